@@ -1,0 +1,41 @@
+// Package errs holds the error values that more than one public package returns. Each is one value,
+// re-exported under the same name wherever it can come out, so errors.Is gives the same answer whichever
+// package the caller imported.
+package errs
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Three families: contended (somebody else has it), lost (you had it), unknown (sent, no reply seen).
+// The rest are refusals and failures of the environment.
+var (
+	// ErrNotAcquired: contended. Somebody else held it for as long as the caller was willing to wait.
+	ErrNotAcquired = errors.New("not acquired")
+	// ErrLost: the caller held it and no longer does: the lease ran out, or the key was removed or taken over.
+	ErrLost = errors.New("lost")
+	// ErrNotHeld: the named owner holds nothing here.
+	ErrNotHeld = errors.New("not held")
+	// ErrReleased: the handle was released by its owner; nothing is wrong.
+	ErrReleased = errors.New("released")
+	// ErrMaxHold: held for longer than Options.MaxHold allows.
+	ErrMaxHold = errors.New("held longer than MaxHold")
+	// ErrUnavailable: the server did not run the request; nothing changed there.
+	ErrUnavailable = errors.New("redis unavailable")
+	// ErrUnknownOutcome: the request was sent and its reply never seen; it may or may not have run.
+	ErrUnknownOutcome = errors.New("outcome unknown")
+	// ErrClosed: the client, hub or subscription was closed.
+	ErrClosed = errors.New("closed")
+	// ErrInvalidName: a name that cannot be used; nothing was sent.
+	ErrInvalidName = errors.New("invalid name")
+	// ErrInvalidOption: an option or argument outside its bounds; nothing was sent.
+	ErrInvalidOption = errors.New("invalid option")
+	// ErrWrongType: the key holds a value of another type; nothing was changed.
+	ErrWrongType = errors.New("key holds another type")
+)
+
+// InvalidOption builds the refusal of one field: which, what it was, and what it must be.
+func InvalidOption(field string, value any, must string) error {
+	return fmt.Errorf("%w: %s is %v, must be %s", ErrInvalidOption, field, value, must)
+}

@@ -1,0 +1,101 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+// fate is what an error proves about the run of a script.
+type fate int
+
+const (
+	answered fate = iota // the server replied; sending again would get the same
+	notRun               // nothing happened on the server
+	unknown              // it may have run, or may still
+)
+
+// refusals are the error replies by which a server says that it did not start, or undid nothing because nothing was
+// written: the first write of a script is refused before it happens, and our scripts decide before they write.
+var refusals = []string{
+	"LOADING ", "TRYAGAIN ", "CLUSTERDOWN ", "READONLY ", "MASTERDOWN ", "NOREPLICAS ", "MOVED ", "ASK ", "BUSY ", "OOM ", "MISCONF ", "NOSCRIPT ",
+}
+
+func classify(err error) fate {
+	if err == nil || rueidis.IsRedisNil(err) {
+		return answered
+	}
+	var ns errNotSent
+	if errors.As(err, &ns) {
+		return notRun
+	}
+	if re, ok := rueidis.IsRedisErr(err); ok {
+		msg := re.Error()
+		for _, p := range refusals {
+			if strings.HasPrefix(msg, p) {
+				return notRun
+			}
+		}
+		return answered
+	}
+	switch {
+	case errors.Is(err, rueidis.ErrNoSlot), errors.Is(err, rueidis.ErrDedicatedClientRecycled):
+		return notRun
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return notRun
+	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		return notRun
+	}
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		return notRun
+	}
+	// rueidis.ErrClosing, EOF, resets, time-outs: the bytes may have left. A deadline error here may be rueidis' own
+	// (a new connection's HELLO has a timeout even if the caller has none), which cannot be told from one in flight.
+	return unknown
+}
+
+// wrap turns the last error of a call into what callers see. unsure says that some attempt of the call may have run.
+func wrap(s *Script, key string, err error, unsure bool) error {
+	if err == nil {
+		return nil
+	}
+	kind := errs.ErrUnavailable
+	switch f := classify(err); {
+	case unsure || f == unknown:
+		kind = errs.ErrUnknownOutcome
+	case f == answered:
+		return answeredError(s, key, err)
+	}
+	return fmt.Errorf("%w: %s on %q: %w", kind, s.name, key, err)
+}
+
+func answeredError(s *Script, key string, err error) error {
+	if strings.Contains(err.Error(), "WRONGTYPE") {
+		return fmt.Errorf("%w: %s on %q: %w", errs.ErrWrongType, s.name, key, err)
+	}
+	return fmt.Errorf("%s on %q: %w", s.name, key, err)
+}
+
+// Retryable reports whether err says that the server could not be asked, so that asking again may help:
+// it wraps ErrUnavailable or ErrUnknownOutcome.
+func Retryable(err error) bool {
+	return errors.Is(err, errs.ErrUnavailable) || errors.Is(err, errs.ErrUnknownOutcome)
+}
+
+// cause is ctx's cause, which says more than its Err where a caller set one; both are kept for errors.Is.
+func cause(ctx context.Context) error {
+	err, why := ctx.Err(), context.Cause(ctx)
+	if why == nil || errors.Is(why, err) {
+		return why
+	}
+	return fmt.Errorf("%w: %w", err, why)
+}

@@ -1,0 +1,70 @@
+package script
+
+import (
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/keyname"
+)
+
+// Clock estimates each node's own time from the times its replies carry, so that a request can say "not after" in
+// the only clock its reader has. Nothing here is compared with this machine's wall clock: an estimate is a server
+// time and the monotonic instant at which it was current, and only differences are added to it.
+type Clock struct {
+	mu      sync.Mutex
+	samples map[uint16]sample // by hash slot: which node serves a slot is not known here, and need not be
+	cluster bool
+}
+
+type sample struct {
+	server int64 // ms, as the server said
+	at     time.Time
+	spread time.Duration // the server's time was read somewhere in [at-spread, at]
+}
+
+func newClock(cluster bool) *Clock {
+	return &Clock{samples: map[uint16]sample{}, cluster: cluster}
+}
+
+func (c *Clock) slot(key string) uint16 {
+	if !c.cluster {
+		return 0
+	}
+	return keyname.Slot(key)
+}
+
+// sampleAge is how long a better sample is kept before a worse, newer one replaces it: two clocks that differ by a
+// part in a thousand drift 30 ms apart in that time.
+const sampleAge = 30 * time.Second
+
+// Learn records that the server of key said ms in a reply to a request sent at sent and received at received.
+func (c *Clock) Learn(key string, ms int64, sent, received time.Time) {
+	s := sample{server: ms, at: received, spread: received.Sub(sent)}
+	slot := c.slot(key)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if old, ok := c.samples[slot]; ok && s.spread > 2*old.spread+time.Millisecond && received.Sub(old.at) < sampleAge {
+		return
+	}
+	c.samples[slot] = s
+}
+
+// Relearn is Learn for a reply that proved the estimate wrong: it replaces whatever is known.
+func (c *Clock) Relearn(key string, ms int64, sent, received time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.samples[c.slot(key)] = sample{server: ms, at: received, spread: received.Sub(sent)}
+}
+
+// At is the server's time at the monotonic instant t, in ms, or 0 if nothing is known of that server yet. It errs
+// to the early side by at most the round trip of the sample: a request is refused a moment too soon, never granted
+// after its caller left.
+func (c *Clock) At(key string, t time.Time) int64 {
+	c.mu.Lock()
+	s, ok := c.samples[c.slot(key)]
+	c.mu.Unlock()
+	if !ok {
+		return 0
+	}
+	return s.server + t.Sub(s.at).Milliseconds()
+}

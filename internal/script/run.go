@@ -1,0 +1,176 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Runner runs scripts over one client.
+type Runner struct {
+	client  rueidis.Client
+	timeout time.Duration
+	Clock   *Clock
+}
+
+// NewRunner returns a runner whose single attempts last at most callTimeout.
+func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
+	return &Runner{client: client, timeout: callTimeout, Clock: newClock(client.Mode() == rueidis.ClientModeCluster)}
+}
+
+// Call is one request: a script, its keys (at least one; it routes the call) and its arguments. Neither slice may be
+// changed afterwards, because an abandoned attempt may still read them.
+type Call struct {
+	Script     *Script
+	Keys, Args []string
+	// Once: the script may not run twice, so an attempt of unknown outcome ends the call.
+	Once bool
+	// Late, if set, gets the reply of an attempt that was given up on and answered after all. It runs on a goroutine
+	// of the runner.
+	Late func(rueidis.RedisResult)
+}
+
+// Attempt sends the call once and waits for its reply until ctx ends, but for no longer than the call timeout.
+// It never outlasts either, whatever rueidis and the server do.
+func (r *Runner) Attempt(ctx context.Context, c Call) (rueidis.RedisMessage, error) {
+	res, err := r.attempt(ctx, c, r.timeout)
+	return res, wrap(c.Script, c.Keys[0], err, false)
+}
+
+// Do repeats the call until it is answered, with growing pauses, while that is safe and ctx lasts; each attempt gets
+// at most the call timeout. ctx should have a deadline. The error is ErrUnknownOutcome if any attempt may have run.
+func (r *Runner) Do(ctx context.Context, c Call) (rueidis.RedisMessage, error) {
+	unsure := false
+	for n := 0; ; n++ {
+		res, err := r.attempt(ctx, c, r.timeout)
+		f := classify(err)
+		if f == answered {
+			return res, wrap(c.Script, c.Keys[0], err, false)
+		}
+		unsure = unsure || f == unknown
+		if f == unknown && c.Once || ctx.Err() != nil || !Pause(ctx, Backoff(n)) {
+			return res, wrap(c.Script, c.Keys[0], err, unsure)
+		}
+	}
+}
+
+// Backoff is the pause after the n-th failed attempt in a row: 2 ms doubled to 256 ms, half of it random, so that
+// the clients of a server that comes back do not arrive together.
+func Backoff(n int) time.Duration {
+	d := 2 * time.Millisecond << min(n, 7)
+	return d/2 + rand.N(d/2)
+}
+
+// Pause waits for d and reports whether ctx lasted that long.
+func Pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+var timers = sync.Pool{New: func() any { t := time.NewTimer(time.Hour); t.Stop(); return t }}
+
+// attempt hands the call to a goroutine of its own and waits beside it. rueidis cannot be trusted with the caller's
+// patience: it ignores the context while its ring is full (its issue 858), and on a connection that is not
+// pipelining it looks at the deadline but never at cancellation. It also drops a reply that comes late, which an
+// acquire needs to see. So the flight gets a deadline far away and the caller leaves when it likes.
+func (r *Runner) attempt(ctx context.Context, c Call, timeout time.Duration) (rueidis.RedisMessage, error) {
+	if ctx.Err() != nil {
+		return rueidis.RedisMessage{}, errNotSent{cause(ctx)}
+	}
+	f := &flight{r: r, call: c, done: make(chan struct{})}
+	go f.run()
+	t := timers.Get().(*time.Timer)
+	t.Reset(timeout)
+	var gaveUp error
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+		gaveUp = cause(ctx)
+	case <-t.C:
+		gaveUp = errCallTimeout
+	}
+	t.Stop()
+	timers.Put(t)
+	if gaveUp != nil && f.state.CompareAndSwap(flying, abandoned) {
+		return rueidis.RedisMessage{}, errInFlight{gaveUp}
+	}
+	<-f.done
+	return f.res.ToMessage()
+}
+
+var errCallTimeout = errors.New("no reply within the call timeout")
+
+// errNotSent is a context that had ended before anything was sent; errInFlight one that ended while a reply was awaited.
+type (
+	errNotSent  struct{ error }
+	errInFlight struct{ error }
+)
+
+func (e errNotSent) Unwrap() error  { return e.error }
+func (e errInFlight) Unwrap() error { return e.error }
+
+const (
+	flying int32 = iota
+	landed
+	abandoned
+)
+
+// flight is one attempt on its own goroutine.
+type flight struct {
+	r     *Runner
+	call  Call
+	state atomic.Int32
+	done  chan struct{}
+	res   rueidis.RedisResult
+}
+
+func (f *flight) run() {
+	res := f.r.exec(flightContext{until: time.Now().Add(flightLimit)}, f.call)
+	if f.state.CompareAndSwap(flying, landed) {
+		f.res = res
+		close(f.done)
+	} else if f.call.Late != nil {
+		f.call.Late(res)
+	}
+}
+
+func (r *Runner) exec(ctx context.Context, c Call) rueidis.RedisResult {
+	res := r.client.Do(ctx, evalsha(r.client, c))
+	if re, ok := rueidis.IsRedisErr(res.Error()); ok && re.IsNoScript() {
+		// nothing ran: the only error after which the text itself is sent
+		res = r.client.Do(ctx, r.client.B().Eval().Script(c.Script.src).Numkeys(int64(len(c.Keys))).Key(c.Keys...).Arg(c.Args...).Build())
+	}
+	return res
+}
+
+func evalsha(c rueidis.Client, k Call) rueidis.Completed {
+	return c.B().Evalsha().Sha1(k.Script.sha).Numkeys(int64(len(k.Keys))).Key(k.Keys...).Arg(k.Args...).Build()
+}
+
+// flightLimit ends a flight that rueidis itself does not end (its redirections in a Cluster are unbounded).
+const flightLimit = 15 * time.Second
+
+// flightContext has a deadline but no channel, which keeps rueidis on its path without background goroutines and
+// without a timer of ours per call.
+type flightContext struct{ until time.Time }
+
+func (c flightContext) Deadline() (time.Time, bool) { return c.until, true }
+func (flightContext) Done() <-chan struct{}         { return nil }
+func (flightContext) Value(any) any                 { return nil }
+func (c flightContext) Err() error {
+	if time.Now().After(c.until) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
