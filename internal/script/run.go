@@ -28,6 +28,9 @@ func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
 type Call struct {
 	Script     *Script
 	Keys, Args []string
+	// Command, if set, is sent in place of the script, whose name still stands in errors (see Plain). It is called
+	// anew for every attempt, because rueidis recycles commands.
+	Command func(b rueidis.Builder) rueidis.Completed
 	// Once: the script may not run twice, so an attempt of unknown outcome ends the call.
 	Once bool
 	// Late, if set, gets the reply of an attempt that was given up on and answered after all. It runs on a goroutine
@@ -146,6 +149,9 @@ func (f *flight) run() {
 }
 
 func (r *Runner) exec(ctx context.Context, c Call) rueidis.RedisResult {
+	if c.Command != nil {
+		return r.client.Do(ctx, c.Command(r.client.B()))
+	}
 	res := r.client.Do(ctx, evalsha(r.client, c))
 	if re, ok := rueidis.IsRedisErr(res.Error()); ok && re.IsNoScript() {
 		// nothing ran: the only error after which the text itself is sent

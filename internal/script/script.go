@@ -27,3 +27,6 @@ func New(name, src string) *Script {
 	sum := sha1.Sum([]byte(src))
 	return &Script{name: name, src: src, sha: hex.EncodeToString(sum[:])}
 }
+
+// Plain names a command that is sent as it is (Call.Command), for errors.
+func Plain(name string) *Script { return &Script{name: name} }
