@@ -1,18 +1,287 @@
 package pubsub
 
-import "github.com/redis/rueidis"
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
 
-// Hub is being built.
-type Hub struct{ client rueidis.Client }
+	"github.com/redis/rueidis"
 
-// Options of a hub.
-type Options struct{}
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
+)
 
-// NewHub makes a hub on a client.
-func NewHub(c rueidis.Client, o Options) (*Hub, error) { return &Hub{client: c}, nil }
+// Defaults of Options.
+const (
+	DefaultGrace       = 10 * time.Second
+	DefaultCallTimeout = 5 * time.Second
+)
 
-// Client is the client the hub was made on.
+// Options of a Hub. The zero value is good.
+type Options struct {
+	// Invalidations, if the client was built with it, gives the hub's users early notice of changed keys.
+	Invalidations *Invalidations
+	// Grace is how long a channel stays subscribed after its last Subscription was closed. Defaults to DefaultGrace.
+	Grace time.Duration
+	// CallTimeout bounds Publish and the probe that NewHub makes in a Cluster. Defaults to DefaultCallTimeout.
+	CallTimeout time.Duration
+	// Logger gets one line when a subscription is lost or refused and one when it is back. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// Hub is the process's one place for push messages. It is safe for concurrent use.
+type Hub struct {
+	client  rueidis.Client
+	owned   bool // made by Dial: closed with the hub
+	runner  *script.Runner
+	inv     *Invalidations
+	grace   time.Duration
+	log     *slog.Logger
+	cluster bool // sharded channels: one link per node
+	publish string
+
+	ctx    context.Context // ends at Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	live   atomic.Int32 // topics confirmed: lets TrySubscribe say no without the mutex
+
+	// mu guards everything below and the fields of topics and links. It is taken on rueidis' reader goroutine, so
+	// nothing that can block is done under it.
+	mu     sync.Mutex
+	closed bool
+	topics map[string]*topic
+	links  map[string]*link // by node address; "" where one connection serves all
+	nodes  map[uint16]string
+}
+
+// Dial connects with o, its client-side caching left on and its invalidations observed, and makes a hub on the
+// client: the common case. The client is the hub's, reached by Client and closed by Close.
+//
+// o.ConnLifetime is refused (ErrInvalidOption): rueidis sends a script again, unasked, when a connection's lifetime
+// ends while its reply is awaited. Redlatch's scripts bear that, but the second answer can be "lost" for an unlock
+// that succeeded.
+func Dial(o rueidis.ClientOption) (*Hub, error) {
+	if o.ConnLifetime != 0 {
+		return nil, errs.InvalidOption("ConnLifetime", o.ConnLifetime, "0 (rueidis may run a script twice when it ends)")
+	}
+	var inv Invalidations
+	c, err := rueidis.NewClient(inv.Option(o))
+	if err != nil {
+		return nil, fmt.Errorf("pubsub: %w: %w", ErrUnavailable, err)
+	}
+	h, err := NewHub(c, Options{Invalidations: &inv})
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	h.owned = true
+	return h, nil
+}
+
+// NewHub makes a hub on a client that you built and will close yourself, after the hub. In a Cluster it asks one node
+// whether it knows sharded channels; otherwise nothing is sent until it is used.
+func NewHub(c rueidis.Client, o Options) (*Hub, error) {
+	if c == nil {
+		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("client", nil, "a rueidis.Client"))
+	}
+	if o.Grace < 0 {
+		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("Grace", o.Grace, "0 or more"))
+	}
+	if o.CallTimeout < 0 {
+		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("CallTimeout", o.CallTimeout, "0 or more"))
+	}
+	if o.Grace == 0 {
+		o.Grace = DefaultGrace
+	}
+	if o.CallTimeout == 0 {
+		o.CallTimeout = DefaultCallTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	h := &Hub{
+		client: c, runner: script.NewRunner(c, o.CallTimeout), inv: o.Invalidations, grace: o.Grace, log: o.Logger, publish: "PUBLISH",
+		topics: map[string]*topic{}, links: map[string]*link{}, nodes: map[uint16]string{},
+	}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	if c.Mode() == rueidis.ClientModeCluster {
+		_, err := h.runner.Attempt(h.ctx, script.Call{
+			Script: script.Plain("PUBSUB SHARDNUMSUB"), Keys: []string{"cluster"},
+			Command: func(b rueidis.Builder) rueidis.Completed { return b.PubsubShardnumsub().Build() },
+		})
+		switch {
+		case err == nil:
+			h.cluster, h.publish = true, "SPUBLISH"
+		case script.Retryable(err):
+			h.cancel()
+			return nil, fmt.Errorf("pubsub: ask for sharded channels: %w", err)
+		}
+		// any other answer: a Cluster older than Redis 7, which knows only channels that go to every node
+	}
+	return h, nil
+}
+
+// Client returns the client the hub works with.
 func (h *Hub) Client() rueidis.Client { return h.client }
 
-// Close ends the hub.
-func (h *Hub) Close() error { return nil }
+// PublishCommand is the command that reaches this hub's subscribers, PUBLISH or SPUBLISH: what a script that publishes
+// must use.
+func (h *Hub) PublishCommand() string { return h.publish }
+
+// Watch calls fn for every invalidation observed until stop is called, as [Invalidations.Watch] says. It reports
+// whether invalidations are observed at all; if not, fn is never called.
+func (h *Hub) Watch(fn func(keys []string)) (stop func(), observed bool) {
+	if h.inv == nil {
+		return func() {}, false
+	}
+	return h.inv.Watch(fn), true
+}
+
+// Publish sends payload to the subscribers of channel and returns how many connections got it; in a Cluster those on
+// the node asked, which is not all of them. It is sent once: after ErrUnknownOutcome it may have been delivered.
+func (h *Hub) Publish(ctx context.Context, channel, payload string) (receivers int64, err error) {
+	if err := checkChannel(channel); err != nil {
+		return 0, err
+	}
+	if h.isClosed() {
+		return 0, fmt.Errorf("pubsub: hub: %w", ErrClosed)
+	}
+	m, err := h.runner.Attempt(ctx, script.Call{
+		Script: script.Plain(h.publish), Keys: []string{channel}, Once: true,
+		Command: func(b rueidis.Builder) rueidis.Completed {
+			if h.cluster {
+				return b.Spublish().Channel(channel).Message(payload).Build()
+			}
+			return b.Publish().Channel(channel).Message(payload).Build()
+		},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("pubsub: %w", err)
+	}
+	return m.AsInt64()
+}
+
+func checkChannel(channel string) error {
+	// channels are not bound by the rules for keys with braces: any that is not empty can be hashed
+	if err := keyname.Check(channel); err != nil && (channel == "" || len(channel) > keyname.MaxLen) {
+		return fmt.Errorf("pubsub: channel: %w", err)
+	}
+	return nil
+}
+
+func (h *Hub) isClosed() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.closed
+}
+
+// Subscribe subscribes to channel and returns when the server has confirmed, at once if the process is subscribed
+// already. If ctx ends first, or the server refuses, nothing is left behind; an error that wraps the server's says
+// why. Close the subscription when done.
+func (h *Hub) Subscribe(ctx context.Context, channel string) (*Subscription, error) {
+	if err := checkChannel(channel); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("pubsub: subscribe to %q: %w", channel, context.Cause(ctx))
+	}
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return nil, fmt.Errorf("pubsub: hub: %w", ErrClosed)
+	}
+	t := h.topics[channel]
+	if t == nil {
+		t = &topic{hub: h, name: channel, subs: map[*Subscription]struct{}{}, settled: make(chan struct{})}
+		h.topics[channel] = t
+		h.route(t)
+	}
+	s := t.join()
+	live, settled := t.live, t.settled
+	h.mu.Unlock()
+	if live {
+		return s, nil
+	}
+	select {
+	case <-settled:
+		h.mu.Lock()
+		err := t.err
+		h.mu.Unlock()
+		if err != nil {
+			s.Close()
+			return nil, fmt.Errorf("pubsub: subscribe to %q: %w", channel, err)
+		}
+		return s, nil
+	case <-ctx.Done():
+		s.Close()
+		return nil, fmt.Errorf("pubsub: subscribe to %q: %w", channel, context.Cause(ctx))
+	case <-h.ctx.Done():
+		return nil, fmt.Errorf("pubsub: hub: %w", ErrClosed)
+	}
+}
+
+// TrySubscribe is Subscribe for a channel that the process is subscribed to already. It sends nothing and never
+// waits; ok is false if the channel is not subscribed now.
+func (h *Hub) TrySubscribe(channel string) (s *Subscription, ok bool) {
+	if h.live.Load() == 0 {
+		return nil, false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t := h.topics[channel]; t != nil && t.live && !h.closed {
+		return t.join(), true
+	}
+	return nil, false
+}
+
+// Close ends every subscription (their Next returns ErrClosed) and the hub's connections, waits for the hub's
+// goroutines, and closes the client if Dial made it. With a server that does not answer this can take as long as
+// rueidis' dialing does (5 s by default). Later calls do nothing. It always returns nil.
+func (h *Hub) Close() error {
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return nil
+	}
+	h.closed = true
+	for _, t := range h.topics {
+		if t.grace != nil {
+			t.grace.Stop()
+		}
+		for s := range t.subs {
+			s.end()
+		}
+	}
+	clear(h.topics)
+	h.live.Store(0)
+	h.mu.Unlock()
+	h.cancel()
+	h.wg.Wait()
+	if h.owned {
+		h.client.Close()
+	}
+	return nil
+}
+
+// route puts the topic onto the link of its node, starting it if need be. Called with mu held.
+func (h *Hub) route(t *topic) {
+	addr := ""
+	if h.cluster {
+		t.slot = keyname.Slot(t.name)
+		addr = h.nodes[t.slot] // "" while unknown: any node, which answers MOVED with the right one
+	}
+	l := h.links[addr]
+	if l == nil {
+		l = &link{hub: h, addr: addr, kick: make(chan struct{}, 1), want: map[string]*topic{}, have: map[string]bool{}, leaving: map[string]int{}}
+		h.links[addr] = l
+		h.wg.Add(1)
+		go l.run()
+	}
+	t.link = l
+	l.want[t.name] = t
+	l.wake()
+}

@@ -1,0 +1,16 @@
+package pubsub
+
+import "github.com/redlatch/redlatch/internal/errs"
+
+var (
+	// ErrClosed is returned by calls on a closed hub or subscription, and by Next when either is closed while it waits.
+	ErrClosed = errs.ErrClosed
+	// ErrUnavailable: the server could not be asked, or refused; nothing was published or subscribed. It wraps rueidis' error.
+	ErrUnavailable = errs.ErrUnavailable
+	// ErrUnknownOutcome is returned by Publish when the message was sent and no reply seen: it may have been delivered.
+	ErrUnknownOutcome = errs.ErrUnknownOutcome
+	// ErrInvalidName refuses a channel name that is empty, over 64 KiB or not UTF-8. Nothing was sent.
+	ErrInvalidName = errs.ErrInvalidName
+	// ErrInvalidOption refuses an option out of its bounds, naming field and value. Nothing was sent.
+	ErrInvalidOption = errs.ErrInvalidOption
+)

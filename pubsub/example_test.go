@@ -1,0 +1,59 @@
+package pubsub_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/pubsub"
+)
+
+func Example() {
+	server, _ := miniredis.Run() // yours is a Redis or Valkey
+	defer server.Close()
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer hub.Close()
+
+	ctx := context.Background()
+	sub, err := hub.Subscribe(ctx, "orders") // the server has confirmed when this returns
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer sub.Close()
+	receivers, _ := hub.Publish(ctx, "orders", "order 7 paid")
+	m, _ := sub.Next(ctx)
+	fmt.Println(receivers, m.Payload)
+	// Output: 1 order 7 paid
+}
+
+// A gap says that messages may have been missed: look at the state itself.
+func ExampleSubscription_Next() {
+	server, _ := miniredis.Run()
+	defer server.Close()
+	hub, _ := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	defer hub.Close()
+
+	ctx := context.Background()
+	sub, _ := hub.Subscribe(ctx, "orders")
+	for i := range 200 { // more than a subscriber's buffer holds
+		hub.Publish(ctx, "orders", fmt.Sprint(i))
+	}
+	server.Publish("orders", "last")
+	for {
+		m, err := sub.Next(ctx)
+		if err != nil || m.Payload == "last" {
+			break
+		}
+		if m.Gap {
+			fmt.Println("some orders were missed: read them all again")
+		}
+	}
+	// Output: some orders were missed: read them all again
+}

@@ -1,0 +1,290 @@
+package pubsub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// link is one connection for subscriptions, and the goroutine that keeps it and brings what is subscribed on it into
+// line with what is wanted. The fields are guarded by Hub.mu.
+//
+// The connection is dedicated, not shared with commands: a subscriber that is slow, or calls the client from a
+// callback, would otherwise stop the commands behind it on the same connection. With Dedicate rueidis reports a lost
+// connection on a channel, where its Receive would resubscribe in silence and hide the gap.
+type link struct {
+	hub     *Hub
+	addr    string
+	kick    chan struct{}
+	want    map[string]*topic
+	have    map[string]bool // subscribe sent on the current connection
+	leaving map[string]int  // unsubscribes sent and not confirmed
+}
+
+func (l *link) wake() {
+	select {
+	case l.kick <- struct{}{}:
+	default:
+	}
+}
+
+// sendTimeout bounds each exchange on a link's connection.
+const sendTimeout = 5 * time.Second
+
+func (l *link) run() {
+	h := l.hub
+	defer h.wg.Done()
+	for failures := 0; ; failures++ {
+		confirmed, err := l.serve()
+		h.mu.Lock()
+		clear(l.have)
+		clear(l.leaving)
+		for _, t := range l.want {
+			t.down()
+		}
+		wanted := len(l.want) > 0 && !h.closed
+		h.mu.Unlock()
+		if confirmed {
+			failures = 0
+		}
+		if wanted {
+			if failures == 0 {
+				h.log.Warn("redlatch: subscriptions lost, subscribing again", "node", l.addr, "error", err)
+			}
+			pause := script.Backoff(failures) * 4
+			if h.cluster && !confirmed {
+				// a node that is gone stays in the other nodes' answers for a while, each of which would send us to
+				// a new link for it at once
+				pause = script.Backoff(7)
+			}
+			script.Pause(h.ctx, pause)
+		}
+		h.mu.Lock()
+		if h.cluster && !h.closed {
+			l.rehome()
+		}
+		// decided under mu together with leaving the map, so that a topic routed here after this finds a new link
+		if len(l.want) == 0 || h.closed {
+			delete(h.links, l.addr)
+			h.mu.Unlock()
+			return
+		}
+		h.mu.Unlock()
+	}
+}
+
+// rehome lets go of what this link's node may no longer serve: whoever asks the cluster anew finds the right one.
+// Called with mu held.
+func (l *link) rehome() {
+	if l.addr == "" {
+		return
+	}
+	h := l.hub
+	for slot, addr := range h.nodes {
+		if addr == l.addr {
+			delete(h.nodes, slot)
+		}
+	}
+	moving := l.want
+	l.want = map[string]*topic{}
+	for _, t := range moving {
+		h.route(t)
+	}
+}
+
+// serve opens one connection and works on it until it is lost, the hub closes or nothing is wanted any more. It
+// reports whether the server confirmed anything on it.
+func (l *link) serve() (confirmed bool, err error) {
+	h := l.hub
+	client := h.client
+	if l.addr != "" {
+		node, ok := client.Nodes()[l.addr]
+		if !ok {
+			return false, fmt.Errorf("the client knows no node %s", l.addr)
+		}
+		client = node
+	} else if h.cluster {
+		for _, node := range client.Nodes() { // any node will do: it answers MOVED
+			client = node
+			break
+		}
+	}
+	conn, release := client.Dedicate()
+	defer func() {
+		conn.Close() // never back into the pool: its subscriptions would go with it
+		release()
+	}()
+	up := make(chan struct{}, 1)
+	lost := conn.SetPubSubHooks(rueidis.PubSubHooks{
+		OnMessage: l.onMessage,
+		OnSubscription: func(s rueidis.PubSubSubscription) {
+			if l.onSubscription(s) {
+				select {
+				case up <- struct{}{}:
+				default:
+				}
+			}
+		},
+	})
+	retry := time.NewTimer(time.Hour)
+	defer retry.Stop()
+	for {
+		again, done, err := l.reconcile(conn)
+		if err != nil || done {
+			return confirmed || len(up) > 0, err
+		}
+		if again {
+			retry.Reset(time.Second)
+		}
+		select {
+		case <-l.kick:
+		case <-retry.C:
+		case <-up:
+			confirmed = true
+		case err, ok := <-lost:
+			if !ok || err == nil {
+				err = errors.New("connection closed")
+			}
+			return confirmed || len(up) > 0, err
+		case <-h.ctx.Done():
+			return confirmed, h.ctx.Err()
+		}
+	}
+}
+
+// reconcile subscribes and unsubscribes until have equals want. done: nothing is wanted, the connection may go.
+func (l *link) reconcile(conn rueidis.DedicatedClient) (again, done bool, err error) {
+	h := l.hub
+	h.mu.Lock()
+	var in, out []string
+	for name := range l.want {
+		if !l.have[name] {
+			in = append(in, name)
+			l.have[name] = true
+		}
+	}
+	for name := range l.have {
+		if l.want[name] == nil {
+			out = append(out, name)
+			delete(l.have, name)
+			l.leaving[name]++
+		}
+	}
+	done = len(l.want) == 0 && len(out) == 0 && len(l.have) == 0
+	h.mu.Unlock()
+	if len(in)+len(out) == 0 {
+		return false, done, nil
+	}
+	// one command a channel, pipelined: the server refuses a command whole, and one channel out of reach (ACL, moved
+	// slot) must not take the others with it
+	cmds := make([]rueidis.Completed, 0, len(in)+len(out))
+	for _, name := range in {
+		if h.cluster {
+			cmds = append(cmds, conn.B().Ssubscribe().Channel(name).Build())
+		} else {
+			cmds = append(cmds, conn.B().Subscribe().Channel(name).Build())
+		}
+	}
+	for _, name := range out {
+		if h.cluster {
+			cmds = append(cmds, conn.B().Sunsubscribe().Channel(name).Build())
+		} else {
+			cmds = append(cmds, conn.B().Unsubscribe().Channel(name).Build())
+		}
+	}
+	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout)
+	defer cancel()
+	for i, res := range conn.DoMulti(ctx, cmds...) {
+		rerr := res.Error()
+		if rerr == nil || rueidis.IsRedisNil(rerr) {
+			continue
+		}
+		if _, answered := rueidis.IsRedisErr(rerr); !answered {
+			return false, false, rerr
+		}
+		if i < len(in) && l.refused(in[i], rerr) {
+			again = true
+		}
+	}
+	if len(in) == 0 {
+		return l.reconcile(conn) // only unsubscribed: perhaps nothing is left
+	}
+	return again, false, nil
+}
+
+// refused handles the server's no to one channel. It reports whether to try again later.
+func (l *link) refused(name string, err error) bool {
+	h := l.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(l.have, name)
+	t := l.want[name]
+	if t == nil {
+		return false
+	}
+	if f := strings.Fields(err.Error()); h.cluster && len(f) == 3 && f[0] == "MOVED" {
+		delete(l.want, name)
+		h.nodes[t.slot] = f[2]
+		h.route(t)
+		return false
+	}
+	h.log.Warn("redlatch: subscribe refused", "channel", name, "error", err)
+	if !t.everUp {
+		t.refuse(fmt.Errorf("%w: %w", ErrUnavailable, err))
+		return false
+	}
+	return true
+}
+
+// onMessage and onSubscription run on the connection's reader.
+func (l *link) onMessage(m rueidis.PubSubMessage) {
+	h := l.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t := h.topics[m.Channel]; t != nil {
+		for s := range t.subs {
+			s.push(Message{Channel: m.Channel, Payload: m.Message})
+		}
+	}
+}
+
+func (l *link) onSubscription(s rueidis.PubSubSubscription) (confirmed bool) {
+	h := l.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := l.want[s.Channel]
+	switch s.Kind {
+	case "subscribe", "ssubscribe":
+		if t != nil && l.have[s.Channel] {
+			t.up()
+		}
+		return true
+	case "unsubscribe", "sunsubscribe":
+		if n := l.leaving[s.Channel]; n > 0 { // the answer to our own
+			if n--; n == 0 {
+				delete(l.leaving, s.Channel)
+			} else {
+				l.leaving[s.Channel] = n
+			}
+			return false
+		}
+		// sent by the server: the slot has moved, or somebody took the subscription away
+		delete(l.have, s.Channel)
+		if t != nil {
+			t.down()
+			if h.cluster {
+				delete(h.nodes, t.slot)
+				delete(l.want, s.Channel)
+				h.route(t)
+			}
+			l.wake()
+		}
+	}
+	return false
+}

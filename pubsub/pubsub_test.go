@@ -1,0 +1,358 @@
+package pubsub_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func newHub(t testing.TB, c rueidis.Client, o pubsub.Options) *pubsub.Hub {
+	t.Helper()
+	o.Logger = quiet
+	h, err := pubsub.NewHub(c, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { h.Close() })
+	return h
+}
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func next(t testing.TB, s *pubsub.Subscription) pubsub.Message {
+	t.Helper()
+	m, err := s.Next(within(t))
+	require.NoError(t, err)
+	return m
+}
+
+func subscribe(t testing.TB, h *pubsub.Hub, channel string) *pubsub.Subscription {
+	t.Helper()
+	s, err := h.Subscribe(within(t), channel)
+	require.NoError(t, err)
+	return s
+}
+
+// numsub asks the server how many connections are subscribed to channel.
+func numsub(t testing.TB, c rueidis.Client, channel string) int64 {
+	t.Helper()
+	m, err := c.Do(within(t), c.B().PubsubNumsub().Channel(channel).Build()).AsIntMap()
+	require.NoError(t, err)
+	return m[channel]
+}
+
+func connections(t testing.TB, c rueidis.Client) int {
+	t.Helper()
+	list, err := c.Do(within(t), c.B().ClientList().Build()).ToString()
+	require.NoError(t, err)
+	return strings.Count(list, "id=")
+}
+
+func TestMessagesArriveInOrderAtEverySubscription(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		h := newHub(t, s.Client(t), pubsub.Options{})
+		a, b := subscribe(t, h, "news"), subscribe(t, h, "news")
+		for i := range 10 {
+			n, err := h.Publish(within(t), "news", strconv.Itoa(i))
+			require.NoError(t, err)
+			require.EqualValues(t, 1, n, "one connection however many subscriptions")
+		}
+		for _, sub := range []*pubsub.Subscription{a, b} {
+			for i := range 10 {
+				require.Equal(t, pubsub.Message{Channel: "news", Payload: strconv.Itoa(i)}, next(t, sub))
+			}
+		}
+	})
+}
+
+func TestRESP2ClientsSubscribeToo(t *testing.T) {
+	s := redistest.Start(t)
+	o := s.Option()
+	o.AlwaysRESP2, o.DisableCache = true, true
+	c, err := rueidis.NewClient(o)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	h := newHub(t, c, pubsub.Options{Grace: time.Millisecond})
+	a, b := subscribe(t, h, "a"), subscribe(t, h, "b")
+	_, err = h.Publish(within(t), "b", "x")
+	require.NoError(t, err)
+	require.Equal(t, "x", next(t, b).Payload)
+	b.Close()
+	redistest.Eventually(t, 10*time.Second, "b unsubscribed", func() bool { return numsub(t, c, "b") == 0 })
+	_, err = h.Publish(within(t), "a", "y")
+	require.NoError(t, err)
+	require.Equal(t, "y", next(t, a).Payload)
+}
+
+func TestAChannelStaysForTheGracePeriodAndThenGoes(t *testing.T) {
+	s := redistest.Start(t)
+	c := s.Client(t)
+	h := newHub(t, c, pubsub.Options{Grace: 300 * time.Millisecond})
+	before := connections(t, c)
+	subscribe(t, h, "c").Close()
+	again, ok := h.TrySubscribe("c")
+	require.True(t, ok, "kept: no round trip")
+	again.Close()
+	redistest.Eventually(t, 10*time.Second, "unsubscribed after the grace period", func() bool { return numsub(t, c, "c") == 0 })
+	_, ok = h.TrySubscribe("c")
+	require.False(t, ok)
+	redistest.Eventually(t, 10*time.Second, "the idle connection is closed", func() bool { return connections(t, c) <= before })
+	require.Equal(t, 1, redistest.CommandCalls(t, c)["subscribe"])
+}
+
+func TestOneSubscribeHoweverManySubscriptions(t *testing.T) {
+	s := redistest.Start(t)
+	c := s.Client(t)
+	h := newHub(t, c, pubsub.Options{})
+	errs := make(chan error)
+	for range 200 {
+		go func() {
+			sub, err := h.Subscribe(within(t), "c")
+			if err == nil {
+				sub.Close()
+			}
+			errs <- err
+		}()
+	}
+	for range 200 {
+		require.NoError(t, <-errs)
+	}
+	require.Equal(t, 1, redistest.CommandCalls(t, c)["subscribe"])
+}
+
+func TestALostConnectionIsAGapAndIsSubscribedAgain(t *testing.T) {
+	s := redistest.Start(t)
+	c := s.Client(t)
+	h := newHub(t, c, pubsub.Options{})
+	sub := subscribe(t, h, "c")
+	for range 3 {
+		require.NoError(t, c.Do(within(t), c.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
+		require.True(t, next(t, sub).Gap)
+		redistest.Eventually(t, 10*time.Second, "subscribed again", func() bool { return sub.Live() && numsub(t, c, "c") == 1 })
+		_, err := h.Publish(within(t), "c", "after")
+		require.NoError(t, err)
+		m := next(t, sub)
+		for m.Gap { // going down and coming up are both said
+			m = next(t, sub)
+		}
+		require.Equal(t, "after", m.Payload)
+	}
+}
+
+func TestAServerThatComesBackIsSubscribedAgain(t *testing.T) {
+	s := redistest.Embedded(t)
+	c := s.Client(t)
+	h := newHub(t, c, pubsub.Options{})
+	sub := subscribe(t, h, "c")
+	s.Embedded.Close()
+	require.True(t, next(t, sub).Gap)
+	require.NoError(t, s.Embedded.Restart())
+	redistest.Eventually(t, 20*time.Second, "subscribed again", sub.Live)
+	s.Embedded.Publish("c", "back")
+	for {
+		if m := next(t, sub); !m.Gap {
+			require.Equal(t, "back", m.Payload)
+			return
+		}
+	}
+}
+
+func TestASlowSubscriberHoldsNobodyUpAndIsToldOfTheGap(t *testing.T) {
+	s := redistest.Embedded(t)
+	h := newHub(t, s.Client(t), pubsub.Options{})
+	slow, quick := subscribe(t, h, "c"), subscribe(t, h, "c")
+	for i := range 1000 {
+		_, err := h.Publish(within(t), "c", strconv.Itoa(i))
+		require.NoError(t, err)
+		require.Equal(t, strconv.Itoa(i), next(t, quick).Payload)
+	}
+	require.True(t, next(t, slow).Gap, "the oldest went, and it says so")
+	for last := -1; last != 999; {
+		n, err := strconv.Atoi(next(t, slow).Payload)
+		require.NoError(t, err)
+		require.Greater(t, n, last)
+		last = n
+	}
+}
+
+func TestARefusedSubscribeSaysWhyAndIsNotRemembered(t *testing.T) {
+	s := redistest.Start(t)
+	admin := s.Client(t)
+	acl := func(rule ...string) {
+		require.NoError(t, admin.Do(within(t), admin.B().Arbitrary(append([]string{"ACL", "SETUSER", "app", "on", "nopass", "+@all", "~*"}, rule...)...).Build()).Error())
+	}
+	acl("resetchannels", "&open")
+	o := s.Option()
+	o.Username, o.Password = "app", "any"
+	c, err := rueidis.NewClient(o)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	h := newHub(t, c, pubsub.Options{})
+	open := subscribe(t, h, "open")
+	_, err = h.Subscribe(within(t), "shut")
+	require.ErrorIs(t, err, pubsub.ErrUnavailable)
+	require.ErrorContains(t, err, "NOPERM")
+	require.True(t, open.Live(), "the refusal of one channel leaves the others alone")
+	acl("&shut")
+	subscribe(t, h, "shut")
+}
+
+func TestSubscribeEndsWithItsContext(t *testing.T) {
+	s := redistest.Embedded(t)
+	h := newHub(t, s.Client(t), pubsub.Options{})
+	s.Embedded.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	_, err := h.Subscribe(ctx, "c")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, err = h.Subscribe(ctx, "c")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+func TestClusterUsesShardedChannelsOnEveryNode(t *testing.T) {
+	s := redistest.Cluster(t)
+	c := s.Client(t)
+	h := newHub(t, c, pubsub.Options{})
+	require.Equal(t, "SPUBLISH", h.PublishCommand())
+	subs := map[string]*pubsub.Subscription{}
+	for i := range 30 {
+		ch := fmt.Sprintf("c%d", i)
+		subs[ch] = subscribe(t, h, ch)
+	}
+	for ch, sub := range subs {
+		n, err := h.Publish(within(t), ch, "to "+ch)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n)
+		require.Equal(t, "to "+ch, next(t, sub).Payload)
+	}
+}
+
+func TestAMigratedSlotIsFollowed(t *testing.T) {
+	s := redistest.Cluster(t)
+	c := s.Client(t)
+	h := newHub(t, c, pubsub.Options{})
+	sub := subscribe(t, h, "moving")
+	slot := strconv.Itoa(int(keyname.Slot("moving")))
+	ids, nodes := []string{}, []rueidis.Client{}
+	owner := -1
+	for i, a := range s.Addrs {
+		n, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{a}, ForceSingleClient: true, DisableCache: true})
+		require.NoError(t, err)
+		t.Cleanup(n.Close)
+		id, err := n.Do(within(t), n.B().Arbitrary("CLUSTER", "MYID").Build()).ToString()
+		require.NoError(t, err)
+		ids, nodes = append(ids, id), append(nodes, n)
+		if int(keyname.Slot("moving")) < (i+1)*16384/3 && owner < 0 {
+			owner = i
+		}
+	}
+	target := (owner + 1) % 3
+	for _, step := range []struct {
+		node int
+		args []string
+	}{
+		{target, []string{"CLUSTER", "SETSLOT", slot, "IMPORTING", ids[owner]}},
+		{owner, []string{"CLUSTER", "SETSLOT", slot, "MIGRATING", ids[target]}},
+		{target, []string{"CLUSTER", "SETSLOT", slot, "NODE", ids[target]}},
+		{owner, []string{"CLUSTER", "SETSLOT", slot, "NODE", ids[target]}},
+	} {
+		n := nodes[step.node]
+		require.NoError(t, n.Do(within(t), n.B().Arbitrary(step.args...).Build()).Error(), "%v", step.args)
+	}
+	require.True(t, next(t, sub).Gap, "the server took the subscription away")
+	redistest.Eventually(t, 20*time.Second, "subscribed at the new owner", sub.Live)
+	redistest.Eventually(t, 20*time.Second, "a message arrives", func() bool {
+		if n, err := h.Publish(within(t), "moving", "here"); err != nil || n == 0 {
+			return false
+		}
+		m := next(t, sub)
+		for m.Gap {
+			m = next(t, sub)
+		}
+		return m.Payload == "here"
+	})
+}
+
+func TestCloseEndsSubscriptionsAndLeavesNothingRunning(t *testing.T) {
+	s := redistest.Embedded(t)
+	c := s.Client(t)
+	require.NoError(t, c.Do(within(t), c.B().Ping().Build()).Error())
+	before := goleak.IgnoreCurrent()
+	h := newHub(t, c, pubsub.Options{})
+	sub := subscribe(t, h, "c")
+	gone := make(chan error)
+	go func() { _, err := sub.Next(context.Background()); gone <- err }()
+	require.NoError(t, h.Close())
+	require.ErrorIs(t, <-gone, pubsub.ErrClosed)
+	_, err := h.Subscribe(within(t), "c")
+	require.ErrorIs(t, err, pubsub.ErrClosed)
+	_, err = h.Publish(within(t), "c", "x")
+	require.ErrorIs(t, err, pubsub.ErrClosed)
+	_, ok := h.TrySubscribe("c")
+	require.False(t, ok)
+	require.NoError(t, h.Close())
+	sub.Close()
+	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("github.com/alicebob/miniredis/v2/server.(*Server).servePeer"))
+}
+
+func TestInvalidationsReachEveryWatcher(t *testing.T) {
+	s := redistest.Start(t)
+	var inv pubsub.Invalidations
+	own := make(chan struct{}, 16)
+	o := s.Option()
+	o.OnInvalidations = func([]rueidis.RedisMessage) { own <- struct{}{} }
+	c, err := rueidis.NewClient(inv.Option(o))
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	h := newHub(t, c, pubsub.Options{Invalidations: &inv})
+	got := make(chan []string, 16)
+	stop, observed := h.Watch(func(keys []string) { got <- keys })
+	require.True(t, observed)
+	require.NoError(t, c.DoCache(within(t), c.B().Get().Key("k").Cache(), time.Minute).NonRedisError())
+	other := s.Client(t)
+	require.NoError(t, other.Do(within(t), other.B().Set().Key("k").Value("v").Build()).Error())
+	require.Equal(t, []string{"k"}, <-got)
+	<-own
+	require.NoError(t, other.Do(within(t), other.B().Flushall().Build()).Error())
+	require.Nil(t, <-got, "anything may have changed")
+	stop()
+	_, observed = newHub(t, other, pubsub.Options{}).Watch(nil)
+	require.False(t, observed)
+}
+
+func TestBadInputIsRefused(t *testing.T) {
+	_, err := pubsub.NewHub(nil, pubsub.Options{})
+	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	c := redistest.Embedded(t).Client(t)
+	_, err = pubsub.NewHub(c, pubsub.Options{Grace: -1})
+	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	_, err = pubsub.NewHub(c, pubsub.Options{CallTimeout: -1})
+	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, ConnLifetime: time.Minute})
+	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}})
+	require.ErrorIs(t, err, pubsub.ErrUnavailable)
+	h := newHub(t, c, pubsub.Options{})
+	for _, ch := range []string{"", strings.Repeat("c", keyname.MaxLen+1)} {
+		_, err = h.Subscribe(within(t), ch)
+		require.ErrorIs(t, err, pubsub.ErrInvalidName)
+		_, err = h.Publish(within(t), ch, "")
+		require.ErrorIs(t, err, pubsub.ErrInvalidName)
+	}
+}

@@ -1,0 +1,217 @@
+package pubsub
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// topic is one channel of the process: what is wanted of it and what the server has confirmed. Guarded by Hub.mu.
+type topic struct {
+	hub  *Hub
+	name string
+	slot uint16
+	link *link
+	subs map[*Subscription]struct{}
+
+	live    bool          // confirmed on the link's current connection
+	everUp  bool          // was live before: a new confirmation means that messages were missed
+	settled chan struct{} // closed at the first confirmation or refusal
+	err     error         // why it was refused
+	grace   *time.Timer   // runs while nobody is subscribed
+}
+
+// join adds a subscription. Called with mu held.
+func (t *topic) join() *Subscription {
+	if t.grace != nil {
+		t.grace.Stop()
+		t.grace = nil
+	}
+	s := &Subscription{topic: t, ready: make(chan struct{}, 1)}
+	t.subs[s] = struct{}{}
+	return s
+}
+
+// leave removes a subscription and starts the grace period after the last. Called with mu held.
+func (t *topic) leave(s *Subscription) {
+	delete(t.subs, s)
+	h := t.hub
+	if len(t.subs) > 0 || h.closed || h.topics[t.name] != t {
+		return
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(h.grace, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		// Stop does not wait for a timer that has fired: somebody may have joined, or joined and left again, since
+		if t.grace == timer && len(t.subs) == 0 {
+			t.drop()
+		}
+	})
+	t.grace = timer
+}
+
+// drop forgets the topic and has it unsubscribed. Called with mu held.
+func (t *topic) drop() {
+	if t.live {
+		t.live = false
+		t.hub.live.Add(-1)
+	}
+	delete(t.hub.topics, t.name)
+	delete(t.link.want, t.name)
+	t.link.wake()
+}
+
+// up and down are the server's word and the connection's. Called with mu held.
+func (t *topic) up() {
+	if t.live {
+		return
+	}
+	t.live = true
+	t.hub.live.Add(1)
+	if t.everUp {
+		t.gap()
+		return
+	}
+	t.everUp = true
+	close(t.settled)
+}
+
+func (t *topic) down() {
+	if t.live {
+		t.live = false
+		t.hub.live.Add(-1)
+		t.gap()
+	}
+}
+
+// refuse ends a subscription that was never confirmed: those who wait for it get err, and nothing is kept, so that
+// the next Subscribe asks the server anew. Called with mu held.
+func (t *topic) refuse(err error) {
+	t.err = err
+	close(t.settled)
+	t.drop()
+}
+
+// gap tells every subscriber that messages may have been missed, which wakes all waiters of the channel. It is said
+// both when a subscription goes down and when it is up again: a waiter that looked at the state in between would
+// otherwise sleep on what was published after it looked and before the new subscription stood.
+func (t *topic) gap() {
+	for s := range t.subs {
+		s.push(Message{Channel: t.name, Gap: true})
+	}
+}
+
+// Message is one message of a channel, or a gap in them.
+type Message struct {
+	Channel string
+	Payload string
+	// Gap: messages may have been missed at this place. Payload is empty.
+	Gap bool
+}
+
+// bufferSize is how many messages wait for a slow subscriber before the oldest are dropped and a gap is noted.
+const bufferSize = 128
+
+// Subscription receives the messages of one channel. It is safe for concurrent use; each message goes to one caller
+// of Next.
+type Subscription struct {
+	topic *topic
+	ready chan struct{}
+
+	mu     sync.Mutex
+	buf    []Message
+	closed bool
+}
+
+// push never blocks: it runs on the connection's reader, where waiting for a subscriber would hold up every channel.
+func (s *Subscription) push(m Message) {
+	s.mu.Lock()
+	switch n := len(s.buf); {
+	case s.closed, m.Gap && n > 0 && s.buf[n-1].Gap:
+	case n == bufferSize:
+		s.buf = append(s.buf[:0], Message{Channel: m.Channel, Gap: true}, m)
+	default:
+		s.buf = append(s.buf, m)
+	}
+	s.mu.Unlock()
+	select {
+	case s.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Subscription) end() {
+	s.mu.Lock()
+	s.closed = true
+	s.buf = nil
+	s.mu.Unlock()
+	select {
+	case s.ready <- struct{}{}:
+	default:
+	}
+}
+
+// Next returns the next message or gap, waiting for one until ctx ends (ctx's cause) or the subscription or its hub
+// is closed (ErrClosed).
+func (s *Subscription) Next(ctx context.Context) (Message, error) {
+	for {
+		s.mu.Lock()
+		if s.closed {
+			s.mu.Unlock()
+			s.end() // pass the wake-up on: other callers of Next may wait too
+			return Message{}, fmt.Errorf("pubsub: subscription to %q: %w", s.topic.name, ErrClosed)
+		}
+		if len(s.buf) > 0 {
+			m := s.buf[0]
+			s.buf = s.buf[1:]
+			more := len(s.buf) > 0
+			s.mu.Unlock()
+			if more {
+				select {
+				case s.ready <- struct{}{}:
+				default:
+				}
+			}
+			return m, nil
+		}
+		s.buf = nil
+		s.mu.Unlock()
+		select {
+		case <-s.ready:
+		case <-ctx.Done():
+			return Message{}, context.Cause(ctx)
+		}
+	}
+}
+
+// Ready receives a value when there may be something to read since the last time it did: for a select that treats
+// messages as mere wake-ups. Use it with Drain, not with Next.
+func (s *Subscription) Ready() <-chan struct{} { return s.ready }
+
+// Drain throws away what is buffered.
+func (s *Subscription) Drain() {
+	s.mu.Lock()
+	s.buf = s.buf[:0]
+	s.mu.Unlock()
+}
+
+// Live reports whether the channel is subscribed at this moment.
+func (s *Subscription) Live() bool {
+	h := s.topic.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return s.topic.live
+}
+
+// Close ends the subscription; waiting calls of Next return ErrClosed. Later calls do nothing.
+func (s *Subscription) Close() {
+	h := s.topic.hub
+	h.mu.Lock()
+	if _, ok := s.topic.subs[s]; ok {
+		s.topic.leave(s)
+	}
+	h.mu.Unlock()
+	s.end()
+}
