@@ -1,0 +1,20 @@
+-- Sets a counter if it has the expected value, keeping the expiry it has.
+--
+-- KEYS[1]  the counter, a string
+-- ARGV[1]  the expected value
+-- ARGV[2]  the new value
+-- ARGV[3]  what a missing key stands for
+-- ARGV[4]  TTL in ms of a counter that has none, '0' to leave it without one
+--
+-- Replies  {1, value}   set; value is the new one
+--          {0, value}   it has another value, perhaps none that is an integer: nothing set
+--
+-- The caller sends it once: run again, it would answer 0 after 1. As an integer has one decimal form only, comparing
+-- the text compares the numbers, as RAtomicLong does.
+local key, old, new, initial, ttl = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+local value = redis.call('GET', key) or initial
+if value ~= old then return {0, value} end
+redis.call('SET', key, new, 'KEEPTTL')
+if ttl ~= '0' and redis.call('PTTL', key) == -1 then redis.call('PEXPIRE', key, ttl) end
+return {1, new}

@@ -1,0 +1,109 @@
+package rcounter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/pubsub"
+)
+
+// DefaultCallTimeout is the default of Options.CallTimeout.
+const DefaultCallTimeout = 500 * time.Millisecond
+
+// patience is how many call timeouts a call may last whose context has no deadline.
+const patience = 5
+
+// Options of a Client. The zero value is good.
+type Options struct {
+	// KeyPrefix stands before every name: Counter("hits") with KeyPrefix "shop:" is the key shop:hits. Java
+	// processes find counters under the same names if it is empty. Defaults to "".
+	KeyPrefix string
+	// CallTimeout is how long one attempt may wait for its reply, at least a millisecond. A call whose context has
+	// no deadline ends after five of them. Defaults to DefaultCallTimeout.
+	CallTimeout time.Duration
+}
+
+// Client makes counters and stocks on one server, Sentinel group or Cluster. It is safe for concurrent use, holds no
+// connection or goroutine of its own, and costs nothing per name.
+type Client struct {
+	runner *script.Runner
+	prefix string
+	bound  time.Duration
+	closed atomic.Bool
+}
+
+// New makes a client on h's rueidis client. h stays the caller's: Close does not close it. The error is
+// ErrInvalidOption for a nil hub, a hub without a client, or options out of bounds; New sends nothing.
+func New(h *pubsub.Hub, o Options) (*Client, error) {
+	if h == nil {
+		return nil, errs.InvalidOption("hub", "nil", "a hub")
+	}
+	client := h.Client()
+	if client == nil {
+		return nil, errs.InvalidOption("hub's client", "nil", "a client")
+	}
+	if len(o.KeyPrefix) >= keyname.MaxLen || !utf8.ValidString(o.KeyPrefix) {
+		return nil, errs.InvalidOption("KeyPrefix", fmt.Sprintf("%.64q", o.KeyPrefix), "valid UTF-8, shorter than a name may be")
+	}
+	if o.CallTimeout == 0 {
+		o.CallTimeout = DefaultCallTimeout
+	}
+	if o.CallTimeout < time.Millisecond {
+		return nil, errs.InvalidOption("CallTimeout", o.CallTimeout, "at least 1ms, or 0 for the default")
+	}
+	bound := patience * o.CallTimeout
+	if bound/patience != o.CallTimeout { // centuries: the product overflowed
+		bound = o.CallTimeout
+	}
+	return &Client{runner: script.NewRunner(client, o.CallTimeout), prefix: o.KeyPrefix, bound: bound}, nil
+}
+
+// Close makes every later call on c, its counters and its stocks fail with ErrClosed. Calls under way end as they
+// would have. It changes nothing on the server, never fails, and may be called again.
+func (c *Client) Close() error {
+	c.closed.Store(true)
+	return nil
+}
+
+// usable is the check that comes before everything else: refused is what was wrong with a handle when it was made.
+func (c *Client) usable(refused error) error {
+	if c.closed.Load() {
+		return fmt.Errorf("rcounter: client: %w", ErrClosed)
+	}
+	return refused
+}
+
+var errPatience = errors.New("no answer within five call timeouts, the bound of a context without a deadline")
+
+// do runs call, until ctx ends or, if ctx has no deadline, for the client's bound.
+func (c *Client) do(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, c.bound, errPatience)
+		defer cancel()
+	}
+	return c.runner.Do(ctx, call)
+}
+
+// millis is d in whole milliseconds, rounded up, so that nothing ends early or opens early.
+func millis(d time.Duration) int64 {
+	ms := d.Milliseconds()
+	if d > time.Duration(ms)*time.Millisecond {
+		ms++
+	}
+	return ms
+}
+
+// duration is ms as a time.Duration, the longest one if it does not fit.
+func duration(ms int64) time.Duration {
+	const most = int64(1<<63-1) / int64(time.Millisecond)
+	return time.Duration(max(-most, min(most, ms))) * time.Millisecond
+}

@@ -1,0 +1,268 @@
+package rcounter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// CounterOptions describe a Counter. They live in the program, not on the server: all users of a name should pass
+// the same ones. The zero value is Redisson's RAtomicLong.
+type CounterOptions struct {
+	// Initial is what a missing key stands for. Reading does not create the key. Defaults to 0.
+	Initial int64
+	// Min and Max, both inclusive, are the values that Add does not go beyond; see Bound. Default to none (nil).
+	Min, Max *int64
+	// TTL is how long a counter lives from its creation: later writes do not prolong it, and one found without an
+	// expiry is given TTL. At least a millisecond. Defaults to 0: the key has no end, and an expiry that somebody
+	// else gave it is kept.
+	TTL time.Duration
+}
+
+// Bound is v as a bound: CounterOptions{Max: rcounter.Bound(100)}.
+func Bound(v int64) *int64 { return &v }
+
+// Counter is a 64-bit integer under one key, a plain string as INCR and Redisson's RAtomicLong keep it, so that Java
+// and redis-cli may count on the same one. It is an immutable description, safe for concurrent use, and costs nothing
+// until used.
+//
+// With Max it is the INCR form of "first N win": Incr's result is the caller's ordinal, 1 to N, and those who come
+// later get ErrOutOfRange. With Initial N and Min 0 it is the DECR form: the result is what is left. Both forget
+// everything with their key: a counter that expires, is deleted or evicted starts again at Initial. Where that must
+// not happen, or where a retry must not count twice, use a Stock.
+//
+// The writing verbs (all but Get) are sent once. If the reply is lost the error is ErrUnknownOutcome and the value
+// may or may not have moved; no verb can be repeated safely then, except CompareAndSet where values do not recur.
+//
+// A value that is not a 64-bit integer by INCR's own rules is ErrNotInteger, a key of another type ErrWrongType.
+// Both are left as they are.
+type Counter struct {
+	c       *Client
+	key     string
+	refused error // what is wrong with name or options
+
+	initial  int64
+	min, max *int64
+	ttl      string // ms, "0" for none
+	plain    bool   // Redis' own INCRBY does all that is asked
+}
+
+// Counter describes the counter called name. Nothing is sent. A name or options that cannot be used make every verb
+// of the result fail: ErrInvalidName, ErrInvalidOption.
+func (c *Client) Counter(name string, o CounterOptions) *Counter {
+	k := &Counter{c: c, key: c.prefix + name, initial: o.Initial, ttl: strconv.FormatInt(millis(o.TTL), 10)}
+	// copies: the caller may change what the pointers point to
+	if o.Min != nil {
+		k.min = Bound(*o.Min)
+	}
+	if o.Max != nil {
+		k.max = Bound(*o.Max)
+	}
+	k.plain = k.min == nil && k.max == nil && o.Initial == 0 && o.TTL == 0
+	k.refused = k.check(name, o.TTL)
+	return k
+}
+
+func (k *Counter) check(name string, ttl time.Duration) error {
+	if name == "" { // a prefix alone is no name
+		return keyname.Check(name)
+	}
+	if err := keyname.Check(k.key); err != nil {
+		return err
+	}
+	if ttl < 0 || ttl > 0 && ttl < time.Millisecond {
+		return errs.InvalidOption("TTL", ttl, "at least 1ms, or 0 for none")
+	}
+	if k.min != nil && k.max != nil && *k.min > *k.max {
+		return errs.InvalidOption("Min", *k.min, fmt.Sprintf("at most Max, which is %d", *k.max))
+	}
+	if err := k.within(k.initial); err != nil {
+		return errs.InvalidOption("Initial", k.initial, "within Min and Max")
+	}
+	return nil
+}
+
+// within reports, as ErrOutOfRange, that v is beyond a bound.
+func (k *Counter) within(v int64) error {
+	switch {
+	case k.min != nil && v < *k.min:
+		return fmt.Errorf("%w: %d on %q, Min is %d", ErrOutOfRange, v, k.key, *k.min)
+	case k.max != nil && v > *k.max:
+		return fmt.Errorf("%w: %d on %q, Max is %d", ErrOutOfRange, v, k.key, *k.max)
+	}
+	return nil
+}
+
+// Incr is Add(ctx, 1).
+func (k *Counter) Incr(ctx context.Context) (int64, error) { return k.Add(ctx, 1) }
+
+// Decr is Add(ctx, -1).
+func (k *Counter) Decr(ctx context.Context) (int64, error) { return k.Add(ctx, -1) }
+
+// Add adds d, which may be negative or 0, and returns the new value. One round trip.
+//
+// A rise is held to Max and a fall to Min: beyond it nothing is written and the error is a *RangeError, ErrOutOfRange.
+// A counter that is already beyond a bound (set by somebody else, or under other options) may always move back
+// towards it. A sum beyond 64 bits is ErrOverflow, and nothing is written either.
+//
+// It is sent once: after ErrUnknownOutcome d may have been added, or be added yet.
+func (k *Counter) Add(ctx context.Context, d int64) (int64, error) {
+	if err := k.c.usable(k.refused); err != nil {
+		return 0, err
+	}
+	if k.plain {
+		return k.incrby(ctx, d)
+	}
+	r, err := k.c.add(ctx, k.key, addArgs{delta: d, initial: k.initial, limit: k.limit(d), ttl: k.ttl})
+	if err != nil {
+		return 0, err
+	}
+	switch bound := k.ahead(d); {
+	case r.code == addOK:
+		return r.value, nil
+	case r.code == addBeyond && bound != nil:
+		return 0, &RangeError{Key: k.key, Value: r.value, Delta: d, Bound: *bound}
+	case r.code == addBeyond:
+		return 0, fmt.Errorf("%w: %q stands at %d, adding %d", ErrOverflow, k.key, r.value, d)
+	}
+	return 0, fmt.Errorf("%w: %q is %.64q", ErrNotInteger, k.key, r.raw)
+}
+
+// ahead is the bound that adding d moves towards, nil if there is none.
+func (k *Counter) ahead(d int64) *int64 {
+	switch {
+	case d > 0:
+		return k.max
+	case d < 0:
+		return k.min
+	}
+	return nil
+}
+
+// limit is the furthest value to which d may be added, in decimal: Max - d for a rise, Min - d for a fall, where no
+// bound is the bound of 64 bits. It is computed here, in as many bits as it takes, because Lua's numbers are doubles:
+// the script compares decimal strings.
+func (k *Counter) limit(d int64) string {
+	bound := k.ahead(d)
+	switch {
+	case d == 0:
+		return ""
+	case bound == nil && d > 0:
+		bound = Bound(math.MaxInt64)
+	case bound == nil:
+		bound = Bound(math.MinInt64)
+	}
+	return new(big.Int).Sub(big.NewInt(*bound), big.NewInt(d)).String()
+}
+
+// incrby is Add by Redis' own commands, those that RAtomicLong sends.
+func (k *Counter) incrby(ctx context.Context, d int64) (int64, error) {
+	name, build := incrbyScript, func(b rueidis.Builder) rueidis.Completed { return b.Incrby().Key(k.key).Increment(d).Build() }
+	switch d {
+	case 1:
+		name, build = incrScript, func(b rueidis.Builder) rueidis.Completed { return b.Incr().Key(k.key).Build() }
+	case -1:
+		name, build = decrScript, func(b rueidis.Builder) rueidis.Completed { return b.Decr().Key(k.key).Build() }
+	}
+	m, err := k.c.do(ctx, script.Call{Script: name, Keys: []string{k.key}, Command: build, Once: true})
+	if err != nil {
+		return 0, numeric(err)
+	}
+	return m.AsInt64()
+}
+
+var (
+	incrScript   = script.Plain("incr")
+	decrScript   = script.Plain("decr")
+	incrbyScript = script.Plain("incrby")
+	getScript    = script.Plain("get")
+)
+
+// numeric gives INCR's two refusals their types.
+func numeric(err error) error {
+	var re *rueidis.RedisError
+	if !errors.As(err, &re) {
+		return err
+	}
+	switch msg := re.Error(); {
+	case strings.Contains(msg, "would overflow"):
+		return fmt.Errorf("%w: %w", ErrOverflow, err)
+	case strings.Contains(msg, "not an integer"):
+		return fmt.Errorf("%w: %w", ErrNotInteger, err)
+	}
+	return err
+}
+
+// Get returns the value, Initial if the key is missing. One round trip, repeated until answered. With a rueidis
+// client that sends reads to replicas it is a replica's value.
+func (k *Counter) Get(ctx context.Context) (int64, error) {
+	if err := k.c.usable(k.refused); err != nil {
+		return 0, err
+	}
+	m, err := k.c.do(ctx, script.Call{Script: getScript, Keys: []string{k.key}, Command: func(b rueidis.Builder) rueidis.Completed {
+		return b.Get().Key(k.key).Build()
+	}})
+	if rueidis.IsRedisNil(err) || err == nil && m.IsNil() {
+		return k.initial, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	s, err := m.ToString()
+	if err != nil {
+		return 0, malformed("get", k.key)
+	}
+	v, ok := integer(s)
+	if !ok {
+		return 0, fmt.Errorf("%w: %q is %.64q", ErrNotInteger, k.key, s)
+	}
+	return v, nil
+}
+
+// integer parses s by INCR's rules: the one way to write a 64-bit integer, no sign for plus, no leading zeros.
+func integer(s string) (int64, bool) {
+	v, err := strconv.ParseInt(s, 10, 64)
+	return v, err == nil && strconv.FormatInt(v, 10) == s
+}
+
+// Set makes v the value, whatever it was, a string that is no number included; the expiry of an existing key is kept.
+// v beyond Min or Max is ErrOutOfRange and not sent. Sent once. One round trip.
+func (k *Counter) Set(ctx context.Context, v int64) error {
+	if err := k.c.usable(k.refused); err != nil {
+		return err
+	}
+	if err := k.within(v); err != nil {
+		return err
+	}
+	return k.c.set(ctx, k.key, v, k.ttl)
+}
+
+// CompareAndSet makes next the value if it is old, and reports whether it was; a missing key is Initial, which
+// without CounterOptions is RAtomicLong's 0. The expiry of an existing key is kept. next beyond Min or Max is
+// ErrOutOfRange and not sent. Sent once: sent again, a call that had succeeded would answer false. One round trip.
+func (k *Counter) CompareAndSet(ctx context.Context, old, next int64) (bool, error) {
+	if err := k.c.usable(k.refused); err != nil {
+		return false, err
+	}
+	if err := k.within(next); err != nil {
+		return false, err
+	}
+	r, err := k.c.cas(ctx, k.key, casArgs{old: old, next: next, initial: k.initial, ttl: k.ttl})
+	if err != nil {
+		return false, err
+	}
+	if _, ok := integer(r.raw); !ok {
+		return false, fmt.Errorf("%w: %q is %.64q", ErrNotInteger, k.key, r.raw)
+	}
+	return r.set, nil
+}

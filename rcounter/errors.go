@@ -1,0 +1,94 @@
+package rcounter
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+// Refusals: nothing was sent, and sending the same again will be refused again.
+var (
+	// ErrInvalidName: the name of a counter or stock, or a claimant, cannot be used: empty, too long, not UTF-8, or
+	// with braces where they would take the keys apart in a Cluster. Every verb of the Counter or Stock returns it.
+	ErrInvalidName = errs.ErrInvalidName
+	// ErrInvalidOption: an option or argument is outside its bounds; the text names the field and the value.
+	ErrInvalidOption = errs.ErrInvalidOption
+	// ErrClosed: the Client was closed.
+	ErrClosed = errs.ErrClosed
+)
+
+// Answers of the server by which nothing was changed there.
+var (
+	// ErrOutOfRange: the counter would pass Min or Max. It stands where it stood; nothing was written. An Add's error
+	// is a *RangeError.
+	ErrOutOfRange = errors.New("out of range")
+	// ErrOverflow: the counter would leave the 64-bit integers, or a stock has given out ordinal MaxLimit. Nothing
+	// was written.
+	ErrOverflow = errors.New("overflow")
+	// ErrNotInteger: the key holds a string that Redis does not take for a 64-bit integer ("010", "1.0", "1e3", " 1",
+	// "" and the like). It is left as it is; Counter.Set replaces it.
+	ErrNotInteger = errors.New("value is not a 64-bit integer")
+	// ErrWrongType: a key holds another type of value: another program uses the same name.
+	ErrWrongType = errs.ErrWrongType
+	// ErrAlreadyOpen: the stock exists, opened by another call of Open, and its results are still retained. The error
+	// is an *AlreadyOpenError.
+	ErrAlreadyOpen = errors.New("already open")
+	// ErrCorrupt: the keys of a stock do not agree: records of claimants are missing (evicted, deleted, lost in a
+	// failover) or a number in it cannot be. Nothing is granted any more, because a claimant who has a unit could be
+	// given a second one. The records of the sale itself are the caller's to restore from; deleting both keys makes
+	// the name free.
+	ErrCorrupt = errors.New("corrupt")
+)
+
+// Failures to get an answer.
+var (
+	// ErrUnavailable: the server did not run the request; nothing changed there. It wraps the cause: what rueidis
+	// said, or ctx's error.
+	ErrUnavailable = errs.ErrUnavailable
+	// ErrUnknownOutcome: the request was sent and no reply seen; it may have run, or may run yet. Every verb of Stock
+	// can then be called again, with the same arguments, and gives the one answer. The writing verbs of Counter
+	// cannot: sent again, they may count twice, which is why they are sent once.
+	ErrUnknownOutcome = errs.ErrUnknownOutcome
+)
+
+// RangeError is the ErrOutOfRange of Incr, Decr and Add.
+type RangeError struct {
+	Key   string // as on the server, prefix included
+	Value int64  // where the counter stands
+	Delta int64  // what was to be added
+	Bound int64  // the Min or Max that Value + Delta would have passed
+}
+
+func (e *RangeError) Error() string {
+	return fmt.Sprintf("%v: %q stands at %d, adding %d would pass %d", ErrOutOfRange, e.Key, e.Value, e.Delta, e.Bound)
+}
+
+// Unwrap returns ErrOutOfRange.
+func (e *RangeError) Unwrap() error { return ErrOutOfRange }
+
+// AlreadyOpenError is the ErrAlreadyOpen of Stock.Open.
+type AlreadyOpenError struct {
+	Key   string // as on the server
+	Epoch int64  // of the opening that stands
+}
+
+func (e *AlreadyOpenError) Error() string {
+	return fmt.Sprintf("%v: %q, epoch %d", ErrAlreadyOpen, e.Key, e.Epoch)
+}
+
+// Unwrap returns ErrAlreadyOpen.
+func (e *AlreadyOpenError) Unwrap() error { return ErrAlreadyOpen }
+
+// corrupt says what of key does not fit together.
+func corrupt(key string, recorded, found int64) error {
+	if recorded < 0 {
+		return fmt.Errorf("%w: %q has numbers that cannot be", ErrCorrupt, key)
+	}
+	return fmt.Errorf("%w: %q counts %d claimants, and %d are recorded", ErrCorrupt, key, recorded, found)
+}
+
+// malformed is a reply that none of our scripts gives.
+func malformed(what, key string) error {
+	return fmt.Errorf("rcounter: unexpected reply to %s on %q", what, key)
+}

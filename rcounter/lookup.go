@@ -1,0 +1,41 @@
+package rcounter
+
+import (
+	"context"
+	_ "embed"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Lookup reports whether claimant has a unit, and which: a Grant that is Replayed. If not, the Grant is zero; a stock
+// that is not there has no claimants. It claims nothing. One round trip, repeated until answered.
+func (s *Stock) Lookup(ctx context.Context, claimant string) (Grant, bool, error) {
+	if err := s.c.usable(s.refused); err != nil {
+		return Grant{}, false, err
+	}
+	if err := checkClaimant(claimant); err != nil {
+		return Grant{}, false, err
+	}
+	g, err := s.lookup(ctx, claimant)
+	return g, g.Won(), err
+}
+
+//go:embed lookup.lua
+var lookupSource string
+
+var lookupScript = script.New("lookup", lookupSource)
+
+// lookup runs lookup.lua; the grant is zero if there is none.
+func (s *Stock) lookup(ctx context.Context, claimant string) (Grant, error) {
+	v, err := s.ints(ctx, 4, lookupScript, claimant)
+	if err != nil {
+		return Grant{}, err
+	}
+	if err := s.verdict(v); err != nil {
+		return Grant{}, err
+	}
+	if v[3] == 0 {
+		return Grant{}, nil
+	}
+	return Grant{Outcome: Replayed, Epoch: v[1], Remaining: v[2], Ordinal: v[3]}, nil
+}

@@ -1,0 +1,111 @@
+package rcounter
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+const (
+	// MaxLimit is the largest limit of a stock: 2^53-1, to which the server's Lua counts exactly.
+	MaxLimit = 1<<53 - 1
+	// DefaultRetain is the default of OpenSpec.Retain.
+	DefaultRetain = 24 * time.Hour
+	// MaxLifetime is the longest time from Open to the removal of the stock.
+	MaxLifetime = 100 * 365 * 24 * time.Hour
+)
+
+// OpenSpec is what a stock is opened with. Durations are counted on the server's clock from the moment it runs Open,
+// so the clocks of the callers do not matter; fractions of a millisecond are rounded up.
+type OpenSpec struct {
+	// Limit is how many units there are, 1 to MaxLimit. Required.
+	Limit int64
+	// PerUser is how many units a claimant may have: 1, the default; more is refused.
+	PerUser int64
+	// StartIn is the time until claims are granted: max(0, time.Until(t)) for an instant t. Defaults to 0: at once.
+	StartIn time.Duration
+	// OpenFor is the time from the start to the end, at least a millisecond. Required.
+	OpenFor time.Duration
+	// Retain is how long after the end the answers stay, at least a millisecond. Until then a claimant's Claim gives
+	// the same answer, and the name cannot be opened again. It should be longer than anybody retries, since a request
+	// so late that it meets the next opening is one of that opening. Defaults to DefaultRetain.
+	Retain time.Duration
+}
+
+func (o *OpenSpec) check() error {
+	switch {
+	case o.Limit < 1 || o.Limit > MaxLimit:
+		return errs.InvalidOption("Limit", o.Limit, fmt.Sprintf("between 1 and %d", int64(MaxLimit)))
+	case o.PerUser < 0 || o.PerUser > 1:
+		return errs.InvalidOption("PerUser", o.PerUser, "1, or 0 for the default")
+	case o.StartIn < 0 || o.StartIn > MaxLifetime:
+		return errs.InvalidOption("StartIn", o.StartIn, fmt.Sprintf("between 0 and %v", MaxLifetime))
+	case o.OpenFor < time.Millisecond || o.OpenFor > MaxLifetime:
+		return errs.InvalidOption("OpenFor", o.OpenFor, fmt.Sprintf("between 1ms and %v", MaxLifetime))
+	case o.Retain < 0 || o.Retain > 0 && o.Retain < time.Millisecond || o.Retain > MaxLifetime:
+		return errs.InvalidOption("Retain", o.Retain, fmt.Sprintf("between 1ms and %v, or 0 for the default", MaxLifetime))
+	}
+	if o.PerUser == 0 {
+		o.PerUser = 1
+	}
+	if o.Retain == 0 {
+		o.Retain = DefaultRetain
+	}
+	// two of the three cannot overflow, and neither can that sum, found too long, be added to
+	if sum := o.StartIn + o.OpenFor; sum > MaxLifetime || sum+o.Retain > MaxLifetime {
+		return errs.InvalidOption("StartIn + OpenFor + Retain", fmt.Sprintf("%v + %v + %v", o.StartIn, o.OpenFor, o.Retain), fmt.Sprintf("at most %v", MaxLifetime))
+	}
+	return nil
+}
+
+// Open creates the stock, and returns the epoch by which its grants can be told from those of an earlier or later
+// opening of the name. It never overwrites: while a stock of that name exists, sold out, ended or closed included,
+// until its retention is over, another Open is ErrAlreadyOpen, an *AlreadyOpenError, and changes nothing.
+//
+// One round trip, repeated until answered; after ErrUnknownOutcome the stock may be open, which the next Open will
+// say. ErrCorrupt: claimants' records of a stock that is lost are there; they must be removed by hand first, since
+// their claimants have units.
+func (s *Stock) Open(ctx context.Context, o OpenSpec) (epoch int64, err error) {
+	if err := s.c.usable(s.refused); err != nil {
+		return 0, err
+	}
+	if err := o.check(); err != nil {
+		return 0, err
+	}
+	r, err := s.open(ctx, callID(), o)
+	if err != nil {
+		return 0, err
+	}
+	if !r.opened {
+		return 0, &AlreadyOpenError{Key: s.keys[0], Epoch: r.epoch}
+	}
+	return r.epoch, nil
+}
+
+//go:embed open.lua
+var openSource string
+
+var openScript = script.New("open", openSource)
+
+type openReply struct {
+	epoch  int64
+	opened bool // by this call
+}
+
+// open runs open.lua.
+func (s *Stock) open(ctx context.Context, id string, o OpenSpec) (openReply, error) {
+	n := func(v int64) string { return strconv.FormatInt(v, 10) }
+	v, err := s.ints(ctx, 3, openScript, id, n(o.Limit), n(o.PerUser), n(millis(o.StartIn)), n(millis(o.OpenFor)), n(millis(o.Retain)))
+	if err != nil {
+		return openReply{}, err
+	}
+	if err := s.verdict(v); err != nil {
+		return openReply{}, err
+	}
+	return openReply{epoch: v[1], opened: v[2] == 1}, nil
+}

@@ -1,0 +1,15 @@
+-- Sets a counter, keeping the expiry it has.
+--
+-- KEYS[1]  the counter, a string
+-- ARGV[1]  the value
+-- ARGV[2]  TTL in ms of a counter that has none, '0' to leave it without one
+--
+-- Replies  1
+--
+-- The caller sends it once: run again later, it would undo what others added in between.
+local key, value, ttl = KEYS[1], ARGV[1], ARGV[2]
+
+redis.call('GET', key) -- SET alone would replace a value of another type; this fails with WRONGTYPE
+redis.call('SET', key, value, 'KEEPTTL')
+if ttl ~= '0' and redis.call('PTTL', key) == -1 then redis.call('PEXPIRE', key, ttl) end
+return 1

@@ -1,0 +1,74 @@
+package rcounter
+
+import (
+	"context"
+	_ "embed"
+	"strconv"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// State is where a stock is in its life.
+type State uint8
+
+// The states of a stock. Sold out is none of them: it is an open stock with nothing Remaining.
+const (
+	StateAbsent  State = iota // never opened, retained no longer, or lost
+	StatePending              // opened, the start is ahead
+	StateOpen                 // granting while units remain
+	StateEnded                // its time is over
+	StateClosed               // ended by Close
+)
+
+var stateNames = [...]string{"absent", "pending", "open", "ended", "closed"}
+
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return "state " + strconv.Itoa(int(s))
+}
+
+// Status is a stock as it was when the server answered.
+type Status struct {
+	State     State
+	Limit     int64
+	Sold      int64 // units that claimants have
+	Remaining int64 // Limit - Sold
+	Seq       int64 // the last ordinal given out; above Sold by the number of units returned
+	Epoch     int64 // as Open returned it
+	// Times left on the server's clock, 0 when past.
+	UntilStart, UntilEnd, UntilGone time.Duration
+}
+
+// Status reads the stock; all zero, StateAbsent, if there is none. One round trip, repeated until answered. With
+// ErrCorrupt for records that are missing the Status is what the stock itself says.
+func (s *Stock) Status(ctx context.Context) (Status, error) {
+	if err := s.c.usable(s.refused); err != nil {
+		return Status{}, err
+	}
+	return s.status(ctx)
+}
+
+//go:embed status.lua
+var statusSource string
+
+var statusScript = script.New("status", statusSource)
+
+// status runs status.lua.
+func (s *Stock) status(ctx context.Context) (Status, error) {
+	v, err := s.ints(ctx, 10, statusScript)
+	if err != nil {
+		return Status{}, err
+	}
+	if v[0] < 0 {
+		return Status{}, corrupt(s.keys[0], -1, 0)
+	}
+	st := Status{State: State(v[0]), Limit: v[1], Sold: v[2], Remaining: v[1] - v[2], Seq: v[3], Epoch: v[4],
+		UntilStart: duration(max(0, v[5])), UntilEnd: duration(max(0, v[6])), UntilGone: duration(max(0, v[7]))}
+	if recorded, found := v[8], v[9]; recorded != found {
+		return st, corrupt(s.keys[0], recorded, found)
+	}
+	return st, nil
+}

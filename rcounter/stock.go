@@ -1,0 +1,108 @@
+package rcounter
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// MaxClaimantLen is the longest claimant accepted, in bytes.
+const MaxClaimantLen = 1024
+
+// Stock is a number of units of which each claimant gets at most one: first N win. Every unit has an ordinal, every
+// answer is kept, and asking again gives the same one. It is an immutable description, safe for concurrent use, and
+// costs nothing until used.
+//
+// All that decides is on the server, in one script: the claimant's record first, then the window in the server's own
+// time, then what is left. A claim can therefore be repeated by anybody, at any time, until the records' retention is
+// over, and the winner of the last unit who never saw the answer still wins when told "sold out" would be wrong.
+//
+// A stock that is not there grants nothing: only Open creates one. A stock that has lost records grants nothing and
+// says ErrCorrupt. Not promised: that a grant acknowledged by a primary survives its failover to a replica that had
+// not received it, and that the window keeps to the sale's time when the server's clock is stepped. A unique index
+// over (sale, claimant) and (sale, ordinal) where the orders are kept is the last guard.
+type Stock struct {
+	c       *Client
+	keys    []string // the stock's hash, the claimants' hash
+	refused error    // what is wrong with the name
+}
+
+// Stock describes the stock called name. Nothing is sent. A name that cannot be used, braces included, makes every
+// verb of the result fail with ErrInvalidName.
+func (c *Client) Stock(name string) *Stock {
+	s := &Stock{c: c}
+	switch full := c.prefix + name; {
+	case name == "":
+		s.refused = keyname.Check(name)
+	case strings.ContainsAny(full, "{}"):
+		s.refused = fmt.Errorf("%w: %.64q has braces; a stock's keys are held together by braces of their own", errs.ErrInvalidName, full)
+	default:
+		s.refused = keyname.Check(full)
+		key := keyname.Prefix("rc", full)
+		s.keys = []string{key, key + ":u"}
+	}
+	return s
+}
+
+// call is one of the stock's scripts with its arguments.
+func (s *Stock) call(sc *script.Script, args ...string) script.Call {
+	return script.Call{Script: sc, Keys: s.keys, Args: args}
+}
+
+// ints runs one of the stock's scripts, which all may run twice, and decodes its reply of at least n integers.
+func (s *Stock) ints(ctx context.Context, n int, sc *script.Script, args ...string) ([]int64, error) {
+	m, err := s.c.do(ctx, s.call(sc, args...))
+	if err != nil {
+		return nil, err
+	}
+	v, err := m.AsIntSlice()
+	if err != nil || len(v) < n {
+		return nil, malformed("a stock's script", s.keys[0])
+	}
+	return v, nil
+}
+
+// checkClaimant is the check of a claimant before anything is sent.
+func checkClaimant(claimant string) error {
+	switch {
+	case claimant == "":
+		return fmt.Errorf("%w: the claimant is empty", ErrInvalidName)
+	case len(claimant) > MaxClaimantLen:
+		return fmt.Errorf("%w: claimant %.32q… has %d bytes, more than %d", ErrInvalidName, claimant, len(claimant), MaxClaimantLen)
+	}
+	return nil
+}
+
+// callID names one call, so that a script which meets it a second time knows its own work. 48 random bits: it is
+// only ever compared with the few that the same claimant, or the same name, has used.
+func callID() string {
+	var b [6]byte
+	rand.Read(b[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// What the stock's scripts answer in front.
+const (
+	stockOK      = 0
+	stockCorrupt = -1 // followed by the recorded and the found claimants, or by -1
+	stockUsedUp  = -2 // the last ordinal a double can count to is out
+)
+
+// verdict turns the front of a script's reply into an error.
+func (s *Stock) verdict(v []int64) error {
+	switch v[0] {
+	case stockOK:
+		return nil
+	case stockCorrupt:
+		return corrupt(s.keys[0], v[1], v[2])
+	case stockUsedUp:
+		return fmt.Errorf("%w: %q has given out ordinal %d", ErrOverflow, s.keys[0], MaxLimit)
+	}
+	return malformed("a stock's script", s.keys[0])
+}
