@@ -51,11 +51,12 @@ type Hub struct {
 
 	// mu guards everything below and the fields of topics and links. It is taken on rueidis' reader goroutine, so
 	// nothing that can block is done under it.
-	mu     sync.Mutex
-	closed bool
-	topics map[string]*topic
-	links  map[string]*link // by node address; "" where one connection serves all
-	nodes  map[uint16]string
+	mu      sync.Mutex
+	closed  bool
+	refused bool // a refusal was logged and nothing confirmed since
+	topics  map[string]*topic
+	links   map[string]*link // by node address; "" where one connection serves all
+	nodes   map[uint16]string
 }
 
 // Dial connects with o, its client-side caching left on and its invalidations observed, and makes a hub on the

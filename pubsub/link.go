@@ -234,7 +234,10 @@ func (l *link) refused(name string, err error) bool {
 		h.route(t)
 		return false
 	}
-	h.log.Warn("redlatch: subscribe refused", "channel", name, "error", err)
+	if !h.refused { // once, not at every attempt of a program whose user may not subscribe
+		h.refused = true
+		h.log.Warn("redlatch: subscribe refused; waiting goes on by polling", "channel", name, "error", err)
+	}
 	if !t.everUp {
 		t.refuse(fmt.Errorf("%w: %w", ErrUnavailable, err))
 		return false

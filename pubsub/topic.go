@@ -68,7 +68,7 @@ func (t *topic) up() {
 	if t.live {
 		return
 	}
-	t.live = true
+	t.live, t.hub.refused = true, false
 	t.hub.live.Add(1)
 	if t.everUp {
 		t.gap()

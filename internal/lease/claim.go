@@ -1,0 +1,86 @@
+package lease
+
+import (
+	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Claim is what one owner holds of one name, until a local deadline. The exported fields are set before Add and not
+// changed afterwards; the rest is guarded by Engine.mu.
+type Claim struct {
+	Name  string // as the user knows it
+	Key   string // on the server
+	Owner string // never used for another claim, so a claim's identity is its generation
+
+	// Renew extends the claim's lease on the server; see the package comment for its form.
+	Renew *script.Script
+	// Ended is called when the claim is over without having been removed: errs.ErrLost or errs.ErrMaxHold, once; and
+	// with errs.ErrClosed by EndAll and Stop. It must not block.
+	Ended func(why error)
+
+	mapKey   string
+	lease    time.Duration
+	deadline time.Time // acting is safe until then
+	maxAt    time.Time // MaxHold, zero: none
+	auto     int       // how many handles want it renewed
+	start    time.Time // the renewal schedule is start + n*lease/3
+	renewAt  time.Time
+	inFlight bool // a renewal is under way; only its answer, or the deadline, is the next event
+	state    state
+	next     time.Time // next event: renewal, deadline or MaxHold
+	index    int       // in the heap
+}
+
+type state uint8
+
+const (
+	unregistered state = iota
+	registered
+	over // removed, or ended by the engine
+)
+
+// Margin is what is taken off a lease before it is trusted locally: half a percent, for clocks that run at different
+// rates (a poor quartz is a hundred times better), and up to 10 ms for what passes between looking at the clock and
+// acting on it.
+func Margin(lease time.Duration) time.Duration {
+	return lease/200 + min(lease/10, 10*time.Millisecond)
+}
+
+// schedule computes the next event. Called with mu held.
+func (c *Claim) schedule() {
+	c.next = c.deadline
+	if !c.maxAt.IsZero() && c.maxAt.Before(c.next) {
+		c.next = c.maxAt
+	}
+	if c.auto > 0 && !c.inFlight && c.renewAt.Before(c.next) {
+		c.next = c.renewAt
+	}
+}
+
+// plan sets the next renewal to the first point of the absolute schedule after now, and after the one that was
+// planned, which may just have been done a little early. Renewals that are late do not push the later ones back:
+// delays of a few milliseconds each would add up until a lease runs out.
+func (c *Claim) plan(now time.Time) {
+	after := now
+	if c.renewAt.After(after) {
+		after = c.renewAt
+	}
+	period := c.lease / 3
+	c.renewAt = c.start.Add((after.Sub(c.start)/period + 1) * period)
+}
+
+// claims is a binary heap by next event.
+type claims []*Claim
+
+func (h claims) Len() int           { return len(h) }
+func (h claims) Less(i, j int) bool { return h[i].next.Before(h[j].next) }
+func (h claims) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].index, h[j].index = i, j }
+func (h *claims) Push(x any)        { c := x.(*Claim); c.index = len(*h); *h = append(*h, c) }
+func (h *claims) Pop() any {
+	old := *h
+	c := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return c
+}

@@ -1,0 +1,466 @@
+// Package lease is the watchdog: it renews what is held, and tells holders when it no longer is.
+//
+// # Deadlines
+//
+// A claim's deadline is
+//
+//	(monotonic time before the request that confirmed it was sent) + lease - Margin(lease)
+//
+// and moves only when the server confirms a renewal. A renewal in flight moves nothing: a holder cut off from the
+// server must stop before the server lets somebody else in, and the server started counting no earlier than the send.
+//
+// # Renewal
+//
+// One goroutine keeps the time of all claims of a client. Every third of its lease a claim is renewed, on an absolute
+// schedule; what is due at about the same time for the same node's slot goes into one script call of at most batchSize
+// claims. A failed call says nothing about the claims in it, and is repeated until their deadlines; one claim's
+// failure never touches another's.
+//
+// A renewal script has KEYS = the claims' keys and ARGV = owner, lease in ms for each; it replies one integer for
+// each: 1 renewed, 0 the owner holds nothing there, -1 not known (an error on that key alone).
+//
+// # The race with release
+//
+// A claim is removed before its release is sent, and the answer of a renewal that was under way then is dropped. The
+// renewal itself may still reach the server after the release: it names an owner that is never used again, finds
+// nothing, and changes nothing.
+package lease
+
+import (
+	"container/heap"
+	"context"
+	"log/slog"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+const (
+	// batchSize bounds the server time of one renewal call: 128 keys are some 100 µs.
+	batchSize = 128
+	// maxFlights bounds the renewal calls under way, and so the engine's goroutines.
+	maxFlights = 32
+	// tick is how often the wall clock is looked at while anything is held.
+	tick = time.Second
+	// wallJump is how far the wall clock may run ahead of the monotonic one between two looks before it is taken for
+	// a suspended machine, whose leases ran out while its monotonic clock stood still.
+	wallJump = 500 * time.Millisecond
+)
+
+// Engine is the watchdog of one client.
+type Engine struct {
+	connID  string
+	runner  *script.Runner
+	cluster bool
+	log     *slog.Logger
+	renewed func(name string, err error) // observer
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	kick   chan struct{}
+	wg     sync.WaitGroup
+	flight chan struct{} // slots for calls under way
+
+	mu      sync.Mutex
+	entries map[string][]*Claim // the watchdog map: "connectionID:lockName" -> the owners here
+	due     claims
+	wakeAt  time.Time // when the goroutine will look next; zero while it is looking
+	wall    func() time.Time
+}
+
+// New starts an engine. renewed is called after every renewal attempt of a claim, with nil or why it failed; it may
+// be nil.
+func New(connID string, runner *script.Runner, cluster bool, log *slog.Logger, renewed func(name string, err error)) *Engine {
+	e := &Engine{
+		connID: connID, runner: runner, cluster: cluster, log: log, renewed: renewed,
+		kick: make(chan struct{}, 1), flight: make(chan struct{}, maxFlights), entries: map[string][]*Claim{}, wall: time.Now,
+	}
+	if e.renewed == nil {
+		e.renewed = func(string, error) {}
+	}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	e.wg.Add(1)
+	go e.run()
+	return e
+}
+
+// Stop ends the engine and waits for its goroutines. Claims still registered end with errs.ErrClosed.
+func (e *Engine) Stop() {
+	e.cancel()
+	e.wg.Wait()
+	e.mu.Lock()
+	rest := slices.Clone(e.due)
+	for _, c := range rest {
+		e.remove(c)
+	}
+	e.mu.Unlock()
+	for _, c := range rest {
+		c.Ended(errs.ErrClosed)
+	}
+}
+
+// Add registers c, granted by a request sent at sent with the given lease. maxHold 0 is none. It reports false, and
+// registers nothing, if the lease is over already.
+func (e *Engine) Add(c *Claim, sent time.Time, lease time.Duration, auto bool, maxHold time.Duration) bool {
+	now := time.Now()
+	c.lease, c.start, c.deadline = lease, sent, sent.Add(lease-Margin(lease))
+	if !now.Before(c.deadline) {
+		return false
+	}
+	if maxHold > 0 {
+		c.maxAt = sent.Add(maxHold)
+	}
+	if auto {
+		c.auto = 1
+	}
+	c.plan(now)
+	c.mapKey = e.connID + ":" + c.Name
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c.state = registered
+	c.schedule()
+	e.entries[c.mapKey] = append(e.entries[c.mapKey], c)
+	heap.Push(&e.due, c)
+	e.wakeBy(c.next)
+	return true
+}
+
+// Confirmed records that a request sent at sent left c with at least lease on the server. It can only move the
+// deadline forward. It reports false if c is over.
+func (e *Engine) Confirmed(c *Claim, sent time.Time, lease time.Duration) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c.state != registered {
+		return false
+	}
+	e.confirm(c, sent, lease)
+	heap.Fix(&e.due, c.index)
+	e.wakeBy(c.next)
+	return true
+}
+
+func (e *Engine) confirm(c *Claim, sent time.Time, lease time.Duration) {
+	if d := sent.Add(lease - Margin(lease)); d.After(c.deadline) {
+		c.deadline = d
+	}
+	c.schedule()
+}
+
+// Auto adds a handle that wants c renewed, with at least the given lease. It reports false if c is over.
+func (e *Engine) Auto(c *Claim, lease time.Duration) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c.state != registered {
+		return false
+	}
+	if lease > c.lease || c.auto == 0 {
+		c.lease = lease
+	}
+	c.auto++
+	c.renewAt = time.Time{}
+	c.plan(time.Now())
+	c.schedule()
+	heap.Fix(&e.due, c.index)
+	e.wakeBy(c.next)
+	return true
+}
+
+// Manual takes back one Auto, or the one that Add was given: after the last, c's lease runs out.
+func (e *Engine) Manual(c *Claim) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c.state == registered {
+		c.auto--
+		c.schedule()
+		heap.Fix(&e.due, c.index)
+	}
+}
+
+// EndAll tells the holders of everything registered that their hold is over, without letting go of it: it stays
+// renewed until it is removed or the engine stops.
+func (e *Engine) EndAll(why error) {
+	e.mu.Lock()
+	all := slices.Clone(e.due)
+	e.mu.Unlock()
+	for _, c := range all {
+		c.Ended(why)
+	}
+}
+
+// Remove takes c out, before its release is sent. It reports whether c was still held by the local clock; if not,
+// Ended has been or is being called.
+func (e *Engine) Remove(c *Claim) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c.state != registered {
+		return false
+	}
+	held := time.Now().Before(c.deadline)
+	e.remove(c)
+	return held
+}
+
+// Lost ends c because the server said that it is not held. It reports false if c was over already.
+func (e *Engine) Lost(c *Claim) bool {
+	e.mu.Lock()
+	live := c.state == registered
+	if live {
+		e.remove(c)
+	}
+	e.mu.Unlock()
+	if live {
+		c.Ended(errs.ErrLost)
+	}
+	return live
+}
+
+func (e *Engine) remove(c *Claim) {
+	c.state = over
+	heap.Remove(&e.due, c.index)
+	list := e.entries[c.mapKey]
+	if i := slices.Index(list, c); i >= 0 {
+		list = slices.Delete(list, i, i+1)
+	}
+	if len(list) == 0 {
+		delete(e.entries, c.mapKey) // a name nobody holds costs nothing
+	} else {
+		e.entries[c.mapKey] = list
+	}
+}
+
+// Live reports whether c is registered and its deadline ahead.
+func (e *Engine) Live(c *Claim) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return c.state == registered && time.Now().Before(c.deadline)
+}
+
+// Until is c's deadline, or MaxHold's end if that is earlier.
+func (e *Engine) Until(c *Claim) time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !c.maxAt.IsZero() && c.maxAt.Before(c.deadline) {
+		return c.maxAt
+	}
+	return c.deadline
+}
+
+// Names returns the names held, each as often as it has owners.
+func (e *Engine) Names() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	names := make([]string, 0, len(e.due))
+	for _, list := range e.entries {
+		for _, c := range list {
+			names = append(names, c.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// wakeBy has the goroutine look again by t. Called with mu held. Removing a claim leaves an early wake-up behind
+// instead: lock and unlock in a loop then never disturb the goroutine.
+func (e *Engine) wakeBy(t time.Time) {
+	if !e.wakeAt.IsZero() && t.Before(e.wakeAt) {
+		e.wakeAt = time.Time{}
+		select {
+		case e.kick <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (e *Engine) run() {
+	defer e.wg.Done()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	mono := time.Now()
+	wall := e.wall()
+	for {
+		now := time.Now()
+		// Round(0) drops the monotonic reading. The wall clock is never used as a time here, only as a witness that
+		// more time has passed than the monotonic clock saw; it can bring a renewal forward, nothing else.
+		w := e.wall()
+		jumped := w.Round(0).Sub(wall.Round(0))-now.Sub(mono) > wallJump
+		mono, wall = now, w
+		next := e.pass(now, jumped)
+		timer.Reset(next.Sub(now))
+		select {
+		case <-timer.C:
+		case <-e.kick:
+		case <-e.ctx.Done():
+			return
+		}
+	}
+}
+
+// pass ends what is over, sends what is due, and returns when to look next.
+func (e *Engine) pass(now time.Time, jumped bool) time.Time {
+	var ended []*Claim
+	var whys []error
+	batches := map[batchKey][]*Claim{}
+	e.mu.Lock()
+	if jumped {
+		e.log.Warn("redlatch: the wall clock ran ahead of the monotonic clock; renewing every hold now", "holds", len(e.due))
+		for _, c := range e.due {
+			c.renewAt = now
+			c.schedule()
+		}
+		heap.Init(&e.due)
+	}
+	for len(e.due) > 0 {
+		c := e.due[0]
+		// what is due within a hundredth of its lease goes with the rest: otherwise every claim is a batch of its own
+		early := now.Add(c.lease / 100)
+		switch {
+		case !now.Before(c.deadline):
+			e.remove(c)
+			ended, whys = append(ended, c), append(whys, errs.ErrLost)
+			continue
+		case !c.maxAt.IsZero() && !now.Before(c.maxAt):
+			e.remove(c)
+			ended, whys = append(ended, c), append(whys, errs.ErrMaxHold)
+			continue
+		case c.auto > 0 && !c.inFlight && !early.Before(c.renewAt):
+			c.inFlight = true
+			k := batchKey{script: c.Renew}
+			if e.cluster {
+				k.slot = keyname.Slot(c.Key)
+			}
+			batches[k] = append(batches[k], c)
+			c.schedule()
+			heap.Fix(&e.due, 0)
+			continue
+		}
+		break
+	}
+	next := now.Add(time.Hour)
+	if len(e.due) > 0 {
+		next = e.due[0].next
+		if t := now.Add(tick); t.Before(next) {
+			next = t
+		}
+	}
+	e.wakeAt = next
+	e.mu.Unlock()
+	for i, c := range ended {
+		e.log.Warn("redlatch: hold ended", "name", c.Name, "owner", c.Owner, "why", whys[i])
+		c.Ended(whys[i])
+	}
+	for _, list := range batches {
+		for batch := range slices.Chunk(list, batchSize) {
+			e.send(batch)
+		}
+	}
+	return next
+}
+
+type batchKey struct {
+	script *script.Script
+	slot   uint16
+}
+
+// send renews one batch on a goroutine of its own, so that the clock is never held up by the network. Without a free
+// slot the batch is put back, to be retried within moments.
+func (e *Engine) send(batch []*Claim) {
+	select {
+	case e.flight <- struct{}{}:
+	default:
+		e.answer(batch, nil, nil, time.Time{}, errNoSlot)
+		return
+	}
+	e.wg.Add(1)
+	go func() {
+		defer func() { <-e.flight; e.wg.Done() }()
+		keys := make([]string, len(batch))
+		args := make([]string, 0, 2*len(batch))
+		leases := make([]time.Duration, len(batch))
+		shortest := time.Duration(1<<63 - 1)
+		e.mu.Lock()
+		for i, c := range batch {
+			keys[i], leases[i] = c.Key, c.lease
+			args = append(args, c.Owner, strconv.FormatInt(c.lease.Milliseconds(), 10))
+			shortest = min(shortest, c.lease)
+		}
+		e.mu.Unlock()
+		// two tries fit between the moment a renewal is due and half of what is left of the lease
+		ctx, cancel := context.WithTimeout(e.ctx, shortest/6)
+		defer cancel()
+		sent := time.Now()
+		m, err := e.runner.Attempt(ctx, script.Call{Script: batch[0].Renew, Keys: keys, Args: args})
+		var verdicts []int64
+		if err == nil {
+			verdicts, err = m.AsIntSlice()
+		}
+		if err == nil && len(verdicts) != len(batch) {
+			err = errBadReply
+		}
+		e.answer(batch, leases, verdicts, sent, err)
+	}()
+}
+
+// answer takes in what a call said of each claim, for the leases it asked for. err: nothing is known of any.
+func (e *Engine) answer(batch []*Claim, leases []time.Duration, verdicts []int64, sent time.Time, err error) {
+	var lost []*Claim
+	var events []event
+	now := time.Now()
+	e.mu.Lock()
+	for i, c := range batch {
+		if c.state != registered {
+			continue // released or ended meanwhile: the answer is about nothing any more
+		}
+		c.inFlight = false
+		why := err
+		switch {
+		case err != nil:
+		case verdicts[i] == 1:
+			c.plan(now)
+			e.confirm(c, sent, leases[i])
+		case verdicts[i] == 0:
+			e.remove(c)
+			lost = append(lost, c)
+			why = errs.ErrLost
+		default:
+			why = errKey
+		}
+		if why != nil && c.state == registered {
+			c.renewAt = now.Add(retryPause(c.lease, err))
+			c.schedule()
+		}
+		if c.state == registered {
+			heap.Fix(&e.due, c.index)
+			e.wakeBy(c.next)
+		}
+		if why != errNoSlot {
+			events = append(events, event{c.Name, why})
+		}
+	}
+	e.mu.Unlock()
+	for _, c := range lost {
+		e.log.Warn("redlatch: hold lost: the server no longer knows it", "name", c.Name, "owner", c.Owner)
+		c.Ended(errs.ErrLost)
+	}
+	for _, ev := range events {
+		e.renewed(ev.name, ev.err)
+	}
+}
+
+type event struct {
+	name string
+	err  error
+}
+
+// retryPause is short, because a third of the lease is all there is before the next scheduled try, and long enough
+// not to hammer a server that refuses at once.
+func retryPause(lease time.Duration, err error) time.Duration {
+	if err == errNoSlot {
+		return time.Millisecond
+	}
+	return min(max(lease/60, time.Millisecond), 250*time.Millisecond)
+}

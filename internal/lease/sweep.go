@@ -1,0 +1,152 @@
+package lease
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Sweeper finishes releases in the background: of what an abandoned acquire may have taken, and of holds whose
+// Unlock was not confirmed in time. It works with a few goroutines however many releases are owed, because they are
+// owed in numbers exactly when the server is down.
+type Sweeper struct {
+	mu      sync.Mutex
+	owed    []*Debt
+	workers int
+	busy    int           // debts being tried right now
+	idle    chan struct{} // closed while nothing is owed or under way
+	ctx     context.Context
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+}
+
+// Debt is one release that is owed.
+type Debt struct {
+	// Release tries once. nil: answered.
+	Release func(ctx context.Context) error
+	// After: an answer before this instant is not the last word, because an acquire sent earlier may yet run.
+	After time.Time
+	// Until is when the lease is over whatever happens: nothing is owed any more.
+	Until time.Time
+
+	next  time.Time
+	tries int
+}
+
+const sweepWorkers = 8
+
+// NewSweeper returns an idle sweeper.
+func NewSweeper() *Sweeper {
+	s := &Sweeper{idle: make(chan struct{})}
+	close(s.idle)
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// Owe adds a debt. After Stop it does nothing.
+func (s *Sweeper) Owe(d *Debt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return
+	}
+	if len(s.owed) == 0 && s.workers == 0 {
+		s.idle = make(chan struct{})
+	}
+	s.owed = append(s.owed, d)
+	if s.workers < sweepWorkers {
+		s.workers++
+		s.wg.Add(1)
+		go s.work()
+	}
+}
+
+// Settle waits until nothing is owed or ctx ends, and returns how many releases are still owed.
+func (s *Sweeper) Settle(ctx context.Context) int {
+	s.mu.Lock()
+	idle := s.idle
+	s.mu.Unlock()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.owed) + s.busy
+}
+
+// pick takes out the i-th; their order means nothing. Called with mu held.
+func (s *Sweeper) pick(i int) {
+	last := len(s.owed) - 1
+	s.owed[i], s.owed[last] = s.owed[last], nil
+	s.owed = s.owed[:last]
+}
+
+// Stop forgets what is owed and waits for the workers.
+func (s *Sweeper) Stop() {
+	s.cancel()
+	s.wg.Wait()
+}
+
+func (s *Sweeper) work() {
+	defer s.wg.Done()
+	for {
+		d, wait := s.take()
+		if d == nil && wait == 0 {
+			return
+		}
+		if d == nil {
+			script.Pause(s.ctx, wait)
+			continue
+		}
+		err := d.Release(s.ctx)
+		now := time.Now()
+		done := err == nil && !now.Before(d.After)
+		if err == nil {
+			d.next = d.After
+		} else {
+			d.next = now.Add(script.Backoff(4 + d.tries))
+			d.tries++
+		}
+		s.mu.Lock()
+		s.busy--
+		if !done {
+			s.owed = append(s.owed, d)
+		}
+		s.mu.Unlock()
+	}
+}
+
+// take returns a debt that is due, or how long to wait for one, or neither when the worker should end.
+func (s *Sweeper) take() (*Debt, time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	wait := time.Duration(0)
+	for i := 0; i < len(s.owed); i++ {
+		d := s.owed[i]
+		if now.After(d.Until) {
+			s.pick(i)
+			i--
+			continue
+		}
+		if !now.Before(d.next) {
+			s.pick(i)
+			s.busy++
+			return d, 0
+		}
+		if w := d.next.Sub(now); wait == 0 || w < wait {
+			wait = w
+		}
+	}
+	if s.ctx.Err() != nil || wait == 0 || s.workers > 1 { // one worker is enough to wait
+		s.workers--
+		if s.workers == 0 {
+			close(s.idle)
+		}
+		return nil, 0
+	}
+	return nil, wait
+}

@@ -1,0 +1,30 @@
+-- Take the lock, or raise the count of its owner. Reentrant lock on Redisson's layout: a hash, owner -> count.
+-- KEYS[1] the lock
+-- ARGV[1] owner  ARGV[2] wanted count  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
+-- Reply {status, ms, server ms}: 1 granted, ms left of the lease; 0 held by another, ms left (-1 without end);
+--   2 too late, nothing done; 3 lost, the owner to be re-entered holds nothing
+-- Twice: the count is set to what is wanted, never added to, and the lease is only ever raised.
+local key, owner, want, lease, notafter = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if notafter > 0 and now > notafter then
+  return {2, 0, now}
+end
+local count = redis.call('HGET', key, owner)
+local left = redis.call('PTTL', key)
+if count then
+  if tonumber(count) < want then
+    redis.call('HSET', key, owner, want)
+  end
+elseif want > 1 then
+  return {3, 0, now}
+elseif left ~= -2 then
+  return {0, left, now}
+else
+  redis.call('HSET', key, owner, want)
+end
+if left < lease and left ~= -1 or not count then
+  redis.call('PEXPIRE', key, lease)
+  left = lease
+end
+return {1, left, now}

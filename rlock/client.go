@@ -1,0 +1,165 @@
+package rlock
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
+	"github.com/redlatch/redlatch/pubsub"
+)
+
+// Client makes locks and keeps the holds of this process. It is safe for concurrent use; make one and share it.
+type Client struct {
+	id       string // connection id: the first half of every owner
+	opts     Options
+	hub      *pubsub.Hub
+	runner   *script.Runner
+	engine   *lease.Engine
+	queue    *wait.Queue
+	sweeper  *lease.Sweeper
+	observer Observer
+	log      *slog.Logger
+	owners   atomic.Int64 // the second half of the last owner
+
+	mu      sync.Mutex
+	closed  bool
+	held    int           // owners acquired and not yet released
+	drained chan struct{} // made by Close, closed when held reaches 0
+}
+
+// New makes a client on a hub, which stays the caller's and may serve others. It sends nothing.
+func New(h *pubsub.Hub, o Options) (*Client, error) {
+	if h == nil {
+		return nil, fmt.Errorf("rlock: %w", errs.InvalidOption("hub", nil, "a *pubsub.Hub"))
+	}
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("rlock: %w", err)
+	}
+	c := &Client{id: newConnectionID(), opts: o, hub: h, log: o.Logger, sweeper: lease.NewSweeper()}
+	c.observer = o.Observer.guarded(func(p any) { c.log.Error("redlatch: observer panicked", "panic", p) })
+	c.runner = script.NewRunner(h.Client(), o.CallTimeout)
+	c.queue = wait.NewQueue(h, o.PollCap, c.observer.Woken)
+	c.engine = lease.New(c.id, c.runner, h.Client().Mode() == rueidis.ClientModeCluster, c.log, c.observer.Renewed)
+	return c, nil
+}
+
+// newConnectionID is a UUID of version 8 (RFC 9562), whose other 122 bits are random: Redisson's are of version 4, so
+// a script can tell which holders are ours.
+func newConnectionID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	b[6] = b[6]&0x0f | 0x80
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+func (c *Client) newOwner() string { return c.id + ":" + strconv.FormatInt(c.owners.Add(1), 10) }
+
+// ID is the connection id: the part before the colon of every owner of this client.
+func (c *Client) ID() string { return c.id }
+
+// Reentrant describes the lock of that name: a hash owner -> count on the server, Redisson's RLock. A name that cannot
+// be used is reported by every call on it.
+func (c *Client) Reentrant(name string) *Lock {
+	key := c.opts.KeyPrefix + name
+	l := &Lock{c: c, name: name, key: key, wait: forever}
+	switch {
+	case name == "":
+		l.bad = fmt.Errorf("rlock: %w: it is empty", ErrInvalidName)
+	default:
+		if err := keyname.Check(key); err != nil {
+			l.bad = fmt.Errorf("rlock: %w", err)
+		}
+	}
+	l.channel = keyname.Prefix("redisson_lock__channel", key)
+	return l
+}
+
+// begin counts an acquisition in, unless the client is closed; done counts it out.
+func (c *Client) begin() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("rlock: %w", ErrClosed)
+	}
+	c.held++
+	return nil
+}
+
+func (c *Client) done() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held--; c.held == 0 && c.drained != nil {
+		close(c.drained)
+		c.drained = nil
+	}
+}
+
+func (c *Client) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
+// Close refuses new acquisitions and ends waiting ones (ErrClosed), ends the contexts of all holds with cause
+// ErrClosed, and waits for their Unlocks and for releases still owed in the background, until ctx ends. Then it stops
+// renewing what is left, whose leases run out, and names it in its error. It does not close the hub. Later calls
+// return nil at once.
+func (c *Client) Close(ctx context.Context) error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	drained := make(chan struct{})
+	if c.held == 0 {
+		close(drained)
+	} else {
+		c.drained = drained
+	}
+	c.mu.Unlock()
+	c.queue.Close()
+	c.engine.EndAll(ErrClosed)
+	select {
+	case <-drained:
+	case <-ctx.Done():
+	}
+	names := c.engine.Names()
+	owed := c.sweeper.Settle(ctx)
+	c.engine.Stop()
+	c.sweeper.Stop()
+	var problems []string
+	if len(names) > 0 {
+		problems = append(problems, fmt.Sprintf("%d still held, left to their leases: %s", len(names), shorten(names)))
+	}
+	if owed > 0 {
+		problems = append(problems, fmt.Sprintf("%d unconfirmed releases given up, left to their leases", owed))
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return fmt.Errorf("rlock: close: %s: %w", strings.Join(problems, "; "), context.Cause(ctx))
+}
+
+// shorten keeps an error readable.
+func shorten(names []string) string {
+	const most = 20
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+}

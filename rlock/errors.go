@@ -1,0 +1,68 @@
+package rlock
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+// Three families of errors need different answers. Contended (ErrNotAcquired): somebody else has it. Lost (ErrLost,
+// ErrMaxHold): you had it. Unknown (ErrUnknownOutcome): a request was sent and no reply seen.
+var (
+	// ErrNotAcquired: somebody else held the lock for as long as the caller was willing to wait. It is joined with
+	// ctx's error and cause when ctx ended. errors.As gives a *NotAcquiredError. Nothing is held; try later.
+	ErrNotAcquired = errs.ErrNotAcquired
+	// ErrLost: the hold is over and was not released: its lease ran out, or its key was deleted, evicted or taken
+	// over. Somebody else may hold the lock. Stop, and have the resource refuse what was under way (fencing).
+	ErrLost = errs.ErrLost
+	// ErrReleased is the cause of a hold's contexts after Unlock, and what calls on a released hold return.
+	ErrReleased = errs.ErrReleased
+	// ErrMaxHold: the hold reached Options.MaxHold. It is renewed no more; the lock stays taken until Unlock or until
+	// its lease runs out, whichever is first.
+	ErrMaxHold = errs.ErrMaxHold
+	// ErrUnavailable: the server could not be asked, or refused before doing anything; nothing changed there. It wraps
+	// rueidis' error.
+	ErrUnavailable = errs.ErrUnavailable
+	// ErrUnknownOutcome: the request was sent and its reply not seen in time. What an acquire may have taken is
+	// released in the background; what a release may have left goes on being released until the lease is over.
+	ErrUnknownOutcome = errs.ErrUnknownOutcome
+	// ErrClosed: the client was closed.
+	ErrClosed = errs.ErrClosed
+	// ErrInvalidName refuses a name that is empty, over 64 KiB with its prefix, not UTF-8, or whose braces would
+	// spread one lock over two Cluster slots. Nothing was sent.
+	ErrInvalidName = errs.ErrInvalidName
+	// ErrInvalidOption refuses an option or argument, naming it, its value and its bounds. Nothing was sent.
+	ErrInvalidOption = errs.ErrInvalidOption
+	// ErrWrongType: the key of that name holds something that is not a lock. Nothing was changed.
+	ErrWrongType = errs.ErrWrongType
+)
+
+// NotAcquiredError says more of an ErrNotAcquired: what an HTTP handler needs for Retry-After.
+type NotAcquiredError struct {
+	Name string
+	// HolderLease is how long the holder's lease still lasts unless it is renewed, as last heard; negative if that is
+	// not known or it has no end.
+	HolderLease time.Duration
+	Waited      time.Duration
+	cause       error
+}
+
+func (e *NotAcquiredError) Error() string {
+	s := fmt.Sprintf("rlock: %q %v after %v", e.Name, ErrNotAcquired, e.Waited.Round(time.Millisecond))
+	if e.HolderLease >= 0 {
+		s += fmt.Sprintf(" (holder's lease: %v)", e.HolderLease.Round(time.Millisecond))
+	}
+	if e.cause != nil {
+		s += ": " + e.cause.Error()
+	}
+	return s
+}
+
+// Unwrap makes errors.Is hold for ErrNotAcquired and for the context's error and cause.
+func (e *NotAcquiredError) Unwrap() []error {
+	if e.cause == nil {
+		return []error{ErrNotAcquired}
+	}
+	return []error{ErrNotAcquired, e.cause}
+}

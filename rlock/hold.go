@@ -1,0 +1,287 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Hold is one acquisition of a lock, the right to act as its holder until Unlock, or until it is lost. It is safe for
+// concurrent use and belongs to no goroutine.
+//
+// Run the work under [Hold.Context], which ends with the hold. A hold that nobody can reach any more, neither it nor
+// one of its contexts, is no longer renewed, with a warning in the log: its lease runs out.
+type Hold struct {
+	h       *handle
+	cleanup runtime.Cleanup
+}
+
+// handle is what the watchdog and the owner keep of a Hold; it must not refer to the Hold, whose reachability is what
+// tells whether it was forgotten.
+type handle struct {
+	owner *owner
+	auto  bool
+	began time.Time
+	done  chan struct{} // closed when the hold is over, for whatever reason
+
+	mu       sync.Mutex
+	why      error // set before done is closed
+	next     int
+	contexts map[int]ending
+	unlocked bool          // Unlock was called
+	released chan struct{} // closed when result is set
+	result   error
+}
+
+func newHold(h *handle) *Hold {
+	hold := &Hold{h: h}
+	hold.cleanup = runtime.AddCleanup(hold, (*handle).forgotten, h)
+	return hold
+}
+
+// ending is how one context of a hold is cancelled, and how its own end is no longer listened for.
+type ending struct {
+	cancel context.CancelCauseFunc
+	deaf   func() bool
+}
+
+// forgotten runs when the Hold and all its contexts are unreachable without an Unlock.
+func (h *handle) forgotten() {
+	c := h.owner.lock.c
+	if h.auto {
+		c.engine.Manual(&h.owner.claim)
+	}
+	h.owner.exit(h)
+	c.done() // Close need not wait for an Unlock that cannot come
+	h.owner.lock.warn("redlatch: a hold was dropped without Unlock; it is no longer renewed", h.owner)
+}
+
+func (l *Lock) warn(msg string, own *owner) {
+	args := []any{"name", l.name, "owner", own.claim.Owner}
+	if l.label != "" {
+		args = append(args, "label", l.label)
+	}
+	l.c.log.Warn(msg, args...)
+}
+
+// end closes the hold and cancels its contexts; the first reason counts.
+func (h *handle) end(why error) {
+	h.mu.Lock()
+	if h.why != nil {
+		h.mu.Unlock()
+		return
+	}
+	h.why = why
+	close(h.done)
+	contexts := h.contexts
+	h.contexts = nil
+	h.mu.Unlock()
+	for _, c := range contexts {
+		if c.deaf != nil {
+			c.deaf()
+		}
+		c.cancel(why)
+	}
+}
+
+// Context returns a child of parent that ends with the hold: at Unlock with cause ErrReleased, otherwise with ErrLost,
+// ErrMaxHold or ErrClosed. It carries the owner of this lock: acquiring the same lock under it re-enters the hold. It
+// carries nothing for other locks, so goroutines that share it exclude each other on them.
+//
+// The context of a hold that is over has ended.
+func (x *Hold) Context(parent context.Context) context.Context {
+	h := x.h
+	ctx, cancel := context.WithCancelCause(parent)
+	h.mu.Lock()
+	if why := h.why; why != nil {
+		h.mu.Unlock()
+		cancel(why)
+		return &holdContext{ctx, x}
+	}
+	if h.contexts == nil {
+		h.contexts = map[int]ending{}
+	}
+	id := h.next
+	h.next++
+	e := ending{cancel: cancel}
+	if parent.Done() != nil {
+		// a long hold may see many short parents: forget them as they end
+		e.deaf = context.AfterFunc(ctx, func() {
+			h.mu.Lock()
+			delete(h.contexts, id)
+			h.mu.Unlock()
+		})
+	}
+	h.contexts[id] = e
+	h.mu.Unlock()
+	return &holdContext{ctx, x}
+}
+
+// Done returns a channel that is closed when the hold is over.
+func (x *Hold) Done() <-chan struct{} { return x.h.done }
+
+// Err says why the hold is over: ErrReleased, ErrLost, ErrMaxHold or ErrClosed; nil while it lasts.
+func (x *Hold) Err() error {
+	x.h.mu.Lock()
+	defer x.h.mu.Unlock()
+	return x.h.why
+}
+
+// Name returns the lock's name.
+func (x *Hold) Name() string { return x.h.owner.lock.name }
+
+// Owner returns the owner as the server knows it. Re-entries share it.
+func (x *Hold) Owner() Owner { return Owner(x.h.owner.claim.Owner) }
+
+// Owner is the text under which the server knows a holder: "<connectionID>:<n>".
+type Owner string
+
+// Until returns the instant, on this process's monotonic clock, until which it is safe to act. It moves on with every
+// confirmed renewal; after the hold is over it says nothing.
+func (x *Hold) Until() time.Time { return x.h.owner.lock.c.engine.Until(&x.h.owner.claim) }
+
+// Extend makes the hold last for at least d from now, at least MinLease; it never shortens it. nil: confirmed by the
+// server. ErrLost: the hold is over and this is how it was found out, or it was before; ErrReleased after Unlock.
+// ErrUnavailable or ErrUnknownOutcome: Until is as it was.
+func (x *Hold) Extend(ctx context.Context, d time.Duration) error {
+	h := x.h
+	l, c := h.owner.lock, h.owner.lock.c
+	if d < MinLease || d > MaxDuration {
+		return fmt.Errorf("rlock: %w", errs.InvalidOption("extension", d, fmt.Sprintf("%v to %v", MinLease, MaxDuration)))
+	}
+	if why := x.Err(); why != nil {
+		return fmt.Errorf("rlock: extend %q: %w", l.name, why)
+	}
+	// no answer is worth waiting for once the hold is over
+	ctx, cancel := context.WithDeadline(ctx, x.Until())
+	defer cancel()
+	sent := time.Now()
+	held, err := c.runRenew(ctx, l.key, h.owner.claim.Owner, d)
+	switch {
+	case err != nil:
+		return fmt.Errorf("rlock: %w", err)
+	case !held:
+		c.engine.Lost(&h.owner.claim)
+		return fmt.Errorf("rlock: extend %q: %w", l.name, ErrLost)
+	case !c.engine.Confirmed(&h.owner.claim, sent, d):
+		return fmt.Errorf("rlock: extend %q: %w", l.name, h.owner.why())
+	}
+	return nil
+}
+
+// Unlock ends the hold and releases the lock, or lowers its count if other holds of the same owner last. It may be
+// called from any goroutine and with a ctx that has ended.
+//
+// nil: released, confirmed by the server. ErrLost: the hold was over before, somebody else may have had the lock.
+// ErrUnavailable or ErrUnknownOutcome: not confirmed while ctx lasted (1 s if it had ended at the call); the release
+// goes on in the background until the lease is over. In every case the hold's contexts have ended and it is not
+// renewed any more. Later calls return the first one's result.
+func (x *Hold) Unlock(ctx context.Context) error {
+	h := x.h
+	h.mu.Lock()
+	first := !h.unlocked
+	h.unlocked = true
+	h.mu.Unlock()
+	ctx, cancel := releaseContext(ctx)
+	defer cancel()
+	if first {
+		x.cleanup.Stop()
+		err := h.release(ctx)
+		h.mu.Lock()
+		h.result = err
+		h.mu.Unlock()
+		close(h.released)
+		h.owner.lock.c.observer.Released(h.owner.lock.name, time.Since(h.began), err)
+		return err
+	}
+	select {
+	case <-h.released:
+		return h.result
+	case <-ctx.Done():
+		return fmt.Errorf("rlock: unlock %q: %w: another Unlock of this hold is still under way: %w", h.owner.lock.name, ErrUnknownOutcome, context.Cause(ctx))
+	}
+}
+
+// releaseContext gives a caller whose context has ended a second of its own: releasing is what such callers do last.
+func releaseContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Err() == nil {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+}
+
+// release is the body of the first Unlock.
+func (h *handle) release(ctx context.Context) error {
+	own := h.owner
+	l, c := own.lock, own.lock.c
+	h.end(ErrReleased) // before anything is sent: nobody may work under the hold while it is being given away
+	h.mu.Lock()
+	why := h.why
+	h.mu.Unlock()
+	remaining := own.exit(h)
+	until := c.engine.Until(&own.claim)
+	defer c.done()
+	held := false
+	if remaining > 0 {
+		held = c.engine.Live(&own.claim)
+		if h.auto {
+			c.engine.Manual(&own.claim)
+		}
+	} else {
+		held = c.engine.Remove(&own.claim) // before the release is sent: see package lease
+	}
+	if why == ErrMaxHold { // the lock is still there, only renewal and trust have ended
+		held, until = true, time.Now().Add(own.lease)
+	}
+	if !held {
+		// Lost, and the caller need not wait to hear it. The server may still have the field for the margin that we
+		// left: give it back early.
+		if remaining == 0 {
+			c.owe(own, time.Time{})
+		}
+		if why == ErrReleased || why == ErrClosed {
+			why = ErrLost
+		}
+		return fmt.Errorf("rlock: unlock %q: %w", l.name, why)
+	}
+	sctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	unsure := false
+	for n := 0; ; n++ {
+		status, err := c.runRelease(sctx, l.key, own.claim.Owner, remaining, l.channel)
+		switch {
+		case err == nil && status == releaseGone && !unsure:
+			if remaining > 0 {
+				c.engine.Lost(&own.claim)
+			}
+			if why == ErrMaxHold {
+				return fmt.Errorf("rlock: unlock %q: %w: %w", l.name, ErrLost, why)
+			}
+			return fmt.Errorf("rlock: unlock %q: %w", l.name, ErrLost)
+		case err == nil:
+			// releaseGone after a try of unknown outcome is that try's work: nobody could take the lock before until
+			if remaining == 0 {
+				c.queue.Nudge(l.name)
+			}
+			return nil
+		case !script.Retryable(err):
+			return fmt.Errorf("rlock: %w", err)
+		}
+		unsure = unsure || errors.Is(err, ErrUnknownOutcome)
+		if sctx.Err() != nil || !script.Pause(sctx, script.Backoff(n)) {
+			if remaining == 0 {
+				c.owe(own, time.Time{})
+			}
+			if unsure && !errors.Is(err, ErrUnknownOutcome) {
+				err = fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+			}
+			return fmt.Errorf("rlock: the release goes on in the background: %w", err)
+		}
+	}
+}

@@ -1,0 +1,349 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
+)
+
+// Lock describes one lock and how to acquire it. It is immutable and holds no state: share it, derive from it, make
+// it anew for every use. What is held is a *Hold.
+type Lock struct {
+	c                  *Client
+	name, key, channel string
+	wait               time.Duration // of Lock; forever: only ctx bounds it
+	lease              time.Duration // 0: watchdog
+	label              string
+	bad                error // what every call returns
+}
+
+const forever time.Duration = -1
+
+// NoExpiry is what RemainingLease says of a lock without a lease: somebody set the key by hand.
+const NoExpiry time.Duration = -1
+
+// Name returns the lock's name, without Options.KeyPrefix.
+func (l *Lock) Name() string { return l.name }
+
+// WithWait returns the same lock whose Lock and Do wait for at most d for somebody else's hold; 0: ask once. Without
+// it only ctx bounds the waiting. A negative d is refused by every call on the result.
+func (l *Lock) WithWait(d time.Duration) *Lock {
+	m := *l
+	m.wait = d
+	if err := checkWait(d); err != nil && m.bad == nil {
+		m.bad = err
+	}
+	return &m
+}
+
+// WithLease returns the same lock whose holds last for d and are not renewed, unless Extended; at least MinLease.
+// 0: renewed until Unlock, the default.
+func (l *Lock) WithLease(d time.Duration) *Lock {
+	m := *l
+	m.lease = d
+	if err := checkLease(d); err != nil && m.bad == nil {
+		m.bad = err
+	}
+	return &m
+}
+
+// WithLabel returns the same lock whose holds carry a label, such as a job's name or a trace id, in the log lines
+// about them.
+func (l *Lock) WithLabel(label string) *Lock {
+	m := *l
+	m.label = label
+	return &m
+}
+
+func checkWait(d time.Duration) error {
+	if d < 0 || d > MaxDuration {
+		return fmt.Errorf("rlock: %w: waitTime is %v, must be 0 to %v", ErrInvalidOption, d, MaxDuration)
+	}
+	return nil
+}
+
+func checkLease(d time.Duration) error {
+	if d != 0 && (d < MinLease || d > MaxDuration) {
+		return fmt.Errorf("rlock: %w: leaseTime is %v, must be 0 (renewed) or %v to %v", ErrInvalidOption, d, MinLease, MaxDuration)
+	}
+	return nil
+}
+
+// Lock acquires the lock, waiting until it is free, ctx ends or the time of WithWait is over.
+//
+// On success the hold is renewed until Unlock, or lasts for the time of WithLease. ctx bounds the waiting only: the
+// hold outlives it. If ctx carries the owner of this very lock (it is, or comes from, [Hold.Context] of a hold that
+// still lasts) the hold is re-entered, at once.
+//
+// Otherwise nothing is held by this call, and the error is ErrNotAcquired (contended, or ctx ended: then it is joined
+// with ctx's error and cause), ErrUnavailable, ErrUnknownOutcome, ErrLost (ctx carries an owner whose hold is over),
+// ErrClosed, ErrInvalidName, ErrInvalidOption or ErrWrongType. While the server cannot be asked the call goes on
+// trying for as long as it may wait.
+func (l *Lock) Lock(ctx context.Context) (*Hold, error) {
+	return l.acquire(ctx, l.wait, l.lease)
+}
+
+// TryLock is Lock with its own times: it waits for at most waitTime (0: it asks once, and does not wait) and holds for
+// leaseTime (0: renewed until Unlock). waitTime bounds the waiting for somebody else's hold; the first request itself
+// has Options.CallTimeout, so a server that does not answer can make the call last that long.
+func (l *Lock) TryLock(ctx context.Context, waitTime, leaseTime time.Duration) (*Hold, error) {
+	if err := errors.Join(checkWait(waitTime), checkLease(leaseTime)); err != nil {
+		return nil, err
+	}
+	return l.acquire(ctx, waitTime, leaseTime)
+}
+
+func (l *Lock) acquire(ctx context.Context, waitTime, leaseTime time.Duration) (*Hold, error) {
+	if l.bad != nil {
+		return nil, l.bad
+	}
+	c := l.c
+	if err := c.begin(); err != nil {
+		return nil, err
+	}
+	a := acquisition{l: l, began: time.Now(), auto: leaseTime == 0, lease: leaseTime}
+	if a.auto {
+		a.lease = c.opts.WatchdogTimeout
+	}
+	hold, err := a.run(ctx, waitTime)
+	waited := time.Since(a.began)
+	if err != nil {
+		c.done()
+		err = l.explain(err, waited)
+		c.observer.NotAcquired(l.name, waited, err)
+		return nil, err
+	}
+	c.observer.Acquired(l.name, waited)
+	return hold, nil
+}
+
+// explain turns what ended a wait into what the caller is told.
+func (l *Lock) explain(err error, waited time.Duration) error {
+	var g *wait.GaveUp
+	switch {
+	case !errors.As(err, &g):
+		return fmt.Errorf("rlock: %w", err)
+	case errors.Is(g.Cause, ErrClosed):
+		return fmt.Errorf("rlock: %q: %w", l.name, g.Cause)
+	case g.Failure != nil && g.Cause != nil:
+		return fmt.Errorf("rlock: %w: %w", g.Failure, g.Cause)
+	case g.Failure != nil:
+		return fmt.Errorf("rlock: %w", g.Failure)
+	}
+	return &NotAcquiredError{Name: l.name, HolderLease: g.Left, Waited: waited, cause: g.Cause}
+}
+
+// acquisition is one call of Lock.
+type acquisition struct {
+	l     *Lock
+	began time.Time
+	auto  bool
+	lease time.Duration
+
+	own  *owner
+	want int
+	sent time.Time // of the try that was granted
+	// abandoned: some try was sent and not answered, and may take the lock up to this instant
+	abandoned time.Time
+}
+
+func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Hold, error) {
+	l := a.l
+	r := wait.Request{Name: l.name, Channel: l.channel, Try: a.try}
+	if waitTime != forever {
+		r.Until = a.began.Add(waitTime)
+	}
+	if own := ownerIn(ctx, l); own != nil {
+		want, err := own.enter()
+		if err != nil {
+			return nil, fmt.Errorf("re-enter %q: %w", l.name, err)
+		}
+		a.own, a.want, r.Alone = own, want, true
+		if err := l.c.queue.Wait(ctx, r); err != nil {
+			own.exit(nil) // the count on the server may be one too high now; the next change sets it right
+			if errors.Is(err, ErrLost) {
+				l.c.engine.Lost(&own.claim)
+			}
+			return nil, err
+		}
+		if a.auto && !l.c.engine.Auto(&own.claim, a.lease) || !l.c.engine.Confirmed(&own.claim, a.sent, a.lease) {
+			own.exit(nil)
+			return nil, fmt.Errorf("re-enter %q: %w", l.name, own.why())
+		}
+		return own.handle(a.auto), nil
+	}
+	a.own, a.want, r.Alone = l.newOwner(a.lease), 1, waitTime == 0
+	if err := l.c.queue.Wait(ctx, r); err != nil {
+		a.undo()
+		return nil, err
+	}
+	if !l.c.engine.Add(&a.own.claim, a.sent, a.lease, a.auto, l.c.opts.MaxHold) {
+		// Only a stall of this very machine since try looked; the server's lease may have some time left.
+		a.abandoned = time.Now()
+		a.undo()
+		return nil, fmt.Errorf("%w: %q was granted, but its lease was over before it could be used", ErrUnavailable, l.name)
+	}
+	if l.c.isClosed() {
+		// Close ran while we were being granted, and has not seen this hold.
+		a.own.end(ErrClosed)
+		l.c.engine.Remove(&a.own.claim)
+		a.abandoned = time.Now()
+		a.undo()
+		return nil, ErrClosed
+	}
+	return a.own.handle(a.auto), nil
+}
+
+// try asks the server once.
+func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
+	l, c := a.l, a.l.c
+	for again := false; ; again = true {
+		a.sent = time.Now()
+		end := a.sent.Add(c.opts.CallTimeout) // when we shall have given up on this try
+		if d, ok := ctx.Deadline(); ok && d.Before(end) {
+			end = d
+		}
+		m, err := c.runner.Attempt(ctx, acquireCall(l.key, a.own.claim.Owner, a.want, a.lease, c.runner.Clock.At(l.key, end), a.late()))
+		received := time.Now()
+		if err != nil {
+			if errors.Is(err, ErrUnknownOutcome) {
+				a.abandoned = a.sent.Add(c.opts.CallTimeout)
+			}
+			return wait.Answer{}, err
+		}
+		r, err := decodeAcquire(m)
+		if err != nil {
+			return wait.Answer{}, err
+		}
+		if r.status == acquireLate {
+			// The estimate of the server's clock was off, by a failover or a step of the clock, or the request took
+			// too long to get there. The first can be mended here.
+			c.runner.Clock.Relearn(l.key, r.server, a.sent, received)
+			if again {
+				return wait.Answer{}, fmt.Errorf("%w: %q: the request reached the server too late", ErrUnavailable, l.name)
+			}
+			continue
+		}
+		c.runner.Clock.Learn(l.key, r.server, a.sent, received)
+		switch r.status {
+		case acquireGranted:
+			if a.want == 1 && !received.Before(a.sent.Add(a.lease-lease.Margin(a.lease))) {
+				// A reply slower than the lease is worthless. Its owner id is spent: ids of what has been released
+				// are never used again.
+				a.abandoned = received
+				a.undo()
+				a.own = l.newOwner(a.lease)
+				return wait.Answer{}, fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, l.name, a.lease)
+			}
+			return wait.Answer{Granted: true}, nil
+		case acquireLost:
+			return wait.Answer{}, fmt.Errorf("re-enter %q: %w", l.name, ErrLost)
+		}
+		return wait.Answer{Left: r.left}, nil
+	}
+}
+
+// late gives back what a try granted after we had given up on it. The sweeper does so too, but may have looked
+// before the server ran the request.
+func (a *acquisition) late() func(rueidis.RedisResult) {
+	if a.want > 1 {
+		return nil // the owner is ours and is released with its hold
+	}
+	l, own := a.l, a.own
+	return func(res rueidis.RedisResult) {
+		m, err := res.ToMessage()
+		if err != nil {
+			return
+		}
+		if r, err := decodeAcquire(m); err == nil && r.status == acquireGranted && own.abandoned() {
+			l.c.owe(own, time.Time{})
+		}
+	}
+}
+
+// undo releases, in the background, whatever the tries of a failed acquisition may have taken.
+func (a *acquisition) undo() {
+	a.own.end(ErrNotAcquired)
+	if !a.abandoned.IsZero() {
+		a.l.c.owe(a.own, a.abandoned)
+	}
+}
+
+// owe has an owner released in the background until its lease is over. An answer before after is not final.
+func (c *Client) owe(own *owner, after time.Time) {
+	l, id := own.lock, own.claim.Owner
+	c.sweeper.Owe(&lease.Debt{
+		After: after,
+		Until: time.Now().Add(max(own.lease, c.opts.CallTimeout)),
+		Release: func(ctx context.Context) error {
+			_, err := c.runRelease(ctx, l.key, id, 0, l.channel)
+			if err == nil {
+				c.queue.Nudge(l.name)
+			}
+			if err != nil && !script.Retryable(err) {
+				return nil // an answer, if not the one hoped for: asking again gets the same
+			}
+			return err
+		},
+	})
+}
+
+// IsLocked reports whether anybody holds the lock.
+func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
+	q, err := l.query(ctx, "")
+	return q.owners > 0, err
+}
+
+// IsHeldBy reports whether the owner that ctx carries (see [Hold.Context]) holds the lock, by the server's word. It is
+// false for a ctx that carries none of this lock.
+func (l *Lock) IsHeldBy(ctx context.Context) (bool, error) {
+	n, err := l.HoldCount(ctx)
+	return n > 0, err
+}
+
+// HoldCount is how often the owner that ctx carries holds the lock, by the server's word; 0 if it does not. While
+// other goroutines of the same owner are locking or unlocking it may be one off.
+func (l *Lock) HoldCount(ctx context.Context) (int, error) {
+	id := ""
+	if own := ownerIn(ctx, l); own != nil {
+		id = own.claim.Owner
+	}
+	q, err := l.query(ctx, id)
+	if id == "" {
+		q.count = 0
+	}
+	return int(q.count), err
+}
+
+// RemainingLease is how long the present lease still lasts if nobody renews it: 0 if nobody holds the lock, NoExpiry
+// if it has no end.
+func (l *Lock) RemainingLease(ctx context.Context) (time.Duration, error) {
+	q, err := l.query(ctx, "")
+	return q.left, err
+}
+
+func (l *Lock) query(ctx context.Context, owner string) (queryReply, error) {
+	if l.bad != nil {
+		return queryReply{}, l.bad
+	}
+	if l.c.isClosed() {
+		return queryReply{}, fmt.Errorf("rlock: %w", ErrClosed)
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTries*l.c.opts.CallTimeout)
+	defer cancel()
+	q, err := l.c.runQuery(ctx, l.key, owner)
+	if err != nil {
+		err = fmt.Errorf("rlock: %w", err)
+	}
+	return q, err
+}
+
+// queryTries times CallTimeout bounds a question that changes nothing, for callers whose ctx has no deadline.
+const queryTries = 4

@@ -1,0 +1,68 @@
+package rlock_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// rig is one process as the library sees it: a client, a hub and a lock client on one server.
+type rig struct {
+	server *redistest.Server
+	redis  rueidis.Client // of the locks
+	hub    *pubsub.Hub
+	locks  *rlock.Client
+}
+
+func newRig(t testing.TB, s *redistest.Server, o rlock.Options) *rig {
+	t.Helper()
+	o.Logger = slog.New(slog.DiscardHandler)
+	r := &rig{server: s, redis: s.Client(t)}
+	var err error
+	r.hub, err = pubsub.NewHub(r.redis, pubsub.Options{Logger: o.Logger})
+	require.NoError(t, err)
+	t.Cleanup(func() { r.hub.Close() })
+	r.locks, err = rlock.New(r.hub, o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		r.locks.Close(ctx)
+	})
+	return r
+}
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func (r *rig) hash(t testing.TB, key string) map[string]string {
+	t.Helper()
+	m, err := r.redis.Do(within(t), r.redis.B().Hgetall().Key(key).Build()).AsStrMap()
+	require.NoError(t, err)
+	return m
+}
+
+func (r *rig) pttl(t testing.TB, key string) time.Duration {
+	t.Helper()
+	ms, err := r.redis.Do(within(t), r.redis.B().Pttl().Key(key).Build()).AsInt64()
+	require.NoError(t, err)
+	return time.Duration(ms) * time.Millisecond
+}
+
+func lock(t testing.TB, l *rlock.Lock, ctx context.Context) *rlock.Hold {
+	t.Helper()
+	h, err := l.Lock(ctx)
+	require.NoError(t, err)
+	return h
+}
