@@ -20,7 +20,12 @@ local key, delta, initial, limit, ttl = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV
 local function less(a, b)
   local na, nb = a:byte(1) == 45, b:byte(1) == 45 -- '-'
   if na ~= nb then return na end
-  if na then a, b = b:sub(2), a:sub(2) end
+  if na then -- of negative numbers the one with the larger digits is less (not "a, b = b:sub(2), a:sub(2)", which the
+    -- embedded server's Lua runs one after the other)
+    local digits = a:sub(2)
+    a = b:sub(2)
+    b = digits
+  end
   if #a ~= #b then return #a < #b end
   -- in two parts, each exact as a double; not by Lua's own string order, which follows the server's locale
   local ha, hb = a:sub(1, -11), b:sub(1, -11)

@@ -74,7 +74,7 @@ for i = 1, n do
   elseif record and held ~= '0' then
     outcome, ordinal = by == call and 1 or 2, tonumber(held)
   elseif record and by == call then
-    outcome, ordinal = 1, tonumber(past:match('^;(%d+)'))
+    outcome, ordinal = 1, tonumber(past:match('^;(%d+)') or '')
     if not ordinal then return {-1, -1, 0} end
   elseif not refusal and sold >= limit then
     outcome = 3

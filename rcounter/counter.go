@@ -212,7 +212,7 @@ func (k *Counter) Get(ctx context.Context) (int64, error) {
 	m, err := k.c.do(ctx, script.Call{Script: getScript, Keys: []string{k.key}, Command: func(b rueidis.Builder) rueidis.Completed {
 		return b.Get().Key(k.key).Build()
 	}})
-	if rueidis.IsRedisNil(err) || err == nil && m.IsNil() {
+	if errors.Is(err, rueidis.Nil) {
 		return k.initial, nil
 	}
 	if err != nil {

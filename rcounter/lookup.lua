@@ -25,7 +25,7 @@ if found ~= m[3] then return {-1, m[3], found, 0} end
 
 local record, ordinal = redis.call('HGET', users, user), 0
 if record then
-  ordinal = tonumber(record:match('^(%d+);'))
+  ordinal = tonumber(record:match('^(%d+);') or '')
   if not ordinal then return {-1, -1, 0, 0} end
 end
 return {0, m[5], m[1] - m[2], ordinal}

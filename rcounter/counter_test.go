@@ -1,0 +1,477 @@
+package rcounter_test
+
+import (
+	"errors"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	maxInt = math.MaxInt64
+	minInt = math.MinInt64
+	p53    = int64(1) << 53
+)
+
+var bound = rcounter.Bound
+
+func dec(v int64) string { return strconv.FormatInt(v, 10) }
+
+// state of a counter's key in the tables: its string, or missing, or a list.
+const (
+	missing = "(nil)"
+	aList   = "(list)"
+)
+
+func TestAddTable(t *testing.T) {
+	none := rcounter.CounterOptions{Initial: 1} // no bounds, and yet the script: Redis' own INCRBY knows no initial value
+	max := func(v int64) rcounter.CounterOptions { return rcounter.CounterOptions{Max: bound(v)} }
+	min := func(v int64) rcounter.CounterOptions { return rcounter.CounterOptions{Min: bound(v)} }
+	from := func(initial, lo, hi int64) rcounter.CounterOptions {
+		return rcounter.CounterOptions{Initial: initial, Min: bound(lo), Max: bound(hi)}
+	}
+	full := from(0, minInt, maxInt)
+	huge := strconv.FormatUint(1<<63, 10) // 2^63, one more than there is
+	cases := []struct {
+		name  string
+		state string
+		o     rcounter.CounterOptions
+		d     int64
+		err   error
+		after string // the result too, if err is nil
+	}{
+		{"first of N", missing, max(3), 1, nil, "1"},
+		{"last of N", "2", max(3), 1, nil, "3"},
+		{"beyond N", "3", max(3), 1, rcounter.ErrOutOfRange, "3"},
+		{"beyond N by more", "2", max(3), 2, rcounter.ErrOutOfRange, "2"},
+		{"missing and beyond at once", missing, max(3), 4, rcounter.ErrOutOfRange, missing},
+		{"down is not held to Max", "3", max(3), -1, nil, "2"},
+		{"back towards a Max that was passed", "9", max(3), -1, nil, "8"},
+		{"on from a Max that was passed", "9", max(3), 1, rcounter.ErrOutOfRange, "9"},
+		{"stock of 2, first", missing, from(2, 0, 2), -1, nil, "1"},
+		{"stock of 2, last", "1", from(2, 0, 2), -1, nil, "0"},
+		{"stock of 2, none left", "0", from(2, 0, 2), -1, rcounter.ErrOutOfRange, "0"},
+		{"stock of 2, more than there are", missing, from(2, 0, 2), -3, rcounter.ErrOutOfRange, missing},
+		{"up is not held to Min", "-5", min(0), 1, nil, "-4"},
+		{"negative bounds", "-8", from(-5, -9, -5), -1, nil, "-9"},
+		{"negative bounds, beyond", "-9", from(-5, -9, -5), -1, rcounter.ErrOutOfRange, "-9"},
+		{"through zero", "-1", from(0, -3, 3), 2, nil, "1"},
+		{"nothing added to nothing", missing, from(5, 0, 9), 0, nil, "5"},
+		{"nothing added beyond a bound", "11", from(5, 0, 9), 0, nil, "11"},
+		{"initial alone", missing, none, 1, nil, "2"},
+
+		{"2^53-1 up", dec(p53 - 1), full, 1, nil, dec(p53)},
+		{"2^53 up", dec(p53), full, 1, nil, dec(p53 + 1)},
+		{"2^53+1 up", dec(p53 + 1), full, 1, nil, dec(p53 + 2)},
+		{"up to Max 2^53+1", dec(p53), max(p53 + 1), 1, nil, dec(p53 + 1)},
+		{"beyond Max 2^53+1", dec(p53 + 1), max(p53 + 1), 1, rcounter.ErrOutOfRange, dec(p53 + 1)},
+		{"down to Min -2^53-1", dec(-p53), min(-p53 - 1), -1, nil, dec(-p53 - 1)},
+		{"beyond Min -2^53-1", dec(-p53 - 1), min(-p53 - 1), -1, rcounter.ErrOutOfRange, dec(-p53 - 1)},
+		{"adding 2^53+1", missing, full, p53 + 1, nil, dec(p53 + 1)},
+		{"adding 10^17", missing, full, 1e17, nil, "100000000000000000"},
+
+		{"up to 2^63-1", dec(maxInt - 1), none, 1, nil, dec(maxInt)},
+		{"beyond 2^63-1", dec(maxInt), none, 1, rcounter.ErrOverflow, dec(maxInt)},
+		{"beyond a Max of 2^63-1", dec(maxInt), full, 1, rcounter.ErrOutOfRange, dec(maxInt)},
+		{"down to -2^63", dec(minInt + 1), none, -1, nil, dec(minInt)},
+		{"beyond -2^63", dec(minInt), none, -1, rcounter.ErrOverflow, dec(minInt)},
+		{"adding -2^63", "0", none, minInt, nil, dec(minInt)},
+		{"adding -2^63 to less than 0", "-1", none, minInt, rcounter.ErrOverflow, "-1"},
+		{"from end to end", dec(minInt), none, maxInt, nil, "-1"},
+		{"a limit beyond 64 bits", "-7", from(-5, -9, -5), maxInt, rcounter.ErrOutOfRange, "-7"},
+		{"the other limit beyond 64 bits", "7", from(5, 5, 9), minInt, rcounter.ErrOutOfRange, "7"},
+		{"an initial value that overflows", missing, rcounter.CounterOptions{Initial: maxInt}, 1, rcounter.ErrOverflow, missing},
+
+		{"empty", "", full, 1, rcounter.ErrNotInteger, ""},
+		{"space after", "10 ", full, 1, rcounter.ErrNotInteger, "10 "},
+		{"space before", " 10", full, 1, rcounter.ErrNotInteger, " 10"},
+		{"newline after", "10\n", full, 1, rcounter.ErrNotInteger, "10\n"},
+		{"leading zero", "010", full, 1, rcounter.ErrNotInteger, "010"},
+		{"plus", "+10", full, 1, rcounter.ErrNotInteger, "+10"},
+		{"fraction", "1.0", full, 1, rcounter.ErrNotInteger, "1.0"},
+		{"exponent", "1e3", full, 1, rcounter.ErrNotInteger, "1e3"},
+		{"hexadecimal", "0x10", full, 1, rcounter.ErrNotInteger, "0x10"},
+		{"minus zero", "-0", full, 1, rcounter.ErrNotInteger, "-0"},
+		{"minus", "-", full, 1, rcounter.ErrNotInteger, "-"},
+		{"2^63", huge, full, -1, rcounter.ErrNotInteger, huge},
+		{"-2^63-1", "-9223372036854775809", full, 1, rcounter.ErrNotInteger, "-9223372036854775809"},
+		{"30 digits", "123456789012345678901234567890", full, 1, rcounter.ErrNotInteger, "123456789012345678901234567890"},
+		{"text", "abc", full, 1, rcounter.ErrNotInteger, "abc"},
+		{"a list", aList, full, 1, rcounter.ErrWrongType, aList},
+	}
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		raw := s.Client(t)
+		c := on(t, raw, patient)
+		for _, tc := range cases {
+			t.Run(tc.name, func(t *testing.T) {
+				put(t, s, "k", tc.state)
+				v, err := c.Counter("k", tc.o).Add(ctx, tc.d)
+				require.ErrorIs(t, err, tc.err)
+				if tc.err == nil {
+					require.Equal(t, tc.after, dec(v))
+				} else {
+					require.Zero(t, v)
+				}
+				require.Equal(t, tc.after, got(t, s, "k"))
+			})
+		}
+	})
+}
+
+// put makes key what state says; got is the reverse.
+func put(t testing.TB, s *redistest.Server, key, state string) {
+	t.Helper()
+	c := s.Client(t)
+	must(t, c, "DEL", key)
+	switch state {
+	case missing:
+	case aList:
+		must(t, c, "RPUSH", key, "x")
+	default:
+		must(t, c, "SET", key, state)
+	}
+}
+
+func got(t testing.TB, s *redistest.Server, key string) string {
+	t.Helper()
+	c := s.Client(t)
+	switch text(t, c, "TYPE", key) {
+	case "none":
+		return missing
+	case "list":
+		require.EqualValues(t, 1, number(t, c, "LLEN", key))
+		return aList
+	}
+	return text(t, c, "GET", key)
+}
+
+// Counters without options are Redis' own commands. The embedded server reads numbers as Go does ("010" is ten
+// there), so the plain verbs' strictness is a real server's only.
+func TestPlainVerbsKeepINCRsRules(t *testing.T) {
+	s := redistest.Start(t)
+	k := on(t, s.Client(t), patient).Counter("k", rcounter.CounterOptions{})
+	for _, bad := range []string{"", "10 ", " 10", "010", "+10", "1.0", "1e3", "-0", "abc", "9223372036854775808"} {
+		put(t, s, "k", bad)
+		_, err := k.Incr(ctx)
+		require.ErrorIs(t, err, rcounter.ErrNotInteger, "%q", bad)
+		_, err = k.Decr(ctx)
+		require.ErrorIs(t, err, rcounter.ErrNotInteger, "%q", bad)
+		_, err = k.Add(ctx, 5)
+		require.ErrorIs(t, err, rcounter.ErrNotInteger, "%q", bad)
+		_, err = k.Get(ctx)
+		require.ErrorIs(t, err, rcounter.ErrNotInteger, "%q", bad)
+		_, err = k.CompareAndSet(ctx, 10, 11)
+		require.ErrorIs(t, err, rcounter.ErrNotInteger, "%q", bad)
+		require.Equal(t, bad, got(t, s, "k"), "left as it was")
+	}
+	put(t, s, "k", dec(maxInt))
+	_, err := k.Incr(ctx)
+	require.ErrorIs(t, err, rcounter.ErrOverflow)
+	put(t, s, "k", dec(minInt))
+	_, err = k.Decr(ctx)
+	require.ErrorIs(t, err, rcounter.ErrOverflow)
+	put(t, s, "k", "-1")
+	_, err = k.Add(ctx, minInt)
+	require.ErrorIs(t, err, rcounter.ErrOverflow)
+	require.Equal(t, "-1", got(t, s, "k"))
+	for _, v := range []int64{p53 - 1, p53, p53 + 1, maxInt - 1, minInt} {
+		put(t, s, "k", dec(v))
+		sum, err := k.Add(ctx, 1)
+		require.NoError(t, err)
+		require.Equal(t, v+1, sum)
+	}
+}
+
+func TestPlainCounterIsRedissonsAtomicLong(t *testing.T) {
+	s := redistest.Start(t)
+	c := s.Client(t)
+	k := on(t, c, rcounter.Options{KeyPrefix: "p:", CallTimeout: patient.CallTimeout}).Counter("hits", rcounter.CounterOptions{})
+	before := redistest.CommandCalls(t, c)
+	v, err := k.Incr(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, v)
+	v, err = k.Decr(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 0, v)
+	v, err = k.Add(ctx, -7)
+	require.NoError(t, err)
+	require.EqualValues(t, -7, v)
+	v, err = k.Get(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, -7, v)
+	after := redistest.CommandCalls(t, c)
+	for cmd, n := range map[string]int{"incr": 1, "decr": 1, "incrby": 1, "get": 1, "evalsha": 0, "eval": 0} {
+		require.Equal(t, n, after[cmd]-before[cmd], cmd)
+	}
+	require.Equal(t, "-7", text(t, c, "GET", "p:hits"))
+	require.EqualValues(t, -1, number(t, c, "PTTL", "p:hits"), "RAtomicLong has no end")
+}
+
+func TestAddAgreesWithBigIntegers(t *testing.T) {
+	points := []int64{0, 1, -1, 9, -10, p53, p53 + 1, -p53 - 1, 1e10, 1e11 - 1, -1e10, maxInt, maxInt - 1, minInt, minInt + 1}
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		pick := func() int64 {
+			if rnd.IntN(3) == 0 {
+				return int64(rnd.Uint64()) >> rnd.IntN(64)
+			}
+			return points[rnd.IntN(len(points))]
+		}
+		raw := s.Client(t)
+		c := on(t, raw, patient)
+		for range 400 {
+			v, d := pick(), pick()
+			o := rcounter.CounterOptions{TTL: time.Hour}
+			lo, hi := int64(minInt), int64(maxInt)
+			if rnd.IntN(2) == 0 {
+				lo = min(pick(), 0) // Initial is 0
+				o.Min = bound(lo)
+			}
+			if rnd.IntN(2) == 0 {
+				hi = max(pick(), 0)
+				o.Max = bound(hi)
+			}
+			must(t, raw, "SET", "k", dec(v))
+			sum := new(big.Int).Add(big.NewInt(v), big.NewInt(d))
+			refused := d > 0 && sum.Cmp(big.NewInt(hi)) > 0 || d < 0 && sum.Cmp(big.NewInt(lo)) < 0
+			got, err := c.Counter("k", o).Add(ctx, d)
+			if refused {
+				require.True(t, errors.Is(err, rcounter.ErrOutOfRange) || errors.Is(err, rcounter.ErrOverflow), "%d + %d in [%d, %d]: %v", v, d, lo, hi, err)
+				require.Equal(t, dec(v), text(t, raw, "GET", "k"))
+			} else {
+				require.NoError(t, err, "%d + %d in [%d, %d]", v, d, lo, hi)
+				require.Equal(t, sum.String(), dec(got))
+				require.Equal(t, sum.String(), text(t, raw, "GET", "k"))
+			}
+			requireEnds(t, raw)
+		}
+	})
+}
+
+func TestSetAndCompareAndSetTable(t *testing.T) {
+	o := rcounter.CounterOptions{Initial: 5, Min: bound(0), Max: bound(maxInt)}
+	zero := rcounter.CounterOptions{}
+	type result struct {
+		ok  bool
+		err error
+	}
+	set := func(v int64) func(*rcounter.Counter) result {
+		return func(k *rcounter.Counter) result { err := k.Set(ctx, v); return result{err == nil, err} }
+	}
+	cas := func(old, next int64) func(*rcounter.Counter) result {
+		return func(k *rcounter.Counter) result { ok, err := k.CompareAndSet(ctx, old, next); return result{ok, err} }
+	}
+	cases := []struct {
+		name  string
+		state string
+		o     rcounter.CounterOptions
+		act   func(*rcounter.Counter) result
+		ok    bool
+		err   error
+		after string
+	}{
+		{"set what is missing", missing, o, set(7), true, nil, "7"},
+		{"set again", "7", o, set(8), true, nil, "8"},
+		{"set exactly", "7", o, set(p53 + 1), true, nil, dec(p53 + 1)},
+		{"set text", "abc", o, set(8), true, nil, "8"},
+		{"set beyond Min", "7", o, set(-1), false, rcounter.ErrOutOfRange, "7"},
+		{"set a list", aList, o, set(8), false, rcounter.ErrWrongType, aList},
+		{"set a list, plain", aList, zero, set(8), false, rcounter.ErrWrongType, aList},
+		{"expected", "7", o, cas(7, 8), true, nil, "8"},
+		{"not expected", "7", o, cas(6, 8), false, nil, "7"},
+		{"missing is Initial", missing, o, cas(5, 8), true, nil, "8"},
+		{"missing is not 0 with Initial 5", missing, o, cas(0, 8), false, nil, missing},
+		{"missing is 0", missing, zero, cas(0, 8), true, nil, "8"},
+		{"missing is not 1", missing, zero, cas(1, 8), false, nil, missing},
+		{"one bit above 2^53", dec(p53 + 1), o, cas(p53, 8), false, nil, dec(p53 + 1)},
+		{"exactly above 2^53", dec(p53 + 1), o, cas(p53+1, maxInt), true, nil, dec(maxInt)},
+		{"next beyond Min", "7", o, cas(7, -1), false, rcounter.ErrOutOfRange, "7"},
+		{"compare with 010", "010", o, cas(10, 8), false, rcounter.ErrNotInteger, "010"},
+		{"compare with -0", "-0", zero, cas(0, 8), false, rcounter.ErrNotInteger, "-0"},
+		{"compare with 2^63", "9223372036854775808", zero, cas(0, 8), false, rcounter.ErrNotInteger, "9223372036854775808"},
+		{"compare with a list", aList, o, cas(5, 8), false, rcounter.ErrWrongType, aList},
+	}
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		c := on(t, s.Client(t), patient)
+		for _, tc := range cases {
+			t.Run(tc.name, func(t *testing.T) {
+				put(t, s, "k", tc.state)
+				r := tc.act(c.Counter("k", tc.o))
+				require.ErrorIs(t, r.err, tc.err)
+				require.Equal(t, tc.ok, r.ok)
+				require.Equal(t, tc.after, got(t, s, "k"))
+			})
+		}
+	})
+}
+
+func TestGetReadsAndCreatesNothing(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		c := on(t, s.Client(t), patient)
+		for _, tc := range []struct {
+			state string
+			o     rcounter.CounterOptions
+			want  int64
+			err   error
+		}{
+			{missing, rcounter.CounterOptions{}, 0, nil},
+			{missing, rcounter.CounterOptions{Initial: 9, TTL: time.Hour}, 9, nil},
+			{"-3", rcounter.CounterOptions{Min: bound(0)}, -3, nil},
+			{dec(p53 + 1), rcounter.CounterOptions{}, p53 + 1, nil},
+			{"010", rcounter.CounterOptions{}, 0, rcounter.ErrNotInteger},
+			{"-0", rcounter.CounterOptions{}, 0, rcounter.ErrNotInteger},
+			{"", rcounter.CounterOptions{}, 0, rcounter.ErrNotInteger},
+			{aList, rcounter.CounterOptions{}, 0, rcounter.ErrWrongType},
+		} {
+			put(t, s, "k", tc.state)
+			v, err := c.Counter("k", tc.o).Get(ctx)
+			require.ErrorIs(t, err, tc.err)
+			require.Equal(t, tc.want, v)
+			require.Equal(t, tc.state, got(t, s, "k"))
+		}
+	})
+}
+
+func TestWrongTypeIsTypedForPlainVerbsToo(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		k := on(t, s.Client(t), patient).Counter("k", rcounter.CounterOptions{})
+		put(t, s, "k", aList)
+		_, err := k.Incr(ctx)
+		require.ErrorIs(t, err, rcounter.ErrWrongType)
+		_, err = k.Decr(ctx)
+		require.ErrorIs(t, err, rcounter.ErrWrongType)
+		_, err = k.Add(ctx, 2)
+		require.ErrorIs(t, err, rcounter.ErrWrongType)
+		require.Equal(t, aList, got(t, s, "k"))
+	})
+}
+
+func TestRangeErrorSaysWhereTheCounterStands(t *testing.T) {
+	c := on(t, redistest.Embedded(t).Client(t), rcounter.Options{KeyPrefix: "p:"})
+	k := c.Counter("k", rcounter.CounterOptions{Max: bound(3)})
+	_, err := k.Add(ctx, 2)
+	require.NoError(t, err)
+	_, err = k.Add(ctx, 2)
+	var re *rcounter.RangeError
+	require.ErrorAs(t, err, &re)
+	require.Equal(t, rcounter.RangeError{Key: "p:k", Value: 2, Delta: 2, Bound: 3}, *re)
+	require.ErrorIs(t, err, rcounter.ErrOutOfRange)
+	require.EqualError(t, err, `out of range: "p:k" stands at 2, adding 2 would pass 3`)
+}
+
+func TestBoundsAreCopied(t *testing.T) {
+	c := on(t, redistest.Embedded(t).Client(t), patient)
+	limit := bound(1)
+	k := c.Counter("k", rcounter.CounterOptions{Max: limit})
+	*limit = 100
+	_, err := k.Incr(ctx)
+	require.NoError(t, err)
+	_, err = k.Incr(ctx)
+	require.ErrorIs(t, err, rcounter.ErrOutOfRange)
+}
+
+func TestFirstNWinByIncr(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		const n, callers = 100, 256
+		o := rcounter.CounterOptions{Max: bound(n), TTL: time.Hour}
+		counters := []*rcounter.Counter{on(t, s.Client(t), patient).Counter("k", o), on(t, s.Client(t), patient).Counter("k", o)}
+		var mu sync.Mutex
+		seen := map[int64]int{}
+		var wg sync.WaitGroup
+		for i := range callers {
+			wg.Go(func() {
+				for range 4 {
+					v, err := counters[i%2].Incr(ctx)
+					if err != nil {
+						if !errors.Is(err, rcounter.ErrOutOfRange) {
+							t.Error(err)
+						}
+						return
+					}
+					mu.Lock()
+					seen[v]++
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		require.Len(t, seen, n)
+		for v := range int64(n) {
+			require.Equal(t, 1, seen[v+1], "ordinal %d", v+1)
+		}
+	})
+}
+
+func TestTTLIsSetOnceAndRepaired(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		raw := s.Client(t)
+		c := on(t, raw, patient)
+		k := c.Counter("k", rcounter.CounterOptions{Max: bound(3), TTL: time.Hour})
+		ttl := func() int64 { return number(t, raw, "PTTL", "k") }
+		verbs := map[string]func() error{
+			"Incr":          func() error { _, err := k.Incr(ctx); return err },
+			"Decr":          func() error { _, err := k.Decr(ctx); return err },
+			"Add 0":         func() error { _, err := k.Add(ctx, 0); return err },
+			"Set":           func() error { return k.Set(ctx, 2) },
+			"CompareAndSet": func() error { _, err := k.CompareAndSet(ctx, 0, 2); return err },
+		}
+		for name, verb := range verbs {
+			must(t, raw, "DEL", "k")
+			require.NoError(t, verb(), name)
+			require.Greater(t, ttl(), int64(30*60*1000), "%s creates with the TTL", name)
+
+			must(t, raw, "PEXPIRE", "k", "600000")
+			must(t, raw, "SET", "k", "0", "KEEPTTL")
+			require.NoError(t, verb(), name)
+			require.LessOrEqual(t, ttl(), int64(600000), "%s does not prolong", name)
+
+			must(t, raw, "SET", "k", "0")
+			require.NoError(t, verb(), name)
+			require.Greater(t, ttl(), int64(30*60*1000), "%s repairs", name)
+		}
+		// A counter at its bound and without an end would refuse everybody for ever.
+		must(t, raw, "SET", "k", "3")
+		require.ErrorIs(t, verbs["Incr"](), rcounter.ErrOutOfRange)
+		require.Positive(t, ttl(), "a refusal repairs too")
+		require.Equal(t, "3", text(t, raw, "GET", "k"))
+	})
+}
+
+func TestCounterWithoutTTLKeepsTheExpiryItFinds(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		raw := s.Client(t)
+		for _, o := range []rcounter.CounterOptions{{}, {Max: bound(100)}} {
+			k := on(t, raw, patient).Counter("k", o)
+			must(t, raw, "SET", "k", "1", "PX", "600000")
+			_, err := k.Incr(ctx)
+			require.NoError(t, err)
+			require.NoError(t, k.Set(ctx, 5))
+			ok, err := k.CompareAndSet(ctx, 5, 6)
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.Positive(t, number(t, raw, "PTTL", "k"))
+		}
+	})
+}
+
+func TestCounterStartsAgainAtInitialWhenItsTTLIsOver(t *testing.T) {
+	s := redistest.Embedded(t)
+	k := on(t, s.Client(t), patient).Counter("k", rcounter.CounterOptions{Initial: 10, Min: bound(0), TTL: time.Minute})
+	v, err := k.Decr(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 9, v)
+	s.Embedded.FastForward(time.Minute)
+	v, err = k.Get(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 10, v)
+}

@@ -1,0 +1,21 @@
+package rcounter
+
+import "context"
+
+// The scripts' Go functions, with the call's id given, so that tests can send one call twice.
+
+func (s *Stock) OpenAs(ctx context.Context, id string, o OpenSpec) (epoch int64, opened bool, err error) {
+	if err := o.check(); err != nil {
+		return 0, false, err
+	}
+	r, err := s.open(ctx, id, o)
+	return r.epoch, r.opened, err
+}
+
+func (s *Stock) ClaimAs(ctx context.Context, id string, claimants ...string) ([]Grant, error) {
+	return s.claim(ctx, id, claimants)
+}
+
+func (s *Stock) ReturnAs(ctx context.Context, id, claimant string, ordinal int64) (bool, error) {
+	return s.giveBack(ctx, id, claimant, ordinal)
+}

@@ -1,0 +1,197 @@
+package rcounter_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rcounter"
+	"github.com/stretchr/testify/require"
+)
+
+func counterVerbs(k *rcounter.Counter) map[string]func() error {
+	return map[string]func() error{
+		"Incr":          func() error { _, err := k.Incr(ctx); return err },
+		"Decr":          func() error { _, err := k.Decr(ctx); return err },
+		"Add":           func() error { _, err := k.Add(ctx, 2); return err },
+		"Get":           func() error { _, err := k.Get(ctx); return err },
+		"Set":           func() error { return k.Set(ctx, 0) },
+		"CompareAndSet": func() error { _, err := k.CompareAndSet(ctx, 0, 0); return err },
+	}
+}
+
+func stockVerbs(s *rcounter.Stock) map[string]func() error {
+	return map[string]func() error{
+		"Open":   func() error { _, err := s.Open(ctx, spec(1)); return err },
+		"Claim":  func() error { _, err := s.Claim(ctx, "u"); return err },
+		"Lookup": func() error { _, _, err := s.Lookup(ctx, "u"); return err },
+		"Return": func() error { _, err := s.Return(ctx, "u", 1); return err },
+		"Status": func() error { _, err := s.Status(ctx); return err },
+		"Close":  func() error { return s.Close(ctx) },
+	}
+}
+
+func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
+	wire := &counting{Client: redistest.Embedded(t).Client(t)}
+	c := on(t, wire, patient)
+	prefixed := on(t, wire, rcounter.Options{KeyPrefix: "shop{1}:"})
+	wire.sent.Store(0)
+	refused := func(what string, err, want error, says ...string) {
+		t.Helper()
+		require.ErrorIs(t, err, want, what)
+		for _, s := range says {
+			require.ErrorContains(t, err, s, what)
+		}
+		require.Zero(t, wire.sent.Load(), what)
+	}
+	long := strings.Repeat("x", 64<<10+1)
+
+	for what, name := range map[string]string{"empty": "", "too long": long, "not UTF-8": "a\xff", "open brace": "a{b", "empty braces": "a{}b", "closing brace": "a}b"} {
+		k := c.Counter(name, rcounter.CounterOptions{})
+		for verb, call := range counterVerbs(k) {
+			err := call()
+			refused(what+" "+verb, err, rcounter.ErrInvalidName)
+			require.Same(t, err, call(), "the same value every time")
+		}
+		for verb, call := range stockVerbs(c.Stock(name)) {
+			refused(what+" "+verb, call(), rcounter.ErrInvalidName)
+		}
+	}
+	for verb, call := range stockVerbs(c.Stock("a{b}")) {
+		refused(verb, call(), rcounter.ErrInvalidName, `"a{b}"`)
+	}
+	for verb, call := range stockVerbs(prefixed.Stock("a")) {
+		refused(verb, call(), rcounter.ErrInvalidName, `"shop{1}:a"`)
+	}
+	refused("a prefix alone", prefixed.Counter("", rcounter.CounterOptions{}).Set(ctx, 1), rcounter.ErrInvalidName)
+
+	for _, tc := range []struct {
+		o    rcounter.CounterOptions
+		says []string
+	}{
+		{rcounter.CounterOptions{TTL: -time.Second}, []string{"TTL", "-1s"}},
+		{rcounter.CounterOptions{TTL: time.Microsecond}, []string{"TTL", "1µs"}},
+		{rcounter.CounterOptions{Min: bound(3), Max: bound(2)}, []string{"Min", "3", "2"}},
+		{rcounter.CounterOptions{Min: bound(3)}, []string{"Initial", "0"}},
+		{rcounter.CounterOptions{Initial: 8, Max: bound(7)}, []string{"Initial", "8"}},
+	} {
+		k := c.Counter("k", tc.o)
+		for verb, call := range counterVerbs(k) {
+			err := call()
+			refused(verb, err, rcounter.ErrInvalidOption, tc.says...)
+			require.Same(t, err, call(), "the same value every time")
+		}
+	}
+	k := c.Counter("k", rcounter.CounterOptions{Min: bound(0), Max: bound(9)})
+	refused("Set", k.Set(ctx, 10), rcounter.ErrOutOfRange, "10", "9", `"k"`)
+	_, err := k.CompareAndSet(ctx, 1, -1)
+	refused("CompareAndSet", err, rcounter.ErrOutOfRange, "-1", "0", `"k"`)
+
+	s := c.Stock("s")
+	for _, tc := range []struct {
+		o    rcounter.OpenSpec
+		says []string
+	}{
+		{rcounter.OpenSpec{}, []string{"Limit", "0"}},
+		{rcounter.OpenSpec{Limit: -1, OpenFor: time.Hour}, []string{"Limit", "-1"}},
+		{rcounter.OpenSpec{Limit: 1 << 53, OpenFor: time.Hour}, []string{"Limit", "9007199254740992", "9007199254740991"}},
+		{rcounter.OpenSpec{Limit: 1, PerUser: 2, OpenFor: time.Hour}, []string{"PerUser", "2"}},
+		{rcounter.OpenSpec{Limit: 1, PerUser: -1, OpenFor: time.Hour}, []string{"PerUser", "-1"}},
+		{rcounter.OpenSpec{Limit: 1, StartIn: -time.Second, OpenFor: time.Hour}, []string{"StartIn", "-1s"}},
+		{rcounter.OpenSpec{Limit: 1}, []string{"OpenFor", "0s"}},
+		{rcounter.OpenSpec{Limit: 1, OpenFor: -time.Hour}, []string{"OpenFor", "-1h0m0s"}},
+		{rcounter.OpenSpec{Limit: 1, OpenFor: time.Microsecond}, []string{"OpenFor", "1µs"}},
+		{rcounter.OpenSpec{Limit: 1, OpenFor: time.Hour, Retain: -time.Second}, []string{"Retain", "-1s"}},
+		{rcounter.OpenSpec{Limit: 1, OpenFor: time.Hour, Retain: time.Microsecond}, []string{"Retain", "1µs"}},
+		{rcounter.OpenSpec{Limit: 1, StartIn: 1<<63 - 1, OpenFor: time.Hour}, []string{"StartIn"}},
+		{rcounter.OpenSpec{Limit: 1, OpenFor: 1<<63 - 1}, []string{"OpenFor"}},
+		{rcounter.OpenSpec{Limit: 1, OpenFor: time.Hour, Retain: 1<<63 - 1}, []string{"Retain"}},
+		{rcounter.OpenSpec{Limit: 1, StartIn: rcounter.MaxLifetime, OpenFor: rcounter.MaxLifetime}, []string{"StartIn + OpenFor + Retain"}},
+		{rcounter.OpenSpec{Limit: 1, StartIn: rcounter.MaxLifetime / 2, OpenFor: rcounter.MaxLifetime / 2}, []string{"StartIn + OpenFor + Retain"}},
+	} {
+		_, err := s.Open(ctx, tc.o)
+		refused("Open", err, rcounter.ErrInvalidOption, tc.says...)
+	}
+	for what, claimant := range map[string]string{"empty": "", "1025": strings.Repeat("x", rcounter.MaxClaimantLen+1)} {
+		_, err := s.Claim(ctx, claimant)
+		refused(what, err, rcounter.ErrInvalidName, what)
+		_, _, err = s.Lookup(ctx, claimant)
+		refused(what, err, rcounter.ErrInvalidName, what)
+		_, err = s.Return(ctx, claimant, 1)
+		refused(what, err, rcounter.ErrInvalidName, what)
+	}
+	for _, o := range []int64{0, -1, 1 << 53} {
+		_, err := s.Return(ctx, "u", o)
+		refused("Return", err, rcounter.ErrInvalidOption, "ordinal", dec(o))
+	}
+
+	require.NoError(t, c.Close())
+	for verb, call := range counterVerbs(k) {
+		refused(verb, call(), rcounter.ErrClosed)
+	}
+	for verb, call := range stockVerbs(s) {
+		refused(verb, call(), rcounter.ErrClosed)
+	}
+	refused("a counter made afterwards", c.Counter("x", rcounter.CounterOptions{}).Set(ctx, 1), rcounter.ErrClosed)
+	require.NoError(t, c.Close(), "again")
+}
+
+func TestNewRefusesWhatItCannotUse(t *testing.T) {
+	_, err := rcounter.New(nil, rcounter.Options{})
+	require.ErrorIs(t, err, rcounter.ErrInvalidOption)
+	require.ErrorContains(t, err, "hub is nil")
+
+	h, err := pubsub.NewHub(redistest.Embedded(t).Client(t), pubsub.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { h.Close() })
+	for _, tc := range []struct {
+		o    rcounter.Options
+		says []string
+	}{
+		{rcounter.Options{CallTimeout: -time.Second}, []string{"CallTimeout", "-1s"}},
+		{rcounter.Options{CallTimeout: time.Microsecond}, []string{"CallTimeout", "1µs"}},
+		{rcounter.Options{KeyPrefix: "a\xff"}, []string{"KeyPrefix", `"a\xff"`}},
+		{rcounter.Options{KeyPrefix: strings.Repeat("x", 64<<10)}, []string{"KeyPrefix", `"xxx`}},
+	} {
+		_, err := rcounter.New(h, tc.o)
+		require.ErrorIs(t, err, rcounter.ErrInvalidOption)
+		for _, s := range tc.says {
+			require.ErrorContains(t, err, s)
+		}
+	}
+}
+
+func TestTheLongestNamesAndClaimantsWork(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		c := on(t, srv.Client(t), patient)
+		longest := strings.Repeat("é", 32<<10)
+		_, err := c.Counter(longest, rcounter.CounterOptions{}).Incr(ctx)
+		require.NoError(t, err)
+		s := opened(t, c, longest, 1)
+		for _, claimant := range []string{strings.Repeat("x", rcounter.MaxClaimantLen), "\x00;0;\xff"} {
+			_, err := s.Claim(ctx, claimant)
+			require.NoError(t, err)
+			_, _, err = s.Lookup(ctx, claimant)
+			require.NoError(t, err)
+		}
+	})
+}
+
+func TestClosingTheClientLeavesHubAndServerAlone(t *testing.T) {
+	raw := redistest.Embedded(t).Client(t)
+	h, err := pubsub.NewHub(raw, pubsub.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { h.Close() })
+	c, err := rcounter.New(h, rcounter.Options{})
+	require.NoError(t, err)
+	_, err = c.Counter("k", rcounter.CounterOptions{}).Incr(ctx)
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	c, err = rcounter.New(h, rcounter.Options{})
+	require.NoError(t, err)
+	v, err := c.Counter("k", rcounter.CounterOptions{}).Incr(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, v)
+}

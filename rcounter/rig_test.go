@@ -1,0 +1,151 @@
+package rcounter_test
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rcounter"
+	"github.com/stretchr/testify/require"
+)
+
+var ctx = context.Background()
+
+// patient are options for tests that are not about time: a busy machine may take its while.
+var patient = rcounter.Options{CallTimeout: 10 * time.Second}
+
+// on makes a client of the library on c.
+func on(t testing.TB, c rueidis.Client, o rcounter.Options) *rcounter.Client {
+	t.Helper()
+	h, err := pubsub.NewHub(c, pubsub.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { h.Close() })
+	rc, err := rcounter.New(h, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { rc.Close() })
+	return rc
+}
+
+// raw sends one command past the library.
+func raw(c rueidis.Client, args ...string) rueidis.RedisResult {
+	return c.Do(ctx, c.B().Arbitrary(args...).Build())
+}
+
+// must is raw for commands that a test needs to succeed.
+func must(t testing.TB, c rueidis.Client, args ...string) {
+	t.Helper()
+	if err := raw(c, args...).Error(); err != nil && !rueidis.IsRedisNil(err) {
+		require.NoError(t, err, args)
+	}
+}
+
+func text(t testing.TB, c rueidis.Client, args ...string) string {
+	t.Helper()
+	v, err := raw(c, args...).ToString()
+	if rueidis.IsRedisNil(err) {
+		return "(nil)"
+	}
+	require.NoError(t, err, args)
+	return v
+}
+
+func number(t testing.TB, c rueidis.Client, args ...string) int64 {
+	t.Helper()
+	v, err := raw(c, args...).AsInt64()
+	require.NoError(t, err, args)
+	return v
+}
+
+func hash(t testing.TB, c rueidis.Client, key string) map[string]string {
+	t.Helper()
+	v, err := raw(c, "HGETALL", key).AsStrMap()
+	require.NoError(t, err)
+	return v
+}
+
+// keys are all keys of a single server.
+func keys(t testing.TB, c rueidis.Client) []string {
+	t.Helper()
+	v, err := raw(c, "KEYS", "*").AsStrSlice()
+	require.NoError(t, err)
+	return v
+}
+
+// requireEnds fails if any key of the server has no TTL.
+func requireEnds(t testing.TB, c rueidis.Client) {
+	t.Helper()
+	for _, k := range keys(t, c) {
+		require.Positive(t, number(t, c, "PTTL", k), "%q has no end", k)
+	}
+}
+
+// serverNow is the server's time in ms.
+func serverNow(t testing.TB, c rueidis.Client) int64 {
+	t.Helper()
+	v, err := raw(c, "TIME").AsStrSlice()
+	require.NoError(t, err)
+	s, _ := strconv.ParseInt(v[0], 10, 64)
+	us, _ := strconv.ParseInt(v[1], 10, 64)
+	return s*1000 + us/1000
+}
+
+// counting counts what is sent.
+type counting struct {
+	rueidis.Client
+	sent atomic.Int64
+}
+
+func (c *counting) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	c.sent.Add(1)
+	return c.Client.Do(ctx, cmd)
+}
+
+// twice sends everything two times, as a network may, and hands out the second reply.
+type twice struct{ rueidis.Client }
+
+func (c twice) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	cmd = cmd.Pin()
+	c.Client.Do(ctx, cmd)
+	return c.Client.Do(ctx, cmd)
+}
+
+// lossy runs everything and loses the reply where lose says so: the caller sees a closed connection.
+type lossy struct {
+	rueidis.Client
+	dead rueidis.Client // closed: its only use is its error
+	lose func() bool
+}
+
+func newLossy(t testing.TB, s *redistest.Server, lose func() bool) *lossy {
+	dead, err := rueidis.NewClient(s.Option())
+	require.NoError(t, err)
+	dead.Close()
+	return &lossy{s.Client(t), dead, lose}
+}
+
+func (c *lossy) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	r := c.Client.Do(ctx, cmd)
+	if c.lose() {
+		return c.dead.Do(ctx, c.dead.B().Ping().Build())
+	}
+	return r
+}
+
+// spec is an opening that is open for as long as a test may last.
+func spec(limit int64) rcounter.OpenSpec {
+	return rcounter.OpenSpec{Limit: limit, OpenFor: time.Hour, Retain: time.Hour}
+}
+
+// opened is a fresh stock of limit units.
+func opened(t testing.TB, c *rcounter.Client, name string, limit int64) *rcounter.Stock {
+	t.Helper()
+	s := c.Stock(name)
+	_, err := s.Open(ctx, spec(limit))
+	require.NoError(t, err)
+	return s
+}
