@@ -1,0 +1,159 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+)
+
+// options are the flags, checked.
+type options struct {
+	addrs  []string // empty: the embedded server
+	units  int64
+	users  int64
+	claims string // file, "-" for stdin, "" for a simulated crowd
+	procs  int
+	out    string
+	json   bool
+	name   string // "" for one of its own
+
+	unitsGiven bool
+}
+
+const (
+	defaultUnits = 100
+	defaultUsers = 10_000
+	defaultProcs = 4
+	maxProcs     = 64
+	maxUnits     = 1_000_000_000
+	maxUsers     = 1_000_000_000_000
+)
+
+const help = `flashsale allocates a stock of units to a crowd: first come, first served, one unit to a user.
+
+Usage: go run ./docs/examples/flashsale [flags]
+
+Without flags it needs nothing but Go: it serves a Redis of its own (miniredis) on a loopback port and lets 10,000
+simulated users claim 100 units through 4 worker processes. One worker takes a leader lock (rlock) and opens the sale
+(rcounter); then all of them claim. Kill any worker at any moment, the next one goes on where it stopped, and no
+winner is lost or doubled. At the end the run checks itself.
+
+  -redis ADDR[,ADDR...]  use this Redis or Valkey, host:port; several addresses are nodes of one Cluster
+  -stock N               units to allocate (default 100)
+  -users N               simulated users, one claim each (default 10,000); not with -claims
+  -claims FILE           read the claims from a CSV file; - is stdin
+  -procs N               worker processes, 1 to 64 (default 4)
+  -out FILE              write the winners, by ordinal, as CSV with the header ordinal,user
+  -name NAME             name of the stock in Redis (default: one of its own for every run)
+  -json                  print the summary as one JSON object
+  -help                  print this
+
+Claims. One claim a line, the user id in the first column, further columns ignored. The first line is a header if its
+first column is user, user_id, user-id, "user id", userid, id, uid or claimant, in any case. White space around an id
+does not count. A line is malformed if its user id is blank, longer than 1,024 bytes, not UTF-8 or has a control
+character in it, if its quotes do not match (a quoted field ends on its line), or if it is longer than 1,048,576
+bytes; malformed lines are reported with their number on stderr, counted and skipped. Windows line ends and a UTF-8
+byte order mark are fine. The file is streamed, never held in memory.
+
+Names. With -name the stock is kept: a later run with the same name goes on with the units that are left, and -stock,
+if given, has to agree with it. Who won in an earlier run is counted as "already had one". Without -name the stock is
+closed at the end and Redis forgets it within the hour.
+
+Output. The summary, or the JSON object, goes to stdout; progress and whatever went wrong to stderr. Every claim read
+is counted exactly once: as a winner, as one whose user already had a unit, as sold out, as malformed, as an error
+(Redis gave no answer for 10 s, or refused), or as unanswered if the run was stopped. p50 and p99 are the time from
+handing a claim to the library to its answer.
+
+The self-check fails if a unit was given twice, a user won twice, more was won than was free, the server's own count
+disagrees, or, with every line answered, the winners are not min(free units, distinct users who had none).
+
+Exit status: 0 all well; 1 the self-check failed, or the run is incomplete (errors, lines left unanswered); 2 bad
+flags or files, nothing was done; 130 stopped by Ctrl-C, with the summary so far (129 and 143 for SIGHUP and SIGTERM).
+`
+
+// parseFlags checks args. Its error is one line that names the flag and the value.
+func parseFlags(args []string) (options, error) {
+	o := options{units: defaultUnits, users: defaultUsers, procs: defaultProcs}
+	fs := flag.NewFlagSet("flashsale", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	usersGiven := false
+	number := func(to *int64, most int64) func(string) error {
+		return func(s string) error {
+			n, err := strconv.ParseInt(s, 10, 64)
+			if err != nil || n < 1 || n > most {
+				return fmt.Errorf("want a whole number from 1 to %s", group(most))
+			}
+			*to = n
+			return nil
+		}
+	}
+	text := func(to *string, what string) func(string) error {
+		return func(s string) error {
+			if strings.TrimSpace(s) == "" {
+				return fmt.Errorf("want %s", what)
+			}
+			*to = s
+			return nil
+		}
+	}
+	procs := int64(o.procs)
+	fs.Func("redis", "", func(s string) (err error) { o.addrs, err = parseAddrs(s); return err })
+	fs.Func("stock", "", func(s string) error { o.unitsGiven = true; return number(&o.units, maxUnits)(s) })
+	fs.Func("users", "", func(s string) error { usersGiven = true; return number(&o.users, maxUsers)(s) })
+	fs.Func("procs", "", number(&procs, maxProcs))
+	fs.Func("claims", "", text(&o.claims, "a file, or - for stdin"))
+	fs.Func("out", "", text(&o.out, "a file"))
+	fs.Func("name", "", text(&o.name, "a name"))
+	fs.BoolVar(&o.json, "json", false, "")
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	o.procs = int(procs)
+	switch {
+	case fs.NArg() > 0:
+		return o, fmt.Errorf("unexpected argument %q: everything is set by flags", fs.Arg(0))
+	case o.claims != "" && usersGiven:
+		return o, fmt.Errorf("-users %d and -claims %s: the users are those in the file, leave one of the two out", o.users, o.claims)
+	case o.out == "-":
+		return o, errors.New("-out -: want a file; stdout is for the summary")
+	}
+	return o, nil
+}
+
+func parseAddrs(s string) ([]string, error) {
+	addrs := strings.Split(s, ",")
+	for i, a := range addrs {
+		a = strings.TrimSpace(a)
+		host, port, err := net.SplitHostPort(a)
+		n, perr := strconv.ParseUint(port, 10, 16)
+		if err != nil || perr != nil || n == 0 || strings.ContainsAny(host, " /@") {
+			return nil, fmt.Errorf("%q is no address, want host:port", a)
+		}
+		addrs[i] = a
+	}
+	return addrs, nil
+}
+
+// group writes n with thousands separators.
+func group(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	sign := ""
+	if n < 0 {
+		sign, s = "-", s[1:]
+	}
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return sign + s
+}
+
+func plural(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return group(n) + " " + thing + "s"
+}

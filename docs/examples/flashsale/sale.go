@@ -1,0 +1,520 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redlatch/redlatch/rcounter"
+)
+
+// Exit statuses.
+const (
+	exitOK     = 0
+	exitBad    = 1 // the check failed, or the run is incomplete
+	exitUsage  = 2
+	exitSignal = 128 // plus the signal's number
+)
+
+// sale is one run of the program: what the parent process knows.
+type sale struct {
+	options
+	patience
+	server    server
+	name      string // of the stock
+	private   bool   // the stock is this run's own
+	parallel  int    // claims that a worker makes at the same time
+	maxDeaths int    // of a worker, with no answer in between, until the run is given up
+	command   func(worker int) (*exec.Cmd, error)
+	started   func(worker int, p *os.Process)
+	onAnswer  func() // a test's look at every answer
+
+	console *console
+	books   *books
+	begun   time.Time // set with the first opening
+	todo    chan claim
+	served  chan struct{} // closed when the last claim of the input has been taken out of todo
+	stop    chan struct{} // closed when no more claims are to be made
+	hurry   chan struct{} // closed when answers are no longer waited for
+
+	restarts  atomic.Int64
+	taken     sync.Once    // closes served
+	offered   atomic.Int64 // claims put into todo
+	readAll   atomic.Bool  // the input was read to its end
+	isOpen    atomic.Bool
+	mu        sync.Mutex
+	reason    error       // why it was stopped, if by an error
+	signal    os.Signal   // or by whom
+	pids      map[int]int // by worker
+	unsure    []claim     // failed claims that may have won all the same
+	nFailures int64       // reported so far
+}
+
+const (
+	maxUnsure   = 10_000 // failed claims looked up again at the end
+	maxFailures = 10     // failed claims reported one by one
+)
+
+// program is the process's surroundings.
+type program struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	signals        <-chan os.Signal
+	tune           func(*sale) // for tests
+}
+
+// run is the parent process; it returns the exit status.
+func (p program) run(args []string) int {
+	say := func(format string, a ...any) { fmt.Fprintf(p.stderr, "flashsale: "+format+"\n", a...) }
+	o, err := parseFlags(args)
+	if isHelp(err) {
+		io.WriteString(p.stdout, help)
+		return exitOK
+	}
+	if err != nil {
+		say("%v (-help lists the flags)", err)
+		return exitUsage
+	}
+	var input source = &crowd{users: o.users}
+	if o.claims != "" {
+		f, closer, err := openClaims(o.claims, p.stdin)
+		if err != nil {
+			say("-claims %s: %v", o.claims, err)
+			return exitUsage
+		}
+		defer closer.Close()
+		input = f
+	}
+	var out *winnersFile
+	if o.out != "" {
+		if out, err = openWinners(o.out, o.claims); err != nil {
+			say("-out %s: %v", o.out, err)
+			return exitUsage
+		}
+	}
+	s := newSale(o, newConsole(p.stderr, time.Now()))
+	if p.tune != nil {
+		p.tune(s)
+	}
+	shop, status, end := s.prepare()
+	defer end()
+	if status != exitOK {
+		if out != nil {
+			out.abandon()
+		}
+		return status
+	}
+	if o.claims == "-" && isTerminal(p.stdin) {
+		s.console.say("reading claims from the terminal, one a line; Ctrl-D ends them")
+	}
+	r := s.sell(input, shop, p.signals)
+	if out != nil {
+		if err := out.write(s.books.winners()); err != nil {
+			s.console.say("-out %s: %v", o.out, plain(err))
+			r.Error = joinText(r.Error, fmt.Sprintf("-out %s: %v", o.out, plain(err)))
+			if r.Exit == exitOK {
+				r.Exit = exitBad
+			}
+		}
+	}
+	if err := r.print(p.stdout, o.json); err != nil {
+		say("writing the summary: %v", err)
+		return max(r.Exit, exitBad)
+	}
+	return r.Exit
+}
+
+func newSale(o options, c *console) *sale {
+	s := &sale{
+		options: o, patience: patience{Retry: 10 * time.Second, Grace: 3 * time.Second, Quiet: 30 * time.Second},
+		server: server{Addrs: o.addrs}, name: o.name, private: o.name == "", parallel: 64, maxDeaths: 10,
+		started: func(int, *os.Process) {}, onAnswer: func() {}, pids: map[int]int{},
+		console: c, books: newBooks(),
+		todo: make(chan claim, 256), served: make(chan struct{}), stop: make(chan struct{}), hurry: make(chan struct{}),
+	}
+	s.command = func(int) (*exec.Cmd, error) {
+		exe, err := os.Executable()
+		if err != nil {
+			return nil, deadError{fmt.Sprintf("this program cannot find itself: %v", err)}
+		}
+		cmd := exec.Command(exe)
+		cmd.Env = append(os.Environ(), workerEnv+"=1")
+		return cmd, nil
+	}
+	if s.private {
+		var b [4]byte
+		rand.Read(b[:]) // never fails
+		s.name = "flashsale-" + time.Now().UTC().Format("20060102-150405") + "-" + hex.EncodeToString(b[:])
+	}
+	return s
+}
+
+// window is how many claims a worker may have been sent and not answered: enough to keep it busy while its answers
+// are on their way.
+func (s *sale) window() int { return 2 * s.parallel }
+
+// prepare starts the embedded server if that is wanted, connects, and makes sure that the stock can be sold as asked.
+// Nothing has been changed in Redis when the status it returns is not exitOK. end undoes it.
+func (s *sale) prepare() (sh *shop, status int, end func()) {
+	var ends []func()
+	end = func() {
+		for i := len(ends) - 1; i >= 0; i-- {
+			ends[i]()
+		}
+	}
+	if len(s.addrs) == 0 {
+		m := miniredis.NewMiniRedis()
+		m.ClockTTL(true)
+		if err := m.Start(); err != nil {
+			s.console.say("cannot start the embedded server: %v", err)
+			return nil, exitBad, end
+		}
+		ends = append(ends, m.Close)
+		s.server = server{Addrs: []string{m.Addr()}, Embedded: true}
+		s.parallel = 16 // miniredis runs one script at a time, slowly: more would only wait longer
+	}
+	sh, err := connect(s.server, s.name)
+	if err != nil {
+		s.console.say("%v", err)
+		return nil, exitBad, end
+	}
+	ends = append(ends, sh.close)
+	ctx, cancel := context.WithTimeout(context.Background(), s.Retry)
+	defer cancel()
+	st, err := sh.status(ctx)
+	switch {
+	case errors.Is(err, rcounter.ErrInvalidName):
+		s.console.say("-name %q: %v", s.name, err)
+		return nil, exitUsage, end
+	case err != nil:
+		s.console.say("cannot read stock %q on %v: %v", s.name, s.server, err)
+		return nil, exitBad, end
+	case st.State == rcounter.StateAbsent:
+		return sh, exitOK, end
+	case st.State != rcounter.StateOpen:
+		s.console.say("-name %q: this stock is there and %v; Redis keeps it for another %v, choose another name", s.name, st.State, st.UntilGone.Round(time.Minute))
+		return nil, exitUsage, end
+	case s.unitsGiven && st.Limit != s.units:
+		s.console.say("-stock %d: stock %q was opened with %s; leave -stock out to go on with it, or choose another -name", s.units, s.name, plural(st.Limit, "unit"))
+		return nil, exitUsage, end
+	}
+	s.units = st.Limit
+	s.console.say("stock %q is open: %s left of %s", s.name, group(st.Remaining), group(st.Limit))
+	return sh, exitOK, end
+}
+
+// sell runs the sale to its end and returns its summary.
+func (s *sale) sell(input source, sh *shop, signals <-chan os.Signal) *summary {
+	over := make(chan struct{})
+	var aux sync.WaitGroup
+	aux.Go(func() { s.obey(signals, over) })
+	aux.Go(func() { s.showProgress(input, over) })
+	go s.dispatch(input) // not waited for: it may be blocked reading a terminal
+
+	var slots []*slot
+	var wg sync.WaitGroup
+	for n := 1; n <= s.procs; n++ {
+		sl := newSlot(s, n)
+		slots = append(slots, sl)
+		wg.Go(sl.run)
+	}
+	wg.Wait()
+	elapsed := s.elapsed()
+
+	var left []claim // sent to nobody, or not answered
+	for _, sl := range slots {
+		left = append(left, sl.again()...)
+	}
+	if s.stopping() {
+		left = append(left, s.untouched()...)
+	}
+	end, left := s.close(sh, left)
+	close(over)
+	aux.Wait()
+	s.console.end()
+	return s.summarize(elapsed, int64(len(left)), end)
+}
+
+// untouched takes the claims that were read and handed to no worker, and counts them.
+func (s *sale) untouched() (cs []claim) {
+	for {
+		select {
+		case c, ok := <-s.todo:
+			if !ok {
+				return cs
+			}
+			s.books.took(c)
+			cs = append(cs, c)
+		default:
+			return cs
+		}
+	}
+}
+
+// obey ends the run at the first signal, and its waiting at the second.
+func (s *sale) obey(signals <-chan os.Signal, over <-chan struct{}) {
+	for n := 1; ; n++ {
+		select {
+		case sig := <-signals:
+			switch n {
+			case 1:
+				s.mu.Lock()
+				s.signal = sig
+				s.mu.Unlock()
+				s.console.say("%v: waiting for the answers to what was sent; again to stop at once", sig)
+				s.end(nil)
+			case 2:
+				close(s.hurry)
+			}
+		case <-over:
+			return
+		}
+	}
+}
+
+// end stops the run; of several reasons the first is kept.
+func (s *sale) end(reason error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping() {
+		return
+	}
+	s.reason = reason
+	close(s.stop)
+}
+
+func (s *sale) stopping() bool {
+	select {
+	case <-s.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// dispatch reads the input and offers it to the workers.
+func (s *sale) dispatch(input source) {
+	defer close(s.todo)
+	name := "the crowd"
+	if s.claims == "-" {
+		name = "stdin"
+	} else if s.claims != "" {
+		name = s.claims
+	}
+	header := false
+	for n := int64(0); !s.stopping(); n++ {
+		c, err := input.next()
+		if f, ok := input.(*claimFile); ok && f.header != "" && !header {
+			header = true
+			s.console.say("%s:1: %q is taken for a header", name, f.header)
+		}
+		var bad *malformed
+		switch {
+		case err == io.EOF:
+			s.readAll.Store(true)
+			return
+		case errors.As(err, &bad):
+			s.books.skipped()
+			s.console.say("%s:%d: skipped, %v", name, bad.line, bad)
+			continue
+		case err != nil:
+			s.end(fmt.Errorf("reading %s after %s: %w", name, plural(n, "line"), err))
+			return
+		}
+		select {
+		case s.todo <- c:
+			s.offered.Add(1)
+		case <-s.stop:
+			return
+		}
+	}
+}
+
+// workerConfig is what a worker that starts now is told.
+func (s *sale) workerConfig() workerConfig {
+	c := workerConfig{Server: s.server, Name: s.name, Units: s.units, OpenFor: namedOpenFor, MayOpen: !s.isOpen.Load(), Claims: s.parallel, Window: s.window(), patience: s.patience}
+	if s.private {
+		c.OpenFor = ownOpenFor
+	}
+	return c
+}
+
+// opened takes note that a worker sells. No claim is handed out before the first does so; what it found is therefore
+// the stock before this run.
+func (s *sale) opened(worker, pid int, o opening) error {
+	first := s.books.opened(o.sold(), time.Now())
+	switch {
+	case !first && o.Epoch != s.books.start.epoch:
+		return fmt.Errorf("the stock was opened anew during the run (opening %d, now %d)", s.books.start.epoch, o.Epoch)
+	case first && s.unitsGiven && o.Limit != s.units:
+		return fmt.Errorf("-stock %d: somebody else has just opened stock %q with %s", s.units, s.name, plural(o.Limit, "unit"))
+	case o.Opened:
+		s.console.say("worker %d (pid %d) got the leader lock and opened the sale of %s as %q", worker, pid, plural(o.Limit, "unit"), s.name)
+	}
+	if first {
+		s.mu.Lock()
+		s.begun = time.Now()
+		s.mu.Unlock()
+		s.isOpen.Store(true)
+	}
+	return nil
+}
+
+// answered enters one answer.
+func (s *sale) answered(c claim, a answer) {
+	silence := s.books.answered(c, a, time.Now())
+	if a.outcome == failed {
+		s.mu.Lock()
+		s.nFailures++
+		n := s.nFailures
+		if a.asked && len(s.unsure) < maxUnsure {
+			s.unsure = append(s.unsure, c)
+		}
+		s.mu.Unlock()
+		if n <= maxFailures {
+			s.console.say("line %d, user %q: %s", c.line, c.user, a.err)
+		} else if n == maxFailures+1 {
+			s.console.say("further errors are counted, not shown")
+		}
+		if a.asked && silence > s.Retry {
+			s.end(fmt.Errorf("%v has answered no claim for %v", s.server, silence.Round(time.Second)))
+		}
+	}
+	s.onAnswer()
+}
+
+// launched tells the reader which processes to kill, and a test.
+func (s *sale) launched(worker int, p *os.Process) {
+	s.mu.Lock()
+	_, again := s.pids[worker]
+	s.pids[worker] = p.Pid
+	var pids []string
+	for n := 1; n <= s.procs && !again && len(s.pids) == s.procs; n++ {
+		pids = append(pids, strconv.Itoa(s.pids[n]))
+	}
+	s.mu.Unlock()
+	if again {
+		s.restarts.Add(1)
+		s.console.say("worker %d is now pid %d", worker, p.Pid)
+	} else if pids != nil {
+		s.console.say("%s: pid %s", plural(int64(len(pids)), "worker"), strings.Join(pids, ", "))
+	}
+	s.started(worker, p)
+}
+
+func (s *sale) elapsed() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.begun.IsZero() {
+		return 0
+	}
+	return time.Since(s.begun)
+}
+
+// close ends the sale of a private stock, so that no claim of a killed worker can still come in, and then asks for
+// what is not known: whether the claims without an answer have won, and what the server itself counts. left are the
+// claims that were not answered; those that turn out to have won are taken off. It returns nil for what the server
+// did not say.
+func (s *sale) close(sh *shop, left []claim) (*sold, []claim) {
+	if !s.isOpen.Load() {
+		return nil, left
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.Grace)
+	defer cancel()
+	if s.private && sh.stock.Close(ctx) != nil {
+		s.console.say("stock %q could not be closed; Redis forgets it by itself within %v", s.name, ownOpenFor+retain)
+	}
+	settle := func(cs []claim, failed bool) (rest []claim) {
+		for i, c := range cs {
+			ordinal, err := sh.lookup(ctx, c.user)
+			if err != nil {
+				return append(rest, cs[i:]...)
+			}
+			if ordinal == 0 {
+				rest = append(rest, c)
+				continue
+			}
+			s.books.settle(c, ordinal, failed)
+		}
+		return rest
+	}
+	left = settle(left, false)
+	settle(s.unsure, true)
+	st, err := sh.status(ctx)
+	if err != nil {
+		s.console.say("the server's own count could not be read: %v", err)
+		return nil, left
+	}
+	return &sold{limit: st.Limit, count: st.Sold, last: st.Seq, epoch: st.Epoch}, left
+}
+
+// showProgress redraws the progress line until the run is over.
+func (s *sale) showProgress(input source, over <-chan struct{}) {
+	tick := time.NewTicker(redraw)
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			s.console.progress(s.progressLine(input), now)
+		case <-over:
+			return
+		}
+	}
+}
+
+func (s *sale) progressLine(input source) string {
+	if !s.isOpen.Load() {
+		return "opening the sale …"
+	}
+	t, elapsed := s.books.totals(), s.elapsed()
+	done := t.answers() + t.malformed + t.failed
+	of := ""
+	if s.claims == "" {
+		of = " of " + group(s.users)
+	} else if f, ok := input.(*claimFile); ok {
+		if percent, ok := f.done(); ok {
+			of = fmt.Sprintf(" (%d %%)", percent)
+		}
+	}
+	line := fmt.Sprintf("%s%s claims, %s of %s won, %s/s, %d:%02d", group(done), of, group(t.winners), plural(s.units, "unit"),
+		group(perSecond(t.answers(), elapsed)), int(elapsed.Minutes()), int(elapsed.Seconds())%60)
+	if n := s.restarts.Load(); n > 0 {
+		line += ", " + plural(n, "restart")
+	}
+	return line
+}
+
+func perSecond(n int64, d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	return int64(float64(n) / d.Seconds())
+}
+
+// exitStatus is 128 and the number of the signal, as shells count it.
+func exitStatus(sig os.Signal) int {
+	if n, ok := sig.(syscall.Signal); ok {
+		return exitSignal + int(n)
+	}
+	return exitSignal + int(syscall.SIGINT)
+}
+
+// listen takes the signals that end a run.
+func listen() <-chan os.Signal {
+	c := make(chan os.Signal, 2)
+	signal.Notify(c, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	return c
+}

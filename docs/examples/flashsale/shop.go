@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// server is where the stock is.
+type server struct {
+	Addrs    []string
+	Embedded bool // miniredis in the parent: no Cluster, no client-side caching
+}
+
+func (s server) String() string {
+	if s.Embedded {
+		return "the embedded server"
+	}
+	return "Redis at " + strings.Join(s.Addrs, ", ")
+}
+
+// shop is one process's connection to the stock: all that this program uses of redlatch.
+type shop struct {
+	hub      *pubsub.Hub
+	own      rueidis.Client // closed after the hub, if the hub does not do so
+	locks    *rlock.Client
+	counters *rcounter.Client
+	stock    *rcounter.Stock
+	lock     *rlock.Lock
+}
+
+const (
+	// leaderLease is how long the others wait when the process that is opening the sale was killed. Opening is one
+	// script call, and one that comes late finds the stock open, so the lease need not be renewed.
+	leaderLease = 2 * time.Second
+
+	// A stock of the run's own outlives it by a day, for a look at it with redis-cli; a named one is kept.
+	ownOpenFor, namedOpenFor = 24 * time.Hour, 30 * 24 * time.Hour
+	retain                   = time.Hour
+)
+
+// errClosedStock: the stock is there and does not sell.
+var errClosedStock = errors.New("does not sell")
+
+// errVanished: the stock was open and is gone. Opening it again would sell its units twice.
+var errVanished = errors.New("the stock is gone from Redis (flushed, evicted, or restarted without its data?)")
+
+// connect makes a shop of one stock. The error names the server.
+func connect(srv server, stock string) (*shop, error) {
+	s := &shop{}
+	err := s.dial(srv)
+	if err == nil {
+		s.locks, err = rlock.New(s.hub, rlock.Options{})
+	}
+	if err == nil {
+		s.counters, err = rcounter.New(s.hub, rcounter.Options{})
+	}
+	if err != nil {
+		s.close()
+		return nil, fmt.Errorf("cannot use %v: %w", srv, err)
+	}
+	s.stock = s.counters.Stock(stock)
+	s.lock = s.locks.Reentrant(stock + ":opening").WithLease(leaderLease)
+	return s, nil
+}
+
+func (s *shop) dial(srv server) (err error) {
+	o := rueidis.ClientOption{InitAddress: srv.Addrs, ForceSingleClient: srv.Embedded, DisableCache: srv.Embedded}
+	if !srv.Embedded {
+		if s.hub, err = pubsub.Dial(o); !errors.Is(err, rueidis.ErrNoCache) {
+			return err
+		}
+		o.DisableCache = true // a server or proxy without CLIENT TRACKING; nothing here depends on it
+	}
+	if s.own, err = rueidis.NewClient(o); err != nil {
+		return fmt.Errorf("%w: %w", rcounter.ErrUnavailable, err)
+	}
+	s.hub, err = pubsub.NewHub(s.own, pubsub.Options{})
+	return err
+}
+
+func (s *shop) close() {
+	if s.locks != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		s.locks.Close(ctx) // holds nothing by now
+		cancel()
+	}
+	if s.counters != nil {
+		s.counters.Close()
+	}
+	if s.hub != nil {
+		s.hub.Close()
+	}
+	if s.own != nil {
+		s.own.Close()
+	}
+}
+
+// enter makes sure that the sale is open, by opening it if this process gets the leader lock first, and returns what
+// the stock is then.
+func (s *shop) enter(ctx context.Context, cfg workerConfig) (opening, error) {
+	st, err := s.stock.Status(ctx)
+	if err != nil {
+		return opening{}, err
+	}
+	opened := false
+	if st.State == rcounter.StateAbsent {
+		if !cfg.MayOpen {
+			return opening{}, errVanished
+		}
+		err = s.lock.Do(ctx, func(ctx context.Context) error {
+			_, err := s.stock.Open(ctx, rcounter.OpenSpec{Limit: cfg.Units, OpenFor: cfg.OpenFor, Retain: retain})
+			opened = err == nil
+			if err != nil && !errors.Is(err, rcounter.ErrAlreadyOpen) { // another leader was quicker
+				return err
+			}
+			st, err = s.stock.Status(ctx)
+			return err
+		})
+		if err != nil {
+			return opening{}, err
+		}
+	}
+	if st.State != rcounter.StateOpen {
+		return opening{}, fmt.Errorf("the stock %w: it is %v", errClosedStock, st.State)
+	}
+	return opening{Opened: opened, Limit: st.Limit, Count: st.Sold, Last: st.Seq, Epoch: st.Epoch}, nil
+}
+
+// claim claims a unit for user until ctx ends; the library repeats what got no answer. epoch is the opening it has
+// to come from.
+func (s *shop) claim(ctx context.Context, user string, epoch int64) answer {
+	g, err := s.stock.Claim(ctx, user)
+	if err != nil {
+		return answer{outcome: failed, err: err.Error(), asked: unanswered(err)}
+	}
+	if g.Outcome != rcounter.NotOpen && g.Epoch != epoch {
+		return answer{outcome: failed, err: fmt.Sprintf("the stock was opened anew during the run (opening %d, now %d)", epoch, g.Epoch)}
+	}
+	switch g.Outcome {
+	case rcounter.Granted:
+		return answer{outcome: granted, ordinal: g.Ordinal}
+	case rcounter.Replayed:
+		return answer{outcome: replayed, ordinal: g.Ordinal}
+	case rcounter.SoldOut:
+		return answer{outcome: soldOut}
+	case rcounter.NotOpen:
+		return answer{outcome: failed, err: errVanished.Error()}
+	}
+	return answer{outcome: failed, err: fmt.Sprintf("the stock %v: %v", errClosedStock, g.Outcome)}
+}
+
+// unanswered reports whether err means that the server could not be asked, as opposed to what it said.
+func unanswered(err error) bool {
+	return errors.Is(err, rcounter.ErrUnavailable) || errors.Is(err, rcounter.ErrUnknownOutcome) || errors.Is(err, rlock.ErrNotAcquired)
+}
+
+// lookup returns the unit that user has, 0 for none.
+func (s *shop) lookup(ctx context.Context, user string) (int64, error) {
+	g, ok, err := s.stock.Lookup(ctx, user)
+	if err != nil || !ok {
+		return 0, err
+	}
+	return g.Ordinal, nil
+}
+
+// status is the stock as it is now.
+func (s *shop) status(ctx context.Context) (rcounter.Status, error) { return s.stock.Status(ctx) }
