@@ -179,8 +179,8 @@ func (x *Hold) Extend(ctx context.Context, d time.Duration) error {
 // called from any goroutine and with a ctx that has ended.
 //
 // nil: released, confirmed by the server. ErrLost: the hold was over before, somebody else may have had the lock.
-// ErrUnavailable or ErrUnknownOutcome: not confirmed while ctx lasted (1 s if it had ended at the call); the release
-// goes on in the background until the lease is over. In every case the hold's contexts have ended and it is not
+// ErrUnavailable or ErrUnknownOutcome: not confirmed while ctx lasted (1 s if it had ended at the call, or comes
+// from this hold's Context, which Unlock ends); the release goes on in the background until the lease is over. In every case the hold's contexts have ended and it is not
 // renewed any more. Later calls return the first one's result.
 func (x *Hold) Unlock(ctx context.Context) error {
 	h := x.h
@@ -188,7 +188,7 @@ func (x *Hold) Unlock(ctx context.Context) error {
 	first := !h.unlocked
 	h.unlocked = true
 	h.mu.Unlock()
-	ctx, cancel := releaseContext(ctx)
+	ctx, cancel := h.releaseContext(ctx)
 	defer cancel()
 	if first {
 		x.cleanup.Stop()
@@ -209,8 +209,9 @@ func (x *Hold) Unlock(ctx context.Context) error {
 }
 
 // releaseContext gives a caller whose context has ended a second of its own: releasing is what such callers do last.
-func releaseContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	if ctx.Err() == nil {
+// A context of this very hold is about to end, because Unlock ends it.
+func (h *handle) releaseContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Err() == nil && ownerIn(ctx, h.owner.lock) != h.owner {
 		return ctx, func() {}
 	}
 	return context.WithTimeout(context.WithoutCancel(ctx), time.Second)

@@ -24,9 +24,20 @@ type rig struct {
 
 func newRig(t testing.TB, s *redistest.Server, o rlock.Options) *rig {
 	t.Helper()
-	o.Logger = slog.New(slog.DiscardHandler)
-	r := &rig{server: s, redis: s.Client(t)}
-	var err error
+	return newRigWith(t, s, o, func(*rueidis.ClientOption) {})
+}
+
+func newRigWith(t testing.TB, s *redistest.Server, o rlock.Options, change func(*rueidis.ClientOption)) *rig {
+	t.Helper()
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	co := s.Option()
+	change(&co)
+	c, err := rueidis.NewClient(co)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	r := &rig{server: s, redis: c}
 	r.hub, err = pubsub.NewHub(r.redis, pubsub.Options{Logger: o.Logger})
 	require.NoError(t, err)
 	t.Cleanup(func() { r.hub.Close() })

@@ -26,6 +26,7 @@ type Claim struct {
 	auto     int       // how many handles want it renewed
 	start    time.Time // the renewal schedule is start + n*lease/3
 	renewAt  time.Time
+	retrying bool // the last renewal failed; renewAt is a pause's end, not a point of the schedule
 	inFlight bool // a renewal is under way; only its answer, or the deadline, is the next event
 	state    state
 	next     time.Time // next event: renewal, deadline or MaxHold

@@ -45,6 +45,8 @@ const (
 	batchSize = 128
 	// maxFlights bounds the renewal calls under way, and so the engine's goroutines.
 	maxFlights = 32
+	// earliest bounds how much too early a renewal may go, to travel with others.
+	earliest = 100 * time.Millisecond
 	// tick is how often the wall clock is looked at while anything is held.
 	tick = time.Second
 	// wallJump is how far the wall clock may run ahead of the monotonic one between two looks before it is taken for
@@ -316,8 +318,11 @@ func (e *Engine) pass(now time.Time, jumped bool) time.Time {
 	}
 	for len(e.due) > 0 {
 		c := e.due[0]
-		// what is due within a hundredth of its lease goes with the rest: otherwise every claim is a batch of its own
-		early := now.Add(c.lease / 100)
+		// what is due soon goes with the rest: otherwise every claim is a batch of its own
+		early := now
+		if !c.retrying {
+			early = now.Add(min(c.lease/100, earliest))
+		}
 		switch {
 		case !now.Before(c.deadline):
 			e.remove(c)
@@ -420,6 +425,7 @@ func (e *Engine) answer(batch []*Claim, leases []time.Duration, verdicts []int64
 		switch {
 		case err != nil:
 		case verdicts[i] == 1:
+			c.retrying = false
 			c.plan(now)
 			e.confirm(c, sent, leases[i])
 		case verdicts[i] == 0:
@@ -430,7 +436,7 @@ func (e *Engine) answer(batch []*Claim, leases []time.Duration, verdicts []int64
 			why = errKey
 		}
 		if why != nil && c.state == registered {
-			c.renewAt = now.Add(retryPause(c.lease, err))
+			c.retrying, c.renewAt = true, now.Add(retryPause(c.lease, err))
 			c.schedule()
 		}
 		if c.state == registered {

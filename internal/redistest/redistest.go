@@ -5,6 +5,7 @@ package redistest
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"os"
@@ -28,6 +29,8 @@ type Server struct {
 	Addrs    []string
 	Embedded *miniredis.Miniredis // nil for a real server
 	Process  *os.Process          // nil for the embedded server
+
+	dial func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) // nil: TCP
 }
 
 // Addr is the first address.
@@ -190,7 +193,7 @@ func Cluster(t testing.TB) *Server {
 
 // Option is the client configuration that reaches s; change it before use where a test needs to.
 func (s *Server) Option() rueidis.ClientOption {
-	o := rueidis.ClientOption{InitAddress: s.Addrs}
+	o := rueidis.ClientOption{InitAddress: s.Addrs, DialCtxFn: s.dial}
 	if s.Embedded != nil {
 		o.ForceSingleClient, o.DisableCache = true, true // miniredis has neither CLUSTER nor CLIENT TRACKING
 	}

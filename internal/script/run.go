@@ -15,12 +15,16 @@ import (
 type Runner struct {
 	client  rueidis.Client
 	timeout time.Duration
+	timers  sync.Pool // per runner: a timer made inside a synctest bubble may not leave it
 	Clock   *Clock
 }
 
 // NewRunner returns a runner whose single attempts last at most callTimeout.
 func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
-	return &Runner{client: client, timeout: callTimeout, Clock: newClock(client.Mode() == rueidis.ClientModeCluster)}
+	return &Runner{
+		client: client, timeout: callTimeout, Clock: newClock(client.Mode() == rueidis.ClientModeCluster),
+		timers: sync.Pool{New: func() any { t := time.NewTimer(time.Hour); t.Stop(); return t }},
+	}
 }
 
 // Call is one request: a script, its keys (at least one; it routes the call) and its arguments. Neither slice may be
@@ -81,8 +85,6 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-var timers = sync.Pool{New: func() any { t := time.NewTimer(time.Hour); t.Stop(); return t }}
-
 // attempt hands the call to a goroutine of its own and waits beside it. rueidis cannot be trusted with the caller's
 // patience: it ignores the context while its ring is full (its issue 858), and on a connection that is not
 // pipelining it looks at the deadline but never at cancellation. It also drops a reply that comes late, which an
@@ -93,7 +95,7 @@ func (r *Runner) attempt(ctx context.Context, c Call, timeout time.Duration) (ru
 	}
 	f := &flight{r: r, call: c, done: make(chan struct{})}
 	go f.run()
-	t := timers.Get().(*time.Timer)
+	t := r.timers.Get().(*time.Timer)
 	t.Reset(timeout)
 	var gaveUp error
 	select {
@@ -104,7 +106,7 @@ func (r *Runner) attempt(ctx context.Context, c Call, timeout time.Duration) (ru
 		gaveUp = errCallTimeout
 	}
 	t.Stop()
-	timers.Put(t)
+	r.timers.Put(t)
 	if gaveUp != nil && f.state.CompareAndSwap(flying, abandoned) {
 		return rueidis.RedisMessage{}, errInFlight{gaveUp}
 	}

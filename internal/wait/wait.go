@@ -367,3 +367,20 @@ func (q *Queue) Nudge(name string) {
 		}
 	}
 }
+
+// Members is how many requests stand in the line of name, the contender included.
+func (q *Queue) Members(name string) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if l := q.lines[name]; l != nil {
+		return l.members
+	}
+	return 0
+}
+
+// Lines is how many names are waited for.
+func (q *Queue) Lines() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.lines)
+}

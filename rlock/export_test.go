@@ -1,0 +1,7 @@
+package rlock
+
+// Waiting is how many calls stand in the process's line for name.
+func (c *Client) Waiting(name string) int { return c.queue.Members(name) }
+
+// Lines is how many names somebody waits for.
+func (c *Client) Lines() int { return c.queue.Lines() }

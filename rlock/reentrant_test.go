@@ -1,0 +1,635 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+func TestCountInTheHashGoesOneTwoOneNone(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rlock.Options{})
+		l := r.locks.Reentrant("l")
+		a := lock(t, l, within(t))
+		field := string(a.Owner())
+		require.Equal(t, map[string]string{field: "1"}, r.hash(t, "l"))
+		require.True(t, strings.HasPrefix(field, r.locks.ID()+":"))
+		ctx := a.Context(within(t))
+		b := lock(t, l, ctx)
+		require.Equal(t, map[string]string{field: "2"}, r.hash(t, "l"))
+		n, err := l.HoldCount(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 2, n)
+		require.NoError(t, b.Unlock(ctx))
+		require.ErrorIs(t, b.Err(), rlock.ErrReleased)
+		require.NoError(t, a.Err(), "the outer hold lasts")
+		require.Equal(t, map[string]string{field: "1"}, r.hash(t, "l"))
+		require.NoError(t, a.Unlock(ctx))
+		require.Empty(t, r.hash(t, "l"))
+		n, err = l.HoldCount(within(t))
+		require.NoError(t, err)
+		require.Zero(t, n)
+	})
+}
+
+func TestTheInnerHoldMayOutliveTheOuter(t *testing.T) {
+	r := newRig(t, redistest.Embedded(t), rlock.Options{})
+	l := r.locks.Reentrant("l")
+	a := lock(t, l, within(t))
+	b := lock(t, l, a.Context(within(t)))
+	require.NoError(t, a.Unlock(within(t)))
+	held, err := l.IsHeldBy(b.Context(within(t)))
+	require.NoError(t, err)
+	require.True(t, held)
+	require.NoError(t, b.Unlock(within(t)))
+	locked, err := l.IsLocked(within(t))
+	require.NoError(t, err)
+	require.False(t, locked)
+}
+
+func TestEveryAcquisitionIsANewOwner(t *testing.T) {
+	r := newRig(t, redistest.Embedded(t), rlock.Options{})
+	l := r.locks.Reentrant("l")
+	a := lock(t, l, within(t))
+	_, err := l.TryLock(within(t), 0, 0)
+	require.ErrorIs(t, err, rlock.ErrNotAcquired, "the same goroutine and the same Lock are nobody's identity")
+	_, err = l.TryLock(rlock.Detach(a.Context(within(t))), 0, 0)
+	require.ErrorIs(t, err, rlock.ErrNotAcquired, "detached work is not the holder")
+	again := lock(t, l, context.WithoutCancel(a.Context(within(t))))
+	require.NoError(t, again.Unlock(within(t)))
+	dead := context.WithoutCancel(a.Context(within(t)))
+	require.NoError(t, a.Unlock(within(t)))
+	_, err = l.Lock(dead)
+	require.ErrorIs(t, err, rlock.ErrLost, "an owner that holds nothing any more can't be re-entered")
+}
+
+func TestGoroutinesUnderOneHoldExcludeEachOtherOnAnotherName(t *testing.T) {
+	r := newRig(t, redistest.Embedded(t), rlock.Options{})
+	leader := lock(t, r.locks.Reentrant("leader"), within(t))
+	ctx := leader.Context(within(t))
+	order := r.locks.Reentrant("order:1")
+	var inside, most atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 20 {
+				err := order.Do(ctx, func(context.Context) error {
+					most.Store(max(most.Load(), inside.Add(1)))
+					inside.Add(-1)
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, 1, most.Load())
+	require.NoError(t, leader.Unlock(ctx))
+}
+
+func TestAReentryIsNotBehindALocalWaiter(t *testing.T) {
+	r := newRig(t, redistest.Embedded(t), rlock.Options{})
+	l := r.locks.Reentrant("l")
+	a := lock(t, l, within(t))
+	waiting := make(chan error, 1)
+	go func() {
+		h, err := l.Lock(within(t))
+		if err == nil {
+			err = h.Unlock(within(t))
+		}
+		waiting <- err
+	}()
+	redistest.Eventually(t, 10*time.Second, "the other waits", func() bool {
+		return r.locks.Waiting("l") == 1
+	})
+	b := lock(t, l, a.Context(within(t))) // would wait for ever behind the waiter
+	require.NoError(t, b.Unlock(within(t)))
+	require.NoError(t, a.Unlock(within(t)))
+	require.NoError(t, <-waiting)
+}
+
+func TestLosersAndReentriesNeverShortenTheLease(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rlock.Options{})
+		l := r.locks.Reentrant("l")
+		a, err := l.TryLock(within(t), 0, time.Hour)
+		require.NoError(t, err)
+		for _, lease := range []time.Duration{rlock.MinLease, 0} {
+			_, err = l.TryLock(within(t), 0, lease)
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			b, err := l.TryLock(a.Context(within(t)), 0, lease)
+			require.NoError(t, err)
+			require.NoError(t, b.Unlock(within(t)))
+			require.NoError(t, a.Extend(within(t), time.Second))
+			require.Greater(t, r.pttl(t, "l"), 50*time.Minute)
+			require.Greater(t, time.Until(a.Until()), 50*time.Minute)
+		}
+		require.NoError(t, a.Extend(within(t), 3*time.Hour))
+		require.Greater(t, r.pttl(t, "l"), 2*time.Hour)
+		require.Greater(t, time.Until(a.Until()), 2*time.Hour)
+		require.NoError(t, a.Unlock(within(t)))
+	})
+}
+
+func TestAFixedLeaseEndsAndSaysSo(t *testing.T) {
+	r := newRig(t, redistest.Start(t), rlock.Options{})
+	l := r.locks.Reentrant("l")
+	h, err := l.WithLease(50 * time.Millisecond).Lock(within(t))
+	require.NoError(t, err)
+	ctx := h.Context(within(t))
+	until := h.Until()
+	<-ctx.Done()
+	require.False(t, time.Now().Before(until))
+	require.ErrorIs(t, context.Cause(ctx), rlock.ErrLost)
+	require.ErrorIs(t, h.Err(), rlock.ErrLost)
+	require.ErrorIs(t, h.Extend(within(t), time.Second), rlock.ErrLost)
+	require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+	redistest.Eventually(t, 10*time.Second, "gone", func() bool { return len(r.hash(t, "l")) == 0 })
+}
+
+func TestTheWatchdogHoldsAndStopsAtUnlock(t *testing.T) {
+	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 300 * time.Millisecond})
+	l := r.locks.Reentrant("l")
+	h := lock(t, l, within(t))
+	first := h.Until()
+	redistest.Eventually(t, 20*time.Second, "renewed for five leases", func() bool {
+		return h.Until().Sub(first) > 5*300*time.Millisecond
+	})
+	require.NoError(t, h.Err())
+	require.NoError(t, h.Unlock(within(t)))
+	require.ErrorIs(t, h.Err(), rlock.ErrReleased)
+	// were it renewed still, the key of somebody else's hold would live on
+	other, err := l.TryLock(within(t), 0, 200*time.Millisecond)
+	require.NoError(t, err)
+	<-other.Done()
+	redistest.Eventually(t, 10*time.Second, "not renewed after unlock", func() bool { return r.pttl(t, "l") < 0 })
+}
+
+func TestAWaiterIsWokenByRedissonsMessageWellBeforeTheLeaseEnds(t *testing.T) {
+	s := redistest.Start(t)
+	r := newRig(t, s, rlock.Options{PollCap: 30 * time.Second})
+	// a Java holder, and its unlock: DEL and PUBLISH 0
+	java := s.Client(t)
+	require.NoError(t, java.Do(within(t), java.B().Hset().Key("l").FieldValue().FieldValue("8b5f0d5e-0000-4000-8000-000000000000:1", "1").Build()).Error())
+	require.NoError(t, java.Do(within(t), java.B().Pexpire().Key("l").Milliseconds(25_000).Build()).Error())
+	got := make(chan error, 1)
+	go func() {
+		h, err := r.locks.Reentrant("l").Lock(within(t))
+		if err == nil {
+			err = h.Unlock(within(t))
+		}
+		got <- err
+	}()
+	redistest.Eventually(t, 10*time.Second, "subscribed", func() bool {
+		n, err := java.Do(within(t), java.B().PubsubNumsub().Channel("redisson_lock__channel:{l}").Build()).AsIntMap()
+		return err == nil && n["redisson_lock__channel:{l}"] == 1
+	})
+	require.NoError(t, java.Do(within(t), java.B().Del().Key("l").Build()).Error())
+	began := time.Now()
+	require.NoError(t, java.Do(within(t), java.B().Publish().Channel("redisson_lock__channel:{l}").Message("0").Build()).Error())
+	require.NoError(t, <-got)
+	require.Less(t, time.Since(began), 12*time.Second, "half the lease: woken, not timed out")
+}
+
+func TestReleasePublishesRedissonsMessage(t *testing.T) {
+	s := redistest.Start(t)
+	r := newRig(t, s, rlock.Options{})
+	sub, err := r.hub.Subscribe(within(t), "redisson_lock__channel:{l}")
+	require.NoError(t, err)
+	defer sub.Close()
+	h := lock(t, r.locks.Reentrant("l"), within(t))
+	require.NoError(t, h.Unlock(within(t)))
+	m, err := sub.Next(within(t))
+	require.NoError(t, err)
+	require.Equal(t, "0", m.Payload)
+}
+
+func TestWaitTimeZeroAsksOnceAndNeverSubscribes(t *testing.T) {
+	s := redistest.Start(t)
+	r := newRig(t, s, rlock.Options{})
+	l := r.locks.Reentrant("l")
+	h := lock(t, l, within(t))
+	before := redistest.CommandCalls(t, r.redis)
+	for range 10 {
+		_, err := l.TryLock(within(t), 0, 0)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		var na *rlock.NotAcquiredError
+		require.ErrorAs(t, err, &na)
+		require.Equal(t, "l", na.Name)
+		require.Greater(t, na.HolderLease, time.Second)
+	}
+	after := redistest.CommandCalls(t, r.redis)
+	require.Equal(t, 10, after["evalsha"]-before["evalsha"])
+	require.Zero(t, after["subscribe"])
+	require.NoError(t, h.Unlock(within(t)))
+}
+
+func TestAnUncontendedCycleIsTwoScriptCallsAndNoSubscribe(t *testing.T) {
+	s := redistest.Start(t)
+	r := newRig(t, s, rlock.Options{})
+	l := r.locks.Reentrant("l")
+	cycle := func() {
+		h := lock(t, l, within(t))
+		require.NoError(t, h.Unlock(within(t)))
+	}
+	cycle() // the first of each script is EVALSHA, NOSCRIPT, EVAL
+	before := redistest.CommandCalls(t, r.redis)
+	for range 50 {
+		cycle()
+	}
+	after := redistest.CommandCalls(t, r.redis)
+	require.Equal(t, 100, after["evalsha"]-before["evalsha"])
+	require.Zero(t, after["eval"]-before["eval"])
+	for _, c := range []string{"subscribe", "ssubscribe", "wait"} {
+		require.Zero(t, after[c], c)
+	}
+}
+
+func TestUnlockTwiceAndFromAnotherGoroutineAndWithAnEndedContext(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rlock.Options{})
+		l := r.locks.Reentrant("l")
+		h := lock(t, l, within(t))
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		results := make(chan error)
+		for range 8 {
+			go func() { results <- h.Unlock(ended) }()
+		}
+		for range 8 {
+			require.NoError(t, <-results)
+		}
+		require.NoError(t, h.Unlock(within(t)))
+		require.Empty(t, r.hash(t, "l"))
+		next := lock(t, l, within(t))
+		require.NoError(t, h.Unlock(within(t)), "the first result, and the next hold is left alone")
+		require.Len(t, r.hash(t, "l"), 1)
+		require.NoError(t, next.Unlock(within(t)))
+	})
+}
+
+func TestUnlockAfterTheKeyWentReportsLostAndWakesWaiters(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rlock.Options{})
+		l := r.locks.Reentrant("l")
+		h := lock(t, l, within(t))
+		sub, err := r.hub.Subscribe(within(t), "redisson_lock__channel:{l}")
+		require.NoError(t, err)
+		require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
+		require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+		m, err := sub.Next(within(t))
+		require.NoError(t, err)
+		require.Equal(t, "0", m.Payload)
+	})
+}
+
+func TestAStaleHandleNeverTouchesANewerHold(t *testing.T) {
+	r := newRig(t, redistest.Start(t), rlock.Options{})
+	l := r.locks.Reentrant("l")
+	stale := lock(t, l, within(t))
+	require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
+	fresh := lock(t, l, within(t))
+	require.ErrorIs(t, stale.Extend(within(t), time.Hour), rlock.ErrLost)
+	require.ErrorIs(t, stale.Unlock(within(t)), rlock.ErrLost)
+	require.Equal(t, map[string]string{string(fresh.Owner()): "1"}, r.hash(t, "l"))
+	require.LessOrEqual(t, r.pttl(t, "l"), rlock.DefaultWatchdogTimeout)
+	require.NoError(t, fresh.Unlock(within(t)))
+}
+
+func TestTheWatchdogNoticesThatTheKeyWent(t *testing.T) {
+	ended := make(chan error, 1)
+	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 300 * time.Millisecond,
+		Observer: rlock.Observer{Ended: func(_ string, why error) { ended <- why }}})
+	h := lock(t, r.locks.Reentrant("l"), within(t))
+	ctx := h.Context(within(t))
+	require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
+	<-ctx.Done()
+	require.ErrorIs(t, context.Cause(ctx), rlock.ErrLost)
+	require.ErrorIs(t, <-ended, rlock.ErrLost)
+	require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+}
+
+func TestOneBadKeyDoesNotHideTheOthersFromTheWatchdog(t *testing.T) {
+	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 300 * time.Millisecond})
+	good, bad := lock(t, r.locks.Reentrant("good"), within(t)), lock(t, r.locks.Reentrant("bad"), within(t))
+	first := good.Until()
+	require.NoError(t, r.redis.Do(within(t), r.redis.B().Set().Key("bad").Value("a string").Build()).Error())
+	<-bad.Done()
+	redistest.Eventually(t, 20*time.Second, "the good one is renewed", func() bool { return good.Until().Sub(first) > time.Second })
+	require.NoError(t, good.Unlock(within(t)))
+	require.ErrorIs(t, bad.Unlock(within(t)), rlock.ErrLost)
+}
+
+func TestMaxHoldEndsTheHoldAndUnlockStillReleases(t *testing.T) {
+	r := newRig(t, redistest.Start(t), rlock.Options{MaxHold: 60 * time.Millisecond})
+	l := r.locks.Reentrant("l")
+	h := lock(t, l, within(t))
+	ctx := h.Context(within(t))
+	<-ctx.Done()
+	require.ErrorIs(t, context.Cause(ctx), rlock.ErrMaxHold)
+	require.Len(t, r.hash(t, "l"), 1, "nothing releases a lock under running work")
+	require.NoError(t, h.Unlock(within(t)))
+	require.Empty(t, r.hash(t, "l"))
+}
+
+func TestWaitersGiveUpWithTheirReason(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rlock.Options{})
+		l := r.locks.Reentrant("l")
+		h := lock(t, l, within(t))
+		_, err := l.TryLock(within(t), 30*time.Millisecond, 0)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+		defer cancel()
+		_, err = l.Lock(ctx)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		why := errors.New("the user left")
+		cctx, ccancel := context.WithCancelCause(context.Background())
+		time.AfterFunc(20*time.Millisecond, func() { ccancel(why) })
+		_, err = l.Lock(cctx)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, why)
+		_, err = r.locks.Reentrant("free").Lock(cctx)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired, "an ended context acquires nothing, free or not")
+		require.Empty(t, r.hash(t, "free"))
+		require.NoError(t, h.Unlock(within(t)))
+	})
+}
+
+func TestAHundredGoroutinesInSeveralClientsExclude(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		var inside, done atomic.Int32
+		var wg sync.WaitGroup
+		for range 4 {
+			r := newRig(t, s, rlock.Options{})
+			l := r.locks.Reentrant("l")
+			for range 25 {
+				wg.Go(func() {
+					for range 4 {
+						err := l.Do(within(t), func(context.Context) error {
+							if inside.Add(1) != 1 {
+								t.Error("two holders at once")
+							}
+							done.Add(1)
+							inside.Add(-1)
+							return nil
+						})
+						if err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+		}
+		wg.Wait()
+		require.EqualValues(t, 400, done.Load())
+	})
+}
+
+func TestDoJoinsErrorsAndSurvivesPanics(t *testing.T) {
+	r := newRig(t, redistest.Embedded(t), rlock.Options{})
+	l := r.locks.Reentrant("l")
+	work := errors.New("work failed")
+	err := l.Do(within(t), func(ctx context.Context) error {
+		require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
+		return work
+	})
+	require.ErrorIs(t, err, work)
+	require.ErrorIs(t, err, rlock.ErrLost)
+	require.PanicsWithValue(t, "oops", func() { _ = l.Do(within(t), func(context.Context) error { panic("oops") }) })
+	require.Empty(t, r.hash(t, "l"))
+	require.ErrorIs(t, l.WithWait(-1).Do(within(t), func(context.Context) error { t.Error("ran"); return nil }), rlock.ErrInvalidOption)
+}
+
+func TestCloseWithRunningWork(t *testing.T) {
+	r := newRig(t, redistest.Start(t), rlock.Options{})
+	l := r.locks.Reentrant("l")
+	h := lock(t, l, within(t))
+	other := lock(t, r.locks.Reentrant("forgetful"), within(t))
+	work := h.Context(within(t))
+	waiting := make(chan error, 1)
+	go func() { _, err := l.Lock(within(t)); waiting <- err }()
+	redistest.Eventually(t, 10*time.Second, "the other waits", func() bool { return r.locks.Waiting("l") == 1 })
+	ctx, cancel := context.WithCancel(context.Background())
+	closed := make(chan error, 1)
+	go func() { closed <- r.locks.Close(ctx) }()
+	<-work.Done()
+	require.ErrorIs(t, context.Cause(work), rlock.ErrClosed)
+	require.ErrorIs(t, <-waiting, rlock.ErrClosed)
+	_, err := l.TryLock(within(t), 0, 0)
+	require.ErrorIs(t, err, rlock.ErrClosed)
+	_, err = l.IsLocked(within(t))
+	require.ErrorIs(t, err, rlock.ErrClosed)
+	require.Len(t, r.hash(t, "l"), 1, "still held while the work winds up")
+	require.NoError(t, h.Unlock(within(t)))
+	require.Empty(t, r.hash(t, "l"))
+	cancel()
+	err = <-closed
+	require.ErrorContains(t, err, "forgetful")
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, other.Err(), rlock.ErrClosed)
+	require.NoError(t, r.locks.Close(within(t)), "closed is closed")
+}
+
+func TestCloseWaitsForUnlocks(t *testing.T) {
+	r := newRig(t, redistest.Embedded(t), rlock.Options{})
+	h := lock(t, r.locks.Reentrant("l"), within(t))
+	go func() {
+		<-h.Done()
+		h.Unlock(context.Background())
+	}()
+	require.NoError(t, r.locks.Close(within(t)))
+	require.NoError(t, h.Unlock(within(t)))
+}
+
+func TestContextsEndWithTheHoldAndWithTheirParent(t *testing.T) {
+	r := newRig(t, redistest.Embedded(t), rlock.Options{})
+	type key struct{}
+	h := lock(t, r.locks.Reentrant("l"), within(t))
+	parent, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, "v"))
+	a, b := h.Context(parent), h.Context(context.Background())
+	require.Equal(t, "v", a.Value(key{}))
+	child, stop := context.WithTimeout(a, time.Hour)
+	defer stop()
+	cancel()
+	<-child.Done()
+	require.ErrorIs(t, context.Cause(a), context.Canceled)
+	require.NoError(t, b.Err())
+	require.NoError(t, h.Unlock(context.Background()))
+	require.ErrorIs(t, context.Cause(b), rlock.ErrReleased)
+	late := h.Context(context.Background())
+	require.ErrorIs(t, context.Cause(late), rlock.ErrReleased)
+}
+
+func TestWrongTypeIsATypedErrorAndChangesNothing(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rlock.Options{})
+		require.NoError(t, r.redis.Do(within(t), r.redis.B().Set().Key("l").Value("v").Build()).Error())
+		l := r.locks.Reentrant("l")
+		_, err := l.Lock(within(t))
+		require.ErrorIs(t, err, rlock.ErrWrongType)
+		_, err = l.IsLocked(within(t))
+		require.ErrorIs(t, err, rlock.ErrWrongType)
+		v, err := r.redis.Do(within(t), r.redis.B().Get().Key("l").Build()).ToString()
+		require.NoError(t, err)
+		require.Equal(t, "v", v)
+	})
+}
+
+func TestQueries(t *testing.T) {
+	r := newRig(t, redistest.Start(t), rlock.Options{KeyPrefix: "app:"})
+	l := r.locks.Reentrant("l")
+	d, err := l.RemainingLease(within(t))
+	require.NoError(t, err)
+	require.Zero(t, d)
+	h := lock(t, l, within(t))
+	require.Len(t, r.hash(t, "app:l"), 1)
+	d, err = l.RemainingLease(within(t))
+	require.NoError(t, err)
+	require.Greater(t, d, 20*time.Second)
+	held, err := l.IsHeldBy(within(t))
+	require.NoError(t, err)
+	require.False(t, held)
+	require.NoError(t, r.redis.Do(within(t), r.redis.B().Persist().Key("app:l").Build()).Error())
+	d, err = l.RemainingLease(within(t))
+	require.NoError(t, err)
+	require.Equal(t, rlock.NoExpiry, d)
+	require.NoError(t, h.Unlock(within(t)))
+}
+
+func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
+	s := redistest.Embedded(t)
+	r := newRig(t, s, rlock.Options{})
+	_, err := rlock.New(nil, rlock.Options{})
+	require.ErrorIs(t, err, rlock.ErrInvalidOption)
+	for name, o := range map[string]rlock.Options{
+		"WatchdogTimeout":  {WatchdogTimeout: 99 * time.Millisecond},
+		"WatchdogTimeout ": {WatchdogTimeout: -1},
+		"PollCap":          {PollCap: time.Millisecond},
+		"CallTimeout":      {CallTimeout: time.Microsecond},
+		"MaxHold":          {MaxHold: -time.Second},
+		"KeyPrefix":        {KeyPrefix: "a}"},
+	} {
+		_, err := rlock.New(r.hub, o)
+		require.ErrorIs(t, err, rlock.ErrInvalidOption, name)
+		require.ErrorContains(t, err, strings.TrimSpace(name))
+	}
+	before := s.Embedded.CommandCount()
+	for _, name := range []string{"", "a{b", "{}a", "a}b", "\xff", strings.Repeat("x", 64<<10+1)} {
+		l := r.locks.Reentrant(name)
+		_, err = l.Lock(within(t))
+		require.ErrorIs(t, err, rlock.ErrInvalidName, "%.20q", name)
+		_, err = l.TryLock(within(t), 0, 0)
+		require.ErrorIs(t, err, rlock.ErrInvalidName)
+		_, err = l.IsLocked(within(t))
+		require.ErrorIs(t, err, rlock.ErrInvalidName)
+	}
+	l := r.locks.Reentrant("ok")
+	for _, d := range []time.Duration{-1, time.Nanosecond, rlock.MinLease - 1, rlock.MaxDuration + 1} {
+		_, err = l.TryLock(within(t), 0, d)
+		require.ErrorIs(t, err, rlock.ErrInvalidOption, d)
+		require.ErrorContains(t, err, "leaseTime")
+		_, err = l.WithLease(d).Lock(within(t))
+		require.ErrorIs(t, err, rlock.ErrInvalidOption, d)
+	}
+	_, err = l.TryLock(within(t), -1, 0)
+	require.ErrorContains(t, err, "waitTime")
+	require.Equal(t, before, s.Embedded.CommandCount(), "nothing was sent")
+	h := lock(t, l, within(t))
+	require.ErrorIs(t, h.Extend(within(t), 0), rlock.ErrInvalidOption)
+	require.NoError(t, h.Unlock(within(t)))
+	require.ErrorIs(t, h.Extend(within(t), time.Second), rlock.ErrReleased)
+}
+
+func TestEveryKeyHasATTLAfterEveryOperation(t *testing.T) {
+	r := newRig(t, redistest.Start(t), rlock.Options{})
+	l := r.locks.Reentrant("l")
+	check := func(step string) {
+		keys, err := r.redis.Do(within(t), r.redis.B().Keys().Pattern("*").Build()).AsStrSlice()
+		require.NoError(t, err)
+		for _, k := range keys {
+			require.Greater(t, r.pttl(t, k), time.Duration(0), "%s after %s", k, step)
+		}
+	}
+	a := lock(t, l, within(t))
+	check("lock")
+	b := lock(t, l, a.Context(within(t)))
+	check("re-entry")
+	require.NoError(t, b.Extend(within(t), time.Minute))
+	check("extend")
+	require.NoError(t, b.Unlock(within(t)))
+	check("partial unlock")
+	require.NoError(t, a.Unlock(within(t)))
+	check("unlock")
+}
+
+func TestAClusterWorksOnEveryNode(t *testing.T) {
+	s := redistest.Cluster(t)
+	a, b := newRig(t, s, rlock.Options{WatchdogTimeout: 500 * time.Millisecond}), newRig(t, s, rlock.Options{})
+	var holds []*rlock.Hold
+	for i := range 12 {
+		holds = append(holds, lock(t, a.locks.Reentrant(fmt.Sprintf("l%d", i)), within(t)))
+	}
+	first := holds[11].Until()
+	redistest.Eventually(t, 20*time.Second, "renewed on every node", func() bool {
+		return !slices.ContainsFunc(holds, func(h *rlock.Hold) bool { return h.Until().Sub(first) < time.Second })
+	})
+	for i, h := range holds {
+		l := b.locks.Reentrant(fmt.Sprintf("l%d", i))
+		got := make(chan error, 1)
+		go func() {
+			x, err := l.Lock(within(t))
+			if err == nil {
+				err = x.Unlock(within(t))
+			}
+			got <- err
+		}()
+		redistest.Eventually(t, 10*time.Second, "waits", func() bool { return b.locks.Waiting(l.Name()) == 1 })
+		require.NoError(t, h.Unlock(within(t)))
+		require.NoError(t, <-got)
+	}
+}
+
+func TestRESP2AndOtherClientOptionsWork(t *testing.T) {
+	s := redistest.Start(t)
+	for name, change := range map[string]func(*rueidis.ClientOption){
+		"RESP2":                 func(o *rueidis.ClientOption) { o.AlwaysRESP2, o.DisableCache = true, true },
+		"DisableRetry":          func(o *rueidis.ClientOption) { o.DisableRetry = true },
+		"AlwaysPipelining":      func(o *rueidis.ClientOption) { o.AlwaysPipelining = true },
+		"DisableAutoPipelining": func(o *rueidis.ClientOption) { o.DisableAutoPipelining = true },
+		"one connection":        func(o *rueidis.ClientOption) { o.PipelineMultiplex = -1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRigWith(t, s, rlock.Options{}, change)
+			l := r.locks.Reentrant("l " + name)
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					for range 10 {
+						if err := l.Do(within(t), func(context.Context) error { return nil }); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
+}

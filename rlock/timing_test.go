@@ -1,0 +1,155 @@
+package rlock_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// bubble runs fn in a synctest bubble with a server and n processes on it; hours there are moments here.
+func bubble(t *testing.T, n int, o rlock.Options, fn func(t *testing.T, s *redistest.Server, rigs []*rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := redistest.Bubble(t)
+		o.Logger = slog.New(slog.DiscardHandler)
+		rigs := make([]*rig, n)
+		for i := range rigs {
+			c, err := rueidis.NewClient(s.Option())
+			require.NoError(t, err)
+			h, err := pubsub.NewHub(c, pubsub.Options{Logger: o.Logger})
+			require.NoError(t, err)
+			locks, err := rlock.New(h, o)
+			require.NoError(t, err)
+			rigs[i] = &rig{server: s, redis: c, hub: h, locks: locks}
+		}
+		fn(t, s, rigs)
+		for _, r := range rigs {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			require.NoError(t, r.locks.Close(ctx))
+			cancel()
+			require.NoError(t, r.hub.Close())
+			r.redis.Close()
+		}
+		s.Embedded.Close()
+	})
+}
+
+func TestWaitersOfOneProcessAreServedInOrder(t *testing.T) {
+	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+		l := rigs[0].locks.Reentrant("l")
+		ctx := context.Background()
+		h := lock(t, l, ctx)
+		var order []int
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				err := l.Do(ctx, func(context.Context) error { order = append(order, i); return nil })
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait() // i stands in line
+		}
+		require.NoError(t, h.Unlock(ctx))
+		wg.Wait()
+		require.Len(t, order, 20)
+		require.True(t, slices.IsSorted(order), "%v", order)
+		require.Zero(t, rigs[0].locks.Lines(), "a name nobody waits for costs nothing")
+	})
+}
+
+func TestAHoldIsRenewedForAsLongAsItLasts(t *testing.T) {
+	bubble(t, 2, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+		ctx := context.Background()
+		h := lock(t, rigs[0].locks.Reentrant("l"), ctx)
+		for range 200 {
+			time.Sleep(time.Minute)
+			_, err := rigs[1].locks.Reentrant("l").TryLock(ctx, 0, 0)
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.NoError(t, h.Err())
+		}
+		require.NoError(t, h.Unlock(ctx))
+	})
+}
+
+func TestRenewalKeepsAnAbsoluteScheduleOfThirds(t *testing.T) {
+	var mu sync.Mutex
+	var times []time.Time
+	o := rlock.Options{Observer: rlock.Observer{Renewed: func(string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		times = append(times, time.Now())
+	}}}
+	bubble(t, 1, o, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+		start := time.Now()
+		h := lock(t, rigs[0].locks.Reentrant("l"), context.Background())
+		time.Sleep(10 * time.Hour)
+		require.NoError(t, h.Unlock(context.Background()))
+		synctest.Wait()
+		mu.Lock()
+		n := len(times)
+		mu.Unlock()
+		require.InDelta(t, 3600, n, 1, "every 10 s for 10 h: no drift, none twice")
+		require.WithinDuration(t, start.Add(time.Duration(n)*10*time.Second), times[n-1], time.Second)
+		time.Sleep(time.Hour)
+		mu.Lock()
+		defer mu.Unlock()
+		require.Len(t, times, n, "none after unlock")
+	})
+}
+
+func TestADeadServerIsNoticedAtTheLocalDeadlineBeforeAnybodyElseCanAcquire(t *testing.T) {
+	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+		h := lock(t, rigs[0].locks.Reentrant("l"), context.Background())
+		ctx := h.Context(context.Background())
+		sent := time.Now()
+		time.Sleep(5 * time.Second)
+		s.Embedded.SetError("LOADING the server is away")
+		<-ctx.Done()
+		require.ErrorIs(t, context.Cause(ctx), rlock.ErrLost)
+		passed := time.Since(sent)
+		require.Less(t, passed, 30*time.Second, "before the server's lease ends")
+		require.Greater(t, passed, 29*time.Second, "not at the first failed renewal")
+		s.Embedded.SetError("")
+		require.ErrorIs(t, h.Unlock(context.Background()), rlock.ErrLost)
+	})
+}
+
+func TestAnOutageShorterThanTheLeaseIsSurvived(t *testing.T) {
+	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+		h := lock(t, rigs[0].locks.Reentrant("l"), context.Background())
+		for range 50 {
+			s.Embedded.SetError("LOADING the server is away")
+			time.Sleep(17 * time.Second)
+			s.Embedded.SetError("")
+			time.Sleep(13 * time.Second)
+			require.NoError(t, h.Err())
+		}
+		require.NoError(t, h.Unlock(context.Background()))
+	})
+}
+
+func TestAnExpiredLeaseWakesItsWaiterByTimer(t *testing.T) {
+	bubble(t, 2, rlock.Options{PollCap: time.Hour}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+		ctx := context.Background()
+		first, err := rigs[0].locks.Reentrant("l").TryLock(ctx, 0, 20*time.Second)
+		require.NoError(t, err)
+		start := time.Now()
+		h := lock(t, rigs[1].locks.Reentrant("l"), ctx)
+		require.GreaterOrEqual(t, time.Since(start), 19*time.Second)
+		require.Less(t, time.Since(start), 22*time.Second, "nobody publishes an expiry")
+		require.NoError(t, h.Unlock(ctx))
+		require.ErrorIs(t, first.Unlock(ctx), rlock.ErrLost)
+	})
+}
