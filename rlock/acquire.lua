@@ -10,8 +10,16 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if notafter > 0 and now > notafter then
   return {2, 0, now}
 end
-local count = redis.call('HGET', key, owner)
-local left = redis.call('PTTL', key)
+local held = redis.call('HMGET', key, owner, owner .. '!')
+local count, left = held[1], redis.call('PTTL', key)
+if count and held[2] then -- joined: this owner has a lease of its own (see join)
+  if tonumber(held[2]) <= now then
+    return {3, 0, now}
+  end
+  if tonumber(held[2]) < now + lease then
+    redis.call('HSET', key, owner .. '!', string.format('%.0f', now + lease))
+  end
+end
 if count then
   if tonumber(count) < want then
     redis.call('HSET', key, owner, want)

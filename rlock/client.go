@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -66,7 +67,15 @@ func newConnectionID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-func (c *Client) newOwner() string { return c.id + ":" + strconv.FormatInt(c.owners.Add(1), 10) }
+// newOwner is an id that was never used. A label becomes part of it: there it needs no key of its own, lives exactly
+// as long as the hold, and changes nothing for Redisson, which only compares owners.
+func (c *Client) newOwner(label string) string {
+	id := c.id + ":" + strconv.FormatInt(c.owners.Add(1), 10)
+	if label != "" {
+		id += ":" + url.PathEscape(label)
+	}
+	return id
+}
 
 // ID is the connection id: the part before the colon of every owner of this client.
 func (c *Client) ID() string { return c.id }

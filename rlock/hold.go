@@ -139,9 +139,6 @@ func (x *Hold) Name() string { return x.h.owner.lock.name }
 // Owner returns the owner as the server knows it. Re-entries share it.
 func (x *Hold) Owner() Owner { return Owner(x.h.owner.claim.Owner) }
 
-// Owner is the text under which the server knows a holder: "<connectionID>:<n>".
-type Owner string
-
 // Until returns the instant, on this process's monotonic clock, until which it is safe to act. It moves on with every
 // confirmed renewal; after the hold is over it says nothing.
 func (x *Hold) Until() time.Time { return x.h.owner.lock.c.engine.Until(&x.h.owner.claim) }
@@ -211,8 +208,10 @@ func (x *Hold) Unlock(ctx context.Context) error {
 // releaseContext gives a caller whose context has ended a second of its own: releasing is what such callers do last.
 // A context of this very hold is about to end, because Unlock ends it.
 func (h *handle) releaseContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	if ctx.Err() == nil && ownerIn(ctx, h.owner.lock) != h.owner {
-		return ctx, func() {}
+	if ctx.Err() == nil {
+		if own, _ := ownerIn(ctx, h.owner.lock); own != h.owner {
+			return ctx, func() {}
+		}
 	}
 	return context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/redis/rueidis"
 
@@ -25,6 +26,9 @@ type Lock struct {
 }
 
 const forever time.Duration = -1
+
+// MaxLabel is the length of the longest label, in bytes.
+const MaxLabel = 256
 
 // NoExpiry is what RemainingLease says of a lock without a lease: somebody set the key by hand.
 const NoExpiry time.Duration = -1
@@ -54,11 +58,14 @@ func (l *Lock) WithLease(d time.Duration) *Lock {
 	return &m
 }
 
-// WithLabel returns the same lock whose holds carry a label, such as a job's name or a trace id, in the log lines
-// about them.
+// WithLabel returns the same lock whose holds carry a label, such as a job's name or a trace id: part of their owner
+// on the server, where [Client.Inspect] and log lines show it to everybody. At most MaxLabel bytes of UTF-8.
 func (l *Lock) WithLabel(label string) *Lock {
 	m := *l
 	m.label = label
+	if (len(label) > MaxLabel || !utf8.ValidString(label)) && m.bad == nil {
+		m.bad = fmt.Errorf("rlock: %w: label is %.64q, must be UTF-8 of at most %d bytes", ErrInvalidOption, label, MaxLabel)
+	}
 	return &m
 }
 
@@ -149,6 +156,7 @@ type acquisition struct {
 
 	own  *owner
 	want int
+	join Owner     // of another process, to be joined
 	sent time.Time // of the try that was granted
 	// abandoned: some try was sent and not answered, and may take the lock up to this instant
 	abandoned time.Time
@@ -160,7 +168,8 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Hold, e
 	if waitTime != forever {
 		r.Until = a.began.Add(waitTime)
 	}
-	if own := ownerIn(ctx, l); own != nil {
+	own, id := ownerIn(ctx, l)
+	if own != nil {
 		want, err := own.enter()
 		if err != nil {
 			return nil, fmt.Errorf("re-enter %q: %w", l.name, err)
@@ -179,7 +188,13 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Hold, e
 		}
 		return own.handle(a.auto), nil
 	}
-	a.own, a.want, r.Alone = l.newOwner(a.lease), 1, waitTime == 0
+	if id != "" {
+		if !ours.MatchString(string(id)) {
+			return nil, fmt.Errorf("%w: owner is %.128q, must be an owner of this library", ErrInvalidOption, id)
+		}
+		a.join = id
+	}
+	a.own, a.want, r.Alone = l.newOwner(a.lease), 1, waitTime == 0 || a.join != ""
 	if err := l.c.queue.Wait(ctx, r); err != nil {
 		a.undo()
 		return nil, err
@@ -210,7 +225,7 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 		if d, ok := ctx.Deadline(); ok && d.Before(end) {
 			end = d
 		}
-		m, err := c.runner.Attempt(ctx, acquireCall(l.key, a.own.claim.Owner, a.want, a.lease, c.runner.Clock.At(l.key, end), a.late()))
+		m, err := c.runner.Attempt(ctx, a.call(c.runner.Clock.At(l.key, end)))
 		received := time.Now()
 		if err != nil {
 			if errors.Is(err, ErrUnknownOutcome) {
@@ -244,10 +259,20 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 			}
 			return wait.Answer{Granted: true}, nil
 		case acquireLost:
+			if a.join != "" {
+				return wait.Answer{}, fmt.Errorf("join %s on %q: %w", a.join, l.name, ErrLost)
+			}
 			return wait.Answer{}, fmt.Errorf("re-enter %q: %w", l.name, ErrLost)
 		}
 		return wait.Answer{Left: r.left}, nil
 	}
+}
+
+func (a *acquisition) call(notAfter int64) script.Call {
+	if a.join != "" {
+		return joinCall(a.l.key, string(a.join), a.own.claim.Owner, a.lease, notAfter, a.late())
+	}
+	return acquireCall(a.l.key, a.own.claim.Owner, a.want, a.lease, notAfter, a.late())
 }
 
 // late gives back what a try granted after we had given up on it. The sweeper does so too, but may have looked
@@ -311,11 +336,8 @@ func (l *Lock) IsHeldBy(ctx context.Context) (bool, error) {
 // HoldCount is how often the owner that ctx carries holds the lock, by the server's word; 0 if it does not. While
 // other goroutines of the same owner are locking or unlocking it may be one off.
 func (l *Lock) HoldCount(ctx context.Context) (int, error) {
-	id := ""
-	if own := ownerIn(ctx, l); own != nil {
-		id = own.claim.Owner
-	}
-	q, err := l.query(ctx, id)
+	_, id := ownerIn(ctx, l)
+	q, err := l.query(ctx, string(id))
 	if id == "" {
 		q.count = 0
 	}
@@ -330,20 +352,5 @@ func (l *Lock) RemainingLease(ctx context.Context) (time.Duration, error) {
 }
 
 func (l *Lock) query(ctx context.Context, owner string) (queryReply, error) {
-	if l.bad != nil {
-		return queryReply{}, l.bad
-	}
-	if l.c.isClosed() {
-		return queryReply{}, fmt.Errorf("rlock: %w", ErrClosed)
-	}
-	ctx, cancel := context.WithTimeout(ctx, queryTries*l.c.opts.CallTimeout)
-	defer cancel()
-	q, err := l.c.runQuery(ctx, l.key, owner)
-	if err != nil {
-		err = fmt.Errorf("rlock: %w", err)
-	}
-	return q, err
+	return ask(ctx, l, func(ctx context.Context) (queryReply, error) { return l.c.runQuery(ctx, l.key, owner) })
 }
-
-// queryTries times CallTimeout bounds a question that changes nothing, for callers whose ctx has no deadline.
-const queryTries = 4

@@ -2,6 +2,9 @@ package rlock
 
 import (
 	"context"
+	"net/url"
+	"regexp"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,8 +25,57 @@ type owner struct {
 
 func (l *Lock) newOwner(d time.Duration) *owner {
 	own := &owner{lock: l, lease: d, count: 1}
-	own.claim = lease.Claim{Name: l.name, Key: l.key, Owner: l.c.newOwner(), Renew: renewScript, Ended: own.lost}
+	own.claim = lease.Claim{Name: l.name, Key: l.key, Owner: l.c.newOwner(l.label), Renew: renewScript, Ended: own.lost, Of: own}
 	return own
+}
+
+// Owner is the text under which the server knows a holder: "<connectionID>:<n>", and ":<label>" where the lock has
+// one. It can be sent to another process, which joins the hold with [Lock.WithOwner].
+type Owner string
+
+// ours is an owner of this library: its connection id is a UUID of version 8.
+var ours = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}:[0-9]+(:[^!{}]*)?$`)
+
+// Label is the label of the Lock that the owner acquired, "" if it had none or the owner is not one of this library.
+func (o Owner) Label() string {
+	parts := strings.SplitN(string(o), ":", 3)
+	if len(parts) < 3 || !ours.MatchString(string(o)) {
+		return ""
+	}
+	label, err := url.PathUnescape(parts[2])
+	if err != nil {
+		return parts[2]
+	}
+	return label
+}
+
+// named is an owner that another process sent.
+type named struct{ owner Owner }
+
+// WithOwner returns ctx naming an owner of this lock, which another process sent (see [Hold.Owner]). Acquiring the
+// lock under it joins that owner's hold, at once and without waiting: the joiner gets a hold of its own, with its own
+// lease, and the lock is free when the last hold or join is released. An owner of this very client is re-entered.
+//
+// Acquiring fails with ErrLost if that owner does not hold the lock any more, and with ErrInvalidOption if the text is
+// not an owner of this library: a Java holder's unlock would delete the lock under its joiners.
+//
+// A joiner that dies keeps the lock taken for no longer than its own lease, and so does an owner that dies while it is
+// joined; the server's clock decides.
+func (l *Lock) WithOwner(ctx context.Context, o Owner) context.Context {
+	return &ownerContext{ctx, ownerKey{l.c, l.name}, named{o}}
+}
+
+type ownerContext struct {
+	context.Context
+	key   ownerKey
+	owner named
+}
+
+func (x *ownerContext) Value(key any) any {
+	if k, ok := key.(ownerKey); ok && k == x.key {
+		return x.owner
+	}
+	return x.Context.Value(key)
 }
 
 // enter counts a re-entry in and returns the count wanted on the server, or why there is nothing to re-enter.
@@ -105,9 +157,18 @@ type ownerKey struct {
 	name   string
 }
 
-func ownerIn(ctx context.Context, l *Lock) *owner {
-	own, _ := ctx.Value(ownerKey{l.c, l.name}).(*owner)
-	return own
+// ownerIn is the owner of l that ctx carries: one of this process, or the text of one, or neither.
+func ownerIn(ctx context.Context, l *Lock) (*owner, Owner) {
+	switch v := ctx.Value(ownerKey{l.c, l.name}).(type) {
+	case *owner:
+		return v, Owner(v.claim.Owner)
+	case named:
+		if c := l.c.engine.Find(l.key, string(v.owner)); c != nil {
+			return c.Of.(*owner), v.owner
+		}
+		return nil, v.owner
+	}
+	return nil, ""
 }
 
 // holdContext is a context of a hold. It refers to the Hold, which therefore counts as in use for as long as any of

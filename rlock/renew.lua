@@ -1,20 +1,41 @@
 -- Renew the leases of many holds; one call of the watchdog.
--- KEYS the locks  ARGV owner, lease in ms for each
+-- KEYS the locks  ARGV owner, lease in ms for each; lease 0: only look
 -- Reply, for each: 1 renewed; 0 the owner holds nothing; -1 error on this key, not known
 -- Twice: a lease is raised to what is asked, never shortened. PEXPIRE works also when memory is full. Nothing but a
 --   field that is there is ever renewed, so a renewal that comes after the release does nothing.
+-- The last access to a key is a read: on a connection that tracks keys without its own writes (NOLOOP), the write
+--   before it would otherwise end the tracking.
 local replies = {}
+local now
 for i, key in ipairs(KEYS) do
-  local held = redis.pcall('HEXISTS', key, ARGV[2 * i - 1])
-  if type(held) == 'table' then
+  local owner, lease = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
+  local held = redis.pcall('HMGET', key, owner, owner .. '!')
+  if held.err then
     replies[i] = -1
+  elseif not held[1] then
+    replies[i] = 0
   else
-    local lease = tonumber(ARGV[2 * i])
-    local left = held == 1 and redis.call('PTTL', key)
-    if left and left >= 0 and left < lease then
-      redis.call('PEXPIRE', key, lease)
+    replies[i] = 1
+    local till = held[2] and tonumber(held[2])
+    if till then -- joined: each owner has a lease of its own, in the server's time
+      if not now then
+        local time = redis.call('TIME')
+        now = time[1] * 1000 + math.floor(time[2] / 1000)
+      end
+      if till <= now then
+        redis.call('HDEL', key, owner, owner .. '!')
+        replies[i] = 0
+      elseif till < now + lease and type(redis.pcall('HSET', key, owner .. '!', string.format('%.0f', now + lease))) == 'table' then
+        replies[i] = -1 -- memory is full: this owner's own lease stands as it was
+      end
     end
-    replies[i] = held
+    if replies[i] == 1 then
+      local left = redis.call('PTTL', key)
+      if left >= 0 and left < lease then
+        redis.call('PEXPIRE', key, lease)
+        redis.call('PTTL', key)
+      end
+    end
   end
 end
 return replies

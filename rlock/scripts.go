@@ -22,11 +22,20 @@ var (
 	renewSource string
 	//go:embed query.lua
 	querySource string
+	//go:embed join.lua
+	joinSource string
+	//go:embed inspect.lua
+	inspectSource string
+	//go:embed force.lua
+	forceSource string
 
 	acquireScript = script.New("acquire", acquireSource)
 	releaseScript = script.New("release", releaseSource)
 	renewScript   = script.New("renew", renewSource)
 	queryScript   = script.New("query", querySource)
+	joinScript    = script.New("join", joinSource)
+	inspectScript = script.New("inspect", inspectSource)
+	forceScript   = script.New("force unlock", forceSource)
 )
 
 type acquireStatus int64
@@ -48,6 +57,14 @@ func acquireCall(key, owner string, want int, lease time.Duration, notAfter int6
 	return script.Call{
 		Script: acquireScript, Keys: []string{key}, Late: late,
 		Args: []string{owner, strconv.Itoa(want), millis(lease), strconv.FormatInt(notAfter, 10)},
+	}
+}
+
+// joinCall's reply is that of acquireCall.
+func joinCall(key, parent, joiner string, lease time.Duration, notAfter int64, late func(rueidis.RedisResult)) script.Call {
+	return script.Call{
+		Script: joinScript, Keys: []string{key}, Late: late,
+		Args: []string{parent, joiner, millis(lease), strconv.FormatInt(notAfter, 10)},
 	}
 }
 
@@ -114,6 +131,45 @@ func (c *Client) runQuery(ctx context.Context, key, owner string) (queryReply, e
 		q.left = NoExpiry
 	}
 	return q, nil
+}
+
+type inspectReply struct {
+	left   time.Duration
+	locked bool
+	server int64
+	fields map[string]string
+}
+
+func (c *Client) runInspect(ctx context.Context, key string) (inspectReply, error) {
+	m, err := c.runner.Do(ctx, script.Call{Script: inspectScript, Keys: []string{key}})
+	if err != nil {
+		return inspectReply{}, err
+	}
+	v, err := m.ToArray()
+	if err != nil || len(v) < 2 || len(v)%2 != 0 {
+		return inspectReply{}, fmt.Errorf("inspect %q: unexpected reply of %d values: %w", key, len(v), err)
+	}
+	left, _ := v[0].AsInt64()
+	r := inspectReply{left: time.Duration(left) * time.Millisecond, locked: left != -2, fields: make(map[string]string, len(v)/2-1)}
+	if left == -1 {
+		r.left = NoExpiry
+	}
+	r.server, _ = v[1].AsInt64()
+	for i := 2; i < len(v); i += 2 {
+		field, _ := v[i].ToString()
+		r.fields[field], _ = v[i+1].ToString()
+	}
+	return r, nil
+}
+
+func (c *Client) runForce(ctx context.Context, key, channel string, owners []string) (removed int64, err error) {
+	m, err := c.runner.Do(ctx, script.Call{
+		Script: forceScript, Keys: []string{key}, Args: append([]string{channel, c.hub.PublishCommand()}, owners...),
+	})
+	if err != nil {
+		return 0, err
+	}
+	return m.AsInt64()
 }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -19,6 +19,9 @@ type Claim struct {
 	// with errs.ErrClosed by EndAll and Stop. It must not block.
 	Ended func(why error)
 
+	// Of is what the claim belongs to, for whoever looks it up.
+	Of any
+
 	mapKey   string
 	lease    time.Duration
 	deadline time.Time // acting is safe until then

@@ -121,7 +121,7 @@ func (e *Engine) Add(c *Claim, sent time.Time, lease time.Duration, auto bool, m
 		c.auto = 1
 	}
 	c.plan(now)
-	c.mapKey = e.connID + ":" + c.Name
+	c.mapKey = e.connID + ":" + c.Key
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c.state = registered
@@ -250,6 +250,18 @@ func (e *Engine) Until(c *Claim) time.Time {
 		return c.maxAt
 	}
 	return c.deadline
+}
+
+// Find returns the registered claim of that owner on that key, or nil.
+func (e *Engine) Find(key, owner string) *Claim {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, c := range e.entries[e.connID+":"+key] {
+		if c.Owner == owner {
+			return c
+		}
+	}
+	return nil
 }
 
 // Names returns the names held, each as often as it has owners.

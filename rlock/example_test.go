@@ -1,0 +1,214 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// option reaches the examples' server. Yours is rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}; the
+// embedded one here knows neither Cluster nor client-side caching.
+var (
+	option rueidis.ClientOption
+	server *miniredis.Miniredis
+)
+
+// serve starts the examples' server.
+func serve() (end func()) {
+	server = miniredis.NewMiniRedis()
+	server.ClockTTL(true)
+	if err := server.Start(); err != nil {
+		log.Fatal(err)
+	}
+	option = rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}
+	return server.Close
+}
+
+// One process at a time does the work, whichever comes first.
+func Example() {
+	defer serve()()
+
+	hub, err := pubsub.Dial(option)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hub.Close()
+	locks, err := rlock.New(hub, rlock.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close(context.Background())
+	err = locks.Reentrant("nightly-report").Do(context.Background(), func(ctx context.Context) error {
+		fmt.Println("one process at a time gets here") // ctx ends if the lock is lost: work under it
+		return nil
+	})
+	fmt.Println("released:", err == nil)
+	// Output:
+	// one process at a time gets here
+	// released: true
+}
+
+// demo is a client on the examples' server. Its call timeout is generous so that a busy machine changes no output.
+func demo() (locks *rlock.Client, end func()) {
+	stop := serve()
+	hub, err := pubsub.Dial(option)
+	if err != nil {
+		log.Fatal(err)
+	}
+	locks, err = rlock.New(hub, rlock.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return locks, func() {
+		locks.Close(context.Background())
+		hub.Close()
+		stop()
+	}
+}
+
+// Do gives the work's error back as it was, joined with what went wrong with the lock.
+func ExampleLock_Do() {
+	locks, end := demo()
+	defer end()
+	errNoPaper := errors.New("no paper")
+
+	err := locks.Reentrant("printer").WithWait(3*time.Second).Do(context.Background(), func(ctx context.Context) error {
+		return errNoPaper
+	})
+	switch {
+	case errors.Is(err, rlock.ErrNotAcquired):
+		fmt.Println("somebody else prints; nothing was done")
+	case errors.Is(err, rlock.ErrLost):
+		fmt.Println("the lock was lost on the way; somebody else may have started")
+	case err != nil:
+		fmt.Println("printing failed:", err)
+	}
+	// Output: printing failed: no paper
+}
+
+// Somebody else has it: when is it worth asking again?
+func ExampleLock_TryLock() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	lock := locks.Reentrant("order:1")
+	hold, err := lock.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	_, err = lock.TryLock(ctx, 0, 0) // waitTime 0: ask once; leaseTime 0: renewed until Unlock
+	var busy *rlock.NotAcquiredError
+	if errors.As(err, &busy) {
+		fmt.Println(busy.Name, "is taken; Retry-After above 50 s:", busy.HolderLease > 50*time.Second)
+	}
+
+	hold.Unlock(ctx)
+	hold, err = lock.TryLock(ctx, time.Second, 5*time.Second) // wait for a second at most, hold for five, unrenewed
+	fmt.Println(err, time.Until(hold.Until()) <= 5*time.Second)
+	hold.Unlock(ctx)
+	// Output:
+	// order:1 is taken; Retry-After above 50 s: true
+	// <nil> true
+}
+
+// Work runs under a hold's context. It is what makes a second acquisition a re-entry, and it ends with the hold.
+func ExampleHold_Context() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	lock := locks.Reentrant("cart:7")
+	outer, err := lock.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	work := outer.Context(ctx)
+	inner, err := lock.Lock(work) // the same owner, so at once
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("same owner:", inner.Owner() == outer.Owner())
+	inner.Unlock(ctx)
+
+	server.Del("cart:7")           // a flush, an eviction, a failover that lost the write
+	outer.Extend(ctx, time.Minute) // asks the server and so finds out; else the next renewal does
+	<-work.Done()
+	fmt.Println(work.Err(), "because", context.Cause(work))
+	fmt.Println(errors.Is(outer.Unlock(ctx), rlock.ErrLost))
+	// Output:
+	// same owner: true
+	// context canceled because lost
+	// true
+}
+
+// Extend asks for more time where a hold is not renewed by itself.
+func ExampleHold_Extend() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	hold, err := locks.Reentrant("import").WithLease(10 * time.Second).Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(hold.Extend(ctx, time.Minute), time.Until(hold.Until()) > 50*time.Second)
+	hold.Unlock(ctx)
+	fmt.Println(errors.Is(hold.Extend(ctx, time.Minute), rlock.ErrReleased))
+	// Output:
+	// <nil> true
+	// true
+}
+
+// Detach is for work that is started under a hold and is not part of it.
+func ExampleDetach() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	lock := locks.Reentrant("cart:7")
+	hold, err := lock.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	_, err = lock.TryLock(rlock.Detach(hold.Context(ctx)), 0, 0)
+	fmt.Println(errors.Is(err, rlock.ErrNotAcquired))
+	hold.Unlock(ctx)
+	// Output: true
+}
+
+// At shutdown Close tells the work to stop and waits until it has let go.
+func ExampleClient_Close() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	hold, err := locks.Reentrant("queue:mail").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() {
+		work := hold.Context(ctx)
+		<-work.Done()
+		fmt.Println("worker stops:", errors.Is(context.Cause(work), rlock.ErrClosed))
+		hold.Unlock(ctx)
+	}()
+
+	limit, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	fmt.Println(locks.Close(limit))
+	_, err = locks.Reentrant("queue:mail").Lock(ctx)
+	fmt.Println(errors.Is(err, rlock.ErrClosed))
+	// Output:
+	// worker stops: true
+	// <nil>
+	// true
+}

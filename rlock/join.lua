@@ -1,0 +1,30 @@
+-- Join the hold of another owner of ours: the lock is free when both are released. The joiner gets a field and a lease
+-- of its own; from then on every owner of this lock has one ("owner!" -> its end, server ms), so that the death of one
+-- keeps nobody out for longer than its lease.
+-- KEYS[1] the lock
+-- ARGV[1] owner joined  ARGV[2] joiner  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
+-- Reply {status, ms, server ms}, as acquire: 1 joined; 2 too late, nothing done; 3 the owner joined holds nothing
+-- Twice: the joiner's count is 1 whatever it was, its lease is only ever raised.
+local key, parent, joiner, lease, notafter = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if notafter > 0 and now > notafter then
+  return {2, 0, now}
+end
+local held = redis.call('HMGET', key, joiner, joiner .. '!', parent, parent .. '!')
+local left = redis.call('PTTL', key)
+local till = now + lease
+if held[1] then
+  till = math.max(till, tonumber(held[2] or 0))
+elseif not held[3] or held[4] and tonumber(held[4]) <= now then
+  return {3, 0, now}
+end
+if held[3] and not held[4] and left >= 0 then
+  -- until now the owner's lease was the key's
+  redis.call('HSET', key, parent .. '!', string.format('%.0f', now + left))
+end
+redis.call('HSET', key, joiner, 1, joiner .. '!', string.format('%.0f', till))
+if left >= 0 and left < lease then
+  redis.call('PEXPIRE', key, lease)
+end
+return {1, lease, now}

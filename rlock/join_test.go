@@ -1,0 +1,182 @@
+package rlock_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+func TestAJoinedLockIsFreeWhenBothAreDone(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		for _, parentFirst := range []bool{true, false} {
+			a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
+			parent := lock(t, a.locks.Reentrant("l"), within(t))
+			remote := b.locks.Reentrant("l")
+			joiner := lock(t, remote, remote.WithOwner(within(t), parent.Owner()))
+			require.NotEqual(t, parent.Owner(), joiner.Owner(), "a name never becomes a hold of its own")
+			inner := lock(t, remote, joiner.Context(within(t)))
+			require.NoError(t, inner.Unlock(within(t)))
+			first, last := joiner, parent
+			if parentFirst {
+				first, last = parent, joiner
+			}
+			require.NoError(t, first.Unlock(within(t)))
+			_, err := a.locks.Reentrant("l").TryLock(within(t), 0, 0)
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.NoError(t, last.Extend(within(t), time.Minute))
+			require.NoError(t, last.Unlock(within(t)))
+			require.Empty(t, a.hash(t, "l"))
+			_, err = remote.Lock(remote.WithOwner(within(t), parent.Owner()))
+			require.ErrorIs(t, err, rlock.ErrLost, "it holds nothing any more")
+		}
+	})
+}
+
+func TestADeadJoinerKeepsNobodyOutForLongerThanItsLease(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
+	parent := lock(t, a.locks.Reentrant("l"), within(t))
+	remote := b.locks.Reentrant("l").WithLease(150 * time.Millisecond) // and never unlocks: as good as dead
+	dead := lock(t, remote, remote.WithOwner(within(t), parent.Owner()))
+	require.NoError(t, parent.Unlock(within(t)))
+	require.LessOrEqual(t, a.pttl(t, "l"), 150*time.Millisecond, "not the parent's lease")
+	next := lock(t, a.locks.Reentrant("l"), within(t))
+	require.NoError(t, next.Unlock(within(t)))
+
+	parent = lock(t, a.locks.Reentrant("l"), within(t))
+	dead2 := lock(t, remote, remote.WithOwner(within(t), parent.Owner()))
+	<-dead2.Done()
+	redistest.Eventually(t, 10*time.Second, "its lease is over on the server", func() bool {
+		st, err := a.locks.Inspect(within(t), "l")
+		require.NoError(t, err)
+		for _, h := range st.Holders {
+			if h.Owner == dead2.Owner() {
+				return h.Lease == 0
+			}
+		}
+		return false
+	})
+	require.NoError(t, parent.Unlock(within(t)))
+	require.Empty(t, a.hash(t, "l"), "the dead joiner is swept out with the last of the living")
+	require.ErrorIs(t, dead.Unlock(within(t)), rlock.ErrLost)
+}
+
+func TestADeadParentKeepsNobodyOutAfterItsJoiner(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{WatchdogTimeout: 300 * time.Millisecond})
+	parent := lock(t, a.locks.Reentrant("l").WithLease(200*time.Millisecond), within(t))
+	remote := b.locks.Reentrant("l")
+	joiner := lock(t, remote, remote.WithOwner(within(t), parent.Owner()))
+	<-parent.Done()
+	redistest.Eventually(t, 10*time.Second, "the parent is dead to the server, too", func() bool {
+		st, err := a.locks.Inspect(within(t), "l")
+		require.NoError(t, err)
+		require.True(t, st.Locked, "the joiner holds on")
+		for _, h := range st.Holders {
+			if h.Owner == parent.Owner() {
+				return h.Lease == 0
+			}
+		}
+		return true
+	})
+	_, err := remote.Lock(remote.WithOwner(within(t), parent.Owner()))
+	require.ErrorIs(t, err, rlock.ErrLost)
+	require.NoError(t, joiner.Err())
+	require.NoError(t, joiner.Unlock(within(t)))
+	require.Empty(t, a.hash(t, "l"))
+}
+
+func TestOnlyOurOwnHoldersCanBeJoined(t *testing.T) {
+	s := redistest.Embedded(t)
+	r := newRig(t, s, rlock.Options{})
+	l := r.locks.Reentrant("l")
+	java := "8b5f0d5e-1111-4000-8000-000000000000:42"
+	require.NoError(t, r.redis.Do(within(t), r.redis.B().Hset().Key("l").FieldValue().FieldValue(java, "1").Build()).Error())
+	for _, o := range []rlock.Owner{rlock.Owner(java), "x", rlock.Owner(r.locks.ID() + ":1!"), rlock.Owner(strings.Repeat("x", 1000))} {
+		_, err := l.Lock(l.WithOwner(within(t), o))
+		require.ErrorIs(t, err, rlock.ErrInvalidOption, "%.20s", o)
+	}
+	_, err := l.Lock(l.WithOwner(within(t), rlock.Owner(r.locks.ID()+":999")))
+	require.ErrorIs(t, err, rlock.ErrLost)
+	require.Equal(t, map[string]string{java: "1"}, r.hash(t, "l"))
+}
+
+func TestAnOwnerOfTheSameClientIsReentered(t *testing.T) {
+	r := newRig(t, redistest.Embedded(t), rlock.Options{})
+	l := r.locks.Reentrant("l")
+	a := lock(t, l, within(t))
+	ctx := l.WithOwner(within(t), a.Owner())
+	b := lock(t, l, ctx)
+	require.Equal(t, a.Owner(), b.Owner())
+	require.Equal(t, map[string]string{string(a.Owner()): "2"}, r.hash(t, "l"))
+	held, err := l.IsHeldBy(ctx)
+	require.NoError(t, err)
+	require.True(t, held)
+	_, err = l.TryLock(rlock.Detach(ctx), 0, 0)
+	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	other := lock(t, r.locks.Reentrant("other"), ctx)
+	require.NoError(t, other.Unlock(ctx))
+	require.NoError(t, b.Unlock(ctx))
+	require.NoError(t, a.Unlock(ctx))
+}
+
+func TestInspectShowsHoldersAndLabels(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rlock.Options{KeyPrefix: "app:"})
+		st, err := r.locks.Inspect(within(t), "l")
+		require.NoError(t, err)
+		require.Equal(t, rlock.State{Name: "l"}, st)
+		const label = "cron {nightly}: 50% ü!"
+		h := lock(t, r.locks.Reentrant("l").WithLabel(label), within(t))
+		in := lock(t, r.locks.Reentrant("l"), h.Context(within(t)))
+		st, err = r.locks.Inspect(within(t), "l")
+		require.NoError(t, err)
+		require.True(t, st.Locked)
+		require.Greater(t, st.Lease, 20*time.Second)
+		require.Len(t, st.Holders, 1)
+		require.Equal(t, rlock.Holder{Owner: h.Owner(), Count: 2, Label: label, Lease: st.Lease, Ours: true}, st.Holders[0])
+		require.NoError(t, in.Unlock(within(t)))
+		require.NoError(t, h.Unlock(within(t)))
+		_, err = r.locks.Reentrant("l").WithLabel(strings.Repeat("x", rlock.MaxLabel+1)).Lock(within(t))
+		require.ErrorIs(t, err, rlock.ErrInvalidOption)
+		_, err = r.locks.Inspect(within(t), "")
+		require.ErrorIs(t, err, rlock.ErrInvalidName)
+	})
+}
+
+func TestForceUnlockWakesWaitersAndTheOldHolderSeesLost(t *testing.T) {
+	s := redistest.Start(t)
+	r, other := newRig(t, s, rlock.Options{PollCap: 20 * time.Second, WatchdogTimeout: 20 * time.Second}), newRig(t, s, rlock.Options{})
+	l := r.locks.Reentrant("l")
+	ok, err := l.ForceUnlock(within(t))
+	require.NoError(t, err)
+	require.False(t, ok)
+	h := lock(t, l, within(t))
+	got := make(chan *rlock.Hold, 1)
+	go func() {
+		x, err := other.locks.Reentrant("l").Lock(context.Background())
+		if err != nil {
+			t.Error(err)
+		}
+		got <- x
+	}()
+	redistest.Eventually(t, 10*time.Second, "the other waits", func() bool {
+		n, err := r.redis.Do(within(t), r.redis.B().PubsubNumsub().Channel("redisson_lock__channel:{l}").Build()).AsIntMap()
+		return err == nil && n["redisson_lock__channel:{l}"] == 1
+	})
+	began := time.Now()
+	ok, err = other.locks.Reentrant("l").ForceUnlock(within(t))
+	require.NoError(t, err)
+	require.True(t, ok)
+	x := <-got
+	require.Less(t, time.Since(began), 10*time.Second, "woken, not timed out")
+	require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+	require.Len(t, r.hash(t, "l"), 1, "the next holder is left alone")
+	require.NoError(t, x.Unlock(within(t)))
+}
