@@ -195,7 +195,7 @@ type verdict struct {
 }
 
 // check holds the books against the promises. end is what the server says of the stock now, nil if it could not be
-// asked. complete says that every line was answered; private, that nobody else can have claimed from this stock.
+// asked, zero if the stock is gone. complete says that every line was answered; private, that nobody else can have claimed from this stock.
 func (b *books) check(end *sold, complete, private bool) verdict {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -206,11 +206,13 @@ func (b *books) check(end *sold, complete, private bool) verdict {
 	if won > free {
 		say("oversold: %s and %s", plural(won, "winner"), plural(free, "unit"))
 	}
-	if end != nil && b.open {
-		if end.epoch != b.start.epoch {
+	if end != nil && b.open && end.epoch != b.start.epoch {
+		if end.limit == 0 {
+			say("the server no longer has the stock")
+		} else {
 			say("the stock was opened anew during the run (opening %d, now %d)", b.start.epoch, end.epoch)
-			end = nil
 		}
+		end = nil
 	}
 	if end != nil && b.open {
 		gone := end.count - b.start.count // units that left during the run, by the server's own count

@@ -92,3 +92,10 @@ func (p *prefixed) Write(b []byte) (int, error) {
 		p.rest = p.rest[i+1:]
 	}
 }
+
+// end passes on a last line that has no end.
+func (p *prefixed) end() {
+	if len(p.rest) > 0 {
+		p.Write([]byte("\n"))
+	}
+}

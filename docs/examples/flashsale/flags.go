@@ -57,11 +57,13 @@ first column is user, user_id, user-id, "user id", userid, id, uid or claimant, 
 does not count. A line is malformed if its user id is blank, longer than 1,024 bytes, not UTF-8 or has a control
 character in it, if its quotes do not match (a quoted field ends on its line), or if it is longer than 1,048,576
 bytes; malformed lines are reported with their number on stderr, counted and skipped. Windows line ends and a UTF-8
-byte order mark are fine. The file is streamed, never held in memory.
+byte order mark are fine. The file is streamed, never held in memory. Claims are made side by side, so the first in
+the file are not always the first to win.
 
-Names. With -name the stock is kept: a later run with the same name goes on with the units that are left, and -stock,
-if given, has to agree with it. Who won in an earlier run is counted as "already had one". Without -name the stock is
-closed at the end and Redis forgets it within the hour.
+Names. With -name the stock stays open for 30 days: a later run with the same name goes on with the units that are
+left, and -stock, if given, has to agree with it. Who won in an earlier run is counted as "already had one". Runs may
+share a name at the same time; a user who meanwhile wins through the other one is counted as a winner in both. Without
+-name the stock is closed at the end, and Redis forgets it 25 hours after it was opened.
 
 Output. The summary, or the JSON object, goes to stdout; progress and whatever went wrong to stderr. Every claim read
 is counted exactly once: as a winner, as one whose user already had a unit, as sold out, as malformed, as an error

@@ -308,13 +308,7 @@ func (s *sale) stopping() bool {
 // dispatch reads the input and offers it to the workers.
 func (s *sale) dispatch(input source) {
 	defer close(s.todo)
-	name := "the crowd"
-	if s.claims == "-" {
-		name = "stdin"
-	} else if s.claims != "" {
-		name = s.claims
-	}
-	header := false
+	name, header := s.inputName(), false
 	for n := int64(0); !s.stopping(); n++ {
 		c, err := input.next()
 		if f, ok := input.(*claimFile); ok && f.header != "" && !header {
@@ -341,6 +335,17 @@ func (s *sale) dispatch(input source) {
 			return
 		}
 	}
+}
+
+// inputName stands before the number of a line in messages.
+func (s *sale) inputName() string {
+	switch s.claims {
+	case "":
+		return "crowd"
+	case "-":
+		return "stdin"
+	}
+	return s.claims
 }
 
 // workerConfig is what a worker that starts now is told.
@@ -385,7 +390,7 @@ func (s *sale) answered(c claim, a answer) {
 		}
 		s.mu.Unlock()
 		if n <= maxFailures {
-			s.console.say("line %d, user %q: %s", c.line, c.user, a.err)
+			s.console.say("%s:%d: no answer for %q: %s", s.inputName(), c.line, c.user, a.err)
 		} else if n == maxFailures+1 {
 			s.console.say("further errors are counted, not shown")
 		}

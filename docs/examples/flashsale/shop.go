@@ -40,6 +40,7 @@ const (
 	// leaderLease is how long the others wait when the process that is opening the sale was killed. Opening is one
 	// script call, and one that comes late finds the stock open, so the lease need not be renewed.
 	leaderLease = 2 * time.Second
+	leaderLock  = ":opening" // appended to the name of the stock
 
 	// A stock of the run's own outlives it by a day, for a look at it with redis-cli; a named one is kept.
 	ownOpenFor, namedOpenFor = 24 * time.Hour, 30 * 24 * time.Hour
@@ -67,7 +68,7 @@ func connect(srv server, stock string) (*shop, error) {
 		return nil, fmt.Errorf("cannot use %v: %w", srv, err)
 	}
 	s.stock = s.counters.Stock(stock)
-	s.lock = s.locks.Reentrant(stock + ":opening").WithLease(leaderLease)
+	s.lock = s.locks.Reentrant(stock + leaderLock).WithLease(leaderLease)
 	return s, nil
 }
 

@@ -77,7 +77,8 @@ func (s *slot) process() (pid int, err error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return 0, err
 	}
-	cmd.Stderr = &prefixed{c: s.sale.console, prefix: fmt.Sprintf("worker %d", s.n)}
+	stderr := &prefixed{c: s.sale.console, prefix: fmt.Sprintf("worker %d", s.n)}
+	cmd.Stderr = stderr
 	if err := cmd.Start(); err != nil {
 		return 0, deadError{fmt.Sprintf("cannot be started: %v", err)}
 	}
@@ -104,6 +105,7 @@ func (s *slot) process() (pid int, err error) {
 	<-gone
 	waitErr := cmd.Wait()
 	last.Stop()
+	stderr.end()
 	switch {
 	case s.sale.stopping(), finished && s.unanswered() == 0:
 		return pid, nil

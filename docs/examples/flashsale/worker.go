@@ -107,14 +107,14 @@ func goIn(ctx context.Context, cfg workerConfig, parentGone <-chan struct{}) (*s
 			}
 			s.close()
 		}
-		if !unanswered(err) || ctx.Err() != nil {
-			return nil, opening{}, err
+		if unanswered(err) && ctx.Err() == nil {
+			select {
+			case <-time.After(100 * time.Millisecond):
+				continue
+			case <-ctx.Done():
+			}
 		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, opening{}, err
-		}
+		return nil, opening{}, fmt.Errorf("cannot enter the sale: %w", err)
 	}
 }
 
