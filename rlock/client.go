@@ -11,8 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/redis/rueidis"
-
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
@@ -53,7 +51,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	c.observer = o.Observer.guarded(func(p any) { c.log.Error("redlatch: observer panicked", "panic", p) })
 	c.runner = script.NewRunner(h.Client(), o.CallTimeout)
 	c.queue = wait.NewQueue(h, o.PollCap, c.observer.Woken)
-	c.engine = lease.New(c.id, c.runner, h.Client().Mode() == rueidis.ClientModeCluster, c.log, c.observer.Renewed)
+	c.engine = lease.New(lease.Config{ConnID: c.id, Client: h.Client(), Runner: c.runner, Log: c.log, Renewed: c.observer.Renewed})
 	return c, nil
 }
 

@@ -3,6 +3,9 @@ package rlock_test
 import (
 	"context"
 	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -76,4 +79,34 @@ func lock(t testing.TB, l *rlock.Lock, ctx context.Context) *rlock.Hold {
 	h, err := l.Lock(ctx)
 	require.NoError(t, err)
 	return h
+}
+
+// logbook keeps what was logged.
+type logbook struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *logbook) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logbook) count(s string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Count(b.text.String(), s)
+}
+
+func newLoggedRig(t testing.TB, s *redistest.Server, o rlock.Options) (*rig, *logbook) {
+	t.Helper()
+	log := &logbook{}
+	o.Logger = slog.New(slog.NewTextHandler(log, nil))
+	return newRig(t, s, o), log
+}
+
+func collect() {
+	runtime.GC()
+	runtime.Gosched()
 }

@@ -29,8 +29,9 @@ type Claim struct {
 	auto     int       // how many handles want it renewed
 	start    time.Time // the renewal schedule is start + n*lease/3
 	renewAt  time.Time
-	retrying bool // the last renewal failed; renewAt is a pause's end, not a point of the schedule
-	inFlight bool // a renewal is under way; only its answer, or the deadline, is the next event
+	checkAt  time.Time // when to look whether it is still held; zero: no reason to
+	retrying bool      // the last renewal failed; renewAt is a pause's end, not a point of the schedule
+	inFlight bool      // a renewal is under way; only its answer, or the deadline, is the next event
 	state    state
 	next     time.Time // next event: renewal, deadline or MaxHold
 	index    int       // in the heap
@@ -57,9 +58,37 @@ func (c *Claim) schedule() {
 	if !c.maxAt.IsZero() && c.maxAt.Before(c.next) {
 		c.next = c.maxAt
 	}
-	if c.auto > 0 && !c.inFlight && c.renewAt.Before(c.next) {
+	if c.inFlight {
+		return
+	}
+	if c.auto > 0 && c.renewAt.Before(c.next) {
 		c.next = c.renewAt
 	}
+	if !c.checkAt.IsZero() && c.checkAt.Before(c.next) {
+		c.next = c.checkAt
+	}
+}
+
+// wanted reports whether a call about c should go out at now, and the lease it should ask for: 0 where c is not
+// renewed and only looked at.
+func (c *Claim) wanted(now time.Time) (lease time.Duration, ok bool) {
+	if c.inFlight {
+		return 0, false
+	}
+	// What is due soon goes with the rest: otherwise every claim is a batch of its own. Not so a retry, whose pause
+	// may be shorter than that.
+	renewBy, checkBy := now, now
+	if !c.retrying {
+		renewBy, checkBy = now.Add(min(c.lease/100, earliest)), now.Add(earliest/10)
+	}
+	switch {
+	case c.auto > 0 && !renewBy.Before(c.renewAt), !c.checkAt.IsZero() && !checkBy.Before(c.checkAt):
+		if c.auto > 0 {
+			return c.lease, true
+		}
+		return 0, true
+	}
+	return 0, false
 }
 
 // plan sets the next renewal to the first point of the absolute schedule after now, and after the one that was

@@ -35,6 +35,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
@@ -62,11 +64,12 @@ type Engine struct {
 	log     *slog.Logger
 	renewed func(name string, err error) // observer
 
-	ctx    context.Context
-	cancel context.CancelFunc
-	kick   chan struct{}
-	wg     sync.WaitGroup
-	flight chan struct{} // slots for calls under way
+	ctx     context.Context
+	cancel  context.CancelFunc
+	kick    chan struct{}
+	wg      sync.WaitGroup
+	flight  chan struct{} // slots for calls under way
+	tracker *tracker      // nil where keys are not tracked
 
 	mu      sync.Mutex
 	entries map[string][]*Claim // the watchdog map: "connectionID:lockName" -> the owners here
@@ -75,15 +78,27 @@ type Engine struct {
 	wall    func() time.Time
 }
 
-// New starts an engine. renewed is called after every renewal attempt of a claim, with nil or why it failed; it may
-// be nil.
-func New(connID string, runner *script.Runner, cluster bool, log *slog.Logger, renewed func(name string, err error)) *Engine {
+// Config is what an engine works with.
+type Config struct {
+	ConnID string
+	Client rueidis.Client
+	Runner *script.Runner
+	Log    *slog.Logger
+	// Renewed, if set, is called after every renewal attempt of a claim, with nil or why it failed.
+	Renewed func(name string, err error)
+}
+
+// New starts an engine.
+func New(o Config) *Engine {
 	e := &Engine{
-		connID: connID, runner: runner, cluster: cluster, log: log, renewed: renewed,
+		connID: o.ConnID, runner: o.Runner, cluster: o.Client.Mode() == rueidis.ClientModeCluster, log: o.Log, renewed: o.Renewed,
 		kick: make(chan struct{}, 1), flight: make(chan struct{}, maxFlights), entries: map[string][]*Claim{}, wall: time.Now,
 	}
 	if e.renewed == nil {
 		e.renewed = func(string, error) {}
+	}
+	if !e.cluster { // in a Cluster every node would need a connection and a way to follow moving slots
+		e.tracker = &tracker{e: e, client: o.Client}
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.wg.Add(1)
@@ -121,6 +136,9 @@ func (e *Engine) Add(c *Claim, sent time.Time, lease time.Duration, auto bool, m
 		c.auto = 1
 	}
 	c.plan(now)
+	if e.tracker != nil && !e.tracker.off.Load() {
+		c.checkAt = sent.Add(trackAfter)
+	}
 	c.mapKey = e.connID + ":" + c.Key
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -318,7 +336,7 @@ func (e *Engine) run() {
 func (e *Engine) pass(now time.Time, jumped bool) time.Time {
 	var ended []*Claim
 	var whys []error
-	batches := map[batchKey][]*Claim{}
+	batches := map[batchKey][]asked{}
 	e.mu.Lock()
 	if jumped {
 		e.log.Warn("redlatch: the wall clock ran ahead of the monotonic clock; renewing every hold now", "holds", len(e.due))
@@ -330,11 +348,6 @@ func (e *Engine) pass(now time.Time, jumped bool) time.Time {
 	}
 	for len(e.due) > 0 {
 		c := e.due[0]
-		// what is due soon goes with the rest: otherwise every claim is a batch of its own
-		early := now
-		if !c.retrying {
-			early = now.Add(min(c.lease/100, earliest))
-		}
 		switch {
 		case !now.Before(c.deadline):
 			e.remove(c)
@@ -344,13 +357,14 @@ func (e *Engine) pass(now time.Time, jumped bool) time.Time {
 			e.remove(c)
 			ended, whys = append(ended, c), append(whys, errs.ErrMaxHold)
 			continue
-		case c.auto > 0 && !c.inFlight && !early.Before(c.renewAt):
-			c.inFlight = true
+		}
+		if lease, ok := c.wanted(now); ok {
+			c.inFlight, c.checkAt = true, time.Time{}
 			k := batchKey{script: c.Renew}
 			if e.cluster {
 				k.slot = keyname.Slot(c.Key)
 			}
-			batches[k] = append(batches[k], c)
+			batches[k] = append(batches[k], asked{c, lease, c.lease})
 			c.schedule()
 			heap.Fix(&e.due, 0)
 			continue
@@ -378,6 +392,13 @@ func (e *Engine) pass(now time.Time, jumped bool) time.Time {
 	return next
 }
 
+// asked is one claim in a call: lease 0 asks only whether it is held.
+type asked struct {
+	*Claim
+	lease time.Duration
+	term  time.Duration // the claim's lease, whatever is asked for
+}
+
 type batchKey struct {
 	script *script.Script
 	slot   uint16
@@ -385,32 +406,33 @@ type batchKey struct {
 
 // send renews one batch on a goroutine of its own, so that the clock is never held up by the network. Without a free
 // slot the batch is put back, to be retried within moments.
-func (e *Engine) send(batch []*Claim) {
+func (e *Engine) send(batch []asked) {
 	select {
 	case e.flight <- struct{}{}:
 	default:
-		e.answer(batch, nil, nil, time.Time{}, errNoSlot)
+		e.answer(batch, nil, time.Time{}, errNoSlot)
 		return
+	}
+	var conn rueidis.DedicatedClient
+	if e.tracker != nil {
+		conn = e.tracker.current()
 	}
 	e.wg.Add(1)
 	go func() {
 		defer func() { <-e.flight; e.wg.Done() }()
 		keys := make([]string, len(batch))
 		args := make([]string, 0, 2*len(batch))
-		leases := make([]time.Duration, len(batch))
-		shortest := time.Duration(1<<63 - 1)
-		e.mu.Lock()
-		for i, c := range batch {
-			keys[i], leases[i] = c.Key, c.lease
-			args = append(args, c.Owner, strconv.FormatInt(c.lease.Milliseconds(), 10))
-			shortest = min(shortest, c.lease)
+		shortest := batch[0].term
+		for i, a := range batch {
+			keys[i] = a.Key
+			args = append(args, a.Owner, strconv.FormatInt(a.lease.Milliseconds(), 10))
+			shortest = min(shortest, a.term)
 		}
-		e.mu.Unlock()
 		// two tries fit between the moment a renewal is due and half of what is left of the lease
 		ctx, cancel := context.WithTimeout(e.ctx, shortest/6)
 		defer cancel()
 		sent := time.Now()
-		m, err := e.runner.Attempt(ctx, script.Call{Script: batch[0].Renew, Keys: keys, Args: args})
+		m, err := e.runner.Attempt(ctx, script.Call{Script: batch[0].Renew, Keys: keys, Args: args, Tracked: conn})
 		var verdicts []int64
 		if err == nil {
 			verdicts, err = m.AsIntSlice()
@@ -418,17 +440,18 @@ func (e *Engine) send(batch []*Claim) {
 		if err == nil && len(verdicts) != len(batch) {
 			err = errBadReply
 		}
-		e.answer(batch, leases, verdicts, sent, err)
+		e.answer(batch, verdicts, sent, err)
 	}()
 }
 
-// answer takes in what a call said of each claim, for the leases it asked for. err: nothing is known of any.
-func (e *Engine) answer(batch []*Claim, leases []time.Duration, verdicts []int64, sent time.Time, err error) {
+// answer takes in what a call said of each claim. err: nothing is known of any.
+func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err error) {
 	var lost []*Claim
 	var events []event
 	now := time.Now()
 	e.mu.Lock()
-	for i, c := range batch {
+	for i, a := range batch {
+		c := a.Claim
 		if c.state != registered {
 			continue // released or ended meanwhile: the answer is about nothing any more
 		}
@@ -437,9 +460,14 @@ func (e *Engine) answer(batch []*Claim, leases []time.Duration, verdicts []int64
 		switch {
 		case err != nil:
 		case verdicts[i] == 1:
+			if c.retrying || !c.renewAt.After(now.Add(min(c.lease/100, earliest))) {
+				c.plan(now) // it was this renewal's turn, not only a look
+			}
 			c.retrying = false
-			c.plan(now)
-			e.confirm(c, sent, leases[i])
+			if a.lease > 0 {
+				e.confirm(c, sent, a.lease)
+			}
+			c.schedule()
 		case verdicts[i] == 0:
 			e.remove(c)
 			lost = append(lost, c)
@@ -447,11 +475,14 @@ func (e *Engine) answer(batch []*Claim, leases []time.Duration, verdicts []int64
 		default:
 			why = errKey
 		}
-		if why != nil && c.state == registered {
-			c.retrying, c.renewAt = true, now.Add(retryPause(c.lease, err))
-			c.schedule()
-		}
 		if c.state == registered {
+			if why != nil {
+				c.retrying, c.renewAt = true, now.Add(retryPause(c.lease, err))
+				if a.lease == 0 {
+					c.checkAt = c.renewAt
+				}
+				c.schedule()
+			}
 			heap.Fix(&e.due, c.index)
 			e.wakeBy(c.next)
 		}

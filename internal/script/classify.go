@@ -78,6 +78,9 @@ func wrap(s *Script, key string, err error, unsure bool) error {
 	return fmt.Errorf("%w: %s on %q: %w", kind, s.name, key, err)
 }
 
+// Explain classifies an error of a command that did not go through a Runner.
+func Explain(command string, err error) error { return wrap(Plain(command), "", err, false) }
+
 func answeredError(s *Script, key string, err error) error {
 	if strings.Contains(err.Error(), "WRONGTYPE") {
 		return fmt.Errorf("%w: %s on %q: %w", errs.ErrWrongType, s.name, key, err)

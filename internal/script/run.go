@@ -35,6 +35,8 @@ type Call struct {
 	// Command, if set, is sent in place of the script, whose name still stands in errors (see Plain). It is called
 	// anew for every attempt, because rueidis recycles commands.
 	Command func(b rueidis.Builder) rueidis.Completed
+	// Tracked, if set, is a connection on which the server is to remember the keys that the script reads.
+	Tracked rueidis.DedicatedClient
 	// Once: the script may not run twice, so an attempt of unknown outcome ends the call.
 	Once bool
 	// Late, if set, gets the reply of an attempt that was given up on and answered after all. It runs on a goroutine
@@ -151,19 +153,31 @@ func (f *flight) run() {
 }
 
 func (r *Runner) exec(ctx context.Context, c Call) rueidis.RedisResult {
-	if c.Command != nil {
+	switch {
+	case c.Command != nil:
 		return r.client.Do(ctx, c.Command(r.client.B()))
+	case c.Tracked != nil:
+		return withText(c, func(build func(rueidis.Builder) rueidis.Completed) rueidis.RedisResult {
+			return c.Tracked.DoMulti(ctx, c.Tracked.B().ClientCaching().Yes().Build(), build(c.Tracked.B()))[1]
+		})
 	}
-	res := r.client.Do(ctx, evalsha(r.client, c))
-	if re, ok := rueidis.IsRedisErr(res.Error()); ok && re.IsNoScript() {
-		// nothing ran: the only error after which the text itself is sent
-		res = r.client.Do(ctx, r.client.B().Eval().Script(c.Script.src).Numkeys(int64(len(c.Keys))).Key(c.Keys...).Arg(c.Args...).Build())
-	}
-	return res
+	return withText(c, func(build func(rueidis.Builder) rueidis.Completed) rueidis.RedisResult {
+		return r.client.Do(ctx, build(r.client.B()))
+	})
 }
 
-func evalsha(c rueidis.Client, k Call) rueidis.Completed {
-	return c.B().Evalsha().Sha1(k.Script.sha).Numkeys(int64(len(k.Keys))).Key(k.Keys...).Arg(k.Args...).Build()
+// withText sends EVALSHA, and the text itself only after the one error that proves that nothing ran because of it.
+func withText(c Call, send func(build func(rueidis.Builder) rueidis.Completed) rueidis.RedisResult) rueidis.RedisResult {
+	n := int64(len(c.Keys))
+	res := send(func(b rueidis.Builder) rueidis.Completed {
+		return b.Evalsha().Sha1(c.Script.sha).Numkeys(n).Key(c.Keys...).Arg(c.Args...).Build()
+	})
+	if re, ok := rueidis.IsRedisErr(res.Error()); ok && re.IsNoScript() {
+		res = send(func(b rueidis.Builder) rueidis.Completed {
+			return b.Eval().Script(c.Script.src).Numkeys(n).Key(c.Keys...).Arg(c.Args...).Build()
+		})
+	}
+	return res
 }
 
 // flightLimit ends a flight that rueidis itself does not end (its redirections in a Cluster are unbounded).

@@ -1,0 +1,135 @@
+package lease
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// tracker keeps one connection on which the server remembers which keys our renewals read, and says so when one of
+// them changes or goes (server-assisted client-side caching). It is a connection of its own because its own writes
+// must not count (NOLOOP), which would make a client's cached reads stale if it were switched on there, and because a
+// client that observes invalidations pipelines on every connection, which makes each single call slower.
+//
+// A key is tracked by renewing its claim here: CLIENT CACHING YES, then the script, whose last access to the key is a
+// read. So keeping a key tracked costs nothing beyond the renewals that are needed anyway.
+//
+// What comes is a hint, never proof: it has the claims of that key checked. A lost connection has all of them checked,
+// which tracks them on the next one.
+type tracker struct {
+	e      *Engine
+	client rueidis.Client
+	start  sync.Once
+	off    atomic.Bool // the server does not track
+
+	mu   sync.Mutex
+	conn rueidis.DedicatedClient // nil while there is none
+}
+
+const (
+	// trackAfter is the age from which a hold's key is tracked: a shorter hold costs no call for it.
+	trackAfter = 50 * time.Millisecond
+	// trackSetup bounds the one exchange that switches tracking on.
+	trackSetup = 5 * time.Second
+)
+
+// current returns the connection, if there is one, and has it set up if there never was.
+func (t *tracker) current() rueidis.DedicatedClient {
+	t.start.Do(func() {
+		t.e.wg.Add(1)
+		go t.run()
+	})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.conn
+}
+
+func (t *tracker) run() {
+	defer t.e.wg.Done()
+	for failures := 0; t.e.ctx.Err() == nil; failures++ {
+		up, supported := t.serve()
+		if !supported {
+			t.off.Store(true)
+			return // an old or restricted server: loss is noticed by renewals alone
+		}
+		if up {
+			failures = 0
+		}
+		script.Pause(t.e.ctx, 4*script.Backoff(failures))
+	}
+}
+
+// serve keeps one connection until it is lost. supported is false if the server will not track.
+func (t *tracker) serve() (up, supported bool) {
+	conn, release := t.client.Dedicate()
+	defer func() {
+		conn.Close()
+		release()
+	}()
+	lost := conn.SetOnInvalidations(func(keys []rueidis.RedisMessage) {
+		if keys == nil {
+			t.e.CheckAll()
+			return
+		}
+		for _, k := range keys {
+			if key, err := k.ToString(); err == nil {
+				t.e.Check(key)
+			}
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.e.ctx, trackSetup)
+	err := conn.Do(ctx, conn.B().ClientTracking().On().Optin().Noloop().Build()).Error()
+	cancel()
+	if err != nil {
+		_, refused := rueidis.IsRedisErr(err)
+		return false, !refused || script.Retryable(script.Explain("CLIENT TRACKING", err))
+	}
+	t.mu.Lock()
+	t.conn = conn
+	t.mu.Unlock()
+	t.e.CheckAll() // what is held already is not tracked here yet, and may have gone unnoticed
+	select {
+	case <-lost:
+	case <-t.e.ctx.Done():
+	}
+	t.mu.Lock()
+	t.conn = nil
+	t.mu.Unlock()
+	return true, true
+}
+
+// Check has the claims on key asked about at once: something has happened to it.
+func (e *Engine) Check(key string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	for _, c := range e.entries[e.connID+":"+key] {
+		c.checkAt = now
+		c.schedule()
+		heap.Fix(&e.due, c.index)
+		e.wakeBy(c.next)
+	}
+}
+
+// CheckAll has everything asked about that is old enough to be tracked.
+func (e *Engine) CheckAll() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	for _, c := range e.due {
+		if now.Sub(c.start) >= trackAfter {
+			c.checkAt = now
+			c.schedule()
+		}
+	}
+	heap.Init(&e.due)
+	if len(e.due) > 0 {
+		e.wakeBy(e.due[0].next)
+	}
+}

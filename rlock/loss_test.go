@@ -1,0 +1,111 @@
+package rlock_test
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// tracked waits until the server remembers so many keys.
+func tracked(t *testing.T, r *rig, n int) {
+	t.Helper()
+	redistest.Eventually(t, 10*time.Second, "the keys of holds are tracked", func() bool {
+		info, err := r.redis.Do(within(t), r.redis.B().Info().Section("stats").Build()).ToString()
+		return err == nil && strings.Contains(info, "tracking_total_keys:"+strconv.Itoa(n)+"\r\n")
+	})
+}
+
+// The first scheduled renewal of a 30 s lease comes after 10 s; whatever ends a hold well before that was noticed
+// through the server's invalidations.
+const beforeRenewal = 7 * time.Second
+
+func TestLossIsNoticedAtOnceWhereKeysAreTracked(t *testing.T) {
+	for name, lose := range map[string]func(t *testing.T, r *rig){
+		"DEL": func(t *testing.T, r *rig) {
+			require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
+		},
+		"FLUSHALL": func(t *testing.T, r *rig) {
+			require.NoError(t, r.redis.Do(within(t), r.redis.B().Flushall().Build()).Error())
+		},
+		"eviction": func(t *testing.T, r *rig) {
+			for _, c := range [][]string{{"maxmemory-policy", "allkeys-random"}, {"maxmemory", "1"}} {
+				require.NoError(t, r.redis.Do(within(t), r.redis.B().Arbitrary("CONFIG", "SET").Args(c...).Build()).Error())
+			}
+			r.redis.Do(within(t), r.redis.B().Set().Key("x").Value("y").Build())
+		},
+		"overwritten": func(t *testing.T, r *rig) {
+			require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
+			require.NoError(t, r.redis.Do(within(t), r.redis.B().Hset().Key("l").FieldValue().FieldValue("somebody", "1").Build()).Error())
+		},
+		"ForceUnlock": func(t *testing.T, r *rig) {
+			ok, err := r.locks.Reentrant("l").ForceUnlock(within(t))
+			require.NoError(t, err)
+			require.True(t, ok)
+		},
+		"deleted while the tracking connection was down": func(t *testing.T, r *rig) {
+			// all in one go, so that it cannot be back in between
+			kill := r.redis.B().Arbitrary("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Build()
+			for _, res := range r.redis.DoMulti(within(t), kill, r.redis.B().Del().Key("l").Build()) {
+				require.NoError(t, res.Error())
+			}
+		},
+	} {
+		for kind, lease := range map[string]time.Duration{"renewed": 0, "fixed": time.Hour} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t, redistest.Start(t), rlock.Options{})
+				h, err := r.locks.Reentrant("l").TryLock(within(t), 0, lease)
+				require.NoError(t, err)
+				tracked(t, r, 1)
+				began := time.Now()
+				lose(t, r)
+				<-h.Done()
+				require.Less(t, time.Since(began), beforeRenewal)
+				require.ErrorIs(t, h.Err(), rlock.ErrLost)
+			})
+		}
+	}
+}
+
+func TestRenewalsKeepTheKeyTracked(t *testing.T) {
+	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 600 * time.Millisecond})
+	h := lock(t, r.locks.Reentrant("l"), within(t))
+	tracked(t, r, 1)
+	first := h.Until()
+	redistest.Eventually(t, 20*time.Second, "several renewals", func() bool { return h.Until().Sub(first) > 2*time.Second })
+	tracked(t, r, 1)
+	before := redistest.CommandCalls(t, r.redis)["evalsha"]
+	first = h.Until()
+	redistest.Eventually(t, 20*time.Second, "ten more renewals", func() bool { return h.Until().Sub(first) >= 2*time.Second })
+	calls := redistest.CommandCalls(t, r.redis)["evalsha"] - before
+	require.LessOrEqual(t, calls, 13, "its own renewals must not make it look again")
+	require.NoError(t, h.Unlock(within(t)))
+}
+
+func TestAForgottenHoldIsNotRenewedAndWarnedOfOnce(t *testing.T) {
+	r, log := newLoggedRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 300 * time.Millisecond})
+	l := r.locks.Reentrant("l").WithLabel("leaky")
+	work := lock(t, l, within(t)).Context(context.Background())
+	for range 20 {
+		collect()
+	}
+	require.NoError(t, work.Err(), "one of its contexts is in use: it is not forgotten")
+	require.Zero(t, log.count("dropped without Unlock"))
+	runtime.KeepAlive(work)
+	work = nil
+	redistest.Eventually(t, 20*time.Second, "warned of", func() bool {
+		collect()
+		return log.count("dropped without Unlock") == 1 && log.count("label=leaky") >= 1
+	})
+	redistest.Eventually(t, 20*time.Second, "its lease runs out", func() bool { return len(r.hash(t, "l")) == 0 })
+	require.Equal(t, 1, log.count("dropped without Unlock"))
+	require.NoError(t, r.locks.Close(within(t)), "Close does not wait for an Unlock that cannot come")
+}

@@ -1,0 +1,466 @@
+package rlock_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+)
+
+const (
+	alice = "0f8b3c52-5a1e-8c61-9d0a-6f4f3a2b1c0d:1"
+	bob   = "1a2b3c4d-5a1e-8c61-9d0a-6f4f3a2b1c0d:7"
+	java  = "9c1d2e3f-0a4b-4c5d-8e6f-7a8b9c0d1e2f:42" // Redisson: a UUID of version 4 and a thread's id
+)
+
+// scriptRig sends scripts by hand and looks at the server around them.
+type scriptRig struct {
+	c   rueidis.Client
+	hub *pubsub.Hub
+	src map[string]string
+}
+
+func newScriptRig(t *testing.T, s *redistest.Server) *scriptRig {
+	t.Helper()
+	g := &scriptRig{c: s.Client(t), src: map[string]string{}}
+	var err error
+	g.hub, err = pubsub.NewHub(g.c, pubsub.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { g.hub.Close() })
+	for _, name := range []string{"acquire", "release", "renew", "query"} {
+		text, err := os.ReadFile(name + ".lua")
+		require.NoError(t, err)
+		g.src[name] = string(text)
+	}
+	return g
+}
+
+func (g *scriptRig) do(t *testing.T, args ...string) rueidis.RedisResult {
+	t.Helper()
+	return g.c.Do(within(t), g.c.B().Arbitrary(args...).Build())
+}
+
+func (g *scriptRig) must(t *testing.T, args ...string) {
+	t.Helper()
+	require.NoError(t, g.do(t, args...).Error(), "%v", args)
+}
+
+func (g *scriptRig) run(t *testing.T, name string, keys []string, args ...string) ([]int64, error) {
+	t.Helper()
+	return eval(t, g.c, g.src[name], keys, args...)
+}
+
+func eval(t *testing.T, c rueidis.Client, src string, keys []string, args ...string) ([]int64, error) {
+	t.Helper()
+	m, err := c.Do(within(t), c.B().Eval().Script(src).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToMessage()
+	if err != nil {
+		return nil, err
+	}
+	if v, err := m.AsInt64(); err == nil {
+		return []int64{v}, nil
+	}
+	return m.AsIntSlice()
+}
+
+// snapshot is all there is to a key: what it holds and, in ms, when it ends (-1 never, -2 there is no key).
+type snapshot struct {
+	hash map[string]string
+	text string
+	left int64
+	ends int64 // to the millisecond; 0 where the server cannot tell
+}
+
+func (g *scriptRig) look(t *testing.T, key string) snapshot {
+	t.Helper()
+	var s snapshot
+	kind, err := g.do(t, "TYPE", key).ToString()
+	require.NoError(t, err)
+	switch kind {
+	case "hash":
+		s.hash, err = g.do(t, "HGETALL", key).AsStrMap()
+		require.NoError(t, err)
+	case "string":
+		s.text, err = g.do(t, "GET", key).ToString()
+		require.NoError(t, err)
+	default:
+		require.Equal(t, "none", kind)
+	}
+	s.left, err = g.do(t, "PTTL", key).AsInt64()
+	require.NoError(t, err)
+	if v, err := g.do(t, "PEXPIRETIME", key).AsInt64(); err == nil {
+		s.ends = v
+	}
+	return s
+}
+
+func (g *scriptRig) now(t *testing.T) int64 {
+	t.Helper()
+	v, err := g.do(t, "TIME").AsStrSlice()
+	require.NoError(t, err)
+	sec, err := strconv.ParseInt(v[0], 10, 64)
+	require.NoError(t, err)
+	us, err := strconv.ParseInt(v[1], 10, 64)
+	require.NoError(t, err)
+	return sec*1000 + us/1000
+}
+
+// published returns what is published on channel while fn runs. A message of our own marks the end: a channel keeps
+// its order.
+func (g *scriptRig) published(t *testing.T, channel string, fn func()) []string {
+	t.Helper()
+	sub, err := g.hub.Subscribe(within(t), channel)
+	require.NoError(t, err)
+	defer sub.Close()
+	fn()
+	_, err = g.hub.Publish(within(t), channel, "end of test")
+	require.NoError(t, err)
+	var got []string
+	for {
+		m, err := sub.Next(within(t))
+		require.NoError(t, err)
+		if m.Payload == "end of test" {
+			return got
+		}
+		got = append(got, m.Payload)
+	}
+}
+
+// What became of the TTL. Leases in the tables are minutes apart, so that no stall of the machine blurs them.
+const (
+	untouched = -10 // to the millisecond, where the server can tell
+	endless   = -1
+	gone      = -2
+)
+
+func requireTTL(t *testing.T, want int64, before, after snapshot) {
+	t.Helper()
+	switch want {
+	case untouched:
+		require.Equal(t, before.ends, after.ends)
+		require.LessOrEqual(t, after.left, before.left)
+		require.Greater(t, after.left, before.left-30_000)
+	case endless, gone:
+		require.Equal(t, want, after.left)
+	default:
+		require.LessOrEqual(t, after.left, want)
+		require.Greater(t, after.left, want-30_000)
+	}
+}
+
+// row is one line of a script's table.
+type row struct {
+	name   string
+	before map[string]string // the lock's hash
+	ttl    int64             // of the lock before, ms; 0 or endless: none
+	args   []string
+	reply  []int64 //
+	again  []int64 // the reply of a second run; nil: as the first
+	after  map[string]string
+	left   int64 // what became of the TTL
+	told   bool  // whether waiters are told, at every run
+}
+
+func (r row) prepare(t *testing.T, g *scriptRig, key string) {
+	t.Helper()
+	for _, f := range slices.Sorted(maps.Keys(r.before)) {
+		g.must(t, "HSET", key, f, r.before[f])
+	}
+	if r.ttl > 0 {
+		g.must(t, "PEXPIRE", key, strconv.FormatInt(r.ttl, 10))
+	}
+}
+
+// runTable runs each row's script twice; the second run must change nothing.
+func runTable(t *testing.T, g *scriptRig, script string, rows []row, check func(t *testing.T, want, got []int64, before snapshot)) {
+	t.Helper()
+	for i, r := range rows {
+		t.Run(r.name, func(t *testing.T) {
+			key := fmt.Sprintf("%s:%d", script, i)
+			channel := "redisson_lock__channel:{" + key + "}"
+			r.prepare(t, g, key)
+			args := slices.Clone(r.args)
+			for i, a := range args {
+				if a == "CHANNEL" {
+					args[i] = channel
+				}
+			}
+			for n, want := range [][]int64{r.reply, r.again} {
+				if want == nil {
+					want = r.reply
+				}
+				before := g.look(t, key)
+				started := g.now(t)
+				var got []int64
+				var err error
+				told := g.published(t, channel, func() { got, err = g.run(t, script, []string{key}, args...) })
+				require.NoError(t, err)
+				ended := g.now(t)
+				check(t, want, got, before)
+				if script == "acquire" {
+					require.GreaterOrEqual(t, got[2], started, "the server's own time")
+					require.LessOrEqual(t, got[2], ended)
+				}
+				after := g.look(t, key)
+				require.Equal(t, r.after, after.hash, "run %d", n+1)
+				requireTTL(t, r.left, before, after)
+					require.Equal(t, []string{"0"}, told, "run %d", n+1)
+				} else {
+					require.Empty(t, told, "run %d", n+1)
+				}
+			}
+		})
+	}
+}
+
+func TestAcquireScriptTable(t *testing.T) {
+	const lease = "300000"
+	h := func(kv ...string) map[string]string {
+		m := map[string]string{}
+		for i := 0; i < len(kv); i += 2 {
+			m[kv[i]] = kv[i+1]
+		}
+		return m
+	}
+	far := strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMilli(), 10)
+	past := strconv.FormatInt(time.Now().Add(-24*time.Hour).UnixMilli(), 10)
+	rows := []row{
+		{name: "a free lock is granted for the lease", args: []string{alice, "1", lease, "0"}, reply: []int64{1, 300_000}, after: h(alice, "1"), left: 300_000},
+		{name: "in time is granted", args: []string{alice, "1", lease, far}, reply: []int64{1, 300_000}, after: h(alice, "1"), left: 300_000},
+		{name: "too late does nothing on a free lock", args: []string{alice, "1", lease, past}, reply: []int64{2, 0}, left: gone},
+		{name: "too late does nothing for the holder either", before: h(alice, "1"), ttl: 100_000, args: []string{alice, "2", lease, past}, reply: []int64{2, 0}, after: h(alice, "1"), left: untouched},
+		{name: "held by another is refused with what is left", before: h(bob, "1"), ttl: 100_000, args: []string{alice, "1", lease, "0"}, reply: []int64{0, 100_000}, after: h(bob, "1"), left: untouched},
+		{name: "held by Java is refused", before: h(java, "3"), ttl: 100_000, args: []string{alice, "1", lease, "0"}, reply: []int64{0, 100_000}, after: h(java, "3"), left: untouched},
+		{name: "held without end is refused with -1", before: h(bob, "1"), args: []string{alice, "1", lease, "0"}, reply: []int64{0, -1}, after: h(bob, "1"), left: endless},
+		{name: "re-entry raises the count and a shorter lease", before: h(alice, "1"), ttl: 100_000, args: []string{alice, "2", lease, "0"}, reply: []int64{1, 300_000}, after: h(alice, "2"), left: 300_000},
+		{name: "re-entry never shortens", before: h(alice, "1"), ttl: 900_000, args: []string{alice, "2", lease, "0"}, reply: []int64{1, 900_000}, after: h(alice, "2"), left: untouched},
+		{name: "re-entry leaves a lock without end without one", before: h(alice, "1"), args: []string{alice, "2", lease, "0"}, reply: []int64{1, -1}, after: h(alice, "2"), left: endless},
+		{name: "a wanted count below the real one lowers nothing", before: h(alice, "3"), ttl: 100_000, args: []string{alice, "2", lease, "0"}, reply: []int64{1, 300_000}, after: h(alice, "3"), left: 300_000},
+		{name: "the retry of a first acquisition changes nothing", before: h(alice, "1"), ttl: 300_000, args: []string{alice, "1", lease, "0"}, reply: []int64{1, 300_000}, after: h(alice, "1"), left: 300_000},
+		{name: "re-entry of what is gone is lost", args: []string{alice, "2", lease, "0"}, reply: []int64{3, 0}, left: gone},
+		{name: "re-entry of what another has is lost", before: h(bob, "1"), ttl: 100_000, args: []string{alice, "2", lease, "0"}, reply: []int64{3, 0}, after: h(bob, "1"), left: untouched},
+		{name: "the re-entry of an owner whose own lease is over is lost", before: h(alice, "1", alice+"!", past, bob, "1", bob+"!", far), ttl: 900_000, args: []string{alice, "2", lease, "0"}, reply: []int64{3, 0}, after: h(alice, "1", alice+"!", past, bob, "1", bob+"!", far), left: untouched},
+		{name: "the re-entry of a joined owner never shortens its own lease", before: h(alice, "1", alice+"!", far, bob, "1", bob+"!", far), ttl: 900_000, args: []string{alice, "2", lease, "0"}, reply: []int64{1, 900_000}, after: h(alice, "2", alice+"!", far, bob, "1", bob+"!", far), left: untouched},
+	}
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		runTable(t, newScriptRig(t, s), "acquire", rows, func(t *testing.T, want, got []int64, before snapshot) {
+			require.Len(t, got, 3)
+			require.Equal(t, want[0], got[0])
+			if want[1] <= 0 {
+				require.Equal(t, want[1], got[1])
+				return
+			}
+			require.LessOrEqual(t, got[1], want[1])
+			require.Greater(t, got[1], want[1]-30_000)
+		})
+	})
+}
+
+func TestReleaseScriptTable(t *testing.T) {
+	one := func(owner, count string) map[string]string { return map[string]string{owner: count} }
+	far := strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMilli(), 10)
+	past := strconv.FormatInt(time.Now().Add(-24*time.Hour).UnixMilli(), 10)
+	args := func(owner, remaining string) []string { return []string{owner, remaining, "CHANNEL", "PUBLISH"} }
+	rows := []row{
+		{name: "the last release removes the lock and tells the waiters", before: one(alice, "1"), ttl: 100_000, args: args(alice, "0"), reply: []int64{2}, again: []int64{0}, left: gone, told: true},
+		{name: "whatever the count was", before: one(alice, "5"), ttl: 100_000, args: args(alice, "0"), reply: []int64{2}, again: []int64{0}, left: gone, told: true},
+		{name: "also a lock without end", before: one(alice, "1"), args: args(alice, "0"), reply: []int64{2}, again: []int64{0}, left: gone, told: true},
+		{name: "a partial release sets the count and leaves the lease", before: one(alice, "2"), ttl: 100_000, args: args(alice, "1"), reply: []int64{1}, after: one(alice, "1"), left: untouched},
+		{name: "a partial release leaves a long lease", before: one(alice, "7"), ttl: 9_000_000, args: args(alice, "3"), reply: []int64{1}, after: one(alice, "3"), left: untouched},
+		{name: "a partial release leaves a lock without end", before: one(alice, "2"), args: args(alice, "1"), reply: []int64{1}, after: one(alice, "1"), left: endless},
+		{name: "what is gone is not held, and the waiters hear of it", args: args(alice, "0"), reply: []int64{0}, left: gone, told: true},
+		{name: "a partial release of what is gone tells the waiters too", args: args(alice, "1"), reply: []int64{0}, left: gone, told: true},
+		{name: "another's lock is not touched", before: one(bob, "1"), ttl: 100_000, args: args(alice, "0"), reply: []int64{0}, after: one(bob, "1"), left: untouched},
+		{name: "Java's lock is not touched", before: one(java, "2"), ttl: 100_000, args: args(alice, "0"), reply: []int64{0}, after: one(java, "2"), left: untouched},
+		{name: "another's lock is not touched by a partial release", before: one(bob, "2"), ttl: 100_000, args: args(alice, "1"), reply: []int64{0}, after: one(bob, "2"), left: untouched},
+		{name: "of two joined owners the other stays", before: map[string]string{alice: "1", alice + "!": far, bob: "1", bob + "!": far}, ttl: 100_000, args: args(alice, "0"), reply: []int64{2}, again: []int64{0}, after: map[string]string{bob: "1", bob + "!": far}, left: 24 * 3600_000},
+		{name: "a dead joiner goes with the last living owner", before: map[string]string{alice: "1", alice + "!": far, bob: "1", bob + "!": past}, ttl: 100_000, args: args(alice, "0"), reply: []int64{2}, again: []int64{0}, left: gone, told: true},
+	}
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		runTable(t, newScriptRig(t, s), "release", rows, func(t *testing.T, want, got []int64, before snapshot) {
+			require.Equal(t, want, got)
+		})
+	})
+}
+
+func TestRenewScriptTable(t *testing.T) {
+	one := func(owner, count string) map[string]string { return map[string]string{owner: count} }
+	past := strconv.FormatInt(time.Now().Add(-24*time.Hour).UnixMilli(), 10)
+	far := strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMilli(), 10)
+	rows := []row{
+		{name: "a shorter lease is raised", before: one(alice, "1"), ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{1}, after: one(alice, "1"), left: 300_000},
+		{name: "a longer lease is never shortened", before: one(alice, "1"), ttl: 900_000, args: []string{alice, "300000"}, reply: []int64{1}, after: one(alice, "1"), left: untouched},
+		{name: "a look changes nothing", before: one(alice, "1"), ttl: 100_000, args: []string{alice, "0"}, reply: []int64{1}, after: one(alice, "1"), left: untouched},
+		{name: "a lock without end keeps having none", before: one(alice, "1"), args: []string{alice, "300000"}, reply: []int64{1}, after: one(alice, "1"), left: endless},
+		{name: "what is gone is not held and not made", args: []string{alice, "300000"}, reply: []int64{0}, left: gone},
+		{name: "another's lease is not touched", before: one(bob, "1"), ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{0}, after: one(bob, "1"), left: untouched},
+		{name: "Java's lease is not touched", before: one(java, "1"), ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{0}, after: one(java, "1"), left: untouched},
+		{name: "an owner among joined ones whose own lease is over holds nothing", before: map[string]string{alice: "1", alice + "!": past, bob: "1", bob + "!": far}, ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{0}, after: map[string]string{bob: "1", bob + "!": far}, left: untouched},
+	}
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		runTable(t, newScriptRig(t, s), "renew", rows, func(t *testing.T, want, got []int64, before snapshot) {
+			require.Equal(t, want, got)
+		})
+	})
+}
+
+func TestQueryScriptTable(t *testing.T) {
+	rows := []row{
+		{name: "a free lock", args: []string{alice}, reply: []int64{0, 0, -2}, left: gone},
+		{name: "by its holder", before: map[string]string{alice: "2"}, ttl: 100_000, args: []string{alice}, reply: []int64{1, 2, 100_000}, after: map[string]string{alice: "2"}, left: untouched},
+		{name: "by another", before: map[string]string{java: "2"}, ttl: 100_000, args: []string{alice}, reply: []int64{1, 0, 100_000}, after: map[string]string{java: "2"}, left: untouched},
+		{name: "by nobody", before: map[string]string{alice: "2"}, ttl: 100_000, args: []string{""}, reply: []int64{1, 0, 100_000}, after: map[string]string{alice: "2"}, left: untouched},
+		{name: "without end", before: map[string]string{alice: "1"}, args: []string{alice}, reply: []int64{1, 1, -1}, after: map[string]string{alice: "1"}, left: endless},
+	}
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		runTable(t, newScriptRig(t, s), "query", rows, func(t *testing.T, want, got []int64, before snapshot) {
+			require.Equal(t, want[:2], got[:2])
+			if want[2] < 0 {
+				require.Equal(t, want[2], got[2])
+				return
+			}
+			require.LessOrEqual(t, got[2], want[2])
+			require.Greater(t, got[2], want[2]-30_000)
+		})
+	})
+}
+
+func TestNoScriptTouchesAKeyOfAnotherType(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newScriptRig(t, s)
+		g.must(t, "SET", "k", "a string", "PX", "100000")
+		before := g.look(t, "k")
+		for script, args := range map[string][]string{
+			"acquire": {alice, "1", "300000", "0"},
+			"release": {alice, "0", "channel", "PUBLISH"},
+			"query":   {alice},
+		} {
+			_, err := g.run(t, script, []string{"k"}, args...)
+			require.ErrorContains(t, err, "WRONGTYPE", script)
+		}
+		_, err := g.run(t, "release", []string{"k"}, alice, "1", "channel", "PUBLISH")
+		require.ErrorContains(t, err, "WRONGTYPE")
+		got, err := g.run(t, "renew", []string{"k"}, alice, "300000")
+		require.NoError(t, err)
+		require.Equal(t, []int64{-1}, got)
+		after := g.look(t, "k")
+		require.Equal(t, "a string", after.text)
+		requireTTL(t, untouched, before, after)
+	})
+}
+
+func TestARenewBatchAnswersForEachKeyAlone(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newScriptRig(t, s)
+		g.must(t, "HSET", "mine", alice, "1")
+		g.must(t, "PEXPIRE", "mine", "100000")
+		g.must(t, "SET", "string", "x")
+		g.must(t, "HSET", "theirs", bob, "1")
+		g.must(t, "PEXPIRE", "theirs", "100000")
+		g.must(t, "HSET", "last", alice, "1")
+		g.must(t, "PEXPIRE", "last", "100000")
+		for range 2 {
+			got, err := g.run(t, "renew", []string{"mine", "string", "theirs", "gone", "last"},
+				alice, "300000", alice, "300000", alice, "300000", alice, "300000", alice, "600000")
+			require.NoError(t, err)
+			require.Equal(t, []int64{1, -1, 0, 0, 1}, got)
+			requireTTL(t, 300_000, snapshot{}, g.look(t, "mine"))
+			requireTTL(t, 100_000, snapshot{}, g.look(t, "theirs"))
+			requireTTL(t, 600_000, snapshot{}, g.look(t, "last"))
+			requireTTL(t, endless, snapshot{}, g.look(t, "string"))
+			requireTTL(t, gone, snapshot{}, g.look(t, "gone"))
+		}
+	})
+}
+
+func TestTwoOwnersOfOneKeyInOneRenewBatchAreToldApart(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newScriptRig(t, s)
+		g.must(t, "HSET", "k", bob, "1")
+		g.must(t, "PEXPIRE", "k", "100000")
+		got, err := g.run(t, "renew", []string{"k", "k"}, alice, "900000", bob, "300000")
+		require.NoError(t, err)
+		require.Equal(t, []int64{0, 1}, got)
+		requireTTL(t, 300_000, snapshot{}, g.look(t, "k"))
+	})
+}
+
+func TestAFullServerStillRenewsAndReleasesAndRefusesToAcquire(t *testing.T) {
+	g := newScriptRig(t, redistest.Start(t, "--maxmemory-policy", "noeviction"))
+	far := strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMilli(), 10)
+	near := strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)
+	for _, key := range []string{"held", "deep"} {
+		g.must(t, "HSET", key, alice, "2")
+		g.must(t, "PEXPIRE", key, "100000")
+	}
+	g.must(t, "HSET", "joined", alice, "1", alice+"!", near, bob, "1", bob+"!", far)
+	g.must(t, "PEXPIRE", "joined", "100000")
+	g.must(t, "CONFIG", "SET", "maxmemory", "1")
+	require.ErrorContains(t, g.do(t, "SET", "k", "v").Error(), "OOM", "memory is full")
+
+	_, err := g.run(t, "acquire", []string{"free"}, alice, "1", "300000", "0")
+	require.ErrorContains(t, err, "OOM")
+	requireTTL(t, gone, snapshot{}, g.look(t, "free"))
+	before := g.look(t, "deep")
+	_, err = g.run(t, "acquire", []string{"deep"}, alice, "3", "300000", "0")
+	require.ErrorContains(t, err, "OOM")
+	require.Equal(t, before.hash, g.look(t, "deep").hash)
+	requireTTL(t, untouched, before, g.look(t, "deep"))
+	got, err := g.run(t, "acquire", []string{"held"}, bob, "1", "300000", "0")
+	require.NoError(t, err, "a refusal needs no memory")
+	require.EqualValues(t, 0, got[0])
+	got, err = g.run(t, "query", []string{"held"}, alice)
+	require.NoError(t, err)
+	require.Equal(t, []int64{1, 2}, got[:2])
+
+	got, err = g.run(t, "renew", []string{"held", "joined", "deep"}, alice, "300000", alice, "7200000", alice, "300000")
+	require.NoError(t, err)
+	require.Equal(t, []int64{1, -1, 1}, got, "a joined owner's own lease cannot be written, and is said not to be")
+	requireTTL(t, 300_000, snapshot{}, g.look(t, "held"))
+	requireTTL(t, 300_000, snapshot{}, g.look(t, "deep"))
+	require.Equal(t, near, g.look(t, "joined").hash[alice+"!"])
+
+	got, err = g.run(t, "release", []string{"deep"}, alice, "1", "channel", "PUBLISH")
+	require.NoError(t, err, "the count only informs")
+	require.Equal(t, []int64{1}, got)
+	told := g.published(t, "channel", func() {
+		for _, want := range []int64{2, 0} {
+			got, err := g.run(t, "release", []string{"held"}, alice, "0", "channel", "PUBLISH")
+			require.NoError(t, err)
+			require.Equal(t, []int64{want}, got)
+		}
+	})
+	require.Equal(t, []string{"0", "0"}, told)
+	requireTTL(t, gone, snapshot{}, g.look(t, "held"))
+	got, err = g.run(t, "release", []string{"joined"}, alice, "0", "channel", "PUBLISH")
+	require.NoError(t, err)
+	require.Equal(t, []int64{2}, got)
+	require.Equal(t, map[string]string{bob: "1", bob + "!": far}, g.look(t, "joined").hash)
+}
+
+func TestAUserWithoutRightsOnTheChannelCanStillRelease(t *testing.T) {
+	s := redistest.Start(t)
+	g := newScriptRig(t, s)
+	g.must(t, "ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all", "resetchannels")
+	o := s.Option()
+	o.Username, o.Password = "limited", "secret"
+	c, err := rueidis.NewClient(o)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	require.ErrorContains(t, c.Do(within(t), c.B().Publish().Channel("channel").Message("0").Build()).Error(), "NOPERM")
+	g.must(t, "HSET", "l", alice, "1")
+	for _, want := range []int64{2, 0} {
+		got, err := eval(t, c, g.src["release"], []string{"l"}, alice, "0", "channel", "PUBLISH")
+		require.NoError(t, err)
+		require.Equal(t, []int64{want}, got)
+		requireTTL(t, gone, snapshot{}, g.look(t, "l"))
+	}
+}
