@@ -32,13 +32,16 @@ type Client struct {
 	log      *slog.Logger
 	owners   atomic.Int64 // the second half of the last owner
 
+	evictionAsked atomic.Bool
+	background    sync.WaitGroup
+
 	mu      sync.Mutex
 	closed  bool
 	held    int           // owners acquired and not yet released
 	drained chan struct{} // made by Close, closed when held reaches 0
 }
 
-// New makes a client on a hub, which stays the caller's and may serve others. It sends nothing.
+// New makes a client on a hub, which stays the caller's and may serve others. It sends nothing, unless Options.Strict.
 func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if h == nil {
 		return nil, fmt.Errorf("rlock: %w", errs.InvalidOption("hub", nil, "a *pubsub.Hub"))
@@ -51,7 +54,15 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	c.observer = o.Observer.guarded(func(p any) { c.log.Error("redlatch: observer panicked", "panic", p) })
 	c.runner = script.NewRunner(h.Client(), o.CallTimeout)
 	c.queue = wait.NewQueue(h, o.PollCap, c.observer.Woken)
-	c.engine = lease.New(lease.Config{ConnID: c.id, Client: h.Client(), Runner: c.runner, Log: c.log, Renewed: c.observer.Renewed})
+	c.engine = lease.New(lease.Config{ConnID: c.id, Client: h.Client(), Runner: c.runner, Log: c.log,
+		Replicas: o.MinReplicas, ReplicasWait: o.ReplicaTimeout, Renewed: c.observer.Renewed})
+	if o.Strict {
+		c.evictionAsked.Store(true)
+		if policy := c.evictionPolicy(); policy != "" {
+			c.Close(context.Background())
+			return nil, fmt.Errorf("rlock: %w", errs.InvalidOption("the server's maxmemory-policy", policy, "noeviction (Options.Strict)"))
+		}
+	}
 	return c, nil
 }
 
@@ -141,6 +152,7 @@ func (c *Client) Close(ctx context.Context) error {
 	c.mu.Unlock()
 	c.queue.Close()
 	c.engine.EndAll(ErrClosed)
+	defer c.background.Wait()
 	select {
 	case <-drained:
 	case <-ctx.Done():

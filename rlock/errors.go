@@ -27,6 +27,9 @@ var (
 	// ErrUnknownOutcome: the request was sent and its reply not seen in time. What an acquire may have taken is
 	// released in the background; what a release may have left goes on being released until the lease is over.
 	ErrUnknownOutcome = errs.ErrUnknownOutcome
+	// ErrNotReplicated: the lock was granted, but fewer than Options.MinReplicas replicas confirmed it in time. It has
+	// been taken back; nothing is held.
+	ErrNotReplicated = errs.ErrNotReplicated
 	// ErrClosed: the client was closed.
 	ErrClosed = errs.ErrClosed
 	// ErrInvalidName refuses a name that is empty, over 64 KiB with its prefix, not UTF-8, or whose braces would

@@ -91,7 +91,7 @@ func checkLease(d time.Duration) error {
 //
 // Otherwise nothing is held by this call, and the error is ErrNotAcquired (contended, or ctx ended: then it is joined
 // with ctx's error and cause), ErrUnavailable, ErrUnknownOutcome, ErrLost (ctx carries an owner whose hold is over),
-// ErrClosed, ErrInvalidName, ErrInvalidOption or ErrWrongType. While the server cannot be asked the call goes on
+// ErrNotReplicated, ErrClosed, ErrInvalidName, ErrInvalidOption or ErrWrongType. While the server cannot be asked the call goes on
 // trying for as long as it may wait.
 func (l *Lock) Lock(ctx context.Context) (*Hold, error) {
 	return l.acquire(ctx, l.wait, l.lease)
@@ -127,6 +127,7 @@ func (l *Lock) acquire(ctx context.Context, waitTime, leaseTime time.Duration) (
 		c.observer.NotAcquired(l.name, waited, err)
 		return nil, err
 	}
+	c.warnOfEviction()
 	c.observer.Acquired(l.name, waited)
 	return hold, nil
 }
@@ -225,17 +226,23 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 		if d, ok := ctx.Deadline(); ok && d.Before(end) {
 			end = d
 		}
-		m, err := c.runner.Attempt(ctx, a.call(c.runner.Clock.At(l.key, end)))
+		call := a.call(c.runner.Clock.At(l.key, end))
+		call.Replicas, call.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
+		m, err := c.runner.Attempt(ctx, call)
 		received := time.Now()
-		if err != nil {
+		unmet := errors.Is(err, ErrNotReplicated)
+		if err != nil && !unmet {
 			if errors.Is(err, ErrUnknownOutcome) {
 				a.abandoned = a.sent.Add(c.opts.CallTimeout)
 			}
 			return wait.Answer{}, err
 		}
-		r, err := decodeAcquire(m)
-		if err != nil {
-			return wait.Answer{}, err
+		r, bad := decodeAcquire(m)
+		if bad != nil {
+			return wait.Answer{}, bad
+		}
+		if unmet && r.status == acquireGranted {
+			return wait.Answer{}, a.takeBack(ctx, err)
 		}
 		if r.status == acquireLate {
 			// The estimate of the server's clock was off, by a failover or a step of the clock, or the request took
@@ -266,6 +273,17 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 		}
 		return wait.Answer{Left: r.left}, nil
 	}
+}
+
+// takeBack releases a grant that too few replicas have, and returns err.
+func (a *acquisition) takeBack(ctx context.Context, err error) error {
+	l := a.l
+	if a.want == 1 {
+		if _, e := l.c.runRelease(ctx, l.key, a.own.claim.Owner, 0, l.channel); e != nil {
+			a.abandoned = time.Now() // undo goes on with it
+		}
+	}
+	return err
 }
 
 func (a *acquisition) call(notAfter int64) script.Call {

@@ -1,6 +1,7 @@
 package rlock
 
 import (
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -37,6 +38,17 @@ type Options struct {
 	// MaxHold ends every hold after this time (ErrMaxHold), also one whose work is stuck. 0: no limit, the default.
 	// At least MinLease.
 	MaxHold time.Duration
+	// MinReplicas has every grant and every renewal confirmed by so many replicas (WAIT, on the same connection)
+	// within ReplicaTimeout: a grant that is not is taken back (ErrNotReplicated), a renewal that is not does not
+	// count. It makes it less likely that a failover forgets a hold, not impossible: another replica than those that
+	// confirmed may be promoted. Each call takes a connection for itself while it waits. 0: off, the default.
+	MinReplicas int
+	// ReplicaTimeout bounds that wait; at least MinCallTimeout, and less than CallTimeout. Defaults to half of CallTimeout.
+	ReplicaTimeout time.Duration
+	// Strict has New fail (ErrInvalidOption) if a server would evict keys when its memory is full (maxmemory-policy
+	// other than noeviction), which can take a lock from under its holder. Otherwise the first acquisition logs a
+	// warning. Where the server does not let us ask, neither happens.
+	Strict bool
 	// Logger gets a line when a hold is lost or forgotten. Defaults to slog.Default().
 	Logger *slog.Logger
 	// Observer is told of what happens, for metrics. Its nil functions are skipped.
@@ -64,6 +76,15 @@ func (o Options) withDefaults() (Options, error) {
 		} else if err := checkDuration(d.name, *d.value, d.min); err != nil {
 			return o, err
 		}
+	}
+	if o.MinReplicas < 0 {
+		return o, errs.InvalidOption("MinReplicas", o.MinReplicas, "0 or more")
+	}
+	if o.ReplicaTimeout == 0 {
+		o.ReplicaTimeout = o.CallTimeout / 2
+	}
+	if o.ReplicaTimeout < MinCallTimeout && o.MinReplicas > 0 || o.ReplicaTimeout < 0 || o.ReplicaTimeout >= o.CallTimeout {
+		return o, errs.InvalidOption("ReplicaTimeout", o.ReplicaTimeout, fmt.Sprintf("%v or more, and less than CallTimeout (%v)", MinCallTimeout, o.CallTimeout))
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

@@ -25,6 +25,8 @@ var (
 	ErrUnavailable = errors.New("redis unavailable")
 	// ErrUnknownOutcome: the request was sent and its reply never seen; it may or may not have run.
 	ErrUnknownOutcome = errors.New("outcome unknown")
+	// ErrNotReplicated: too few replicas confirmed a grant in time; it was taken back.
+	ErrNotReplicated = errors.New("not replicated")
 	// ErrClosed: the client, hub or subscription was closed.
 	ErrClosed = errors.New("closed")
 	// ErrInvalidName: a name that cannot be used; nothing was sent.

@@ -29,6 +29,7 @@ package lease
 import (
 	"container/heap"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -71,6 +72,9 @@ type Engine struct {
 	flight  chan struct{} // slots for calls under way
 	tracker *tracker      // nil where keys are not tracked
 
+	replicas     int
+	replicasWait time.Duration
+
 	mu      sync.Mutex
 	entries map[string][]*Claim // the watchdog map: "connectionID:lockName" -> the owners here
 	due     claims
@@ -84,6 +88,10 @@ type Config struct {
 	Client rueidis.Client
 	Runner *script.Runner
 	Log    *slog.Logger
+	// Replicas > 0: a renewal counts as confirmed only when so many replicas have it within ReplicasWait. Otherwise a
+	// failover could bring back the shorter lease of before.
+	Replicas     int
+	ReplicasWait time.Duration
 	// Renewed, if set, is called after every renewal attempt of a claim, with nil or why it failed.
 	Renewed func(name string, err error)
 }
@@ -94,6 +102,7 @@ func New(o Config) *Engine {
 		connID: o.ConnID, runner: o.Runner, cluster: o.Client.Mode() == rueidis.ClientModeCluster, log: o.Log, renewed: o.Renewed,
 		kick: make(chan struct{}, 1), flight: make(chan struct{}, maxFlights), entries: map[string][]*Claim{}, wall: time.Now,
 	}
+	e.replicas, e.replicasWait = o.Replicas, o.ReplicasWait
 	if e.renewed == nil {
 		e.renewed = func(string, error) {}
 	}
@@ -432,10 +441,23 @@ func (e *Engine) send(batch []asked) {
 		ctx, cancel := context.WithTimeout(e.ctx, shortest/6)
 		defer cancel()
 		sent := time.Now()
-		m, err := e.runner.Attempt(ctx, script.Call{Script: batch[0].Renew, Keys: keys, Args: args, Tracked: conn})
+		m, err := e.runner.Attempt(ctx, script.Call{
+			Script: batch[0].Renew, Keys: keys, Args: args, Tracked: conn, Replicas: e.replicas, ReplicasWait: e.replicasWait,
+		})
 		var verdicts []int64
-		if err == nil {
-			verdicts, err = m.AsIntSlice()
+		if unmet := errors.Is(err, errs.ErrNotReplicated); err == nil || unmet {
+			var bad error
+			if verdicts, bad = m.AsIntSlice(); bad != nil {
+				err = bad
+			} else if unmet {
+				// "not held" is true all the same; "renewed" is not to be relied on
+				for i, v := range verdicts {
+					if v == 1 {
+						verdicts[i] = -1
+					}
+				}
+				err = nil
+			}
 		}
 		if err == nil && len(verdicts) != len(batch) {
 			err = errBadReply

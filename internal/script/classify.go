@@ -28,7 +28,7 @@ var refusals = []string{
 }
 
 func classify(err error) fate {
-	if err == nil || rueidis.IsRedisNil(err) {
+	if err == nil || rueidis.IsRedisNil(err) || errors.Is(err, errs.ErrNotReplicated) {
 		return answered
 	}
 	var ns errNotSent

@@ -3,12 +3,15 @@ package script
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/errs"
 )
 
 // Runner runs scripts over one client.
@@ -37,6 +40,10 @@ type Call struct {
 	Command func(b rueidis.Builder) rueidis.Completed
 	// Tracked, if set, is a connection on which the server is to remember the keys that the script reads.
 	Tracked rueidis.DedicatedClient
+	// Replicas > 0: the call is followed by WAIT on the same connection, for so many replicas and so long. If they do
+	// not confirm in time the attempt's error is errs.ErrNotReplicated, and its reply is returned beside it.
+	Replicas     int
+	ReplicasWait time.Duration
 	// Once: the script may not run twice, so an attempt of unknown outcome ends the call.
 	Once bool
 	// Late, if set, gets the reply of an attempt that was given up on and answered after all. It runs on a goroutine
@@ -113,7 +120,11 @@ func (r *Runner) attempt(ctx context.Context, c Call, timeout time.Duration) (ru
 		return rueidis.RedisMessage{}, errInFlight{gaveUp}
 	}
 	<-f.done
-	return f.res.ToMessage()
+	m, err := f.res.ToMessage()
+	if err == nil {
+		err = f.unmet
+	}
+	return m, err
 }
 
 var errCallTimeout = errors.New("no reply within the call timeout")
@@ -140,30 +151,62 @@ type flight struct {
 	state atomic.Int32
 	done  chan struct{}
 	res   rueidis.RedisResult
+	unmet error
 }
 
 func (f *flight) run() {
-	res := f.r.exec(flightContext{until: time.Now().Add(flightLimit)}, f.call)
+	res, unmet := f.r.exec(flightContext{until: time.Now().Add(flightLimit)}, f.call)
 	if f.state.CompareAndSwap(flying, landed) {
-		f.res = res
+		f.res, f.unmet = res, unmet
 		close(f.done)
 	} else if f.call.Late != nil {
 		f.call.Late(res)
 	}
 }
 
-func (r *Runner) exec(ctx context.Context, c Call) rueidis.RedisResult {
-	switch {
-	case c.Command != nil:
-		return r.client.Do(ctx, c.Command(r.client.B()))
-	case c.Tracked != nil:
-		return withText(c, func(build func(rueidis.Builder) rueidis.Completed) rueidis.RedisResult {
-			return c.Tracked.DoMulti(ctx, c.Tracked.B().ClientCaching().Yes().Build(), build(c.Tracked.B()))[1]
-		})
+func (r *Runner) exec(ctx context.Context, c Call) (rueidis.RedisResult, error) {
+	if c.Command != nil {
+		return r.client.Do(ctx, c.Command(r.client.B())), nil
 	}
-	return withText(c, func(build func(rueidis.Builder) rueidis.Completed) rueidis.RedisResult {
-		return r.client.Do(ctx, build(r.client.B()))
+	if c.Tracked == nil && c.Replicas == 0 {
+		return withText(c, func(build func(rueidis.Builder) rueidis.Completed) rueidis.RedisResult {
+			return r.client.Do(ctx, build(r.client.B()))
+		}), nil
+	}
+	var conn interface {
+		B() rueidis.Builder
+		DoMulti(context.Context, ...rueidis.Completed) []rueidis.RedisResult
+	} = r.client
+	if c.Tracked != nil {
+		conn = c.Tracked
+	}
+	var unmet error
+	res := withText(c, func(build func(rueidis.Builder) rueidis.Completed) rueidis.RedisResult {
+		cmds := make([]rueidis.Completed, 0, 3)
+		at := 0
+		if c.Tracked != nil {
+			cmds = append(cmds, conn.B().ClientCaching().Yes().Build())
+			at = 1
+		}
+		cmds = append(cmds, build(conn.B()))
+		if c.Replicas > 0 {
+			// WAIT counts what this very connection wrote
+			cmds = append(cmds, conn.B().Wait().Numreplicas(int64(c.Replicas)).Timeout(c.ReplicasWait.Milliseconds()).Build())
+		}
+		results := conn.DoMulti(ctx, cmds...)
+		if c.Replicas > 0 {
+			if n, err := results[at+1].AsInt64(); err != nil {
+				unmet = fmt.Errorf("%w: WAIT: %w", errs.ErrNotReplicated, err)
+			} else if n < int64(c.Replicas) {
+				unmet = fmt.Errorf("%w: %d of %d replicas confirmed within %v", errs.ErrNotReplicated, n, c.Replicas, c.ReplicasWait)
+			}
+		}
+		return results[at]
 	})
+	if res.Error() != nil {
+		unmet = nil
+	}
+	return res, unmet
 }
 
 // withText sends EVALSHA, and the text itself only after the one error that proves that nothing ran because of it.

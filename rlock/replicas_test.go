@@ -1,0 +1,87 @@
+package rlock_test
+
+import (
+	"log/slog"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+func TestAGrantThatIsNotReplicatedIsTakenBack(t *testing.T) {
+	s := redistest.Start(t)
+	host, port, err := net.SplitHostPort(s.Addr())
+	require.NoError(t, err)
+	replica := redistest.Start(t, "--replicaof", host, port)
+	r := newRig(t, s, rlock.Options{MinReplicas: 1, ReplicaTimeout: 250 * time.Millisecond, CallTimeout: 2 * time.Second, WatchdogTimeout: 3 * time.Second})
+	redistest.Eventually(t, 20*time.Second, "the replica is in step", func() bool {
+		info, err := r.redis.Do(within(t), r.redis.B().Info().Section("replication").Build()).ToString()
+		return err == nil && strings.Contains(info, "state=online")
+	})
+	l := r.locks.Reentrant("l")
+	redistest.Eventually(t, 20*time.Second, "granted with the replica", func() bool {
+		h, err := l.TryLock(within(t), 0, 0)
+		if err != nil {
+			require.ErrorIs(t, err, rlock.ErrNotReplicated)
+			return false
+		}
+		require.NoError(t, h.Unlock(within(t)))
+		return true
+	})
+	h := lock(t, l, within(t))
+	first := h.Until()
+	redistest.Eventually(t, 20*time.Second, "renewed with the replica", func() bool { return h.Until().After(first) })
+
+	require.NoError(t, replica.Process.Signal(syscall.SIGSTOP))
+	_, err = r.locks.Reentrant("other").Lock(within(t))
+	require.ErrorIs(t, err, rlock.ErrNotReplicated)
+	require.Empty(t, r.hash(t, "other"), "taken back before the caller hears of it")
+	<-h.Done()
+	require.ErrorIs(t, h.Err(), rlock.ErrLost, "renewals that no replica has do not count")
+	require.NoError(t, replica.Process.Signal(syscall.SIGCONT))
+	redistest.Eventually(t, 20*time.Second, "granted again", func() bool {
+		h, err := r.locks.Reentrant("other").TryLock(within(t), 0, 0)
+		return err == nil && h.Unlock(within(t)) == nil
+	})
+}
+
+func TestAnEvictingServerIsWarnedOfOrRefused(t *testing.T) {
+	s := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
+	r, log := newLoggedRig(t, s, rlock.Options{})
+	for range 3 {
+		h := lock(t, r.locks.Reentrant("l"), within(t))
+		require.NoError(t, h.Unlock(within(t)))
+	}
+	redistest.Eventually(t, 10*time.Second, "a warning", func() bool { return log.count("allkeys-lru") == 1 })
+	_, err := rlock.New(r.hub, rlock.Options{Strict: true})
+	require.ErrorIs(t, err, rlock.ErrInvalidOption)
+	require.ErrorContains(t, err, "allkeys-lru")
+	require.NoError(t, r.locks.Close(within(t)))
+	require.Equal(t, 1, log.count("allkeys-lru"))
+
+	fine := newRig(t, redistest.Start(t), rlock.Options{Strict: true})
+	h := lock(t, fine.locks.Reentrant("l"), within(t))
+	require.NoError(t, h.Unlock(within(t)))
+	require.NoError(t, fine.locks.Close(within(t)))
+}
+
+func TestStrictSaysNothingWhereTheServerMayNotBeAsked(t *testing.T) {
+	s := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
+	admin := s.Client(t)
+	require.NoError(t, admin.Do(within(t), admin.B().Arbitrary("ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all", "-info").Build()).Error())
+	o := s.Option()
+	o.Username, o.Password = "app", "any"
+	hub, err := pubsub.Dial(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { hub.Close() })
+	c, err := rlock.New(hub, rlock.Options{Strict: true, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	require.NoError(t, c.Close(within(t)))
+}
