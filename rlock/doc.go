@@ -1,0 +1,80 @@
+// Package rlock is a lock that processes share through Redis or Valkey: at most one owner at a time, waiting without
+// spinning, a watchdog that renews what is held, and a hold that knows when it is over. Its keys are those of
+// Redisson's RLock, so that Go and Java processes exclude each other on the same names.
+//
+//	hold, err := locks.Reentrant("order:1").Lock(ctx) // ctx bounds the waiting
+//	...
+//	defer hold.Unlock(ctx)
+//	work(hold.Context(ctx)) // ends with the hold
+//
+// # What is guaranteed
+//
+//   - At most one owner holds a lock, as seen by holders that act before [Hold.Until] and stop when their hold's
+//     context ends.
+//   - A holder learns of its loss by its own clock, without the network, before the server lets anybody else in.
+//   - Every script may run twice. A reply that is lost, or a request that is sent again, never counts a hold twice and
+//     never releases somebody else's.
+//   - A call that fails holds nothing. What a request without a reply may have acquired is released in the background.
+//   - An attempt that fails never touches the holder's lease; a re-entry or a partial unlock never shortens it. No
+//     operation leaves a key without an expiry.
+//   - A lost message costs a waiter [Options].PollCap at most. Nothing is ever decided by a message.
+//   - The lock of a crashed process is free when its lease is over: [Options].WatchdogTimeout after its last renewal
+//     at the latest.
+//
+// # Deadlines
+//
+// A hold may be relied on until
+//
+//	(monotonic time before the request was sent) + lease - Margin
+//	Margin = lease/200 + min(lease/10, 10ms)
+//
+// where the request is the one that acquired it, or the last renewal that the server confirmed; at the default lease of
+// 30 s the margin is 160 ms. A renewal under way moves nothing. Only durations go to the server, never a time, and the
+// wall clock is read for one purpose: if it runs ahead of the monotonic clock, as on a machine that was suspended,
+// every hold is renewed at once.
+//
+// # What is not
+//
+// One Redis cannot promise these, so neither does this package. In each case two owners may act at the same time, until
+// the first one's next renewal or deadline:
+//
+//   - Failover: a lock that was granted and not yet replicated is free on the promoted replica.
+//     [Options].MinReplicas makes that less likely, not impossible.
+//   - The server's clock stepping forward: leases end early. Backward: they last longer, and nobody is let in early.
+//   - FLUSHALL, DEL, [Lock.ForceUnlock], and a restart without the data.
+//   - Eviction: set maxmemory-policy to noeviction ([Options].Strict insists).
+//   - A machine that is suspended while Go's monotonic clock stands still: its holders find out when it goes on.
+//   - A process that is paused for longer than its lease, and acts before its timers have run. Check [Hold.Until]
+//     directly before what cannot be taken back.
+//
+// Where that matters, the resource must refuse the late one itself: a unique index, a compare-and-set, a version.
+// Nor is there an order among waiters of different processes; those of one process are served first come, first served.
+//
+// # Contexts
+//
+// The ctx of [Lock.Lock] bounds the waiting, not the hold: a helper that acquires under its own timeout hands out a
+// healthy hold. Nothing releases a lock under running work; when a context ends, the lock stays until Unlock.
+//
+// Reentrancy goes by contexts, since goroutines have no identity. Every acquisition is a new owner, except under
+// [Hold.Context] of a hold of the same lock: that one is re-entered, at once, and the lock is free after the last
+// Unlock. A hold's context says nothing about other names, so goroutines that work under one hold exclude each other on
+// those. [Detach] takes the owner out of a context again. [Lock.WithOwner] joins a hold from another process.
+//
+// # Keys
+//
+// P is [Options].KeyPrefix; names are used as they are.
+//
+//	P<name>                             hash  owner -> count, with the lease as its expiry: Redisson's RLock
+//	                                          owner! -> end, server ms, where a hold was joined from another process
+//	redisson_lock__channel:{P<name>}    channel, "0" at each release; without the braces if the name has its own
+//
+// An owner is "<connectionID>:<n>", with ":<label>" where [Lock.WithLabel] set one. The connection id is a random UUID
+// of version 8 (Redisson's are of version 4), n counts the acquisitions of the process, and none is used again.
+//
+// # Cost
+//
+// Lock and Unlock without contention are one script call each, two round trips, and touch no channel. A hold that
+// lasts is renewed every third of its lease, many holds in one call; outside a Cluster its key is also looked at once
+// after 50 ms, so that the server tells when it changes. A waiter costs one call when it starts, one when it is
+// subscribed, and one at each wake-up; of the waiters of one process on a name, one at a time asks.
+package rlock
