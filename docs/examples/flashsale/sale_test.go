@@ -467,6 +467,9 @@ func requireGone(t *testing.T, pids []int) {
 	})
 }
 
+// ignored is the last hexadecimal digit of a process's ignored signals: its second bit is SIGINT.
+var ignored = regexp.MustCompile(`SigIgn:\s+[0-9a-f]*([0-9a-f])\n`)
+
 func TestCtrlCEndsWithTheSummarySoFar(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -477,6 +480,15 @@ func TestCtrlCEndsWithTheSummarySoFar(t *testing.T) {
 	require.NoError(t, err)
 	stock := stockOf(t, s, "interrupted")
 	redistest.Eventually(t, 20*time.Second, "40 units are sold", func() bool { return soldBy(t, stock) == 40 })
+	redistest.Eventually(t, 20*time.Second, "the workers ignore it", func() bool {
+		for _, pid := range pids {
+			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+			if m := ignored.FindSubmatch(status); err == nil && (m == nil || !strings.ContainsAny(string(m[1]), "2367abef")) {
+				return false
+			}
+		}
+		return true
+	})
 	// as a terminal does it: parent and workers at once
 	require.NoError(t, syscall.Kill(-p.Process.Pid, syscall.SIGINT))
 	<-p.exited
