@@ -152,7 +152,7 @@ func walk(t *testing.T, srv *redistest.Server, c *rcounter.Client, rnd *rand.Ran
 		require.ErrorIs(t, gotErr, wantErr, "%v", trace)
 		require.Equal(t, want, got, "%v", trace)
 	}
-	for range 300 {
+	for range 200 {
 		u := users[rnd.IntN(len(users))]
 		switch op := rnd.IntN(100); {
 		case op < 12:
