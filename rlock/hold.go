@@ -250,10 +250,19 @@ func (h *handle) release(ctx context.Context) error {
 		}
 		return fmt.Errorf("rlock: unlock %q: %w", l.name, why)
 	}
-	sctx, cancel := context.WithDeadline(ctx, until)
-	defer cancel()
+	if remaining == 0 && time.Now().Before(own.doubt) {
+		// A request of the acquisition may still be on its way, on another connection, and would take the lock anew
+		// for an owner that is through with it.
+		c.owe(own, own.doubt)
+	}
 	unsure := false
+	sctx := ctx // the first try needs no bound of its own, and makes no timer
 	for n := 0; ; n++ {
+		if n == 1 {
+			var cancel context.CancelFunc
+			sctx, cancel = context.WithDeadline(ctx, until)
+			defer cancel()
+		}
 		status, err := c.runRelease(sctx, l.key, own.claim.Owner, remaining, l.channel)
 		switch {
 		case err == nil && status == releaseGone && !unsure:

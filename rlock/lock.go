@@ -177,14 +177,14 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Hold, e
 		}
 		a.own, a.want, r.Alone = own, want, true
 		if err := l.c.queue.Wait(ctx, r); err != nil {
-			own.exit(nil) // the count on the server may be one too high now; the next change sets it right
 			if errors.Is(err, ErrLost) {
 				l.c.engine.Lost(&own.claim)
 			}
+			a.retreat()
 			return nil, err
 		}
 		if a.auto && !l.c.engine.Auto(&own.claim, a.lease) || !l.c.engine.Confirmed(&own.claim, a.sent, a.lease) {
-			own.exit(nil)
+			a.retreat()
 			return nil, fmt.Errorf("re-enter %q: %w", l.name, own.why())
 		}
 		return own.handle(a.auto), nil
@@ -214,7 +214,20 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Hold, e
 		a.undo()
 		return nil, ErrClosed
 	}
+	a.own.doubt = a.abandoned
 	return a.own.handle(a.auto), nil
+}
+
+// retreat counts a failed re-entry out. The count on the server may be one too high then, until it is next set. But
+// every hold that was there when it was tried may have been released meanwhile, each leaving the lock to it:
+//
+//	re-entry: counted in, request lost      Unlock of the outer hold: one is left, so the lock is kept
+//	re-entry: given up                      nobody is left to release it
+func (a *acquisition) retreat() {
+	if a.own.exit(nil) == 0 {
+		a.l.c.engine.Remove(&a.own.claim)
+		a.l.c.owe(a.own, a.abandoned)
+	}
 }
 
 // try asks the server once.
@@ -305,7 +318,7 @@ func (a *acquisition) late() func(rueidis.RedisResult) {
 		if err != nil {
 			return
 		}
-		if r, err := decodeAcquire(m); err == nil && r.status == acquireGranted && own.abandoned() {
+		if r, err := decodeAcquire(m); err == nil && r.status == acquireGranted && own.unwanted() {
 			l.c.owe(own, time.Time{})
 		}
 	}

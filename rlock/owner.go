@@ -17,6 +17,10 @@ type owner struct {
 	claim lease.Claim
 	lease time.Duration // of the first acquisition
 
+	// doubt: some request of its acquisition was never answered and may run until this instant, on the server also
+	// after the release. Set before the first handle is made.
+	doubt time.Time
+
 	mu      sync.Mutex
 	count   int // handles alive, and re-entries under way
 	handles map[*handle]struct{}
@@ -94,7 +98,9 @@ func (o *owner) exit(h *handle) (remaining int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.handles, h)
-	o.count--
+	if o.count--; o.count == 0 && o.ended == nil {
+		o.ended = ErrReleased
+	}
 	return o.count
 }
 
@@ -144,11 +150,12 @@ func (o *owner) why() error {
 	return o.ended
 }
 
-// abandoned reports whether nobody will ever use the owner.
-func (o *owner) abandoned() bool {
+// unwanted reports whether nobody uses the owner, or ever will. A closed client's holds, and those past MaxHold, are
+// in use until Unlock.
+func (o *owner) unwanted() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.ended == ErrNotAcquired
+	return o.ended == ErrNotAcquired || o.ended == ErrReleased || o.ended == ErrLost
 }
 
 // ownerKey is the context key of the owner of one lock: a hold's context says nothing about other locks.
