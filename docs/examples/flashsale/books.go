@@ -218,12 +218,12 @@ func (b *books) check(end *sold, complete, private bool) verdict {
 		gone := end.count - b.start.count // units that left during the run, by the server's own count
 		switch {
 		case gone < won:
-			say("the server sold %s during the run, and there are %s", plural(gone, "unit"), plural(won, "winner"))
+			say("the server sold %s and this run knows of %s", plural(gone, "unit"), plural(won, "winner"))
 		case gone > won && !private:
 			v.notes = append(v.notes, fmt.Sprintf("%s went to claims that this run did not make or saw no answer to", plural(gone-won, "unit")))
 			free -= gone - won
 		case gone > won && complete:
-			say("the server sold %s during the run, and there are only %s", plural(gone, "unit"), plural(won, "winner"))
+			say("the server sold %s and this run knows of only %s", plural(gone, "unit"), plural(won, "winner"))
 		case gone > won:
 			v.notes = append(v.notes, fmt.Sprintf("%s went to claims that were not answered", plural(gone-won, "unit")))
 		}
@@ -243,7 +243,7 @@ func (b *books) check(end *sold, complete, private bool) verdict {
 // atLeast names the number of users, which is only counted as far as it can matter.
 func atLeast(users, free int64) string {
 	if users >= free {
-		return "at least " + plural(users, "user")
+		return plural(users, "user") + " or more"
 	}
 	return plural(users, "user")
 }

@@ -73,15 +73,15 @@ func TestTheCheckBites(t *testing.T) {
 		{"too few: told sold out", sold{limit: 2}, &sold{limit: 2, count: 1}, func(b *books) {
 			book(b, "a", granted, 1)
 			book(b, "b", soldOut, 0)
-		}, "1 winner, and 2 were due: 2 units free and at least 2 users without one"},
+		}, "1 winner, and 2 were due: 2 units free and 2 users or more without one"},
 		{"too few: nobody told that a unit is theirs", sold{limit: 2}, full, func(b *books) {
 			book(b, "a", granted, 1)
 			book(b, "b", soldOut, 0)
-		}, "the server sold 2 units during the run, and there are only 1 winner"},
+		}, "the server sold 2 units and this run knows of only 1 winner"},
 		{"the server has forgotten one", sold{limit: 2}, &sold{limit: 2, count: 1}, func(b *books) {
 			book(b, "a", granted, 1)
 			book(b, "b", granted, 2)
-		}, "the server sold 1 unit during the run, and there are 2 winners"},
+		}, "the server sold 1 unit and this run knows of 2 winners"},
 		{"two answers to one user", sold{limit: 2}, full, func(b *books) {
 			book(b, "a", granted, 1)
 			book(b, "b", granted, 2)

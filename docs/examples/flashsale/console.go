@@ -15,6 +15,7 @@ type console struct {
 	mu       sync.Mutex
 	w        io.Writer
 	terminal bool
+	silent   bool   // no progress: somebody is typing there
 	shown    string // the progress line on the screen now
 	quietFor time.Duration
 	last     time.Time // of the last plain progress line
@@ -50,6 +51,9 @@ func (c *console) say(format string, args ...any) {
 func (c *console) progress(line string, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.silent {
+		return
+	}
 	if c.terminal {
 		// autowrap off while it is drawn: a line wider than the window is cut, where a wrapped one could not be drawn over
 		fmt.Fprintf(c.w, "\r\x1b[?7l%s\x1b[K\x1b[?7h", line)

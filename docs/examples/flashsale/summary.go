@@ -98,9 +98,12 @@ func (r *summary) print(w io.Writer, asJSON bool) error {
 		return e.Encode(r)
 	}
 	var b strings.Builder
-	row := func(label string, value any, more string) {
-		fmt.Fprintf(&b, "%-18s %12v%s\n", label, value, more)
+	row := func(label, value, more string) { fmt.Fprintf(&b, "%-18s %12s%s\n", label, value, more) }
+	where := "on Redis at " + r.Server
+	if r.Server == "embedded" {
+		where = "on the embedded server"
 	}
+	fmt.Fprintf(&b, "%-18s %s %s\n", "stock", r.Stock, where)
 	of := fmt.Sprintf("  of %s", plural(r.Units, "unit"))
 	if r.SoldBefore > 0 {
 		of += fmt.Sprintf(", %s sold before", group(r.SoldBefore))
