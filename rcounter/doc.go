@@ -3,8 +3,8 @@
 //
 // # What is promised
 //
-// A Stock never grants more units than its limit, never gives two claimants one ordinal, and never gives one claimant
-// two answers, whatever is lost, repeated, delayed or run twice on the way. Everything that decides is one script on
+// A Stock never grants more units than its limit, never gives two claimants one ordinal, and never gives a claimant who
+// has a unit another answer than that unit, whatever is lost, repeated, delayed or run twice on the way. Everything that decides is one script on
 // the server:
 //
 //	the claimant's record  ->  the window, in server time  ->  what is left
@@ -26,6 +26,9 @@
 //   - Eviction, FLUSHALL and DEL. Under a maxmemory-policy other than noeviction, a whole stock can go (NotOpen), or
 //     its records (ErrCorrupt); both stop the sale. A Counter that goes starts again at Initial.
 //   - Retries of a Counter's writing verbs. They are sent once; a lost reply is ErrUnknownOutcome.
+//   - Claims given up on. A request of which the caller saw no reply, or a copy of it that the network held back, may
+//     be served later, for as long as the stock sells: the claimant then has a unit that the next Claim or Lookup
+//     tells, and that nobody else gets until it is returned.
 //   - Requests that come later than a stock's retention. They meet the next opening of the name.
 //
 // # Outcomes and errors
