@@ -16,10 +16,10 @@
 //
 // # How it works
 //
-// The parent process (program.go, sale.go) reads the claims (claims.go) and runs itself again as worker processes (worker.go), to which it
-// talks in lines (protocol.go). Each has a slot (slot.go) that remembers what it was asked and has not answered, and
-// starts another in its place when it dies. Answers go into the books (books.go), which at the end are held against
-// the promises. shop.go is all that touches redlatch.
+// The parent process (program.go, sale.go) reads the claims (claims.go) and runs itself again as worker processes
+// (worker.go), to which it talks in lines (protocol.go). Each has a slot (slot.go) that remembers what it was asked and
+// has not answered, and starts another in its place when it dies. Answers go into the books (books.go), which at the
+// end are held against the promises. shop.go is all that touches redlatch.
 package main
 
 import (
