@@ -10,28 +10,35 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if notafter > 0 and now > notafter then
   return {2, 0, now}
 end
-local held = redis.call('HMGET', key, owner, owner .. '!')
-local count, left = held[1], redis.call('PTTL', key)
-if count and held[2] then -- joined: this owner has a lease of its own (see join)
-  if tonumber(held[2]) <= now then
+local left = redis.call('PTTL', key)
+if left == -2 then -- free, the common case: nothing to look at
+  if want > 1 then
     return {3, 0, now}
   end
-  if tonumber(held[2]) < now + lease then
+  redis.call('HSET', key, owner, want)
+  redis.call('PEXPIRE', key, lease)
+  return {1, lease, now}
+end
+local held = redis.call('HMGET', key, owner, owner .. '!')
+local count, till = tonumber(held[1]), tonumber(held[2])
+if not count then
+  if want > 1 then
+    return {3, 0, now}
+  end
+  return {0, left, now}
+end
+if till then -- joined: this owner has a lease of its own (see join)
+  if till <= now then
+    return {3, 0, now}
+  end
+  if till < now + lease then
     redis.call('HSET', key, owner .. '!', string.format('%.0f', now + lease))
   end
 end
-if count then
-  if tonumber(count) < want then
-    redis.call('HSET', key, owner, want)
-  end
-elseif want > 1 then
-  return {3, 0, now}
-elseif left ~= -2 then
-  return {0, left, now}
-else
+if count < want then
   redis.call('HSET', key, owner, want)
 end
-if left < lease and left ~= -1 or not count then
+if left < lease and left ~= -1 then
   redis.call('PEXPIRE', key, lease)
   left = lease
 end

@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"os"
 	"testing"
 
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -27,6 +28,35 @@ func BenchmarkFloor(b *testing.B) {
 			b.Fatal(err)
 		}
 		if err := c.Do(ctx, c.B().Evalsha().Sha1(drop).Numkeys(1).Key("floor").Arg("owner").Build()).Error(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkSameScripts sends the lock's own two scripts through rueidis and does nothing else: what is left above it
+// is what this library costs.
+func BenchmarkSameScripts(b *testing.B) {
+	c := redistest.Start(b).Client(b)
+	ctx := context.Background()
+	load := func(file string) string {
+		src, err := os.ReadFile(file)
+		if err != nil {
+			b.Fatal(err)
+		}
+		sha, err := c.Do(ctx, c.B().ScriptLoad().Script(string(src)).Build()).ToString()
+		if err != nil {
+			b.Fatal(err)
+		}
+		return sha
+	}
+	take, drop := load("acquire.lua"), load("release.lua")
+	const owner = "0e5d0d5e-1111-8000-8000-000000000000:1"
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := c.Do(ctx, c.B().Evalsha().Sha1(take).Numkeys(1).Key("bench").Arg(owner, "1", "30000", "0").Build()).Error(); err != nil {
+			b.Fatal(err)
+		}
+		if err := c.Do(ctx, c.B().Evalsha().Sha1(drop).Numkeys(1).Key("bench").Arg(owner, "0", "redisson_lock__channel:{bench}", "PUBLISH").Build()).Error(); err != nil {
 			b.Fatal(err)
 		}
 	}

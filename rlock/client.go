@@ -33,6 +33,8 @@ type Client struct {
 	owners   atomic.Int64 // the second half of the last owner
 
 	evictionAsked atomic.Bool
+	ctx           context.Context // of what runs in the background; ends at Close
+	cancel        context.CancelFunc
 	background    sync.WaitGroup
 
 	mu      sync.Mutex
@@ -51,6 +53,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		return nil, fmt.Errorf("rlock: %w", err)
 	}
 	c := &Client{id: newConnectionID(), opts: o, hub: h, log: o.Logger, sweeper: lease.NewSweeper()}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.observer = o.Observer.guarded(func(p any) { c.log.Error("redlatch: observer panicked", "panic", p) })
 	c.runner = script.NewRunner(h.Client(), o.CallTimeout)
 	c.queue = wait.NewQueue(h, o.PollCap, c.observer.Woken)
@@ -152,6 +155,7 @@ func (c *Client) Close(ctx context.Context) error {
 	c.mu.Unlock()
 	c.queue.Close()
 	c.engine.EndAll(ErrClosed)
+	c.cancel()
 	defer c.background.Wait()
 	select {
 	case <-drained:

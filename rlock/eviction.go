@@ -3,10 +3,7 @@ package rlock
 import (
 	"context"
 	"strings"
-
-	"github.com/redis/rueidis"
-
-	"github.com/redlatch/redlatch/internal/script"
+	"time"
 )
 
 // warnOfEviction looks, once in a client's life and beside the first acquisition, whether the server may throw locks away.
@@ -27,17 +24,19 @@ func (c *Client) warnOfEviction() {
 }
 
 // evictionPolicy returns the first policy other than noeviction among the nodes, "" if there is none or none may be
-// asked. INFO tells it also where CONFIG is forbidden.
+// asked. INFO tells it also where CONFIG is forbidden. It is asked on connections of its own: one call beside another
+// has rueidis pipeline on that connection from then on, which is slower for a single caller.
 func (c *Client) evictionPolicy() string {
+	ctx, cancel := context.WithTimeout(c.ctx, evictionTimeout)
+	defer cancel()
 	for _, node := range c.hub.Client().Nodes() {
-		m, err := script.NewRunner(node, c.opts.CallTimeout).Attempt(context.Background(), script.Call{
-			Script: script.Plain("INFO memory"), Keys: []string{"memory"},
-			Command: func(b rueidis.Builder) rueidis.Completed { return b.Info().Section("memory").Build() },
-		})
+		conn, release := node.Dedicate()
+		text, err := conn.Do(ctx, conn.B().Info().Section("memory").Build()).ToString()
+		conn.Close()
+		release()
 		if err != nil {
 			continue
 		}
-		text, _ := m.ToString()
 		for line := range strings.Lines(text) {
 			if policy, ok := strings.CutPrefix(strings.TrimSpace(line), "maxmemory_policy:"); ok && policy != "noeviction" {
 				return policy
@@ -46,3 +45,6 @@ func (c *Client) evictionPolicy() string {
 	}
 	return ""
 }
+
+// evictionTimeout bounds the question.
+const evictionTimeout = 5 * time.Second

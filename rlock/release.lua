@@ -6,16 +6,18 @@
 --   used again, so a late second run cannot meet a newer hold.
 local key, owner, remaining, channel, publish = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local status = 0
-local held = redis.call('HMGET', key, owner, owner .. '!')
-if held[1] then
-  if remaining > 0 then
+if remaining > 0 then
+  if redis.call('HEXISTS', key, owner) == 1 then
     -- HSET is refused when memory is full; the count only informs, so that is no reason to fail
     redis.pcall('HSET', key, owner, remaining)
     return 1
   end
-  redis.call('HDEL', key, owner, owner .. '!')
-  status = 2
-  if held[2] then
+else
+  local removed = redis.call('HDEL', key, owner, owner .. '!')
+  if removed > 0 then
+    status = 2
+  end
+  if removed == 2 then
     -- The hold was joined, or is a join: others may be left, each with a lease of its own ("owner!" -> its end, server
     -- ms). The dead among them hold nothing, and the key lasts no longer than the last of the living.
     local time = redis.call('TIME')

@@ -18,14 +18,16 @@ import (
 type Runner struct {
 	client  rueidis.Client
 	timeout time.Duration
-	timers  sync.Pool // per runner: a timer made inside a synctest bubble may not leave it
+	base    time.Time
+	lastOK  atomic.Int64 // when a call was last answered, after base
+	timers  sync.Pool    // per runner: a timer made inside a synctest bubble may not leave it
 	Clock   *Clock
 }
 
 // NewRunner returns a runner whose single attempts last at most callTimeout.
 func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
 	return &Runner{
-		client: client, timeout: callTimeout, Clock: newClock(client.Mode() == rueidis.ClientModeCluster),
+		client: client, timeout: callTimeout, base: time.Now(), Clock: newClock(client.Mode() == rueidis.ClientModeCluster),
 		timers: sync.Pool{New: func() any { t := time.NewTimer(time.Hour); t.Stop(); return t }},
 	}
 }
@@ -94,13 +96,23 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// attempt hands the call to a goroutine of its own and waits beside it. rueidis cannot be trusted with the caller's
-// patience: it ignores the context while its ring is full (its issue 858), and on a connection that is not
-// pipelining it looks at the deadline but never at cancellation. It also drops a reply that comes late, which an
+// attempt sends the call once.
+//
+// In general it hands the call to a goroutine of its own and waits beside it, because rueidis cannot be trusted with
+// the caller's patience: it ignores the context while its ring is full (its issue 858), and on a connection that is
+// not pipelining it looks at the deadline but never at cancellation. It also drops a reply that comes late, which an
 // acquire needs to see. So the flight gets a deadline far away and the caller leaves when it likes.
+//
+// That costs two switches of goroutines, more than all else we add to a call. A server that answered a moment ago has
+// no full ring, so then the call is made in place (see inPlace).
 func (r *Runner) attempt(ctx context.Context, c Call, timeout time.Duration) (rueidis.RedisMessage, error) {
 	if ctx.Err() != nil {
 		return rueidis.RedisMessage{}, errNotSent{cause(ctx)}
+	}
+	if c.Command == nil && c.Tracked == nil && c.Replicas == 0 && r.fresh() {
+		if limit := time.Now().Add(timeout); patient(ctx, limit) {
+			return r.inPlace(ctx, c, limit)
+		}
 	}
 	f := &flight{r: r, call: c, done: make(chan struct{})}
 	go f.run()
@@ -121,6 +133,9 @@ func (r *Runner) attempt(ctx context.Context, c Call, timeout time.Duration) (ru
 	}
 	<-f.done
 	m, err := f.res.ToMessage()
+	if classify(err) == answered {
+		r.answered()
+	}
 	if err == nil {
 		err = f.unmet
 	}
@@ -162,6 +177,81 @@ func (f *flight) run() {
 	} else if f.call.Late != nil {
 		f.call.Late(res)
 	}
+}
+
+// freshFor is how long after an answer the server counts as answering. To fill rueidis' rings (4 x 1024 calls by
+// default) within it, the program would have to send 160,000 calls a second into a server that has just stopped.
+const freshFor = 25 * time.Millisecond
+
+func (r *Runner) fresh() bool {
+	last := r.lastOK.Load()
+	return last != 0 && time.Since(r.base)-time.Duration(last) < freshFor
+}
+
+func (r *Runner) answered() { r.lastOK.Store(int64(time.Since(r.base))) }
+
+// patient reports whether ctx will be obeyed in place: it cannot be cancelled at all, or it has a deadline before limit,
+// up to which a cancellation may go unnoticed on a connection that is not pipelining.
+func patient(ctx context.Context, limit time.Time) bool {
+	if ctx.Done() == nil {
+		return true
+	}
+	d, ok := ctx.Deadline()
+	return ok && d.Before(limit)
+}
+
+// inPlace makes the call on the caller's goroutine.
+func (r *Runner) inPlace(ctx context.Context, c Call, limit time.Time) (rueidis.RedisMessage, error) {
+	if d, ok := ctx.Deadline(); ok && d.Before(limit) {
+		limit = d
+	}
+	x := &placeContext{parent: ctx, until: limit}
+	res, _ := r.exec(x, c)
+	if x.cancel != nil {
+		x.cancel()
+	}
+	m, err := res.ToMessage()
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		if why := cause(ctx); why != nil {
+			return m, errInFlight{why}
+		}
+		return m, errInFlight{errCallTimeout}
+	case classify(err) == answered:
+		r.answered()
+	}
+	return m, err
+}
+
+// placeContext is parent with a deadline, whose timer is made only if somebody asks for the channel: rueidis does when
+// the call joins others on a pipelining connection, and sets the deadline on the connection itself otherwise.
+type placeContext struct {
+	parent context.Context
+	until  time.Time
+	lazy   context.Context
+	cancel context.CancelFunc
+}
+
+func (x *placeContext) Deadline() (time.Time, bool) { return x.until, true }
+func (x *placeContext) Value(key any) any           { return x.parent.Value(key) }
+
+func (x *placeContext) Done() <-chan struct{} {
+	if x.lazy == nil {
+		x.lazy, x.cancel = context.WithDeadline(x.parent, x.until)
+	}
+	return x.lazy.Done()
+}
+
+func (x *placeContext) Err() error {
+	switch {
+	case x.lazy != nil:
+		return x.lazy.Err()
+	case x.parent.Err() != nil:
+		return x.parent.Err()
+	case !time.Now().Before(x.until):
+		return context.DeadlineExceeded
+	}
+	return nil
 }
 
 func (r *Runner) exec(ctx context.Context, c Call) (rueidis.RedisResult, error) {
