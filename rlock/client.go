@@ -39,7 +39,7 @@ type Client struct {
 
 	mu      sync.Mutex
 	closed  bool
-	held    int           // owners acquired and not yet released
+	held    int           // acquisitions under way, and holds neither released nor lost
 	drained chan struct{} // made by Close, closed when held reaches 0
 }
 
@@ -136,7 +136,7 @@ func (c *Client) isClosed() bool {
 }
 
 // Close refuses new acquisitions and ends waiting ones (ErrClosed), ends the contexts of all holds with cause
-// ErrClosed, and waits for their Unlocks and for releases still owed in the background, until ctx ends. Then it stops
+// ErrClosed, and waits for the Unlocks of those that are not lost and for releases still owed in the background, until ctx ends. Then it stops
 // renewing what is left, whose leases run out, and names it in its error. It does not close the hub. Later calls
 // return nil at once.
 func (c *Client) Close(ctx context.Context) error {

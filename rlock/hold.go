@@ -34,6 +34,7 @@ type handle struct {
 	why      error // set before done is closed
 	next     int
 	contexts map[int]ending
+	counted  bool          // among those that Close waits for
 	unlocked bool          // Unlock was called
 	released chan struct{} // closed when result is set
 	result   error
@@ -58,7 +59,7 @@ func (h *handle) forgotten() {
 		c.engine.Manual(&h.owner.claim)
 	}
 	h.owner.exit(h)
-	c.done() // Close need not wait for an Unlock that cannot come
+	h.uncount() // Close need not wait for an Unlock that cannot come
 	h.owner.lock.warn("redlatch: a hold was dropped without Unlock; it is no longer renewed", h.owner)
 }
 
@@ -82,11 +83,25 @@ func (h *handle) end(why error) {
 	contexts := h.contexts
 	h.contexts = nil
 	h.mu.Unlock()
+	if why == ErrLost { // nothing is held that Close could wait for
+		h.uncount()
+	}
 	for _, c := range contexts {
 		if c.deaf != nil {
 			c.deaf()
 		}
 		c.cancel(why)
+	}
+}
+
+// uncount has Close wait for this hold no longer.
+func (h *handle) uncount() {
+	h.mu.Lock()
+	counted := h.counted
+	h.counted = false
+	h.mu.Unlock()
+	if counted {
+		h.owner.lock.c.done()
 	}
 }
 
@@ -226,7 +241,7 @@ func (h *handle) release(ctx context.Context) error {
 	h.mu.Unlock()
 	remaining := own.exit(h)
 	until := c.engine.Until(&own.claim)
-	defer c.done()
+	defer h.uncount()
 	held := false
 	if remaining > 0 {
 		held = c.engine.Live(&own.claim)

@@ -106,7 +106,7 @@ func (o *owner) exit(h *handle) (remaining int) {
 
 // handle makes the handle of an acquisition that was counted in before.
 func (o *owner) handle(auto bool) *Hold {
-	h := &handle{owner: o, auto: auto, began: time.Now(), done: make(chan struct{}), released: make(chan struct{})}
+	h := &handle{owner: o, auto: auto, counted: true, began: time.Now(), done: make(chan struct{}), released: make(chan struct{})}
 	o.mu.Lock()
 	if o.handles == nil {
 		o.handles = map[*handle]struct{}{}

@@ -448,6 +448,14 @@ func TestCloseWithRunningWork(t *testing.T) {
 	require.NoError(t, r.locks.Close(within(t)), "closed is closed")
 }
 
+func TestCloseDoesNotWaitForWhatIsLost(t *testing.T) {
+	r := newRig(t, redistest.Embedded(t), rlock.Options{})
+	h := lock(t, r.locks.Reentrant("l").WithLease(20*time.Millisecond), within(t))
+	<-h.Done()
+	require.NoError(t, r.locks.Close(within(t)))
+	require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+}
+
 func TestCloseWaitsForUnlocks(t *testing.T) {
 	r := newRig(t, redistest.Embedded(t), rlock.Options{})
 	h := lock(t, r.locks.Reentrant("l"), within(t))
