@@ -59,22 +59,30 @@ type Hub struct {
 	nodes   map[uint16]string
 }
 
-// Dial connects with o, its client-side caching left on and its invalidations observed, and makes a hub on the
-// client: the common case. The client is the hub's, reached by Client and closed by Close.
+// Dial connects with o and makes a hub on the client: the common case. The client is the hub's, reached by Client and
+// closed by Close. In a Cluster its invalidations are observed. On one node, or behind Sentinel, they are not: there
+// rlock has a connection of its own for that, and a client that observes them pipelines on every connection, which
+// makes each single call slower.
 //
 // o.ConnLifetime is refused (ErrInvalidOption): rueidis sends a script again, unasked, when a connection's lifetime
 // ends while its reply is awaited. Redlatch's scripts bear that, but the second answer can be "lost" for an unlock
 // that succeeded.
 func Dial(o rueidis.ClientOption) (*Hub, error) {
 	if o.ConnLifetime != 0 {
-		return nil, errs.InvalidOption("ConnLifetime", o.ConnLifetime, "0 (rueidis may run a script twice when it ends)")
+		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("ConnLifetime", o.ConnLifetime, "0 (rueidis may run a script twice when it ends)"))
 	}
-	var inv Invalidations
-	c, err := rueidis.NewClient(inv.Option(o))
+	c, err := rueidis.NewClient(o)
+	var inv *Invalidations
+	if err == nil && c.Mode() == rueidis.ClientModeCluster {
+		// only now is it known to be one, and the callback is an option of the client
+		c.Close()
+		inv = &Invalidations{}
+		c, err = rueidis.NewClient(inv.Option(o))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("pubsub: %w: %w", ErrUnavailable, err)
 	}
-	h, err := NewHub(c, Options{Invalidations: &inv})
+	h, err := NewHub(c, Options{Invalidations: inv})
 	if err != nil {
 		c.Close()
 		return nil, err

@@ -57,7 +57,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	c.observer = o.Observer.guarded(func(p any) { c.log.Error("redlatch: observer panicked", "panic", p) })
 	c.runner = script.NewRunner(h.Client(), o.CallTimeout)
 	c.queue = wait.NewQueue(h, o.PollCap, c.observer.Woken)
-	c.engine = lease.New(lease.Config{ConnID: c.id, Client: h.Client(), Runner: c.runner, Log: c.log,
+	c.engine = lease.New(lease.Config{ConnID: c.id, Client: h.Client(), Runner: c.runner, Log: c.log, Watch: h.Watch,
 		Replicas: o.MinReplicas, ReplicasWait: o.ReplicaTimeout, Renewed: c.observer.Renewed})
 	if o.Strict {
 		c.evictionAsked.Store(true)

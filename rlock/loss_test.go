@@ -2,15 +2,18 @@ package rlock_test
 
 import (
 	"context"
+	"log/slog"
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -108,4 +111,30 @@ func TestAForgottenHoldIsNotRenewedAndWarnedOfOnce(t *testing.T) {
 	redistest.Eventually(t, 20*time.Second, "its lease runs out", func() bool { return len(r.hash(t, "l")) == 0 })
 	require.Equal(t, 1, log.count("dropped without Unlock"))
 	require.NoError(t, r.locks.Close(within(t)), "Close does not wait for an Unlock that cannot come")
+}
+
+func TestLossInAClusterIsNoticedAtOnceWhereInvalidationsAreObserved(t *testing.T) {
+	s := redistest.Cluster(t)
+	hub, err := pubsub.Dial(s.Option())
+	require.NoError(t, err)
+	t.Cleanup(func() { hub.Close() })
+	var looks atomic.Int32
+	c, err := rlock.New(hub, rlock.Options{Logger: slog.New(slog.DiscardHandler), Observer: rlock.Observer{Renewed: func(string, error) { looks.Add(1) }}})
+	require.NoError(t, err)
+	var holds []*rlock.Hold
+	for i := range 9 { // on every node
+		holds = append(holds, lock(t, c.Reentrant(strconv.Itoa(i)), within(t)))
+	}
+	redistest.Eventually(t, 10*time.Second, "every key is tracked", func() bool { return looks.Load() >= 9 })
+	began := time.Now()
+	other := s.Client(t)
+	for _, h := range holds {
+		require.NoError(t, other.Do(within(t), other.B().Del().Key(h.Name()).Build()).Error())
+	}
+	for _, h := range holds {
+		<-h.Done()
+		require.ErrorIs(t, h.Err(), rlock.ErrLost)
+	}
+	require.Less(t, time.Since(began), beforeRenewal)
+	require.NoError(t, c.Close(within(t)))
 }

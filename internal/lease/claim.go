@@ -69,8 +69,8 @@ func (c *Claim) schedule() {
 	}
 }
 
-// wanted reports whether a call about c should go out at now, and the lease it should ask for: 0 where c is not
-// renewed and only looked at.
+// wanted reports whether a call about c should go out at now, and the lease it should ask for: 0 for a mere look,
+// which writes nothing and so causes no invalidation of its own.
 func (c *Claim) wanted(now time.Time) (lease time.Duration, ok bool) {
 	if c.inFlight {
 		return 0, false
@@ -82,10 +82,9 @@ func (c *Claim) wanted(now time.Time) (lease time.Duration, ok bool) {
 		renewBy, checkBy = now.Add(min(c.lease/100, earliest)), now.Add(earliest/10)
 	}
 	switch {
-	case c.auto > 0 && !renewBy.Before(c.renewAt), !c.checkAt.IsZero() && !checkBy.Before(c.checkAt):
-		if c.auto > 0 {
-			return c.lease, true
-		}
+	case c.auto > 0 && !renewBy.Before(c.renewAt):
+		return c.lease, true
+	case !c.checkAt.IsZero() && !checkBy.Before(c.checkAt):
 		return 0, true
 	}
 	return 0, false

@@ -70,7 +70,10 @@ type Engine struct {
 	kick    chan struct{}
 	wg      sync.WaitGroup
 	flight  chan struct{} // slots for calls under way
-	tracker *tracker      // nil where keys are not tracked
+	tracker *tracker      // nil in a Cluster
+	client  rueidis.Client
+	watched bool // Cluster: the client's own invalidations are observed
+	unwatch func()
 
 	replicas     int
 	replicasWait time.Duration
@@ -88,6 +91,8 @@ type Config struct {
 	Client rueidis.Client
 	Runner *script.Runner
 	Log    *slog.Logger
+	// Watch, if set, observes the invalidations of Client: used in a Cluster, see tracker.
+	Watch func(fn func(keys []string)) (stop func(), observed bool)
 	// Replicas > 0: a renewal counts as confirmed only when so many replicas have it within ReplicasWait. Otherwise a
 	// failover could bring back the shorter lease of before.
 	Replicas     int
@@ -99,17 +104,20 @@ type Config struct {
 // New starts an engine.
 func New(o Config) *Engine {
 	e := &Engine{
-		connID: o.ConnID, runner: o.Runner, cluster: o.Client.Mode() == rueidis.ClientModeCluster, log: o.Log, renewed: o.Renewed,
+		connID: o.ConnID, client: o.Client, runner: o.Runner, cluster: o.Client.Mode() == rueidis.ClientModeCluster, log: o.Log, renewed: o.Renewed,
 		kick: make(chan struct{}, 1), flight: make(chan struct{}, maxFlights), entries: map[string][]*Claim{}, wall: time.Now,
 	}
 	e.replicas, e.replicasWait = o.Replicas, o.ReplicasWait
 	if e.renewed == nil {
 		e.renewed = func(string, error) {}
 	}
-	if !e.cluster { // in a Cluster every node would need a connection and a way to follow moving slots
-		e.tracker = &tracker{e: e, client: o.Client}
-	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
+	if !e.cluster {
+		e.tracker = &tracker{e: e, client: o.Client}
+	} else if o.Watch != nil {
+		stop, observed := o.Watch(e.invalidated)
+		e.watched, e.unwatch = observed, stop
+	}
 	e.wg.Add(1)
 	go e.run()
 	return e
@@ -117,6 +125,9 @@ func New(o Config) *Engine {
 
 // Stop ends the engine and waits for its goroutines. Claims still registered end with errs.ErrClosed.
 func (e *Engine) Stop() {
+	if e.unwatch != nil {
+		e.unwatch()
+	}
 	e.cancel()
 	e.wg.Wait()
 	e.mu.Lock()
@@ -145,7 +156,7 @@ func (e *Engine) Add(c *Claim, sent time.Time, lease time.Duration, auto bool, m
 		c.auto = 1
 	}
 	c.plan(now)
-	if e.tracker != nil && !e.tracker.off.Load() {
+	if e.tracks() {
 		c.checkAt = sent.Add(trackAfter)
 	}
 	c.mapKey = e.connID + ":" + c.Key
@@ -422,10 +433,7 @@ func (e *Engine) send(batch []asked) {
 		e.answer(batch, nil, time.Time{}, errNoSlot)
 		return
 	}
-	var conn rueidis.DedicatedClient
-	if e.tracker != nil {
-		conn = e.tracker.current()
-	}
+	conn := e.tracked()
 	e.wg.Add(1)
 	go func() {
 		defer func() { <-e.flight; e.wg.Done() }()
@@ -482,11 +490,9 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 		switch {
 		case err != nil:
 		case verdicts[i] == 1:
-			if c.retrying || !c.renewAt.After(now.Add(min(c.lease/100, earliest))) {
-				c.plan(now) // it was this renewal's turn, not only a look
-			}
 			c.retrying = false
 			if a.lease > 0 {
+				c.plan(now)
 				e.confirm(c, sent, a.lease)
 			}
 			c.schedule()
@@ -499,9 +505,11 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 		}
 		if c.state == registered {
 			if why != nil {
-				c.retrying, c.renewAt = true, now.Add(retryPause(c.lease, err))
-				if a.lease == 0 {
-					c.checkAt = c.renewAt
+				c.retrying = true
+				if again := now.Add(retryPause(c.lease, err)); a.lease > 0 {
+					c.renewAt = again
+				} else {
+					c.checkAt = again
 				}
 				c.schedule()
 			}

@@ -20,6 +20,10 @@ import (
 // A key is tracked by renewing its claim here: CLIENT CACHING YES, then the script, whose last access to the key is a
 // read. So keeping a key tracked costs nothing beyond the renewals that are needed anyway.
 //
+// In a Cluster every node would need such a connection, and a way to follow moving slots. There the keys are tracked on
+// the client's own connections, if its invalidations are observed (pubsub.Invalidations). Its own renewals count there:
+// each causes one look, which writes nothing.
+//
 // What comes is a hint, never proof: it has the claims of that key checked. A lost connection has all of them checked,
 // which tracks them on the next one.
 type tracker struct {
@@ -72,16 +76,14 @@ func (t *tracker) serve() (up, supported bool) {
 		conn.Close()
 		release()
 	}()
-	lost := conn.SetOnInvalidations(func(keys []rueidis.RedisMessage) {
-		if keys == nil {
-			t.e.CheckAll()
-			return
-		}
-		for _, k := range keys {
-			if key, err := k.ToString(); err == nil {
-				t.e.Check(key)
+	lost := conn.SetOnInvalidations(func(msgs []rueidis.RedisMessage) {
+		var keys []string
+		for _, m := range msgs {
+			if key, err := m.ToString(); err == nil {
+				keys = append(keys, key)
 			}
 		}
+		t.e.invalidated(keys)
 	})
 	ctx, cancel := context.WithTimeout(t.e.ctx, trackSetup)
 	err := conn.Do(ctx, conn.B().ClientTracking().On().Optin().Noloop().Build()).Error()
@@ -102,6 +104,32 @@ func (t *tracker) serve() (up, supported bool) {
 	t.conn = nil
 	t.mu.Unlock()
 	return true, true
+}
+
+// tracks reports whether keys are tracked here at all.
+func (e *Engine) tracks() bool { return e.watched || e.tracker != nil && !e.tracker.off.Load() }
+
+// tracked is the connection on which renewals have their keys tracked, nil if there is none now.
+func (e *Engine) tracked() script.Conn {
+	if e.watched {
+		return e.client
+	}
+	if e.tracker != nil {
+		if conn := e.tracker.current(); conn != nil {
+			return conn
+		}
+	}
+	return nil
+}
+
+// invalidated: something has happened to these keys, or, if nil, to any.
+func (e *Engine) invalidated(keys []string) {
+	if keys == nil {
+		e.CheckAll()
+	}
+	for _, key := range keys {
+		e.Check(key)
+	}
 }
 
 // Check has the claims on key asked about at once: something has happened to it.

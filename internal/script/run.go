@@ -14,6 +14,12 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
+// Conn sends several commands in a row over one connection: a dedicated client, or a client if they are of one slot.
+type Conn interface {
+	B() rueidis.Builder
+	DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult
+}
+
 // Runner runs scripts over one client.
 type Runner struct {
 	client  rueidis.Client
@@ -41,7 +47,7 @@ type Call struct {
 	// anew for every attempt, because rueidis recycles commands.
 	Command func(b rueidis.Builder) rueidis.Completed
 	// Tracked, if set, is a connection on which the server is to remember the keys that the script reads.
-	Tracked rueidis.DedicatedClient
+	Tracked Conn
 	// Replicas > 0: the call is followed by WAIT on the same connection, for so many replicas and so long. If they do
 	// not confirm in time the attempt's error is errs.ErrNotReplicated, and its reply is returned beside it.
 	Replicas     int
@@ -263,10 +269,7 @@ func (r *Runner) exec(ctx context.Context, c Call) (rueidis.RedisResult, error) 
 			return r.client.Do(ctx, build(r.client.B()))
 		}), nil
 	}
-	var conn interface {
-		B() rueidis.Builder
-		DoMulti(context.Context, ...rueidis.Completed) []rueidis.RedisResult
-	} = r.client
+	var conn Conn = r.client
 	if c.Tracked != nil {
 		conn = c.Tracked
 	}
