@@ -1,0 +1,252 @@
+package docs_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// aclLines are the ACL SETUSER lines of a document, each as the words of its command.
+func aclLines(t *testing.T, file string) (lines [][]string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "ACL SETUSER ") {
+			lines = append(lines, strings.Fields(line))
+		}
+	}
+	require.NotEmpty(t, lines, "no ACL line in %s", file)
+	return lines
+}
+
+// denials are what the server has refused the user since the last call.
+func denials(t *testing.T, admin rueidis.Client) (refused []string) {
+	t.Helper()
+	ctx := context.Background()
+	entries, err := admin.Do(ctx, admin.B().Arbitrary("ACL", "LOG").Build()).ToArray()
+	require.NoError(t, err)
+	for _, e := range entries {
+		m, err := e.AsStrMap()
+		require.NoError(t, err)
+		if m["object"] != "client|setinfo" { // Redis 7.2 and later; rueidis ignores the answer
+			refused = append(refused, m["reason"]+" "+m["object"])
+		}
+	}
+	require.NoError(t, admin.Do(ctx, admin.B().Arbitrary("ACL", "LOG", "RESET").Build()).Error())
+	return refused
+}
+
+// everything uses all of the library as that user, and returns what did not work.
+func everything(o rueidis.ClientOption, prefix string) (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	o.Username, o.Password = "redlatch", "secret"
+	hub, err := pubsub.Dial(o)
+	if err != nil {
+		return err
+	}
+	defer hub.Close()
+	quiet := slog.New(slog.DiscardHandler)
+	locks, err := rlock.New(hub, rlock.Options{KeyPrefix: prefix, Logger: quiet, WatchdogTimeout: 100 * time.Millisecond})
+	if err != nil {
+		return err
+	}
+	defer locks.Close(ctx)
+	counters, err := rcounter.New(hub, rcounter.Options{KeyPrefix: prefix})
+	if err != nil {
+		return err
+	}
+	must := func(what string, e error) {
+		if err == nil && e != nil {
+			err = fmt.Errorf("%s: %w", what, e)
+		}
+	}
+
+	// a channel of a second hub, unsubscribed while the rest goes on
+	brief, e := pubsub.NewHub(hub.Client(), pubsub.Options{Grace: time.Millisecond, Logger: quiet})
+	if e != nil {
+		return e
+	}
+	defer brief.Close()
+	if sub, e := brief.Subscribe(ctx, "redisson_lock__channel:{"+prefix+"e}"); e == nil {
+		_, e = brief.Publish(ctx, "redisson_lock__channel:{"+prefix+"e}", "0")
+		must("publish", e)
+		sub.Close()
+	} else {
+		must("subscribe", e)
+	}
+
+	for _, name := range []string{"a", "d{1}"} { // in a Cluster: on several nodes
+		l := locks.Reentrant(name)
+		hold, e := l.Lock(ctx)
+		must("lock", e)
+		if e != nil {
+			return err
+		}
+		inner, e := l.Lock(hold.Context(ctx))
+		must("re-enter", e)
+		if e == nil {
+			must("unlock inner", inner.Unlock(ctx))
+		}
+		must("extend", hold.Extend(ctx, time.Second))
+		_, e = l.RemainingLease(ctx)
+		must("query", e)
+		_, e = locks.Inspect(ctx, name)
+		must("inspect", e)
+		waited := make(chan error, 1)
+		go func() { // subscribes
+			h, e := l.TryLock(ctx, 5*time.Second, 5*time.Second)
+			if e == nil {
+				e = h.Unlock(ctx)
+			}
+			waited <- e
+		}()
+		select { // long enough for the subscription, the waiter's second try and a renewal
+		case <-time.After(150 * time.Millisecond):
+		case e := <-waited:
+			must("exclusion", fmt.Errorf("a waiter was let in: %v", e))
+		}
+		must("unlock", hold.Unlock(ctx))
+		must("waiter", <-waited)
+
+		k := counters.Counter(name+":count", rcounter.CounterOptions{})
+		for _, d := range []int64{1, -1, 7} {
+			_, e = k.Add(ctx, d)
+			must("add", e)
+		}
+		_, e = k.Get(ctx)
+		must("get", e)
+		bounded := counters.Counter(name+":bounded", rcounter.CounterOptions{Initial: 5, Max: rcounter.Bound(9), TTL: time.Minute})
+		_, e = bounded.Incr(ctx)
+		must("bounded add", e)
+		must("set", bounded.Set(ctx, 3))
+		_, e = bounded.CompareAndSet(ctx, 3, 4)
+		must("compare and set", e)
+	}
+
+	sale := counters.Stock("sale")
+	_, e = sale.Open(ctx, rcounter.OpenSpec{Limit: 1, OpenFor: time.Minute, Retain: time.Minute})
+	must("open", e)
+	g, e := sale.Claim(ctx, "ann")
+	must("claim", e)
+	_, _, e = sale.Lookup(ctx, "ann")
+	must("lookup", e)
+	if g.Won() {
+		_, e = sale.Return(ctx, "ann", g.Ordinal)
+		must("return", e)
+	}
+	_, e = sale.Status(ctx)
+	must("status", e)
+	must("close", sale.Close(ctx))
+	return err
+}
+
+// eachTopology runs fn on a single server and on a Cluster, side by side: most of the time is waiting.
+func eachTopology(t *testing.T, fn func(t *testing.T, s *redistest.Server, admins []rueidis.Client)) {
+	t.Run("on", func(t *testing.T) { bothTopologies(t, fn) })
+}
+
+func bothTopologies(t *testing.T, fn func(t *testing.T, s *redistest.Server, admins []rueidis.Client)) {
+	for name, start := range map[string]func(testing.TB) *redistest.Server{
+		"single":  func(t testing.TB) *redistest.Server { return redistest.Start(t) },
+		"cluster": redistest.Cluster,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t)
+			var admins []rueidis.Client
+			for _, addr := range s.Addrs {
+				c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true})
+				require.NoError(t, err)
+				t.Cleanup(c.Close)
+				admins = append(admins, c)
+			}
+			fn(t, s, admins)
+		})
+	}
+}
+
+// run gives the user these rights, uses everything, and returns what was refused. The keys go afterwards.
+func run(t *testing.T, s *redistest.Server, admins []rueidis.Client, line []string, prefix string) (refused []string, err error) {
+	t.Helper()
+	ctx := context.Background()
+	for _, c := range admins {
+		require.NoError(t, c.Do(ctx, c.B().Arbitrary("ACL", "DELUSER", "redlatch").Build()).Error())
+		require.NoError(t, c.Do(ctx, c.B().Arbitrary(line...).Build()).Error())
+		// no script may be remembered: EVAL is then needed
+		require.NoError(t, c.Do(ctx, c.B().Arbitrary("SCRIPT", "FLUSH").Build()).Error())
+	}
+	err = everything(s.Option(), prefix)
+	for _, c := range admins {
+		refused = append(refused, denials(t, c)...)
+		require.NoError(t, c.Do(ctx, c.B().Arbitrary("FLUSHALL").Build()).Error())
+	}
+	slices.Sort(refused)
+	return slices.Compact(refused), err
+}
+
+func TestTheACLLineOfTheREADMEIsEnough(t *testing.T) {
+	eachTopology(t, func(t *testing.T, s *redistest.Server, admins []rueidis.Client) {
+		refused, err := run(t, s, admins, aclLines(t, "../README.md")[0], "")
+		require.NoError(t, err)
+		require.Empty(t, refused)
+	})
+}
+
+func TestTheACLLineForOnePrefixIsEnough(t *testing.T) {
+	eachTopology(t, func(t *testing.T, s *redistest.Server, admins []rueidis.Client) {
+		refused, err := run(t, s, admins, aclLines(t, "operations.md")[0], "shop:")
+		require.NoError(t, err)
+		require.Empty(t, refused)
+	})
+}
+
+// seldom are rights that nothing here can be made to need.
+var seldom = map[string]string{
+	"+cluster|slots":  "rueidis asks servers before version 8 this way",
+	"+cluster|shards": "and later ones this way",
+	"+del":            "a stock is opened over one whose time is over and whose expiry somebody took off",
+}
+
+// Every other right in the line is used: taken away, something is refused, alone or in a Cluster.
+func TestTheACLLineHasNothingToSpare(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a run for every right; leave -short out")
+	}
+	line := aclLines(t, "../README.md")[0]
+	var mu sync.Mutex
+	unused := map[string]int{}
+	eachTopology(t, func(t *testing.T, s *redistest.Server, admins []rueidis.Client) {
+		for i, right := range line {
+			if right[0] != '+' || seldom[right] != "" {
+				continue
+			}
+			less := slices.Delete(slices.Clone(line), i, i+1)
+			if refused, err := run(t, s, admins, less, ""); err == nil && len(refused) == 0 {
+				mu.Lock()
+				unused[right]++
+				mu.Unlock()
+			} else {
+				t.Logf("without %s: %v %v", right, refused, err)
+			}
+		}
+	})
+	for right, n := range unused {
+		require.Less(t, n, 2, "%s is never used", right)
+	}
+}

@@ -1,0 +1,103 @@
+// Package docs_test keeps the documents true: their code is compiled code, the tests, files and links they name are
+// there, and the ACL lines are enough and not too much.
+package docs_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// documents are all that a reader is offered, as paths from here.
+func documents(t *testing.T) []string {
+	t.Helper()
+	here, err := filepath.Glob("*.md")
+	require.NoError(t, err)
+	above, err := filepath.Glob("../*.md")
+	require.NoError(t, err)
+	require.NotEmpty(t, above)
+	return append(here, above...)
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return string(b)
+}
+
+// body is the text of a function's body in a Go source.
+func body(t *testing.T, src, name string) string {
+	t.Helper()
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, name, src, 0)
+	require.NoError(t, err)
+	for _, d := range f.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok && fn.Name.Name == name {
+			return src[fset.Position(fn.Body.Lbrace).Offset+1 : fset.Position(fn.Body.Rbrace).Offset]
+		}
+	}
+	t.Fatalf("no function %s", name)
+	return ""
+}
+
+func TestTheCodeOfTheREADMEIsTheExample(t *testing.T) {
+	_, block, ok := strings.Cut(read(t, "../README.md"), "```go\n")
+	require.True(t, ok, "the README has no Go code")
+	block, _, _ = strings.Cut(block, "```")
+	example := body(t, read(t, "../rlock/example_test.go"), "Example")
+	_, example, ok = strings.Cut(example, "\tdefer serve()()\n\n") // the one line about the embedded server
+	require.True(t, ok)
+	example, _, _ = strings.Cut(example, "\t// Output:")
+	require.Equal(t, strings.Trim(example, "\n"), strings.Trim(body(t, block, "main"), "\n"))
+}
+
+func TestEveryLinkOfTheDocumentsLeadsSomewhere(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#]+)`)
+	for _, file := range documents(t) {
+		for _, m := range link.FindAllStringSubmatch(read(t, file), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			_, err := os.Stat(filepath.Join(filepath.Dir(file), m[1]))
+			require.NoError(t, err, "link in %s", file)
+		}
+	}
+}
+
+// Every test, Go file, script and folder that a document names in backquotes is there.
+func TestWhatTheDocumentsNameExists(t *testing.T) {
+	tests, files := map[string]bool{}, map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Example|Benchmark)\w*)\(`)
+	require.NoError(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		files[strings.TrimPrefix(filepath.ToSlash(path), "../")] = true
+		if strings.HasSuffix(path, "_test.go") {
+			for _, m := range declared.FindAllStringSubmatch(read(t, path), -1) {
+				tests[m[1]] = true
+			}
+		}
+		return nil
+	}))
+	testName := regexp.MustCompile("`((?:Test|Example|Benchmark)[A-Za-z0-9_]+)`")
+	fileName := regexp.MustCompile("`([a-z.]+/[a-z/._]+\\.(?:go|lua|md))`")
+	for _, file := range documents(t) {
+		text := read(t, file)
+		for _, m := range testName.FindAllStringSubmatch(text, -1) {
+			require.True(t, tests[m[1]], "%s names %s, which is no test", file, m[1])
+		}
+		for _, m := range fileName.FindAllStringSubmatch(text, -1) {
+			require.True(t, files[m[1]], "%s names %s, which is no file", file, m[1])
+		}
+	}
+}
