@@ -1,0 +1,565 @@
+package redistest
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Proxy stands between clients and a server on TCP and makes the network between them fail on demand. It reads RESP,
+// so that it can lose the reply of one call and nothing before it, or push messages and nothing else. A fault lasts
+// until Heal. It is safe for concurrent use and ends with the test.
+type Proxy struct {
+	target *Server
+	listen net.Listener
+	wg     sync.WaitGroup
+
+	mu        sync.Mutex
+	pairs     map[*pair]struct{}
+	traps     []*Trap
+	delay     [2]time.Duration
+	hole      [2]bool
+	hold      [2]chan struct{} // closed by Heal
+	refuse    bool
+	swallow   bool
+	swallowed int
+	closed    bool
+}
+
+// Direction is one way through a Proxy.
+type Direction int
+
+// Up is from the clients to the server, Down is back.
+const (
+	Up Direction = iota
+	Down
+)
+
+// Fate is what becomes of a trapped call.
+type Fate int
+
+const (
+	// LoseReply lets the server run the call and then resets the connection in place of the reply. Replies to what was
+	// sent before it pass.
+	LoseReply Fate = iota
+	// LoseReplySilently lets the server run the call; from its reply on nothing comes back on that connection.
+	LoseReplySilently
+	// LoseRequest resets the connection in place of the call, which the server never sees.
+	LoseRequest
+	// LoseRequestSilently has the call, and whatever comes after it on that connection, never reach the server.
+	LoseRequestSilently
+	// HoldRequest keeps the call back, and what is behind it on that connection, until Trap.Release is closed.
+	HoldRequest
+	// HoldReply lets the server run the call and keeps the reply back, and what is behind it on that connection, until
+	// Trap.Release is closed.
+	HoldReply
+)
+
+// Trap waits for a call and decides its fate.
+type Trap struct {
+	// Match tells the call by its words: command, then arguments. It must not block.
+	Match func(words []string) bool
+	Fate  Fate
+	// Every: all calls that match, not only the first.
+	Every bool
+	// Release ends the keeping back.
+	Release <-chan struct{}
+
+	caught chan struct{}
+	once   sync.Once
+}
+
+// Caught is closed when the trap has closed on its first call: the reply has been kept from the client, or the request
+// from the server.
+func (t *Trap) Caught() <-chan struct{} { return t.caught }
+
+// With matches calls that have the given word, such as a key, and all of more.
+func With(word string, more ...string) func([]string) bool {
+	return func(words []string) bool {
+		return slices.Contains(words, word) && !slices.ContainsFunc(more, func(w string) bool { return !slices.Contains(words, w) })
+	}
+}
+
+// NewProxy starts a proxy in front of a server that listens on TCP; of a Cluster, its first node.
+func NewProxy(t testing.TB, target *Server) *Proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("redistest: proxy: %v", err)
+	}
+	p := &Proxy{target: target, listen: l, pairs: map[*pair]struct{}{}}
+	p.wg.Add(1)
+	go p.accept()
+	t.Cleanup(p.close)
+	return p
+}
+
+// Addr is where clients connect.
+func (p *Proxy) Addr() string { return p.listen.Addr().String() }
+
+// Server is the target as seen through the proxy.
+func (p *Proxy) Server() *Server {
+	return &Server{Addrs: []string{p.Addr()}, Embedded: p.target.Embedded, Process: p.target.Process}
+}
+
+// Delay keeps everything back for this long on its way up and down.
+func (p *Proxy) Delay(up, down time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = [2]time.Duration{up, down}
+}
+
+// BlackHole loses everything that goes in the given direction, silently. A connection that has lost anything is reset
+// by Heal, since no byte stream survives that.
+func (p *Proxy) BlackHole(d Direction) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hole[d] = true
+}
+
+// Hold keeps back everything that goes in the given direction and delivers it at Heal, as TCP does after a partition
+// that no time-out noticed.
+func (p *Proxy) Hold(d Direction) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hold[d] == nil {
+		p.hold[d] = make(chan struct{})
+	}
+}
+
+// Refuse resets new connections.
+func (p *Proxy) Refuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse = true
+}
+
+// SwallowPushes loses the messages of subscriptions and the invalidations of client-side caching; replies, and the
+// confirmations of subscriptions, pass.
+func (p *Proxy) SwallowPushes() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.swallow = true
+}
+
+// Swallowed is how many pushes were lost by SwallowPushes.
+func (p *Proxy) Swallowed() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.swallowed
+}
+
+// Trap sets a trap and returns it. It stays until it has caught a call, or, with Every, until Heal.
+func (p *Proxy) Trap(t *Trap) *Trap {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t.caught = make(chan struct{})
+	p.traps = append(p.traps, t)
+	return t
+}
+
+// Cut resets all connections and returns how many there were. New ones are accepted.
+func (p *Proxy) Cut() int {
+	p.mu.Lock()
+	pairs := make([]*pair, 0, len(p.pairs))
+	for pr := range p.pairs {
+		pairs = append(pairs, pr)
+	}
+	p.mu.Unlock()
+	for _, pr := range pairs {
+		pr.reset()
+	}
+	return len(pairs)
+}
+
+// Heal ends all faults and removes all traps.
+func (p *Proxy) Heal() {
+	p.mu.Lock()
+	var torn []*pair
+	for pr := range p.pairs {
+		if pr.torn {
+			torn = append(torn, pr)
+		}
+	}
+	p.traps, p.delay, p.hole, p.refuse, p.swallow = nil, [2]time.Duration{}, [2]bool{}, false, false
+	for d, c := range p.hold {
+		if c != nil {
+			close(c)
+			p.hold[d] = nil
+		}
+	}
+	p.mu.Unlock()
+	for _, pr := range torn {
+		pr.reset()
+	}
+}
+
+func (p *Proxy) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.listen.Close()
+	p.Heal()
+	p.Cut()
+	p.wg.Wait()
+}
+
+func (p *Proxy) accept() {
+	defer p.wg.Done()
+	for {
+		client, err := p.listen.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(time.Millisecond) // out of file descriptors, perhaps for a moment
+			continue
+		}
+		p.mu.Lock()
+		refuse := p.refuse || p.closed
+		p.mu.Unlock()
+		if refuse {
+			abort(client)
+			continue
+		}
+		p.wg.Add(1)
+		go p.serve(client)
+	}
+}
+
+func (p *Proxy) serve(client net.Conn) {
+	defer p.wg.Done()
+	server, err := net.DialTimeout("tcp", p.target.Addr(), 5*time.Second)
+	if err != nil {
+		abort(client)
+		return
+	}
+	pr := &pair{p: p, client: client, server: server, gone: make(chan struct{}), fates: map[int]*Trap{}}
+	p.mu.Lock()
+	p.pairs[pr] = struct{}{}
+	closed := p.closed
+	p.mu.Unlock()
+	if closed {
+		pr.reset()
+	}
+	var both sync.WaitGroup
+	both.Go(func() { pr.pump(client, server, Up, pr.request) })
+	both.Go(func() { pr.pump(server, client, Down, pr.reply) })
+	both.Wait()
+	client.Close()
+	server.Close()
+	p.mu.Lock()
+	delete(p.pairs, pr)
+	p.mu.Unlock()
+}
+
+func abort(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		tcp.SetLinger(0)
+	}
+	c.Close()
+}
+
+// pair is one connection of a client and its counterpart. The fields below mu's line are guarded by Proxy.mu.
+type pair struct {
+	p              *Proxy
+	client, server net.Conn
+	gone           chan struct{}
+	once           sync.Once
+
+	requests, replies int           // calls and answers so far; pushes answer nothing
+	fates             map[int]*Trap // what becomes of the reply of that number
+	subscribed        bool
+	deaf, mute        bool // nothing goes up, or down, any more
+	torn              bool // bytes were lost: the stream is of no use after a Heal
+}
+
+func (pr *pair) reset() {
+	pr.once.Do(func() {
+		close(pr.gone)
+		abort(pr.client)
+		abort(pr.server)
+	})
+}
+
+// verdict is what judging a frame says of it.
+type verdict struct {
+	pass  bool
+	reset bool            // the connection, now
+	wait  <-chan struct{} // before it passes
+	said  *Trap           // has caught it
+}
+
+// pump copies one direction frame by frame.
+func (pr *pair) pump(src, dst net.Conn, d Direction, judge func(frame []byte) verdict) {
+	p := pr.p
+	chunk := make([]byte, 64<<10)
+	var in, out []byte
+	flush := func() bool {
+		if len(out) == 0 {
+			return true
+		}
+		_, err := dst.Write(out)
+		out = out[:0]
+		return err == nil
+	}
+	for {
+		n, err := src.Read(chunk)
+		in = append(in, chunk[:n]...)
+		for len(in) > 0 {
+			size := frameSize(in)
+			if size < 0 {
+				break
+			}
+			p.mu.Lock()
+			hold, delay := p.hold[d], p.delay[d]
+			p.mu.Unlock()
+			if hold != nil || delay > 0 {
+				if !flush() {
+					pr.reset()
+					return
+				}
+				if hold != nil {
+					pr.wait(hold)
+				}
+				if delay > 0 {
+					pr.pause(delay)
+				}
+			}
+			// everything that arrived together is late together, not one after the other
+			for len(in) > 0 && size >= 0 {
+				v := judge(in[:size])
+				if v.reset || v.wait != nil {
+					if !flush() {
+						pr.reset()
+						return
+					}
+				}
+				if v.said != nil {
+					v.said.once.Do(func() { close(v.said.caught) })
+				}
+				if v.reset {
+					pr.reset()
+					return
+				}
+				if v.wait != nil {
+					pr.wait(v.wait)
+				}
+				if v.pass {
+					out = append(out, in[:size]...)
+				}
+				in = in[size:]
+				size = frameSize(in)
+			}
+		}
+		if !flush() {
+			pr.reset()
+			return
+		}
+		if errors.Is(err, io.EOF) {
+			dst.Write(in)
+			// A FIN stays a FIN: a reset would throw away what a stopped server has not read yet, and with it the calls
+			// that run after their callers gave up.
+			if tcp, ok := dst.(*net.TCPConn); ok {
+				tcp.CloseWrite()
+			}
+			return
+		}
+		if err != nil {
+			pr.reset()
+			return
+		}
+		in = append([]byte(nil), in...) // lets go of what has passed
+	}
+}
+
+func (pr *pair) wait(c <-chan struct{}) {
+	select {
+	case <-c:
+	case <-pr.gone:
+	}
+}
+
+func (pr *pair) pause(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-pr.gone:
+	}
+}
+
+// request judges one call on its way up.
+func (pr *pair) request(frame []byte) verdict {
+	p := pr.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hole[Up] || pr.deaf {
+		pr.torn = true
+		return verdict{}
+	}
+	name := strings.ToLower(firstWord(frame))
+	if strings.HasSuffix(name, "subscribe") { // confirmed by pushes, in any number
+		pr.subscribed = true
+		return verdict{pass: true}
+	}
+	pr.requests++
+	if len(p.traps) == 0 {
+		return verdict{pass: true}
+	}
+	call := words(frame)
+	i := slices.IndexFunc(p.traps, func(t *Trap) bool { return t.Match(call) })
+	if i < 0 {
+		return verdict{pass: true}
+	}
+	t := p.traps[i]
+	if !t.Every {
+		p.traps = slices.Delete(p.traps, i, i+1)
+	}
+	switch t.Fate {
+	case LoseRequest:
+		return verdict{reset: true, said: t}
+	case LoseRequestSilently:
+		pr.deaf, pr.torn = true, true
+		return verdict{said: t}
+	case HoldRequest:
+		return verdict{pass: true, wait: t.Release, said: t}
+	}
+	pr.fates[pr.requests] = t
+	return verdict{pass: true}
+}
+
+// reply judges one answer or push on its way down.
+func (pr *pair) reply(frame []byte) verdict {
+	p := pr.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	push := frame[0] == '>'
+	kind := ""
+	if push || pr.subscribed && frame[0] == '*' { // RESP2 has arrays for both
+		kind = strings.ToLower(firstWord(frame))
+	}
+	message := false
+	switch kind {
+	case "message", "smessage", "pmessage", "invalidate":
+		message = true
+	}
+	var t *Trap
+	if !push && !message && !strings.HasSuffix(kind, "subscribe") {
+		pr.replies++
+		t = pr.fates[pr.replies]
+		delete(pr.fates, pr.replies)
+	}
+	switch {
+	case p.hole[Down] || pr.mute:
+		pr.torn = true
+		return verdict{said: t}
+	case message && p.swallow:
+		p.swallowed++
+		return verdict{}
+	case t == nil:
+		return verdict{pass: true}
+	case t.Fate == LoseReply:
+		return verdict{reset: true, said: t}
+	case t.Fate == LoseReplySilently:
+		pr.mute, pr.torn = true, true
+		return verdict{said: t}
+	}
+	return verdict{pass: true, wait: t.Release, said: t}
+}
+
+// frameSize is the length of the first RESP value in b, or -1 if it is not complete.
+func frameSize(b []byte) int {
+	end := bytes.Index(b, []byte("\r\n"))
+	if end < 0 {
+		return -1
+	}
+	at := end + 2
+	if end == 0 {
+		return at
+	}
+	line := b[1:end]
+	children := 0
+	switch b[0] {
+	case '$', '!', '=':
+		n := number(line)
+		if n < 0 {
+			return at
+		}
+		if len(b) < at+n+2 {
+			return -1
+		}
+		return at + n + 2
+	case '*', '~', '>':
+		children = number(line)
+	case '%':
+		children = 2 * number(line)
+	case '|': // attributes belong to the value behind them
+		children = 2*number(line) + 1
+	}
+	for range children {
+		n := frameSize(b[at:])
+		if n < 0 {
+			return -1
+		}
+		at += n
+	}
+	return at
+}
+
+func number(line []byte) int {
+	n := 0
+	for _, c := range line {
+		if c < '0' || c > '9' {
+			return -1 // null
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n
+}
+
+// firstWord is the first element of an array or push, if it is a string.
+func firstWord(frame []byte) string {
+	_, rest, ok := bytes.Cut(frame, []byte("\r\n"))
+	if !ok || len(rest) == 0 {
+		return ""
+	}
+	return text(rest)
+}
+
+func text(b []byte) string {
+	head, rest, ok := bytes.Cut(b, []byte("\r\n"))
+	if !ok || len(head) == 0 {
+		return ""
+	}
+	switch head[0] {
+	case '$':
+		if n := number(head[1:]); n >= 0 && n <= len(rest) {
+			return string(rest[:n])
+		}
+	case '+':
+		return string(head[1:])
+	}
+	return ""
+}
+
+// words are the elements of an array of strings.
+func words(frame []byte) []string {
+	at := bytes.Index(frame, []byte("\r\n")) + 2
+	var list []string
+	for at < len(frame) {
+		n := frameSize(frame[at:])
+		if n < 0 {
+			break
+		}
+		list = append(list, text(frame[at:at+n]))
+		at += n
+	}
+	return list
+}

@@ -1,0 +1,277 @@
+package redistest_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// through is a client behind a proxy on a private server, and one beside it.
+func through(t *testing.T, change ...func(*rueidis.ClientOption)) (p *redistest.Proxy, behind, beside rueidis.Client, s *redistest.Server) {
+	t.Helper()
+	s = redistest.Start(t)
+	p = redistest.NewProxy(t, s)
+	o := p.Server().Option()
+	o.DisableRetry = true
+	for _, f := range change {
+		f(&o)
+	}
+	behind, err := rueidis.NewClient(o)
+	require.NoError(t, err)
+	t.Cleanup(behind.Close)
+	return p, behind, s.Client(t), s
+}
+
+// oneConnection, once used, is there for the next call: a call that must dial first is not sent to a server that is away.
+func oneConnection(o *rueidis.ClientOption) { o.PipelineMultiplex = -1 }
+
+func short(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func incr(ctx context.Context, c rueidis.Client, key string) error {
+	return c.Do(ctx, c.B().Incr().Key(key).Build()).Error()
+}
+
+func value(t *testing.T, c rueidis.Client, key string) int64 {
+	t.Helper()
+	n, err := c.Do(short(t, 10*time.Second), c.B().Get().Key(key).Build()).AsInt64()
+	if rueidis.IsRedisNil(err) {
+		return 0
+	}
+	require.NoError(t, err)
+	return n
+}
+
+func TestTrapsLoseExactlyTheCallTheyMatch(t *testing.T) {
+	for _, c := range []struct {
+		fate   redistest.Fate
+		runs   int64
+		silent bool
+	}{
+		{redistest.LoseReply, 1, false},
+		{redistest.LoseReplySilently, 1, true},
+		{redistest.LoseRequest, 0, false},
+		{redistest.LoseRequestSilently, 0, true},
+	} {
+		t.Run(fmt.Sprint(c.fate), func(t *testing.T) {
+			t.Parallel()
+			p, behind, beside, _ := through(t)
+			for i := range 20 {
+				key := fmt.Sprintf("k%d", i)
+				trap := p.Trap(&redistest.Trap{Match: redistest.With(key), Fate: c.fate})
+				d := 20 * time.Second
+				if c.silent {
+					d = 100 * time.Millisecond
+				}
+				began := time.Now()
+				require.NoError(t, incr(short(t, 20*time.Second), behind, "other"))
+				require.Error(t, incr(short(t, d), behind, key))
+				<-trap.Caught()
+				require.Equal(t, c.silent, time.Since(began) >= d)
+				require.Equal(t, c.runs, value(t, beside, key))
+				p.Heal()
+				require.NoError(t, incr(short(t, 20*time.Second), behind, key), "the trap is gone")
+			}
+			require.EqualValues(t, 20, value(t, beside, "other"))
+		})
+	}
+}
+
+func TestRepliesBeforeALostOnePassAndThoseBehindItAreLost(t *testing.T) {
+	p, _, beside, _ := through(t)
+	for i := range 20 {
+		marked := fmt.Sprintf("marked%d", i)
+		p.Trap(&redistest.Trap{Match: redistest.With("INCR", marked)})
+		// rueidis would report all of a pipeline as failed
+		conn, err := net.Dial("tcp", p.Addr())
+		require.NoError(t, err)
+		call := func(words ...string) (b []byte) {
+			b = fmt.Appendf(b, "*%d\r\n", len(words))
+			for _, w := range words {
+				b = fmt.Appendf(b, "$%d\r\n%s\r\n", len(w), w)
+			}
+			return b
+		}
+		_, err = conn.Write(slices.Concat(bytes.Repeat(call("PING"), 100), call("INCR", marked), call("INCR", "after")))
+		require.NoError(t, err)
+		got, err := io.ReadAll(conn)
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+		require.Equal(t, strings.Repeat("+PONG\r\n", 100), string(got))
+		require.NoError(t, conn.Close())
+		require.EqualValues(t, 1, value(t, beside, marked))
+	}
+}
+
+func TestAHeldRequestRunsWhenReleased(t *testing.T) {
+	p, behind, beside, _ := through(t, oneConnection)
+	release := make(chan struct{})
+	trap := p.Trap(&redistest.Trap{Match: redistest.With("k"), Fate: redistest.HoldRequest, Release: release})
+	require.Error(t, incr(short(t, 50*time.Millisecond), behind, "k"))
+	<-trap.Caught()
+	require.Zero(t, value(t, beside, "k"))
+	close(release)
+	redistest.Eventually(t, 10*time.Second, "it runs late", func() bool { return value(t, beside, "k") == 1 })
+}
+
+func TestAHeldReplyComesWhenReleased(t *testing.T) {
+	p, behind, beside, _ := through(t)
+	release := make(chan struct{})
+	trap := p.Trap(&redistest.Trap{Match: redistest.With("k"), Fate: redistest.HoldReply, Release: release})
+	done := make(chan error, 1)
+	go func() { done <- incr(short(t, 20*time.Second), behind, "k") }()
+	<-trap.Caught()
+	require.EqualValues(t, 1, value(t, beside, "k"))
+	require.Empty(t, done)
+	close(release)
+	require.NoError(t, <-done)
+}
+
+func TestABlackHoleUpLosesCallsAndOneDownTheirReplies(t *testing.T) {
+	for d, ran := range map[redistest.Direction]int64{redistest.Up: 1, redistest.Down: 2} {
+		p, behind, beside, _ := through(t, oneConnection)
+		require.NoError(t, incr(short(t, 20*time.Second), behind, "k"))
+		p.BlackHole(d)
+		require.Error(t, incr(short(t, 50*time.Millisecond), behind, "k"))
+		redistest.Eventually(t, 10*time.Second, "the server ran what reached it", func() bool { return value(t, beside, "k") == ran })
+		p.Heal()
+		redistest.Eventually(t, 20*time.Second, "healed", func() bool { return incr(short(t, time.Second), behind, "healed") == nil })
+		require.Equal(t, ran, value(t, beside, "k"))
+	}
+}
+
+func TestHeldBytesArriveAfterTheHeal(t *testing.T) {
+	p, behind, beside, _ := through(t, oneConnection)
+	require.NoError(t, incr(short(t, 20*time.Second), behind, "k"))
+	p.Hold(redistest.Up)
+	require.Error(t, incr(short(t, 50*time.Millisecond), behind, "k"))
+	require.EqualValues(t, 1, value(t, beside, "k"))
+	p.Heal()
+	redistest.Eventually(t, 10*time.Second, "it runs late", func() bool { return value(t, beside, "k") == 2 })
+}
+
+func TestDelayIsAddedOnceHoweverManyCallsTravelTogether(t *testing.T) {
+	p, behind, _, _ := through(t)
+	ctx := short(t, 20*time.Second)
+	require.NoError(t, incr(ctx, behind, "k"))
+	p.Delay(30*time.Millisecond, 20*time.Millisecond)
+	began := time.Now()
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			if err := incr(ctx, behind, "k"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	took := time.Since(began)
+	require.GreaterOrEqual(t, took, 50*time.Millisecond)
+	require.Less(t, took, 50*50*time.Millisecond/2)
+}
+
+func TestCutAndRefuse(t *testing.T) {
+	p, behind, _, _ := through(t)
+	ctx := short(t, 20*time.Second)
+	require.NoError(t, incr(ctx, behind, "k"))
+	p.Refuse()
+	require.Positive(t, p.Cut())
+	redistest.Eventually(t, 10*time.Second, "refused", func() bool {
+		first, second := incr(ctx, behind, "k"), incr(ctx, behind, "k")
+		return first != nil && second != nil
+	})
+	p.Heal()
+	redistest.Eventually(t, 20*time.Second, "healed", func() bool { return incr(ctx, behind, "k") == nil })
+}
+
+func TestSwallowedPushesLeaveRepliesAlone(t *testing.T) {
+	for name, resp2 := range map[string]bool{"RESP3": false, "RESP2": true} {
+		t.Run(name, func(t *testing.T) {
+			p, behind, beside, _ := through(t, func(o *rueidis.ClientOption) { o.AlwaysRESP2, o.DisableCache = resp2, resp2 })
+			ctx := short(t, 20*time.Second)
+			var heard atomic.Int32
+			confirmed := make(chan struct{}, 10)
+			conn, release := behind.Dedicate()
+			defer release()
+			conn.SetPubSubHooks(rueidis.PubSubHooks{
+				OnMessage:      func(rueidis.PubSubMessage) { heard.Add(1) },
+				OnSubscription: func(rueidis.PubSubSubscription) { confirmed <- struct{}{} },
+			})
+			require.NoError(t, conn.Do(ctx, conn.B().Subscribe().Channel("c").Build()).Error())
+			<-confirmed
+			publish := func() {
+				require.NoError(t, beside.Do(ctx, beside.B().Publish().Channel("c").Message("m").Build()).Error())
+			}
+			publish()
+			redistest.Eventually(t, 10*time.Second, "heard", func() bool { return heard.Load() == 1 })
+			p.SwallowPushes()
+			for range 10 {
+				publish()
+			}
+			redistest.Eventually(t, 10*time.Second, "swallowed", func() bool { return p.Swallowed() == 10 })
+			require.NoError(t, conn.Do(ctx, conn.B().Subscribe().Channel("d").Build()).Error())
+			<-confirmed
+			require.NoError(t, incr(ctx, behind, "k"))
+			require.EqualValues(t, 1, heard.Load())
+			p.Heal()
+			publish()
+			redistest.Eventually(t, 10*time.Second, "heard again", func() bool { return heard.Load() == 2 })
+		})
+	}
+}
+
+func TestAStoppedServerStillRunsWhatItsClientGaveUp(t *testing.T) {
+	// The proxy must not hide this: a reset would throw away what the server has not read.
+	_, behind, beside, s := through(t, oneConnection)
+	require.NoError(t, incr(short(t, 20*time.Second), behind, "k"))
+	s.Stop(t)
+	require.Error(t, incr(short(t, 100*time.Millisecond), behind, "k"))
+	s.Resume(t)
+	redistest.Eventually(t, 10*time.Second, "the abandoned call ran", func() bool { return value(t, beside, "k") == 2 })
+}
+
+func TestFramesAreKeptWholeWhateverTheChunks(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	p := redistest.NewProxy(t, &redistest.Server{Addrs: []string{l.Addr().String()}})
+	client, err := net.Dial("tcp", p.Addr())
+	require.NoError(t, err)
+	defer client.Close()
+	server, err := l.Accept()
+	require.NoError(t, err)
+	defer server.Close()
+	p.SwallowPushes()
+	replies := "+OK\r\n" + ">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\n\r\n\r\n" + "*2\r\n:1\r\n%1\r\n+k\r\n*1\r\n$-1\r\n" + ">2\r\n+invalidate\r\n_\r\n" +
+		"|1\r\n+a\r\n,1.5\r\n$3\r\nabc\r\n" + ">3\r\n+subscribe\r\n+c\r\n:1\r\n" + "*-1\r\n" + "=7\r\ntxt:abc\r\n" + "#t\r\n"
+	want := "+OK\r\n" + "*2\r\n:1\r\n%1\r\n+k\r\n*1\r\n$-1\r\n" + "|1\r\n+a\r\n,1.5\r\n$3\r\nabc\r\n" + ">3\r\n+subscribe\r\n+c\r\n:1\r\n" + "*-1\r\n" + "=7\r\ntxt:abc\r\n" + "#t\r\n"
+	go func() {
+		for i := range len(replies) {
+			server.Write([]byte{replies[i]})
+			if i%7 == 0 {
+				time.Sleep(time.Millisecond) // so that chunks end everywhere
+			}
+		}
+		server.(*net.TCPConn).CloseWrite()
+	}()
+	got, err := io.ReadAll(client)
+	require.NoError(t, err, "a FIN is passed on as a FIN")
+	require.Equal(t, want, string(got))
+	require.Equal(t, 2, p.Swallowed())
+}
