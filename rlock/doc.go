@@ -74,7 +74,7 @@
 // # Cost
 //
 // Lock and Unlock without contention are one script call each, two round trips, and touch no channel. A hold that
-// lasts is renewed every third of its lease, many holds in one call; outside a Cluster its key is also looked at once
-// after 50 ms, so that the server tells when it changes. A waiter costs one call when it starts, one when it is
+// lasts is renewed every third of its lease, many holds in one call; where keys are tracked it is also looked at once,
+// after 50 ms, so that the server tells when its key changes. A waiter costs one call when it starts, one when it is
 // subscribed, and one at each wake-up; of the waiters of one process on a name, one at a time asks.
 package rlock
