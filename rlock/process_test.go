@@ -1,0 +1,195 @@
+package rlock_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+func init() {
+	roles["adder"] = beAdder
+	roles["holder"] = beHolder
+}
+
+// child is another process of this binary.
+type child struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+func start(t *testing.T, role string, s *redistest.Server, args ...string) *child {
+	t.Helper()
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	c := &child{cmd: exec.Command(exe, append([]string{s.Addr()}, args...)...)}
+	c.cmd.Env = append(os.Environ(), "REDLATCH_ROLE="+role)
+	c.cmd.Stderr = os.Stderr
+	c.in, err = c.cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := c.cmd.StdoutPipe()
+	require.NoError(t, err)
+	c.out = bufio.NewScanner(out)
+	require.NoError(t, c.cmd.Start())
+	t.Cleanup(func() {
+		c.in.Close()
+		c.cmd.Process.Signal(syscall.SIGCONT)
+		c.cmd.Process.Kill()
+		c.cmd.Wait()
+	})
+	return c
+}
+
+func (c *child) line(t *testing.T) string {
+	t.Helper()
+	require.True(t, c.out.Scan(), "the process ended without a word")
+	return c.out.Text()
+}
+
+func (c *child) signal(t *testing.T, s os.Signal) {
+	t.Helper()
+	require.NoError(t, c.cmd.Process.Signal(s))
+}
+
+func connectRole(o rlock.Options) (rueidis.Client, *rlock.Client, error) {
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{os.Args[1]}})
+	if err != nil {
+		return nil, nil, err
+	}
+	hub, err := pubsub.NewHub(c, pubsub.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	locks, err := rlock.New(hub, o)
+	return c, locks, err
+}
+
+// beAdder adds to a number under the lock, from many goroutines, with a read and a write of its own for each: anything
+// that comes in between is lost.
+func beAdder() error {
+	goroutines, _ := strconv.Atoi(os.Args[2])
+	rounds, _ := strconv.Atoi(os.Args[3])
+	c, locks, err := connectRole(rlock.Options{})
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	add := func(ctx context.Context) error {
+		inside, err := c.Do(ctx, c.B().Incr().Key("inside").Build()).AsInt64()
+		if err != nil || inside != 1 {
+			return fmt.Errorf("%d inside at once (%v)", inside, err)
+		}
+		n, err := c.Do(ctx, c.B().Get().Key("sum").Build()).AsInt64()
+		if err != nil && !rueidis.IsRedisNil(err) {
+			return err
+		}
+		if err := c.Do(ctx, c.B().Set().Key("sum").Value(strconv.FormatInt(n+1, 10)).Build()).Error(); err != nil {
+			return err
+		}
+		return c.Do(ctx, c.B().Decr().Key("inside").Build()).Error()
+	}
+	errs := make([]error, goroutines)
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		wg.Go(func() {
+			for range rounds {
+				if err := locks.Reentrant("l").Do(ctx, add); err != nil {
+					errs[g] = err
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	fmt.Println("done")
+	return errors.Join(errs...)
+}
+
+// beHolder holds the lock, says so, and says when it is told that the hold is over.
+func beHolder() error {
+	lease, err := time.ParseDuration(os.Args[2])
+	if err != nil {
+		return err
+	}
+	_, locks, err := connectRole(rlock.Options{WatchdogTimeout: lease})
+	if err != nil {
+		return err
+	}
+	hold, err := locks.Reentrant("l").Lock(context.Background())
+	if err != nil {
+		return err
+	}
+	fmt.Println("held")
+	gone := make(chan struct{})
+	go func() { io.Copy(io.Discard, os.Stdin); close(gone) }()
+	select {
+	case <-hold.Done():
+		fmt.Println("over:", hold.Err(), "unlock:", hold.Unlock(context.Background()))
+	case <-gone:
+	}
+	return nil
+}
+
+func TestAHundredGoroutinesInFourProcessesExclude(t *testing.T) {
+	s := redistest.Start(t)
+	const processes, goroutines, rounds = 4, 25, 5
+	children := make([]*child, processes)
+	for i := range children {
+		children[i] = start(t, "adder", s, strconv.Itoa(goroutines), strconv.Itoa(rounds))
+	}
+	for _, c := range children {
+		require.Equal(t, "done", c.line(t))
+		require.NoError(t, c.cmd.Wait())
+	}
+	c := s.Client(t)
+	sum, err := c.Do(within(t), c.B().Get().Key("sum").Build()).AsInt64()
+	require.NoError(t, err)
+	require.EqualValues(t, processes*goroutines*rounds, sum)
+}
+
+func TestAKilledHolderBlocksForItsLeaseAndNoLonger(t *testing.T) {
+	s := redistest.Start(t)
+	r := newRig(t, s, rlock.Options{})
+	holder := start(t, "holder", s, "1s")
+	require.Equal(t, "held", holder.line(t))
+	holder.signal(t, syscall.SIGKILL)
+	_, err := r.locks.Reentrant("l").TryLock(within(t), 0, 0)
+	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	left := r.pttl(t, "l")
+	began := time.Now()
+	h := lock(t, r.locks.Reentrant("l"), within(t))
+	require.Greater(t, time.Since(began), left-50*time.Millisecond, "not before its lease is over")
+	require.Less(t, time.Since(began), 10*time.Second)
+	require.NoError(t, h.Unlock(within(t)))
+}
+
+func TestAStoppedHolderIsToldWhenItRunsAgain(t *testing.T) {
+	s := redistest.Start(t)
+	r := newRig(t, s, rlock.Options{})
+	holder := start(t, "holder", s, "500ms")
+	require.Equal(t, "held", holder.line(t))
+	holder.signal(t, syscall.SIGSTOP)
+	h := lock(t, r.locks.Reentrant("l"), within(t))
+	holder.signal(t, syscall.SIGCONT)
+	over := holder.line(t)
+	require.True(t, strings.HasPrefix(over, "over: lost unlock:") && strings.HasSuffix(over, "lost"), over)
+	require.Equal(t, map[string]string{string(h.Owner()): "1"}, r.hash(t, "l"), "its late unlock touches nobody else's hold")
+	require.NoError(t, h.Unlock(within(t)))
+}
