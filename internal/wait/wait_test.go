@@ -1,0 +1,311 @@
+package wait_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/wait"
+	"github.com/redlatch/redlatch/pubsub"
+)
+
+const pollCap = time.Second
+
+// room is a queue on an embedded server inside a bubble, and a lock that is only a variable.
+type room struct {
+	*wait.Queue
+	server *redistest.Server
+	taken  atomic.Bool
+	tries  atomic.Int32
+	woken  atomic.Int32 // by messages
+}
+
+func inRoom(t *testing.T, fn func(t *testing.T, r *room)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &room{server: redistest.Bubble(t)}
+		c, err := rueidis.NewClient(r.server.Option())
+		require.NoError(t, err)
+		hub, err := pubsub.NewHub(c, pubsub.Options{Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		r.Queue = wait.NewQueue(hub, pollCap, func(_ string, byMessage bool) {
+			if byMessage {
+				r.woken.Add(1)
+			}
+		})
+		fn(t, r)
+		require.Zero(t, r.Lines(), "nothing is left of names nobody waits for")
+		r.Close()
+		require.NoError(t, hub.Close())
+		c.Close()
+		r.server.Embedded.Close()
+	})
+}
+
+func (r *room) try(context.Context) (wait.Answer, error) {
+	r.tries.Add(1)
+	if r.taken.CompareAndSwap(false, true) {
+		return wait.Answer{Granted: true}, nil
+	}
+	return wait.Answer{Left: time.Hour}, nil
+}
+
+func (r *room) request() wait.Request {
+	return wait.Request{Name: "n", Channel: "c", Try: r.try}
+}
+
+func (r *room) release(publish bool) {
+	r.taken.Store(false)
+	if publish {
+		r.server.Embedded.Publish("c", "0")
+	}
+}
+
+func TestWhatIsFreeIsOneTryAndNoSubscription(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		require.NoError(t, r.Wait(t.Context(), r.request()))
+		require.EqualValues(t, 1, r.tries.Load())
+		require.Empty(t, r.server.Embedded.PubSubChannels(""))
+	})
+}
+
+func TestAReleaseBetweenTheFirstTryAndTheSubscriptionIsFound(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		r.taken.Store(true)
+		q := r.request()
+		q.Try = func(ctx context.Context) (wait.Answer, error) {
+			a, err := r.try(ctx)
+			if !a.Granted {
+				r.release(true) // heard by nobody: the subscription comes after this
+			}
+			return a, err
+		}
+		began := time.Now()
+		require.NoError(t, r.Wait(t.Context(), q))
+		require.EqualValues(t, 2, r.tries.Load())
+		require.Less(t, time.Since(began), pollCap/2, "found by trying again, not by the poll")
+	})
+}
+
+func TestAMessageWakesAndALostOneCostsAtMostPollCap(t *testing.T) {
+	for _, published := range []bool{true, false} {
+		t.Run(fmt.Sprint("published ", published), func(t *testing.T) {
+			inRoom(t, func(t *testing.T, r *room) {
+				r.taken.Store(true)
+				got := make(chan error)
+				go func() { got <- r.Wait(t.Context(), r.request()) }()
+				time.Sleep(10*pollCap + pollCap/3)
+				tries := r.tries.Load()
+				require.InDelta(t, 12, tries, 2, "one try a PollCap, no more")
+				r.release(published)
+				began := time.Now()
+				require.NoError(t, <-got)
+				if published {
+					require.Zero(t, time.Since(began))
+					require.Positive(t, r.woken.Load())
+				} else {
+					require.LessOrEqual(t, time.Since(began), pollCap)
+				}
+			})
+		})
+	}
+}
+
+func TestTheEndOfTheHoldersLeaseWakes(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		r.taken.Store(true)
+		began := time.Now()
+		q := r.request()
+		q.Try = func(ctx context.Context) (wait.Answer, error) {
+			if left := began.Add(300 * time.Millisecond).Sub(time.Now()); left > 0 {
+				return wait.Answer{Left: left}, nil
+			}
+			return wait.Answer{Granted: true}, nil
+		}
+		require.NoError(t, r.Wait(t.Context(), q))
+		require.GreaterOrEqual(t, time.Since(began), 300*time.Millisecond)
+		require.Less(t, time.Since(began), 350*time.Millisecond)
+	})
+}
+
+func TestOneContenderAsksWhileTheOthersStandInLine(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		r.taken.Store(true)
+		var order []int
+		done := make(chan struct{})
+		for i := range 100 {
+			go func() {
+				err := r.Wait(t.Context(), r.request())
+				if err != nil {
+					t.Error(err)
+				}
+				order = append(order, i) // under the "lock"
+				r.release(true)
+				done <- struct{}{}
+			}()
+			synctest.Wait()
+		}
+		require.Equal(t, 100, r.Members("n"))
+		require.LessOrEqual(t, r.tries.Load(), int32(2), "99 of them have not asked")
+		r.release(true)
+		for range 100 {
+			<-done
+		}
+		for i, v := range order {
+			require.Equal(t, i, v, "first come, first served")
+		}
+		require.LessOrEqual(t, r.tries.Load(), int32(300))
+	})
+}
+
+func TestWhoAsksAloneIsNotInTheLine(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		r.taken.Store(true)
+		got := make(chan error)
+		go func() { got <- r.Wait(t.Context(), r.request()) }()
+		synctest.Wait()
+		alone := r.request()
+		alone.Alone = true
+		alone.Try = func(context.Context) (wait.Answer, error) { return wait.Answer{Granted: true}, nil }
+		require.NoError(t, r.Wait(t.Context(), alone))
+		r.release(true)
+		require.NoError(t, <-got)
+	})
+}
+
+func TestEveryReasonToStopEndsTheContenderAndThoseBehindIt(t *testing.T) {
+	why := errors.New("the user left")
+	for name, c := range map[string]struct {
+		stop  func(r *room, cancel context.CancelCauseFunc)
+		until time.Duration
+		check func(t *testing.T, g *wait.GaveUp)
+	}{
+		"ctx": {stop: func(_ *room, cancel context.CancelCauseFunc) { cancel(why) }, check: func(t *testing.T, g *wait.GaveUp) {
+			require.ErrorIs(t, g.Cause, context.Canceled)
+			require.ErrorIs(t, g.Cause, why)
+		}},
+		"Close": {stop: func(r *room, _ context.CancelCauseFunc) { r.Close() }, check: func(t *testing.T, g *wait.GaveUp) {
+			require.ErrorIs(t, g.Cause, errs.ErrClosed)
+		}},
+		"Until": {until: 1500 * time.Millisecond, stop: func(*room, context.CancelCauseFunc) {}, check: func(t *testing.T, g *wait.GaveUp) {
+			require.NoError(t, g.Cause)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inRoom(t, func(t *testing.T, r *room) {
+				r.taken.Store(true)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				q := r.request()
+				began := time.Now()
+				if c.until > 0 {
+					q.Until = began.Add(c.until)
+				}
+				got := make(chan error)
+				for range 3 {
+					go func() { got <- r.Wait(ctx, q) }()
+				}
+				synctest.Wait()
+				c.stop(r, cancel)
+				for range 3 {
+					err := <-got
+					var g *wait.GaveUp
+					require.ErrorAs(t, err, &g)
+					require.NoError(t, g.Failure, "the server said held: nothing is wrong with it")
+					require.Greater(t, g.Left, 50*time.Minute, "also those in line know how long it is held")
+					c.check(t, g)
+				}
+				require.Equal(t, c.until, time.Since(began))
+			})
+		})
+	}
+}
+
+func TestAnUntilThatHasPassedIsOneTry(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		r.taken.Store(true)
+		q := r.request()
+		q.Until, q.Alone = time.Now(), true
+		var g *wait.GaveUp
+		require.ErrorAs(t, r.Wait(t.Context(), q), &g)
+		require.EqualValues(t, 1, r.tries.Load())
+		require.Empty(t, r.server.Embedded.PubSubChannels(""))
+	})
+}
+
+func TestFailuresAreRetriedAndReportedIfTheyAreAllThereWas(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		down := fmt.Errorf("%w: the server is away", errs.ErrUnavailable)
+		var failing atomic.Bool
+		failing.Store(true)
+		q := r.request()
+		q.Try = func(ctx context.Context) (wait.Answer, error) {
+			if failing.Load() {
+				r.tries.Add(1)
+				return wait.Answer{}, down
+			}
+			return r.try(ctx)
+		}
+		q.Until = time.Now().Add(10 * time.Second)
+		var g *wait.GaveUp
+		require.ErrorAs(t, r.Wait(t.Context(), q), &g)
+		require.ErrorIs(t, g.Failure, errs.ErrUnavailable)
+		require.Less(t, r.tries.Load(), int32(120), "with growing pauses")
+		require.Greater(t, r.tries.Load(), int32(20))
+
+		q.Until = time.Time{}
+		time.AfterFunc(5*time.Second, func() { failing.Store(false) })
+		require.NoError(t, r.Wait(t.Context(), q), "the server came back")
+	})
+}
+
+func TestAnErrorThatAskingAgainCannotMendEndsTheWait(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		final := errors.New("wrong type")
+		q := r.request()
+		q.Try = func(context.Context) (wait.Answer, error) { r.tries.Add(1); return wait.Answer{}, final }
+		require.ErrorIs(t, r.Wait(t.Context(), q), final)
+		require.EqualValues(t, 1, r.tries.Load())
+	})
+}
+
+func TestWithoutTheRightToSubscribeWaitingPolls(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		r.server.Embedded.SetError("NOPERM no subscriptions for you")
+		r.taken.Store(true)
+		got := make(chan error)
+		go func() { got <- r.Wait(t.Context(), r.request()) }()
+		time.Sleep(20 * pollCap)
+		require.InDelta(t, 21, r.tries.Load(), 4)
+		r.release(true)
+		require.NoError(t, <-got, "no error, only slower")
+		r.server.Embedded.SetError("")
+	})
+}
+
+func TestANudgeReachesTheContenderThatHearsNoMessages(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		r.server.Embedded.SetError("NOPERM no subscriptions for you")
+		r.taken.Store(true)
+		got := make(chan error)
+		go func() { got <- r.Wait(t.Context(), r.request()) }()
+		time.Sleep(5*pollCap + pollCap/3)
+		r.release(false)
+		began := time.Now()
+		r.Nudge("n")
+		require.NoError(t, <-got)
+		require.Zero(t, time.Since(began))
+		r.server.Embedded.SetError("")
+		r.Nudge("n") // nobody waits: nothing happens
+	})
+}
