@@ -66,5 +66,9 @@ func (c *Clock) At(key string, t time.Time) int64 {
 	if !ok {
 		return 0
 	}
-	return s.server + t.Sub(s.at).Milliseconds()
+	d := t.Sub(s.at)
+	if d < 0 { // a sample came while t was computed; division rounds towards zero, which then is the late side
+		d -= time.Millisecond - 1
+	}
+	return s.server + d.Milliseconds()
 }

@@ -1,0 +1,641 @@
+package script_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+var incr = script.New("incr", "return redis.call('INCR', KEYS[1])")
+
+func call(key string) script.Call { return script.Call{Script: incr, Keys: []string{key}} }
+
+// slack is what a busy machine may add to a wait.
+const slack = 5 * time.Second
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// saidBy is the server's own error in err, which rueidis.IsRedisErr does not look for.
+func saidBy(err error) (re *rueidis.RedisError, ok bool) {
+	ok = errors.As(err, &re)
+	return re, ok
+}
+
+func get(t testing.TB, c rueidis.Client, key string) int64 {
+	t.Helper()
+	v, err := c.Do(within(t), c.B().Get().Key(key).Build()).AsInt64()
+	if rueidis.IsRedisNil(err) {
+		return 0
+	}
+	require.NoError(t, err)
+	return v
+}
+
+func do(t testing.TB, c rueidis.Client, args ...string) string {
+	t.Helper()
+	v, err := c.Do(within(t), c.B().Arbitrary(args...).Build()).ToString()
+	require.NoError(t, err, "%v", args)
+	return v
+}
+
+func answer(t testing.TB, m rueidis.RedisMessage, err error) int64 {
+	t.Helper()
+	require.NoError(t, err)
+	v, err := m.AsInt64()
+	require.NoError(t, err)
+	return v
+}
+
+func freeze(t testing.TB, s *redistest.Server) {
+	t.Helper()
+	require.NoError(t, s.Process.Signal(syscall.SIGSTOP))
+}
+
+func thaw(t testing.TB, s *redistest.Server) {
+	t.Helper()
+	require.NoError(t, s.Process.Signal(syscall.SIGCONT))
+}
+
+func TestTheTextIsSentOnlyWhereTheServerDoesNotKnowTheScript(t *testing.T) {
+	c := redistest.Start(t).Client(t)
+	r := script.NewRunner(c, slack)
+	ctx, cancel := context.WithCancel(within(t))
+	var flushing sync.WaitGroup
+	flushing.Go(func() {
+		for ctx.Err() == nil {
+			c.Do(context.Background(), c.B().ScriptFlush().Build())
+		}
+	})
+	const workers, each = 8, 100
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for range each {
+				x := call("k")
+				x.Once = true
+				if _, err := r.Do(within(t), x); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	cancel()
+	flushing.Wait()
+	require.EqualValues(t, workers*each, get(t, c, "k"), "each ran once")
+	calls := redistest.CommandCalls(t, c)
+	unknown := 0
+	for line := range strings.Lines(do(t, c, "INFO", "errorstats")) {
+		if n, ok := strings.CutPrefix(strings.TrimSpace(line), "errorstat_NOSCRIPT:count="); ok {
+			unknown, _ = strconv.Atoi(n)
+		}
+	}
+	require.Positive(t, unknown)
+	require.Equal(t, workers*each, calls["evalsha"])
+	require.Equal(t, unknown, calls["eval"])
+}
+
+func TestAScriptsOwnErrorIsAnAnswer(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		c := s.Client(t)
+		r := script.NewRunner(c, slack)
+		fails := script.New("fails", "redis.call('INCR', KEYS[1]) return redis.error_reply('MINE says no')")
+		_, err := r.Do(within(t), script.Call{Script: fails, Keys: []string{"k"}})
+		re, ok := saidBy(err)
+		require.True(t, ok, "%v", err)
+		require.Contains(t, re.Error(), "MINE says no")
+		require.ErrorContains(t, err, `fails on "k"`)
+		require.False(t, script.Retryable(err))
+		require.EqualValues(t, 1, get(t, c, "k"), "not sent again")
+
+		require.NoError(t, c.Do(within(t), c.B().Hset().Key("h").FieldValue().FieldValue("f", "v").Build()).Error())
+		_, err = r.Do(within(t), call("h"))
+		require.ErrorIs(t, err, errs.ErrWrongType)
+		_, ok = saidBy(err)
+		require.True(t, ok)
+	})
+}
+
+func TestARefusedConnectionProvesThatNothingRan(t *testing.T) {
+	s := redistest.Start(t)
+	c := s.Client(t)
+	r := script.NewRunner(c, slack)
+	m, err := r.Attempt(within(t), call("k"))
+	require.EqualValues(t, 1, answer(t, m, err))
+	require.NoError(t, s.Process.Kill())
+	var last error
+	redistest.Eventually(t, slack, "a refused connection", func() bool {
+		_, last = r.Attempt(within(t), call("k"))
+		return errors.Is(last, syscall.ECONNREFUSED)
+	})
+	require.ErrorIs(t, last, errs.ErrUnavailable)
+	require.NotErrorIs(t, last, errs.ErrUnknownOutcome)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	_, err = r.Do(ctx, call("k"))
+	require.True(t, script.Retryable(err), "%v", err) // unknown if ctx ended on a try under way
+	require.Error(t, ctx.Err(), "it went on trying for as long as it might")
+}
+
+func TestDoOutlastsAServerThatComesBack(t *testing.T) {
+	s := redistest.Embedded(t)
+	r := script.NewRunner(s.Client(t), slack)
+	m, err := r.Do(within(t), call("k"))
+	require.EqualValues(t, 1, answer(t, m, err))
+	s.Embedded.Close()
+	refused := make(chan struct{})
+	var once sync.Once
+	done := make(chan int64, 1)
+	go func() {
+		n := 0
+		x := call("k")
+		x.Command = func(b rueidis.Builder) rueidis.Completed {
+			if n++; n > 3 {
+				once.Do(func() { close(refused) })
+			}
+			return b.Incr().Key("k").Build()
+		}
+		m, err := r.Do(within(t), x)
+		if err != nil {
+			t.Error(err)
+		}
+		v, _ := m.AsInt64()
+		done <- v
+	}()
+	<-refused
+	require.NoError(t, s.Embedded.Restart())
+	require.EqualValues(t, 2, <-done, "the data of miniredis outlasts its restart")
+}
+
+// What a server says when it has not done what it was asked. Those that a single server can be brought to say are
+// also tested on a real one, below.
+func TestARefusalIsRetriedForAsLongAsTheCallLasts(t *testing.T) {
+	for _, reply := range []string{
+		"LOADING Redis is loading the dataset in memory",
+		"TRYAGAIN Multiple keys request during rehashing of slot",
+		"CLUSTERDOWN The cluster is down",
+		"READONLY You can't write against a read only replica.",
+		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+		"NOREPLICAS Not enough good replicas to write.",
+		"OOM command not allowed when used memory > 'maxmemory'.",
+		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+		"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+	} {
+		t.Run(reply[:strings.Index(reply, " ")], func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *redistest.Server, c rueidis.Client) {
+				r := script.NewRunner(c, time.Second)
+				s.Embedded.SetError(reply)
+				_, err := r.Attempt(context.Background(), call("k"))
+				require.ErrorIs(t, err, errs.ErrUnavailable)
+				require.NotErrorIs(t, err, errs.ErrUnknownOutcome)
+				require.True(t, script.Retryable(err))
+				re, ok := saidBy(err)
+				require.True(t, ok)
+				require.Contains(t, re.Error(), reply)
+
+				for _, once := range []bool{false, true} {
+					tries := 0
+					x := call("k")
+					x.Once = once
+					x.Command = func(b rueidis.Builder) rueidis.Completed { tries++; return b.Incr().Key("k").Build() }
+					ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+					began := time.Now()
+					_, err = r.Do(ctx, x)
+					cancel()
+					require.ErrorIs(t, err, errs.ErrUnavailable)
+					require.NotErrorIs(t, err, errs.ErrUnknownOutcome)
+					require.Equal(t, 10*time.Second, time.Since(began), "until ctx ends")
+					require.Greater(t, tries, 30)
+					require.Less(t, tries, 100, "with pauses that grow")
+				}
+
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				time.AfterFunc(10*time.Second, func() { s.Embedded.SetError("") })
+				m, err := r.Do(ctx, call("k"))
+				require.EqualValues(t, 1, answer(t, m, err), "and none of the refused tries ran")
+			})
+		})
+	}
+}
+
+func inBubble(t *testing.T, fn func(t *testing.T, s *redistest.Server, c rueidis.Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := redistest.Bubble(t)
+		c, err := rueidis.NewClient(s.Option())
+		require.NoError(t, err)
+		defer s.Embedded.Close()
+		defer c.Close()
+		fn(t, s, c)
+	})
+}
+
+func TestRefusalsOfARealServerAreRetriedAndDoNotRun(t *testing.T) {
+	for _, x := range []struct {
+		says       string
+		spoil, fix [][]string
+	}{
+		{"READONLY", [][]string{{"REPLICAOF", "127.0.0.1", "1"}}, [][]string{{"REPLICAOF", "NO", "ONE"}}},
+		{"MASTERDOWN", [][]string{{"CONFIG", "SET", "replica-serve-stale-data", "no"}, {"REPLICAOF", "127.0.0.1", "1"}}, [][]string{{"REPLICAOF", "NO", "ONE"}}},
+		{"NOREPLICAS", [][]string{{"CONFIG", "SET", "min-replicas-to-write", "1"}}, [][]string{{"CONFIG", "SET", "min-replicas-to-write", "0"}}},
+		{"OOM", [][]string{{"CONFIG", "SET", "maxmemory", "1"}}, [][]string{{"CONFIG", "SET", "maxmemory", "0"}}},
+	} {
+		t.Run(x.says, func(t *testing.T) {
+			c := redistest.Start(t).Client(t)
+			r := script.NewRunner(c, slack)
+			for _, known := range []bool{false, true} { // EVAL and EVALSHA may be refused in different places
+				before := get(t, c, "k")
+				for _, args := range x.spoil {
+					do(t, c, args...)
+				}
+				_, err := r.Attempt(within(t), call("k"))
+				require.ErrorIs(t, err, errs.ErrUnavailable, "known: %v", known)
+				require.NotErrorIs(t, err, errs.ErrUnknownOutcome)
+				re, ok := saidBy(err)
+				require.True(t, ok)
+				require.True(t, strings.HasPrefix(re.Error(), x.says+" "), "%v", re)
+
+				ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+				_, err = r.Do(ctx, call("k"))
+				cancel()
+				require.True(t, script.Retryable(err), "%v", err) // unknown if ctx ended on a try under way
+				require.Error(t, ctx.Err(), "it went on trying")
+
+				retried := make(chan struct{})
+				tries := 0
+				y := call("k")
+				y.Command = func(b rueidis.Builder) rueidis.Completed {
+					if tries++; tries == 3 {
+						close(retried)
+					}
+					return b.Eval().Script("return redis.call('INCR', KEYS[1])").Numkeys(1).Key("k").Build()
+				}
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					if _, err := r.Do(within(t), y); err != nil {
+						t.Error(err)
+					}
+				})
+				<-retried
+				for _, args := range x.fix {
+					do(t, c, args...)
+				}
+				wg.Wait()
+				require.Equal(t, before+1, get(t, c, "k"), "only the try after the fix ran")
+				m, err := r.Attempt(within(t), call("k"))
+				require.Equal(t, before+2, answer(t, m, err))
+			}
+		})
+	}
+}
+
+func TestABusyServerIsAskedAgain(t *testing.T) {
+	s := redistest.Start(t)
+	c, other := s.Client(t), s.Client(t)
+	r := script.NewRunner(c, slack)
+	do(t, c, "CONFIG", "SET", "busy-reply-threshold", "10")
+	m, err := r.Attempt(within(t), call("k"))
+	require.EqualValues(t, 1, answer(t, m, err))
+	var loop sync.WaitGroup
+	loop.Go(func() {
+		other.Do(within(t), other.B().Eval().Script("while true do end").Numkeys(0).Build())
+	})
+	redistest.Eventually(t, slack, "a busy server", func() bool {
+		_, err := r.Attempt(within(t), call("k"))
+		re, ok := saidBy(err)
+		if ok && strings.HasPrefix(re.Error(), "BUSY ") {
+			require.ErrorIs(t, err, errs.ErrUnavailable)
+			return true
+		}
+		return false
+	})
+	before := make(chan struct{})
+	var once sync.Once
+	y := call("b")
+	y.Command = func(b rueidis.Builder) rueidis.Completed {
+		defer once.Do(func() { close(before) })
+		return b.Incr().Key("b").Build()
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := r.Do(within(t), y); err != nil {
+			t.Error(err)
+		}
+	})
+	<-before
+	do(t, c, "SCRIPT", "KILL")
+	wg.Wait()
+	loop.Wait()
+	require.EqualValues(t, 1, get(t, c, "b"))
+}
+
+func TestASilentServerIsAnUnknownOutcomeWithinTheCallTimeout(t *testing.T) {
+	s := redistest.Start(t)
+	c := s.Client(t)
+	r := script.NewRunner(c, 100*time.Millisecond)
+	get(t, c, "k")
+	freeze(t, s)
+	x := call("k")
+	late := make(chan rueidis.RedisResult, 1)
+	x.Late = func(res rueidis.RedisResult) { late <- res }
+	began := time.Now()
+	_, err := r.Attempt(context.Background(), x)
+	took := time.Since(began)
+	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
+	require.NotErrorIs(t, err, errs.ErrUnavailable)
+	require.True(t, script.Retryable(err))
+	require.ErrorContains(t, err, "call timeout")
+	require.GreaterOrEqual(t, took, 100*time.Millisecond)
+	require.Less(t, took, slack)
+	require.Empty(t, late)
+	thaw(t, s)
+	m, err := (<-late).ToMessage()
+	require.EqualValues(t, 1, answer(t, m, err), "the reply came after all, and somebody was told")
+	require.EqualValues(t, 1, get(t, c, "k"))
+}
+
+func TestOnceIsNotSentAgainAfterAnUnknownOutcome(t *testing.T) {
+	s := redistest.Start(t)
+	c := s.Client(t)
+	r := script.NewRunner(c, 50*time.Millisecond)
+	get(t, c, "k")
+	for _, once := range []bool{true, false} {
+		freeze(t, s)
+		var tries atomic.Int32
+		x := call("k")
+		x.Once = once
+		x.Command = func(b rueidis.Builder) rueidis.Completed { tries.Add(1); return b.Incr().Key("k").Build() }
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		_, err := r.Do(ctx, x)
+		require.ErrorIs(t, err, errs.ErrUnknownOutcome)
+		if once {
+			require.NoError(t, ctx.Err(), "it gave up at once")
+			require.EqualValues(t, 1, tries.Load())
+		} else {
+			require.Error(t, ctx.Err())
+			require.Greater(t, tries.Load(), int32(1))
+		}
+		cancel()
+		thaw(t, s)
+		get(t, c, "k")
+	}
+}
+
+func TestAnUnknownTryMakesTheWholeCallUnknown(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *redistest.Server, c rueidis.Client) {
+		r := script.NewRunner(c, time.Second)
+		var tries int
+		x := call("k")
+		x.Command = func(b rueidis.Builder) rueidis.Completed {
+			if tries++; tries == 1 { // nothing is pushed to this list: no reply within the call timeout
+				return b.Blpop().Key("empty").Timeout(5).Build()
+			}
+			s.Embedded.SetError("LOADING away")
+			return b.Incr().Key("k").Build()
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_, err := r.Do(ctx, x)
+		require.ErrorIs(t, err, errs.ErrUnknownOutcome)
+		require.ErrorContains(t, err, "LOADING", "the last error is told")
+		require.Greater(t, tries, 3)
+		time.Sleep(time.Minute) // the flights end
+	})
+}
+
+func TestAttemptObeysCancellationOnAConnectionThatIsNotPipelining(t *testing.T) {
+	s := redistest.Start(t)
+	c := s.Client(t)
+	r := script.NewRunner(c, time.Hour)
+	for _, wait := range []time.Duration{0, 20 * time.Millisecond} {
+		get(t, c, "k") // alone on its connection: rueidis writes and reads in place, deaf to cancellation
+		freeze(t, s)
+		ctx, cancel := context.WithCancelCause(context.Background())
+		why := errors.New("the user went away")
+		time.AfterFunc(wait, func() { cancel(why) })
+		began := time.Now()
+		_, err := r.Attempt(ctx, call("k"))
+		require.Less(t, time.Since(began), slack)
+		require.True(t, script.Retryable(err), "%v", err)
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, why)
+		if wait > 0 {
+			require.ErrorIs(t, err, errs.ErrUnknownOutcome)
+		}
+		thaw(t, s)
+	}
+}
+
+func TestAttemptObeysDeadlinesAndTellsTheirCause(t *testing.T) {
+	s := redistest.Start(t)
+	c := s.Client(t)
+	r := script.NewRunner(c, time.Hour)
+	get(t, c, "k")
+	freeze(t, s)
+	defer thaw(t, s)
+	why := errors.New("the request's budget is spent")
+	ctx, cancel := context.WithTimeoutCause(context.Background(), 50*time.Millisecond, why)
+	defer cancel()
+	began := time.Now()
+	_, err := r.Attempt(ctx, call("k"))
+	require.Less(t, time.Since(began), slack)
+	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, err, why)
+}
+
+func TestNothingIsSentUnderAContextThatHasEnded(t *testing.T) {
+	s := redistest.Start(t)
+	c := s.Client(t)
+	r := script.NewRunner(c, slack)
+	why := errors.New("too late")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(why)
+	for _, run := range []func(context.Context, script.Call) (rueidis.RedisMessage, error){r.Attempt, r.Do} {
+		_, err := run(ctx, call("k"))
+		require.ErrorIs(t, err, errs.ErrUnavailable)
+		require.NotErrorIs(t, err, errs.ErrUnknownOutcome)
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, why)
+	}
+	require.Zero(t, get(t, c, "k"))
+	require.Zero(t, redistest.CommandCalls(t, c)["evalsha"])
+}
+
+func TestCallersLeaveInTimeThoughTheRingIsFull(t *testing.T) {
+	s := redistest.Start(t)
+	ignore := goleak.IgnoreCurrent()
+	o := s.Option()
+	o.RingScaleEachConn, o.PipelineMultiplex = 4, -1 // 16 calls on one connection
+	c, err := rueidis.NewClient(o)
+	require.NoError(t, err)
+	do(t, c, "SET", "k", "0")
+	r := script.NewRunner(c, time.Hour)
+	freeze(t, s)
+	const calls = 64
+	var answered atomic.Int32
+	var wg sync.WaitGroup
+	began := time.Now()
+	for i := range calls {
+		wg.Go(func() {
+			why := errors.New("enough")
+			ctx, cancel := context.WithCancelCause(context.Background())
+			if i%2 == 0 {
+				time.AfterFunc(100*time.Millisecond, func() { cancel(why) })
+			} else {
+				var stop context.CancelFunc
+				ctx, stop = context.WithTimeoutCause(ctx, 100*time.Millisecond, why)
+				defer stop()
+			}
+			x := call("k")
+			x.Late = func(res rueidis.RedisResult) {
+				if res.Error() == nil {
+					answered.Add(1)
+				}
+			}
+			_, err := r.Attempt(ctx, x)
+			if !errors.Is(err, errs.ErrUnknownOutcome) || !errors.Is(err, why) || !errors.Is(err, ctx.Err()) {
+				t.Errorf("call %d: %v", i, err)
+			}
+			cancel(nil)
+		})
+	}
+	wg.Wait()
+	require.Less(t, time.Since(began), slack, "rueidis alone keeps them for 10 s")
+	thaw(t, s)
+	redistest.Eventually(t, 2*slack, "every flight to land", func() bool { return answered.Load() == calls })
+	require.EqualValues(t, calls, get(t, c, "k"))
+	c.Close()
+	redistest.Eventually(t, slack, "no goroutine left", func() bool { return goleak.Find(ignore) == nil })
+}
+
+func TestNoGoroutineIsLeftOnceTheServerAnswersAgain(t *testing.T) {
+	s := redistest.Start(t)
+	c := s.Client(t)
+	r := script.NewRunner(c, 20*time.Millisecond)
+	var warm sync.WaitGroup
+	for range 64 { // the client's own goroutines, and its connections
+		warm.Go(func() { c.Do(within(t), c.B().Get().Key("k").Build()) })
+	}
+	warm.Wait()
+	ignore := goleak.IgnoreCurrent()
+	freeze(t, s)
+	var wg sync.WaitGroup
+	for range 32 {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+			defer cancel()
+			if _, err := r.Do(ctx, call("k")); !errors.Is(err, errs.ErrUnknownOutcome) {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	thaw(t, s)
+	redistest.Eventually(t, 2*slack, "none but the client's goroutines", func() bool {
+		return goleak.Find(ignore, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*pipe)._background")) == nil
+	})
+}
+
+func TestTheClockErrsToTheEarlySideOnly(t *testing.T) {
+	c := redistest.Embedded(t).Client(t)
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 1))
+	us := func(most int64) time.Duration { return time.Duration(rng.Int64N(most)) * time.Microsecond }
+	for range 2000 {
+		clock := script.NewRunner(c, time.Second).Clock
+		require.Zero(t, clock.At("k", time.Now()), "nothing is known yet")
+		zero := time.Now() // the server's clock was epoch here
+		epoch := time.Duration(rng.Int64N(1<<50)) * time.Microsecond
+		truth := func(at time.Time) time.Duration { return epoch + at.Sub(zero) }
+		at := zero
+		var widest time.Duration
+		for n := range 20 {
+			sent := at.Add(us(50_000))
+			read := sent.Add(us(20_000))
+			received := read.Add(us(20_000))
+			widest = max(widest, received.Sub(sent))
+			learn := clock.Learn
+			if rng.IntN(4) == 0 {
+				learn = clock.Relearn
+			}
+			learn("k", truth(read).Milliseconds(), sent, received)
+			at = received
+			for range 5 {
+				when := received.Add(us(1_000_000) - 100*time.Millisecond)
+				got := time.Duration(clock.At("k", when)) * time.Millisecond
+				require.LessOrEqual(t, got, truth(when), "seed %d, sample %d", seed, n)
+				require.Greater(t, got, truth(when)-widest-2*time.Millisecond, "seed %d, sample %d", seed, n)
+			}
+		}
+	}
+}
+
+func TestTheClockKeepsAGoodSampleForAWhileAndForgetsAWrongOne(t *testing.T) {
+	clock := script.NewRunner(redistest.Embedded(t).Client(t), time.Second).Clock
+	t0 := time.Now()
+	ms := func(n int) time.Time { return t0.Add(time.Duration(n) * time.Millisecond) }
+	clock.Learn("k", 1_000_000, ms(0), ms(2))
+	require.EqualValues(t, 1_000_098, clock.At("k", ms(100)))
+	clock.Learn("k", 1_000_000, ms(100), ms(300))
+	require.EqualValues(t, 1_000_398, clock.At("k", ms(400)), "a slow reply does not replace a quick one")
+	clock.Learn("k", 1_000_500, ms(501), ms(504))
+	require.EqualValues(t, 1_000_500, clock.At("k", ms(504)), "one about as quick does")
+	clock.Learn("k", 1_040_000, ms(40_000), ms(40_200))
+	require.EqualValues(t, 1_040_000, clock.At("k", ms(40_200)), "after a while a slow one does too")
+	clock.Relearn("k", 77, ms(40_300), ms(41_300))
+	require.EqualValues(t, 77, clock.At("k", ms(41_300)), "an estimate that was proved wrong goes at once")
+	require.EqualValues(t, 77, clock.At("any other key", ms(41_300)), "there is one server")
+}
+
+type clustered struct{ rueidis.Client }
+
+func (clustered) Mode() rueidis.ClientMode { return rueidis.ClientModeCluster }
+
+func TestTheClockOfAClusterIsKeptBySlot(t *testing.T) {
+	clock := script.NewRunner(clustered{redistest.Embedded(t).Client(t)}, time.Second).Clock
+	now := time.Now()
+	clock.Learn("{a}1", 1000, now, now)
+	require.EqualValues(t, 1000, clock.At("{a}2", now))
+	require.Zero(t, clock.At("{b}1", now), "another node's clock is another clock")
+}
+
+func TestExplainSpeaksOfCommandsAsOfScripts(t *testing.T) {
+	require.NoError(t, script.Explain("PING", nil))
+	err := script.Explain("PING", rueidis.ErrNoSlot)
+	require.ErrorIs(t, err, errs.ErrUnavailable)
+	require.ErrorIs(t, err, rueidis.ErrNoSlot)
+	err = script.Explain("PING", rueidis.ErrClosing)
+	require.ErrorIs(t, err, errs.ErrUnknownOutcome, "it may have been on its way")
+	require.ErrorIs(t, err, rueidis.ErrClosing)
+}
+
+func TestBackoffGrowsToItsLimit(t *testing.T) {
+	for n := range 1000 {
+		d := script.Backoff(n)
+		most := min(2*time.Millisecond<<min(n, 20), 256*time.Millisecond)
+		require.GreaterOrEqual(t, d, most/2)
+		require.LessOrEqual(t, d, most)
+	}
+}
