@@ -1,0 +1,124 @@
+// Package history records what clients did with locks, and checks afterwards that one lock can have answered so. It is
+// for tests.
+//
+// A property such as "at most one holder" is checked over the record, not by counting at the end: a double grant that
+// lasted a millisecond leaves no other trace.
+package history
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Kind is what was asked for.
+type Kind uint8
+
+// Acquire asks for a lock, Release gives one back.
+const (
+	Acquire Kind = iota
+	Release
+)
+
+// Outcome is what the caller was told.
+type Outcome uint8
+
+const (
+	// OK: granted, or released.
+	OK Outcome = iota
+	// Refused: somebody else held it (Acquire), or the owner did not (Release).
+	Refused
+	// Unknown: it may have happened, or may happen later.
+	Unknown
+)
+
+// Forever is the time of what has not happened.
+const Forever time.Duration = math.MaxInt64
+
+// Op is one call of one client. Times are monotonic, since the log's start.
+type Op struct {
+	Client       int
+	Lock         string
+	Owner        int // of this acquisition: never 0, never another's
+	Kind         Kind
+	Outcome      Outcome
+	Call, Return time.Duration
+	Lease        time.Duration // Acquire
+	// Renewed: the lease of this grant is renewed until it is released or lost.
+	Renewed bool
+}
+
+// Log is a record in the making. It is safe for concurrent use.
+type Log struct {
+	start time.Time
+
+	mu     sync.Mutex
+	owners int
+	ops    []Op
+	lost   map[int]time.Duration
+}
+
+// New starts a log.
+func New() *Log { return &Log{start: time.Now(), lost: map[int]time.Duration{}} }
+
+// At is a time as the log counts it.
+func (l *Log) At(t time.Time) time.Duration { return t.Sub(l.start) }
+
+// Owner returns the identity of one acquisition.
+func (l *Log) Owner() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.owners++
+	return l.owners
+}
+
+// Do records one call: ask makes it and returns how it ended.
+func (l *Log) Do(op Op, ask func() Outcome) Outcome {
+	op.Call = l.At(time.Now())
+	op.Outcome = ask()
+	op.Return = l.At(time.Now())
+	l.Add(op)
+	return op.Outcome
+}
+
+// Add records a call that is over.
+func (l *Log) Add(op Op) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ops = append(l.ops, op)
+}
+
+// Lost records that an owner's hold ended without a release, and until when it was trusted: nobody else may have been
+// granted the lock before that, and its owner stopped acting by then.
+func (l *Log) Lost(owner int, trusted time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at, ok := l.lost[owner]; !ok || l.At(trusted) < at {
+		l.lost[owner] = l.At(trusted)
+	}
+}
+
+// Ops returns what has been recorded, and until when each lost hold was trusted.
+func (l *Log) Ops() (ops []Op, lost map[int]time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lost = make(map[int]time.Duration, len(l.lost))
+	for k, v := range l.lost {
+		lost[k] = v
+	}
+	return slices.Clone(l.ops), lost
+}
+
+// Count is how many operations ended so.
+func (l *Log) Count(k Kind, o Outcome) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for i := range l.ops {
+		if l.ops[i].Kind == k && l.ops[i].Outcome == o {
+			n++
+		}
+	}
+	return n
+}
