@@ -45,7 +45,10 @@ func ExampleSubscription_Next() {
 	for i := range 200 { // more than a subscriber's buffer holds
 		hub.Publish(ctx, "orders", fmt.Sprint(i))
 	}
-	server.Publish("orders", "last")
+	last, _ := hub.Subscribe(ctx, "end")
+	hub.Publish(ctx, "end", "") // behind them on the same connection: when it is here, they are
+	last.Next(ctx)
+	hub.Publish(ctx, "orders", "last")
 	for {
 		m, err := sub.Next(ctx)
 		if err != nil || m.Payload == "last" {

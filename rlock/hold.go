@@ -267,8 +267,8 @@ func (h *handle) release(ctx context.Context) error {
 	}
 	if remaining == 0 && time.Now().Before(own.doubt) {
 		// A request of the acquisition may still be on its way, on another connection, and would take the lock anew
-		// for an owner that is through with it.
-		c.owe(own, own.doubt)
+		// for an owner that is through with it. Owed after this release, which would otherwise find it done.
+		defer c.owe(own, own.doubt)
 	}
 	unsure := false
 	sctx := ctx // the first try needs no bound of its own, and makes no timer

@@ -15,8 +15,6 @@ var (
 	ErrNotAcquired = errors.New("not acquired")
 	// ErrLost: the caller held it and no longer does: the lease ran out, or the key was removed or taken over.
 	ErrLost = errors.New("lost")
-	// ErrNotHeld: the named owner holds nothing here.
-	ErrNotHeld = errors.New("not held")
 	// ErrReleased: the handle was released by its owner; nothing is wrong.
 	ErrReleased = errors.New("released")
 	// ErrMaxHold: held for longer than Options.MaxHold allows.

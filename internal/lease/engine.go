@@ -516,7 +516,7 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 			heap.Fix(&e.due, c.index)
 			e.wakeBy(c.next)
 		}
-		if why != errNoSlot {
+		if why != errNoSlot && (a.lease > 0 || why != nil) { // a look that finds nothing amiss is no renewal
 			events = append(events, event{c.Name, why})
 		}
 	}

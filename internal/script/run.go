@@ -110,7 +110,7 @@ func Pause(ctx context.Context, d time.Duration) bool {
 // acquire needs to see. So the flight gets a deadline far away and the caller leaves when it likes.
 //
 // That costs two switches of goroutines, more than all else we add to a call. A server that answered a moment ago has
-// no full ring, so then the call is made in place (see inPlace).
+// no full ring, so then the call is made in place if ctx allows it (see patient).
 func (r *Runner) attempt(ctx context.Context, c Call, timeout time.Duration) (rueidis.RedisMessage, error) {
 	if ctx.Err() != nil {
 		return rueidis.RedisMessage{}, errNotSent{cause(ctx)}
@@ -196,21 +196,16 @@ func (r *Runner) fresh() bool {
 
 func (r *Runner) answered() { r.lastOK.Store(int64(time.Since(r.base))) }
 
-// patient reports whether ctx will be obeyed in place: it cannot be cancelled at all, or it has a deadline before limit,
-// up to which a cancellation may go unnoticed on a connection that is not pipelining.
+// patient reports whether ctx leaves the call as much time as limit does. A nearer deadline would be set on the
+// connection itself, and break it for everybody when it passes. A cancellation during the call may go unnoticed until
+// limit, if the server falls silent in that very call and the connection is not pipelining.
 func patient(ctx context.Context, limit time.Time) bool {
-	if ctx.Done() == nil {
-		return true
-	}
 	d, ok := ctx.Deadline()
-	return ok && d.Before(limit)
+	return !ok || !d.Before(limit)
 }
 
 // inPlace makes the call on the caller's goroutine.
 func (r *Runner) inPlace(ctx context.Context, c Call, limit time.Time) (rueidis.RedisMessage, error) {
-	if d, ok := ctx.Deadline(); ok && d.Before(limit) {
-		limit = d
-	}
 	x := &placeContext{parent: ctx, until: limit}
 	res, _ := r.exec(x, c)
 	if x.cancel != nil {

@@ -56,6 +56,7 @@ type line struct {
 	nudge   chan struct{}
 	pushed  bool      // the contender is subscribed: it hears of releases without a nudge
 	freeBy  time.Time // when the holder's lease ends, as the contender last heard; zero if unknown
+	failure error     // why the contender could not ask, when it last tried; nil if it was answered
 }
 
 // NewQueue returns a queue. woken is told of every wake-up of a sleeping waiter; it may be nil.
@@ -180,6 +181,9 @@ func (w *waiter) gaveUp() error {
 		if !w.line.freeBy.IsZero() {
 			g.Left = max(0, time.Until(w.line.freeBy))
 		}
+		if !w.head { // never asked itself: what the contender knows is all there is to know
+			g.Failure = w.line.failure
+		}
 		w.q.mu.Unlock()
 	}
 	return g
@@ -214,14 +218,14 @@ func (w *waiter) contend() error {
 		case err == nil && answer.Granted:
 			return nil
 		case err == nil:
-			w.heard, w.failure, failures = true, nil, 0
-			w.held(answer.Left)
+			w.heard, failures = true, 0
+			w.note(answer.Left, nil)
 		case !script.Retryable(err):
 			return err
 		default:
 			// a try that our own patience cut short says nothing about the server
 			if ctx.Err() == nil || !w.heard {
-				w.failure = err
+				w.note(-1, err)
 			}
 			failures++
 		}
@@ -255,16 +259,24 @@ func (w *waiter) attach(sub *pubsub.Subscription, ok bool) {
 	}
 }
 
-// held notes how long the holder's lease lasts, for those behind us too.
-func (w *waiter) held(left time.Duration) {
-	w.left = left
-	if w.line != nil {
-		w.q.mu.Lock()
+// note keeps what the last try found, for those behind us too: the rest of the holder's lease, or why the server
+// could not be asked.
+func (w *waiter) note(left time.Duration, failure error) {
+	w.failure = failure
+	if failure == nil {
+		w.left = left
+	}
+	if w.line == nil {
+		return
+	}
+	w.q.mu.Lock()
+	defer w.q.mu.Unlock()
+	w.line.failure = failure
+	if failure == nil {
 		w.line.freeBy = time.Time{}
 		if left >= 0 {
 			w.line.freeBy = time.Now().Add(left)
 		}
-		w.q.mu.Unlock()
 	}
 }
 

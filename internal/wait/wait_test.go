@@ -127,7 +127,7 @@ func TestTheEndOfTheHoldersLeaseWakes(t *testing.T) {
 		began := time.Now()
 		q := r.request()
 		q.Try = func(ctx context.Context) (wait.Answer, error) {
-			if left := began.Add(300 * time.Millisecond).Sub(time.Now()); left > 0 {
+			if left := time.Until(began.Add(300 * time.Millisecond)); left > 0 {
 				return wait.Answer{Left: left}, nil
 			}
 			return wait.Answer{Granted: true}, nil
@@ -266,6 +266,26 @@ func TestFailuresAreRetriedAndReportedIfTheyAreAllThereWas(t *testing.T) {
 		q.Until = time.Time{}
 		time.AfterFunc(5*time.Second, func() { failing.Store(false) })
 		require.NoError(t, r.Wait(t.Context(), q), "the server came back")
+	})
+}
+
+func TestThoseInLineAreToldToWhenTheServerCannotBeAsked(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		q := r.request()
+		q.Try = func(context.Context) (wait.Answer, error) {
+			return wait.Answer{}, fmt.Errorf("%w: the server is away", errs.ErrUnavailable)
+		}
+		got := make(chan error)
+		for i := range 3 {
+			q.Until = time.Now().Add(5*time.Second - time.Duration(i)*time.Second) // those behind give up first
+			go func(q wait.Request) { got <- r.Wait(t.Context(), q) }(q)
+			synctest.Wait()
+		}
+		for range 3 {
+			var g *wait.GaveUp
+			require.ErrorAs(t, <-got, &g)
+			require.ErrorIs(t, g.Failure, errs.ErrUnavailable, "nobody knows whether it is held")
+		}
 	})
 }
 

@@ -236,11 +236,13 @@ func TestTheSummaryIsForPeople(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	status := program{stdin: strings.NewReader("user\nanna\nbert\n\nanna\ncarl\n"), stdout: &stdout, stderr: &stderr}.run(strings.Fields("-claims - -stock 2 -procs 1"))
 	require.Equal(t, exitOK, status)
+	// claims are made side by side: both of anna's may come when bert and carl have won
 	require.Regexp(t, `^stock +flashsale-\d{8}-\d{6}-[0-9a-f]{8} on the embedded server
 claims read +5
   winners +2  of 2 units
-  already had one +1
-  sold out +1
+  (already had one +1
+  sold out +1|already had one +0
+  sold out +2)
   malformed +1
   errors +0
 claims/s +[\d,]+  in \d+\.\d\d s, 1 worker

@@ -1,0 +1,896 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// renew is a renewal script in the form that the package comment asks for, of keys that hold their owner.
+var renew = script.New("renew", `
+local replies = {}
+for i, key in ipairs(KEYS) do
+  local held = redis.pcall('GET', key)
+  if type(held) == 'table' then
+    replies[i] = -1
+  elseif held ~= ARGV[2 * i - 1] then
+    replies[i] = 0
+  else
+    replies[i] = 1
+    if tonumber(ARGV[2 * i]) > 0 then
+      redis.call('PEXPIRE', key, ARGV[2 * i])
+    end
+  end
+end
+return replies`)
+
+// term is the lease of most claims here: renewed every 10 s.
+const term = 30 * time.Second
+
+// tap is the client of an engine: it notes the renewals that pass and can keep their replies back.
+type tap struct {
+	rueidis.Client
+	mu     sync.Mutex
+	passed []passage
+	gone   chan struct{} // closed when the test is over
+	gate   chan struct{} // not nil: replies wait until it is closed
+	slow   time.Duration
+	peak   int // goroutines, seen when a call came
+}
+
+// passage is one renewal call.
+type passage struct {
+	at    time.Time
+	keys  []string
+	looks bool // it only asked
+}
+
+func (c *tap) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	words := slices.Clone(cmd.Commands())
+	c.mu.Lock()
+	gate, slow := c.gate, c.slow
+	if words[0] == "EVALSHA" {
+		n, _ := strconv.Atoi(words[2])
+		c.passed = append(c.passed, passage{time.Now(), words[3 : 3+n], words[3+n+1] == "0"})
+		c.peak = max(c.peak, runtime.NumGoroutine())
+	}
+	c.mu.Unlock()
+	res := c.Client.Do(ctx, cmd)
+	if slow > 0 {
+		time.Sleep(slow)
+	}
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-c.gone:
+		}
+	}
+	return res
+}
+
+// calls returns the renewals since the last time it was asked.
+func (c *tap) calls() []passage {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	passed := c.passed
+	c.passed = nil
+	return passed
+}
+
+// hold keeps the replies of all later calls back until the function it returns is called.
+func (c *tap) hold() (letGo func()) {
+	gate := make(chan struct{})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gate = gate
+	return func() {
+		c.mu.Lock()
+		c.gate = nil
+		c.mu.Unlock()
+		close(gate)
+	}
+}
+
+// shop is an engine on an embedded server inside a bubble, whose renewals are quick unless the tap says otherwise.
+type shop struct {
+	*lease.Engine
+	server *redistest.Server
+	tap    *tap
+	events []event
+	mu     sync.Mutex
+}
+
+type event struct {
+	name string
+	err  error
+}
+
+func inShop(t *testing.T, fn func(t *testing.T, s *shop)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &shop{server: redistest.Bubble(t)}
+		c, err := rueidis.NewClient(s.server.Option())
+		require.NoError(t, err)
+		s.tap = &tap{Client: c, gone: make(chan struct{})}
+		s.Engine = lease.New(lease.Config{
+			ConnID: "me", Client: s.tap, Runner: script.NewRunner(s.tap, 500*time.Millisecond), Log: slog.New(slog.DiscardHandler),
+			Renewed: func(name string, err error) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.events = append(s.events, event{name, err})
+			},
+		})
+		defer func() { // also after a failure: nothing may outlast the bubble
+			close(s.tap.gone)
+			s.Stop()
+			c.Close()
+			s.server.Embedded.Close()
+		}()
+		// The first look of all finds out that this server does not track keys; from then on there are only renewals.
+		first := s.take(t, "first", term)
+		time.Sleep(time.Second)
+		require.True(t, s.Remove(first.Claim))
+		s.tap.calls()
+		s.renewals()
+		fn(t, s)
+	})
+}
+
+// renewals returns what the observer was told since the last time.
+func (s *shop) renewals() []event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	events := s.events
+	s.events = nil
+	return events
+}
+
+// held is a claim and what was said of its end.
+type held struct {
+	*lease.Claim
+	mu    sync.Mutex
+	whys  []error
+	ended time.Time
+}
+
+func (h *held) why(t *testing.T) error {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	require.LessOrEqual(t, len(h.whys), 1, "the end is told once")
+	if len(h.whys) == 0 {
+		return nil
+	}
+	return h.whys[0]
+}
+
+var owners atomic.Int64
+
+func claim(name string) *held {
+	h := &held{}
+	h.Claim = &lease.Claim{
+		Name: name, Key: name, Owner: strconv.FormatInt(owners.Add(1), 10), Renew: renew,
+		Ended: func(why error) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.whys, h.ended = append(h.whys, why), time.Now()
+		},
+	}
+	return h
+}
+
+// grant writes the key of h on the server.
+func (s *shop) grant(t *testing.T, h *held, d time.Duration) {
+	t.Helper()
+	require.NoError(t, s.server.Embedded.Set(h.Key, h.Owner))
+	s.server.Embedded.SetTTL(h.Key, d)
+}
+
+// take is an acquisition that took no time, to be renewed.
+func (s *shop) take(t *testing.T, name string, d time.Duration) *held {
+	t.Helper()
+	h := claim(name)
+	s.grant(t, h, d)
+	require.True(t, s.Add(h.Claim, time.Now(), d, true, 0))
+	return h
+}
+
+func TestTheMarginIsSmallAndGrowsWithTheLease(t *testing.T) {
+	require.Equal(t, 160*time.Millisecond, lease.Margin(30*time.Second))
+	require.Equal(t, 1050*time.Microsecond, lease.Margin(10*time.Millisecond))
+	last := time.Duration(0)
+	for d := 10 * time.Millisecond; d < 100*365*24*time.Hour; d += d / 7 {
+		m := lease.Margin(d)
+		require.Greater(t, m, last)
+		require.GreaterOrEqual(t, m, d/200, "clocks that differ by half a percent")
+		require.Less(t, m, d/5)
+		last = m
+	}
+}
+
+func TestTheDeadlineCountsFromBeforeTheSend(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		sent := time.Now()
+		time.Sleep(2 * time.Second) // the round trip
+		h := claim("l")
+		s.grant(t, h, term)
+		require.True(t, s.Add(h.Claim, sent, term, false, 0))
+		deadline := sent.Add(term - lease.Margin(term))
+		require.Equal(t, deadline, s.Until(h.Claim))
+		require.Equal(t, h.Claim, s.Find("l", h.Owner))
+		require.Nil(t, s.Find("l", "somebody"))
+		time.Sleep(time.Until(deadline) - 1)
+		require.True(t, s.Live(h.Claim))
+		require.NoError(t, h.why(t))
+		time.Sleep(1)
+		require.False(t, s.Live(h.Claim))
+		synctest.Wait()
+		require.ErrorIs(t, h.why(t), errs.ErrLost)
+		require.Equal(t, deadline, h.ended)
+		require.False(t, s.Remove(h.Claim))
+		require.False(t, s.Confirmed(h.Claim, time.Now(), term), "what is over stays over")
+		require.False(t, s.Auto(h.Claim, term))
+		require.False(t, s.Lost(h.Claim))
+		require.Empty(t, s.tap.calls(), "nobody wanted it renewed")
+	})
+}
+
+func TestALeaseThatIsOverBeforeItsGrantIsSeenIsNotRegistered(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		h := claim("l")
+		require.False(t, s.Add(h.Claim, time.Now().Add(-term+lease.Margin(term)), term, true, 0))
+		require.Empty(t, s.Names())
+		time.Sleep(time.Hour)
+		require.NoError(t, h.why(t))
+	})
+}
+
+func TestRenewalsKeepToTheirScheduleHoweverSlowTheyAre(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		s.tap.slow = 300 * time.Millisecond
+		start := time.Now()
+		h := s.take(t, "l", term)
+		for n := range 1000 {
+			time.Sleep(time.Until(start.Add(time.Duration(n+1)*10*time.Second + 5*time.Second)))
+			calls := s.tap.calls()
+			require.Len(t, calls, 1)
+			point := start.Add(time.Duration(n+1) * 10 * time.Second)
+			require.LessOrEqual(t, calls[0].at, point)
+			require.LessOrEqual(t, point.Sub(calls[0].at), 100*time.Millisecond)
+			require.Equal(t, calls[0].at.Add(term-lease.Margin(term)), s.Until(h.Claim), "from before the send")
+		}
+		require.NoError(t, h.why(t))
+		require.True(t, s.Remove(h.Claim))
+	})
+}
+
+func TestARenewalInFlightMovesNothing(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		letGo := s.tap.hold()
+		h := s.take(t, "l", term)
+		deadline := s.Until(h.Claim)
+		time.Sleep(29 * time.Second)
+		require.NotEmpty(t, s.tap.calls(), "sent")
+		require.Equal(t, 29*time.Second, s.server.Embedded.TTL("l").Round(time.Second), "and done")
+		require.Equal(t, deadline, s.Until(h.Claim))
+		time.Sleep(time.Second)
+		require.ErrorIs(t, h.why(t), errs.ErrLost)
+		require.Equal(t, deadline, h.ended)
+		letGo()
+		time.Sleep(time.Hour)
+		require.ErrorIs(t, h.why(t), errs.ErrLost)
+		require.Equal(t, deadline, s.Until(h.Claim))
+		require.Empty(t, s.Names())
+		require.Empty(t, s.tap.calls(), "what is over is not renewed")
+	})
+}
+
+func TestAReplyThatComesAfterRemoveChangesNothing(t *testing.T) {
+	for _, verdict := range []string{"renewed", "gone"} {
+		t.Run(verdict, func(t *testing.T) {
+			inShop(t, func(t *testing.T, s *shop) {
+				h := s.take(t, "l", term)
+				deadline := s.Until(h.Claim)
+				time.Sleep(9 * time.Second)
+				if verdict == "gone" {
+					s.server.Embedded.Del("l")
+				}
+				s.tap.slow = 400 * time.Millisecond
+				time.Sleep(time.Second + 200*time.Millisecond)
+				require.Len(t, s.tap.calls(), 1, "a renewal is under way")
+				require.True(t, s.Remove(h.Claim))
+				next := s.take(t, "l", term) // the same name again, another owner
+				expected := s.Until(next.Claim)
+				time.Sleep(time.Second)
+				require.Equal(t, deadline, s.Until(h.Claim))
+				require.NoError(t, h.why(t))
+				require.Empty(t, s.renewals())
+				require.Equal(t, expected, s.Until(next.Claim))
+				require.Equal(t, []string{"l"}, s.Names())
+				time.Sleep(time.Hour)
+				require.NoError(t, next.why(t))
+				require.True(t, s.Remove(next.Claim))
+			})
+		})
+	}
+}
+
+func TestNotHeldEndsThatClaimAtOnceAndNoOther(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		start := time.Now()
+		a, b, c := s.take(t, "a", term), s.take(t, "b", term), s.take(t, "c", term)
+		time.Sleep(5 * time.Second)
+		require.NoError(t, s.server.Embedded.Set("b", "somebody else"))
+		time.Sleep(6 * time.Second)
+		require.ErrorIs(t, b.why(t), errs.ErrLost)
+		require.LessOrEqual(t, b.ended, start.Add(10*time.Second), "at the renewal, not at the deadline")
+		require.ElementsMatch(t, []event{{"a", nil}, {"b", errs.ErrLost}, {"c", nil}}, s.renewals())
+		require.Equal(t, []string{"a", "c"}, s.Names())
+		time.Sleep(time.Hour)
+		require.NoError(t, a.why(t))
+		require.NoError(t, c.why(t))
+		held, err := s.server.Embedded.Get("b")
+		require.NoError(t, err)
+		require.Equal(t, "somebody else", held)
+	})
+}
+
+func TestWhatIsNotKnownIsAskedAgainUntilTheDeadline(t *testing.T) {
+	for _, trouble := range []string{"of one key", "of the server", "of the network"} {
+		for _, mended := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, mended: %v", trouble, mended), func(t *testing.T) {
+				inShop(t, func(t *testing.T, s *shop) {
+					a, b := s.take(t, "a", term), s.take(t, "b", term)
+					deadline := s.Until(b.Claim)
+					time.Sleep(5 * time.Second)
+					mend := func() {}
+					switch trouble {
+					case "of one key":
+						s.server.Embedded.Del("b")
+						s.server.Embedded.HSet("b", "f", "v")
+						mend = func() { s.server.Embedded.Del("b"); s.grant(t, b, term) }
+					case "of the server":
+						s.server.Embedded.SetError("LOADING away")
+						mend = func() { s.server.Embedded.SetError("") }
+					case "of the network":
+						mend = s.tap.hold()
+					}
+					time.Sleep(20 * time.Second) // until 25 s of 30
+					require.Greater(t, len(s.tap.calls()), 10)
+					require.NoError(t, b.why(t))
+					require.Equal(t, deadline, s.Until(b.Claim))
+					failed := 0
+					for _, ev := range s.renewals() {
+						if ev.err != nil {
+							require.NotErrorIs(t, ev.err, errs.ErrLost)
+							failed++
+						}
+					}
+					require.Greater(t, failed, 10)
+					if mended {
+						mend()
+					}
+					time.Sleep(10 * time.Second)
+					if mended {
+						require.NoError(t, b.why(t))
+						time.Sleep(time.Hour)
+						require.NoError(t, b.why(t))
+						s.tap.calls()
+						time.Sleep(100 * time.Second)
+						require.Len(t, s.tap.calls(), 10, "and the old schedule is resumed")
+					} else {
+						require.ErrorIs(t, b.why(t), errs.ErrLost)
+						require.Equal(t, deadline, b.ended)
+						mend()
+					}
+					if trouble == "of one key" {
+						require.NoError(t, a.why(t), "the failure of one key is not another's")
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestMaxHoldEndsAHoldThatIsRenewed(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		for _, most := range []time.Duration{5 * time.Second, 100 * time.Second} {
+			start := time.Now()
+			h := claim("l")
+			s.grant(t, h, term)
+			require.True(t, s.Add(h.Claim, start, term, true, most))
+			require.LessOrEqual(t, s.Until(h.Claim), start.Add(most))
+			time.Sleep(most - 1)
+			require.NoError(t, h.why(t))
+			require.Equal(t, start.Add(most), s.Until(h.Claim))
+			time.Sleep(1)
+			synctest.Wait()
+			require.ErrorIs(t, h.why(t), errs.ErrMaxHold)
+			require.Empty(t, s.Names())
+		}
+	})
+}
+
+func TestOnlyWhatIsWantedIsRenewed(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		start := time.Now()
+		h := claim("l")
+		s.grant(t, h, term)
+		require.True(t, s.Add(h.Claim, start, term, false, 0))
+		time.Sleep(15 * time.Second)
+		require.Empty(t, s.tap.calls())
+		require.True(t, s.Auto(h.Claim, term))
+		require.True(t, s.Auto(h.Claim, term))
+		time.Sleep(100 * time.Second)
+		require.Len(t, s.tap.calls(), 10)
+		s.Manual(h.Claim)
+		time.Sleep(100 * time.Second)
+		require.Len(t, s.tap.calls(), 10, "one handle still wants it")
+		s.Manual(h.Claim)
+		time.Sleep(100 * time.Second)
+		require.Empty(t, s.tap.calls())
+		require.ErrorIs(t, h.why(t), errs.ErrLost)
+		require.Less(t, h.ended.Sub(start), 15*time.Second+200*time.Second+term, "the lease ran out")
+	})
+}
+
+func TestAConfirmationOnlyMovesTheDeadlineForward(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		sent := time.Now()
+		h := claim("l")
+		s.grant(t, h, term)
+		require.True(t, s.Add(h.Claim, sent, term, false, 0))
+		deadline := s.Until(h.Claim)
+		require.True(t, s.Confirmed(h.Claim, sent, term/2))
+		require.Equal(t, deadline, s.Until(h.Claim))
+		require.True(t, s.Confirmed(h.Claim, sent.Add(-time.Hour), term))
+		require.Equal(t, deadline, s.Until(h.Claim))
+		require.True(t, s.Confirmed(h.Claim, sent, time.Hour))
+		deadline = sent.Add(time.Hour - lease.Margin(time.Hour))
+		require.Equal(t, deadline, s.Until(h.Claim))
+		time.Sleep(2 * time.Hour)
+		require.Equal(t, deadline, h.ended)
+	})
+}
+
+func TestAHintIsFollowedAtOnceButProvesNothing(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		a, b := s.take(t, "a", time.Hour), s.take(t, "b", time.Hour)
+		manual := claim("m")
+		s.grant(t, manual, time.Hour)
+		require.True(t, s.Add(manual.Claim, time.Now(), time.Hour, false, 0))
+		time.Sleep(time.Minute)
+		s.tap.calls()
+		s.Check("a")
+		s.Check("of nobody here")
+		synctest.Wait()
+		calls := s.tap.calls()
+		require.Len(t, calls, 1)
+		require.Equal(t, []string{"a"}, calls[0].keys)
+		require.True(t, calls[0].looks)
+		require.NoError(t, a.why(t), "it is there")
+		s.server.Embedded.Del("a")
+		s.Check("a")
+		synctest.Wait()
+		require.ErrorIs(t, a.why(t), errs.ErrLost)
+		s.server.Embedded.Del("m")
+		s.CheckAll()
+		synctest.Wait()
+		require.ErrorIs(t, manual.why(t), errs.ErrLost, "also what is not renewed")
+		require.NoError(t, b.why(t))
+	})
+}
+
+func TestClaimsOfTheSameLeaseTravelTogether(t *testing.T) {
+	const claims, periods = 1000, 10
+	const calls = (claims + lease.BatchSize - 1) / lease.BatchSize
+	inShop(t, func(t *testing.T, s *shop) {
+		all := make([]*held, claims)
+		for i := range all {
+			all[i] = s.take(t, fmt.Sprint("l", i), term)
+			if i%100 == 99 {
+				time.Sleep(9 * time.Millisecond) // they were taken within 90 ms
+			}
+		}
+		time.Sleep(periods*10*time.Second + 5*time.Second)
+		passed := s.tap.calls()
+		require.Len(t, passed, periods*calls)
+		renewed := map[string]int{}
+		for _, c := range passed {
+			require.LessOrEqual(t, len(c.keys), lease.BatchSize)
+			for _, k := range c.keys {
+				renewed[k]++
+			}
+		}
+		require.Len(t, renewed, claims)
+		for _, h := range all {
+			require.Equal(t, periods, renewed[h.Key])
+			require.NoError(t, h.why(t))
+			require.True(t, s.Remove(h.Claim))
+		}
+	})
+}
+
+func TestClaimsTakenAtAnyTimeStillShareTheirCalls(t *testing.T) {
+	const claims, periods = 1000, 5
+	inShop(t, func(t *testing.T, s *shop) {
+		for i := range claims {
+			s.take(t, fmt.Sprint("l", i), term)
+			time.Sleep(10 * time.Millisecond)
+		}
+		s.tap.calls()
+		time.Sleep(periods * 10 * time.Second)
+		require.LessOrEqual(t, len(s.tap.calls()), periods*101, "one call in 100 ms at most, not one a claim")
+		require.Len(t, s.Names(), claims)
+	})
+}
+
+func TestAJumpOfTheWallClockForcesARenewalAndNothingElse(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		var ahead atomic.Int64
+		synctest.Wait()
+		s.SetWall(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
+		start := time.Now()
+		a, b := s.take(t, "a", time.Hour), s.take(t, "b", time.Hour)
+		deadline := s.Until(a.Claim)
+		time.Sleep(time.Minute)
+		require.Empty(t, s.tap.calls())
+
+		for range 100 {
+			ahead.Add(int64(20 * time.Millisecond)) // slewed by 2 percent
+			time.Sleep(time.Second)
+		}
+		ahead.Add(int64(-10 * time.Minute))
+		time.Sleep(time.Minute)
+		require.Empty(t, s.tap.calls(), "a clock that is slewed, or set back, says nothing")
+		require.Equal(t, deadline, s.Until(a.Claim))
+
+		ahead.Add(int64(time.Minute)) // the machine was suspended
+		s.server.Embedded.Del("b")
+		time.Sleep(2 * time.Second)
+		calls := s.tap.calls()
+		require.Len(t, calls, 1)
+		require.ElementsMatch(t, []string{"a", "b"}, calls[0].keys)
+		require.False(t, calls[0].looks)
+		require.ErrorIs(t, b.why(t), errs.ErrLost, "what was lost in its sleep is known at once")
+		require.NoError(t, a.why(t))
+		require.Equal(t, calls[0].at.Add(time.Hour-lease.Margin(time.Hour)), s.Until(a.Claim))
+
+		time.Sleep(time.Until(start.Add(time.Hour - time.Minute)))
+		calls = s.tap.calls()
+		require.Len(t, calls, 2, "the schedule is what it was")
+		require.WithinDuration(t, start.Add(20*time.Minute), calls[0].at, 100*time.Millisecond)
+		require.WithinDuration(t, start.Add(40*time.Minute), calls[1].at, 100*time.Millisecond)
+	})
+}
+
+func TestStopEndsWhatIsLeft(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		a, b := s.take(t, "a", term), s.take(t, "b", term)
+		require.True(t, s.Remove(b.Claim))
+		s.Stop()
+		require.ErrorIs(t, a.why(t), errs.ErrClosed)
+		require.NoError(t, b.why(t))
+		names, due := s.Entries()
+		require.Zero(t, names)
+		require.Zero(t, due)
+		require.False(t, s.Remove(a.Claim))
+	})
+}
+
+func TestStopDoesNotWaitForAServerThatDoesNotAnswer(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		h := s.take(t, "l", term)
+		letGo := s.tap.hold()
+		time.Sleep(10*time.Second + 100*time.Millisecond)
+		require.NotEmpty(t, s.tap.calls())
+		began := time.Now()
+		s.Stop()
+		require.LessOrEqual(t, time.Since(began), 500*time.Millisecond)
+		require.ErrorIs(t, h.why(t), errs.ErrClosed)
+		letGo()
+		synctest.Wait()
+	})
+}
+
+func TestEndAllLetsGoOfNothing(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		h := s.take(t, "l", term)
+		s.EndAll(errs.ErrClosed)
+		require.ErrorIs(t, h.why(t), errs.ErrClosed)
+		time.Sleep(time.Hour)
+		require.Len(t, s.tap.calls(), 360, "the lock is still held for the work that is ending")
+		require.True(t, s.Remove(h.Claim))
+	})
+}
+
+func TestNamesUsedOnceLeaveNothingBehind(t *testing.T) {
+	s := redistest.Embedded(t)
+	c := s.Client(t)
+	e := lease.New(lease.Config{ConnID: "me", Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.DiscardHandler)})
+	defer e.Stop()
+	const names, workers = 100_000, 4
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := w; i < names; i += workers {
+				// two owners of each name, as joins have
+				a, b := claim(strconv.Itoa(i)), claim(strconv.Itoa(i))
+				for _, h := range []*held{a, b} {
+					if !e.Add(h.Claim, time.Now(), time.Hour, true, 0) {
+						t.Error("not added")
+					}
+				}
+				if !e.Remove(a.Claim) || e.Find(a.Key, a.Owner) != nil || e.Find(b.Key, b.Owner) != b.Claim || !e.Remove(b.Claim) {
+					t.Errorf("name %d", i)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	n, due := e.Entries()
+	require.Zero(t, n)
+	require.Zero(t, due)
+	require.Empty(t, e.Names())
+}
+
+func TestTenThousandHoldsNeedNoMoreGoroutinesThanOne(t *testing.T) {
+	const claims = 10_000
+	inShop(t, func(t *testing.T, s *shop) {
+		one := s.take(t, "one", term)
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		for i := range claims {
+			s.take(t, fmt.Sprint("l", i), term)
+		}
+		synctest.Wait()
+		require.Equal(t, before, runtime.NumGoroutine())
+		s.tap.slow = 10 * time.Millisecond // so that calls are under way together
+		time.Sleep(25 * time.Second)
+		s.tap.slow = 0
+		require.Greater(t, s.tap.peak, before)
+		// a call is a flight of the engine's and one of the runner's
+		require.LessOrEqual(t, s.tap.peak, before+2*lease.MaxFlights+16)
+		require.Len(t, s.Names(), claims+1)
+		renewed := map[string]int{}
+		for _, c := range s.tap.calls() {
+			for _, k := range c.keys {
+				renewed[k]++
+			}
+		}
+		require.Len(t, renewed, claims+1)
+		for k, n := range renewed {
+			require.GreaterOrEqual(t, n, 2, k)
+		}
+		require.Equal(t, before, runtime.NumGoroutine())
+		require.True(t, s.Remove(one.Claim))
+	})
+}
+
+func TestTheEngineBearsEverythingAtOnce(t *testing.T) {
+	s := redistest.Embedded(t)
+	c := s.Client(t)
+	e := lease.New(lease.Config{ConnID: "me", Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.DiscardHandler)})
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				h := claim(strconv.Itoa(rand.IntN(20)))
+				s.Embedded.Set(h.Key, h.Owner) // may take it from another worker, whose next renewal says so
+				if !e.Add(h.Claim, time.Now(), 20*time.Millisecond, rand.IntN(2) == 0, time.Duration(rand.IntN(2))*30*time.Millisecond) {
+					continue
+				}
+				for range rand.IntN(20) {
+					switch rand.IntN(8) {
+					case 0:
+						e.Auto(h.Claim, 40*time.Millisecond)
+					case 1:
+						e.Confirmed(h.Claim, time.Now(), 30*time.Millisecond)
+					case 2:
+						e.Check(h.Key)
+					case 3:
+						e.CheckAll()
+					case 4:
+						e.Live(h.Claim)
+						e.Until(h.Claim)
+					case 5:
+						e.Find(h.Key, h.Owner)
+						e.Names()
+					case 6:
+						e.Lost(h.Claim)
+					case 7:
+						script.Pause(context.Background(), time.Duration(rand.IntN(5))*time.Millisecond)
+					}
+				}
+				removed := e.Remove(h.Claim)
+				h.mu.Lock()
+				if removed && len(h.whys) > 0 || len(h.whys) > 1 {
+					t.Errorf("removed: %v, ended: %v", removed, h.whys)
+				}
+				h.mu.Unlock()
+			}
+		})
+	}
+	time.AfterFunc(time.Second, func() { close(stop) })
+	wg.Wait()
+	n, due := e.Entries()
+	require.Zero(t, n)
+	require.Zero(t, due)
+	e.Stop()
+}
+
+// debts tells what a sweeper does with them.
+type debts struct {
+	mu       sync.Mutex
+	at       []time.Time
+	fail     bool
+	slow     time.Duration
+	now, top int // under way
+	peak     int // goroutines
+}
+
+var errDown = errors.New("down")
+
+func (d *debts) release(ctx context.Context) error {
+	d.mu.Lock()
+	d.at = append(d.at, time.Now())
+	d.now++
+	d.top, d.peak = max(d.top, d.now), max(d.peak, runtime.NumGoroutine())
+	slow := d.slow
+	d.mu.Unlock()
+	script.Pause(ctx, slow)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.now--
+	if d.fail {
+		return errDown
+	}
+	return nil
+}
+
+func (d *debts) set(fail bool, slow time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fail, d.slow = fail, slow
+}
+
+func (d *debts) tries() []time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.at)
+}
+
+func owed(s *lease.Sweeper) int {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return s.Settle(ctx)
+}
+
+func TestADebtIsTriedUntilItIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lease.NewSweeper()
+		defer s.Stop()
+		require.Zero(t, s.Settle(context.Background()), "nothing is owed")
+		d := &debts{fail: true}
+		s.Owe(&lease.Debt{Release: d.release, Until: time.Now().Add(time.Hour)})
+		time.Sleep(time.Minute)
+		n := len(d.tries())
+		require.Greater(t, n, 60)
+		require.Less(t, n, 60*20, "with pauses")
+		require.Equal(t, 1, owed(s))
+		d.set(false, 0)
+		require.Zero(t, s.Settle(context.Background()))
+		tries := d.tries()
+		require.Len(t, tries, n+1)
+		time.Sleep(time.Hour)
+		require.Len(t, d.tries(), n+1)
+		s.Stop()
+	})
+}
+
+func TestAnAnswerBeforeAfterIsNotFinal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lease.NewSweeper()
+		defer s.Stop()
+		d := &debts{}
+		start := time.Now()
+		s.Owe(&lease.Debt{Release: d.release, After: start.Add(5 * time.Second), Until: start.Add(time.Hour)})
+		synctest.Wait()
+		require.Len(t, d.tries(), 1, "the first try is made at once")
+		require.Equal(t, 1, owed(s))
+		require.Zero(t, s.Settle(context.Background()))
+		require.Equal(t, []time.Time{start, start.Add(5 * time.Second)}, d.tries())
+		s.Stop()
+	})
+}
+
+func TestADebtIsGivenUpWhenItsLeaseIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lease.NewSweeper()
+		defer s.Stop()
+		d := &debts{fail: true}
+		until := time.Now().Add(10 * time.Second)
+		s.Owe(&lease.Debt{Release: d.release, Until: until})
+		s.Owe(&lease.Debt{Release: d.release, After: time.Now().Add(time.Hour), Until: until})
+		require.Zero(t, s.Settle(context.Background()))
+		require.False(t, time.Now().Before(until))
+		require.Less(t, time.Since(until), time.Second)
+		for _, at := range d.tries() {
+			require.False(t, at.After(until))
+		}
+		s.Stop()
+	})
+}
+
+func TestSettleWaitsNoLongerThanItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lease.NewSweeper()
+		defer s.Stop()
+		d := &debts{fail: true, slow: 400 * time.Millisecond}
+		for range 20 {
+			s.Owe(&lease.Debt{Release: d.release, Until: time.Now().Add(time.Hour)})
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		began := time.Now()
+		require.Equal(t, 20, s.Settle(ctx), "those being tried count")
+		require.Equal(t, 10*time.Second, time.Since(began))
+		began = time.Now()
+		s.Stop()
+		require.Less(t, time.Since(began), time.Second, "what is owed is forgotten")
+		n := len(d.tries())
+		s.Owe(&lease.Debt{Release: d.release, Until: time.Now().Add(time.Hour)})
+		time.Sleep(time.Hour)
+		require.Len(t, d.tries(), n, "nothing runs after Stop")
+	})
+}
+
+func TestManyDebtsToADeadServerNeedFewGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 5000
+		s := lease.NewSweeper()
+		defer s.Stop()
+		before := runtime.NumGoroutine()
+		d := &debts{fail: true, slow: 500 * time.Millisecond}
+		for range many {
+			s.Owe(&lease.Debt{Release: d.release, Until: time.Now().Add(time.Hour)})
+		}
+		for range 20 {
+			time.Sleep(time.Second)
+			require.LessOrEqual(t, runtime.NumGoroutine(), before+lease.SweepWorkers)
+		}
+		require.Equal(t, many, owed(s))
+		require.Equal(t, lease.SweepWorkers, d.top)
+		require.LessOrEqual(t, d.peak, before+lease.SweepWorkers)
+		d.set(false, time.Millisecond)
+		require.Zero(t, s.Settle(context.Background()))
+		synctest.Wait()
+		require.Equal(t, before, runtime.NumGoroutine(), "an idle sweeper has none")
+		s.Stop()
+	})
+}

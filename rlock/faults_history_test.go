@@ -1,0 +1,241 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/history"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// SeedsEnv names other seeds than the usual ten, separated by commas, for TestHistoriesUnderMixedFaultsAreLinearizable.
+const SeedsEnv = "REDLATCH_SEEDS"
+
+func seeds(t *testing.T) []uint64 {
+	t.Helper()
+	list := []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
+	if text := os.Getenv(SeedsEnv); text != "" {
+		list = nil
+		for _, s := range strings.Split(text, ",") {
+			n, err := strconv.ParseUint(s, 10, 64)
+			require.NoError(t, err)
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// The clients of a history.
+const (
+	historyOps     = 10_000
+	historyClients = 5
+	historyWorkers = 4 // each
+	historyLocks   = 5
+	historyLease   = 200 * time.Millisecond
+	historyTimeout = 40 * time.Millisecond // of a call
+)
+
+func TestHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
+	t.Parallel()
+	for _, seed := range seeds(t) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			recordUnderFaults(t, seed)
+		})
+	}
+}
+
+func recordUnderFaults(t *testing.T, seed uint64) {
+	s := redistest.Start(t)
+	log := history.New()
+	var ops atomic.Int64
+	enough, stop := context.WithCancel(context.Background())
+	defer stop()
+	var rigs []*rig
+	var proxies []*redistest.Proxy
+	var workers, faults sync.WaitGroup
+	for c := range historyClients {
+		p := redistest.NewProxy(t, s)
+		r := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond})
+		warm := lock(t, r.locks.Reentrant(fmt.Sprint("warm", c)), within(t)) // learns the server's clock
+		require.NoError(t, warm.Unlock(within(t)))
+		rigs, proxies = append(rigs, r), append(proxies, p)
+	}
+	began := time.Now()
+	for c, r := range rigs {
+		for w := range historyWorkers {
+			rnd := rand.New(rand.NewPCG(seed, uint64(100+c*historyWorkers+w)))
+			workers.Go(func() {
+				for enough.Err() == nil {
+					if ops.Add(int64(useOnce(r.locks, rnd, log, c*historyWorkers+w))) >= historyOps {
+						stop()
+					}
+				}
+			})
+		}
+	}
+	var inflicted int
+	faults.Go(func() { inflicted = inflict(t, enough, s, proxies, rand.New(rand.NewPCG(seed, 0))) })
+	workers.Wait()
+	faults.Wait()
+	took := time.Since(began)
+
+	model := history.LockModel{Slack: 2 * time.Millisecond, Late: time.Second}
+	checking := time.Now()
+	require.NoError(t, model.Check(log), "seed %d", seed)
+	_, lost := log.Ops()
+	granted, refused, unknown := log.Count(history.Acquire, history.OK), log.Count(history.Acquire, history.Refused), log.Count(history.Acquire, history.Unknown)
+	t.Logf("%d operations in %v, checked in %v: %d granted, %d refused, %d unknown; %d releases unknown; %d holds lost; %d faults",
+		ops.Load(), took.Round(time.Millisecond), time.Since(checking).Round(time.Millisecond), granted, refused, unknown,
+		log.Count(history.Release, history.Unknown), len(lost), inflicted)
+	require.GreaterOrEqual(t, ops.Load(), int64(historyOps))
+	require.Greater(t, granted, historyOps/10, "a test that does no work finds nothing")
+	require.Greater(t, refused, historyOps/100)
+	require.Greater(t, unknown, 10)
+	require.Greater(t, inflicted, 10)
+
+	direct := s.Client(t)
+	redistest.Eventually(t, 20*time.Second, "nothing is left behind", func() bool {
+		n, err := direct.Do(within(t), direct.B().Dbsize().Build()).AsInt64()
+		return err == nil && n == 0
+	})
+	for _, r := range rigs {
+		require.Zero(t, r.locks.Lines())
+	}
+}
+
+// useOnce acquires some lock in some way, keeps it for some time, and releases it. It returns how many operations that
+// was.
+func useOnce(locks *rlock.Client, rnd *rand.Rand, log *history.Log, client int) int {
+	name := fmt.Sprint("l", rnd.IntN(historyLocks))
+	l := locks.Reentrant(name)
+	op := history.Op{Client: client, Lock: name, Owner: log.Owner(), Kind: history.Acquire, Lease: historyLease}
+	var hold *rlock.Hold
+	waited := true
+	got := log.Do(withRenewal(op, &waited, rnd), func() history.Outcome {
+		var err error
+		switch {
+		case !waited:
+			hold, err = l.TryLock(context.Background(), 0, historyLease)
+		case rnd.IntN(2) == 0:
+			hold, err = l.TryLock(context.Background(), time.Duration(rnd.IntN(20))*time.Millisecond+time.Millisecond, 0)
+		default:
+			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rnd.IntN(100_000))*time.Microsecond)
+			defer cancel()
+			hold, err = l.Lock(ctx)
+		}
+		switch {
+		case err == nil:
+			return history.OK
+		case errors.Is(err, rlock.ErrNotAcquired) && !waited:
+			return history.Refused
+		}
+		// One that waited may have stood behind another of its process without asking, or its last request may have
+		// been cut short: that somebody else held the lock is not said.
+		return history.Unknown
+	})
+	if got != history.OK {
+		return 1
+	}
+	keep := time.Duration(rnd.IntN(400)) * time.Microsecond
+	if rnd.IntN(100) == 0 {
+		keep = historyLease / 2 * time.Duration(1+rnd.IntN(4)) // up to twice the lease
+	}
+	work := time.NewTimer(keep)
+	select {
+	case <-work.C:
+	case <-hold.Done():
+	}
+	work.Stop()
+	op.Kind = history.Release
+	log.Do(op, func() history.Outcome {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*historyTimeout)
+		defer cancel()
+		switch err := hold.Unlock(ctx); {
+		case err == nil:
+			return history.OK
+		case errors.Is(err, rlock.ErrLost):
+			log.Lost(op.Owner, hold.Until())
+			return history.Refused
+		}
+		return history.Unknown
+	})
+	return 2
+}
+
+// withRenewal decides whether an acquisition waits, and is renewed then.
+func withRenewal(op history.Op, waited *bool, rnd *rand.Rand) history.Op {
+	*waited = rnd.IntN(3) > 0
+	op.Renewed = *waited
+	return op
+}
+
+// inflict plays the network and the server until ctx ends, heals everything, and returns how many faults there were.
+func inflict(t *testing.T, ctx context.Context, s *redistest.Server, proxies []*redistest.Proxy, rnd *rand.Rand) (n int) {
+	direct := s.Client(t)
+	for rest := (time.Duration)(0); ; rest = time.Duration(5+rnd.IntN(60)) * time.Millisecond {
+		if !pause(ctx, rest) {
+			return n
+		}
+		n++
+		p := proxies[rnd.IntN(len(proxies))]
+		d := redistest.Direction(rnd.IntN(2))
+		lasts := time.Duration(rnd.IntN(80)) * time.Millisecond
+		switch kind := rnd.IntN(10); kind {
+		case 0, 1:
+			p.Cut()
+			lasts = 0
+		case 2:
+			p.Delay(time.Duration(rnd.IntN(10))*time.Millisecond, time.Duration(rnd.IntN(10))*time.Millisecond)
+		case 3:
+			p.Hold(d)
+		case 4:
+			p.BlackHole(d)
+			if rnd.IntN(4) == 0 {
+				lasts = 2 * historyLease // long enough to lose what is held
+			}
+		case 5:
+			p.Trap(&redistest.Trap{Match: isScript, Fate: redistest.LoseReply})
+		case 6:
+			p.Trap(&redistest.Trap{Match: isScript, Fate: redistest.LoseRequestSilently})
+		case 7:
+			p.SwallowPushes()
+		case 8:
+			direct.Do(context.Background(), direct.B().ScriptFlush().Build())
+			lasts = 0
+		case 9:
+			s.Stop(t)
+			pause(ctx, lasts)
+			s.Resume(t)
+			lasts = 0
+		}
+		pause(ctx, lasts)
+		p.Heal()
+	}
+}
+
+func isScript(words []string) bool { return words[0] == "EVALSHA" || words[0] == "EVAL" }
+
+// pause waits, and reports whether ctx lasted that long.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
