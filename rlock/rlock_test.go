@@ -99,10 +99,12 @@ func (b *logbook) count(s string) int {
 	return strings.Count(b.text.String(), s)
 }
 
+func (b *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
+
 func newLoggedRig(t testing.TB, s *redistest.Server, o rlock.Options) (*rig, *logbook) {
 	t.Helper()
 	log := &logbook{}
-	o.Logger = slog.New(slog.NewTextHandler(log, nil))
+	o.Logger = log.logger()
 	return newRig(t, s, o), log
 }
 
