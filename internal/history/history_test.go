@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/history"
 )
 
-var model = history.LockModel{Slack: 2 * time.Millisecond, Late: 10 * time.Millisecond, Timeout: 20 * time.Second}
+var model = history.LockModel{Slack: 2 * time.Millisecond, LateAcquire: 10 * time.Millisecond, Late: 10 * time.Millisecond, Timeout: 20 * time.Second}
 
 const ms = time.Millisecond
 
@@ -187,7 +187,7 @@ func TestLongSoundHistoriesAreAcceptedQuickly(t *testing.T) {
 		l := record(2000, 8, 4, faulty, func(*fake) {})
 		recorded := time.Since(began)
 		m := model
-		m.Late = time.Second // a stall of this machine
+		m.LateAcquire = time.Second // a stall of this machine
 		require.NoError(t, m.Check(l))
 		t.Logf("faulty %v: recorded in %v, checked in %v", faulty, recorded, time.Since(began)-recorded)
 	}

@@ -20,7 +20,9 @@ type LockModel struct {
 	// Slack is how far the server's clock and the clients' may be apart in what they say about one lease: whole
 	// milliseconds and a cached time on the server make it 2 ms.
 	Slack time.Duration
-	// Late is how long after its caller gave up a request may still run.
+	// LateAcquire is how long after its caller gave up an acquire may still be granted.
+	LateAcquire time.Duration
+	// Late is how long after its caller gave up, or let go, a renewal or release may still run.
 	Late time.Duration
 	// Timeout bounds the check. Zero: a minute.
 	Timeout time.Duration
@@ -74,7 +76,7 @@ func (m LockModel) step(s state, in input) []state {
 		if mayBeFree { // its time was over, and what was left of it is given back in the background
 			return []state{{}, {owner: s.owner, ghost: true, bounds: s.bounds}}
 		}
-	default:
+	default: // whatever it does later, its owner has let go
 		if mine {
 			return []state{{}, {owner: s.owner, ghost: true, bounds: s.bounds}}
 		}
@@ -119,10 +121,8 @@ func (m LockModel) checkOne(name string, ops []Op, lost map[int]time.Duration) e
 		in := input{op: op}
 		ret := op.Return
 		switch {
-		case op.Kind == Release && op.Outcome == Unknown:
-			ret = Forever
 		case op.Kind == Acquire && op.Outcome == Unknown:
-			ret = op.Return + m.Late
+			ret = op.Return + m.LateAcquire
 			in.bounds = ret + op.Lease
 		case op.Kind == Acquire && op.Outcome == OK:
 			in.sure, in.bounds = m.trust(op, released, lost)
