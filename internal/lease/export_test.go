@@ -9,9 +9,11 @@ func (e *Engine) Entries() (names, due int) {
 	return len(e.entries), len(e.due)
 }
 
-// SetWall replaces the wall clock. It is for an engine that holds nothing yet and whose goroutine sleeps: the next Add
-// wakes it.
-func (e *Engine) SetWall(wall func() time.Time) { e.wall = wall }
+// SetWall replaces the wall clock. It is for an engine whose goroutine sleeps, and wakes it.
+func (e *Engine) SetWall(wall func() time.Time) {
+	e.wall = wall
+	e.kick <- struct{}{}
+}
 
 const (
 	BatchSize    = batchSize
