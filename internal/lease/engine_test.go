@@ -75,7 +75,10 @@ func (c *tap) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult
 	c.mu.Unlock()
 	res := c.Client.Do(ctx, cmd)
 	if slow > 0 {
-		time.Sleep(slow)
+		select {
+		case <-time.After(slow):
+		case <-c.gone:
+		}
 	}
 	if gate != nil {
 		select {
@@ -155,6 +158,7 @@ func inShop(t *testing.T, fn func(t *testing.T, s *shop)) {
 		defer func() { // also after a failure: nothing may outlast the bubble
 			close(s.tap.gone)
 			s.Stop()
+			synctest.Wait() // the runner's last flights
 			c.Close()
 			s.server.Embedded.Close()
 		}()
@@ -260,7 +264,7 @@ func TestTheDeadlineCountsFromBeforeTheSend(t *testing.T) {
 		time.Sleep(time.Until(deadline) - 1)
 		require.True(t, s.Live(h.Claim))
 		require.NoError(t, h.why(t))
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		require.False(t, s.Live(h.Claim))
 		synctest.Wait()
 		require.ErrorIs(t, h.why(t), errs.ErrLost)
@@ -442,7 +446,7 @@ func TestMaxHoldEndsAHoldThatIsRenewed(t *testing.T) {
 			time.Sleep(most - 1)
 			require.NoError(t, h.why(t))
 			require.Equal(t, start.Add(most), s.Until(h.Claim))
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			require.ErrorIs(t, h.why(t), errs.ErrMaxHold)
 			require.Empty(t, s.Names())
@@ -648,6 +652,8 @@ func TestNamesUsedOnceLeaveNothingBehind(t *testing.T) {
 	c := s.Client(t)
 	e := lease.New(lease.Config{ConnID: "me", Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.DiscardHandler)})
 	defer e.Stop()
+	// a worker that is kept from running for a moment may have its claims looked at
+	always := script.New("always held", "local r = {} for i = 1, #KEYS do r[i] = 1 end return r")
 	const names, workers = 100_000, 4
 	var wg sync.WaitGroup
 	for w := range workers {
@@ -656,6 +662,7 @@ func TestNamesUsedOnceLeaveNothingBehind(t *testing.T) {
 				// two owners of each name, as joins have
 				a, b := claim(strconv.Itoa(i)), claim(strconv.Itoa(i))
 				for _, h := range []*held{a, b} {
+					h.Renew = always
 					if !e.Add(h.Claim, time.Now(), time.Hour, true, 0) {
 						t.Error("not added")
 					}
@@ -684,7 +691,7 @@ func TestTenThousandHoldsNeedNoMoreGoroutinesThanOne(t *testing.T) {
 			s.take(t, fmt.Sprint("l", i), term)
 		}
 		synctest.Wait()
-		require.Equal(t, before, runtime.NumGoroutine())
+		require.LessOrEqual(t, runtime.NumGoroutine(), before)
 		s.tap.delay(10 * time.Millisecond) // so that calls are under way together
 		time.Sleep(25 * time.Second)
 		s.tap.delay(0)
@@ -920,7 +927,7 @@ func TestManyDebtsToADeadServerNeedFewGoroutines(t *testing.T) {
 		d.set(false, time.Millisecond)
 		require.Zero(t, s.Settle(context.Background()))
 		synctest.Wait()
-		require.Equal(t, before, runtime.NumGoroutine(), "an idle sweeper has none")
+		require.LessOrEqual(t, runtime.NumGoroutine(), before, "an idle sweeper has none")
 		s.Stop()
 	})
 }
