@@ -35,14 +35,7 @@ func TestWithoutTheRightToSubscribeWaitersPollAndOneLineIsLogged(t *testing.T) {
 	waiter := newRigWith(t, s, rlock.Options{PollCap: 50 * time.Millisecond, Logger: log.logger()}, func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "any" })
 	for range 5 {
 		h := lock(t, holder.locks.Reentrant("l"), within(t))
-		got := make(chan error, 1)
-		go func() {
-			x, err := waiter.locks.Reentrant("l").Lock(within(t))
-			if err == nil {
-				err = x.Unlock(within(t))
-			}
-			got <- err
-		}()
+		got := pass(t, waiter.locks.Reentrant("l"))
 		redistest.Eventually(t, 10*time.Second, "refused", func() bool { return log.count("subscribe refused") == 1 && waiter.locks.Waiting("l") == 1 })
 		require.NoError(t, h.Unlock(within(t)))
 		require.NoError(t, <-got)
@@ -92,14 +85,7 @@ func TestAReadOnlyServerIsUnavailableUntilItIsNot(t *testing.T) {
 	_, err := r.locks.Reentrant("l").TryLock(within(t), 0, 0)
 	require.ErrorIs(t, err, rlock.ErrUnavailable)
 	require.ErrorContains(t, err, "READONLY")
-	got := make(chan error, 1)
-	go func() {
-		h, err := r.locks.Reentrant("l").Lock(within(t))
-		if err == nil {
-			err = h.Unlock(within(t))
-		}
-		got <- err
-	}()
+	got := pass(t, r.locks.Reentrant("l"))
 	redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.locks.Waiting("l") == 1 })
 	admin(t, r.redis, "REPLICAOF", "NO", "ONE")
 	require.NoError(t, <-got)

@@ -191,9 +191,9 @@ func (x *Hold) Extend(ctx context.Context, d time.Duration) error {
 // called from any goroutine and with a ctx that has ended.
 //
 // nil: released, confirmed by the server. ErrLost: the hold was over before, somebody else may have had the lock.
-// ErrUnavailable or ErrUnknownOutcome: not confirmed while ctx lasted (1 s if it had ended at the call, or comes
-// from this hold's Context, which Unlock ends); the release goes on in the background until the lease is over. In every case the hold's contexts have ended and it is not
-// renewed any more. Later calls return the first one's result.
+// ErrUnavailable or ErrUnknownOutcome: not confirmed while ctx lasted (1 s if it had ended at the call, or comes from
+// this hold's Context, which Unlock ends); the release goes on in the background until the lease is over. In every
+// case the hold's contexts have ended and it is not renewed any more. Later calls return the first one's result.
 func (x *Hold) Unlock(ctx context.Context) error {
 	h := x.h
 	h.mu.Lock()

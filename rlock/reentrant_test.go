@@ -105,14 +105,7 @@ func TestAReentryIsNotBehindALocalWaiter(t *testing.T) {
 	r := newRig(t, redistest.Embedded(t), rlock.Options{})
 	l := r.locks.Reentrant("l")
 	a := lock(t, l, within(t))
-	waiting := make(chan error, 1)
-	go func() {
-		h, err := l.Lock(within(t))
-		if err == nil {
-			err = h.Unlock(within(t))
-		}
-		waiting <- err
-	}()
+	waiting := pass(t, l)
 	redistest.Eventually(t, 10*time.Second, "the other waits", func() bool {
 		return r.locks.Waiting("l") == 1
 	})
@@ -186,14 +179,7 @@ func TestAWaiterIsWokenByRedissonsMessageWellBeforeTheLeaseEnds(t *testing.T) {
 	java := s.Client(t)
 	require.NoError(t, java.Do(within(t), java.B().Hset().Key("l").FieldValue().FieldValue("8b5f0d5e-0000-4000-8000-000000000000:1", "1").Build()).Error())
 	require.NoError(t, java.Do(within(t), java.B().Pexpire().Key("l").Milliseconds(25_000).Build()).Error())
-	got := make(chan error, 1)
-	go func() {
-		h, err := r.locks.Reentrant("l").Lock(within(t))
-		if err == nil {
-			err = h.Unlock(within(t))
-		}
-		got <- err
-	}()
+	got := pass(t, r.locks.Reentrant("l"))
 	redistest.Eventually(t, 10*time.Second, "subscribed", func() bool {
 		n, err := java.Do(within(t), java.B().PubsubNumsub().Channel("redisson_lock__channel:{l}").Build()).AsIntMap()
 		return err == nil && n["redisson_lock__channel:{l}"] == 1
@@ -601,14 +587,7 @@ func TestAClusterWorksOnEveryNode(t *testing.T) {
 	})
 	for i, h := range holds {
 		l := b.locks.Reentrant(fmt.Sprintf("l%d", i))
-		got := make(chan error, 1)
-		go func() {
-			x, err := l.Lock(within(t))
-			if err == nil {
-				err = x.Unlock(within(t))
-			}
-			got <- err
-		}()
+		got := pass(t, l)
 		redistest.Eventually(t, 10*time.Second, "waits", func() bool { return b.locks.Waiting(l.Name()) == 1 })
 		require.NoError(t, h.Unlock(within(t)))
 		require.NoError(t, <-got)

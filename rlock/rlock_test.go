@@ -112,3 +112,16 @@ func collect() {
 	runtime.GC()
 	runtime.Gosched()
 }
+
+// pass has somebody wait for the lock and let go of it again, and says how that went.
+func pass(t testing.TB, l *rlock.Lock) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		h, err := l.Lock(within(t))
+		if err == nil {
+			err = h.Unlock(within(t))
+		}
+		done <- err
+	}()
+	return done
+}

@@ -364,14 +364,7 @@ func TestWaitersAreServedWithinPollCapWithoutAnyMessage(t *testing.T) {
 	for i := range 20 {
 		p.SwallowPushes()
 		h := lock(t, holder.locks.Reentrant("l"), within(t))
-		got := make(chan error, 1)
-		go func() {
-			x, err := waiter.locks.Reentrant("l").Lock(within(t))
-			if err == nil {
-				err = x.Unlock(within(t))
-			}
-			got <- err
-		}()
+		got := pass(t, waiter.locks.Reentrant("l"))
 		redistest.Eventually(t, 10*time.Second, "it waits", func() bool { return waiter.locks.Waiting("l") == 1 })
 		if i%2 == 1 { // and with its subscription killed besides
 			require.NoError(t, holder.redis.Do(within(t), holder.redis.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
