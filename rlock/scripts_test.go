@@ -27,11 +27,14 @@ type scriptRig struct {
 	c   rueidis.Client
 	hub *pubsub.Hub
 	src map[string]string
+	// exact: the server keeps an expiry as an instant. miniredis counts it down, and is off by what passes between the
+	// looks at its clock.
+	exact bool
 }
 
 func newScriptRig(t *testing.T, s *redistest.Server) *scriptRig {
 	t.Helper()
-	g := &scriptRig{c: s.Client(t), src: map[string]string{}}
+	g := &scriptRig{c: s.Client(t), src: map[string]string{}, exact: s.Embedded == nil}
 	var err error
 	g.hub, err = pubsub.NewHub(g.c, pubsub.Options{})
 	require.NoError(t, err)
@@ -76,7 +79,7 @@ type snapshot struct {
 	hash map[string]string
 	text string
 	left int64
-	ends int64 // to the millisecond; 0 where the server cannot tell
+	ends int64 // to the millisecond; 0 where it is not known so
 }
 
 func (g *scriptRig) look(t *testing.T, key string) snapshot {
@@ -96,8 +99,9 @@ func (g *scriptRig) look(t *testing.T, key string) snapshot {
 	}
 	s.left, err = g.do(t, "PTTL", key).AsInt64()
 	require.NoError(t, err)
-	if v, err := g.do(t, "PEXPIRETIME", key).AsInt64(); err == nil {
-		s.ends = v
+	if g.exact {
+		s.ends, err = g.do(t, "PEXPIRETIME", key).AsInt64()
+		require.NoError(t, err)
 	}
 	return s
 }
