@@ -302,8 +302,8 @@ func (h *handle) release(ctx context.Context) error {
 			if remaining == 0 {
 				c.owe(own, time.Time{})
 			}
-			if unsure && !errors.Is(err, ErrUnknownOutcome) {
-				err = fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+			if unsure {
+				err = script.Unsure(err)
 			}
 			return fmt.Errorf("rlock: the release goes on in the background: %w", err)
 		}

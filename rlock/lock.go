@@ -123,13 +123,22 @@ func (l *Lock) acquire(ctx context.Context, waitTime, leaseTime time.Duration) (
 	waited := time.Since(a.began)
 	if err != nil {
 		c.done()
-		err = l.explain(err, waited)
+		err = l.explain(a.unsure(err), waited)
 		c.observer.NotAcquired(l.name, waited, err)
 		return nil, err
 	}
 	c.warnOfEviction()
 	c.observer.Acquired(l.name, waited)
 	return hold, nil
+}
+
+// unsure keeps an error from saying that nothing has happened, if a try before the last may have taken the lock.
+func (a *acquisition) unsure(err error) error {
+	var g *wait.GaveUp
+	if errors.As(err, &g) && g.Failure != nil && !a.abandoned.IsZero() {
+		g.Failure = script.Unsure(g.Failure)
+	}
+	return err
 }
 
 // explain turns what ended a wait into what the caller is told.

@@ -63,7 +63,7 @@ const (
 
 // Trap waits for a call and decides its fate.
 type Trap struct {
-	// Match tells the call by its words: command, then arguments. It must not block.
+	// Match tells the call by its words: command, then arguments. It must not block, nor call the Proxy.
 	Match func(words []string) bool
 	Fate  Fate
 	// Every: all calls that match, not only the first.

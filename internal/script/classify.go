@@ -94,6 +94,31 @@ func Retryable(err error) bool {
 	return errors.Is(err, errs.ErrUnavailable) || errors.Is(err, errs.ErrUnknownOutcome)
 }
 
+// Unsure is err, by which the last of several tries surely did not run, for a call of which an earlier try may have:
+// ErrUnknownOutcome, and ErrUnavailable no longer.
+func Unsure(err error) error {
+	if !errors.Is(err, errs.ErrUnavailable) {
+		return err
+	}
+	u := unsureError{text: errs.ErrUnknownOutcome.Error() + ": an earlier request may have run: " + err.Error(), is: []error{errs.ErrUnknownOutcome}}
+	if list, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range list.Unwrap() {
+			if !errors.Is(e, errs.ErrUnavailable) {
+				u.is = append(u.is, e)
+			}
+		}
+	}
+	return u
+}
+
+type unsureError struct {
+	text string
+	is   []error
+}
+
+func (e unsureError) Error() string   { return e.text }
+func (e unsureError) Unwrap() []error { return e.is }
+
 // cause is ctx's cause, which says more than its Err where a caller set one; both are kept for errors.Is.
 func cause(ctx context.Context) error {
 	err, why := ctx.Err(), context.Cause(ctx)
