@@ -361,7 +361,7 @@ func (e *Engine) pass(now time.Time, jumped bool) time.Time {
 	if jumped {
 		e.log.Warn("redlatch: the wall clock ran ahead of the monotonic clock; renewing every hold now", "holds", len(e.due))
 		for _, c := range e.due {
-			c.renewAt = now
+			c.renewAt, c.checkAt = now, now // also those that are never renewed: their leases may be over
 			c.schedule()
 		}
 		heap.Init(&e.due)
@@ -539,7 +539,9 @@ type event struct {
 // not to hammer a server that refuses at once.
 func retryPause(lease time.Duration, err error) time.Duration {
 	if err == errNoSlot {
-		return time.Millisecond
+		// long enough that a stopped server with a hundred thousand holds does not keep a processor busy, and still
+		// maxFlights*batchSize claims each time
+		return 20 * time.Millisecond
 	}
 	return min(max(lease/60, time.Millisecond), 250*time.Millisecond)
 }
