@@ -184,6 +184,8 @@ func (p *Proxy) Heal() {
 	var torn []*pair
 	for pr := range p.pairs {
 		if pr.torn {
+			// from here on, not from the reset on: a reply that passed in between would answer the call whose own was lost
+			pr.deaf, pr.mute = true, true
 			torn = append(torn, pr)
 		}
 	}

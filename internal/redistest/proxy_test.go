@@ -275,3 +275,52 @@ func TestFramesAreKeptWholeWhateverTheChunks(t *testing.T) {
 	require.Equal(t, want, string(got))
 	require.Equal(t, 2, p.Swallowed())
 }
+
+// A byte stream that has lost something says nothing any more: a reply that passed a moment after the Heal would be
+// taken for that of the call whose own was lost.
+func TestNothingPassesOnAConnectionThatHasLostBytes(t *testing.T) {
+	const connections = 64 // Heal takes a while to reset so many
+	echo := func(w string) string { return fmt.Sprintf("*2\r\n$4\r\nECHO\r\n$4\r\n%s\r\n", w) }
+	s := redistest.Start(t)
+	for _, d := range []redistest.Direction{redistest.Up, redistest.Down} {
+		t.Run(fmt.Sprint(d), func(t *testing.T) {
+			p := redistest.NewProxy(t, s)
+			for range 10 {
+				var conns []net.Conn
+				answer := make([]byte, 256)
+				for range connections {
+					conn, err := net.Dial("tcp", p.Addr())
+					require.NoError(t, err)
+					defer conn.Close()
+					fmt.Fprint(conn, echo("here"))
+					_, err = conn.Read(answer)
+					require.NoError(t, err)
+					conns = append(conns, conn)
+				}
+				p.BlackHole(d)
+				for _, conn := range conns {
+					fmt.Fprint(conn, echo("lost"))
+				}
+				time.Sleep(10 * time.Millisecond)
+				var writing sync.WaitGroup
+				for _, conn := range conns {
+					writing.Go(func() {
+						for range 50 {
+							if _, err := fmt.Fprint(conn, echo("next")); err != nil {
+								return
+							}
+						}
+					})
+				}
+				p.Heal()
+				for _, conn := range conns {
+					n, _ := conn.Read(answer)
+					if !bytes.Contains(answer[:n], []byte("lost")) { // it may have been slower than the Heal
+						require.NotContains(t, string(answer[:n]), "next")
+					}
+				}
+				writing.Wait()
+			}
+		})
+	}
+}
