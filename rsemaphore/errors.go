@@ -1,0 +1,92 @@
+package rsemaphore
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+// Three families of errors need different answers. Contended (ErrNotAcquired): others have it. Lost (ErrLost,
+// ErrMaxHold): you had it. Unknown (ErrUnknownOutcome): a request was sent and no reply seen.
+var (
+	// ErrNotAcquired: there were not enough permits for as long as the caller was willing to wait. It is joined with
+	// ctx's error and cause when ctx ended. errors.As gives a *NotAcquiredError. Nothing is held; try later.
+	ErrNotAcquired = errs.ErrNotAcquired
+	// ErrLost: the permit is over and was not released: its lease ran out, or it was taken away on the server.
+	// Somebody else may have it. Stop.
+	ErrLost = errs.ErrLost
+	// ErrNotHeld: an id that is not held: never granted, released before, or its lease is over. Nothing was changed.
+	ErrNotHeld = errors.New("not held")
+	// ErrCapacityMismatch: the object exists on the server with another capacity than the caller's, and nobody has
+	// resized it. Nothing was changed. errors.As gives a *CapacityMismatchError.
+	ErrCapacityMismatch = errors.New("capacity mismatch")
+	// ErrReleased is the cause of a permit's contexts after Release, and what calls on a released permit return.
+	ErrReleased = errs.ErrReleased
+	// ErrMaxHold: the permit reached Options.MaxHold. It is renewed no more; it stays taken until Release or until its
+	// lease runs out, whichever is first.
+	ErrMaxHold = errs.ErrMaxHold
+	// ErrUnavailable: the server could not be asked, or refused before doing anything; nothing changed there. It wraps
+	// rueidis' error.
+	ErrUnavailable = errs.ErrUnavailable
+	// ErrUnknownOutcome: the request was sent and its reply not seen in time. What an acquire may have taken is
+	// released in the background; what a release may have left goes on being released until the lease is over.
+	ErrUnknownOutcome = errs.ErrUnknownOutcome
+	// ErrNotReplicated: granted, but fewer than Options.MinReplicas replicas confirmed it in time. It has been taken
+	// back; nothing is held.
+	ErrNotReplicated = errs.ErrNotReplicated
+	// ErrClosed: the client was closed.
+	ErrClosed = errs.ErrClosed
+	// ErrInvalidName refuses a name that is empty, over 64 KiB with its prefix, not UTF-8, or whose braces would
+	// spread one object over two Cluster slots. Nothing was sent.
+	ErrInvalidName = errs.ErrInvalidName
+	// ErrInvalidOption refuses an option or argument, naming it, its value and its bounds. Nothing was sent.
+	ErrInvalidOption = errs.ErrInvalidOption
+	// ErrWrongType: a key of that name holds something else. Nothing was changed.
+	ErrWrongType = errs.ErrWrongType
+)
+
+// NotAcquiredError says more of an ErrNotAcquired: what an HTTP handler needs for Retry-After.
+type NotAcquiredError struct {
+	Name string
+	N    int // what was asked for
+	// Lease is how long it takes until leases that run out, if none is renewed, leave enough, as last heard; negative
+	// if that is not known.
+	Lease  time.Duration
+	Waited time.Duration
+	cause  error
+}
+
+func (e *NotAcquiredError) Error() string {
+	s := fmt.Sprintf("rsemaphore: %d of %q %v after %v", e.N, e.Name, ErrNotAcquired, e.Waited.Round(time.Millisecond))
+	if e.Lease >= 0 {
+		s += fmt.Sprintf(" (leases end in %v)", e.Lease.Round(time.Millisecond))
+	}
+	if e.cause != nil {
+		s += ": " + e.cause.Error()
+	}
+	return s
+}
+
+// Unwrap makes errors.Is hold for ErrNotAcquired and for the context's error and cause.
+func (e *NotAcquiredError) Unwrap() []error {
+	if e.cause == nil {
+		return []error{ErrNotAcquired}
+	}
+	return []error{ErrNotAcquired, e.cause}
+}
+
+// CapacityMismatchError says more of an ErrCapacityMismatch.
+type CapacityMismatchError struct {
+	Name     string
+	Capacity int // on the server
+	Wanted   int // the caller's
+}
+
+func (e *CapacityMismatchError) Error() string {
+	return fmt.Sprintf("rsemaphore: %v: %q has %d, not %d", ErrCapacityMismatch, e.Name, e.Capacity, e.Wanted)
+}
+
+// Unwrap returns ErrCapacityMismatch.
+func (e *CapacityMismatchError) Unwrap() error { return ErrCapacityMismatch }

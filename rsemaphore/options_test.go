@@ -1,0 +1,50 @@
+package rsemaphore_test
+
+import (
+	"context"
+	"math"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+func TestOptionsOutOfBoundsAreRefusedByName(t *testing.T) {
+	hub, err := pubsub.NewHub(redistest.Embedded(t).Client(t), pubsub.Options{})
+	require.NoError(t, err)
+	defer hub.Close()
+	for field, o := range map[string]rsemaphore.Options{
+		"KeyPrefix":       {KeyPrefix: "a}"},
+		"WatchdogTimeout": {WatchdogTimeout: 99 * time.Millisecond},
+		"PollCap":         {PollCap: -1},
+		"CallTimeout":     {CallTimeout: time.Microsecond},
+		"MaxHold":         {MaxHold: math.MaxInt64},
+		"MinReplicas":     {MinReplicas: -1},
+		"ReplicaTimeout":  {ReplicaTimeout: time.Second},
+	} {
+		_, err := rsemaphore.New(hub, o)
+		require.ErrorIs(t, err, rsemaphore.ErrInvalidOption, field)
+		require.ErrorContains(t, err, field+" is ")
+	}
+	_, err = rsemaphore.New(nil, rsemaphore.Options{})
+	require.ErrorIs(t, err, rsemaphore.ErrInvalidOption)
+	require.ErrorContains(t, err, "hub")
+}
+
+func TestEveryClientHasAnIDOfItsOwn(t *testing.T) {
+	s := redistest.Embedded(t)
+	a, b := newRig(t, s, rsemaphore.Options{}), newRig(t, s, rsemaphore.Options{})
+	require.NotEqual(t, a.c.ID(), b.c.ID())
+	require.Regexp(t, regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`), a.c.ID())
+}
+
+func TestAClosedClientCloses(t *testing.T) {
+	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{})
+	require.NoError(t, r.c.Close(context.Background()))
+	require.NoError(t, r.c.Close(context.Background()))
+}

@@ -1,0 +1,202 @@
+package rsemaphore_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// rig is one process as the library sees it: a client, a hub and a client of this package on one server.
+type rig struct {
+	server *redistest.Server
+	redis  rueidis.Client
+	hub    *pubsub.Hub
+	c      *rsemaphore.Client
+}
+
+func newRig(t testing.TB, s *redistest.Server, o rsemaphore.Options) *rig {
+	t.Helper()
+	return newRigWith(t, s, o, func(*rueidis.ClientOption) {})
+}
+
+func newRigWith(t testing.TB, s *redistest.Server, o rsemaphore.Options, change func(*rueidis.ClientOption)) *rig {
+	t.Helper()
+	co := s.Option()
+	change(&co)
+	c, err := rueidis.NewClient(co)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return newRigOn(t, s, c, o)
+}
+
+// newRigOn is a rig on a rueidis client of the test's own making.
+func newRigOn(t testing.TB, s *redistest.Server, c rueidis.Client, o rsemaphore.Options) *rig {
+	t.Helper()
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	r := &rig{server: s, redis: c}
+	var err error
+	r.hub, err = pubsub.NewHub(r.redis, pubsub.Options{Logger: o.Logger})
+	require.NoError(t, err)
+	t.Cleanup(func() { r.hub.Close() })
+	r.c, err = rsemaphore.New(r.hub, o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		r.c.Close(ctx)
+	})
+	return r
+}
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// do sends one command past the library.
+func (r *rig) do(t testing.TB, args ...string) rueidis.RedisResult {
+	t.Helper()
+	return r.redis.Do(within(t), r.redis.B().Arbitrary(args...).Build())
+}
+
+// must is do for commands that a test needs to succeed.
+func (r *rig) must(t testing.TB, args ...string) {
+	t.Helper()
+	if err := r.do(t, args...).Error(); err != nil && !rueidis.IsRedisNil(err) {
+		require.NoError(t, err, args)
+	}
+}
+
+// text is a reply as text, "(nil)" if there is none.
+func (r *rig) text(t testing.TB, args ...string) string {
+	t.Helper()
+	v, err := r.do(t, args...).ToString()
+	if rueidis.IsRedisNil(err) {
+		return "(nil)"
+	}
+	require.NoError(t, err, args)
+	return v
+}
+
+func (r *rig) number(t testing.TB, args ...string) int64 {
+	t.Helper()
+	v, err := r.do(t, args...).AsInt64()
+	require.NoError(t, err, args)
+	return v
+}
+
+func (r *rig) pttl(t testing.TB, key string) time.Duration {
+	t.Helper()
+	return time.Duration(r.number(t, "PTTL", key)) * time.Millisecond
+}
+
+// keys are all keys of a single server.
+func (r *rig) keys(t testing.TB) []string {
+	t.Helper()
+	v, err := r.do(t, "KEYS", "*").AsStrSlice()
+	require.NoError(t, err)
+	return v
+}
+
+// now is the server's time in ms.
+func (r *rig) now(t testing.TB) int64 {
+	t.Helper()
+	v, err := r.do(t, "TIME").AsStrSlice()
+	require.NoError(t, err)
+	s, _ := strconv.ParseInt(v[0], 10, 64)
+	us, _ := strconv.ParseInt(v[1], 10, 64)
+	return s*1000 + us/1000
+}
+
+// logbook keeps what was logged.
+type logbook struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *logbook) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logbook) count(s string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Count(b.text.String(), s)
+}
+
+func (b *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
+
+// child is another process of this binary, in one of the roles; os.Args[1] is the server's address there.
+type child struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+func start(t testing.TB, role string, s *redistest.Server, args ...string) *child {
+	t.Helper()
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	c := &child{cmd: exec.Command(exe, append([]string{s.Addr()}, args...)...)}
+	c.cmd.Env = append(os.Environ(), "REDLATCH_ROLE="+role)
+	c.cmd.Stderr = os.Stderr
+	c.in, err = c.cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := c.cmd.StdoutPipe()
+	require.NoError(t, err)
+	c.out = bufio.NewScanner(out)
+	require.NoError(t, c.cmd.Start())
+	t.Cleanup(func() {
+		c.in.Close()
+		c.cmd.Process.Signal(syscall.SIGCONT)
+		c.cmd.Process.Kill()
+		c.cmd.Wait()
+	})
+	return c
+}
+
+func (c *child) line(t testing.TB) string {
+	t.Helper()
+	require.True(t, c.out.Scan(), "the process ended without a word")
+	return c.out.Text()
+}
+
+func (c *child) signal(t testing.TB, s os.Signal) {
+	t.Helper()
+	require.NoError(t, c.cmd.Process.Signal(s))
+}
+
+// connectRole is a role's rig.
+func connectRole(o rsemaphore.Options) (rueidis.Client, *rsemaphore.Client, error) {
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{os.Args[1]}})
+	if err != nil {
+		return nil, nil, err
+	}
+	hub, err := pubsub.NewHub(c, pubsub.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	sc, err := rsemaphore.New(hub, o)
+	return c, sc, err
+}
