@@ -9,12 +9,17 @@ import (
 // Claim is what one owner holds of one name, until a local deadline. The exported fields are set before Add and not
 // changed afterwards; the rest is guarded by Engine.mu.
 type Claim struct {
-	Name  string // as the user knows it
-	Key   string // on the server
+	Name string // as the user knows it
+	Key  string // on the server
+	// More are further keys of the claim, in Key's slot, for its renewal script. As many for every claim of one script.
+	More  []string
 	Owner string // never used for another claim, so a claim's identity is its generation
 
 	// Renew extends the claim's lease on the server; see the package comment for its form.
 	Renew *script.Script
+	// Untracked: others write the claim's keys all the time, so that a change there says nothing about the claim. It is
+	// only renewed, never looked at in between.
+	Untracked bool
 	// Ended is called when the claim is over without having been removed: errs.ErrLost or errs.ErrMaxHold, once; and
 	// with errs.ErrClosed by EndAll and Stop. It must not block.
 	Ended func(why error)

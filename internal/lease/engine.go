@@ -16,8 +16,8 @@
 // claims. A failed call says nothing about the claims in it, and is repeated until their deadlines; one claim's
 // failure never touches another's.
 //
-// A renewal script has KEYS = the claims' keys and ARGV = owner, lease in ms for each; it replies one integer for
-// each: 1 renewed, 0 the owner holds nothing there, -1 not known (an error on that key alone).
+// A renewal script has KEYS = the claims' keys (Key and More of each) and ARGV = owner, lease in ms for each; it
+// replies one integer for each: 1 renewed, 0 the owner holds nothing there, -1 not known (an error on that key alone).
 //
 // # The race with release
 //
@@ -156,7 +156,7 @@ func (e *Engine) Add(c *Claim, sent time.Time, lease time.Duration, auto bool, m
 		c.auto = 1
 	}
 	c.plan(now)
-	if e.tracks() {
+	if e.tracks() && !c.Untracked {
 		c.checkAt = sent.Add(trackAfter)
 	}
 	c.mapKey = e.connID + ":" + c.Key
@@ -380,7 +380,7 @@ func (e *Engine) pass(now time.Time, jumped bool) time.Time {
 		}
 		if lease, ok := c.wanted(now); ok {
 			c.inFlight, c.checkAt = true, time.Time{}
-			k := batchKey{script: c.Renew}
+			k := batchKey{script: c.Renew, untracked: c.Untracked}
 			if e.cluster {
 				k.slot = keyname.Slot(c.Key)
 			}
@@ -420,8 +420,9 @@ type asked struct {
 }
 
 type batchKey struct {
-	script *script.Script
-	slot   uint16
+	script    *script.Script
+	slot      uint16
+	untracked bool
 }
 
 // send renews one batch on a goroutine of its own, so that the clock is never held up by the network. Without a free
@@ -433,15 +434,18 @@ func (e *Engine) send(batch []asked) {
 		e.answer(batch, nil, time.Time{}, errNoSlot)
 		return
 	}
-	conn := e.tracked()
+	var conn script.Conn
+	if !batch[0].Untracked {
+		conn = e.tracked()
+	}
 	e.wg.Add(1)
 	go func() {
 		defer func() { <-e.flight; e.wg.Done() }()
-		keys := make([]string, len(batch))
+		keys := make([]string, 0, len(batch)*(1+len(batch[0].More)))
 		args := make([]string, 0, 2*len(batch))
 		shortest := batch[0].term
-		for i, a := range batch {
-			keys[i] = a.Key
+		for _, a := range batch {
+			keys = append(append(keys, a.Key), a.More...)
 			args = append(args, a.Owner, strconv.FormatInt(a.lease.Milliseconds(), 10))
 			shortest = min(shortest, a.term)
 		}

@@ -138,6 +138,9 @@ func (e *Engine) Check(key string) {
 	defer e.mu.Unlock()
 	now := time.Now()
 	for _, c := range e.entries[e.connID+":"+key] {
+		if c.Untracked {
+			continue
+		}
 		c.checkAt = now
 		c.schedule()
 		heap.Fix(&e.due, c.index)
@@ -151,7 +154,7 @@ func (e *Engine) CheckAll() {
 	defer e.mu.Unlock()
 	now := time.Now()
 	for _, c := range e.due {
-		if now.Sub(c.start) >= trackAfter {
+		if now.Sub(c.start) >= trackAfter && !c.Untracked {
 			c.checkAt = now
 			c.schedule()
 		}
