@@ -1,0 +1,169 @@
+package load_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/bench/internal/load"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+func TestQuantilesAreExactToTheWidthOfABucket(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var h, half load.Histogram
+	var all []time.Duration
+	for i := range 20000 {
+		d := time.Duration(r.ExpFloat64() * float64(time.Millisecond))
+		all = append(all, d)
+		if i%2 == 0 {
+			h.Add(d)
+		} else {
+			half.Add(d)
+		}
+	}
+	h.Merge(half)
+	slices.Sort(all)
+	for _, q := range []float64{0.01, 0.5, 0.9, 0.99, 0.999} {
+		exact := all[int(q*float64(len(all)))]
+		require.InEpsilon(t, float64(exact), float64(h.Quantile(q)), 0.02, "%v", q)
+	}
+	require.Equal(t, all[len(all)-1], h.Max)
+	require.Equal(t, h.Max, h.Quantile(1))
+	require.EqualValues(t, len(all), h.Count)
+	require.Zero(t, new(load.Histogram).Quantile(0.5))
+}
+
+func TestJainIsOneForEqualSharesAndOneNthForAStarvingLock(t *testing.T) {
+	require.InDelta(t, 1, load.Jain([]int64{7, 7, 7, 7}), 1e-9)
+	require.InDelta(t, 0.25, load.Jain([]int64{9, 0, 0, 0}), 1e-9)
+	require.InDelta(t, 1, load.Jain([]int64{0, 0}), 1e-9)
+	require.InDelta(t, 0.9, load.Jain([]int64{1, 2}), 1e-9)
+}
+
+// drive runs workers on a lock of this process.
+func drive(t *testing.T, acquire load.Acquire) (load.Outcome, *load.Alone) {
+	t.Helper()
+	alone := &load.Alone{}
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	return load.Run(ctx, load.Spec{
+		Workers: 8, Name: func(int) string { return "k" }, Acquire: acquire, Section: alone,
+		Inside: func(context.Context) error { time.Sleep(100 * time.Microsecond); return nil },
+	}), alone
+}
+
+func TestALockThatExcludesIsNotAccused(t *testing.T) {
+	gate := make(chan struct{}, 1)
+	out, alone := drive(t, func(ctx context.Context, _ string) (load.Release, error) {
+		select {
+		case gate <- struct{}{}:
+			return func(context.Context) error { <-gate; return nil }, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	})
+	overlaps, lost := alone.Broken()
+	require.Zero(t, overlaps)
+	require.Zero(t, lost)
+	require.Zero(t, out.Errors)
+	require.Positive(t, out.Ops)
+	var sum int64
+	for _, n := range out.Shares {
+		sum += n
+	}
+	require.Equal(t, out.Ops, sum)
+	require.Equal(t, out.Ops+out.Unfinished, out.Waits.Count)
+}
+
+func TestALockThatLetsTwoInIsFoundOut(t *testing.T) {
+	_, alone := drive(t, func(context.Context, string) (load.Release, error) {
+		return func(context.Context) error { return nil }, nil
+	})
+	overlaps, _ := alone.Broken()
+	require.Positive(t, overlaps)
+}
+
+func TestAWaiterThatNeverGetsInIsCountedWithAllItsWaiting(t *testing.T) {
+	var once sync.Once
+	out, _ := drive(t, func(ctx context.Context, _ string) (load.Release, error) {
+		first := false
+		once.Do(func() { first = true })
+		if !first {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return func(context.Context) error { <-ctx.Done(); return nil }, nil
+	})
+	require.EqualValues(t, 7, out.Unfinished)
+	require.GreaterOrEqual(t, out.Waits.Quantile(0.5), 150*time.Millisecond)
+	require.InDelta(t, 0.125, load.Jain(out.Shares), 1e-9)
+}
+
+func TestErrorsAreCountedAndTheFirstIsKept(t *testing.T) {
+	out, _ := drive(t, func(context.Context, string) (load.Release, error) { return nil, errors.New("no such luck") })
+	require.Zero(t, out.Ops)
+	require.Positive(t, out.Errors)
+	require.Equal(t, "no such luck", out.FirstError)
+}
+
+func TestServerUsageCountsCommandsInsideScripts(t *testing.T) {
+	c := redistest.Start(t).Client(t)
+	ctx := context.Background()
+	lua := rueidis.NewLuaScript("redis.call('SET',KEYS[1],1) redis.call('GET',KEYS[1]) return 1")
+	require.NoError(t, lua.Exec(ctx, c, []string{"k"}, nil).Error()) // EVALSHA, refused, then EVAL
+	before, err := load.ServerUsage(ctx, c)
+	require.NoError(t, err)
+	for range 3 {
+		require.NoError(t, lua.Exec(ctx, c, []string{"k"}, nil).Error())
+	}
+	require.NoError(t, c.Do(ctx, c.B().Incr().Key("n").Build()).Error())
+	after, err := load.ServerUsage(ctx, c)
+	require.NoError(t, err)
+	require.EqualValues(t, 10, after.Since(before))
+	require.EqualValues(t, 9, after.Since(before, "incr"))
+	require.EqualValues(t, 3, after.Scripts(before))
+	require.GreaterOrEqual(t, after.CPU, before.CPU)
+}
+
+func TestAServerWithoutStatisticsSaysSo(t *testing.T) {
+	_, err := load.ServerUsage(context.Background(), redistest.Embedded(t).Client(t))
+	require.ErrorContains(t, err, "INFO commandstats")
+}
+
+func TestWhatIsReplayedIsWhatWasSent(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		ctx := context.Background()
+		var rec load.Recorder
+		c, err := rueidis.NewClient(rec.Option(s.Option()))
+		require.NoError(t, err)
+		defer c.Close()
+		sha, err := c.Do(ctx, c.B().ScriptLoad().Script("return redis.call('APPEND',KEYS[1],ARGV[1])").Build()).ToString()
+		require.NoError(t, err)
+		send := func(key, arg string) {
+			require.NoError(t, c.Do(ctx, c.B().Evalsha().Sha1(sha).Numkeys(1).Key(key).Arg(arg).Build()).Error())
+		}
+		send("name", "a\r\nb")
+		send("name", "c of name")
+		calls, err := rec.Calls("EVALSHA")
+		require.NoError(t, err)
+		require.Len(t, calls, 2)
+
+		again := load.Replay(c, calls, "name", "other")
+		for i := range calls {
+			require.NoError(t, again(ctx, i))
+		}
+		v, err := c.Do(ctx, c.B().Get().Key("other").Build()).ToString()
+		require.NoError(t, err)
+		require.Equal(t, "a\r\nbc of other", v)
+		v, err = c.Do(ctx, c.B().Get().Key("name").Build()).ToString()
+		require.NoError(t, err)
+		require.Equal(t, "a\r\nbc of name", v)
+	})
+}
