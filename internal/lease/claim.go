@@ -14,6 +14,7 @@ type Claim struct {
 	// More are further keys of the claim, in Key's slot, for its renewal script. As many for every claim of one script.
 	More  []string
 	Owner string // never used for another claim, so a claim's identity is its generation
+	Shown string // what logs call the owner, if it is not text
 
 	// Renew extends the claim's lease on the server; see the package comment for its form.
 	Renew *script.Script
@@ -55,6 +56,14 @@ const (
 // acting on it.
 func Margin(lease time.Duration) time.Duration {
 	return lease/200 + min(lease/10, 10*time.Millisecond)
+}
+
+// owner is what logs call the owner.
+func (c *Claim) owner() string {
+	if c.Shown != "" {
+		return c.Shown
+	}
+	return c.Owner
 }
 
 // schedule computes the next event. Called with mu held.

@@ -401,7 +401,7 @@ func (e *Engine) pass(now time.Time, jumped bool) time.Time {
 	e.wakeAt = next
 	e.mu.Unlock()
 	for i, c := range ended {
-		e.log.Warn("redlatch: hold ended", "name", c.Name, "owner", c.Owner, "why", whys[i])
+		e.log.Warn("redlatch: hold ended", "name", c.Name, "owner", c.owner(), "why", whys[i])
 		c.Ended(whys[i])
 	}
 	for _, list := range batches {
@@ -526,7 +526,7 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 	}
 	e.mu.Unlock()
 	for _, c := range lost {
-		e.log.Warn("redlatch: hold lost: the server no longer knows it", "name", c.Name, "owner", c.Owner)
+		e.log.Warn("redlatch: hold lost: the server no longer knows it", "name", c.Name, "owner", c.owner())
 		c.Ended(errs.ErrLost)
 	}
 	for _, ev := range events {

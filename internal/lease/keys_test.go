@@ -2,6 +2,7 @@ package lease_test
 
 import (
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,4 +90,17 @@ func TestKeysThatChangeAllTheTimeAreNotTracked(t *testing.T) {
 	})
 	require.NoError(t, busy.why(t))
 	require.NoError(t, calm.why(t))
+}
+
+func TestLogsCallAnOwnerThatIsNoTextByAnotherName(t *testing.T) {
+	var log strings.Builder
+	s := redistest.Embedded(t)
+	c := s.Client(t)
+	e := lease.New(lease.Config{ConnID: "me", Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	h := claim("l")
+	h.Owner, h.Shown = "\xff\xfe", "fffe"
+	require.True(t, e.Add(h.Claim, time.Now(), 20*time.Millisecond, false, 0))
+	redistest.Eventually(t, 20*time.Second, "the lease is over", func() bool { return !h.end().IsZero() })
+	e.Stop()
+	require.Contains(t, log.String(), "owner=fffe")
 }
