@@ -1,0 +1,499 @@
+package rcounter
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// What the server answers to a red packet's verbs by which nothing was changed there.
+var (
+	// ErrSending: another Send of that name is under way, or was broken off within the last minute. Nothing was sent.
+	// A while later the packet is there (ErrAlreadyOpen), or the name is free.
+	ErrSending = errors.New("another send is under way")
+	// ErrSendLost: the parts of a large packet that were stored before were gone when the next one came: it paused for
+	// too long, or the server lost them. No packet was opened; Send it again.
+	ErrSendLost = errors.New("the parts sent before are gone")
+	// ErrNotEnded: a packet is refunded when its time is over. The error is a *NotEndedError.
+	ErrNotEnded = errors.New("not over yet")
+	// ErrNoPacket: there is no red packet of that name to refund: never sent, retained no longer, or lost.
+	ErrNoPacket = errors.New("no such red packet")
+)
+
+// NotEndedError is the ErrNotEnded of RedPacket.Refund.
+type NotEndedError struct {
+	Key  string // as on the server
+	Left time.Duration
+}
+
+func (e *NotEndedError) Error() string {
+	return fmt.Sprintf("%v: %q, for another %v", ErrNotEnded, e.Key, e.Left)
+}
+
+// Unwrap returns ErrNotEnded.
+func (e *NotEndedError) Unwrap() error { return ErrNotEnded }
+
+// RedPacket is an amount of money that is split into shares, of which each user takes one, first come, first served,
+// until none is left or the time is over; what is left then goes back to the sender. It is an immutable description,
+// safe for concurrent use, and costs nothing until used. All amounts are whole cents.
+//
+// The shares are drawn once, by Send, and stored; a Grab takes the next. So their sum is exact whatever happens later:
+// what was taken, what is left and what was refunded always add up to the total. A user who has a share gets the same
+// answer however often it is asked for, within the packet's retention. The packet fails closed: if records or shares
+// are missing on the server, nobody gets anything more, and the answer is ErrCorrupt.
+//
+// Not promised: what a failover loses. Money should move by entries that are unique over (packet, epoch, user) and,
+// for the refund, over (packet, epoch).
+type RedPacket struct {
+	c       *Client
+	keys    []string // the packet's hash, the shares' list, the users' hash
+	refused error    // what is wrong with the name
+}
+
+// RedPacket describes the red packet called name. Nothing is sent. A name that cannot be used, braces included, makes
+// every verb of the result fail with ErrInvalidName. A stock of the same name is another thing.
+func (c *Client) RedPacket(name string) *RedPacket {
+	p := &RedPacket{c: c}
+	var tag string
+	tag, p.refused = c.tagged(name, "a red packet")
+	p.keys = []string{tag + ":p", tag + ":a", tag + ":g"}
+	return p
+}
+
+// tagged is the prefix of the keys of an object with several of them, rc:{name}; the error says why there is none.
+func (c *Client) tagged(name, what string) (tag string, refused error) {
+	switch full := c.prefix + name; {
+	case name == "":
+		return "", keyname.Check(name)
+	case strings.ContainsAny(full, "{}"):
+		return "", fmt.Errorf("%w: %.64q has braces; the keys of %s are held together by braces of their own", errs.ErrInvalidName, full, what)
+	default:
+		return keyname.Prefix("rc", full), keyname.Check(full)
+	}
+}
+
+// PacketSpec is what a red packet is sent with. Durations are counted on the server's clock from the moment the packet
+// opens; fractions of a millisecond are rounded up.
+type PacketSpec struct {
+	// Total is the amount in cents, 1 to MaxTotal. Required.
+	Total int64
+	// Shares is into how many it is split, 1 to MaxShares. Required.
+	Shares int64
+	// Min is the least a share may be, in cents. Defaults to 1.
+	Min int64
+	// Max is the most a share may be, in cents. Defaults to 0: no most.
+	Max int64
+	// Method is how it is split. Defaults to DoubleMean.
+	Method Method
+	// OpenFor is how long shares can be taken, at least a millisecond. Required.
+	OpenFor time.Duration
+	// Retain is how long after that the answers stay, at least a millisecond. Until then a user's Grab gives the same
+	// answer, the packet can be refunded, and the name cannot be used again. Defaults to DefaultRetain.
+	Retain time.Duration
+	// Rand draws the shares. Defaults to nil: a generator that nobody can predict.
+	Rand *rand.Rand
+}
+
+func (o *PacketSpec) check() error {
+	if o.Min == 0 {
+		o.Min = 1
+	}
+	if _, err := checkSplit(o.Total, o.Shares, o.Min, o.Max, o.Method, [...]string{"Total", "Shares", "Min", "Max", "Method"}); err != nil {
+		return err
+	}
+	switch {
+	case o.OpenFor < time.Millisecond || o.OpenFor > MaxLifetime:
+		return errs.InvalidOption("OpenFor", o.OpenFor, fmt.Sprintf("between 1ms and %v", MaxLifetime))
+	case o.Retain < 0 || o.Retain > 0 && o.Retain < time.Millisecond || o.Retain > MaxLifetime:
+		return errs.InvalidOption("Retain", o.Retain, fmt.Sprintf("between 1ms and %v, or 0 for the default", MaxLifetime))
+	}
+	if o.Retain == 0 {
+		o.Retain = DefaultRetain
+	}
+	if o.OpenFor+o.Retain > MaxLifetime {
+		return errs.InvalidOption("OpenFor + Retain", fmt.Sprintf("%v + %v", o.OpenFor, o.Retain), fmt.Sprintf("at most %v", MaxLifetime))
+	}
+	return nil
+}
+
+const (
+	// sendPart is how many shares one script call stores: Lua's unpack does not take many more, and a call should not
+	// keep the server for long.
+	sendPart = 3900
+	// sendLease is for how long an unfinished sending is kept, at least.
+	sendLease = 30 * time.Second
+)
+
+// Send splits the total and opens the packet, and returns the epoch by which its answers can be told from those of
+// another packet under the same name. Nothing can be taken before all shares are stored. It never overwrites: while a
+// packet of that name is there, empty, over or refunded included, until its retention is over, another Send is
+// ErrAlreadyOpen, an *AlreadyOpenError, and changes nothing.
+//
+// One round trip for every 3,900 shares, each repeated until answered. After ErrUnknownOutcome the packet may be open,
+// which the next Send will say; a sending that was broken off vanishes by itself within about half a minute, in which
+// another is ErrSending. ErrSendLost: broken off by the server, not open. ErrCorrupt: records or shares of a packet
+// that is lost are there.
+func (p *RedPacket) Send(ctx context.Context, o PacketSpec) (epoch int64, err error) {
+	if err := p.c.usable(p.refused); err != nil {
+		return 0, err
+	}
+	if err := o.check(); err != nil {
+		return 0, err
+	}
+	shares, err := Split(o.Total, o.Shares, o.Min, o.Max, o.Method, o.Rand)
+	if err != nil {
+		return 0, err
+	}
+	return p.send(ctx, callID(), o, shares, sendPart)
+}
+
+// send stores shares in parts.
+func (p *RedPacket) send(ctx context.Context, id string, o PacketSpec, shares []int64, part int) (epoch int64, err error) {
+	for at := 0; at < len(shares); at += part {
+		if epoch, err = p.sendPart(ctx, id, o, at, shares[at:min(at+part, len(shares))]); err != nil {
+			return 0, err
+		}
+	}
+	return epoch, nil
+}
+
+//go:embed redpacket_send.lua
+var packetSendSource string
+
+var packetSendScript = script.New("redpacket_send", packetSendSource)
+
+// sendPart runs redpacket_send.lua.
+func (p *RedPacket) sendPart(ctx context.Context, id string, o PacketSpec, first int, shares []int64) (epoch int64, err error) {
+	n := func(v int64) string { return strconv.FormatInt(v, 10) }
+	args := append(make([]string, 0, 7+len(shares)), id, n(o.Shares), n(o.Total), n(millis(o.OpenFor)), n(millis(o.Retain)),
+		n(millis(max(sendLease, min(time.Hour, 2*p.c.bound)))), n(int64(first)))
+	for _, s := range shares {
+		args = append(args, n(s))
+	}
+	v, err := p.ints(ctx, 2, packetSendScript, args...)
+	if err != nil {
+		return 0, err
+	}
+	switch v[0] {
+	case 0:
+		return v[1], nil
+	case 1:
+		return 0, fmt.Errorf("%w: of %q", ErrSending, p.keys[0])
+	case 2:
+		return 0, &AlreadyOpenError{Key: p.keys[0], Epoch: v[1]}
+	case 3:
+		return 0, fmt.Errorf("%w: of %q, %d of the first %d shares are there", ErrSendLost, p.keys[0], v[1], first)
+	}
+	return 0, p.verdict(v)
+}
+
+// Share is the answer to a Grab, and one line of Shares.
+type Share struct {
+	User string
+	// Outcome is Granted the first time and Replayed from then on; SoldOut: none is left; NotOpen: there is no such
+	// packet; Ended: its time is over.
+	Outcome Outcome
+	// Ordinal is the place in the order of taking, from 1, if Won.
+	Ordinal int64
+	// Cents is the amount, if Won.
+	Cents int64
+	// Left and LeftCents are how many shares were left when the server answered, and their sum: 0 after a refund. Not
+	// set by Shares.
+	Left, LeftCents int64
+	// Epoch is the sending that answered, as Send returned it; 0 if NotOpen.
+	Epoch int64
+}
+
+// Won reports whether the user has a share: Granted or Replayed.
+func (s Share) Won() bool { return s.Outcome == Granted || s.Outcome == Replayed }
+
+// Grab takes a share for user. One round trip, repeated until answered.
+//
+// The answer to a user who has a share is always that share, empty, over, refunded or not, while the packet is
+// retained. So a caller who got an error, ErrUnknownOutcome above all, repeats Grab until it is answered. A request
+// given up on may still be served: the user then has a share that the next Grab tells.
+//
+// Errors: ErrInvalidName for the user, ErrCorrupt, ErrWrongType, ErrUnavailable, ErrUnknownOutcome; the Share is then
+// zero, and Won is false.
+func (p *RedPacket) Grab(ctx context.Context, user string) (Share, error) {
+	if err := p.c.usable(p.refused); err != nil {
+		return Share{}, err
+	}
+	if err := checkClaimant(user); err != nil {
+		return Share{}, err
+	}
+	s, err := p.grab(ctx, callID(), []string{user})
+	if err != nil {
+		return Share{}, err
+	}
+	return s[0], nil
+}
+
+//go:embed redpacket_grab.lua
+var packetGrabSource string
+
+var packetGrabScript = script.New("redpacket_grab", packetGrabSource)
+
+// grab runs redpacket_grab.lua for at most 128 users; the shares are in their order.
+func (p *RedPacket) grab(ctx context.Context, id string, users []string) ([]Share, error) {
+	v, err := p.ints(ctx, 3, packetGrabScript, append([]string{id}, users...)...)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.verdict(v); err != nil {
+		return nil, err
+	}
+	if len(v) != 4+3*len(users) {
+		return nil, malformed("grab", p.keys[0])
+	}
+	shares := make([]Share, len(users))
+	for i := range shares {
+		o := v[4+3*i:]
+		shares[i] = Share{User: users[i], Outcome: Outcome(o[0]), Ordinal: o[1], Cents: o[2], Left: v[2], LeftCents: v[3], Epoch: v[1]}
+	}
+	return shares, nil
+}
+
+// Refund is what went back to the sender of a red packet.
+type Refund struct {
+	Cents  int64
+	Shares int64 // how many were not taken
+	// First reports that this call took the rest back; later calls are told the same amount again.
+	First bool
+	Epoch int64 // the sending that was refunded, as Send returned it
+}
+
+// Refund takes back what is left when the packet's time is over: Cents, 0 if nothing is. From then on nobody can take
+// a share, and the packet's own books are closed: what was taken and what was refunded add up to the total.
+//
+// It happens once. Who calls again, because the reply was lost or because another worker did it, is told the same
+// amount, and that it was not First. So pay it out by an entry that is unique over (packet, epoch), not by First: the
+// caller who was First may have died before it paid. It must happen within the packet's retention: afterwards the
+// server has forgotten the packet, and the error is ErrNoPacket.
+//
+// ErrNotEnded, a *NotEndedError, before the end, even if all shares are taken. One round trip, repeated until answered.
+func (p *RedPacket) Refund(ctx context.Context) (Refund, error) {
+	if err := p.c.usable(p.refused); err != nil {
+		return Refund{}, err
+	}
+	return p.refund(ctx, callID())
+}
+
+//go:embed redpacket_refund.lua
+var packetRefundSource string
+
+var packetRefundScript = script.New("redpacket_refund", packetRefundSource)
+
+// refund runs redpacket_refund.lua.
+func (p *RedPacket) refund(ctx context.Context, id string) (Refund, error) {
+	v, err := p.ints(ctx, 3, packetRefundScript, id)
+	if err != nil {
+		return Refund{}, err
+	}
+	switch {
+	case v[0] == 1:
+		return Refund{}, &NotEndedError{Key: p.keys[0], Left: duration(v[2])}
+	case v[0] == 2:
+		return Refund{}, fmt.Errorf("%w: %q", ErrNoPacket, p.keys[0])
+	case v[0] == 0 && len(v) == 5:
+		return Refund{Epoch: v[1], Cents: v[2], Shares: v[3], First: v[4] == 1}, nil
+	}
+	return Refund{}, p.verdict(v)
+}
+
+// PacketState is where a red packet is in its life.
+type PacketState uint8
+
+// The states of a red packet. Empty is none of them: it is an open packet with no shares left.
+const (
+	PacketAbsent   PacketState = iota // never sent, retained no longer, or lost
+	PacketSending                     // being sent: nothing can be taken yet
+	PacketOpen                        // shares can be taken while any are left
+	PacketEnded                       // its time is over, and what is left not yet refunded
+	PacketRefunded                    // what was left is refunded
+)
+
+var packetStateNames = [...]string{"absent", "sending", "open", "ended", "refunded"}
+
+func (s PacketState) String() string {
+	if int(s) < len(packetStateNames) {
+		return packetStateNames[s]
+	}
+	return "state " + strconv.Itoa(int(s))
+}
+
+// PacketStatus is a red packet as it was when the server answered. Total is TakenCents plus RefundedCents plus what is
+// left.
+type PacketStatus struct {
+	State                            PacketState
+	Shares, Taken                    int64
+	Total, TakenCents, RefundedCents int64 // in cents
+	Epoch                            int64 // as Send returned it
+	// Times left on the server's clock, 0 when past.
+	UntilEnd, UntilGone time.Duration
+}
+
+// Status reads the packet; all zero, PacketAbsent, if there is none. One round trip, repeated until answered. With
+// ErrCorrupt for records or shares that are missing the status is what the packet itself says.
+func (p *RedPacket) Status(ctx context.Context) (PacketStatus, error) {
+	if err := p.c.usable(p.refused); err != nil {
+		return PacketStatus{}, err
+	}
+	pg, err := p.page(ctx, "", 0)
+	return pg.status, err
+}
+
+// sharesPage is about how many records one call of Shares reads.
+const sharesPage = 500
+
+// Shares is who took what, in the order of taking; none for a packet that is not there. It reads all of them, in a
+// round trip for about 500, before it hands out the first: every share taken before the call is among them, one taken
+// meanwhile may be. After an error, which comes alone, it ends.
+func (p *RedPacket) Shares(ctx context.Context) iter.Seq2[Share, error] {
+	return func(yield func(Share, error) bool) {
+		shares, err := p.all(ctx, sharesPage)
+		if err != nil {
+			yield(Share{}, err)
+			return
+		}
+		for _, s := range shares {
+			if !yield(s, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (p *RedPacket) all(ctx context.Context, size int) ([]Share, error) {
+	if err := p.c.usable(p.refused); err != nil {
+		return nil, err
+	}
+	byOrdinal := map[int64]Share{} // a scan may show an entry twice
+	for cursor, epoch := "0", int64(0); ; {
+		pg, err := p.page(ctx, cursor, size)
+		if err != nil {
+			return nil, err
+		}
+		if epoch == 0 {
+			epoch = pg.status.Epoch
+		}
+		if pg.status.Epoch != epoch {
+			return nil, fmt.Errorf("%w: %q went away while it was read", ErrNoPacket, p.keys[0])
+		}
+		for _, s := range pg.shares {
+			s.Epoch = epoch
+			byOrdinal[s.Ordinal] = s
+		}
+		if cursor = pg.next; cursor == "0" {
+			break
+		}
+	}
+	shares := make([]Share, 0, len(byOrdinal))
+	for _, s := range byOrdinal {
+		shares = append(shares, s)
+	}
+	slices.SortFunc(shares, func(a, b Share) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
+	for i, s := range shares {
+		if s.Ordinal != int64(i)+1 { // a gap, before one that came later: taken meanwhile
+			return shares[:i], nil
+		}
+	}
+	return shares, nil
+}
+
+//go:embed redpacket_status.lua
+var packetStatusSource string
+
+var packetStatusScript = script.New("redpacket_status", packetStatusSource)
+
+type packetPage struct {
+	status PacketStatus
+	next   string // "0": no more
+	shares []Share
+}
+
+// page runs redpacket_status.lua; from is the cursor of the page of records wanted, "" for none.
+func (p *RedPacket) page(ctx context.Context, from string, size int) (packetPage, error) {
+	m, err := p.c.do(ctx, script.Call{Script: packetStatusScript, Keys: p.keys, Args: []string{from, strconv.Itoa(size)}})
+	if err != nil {
+		return packetPage{}, err
+	}
+	bad := malformed("a red packet's status", p.keys[0])
+	parts, err := m.ToArray()
+	if err != nil || len(parts) != 3 {
+		return packetPage{}, bad
+	}
+	v, err1 := parts[0].AsIntSlice()
+	next, err2 := parts[1].ToString()
+	records, err3 := parts[2].AsStrSlice()
+	if errors.Join(err1, err2, err3) != nil || len(v) != 10 || len(records)%2 != 0 {
+		return packetPage{}, bad
+	}
+	states := map[int64]PacketState{0: PacketSending, 1: PacketOpen, 2: PacketRefunded, 3: PacketAbsent, 4: PacketEnded}
+	state, ok := states[v[0]]
+	if !ok {
+		return packetPage{}, corruptPacket(p.keys[0], -1, 0)
+	}
+	pg := packetPage{next: next, status: PacketStatus{State: state, Epoch: v[1], Shares: v[2], Total: v[3], Taken: v[4], TakenCents: v[5],
+		RefundedCents: v[6], UntilEnd: duration(max(0, v[7])), UntilGone: duration(max(0, v[8]))}}
+	if v[9] != 0 {
+		return pg, fmt.Errorf("%w: records or shares of %q are missing", ErrCorrupt, p.keys[0])
+	}
+	for i := 0; i < len(records); i += 2 {
+		f := strings.SplitN(records[i+1], ";", 3)
+		if len(f) != 3 {
+			return packetPage{}, corruptPacket(p.keys[0], -1, 0)
+		}
+		ordinal, err1 := strconv.ParseInt(f[0], 10, 64)
+		cents, err2 := strconv.ParseInt(f[1], 10, 64)
+		if errors.Join(err1, err2) != nil {
+			return packetPage{}, corruptPacket(p.keys[0], -1, 0)
+		}
+		pg.shares = append(pg.shares, Share{User: records[i], Outcome: Replayed, Ordinal: ordinal, Cents: cents})
+	}
+	return pg, nil
+}
+
+// ints runs one of the packet's scripts, which all may run twice, and decodes its reply of at least n integers.
+func (p *RedPacket) ints(ctx context.Context, n int, sc *script.Script, args ...string) ([]int64, error) {
+	m, err := p.c.do(ctx, script.Call{Script: sc, Keys: p.keys, Args: args})
+	if err != nil {
+		return nil, err
+	}
+	v, err := m.AsIntSlice()
+	if err != nil || len(v) < n {
+		return nil, malformed("a red packet's script", p.keys[0])
+	}
+	return v, nil
+}
+
+// verdict turns the front of a script's reply into an error.
+func (p *RedPacket) verdict(v []int64) error {
+	switch {
+	case v[0] == 0:
+		return nil
+	case v[0] == -1 && len(v) >= 3:
+		return corruptPacket(p.keys[0], v[1], v[2])
+	}
+	return malformed("a red packet's script", p.keys[0])
+}
+
+// corruptPacket says what of key does not fit together.
+func corruptPacket(key string, recorded, found int64) error {
+	if recorded < 0 {
+		return fmt.Errorf("%w: %q has numbers that cannot be", ErrCorrupt, key)
+	}
+	return fmt.Errorf("%w: %q counts %d records or shares, and %d are there", ErrCorrupt, key, recorded, found)
+}

@@ -1,0 +1,74 @@
+-- Stores one part of a red packet's shares; the part that completes them opens the packet.
+--
+-- KEYS[1]  the packet, a hash: n total sum (of the shares stored) taken given state (0 being sent, 1 open, 2 refunded)
+--          end gone epoch token; after a refund: refund (cents), by (the call)
+-- KEYS[2]  the shares not yet taken, a list of cents
+-- KEYS[3]  who took what, a hash: see redpacket_grab.lua
+-- ARGV[1]  id of this sending, the same for all its parts
+-- ARGV[2]  number of shares
+-- ARGV[3]  total in cents
+-- ARGV[4]  ms from the opening to the end
+-- ARGV[5]  ms from the end to the removal of the keys
+-- ARGV[6]  ms that an unfinished sending is kept after its last part
+-- ARGV[7]  number of shares in the parts before this one
+-- ARGV[8…] the shares of this part, in cents
+--
+-- Replies  { 0, epoch}         stored; epoch is 0 until the packet is open
+--          { 1, 0}             another sending is under way
+--          { 2, epoch}         it is there, by another sending
+--          { 3, stored}        the parts before this one are not all there: too long ago, or lost
+--          {-1, recorded, n}   records or shares are there and no packet, or numbers that cannot be
+--
+-- Safe to run twice: a part that is stored already changes nothing. Nothing can be taken before the last part is there,
+-- and a sending broken off goes away by itself.
+local packet, shares, users = KEYS[1], KEYS[2], KEYS[3]
+local token, n, total, first = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[7])
+local parts = #ARGV - 7
+
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+
+local m = redis.call('HMGET', packet, 'token', 'state', 'gone', 'epoch', 'sum')
+if not m[1] and redis.call('EXISTS', packet) == 1 then return {-1, -1, 0} end -- a hash that is no packet
+if m[1] then
+  local state, gone, epoch, sum = tonumber(m[2]), tonumber(m[3]), tonumber(m[4]), tonumber(m[5])
+  if not (state and gone and epoch and sum) then return {-1, -1, 0} end
+  if now >= gone then -- over, and only its keys not yet removed
+    redis.call('DEL', packet, shares, users)
+    m[1] = false
+  elseif m[1] ~= token then
+    if state == 0 then return {1, 0} end
+    return {2, epoch}
+  elseif state ~= 0 then
+    return {0, epoch}
+  end
+end
+local stored, sum = redis.call('LLEN', shares), tonumber(m[5] or '0')
+if not m[1] then
+  local found = redis.call('HLEN', users)
+  if stored > 0 or found > 0 then return {-1, 0, stored + found} end
+  if first > 0 then return {3, 0} end
+  sum = 0
+end
+if stored >= first + parts then return {0, 0} end
+if stored ~= first then return {3, stored} end
+
+for i = 8, #ARGV do
+  sum = sum + tonumber(ARGV[i])
+end
+local done = first + parts == n
+if first + parts > n or done and string.format('%.0f', sum) ~= total then return {-1, -1, 0} end
+
+local keep, gone, epoch = tonumber(ARGV[6]), 0, 0
+if done then
+  keep = tonumber(ARGV[4]) + tonumber(ARGV[5])
+  epoch = t[1] * 1000000 + t[2]
+end
+gone = now + keep
+redis.call('HSET', packet, 'n', ARGV[2], 'total', total, 'sum', string.format('%.0f', sum), 'taken', 0, 'given', 0,
+  'state', done and 1 or 0, 'end', string.format('%.0f', now + tonumber(ARGV[4])), 'gone', string.format('%.0f', gone),
+  'epoch', string.format('%.0f', epoch), 'token', token)
+redis.call('RPUSH', shares, unpack(ARGV, 8))
+redis.call('PEXPIRE', packet, string.format('%.0f', keep))
+redis.call('PEXPIRE', shares, string.format('%.0f', keep))
+return {0, epoch}
