@@ -3,8 +3,6 @@ package rcounter
 import (
 	"context"
 	_ "embed"
-
-	"github.com/redlatch/redlatch/internal/script"
 )
 
 // Claim claims one unit for claimant, any text that names who is asking in this sale: a user id, an order id. One
@@ -15,7 +13,7 @@ import (
 // all, repeats Claim until it is answered, or asks Lookup. A request given up on may still be served: the claimant
 // then has a unit that the next Claim tells. After a Return, claimant may claim again and gets another ordinal.
 //
-// Errors: ErrInvalidName for the claimant, ErrCorrupt, ErrWrongType, ErrUnavailable, ErrUnknownOutcome; the Grant is
+// Errors: ErrInvalidName for the claimant, ErrCorrupt, ErrUnconfirmed, ErrWrongType, ErrUnavailable, ErrUnknownOutcome; the Grant is
 // then zero, and Won is false.
 func (s *Stock) Claim(ctx context.Context, claimant string) (Grant, error) {
 	if err := s.c.usable(s.refused); err != nil {
@@ -25,24 +23,25 @@ func (s *Stock) Claim(ctx context.Context, claimant string) (Grant, error) {
 		return Grant{}, err
 	}
 	g, err := s.claim(ctx, callID(), []string{claimant})
-	if err != nil {
+	if g == nil || err != nil && g[0].Won() {
 		return Grant{}, err
 	}
-	return g[0], nil
+	return g[0], nil // what was refused needs no replica
 }
 
 //go:embed claim.lua
 var claimSource string
 
-var claimScript = script.New("claim", claimSource)
+var claimScript = stockScript("claim", claimSource)
 
-// claim runs claim.lua for at most 128 claimants; the grants are in their order.
+// claim runs claim.lua for at most 128 claimants; the grants are in their order. With ErrUnconfirmed they are there
+// too.
 func (s *Stock) claim(ctx context.Context, id string, claimants []string) ([]Grant, error) {
-	args := make([]string, 1, 1+len(claimants))
-	args[0] = id
-	v, err := s.ints(ctx, 3, claimScript, append(args, claimants...)...)
-	if err != nil {
-		return nil, err
+	args := make([]string, 2, 2+len(claimants))
+	args[0], args[1] = id, s.c.mark()
+	v, unconfirmed := s.sure(ctx, 3, claimScript, append(args, claimants...)...)
+	if v == nil {
+		return nil, unconfirmed
 	}
 	if err := s.verdict(v); err != nil {
 		return nil, err
@@ -53,6 +52,9 @@ func (s *Stock) claim(ctx context.Context, id string, claimants []string) ([]Gra
 	grants := make([]Grant, len(claimants))
 	for i := range grants {
 		grants[i] = Grant{Outcome: Outcome(v[3+2*i]), Ordinal: v[4+2*i], Remaining: v[2], Epoch: v[1]}
+		if grants[i].Won() {
+			grants[i].N = 1
+		}
 	}
-	return grants, nil
+	return grants, unconfirmed
 }

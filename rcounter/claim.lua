@@ -1,105 +1,106 @@
 -- Claims one unit for each of some claimants, in their order.
 --
--- KEYS[1]  the stock, a hash: limit sold seq recorded start end gone epoch state (1 open, 2 closed)
--- KEYS[2]  the claimants, a hash: claimant -> 'ordinal;call', after a return '0;call;returned;by', where by is the
---          id of the call that returned the ordinal returned; a later claim keeps that: 'ordinal;call;returned;by'
+-- KEYS     those of stock.lua. A claimant's record in KEYS[2] is 'ordinal;call', after a return
+--          '0;call;returned;by', where by is the id of the call that returned the ordinal returned; a later claim keeps
+--          that: 'ordinal;call;returned;by'
 -- ARGV[1]  id of this call
--- ARGV[2…] the claimants, 1 to 128
+-- ARGV[2]  '1' to write something even if nothing is granted and somebody has a unit: see below
+-- ARGV[3…] the claimants, 1 to 128
 --
 -- Replies  { 0, epoch, remaining, outcome, ordinal, outcome, ordinal …}
---          {-1, recorded, found}   records are missing, or numbers that cannot be (recorded is -1): nothing granted
---          {-2, 0, 0}              the ordinals are used up: nothing granted
---          outcomes: 1 granted, 2 replayed, 3 sold out, 4 not open, 5 not started, 6 ended
+--          {-1, said, found}   records are missing, or numbers that cannot be (said is -1): nothing granted
+--          {-2, 0, 0}          the ordinals are used up: nothing granted
+--          outcomes: 1 granted, 2 replayed, 3 sold out, 4 not open, 5 not started, 6 ended, 7 the claimant has as many
+--          as it may have, 8 suspended
 --
 -- The claimant's record comes first, then the window, then what is left: were the stock asked first, the winner of
 -- the last unit who asks again would be told "sold out".
 --
 -- Safe to run twice: the second run finds the records of the first, and by the call's id in them that they are its own.
 -- If a unit was returned in between, its record still names the call that had claimed it, and that call gets its first
--- answer and nothing new; else a duplicate that comes late would claim a unit nobody knows of. (Only the last return is remembered: a duplicate so late that its
--- claimant has claimed and returned a second time meanwhile is a claim like any other.)
+-- answer and nothing new; else a duplicate that comes late would claim a unit nobody knows of. (Only the last return
+-- is remembered: a duplicate so late that its claimant has claimed and returned a second time meanwhile is a claim
+-- like any other.)
 --
 -- A missing key fails closed: no stock, no grant, nothing created; claimants' records fewer than the stock has counted,
--- no grant, because those missing have units. Everything is decided and checked before the first write, and the count
--- is written before the records: a run broken off between the two sells too little and says so, never too much.
-local stock, users, call = KEYS[1], KEYS[2], ARGV[1]
-local n = #ARGV - 1
+-- no grant, because those missing have units. Everything is decided and checked before the first write. (The holds
+-- whose time is over are an act of their own.)
+--
+-- ARGV[2] is for WAIT, which waits for what its own connection wrote: the answer to a retry that came by another one
+-- would be confirmed without being so. A write of this call comes later in the server's history than the grant.
+local call, sure = ARGV[1], ARGV[2]
+local n = #ARGV - 2
 if n < 1 or n > 128 then return redis.error_reply('ERR claim takes 1 to 128 claimants') end
 
--- all answers everybody with the same outcome.
-local function all(epoch, remaining, outcome)
-  local out = {0, epoch, remaining}
+local wrong = begin()
+if wrong == 'absent' then
+  local out = {0, 0, 0}
   for i = 1, n do
-    out[2 + 2 * i], out[3 + 2 * i] = outcome, 0
+    out[2 + 2 * i], out[3 + 2 * i] = 4, 0
   end
   return out
 end
+if wrong then return wrong end
 
-local m = redis.call('HMGET', stock, 'limit', 'sold', 'seq', 'recorded', 'start', 'end', 'gone', 'epoch', 'state')
-if not m[1] then return all(0, 0, 4) end
-for i = 1, 9 do
-  m[i] = tonumber(m[i])
-  if not m[i] then return {-1, -1, 0} end
-end
-local limit, sold, seq, recorded = m[1], m[2], m[3], m[4]
-local epoch, state = m[8], m[9]
-
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-if now >= m[7] then return all(0, 0, 4) end -- over, and only its keys not yet removed
-
-local found = redis.call('HLEN', users)
-if found ~= recorded then return {-1, recorded, found} end
-if not (sold >= 0 and sold <= limit and sold <= seq) then return {-1, -1, 0} end
-
-local refusal
-if state ~= 1 or now >= m[6] then
-  refusal = 6
-elseif now < m[5] then
-  refusal = 5
+if limit - sold - held < n and not refusal() then
+  wrong = reap(128)
+  if wrong then return wrong end
 end
 
-local old = redis.call('HMGET', users, unpack(ARGV, 2))
-local out, set, mine = {0, epoch, 0}, {}, {}
+local before, closed = limit - sold - held, refusal()
+local old, counts = redis.call('HMGET', users, unpack(ARGV, 3)), nil
+if requests > 0 then
+  local fields = {}
+  for i = 1, n do fields[i] = 'u:' .. ARGV[2 + i] end
+  counts = redis.call('HMGET', records, unpack(fields))
+end
+
+local out, set, mine, won = {0, epoch, 0}, {}, {}, false
 for i = 1, n do
-  local user, record = ARGV[1 + i], old[i]
-  local outcome, ordinal = refusal, 0
-  local held, by, past
+  local user, record = ARGV[2 + i], old[i]
+  local outcome, ordinal = closed, 0
+  local has, by, past
   if record then
-    held, by, past = record:match('^(%d+);([^;]*)(.*)$')
-    if not held then return {-1, -1, 0} end
+    has, by, past = record:match('^(%d+);([^;]*)(.*)$')
+    if not has then return {-1, -1, 0} end
   end
   if mine[user] then -- a second time in this call
     outcome, ordinal = 2, mine[user]
-  elseif record and held ~= '0' then
-    outcome, ordinal = by == call and 1 or 2, tonumber(held)
+  elseif record and has ~= '0' then
+    ordinal, won = tonumber(has), true
+    outcome, mine[user] = by == call and 1 or 2, ordinal
   elseif record and by == call then
     outcome, ordinal = 1, tonumber(past:match('^;(%d+)') or '')
     if not ordinal then return {-1, -1, 0} end
-  elseif not refusal and sold >= limit then
+    mine[user] = ordinal
+  elseif closed then
+    outcome = closed
+  elseif sold + held >= limit then
     outcome = 3
-  elseif not refusal then
+  elseif counts and counts[i] and tonumber(counts[i]) >= per then
+    outcome = 7
+  else
     if seq >= 9007199254740991 then return {-2, 0, 0} end
     sold, seq = sold + 1, seq + 1
     if not record then recorded = recorded + 1 end
     outcome, ordinal, mine[user] = 1, seq, seq
     set[#set + 1] = user
-    set[#set + 1] = string.format('%.0f;', seq) .. call .. (past or '')
+    set[#set + 1] = text(seq) .. ';' .. call .. (past or '')
   end
   out[2 + 2 * i], out[3 + 2 * i] = outcome, ordinal
 end
-out[3] = limit - sold
+out[3] = limit - sold - held
 
 if #set > 0 then
-  redis.call('HSET', stock, 'sold', string.format('%.0f', sold), 'seq', string.format('%.0f', seq),
-    'recorded', string.format('%.0f', recorded))
+  count()
   redis.call('HSET', users, unpack(set))
-  -- Both keys in one go, so that they end in the same millisecond; an earlier end of the records alone would look
-  -- like their loss.
-  if redis.call('PTTL', users) < 0 or redis.call('PTTL', stock) < 0 then
-    local left = string.format('%.0f', m[7] - now)
-    redis.call('PEXPIRE', stock, left)
-    redis.call('PEXPIRE', users, left)
+  if keeps == 1 then
+    for i = 1, #set, 2 do enter('grant', tonumber(set[i + 1]:match('^%d+')), 1, set[i], '') end
   end
+  settle(before)
+elseif won and sure == '1' then
+  redis.call('HSET', stock, 'state', text(state))
+elseif out[3] == 0 and not closed and redis.call('EXISTS', flag) == 0 then
+  mark()
 end
 return out

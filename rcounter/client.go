@@ -29,6 +29,13 @@ type Options struct {
 	// CallTimeout is how long one attempt may wait for its reply, at least a millisecond. A call whose context has
 	// no deadline ends after five of them. Defaults to DefaultCallTimeout.
 	CallTimeout time.Duration
+	// MinReplicas has every answer that grants or repeats a grant confirmed by so many replicas (WAIT, once for all
+	// claims that share a call) within ReplicaTimeout, and is ErrUnconfirmed if they do not. It makes it less likely that
+	// a failover forgets a grant, not impossible: another replica than those that confirmed may be promoted. Defaults
+	// to 0: off.
+	MinReplicas int
+	// ReplicaTimeout bounds that wait, at least a millisecond and less than CallTimeout. Defaults to half of CallTimeout.
+	ReplicaTimeout time.Duration
 }
 
 // Client makes counters and stocks on one server, Sentinel group or Cluster. It is safe for concurrent use, holds no
@@ -38,6 +45,9 @@ type Client struct {
 	prefix string
 	bound  time.Duration
 	closed atomic.Bool
+
+	replicas     int
+	replicasWait time.Duration
 }
 
 // New makes a client on h's rueidis client. h stays the caller's: Close does not close it. The error is
@@ -59,11 +69,21 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if o.CallTimeout < time.Millisecond {
 		return nil, errs.InvalidOption("CallTimeout", o.CallTimeout, "at least 1ms, or 0 for the default")
 	}
+	if o.MinReplicas < 0 {
+		return nil, errs.InvalidOption("MinReplicas", o.MinReplicas, "0 or more")
+	}
+	if o.ReplicaTimeout == 0 {
+		o.ReplicaTimeout = o.CallTimeout / 2
+	}
+	if o.ReplicaTimeout < time.Millisecond && o.MinReplicas > 0 || o.ReplicaTimeout < 0 || o.ReplicaTimeout >= o.CallTimeout {
+		return nil, errs.InvalidOption("ReplicaTimeout", o.ReplicaTimeout, fmt.Sprintf("at least 1ms and less than CallTimeout, which is %v", o.CallTimeout))
+	}
 	bound := patience * o.CallTimeout
 	if bound/patience != o.CallTimeout { // centuries: the product overflowed
 		bound = o.CallTimeout
 	}
-	return &Client{runner: script.NewRunner(client, o.CallTimeout), prefix: o.KeyPrefix, bound: bound}, nil
+	return &Client{runner: script.NewRunner(client, o.CallTimeout), prefix: o.KeyPrefix, bound: bound,
+		replicas: o.MinReplicas, replicasWait: o.ReplicaTimeout}, nil
 }
 
 // Close makes every later call on c, its counters and its stocks fail with ErrClosed. Calls under way end as they

@@ -3,8 +3,6 @@ package rcounter
 import (
 	"context"
 	_ "embed"
-
-	"github.com/redlatch/redlatch/internal/script"
 )
 
 // Close ends the sale for good: no more grants. The answers given stay readable, and units can be returned, until the
@@ -20,10 +18,10 @@ func (s *Stock) Close(ctx context.Context) error {
 //go:embed close.lua
 var closeSource string
 
-var closeScript = script.New("close", closeSource)
+var closeScript = stockScript("close", closeSource)
 
 // close runs close.lua.
 func (s *Stock) close(ctx context.Context) error {
-	_, err := s.c.do(ctx, script.Call{Script: closeScript, Keys: s.keys[:1]})
+	_, err := s.c.do(ctx, s.call(closeScript))
 	return err
 }

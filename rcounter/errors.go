@@ -34,10 +34,24 @@ var (
 	// ErrAlreadyOpen: the stock exists, opened by another call of Open, and its results are still retained. The error
 	// is an *AlreadyOpenError.
 	ErrAlreadyOpen = errors.New("already open")
+	// ErrMismatch: the id of a request or reservation has been used before with another claimant, another number of
+	// units, or for the other of the two. Nothing was changed; a new request needs a new id.
+	ErrMismatch = errors.New("id used before with other arguments")
+	// ErrReservationExpired: the reservation's time was over, by the server's clock, before it was confirmed. Its units
+	// have gone back to the stock.
+	ErrReservationExpired = errors.New("reservation expired")
+	// ErrReservationCancelled: the reservation was cancelled, perhaps before it was made.
+	ErrReservationCancelled = errors.New("reservation cancelled")
+	// ErrReservationReturned: the reservation was confirmed and its units were returned.
+	ErrReservationReturned = errors.New("reservation returned")
+	// ErrNoReservation: there is no reservation of that id.
+	ErrNoReservation = errors.New("no such reservation")
+	// ErrNotOpen: there is no stock to resize or restore. (A claim on it is no error: NotOpen.)
+	ErrNotOpen = errors.New("no such stock")
 	// ErrCorrupt: the keys of a stock do not agree: records of claimants are missing (evicted, deleted, lost in a
 	// failover) or a number in it cannot be. Nothing is granted any more, because a claimant who has a unit could be
-	// given a second one. The records of the sale itself are the caller's to restore from; deleting both keys makes
-	// the name free.
+	// given a second one. Restore mends it from the caller's own records of the sale; deleting the stock's keys
+	// makes the name free.
 	ErrCorrupt = errors.New("corrupt")
 )
 
@@ -50,6 +64,10 @@ var (
 	// can then be called again, with the same arguments, and gives the one answer. The writing verbs of Counter
 	// cannot: sent again, they may count twice, which is why they are sent once.
 	ErrUnknownOutcome = errs.ErrUnknownOutcome
+	// ErrUnconfirmed: units were granted, but fewer than Options.MinReplicas replicas confirmed it in time, so that a
+	// failover may forget it. Nothing is taken back: the same call, with the same claimant or id, is safe to repeat
+	// and answers with the same units once it is confirmed.
+	ErrUnconfirmed = errors.New("not confirmed by enough replicas")
 )
 
 // RangeError is the ErrOutOfRange of Incr, Decr and Add.
@@ -85,7 +103,7 @@ func corrupt(key string, recorded, found int64) error {
 	if recorded < 0 {
 		return fmt.Errorf("%w: %q has numbers that cannot be", ErrCorrupt, key)
 	}
-	return fmt.Errorf("%w: %q counts %d claimants, and %d are recorded", ErrCorrupt, key, recorded, found)
+	return fmt.Errorf("%w: %q counts %d records, and %d are there", ErrCorrupt, key, recorded, found)
 }
 
 // malformed is a reply that none of our scripts gives.

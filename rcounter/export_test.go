@@ -19,3 +19,15 @@ func (s *Stock) ClaimAs(ctx context.Context, id string, claimants ...string) ([]
 func (s *Stock) ReturnAs(ctx context.Context, id, claimant string, ordinal int64) (bool, error) {
 	return s.giveBack(ctx, id, claimant, ordinal)
 }
+
+func (s *Stock) AnyAs(ctx context.Context, id string, n int64) (Grant, error) {
+	return s.any(ctx, id, n)
+}
+
+func (s *Stock) OnceAs(ctx context.Context, id, request, claimant string, n int64) (Grant, error) {
+	return s.once(ctx, id, request, claimant, n)
+}
+
+func (s *Stock) GiveUp(ctx context.Context, id string) (int64, error) {
+	return s.giveBackAny(ctx, callID(), id, 0, 0)
+}

@@ -151,7 +151,7 @@ func TestLostRepliesChangeNoAnswer(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, epoch, g.Epoch)
 			if i < 20 {
-				require.Equal(t, rcounter.Grant{Outcome: rcounter.Granted, Ordinal: int64(i + 1), Remaining: int64(19 - i), Epoch: epoch}, g, "a resend is the same claim")
+				require.Equal(t, rcounter.Grant{Outcome: rcounter.Granted, Ordinal: int64(i + 1), N: 1, Remaining: int64(19 - i), Epoch: epoch}, g, "a resend is the same claim")
 			} else {
 				require.Equal(t, rcounter.SoldOut, g.Outcome)
 			}

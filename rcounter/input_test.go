@@ -97,7 +97,7 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 		{rcounter.OpenSpec{}, []string{"Limit", "0"}},
 		{rcounter.OpenSpec{Limit: -1, OpenFor: time.Hour}, []string{"Limit", "-1"}},
 		{rcounter.OpenSpec{Limit: 1 << 53, OpenFor: time.Hour}, []string{"Limit", "9007199254740992", "9007199254740991"}},
-		{rcounter.OpenSpec{Limit: 1, PerUser: 2, OpenFor: time.Hour}, []string{"PerUser", "2"}},
+		{rcounter.OpenSpec{Limit: 1, PerUser: 1 << 53, OpenFor: time.Hour}, []string{"PerUser", "9007199254740992"}},
 		{rcounter.OpenSpec{Limit: 1, PerUser: -1, OpenFor: time.Hour}, []string{"PerUser", "-1"}},
 		{rcounter.OpenSpec{Limit: 1, StartIn: -time.Second, OpenFor: time.Hour}, []string{"StartIn", "-1s"}},
 		{rcounter.OpenSpec{Limit: 1}, []string{"OpenFor", "0s"}},

@@ -3,8 +3,6 @@ package rcounter
 import (
 	"context"
 	_ "embed"
-
-	"github.com/redlatch/redlatch/internal/script"
 )
 
 // Lookup reports whether claimant has a unit, and which: a Grant that is Replayed. If not, the Grant is zero; a stock
@@ -23,7 +21,7 @@ func (s *Stock) Lookup(ctx context.Context, claimant string) (Grant, bool, error
 //go:embed lookup.lua
 var lookupSource string
 
-var lookupScript = script.New("lookup", lookupSource)
+var lookupScript = stockScript("lookup", lookupSource)
 
 // lookup runs lookup.lua; the grant is zero if there is none.
 func (s *Stock) lookup(ctx context.Context, claimant string) (Grant, error) {
@@ -37,5 +35,5 @@ func (s *Stock) lookup(ctx context.Context, claimant string) (Grant, error) {
 	if v[3] == 0 {
 		return Grant{}, nil
 	}
-	return Grant{Outcome: Replayed, Epoch: v[1], Remaining: v[2], Ordinal: v[3]}, nil
+	return Grant{Outcome: Replayed, Epoch: v[1], Remaining: v[2], Ordinal: v[3], N: 1}, nil
 }

@@ -58,7 +58,7 @@ func (m *model) claim(u string) (rcounter.Grant, error) {
 	g := rcounter.Grant{Epoch: m.epoch}
 	switch {
 	case m.held[u] > 0:
-		g.Outcome, g.Ordinal = rcounter.Replayed, m.held[u]
+		g.Outcome, g.Ordinal, g.N = rcounter.Replayed, m.held[u], 1
 	case m.closed || m.now >= m.end:
 		g.Outcome = rcounter.Ended
 	case m.now < m.start:
@@ -68,7 +68,7 @@ func (m *model) claim(u string) (rcounter.Grant, error) {
 	default:
 		m.seq++
 		m.held[u], m.known[u] = m.seq, true
-		g.Outcome, g.Ordinal = rcounter.Granted, m.seq
+		g.Outcome, g.Ordinal, g.N = rcounter.Granted, m.seq, 1
 	}
 	g.Remaining = m.limit - int64(len(m.held))
 	return g, nil
@@ -81,7 +81,7 @@ func (m *model) lookup(u string) (rcounter.Grant, error) {
 	if !m.there || m.held[u] == 0 {
 		return rcounter.Grant{}, nil
 	}
-	return rcounter.Grant{Outcome: rcounter.Replayed, Ordinal: m.held[u], Remaining: m.limit - int64(len(m.held)), Epoch: m.epoch}, nil
+	return rcounter.Grant{Outcome: rcounter.Replayed, Ordinal: m.held[u], N: 1, Remaining: m.limit - int64(len(m.held)), Epoch: m.epoch}, nil
 }
 
 func (m *model) giveBack(u string, ordinal int64) (bool, error) {

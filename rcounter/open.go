@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/script"
 )
 
 const (
@@ -25,7 +24,8 @@ const (
 type OpenSpec struct {
 	// Limit is how many units there are, 1 to MaxLimit. Required.
 	Limit int64
-	// PerUser is how many units a claimant may have: 1, the default; more is refused.
+	// PerUser is how many units a claimant may have, 1 to MaxLimit: one by Claim, the rest by ClaimOnce and
+	// reservations; units without a claimant do not count. Defaults to 1.
 	PerUser int64
 	// StartIn is the time until claims are granted: max(0, time.Until(t)) for an instant t. Defaults to 0: at once.
 	StartIn time.Duration
@@ -35,14 +35,20 @@ type OpenSpec struct {
 	// the same answer, and the name cannot be opened again. It should be longer than anybody retries, since a request
 	// so late that it meets the next opening is one of that opening. Defaults to DefaultRetain.
 	Retain time.Duration
+	// Ledger has every grant and every return written into a stream, in the script that makes it, from where
+	// Stock.Ledger moves them into a database. Defaults to none.
+	Ledger bool
+	// Suspended opens a stock that grants nothing (Suspended) until Restore has been through: what to do after a stock
+	// was lost. Defaults to one that grants.
+	Suspended bool
 }
 
 func (o *OpenSpec) check() error {
 	switch {
 	case o.Limit < 1 || o.Limit > MaxLimit:
 		return errs.InvalidOption("Limit", o.Limit, fmt.Sprintf("between 1 and %d", int64(MaxLimit)))
-	case o.PerUser < 0 || o.PerUser > 1:
-		return errs.InvalidOption("PerUser", o.PerUser, "1, or 0 for the default")
+	case o.PerUser < 0 || o.PerUser > MaxLimit:
+		return errs.InvalidOption("PerUser", o.PerUser, fmt.Sprintf("between 1 and %d, or 0 for the default", int64(MaxLimit)))
 	case o.StartIn < 0 || o.StartIn > MaxLifetime:
 		return errs.InvalidOption("StartIn", o.StartIn, fmt.Sprintf("between 0 and %v", MaxLifetime))
 	case o.OpenFor < time.Millisecond || o.OpenFor > MaxLifetime:
@@ -90,7 +96,7 @@ func (s *Stock) Open(ctx context.Context, o OpenSpec) (epoch int64, err error) {
 //go:embed open.lua
 var openSource string
 
-var openScript = script.New("open", openSource)
+var openScript = stockScript("open", openSource)
 
 type openReply struct {
 	epoch  int64
@@ -100,7 +106,14 @@ type openReply struct {
 // open runs open.lua.
 func (s *Stock) open(ctx context.Context, id string, o OpenSpec) (openReply, error) {
 	n := func(v int64) string { return strconv.FormatInt(v, 10) }
-	v, err := s.ints(ctx, 3, openScript, id, n(o.Limit), n(o.PerUser), n(millis(o.StartIn)), n(millis(o.OpenFor)), n(millis(o.Retain)))
+	ledger, state := "0", "1"
+	if o.Ledger {
+		ledger = "1"
+	}
+	if o.Suspended {
+		state = "3"
+	}
+	v, err := s.ints(ctx, 3, openScript, id, n(o.Limit), n(o.PerUser), n(millis(o.StartIn)), n(millis(o.OpenFor)), n(millis(o.Retain)), ledger, state)
 	if err != nil {
 		return openReply{}, err
 	}

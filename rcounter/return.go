@@ -3,10 +3,10 @@ package rcounter
 import (
 	"context"
 	_ "embed"
+	"fmt"
 	"strconv"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/script"
 )
 
 // Return gives claimant's unit back, and reports whether this call did so. The unit can then be claimed again, by
@@ -35,7 +35,7 @@ func (s *Stock) Return(ctx context.Context, claimant string, ordinal int64) (boo
 //go:embed return.lua
 var returnSource string
 
-var returnScript = script.New("return", returnSource)
+var returnScript = stockScript("return", returnSource)
 
 // giveBack runs return.lua.
 func (s *Stock) giveBack(ctx context.Context, id, claimant string, ordinal int64) (bool, error) {
@@ -44,4 +44,73 @@ func (s *Stock) giveBack(ctx context.Context, id, claimant string, ordinal int64
 		return false, err
 	}
 	return v[1] == 1 && v[0] == stockOK, s.verdict(v)
+}
+
+// ReturnOnce gives back the units that ClaimOnce granted to request, or that a reservation of that id was confirmed
+// for, and reports whether this call did so. They can then be claimed again and go out under new ordinals. The id is
+// spent: a late copy of the request finds the record and gets nothing (Returned). One round trip, repeated until
+// answered, at will: a request is returned once.
+//
+// False without an error: nothing was granted to request, or it was returned before.
+func (s *Stock) ReturnOnce(ctx context.Context, request string) (bool, error) {
+	if err := s.c.usable(s.refused); err != nil {
+		return false, err
+	}
+	if err := checkRequest(request); err != nil {
+		return false, err
+	}
+	return s.giveBackRequest(ctx, callID(), request)
+}
+
+//go:embed returnonce.lua
+var returnOnceSource string
+
+var returnOnceScript = stockScript("return once", returnOnceSource)
+
+// giveBackRequest runs returnonce.lua.
+func (s *Stock) giveBackRequest(ctx context.Context, id, request string) (bool, error) {
+	v, err := s.ints(ctx, 3, returnOnceScript, id, request)
+	if err != nil {
+		return false, err
+	}
+	return v[1] > 0 && v[0] == stockOK, s.verdict(v)
+}
+
+// ReturnAny gives back units of ClaimAny, and reports whether this call did so: those of g, which is what ClaimAny
+// answered, or a part of it (the same Request, with Ordinal and N within it). Each part is returned once: where one
+// overlaps what was returned before, nothing is returned. One grant can be returned in at most 1024 parts, beyond
+// which it is ErrOutOfRange. One round trip, repeated until answered.
+func (s *Stock) ReturnAny(ctx context.Context, g Grant) (bool, error) {
+	if err := s.c.usable(s.refused); err != nil {
+		return false, err
+	}
+	switch {
+	case !g.Won():
+		return false, errs.InvalidOption("grant", g.Outcome, "one that was won")
+	case g.Request == "" || len(g.Request) > MaxClaimantLen:
+		return false, errs.InvalidOption("Request", fmt.Sprintf("%.32q", g.Request), "that of ClaimAny's grant")
+	case g.Ordinal < 1 || g.Ordinal > MaxLimit:
+		return false, errs.InvalidOption("Ordinal", g.Ordinal, "that of ClaimAny's grant, at least 1")
+	case g.N < 1 || g.N > MaxLimit-g.Ordinal+1:
+		return false, errs.InvalidOption("N", g.N, "that of ClaimAny's grant or less, at least 1")
+	}
+	n, err := s.giveBackAny(ctx, callID(), g.Request, g.Ordinal, g.N)
+	return n > 0, err
+}
+
+//go:embed returnany.lua
+var returnAnySource string
+
+var returnAnyScript = stockScript("return any", returnAnySource)
+
+// giveBackAny runs returnany.lua, with first 0 to give the whole call up.
+func (s *Stock) giveBackAny(ctx context.Context, id, request string, first, n int64) (returned int64, err error) {
+	v, err := s.ints(ctx, 3, returnAnyScript, id, request, strconv.FormatInt(first, 10), strconv.FormatInt(n, 10))
+	if err != nil {
+		return 0, err
+	}
+	if err := s.verdict(v); err != nil {
+		return 0, err
+	}
+	return v[2], nil
 }

@@ -3,7 +3,9 @@ package rcounter
 import (
 	"context"
 	"crypto/rand"
+	_ "embed"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -29,7 +31,7 @@ const MaxClaimantLen = 1024
 // over (sale, claimant) and (sale, ordinal) where the orders are kept is the last guard.
 type Stock struct {
 	c       *Client
-	keys    []string // the stock's hash, the claimants' hash
+	keys    []string // what stock.lua names: stock, claimants, records, holds, flag, ledger
 	refused error    // what is wrong with the name
 }
 
@@ -45,10 +47,16 @@ func (c *Client) Stock(name string) *Stock {
 	default:
 		s.refused = keyname.Check(full)
 		key := keyname.Prefix("rc", full)
-		s.keys = []string{key, key + ":u"}
+		s.keys = []string{key, key + ":u", key + ":r", key + ":h", key + ":o", key + ":l"}
 	}
 	return s
 }
+
+//go:embed stock.lua
+var preludeSource string
+
+// stockScript is a script that begins with stock.lua.
+func stockScript(name, source string) *script.Script { return script.New(name, preludeSource+source) }
 
 // call is one of the stock's scripts with its arguments.
 func (s *Stock) call(sc *script.Script, args ...string) script.Call {
@@ -57,15 +65,38 @@ func (s *Stock) call(sc *script.Script, args ...string) script.Call {
 
 // ints runs one of the stock's scripts, which all may run twice, and decodes its reply of at least n integers.
 func (s *Stock) ints(ctx context.Context, n int, sc *script.Script, args ...string) ([]int64, error) {
-	m, err := s.c.do(ctx, s.call(sc, args...))
-	if err != nil {
-		return nil, err
+	return s.reply(ctx, n, s.call(sc, args...))
+}
+
+// sure is ints for a script that grants: the grant is confirmed by Options.MinReplicas. With ErrUnconfirmed the reply
+// is there too.
+func (s *Stock) sure(ctx context.Context, n int, sc *script.Script, args ...string) ([]int64, error) {
+	call := s.call(sc, args...)
+	call.Replicas, call.ReplicasWait = s.c.replicas, s.c.replicasWait
+	return s.reply(ctx, n, call)
+}
+
+func (s *Stock) reply(ctx context.Context, n int, call script.Call) ([]int64, error) {
+	m, unconfirmed := s.c.do(ctx, call)
+	if unconfirmed != nil && !errors.Is(unconfirmed, errs.ErrNotReplicated) {
+		return nil, unconfirmed
 	}
 	v, err := m.AsIntSlice()
-	if err != nil || len(v) < n {
+	if err != nil || len(v) < 3 || len(v) < n && v[0] >= 0 { // what is wrong is said in three
 		return nil, malformed("a stock's script", s.keys[0])
 	}
+	if unconfirmed != nil {
+		return v, fmt.Errorf("%w: %w", ErrUnconfirmed, unconfirmed)
+	}
 	return v, nil
+}
+
+// mark is the argument of a script that says whether its grants are to be confirmed.
+func (c *Client) mark() string {
+	if c.replicas > 0 {
+		return "1"
+	}
+	return "0"
 }
 
 // checkClaimant is the check of a claimant before anything is sent.
@@ -87,11 +118,26 @@ func callID() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
+// recordID names a record that nobody asks for by another name: 96 random bits, since all those of an opening must
+// differ.
+func recordID() string {
+	var b [12]byte
+	rand.Read(b[:])
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
 // What the stock's scripts answer in front.
 const (
-	stockOK      = 0
-	stockCorrupt = -1 // followed by the recorded and the found claimants, or by -1
-	stockUsedUp  = -2 // the last ordinal a double can count to is out
+	stockOK        = 0
+	stockCorrupt   = -1 // followed by the records said and found, or by -1
+	stockUsedUp    = -2 // the last ordinal a double can count to is out
+	stockMismatch  = -3 // the id is that of something else
+	stockParts     = -4 // too many parts of one grant were returned one by one
+	stockTooSmall  = -5 // followed by how many are sold and held
+	stockNone      = -6 // no stock, or no such reservation
+	stockExpired   = -7
+	stockCancelled = -8
+	stockReturned  = -9
 )
 
 // verdict turns the front of a script's reply into an error.
@@ -103,6 +149,18 @@ func (s *Stock) verdict(v []int64) error {
 		return corrupt(s.keys[0], v[1], v[2])
 	case stockUsedUp:
 		return fmt.Errorf("%w: %q has given out ordinal %d", ErrOverflow, s.keys[0], MaxLimit)
+	case stockMismatch:
+		return fmt.Errorf("%w: on %q", ErrMismatch, s.keys[0])
+	case stockParts:
+		return fmt.Errorf("%w: %q keeps no more than 1024 returned parts of one grant", ErrOutOfRange, s.keys[0])
+	case stockTooSmall:
+		return fmt.Errorf("%w: %q has %d units sold and held", ErrOutOfRange, s.keys[0], v[1])
+	case stockExpired:
+		return fmt.Errorf("%w: on %q", ErrReservationExpired, s.keys[0])
+	case stockCancelled:
+		return fmt.Errorf("%w: on %q", ErrReservationCancelled, s.keys[0])
+	case stockReturned:
+		return fmt.Errorf("%w: on %q", ErrReservationReturned, s.keys[0])
 	}
 	return malformed("a stock's script", s.keys[0])
 }

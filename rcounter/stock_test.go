@@ -592,14 +592,14 @@ func TestStocksWorkOnEverySlotOfACluster(t *testing.T) {
 
 func TestOutcomesAndStatesHaveNames(t *testing.T) {
 	var names []string
-	for o := range rcounter.Ended + 2 {
+	for o := range rcounter.Returned + 2 {
 		names = append(names, o.String())
 	}
-	require.Equal(t, "none, granted, replayed, sold out, not open, not started, ended, outcome 7", strings.Join(names, ", "))
+	require.Equal(t, "none, granted, replayed, sold out, not open, not started, ended, user limit, suspended, returned, outcome 10", strings.Join(names, ", "))
 	names = nil
-	for s := range rcounter.StateClosed + 2 {
+	for s := range rcounter.StateSuspended + 2 {
 		names = append(names, s.String())
 	}
-	require.Equal(t, "absent, pending, open, ended, closed, state 5", strings.Join(names, ", "))
+	require.Equal(t, "absent, pending, open, ended, closed, suspended, state 6", strings.Join(names, ", "))
 	require.False(t, rcounter.Grant{}.Won(), "no answer is no win")
 }

@@ -1,0 +1,57 @@
+package rcounter
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strconv"
+
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+// Resize gives the stock another limit, 1 to MaxLimit, at any time until its retention is over. Less than what is sold
+// and held is ErrOutOfRange, and no stock ErrNotOpen; nothing is changed then. Two round trips, repeated until
+// answered; a copy that the network delivers late changes nothing.
+//
+// After ErrUnknownOutcome the limit may be the new one; Status tells.
+func (s *Stock) Resize(ctx context.Context, limit int64) error {
+	if err := s.c.usable(s.refused); err != nil {
+		return err
+	}
+	if limit < 1 || limit > MaxLimit {
+		return errs.InvalidOption("limit", limit, fmt.Sprintf("between 1 and %d", int64(MaxLimit)))
+	}
+	id, revision := callID(), ""
+	for {
+		r, err := s.resize(ctx, id, limit, revision)
+		if err != nil || r.done {
+			return err
+		}
+		revision = strconv.FormatInt(r.revision, 10) // somebody else was quicker: what was asked for is still wanted
+	}
+}
+
+//go:embed resize.lua
+var resizeSource string
+
+var resizeScript = stockScript("resize", resizeSource)
+
+type resizeReply struct {
+	revision int64
+	done     bool
+}
+
+// resize runs resize.lua.
+func (s *Stock) resize(ctx context.Context, id string, limit int64, revision string) (resizeReply, error) {
+	v, err := s.ints(ctx, 3, resizeScript, id, strconv.FormatInt(limit, 10), revision)
+	if err != nil {
+		return resizeReply{}, err
+	}
+	if v[0] == stockNone {
+		return resizeReply{}, fmt.Errorf("%w: %q", ErrNotOpen, s.keys[0])
+	}
+	if err := s.verdict(v); err != nil {
+		return resizeReply{}, err
+	}
+	return resizeReply{revision: v[1], done: v[2] == 1}, nil
+}

@@ -1,0 +1,150 @@
+-- What every script of a stock begins with: its keys, its numbers, and the acts that the scripts share. It is put in
+-- front of each of them as it is, once, when the program starts.
+--
+-- KEYS[1]  the stock, a hash: see open.lua
+-- KEYS[2]  the claimants, a hash: see claim.lua
+-- KEYS[3]  the records, a hash: 'r:' and an id -> a request or reservation, see below
+--          'a:' and an id -> units without a claimant, see any.lua; 'u:' and a claimant -> units by requests and
+--          reservations, those returned or expired taken off
+-- KEYS[4]  the holds, a zset: id of a reservation that is held -> its deadline in ms
+-- KEYS[5]  the flag, a string: 'epoch;turn;claimants' while nothing is left and nothing can become left without a write
+-- KEYS[6]  the ledger, a stream, if the stock keeps one
+--
+-- A record of a request or reservation is 'state;ordinal;n;asked;call;by;deadline;claimant', where call is the id of
+-- the call that made it and by of the one that ended it; state: G its units are sold, H held, R sold and returned,
+-- C cancelled (n 0: before it was made), E expired.
+--
+-- Every key but the flag ends in the same millisecond; the flag ends when something is left without a write: at the
+-- next deadline of a hold, or at the end. A stock says how many fields and members its other keys have. If they have not, a script changes
+-- nothing: {-1, said, found}. Numbers that cannot be: {-1, -1, 0}.
+local stock, users, records, holds, flag, ledger = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local limit, sold, held, seq, recorded, requests, waiting, per, start, ending, gone, epoch, state, keeps, now
+
+-- text is a number as decimal digits: real Redis prints a double of 15 digits and more as 1e+15.
+local function text(n) return string.format('%.0f', n) end
+
+-- begin reads and checks the stock. It returns nil, or 'absent', or the reply that says what is wrong.
+local function begin()
+  local m = redis.call('HMGET', stock, 'limit', 'sold', 'held', 'seq', 'recorded', 'requests', 'holds', 'per', 'start', 'end', 'gone',
+    'epoch', 'state', 'ledger')
+  if not m[1] then return 'absent' end
+  for i = 1, 14 do
+    m[i] = tonumber(m[i])
+    if not m[i] then return {-1, -1, 0} end
+  end
+  limit, sold, held, seq, recorded, requests, waiting, per = m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8]
+  start, ending, gone, epoch, state, keeps = m[9], m[10], m[11], m[12], m[13], m[14]
+  local t = redis.call('TIME')
+  now = t[1] * 1000 + math.floor(t[2] / 1000)
+  if now >= gone then return 'absent' end -- over, and only its keys not yet removed
+  local found = redis.call('HLEN', users)
+  if found ~= recorded then return {-1, recorded, found} end
+  if requests > 0 then
+    found = redis.call('HLEN', records)
+    if found ~= requests then return {-1, requests, found} end
+  end
+  if waiting > 0 or held > 0 then
+    found = redis.call('ZCARD', holds)
+    if found ~= waiting then return {-1, waiting, found} end
+  end
+  if sold < 0 or held < 0 or sold + held > limit or sold > seq or per < 1 then return {-1, -1, 0} end
+end
+
+-- refusal is the outcome of whoever has nothing yet, or nil while the stock sells.
+local function refusal()
+  if state == 3 then return 8 end
+  if state ~= 1 or now >= ending then return 6 end
+  if now < start then return 5 end
+end
+
+-- enter writes a line of the ledger.
+local function enter(op, ordinal, n, claimant, request)
+  if keeps == 1 then
+    redis.call('XADD', ledger, '*', 'op', op, 'epoch', text(epoch), 'ordinal', text(ordinal), 'n', text(n), 'claimant', claimant, 'request', request)
+  end
+end
+
+-- count writes the numbers: before records of new sales, after records of returns, so that a run broken off between
+-- the two sells too little and says so, never too much.
+local function count()
+  redis.call('HSET', stock, 'sold', text(sold), 'held', text(held), 'seq', text(seq), 'recorded', text(recorded),
+    'requests', text(requests), 'holds', text(waiting))
+end
+
+-- mark sets the flag.
+local function mark()
+  local till = ending - now
+  if waiting > 0 then till = math.min(till, tonumber(redis.call('ZRANGE', holds, 0, 0, 'WITHSCORES')[2]) - now) end
+  if refusal() or till <= 0 then return end
+  local turn = redis.call('HINCRBY', stock, 'turn', 1)
+  redis.call('SET', flag, text(epoch) .. ';' .. text(turn) .. ';' .. text(recorded), 'PX', text(till))
+end
+
+-- settle is the end of a script that wrote: the flag follows what is left, of which there was before, and every key
+-- gets its end, all in one go so that they end in the same millisecond; an earlier end of the records alone would
+-- look like their loss.
+local function settle(before)
+  local left = limit - sold - held
+  if left > 0 and before <= 0 then
+    redis.call('DEL', flag)
+  elseif left <= 0 and (before > 0 or redis.call('EXISTS', flag) == 0) then
+    mark()
+  end
+  for i = 1, 6 do
+    if i ~= 5 and redis.call('PTTL', KEYS[i]) == -1 then
+      for k = 1, 6 do
+        if k ~= 5 then redis.call('PEXPIRE', KEYS[k], text(gone - now)) end
+      end
+      return
+    end
+  end
+end
+
+-- parse reads the record of a request or reservation; nil if it is none.
+local function parse(record)
+  local state, ordinal, n, asked, call, by, deadline, claimant = record:match('^(%u);(%d+);(%d+);(%d+);([^;]*);([^;]*);(%d+);(.*)$')
+  if not state then return nil end
+  return {state = state, ordinal = tonumber(ordinal), n = tonumber(n), asked = tonumber(asked), call = call, by = by, deadline = tonumber(deadline), claimant = claimant}
+end
+
+-- keep writes it.
+local function keep(id, r)
+  redis.call('HSET', records, 'r:' .. id, r.state .. ';' .. text(r.ordinal) .. ';' .. text(r.n) .. ';' .. text(r.asked) .. ';' .. r.call .. ';' ..
+    r.by .. ';' .. text(r.deadline) .. ';' .. r.claimant)
+end
+
+-- bought is how many units a claimant has, and whether there is a count of those by requests.
+local function bought(claimant)
+  local n, counted = 0, false
+  if requests > 0 then
+    local c = redis.call('HGET', records, 'u:' .. claimant)
+    if c then n, counted = tonumber(c), true end
+  end
+  local record = recorded > 0 and redis.call('HGET', users, claimant)
+  if record and record:byte(1) ~= 48 then n = n + 1 end -- '0': returned
+  return n, counted
+end
+
+-- reap ends at most so many holds whose time is over. It is complete in itself; what it returns is what is wrong.
+local function reap(most)
+  if waiting == 0 then return end
+  local due = redis.call('ZRANGEBYSCORE', holds, '-inf', text(now), 'LIMIT', 0, most)
+  if #due == 0 then return end
+  local ended, n = {}, 0
+  for i, id in ipairs(due) do
+    local record = redis.call('HGET', records, 'r:' .. id)
+    local r = record and parse(record)
+    if not r or r.state ~= 'H' then return {-1, -1, 0} end
+    r.state, ended[i], n = 'E', r, n + r.n
+  end
+  if n > held then return {-1, -1, 0} end
+  for i, id in ipairs(due) do
+    redis.call('ZREM', holds, id)
+    keep(id, ended[i])
+    redis.call('HINCRBY', records, 'u:' .. ended[i].claimant, text(-ended[i].n))
+  end
+  local before = limit - sold - held
+  held, waiting = held - n, waiting - #due
+  count()
+  settle(before)
+end
