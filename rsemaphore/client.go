@@ -32,6 +32,7 @@ type Client struct {
 	log      *slog.Logger
 
 	mu      sync.Mutex
+	hungry  map[string]int // semaphores, by key -> calls that wait for permits and were told that there are not enough
 	closed  bool
 	held    int           // calls under way that may wait, and what is held and neither released nor lost
 	drained chan struct{} // made by Close, closed when held reaches 0
@@ -46,7 +47,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rsemaphore: %w", err)
 	}
-	c := &Client{opts: o, hub: h, log: o.Logger, sweeper: lease.NewSweeper()}
+	c := &Client{opts: o, hub: h, log: o.Logger, sweeper: lease.NewSweeper(), hungry: map[string]int{}}
 	c.id, c.seed = newConnectionID()
 	c.observer = o.Observer.guarded(func(p any) { c.log.Error("redlatch: observer panicked", "panic", p) })
 	c.runner = script.NewRunner(h.Client(), o.CallTimeout)

@@ -1,0 +1,73 @@
+-- Take permits, all or none.
+-- KEYS[1] count  KEYS[2] permits  KEYS[3] notes
+-- ARGV[1] capacity  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)  ARGV[4] channel
+-- ARGV[5] PUBLISH or SPUBLISH  ARGV[6] label, may be empty  ARGV[7] 1: keys made here have no end  ARGV[8…] ids
+-- Reply {status, ms, server ms, capacity}: 1 granted; 0 not enough, ms until enough leases are over (-1: not known);
+--   2 too late, nothing done; 3 the capacity is another; 4 it is less than what is asked for
+-- Twice: an id that is out already is not taken again, and its lease only ever raised.
+local count, permits, notes = KEYS[1], KEYS[2], KEYS[3]
+local capacity, lease, notafter, channel, publish, label = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
+local endless, first = ARGV[7] == '1', 8
+local now = clock()
+if notafter > 0 and now > notafter then
+  return {2, 0, now, 0}
+end
+local available = stored(count)
+local freed = prune(count, permits, notes, now)
+local out = redis.call('ZCARD', permits)
+local noted = redis.call('HMGET', notes, 'keep', 'capacity')
+local keep = tonumber(noted[1] or 0)
+local fresh = not available
+if fresh then -- never used, or its end has come, or it was deleted: what is out is out all the same
+  if noted[2] then
+    capacity = tonumber(noted[2])
+  end
+  available = capacity - out
+else
+  available = available + freed
+end
+local total = available + out
+if total ~= capacity and not noted[1] then
+  return {3, 0, now, total}
+end
+local n, missing, ends = #ARGV - first + 1, 0, {}
+for i = first, #ARGV do
+  ends[i] = tonumber(redis.call('ZSCORE', permits, ARGV[i]) or 0)
+  if ends[i] == 0 then
+    missing = missing + 1
+  end
+end
+if missing > available then
+  if freed > 0 then
+    tell(publish, channel, available)
+  end
+  if n > total then
+    return {4, 0, now, total}
+  end
+  local nth = redis.call('ZRANGE', permits, missing - available - 1, missing - available - 1, 'WITHSCORES')
+  local till = tonumber(nth[2] or forever)
+  return {0, till < forever and till - now or -1, now, total}
+end
+if fresh then
+  redis.call('SET', count, number(available - missing), 'PX', math.max(redis.call('PTTL', permits), lease + 1))
+elseif missing > 0 then
+  redis.call('DECRBY', count, missing)
+end
+local till = now + lease
+for i = first, #ARGV do
+  if ends[i] < till then
+    redis.call('ZADD', permits, number(till), ARGV[i])
+  end
+  if label ~= '' then
+    redis.call('HSET', notes, ARGV[i], label)
+  end
+end
+if endless then
+  redis.call('PERSIST', count)
+  redis.call('PERSIST', permits)
+end
+last(count, permits, notes, now, math.max(lease + 1, keep)) -- no key ends before a lease that ends in it
+if freed > 0 then
+  tell(publish, channel, available - missing)
+end
+return {1, lease, now, total}

@@ -1,0 +1,374 @@
+package rsemaphore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Permit is one acquisition of a semaphore: the right to be one of those, or as many of those as N says, until Release,
+// or until it is lost. It is safe for concurrent use and belongs to no goroutine.
+//
+// Run the work under [Permit.Context], which ends with the permit. A permit that nobody can reach any more, neither it
+// nor one of its contexts, is no longer renewed, with a warning in the log: its lease runs out.
+type Permit struct {
+	p       *permit
+	cleanup runtime.Cleanup
+}
+
+// permit is what the watchdog keeps of a Permit; it must not refer to the Permit, whose reachability is what tells
+// whether it was forgotten.
+type permit struct {
+	s     *Semaphore
+	n     int
+	claim lease.Claim // its owner is all the ids in one
+	lease time.Duration
+	auto  bool
+	began time.Time
+	done  chan struct{} // closed when the permit is over, for whatever reason
+
+	// doubt: some request of its acquisition was never answered and may run until this instant, on the server also
+	// after the release. Set before the handle is made.
+	doubt time.Time
+
+	mu       sync.Mutex
+	why      error // set before done is closed
+	next     int
+	contexts map[int]ending
+	counted  bool          // among those that Close waits for
+	given    bool          // Release was called
+	released chan struct{} // closed when result is set
+	result   error
+}
+
+// ending is how one context of a permit is cancelled, and how its own end is no longer listened for.
+type ending struct {
+	cancel context.CancelCauseFunc
+	deaf   func() bool
+}
+
+func (s *Semaphore) newPermit(n int, d time.Duration, auto bool) *permit {
+	p := &permit{s: s, n: n, lease: d, auto: auto, done: make(chan struct{}), released: make(chan struct{})}
+	ids := s.c.newIDs(n)
+	p.claim = lease.Claim{Name: s.name, Key: s.key, More: []string{s.permits, s.notes}, Owner: ids, Shown: shown(ids),
+		Renew: renewScript, Untracked: true, Of: p,
+		Ended: func(why error) {
+			s.c.observer.Ended(s.name, why)
+			p.end(why)
+		}}
+	return p
+}
+
+// shown is how logs call a permit.
+func shown(ids string) string {
+	if n := len(ids) / idSize; n > 1 {
+		return fmt.Sprintf("%s and %d more", idText(ids[:idSize]), n-1)
+	}
+	return idText(ids)
+}
+
+// ids are the raw ids.
+func (p *permit) ids() []string {
+	ids := make([]string, p.n)
+	for i := range ids {
+		ids[i] = p.claim.Owner[i*idSize : (i+1)*idSize]
+	}
+	return ids
+}
+
+// handle makes the handle of a permit that is registered, and counted in by begin.
+func (p *permit) handle(doubt time.Time) *Permit {
+	p.mu.Lock()
+	p.doubt, p.began = doubt, time.Now()
+	p.counted = true
+	lost := p.why == ErrLost // between the grant and here
+	p.mu.Unlock()
+	if lost {
+		p.uncount()
+	}
+	x := &Permit{p: p}
+	x.cleanup = runtime.AddCleanup(x, (*permit).forgotten, p)
+	return x
+}
+
+// forgotten runs when the Permit and all its contexts are unreachable without a Release.
+func (p *permit) forgotten() {
+	if p.auto {
+		p.s.c.engine.Manual(&p.claim)
+	}
+	p.uncount() // Close need not wait for a Release that cannot come
+	args := []any{"name", p.s.name, "permit", p.claim.Shown}
+	if p.s.label != "" {
+		args = append(args, "label", p.s.label)
+	}
+	p.s.c.log.Warn("redlatch: a permit was dropped without Release; it is no longer renewed", args...)
+}
+
+// end closes the permit and cancels its contexts; the first reason counts.
+func (p *permit) end(why error) {
+	p.mu.Lock()
+	if p.why != nil {
+		p.mu.Unlock()
+		return
+	}
+	p.why = why
+	close(p.done)
+	contexts := p.contexts
+	p.contexts = nil
+	p.mu.Unlock()
+	if why == ErrLost { // nothing is held that Close could wait for
+		p.uncount()
+	}
+	for _, c := range contexts {
+		if c.deaf != nil {
+			c.deaf()
+		}
+		c.cancel(why)
+	}
+}
+
+// uncount has Close wait for this permit no longer.
+func (p *permit) uncount() {
+	p.mu.Lock()
+	counted := p.counted
+	p.counted = false
+	p.mu.Unlock()
+	if counted {
+		p.s.c.done()
+	}
+}
+
+// unwanted reports whether nobody uses the permit, or ever will. A closed client's permits, and those past MaxHold, are
+// in use until Release.
+func (p *permit) unwanted() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.given || p.why == ErrNotAcquired || p.why == ErrLost
+}
+
+// owe has the permit released in the background until its lease is over. An answer before after is not final.
+func (p *permit) owe(after time.Time) {
+	s, ids := p.s, p.ids()
+	s.c.sweeper.Owe(&lease.Debt{
+		After: after,
+		Until: time.Now().Add(max(p.lease, s.c.opts.CallTimeout)),
+		Release: func(ctx context.Context) error {
+			_, err := s.runRelease(ctx, ids, false)
+			if err == nil {
+				s.c.queue.Nudge(s.name)
+			}
+			if err != nil && !script.Retryable(err) {
+				return nil // an answer, if not the one hoped for: asking again gets the same
+			}
+			return err
+		},
+	})
+}
+
+// permitContext refers to the Permit, which therefore counts as in use for as long as any of its contexts does.
+type permitContext struct {
+	context.Context
+	permit *Permit
+}
+
+// Context returns a child of parent that ends with the permit: at Release with cause ErrReleased, otherwise with
+// ErrLost, ErrMaxHold or ErrClosed. The context of a permit that is over has ended.
+func (x *Permit) Context(parent context.Context) context.Context {
+	p := x.p
+	ctx, cancel := context.WithCancelCause(parent)
+	p.mu.Lock()
+	if why := p.why; why != nil {
+		p.mu.Unlock()
+		cancel(why)
+		return &permitContext{ctx, x}
+	}
+	if p.contexts == nil {
+		p.contexts = map[int]ending{}
+	}
+	id := p.next
+	p.next++
+	e := ending{cancel: cancel}
+	if parent.Done() != nil {
+		// a long permit may see many short parents: forget them as they end
+		e.deaf = context.AfterFunc(ctx, func() {
+			p.mu.Lock()
+			delete(p.contexts, id)
+			p.mu.Unlock()
+		})
+	}
+	p.contexts[id] = e
+	p.mu.Unlock()
+	return &permitContext{ctx, x}
+}
+
+// Value tells Release that ctx comes from its own permit.
+func (x *permitContext) Value(key any) any {
+	if key == permitKey(x.permit.p) {
+		return true
+	}
+	return x.Context.Value(key)
+}
+
+type permitKey *permit
+
+// Done returns a channel that is closed when the permit is over.
+func (x *Permit) Done() <-chan struct{} { return x.p.done }
+
+// Err says why the permit is over: ErrReleased, ErrLost, ErrMaxHold or ErrClosed; nil while it lasts.
+func (x *Permit) Err() error {
+	x.p.mu.Lock()
+	defer x.p.mu.Unlock()
+	return x.p.why
+}
+
+// Name returns the semaphore's name.
+func (x *Permit) Name() string { return x.p.s.name }
+
+// N is how many permits these are.
+func (x *Permit) N() int { return x.p.n }
+
+// IDs returns their ids, N of them, each 32 hexadecimal digits: what [Semaphore.ReleaseIDs] and Redisson take.
+func (x *Permit) IDs() []string {
+	ids := x.p.ids()
+	for i, raw := range ids {
+		ids[i] = idText(raw)
+	}
+	return ids
+}
+
+// Until returns the instant, on this process's monotonic clock, until which it is safe to act. It moves on with every
+// confirmed renewal; after the permit is over it says nothing.
+func (x *Permit) Until() time.Time { return x.p.s.c.engine.Until(&x.p.claim) }
+
+// Extend makes the permit last for at least d from now, at least MinLease; it never shortens it. nil: confirmed by the
+// server. ErrLost: the permit is over and this is how it was found out, or it was before; ErrReleased after Release.
+// ErrUnavailable, ErrUnknownOutcome or ErrNotReplicated: Until is as it was.
+func (x *Permit) Extend(ctx context.Context, d time.Duration) error {
+	p := x.p
+	s, c := p.s, p.s.c
+	if d < MinLease || d > MaxDuration {
+		return fmt.Errorf("rsemaphore: %w", errs.InvalidOption("extension", d, fmt.Sprintf("%v to %v", MinLease, MaxDuration)))
+	}
+	if why := x.Err(); why != nil {
+		return fmt.Errorf("rsemaphore: extend %q: %w", s.name, why)
+	}
+	// no answer is worth waiting for once the permit is over
+	ctx, cancel := context.WithDeadline(ctx, x.Until())
+	defer cancel()
+	sent := time.Now()
+	held, err := s.runRenew(ctx, p.claim.Owner, d)
+	switch {
+	case err != nil:
+		return fmt.Errorf("rsemaphore: %w", err)
+	case !held:
+		c.engine.Lost(&p.claim)
+		return fmt.Errorf("rsemaphore: extend %q: %w", s.name, ErrLost)
+	case !c.engine.Confirmed(&p.claim, sent, d):
+		if why := x.Err(); why != nil {
+			return fmt.Errorf("rsemaphore: extend %q: %w", s.name, why)
+		}
+		return fmt.Errorf("rsemaphore: extend %q: %w", s.name, ErrLost)
+	}
+	return nil
+}
+
+// Release ends the permit and gives it back, all of it. It may be called from any goroutine and with a ctx that has
+// ended.
+//
+// nil: given back, confirmed by the server. ErrLost: it was over before, in whole or in part; somebody else may have
+// had it. ErrUnavailable or ErrUnknownOutcome: not confirmed while ctx lasted (1 s if it had ended at the call, or comes
+// from this permit's Context, which Release ends); the release goes on in the background until the lease is over. In
+// every case the permit's contexts have ended and it is not renewed any more. Later calls return the first one's
+// result.
+func (x *Permit) Release(ctx context.Context) error {
+	p := x.p
+	p.mu.Lock()
+	first := !p.given
+	p.given = true
+	p.mu.Unlock()
+	if ctx.Err() != nil || ctx.Value(permitKey(p)) != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+	}
+	if first {
+		x.cleanup.Stop()
+		err := p.release(ctx)
+		p.mu.Lock()
+		p.result = err
+		p.mu.Unlock()
+		close(p.released)
+		p.s.c.observer.Released(p.s.name, p.n, time.Since(p.began), err)
+		return err
+	}
+	select {
+	case <-p.released:
+		return p.result
+	case <-ctx.Done():
+		return fmt.Errorf("rsemaphore: release %q: %w: another Release of this permit is still under way: %w", p.s.name, ErrUnknownOutcome, context.Cause(ctx))
+	}
+}
+
+// release is the body of the first Release.
+func (p *permit) release(ctx context.Context) error {
+	s, c := p.s, p.s.c
+	p.end(ErrReleased) // before anything is sent: nobody may work under the permit while it is being given away
+	p.mu.Lock()
+	why := p.why
+	p.mu.Unlock()
+	until := c.engine.Until(&p.claim)
+	defer p.uncount()
+	held := c.engine.Remove(&p.claim) // before the release is sent: see package lease
+	if why == ErrMaxHold {            // the permit is still there, only renewal and trust have ended
+		held, until = true, time.Now().Add(p.lease)
+	}
+	if !held {
+		// Lost, and the caller need not wait to hear it. The server may still have some of it: give that back early.
+		p.owe(time.Time{})
+		return fmt.Errorf("rsemaphore: release %q: %w", s.name, ErrLost)
+	}
+	if time.Now().Before(p.doubt) {
+		// A request of the acquisition may still be on its way, on another connection, and would take permits anew for
+		// a handle that is through with them. Owed after this release, which would otherwise find it done.
+		defer p.owe(p.doubt)
+	}
+	unsure := false
+	sctx := ctx // the first try needs no bound of its own, and makes no timer
+	for n := 0; ; n++ {
+		if n == 1 {
+			var cancel context.CancelFunc
+			sctx, cancel = context.WithDeadline(ctx, until)
+			defer cancel()
+		}
+		held, err := s.runRelease(sctx, p.ids(), false)
+		switch {
+		case err == nil:
+			c.queue.Nudge(s.name)
+			// fewer after a try of unknown outcome is that try's work: nobody could take them before until
+			if held == int64(p.n) || unsure {
+				return nil
+			}
+			if why == ErrMaxHold {
+				return fmt.Errorf("rsemaphore: release %q: %w: %w", s.name, ErrLost, why)
+			}
+			return fmt.Errorf("rsemaphore: release %q: %w", s.name, ErrLost)
+		case !script.Retryable(err):
+			return fmt.Errorf("rsemaphore: %w", err)
+		}
+		unsure = unsure || errors.Is(err, ErrUnknownOutcome)
+		if sctx.Err() != nil || !script.Pause(sctx, script.Backoff(n)) {
+			p.owe(time.Time{})
+			if unsure {
+				err = script.Unsure(err)
+			}
+			return fmt.Errorf("rsemaphore: the release goes on in the background: %w", err)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+-- What the scripts on permits share; each of them follows this text. They have three keys for a semaphore:
+--   count    how many permits are available: a string, Redisson's. With those out it adds up to the capacity.
+--   permits  those out: a sorted set, id of 16 bytes -> end of its lease, server ms; Redisson's. `forever` has none.
+--   notes    ours, often absent: a hash, "keep" and "capacity" after a resize, id -> label.
+local forever = 922337203685477
+
+local function clock()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local function number(n)
+  return string.format('%.0f', n)
+end
+
+-- The stored count; nil if there is none.
+local function stored(count)
+  local text = redis.call('GET', count)
+  local n = text and tonumber(text)
+  if text and not n then
+    error('WRONGTYPE the count of a semaphore is not a number')
+  end
+  return n
+end
+
+-- Give back the permits whose lease is over, and say how many they were.
+local function prune(count, permits, notes, now)
+  local dead = redis.call('ZRANGEBYSCORE', permits, '-inf', number(now))
+  for i = 1, #dead, 1000 do
+    redis.call('ZREM', permits, unpack(dead, i, math.min(i + 999, #dead)))
+    redis.call('HDEL', notes, unpack(dead, i, math.min(i + 999, #dead)))
+  end
+  if #dead > 0 and redis.call('EXISTS', count) == 1 then
+    redis.call('INCRBY', count, #dead)
+  end
+  return #dead
+end
+
+-- Have the keys last for at least so long. A count without an end was made so by Redisson, or to be shared with it,
+-- and stays so. The notes always have an end.
+local function last(count, permits, notes, now, ms)
+  local left, ours, noted = redis.call('PTTL', count), redis.call('PTTL', permits), redis.call('PTTL', notes)
+  if left >= 0 and left < ms then
+    redis.call('PEXPIRE', count, ms)
+  end
+  local need = math.max(left, ms)
+  if ours >= 0 and ours < need then
+    redis.call('PEXPIRE', permits, need)
+  elseif ours == -1 and left >= 0 then -- just made; or the count is younger, and what is out may last longer
+    local till = tonumber(redis.call('ZRANGE', permits, -1, -1, 'WITHSCORES')[2])
+    if till < forever then
+      redis.call('PEXPIRE', permits, math.max(need, till - now + 1))
+    end
+  end
+  if noted ~= -2 and noted < ms then
+    redis.call('PEXPIRE', notes, ms)
+  end
+end
+
+-- Wake waiters. Redisson's take the payload for a number of permits, and fail on a negative one. A user without rights
+-- on the channel can still release: waiters then poll.
+local function tell(publish, channel, available)
+  if available > 0 then
+    redis.pcall(publish, channel, number(available))
+  end
+end
+

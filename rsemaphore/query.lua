@@ -1,0 +1,8 @@
+-- Look at a semaphore without changing it.
+-- KEYS[1] count  KEYS[2] permits  KEYS[3] notes
+-- Reply {1 if the count is there, available, out, capacity of the last resize (0: none)}; leases that are over count as given back
+-- Twice: reads only.
+local count, permits, notes = KEYS[1], KEYS[2], KEYS[3]
+local available = stored(count)
+local over = redis.call('ZCOUNT', permits, '-inf', number(clock()))
+return {available and 1 or 0, (available or 0) + over, redis.call('ZCARD', permits) - over, tonumber(redis.call('HGET', notes, 'capacity') or 0)}

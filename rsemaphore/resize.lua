@@ -1,0 +1,29 @@
+-- Set the capacity, whatever it was, and wake the waiters if there is more now.
+-- KEYS[1] count  KEYS[2] permits  KEYS[3] notes
+-- ARGV[1] new capacity  ARGV[2] the caller's old one, if the semaphore is not in use  ARGV[3] ms to remember it unused
+-- ARGV[4] not after, server ms (0: any time)  ARGV[5] channel  ARGV[6] PUBLISH or SPUBLISH  ARGV[7] 1: a count made here has no end
+-- Reply {status, capacity before, server ms}: 1 done; 2 too late, nothing done
+-- Twice: the capacity is set, not added to; what is out stays out.
+local count, permits, notes = KEYS[1], KEYS[2], KEYS[3]
+local capacity, declared, keep, notafter = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local now = clock()
+if notafter > 0 and now > notafter then
+  return {2, 0, now}
+end
+local available = stored(count)
+local freed = prune(count, permits, notes, now)
+local out = redis.call('ZCARD', permits)
+local before = available and available + freed + out or tonumber(redis.call('HGET', notes, 'capacity') or declared)
+if available then
+  redis.call('INCRBY', count, number(capacity - before))
+elseif ARGV[7] == '1' then
+  redis.call('SET', count, number(capacity - out))
+else
+  redis.call('SET', count, number(capacity - out), 'PX', keep)
+end
+redis.call('HSET', notes, 'keep', number(keep), 'capacity', number(capacity))
+last(count, permits, notes, now, keep)
+if capacity > before or freed > 0 then
+  tell(ARGV[6], ARGV[5], capacity - out)
+end
+return {1, before, now}

@@ -1,0 +1,193 @@
+package rsemaphore
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Each script on permits has one function here that writes its arguments and reads its reply.
+var (
+	//go:embed permits.lua
+	permitsSource string
+	//go:embed acquire.lua
+	acquireSource string
+	//go:embed release.lua
+	releaseSource string
+	//go:embed renew.lua
+	renewSource string
+	//go:embed resize.lua
+	resizeSource string
+	//go:embed query.lua
+	querySource string
+	//go:embed inspect.lua
+	inspectSource string
+
+	acquireScript = script.New("acquire", permitsSource+acquireSource)
+	releaseScript = script.New("release", permitsSource+releaseSource)
+	renewScript   = script.New("renew", permitsSource+renewSource)
+	resizeScript  = script.New("resize", permitsSource+resizeSource)
+	queryScript   = script.New("query", permitsSource+querySource)
+	inspectScript = script.New("inspect", permitsSource+inspectSource)
+)
+
+func (s *Semaphore) keys() []string { return []string{s.key, s.permits, s.notes} }
+
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }
+
+type acquireStatus int64
+
+const (
+	acquireTooFew acquireStatus = iota
+	acquireGranted
+	acquireLate
+	acquireMismatch
+	acquireTooMany
+)
+
+type acquireReply struct {
+	status   acquireStatus
+	left     time.Duration // until enough leases are over, negative: not known
+	server   int64         // its clock, ms
+	capacity int64
+}
+
+func (s *Semaphore) acquireCall(ids []string, lease time.Duration, notAfter int64, late func(rueidis.RedisResult)) script.Call {
+	args := make([]string, 0, 7+len(ids))
+	args = append(args, strconv.Itoa(s.capacity), decimal(millis(lease)), decimal(notAfter), s.channel, s.c.hub.PublishCommand(), s.label, flag(s.shared))
+	return script.Call{Script: acquireScript, Keys: s.keys(), Args: append(args, ids...), Late: late}
+}
+
+func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
+	v, err := m.AsIntSlice()
+	if err != nil || len(v) != 4 {
+		return acquireReply{}, fmt.Errorf("acquire: unexpected reply %v: %w", v, err)
+	}
+	return acquireReply{acquireStatus(v[0]), time.Duration(v[1]) * time.Millisecond, v[2], v[3]}, nil
+}
+
+// runRelease gives ids back and returns how many of them were held; -1 if all had to be and were not.
+func (s *Semaphore) runRelease(ctx context.Context, ids []string, all bool) (held int64, err error) {
+	args := append([]string{s.channel, s.c.hub.PublishCommand(), flag(all)}, ids...)
+	m, err := s.c.runner.Attempt(ctx, script.Call{Script: releaseScript, Keys: s.keys(), Args: args})
+	if err != nil {
+		return 0, err
+	}
+	return m.AsInt64()
+}
+
+// runRenew asks for one permit what the watchdog asks for many.
+func (s *Semaphore) runRenew(ctx context.Context, ids string, lease time.Duration) (held bool, err error) {
+	call := script.Call{Script: renewScript, Keys: s.keys(), Args: []string{ids, decimal(millis(lease))}}
+	call.Replicas, call.ReplicasWait = s.c.opts.MinReplicas, s.c.opts.ReplicaTimeout
+	m, err := s.c.runner.Do(ctx, call)
+	if err != nil {
+		return false, err
+	}
+	v, err := m.AsIntSlice()
+	if err != nil || len(v) != 1 || v[0] < 0 {
+		return false, fmt.Errorf("renew on %q: unexpected reply %v: %w", s.key, v, err)
+	}
+	return v[0] == 1, nil
+}
+
+type resizeReply struct {
+	late   bool
+	before int64
+	server int64
+}
+
+func (s *Semaphore) runResize(ctx context.Context, capacity int, notAfter int64) (resizeReply, error) {
+	m, err := s.c.runner.Do(ctx, script.Call{Script: resizeScript, Keys: s.keys(), Args: []string{
+		strconv.Itoa(capacity), strconv.Itoa(s.capacity), decimal(millis(ResizeKept)), decimal(notAfter),
+		s.channel, s.c.hub.PublishCommand(), flag(s.shared),
+	}})
+	if err != nil {
+		return resizeReply{}, err
+	}
+	v, err := m.AsIntSlice()
+	if err != nil || len(v) != 3 {
+		return resizeReply{}, fmt.Errorf("resize on %q: unexpected reply %v: %w", s.key, v, err)
+	}
+	return resizeReply{late: v[0] == 2, before: v[1], server: v[2]}, nil
+}
+
+// queryReply is what is known of a semaphore; one not in use is as this handle would make it.
+type queryReply struct{ available, out, capacity int64 }
+
+func (s *Semaphore) runQuery(ctx context.Context) (queryReply, error) {
+	m, err := s.c.runner.Do(ctx, script.Call{Script: queryScript, Keys: s.keys()})
+	if err != nil {
+		return queryReply{}, err
+	}
+	v, err := m.AsIntSlice()
+	if err != nil || len(v) != 4 {
+		return queryReply{}, fmt.Errorf("query on %q: unexpected reply %v: %w", s.key, v, err)
+	}
+	return s.known(v[0] == 1, v[1], v[2], v[3]), nil
+}
+
+func (s *Semaphore) known(counted bool, available, out, resized int64) queryReply {
+	q := queryReply{available: available, out: out}
+	switch {
+	case counted:
+		q.capacity = available + out
+		return q
+	case resized > 0:
+		q.capacity = resized
+	default:
+		q.capacity = int64(s.capacity)
+	}
+	q.available = q.capacity - out
+	return q
+}
+
+func (s *Semaphore) runInspect(ctx context.Context) (State, error) {
+	m, err := s.c.runner.Do(ctx, script.Call{Script: inspectScript, Keys: s.keys()})
+	if err != nil {
+		return State{}, err
+	}
+	v, err := m.ToArray()
+	if err != nil || len(v) < 4 || len(v)%3 != 1 {
+		return State{}, fmt.Errorf("inspect %q: unexpected reply of %d values: %w", s.key, len(v), err)
+	}
+	var head [4]int64
+	for i := range head {
+		head[i], _ = v[i].AsInt64()
+	}
+	now, over := head[0], int64(0)
+	state := State{Name: s.name, Resized: head[3] > 0}
+	for i := 4; i < len(v); i += 3 {
+		id, _ := v[i].ToString()
+		end, _ := v[i+1].AsInt64()
+		label, _ := v[i+2].ToString()
+		if end <= now {
+			over++
+			continue
+		}
+		h := Holding{ID: idText(id), Client: idClient(id), Label: label, Lease: time.Duration(end-now) * time.Millisecond}
+		if end >= forever {
+			h.Lease = NoExpiry
+		}
+		state.Permits = append(state.Permits, h)
+	}
+	q := s.known(head[1] == 1, head[2]+over, int64(len(state.Permits)), head[3])
+	state.Capacity, state.Available = int(q.capacity), int(q.available)
+	return state, nil
+}
+
+// forever is the end that Redisson gives a permit without a lease.
+const forever = 922337203685477

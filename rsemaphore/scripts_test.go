@@ -1,0 +1,441 @@
+package rsemaphore_test
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// Four ids of 16 bytes, with what must not disturb a script in them.
+const (
+	idA = "aaaaaaa\x00aaaaaaaa"
+	idB = "bbbb\r\nbbbb\xff\xfebbbb"
+	idC = "cccccccccccccccc"
+	idD = "dddddddddddddddd"
+)
+
+var semaphoreKeys = []string{"s", "{s}:timeout", "{s}:notes"}
+
+// unit of the times in the tables, ms: so long that no stall of the machine blurs them.
+const unit = 60_000
+
+// units are ms in units, rounded up.
+func units(ms int64) int {
+	if ms > 0 {
+		ms += unit - 1
+	}
+	return int(ms / unit)
+}
+
+// sem is a semaphore on the server. Times are units from the server's now; 0 for an expiry: none.
+type sem struct {
+	count   string         // "" absent
+	ttl     int            // of the count
+	out     map[string]int // id -> its end
+	outTTL  int
+	notes   map[string]string
+	noteTTL int
+}
+
+const always = 1 << 30 // an end that Redisson gives a permit without a lease
+
+func (r *rig) put(t *testing.T, s sem) {
+	t.Helper()
+	r.must(t, append([]string{"DEL"}, semaphoreKeys...)...)
+	expire := func(key string, n int) {
+		if n > 0 {
+			r.must(t, "PEXPIRE", key, strconv.Itoa(n*unit))
+		}
+	}
+	if s.count != "" {
+		r.must(t, "SET", "s", s.count)
+		expire("s", s.ttl)
+	}
+	for id, end := range s.out {
+		score := strconv.FormatInt(r.now(t)+int64(end)*unit, 10)
+		if end == always {
+			score = "922337203685477"
+		}
+		r.must(t, "ZADD", "{s}:timeout", score, id)
+	}
+	if len(s.out) > 0 {
+		expire("{s}:timeout", s.outTTL)
+	}
+	for f, v := range s.notes {
+		r.must(t, "HSET", "{s}:notes", f, v)
+	}
+	if len(s.notes) > 0 {
+		expire("{s}:notes", s.noteTTL)
+	}
+}
+
+// get is the inverse of put, its times rounded up to whole units.
+func (r *rig) get(t *testing.T) sem {
+	t.Helper()
+	s := sem{}
+	if v := r.text(t, "GET", "s"); v != "(nil)" {
+		s.count = v
+	}
+	ttl := func(key string) int {
+		ms := r.number(t, "PTTL", key)
+		if ms < 0 {
+			return 0
+		}
+		return units(ms - 1) // a lease has its keys last a millisecond longer
+	}
+	s.ttl, s.outTTL, s.noteTTL = ttl("s"), ttl("{s}:timeout"), ttl("{s}:notes")
+	v, err := r.do(t, "ZRANGE", "{s}:timeout", "0", "-1", "WITHSCORES").AsZScores()
+	require.NoError(t, err)
+	now := r.now(t)
+	for _, z := range v {
+		if s.out == nil {
+			s.out = map[string]int{}
+		}
+		s.out[z.Member] = units(int64(z.Score) - now)
+		if z.Score == 922337203685477 {
+			s.out[z.Member] = always
+		}
+	}
+	notes, err := r.do(t, "HGETALL", "{s}:notes").AsStrMap()
+	require.NoError(t, err)
+	if len(notes) > 0 {
+		s.notes = notes
+	}
+	return s
+}
+
+func source(t *testing.T, name string) string {
+	t.Helper()
+	prelude, err := os.ReadFile("permits.lua")
+	require.NoError(t, err)
+	text, err := os.ReadFile(name + ".lua")
+	require.NoError(t, err)
+	return string(prelude) + string(text)
+}
+
+func (r *rig) eval(t *testing.T, name string, keys []string, args ...string) (rueidis.RedisMessage, error) {
+	t.Helper()
+	return r.redis.Do(within(t), r.redis.B().Eval().Script(source(t, name)).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToMessage()
+}
+
+// numbers of a reply; server times and others that no table can know are -7.
+func (r *rig) numbers(t *testing.T, m rueidis.RedisMessage) []int64 {
+	t.Helper()
+	if v, err := m.AsInt64(); err == nil {
+		return []int64{v}
+	}
+	v, err := m.AsIntSlice()
+	require.NoError(t, err)
+	now := r.now(t)
+	for i := range v {
+		if v[i] > now-unit && v[i] < now+unit {
+			v[i] = -7
+		} else if v[i] > unit { // a lease in ms
+			v[i] = int64(units(v[i])) * unit
+		}
+	}
+	return v
+}
+
+// told returns what is published on the semaphore's channel while fn runs, up to a mark of our own.
+func (r *rig) told(t *testing.T, fn func()) (payloads []string) {
+	t.Helper()
+	ctx := within(t)
+	got := make(chan string, 100)
+	conn, release := r.redis.Dedicate()
+	defer release()
+	conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) { got <- m.Message }})
+	require.NoError(t, conn.Do(ctx, conn.B().Subscribe().Channel("redisson_sc:{s}").Build()).Error())
+	fn()
+	r.must(t, "PUBLISH", "redisson_sc:{s}", "mark")
+	for {
+		select {
+		case m := <-got:
+			if m == "mark" {
+				conn.Close()
+				return payloads
+			}
+			payloads = append(payloads, m)
+		case <-ctx.Done():
+			t.Fatal("no message")
+		}
+	}
+}
+
+// acquire's arguments: capacity, lease in units, ids.
+func taking(capacity, lease int, ids ...string) []string {
+	return takingAs("", capacity, lease, ids...)
+}
+
+func takingAs(label string, capacity, lease int, ids ...string) []string {
+	return append([]string{strconv.Itoa(capacity), strconv.Itoa(lease * unit), "0", "redisson_sc:{s}", "PUBLISH", label, "0"}, ids...)
+}
+
+func giving(all string, ids ...string) []string {
+	return append([]string{"redisson_sc:{s}", "PUBLISH", all}, ids...)
+}
+
+const thirty = "1800000" // units
+
+const keptUnits = "36000000" // 600 units
+
+func resizing(capacity, declared int) []string {
+	return []string{strconv.Itoa(capacity), strconv.Itoa(declared), keptUnits, "0", "redisson_sc:{s}", "PUBLISH", "0"}
+}
+
+func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
+	type ends = map[string]int
+	resized := func(n string) map[string]string { return map[string]string{"keep": keptUnits, "capacity": n} }
+	cases := []struct {
+		name   string
+		before sem
+		script string
+		args   []string
+		reply  []int64
+		after  sem
+		told   []string
+		again  []int64 // the reply of a second run, which must change nothing; nil: the same
+	}{
+		// acquire: status, ms, server ms, capacity
+		{"the first acquisition writes the capacity", sem{}, "acquire", taking(5, 30, idA),
+			[]int64{1, 30 * unit, -7, 5}, sem{count: "4", ttl: 30, out: ends{idA: 30}, outTTL: 30}, nil, nil},
+		{"several at once", sem{}, "acquire", taking(3, 30, idA, idB, idC),
+			[]int64{1, 30 * unit, -7, 3}, sem{count: "0", ttl: 30, out: ends{idA: 30, idB: 30, idC: 30}, outTTL: 30}, nil, nil},
+		{"a longer lease has all keys last longer", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "acquire", taking(5, 30, idB),
+			[]int64{1, 30 * unit, -7, 5}, sem{count: "3", ttl: 30, out: ends{idA: 10, idB: 30}, outTTL: 30}, nil, nil},
+		{"a shorter lease shortens nothing", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "acquire", taking(5, 30, idB),
+			[]int64{1, 30 * unit, -7, 5}, sem{count: "3", ttl: 50, out: ends{idA: 50, idB: 30}, outTTL: 50}, nil, nil},
+		{"the last one", sem{count: "1", ttl: 20, out: ends{idA: 20}, outTTL: 20}, "acquire", taking(2, 20, idB),
+			[]int64{1, 20 * unit, -7, 2}, sem{count: "0", ttl: 20, out: ends{idA: 20, idB: 20}, outTTL: 20}, nil, nil},
+		{"not enough, and the nearest end", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 20}, outTTL: 50}, "acquire", taking(2, 30, idC),
+			[]int64{0, 20 * unit, -7, 2}, sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 20}, outTTL: 50}, nil, nil},
+		{"not enough for two until the second end", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 20}, outTTL: 50}, "acquire", taking(2, 30, idC, idD),
+			[]int64{0, 50 * unit, -7, 2}, sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 20}, outTTL: 50}, nil, nil},
+		{"not enough of several takes none", sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "acquire", taking(2, 30, idC, idD),
+			[]int64{0, 50 * unit, -7, 2}, sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50}, nil, nil},
+		{"not enough, and no end", sem{count: "0", out: ends{idA: always}}, "acquire", taking(1, 30, idC),
+			[]int64{0, -1, -7, 1}, sem{count: "0", out: ends{idA: always}}, nil, nil},
+		{"what is over is taken", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "acquire", taking(2, 30, idC),
+			[]int64{1, 30 * unit, -7, 2}, sem{count: "0", ttl: 50, out: ends{idA: 50, idC: 30}, outTTL: 50}, nil, nil},
+		{"all that is over is given back, and said", sem{count: "0", ttl: 50, out: ends{idA: -5, idB: -1, idD: -2}, outTTL: 50, notes: map[string]string{idA: "x", idD: "y"}, noteTTL: 50},
+			"acquire", taking(3, 30, idC), []int64{1, 30 * unit, -7, 3}, sem{count: "2", ttl: 50, out: ends{idC: 30}, outTTL: 50}, []string{"2"}, nil},
+		{"given back also when it is not enough", sem{count: "-2", ttl: 50, out: ends{idA: 50, idB: 50, idC: -1}, outTTL: 50, notes: resized("1"), noteTTL: 50},
+			"acquire", taking(1, 30, idD), []int64{0, 50 * unit, -7, 1}, sem{count: "-1", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50, notes: resized("1"), noteTTL: 50}, nil, nil},
+		{"another capacity", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "acquire", taking(6, 30, idC),
+			[]int64{3, 0, -7, 5}, sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, nil, nil},
+		{"another capacity after a resize", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("5"), noteTTL: 50}, "acquire", taking(6, 30, idC),
+			[]int64{1, 30 * unit, -7, 5}, sem{count: "3", ttl: 600, out: ends{idA: 50, idC: 30}, outTTL: 600, notes: resized("5"), noteTTL: 600}, nil, nil},
+		{"a resized one whose count is gone", sem{out: ends{idA: 50}, outTTL: 50, notes: resized("3"), noteTTL: 50}, "acquire", taking(6, 30, idC),
+			[]int64{1, 30 * unit, -7, 3}, sem{count: "1", ttl: 600, out: ends{idA: 50, idC: 30}, outTTL: 600, notes: resized("3"), noteTTL: 600}, nil, nil},
+		{"more than there is after a resize", sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("2"), noteTTL: 50}, "acquire", taking(3, 30, idB, idC, idD),
+			[]int64{4, 0, -7, 2}, sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("2"), noteTTL: 50}, nil, nil},
+		{"a count that is gone leaves out what is out", sem{out: ends{idA: 50, idB: 50}, outTTL: 50}, "acquire", taking(3, 30, idC),
+			[]int64{1, 30 * unit, -7, 3}, sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 50, idC: 30}, outTTL: 50}, nil, nil},
+		{"a count that is gone with all out", sem{out: ends{idA: 50}, outTTL: 50}, "acquire", taking(1, 30, idC),
+			[]int64{0, 50 * unit, -7, 1}, sem{out: ends{idA: 50}, outTTL: 50}, nil, nil},
+		{"permits that are gone close it until the count is", sem{count: "1", ttl: 50}, "acquire", taking(3, 30, idC),
+			[]int64{3, 0, -7, 1}, sem{count: "1", ttl: 50}, nil, nil},
+		{"Redisson's keys without an end stay so", sem{count: "5"}, "acquire", taking(5, 30, idA),
+			[]int64{1, 30 * unit, -7, 5}, sem{count: "4", out: ends{idA: 30}}, nil, nil},
+		{"a Java permit outlasts a count made anew", sem{out: ends{idA: 50, idB: always}}, "acquire", taking(4, 30, idC),
+			[]int64{1, 30 * unit, -7, 4}, sem{count: "1", ttl: 30, out: ends{idA: 50, idB: always, idC: 30}}, nil, nil},
+		{"a longer permit outlasts a count made anew", sem{out: ends{idA: 50}}, "acquire", taking(4, 30, idC),
+			[]int64{1, 30 * unit, -7, 4}, sem{count: "2", ttl: 30, out: ends{idA: 50, idC: 30}, outTTL: 50}, nil, nil},
+		{"shared with Redisson", sem{}, "acquire", []string{"5", thirty, "0", "redisson_sc:{s}", "PUBLISH", "who", "1", idA},
+			[]int64{1, 30 * unit, -7, 5}, sem{count: "4", out: ends{idA: 30}, notes: map[string]string{idA: "who"}, noteTTL: 30}, nil, nil},
+		{"shared from now on", sem{count: "4", ttl: 50, out: ends{idB: 50}, outTTL: 50}, "acquire", []string{"5", thirty, "0", "redisson_sc:{s}", "PUBLISH", "", "1", idA},
+			[]int64{1, 30 * unit, -7, 5}, sem{count: "3", out: ends{idA: 30, idB: 50}}, nil, nil},
+		{"a label", sem{}, "acquire", takingAs("me", 5, 30, idA, idB),
+			[]int64{1, 30 * unit, -7, 5}, sem{count: "3", ttl: 30, out: ends{idA: 30, idB: 30}, outTTL: 30, notes: map[string]string{idA: "me", idB: "me"}, noteTTL: 30}, nil, nil},
+		{"a repeated request raises its own lease and takes nothing", sem{count: "3", ttl: 20, out: ends{idA: 20, idB: 50}, outTTL: 50}, "acquire", taking(5, 30, idA, idB),
+			[]int64{1, 30 * unit, -7, 5}, sem{count: "3", ttl: 30, out: ends{idA: 30, idB: 50}, outTTL: 50}, nil, nil},
+		{"a repeated request takes what it has lost", sem{count: "3", ttl: 20, out: ends{idA: 20, idC: 20}, outTTL: 20}, "acquire", taking(5, 30, idA, idB),
+			[]int64{1, 30 * unit, -7, 5}, sem{count: "2", ttl: 30, out: ends{idA: 30, idB: 30, idC: 20}, outTTL: 30}, nil, nil},
+		{"in time", sem{}, "acquire", append([]string{"5", thirty, "99999999999999", "c", "PUBLISH", "", "0"}, idA),
+			[]int64{1, 30 * unit, -7, 5}, sem{count: "4", ttl: 30, out: ends{idA: 30}, outTTL: 30}, nil, nil},
+		{"too late", sem{out: ends{idB: -1}}, "acquire", append([]string{"5", thirty, "1600000000000", "c", "PUBLISH", "", "0"}, idA),
+			[]int64{2, 0, -7, 0}, sem{out: ends{idB: -1}}, nil, nil},
+
+		// release: how many were held
+		{"a release", sem{count: "3", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50}, "release", giving("0", idA),
+			[]int64{1}, sem{count: "4", ttl: 50, out: ends{idB: 50}, outTTL: 50}, []string{"4"}, []int64{0}},
+		{"the last release", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: map[string]string{idA: "me"}, noteTTL: 50}, "release", giving("1", idA),
+			[]int64{1}, sem{count: "5", ttl: 50}, []string{"5"}, []int64{-1}},
+		{"of several", sem{count: "0", out: ends{idA: 50, idB: 50, idC: always}}, "release", giving("1", idA, idC),
+			[]int64{2}, sem{count: "2", out: ends{idB: 50}}, []string{"2"}, []int64{-1}},
+		{"all or none: none", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "release", giving("1", idA, idB),
+			[]int64{-1}, sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, nil, nil},
+		{"all or none: one is over", sem{count: "3", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "release", giving("1", idA, idB),
+			[]int64{-1}, sem{count: "3", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, nil, nil},
+		{"whatever is there", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "release", giving("0", idA, idB),
+			[]int64{1}, sem{count: "5", ttl: 50}, []string{"5"}, []int64{0}},
+		{"one that is over is given back, and was not held", sem{count: "4", ttl: 50, out: ends{idA: -1}, outTTL: 50}, "release", giving("0", idA),
+			[]int64{0}, sem{count: "5", ttl: 50}, []string{"5"}, nil},
+		{"others that are over are given back too", sem{count: "3", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "release", giving("0", idA),
+			[]int64{1}, sem{count: "5", ttl: 50}, []string{"5"}, []int64{0}},
+		{"of nothing", sem{count: "5", ttl: 50}, "release", giving("0", idA),
+			[]int64{0}, sem{count: "5", ttl: 50}, nil, nil},
+		{"of a semaphore that is gone makes none", sem{}, "release", giving("0", idA), []int64{0}, sem{}, nil, nil},
+		{"of a count that is gone makes none", sem{out: ends{idA: 50, idB: 50}, outTTL: 50}, "release", giving("0", idA),
+			[]int64{1}, sem{out: ends{idB: 50}, outTTL: 50}, []string{"1"}, []int64{0}},
+		{"draining tells nobody", sem{count: "-2", ttl: 50, out: ends{idA: 50, idB: 50, idC: 50}, outTTL: 50}, "release", giving("0", idA),
+			[]int64{1}, sem{count: "-1", ttl: 50, out: ends{idB: 50, idC: 50}, outTTL: 50}, nil, []int64{0}},
+
+		// renew: 1, 0 or -1
+		{"a renewal", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "renew", []string{idA, thirty},
+			[]int64{1}, sem{count: "4", ttl: 30, out: ends{idA: 30}, outTTL: 30}, nil, nil},
+		{"a renewal of several", sem{count: "2", ttl: 10, out: ends{idA: 10, idB: 10, idC: 5}, outTTL: 10, notes: map[string]string{idA: "x"}, noteTTL: 10}, "renew", []string{idA + idB, thirty},
+			[]int64{1}, sem{count: "2", ttl: 30, out: ends{idA: 30, idB: 30, idC: 5}, outTTL: 30, notes: map[string]string{idA: "x"}, noteTTL: 30}, nil, nil},
+		{"a renewal shortens nothing", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "renew", []string{idA, thirty},
+			[]int64{1}, sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, nil, nil},
+		{"a look", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "renew", []string{idA, "0"},
+			[]int64{1}, sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, nil, nil},
+		{"of one that is gone", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "renew", []string{idB, thirty},
+			[]int64{0}, sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, nil, nil},
+		{"of one that is over", sem{count: "4", ttl: 10, out: ends{idA: -1}, outTTL: 10}, "renew", []string{idA, thirty},
+			[]int64{0}, sem{count: "4", ttl: 10, out: ends{idA: -1}, outTTL: 10}, nil, nil},
+		{"of one that is partly gone", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "renew", []string{idA + idB, thirty},
+			[]int64{0}, sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, nil, nil},
+		{"of a resized one", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10, notes: resized("5"), noteTTL: 10}, "renew", []string{idA, thirty},
+			[]int64{1}, sem{count: "4", ttl: 600, out: ends{idA: 30}, outTTL: 600, notes: resized("5"), noteTTL: 600}, nil, nil},
+		{"without an end", sem{count: "4", out: ends{idA: 10}}, "renew", []string{idA, thirty},
+			[]int64{1}, sem{count: "4", out: ends{idA: 30}}, nil, nil},
+
+		// resize: status, before, server ms
+		{"more", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50}, "resize", resizing(5, 2),
+			[]int64{1, 2, -7}, sem{count: "3", ttl: 600, out: ends{idA: 50, idB: 50}, outTTL: 600, notes: resized("5"), noteTTL: 600}, []string{"3"}, []int64{1, 5, -7}},
+		{"fewer", sem{count: "1", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50}, "resize", resizing(1, 3),
+			[]int64{1, 3, -7}, sem{count: "-1", ttl: 600, out: ends{idA: 50, idB: 50}, outTTL: 600, notes: resized("1"), noteTTL: 600}, nil, []int64{1, 1, -7}},
+		{"one not in use", sem{}, "resize", resizing(4, 3),
+			[]int64{1, 3, -7}, sem{count: "4", ttl: 600, notes: resized("4"), noteTTL: 600}, []string{"4"}, []int64{1, 4, -7}},
+		{"one without an end", sem{count: "4", out: ends{idA: always}}, "resize", resizing(4, 3),
+			[]int64{1, 5, -7}, sem{count: "3", out: ends{idA: always}, notes: resized("4"), noteTTL: 600}, nil, []int64{1, 4, -7}},
+		{"and what is over is given back", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "resize", resizing(2, 2),
+			[]int64{1, 2, -7}, sem{count: "1", ttl: 600, out: ends{idA: 50}, outTTL: 600, notes: resized("2"), noteTTL: 600}, []string{"1"}, nil},
+		{"a resize that comes too late", sem{count: "4", ttl: 50}, "resize", []string{"9", "4", keptUnits, "1600000000000", "redisson_sc:{s}", "PUBLISH", "0"},
+			[]int64{2, 0, -7}, sem{count: "4", ttl: 50}, nil, nil},
+
+		// query: there, available, out, capacity of a resize
+		{"a look at nothing", sem{}, "query", nil, []int64{0, 0, 0, 0}, sem{}, nil, nil},
+		{"a look counts what is over as available", sem{count: "2", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "query", nil,
+			[]int64{1, 3, 1, 0}, sem{count: "2", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, nil, nil},
+		{"a look at a resized one", sem{out: ends{idA: 50}, outTTL: 50, notes: resized("7"), noteTTL: 50}, "query", nil,
+			[]int64{0, 0, 1, 7}, sem{out: ends{idA: 50}, outTTL: 50, notes: resized("7"), noteTTL: 50}, nil, nil},
+	}
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rsemaphore.Options{})
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) {
+				r.put(t, c.before)
+				told := r.told(t, func() {
+					m, err := r.eval(t, c.script, semaphoreKeys, c.args...)
+					require.NoError(t, err)
+					require.Equal(t, c.reply, r.numbers(t, m))
+				})
+				after := r.get(t)
+				require.Equal(t, c.after, after)
+				require.Equal(t, c.told, told)
+				m, err := r.eval(t, c.script, semaphoreKeys, c.args...)
+				require.NoError(t, err)
+				if c.again == nil {
+					c.again = c.reply
+				}
+				require.Equal(t, c.again, r.numbers(t, m), "the second run's reply")
+				require.Equal(t, after, r.get(t), "a second run changes nothing")
+			})
+		}
+	})
+}
+
+func TestScriptsRefuseKeysOfAnotherKind(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rsemaphore.Options{})
+		for name, spoil := range map[string][]string{
+			"a count that is a hash":       {"HSET", "s", "f", "v"},
+			"a count that is no number":    {"SET", "s", "many"},
+			"permits that are a string":    {"SET", "{s}:timeout", "v"},
+			"notes that are a string":      {"SET", "{s}:notes", "v"},
+			"permits that are a plain set": {"SADD", "{s}:timeout", "v"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				r.put(t, sem{})
+				r.must(t, spoil...)
+				_, err := r.c.Semaphore("s", 3).TryAcquire(within(t), 1, 0, 0)
+				require.ErrorIs(t, err, rsemaphore.ErrWrongType)
+				require.Len(t, r.keys(t), 1, "nothing was made")
+			})
+		}
+	})
+}
+
+func TestOneSemaphoreThatCannotBeRenewedLeavesTheOthersAlone(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rsemaphore.Options{})
+		r.put(t, sem{count: "4", ttl: 10, out: map[string]int{idA: 10}, outTTL: 10})
+		r.must(t, "SET", "{x}:timeout", "v")
+		keys := append([]string{"x", "{x}:timeout", "{x}:notes"}, semaphoreKeys...)
+		m, err := r.eval(t, "renew", append(keys, semaphoreKeys...), idA, thirty, idA, thirty, idC, thirty)
+		require.NoError(t, err)
+		require.Equal(t, []int64{-1, 1, 0}, r.numbers(t, m))
+		require.Equal(t, 30, r.get(t).out[idA])
+	})
+}
+
+func TestRenewalsAndReleasesWorkWhenMemoryIsFull(t *testing.T) {
+	r := newRig(t, redistest.Start(t), rsemaphore.Options{})
+	r.put(t, sem{count: "3", ttl: 10, out: map[string]int{idA: 10, idB: 40}, outTTL: 50})
+	r.must(t, "CONFIG", "SET", "maxmemory", "1")
+	_, err := r.eval(t, "acquire", semaphoreKeys, taking(5, 30, idC)...)
+	require.ErrorContains(t, err, "OOM")
+	require.Equal(t, sem{count: "3", ttl: 10, out: map[string]int{idA: 10, idB: 40}, outTTL: 50}, r.get(t))
+	m, err := r.eval(t, "renew", semaphoreKeys, idA, thirty)
+	require.NoError(t, err)
+	require.Equal(t, []int64{1}, r.numbers(t, m))
+	require.Equal(t, 30, r.get(t).out[idA])
+	m, err = r.eval(t, "release", semaphoreKeys, giving("0", idA)...)
+	require.NoError(t, err)
+	require.Equal(t, []int64{1}, r.numbers(t, m))
+	require.Equal(t, "4", r.get(t).count)
+}
+
+func TestAThousandDeadAreGivenBackInOneCall(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rsemaphore.Options{})
+		dead := map[string]int{}
+		for i := range 2500 {
+			dead[fmt.Sprintf("dead%012d", i)] = -1
+		}
+		add := []string{"ZADD", "{s}:timeout"}
+		for id := range dead {
+			add = append(add, strconv.FormatInt(r.now(t)-1, 10), id)
+		}
+		r.put(t, sem{count: "0", ttl: 50})
+		r.must(t, add...)
+		r.must(t, "PEXPIRE", "{s}:timeout", "3000000")
+		time.Sleep(2 * time.Millisecond)
+		m, err := r.eval(t, "acquire", semaphoreKeys, taking(2500, 30, idA)...)
+		require.NoError(t, err)
+		require.Equal(t, []int64{1, 30 * unit, -7}, r.numbers(t, m)[:3])
+		require.Equal(t, sem{count: "2499", ttl: 50, out: map[string]int{idA: 30}, outTTL: 50}, r.get(t))
+	})
+}
+
+func TestEveryScriptSaysHowItIsCalledAndWhatASecondRunDoes(t *testing.T) {
+	for _, name := range []string{"acquire", "release", "renew", "resize", "query", "inspect"} {
+		text, err := os.ReadFile(name + ".lua")
+		require.NoError(t, err)
+		header, _, _ := strings.Cut(string(text), "\nlocal")
+		for _, part := range []string{"-- KEYS", "-- Reply", "-- Twice: "} {
+			require.Contains(t, header, part, name)
+		}
+	}
+}

@@ -1,0 +1,449 @@
+package rsemaphore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+	"unicode/utf8"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
+)
+
+// Semaphore describes a number of permits that processes share, and how to acquire them. It is immutable and holds no
+// state: share it, or make it anew for every use. What is held is a *Permit.
+type Semaphore struct {
+	c                                  *Client
+	name, key, permits, notes, channel string
+	capacity                           int
+	label                              string
+	shared                             bool
+	bad                                error // what every call returns
+}
+
+const (
+	// MaxCapacity is the largest capacity of a semaphore: Redisson's.
+	MaxCapacity = math.MaxInt32
+	// MaxPerCall is how many permits one call can acquire or release. Each is an id of its own on the server.
+	MaxPerCall = 1000
+	// MaxLabel is the length of the longest label, in bytes.
+	MaxLabel = 256
+	// ResizeKept is how long a capacity that was set by Resize is remembered while nobody uses the semaphore.
+	ResizeKept = 7 * 24 * time.Hour
+	// NoExpiry is the lease of a permit that has none: one of Redisson's.
+	NoExpiry time.Duration = -1
+)
+
+const unlimited time.Duration = -1
+
+// Semaphore describes the semaphore of that name: Redisson's RPermitExpirableSemaphore. capacity is how many permits
+// there are in all, 1 to MaxCapacity. The first acquisition writes it; everybody else must bring the same
+// (ErrCapacityMismatch), until a Resize. A name or capacity that cannot be used is reported by every call on it.
+func (c *Client) Semaphore(name string, capacity int) *Semaphore {
+	key, bad := c.key(name)
+	if bad == nil && (capacity < 1 || capacity > MaxCapacity) {
+		bad = fmt.Errorf("rsemaphore: %q: %w", name, errs.InvalidOption("capacity", capacity, fmt.Sprintf("1 to %d", MaxCapacity)))
+	}
+	return &Semaphore{c: c, name: name, key: key, capacity: capacity, bad: bad,
+		permits: keyname.Suffix(key, "timeout"), notes: keyname.Suffix(key, "notes"), channel: keyname.Prefix("redisson_sc", key)}
+}
+
+// Name returns the semaphore's name, without Options.KeyPrefix.
+func (s *Semaphore) Name() string { return s.name }
+
+// WithLabel returns the same semaphore whose permits carry a label, such as a job's name or a host, which Inspect shows
+// to everybody. At most MaxLabel bytes of UTF-8. It is kept in a key of its own beside Redisson's.
+func (s *Semaphore) WithLabel(label string) *Semaphore {
+	m := *s
+	m.label = label
+	if (len(label) > MaxLabel || !utf8.ValidString(label)) && m.bad == nil {
+		m.bad = fmt.Errorf("rsemaphore: %w: label is %.64q, must be UTF-8 of at most %d bytes", ErrInvalidOption, label, MaxLabel)
+	}
+	return &m
+}
+
+// Shared returns the same semaphore for use together with Redisson: its keys have no end, as Redisson makes them, and
+// an end that they have is taken away. Otherwise a semaphore's keys last as long as the longest lease in them, which a
+// Java client that acquires for longer does not know. Not needed if a Java client makes the semaphore (trySetPermits)
+// before it is used: keys without an end are left without one.
+func (s *Semaphore) Shared() *Semaphore {
+	m := *s
+	m.shared = true
+	return &m
+}
+
+// Acquire acquires n permits, all or none, waiting until there are as many, or ctx ends.
+//
+// n is 1 to the capacity, and at most MaxPerCall. On success the permits are renewed until Release. ctx bounds the
+// waiting only: the permit outlives it.
+//
+// The waiting calls of one process are served first come, first served, whatever they ask for: a large request is not
+// overtaken by small ones that came later. There is no order among processes, so a large request may wait for as long
+// as others keep taking small ones. A goroutine that holds permits and waits for more can be waited for in turn, as
+// with every semaphore: ask for all of them at once.
+//
+// Otherwise nothing is held by this call, and the error is ErrNotAcquired (not enough permits, or ctx ended: then it is
+// joined with ctx's error and cause), ErrCapacityMismatch, ErrUnavailable, ErrUnknownOutcome, ErrNotReplicated,
+// ErrClosed, ErrInvalidName, ErrInvalidOption or ErrWrongType. While the server cannot be asked the call goes on trying
+// for as long as it may wait.
+func (s *Semaphore) Acquire(ctx context.Context, n int) (*Permit, error) {
+	return s.acquire(ctx, n, unlimited, 0)
+}
+
+// TryAcquire is Acquire with times of its own: it waits for at most waitTime (0: it asks once, and does not wait) and
+// holds for leaseTime (0: renewed until Release; otherwise at least MinLease). waitTime bounds the waiting for others;
+// the first request itself has Options.CallTimeout, so a server that does not answer can make the call last that long.
+// With waitTime 0 and others of this process waiting for permits it does not ask at all: what there is is theirs.
+func (s *Semaphore) TryAcquire(ctx context.Context, n int, waitTime, leaseTime time.Duration) (*Permit, error) {
+	if err := errors.Join(checkWait(waitTime), checkLease(leaseTime)); err != nil {
+		return nil, err
+	}
+	return s.acquire(ctx, n, waitTime, leaseTime)
+}
+
+// Do acquires n permits as Acquire does, runs fn under the permit's context, and releases.
+//
+// fn's ctx ends if the permit is lost; fn should then return. The error is Acquire's if nothing was acquired (fn did
+// not run), otherwise fn's joined with Release's: ErrLost among them says that the permit was not held until fn
+// returned. A panic in fn releases and goes on.
+func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error) (err error) {
+	permit, err := s.Acquire(ctx, n)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := permit.Release(ctx); e != nil {
+			err = errors.Join(err, e)
+		}
+	}()
+	return fn(permit.Context(ctx))
+}
+
+func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time.Duration) (*Permit, error) {
+	if s.bad != nil {
+		return nil, s.bad
+	}
+	if most := min(s.capacity, MaxPerCall); n < 1 || n > most {
+		return nil, fmt.Errorf("rsemaphore: %q: %w", s.name, errs.InvalidOption("n", n, fmt.Sprintf("1 to %d", most)))
+	}
+	c := s.c
+	if err := c.begin(); err != nil {
+		return nil, err
+	}
+	a := acquisition{s: s, n: n, began: time.Now(), auto: leaseTime == 0, lease: leaseTime, waits: waitTime != 0}
+	if a.auto {
+		a.lease = c.opts.WatchdogTimeout
+	}
+	permit, err := a.run(ctx, waitTime)
+	waited := time.Since(a.began)
+	if err != nil {
+		c.done()
+		err = a.explain(err, waited)
+		c.observer.NotAcquired(s.name, n, waited, err)
+		return nil, err
+	}
+	c.observer.Acquired(s.name, n, waited)
+	return permit, nil
+}
+
+// acquisition is one call of Acquire.
+type acquisition struct {
+	s      *Semaphore
+	n      int
+	began  time.Time
+	auto   bool
+	lease  time.Duration
+	waits  bool
+	hungry bool // counted in Client.hungry
+
+	p    *permit
+	sent time.Time // of the try that was granted
+	// abandoned: some try was sent and not answered, and may take permits up to this instant
+	abandoned time.Time
+}
+
+// explain turns what ended a wait into what the caller is told.
+func (a *acquisition) explain(err error, waited time.Duration) error {
+	var g *wait.GaveUp
+	if !errors.As(err, &g) {
+		return fmt.Errorf("rsemaphore: %w", err)
+	}
+	failure := g.Failure
+	if failure != nil && !a.abandoned.IsZero() {
+		failure = script.Unsure(failure) // a try before the last may have taken permits
+	}
+	switch {
+	case errors.Is(g.Cause, ErrClosed):
+		return fmt.Errorf("rsemaphore: %q: %w", a.s.name, g.Cause)
+	case failure != nil && g.Cause != nil:
+		return fmt.Errorf("rsemaphore: %w: %w", failure, g.Cause)
+	case failure != nil:
+		return fmt.Errorf("rsemaphore: %w", failure)
+	}
+	return &NotAcquiredError{Name: a.s.name, N: a.n, Lease: g.Left, Waited: waited, cause: g.Cause}
+}
+
+func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit, error) {
+	s, c := a.s, a.s.c
+	r := wait.Request{Name: s.name, Channel: s.channel, Try: a.try, Alone: !a.waits}
+	if waitTime != unlimited {
+		r.Until = a.began.Add(waitTime)
+	}
+	if !a.waits && c.isHungry(s.key) && ctx.Err() == nil {
+		return nil, &wait.GaveUp{Left: -1}
+	}
+	defer a.fed()
+	a.p = s.newPermit(a.n, a.lease, a.auto)
+	if err := c.queue.Wait(ctx, r); err != nil {
+		a.undo()
+		return nil, err
+	}
+	if !c.engine.Add(&a.p.claim, a.sent, a.lease, a.auto, c.opts.MaxHold) {
+		// Only a stall of this very machine since try looked; the server's lease may have some time left.
+		a.abandoned = time.Now()
+		a.undo()
+		return nil, fmt.Errorf("%w: %d of %q were granted, but their lease was over before they could be used", ErrUnavailable, a.n, s.name)
+	}
+	if c.isClosed() {
+		// Close ran while we were being granted, and has not seen this permit.
+		a.p.end(ErrClosed)
+		c.engine.Remove(&a.p.claim)
+		a.abandoned = time.Now()
+		a.undo()
+		return nil, ErrClosed
+	}
+	return a.p.handle(a.abandoned), nil
+}
+
+// try asks the server once.
+func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
+	s, c := a.s, a.s.c
+	for again := false; ; again = true {
+		a.sent = time.Now()
+		end := a.sent.Add(c.opts.CallTimeout) // when we shall have given up on this try
+		if d, ok := ctx.Deadline(); ok && d.Before(end) {
+			end = d
+		}
+		call := s.acquireCall(a.p.ids(), a.lease, c.runner.Clock.At(s.key, end), a.late())
+		call.Replicas, call.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
+		m, err := c.runner.Attempt(ctx, call)
+		received := time.Now()
+		unmet := errors.Is(err, ErrNotReplicated)
+		if err != nil && !unmet {
+			if errors.Is(err, ErrUnknownOutcome) {
+				a.abandoned = a.sent.Add(c.opts.CallTimeout)
+			}
+			return wait.Answer{}, err
+		}
+		r, bad := decodeAcquire(m)
+		if bad != nil {
+			return wait.Answer{}, bad
+		}
+		if unmet && r.status == acquireGranted {
+			if _, e := s.runRelease(ctx, a.p.ids(), false); e != nil {
+				a.abandoned = time.Now() // undo goes on with it
+			}
+			return wait.Answer{}, err
+		}
+		if r.status == acquireLate {
+			// The estimate of the server's clock was off, by a failover or a step of the clock, or the request took
+			// too long to get there. The first can be mended here.
+			c.runner.Clock.Relearn(s.key, r.server, a.sent, received)
+			if again {
+				return wait.Answer{}, fmt.Errorf("%w: %q: the request reached the server too late", ErrUnavailable, s.name)
+			}
+			continue
+		}
+		c.runner.Clock.Learn(s.key, r.server, a.sent, received)
+		switch r.status {
+		case acquireGranted:
+			if !received.Before(a.sent.Add(a.lease - lease.Margin(a.lease))) {
+				// A reply slower than the lease is worthless. Its ids are spent: ids of what has been released are
+				// never used again.
+				a.abandoned = received
+				a.undo()
+				a.p = s.newPermit(a.n, a.lease, a.auto)
+				return wait.Answer{}, fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, s.name, a.lease)
+			}
+			return wait.Answer{Granted: true}, nil
+		case acquireMismatch:
+			return wait.Answer{}, &CapacityMismatchError{Name: s.name, Capacity: int(r.capacity), Wanted: s.capacity}
+		case acquireTooMany:
+			return wait.Answer{}, &CapacityMismatchError{Name: s.name, Capacity: int(r.capacity), Wanted: a.n}
+		}
+		a.starve()
+		return wait.Answer{Left: r.left}, nil
+	}
+}
+
+// late gives back what a try granted after we had given up on it. The sweeper does so too, but may have looked
+// before the server ran the request.
+func (a *acquisition) late() func(rueidis.RedisResult) {
+	p := a.p
+	return func(res rueidis.RedisResult) {
+		m, err := res.ToMessage()
+		if err != nil {
+			return
+		}
+		if r, err := decodeAcquire(m); err == nil && r.status == acquireGranted && p.unwanted() {
+			p.owe(time.Time{})
+		}
+	}
+}
+
+// undo releases, in the background, whatever the tries of a failed acquisition may have taken.
+func (a *acquisition) undo() {
+	a.p.end(ErrNotAcquired)
+	if !a.abandoned.IsZero() {
+		a.p.owe(a.abandoned)
+	}
+}
+
+// starve notes that this call waits for permits and was told that there are not enough; fed, that it no longer waits.
+func (a *acquisition) starve() {
+	if a.waits && !a.hungry {
+		a.hungry = true
+		a.s.c.mu.Lock()
+		a.s.c.hungry[a.s.key]++
+		a.s.c.mu.Unlock()
+	}
+}
+
+func (a *acquisition) fed() {
+	if !a.hungry {
+		return
+	}
+	c := a.s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hungry[a.s.key]--; c.hungry[a.s.key] == 0 {
+		delete(c.hungry, a.s.key)
+	}
+}
+
+func (c *Client) isHungry(key string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hungry[key] > 0
+}
+
+// ReleaseIDs gives permits back by their ids, all or none: those of [Permit.IDs], of this process or another, or of
+// Redisson. 1 to MaxPerCall ids, none twice.
+//
+// nil: all were held and are given back. ErrNotHeld: not all of them are held (released before, never granted, or their
+// lease is over); nothing was given back. ErrUnknownOutcome: a request was lost, and the ids may have been released by
+// it. A *Permit whose id is released so is lost: it learns of it at its next renewal.
+func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
+	raw, err := parseIDs(ids)
+	if err != nil {
+		return err
+	}
+	_, err = ask(ctx, s.c, s.bad, func(ctx context.Context) (none struct{}, err error) {
+		unsure := false
+		for n := 0; ; n++ {
+			held, err := s.runRelease(ctx, raw, true)
+			switch {
+			case err == nil && held < 0 && unsure:
+				return none, fmt.Errorf("%w: release on %q: an earlier request may have released them", ErrUnknownOutcome, s.name)
+			case err == nil && held < 0:
+				return none, fmt.Errorf("release on %q: %w", s.name, ErrNotHeld)
+			case err == nil:
+				s.c.queue.Nudge(s.name)
+				return none, nil
+			case !script.Retryable(err):
+				return none, err
+			}
+			unsure = unsure || errors.Is(err, ErrUnknownOutcome)
+			if !script.Pause(ctx, script.Backoff(n)) {
+				if unsure {
+					err = script.Unsure(err)
+				}
+				return none, err
+			}
+		}
+	})
+	return err
+}
+
+// Resize sets the capacity, whatever it was, and returns what it was. From then on the server's capacity counts and not
+// the one that Semaphore was given: until it has not been used for ResizeKept, nobody's differing one is refused.
+//
+// More permits wake waiters. Fewer take nothing from those who hold some: Available is negative until enough have been
+// released. Waiters that ask for more than there is left in all get ErrCapacityMismatch.
+func (s *Semaphore) Resize(ctx context.Context, capacity int) (before int, err error) {
+	if capacity < 1 || capacity > MaxCapacity {
+		return 0, fmt.Errorf("rsemaphore: %q: %w", s.name, errs.InvalidOption("capacity", capacity, fmt.Sprintf("1 to %d", MaxCapacity)))
+	}
+	return ask(ctx, s.c, s.bad, func(ctx context.Context) (int, error) {
+		for again := false; ; again = true {
+			sent := time.Now()
+			end, _ := ctx.Deadline()
+			r, err := s.runResize(ctx, capacity, s.c.runner.Clock.At(s.key, end))
+			if err != nil {
+				return 0, err
+			}
+			s.c.runner.Clock.Relearn(s.key, r.server, sent, time.Now())
+			if !r.late {
+				s.c.queue.Nudge(s.name)
+				return int(r.before), nil
+			}
+			if again {
+				return 0, fmt.Errorf("%w: %q: the request reached the server too late", ErrUnavailable, s.name)
+			}
+		}
+	})
+}
+
+// Available is how many permits can be acquired now; negative if a Resize left fewer than are held. All of the capacity
+// if the semaphore is not in use.
+func (s *Semaphore) Available(ctx context.Context) (int, error) {
+	q, err := ask(ctx, s.c, s.bad, s.runQuery)
+	return int(q.available), err
+}
+
+// Acquired is how many permits are held.
+func (s *Semaphore) Acquired(ctx context.Context) (int, error) {
+	q, err := ask(ctx, s.c, s.bad, s.runQuery)
+	return int(q.out), err
+}
+
+// Capacity is how many permits there are, by the server's word; what Semaphore was given if it is not in use.
+func (s *Semaphore) Capacity(ctx context.Context) (int, error) {
+	q, err := ask(ctx, s.c, s.bad, s.runQuery)
+	return int(q.capacity), err
+}
+
+// State is a semaphore as the server knew it at one moment.
+type State struct {
+	Name                string
+	Capacity, Available int
+	Resized             bool      // Capacity was set by Resize
+	Permits             []Holding // those that are held, the one that ends first in front
+}
+
+// Holding is one permit that somebody holds. A *Permit of n has n.
+type Holding struct {
+	ID string
+	// Client is the beginning of the holder's Client.ID; "" if it is not one of this library.
+	Client string
+	Label  string // see WithLabel
+	// Lease is how long it lasts if nobody renews it; NoExpiry if it has no end.
+	Lease time.Duration
+}
+
+// Inspect says who holds which permits, and for how long. It changes nothing and is for people: what it says may be
+// over when it is read, and it costs the server as much as there are permits out.
+func (s *Semaphore) Inspect(ctx context.Context) (State, error) {
+	state, err := ask(ctx, s.c, s.bad, s.runInspect)
+	if err != nil {
+		return State{Name: s.name}, err
+	}
+	return state, nil
+}
