@@ -1,17 +1,26 @@
 -- Take the lock, or raise the count of its owner. Reentrant lock on Redisson's layout: a hash, owner -> count.
--- KEYS[1] the lock
+-- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) nobody queues, nothing is handed over
 -- ARGV[1] owner  ARGV[2] wanted count  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
--- Reply {status, ms, server ms}: 1 granted, ms left of the lease; 0 held by another, ms left (-1 without end);
---   2 too late, nothing done; 3 lost, the owner to be re-entered holds nothing
--- Twice: the count is set to what is wanted, never added to, and the lease is only ever raised.
-local key, owner, want, lease, notafter = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+-- ARGV[5] PUBLISH or SPUBLISH  ARGV[6] grant channels, without the connection id  ARGV[7] entry to queue with, or none
+-- Reply {status, ms, server ms, …}: 1 granted, ms left of the lease; 0 held by another, ms left (-1 without end),
+--   ticket in the queue (0: none), 1 if the holder is not one of ours; 2 too late, nothing done; 3 lost, the owner to
+--   be re-entered holds nothing
+-- Twice: the count is set to what is wanted, never added to, the lease is only ever raised, and who is in the queue
+--   keeps its ticket.
+local key, queue = KEYS[1], KEYS[2]
+local owner, want, lease, notafter = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if notafter > 0 and now > notafter then
   return {2, 0, now}
 end
-local left = redis.call('PTTL', key)
-if left == -2 then -- free, the common case: nothing to look at
+local there = 0 -- 2: the lock, 1: the queue
+if queue then
+  there = redis.call('EXISTS', key, key, queue)
+else
+  there = redis.call('EXISTS', key, key)
+end
+if there == 0 then -- free, and nobody waits: the common case
   if want > 1 then
     return {3, 0, now}
   end
@@ -19,13 +28,44 @@ if left == -2 then -- free, the common case: nothing to look at
   redis.call('PEXPIRE', key, lease)
   return {1, lease, now}
 end
-local held = redis.call('HMGET', key, owner, owner .. '!')
-local count, till = tonumber(held[1]), tonumber(held[2])
+local entry = ARGV[7]
+if there == 1 then
+  if want > 1 then
+    return {3, 0, now}
+  end
+  -- free, but others were first: whoever comes by keeps the order
+  local open = redis.call('ZSCORE', queue, '!open')
+  if not (open and -open > now) and not hand_over(key, queue, ARGV[5], ARGV[6], now, entry) then
+    redis.call('HSET', key, owner, want)
+    redis.call('PEXPIRE', key, lease)
+    if entry then
+      redis.call('ZREM', queue, entry, '!' .. owner)
+    end
+    return {1, lease, now}
+  end
+  if open and -open > now then
+    local ticket = entry and enter(queue, entry, now, time[1] * 1000000 + time[2]) or 0
+    return {0, math.ceil(-open - now), now, ticket, 0}
+  end
+end
+local left = redis.call('PTTL', key)
+local all = redis.call('HGETALL', key)
+local count, till, foreign
+for i = 1, #all, 2 do
+  if all[i] == owner then
+    count = tonumber(all[i + 1])
+  elseif all[i] == owner .. '!' then
+    till = tonumber(all[i + 1])
+  elseif string.sub(all[i], 15, 15) ~= '8' then -- the version of the UUID
+    foreign = 1
+  end
+end
 if not count then
   if want > 1 then
     return {3, 0, now}
   end
-  return {0, left, now}
+  local ticket = entry and queue and enter(queue, entry, now, time[1] * 1000000 + time[2]) or 0
+  return {0, left, now, ticket, foreign or 0}
 end
 if till then -- joined: this owner has a lease of its own (see join)
   if till <= now then

@@ -39,11 +39,15 @@ func BenchmarkSameScripts(b *testing.B) {
 	c := redistest.Start(b).Client(b)
 	ctx := context.Background()
 	load := func(file string) string {
-		src, err := os.ReadFile(file)
-		if err != nil {
-			b.Fatal(err)
+		var src string
+		for _, f := range []string{"handover.lua", file} {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				b.Fatal(err)
+			}
+			src += string(text)
 		}
-		sha, err := c.Do(ctx, c.B().ScriptLoad().Script(string(src)).Build()).ToString()
+		sha, err := c.Do(ctx, c.B().ScriptLoad().Script(src).Build()).ToString()
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -53,10 +57,10 @@ func BenchmarkSameScripts(b *testing.B) {
 	const owner = "0e5d0d5e-1111-8000-8000-000000000000:1"
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := c.Do(ctx, c.B().Evalsha().Sha1(take).Numkeys(1).Key("bench").Arg(owner, "1", "30000", "0").Build()).Error(); err != nil {
+		if err := c.Do(ctx, c.B().Evalsha().Sha1(take).Numkeys(2).Key("bench", "redlatch_queue:{bench}").Arg(owner, "1", "30000", "0", "PUBLISH", "redlatch_grant:").Build()).Error(); err != nil {
 			b.Fatal(err)
 		}
-		if err := c.Do(ctx, c.B().Evalsha().Sha1(drop).Numkeys(1).Key("bench").Arg(owner, "0", "redisson_lock__channel:{bench}", "PUBLISH").Build()).Error(); err != nil {
+		if err := c.Do(ctx, c.B().Evalsha().Sha1(drop).Numkeys(2).Key("bench", "redlatch_queue:{bench}").Arg(owner, "0", "redisson_lock__channel:{bench}", "PUBLISH", "redlatch_grant:", "").Build()).Error(); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/redis/rueidis"
+
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
@@ -24,6 +26,9 @@ type Client struct {
 	id       string // connection id: the first half of every owner
 	opts     Options
 	hub      *pubsub.Hub
+	publish  string // PUBLISH or SPUBLISH
+	handover bool   // waiters queue on the server
+	sharded  bool   // a channel lives on the node of its hash tag
 	runner   *script.Runner
 	engine   *lease.Engine
 	queue    *wait.Queue
@@ -56,6 +61,10 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.observer = o.Observer.guarded(func(p any) { c.log.Error("redlatch: observer panicked", "panic", p) })
 	c.runner = script.NewRunner(h.Client(), o.CallTimeout)
+	c.publish = h.PublishCommand()
+	c.sharded = c.publish == "SPUBLISH"
+	// In a Cluster older than Redis 7 a publisher does not learn who hears it: there waiters race.
+	c.handover = c.sharded || h.Client().Mode() != rueidis.ClientModeCluster
 	c.queue = wait.NewQueue(h, o.PollCap, c.observer.Woken)
 	c.engine = lease.New(lease.Config{ConnID: c.id, Client: h.Client(), Runner: c.runner, Log: c.log, Watch: h.Watch,
 		Replicas: o.MinReplicas, ReplicasWait: o.ReplicaTimeout, Renewed: c.observer.Renewed})
@@ -106,8 +115,19 @@ func (c *Client) Reentrant(name string) *Lock {
 		}
 	}
 	l.channel = keyname.Prefix("redisson_lock__channel", key)
+	l.keys = []string{key}
+	if c.handover {
+		l.keys = append(l.keys, keyname.Prefix("redlatch_queue", key))
+		l.grants = grantPrefix
+		if c.sharded {
+			l.grants = keyname.Prefix("redlatch_grant", key) + ":"
+		}
+	}
 	return l
 }
+
+// grantPrefix and a connection id are the channel of a process's grants where one server serves all keys.
+const grantPrefix = "redlatch_grant:"
 
 // begin counts an acquisition in, unless the client is closed; done counts it out.
 func (c *Client) begin() error {

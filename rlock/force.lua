@@ -1,14 +1,18 @@
--- Take a lock from the owners named, whoever they are, and wake the waiters if nobody is left.
--- KEYS[1] the lock
--- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3…] owners
+-- Take a lock from the owners named, whoever they are; if nobody is left hand it over, or wake the waiters.
+-- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) nothing is handed over
+-- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id  ARGV[4…] owners
 -- Reply: how many were removed
 -- Twice: owners are never used again, so a second run removes nobody who came later.
 local removed = 0
-for i = 3, #ARGV do
+for i = 4, #ARGV do
   removed = removed + redis.call('HDEL', KEYS[1], ARGV[i])
   redis.call('HDEL', KEYS[1], ARGV[i] .. '!')
 end
 if redis.call('EXISTS', KEYS[1]) == 0 then
-  redis.pcall(ARGV[2], ARGV[1], '0')
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  if not (KEYS[2] and hand_over(KEYS[1], KEYS[2], ARGV[2], ARGV[3], now)) then
+    redis.pcall(ARGV[2], ARGV[1], '0')
+  end
 end
 return removed

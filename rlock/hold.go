@@ -258,7 +258,7 @@ func (h *handle) release(ctx context.Context) error {
 		// Lost, and the caller need not wait to hear it. The server may still have the field for the margin that we
 		// left: give it back early.
 		if remaining == 0 {
-			c.owe(own, time.Time{})
+			c.owe(own, own.entry, time.Time{})
 		}
 		if why == ErrReleased || why == ErrClosed {
 			why = ErrLost
@@ -268,7 +268,7 @@ func (h *handle) release(ctx context.Context) error {
 	if remaining == 0 && time.Now().Before(own.doubt) {
 		// A request of the acquisition may still be on its way, on another connection, and would take the lock anew
 		// for an owner that is through with it. Owed after this release, which would otherwise find it done.
-		defer c.owe(own, own.doubt)
+		defer c.owe(own, own.entry, own.doubt)
 	}
 	unsure := false
 	sctx := ctx // the first try needs no bound of its own, and makes no timer
@@ -278,7 +278,7 @@ func (h *handle) release(ctx context.Context) error {
 			sctx, cancel = context.WithDeadline(ctx, until)
 			defer cancel()
 		}
-		status, err := c.runRelease(sctx, l.key, own.claim.Owner, remaining, l.channel)
+		status, err := h.send(sctx, n, remaining)
 		switch {
 		case err == nil && status == releaseGone && !unsure:
 			if remaining > 0 {
@@ -300,7 +300,7 @@ func (h *handle) release(ctx context.Context) error {
 		unsure = unsure || errors.Is(err, ErrUnknownOutcome)
 		if sctx.Err() != nil || !script.Pause(sctx, script.Backoff(n)) {
 			if remaining == 0 {
-				c.owe(own, time.Time{})
+				c.owe(own, own.entry, time.Time{})
 			}
 			if unsure {
 				err = script.Unsure(err)
@@ -308,4 +308,17 @@ func (h *handle) release(ctx context.Context) error {
 			return fmt.Errorf("rlock: the release goes on in the background: %w", err)
 		}
 	}
+}
+
+// send sends the release for the n-th time. The first time a waiter of this process may be named as the next holder;
+// after that it might be a second run, which no waiter could count its lease from.
+func (h *handle) send(ctx context.Context, n, remaining int) (releaseStatus, error) {
+	own := h.owner
+	l, c := own.lock, own.lock.c
+	if n == 0 && remaining == 0 && c.handover {
+		if o := c.queue.Offer(l.name, time.Now().Add(c.opts.CallTimeout)); o != nil {
+			return l.runPass(ctx, own.claim.Owner, o)
+		}
+	}
+	return l.runRelease(ctx, own.claim.Owner, remaining, "")
 }

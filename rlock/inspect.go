@@ -68,7 +68,7 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 				owners = append(owners, field)
 			}
 		}
-		removed, err := l.c.runForce(ctx, l.key, l.channel, owners)
+		removed, err := l.runForce(ctx, owners)
 		if err == nil {
 			l.c.queue.Nudge(l.name)
 		}

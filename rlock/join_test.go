@@ -167,8 +167,8 @@ func TestForceUnlockWakesWaitersAndTheOldHolderSeesLost(t *testing.T) {
 		got <- x
 	}()
 	redistest.Eventually(t, 10*time.Second, "the other waits", func() bool {
-		n, err := r.redis.Do(within(t), r.redis.B().PubsubNumsub().Channel("redisson_lock__channel:{l}").Build()).AsIntMap()
-		return err == nil && n["redisson_lock__channel:{l}"] == 1
+		n, err := r.redis.Do(within(t), r.redis.B().Zcard().Key("redlatch_queue:{l}").Build()).AsInt64()
+		return err == nil && n == 1
 	})
 	began := time.Now()
 	ok, err = other.locks.Reentrant("l").ForceUnlock(within(t))

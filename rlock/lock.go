@@ -19,6 +19,8 @@ import (
 type Lock struct {
 	c                  *Client
 	name, key, channel string
+	keys               []string      // of its scripts: the lock and, where waiters queue, their queue
+	grants             string        // channels of grants, without the connection id
 	wait               time.Duration // of Lock; forever: only ctx bounds it
 	lease              time.Duration // 0: watchdog
 	label              string
@@ -170,11 +172,13 @@ type acquisition struct {
 	sent time.Time // of the try that was granted
 	// abandoned: some try was sent and not answered, and may take the lock up to this instant
 	abandoned time.Time
+	written   time.Duration // the lease on the server, if a hand-over wrote a shorter one than is asked for
+	entry     string        // in the queue on the server, once it was asked for
 }
 
 func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Hold, error) {
 	l := a.l
-	r := wait.Request{Name: l.name, Channel: l.channel, Try: a.try}
+	r := wait.Request{Name: l.name, Channel: l.channel, Taker: a}
 	if waitTime != forever {
 		r.Until = a.began.Add(waitTime)
 	}
@@ -205,11 +209,19 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Hold, e
 		a.join = id
 	}
 	a.own, a.want, r.Alone = l.newOwner(a.lease), 1, waitTime == 0 || a.join != ""
+	if !l.c.handover {
+		r.Taker, r.Try = nil, func(ctx context.Context) (wait.Answer, error) { return a.Ask(ctx, nil) }
+	} else if !r.Alone {
+		r.Grants = l.grants + l.c.id
+	}
 	if err := l.c.queue.Wait(ctx, r); err != nil {
 		a.undo()
 		return nil, err
 	}
-	if !l.c.engine.Add(&a.own.claim, a.sent, a.lease, a.auto, l.c.opts.MaxHold) {
+	if a.written == 0 {
+		a.written = a.lease
+	}
+	if !l.c.engine.AddShort(&a.own.claim, a.sent, a.written, a.lease, a.auto, l.c.opts.MaxHold) {
 		// Only a stall of this very machine since try looked; the server's lease may have some time left.
 		a.abandoned = time.Now()
 		a.undo()
@@ -223,7 +235,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Hold, e
 		a.undo()
 		return nil, ErrClosed
 	}
-	a.own.doubt = a.abandoned
+	a.own.doubt, a.own.entry = a.abandoned, a.entry
 	return a.own.handle(a.auto), nil
 }
 
@@ -235,12 +247,45 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Hold, e
 func (a *acquisition) retreat() {
 	if a.own.exit(nil) == 0 {
 		a.l.c.engine.Remove(&a.own.claim)
-		a.l.c.owe(a.own, a.abandoned)
+		a.l.c.owe(a.own, a.entry, a.abandoned)
 	}
 }
 
-// try asks the server once.
-func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
+// Stand implements wait.Taker.
+func (a *acquisition) Stand(push bool) wait.Standing {
+	c := a.l.c
+	poll := min(c.opts.PollCap, wait.MaxPoll)
+	hears := "-"
+	if push {
+		hears = "+"
+	}
+	// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps nobody out for long.
+	first := min(a.lease, max(4*poll, time.Second))
+	a.entry = fmt.Sprintf("%s %d %d %s", a.own.claim.Owner, first.Milliseconds(), (5 * poll / 2).Milliseconds(), hears)
+	return wait.Standing{Owner: a.own.claim.Owner, Entry: a.entry, Lease: a.lease, Push: push}
+}
+
+// Taken implements wait.Taker: a grant with replicas to be asked for, or one that is half over, is confirmed by asking.
+func (a *acquisition) Taken(g wait.Grant) bool {
+	if a.l.c.opts.MinReplicas > 0 || time.Until(g.Sent.Add(g.Lease)) < g.Lease/2 {
+		return false
+	}
+	a.sent, a.written = g.Sent, g.Lease
+	return true
+}
+
+// Owe implements wait.Taker.
+func (a *acquisition) Owe(after time.Time) {
+	if after.IsZero() {
+		after = time.Now()
+	}
+	if after.After(a.abandoned) {
+		a.abandoned = after
+	}
+}
+
+// Ask implements wait.Taker: it asks the server once.
+func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
 	l, c := a.l, a.l.c
 	for again := false; ; again = true {
 		a.sent = time.Now()
@@ -248,9 +293,9 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 		if d, ok := ctx.Deadline(); ok && d.Before(end) {
 			end = d
 		}
-		call := a.call(c.runner.Clock.At(l.key, end))
+		call := a.call(c.runner.Clock.At(l.key, end), standing)
 		call.Replicas, call.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
-		m, err := c.runner.Attempt(ctx, call)
+		m, err := c.queued(ctx, call)
 		received := time.Now()
 		unmet := errors.Is(err, ErrNotReplicated)
 		if err != nil && !unmet {
@@ -283,9 +328,10 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 				// are never used again.
 				a.abandoned = received
 				a.undo()
-				a.own = l.newOwner(a.lease)
-				return wait.Answer{}, fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, l.name, a.lease)
+				a.own, a.entry = l.newOwner(a.lease), ""
+				return wait.Answer{Renamed: true}, fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, l.name, a.lease)
 			}
+			a.written = a.lease
 			return wait.Answer{Granted: true}, nil
 		case acquireLost:
 			if a.join != "" {
@@ -293,7 +339,7 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 			}
 			return wait.Answer{}, fmt.Errorf("re-enter %q: %w", l.name, ErrLost)
 		}
-		return wait.Answer{Left: r.left}, nil
+		return wait.Answer{Left: r.left, Foreign: r.foreign, Ticket: r.ticket, Sent: a.sent}, nil
 	}
 }
 
@@ -301,18 +347,22 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 func (a *acquisition) takeBack(ctx context.Context, err error) error {
 	l := a.l
 	if a.want == 1 {
-		if _, e := l.c.runRelease(ctx, l.key, a.own.claim.Owner, 0, l.channel); e != nil {
+		if _, e := l.runRelease(ctx, a.own.claim.Owner, 0, a.entry); e != nil {
 			a.abandoned = time.Now() // undo goes on with it
 		}
 	}
 	return err
 }
 
-func (a *acquisition) call(notAfter int64) script.Call {
+func (a *acquisition) call(notAfter int64, standing *wait.Standing) script.Call {
 	if a.join != "" {
 		return joinCall(a.l.key, string(a.join), a.own.claim.Owner, a.lease, notAfter, a.late())
 	}
-	return acquireCall(a.l.key, a.own.claim.Owner, a.want, a.lease, notAfter, a.late())
+	entry := ""
+	if standing != nil {
+		entry = standing.Entry
+	}
+	return a.l.acquireCall(a.own.claim.Owner, a.want, a.lease, notAfter, entry, a.late())
 }
 
 // late gives back what a try granted after we had given up on it. The sweeper does so too, but may have looked
@@ -321,14 +371,14 @@ func (a *acquisition) late() func(rueidis.RedisResult) {
 	if a.want > 1 {
 		return nil // the owner is ours and is released with its hold
 	}
-	l, own := a.l, a.own
+	l, own, entry := a.l, a.own, a.entry
 	return func(res rueidis.RedisResult) {
 		m, err := res.ToMessage()
 		if err != nil {
 			return
 		}
 		if r, err := decodeAcquire(m); err == nil && r.status == acquireGranted && own.unwanted() {
-			l.c.owe(own, time.Time{})
+			l.c.owe(own, entry, time.Time{})
 		}
 	}
 }
@@ -337,18 +387,19 @@ func (a *acquisition) late() func(rueidis.RedisResult) {
 func (a *acquisition) undo() {
 	a.own.end(ErrNotAcquired)
 	if !a.abandoned.IsZero() {
-		a.l.c.owe(a.own, a.abandoned)
+		a.l.c.owe(a.own, a.entry, a.abandoned)
 	}
 }
 
-// owe has an owner released in the background until its lease is over. An answer before after is not final.
-func (c *Client) owe(own *owner, after time.Time) {
+// owe has an owner released in the background until its lease is over, and its entry taken out of the queue. An answer
+// before after is not final.
+func (c *Client) owe(own *owner, entry string, after time.Time) {
 	l, id := own.lock, own.claim.Owner
 	c.sweeper.Owe(&lease.Debt{
 		After: after,
 		Until: time.Now().Add(max(own.lease, c.opts.CallTimeout)),
 		Release: func(ctx context.Context) error {
-			_, err := c.runRelease(ctx, l.key, id, 0, l.channel)
+			_, err := l.runRelease(ctx, id, 0, entry)
 			if err == nil {
 				c.queue.Nudge(l.name)
 			}

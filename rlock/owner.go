@@ -20,6 +20,7 @@ type owner struct {
 	// doubt: some request of its acquisition was never answered and may run until this instant, on the server also
 	// after the release. Set before the first handle is made.
 	doubt time.Time
+	entry string // of the queue on the server, if it has been there
 
 	mu      sync.Mutex
 	count   int // handles alive, and re-entries under way

@@ -1,9 +1,14 @@
--- Lower the count of an owner, or remove it and, with the last one, the lock; then wake the waiters.
--- KEYS[1] the lock
+-- Lower the count of an owner, or remove it and, with the last one, the lock; then hand it over, or wake the waiters.
+-- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) nothing is handed over
 -- ARGV[1] owner  ARGV[2] remaining count  ARGV[3] channel  ARGV[4] PUBLISH or SPUBLISH
--- Reply: 1 still held by this owner; 2 released; 0 the owner held nothing
--- Twice: the remaining count is set, not subtracted; a second removal finds nothing and says 0. An owner is never
---   used again, so a late second run cannot meet a newer hold.
+-- ARGV[5] grant channels, without the connection id  ARGV[6] entry of this owner that may be in the queue, or ''
+-- A waiter of the same process may be named: ARGV[7] owner  ARGV[8] its entry  ARGV[9] lease, ms  ARGV[10] not after,
+--   server ms  ARGV[11] 1: it goes before all others, 0: it stands in line with them
+-- Reply: 1 still held by this owner; 2 released; 0 the owner held nothing. Where a waiter is named {that, 1 it holds
+--   the lock now, 2 it is in the queue, 0 neither, ticket}
+-- Twice: the remaining count is set, not subtracted; a second removal finds nothing and says 0, and names nobody. An
+--   owner is never used again, so a late second run cannot meet a newer hold.
+local queue, grants, leave, named, entry = KEYS[2], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local key, owner, remaining, channel, publish = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local status = 0
 if remaining > 0 then
@@ -38,9 +43,48 @@ else
     end
   end
 end
+if leave and leave ~= '' and queue then
+  redis.call('ZREM', queue, leave, '!' .. owner)
+end
+local there = 0 -- 2: the lock, 1: the queue
+if queue then
+  there = redis.call('EXISTS', key, key, queue)
+else
+  there = redis.call('EXISTS', key, key)
+end
+local outcome, ticket = 0, 0
+if there < 2 and (there == 1 or named) then
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  -- Only the holder's own release may name somebody, and only while that waiter believes in it: its deadline counts
+  -- from when this call was sent, which a second run would not know.
+  local naming = named and status == 2 and now <= tonumber(ARGV[10])
+  if naming and there == 1 and ARGV[11] ~= '1' then
+    ticket = enter(queue, entry, now, time[1] * 1000000 + time[2])
+    outcome = 2
+  end
+  local served
+  if there == 1 and not (naming and outcome == 0) then
+    if open_release(queue, channel, publish, grants, now, time[2]) then
+      return named and {status, outcome, ticket} or status
+    end
+    served = hand_over(key, queue, publish, grants, now, naming and entry)
+  end
+  if served then
+    return named and {status, outcome, ticket} or status
+  end
+  if naming then
+    redis.call('HSET', key, named, 1)
+    redis.call('PEXPIRE', key, ARGV[9])
+    if there == 1 then
+      redis.call('ZREM', queue, entry, '!' .. named)
+    end
+    return {status, 1, 0}
+  end
+end
 -- The key is gone with its last owner. Waiters are told also when it went otherwise (expiry, DEL, failover), because
 -- nobody else told them. A user without rights on the channel can still release: waiters then poll.
-if redis.call('EXISTS', key) == 0 then
+if there < 2 then
   redis.pcall(publish, channel, '0')
 end
-return status
+return named and {status, 0, 0} or status

@@ -3,6 +3,7 @@ package rlock
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -10,14 +11,19 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
 )
 
 // Each script has one function here that writes its arguments and reads its reply.
 var (
+	//go:embed handover.lua
+	handoverSource string // functions of the three below it
 	//go:embed acquire.lua
 	acquireSource string
 	//go:embed release.lua
 	releaseSource string
+	//go:embed force.lua
+	forceSource string
 	//go:embed renew.lua
 	renewSource string
 	//go:embed query.lua
@@ -26,16 +32,14 @@ var (
 	joinSource string
 	//go:embed inspect.lua
 	inspectSource string
-	//go:embed force.lua
-	forceSource string
 
-	acquireScript = script.New("acquire", acquireSource)
-	releaseScript = script.New("release", releaseSource)
+	acquireScript = script.New("acquire", handoverSource+acquireSource)
+	releaseScript = script.New("release", handoverSource+releaseSource)
 	renewScript   = script.New("renew", renewSource)
 	queryScript   = script.New("query", querySource)
 	joinScript    = script.New("join", joinSource)
 	inspectScript = script.New("inspect", inspectSource)
-	forceScript   = script.New("force unlock", forceSource)
+	forceScript   = script.New("force unlock", handoverSource+forceSource)
 )
 
 type acquireStatus int64
@@ -48,16 +52,21 @@ const (
 )
 
 type acquireReply struct {
-	status acquireStatus
-	left   time.Duration // negative: without end
-	server int64         // its clock, ms
+	status  acquireStatus
+	left    time.Duration // negative: without end
+	server  int64         // its clock, ms
+	ticket  int64         // in the queue; 0: not in it
+	foreign bool          // the holder is not one of ours
 }
 
-func acquireCall(key, owner string, want int, lease time.Duration, notAfter int64, late func(rueidis.RedisResult)) script.Call {
-	return script.Call{
-		Script: acquireScript, Keys: []string{key}, Late: late,
-		Args: []string{owner, strconv.Itoa(want), millis(lease), strconv.FormatInt(notAfter, 10)},
+// acquireCall asks for the lock; with an entry also for a place in the queue.
+func (l *Lock) acquireCall(owner string, want int, lease time.Duration, notAfter int64, entry string, late func(rueidis.RedisResult)) script.Call {
+	args := make([]string, 6, 7)
+	args[0], args[1], args[2], args[3], args[4], args[5] = owner, strconv.Itoa(want), millis(lease), strconv.FormatInt(notAfter, 10), l.c.publish, l.grants
+	if entry != "" {
+		args = append(args, entry)
 	}
+	return script.Call{Script: acquireScript, Keys: l.keys, Args: args, Late: late}
 }
 
 // joinCall's reply is that of acquireCall.
@@ -68,12 +77,30 @@ func joinCall(key, parent, joiner string, lease time.Duration, notAfter int64, l
 	}
 }
 
+// queued makes a call whose second key, if it has one, is the queue. While a slot is being migrated a script with two
+// keys is refused, held or free; the lock alone is the truth, and its waiters poll meanwhile.
+func (c *Client) queued(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
+	m, err := c.runner.Attempt(ctx, call)
+	if err != nil && len(call.Keys) > 1 {
+		var re *rueidis.RedisError
+		if errors.As(err, &re) && re.IsTryAgain() {
+			call.Keys = call.Keys[:1]
+			m, err = c.runner.Attempt(ctx, call)
+		}
+	}
+	return m, err
+}
+
 func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
 	v, err := m.AsIntSlice()
-	if err != nil || len(v) != 3 {
+	if err != nil || len(v) < 3 {
 		return acquireReply{}, fmt.Errorf("acquire: unexpected reply %v: %w", v, err)
 	}
-	return acquireReply{acquireStatus(v[0]), time.Duration(v[1]) * time.Millisecond, v[2]}, nil
+	r := acquireReply{status: acquireStatus(v[0]), left: time.Duration(v[1]) * time.Millisecond, server: v[2]}
+	if len(v) > 4 {
+		r.ticket, r.foreign = v[3], v[4] == 1
+	}
+	return r, nil
 }
 
 type releaseStatus int64
@@ -84,16 +111,55 @@ const (
 	releaseDone
 )
 
-func (c *Client) runRelease(ctx context.Context, key, owner string, remaining int, channel string) (releaseStatus, error) {
-	m, err := c.runner.Attempt(ctx, script.Call{
-		Script: releaseScript, Keys: []string{key},
-		Args: []string{owner, strconv.Itoa(remaining), channel, c.hub.PublishCommand()},
-	})
+// runRelease lowers the count, or ends the hold; entry: of this owner, if it may still be in the queue.
+func (l *Lock) runRelease(ctx context.Context, owner string, remaining int, entry string) (releaseStatus, error) {
+	m, err := l.c.queued(ctx, l.releaseCall(owner, remaining, entry, 6))
 	if err != nil {
 		return 0, err
 	}
 	v, err := m.AsInt64()
 	return releaseStatus(v), err
+}
+
+func (l *Lock) releaseCall(owner string, remaining int, entry string, args int) script.Call {
+	list := make([]string, 6, args)
+	list[0], list[1], list[2], list[3], list[4], list[5] = owner, strconv.Itoa(remaining), l.channel, l.c.publish, l.grants, entry
+	return script.Call{Script: releaseScript, Keys: l.keys, Args: list}
+}
+
+// runPass ends a hold and may make the waiter named the next holder.
+func (l *Lock) runPass(ctx context.Context, owner string, o *wait.Offer) (releaseStatus, error) {
+	notAfter := l.c.runner.Clock.At(l.key, o.NotAfter)
+	if notAfter == 0 {
+		o.Failed()
+		return l.runRelease(ctx, owner, 0, "")
+	}
+	call := l.releaseCall(owner, 0, "", 11)
+	turn := "0"
+	if o.Turn {
+		turn = "1"
+	}
+	call.Args = append(call.Args, o.Owner, o.Entry, millis(o.Lease), strconv.FormatInt(notAfter, 10), turn)
+	sent := time.Now()
+	m, err := l.c.queued(ctx, call)
+	if err != nil {
+		o.Failed()
+		return 0, err
+	}
+	v, err := m.AsIntSlice()
+	if err != nil || len(v) != 3 {
+		o.Failed()
+		return 0, fmt.Errorf("release: unexpected reply %v: %w", v, err)
+	}
+	switch v[1] {
+	case 1:
+		o.Granted(sent)
+	case 2:
+		o.Queued(v[2], sent)
+	default:
+		o.Failed()
+	}
+	return releaseStatus(v[0]), nil
 }
 
 // runRenew asks for one hold what the watchdog asks for many.
@@ -162,9 +228,9 @@ func (c *Client) runInspect(ctx context.Context, key string) (inspectReply, erro
 	return r, nil
 }
 
-func (c *Client) runForce(ctx context.Context, key, channel string, owners []string) (removed int64, err error) {
-	m, err := c.runner.Do(ctx, script.Call{
-		Script: forceScript, Keys: []string{key}, Args: append([]string{channel, c.hub.PublishCommand()}, owners...),
+func (l *Lock) runForce(ctx context.Context, owners []string) (removed int64, err error) {
+	m, err := l.c.queued(ctx, script.Call{
+		Script: forceScript, Keys: l.keys, Args: append([]string{l.channel, l.c.publish, l.grants}, owners...),
 	})
 	if err != nil {
 		return 0, err

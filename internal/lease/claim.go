@@ -36,6 +36,7 @@ type Claim struct {
 	start    time.Time // the renewal schedule is start + n*lease/3
 	renewAt  time.Time
 	checkAt  time.Time // when to look whether it is still held; zero: no reason to
+	short    bool      // the server has a shorter lease than ours is to be: one renewal is due in any case
 	retrying bool      // the last renewal failed; renewAt is a pause's end, not a point of the schedule
 	inFlight bool      // a renewal is under way; only its answer, or the deadline, is the next event
 	state    state
@@ -75,7 +76,7 @@ func (c *Claim) schedule() {
 	if c.inFlight {
 		return
 	}
-	if c.auto > 0 && c.renewAt.Before(c.next) {
+	if (c.auto > 0 || c.short) && c.renewAt.Before(c.next) {
 		c.next = c.renewAt
 	}
 	if !c.checkAt.IsZero() && c.checkAt.Before(c.next) {
@@ -98,6 +99,8 @@ func (c *Claim) wanted(now time.Time) (lease time.Duration, ok bool) {
 	switch {
 	case c.auto > 0 && !renewBy.Before(c.renewAt):
 		return c.lease, true
+	case c.short && !renewBy.Before(c.renewAt):
+		return c.start.Add(c.lease).Sub(now), true
 	case !c.checkAt.IsZero() && !checkBy.Before(c.checkAt):
 		return 0, true
 	}

@@ -141,11 +141,17 @@ func (e *Engine) Stop() {
 	}
 }
 
-// Add registers c, granted by a request sent at sent with the given lease. maxHold 0 is none. It reports false, and
-// registers nothing, if the lease is over already.
+// Add registers c, granted by a request sent at sent. maxHold 0 is none. It reports false, and registers nothing, if
+// its lease is over already.
 func (e *Engine) Add(c *Claim, sent time.Time, lease time.Duration, auto bool, maxHold time.Duration) bool {
+	return e.AddShort(c, sent, lease, lease, auto, maxHold)
+}
+
+// AddShort is Add for a claim of which the server has a shorter lease, written, than it is to have: it is renewed once
+// to the full, after a third of what was written, also if it is not auto.
+func (e *Engine) AddShort(c *Claim, sent time.Time, written, lease time.Duration, auto bool, maxHold time.Duration) bool {
 	now := time.Now()
-	c.lease, c.start, c.deadline = lease, sent, sent.Add(lease-Margin(lease))
+	c.lease, c.start, c.deadline = lease, sent, sent.Add(written-Margin(written))
 	if !now.Before(c.deadline) {
 		return false
 	}
@@ -156,6 +162,9 @@ func (e *Engine) Add(c *Claim, sent time.Time, lease time.Duration, auto bool, m
 		c.auto = 1
 	}
 	c.plan(now)
+	if written < lease {
+		c.short, c.renewAt = true, sent.Add(written/3)
+	}
 	if e.tracks() && !c.Untracked {
 		c.checkAt = sent.Add(trackAfter)
 	}
@@ -496,6 +505,7 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 		case verdicts[i] == 1:
 			c.retrying = false
 			if a.lease > 0 {
+				c.short = false
 				c.plan(now)
 				e.confirm(c, sent, a.lease)
 			}

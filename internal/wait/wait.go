@@ -15,10 +15,10 @@
 // process is a semaphore: of all that wait for a name, one contends on the server, the others stand behind it, first
 // come first served.
 //
-// # Where a grant arrives
+// # Hand-over
 //
-// Nudge wakes the contender of a name, which then calls Try. A Try that finds a grant left for its owner in this
-// process returns it without asking the server; so a hand-over needs no second way to wake a waiter.
+// With a Taker the contender also stands in a queue on the server, and a release makes it the holder (handover.go).
+// Everything above stays true: whatever becomes of grants, it asks at least every PollCap.
 package wait
 
 import (
@@ -44,9 +44,12 @@ type Queue struct {
 	ctx     context.Context // ends when the client closes, with cause errs.ErrClosed
 	cancel  context.CancelCauseFunc
 
-	mu     sync.Mutex
-	lines  map[string]*line
-	denied time.Time // no new SUBSCRIBE before this: the server refused one
+	mu       sync.Mutex
+	lines    map[string]*line
+	denied   time.Time          // no new SUBSCRIBE before this: the server refused one
+	standing map[string]*waiter // by owner: those a grant may be meant for
+	ears     map[string]*ear    // by channel
+	gap      time.Time          // when grants were last missed
 }
 
 // line is the waiters of one name; it exists only while there are any.
@@ -54,14 +57,19 @@ type line struct {
 	turn    *semaphore.Weighted
 	members int
 	nudge   chan struct{}
-	pushed  bool      // the contender is subscribed: it hears of releases without a nudge
+	pushed  bool      // the contender hears of releases without a nudge
 	freeBy  time.Time // when the holder's lease ends, as the contender last heard; zero if unknown
 	failure error     // why the contender could not ask, when it last tried; nil if it was answered
+
+	contender *waiter   // that may be offered what is released; nil if there is none
+	heldSince time.Time // since when this process holds the name; zero if not known to
+	turns     int       // how often a release may still give it to this process before others
+	turnsEnd  time.Time
 }
 
 // NewQueue returns a queue. woken is told of every wake-up of a sleeping waiter; it may be nil.
 func NewQueue(hub *pubsub.Hub, pollCap time.Duration, woken func(name string, byMessage bool)) *Queue {
-	q := &Queue{hub: hub, pollCap: pollCap, woken: woken, lines: map[string]*line{}}
+	q := &Queue{hub: hub, pollCap: pollCap, woken: woken, lines: map[string]*line{}, standing: map[string]*waiter{}, ears: map[string]*ear{}}
 	if q.woken == nil {
 		q.woken = func(string, bool) {}
 	}
@@ -83,12 +91,22 @@ type Request struct {
 	Until time.Time
 	// Try asks once. ctx ends with the caller's patience, but Until does not cut the first try short.
 	Try func(ctx context.Context) (Answer, error)
+	// Taker, if set, is asked in place of Try, and takes part in the hand-over; not with Alone.
+	Taker Taker
+	// Grants is where the grants for this process are published.
+	Grants string
 }
 
 // Answer is what a try was told.
 type Answer struct {
 	Granted bool
 	Left    time.Duration // until the holder's lease ends; negative if it has none or it is unknown
+
+	// Of a Taker's call:
+	Foreign bool      // the holder's release is only published on Request.Channel
+	Ticket  int64     // the place in the server's queue; 0: none
+	Sent    time.Time // when the call that was answered was sent
+	Renamed bool      // the owner is another one now, also beside an error
 }
 
 // GaveUp is the error of a wait that ended without a grant.
@@ -108,7 +126,7 @@ func (q *Queue) Wait(ctx context.Context, r Request) error {
 	if err := q.ended(ctx); err != nil {
 		return &GaveUp{Left: -1, Cause: err}
 	}
-	w := waiter{q: q, r: r, ctx: ctx, left: -1}
+	w := &waiter{q: q, r: r, ctx: ctx, known: -1}
 	defer w.leave()
 	if !r.Alone {
 		w.line = q.enter(r.Name)
@@ -119,7 +137,9 @@ func (q *Queue) Wait(ctx context.Context, r Request) error {
 		}
 		w.head = true
 	}
-	return w.contend()
+	err := w.contend()
+	w.granted = err == nil
+	return err
 }
 
 func (q *Queue) ended(ctx context.Context) error {
@@ -151,9 +171,22 @@ type waiter struct {
 	head bool
 	sub  *pubsub.Subscription
 
-	left    time.Duration
+	known   time.Duration // of the holder's lease, when last heard; negative: unknown
 	failure error
 	heard   bool // some try was answered
+	granted bool
+	asked   bool // what queued says, for the waiter itself
+
+	// Of the hand-over. Guarded by Queue.mu from stand on:
+	standing *Standing
+	nudge    chan struct{}
+	ear      *ear
+	grant    *Grant
+	ticket   int64     // the place that the newest answer named
+	held     time.Time // when the call was sent that was so answered
+	offered  time.Time // a release names us until then
+	queued   bool      // a call went out that may have put us into the server's queue
+	byTurn   bool      // granted inside the process
 }
 
 // patience is the context that ends when any reason to stop waiting does.
@@ -175,7 +208,7 @@ func (w *waiter) patience() context.Context {
 var errTimeUp = errors.New("waitTime is over")
 
 func (w *waiter) gaveUp() error {
-	g := &GaveUp{Left: w.left, Failure: w.failure, Cause: w.q.ended(w.ctx)}
+	g := &GaveUp{Left: w.known, Failure: w.failure, Cause: w.q.ended(w.ctx)}
 	if w.line != nil {
 		w.q.mu.Lock()
 		if !w.line.freeBy.IsZero() {
@@ -197,15 +230,26 @@ func (w *waiter) leave() {
 		w.sub.Close()
 	}
 	if w.line != nil {
-		w.q.exit(w.r.Name, w.line, w.head)
+		w.exit()
 	}
 }
 
 func (w *waiter) contend() error {
-	// Subscribed before the first try, where that costs nothing, the try after the subscription is saved.
-	w.attach(w.q.hub.TrySubscribe(w.r.Channel))
+	taker := w.r.Taker
+	if w.line == nil {
+		taker = nil
+	}
+	if taker == nil {
+		// Subscribed before the first try, where that costs nothing, the try after the subscription is saved.
+		w.attach(w.q.hub.TrySubscribe(w.r.Channel))
+	} else if err := w.hope(); err != nil {
+		return err
+	}
 	failures := 0
 	for n := 0; ; n++ {
+		if w.standing != nil && w.taken() {
+			return nil
+		}
 		ctx := w.ctx
 		if n > 0 {
 			ctx = w.patience()
@@ -213,7 +257,18 @@ func (w *waiter) contend() error {
 		if w.sub != nil {
 			w.sub.Drain()
 		}
-		answer, err := w.r.Try(ctx)
+		var answer Answer
+		var err error
+		switch {
+		case taker != nil:
+			w.asking()
+			answer, err = taker.Ask(ctx, w.standing)
+			w.learn(answer, err)
+		case w.r.Taker != nil:
+			answer, err = w.r.Taker.Ask(ctx, nil)
+		default:
+			answer, err = w.r.Try(ctx)
+		}
 		switch {
 		case err == nil && answer.Granted:
 			return nil
@@ -237,13 +292,67 @@ func (w *waiter) contend() error {
 			if !script.Pause(w.patience(), min(script.Backoff(failures), w.q.pollCap)) {
 				return w.gaveUp()
 			}
-		case w.sub == nil && w.subscribe():
+		case taker != nil && w.standing == nil:
+			// heard from the next try on, which asks for a place in the queue
+			w.stand(w.listen())
+		case (taker == nil || answer.Foreign) && w.sub == nil && w.subscribe():
 			// try again at once: see the package comment
 		default:
-			if !w.sleep() {
+			if !w.sleep(w.doze()) {
 				return w.gaveUp()
 			}
 		}
+	}
+}
+
+// hope waits for a moment where this process holds the name: its release will name us, which saves asking for a place
+// in the server's queue.
+func (w *waiter) hope() error {
+	q := w.q
+	q.mu.Lock()
+	since := w.line.heldSince
+	hears := q.ears[w.r.Grants] != nil
+	q.mu.Unlock()
+	rest := moment - time.Since(since)
+	switch {
+	case since.IsZero() || rest <= 0:
+		if hears {
+			w.stand(true)
+		}
+		return nil
+	case hears:
+		w.stand(true)
+	default:
+		w.stand(w.listen())
+	}
+	if !w.sleep(rest) {
+		return w.gaveUp()
+	}
+	return nil
+}
+
+// asking notes that a place in the server's queue is about to be asked for.
+func (w *waiter) asking() {
+	if w.standing != nil && !w.asked {
+		w.asked = true
+		w.q.mu.Lock()
+		w.queued = true
+		w.q.mu.Unlock()
+	}
+}
+
+// learn takes in what an Ask said of our place in the server's queue.
+func (w *waiter) learn(a Answer, err error) {
+	if w.standing == nil {
+		return
+	}
+	w.q.mu.Lock()
+	defer w.q.mu.Unlock()
+	switch {
+	case a.Renamed:
+		w.unstand()
+	case err == nil && a.Ticket > 0 && a.Ticket >= w.ticket && a.Sent.After(w.held):
+		w.ticket, w.held = a.Ticket, a.Sent
 	}
 }
 
@@ -264,7 +373,7 @@ func (w *waiter) attach(sub *pubsub.Subscription, ok bool) {
 func (w *waiter) note(left time.Duration, failure error) {
 	w.failure = failure
 	if failure == nil {
-		w.left = left
+		w.known = left
 	}
 	if w.line == nil {
 		return
@@ -283,43 +392,57 @@ func (w *waiter) note(left time.Duration, failure error) {
 // deniedPause is how long a refused subscription is not asked for again, by any waiter of the client.
 const deniedPause = 30 * time.Second
 
-// subscribe reports whether a new subscription stands. If it cannot be had the waiter polls; that is no error.
+// subscribe reports whether a new subscription to releases stands.
 func (w *waiter) subscribe() bool {
+	sub, ok := w.subscription(w.r.Channel)
+	w.attach(sub, ok)
+	return ok
+}
+
+// subscription subscribes. If that cannot be had the waiter polls; it is no error.
+func (w *waiter) subscription(channel string) (*pubsub.Subscription, bool) {
 	q := w.q
 	q.mu.Lock()
 	denied := time.Now().Before(q.denied)
 	q.mu.Unlock()
 	if denied {
-		return false
+		return nil, false
 	}
 	// a server that does not confirm must not keep us from polling
 	ctx, cancel := context.WithTimeout(w.patience(), q.pollCap)
 	defer cancel()
-	sub, err := q.hub.Subscribe(ctx, w.r.Channel)
+	sub, err := q.hub.Subscribe(ctx, channel)
 	if err != nil {
 		if ctx.Err() == nil {
 			q.mu.Lock()
 			q.denied = time.Now().Add(deniedPause)
 			q.mu.Unlock()
 		}
-		return false
+		return nil, false
 	}
-	w.attach(sub, true)
-	return true
+	return sub, true
 }
 
-// sleep waits for a reason to try again; false: out of patience.
-func (w *waiter) sleep() bool {
+// doze is how long to sleep when nothing happens.
+func (w *waiter) doze() time.Duration {
 	d := w.q.pollCap
-	if w.left >= 0 {
+	if w.standing != nil {
+		d = min(d, MaxPoll)
+	}
+	if w.known >= 0 {
 		// a little after the lease: the server counts in whole milliseconds, and all waiters of all processes know
 		// the same instant
-		d = min(d, w.left+time.Millisecond+rand.N(time.Millisecond+w.left/50))
+		d = min(d, w.known+time.Millisecond+rand.N(time.Millisecond+w.known/50))
 	}
 	d -= rand.N(d/10 + 1)
-	if w.left >= 0 && w.left < d {
-		d = w.left + time.Millisecond
+	if w.known >= 0 && w.known < d {
+		d = w.known + time.Millisecond
 	}
+	return d
+}
+
+// sleep waits for a reason to try again, for d at most; false: out of patience.
+func (w *waiter) sleep(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	var pushed <-chan struct{}
@@ -336,6 +459,8 @@ func (w *waiter) sleep() bool {
 	case <-pushed:
 		w.q.woken(w.r.Name, true)
 	case <-nudged:
+		w.q.woken(w.r.Name, true)
+	case <-w.nudge:
 		w.q.woken(w.r.Name, true)
 	case <-w.patience().Done():
 		return false
@@ -355,24 +480,39 @@ func (q *Queue) enter(name string) *line {
 	return l
 }
 
-func (q *Queue) exit(name string, l *line, head bool) {
+// exit leaves the line, and whatever may be left of us on the server to the Taker.
+func (w *waiter) exit() {
+	q, l := w.q, w.line
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	if head {
+	after, owes := w.settled(w.granted)
+	if w.head {
 		l.pushed = false
 		l.turn.Release(1)
 	}
 	if l.members--; l.members == 0 {
-		delete(q.lines, name)
+		delete(q.lines, w.r.Name)
+	}
+	q.mu.Unlock()
+	if owes {
+		w.r.Taker.Owe(after)
 	}
 }
 
-// Nudge wakes the waiter of this process that contends for name, if it is not subscribed to releases anyway: the
-// process has just released name, or has something for that waiter.
+// Nudge wakes the waiter of this process that contends for name, unless it hears of the release anyway: the process
+// has just released name.
 func (q *Queue) Nudge(name string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if l := q.lines[name]; l != nil && !l.pushed {
+	l := q.lines[name]
+	if l == nil {
+		return
+	}
+	l.heldSince = time.Time{}
+	if w := l.contender; w != nil {
+		if w.ticket == 0 || !w.standing.Push {
+			w.wake()
+		}
+	} else if !l.pushed {
 		select {
 		case l.nudge <- struct{}{}:
 		default:

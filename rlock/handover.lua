@@ -1,0 +1,90 @@
+-- The queue of waiters beside a lock: a sorted set, score = ticket, the server's µs when it was entered and more than
+-- the last one; member = "<owner> <first lease, ms> <stale after, ms> <+ its process hears grants, - it does not>".
+-- A waiter that has looked again since has "!<owner>" in it, score = -ms of the last time; "!open" is -ms until which a
+-- released lock is left to others (see open_release). So the first in line is the lowest score above 0, and a dead
+-- queue expires as one key.
+local QUEUE_TTL = 60000 -- more than twice what any entry can ask for as its "stale after"
+
+-- Enter the queue, or stamp the entry that is there. Returns the ticket.
+local function enter(queue, entry, now, us)
+  local ticket = us
+  local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')
+  if last[2] and tonumber(last[2]) >= ticket then -- the clock stepped back
+    ticket = tonumber(last[2]) + 1
+  end
+  if redis.call('ZADD', queue, 'NX', string.format('%.0f', ticket), entry) == 0 then
+    ticket = tonumber(redis.call('ZSCORE', queue, entry))
+    redis.call('ZADD', queue, -now, '!' .. string.match(entry, '^%S+'))
+  end
+  redis.call('PEXPIRE', queue, QUEUE_TTL)
+  return ticket
+end
+
+-- Make the first in line whose process is there the holder of a free lock, and tell that process. Returns its entry;
+-- or nil: nobody is in line, or telling is not possible, or the first is "me", which the caller sees to.
+--
+-- Its field and lease are written before anything is published: a process that acts on the message must find them. A
+-- process that is gone does not count among the receivers, and its entry is dropped; one that is there but has not
+-- looked for long (stopped, cut off) is passed over. A wrong count costs time: who is dropped looks again and queues
+-- anew, and who is granted without hearing of it finds out when it looks.
+local function hand_over(lock, queue, publish, grants, now, me)
+  while true do
+    local head = redis.call('ZRANGEBYSCORE', queue, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    local entry, ticket = head[1], tonumber(head[2])
+    if not entry then
+      redis.call('DEL', queue) -- stamps of nobody
+      return nil
+    end
+    if entry == me then
+      return nil
+    end
+    local owner, lease, stale, push = string.match(entry, '^(%S+) (%d+) (%d+) (.)$')
+    local seen = ticket / 1000
+    if now - seen > tonumber(stale) then
+      local stamp = '!' .. owner
+      seen = -tonumber(redis.call('ZSCORE', queue, stamp) or -seen)
+      redis.call('ZREM', queue, entry, stamp)
+    else
+      redis.call('ZREM', queue, entry)
+    end
+    if now - seen <= tonumber(stale) then
+      redis.call('HSET', lock, owner, 1)
+      redis.call('PEXPIRE', lock, lease)
+      if push == '-' then
+        return entry
+      end
+      local told = redis.pcall(publish, grants .. string.sub(owner, 1, 36),
+        string.format('%.0f %s %s', ticket, lease, owner))
+      if type(told) == 'table' then -- no right to publish there: release openly
+        redis.call('HDEL', lock, owner)
+        redis.call('ZADD', queue, string.format('%.0f', ticket), entry)
+        return nil
+      end
+      if told > 0 then
+        return entry
+      end
+      redis.call('HDEL', lock, owner)
+    end
+  end
+end
+
+-- Redisson's waiters stand in no queue of ours: they listen for releases and race. Where somebody listens, one release
+-- in eight is theirs to race for: it is published, and our own wait for a few ms. Returns whether this one was.
+local function open_release(queue, channel, publish, grants, now, us)
+  if us % 8 > 0 then
+    return false
+  end
+  local listeners = redis.pcall('PUBSUB', publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', channel)
+  if listeners.err or listeners[2] == 0 then
+    return false
+  end
+  local head = redis.call('ZRANGEBYSCORE', queue, 0, '+inf', 'LIMIT', 0, 1)
+  if not head[1] then
+    return false
+  end
+  redis.call('ZADD', queue, -(now + 5), '!open')
+  redis.pcall(publish, channel, '0')
+  local owner = string.match(head[1], '^%S+')
+  redis.pcall(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner) -- to look when that is over
+  return true
+end
