@@ -1,0 +1,23 @@
+package rsemaphore
+
+import "context"
+
+// Waiting is how many calls stand in the process's line for name.
+func (c *Client) Waiting(name string) int { return c.queue.Members(name) }
+
+// Lines is how many names somebody waits for.
+func (c *Client) Lines() int { return c.queue.Lines() }
+
+// Hungry is for how many semaphores somebody was told that there are not enough permits, and waits.
+func (c *Client) Hungry() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.hungry)
+}
+
+// Owed is how many releases are still owed in the background.
+func (c *Client) Owed() int {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return c.sweeper.Settle(ctx)
+}

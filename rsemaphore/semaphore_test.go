@@ -1,0 +1,620 @@
+package rsemaphore_test
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+func acquire(t testing.TB, s *rsemaphore.Semaphore, n int) *rsemaphore.Permit {
+	t.Helper()
+	p, err := s.Acquire(within(t), n)
+	require.NoError(t, err)
+	return p
+}
+
+func release(t testing.TB, p *rsemaphore.Permit) {
+	t.Helper()
+	require.NoError(t, p.Release(within(t)))
+}
+
+// now is what the server says of s: available, acquired, capacity.
+func counts(t testing.TB, s *rsemaphore.Semaphore) [3]int {
+	t.Helper()
+	var v [3]int
+	for i, ask := range []func(context.Context) (int, error){s.Available, s.Acquired, s.Capacity} {
+		n, err := ask(within(t))
+		require.NoError(t, err)
+		v[i] = n
+	}
+	return v
+}
+
+func TestPermitsAreTakenAndGivenBack(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rsemaphore.Options{})
+		sem := r.c.Semaphore("s", 5)
+		require.Equal(t, "s", sem.Name())
+		require.Equal(t, [3]int{5, 0, 5}, counts(t, sem), "nobody has used it yet")
+		require.Empty(t, r.keys(t), "and asking makes nothing")
+		a, b := acquire(t, sem, 2), acquire(t, sem, 3)
+		require.Equal(t, 2, a.N())
+		require.Len(t, a.IDs(), 2)
+		require.Equal(t, "s", a.Name())
+		require.Equal(t, [3]int{0, 5, 5}, counts(t, sem))
+		require.NoError(t, a.Err())
+		require.WithinDuration(t, time.Now().Add(30*time.Second), a.Until(), 10*time.Second)
+
+		_, err := sem.TryAcquire(within(t), 1, 0, 0)
+		require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+		var na *rsemaphore.NotAcquiredError
+		require.ErrorAs(t, err, &na)
+		require.Equal(t, "s", na.Name)
+		require.Equal(t, 1, na.N)
+		require.Positive(t, na.Lease)
+
+		release(t, a)
+		require.ErrorIs(t, a.Err(), rsemaphore.ErrReleased)
+		require.Equal(t, [3]int{2, 3, 5}, counts(t, sem))
+		c, err := sem.TryAcquire(within(t), 2, 0, time.Minute)
+		require.NoError(t, err)
+		release(t, b)
+		release(t, c)
+		require.Equal(t, [3]int{5, 0, 5}, counts(t, sem))
+		require.Equal(t, []string{"s"}, r.keys(t))
+		require.Positive(t, r.pttl(t, "s"), "until its lease would have been over")
+	})
+}
+
+func TestAHandleReleasedAgainReturnsItsFirstResultAndRaisesNothing(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rsemaphore.Options{})
+		sem := r.c.Semaphore("s", 3)
+		kept := acquire(t, sem, 1)
+		p := acquire(t, sem, 1)
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				if err := p.Release(within(t)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		require.Equal(t, [3]int{2, 1, 3}, counts(t, sem))
+		other := acquire(t, sem, 1) // whoever came later is not released by an old handle
+		release(t, p)
+		require.Equal(t, [3]int{1, 2, 3}, counts(t, sem))
+		lost := acquire(t, sem, 1)
+		require.NoError(t, sem.ReleaseIDs(within(t), lost.IDs()...))
+		require.ErrorIs(t, lost.Release(within(t)), rsemaphore.ErrLost)
+		require.ErrorIs(t, lost.Release(within(t)), rsemaphore.ErrLost)
+		release(t, other)
+		release(t, kept)
+		require.Equal(t, [3]int{3, 0, 3}, counts(t, sem))
+	})
+}
+
+func TestAnIDReleasedTwiceOrNeverGrantedIsNotHeldAndRaisesNothing(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rsemaphore.Options{})
+		sem := r.c.Semaphore("s", 3)
+		p, q := acquire(t, sem, 2), acquire(t, sem, 1)
+		ids := p.IDs()
+		never := strings.Repeat("0f", 16)
+		for _, bad := range [][]string{{never}, {ids[0], never}} {
+			require.ErrorIs(t, sem.ReleaseIDs(within(t), bad...), rsemaphore.ErrNotHeld)
+			require.Equal(t, [3]int{0, 3, 3}, counts(t, sem), "all or none")
+		}
+		require.NoError(t, sem.ReleaseIDs(within(t), ids[0]))
+		require.Equal(t, [3]int{1, 2, 3}, counts(t, sem))
+		for range 3 {
+			require.ErrorIs(t, sem.ReleaseIDs(within(t), ids[0]), rsemaphore.ErrNotHeld)
+			require.ErrorIs(t, sem.ReleaseIDs(within(t), ids...), rsemaphore.ErrNotHeld)
+		}
+		require.Equal(t, [3]int{1, 2, 3}, counts(t, sem))
+		require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost, "a part of it was gone")
+		require.Equal(t, [3]int{2, 1, 3}, counts(t, sem), "and the rest is given back")
+		release(t, q)
+
+		short, err := sem.TryAcquire(within(t), 1, 0, rsemaphore.MinLease)
+		require.NoError(t, err)
+		<-short.Done()
+		redistest.Eventually(t, 10*time.Second, "over on the server too", func() bool { return counts(t, sem)[1] == 0 })
+		require.ErrorIs(t, sem.ReleaseIDs(within(t), short.IDs()...), rsemaphore.ErrNotHeld)
+		require.Equal(t, [3]int{3, 0, 3}, counts(t, sem))
+	})
+}
+
+func TestBadInputIsRefusedByNameAndNothingIsSent(t *testing.T) {
+	r := newRig(t, redistest.Start(t), rsemaphore.Options{})
+	sem := r.c.Semaphore("s", 5)
+	do := func(p *rsemaphore.Permit, err error) error {
+		require.Nil(t, p)
+		return err
+	}
+	before := redistest.CommandCalls(t, r.redis)["evalsha"]
+	for text, err := range map[string]error{
+		"n is 0":                     do(sem.Acquire(within(t), 0)),
+		"n is -1":                    do(sem.TryAcquire(within(t), -1, 0, 0)),
+		"n is 6":                     do(sem.Acquire(within(t), 6)),
+		"n is 1001":                  do(r.c.Semaphore("s", 5000).Acquire(within(t), 1001)),
+		"waitTime is -1ns":           do(sem.TryAcquire(within(t), 1, -1, 0)),
+		"leaseTime is 1ms":           do(sem.TryAcquire(within(t), 1, 0, time.Millisecond)),
+		"capacity is 0":              do(r.c.Semaphore("s", 0).Acquire(within(t), 1)),
+		"capacity is 2147483648":     do(r.c.Semaphore("s", 1<<31).Acquire(within(t), 1)),
+		"label is":                   do(sem.WithLabel(strings.Repeat("x", 257)).Acquire(within(t), 1)),
+		"number of ids is 0":         sem.ReleaseIDs(within(t)),
+		"number of different ids is": sem.ReleaseIDs(within(t), strings.Repeat("00", 16), strings.Repeat("00", 16)),
+		`id is "00"`:                 sem.ReleaseIDs(within(t), "00"),
+		"must be 32 hex":             sem.ReleaseIDs(within(t), strings.Repeat("0g", 16)),
+		"must be 1 to 2147483647":    errOf(sem.Resize(within(t), -3)),
+	} {
+		require.ErrorIs(t, err, rsemaphore.ErrInvalidOption, text)
+		require.ErrorContains(t, err, text)
+	}
+	for _, name := range []string{"", "a}", "a{b", "{}x", "\xff", strings.Repeat("x", 64<<10+1)} {
+		_, err := r.c.Semaphore(name, 1).Acquire(within(t), 1)
+		require.ErrorIs(t, err, rsemaphore.ErrInvalidName, "%.10q", name)
+		_, err = r.c.Semaphore(name, 1).Inspect(within(t))
+		require.ErrorIs(t, err, rsemaphore.ErrInvalidName)
+	}
+	require.Equal(t, before, redistest.CommandCalls(t, r.redis)["evalsha"])
+	require.Empty(t, r.keys(t))
+}
+
+func errOf[T any](_ T, err error) error { return err }
+
+func TestACapacityIsWrittenOnceAndADifferingOneIsRefused(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rsemaphore.Options{})
+		p := acquire(t, r.c.Semaphore("s", 5), 2) // nobody had to set anything up, and nobody waits
+		for _, n := range []int{4, 6} {
+			_, err := r.c.Semaphore("s", n).Acquire(within(t), 1)
+			require.ErrorIs(t, err, rsemaphore.ErrCapacityMismatch)
+			var m *rsemaphore.CapacityMismatchError
+			require.ErrorAs(t, err, &m)
+			require.Equal(t, rsemaphore.CapacityMismatchError{Name: "s", Capacity: 5, Wanted: n}, *m)
+		}
+		require.Equal(t, [3]int{3, 2, 5}, counts(t, r.c.Semaphore("s", 6)), "the server's word")
+		release(t, p)
+		r.must(t, "DEL", "s") // as when its lease is over
+		release(t, acquire(t, r.c.Semaphore("s", 6), 6))
+	})
+}
+
+func TestResizeUpWakesAndDownDrains(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		// a poll is too far away to explain a wake-up
+		o := rsemaphore.Options{PollCap: time.Minute, WatchdogTimeout: 5 * time.Minute}
+		r, far := newRig(t, s, o), newRig(t, s, o)
+		sem := r.c.Semaphore("s", 2)
+		a, b := acquire(t, sem, 1), acquire(t, sem, 1)
+		waiters := make(chan *rsemaphore.Permit, 2)
+		for _, c := range []*rsemaphore.Client{r.c, far.c} {
+			go func() {
+				p, err := c.Semaphore("s", 2).Acquire(within(t), 1)
+				if err != nil {
+					t.Error(err)
+				}
+				waiters <- p
+			}()
+		}
+		redistest.Eventually(t, 10*time.Second, "both wait, heard by the server", func() bool {
+			n, err := r.do(t, "PUBSUB", "NUMSUB", "redisson_sc:{s}").ToArray()
+			require.NoError(t, err)
+			subscribed, _ := n[1].AsInt64()
+			return subscribed == 2 && r.c.Hungry()+far.c.Hungry() == 2
+		})
+		time.Sleep(20 * time.Millisecond) // the look after the subscription
+		before, err := r.c.Semaphore("s", 2).Resize(within(t), 4)
+		require.NoError(t, err)
+		require.Equal(t, 2, before)
+		c, d := <-waiters, <-waiters
+		require.Equal(t, [3]int{0, 4, 4}, counts(t, sem))
+
+		_, err = sem.Resize(within(t), 1)
+		require.NoError(t, err)
+		require.Equal(t, [3]int{-3, 4, 1}, counts(t, sem), "nothing is taken from anybody")
+		for _, p := range []*rsemaphore.Permit{a, b, c} {
+			_, err = sem.TryAcquire(within(t), 1, 0, 0)
+			require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+			require.NoError(t, p.Err())
+			release(t, p)
+		}
+		_, err = sem.TryAcquire(within(t), 1, 0, 0)
+		require.ErrorIs(t, err, rsemaphore.ErrNotAcquired, "drained, and the one is taken")
+		release(t, d)
+		_, err = sem.Acquire(within(t), 2)
+		require.ErrorIs(t, err, rsemaphore.ErrCapacityMismatch, "this can never be")
+		release(t, acquire(t, r.c.Semaphore("s", 9), 1)) // and the capacity of old configurations counts no more
+		require.Equal(t, [3]int{1, 0, 1}, counts(t, sem))
+		require.Greater(t, r.pttl(t, "s"), 6*24*time.Hour, "remembered")
+		state, err := sem.Inspect(within(t))
+		require.NoError(t, err)
+		require.True(t, state.Resized)
+	})
+}
+
+func TestAWaiterForTwoIsServedByTwoReleasesOfOne(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		o := rsemaphore.Options{PollCap: time.Minute, WatchdogTimeout: 5 * time.Minute}
+		r, other := newRig(t, s, o), newRig(t, s, o)
+		for _, w := range []*rig{r, other} { // in the same process and in another
+			sem := r.c.Semaphore("s", 2)
+			a, b := acquire(t, sem, 1), acquire(t, sem, 1)
+			got := make(chan *rsemaphore.Permit)
+			go func() {
+				p, err := w.c.Semaphore("s", 2).Acquire(within(t), 2)
+				if err != nil {
+					t.Error(err)
+				}
+				got <- p
+			}()
+			redistest.Eventually(t, 10*time.Second, "it waits", func() bool { return w.c.Hungry() == 1 && subscribed(t, r) })
+			time.Sleep(20 * time.Millisecond)
+			release(t, a)
+			select {
+			case <-got:
+				t.Fatal("one is not two")
+			case <-time.After(50 * time.Millisecond):
+			}
+			release(t, b)
+			release(t, <-got)
+			require.Equal(t, [3]int{2, 0, 2}, counts(t, sem))
+		}
+	})
+}
+
+func subscribed(t testing.TB, r *rig) bool {
+	n, err := r.do(t, "PUBSUB", "NUMSUB", "redisson_sc:{s}").ToArray()
+	require.NoError(t, err)
+	subscribers, _ := n[1].AsInt64()
+	return subscribers > 0
+}
+
+func TestWithAContextThatEndsBothReasonsAreTold(t *testing.T) {
+	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{})
+	sem := r.c.Semaphore("s", 1)
+	p := acquire(t, sem, 1)
+	why := errors.New("the user went home")
+	for i, end := range []func(context.Context) (context.Context, context.CancelFunc){
+		func(c context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(c, 30*time.Millisecond)
+		},
+		func(c context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeoutCause(c, 30*time.Millisecond, why)
+		},
+		func(c context.Context) (context.Context, context.CancelFunc) {
+			c, cancel := context.WithCancelCause(c)
+			time.AfterFunc(30*time.Millisecond, func() { cancel(why) })
+			return c, func() { cancel(nil) }
+		},
+	} {
+		ctx, cancel := end(context.Background())
+		_, err := sem.Acquire(ctx, 1)
+		require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+		require.ErrorIs(t, err, ctx.Err())
+		if i > 0 {
+			require.ErrorIs(t, err, why)
+		}
+		cancel()
+	}
+	_, err := sem.TryAcquire(context.Background(), 1, 30*time.Millisecond, 0)
+	require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+	require.NotErrorIs(t, err, context.DeadlineExceeded, "waitTime was over, and no context")
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err = sem.TryAcquire(ended, 1, 0, 0)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NoError(t, p.Release(ended), "releasing is what those do last whose context has ended")
+	require.Equal(t, [3]int{1, 0, 1}, counts(t, sem))
+}
+
+func TestContextsEndWithTheirPermit(t *testing.T) {
+	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{})
+	sem := r.c.Semaphore("s", 2)
+	p := acquire(t, sem, 1)
+	type key struct{}
+	parent, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, "v"))
+	a, b := p.Context(parent), p.Context(context.Background())
+	require.Equal(t, "v", a.Value(key{}))
+	cancel()
+	<-a.Done()
+	require.NoError(t, b.Err())
+	require.NoError(t, p.Err(), "the work ended, the permit did not")
+	require.NoError(t, p.Release(b), "also by the context that this ends")
+	<-b.Done()
+	require.ErrorIs(t, context.Cause(b), rsemaphore.ErrReleased)
+	<-p.Done()
+	late := p.Context(context.Background())
+	require.ErrorIs(t, context.Cause(late), rsemaphore.ErrReleased)
+	require.ErrorIs(t, p.Extend(within(t), time.Minute), rsemaphore.ErrReleased)
+
+	q, err := sem.TryAcquire(within(t), 1, 0, 50*time.Millisecond)
+	require.NoError(t, err)
+	work := q.Context(context.Background())
+	<-work.Done()
+	require.ErrorIs(t, context.Cause(work), rsemaphore.ErrLost)
+	require.ErrorIs(t, q.Err(), rsemaphore.ErrLost)
+	require.ErrorIs(t, q.Release(within(t)), rsemaphore.ErrLost)
+	require.ErrorIs(t, q.Extend(within(t), time.Minute), rsemaphore.ErrLost)
+}
+
+func TestExtendMakesItLastAtLeastSoLong(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rsemaphore.Options{})
+		sem := r.c.Semaphore("s", 3)
+		p, err := sem.TryAcquire(within(t), 2, 0, 20*time.Second)
+		require.NoError(t, err)
+		left := func() time.Duration {
+			state, err := sem.Inspect(within(t))
+			require.NoError(t, err)
+			require.Len(t, state.Permits, 2)
+			require.InDelta(t, state.Permits[0].Lease, state.Permits[1].Lease, 0)
+			return state.Permits[0].Lease
+		}
+		require.NoError(t, p.Extend(within(t), 10*time.Minute))
+		require.Greater(t, left(), 9*time.Minute)
+		require.Greater(t, time.Until(p.Until()), 9*time.Minute)
+		require.Greater(t, r.pttl(t, "s"), 9*time.Minute)
+		require.NoError(t, p.Extend(within(t), time.Minute))
+		require.Greater(t, left(), 9*time.Minute, "never shorter")
+		require.ErrorIs(t, p.Extend(within(t), 0), rsemaphore.ErrInvalidOption)
+		require.NoError(t, sem.ReleaseIDs(within(t), p.IDs()[1]))
+		require.ErrorIs(t, p.Extend(within(t), time.Minute), rsemaphore.ErrLost)
+		<-p.Done()
+	})
+}
+
+func TestDoRunsUnderThePermitAndJoinsErrors(t *testing.T) {
+	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{})
+	sem := r.c.Semaphore("s", 2)
+	require.NoError(t, sem.Do(within(t), 2, func(ctx context.Context) error {
+		require.Equal(t, [3]int{0, 2, 2}, counts(t, sem))
+		return ctx.Err()
+	}))
+	why := errors.New("work")
+	err := sem.Do(within(t), 1, func(ctx context.Context) error {
+		r.must(t, "DEL", "s", "{s}:timeout")
+		return why
+	})
+	require.ErrorIs(t, err, why)
+	require.ErrorIs(t, err, rsemaphore.ErrLost)
+	require.PanicsWithValue(t, "oh", func() {
+		sem.Do(within(t), 1, func(context.Context) error { panic("oh") })
+	})
+	require.Equal(t, [3]int{2, 0, 2}, counts(t, sem))
+	require.ErrorIs(t, sem.Do(within(t), 3, func(context.Context) error { t.Error("ran"); return nil }), rsemaphore.ErrInvalidOption)
+}
+
+func TestInspectSaysWhoHoldsWhatUntilWhen(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		a, b := newRig(t, s, rsemaphore.Options{KeyPrefix: "p:"}), newRig(t, s, rsemaphore.Options{KeyPrefix: "p:"})
+		sem := a.c.Semaphore("s", 6)
+		state, err := sem.Inspect(within(t))
+		require.NoError(t, err)
+		require.Equal(t, rsemaphore.State{Name: "s", Capacity: 6, Available: 6}, state)
+		p, err := sem.WithLabel("the büro").TryAcquire(within(t), 1, 0, 10*time.Minute)
+		require.NoError(t, err)
+		q, err := b.c.Semaphore("s", 6).TryAcquire(within(t), 2, 0, 30*time.Minute)
+		require.NoError(t, err)
+		java := "\x01\x02\x03\x04\x05\x06\x47\x08abcdefgh" // as Redisson's acquire without a lease
+		a.must(t, "ZADD", "{p:s}:timeout", "922337203685477", java)
+		a.must(t, "DECRBY", "p:s", "1")
+		state, err = sem.Inspect(within(t))
+		require.NoError(t, err)
+		require.Equal(t, 6, state.Capacity)
+		require.Equal(t, 2, state.Available)
+		require.False(t, state.Resized)
+		require.Len(t, state.Permits, 4)
+		first := state.Permits[0]
+		require.Equal(t, p.IDs()[0], first.ID)
+		require.Equal(t, "the büro", first.Label)
+		require.True(t, len(first.Client) == 18 && strings.HasPrefix(a.c.ID(), first.Client), "%q of %q", first.Client, a.c.ID())
+		require.Greater(t, first.Lease, 9*time.Minute)
+		require.LessOrEqual(t, first.Lease, 10*time.Minute)
+		for _, h := range state.Permits[1:3] {
+			require.Contains(t, q.IDs(), h.ID)
+			require.True(t, strings.HasPrefix(b.c.ID(), h.Client))
+			require.Empty(t, h.Label)
+			require.Greater(t, h.Lease, 29*time.Minute)
+		}
+		require.Equal(t, rsemaphore.Holding{ID: hex.EncodeToString([]byte(java)), Lease: rsemaphore.NoExpiry}, state.Permits[3])
+		release(t, p)
+		require.NotContains(t, a.keys(t), "{p:s}:notes", "labels go with their permits")
+		require.NoError(t, sem.ReleaseIDs(within(t), hex.EncodeToString([]byte(java))))
+		release(t, q)
+	})
+}
+
+func TestNoKeyIsWithoutAnEndUnlessSharedWithRedisson(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rsemaphore.Options{})
+		sem := r.c.Semaphore("s", 3).WithLabel("x")
+		p := acquire(t, sem, 1)
+		_, err := sem.Resize(within(t), 4)
+		require.NoError(t, err)
+		q := acquire(t, sem, 1)
+		require.Len(t, r.keys(t), 3)
+		for _, k := range r.keys(t) {
+			require.Positive(t, r.pttl(t, k), k)
+		}
+		release(t, p)
+		release(t, q)
+		shared := r.c.Semaphore("j", 3).Shared()
+		p = acquire(t, shared, 1)
+		require.Equal(t, time.Duration(-1)*time.Millisecond, r.pttl(t, "j"))
+		require.Equal(t, time.Duration(-1)*time.Millisecond, r.pttl(t, "{j}:timeout"))
+		require.NoError(t, p.Extend(within(t), time.Hour))
+		require.Equal(t, time.Duration(-1)*time.Millisecond, r.pttl(t, "{j}:timeout"))
+		release(t, p)
+		require.Equal(t, "3", r.text(t, "GET", "j"))
+		require.Equal(t, time.Duration(-1)*time.Millisecond, r.pttl(t, "j"))
+	})
+}
+
+func TestNamesUsedOnceLeaveNothingAfterTheirLease(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.Start(t), rsemaphore.Options{})
+	const names = 20_000
+	var wg sync.WaitGroup
+	for w := range 20 {
+		wg.Go(func() {
+			for i := w; i < names; i += 20 {
+				p, err := r.c.Semaphore(fmt.Sprint("s", i), 3).TryAcquire(context.Background(), 1, 0, 3*time.Second)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if i%2 == 0 { // the others are forgotten
+					p.Release(context.Background())
+				}
+			}
+		})
+	}
+	wg.Wait()
+	redistest.Eventually(t, 30*time.Second, "no key is left", func() bool { return len(r.keys(t)) == 0 })
+	require.Zero(t, r.c.Lines())
+	require.Zero(t, r.c.Hungry())
+}
+
+func TestWithoutContentionAcquireAndReleaseAreOneCallEachAndNoChannel(t *testing.T) {
+	r := newRig(t, redistest.Start(t), rsemaphore.Options{})
+	sem := r.c.Semaphore("s", 3)
+	release(t, acquire(t, sem, 1)) // the scripts are known now
+	before := redistest.CommandCalls(t, r.redis)
+	for range 100 {
+		release(t, acquire(t, sem, 2))
+	}
+	after := redistest.CommandCalls(t, r.redis)
+	require.Equal(t, 200, after["evalsha"]-before["evalsha"])
+	require.Equal(t, before["eval"], after["eval"])
+	require.Equal(t, before["subscribe"], after["subscribe"])
+	require.Zero(t, after["client|caching"], "the keys of a semaphore change all the time; following them would be a call for each")
+}
+
+func TestNamesMayHaveHashTagsAndWorkInACluster(t *testing.T) {
+	t.Parallel()
+	s := redistest.Cluster(t)
+	r := newRig(t, s, rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond, PollCap: time.Minute})
+	for _, name := range []string{"plain", "{tag}rest", "a{b}c", "日本語"} {
+		sem := r.c.Semaphore(name, 2).WithLabel("l")
+		p := acquire(t, sem, 2)
+		first := p.Until()
+		got := make(chan error, 1)
+		go func() { got <- sem.Do(within(t), 1, func(context.Context) error { return nil }) }()
+		redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Hungry() == 1 })
+		redistest.Eventually(t, 10*time.Second, "renewed", func() bool { return p.Until().After(first) })
+		_, err := sem.Resize(within(t), 2)
+		require.NoError(t, err)
+		require.NoError(t, sem.ReleaseIDs(within(t), p.IDs()[0]))
+		require.NoError(t, <-got)
+		require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost)
+		require.Equal(t, [3]int{2, 0, 2}, counts(t, sem))
+	}
+}
+
+// Redisson's side of the layout, by reference: what a Java process sends.
+
+func javaSet(t *testing.T, r *rig, n int) {
+	t.Helper()
+	r.must(t, "SET", "s", strconv.Itoa(n))
+	r.must(t, "PUBLISH", "redisson_sc:{s}", strconv.Itoa(n))
+}
+
+func javaAcquire(t *testing.T, r *rig, id string, lease time.Duration) {
+	t.Helper()
+	require.NotEqual(t, "0", r.text(t, "GET", "s"))
+	r.must(t, "DECRBY", "s", "1")
+	r.must(t, "ZADD", "{s}:timeout", strconv.FormatInt(r.now(t)+lease.Milliseconds(), 10), id)
+}
+
+func javaRelease(t *testing.T, r *rig, id string) {
+	t.Helper()
+	require.EqualValues(t, 1, r.number(t, "ZREM", "{s}:timeout", id))
+	r.must(t, "PUBLISH", "redisson_sc:{s}", strconv.FormatInt(r.number(t, "INCRBY", "s", "1"), 10))
+}
+
+func TestGoAndJavaShareOneSemaphore(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rsemaphore.Options{PollCap: time.Minute})
+		javaSet(t, r, 3)
+		sem := r.c.Semaphore("s", 3)
+		javaAcquire(t, r, idC, time.Hour)
+		javaAcquire(t, r, idD, time.Hour)
+		p := acquire(t, sem, 1)
+		require.Equal(t, "0", r.text(t, "GET", "s"))
+		raw, err := hex.DecodeString(p.IDs()[0])
+		require.NoError(t, err)
+		require.NotEqual(t, "(nil)", r.text(t, "ZSCORE", "{s}:timeout", string(raw)))
+		got := make(chan *rsemaphore.Permit, 1)
+		go func() {
+			p, err := sem.Acquire(within(t), 1)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- p
+		}()
+		redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Hungry() == 1 && subscribed(t, r) })
+		time.Sleep(20 * time.Millisecond)
+		javaRelease(t, r, idC)
+		q := <-got
+		require.NoError(t, sem.ReleaseIDs(within(t), hex.EncodeToString([]byte(idD))))
+		require.Equal(t, []string{"2"}, r.told(t, func() { release(t, p) }))
+		require.Equal(t, []string{"3"}, r.told(t, func() { release(t, q) }), "what Java's listeners read")
+		require.Equal(t, "3", r.text(t, "GET", "s"))
+		require.Equal(t, []string{"s"}, r.keys(t))
+		require.EqualValues(t, -1, r.number(t, "PTTL", "s"), "its end is Java's business")
+	})
+}
+
+func TestAGrantThatIsNotReplicatedIsTakenBack(t *testing.T) {
+	s := redistest.Start(t) // has no replica at all
+	r := newRig(t, s, rsemaphore.Options{MinReplicas: 1, ReplicaTimeout: 20 * time.Millisecond, CallTimeout: 2 * time.Second})
+	sem := r.c.Semaphore("s", 3)
+	_, err := sem.Acquire(within(t), 2)
+	require.ErrorIs(t, err, rsemaphore.ErrNotReplicated)
+	require.Equal(t, [3]int{3, 0, 3}, counts(t, sem), "before the caller hears of it")
+	plain := newRig(t, s, rsemaphore.Options{})
+	p := acquire(t, plain.c.Semaphore("s", 3), 1)
+	release(t, p)
+}
+
+func TestCloseEndsWaitersAndPermitsAndNamesWhatIsLeft(t *testing.T) {
+	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{})
+	sem := r.c.Semaphore("s", 2)
+	p, q := acquire(t, sem, 1), acquire(t, sem, 1)
+	waiter := make(chan error, 1)
+	go func() { _, err := sem.Acquire(context.Background(), 1); waiter <- err }()
+	redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Hungry() == 1 })
+	go func() { // as a worker does that is told
+		<-p.Done()
+		p.Release(context.Background())
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	err := r.c.Close(ctx)
+	require.ErrorContains(t, err, "1 still held, left to their leases: s")
+	require.ErrorIs(t, <-waiter, rsemaphore.ErrClosed)
+	require.ErrorIs(t, q.Err(), rsemaphore.ErrClosed)
+	require.NoError(t, p.Release(within(t)))
+	_, err = sem.Acquire(within(t), 1)
+	require.ErrorIs(t, err, rsemaphore.ErrClosed)
+	_, err = sem.Available(within(t))
+	require.ErrorIs(t, err, rsemaphore.ErrClosed)
+	var zero rueidis.RedisResult
+	require.NotEqual(t, zero, r.do(t, "GET", "s"), "the hub's client is the caller's")
+}
