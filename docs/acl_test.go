@@ -154,6 +154,7 @@ func everything(o rueidis.ClientOption, prefix string) (err error) {
 	_, e = sale.Status(ctx)
 	must("status", e)
 	must("close", sale.Close(ctx))
+	packets(ctx, counters, must)
 	return err
 }
 
