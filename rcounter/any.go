@@ -22,12 +22,12 @@ func (s *Stock) ClaimAny(ctx context.Context, n int64) (Grant, error) {
 	if err := checkN(n); err != nil {
 		return Grant{}, err
 	}
-	id := recordID()
-	g, err := s.any(ctx, id, n)
-	if err != nil {
-		return Grant{}, err
+	mine := seat{n: n}
+	if s.c.combine.Off {
+		s.runAnys(ctx, []*seat{&mine})
+		return mine.grant, mine.err
 	}
-	return g, nil
+	return s.desk().anys.claim(ctx, &mine)
 }
 
 //go:embed any.lua

@@ -22,11 +22,12 @@ func (s *Stock) Claim(ctx context.Context, claimant string) (Grant, error) {
 	if err := checkClaimant(claimant); err != nil {
 		return Grant{}, err
 	}
-	g, err := s.claim(ctx, callID(), []string{claimant})
-	if g == nil || err != nil && g[0].Won() {
-		return Grant{}, err
+	mine := seat{claimant: claimant}
+	if s.c.combine.Off {
+		s.runClaims(ctx, []*seat{&mine})
+		return mine.grant, mine.err
 	}
-	return g[0], nil // what was refused needs no replica
+	return s.desk().claims.claim(ctx, &mine)
 }
 
 //go:embed claim.lua

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -36,15 +37,21 @@ type Options struct {
 	MinReplicas int
 	// ReplicaTimeout bounds that wait, at least a millisecond and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration
+	// Combine says how claims share script calls.
+	Combine Combine
 }
 
 // Client makes counters and stocks on one server, Sentinel group or Cluster. It is safe for concurrent use, holds no
-// connection or goroutine of its own, and costs nothing per name.
+// connection of its own, no goroutine while nobody claims, and costs nothing per name that is not used.
 type Client struct {
 	runner *script.Runner
 	prefix string
 	bound  time.Duration
 	closed atomic.Bool
+
+	combine Combine
+	desks   sync.Map // key of a stock -> weak.Pointer[desk]
+	tasks   tasks
 
 	replicas     int
 	replicasWait time.Duration
@@ -78,18 +85,23 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if o.ReplicaTimeout < time.Millisecond && o.MinReplicas > 0 || o.ReplicaTimeout < 0 || o.ReplicaTimeout >= o.CallTimeout {
 		return nil, errs.InvalidOption("ReplicaTimeout", o.ReplicaTimeout, fmt.Sprintf("at least 1ms and less than CallTimeout, which is %v", o.CallTimeout))
 	}
+	if err := o.Combine.check(); err != nil {
+		return nil, err
+	}
 	bound := patience * o.CallTimeout
 	if bound/patience != o.CallTimeout { // centuries: the product overflowed
 		bound = o.CallTimeout
 	}
 	return &Client{runner: script.NewRunner(client, o.CallTimeout), prefix: o.KeyPrefix, bound: bound,
-		replicas: o.MinReplicas, replicasWait: o.ReplicaTimeout}, nil
+		replicas: o.MinReplicas, replicasWait: o.ReplicaTimeout, combine: o.Combine}, nil
 }
 
 // Close makes every later call on c, its counters and its stocks fail with ErrClosed. Calls under way end as they
-// would have. It changes nothing on the server, never fails, and may be called again.
+// would have. It waits for what goes on in the background: flights of claims that share a call, and the return of units
+// whose callers had left, which takes at most five call timeouts. It never fails, and may be called again.
 func (c *Client) Close() error {
 	c.closed.Store(true)
+	c.tasks.wait()
 	return nil
 }
 

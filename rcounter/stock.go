@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
@@ -33,6 +34,8 @@ type Stock struct {
 	c       *Client
 	keys    []string // what stock.lua names: stock, claimants, records, holds, flag, ledger
 	refused error    // what is wrong with the name
+
+	known atomic.Pointer[desk]
 }
 
 // Stock describes the stock called name. Nothing is sent. A name that cannot be used, braces included, makes every

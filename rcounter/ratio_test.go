@@ -1,0 +1,103 @@
+package rcounter_test
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter"
+	"github.com/stretchr/testify/require"
+)
+
+// rate is how many times a second callers run op in a closed loop.
+func rate(b *testing.B, callers int, d time.Duration, op func() error) float64 {
+	var n atomic.Int64
+	var wg sync.WaitGroup
+	began := time.Now()
+	for range callers {
+		wg.Go(func() {
+			for time.Since(began) < d {
+				if err := op(); err != nil {
+					b.Error(err)
+					return
+				}
+				n.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	return float64(n.Load()) / time.Since(began).Seconds()
+}
+
+// compare reports by what factor op is faster than base: the median of rounds in which both take turns, since the
+// absolute figures of a busy machine swing more than what is to be seen.
+func compare(b *testing.B, callers int, base, op func() error) {
+	const rounds, d = 7, 400 * time.Millisecond
+	rate(b, callers, d/4, base) // warm
+	rate(b, callers, d/4, op)
+	var ratios, bases, ops []float64
+	for range rounds {
+		x, y := rate(b, callers, d, base), rate(b, callers, d, op)
+		ratios, bases, ops = append(ratios, y/x), append(bases, x), append(ops, y)
+	}
+	median := func(v []float64) float64 { slices.Sort(v); return v[len(v)/2] }
+	b.ReportMetric(median(ratios), "x")
+	b.ReportMetric(median(bases), "base/s")
+	b.ReportMetric(median(ops), "op/s")
+	b.ReportMetric(0, "ns/op")
+}
+
+// The gates: what combining and the local answer buy, each within one run.
+func BenchmarkGates(b *testing.B) {
+	alone := patient
+	alone.Combine.Off = true
+	//S1
+	together := patient
+	//S2
+	fresh := func() func() string {
+		var n atomic.Int64
+		return func() string { return strconv.FormatInt(n.Add(1), 10) }
+	}()
+	for _, callers := range []int{1, 16, 256} {
+		srv := redistest.Start(b)
+		one, all := on(b, srv.Client(b), alone), on(b, srv.Client(b), together)
+		opened(b, one, "any", rcounter.MaxLimit)
+		opened(b, one, "user", rcounter.MaxLimit)
+		any := func(c *rcounter.Client) func() error {
+			s := c.Stock("any")
+			return func() error { _, err := s.ClaimAny(ctx, 1); return err }
+		}
+		user := func(c *rcounter.Client) func() error {
+			s := c.Stock("user")
+			return func() error { _, err := s.Claim(ctx, fresh()); return err }
+		}
+		b.Run("bounded/"+strconv.Itoa(callers), func(b *testing.B) { compare(b, callers, any(one), any(all)) })
+		b.Run("per-user/"+strconv.Itoa(callers), func(b *testing.B) { compare(b, callers, user(one), user(all)) })
+	}
+	srv := redistest.Start(b)
+	far := redistest.NewProxy(b, srv)
+	far.Delay(500*time.Microsecond, 500*time.Microsecond)
+	one, all := on(b, far.Server().Client(b), alone), on(b, far.Server().Client(b), together)
+	opened(b, one, "s", rcounter.MaxLimit)
+	for _, callers := range []int{256, 2048} {
+		b.Run("per-user, 1 ms away/"+strconv.Itoa(callers), func(b *testing.B) {
+			s1, s2 := one.Stock("s"), all.Stock("s")
+			compare(b, callers, func() error { _, err := s1.Claim(ctx, fresh()); return err }, func() error { _, err := s2.Claim(ctx, fresh()); return err })
+		})
+		b.Run("bounded, 1 ms away/"+strconv.Itoa(callers), func(b *testing.B) {
+			s1, s2 := one.Stock("s"), all.Stock("s")
+			compare(b, callers, func() error { _, err := s1.ClaimAny(ctx, 1); return err }, func() error { _, err := s2.ClaimAny(ctx, 1); return err })
+		})
+	}
+	out := opened(b, on(b, srv.Client(b), patient), "out", 1)
+	_, err := out.Claim(ctx, "winner")
+	require.NoError(b, err)
+	server := on(b, srv.Client(b), alone).Stock("out")
+	b.Run("sold out/256", func(b *testing.B) {
+		compare(b, 256, func() error { _, err := server.Claim(ctx, "loser"); return err }, func() error { _, err := out.Claim(ctx, "loser"); return err })
+	})
+}
