@@ -1,0 +1,391 @@
+package rsemaphore
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
+)
+
+// MaxPermits is the most permits that one call may name, the bound of a Java int: Redisson's methods take no more.
+const MaxPermits = math.MaxInt32
+
+// CountingSemaphore is Redisson's RSemaphore, for sharing one with Java: a number of free permits under the name
+// itself, and nothing else. It is an immutable description, safe for concurrent use, and costs nothing until used.
+//
+// It is anonymous. Nobody knows who has a permit: any process may release what it never acquired, which raises the
+// count, and a process that dies takes its permits with it until somebody adds as many by hand. There is no lease and
+// no handle. Where no Java process shares it, use [Client.Semaphore].
+//
+// A missing key is a semaphore without permits: acquiring waits until somebody sets some. Permits that are released
+// come from nowhere, too: Release makes the key.
+//
+// Waiters of one process are served first come, first served, so a large request is not starved by small ones behind
+// it, except by calls that do not wait (TryAcquire with waitTime 0). Between processes it is whoever asks first after
+// a release.
+//
+// The writing verbs cannot be repeated safely, since the server cannot tell a second request from a repeated one, so
+// each request is sent once. After ErrUnknownOutcome it may have run. What an acquire of unknown outcome took is given
+// back in the background if its reply comes late after all; if the reply is lost, so are the permits. Do not release
+// what you were not granted: it may be given back twice.
+type CountingSemaphore struct {
+	c       *Client
+	name    string
+	key     string
+	channel string
+	bad     error
+}
+
+// CountingSemaphore describes the counting semaphore of that name. Nothing is sent. A name that cannot be used is
+// reported by every call on it.
+func (c *Client) CountingSemaphore(name string) *CountingSemaphore {
+	key, bad := c.key(name)
+	return &CountingSemaphore{c: c, name: name, key: key, bad: bad, channel: keyname.Prefix("redisson_sc", key)}
+}
+
+// Name returns the name of the semaphore.
+func (s *CountingSemaphore) Name() string { return s.name }
+
+var (
+	//go:embed counting_acquire.lua
+	countingAcquireSource string
+	//go:embed counting_add.lua
+	countingAddSource string
+	//go:embed counting_set.lua
+	countingSetSource string
+	//go:embed counting_drain.lua
+	countingDrainSource string
+
+	countingAcquireScript = script.New("acquire", countingAcquireSource)
+	countingAddScript     = script.New("add permits", countingAddSource)
+	countingSetScript     = script.New("set permits", countingSetSource)
+	countingDrainScript   = script.New("drain", countingDrainSource)
+	countingGetScript     = script.Plain("get permits")
+)
+
+const (
+	countingTooFew int64 = iota
+	countingOK
+	countingLate
+	countingNoInteger
+)
+
+func (s *CountingSemaphore) noInteger() error {
+	return fmt.Errorf("%w: %q is not an integer", ErrWrongType, s.key)
+}
+
+// malformed is a reply that none of our scripts gives.
+func malformed(what, key string) error { return fmt.Errorf("unexpected reply to %s on %q", what, key) }
+
+// integers decodes a reply of n integers.
+func integers(m rueidis.RedisMessage, n int, what, key string) ([]int64, error) {
+	v, err := m.AsIntSlice()
+	if err != nil || len(v) != n {
+		return nil, malformed(what, key)
+	}
+	return v, nil
+}
+
+// TrySetPermits makes the semaphore with n free permits, 0 to MaxPermits, unless it is there: false, and nothing is
+// changed. With ttl, at least a millisecond, all of it is gone after that time, permits and waiters' hopes; 0 is no
+// end, as in Redisson. Sent once.
+func (s *CountingSemaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration) (bool, error) {
+	if n < 0 || n > MaxPermits {
+		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("permits", n, fmt.Sprintf("0 to %d", MaxPermits)))
+	}
+	if ttl != 0 && (ttl < time.Millisecond || ttl > MaxDuration) {
+		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("ttl", ttl, "0 (no end) or 1ms to "+MaxDuration.String()))
+	}
+	return ask(ctx, s.c, s.bad, func(ctx context.Context) (bool, error) {
+		m, err := s.c.runner.Do(ctx, script.Call{
+			Script: countingSetScript, Keys: []string{s.key}, Once: true,
+			Args: []string{strconv.Itoa(n), strconv.FormatInt(millis(ttl), 10), s.channel, s.c.hub.PublishCommand()},
+		})
+		if err != nil {
+			return false, err
+		}
+		set, err := m.AsInt64()
+		if err != nil {
+			return false, malformed("set permits", s.key)
+		}
+		if set == 1 {
+			s.c.queue.Nudge(s.line())
+		}
+		return set == 1, nil
+	})
+}
+
+// Acquire takes n permits, 1 to MaxPermits, all of them at once, and waits until they are free or ctx ends.
+//
+// nil: taken. ErrNotAcquired, joined with ctx's error and cause: too few were free for as long as ctx lasted; nothing
+// was taken. ErrUnavailable: the server could not be asked, and nothing was taken. ErrUnknownOutcome: a request got no
+// reply, or ctx ended before it did; the permits may have been taken (see the type). It ends the waiting at once.
+func (s *CountingSemaphore) Acquire(ctx context.Context, n int) error {
+	return s.acquire(ctx, n, time.Time{}, false)
+}
+
+// TryAcquire is Acquire for at most waitTime; 0: it asks once, ahead of those who wait. waitTime bounds the waiting
+// for permits: the first request itself has Options.CallTimeout.
+func (s *CountingSemaphore) TryAcquire(ctx context.Context, n int, waitTime time.Duration) error {
+	if err := checkWait(waitTime); err != nil {
+		return err
+	}
+	return s.acquire(ctx, n, time.Now().Add(waitTime), waitTime == 0)
+}
+
+// line is where the process's waiters of this semaphore stand.
+func (s *CountingSemaphore) line() string { return "counting:" + s.key }
+
+func (s *CountingSemaphore) checkPermits(n int) error {
+	if s.bad != nil {
+		return s.bad
+	}
+	if n < 1 || n > MaxPermits {
+		return fmt.Errorf("rsemaphore: %w", errs.InvalidOption("permits", n, fmt.Sprintf("1 to %d", MaxPermits)))
+	}
+	return nil
+}
+
+func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time, once bool) error {
+	if err := s.checkPermits(n); err != nil {
+		return err
+	}
+	if err := s.c.begin(); err != nil {
+		return err
+	}
+	defer s.c.done()
+	began := time.Now()
+	err := s.c.queue.Wait(ctx, wait.Request{
+		Name: s.line(), Channel: s.channel, Alone: once, Until: until,
+		Try: func(ctx context.Context) (wait.Answer, error) { return s.try(ctx, n) },
+	})
+	waited := time.Since(began)
+	if err != nil {
+		err = s.explain(err, n, waited)
+		s.c.observer.NotAcquired(s.name, n, waited, err)
+		return err
+	}
+	s.c.observer.Acquired(s.name, n, waited)
+	return nil
+}
+
+// final keeps the wait loop from asking again after a request of unknown outcome, which looks to it like any failure
+// that asking again may mend: it unwraps to nothing.
+type final struct{ err error }
+
+func (e final) Error() string { return e.err.Error() }
+
+// try asks the server once.
+func (s *CountingSemaphore) try(ctx context.Context, n int) (wait.Answer, error) {
+	c := s.c
+	for again := false; ; again = true {
+		sent := time.Now()
+		end := sent.Add(c.opts.CallTimeout) // when we shall have given up on this try
+		if d, ok := ctx.Deadline(); ok && d.Before(end) {
+			end = d
+		}
+		m, err := c.runner.Attempt(ctx, script.Call{
+			Script: countingAcquireScript, Keys: []string{s.key}, Once: true, Late: s.late(countingAcquireScript, n),
+			Args: []string{strconv.Itoa(n), strconv.FormatInt(c.runner.Clock.At(s.key, end), 10)},
+		})
+		if errors.Is(err, ErrUnknownOutcome) {
+			return wait.Answer{}, final{err}
+		}
+		if err != nil {
+			return wait.Answer{}, err
+		}
+		received := time.Now()
+		v, err := integers(m, 3, "acquire", s.key)
+		if err != nil {
+			return wait.Answer{}, err
+		}
+		if v[0] == countingLate {
+			// The estimate of the server's clock was off, or the request took too long to get there. The first can be
+			// mended here.
+			c.runner.Clock.Relearn(s.key, v[2], sent, received)
+			if again {
+				return wait.Answer{}, fmt.Errorf("%w: %q: the request reached the server too late", ErrUnavailable, s.key)
+			}
+			continue
+		}
+		c.runner.Clock.Learn(s.key, v[2], sent, received)
+		if v[0] == countingNoInteger {
+			return wait.Answer{}, s.noInteger()
+		}
+		return wait.Answer{Granted: v[0] == countingOK, Left: -1}, nil
+	}
+}
+
+// late gives back what a request took that had been given up on.
+func (s *CountingSemaphore) late(of *script.Script, n int) func(rueidis.RedisResult) {
+	return func(res rueidis.RedisResult) {
+		m, err := res.ToMessage()
+		if err != nil {
+			return
+		}
+		v, err := m.AsIntSlice()
+		if err != nil || len(v) < 2 || v[0] != countingOK {
+			return
+		}
+		took := int64(n)
+		if of == countingDrainScript {
+			took = v[1]
+		}
+		if took == 0 {
+			return
+		}
+		err = s.c.begin()
+		if err == nil {
+			defer s.c.done()
+			ctx, cancel := context.WithTimeout(context.Background(), askTries*s.c.opts.CallTimeout)
+			defer cancel()
+			_, _, err = s.runAdd(ctx, took, false)
+		}
+		if err != nil {
+			s.c.log.Warn("redlatch: permits taken for a caller that had given up were not given back", "name", s.name, "permits", took, "error", err)
+		}
+	}
+}
+
+// explain turns what ended a wait into what the caller is told.
+func (s *CountingSemaphore) explain(err error, n int, waited time.Duration) error {
+	var g *wait.GaveUp
+	var f final
+	switch {
+	case errors.As(err, &f):
+		return fmt.Errorf("rsemaphore: %w", f.err)
+	case !errors.As(err, &g):
+		return fmt.Errorf("rsemaphore: %w", err)
+	case errors.Is(g.Cause, ErrClosed):
+		return fmt.Errorf("rsemaphore: %q: %w", s.name, g.Cause)
+	case g.Failure != nil && g.Cause != nil:
+		return fmt.Errorf("rsemaphore: %w: %w", g.Failure, g.Cause)
+	case g.Failure != nil:
+		return fmt.Errorf("rsemaphore: %w", g.Failure)
+	}
+	return &NotAcquiredError{Name: s.name, N: n, Lease: -1, Waited: waited, cause: g.Cause}
+}
+
+// runAdd runs counting_add.lua.
+func (s *CountingSemaphore) runAdd(ctx context.Context, n int64, ifThere bool) (there bool, free int64, err error) {
+	only := "0"
+	if ifThere {
+		only = "1"
+	}
+	m, err := s.c.runner.Do(ctx, script.Call{
+		Script: countingAddScript, Keys: []string{s.key}, Once: true,
+		Args: []string{strconv.FormatInt(n, 10), only, s.channel, s.c.hub.PublishCommand()},
+	})
+	var re *rueidis.RedisError
+	if errors.As(err, &re) && strings.Contains(re.Error(), "not an integer") {
+		return false, 0, s.noInteger()
+	}
+	if err != nil {
+		return false, 0, err
+	}
+	v, err := integers(m, 2, "add permits", s.key)
+	if err != nil {
+		return false, 0, err
+	}
+	if v[1] > 0 {
+		s.c.queue.Nudge(s.line())
+	}
+	return v[0] == 1, v[1], nil
+}
+
+func (s *CountingSemaphore) add(ctx context.Context, n, sign int, ifThere bool) (bool, int64, error) {
+	if err := s.checkPermits(n); err != nil {
+		return false, 0, err
+	}
+	type reply struct {
+		there bool
+		free  int64
+	}
+	r, err := ask(ctx, s.c, nil, func(ctx context.Context) (r reply, err error) {
+		r.there, r.free, err = s.runAdd(ctx, int64(sign)*int64(n), ifThere)
+		return r, err
+	})
+	return r.there, r.free, err
+}
+
+// Release gives n permits back, 1 to MaxPermits, and wakes waiters. Nobody checks that they were acquired, and the
+// key is made if it is missing. Sent once.
+func (s *CountingSemaphore) Release(ctx context.Context, n int) error {
+	_, _, err := s.add(ctx, n, 1, false)
+	return err
+}
+
+// ReleaseIfExists is Release for a semaphore that is there; otherwise it changes nothing and reports false. It keeps
+// a release that comes after the semaphore's TTL from making one without an end. Sent once.
+func (s *CountingSemaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
+	there, _, err := s.add(ctx, n, 1, true)
+	return there, err
+}
+
+// AddPermits raises the number of free permits by n, 1 to MaxPermits, wakes waiters, and returns what is free then.
+// It makes the key if it is missing, and leaves its expiry as it is (Redisson's drops it). Sent once.
+func (s *CountingSemaphore) AddPermits(ctx context.Context, n int) (int64, error) {
+	_, free, err := s.add(ctx, n, 1, false)
+	return free, err
+}
+
+// ReducePermits lowers the number of free permits by n, 1 to MaxPermits, and returns what is free then, which is
+// negative if more than that were in use: as many releases free nobody. It does not wait. Sent once.
+func (s *CountingSemaphore) ReducePermits(ctx context.Context, n int) (int64, error) {
+	_, free, err := s.add(ctx, n, -1, false)
+	return free, err
+}
+
+// Drain takes all free permits and returns how many that were: negative if there was a debt, which is then forgiven.
+// A missing key is 0 and stays missing. Sent once.
+func (s *CountingSemaphore) Drain(ctx context.Context) (int64, error) {
+	return ask(ctx, s.c, s.bad, func(ctx context.Context) (int64, error) {
+		m, err := s.c.runner.Do(ctx, script.Call{Script: countingDrainScript, Keys: []string{s.key}, Once: true, Late: s.late(countingDrainScript, 0)})
+		if err != nil {
+			return 0, err
+		}
+		v, err := integers(m, 2, "drain", s.key)
+		if err != nil {
+			return 0, err
+		}
+		if v[0] == countingNoInteger {
+			return 0, s.noInteger()
+		}
+		return v[1], nil
+	})
+}
+
+// Available is how many permits are free: 0 of a missing key, negative after ReducePermits below what was free.
+func (s *CountingSemaphore) Available(ctx context.Context) (int64, error) {
+	return ask(ctx, s.c, s.bad, func(ctx context.Context) (int64, error) {
+		m, err := s.c.runner.Do(ctx, script.Call{Script: countingGetScript, Keys: []string{s.key}, Command: func(b rueidis.Builder) rueidis.Completed {
+			return b.Get().Key(s.key).Build()
+		}})
+		if errors.Is(err, rueidis.Nil) {
+			return 0, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		text, err := m.ToString()
+		if err != nil {
+			return 0, malformed("get permits", s.key)
+		}
+		v, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return 0, s.noInteger()
+		}
+		return v, nil
+	})
+}
