@@ -1,0 +1,345 @@
+package rsemaphore
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
+)
+
+var (
+	// ErrLatchExpired: the latch was set with a TTL, which ran out before the count reached zero. What was waited for
+	// did not happen, or nobody said so. The server remembers for as long again, and at least a minute; then, or when
+	// it is set again, the name is free.
+	ErrLatchExpired = errors.New("latch expired")
+	// ErrLatchDeleted: the latch was deleted while it was waited for (CountDownLatch.Delete), with its count above zero.
+	ErrLatchDeleted = errors.New("latch deleted")
+)
+
+const (
+	// MaxCount is the largest count of a latch: up to there the server's scripts count exactly.
+	MaxCount = 1 << 53
+	// MaxParticipant is the longest participant id, in bytes.
+	MaxParticipant = 1024
+	// ParticipantMemory is how long a latch without a TTL remembers who counted it down, after the last who did.
+	ParticipantMemory = 24 * time.Hour
+
+	latchMemory = time.Minute // how long the record of a latch is kept at least
+)
+
+// CountDownLatch is Redisson's RCountDownLatch: a count under the name itself, and everybody waits until it is zero.
+// Zero is a missing key, so a latch that was never set is open. A latch can be set again once it is open. It is an
+// immutable description, safe for concurrent use, and costs nothing until used.
+//
+// Java processes may set, count down, delete and await the same latch. What Redisson does not have is kept in a record
+// of our own beside the count ({name}:latch, or name:latch where the name has braces), which Java does not read:
+//
+//   - A TTL, optional. When a process that was to count down has died, the count would never reach zero. With a TTL the
+//     waiters learn of that by ErrLatchExpired, not by success.
+//   - Who has counted down (CountDownBy), so that a repeated message or a restarted job does not count twice.
+//   - That it was deleted, for those who wait.
+//
+// A latch that a Java process deletes, or that somebody removes by hand, cannot be told from one that was counted down.
+// One that a Java process sets again within moments of its opening is, for those who have not looked in between, the
+// same latch still closed.
+type CountDownLatch struct {
+	c       *Client
+	name    string
+	key     string
+	record  string
+	channel string
+	bad     error
+}
+
+// CountDownLatch describes the latch of that name. Nothing is sent. A name that cannot be used is reported by every
+// call on it.
+func (c *Client) CountDownLatch(name string) *CountDownLatch {
+	key, bad := c.key(name)
+	return &CountDownLatch{c: c, name: name, key: key, bad: bad, record: keyname.Suffix(key, "latch"),
+		channel: "redisson_countdownlatch__channel__{" + key + "}"} // Redisson adds braces here whatever the name has
+}
+
+// Name returns the name of the latch.
+func (l *CountDownLatch) Name() string { return l.name }
+
+var (
+	//go:embed latch_set.lua
+	latchSetSource string
+	//go:embed latch_down.lua
+	latchDownSource string
+	//go:embed latch_look.lua
+	latchLookSource string
+	//go:embed latch_delete.lua
+	latchDeleteSource string
+
+	latchSetScript    = script.New("set count", latchSetSource)
+	latchDownScript   = script.New("count down", latchDownSource)
+	latchLookScript   = script.New("look at latch", latchLookSource)
+	latchDeleteScript = script.New("delete latch", latchDeleteSource)
+)
+
+// What the scripts reply first.
+const (
+	latchOpen      int64 = 0
+	latchClosed    int64 = 1 // to a look
+	latchCounted   int64 = 1 // to a count-down
+	latchNoInteger int64 = 3
+	latchExpired   int64 = 4
+	latchDeleted   int64 = 5
+)
+
+func (l *CountDownLatch) keys() []string { return []string{l.key, l.record} }
+
+func (l *CountDownLatch) noInteger() error {
+	return fmt.Errorf("%w: %q is not an integer", ErrWrongType, l.key)
+}
+
+func (l *CountDownLatch) is(what error) error { return fmt.Errorf("%q: %w", l.name, what) }
+
+// memory is how long the record outlives what it is about: longer than any waiter sleeps or any call is repeated.
+func (l *CountDownLatch) memory() time.Duration {
+	return max(latchMemory, 4*l.c.opts.PollCap, 2*askTries*l.c.opts.CallTimeout)
+}
+
+// publishing is what a script gets to publish with, "" if it cannot: a sharded channel of another slot than the keys',
+// as a name with braces of its own has. A Java process may wait on that channel all the same, so it is told by us.
+func (l *CountDownLatch) publishing() string {
+	cmd := l.c.hub.PublishCommand()
+	if cmd != "PUBLISH" && keyname.Slot(l.channel) != keyname.Slot(l.key) {
+		return ""
+	}
+	return cmd
+}
+
+// publish is what the script could not. If it fails, waiters poll.
+func (l *CountDownLatch) publish(ctx context.Context, payload string) {
+	if l.publishing() == "" {
+		l.c.hub.Publish(ctx, l.channel, payload)
+	}
+}
+
+// line is where the process's waiters of this latch stand.
+func (l *CountDownLatch) line() string { return "latch:" + l.key }
+
+// TrySetCount closes the latch with count, 1 to MaxCount, if it is open, and reports whether it did; a latch that is
+// there is not changed. It may be repeated: a call whose first request got no reply does not take its own work for
+// somebody else's.
+//
+// With ttl, at least a millisecond, the latch expires: waiters then get ErrLatchExpired. Give one wherever a process
+// that counts down may die. 0 is no end, as in Redisson.
+func (l *CountDownLatch) TrySetCount(ctx context.Context, count int64, ttl time.Duration) (bool, error) {
+	if l.bad == nil && (count < 1 || count > MaxCount) {
+		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("count", count, fmt.Sprintf("1 to %d", int64(MaxCount))))
+	}
+	if l.bad == nil && ttl != 0 && (ttl < time.Millisecond || ttl > MaxDuration) {
+		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("ttl", ttl, "0 (no end) or 1ms to "+MaxDuration.String()))
+	}
+	args := []string{strconv.FormatInt(count, 10), strconv.FormatInt(millis(ttl), 10), rand.Text(), strconv.FormatInt(millis(l.memory()), 10), l.channel, l.publishing()}
+	return ask(ctx, l.c, l.bad, func(ctx context.Context) (bool, error) {
+		m, err := l.c.runner.Do(ctx, script.Call{Script: latchSetScript, Keys: l.keys(), Args: args})
+		if err != nil {
+			return false, err
+		}
+		set, err := m.AsInt64()
+		if err != nil {
+			return false, malformed("set count", l.key)
+		}
+		if set == 1 {
+			l.publish(ctx, "1")
+		}
+		return set == 1, nil
+	})
+}
+
+// CountDown lowers the count by one, as Redisson's countDown, and returns what is left; at 0 the latch is open and
+// everybody who waits is woken. Of a latch that is open, 0, and nothing is changed; ErrLatchExpired of one that
+// expired. It is sent once: after ErrUnknownOutcome it may have counted. See CountDownBy.
+func (l *CountDownLatch) CountDown(ctx context.Context) (left int64, err error) {
+	return l.down(ctx, "")
+}
+
+// CountDownBy is CountDown that counts once for each participant, however often it is called: a repeated call changes
+// nothing and returns what is left. So it may be repeated after any error. The participant is text of 1 to
+// MaxParticipant bytes, such as the id of a job; the next count that is set starts with nobody.
+//
+// Participants are remembered until the latch opens or expires; of a latch without a TTL, for ParticipantMemory after
+// the last of them. A latch that a Java process sets anew, after another Java process counted it down to zero, still
+// has those of before, unless some process looked at it through this package in between.
+func (l *CountDownLatch) CountDownBy(ctx context.Context, participant string) (left int64, err error) {
+	if l.bad == nil && (participant == "" || len(participant) > MaxParticipant || !utf8.ValidString(participant)) {
+		return 0, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("participant", fmt.Sprintf("%.64q", participant), fmt.Sprintf("UTF-8 of 1 to %d bytes", MaxParticipant)))
+	}
+	return l.down(ctx, participant)
+}
+
+func (l *CountDownLatch) down(ctx context.Context, participant string) (int64, error) {
+	args := []string{participant, rand.Text(), strconv.FormatInt(millis(ParticipantMemory), 10), strconv.FormatInt(millis(l.memory()), 10), l.channel, l.publishing()}
+	return ask(ctx, l.c, l.bad, func(ctx context.Context) (int64, error) {
+		m, err := l.c.runner.Do(ctx, script.Call{Script: latchDownScript, Keys: l.keys(), Args: args, Once: participant == ""})
+		if err != nil {
+			return 0, err
+		}
+		v, err := integers(m, 2, "count down", l.key)
+		switch {
+		case err != nil:
+			return 0, err
+		case v[0] == latchNoInteger:
+			return 0, l.noInteger()
+		case v[0] == latchExpired:
+			return 0, l.is(ErrLatchExpired)
+		case v[0] == latchCounted && v[1] == 0:
+			l.publish(ctx, "0")
+			l.c.queue.Nudge(l.line())
+		}
+		return v[1], nil
+	})
+}
+
+// Count is what is left to be counted down: 0 of a latch that is open, or was never set. ErrLatchExpired of one that
+// expired.
+func (l *CountDownLatch) Count(ctx context.Context) (int64, error) {
+	return ask(ctx, l.c, l.bad, func(ctx context.Context) (int64, error) {
+		m, err := l.c.runner.Do(ctx, l.lookCall(firstLook))
+		if err != nil {
+			return 0, err
+		}
+		r, err := l.decodeLook(m)
+		if err == nil && r.status == latchExpired {
+			err = l.is(ErrLatchExpired)
+		}
+		return r.count, err
+	})
+}
+
+// Delete removes the latch and reports whether it was there. Those of this package who wait for it get
+// ErrLatchDeleted; Java's go on waiting, as Redisson has it. Later calls of Await find a latch that was never set.
+// It may be repeated.
+func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
+	args := []string{rand.Text(), strconv.FormatInt(millis(l.memory()), 10), l.channel, l.publishing()}
+	return ask(ctx, l.c, l.bad, func(ctx context.Context) (bool, error) {
+		m, err := l.c.runner.Do(ctx, script.Call{Script: latchDeleteScript, Keys: l.keys(), Args: args})
+		if err != nil {
+			return false, err
+		}
+		removed, err := m.AsInt64()
+		if err != nil {
+			return false, malformed("delete latch", l.key)
+		}
+		if removed == 1 {
+			l.publish(ctx, "1")
+			l.c.queue.Nudge(l.line())
+		}
+		return removed == 1, nil
+	})
+}
+
+// Await waits until the latch is open: until its count is zero, or it has none. It returns at once if it is.
+//
+// nil: it was open at some moment during the call. ErrLatchExpired, ErrLatchDeleted: it never will be, see there. ctx's
+// error and cause: ctx ended while it was closed, joined with ErrUnavailable if the server could not be asked lately.
+// ErrClosed: the client was closed.
+//
+// Everybody who waits is woken when it opens. A message that is lost costs at most Options.PollCap.
+func (l *CountDownLatch) Await(ctx context.Context) error {
+	if l.bad != nil {
+		return l.bad
+	}
+	if err := l.c.begin(); err != nil {
+		return err
+	}
+	defer l.c.done()
+	began, since := time.Now(), firstLook
+	room := l.c.enterRoom(l.line())
+	defer room.leave()
+	err := l.c.queue.Wait(ctx, wait.Request{Name: l.line(), Channel: l.channel, Try: func(ctx context.Context) (wait.Answer, error) {
+		if event, ok := room.heard(began); ok {
+			why, _ := event.(error)
+			return wait.Answer{Granted: why == nil}, why
+		}
+		sent := time.Now()
+		m, err := l.c.runner.Attempt(ctx, l.lookCall(since))
+		if err != nil {
+			return wait.Answer{}, err
+		}
+		r, err := l.decodeLook(m)
+		if err != nil {
+			return wait.Answer{}, err
+		}
+		if since == firstLook {
+			since = r.deleted
+		}
+		var why error
+		switch r.status {
+		case latchClosed:
+			return wait.Answer{Left: r.left}, nil
+		case latchExpired:
+			why = l.is(ErrLatchExpired)
+		case latchDeleted:
+			why = l.is(ErrLatchDeleted)
+		}
+		room.tell(sent, why)
+		return wait.Answer{Granted: why == nil}, why
+	}})
+	return l.explain(err)
+}
+
+// firstLook is the memory of a waiter that has not looked yet.
+const firstLook = "-"
+
+func (l *CountDownLatch) lookCall(since string) script.Call {
+	return script.Call{Script: latchLookScript, Keys: l.keys(), Args: []string{since}}
+}
+
+type latchLook struct {
+	status, count int64
+	left          time.Duration // negative: no TTL
+	deleted       string        // id of the last Delete that is remembered
+}
+
+func (l *CountDownLatch) decodeLook(m rueidis.RedisMessage) (r latchLook, err error) {
+	v, err := m.ToArray()
+	if err != nil || len(v) != 4 {
+		return r, malformed("look at latch", l.key)
+	}
+	var ms int64
+	for i, p := range []*int64{&r.status, &r.count, &ms} {
+		if *p, err = v[i].AsInt64(); err != nil {
+			return r, malformed("look at latch", l.key)
+		}
+	}
+	r.left = time.Duration(ms) * time.Millisecond
+	if r.deleted, err = v[3].ToString(); err != nil {
+		return r, malformed("look at latch", l.key)
+	}
+	if r.status == latchNoInteger {
+		return r, l.noInteger()
+	}
+	return r, nil
+}
+
+// explain turns what ended a wait into what the caller is told.
+func (l *CountDownLatch) explain(err error) error {
+	var g *wait.GaveUp
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &g):
+		return fmt.Errorf("rsemaphore: %w", err)
+	case errors.Is(g.Cause, ErrClosed):
+		return fmt.Errorf("rsemaphore: %q: %w", l.name, g.Cause)
+	case g.Failure != nil:
+		return fmt.Errorf("rsemaphore: await %q: %w: %w", l.name, g.Failure, g.Cause)
+	}
+	return fmt.Errorf("rsemaphore: latch %q is still closed: %w", l.name, g.Cause)
+}

@@ -1,0 +1,26 @@
+-- Remove a latch that is not to be waited for any more.
+-- KEYS[1] the count  KEYS[2] our record: gen, set, deleted, until, p:<participant> (see latch.go)
+-- ARGV[1] id of this call  ARGV[2] how long the record is kept at least, ms  ARGV[3] channel
+-- ARGV[4] PUBLISH or SPUBLISH, '' to publish nothing
+-- Reply: 1 removed; 0 there was none
+-- Twice: a second run of the same call finds its id in the record, says 1 again and removes nothing.
+local key, record, call, keep, channel, publish = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local held = redis.call('HMGET', record, 'gen', 'until', 'deleted')
+if held[3] == call then
+  return 1
+end
+local removed = redis.call('DEL', key)
+if held[2] then -- also of a latch that expired: that is forgotten now
+  redis.call('HDEL', record, 'until')
+end
+if removed == 0 then
+  return 0
+end
+redis.call('HSET', record, 'gen', string.format('%.0f', (tonumber(held[1]) or 0) + 1), 'deleted', call)
+if redis.call('PTTL', record) < keep then
+  redis.call('PEXPIRE', record, keep)
+end
+if publish ~= '' then
+  redis.pcall(publish, channel, '1')
+end
+return 1
