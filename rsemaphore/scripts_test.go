@@ -122,7 +122,7 @@ func source(t *testing.T, name string) string {
 	return string(prelude) + string(text)
 }
 
-func (r *rig) eval(t *testing.T, name string, keys []string, args ...string) (rueidis.RedisMessage, error) {
+func (r *rig) script(t *testing.T, name string, keys []string, args ...string) (rueidis.RedisMessage, error) {
 	t.Helper()
 	return r.redis.Do(within(t), r.redis.B().Eval().Script(source(t, name)).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToMessage()
 }
@@ -337,14 +337,14 @@ func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				r.put(t, c.before)
 				told := r.told(t, func() {
-					m, err := r.eval(t, c.script, semaphoreKeys, c.args...)
+					m, err := r.script(t, c.script, semaphoreKeys, c.args...)
 					require.NoError(t, err)
 					require.Equal(t, c.reply, r.numbers(t, m))
 				})
 				after := r.get(t)
 				require.Equal(t, c.after, after)
 				require.Equal(t, c.told, told)
-				m, err := r.eval(t, c.script, semaphoreKeys, c.args...)
+				m, err := r.script(t, c.script, semaphoreKeys, c.args...)
 				require.NoError(t, err)
 				if c.again == nil {
 					c.again = c.reply
@@ -383,7 +383,7 @@ func TestOneSemaphoreThatCannotBeRenewedLeavesTheOthersAlone(t *testing.T) {
 		r.put(t, sem{count: "4", ttl: 10, out: map[string]int{idA: 10}, outTTL: 10})
 		r.must(t, "SET", "{x}:timeout", "v")
 		keys := append([]string{"x", "{x}:timeout", "{x}:notes"}, semaphoreKeys...)
-		m, err := r.eval(t, "renew", append(keys, semaphoreKeys...), idA, thirty, idA, thirty, idC, thirty)
+		m, err := r.script(t, "renew", append(keys, semaphoreKeys...), idA, thirty, idA, thirty, idC, thirty)
 		require.NoError(t, err)
 		require.Equal(t, []int64{-1, 1, 0}, r.numbers(t, m))
 		require.Equal(t, 30, r.get(t).out[idA])
@@ -394,14 +394,14 @@ func TestRenewalsAndReleasesWorkWhenMemoryIsFull(t *testing.T) {
 	r := newRig(t, redistest.Start(t), rsemaphore.Options{})
 	r.put(t, sem{count: "3", ttl: 10, out: map[string]int{idA: 10, idB: 40}, outTTL: 50})
 	r.must(t, "CONFIG", "SET", "maxmemory", "1")
-	_, err := r.eval(t, "acquire", semaphoreKeys, taking(5, 30, idC)...)
+	_, err := r.script(t, "acquire", semaphoreKeys, taking(5, 30, idC)...)
 	require.ErrorContains(t, err, "OOM")
 	require.Equal(t, sem{count: "3", ttl: 10, out: map[string]int{idA: 10, idB: 40}, outTTL: 50}, r.get(t))
-	m, err := r.eval(t, "renew", semaphoreKeys, idA, thirty)
+	m, err := r.script(t, "renew", semaphoreKeys, idA, thirty)
 	require.NoError(t, err)
 	require.Equal(t, []int64{1}, r.numbers(t, m))
 	require.Equal(t, 30, r.get(t).out[idA])
-	m, err = r.eval(t, "release", semaphoreKeys, giving("0", idA)...)
+	m, err = r.script(t, "release", semaphoreKeys, giving("0", idA)...)
 	require.NoError(t, err)
 	require.Equal(t, []int64{1}, r.numbers(t, m))
 	require.Equal(t, "4", r.get(t).count)
@@ -422,7 +422,7 @@ func TestAThousandDeadAreGivenBackInOneCall(t *testing.T) {
 		r.must(t, add...)
 		r.must(t, "PEXPIRE", "{s}:timeout", "3000000")
 		time.Sleep(2 * time.Millisecond)
-		m, err := r.eval(t, "acquire", semaphoreKeys, taking(2500, 30, idA)...)
+		m, err := r.script(t, "acquire", semaphoreKeys, taking(2500, 30, idA)...)
 		require.NoError(t, err)
 		require.Equal(t, []int64{1, 30 * unit, -7}, r.numbers(t, m)[:3])
 		require.Equal(t, sem{count: "2499", ttl: 50, out: map[string]int{idA: 30}, outTTL: 50}, r.get(t))

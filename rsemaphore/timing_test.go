@@ -1,0 +1,282 @@
+package rsemaphore_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// bubble runs fn in a synctest bubble with a server and n processes on it; hours there are moments here.
+func bubble(t *testing.T, n int, o rsemaphore.Options, fn func(t *testing.T, s *redistest.Server, rigs []*rig)) {
+	t.Helper()
+	bubbleOn(t, n, o, func(c rueidis.Client) rueidis.Client { return c }, fn)
+}
+
+func bubbleOn(t *testing.T, n int, o rsemaphore.Options, wrap func(rueidis.Client) rueidis.Client, fn func(t *testing.T, s *redistest.Server, rigs []*rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := redistest.Bubble(t)
+		o.Logger = slog.New(slog.DiscardHandler)
+		rigs := make([]*rig, n)
+		for i := range rigs {
+			c, err := rueidis.NewClient(s.Option())
+			require.NoError(t, err)
+			c = wrap(c)
+			h, err := pubsub.NewHub(c, pubsub.Options{Logger: o.Logger})
+			require.NoError(t, err)
+			sc, err := rsemaphore.New(h, o)
+			require.NoError(t, err)
+			rigs[i] = &rig{server: s, redis: c, hub: h, c: sc}
+		}
+		fn(t, s, rigs)
+		for _, r := range rigs {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			require.NoError(t, r.c.Close(ctx))
+			cancel()
+			require.NoError(t, r.hub.Close())
+			r.redis.Close()
+		}
+		s.Embedded.Close()
+	})
+}
+
+// take is acquire without a bound.
+func take(t *testing.T, s *rsemaphore.Semaphore, n int) *rsemaphore.Permit {
+	t.Helper()
+	p, err := s.Acquire(context.Background(), n)
+	require.NoError(t, err)
+	return p
+}
+
+// leave takes a permit for each lease and lets them run out. The function returned lets go of the handles: until then
+// they must be reachable, because the collector's cleanups run outside of bubbles.
+func leave(t *testing.T, s *rsemaphore.Semaphore, leases ...time.Duration) func() {
+	t.Helper()
+	var permits []*rsemaphore.Permit
+	for _, lease := range leases {
+		p, err := s.TryAcquire(context.Background(), 1, 0, lease)
+		require.NoError(t, err)
+		permits = append(permits, p)
+	}
+	return func() {
+		for _, p := range permits {
+			p.Release(context.Background())
+		}
+	}
+}
+
+func TestPermitsAreRenewedForAsLongAsTheyLast(t *testing.T) {
+	bubble(t, 2, rsemaphore.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+		ctx := context.Background()
+		a, b := rigs[0].c.Semaphore("s", 3), rigs[1].c.Semaphore("s", 3)
+		p, q := take(t, a, 2), take(t, b, 1)
+		for range 200 {
+			time.Sleep(time.Minute)
+			_, err := b.TryAcquire(ctx, 1, 0, 0)
+			require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+			require.NoError(t, p.Err())
+			require.NoError(t, q.Err())
+		}
+		require.NoError(t, p.Release(ctx))
+		require.NoError(t, q.Release(ctx))
+		time.Sleep(time.Minute)
+		require.Empty(t, s.Embedded.Keys(), "nothing is left when the lease of an idle semaphore is over")
+	})
+}
+
+func TestAWaiterSleepsUntilThePermitExpires(t *testing.T) {
+	bubble(t, 2, rsemaphore.Options{PollCap: time.Hour}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+		ctx := context.Background()
+		sem := rigs[0].c.Semaphore("s", 2)
+		leave := leave(t, sem, 20*time.Second, 50*time.Second)
+		defer leave()
+		start := time.Now()
+		one := take(t, rigs[1].c.Semaphore("s", 2), 1)
+		require.InDelta(t, 20, time.Since(start).Seconds(), 1, "nobody publishes an expiry")
+		require.NoError(t, one.Release(ctx))
+		two := take(t, rigs[1].c.Semaphore("s", 2), 2)
+		require.InDelta(t, 50, time.Since(start).Seconds(), 2, "two are free when the second is over")
+		require.NoError(t, two.Release(ctx))
+	})
+}
+
+func TestAWaiterForTwoDoesNotAskAtTheFirstExpiry(t *testing.T) {
+	var mu sync.Mutex
+	var woken []time.Time
+	o := rsemaphore.Options{PollCap: time.Hour, Observer: rsemaphore.Observer{Woken: func(string, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		woken = append(woken, time.Now())
+	}}}
+	bubble(t, 1, o, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+		sem := rigs[0].c.Semaphore("s", 4)
+		leave := leave(t, sem, time.Minute, 2*time.Minute, 3*time.Minute, 4*time.Minute)
+		defer leave()
+		start := time.Now()
+		p := take(t, sem, 3)
+		require.InDelta(t, 180, time.Since(start).Seconds(), 6)
+		require.NoError(t, p.Release(context.Background()))
+		mu.Lock()
+		defer mu.Unlock()
+		require.NotEmpty(t, woken)
+		for _, at := range woken {
+			require.Greater(t, at.Sub(start), 150*time.Second, "not when the first is over, nor the second")
+		}
+	})
+}
+
+func TestWaitersOfOneProcessAreServedInOrderAndLargeOnesAreNotOvertaken(t *testing.T) {
+	bubble(t, 1, rsemaphore.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+		ctx := context.Background()
+		sem := rigs[0].c.Semaphore("s", 4)
+		held := []*rsemaphore.Permit{take(t, sem, 1), take(t, sem, 1), take(t, sem, 2)}
+		var mu sync.Mutex
+		var order []int
+		var wg sync.WaitGroup
+		for i := range 12 {
+			n := 1
+			if i%4 == 0 {
+				n = 4 // all there is
+			}
+			wg.Go(func() {
+				err := sem.Do(ctx, n, func(context.Context) error {
+					mu.Lock()
+					order = append(order, i)
+					mu.Unlock()
+					time.Sleep(time.Second)
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait() // i stands in line
+		}
+		require.NoError(t, held[0].Release(ctx))
+		time.Sleep(5 * time.Second)
+		_, err := sem.TryAcquire(ctx, 1, 0, 0)
+		require.ErrorIs(t, err, rsemaphore.ErrNotAcquired, "the one that is free is waited for")
+		require.Equal(t, "1", func() string { v, _ := s.Embedded.Get("s"); return v }())
+		for _, p := range held[1:] {
+			require.NoError(t, p.Release(ctx))
+		}
+		wg.Wait()
+		require.Len(t, order, 12)
+		require.True(t, slices.IsSorted([]int{order[0], order[4], order[8]}) && order[0] == 0 && order[4] == 4 && order[8] == 8, "the large ones in their turn: %v", order)
+		require.Zero(t, rigs[0].c.Lines())
+		require.Zero(t, rigs[0].c.Hungry())
+		p, err := sem.TryAcquire(ctx, 4, 0, 0)
+		require.NoError(t, err)
+		require.NoError(t, p.Release(ctx))
+	})
+}
+
+func TestALostPermitIsNeverTakenAgainBehindItsHoldersBack(t *testing.T) {
+	bubble(t, 2, rsemaphore.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+		ctx := context.Background()
+		p := take(t, rigs[0].c.Semaphore("s", 2), 2)
+		time.Sleep(5 * time.Second)
+		for _, k := range []string{"s", "{s}:timeout"} { // as FLUSHALL or an eviction does
+			s.Embedded.Del(k)
+		}
+		q := take(t, rigs[1].c.Semaphore("s", 2), 2)
+		start := time.Now()
+		<-p.Done()
+		require.Less(t, time.Since(start), 6*time.Second, "at the next renewal")
+		require.ErrorIs(t, p.Err(), rsemaphore.ErrLost)
+		for range 100 {
+			time.Sleep(time.Minute)
+			require.NoError(t, q.Err())
+			state, err := rigs[1].c.Semaphore("s", 2).Inspect(ctx)
+			require.NoError(t, err)
+			require.Len(t, state.Permits, 2)
+			require.NotContains(t, p.IDs(), state.Permits[0].ID)
+		}
+		require.ErrorIs(t, p.Release(ctx), rsemaphore.ErrLost)
+		require.NoError(t, q.Err())
+		require.NoError(t, q.Release(ctx))
+	})
+}
+
+func TestADeadServerIsNoticedAtTheLocalDeadlineBeforeThePermitsAreFree(t *testing.T) {
+	bubble(t, 1, rsemaphore.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+		p := take(t, rigs[0].c.Semaphore("s", 2), 1)
+		work := p.Context(context.Background())
+		sent := time.Now()
+		time.Sleep(5 * time.Second)
+		s.Embedded.SetError("LOADING the server is away")
+		<-work.Done()
+		require.ErrorIs(t, context.Cause(work), rsemaphore.ErrLost)
+		require.Less(t, time.Since(sent), 30*time.Second)
+		require.Greater(t, time.Since(sent), 29*time.Second, "not at the first failed renewal")
+		s.Embedded.SetError("")
+		require.ErrorIs(t, p.Release(context.Background()), rsemaphore.ErrLost)
+	})
+}
+
+func TestMaxHoldEndsAPermitThatIsStillThere(t *testing.T) {
+	bubble(t, 1, rsemaphore.Options{MaxHold: time.Minute}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+		ctx := context.Background()
+		sem := rigs[0].c.Semaphore("s", 2)
+		p := take(t, sem, 1)
+		start := time.Now()
+		<-p.Done()
+		require.InDelta(t, 60, time.Since(start).Seconds(), 1)
+		require.ErrorIs(t, p.Err(), rsemaphore.ErrMaxHold)
+		n, err := sem.Acquired(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 1, n, "nobody gives away what may still be worked under")
+		require.NoError(t, p.Release(ctx))
+		q := take(t, sem, 1)
+		time.Sleep(3 * time.Minute)
+		n, err = sem.Acquired(ctx)
+		require.NoError(t, err)
+		require.Zero(t, n, "and it is not renewed")
+		require.ErrorIs(t, q.Release(ctx), rsemaphore.ErrMaxHold)
+	})
+}
+
+// counting counts script calls.
+type counting struct {
+	rueidis.Client
+	calls *atomic.Int64
+}
+
+func (c counting) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	if cmd.Commands()[0] == "EVALSHA" {
+		c.calls.Add(1)
+	}
+	return c.Client.Do(ctx, cmd)
+}
+
+func TestManyPermitsAreRenewedInFewCalls(t *testing.T) {
+	var calls atomic.Int64
+	count := func(c rueidis.Client) rueidis.Client { return counting{c, &calls} }
+	bubbleOn(t, 1, rsemaphore.Options{}, count, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+		var permits []*rsemaphore.Permit
+		for i := range 500 {
+			permits = append(permits, take(t, rigs[0].c.Semaphore([]string{"a", "b", "c"}[i%3], 1000), 1+i%2))
+		}
+		time.Sleep(time.Minute)
+		calls.Store(0)
+		time.Sleep(100 * time.Second) // ten rounds
+		t.Logf("%d calls for 500 permits of 750 ids in ten rounds", calls.Load())
+		require.LessOrEqual(t, calls.Load(), int64(10*8), "128 permits fit in one, of whatever semaphore")
+		for _, p := range permits {
+			require.NoError(t, p.Err())
+			require.NoError(t, p.Release(context.Background()))
+		}
+	})
+}
