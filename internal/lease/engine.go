@@ -82,6 +82,7 @@ type Engine struct {
 	entries map[string][]*Claim // the watchdog map: "connectionID:lockName" -> the owners here
 	due     claims
 	wakeAt  time.Time // when the goroutine will look next; zero while it is looking
+	asked   time.Time // what the last kick was for; zero if there was none since it looked
 	wall    func() time.Time
 }
 
@@ -325,11 +326,12 @@ func (e *Engine) Names() []string {
 	return names
 }
 
-// wakeBy has the goroutine look again by t. Called with mu held. Removing a claim leaves an early wake-up behind
-// instead: lock and unlock in a loop then never disturb the goroutine.
+// wakeBy has the goroutine look again by t. Called with mu held. Removing a claim leaves an early wake-up behind, also
+// if it was removed before the goroutine got to look: lock and unlock in a loop then disturb it every trackAfter or so,
+// not every time.
 func (e *Engine) wakeBy(t time.Time) {
 	if !e.wakeAt.IsZero() && t.Before(e.wakeAt) {
-		e.wakeAt = time.Time{}
+		e.wakeAt, e.asked = time.Time{}, t
 		select {
 		case e.kick <- struct{}{}:
 		default:
@@ -407,7 +409,10 @@ func (e *Engine) pass(now time.Time, jumped bool) time.Time {
 			next = t
 		}
 	}
-	e.wakeAt = next
+	if e.asked.After(now) && e.asked.Before(next) {
+		next = e.asked
+	}
+	e.wakeAt, e.asked = next, time.Time{}
 	e.mu.Unlock()
 	for i, c := range ended {
 		e.log.Warn("redlatch: hold ended", "name", c.Name, "owner", c.owner(), "why", whys[i])

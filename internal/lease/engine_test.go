@@ -931,3 +931,23 @@ func TestManyDebtsToADeadServerNeedFewGoroutines(t *testing.T) {
 		s.Stop()
 	})
 }
+
+func TestAddingAndRemovingInALoopLeavesTheWatchdogAsleep(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		var looks atomic.Int32
+		s.SetWall(func() time.Time { looks.Add(1); return time.Now() })
+		synctest.Wait()
+		looks.Store(0)
+		for range 1000 {
+			h := claim("l")
+			s.grant(t, h, term)
+			require.True(t, s.Add(h.Claim, time.Now(), term, true, 0))
+			require.True(t, s.Remove(h.Claim)) // before the watchdog gets to look
+			time.Sleep(time.Millisecond)
+		}
+		require.LessOrEqual(t, looks.Load(), int32(3))
+		h := s.take(t, "later", term)
+		time.Sleep(time.Hour)
+		require.NoError(t, h.why(t), "it wakes when there is something to do")
+	})
+}
