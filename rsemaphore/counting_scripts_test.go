@@ -105,10 +105,14 @@ var (
 	instant  = regexp.MustCompile(`\b1[6-9]\d{11}\b`)
 )
 
+// timeless replaces instants by T, and rounds durations up to half a minute.
 func timeless(list []string) []string {
 	out := make([]string, len(list))
 	for i, s := range list {
 		out[i] = instant.ReplaceAllString(s, "T")
+		if n, err := strconv.ParseInt(s, 10, 64); err == nil && n > 10_000 && out[i] != "T" {
+			out[i] = strconv.FormatInt((n+29_999)/30_000*30_000, 10)
+		}
 	}
 	return out
 }

@@ -1,0 +1,544 @@
+package rsemaphore
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
+)
+
+// ErrBrokenBarrier: a party that had arrived left before all were there: its context ended, its lease ran out because
+// its process died or was cut off, or its action failed. Everybody who had arrived in that generation gets it. The
+// next arrival begins the next generation. errors.As gives a *BrokenBarrierError.
+var ErrBrokenBarrier = errors.New("barrier broken")
+
+// BrokenBarrierError says more of an ErrBrokenBarrier.
+type BrokenBarrierError struct {
+	Name       string
+	Generation int64 // the one that broke
+	// Why is what the party that broke it did: "left", "lease" (it ran out), "action" (its action failed), or "lost"
+	// (this party itself was forgotten by the server, or could not reach it for a lease).
+	Why   string
+	cause error
+}
+
+func (e *BrokenBarrierError) Error() string {
+	s := fmt.Sprintf("rsemaphore: %v: %q in generation %d (%s)", ErrBrokenBarrier, e.Name, e.Generation, e.Why)
+	if e.cause != nil {
+		s += ": " + e.cause.Error()
+	}
+	return s
+}
+
+// Unwrap makes errors.Is hold for ErrBrokenBarrier and, where this party broke it, for its reason: its context's error
+// and cause, its action's error, or ErrLost.
+func (e *BrokenBarrierError) Unwrap() []error {
+	if e.cause == nil {
+		return []error{ErrBrokenBarrier}
+	}
+	return []error{ErrBrokenBarrier, e.cause}
+}
+
+const (
+	// MaxParties is the most parties of a barrier.
+	MaxParties = 10_000
+	// BarrierMemory is how long a barrier that nobody uses is remembered. One that is used again later counts its
+	// generations from 1.
+	BarrierMemory = time.Hour
+)
+
+// CyclicBarrier lets a number of parties, in any processes, wait for each other: Await returns when all have arrived.
+// Then it is as new, for the next generation. It is an immutable description, safe for concurrent use, and costs
+// nothing until used. Redisson has none; the keys are our own ({name}:barrier, or name:barrier where the name has
+// braces).
+//
+// A party is one call of Await. It has a lease, renewed by the watchdog while it waits. If its process dies, or its
+// context ends, before all have arrived, the generation is broken: all that have arrived get ErrBrokenBarrier, at
+// latest when the lease of the dead one is over (Options.WatchdogTimeout), by the server's clock. Those that have not
+// arrived yet are not told: they arrive in the next generation, with those that come back. So parties that go on by
+// calling Await again are together again without anybody's help; where a party must know that it missed one, the
+// generation in Arrival says so.
+//
+// Everything before Await in any party happens before everything after it in all others of that generation: no party
+// goes on before all have arrived, and none is in two generations at a time.
+type CyclicBarrier struct {
+	c       *Client
+	name    string
+	key     string
+	channel string
+	parties int
+	action  func(context.Context) error
+	bad     error
+}
+
+// CyclicBarrier describes the barrier of that name for so many parties, 1 to MaxParties. Nothing is sent. A name or
+// number that cannot be used is reported by every call on it. All that arrive in one generation must say the same
+// number (ErrCapacityMismatch); the next generation may have another.
+func (c *Client) CyclicBarrier(name string, parties int) *CyclicBarrier {
+	key, bad := c.key(name)
+	if bad == nil && (parties < 1 || parties > MaxParties) {
+		bad = fmt.Errorf("rsemaphore: %w", errs.InvalidOption("parties", parties, fmt.Sprintf("1 to %d", MaxParties)))
+	}
+	return &CyclicBarrier{c: c, name: name, key: keyname.Suffix(key, "barrier"), channel: keyname.Prefix("redlatch_barrier", key), parties: parties, bad: bad}
+}
+
+// WithAction returns the barrier with an action, which the last party to arrive runs, in its own process, before any
+// party goes on. The action is that of the party that happens to be last, so all should bring the same.
+//
+// The others wait for it, as long as it takes; the last party's lease is renewed meanwhile. The generation trips once
+// the action has returned nil and the server has confirmed that. It breaks if the action fails or panics (the error,
+// or panic, comes out of the last party's Await), if the last party dies in it or is cut off (when its lease is over),
+// or if another party leaves or dies before it is through: then the action has run, wholly or in part, and nobody goes
+// on. So an action that must not be repeated needs a mark of its own.
+//
+// The action's ctx is that of the last party's Await, and ends, too, when that party's lease is lost or the Client is
+// closed. If it returns nil after that, it counts as done all the same, if the server still takes it.
+func (b *CyclicBarrier) WithAction(action func(ctx context.Context) error) *CyclicBarrier {
+	w := *b
+	w.action = action
+	return &w
+}
+
+// Arrival is how a generation of a barrier ended for one party.
+type Arrival struct {
+	// Generation counts from 1 and grows by one with each generation, tripped or broken.
+	Generation int64
+	// Last is true for one party of each generation, the one that arrived last.
+	Last bool
+}
+
+// BarrierState is what a barrier looks like from outside.
+type BarrierState struct {
+	Generation int64 // that gathers now
+	Waiting    int   // parties that have arrived in it
+	Parties    int   // that it waits for, as the last that arrived had it; 0 if it was never used
+	Acting     bool  // all have arrived, and the last runs its action
+}
+
+// Name returns the name of the barrier.
+func (b *CyclicBarrier) Name() string { return b.name }
+
+var (
+	//go:embed barrier.lua
+	barrierSource string
+	//go:embed barrier_renew.lua
+	barrierRenewSource string
+
+	barrierScript      = script.New("barrier", barrierSource)
+	barrierRenewScript = script.New("renew party", barrierRenewSource)
+)
+
+// What barrier.lua replies first.
+const (
+	barrierWaiting int64 = iota
+	barrierLast
+	barrierLate
+	barrierFull
+	barrierMismatch
+	barrierTripped
+	barrierBroken
+	barrierUnknown
+)
+
+type barrierReply struct {
+	status  int64
+	id      string
+	gen     int64
+	arrived int64
+	left    time.Duration
+	why     string
+	server  int64
+	parties int64
+}
+
+func (b *CyclicBarrier) decode(m rueidis.RedisMessage) (r barrierReply, err error) {
+	v, err := m.ToArray()
+	if err != nil || len(v) != 8 {
+		return r, malformed("barrier", b.key)
+	}
+	var ms int64
+	for i, p := range map[int]*int64{0: &r.status, 2: &r.gen, 3: &r.arrived, 4: &ms, 6: &r.server, 7: &r.parties} {
+		if *p, err = v[i].AsInt64(); err != nil {
+			return r, malformed("barrier", b.key)
+		}
+	}
+	r.left = time.Duration(ms) * time.Millisecond
+	for i, p := range map[int]*string{1: &r.id, 5: &r.why} {
+		if *p, err = v[i].ToString(); err != nil {
+			return r, malformed("barrier", b.key)
+		}
+	}
+	return r, nil
+}
+
+// parties counts those of all clients of the process: the second half of their ids.
+var partyCount atomic.Int64
+
+// party is one call of Await.
+type party struct {
+	b      *CyclicBarrier
+	id     string // never used again
+	lease  time.Duration
+	began  time.Time
+	sent   time.Time // of the first request by which it may have arrived
+	doubt  time.Time // some request to arrive got no reply, and may run until then
+	joined barrierReply
+	claim  lease.Claim
+	over   atomic.Bool // Await has returned, or is about to
+}
+
+func (b *CyclicBarrier) newParty() *party {
+	return &party{b: b, id: b.c.id + ":" + strconv.FormatInt(partyCount.Add(1), 10), lease: b.c.opts.WatchdogTimeout, began: time.Now()}
+}
+
+// call is one verb of barrier.lua.
+func (p *party) call(verb string, notAfter int64, why string, late func(rueidis.RedisResult)) script.Call {
+	b := p.b
+	return script.Call{Script: barrierScript, Keys: []string{b.key}, Late: late, Args: []string{
+		verb, p.id, p.joined.id, strconv.FormatInt(p.joined.gen, 10), strconv.Itoa(b.parties), strconv.FormatInt(millis(p.lease), 10),
+		strconv.FormatInt(notAfter, 10), strconv.FormatInt(millis(BarrierMemory), 10), b.channel, b.c.hub.PublishCommand(), why,
+	}}
+}
+
+// Await arrives at the barrier and waits until all parties have.
+//
+// nil: all have arrived, and the action, if the last one had any, has been run. ErrBrokenBarrier: a party that had
+// arrived, this one or another, left before that; see there and [CyclicBarrier.WithAction]. If it was this one, because
+// ctx ended, the error is joined with ctx's error and cause.
+//
+// ErrCapacityMismatch: others wait there for another number of parties; this one did not arrive. ErrNotAcquired, joined
+// with ctx's error and cause: ctx ended while the parties of a full generation waited for their action, so this one had
+// no place to arrive at. ErrUnavailable: the server could not be asked, and this party did not arrive. ErrClosed: the
+// client was closed. ErrUnknownOutcome: a request got no reply; if this party arrived after all it is taken back in the
+// background, which breaks that generation.
+//
+// When ctx ends Await still has to tell the server, which takes one round trip, at most Options.CallTimeout; if all
+// have arrived by then the result is nil all the same.
+func (b *CyclicBarrier) Await(ctx context.Context) (Arrival, error) {
+	if b.bad != nil {
+		return Arrival{}, b.bad
+	}
+	if err := b.c.begin(); err != nil {
+		return Arrival{}, err
+	}
+	defer b.c.done()
+	p := b.newParty()
+	if err := p.arrive(ctx); err != nil {
+		return Arrival{}, err
+	}
+	own, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	p.claim = lease.Claim{
+		Name: b.name, Key: b.key, Owner: p.id + " " + p.joined.id + " " + strconv.FormatInt(p.joined.gen, 10),
+		Renew: barrierRenewScript, Untracked: true, Ended: func(why error) { cancel(why) },
+	}
+	if !b.c.engine.Add(&p.claim, p.sent, p.lease, true, 0) {
+		// only a stall of this very machine, or of the network, as long as the lease
+		p.owe(time.Now())
+		return Arrival{}, p.broken("lost", ErrLost)
+	}
+	if b.c.isClosed() { // Close ran meanwhile, and has not seen this claim
+		cancel(ErrClosed)
+	}
+	defer p.finish()
+	if p.joined.status == barrierLast {
+		return p.act(own)
+	}
+	return p.await(own)
+}
+
+// finish is the end of Await for a party that had arrived.
+func (p *party) finish() {
+	p.b.c.engine.Remove(&p.claim)
+	p.over.Store(true)
+	if !p.doubt.IsZero() {
+		// A request to arrive may still be on its way, on another connection, and would arrive for a party that is
+		// through with it.
+		p.owe(p.doubt)
+	}
+}
+
+// late takes the party back if a request to arrive that had been given up was answered after the party's end.
+func (p *party) late(res rueidis.RedisResult) {
+	if m, err := res.ToMessage(); err == nil && p.over.Load() {
+		if r, err := p.b.decode(m); err == nil && (r.status == barrierWaiting || r.status == barrierLast) {
+			p.owe(time.Time{})
+		}
+	}
+}
+
+func (p *party) broken(why string, cause error) error {
+	return &BrokenBarrierError{Name: p.b.name, Generation: p.joined.gen, Why: why, cause: cause}
+}
+
+// arrive tries until the party has arrived.
+func (p *party) arrive(ctx context.Context) error {
+	b := p.b
+	err := b.c.queue.Wait(ctx, wait.Request{Name: "barrier:" + b.key, Channel: b.channel, Alone: true, Try: p.tryArrive})
+	if err == nil {
+		return nil
+	}
+	p.over.Store(true)
+	if !p.doubt.IsZero() {
+		p.owe(p.doubt)
+	}
+	var g *wait.GaveUp
+	var f final
+	switch {
+	case errors.As(err, &f):
+		return fmt.Errorf("rsemaphore: %w", f.err)
+	case !errors.As(err, &g):
+		return fmt.Errorf("rsemaphore: %w", err)
+	}
+	if !p.doubt.IsZero() && g.Failure != nil {
+		g.Failure = script.Unsure(g.Failure)
+	}
+	switch {
+	case errors.Is(g.Cause, ErrClosed):
+		return fmt.Errorf("rsemaphore: %q: %w", b.name, g.Cause)
+	case g.Failure != nil && g.Cause != nil:
+		return fmt.Errorf("rsemaphore: %w: %w", g.Failure, g.Cause)
+	case g.Failure != nil:
+		return fmt.Errorf("rsemaphore: %w", g.Failure)
+	}
+	return fmt.Errorf("rsemaphore: barrier %q is full: %w: %w", b.name, ErrNotAcquired, g.Cause)
+}
+
+// tryArrive asks once.
+func (p *party) tryArrive(ctx context.Context) (wait.Answer, error) {
+	b, c := p.b, p.b.c
+	for again := false; ; again = true {
+		sent := time.Now()
+		if !p.doubt.IsZero() && !sent.Before(p.sent.Add(p.lease-lease.Margin(p.lease))) {
+			// A request without a reply may have arrived, and what the server knows of it may be forgotten from here
+			// on: another would arrive a second time.
+			return wait.Answer{}, final{fmt.Errorf("%w: arrive at %q: no reply for a whole lease", ErrUnknownOutcome, b.name)}
+		}
+		end := sent.Add(c.opts.CallTimeout) // when we shall have given up on this try
+		if d, ok := ctx.Deadline(); ok && d.Before(end) {
+			end = d
+		}
+		if p.doubt.IsZero() {
+			p.sent = sent
+		}
+		m, err := c.runner.Attempt(ctx, p.call("arrive", c.runner.Clock.At(b.key, end), "", p.late))
+		if err != nil {
+			if errors.Is(err, ErrUnknownOutcome) {
+				p.doubt = sent.Add(c.opts.CallTimeout)
+			}
+			return wait.Answer{}, err
+		}
+		received := time.Now()
+		r, err := b.decode(m)
+		if err != nil {
+			return wait.Answer{}, err
+		}
+		if r.status == barrierLate {
+			// see CountingSemaphore.try
+			c.runner.Clock.Relearn(b.key, r.server, sent, received)
+			if again {
+				return wait.Answer{}, fmt.Errorf("%w: %q: the request reached the server too late", ErrUnavailable, b.name)
+			}
+			continue
+		}
+		c.runner.Clock.Learn(b.key, r.server, sent, received)
+		switch r.status {
+		case barrierWaiting, barrierLast:
+			p.joined = r
+			return wait.Answer{Granted: true}, nil
+		case barrierFull:
+			return wait.Answer{Left: r.left}, nil
+		case barrierMismatch:
+			return wait.Answer{}, &CapacityMismatchError{Name: b.name, Capacity: int(r.parties), Wanted: b.parties}
+		}
+		return wait.Answer{}, malformed("arrive", b.key)
+	}
+}
+
+// line is where the process's parties of one generation wait: never behind those of another, who may be waiting for
+// these.
+func (p *party) line() string {
+	return "barrier:" + p.b.key + " " + p.joined.id + " " + strconv.FormatInt(p.joined.gen, 10)
+}
+
+// await waits for the end of the generation. ctx ends with the caller's patience, the claim, or the client.
+func (p *party) await(ctx context.Context) (Arrival, error) {
+	c := p.b.c
+	began := time.Now()
+	room := c.enterRoom(p.line())
+	defer room.leave()
+	var result barrierReply
+	look := func(ctx context.Context) (wait.Answer, error) {
+		if event, ok := room.heard(began); ok {
+			result = event.(barrierReply)
+			return wait.Answer{Granted: true}, nil
+		}
+		sent := time.Now()
+		m, err := c.runner.Attempt(ctx, p.call("look", 0, "", nil))
+		if err != nil {
+			return wait.Answer{}, err
+		}
+		if result, err = p.b.decode(m); err != nil {
+			return wait.Answer{}, err
+		}
+		if result.status == barrierWaiting {
+			return wait.Answer{Left: result.left}, nil
+		}
+		if result.status != barrierUnknown { // that is about this party alone
+			room.tell(sent, result)
+		}
+		return wait.Answer{Granted: true}, nil
+	}
+	// Each party looks for itself once: it tells the server that the arrival's reply has come (see barrier.lua). If
+	// that fails the line is there to try again.
+	answer, err := look(ctx)
+	if err != nil || !answer.Granted {
+		err = c.queue.Wait(ctx, wait.Request{Name: p.line(), Channel: p.b.channel, Try: look})
+	}
+	if err == nil && time.Now().Before(c.engine.Until(&p.claim)) {
+		return p.outcome(result, nil)
+	}
+	if err != nil && ctx.Err() == nil && !isGaveUp(err) { // the server refuses for good: a wrong type, no rights
+		return p.leave(ctx, "left", err)
+	}
+	why := context.Cause(ctx)
+	if err == nil || errors.Is(why, ErrLost) {
+		p.owe(time.Now())
+		return Arrival{}, p.broken("lost", ErrLost)
+	}
+	if c.isClosed() {
+		why = ErrClosed
+	} else if ctx.Err() != nil && !errors.Is(why, ctx.Err()) {
+		why = fmt.Errorf("%w: %w", ctx.Err(), why)
+	}
+	return p.leave(ctx, "left", why)
+}
+
+func isGaveUp(err error) bool {
+	var g *wait.GaveUp
+	return errors.As(err, &g)
+}
+
+// outcome turns an answer about the party's generation into its result. cause is this party's own reason if it broke
+// the generation.
+func (p *party) outcome(r barrierReply, cause error) (Arrival, error) {
+	switch r.status {
+	case barrierTripped:
+		return Arrival{Generation: p.joined.gen, Last: p.joined.status == barrierLast}, nil
+	case barrierBroken:
+		return Arrival{}, p.broken(r.why, cause)
+	}
+	if cause != nil {
+		cause = fmt.Errorf("%w: %w", ErrLost, cause)
+	} else {
+		cause = ErrLost
+	}
+	return Arrival{}, p.broken("lost", cause)
+}
+
+// leave takes the party back, which breaks its generation unless that is over.
+func (p *party) leave(ctx context.Context, why string, cause error) (Arrival, error) {
+	c := p.b.c
+	c.engine.Remove(&p.claim) // before it is sent: see package lease
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.CallTimeout)
+	defer cancel()
+	r, err := p.end(ctx, "leave", why)
+	if err != nil {
+		p.owe(time.Now())
+		return Arrival{}, fmt.Errorf("rsemaphore: leave barrier %q: %w", p.b.name, errors.Join(err, cause))
+	}
+	return p.outcome(r, cause)
+}
+
+// end runs one of the verbs that end a generation, until it is answered.
+func (p *party) end(ctx context.Context, verb, why string) (barrierReply, error) {
+	c := p.b.c
+	m, err := c.runner.Do(ctx, p.call(verb, 0, why, nil))
+	if err != nil {
+		return barrierReply{}, err
+	}
+	r, err := p.b.decode(m)
+	if err == nil {
+		c.queue.Nudge(p.line())
+	}
+	return r, err
+}
+
+// act is the last arriver's part.
+func (p *party) act(ctx context.Context) (_ Arrival, err error) {
+	if p.b.action != nil {
+		returned := false
+		defer func() {
+			if !returned { // a panic, or runtime.Goexit
+				p.leave(ctx, "action", nil)
+			}
+		}()
+		err = p.b.action(ctx)
+		returned = true
+		if err != nil {
+			return p.leave(ctx, "action", err)
+		}
+	}
+	c := p.b.c
+	until := c.engine.Until(&p.claim)
+	if limit := time.Now().Add(askTries * c.opts.CallTimeout); limit.Before(until) {
+		until = limit
+	}
+	tctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), until)
+	defer cancel()
+	r, err := p.end(tctx, "trip", "")
+	switch {
+	case err == nil:
+		return p.outcome(r, nil)
+	case errors.Is(context.Cause(ctx), ErrLost):
+		p.owe(time.Now())
+		return Arrival{}, p.broken("lost", ErrLost)
+	}
+	p.owe(time.Now())
+	return Arrival{}, fmt.Errorf("rsemaphore: trip barrier %q: %w", p.b.name, err)
+}
+
+// owe has the party taken back, from whatever generation it may be in, in the background until its lease is over. An
+// answer before after is not final.
+func (p *party) owe(after time.Time) {
+	c := p.b.c
+	c.engine.Remove(&p.claim)
+	anywhere := &party{b: p.b, id: p.id, lease: p.lease}
+	c.sweeper.Owe(&lease.Debt{
+		After: after,
+		Until: time.Now().Add(max(p.lease, c.opts.CallTimeout)),
+		Release: func(ctx context.Context) error {
+			_, err := c.runner.Attempt(ctx, anywhere.call("leave", 0, "left", nil))
+			if err != nil && !script.Retryable(err) {
+				return nil // an answer, if not the one hoped for: asking again gets the same
+			}
+			return err
+		},
+	})
+}
+
+// State looks at the barrier.
+func (b *CyclicBarrier) State(ctx context.Context) (BarrierState, error) {
+	return ask(ctx, b.c, b.bad, func(ctx context.Context) (BarrierState, error) {
+		m, err := b.c.runner.Do(ctx, (&party{b: b}).call("state", 0, "", nil))
+		if err != nil {
+			return BarrierState{}, err
+		}
+		r, err := b.decode(m)
+		if err != nil {
+			return BarrierState{}, err
+		}
+		return BarrierState{Generation: max(r.gen, 1), Waiting: int(r.arrived), Parties: int(r.parties), Acting: r.status == barrierLast}, nil
+	})
+}

@@ -1,0 +1,163 @@
+-- All that a party does at a barrier but renew its lease: arrive, look, trip, leave; and what anybody may ask: state.
+-- They are one script because each must first see whether somebody's lease has ended.
+--
+-- KEYS[1] a hash: id (of this life of the key), gen (the generation that gathers), parties, n (how many have arrived),
+--   act (the last arriver, while it acts), lease (the longest of theirs, ms), soon (no lease ends before this),
+--   m:<party> (in gen) -> end of its lease, with "?" until the party has shown that it knows of its arrival,
+--   r:<party> -> "<till> <generation>": it arrived in that one, which is over, and may not know,
+--   b:<generation> -> "<till> <why>": that one broke. One that is over and not marked so has tripped.
+-- ARGV[1] verb  ARGV[2] party  ARGV[3] id, '' if not known  ARGV[4] generation  ARGV[5] parties  ARGV[6] lease, ms
+-- ARGV[7] not after, server ms (0: any time)  ARGV[8] how long an idle barrier is kept, ms  ARGV[9] channel
+-- ARGV[10] PUBLISH or SPUBLISH  ARGV[11] why, of leave
+-- Reply {status, id, generation, arrived, ms, why, server ms, parties}: 0 waiting, ms until a lease may end; 1 arrived
+--   last, acts now; 2 too late, nothing done; 3 full, the last arriver acts; 4 gathers another number of parties;
+--   5 the generation tripped; 6 it broke; 7 the party or the barrier is not known
+-- Twice: an arrival is known by its party, during its generation (m:) and, if its reply may have been lost, after it
+--   (r:). A generation that is over stays as it ended, so trip and leave find it so and do nothing. Marks are kept for a
+--   lease: a party that has not renewed for so long gives up by its own clock and does not ask any more.
+local key, verb, party, id, gen = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local parties, lease, notafter, idle = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local channel, publish, why = ARGV[9], ARGV[10], ARGV[11]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if notafter > 0 and now > notafter then
+  return {2, '', 0, 0, 0, '', now, 0}
+end
+local h = redis.call('HMGET', key, 'id', 'gen', 'parties', 'n', 'act', 'lease', 'soon')
+local hid, hgen, hparties, n, act = h[1] or '', tonumber(h[2]) or 0, tonumber(h[3]) or 0, tonumber(h[4]) or 0, h[5]
+local longest, soon = tonumber(h[6]) or 0, tonumber(h[7]) or 0
+
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+local function reply(status, reason)
+  return {status, hid, hgen, n, math.max(0, soon - now), reason or '', now, hparties}
+end
+
+-- settle ends the generation; broke says why it broke, nil that it tripped. The first write only removes something,
+-- which a server without memory does not refuse, and what comes after it in a script it does not refuse either.
+local function settle(broke)
+  local till = text(now + longest)
+  local all = redis.call('HGETALL', key)
+  redis.call('HDEL', key, 'n', 'act', 'lease', 'soon')
+  for i = 1, #all, 2 do
+    local field, value = all[i], all[i + 1]
+    local kind = string.sub(field, 1, 2)
+    if kind == 'm:' then
+      redis.call('HDEL', key, field)
+      if string.sub(value, -1) == '?' then
+        redis.call('HSET', key, 'r:' .. string.sub(field, 3), till .. ' ' .. text(hgen))
+      end
+    elseif (kind == 'r:' or kind == 'b:') and tonumber(string.match(value, '^%d+')) < now then
+      redis.call('HDEL', key, field)
+    end
+  end
+  if broke then
+    redis.call('HSET', key, 'b:' .. text(hgen), till .. ' ' .. broke)
+  end
+  redis.call('HSET', key, 'gen', text(hgen + 1))
+  redis.call('PEXPIRE', key, idle + longest)
+  redis.pcall(publish, channel, text(hgen))
+  hgen, n, act, longest, soon = hgen + 1, 0, nil, 0, 0
+end
+
+-- ended is what became of a generation that is over.
+local function ended()
+  redis.call('HDEL', key, 'r:' .. party)
+  local mark = redis.call('HGET', key, 'b:' .. text(gen))
+  hgen = gen
+  if mark then
+    return reply(6, string.match(mark, ' (.*)$'))
+  end
+  return reply(5)
+end
+
+if n > 0 and now >= soon then
+  -- soon is only a lower bound, since renewals do not move it: look at all leases, and learn a better one
+  local all = redis.call('HGETALL', key)
+  local first = now + longest
+  for i = 1, #all, 2 do
+    if string.sub(all[i], 1, 2) == 'm:' then
+      first = math.min(first, tonumber(string.match(all[i + 1], '^%d+')))
+    end
+  end
+  soon = first
+  if first <= now then
+    settle('lease')
+  else
+    redis.pcall('HSET', key, 'soon', text(soon))
+  end
+end
+
+if verb == 'state' then
+  return reply(act and 1 or 0)
+end
+
+if verb == 'arrive' then
+  if redis.call('HEXISTS', key, 'm:' .. party) == 1 then
+    return reply(act == party and 1 or 0)
+  end
+  local past = redis.call('HGET', key, 'r:' .. party)
+  if past then
+    hgen = tonumber(string.match(past, ' (%d+)$'))
+    return reply(0)
+  end
+  if n > 0 and parties ~= hparties then
+    return reply(4)
+  end
+  if act then
+    return reply(3)
+  end
+  local till = now + lease
+  if n == 0 then
+    if hid == '' then -- a new life: no party's id is ever used again
+      hid, hgen = party, 1
+    end
+    soon, hparties = till, parties
+  end
+  n, longest, soon = n + 1, math.max(longest, lease), math.min(soon, till)
+  redis.call('HSET', key, 'id', hid, 'gen', text(hgen), 'parties', text(parties), 'n', text(n), 'lease', text(longest),
+    'soon', text(soon), 'm:' .. party, text(till) .. '?')
+  if n == parties then
+    act = party
+    redis.call('HSET', key, 'act', party)
+  end
+  redis.call('PEXPIRE', key, idle + longest)
+  return reply(act and 1 or 0)
+end
+
+if verb == 'leave' and id == '' then -- the party does not know whether it arrived
+  if redis.call('HEXISTS', key, 'm:' .. party) == 1 then
+    settle(why)
+    return reply(6, why)
+  end
+  redis.call('HDEL', key, 'r:' .. party)
+  return reply(7)
+end
+
+if hid ~= id or gen > hgen then
+  return reply(7)
+end
+if gen < hgen then
+  return ended()
+end
+local mark = redis.call('HGET', key, 'm:' .. party)
+if not mark then
+  return reply(7)
+end
+if verb == 'trip' then
+  if act ~= party then
+    return reply(7)
+  end
+  settle(nil)
+  return ended()
+end
+if verb == 'leave' then
+  settle(why)
+  return ended()
+end
+if string.sub(mark, -1) == '?' then
+  redis.pcall('HSET', key, 'm:' .. party, string.sub(mark, 1, -2))
+end
+return reply(0)

@@ -1,0 +1,44 @@
+-- Renew the leases of parties that wait at barriers; one call of the watchdog.
+-- KEYS the barriers (see barrier.lua)  ARGV "<party> <id> <generation>", lease in ms for each; lease 0: only look
+-- Reply, for each: 1 renewed; 0 the party is not known, or its lease is over; -1 error on this key, not known
+-- Twice: a lease is raised to what is asked, never shortened.
+-- A party whose generation is over counts as renewed: how it ended is told by a look, not by the watchdog. The mark of
+-- one that broke is then kept for another lease, because a party whose renewal succeeded trusts what it reads for so long.
+local replies = {}
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+for i, key in ipairs(KEYS) do
+  local party, id, gen = string.match(ARGV[2 * i - 1], '^(%S+) (%S+) (%d+)$')
+  local lease = tonumber(ARGV[2 * i])
+  local till = string.format('%.0f', now + lease)
+  local held = redis.pcall('HMGET', key, 'id', 'gen', 'm:' .. party, 'b:' .. gen)
+  if held.err then
+    replies[i] = -1
+  elseif held[1] ~= id then
+    replies[i] = 0
+  elseif held[2] ~= gen then
+    replies[i] = 1
+    if held[4] and tonumber(string.match(held[4], '^%d+')) < now + lease then
+      if type(redis.pcall('HSET', key, 'b:' .. gen, till .. string.match(held[4], ' .*$'))) == 'table' then
+        replies[i] = -1 -- memory is full
+      end
+    end
+  else
+    local ends = held[3] and tonumber(string.match(held[3], '^%d+')) or 0
+    if ends <= now then
+      replies[i] = 0
+    else
+      replies[i] = 1
+      if ends < now + lease and type(redis.pcall('HSET', key, 'm:' .. party, till)) == 'table' then
+        replies[i] = -1
+      end
+    end
+  end
+  if replies[i] == 1 then
+    local left, keep = redis.call('PTTL', key), 2 * lease + 60000
+    if left >= 0 and left < keep then
+      redis.call('PEXPIRE', key, keep)
+    end
+  end
+end
+return replies
