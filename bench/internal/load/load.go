@@ -37,6 +37,8 @@ type Spec struct {
 	Section Section
 	// Recording reports whether acquisitions count now; nil: always.
 	Recording func() bool
+	// Cycle has the release timed, too: Outcome.Waits are then whole cycles.
+	Cycle bool
 }
 
 // Outcome is what the workers saw.
@@ -115,12 +117,17 @@ func (w *worker) run(ctx context.Context) {
 		if w.spec.Section != nil {
 			w.spec.Section.Leave(w.id)
 		}
-		if w.spec.Recording() {
-			w.waits.Add(waited)
-			w.ops++
-		}
+		counts := w.spec.Recording()
 		if err := release(calm); err != nil {
 			w.fail(err)
+			continue
+		}
+		if counts {
+			if w.spec.Cycle {
+				waited = time.Since(start)
+			}
+			w.waits.Add(waited)
+			w.ops++
 		}
 		if w.spec.Think > 0 {
 			time.Sleep(w.spec.Think)

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/bench/internal/load"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rcounter"
+)
+
+// claimMode is one way to have the first N win. There is no library to compare with (none was found), so the others
+// are what people write by hand.
+type claimMode struct {
+	Name, How string
+	open      func(ctx context.Context, c *claimer) (op func(ctx context.Context, n int64) error, err error)
+}
+
+// claimer is the process of one mode.
+type claimer struct {
+	setup  Setup
+	client rueidis.Client
+	op     func(ctx context.Context, n int64) error
+	// check, if there is one, compares what the server has counted with the claims that were granted.
+	check   func(ctx context.Context, granted int64) error
+	next    atomic.Int64
+	granted atomic.Int64
+}
+
+// rawClaim is the smallest script that grants one unit to a claimant and says so again when asked again.
+var rawClaim = rueidis.NewLuaScript(`
+local o = redis.call('HGET', KEYS[2], ARGV[1])
+if o then return o end
+local r = redis.call('HMGET', KEYS[1], 'limit', 'sold')
+if tonumber(r[2] or 0) >= tonumber(r[1] or 0) then return 0 end
+local n = redis.call('HINCRBY', KEYS[1], 'sold', 1)
+redis.call('HSET', KEYS[2], ARGV[1], n)
+return n`)
+
+const claimFloor = "raw INCR"
+
+var claimModes = []claimMode{
+	{claimFloor, "INCR through rueidis: counts, and never says no", func(_ context.Context, c *claimer) (func(context.Context, int64) error, error) {
+		return func(ctx context.Context, _ int64) error {
+			return c.client.Do(ctx, c.client.B().Incr().Key("{s}").Build()).Error()
+		}, nil
+	}},
+	{"raw claim script", "the smallest script that gives each claimant one unit, EVALSHA through rueidis", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
+		limit := strconv.Itoa(math.MaxInt32)
+		if err := c.client.Do(ctx, c.client.B().Hset().Key("{s}").FieldValue().FieldValue("limit", limit).Build()).Error(); err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, n int64) error {
+			return rawClaim.Exec(ctx, c.client, []string{"{s}", "{s}:u"}, []string{strconv.FormatInt(n, 10)}).Error()
+		}, nil
+	}},
+	{"Counter.Incr", "rcounter, no bounds", func(_ context.Context, c *claimer) (func(context.Context, int64) error, error) {
+		counters, err := c.redlatch()
+		if err != nil {
+			return nil, err
+		}
+		k := counters.Counter("s", rcounter.CounterOptions{})
+		c.check = func(ctx context.Context, granted int64) error {
+			v, err := k.Get(ctx)
+			if err == nil && v != granted {
+				err = fmt.Errorf("the counter is at %d after %d increments", v, granted)
+			}
+			return err
+		}
+		return func(ctx context.Context, _ int64) error { _, err := k.Incr(ctx); return err }, nil
+	}},
+	{"Counter.Incr, bounded", "rcounter, with a Max", func(_ context.Context, c *claimer) (func(context.Context, int64) error, error) {
+		counters, err := c.redlatch()
+		if err != nil {
+			return nil, err
+		}
+		k := counters.Counter("s", rcounter.CounterOptions{Max: rcounter.Bound(math.MaxInt32)})
+		return func(ctx context.Context, _ int64) error { _, err := k.Incr(ctx); return err }, nil
+	}},
+	{"Stock.Claim", "rcounter, a new claimant each time, all granted", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
+		s, err := c.stock(ctx, rcounter.MaxLimit)
+		if err != nil {
+			return nil, err
+		}
+		c.check = func(ctx context.Context, granted int64) error {
+			st, err := s.Status(ctx)
+			if err == nil && (st.Sold != granted || st.Seq != granted) {
+				err = fmt.Errorf("%d claims were granted, the stock says %d sold, %d ordinals", granted, st.Sold, st.Seq)
+			}
+			return err
+		}
+		return func(ctx context.Context, n int64) error {
+			g, err := s.Claim(ctx, strconv.FormatInt(n, 10))
+			if err == nil && g.Outcome != rcounter.Granted {
+				err = fmt.Errorf("claim of a new claimant: %v", g.Outcome)
+			}
+			return err
+		}, nil
+	}},
+	{"Stock.Claim, sold out", "rcounter, a new claimant each time, one unit in all", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
+		s, err := c.stock(ctx, 1)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := s.Claim(ctx, "the first"); err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, n int64) error {
+			g, err := s.Claim(ctx, strconv.FormatInt(n, 10))
+			if err == nil && g.Outcome != rcounter.SoldOut {
+				err = fmt.Errorf("claim when sold out: %v", g.Outcome)
+			}
+			return err
+		}, nil
+	}},
+	{"lock + GET + SET", "what is written by hand: rueidislock (KeyMajority 1) around GET and SET", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
+		return c.locked(ctx, rueidislockTuned)
+	}},
+	{"redlatch lock + GET + SET", "the same with rlock", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
+		return c.locked(ctx, redlatchPeer)
+	}},
+}
+
+func openClaims(ctx context.Context, mode string, s Setup) (*claimer, error) {
+	for _, m := range claimModes {
+		if m.Name != mode {
+			continue
+		}
+		c := &claimer{setup: s}
+		var err error
+		if c.client, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Redis}}); err != nil {
+			return nil, err
+		}
+		// Another process's claimants are others, another mode's keys too: every mode has a server of its own.
+		c.next.Store(int64(os.Getpid()) << 32)
+		c.op, err = m.open(ctx, c)
+		return c, err
+	}
+	return nil, fmt.Errorf("no way to claim called %q", mode)
+}
+
+func (c *claimer) redlatch() (*rcounter.Client, error) {
+	hub, err := pubsub.NewHub(c.client, pubsub.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return rcounter.New(hub, rcounter.Options{})
+}
+
+func (c *claimer) stock(ctx context.Context, limit int64) (*rcounter.Stock, error) {
+	counters, err := c.redlatch()
+	if err != nil {
+		return nil, err
+	}
+	s := counters.Stock("s")
+	_, err = s.Open(ctx, rcounter.OpenSpec{Limit: limit, OpenFor: time.Hour})
+	return s, err
+}
+
+// locked counts with GET and SET under a lock, which is right only if the lock is.
+func (c *claimer) locked(ctx context.Context, p Peer) (func(context.Context, int64) error, error) {
+	l, err := p.Open(ctx, c.setup)
+	if err != nil {
+		return nil, err
+	}
+	c.check = func(ctx context.Context, granted int64) error {
+		v, err := c.client.Do(ctx, c.client.B().Get().Key("counted").Build()).AsInt64()
+		if err == nil && v != granted {
+			err = fmt.Errorf("the counter under the lock is at %d after %d increments", v, granted)
+		}
+		return err
+	}
+	return func(ctx context.Context, _ int64) error {
+		release, err := l.Lock(ctx, "lock")
+		if err != nil {
+			return err
+		}
+		v, err := c.client.Do(ctx, c.client.B().Get().Key("counted").Build()).AsInt64()
+		if err == nil || rueidis.IsRedisNil(err) {
+			err = c.client.Do(ctx, c.client.B().Set().Key("counted").Value(strconv.FormatInt(v+1, 10)).Build()).Error()
+		}
+		if e := release(ctx); err == nil {
+			err = e
+		}
+		return err
+	}, nil
+}
+
+// run claims with o.Workers goroutines for o.Duration.
+func (c *claimer) run(ctx context.Context, o order) (answer, error) {
+	var mu sync.Mutex
+	a := timed(ctx, o.Duration, func(run context.Context) load.Outcome {
+		out := load.Outcome{Shares: make([]int64, o.Workers)}
+		var wg sync.WaitGroup
+		for i := range o.Workers {
+			wg.Go(func() {
+				var h load.Histogram
+				var errs int64
+				var first error
+				for run.Err() == nil {
+					start := time.Now()
+					if err := c.op(ctx, c.next.Add(1)); err != nil {
+						errs++
+						if first == nil {
+							first = err
+						}
+						continue
+					}
+					h.Add(time.Since(start))
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				out.Waits.Merge(h)
+				out.Shares[i] = h.Count
+				out.Ops += h.Count
+				out.Errors += errs
+				if first != nil && out.FirstError == "" {
+					out.FirstError = first.Error()
+				}
+			})
+		}
+		wg.Wait()
+		return out
+	})
+	granted := c.granted.Add(a.Outcome.Ops)
+	if c.check != nil && a.Outcome.Errors == 0 {
+		if err := c.check(ctx, granted); err != nil {
+			a.Broken = err.Error()
+		}
+	}
+	return a, nil
+}

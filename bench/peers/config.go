@@ -1,0 +1,149 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Workloads.
+const (
+	uncontended = "uncontended"
+	contended   = "contended"
+	handingOver = "handover"
+	crashed     = "crash"
+	renewing    = "renewal"
+	claiming    = "claims"
+)
+
+var workloads = []struct{ Name, What string }{
+	{uncontended, "lock and unlock, nobody else wants it; 1 goroutine, and 64 on a lock each"},
+	{contended, "everybody wants one lock; under it one INCR; after it the worker stays away for 1 ms; in 1 and in 8 processes"},
+	{handingOver, "from unlock in one client to the lock held in another, the waiter having waited 15 to 115 ms, and within one client"},
+	{crashed, "the holder is killed; until the waiters of another process have its locks"},
+	{renewing, "what locks cost that are only held"},
+	{claiming, "the first N win: rcounter, what it is made of, and a lock around GET and SET; 1 and 256 goroutines"},
+}
+
+// Config is what is measured and for how long.
+type Config struct {
+	Peers     []string
+	Workloads []string
+	Processes []int // of contended
+	Waiters   []int // of contended, in all processes together
+	Rounds    int
+
+	Slice    time.Duration // uncontended and claims: one turn of one peer
+	Slices   int           // turns in a round
+	Warm     time.Duration // contended: before it counts
+	Duration time.Duration // contended: what counts
+	Think    time.Duration
+	Handover time.Duration
+	Pairs    int
+	Lease    time.Duration // of the locks that are in use
+	Crash    time.Duration // lease of the crashed holder's locks
+	Victims  int           // locks it holds
+	Held     int           // locks that are only held
+	Renewal  time.Duration // their lease, and how long they are watched
+	RoundsOf map[string]int
+}
+
+func defaults() Config {
+	c := Config{
+		Processes: []int{1, 8}, Waiters: []int{2, 16, 64, 256}, Rounds: 3,
+		Slice: 100 * time.Millisecond, Slices: 4,
+		Warm: 150 * time.Millisecond, Duration: 700 * time.Millisecond, Think: time.Millisecond,
+		Handover: 1200 * time.Millisecond, Pairs: 2,
+		Lease: 10 * time.Second,
+		Crash: time.Second, Victims: 8,
+		Held: 1000, Renewal: 3 * time.Second,
+		RoundsOf: map[string]int{crashed: 2, renewing: 1},
+	}
+	for _, p := range peers {
+		c.Peers = append(c.Peers, p.Name)
+	}
+	for _, w := range workloads {
+		c.Workloads = append(c.Workloads, w.Name)
+	}
+	return c
+}
+
+// quick makes a run that shows whether all is well, not figures to publish.
+func (c *Config) quick() {
+	c.Rounds, c.Slice, c.Slices = 1, 50*time.Millisecond, 4
+	c.Waiters = []int{2, 16, 64}
+	c.Warm, c.Duration, c.Handover = 100*time.Millisecond, 300*time.Millisecond, 700*time.Millisecond
+	c.RoundsOf = nil
+}
+
+// rounds is how often a workload is measured: at most Rounds, fewer where one takes long and hardly varies.
+func (c *Config) rounds(workload string) int {
+	if n, ok := c.RoundsOf[workload]; ok {
+		return min(n, c.Rounds)
+	}
+	return c.Rounds
+}
+
+func (c *Config) check() error {
+	for _, name := range c.Peers {
+		if _, err := peerNamed(name); err != nil {
+			return err
+		}
+	}
+	for _, name := range c.Workloads {
+		if !slices.ContainsFunc(workloads, func(w struct{ Name, What string }) bool { return w.Name == name }) {
+			return fmt.Errorf("no workload %q", name)
+		}
+	}
+	if c.Rounds < 1 || c.Duration <= 0 || len(c.Peers) == 0 || len(c.Workloads) == 0 {
+		return fmt.Errorf("rounds %d, duration %v, %d peers, %d workloads: nothing to measure", c.Rounds, c.Duration, len(c.Peers), len(c.Workloads))
+	}
+	for _, n := range append(slices.Clone(c.Processes), c.Waiters...) {
+		if n < 1 || n > 10000 {
+			return fmt.Errorf("%d processes or waiters: want 1 to 10000", n)
+		}
+	}
+	return nil
+}
+
+// names is a flag: a list with commas. Names may have commas of their own if a blank follows.
+type names struct{ list *[]string }
+
+func (n names) String() string {
+	if n.list == nil {
+		return ""
+	}
+	return strings.Join(*n.list, ",")
+}
+
+func (n names) Set(s string) error {
+	*n.list = nil
+	for _, part := range strings.Split(strings.ReplaceAll(s, ", ", "\x00"), ",") {
+		*n.list = append(*n.list, strings.ReplaceAll(part, "\x00", ", "))
+	}
+	return nil
+}
+
+// numbers is a flag: a list with commas.
+type numbers struct{ list *[]int }
+
+func (n numbers) String() string {
+	if n.list == nil {
+		return ""
+	}
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(*n.list), " ", ","), "[]")
+}
+
+func (n numbers) Set(s string) error {
+	*n.list = nil
+	for _, part := range strings.Split(s, ",") {
+		v, err := strconv.Atoi(strings.TrimSpace(part))
+		if err != nil {
+			return err
+		}
+		*n.list = append(*n.list, v)
+	}
+	return nil
+}

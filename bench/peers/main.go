@@ -1,0 +1,116 @@
+// Command peers measures redlatch beside other Go locks on Redis, and etcd, on one machine, round by round, and writes
+// a CSV for bench/report.
+//
+//	go -C bench/peers run .                          # everything, a few minutes; out/results.csv
+//	go -C bench/peers run . -quick                   # a first look
+//	go -C bench/peers run . -workloads contended -waiters 64 -peers redlatch,rueidislock
+//	go -C bench/peers run . -out ../../docs/benchmarks/results.csv && go run ./bench/report
+//
+// Every measurement has a redis-server of its own and processes of its own: this program, run again. While it measures
+// it checks: all processes of a contended run share a page of memory where each sees who is inside, and a counter that
+// only the lock protects.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redlatch/redlatch/bench/internal/results"
+)
+
+func main() {
+	if role := os.Getenv(roleEnv); role != "" {
+		if err := work(role, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if err := command(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "peers:", err)
+		os.Exit(1)
+	}
+}
+
+func command(args []string) error {
+	cfg := defaults()
+	flags := flag.NewFlagSet("peers", flag.ExitOnError)
+	quick := flags.Bool("quick", false, "short and few rounds, for a first look; other flags count over it")
+	out := flags.String("out", filepath.Join("out", "results.csv"), "the CSV to write")
+	list := flags.Bool("list", false, "list peers and workloads, measure nothing")
+	flags.Var(names{&cfg.Peers}, "peers", "which peers")
+	flags.Var(names{&cfg.Workloads}, "workloads", "which workloads")
+	flags.Var(numbers{&cfg.Waiters}, "waiters", "contended: how many workers in all")
+	flags.Var(numbers{&cfg.Processes}, "processes", "contended: in how many processes")
+	flags.IntVar(&cfg.Rounds, "rounds", cfg.Rounds, "how often everything is measured")
+	flags.DurationVar(&cfg.Duration, "duration", cfg.Duration, "contended: how long each is measured")
+	flags.DurationVar(&cfg.Slice, "slice", cfg.Slice, "uncontended, claims: one turn of each")
+	flags.DurationVar(&cfg.Handover, "handover", cfg.Handover, "handover: how long each is measured")
+	flags.DurationVar(&cfg.Renewal, "renewal", cfg.Renewal, "renewal: the lease, and how long each is watched")
+	flags.IntVar(&cfg.Held, "held", cfg.Held, "renewal: how many locks")
+	for _, a := range args { // before the others, which then count over it
+		if strings.TrimLeft(a, "-") == "quick" || strings.TrimLeft(a, "-") == "quick=true" {
+			cfg.quick()
+		}
+	}
+	flags.Parse(args)
+	_ = quick
+	if *list {
+		for _, p := range peers {
+			fmt.Printf("%-24s %s; %s\n", p.Name, p.Module, p.How)
+		}
+		for _, w := range workloads {
+			fmt.Printf("%-24s %s\n", w.Name, w.What)
+		}
+		return nil
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected %q", flags.Args())
+	}
+	if err := cfg.check(); err != nil {
+		return err
+	}
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	start := time.Now()
+	f := &results.File{}
+	var err error
+	if f.Facts, err = facts(ctx, cfg, strings.TrimSpace("go -C bench/peers run . "+strings.Join(args, " "))); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "bench-peers-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	b := &bench{cfg: cfg, dir: dir}
+	rows, err := b.run(ctx, &progress{w: os.Stderr})
+	if err != nil {
+		return err
+	}
+	f.Rows = rows
+	f.Facts = append(f.Facts, results.Fact{Name: "load after", Value: loadAverage()}, results.Fact{Name: "took", Value: time.Since(start).Round(time.Second).String()})
+	if err := os.MkdirAll(filepath.Dir(*out), 0o777); err != nil {
+		return err
+	}
+	w, err := os.Create(*out)
+	if err != nil {
+		return err
+	}
+	if err := f.Write(w); err != nil {
+		w.Close()
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "%d rows in %s, %v\n", len(rows), *out, time.Since(start).Round(time.Second))
+	return nil
+}

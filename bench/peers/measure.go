@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/bench/internal/load"
+	"github.com/redlatch/redlatch/bench/internal/results"
+)
+
+// oneLine makes a text fit for a cell.
+func oneLine(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > 200 {
+		s = s[:200] + "…"
+	}
+	return s
+}
+
+// contended has workers in several processes want one lock (workload c2: under it one INCR, then a think time, without
+// which a lock that lets its last holder take it again at once would look best).
+func (b *bench) contended(ctx context.Context, p Peer, round, procs, workers int) (row results.Row, err error) {
+	row = results.Blank(contended, procs, workers, p.Name, round)
+	s, err := startRedis()
+	if err != nil {
+		return row, err
+	}
+	defer s.stop()
+	shared, err := newArena(b.dir)
+	if err != nil {
+		return row, err
+	}
+	defer shared.Close()
+	cs, err := startChildren(procs)
+	if err != nil {
+		return row, err
+	}
+	defer cs.end()
+	if _, err := cs.all(func(int) order { return order{Do: "open", Peer: p.Name, Setup: b.setup(s.addr, b.cfg.Lease)} }); err != nil {
+		return row, err
+	}
+	first := 0
+	for i, c := range cs {
+		n := (workers*(i+1))/procs - first // as even as it can be
+		if err := c.tell(order{Do: "contend", Peer: p.Name, Workers: n, First: int64(first), Think: b.cfg.Think, Arena: shared.path}); err != nil {
+			return row, err
+		}
+		first += n
+	}
+	time.Sleep(b.cfg.Warm)
+	before, err := s.usage(ctx)
+	if err != nil {
+		return row, err
+	}
+	start := time.Now()
+	shared.setPhase(measuring)
+	time.Sleep(b.cfg.Duration)
+	shared.setPhase(over)
+	row.Seconds = time.Since(start).Seconds()
+	after, err := s.usage(ctx)
+	if err != nil {
+		return row, err
+	}
+	if row.Conns, err = s.connections(ctx); err != nil {
+		return row, err
+	}
+	row.Conns -= int64(procs) // that of the INCR
+	for _, c := range cs {
+		if err := c.tell(order{Do: "stop"}); err != nil {
+			return row, err
+		}
+	}
+	answers, err := cs.hear(patience)
+	if err != nil {
+		return row, err
+	}
+	var sum load.Outcome
+	for _, a := range answers {
+		sum.Waits.Merge(a.Outcome.Waits)
+		sum.Shares = append(sum.Shares, a.Outcome.Shares...)
+		sum.Unfinished += a.Outcome.Unfinished
+		sum.Errors += a.Outcome.Errors
+		if sum.FirstError == "" {
+			sum.FirstError = a.Outcome.FirstError
+		}
+	}
+	sum.Ops = shared.acquisitions()
+	outcome(&row, sum)
+	row.OpsPerSec = float64(sum.Ops) / row.Seconds
+	row.Overlaps, row.Lost = shared.broken()
+	if p.Etcd {
+		row.Conns = results.NotTaken
+	} else {
+		perOp(&row, before, after, "incr")
+	}
+	return row, nil
+}
+
+func (b *bench) handover(ctx context.Context, p Peer, round, clients int) (row results.Row, err error) {
+	row = results.Blank(handingOver, 1, clients, p.Name, round)
+	s, err := startRedis()
+	if err != nil {
+		return row, err
+	}
+	defer s.stop()
+	cs, err := startChildren(1)
+	if err != nil {
+		return row, err
+	}
+	defer cs.end()
+	if _, err := cs[0].ask(order{Do: "open", Peer: p.Name, Setup: b.setup(s.addr, b.cfg.Lease)}); err != nil {
+		return row, err
+	}
+	before, err := s.usage(ctx)
+	if err != nil {
+		return row, err
+	}
+	a, err := cs[0].ask(order{Do: "handover", Peer: p.Name, Workers: b.cfg.Pairs, Duration: b.cfg.Handover, OneShare: clients == 1})
+	if err != nil {
+		return row, err
+	}
+	after, err := s.usage(ctx)
+	if err != nil {
+		return row, err
+	}
+	outcome(&row, a.Outcome)
+	row.Seconds = b.cfg.Handover.Seconds()
+	if !p.Etcd {
+		perOp(&row, before, after)
+	}
+	return row, nil
+}
+
+// crashAfter is how long the waiters have waited when the holder is killed: less than any peer waits before it renews.
+const crashAfter = 150 * time.Millisecond
+
+// crash kills the holder of some locks that another process waits for, and measures from the kill.
+func (b *bench) crash(ctx context.Context, p Peer, round int) (row results.Row, err error) {
+	row = results.Blank(crashed, 2, b.cfg.Victims, p.Name, round)
+	s, err := startRedis()
+	if err != nil {
+		return row, err
+	}
+	defer s.stop()
+	cs, err := startChildren(2)
+	if err != nil {
+		return row, err
+	}
+	defer cs.end()
+	opened, err := cs.all(func(int) order { return order{Do: "open", Peer: p.Name, Setup: b.setup(s.addr, b.cfg.Crash)} })
+	if err != nil {
+		return row, err
+	}
+	lease := opened[0].Lease
+	holder, waiter := cs[0], cs[1]
+	if _, err := holder.ask(order{Do: "hold", Workers: b.cfg.Victims}); err != nil {
+		return row, err
+	}
+	since := time.Now()
+	limit := 5*lease + 5*time.Second
+	if err := waiter.tell(order{Do: "await", Workers: b.cfg.Victims, Duration: limit}); err != nil {
+		return row, err
+	}
+	time.Sleep(crashAfter)
+	holder.kill()
+	killed := time.Now()
+	var o load.Outcome
+	for {
+		a, err := waiter.hear(limit + patience)
+		if err != nil {
+			return row, err
+		}
+		if !a.Got {
+			break
+		}
+		o.Waits.Add(time.Since(killed))
+		o.Ops++
+	}
+	outcome(&row, o)
+	row.Seconds = time.Since(killed).Seconds()
+	row.Extra = fmt.Sprintf("lease_ms=%d left_ms=%d", lease.Milliseconds(), (lease - killed.Sub(since)).Milliseconds())
+	return row, nil
+}
+
+// renewal holds locks and does nothing, and measures what that costs, and whether they are still held in the end.
+func (b *bench) renewal(ctx context.Context, p Peer, round int) (row results.Row, err error) {
+	row = results.Blank(renewing, 1, b.cfg.Held, p.Name, round)
+	s, err := startRedis()
+	if err != nil {
+		return row, err
+	}
+	defer s.stop()
+	cs, err := startChildren(2)
+	if err != nil {
+		return row, err
+	}
+	defer cs.end()
+	opened, err := cs.all(func(int) order { return order{Do: "open", Peer: p.Name, Setup: b.setup(s.addr, b.cfg.Renewal)} })
+	if err != nil {
+		return row, err
+	}
+	hold, err := cs[0].ask(order{Do: "hold", Workers: b.cfg.Held})
+	if err != nil {
+		return row, err
+	}
+	before, err := s.usage(ctx)
+	if err != nil {
+		return row, err
+	}
+	start := time.Now()
+	time.Sleep(b.cfg.Renewal)
+	after, err := s.usage(ctx)
+	if err != nil {
+		return row, err
+	}
+	row.Seconds = time.Since(start).Seconds()
+	time.Sleep(min(b.cfg.Renewal/10, 500*time.Millisecond)) // and now no first lease is left
+	free, err := cs[1].ask(order{Do: "probe", Workers: min(b.cfg.Held, 20)})
+	if err != nil {
+		return row, err
+	}
+	row.Ops = int64(b.cfg.Held)
+	row.Extra = fmt.Sprintf("lease_ms=%d goroutines=%d bytes_per_lock=%d", opened[0].Lease.Milliseconds(), hold.Goroutines, hold.Heap/int64(b.cfg.Held))
+	if !p.Etcd {
+		// a rate for each lock, whatever the length of the lease: what one lease's time costs it
+		leases := row.Seconds / opened[0].Lease.Seconds()
+		row.Commands = float64(after.Since(before)) / float64(b.cfg.Held) / leases
+		row.Scripts = float64(after.Scripts(before)) / float64(b.cfg.Held) / leases
+		row.Extra += fmt.Sprintf(" commands_per_s=%.1f scripts_per_s=%.1f", float64(after.Since(before))/row.Seconds, float64(after.Scripts(before))/row.Seconds)
+	}
+	if free.Count > 0 {
+		row.Lost = free.Count
+		row.Note = fmt.Sprintf("not renewed: of %d locks looked at, %d were given to another process while held", min(b.cfg.Held, 20), free.Count)
+	}
+	return row, nil
+}

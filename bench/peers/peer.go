@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/bench/internal/load"
+)
+
+// Setup is what a peer is opened with.
+type Setup struct {
+	Redis string        // address of the server
+	Etcd  string        // URL of etcd, for the peer that needs it
+	Lease time.Duration // how long a crashed holder blocks the others
+}
+
+// Locker is one client of a peer: what one process of an application would have. It is safe for concurrent use, also
+// for several waiters on one name.
+type Locker interface {
+	// Lock waits for the lock of that name until ctx ends.
+	Lock(ctx context.Context, name string) (load.Release, error)
+	Close()
+}
+
+// leaser is a Locker whose leases are not what Setup asked for.
+type leaser interface{ Lease() time.Duration }
+
+// Peer is one way to lock.
+type Peer struct {
+	Name   string
+	Module string // whose version is reported
+	How    string // settings, and how a waiter learns that it may go on
+	Open   func(ctx context.Context, s Setup) (Locker, error)
+	Etcd   bool // works on etcd
+	Renews bool // renews its leases by itself
+	// AloneOnly: takes part only where nobody waits.
+	AloneOnly bool
+}
+
+// floor is the peer that the ratios of the report are counted from.
+const floor = "raw scripts"
+
+var peers = []Peer{
+	redlatchPeer, rawScripts, rawSetNX,
+	rueidislockTuned, rueidislockDefault,
+	redsyncGoRedis, redsyncRueidis,
+	redislock1ms, redislock100ms,
+	goRedisson, etcdPeer,
+}
+
+func peerNamed(name string) (Peer, error) {
+	for _, p := range peers {
+		if p.Name == name {
+			return p, nil
+		}
+	}
+	names := make([]string, len(peers))
+	for i, p := range peers {
+		names[i] = p.Name
+	}
+	return Peer{}, fmt.Errorf("no peer %q; there are: %s", name, strings.Join(names, ", "))
+}

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/bench/internal/load"
+	"github.com/redlatch/redlatch/bench/internal/results"
+)
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleEnv); role != "" {
+		if err := work(role, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// needRedis skips, or fails where servers are required, like the tests of the library.
+func needRedis(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		if os.Getenv("REDLATCH_REQUIRE_REDIS") == "1" {
+			t.Fatal("REDLATCH_REQUIRE_REDIS=1 and no redis-server in PATH")
+		}
+		t.Skip("no redis-server in PATH; install one to run this test")
+	}
+}
+
+// brief is all workloads, each for as short as it can be.
+func brief(t *testing.T) (*bench, context.Context) {
+	cfg := defaults()
+	cfg.Rounds, cfg.Slice, cfg.Slices = 1, 5*time.Millisecond, 1
+	cfg.Processes, cfg.Waiters = []int{2}, []int{4}
+	cfg.Warm, cfg.Duration = 20*time.Millisecond, 40*time.Millisecond
+	cfg.Handover, cfg.Pairs = 100*time.Millisecond, 1
+	cfg.Crash, cfg.Victims = 300*time.Millisecond, 2
+	cfg.Held, cfg.Renewal = 20, 400*time.Millisecond
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return &bench{cfg: cfg, dir: t.TempDir()}, ctx
+}
+
+func TestEveryWorkloadRunsWithEveryPeer(t *testing.T) {
+	needRedis(t)
+	b, ctx := brief(t)
+	var shown bytes.Buffer
+	rows, err := b.run(ctx, &progress{w: &shown})
+	t.Logf("%s", &shown)
+	require.NoError(t, err)
+	require.Len(t, rows, len(b.plan()))
+
+	measured := map[string][]string{}
+	for _, r := range rows {
+		what := fmt.Sprintf("%s of %s, %d processes, %d workers: %+v", r.Workload, r.Peer, r.Processes, r.Workers, r)
+		measured[r.Workload] = append(measured[r.Workload], r.Peer)
+		require.Zero(t, r.Overlaps, what)
+		switch {
+		case r.Workload == renewing && r.Peer == goRedisson.Name:
+			require.Positive(t, r.Lost, what) // it renews another key than the one it holds, and is found out
+		default:
+			require.Zero(t, r.Errors, what)
+			require.Zero(t, r.Lost, what)
+			require.Empty(t, r.Note, what)
+		}
+		if r.Workload == contended || r.Workload == uncontended {
+			require.Positive(t, r.Max, what)
+			if r.Peer != etcdPeer.Name { // it can take longer than this for its first grant
+				require.Positive(t, r.Ops, what)
+				require.Positive(t, r.OpsPerSec, what)
+				require.GreaterOrEqual(t, r.Commands, 2.0, what)
+			}
+		}
+		if r.Workload == crashed {
+			require.EqualValues(t, b.cfg.Victims, r.Ops, what)
+		}
+	}
+	for _, p := range peers {
+		require.Contains(t, measured[uncontended], p.Name)
+		for _, w := range []string{contended, handingOver, crashed} {
+			require.Equal(t, !p.AloneOnly, slices.Contains(measured[w], p.Name), "%s of %s", w, p.Name)
+		}
+		require.Equal(t, p.Renews, slices.Contains(measured[renewing], p.Name), p.Name)
+	}
+	for _, m := range claimModes {
+		require.Contains(t, measured[claiming], m.Name)
+	}
+}
+
+// A lock that lets two in is reported as one, across processes.
+func TestAPeerThatDoesNotExcludeIsFoundOut(t *testing.T) {
+	dir := t.TempDir()
+	a, err := newArena(dir)
+	require.NoError(t, err)
+	defer a.Close()
+	b, err := openArena(a.path) // as another process does
+	require.NoError(t, err)
+	defer b.Close()
+	one, other := newSection(a, 0, 2), newSection(b, 2, 2)
+
+	one.Enter(1) // while warming nothing is judged
+	other.Enter(2)
+	other.Leave(2)
+	one.Leave(1)
+	overlaps, lost := a.broken()
+	require.Zero(t, overlaps)
+	require.Zero(t, lost)
+
+	a.setPhase(measuring)
+	one.Enter(1)
+	one.Leave(1)
+	other.Enter(2)
+	other.Leave(2)
+	overlaps, lost = a.broken()
+	require.Zero(t, overlaps)
+	require.Zero(t, lost)
+	require.EqualValues(t, 2, b.acquisitions())
+
+	one.Enter(0)
+	other.Enter(3)
+	one.Leave(0)
+	other.Leave(3)
+	overlaps, lost = b.broken()
+	require.EqualValues(t, 1, overlaps)
+	require.EqualValues(t, 1, lost)
+}
+
+func TestPeersTakeTurnsInEveryRoundInAnotherOrder(t *testing.T) {
+	b := &bench{cfg: defaults()}
+	orders := map[int][]string{}
+	for _, s := range b.plan() {
+		if s.workload == contended && s.what == "8 processes, 64 workers" {
+			orders[s.round] = append(orders[s.round], s.peer)
+		}
+	}
+	require.Len(t, orders, b.cfg.Rounds)
+	require.Len(t, orders[1], len(peers)-1) // the raw scripts cannot wait
+	require.ElementsMatch(t, orders[1], orders[2])
+	require.NotEqual(t, orders[1], orders[2])
+}
+
+func TestADefaultRunFitsIntoEightMinutesAndAQuickOneIntoTwo(t *testing.T) {
+	estimate := func(cfg Config) time.Duration {
+		var sum time.Duration
+		for _, s := range (&bench{cfg: cfg}).plan() {
+			sum += s.takes
+		}
+		return sum
+	}
+	cfg := defaults()
+	require.Less(t, estimate(cfg), 8*time.Minute)
+	cfg.quick()
+	require.Less(t, estimate(cfg), 2*time.Minute)
+}
+
+func TestTheCommandWritesWhatTheReportReads(t *testing.T) {
+	needRedis(t)
+	file := filepath.Join(t.TempDir(), "made", "results.csv")
+	require.NoError(t, command([]string{"-quick", "-rounds", "1", "-peers", "redlatch,redislock, 1 ms", "-workloads", "contended",
+		"-waiters", "2", "-processes", "2", "-duration", "20ms", "-out", file}))
+	w, err := os.Open(file)
+	require.NoError(t, err)
+	defer w.Close()
+	f, err := results.Read(w)
+	require.NoError(t, err)
+	require.Len(t, f.Rows, 2)
+	require.Contains(t, f.Fact("peer rueidislock"), "github.com/redis/rueidis v1.")
+	require.NotEmpty(t, f.Fact("machine"))
+	require.Contains(t, f.Fact("command"), "-waiters 2")
+}
+
+func TestACommandThatCannotBeIsRefused(t *testing.T) {
+	for want, args := range map[string][]string{
+		`no peer "nobody"`:       {"-peers", "nobody"},
+		`no workload "sleeping"`: {"-workloads", "sleeping"},
+		"nothing to measure":     {"-rounds", "0"},
+		"want 1 to 10000":        {"-waiters", "0"},
+		"unexpected":             {"everything"},
+	} {
+		require.ErrorContains(t, command(args), want)
+	}
+}
+
+func TestAWorkerProcessThatFailsIsAnErrorAndNotAHang(t *testing.T) {
+	c, err := startChild(workerRole)
+	require.NoError(t, err)
+	defer c.end()
+	_, err = c.ask(order{Do: "contend"})
+	require.ErrorContains(t, err, "before one to open")
+	_, err = c.ask(order{Do: "open", Peer: "nobody"})
+	require.ErrorContains(t, err, "no peer")
+	_, err = c.ask(order{Do: "open", Peer: rawSetNX.Name, Setup: Setup{Redis: "127.0.0.1:1"}})
+	require.Error(t, err)
+	c.kill()
+	_, err = c.ask(order{Do: "open"})
+	require.Error(t, err)
+}
+
+func TestLeftIsExtrapolatedFromWhatTheStepsTook(t *testing.T) {
+	var shown bytes.Buffer
+	p := &progress{w: &shown}
+	p.start([]step{{peer: "a", takes: 10 * time.Second}, {peer: "b", takes: 10 * time.Second}})
+	require.Equal(t, 20*time.Second, p.left())
+	p.begin(step{peer: "a", takes: 10 * time.Second})
+	p.started = p.started.Add(-30 * time.Second) // it took three times as long as thought
+	row := results.Blank(contended, 1, 1, "a", 1)
+	outcome(&row, load.Outcome{Ops: 3, Shares: []int64{1, 2}})
+	p.end(row)
+	require.InDelta(t, 30, p.left().Seconds(), 1)
+	require.Equal(t, 2, strings.Count(shown.String(), "\n"))
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/redlatch/redlatch/bench/internal/load"
+	"github.com/redlatch/redlatch/bench/internal/results"
+)
+
+// crew is the processes of all peers at one time, idle but for one, which change every tenth of a second: differences
+// between peers that are smaller than what the machine's mood changes within seconds can be seen only so.
+type crew struct {
+	servers map[string]*redisServer
+	members map[string]*child
+	left    int // steps
+	err     error
+	opened  bool
+}
+
+// inTurns are the steps of a round of uncontended: every peer has cfg.Slices turns.
+func (b *bench) inTurns(round int, workload string, goroutines int, peers []Peer, r *rand.Rand) []step {
+	c := &crew{}
+	var all []member
+	for _, p := range peers {
+		all = append(all, member{p.Name, order{Do: "open", Peer: p.Name}, p.Etcd})
+	}
+	return b.turns(c, all, round, workload, goroutines, r, order{Do: "alone"})
+}
+
+func (b *bench) claimsInTurns(round, goroutines int, r *rand.Rand) []step {
+	var all []member
+	for _, m := range claimModes {
+		all = append(all, member{m.Name, order{Do: "open claims", Mode: m.Name}, false})
+	}
+	return b.turns(&crew{}, all, round, claiming, goroutines, r, order{Do: "claim"})
+}
+
+type member struct {
+	name string
+	open order
+	etcd bool
+}
+
+func (b *bench) turns(c *crew, all []member, round int, workload string, goroutines int, r *rand.Rand, do order) []step {
+	do.Workers, do.Duration = goroutines, b.cfg.Slice
+	var steps []step
+	for turn := range b.cfg.Slices {
+		r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		for _, m := range slices.Clone(all) {
+			number := (round-1)*b.cfg.Slices + turn + 1
+			steps = append(steps, step{
+				round: round, workload: workload, what: fmt.Sprintf("%d goroutines", goroutines), peer: m.name, takes: b.cfg.Slice + 15*time.Millisecond,
+				run: func(ctx context.Context) (results.Row, error) {
+					row := results.Blank(workload, 1, goroutines, m.name, number)
+					if err := c.open(ctx, b, all, do); err != nil {
+						return row, err
+					}
+					return c.turn(ctx, m, row, do)
+				},
+				after: c.done,
+			})
+		}
+	}
+	c.left = len(steps)
+	return steps
+}
+
+// open starts everybody and has each warm up.
+func (c *crew) open(ctx context.Context, b *bench, all []member, do order) error {
+	if c.opened {
+		return c.err
+	}
+	c.opened = true
+	c.servers, c.members = map[string]*redisServer{}, map[string]*child{}
+	for _, m := range all {
+		if c.err = c.openOne(ctx, b, m, do); c.err != nil {
+			return c.err
+		}
+	}
+	return nil
+}
+
+func (c *crew) openOne(ctx context.Context, b *bench, m member, do order) error {
+	s, err := startRedis()
+	if err != nil {
+		return err
+	}
+	c.servers[m.name] = s
+	child, err := startChild(workerRole)
+	if err != nil {
+		return err
+	}
+	c.members[m.name] = child
+	m.open.Setup = b.setup(s.addr, b.cfg.Lease)
+	if _, err := child.ask(m.open); err != nil {
+		return fmt.Errorf("%s: %w", m.name, err)
+	}
+	do.Duration = min(do.Duration, 50*time.Millisecond)
+	if _, err := child.ask(do); err != nil {
+		return fmt.Errorf("%s: %w", m.name, err)
+	}
+	return ctx.Err()
+}
+
+func (c *crew) turn(ctx context.Context, m member, row results.Row, do order) (results.Row, error) {
+	s := c.servers[m.name]
+	before, err := s.usage(ctx)
+	if err != nil {
+		return row, err
+	}
+	a, err := c.members[m.name].ask(do)
+	if err != nil {
+		return row, err
+	}
+	after, err := s.usage(ctx)
+	if err != nil {
+		return row, err
+	}
+	outcome(&row, a.Outcome)
+	row.Seconds, row.OpsPerSec = a.Seconds, float64(a.Outcome.Ops)/a.Seconds
+	if !m.etcd {
+		perOp(&row, before, after)
+	}
+	if a.Broken != "" {
+		row.Lost, row.Note = 1, oneLine(a.Broken)
+	}
+	return row, nil
+}
+
+// done ends the processes after the last step.
+func (c *crew) done() {
+	if c.left--; c.left > 0 {
+		return
+	}
+	var all children
+	for _, m := range c.members {
+		all = append(all, m)
+	}
+	all.end()
+	for _, s := range c.servers {
+		s.stop()
+	}
+}
+
+// outcome fills in what the workers saw.
+func outcome(row *results.Row, o load.Outcome) {
+	row.Ops, row.Unfinished, row.Errors = o.Ops, o.Unfinished, o.Errors
+	if o.Waits.Count > 0 {
+		us := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+		row.P50, row.P99, row.Max = us(o.Waits.Quantile(0.5)), us(o.Waits.Quantile(0.99)), us(o.Waits.Max)
+	}
+	if len(o.Shares) > 0 {
+		row.Jain, row.Least, row.Most = load.Jain(o.Shares), slices.Min(o.Shares), slices.Max(o.Shares)
+	}
+	if o.FirstError != "" {
+		row.Note = oneLine(o.FirstError)
+	}
+}
+
+// perOp fills in what the server did for row.Ops.
+func perOp(row *results.Row, before, after load.Usage, except ...string) {
+	if row.Ops == 0 {
+		return
+	}
+	ops := float64(row.Ops)
+	row.Commands = float64(after.Since(before, except...)) / ops
+	row.Scripts = float64(after.Scripts(before)) / ops
+	row.CPU = (after.CPU - before.CPU) * 1e6 / ops
+}
