@@ -105,7 +105,7 @@ func (c *Client) ID() string { return c.id }
 // be used is reported by every call on it.
 func (c *Client) Reentrant(name string) *Lock {
 	key := c.opts.KeyPrefix + name
-	l := &Lock{c: c, name: name, key: key, wait: forever}
+	l := &Lock{c: c, name: name, key: key, wait: forever, ownKey: ownerKey{c, name}}
 	switch {
 	case name == "":
 		l.bad = fmt.Errorf("rlock: %w: it is empty", ErrInvalidName)

@@ -28,15 +28,16 @@ type handle struct {
 	owner *owner
 	auto  bool
 	began time.Time
-	done  chan struct{} // closed when the hold is over, for whatever reason
 
 	mu       sync.Mutex
-	why      error // set before done is closed
+	why      error         // why the hold is over
+	done     chan struct{} // closed when it is; made when first asked for
 	next     int
 	contexts map[int]ending
 	counted  bool          // among those that Close waits for
 	unlocked bool          // Unlock was called
-	released chan struct{} // closed when result is set
+	answered bool          // and has its result
+	released chan struct{} // closed then; made when somebody waits for it
 	result   error
 }
 
@@ -79,7 +80,9 @@ func (h *handle) end(why error) {
 		return
 	}
 	h.why = why
-	close(h.done)
+	if h.done != nil {
+		close(h.done)
+	}
 	contexts := h.contexts
 	h.contexts = nil
 	h.mu.Unlock()
@@ -139,7 +142,18 @@ func (x *Hold) Context(parent context.Context) context.Context {
 }
 
 // Done returns a channel that is closed when the hold is over.
-func (x *Hold) Done() <-chan struct{} { return x.h.done }
+func (x *Hold) Done() <-chan struct{} {
+	h := x.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.done == nil {
+		h.done = make(chan struct{})
+		if h.why != nil {
+			close(h.done)
+		}
+	}
+	return h.done
+}
 
 // Err says why the hold is over: ErrReleased, ErrLost, ErrMaxHold or ErrClosed; nil while it lasts.
 func (x *Hold) Err() error {
@@ -199,6 +213,17 @@ func (x *Hold) Unlock(ctx context.Context) error {
 	h.mu.Lock()
 	first := !h.unlocked
 	h.unlocked = true
+	var released chan struct{}
+	if !first {
+		if h.answered {
+			h.mu.Unlock()
+			return h.result
+		}
+		if h.released == nil {
+			h.released = make(chan struct{})
+		}
+		released = h.released
+	}
 	h.mu.Unlock()
 	ctx, cancel := h.releaseContext(ctx)
 	defer cancel()
@@ -206,14 +231,16 @@ func (x *Hold) Unlock(ctx context.Context) error {
 		x.cleanup.Stop()
 		err := h.release(ctx)
 		h.mu.Lock()
-		h.result = err
+		h.result, h.answered = err, true
+		if h.released != nil {
+			close(h.released)
+		}
 		h.mu.Unlock()
-		close(h.released)
 		h.owner.lock.c.observer.Released(h.owner.lock.name, time.Since(h.began), err)
 		return err
 	}
 	select {
-	case <-h.released:
+	case <-released:
 		return h.result
 	case <-ctx.Done():
 		return fmt.Errorf("rlock: unlock %q: %w: another Unlock of this hold is still under way: %w", h.owner.lock.name, ErrUnknownOutcome, context.Cause(ctx))
@@ -225,11 +252,13 @@ func (x *Hold) Unlock(ctx context.Context) error {
 func (h *handle) releaseContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Err() == nil {
 		if own, _ := ownerIn(ctx, h.owner.lock); own != h.owner {
-			return ctx, func() {}
+			return ctx, noCancel
 		}
 	}
 	return context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 }
+
+func noCancel() {}
 
 // release is the body of the first Unlock.
 func (h *handle) release(ctx context.Context) error {

@@ -21,6 +21,7 @@ type Lock struct {
 	name, key, channel string
 	keys               []string      // of its scripts: the lock and, where waiters queue, their queue
 	grants             string        // channels of grants, without the connection id
+	ownKey             any           // an ownerKey, boxed once
 	wait               time.Duration // of Lock; forever: only ctx bounds it
 	lease              time.Duration // 0: watchdog
 	label              string

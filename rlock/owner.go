@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,8 +25,12 @@ type owner struct {
 
 	mu      sync.Mutex
 	count   int // handles alive, and re-entries under way
-	handles map[*handle]struct{}
+	handles []*handle
 	ended   error // why it is over
+
+	// the outermost acquisition's, which is mostly the only one: kept here to be one piece of memory
+	first   handle
+	handle1 [1]*handle
 }
 
 func (l *Lock) newOwner(d time.Duration) *owner {
@@ -98,7 +103,9 @@ func (o *owner) enter() (want int, err error) {
 func (o *owner) exit(h *handle) (remaining int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.handles, h)
+	if i := slices.Index(o.handles, h); i >= 0 {
+		o.handles = slices.Delete(o.handles, i, i+1)
+	}
 	if o.count--; o.count == 0 && o.ended == nil {
 		o.ended = ErrReleased
 	}
@@ -107,12 +114,15 @@ func (o *owner) exit(h *handle) (remaining int) {
 
 // handle makes the handle of an acquisition that was counted in before.
 func (o *owner) handle(auto bool) *Hold {
-	h := &handle{owner: o, auto: auto, counted: true, began: time.Now(), done: make(chan struct{}), released: make(chan struct{})}
 	o.mu.Lock()
-	if o.handles == nil {
-		o.handles = map[*handle]struct{}{}
+	h := &o.first
+	if h.owner != nil {
+		h = &handle{}
+	} else {
+		o.handles = o.handle1[:0]
 	}
-	o.handles[h] = struct{}{}
+	h.owner, h.auto, h.counted, h.began = o, auto, true, time.Now()
+	o.handles = append(o.handles, h)
 	ended := o.ended
 	o.mu.Unlock()
 	if ended != nil { // lost between the grant and here
@@ -132,10 +142,7 @@ func (o *owner) end(why error) {
 	if o.ended == nil {
 		o.ended = why
 	}
-	handles := make([]*handle, 0, len(o.handles))
-	for h := range o.handles {
-		handles = append(handles, h)
-	}
+	handles := slices.Clone(o.handles)
 	o.mu.Unlock()
 	for _, h := range handles {
 		h.end(why)
@@ -167,7 +174,7 @@ type ownerKey struct {
 
 // ownerIn is the owner of l that ctx carries: one of this process, or the text of one, or neither.
 func ownerIn(ctx context.Context, l *Lock) (*owner, Owner) {
-	switch v := ctx.Value(ownerKey{l.c, l.name}).(type) {
+	switch v := ctx.Value(l.ownKey).(type) {
 	case *owner:
 		return v, Owner(v.claim.Owner)
 	case named:

@@ -28,7 +28,7 @@ type Claim struct {
 	// Of is what the claim belongs to, for whoever looks it up.
 	Of any
 
-	mapKey   string
+	beside   *Claim // the next claim of the same key
 	lease    time.Duration
 	deadline time.Time // acting is safe until then
 	maxAt    time.Time // MaxHold, zero: none

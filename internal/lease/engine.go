@@ -79,12 +79,15 @@ type Engine struct {
 	replicasWait time.Duration
 
 	mu      sync.Mutex
-	entries map[string][]*Claim // the watchdog map: "connectionID:lockName" -> the owners here
+	entries map[entry]*Claim // the watchdog map: the owners here, chained
 	due     claims
 	wakeAt  time.Time // when the goroutine will look next; zero while it is looking
 	asked   time.Time // what the last kick was for; zero if there was none since it looked
 	wall    func() time.Time
 }
+
+// entry is the key of the watchdog map, connectionID:lockName.
+type entry struct{ connID, key string }
 
 // Config is what an engine works with.
 type Config struct {
@@ -106,7 +109,7 @@ type Config struct {
 func New(o Config) *Engine {
 	e := &Engine{
 		connID: o.ConnID, client: o.Client, runner: o.Runner, cluster: o.Client.Mode() == rueidis.ClientModeCluster, log: o.Log, renewed: o.Renewed,
-		kick: make(chan struct{}, 1), flight: make(chan struct{}, maxFlights), entries: map[string][]*Claim{}, wall: time.Now,
+		kick: make(chan struct{}, 1), flight: make(chan struct{}, maxFlights), entries: map[entry]*Claim{}, wall: time.Now,
 	}
 	e.replicas, e.replicasWait = o.Replicas, o.ReplicasWait
 	if e.renewed == nil {
@@ -169,12 +172,13 @@ func (e *Engine) AddShort(c *Claim, sent time.Time, written, lease time.Duration
 	if e.tracks() && !c.Untracked {
 		c.checkAt = sent.Add(trackAfter)
 	}
-	c.mapKey = e.connID + ":" + c.Key
+	at := entry{e.connID, c.Key}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c.state = registered
 	c.schedule()
-	e.entries[c.mapKey] = append(e.entries[c.mapKey], c)
+	c.beside = e.entries[at]
+	e.entries[at] = c
 	heap.Push(&e.due, c)
 	e.wakeBy(c.next)
 	return true
@@ -272,15 +276,19 @@ func (e *Engine) Lost(c *Claim) bool {
 func (e *Engine) remove(c *Claim) {
 	c.state = over
 	heap.Remove(&e.due, c.index)
-	list := e.entries[c.mapKey]
-	if i := slices.Index(list, c); i >= 0 {
-		list = slices.Delete(list, i, i+1)
+	at := entry{e.connID, c.Key}
+	switch first := e.entries[at]; {
+	case first != c:
+		for first.beside != c {
+			first = first.beside
+		}
+		first.beside = c.beside
+	case c.beside != nil:
+		e.entries[at] = c.beside
+	default:
+		delete(e.entries, at) // a name nobody holds costs nothing
 	}
-	if len(list) == 0 {
-		delete(e.entries, c.mapKey) // a name nobody holds costs nothing
-	} else {
-		e.entries[c.mapKey] = list
-	}
+	c.beside = nil
 }
 
 // Live reports whether c is registered and its deadline ahead.
@@ -304,7 +312,7 @@ func (e *Engine) Until(c *Claim) time.Time {
 func (e *Engine) Find(key, owner string) *Claim {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, c := range e.entries[e.connID+":"+key] {
+	for c := e.entries[entry{e.connID, key}]; c != nil; c = c.beside {
 		if c.Owner == owner {
 			return c
 		}
@@ -317,10 +325,8 @@ func (e *Engine) Names() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	names := make([]string, 0, len(e.due))
-	for _, list := range e.entries {
-		for _, c := range list {
-			names = append(names, c.Name)
-		}
+	for _, c := range e.due {
+		names = append(names, c.Name)
 	}
 	slices.Sort(names)
 	return names

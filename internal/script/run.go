@@ -259,56 +259,54 @@ func (r *Runner) exec(ctx context.Context, c Call) (rueidis.RedisResult, error) 
 	if c.Command != nil {
 		return r.client.Do(ctx, c.Command(r.client.B())), nil
 	}
-	if c.Tracked == nil && c.Replicas == 0 {
-		return withText(c, func(build func(rueidis.Builder) rueidis.Completed) rueidis.RedisResult {
-			return r.client.Do(ctx, build(r.client.B()))
-		}), nil
+	// EVALSHA, and the text itself only after the one error that proves that nothing ran because of it.
+	res, unmet := r.send(ctx, c, false)
+	if re, ok := rueidis.IsRedisErr(res.Error()); ok && re.IsNoScript() {
+		res, unmet = r.send(ctx, c, true)
 	}
-	var conn Conn = r.client
-	if c.Tracked != nil {
-		conn = c.Tracked
-	}
-	var unmet error
-	res := withText(c, func(build func(rueidis.Builder) rueidis.Completed) rueidis.RedisResult {
-		cmds := make([]rueidis.Completed, 0, 3)
-		at := 0
-		if c.Tracked != nil {
-			cmds = append(cmds, conn.B().ClientCaching().Yes().Build())
-			at = 1
-		}
-		cmds = append(cmds, build(conn.B()))
-		if c.Replicas > 0 {
-			// WAIT counts what this very connection wrote
-			cmds = append(cmds, conn.B().Wait().Numreplicas(int64(c.Replicas)).Timeout(c.ReplicasWait.Milliseconds()).Build())
-		}
-		results := conn.DoMulti(ctx, cmds...)
-		if c.Replicas > 0 {
-			if n, err := results[at+1].AsInt64(); err != nil {
-				unmet = fmt.Errorf("%w: WAIT: %w", errs.ErrNotReplicated, err)
-			} else if n < int64(c.Replicas) {
-				unmet = fmt.Errorf("%w: %d of %d replicas confirmed within %v", errs.ErrNotReplicated, n, c.Replicas, c.ReplicasWait)
-			}
-		}
-		return results[at]
-	})
 	if res.Error() != nil {
 		unmet = nil
 	}
 	return res, unmet
 }
 
-// withText sends EVALSHA, and the text itself only after the one error that proves that nothing ran because of it.
-func withText(c Call, send func(build func(rueidis.Builder) rueidis.Completed) rueidis.RedisResult) rueidis.RedisResult {
+// command is the script by its hash, or its text.
+func (c *Call) command(b rueidis.Builder, text bool) rueidis.Completed {
 	n := int64(len(c.Keys))
-	res := send(func(b rueidis.Builder) rueidis.Completed {
-		return b.Evalsha().Sha1(c.Script.sha).Numkeys(n).Key(c.Keys...).Arg(c.Args...).Build()
-	})
-	if re, ok := rueidis.IsRedisErr(res.Error()); ok && re.IsNoScript() {
-		res = send(func(b rueidis.Builder) rueidis.Completed {
-			return b.Eval().Script(c.Script.src).Numkeys(n).Key(c.Keys...).Arg(c.Args...).Build()
-		})
+	if text {
+		return b.Eval().Script(c.Script.src).Numkeys(n).Key(c.Keys...).Arg(c.Args...).Build()
 	}
-	return res
+	return b.Evalsha().Sha1(c.Script.sha).Numkeys(n).Key(c.Keys...).Arg(c.Args...).Build()
+}
+
+func (r *Runner) send(ctx context.Context, c Call, text bool) (res rueidis.RedisResult, unmet error) {
+	if c.Tracked == nil && c.Replicas == 0 {
+		return r.client.Do(ctx, c.command(r.client.B(), text)), nil
+	}
+	var conn Conn = r.client
+	if c.Tracked != nil {
+		conn = c.Tracked
+	}
+	cmds := make([]rueidis.Completed, 0, 3)
+	at := 0
+	if c.Tracked != nil {
+		cmds = append(cmds, conn.B().ClientCaching().Yes().Build())
+		at = 1
+	}
+	cmds = append(cmds, c.command(conn.B(), text))
+	if c.Replicas > 0 {
+		// WAIT counts what this very connection wrote
+		cmds = append(cmds, conn.B().Wait().Numreplicas(int64(c.Replicas)).Timeout(c.ReplicasWait.Milliseconds()).Build())
+	}
+	results := conn.DoMulti(ctx, cmds...)
+	if c.Replicas > 0 {
+		if n, err := results[at+1].AsInt64(); err != nil {
+			unmet = fmt.Errorf("%w: WAIT: %w", errs.ErrNotReplicated, err)
+		} else if n < int64(c.Replicas) {
+			unmet = fmt.Errorf("%w: %d of %d replicas confirmed within %v", errs.ErrNotReplicated, n, c.Replicas, c.ReplicasWait)
+		}
+	}
+	return results[at], unmet
 }
 
 // flightLimit ends a flight that rueidis itself does not end (its redirections in a Cluster are unbounded).
