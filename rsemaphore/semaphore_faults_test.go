@@ -1,0 +1,421 @@
+package rsemaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// inLanes runs n rounds of fn in lanes, each lane a client of its own behind a proxy of its own.
+func inLanes(t *testing.T, s *redistest.Server, width, n int, o rsemaphore.Options, fn func(t *testing.T, round int, p *redistest.Proxy, r *rig)) {
+	t.Helper()
+	var wg sync.WaitGroup
+	var next atomic.Int32
+	for range width {
+		p := redistest.NewProxy(t, s)
+		r := newRig(t, p.Server(), o)
+		release(t, acquire(t, r.c.Semaphore(fmt.Sprintf("warm %p", p), 1), 1)) // learns the server's clock
+		wg.Go(func() {
+			for !t.Failed() {
+				i := int(next.Add(1))
+				if i > n {
+					return
+				}
+				fn(t, i, p, r)
+			}
+		})
+	}
+	wg.Wait()
+	require.False(t, t.Failed())
+}
+
+// state is what s has out, which never raises more than its capacity; for goroutines that may not stop the test.
+func state(t *testing.T, s *rsemaphore.Semaphore) (available, out int) {
+	st, err := s.Inspect(within(t))
+	if err != nil {
+		t.Error(err)
+	}
+	return st.Available, len(st.Permits)
+}
+
+func TestALostAcquireReplyGrantsOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	direct := newRig(t, s, rsemaphore.Options{})
+	for _, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseRequest} {
+		inLanes(t, s, 8, 250, rsemaphore.Options{}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+			name := fmt.Sprintf("sem-%d-%d", fate, i)
+			trap := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: fate})
+			permit, err := r.c.Semaphore(name, 3).Acquire(within(t), 2)
+			if err != nil {
+				t.Errorf("round %d: %v", i, err)
+				return
+			}
+			<-trap.Caught()
+			if available, out := state(t, direct.c.Semaphore(name, 3)); available != 1 || out != 2 {
+				t.Errorf("round %d: %d available, %d out", i, available, out)
+			}
+			if err := permit.Release(within(t)); err != nil {
+				t.Errorf("round %d: %v", i, err)
+			}
+			if available, out := state(t, direct.c.Semaphore(name, 3)); available != 3 || out != 0 {
+				t.Errorf("round %d: %d available, %d out after the release", i, available, out)
+			}
+		})
+	}
+}
+
+func TestWhatATryOfUnknownOutcomeTookIsGivenBack(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	direct := newRig(t, s, rsemaphore.Options{})
+	inLanes(t, s, 8, 250, rsemaphore.Options{}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+		name := fmt.Sprintf("try-%d", i)
+		p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.LoseReply})
+		_, err := r.c.Semaphore(name, 3).TryAcquire(within(t), 2, 0, 0)
+		if !errors.Is(err, rsemaphore.ErrUnknownOutcome) {
+			t.Errorf("round %d: %v", i, err)
+		}
+	})
+	for i := range 250 {
+		sem := direct.c.Semaphore(fmt.Sprintf("try-%d", i+1), 3)
+		redistest.Eventually(t, 20*time.Second, "given back, long before the lease of 30 s", func() bool { _, out := state(t, sem); return out == 0 })
+	}
+}
+
+func TestALostReleaseReplyIsARelease(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	direct := newRig(t, s, rsemaphore.Options{})
+	for _, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseRequest} {
+		inLanes(t, s, 8, 250, rsemaphore.Options{}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+			name := fmt.Sprintf("rel-%d-%d", fate, i)
+			sem := r.c.Semaphore(name, 3)
+			permit, err := sem.Acquire(within(t), 2)
+			if err != nil {
+				t.Errorf("round %d: %v", i, err)
+				return
+			}
+			p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: fate})
+			if i%2 == 0 {
+				if err := permit.Release(within(t)); err != nil {
+					t.Errorf("round %d: %v", i, err)
+				}
+			} else if err := sem.ReleaseIDs(within(t), permit.IDs()...); (fate == redistest.LoseReply) != errors.Is(err, rsemaphore.ErrUnknownOutcome) {
+				// by an id alone it cannot be told whether it was there before
+				t.Errorf("round %d: by id: %v", i, err)
+			}
+			if available, out := state(t, direct.c.Semaphore(name, 3)); available != 3 || out != 0 {
+				t.Errorf("round %d: %d available, %d out", i, available, out)
+			}
+		})
+	}
+}
+
+func TestARequestThatArrivesAfterItsReleaseTakesNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	direct := newRig(t, s, rsemaphore.Options{})
+	o := rsemaphore.Options{CallTimeout: 50 * time.Millisecond}
+	inLanes(t, s, 4, 60, o, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+		name := fmt.Sprintf("late-%d", i)
+		free := make(chan struct{})
+		trap := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.HoldRequest, Release: free})
+		permit, err := r.c.Semaphore(name, 3).Acquire(within(t), 2)
+		if err == nil {
+			<-trap.Caught()
+			err = permit.Release(within(t))
+		}
+		close(free) // the first request, of which its caller never saw a reply
+		if err != nil {
+			t.Errorf("round %d: %v", i, err)
+			return
+		}
+		sem := direct.c.Semaphore(name, 3)
+		redistest.Eventually(t, 20*time.Second, "nothing is owed", func() bool { return r.c.Owed() == 0 })
+		if available, out := state(t, sem); available != 3 || out != 0 {
+			t.Errorf("round %d: %d available, %d out", i, available, out)
+		}
+		p.Cut()
+	})
+}
+
+func TestAnAbandonedAcquireIsNotGrantedWhenTheServerRunsAgain(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r := newRig(t, s, rsemaphore.Options{CallTimeout: 100 * time.Millisecond})
+	release(t, acquire(t, r.c.Semaphore("warm", 1), 1))
+	events := s.Client(t)
+	require.NoError(t, events.Do(within(t), events.B().ConfigSet().ParameterValue().ParameterValue("notify-keyspace-events", "Kz").Build()).Error())
+	var writes atomic.Int32
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	listening := make(chan struct{}, 1)
+	go events.Receive(rueidis.WithOnSubscriptionHook(ctx, func(rueidis.PubSubSubscription) { listening <- struct{}{} }),
+		events.B().Psubscribe().Pattern("__keyspace@0__:{abandoned-*").Build(), func(rueidis.PubSubMessage) { writes.Add(1) })
+	<-listening
+	s.Stop(t)
+	for i := range 20 {
+		_, err := r.c.Semaphore(fmt.Sprintf("abandoned-%d", i), 5).TryAcquire(within(t), 3, 0, 0)
+		require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
+	}
+	s.Resume(t)
+	redistest.Eventually(t, 20*time.Second, "what was owed is settled", func() bool { return r.c.Owed() == 0 })
+	require.Zero(t, writes.Load(), "not even for a moment")
+}
+
+func TestABlackHoledHolderStopsBeforeAnotherGetsItsPermits(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	waiter := newRig(t, s, rsemaphore.Options{PollCap: 10 * time.Millisecond})
+	var late atomic.Int32
+	o := rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond, CallTimeout: 50 * time.Millisecond}
+	inLanes(t, s, 10, 60, o, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+		name := fmt.Sprintf("hole-%d", i)
+		permit, err := r.c.Semaphore(name, 3).Acquire(within(t), 2)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		work := permit.Context(context.Background())
+		time.Sleep(rand.N(250 * time.Millisecond)) // some phase of the renewals
+		p.BlackHole([]redistest.Direction{redistest.Up, redistest.Down}[i%2])
+		next, err := waiter.c.Semaphore(name, 3).Acquire(within(t), 2)
+		acquired, told := time.Now(), work.Err() != nil
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if until := permit.Until(); !until.Before(acquired) {
+			t.Errorf("round %d: acquired at %v, while the holder could trust its permits until %v", i, acquired, until)
+		}
+		if !told {
+			// The deadline had passed, but its timer had not run: the machine stalled for longer than the margin.
+			late.Add(1)
+			<-work.Done()
+		}
+		if err := next.Release(within(t)); err != nil {
+			t.Error(err)
+		}
+		p.Heal()
+		p.Cut()
+	})
+	require.Less(t, late.Load(), int32(20), "contexts end before the next holder acquires, but for stalls of the machine itself")
+}
+
+func TestCancellationAtAnyInstantLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	watch := newRig(t, s, rsemaphore.Options{})
+	r := newRig(t, s, rsemaphore.Options{PollCap: 50 * time.Millisecond})
+	release(t, acquire(t, r.c.Semaphore("warm", 1), 1))
+	const rounds, width, capacity = 6_000, 40, 4
+	var won, gaveUp atomic.Int32
+	var wg sync.WaitGroup
+	for w := range width {
+		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(uint64(w), 7))
+			for range rounds / width {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rnd.IntN(40_000))*time.Microsecond)
+				sem := r.c.Semaphore(fmt.Sprint("s", rnd.IntN(5)), capacity)
+				n := 1 + rnd.IntN(capacity)
+				var p *rsemaphore.Permit
+				var err error
+				if rnd.IntN(2) == 0 {
+					p, err = sem.Acquire(ctx, n)
+				} else {
+					p, err = sem.TryAcquire(ctx, n, time.Duration(rnd.IntN(20_000))*time.Microsecond, 0)
+				}
+				if err == nil {
+					won.Add(1)
+					if err := p.Release(ctx); err != nil && ctx.Err() == nil {
+						t.Error(err)
+					}
+				} else {
+					gaveUp.Add(1)
+				}
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	require.Greater(t, won.Load(), int32(300))
+	require.Greater(t, gaveUp.Load(), int32(300))
+	redistest.Eventually(t, 20*time.Second, "nothing is owed", func() bool { return r.c.Owed() == 0 })
+	for i := range 5 {
+		require.Equal(t, [3]int{capacity, 0, capacity}, counts(t, watch.c.Semaphore(fmt.Sprint("s", i), capacity)))
+	}
+	require.Zero(t, r.c.Lines())
+	require.Zero(t, r.c.Hungry())
+	require.NoError(t, r.c.Close(within(t)))
+	require.NoError(t, r.hub.Close())
+	redistest.Eventually(t, 20*time.Second, "no channel", func() bool {
+		ch, err := watch.do(t, "PUBSUB", "CHANNELS").AsStrSlice()
+		return err == nil && len(ch) == 0
+	})
+}
+
+func TestWaitersAreServedWithinPollCapWithoutAnyMessage(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s)
+	holder, waiter := newRig(t, s, rsemaphore.Options{}), newRig(t, p.Server(), rsemaphore.Options{PollCap: 200 * time.Millisecond})
+	for i := range 10 {
+		p.SwallowPushes()
+		h := acquire(t, holder.c.Semaphore("s", 2), 1+i%2)
+		got := make(chan error, 1)
+		go func() {
+			got <- waiter.c.Semaphore("s", 2).Do(within(t), 2, func(context.Context) error { return nil })
+		}()
+		redistest.Eventually(t, 10*time.Second, "it waits", func() bool { return waiter.c.Hungry() == 1 })
+		if i%2 == 1 { // and with its subscription killed besides
+			holder.must(t, "CLIENT", "KILL", "TYPE", "pubsub")
+		}
+		began := time.Now()
+		release(t, h)
+		require.NoError(t, <-got)
+		require.Less(t, time.Since(began), 10*time.Second, "a third of the lease: not by its end")
+	}
+}
+
+func TestWithoutTheRightToSubscribeOrPublishWaitersPoll(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	root := newRig(t, s, rsemaphore.Options{})
+	root.must(t, "ACL", "SETUSER", "app", "on", "nopass", "~*", "resetchannels", "+@all", "-subscribe", "-publish")
+	log := &logbook{}
+	r := newRigWith(t, s, rsemaphore.Options{PollCap: 50 * time.Millisecond, Logger: log.logger()}, func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "any" })
+	for range 5 {
+		h := acquire(t, r.c.Semaphore("s", 1), 1)
+		got := make(chan error, 1)
+		go func() {
+			got <- r.c.Semaphore("s", 1).Do(within(t), 1, func(context.Context) error { return nil })
+		}()
+		redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Hungry() == 1 })
+		release(t, h)
+		require.NoError(t, <-got)
+	}
+	require.Equal(t, 1, log.count("subscribe refused"))
+}
+
+func TestHundredsOfSemaphoresWithWaitersAreAllServed(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r := newRig(t, s, rsemaphore.Options{})
+	var wg sync.WaitGroup
+	for i := range 300 {
+		for range 3 {
+			wg.Go(func() {
+				err := r.c.Semaphore(fmt.Sprint("s", i), 2).Do(within(t), 1+i%2, func(context.Context) error {
+					time.Sleep(time.Millisecond)
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	require.Zero(t, r.c.Lines())
+}
+
+func TestConnLifetimesSilentSecondRunIsSafe(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	const capacity = 3
+	var inside, done atomic.Int32
+	var wg sync.WaitGroup
+	for range 3 {
+		r := newRigWith(t, s, rsemaphore.Options{}, func(o *rueidis.ClientOption) {
+			o.ConnLifetime, o.AlwaysPipelining = 20*time.Millisecond, true
+		})
+		for g := range 8 {
+			wg.Go(func() {
+				for range 40 {
+					n := int32(1 + g%2)
+					p, err := r.c.Semaphore("s", capacity).Acquire(within(t), int(n))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if in := inside.Add(n); in > capacity {
+						t.Errorf("%d inside at once", in)
+					}
+					inside.Add(-n)
+					done.Add(1)
+					p.Release(within(t)) // may say "lost" where the first run released it
+				}
+			})
+		}
+	}
+	wg.Wait()
+	require.EqualValues(t, 3*8*40, done.Load())
+	direct := newRig(t, s, rsemaphore.Options{})
+	redistest.Eventually(t, 40*time.Second, "all are back", func() bool { return counts(t, direct.c.Semaphore("s", capacity)) == [3]int{capacity, 0, capacity} })
+}
+
+func collect() {
+	runtime.GC()
+	runtime.Gosched()
+}
+
+func TestAPermitThatIsDroppedIsRenewedNoMoreAndLogged(t *testing.T) {
+	log := &logbook{}
+	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{WatchdogTimeout: 500 * time.Millisecond, Logger: log.logger()})
+	sem := r.c.Semaphore("s", 2).WithLabel("sieve")
+	kept := acquire(t, sem, 1)
+	work := func() context.Context { return acquire(t, sem, 1).Context(context.Background()) }()
+	time.Sleep(700 * time.Millisecond)
+	collect()
+	require.NoError(t, work.Err(), "a context is reason enough")
+	require.Zero(t, log.count("dropped"))
+	redistest.Eventually(t, 20*time.Second, "dropped", func() bool { collect(); return log.count("dropped without Release") == 1 })
+	require.Equal(t, 1, log.count("label=sieve"))
+	redistest.Eventually(t, 20*time.Second, "back after its lease", func() bool { return counts(t, sem) == [3]int{1, 1, 2} })
+	release(t, kept)
+	require.NoError(t, r.c.Close(within(t)), "nothing to wait for")
+}
+
+func TestNothingRunsAfterClose(t *testing.T) {
+	r := newRig(t, redistest.Start(t), rsemaphore.Options{})
+	require.NoError(t, r.c.Close(within(t)))
+	before := goleak.IgnoreCurrent()
+	c, err := rsemaphore.New(r.hub, rsemaphore.Options{Logger: (&logbook{}).logger()})
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			for range 25 {
+				ctx, cancel := context.WithTimeout(context.Background(), rand.N(10*time.Millisecond))
+				if p, err := c.Semaphore("s", 3).Acquire(ctx, 1+rand.N(3)); err == nil {
+					p.Release(ctx)
+				}
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, c.Close(within(t)))
+	require.NoError(t, r.hub.Close())
+	goleak.VerifyNone(t, before,
+		// the client is still open: its connections are its own
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*pipe)._background"),
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*pipe)._backgroundRead"),
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*pipe)._backgroundWrite"),
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*pipe).backgroundPing"),
+	)
+}
