@@ -1,0 +1,377 @@
+package rsemaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// SeedsEnv names seeds, separated by commas, for TestHistoriesUnderFaultsAndKillsNeverPassTheCapacity. Otherwise it
+// runs three in CI, where redistest.RequireEnv is set, and one elsewhere.
+const SeedsEnv = "REDLATCH_SEEDS"
+
+func seeds(t *testing.T) (list []uint64) {
+	t.Helper()
+	text := os.Getenv(SeedsEnv)
+	switch {
+	case text == "" && os.Getenv(redistest.RequireEnv) == "1":
+		text = "1,2,3"
+	case text == "":
+		text = "1"
+	}
+	for _, s := range strings.Split(text, ",") {
+		n, err := strconv.ParseUint(s, 10, 64)
+		require.NoError(t, err)
+		list = append(list, n)
+	}
+	return list
+}
+
+// use is n permits that somebody could act under at every instant from from to before to: granted before, and neither
+// released nor past the holder's own deadline until then.
+type use struct {
+	from, to time.Time
+	n        int
+}
+
+// ledger is the uses of one semaphore.
+type ledger struct {
+	name     string
+	capacity int
+	mu       sync.Mutex
+	uses     []use
+}
+
+func (l *ledger) add(from, to time.Time, n int) {
+	if !from.Before(to) {
+		return // over before it could be used
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.uses = append(l.uses, use{from, to, n})
+}
+
+// most is the largest number of permits in use at one instant.
+func (l *ledger) most() (most int) {
+	type edge struct {
+		at time.Time
+		n  int
+	}
+	var edges []edge
+	for _, u := range l.uses {
+		edges = append(edges, edge{u.from, u.n}, edge{u.to, -u.n})
+	}
+	slices.SortFunc(edges, func(a, b edge) int {
+		if c := a.at.Compare(b.at); c != 0 {
+			return c
+		}
+		return a.n - b.n // who leaves at that instant has left
+	})
+	now := 0
+	for _, e := range edges {
+		now += e.n
+		most = max(most, now)
+	}
+	return most
+}
+
+func TestTheLedgerFindsTheMostInUse(t *testing.T) {
+	at := func(ms int) time.Time { return time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond) }
+	l := &ledger{}
+	require.Zero(t, l.most())
+	l.add(at(0), at(10), 2)
+	l.add(at(10), at(20), 3)
+	l.add(at(5), at(5), 9)
+	require.Equal(t, 3, l.most())
+	l.add(at(9), at(11), 1)
+	require.Equal(t, 4, l.most())
+}
+
+const (
+	historyLease   = 250 * time.Millisecond
+	historyTimeout = 40 * time.Millisecond // of a call
+	historyLasts   = 5 * time.Second
+)
+
+func TestHistoriesUnderFaultsAndKillsNeverPassTheCapacity(t *testing.T) {
+	t.Parallel()
+	for _, seed := range seeds(t) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			underFaults(t, seed)
+		})
+	}
+}
+
+func underFaults(t *testing.T, seed uint64) {
+	s := redistest.Start(t)
+	direct := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second})
+	ledgers := []*ledger{{name: "h1", capacity: 1}, {name: "h3", capacity: 3}, {name: "h8", capacity: 8}}
+	enough, stop := context.WithTimeout(context.Background(), historyLasts)
+	defer stop()
+	var rigs []*rig
+	var proxies []*redistest.Proxy
+	for c := range 4 {
+		p := redistest.NewProxy(t, s)
+		r := newRig(t, p.Server(), rsemaphore.Options{WatchdogTimeout: historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond})
+		// learns the server's clock; the call timeout is so short that a busy machine alone can make it fail
+		redistest.Eventually(t, 20*time.Second, "a first cycle", func() bool {
+			return r.c.Semaphore(fmt.Sprint("warm", c), 1).Do(within(t), 1, func(context.Context) error { return nil }) == nil
+		})
+		rigs, proxies = append(rigs, r), append(proxies, p)
+	}
+	var granted, refused, unknown, lost, killed atomic.Int64
+	var workers, others sync.WaitGroup
+	for c, r := range rigs {
+		for w := range 4 {
+			rnd := rand.New(rand.NewPCG(seed, uint64(100+10*c+w)))
+			workers.Go(func() {
+				for enough.Err() == nil {
+					l := ledgers[rnd.IntN(len(ledgers))]
+					switch err := useSome(r.c.Semaphore(l.name, l.capacity), l, rnd, &lost); {
+					case err == nil:
+						granted.Add(1)
+					case errors.Is(err, rsemaphore.ErrNotAcquired):
+						refused.Add(1)
+					case errors.Is(err, rsemaphore.ErrUnknownOutcome):
+						unknown.Add(1)
+					case !errors.Is(err, rsemaphore.ErrUnavailable):
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	for k := range 2 {
+		rnd := rand.New(rand.NewPCG(seed, uint64(500+k)))
+		others.Go(func() {
+			for enough.Err() == nil {
+				useByChild(t, enough, s, ledgers[1+k], rnd)
+				killed.Add(1)
+			}
+		})
+	}
+	var samples int
+	others.Go(func() { samples = sample(t, enough, direct, ledgers) })
+	others.Go(func() { resizeAtRandom(t, enough, rigs, rand.New(rand.NewPCG(seed, 900))) })
+	var inflicted int
+	others.Go(func() { inflicted = inflict(t, enough, s, proxies, rand.New(rand.NewPCG(seed, 0))) })
+	workers.Wait()
+	others.Wait()
+
+	for _, l := range ledgers {
+		most := l.most()
+		require.LessOrEqual(t, most, l.capacity, "%s", l.name)
+		require.Equal(t, l.capacity, most, "a test in which they are never all in use finds nothing")
+	}
+	t.Logf("%d granted, %d refused, %d unknown; %d lost; %d faults, %d processes killed; %d samples",
+		granted.Load(), refused.Load(), unknown.Load(), lost.Load(), inflicted, killed.Load(), samples)
+	require.Greater(t, granted.Load(), int64(300))
+	require.Greater(t, unknown.Load(), int64(5))
+	require.Greater(t, lost.Load(), int64(0))
+	require.Greater(t, inflicted, 10)
+	require.GreaterOrEqual(t, killed.Load(), int64(2))
+	require.Greater(t, samples, 100)
+	for _, l := range ledgers {
+		sem := direct.c.Semaphore(l.name, l.capacity)
+		redistest.Eventually(t, 20*time.Second, "every permit is back: "+l.name, func() bool {
+			return counts(t, sem) == [3]int{l.capacity, 0, l.capacity}
+		})
+		release(t, acquire(t, sem, l.capacity))
+	}
+	for _, r := range rigs {
+		redistest.Eventually(t, 20*time.Second, "nothing is owed", func() bool { return r.c.Owed() == 0 })
+		require.Zero(t, r.c.Lines())
+		require.Zero(t, r.c.Hungry())
+	}
+}
+
+// useSome acquires in some way, keeps it for some time, and releases.
+func useSome(sem *rsemaphore.Semaphore, l *ledger, rnd *rand.Rand, lost *atomic.Int64) error {
+	n := 1 + rnd.IntN(l.capacity)
+	var p *rsemaphore.Permit
+	var err error
+	switch rnd.IntN(3) {
+	case 0:
+		p, err = sem.TryAcquire(context.Background(), n, 0, historyLease)
+	case 1:
+		p, err = sem.TryAcquire(context.Background(), n, time.Duration(1+rnd.IntN(20))*time.Millisecond, 0)
+	default:
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rnd.IntN(100_000))*time.Microsecond)
+		p, err = sem.Acquire(ctx, n)
+		cancel()
+	}
+	if err != nil {
+		return err
+	}
+	from := time.Now()
+	keep := time.Duration(rnd.IntN(2000)) * time.Microsecond
+	if rnd.IntN(20) == 0 {
+		keep = historyLease / 2 * time.Duration(1+rnd.IntN(4)) // up to twice the lease
+	}
+	timer := time.NewTimer(keep)
+	select {
+	case <-timer.C:
+	case <-p.Done():
+		lost.Add(1)
+	}
+	timer.Stop()
+	to := time.Now()
+	if until := p.Until(); until.Before(to) {
+		to = until
+	}
+	l.add(from, to, p.N())
+	ctx, cancel := context.WithTimeout(context.Background(), 2*historyTimeout)
+	defer cancel()
+	switch err := p.Release(ctx); {
+	case err == nil, errors.Is(err, rsemaphore.ErrLost), errors.Is(err, rsemaphore.ErrUnavailable), errors.Is(err, rsemaphore.ErrUnknownOutcome):
+		return nil
+	default:
+		return fmt.Errorf("release: %w", err)
+	}
+}
+
+// useByChild has a process use permits some times, and kills it while it holds some.
+func useByChild(t *testing.T, ctx context.Context, s *redistest.Server, l *ledger, rnd *rand.Rand) {
+	c := start(t, "permit user", s, l.name, strconv.Itoa(l.capacity), "500ms")
+	defer func() { c.cmd.Process.Kill(); c.cmd.Wait() }()
+	told := func(order string) string {
+		if _, err := fmt.Fprintln(c.in, order); err != nil || !c.out.Scan() {
+			t.Error("the process ended by itself: ", err)
+			return ""
+		}
+		return c.out.Text()
+	}
+	for round, last := 0, 3+rnd.IntN(5); ; round++ {
+		n := 1 + rnd.IntN(l.capacity)
+		if told("take "+strconv.Itoa(n)) != "got" {
+			return
+		}
+		from := time.Now()
+		pause(ctx, time.Duration(rnd.IntN(30))*time.Millisecond)
+		to := time.Now() // if it says later that it holds them, it did now
+		if told("check") == "held" {
+			l.add(from, to, n)
+		}
+		if round == last || ctx.Err() != nil {
+			c.cmd.Process.Signal(syscall.SIGKILL)
+			return
+		}
+		told("go")
+	}
+}
+
+// sample looks at the server, again and again: what is available and what is out are the capacity together, and none
+// of them is negative.
+func sample(t *testing.T, ctx context.Context, r *rig, ledgers []*ledger) (samples int) {
+	text := source(t, "query")
+	for ; pause(ctx, 5*time.Millisecond); samples++ {
+		for _, l := range ledgers {
+			keys := []string{l.name, "{" + l.name + "}:timeout", "{" + l.name + "}:notes"}
+			v, err := r.redis.Do(context.Background(), r.redis.B().Eval().Script(text).Numkeys(3).Key(keys...).Build()).AsIntSlice()
+			if err != nil {
+				t.Error(err)
+				return samples
+			}
+			if v[0] == 1 && (v[1]+v[2] != int64(l.capacity) || v[1] < 0) || v[2] > int64(l.capacity) {
+				t.Errorf("%s: %d available, %d out, of %d", l.name, v[1], v[2], l.capacity)
+			}
+		}
+	}
+	return samples
+}
+
+// resizeAtRandom resizes a semaphore of its own while it is used, and looks whether all of it is there in the end.
+func resizeAtRandom(t *testing.T, ctx context.Context, rigs []*rig, rnd *rand.Rand) {
+	var users sync.WaitGroup
+	for i, r := range rigs {
+		rnd := rand.New(rand.NewPCG(uint64(i), rnd.Uint64()))
+		users.Go(func() {
+			l := &ledger{capacity: 2}
+			for ctx.Err() == nil {
+				useSome(r.c.Semaphore("resized", 2), l, rnd, new(atomic.Int64))
+			}
+		})
+	}
+	sem, capacity := rigs[0].c.Semaphore("resized", 2), 2
+	for pause(ctx, time.Duration(rnd.IntN(40))*time.Millisecond) {
+		want := 2 + rnd.IntN(4)
+		redistest.Eventually(t, 20*time.Second, "resized", func() bool { _, err := sem.Resize(context.Background(), want); return err == nil })
+		capacity = want
+	}
+	users.Wait()
+	redistest.Eventually(t, 20*time.Second, "every permit of the resized one is back", func() bool {
+		state, err := sem.Inspect(context.Background())
+		return err == nil && state.Available == capacity && state.Capacity == capacity && len(state.Permits) == 0
+	})
+}
+
+// inflict plays the network and the server until ctx ends, heals everything, and returns how many faults there were.
+func inflict(t *testing.T, ctx context.Context, s *redistest.Server, proxies []*redistest.Proxy, rnd *rand.Rand) (n int) {
+	direct := s.Client(t)
+	script := func(words []string) bool { return words[0] == "EVALSHA" || words[0] == "EVAL" }
+	for pause(ctx, time.Duration(5+rnd.IntN(60))*time.Millisecond) {
+		n++
+		p := proxies[rnd.IntN(len(proxies))]
+		d := redistest.Direction(rnd.IntN(2))
+		lasts := time.Duration(rnd.IntN(80)) * time.Millisecond
+		switch rnd.IntN(10) {
+		case 0, 1:
+			p.Cut()
+			lasts = 0
+		case 2:
+			p.Delay(time.Duration(rnd.IntN(10))*time.Millisecond, time.Duration(rnd.IntN(10))*time.Millisecond)
+		case 3:
+			p.Hold(d)
+		case 4:
+			p.BlackHole(d)
+			if rnd.IntN(3) == 0 {
+				lasts = 2 * historyLease // long enough to lose what is held
+			}
+		case 5:
+			p.Trap(&redistest.Trap{Match: script, Fate: redistest.LoseReply})
+		case 6:
+			p.Trap(&redistest.Trap{Match: script, Fate: redistest.LoseRequestSilently})
+		case 7:
+			p.SwallowPushes()
+		case 8:
+			direct.Do(context.Background(), direct.B().ScriptFlush().Build())
+			lasts = 0
+		case 9:
+			s.Stop(t)
+			pause(ctx, lasts)
+			s.Resume(t)
+			lasts = 0
+		}
+		pause(ctx, lasts)
+		p.Heal()
+	}
+	return n
+}
+
+// pause waits, and reports whether ctx lasted that long.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,104 @@
+package rsemaphore_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+func init() { roles["permit user"] = bePermitUser }
+
+// bePermitUser takes permits and does with them what it is told: "take n", "check", "go" (release). It answers "got",
+// "held" or "over: …", and what Release said.
+func bePermitUser() error {
+	capacity, _ := strconv.Atoi(os.Args[3])
+	lease, err := time.ParseDuration(os.Args[4])
+	if err != nil {
+		return err
+	}
+	_, c, err := connectRole(rsemaphore.Options{WatchdogTimeout: lease, PollCap: 50 * time.Millisecond})
+	if err != nil {
+		return err
+	}
+	sem := c.Semaphore(os.Args[2], capacity).WithLabel("child")
+	var p *rsemaphore.Permit
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		verb, n, _ := strings.Cut(in.Text(), " ")
+		switch verb {
+		case "take":
+			many, _ := strconv.Atoi(n)
+			if p, err = sem.Acquire(context.Background(), many); err != nil {
+				return err
+			}
+			fmt.Println("got")
+		case "check":
+			if until := p.Until(); p.Err() == nil && time.Now().Before(until) {
+				fmt.Println("held")
+			} else {
+				fmt.Println("over:", p.Err())
+			}
+		case "go":
+			fmt.Println("released:", p.Release(context.Background()))
+		}
+	}
+	return nil
+}
+
+func (c *child) say(t testing.TB, order string) {
+	t.Helper()
+	_, err := fmt.Fprintln(c.in, order)
+	require.NoError(t, err)
+}
+
+func TestAKilledProcessGivesItsPermitsBackAfterOneLease(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r := newRig(t, s, rsemaphore.Options{PollCap: time.Minute})
+	sem := r.c.Semaphore("s", 10)
+	c := start(t, "permit user", s, "s", "10", "1s")
+	c.say(t, "take 3")
+	require.Equal(t, "got", c.line(t))
+	time.Sleep(1500 * time.Millisecond) // it is renewed while it lives
+	require.Equal(t, [3]int{7, 3, 10}, counts(t, sem))
+	c.signal(t, syscall.SIGKILL)
+	_, err := sem.TryAcquire(within(t), 10, 0, 0)
+	require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+	state, err := sem.Inspect(within(t))
+	require.NoError(t, err)
+	require.Equal(t, "child", state.Permits[0].Label)
+	left := state.Permits[0].Lease
+	began := time.Now()
+	release(t, acquire(t, sem, 10)) // all ten, with no call by anybody else
+	require.Greater(t, time.Since(began), left-50*time.Millisecond, "not before its lease is over")
+	require.Less(t, time.Since(began), 10*time.Second)
+}
+
+func TestAStoppedProcessIsToldWhenItRunsAgain(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r := newRig(t, s, rsemaphore.Options{})
+	sem := r.c.Semaphore("s", 4)
+	c := start(t, "permit user", s, "s", "4", "500ms")
+	c.say(t, "take 3")
+	require.Equal(t, "got", c.line(t))
+	c.signal(t, syscall.SIGSTOP)
+	p := acquire(t, sem, 4)
+	c.signal(t, syscall.SIGCONT)
+	c.say(t, "check")
+	require.Equal(t, "over", c.line(t)[:4])
+	c.say(t, "go")
+	require.Contains(t, c.line(t), "lost")
+	require.Equal(t, [3]int{0, 4, 4}, counts(t, sem), "its late release touches nobody else's permits")
+	release(t, p)
+}
