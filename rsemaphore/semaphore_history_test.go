@@ -105,7 +105,7 @@ func TestTheLedgerFindsTheMostInUse(t *testing.T) {
 const (
 	historyLease   = 250 * time.Millisecond
 	historyTimeout = 40 * time.Millisecond // of a call
-	historyLasts   = 5 * time.Second
+	historyLasts   = 4 * time.Second       // at least, and until there is enough in it
 )
 
 func TestHistoriesUnderFaultsAndKillsNeverPassTheCapacity(t *testing.T) {
@@ -122,7 +122,7 @@ func underFaults(t *testing.T, seed uint64) {
 	s := redistest.Start(t)
 	direct := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second})
 	ledgers := []*ledger{{name: "h1", capacity: 1}, {name: "h3", capacity: 3}, {name: "h8", capacity: 8}}
-	enough, stop := context.WithTimeout(context.Background(), historyLasts)
+	enough, stop := context.WithTimeout(context.Background(), 10*historyLasts)
 	defer stop()
 	var rigs []*rig
 	var proxies []*redistest.Proxy
@@ -166,6 +166,13 @@ func underFaults(t *testing.T, seed uint64) {
 			}
 		})
 	}
+	others.Go(func() {
+		for began := time.Now(); pause(enough, 10*time.Millisecond); {
+			if time.Since(began) > historyLasts && granted.Load() > 500 && unknown.Load() > 20 && lost.Load() > 3 && killed.Load() > 3 {
+				stop()
+			}
+		}
+	})
 	var samples int
 	others.Go(func() { samples = sample(t, enough, direct, ledgers) })
 	others.Go(func() { resizeAtRandom(t, enough, rigs, rand.New(rand.NewPCG(seed, 900))) })
@@ -181,12 +188,12 @@ func underFaults(t *testing.T, seed uint64) {
 	}
 	t.Logf("%d granted, %d refused, %d unknown; %d lost; %d faults, %d processes killed; %d samples",
 		granted.Load(), refused.Load(), unknown.Load(), lost.Load(), inflicted, killed.Load(), samples)
-	require.Greater(t, granted.Load(), int64(300))
+	require.Greater(t, granted.Load(), int64(300), "a test that does no work finds nothing")
 	require.Greater(t, unknown.Load(), int64(5))
 	require.Greater(t, lost.Load(), int64(0))
 	require.Greater(t, inflicted, 10)
-	require.GreaterOrEqual(t, killed.Load(), int64(2))
-	require.Greater(t, samples, 100)
+	require.Greater(t, killed.Load(), int64(2))
+	require.Greater(t, samples, 50)
 	for _, l := range ledgers {
 		sem := direct.c.Semaphore(l.name, l.capacity)
 		redistest.Eventually(t, 20*time.Second, "every permit is back: "+l.name, func() bool {
