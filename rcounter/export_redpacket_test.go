@@ -21,7 +21,9 @@ func (p *RedPacket) SendAs(ctx context.Context, id string, o PacketSpec, shares 
 	return epoch, nil
 }
 
-func (p *RedPacket) RefundAs(ctx context.Context, id string) (Refund, error) { return p.refund(ctx, id) }
+func (p *RedPacket) RefundAs(ctx context.Context, id string) (Refund, error) {
+	return p.refund(ctx, id)
+}
 
 // SharesBy is Shares, in pages of a size of the test's choice.
 func (p *RedPacket) SharesBy(ctx context.Context, size int) ([]Share, error) { return p.all(ctx, size) }

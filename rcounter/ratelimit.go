@@ -1,0 +1,327 @@
+package rcounter
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"math/bits"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// MaxWait is the longest time for which Wait waits if its context has no deadline.
+const MaxWait = 24 * time.Hour
+
+// ErrRateLimited: the turn of those who asked would come later than the caller is willing to wait. Nothing was taken.
+// The error is a *RateLimitedError.
+var ErrRateLimited = errors.New("rate limited")
+
+// RateLimitedError is the ErrRateLimited of RateLimiter.Wait.
+type RateLimitedError struct {
+	Key        string // as on the server, or the limiter's name and key under PerProcess
+	RetryAfter time.Duration
+}
+
+func (e *RateLimitedError) Error() string {
+	return fmt.Sprintf("%v: %q, for another %v", ErrRateLimited, e.Key, e.RetryAfter)
+}
+
+// Unwrap returns ErrRateLimited.
+func (e *RateLimitedError) Unwrap() error { return ErrRateLimited }
+
+// RateLimiterOptions describe a RateLimiter. They live in the program, not on the server: all users of a name should
+// pass the same ones. If they change, what was let through before still counts.
+type RateLimiterOptions struct {
+	// Rate is how many units pass in every Per, 1 to 1,000,000,000. Required.
+	Rate int64
+	// Per is the period, whole microseconds up to 366 days. Defaults to a second.
+	Per time.Duration
+	// Burst is how many units may pass at once after a pause, at least 1; Burst times Per in microseconds is at most
+	// 2^52. Defaults to 1: units pass evenly spaced, Per / Rate apart.
+	Burst int64
+	// PerProcess limits this process alone, and each process by itself: nothing is sent, and nothing is shared. For
+	// what a process may do to its server. Defaults to false: all processes together.
+	PerProcess bool
+}
+
+// maxPer is the longest period of a rate limiter.
+const maxPer = 366 * 24 * time.Hour
+
+func (o *RateLimiterOptions) check() error {
+	if o.Per == 0 {
+		o.Per = time.Second
+	}
+	if o.Burst == 0 {
+		o.Burst = 1
+	}
+	switch {
+	case o.Rate < 1 || o.Rate > 1_000_000_000:
+		return errs.InvalidOption("Rate", o.Rate, "between 1 and 1000000000")
+	case o.Per < time.Microsecond || o.Per > maxPer || o.Per%time.Microsecond != 0:
+		return errs.InvalidOption("Per", o.Per, fmt.Sprintf("whole microseconds between 1µs and %v, or 0 for a second", maxPer))
+	case o.Burst < 1:
+		return errs.InvalidOption("Burst", o.Burst, "at least 1, or 0 for 1")
+	}
+	if high, low := bits.Mul64(uint64(o.Burst), uint64(o.Per.Microseconds())); high > 0 || low > 1<<52 {
+		return errs.InvalidOption("Burst", o.Burst, fmt.Sprintf("at most %d with Per %v", int64(1<<52)/o.Per.Microseconds(), o.Per))
+	}
+	return nil
+}
+
+// RateLimiter lets units through at a rate: what a sale puts in front of itself. It is an immutable description, safe
+// for concurrent use. Every key it is asked for (a user, an address; "" for all together) has a limit of its own.
+//
+// In any interval of length T no more than Burst + T * Rate / Per units pass, whoever asks, from whatever process, in
+// the server's own time: the generic cell rate algorithm, in whole numbers, so that nothing drifts. A reply that is
+// lost and asked for again may count its units twice: too few pass then, never too many. It is for admission, not for
+// allocation: what must not be given out twice is a Stock's.
+//
+// A key costs the server about 150 bytes while its units still count, and nothing afterwards. One that is lost (evicted,
+// deleted, a failover) is as if nobody had come: up to Burst units too many pass. A clock that is set forward lets
+// pass what the step is worth, at most Burst; one that is set back makes the limiter stand still until the next call, no longer.
+//
+// The layout is this library's own, and not that of Redisson's RRateLimiter.
+type RateLimiter struct {
+	c       *Client
+	name    string
+	refused error // what is wrong with name or options
+
+	o     RateLimiterOptions
+	args  []string // rate, per, burst
+	local *localLimits
+}
+
+// RateLimiter describes the rate limiter called name. Nothing is sent. A name or options that cannot be used make
+// every verb of the result fail: ErrInvalidName, ErrInvalidOption. With PerProcess, values made by separate calls share
+// nothing.
+func (c *Client) RateLimiter(name string, o RateLimiterOptions) *RateLimiter {
+	l := &RateLimiter{c: c, name: name}
+	_, l.refused = c.tagged(name, "a rate limiter")
+	if l.refused == nil {
+		l.refused = o.check()
+	}
+	l.o = o
+	l.args = []string{strconv.FormatInt(o.Rate, 10), strconv.FormatInt(o.Per.Microseconds(), 10), strconv.FormatInt(o.Burst, 10)}
+	if o.PerProcess {
+		l.local = &localLimits{base: time.Now(), keys: map[string]localLevel{}}
+	}
+	return l
+}
+
+// Admission is the answer of Allow.
+type Admission struct {
+	// Allowed reports whether the units may pass, and then they have been taken.
+	Allowed bool
+	// RetryAfter is how long until as many units could pass, if not Allowed and nobody else comes.
+	RetryAfter time.Duration
+	// Remaining is how many more units could pass at once.
+	Remaining int64
+	// ResetAfter is how long until the whole burst could pass again.
+	ResetAfter time.Duration
+}
+
+// Allow takes n units from key's limit if they may pass now, and says how long to wait if not. n is 0, to look, to
+// Burst. One round trip, repeated until answered; none with PerProcess.
+//
+// Errors: ErrInvalidName for the key, ErrInvalidOption for n, ErrUnavailable, ErrUnknownOutcome: the units may have
+// been taken.
+func (l *RateLimiter) Allow(ctx context.Context, key string, n int64) (Admission, error) {
+	if err := l.check(key, n, 0); err != nil {
+		return Admission{}, err
+	}
+	r, err := l.take(ctx, callID(), key, n, 0)
+	if err != nil {
+		return Admission{}, err
+	}
+	a := Admission{Allowed: r.passed, Remaining: r.free, ResetAfter: r.empty}
+	if !a.Allowed {
+		a.RetryAfter = r.wait
+	}
+	return a, nil
+}
+
+// Wait takes n units, 1 to Burst, from key's limit and returns nil when they may pass. They are taken at once, in the
+// order in which the server runs the calls, and Wait sleeps for exactly as long as it then takes; it does not ask
+// again. One round trip; none with PerProcess.
+//
+// If the turn would come after ctx's deadline (after MaxWait without one), the error is ErrRateLimited at once, a
+// *RateLimitedError, and nothing is taken. If ctx ends while Wait sleeps, the units are given back, if nobody has
+// come after (those who have were told their times already) and the server answers within a call timeout; the error is ctx's.
+//
+// Errors as for Allow.
+func (l *RateLimiter) Wait(ctx context.Context, key string, n int64) error {
+	if err := l.check(key, n, 1); err != nil {
+		return err
+	}
+	most := MaxWait
+	if d, ok := ctx.Deadline(); ok {
+		most = max(0, min(most, time.Until(d)))
+	}
+	id := callID()
+	r, err := l.take(ctx, id, key, n, most)
+	switch {
+	case err != nil:
+		return err
+	case !r.passed:
+		return &RateLimitedError{Key: l.key(key), RetryAfter: r.wait}
+	case r.wait == 0:
+		return nil
+	}
+	// From here on it is counted from the reply: the units pass no earlier than the server said.
+	if script.Pause(ctx, r.wait) {
+		return nil
+	}
+	// Best effort, and not awaited for longer than a call may take: the caller has been told to go.
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.c.bound/patience)
+	defer cancel()
+	_, _ = l.take(undo, id, key, -n, 0)
+	return over(ctx)
+}
+
+// over is the error of a ctx that has ended, with its cause where that says more.
+func over(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+func (l *RateLimiter) check(key string, n, least int64) error {
+	if err := l.c.usable(l.refused); err != nil {
+		return err
+	}
+	if len(key) > MaxClaimantLen {
+		return fmt.Errorf("%w: key %.32q… has %d bytes, more than %d", ErrInvalidName, key, len(key), MaxClaimantLen)
+	}
+	if n < least || n > l.o.Burst {
+		return errs.InvalidOption("n", n, fmt.Sprintf("between %d and Burst, which is %d", least, l.o.Burst))
+	}
+	return nil
+}
+
+// key is the Redis key of a limit. The hash tag is the name and the key, so that the keys of one limiter are spread
+// over a Cluster; the length of the name says where it ends, so that "a", "b:c" and "a:b", "c" are two.
+func (l *RateLimiter) key(key string) string {
+	full := l.c.prefix + l.name
+	suffix := ":q" + strconv.Itoa(len(full))
+	if key == "" {
+		return keyname.Prefix("rc", full) + suffix
+	}
+	return "rc:{" + full + ":" + key + "}" + suffix
+}
+
+type rateReply struct {
+	passed      bool
+	wait, empty time.Duration
+	free        int64
+}
+
+//go:embed ratelimit.lua
+var rateSource string
+
+var rateScript = script.New("ratelimit", rateSource)
+
+// take runs ratelimit.lua, or the same here.
+func (l *RateLimiter) take(ctx context.Context, id, key string, n int64, most time.Duration) (rateReply, error) {
+	if l.local != nil {
+		if ctx.Err() != nil {
+			return rateReply{}, fmt.Errorf("%w: rate limit of %q: %w", ErrUnavailable, l.key(key), over(ctx))
+		}
+		return l.local.take(l.o, id, key, n, most), nil
+	}
+	k := l.key(key)
+	m, err := l.c.do(ctx, script.Call{Script: rateScript, Keys: []string{k}, Args: append([]string{id}, append(l.args[:3:3],
+		strconv.FormatInt(n, 10), strconv.FormatInt(most.Microseconds(), 10))...)})
+	if err != nil {
+		return rateReply{}, err
+	}
+	v, err := m.AsIntSlice()
+	if err != nil || len(v) != 4 {
+		return rateReply{}, malformed("ratelimit", k)
+	}
+	return rateReply{passed: v[0] == 1, wait: micros(v[1]), free: v[2], empty: micros(v[3])}, nil
+}
+
+// micros is us as a time.Duration, the longest one if it does not fit.
+func micros(us int64) time.Duration {
+	const most = int64(1<<63-1) / int64(time.Microsecond)
+	return time.Duration(min(most, us)) * time.Microsecond
+}
+
+// localLimits are the limits of one process: ratelimit.lua with a map for a server and a monotonic clock.
+type localLimits struct {
+	mu   sync.Mutex
+	base time.Time
+	keys map[string]localLevel
+	tidy int // keys at which those that are empty are looked for
+}
+
+type localLevel struct {
+	at, level int64 // us since base; units * per
+	id        string
+}
+
+const tidyAt = 1024
+
+func (l *localLimits) take(o RateLimiterOptions, id, key string, n int64, most time.Duration) rateReply {
+	per := o.Per.Microseconds()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Since(l.base).Microseconds()
+	s := l.keys[key]
+	s.drain(now, o.Rate)
+	answer := func(passed bool, wait int64) rateReply {
+		return rateReply{passed: passed, wait: micros(wait), free: max(0, (o.Burst*per-s.level)/per), empty: micros(ceilDiv(s.level, o.Rate))}
+	}
+	mine := s.id == id
+	switch {
+	case n < 0 && !mine:
+		return answer(false, 0)
+	case n < 0:
+		s.level, s.id = max(0, s.level+n*per), ""
+	case n == 0:
+		return answer(true, 0)
+	default:
+		wait := max(0, ceilDiv(s.level+n*per-o.Burst*per, o.Rate))
+		if wait > most.Microseconds() || s.level+n*per > 1<<53-1 {
+			return answer(false, wait)
+		}
+		s.level, s.id = s.level+n*per, id
+	}
+	s.at = now
+	// a key whose units no longer count is as if it had never been there
+	if l.keys[key] = s; len(l.keys) >= max(tidyAt, l.tidy) {
+		for k, s := range l.keys {
+			if s.drain(now, o.Rate); s.level == 0 {
+				delete(l.keys, k)
+			}
+		}
+		l.tidy = 2 * len(l.keys)
+	}
+	return answer(true, max(0, ceilDiv(s.level-o.Burst*per, o.Rate)))
+}
+
+// drain takes off what has passed since the last call.
+func (s *localLevel) drain(now, rate int64) {
+	if past := now - s.at; past > s.level/rate {
+		s.level = 0
+	} else if past > 0 {
+		s.level -= past * rate
+	}
+}
+
+// ceilDiv is a/b rounded up, for b > 0.
+func ceilDiv(a, b int64) int64 {
+	q := a / b
+	if a > q*b {
+		q++
+	}
+	return q
+}
