@@ -22,12 +22,13 @@ func (s *Stock) ClaimAny(ctx context.Context, n int64) (Grant, error) {
 	if err := checkN(n); err != nil {
 		return Grant{}, err
 	}
-	mine := seat{n: n}
-	if s.c.combine.Off {
-		s.runAnys(ctx, []*seat{&mine})
-		return mine.grant, mine.err
+	d := s.desk()
+	if g, ok := d.memory.any(); ok {
+		return g, nil
 	}
-	return s.desk().anys.claim(ctx, &mine)
+	g, err := d.anys.claim(ctx, &seat{n: n})
+	d.memory.heard(g.Outcome)
+	return g, err
 }
 
 //go:embed any.lua

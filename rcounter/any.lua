@@ -14,6 +14,8 @@ local id, sure, n = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local wrong = begin()
 if wrong == 'absent' then return {0, 0, 0, 4, 0, 0} end
 if wrong then return wrong end
+wrong = reap(n > limit - sold - held and 1024 or 128)
+if wrong then return wrong end
 
 local record = requests > 0 and redis.call('HGET', records, 'a:' .. id)
 if record then
@@ -26,10 +28,6 @@ end
 
 local closed = refusal()
 if closed then return {0, epoch, limit - sold - held, closed, 0, 0} end
-if limit - sold - held < n then
-  wrong = reap(128)
-  if wrong then return wrong end
-end
 local before = limit - sold - held
 if before == 0 then
   if redis.call('EXISTS', flag) == 0 then mark() end

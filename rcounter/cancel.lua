@@ -15,6 +15,8 @@ local call, id = ARGV[1], ARGV[2]
 local wrong = begin()
 if wrong == 'absent' then return {0, 0, 0} end
 if wrong then return wrong end
+wrong = reap(128)
+if wrong then return wrong end
 local before = limit - sold - held
 local record = requests > 0 and redis.call('HGET', records, 'r:' .. id)
 if not record then
@@ -29,10 +31,7 @@ if not r then return {-1, -1, 0} end
 if r.state == 'C' then return {0, r.n > 0 and r.by == call and 1 or 0, 0} end
 if r.deadline == 0 then return {-3, 0, 0} end
 if r.state ~= 'H' then return {0, 0, 0} end
-if now >= r.deadline then
-  wrong = reap(128)
-  return wrong or {0, 0, 0}
-end
+if now >= r.deadline then return {0, 0, 0} end -- one of more than 128
 if r.n > held then return {-1, -1, 0} end
 
 r.state, r.by = 'C', call

@@ -22,12 +22,13 @@ func (s *Stock) Claim(ctx context.Context, claimant string) (Grant, error) {
 	if err := checkClaimant(claimant); err != nil {
 		return Grant{}, err
 	}
-	mine := seat{claimant: claimant}
-	if s.c.combine.Off {
-		s.runClaims(ctx, []*seat{&mine})
-		return mine.grant, mine.err
+	d := s.desk()
+	if g, ok := d.memory.claim(claimant); ok {
+		return g, nil
 	}
-	return s.desk().claims.claim(ctx, &mine)
+	g, err := d.claims.claim(ctx, &seat{claimant: claimant})
+	d.memory.heard(g.Outcome)
+	return g, err
 }
 
 //go:embed claim.lua

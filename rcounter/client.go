@@ -39,6 +39,8 @@ type Options struct {
 	ReplicaTimeout time.Duration
 	// Combine says how claims share script calls.
 	Combine Combine
+	// SoldOut says how claims are answered when nothing is left.
+	SoldOut SoldOutOptions
 }
 
 // Client makes counters and stocks on one server, Sentinel group or Cluster. It is safe for concurrent use, holds no
@@ -49,7 +51,10 @@ type Client struct {
 	bound  time.Duration
 	closed atomic.Bool
 
+	client  rueidis.Client
+	base    time.Time
 	combine Combine
+	soldOut SoldOutOptions
 	desks   sync.Map // key of a stock -> weak.Pointer[desk]
 	tasks   tasks
 
@@ -88,12 +93,16 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if err := o.Combine.check(); err != nil {
 		return nil, err
 	}
+	if err := o.SoldOut.check(); err != nil {
+		return nil, err
+	}
 	bound := patience * o.CallTimeout
 	if bound/patience != o.CallTimeout { // centuries: the product overflowed
 		bound = o.CallTimeout
 	}
 	return &Client{runner: script.NewRunner(client, o.CallTimeout), prefix: o.KeyPrefix, bound: bound,
-		replicas: o.MinReplicas, replicasWait: o.ReplicaTimeout, combine: o.Combine}, nil
+		replicas: o.MinReplicas, replicasWait: o.ReplicaTimeout, combine: o.Combine,
+		client: client, base: time.Now(), soldOut: o.SoldOut}, nil
 }
 
 // Close makes every later call on c, its counters and its stocks fail with ErrClosed. Calls under way end as they
@@ -124,6 +133,9 @@ func (c *Client) do(ctx context.Context, call script.Call) (rueidis.RedisMessage
 	}
 	return c.runner.Do(ctx, call)
 }
+
+// now is the monotonic time since the client was made, in ns.
+func (c *Client) now() int64 { return int64(time.Since(c.base)) }
 
 // millis is d in whole milliseconds, rounded up, so that nothing ends early or opens early.
 func millis(d time.Duration) int64 {

@@ -23,5 +23,8 @@ var closeScript = stockScript("close", closeSource)
 // close runs close.lua.
 func (s *Stock) close(ctx context.Context) error {
 	_, err := s.c.do(ctx, s.call(closeScript))
+	if err == nil {
+		s.desk().memory.forget()
+	}
 	return err
 }

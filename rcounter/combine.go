@@ -108,6 +108,10 @@ func (l *lane) claim(ctx context.Context, mine *seat) (Grant, error) {
 	if ctx.Err() != nil {
 		return Grant{}, fmt.Errorf("%w: claim on %q: %w", errs.ErrUnavailable, l.key, why(ctx))
 	}
+	if l.o.Off {
+		l.run(ctx, []*seat{mine})
+		return mine.grant, mine.err
+	}
 	l.mu.Lock()
 	if l.flights == 0 {
 		l.flights++

@@ -20,6 +20,8 @@ local call, sure, id = ARGV[1], ARGV[2], ARGV[3]
 local wrong = begin()
 if wrong == 'absent' then return {0, 0, 0, 4, 0, 0} end
 if wrong then return wrong end
+wrong = reap(128)
+if wrong then return wrong end
 local record = requests > 0 and redis.call('HGET', records, 'r:' .. id)
 if not record then return {-6, 0, 0} end
 local r = parse(record)
@@ -32,11 +34,7 @@ if r.state == 'G' then
   if sure == '1' then redis.call('HSET', stock, 'state', text(state)) end
   return {0, epoch, limit - sold - held, r.by == call and 1 or 2, r.ordinal, r.n}
 end
-if now >= r.deadline then
-  wrong = reap(128)
-  if wrong then return wrong end
-  return {-7, 0, 0}
-end
+if now >= r.deadline then return {-7, 0, 0} end -- one of more than 128
 if state == 3 then return {0, epoch, limit - sold - held, 8, 0, 0} end
 if r.n > held then return {-1, -1, 0} end
 if seq > 9007199254740991 - r.n then return {-2, 0, 0} end

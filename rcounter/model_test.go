@@ -129,7 +129,7 @@ func TestStockKeepsToItsModel(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", wire, seed), func(t *testing.T) {
 				rnd := rand.New(rand.NewPCG(seed, 1))
 				srv := redistest.Embedded(t)
-				walk(t, srv, on(t, wrap(t, srv, rand.New(rand.NewPCG(seed, 2))), patient), rnd)
+				walk(t, srv, on(t, wrap(t, srv, rand.New(rand.NewPCG(seed, 2))), exact), rnd)
 			})
 		}
 	}

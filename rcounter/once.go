@@ -32,7 +32,13 @@ func (s *Stock) ClaimOnce(ctx context.Context, request, claimant string, n int64
 	if err := checkN(n); err != nil {
 		return Grant{}, err
 	}
-	return s.once(ctx, callID(), request, claimant, n)
+	d := s.desk()
+	if g, ok := d.memory.request(request); ok {
+		return g, nil
+	}
+	g, err := s.once(ctx, callID(), request, claimant, n)
+	d.memory.heard(g.Outcome)
+	return g, err
 }
 
 // checkRequest is the check of a request's or reservation's id before anything is sent.

@@ -19,6 +19,8 @@ local call, sure, id, claimant, n = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber
 local wrong = begin()
 if wrong == 'absent' then return {0, 0, 0, 4, 0, 0} end
 if wrong then return wrong end
+wrong = reap(n > limit - sold - held and 1024 or 128)
+if wrong then return wrong end
 
 local record = requests > 0 and redis.call('HGET', records, 'r:' .. id)
 if record then
@@ -33,10 +35,6 @@ end
 
 local closed = refusal()
 if closed then return {0, epoch, limit - sold - held, closed, 0, 0} end
-if limit - sold - held < n then
-  wrong = reap(128)
-  if wrong then return wrong end
-end
 local before = limit - sold - held
 if before == 0 then
   if redis.call('EXISTS', flag) == 0 then mark() end

@@ -120,5 +120,6 @@ func (s *Stock) open(ctx context.Context, id string, o OpenSpec) (openReply, err
 	if err := s.verdict(v); err != nil {
 		return openReply{}, err
 	}
+	s.desk().memory.forget()
 	return openReply{epoch: v[1], opened: v[2] == 1}, nil
 }

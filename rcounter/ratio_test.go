@@ -55,9 +55,9 @@ func compare(b *testing.B, callers int, base, op func() error) {
 func BenchmarkGates(b *testing.B) {
 	alone := patient
 	alone.Combine.Off = true
-	//S1
+	alone.SoldOut.Off = true
 	together := patient
-	//S2
+	together.SoldOut.Off = true
 	fresh := func() func() string {
 		var n atomic.Int64
 		return func() string { return strconv.FormatInt(n.Add(1), 10) }

@@ -59,7 +59,15 @@ func (s *Stock) Reserve(ctx context.Context, id, claimant string, n int64, ttl t
 	if ttl < MinReservation || ttl > MaxLifetime {
 		return nil, errs.InvalidOption("ttl", ttl, fmt.Sprintf("between %v and %v", MinReservation, MaxLifetime))
 	}
-	return s.reserve(ctx, callID(), id, claimant, n, ttl)
+	d := s.desk()
+	if g, ok := d.memory.request(id); ok {
+		return &Reservation{ID: id, Outcome: g.Outcome, Epoch: g.Epoch}, nil
+	}
+	r, err := s.reserve(ctx, callID(), id, claimant, n, ttl)
+	if r != nil && r.Remaining == 0 {
+		d.memory.heard(r.Outcome)
+	}
+	return r, err
 }
 
 // Confirm sells what the reservation holds, and answers with the units: Granted the first time, Replayed from then on.
@@ -184,6 +192,7 @@ func (s *Stock) cancel(ctx context.Context, call, id string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	s.desk().memory.forget()
 	return v[0] == stockOK && v[1] == 1, s.verdict(v)
 }
 
@@ -195,6 +204,9 @@ func (s *Stock) reap(ctx context.Context, most int64) (ended int64, err error) {
 	}
 	if err := s.verdict(v); err != nil {
 		return 0, err
+	}
+	if v[1] > 0 {
+		s.desk().memory.forget()
 	}
 	return v[1], nil
 }

@@ -22,7 +22,7 @@ local call, sure, id, claimant, n, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ton
 local wrong = begin()
 if wrong == 'absent' then return {0, 0, 0, 4, 0, 0} end
 if wrong then return wrong end
-wrong = reap(16)
+wrong = reap(n > limit - sold - held and 1024 or 128)
 if wrong then return wrong end
 local before = limit - sold - held
 
@@ -41,11 +41,6 @@ end
 
 local closed = refusal()
 if closed then return {0, epoch, before, closed, 0, 0} end
-if before < n then
-  wrong = reap(128)
-  if wrong then return wrong end
-  before = limit - sold - held
-end
 if before < n then
   if before == 0 and redis.call('EXISTS', flag) == 0 then mark() end
   return {0, epoch, before, 3, 0, 0}

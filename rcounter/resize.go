@@ -53,5 +53,6 @@ func (s *Stock) resize(ctx context.Context, id string, limit int64, revision str
 	if err := s.verdict(v); err != nil {
 		return resizeReply{}, err
 	}
+	s.desk().memory.forget()
 	return resizeReply{revision: v[1], done: v[2] == 1}, nil
 }

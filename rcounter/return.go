@@ -43,6 +43,7 @@ func (s *Stock) giveBack(ctx context.Context, id, claimant string, ordinal int64
 	if err != nil {
 		return false, err
 	}
+	s.desk().memory.forget()
 	return v[1] == 1 && v[0] == stockOK, s.verdict(v)
 }
 
@@ -73,6 +74,7 @@ func (s *Stock) giveBackRequest(ctx context.Context, id, request string) (bool, 
 	if err != nil {
 		return false, err
 	}
+	s.desk().memory.forget()
 	return v[1] > 0 && v[0] == stockOK, s.verdict(v)
 }
 
@@ -112,5 +114,6 @@ func (s *Stock) giveBackAny(ctx context.Context, id, request string, first, n in
 	if err := s.verdict(v); err != nil {
 		return 0, err
 	}
+	s.desk().memory.forget()
 	return v[2], nil
 }

@@ -19,6 +19,9 @@ var ctx = context.Background()
 // patient are options for tests that are not about time: a busy machine may take its while.
 var patient = rcounter.Options{CallTimeout: 10 * time.Second}
 
+// exact are options for tests whose clock jumps, or that count what is sent: every claim asks the server.
+var exact = rcounter.Options{CallTimeout: patient.CallTimeout, SoldOut: rcounter.SoldOutOptions{Off: true}}
+
 // on makes a client of the library on c.
 func on(t testing.TB, c rueidis.Client, o rcounter.Options) *rcounter.Client {
 	t.Helper()

@@ -34,7 +34,7 @@ type Status struct {
 	State     State
 	Limit     int64
 	Sold      int64 // units that claimants have
-	Held      int64 // units of reservations, those whose time is over and that nothing has ended yet included
+	Held      int64 // units of reservations, those whose time is over included until the next claim or Reap
 	Remaining int64 // Limit - Sold - Held
 	Seq       int64 // the last ordinal given out; above Sold by the number of units returned
 	Epoch     int64 // as Open returned it

@@ -7,7 +7,7 @@
 --          'a:' and an id -> units without a claimant, see any.lua; 'u:' and a claimant -> units by requests and
 --          reservations, those returned or expired taken off
 -- KEYS[4]  the holds, a zset: id of a reservation that is held -> its deadline in ms
--- KEYS[5]  the flag, a string: 'epoch;turn;claimants' while nothing is left and nothing can become left without a write
+-- KEYS[5]  the flag, a string: 'epoch;turn;recorded;requests' while nothing is left
 -- KEYS[6]  the ledger, a stream, if the stock keeps one
 --
 -- A record of a request or reservation is 'state;ordinal;n;asked;call;by;deadline;claimant', where call is the id of
@@ -77,7 +77,7 @@ local function mark()
   if waiting > 0 then till = math.min(till, tonumber(redis.call('ZRANGE', holds, 0, 0, 'WITHSCORES')[2]) - now) end
   if refusal() or till <= 0 then return end
   local turn = redis.call('HINCRBY', stock, 'turn', 1)
-  redis.call('SET', flag, text(epoch) .. ';' .. text(turn) .. ';' .. text(recorded), 'PX', text(till))
+  redis.call('SET', flag, text(epoch) .. ';' .. text(turn) .. ';' .. text(recorded) .. ';' .. text(requests), 'PX', text(till))
 end
 
 -- settle is the end of a script that wrote: the flag follows what is left, of which there was before, and every key
