@@ -39,14 +39,11 @@ local function hand_over(lock, queue, publish, grants, now, me)
       return nil
     end
     local owner, lease, stale, push = string.match(entry, '^(%S+) (%d+) (%d+) (.)$')
-    local seen = ticket / 1000
+    local stamp, seen = '!' .. owner, ticket / 1000
     if now - seen > tonumber(stale) then
-      local stamp = '!' .. owner
       seen = -tonumber(redis.call('ZSCORE', queue, stamp) or -seen)
-      redis.call('ZREM', queue, entry, stamp)
-    else
-      redis.call('ZREM', queue, entry)
     end
+    redis.call('ZREM', queue, entry, stamp)
     if now - seen <= tonumber(stale) then
       redis.call('HSET', lock, owner, 1)
       redis.call('PEXPIRE', lock, lease)
@@ -57,7 +54,7 @@ local function hand_over(lock, queue, publish, grants, now, me)
         string.format('%.0f %s %s', ticket, lease, owner))
       if type(told) == 'table' then -- no right to publish there: release openly
         redis.call('HDEL', lock, owner)
-        redis.call('ZADD', queue, string.format('%.0f', ticket), entry)
+        redis.call('ZADD', queue, string.format('%.0f', ticket), entry, -now, stamp)
         return nil
       end
       if told > 0 then
