@@ -1,0 +1,18 @@
+// Package bench holds redlatch's own benchmarks, beside the floors they stand on:
+//
+//	go test -run '^$' -bench . ./bench
+//
+// They run on a private redis-server if one is in PATH, otherwise on the embedded server of the tests, and say which in
+// a line "server: …"; on the embedded one there are no counts of server commands. Figures of two runs cannot be
+// compared on a machine that others use, ratios within a run can.
+//
+// What is reported beside ns/op:
+//
+//	cmds/op     commands the server ran for one operation, those inside scripts included
+//	scripts/op  script calls, each a round trip
+//	p50-us      times of one operation: lock and unlock where nobody contends, otherwise from asking to holding
+//	p99-us
+//	jain        Jain's index of what each worker got: 1 is equal, 1/n is one got all
+//
+// bench/peers, a module of its own, measures other libraries beside redlatch; bench/report draws what it found.
+package bench
