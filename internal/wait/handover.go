@@ -188,12 +188,13 @@ func (w *waiter) unstand() {
 	if e := w.ear; e != nil {
 		w.ear = nil
 		if e.users--; e.users == 0 && q.ctx.Err() == nil {
+			channel := w.r.Grants
 			var timer *time.Timer
 			timer = time.AfterFunc(linger, func() {
 				q.mu.Lock()
 				defer q.mu.Unlock()
-				if e.idle == timer && e.users == 0 && q.ears[w.r.Grants] == e {
-					delete(q.ears, w.r.Grants)
+				if e.idle == timer && e.users == 0 && q.ears[channel] == e {
+					delete(q.ears, channel)
 					e.sub.Close()
 				}
 			})
@@ -266,7 +267,8 @@ type Offer struct {
 	NotAfter time.Time
 	// Turn: in this process's turn, before others in the server's queue.
 	Turn bool
-	w    *waiter
+	q    *Queue
+	w    *waiter // may be through with its wait, and serve another one, at any time
 }
 
 // Offer tells that name is about to be released by this process, and returns the waiter that the release may name;
@@ -292,7 +294,7 @@ func (q *Queue) Offer(name string, notAfter time.Time) *Offer {
 		notAfter = u
 	}
 	w.offered = notAfter
-	return &Offer{Standing: *w.standing, NotAfter: notAfter, Turn: turn, w: w}
+	return &Offer{Standing: *w.standing, NotAfter: notAfter, Turn: turn, q: q, w: w}
 }
 
 // Granted: the release, sent at sent, has made the waiter the holder with its lease in full.
@@ -324,9 +326,8 @@ func (o *Offer) Failed() { o.settle(func(w *waiter) { w.wake() }) }
 
 // settle: a waiter that has left meanwhile has seen to what may come until NotAfter.
 func (o *Offer) settle(f func(*waiter)) {
-	q := o.w.q
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	o.q.mu.Lock()
+	defer o.q.mu.Unlock()
 	if s := o.w.standing; s != nil && s.Owner == o.Owner {
 		f(o.w)
 	}

@@ -50,7 +50,14 @@ type Queue struct {
 	standing map[string]*waiter // by owner: those a grant may be meant for
 	ears     map[string]*ear    // by channel
 	gap      time.Time          // when grants were last missed
+
+	// What most waits need and are through with at once, kept for the next.
+	freeLines   []*line
+	freeWaiters []*waiter
 }
+
+// spare bounds what is kept.
+const spare = 64
 
 // line is the waiters of one name; it exists only while there are any.
 type line struct {
@@ -126,10 +133,9 @@ func (q *Queue) Wait(ctx context.Context, r Request) error {
 	if err := q.ended(ctx); err != nil {
 		return &GaveUp{Left: -1, Cause: err}
 	}
-	w := &waiter{q: q, r: r, ctx: ctx, known: -1}
+	w := q.enter(r, ctx)
 	defer w.leave()
 	if !r.Alone {
-		w.line = q.enter(r.Name)
 		if !w.line.turn.TryAcquire(1) {
 			if err := w.line.turn.Acquire(w.patience(), 1); err != nil {
 				return w.gaveUp()
@@ -229,9 +235,7 @@ func (w *waiter) leave() {
 	if w.sub != nil {
 		w.sub.Close()
 	}
-	if w.line != nil {
-		w.exit()
-	}
+	w.exit()
 }
 
 func (w *waiter) contend() error {
@@ -468,33 +472,68 @@ func (w *waiter) sleep(d time.Duration) bool {
 	return true
 }
 
-func (q *Queue) enter(name string) *line {
+// enter makes the waiter, and puts it into its line.
+func (q *Queue) enter(r Request, ctx context.Context) (w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.lines[name]
+	if n := len(q.freeWaiters); n > 0 {
+		w, q.freeWaiters = q.freeWaiters[n-1], q.freeWaiters[:n-1]
+	} else {
+		w = &waiter{}
+	}
+	w.q, w.r, w.ctx, w.known = q, r, ctx, -1
+	if r.Alone {
+		return w
+	}
+	l := q.lines[r.Name]
 	if l == nil {
-		l = &line{turn: semaphore.NewWeighted(1), nudge: make(chan struct{}, 1)}
-		q.lines[name] = l
+		if n := len(q.freeLines); n > 0 {
+			l, q.freeLines = q.freeLines[n-1], q.freeLines[:n-1]
+		} else {
+			l = &line{turn: semaphore.NewWeighted(1), nudge: make(chan struct{}, 1)}
+		}
+		q.lines[r.Name] = l
 	}
 	l.members++
-	return l
+	w.line = l
+	return w
 }
 
-// exit leaves the line, and whatever may be left of us on the server to the Taker.
+// exit leaves the line, and whatever may be left of us on the server to the Taker. The waiter is no more after this.
 func (w *waiter) exit() {
-	q, l := w.q, w.line
+	q, l, r := w.q, w.line, w.r
+	owes, after := false, time.Time{}
 	q.mu.Lock()
-	after, owes := w.settled(w.granted)
-	if w.head {
-		l.pushed = false
-		l.turn.Release(1)
+	if l != nil {
+		after, owes = w.settled(w.granted)
+		if w.head {
+			l.pushed = false
+			l.turn.Release(1)
+		}
+		if l.members--; l.members == 0 {
+			delete(q.lines, r.Name)
+			if len(q.freeLines) < spare {
+				drain(l.nudge)
+				*l = line{turn: l.turn, nudge: l.nudge}
+				q.freeLines = append(q.freeLines, l)
+			}
+		}
 	}
-	if l.members--; l.members == 0 {
-		delete(q.lines, w.r.Name)
+	if len(q.freeWaiters) < spare {
+		drain(w.nudge)
+		*w = waiter{nudge: w.nudge}
+		q.freeWaiters = append(q.freeWaiters, w)
 	}
 	q.mu.Unlock()
 	if owes {
-		w.r.Taker.Owe(after)
+		r.Taker.Owe(after)
+	}
+}
+
+func drain(c chan struct{}) {
+	select {
+	case <-c:
+	default:
 	}
 }
 
