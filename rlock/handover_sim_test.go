@@ -1,0 +1,830 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	miniredis "github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// SimSeedsEnv names the seeds of TestSimulatedHandOversNeverOverlapAndNeverStall, such as "7,100-199". Without it the
+// test runs seeds from 1 on for simBudget.
+const SimSeedsEnv = "REDLATCH_SIM_SEEDS"
+
+const (
+	simBudget = 10 * time.Second // of real time
+	simLeast  = 8                // seeds, however slow
+
+	simProcs   = 4
+	simWaiters = 3 // in each
+	simPollCap = time.Second
+	// simGrace is what a waiter may need, beside PollCap, from the end of what was done to its traffic: the pause after
+	// failed calls, and its round trips.
+	simGrace = 400 * time.Millisecond
+	// simDebt is how long after a cancellation something of it may still be there: a release is repeated when the last
+	// unanswered request can no longer run, the call timeout after it was sent.
+	simDebt = rlock.DefaultCallTimeout + simGrace
+	// simAsleep is how long after a grant its waiter acts, if nothing was done to its traffic.
+	simAsleep = 60 * time.Millisecond
+)
+
+// simMode is what happens in a run beside delays.
+type simMode int
+
+const (
+	simCalm    simMode = iota // nothing
+	simCancels                // waiters give up
+	simFaults                 // and everything else, too
+)
+
+func (m simMode) String() string { return [...]string{"calm", "cancels", "faults"}[m] }
+
+func simSeeds(t *testing.T) (list []uint64, given bool) {
+	text := os.Getenv(SimSeedsEnv)
+	if text == "" {
+		return nil, false
+	}
+	for _, part := range strings.Split(text, ",") {
+		from, to, ranged := strings.Cut(part, "-")
+		a, err := strconv.ParseUint(from, 10, 64)
+		require.NoError(t, err)
+		b := a
+		if ranged {
+			b, err = strconv.ParseUint(to, 10, 64)
+			require.NoError(t, err)
+		}
+		for ; a <= b; a++ {
+			list = append(list, a)
+		}
+	}
+	return list, true
+}
+
+// Waiters in several processes, on a network that delays, loses and repeats, while processes stand still or die and
+// callers give up. The bubble's clock is the true time, so two holders at once are seen as such.
+func TestSimulatedHandOversNeverOverlapAndNeverStall(t *testing.T) {
+	list, given := simSeeds(t)
+	began := time.Now()
+	var total simFigures
+	runs := 0
+	for i := 0; ; i++ {
+		seed := uint64(i + 1)
+		if given {
+			if i == len(list) {
+				break
+			}
+			seed = list[i]
+		} else if i >= simLeast && time.Since(began) > simBudget {
+			break
+		}
+		mode := [...]simMode{simFaults, simFaults, simCancels, simFaults, simFaults, simCalm}[seed%6]
+		t.Run(fmt.Sprintf("%v seed %d", mode, seed), func(t *testing.T) {
+			f := simulate(t, seed, mode)
+			t.Logf("%v", f)
+			total.add(f)
+		})
+		runs++
+	}
+	t.Logf("%d runs in %v: %v", runs, time.Since(began).Round(time.Millisecond), total)
+	require.Positive(t, total.handed)
+	require.Positive(t, total.turns)
+	require.Positive(t, total.direct)
+}
+
+// simFigures is what happened in a run, or in several.
+type simFigures struct {
+	acquired, gaveUp, lost, calls int
+	handed, inLine, turns, direct int
+	pauses, kills, stale          int
+	longestFree, longestIdle      time.Duration // with somebody waiting; held by nobody who acts or is about to
+	slept                         []time.Duration
+}
+
+func (f *simFigures) add(g simFigures) {
+	f.acquired, f.gaveUp, f.lost, f.calls = f.acquired+g.acquired, f.gaveUp+g.gaveUp, f.lost+g.lost, f.calls+g.calls
+	f.handed, f.inLine, f.turns, f.direct = f.handed+g.handed, f.inLine+g.inLine, f.turns+g.turns, f.direct+g.direct
+	f.pauses, f.kills, f.stale = f.pauses+g.pauses, f.kills+g.kills, f.stale+g.stale
+	f.longestFree, f.longestIdle = max(f.longestFree, g.longestFree), max(f.longestIdle, g.longestIdle)
+	f.slept = append(f.slept, g.slept...)
+}
+
+func (f simFigures) String() string {
+	slices.Sort(f.slept)
+	at := func(q float64) time.Duration {
+		if len(f.slept) == 0 {
+			return 0
+		}
+		return f.slept[int(q*float64(len(f.slept)-1))].Round(10 * time.Microsecond)
+	}
+	return fmt.Sprintf("%d acquired (%d handed over, %d in line by their own process, %d turns, %d direct), %d gave up, %d holds lost, %d passed over; "+
+		"%d pauses, %d kills; %.2f calls per acquisition; free with waiters for %v at most, held by nobody for %v; grant to acting p50 %v p99 %v max %v",
+		f.acquired, f.handed, f.inLine, f.turns, f.direct, f.gaveUp, f.lost, f.stale, f.pauses, f.kills,
+		float64(f.calls)/float64(max(1, f.acquired)), f.longestFree.Round(time.Millisecond), f.longestIdle.Round(time.Millisecond), at(0.5), at(0.99), at(1))
+}
+
+// simulation is one run.
+type simulation struct {
+	mode   simMode
+	server *redistest.Server
+	net    *simNet
+	procs  []*simProc
+	*witness
+	stop chan struct{} // closed: nothing new is begun
+}
+
+// simProc is one process.
+type simProc struct {
+	rig
+	index  int
+	host   *simHost
+	killed chan struct{}
+	work   sync.WaitGroup
+
+	// guarded by witness.mu:
+	dead      bool
+	waiting   map[int]time.Time // worker -> since when
+	cancelled time.Time         // when a waiter was last told to give up
+	left      []*rlock.Hold     // that the process died with
+}
+
+var simLeases = []time.Duration{0, 0, 150 * time.Millisecond, 400 * time.Millisecond, 2 * time.Second}
+
+var simStorm = weather{
+	late: 0.04, stuck: 0.004, lost: 0.006, hole: 0.0004, refused: 0.1,
+	swallowed: 0.04, strayed: 0.06, doubled: 0.06, lingering: 0.3,
+}
+
+func simulate(t *testing.T, seed uint64, mode simMode) (f simFigures) {
+	var violations []string
+	synctest.Test(t, func(t *testing.T) {
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		s := &simulation{mode: mode, server: redistest.Bubble(t), witness: newWitness(), stop: make(chan struct{})}
+		s.net = newSimNet(s.server, rand.New(rand.NewPCG(seed, 1)), s.note)
+		for i := range simProcs {
+			s.procs = append(s.procs, s.process(t, i, seed))
+		}
+		s.server.Embedded.Server().SetPreHook(s.see)
+		watched, watch := make(chan struct{}), make(chan struct{})
+		go func() { defer close(watched); s.watch(watch) }()
+		s.run(rnd, seed)
+		close(watch)
+		<-watched
+		s.end()
+		violations, f = s.verdict(), s.figures
+		s.server.Embedded.Close()
+	})
+	for _, v := range violations {
+		t.Errorf("seed %d, %v: %s", seed, mode, v)
+	}
+	return f
+}
+
+func (s *simulation) process(t *testing.T, i int, seed uint64) *simProc {
+	log := slog.New(slog.DiscardHandler)
+	p := &simProc{index: i, host: s.net.host(fmt.Sprint("p", i)), killed: make(chan struct{}), waiting: map[int]time.Time{}}
+	o := p.host.option()
+	// one connection for all calls, on which they keep their order, or one for each that is under way
+	o.DisableAutoPipelining = seed%2 == 0
+	var err error
+	p.redis, err = rueidis.NewClient(o)
+	require.NoError(t, err)
+	p.hub, err = pubsub.NewHub(p.redis, pubsub.Options{Logger: log})
+	require.NoError(t, err)
+	p.locks, err = rlock.New(p.hub, rlock.Options{WatchdogTimeout: 3 * time.Second, PollCap: simPollCap, Logger: log})
+	require.NoError(t, err)
+	s.names = append(s.names, p.locks.ID(), p.host.name)
+	// learns the server's clock
+	require.NoError(t, p.locks.Reentrant(fmt.Sprint("warm", i)).Do(context.Background(), func(context.Context) error { return nil }))
+	return p
+}
+
+// run lets the workers work in bad weather for a while, then in fair weather, and waits for them.
+func (s *simulation) run(rnd *rand.Rand, seed uint64) {
+	hosts := make([]*simHost, len(s.procs))
+	for i, p := range s.procs {
+		hosts[i] = p.host
+		for k := range simWaiters {
+			wr := rand.New(rand.NewPCG(seed, uint64(10+i*simWaiters+k)))
+			p.work.Go(func() { s.worker(p, k, wr) })
+		}
+	}
+	length := 1500 * time.Millisecond
+	if s.mode == simFaults {
+		s.net.set(simStorm, hosts...)
+		length = 10 * time.Second
+		var plan []time.Duration
+		for range 6 {
+			plan = append(plan, time.Duration(rnd.Float64()*float64(8*time.Second)))
+		}
+		slices.Sort(plan)
+		kill := -1
+		if rnd.IntN(2) == 0 {
+			kill = rnd.IntN(len(plan))
+		}
+		began := time.Now()
+		for i, at := range plan {
+			time.Sleep(at - time.Since(began))
+			p := s.procs[rnd.IntN(simProcs)]
+			if i == kill {
+				s.kill(p)
+			} else {
+				d := time.Duration(rnd.Float64() * float64(5*time.Second))
+				s.note("%s stands still for %v", p.host.name, d)
+				s.count(func(f *simFigures) { f.pauses++ })
+				p.host.pause(d)
+			}
+		}
+		time.Sleep(length - time.Since(began))
+		s.note("fair weather")
+		s.net.set(weather{}, hosts...)
+		length = 3 * time.Second // longer than any lease
+	}
+	time.Sleep(length)
+	close(s.stop)
+	s.note("no more work")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, p := range s.procs {
+			p.work.Wait()
+		}
+	}()
+	late := time.NewTimer(time.Minute)
+	defer late.Stop()
+	select {
+	case <-done:
+	case <-late.C:
+		s.violated("somebody waits for a lock that nobody uses")
+		for _, p := range s.procs {
+			s.kill(p)
+		}
+		<-done
+	}
+}
+
+// kill ends a process as a crash does: without a word.
+func (s *simulation) kill(p *simProc) {
+	s.mu.Lock()
+	was := p.dead
+	p.dead = true
+	s.mu.Unlock()
+	if was {
+		return
+	}
+	s.note("%s dies", p.host.name)
+	p.host.kill()
+	s.died(p)
+	close(p.killed)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	p.locks.Close(ctx)
+	p.work.Wait()
+	for _, h := range p.left {
+		h.Unlock(ctx) // nothing of it gets out; a Hold that is dropped is cleaned up outside of the bubble
+	}
+	p.hub.Close()
+	p.redis.Close()
+}
+
+// end closes the processes that are alive, and sees that nothing is left of anything.
+func (s *simulation) end() {
+	for _, p := range s.procs {
+		if p.dead {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		if err := p.locks.Close(ctx); err != nil {
+			s.violated("%s: %v", p.host.name, err)
+		}
+		cancel()
+		p.hub.Close()
+		p.redis.Close()
+	}
+	if s.server.Embedded.Exists(simName) {
+		keys, _ := s.server.Embedded.HKeys(simName)
+		s.violated("all have closed, and %v is still held", keys)
+	}
+	time.Sleep(time.Minute + 5*time.Second)
+	if keys := s.server.Embedded.Keys(); len(keys) > 0 {
+		s.violated("left behind: %v", keys)
+	}
+}
+
+// rest sleeps for d, and for as long as the process stands still. false: there is nothing to go on for.
+func (s *simulation) rest(p *simProc, d time.Duration) bool {
+	for d > 0 {
+		t := time.NewTimer(d)
+		select {
+		case <-t.C:
+		case <-p.killed:
+			t.Stop()
+			return false
+		}
+		d = p.host.standstill()
+	}
+	select {
+	case <-s.stop:
+		return false
+	case <-p.killed:
+		return false
+	default:
+		return true
+	}
+}
+
+func (s *simulation) worker(p *simProc, k int, rnd *rand.Rand) {
+	upTo := func(d time.Duration) time.Duration { return time.Duration(rnd.Float64() * float64(d)) }
+	cancels := [...]float64{0, 0.15, 0.05}[s.mode]
+	for s.rest(p, time.Microsecond+upTo(2*time.Millisecond)) {
+		l := p.locks.Reentrant(simName).WithLease(simLeases[rnd.IntN(len(simLeases))])
+		ctx, cancel := context.WithCancel(context.Background())
+		var timer *time.Timer
+		if rnd.Float64() < cancels {
+			d := upTo(60 * time.Millisecond)
+			if s.mode == simFaults {
+				d = upTo(3 * time.Second)
+			}
+			timer = time.AfterFunc(d, func() {
+				s.gives(p, k)
+				cancel()
+			})
+		}
+		once := rnd.Float64() < 0.03
+		var hold *rlock.Hold
+		var err error
+		if once {
+			hold, err = l.TryLock(ctx, 0, 0)
+		} else {
+			s.waits(p, k)
+			hold, err = l.Lock(ctx)
+			s.waited(p, k)
+		}
+		if timer != nil {
+			timer.Stop()
+		}
+		if err != nil {
+			s.refused(p, k, err, once || ctx.Err() != nil)
+			cancel()
+			continue
+		}
+		work := upTo(5 * time.Millisecond)
+		if s.mode == simFaults && rnd.Float64() < 0.02 {
+			work = upTo(3 * time.Second)
+		}
+		a := s.begins(p, k, hold)
+		for over := false; work > 0 && !over; {
+			t := time.NewTimer(work)
+			select {
+			case <-t.C:
+				work = p.host.standstill()
+			case <-hold.Done():
+				over = true
+			case <-p.killed:
+				over = true
+			}
+			t.Stop()
+		}
+		cancel()
+		if !s.ends(a) {
+			return // it is dead, and its hold with it
+		}
+		err = hold.Unlock(context.Background())
+		if err != nil && (s.mode != simFaults || !errors.Is(err, rlock.ErrLost) && !errors.Is(err, rlock.ErrUnknownOutcome) && !errors.Is(err, rlock.ErrUnavailable)) {
+			s.violated("p%d/%d: unlock: %v", p.index, k, err)
+		}
+	}
+}
+
+const simName = "l"
+
+// witness sees what happens on the server and who acts, and judges it.
+type witness struct {
+	mu       sync.Mutex
+	figures  simFigures
+	found    []string
+	trace    []simEvent
+	names    []string // of connections: id, name, …
+	acts     []*act
+	open     map[*act]bool
+	byOwner  map[string]*act
+	free     time.Time // since when, with somebody waiting
+	grants   map[string]*grant
+	inScript struct {
+		ctx  any    // of the script's calls, the same for all of one run
+		kind string // its first command
+		last []string
+	}
+	queue  map[string]int64 // entry -> ticket, as the scripts left it
+	inTurn int              // turns in a row, with others queued
+}
+
+type simEvent struct {
+	at     time.Time
+	format string
+	args   []any
+}
+
+// grant is an owner's name written into the lock.
+type grant struct {
+	at     time.Time
+	how    string
+	silent bool // its process does not hear of it
+}
+
+// act is the time during which a worker believes that it holds the lock.
+type act struct {
+	p          *simProc
+	who        string
+	owner      string
+	hold       *rlock.Hold
+	start, end time.Time
+}
+
+func newWitness() *witness {
+	return &witness{open: map[*act]bool{}, byOwner: map[string]*act{}, grants: map[string]*grant{}, queue: map[string]int64{}}
+}
+
+const simTrace = 400
+
+func (w *witness) note(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.noted(format, args...)
+}
+
+// noted is called with mu held.
+func (w *witness) noted(format string, args ...any) {
+	if len(w.trace) == 2*simTrace {
+		w.trace = append(w.trace[:0], w.trace[simTrace:]...)
+	}
+	w.trace = append(w.trace, simEvent{time.Now(), format, args})
+}
+
+func (w *witness) count(f func(*simFigures)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f(&w.figures)
+}
+
+func (w *witness) violated(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.violation(format, args...)
+}
+
+// violation is called with mu held.
+func (w *witness) violation(format string, args ...any) {
+	if len(w.found) >= 3 {
+		return
+	}
+	w.noted("VIOLATION "+format, args...)
+	var b strings.Builder
+	fmt.Fprintf(&b, format+"; what came before:\n", args...)
+	for _, e := range w.trace[max(0, len(w.trace)-100):] {
+		fmt.Fprintf(&b, "  %s  "+e.format+"\n", append([]any{e.at.Format("05.000000")}, e.args...)...)
+	}
+	w.found = append(w.found, strings.NewReplacer(w.names...).Replace(b.String()))
+}
+
+// see is called by the server before every command, those of scripts included. A script has the server for itself.
+func (w *witness) see(c *miniredis.Peer, cmd string, args ...string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch cmd {
+	case "EVAL", "EVALSHA":
+		w.figures.calls++
+		return false
+	case "TIME", "HDEL", "HEXISTS", "PTTL", "EXISTS", "HSET", "PEXPIRE", "ZADD", "ZREM", "DEL":
+		if c.Ctx != w.inScript.ctx {
+			w.inScript.ctx, w.inScript.kind, w.inScript.last = c.Ctx, cmd, nil
+		}
+	case "PUBLISH":
+	default:
+		return false
+	}
+	if len(args) > 0 && !strings.Contains(args[0], "warm") && cmd != "EXISTS" && cmd != "PTTL" {
+		w.noted("    %s %s", cmd, strings.Join(args, " "))
+	}
+	switch {
+	case cmd == "HSET" && args[0] == simName:
+		w.granted(args[1])
+	case cmd == "HDEL" && args[0] == simName:
+		if len(w.inScript.last) > 0 && w.inScript.last[0] == "PUBLISH" {
+			w.undone(args[1])
+		}
+	case cmd == "ZADD":
+		score, entry := args[len(args)-2], args[len(args)-1]
+		_, there := w.queue[entry]
+		if n, err := strconv.ParseInt(score, 10, 64); err == nil && n > 0 && !(there && args[1] == "NX") {
+			w.queue[entry] = n
+		}
+	case cmd == "ZREM":
+		for _, entry := range args[1:] {
+			if ticket, ok := w.queue[entry]; ok {
+				delete(w.queue, entry)
+				w.inScript.last = []string{cmd, entry, strconv.FormatInt(ticket, 10)}
+				return false
+			}
+		}
+	case cmd == "DEL" && args[0] != simName:
+		clear(w.queue)
+	}
+	w.inScript.last = append([]string{cmd}, args...)
+	return false
+}
+
+// granted judges a grant by the script that writes it. Called with mu held.
+func (w *witness) granted(owner string) {
+	g := &grant{at: time.Now()}
+	mine := int64(-1)
+	last := w.inScript.last
+	switch {
+	case len(last) == 3 && last[0] == "ZREM" && strings.HasPrefix(last[1], owner+" "):
+		g.how = "handed"
+		w.figures.handed++
+		g.silent = strings.HasSuffix(last[1], "-")
+		mine, _ = strconv.ParseInt(last[2], 10, 64)
+	default:
+		for entry, ticket := range w.queue {
+			if strings.HasPrefix(entry, owner+" ") {
+				mine = ticket
+			}
+		}
+		switch {
+		case w.inScript.kind == "TIME":
+			g.how = "direct"
+			w.figures.direct++
+		case mine > 0 && w.first() == mine:
+			g.how = "in line"
+			w.figures.inLine++
+		default:
+			g.how = "turn"
+			w.figures.turns++
+		}
+	}
+	others := 0
+	for entry, ticket := range w.queue {
+		if strings.HasPrefix(entry, owner+" ") {
+			continue
+		}
+		others++
+		if g.how != "turn" && (mine < 0 || ticket < mine) {
+			w.violation("%s was granted (%s, ticket %d) while %q stood before it with ticket %d", owner, g.how, mine, entry, ticket)
+		}
+	}
+	if g.how == "turn" && others > 0 {
+		if w.inTurn++; w.inTurn > 32 {
+			w.violation("%d turns in a row while others queue", w.inTurn)
+		}
+	} else {
+		w.inTurn = 0
+	}
+	w.noted("granted to %s (%s)", owner, g.how)
+	w.grants[owner] = g
+}
+
+// undone: nobody was there to be told of the grant. Called with mu held.
+func (w *witness) undone(owner string) {
+	w.figures.handed--
+	w.figures.stale++
+	delete(w.grants, owner)
+}
+
+// first is the lowest ticket. Called with mu held.
+func (w *witness) first() int64 {
+	n := int64(-1)
+	for _, ticket := range w.queue {
+		if n < 0 || ticket < n {
+			n = ticket
+		}
+	}
+	return n
+}
+
+func (w *witness) waits(p *simProc, k int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.waiting[k] = time.Now()
+}
+
+func (w *witness) waited(p *simProc, k int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(p.waiting, k)
+}
+
+// gives: the worker is told to give up.
+func (w *witness) gives(p *simProc, k int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(p.waiting, k)
+	p.cancelled = time.Now()
+	w.noted("p%d/%d gives up", p.index, k)
+}
+
+func (w *witness) refused(p *simProc, k int, err error, expected bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.cancelled = time.Now()
+	w.figures.gaveUp++
+	w.noted("p%d/%d: %v", p.index, k, err)
+	known := errors.Is(err, rlock.ErrNotAcquired) || errors.Is(err, rlock.ErrUnavailable) || errors.Is(err, rlock.ErrUnknownOutcome)
+	if !p.dead && !(expected && known) && !errors.Is(err, rlock.ErrUnavailable) {
+		w.violation("p%d/%d: %v", p.index, k, err)
+	}
+}
+
+// begins: the worker acts as the holder from now on.
+func (w *witness) begins(p *simProc, k int, h *rlock.Hold) *act {
+	now := time.Now()
+	a := &act{p: p, who: fmt.Sprintf("p%d/%d", p.index, k), owner: string(h.Owner()), hold: h, start: now}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.noted("%s acts as %s until %s", a.who, a.owner, h.Until().Format("05.000000"))
+	if g := w.grants[a.owner]; g != nil && g.how != "direct" {
+		w.figures.slept = append(w.figures.slept, now.Sub(g.at))
+	}
+	w.figures.acquired++
+	w.acts = append(w.acts, a)
+	w.byOwner[a.owner] = a
+	if p.dead {
+		a.end = now
+		return a
+	}
+	for other := range w.open {
+		if until := other.hold.Until(); until.After(now) && other.hold.Err() == nil {
+			w.violation("two holders: %s (%s) acts since %s and until %s, and now %s (%s) does", other.who, other.owner,
+				other.start.Format("05.000000"), until.Format("05.000000"), a.who, a.owner)
+		}
+	}
+	w.open[a] = true
+	return a
+}
+
+// ends: the worker acts no more. false: it is dead.
+func (w *witness) ends(a *act) bool {
+	until, why := a.hold.Until(), a.hold.Err()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if a.p.dead {
+		a.p.left = append(a.p.left, a.hold)
+		return false
+	}
+	w.close(a, until)
+	if why != nil {
+		w.figures.lost++
+	}
+	w.noted("%s ends, %v", a.who, why)
+	return true
+}
+
+// close is called with mu held.
+func (w *witness) close(a *act, until time.Time) {
+	a.end = time.Now()
+	if until.Before(a.end) {
+		a.end = until
+	}
+	delete(w.open, a)
+}
+
+func (w *witness) died(p *simProc) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.figures.kills++
+	clear(p.waiting)
+	for a := range w.open {
+		if a.p == p {
+			w.close(a, a.hold.Until())
+		}
+	}
+}
+
+// verdict looks at all acts once more, now that their ends are known.
+func (w *witness) verdict() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	slices.SortFunc(w.acts, func(a, b *act) int { return a.start.Compare(b.start) })
+	var longest *act
+	for _, a := range w.acts {
+		if longest != nil && a.start.Before(longest.end) && a.end.After(a.start) {
+			w.violation("two holders: %s from %v to %v and %s from %v to %v", longest.owner, longest.start, longest.end, a.owner, a.start, a.end)
+		}
+		if longest == nil || a.end.After(longest.end) {
+			longest = a
+		}
+	}
+	return w.found
+}
+
+// watch looks at the server from time to time: is it free although somebody waits, or held by somebody who does not
+// act, for longer than what is done to the network explains?
+func (s *simulation) watch(stop <-chan struct{}) {
+	t := time.NewTicker(5 * time.Millisecond)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-stop:
+			return
+		}
+		holder := ""
+		if keys, err := s.server.Embedded.HKeys(simName); err == nil && len(keys) > 0 {
+			holder = keys[0]
+		}
+		s.look(holder)
+	}
+}
+
+func (s *simulation) look(holder string) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if holder != "" {
+		s.free = time.Time{}
+		s.lookAtHolder(now, holder)
+		return
+	}
+	anybody := false
+	for _, p := range s.procs {
+		anybody = anybody || len(p.waiting) > 0
+	}
+	if !anybody {
+		s.free = time.Time{}
+		return
+	}
+	if s.free.IsZero() {
+		s.free = now
+	}
+	s.figures.longestFree = max(s.figures.longestFree, now.Sub(s.free))
+	for _, p := range s.procs {
+		quiet, _, ok := p.host.quiet()
+		if !ok || len(p.waiting) == 0 {
+			continue
+		}
+		from := s.free
+		oldest := now
+		for _, since := range p.waiting {
+			if since.Before(oldest) {
+				oldest = since
+			}
+		}
+		for _, since := range []time.Time{quiet, oldest} {
+			if since.After(from) {
+				from = since
+			}
+		}
+		if d := now.Sub(from); d > simPollCap+simGrace {
+			s.violation("the lock is free for %v, and %s has waited for %v with nothing wrong at its end", now.Sub(s.free), p.host.name, d)
+			s.free = now
+		}
+	}
+}
+
+// lookAtHolder: whoever holds the lock acts, or is about to, or to let go. Called with mu held.
+func (s *simulation) lookAtHolder(now time.Time, owner string) {
+	g, a := s.grants[owner], s.byOwner[owner]
+	if g == nil || s.open[a] {
+		return
+	}
+	from := g.at
+	if a != nil {
+		from = a.end
+	}
+	s.figures.longestIdle = max(s.figures.longestIdle, now.Sub(from))
+	i := slices.IndexFunc(s.procs, func(p *simProc) bool { return strings.HasPrefix(owner, p.locks.ID()) })
+	p := s.procs[i]
+	quiet, missed, ok := p.host.quiet()
+	if !ok {
+		return
+	}
+	limit := simAsleep
+	if g.silent || missed.After(g.at.Add(-simAsleep)) {
+		limit += simPollCap + simGrace
+	}
+	for _, since := range []time.Time{quiet.Add(simGrace), p.cancelled.Add(simDebt)} {
+		if since.After(from) {
+			from = since
+		}
+	}
+	if d := now.Sub(from); d > limit {
+		s.violation("%s holds the lock (%s) and has not acted for %v with nothing wrong at its end", owner, g.how, d)
+		g.at = now
+	}
+}
