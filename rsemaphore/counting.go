@@ -108,7 +108,7 @@ func (s *CountingSemaphore) TrySetPermits(ctx context.Context, n int, ttl time.D
 		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("ttl", ttl, "0 (no end) or 1ms to "+MaxDuration.String()))
 	}
 	return ask(ctx, s.c, s.bad, func(ctx context.Context) (bool, error) {
-		m, err := s.c.runner.Do(ctx, script.Call{
+		m, err := s.c.doOnce(ctx, script.Call{
 			Script: countingSetScript, Keys: []string{s.key}, Once: true,
 			Args: []string{strconv.Itoa(n), strconv.FormatInt(millis(ttl), 10), s.channel, s.c.hub.PublishCommand()},
 		})
@@ -130,7 +130,9 @@ func (s *CountingSemaphore) TrySetPermits(ctx context.Context, n int, ttl time.D
 //
 // nil: taken. ErrNotAcquired, joined with ctx's error and cause: too few were free for as long as ctx lasted; nothing
 // was taken. ErrUnavailable: the server could not be asked, and nothing was taken. ErrUnknownOutcome: a request got no
-// reply, or ctx ended before it did; the permits may have been taken (see the type). It ends the waiting at once.
+// reply; the permits may have been taken (see the type). That ends the waiting at once. When ctx ends while a request
+// is under way its reply is still awaited, for 40 ms at most, and counts: the permits may be the caller's although ctx
+// has ended.
 func (s *CountingSemaphore) Acquire(ctx context.Context, n int) error {
 	return s.acquire(ctx, n, time.Time{}, false)
 }
@@ -186,16 +188,63 @@ type final struct{ err error }
 
 func (e final) Error() string { return e.err.Error() }
 
+// seeThrough is how long the reply to a request that may not be repeated is still awaited after its caller's context
+// has ended. A server that is well answers long before, so that giving up does not cost the caller the outcome.
+const seeThrough = 40 * time.Millisecond
+
+// attemptOnce is Runner.Attempt for a request that may not be repeated: it sees it through, and has Call.Late get the
+// reply of one that it gave up.
+func (c *Client) attemptOnce(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
+	if ctx.Err() != nil {
+		return c.runner.Attempt(ctx, call) // says so, and sends nothing
+	}
+	// A deadline that is nearer than the attempt's own makes the runner send it on a goroutine of its own, where the
+	// reply is not lost.
+	own, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), c.opts.CallTimeout-time.Microsecond, errNoReply)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		if script.Pause(own, seeThrough) {
+			cancel()
+		}
+	})
+	defer stop()
+	m, err := c.runner.Attempt(own, call)
+	if err != nil && ctx.Err() != nil && script.Retryable(err) {
+		err = fmt.Errorf("%w: %w", err, whyEnded(ctx))
+	}
+	return m, err
+}
+
+var errNoReply = errors.New("no reply within the call timeout")
+
+// whyEnded keeps both ctx's error and its cause for errors.Is.
+func whyEnded(ctx context.Context) error {
+	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
+		return fmt.Errorf("%w: %w", ctx.Err(), cause)
+	}
+	return ctx.Err()
+}
+
+// doOnce is Runner.Do for a request that may not be repeated: it is, while it surely has not run.
+func (c *Client) doOnce(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
+	for n := 0; ; n++ {
+		m, err := c.attemptOnce(ctx, call)
+		if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil || !script.Pause(ctx, script.Backoff(n)) {
+			return m, err
+		}
+	}
+}
+
 // try asks the server once.
 func (s *CountingSemaphore) try(ctx context.Context, n int) (wait.Answer, error) {
 	c := s.c
 	for again := false; ; again = true {
 		sent := time.Now()
 		end := sent.Add(c.opts.CallTimeout) // when we shall have given up on this try
-		if d, ok := ctx.Deadline(); ok && d.Before(end) {
-			end = d
+		if d, ok := ctx.Deadline(); ok && d.Add(seeThrough).Before(end) {
+			end = d.Add(seeThrough)
 		}
-		m, err := c.runner.Attempt(ctx, script.Call{
+		m, err := c.attemptOnce(ctx, script.Call{
 			Script: countingAcquireScript, Keys: []string{s.key}, Once: true, Late: s.late(countingAcquireScript, n),
 			Args: []string{strconv.Itoa(n), strconv.FormatInt(c.runner.Clock.At(s.key, end), 10)},
 		})
@@ -283,7 +332,7 @@ func (s *CountingSemaphore) runAdd(ctx context.Context, n int64, ifThere bool) (
 	if ifThere {
 		only = "1"
 	}
-	m, err := s.c.runner.Do(ctx, script.Call{
+	m, err := s.c.doOnce(ctx, script.Call{
 		Script: countingAddScript, Keys: []string{s.key}, Once: true,
 		Args: []string{strconv.FormatInt(n, 10), only, s.channel, s.c.hub.PublishCommand()},
 	})
@@ -320,15 +369,27 @@ func (s *CountingSemaphore) add(ctx context.Context, n, sign int, ifThere bool) 
 }
 
 // Release gives n permits back, 1 to MaxPermits, and wakes waiters. Nobody checks that they were acquired, and the
-// key is made if it is missing. Sent once.
+// key is made if it is missing. It may be called with a ctx that has ended, and then has a second. Sent once.
 func (s *CountingSemaphore) Release(ctx context.Context, n int) error {
+	ctx, cancel := toRelease(ctx)
+	defer cancel()
 	_, _, err := s.add(ctx, n, 1, false)
 	return err
+}
+
+// toRelease gives a caller whose context has ended a second of its own: releasing is what such callers do last.
+func toRelease(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Err() == nil {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 }
 
 // ReleaseIfExists is Release for a semaphore that is there; otherwise it changes nothing and reports false. It keeps
 // a release that comes after the semaphore's TTL from making one without an end. Sent once.
 func (s *CountingSemaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
+	ctx, cancel := toRelease(ctx)
+	defer cancel()
 	there, _, err := s.add(ctx, n, 1, true)
 	return there, err
 }
@@ -351,7 +412,7 @@ func (s *CountingSemaphore) ReducePermits(ctx context.Context, n int) (int64, er
 // A missing key is 0 and stays missing. Sent once.
 func (s *CountingSemaphore) Drain(ctx context.Context) (int64, error) {
 	return ask(ctx, s.c, s.bad, func(ctx context.Context) (int64, error) {
-		m, err := s.c.runner.Do(ctx, script.Call{Script: countingDrainScript, Keys: []string{s.key}, Once: true, Late: s.late(countingDrainScript, 0)})
+		m, err := s.c.doOnce(ctx, script.Call{Script: countingDrainScript, Keys: []string{s.key}, Once: true, Late: s.late(countingDrainScript, 0)})
 		if err != nil {
 			return 0, err
 		}

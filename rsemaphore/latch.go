@@ -186,7 +186,11 @@ func (l *CountDownLatch) CountDownBy(ctx context.Context, participant string) (l
 func (l *CountDownLatch) down(ctx context.Context, participant string) (int64, error) {
 	args := []string{participant, rand.Text(), strconv.FormatInt(millis(ParticipantMemory), 10), strconv.FormatInt(millis(l.memory()), 10), l.channel, l.publishing()}
 	return ask(ctx, l.c, l.bad, func(ctx context.Context) (int64, error) {
-		m, err := l.c.runner.Do(ctx, script.Call{Script: latchDownScript, Keys: l.keys(), Args: args, Once: participant == ""})
+		send := l.c.runner.Do
+		if participant == "" {
+			send = l.c.doOnce
+		}
+		m, err := send(ctx, script.Call{Script: latchDownScript, Keys: l.keys(), Args: args, Once: participant == ""})
 		if err != nil {
 			return 0, err
 		}

@@ -31,7 +31,7 @@ end
 if not value then
   if till and till ~= '0' then
     local time = redis.call('TIME')
-    if time[1] * 1000 + math.floor(time[2] / 1000) > tonumber(till) then
+    if time[1] * 1000 + math.floor(time[2] / 1000) >= tonumber(till) then
       return {4, 0}
     end
   end

@@ -24,7 +24,7 @@ end
 if till then
   if till ~= '0' then
     local time = redis.call('TIME')
-    if time[1] * 1000 + math.floor(time[2] / 1000) > tonumber(till) then
+    if time[1] * 1000 + math.floor(time[2] / 1000) >= tonumber(till) then
       return {4, 0, 0, deleted}
     end
   end

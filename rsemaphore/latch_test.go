@@ -1,0 +1,468 @@
+package rsemaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+const latchChannel = "redisson_countdownlatch__channel__{l}"
+
+// await has n goroutines wait for the latch, and says how each ended.
+func await(t testing.TB, l *rsemaphore.CountDownLatch, n int) <-chan error {
+	done := make(chan error, n)
+	ctx := within(t)
+	for range n {
+		go func() { done <- l.Await(ctx) }()
+	}
+	return done
+}
+
+func TestALatchIsRedissonsCount(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		r := newRig(t, srv, patient)
+		l := r.c.CountDownLatch("l")
+		n, ok := must1[int64](t), must1[bool](t)
+		require.NoError(t, l.Await(within(t)), "one that was never set is open")
+		require.Zero(t, n(l.Count(within(t))))
+		require.Zero(t, n(l.CountDown(within(t))))
+		require.Empty(t, r.keys(t))
+
+		require.True(t, ok(l.TrySetCount(within(t), 2, 0)))
+		require.False(t, ok(l.TrySetCount(within(t), 3, 0)))
+		require.Equal(t, "2", r.text(t, "GET", "l"))
+		require.EqualValues(t, -1, r.number(t, "PTTL", "l"), "Redisson gives it no end")
+		require.EqualValues(t, 2, n(l.Count(within(t))))
+		done := await(t, l, 3)
+		waitingIn(t, r, "latch:l", 3)
+		require.EqualValues(t, 1, n(l.CountDown(within(t))))
+		require.Empty(t, done)
+		require.EqualValues(t, 0, n(l.CountDown(within(t))))
+		for range 3 {
+			require.NoError(t, <-done)
+		}
+		require.EqualValues(t, 0, r.number(t, "EXISTS", "l"), "zero is a missing key")
+		require.True(t, ok(l.TrySetCount(within(t), 1, 0)), "and can be set again")
+		require.EqualValues(t, 0, n(l.CountDown(within(t))))
+		require.Zero(t, r.c.Lines())
+		for _, k := range r.keys(t) {
+			require.Positive(t, r.pttl(t, k), "%s has an end", k)
+		}
+	})
+}
+
+func TestWhatALatchRefuses(t *testing.T) {
+	r := newRig(t, redistest.Embedded(t), patient)
+	l := r.c.CountDownLatch("l")
+	ctx := within(t)
+	for what, err := range map[string]error{
+		"count is 0":                errOf(l.TrySetCount(ctx, 0, 0)),
+		"count is -1":               errOf(l.TrySetCount(ctx, -1, 0)),
+		"count is 9007199254740993": errOf(l.TrySetCount(ctx, 1<<53+1, 0)),
+		"ttl is 1µs":                errOf(l.TrySetCount(ctx, 1, time.Microsecond)),
+		"ttl is -1s":                errOf(l.TrySetCount(ctx, 1, -time.Second)),
+		`participant is ""`:         errOf(l.CountDownBy(ctx, "")),
+		`participant is "\xff"`:     errOf(l.CountDownBy(ctx, "\xff")),
+		`participant is "xxxxx`:     errOf(l.CountDownBy(ctx, strings.Repeat("x", 1025))),
+	} {
+		require.ErrorIs(t, err, rsemaphore.ErrInvalidOption)
+		require.ErrorContains(t, err, what)
+	}
+	for _, name := range []string{"", "{}x", "a{b", "a}b"} {
+		bad := r.c.CountDownLatch(name)
+		for _, err := range []error{bad.Await(ctx), errOf(bad.Count(ctx)), errOf(bad.CountDown(ctx)), errOf(bad.CountDownBy(ctx, "a")), errOf(bad.TrySetCount(ctx, 0, 0)), errOf(bad.Delete(ctx))} {
+			require.ErrorIs(t, err, rsemaphore.ErrInvalidName)
+		}
+	}
+	require.Empty(t, r.keys(t))
+	for _, put := range [][]string{{"SET", "l", "many"}, {"HSET", "l", "f", "1"}, {"SET", "{l}:latch", "x"}} {
+		r.must(t, "DEL", "l", "{l}:latch")
+		r.must(t, put...)
+		require.ErrorIs(t, l.Await(ctx), rsemaphore.ErrWrongType)
+		require.ErrorIs(t, errOf(l.Count(ctx)), rsemaphore.ErrWrongType)
+		require.ErrorIs(t, errOf(l.CountDown(ctx)), rsemaphore.ErrWrongType)
+		require.ErrorIs(t, errOf(l.CountDownBy(ctx, "a")), rsemaphore.ErrWrongType)
+	}
+	require.NoError(t, r.c.Close(ctx))
+	require.ErrorIs(t, l.Await(ctx), rsemaphore.ErrClosed)
+	require.ErrorIs(t, errOf(l.CountDown(ctx)), rsemaphore.ErrClosed)
+}
+
+func TestTheLargestCountIsCountedExactly(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		r := newRig(t, srv, patient)
+		l := r.c.CountDownLatch("l")
+		require.True(t, must1[bool](t)(l.TrySetCount(within(t), rsemaphore.MaxCount, time.Hour)))
+		require.EqualValues(t, rsemaphore.MaxCount-1, must1[int64](t)(l.CountDown(within(t))))
+		require.EqualValues(t, rsemaphore.MaxCount-2, must1[int64](t)(l.CountDownBy(within(t), "a")))
+		require.EqualValues(t, rsemaphore.MaxCount-2, must1[int64](t)(l.Count(within(t))))
+	})
+}
+
+func TestAnExpiredLatchIsAnErrorToWaitersNotSuccess(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		r := newRig(t, srv, patient)
+		l := r.c.CountDownLatch("l")
+		require.True(t, must1[bool](t)(l.TrySetCount(within(t), 2, 300*time.Millisecond)))
+		began := time.Now()
+		done := await(t, l, 5)
+		for range 5 {
+			require.ErrorIs(t, <-done, rsemaphore.ErrLatchExpired)
+		}
+		require.Less(t, time.Since(began), 10*time.Second, "they wake for it")
+		// those who come later, too
+		require.ErrorIs(t, l.Await(within(t)), rsemaphore.ErrLatchExpired)
+		require.ErrorIs(t, errOf(l.CountDown(within(t))), rsemaphore.ErrLatchExpired)
+		require.ErrorIs(t, errOf(l.CountDownBy(within(t), "a")), rsemaphore.ErrLatchExpired)
+		require.ErrorIs(t, errOf(l.Count(within(t))), rsemaphore.ErrLatchExpired)
+		require.Greater(t, r.pttl(t, "{l}:latch"), 30*time.Second, "remembered for a minute")
+		require.EqualValues(t, 0, r.number(t, "EXISTS", "l"))
+
+		require.True(t, must1[bool](t)(l.TrySetCount(within(t), 1, time.Hour)), "the name can be used again")
+		require.EqualValues(t, 0, must1[int64](t)(l.CountDown(within(t))))
+		require.NoError(t, l.Await(within(t)))
+	})
+}
+
+func TestALatchCountedDownBeforeItsTTLStaysOpenAfterIt(t *testing.T) {
+	for name, down := range map[string]func(r *rig, l *rsemaphore.CountDownLatch) error{
+		"by us": func(_ *rig, l *rsemaphore.CountDownLatch) error { return errOf(l.CountDown(ctx)) },
+		"by Java, which does not know the record": func(r *rig, l *rsemaphore.CountDownLatch) error {
+			if err := r.redis.Do(ctx, r.redis.B().Del().Key("l").Build()).Error(); err != nil { // the end of Redisson's countDown
+				return err
+			}
+			return l.Await(ctx) // somebody looks before the TTL
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 1, rsemaphore.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+				l := rigs[0].c.CountDownLatch("l")
+				require.True(t, must1[bool](t)(l.TrySetCount(ctx, 1, time.Hour)))
+				require.NoError(t, down(rigs[0], l))
+				for range 4 {
+					require.NoError(t, l.Await(ctx))
+					time.Sleep(20 * time.Minute)
+				}
+			})
+		})
+	}
+}
+
+func TestAnExpiredLatchIsRememberedForAsLongAgainAndThenForgotten(t *testing.T) {
+	bubble(t, 2, rsemaphore.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+		l := rigs[0].c.CountDownLatch("l")
+		require.True(t, must1[bool](t)(l.TrySetCount(ctx, 1, time.Hour)))
+		began := time.Now()
+		require.ErrorIs(t, rigs[1].c.CountDownLatch("l").Await(ctx), rsemaphore.ErrLatchExpired)
+		require.WithinDuration(t, began.Add(time.Hour), time.Now(), 100*time.Millisecond, "its waiters know when")
+		time.Sleep(59 * time.Minute)
+		require.ErrorIs(t, l.Await(ctx), rsemaphore.ErrLatchExpired)
+		time.Sleep(2 * time.Minute)
+		require.NoError(t, l.Await(ctx))
+	})
+}
+
+func TestWaitersWokenByRedissonsMessagesAlone(t *testing.T) {
+	srv := redistest.Start(t)
+	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour})
+	l := r.c.CountDownLatch("l")
+	r.must(t, "SET", "l", "1") // Redisson's trySetCount
+	done := await(t, l, 10)
+	subscribedTo(t, r, latchChannel)
+	waitingIn(t, r, "latch:l", 10)
+	r.must(t, "DEL", "l")
+	r.must(t, "PUBLISH", latchChannel, "0")
+	for range 10 {
+		require.NoError(t, <-done)
+	}
+	r.must(t, "SET", "l", "1")
+	require.Equal(t, []string{"0"}, r.heardWhile(t, latchChannel, func() { errOf(l.CountDown(within(t))) }))
+	require.Equal(t, []string{"1"}, r.heardWhile(t, latchChannel, func() { errOf(l.TrySetCount(within(t), 1, 0)) }))
+	require.Equal(t, []string{"1"}, r.heardWhile(t, latchChannel, func() { errOf(l.Delete(within(t))) }))
+}
+
+func TestALostMessageCostsALatchWaiterAtMostPollCap(t *testing.T) {
+	srv := redistest.Start(t)
+	p := redistest.NewProxy(t, srv)
+	r := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 100 * time.Millisecond})
+	other := newRig(t, srv, patient)
+	require.True(t, must1[bool](t)(other.c.CountDownLatch("l").TrySetCount(within(t), 1, time.Hour)))
+	p.SwallowPushes()
+	done := await(t, r.c.CountDownLatch("l"), 20)
+	subscribedTo(t, other, latchChannel)
+	waitingIn(t, r, "latch:l", 20)
+	require.Zero(t, must1[int64](t)(other.c.CountDownLatch("l").CountDown(within(t))))
+	for range 20 {
+		require.NoError(t, <-done)
+	}
+	redistest.Eventually(t, 10*time.Second, "the message was lost", func() bool { return p.Swallowed() > 0 })
+}
+
+func TestHoweverManyWaitInAProcessTheServerIsAskedOnce(t *testing.T) {
+	srv := redistest.Start(t)
+	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour})
+	l := r.c.CountDownLatch("l")
+	require.True(t, must1[bool](t)(l.TrySetCount(within(t), 1, time.Hour)))
+	done := await(t, l, 500)
+	subscribedTo(t, r, latchChannel)
+	waitingIn(t, r, "latch:l", 500)
+	before := redistest.CommandCalls(t, r.redis)["evalsha"]
+	require.Zero(t, must1[int64](t)(l.CountDown(within(t))))
+	for range 500 {
+		require.NoError(t, <-done)
+	}
+	require.LessOrEqual(t, redistest.CommandCalls(t, r.redis)["evalsha"]-before, 4)
+}
+
+func TestALatchThatIsSetAgainAtOnceKeepsNobodyOfAProcessThatSawItOpen(t *testing.T) {
+	srv := redistest.Start(t)
+	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour})
+	l := r.c.CountDownLatch("l")
+	require.True(t, must1[bool](t)(l.TrySetCount(within(t), 1, time.Hour)))
+	done := await(t, l, 200)
+	subscribedTo(t, r, latchChannel)
+	waitingIn(t, r, "latch:l", 200)
+	require.Zero(t, must1[int64](t)(l.CountDown(within(t))))
+	require.NoError(t, <-done) // the first has seen it
+	require.True(t, must1[bool](t)(l.TrySetCount(within(t), 1, time.Hour)))
+	for range 199 {
+		require.NoError(t, <-done)
+	}
+}
+
+func TestADeletedLatchIsAnErrorToThoseWhoWaitAndOpenToOthers(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		for _, ttl := range []time.Duration{0, time.Hour} {
+			r := newRig(t, srv, patient)
+			l := r.c.CountDownLatch("l")
+			require.False(t, must1[bool](t)(l.Delete(within(t))))
+			require.True(t, must1[bool](t)(l.TrySetCount(within(t), 2, ttl)))
+			done := await(t, l, 5)
+			waitingIn(t, r, "latch:l", 5)
+			subscribedTo(t, r, latchChannel)
+			redistest.Eventually(t, 10*time.Second, "a second look", func() bool { return r.text(t, "GET", "l") == "2" })
+			time.Sleep(20 * time.Millisecond)
+			require.True(t, must1[bool](t)(l.Delete(within(t))))
+			for range 5 {
+				require.ErrorIs(t, <-done, rsemaphore.ErrLatchDeleted)
+			}
+			require.NoError(t, l.Await(within(t)))
+			require.False(t, must1[bool](t)(l.Delete(within(t))))
+		}
+	})
+}
+
+func TestAParticipantCountsOnceUnderLostReplies(t *testing.T) {
+	srv := redistest.Start(t)
+	p := redistest.NewProxy(t, srv)
+	r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 150 * time.Millisecond}), newRig(t, srv, patient)
+	direct.load(t, "latch_*.lua")
+	l := r.c.CountDownLatch("l")
+	require.Zero(t, must1[int64](t)(l.Count(within(t)))) // connected
+
+	trap := p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: redistest.LoseReply})
+	require.True(t, must1[bool](t)(l.TrySetCount(within(t), 10, time.Hour)), "its own work is not somebody else's")
+	<-trap.Caught()
+	for i, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseReplySilently, redistest.LoseRequest, redistest.LoseRequestSilently} {
+		trap := p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: fate})
+		require.EqualValues(t, 9-i, must1[int64](t)(l.CountDownBy(within(t), "job-"+strconv.Itoa(i))), "fate %d", fate)
+		<-trap.Caught()
+		require.Equal(t, strconv.Itoa(9-i), direct.text(t, "GET", "l"))
+		p.Heal()
+	}
+	for i := range 4 {
+		require.EqualValues(t, 6, must1[int64](t)(l.CountDownBy(within(t), "job-"+strconv.Itoa(i))), "nor by another call")
+	}
+	trap = p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: redistest.LoseReply})
+	require.ErrorIs(t, errOf(l.CountDown(within(t))), rsemaphore.ErrUnknownOutcome, "the plain one is sent once")
+	<-trap.Caught()
+	require.Equal(t, "5", direct.text(t, "GET", "l"))
+
+	trap = p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: redistest.LoseReply})
+	require.True(t, must1[bool](t)(l.Delete(within(t))), "so may a deletion")
+	<-trap.Caught()
+}
+
+func TestARepeatedCountDownDoesNotReachIntoTheNextCount(t *testing.T) {
+	srv := redistest.Start(t)
+	p := redistest.NewProxy(t, srv)
+	r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 10 * time.Second}), newRig(t, srv, patient)
+	direct.load(t, "latch_*.lua")
+	l, dl := r.c.CountDownLatch("l"), direct.c.CountDownLatch("l")
+	require.True(t, must1[bool](t)(l.TrySetCount(within(t), 1, time.Hour)))
+	// the reply of the one that opens it is kept back, and lost when the next count is set
+	release := make(chan struct{})
+	trap := p.Trap(&redistest.Trap{Match: redistest.With("l", "a"), Fate: redistest.HoldReply, Release: release})
+	done := make(chan error, 1)
+	go func() { done <- errOf(l.CountDownBy(within(t), "a")) }()
+	<-trap.Caught()
+	require.True(t, must1[bool](t)(dl.TrySetCount(within(t), 3, time.Hour)))
+	p.Cut()
+	require.NoError(t, <-done)
+	close(release)
+	require.Equal(t, "3", direct.text(t, "GET", "l"))
+	require.EqualValues(t, 2, must1[int64](t)(l.CountDownBy(within(t), "a")), "the participant's own count-down does")
+}
+
+func TestLatchNamesWithHashTagsWorkInACluster(t *testing.T) {
+	srv := redistest.Cluster(t)
+	o := rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour} // messages alone have to do it
+	r, other := newRig(t, srv, o), newRig(t, srv, o)
+	for _, name := range []string{"plain", "a{b}", "{b}a", "a{b}c{d}", "ü{ü}"} {
+		for _, ttl := range []time.Duration{0, time.Hour} {
+			l, ol := r.c.CountDownLatch(name), other.c.CountDownLatch(name)
+			require.True(t, must1[bool](t)(l.TrySetCount(within(t), 2, ttl)), name)
+			done := await(t, ol, 3)
+			waitingIn(t, other, "latch:"+name, 3)
+			require.EqualValues(t, 1, must1[int64](t)(l.CountDownBy(within(t), "a")), name)
+			select {
+			case err := <-done:
+				t.Fatalf("%s: one of two: %v", name, err)
+			case <-time.After(50 * time.Millisecond):
+			}
+			require.EqualValues(t, 0, must1[int64](t)(l.CountDownBy(within(t), "b")), name)
+			for range 3 {
+				require.NoError(t, <-done, name)
+			}
+		}
+	}
+}
+
+func TestAContextThatEndsLeavesALatchAsItIs(t *testing.T) {
+	r := newRig(t, redistest.Start(t), patient)
+	l := r.c.CountDownLatch("l")
+	require.True(t, must1[bool](t)(l.TrySetCount(within(t), 2, time.Hour)))
+	why := errors.New("the user went home")
+	ctx, cancel := context.WithTimeoutCause(context.Background(), 50*time.Millisecond, why)
+	defer cancel()
+	err := l.Await(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, err, why)
+	require.NotErrorIs(t, err, rsemaphore.ErrUnavailable)
+	require.EqualValues(t, 2, must1[int64](t)(l.Count(within(t))))
+
+	done := make(chan error, 1)
+	go func() { done <- l.Await(context.Background()) }()
+	waitingIn(t, r, "latch:l", 1)
+	require.NoError(t, r.c.Close(within(t)))
+	require.ErrorIs(t, <-done, rsemaphore.ErrClosed)
+}
+
+func TestCancelledLatchWaitersLeaveNothing(t *testing.T) {
+	srv := redistest.Start(t)
+	r := newRig(t, srv, patient)
+	l := r.c.CountDownLatch("l")
+	require.True(t, must1[bool](t)(l.TrySetCount(within(t), 1, time.Hour)))
+	before := r.contents(t, "{l}:latch")
+	var wg sync.WaitGroup
+	for i := range 8 {
+		rnd := rand.New(rand.NewPCG(7, uint64(i)))
+		wg.Go(func() {
+			for range 60 {
+				ctx, cancel := context.WithCancel(context.Background())
+				time.AfterFunc(time.Duration(rnd.IntN(1500))*time.Microsecond, cancel)
+				if err := l.Await(ctx); !errors.Is(err, context.Canceled) {
+					t.Errorf("%v", err)
+				}
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	require.Zero(t, r.c.Lines())
+	require.Zero(t, rsemaphore.Rooms())
+	require.Equal(t, before, r.contents(t, "{l}:latch"))
+	require.Equal(t, "1", r.text(t, "GET", "l"))
+	require.ElementsMatch(t, []string{"l", "{l}:latch"}, r.keys(t))
+}
+
+func init() {
+	roles["awaiter"] = beAwaiter
+	roles["counter"] = beCounter
+}
+
+// beAwaiter waits for the latch with many goroutines, and says how many it let go.
+func beAwaiter() error {
+	n, err := strconv.Atoi(os.Args[2])
+	if err != nil {
+		return err
+	}
+	_, c, err := connectRole(patient)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	done := make(chan error, n)
+	for range n {
+		go func() { done <- c.CountDownLatch("l").Await(ctx) }()
+	}
+	for c.Waiting("latch:l") < n {
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println("waiting")
+	for range n {
+		if err := <-done; err != nil {
+			return err
+		}
+	}
+	fmt.Println("all", n)
+	return nil
+}
+
+// beCounter is to count down when it is told to.
+func beCounter() error {
+	_, c, err := connectRole(patient)
+	if err != nil {
+		return err
+	}
+	set, err := c.CountDownLatch("l").TrySetCount(context.Background(), 1, time.Second)
+	fmt.Println("set", set, err)
+	select {}
+}
+
+func TestAllWaitersOfFiveProcessesReturn(t *testing.T) {
+	srv := redistest.Start(t)
+	r := newRig(t, srv, patient)
+	l := r.c.CountDownLatch("l")
+	require.True(t, must1[bool](t)(l.TrySetCount(within(t), 5, time.Hour)))
+	var procs []*child
+	for range 5 {
+		procs = append(procs, start(t, "awaiter", srv, "100"))
+	}
+	for _, p := range procs {
+		require.Equal(t, "waiting", p.line(t))
+	}
+	for i := range 5 {
+		require.EqualValues(t, 4-i, must1[int64](t)(l.CountDownBy(within(t), strconv.Itoa(i))))
+	}
+	for _, p := range procs {
+		require.Equal(t, "all 100", p.line(t))
+		require.NoError(t, p.cmd.Wait())
+	}
+}
+
+func TestAKilledCounterIsAnErrorAtTheTTL(t *testing.T) {
+	srv := redistest.Start(t)
+	r := newRig(t, srv, patient)
+	p := start(t, "counter", srv)
+	require.Equal(t, "set true <nil>", p.line(t))
+	p.signal(t, syscall.SIGKILL)
+	left := r.pttl(t, "l")
+	began := time.Now()
+	require.ErrorIs(t, r.c.CountDownLatch("l").Await(within(t)), rsemaphore.ErrLatchExpired)
+	require.Greater(t, time.Since(began), left-50*time.Millisecond, "not before")
+}
