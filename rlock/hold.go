@@ -287,17 +287,17 @@ func (h *handle) release(ctx context.Context) error {
 		// Lost, and the caller need not wait to hear it. The server may still have the field for the margin that we
 		// left: give it back early.
 		if remaining == 0 {
-			c.owe(own, own.entry, time.Time{})
+			c.owe(own, own.doubt.entry, own.doubt.until)
 		}
 		if why == ErrReleased || why == ErrClosed {
 			why = ErrLost
 		}
 		return fmt.Errorf("rlock: unlock %q: %w", l.name, why)
 	}
-	if remaining == 0 && time.Now().Before(own.doubt) {
+	if d := own.doubt; remaining == 0 && time.Now().Before(d.until) {
 		// A request of the acquisition may still be on its way, on another connection, and would take the lock anew
 		// for an owner that is through with it. Owed after this release, which would otherwise find it done.
-		defer c.owe(own, own.entry, own.doubt)
+		defer c.owe(own, d.entry, d.until)
 	}
 	unsure := false
 	sctx := ctx // the first try needs no bound of its own, and makes no timer
@@ -329,7 +329,7 @@ func (h *handle) release(ctx context.Context) error {
 		unsure = unsure || errors.Is(err, ErrUnknownOutcome)
 		if sctx.Err() != nil || !script.Pause(sctx, script.Backoff(n)) {
 			if remaining == 0 {
-				c.owe(own, own.entry, time.Time{})
+				c.owe(own, own.doubt.entry, own.doubt.until)
 			}
 			if unsure {
 				err = script.Unsure(err)

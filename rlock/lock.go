@@ -236,7 +236,9 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Hold, e
 		a.undo()
 		return nil, ErrClosed
 	}
-	a.own.doubt, a.own.entry = a.abandoned, a.entry
+	if !a.abandoned.IsZero() {
+		a.own.doubt = &doubt{a.abandoned, a.entry}
+	}
 	return a.own.handle(a.auto), nil
 }
 

@@ -12,16 +12,22 @@ import (
 	"github.com/redlatch/redlatch/internal/lease"
 )
 
+// doubt is what requests of an acquisition that were never answered may leave behind on the server, also after the
+// release.
+type doubt struct {
+	until time.Time // they do not run later than this
+	entry string    // of the queue, "" if it was never asked for
+}
+
+var noDoubt = &doubt{}
+
 // owner is one outermost acquisition and its re-entries: one field of the lock's hash. Its id is never used again.
 type owner struct {
 	lock  *Lock
 	claim lease.Claim
 	lease time.Duration // of the first acquisition
 
-	// doubt: some request of its acquisition was never answered and may run until this instant, on the server also
-	// after the release. Set before the first handle is made.
-	doubt time.Time
-	entry string // of the queue on the server, if it has been there
+	doubt *doubt // set before the first handle is made
 
 	mu      sync.Mutex
 	count   int // handles alive, and re-entries under way
@@ -34,7 +40,7 @@ type owner struct {
 }
 
 func (l *Lock) newOwner(d time.Duration) *owner {
-	own := &owner{lock: l, lease: d, count: 1}
+	own := &owner{lock: l, lease: d, count: 1, doubt: noDoubt}
 	own.claim = lease.Claim{Name: l.name, Key: l.key, Owner: l.c.newOwner(l.label), Renew: renewScript, Ended: own.lost, Of: own}
 	return own
 }

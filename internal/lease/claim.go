@@ -30,19 +30,29 @@ type Claim struct {
 
 	beside   *Claim // the next claim of the same key
 	lease    time.Duration
-	deadline time.Time // acting is safe until then
-	maxAt    time.Time // MaxHold, zero: none
-	auto     int       // how many handles want it renewed
-	start    time.Time // the renewal schedule is start + n*lease/3
-	renewAt  time.Time
-	checkAt  time.Time // when to look whether it is still held; zero: no reason to
-	short    bool      // the server has a shorter lease than ours is to be: one renewal is due in any case
-	retrying bool      // the last renewal failed; renewAt is a pause's end, not a point of the schedule
-	inFlight bool      // a renewal is under way; only its answer, or the deadline, is the next event
+	deadline instant // acting is safe until then
+	maxAt    instant // MaxHold, zero: none
+	auto     int     // how many handles want it renewed
+	start    instant // the renewal schedule is start + n*lease/3
+	renewAt  instant
+	checkAt  instant // when to look whether it is still held; zero: no reason to
+	short    bool    // the server has a shorter lease than ours is to be: one renewal is due in any case
+	retrying bool    // the last renewal failed; renewAt is a pause's end, not a point of the schedule
+	inFlight bool    // a renewal is under way; only its answer, or the deadline, is the next event
 	state    state
-	next     time.Time // next event: renewal, deadline or MaxHold
-	index    int       // in the heap
+	next     instant // next event: renewal, deadline or MaxHold
+	index    int     // in the heap
 }
+
+// instant is a time on the monotonic clock, after an engine's base: a third of a time.Time, of which a claim has many.
+// The zero value is none.
+type instant time.Duration
+
+func (i instant) Before(j instant) bool       { return i < j }
+func (i instant) After(j instant) bool        { return i > j }
+func (i instant) Add(d time.Duration) instant { return i + instant(d) }
+func (i instant) Sub(j instant) time.Duration { return time.Duration(i - j) }
+func (i instant) IsZero() bool                { return i == 0 }
 
 type state uint8
 
@@ -86,7 +96,7 @@ func (c *Claim) schedule() {
 
 // wanted reports whether a call about c should go out at now, and the lease it should ask for: 0 for a mere look,
 // which writes nothing and so causes no invalidation of its own.
-func (c *Claim) wanted(now time.Time) (lease time.Duration, ok bool) {
+func (c *Claim) wanted(now instant) (lease time.Duration, ok bool) {
 	if c.inFlight {
 		return 0, false
 	}
@@ -110,7 +120,7 @@ func (c *Claim) wanted(now time.Time) (lease time.Duration, ok bool) {
 // plan sets the next renewal to the first point of the absolute schedule after now, and after the one that was
 // planned, which may just have been done a little early. Renewals that are late do not push the later ones back:
 // delays of a few milliseconds each would add up until a lease runs out.
-func (c *Claim) plan(now time.Time) {
+func (c *Claim) plan(now instant) {
 	after := now
 	if c.renewAt.After(after) {
 		after = c.renewAt

@@ -60,6 +60,7 @@ const (
 // Engine is the watchdog of one client.
 type Engine struct {
 	connID  string
+	base    time.Time
 	runner  *script.Runner
 	cluster bool
 	log     *slog.Logger
@@ -81,8 +82,8 @@ type Engine struct {
 	mu      sync.Mutex
 	entries map[entry]*Claim // the watchdog map: the owners here, chained
 	due     claims
-	wakeAt  time.Time // when the goroutine will look next; zero while it is looking
-	asked   time.Time // what the last kick was for; zero if there was none since it looked
+	wakeAt  instant // when the goroutine will look next; zero while it is looking
+	asked   instant // what the last kick was for; zero if there was none since it looked
 	wall    func() time.Time
 }
 
@@ -108,6 +109,7 @@ type Config struct {
 // New starts an engine.
 func New(o Config) *Engine {
 	e := &Engine{
+		base:   time.Now().Add(-time.Hour), // no instant is zero
 		connID: o.ConnID, client: o.Client, runner: o.Runner, cluster: o.Client.Mode() == rueidis.ClientModeCluster, log: o.Log, renewed: o.Renewed,
 		kick: make(chan struct{}, 1), flight: make(chan struct{}, maxFlights), entries: map[entry]*Claim{}, wall: time.Now,
 	}
@@ -151,26 +153,29 @@ func (e *Engine) Add(c *Claim, sent time.Time, lease time.Duration, auto bool, m
 	return e.AddShort(c, sent, lease, lease, auto, maxHold)
 }
 
+func (e *Engine) at(t time.Time) instant { return instant(t.Sub(e.base)) }
+func (e *Engine) now() instant           { return instant(time.Since(e.base)) }
+
 // AddShort is Add for a claim of which the server has a shorter lease, written, than it is to have: it is renewed once
 // to the full, after a third of what was written, also if it is not auto.
 func (e *Engine) AddShort(c *Claim, sent time.Time, written, lease time.Duration, auto bool, maxHold time.Duration) bool {
-	now := time.Now()
-	c.lease, c.start, c.deadline = lease, sent, sent.Add(written-Margin(written))
+	now, start := e.now(), e.at(sent)
+	c.lease, c.start, c.deadline = lease, start, start.Add(written-Margin(written))
 	if !now.Before(c.deadline) {
 		return false
 	}
 	if maxHold > 0 {
-		c.maxAt = sent.Add(maxHold)
+		c.maxAt = start.Add(maxHold)
 	}
 	if auto {
 		c.auto = 1
 	}
 	c.plan(now)
 	if written < lease {
-		c.short, c.renewAt = true, sent.Add(written/3)
+		c.short, c.renewAt = true, start.Add(written/3)
 	}
 	if e.tracks() && !c.Untracked {
-		c.checkAt = sent.Add(trackAfter)
+		c.checkAt = start.Add(trackAfter)
 	}
 	at := entry{e.connID, c.Key}
 	e.mu.Lock()
@@ -199,7 +204,7 @@ func (e *Engine) Confirmed(c *Claim, sent time.Time, lease time.Duration) bool {
 }
 
 func (e *Engine) confirm(c *Claim, sent time.Time, lease time.Duration) {
-	if d := sent.Add(lease - Margin(lease)); d.After(c.deadline) {
+	if d := e.at(sent).Add(lease - Margin(lease)); d.After(c.deadline) {
 		c.deadline = d
 	}
 	c.schedule()
@@ -216,8 +221,8 @@ func (e *Engine) Auto(c *Claim, lease time.Duration) bool {
 		c.lease = lease
 	}
 	c.auto++
-	c.renewAt = time.Time{}
-	c.plan(time.Now())
+	c.renewAt = 0
+	c.plan(e.now())
 	c.schedule()
 	heap.Fix(&e.due, c.index)
 	e.wakeBy(c.next)
@@ -254,7 +259,7 @@ func (e *Engine) Remove(c *Claim) bool {
 	if c.state != registered {
 		return false
 	}
-	held := time.Now().Before(c.deadline)
+	held := e.now().Before(c.deadline)
 	e.remove(c)
 	return held
 }
@@ -295,7 +300,7 @@ func (e *Engine) remove(c *Claim) {
 func (e *Engine) Live(c *Claim) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return c.state == registered && time.Now().Before(c.deadline)
+	return c.state == registered && e.now().Before(c.deadline)
 }
 
 // Until is c's deadline, or MaxHold's end if that is earlier.
@@ -303,9 +308,9 @@ func (e *Engine) Until(c *Claim) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !c.maxAt.IsZero() && c.maxAt.Before(c.deadline) {
-		return c.maxAt
+		return e.base.Add(time.Duration(c.maxAt))
 	}
-	return c.deadline
+	return e.base.Add(time.Duration(c.deadline))
 }
 
 // Find returns the registered claim of that owner on that key, or nil.
@@ -335,9 +340,9 @@ func (e *Engine) Names() []string {
 // wakeBy has the goroutine look again by t. Called with mu held. Removing a claim leaves an early wake-up behind, also
 // if it was removed before the goroutine got to look: lock and unlock in a loop then disturb it every trackAfter or so,
 // not every time.
-func (e *Engine) wakeBy(t time.Time) {
+func (e *Engine) wakeBy(t instant) {
 	if !e.wakeAt.IsZero() && t.Before(e.wakeAt) {
-		e.wakeAt, e.asked = time.Time{}, t
+		e.wakeAt, e.asked = 0, t
 		select {
 		case e.kick <- struct{}{}:
 		default:
@@ -358,8 +363,7 @@ func (e *Engine) run() {
 		w := e.wall()
 		jumped := w.Round(0).Sub(wall.Round(0))-now.Sub(mono) > wallJump
 		mono, wall = now, w
-		next := e.pass(now, jumped)
-		timer.Reset(next.Sub(now))
+		timer.Reset(e.pass(e.at(now), jumped))
 		select {
 		case <-timer.C:
 		case <-e.kick:
@@ -369,8 +373,8 @@ func (e *Engine) run() {
 	}
 }
 
-// pass ends what is over, sends what is due, and returns when to look next.
-func (e *Engine) pass(now time.Time, jumped bool) time.Time {
+// pass ends what is over, sends what is due, and returns how long it is until it should look next.
+func (e *Engine) pass(now instant, jumped bool) time.Duration {
 	var ended []*Claim
 	var whys []error
 	batches := map[batchKey][]asked{}
@@ -396,7 +400,7 @@ func (e *Engine) pass(now time.Time, jumped bool) time.Time {
 			continue
 		}
 		if lease, ok := c.wanted(now); ok {
-			c.inFlight, c.checkAt = true, time.Time{}
+			c.inFlight, c.checkAt = true, 0
 			k := batchKey{script: c.Renew, untracked: c.Untracked}
 			if e.cluster {
 				k.slot = keyname.Slot(c.Key)
@@ -418,7 +422,7 @@ func (e *Engine) pass(now time.Time, jumped bool) time.Time {
 	if e.asked.After(now) && e.asked.Before(next) {
 		next = e.asked
 	}
-	e.wakeAt, e.asked = next, time.Time{}
+	e.wakeAt, e.asked = next, 0
 	e.mu.Unlock()
 	for i, c := range ended {
 		e.log.Warn("redlatch: hold ended", "name", c.Name, "owner", c.owner(), "why", whys[i])
@@ -429,7 +433,7 @@ func (e *Engine) pass(now time.Time, jumped bool) time.Time {
 			e.send(batch)
 		}
 	}
-	return next
+	return next.Sub(now)
 }
 
 // asked is one claim in a call: lease 0 asks only whether it is held.
@@ -502,7 +506,7 @@ func (e *Engine) send(batch []asked) {
 func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err error) {
 	var lost []*Claim
 	var events []event
-	now := time.Now()
+	now := e.now()
 	e.mu.Lock()
 	for i, a := range batch {
 		c := a.Claim

@@ -136,7 +136,7 @@ func (e *Engine) invalidated(keys []string) {
 func (e *Engine) Check(key string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := time.Now()
+	now := e.now()
 	for c := e.entries[entry{e.connID, key}]; c != nil; c = c.beside {
 		if c.Untracked {
 			continue
@@ -152,7 +152,7 @@ func (e *Engine) Check(key string) {
 func (e *Engine) CheckAll() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := time.Now()
+	now := e.now()
 	for _, c := range e.due {
 		if now.Sub(c.start) >= trackAfter && !c.Untracked {
 			c.checkAt = now

@@ -1,0 +1,118 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// ScaleEnv multiplies the numbers of locks in the tests of this file: at 5 they are those of the promises.
+const ScaleEnv = "REDLATCH_SCALE"
+
+func scale(t *testing.T) int {
+	t.Helper()
+	if text := os.Getenv(ScaleEnv); text != "" {
+		n, err := strconv.Atoi(text)
+		require.NoError(t, err)
+		return n
+	}
+	return 1
+}
+
+// each runs fn for 0 to n-1 on a few goroutines.
+func each(n int, fn func(i int)) {
+	const workers = 16
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := w; i < n; i += workers {
+				fn(i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func heap() (bytes uint64) {
+	collect()
+	collect()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+func TestManyHeldLocksCostLittle(t *testing.T) {
+	n := 20_000 * scale(t)
+	const faster = 5 // than at the default lease
+	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: rlock.DefaultWatchdogTimeout / faster})
+	for range 3 { // connections, the watchdog, what a first acquisition starts
+		each(64, func(i int) {
+			if err := r.locks.Reentrant(fmt.Sprint("warm", i)).Do(within(t), func(context.Context) error { return nil }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	long := lock(t, r.locks.Reentrant("long"), within(t))
+	tracked(t, r, 1)
+	before, goroutines := heap(), runtime.NumGoroutine()
+	holds := make([]*rlock.Hold, n)
+	each(n, func(i int) {
+		var err error
+		if holds[i], err = r.locks.Reentrant("order:" + strconv.Itoa(i)).Lock(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	require.False(t, t.Failed())
+	perLock := float64(heap()-before-uint64(8*n)) / float64(n)
+	began := time.Now()
+	calls := redistest.CommandCalls(t, r.redis)["evalsha"]
+	busiest := 0
+	for time.Since(began) < 4*time.Second { // twice the period of renewals
+		busiest = max(busiest, runtime.NumGoroutine())
+		time.Sleep(50 * time.Millisecond)
+	}
+	rate := float64(redistest.CommandCalls(t, r.redis)["evalsha"]-calls) / time.Since(began).Seconds() / faster
+	t.Logf("%d held locks: %.0f bytes of heap each, %.0f script calls/s at the default lease, %d goroutines more at most", n, perLock, rate, busiest-goroutines)
+	require.Less(t, perLock, 1024.)
+	require.Less(t, rate, max(200*float64(n)/100_000, 40))
+	require.Less(t, busiest-goroutines, 80, "two for each renewal call under way, of which there are 32 at most")
+	for _, h := range append(holds, long) {
+		require.NoError(t, h.Err())
+	}
+	each(n, func(i int) {
+		if err := holds[i].Unlock(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	require.NoError(t, long.Unlock(within(t)))
+}
+
+func TestNamesUsedOnceLeaveNothing(t *testing.T) {
+	n := 40_000 * scale(t) * scale(t)
+	r := newRig(t, redistest.Start(t), rlock.Options{})
+	use := func(from, n int) {
+		each(n, func(i int) {
+			err := r.locks.Reentrant("once:"+strconv.Itoa(from+i)).Do(context.Background(), func(context.Context) error { return nil })
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	use(0, 2000)
+	before := heap()
+	use(2000, n)
+	after := heap()
+	t.Logf("%d names: %d bytes of heap before, %d after", n, before, after)
+	require.Less(t, float64(after), float64(before)+1<<20, "a few bytes for each name would be more")
+	require.Zero(t, r.locks.Lines())
+}
