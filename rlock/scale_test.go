@@ -114,7 +114,8 @@ func TestNamesUsedOnceLeaveNothing(t *testing.T) {
 	var after uint64
 	redistest.Eventually(t, 20*time.Second, "the heap is where it was", func() bool {
 		after = heap()
-		return after < before+1<<20 // 27 bytes for each name would be more
+		// a connection more or less of rueidis is 1.4 MB; a map's entry for each name would be more than this
+		return after < before+2<<20
 	})
 	t.Logf("%d names: %d bytes of heap before, %d after", n, before, after)
 	require.Zero(t, r.locks.Lines())
