@@ -41,5 +41,5 @@ sold, seq, requests = sold + n, seq + n, requests + 1
 count()
 redis.call('HSET', records, 'a:' .. id, text(ordinal) .. ';' .. text(n))
 enter('grant', ordinal, n, '', id)
-settle(before)
+settle(before, records)
 return {0, epoch, limit - sold - held, 1, ordinal, n}

@@ -23,13 +23,13 @@ if not record then
   requests = requests + 1
   count()
   keep(id, {state = 'C', ordinal = 0, n = 0, asked = 0, call = '', by = call, deadline = 0, claimant = ''})
-  settle(before)
+  settle(before, records)
   return {0, 0, 0}
 end
 local r = parse(record)
 if not r then return {-1, -1, 0} end
 if r.state == 'C' then return {0, r.n > 0 and r.by == call and 1 or 0, 0} end
-if r.deadline == 0 then return {-3, 0, 0} end
+if r.deadline == 0 and r.asked ~= 0 then return {-3, 0, 0} end
 if r.state ~= 'H' then return {0, 0, 0} end
 if now >= r.deadline then return {0, 0, 0} end -- one of more than 128
 if r.n > held then return {-1, -1, 0} end
@@ -40,5 +40,5 @@ redis.call('ZREM', holds, id)
 redis.call('HINCRBY', records, 'u:' .. r.claimant, text(-r.n))
 held, waiting = held - r.n, waiting - 1
 count()
-settle(before)
+settle(before, records)
 return {0, 1, 0}

@@ -95,7 +95,7 @@ if #set > 0 then
   if keeps == 1 then
     for i = 1, #set, 2 do enter('grant', tonumber(set[i + 1]:match('^%d+')), 1, set[i], '') end
   end
-  settle(before)
+  settle(before, users)
 elseif won and sure == '1' then
   redis.call('HSET', stock, 'state', text(state))
 elseif out[3] == 0 and not closed and redis.call('EXISTS', flag) == 0 then

@@ -27,7 +27,7 @@ if not record then return {-6, 0, 0} end
 local r = parse(record)
 if not r then return {-1, -1, 0} end
 if r.state == 'C' then return {-8, 0, 0} end
-if r.deadline == 0 then return {-3, 0, 0} end
+if r.deadline == 0 and r.asked ~= 0 then return {-3, 0, 0} end
 if r.state == 'R' then return {-9, 0, 0} end
 if r.state == 'E' then return {-7, 0, 0} end
 if r.state == 'G' then
@@ -47,5 +47,5 @@ redis.call('ZREM', holds, id)
 keep(id, r)
 enter('grant', r.ordinal, r.n, r.claimant, id)
 if before == 0 then redis.call('DEL', flag) end -- the next deadline, at which it ends, may be another one now
-settle(before)
+settle(before, records)
 return {0, epoch, limit - sold - held, 1, r.ordinal, r.n}

@@ -48,6 +48,8 @@ var (
 	ErrNoReservation = errors.New("no such reservation")
 	// ErrNotOpen: there is no stock to resize or restore. (A claim on it is no error: NotOpen.)
 	ErrNotOpen = errors.New("no such stock")
+	// ErrRestoring: another call of Restore has begun since; that one goes on, this one has ended.
+	ErrRestoring = errors.New("restored by another call")
 	// ErrCorrupt: the keys of a stock do not agree: records of claimants are missing (evicted, deleted, lost in a
 	// failover) or a number in it cannot be. Nothing is granted any more, because a claimant who has a unit could be
 	// given a second one. Restore mends it from the caller's own records of the sale; deleting the stock's keys

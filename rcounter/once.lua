@@ -26,7 +26,7 @@ local record = requests > 0 and redis.call('HGET', records, 'r:' .. id)
 if record then
   local r = parse(record)
   if not r then return {-1, -1, 0} end
-  if r.deadline ~= 0 or r.asked ~= n or r.claimant ~= claimant then return {-3, 0, 0} end
+  if r.deadline ~= 0 or r.asked ~= n and r.asked ~= 0 or r.claimant ~= claimant then return {-3, 0, 0} end
   if r.call == call then return {0, epoch, limit - sold - held, 1, r.ordinal, r.n} end
   if r.state == 'R' then return {0, epoch, limit - sold - held, 9, 0, 0} end
   if sure == '1' then redis.call('HSET', stock, 'state', text(state)) end
@@ -52,5 +52,5 @@ count()
 keep(id, {state = 'G', ordinal = ordinal, n = n, asked = asked, call = call, by = '', deadline = 0, claimant = claimant})
 redis.call('HINCRBY', records, 'u:' .. claimant, text(n))
 enter('grant', ordinal, n, claimant, id)
-settle(before)
+settle(before, records)
 return {0, epoch, limit - sold - held, 1, ordinal, n}

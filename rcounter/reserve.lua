@@ -31,7 +31,7 @@ if record then
   local r = parse(record)
   if not r then return {-1, -1, 0} end
   if r.state == 'C' and r.n == 0 then return {-8, 0, 0} end
-  if r.deadline == 0 or r.asked ~= n or r.claimant ~= claimant then return {-3, 0, 0} end
+  if r.asked ~= 0 and (r.deadline == 0 or r.asked ~= n) or r.claimant ~= claimant then return {-3, 0, 0} end
   if r.state == 'C' then return {-8, 0, 0} end
   if r.state == 'R' then return {-9, 0, 0} end
   if r.state == 'E' or r.state == 'H' and now >= r.deadline then return {-7, 0, 0} end
@@ -53,5 +53,5 @@ count()
 keep(id, {state = 'H', ordinal = 0, n = n, asked = n, call = call, by = '', deadline = now + ttl, claimant = claimant})
 redis.call('ZADD', holds, text(now + ttl), id)
 redis.call('HINCRBY', records, 'u:' .. claimant, text(n))
-settle(before)
+settle(before, records)
 return {0, epoch, limit - sold - held, 1, 0, ttl}

@@ -29,5 +29,5 @@ if want < sold + held then return {-5, sold + held, 0} end
 local before = limit - sold - held
 limit = want
 redis.call('HSET', stock, 'limit', text(want), 'revision', text(tonumber(revision) + 1), 'resizer', call)
-settle(before)
+settle(before, records)
 return {0, tonumber(revision) + 1, 1}

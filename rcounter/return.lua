@@ -32,7 +32,7 @@ if has == ordinal then
   sold = sold - 1
   count()
   enter('return', tonumber(ordinal), 1, user, '')
-  settle(before)
+  settle(before, users)
   return {0, 1, 0}
 end
 if past == ';' .. ordinal .. ';' .. call then return {0, 1, 0} end

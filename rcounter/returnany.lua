@@ -26,7 +26,7 @@ if not record then
   requests = requests + 1
   count()
   redis.call('HSET', records, 'a:' .. id, '0;0;' .. call)
-  settle(before)
+  settle(before, records)
   return {0, 1, 0}
 end
 local ordinal, got, parts = record:match('^(%d+);(%d+)(.*)$')
@@ -51,5 +51,5 @@ redis.call('HSET', records, 'a:' .. id, record .. ';' .. text(from) .. '.' .. te
 sold = sold - n
 count()
 enter('return', from, n, '', id)
-settle(before)
+settle(before, records)
 return {0, 1, n}

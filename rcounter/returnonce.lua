@@ -28,5 +28,5 @@ keep(id, r)
 redis.call('HINCRBY', records, 'u:' .. r.claimant, text(-r.n))
 count()
 enter('return', r.ordinal, r.n, r.claimant, id)
-settle(before)
+settle(before, records)
 return {0, r.n, 0}

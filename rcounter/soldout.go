@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // Defaults of SoldOutOptions.
@@ -230,7 +231,7 @@ func (m *memory) learn(ctx context.Context, flag string) (*soldOut, error) {
 	most := int64(m.c.soldOut.Winners)
 	if n[2] <= most {
 		k.winners = make(map[string]int64, n[2])
-		err := m.scan(ctx, m.keys[1], func(claimant, record string) error {
+		err := m.c.scan(ctx, m.keys[1], func(claimant, record string) error {
 			text, _, _ := strings.Cut(record, ";")
 			ordinal, err := strconv.ParseInt(text, 10, 64)
 			if ordinal > 0 { // 0: returned
@@ -244,7 +245,7 @@ func (m *memory) learn(ctx context.Context, flag string) (*soldOut, error) {
 	}
 	if n[3] <= most {
 		k.ids = map[string]struct{}{}
-		err := m.scan(ctx, m.keys[2], func(field, _ string) error {
+		err := m.c.scan(ctx, m.keys[2], func(field, _ string) error {
 			if id, ok := strings.CutPrefix(field, "r:"); ok {
 				k.ids[id] = struct{}{}
 			}
@@ -280,17 +281,21 @@ func (m *memory) flag(ctx context.Context, cache bool) (value string, cached boo
 	return value, r.IsCacheHit(), err
 }
 
-// scan reads a hash in parts, so that the server does other things in between.
-func (m *memory) scan(ctx context.Context, key string, each func(field, value string) error) error {
-	return scanHash(ctx, m.c.client, key, each)
-}
+var hscanScript = script.Plain("hscan")
 
-// scanHash reads all of a hash that does not change meanwhile; a field may come more than once.
-func scanHash(ctx context.Context, client rueidis.Client, key string, each func(field, value string) error) error {
+// scan reads all of a hash that does not change meanwhile, in parts, so that the server does other things in between.
+// A field may come more than once.
+func (c *Client) scan(ctx context.Context, key string, each func(field, value string) error) error {
 	for cursor := uint64(0); ; {
-		e, err := client.Do(ctx, client.B().Hscan().Key(key).Cursor(cursor).Count(1000).Build()).AsScanEntry()
+		m, err := c.do(ctx, script.Call{Script: hscanScript, Keys: []string{key}, Command: func(b rueidis.Builder) rueidis.Completed {
+			return b.Hscan().Key(key).Cursor(cursor).Count(1000).Build()
+		}})
 		if err != nil {
 			return err
+		}
+		e, err := m.AsScanEntry()
+		if err != nil {
+			return malformed("hscan", key)
 		}
 		for i := 0; i+1 < len(e.Elements); i += 2 {
 			if err := each(e.Elements[i], e.Elements[i+1]); err != nil {

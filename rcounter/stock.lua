@@ -12,7 +12,8 @@
 --
 -- A record of a request or reservation is 'state;ordinal;n;asked;call;by;deadline;claimant', where call is the id of
 -- the call that made it and by of the one that ended it; state: G its units are sold, H held, R sold and returned,
--- C cancelled (n 0: before it was made), E expired.
+-- C cancelled (n 0: before it was made), E expired. deadline is 0 for a request; asked is 0 if Restore made the record
+-- and does not know of which of the two.
 --
 -- Every key but the flag ends in the same millisecond; the flag ends when something is left without a write: at the
 -- next deadline of a hold, or at the end. A stock says how many fields and members its other keys have. If they have not, a script changes
@@ -80,22 +81,20 @@ local function mark()
   redis.call('SET', flag, text(epoch) .. ';' .. text(turn) .. ';' .. text(recorded) .. ';' .. text(requests), 'PX', text(till))
 end
 
--- settle is the end of a script that wrote: the flag follows what is left, of which there was before, and every key
--- gets its end, all in one go so that they end in the same millisecond; an earlier end of the records alone would
--- look like their loss.
-local function settle(before)
+-- settle is the end of a script that wrote to the stock and to wrote (users or records): the flag follows what is left,
+-- of which there was before, and a key without an end gets it, all of them in one go so that they end in the same
+-- millisecond; an earlier end of the records alone would look like their loss.
+local function settle(before, wrote)
   local left = limit - sold - held
   if left > 0 and before <= 0 then
     redis.call('DEL', flag)
   elseif left <= 0 and (before > 0 or redis.call('EXISTS', flag) == 0) then
     mark()
   end
-  for i = 1, 6 do
-    if i ~= 5 and redis.call('PTTL', KEYS[i]) == -1 then
-      for k = 1, 6 do
-        if k ~= 5 then redis.call('PEXPIRE', KEYS[k], text(gone - now)) end
-      end
-      return
+  if redis.call('PTTL', wrote) == -1 or redis.call('PTTL', stock) == -1 or waiting > 0 and redis.call('PTTL', holds) == -1
+      or keeps == 1 and redis.call('PTTL', ledger) == -1 then
+    for i = 1, 6 do
+      if i ~= 5 then redis.call('PEXPIRE', KEYS[i], text(gone - now)) end
     end
   end
 end
@@ -146,5 +145,5 @@ local function reap(most)
   local before = limit - sold - held
   held, waiting = held - n, waiting - #due
   count()
-  settle(before)
+  settle(before, records)
 end

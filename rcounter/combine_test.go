@@ -1,0 +1,221 @@
+package rcounter_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter"
+	"github.com/stretchr/testify/require"
+)
+
+// gauge watches the script calls that pass: how many there were, how many at once, and of how many words at most.
+type gauge struct {
+	rueidis.Client
+	calls, now, most, words atomic.Int64
+	hold                    time.Duration // every call takes at least that long
+}
+
+func (c *gauge) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	if cmd.Commands()[0] != "EVALSHA" {
+		return c.Client.Do(ctx, cmd)
+	}
+	c.calls.Add(1)
+	raise(&c.most, c.now.Add(1))
+	raise(&c.words, int64(len(cmd.Commands())))
+	defer c.now.Add(-1)
+	if c.hold > 0 {
+		time.Sleep(c.hold)
+	}
+	return c.Client.Do(ctx, cmd)
+}
+
+func raise(v *atomic.Int64, to int64) {
+	for old := v.Load(); old < to && !v.CompareAndSwap(old, to); old = v.Load() {
+	}
+}
+
+// crowd runs op from so many goroutines, each so many times.
+func crowd(callers, each int, op func(caller, i int)) {
+	var wg sync.WaitGroup
+	for c := range callers {
+		wg.Go(func() {
+			for i := range each {
+				op(c, i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestConcurrentClaimsShareScriptCalls(t *testing.T) {
+	for name, tc := range map[string]struct {
+		o           rcounter.Combine
+		batch, most int64
+		shared      bool
+	}{
+		"by default":  {rcounter.Combine{}, 128, 64, true},
+		"few flights": {rcounter.Combine{MaxFlights: 2}, 128, 2, true},
+		"one flight":  {rcounter.Combine{MaxFlights: 1, MaxBatch: 4}, 4, 1, true},
+		"small":       {rcounter.Combine{MaxBatch: 10, Window: time.Second}, 10, 64, true},
+		"batch of 1":  {rcounter.Combine{MaxBatch: 1, MaxFlights: 3}, 1, 3, false},
+		"off":         {rcounter.Combine{Off: true}, 1, 1 << 40, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wire := &gauge{Client: redistest.Start(t).Client(t), hold: time.Millisecond}
+			o := exact
+			o.Combine = tc.o
+			c := on(t, wire, o)
+			const callers, each = 64, 10
+			s, a := opened(t, c, "s", 400), opened(t, c, "a", 2*callers*each)
+			_, err := a.ClaimAny(ctx, 1) // loads the script
+			require.NoError(t, err)
+			wire.calls.Store(0)
+			wire.words.Store(0)
+			l := newLedger()
+			var units atomic.Int64
+			crowd(callers, each, func(caller, i int) {
+				u := strconv.Itoa(caller*each + i)
+				g, err := s.Claim(ctx, u)
+				if err != nil {
+					t.Error(err)
+				}
+				l.record(u, g)
+			})
+			claims := wire.calls.Swap(0)
+			taken := make([]atomic.Bool, 2*callers*each+1)
+			taken[1].Store(true)
+			crowd(callers, each, func(caller, i int) {
+				n := int64(1 + i%3)
+				g, err := a.ClaimAny(ctx, n)
+				if err != nil || g.N < 1 || g.N > n {
+					t.Error(g, err)
+					return
+				}
+				for o := g.Ordinal; o < g.Ordinal+g.N; o++ {
+					if taken[o].Swap(true) {
+						t.Errorf("unit %d twice", o)
+					}
+				}
+				units.Add(g.N)
+			})
+			anys := wire.calls.Load()
+			l.requireExactly(t, 400)
+			require.EqualValues(t, callers*(4+6+6+3), units.Load())
+			require.LessOrEqual(t, wire.most.Load(), tc.most, "flights")
+			require.LessOrEqual(t, wire.words.Load(), tc.batch+11, "EVALSHA sha 6, six keys, two arguments, the claimants")
+			if tc.shared {
+				require.Less(t, claims, int64(callers*each)/2)
+				require.Less(t, anys, int64(callers*each)/2)
+			} else {
+				require.EqualValues(t, callers*each, claims)
+				require.EqualValues(t, callers*each, anys)
+			}
+		})
+	}
+}
+
+// The sum of what callers were given is what the stock says is sold, whoever leaves and whatever is lost.
+func TestACallerWhoLeavesItsBatchLosesNoUnit(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		for name, lose := range map[string]func() bool{
+			"replies arrive":        func() bool { return false },
+			"some replies are lost": func() bool { return rand.IntN(10) == 0 },
+		} {
+			t.Run(name, func(t *testing.T) {
+				calm := on(t, srv.Client(t), exact).Stock(name)
+				_, err := calm.Open(ctx, spec(1_000_000))
+				require.NoError(t, err)
+				wire := &gauge{Client: newLossy(t, srv, lose), hold: 2 * time.Millisecond}
+				c := on(t, wire, exact)
+				s := c.Stock(name)
+				_, err = s.Status(ctx)
+				require.NoError(t, err)
+				var delivered, left atomic.Int64
+				crowd(48, 20, func(_, i int) {
+					ctx, cancel := context.WithCancel(context.Background())
+					defer cancel()
+					if rand.IntN(2) == 0 {
+						after := time.AfterFunc(rand.N(6*time.Millisecond), cancel)
+						defer after.Stop()
+					}
+					g, err := s.ClaimAny(ctx, int64(1+i%4))
+					if err != nil {
+						left.Add(1)
+						return
+					}
+					delivered.Add(g.N)
+				})
+				require.Positive(t, left.Load())
+				require.NoError(t, c.Close(), "and what it still had to return is returned")
+				st, err := calm.Status(ctx)
+				require.NoError(t, err)
+				require.Equal(t, delivered.Load(), st.Sold)
+				require.GreaterOrEqual(t, st.Seq, st.Sold)
+				t.Logf("%d callers left, %d units given out, %d returned", left.Load(), delivered.Load(), st.Seq-st.Sold)
+			})
+		}
+	})
+}
+
+func TestAClaimantWhoLeavesFindsItsUnit(t *testing.T) {
+	srv := redistest.Start(t)
+	c := on(t, &gauge{Client: srv.Client(t), hold: time.Millisecond}, exact)
+	s := opened(t, c, "s", 1000)
+	l := newLedger()
+	crowd(32, 20, func(caller, i int) {
+		u := strconv.Itoa(caller*20 + i)
+		short, cancel := context.WithTimeout(ctx, rand.N(3*time.Millisecond))
+		g, err := s.Claim(short, u)
+		cancel()
+		if err == nil {
+			l.record(u, g)
+		}
+		g, err = s.Claim(ctx, u)
+		if err != nil {
+			t.Error(err)
+		}
+		l.record(u, g)
+	})
+	l.requireExactly(t, 640)
+	st, err := s.Status(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 640, st.Seq, "and no second one")
+}
+
+func TestACallerWithoutADeadlineEndsThoughItsBatchWaits(t *testing.T) {
+	srv := redistest.Start(t)
+	c := on(t, srv.Client(t), rcounter.Options{CallTimeout: 20 * time.Millisecond, Combine: rcounter.Combine{MaxFlights: 1}})
+	opened(t, on(t, srv.Client(t), patient), "s", 5)
+	s := c.Stock("s")
+	require.NoError(t, srv.Process.Signal(syscall.SIGSTOP))
+	long, cancel := context.WithCancel(ctx)
+	longer, end := context.WithTimeout(long, time.Hour)
+	defer end()
+	var wg sync.WaitGroup
+	for range 3 { // the first in the air, the others in the batch that waits for it
+		wg.Go(func() {
+			_, err := s.Claim(longer, "patient")
+			if err != nil {
+				require.ErrorIs(t, err, context.Canceled)
+			}
+		})
+	}
+	_, err := s.Claim(ctx, "ann")
+	require.Error(t, err)
+	hurried, stop := context.WithTimeout(ctx, 30*time.Millisecond)
+	defer stop()
+	_, err = s.Claim(hurried, "bob")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	cancel()
+	wg.Wait()
+	require.NoError(t, srv.Process.Signal(syscall.SIGCONT))
+	require.NoError(t, c.Close())
+}

@@ -1,0 +1,232 @@
+package rcounter_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter"
+	"github.com/stretchr/testify/require"
+)
+
+// scripts is how many scripts the server has run for clients.
+func scripts(t testing.TB, c rueidis.Client) int {
+	t.Helper()
+	calls := redistest.CommandCalls(t, c)
+	return calls["evalsha"] + calls["eval"]
+}
+
+// quiet waits until claims on s are answered without the server.
+func quiet(t testing.TB, admin rueidis.Client, ask func()) {
+	t.Helper()
+	redistest.Eventually(t, 20*time.Second, "answered by the process", func() bool {
+		before := scripts(t, admin)
+		ask()
+		ask()
+		return scripts(t, admin) == before
+	})
+}
+
+func eachCache(t *testing.T, fn func(t *testing.T, srv *redistest.Server, client func() rueidis.Client)) {
+	for name, off := range map[string]bool{"with client-side caching": false, "without": true} {
+		t.Run(name, func(t *testing.T) {
+			srv := redistest.Start(t)
+			fn(t, srv, func() rueidis.Client {
+				o := srv.Option()
+				o.DisableCache = off
+				c, err := rueidis.NewClient(o)
+				require.NoError(t, err)
+				t.Cleanup(c.Close)
+				return c
+			})
+		})
+	}
+}
+
+func claimed(t testing.TB, s *rcounter.Stock, claimant string) rcounter.Grant {
+	t.Helper()
+	g, err := s.Claim(ctx, claimant)
+	require.NoError(t, err)
+	return g
+}
+
+func TestSoldOutIsAnsweredWithoutTheServerWinnersIncluded(t *testing.T) {
+	eachCache(t, func(t *testing.T, srv *redistest.Server, client func() rueidis.Client) {
+		admin := srv.Client(t)
+		const limit = 1500 // several parts of a scan
+		a, c := on(t, client(), patient), on(t, client(), patient)
+		s := opened(t, a, "s", limit)
+		first := map[string]rcounter.Grant{}
+		for i := range limit - 2 {
+			u := "u" + strconv.Itoa(i)
+			first[u] = claimed(t, s, u)
+		}
+		once, err := s.ClaimOnce(ctx, "order", "buyer", 1)
+		require.NoError(t, err)
+		ok, err := s.Return(ctx, "u3", first["u3"].Ordinal)
+		require.NoError(t, err)
+		require.True(t, ok)
+		delete(first, "u3")
+		g, err := s.ClaimAny(ctx, 5)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, g.N)
+
+		for _, c := range []*rcounter.Client{a, c} {
+			require.Equal(t, rcounter.SoldOut, claimed(t, c.Stock("s"), "late").Outcome)
+			quiet(t, admin, func() { claimed(t, c.Stock("s"), "late") }) // a Stock value made anew for every use
+			for u, was := range first {
+				g := claimed(t, c.Stock("s"), u)
+				require.Equal(t, rcounter.Grant{Outcome: rcounter.Replayed, Ordinal: was.Ordinal, N: 1, Epoch: was.Epoch}, g)
+			}
+			before := scripts(t, admin)
+			for i := range 1000 {
+				require.Equal(t, rcounter.Grant{Outcome: rcounter.SoldOut, Epoch: once.Epoch}, claimed(t, c.Stock("s"), "loser"+strconv.Itoa(i)))
+			}
+			require.Equal(t, rcounter.SoldOut, claimed(t, c.Stock("s"), "u3").Outcome, "returned")
+			g, err := c.Stock("s").ClaimAny(ctx, 3)
+			require.NoError(t, err)
+			require.Equal(t, rcounter.SoldOut, g.Outcome)
+			g, err = c.Stock("s").ClaimOnce(ctx, "late order", "buyer", 1)
+			require.NoError(t, err)
+			require.Equal(t, rcounter.SoldOut, g.Outcome)
+			r, err := c.Stock("s").Reserve(ctx, "late reservation", "buyer", 1, time.Minute)
+			require.NoError(t, err)
+			require.Equal(t, rcounter.SoldOut, r.Outcome)
+			// a moment in which nothing is trusted sends a few; a thousand claims are not a few
+			require.Less(t, scripts(t, admin)-before, 100)
+
+			g, err = c.Stock("s").ClaimOnce(ctx, "order", "buyer", 1)
+			require.NoError(t, err)
+			require.Equal(t, rcounter.Replayed, g.Outcome)
+			require.Equal(t, once.Ordinal, g.Ordinal)
+		}
+	})
+}
+
+func TestAStockWithMoreWinnersThanAreReadAsksTheServer(t *testing.T) {
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	o := patient
+	o.SoldOut.Winners = 2
+	s := opened(t, on(t, srv.Client(t), o), "s", 3)
+	for i := range 3 {
+		claimed(t, s, "u"+strconv.Itoa(i))
+	}
+	quiet(t, admin, func() {
+		g, err := s.ClaimAny(ctx, 1)
+		require.NoError(t, err)
+		require.Equal(t, rcounter.SoldOut, g.Outcome)
+	})
+	before := scripts(t, admin)
+	for i := range 10 {
+		require.Equal(t, i < 3, claimed(t, s, "u"+strconv.Itoa(i)).Won())
+	}
+	require.Equal(t, 10, scripts(t, admin)-before)
+}
+
+func TestAReturnedUnitIsSoldByEveryProcess(t *testing.T) {
+	for name, severed := range map[string]bool{"told by the server": false, "the server's messages are lost": true} {
+		t.Run(name, func(t *testing.T) {
+			srv := redistest.Start(t)
+			proxy := redistest.NewProxy(t, srv)
+			if severed {
+				proxy.SwallowPushes()
+			}
+			admin := srv.Client(t)
+			home := opened(t, on(t, admin, exact), "s", 1)
+			holder, ordinal := "first", claimed(t, home, "first").Ordinal
+			var worst time.Duration
+			for i := range 4 {
+				s := on(t, proxy.Server().Client(t), patient).Stock("s")
+				quiet(t, admin, func() { claimed(t, s, "crowd") })
+				began := time.Now()
+				ok, err := home.Return(ctx, holder, ordinal)
+				require.NoError(t, err)
+				require.True(t, ok)
+				u := "next" + strconv.Itoa(i)
+				redistest.Eventually(t, 30*time.Second, "the unit is sold again", func() bool {
+					g := claimed(t, s, u)
+					holder, ordinal = u, g.Ordinal
+					return g.Won()
+				})
+				worst = max(worst, time.Since(began))
+			}
+			// Trust is a second, and the claim that comes after it takes one round trip; the rest is a busy machine's
+			require.Less(t, worst, rcounter.DefaultTrust+4*time.Second)
+			if severed {
+				require.Positive(t, proxy.Swallowed())
+			}
+			t.Logf("%s: at most %v", name, worst)
+		})
+	}
+}
+
+func TestAReturnIsSeenAtOnceByItsOwnProcess(t *testing.T) {
+	eachCache(t, func(t *testing.T, srv *redistest.Server, client func() rueidis.Client) {
+		admin := srv.Client(t)
+		s := opened(t, on(t, client(), patient), "s", 1)
+		g := claimed(t, s, "u0")
+		for i := range 10 {
+			quiet(t, admin, func() { claimed(t, s, "late") })
+			ok, err := s.Return(ctx, "u"+strconv.Itoa(i), g.Ordinal)
+			require.NoError(t, err)
+			require.True(t, ok)
+			g = claimed(t, s, "u"+strconv.Itoa(i+1))
+			require.Equal(t, rcounter.Granted, g.Outcome, "claim %d", i)
+		}
+		quiet(t, admin, func() { claimed(t, s, "late") })
+		require.NoError(t, s.Resize(ctx, 2))
+		require.Equal(t, rcounter.Granted, claimed(t, s, "late").Outcome)
+		quiet(t, admin, func() { claimed(t, s, "later") })
+		require.NoError(t, s.Close(ctx))
+		require.Equal(t, rcounter.Ended, claimed(t, s, "later").Outcome)
+	})
+}
+
+func TestTimeEndsSoldOut(t *testing.T) {
+	eachCache(t, func(t *testing.T, srv *redistest.Server, client func() rueidis.Client) {
+		admin := srv.Client(t)
+		c := on(t, client(), patient)
+		s := opened(t, c, "held", 1)
+		began := time.Now()
+		r, err := s.Reserve(ctx, "hold", "ann", 1, 2*time.Second)
+		require.NoError(t, err)
+		require.True(t, r.Won())
+		quiet(t, admin, func() { claimed(t, s, "bob") })
+		redistest.Eventually(t, 20*time.Second, "the reservation's unit is sold", func() bool { return claimed(t, s, "bob").Won() })
+		require.GreaterOrEqual(t, time.Since(began), 2*time.Second)
+
+		s = c.Stock("short")
+		_, err = s.Open(ctx, rcounter.OpenSpec{Limit: 1, OpenFor: 2 * time.Second, Retain: time.Hour})
+		require.NoError(t, err)
+		claimed(t, s, "ann")
+		quiet(t, admin, func() { claimed(t, s, "bob") })
+		redistest.Eventually(t, 20*time.Second, "it has ended", func() bool { return claimed(t, s, "bob").Outcome == rcounter.Ended })
+		require.Equal(t, rcounter.Replayed, claimed(t, s, "ann").Outcome)
+	})
+}
+
+// A key that many track and many write makes the server send a message to each for every write: only the flag may be
+// tracked, and only once there is one.
+func TestOnlyTheFlagIsTracked(t *testing.T) {
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	s := opened(t, on(t, srv.Client(t), patient), "s", 200)
+	tracked := func() string {
+		for l := range strings.Lines(text(t, admin, "INFO", "stats")) {
+			if n, ok := strings.CutPrefix(strings.TrimSpace(l), "tracking_total_keys:"); ok {
+				return n
+			}
+		}
+		return "unknown"
+	}
+	for i := range 200 {
+		claimed(t, s, strconv.Itoa(i))
+		require.Equal(t, "0", tracked())
+	}
+	quiet(t, admin, func() { claimed(t, s, "late") })
+	require.Equal(t, "1", tracked())
+}
