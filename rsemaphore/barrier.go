@@ -223,8 +223,8 @@ func (p *party) call(verb string, notAfter int64, why string, late func(rueidis.
 // client was closed. ErrUnknownOutcome: a request got no reply; if this party arrived after all it is taken back in the
 // background, which breaks that generation.
 //
-// When ctx ends Await still has to tell the server, which takes one round trip, at most Options.CallTimeout; if all
-// have arrived by then the result is nil all the same.
+// When ctx ends Await still has to tell the server, which takes a round trip or two, at most Options.CallTimeout and
+// 40 ms; if all have arrived by then the result is nil all the same.
 func (b *CyclicBarrier) Await(ctx context.Context) (Arrival, error) {
 	if b.bad != nil {
 		return Arrival{}, b.bad
@@ -326,13 +326,13 @@ func (p *party) tryArrive(ctx context.Context) (wait.Answer, error) {
 			return wait.Answer{}, final{fmt.Errorf("%w: arrive at %q: no reply for a whole lease", ErrUnknownOutcome, b.name)}
 		}
 		end := sent.Add(c.opts.CallTimeout) // when we shall have given up on this try
-		if d, ok := ctx.Deadline(); ok && d.Before(end) {
-			end = d
+		if d, ok := ctx.Deadline(); ok && d.Add(seeThrough).Before(end) {
+			end = d.Add(seeThrough)
 		}
 		if p.doubt.IsZero() {
 			p.sent = sent
 		}
-		m, err := c.runner.Attempt(ctx, p.call("arrive", c.runner.Clock.At(b.key, end), "", p.late))
+		m, err := c.attemptOnce(ctx, p.call("arrive", c.runner.Clock.At(b.key, end), "", p.late))
 		if err != nil {
 			if errors.Is(err, ErrUnknownOutcome) {
 				p.doubt = sent.Add(c.opts.CallTimeout)
@@ -491,22 +491,23 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 		}
 	}
 	c := p.b.c
-	until := c.engine.Until(&p.claim)
-	if limit := time.Now().Add(askTries * c.opts.CallTimeout); limit.Before(until) {
-		until = limit
+	until, tctx := c.engine.Until(&p.claim), ctx
+	if ctx.Err() != nil { // and yet the action is done
+		until, tctx = time.Now().Add(c.opts.CallTimeout), context.WithoutCancel(ctx)
 	}
-	tctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), until)
+	tctx, cancel := context.WithDeadline(tctx, until)
 	defer cancel()
 	r, err := p.end(tctx, "trip", "")
-	switch {
-	case err == nil:
+	if err == nil {
 		return p.outcome(r, nil)
-	case errors.Is(context.Cause(ctx), ErrLost):
+	}
+	if why := context.Cause(ctx); errors.Is(why, ErrLost) || !time.Now().Before(c.engine.Until(&p.claim)) {
 		p.owe(time.Now())
 		return Arrival{}, p.broken("lost", ErrLost)
+	} else if why != nil {
+		err = errors.Join(err, why)
 	}
-	p.owe(time.Now())
-	return Arrival{}, fmt.Errorf("rsemaphore: trip barrier %q: %w", p.b.name, err)
+	return p.leave(ctx, "left", err) // that says what became of the trip, too
 }
 
 // owe has the party taken back, from whatever generation it may be in, in the background until its lease is over. An

@@ -188,12 +188,8 @@ type final struct{ err error }
 
 func (e final) Error() string { return e.err.Error() }
 
-// seeThrough is how long the reply to a request that may not be repeated is still awaited after its caller's context
-// has ended. A server that is well answers long before, so that giving up does not cost the caller the outcome.
-const seeThrough = 40 * time.Millisecond
-
-// attemptOnce is Runner.Attempt for a request that may not be repeated: it sees it through, and has Call.Late get the
-// reply of one that it gave up.
+// attemptOnce is Runner.Attempt for a request that its caller cannot ask about afterwards: it sees it through, and has
+// Call.Late get the reply of one that it gave up.
 func (c *Client) attemptOnce(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
 	if ctx.Err() != nil {
 		return c.runner.Attempt(ctx, call) // says so, and sends nothing
@@ -214,6 +210,10 @@ func (c *Client) attemptOnce(ctx context.Context, call script.Call) (rueidis.Red
 	}
 	return m, err
 }
+
+// seeThrough is how long the reply to such a request is still awaited after its caller's context has ended. A server
+// that is well answers long before, so that giving up does not cost the caller the outcome.
+const seeThrough = 40 * time.Millisecond
 
 var errNoReply = errors.New("no reply within the call timeout")
 
