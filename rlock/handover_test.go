@@ -1,11 +1,13 @@
 package rlock_test
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,507 +15,554 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
 )
 
-const carol = "2b3c4d5e-5a1e-8c61-9d0a-6f4f3a2b1c0d:3"
-
-// first and stale are in all entries of the tables: the lease that a hand-over writes, and how long an entry counts
-// without being looked at, in ms.
-const (
-	first = 40_000
-	stale = 100_000
-)
-
-func entryOf(owner, hears string) string {
-	return fmt.Sprintf("%s %d %d %s", owner, first, stale, hears)
-}
-
-// waiting is a place in a queue.
-type waiting struct {
-	owner   string
-	ago     int64  // ms since it was entered
-	stamped int64  // ms since the waiter looked again; 0: it never did
-	hears   string // "-": its process does not hear grants
-}
-
-// overhear returns what is published on the channels, and on those that match the pattern, since the last look; the
-// latter are no listeners in the eyes of PUBSUB NUMSUB. It ends with the test, or by stop.
-func overhear(t *testing.T, c rueidis.Client, channels []string, pattern string) (heard func() []string, stop func()) {
+// queued are the owners in the queue of name, first to last.
+func queued(t testing.TB, c rueidis.Client, name string) []string {
 	t.Helper()
-	dc, cancel := c.Dedicate()
-	messages, confirmed := make(chan rueidis.PubSubMessage, 1000), make(chan struct{}, 100)
-	dc.SetPubSubHooks(rueidis.PubSubHooks{
-		OnMessage:      func(m rueidis.PubSubMessage) { messages <- m },
-		OnSubscription: func(rueidis.PubSubSubscription) { confirmed <- struct{}{} },
-	})
-	end := fmt.Sprintf("end of %p", messages)
-	channels = append(slices.Clone(channels), end)
-	require.NoError(t, dc.Do(within(t), dc.B().Subscribe().Channel(channels...).Build()).Error())
-	want := len(channels)
-	if pattern != "" {
-		want++
-		require.NoError(t, dc.Do(within(t), dc.B().Psubscribe().Pattern(pattern).Build()).Error())
-	}
-	for range want {
-		<-confirmed
-	}
-	var once sync.Once
-	stop = func() { once.Do(cancel) }
-	t.Cleanup(stop)
-	return func() []string {
-		t.Helper()
-		require.NoError(t, c.Do(within(t), c.B().Publish().Channel(end).Message("").Build()).Error())
-		var got []string
-		for m := range messages {
-			if m.Channel == end {
-				break
-			}
-			got = append(got, m.Channel+" "+m.Message)
-		}
-		return got
-	}, stop
-}
-
-// queueState is all there is to a queue.
-type queueState struct {
-	line    []string // owners, first to last
-	tickets map[string]int64
-	stamps  map[string]int64 // server ms
-	open    int64
-	left    int64 // PTTL
-}
-
-func (g *scriptRig) queue(t *testing.T, key string) queueState {
-	t.Helper()
-	s := queueState{tickets: map[string]int64{}, stamps: map[string]int64{}}
-	members, err := g.do(t, "ZRANGE", key, "0", "-1", "WITHSCORES").AsZScores()
+	members, err := c.Do(within(t), c.B().Zrange().Key("redlatch_queue:{"+name+"}").Min("0").Max("-1").Build()).AsStrSlice()
 	require.NoError(t, err)
+	var owners []string
 	for _, m := range members {
-		switch {
-		case m.Member == "!open":
-			s.open = -int64(m.Score)
-		case m.Member[0] == '!':
-			s.stamps[m.Member[1:]] = -int64(m.Score)
-		default:
-			owner, _, _ := strings.Cut(m.Member, " ")
-			s.line = append(s.line, owner)
-			s.tickets[owner] = int64(m.Score)
+		if m[0] != '!' {
+			owner, _, _ := strings.Cut(m, " ")
+			owners = append(owners, owner)
 		}
 	}
-	s.left, err = g.do(t, "PTTL", key).AsInt64()
-	require.NoError(t, err)
-	return s
+	return owners
 }
 
-// nowMicros is the server's clock.
-func (g *scriptRig) nowMicros(t *testing.T) int64 {
+// result is how a call of Lock ended.
+type result struct {
+	hold *rlock.Hold
+	err  error
+	at   time.Time
+}
+
+// queueUp has a client wait for the lock, and returns once it stands in the queue on the server as the n-th.
+func queueUp(t testing.TB, c rueidis.Client, l *rlock.Lock, ctx context.Context, n int) <-chan result {
 	t.Helper()
-	v, err := g.do(t, "TIME").AsStrSlice()
-	require.NoError(t, err)
-	sec, err := strconv.ParseInt(v[0], 10, 64)
-	require.NoError(t, err)
-	us, err := strconv.ParseInt(v[1], 10, 64)
-	require.NoError(t, err)
-	return sec*1_000_000 + us
+	got := make(chan result, 1)
+	go func() {
+		h, err := l.Lock(ctx)
+		got <- result{h, err, time.Now()}
+	}()
+	redistest.Eventually(t, 20*time.Second, fmt.Sprintf("%d in the queue of %s", n, l.Name()), func() bool { return len(queued(t, c, l.Name())) == n })
+	return got
 }
 
-// line fills a queue.
-func (g *scriptRig) line(t *testing.T, key string, places ...waiting) {
+func (r result) unlock(t testing.TB) {
 	t.Helper()
-	for i, w := range places {
-		if w.hears == "" {
-			w.hears = "+"
-		}
-		ticket := g.nowMicros(t) - w.ago*1000 + int64(i)
-		g.must(t, "ZADD", key, strconv.FormatInt(ticket, 10), entryOf(w.owner, w.hears))
-		if w.stamped > 0 {
-			g.must(t, "ZADD", key, strconv.FormatInt(w.stamped-g.now(t), 10), "!"+w.owner)
-		}
-	}
-	if len(places) > 0 {
-		g.must(t, "PEXPIRE", key, "50000")
-	}
+	require.NoError(t, r.err)
+	require.NoError(t, r.hold.Unlock(within(t)))
 }
 
-// lineRow is one line of the tables about queues.
-type lineRow struct {
-	name  string
-	held  map[string]string // the lock's hash before
-	ttl   int64
-	line  []waiting
-	open  int64    // ms from now, of the marker; 0: none
-	deaf  []string // whose processes are gone
-	alone bool     // the script gets the lock's key only
-	args  []string // CHANNEL and GRANTS stand for the row's own
-	runs  [2]lineRun
-}
-
-// lineRun is what a run must leave behind.
-type lineRun struct {
-	reply   []int64           // without times; a place in the queue is told as 1
-	hash    map[string]string // of the lock
-	left    int64             // what became of its TTL
-	line    []string
-	stamped []string
-	granted []string // whose grants were published
-	told    int      // messages on Redisson's channel
-}
-
-// ranks tells a reply's ticket as 1, so that tables can name it.
-func ranks(i int, reply []int64) []int64 {
-	if len(reply) > i && reply[i] > 0 {
-		reply = slices.Clone(reply)
-		reply[i] = 1
-	}
-	return reply
-}
-
-// runLineTable runs each row's script twice.
-func runLineTable(t *testing.T, g *scriptRig, script string, rows []lineRow, gist func([]int64) []int64) {
+// warmUp has the server know the scripts, and the client the server's clock.
+func (r *rig) warmUp(t testing.TB) *rig {
 	t.Helper()
-	for i, r := range rows {
-		t.Run(r.name, func(t *testing.T) {
-			key := fmt.Sprintf("%s:line:%d", script, i)
-			queue, channel, grants := "redlatch_queue:{"+key+"}", "redisson_lock__channel:{"+key+"}", "grants:{"+key+"}:"
-			row{before: r.held, ttl: r.ttl}.prepare(t, g, key)
-			g.line(t, queue, r.line...)
-			if r.open != 0 {
-				g.must(t, "ZADD", queue, strconv.FormatInt(-g.now(t)-r.open, 10), "!open")
-			}
-			var listened []string
-			for _, o := range []string{alice, bob, carol} {
-				if !slices.Contains(r.deaf, o) {
-					listened = append(listened, grants+o[:36])
-				}
-			}
-			heard, stop := overhear(t, g.c, listened, channel+"*")
-			defer stop()
-			args := slices.Clone(r.args)
-			for i, a := range args {
-				args[i] = strings.NewReplacer("CHANNEL", channel, "GRANTS", grants).Replace(a)
-			}
-			keys := []string{key, queue}
-			if r.alone {
-				keys = keys[:1]
-			}
-			for n, want := range r.runs {
-				before, line := g.look(t, key), g.queue(t, queue)
-				got, err := g.run(t, script, keys, args...)
-				require.NoError(t, err)
-				require.Equal(t, want.reply, gist(got), "run %d", n+1)
-				after, now := g.look(t, key), g.queue(t, queue)
-				require.Equal(t, want.hash, after.hash, "run %d", n+1)
-				requireTTL(t, want.left, before, after)
-				require.Equal(t, want.line, now.line, "run %d", n+1)
-				var stamped []string
-				for _, o := range []string{alice, bob, carol} {
-					if _, ok := now.stamps[o]; ok {
-						stamped = append(stamped, o)
-					}
-				}
-				require.Equal(t, want.stamped, stamped, "run %d: stamps", n+1)
-				for o, ticket := range line.tickets {
-					if now.tickets[o] != 0 {
-						require.Equal(t, ticket, now.tickets[o], "who is in the queue keeps its ticket")
-					}
-				}
-				if len(now.line) > 0 {
-					require.Greater(t, now.left, int64(0), "a queue has an end")
-				} else if len(want.stamped) == 0 && now.open == 0 {
-					require.EqualValues(t, -2, now.left, "nothing is left of a queue of nobody")
-				}
-				var wanted []string
-				for _, o := range want.granted {
-					wanted = append(wanted, fmt.Sprintf("%s%s %d %d %s", grants, o[:36], line.tickets[o], first, o))
-				}
-				for range want.told {
-					wanted = append(wanted, channel+" 0")
-				}
-				require.Equal(t, wanted, heard(), "run %d: published", n+1)
-			}
-		})
+	name := "warm " + r.locks.ID()
+	first := lock(t, r.locks.Reentrant(name), within(t))
+	second := pass(t, r.locks.Reentrant(name))
+	redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return r.locks.Waiting(name) == 1 })
+	require.NoError(t, first.Unlock(within(t)))
+	require.NoError(t, <-second)
+	return r
+}
+
+func scriptCalls(t testing.TB, c rueidis.Client) int {
+	t.Helper()
+	calls := redistest.CommandCalls(t, c)
+	return calls["evalsha"] + calls["eval"]
+}
+
+// looks counts the calls through p that ask for name, or give it back; renewals and the watchdog's looks are not among
+// them.
+func looks(p *redistest.Proxy, name string) *atomic.Int32 {
+	var n atomic.Int32
+	with := redistest.With("redlatch_queue:{" + name + "}")
+	p.Trap(&redistest.Trap{Every: true, Match: func(words []string) bool {
+		if isScript(words) && with(words) {
+			n.Add(1)
+		}
+		return false
+	}})
+	return &n
+}
+
+// grantsOf hears what is granted to r's process.
+func grantsOf(t *testing.T, c rueidis.Client, r *rig) func() []string {
+	t.Helper()
+	heard, _ := overhear(t, c, []string{"redlatch_grant:" + r.locks.ID()}, "")
+	return func() []string {
+		var grants []string
+		for _, m := range heard() {
+			_, text, _ := strings.Cut(m, " ")
+			grants = append(grants, text)
+		}
+		return grants
 	}
 }
 
-func TestAcquireScriptWithAQueue(t *testing.T) {
-	const lease = "300000"
-	one := func(owner string) map[string]string { return map[string]string{owner: "1"} }
-	ask := func(owner string) []string {
-		return []string{owner, "1", lease, "0", "PUBLISH", "GRANTS", entryOf(owner, "+")}
-	}
-	once := func(owner string) []string { return ask(owner)[:6] }
-	held, inLine := []int64{0, 0, 0}, []int64{0, 1, 0} // status, place, foreign
-	granted := []int64{1}
-	both := func(r lineRun) [2]lineRun { return [2]lineRun{r, r} }
-	// then is the second run of one that granted somebody else: nothing more happens, and the asker is stamped
-	then := func(r lineRun) [2]lineRun {
-		s := r
-		s.granted, s.left = nil, untouched
-		if slices.Contains(r.line, alice) {
-			s.stamped = append([]string{alice}, r.stamped...)
-		}
-		return [2]lineRun{r, s}
-	}
-	rows := []lineRow{
-		{name: "a place at the end of the line, and asking again keeps it", held: one(bob), ttl: 90_000, line: []waiting{{owner: carol, ago: 5000}}, args: ask(alice),
-			runs: then(lineRun{reply: inLine, hash: one(bob), left: untouched, line: []string{carol, alice}})},
-		{name: "the first place", held: one(bob), ttl: 90_000, args: ask(alice), runs: then(lineRun{reply: inLine, hash: one(bob), left: untouched, line: []string{alice}})},
-		{name: "behind the last one, also when the clock has stepped back", held: one(bob), ttl: 90_000, line: []waiting{{owner: carol, ago: -3_600_000}}, args: ask(alice),
-			runs: then(lineRun{reply: inLine, hash: one(bob), left: untouched, line: []string{carol, alice}})},
-		{name: "who does not wait gets no place", held: one(bob), ttl: 90_000, line: []waiting{{owner: carol, ago: 5000}}, args: once(alice),
-			runs: both(lineRun{reply: held, hash: one(bob), left: untouched, line: []string{carol}})},
-		{name: "Java's hold is told", held: one(java), ttl: 90_000, args: ask(alice),
-			runs: then(lineRun{reply: []int64{0, 1, 1}, hash: one(java), left: untouched, line: []string{alice}})},
-		{name: "a free lock goes to the first in line, not to who comes by", line: []waiting{{owner: bob, ago: 5000}, {owner: carol, ago: 4000}}, args: ask(alice),
-			runs: then(lineRun{reply: inLine, hash: one(bob), left: first, line: []string{carol, alice}, granted: []string{bob}})},
-		{name: "also when who comes by does not wait", line: []waiting{{owner: bob, ago: 5000}, {owner: carol, ago: 4000}}, args: once(alice),
-			runs: then(lineRun{reply: held, hash: one(bob), left: first, line: []string{carol}, granted: []string{bob}})},
-		{name: "those whose processes are gone are dropped", line: []waiting{{owner: bob, ago: 5000}, {owner: carol, ago: 4000}}, deaf: []string{bob}, args: ask(alice),
-			runs: then(lineRun{reply: inLine, hash: one(carol), left: first, line: []string{alice}, granted: []string{carol}})},
-		{name: "if all are gone, who comes by gets it and no queue is left", line: []waiting{{owner: bob, ago: 5000}, {owner: carol, ago: 4000}}, deaf: []string{bob, carol}, args: ask(alice),
-			runs: both(lineRun{reply: granted, hash: one(alice), left: 300_000})},
-		{name: "who has not looked for long is passed over", line: []waiting{{owner: bob, ago: 2 * stale}, {owner: carol, ago: 4000}}, args: ask(alice),
-			runs: then(lineRun{reply: inLine, hash: one(carol), left: first, line: []string{alice}, granted: []string{carol}})},
-		{name: "who has waited for long, and looked again, is not", line: []waiting{{owner: bob, ago: 2 * stale, stamped: 4000}, {owner: carol, ago: 4000}}, args: ask(alice),
-			runs: then(lineRun{reply: inLine, hash: one(bob), left: first, line: []string{carol, alice}, granted: []string{bob}})},
-		{name: "a stamp that is old itself does not help", line: []waiting{{owner: bob, ago: 4 * stale, stamped: 2 * stale}, {owner: carol, ago: 4000}}, args: ask(alice),
-			runs: then(lineRun{reply: inLine, hash: one(carol), left: first, line: []string{alice}, granted: []string{carol}})},
-		{name: "a stamp goes with its entry", line: []waiting{{owner: bob, ago: stale / 2, stamped: 4000}, {owner: carol, ago: 4000}}, args: ask(alice),
-			runs: then(lineRun{reply: inLine, hash: one(bob), left: first, line: []string{carol, alice}, granted: []string{bob}})},
-		{name: "who cannot hear is granted in silence", line: []waiting{{owner: bob, ago: 5000, hears: "-"}, {owner: carol, ago: 4000}}, deaf: []string{bob}, args: ask(alice),
-			runs: then(lineRun{reply: inLine, hash: one(bob), left: first, line: []string{carol, alice}})},
-		{name: "the first in line asks and gets its lease in full", line: []waiting{{owner: alice, ago: 5000, stamped: 3000}, {owner: carol, ago: 4000}}, args: ask(alice),
-			runs: both(lineRun{reply: granted, hash: one(alice), left: 300_000, line: []string{carol}})},
-		{name: "as the only one", line: []waiting{{owner: alice, ago: 5000}}, args: ask(alice),
-			runs: both(lineRun{reply: granted, hash: one(alice), left: 300_000})},
-		{name: "behind those that are gone", line: []waiting{{owner: bob, ago: 5000}, {owner: alice, ago: 4000}, {owner: carol, ago: 3000}}, deaf: []string{bob}, args: ask(alice),
-			runs: both(lineRun{reply: granted, hash: one(alice), left: 300_000, line: []string{carol}})},
-		{name: "its own field confirms a grant and makes the lease full", held: one(alice), ttl: 30_000, line: []waiting{{owner: carol, ago: 4000}}, args: ask(alice),
-			runs: both(lineRun{reply: granted, hash: one(alice), left: 300_000, line: []string{carol}})},
-		{name: "too late, nothing is done", line: []waiting{{owner: bob, ago: 5000}}, args: []string{alice, "1", lease, "1", "PUBLISH", "GRANTS", entryOf(alice, "+")},
-			runs: both(lineRun{reply: []int64{2}, left: gone, line: []string{bob}})},
-		{name: "a re-entry of what is gone is lost, and nobody is served by it", line: []waiting{{owner: bob, ago: 5000}}, args: []string{alice, "2", lease, "0", "PUBLISH", "GRANTS"},
-			runs: both(lineRun{reply: []int64{3}, left: gone, line: []string{bob}})},
-		{name: "without the queue's key a free lock is taken", alone: true, line: []waiting{{owner: bob, ago: 5000}}, args: ask(alice),
-			runs: both(lineRun{reply: granted, hash: one(alice), left: 300_000, line: []string{bob}})},
-		{name: "without the queue's key there is no place", alone: true, held: one(bob), ttl: 90_000, args: ask(alice),
-			runs: both(lineRun{reply: held, hash: one(bob), left: untouched})},
-		{name: "while a release is left to others everybody only queues", open: 60_000, line: []waiting{{owner: bob, ago: 5000}}, args: ask(alice),
-			runs: [2]lineRun{{reply: inLine, left: gone, line: []string{bob, alice}}, {reply: inLine, left: gone, line: []string{bob, alice}, stamped: []string{alice}}}},
-		{name: "the first in line too", open: 60_000, line: []waiting{{owner: alice, ago: 5000}, {owner: bob, ago: 4000}}, args: ask(alice),
-			runs: both(lineRun{reply: inLine, left: gone, line: []string{alice, bob}, stamped: []string{alice}})},
-		{name: "once that is over the first in line gets it", open: -60_000, line: []waiting{{owner: bob, ago: 5000}}, args: ask(alice),
-			runs: then(lineRun{reply: inLine, hash: one(bob), left: first, line: []string{alice}, granted: []string{bob}})},
-	}
+func publish(t testing.TB, c rueidis.Client, r *rig, grant string) {
+	t.Helper()
+	require.NoError(t, c.Do(within(t), c.B().Publish().Channel("redlatch_grant:"+r.locks.ID()).Message(grant).Build()).Error())
+}
+
+func TestProcessesAreServedInTheOrderOfTheirArrival(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		runLineTable(t, newScriptRig(t, s), "acquire", rows, func(r []int64) []int64 {
-			if r[0] != 0 {
-				return r[:1]
-			}
-			return ranks(1, []int64{r[0], r[3], r[4]})
-		})
+		c := s.Client(t)
+		holder := newRig(t, s, rlock.Options{})
+		h := lock(t, holder.locks.Reentrant("l"), within(t))
+		const n = 8
+		var waiters []<-chan result
+		var owners []string
+		for i := range n {
+			r := newRig(t, s, rlock.Options{})
+			waiters = append(waiters, queueUp(t, c, r.locks.Reentrant("l"), within(t), i+1))
+			all := queued(t, c, "l")
+			require.True(t, slices.Equal(owners, all[:i]), "the newest is the last")
+			owners = all
+		}
+		require.NoError(t, h.Unlock(within(t)))
+		for i, w := range waiters {
+			_, err := holder.locks.Reentrant("l").TryLock(within(t), 0, 0)
+			require.ErrorIs(t, err, rlock.ErrNotAcquired, "nobody gets in between")
+			got := <-w
+			require.NoError(t, got.err)
+			require.EqualValues(t, owners[i], got.hold.Owner())
+			got.unlock(t)
+		}
+		require.Empty(t, keys(t, c))
 	})
 }
 
-func TestReleaseScriptWithAQueue(t *testing.T) {
-	one := func(owner string) map[string]string { return map[string]string{owner: "1"} }
-	far := strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMilli(), 10)
-	let := func(owner, leave string) []string {
-		return []string{owner, "0", "CHANNEL", "PUBLISH", "GRANTS", leave}
-	}
-	const anyTime = "99999999999999"
-	name := func(notAfter, turn string) []string {
-		return append(let(alice, ""), carol, entryOf(carol, "+"), "300000", notAfter, turn)
-	}
-	// over: what a second run finds and leaves as it is
-	over := func(r lineRun, reply ...int64) [2]lineRun {
-		s := r
-		s.reply, s.granted = reply, nil
-		if s.hash != nil {
-			s.left = untouched
-		}
-		return [2]lineRun{r, s}
-	}
-	rows := []lineRow{
-		{name: "the first in line gets it with the lease in its entry", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}, {owner: carol, ago: 4000}}, args: let(alice, ""),
-			runs: over(lineRun{reply: []int64{2}, hash: one(bob), left: first, line: []string{carol}, granted: []string{bob}}, 0)},
-		{name: "the only one", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}}, args: let(alice, ""),
-			runs: over(lineRun{reply: []int64{2}, hash: one(bob), left: first, granted: []string{bob}}, 0)},
-		{name: "a lock without end does not stay one", held: one(alice), line: []waiting{{owner: bob, ago: 5000}}, args: let(alice, ""),
-			runs: over(lineRun{reply: []int64{2}, hash: one(bob), left: first, granted: []string{bob}}, 0)},
-		{name: "whose process is gone is dropped", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}, {owner: carol, ago: 4000}}, deaf: []string{bob}, args: let(alice, ""),
-			runs: over(lineRun{reply: []int64{2}, hash: one(carol), left: first, granted: []string{carol}}, 0)},
-		{name: "if all are gone Redisson's message is published and no key is left", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}, {owner: carol, ago: 4000, stamped: 1000}}, deaf: []string{bob, carol}, args: let(alice, ""),
-			runs: over(lineRun{reply: []int64{2}, left: gone, told: 1}, 0)},
-		{name: "who has not looked for long is passed over", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 4 * stale, stamped: 2 * stale}, {owner: carol, ago: 4000}}, args: let(alice, ""),
-			runs: over(lineRun{reply: []int64{2}, hash: one(carol), left: first, granted: []string{carol}}, 0)},
-		{name: "who cannot hear is granted in silence", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000, hears: "-"}}, deaf: []string{bob}, args: let(alice, ""),
-			runs: over(lineRun{reply: []int64{2}, hash: one(bob), left: first}, 0)},
-		{name: "a partial release serves nobody", held: map[string]string{alice: "2"}, ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}}, args: []string{alice, "1", "CHANNEL", "PUBLISH", "GRANTS", ""},
-			runs: over(lineRun{reply: []int64{1}, hash: one(alice), left: untouched, line: []string{bob}}, 1)},
-		{name: "another's lock is not touched", held: one(bob), ttl: 90_000, line: []waiting{{owner: carol, ago: 5000}}, args: let(alice, ""),
-			runs: over(lineRun{reply: []int64{0}, hash: one(bob), left: untouched, line: []string{carol}}, 0)},
-		{name: "a lock that is gone is handed over, too", line: []waiting{{owner: bob, ago: 5000}}, args: let(alice, ""),
-			runs: over(lineRun{reply: []int64{0}, hash: one(bob), left: first, granted: []string{bob}}, 0)},
-		{name: "who gives up leaves the line", held: one(bob), ttl: 90_000, line: []waiting{{owner: alice, ago: 5000, stamped: 3000}, {owner: carol, ago: 4000}}, args: let(alice, entryOf(alice, "+")),
-			runs: over(lineRun{reply: []int64{0}, hash: one(bob), left: untouched, line: []string{carol}}, 0)},
-		{name: "and passes on what it was granted meanwhile", held: one(alice), ttl: 30_000, line: []waiting{{owner: carol, ago: 4000}}, args: let(alice, entryOf(alice, "+")),
-			runs: over(lineRun{reply: []int64{2}, hash: one(carol), left: first, granted: []string{carol}}, 0)},
-		{name: "the last to give up leaves no key", held: one(bob), ttl: 90_000, line: []waiting{{owner: alice, ago: 5000, stamped: 3000}}, args: let(alice, entryOf(alice, "+")),
-			runs: over(lineRun{reply: []int64{0}, hash: one(bob), left: untouched}, 0)},
-		{name: "without the queue's key the release is open", alone: true, held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}}, args: let(alice, ""),
-			runs: over(lineRun{reply: []int64{2}, left: gone, line: []string{bob}, told: 1}, 0)},
-
-		{name: "named in turn: before those in line, with its lease in full", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}}, args: name(anyTime, "1"),
-			runs: over(lineRun{reply: []int64{2, 1, 0}, hash: one(carol), left: 300_000, line: []string{bob}}, 0, 0, 0)},
-		{name: "named in turn: its own place is given up", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}, {owner: carol, ago: 4000, stamped: 2000}}, args: name(anyTime, "1"),
-			runs: over(lineRun{reply: []int64{2, 1, 0}, hash: one(carol), left: 300_000, line: []string{bob}}, 0, 0, 0)},
-		{name: "named in line: behind the others", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}}, args: name(anyTime, "0"),
-			runs: over(lineRun{reply: []int64{2, 2, 1}, hash: one(bob), left: first, line: []string{carol}, granted: []string{bob}}, 0, 0, 0)},
-		{name: "named in line: its place counts", held: one(alice), ttl: 90_000, line: []waiting{{owner: carol, ago: 5000}, {owner: bob, ago: 4000}}, args: name(anyTime, "0"),
-			runs: over(lineRun{reply: []int64{2, 1, 0}, hash: one(carol), left: 300_000, line: []string{bob}}, 0, 0, 0)},
-		{name: "named in line: the others are gone", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}}, deaf: []string{bob}, args: name(anyTime, "0"),
-			runs: over(lineRun{reply: []int64{2, 1, 0}, hash: one(carol), left: 300_000}, 0, 0, 0)},
-		{name: "named in line: nobody else is there", held: one(alice), ttl: 90_000, args: name(anyTime, "0"),
-			runs: over(lineRun{reply: []int64{2, 1, 0}, hash: one(carol), left: 300_000}, 0, 0, 0)},
-		{name: "named in turn: nobody else is there", held: one(alice), ttl: 90_000, args: name(anyTime, "1"),
-			runs: over(lineRun{reply: []int64{2, 1, 0}, hash: one(carol), left: 300_000}, 0, 0, 0)},
-		{name: "named too late: the first in line gets it", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}}, args: name("1", "1"),
-			runs: over(lineRun{reply: []int64{2, 0, 0}, hash: one(bob), left: first, granted: []string{bob}}, 0, 0, 0)},
-		{name: "named too late: nobody gets it", held: one(alice), ttl: 90_000, args: name("1", "1"),
-			runs: over(lineRun{reply: []int64{2, 0, 0}, left: gone, told: 1}, 0, 0, 0)},
-		{name: "named by one who holds nothing any more: nothing", line: []waiting{{owner: bob, ago: 5000}}, args: name(anyTime, "1"),
-			runs: over(lineRun{reply: []int64{0, 0, 0}, hash: one(bob), left: first, granted: []string{bob}}, 0, 0, 0)},
-		{name: "named by one who holds nothing any more, and nobody is there", args: name(anyTime, "1"),
-			runs: over(lineRun{reply: []int64{0, 0, 0}, left: gone, told: 1}, 0, 0, 0)},
-		{name: "named while another has it: nothing", held: one(bob), ttl: 90_000, args: name(anyTime, "1"),
-			runs: over(lineRun{reply: []int64{0, 0, 0}, hash: one(bob), left: untouched}, 0, 0, 0)},
-		{name: "named while joined owners are left: nothing", held: map[string]string{alice: "1", alice + "!": far, bob: "1", bob + "!": far}, ttl: 90_000, args: name(anyTime, "1"),
-			runs: over(lineRun{reply: []int64{2, 0, 0}, hash: map[string]string{bob: "1", bob + "!": far}, left: 24 * 3600_000}, 0, 0, 0)},
-		{name: "named without the queue's key", alone: true, held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}}, args: name(anyTime, "0"),
-			runs: over(lineRun{reply: []int64{2, 1, 0}, hash: one(carol), left: 300_000, line: []string{bob}}, 0, 0, 0)},
-	}
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		runLineTable(t, newScriptRig(t, s), "release", rows, func(r []int64) []int64 { return ranks(2, r) })
-	})
-}
-
-func TestForceScriptWithAQueue(t *testing.T) {
-	one := func(owner string) map[string]string { return map[string]string{owner: "1"} }
-	rows := []lineRow{
-		{name: "the first in line gets it", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}, {owner: carol, ago: 4000}}, args: []string{"CHANNEL", "PUBLISH", "GRANTS", alice},
-			runs: [2]lineRun{{reply: []int64{1}, hash: one(bob), left: first, line: []string{carol}, granted: []string{bob}}, {reply: []int64{0}, hash: one(bob), left: untouched, line: []string{carol}}}},
-		{name: "nobody there", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}}, deaf: []string{bob}, args: []string{"CHANNEL", "PUBLISH", "GRANTS", alice},
-			runs: [2]lineRun{{reply: []int64{1}, left: gone, told: 1}, {reply: []int64{0}, left: gone, told: 1}}},
-		{name: "while somebody holds it still", held: map[string]string{alice: "1", bob: "1"}, ttl: 90_000, line: []waiting{{owner: carol, ago: 5000}}, args: []string{"CHANNEL", "PUBLISH", "GRANTS", alice},
-			runs: [2]lineRun{{reply: []int64{1}, hash: one(bob), left: untouched, line: []string{carol}}, {reply: []int64{0}, hash: one(bob), left: untouched, line: []string{carol}}}},
-		{name: "without the queue's key", alone: true, held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}}, args: []string{"CHANNEL", "PUBLISH", "GRANTS", alice},
-			runs: [2]lineRun{{reply: []int64{1}, left: gone, line: []string{bob}, told: 1}, {reply: []int64{0}, left: gone, line: []string{bob}, told: 1}}},
-	}
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		runLineTable(t, newScriptRig(t, s), "force", rows, func(r []int64) []int64 { return r })
-	})
-}
-
-// TestAGrantThatMayNotBePublishedIsUndone: by a user who may publish on Redisson's channels only.
-func TestAGrantThatMayNotBePublishedIsUndone(t *testing.T) {
+func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
-	g := newScriptRig(t, s)
-	g.must(t, "ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all", "resetchannels", "&redisson_lock__channel:*")
-	o := s.Option()
-	o.Username, o.Password = "limited", "secret"
-	c, err := rueidis.NewClient(o)
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	heard, _ := overhear(t, g.c, []string{"grants:" + bob[:36], "grants:" + carol[:36]}, "redisson_lock__channel:*")
-	for _, old := range []bool{false, true} {
-		key, queue := fmt.Sprint("l", old), fmt.Sprint("q", old)
-		places := []waiting{{owner: bob, ago: 5000, stamped: 1000}, {owner: carol, ago: 4000}}
-		if old { // only its stamp says that it is alive
-			places[0].ago = 2 * stale
-		}
-		g.line(t, queue, places...)
-		before := g.queue(t, queue)
-		g.must(t, "HSET", key, alice, "1")
-		for _, want := range []int64{2, 0} {
-			got, err := eval(t, c, g.src["release"], []string{key, queue}, alice, "0", "redisson_lock__channel:{l}", "PUBLISH", "grants:", "")
-			require.NoError(t, err)
-			require.Equal(t, []int64{want}, got)
-			requireTTL(t, gone, snapshot{}, g.look(t, key))
-			after := g.queue(t, queue)
-			require.Equal(t, before.line, after.line, "the queue is as it was")
-			require.Equal(t, before.tickets, after.tickets)
-			require.Contains(t, after.stamps, bob, "and who was alive in it still is")
-			require.Equal(t, []string{"redisson_lock__channel:{l} 0"}, heard(), "the release is open")
-		}
-		got, err := g.run(t, "release", []string{key, queue}, alice, "0", "redisson_lock__channel:{l}", "PUBLISH", "grants:", "")
-		require.NoError(t, err)
-		require.Equal(t, []int64{0}, got)
-		require.Equal(t, map[string]string{bob: "1"}, g.look(t, key).hash, "somebody with the right to finds the first in line")
-		require.Equal(t, []string{fmt.Sprintf("grants:%s %d %d %s", bob[:36], before.tickets[bob], first, bob)}, heard())
+	c := s.Client(t)
+	rigs := []*rig{newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})}
+	h := lock(t, rigs[0].locks.Reentrant("l"), within(t))
+	ctx, cancel := context.WithCancel(within(t))
+	first := queueUp(t, c, rigs[1].locks.Reentrant("l"), ctx, 1)
+	second := queueUp(t, c, rigs[2].locks.Reentrant("l"), within(t), 2)
+	line := queued(t, c, "l")
+	cancel()
+	require.ErrorIs(t, (<-first).err, context.Canceled)
+	redistest.Eventually(t, 20*time.Second, "only the other is left", func() bool { return slices.Equal(line[1:], queued(t, c, "l")) })
+	third := queueUp(t, c, rigs[1].locks.Reentrant("l").WithWait(100*time.Millisecond), within(t), 2)
+	require.ErrorIs(t, (<-third).err, rlock.ErrNotAcquired)
+	redistest.Eventually(t, 20*time.Second, "again", func() bool { return slices.Equal(line[1:], queued(t, c, "l")) })
+	require.NoError(t, h.Unlock(within(t)))
+	got := <-second
+	require.NoError(t, got.err)
+	ctx, cancel = context.WithCancel(within(t))
+	last := queueUp(t, c, rigs[0].locks.Reentrant("l"), ctx, 1)
+	cancel()
+	require.ErrorIs(t, (<-last).err, rlock.ErrNotAcquired)
+	redistest.Eventually(t, 20*time.Second, "no queue is left beside the lock", func() bool { return slices.Equal([]string{"l"}, keys(t, c)) })
+	got.unlock(t)
+	require.Empty(t, keys(t, c))
+}
+
+// TestAGrantIsUsedWithoutAnotherCall: a release is all that is asked of the server from one hold to the next.
+func TestAGrantIsUsedWithoutAnotherCall(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := s.Client(t)
+	p := redistest.NewProxy(t, s)
+	o := rlock.Options{PollCap: 10 * time.Second}
+	holder, waiter := newRig(t, s, o).warmUp(t), newRig(t, p.Server(), o).warmUp(t)
+	calls := looks(p, "l")
+	for range 5 {
+		h := lock(t, holder.locks.Reentrant("l"), within(t))
+		w := queueUp(t, c, waiter.locks.Reentrant("l"), within(t), 1)
+		before := calls.Load()
+		require.NoError(t, h.Unlock(within(t)))
+		got := <-w
+		require.Equal(t, before, calls.Load())
+		require.Equal(t, map[string]string{string(got.hold.Owner()): "1"}, waiter.hash(t, "l"))
+		got.unlock(t)
 	}
 }
 
-// TestSomeReleasesAreOpenWhileRedissonListens, and none otherwise.
-func TestSomeReleasesAreOpenWhileRedissonListens(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		g := newScriptRig(t, s)
-		const key, queue, channel, grants = "l", "q", "redisson_lock__channel:{l}", "grants:"
-		release := func(args ...string) []int64 {
-			got, err := g.run(t, "release", []string{key, queue}, append([]string{alice, "0", channel, "PUBLISH", grants, ""}, args...)...)
-			require.NoError(t, err)
-			return got
+func TestALostGrantIsFoundByAPoll(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := s.Client(t)
+	p := redistest.NewProxy(t, s)
+	const pollCap = 200 * time.Millisecond
+	holder, waiter := newRig(t, s, rlock.Options{}), newRig(t, p.Server(), rlock.Options{PollCap: pollCap}).warmUp(t)
+	p.SwallowPushes()
+	var took []time.Duration
+	const rounds = 9
+	for range rounds {
+		h := lock(t, holder.locks.Reentrant("l"), within(t))
+		w := queueUp(t, c, waiter.locks.Reentrant("l"), within(t), 1)
+		owner := queued(t, c, "l")
+		began := time.Now()
+		require.NoError(t, h.Unlock(within(t)))
+		got := <-w
+		require.NoError(t, got.err)
+		require.EqualValues(t, owner[0], got.hold.Owner())
+		took = append(took, got.at.Sub(began))
+		got.unlock(t)
+	}
+	slices.Sort(took)
+	require.Less(t, took[rounds/2], 3*pollCap, "of %v", took)
+	require.GreaterOrEqual(t, p.Swallowed(), rounds)
+	require.Empty(t, keys(t, c))
+}
+
+func TestAGrantThatComesTwiceDoesNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := s.Client(t)
+	holder, waiter := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{}).warmUp(t)
+	l := waiter.locks.Reentrant("l")
+	heard := grantsOf(t, c, waiter)
+	h := lock(t, holder.locks.Reentrant("l"), within(t))
+	w := queueUp(t, c, l, within(t), 1)
+	require.NoError(t, h.Unlock(within(t)))
+	got := <-w
+	require.NoError(t, got.err)
+	grant := heard()
+	require.Len(t, grant, 1)
+	publish(t, c, waiter, grant[0])
+	require.Equal(t, map[string]string{string(got.hold.Owner()): "1"}, waiter.hash(t, "l"))
+	require.NoError(t, got.hold.Err())
+	got.unlock(t)
+	publish(t, c, waiter, grant[0])
+	require.Len(t, heard(), 2)
+	require.Empty(t, waiter.hash(t, "l"))
+	// and while the same process waits anew
+	h = lock(t, holder.locks.Reentrant("l"), within(t))
+	w = queueUp(t, c, l, within(t), 1)
+	publish(t, c, waiter, grant[0])
+	require.Len(t, heard(), 1)
+	select {
+	case <-w:
+		t.Fatal("two holders")
+	case <-time.After(100 * time.Millisecond):
+	}
+	require.NoError(t, h.Unlock(within(t)))
+	got = <-w
+	got.unlock(t)
+	require.Empty(t, keys(t, c))
+}
+
+// TestAGrantOfAnEarlierPlaceIsNotTrusted, nor one of a later place that nobody has heard of: the waiter asks.
+func TestAGrantOfAnEarlierPlaceIsNotTrusted(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := s.Client(t)
+	holder, waiter := newRig(t, s, rlock.Options{}).warmUp(t), newRig(t, s, rlock.Options{PollCap: 10 * time.Second}).warmUp(t)
+	heard := grantsOf(t, c, waiter)
+	h := lock(t, holder.locks.Reentrant("l"), within(t))
+	w := queueUp(t, c, waiter.locks.Reentrant("l"), within(t), 1)
+	scores, err := c.Do(within(t), c.B().Zrange().Key("redlatch_queue:{l}").Min("0").Max("-1").Withscores().Build()).AsZScores()
+	require.NoError(t, err)
+	owner := queued(t, c, "l")[0]
+	ticket := int64(scores[len(scores)-1].Score)
+	for i, other := range []int64{ticket - 1, 1, ticket + 1, 0} {
+		before := scriptCalls(t, c)
+		publish(t, c, waiter, fmt.Sprintf("%d 40000 %s", other, owner))
+		redistest.Eventually(t, 20*time.Second, "it asks", func() bool { return scriptCalls(t, c) > before })
+		select {
+		case <-w:
+			t.Fatalf("two holders, by message %d", i)
+		case <-time.After(50 * time.Millisecond):
 		}
-		heard, _ := overhear(t, g.c, []string{grants + bob[:36]}, "")
-		// one release with bob in line; whether it was open
-		open := func(args ...string) bool {
-			g.must(t, "DEL", key, queue)
-			g.line(t, queue, waiting{owner: bob, ago: 5000})
-			g.must(t, "HSET", key, alice, "1")
-			ticket := g.queue(t, queue).tickets[bob]
-			before := g.now(t)
-			got := release(args...)
-			require.EqualValues(t, 2, got[0])
-			after := g.queue(t, queue)
-			if after.open == 0 {
-				require.Equal(t, map[string]string{bob: "1"}, g.look(t, key).hash)
-				require.Equal(t, []string{fmt.Sprintf("%s%s %d %d %s", grants, bob[:36], ticket, first, bob)}, heard())
-				return false
-			}
-			requireTTL(t, gone, snapshot{}, g.look(t, key))
-			require.Equal(t, ticket, after.tickets[bob])
-			require.Positive(t, after.left)
-			require.GreaterOrEqual(t, after.open, before+1, "for a few ms")
-			require.LessOrEqual(t, after.open, g.now(t)+20)
-			require.Equal(t, []string{grants + bob[:36] + " 0 0 " + bob}, heard(), "the first in line is told when to look")
-			return true
+	}
+	for _, garbage := range []string{"", "x", "1", "1 2", "x 2 " + owner, "1 x " + owner, "-1 2 " + owner, fmt.Sprintf("%d 40000 %sx", ticket, owner)} {
+		publish(t, c, waiter, garbage)
+	}
+	heard()
+	require.NoError(t, h.Unlock(within(t)))
+	got := <-w
+	require.EqualValues(t, owner, got.hold.Owner())
+	got.unlock(t)
+}
+
+// TestAGrantThatOvertakesItsPlaceIsUsed: the answer that names the place is on another connection, and comes later.
+func TestAGrantThatOvertakesItsPlaceIsUsed(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := s.Client(t)
+	p := redistest.NewProxy(t, s)
+	o := rlock.Options{PollCap: 5 * time.Second, CallTimeout: 20 * time.Second} // a first lease of 20 s
+	holder, waiter := newRig(t, s, o).warmUp(t), newRig(t, p.Server(), o).warmUp(t)
+	h := lock(t, holder.locks.Reentrant("l"), within(t))
+	release := make(chan struct{})
+	calls := looks(p, "l")
+	trap := p.Trap(&redistest.Trap{Match: asksForAPlace("l"), Fate: redistest.HoldReply, Release: release})
+	heard := grantsOf(t, c, waiter)
+	w := queueUp(t, c, waiter.locks.Reentrant("l"), within(t), 1)
+	<-trap.Caught()
+	before := calls.Load()
+	require.NoError(t, h.Unlock(within(t)))
+	require.Len(t, heard(), 1)
+	time.Sleep(20 * time.Millisecond) // has it arrived? If not this is any other grant
+	close(release)
+	got := <-w
+	require.Equal(t, before, calls.Load(), "without another look")
+	got.unlock(t)
+	require.Empty(t, keys(t, c))
+}
+
+// asksForAPlace matches acquires of name that queue.
+func asksForAPlace(name string) func([]string) bool {
+	with := redistest.With(name)
+	return func(words []string) bool {
+		last := words[len(words)-1]
+		return with(words) && isScript(words) && strings.HasSuffix(last, " +") && strings.Count(last, " ") == 3 && len(words) == 12
+	}
+}
+
+// TestAGrantAfterAGapIsConfirmed: messages were lost since the waiter last asked, so the queue may be one from before a
+// failover.
+func TestAGrantAfterAGapIsConfirmed(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := s.Client(t)
+	p := redistest.NewProxy(t, s)
+	o := rlock.Options{PollCap: 5 * time.Second, CallTimeout: 20 * time.Second}
+	holder, waiter := newRig(t, s, o).warmUp(t), newRig(t, p.Server(), o).warmUp(t)
+	channel := "redlatch_grant:" + waiter.locks.ID()
+	calls := looks(p, "l")
+	for _, gap := range []bool{false, true} {
+		h := lock(t, holder.locks.Reentrant("l"), within(t))
+		w := queueUp(t, c, waiter.locks.Reentrant("l"), within(t), 1)
+		owner := queued(t, c, "l")[0]
+		// it looks again, is told its place, and does not hear of it yet
+		release := make(chan struct{})
+		trap := p.Trap(&redistest.Trap{Match: asksForAPlace("l"), Fate: redistest.HoldReply, Release: release})
+		publish(t, c, waiter, "0 0 "+owner)
+		<-trap.Caught()
+		if gap {
+			before := redistest.CommandCalls(t, c)["subscribe"]
+			require.NoError(t, c.Do(within(t), c.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
+			redistest.Eventually(t, 20*time.Second, "subscribed again", func() bool {
+				n, err := c.Do(within(t), c.B().PubsubNumsub().Channel(channel).Build()).AsIntMap()
+				return err == nil && n[channel] == 1 && redistest.CommandCalls(t, c)["subscribe"] > before
+			})
 		}
-		for range 60 {
-			require.False(t, open(), "nobody listens")
+		before := calls.Load()
+		require.NoError(t, h.Unlock(within(t)))
+		require.Equal(t, map[string]string{owner: "1"}, holder.hash(t, "l"))
+		time.Sleep(20 * time.Millisecond)
+		close(release)
+		got := <-w
+		if gap {
+			require.Equal(t, before+1, calls.Load())
+		} else {
+			require.Equal(t, before, calls.Load())
 		}
-		java, stop := overhear(t, g.c, []string{channel}, "")
-		defer stop()
-		opened, named := 0, 0
-		for n := 0; opened < 5 || named < 5; n++ {
-			require.Less(t, n, 1000, "one in eight")
-			if open() {
-				opened++
-				require.Equal(t, []string{channel + " 0"}, java())
-			} else {
-				require.Empty(t, java())
-			}
-			if open(carol, entryOf(carol, "+"), "300000", "99999999999999", "0") {
-				named++
-				require.Equal(t, []string{bob, carol}, g.queue(t, queue).line, "who was named has a place")
-				require.Equal(t, []string{channel + " 0"}, java())
-			} else {
-				require.Empty(t, java())
-			}
-		}
-		g.must(t, "DEL", key, queue)
-		g.must(t, "HSET", key, alice, "1")
-		require.Equal(t, []int64{2}, release())
-		require.Equal(t, []string{channel + " 0"}, java(), "with nobody in line every release is open, and without a marker")
-		require.EqualValues(t, -2, g.queue(t, queue).left)
+		got.unlock(t)
+	}
+}
+
+func TestAGrantIsConfirmedWhereReplicasAreAskedFor(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	host, port, err := net.SplitHostPort(s.Addr())
+	require.NoError(t, err)
+	redistest.Start(t, "--replicaof", host, port)
+	c := s.Client(t)
+	redistest.Eventually(t, 20*time.Second, "the replica is in step", func() bool {
+		info, err := c.Do(within(t), c.B().Info().Section("replication").Build()).ToString()
+		return err == nil && strings.Contains(info, "state=online")
 	})
+	o := rlock.Options{MinReplicas: 1, ReplicaTimeout: 9 * time.Second, CallTimeout: 10 * time.Second, PollCap: 10 * time.Second}
+	holder, waiter := newRig(t, s, rlock.Options{}).warmUp(t), newRig(t, s, o).warmUp(t)
+	h := lock(t, holder.locks.Reentrant("l"), within(t))
+	w := queueUp(t, c, waiter.locks.Reentrant("l"), within(t), 1)
+	before := redistest.CommandCalls(t, c)
+	require.NoError(t, h.Unlock(within(t)))
+	got := <-w
+	after := redistest.CommandCalls(t, c)
+	require.Equal(t, 1, after["wait"]-before["wait"])
+	require.Greater(t, waiter.pttl(t, "l"), rlock.DefaultWatchdogTimeout/2, "which made the lease full")
+	got.unlock(t)
+}
+
+// TestAGrantThatIsHalfOverIsConfirmed: its waiter asks before it acts.
+func TestAGrantThatIsHalfOverIsConfirmed(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := s.Client(t)
+	holder, waiter := newRig(t, s, rlock.Options{}).warmUp(t), newRig(t, s, rlock.Options{PollCap: 4 * time.Second}).warmUp(t)
+	h := lock(t, holder.locks.Reentrant("l"), within(t))
+	w := queueUp(t, c, waiter.locks.Reentrant("l"), within(t), 1)
+	owner := queued(t, c, "l")[0]
+	// it looked a moment ago, but the lease that the grant names is next to nothing
+	scores, err := c.Do(within(t), c.B().Zrange().Key("redlatch_queue:{l}").Min("0").Max("-1").Withscores().Build()).AsZScores()
+	require.NoError(t, err)
+	before := scriptCalls(t, c)
+	publish(t, c, waiter, fmt.Sprintf("%d 1 %s", int64(scores[0].Score), owner))
+	redistest.Eventually(t, 20*time.Second, "it asks", func() bool { return scriptCalls(t, c) > before })
+	select {
+	case <-w:
+		t.Fatal("two holders")
+	case <-time.After(50 * time.Millisecond):
+	}
+	require.NoError(t, h.Unlock(within(t)))
+	(<-w).unlock(t)
+}
+
+// TestAGrantThatComesAfterItsLeaseIsOver, to a process that was cut off meanwhile, is not believed.
+func TestAGrantThatComesAfterItsLeaseIsOver(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := s.Client(t)
+	p := redistest.NewProxy(t, s)
+	o := rlock.Options{PollCap: 100 * time.Millisecond} // a first lease of 1 s
+	holder, cut, other := newRig(t, s, o).warmUp(t), newRig(t, p.Server(), o).warmUp(t), newRig(t, s, o).warmUp(t)
+	h := lock(t, holder.locks.Reentrant("l"), within(t))
+	first := queueUp(t, c, cut.locks.Reentrant("l"), within(t), 1)
+	second := queueUp(t, c, other.locks.Reentrant("l"), within(t), 2)
+	line := queued(t, c, "l")
+	p.Hold(redistest.Up)
+	p.Hold(redistest.Down)
+	require.NoError(t, h.Unlock(within(t)))
+	require.Equal(t, map[string]string{line[0]: "1"}, holder.hash(t, "l"))
+	got := <-second
+	require.NoError(t, got.err)
+	p.Heal()
+	require.Never(t, func() bool { return len(first) > 0 }, 300*time.Millisecond, 10*time.Millisecond, "two holders")
+	require.Equal(t, map[string]string{line[1]: "1"}, other.hash(t, "l"))
+	got.unlock(t)
+	(<-first).unlock(t)
+	redistest.Eventually(t, 20*time.Second, "no key", func() bool { return len(keys(t, c)) == 0 })
+}
+
+// TestLeasesOfHandedOverHolds: the first is short, the watchdog makes it full, and renews on only what is to be renewed.
+func TestLeasesOfHandedOverHolds(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := s.Client(t)
+	for _, x := range []struct {
+		name  string
+		lease time.Duration // 0: renewed
+		full  time.Duration
+		first time.Duration
+		again bool // renewed after that
+	}{
+		{"fixed and long", time.Minute, time.Minute, time.Second, false},
+		{"fixed and short", 600 * time.Millisecond, 600 * time.Millisecond, 600 * time.Millisecond, false},
+		{"renewed", 0, 4500 * time.Millisecond, time.Second, true},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			var renewed atomic.Int32
+			o := rlock.Options{PollCap: 50 * time.Millisecond, WatchdogTimeout: 4500 * time.Millisecond}
+			o.Observer.Renewed = func(_ string, err error) {
+				if err == nil {
+					renewed.Add(1)
+				}
+			}
+			holder, waiter := newRig(t, s, rlock.Options{}), newRig(t, s, o).warmUp(t)
+			h := lock(t, holder.locks.Reentrant(x.name), within(t))
+			w := queueUp(t, c, waiter.locks.Reentrant(x.name).WithLease(x.lease), within(t), 1)
+			renewed.Store(0)
+			require.NoError(t, h.Unlock(within(t)))
+			released := time.Now()
+			require.LessOrEqual(t, waiter.pttl(t, x.name), x.first)
+			got := <-w
+			require.NoError(t, got.err)
+			untilIsSafe(t, waiter, got.hold)
+			if x.full == x.first {
+				<-got.hold.Done()
+				require.Less(t, got.hold.Until().Sub(released), x.full)
+				require.Zero(t, renewed.Load())
+				require.ErrorIs(t, got.hold.Unlock(within(t)), rlock.ErrLost)
+				return
+			}
+			redistest.Eventually(t, 20*time.Second, "the full lease", func() bool {
+				untilIsSafe(t, waiter, got.hold)
+				return renewed.Load() > 0 && got.hold.Until().Sub(released) > x.full/2
+			})
+			require.Greater(t, waiter.pttl(t, x.name), x.full/2)
+			require.NoError(t, got.hold.Err())
+			if x.again {
+				redistest.Eventually(t, 20*time.Second, "renewals", func() bool { untilIsSafe(t, waiter, got.hold); return renewed.Load() > 2 })
+			} else {
+				until := got.hold.Until()
+				require.LessOrEqual(t, waiter.pttl(t, x.name), x.full-time.Since(released)+100*time.Millisecond, "from the grant on, not from the renewal")
+				time.Sleep(time.Second)
+				require.EqualValues(t, 1, renewed.Load(), "once")
+				require.Equal(t, until, got.hold.Until())
+			}
+			got.unlock(t)
+		})
+	}
+}
+
+// untilIsSafe: the server's lease ends no earlier than the hold believes.
+func untilIsSafe(t testing.TB, r *rig, h *rlock.Hold) {
+	t.Helper()
+	until := h.Until()
+	left := r.pttl(t, h.Name())
+	if over := time.Now().Add(left + time.Millisecond); until.After(over) {
+		t.Errorf("the hold believes in itself for %v longer than the server", until.Sub(over))
+	}
+}
+
+// TestUntilIsNeverAfterTheServersExpiry: whatever delays messages and answers.
+func TestUntilIsNeverAfterTheServersExpiry(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	direct := newRig(t, s, rlock.Options{}).warmUp(t)
+	var wg sync.WaitGroup
+	var granted atomic.Int32
+	for i, d := range []time.Duration{0, 60 * time.Millisecond, 150 * time.Millisecond} {
+		for _, lease := range []time.Duration{0, 700 * time.Millisecond} {
+			name := fmt.Sprintf("l%d-%v", i, lease)
+			p := redistest.NewProxy(t, s)
+			waiter := newRig(t, p.Server(), rlock.Options{PollCap: 200 * time.Millisecond}).warmUp(t)
+			p.Delay(0, d)
+			wg.Go(func() {
+				for range 6 {
+					h, err := direct.locks.Reentrant(name).Lock(within(t))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					got := make(chan result, 1)
+					go func() {
+						h, err := waiter.locks.Reentrant(name).WithLease(lease).Lock(within(t))
+						if err == nil {
+							until := h.Until() // the server is asked past the proxy
+							left, e := direct.redis.Do(within(t), direct.redis.B().Pttl().Key(name).Build()).AsInt64()
+							if over := time.Now().Add(time.Duration(left+1) * time.Millisecond); e == nil && until.After(over) {
+								t.Errorf("%s: believes in itself for %v longer than the server", name, until.Sub(over))
+							}
+						}
+						got <- result{hold: h, err: err}
+					}()
+					for range 2000 {
+						if len(queued(t, direct.redis, name)) == 1 {
+							break
+						}
+						time.Sleep(time.Millisecond)
+					}
+					if err := h.Unlock(within(t)); err != nil {
+						t.Error(err)
+					}
+					g := <-got
+					if g.err != nil {
+						t.Error(g.err)
+						return
+					}
+					granted.Add(1)
+					if err := g.hold.Unlock(within(t)); err != nil && lease == 0 {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	require.EqualValues(t, 36, granted.Load())
 }
