@@ -104,8 +104,12 @@ func (c *Client) ID() string { return c.id }
 // Reentrant describes the lock of that name: a hash owner -> count on the server, Redisson's RLock. A name that cannot
 // be used is reported by every call on it.
 func (c *Client) Reentrant(name string) *Lock {
+	return c.lock(name, reentrant)
+}
+
+func (c *Client) lock(name string, k *kind) *Lock {
 	key := c.opts.KeyPrefix + name
-	l := &Lock{c: c, name: name, key: key, wait: forever, ownKey: ownerKey{c, name}}
+	l := &Lock{c: c, kind: k, name: name, key: key, wait: forever, ownKey: ownerKey{c, name}}
 	switch {
 	case name == "":
 		l.bad = fmt.Errorf("rlock: %w: it is empty", ErrInvalidName)
@@ -114,10 +118,8 @@ func (c *Client) Reentrant(name string) *Lock {
 			l.bad = fmt.Errorf("rlock: %w", err)
 		}
 	}
-	l.channel = keyname.Prefix("redisson_lock__channel", key)
-	l.keys = []string{key}
-	if c.handover {
-		l.keys = append(l.keys, keyname.Prefix("redlatch_queue", key))
+	l.channel, l.keys = k.channel(key, ""), k.keys(c, key)
+	if k.handover && c.handover {
 		l.grants = grantPrefix
 		if c.sharded {
 			l.grants = keyname.Prefix("redlatch_grant", key) + ":"

@@ -188,7 +188,7 @@ func (x *Hold) Extend(ctx context.Context, d time.Duration) error {
 	ctx, cancel := context.WithDeadline(ctx, x.Until())
 	defer cancel()
 	sent := time.Now()
-	held, err := c.runRenew(ctx, l.key, h.owner.claim.Owner, d)
+	held, err := c.runRenew(ctx, &h.owner.claim, d)
 	switch {
 	case err != nil:
 		return fmt.Errorf("rlock: %w", err)
@@ -344,7 +344,7 @@ func (h *handle) release(ctx context.Context) error {
 func (h *handle) send(ctx context.Context, n, remaining int) (releaseStatus, error) {
 	own := h.owner
 	l, c := own.lock, own.lock.c
-	if n == 0 && remaining == 0 && c.handover {
+	if n == 0 && remaining == 0 && l.grants != "" {
 		if o := c.queue.Offer(l.name, time.Now().Add(c.opts.CallTimeout)); o != nil {
 			return l.runPass(ctx, own.claim.Owner, o)
 		}

@@ -18,6 +18,7 @@ import (
 // it anew for every use. What is held is a *Hold.
 type Lock struct {
 	c                  *Client
+	kind               *kind
 	name, key, channel string
 	keys               []string      // of its scripts: the lock and, where waiters queue, their queue
 	grants             string        // channels of grants, without the connection id
@@ -185,6 +186,9 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Hold, e
 	}
 	own, id := ownerIn(ctx, l)
 	if own != nil {
+		if l.kind.once {
+			return nil, fmt.Errorf("%w: %q", ErrReentry, l.name)
+		}
 		want, err := own.enter()
 		if err != nil {
 			return nil, fmt.Errorf("re-enter %q: %w", l.name, err)
@@ -207,10 +211,14 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Hold, e
 		if !ours.MatchString(string(id)) {
 			return nil, fmt.Errorf("%w: owner is %.128q, must be an owner of this library", ErrInvalidOption, id)
 		}
+		if !l.kind.joinable {
+			return nil, fmt.Errorf("%w: owner is %q, of another process: only Reentrant locks can be joined", ErrInvalidOption, id)
+		}
 		a.join = id
 	}
-	a.own, a.want, r.Alone = l.newOwner(a.lease), 1, waitTime == 0 || a.join != ""
-	if !l.c.handover {
+	a.own, a.want, r.Alone = l.newOwner(a.lease), 1, waitTime == 0 || a.join != "" || l.kind.crowd
+	if l.grants == "" {
+		r.Channel = l.kind.channel(l.key, a.own.claim.Owner)
 		r.Taker, r.Try = nil, func(ctx context.Context) (wait.Answer, error) { return a.Ask(ctx, nil) }
 	} else if !r.Alone {
 		r.Grants = l.grants + l.c.id
@@ -365,7 +373,9 @@ func (a *acquisition) call(notAfter int64, standing *wait.Standing) script.Call 
 	if standing != nil {
 		entry = standing.Entry
 	}
-	return a.l.acquireCall(a.own.claim.Owner, a.want, a.lease, notAfter, entry, a.late())
+	call := a.l.kind.acquire(a.l, acquireRequest{a.own.claim.Owner, a.want, a.lease, notAfter, entry})
+	call.Late = a.late()
+	return call
 }
 
 // late gives back what a try granted after we had given up on it. The sweeper does so too, but may have looked

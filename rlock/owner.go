@@ -41,7 +41,10 @@ type owner struct {
 
 func (l *Lock) newOwner(d time.Duration) *owner {
 	own := &owner{lock: l, lease: d, count: 1, doubt: noDoubt}
-	own.claim = lease.Claim{Name: l.name, Key: l.key, Owner: l.c.newOwner(l.label), Renew: renewScript, Ended: own.lost, Of: own}
+	own.claim = lease.Claim{Name: l.name, Key: l.key, Owner: l.c.newOwner(l.label), Renew: l.kind.renew, Ended: own.lost, Of: own}
+	if l.kind.more != nil {
+		own.claim.More = l.kind.more(l, own.claim.Owner)
+	}
 	return own
 }
 

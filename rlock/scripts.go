@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/wait"
 )
@@ -60,13 +61,13 @@ type acquireReply struct {
 }
 
 // acquireCall asks for the lock; with an entry also for a place in the queue.
-func (l *Lock) acquireCall(owner string, want int, lease time.Duration, notAfter int64, entry string, late func(rueidis.RedisResult)) script.Call {
+func acquireCall(l *Lock, r acquireRequest) script.Call {
 	args := make([]string, 6, 7)
-	args[0], args[1], args[2], args[3], args[4], args[5] = owner, strconv.Itoa(want), millis(lease), strconv.FormatInt(notAfter, 10), l.c.publish, l.grants
-	if entry != "" {
-		args = append(args, entry)
+	args[0], args[1], args[2], args[3], args[4], args[5] = r.owner, strconv.Itoa(r.want), millis(r.lease), strconv.FormatInt(r.notAfter, 10), l.c.publish, l.grants
+	if r.entry != "" {
+		args = append(args, r.entry)
 	}
-	return script.Call{Script: acquireScript, Keys: l.keys, Args: args, Late: late}
+	return script.Call{Script: acquireScript, Keys: l.keys, Args: args}
 }
 
 // joinCall's reply is that of acquireCall.
@@ -113,7 +114,7 @@ const (
 
 // runRelease lowers the count, or ends the hold; entry: of this owner, if it may still be in the queue.
 func (l *Lock) runRelease(ctx context.Context, owner string, remaining int, entry string) (releaseStatus, error) {
-	m, err := l.c.queued(ctx, l.releaseCall(owner, remaining, entry, 6))
+	m, err := l.c.queued(ctx, l.kind.release(l, owner, remaining, entry))
 	if err != nil {
 		return 0, err
 	}
@@ -121,10 +122,9 @@ func (l *Lock) runRelease(ctx context.Context, owner string, remaining int, entr
 	return releaseStatus(v), err
 }
 
-func (l *Lock) releaseCall(owner string, remaining int, entry string, args int) script.Call {
-	list := make([]string, 6, args)
-	list[0], list[1], list[2], list[3], list[4], list[5] = owner, strconv.Itoa(remaining), l.channel, l.c.publish, l.grants, entry
-	return script.Call{Script: releaseScript, Keys: l.keys, Args: list}
+func releaseCall(l *Lock, owner string, remaining int, entry string) script.Call {
+	args := [...]string{owner, strconv.Itoa(remaining), l.channel, l.c.publish, l.grants, entry}
+	return script.Call{Script: releaseScript, Keys: l.keys, Args: args[:]}
 }
 
 // runPass ends a hold and may make the waiter named the next holder.
@@ -134,7 +134,7 @@ func (l *Lock) runPass(ctx context.Context, owner string, o *wait.Offer) (releas
 		o.Failed()
 		return l.runRelease(ctx, owner, 0, "")
 	}
-	call := l.releaseCall(owner, 0, "", 11)
+	call := l.kind.release(l, owner, 0, "")
 	turn := "0"
 	if o.Turn {
 		turn = "1"
@@ -163,14 +163,14 @@ func (l *Lock) runPass(ctx context.Context, owner string, o *wait.Offer) (releas
 }
 
 // runRenew asks for one hold what the watchdog asks for many.
-func (c *Client) runRenew(ctx context.Context, key, owner string, lease time.Duration) (held bool, err error) {
-	m, err := c.runner.Do(ctx, script.Call{Script: renewScript, Keys: []string{key}, Args: []string{owner, millis(lease)}})
+func (c *Client) runRenew(ctx context.Context, k *lease.Claim, d time.Duration) (held bool, err error) {
+	m, err := c.runner.Do(ctx, script.Call{Script: k.Renew, Keys: append([]string{k.Key}, k.More...), Args: []string{k.Owner, millis(d)}})
 	if err != nil {
 		return false, err
 	}
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) != 1 || v[0] < 0 {
-		return false, fmt.Errorf("renew on %q: unexpected reply %v: %w", key, v, err)
+		return false, fmt.Errorf("renew on %q: unexpected reply %v: %w", k.Key, v, err)
 	}
 	return v[0] == 1, nil
 }

@@ -25,6 +25,8 @@ var (
 	ErrUnknownOutcome = errors.New("outcome unknown")
 	// ErrNotReplicated: too few replicas confirmed a grant in time; it was taken back.
 	ErrNotReplicated = errors.New("not replicated")
+	// ErrReentry: the owner holds it already, and may not twice.
+	ErrReentry = errors.New("held already by this owner")
 	// ErrClosed: the client, hub or subscription was closed.
 	ErrClosed = errors.New("closed")
 	// ErrInvalidName: a name that cannot be used; nothing was sent.

@@ -1,0 +1,54 @@
+package rlock
+
+import (
+	"time"
+
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// kind is what the locks of one kind do in their own way: their keys, scripts and manner of waiting. All else is the
+// same for all: see docs/design.md, "Kinds".
+type kind struct {
+	// keys are those of acquire and release; the first is the lock's own.
+	keys func(c *Client, key string) []string
+	// channel is where releases are published that waiters listen for. owner: for kinds that tell each waiter on its own.
+	channel func(key, owner string) string
+	// acquire and release are the calls; their replies are those of acquire.lua and release.lua.
+	acquire func(l *Lock, r acquireRequest) script.Call
+	release func(l *Lock, owner string, remaining int, entry string) script.Call
+	// renew is the watchdog's script, and runs on the lock's own key and those of more, of which every hold of the kind
+	// has as many.
+	renew *script.Script
+	more  func(l *Lock, owner string) []string
+
+	handover bool // waiters queue on the server and are handed the lock
+	crowd    bool // every waiter asks for itself; otherwise those of a process stand in line behind one
+	joinable bool // by an owner in another process
+	once     bool // an owner does not re-enter
+}
+
+// acquireRequest is one try.
+type acquireRequest struct {
+	owner    string
+	want     int // the count
+	lease    time.Duration
+	notAfter int64  // server ms; 0: any time
+	entry    string // to queue with; "": do not
+}
+
+// reentrant is Redisson's RLock: a hash, owner -> count.
+var reentrant = &kind{
+	keys: func(c *Client, key string) []string {
+		if !c.handover {
+			return []string{key}
+		}
+		return []string{key, keyname.Prefix("redlatch_queue", key)}
+	},
+	channel:  func(key, _ string) string { return keyname.Prefix("redisson_lock__channel", key) },
+	acquire:  acquireCall,
+	release:  releaseCall,
+	renew:    renewScript,
+	handover: true,
+	joinable: true,
+}
