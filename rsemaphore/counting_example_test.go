@@ -1,0 +1,84 @@
+package rsemaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// onEmbedded is a client on an embedded server. Yours is pubsub.Dial(rueidis.ClientOption{InitAddress: …}) and
+// rsemaphore.New(hub, rsemaphore.Options{}).
+func onEmbedded() (c *rsemaphore.Client, end func()) {
+	server := miniredis.NewMiniRedis()
+	server.ClockTTL(true)
+	if err := server.Start(); err != nil {
+		log.Fatal(err)
+	}
+	// the embedded server knows neither Cluster nor client-side caching
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// patient, so that a busy machine changes no output
+	c, err = rsemaphore.New(hub, rsemaphore.Options{CallTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return c, func() {
+		c.Close(context.Background())
+		hub.Close()
+		server.Close()
+	}
+}
+
+// Two permits of a semaphore that Java processes may use, too: redisson.getSemaphore("printer").
+func ExampleCountingSemaphore() {
+	c, end := onEmbedded()
+	defer end()
+	ctx := context.Background()
+
+	s := c.CountingSemaphore("printer")
+	if _, err := s.TrySetPermits(ctx, 2, time.Hour); err != nil { // whoever is first; with an end, or it leaks for ever
+		log.Fatal(err)
+	}
+	if err := s.Acquire(ctx, 1); err != nil {
+		log.Fatal(err)
+	}
+	free, _ := s.Available(ctx)
+	fmt.Println("free:", free)
+	if err := s.Release(ctx, 1); err != nil {
+		log.Fatal(err)
+	}
+	free, _ = s.Available(ctx)
+	fmt.Println("free:", free)
+	// Output:
+	// free: 1
+	// free: 2
+}
+
+// All in use: whoever does not want to wait says so to its caller.
+func ExampleCountingSemaphore_TryAcquire() {
+	c, end := onEmbedded()
+	defer end()
+	ctx := context.Background()
+
+	s := c.CountingSemaphore("printer")
+	if _, err := s.TrySetPermits(ctx, 2, time.Hour); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("two:", s.TryAcquire(ctx, 2, 0))
+	err := s.TryAcquire(ctx, 1, 10*time.Millisecond)
+	fmt.Println("one more:", errors.Is(err, rsemaphore.ErrNotAcquired))
+	// Output:
+	// two: <nil>
+	// one more: true
+}
