@@ -21,6 +21,8 @@ type kind struct {
 	// has as many.
 	renew *script.Script
 	more  func(l *Lock, owner string) []string
+	// query and force are IsLocked and its like, and ForceUnlock; KEYS and replies are those of query.lua and force.lua.
+	query, force *script.Script
 
 	handover bool // waiters queue on the server and are handed the lock
 	crowd    bool // every waiter asks for itself; otherwise those of a process stand in line behind one
@@ -49,6 +51,8 @@ var reentrant = &kind{
 	acquire:  acquireCall,
 	release:  releaseCall,
 	renew:    renewScript,
+	query:    queryScript,
+	force:    forceScript,
 	handover: true,
 	joinable: true,
 }

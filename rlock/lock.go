@@ -456,5 +456,5 @@ func (l *Lock) RemainingLease(ctx context.Context) (time.Duration, error) {
 }
 
 func (l *Lock) query(ctx context.Context, owner string) (queryReply, error) {
-	return ask(ctx, l, func(ctx context.Context) (queryReply, error) { return l.c.runQuery(ctx, l.key, owner) })
+	return ask(ctx, l, func(ctx context.Context) (queryReply, error) { return l.runQuery(ctx, owner) })
 }

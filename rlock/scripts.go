@@ -180,14 +180,14 @@ type queryReply struct {
 	left          time.Duration // -1: without end
 }
 
-func (c *Client) runQuery(ctx context.Context, key, owner string) (queryReply, error) {
-	m, err := c.runner.Do(ctx, script.Call{Script: queryScript, Keys: []string{key}, Args: []string{owner}})
+func (l *Lock) runQuery(ctx context.Context, owner string) (queryReply, error) {
+	m, err := l.c.runner.Do(ctx, script.Call{Script: l.kind.query, Keys: []string{l.key}, Args: []string{owner}})
 	if err != nil {
 		return queryReply{}, err
 	}
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) != 3 {
-		return queryReply{}, fmt.Errorf("query on %q: unexpected reply %v: %w", key, v, err)
+		return queryReply{}, fmt.Errorf("query on %q: unexpected reply %v: %w", l.key, v, err)
 	}
 	q := queryReply{owners: v[0], count: v[1], left: time.Duration(v[2]) * time.Millisecond}
 	switch v[2] {
@@ -230,7 +230,7 @@ func (c *Client) runInspect(ctx context.Context, key string) (inspectReply, erro
 
 func (l *Lock) runForce(ctx context.Context, owners []string) (removed int64, err error) {
 	m, err := l.c.queued(ctx, script.Call{
-		Script: forceScript, Keys: l.keys, Args: append([]string{l.channel, l.c.publish, l.grants}, owners...),
+		Script: l.kind.force, Keys: l.keys, Args: append([]string{l.channel, l.c.publish, l.grants}, owners...),
 	})
 	if err != nil {
 		return 0, err
