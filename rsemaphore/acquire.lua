@@ -51,7 +51,7 @@ end
 if fresh then
   redis.call('SET', count, number(available - missing), 'PX', math.max(redis.call('PTTL', permits), lease + 1))
 elseif missing > 0 then
-  redis.call('DECRBY', count, missing)
+  redis.call('INCRBY', count, -missing)
 end
 local till = now + lease
 for i = first, #ARGV do

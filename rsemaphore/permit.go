@@ -116,6 +116,9 @@ func (p *permit) end(why error) {
 	p.mu.Lock()
 	if p.why != nil {
 		p.mu.Unlock()
+		if why == ErrLost { // after ErrMaxHold or ErrClosed
+			p.uncount()
+		}
 		return
 	}
 	p.why = why

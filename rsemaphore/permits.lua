@@ -25,7 +25,7 @@ end
 
 -- Give back the permits whose lease is over, and say how many they were.
 local function prune(count, permits, notes, now)
-  local dead = redis.call('ZRANGEBYSCORE', permits, '-inf', number(now))
+  local dead = redis.call('ZRANGE', permits, '-inf', number(now), 'BYSCORE')
   for i = 1, #dead, 1000 do
     redis.call('ZREM', permits, unpack(dead, i, math.min(i + 999, #dead)))
     redis.call('HDEL', notes, unpack(dead, i, math.min(i + 999, #dead)))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -94,6 +95,44 @@ func TestWhatATryOfUnknownOutcomeTookIsGivenBack(t *testing.T) {
 		sem := direct.c.Semaphore(fmt.Sprintf("try-%d", i+1), 3)
 		redistest.Eventually(t, 20*time.Second, "given back, long before the lease of 30 s", func() bool { _, out := state(t, sem); return out == 0 })
 	}
+}
+
+// losing runs calls, and has the caller see a closed connection in place of the first reply that lose wants.
+type losing struct {
+	rueidis.Client
+	dead rueidis.Client // closed: its only use is its error
+	lose func(words []string) bool
+	then func()
+}
+
+func (c losing) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	lost := c.lose(cmd.Commands())
+	res := c.Client.Do(ctx, cmd)
+	if lost {
+		c.then()
+		return c.dead.Do(ctx, c.dead.B().Ping().Build())
+	}
+	return res
+}
+
+func TestAnErrorThatAnEarlierTryMayContradictSaysUnknown(t *testing.T) {
+	s := redistest.Embedded(t)
+	dead, err := rueidis.NewClient(s.Option())
+	require.NoError(t, err)
+	dead.Close()
+	first := true
+	r := newRigOn(t, s, losing{s.Client(t), dead, func(words []string) bool {
+		if first && slices.Contains(words, "s") && words[0] == "EVAL" {
+			first = false
+			return true
+		}
+		return false
+	}, func() { s.Embedded.SetError("LOADING away") }}, rsemaphore.Options{})
+	_, err = r.c.Semaphore("s", 3).TryAcquire(within(t), 2, 300*time.Millisecond, 0)
+	require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
+	require.NotErrorIs(t, err, rsemaphore.ErrUnavailable, "the first request has run")
+	s.Embedded.SetError("")
+	redistest.Eventually(t, 20*time.Second, "given back", func() bool { _, out := state(t, r.c.Semaphore("s", 3)); return out == 0 })
 }
 
 func TestALostReleaseReplyIsARelease(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -135,6 +136,21 @@ func TestAnIDReleasedTwiceOrNeverGrantedIsNotHeldAndRaisesNothing(t *testing.T) 
 		redistest.Eventually(t, 10*time.Second, "over on the server too", func() bool { return counts(t, sem)[1] == 0 })
 		require.ErrorIs(t, sem.ReleaseIDs(within(t), short.IDs()...), rsemaphore.ErrNotHeld)
 		require.Equal(t, [3]int{3, 0, 3}, counts(t, sem))
+	})
+}
+
+func TestALostPermitsRestIsGivenBackByItsRelease(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rsemaphore.Options{WatchdogTimeout: 3 * time.Second})
+		sem := r.c.Semaphore("s", 5)
+		p := acquire(t, sem, 3)
+		require.NoError(t, p.Extend(within(t), time.Hour))
+		require.NoError(t, sem.ReleaseIDs(within(t), p.IDs()[1]))
+		<-p.Done() // a renewal finds that it is not all there
+		require.ErrorIs(t, p.Err(), rsemaphore.ErrLost)
+		require.Equal(t, [3]int{3, 2, 5}, counts(t, sem))
+		require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost)
+		redistest.Eventually(t, 10*time.Second, "long before their lease is over", func() bool { return counts(t, sem) == [3]int{5, 0, 5} })
 	})
 }
 
@@ -503,6 +519,15 @@ func TestWithoutContentionAcquireAndReleaseAreOneCallEachAndNoChannel(t *testing
 	require.Equal(t, 200, after["evalsha"]-before["evalsha"])
 	require.Equal(t, before["eval"], after["eval"])
 	require.Equal(t, before["subscribe"], after["subscribe"])
+
+	kept := acquire(t, sem, 1) // so long that a lock would be followed
+	for range 20 {
+		time.Sleep(10 * time.Millisecond)
+		release(t, acquire(t, sem, 1))
+	}
+	release(t, kept)
+	after = redistest.CommandCalls(t, r.redis)
+	require.Equal(t, 200+2*21, after["evalsha"]-before["evalsha"])
 	require.Zero(t, after["client|caching"], "the keys of a semaphore change all the time; following them would be a call for each")
 }
 
@@ -617,4 +642,64 @@ func TestCloseEndsWaitersAndPermitsAndNamesWhatIsLeft(t *testing.T) {
 	require.ErrorIs(t, err, rsemaphore.ErrClosed)
 	var zero rueidis.RedisResult
 	require.NotEqual(t, zero, r.do(t, "GET", "s"), "the hub's client is the caller's")
+}
+
+func TestCloseDoesNotWaitForAPermitThatIsLostMeanwhile(t *testing.T) {
+	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond})
+	sem := r.c.Semaphore("s", 2)
+	p := acquire(t, sem, 1)
+	require.NoError(t, sem.ReleaseIDs(within(t), p.IDs()...))
+	require.NoError(t, r.c.Close(within(t)))
+	require.ErrorIs(t, p.Err(), rsemaphore.ErrClosed)
+	require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost)
+}
+
+func TestTheObserverIsToldOfEverythingAndMayPanic(t *testing.T) {
+	var mu sync.Mutex
+	var seen []string
+	see := func(format string, args ...any) {
+		mu.Lock()
+		seen = append(seen, fmt.Sprintf(format, args...))
+		mu.Unlock()
+		panic("a hook")
+	}
+	has := func(s string) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Contains(seen, s)
+	}
+	log := &logbook{}
+	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond, Logger: log.logger(), Observer: rsemaphore.Observer{
+		Acquired: func(name string, n int, _ time.Duration) { see("acquired %d of %s", n, name) },
+		NotAcquired: func(name string, n int, _ time.Duration, err error) {
+			see("not acquired %d of %s: %t", n, name, err != nil)
+		},
+		Released: func(name string, n int, _ time.Duration, err error) { see("released %d of %s: %v", n, name, err) },
+		Renewed:  func(name string, err error) { see("renewed %s: %v", name, err) },
+		Ended:    func(name string, why error) { see("ended %s: %v", name, why) },
+		Woken:    func(name string, byMessage bool) { see("woken %s: %t", name, byMessage) },
+	}})
+	sem := r.c.Semaphore("s", 2)
+	p := acquire(t, sem, 2)
+	_, err := sem.TryAcquire(within(t), 1, 0, 0)
+	require.Error(t, err)
+	redistest.Eventually(t, 10*time.Second, "renewed", func() bool { return has("renewed s: <nil>") })
+	got := make(chan *rsemaphore.Permit, 1)
+	go func() {
+		q, err := sem.TryAcquire(within(t), 1, 20*time.Second, 100*time.Millisecond)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- q
+	}()
+	redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Hungry() == 1 && subscribed(t, r) })
+	time.Sleep(20 * time.Millisecond)
+	release(t, p)
+	q := <-got
+	<-q.Done()
+	redistest.Eventually(t, 10*time.Second, "all told", func() bool {
+		return has("acquired 2 of s") && has("acquired 1 of s") && has("not acquired 1 of s: true") && has("released 2 of s: <nil>") && has("ended s: lost")
+	})
+	require.True(t, has("woken s: true") || has("woken s: false"))
+	require.Positive(t, log.count("observer panicked"))
 }
