@@ -1,0 +1,53 @@
+package docs_test
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// semaphores uses all of a semaphore.
+func semaphores(ctx context.Context, hub *pubsub.Hub, prefix string, must func(what string, e error)) {
+	c, e := rsemaphore.New(hub, rsemaphore.Options{KeyPrefix: prefix, Logger: slog.New(slog.DiscardHandler), WatchdogTimeout: 100 * time.Millisecond})
+	must("semaphores", e)
+	if e != nil {
+		return
+	}
+	defer c.Close(ctx)
+	for _, name := range []string{"s", "t{1}"} {
+		s := c.Semaphore(name, 3).WithLabel("l")
+		short, e := s.TryAcquire(ctx, 1, 0, 200*time.Millisecond) // whose lease is over when others come
+		must("acquire for a while", e)
+		if e != nil {
+			return
+		}
+		<-short.Done()
+		time.Sleep(10 * time.Millisecond)
+		p, e := s.Shared().Acquire(ctx, 3)
+		must("acquire", e)
+		if e != nil {
+			return
+		}
+		waited := make(chan error, 1)
+		go func() { // subscribes
+			q, e := s.TryAcquire(ctx, 1, 5*time.Second, 5*time.Second)
+			if e == nil {
+				e = q.Release(ctx)
+			}
+			waited <- e
+		}()
+		must("extend", p.Extend(ctx, time.Second))
+		time.Sleep(80 * time.Millisecond) // a renewal
+		_, e = s.Available(ctx)
+		must("query", e)
+		_, e = s.Inspect(ctx)
+		must("inspect", e)
+		must("release by id", s.ReleaseIDs(ctx, p.IDs()...))
+		must("waiter", <-waited)
+		_, e = s.Resize(ctx, 2)
+		must("resize", e)
+	}
+}
