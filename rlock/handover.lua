@@ -66,15 +66,18 @@ local function hand_over(lock, queue, publish, grants, now, me)
 end
 
 -- Redisson's waiters stand in no queue of ours: they listen for releases and race. Where somebody listens, one release
--- in eight is theirs to race for: it is published, and our own wait for a few ms. Returns whether this one was.
-local function open_release(queue, channel, publish, grants, now, us)
+-- in eight is theirs to race for. Returns whether this one is.
+local function theirs(channel, publish, us)
   if us % 8 > 0 then
     return false
   end
   local listeners = redis.pcall('PUBSUB', publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', channel)
-  if listeners.err or listeners[2] == 0 then
-    return false
-  end
+  return not listeners.err and listeners[2] > 0
+end
+
+-- Publish a release, and have our own waiters only wait for a few ms. Returns whether there are any; if not nothing is
+-- done.
+local function open_release(queue, channel, publish, grants, now)
   local head = redis.call('ZRANGEBYSCORE', queue, 0, '+inf', 'LIMIT', 0, 1)
   if not head[1] then
     return false

@@ -517,6 +517,29 @@ func TestSomeReleasesAreOpenWhileRedissonListens(t *testing.T) {
 				require.Empty(t, java())
 			}
 		}
+		for n := 0; ; n++ { // nobody in line but who is named
+			require.Less(t, n, 1000, "one in eight")
+			g.must(t, "DEL", key, queue)
+			g.must(t, "HSET", key, alice, "1")
+			got := release(bob, entryOf(bob, "+"), "300000", "99999999999999", "0")
+			if got[1] == 1 {
+				require.Equal(t, map[string]string{bob: "1"}, g.look(t, key).hash)
+				require.Empty(t, java())
+				continue
+			}
+			after := g.queue(t, queue)
+			require.Equal(t, []int64{2, 2, after.tickets[bob]}, got)
+			require.Positive(t, after.open)
+			requireTTL(t, gone, snapshot{}, g.look(t, key))
+			require.Equal(t, []string{channel + " 0"}, java())
+			require.Equal(t, []string{grants + bob[:36] + " 0 0 " + bob}, heard())
+			break
+		}
+		for range 60 { // a turn is short
+			g.must(t, "DEL", key, queue)
+			g.must(t, "HSET", key, alice, "1")
+			require.Equal(t, []int64{2, 1, 0}, release(bob, entryOf(bob, "+"), "300000", "99999999999999", "1"))
+		}
 		g.must(t, "DEL", key, queue)
 		g.must(t, "HSET", key, alice, "1")
 		require.Equal(t, []int64{2}, release())

@@ -59,15 +59,18 @@ if there < 2 and (there == 1 or named) then
   -- Only the holder's own release may name somebody, and only while that waiter believes in it: its deadline counts
   -- from when this call was sent, which a second run would not know.
   local naming = named and status == 2 and now <= tonumber(ARGV[10])
-  if naming and there == 1 and ARGV[11] ~= '1' then
+  -- Who is named outside a turn is in line like the others, even as the only one: Redisson's waiters could not get past
+  -- a single process that names somebody each time.
+  local open = (there == 1 or naming) and not (naming and ARGV[11] == '1') and queue and theirs(channel, publish, time[2])
+  if naming and (there == 1 or open) and ARGV[11] ~= '1' then
     ticket = enter(queue, entry, now, time[1] * 1000000 + time[2])
     outcome = 2
   end
   local served
+  if open and open_release(queue, channel, publish, grants, now) then
+    return named and {status, outcome, ticket} or status
+  end
   if there == 1 and not (naming and outcome == 0) then
-    if open_release(queue, channel, publish, grants, now, time[2]) then
-      return named and {status, outcome, ticket} or status
-    end
     served = hand_over(key, queue, publish, grants, now, naming and entry)
   end
   if served then

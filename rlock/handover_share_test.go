@@ -1,0 +1,313 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// scramble has workers of several processes use one lock over and over: one INCR and some work under it, thought
+// outside it.
+type scramble struct {
+	rigs    []*rig
+	workers int // of each
+	name    string
+	work    time.Duration // under the lock, beside the INCR
+	think   time.Duration
+
+	mu    sync.Mutex
+	order []int // the process of each acquisition
+	count [][]int
+}
+
+// run lasts until there were so many acquisitions, and ctx has not ended.
+func (x *scramble) run(t testing.TB, ctx context.Context, enough int) {
+	t.Helper()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	x.count = make([][]int, len(x.rigs))
+	x.order = nil
+	var inside atomic.Int32
+	var wg sync.WaitGroup
+	for p, r := range x.rigs {
+		x.count[p] = make([]int, x.workers)
+		for w := range x.workers {
+			wg.Go(func() {
+				l := r.locks.Reentrant(x.name)
+				for ctx.Err() == nil {
+					h, err := l.Lock(ctx)
+					if err != nil {
+						if ctx.Err() == nil {
+							t.Error(err)
+							stop()
+						}
+						return
+					}
+					if inside.Add(1) != 1 {
+						t.Error("two holders")
+					}
+					if err := r.redis.Do(ctx, r.redis.B().Incr().Key("work of "+x.name).Build()).Error(); err != nil && ctx.Err() == nil {
+						t.Error(err)
+					}
+					time.Sleep(x.work)
+					x.mu.Lock()
+					x.order = append(x.order, p)
+					x.count[p][w]++
+					done := len(x.order) >= enough
+					x.mu.Unlock()
+					inside.Add(-1)
+					if err := h.Unlock(context.Background()); err != nil {
+						t.Error(err)
+						stop()
+					}
+					if done {
+						stop()
+					}
+					time.Sleep(x.think)
+				}
+			})
+		}
+	}
+	wg.Wait()
+}
+
+// jain is Jain's index of fairness over all workers: 1 if all had the same.
+func (x *scramble) jain() float64 {
+	var sum, squares, n float64
+	for _, list := range x.count {
+		for _, c := range list {
+			sum += float64(c)
+			squares += float64(c) * float64(c)
+			n++
+		}
+	}
+	return sum * sum / (n * squares)
+}
+
+func (x *scramble) least() (least, mean int) {
+	n := 0
+	least = 1 << 30
+	for _, list := range x.count {
+		for _, c := range list {
+			least, mean, n = min(least, c), mean+c, n+1
+		}
+	}
+	return least, mean / n
+}
+
+func (x *scramble) longestRun() int {
+	longest, run := 0, 0
+	for i, p := range x.order {
+		if i > 0 && p != x.order[i-1] {
+			run = 0
+		}
+		run++
+		longest = max(longest, run)
+	}
+	return longest
+}
+
+func newRigs(t testing.TB, s *redistest.Server, n int, o rlock.Options) []*rig {
+	t.Helper()
+	rigs := make([]*rig, n)
+	for i := range rigs {
+		rigs[i] = newRig(t, s, o).warmUp(t)
+	}
+	return rigs
+}
+
+func TestProcessesTakeTurnsAndNobodyStarves(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	x := &scramble{rigs: newRigs(t, s, 2, rlock.Options{}), workers: 8, name: "l"}
+	x.run(t, within(t), 3000)
+	least, mean := x.least()
+	t.Logf("Jain %.3f, least %d of mean %d, longest turn %d", x.jain(), least, mean, x.longestRun())
+	require.Greater(t, least, mean/4)
+	require.Greater(t, x.jain(), 0.9)
+	require.LessOrEqual(t, x.longestRun(), 40, "a turn has an end while others queue")
+	redistest.Eventually(t, 20*time.Second, "no queue is left", func() bool { return len(keys(t, s.Client(t))) == 1 })
+}
+
+func TestInOneProcessAnAcquisitionIsOneCall(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := s.Client(t)
+	x := &scramble{rigs: newRigs(t, s, 1, rlock.Options{}), workers: 8, name: "l"}
+	x.run(t, within(t), 100)
+	before := scriptCalls(t, c)
+	x.run(t, within(t), 2000)
+	calls := float64(scriptCalls(t, c)-before) / float64(len(x.order))
+	t.Logf("%.2f calls per acquisition, Jain %.3f", calls, x.jain())
+	require.Less(t, calls, 1.3)
+	require.Greater(t, x.jain(), 0.9)
+}
+
+// serverCommands are the commands run since before, those inside scripts included, but not the scripts' own callers
+// twice, and not what the test itself asks.
+func serverCommands(before, after map[string]int) int {
+	n := 0
+	for name, calls := range after {
+		switch name {
+		case "info", "incr", "config|resetstat":
+		default:
+			n += calls - before[name]
+		}
+	}
+	return n
+}
+
+func TestTheCostOfAnAcquisitionDoesNotGrowWithTheWaiters(t *testing.T) {
+	s := redistest.Start(t)
+	c := s.Client(t)
+	rigs := newRigs(t, s, 16, rlock.Options{})
+	for _, n := range []int{2, 16, 64, 256} {
+		x := &scramble{rigs: rigs[:min(n, 16)], workers: max(1, n/16), name: fmt.Sprint("l", n), think: time.Millisecond}
+		x.run(t, within(t), 2*n) // everybody has been there, and hears
+		before := redistest.CommandCalls(t, c)
+		x.run(t, within(t), max(600, 6*n))
+		after := redistest.CommandCalls(t, c)
+		each := float64(serverCommands(before, after)) / float64(len(x.order))
+		t.Logf("%3d waiters in %2d processes: %.1f commands, %.2f calls per acquisition, Jain %.3f", n, len(x.rigs), each,
+			float64(after["evalsha"]-before["evalsha"])/float64(len(x.order)), x.jain())
+		require.LessOrEqual(t, each, 18.0, "%d waiters", n)
+		if n > 2 {
+			require.Greater(t, x.jain(), 0.9, "%d waiters", n)
+		}
+	}
+}
+
+// redissonWaiter is a thread of Redisson: it listens, tries, and waits for a message or the end of the lease.
+type redissonWaiter struct {
+	owner string
+	c     rueidis.Client
+	name  string
+}
+
+// Redisson's own steps, in our words: see its RLock.
+const (
+	redissonTry = `if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
+  redis.call('hincrby', KEYS[1], ARGV[2], 1) redis.call('pexpire', KEYS[1], ARGV[1]) return nil end return redis.call('pttl', KEYS[1])`
+	redissonUnlock = `if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return nil end
+if redis.call('hincrby', KEYS[1], ARGV[1], -1) > 0 then return 0 end redis.call('del', KEYS[1]) redis.call('publish', KEYS[2], '0') return 1`
+)
+
+func (j *redissonWaiter) channel() string { return "redisson_lock__channel:{" + j.name + "}" }
+
+// try returns 0 if the lock was taken, or how long somebody else's lease lasts.
+func (j *redissonWaiter) try() (time.Duration, error) {
+	left, err := j.c.Do(context.Background(), j.c.B().Eval().Script(redissonTry).Numkeys(1).Key(j.name).Arg("30000", j.owner).Build()).AsInt64()
+	if rueidis.IsRedisNil(err) {
+		return 0, nil
+	}
+	return time.Duration(max(left, 1)) * time.Millisecond, err
+}
+
+func (j *redissonWaiter) unlock() error {
+	n, err := j.c.Do(context.Background(), j.c.B().Eval().Script(redissonUnlock).Numkeys(2).Key(j.name, j.channel()).Arg(j.owner).Build()).AsInt64()
+	if err == nil && n != 1 {
+		return fmt.Errorf("Redisson's unlock says %d", n)
+	}
+	return err
+}
+
+// lock waits as Redisson does.
+func (j *redissonWaiter) lock(ctx context.Context, messages <-chan struct{}) error {
+	for {
+		left, err := j.try()
+		if err != nil || left == 0 {
+			return err
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-messages:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+		timer.Stop()
+	}
+}
+
+// listen hears releases as one subscription of Redisson does for all threads of its process: one message, one wake-up.
+func (j *redissonWaiter) listen(t testing.TB, ctx context.Context) <-chan struct{} {
+	t.Helper()
+	woken := make(chan struct{}, 1)
+	dc, cancel := j.c.Dedicate()
+	confirmed := make(chan struct{}, 1)
+	dc.SetPubSubHooks(rueidis.PubSubHooks{
+		OnMessage: func(rueidis.PubSubMessage) {
+			select {
+			case woken <- struct{}{}:
+			default:
+			}
+		},
+		OnSubscription: func(rueidis.PubSubSubscription) { confirmed <- struct{}{} },
+	})
+	require.NoError(t, dc.Do(ctx, dc.B().Subscribe().Channel(j.channel()).Build()).Error())
+	<-confirmed
+	t.Cleanup(cancel)
+	return woken
+}
+
+func TestGoAndJavaShareALockUnderContention(t *testing.T) {
+	t.Parallel()
+	for _, v := range []struct {
+		processes int
+		work      time.Duration
+	}{
+		{1, time.Millisecond}, // whose releases all name somebody of their own
+		{4, 0},
+	} {
+		t.Run(fmt.Sprintf("%d processes", v.processes), func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			x := &scramble{rigs: newRigs(t, s, v.processes, rlock.Options{}), workers: 4, name: "l", work: v.work}
+			ctx, stop := context.WithTimeout(within(t), 3*time.Second)
+			defer stop()
+			var javas atomic.Int32
+			var wg sync.WaitGroup
+			for i := range 2 {
+				j := &redissonWaiter{owner: fmt.Sprintf("9c1d2e3f-0a4b-4c5d-8e6f-7a8b9c0d1e2%d:42", i), c: s.Client(t), name: "l"}
+				messages := j.listen(t, ctx)
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						if err := j.lock(ctx, messages); err != nil {
+							if ctx.Err() == nil {
+								t.Error(err)
+							}
+							continue
+						}
+						javas.Add(1)
+						if err := j.c.Do(context.Background(), j.c.B().Incr().Key("work of l").Build()).Error(); err != nil {
+							t.Error(err)
+						}
+						time.Sleep(v.work)
+						if err := j.unlock(); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			x.run(t, ctx, 1_000_000)
+			wg.Wait()
+			java, golang := int(javas.Load()), len(x.order)
+			t.Logf("%d processes of 4 workers: Go %d, Java %d (%.1f %%); Jain of Go %.3f", v.processes, golang, java, 100*float64(java)/float64(java+golang), x.jain())
+			require.Greater(t, java, (java+golang)/100, "Java gets its share")
+			require.Greater(t, golang, (java+golang)/10, "and Go goes on")
+			n, err := x.rigs[0].redis.Do(within(t), x.rigs[0].redis.B().Get().Key("work of l").Build()).AsInt64()
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, n, int64(java+golang))
+		})
+	}
+}
