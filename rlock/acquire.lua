@@ -1,12 +1,14 @@
 -- Take the lock, or raise the count of its owner. Reentrant lock on Redisson's layout: a hash, owner -> count.
 -- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) nobody queues, nothing is handed over
+-- KEYS[3] of a fenced lock: the last token
 -- ARGV[1] owner  ARGV[2] wanted count  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
--- ARGV[5] PUBLISH or SPUBLISH  ARGV[6] grant channels, without the connection id  ARGV[7] entry to queue with, or none
+-- ARGV[5] PUBLISH or SPUBLISH  ARGV[6] grant channels, without the connection id  ARGV[7] entry to queue with, or '' or none
+-- ARGV[8] of a fenced lock: how long the last token is kept, ms
 -- Reply {status, ms, server ms, …}: 1 granted, ms left of the lease; 0 held by another, ms left (-1 without end),
 --   ticket in the queue (0: none), 1 if the holder is not one of ours; 2 too late, nothing done; 3 lost, the owner to
---   be re-entered holds nothing
+--   be re-entered holds nothing. Of a fenced lock a grant that is no re-entry is {1, ms, server ms, 0, 0, token}
 -- Twice: the count is set to what is wanted, never added to, the lease is only ever raised, and who is in the queue
---   keeps its ticket.
+--   keeps its ticket. A second run mints a second token, which nobody has; both are above all before and below all after.
 local key, queue = KEYS[1], KEYS[2]
 local owner, want, lease, notafter = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local time = redis.call('TIME')
@@ -14,6 +16,26 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if notafter > 0 and now > notafter then
   return {2, 0, now}
 end
+
+-- A token is more than any before: one more than the last, which is kept for long, and at least the server's µs, so that
+-- it is also more where the last one is forgotten (expired, flushed, restarted).
+local function granted(left)
+  if want > 1 or not ARGV[8] then
+    return {1, left, now}
+  end
+  local token = time[1] * 1000000 + time[2]
+  local last = KEYS[3]
+  if last then
+    token = math.max(token, tonumber(redis.call('GET', last) or 0) + 1)
+    if redis.call('PTTL', last) == -1 then -- made by Redisson, which counts from 1 when it is gone
+      redis.call('SET', last, string.format('%.0f', token))
+    else
+      redis.call('SET', last, string.format('%.0f', token), 'PX', ARGV[8])
+    end
+  end
+  return {1, left, now, 0, 0, token}
+end
+
 local there = 0 -- 2: the lock, 1: the queue
 if queue then
   there = redis.call('EXISTS', key, key, queue)
@@ -26,9 +48,9 @@ if there == 0 then -- free, and nobody waits: the common case
   end
   redis.call('HSET', key, owner, want)
   redis.call('PEXPIRE', key, lease)
-  return {1, lease, now}
+  return granted(lease)
 end
-local entry = ARGV[7]
+local entry = ARGV[7] ~= '' and ARGV[7] or nil
 if there == 1 then
   if want > 1 then
     return {3, 0, now}
@@ -41,7 +63,7 @@ if there == 1 then
     if entry then
       redis.call('ZREM', queue, entry, '!' .. owner)
     end
-    return {1, lease, now}
+    return granted(lease)
   end
   if open and -open > now then
     local ticket = entry and enter(queue, entry, now, time[1] * 1000000 + time[2]) or 0
@@ -82,4 +104,4 @@ if left < lease and left ~= -1 then
   redis.call('PEXPIRE', key, lease)
   left = lease
 end
-return {1, left, now}
+return granted(left)

@@ -107,6 +107,35 @@ func (c *Client) Reentrant(name string) *Lock {
 	return c.lock(name, reentrant)
 }
 
+// NonReentrant describes a lock whose owner cannot acquire it again: doing so fails with ErrReentry, at once. For all
+// others it is the Reentrant lock of that name.
+func (c *Client) NonReentrant(name string) *Lock { return c.lock(name, nonReentrant) }
+
+// Fenced describes a lock whose holds have a fencing token ([Hold.Token]): a number greater than that of every earlier
+// hold of the name, which a resource can use to refuse those who act late. For all others it is the Reentrant lock of
+// that name; Redisson's RFencedLock. Where it is contended each acquisition takes one call more than a Reentrant one.
+//
+// Tokens grow across expiry, DEL, FLUSHALL, failover and a restart without persistence, because a token is at least
+// the server's time in µs; provided that clock does not step back by more than Options.TokenRetention, or by as much
+// as a lock that lost its last token was idle. Re-entries have the token of the hold they re-enter.
+func (c *Client) Fenced(name string) *Lock { return c.lock(name, fencing) }
+
+// Spin describes a lock whose waiters poll, and neither publish nor subscribe: for servers that forbid that, and for
+// locks that are free again within a moment. For all others it is the Reentrant lock of that name (Redisson's
+// RSpinLock); its release wakes their waiters where it may publish, and those come first: a Spin waiter acquires only
+// when nobody queues.
+//
+// Waiters of one process spin one after the other, not all at once.
+func (c *Client) Spin(name string, b Backoff) *Lock {
+	l := c.lock(name, spinning)
+	b, err := b.withDefaults()
+	if err != nil && l.bad == nil {
+		l.bad = fmt.Errorf("rlock: %w", err)
+	}
+	l.backoff = &b
+	return l
+}
+
 func (c *Client) lock(name string, k *kind) *Lock {
 	key := c.opts.KeyPrefix + name
 	l := &Lock{c: c, kind: k, name: name, key: key, wait: forever, ownKey: ownerKey{c, name}}
@@ -119,7 +148,7 @@ func (c *Client) lock(name string, k *kind) *Lock {
 		}
 	}
 	l.channel, l.keys = k.channel(key, ""), k.keys(c, key)
-	if k.handover && c.handover {
+	if c.handover {
 		l.grants = grantPrefix
 		if c.sharded {
 			l.grants = keyname.Prefix("redlatch_grant", key) + ":"

@@ -212,3 +212,38 @@ func ExampleClient_Close() {
 	// <nil>
 	// true
 }
+
+// The resource keeps the greatest token it has seen and refuses smaller ones: what a holder does that does not know yet
+// that it lost the lock has no effect.
+func ExampleClient_Fenced() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	var seen int64 // in SQL: UPDATE … SET …, fence = $1 WHERE id = 1 AND fence <= $1
+	write := func(h *rlock.Hold) bool {
+		token, _ := h.Token()
+		if token < seen {
+			return false
+		}
+		seen = token
+		return true
+	}
+	slow, err := locks.Fenced("account").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	locks.Fenced("account").ForceUnlock(ctx) // or its lease runs out while it sleeps
+	next, err := locks.Fenced("account").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("the next holder writes:", write(next))
+	fmt.Println("the slow one writes:", write(slow))
+	fmt.Println("it finds out:", errors.Is(slow.Unlock(ctx), rlock.ErrLost))
+	next.Unlock(ctx)
+	// Output:
+	// the next holder writes: true
+	// the slow one writes: false
+	// it finds out: true
+}

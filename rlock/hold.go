@@ -168,6 +168,12 @@ func (x *Hold) Name() string { return x.h.owner.lock.name }
 // Owner returns the owner as the server knows it. Re-entries share it.
 func (x *Hold) Owner() Owner { return Owner(x.h.owner.claim.Owner) }
 
+// Token returns the hold's fencing token; false if the lock is not a Fenced one.
+func (x *Hold) Token() (token int64, ok bool) {
+	token = x.h.owner.token
+	return token, token != 0
+}
+
 // Until returns the instant, on this process's monotonic clock, until which it is safe to act. It moves on with every
 // confirmed renewal; after the hold is over it says nothing.
 func (x *Hold) Until() time.Time { return x.h.owner.lock.c.engine.Until(&x.h.owner.claim) }
@@ -344,7 +350,7 @@ func (h *handle) release(ctx context.Context) error {
 func (h *handle) send(ctx context.Context, n, remaining int) (releaseStatus, error) {
 	own := h.owner
 	l, c := own.lock, own.lock.c
-	if n == 0 && remaining == 0 && l.grants != "" {
+	if n == 0 && remaining == 0 && l.hands() {
 		if o := c.queue.Offer(l.name, time.Now().Add(c.opts.CallTimeout)); o != nil {
 			return l.runPass(ctx, own.claim.Owner, o)
 		}

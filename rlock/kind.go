@@ -28,6 +28,7 @@ type kind struct {
 	crowd    bool // every waiter asks for itself; otherwise those of a process stand in line behind one
 	joinable bool // by an owner in another process
 	once     bool // an owner does not re-enter
+	fenced   bool // every new hold has a token
 }
 
 // acquireRequest is one try.
@@ -45,7 +46,7 @@ var reentrant = &kind{
 		if !c.handover {
 			return []string{key}
 		}
-		return []string{key, keyname.Prefix("redlatch_queue", key)}
+		return []string{key, queueKey(key)}
 	},
 	channel:  func(key, _ string) string { return keyname.Prefix("redisson_lock__channel", key) },
 	acquire:  acquireCall,
@@ -56,3 +57,38 @@ var reentrant = &kind{
 	handover: true,
 	joinable: true,
 }
+
+func queueKey(key string) string { return keyname.Prefix("redlatch_queue", key) }
+
+// like is a copy of k with changes.
+func (k *kind) like(change func(*kind)) *kind {
+	m := *k
+	change(&m)
+	return &m
+}
+
+var (
+	// nonReentrant is Redisson's RedissonNonReentrantLock: an RLock on the wire.
+	nonReentrant = reentrant.like(func(k *kind) { k.once, k.joinable = true, false })
+
+	// spinning is Redisson's RSpinLock, but for its release, which wakes the others' waiters.
+	spinning = reentrant.like(func(k *kind) { k.handover, k.joinable = false, false })
+
+	// fencing is Redisson's RFencedLock: an RLock, and a counter beside it.
+	fencing = reentrant.like(func(k *kind) {
+		k.fenced, k.joinable = true, false
+		k.keys = func(_ *Client, key string) []string {
+			return []string{key, queueKey(key), keyname.Prefix("redisson_lock_token", key)}
+		}
+		k.acquire = func(l *Lock, r acquireRequest) script.Call {
+			call := acquireCall(l, r)
+			call.Args = append(append(call.Args[:6:6], r.entry), millis(l.c.opts.TokenRetention))
+			return call
+		}
+		k.release = func(l *Lock, owner string, remaining int, entry string) script.Call {
+			call := releaseCall(l, owner, remaining, entry)
+			call.Keys = call.Keys[:2:2]
+			return call
+		}
+	})
+)

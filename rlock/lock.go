@@ -26,7 +26,8 @@ type Lock struct {
 	wait               time.Duration // of Lock; forever: only ctx bounds it
 	lease              time.Duration // 0: watchdog
 	label              string
-	bad                error // what every call returns
+	backoff            *Backoff // of a lock that spins
+	bad                error    // what every call returns
 }
 
 const forever time.Duration = -1
@@ -176,6 +177,7 @@ type acquisition struct {
 	abandoned time.Time
 	written   time.Duration // the lease on the server, if a hand-over wrote a shorter one than is asked for
 	entry     string        // in the queue on the server, once it was asked for
+	token     int64         // fencing token
 }
 
 func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Hold, error) {
@@ -217,7 +219,10 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Hold, e
 		a.join = id
 	}
 	a.own, a.want, r.Alone = l.newOwner(a.lease), 1, waitTime == 0 || a.join != "" || l.kind.crowd
-	if l.grants == "" {
+	if l.backoff != nil {
+		r.Backoff = l.backoff.after
+	}
+	if !l.hands() {
 		r.Channel = l.kind.channel(l.key, a.own.claim.Owner)
 		r.Taker, r.Try = nil, func(ctx context.Context) (wait.Answer, error) { return a.Ask(ctx, nil) }
 	} else if !r.Alone {
@@ -244,11 +249,15 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Hold, e
 		a.undo()
 		return nil, ErrClosed
 	}
+	a.own.token = a.token
 	if !a.abandoned.IsZero() {
 		a.own.doubt = &doubt{a.abandoned, a.entry}
 	}
 	return a.own.handle(a.auto), nil
 }
+
+// hands reports whether waiters queue on the server and releases hand the lock over to them.
+func (l *Lock) hands() bool { return l.kind.handover && l.c.handover }
 
 // retreat counts a failed re-entry out. The count on the server may be one too high then, until it is next set. But
 // every hold that was there when it was tried may have been released meanwhile, each leaving the lock to it:
@@ -276,9 +285,10 @@ func (a *acquisition) Stand(push bool) wait.Standing {
 	return wait.Standing{Owner: a.own.claim.Owner, Entry: a.entry, Lease: a.lease, Push: push}
 }
 
-// Taken implements wait.Taker: a grant with replicas to be asked for, or one that is half over, is confirmed by asking.
+// Taken implements wait.Taker: a grant with replicas to be asked for or a token to be had, or one that is half over, is
+// confirmed by asking.
 func (a *acquisition) Taken(g wait.Grant) bool {
-	if a.l.c.opts.MinReplicas > 0 || time.Until(g.Sent.Add(g.Lease)) < g.Lease/2 {
+	if a.l.c.opts.MinReplicas > 0 || a.l.kind.fenced || time.Until(g.Sent.Add(g.Lease)) < g.Lease/2 {
 		return false
 	}
 	a.sent, a.written = g.Sent, g.Lease
@@ -342,7 +352,7 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 				a.own, a.entry = l.newOwner(a.lease), ""
 				return wait.Answer{Renamed: true}, fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, l.name, a.lease)
 			}
-			a.written = a.lease
+			a.written, a.token = a.lease, r.token
 			return wait.Answer{Granted: true}, nil
 		case acquireLost:
 			if a.join != "" {

@@ -14,11 +14,13 @@ const (
 	DefaultWatchdogTimeout = 30 * time.Second
 	DefaultPollCap         = time.Second
 	DefaultCallTimeout     = 500 * time.Millisecond
+	DefaultTokenRetention  = 24 * time.Hour
 
 	MinWatchdogTimeout = 100 * time.Millisecond
 	MinLease           = 10 * time.Millisecond
 	MinPollCap         = 10 * time.Millisecond
 	MinCallTimeout     = time.Millisecond
+	MinTokenRetention  = time.Minute
 	// MaxDuration bounds every duration sent to the server.
 	MaxDuration = 100 * 365 * 24 * time.Hour
 )
@@ -38,6 +40,10 @@ type Options struct {
 	// MaxHold ends every hold after this time (ErrMaxHold), also one whose work is stuck. 0: no limit, the default.
 	// At least MinLease.
 	MaxHold time.Duration
+	// TokenRetention is how long the last token of a Fenced lock is kept after its last grant. It matters where the
+	// server's clock may step back, and where Redisson holds the lock, too, which counts from 1 when the last token is
+	// gone. At least MinTokenRetention. Defaults to DefaultTokenRetention.
+	TokenRetention time.Duration
 	// MinReplicas has every grant and every renewal confirmed by so many replicas (WAIT, on the same connection)
 	// within ReplicaTimeout: a grant that is not is taken back (ErrNotReplicated), a renewal that is not does not
 	// count. It makes it less likely that a failover forgets a hold, not impossible: another replica than those that
@@ -70,6 +76,7 @@ func (o Options) withDefaults() (Options, error) {
 		{"PollCap", &o.PollCap, MinPollCap, DefaultPollCap},
 		{"CallTimeout", &o.CallTimeout, MinCallTimeout, DefaultCallTimeout},
 		{"MaxHold", &o.MaxHold, MinLease, 0},
+		{"TokenRetention", &o.TokenRetention, MinTokenRetention, DefaultTokenRetention},
 	} {
 		if *d.value == 0 {
 			*d.value = d.def

@@ -28,6 +28,7 @@ type owner struct {
 	lease time.Duration // of the first acquisition
 
 	doubt *doubt // set before the first handle is made
+	token int64  // likewise; 0: none
 
 	mu      sync.Mutex
 	count   int // handles alive, and re-entries under way

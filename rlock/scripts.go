@@ -58,6 +58,7 @@ type acquireReply struct {
 	server  int64         // its clock, ms
 	ticket  int64         // in the queue; 0: not in it
 	foreign bool          // the holder is not one of ours
+	token   int64         // fencing token of a new hold; 0: none
 }
 
 // acquireCall asks for the lock; with an entry also for a place in the queue.
@@ -100,6 +101,9 @@ func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
 	r := acquireReply{status: acquireStatus(v[0]), left: time.Duration(v[1]) * time.Millisecond, server: v[2]}
 	if len(v) > 4 {
 		r.ticket, r.foreign = v[3], v[4] == 1
+	}
+	if len(v) > 5 {
+		r.token = v[5]
 	}
 	return r, nil
 }

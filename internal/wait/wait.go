@@ -102,6 +102,9 @@ type Request struct {
 	Taker Taker
 	// Grants is where the grants for this process are published.
 	Grants string
+	// Backoff, if set, is how long to sleep after the n-th try in a row, from 0: the waiter polls, without any
+	// subscription.
+	Backoff func(n int) time.Duration
 }
 
 // Answer is what a try was told.
@@ -243,11 +246,15 @@ func (w *waiter) contend() error {
 	if w.line == nil {
 		taker = nil
 	}
-	if taker == nil {
+	switch {
+	case w.r.Backoff != nil:
+	case taker == nil:
 		// Subscribed before the first try, where that costs nothing, the try after the subscription is saved.
 		w.attach(w.q.hub.TrySubscribe(w.r.Channel))
-	} else if err := w.hope(); err != nil {
-		return err
+	default:
+		if err := w.hope(); err != nil {
+			return err
+		}
 	}
 	failures := 0
 	for n := 0; ; n++ {
@@ -294,6 +301,10 @@ func (w *waiter) contend() error {
 		switch {
 		case failures > 0:
 			if !script.Pause(w.patience(), min(script.Backoff(failures), w.q.pollCap)) {
+				return w.gaveUp()
+			}
+		case w.r.Backoff != nil:
+			if !w.sleep(min(w.r.Backoff(n), w.q.pollCap)) {
 				return w.gaveUp()
 			}
 		case taker != nil && w.standing == nil:

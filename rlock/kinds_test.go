@@ -1,0 +1,369 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// exclusive are the kinds of locks with one owner at a time.
+var exclusive = map[string]struct {
+	lock  func(c *rlock.Client, name string) *rlock.Lock
+	again bool // an owner re-enters
+	typ   string
+}{
+	"Reentrant":    {lock: (*rlock.Client).Reentrant, again: true, typ: "hash"},
+	"NonReentrant": {lock: (*rlock.Client).NonReentrant, typ: "hash"},
+	"Fenced":       {lock: (*rlock.Client).Fenced, again: true, typ: "hash"},
+	"Spin": {lock: func(c *rlock.Client, name string) *rlock.Lock {
+		return c.Spin(name, rlock.Backoff{Max: 4 * time.Millisecond})
+	}, again: true, typ: "hash"},
+	"Plain": {lock: func(c *rlock.Client, name string) *rlock.Lock { return c.Plain(name, rlock.PlainOptions{}) }, typ: "string"},
+}
+
+// lease is long enough that no stall of the machine ends it.
+const lease = 5 * time.Minute
+
+func TestEveryKindKeepsTheSamePromises(t *testing.T) {
+	for kind, k := range exclusive {
+		t.Run(kind, func(t *testing.T) {
+			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+				o := rlock.Options{KeyPrefix: "app:", WatchdogTimeout: lease, PollCap: 50 * time.Millisecond}
+				r, other := newRig(t, s, o), newRig(t, s, o)
+				l, theirs := k.lock(r.locks, "l"), k.lock(other.locks, "l")
+				ctx := within(t)
+
+				h := lock(t, l.WithLabel("mine"), ctx)
+				require.Equal(t, "l", h.Name())
+				_, err := theirs.TryLock(ctx, 0, 0)
+				var refused *rlock.NotAcquiredError
+				require.ErrorAs(t, err, &refused)
+				require.Greater(t, refused.HolderLease, lease/2)
+				locked, err := theirs.IsLocked(ctx)
+				require.NoError(t, err)
+				require.True(t, locked)
+				mine, err := l.IsHeldBy(h.Context(ctx))
+				require.NoError(t, err)
+				require.True(t, mine)
+				left, err := theirs.RemainingLease(ctx)
+				require.NoError(t, err)
+				require.Greater(t, left, lease/2)
+				st, err := other.locks.Inspect(ctx, "l")
+				require.NoError(t, err)
+				require.Len(t, st.Holders, 1)
+				require.Equal(t, "mine", st.Holders[0].Label)
+				require.Equal(t, h.Owner(), st.Holders[0].Owner)
+				typ, err := r.redis.Do(ctx, r.redis.B().Type().Key("app:l").Build()).ToString()
+				require.NoError(t, err)
+				require.Equal(t, k.typ, typ)
+
+				in, err := l.Lock(h.Context(ctx))
+				if k.again {
+					require.NoError(t, err)
+					require.NoError(t, in.Unlock(ctx))
+				} else {
+					require.ErrorIs(t, err, rlock.ErrReentry)
+				}
+				_, err = l.Lock(l.WithOwner(ctx, rlock.Owner("1a2b3c4d-5a1e-8c61-9d0a-6f4f3a2b1c0d:7")))
+				if kind == "Reentrant" {
+					require.ErrorIs(t, err, rlock.ErrLost)
+				} else {
+					require.ErrorIs(t, err, rlock.ErrInvalidOption, "cannot be joined")
+				}
+				require.NoError(t, h.Extend(ctx, 2*lease))
+				require.Greater(t, r.pttl(t, "app:l"), lease)
+
+				got := pass(t, theirs)
+				redistest.Eventually(t, 10*time.Second, "the other waits", func() bool { return other.locks.Waiting("l") == 1 })
+				require.NoError(t, h.Unlock(ctx))
+				require.NoError(t, <-got)
+				require.NoError(t, h.Unlock(ctx), "the first result")
+
+				fixed, err := l.TryLock(ctx, time.Second, 2*time.Minute)
+				require.NoError(t, err)
+				require.LessOrEqual(t, r.pttl(t, "app:l"), 2*time.Minute)
+				ok, err := theirs.ForceUnlock(ctx)
+				require.NoError(t, err)
+				require.True(t, ok)
+				require.ErrorIs(t, fixed.Unlock(ctx), rlock.ErrLost)
+				ok, err = theirs.ForceUnlock(ctx)
+				require.NoError(t, err)
+				require.False(t, ok)
+
+				n, err := r.redis.Do(ctx, r.redis.B().Exists().Key("app:l", "redlatch_queue:{app:l}").Build()).AsInt64()
+				require.NoError(t, err)
+				require.Zero(t, n, "nothing is left")
+			})
+		})
+	}
+}
+
+func TestEveryKindExcludes(t *testing.T) {
+	for kind, k := range exclusive {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			var acting, total atomic.Int32
+			var wg sync.WaitGroup
+			for range 3 {
+				r := newRig(t, s, rlock.Options{WatchdogTimeout: lease, PollCap: 20 * time.Millisecond})
+				for range 4 {
+					wg.Go(func() {
+						for range 50 {
+							err := k.lock(r.locks, "l").Do(within(t), func(context.Context) error {
+								if acting.Add(1) != 1 {
+									return errors.New("two at once")
+								}
+								total.Add(1)
+								acting.Add(-1)
+								return nil
+							})
+							if err != nil {
+								t.Error(err)
+							}
+						}
+					})
+				}
+			}
+			wg.Wait()
+			require.EqualValues(t, 3*4*50, total.Load())
+		})
+	}
+}
+
+func TestEveryKindIsRenewedAndLost(t *testing.T) {
+	for kind, k := range exclusive {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 900 * time.Millisecond})
+			h := lock(t, k.lock(r.locks, "l"), within(t))
+			first := h.Until()
+			redistest.Eventually(t, 20*time.Second, "renewed", func() bool { return h.Until().Sub(first) > 2*time.Second })
+			require.NoError(t, h.Err())
+			require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
+			select {
+			case <-h.Done():
+			case <-time.After(20 * time.Second):
+				t.Fatal("not noticed")
+			}
+			require.ErrorIs(t, h.Err(), rlock.ErrLost)
+		})
+	}
+}
+
+func TestKindsOfOneNameExcludeEachOther(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rlock.Options{PollCap: 50 * time.Millisecond})
+		for holder, a := range exclusive {
+			h := lock(t, a.lock(r.locks, "l"), within(t))
+			for waiter, b := range exclusive {
+				_, err := b.lock(r.locks, "l").TryLock(within(t), 0, 0)
+				if (holder == "Plain") != (waiter == "Plain") {
+					require.ErrorIs(t, err, rlock.ErrWrongType, "%s on %s", waiter, holder)
+				} else {
+					require.ErrorIs(t, err, rlock.ErrNotAcquired, "%s on %s", waiter, holder)
+				}
+			}
+			require.NoError(t, h.Unlock(within(t)))
+		}
+	})
+}
+
+func token(t testing.TB, h *rlock.Hold) int64 {
+	t.Helper()
+	n, ok := h.Token()
+	require.True(t, ok)
+	return n
+}
+
+func TestTokensGrowWhateverBecomesOfTheKeys(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rlock.Options{})
+		l := r.locks.Fenced("l")
+		ctx := within(t)
+		do := func(args ...string) {
+			t.Helper()
+			require.NoError(t, r.redis.Do(ctx, r.redis.B().Arbitrary(args...).Build()).Error())
+		}
+		const key = "redisson_lock_token:{l}"
+		last := int64(0)
+		for _, between := range []struct {
+			name string
+			do   func()
+		}{
+			{"unlocked", func() {}},
+			{"unlocked again", func() {}},
+			{"the lock was deleted", func() { do("DEL", "l") }},
+			{"the token was deleted", func() { do("DEL", key) }},
+			{"the token has expired", func() { do("PEXPIRE", key, "1"); time.Sleep(20 * time.Millisecond); expire(s, 20*time.Millisecond) }},
+			{"everything was flushed", func() { do("FLUSHALL") }},
+			{"the scripts were forgotten", func() { do("SCRIPT", "FLUSH") }},
+			{"Redisson counted on", func() { do("INCR", key); last++ }},
+			{"the clock had been far ahead", func() { do("SET", key, "5000000000000000"); last = 5000000000000000 }},
+		} {
+			h := lock(t, l, ctx)
+			in := lock(t, l, h.Context(ctx))
+			require.Equal(t, token(t, h), token(t, in), "a re-entry has the token of its hold")
+			require.Greater(t, token(t, h), last, "after %s", between.name)
+			last = token(t, h)
+			require.NoError(t, in.Unlock(ctx))
+			require.NoError(t, h.Unlock(ctx))
+			between.do()
+		}
+		h := lock(t, l, ctx)
+		require.Greater(t, token(t, h), last)
+		require.EqualValues(t, -1, r.pttl(t, key)/time.Millisecond, "what Redisson keeps for ever is left to it")
+		require.NoError(t, h.Unlock(ctx))
+		do("DEL", key)
+		h = lock(t, l, ctx)
+		require.Greater(t, r.pttl(t, key), rlock.DefaultTokenRetention-time.Minute)
+		require.NoError(t, h.Unlock(ctx))
+		_, ok := lock(t, r.locks.Reentrant("plain"), ctx).Token()
+		require.False(t, ok)
+	})
+}
+
+// expire has a server that counts TTLs down by hand do so.
+func expire(s *redistest.Server, d time.Duration) {
+	if s.Embedded != nil {
+		s.Embedded.FastForward(d)
+	}
+}
+
+func TestTokensGrowUnderContentionAndLostReplies(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var mu sync.Mutex
+	var tokens []int64 // in the order in which they were acted under
+	var wg sync.WaitGroup
+	for range 3 {
+		p := redistest.NewProxy(t, s)
+		r := newRig(t, p.Server(), rlock.Options{PollCap: 50 * time.Millisecond, CallTimeout: 100 * time.Millisecond})
+		for w := range 4 {
+			wg.Go(func() {
+				for i := range 40 {
+					if w == 0 && i%5 == 0 {
+						p.Trap(&redistest.Trap{Match: redistest.With("redisson_lock_token:{l}"), Fate: redistest.LoseReply})
+					}
+					err := r.locks.Fenced("l").Do(within(t), func(ctx context.Context) error {
+						mu.Lock()
+						defer mu.Unlock()
+						return nil
+					})
+					if err != nil && !errors.Is(err, rlock.ErrUnknownOutcome) {
+						t.Error(err)
+					}
+					h, err := r.locks.Fenced("l").Lock(within(t))
+					if err != nil {
+						continue
+					}
+					n, _ := h.Token()
+					mu.Lock()
+					tokens = append(tokens, n)
+					mu.Unlock()
+					h.Unlock(within(t))
+				}
+			})
+		}
+	}
+	wg.Wait()
+	require.Greater(t, len(tokens), 3*4*40/2)
+	for i := 1; i < len(tokens); i++ {
+		require.Greater(t, tokens[i], tokens[i-1])
+	}
+}
+
+func TestSpinUsesNoChannelAndItsReleaseWakesOthers(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r := newRig(t, s, rlock.Options{})
+	l := r.locks.Spin("l", rlock.Backoff{})
+	h := lock(t, l, within(t))
+	got := pass(t, l)
+	redistest.Eventually(t, 10*time.Second, "it waits", func() bool { return r.locks.Waiting("l") == 1 })
+	time.Sleep(20 * time.Millisecond)
+	require.NoError(t, h.Unlock(within(t)))
+	require.NoError(t, <-got)
+	calls := redistest.CommandCalls(t, r.redis)
+	require.Zero(t, calls["subscribe"])
+
+	const pollCap = 20 * time.Second
+	other := newRig(t, s, rlock.Options{PollCap: pollCap})
+	h = lock(t, l, within(t))
+	got = pass(t, other.locks.Reentrant("l"))
+	redistest.Eventually(t, 10*time.Second, "it queues", func() bool {
+		n, err := r.redis.Do(within(t), r.redis.B().Zcard().Key("redlatch_queue:{l}").Build()).AsInt64()
+		return err == nil && n == 1
+	})
+	began := time.Now()
+	require.NoError(t, h.Unlock(within(t)))
+	require.NoError(t, <-got)
+	require.Less(t, time.Since(began), 8*time.Second, "woken, not by its poll")
+}
+
+func TestBackoffIsChecked(t *testing.T) {
+	r := newRig(t, redistest.Embedded(t), rlock.Options{})
+	for _, b := range []rlock.Backoff{{Min: time.Microsecond}, {Min: time.Second, Max: time.Millisecond}, {Max: -1}, {Min: -1}, {Max: 200 * 365 * 24 * time.Hour}} {
+		_, err := r.locks.Spin("l", b).TryLock(within(t), 0, 0)
+		require.ErrorIs(t, err, rlock.ErrInvalidOption, "%+v", b)
+		require.ErrorContains(t, err, "Backoff.M")
+	}
+	for _, b := range []rlock.Backoff{{}, {Min: time.Second}, {Max: time.Millisecond}, {Min: time.Second, Max: time.Second}} {
+		require.NoError(t, lock(t, r.locks.Spin("l", b), within(t)).Unlock(within(t)), "%+v", b)
+	}
+	_, err := r.locks.Plain("l", rlock.PlainOptions{HashOver: -1}).TryLock(within(t), 0, 0)
+	require.ErrorIs(t, err, rlock.ErrInvalidOption)
+	require.ErrorContains(t, err, "HashOver")
+}
+
+func TestPlainMeetsWhoFollowsThePattern(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rlock.Options{PollCap: 20 * time.Millisecond})
+		c, ctx := r.redis, within(t)
+		l := r.locks.Plain("l", rlock.PlainOptions{})
+		take := func() error {
+			return c.Do(ctx, c.B().Set().Key("l").Value("theirs").Nx().PxMilliseconds(300_000).Build()).Error()
+		}
+		require.NoError(t, take())
+		_, err := l.TryLock(ctx, 0, 0)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		got := pass(t, l)
+		redistest.Eventually(t, 10*time.Second, "it waits", func() bool { return r.locks.Waiting("l") == 1 })
+		const drop = "if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) end return 0"
+		n, err := c.Do(ctx, c.B().Eval().Script(drop).Numkeys(1).Key("l").Arg("theirs").Build()).AsInt64()
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n)
+		require.NoError(t, <-got)
+
+		h := lock(t, l, ctx)
+		require.True(t, rueidis.IsRedisNil(take()), "refused")
+		n, err = c.Do(ctx, c.B().Eval().Script(drop).Numkeys(1).Key("l").Arg("theirs").Build()).AsInt64()
+		require.NoError(t, err)
+		require.Zero(t, n)
+		require.NoError(t, h.Unlock(ctx))
+
+		long := strings.Repeat("x{", 1000) + "\xff"
+		hashed := r.locks.Plain(long, rlock.PlainOptions{HashOver: 100})
+		h = lock(t, hashed, ctx)
+		keys, err := c.Do(ctx, c.B().Keys().Pattern("*").Build()).AsStrSlice()
+		require.NoError(t, err)
+		require.Len(t, keys, 1)
+		require.Len(t, keys[0], 64)
+		require.Equal(t, long, h.Name())
+		_, err = hashed.Lock(h.Context(ctx))
+		require.ErrorIs(t, err, rlock.ErrReentry)
+		require.NoError(t, h.Unlock(ctx))
+		_, err = r.locks.Plain(long, rlock.PlainOptions{}).TryLock(ctx, 0, 0)
+		require.ErrorIs(t, err, rlock.ErrInvalidName)
+	})
+}

@@ -1,0 +1,73 @@
+package rlock
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+var (
+	//go:embed plain_acquire.lua
+	plainAcquireSource string
+	//go:embed plain_release.lua
+	plainReleaseSource string
+	//go:embed plain_renew.lua
+	plainRenewSource string
+	//go:embed plain_query.lua
+	plainQuerySource string
+	//go:embed plain_force.lua
+	plainForceSource string
+
+	plainAcquireScript = script.New("plain acquire", plainAcquireSource)
+	plainReleaseScript = script.New("plain release", plainReleaseSource)
+)
+
+// plain is one string key, owner as its value.
+var plain = &kind{
+	keys:    func(_ *Client, key string) []string { return []string{key} },
+	channel: func(key, _ string) string { return keyname.Prefix("redlatch_plain", key) },
+	acquire: func(l *Lock, r acquireRequest) script.Call {
+		return script.Call{Script: plainAcquireScript, Keys: l.keys, Args: []string{r.owner, millis(r.lease), strconv.FormatInt(r.notAfter, 10)}}
+	},
+	release: func(l *Lock, owner string, _ int, _ string) script.Call {
+		return script.Call{Script: plainReleaseScript, Keys: l.keys, Args: []string{owner, l.channel, l.c.publish}}
+	},
+	renew: script.New("plain renew", plainRenewSource),
+	query: script.New("plain query", plainQuerySource),
+	force: script.New("plain force unlock", plainForceSource),
+	once:  true,
+}
+
+// PlainOptions of a Plain lock. The zero value is good.
+type PlainOptions struct {
+	// HashOver, if above 0, has names longer than so many bytes replaced in the key by their SHA-256 in hex (64 bytes,
+	// after Options.KeyPrefix): for names made of what users send. Such a name may be any text.
+	HashOver int
+}
+
+// Plain describes the plain mutex of the Redis documentation: one string key, set with NX and PX to a value that
+// nobody else uses, deleted and prolonged only by who finds that value. It excludes every program that follows the
+// pattern on the same key, and no other kind of lock of this package, whose keys are hashes (ErrWrongType).
+//
+// It is not re-entered (ErrReentry). Our waiters are woken by our own releases; of a release by another program they
+// learn within Options.PollCap.
+func (c *Client) Plain(name string, o PlainOptions) *Lock {
+	hashed := name
+	if o.HashOver > 0 && len(name) > o.HashOver {
+		sum := sha256.Sum256([]byte(name))
+		hashed = hex.EncodeToString(sum[:])
+	}
+	l := c.lock(hashed, plain)
+	l.name = name
+	l.ownKey = ownerKey{c, name}
+	if o.HashOver < 0 && l.bad == nil {
+		l.bad = fmt.Errorf("rlock: %w", errs.InvalidOption("HashOver", o.HashOver, "0 (never), or more"))
+	}
+	return l
+}

@@ -1,0 +1,23 @@
+-- Renew the leases of many plain mutexes; one call of the watchdog.
+-- KEYS the locks  ARGV owner, lease in ms for each; lease 0: only look
+-- Reply, for each: 1 renewed; 0 the owner holds nothing; -1 error on this key, not known
+-- Twice: a lease is raised to what is asked, never shortened; nothing but the owner's own key is renewed.
+-- The last access to a key is a read: see renew.
+local replies = {}
+for i, key in ipairs(KEYS) do
+  local owner, lease = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
+  local held = redis.pcall('GET', key)
+  if type(held) == 'table' then
+    replies[i] = -1
+  elseif held ~= owner then
+    replies[i] = 0
+  else
+    replies[i] = 1
+    local left = redis.call('PTTL', key)
+    if left >= 0 and left < lease then
+      redis.call('PEXPIRE', key, lease)
+      redis.call('PTTL', key)
+    end
+  end
+end
+return replies
