@@ -1,6 +1,6 @@
 -- Remove a latch that is not to be waited for any more.
 -- KEYS[1] the count  KEYS[2] our record: gen, set, deleted, until, p:<participant> (see latch.go)
--- ARGV[1] id of this call  ARGV[2] how long the record is kept at least, ms  ARGV[3] channel
+-- ARGV[1] id of this call  ARGV[2] how long the record is kept, ms  ARGV[3] channel
 -- ARGV[4] PUBLISH or SPUBLISH, '' to publish nothing
 -- Reply: 1 removed; 0 there was none
 -- Twice: a second run of the same call finds its id in the record, says 1 again and removes nothing.
@@ -10,16 +10,16 @@ if held[3] == call then
   return 1
 end
 local removed = redis.call('DEL', key)
+local gen = string.format('%.0f', (tonumber(held[1]) or 0) + 1)
 if held[2] then -- also of a latch that expired: that is forgotten now
   redis.call('HDEL', record, 'until')
+  redis.call('HSET', record, 'gen', gen)
 end
 if removed == 0 then
   return 0
 end
-redis.call('HSET', record, 'gen', string.format('%.0f', (tonumber(held[1]) or 0) + 1), 'deleted', call)
-if redis.call('PTTL', record) < keep then
-  redis.call('PEXPIRE', record, keep)
-end
+redis.call('HSET', record, 'gen', gen, 'deleted', call)
+redis.call('PEXPIRE', record, keep)
 if publish ~= '' then
   redis.pcall(publish, channel, '1')
 end

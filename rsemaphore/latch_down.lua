@@ -11,6 +11,12 @@ local key, record, who, call, keep, rest, channel, publish = KEYS[1], KEYS[2], A
 local value = redis.call('GET', key)
 local held = redis.call('HMGET', record, 'gen', 'until', 'p:' .. who)
 local gen, till, mark = held[1] or '0', held[2], held[3]
+if value and till and till ~= '0' and redis.call('PTTL', key) == -1 then
+  -- What was set with a TTL has gone, and a process that does not know the record has set this one.
+  gen, till = string.format('%.0f', tonumber(gen) + 1), '0'
+  redis.call('HDEL', record, 'until')
+  redis.call('HSET', record, 'gen', gen, 'until', till)
+end
 local before = false
 if who ~= '' and mark then -- "<gen> <call>"
   before = string.sub(mark, 1, #gen + 1) == gen .. ' '
@@ -48,7 +54,7 @@ local left = redis.call('INCRBY', key, '-1')
 if who ~= '' then
   redis.call('HSET', record, 'gen', gen, 'until', till or '0', 'p:' .. who, gen .. ' ' .. call)
   till = till or '0'
-  if redis.call('PTTL', record) < keep then
+  if till == '0' and redis.call('PTTL', record) < keep then
     redis.call('PEXPIRE', record, keep)
   end
 end

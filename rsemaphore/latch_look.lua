@@ -15,9 +15,14 @@ if value then
   if value ~= '0' and not string.find(value, '^%-?[1-9]%d*$') then
     return {3, 0, 0, deleted}
   end
-  local count = tonumber(value)
+  local count, left = tonumber(value), redis.call('PTTL', key)
+  if left == -1 and till and till ~= '0' then
+    -- What was set with a TTL has gone, and a process that does not know the record has set this one.
+    redis.call('HDEL', record, 'until')
+    redis.call('HSET', record, 'gen', string.format('%.0f', tonumber(gen) + 1))
+  end
   if count > 0 then
-    return {1, count, redis.call('PTTL', key), deleted}
+    return {1, count, left, deleted}
   end
   return {0, 0, 0, deleted}
 end

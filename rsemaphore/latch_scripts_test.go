@@ -32,7 +32,7 @@ func TestLatchSetScriptTable(t *testing.T) {
 		{name: "with a TTL its record lasts for as long again", args: args("3", "300000"), reply: []string{"1"}, after: latchIs("3", "gen=1, set=call1, until=T"), ttl: map[string]int64{"KEY": 300_000, "RECORD": 600_000}, told: []string{"1"}},
 		{name: "what is closed stays as it is", before: []string{"SET KEY 2"}, args: args("3", "300000"), reply: []string{"0"}, after: latchIs("2", "")},
 		{name: "Redisson's latch stays as it is", before: []string{"SET KEY 0"}, args: args("3", "0"), reply: []string{"0"}, after: latchIs("0", "")},
-		{name: "one that expired is set again, by the next generation", before: []string{"HSET RECORD gen 4 set other until NOW-5000 p:a 4_x", "PEXPIRE RECORD 500000"}, args: args("3", "0"), reply: []string{"1"}, after: latchIs("3", "gen=5, p:a=4 x, set=call1, until=0"), ttl: map[string]int64{"RECORD": 500_000}, told: []string{"1"}},
+		{name: "one that expired is set again, by the next generation", before: []string{"HSET RECORD gen 4 set other until NOW-5000 p:a 4_x", "PEXPIRE RECORD 500000"}, args: args("3", "0"), reply: []string{"1"}, after: latchIs("3", "gen=5, p:a=4 x, set=call1, until=0"), ttl: minute, told: []string{"1"}},
 		{name: "a call that has set it says so again, also once it is open", before: []string{"HSET RECORD gen 2 set call1", "PEXPIRE RECORD 60000"}, args: args("3", "0"), reply: []string{"1"}, after: latchIs("", "gen=2, set=call1"), ttl: minute},
 	})
 }
@@ -59,7 +59,8 @@ func TestLatchDownScriptTable(t *testing.T) {
 		{name: "a call that counted in the generation before does not count in this one", before: []string{"SET KEY 2", "HSET RECORD gen 3 until 0 p:a 2_call1", "PEXPIRE RECORD 86400000"}, args: args("a"), reply: []string{"1", "0"}, after: latchIs("2", "gen=3, p:a=2 call1, until=0"), ttl: day},
 		{name: "generation 1 is not taken for 11", before: []string{"SET KEY 2", "HSET RECORD gen 1 until 0 p:a 11_call0", "PEXPIRE RECORD 86400000"}, args: args("a"), reply: []string{"1", "1"}, again: []string{"2", "1"}, after: latchIs("1", "gen=1, p:a=1 call1, until=0"), ttl: day},
 		{name: "the last participant opens it, and its second run finds that", before: []string{"SET KEY 1"}, args: args("a"), reply: []string{"1", "0"}, after: latchIs("", "gen=1, p:a=0 call1"), ttl: minute, told: []string{"0"}},
-		{name: "a participant of one with a TTL leaves the record's own", before: []string{"SET KEY 2 PX 90000000", "HSET RECORD gen 1 until NOW+90000000", "PEXPIRE RECORD 180000000"}, args: args("a"), reply: []string{"1", "1"}, again: []string{"2", "1"}, after: latchIs("1", "gen=1, p:a=1 call1, until=T"), ttl: map[string]int64{"KEY": 90_000_000, "RECORD": 180_000_000}},
+		{name: "a participant of one with a TTL leaves the record's own", before: []string{"SET KEY 2 PX 300000", "HSET RECORD gen 1 until NOW+300000", "PEXPIRE RECORD 600000"}, args: args("a"), reply: []string{"1", "1"}, again: []string{"2", "1"}, after: latchIs("1", "gen=1, p:a=1 call1, until=T"), ttl: map[string]int64{"KEY": 300_000, "RECORD": 600_000}},
+		{name: "set by Java after one that expired: the next generation", before: []string{"SET KEY 2", "HSET RECORD gen 1 until NOW-5000 p:a 1_call0", "PEXPIRE RECORD 600000"}, args: args("a"), reply: []string{"1", "1"}, again: []string{"2", "1"}, after: latchIs("1", "gen=2, p:a=2 call1, until=0"), ttl: day},
 		{name: "opened by Java, who does not know the record: the participants are forgotten", before: []string{"HSET RECORD gen 1 until 0 p:a 1_call0", "PEXPIRE RECORD 86400000"}, args: args("a"), reply: []string{"0", "0"}, after: latchIs("", "gen=2, p:a=1 call0"), ttl: minute},
 		{name: "expired for a participant too", before: []string{"HSET RECORD gen 1 until NOW-5000 p:a 1_call1", "PEXPIRE RECORD 500000"}, args: args("a"), reply: []string{"4", "0"}, after: latchIs("", "gen=1, p:a=1 call1, until=T"), ttl: map[string]int64{"RECORD": 500_000}},
 	})
@@ -74,6 +75,7 @@ func TestLatchLookScriptTable(t *testing.T) {
 		{name: "no integer", before: []string{"SET KEY x"}, args: []string{"-"}, reply: []string{"3", "0", "0", ""}, after: latchIs("x", "")},
 		{name: "expired", before: []string{"HSET RECORD gen 1 until NOW-5000", "PEXPIRE RECORD 500000"}, args: []string{"-"}, reply: []string{"4", "0", "0", ""}, after: latchIs("", "gen=1, until=T"), ttl: long},
 		{name: "gone before its TTL was opened, and that is written down", before: []string{"HSET RECORD gen 1 until NOW+300000", "PEXPIRE RECORD 500000"}, args: []string{"-"}, reply: []string{"0", "0", "0", ""}, after: latchIs("", "gen=2"), ttl: long},
+		{name: "set by Java after one that expired: that is over", before: []string{"SET KEY 2", "HSET RECORD gen 1 until NOW-5000", "PEXPIRE RECORD 500000"}, args: []string{"-"}, reply: []string{"1", "2", "-1", ""}, after: latchIs("2", "gen=2"), ttl: long},
 		{name: "gone without a TTL was opened", before: []string{"HSET RECORD gen 1 until 0", "PEXPIRE RECORD 500000"}, args: []string{""}, reply: []string{"0", "0", "0", ""}, after: latchIs("", "gen=2"), ttl: long},
 		{name: "a deletion before the first look is history", before: []string{"HSET RECORD gen 1 deleted d1", "PEXPIRE RECORD 500000"}, args: []string{"-"}, reply: []string{"0", "0", "0", "d1"}, after: latchIs("", "deleted=d1, gen=1"), ttl: long},
 		{name: "one that was known at the first look too", before: []string{"SET KEY 2", "HSET RECORD gen 1 deleted d1", "PEXPIRE RECORD 500000"}, args: []string{"d1"}, reply: []string{"1", "2", "-1", "d1"}, after: latchIs("2", "deleted=d1, gen=1"), ttl: long},
@@ -88,8 +90,8 @@ func TestLatchDeleteScriptTable(t *testing.T) {
 	runCases(t, "latch_delete.lua", latchKeys, []scriptCase{
 		{name: "nothing there", args: args, reply: []string{"0"}},
 		{name: "removed, told as Redisson does, and said again", before: []string{"SET KEY 3"}, args: args, reply: []string{"1"}, after: latchIs("", "deleted=call1, gen=1"), ttl: map[string]int64{"RECORD": 60_000}, told: []string{"1"}},
-		{name: "the record's time is not shortened", before: []string{"SET KEY 3 PX 300000", "HSET RECORD gen 7 until NOW+300000", "PEXPIRE RECORD 600000"}, args: args, reply: []string{"1"}, after: latchIs("", "deleted=call1, gen=8"), ttl: map[string]int64{"RECORD": 600_000}, told: []string{"1"}},
-		{name: "one that expired is forgotten", before: []string{"HSET RECORD gen 7 until NOW-5000", "PEXPIRE RECORD 500000"}, args: args, reply: []string{"0"}, after: latchIs("", "gen=7"), ttl: map[string]int64{"RECORD": 500_000}},
+		{name: "one with a TTL", before: []string{"SET KEY 3 PX 300000", "HSET RECORD gen 7 until NOW+300000", "PEXPIRE RECORD 600000"}, args: args, reply: []string{"1"}, after: latchIs("", "deleted=call1, gen=8"), ttl: map[string]int64{"RECORD": 60_000}, told: []string{"1"}},
+		{name: "one that expired is forgotten", before: []string{"HSET RECORD gen 7 until NOW-5000", "PEXPIRE RECORD 500000"}, args: args, reply: []string{"0"}, after: latchIs("", "gen=8"), ttl: map[string]int64{"RECORD": 500_000}},
 		{name: "a second run does not remove what was set since", before: []string{"SET KEY 2", "HSET RECORD gen 2 deleted call1", "PEXPIRE RECORD 60000"}, args: args, reply: []string{"1"}, after: latchIs("2", "deleted=call1, gen=2"), ttl: map[string]int64{"RECORD": 60_000}},
 	})
 }

@@ -1,6 +1,7 @@
 -- Set the count of a latch that has none: Redisson's trySetCount.
 -- KEYS[1] the count  KEYS[2] our record: gen, set, deleted, until, p:<participant> (see latch.go)
--- ARGV[1] count  ARGV[2] TTL, ms (0: none)  ARGV[3] id of this call  ARGV[4] how long the record is kept at least, ms
+-- ARGV[1] count  ARGV[2] TTL, ms (0: none)  ARGV[3] id of this call  ARGV[4] how long the record is kept, ms, with
+--   a TTL for that and as long again, if that is longer
 -- ARGV[5] channel  ARGV[6] PUBLISH or SPUBLISH, '' to publish nothing
 -- Reply: 1 set; 0 the key is there, nothing done
 -- Twice: a second run of the same call finds its id in the record, says 1 again and sets nothing, also if the latch has
@@ -24,9 +25,7 @@ else
   redis.call('SET', key, count)
 end
 redis.call('HSET', record, 'gen', gen, 'set', call, 'until', till)
-if redis.call('PTTL', record) < keep then
-  redis.call('PEXPIRE', record, keep)
-end
+redis.call('PEXPIRE', record, keep)
 if publish ~= '' then
   redis.pcall(publish, channel, '1')
 end

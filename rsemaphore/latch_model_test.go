@@ -1,0 +1,328 @@
+package rsemaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// echoing sends everything two times, as a network may, and hands out the second reply.
+type echoing struct{ rueidis.Client }
+
+func (c echoing) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	cmd = cmd.Pin()
+	c.Client.Do(ctx, cmd)
+	return c.Client.Do(ctx, cmd)
+}
+
+// forgetful runs everything and loses the reply where lose says so: the caller sees a closed connection.
+type forgetful struct {
+	rueidis.Client
+	dead rueidis.Client // closed: its only use is its error
+	lose func() bool
+}
+
+func newForgetful(t testing.TB, s *redistest.Server, lose func() bool) *forgetful {
+	dead, err := rueidis.NewClient(s.Option())
+	require.NoError(t, err)
+	dead.Close()
+	return &forgetful{s.Client(t), dead, lose}
+}
+
+func (c *forgetful) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	r := c.Client.Do(ctx, cmd)
+	if c.lose() {
+		return c.dead.Do(ctx, c.dead.B().Ping().Build())
+	}
+	return r
+}
+
+// overWires runs a walk over a network as it is, one that runs everything twice, and one that loses a third of the
+// replies.
+func overWires(t *testing.T, walk func(t *testing.T, srv *redistest.Server, r *rig, rnd *rand.Rand, twice bool)) {
+	for wire, wrap := range map[string]func(t *testing.T, s *redistest.Server, rnd *rand.Rand) rueidis.Client{
+		"once":  func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client { return s.Client(t) },
+		"twice": func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client { return echoing{s.Client(t)} },
+		"lossy": func(t *testing.T, s *redistest.Server, rnd *rand.Rand) rueidis.Client {
+			return newForgetful(t, s, func() bool { return rnd.IntN(3) == 0 })
+		},
+	} {
+		for range 3 {
+			seed := rand.Uint64()
+			t.Run(fmt.Sprintf("%s/%d", wire, seed), func(t *testing.T) {
+				srv := redistest.Embedded(t)
+				r := newRigOn(t, srv, wrap(t, srv, rand.New(rand.NewPCG(seed, 2))), rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 10 * time.Millisecond})
+				walk(t, srv, r, rand.New(rand.NewPCG(seed, 1)), wire == "twice")
+			})
+		}
+	}
+}
+
+// latchModel is a latch as its documentation describes it.
+type latchModel struct {
+	now     time.Duration // since the test began
+	count   int64         // 0: open
+	ends    time.Duration // of the TTL; 0: none
+	ttl     time.Duration
+	forget  time.Duration // when it is forgotten that it expired; 0: it has not
+	counted map[string]bool
+}
+
+const latchRemembered = 80 * time.Second // 8 call timeouts
+
+func (m *latchModel) settle() {
+	if m.count > 0 && m.ends > 0 && m.now >= m.ends {
+		m.count, m.forget, m.ends = 0, m.ends+max(m.ttl, latchRemembered), 0
+	}
+	if m.forget > 0 && m.now >= m.forget {
+		m.forget = 0
+	}
+}
+
+func (m *latchModel) set(count int64, ttl time.Duration) bool {
+	if m.count > 0 {
+		return false
+	}
+	m.count, m.ttl, m.ends, m.forget, m.counted = count, ttl, 0, 0, map[string]bool{}
+	if ttl > 0 {
+		m.ends = m.now + ttl
+	}
+	return true
+}
+
+func (m *latchModel) down(who string) (int64, error) {
+	switch {
+	case m.forget > 0:
+		return 0, rsemaphore.ErrLatchExpired
+	case m.count == 0:
+		return 0, nil
+	case who == "" || !m.counted[who]:
+		m.count--
+		if who != "" {
+			m.counted[who] = true
+		}
+		if m.count == 0 {
+			m.ends = 0
+		}
+	}
+	return m.count, nil
+}
+
+func (m *latchModel) look() (int64, error) {
+	if m.forget > 0 {
+		return 0, rsemaphore.ErrLatchExpired
+	}
+	return m.count, nil
+}
+
+func (m *latchModel) del() bool {
+	was := m.count > 0
+	m.count, m.ends, m.forget = 0, 0, 0
+	return was
+}
+
+func TestLatchKeepsToItsModel(t *testing.T) {
+	overWires(t, func(t *testing.T, srv *redistest.Server, r *rig, rnd *rand.Rand, twice bool) {
+		began := time.Now().Truncate(time.Millisecond)
+		srv.Embedded.SetTime(began)
+		direct := newRig(t, srv, patient)
+		direct.load(t, "latch_*.lua")
+		l := r.c.CountDownLatch("l")
+		m := &latchModel{}
+		var trace []string
+		same := func(what string, want, got any, wantErr, gotErr error) {
+			t.Helper()
+			trace = append(trace, fmt.Sprintf("%v %s: %v %v", m.now, what, got, gotErr))
+			if len(trace) > 30 {
+				trace = trace[1:]
+			}
+			require.ErrorIs(t, gotErr, wantErr, "%v", trace)
+			require.Equal(t, want, got, "%v", trace)
+		}
+		for range 300 {
+			who := string(rune('a' + rnd.IntN(5)))
+			switch op := rnd.IntN(100); {
+			case op < 20:
+				count, ttl := 1+rnd.Int64N(5), time.Duration(0)
+				if rnd.IntN(3) > 0 {
+					ttl = time.Duration(1+rnd.IntN(20)) * time.Second
+				}
+				got, err := l.TrySetCount(ctx, count, ttl)
+				same("set", m.set(count, ttl), got, nil, err)
+			case op < 30 && !twice: // which is sent once
+				got, err := l.CountDown(ctx)
+				want, wantErr := m.down("")
+				if errors.Is(err, rsemaphore.ErrUnknownOutcome) { // it ran, and the reply is lost
+					got, err = want, wantErr
+				}
+				same("down", want, got, wantErr, err)
+			case op < 65:
+				got, err := l.CountDownBy(ctx, who)
+				want, wantErr := m.down(who)
+				same("down by "+who, want, got, wantErr, err)
+			case op < 75:
+				got, err := l.Count(ctx)
+				want, wantErr := m.look()
+				same("count", want, got, wantErr, err)
+			case op < 82:
+				wctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+				if m.count > 0 {
+					cancel() // it would wait
+				}
+				err := l.Await(wctx)
+				cancel()
+				_, wantErr := m.look()
+				if m.count > 0 {
+					wantErr = context.Canceled
+				}
+				same("await", nil, nil, wantErr, err)
+				require.Equal(t, wantErr == nil, err == nil, "%v", trace)
+			case op < 85:
+				got, err := l.Delete(ctx)
+				same("delete", m.del(), got, nil, err)
+			case op < 88 && m.count > 0: // Redisson's countDown
+				if direct.number(t, "DECR", "l") <= 0 {
+					direct.must(t, "DEL", "l")
+				}
+				_, err := m.down("")
+				got, gotErr := l.Count(ctx) // somebody looks
+				same("Java counts down", m.count, got, err, gotErr)
+			case op < 90 && m.count == 0: // Redisson's trySetCount
+				direct.must(t, "SET", "l", "3")
+				m.set(3, 0)
+				got, err := l.Count(ctx) // somebody looks
+				same("Java sets", m.count, got, nil, err)
+			case op < 98:
+				m.now += time.Duration(rnd.IntN(6000)) * time.Millisecond
+			default:
+				m.now += time.Duration(rnd.IntN(150)) * time.Second
+			}
+			srv.Embedded.SetTime(began.Add(m.now))
+			m.settle()
+			want := "(nil)"
+			if m.count > 0 {
+				want = strconv.FormatInt(m.count, 10)
+			}
+			require.Equal(t, want, direct.text(t, "GET", "l"), "%v", trace)
+			if direct.number(t, "EXISTS", "{l}:latch") == 1 {
+				require.Positive(t, direct.number(t, "PTTL", "{l}:latch"), "%v", trace)
+			}
+		}
+	})
+}
+
+// countingModel is a counting semaphore as its documentation describes it.
+type countingModel struct {
+	now, ends time.Duration
+	there     bool
+	free      int64
+}
+
+func (m *countingModel) settle() {
+	if m.there && m.ends > 0 && m.now >= m.ends {
+		*m = countingModel{now: m.now}
+	}
+}
+
+func (m *countingModel) add(n int64) int64 {
+	m.there, m.free = true, m.free+n
+	return m.free
+}
+
+func TestCountingSemaphoreKeepsToItsModel(t *testing.T) {
+	overWires(t, func(t *testing.T, srv *redistest.Server, r *rig, rnd *rand.Rand, twice bool) {
+		if twice { // every verb is sent once, because none bears that
+			return
+		}
+		began := time.Now().Truncate(time.Millisecond)
+		srv.Embedded.SetTime(began)
+		direct := newRig(t, srv, patient)
+		direct.load(t, "counting_*.lua")
+		s := r.c.CountingSemaphore("s")
+		m := &countingModel{}
+		var trace []string
+		unknowns := 0
+		same := func(what string, want, got any, wantErr, gotErr error) {
+			t.Helper()
+			trace = append(trace, fmt.Sprintf("%v %s: %v %v", m.now, what, got, gotErr))
+			if len(trace) > 30 {
+				trace = trace[1:]
+			}
+			if errors.Is(gotErr, rsemaphore.ErrUnknownOutcome) { // it ran once, and the reply is lost
+				unknowns++
+				return
+			}
+			require.ErrorIs(t, gotErr, wantErr, "%v", trace)
+			require.Equal(t, want, got, "%v", trace)
+		}
+		for range 300 {
+			n := 1 + rnd.IntN(4)
+			switch op := rnd.IntN(100); {
+			case op < 15:
+				ttl := time.Duration(rnd.IntN(3)) * 5 * time.Second
+				got, err := s.TrySetPermits(ctx, n-1, ttl)
+				want := !m.there
+				if want {
+					m.there, m.free, m.ends = true, int64(n-1), 0
+					if ttl > 0 {
+						m.ends = m.now + ttl
+					}
+				}
+				same("set", want, got, nil, err)
+			case op < 50:
+				var want error = rsemaphore.ErrNotAcquired
+				if m.there && m.free >= int64(n) {
+					m.add(-int64(n))
+					want = nil
+				}
+				err := s.TryAcquire(ctx, n, 0)
+				same("acquire", nil, nil, want, err)
+				require.True(t, want == nil || err != nil, "%v", trace)
+			case op < 65:
+				m.add(int64(n))
+				same("release", nil, nil, nil, s.Release(ctx, n))
+			case op < 72:
+				want := m.there
+				if want {
+					m.add(int64(n))
+				}
+				got, err := s.ReleaseIfExists(ctx, n)
+				same("release if exists", want, got, nil, err)
+			case op < 77:
+				got, err := s.AddPermits(ctx, n)
+				same("add", m.add(int64(n)), got, nil, err)
+			case op < 83:
+				got, err := s.ReducePermits(ctx, n)
+				same("reduce", m.add(-int64(n)), got, nil, err)
+			case op < 86:
+				want := m.free
+				m.free = 0
+				got, err := s.Drain(ctx)
+				same("drain", want, got, nil, err)
+			case op < 92:
+				got, err := s.Available(ctx)
+				same("available", m.free, got, nil, err)
+			default:
+				m.now += time.Duration(rnd.IntN(4000)) * time.Millisecond
+			}
+			srv.Embedded.SetTime(began.Add(m.now))
+			m.settle()
+			want := "(nil)"
+			if m.there {
+				want = strconv.FormatInt(m.free, 10)
+			}
+			require.Equal(t, want, direct.text(t, "GET", "s"), "%v", trace)
+		}
+		t.Logf("%d of unknown outcome", unknowns)
+	})
+}
