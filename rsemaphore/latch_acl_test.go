@@ -1,0 +1,137 @@
+package rsemaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// primitives uses all of counting semaphores, latches and barriers, and returns what did not work.
+func primitives(ctx context.Context, hub *pubsub.Hub, prefix string) error {
+	// messages alone wake: without rights on a channel a waiter would be late
+	c, err := rsemaphore.New(hub, rsemaphore.Options{KeyPrefix: prefix, CallTimeout: 10 * time.Second, PollCap: time.Hour, WatchdogTimeout: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	defer c.Close(ctx)
+	var problems []error
+	must := func(what string, err error) {
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", what, err))
+		}
+	}
+	for _, name := range []string{"p", "q{1}"} {
+		s := c.CountingSemaphore("s" + name)
+		waited := make(chan error, 1)
+		go func() { waited <- s.TryAcquire(ctx, 3, 5*time.Second) }()
+		for c.Waiting("counting:"+prefix+"s"+name) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(50 * time.Millisecond)
+		must("set permits", errOf(s.TrySetPermits(ctx, 2, time.Minute)))
+		must("release", s.Release(ctx, 1))
+		must("waiter for permits", <-waited)
+		must("release if exists", errOf(s.ReleaseIfExists(ctx, 1)))
+		must("add", errOf(s.AddPermits(ctx, 1)))
+		must("reduce", errOf(s.ReducePermits(ctx, 1)))
+		must("drain", errOf(s.Drain(ctx)))
+		must("available", errOf(s.Available(ctx)))
+
+		for _, ttl := range []time.Duration{0, time.Minute} {
+			l := c.CountDownLatch("l" + name)
+			must("set count", errOf(l.TrySetCount(ctx, 2, ttl)))
+			must("count", errOf(l.Count(ctx)))
+			go func() {
+				wctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+				defer cancel()
+				waited <- l.Await(wctx)
+			}()
+			for c.Waiting("latch:"+prefix+"l"+name) == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(50 * time.Millisecond)
+			must("count down", errOf(l.CountDown(ctx)))
+			must("count down by", errOf(l.CountDownBy(ctx, "a")))
+			must("waiter for latch", <-waited)
+			must("set again", errOf(l.TrySetCount(ctx, 2, ttl)))
+			must("delete", errOf(l.Delete(ctx)))
+		}
+
+		b := c.CyclicBarrier("b"+name, 2)
+		go func() {
+			wctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			waited <- errOf(b.Await(wctx))
+		}()
+		for {
+			st, err := b.State(ctx)
+			must("state", err)
+			if err != nil || st.Waiting == 1 {
+				break
+			}
+		}
+		time.Sleep(150 * time.Millisecond) // a renewal
+		must("barrier", errOf(b.Await(ctx)))
+		must("waiter at barrier", <-waited)
+		gone, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		if _, err := b.Await(gone); !errors.Is(err, rsemaphore.ErrBrokenBarrier) {
+			must("leave", err)
+		}
+		cancel()
+	}
+	return errors.Join(problems...)
+}
+
+func TestTheACLLinesAreEnoughForLatchesAndBarriers(t *testing.T) {
+	for where, start := range map[string]func(testing.TB) *redistest.Server{
+		"single":  func(t testing.TB) *redistest.Server { return redistest.Start(t) },
+		"cluster": redistest.Cluster,
+	} {
+		for file, prefix := range map[string]string{"../README.md": "", "../docs/operations.md": "shop:"} {
+			t.Run(where+" "+file, func(t *testing.T) {
+				t.Parallel()
+				text, err := os.ReadFile(file)
+				require.NoError(t, err)
+				at := strings.Index(string(text), "ACL SETUSER ")
+				require.Positive(t, at)
+				line, _, _ := strings.Cut(string(text[at:]), "\n")
+				srv := start(t)
+				var admins []rueidis.Client
+				for _, addr := range srv.Addrs {
+					c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true})
+					require.NoError(t, err)
+					t.Cleanup(c.Close)
+					require.NoError(t, c.Do(within(t), c.B().Arbitrary(strings.Fields(line)...).Build()).Error())
+					admins = append(admins, c)
+				}
+				o := srv.Option()
+				o.Username, o.Password = "redlatch", "secret"
+				hub, err := pubsub.Dial(o)
+				require.NoError(t, err)
+				defer hub.Close()
+				require.NoError(t, primitives(within(t), hub, prefix))
+				for _, c := range admins {
+					entries, err := c.Do(within(t), c.B().Arbitrary("ACL", "LOG").Build()).ToArray()
+					require.NoError(t, err)
+					for _, e := range entries {
+						m, err := e.AsStrMap()
+						require.NoError(t, err)
+						require.Equal(t, "client|setinfo", m["object"], "refused: %v", m)
+					}
+				}
+			})
+		}
+	}
+}
