@@ -81,7 +81,7 @@ local function mark()
   redis.call('SET', flag, text(epoch) .. ';' .. text(turn) .. ';' .. text(recorded) .. ';' .. text(requests), 'PX', text(till))
 end
 
--- settle is the end of a script that wrote to the stock and to wrote (users or records): the flag follows what is left,
+-- settle is the end of a script that wrote to the stock and to wrote (users, or records by default): the flag follows what is left,
 -- of which there was before, and a key without an end gets it, all of them in one go so that they end in the same
 -- millisecond; an earlier end of the records alone would look like their loss.
 local function settle(before, wrote)
@@ -91,7 +91,7 @@ local function settle(before, wrote)
   elseif left <= 0 and (before > 0 or redis.call('EXISTS', flag) == 0) then
     mark()
   end
-  if redis.call('PTTL', wrote) == -1 or redis.call('PTTL', stock) == -1 or waiting > 0 and redis.call('PTTL', holds) == -1
+  if redis.call('PTTL', wrote or records) == -1 or redis.call('PTTL', stock) == -1 or waiting > 0 and redis.call('PTTL', holds) == -1
       or keeps == 1 and redis.call('PTTL', ledger) == -1 then
     for i = 1, 6 do
       if i ~= 5 then redis.call('PEXPIRE', KEYS[i], text(gone - now)) end
