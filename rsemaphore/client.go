@@ -142,10 +142,14 @@ func (c *Client) Close(ctx context.Context) error {
 	if owed > 0 {
 		problems = append(problems, fmt.Sprintf("%d unconfirmed releases given up, left to their leases", owed))
 	}
-	if len(problems) == 0 {
+	switch why := context.Cause(ctx); {
+	case len(problems) == 0:
 		return nil
+	case why == nil:
+		return fmt.Errorf("rsemaphore: close: %s", strings.Join(problems, "; "))
+	default:
+		return fmt.Errorf("rsemaphore: close: %s: %w", strings.Join(problems, "; "), why)
 	}
-	return fmt.Errorf("rsemaphore: close: %s: %w", strings.Join(problems, "; "), context.Cause(ctx))
 }
 
 // shorten keeps an error readable.

@@ -81,11 +81,11 @@ func (e *NotAcquiredError) Unwrap() []error {
 type CapacityMismatchError struct {
 	Name     string
 	Capacity int // on the server
-	Wanted   int // the caller's
+	Wanted   int // the caller's; of a request that was waiting when a Resize left less than it asks for, what it asks for
 }
 
 func (e *CapacityMismatchError) Error() string {
-	return fmt.Sprintf("rsemaphore: %v: %q has %d, not %d", ErrCapacityMismatch, e.Name, e.Capacity, e.Wanted)
+	return fmt.Sprintf("%v: %q has %d, not %d", ErrCapacityMismatch, e.Name, e.Capacity, e.Wanted)
 }
 
 // Unwrap returns ErrCapacityMismatch.

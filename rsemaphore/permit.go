@@ -17,7 +17,8 @@ import (
 // or until it is lost. It is safe for concurrent use and belongs to no goroutine.
 //
 // Run the work under [Permit.Context], which ends with the permit. A permit that nobody can reach any more, neither it
-// nor one of its contexts, is no longer renewed, with a warning in the log: its lease runs out.
+// nor one of its contexts, is no longer renewed, with a warning in the log: its lease runs out. One with a leaseTime of
+// its own may be left to it on purpose: a permit of a minute that nobody releases is one start a minute.
 type Permit struct {
 	p       *permit
 	cleanup runtime.Cleanup
@@ -98,12 +99,17 @@ func (p *permit) handle(doubt time.Time) *Permit {
 	return x
 }
 
-// forgotten runs when the Permit and all its contexts are unreachable without a Release.
+// forgotten runs when the Permit and all its contexts are unreachable without a Release. One that is never renewed may
+// be left to its lease.
 func (p *permit) forgotten() {
-	if p.auto {
-		p.s.c.engine.Manual(&p.claim)
-	}
+	p.mu.Lock()
+	live := p.why == nil
+	p.mu.Unlock()
+	p.s.c.engine.Remove(&p.claim)
 	p.uncount() // Close need not wait for a Release that cannot come
+	if !p.auto || !live {
+		return
+	}
 	args := []any{"name", p.s.name, "permit", p.claim.Shown}
 	if p.s.label != "" {
 		args = append(args, "label", p.s.label)

@@ -417,6 +417,10 @@ func TestAPermitThatIsDroppedIsRenewedNoMoreAndLogged(t *testing.T) {
 	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{WatchdogTimeout: 500 * time.Millisecond, Logger: log.logger()})
 	sem := r.c.Semaphore("s", 2).WithLabel("sieve")
 	kept := acquire(t, sem, 1)
+	for range 3 { // to be left to their leases
+		_, err := r.c.Semaphore("starts", 3).TryAcquire(within(t), 1, 0, time.Hour)
+		require.NoError(t, err)
+	}
 	work := func() context.Context { return acquire(t, sem, 1).Context(context.Background()) }()
 	time.Sleep(700 * time.Millisecond)
 	collect()
@@ -424,9 +428,44 @@ func TestAPermitThatIsDroppedIsRenewedNoMoreAndLogged(t *testing.T) {
 	require.Zero(t, log.count("dropped"))
 	redistest.Eventually(t, 20*time.Second, "dropped", func() bool { collect(); return log.count("dropped without Release") == 1 })
 	require.Equal(t, 1, log.count("label=sieve"))
+	collect()
+	require.Equal(t, 1, log.count("dropped without Release"))
 	redistest.Eventually(t, 20*time.Second, "back after its lease", func() bool { return counts(t, sem) == [3]int{1, 1, 2} })
 	release(t, kept)
 	require.NoError(t, r.c.Close(within(t)), "nothing to wait for")
+}
+
+func TestCloseWhilePermitsAreBeingGrantedLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	direct := newRig(t, s, rsemaphore.Options{})
+	for round := range 40 {
+		r := newRig(t, s, rsemaphore.Options{})
+		name := fmt.Sprint("s", round)
+		var wg sync.WaitGroup
+		var granted atomic.Int32
+		for range 20 {
+			wg.Go(func() {
+				for {
+					p, err := r.c.Semaphore(name, 10).Acquire(context.Background(), 1+rand.N(3))
+					if err != nil {
+						if !errors.Is(err, rsemaphore.ErrClosed) {
+							t.Error(err)
+						}
+						return
+					}
+					granted.Add(1)
+					if err := p.Release(context.Background()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		time.Sleep(rand.N(20 * time.Millisecond))
+		require.NoError(t, r.c.Close(within(t)))
+		wg.Wait()
+		require.Equal(t, [3]int{10, 0, 10}, counts(t, direct.c.Semaphore(name, 10)), "after %d grants", granted.Load())
+	}
 }
 
 func TestNothingRunsAfterClose(t *testing.T) {

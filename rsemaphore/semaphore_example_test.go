@@ -1,0 +1,183 @@
+package rsemaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// At most five of all processes call the service at the same time.
+func Example() {
+	server := miniredis.NewMiniRedis() // yours is a Redis or Valkey
+	server.ClockTTL(true)
+	if err := server.Start(); err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hub.Close()
+	c, err := rsemaphore.New(hub, rsemaphore.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	err = c.Semaphore("fragile-service", 5).Do(context.Background(), 1, func(ctx context.Context) error {
+		fmt.Println("five at a time get here") // ctx ends if the permit is lost: work under it
+		return nil
+	})
+	fmt.Println("released:", err == nil)
+	// Output:
+	// five at a time get here
+	// released: true
+}
+
+// demo is a client on a server of its own. Its call timeout is generous so that a busy machine changes no output.
+func demo() (c *rsemaphore.Client, end func()) {
+	server := miniredis.NewMiniRedis()
+	server.ClockTTL(true)
+	if err := server.Start(); err != nil {
+		log.Fatal(err)
+	}
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	c, err = rsemaphore.New(hub, rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return c, func() {
+		c.Close(context.Background())
+		hub.Close()
+		server.Close()
+	}
+}
+
+// A heavy job takes several permits, all or none.
+func ExampleSemaphore_Acquire() {
+	c, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	gpus := c.Semaphore("gpus", 8)
+	permit, err := gpus.Acquire(ctx, 6) // renewed until Release, however long the job takes
+	if err != nil {
+		log.Fatal(err)
+	}
+	available, _ := gpus.Available(ctx)
+	fmt.Println("holds", permit.N(), "available", available)
+	work := permit.Context(ctx) // ends with the permit
+	if err := permit.Release(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(context.Cause(work))
+	// Output:
+	// holds 6 available 2
+	// released
+}
+
+// A request that cannot wait is told when to come again.
+func ExampleSemaphore_TryAcquire() {
+	c, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	exports := c.Semaphore("exports", 1)
+	running, err := exports.TryAcquire(ctx, 1, 0, 10*time.Minute) // not renewed: done by then, or it is lost
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer running.Release(ctx)
+
+	_, err = exports.TryAcquire(ctx, 1, 20*time.Millisecond, 10*time.Minute)
+	var busy *rsemaphore.NotAcquiredError
+	switch {
+	case errors.As(err, &busy):
+		fmt.Println("Retry-After:", busy.Lease.Round(time.Minute))
+	case err != nil:
+		log.Fatal(err)
+	}
+	// Output:
+	// Retry-After: 10m0s
+}
+
+// The limit is changed while it is in use. Those who hold permits keep them.
+func ExampleSemaphore_Resize() {
+	c, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	calls := c.Semaphore("calls", 5)
+	permit, err := calls.Acquire(ctx, 3)
+	if err != nil {
+		log.Fatal(err)
+	}
+	before, err := calls.Resize(ctx, 2)
+	if err != nil {
+		log.Fatal(err)
+	}
+	available, _ := calls.Available(ctx)
+	fmt.Println("before", before, "available", available)
+	permit.Release(ctx)
+	available, _ = calls.Available(ctx)
+	fmt.Println("after the release", available)
+	// Output:
+	// before 5 available -1
+	// after the release 2
+}
+
+// Who holds what, and for how long.
+func ExampleSemaphore_Inspect() {
+	c, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	calls := c.Semaphore("calls", 5)
+	permit, err := calls.WithLabel("host-7 import").Acquire(ctx, 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer permit.Release(ctx)
+
+	state, err := calls.Inspect(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, held := range state.Permits {
+		fmt.Println(held.Label, "for up to", held.Lease.Round(time.Minute))
+	}
+	fmt.Println(state.Available, "of", state.Capacity, "available")
+	// Output:
+	// host-7 import for up to 1m0s
+	// 4 of 5 available
+}
+
+// Everybody must bring the same capacity: two configurations of one limit are a mistake that should be seen.
+func ExampleCapacityMismatchError() {
+	c, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	permit, err := c.Semaphore("calls", 5).Acquire(ctx, 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer permit.Release(ctx)
+	_, err = c.Semaphore("calls", 50).Acquire(ctx, 1)
+	fmt.Println(err)
+	// Output:
+	// rsemaphore: capacity mismatch: "calls" has 5, not 50
+}
