@@ -3,12 +3,22 @@
 -- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id  ARGV[4…] owners
 -- Reply: how many were removed
 -- Twice: owners are never used again, so a second run removes nobody who came later.
-local removed = 0
+local removed, fields = 0, {}
 for i = 4, #ARGV do
-  removed = removed + redis.call('HDEL', KEYS[1], ARGV[i])
-  redis.call('HDEL', KEYS[1], ARGV[i] .. '!')
+  for n, field in ipairs({ARGV[i], ARGV[i] .. '!'}) do
+    if redis.call('HEXISTS', KEYS[1], field) == 1 then
+      fields[#fields + 1] = field
+      removed = removed + (n == 1 and 1 or 0)
+    end
+  end
 end
-if redis.call('EXISTS', KEYS[1]) == 0 then
+for _, field in ipairs(fields) do -- looked for before any goes: see which
+  redis.call('HDEL', KEYS[1], field)
+end
+local there = which(KEYS[1], KEYS[2])
+if not there then
+  redis.pcall(ARGV[2], ARGV[1], '0')
+elseif there < 2 then
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   if not (KEYS[2] and hand_over(KEYS[1], KEYS[2], ARGV[2], ARGV[3], now)) then

@@ -5,6 +5,21 @@
 -- queue expires as one key.
 local QUEUE_TTL = 60000 -- more than twice what any entry can ask for as its "stale after"
 
+-- Which of a lock and its queue (if there is one to use) are there, after the lock's last field may have been removed:
+-- 3 both, 2 the lock, 1 the queue. While their slot is being migrated, what has been removed here may not even be looked
+-- at any more, and is made anew on the other node: then nil, and nothing can be handed over.
+local function which(lock, queue)
+  local there
+  if queue then
+    there = redis.pcall('EXISTS', lock, lock, queue)
+  else
+    there = redis.pcall('EXISTS', lock, lock)
+  end
+  if type(there) ~= 'table' then
+    return there
+  end
+end
+
 -- Enter the queue, or stamp the entry that is there. Returns the ticket.
 local function enter(queue, entry, now, us)
   local ticket = us

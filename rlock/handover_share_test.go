@@ -260,6 +260,38 @@ func (j *redissonWaiter) listen(t testing.TB, ctx context.Context) <-chan struct
 	return woken
 }
 
+// TestAReleaseByJavaServesTheFirstInLine: our waiters listen for it, and whoever comes first keeps the order.
+func TestAReleaseByJavaServesTheFirstInLine(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := s.Client(t)
+	j := &redissonWaiter{owner: java, c: c, name: "l"}
+	rigs := newRigs(t, s, 3, rlock.Options{PollCap: 10 * time.Second})
+	for range 5 {
+		left, err := j.try()
+		require.NoError(t, err)
+		require.Zero(t, left)
+		var waiters []<-chan result
+		for i, r := range rigs {
+			waiters = append(waiters, queueUp(t, c, r.locks.Reentrant("l"), within(t), i+1))
+		}
+		redistest.Eventually(t, 20*time.Second, "all listen", func() bool {
+			n, err := c.Do(within(t), c.B().PubsubNumsub().Channel(j.channel()).Build()).AsIntMap()
+			return err == nil && n[j.channel()] == 3
+		})
+		line := queued(t, c, "l")
+		began := time.Now()
+		require.NoError(t, j.unlock())
+		for i, w := range waiters {
+			got := <-w
+			require.NoError(t, got.err)
+			require.EqualValues(t, line[i], got.hold.Owner())
+			got.unlock(t)
+		}
+		require.Less(t, time.Since(began), 5*time.Second, "by message, not by poll")
+	}
+}
+
 func TestGoAndJavaShareALockUnderContention(t *testing.T) {
 	t.Parallel()
 	for _, v := range []struct {

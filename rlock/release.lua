@@ -46,14 +46,9 @@ end
 if leave and leave ~= '' and queue then
   redis.call('ZREM', queue, leave, '!' .. owner)
 end
-local there = 0 -- 2: the lock, 1: the queue
-if queue then
-  there = redis.call('EXISTS', key, key, queue)
-else
-  there = redis.call('EXISTS', key, key)
-end
+local there = which(key, queue)
 local outcome, ticket = 0, 0
-if there < 2 and (there == 1 or named) then
+if there and there < 2 and (there == 1 or named) then
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   -- Only the holder's own release may name somebody, and only while that waiter believes in it: its deadline counts
@@ -87,7 +82,7 @@ if there < 2 and (there == 1 or named) then
 end
 -- The key is gone with its last owner. Waiters are told also when it went otherwise (expiry, DEL, failover), because
 -- nobody else told them. A user without rights on the channel can still release: waiters then poll.
-if there < 2 then
+if not there or there < 2 then
   redis.pcall(publish, channel, '0')
 end
 return named and {status, 0, 0} or status

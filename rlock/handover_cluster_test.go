@@ -1,0 +1,185 @@
+package rlock_test
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// move is the migration of the slot of one key in a Cluster, step by step.
+type move struct {
+	t            *testing.T
+	slot         string
+	from, to     rueidis.Client
+	fromID, toID string
+
+	fromAddr, toAddr string
+}
+
+func newMove(t *testing.T, s *redistest.Server, key string) *move {
+	t.Helper()
+	m := &move{t: t, slot: strconv.Itoa(int(keyname.Slot(key)))}
+	owner := 0
+	for int(keyname.Slot(key)) >= (owner+1)*16384/3 {
+		owner++
+	}
+	node := func(i int) (rueidis.Client, string) {
+		c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addrs[i]}, ForceSingleClient: true, DisableCache: true})
+		require.NoError(t, err)
+		t.Cleanup(c.Close)
+		id, err := c.Do(within(t), c.B().Arbitrary("CLUSTER", "MYID").Build()).ToString()
+		require.NoError(t, err)
+		return c, id
+	}
+	m.from, m.fromID = node(owner)
+	m.to, m.toID = node((owner + 1) % 3)
+	m.fromAddr, m.toAddr = s.Addrs[owner], s.Addrs[(owner+1)%3]
+	return m
+}
+
+// back is the way back.
+func (m *move) back() *move {
+	return &move{t: m.t, slot: m.slot, from: m.to, to: m.from, fromID: m.toID, toID: m.fromID, fromAddr: m.toAddr, toAddr: m.fromAddr}
+}
+
+func (m *move) do(c rueidis.Client, args ...string) {
+	m.t.Helper()
+	require.NoError(m.t, c.Do(within(m.t), c.B().Arbitrary(args...).Build()).Error(), "%v", args)
+}
+
+func (m *move) begin() {
+	m.t.Helper()
+	m.do(m.to, "CLUSTER", "SETSLOT", m.slot, "IMPORTING", m.fromID)
+	m.do(m.from, "CLUSTER", "SETSLOT", m.slot, "MIGRATING", m.toID)
+}
+
+// key moves one key, if it is still there.
+func (m *move) key(key string) {
+	m.t.Helper()
+	host, port, err := net.SplitHostPort(m.toAddr)
+	require.NoError(m.t, err)
+	m.do(m.from, "MIGRATE", host, port, key, "0", "5000")
+}
+
+func (m *move) end() {
+	m.t.Helper()
+	m.do(m.to, "CLUSTER", "SETSLOT", m.slot, "NODE", m.toID)
+	m.do(m.from, "CLUSTER", "SETSLOT", m.slot, "NODE", m.toID)
+}
+
+func TestInAClusterTheLockIsHandedOverOnEveryNode(t *testing.T) {
+	t.Parallel()
+	s := redistest.Cluster(t)
+	c := s.Client(t)
+	o := rlock.Options{PollCap: 10 * time.Second}
+	holder, first, second := newRig(t, s, o), newRig(t, s, o), newRig(t, s, o)
+	nodes := map[int]bool{}
+	for i := range 12 {
+		name := fmt.Sprint("l", i)
+		nodes[int(keyname.Slot(name))*3/16384] = true
+		h := lock(t, holder.locks.Reentrant(name), within(t))
+		a := queueUp(t, c, first.locks.Reentrant(name), within(t), 1)
+		b := queueUp(t, c, second.locks.Reentrant(name), within(t), 2)
+		line := queued(t, c, name)
+		began := time.Now()
+		require.NoError(t, h.Unlock(within(t)))
+		for j, w := range []<-chan result{a, b} {
+			got := <-w
+			require.NoError(t, got.err)
+			require.EqualValues(t, line[j], got.hold.Owner())
+			got.unlock(t)
+		}
+		require.Less(t, time.Since(began), 5*time.Second, "by message, not by poll")
+		require.Empty(t, holder.hash(t, name))
+		require.Empty(t, queued(t, c, name))
+	}
+	require.Len(t, nodes, 3)
+}
+
+// TestWhileASlotIsMigratedLocksAreTakenAndReleased: where the lock and its queue are on two nodes no script may use
+// both.
+func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {
+	t.Parallel()
+	s := redistest.Cluster(t)
+	c := s.Client(t)
+	o := rlock.Options{PollCap: 100 * time.Millisecond}
+	a, b, other, third := newRig(t, s, o), newRig(t, s, o), newRig(t, s, o), newRig(t, s, o)
+	m := newMove(t, s, "l")
+	queue := "redlatch_queue:{l}"
+	held := lock(t, a.locks.Reentrant("l"), within(t))
+	m.begin()
+	// held on the old node, no queue yet
+	waiting := make(chan result, 1)
+	go func() {
+		h, err := b.locks.Reentrant("l").Lock(within(t))
+		waiting <- result{hold: h, err: err}
+	}()
+	_, err := other.locks.Reentrant("l").TryLock(within(t), 200*time.Millisecond, 0)
+	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.Empty(t, waiting)
+	require.NoError(t, held.Unlock(within(t)))
+	got := <-waiting
+	require.NoError(t, got.err)
+	n, err := m.to.Do(within(t), m.to.B().Arbitrary("CLUSTER", "COUNTKEYSINSLOT", m.slot).Build()).AsInt64()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n, "what is new is made on the new node")
+	_, err = other.locks.Reentrant("l").TryLock(within(t), 0, 0)
+	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.NoError(t, got.hold.Extend(within(t), time.Minute))
+	got.unlock(t)
+	for range 20 {
+		h := lock(t, other.locks.Reentrant("l"), within(t))
+		require.NoError(t, h.Unlock(within(t)))
+	}
+	m.end()
+
+	// and back, with waiters in the queue when the slot begins to move
+	m = m.back()
+	held = lock(t, a.locks.Reentrant("l"), within(t))
+	w1 := queueUp(t, c, b.locks.Reentrant("l"), within(t), 1)
+	w2 := queueUp(t, c, other.locks.Reentrant("l"), within(t), 2)
+	w3 := queueUp(t, c, third.locks.Reentrant("l"), within(t), 3)
+	m.begin()
+	require.NoError(t, held.Unlock(within(t)), "both are still here, but what is gone here cannot be made here")
+	next := func() result {
+		select {
+		case got = <-w1:
+		case got = <-w2:
+		case got = <-w3:
+		}
+		require.NoError(t, got.err)
+		return got
+	}
+	next().unlock(t) // the lock is there now, its queue still here
+	got = next()
+	ok, err := a.locks.Reentrant("l").ForceUnlock(within(t))
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.ErrorIs(t, got.hold.Unlock(within(t)), rlock.ErrLost)
+	got = next()
+	m.key(queue)
+	m.end()
+	got.unlock(t)
+
+	// and the queue works as before
+	held = lock(t, a.locks.Reentrant("l"), within(t))
+	w1 = queueUp(t, c, b.locks.Reentrant("l"), within(t), 1)
+	w2 = queueUp(t, c, other.locks.Reentrant("l"), within(t), 2)
+	line := queued(t, c, "l")
+	require.NoError(t, held.Unlock(within(t)))
+	for i, w := range []<-chan result{w1, w2} {
+		got := <-w
+		require.NoError(t, got.err)
+		require.EqualValues(t, line[i], got.hold.Owner())
+		got.unlock(t)
+	}
+}
