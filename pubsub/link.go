@@ -25,6 +25,7 @@ type link struct {
 	want    map[string]*topic
 	have    map[string]bool // subscribe sent on the current connection
 	leaving map[string]int  // unsubscribes sent and not confirmed
+	linger  time.Time       // the connection is kept until then though nothing is wanted
 }
 
 func (l *link) wake() {
@@ -136,10 +137,15 @@ func (l *link) serve() (confirmed bool, err error) {
 	defer retry.Stop()
 	for {
 		again, done, err := l.reconcile(conn)
-		if err != nil || done {
+		if err != nil {
 			return confirmed || len(up) > 0, err
 		}
-		if again {
+		switch rest := l.rest(); {
+		case done && rest <= 0:
+			return confirmed || len(up) > 0, nil
+		case done:
+			retry.Reset(rest)
+		case again:
 			retry.Reset(time.Second)
 		}
 		select {
@@ -156,6 +162,13 @@ func (l *link) serve() (confirmed bool, err error) {
 			return confirmed, h.ctx.Err()
 		}
 	}
+}
+
+// rest is how long the connection is still kept without anything to do.
+func (l *link) rest() time.Duration {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	return time.Until(l.linger)
 }
 
 // reconcile subscribes and unsubscribes until have equals want. done: nothing is wanted, the connection may go.

@@ -356,3 +356,36 @@ func TestBadInputIsRefused(t *testing.T) {
 		require.ErrorIs(t, err, pubsub.ErrInvalidName)
 	}
 }
+
+func TestADiscardedChannelGoesAtOnceAndItsConnectionAfterTheGracePeriod(t *testing.T) {
+	s := redistest.Start(t)
+	c := s.Client(t)
+	h := newHub(t, c, pubsub.Options{Grace: 2 * time.Second})
+	before := connections(t, c)
+	for i := range 20 {
+		sub := subscribe(t, h, fmt.Sprint("c", i))
+		sub.Discard()
+		sub.Discard()
+	}
+	redistest.Eventually(t, 10*time.Second, "unsubscribed", func() bool { return redistest.CommandCalls(t, c)["unsubscribe"] == 20 })
+	for i := range 20 {
+		require.Zero(t, numsub(t, c, fmt.Sprint("c", i)))
+	}
+	kept := subscribe(t, h, "kept")
+	other := subscribe(t, h, "kept")
+	other.Discard()
+	_, err := h.Publish(within(t), "kept", "heard")
+	require.NoError(t, err)
+	require.Equal(t, "heard", next(t, kept).Payload, "somebody else has it still")
+	kept.Discard()
+	redistest.Eventually(t, 20*time.Second, "the idle connection is closed", func() bool { return connections(t, c) <= before })
+	info, err := c.Do(within(t), c.B().Info().Section("stats").Build()).ToString()
+	require.NoError(t, err)
+	var opened int
+	for line := range strings.Lines(info) {
+		if n, ok := strings.CutPrefix(strings.TrimSpace(line), "total_connections_received:"); ok {
+			opened, _ = strconv.Atoi(n)
+		}
+	}
+	require.Less(t, opened, 15, "not one for each channel")
+}

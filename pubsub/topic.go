@@ -34,14 +34,19 @@ func (t *topic) join() *Subscription {
 }
 
 // leave removes a subscription and starts the grace period after the last. Called with mu held.
-func (t *topic) leave(s *Subscription) {
+func (t *topic) leave(s *Subscription, grace time.Duration) {
 	delete(t.subs, s)
 	h := t.hub
 	if len(t.subs) > 0 || h.closed || h.topics[t.name] != t {
 		return
 	}
+	if grace == 0 {
+		t.link.linger = time.Now().Add(h.grace) // the channel goes, the connection stays for the next
+		t.drop()
+		return
+	}
 	var timer *time.Timer
-	timer = time.AfterFunc(h.grace, func() {
+	timer = time.AfterFunc(grace, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		// Stop does not wait for a timer that has fired: somebody may have joined, or joined and left again, since
@@ -205,12 +210,18 @@ func (s *Subscription) Live() bool {
 	return s.topic.live
 }
 
-// Close ends the subscription; waiting calls of Next return ErrClosed. Later calls do nothing.
-func (s *Subscription) Close() {
+// Close ends the subscription; waiting calls of Next return ErrClosed. Later calls do nothing. The channel stays
+// subscribed for Options.Grace if this was the last of it.
+func (s *Subscription) Close() { s.close(s.topic.hub.grace) }
+
+// Discard is Close for a channel that will not be wanted again: it is unsubscribed at once.
+func (s *Subscription) Discard() { s.close(0) }
+
+func (s *Subscription) close(grace time.Duration) {
 	h := s.topic.hub
 	h.mu.Lock()
 	if _, ok := s.topic.subs[s]; ok {
-		s.topic.leave(s)
+		s.topic.leave(s, grace)
 	}
 	h.mu.Unlock()
 	s.end()

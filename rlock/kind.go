@@ -26,6 +26,7 @@ type kind struct {
 
 	handover bool // waiters queue on the server and are handed the lock
 	crowd    bool // every waiter asks for itself; otherwise those of a process stand in line behind one
+	own      bool // every waiter has a channel of its own
 	joinable bool // by an owner in another process
 	once     bool // an owner does not re-enter
 	fenced   bool // every new hold has a token

@@ -219,16 +219,22 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Hold, e
 		a.join = id
 	}
 	a.own, a.want, r.Alone = l.newOwner(a.lease), 1, waitTime == 0 || a.join != "" || l.kind.crowd
+	if l.kind.crowd && waitTime != 0 {
+		a.entry = millis(l.c.patience())
+	}
 	if l.backoff != nil {
 		r.Backoff = l.backoff.after
 	}
 	if !l.hands() {
-		r.Channel = l.kind.channel(l.key, a.own.claim.Owner)
+		r.Channel, r.Own = l.kind.channel(l.key, a.own.claim.Owner), l.kind.own
 		r.Taker, r.Try = nil, func(ctx context.Context) (wait.Answer, error) { return a.Ask(ctx, nil) }
 	} else if !r.Alone {
 		r.Grants = l.grants + l.c.id
 	}
 	if err := l.c.queue.Wait(ctx, r); err != nil {
+		if l.kind.crowd && a.entry != "" && !a.sent.IsZero() {
+			a.Owe(time.Time{}) // its place in the queue
+		}
 		a.undo()
 		return nil, err
 	}
@@ -380,8 +386,11 @@ func (a *acquisition) call(notAfter int64, standing *wait.Standing) script.Call 
 		return joinCall(a.l.key, string(a.join), a.own.claim.Owner, a.lease, notAfter, a.late())
 	}
 	entry := ""
-	if standing != nil {
+	switch {
+	case standing != nil:
 		entry = standing.Entry
+	case a.l.kind.crowd:
+		entry = a.entry
 	}
 	call := a.l.kind.acquire(a.l, acquireRequest{a.own.claim.Owner, a.want, a.lease, notAfter, entry})
 	call.Late = a.late()

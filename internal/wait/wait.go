@@ -91,6 +91,7 @@ func (q *Queue) Close() { q.cancel(errs.ErrClosed) }
 type Request struct {
 	Name    string // whose waiters stand in one line
 	Channel string // where releases are published
+	Own     bool   // Channel is this waiter's alone: it is not kept subscribed afterwards
 	// Alone: do not stand in the process's line. For what can never wait for another waiter: a re-entry behind one
 	// would be a deadlock.
 	Alone bool
@@ -235,7 +236,11 @@ func (w *waiter) leave() {
 	for _, stop := range w.stop {
 		stop()
 	}
-	if w.sub != nil {
+	switch {
+	case w.sub == nil:
+	case w.r.Own:
+		w.sub.Discard()
+	default:
 		w.sub.Close()
 	}
 	w.exit()

@@ -1,0 +1,66 @@
+package rlock
+
+import (
+	_ "embed"
+	"strconv"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
+)
+
+var (
+	//go:embed fair.lua
+	fairSource string // functions of the three below it
+	//go:embed fair_acquire.lua
+	fairAcquireSource string
+	//go:embed fair_release.lua
+	fairReleaseSource string
+	//go:embed fair_force.lua
+	fairForceSource string
+
+	fairAcquireScript = script.New("fair acquire", fairSource+fairAcquireSource)
+	fairReleaseScript = script.New("fair release", fairSource+fairReleaseSource)
+)
+
+// fair is Redisson's RFairLock: the hash of an RLock, a list of waiters and a sorted set of when they count as dead.
+var fair = &kind{
+	keys: func(_ *Client, key string) []string {
+		return []string{key, keyname.Prefix("redisson_lock_queue", key), keyname.Prefix("redisson_lock_timeout", key)}
+	},
+	channel: func(key, owner string) string {
+		c := keyname.Prefix("redisson_lock__channel", key)
+		if owner != "" {
+			c += ":" + owner
+		}
+		return c
+	},
+	acquire: func(l *Lock, r acquireRequest) script.Call {
+		return script.Call{Script: fairAcquireScript, Keys: l.keys, Args: []string{
+			r.owner, strconv.Itoa(r.want), millis(r.lease), strconv.FormatInt(r.notAfter, 10), l.c.publish, l.channel, r.entry,
+		}}
+	},
+	release: func(l *Lock, owner string, remaining int, entry string) script.Call {
+		return script.Call{Script: fairReleaseScript, Keys: l.keys, Args: []string{owner, strconv.Itoa(remaining), l.channel, l.c.publish, entry}}
+	},
+	renew: renewScript,
+	query: queryScript,
+	force: script.New("fair force unlock", fairSource+fairForceSource),
+	crowd: true,
+	own:   true,
+}
+
+// Fair describes a lock that is acquired in the order in which it was asked for, by waiters of all processes and of
+// Redisson's RFairLock: its layout, and its queue. The order is that in which the server saw their first requests. A
+// waiter that has not asked for three PollCaps (of 10 s at most) counts as dead and is passed over, however many there
+// are in a row; it queues anew should it be alive after all. TryLock with a waitTime of 0 acquires only what is free
+// while nobody queues.
+//
+// Each waiter has a subscription of its own and asks for itself, so a Fair lock costs more than a Reentrant one, which
+// serves processes in their order, too. Use one of the two for a name: they exclude each other, but do not wake each
+// other's waiters.
+func (c *Client) Fair(name string) *Lock { return c.lock(name, fair) }
+
+// patience is after how long without a word a waiter in a fair queue counts as dead.
+func (c *Client) patience() time.Duration { return 3 * min(c.opts.PollCap, wait.MaxPoll) }

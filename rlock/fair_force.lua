@@ -1,0 +1,14 @@
+-- Take a fair lock from the owners named, whoever they are; if nobody is left wake the first in line.
+-- KEYS[1] the lock  KEYS[2] Redisson's queue  KEYS[3] its timeouts; without both nobody is woken
+-- ARGV[1] channel, without ":" and the owner  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] nothing  ARGV[4…] owners
+-- Reply: how many were removed
+-- Twice: owners are never used again, so a second run removes nobody who came later.
+local removed = 0
+for i = 4, #ARGV do
+  removed = removed + redis.call('HDEL', KEYS[1], ARGV[i])
+end
+if KEYS[2] and redis.call('EXISTS', KEYS[1]) == 0 then
+  local time = redis.call('TIME')
+  tell(first(KEYS[2], KEYS[3], time[1] * 1000 + math.floor(time[2] / 1000)), ARGV[2], ARGV[1])
+end
+return removed
