@@ -21,7 +21,7 @@ func TestEveryBenchmarkRunsAndReports(t *testing.T) {
 	old := benchtime.Value.String()
 	require.NoError(t, benchtime.Value.Set("3x"))
 	defer benchtime.Value.Set(old)
-	*heldFlag, *leaseFlag = 10, 100*time.Millisecond
+	*heldFlag, *leaseFlag = 10, time.Second
 
 	for group, all := range map[string][]workload{
 		"uncontended": uncontended, "contended": contended, "handover": handovers, "crash": crashes, "renewal": renewals, "claims": claims,

@@ -63,7 +63,7 @@ var claimModes = []claimMode{
 		}, nil
 	}},
 	{"Counter.Incr", "rcounter, no bounds", func(_ context.Context, c *claimer) (func(context.Context, int64) error, error) {
-		counters, err := c.redlatch()
+		counters, err := c.redlatch(rcounter.Options{})
 		if err != nil {
 			return nil, err
 		}
@@ -78,7 +78,7 @@ var claimModes = []claimMode{
 		return func(ctx context.Context, _ int64) error { _, err := k.Incr(ctx); return err }, nil
 	}},
 	{"Counter.Incr, bounded", "rcounter, with a Max", func(_ context.Context, c *claimer) (func(context.Context, int64) error, error) {
-		counters, err := c.redlatch()
+		counters, err := c.redlatch(rcounter.Options{})
 		if err != nil {
 			return nil, err
 		}
@@ -86,27 +86,19 @@ var claimModes = []claimMode{
 		return func(ctx context.Context, _ int64) error { _, err := k.Incr(ctx); return err }, nil
 	}},
 	{"Stock.Claim", "rcounter, a new claimant each time, all granted", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
-		s, err := c.stock(ctx, rcounter.MaxLimit)
-		if err != nil {
-			return nil, err
-		}
-		c.check = func(ctx context.Context, granted int64) error {
-			st, err := s.Status(ctx)
-			if err == nil && (st.Sold != granted || st.Seq != granted) {
-				err = fmt.Errorf("%d claims were granted, the stock says %d sold, %d ordinals", granted, st.Sold, st.Seq)
-			}
-			return err
-		}
-		return func(ctx context.Context, n int64) error {
-			g, err := s.Claim(ctx, strconv.FormatInt(n, 10))
-			if err == nil && g.Outcome != rcounter.Granted {
-				err = fmt.Errorf("claim of a new claimant: %v", g.Outcome)
-			}
-			return err
-		}, nil
+		return c.claims(ctx, rcounter.Options{})
+	}},
+	{"Stock.Claim, uncombined", "the same, every claim a call of its own", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
+		return c.claims(ctx, rcounter.Options{Combine: rcounter.Combine{Off: true}})
+	}},
+	{"Stock.ClaimAny", "rcounter, one unit for nobody in particular", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
+		return c.claimsAny(ctx, rcounter.Options{})
+	}},
+	{"Stock.ClaimAny, uncombined", "the same, every claim a call of its own", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
+		return c.claimsAny(ctx, rcounter.Options{Combine: rcounter.Combine{Off: true}})
 	}},
 	{"Stock.Claim, sold out", "rcounter, a new claimant each time, one unit in all", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
-		s, err := c.stock(ctx, 1)
+		s, err := c.stock(ctx, rcounter.Options{}, 1)
 		if err != nil {
 			return nil, err
 		}
@@ -147,22 +139,60 @@ func openClaims(ctx context.Context, mode string, s Setup) (*claimer, error) {
 	return nil, fmt.Errorf("no way to claim called %q", mode)
 }
 
-func (c *claimer) redlatch() (*rcounter.Client, error) {
+func (c *claimer) redlatch(o rcounter.Options) (*rcounter.Client, error) {
 	hub, err := pubsub.NewHub(c.client, pubsub.Options{})
 	if err != nil {
 		return nil, err
 	}
-	return rcounter.New(hub, rcounter.Options{})
+	return rcounter.New(hub, o)
 }
 
-func (c *claimer) stock(ctx context.Context, limit int64) (*rcounter.Stock, error) {
-	counters, err := c.redlatch()
+// stock opens one, and has every turn compare what it says with what was granted.
+func (c *claimer) stock(ctx context.Context, o rcounter.Options, limit int64) (*rcounter.Stock, error) {
+	counters, err := c.redlatch(o)
 	if err != nil {
 		return nil, err
 	}
 	s := counters.Stock("s")
+	if limit > 1 {
+		c.check = func(ctx context.Context, granted int64) error {
+			st, err := s.Status(ctx)
+			if err == nil && (st.Sold != granted || st.Seq != granted) {
+				err = fmt.Errorf("%d claims were granted, the stock says %d sold, %d ordinals", granted, st.Sold, st.Seq)
+			}
+			return err
+		}
+	}
 	_, err = s.Open(ctx, rcounter.OpenSpec{Limit: limit, OpenFor: time.Hour})
 	return s, err
+}
+
+func (c *claimer) claims(ctx context.Context, o rcounter.Options) (func(context.Context, int64) error, error) {
+	s, err := c.stock(ctx, o, rcounter.MaxLimit)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, n int64) error {
+		g, err := s.Claim(ctx, strconv.FormatInt(n, 10))
+		if err == nil && g.Outcome != rcounter.Granted {
+			err = fmt.Errorf("claim of a new claimant: %v", g.Outcome)
+		}
+		return err
+	}, nil
+}
+
+func (c *claimer) claimsAny(ctx context.Context, o rcounter.Options) (func(context.Context, int64) error, error) {
+	s, err := c.stock(ctx, o, rcounter.MaxLimit)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, _ int64) error {
+		g, err := s.ClaimAny(ctx, 1)
+		if err == nil && g.N != 1 {
+			err = fmt.Errorf("claim of any unit: %v, %d units", g.Outcome, g.N)
+		}
+		return err
+	}, nil
 }
 
 // locked counts with GET and SET under a lock, which is right only if the lock is.
@@ -197,6 +227,8 @@ func (c *claimer) locked(ctx context.Context, p Peer) (func(context.Context, int
 // run claims with o.Workers goroutines for o.Duration.
 func (c *claimer) run(ctx context.Context, o order) (answer, error) {
 	var mu sync.Mutex
+	ctx, cancel := context.WithTimeout(ctx, o.Duration+stuck)
+	defer cancel()
 	a := timed(ctx, o.Duration, func(run context.Context) load.Outcome {
 		out := load.Outcome{Shares: make([]int64, o.Workers)}
 		var wg sync.WaitGroup

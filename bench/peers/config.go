@@ -55,7 +55,7 @@ func defaults() Config {
 		Processes: []int{1, 8}, Waiters: []int{2, 16, 64, 256}, Rounds: 3,
 		Slice: 100 * time.Millisecond, Slices: 4,
 		Warm: 150 * time.Millisecond, Duration: 700 * time.Millisecond, Think: time.Millisecond,
-		Handover: 1200 * time.Millisecond, Pairs: 2,
+		Handover: time.Second, Pairs: 2,
 		Lease: 10 * time.Second,
 		Crash: time.Second, Victims: 8,
 		Held: 1000, Renewal: 3 * time.Second,
@@ -84,6 +84,14 @@ func (c *Config) rounds(workload string) int {
 		return min(n, c.Rounds)
 	}
 	return c.Rounds
+}
+
+// forWorkers is how long contended counts: longer for many, whose shares would otherwise be too small to compare.
+func (c *Config) forWorkers(n int) time.Duration {
+	if n > 100 {
+		return c.Duration * 3 / 2
+	}
+	return c.Duration
 }
 
 func (c *Config) check() error {

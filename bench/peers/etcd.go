@@ -19,7 +19,7 @@ import (
 
 // etcdPeer is a reference from another family: consensus on three machines is what it is for, and here it is one.
 var etcdPeer = Peer{
-	Name: "etcd", Module: "go.etcd.io/etcd/client/v3", Renews: true, Etcd: true,
+	Name: "etcd", Module: "go.etcd.io/etcd/client/v3", Renews: true, Wakes: "push", Etcd: true,
 	How:  "client/v3/concurrency on one embedded node whose log is in memory; one session for all locks of a process, more only for waiters on the same one",
 	Open: openEtcd,
 }

@@ -44,7 +44,7 @@ func facts(ctx context.Context, cfg Config, command string) ([]results.Fact, err
 		if p.Module == "github.com/redlatch/redlatch" {
 			version = "this repository"
 		}
-		out = append(out, results.Fact{Name: "peer " + p.Name, Value: fmt.Sprintf("%s %s; %s", p.Module, version, p.How)})
+		out = append(out, results.Fact{Name: "peer " + p.Name, Value: fmt.Sprintf("%s, %s %s; %s", p.Wakes, p.Module, version, p.How)})
 	}
 	for _, m := range claimModes {
 		out = append(out, results.Fact{Name: "claims " + m.Name, Value: m.How})

@@ -10,7 +10,7 @@ import (
 )
 
 var goRedisson = Peer{
-	Name: "go-redisson", Module: "github.com/sovietaced/go-redisson", Renews: true,
+	Name: "go-redisson", Module: "github.com/sovietaced/go-redisson", Renews: true, Wakes: "push",
 	How: "defaults; every waiter has a subscription and a connection of its own",
 	Open: func(_ context.Context, s Setup) (Locker, error) {
 		return &goRedissonLocker{goRedis(s), mutex.WithLeaseDuration(s.Lease)}, nil

@@ -21,6 +21,8 @@ const (
 // of client a, the other of client b, and they change sides each time. The first hand-over of a pair does not count.
 func handover(ctx context.Context, a, b Locker, o order) load.Outcome {
 	end := time.Now().Add(o.Duration)
+	ctx, cancel := context.WithDeadline(ctx, end.Add(stuck))
+	defer cancel()
 	var out load.Outcome
 	var mu sync.Mutex
 	var wg sync.WaitGroup

@@ -39,10 +39,25 @@ func main() {
 	}
 }
 
+// described is the command as somebody else would give it: where its results went is of no interest to them.
+func described(flags *flag.FlagSet) string {
+	s := "go -C bench/peers run ."
+	flags.Visit(func(f *flag.Flag) {
+		switch {
+		case f.Name == "out":
+		case f.Value.String() == "true":
+			s += " -" + f.Name
+		default:
+			s += fmt.Sprintf(" -%s %q", f.Name, f.Value.String())
+		}
+	})
+	return s
+}
+
 func command(args []string) error {
 	cfg := defaults()
 	flags := flag.NewFlagSet("peers", flag.ExitOnError)
-	quick := flags.Bool("quick", false, "short and few rounds, for a first look; other flags count over it")
+	flags.Bool("quick", false, "short and few rounds, for a first look; other flags count over it")
 	out := flags.String("out", filepath.Join("out", "results.csv"), "the CSV to write")
 	list := flags.Bool("list", false, "list peers and workloads, measure nothing")
 	flags.Var(names{&cfg.Peers}, "peers", "which peers")
@@ -61,7 +76,6 @@ func command(args []string) error {
 		}
 	}
 	flags.Parse(args)
-	_ = quick
 	if *list {
 		for _, p := range peers {
 			fmt.Printf("%-24s %s; %s\n", p.Name, p.Module, p.How)
@@ -82,7 +96,7 @@ func command(args []string) error {
 	start := time.Now()
 	f := &results.File{}
 	var err error
-	if f.Facts, err = facts(ctx, cfg, strings.TrimSpace("go -C bench/peers run . "+strings.Join(args, " "))); err != nil {
+	if f.Facts, err = facts(ctx, cfg, described(flags)); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "bench-peers-")

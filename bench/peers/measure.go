@@ -10,6 +10,16 @@ import (
 	"github.com/redlatch/redlatch/bench/internal/results"
 )
 
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	if strings.HasSuffix(word, "s") {
+		word += "e"
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
 // oneLine makes a text fit for a cell.
 func oneLine(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
@@ -56,7 +66,7 @@ func (b *bench) contended(ctx context.Context, p Peer, round, procs, workers int
 	}
 	start := time.Now()
 	shared.setPhase(measuring)
-	time.Sleep(b.cfg.Duration)
+	time.Sleep(b.cfg.forWorkers(workers))
 	shared.setPhase(over)
 	row.Seconds = time.Since(start).Seconds()
 	after, err := s.usage(ctx)
@@ -126,6 +136,9 @@ func (b *bench) handover(ctx context.Context, p Peer, round, clients int) (row r
 		return row, err
 	}
 	outcome(&row, a.Outcome)
+	if strings.Contains(row.Note, context.DeadlineExceeded.Error()) {
+		row.Note = fmt.Sprintf("a waiter got nothing within %v of a lock that had been released: %s", stuck, row.Note)
+	}
 	row.Seconds = b.cfg.Handover.Seconds()
 	if !p.Etcd {
 		perOp(&row, before, after)

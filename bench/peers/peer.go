@@ -31,7 +31,8 @@ type leaser interface{ Lease() time.Duration }
 type Peer struct {
 	Name   string
 	Module string // whose version is reported
-	How    string // settings, and how a waiter learns that it may go on
+	How    string // settings
+	Wakes  string // how a waiter learns that it may go on: push, poll or spin
 	Open   func(ctx context.Context, s Setup) (Locker, error)
 	Etcd   bool // works on etcd
 	Renews bool // renews its leases by itself

@@ -93,7 +93,7 @@ func (b *bench) oneByOne(round int, workload string, peers []Peer) []step {
 		for _, procs := range b.cfg.Processes {
 			for _, waiters := range b.cfg.Waiters {
 				procs := min(procs, waiters)
-				add(fmt.Sprintf("%d processes, %d workers", procs, waiters), setup+b.cfg.Warm+b.cfg.Duration,
+				add(plural(procs, "process")+", "+plural(waiters, "worker"), setup+b.cfg.Warm+b.cfg.forWorkers(waiters),
 					func(ctx context.Context, p Peer, round int) (results.Row, error) {
 						return b.contended(ctx, p, round, procs, waiters)
 					})
@@ -101,7 +101,7 @@ func (b *bench) oneByOne(round int, workload string, peers []Peer) []step {
 		}
 	case handingOver:
 		for _, clients := range []int{2, 1} {
-			add(fmt.Sprintf("%d clients", clients), setup+b.cfg.Handover+longestWait,
+			add(plural(clients, "client"), setup+b.cfg.Handover+longestWait,
 				func(ctx context.Context, p Peer, round int) (results.Row, error) {
 					return b.handover(ctx, p, round, clients)
 				})

@@ -15,7 +15,7 @@ import (
 // rawScripts is the floor under redlatch: the very script calls that it sends for a lock and an unlock, sent again by a
 // program that does nothing else. It locks, but never waits.
 var rawScripts = Peer{
-	Name: floor, Module: "github.com/redis/rueidis", AloneOnly: true,
+	Name: floor, Module: "github.com/redis/rueidis", AloneOnly: true, Wakes: "spin",
 	How:  "redlatch's own two EVALSHA calls, recorded and sent again through rueidis; nothing around them",
 	Open: openRawScripts,
 }
@@ -101,7 +101,7 @@ func (l *rawScriptsLocker) Close() { l.client.Close() }
 // rawSetNX is the floor under everybody: the smallest two scripts that lock and unlock safely. It waits by asking again
 // at once.
 var rawSetNX = Peer{
-	Name: "raw SET NX", Module: "github.com/redis/rueidis",
+	Name: "raw SET NX", Module: "github.com/redis/rueidis", Wakes: "spin",
 	How:  "EVALSHA of SET NX PX, EVALSHA of compare-and-delete, through rueidis; a waiter asks again at once",
 	Open: openRawSetNX,
 }

@@ -17,7 +17,7 @@ var (
 
 func redislockPeer(name string, backoff time.Duration) Peer {
 	return Peer{
-		Name: name, Module: "github.com/bsm/redislock",
+		Name: name, Module: "github.com/bsm/redislock", Wakes: "poll",
 		How: "LinearBackoff(" + backoff.String() + ")",
 		Open: func(_ context.Context, s Setup) (Locker, error) {
 			c := goRedis(s)

@@ -11,7 +11,7 @@ import (
 )
 
 var redlatchPeer = Peer{
-	Name: "redlatch", Module: "github.com/redlatch/redlatch", Renews: true,
+	Name: "redlatch", Module: "github.com/redlatch/redlatch", Renews: true, Wakes: "push",
 	How: "rlock.Reentrant, defaults",
 	Open: func(_ context.Context, s Setup) (Locker, error) {
 		return openRedlatch(rueidis.ClientOption{InitAddress: []string{s.Redis}}, s)

@@ -17,7 +17,7 @@ import (
 )
 
 var redsyncGoRedis = Peer{
-	Name: "redsync (go-redis)", Module: "github.com/go-redsync/redsync/v4",
+	Name: "redsync (go-redis)", Module: "github.com/go-redsync/redsync/v4", Wakes: "poll",
 	How: "one server, default delays (50 to 250 ms between tries), any number of tries",
 	Open: func(_ context.Context, s Setup) (Locker, error) {
 		c := goRedis(s)
@@ -26,7 +26,7 @@ var redsyncGoRedis = Peer{
 }
 
 var redsyncRueidis = Peer{
-	Name: "redsync (rueidis)", Module: "github.com/go-redsync/redsync/v4",
+	Name: "redsync (rueidis)", Module: "github.com/go-redsync/redsync/v4", Wakes: "poll",
 	How: "one server, default delays (50 to 250 ms between tries), any number of tries",
 	Open: func(_ context.Context, s Setup) (Locker, error) {
 		c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Redis}})

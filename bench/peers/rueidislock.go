@@ -10,7 +10,7 @@ import (
 )
 
 var rueidislockTuned = Peer{
-	Name: "rueidislock", Module: "github.com/redis/rueidis", Renews: true,
+	Name: "rueidislock", Module: "github.com/redis/rueidis", Renews: true, Wakes: "push",
 	How: "KeyMajority 1, NoLoopTracking; waiters are woken by invalidations",
 	Open: func(_ context.Context, s Setup) (Locker, error) {
 		return openRueidislock(rueidislock.LockerOption{KeyMajority: 1, NoLoopTracking: true}, s)
@@ -18,7 +18,7 @@ var rueidislockTuned = Peer{
 }
 
 var rueidislockDefault = Peer{
-	Name: "rueidislock (defaults)", Module: "github.com/redis/rueidis", Renews: true,
+	Name: "rueidislock (defaults)", Module: "github.com/redis/rueidis", Renews: true, Wakes: "push",
 	How: "defaults (KeyMajority 2: three keys); waiters are woken by invalidations",
 	Open: func(_ context.Context, s Setup) (Locker, error) {
 		return openRueidislock(rueidislock.LockerOption{}, s)

@@ -53,7 +53,7 @@ func (b *bench) turns(c *crew, all []member, round int, workload string, gorouti
 		for _, m := range slices.Clone(all) {
 			number := (round-1)*b.cfg.Slices + turn + 1
 			steps = append(steps, step{
-				round: round, workload: workload, what: fmt.Sprintf("%d goroutines", goroutines), peer: m.name, takes: b.cfg.Slice + 15*time.Millisecond,
+				round: round, workload: workload, what: plural(goroutines, "goroutine"), peer: m.name, takes: b.cfg.Slice + 15*time.Millisecond,
 				run: func(ctx context.Context) (results.Row, error) {
 					row := results.Blank(workload, 1, goroutines, m.name, number)
 					if err := c.open(ctx, b, all, do); err != nil {
@@ -121,6 +121,10 @@ func (c *crew) turn(ctx context.Context, m member, row results.Row, do order) (r
 		return row, err
 	}
 	outcome(&row, a.Outcome)
+	if row.Unfinished > 0 {
+		row.Errors += row.Unfinished
+		row.Note = fmt.Sprintf("%d workers waited for %v and more for a lock that nobody held", row.Unfinished, stuck)
+	}
 	row.Seconds, row.OpsPerSec = a.Seconds, float64(a.Outcome.Ops)/a.Seconds
 	if !m.etcd {
 		perOp(&row, before, after)

@@ -173,8 +173,14 @@ func timed(ctx context.Context, d time.Duration, f func(ctx context.Context) loa
 	return answer{Outcome: out, Seconds: time.Since(start).Seconds()}
 }
 
-// alone locks and unlocks with every worker on a lock of its own.
+// stuck is how long after the end of its time a call is given up that should not have to wait for anything.
+const stuck = 3 * time.Second
+
+// alone locks and unlocks with every worker on a lock of its own. A call that never returns, as one peer's does when a
+// reply is late, is among the unfinished.
 func (w *workerProcess) alone(ctx context.Context, o order) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.Duration+stuck)
+	defer cancel()
 	return timed(ctx, o.Duration, func(run context.Context) load.Outcome {
 		return load.Run(run, load.Spec{
 			Workers: o.Workers, Name: own, Cycle: true,

@@ -1,0 +1,603 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/redlatch/redlatch/bench/internal/results"
+)
+
+// page is the document as it grows, and the charts it shows.
+type page struct {
+	s      *summary
+	b      strings.Builder
+	charts map[string]string
+}
+
+// document writes what the figures say; nothing in it is known beforehand but how it was measured.
+func document(s *summary) (text string, charts map[string]string) {
+	p := &page{s: s, charts: map[string]string{}}
+	p.head()
+	p.goals()
+	p.uncontended()
+	p.contended()
+	p.handover()
+	p.crash()
+	p.renewal()
+	p.claims()
+	p.behind()
+	p.wrong()
+	p.peers()
+	return p.b.String(), p.charts
+}
+
+func (p *page) say(format string, args ...any) { fmt.Fprintf(&p.b, format+"\n\n", args...) }
+
+func (p *page) table(header []string, rows [][]string) {
+	line := func(cells []string) { p.b.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
+	line(header)
+	rule := make([]string, len(header))
+	for i := range rule {
+		rule[i] = "--:"
+	}
+	rule[0] = "---"
+	line(rule)
+	for _, r := range rows {
+		line(r)
+	}
+	p.b.WriteByte('\n')
+}
+
+func (p *page) chart(name, alt, svg string) {
+	p.charts[name] = svg
+	p.say("![%s](benchmarks/%s)", alt, name)
+}
+
+func bold(peer string) string {
+	if peer == ours {
+		return "**" + peer + "**"
+	}
+	return peer
+}
+
+// Numbers as people read them.
+
+func figure(v float64) string {
+	switch a := math.Abs(v); {
+	case v == 0:
+		return "0"
+	case a >= 1e6:
+		return fmt.Sprintf("%.2fM", v/1e6)
+	case a >= 1e5:
+		return fmt.Sprintf("%.0fk", v/1e3)
+	case a >= 1e4:
+		return fmt.Sprintf("%.1fk", v/1e3)
+	case a >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case a > 0 && a < 0.1:
+		return fmt.Sprintf("%.2g", v)
+	case a >= 10:
+		return fmt.Sprintf("%.1f", v)
+	default:
+		return fmt.Sprintf("%.2f", v)
+	}
+}
+
+func perSecond(v float64) string { return figure(v) + "/s" }
+
+func times(v float64) string { return figure(v) + "x" }
+
+func duration(us float64) string {
+	switch {
+	case us >= 1e6:
+		return fmt.Sprintf("%.2f s", us/1e6)
+	case us >= 1e5:
+		return fmt.Sprintf("%.0f ms", us/1e3)
+	case us >= 1e3:
+		return fmt.Sprintf("%.1f ms", us/1e3)
+	case us >= 100:
+		return fmt.Sprintf("%.0f us", us)
+	case us >= 1:
+		return fmt.Sprintf("%.1f us", us)
+	default:
+		return fmt.Sprintf("%.2f us", us)
+	}
+}
+
+func whole(v float64) string { return fmt.Sprintf("%.0f", v) }
+
+func share(v float64) string { return fmt.Sprintf("%.2f", v) }
+
+// cell is the median of a metric, "-" where it was not taken.
+func (p *page) cell(k setting, peer string, m metric, format func(float64) string) string {
+	if v, ok := p.s.median(k, peer, m); ok {
+		return format(v)
+	}
+	return "-"
+}
+
+// ranged is the median and, of several rounds, the lowest and the highest.
+func ranged(v spread, format func(float64) string) string {
+	if v.n == 1 || format(v.low) == format(v.high) {
+		return format(v.median)
+	}
+	return fmt.Sprintf("%s [%s .. %s]", format(v.median), format(v.low), format(v.high))
+}
+
+func (p *page) rangedCell(k setting, peer string, m metric, format func(float64) string) string {
+	if v, ok := p.s.of(k, peer, m); ok {
+		return ranged(v, format)
+	}
+	return "-"
+}
+
+func (p *page) ratioCell(k setting, peer, base string, m metric) string {
+	if v, ok := p.s.ratio(k, peer, base, m); ok {
+		return ranged(v, times)
+	}
+	return "-"
+}
+
+func (p *page) head() {
+	f := p.s.file
+	p.say("# Benchmarks")
+	p.say("Written by `go run ./bench/report` from [results.csv](benchmarks/results.csv); every figure, also where redlatch is behind, comes from there.")
+	p.say("To do it again, on a machine with Go and a redis-server:")
+	p.say("```\ngo -C bench/peers run . -out ../../docs/benchmarks/results.csv && go run ./bench/report\n```")
+	rows := [][]string{}
+	for _, name := range []string{"date", "machine", "memory", "go", "server", "redlatch", "command", "rounds", "contended", "load before", "load after", "took"} {
+		if v := f.Fact(name); v != "" {
+			if name == "command" {
+				v = "`" + v + "`"
+			}
+			if name == "redlatch" {
+				v = "commit " + v
+			}
+			rows = append(rows, []string{name, v})
+		}
+	}
+	p.table([]string{"", ""}, rows)
+	p.say("**How to read it.** Clients and server share the machine, and the machine was shared with other work (its load is in the table), so seconds and rates are not what yours will show; " +
+		"ratios within one table are what can be compared. Peers take turns, in another order in each round; the figures are medians over the rounds, [lowest .. highest] where that helps, " +
+		"and ratios are taken round by round before the median. Every measurement has a new server, and processes of its own. " +
+		"*Commands* are those the server ran for one operation, those inside scripts included, as `INFO commandstats` counts them; the INCR under a contended lock is not counted. " +
+		"*Jain* is Jain's fairness index over all workers: 1 if all got the same, 1/n if one got everything. A wait that was still going on at the end counts with what it had lasted.")
+	p.say("While it is measured it is checked: the processes share a page of memory in which each sees who is inside the lock, and a counter that only the lock protects. " +
+		"[What was found](#what-went-wrong) is at the end.")
+}
+
+// goal is one line of what the project wants to reach.
+type goal struct{ what, want, got, reached string }
+
+func (g *goal) judge(ok bool) {
+	if g.reached = "no"; ok {
+		g.reached = "yes"
+	}
+}
+
+func (p *page) goals() {
+	s := p.s
+	var all []goal
+	one, many := setting{"uncontended", 1, 1}, setting{"uncontended", 1, 64}
+	for _, k := range []setting{one, many} {
+		if v, ok := s.ratio(k, ours, floor, p50); ok {
+			g := goal{what: "uncontended, " + goroutines(k) + ": p50 of lock and unlock over that of the same two raw calls", want: "at most 1.1x", got: ranged(v, times)}
+			g.judge(v.median <= 1.1)
+			all = append(all, g)
+		}
+		if peer, ok := s.best(k, rate, true, rival); ok {
+			if v, ok := s.ratio(k, ours, peer, rate); ok {
+				g := goal{what: "uncontended, " + goroutines(k) + ": rate over the best peer's (" + peer + ")", want: "above 1x", got: ranged(v, times)}
+				g.judge(v.median > 1)
+				all = append(all, g)
+			}
+		}
+	}
+	push := func(peer string) bool { return rival(peer) && s.wakes(peer) == "push" }
+	procs := p.most()
+	for _, k := range s.settings("contended") {
+		if k.processes != min(procs, k.workers) || len(s.rows[k][ours]) == 0 {
+			continue
+		}
+		where := fmt.Sprintf("contended, %d %s, %d workers: ", k.processes, plural(k.processes, "process", "processes"), k.workers)
+		if peer, ok := s.best(k, rate, true, push); ok {
+			if v, ok := s.ratio(k, ours, peer, rate); ok {
+				g := goal{what: where + "rate over that of the best peer that wakes its waiters (" + peer + ")", want: "at least 2x", got: ranged(v, times)}
+				g.judge(v.median >= 2)
+				all = append(all, g)
+			}
+			if v, ok := s.ratio(k, ours, peer, p99); ok {
+				g := goal{what: where + "p99 over " + peer + "'s", want: "at most 0.1x", got: ranged(v, times)}
+				g.judge(v.median <= 0.1)
+				all = append(all, g)
+			}
+		}
+		if v, ok := s.median(k, ours, commands); ok {
+			g := goal{what: where + "commands for an acquisition", want: "at most 18", got: figure(v)}
+			g.judge(v <= 18)
+			all = append(all, g)
+		}
+		if v, ok := s.median(k, ours, jain); ok {
+			g := goal{what: where + "Jain", want: "at least 0.98", got: share(v)}
+			g.judge(v >= 0.98)
+			all = append(all, g)
+		}
+	}
+	if k := (setting{"handover", 1, 2}); len(s.rows[k][ours]) > 0 {
+		if peer, ok := s.best(k, p50, false, rival); ok {
+			if v, ok := s.ratio(k, ours, peer, p50); ok {
+				g := goal{what: "hand-over: p50 over the best peer's (" + peer + ")", want: "at most 1x", got: ranged(v, times)}
+				g.judge(v.median <= 1)
+				all = append(all, g)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	p.say("## What is wanted, and what was reached")
+	var rows [][]string
+	for _, g := range all {
+		rows = append(rows, []string{g.what, g.want, g.got, g.reached})
+	}
+	p.table([]string{"", "wanted", "measured", "reached"}, rows)
+	p.say("With 2 workers the rate says nothing: each stays away for a millisecond after its release, and that is nearly all of the time.")
+}
+
+// most is the highest number of processes that contended was measured with.
+func (p *page) most() int {
+	n := 0
+	for _, k := range p.s.settings("contended") {
+		n = max(n, k.processes)
+	}
+	return n
+}
+
+func (p *page) uncontended() {
+	settings := p.s.settings("uncontended")
+	if len(settings) == 0 {
+		return
+	}
+	p.say("## Nobody else wants it")
+	p.say("Lock and unlock, each goroutine on a lock of its own. *%s* are the two script calls that redlatch sends, recorded and sent again by a program that does nothing else: the floor. "+
+		"*%s* are the two smallest scripts that lock and unlock safely.", floor, setnx)
+	for _, k := range settings {
+		var all []bar
+		order := p.s.sorted(k, p50, false)
+		for _, peer := range order {
+			v, ok := p.s.ratio(k, peer, floor, p50)
+			if !ok {
+				v, ok = p.s.of(k, peer, p50)
+			}
+			if ok {
+				all = append(all, bar{peer, v, times(v.median) + "  " + p.cell(k, peer, p50, duration)})
+			}
+		}
+		title := "Lock and unlock, nobody else wants it: " + goroutines(k)
+		p.chart(fmt.Sprintf("uncontended-%d.svg", k.workers), title, bars(title, "p50 over that of the same two script calls sent raw; shorter is better; line: lowest to highest round", all, false))
+		var rows [][]string
+		for _, peer := range order {
+			rows = append(rows, []string{
+				bold(peer), p.cell(k, peer, p50, duration), p.ratioCell(k, peer, floor, p50), p.cell(k, peer, p99, duration), p.cell(k, peer, rate, perSecond),
+				p.ratioCell(k, peer, floor, rate), p.cell(k, peer, commands, figure), p.cell(k, peer, serverCPU, duration),
+			})
+		}
+		p.table([]string{goroutines(k), "p50", "over the floor", "p99", "rate", "over the floor", "commands", "server CPU"}, rows)
+	}
+}
+
+func (p *page) contended() {
+	settings := p.s.settings("contended")
+	if len(settings) == 0 {
+		return
+	}
+	p.say("## Everybody wants it")
+	p.say("All workers want one lock; under it one INCR, after it a worker stays away for a millisecond. Without that pause a lock that lets its last holder take it again at once looks best: " +
+		"the rates of the peers that poll come from it even so, as their fairness and their p99 show. *From asking to holding* is what p50, p99 and the longest are of; " +
+		"least and most are what single workers got.")
+	byProcs := map[int][]setting{}
+	procs := p.most()
+	for _, k := range settings {
+		// with fewer workers than processes there are as many processes as workers
+		at := procs
+		if k.processes == 1 {
+			at = 1
+		}
+		byProcs[at] = append(byProcs[at], k)
+	}
+	draw := func(name, title, note string, of []setting, m metric, format func(float64) string) {
+		var xs []string
+		values := map[string][]float64{}
+		var order []string
+		for i, k := range of {
+			xs = append(xs, fmt.Sprintf("%d workers", k.workers))
+			for _, peer := range p.s.in(k) {
+				if v, ok := p.s.median(k, peer, m); ok {
+					if values[peer] == nil {
+						values[peer] = slices.Repeat([]float64{math.NaN()}, len(of))
+						order = append(order, peer)
+					}
+					values[peer][i] = v
+				}
+			}
+		}
+		var all []line
+		for _, peer := range order {
+			all = append(all, line{peer, values[peer]})
+		}
+		p.chart(name, title, lines(title, note, xs, all, format))
+	}
+	for _, n := range []int{procs, 1} {
+		of := byProcs[n]
+		if len(of) == 0 {
+			continue
+		}
+		delete(byProcs, n)
+		where := fmt.Sprintf("%d processes", n)
+		if n == 1 {
+			where = "1 process"
+		}
+		p.say("### %s", where)
+		draw(fmt.Sprintf("contended-%d-rate.svg", n), "Acquisitions a second, "+where, "higher is better; read it together with p99: some peers are quick because one worker takes all", of, rate, figure)
+		draw(fmt.Sprintf("contended-%d-p99.svg", n), "p99 of the wait, "+where, "lower is better; waits that never ended count with all they lasted", of, p99, duration)
+		draw(fmt.Sprintf("contended-%d-commands.svg", n), "Server commands for one acquisition, "+where, "lower is better; those inside scripts included", of, commands, figure)
+		for _, k := range of {
+			p.say("%d workers in %d %s:", k.workers, k.processes, plural(k.processes, "process", "processes"))
+			var rows [][]string
+			for _, peer := range p.s.sorted(k, p99, false) {
+				rows = append(rows, []string{
+					bold(peer), p.s.wakes(peer), p.rangedCell(k, peer, rate, perSecond), p.cell(k, peer, p50, duration), p.cell(k, peer, p99, duration), p.cell(k, peer, longest, duration),
+					p.cell(k, peer, jain, share), p.cell(k, peer, least, whole) + " .. " + p.cell(k, peer, most, whole), p.cell(k, peer, commands, figure), p.cell(k, peer, scripts, figure),
+					p.cell(k, peer, serverCPU, duration), p.cell(k, peer, conns, whole),
+				})
+			}
+			p.table([]string{"", "wakes by", "acquisitions", "p50", "p99", "longest", "Jain", "least .. most", "commands", "scripts", "server CPU", "connections"}, rows)
+		}
+	}
+}
+
+func goroutines(k setting) string {
+	return fmt.Sprintf("%d %s", k.workers, plural(k.workers, "goroutine", "goroutines"))
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+func (p *page) handover() {
+	settings := p.s.settings("handover")
+	if len(settings) == 0 {
+		return
+	}
+	p.say("## From one to the next")
+	p.say("From the call of unlock to the waiter holding the lock; the waiter has waited for 15 to 115 ms, at random. *%s* asks again and again without a pause, which is the quickest way to be first and the dearest one.", setnx)
+	for _, k := range slices.Backward(settings) { // two clients first: the goal is about them
+		where := "the waiter is of another client"
+		if k.workers == 1 {
+			where = "the waiter is of the same client"
+		}
+		order := p.s.sorted(k, p50, false)
+		var all []bar
+		for _, peer := range order {
+			if v, ok := p.s.of(k, peer, p50); ok {
+				all = append(all, bar{peer, v, duration(v.median) + ", p99 " + p.cell(k, peer, p99, duration)})
+			}
+		}
+		title := "Hand-over, " + where
+		p.chart(fmt.Sprintf("handover-%d.svg", k.workers), title, bars(title, "p50, logarithmic; shorter is better; line: lowest to highest round", all, true))
+		var rows [][]string
+		for _, peer := range order {
+			var n int64
+			for _, r := range usable(p.s.rows[k][peer]) {
+				n += r.Ops
+			}
+			rows = append(rows, []string{bold(peer), p.rangedCell(k, peer, p50, duration), p.cell(k, peer, p99, duration), p.cell(k, peer, longest, duration), p.cell(k, peer, commands, figure), fmt.Sprint(n)})
+		}
+		p.table([]string{where, "p50", "p99 of a round", "longest", "commands", "hand-overs"}, rows)
+	}
+}
+
+func (p *page) crash() {
+	for _, k := range p.s.settings("crash") {
+		p.say("## The holder is killed")
+		p.say("A process that holds %d locks is killed while another one waits for them all. Until then a lock lasts as long as its lease says, so what a peer can do well is to be there when it ends: "+
+			"*late* is the time from the lease's end, as the holder's side saw it, to the lock in the waiter's hand. A lease that is a little shorter than was asked for makes it negative.", k.workers)
+		late := func(r results.Row) (float64, bool) {
+			left, ok := r.Value("left_ms")
+			return r.P50/1000 - left, ok && r.P50 >= 0
+		}
+		ms := func(v float64) string { return fmt.Sprintf("%.0f ms", v) }
+		var rows [][]string
+		for _, peer := range p.s.sorted(k, late, false) {
+			rows = append(rows, []string{bold(peer), p.cell(k, peer, extra("lease_ms"), ms), p.cell(k, peer, p50, duration), p.cell(k, peer, longest, duration), p.rangedCell(k, peer, late, ms)})
+		}
+		p.table([]string{"", "lease", "after the kill, p50", "longest", "late, p50"}, rows)
+	}
+}
+
+func (p *page) renewal() {
+	for _, k := range p.s.settings("renewal") {
+		p.say("## Locks that are only held")
+		p.say("One process holds %d locks and does nothing. *Scripts* and *commands* are what one lock costs the server in the time of one lease, so that leases of any length compare. "+
+			"Memory is heap and stacks in use. Peers that leave renewing to their caller (redsync, redislock) are not here.", k.workers)
+		var rows [][]string
+		var all []bar
+		for _, peer := range p.s.in(k) {
+			kept := "yes"
+			for _, r := range p.s.rows[k][peer] {
+				if r.Lost > 0 {
+					kept = "**no**"
+				}
+			}
+			rows = append(rows, []string{
+				bold(peer), kept, p.cell(k, peer, scripts, figure), p.cell(k, peer, commands, figure), p.cell(k, peer, extra("scripts_per_s"), figure), p.cell(k, peer, extra("commands_per_s"), figure),
+				p.cell(k, peer, extra("goroutines"), whole), p.cell(k, peer, extra("bytes_per_lock"), whole),
+			})
+			if v, ok := p.s.of(k, peer, scripts); ok {
+				all = append(all, bar{peer, v, figure(v.median) + ", memory " + p.cell(k, peer, extra("bytes_per_lock"), whole) + " B"})
+			}
+		}
+		slices.SortStableFunc(all, func(a, b bar) int { return int(math.Copysign(1, a.value.median-b.value.median)) })
+		title := "Script calls for each held lock and lease"
+		p.chart("renewal.svg", title, bars(title, fmt.Sprintf("%d locks held by one process; logarithmic; shorter is better", k.workers), all, true))
+		p.table([]string{"", "still held after the first lease", "scripts for a lock and lease", "commands", "scripts/s in all", "commands/s in all", "goroutines more", "bytes for a lock"}, rows)
+	}
+}
+
+func (p *page) claims() {
+	settings := p.s.settings("claims")
+	if len(settings) == 0 {
+		return
+	}
+	p.say("## The first N win")
+	p.say("No Go library for this was found to compare with, so the others are what it is made of and what people write by hand. Claims are checked: as many units sold, and ordinals given, as claims granted.")
+	for _, k := range settings {
+		order := p.s.sorted(k, rate, true)
+		var all []bar
+		for _, peer := range order {
+			if v, ok := p.s.of(k, peer, rate); ok {
+				all = append(all, bar{peer, v, perSecond(v.median)})
+			}
+		}
+		title := "Claims a second, " + goroutines(k)
+		p.chart(fmt.Sprintf("claims-%d.svg", k.workers), title, bars(title, "logarithmic; longer is better; line: lowest to highest round", all, true))
+		var rows [][]string
+		for _, peer := range order {
+			rows = append(rows, []string{peer, p.cell(k, peer, rate, perSecond), p.ratioCell(k, peer, claimFloor, rate), p.cell(k, peer, p50, duration), p.cell(k, peer, p99, duration),
+				p.cell(k, peer, commands, figure), p.cell(k, peer, serverCPU, duration)})
+		}
+		p.table([]string{goroutines(k), "rate", "over INCR", "p50", "p99", "commands", "server CPU"}, rows)
+	}
+}
+
+// behind lists every figure in which a peer is better.
+func (p *page) behind() {
+	var rows [][]string
+	look := func(k setting, what string, m metric, high bool, format func(float64) string) {
+		v, ok := p.s.median(k, ours, m)
+		if !ok {
+			return
+		}
+		var better []string
+		for _, peer := range p.s.sorted(k, m, high) {
+			w, _ := p.s.median(k, peer, m)
+			if !rival(peer) || math.Abs(w-v) < 0.02*v || (w > v) != high {
+				continue
+			}
+			better = append(better, peer+" "+format(w))
+		}
+		if len(better) > 0 {
+			where := k.workload
+			if k.workload == "contended" {
+				where += fmt.Sprintf(", %d %s, %d workers", k.processes, plural(k.processes, "process", "processes"), k.workers)
+			} else if k.workload == "handover" || k.workload == "uncontended" {
+				where += fmt.Sprintf(", %d", k.workers)
+			}
+			rows = append(rows, []string{where, what, format(v), strings.Join(better, "; ")})
+		}
+	}
+	for _, k := range p.s.settings("uncontended") {
+		look(k, "p50", p50, false, duration)
+		look(k, "p99", p99, false, duration)
+		look(k, "rate", rate, true, perSecond)
+		look(k, "commands", commands, false, figure)
+		look(k, "server CPU", serverCPU, false, duration)
+	}
+	for _, k := range p.s.settings("contended") {
+		look(k, "rate", rate, true, perSecond)
+		look(k, "p50", p50, false, duration)
+		look(k, "p99", p99, false, duration)
+		look(k, "Jain", jain, true, share)
+		look(k, "commands", commands, false, figure)
+		look(k, "server CPU", serverCPU, false, duration)
+		look(k, "connections", conns, false, whole)
+	}
+	for _, k := range p.s.settings("handover") {
+		look(k, "p50", p50, false, duration)
+		look(k, "p99", p99, false, duration)
+		look(k, "commands", commands, false, figure)
+	}
+	for _, k := range p.s.settings("crash") {
+		look(k, "after the kill, p50", p50, false, duration)
+	}
+	for _, k := range p.s.settings("renewal") {
+		look(k, "scripts", scripts, false, figure)
+		look(k, "commands", commands, false, figure)
+		look(k, "bytes for a lock", extra("bytes_per_lock"), false, whole)
+	}
+	p.say("## Where others are better")
+	if len(rows) == 0 {
+		p.say("In nothing that was measured in this run.")
+		return
+	}
+	p.say("Every figure of this page in which a peer is ahead of redlatch by more than 2 %%, the raw floors aside. The p50 of a peer that polls is low because whoever has just had the lock finds it free, and has it again; its p99 is those who slept.")
+	p.table([]string{"", "", "redlatch", "better"}, rows)
+}
+
+// wrong lists broken promises, errors and what could not be measured.
+func (p *page) wrong() {
+	type entry struct {
+		where, peer, what string
+	}
+	seen := map[entry]int{}
+	var order []entry
+	for _, r := range p.s.file.Rows {
+		var what []string
+		switch {
+		case r.Workload == "renewal" && r.Lost > 0: // the note says it
+		case r.Overlaps+r.Lost > 0:
+			what = append(what, fmt.Sprintf("**mutual exclusion broken**: %d overlaps, %d updates lost", r.Overlaps, r.Lost))
+		}
+		if r.Errors > 0 {
+			what = append(what, fmt.Sprintf("%d %s", r.Errors, plural(int(r.Errors), "error", "errors")))
+		}
+		if r.Note != "" {
+			what = append(what, r.Note)
+		}
+		if len(what) > 0 {
+			e := entry{fmt.Sprintf("%s, %d %s, %d", r.Workload, r.Processes, plural(r.Processes, "process", "processes"), r.Workers), r.Peer, strings.ReplaceAll(strings.Join(what, "; "), "|", "/")}
+			if seen[e]++; seen[e] == 1 {
+				order = append(order, e)
+			}
+		}
+	}
+	p.say("## What went wrong")
+	if len(order) == 0 {
+		p.say("Nothing: no peer let two in, none reported an error.")
+		return
+	}
+	p.say("Nobody injected faults here and no lock was held for longer than its lease, so a peer that is not in this table has not been cleared of anything.")
+	var rows [][]string
+	for _, e := range order {
+		rows = append(rows, []string{e.where, bold(e.peer), e.what, fmt.Sprintf("%d", seen[e])})
+	}
+	p.table([]string{"", "", "", "rounds"}, rows)
+}
+
+func (p *page) peers() {
+	p.say("## Who was measured")
+	p.say("Module versions are the newest that build with the Go version of this repository. A client for each process; go-redis clients may have 64 connections. " +
+		"They do not promise the same: redsync is made for several independent servers and is used with one here, which costs it a goroutine for each call; " +
+		"etcd gives consensus and fencing and is here to show another family's price; only redlatch, rueidislock, go-redisson and etcd renew leases by themselves; only etcd and redlatch queue their waiters.")
+	var rows [][]string
+	for _, name := range p.s.peers {
+		if v := p.s.file.Fact("peer " + name); v != "" {
+			rows = append(rows, []string{bold(name), strings.ReplaceAll(v, "|", "/")})
+		}
+	}
+	p.table([]string{"", ""}, rows)
+	rows = nil
+	for _, name := range p.s.peers {
+		if v := p.s.file.Fact("claims " + name); v != "" {
+			rows = append(rows, []string{name, strings.ReplaceAll(v, "|", "/")})
+		}
+	}
+	if len(rows) > 0 {
+		p.table([]string{"claims", ""}, rows)
+	}
+}

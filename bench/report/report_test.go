@@ -1,0 +1,217 @@
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/bench/internal/results"
+)
+
+// measured makes a run of three rounds in which everything of a peer is as said; edit changes rows.
+func measured(edit func(r *results.Row)) *results.File {
+	f := &results.File{Facts: []results.Fact{
+		{Name: "date", Value: "2026-01-02"}, {Name: "machine", Value: "2 x something"}, {Name: "command", Value: "go run ."},
+		{Name: "peer redlatch", Value: "push, ours"}, {Name: "peer raw scripts", Value: "spin, floor"}, {Name: "peer rueidislock", Value: "push, theirs"},
+		{Name: "peer redislock, 100 ms", Value: "poll, theirs"}, {Name: "claims raw INCR", Value: "INCR"}, {Name: "claims Stock.Claim", Value: "rcounter"},
+	}}
+	add := func(workload string, processes, workers int, peer string, rate, p50, p99, jain, commands float64) {
+		for round := 1; round <= 3; round++ {
+			r := results.Blank(workload, processes, workers, peer, round)
+			wobble := 1 + 0.1*float64(round-2) // the machine is slower in some rounds, for all alike
+			r.Seconds, r.Ops, r.OpsPerSec = 1, int64(rate), rate/wobble
+			r.P50, r.P99, r.Max, r.Jain, r.Commands, r.Scripts, r.CPU, r.Conns = p50*wobble, p99*wobble, p99*2, jain, commands, 2, 10, 3
+			r.Least, r.Most = 1, 2
+			if workload == "crash" {
+				r.Extra = "lease_ms=1000 left_ms=850"
+			}
+			if workload == "renewal" {
+				r.Extra = "lease_ms=3000 goroutines=7 bytes_per_lock=900 commands_per_s=100 scripts_per_s=10"
+			}
+			if edit != nil {
+				edit(&r)
+			}
+			f.Rows = append(f.Rows, r)
+		}
+	}
+	for _, n := range []int{1, 64} {
+		add("uncontended", 1, n, "redlatch", 10000, 105, 200, 1, 9)
+		add("uncontended", 1, n, "raw scripts", 11000, 100, 180, 1, 9)
+		add("uncontended", 1, n, "rueidislock", 8000, 130, 250, 1, 6)
+	}
+	for _, n := range []int{2, 64} {
+		add("contended", min(n, 8), n, "redlatch", 9000, 1000, 2000, 0.99, 12)
+		add("contended", min(n, 8), n, "rueidislock", 3000, 5000, 60000, 0.9, 26)
+		add("contended", min(n, 8), n, "redislock, 100 ms", 900, 100, 900000, 0.2, 6)
+		add("contended", 1, n, "redlatch", 9000, 1000, 2000, 1, 6)
+	}
+	for _, n := range []int{1, 2} {
+		add("handover", 1, n, "redlatch", 100, 200, 400, 1, 20)
+		add("handover", 1, n, "rueidislock", 100, 250, 500, 1, 10)
+	}
+	add("crash", 2, 8, "redlatch", 8, 870000, 871000, 1, 0)
+	add("renewal", 1, 1000, "redlatch", 1000, 0, 0, 1, 13)
+	add("claims", 1, 256, "raw INCR", 100000, 100, 200, 1, 1)
+	add("claims", 1, 256, "Stock.Claim", 150000, 80, 200, 1, 0.2)
+	return f
+}
+
+// row finds the line of a table that has all the words.
+func row(t *testing.T, text string, words ...string) string {
+	t.Helper()
+next:
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "| ") {
+			continue
+		}
+		for _, w := range words {
+			if !strings.Contains(line, w) {
+				continue next
+			}
+		}
+		return line
+	}
+	t.Fatalf("no row with %q in:\n%s", words, text)
+	return ""
+}
+
+func TestGoalsAreJudgedByWhatWasMeasured(t *testing.T) {
+	text, _ := document(summarise(measured(nil)))
+	// ratios are of the same round: the machine's moods cancel out, 105/100 and 9000/3000 in each
+	require.Contains(t, row(t, text, "uncontended, 1 goroutine: p50"), "| 1.05x | yes |")
+	require.Contains(t, row(t, text, "uncontended, 64 goroutines: rate", "(rueidislock)"), "| 1.25x | yes |")
+	require.Contains(t, row(t, text, "8 processes, 64 workers: rate", "(rueidislock)"), "| 3.00x | yes |")
+	require.Contains(t, row(t, text, "8 processes, 64 workers: p99 over rueidislock"), "| 0.033x | yes |")
+	require.Contains(t, row(t, text, "8 processes, 64 workers: commands"), "| 12.0 | yes |")
+	require.Contains(t, row(t, text, "8 processes, 64 workers: Jain"), "| 0.99 | yes |")
+	require.Contains(t, row(t, text, "hand-over: p50"), "| 0.80x | yes |")
+
+	text, _ = document(summarise(measured(func(r *results.Row) {
+		if r.Peer == ours {
+			r.P50, r.P99, r.OpsPerSec, r.Commands, r.Jain = r.P50*10, r.P99*10, r.OpsPerSec/10, 40, 0.5
+		}
+	})))
+	for _, goal := range []string{"uncontended, 1 goroutine: p50", "uncontended, 64 goroutines: rate", "64 workers: rate", "64 workers: p99", "64 workers: commands", "64 workers: Jain", "hand-over: p50"} {
+		require.Contains(t, row(t, text, goal), "| no |", goal)
+	}
+}
+
+func TestFiguresInWhichAPeerIsBetterAreListed(t *testing.T) {
+	text, _ := document(summarise(measured(nil)))
+	_, behind, ok := strings.Cut(text, "## Where others are better")
+	require.True(t, ok)
+	behind, _, _ = strings.Cut(behind, "## What went wrong")
+	require.Contains(t, row(t, behind, "uncontended, 1 ", "commands"), "| 9.00 | rueidislock 6.00 |")
+	require.Contains(t, row(t, behind, "contended, 8 processes, 64 workers", "p50"), "redislock, 100 ms 100 us")
+	require.NotContains(t, behind, "raw scripts")
+	require.NotRegexp(t, regexp.MustCompile(`contended, 8 processes, 64 workers \| rate`), behind)
+}
+
+func TestBrokenPromisesAndErrorsAreSaid(t *testing.T) {
+	text, _ := document(summarise(measured(nil)))
+	require.Contains(t, text, "Nothing: no peer let two in")
+	text, _ = document(summarise(measured(func(r *results.Row) {
+		if r.Workload == "contended" && r.Peer == "rueidislock" && r.Workers == 64 && r.Round == 2 {
+			r.Overlaps, r.Lost = 3, 2
+		}
+		if r.Workload == "uncontended" && r.Peer == "rueidislock" && r.Round == 1 && r.Workers == 1 {
+			r.Errors, r.Note = 1, "somebody | hung"
+		}
+	})))
+	require.Contains(t, row(t, text, "contended, 8 processes, 64", "rueidislock", "mutual exclusion broken"), "3 overlaps, 2 updates lost | 1 |")
+	require.Contains(t, row(t, text, "uncontended, 1 process, 1", "1 error; somebody / hung"), "| 1 |")
+}
+
+func TestARoundThatFailedDoesNotCount(t *testing.T) {
+	f := measured(func(r *results.Row) {
+		if r.Workload == "uncontended" && r.Peer == ours && r.Round == 2 {
+			blank := results.Blank(r.Workload, r.Processes, r.Workers, r.Peer, r.Round)
+			blank.Errors, blank.Note = 1, "no answer"
+			*r = blank
+		}
+	})
+	s := summarise(f)
+	v, ok := s.ratio(setting{"uncontended", 1, 1}, ours, floor, p50)
+	require.True(t, ok)
+	require.Equal(t, 2, v.n)
+	require.InDelta(t, 1.05, v.median, 1e-9)
+}
+
+func TestEveryChartIsWellFormedAndShown(t *testing.T) {
+	text, charts := document(summarise(measured(nil)))
+	require.NotEmpty(t, charts)
+	for name, svg := range charts {
+		require.Contains(t, text, "(benchmarks/"+name+")")
+		require.Contains(t, svg, "prefers-color-scheme:dark")
+		require.NotContains(t, svg, "NaN", name)
+		require.NotContains(t, svg, "Inf", name)
+		d := xml.NewDecoder(strings.NewReader(svg))
+		for {
+			if _, err := d.Token(); errors.Is(err, io.EOF) {
+				break
+			} else {
+				require.NoError(t, err, name)
+			}
+		}
+	}
+	for _, m := range regexp.MustCompile(`\(benchmarks/([a-z0-9-]+\.svg)\)`).FindAllStringSubmatch(text, -1) {
+		require.Contains(t, charts, m[1])
+	}
+}
+
+func TestARunOfOnePeerAndOneWorkloadIsAPageToo(t *testing.T) {
+	f := measured(nil)
+	f.Rows = f.Rows[:3]
+	text, charts := document(summarise(f))
+	require.Len(t, charts, 1)
+	require.NotContains(t, text, "NaN")
+	require.NotContains(t, text, "Everybody wants it")
+}
+
+func TestSpreadIsTheMedianAndTheExtremes(t *testing.T) {
+	v, ok := spreadOf([]float64{3, 1, 2})
+	require.True(t, ok)
+	require.Equal(t, spread{2, 1, 3, 3}, v)
+	v, _ = spreadOf([]float64{4, 1, 2, 3})
+	require.Equal(t, 2.5, v.median)
+	_, ok = spreadOf(nil)
+	require.False(t, ok)
+}
+
+// The page in the documents is what the results beside it say.
+func TestTheDocumentIsWrittenFromTheResultsBesideIt(t *testing.T) {
+	docs := filepath.Join("..", "..", "docs")
+	out := t.TempDir()
+	require.NoError(t, report(filepath.Join(docs, "benchmarks", "results.csv"), out))
+	same := func(name string) {
+		want, err := os.ReadFile(filepath.Join(out, name))
+		require.NoError(t, err)
+		got, err := os.ReadFile(filepath.Join(docs, name))
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(got), "%s: run go run ./bench/report", name)
+	}
+	same("benchmarks.md")
+	charts, err := filepath.Glob(filepath.Join(out, "benchmarks", "*.svg"))
+	require.NoError(t, err)
+	require.NotEmpty(t, charts)
+	for _, c := range charts {
+		same(filepath.Join("benchmarks", filepath.Base(c)))
+	}
+}
+
+func TestAFileThatIsNoResultIsRefused(t *testing.T) {
+	require.Error(t, report(filepath.Join(t.TempDir(), "none.csv"), t.TempDir()))
+	empty := filepath.Join(t.TempDir(), "empty.csv")
+	w, err := os.Create(empty)
+	require.NoError(t, err)
+	require.NoError(t, (&results.File{}).Write(w))
+	require.NoError(t, w.Close())
+	require.ErrorContains(t, report(empty, t.TempDir()), "no rows")
+}
