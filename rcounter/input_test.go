@@ -1,6 +1,9 @@
 package rcounter_test
 
 import (
+	"context"
+	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +33,44 @@ func stockVerbs(s *rcounter.Stock) map[string]func() error {
 		"Return": func() error { _, err := s.Return(ctx, "u", 1); return err },
 		"Status": func() error { _, err := s.Status(ctx); return err },
 		"Close":  func() error { return s.Close(ctx) },
+
+		"ClaimAny":   func() error { _, err := s.ClaimAny(ctx, 1); return err },
+		"ClaimOnce":  func() error { _, err := s.ClaimOnce(ctx, "r", "u", 1); return err },
+		"ReturnOnce": func() error { _, err := s.ReturnOnce(ctx, "r"); return err },
+		"ReturnAny": func() error {
+			_, err := s.ReturnAny(ctx, rcounter.Grant{Outcome: rcounter.Granted, Ordinal: 1, N: 1, Request: "a"})
+			return err
+		},
+		"Reserve": func() error {
+			_, err := s.Reserve(ctx, "h", "u", 1, time.Minute)
+			return inSomeOrder(err)
+		},
+		"Confirm": func() error {
+			_, err := s.Confirm(ctx, "h")
+			return inSomeOrder(err)
+		},
+		"Cancel": func() error { _, err := s.Cancel(ctx, "h"); return err },
+		"Reap":   func() error { _, err := s.Reap(ctx); return err },
+		"Resize": func() error { return s.Resize(ctx, 100) },
+		"Ledger": func() error {
+			_, err := s.Ledger(ctx, 1, func(context.Context, []rcounter.Entry) error { return nil })
+			return err
+		},
+		"Restore": func() error {
+			_, err := s.Restore(ctx, func(func(rcounter.Entry, error) bool) {})
+			return err
+		},
 	}
+}
+
+// inSomeOrder is err, unless it is how a reservation answers when these verbs come in another order.
+func inSomeOrder(err error) error {
+	for _, e := range []error{rcounter.ErrReservationCancelled, rcounter.ErrReservationReturned, rcounter.ErrNoReservation} {
+		if errors.Is(err, e) {
+			return nil
+		}
+	}
+	return err
 }
 
 func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
@@ -122,6 +162,53 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 		_, err = s.Return(ctx, claimant, 1)
 		refused(what, err, rcounter.ErrInvalidName, what)
 	}
+	long = strings.Repeat("x", rcounter.MaxClaimantLen+1)
+	for what, id := range map[string]string{"empty": "", "1025": long} {
+		for verb, call := range map[string]func() error{
+			"ClaimOnce":            func() error { _, err := s.ClaimOnce(ctx, id, "u", 1); return err },
+			"ClaimOnce's claimant": func() error { _, err := s.ClaimOnce(ctx, "r", id, 1); return err },
+			"ReturnOnce":           func() error { _, err := s.ReturnOnce(ctx, id); return err },
+			"Reserve":              func() error { _, err := s.Reserve(ctx, id, "u", 1, time.Minute); return err },
+			"Reserve's claimant":   func() error { _, err := s.Reserve(ctx, "h", id, 1, time.Minute); return err },
+			"Confirm":              func() error { _, err := s.Confirm(ctx, id); return err },
+			"Cancel":               func() error { _, err := s.Cancel(ctx, id); return err },
+		} {
+			refused(verb+" "+what, call(), rcounter.ErrInvalidName, what)
+		}
+	}
+	for _, n := range []int64{0, -1, 1 << 53} {
+		_, err := s.ClaimAny(ctx, n)
+		refused("ClaimAny", err, rcounter.ErrInvalidOption, "n is", dec(n))
+		_, err = s.ClaimOnce(ctx, "r", "u", n)
+		refused("ClaimOnce", err, rcounter.ErrInvalidOption, "n is", dec(n))
+		_, err = s.Reserve(ctx, "h", "u", n, time.Minute)
+		refused("Reserve", err, rcounter.ErrInvalidOption, "n is", dec(n))
+		refused("Resize", s.Resize(ctx, n), rcounter.ErrInvalidOption, "limit", dec(n))
+		_, err = s.ReturnAny(ctx, rcounter.Grant{Outcome: rcounter.Granted, Ordinal: 5, N: n, Request: "a"})
+		refused("ReturnAny", err, rcounter.ErrInvalidOption, "N is", dec(n))
+		_, err = s.ReturnAny(ctx, rcounter.Grant{Outcome: rcounter.Granted, Ordinal: n, N: 1, Request: "a"})
+		refused("ReturnAny", err, rcounter.ErrInvalidOption, "Ordinal", dec(n))
+	}
+	_, err = s.ReturnAny(ctx, rcounter.Grant{Outcome: rcounter.SoldOut, Ordinal: 5, N: 1, Request: "a"})
+	refused("ReturnAny", err, rcounter.ErrInvalidOption, "grant", "sold out")
+	_, err = s.ReturnAny(ctx, rcounter.Grant{Outcome: rcounter.Granted, Ordinal: 5, N: 1})
+	refused("ReturnAny", err, rcounter.ErrInvalidOption, "Request")
+	for _, ttl := range []time.Duration{0, -time.Second, time.Microsecond, rcounter.MaxLifetime + 1} {
+		_, err = s.Reserve(ctx, "h", "u", 1, ttl)
+		refused("Reserve", err, rcounter.ErrInvalidOption, "ttl", ttl.String())
+	}
+	nothing := func(context.Context, []rcounter.Entry) error { return nil }
+	for _, max := range []int{0, -1, rcounter.MaxLedgerBatch + 1} {
+		_, err = s.Ledger(ctx, max, nothing)
+		refused("Ledger", err, rcounter.ErrInvalidOption, "max", strconv.Itoa(max))
+	}
+	_, err = s.Ledger(ctx, 1, nil)
+	refused("Ledger", err, rcounter.ErrInvalidOption, "fn")
+	refused("KeepLedger", s.KeepLedger(ctx, time.Second, 1, nil), rcounter.ErrInvalidOption, "fn")
+	refused("KeepLedger", s.KeepLedger(ctx, 0, 1, nothing), rcounter.ErrInvalidOption, "every", "0s")
+	refused("KeepReaped", s.KeepReaped(ctx, time.Microsecond), rcounter.ErrInvalidOption, "every", "1µs")
+	_, err = s.Restore(ctx, nil)
+	refused("Restore", err, rcounter.ErrInvalidOption, "winners")
 	for _, o := range []int64{0, -1, 1 << 53} {
 		_, err := s.Return(ctx, "u", o)
 		refused("Return", err, rcounter.ErrInvalidOption, "ordinal", dec(o))
@@ -152,6 +239,16 @@ func TestNewRefusesWhatItCannotUse(t *testing.T) {
 	}{
 		{rcounter.Options{CallTimeout: -time.Second}, []string{"CallTimeout", "-1s"}},
 		{rcounter.Options{CallTimeout: time.Microsecond}, []string{"CallTimeout", "1µs"}},
+		{rcounter.Options{MinReplicas: -1}, []string{"MinReplicas", "-1"}},
+		{rcounter.Options{ReplicaTimeout: -time.Second}, []string{"ReplicaTimeout", "-1s"}},
+		{rcounter.Options{MinReplicas: 1, ReplicaTimeout: time.Microsecond}, []string{"ReplicaTimeout", "1µs"}},
+		{rcounter.Options{CallTimeout: time.Second, ReplicaTimeout: time.Second}, []string{"ReplicaTimeout", "1s"}},
+		{rcounter.Options{Combine: rcounter.Combine{MaxBatch: 129}}, []string{"MaxBatch", "129", "128"}},
+		{rcounter.Options{Combine: rcounter.Combine{MaxBatch: -1}}, []string{"MaxBatch", "-1"}},
+		{rcounter.Options{Combine: rcounter.Combine{MaxFlights: -1}}, []string{"MaxFlights", "-1"}},
+		{rcounter.Options{Combine: rcounter.Combine{Window: -time.Second}}, []string{"Window", "-1s"}},
+		{rcounter.Options{SoldOut: rcounter.SoldOutOptions{Trust: time.Millisecond}}, []string{"SoldOut.Trust", "1ms"}},
+		{rcounter.Options{SoldOut: rcounter.SoldOutOptions{Trust: -time.Second}}, []string{"SoldOut.Trust", "-1s"}},
 		{rcounter.Options{KeyPrefix: "a\xff"}, []string{"KeyPrefix", `"a\xff"`}},
 		{rcounter.Options{KeyPrefix: strings.Repeat("x", 64<<10)}, []string{"KeyPrefix", `"xxx`}},
 	} {

@@ -45,6 +45,7 @@ if before < n then
   if before == 0 and redis.call('EXISTS', flag) == 0 then mark() end
   return {0, epoch, before, 3, 0, 0}
 end
+redis.call('ZCARD', holds) -- a key of another type fails here, before anything is written
 local has, counted = bought(claimant)
 if has + n > per then return {0, epoch, before, 7, 0, 0} end
 

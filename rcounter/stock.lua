@@ -40,14 +40,13 @@ local function begin()
   if now >= gone then return 'absent' end -- over, and only its keys not yet removed
   local found = redis.call('HLEN', users)
   if found ~= recorded then return {-1, recorded, found} end
-  if requests > 0 then
-    found = redis.call('HLEN', records)
-    if found ~= requests then return {-1, requests, found} end
-  end
+  found = redis.call('HLEN', records)
+  if found ~= requests then return {-1, requests, found} end
   if waiting > 0 or held > 0 then
     found = redis.call('ZCARD', holds)
     if found ~= waiting then return {-1, waiting, found} end
   end
+  if keeps == 1 then redis.call('XLEN', ledger) end -- a key of another type fails here, before anything is written
   if sold < 0 or held < 0 or sold + held > limit or sold > seq or per < 1 then return {-1, -1, 0} end
 end
 

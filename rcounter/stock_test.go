@@ -143,7 +143,7 @@ func TestReturnsUnderASoldOutStormAreAllResold(t *testing.T) {
 		var mu sync.Mutex
 		resold := map[int64]bool{}
 		for i := range storm {
-			other := on(t, srv.Client(t), patient).Stock("s")
+			other := on(t, srv.Client(t), exact).Stock("s")
 			wg.Go(func() {
 				for n := 0; ; n++ {
 					select {
