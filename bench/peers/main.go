@@ -105,11 +105,14 @@ func command(args []string) error {
 	}
 	defer os.RemoveAll(dir)
 	b := &bench{cfg: cfg, dir: dir}
-	rows, err := b.run(ctx, &progress{w: os.Stderr})
-	if err != nil {
-		return err
+	rows, broken := b.run(ctx, &progress{w: os.Stderr})
+	if broken != nil && len(rows) == 0 {
+		return broken
 	}
 	f.Rows = rows
+	if broken != nil {
+		f.Facts = append(f.Facts, results.Fact{Name: "incomplete", Value: oneLine(broken.Error())})
+	}
 	f.Facts = append(f.Facts, results.Fact{Name: "load after", Value: loadAverage()}, results.Fact{Name: "took", Value: time.Since(start).Round(time.Second).String()})
 	if err := os.MkdirAll(filepath.Dir(*out), 0o777); err != nil {
 		return err
@@ -126,5 +129,5 @@ func command(args []string) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "%d rows in %s, %v\n", len(rows), *out, time.Since(start).Round(time.Second))
-	return nil
+	return broken
 }

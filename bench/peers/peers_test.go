@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -207,6 +208,28 @@ func TestAWorkerProcessThatFailsIsAnErrorAndNotAHang(t *testing.T) {
 	c.kill()
 	_, err = c.ask(order{Do: "open"})
 	require.Error(t, err)
+}
+
+// One peer that does not work is a row with a note, and the others are measured.
+func TestAPeerThatFailsDoesNotStopTheOthers(t *testing.T) {
+	needRedis(t)
+	b, ctx := brief(t)
+	b.cfg.Slices = 2
+	open := func(peer string) member { return member{peer, order{Do: "open", Peer: peer}, false} }
+	r := rand.New(rand.NewPCG(1, 1))
+	measured := map[string]int{}
+	for _, s := range b.turns(&crew{}, []member{open("nobody"), open(rawSetNX.Name)}, 1, uncontended, 1, r, order{Do: "alone"}) {
+		row, err := s.run(ctx)
+		s.after()
+		if row.Peer == "nobody" {
+			require.ErrorContains(t, err, "no peer")
+			continue
+		}
+		require.NoError(t, err)
+		require.Positive(t, row.Ops)
+		measured[row.Peer]++
+	}
+	require.Equal(t, map[string]int{rawSetNX.Name: 2}, measured)
 }
 
 func TestLeftIsExtrapolatedFromWhatTheStepsTook(t *testing.T) {

@@ -126,7 +126,7 @@ func (b *bench) run(ctx context.Context, show *progress) ([]results.Row, error) 
 	show.start(steps)
 	var rows []results.Row
 	for i, s := range steps {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil { // what there is, is worth having
 			for _, rest := range steps[i:] {
 				if rest.after != nil {
 					rest.after()

@@ -16,9 +16,8 @@ import (
 type crew struct {
 	servers map[string]*redisServer
 	members map[string]*child
-	left    int // steps
-	err     error
-	opened  bool
+	failed  map[string]error // those who cannot take part
+	left    int              // steps
 }
 
 // inTurns are the steps of a round of uncontended: every peer has cfg.Slices turns.
@@ -56,7 +55,8 @@ func (b *bench) turns(c *crew, all []member, round int, workload string, gorouti
 				round: round, workload: workload, what: plural(goroutines, "goroutine"), peer: m.name, takes: b.cfg.Slice + 15*time.Millisecond,
 				run: func(ctx context.Context) (results.Row, error) {
 					row := results.Blank(workload, 1, goroutines, m.name, number)
-					if err := c.open(ctx, b, all, do); err != nil {
+					c.open(ctx, b, all, do)
+					if err := c.failed[m.name]; err != nil {
 						return row, err
 					}
 					return c.turn(ctx, m, row, do)
@@ -70,18 +70,16 @@ func (b *bench) turns(c *crew, all []member, round int, workload string, gorouti
 }
 
 // open starts everybody and has each warm up.
-func (c *crew) open(ctx context.Context, b *bench, all []member, do order) error {
-	if c.opened {
-		return c.err
+func (c *crew) open(ctx context.Context, b *bench, all []member, do order) {
+	if c.failed != nil {
+		return
 	}
-	c.opened = true
-	c.servers, c.members = map[string]*redisServer{}, map[string]*child{}
+	c.servers, c.members, c.failed = map[string]*redisServer{}, map[string]*child{}, map[string]error{}
 	for _, m := range all {
-		if c.err = c.openOne(ctx, b, m, do); c.err != nil {
-			return c.err
+		if err := c.openOne(ctx, b, m, do); err != nil {
+			c.failed[m.name] = err
 		}
 	}
-	return nil
 }
 
 func (c *crew) openOne(ctx context.Context, b *bench, m member, do order) error {
@@ -97,11 +95,11 @@ func (c *crew) openOne(ctx context.Context, b *bench, m member, do order) error 
 	c.members[m.name] = child
 	m.open.Setup = b.setup(s.addr, b.cfg.Lease)
 	if _, err := child.ask(m.open); err != nil {
-		return fmt.Errorf("%s: %w", m.name, err)
+		return err
 	}
 	do.Duration = min(do.Duration, 50*time.Millisecond)
 	if _, err := child.ask(do); err != nil {
-		return fmt.Errorf("%s: %w", m.name, err)
+		return err
 	}
 	return ctx.Err()
 }
@@ -114,6 +112,7 @@ func (c *crew) turn(ctx context.Context, m member, row results.Row, do order) (r
 	}
 	a, err := c.members[m.name].ask(do)
 	if err != nil {
+		c.failed[m.name] = err // it has no more turns: every one would take as long as our patience
 		return row, err
 	}
 	after, err := s.usage(ctx)

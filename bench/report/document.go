@@ -147,7 +147,7 @@ func (p *page) head() {
 	p.say("To do it again, on a machine with Go and a redis-server:")
 	p.say("```\ngo -C bench/peers run . -out ../../docs/benchmarks/results.csv && go run ./bench/report\n```")
 	rows := [][]string{}
-	for _, name := range []string{"date", "machine", "memory", "go", "server", "redlatch", "command", "rounds", "contended", "load before", "load after", "took"} {
+	for _, name := range []string{"date", "machine", "memory", "go", "server", "redlatch", "command", "rounds", "contended", "load before", "load after", "took", "incomplete"} {
 		if v := f.Fact(name); v != "" {
 			if name == "command" {
 				v = "`" + v + "`"
