@@ -1,0 +1,20 @@
+-- Lets a shard sell.
+--
+-- KEYS     those of stock.lua; the hash is that of sharded_prepare.lua
+-- ARGV[1]  the epoch of the plan
+--
+-- Replies  { 0, state, 0}
+--          {-6, 0, 0}         there is none of that epoch
+--          {-1, said, found}
+--
+-- Safe to run twice: one that sells, or was closed, stays as it is.
+local wrong = begin()
+if wrong == 'absent' then return {-6, 0, 0} end
+if wrong then return wrong end
+if text(epoch) ~= ARGV[1] then return {-6, 0, 0} end
+if state == 4 then
+  state = 1
+  redis.call('HSET', stock, 'state', 1)
+  if redis.call('PTTL', stock) < 0 then redis.call('PEXPIRE', stock, text(gone - now)) end
+end
+return {0, state, 0}
