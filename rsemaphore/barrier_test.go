@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -108,6 +109,24 @@ func TestABarrierLetsAllGoWhenTheLastArrivesGenerationAfterGeneration(t *testing
 			require.Zero(t, r.c.Lines())
 		}
 	})
+}
+
+func TestPartiesOfOneProcessAskTheServerTwiceEachAndTogetherForTheEnd(t *testing.T) {
+	srv := redistest.Start(t)
+	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour, WatchdogTimeout: time.Hour})
+	const parties = 100
+	b := r.c.CyclicBarrier("b", parties)
+	done := arriveAt(within(t), b, parties-1)
+	gathered(t, b, parties-1)
+	subscribedTo(t, r, "redlatch_barrier:{b}")
+	redistest.Eventually(t, 20*time.Second, "they stand in one line", func() bool { return r.c.Lines() == 1 && rsemaphore.Rooms() == 1 })
+	time.Sleep(50 * time.Millisecond) // for the second look of the first in line
+	before := redistest.CommandCalls(t, r.redis)["evalsha"]
+	require.NoError(t, errOf(b.Await(within(t))))
+	for range parties - 1 {
+		require.NoError(t, (<-done).err)
+	}
+	require.LessOrEqual(t, redistest.CommandCalls(t, r.redis)["evalsha"]-before, 8, "arrive, trip, and one look for all")
 }
 
 func TestWhatABarrierRefuses(t *testing.T) {
@@ -507,6 +526,9 @@ func TestCancelledPartiesLeaveNothing(t *testing.T) {
 	srv := redistest.Start(t)
 	r := newRig(t, srv, patient)
 	const parties = 3
+	require.NoError(t, errOf(r.c.CyclicBarrier("one", 1).Await(within(t)))) // all connections are there
+	r.must(t, "DEL", "{one}:barrier")
+	before := runtime.NumGoroutine()
 	var trips, breaks, unknowns atomic.Int64
 	var wg sync.WaitGroup
 	for i := range 6 {
@@ -540,6 +562,7 @@ func TestCancelledPartiesLeaveNothing(t *testing.T) {
 	r.settled(t, "{b}:barrier")
 	require.Zero(t, r.c.Lines())
 	require.Zero(t, rsemaphore.Rooms())
+	redistest.Eventually(t, 20*time.Second, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before+8 })
 }
 
 func init() { roles["party"] = beParty }
@@ -752,7 +775,8 @@ func TestBarrierHistoriesUnderFaultsAndKillsAreAllOrNone(t *testing.T) {
 			missing += parties - 1 - n%100 - book.lost[g]
 		}
 	}
-	require.LessOrEqual(t, missing, book.others, "who does not know that its generation tripped says so")
+	// a process that was killed while it waited is a party until its lease is over, beside the one that follows it
+	require.LessOrEqual(t, missing, book.others+kills, "who does not know that its generation tripped says so")
 	t.Logf("%d generations tripped for all, %d with a party that had given up; %d broke; %d calls ended otherwise; %d faults, %d kills",
 		full, short, len(book.broken), book.others, inflicted, kills)
 	require.Greater(t, full, 50, "a test that does no work finds nothing")

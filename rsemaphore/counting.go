@@ -196,7 +196,7 @@ func (c *Client) attemptOnce(ctx context.Context, call script.Call) (rueidis.Red
 	}
 	// A deadline that is nearer than the attempt's own makes the runner send it on a goroutine of its own, where the
 	// reply is not lost.
-	own, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), c.opts.CallTimeout-time.Microsecond, errNoReply)
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.CallTimeout-time.Microsecond)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() {
 		if script.Pause(own, seeThrough) {
@@ -205,8 +205,12 @@ func (c *Client) attemptOnce(ctx context.Context, call script.Call) (rueidis.Red
 	})
 	defer stop()
 	m, err := c.runner.Attempt(own, call)
-	if err != nil && ctx.Err() != nil && script.Retryable(err) {
-		err = fmt.Errorf("%w: %w", err, whyEnded(ctx))
+	// What ended may be ours: the caller is told of its own.
+	switch unknown := errors.Is(err, ErrUnknownOutcome); {
+	case unknown && ctx.Err() != nil:
+		err = fmt.Errorf("%w: on %q: %w", ErrUnknownOutcome, call.Keys[0], whyEnded(ctx))
+	case unknown && own.Err() != nil:
+		err = fmt.Errorf("%w: on %q: %w", ErrUnknownOutcome, call.Keys[0], errNoReply)
 	}
 	return m, err
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
@@ -312,6 +313,59 @@ func TestPermitsWhoseReplyCameTooLateAreGivenBack(t *testing.T) {
 	}
 }
 
+// Neither of the contexts that bound a request inside comes out as if it were the caller's.
+func TestAnUnansweredRequestNamesTheCallersOwnReasonOnly(t *testing.T) {
+	srv := redistest.Start(t)
+	hasty, slow := newRig(t, srv, rsemaphore.Options{CallTimeout: 200 * time.Millisecond}), newRig(t, srv, rsemaphore.Options{CallTimeout: time.Minute})
+	for _, r := range []*rig{hasty, slow} { // connected
+		require.NoError(t, r.c.CountingSemaphore("s").Release(within(t), 1))
+	}
+	srv.Stop(t)
+	for what, f := range map[string]func(ctx context.Context, c *rsemaphore.Client) error{
+		"release": func(ctx context.Context, c *rsemaphore.Client) error { return c.CountingSemaphore("s").Release(ctx, 1) },
+		"acquire": func(ctx context.Context, c *rsemaphore.Client) error { return c.CountingSemaphore("s").Acquire(ctx, 1) },
+		"down": func(ctx context.Context, c *rsemaphore.Client) error {
+			return errOf(c.CountDownLatch("l").CountDown(ctx))
+		},
+	} {
+		err := f(context.Background(), hasty.c)
+		require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome, what)
+		require.NotErrorIs(t, err, context.DeadlineExceeded, what)
+		require.NotErrorIs(t, err, context.Canceled, what)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+		err = f(ctx, slow.c)
+		cancel()
+		require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome, what)
+		require.ErrorIs(t, err, context.DeadlineExceeded, what)
+		require.NotErrorIs(t, err, context.Canceled, what)
+	}
+	srv.Resume(t)
+}
+
+// The call timeout is far away, so what keeps these deadlines is not it.
+func TestDeadlinesHoldWhenTheServerIsStopped(t *testing.T) {
+	srv := redistest.Start(t)
+	r := newRig(t, srv, rsemaphore.Options{CallTimeout: time.Minute})
+	require.True(t, must1[bool](t)(r.c.CountDownLatch("l").TrySetCount(within(t), 1, time.Hour)))
+	srv.Stop(t)
+	for what, f := range map[string]func(ctx context.Context) error{
+		"acquire": func(ctx context.Context) error { return r.c.CountingSemaphore("s").Acquire(ctx, 1) },
+		"release": func(ctx context.Context) error { return r.c.CountingSemaphore("s").Release(ctx, 1) },
+		"down":    func(ctx context.Context) error { return errOf(r.c.CountDownLatch("l").CountDown(ctx)) },
+		"down by": func(ctx context.Context) error { return errOf(r.c.CountDownLatch("l").CountDownBy(ctx, "a")) },
+		"await":   func(ctx context.Context) error { return r.c.CountDownLatch("l").Await(ctx) },
+		"arrive":  func(ctx context.Context) error { return errOf(r.c.CyclicBarrier("b", 2).Await(ctx)) },
+	} {
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		err := f(ctx)
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded, what)
+		require.Less(t, time.Since(began), 10*time.Second, what)
+	}
+	srv.Resume(t)
+}
+
 func TestAnAcquireThatIsGivenUpIsNotGrantedLater(t *testing.T) {
 	srv := redistest.Start(t)
 	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 300 * time.Millisecond})
@@ -482,6 +536,9 @@ func TestCancelledCountingWaitersLeaveNothing(t *testing.T) {
 	s := r.c.CountingSemaphore("s")
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var unknown int64
+	require.NoError(t, s.Acquire(within(t), 1)) // all connections are there
+	require.NoError(t, s.Release(within(t), 1))
+	before := runtime.NumGoroutine()
 	for range 300 {
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(time.Duration(rnd.IntN(400))*time.Microsecond, cancel)
@@ -501,6 +558,7 @@ func TestCancelledCountingWaitersLeaveNothing(t *testing.T) {
 	require.Zero(t, r.c.Lines())
 	redistest.Eventually(t, 20*time.Second, "what was granted to nobody is back", func() bool { return direct.text(t, "GET", "s") == "3" })
 	t.Logf("%d of 300 of unknown outcome", unknown)
+	redistest.Eventually(t, 20*time.Second, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before+8 })
 	require.Equal(t, []string{"s"}, direct.keys(t))
 }
 
