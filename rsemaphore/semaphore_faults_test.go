@@ -57,7 +57,7 @@ func TestALostAcquireReplyGrantsOnce(t *testing.T) {
 	s := redistest.Start(t)
 	direct := newRig(t, s, rsemaphore.Options{})
 	for _, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseRequest} {
-		inLanes(t, s, 8, 250, rsemaphore.Options{}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+		inLanes(t, s, 8, 150, rsemaphore.Options{}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
 			name := fmt.Sprintf("sem-%d-%d", fate, i)
 			trap := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: fate})
 			permit, err := r.c.Semaphore(name, 3).Acquire(within(t), 2)
@@ -83,7 +83,7 @@ func TestWhatATryOfUnknownOutcomeTookIsGivenBack(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	direct := newRig(t, s, rsemaphore.Options{})
-	inLanes(t, s, 8, 250, rsemaphore.Options{}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+	inLanes(t, s, 8, 150, rsemaphore.Options{}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
 		name := fmt.Sprintf("try-%d", i)
 		p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.LoseReply})
 		_, err := r.c.Semaphore(name, 3).TryAcquire(within(t), 2, 0, 0)
@@ -91,7 +91,7 @@ func TestWhatATryOfUnknownOutcomeTookIsGivenBack(t *testing.T) {
 			t.Errorf("round %d: %v", i, err)
 		}
 	})
-	for i := range 250 {
+	for i := range 150 {
 		sem := direct.c.Semaphore(fmt.Sprintf("try-%d", i+1), 3)
 		redistest.Eventually(t, 20*time.Second, "given back, long before the lease of 30 s", func() bool { _, out := state(t, sem); return out == 0 })
 	}
@@ -140,7 +140,7 @@ func TestALostReleaseReplyIsARelease(t *testing.T) {
 	s := redistest.Start(t)
 	direct := newRig(t, s, rsemaphore.Options{})
 	for _, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseRequest} {
-		inLanes(t, s, 8, 250, rsemaphore.Options{}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+		inLanes(t, s, 8, 150, rsemaphore.Options{}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
 			name := fmt.Sprintf("rel-%d-%d", fate, i)
 			sem := r.c.Semaphore(name, 3)
 			permit, err := sem.Acquire(within(t), 2)
@@ -169,7 +169,7 @@ func TestARequestThatArrivesAfterItsReleaseTakesNothing(t *testing.T) {
 	s := redistest.Start(t)
 	direct := newRig(t, s, rsemaphore.Options{})
 	o := rsemaphore.Options{CallTimeout: 50 * time.Millisecond}
-	inLanes(t, s, 4, 60, o, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+	inLanes(t, s, 4, 40, o, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
 		name := fmt.Sprintf("late-%d", i)
 		free := make(chan struct{})
 		trap := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.HoldRequest, Release: free})
@@ -222,7 +222,7 @@ func TestABlackHoledHolderStopsBeforeAnotherGetsItsPermits(t *testing.T) {
 	waiter := newRig(t, s, rsemaphore.Options{PollCap: 10 * time.Millisecond})
 	var late atomic.Int32
 	o := rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond, CallTimeout: 50 * time.Millisecond}
-	inLanes(t, s, 10, 60, o, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+	inLanes(t, s, 10, 40, o, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
 		name := fmt.Sprintf("hole-%d", i)
 		permit, err := r.c.Semaphore(name, 3).Acquire(within(t), 2)
 		if err != nil {
@@ -261,7 +261,7 @@ func TestCancellationAtAnyInstantLeavesNothing(t *testing.T) {
 	watch := newRig(t, s, rsemaphore.Options{})
 	r := newRig(t, s, rsemaphore.Options{PollCap: 50 * time.Millisecond})
 	release(t, acquire(t, r.c.Semaphore("warm", 1), 1))
-	const rounds, width, capacity = 6_000, 40, 4
+	const rounds, width, capacity = 4_000, 40, 4
 	var won, gaveUp atomic.Int32
 	var wg sync.WaitGroup
 	for w := range width {
@@ -384,7 +384,7 @@ func TestConnLifetimesSilentSecondRunIsSafe(t *testing.T) {
 		})
 		for g := range 8 {
 			wg.Go(func() {
-				for range 40 {
+				for range 25 {
 					n := int32(1 + g%2)
 					p, err := r.c.Semaphore("s", capacity).Acquire(within(t), int(n))
 					if err != nil {
@@ -402,7 +402,7 @@ func TestConnLifetimesSilentSecondRunIsSafe(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	require.EqualValues(t, 3*8*40, done.Load())
+	require.EqualValues(t, 3*8*25, done.Load())
 	direct := newRig(t, s, rsemaphore.Options{})
 	redistest.Eventually(t, 40*time.Second, "all are back", func() bool { return counts(t, direct.c.Semaphore("s", capacity)) == [3]int{capacity, 0, capacity} })
 }

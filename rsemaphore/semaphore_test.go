@@ -485,12 +485,12 @@ func TestNoKeyIsWithoutAnEndUnlessSharedWithRedisson(t *testing.T) {
 func TestNamesUsedOnceLeaveNothingAfterTheirLease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), rsemaphore.Options{})
-	const names = 20_000
+	const names = 10_000
 	var wg sync.WaitGroup
 	for w := range 20 {
 		wg.Go(func() {
 			for i := w; i < names; i += 20 {
-				p, err := r.c.Semaphore(fmt.Sprint("s", i), 3).TryAcquire(context.Background(), 1, 0, 3*time.Second)
+				p, err := r.c.Semaphore(fmt.Sprint("s", i), 3).TryAcquire(context.Background(), 1, 0, 2*time.Second)
 				if err != nil {
 					t.Error(err)
 					return
