@@ -53,12 +53,16 @@ type simHost struct {
 	rough   time.Time // until when something was done to its traffic that takes longer than 2 ms to pass
 	missed  time.Time // when a message to it was last swallowed or led astray
 	holes   int       // connections on which nothing passes
+	dialed  int
+	served  int       // connections that the server has
+	left    time.Time // when it noticed the end of the last
 }
 
 // simConn is one connection of a host, as the host sees it. Its fields are guarded by simNet.mu.
 type simConn struct {
 	host   *simHost
 	server net.Conn
+	number int // on its host
 
 	over             error // nil while it stands
 	hole             bool
@@ -142,6 +146,16 @@ func (h *simHost) quiet() (since, missed time.Time, ok bool) {
 	return h.rough, h.missed, h.holes == 0 && !h.dead && !h.rough.After(time.Now())
 }
 
+// gone is when the server noticed that the host has no connection left; zero if it has one.
+func (h *simHost) gone() time.Time {
+	h.net.mu.Lock()
+	defer h.net.mu.Unlock()
+	if h.served > 0 {
+		return time.Time{}
+	}
+	return h.left
+}
+
 // disturbed is called with mu held.
 func (h *simHost) disturbed(until time.Time) {
 	if until.After(h.rough) {
@@ -185,6 +199,9 @@ func (h *simHost) dial(ctx context.Context) (net.Conn, error) {
 	n.mu.Lock()
 	dead := h.dead
 	h.conns[c] = struct{}{}
+	h.dialed++
+	h.served++
+	c.number = h.dialed
 	n.mu.Unlock()
 	go c.pumpUp()
 	go c.pumpDown()
@@ -210,7 +227,10 @@ func (h *simHost) travel(last time.Time) time.Time {
 	if last.After(at) {
 		at = last
 	}
-	if at.Sub(now) > 2*time.Millisecond {
+	if d := at.Sub(now); d > 2*time.Millisecond {
+		if d > 20*time.Millisecond {
+			n.note("%s: something takes %v", h.name, d)
+		}
 		h.disturbed(at)
 	}
 	return at
@@ -234,7 +254,7 @@ func (c *simConn) Write(b []byte) (int, error) {
 	c.lastUp = p.at
 	switch x := n.rnd.Float64(); {
 	case x < n.weather.hole:
-		n.note("%s: a connection has become a black hole", h.name)
+		n.note("%s: connection %d has become a black hole", h.name, c.number)
 		c.hole = true
 		h.holes++
 		return len(b), nil
@@ -256,8 +276,15 @@ func wake(c chan struct{}) {
 
 // pumpUp carries what was written to the server. What was sent before the connection ended still arrives, as with TCP.
 func (c *simConn) pumpUp() {
-	defer c.server.Close()
 	h, n := c.host, c.host.net
+	defer func() {
+		c.server.Close()
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if h.served--; h.served == 0 {
+			h.left = time.Now()
+		}
+	}()
 	for {
 		n.mu.Lock()
 		wait := time.Duration(-1)
@@ -278,7 +305,7 @@ func (c *simConn) pumpUp() {
 			return
 		}
 		if p.err != nil {
-			n.note("%s: a request is lost", h.name)
+			n.note("%s: a request on connection %d is lost", h.name, c.number)
 			c.up = nil
 			c.end(p.err)
 		}
@@ -358,7 +385,7 @@ func (c *simConn) arrive(frame []byte, message bool) {
 			c.strays = append(c.strays, parcel{data: slices.Clone(frame), at: late})
 		}
 	} else if x < w.lost {
-		n.note("%s: a reply is lost", h.name)
+		n.note("%s: a reply on connection %d is lost", h.name, c.number)
 		p.err = syscall.ECONNRESET
 	}
 	p.at = h.travel(c.lastDown)
@@ -446,6 +473,7 @@ func (c *simConn) end(err error) {
 		return
 	}
 	c.over = err
+	c.host.net.note("%s: connection %d ends: %v", c.host.name, c.number, err)
 	if c.hole {
 		c.host.holes--
 		c.host.disturbed(time.Now())

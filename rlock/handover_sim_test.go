@@ -416,11 +416,10 @@ const simName = "l"
 
 // witness sees what happens on the server and who acts, and judges it.
 type witness struct {
+	diary
 	mu       sync.Mutex
 	figures  simFigures
 	found    []string
-	trace    []simEvent
-	names    []string // of connections: id, name, …
 	acts     []*act
 	open     map[*act]bool
 	byOwner  map[string]*act
@@ -431,8 +430,16 @@ type witness struct {
 		kind string // its first command
 		last []string
 	}
-	queue  map[string]int64 // entry -> ticket, as the scripts left it
-	inTurn int              // turns in a row, with others queued
+	queue  map[string]int64     // entry -> ticket, as the scripts left it
+	seen   map[string]time.Time // owner -> when it last asked to be, or stay, in the queue
+	inTurn int                  // turns in a row, with others queued
+}
+
+// diary is what has happened lately. Its mutex is the innermost: what happens on the network is noted with others held.
+type diary struct {
+	lock   sync.Mutex
+	events []simEvent
+	names  []string // of connections: id, name, …
 }
 
 type simEvent struct {
@@ -441,11 +448,36 @@ type simEvent struct {
 	args   []any
 }
 
+const diaryLength = 1000
+
+func (d *diary) note(format string, args ...any) {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	if len(d.events) == 2*diaryLength {
+		d.events = append(d.events[:0], d.events[diaryLength:]...)
+	}
+	d.events = append(d.events, simEvent{time.Now(), format, args})
+}
+
+// String has the last hundred entries, and of those before only what is not the server's.
+func (d *diary) String() string {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	var b strings.Builder
+	for i, e := range d.events {
+		if i >= len(d.events)-100 || !strings.HasPrefix(e.format, " ") {
+			fmt.Fprintf(&b, "  %s  "+e.format+"\n", append([]any{e.at.Format("05.000000")}, e.args...)...)
+		}
+	}
+	return strings.NewReplacer(d.names...).Replace(b.String())
+}
+
 // grant is an owner's name written into the lock.
 type grant struct {
 	at     time.Time
 	how    string
 	silent bool // its process does not hear of it
+	judged bool // a violation was found
 }
 
 // act is the time during which a worker believes that it holds the lock.
@@ -458,23 +490,7 @@ type act struct {
 }
 
 func newWitness() *witness {
-	return &witness{open: map[*act]bool{}, byOwner: map[string]*act{}, grants: map[string]*grant{}, queue: map[string]int64{}}
-}
-
-const simTrace = 400
-
-func (w *witness) note(format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.noted(format, args...)
-}
-
-// noted is called with mu held.
-func (w *witness) noted(format string, args ...any) {
-	if len(w.trace) == 2*simTrace {
-		w.trace = append(w.trace[:0], w.trace[simTrace:]...)
-	}
-	w.trace = append(w.trace, simEvent{time.Now(), format, args})
+	return &witness{open: map[*act]bool{}, byOwner: map[string]*act{}, grants: map[string]*grant{}, queue: map[string]int64{}, seen: map[string]time.Time{}}
 }
 
 func (w *witness) count(f func(*simFigures)) {
@@ -494,13 +510,8 @@ func (w *witness) violation(format string, args ...any) {
 	if len(w.found) >= 3 {
 		return
 	}
-	w.noted("VIOLATION "+format, args...)
-	var b strings.Builder
-	fmt.Fprintf(&b, format+"; what came before:\n", args...)
-	for _, e := range w.trace[max(0, len(w.trace)-100):] {
-		fmt.Fprintf(&b, "  %s  "+e.format+"\n", append([]any{e.at.Format("05.000000")}, e.args...)...)
-	}
-	w.found = append(w.found, strings.NewReplacer(w.names...).Replace(b.String()))
+	text := strings.NewReplacer(w.names...).Replace(fmt.Sprintf(format, args...))
+	w.found = append(w.found, fmt.Sprintf("%s; what came before:\n%v", text, &w.diary))
 }
 
 // see is called by the server before every command, those of scripts included. A script has the server for itself.
@@ -511,16 +522,16 @@ func (w *witness) see(c *miniredis.Peer, cmd string, args ...string) bool {
 	case "EVAL", "EVALSHA":
 		w.figures.calls++
 		return false
-	case "TIME", "HDEL", "HEXISTS", "PTTL", "EXISTS", "HSET", "PEXPIRE", "ZADD", "ZREM", "DEL":
+	case "TIME", "HDEL", "HSET", "PEXPIRE", "ZADD", "ZREM", "DEL":
 		if c.Ctx != w.inScript.ctx {
 			w.inScript.ctx, w.inScript.kind, w.inScript.last = c.Ctx, cmd, nil
 		}
-	case "PUBLISH":
+	case "PUBLISH": // by redis.pcall, whose calls have a context of their own
 	default:
 		return false
 	}
-	if len(args) > 0 && !strings.Contains(args[0], "warm") && cmd != "EXISTS" && cmd != "PTTL" {
-		w.noted("    %s %s", cmd, strings.Join(args, " "))
+	if len(args) > 0 && !strings.Contains(args[0], "warm") {
+		w.note("    %s %s", cmd, strings.Join(args, " "))
 	}
 	switch {
 	case cmd == "HSET" && args[0] == simName:
@@ -530,10 +541,17 @@ func (w *witness) see(c *miniredis.Peer, cmd string, args ...string) bool {
 			w.undone(args[1])
 		}
 	case cmd == "ZADD":
-		score, entry := args[len(args)-2], args[len(args)-1]
-		_, there := w.queue[entry]
-		if n, err := strconv.ParseInt(score, 10, 64); err == nil && n > 0 && !(there && args[1] == "NX") {
-			w.queue[entry] = n
+		pairs := args[1:]
+		if pairs[0] == "NX" {
+			pairs = pairs[1:]
+		}
+		for ; len(pairs) > 1; pairs = pairs[2:] {
+			owner, _, _ := strings.Cut(strings.TrimPrefix(pairs[1], "!"), " ")
+			w.seen[owner] = time.Now()
+			ticket, err := strconv.ParseInt(pairs[0], 10, 64)
+			if _, there := w.queue[pairs[1]]; err == nil && ticket > 0 && !there {
+				w.queue[pairs[1]] = ticket
+			}
 		}
 	case cmd == "ZREM":
 		for _, entry := range args[1:] {
@@ -561,6 +579,9 @@ func (w *witness) granted(owner string) {
 		w.figures.handed++
 		g.silent = strings.HasSuffix(last[1], "-")
 		mine, _ = strconv.ParseInt(last[2], 10, 64)
+		if unseen := g.at.Sub(w.seen[owner]); unseen > simPollCap*5/2+time.Millisecond {
+			w.violation("%s was granted, and has not asked for %v", owner, unseen)
+		}
 	default:
 		for entry, ticket := range w.queue {
 			if strings.HasPrefix(entry, owner+" ") {
@@ -596,7 +617,7 @@ func (w *witness) granted(owner string) {
 	} else {
 		w.inTurn = 0
 	}
-	w.noted("granted to %s (%s)", owner, g.how)
+	w.note("granted to %s (%s)", owner, g.how)
 	w.grants[owner] = g
 }
 
@@ -636,7 +657,7 @@ func (w *witness) gives(p *simProc, k int) {
 	defer w.mu.Unlock()
 	delete(p.waiting, k)
 	p.cancelled = time.Now()
-	w.noted("p%d/%d gives up", p.index, k)
+	w.note("p%d/%d gives up", p.index, k)
 }
 
 func (w *witness) refused(p *simProc, k int, err error, expected bool) {
@@ -644,7 +665,7 @@ func (w *witness) refused(p *simProc, k int, err error, expected bool) {
 	defer w.mu.Unlock()
 	p.cancelled = time.Now()
 	w.figures.gaveUp++
-	w.noted("p%d/%d: %v", p.index, k, err)
+	w.note("p%d/%d: %v", p.index, k, err)
 	known := errors.Is(err, rlock.ErrNotAcquired) || errors.Is(err, rlock.ErrUnavailable) || errors.Is(err, rlock.ErrUnknownOutcome)
 	if !p.dead && !(expected && known) && !errors.Is(err, rlock.ErrUnavailable) {
 		w.violation("p%d/%d: %v", p.index, k, err)
@@ -657,7 +678,7 @@ func (w *witness) begins(p *simProc, k int, h *rlock.Hold) *act {
 	a := &act{p: p, who: fmt.Sprintf("p%d/%d", p.index, k), owner: string(h.Owner()), hold: h, start: now}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.noted("%s acts as %s until %s", a.who, a.owner, h.Until().Format("05.000000"))
+	w.note("%s acts as %s until %s", a.who, a.owner, h.Until().Format("05.000000"))
 	if g := w.grants[a.owner]; g != nil && g.how != "direct" {
 		w.figures.slept = append(w.figures.slept, now.Sub(g.at))
 	}
@@ -691,7 +712,7 @@ func (w *witness) ends(a *act) bool {
 	if why != nil {
 		w.figures.lost++
 	}
-	w.noted("%s ends, %v", a.who, why)
+	w.note("%s ends, %v", a.who, why)
 	return true
 }
 
@@ -800,7 +821,7 @@ func (s *simulation) look(holder string) {
 // lookAtHolder: whoever holds the lock acts, or is about to, or to let go. Called with mu held.
 func (s *simulation) lookAtHolder(now time.Time, owner string) {
 	g, a := s.grants[owner], s.byOwner[owner]
-	if g == nil || s.open[a] {
+	if g == nil || g.judged || s.open[a] {
 		return
 	}
 	from := g.at
@@ -810,6 +831,10 @@ func (s *simulation) lookAtHolder(now time.Time, owner string) {
 	s.figures.longestIdle = max(s.figures.longestIdle, now.Sub(from))
 	i := slices.IndexFunc(s.procs, func(p *simProc) bool { return strings.HasPrefix(owner, p.locks.ID()) })
 	p := s.procs[i]
+	if gone := p.host.gone(); p.dead && !gone.IsZero() && g.how == "handed" && !g.silent && g.at.After(gone) {
+		g.judged = true
+		s.violation("%s holds the lock since %s, %v after its last connection ended", owner, g.at.Format("05.000000"), g.at.Sub(gone))
+	}
 	quiet, missed, ok := p.host.quiet()
 	if !ok {
 		return
@@ -825,6 +850,6 @@ func (s *simulation) lookAtHolder(now time.Time, owner string) {
 	}
 	if d := now.Sub(from); d > limit {
 		s.violation("%s holds the lock (%s) and has not acted for %v with nothing wrong at its end", owner, g.how, d)
-		g.at = now
+		g.judged = true
 	}
 }
