@@ -1,0 +1,247 @@
+package rlock_test
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// sources are the scripts of a kind with the functions above them.
+func sources(t *testing.T, functions string, names ...string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, name := range names {
+		text, err := os.ReadFile(name + ".lua")
+		require.NoError(t, err)
+		all[name] = string(text)
+		if functions != "" {
+			text, err = os.ReadFile(functions + ".lua")
+			require.NoError(t, err)
+			all[name] = string(text) + all[name]
+		}
+	}
+	return all
+}
+
+func TestPlainScriptTable(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newScriptRig(t, s)
+		src := sources(t, "", "plain_acquire", "plain_release", "plain_renew", "plain_query", "plain_force")
+		far := strconv.FormatInt(g.now(t)+86_400_000, 10)
+		past := strconv.FormatInt(g.now(t)-86_400_000, 10)
+		const left = -7 // any number of ms above 0
+		for i, c := range []struct {
+			name, script string
+			before       string
+			ttl          int64
+			args         []string
+			reply, again []int64 // of a second run; nil: the same
+			after        string
+			ttlAfter     int64
+			told         bool
+		}{
+			{name: "free", script: "plain_acquire", args: []string{alice, "300000", "0"}, reply: []int64{1, left}, after: alice, ttlAfter: 300_000},
+			{name: "in time", script: "plain_acquire", args: []string{alice, "300000", far}, reply: []int64{1, left}, after: alice, ttlAfter: 300_000},
+			{name: "too late", script: "plain_acquire", args: []string{alice, "300000", past}, reply: []int64{2, 0}, ttlAfter: gone},
+			{name: "held by another of ours", script: "plain_acquire", before: bob, ttl: 100_000, args: []string{alice, "300000", "0"}, reply: []int64{0, left, 0, 0}, after: bob, ttlAfter: 100_000},
+			{name: "held by another program", script: "plain_acquire", before: "xyz", ttl: 100_000, args: []string{alice, "300000", "0"}, reply: []int64{0, left, 0, 1}, after: "xyz", ttlAfter: 100_000},
+			{name: "held without end", script: "plain_acquire", before: bob, args: []string{alice, "300000", "0"}, reply: []int64{0, -1, 0, 0}, after: bob, ttlAfter: endless},
+			{name: "its own is raised", script: "plain_acquire", before: alice, ttl: 100_000, args: []string{alice, "300000", "0"}, reply: []int64{1, left}, after: alice, ttlAfter: 300_000},
+			{name: "its own is never shortened", script: "plain_acquire", before: alice, ttl: 900_000, args: []string{alice, "300000", "0"}, reply: []int64{1, left}, after: alice, ttlAfter: 900_000},
+			{name: "released", script: "plain_release", before: alice, ttl: 100_000, args: []string{alice, "CHANNEL", "PUBLISH"}, reply: []int64{2}, again: []int64{0}, ttlAfter: gone, told: true},
+			{name: "gone before", script: "plain_release", args: []string{alice, "CHANNEL", "PUBLISH"}, reply: []int64{0}, ttlAfter: gone, told: true},
+			{name: "another's is not released", script: "plain_release", before: bob, ttl: 100_000, args: []string{alice, "CHANNEL", "PUBLISH"}, reply: []int64{0}, after: bob, ttlAfter: 100_000},
+			{name: "renewed", script: "plain_renew", before: alice, ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{1}, after: alice, ttlAfter: 300_000},
+			{name: "a longer lease stays", script: "plain_renew", before: alice, ttl: 900_000, args: []string{alice, "300000"}, reply: []int64{1}, after: alice, ttlAfter: 900_000},
+			{name: "looked at", script: "plain_renew", before: alice, ttl: 100_000, args: []string{alice, "0"}, reply: []int64{1}, after: alice, ttlAfter: 100_000},
+			{name: "no end stays none", script: "plain_renew", before: alice, args: []string{alice, "300000"}, reply: []int64{1}, after: alice, ttlAfter: endless},
+			{name: "another's is not renewed", script: "plain_renew", before: bob, ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{0}, after: bob, ttlAfter: 100_000},
+			{name: "what is gone is not renewed", script: "plain_renew", args: []string{alice, "300000"}, reply: []int64{0}, ttlAfter: gone},
+			{name: "asked by its owner", script: "plain_query", before: alice, ttl: 100_000, args: []string{alice}, reply: []int64{1, 1, left}, after: alice, ttlAfter: 100_000},
+			{name: "asked by another", script: "plain_query", before: alice, ttl: 100_000, args: []string{""}, reply: []int64{1, 0, left}, after: alice, ttlAfter: 100_000},
+			{name: "asked, and nobody has it", script: "plain_query", args: []string{alice}, reply: []int64{0, 0, -2}, ttlAfter: gone},
+			{name: "forced", script: "plain_force", before: "xyz", ttl: 100_000, args: []string{"CHANNEL", "PUBLISH", "", "abc", "xyz"}, reply: []int64{1}, again: []int64{0}, ttlAfter: gone, told: true},
+			{name: "who came later is left alone", script: "plain_force", before: "later", ttl: 100_000, args: []string{"CHANNEL", "PUBLISH", "", "abc"}, reply: []int64{0}, after: "later", ttlAfter: 100_000},
+		} {
+			t.Run(c.script+": "+c.name, func(t *testing.T) {
+				key := "plain" + strconv.Itoa(i)
+				channel := "redlatch_plain:{" + key + "}"
+				if c.before != "" {
+					g.must(t, "SET", key, c.before)
+				}
+				if c.ttl > 0 {
+					g.must(t, "PEXPIRE", key, strconv.FormatInt(c.ttl, 10))
+				}
+				args := strings.Split(strings.ReplaceAll(strings.Join(c.args, "\x00"), "CHANNEL", channel), "\x00")
+				for run, want := range [][]int64{c.reply, c.again} {
+					if want == nil {
+						want = c.reply
+					}
+					var got []int64
+					var err error
+					told := g.published(t, channel, func() { got, err = eval(t, g.c, src[c.script], []string{key}, args...) })
+					require.NoError(t, err)
+					if c.script == "plain_acquire" {
+						require.InDelta(t, g.now(t), got[2], 30_000)
+						got = append(got[:2:2], got[3:]...)
+					}
+					for j := range want {
+						if want[j] == left {
+							require.Positive(t, got[j])
+						} else {
+							require.Equal(t, want[j], got[j], "run %d: %v", run+1, got)
+						}
+					}
+					require.Equal(t, c.told && (run == 0 || c.script == "plain_release"), len(told) == 1, "run %d: %v", run+1, told)
+					after := g.look(t, key)
+					require.Equal(t, c.after, after.text)
+					requireTTL(t, c.ttlAfter, after, after)
+				}
+			})
+		}
+	})
+}
+
+// line is a fair queue: owners and, for each, in how many ms it counts as dead.
+type line []struct {
+	owner string
+	dead  int64
+}
+
+func TestFairScriptTable(t *testing.T) {
+	const (
+		carol = "2b3c4d5e-5a1e-8c61-9d0a-6f4f3a2b1c0d:9"
+		far   = 600_000
+	)
+	one := func(owner, count string) map[string]string { return map[string]string{owner: count} }
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newScriptRig(t, s)
+		src := sources(t, "fair", "fair_acquire", "fair_release", "fair_force")
+		acquire := func(owner, want, patience string) []string {
+			return []string{owner, want, "300000", "0", "PUBLISH", "CHANNEL", patience}
+		}
+		release := func(owner, remaining, leave string) []string {
+			return []string{owner, remaining, "CHANNEL", "PUBLISH", leave}
+		}
+		for i, c := range []struct {
+			name, script string
+			before       map[string]string
+			ttl          int64
+			line         line
+			args         []string
+			reply, again []int64 // the first and, where it is not negative here, the second number; again nil: the same
+			after        map[string]string
+			order        []string // who stands in line afterwards
+			told         string   // who is told that the lock is free, at every run
+		}{
+			{name: "free and nobody waits", script: "fair_acquire", args: acquire(alice, "1", "3000"), reply: []int64{1, 300_000}, after: one(alice, "1")},
+			{name: "held: stands in line", script: "fair_acquire", before: one(bob, "1"), ttl: 100_000, args: acquire(alice, "1", "3000"), reply: []int64{0}, after: one(bob, "1"), order: []string{alice}},
+			{name: "held: behind those who were first", script: "fair_acquire", before: one(bob, "1"), ttl: 100_000, line: line{{java, far}, {carol, far}}, args: acquire(alice, "1", "3000"), reply: []int64{0}, after: one(bob, "1"), order: []string{java, carol, alice}},
+			{name: "held: keeps its place", script: "fair_acquire", before: one(bob, "1"), ttl: 100_000, line: line{{alice, far}, {carol, far}}, args: acquire(alice, "1", "3000"), reply: []int64{0}, after: one(bob, "1"), order: []string{alice, carol}},
+			{name: "held: asks once", script: "fair_acquire", before: one(bob, "1"), ttl: 100_000, args: acquire(alice, "1", ""), reply: []int64{0}, after: one(bob, "1")},
+			{name: "free, another is first: stands in line and tells it", script: "fair_acquire", line: line{{carol, far}}, args: acquire(alice, "1", "3000"), reply: []int64{0}, order: []string{carol, alice}, told: carol},
+			{name: "free, another is first: asks once", script: "fair_acquire", line: line{{carol, far}}, args: acquire(alice, "1", ""), reply: []int64{0}, order: []string{carol}, told: carol},
+			{name: "free and first: takes it", script: "fair_acquire", line: line{{alice, far}, {carol, far}}, args: acquire(alice, "1", "3000"), reply: []int64{1, 300_000}, after: one(alice, "1"), order: []string{carol}},
+			{name: "free, the first are dead", script: "fair_acquire", line: line{{bob, -1000}, {java, -1}, {alice, far}}, args: acquire(alice, "1", "3000"), reply: []int64{1, 300_000}, after: one(alice, "1")},
+			{name: "free, a dead one behind a living one is left", script: "fair_acquire", line: line{{carol, far}, {bob, -1000}}, args: acquire(alice, "1", ""), reply: []int64{0}, order: []string{carol, bob}, told: carol},
+			{name: "re-entry", script: "fair_acquire", before: one(alice, "1"), ttl: 100_000, line: line{{carol, far}}, args: acquire(alice, "2", "3000"), reply: []int64{1, 300_000}, after: one(alice, "2"), order: []string{carol}},
+			{name: "re-entry of what is gone", script: "fair_acquire", line: line{{carol, far}}, args: acquire(alice, "2", "3000"), reply: []int64{3, 0}, order: []string{carol}},
+			{name: "a retry", script: "fair_acquire", before: one(alice, "1"), ttl: 300_000, args: acquire(alice, "1", "3000"), reply: []int64{1, 300_000}, after: one(alice, "1")},
+
+			{name: "released to nobody", script: "fair_release", before: one(alice, "1"), ttl: 100_000, args: release(alice, "0", ""), reply: []int64{2}, again: []int64{0}},
+			{name: "released: the first is told", script: "fair_release", before: one(alice, "1"), ttl: 100_000, line: line{{carol, far}, {bob, far}}, args: release(alice, "0", ""), reply: []int64{2}, again: []int64{0}, order: []string{carol, bob}, told: carol},
+			{name: "released: the first that is alive", script: "fair_release", before: one(alice, "1"), ttl: 100_000, line: line{{carol, -1}, {java, far}}, args: release(alice, "0", ""), reply: []int64{2}, again: []int64{0}, order: []string{java}, told: java},
+			{name: "not held any more: the first is told", script: "fair_release", line: line{{carol, far}}, args: release(alice, "0", ""), reply: []int64{0}, order: []string{carol}, told: carol},
+			{name: "lowered", script: "fair_release", before: one(alice, "2"), ttl: 100_000, line: line{{carol, far}}, args: release(alice, "1", ""), reply: []int64{1}, after: one(alice, "1"), order: []string{carol}},
+			{name: "another's", script: "fair_release", before: one(bob, "1"), ttl: 100_000, line: line{{carol, far}}, args: release(alice, "0", ""), reply: []int64{0}, after: one(bob, "1"), order: []string{carol}},
+			{name: "leaves the line", script: "fair_release", before: one(bob, "1"), ttl: 100_000, line: line{{carol, far}, {alice, far}}, args: release(alice, "0", "3000"), reply: []int64{0}, after: one(bob, "1"), order: []string{carol}},
+
+			{name: "forced", script: "fair_force", before: one(java, "2"), ttl: 100_000, line: line{{carol, far}}, args: []string{"CHANNEL", "PUBLISH", "", java}, reply: []int64{1}, again: []int64{0}, order: []string{carol}, told: carol},
+			{name: "who came later is left alone", script: "fair_force", before: one(bob, "1"), ttl: 100_000, line: line{{carol, far}}, args: []string{"CHANNEL", "PUBLISH", "", java}, reply: []int64{0}, after: one(bob, "1"), order: []string{carol}},
+		} {
+			t.Run(c.script+": "+c.name, func(t *testing.T) {
+				key := "fair" + strconv.Itoa(i)
+				queue, timeouts, channel := "redisson_lock_queue:{"+key+"}", "redisson_lock_timeout:{"+key+"}", "redisson_lock__channel:{"+key+"}"
+				for f, v := range c.before {
+					g.must(t, "HSET", key, f, v)
+				}
+				if c.ttl > 0 {
+					g.must(t, "PEXPIRE", key, strconv.FormatInt(c.ttl, 10))
+				}
+				for _, w := range c.line {
+					g.must(t, "RPUSH", queue, w.owner)
+					g.must(t, "ZADD", timeouts, strconv.FormatInt(g.now(t)+w.dead, 10), w.owner)
+				}
+				args := strings.Split(strings.ReplaceAll(strings.Join(c.args, "\x00"), "CHANNEL", channel), "\x00")
+				for run, want := range [][]int64{c.reply, c.again} {
+					if want == nil {
+						want = c.reply
+					}
+					first := c.told
+					if first == "" {
+						first = carol
+					}
+					var got []int64
+					var err error
+					told := g.published(t, channel+":"+first, func() { got, err = eval(t, g.c, src[c.script], []string{key, queue, timeouts}, args...) })
+					require.NoError(t, err)
+					require.Equal(t, want[0], got[0], "run %d: %v", run+1, got)
+					if len(want) > 1 {
+						require.InDelta(t, want[1], got[1], 30_000)
+					}
+					if c.told != "" {
+						require.Equal(t, []string{"0"}, told, "run %d", run+1)
+					} else {
+						require.Empty(t, told, "run %d", run+1)
+					}
+					require.Equal(t, c.after, g.look(t, key).hash, "run %d", run+1)
+					order, err := g.do(t, "LRANGE", queue, "0", "-1").AsStrSlice()
+					require.NoError(t, err)
+					require.ElementsMatch(t, c.order, order)
+					if len(c.order) > 0 {
+						require.Equal(t, c.order, order)
+					}
+					members, err := g.do(t, "ZRANGE", timeouts, "0", "-1").AsStrSlice()
+					require.NoError(t, err)
+					require.ElementsMatch(t, c.order, members)
+				}
+			})
+		}
+	})
+}
+
+// Redisson takes the patience of whoever is served off all other scores: ours must outlast that.
+func TestFairScoresOutlastRedissonsSubtractions(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newScriptRig(t, s)
+		src := sources(t, "fair", "fair_acquire")
+		key, queue, timeouts := "l", "redisson_lock_queue:{l}", "redisson_lock_timeout:{l}"
+		g.must(t, "HSET", key, bob, "1")
+		g.must(t, "PEXPIRE", key, "100000")
+		now := g.now(t)
+		for i, owner := range []string{java, java + "1"} {
+			g.must(t, "RPUSH", queue, owner)
+			g.must(t, "ZADD", timeouts, strconv.FormatInt(now+100_000+int64(i+1)*300_000, 10), owner)
+		}
+		score := func(owner string) int64 {
+			t.Helper()
+			v, err := g.do(t, "ZSCORE", timeouts, owner).AsFloat64()
+			require.NoError(t, err)
+			return int64(v)
+		}
+		for _, owner := range []string{alice, "2b3c4d5e-5a1e-8c61-9d0a-6f4f3a2b1c0d:9"} {
+			_, err := eval(t, g.c, src["fair_acquire"], []string{key, queue, timeouts}, owner, "1", "300000", "0", "PUBLISH", "c", "3000")
+			require.NoError(t, err)
+			require.InDelta(t, now+100_000+2*300_000+3000, score(owner), 30_000, "after both of Java's, not after each other")
+		}
+		left, err := g.do(t, "PTTL", queue).AsInt64()
+		require.NoError(t, err)
+		require.Greater(t, time.Duration(left)*time.Millisecond, time.Hour, "longer than anybody in it can wait")
+	})
+}
