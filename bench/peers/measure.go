@@ -137,7 +137,7 @@ func (b *bench) handover(ctx context.Context, p Peer, round, clients int) (row r
 	}
 	outcome(&row, a.Outcome)
 	if strings.Contains(row.Note, context.DeadlineExceeded.Error()) {
-		row.Note = fmt.Sprintf("a waiter got nothing within %v of a lock that had been released: %s", stuck, row.Note)
+		row.Note = fmt.Sprintf("%s: for %v and more after its release", stuckNote, stuck)
 	}
 	row.Seconds = b.cfg.Handover.Seconds()
 	if !p.Etcd {

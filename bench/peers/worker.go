@@ -176,6 +176,9 @@ func timed(ctx context.Context, d time.Duration, f func(ctx context.Context) loa
 // stuck is how long after the end of its time a call is given up that should not have to wait for anything.
 const stuck = 3 * time.Second
 
+// stuckNote is said of a peer then.
+const stuckNote = "a waiter slept on a free lock"
+
 // alone locks and unlocks with every worker on a lock of its own. A call that never returns, as one peer's does when a
 // reply is late, is among the unfinished.
 func (w *workerProcess) alone(ctx context.Context, o order) (answer, error) {
