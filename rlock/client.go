@@ -94,6 +94,9 @@ func (c *Client) newOwner(label string) string {
 	id := c.id + ":" + strconv.FormatInt(c.owners.Add(1), 10)
 	if label != "" {
 		id += ":" + url.PathEscape(label)
+		if head, ok := strings.CutSuffix(id, ":write"); ok {
+			id = head + ":%77rite" // Redisson's mark of a writer
+		}
 	}
 	return id
 }
@@ -138,7 +141,7 @@ func (c *Client) Spin(name string, b Backoff) *Lock {
 
 func (c *Client) lock(name string, k *kind) *Lock {
 	key := c.opts.KeyPrefix + name
-	l := &Lock{c: c, kind: k, name: name, key: key, wait: forever, ownKey: ownerKey{c, name}}
+	l := &Lock{c: c, kind: k, name: name, key: key, wait: forever, ownKey: ownerKey{c, name, k.side != alone}}
 	switch {
 	case name == "":
 		l.bad = fmt.Errorf("rlock: %w: it is empty", ErrInvalidName)

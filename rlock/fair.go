@@ -44,11 +44,12 @@ var fair = &kind{
 	release: func(l *Lock, owner string, remaining int, entry string) script.Call {
 		return script.Call{Script: fairReleaseScript, Keys: l.keys, Args: []string{owner, strconv.Itoa(remaining), l.channel, l.c.publish, entry}}
 	},
-	renew: renewScript,
-	query: queryScript,
-	force: script.New("fair force unlock", fairSource+fairForceSource),
-	crowd: true,
-	own:   true,
+	renew:  renewScript,
+	query:  queryScript,
+	force:  script.New("fair force unlock", fairSource+fairForceSource),
+	crowd:  true,
+	own:    true,
+	leaves: true,
 }
 
 // Fair describes a lock that is acquired in the order in which it was asked for, by waiters of all processes and of

@@ -257,7 +257,7 @@ func (x *Hold) Unlock(ctx context.Context) error {
 // A context of this very hold is about to end, because Unlock ends it.
 func (h *handle) releaseContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Err() == nil {
-		if own, _ := ownerIn(ctx, h.owner.lock); own != h.owner {
+		if own, _ := ownerIn(ctx, h.owner.lock); own != h.owner && (own == nil || own.under != h.owner) {
 			return ctx, noCancel
 		}
 	}

@@ -13,20 +13,24 @@ import (
 type State struct {
 	Name   string
 	Locked bool
+	// Mode of a read-write lock: "read" or "write"; "" of other kinds.
+	Mode string
 	// Lease is how long the lock stays taken if nobody renews it; NoExpiry if it has no end.
 	Lease   time.Duration
 	Holders []Holder
 }
 
-// Holder is one owner of a lock. More than one: the first hold was joined.
+// Holder is one owner of a lock. More than one: the first hold was joined, or there are several readers.
 type Holder struct {
 	Owner Owner
 	Count int
 	Label string // see WithLabel
-	// Lease is the holder's own where the hold was joined, otherwise the lock's. It is 0 for one that died.
+	// Lease is the holder's own where the hold was joined or a reader's, otherwise the lock's. It is 0 for one that died.
 	Lease time.Duration
 	// Ours: an owner of this library, not one of Redisson's.
 	Ours bool
+	// Write: it is the writer of a read-write lock. What it also reads are holders of their own.
+	Write bool
 }
 
 // Inspect says who holds the lock of that name, and for how long. It changes nothing and is for people: what it says
@@ -34,15 +38,25 @@ type Holder struct {
 func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 	l := c.Reentrant(name)
 	r, err := ask(ctx, l, func(ctx context.Context) (inspectReply, error) { return c.runInspect(ctx, l.key) })
+	if err == nil && r.fields["mode"] != "" {
+		l = c.ReadWrite(name).read
+		r, err = ask(ctx, l, func(ctx context.Context) (inspectReply, error) {
+			return c.runInspectOf(ctx, rwInspectScript, l.keys...)
+		})
+	}
 	if err != nil || !r.locked {
 		return State{Name: name}, err
 	}
-	s := State{Name: name, Locked: true, Lease: r.left}
+	s := State{Name: name, Locked: true, Lease: r.left, Mode: r.fields["mode"]}
 	for field, value := range r.fields {
-		if strings.HasSuffix(field, "!") {
+		if strings.HasSuffix(field, "!") || s.Mode != "" && field == "mode" {
 			continue
 		}
-		h := Holder{Owner: Owner(field), Label: Owner(field).Label(), Lease: r.left, Ours: ours.MatchString(field)}
+		owner, write := field, false
+		if s.Mode != "" {
+			owner, write = strings.CutSuffix(field, ":write")
+		}
+		h := Holder{Owner: Owner(owner), Label: Owner(owner).Label(), Lease: r.left, Ours: ours.MatchString(owner), Write: write}
 		h.Count, _ = strconv.Atoi(value)
 		if end, err := strconv.ParseInt(r.fields[field+"!"], 10, 64); err == nil {
 			h.Lease = max(0, time.Duration(end-r.server)*time.Millisecond)
@@ -63,12 +77,18 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		owners := make([]string, 0, len(r.fields))
-		for field := range r.fields {
-			if !strings.HasSuffix(field, "!") {
+		var more []string
+		for field, count := range r.fields {
+			switch {
+			case l.kind.side != alone:
+				if timeouts, ok := l.sided(field, count); ok {
+					owners, more = append(owners, field), append(more, timeouts...)
+				}
+			case !strings.HasSuffix(field, "!"):
 				owners = append(owners, field)
 			}
 		}
-		removed, err := l.runForce(ctx, owners)
+		removed, err := l.runForce(ctx, owners, more)
 		if err == nil {
 			l.c.queue.Nudge(l.name)
 		}

@@ -21,15 +21,20 @@ type kind struct {
 	// has as many.
 	renew *script.Script
 	more  func(l *Lock, owner string) []string
+	// claim is the key that stands for a hold in place of the lock's own, if that is written by others all the time; more
+	// has the lock's own then.
+	claim func(l *Lock, owner string) string
 	// query and force are IsLocked and its like, and ForceUnlock; KEYS and replies are those of query.lua and force.lua.
 	query, force *script.Script
 
 	handover bool // waiters queue on the server and are handed the lock
 	crowd    bool // every waiter asks for itself; otherwise those of a process stand in line behind one
 	own      bool // every waiter has a channel of its own
+	leaves   bool // a refused try of one that waits leaves something behind, which a release with its entry takes away
 	joinable bool // by an owner in another process
 	once     bool // an owner does not re-enter
 	fenced   bool // every new hold has a token
+	side     side // of a read-write lock
 }
 
 // acquireRequest is one try.
@@ -39,6 +44,7 @@ type acquireRequest struct {
 	lease    time.Duration
 	notAfter int64  // server ms; 0: any time
 	entry    string // to queue with; "": do not
+	under    string // owner of a write hold under which it reads
 }
 
 // reentrant is Redisson's RLock: a hash, owner -> count.

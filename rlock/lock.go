@@ -178,15 +178,26 @@ type acquisition struct {
 	written   time.Duration // the lease on the server, if a hand-over wrote a shorter one than is asked for
 	entry     string        // in the queue on the server, once it was asked for
 	token     int64         // fencing token
+	under     *owner        // of the write hold under which it reads
 }
 
-func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Hold, error) {
+func (a *acquisition) newOwner() *owner {
+	own := a.l.newOwner(a.lease)
+	own.under = a.under
+	return own
+}
+
+func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Hold, err error) {
 	l := a.l
 	r := wait.Request{Name: l.name, Channel: l.channel, Taker: a}
 	if waitTime != forever {
 		r.Until = a.began.Add(waitTime)
 	}
 	own, id := ownerIn(ctx, l)
+	own, a.under, err = l.meet(own)
+	if err != nil {
+		return nil, err
+	}
 	if own != nil {
 		if l.kind.once {
 			return nil, fmt.Errorf("%w: %q", ErrReentry, l.name)
@@ -209,7 +220,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Hold, e
 		}
 		return own.handle(a.auto), nil
 	}
-	if id != "" {
+	if id != "" && a.under == nil {
 		if !ours.MatchString(string(id)) {
 			return nil, fmt.Errorf("%w: owner is %.128q, must be an owner of this library", ErrInvalidOption, id)
 		}
@@ -218,8 +229,8 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Hold, e
 		}
 		a.join = id
 	}
-	a.own, a.want, r.Alone = l.newOwner(a.lease), 1, waitTime == 0 || a.join != "" || l.kind.crowd
-	if l.kind.crowd && waitTime != 0 {
+	a.own, a.want, r.Alone = a.newOwner(), 1, waitTime == 0 || a.join != "" || l.kind.crowd
+	if l.kind.leaves && waitTime != 0 {
 		a.entry = millis(l.c.patience())
 	}
 	if l.backoff != nil {
@@ -232,8 +243,11 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Hold, e
 		r.Grants = l.grants + l.c.id
 	}
 	if err := l.c.queue.Wait(ctx, r); err != nil {
-		if l.kind.crowd && a.entry != "" && !a.sent.IsZero() {
+		if l.kind.leaves && a.entry != "" && !a.sent.IsZero() {
 			a.Owe(time.Time{}) // its place in the queue
+		}
+		if a.under != nil && errors.Is(err, ErrLost) {
+			l.c.engine.Lost(&a.under.claim)
 		}
 		a.undo()
 		return nil, err
@@ -355,7 +369,7 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 				// are never used again.
 				a.abandoned = received
 				a.undo()
-				a.own, a.entry = l.newOwner(a.lease), ""
+				a.own, a.entry = a.newOwner(), ""
 				return wait.Answer{Renamed: true}, fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, l.name, a.lease)
 			}
 			a.written, a.token = a.lease, r.token
@@ -389,10 +403,14 @@ func (a *acquisition) call(notAfter int64, standing *wait.Standing) script.Call 
 	switch {
 	case standing != nil:
 		entry = standing.Entry
-	case a.l.kind.crowd:
+	case a.l.kind.leaves:
 		entry = a.entry
 	}
-	call := a.l.kind.acquire(a.l, acquireRequest{a.own.claim.Owner, a.want, a.lease, notAfter, entry})
+	under := ""
+	if a.under != nil {
+		under = a.under.claim.Owner
+	}
+	call := a.l.kind.acquire(a.l, acquireRequest{a.own.claim.Owner, a.want, a.lease, notAfter, entry, under})
 	call.Late = a.late()
 	return call
 }
@@ -459,7 +477,13 @@ func (l *Lock) IsHeldBy(ctx context.Context) (bool, error) {
 // HoldCount is how often the owner that ctx carries holds the lock, by the server's word; 0 if it does not. While
 // other goroutines of the same owner are locking or unlocking it may be one off.
 func (l *Lock) HoldCount(ctx context.Context) (int, error) {
-	_, id := ownerIn(ctx, l)
+	own, id := ownerIn(ctx, l)
+	if own != nil {
+		id = ""
+		if own, _, _ = l.meet(own); own != nil {
+			id = Owner(own.claim.Owner)
+		}
+	}
 	q, err := l.query(ctx, string(id))
 	if id == "" {
 		q.count = 0

@@ -26,6 +26,7 @@ type owner struct {
 	lock  *Lock
 	claim lease.Claim
 	lease time.Duration // of the first acquisition
+	under *owner        // of the write hold under which it reads
 
 	doubt *doubt // set before the first handle is made
 	token int64  // likewise; 0: none
@@ -42,11 +43,20 @@ type owner struct {
 
 func (l *Lock) newOwner(d time.Duration) *owner {
 	own := &owner{lock: l, lease: d, count: 1, doubt: noDoubt}
-	own.claim = lease.Claim{Name: l.name, Key: l.key, Owner: l.c.newOwner(l.label), Renew: l.kind.renew, Ended: own.lost, Of: own}
+	own.claim = lease.Claim{Name: l.name, Owner: l.c.newOwner(l.label), Renew: l.kind.renew, Ended: own.lost, Of: own}
+	own.claim.Key = l.claimKey(own.claim.Owner)
 	if l.kind.more != nil {
 		own.claim.More = l.kind.more(l, own.claim.Owner)
 	}
 	return own
+}
+
+// claimKey is the key under which the watchdog knows an owner's hold.
+func (l *Lock) claimKey(owner string) string {
+	if l.kind.claim != nil {
+		return l.kind.claim(l, owner)
+	}
+	return l.key
 }
 
 // Owner is the text under which the server knows a holder: "<connectionID>:<n>", and ":<label>" where the lock has
@@ -82,17 +92,17 @@ type named struct{ owner Owner }
 // A joiner that dies keeps the lock taken for no longer than its own lease, and so does an owner that dies while it is
 // joined; the server's clock decides.
 func (l *Lock) WithOwner(ctx context.Context, o Owner) context.Context {
-	return &ownerContext{ctx, ownerKey{l.c, l.name}, named{o}}
+	return &ownerContext{ctx, l.ownKey, named{o}}
 }
 
 type ownerContext struct {
 	context.Context
-	key   ownerKey
+	key   any // an ownerKey
 	owner named
 }
 
 func (x *ownerContext) Value(key any) any {
-	if k, ok := key.(ownerKey); ok && k == x.key {
+	if key == x.key {
 		return x.owner
 	}
 	return x.Context.Value(key)
@@ -180,6 +190,7 @@ func (o *owner) unwanted() bool {
 type ownerKey struct {
 	client *Client
 	name   string
+	sided  bool // both sides of a read-write lock are one lock here
 }
 
 // ownerIn is the owner of l that ctx carries: one of this process, or the text of one, or neither.
@@ -188,7 +199,7 @@ func ownerIn(ctx context.Context, l *Lock) (*owner, Owner) {
 	case *owner:
 		return v, Owner(v.claim.Owner)
 	case named:
-		if c := l.c.engine.Find(l.key, string(v.owner)); c != nil {
+		if c := l.c.engine.Find(l.claimKey(string(v.owner)), string(v.owner)); c != nil {
 			return c.Of.(*owner), v.owner
 		}
 		return nil, v.owner
@@ -204,10 +215,8 @@ type holdContext struct {
 }
 
 func (x *holdContext) Value(key any) any {
-	if k, ok := key.(ownerKey); ok {
-		if l := x.hold.h.owner.lock; k.client == l.c && k.name == l.name {
-			return x.hold.h.owner
-		}
+	if own := x.hold.h.owner; key == own.lock.ownKey {
+		return own
 	}
 	return x.Context.Value(key)
 }

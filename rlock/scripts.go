@@ -185,7 +185,11 @@ type queryReply struct {
 }
 
 func (l *Lock) runQuery(ctx context.Context, owner string) (queryReply, error) {
-	m, err := l.c.runner.Do(ctx, script.Call{Script: l.kind.query, Keys: []string{l.key}, Args: []string{owner}})
+	keys := []string{l.key}
+	if l.kind.side != alone {
+		keys = l.keys
+	}
+	m, err := l.c.runner.Do(ctx, script.Call{Script: l.kind.query, Keys: keys, Args: []string{l.field(owner)}})
 	if err != nil {
 		return queryReply{}, err
 	}
@@ -211,7 +215,12 @@ type inspectReply struct {
 }
 
 func (c *Client) runInspect(ctx context.Context, key string) (inspectReply, error) {
-	m, err := c.runner.Do(ctx, script.Call{Script: inspectScript, Keys: []string{key}})
+	return c.runInspectOf(ctx, inspectScript, key)
+}
+
+func (c *Client) runInspectOf(ctx context.Context, s *script.Script, keys ...string) (inspectReply, error) {
+	key := keys[0]
+	m, err := c.runner.Do(ctx, script.Call{Script: s, Keys: keys})
 	if err != nil {
 		return inspectReply{}, err
 	}
@@ -232,9 +241,9 @@ func (c *Client) runInspect(ctx context.Context, key string) (inspectReply, erro
 	return r, nil
 }
 
-func (l *Lock) runForce(ctx context.Context, owners []string) (removed int64, err error) {
+func (l *Lock) runForce(ctx context.Context, owners, more []string) (removed int64, err error) {
 	m, err := l.c.queued(ctx, script.Call{
-		Script: l.kind.force, Keys: l.keys, Args: append([]string{l.channel, l.c.publish, l.grants}, owners...),
+		Script: l.kind.force, Keys: append(l.keys[:len(l.keys):len(l.keys)], more...), Args: append([]string{l.channel, l.c.publish, l.grants}, owners...),
 	})
 	if err != nil {
 		return 0, err

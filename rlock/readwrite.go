@@ -1,0 +1,220 @@
+package rlock
+
+import (
+	_ "embed"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+var (
+	//go:embed rw.lua
+	rwSource string // functions of the others
+	//go:embed rw_read.lua
+	rwReadSource string
+	//go:embed rw_write.lua
+	rwWriteSource string
+	//go:embed rw_release.lua
+	rwReleaseSource string
+	//go:embed rw_read_renew.lua
+	rwReadRenewSource string
+	//go:embed rw_write_renew.lua
+	rwWriteRenewSource string
+	//go:embed rw_query.lua
+	rwQuerySource string
+	//go:embed rw_force.lua
+	rwForceSource string
+	//go:embed rw_inspect.lua
+	rwInspectSource string
+
+	rwReadScript    = script.New("acquire read", rwSource+rwReadSource)
+	rwWriteScript   = script.New("acquire write", rwSource+rwWriteSource)
+	rwReleaseScript = script.New("release read-write", rwSource+rwReleaseSource)
+	rwQueryScript   = script.New("query read-write", rwSource+rwQuerySource)
+	rwForceScript   = script.New("force unlock read-write", rwSource+rwForceSource)
+	rwInspectScript = script.New("inspect read-write", rwSource+rwInspectSource)
+)
+
+// side is a lock's place in a read-write lock.
+type side uint8
+
+const (
+	alone  side = iota // it is no part of one
+	reader             // one of many
+	writer             // alone with what it reads itself
+)
+
+// rwRead is the read half of Redisson's RReadWriteLock.
+var rwRead = &kind{
+	keys:    rwKeys,
+	channel: rwChannel,
+	acquire: func(l *Lock, r acquireRequest) script.Call {
+		return script.Call{Script: rwReadScript, Keys: l.readKeys(r.owner), Args: []string{
+			r.owner, strconv.Itoa(r.want), millis(r.lease), strconv.FormatInt(r.notAfter, 10), r.under, l.channel, l.c.publish,
+		}}
+	},
+	release: func(l *Lock, owner string, remaining int, _ string) script.Call {
+		return script.Call{Script: rwReleaseScript, Keys: l.readKeys(owner), Args: []string{
+			owner, strconv.Itoa(remaining), l.channel, l.c.publish, "0", "",
+		}}
+	},
+	renew: script.New("renew reads", rwSource+rwReadRenewSource),
+	// The lock's own key is written by every reader that comes or goes. What nobody else writes is the timeout key.
+	claim: func(l *Lock, owner string) string { return timeoutKey(l.key, owner, 1) },
+	more:  func(l *Lock, _ string) []string { return l.keys },
+	query: rwQueryScript,
+	force: rwForceScript,
+	crowd: true,
+	side:  reader,
+}
+
+// rwWrite is the write half.
+var rwWrite = &kind{
+	keys:    rwKeys,
+	channel: rwChannel,
+	acquire: func(l *Lock, r acquireRequest) script.Call {
+		mark := "0"
+		if r.entry != "" {
+			mark = millis(5 * l.c.opts.PollCap / 2)
+		}
+		return script.Call{Script: rwWriteScript, Keys: l.keys, Args: []string{
+			r.owner, strconv.Itoa(r.want), millis(r.lease), strconv.FormatInt(r.notAfter, 10), mark, l.channel, l.c.publish,
+		}}
+	},
+	release: func(l *Lock, owner string, remaining int, entry string) script.Call {
+		marked := ""
+		if entry != "" {
+			marked = owner
+		}
+		return script.Call{Script: rwReleaseScript, Keys: l.keys, Args: []string{
+			l.field(owner), strconv.Itoa(remaining), l.channel, l.c.publish, "1", marked,
+		}}
+	},
+	renew: script.New("renew writes", rwSource+rwWriteRenewSource),
+	more:  func(l *Lock, _ string) []string { return l.keys[1:] },
+	query: rwQueryScript,
+	force: rwForceScript,
+	side:  writer,
+}
+
+// rwWriteFirst is a write half whose waiters keep new readers out.
+var rwWriteFirst = rwWrite.like(func(k *kind) { k.leaves = true })
+
+func rwKeys(_ *Client, key string) []string {
+	return []string{key, keyname.Prefix("redlatch_rw", key)}
+}
+
+func rwChannel(key, _ string) string { return keyname.Prefix("redisson_rwlock", key) }
+
+// timeoutKey is where Redisson looks for the end of an owner's k-th read hold.
+func timeoutKey(key, owner string, k int) string {
+	return keyname.Suffix(key, owner+":rwlock_timeout:"+strconv.Itoa(k))
+}
+
+func (l *Lock) readKeys(owner string) []string {
+	return append(l.keys[:2:2], timeoutKey(l.key, owner, 1))
+}
+
+// ReadWriteLock describes a lock with two sides, Redisson's RReadWriteLock: any number of readers, or one writer. Like
+// Lock it is immutable and holds no state. Its sides are Locks with all that Locks can do, except to be joined from
+// another process.
+//
+// Both sides are re-entered under a context of a hold of theirs. Under a context of a write hold the read side is
+// acquired too, at once: as a hold of its own, with its own owner and lease, which may outlive the write hold. When that
+// one is released the lock is open to other readers, and waiting ones are woken. The other way round is refused: Write
+// under a context of a read hold is ErrReentry, at once, because it would wait for itself; release the read hold first,
+// and look again at what was read.
+//
+// Every reader has a lease of its own, in the server's time: a reader that dies keeps writers out until its own lease is
+// over, whatever other readers do.
+//
+// Waiting readers each ask for themselves, and all of them acquire when a writer is through; of the writers that wait in
+// one process one asks. There is no queue on the server: who waits is woken by releases and looks at least every
+// Options.PollCap, and no order is kept. While a waiter asks, so may others: writers can wait for as long as readers keep
+// coming, unless they are preferred.
+type ReadWriteLock struct{ read, write *Lock }
+
+// ReadWrite describes the read-write lock of that name. A name that cannot be used is reported by every call on its
+// sides. The name of a read-write lock is not to be used for another kind of lock: each excludes the other, but is not
+// woken by it.
+func (c *Client) ReadWrite(name string) *ReadWriteLock {
+	return &ReadWriteLock{c.lock(name, rwRead), c.lock(name, rwWrite)}
+}
+
+// Name returns the lock's name, without Options.KeyPrefix.
+func (x *ReadWriteLock) Name() string { return x.read.name }
+
+// Read is the side that any number of owners can hold at the same time, while nobody else holds the other.
+func (x *ReadWriteLock) Read() *Lock { return x.read }
+
+// Write is the side that one owner holds at a time, while nobody else holds either.
+func (x *ReadWriteLock) Write() *Lock { return x.write }
+
+// PreferWriters returns the same lock whose waiting writers go first: from a writer's first refused request until it
+// acquires or gives up, new readers wait, so that no flood of them can starve it. Readers that are in may re-enter, and
+// so may a writer read.
+//
+// It concerns the writers that wait on what is returned, and every reader of this library in any process; Redisson's
+// readers do not know of it. A writer that dies while it waits keeps readers out for two and a half of its PollCaps. With
+// a waitTime of 0 nobody waits, and no reader is kept out. A flood of writers can starve readers.
+func (x *ReadWriteLock) PreferWriters() *ReadWriteLock {
+	w := *x.write
+	w.kind = rwWriteFirst
+	return &ReadWriteLock{x.read, &w}
+}
+
+// field is what the server has of an owner.
+func (l *Lock) field(owner string) string {
+	if l.kind.side == writer {
+		return owner + ":write"
+	}
+	return owner
+}
+
+// meet says what acquiring l under a context that carries own is: a re-entry of again, or, if that is nil, a new hold
+// under another of the same lock.
+func (l *Lock) meet(own *owner) (again, under *owner, err error) {
+	switch {
+	case own == nil || own.lock.kind.side == l.kind.side:
+		return own, nil, nil
+	case l.kind.side == reader:
+		if !own.lasts() {
+			return nil, nil, fmt.Errorf("read %q under its write hold: %w", l.name, ErrLost)
+		}
+		return nil, own, nil
+	case own.under != nil && own.under.lasts():
+		return own.under, nil, nil
+	}
+	return nil, nil, fmt.Errorf("%w: %q is held for reading, and would wait for itself: release that first", ErrReentry, l.name)
+}
+
+// lasts reports whether the owner holds something, as far as is known here.
+func (o *owner) lasts() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.ended == nil && o.count > 0
+}
+
+// sided reports whether l has to do with a field of a read-write lock's hash, and the keys in which Redisson may have
+// put its end.
+func (l *Lock) sided(field, count string) (timeouts []string, ok bool) {
+	if writes := strings.HasSuffix(field, ":write"); field == "mode" || writes != (l.kind.side == writer) {
+		return nil, false
+	} else if writes {
+		return nil, true
+	}
+	n, _ := strconv.Atoi(count)
+	if ours.MatchString(field) {
+		n = 1
+	}
+	for k := 1; k <= min(n, maxTimeouts); k++ {
+		timeouts = append(timeouts, timeoutKey(l.key, field, k))
+	}
+	return timeouts, true
+}
+
+// maxTimeouts bounds how many timeout keys of one of Redisson's readers are deleted. Others expire.
+const maxTimeouts = 1000

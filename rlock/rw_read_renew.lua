@@ -1,0 +1,34 @@
+-- Renew the leases of many read holds; one call of the watchdog.
+-- KEYS for each: its timeout key, the lock, the lock's ends  ARGV owner, lease in ms for each; lease 0: only look
+-- Reply, for each: 1 renewed; 0 the owner holds nothing; -1 error on these keys, not known
+-- Twice: an end is raised to what is asked, never shortened. Nothing but a hold that is there is ever renewed, and none
+--   but its owner's.
+-- Where the server tells of changes it is of the timeout key, which nobody else writes: its last access is a read (see
+-- renew.lua). Memory that is full refuses ZADD and SET only as the first write of a script,
+-- so another goes first.
+local replies, now = {}, clock()
+for i = 1, #KEYS / 3 do
+  local timeout, lock, ends = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
+  local owner, lease = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
+  local held, till = redis.pcall('HEXISTS', lock, owner), redis.pcall('ZSCORE', ends, owner)
+  if type(held) == 'table' or type(till) == 'table' then
+    replies[i] = -1
+  elseif held == 0 or till and tonumber(till) <= now then
+    replies[i] = 0
+  else
+    replies[i] = 1
+    if lease > 0 then
+      redis.call('ZREM', ends, '')
+      local left = redis.call('PTTL', lock)
+      if left >= 0 and left < lease then
+        redis.call('PEXPIRE', lock, lease)
+      end
+      if redis.call('PTTL', timeout) < lease and redis.call('PEXPIRE', timeout, lease) == 0 then
+        redis.call('SET', timeout, '1', 'PX', lease)
+      end
+      enter(ends, owner, now + lease, now)
+    end
+    redis.pcall('GET', timeout)
+  end
+end
+return replies
