@@ -86,10 +86,14 @@ func (c *Config) rounds(workload string) int {
 	return c.Rounds
 }
 
-// forWorkers is how long contended counts: longer for many, whose shares would otherwise be too small to compare.
+// forWorkers is how long contended counts: longer for many, who would get too little to compare, and shorter for two or
+// three, who get theirs thousands of times.
 func (c *Config) forWorkers(n int) time.Duration {
-	if n > 100 {
-		return c.Duration * 3 / 2
+	switch {
+	case n > 100:
+		return 2 * c.Duration
+	case n < 4:
+		return c.Duration / 2
 	}
 	return c.Duration
 }

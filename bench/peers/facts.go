@@ -31,7 +31,7 @@ func facts(ctx context.Context, cfg Config, command string) ([]results.Fact, err
 		{Name: "load before", Value: loadAverage()},
 		{Name: "redlatch", Value: revision(ctx)},
 		{Name: "rounds", Value: fmt.Sprint(cfg.Rounds)},
-		{Name: "contended", Value: fmt.Sprintf("%v after %v, think time %v, lease %v", cfg.Duration, cfg.Warm, cfg.Think, cfg.Lease)},
+		{Name: "contended", Value: fmt.Sprintf("%v after %v (half of that with 2 workers, twice with 256), think time %v, lease %v", cfg.Duration, cfg.Warm, cfg.Think, cfg.Lease)},
 	}
 	versions := map[string]string{}
 	if info, ok := debug.ReadBuildInfo(); ok {
