@@ -21,7 +21,7 @@ import (
 // primitives uses all of counting semaphores, latches and barriers, and returns what did not work.
 func primitives(ctx context.Context, hub *pubsub.Hub, prefix string) error {
 	// messages alone wake: without rights on a channel a waiter would be late
-	c, err := rsemaphore.New(hub, rsemaphore.Options{KeyPrefix: prefix, CallTimeout: 10 * time.Second, PollCap: time.Hour, WatchdogTimeout: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	c, err := rsemaphore.New(hub, rsemaphore.Options{KeyPrefix: prefix, CallTimeout: 10 * time.Second, PollCap: time.Hour, WatchdogTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func primitives(ctx context.Context, hub *pubsub.Hub, prefix string) error {
 	for _, name := range []string{"p", "q{1}"} {
 		s := c.CountingSemaphore("s" + name)
 		waited := make(chan error, 1)
-		go func() { waited <- s.TryAcquire(ctx, 3, 5*time.Second) }()
+		go func() { waited <- s.TryAcquire(ctx, 3, 20*time.Second) }()
 		for c.Waiting("counting:"+prefix+"s"+name) == 0 {
 			time.Sleep(time.Millisecond)
 		}
@@ -54,7 +54,7 @@ func primitives(ctx context.Context, hub *pubsub.Hub, prefix string) error {
 			must("set count", errOf(l.TrySetCount(ctx, 2, ttl)))
 			must("count", errOf(l.Count(ctx)))
 			go func() {
-				wctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+				wctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 				defer cancel()
 				waited <- l.Await(wctx)
 			}()
@@ -70,26 +70,26 @@ func primitives(ctx context.Context, hub *pubsub.Hub, prefix string) error {
 		}
 
 		b := c.CyclicBarrier("b"+name, 2)
-		go func() {
-			wctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-			defer cancel()
-			waited <- errOf(b.Await(wctx))
-		}()
-		for {
-			st, err := b.State(ctx)
-			must("state", err)
-			if err != nil || st.Waiting == 1 {
-				break
+		arrive := func(ctx context.Context) {
+			go func() { waited <- errOf(b.Await(ctx)) }()
+			for {
+				st, err := b.State(ctx)
+				must("state", err)
+				if err != nil || st.Waiting == 1 {
+					return
+				}
 			}
 		}
-		time.Sleep(150 * time.Millisecond) // a renewal
+		arrive(ctx)
+		time.Sleep(1200 * time.Millisecond) // a renewal
 		must("barrier", errOf(b.Await(ctx)))
 		must("waiter at barrier", <-waited)
-		gone, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
-		if _, err := b.Await(gone); !errors.Is(err, rsemaphore.ErrBrokenBarrier) {
+		leaving, cancel := context.WithCancel(ctx)
+		arrive(leaving)
+		cancel()
+		if err := <-waited; !errors.Is(err, rsemaphore.ErrBrokenBarrier) {
 			must("leave", err)
 		}
-		cancel()
 	}
 	return errors.Join(problems...)
 }
