@@ -155,6 +155,7 @@ func everything(o rueidis.ClientOption, prefix string) (err error) {
 	must("status", e)
 	must("close", sale.Close(ctx))
 	packets(ctx, counters, must)
+	stocks(ctx, counters, must)
 	semaphores(ctx, hub, prefix, must)
 	return err
 }

@@ -1,0 +1,40 @@
+package docs_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/redlatch/redlatch/rcounter"
+)
+
+// stocks uses what a stock has beside claims of one unit.
+func stocks(ctx context.Context, c *rcounter.Client, must func(what string, e error)) {
+	s := c.Stock("complete")
+	_, e := s.Open(ctx, rcounter.OpenSpec{Limit: 3, PerUser: 3, OpenFor: time.Minute, Retain: time.Minute, Ledger: true})
+	must("open with a ledger", e)
+	_, e = s.Reserve(ctx, "late", "ann", 1, time.Millisecond)
+	must("reserve", e)
+	_, e = s.Reserve(ctx, "paid", "ann", 1, time.Minute)
+	must("reserve", e)
+	_, e = s.Confirm(ctx, "paid")
+	must("confirm", e)
+	time.Sleep(5 * time.Millisecond)
+	_, e = s.Reap(ctx)
+	must("reap", e)
+	_, e = s.ClaimOnce(ctx, "order", "bob", 1)
+	must("claim once", e)
+	_, e = s.ClaimAny(ctx, 1)
+	must("claim any", e)
+	for range 3 { // sold out: the process reads the winners, and the flag from then on
+		_, e = s.Claim(ctx, "cid")
+		must("claim what is sold out", e)
+		time.Sleep(5 * time.Millisecond)
+	}
+	_, e = s.ReturnOnce(ctx, "order")
+	must("return once", e)
+	_, e = s.Ledger(ctx, 100, func(context.Context, []rcounter.Entry) error { return nil })
+	must("ledger", e)
+	must("resize", s.Resize(ctx, 5))
+	_, e = s.Restore(ctx, func(func(rcounter.Entry, error) bool) {})
+	must("restore", e)
+}
