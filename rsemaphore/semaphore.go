@@ -86,8 +86,8 @@ func (s *Semaphore) Shared() *Semaphore {
 //
 // The waiting calls of one process are served first come, first served, whatever they ask for: a large request is not
 // overtaken by small ones that came later. There is no order among processes, so a large request may wait for as long
-// as others keep taking small ones. A goroutine that holds permits and waits for more can be waited for in turn, as
-// with every semaphore: ask for all of them at once.
+// as others keep taking small ones. Permits know no reentrancy: under a permit's context, too, Acquire takes more of
+// them. Whoever waits for more while holding some may be waiting for somebody who does the same; ask for all at once.
 //
 // Otherwise nothing is held by this call, and the error is ErrNotAcquired (not enough permits, or ctx ended: then it is
 // joined with ctx's error and cause), ErrCapacityMismatch, ErrUnavailable, ErrUnknownOutcome, ErrNotReplicated,

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -607,15 +608,38 @@ func TestGoAndJavaShareOneSemaphore(t *testing.T) {
 }
 
 func TestAGrantThatIsNotReplicatedIsTakenBack(t *testing.T) {
-	s := redistest.Start(t) // has no replica at all
-	r := newRig(t, s, rsemaphore.Options{MinReplicas: 1, ReplicaTimeout: 20 * time.Millisecond, CallTimeout: 2 * time.Second})
+	t.Parallel()
+	s := redistest.Start(t)
+	host, port, err := net.SplitHostPort(s.Addr())
+	require.NoError(t, err)
+	replica := redistest.Start(t, "--replicaof", host, port)
+	r := newRig(t, s, rsemaphore.Options{MinReplicas: 1, ReplicaTimeout: 250 * time.Millisecond, CallTimeout: 2 * time.Second, WatchdogTimeout: 3 * time.Second})
 	sem := r.c.Semaphore("s", 3)
-	_, err := sem.Acquire(within(t), 2)
+	redistest.Eventually(t, 20*time.Second, "granted with the replica", func() bool {
+		p, err := sem.TryAcquire(within(t), 1, 0, 0)
+		if err != nil {
+			require.ErrorIs(t, err, rsemaphore.ErrNotReplicated)
+			return false
+		}
+		release(t, p)
+		return true
+	})
+	p := acquire(t, sem, 1)
+	first := p.Until()
+	redistest.Eventually(t, 20*time.Second, "renewed with the replica", func() bool { return p.Until().After(first) })
+	replica.Stop(t)
+	_, err = sem.Acquire(within(t), 2)
 	require.ErrorIs(t, err, rsemaphore.ErrNotReplicated)
-	require.Equal(t, [3]int{3, 0, 3}, counts(t, sem), "before the caller hears of it")
-	plain := newRig(t, s, rsemaphore.Options{})
-	p := acquire(t, plain.c.Semaphore("s", 3), 1)
-	release(t, p)
+	require.Equal(t, [3]int{2, 1, 3}, counts(t, sem), "taken back before the caller hears of it")
+	require.Error(t, p.Extend(within(t), time.Minute), "an extension that no replica has does not count")
+	<-p.Done()
+	require.ErrorIs(t, p.Err(), rsemaphore.ErrLost, "nor do such renewals")
+	require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost)
+	replica.Resume(t)
+	redistest.Eventually(t, 20*time.Second, "granted again", func() bool {
+		p, err := sem.TryAcquire(within(t), 3, 0, 0)
+		return err == nil && p.Release(within(t)) == nil
+	})
 }
 
 func TestCloseEndsWaitersAndPermitsAndNamesWhatIsLeft(t *testing.T) {
