@@ -389,11 +389,12 @@ func (s *Semaphore) Resize(ctx context.Context, capacity int) (before int, err e
 			if err != nil {
 				return 0, err
 			}
-			s.c.runner.Clock.Relearn(s.key, r.server, sent, time.Now())
 			if !r.late {
+				s.c.runner.Clock.Learn(s.key, r.server, sent, time.Now())
 				s.c.queue.Nudge(s.name)
 				return int(r.before), nil
 			}
+			s.c.runner.Clock.Relearn(s.key, r.server, sent, time.Now())
 			if again {
 				return 0, fmt.Errorf("%w: %q: the request reached the server too late", ErrUnavailable, s.name)
 			}
