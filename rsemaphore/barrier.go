@@ -380,10 +380,6 @@ func (p *party) await(ctx context.Context) (Arrival, error) {
 	defer room.leave()
 	var result barrierReply
 	look := func(ctx context.Context) (wait.Answer, error) {
-		if event, ok := room.heard(began); ok {
-			result = event.(barrierReply)
-			return wait.Answer{Granted: true}, nil
-		}
 		sent := time.Now()
 		m, err := c.runner.Attempt(ctx, p.call("look", 0, "", nil))
 		if err != nil {
@@ -404,7 +400,13 @@ func (p *party) await(ctx context.Context) (Arrival, error) {
 	// that fails the line is there to try again.
 	answer, err := look(ctx)
 	if err != nil || !answer.Granted {
-		err = c.queue.Wait(ctx, wait.Request{Name: p.line(), Channel: p.b.channel, Try: look})
+		err = c.queue.Wait(ctx, wait.Request{Name: p.line(), Channel: p.b.channel, Try: func(ctx context.Context) (wait.Answer, error) {
+			if event, ok := room.heard(began); ok {
+				result = event.(barrierReply)
+				return wait.Answer{Granted: true}, nil
+			}
+			return look(ctx)
+		}})
 	}
 	if err == nil && time.Now().Before(c.engine.Until(&p.claim)) {
 		return p.outcome(result, nil)
