@@ -1,0 +1,547 @@
+package rlock_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// newRWRig is a scriptRig with the scripts of read-write locks.
+func newRWRig(t *testing.T, s *redistest.Server) *scriptRig {
+	t.Helper()
+	g := newScriptRig(t, s)
+	functions, err := os.ReadFile("rw.lua")
+	require.NoError(t, err)
+	files, err := os.ReadDir(".")
+	require.NoError(t, err)
+	for _, f := range files {
+		if name, ok := strings.CutSuffix(f.Name(), ".lua"); ok && strings.HasPrefix(name, "rw_") {
+			text, err := os.ReadFile(f.Name())
+			require.NoError(t, err)
+			g.src[name] = string(functions) + string(text)
+		}
+	}
+	return g
+}
+
+// rwState is a read-write lock on the server. Ends are ms from now, of a waiting writer ("!…") too.
+type rwState struct {
+	hash map[string]string
+	ttl  int64 // of the hash; 0: none
+	ends map[string]int64
+	// of timeout keys, by "owner" or "owner:k"
+	timeouts map[string]int64
+}
+
+func rwTimeout(key, owner string) string {
+	k := "1"
+	if strings.Count(owner, ":") == 2 {
+		i := strings.LastIndexByte(owner, ':')
+		owner, k = owner[:i], owner[i+1:]
+	}
+	return "{" + key + "}:" + owner + ":rwlock_timeout:" + k
+}
+
+func (st rwState) write(t *testing.T, g *scriptRig, key string) {
+	t.Helper()
+	for f, v := range st.hash {
+		g.must(t, "HSET", key, f, v)
+	}
+	if st.ttl > 0 {
+		g.must(t, "PEXPIRE", key, fmt.Sprint(st.ttl))
+	}
+	now := g.now(t)
+	for m, off := range st.ends {
+		score := now + off
+		if m[0] == '!' {
+			score = -score
+		}
+		g.must(t, "ZADD", "redlatch_rw:{"+key+"}", fmt.Sprint(score), m)
+		g.must(t, "PEXPIRE", "redlatch_rw:{"+key+"}", "10000000")
+	}
+	for o, ms := range st.timeouts {
+		g.must(t, "SET", rwTimeout(key, o), "1", "PX", fmt.Sprint(ms))
+	}
+}
+
+// requireRW compares what the server has with want; ms are right if they are within the last half minute of it, which
+// leases in the tables are far apart for.
+func requireRW(t *testing.T, g *scriptRig, key string, want rwState) {
+	t.Helper()
+	near := func(what string, want, got int64) {
+		t.Helper()
+		require.LessOrEqual(t, got, want+10, what)
+		require.Greater(t, got, want-30_000, what)
+	}
+	hash, err := g.do(t, "HGETALL", key).AsStrMap()
+	require.NoError(t, err)
+	if want.hash == nil {
+		want.hash = map[string]string{}
+	}
+	require.Equal(t, want.hash, hash)
+	ttl, err := g.do(t, "PTTL", key).AsInt64()
+	require.NoError(t, err)
+	switch {
+	case len(want.hash) == 0:
+		require.EqualValues(t, gone, ttl)
+	case want.ttl == 0:
+		require.EqualValues(t, endless, ttl)
+	default:
+		near("the lock's TTL", want.ttl, ttl)
+	}
+	ends := "redlatch_rw:{" + key + "}"
+	scores, err := g.do(t, "ZRANGE", ends, "0", "-1", "WITHSCORES").AsZScores()
+	require.NoError(t, err)
+	now := g.now(t)
+	var members []string
+	most := int64(0)
+	for _, z := range scores {
+		members = append(members, z.Member)
+		end := int64(z.Score)
+		if z.Member[0] == '!' {
+			end = -end
+		}
+		if off, ok := want.ends[z.Member]; ok {
+			near(z.Member, off, end-now)
+		}
+		most = max(most, end-now)
+	}
+	require.ElementsMatch(t, slices.Collect(maps.Keys(want.ends)), members)
+	if len(members) > 0 {
+		left, err := g.do(t, "PTTL", ends).AsInt64()
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, left, most-1000, "the set lasts as long as what is in it")
+	}
+	left := map[string]bool{}
+	for o, ms := range want.timeouts {
+		key := rwTimeout(key, o)
+		left[key] = true
+		v, err := g.do(t, "PTTL", key).AsInt64()
+		require.NoError(t, err)
+		near(key, ms, v)
+	}
+	all, err := g.do(t, "KEYS", "{"+key+"}:*").AsStrSlice()
+	require.NoError(t, err)
+	for _, k := range all {
+		require.True(t, left[k], "%s is left", k)
+	}
+}
+
+// rwRow is one line of a table: what there is, what is asked, the reply, and what there is then, also after a second run.
+type rwRow struct {
+	name   string
+	script string
+	before rwState
+	// args of the script up to the channel. KEYS are the lock, its ends and, of a reader, the owner's timeout key.
+	args  []string
+	reply int64
+	again int64 // of the second run; 0: the same
+	after rwState
+	told  string // the message, at every run; "": none
+	once  bool   // nobody is told by the second run
+}
+
+const (
+	rwLease = "300000"
+	aliceW  = alice + ":write"
+	bobW    = bob + ":write"
+	javaW   = java + ":write"
+)
+
+func runRWTable(t *testing.T, rows []rwRow) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newRWRig(t, s)
+		for i, r := range rows {
+			t.Run(r.name, func(t *testing.T) {
+				key := fmt.Sprint("rw", i)
+				channel := "redisson_rwlock:{" + key + "}"
+				r.before.write(t, g, key)
+				keys := []string{key, "redlatch_rw:{" + key + "}"}
+				args := slices.Clone(r.args)
+				switch r.script {
+				case "rw_read":
+					keys = append(keys, rwTimeout(key, args[0]))
+					args = append(args, channel, "PUBLISH")
+				case "rw_write":
+					args = append(args, channel, "PUBLISH")
+				case "rw_release":
+					if !strings.HasSuffix(args[0], ":write") {
+						keys = append(keys, rwTimeout(key, args[0]))
+					}
+					args = append(args[:2:2], append([]string{channel, "PUBLISH"}, args[2:]...)...)
+				case "rw_read_renew":
+					keys = []string{rwTimeout(key, args[0]), keys[0], keys[1]}
+				case "rw_force":
+					for _, f := range args {
+						if !strings.HasSuffix(f, ":write") {
+							keys = append(keys, rwTimeout(key, f))
+						}
+					}
+					args = append([]string{channel, "PUBLISH", ""}, args...)
+				}
+				for n := range 2 {
+					want := r.reply
+					if n == 1 && r.again != 0 {
+						want = max(r.again, 0)
+					}
+					var got []int64
+					var err error
+					told := g.published(t, channel, func() { got, err = g.run(t, r.script, keys, args...) })
+					require.NoError(t, err)
+					require.Equal(t, want, got[0], "run %d: %v", n+1, got)
+					requireRW(t, g, key, r.after)
+					if r.told != "" && !(n == 1 && r.once) {
+						require.Equal(t, []string{r.told}, told, "run %d", n+1)
+					} else {
+						require.Empty(t, told, "run %d", n+1)
+					}
+				}
+			})
+		}
+	})
+}
+
+// no is the reply 0 of a second run that follows another first.
+const no = -1
+
+func h(kv ...string) map[string]string {
+	m := map[string]string{}
+	for i := 0; i < len(kv); i += 2 {
+		m[kv[i]] = kv[i+1]
+	}
+	return m
+}
+
+func e(kv ...any) map[string]int64 {
+	m := map[string]int64{}
+	for i := 0; i < len(kv); i += 2 {
+		m[kv[i].(string)] = int64(kv[i+1].(int))
+	}
+	return m
+}
+
+const (
+	farFuture = "9999999999999"
+	longAgo   = "1"
+)
+
+func TestReadAcquireScriptTable(t *testing.T) {
+	t.Parallel()
+	read := func(owner, want, notAfter, under string) []string {
+		return []string{owner, want, rwLease, notAfter, under}
+	}
+	one := rwState{hash: h("mode", "read", alice, "1"), ttl: 300_000, ends: e(alice, 300_000), timeouts: e(alice, 300_000)}
+	bobReads := rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000), timeouts: e(bob, 100_000)}
+	bobWrites := rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}
+	both := rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 300_000, ends: e(alice, 300_000, bob, 100_000), timeouts: e(alice, 300_000, bob, 100_000)}
+	rows := []rwRow{
+		{name: "a free lock is granted for the lease", args: read(alice, "1", "0", ""), reply: 1, after: one},
+		{name: "in time is granted", args: read(alice, "1", farFuture, ""), reply: 1, after: one},
+		{name: "too late does nothing", args: read(alice, "1", longAgo, ""), reply: 2},
+		{name: "too late does nothing for the holder either", before: bobReads, args: read(bob, "2", longAgo, ""), reply: 2, after: bobReads},
+		{name: "beside another reader, whose end stays", before: bobReads, args: read(alice, "1", "0", ""), reply: 1, after: both},
+		{name: "a shorter lease beside a longer one leaves that", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000, ends: e(bob, 900_000)}, args: read(alice, "1", "0", ""), reply: 1,
+			after: rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 900_000, ends: e(alice, 300_000, bob, 900_000), timeouts: e(alice, 300_000)}},
+		{name: "beside a reader of Java's", before: rwState{hash: h("mode", "read", java, "2"), ttl: 100_000, timeouts: e(java+":1", 50_000, java+":2", 100_000)}, args: read(alice, "1", "0", ""), reply: 1,
+			after: rwState{hash: h("mode", "read", java, "2", alice, "1"), ttl: 300_000, ends: e(alice, 300_000), timeouts: e(java+":1", 50_000, java+":2", 100_000, alice, 300_000)}},
+		{name: "a writer keeps readers out", before: bobWrites, args: read(alice, "1", "0", ""), reply: 0, after: bobWrites},
+		{name: "a writer of Java's too", before: rwState{hash: h("mode", "write", javaW, "1"), ttl: 100_000}, args: read(alice, "1", "0", ""), reply: 0, after: rwState{hash: h("mode", "write", javaW, "1"), ttl: 100_000}},
+		{name: "another kind of lock too", before: rwState{hash: h(bob, "1"), ttl: 100_000}, args: read(alice, "1", "0", ""), reply: 0, after: rwState{hash: h(bob, "1"), ttl: 100_000}},
+		{name: "re-entry raises the count and the lease", before: bobReads, args: []string{bob, "2", rwLease, "0", ""}, reply: 1,
+			after: rwState{hash: h("mode", "read", bob, "2"), ttl: 300_000, ends: e(bob, 300_000), timeouts: e(bob, 300_000)}},
+		{name: "re-entry never shortens", before: bobReads, args: []string{bob, "2", "50000", "0", ""}, reply: 1,
+			after: rwState{hash: h("mode", "read", bob, "2"), ttl: 100_000, ends: e(bob, 100_000), timeouts: e(bob, 100_000)}},
+		{name: "a wanted count below the real one lowers nothing", before: rwState{hash: h("mode", "read", bob, "3"), ttl: 300_000, ends: e(bob, 300_000)}, args: read(bob, "2", "0", ""), reply: 1,
+			after: rwState{hash: h("mode", "read", bob, "3"), ttl: 300_000, ends: e(bob, 300_000), timeouts: e(bob, 300_000)}},
+		{name: "re-entry of what is gone is lost", args: read(alice, "2", "0", ""), reply: 3},
+		{name: "re-entry of what others have is lost", before: bobReads, args: read(alice, "2", "0", ""), reply: 3, after: bobReads},
+		{name: "re-entry after the own end is lost though others keep the lock", before: rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 900_000, ends: e(alice, -5000, bob, 900_000)}, args: read(alice, "2", "0", ""), reply: 3,
+			after: rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 900_000, ends: e(alice, -5000, bob, 900_000)}},
+		{name: "a waiting writer comes first", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, "!"+carol, 60_000)}, args: read(alice, "1", "0", ""), reply: 0,
+			after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, "!"+carol, 60_000)}},
+		{name: "also while the lock is free", before: rwState{ends: e("!"+carol, 60_000)}, args: read(alice, "1", "0", ""), reply: 0, after: rwState{ends: e("!"+carol, 60_000)}},
+		{name: "a writer that no longer waits does not", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, "!"+carol, -5000)}, args: read(alice, "1", "0", ""), reply: 1,
+			after: rwState{hash: h("mode", "read", bob, "1", alice, "1"), ttl: 300_000, ends: e(bob, 100_000, alice, 300_000, "!"+carol, -5000), timeouts: e(alice, 300_000)}},
+		{name: "a re-entry does not wait for a waiting writer", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, "!"+carol, 60_000)}, args: read(bob, "2", "0", ""), reply: 1,
+			after: rwState{hash: h("mode", "read", bob, "2"), ttl: 300_000, ends: e(bob, 300_000, "!"+carol, 60_000), timeouts: e(bob, 300_000)}},
+		{name: "the writer reads, and keeps its own end", before: bobWrites, args: read(alice, "1", "0", bob), reply: 1,
+			after: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 300_000, ends: e(bobW, 100_000, alice, 300_000), timeouts: e(alice, 300_000)}},
+		{name: "the writer reads though another waits to write", before: rwState{hash: bobWrites.hash, ttl: 100_000, ends: e("!"+carol, 60_000)}, args: read(alice, "1", "0", bob), reply: 1,
+			after: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 300_000, ends: e(bobW, 100_000, alice, 300_000, "!"+carol, 60_000), timeouts: e(alice, 300_000)}},
+		{name: "reading under a write hold that is over is lost", before: bobReads, args: read(alice, "1", "0", carol), reply: 3, after: bobReads},
+		{name: "reading under a write hold whose own end has passed is lost", before: rwState{hash: h("mode", "write", bobW, "1", carol, "1"), ttl: 900_000, ends: e(bobW, -5000, carol, 900_000)}, args: read(alice, "1", "0", bob), reply: 3,
+			after: rwState{hash: h("mode", "write", bobW, "1", carol, "1"), ttl: 900_000, ends: e(bobW, -5000, carol, 900_000)}},
+		{name: "a writer whose own end has passed keeps nobody out", before: rwState{hash: h("mode", "write", bobW, "1", carol, "1"), ttl: 900_000, ends: e(bobW, -5000, carol, 900_000)}, args: read(alice, "1", "0", ""), reply: 1, told: "1", once: true,
+			after: rwState{hash: h("mode", "read", alice, "1", carol, "1"), ttl: 900_000, ends: e(alice, 300_000, carol, 900_000), timeouts: e(alice, 300_000)}},
+		{name: "what a deleted lock left of its ends is gone with the next", before: rwState{ends: e(bob, 900_000, carol+":write", 900_000)}, args: read(alice, "1", "0", ""), reply: 1, after: one},
+	}
+	for i := range rows {
+		rows[i].script = "rw_read"
+	}
+	runRWTable(t, rows)
+}
+
+func TestWriteAcquireScriptTable(t *testing.T) {
+	t.Parallel()
+	write := func(owner, want, notAfter, mark string) []string {
+		return []string{owner, want, rwLease, notAfter, mark}
+	}
+	one := rwState{hash: h("mode", "write", aliceW, "1"), ttl: 300_000}
+	reads := rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000), timeouts: e(bob, 100_000)}
+	writes := rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}
+	rows := []rwRow{
+		{name: "a free lock is granted for the lease", args: write(alice, "1", "0", "0"), reply: 1, after: one},
+		{name: "too late does nothing", args: write(alice, "1", longAgo, "60000"), reply: 2},
+		{name: "readers keep a writer out", before: reads, args: write(alice, "1", "0", "0"), reply: 0, after: reads},
+		{name: "a reader keeps itself out", before: reads, args: write(bob, "1", "0", "0"), reply: 0, after: reads},
+		{name: "a reader of Java's keeps a writer out", before: rwState{hash: h("mode", "read", java, "1"), ttl: 100_000}, args: write(alice, "1", "0", "0"), reply: 0, after: rwState{hash: h("mode", "read", java, "1"), ttl: 100_000}},
+		{name: "another writer does", before: writes, args: write(alice, "1", "0", "0"), reply: 0, after: writes},
+		{name: "another kind of lock does", before: rwState{hash: h(bob, "1"), ttl: 100_000}, args: write(alice, "1", "0", "0"), reply: 0, after: rwState{hash: h(bob, "1"), ttl: 100_000}},
+		{name: "one that waits and is preferred leaves word", before: reads, args: write(alice, "1", "0", "60000"), reply: 0,
+			after: rwState{hash: reads.hash, ttl: 100_000, ends: e(bob, 100_000, "!"+alice, 60_000), timeouts: reads.timeouts}},
+		{name: "and takes it back when granted", before: rwState{ends: e("!"+alice, 60_000, "!"+carol, 60_000)}, args: write(alice, "1", "0", "60000"), reply: 1,
+			after: rwState{hash: one.hash, ttl: 300_000, ends: e("!"+carol, 60_000)}},
+		{name: "word that is over is forgotten", before: rwState{hash: reads.hash, ttl: 100_000, ends: e(bob, 100_000, "!"+carol, -5000)}, args: write(alice, "1", "0", "0"), reply: 0,
+			after: rwState{hash: reads.hash, ttl: 100_000, ends: e(bob, 100_000)}},
+		{name: "re-entry raises the count and the lease, which do not add up", before: writes, args: write(bob, "2", "0", "0"), reply: 1, after: rwState{hash: h("mode", "write", bobW, "2"), ttl: 300_000}},
+		{name: "re-entry never shortens", before: rwState{hash: writes.hash, ttl: 900_000}, args: write(bob, "2", "0", "0"), reply: 1, after: rwState{hash: h("mode", "write", bobW, "2"), ttl: 900_000}},
+		{name: "re-entry of one that reads too raises its own end", before: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 900_000, ends: e(bobW, 100_000, alice, 900_000)}, args: write(bob, "2", "0", "0"), reply: 1,
+			after: rwState{hash: h("mode", "write", bobW, "2", alice, "1"), ttl: 900_000, ends: e(bobW, 300_000, alice, 900_000)}},
+		{name: "re-entry of what is gone is lost", args: write(alice, "2", "0", "0"), reply: 3},
+		{name: "re-entry of what others have is lost", before: reads, args: write(alice, "2", "0", "0"), reply: 3, after: reads},
+		{name: "re-entry after the own end is lost though a read keeps the lock", before: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 900_000, ends: e(bobW, -5000, alice, 900_000)}, args: write(bob, "2", "0", "0"), reply: 3,
+			after: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 900_000, ends: e(bobW, -5000, alice, 900_000)}},
+		{name: "a dead reader keeps nobody out", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000, ends: e(bob, -5000)}, args: write(alice, "1", "0", "0"), reply: 1, told: "1", once: true, after: one},
+		{name: "a dead reader is forgotten beside a living one", before: rwState{hash: h("mode", "read", bob, "1", carol, "2"), ttl: 900_000, ends: e(bob, -5000, carol, 900_000)}, args: write(alice, "1", "0", "0"), reply: 0,
+			after: rwState{hash: h("mode", "read", carol, "2"), ttl: 900_000, ends: e(carol, 900_000)}},
+		{name: "a reader whose end is not known lives as long as the lock", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000}, args: write(alice, "1", "0", "0"), reply: 0, after: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000}},
+	}
+	for i := range rows {
+		rows[i].script = "rw_write"
+	}
+	runRWTable(t, rows)
+}
+
+func TestReadWriteReleaseScriptTable(t *testing.T) {
+	t.Parallel()
+	readOut := func(owner, remaining string) []string { return []string{owner, remaining, "0", ""} }
+	writeOut := func(owner, remaining, marked string) []string {
+		return []string{owner + ":write", remaining, "1", marked}
+	}
+	rows := []rwRow{
+		{name: "the last reader frees the lock and says so as Redisson does", before: rwState{hash: h("mode", "read", alice, "5"), ttl: 100_000, ends: e(alice, 100_000), timeouts: e(alice, 100_000)},
+			args: readOut(alice, "0"), reply: 2, again: no, told: "0"},
+		{name: "a partial release leaves the lease", before: rwState{hash: h("mode", "read", alice, "2"), ttl: 100_000, ends: e(alice, 100_000), timeouts: e(alice, 100_000)}, args: readOut(alice, "1"), reply: 1,
+			after: rwState{hash: h("mode", "read", alice, "1"), ttl: 100_000, ends: e(alice, 100_000), timeouts: e(alice, 100_000)}},
+		{name: "one of two readers leaves the other its end, in both directions: shorter", before: rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 900_000, ends: e(alice, 900_000, bob, 100_000), timeouts: e(alice, 900_000, bob, 100_000)},
+			args: readOut(alice, "0"), reply: 2, again: no, after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000), timeouts: e(bob, 100_000)}},
+		{name: "and longer", before: rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 900_000, ends: e(alice, 100_000, bob, 900_000), timeouts: e(alice, 100_000, bob, 900_000)},
+			args: readOut(alice, "0"), reply: 2, again: no, after: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000, ends: e(bob, 900_000), timeouts: e(bob, 900_000)}},
+		{name: "with none but the dead left the lock is free", before: rwState{hash: h("mode", "read", alice, "1", bob, "3"), ttl: 900_000, ends: e(alice, 900_000, bob, -5000)},
+			args: readOut(alice, "0"), reply: 2, again: no, told: "0"},
+		{name: "a reader whose end is not known is not shortened", before: rwState{hash: h("mode", "read", alice, "1", bob, "1", carol, "1"), ttl: 900_000, ends: e(alice, 900_000, bob, 100_000)},
+			args: readOut(alice, "0"), reply: 2, again: no, after: rwState{hash: h("mode", "read", bob, "1", carol, "1"), ttl: 900_000, ends: e(bob, 100_000)}},
+		{name: "a reader of Java's keeps its end", before: rwState{hash: h("mode", "read", alice, "1", java, "2"), ttl: 900_000, ends: e(alice, 900_000), timeouts: e(alice, 900_000, java+":1", 50_000, java+":2", 400_000)},
+			args: readOut(alice, "0"), reply: 2, again: no, after: rwState{hash: h("mode", "read", java, "2"), ttl: 400_000, timeouts: e(java+":1", 50_000, java+":2", 400_000)}},
+		{name: "a dead reader of Java's keeps nobody out", before: rwState{hash: h("mode", "read", alice, "1", java, "2"), ttl: 900_000, ends: e(alice, 900_000), timeouts: e(alice, 900_000)},
+			args: readOut(alice, "0"), reply: 2, again: no, told: "0"},
+		{name: "what the writer read goes, and the lock has the writer's end again", before: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 900_000, ends: e(bobW, 100_000, alice, 900_000), timeouts: e(alice, 900_000)},
+			args: readOut(alice, "0"), reply: 2, again: no, after: rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000, ends: e(bobW, 100_000)}},
+		{name: "a reader that holds nothing releases nothing", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000)}, args: readOut(alice, "0"), reply: 0,
+			after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000)}},
+		{name: "of a lock that went otherwise somebody has to tell", args: readOut(alice, "0"), reply: 0, told: "0"},
+
+		{name: "the writer frees the lock and says so as Redisson does", before: rwState{hash: h("mode", "write", aliceW, "3"), ttl: 100_000}, args: writeOut(alice, "0", ""), reply: 2, again: no, told: "1"},
+		{name: "a partial release of the writer leaves the lease", before: rwState{hash: h("mode", "write", aliceW, "2"), ttl: 100_000}, args: writeOut(alice, "1", ""), reply: 1, after: rwState{hash: h("mode", "write", aliceW, "1"), ttl: 100_000}},
+		{name: "a writer that reads leaves the lock to readers, and they are told", before: rwState{hash: h("mode", "write", aliceW, "1", carol, "1"), ttl: 900_000, ends: e(aliceW, 900_000, carol, 100_000), timeouts: e(carol, 100_000)},
+			args: writeOut(alice, "0", ""), reply: 2, again: no, told: "1", once: true, after: rwState{hash: h("mode", "read", carol, "1"), ttl: 100_000, ends: e(carol, 100_000), timeouts: e(carol, 100_000)}},
+		{name: "a writer that holds nothing releases nothing", before: rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}, args: writeOut(alice, "0", ""), reply: 0, after: rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}},
+		{name: "one that gives up waiting takes its word back, and readers are told", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, "!"+alice, 60_000, "!"+carol, 60_000)},
+			args: writeOut(alice, "0", alice), reply: 0, told: "1", once: true, after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, "!"+carol, 60_000)}},
+	}
+	for i := range rows {
+		rows[i].script = "rw_release"
+	}
+	runRWTable(t, rows)
+}
+
+func TestReadWriteRenewScriptTable(t *testing.T) {
+	t.Parallel()
+	two := rwState{hash: h("mode", "read", alice, "2", bob, "1"), ttl: 100_000, ends: e(alice, 100_000, bob, 50_000), timeouts: e(alice, 100_000, bob, 50_000)}
+	under := rwState{hash: h("mode", "write", aliceW, "1", bob, "1"), ttl: 900_000, ends: e(aliceW, 100_000, bob, 900_000), timeouts: e(bob, 900_000)}
+	rows := []rwRow{
+		{name: "a reader's lease is raised, another's is not", script: "rw_read_renew", before: two, args: []string{alice, rwLease}, reply: 1,
+			after: rwState{hash: two.hash, ttl: 300_000, ends: e(alice, 300_000, bob, 50_000), timeouts: e(alice, 300_000, bob, 50_000)}},
+		{name: "a renewal never shortens", script: "rw_read_renew", before: rwState{hash: two.hash, ttl: 900_000, ends: e(alice, 900_000, bob, 50_000), timeouts: e(alice, 900_000, bob, 50_000)}, args: []string{alice, rwLease}, reply: 1,
+			after: rwState{hash: two.hash, ttl: 900_000, ends: e(alice, 900_000, bob, 50_000), timeouts: e(alice, 900_000, bob, 50_000)}},
+		{name: "a look writes nothing", script: "rw_read_renew", before: two, args: []string{alice, "0"}, reply: 1, after: two},
+		{name: "a reader that holds nothing", script: "rw_read_renew", before: two, args: []string{carol, rwLease}, reply: 0, after: two},
+		{name: "a reader whose own end has passed has lost its hold though others keep the lock", script: "rw_read_renew", before: rwState{hash: two.hash, ttl: 900_000, ends: e(alice, -5000, bob, 900_000)}, args: []string{alice, rwLease}, reply: 0,
+			after: rwState{hash: two.hash, ttl: 900_000, ends: e(alice, -5000, bob, 900_000)}},
+		{name: "what is missing beside a reader is put back", script: "rw_read_renew", before: rwState{hash: two.hash, ttl: 100_000}, args: []string{alice, rwLease}, reply: 1,
+			after: rwState{hash: two.hash, ttl: 300_000, ends: e(alice, 300_000), timeouts: e(alice, 300_000)}},
+		{name: "no lock, nothing renewed", script: "rw_read_renew", args: []string{alice, rwLease}, reply: 0},
+		{name: "the writer's lease is raised", script: "rw_write_renew", before: rwState{hash: h("mode", "write", aliceW, "1"), ttl: 100_000}, args: []string{alice, rwLease}, reply: 1, after: rwState{hash: h("mode", "write", aliceW, "1"), ttl: 300_000}},
+		{name: "the writer's own end is raised where it reads, and what it reads is not", script: "rw_write_renew", before: under, args: []string{alice, rwLease}, reply: 1,
+			after: rwState{hash: under.hash, ttl: 900_000, ends: e(aliceW, 300_000, bob, 900_000), timeouts: under.timeouts}},
+		{name: "what the writer reads is renewed alone", script: "rw_read_renew", before: rwState{hash: under.hash, ttl: 100_000, ends: e(aliceW, 100_000, bob, 100_000), timeouts: e(bob, 100_000)}, args: []string{bob, rwLease}, reply: 1,
+			after: rwState{hash: under.hash, ttl: 300_000, ends: e(aliceW, 100_000, bob, 300_000), timeouts: e(bob, 300_000)}},
+		{name: "a look at the writer writes nothing", script: "rw_write_renew", before: under, args: []string{alice, "0"}, reply: 1, after: under},
+		{name: "a reader is no writer", script: "rw_write_renew", before: two, args: []string{alice, rwLease}, reply: 0, after: two},
+		{name: "a writer whose own end has passed has lost its hold though it reads", script: "rw_write_renew", before: rwState{hash: under.hash, ttl: 900_000, ends: e(aliceW, -5000, bob, 900_000)}, args: []string{alice, rwLease}, reply: 0,
+			after: rwState{hash: under.hash, ttl: 900_000, ends: e(aliceW, -5000, bob, 900_000)}},
+	}
+	runRWTable(t, rows)
+}
+
+func TestReadWriteForceScriptTable(t *testing.T) {
+	t.Parallel()
+	rows := []rwRow{
+		{name: "readers are removed with what belongs to them", before: rwState{hash: h("mode", "read", alice, "2", bob, "1"), ttl: 900_000, ends: e(alice, 900_000, bob, 100_000), timeouts: e(alice, 900_000, bob, 100_000)},
+			args: []string{alice, bob}, reply: 2, again: no, told: "1"},
+		{name: "who came since stays", before: rwState{hash: h("mode", "read", alice, "2", bob, "1"), ttl: 900_000, ends: e(alice, 900_000, bob, 100_000), timeouts: e(alice, 900_000, bob, 100_000)},
+			args: []string{alice}, reply: 1, again: no, told: "1", after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000), timeouts: e(bob, 100_000)}},
+		{name: "without its writer a lock is its readers'", before: rwState{hash: h("mode", "write", aliceW, "1", bob, "1"), ttl: 900_000, ends: e(aliceW, 900_000, bob, 100_000)},
+			args: []string{aliceW}, reply: 1, again: no, told: "1", after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000)}},
+		{name: "a writer of Java's", before: rwState{hash: h("mode", "write", javaW, "1"), ttl: 900_000}, args: []string{javaW}, reply: 1, again: no, told: "1"},
+	}
+	for i := range rows {
+		rows[i].script = "rw_force"
+	}
+	runRWTable(t, rows)
+}
+
+func TestReadWriteQueryScriptTable(t *testing.T) {
+	t.Parallel()
+	two := rwState{hash: h("mode", "read", alice, "2", bob, "1", java, "4"), ttl: 900_000, ends: e(alice, 900_000, bob, -5000)}
+	under := rwState{hash: h("mode", "write", aliceW, "3", bob, "1"), ttl: 900_000, ends: e(aliceW, 100_000, bob, 900_000)}
+	rows := []struct {
+		name   string
+		before rwState
+		field  string
+		reply  []int64
+	}{
+		{"free, read side", rwState{}, alice, []int64{0, 0, -2}},
+		{"free, write side", rwState{}, aliceW, []int64{0, 0, -2}},
+		{"another kind of lock", rwState{hash: h(alice, "1"), ttl: 100_000}, alice, []int64{0, 0, -2}},
+		{"readers, without the dead", two, alice, []int64{2, 2, 900_000}},
+		{"a dead reader holds nothing", two, bob, []int64{2, 0, 900_000}},
+		{"a stranger", two, carol, []int64{2, 0, 900_000}},
+		{"readers are no writer", two, aliceW, []int64{0, 0, -2}},
+		{"nobody in particular", two, "", []int64{2, 0, 900_000}},
+		{"the writer has its own end", under, aliceW, []int64{1, 3, 100_000}},
+		{"what it reads, too", under, bob, []int64{1, 1, 900_000}},
+		{"a writer that does not read has the lock's end", rwState{hash: h("mode", "write", aliceW, "1"), ttl: 100_000}, ":write", []int64{1, 0, 100_000}},
+		{"a dead writer", rwState{hash: under.hash, ttl: 900_000, ends: e(aliceW, -5000, bob, 900_000)}, aliceW, []int64{0, 0, -2}},
+		{"without end", rwState{hash: h("mode", "write", javaW, "1")}, ":write", []int64{1, 0, -1}},
+	}
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newRWRig(t, s)
+		for i, r := range rows {
+			t.Run(r.name, func(t *testing.T) {
+				key := fmt.Sprint("q", i)
+				r.before.write(t, g, key)
+				for range 2 {
+					got, err := g.run(t, "rw_query", []string{key, "redlatch_rw:{" + key + "}"}, r.field)
+					require.NoError(t, err)
+					require.Equal(t, r.reply[:2], got[:2])
+					if r.reply[2] <= 0 {
+						require.Equal(t, r.reply[2], got[2])
+					} else {
+						require.LessOrEqual(t, got[2], r.reply[2])
+						require.Greater(t, got[2], r.reply[2]-30_000)
+					}
+					requireRW(t, g, key, r.before)
+				}
+			})
+		}
+	})
+}
+
+func TestARenewBatchOfReadersAnswersForEachAlone(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newRWRig(t, s)
+		rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 100_000, ends: e(alice, 100_000, bob, 100_000), timeouts: e(alice, 100_000, bob, 100_000)}.write(t, g, "l")
+		g.must(t, "SET", "text", "x")
+		g.must(t, "SET", "redlatch_rw:{odd}", "x")
+		g.must(t, "HSET", "odd", "mode", "read", alice, "1")
+		var keys, args []string
+		for _, c := range [][2]string{{"l", alice}, {"text", alice}, {"odd", alice}, {"l", carol}, {"none", bob}, {"l", bob}} {
+			keys = append(keys, rwTimeout(c[0], c[1]), c[0], "redlatch_rw:{"+c[0]+"}")
+			args = append(args, c[1], strconv.Itoa(200_000))
+		}
+		got, err := g.run(t, "rw_read_renew", keys, args...)
+		require.NoError(t, err)
+		require.Equal(t, []int64{1, -1, -1, 0, 0, 1}, got)
+		requireRW(t, g, "l", rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 200_000, ends: e(alice, 200_000, bob, 200_000), timeouts: e(alice, 200_000, bob, 200_000)})
+	})
+}
+
+func TestWhileASlotMovesReadsWaitAndWritersAndReleasesDoWithTheLockAlone(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newRWRig(t, s)
+		_, err := g.run(t, "rw_read", []string{"l"}, alice, "1", rwLease, "0", "", "c", "PUBLISH")
+		require.ErrorContains(t, err, "TRYAGAIN")
+		requireRW(t, g, "l", rwState{})
+		got, err := g.run(t, "rw_write", []string{"l"}, alice, "1", rwLease, "0", "1000", "c", "PUBLISH")
+		require.NoError(t, err)
+		require.EqualValues(t, 1, got[0])
+		got, err = g.run(t, "rw_write", []string{"l"}, bob, "1", rwLease, "0", "1000", "c", "PUBLISH")
+		require.NoError(t, err)
+		require.EqualValues(t, 0, got[0])
+		requireRW(t, g, "l", rwState{hash: h("mode", "write", aliceW, "1"), ttl: 300_000})
+		got, err = g.run(t, "rw_release", []string{"l"}, aliceW, "0", "c", "PUBLISH", "1", bob)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, got[0])
+		requireRW(t, g, "l", rwState{})
+		rwState{hash: h("mode", "read", alice, "1"), ttl: 100_000, ends: e(alice, 100_000)}.write(t, g, "l")
+		got, err = g.run(t, "rw_release", []string{"l"}, alice, "0", "c", "PUBLISH", "0", "")
+		require.NoError(t, err)
+		require.EqualValues(t, 2, got[0])
+		requireRW(t, g, "l", rwState{ends: e(alice, 100_000)})
+	})
+}
+
+func TestAFullServerStillRenewsAndReleasesReadersAndWriters(t *testing.T) {
+	t.Parallel()
+	g := newRWRig(t, redistest.Start(t))
+	rwState{hash: h("mode", "read", alice, "2", bob, "1"), ttl: 100_000, ends: e(alice, 100_000, bob, 100_000), timeouts: e(alice, 100_000)}.write(t, g, "r")
+	rwState{hash: h("mode", "write", aliceW, "2", bob, "1"), ttl: 900_000, ends: e(aliceW, 100_000, bob, 900_000)}.write(t, g, "w")
+	g.must(t, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+	g.must(t, "CONFIG", "SET", "maxmemory", "1")
+	ends := func(n string) string { return "redlatch_rw:{" + n + "}" }
+	for _, c := range []struct {
+		script string
+		keys   []string
+		args   []string
+		want   int64
+	}{
+		{"rw_read_renew", []string{rwTimeout("r", alice), "r", ends("r")}, []string{alice, rwLease}, 1},
+		{"rw_read_renew", []string{rwTimeout("r", bob), "r", ends("r")}, []string{bob, "200000"}, 1},
+		{"rw_write_renew", []string{"w", ends("w")}, []string{alice, rwLease}, 1},
+		{"rw_release", []string{"r", ends("r"), rwTimeout("r", alice)}, []string{alice, "1", "c", "PUBLISH", "0", ""}, 1},
+		{"rw_release", []string{"r", ends("r"), rwTimeout("r", alice)}, []string{alice, "0", "c", "PUBLISH", "0", ""}, 2},
+		{"rw_release", []string{"w", ends("w")}, []string{aliceW, "0", "c", "PUBLISH", "1", ""}, 2},
+	} {
+		got, err := g.run(t, c.script, c.keys, c.args...)
+		require.NoError(t, err, c.script)
+		require.Equal(t, []int64{c.want}, got, c.script)
+	}
+	requireRW(t, g, "r", rwState{hash: h("mode", "read", bob, "1"), ttl: 200_000, ends: e(bob, 200_000), timeouts: e(bob, 200_000)})
+	requireRW(t, g, "w", rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000, ends: e(bob, 900_000)})
+	for _, c := range []struct{ script, last string }{{"rw_read", ""}, {"rw_write", "0"}} {
+		_, err := g.run(t, c.script, []string{"new", ends("new"), "{new}:t"}, carol, "1", rwLease, "0", c.last, "c", "PUBLISH")
+		require.ErrorContains(t, err, "OOM")
+		requireRW(t, g, "new", rwState{})
+	}
+}
