@@ -16,12 +16,14 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
 )
 
 // weather is how bad a simNet is: how often what goes wrong.
 type weather struct {
 	late, stuck float64 // chunks and replies that are up to 20 ms, up to 4 s under way; else it is 0.1 to 1 ms
 	lost        float64 // requests, and replies, in whose place the connection is reset
+	ghosts      float64 // requests with which the connection is reset, and which arrive all the same, up to 600 ms later
 	hole        float64 // requests from which on nothing passes on the connection, and nobody is told
 	refused     float64 // new connections
 
@@ -29,6 +31,8 @@ type weather struct {
 	strayed   float64 // messages that come up to 4 s later, behind others
 	doubled   float64 // messages that come again, up to 4 s later
 	lingering float64 // broken connections that the server takes for whole for up to 3 s more
+
+	crossing time.Duration // how much longer than a message a reply takes, at most
 }
 
 // simNet is the network between some hosts and a server, all in one synctest bubble. Nothing in it ever blocks but in
@@ -212,10 +216,11 @@ func (h *simHost) dial(ctx context.Context) (net.Conn, error) {
 	return c, nil
 }
 
-// travel is when something sent now arrives, behind what was sent before. Called with mu held.
-func (h *simHost) travel(last time.Time) time.Time {
+// travel is when something sent now arrives, behind what was sent before; it takes up to slow longer than usual. Called
+// with mu held.
+func (h *simHost) travel(last time.Time, slow time.Duration) time.Time {
 	n := h.net
-	d := 100*time.Microsecond + n.upTo(900*time.Microsecond)
+	d := 100*time.Microsecond + n.upTo(900*time.Microsecond) + n.upTo(slow)
 	switch x := n.rnd.Float64(); {
 	case x < n.weather.stuck:
 		d = n.upTo(4 * time.Second)
@@ -227,7 +232,7 @@ func (h *simHost) travel(last time.Time) time.Time {
 	if last.After(at) {
 		at = last
 	}
-	if d := at.Sub(now); d > 2*time.Millisecond {
+	if d := at.Sub(now); d > 2*time.Millisecond+n.weather.crossing {
 		if d > 20*time.Millisecond {
 			n.note("%s: something takes %v", h.name, d)
 		}
@@ -250,7 +255,7 @@ func (c *simConn) Write(b []byte) (int, error) {
 	if c.hole {
 		return len(b), nil
 	}
-	p := parcel{data: slices.Clone(b), at: h.travel(c.lastUp)}
+	p := parcel{data: slices.Clone(b), at: h.travel(c.lastUp, 0)}
 	c.lastUp = p.at
 	switch x := n.rnd.Float64(); {
 	case x < n.weather.hole:
@@ -261,6 +266,13 @@ func (c *simConn) Write(b []byte) (int, error) {
 	case x < n.weather.hole+n.weather.lost:
 		p.err = syscall.ECONNRESET
 		h.disturbed(p.at)
+	case x < n.weather.hole+n.weather.lost+n.weather.ghosts:
+		now := time.Now()
+		p.at = now.Add(n.upTo(600 * time.Millisecond))
+		n.note("%s: a request on connection %d is late by %v, and the connection lost", h.name, c.number, p.at.Sub(now))
+		h.disturbed(now.Add(rlock.DefaultCallTimeout)) // its caller has seen to it then
+		h.disturbed(p.at)
+		c.end(syscall.ECONNRESET)
 	}
 	c.up = append(c.up, p)
 	wake(c.upWake)
@@ -347,7 +359,7 @@ func (c *simConn) pumpDown() {
 			in = in[len(frame):]
 		}
 		if err != nil {
-			c.lastDown = c.host.travel(c.lastDown)
+			c.lastDown = c.host.travel(c.lastDown, 0)
 			c.down = append(c.down, parcel{err: io.EOF, at: c.lastDown})
 			wake(c.downWake)
 			n.mu.Unlock()
@@ -388,7 +400,11 @@ func (c *simConn) arrive(frame []byte, message bool) {
 		n.note("%s: a reply on connection %d is lost", h.name, c.number)
 		p.err = syscall.ECONNRESET
 	}
-	p.at = h.travel(c.lastDown)
+	slow := w.crossing
+	if message {
+		slow = 0
+	}
+	p.at = h.travel(c.lastDown, slow)
 	if p.err != nil {
 		h.disturbed(p.at)
 	}
