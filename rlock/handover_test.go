@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -210,7 +211,7 @@ func TestALostGrantIsFoundByAPoll(t *testing.T) {
 		got.unlock(t)
 	}
 	slices.Sort(took)
-	require.Less(t, took[rounds/2], 3*pollCap, "of %v", took)
+	require.Less(t, took[rounds/2], 4*pollCap, "not by the end of the first lease: %v", took)
 	require.GreaterOrEqual(t, p.Swallowed(), rounds)
 	require.Empty(t, keys(t, c))
 }
@@ -418,7 +419,7 @@ func TestAGrantThatComesAfterItsLeaseIsOver(t *testing.T) {
 	c := s.Client(t)
 	p := redistest.NewProxy(t, s)
 	o := rlock.Options{PollCap: 100 * time.Millisecond} // a first lease of 1 s
-	holder, cut, other := newRig(t, s, o).warmUp(t), newRig(t, p.Server(), o).warmUp(t), newRig(t, s, o).warmUp(t)
+	holder, cut, other := newRig(t, s, o).warmUp(t), newRig(t, p.Server(), o).warmUp(t), newRig(t, s, rlock.Options{}).warmUp(t)
 	h := lock(t, holder.locks.Reentrant("l"), within(t))
 	first := queueUp(t, c, cut.locks.Reentrant("l"), within(t), 1)
 	second := queueUp(t, c, other.locks.Reentrant("l"), within(t), 2)
@@ -449,14 +450,14 @@ func TestLeasesOfHandedOverHolds(t *testing.T) {
 		first time.Duration
 		again bool // renewed after that
 	}{
-		{"fixed and long", time.Minute, time.Minute, time.Second, false},
+		{"fixed and long", time.Minute, time.Minute, 2 * time.Second, false},
 		{"fixed and short", 600 * time.Millisecond, 600 * time.Millisecond, 600 * time.Millisecond, false},
-		{"renewed", 0, 4500 * time.Millisecond, time.Second, true},
+		{"renewed", 0, 4500 * time.Millisecond, 2 * time.Second, true},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
 			var renewed atomic.Int32
-			o := rlock.Options{PollCap: 50 * time.Millisecond, WatchdogTimeout: 4500 * time.Millisecond}
+			o := rlock.Options{PollCap: 500 * time.Millisecond, WatchdogTimeout: 4500 * time.Millisecond}
 			o.Observer.Renewed = func(_ string, err error) {
 				if err == nil {
 					renewed.Add(1)
@@ -474,7 +475,7 @@ func TestLeasesOfHandedOverHolds(t *testing.T) {
 			untilIsSafe(t, waiter, got.hold)
 			if x.full == x.first {
 				<-got.hold.Done()
-				require.Less(t, got.hold.Until().Sub(released), x.full)
+				require.Less(t, got.hold.Until().Sub(released), x.full+time.Second)
 				require.Zero(t, renewed.Load())
 				require.ErrorIs(t, got.hold.Unlock(within(t)), rlock.ErrLost)
 				return
@@ -489,7 +490,7 @@ func TestLeasesOfHandedOverHolds(t *testing.T) {
 				redistest.Eventually(t, 20*time.Second, "renewals", func() bool { untilIsSafe(t, waiter, got.hold); return renewed.Load() > 2 })
 			} else {
 				until := got.hold.Until()
-				require.LessOrEqual(t, waiter.pttl(t, x.name), x.full-time.Since(released)+100*time.Millisecond, "from the grant on, not from the renewal")
+				require.LessOrEqual(t, waiter.pttl(t, x.name), x.full-time.Since(released)+time.Second/2, "from the grant on, not from the renewal")
 				time.Sleep(time.Second)
 				require.EqualValues(t, 1, renewed.Load(), "once")
 				require.Equal(t, until, got.hold.Until())
@@ -556,7 +557,7 @@ func TestUntilIsNeverAfterTheServersExpiry(t *testing.T) {
 						return
 					}
 					granted.Add(1)
-					if err := g.hold.Unlock(within(t)); err != nil && lease == 0 {
+					if err := g.hold.Unlock(within(t)); err != nil && !errors.Is(err, rlock.ErrLost) {
 						t.Error(err)
 					}
 				}
