@@ -45,6 +45,8 @@ type permit struct {
 	contexts map[int]ending
 	counted  bool          // among those that Close waits for
 	given    bool          // Release was called
+	finished bool          // Release has ended, or there will be no handle to call it on
+	again    bool          // a late reply has said, while Release was under way, that permits had been taken
 	released chan struct{} // closed when result is set
 	result   error
 }
@@ -154,12 +156,27 @@ func (p *permit) uncount() {
 	}
 }
 
-// unwanted reports whether nobody uses the permit, or ever will. A closed client's permits, and those past MaxHold, are
-// in use until Release.
-func (p *permit) unwanted() bool {
+// late is told that a request which its caller had given up on has taken permits. They are given back if nobody will
+// do it otherwise: not of a permit in use, and not beside a Release under way, which would find them gone.
+func (p *permit) late() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.given || p.why == ErrNotAcquired || p.why == ErrLost
+	p.again = p.given
+	owe := p.finished || !p.given && p.why == ErrLost
+	p.mu.Unlock()
+	if owe {
+		p.owe(time.Time{})
+	}
+}
+
+// finish ends the part of the handle: from now on, late replies are dealt with as they come.
+func (p *permit) finish() {
+	p.mu.Lock()
+	p.finished = true
+	again := p.again
+	p.mu.Unlock()
+	if again {
+		p.owe(time.Time{})
+	}
 }
 
 // owe has the permit released in the background until its lease is over. An answer before after is not final.
@@ -310,6 +327,7 @@ func (x *Permit) Release(ctx context.Context) error {
 	if first {
 		x.cleanup.Stop()
 		err := p.release(ctx)
+		p.finish()
 		p.mu.Lock()
 		p.result = err
 		p.mu.Unlock()

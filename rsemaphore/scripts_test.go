@@ -334,7 +334,7 @@ func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 			[]int64{0, 0, 1, 7}, sem{out: ends{idA: 50}, outTTL: 50, notes: resized("7"), noteTTL: 50}, nil, nil},
 	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, rsemaphore.Options{})
+		r := newRig(t, s, patient)
 		for _, c := range cases {
 			t.Run(c.name, func(t *testing.T) {
 				r.put(t, c.before)
@@ -360,7 +360,7 @@ func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 
 func TestScriptsRefuseKeysOfAnotherKind(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, rsemaphore.Options{})
+		r := newRig(t, s, patient)
 		for name, spoil := range map[string][]string{
 			"a count that is a hash":       {"HSET", "s", "f", "v"},
 			"a count that is no number":    {"SET", "s", "many"},
@@ -381,7 +381,7 @@ func TestScriptsRefuseKeysOfAnotherKind(t *testing.T) {
 
 func TestOneSemaphoreThatCannotBeRenewedLeavesTheOthersAlone(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, rsemaphore.Options{})
+		r := newRig(t, s, patient)
 		r.put(t, sem{count: "4", ttl: 10, out: map[string]int{idA: 10}, outTTL: 10})
 		r.must(t, "SET", "{x}:timeout", "v")
 		keys := append([]string{"x", "{x}:timeout", "{x}:notes"}, semaphoreKeys...)
@@ -393,7 +393,7 @@ func TestOneSemaphoreThatCannotBeRenewedLeavesTheOthersAlone(t *testing.T) {
 }
 
 func TestRenewalsAndReleasesWorkWhenMemoryIsFull(t *testing.T) {
-	r := newRig(t, redistest.Start(t), rsemaphore.Options{})
+	r := newRig(t, redistest.Start(t), patient)
 	r.put(t, sem{count: "3", ttl: 10, out: map[string]int{idA: 10, idB: 40}, outTTL: 50})
 	r.must(t, "CONFIG", "SET", "maxmemory", "1")
 	_, err := r.script(t, "acquire", semaphoreKeys, taking(5, 30, idC)...)
@@ -411,7 +411,7 @@ func TestRenewalsAndReleasesWorkWhenMemoryIsFull(t *testing.T) {
 
 func TestAThousandDeadAreGivenBackInOneCall(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, rsemaphore.Options{})
+		r := newRig(t, s, patient)
 		dead := map[string]int{}
 		for i := range 2500 {
 			dead[fmt.Sprintf("dead%012d", i)] = -1

@@ -207,7 +207,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 	}
 	if !c.engine.Add(&a.p.claim, a.sent, a.lease, a.auto, c.opts.MaxHold) {
 		// Only a stall of this very machine since try looked; the server's lease may have some time left.
-		a.abandoned = time.Now()
+		a.doubt(time.Now())
 		a.undo()
 		return nil, fmt.Errorf("%w: %d of %q were granted, but their lease was over before they could be used", ErrUnavailable, a.n, s.name)
 	}
@@ -215,7 +215,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 		// Close ran while we were being granted, and has not seen this permit.
 		a.p.end(ErrClosed)
 		c.engine.Remove(&a.p.claim)
-		a.abandoned = time.Now()
+		a.doubt(time.Now())
 		a.undo()
 		return nil, ErrClosed
 	}
@@ -238,7 +238,7 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 		unmet := errors.Is(err, ErrNotReplicated)
 		if err != nil && !unmet {
 			if errors.Is(err, ErrUnknownOutcome) {
-				a.abandoned = a.sent.Add(c.opts.CallTimeout)
+				a.doubt(a.sent.Add(c.opts.CallTimeout))
 			}
 			return wait.Answer{}, err
 		}
@@ -248,7 +248,7 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 		}
 		if unmet && r.status == acquireGranted {
 			if _, e := s.runRelease(ctx, a.p.ids(), false); e != nil {
-				a.abandoned = time.Now() // undo goes on with it
+				a.doubt(time.Now()) // undo goes on with it
 			}
 			return wait.Answer{}, err
 		}
@@ -267,7 +267,7 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 			if !received.Before(a.sent.Add(a.lease - lease.Margin(a.lease))) {
 				// A reply slower than the lease is worthless. Its ids are spent: ids of what has been released are
 				// never used again.
-				a.abandoned = received
+				a.doubt(received)
 				a.undo()
 				a.p = s.newPermit(a.n, a.lease, a.auto)
 				return wait.Answer{}, fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, s.name, a.lease)
@@ -292,15 +292,23 @@ func (a *acquisition) late() func(rueidis.RedisResult) {
 		if err != nil {
 			return
 		}
-		if r, err := decodeAcquire(m); err == nil && r.status == acquireGranted && p.unwanted() {
-			p.owe(time.Time{})
+		if r, err := decodeAcquire(m); err == nil && r.status == acquireGranted {
+			p.late()
 		}
+	}
+}
+
+// doubt notes that permits may have been taken, or may be until then.
+func (a *acquisition) doubt(until time.Time) {
+	if until.After(a.abandoned) {
+		a.abandoned = until
 	}
 }
 
 // undo releases, in the background, whatever the tries of a failed acquisition may have taken.
 func (a *acquisition) undo() {
 	a.p.end(ErrNotAcquired)
+	a.p.finish()
 	if !a.abandoned.IsZero() {
 		a.p.owe(a.abandoned)
 	}

@@ -55,9 +55,9 @@ func state(t *testing.T, s *rsemaphore.Semaphore) (available, out int) {
 func TestALostAcquireReplyGrantsOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	direct := newRig(t, s, rsemaphore.Options{})
+	direct := newRig(t, s, patient)
 	for _, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseRequest} {
-		inLanes(t, s, 8, 150, rsemaphore.Options{}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+		inLanes(t, s, 8, 150, patient, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
 			name := fmt.Sprintf("sem-%d-%d", fate, i)
 			trap := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: fate})
 			permit, err := r.c.Semaphore(name, 3).Acquire(within(t), 2)
@@ -82,8 +82,8 @@ func TestALostAcquireReplyGrantsOnce(t *testing.T) {
 func TestWhatATryOfUnknownOutcomeTookIsGivenBack(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	direct := newRig(t, s, rsemaphore.Options{})
-	inLanes(t, s, 8, 150, rsemaphore.Options{}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+	direct := newRig(t, s, patient)
+	inLanes(t, s, 8, 150, patient, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
 		name := fmt.Sprintf("try-%d", i)
 		p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.LoseReply})
 		_, err := r.c.Semaphore(name, 3).TryAcquire(within(t), 2, 0, 0)
@@ -127,7 +127,7 @@ func TestAnErrorThatAnEarlierTryMayContradictSaysUnknown(t *testing.T) {
 			return true
 		}
 		return false
-	}, func() { s.Embedded.SetError("LOADING away") }}, rsemaphore.Options{})
+	}, func() { s.Embedded.SetError("LOADING away") }}, patient)
 	_, err = r.c.Semaphore("s", 3).TryAcquire(within(t), 2, 300*time.Millisecond, 0)
 	require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
 	require.NotErrorIs(t, err, rsemaphore.ErrUnavailable, "the first request has run")
@@ -138,9 +138,9 @@ func TestAnErrorThatAnEarlierTryMayContradictSaysUnknown(t *testing.T) {
 func TestALostReleaseReplyIsARelease(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	direct := newRig(t, s, rsemaphore.Options{})
+	direct := newRig(t, s, patient)
 	for _, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseRequest} {
-		inLanes(t, s, 8, 150, rsemaphore.Options{}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+		inLanes(t, s, 8, 150, patient, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
 			name := fmt.Sprintf("rel-%d-%d", fate, i)
 			sem := r.c.Semaphore(name, 3)
 			permit, err := sem.Acquire(within(t), 2)
@@ -167,7 +167,7 @@ func TestALostReleaseReplyIsARelease(t *testing.T) {
 func TestARequestThatArrivesAfterItsReleaseTakesNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	direct := newRig(t, s, rsemaphore.Options{})
+	direct := newRig(t, s, patient)
 	o := rsemaphore.Options{CallTimeout: 50 * time.Millisecond}
 	inLanes(t, s, 4, 40, o, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
 		name := fmt.Sprintf("late-%d", i)
@@ -186,6 +186,38 @@ func TestARequestThatArrivesAfterItsReleaseTakesNothing(t *testing.T) {
 		sem := direct.c.Semaphore(name, 3)
 		redistest.Eventually(t, 20*time.Second, "nothing is owed", func() bool { return r.c.Owed() == 0 })
 		if available, out := state(t, sem); available != 3 || out != 0 {
+			t.Errorf("round %d: %d available, %d out", i, available, out)
+		}
+		p.Cut()
+	})
+}
+
+func TestALateReplyDoesNotTakePermitsFromUnderTheirRelease(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	direct := newRig(t, s, patient)
+	inLanes(t, s, 4, 20, rsemaphore.Options{CallTimeout: 300 * time.Millisecond}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+		name := fmt.Sprintf("under-%d", i)
+		reply, request := make(chan struct{}), make(chan struct{})
+		granted := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.HoldReply, Release: reply})
+		permit, err := r.c.Semaphore(name, 3).Acquire(within(t), 2) // by its second request
+		if err != nil {
+			t.Errorf("round %d: %v", i, err)
+			return
+		}
+		<-granted.Caught()
+		giving := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.HoldRequest, Release: request})
+		released := make(chan error, 1)
+		go func() { released <- permit.Release(within(t)) }()
+		<-giving.Caught()
+		close(reply) // now the first request's reply comes: the permits are in nobody's use any more
+		time.Sleep(20 * time.Millisecond)
+		close(request)
+		if err := <-released; err != nil {
+			t.Errorf("round %d: %v", i, err)
+		}
+		redistest.Eventually(t, 20*time.Second, "nothing is owed", func() bool { return r.c.Owed() == 0 })
+		if available, out := state(t, direct.c.Semaphore(name, 3)); available != 3 || out != 0 {
 			t.Errorf("round %d: %d available, %d out", i, available, out)
 		}
 		p.Cut()
@@ -219,7 +251,7 @@ func TestAnAbandonedAcquireIsNotGrantedWhenTheServerRunsAgain(t *testing.T) {
 func TestABlackHoledHolderStopsBeforeAnotherGetsItsPermits(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	waiter := newRig(t, s, rsemaphore.Options{PollCap: 10 * time.Millisecond})
+	waiter := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 10 * time.Millisecond})
 	var late atomic.Int32
 	o := rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond, CallTimeout: 50 * time.Millisecond}
 	inLanes(t, s, 10, 40, o, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
@@ -258,8 +290,8 @@ func TestABlackHoledHolderStopsBeforeAnotherGetsItsPermits(t *testing.T) {
 func TestCancellationAtAnyInstantLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	watch := newRig(t, s, rsemaphore.Options{})
-	r := newRig(t, s, rsemaphore.Options{PollCap: 50 * time.Millisecond})
+	watch := newRig(t, s, patient)
+	r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 50 * time.Millisecond})
 	release(t, acquire(t, r.c.Semaphore("warm", 1), 1))
 	const rounds, width, capacity = 4_000, 40, 4
 	var won, gaveUp atomic.Int32
@@ -311,7 +343,7 @@ func TestWaitersAreServedWithinPollCapWithoutAnyMessage(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s)
-	holder, waiter := newRig(t, s, rsemaphore.Options{}), newRig(t, p.Server(), rsemaphore.Options{PollCap: 200 * time.Millisecond})
+	holder, waiter := newRig(t, s, patient), newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 200 * time.Millisecond})
 	for i := range 10 {
 		p.SwallowPushes()
 		h := acquire(t, holder.c.Semaphore("s", 2), 1+i%2)
@@ -333,10 +365,10 @@ func TestWaitersAreServedWithinPollCapWithoutAnyMessage(t *testing.T) {
 func TestWithoutTheRightToSubscribeOrPublishWaitersPoll(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	root := newRig(t, s, rsemaphore.Options{})
+	root := newRig(t, s, patient)
 	root.must(t, "ACL", "SETUSER", "app", "on", "nopass", "~*", "resetchannels", "+@all", "-subscribe", "-publish")
 	log := &logbook{}
-	r := newRigWith(t, s, rsemaphore.Options{PollCap: 50 * time.Millisecond, Logger: log.logger()}, func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "any" })
+	r := newRigWith(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 50 * time.Millisecond, Logger: log.logger()}, func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "any" })
 	for range 5 {
 		h := acquire(t, r.c.Semaphore("s", 1), 1)
 		got := make(chan error, 1)
@@ -353,7 +385,7 @@ func TestWithoutTheRightToSubscribeOrPublishWaitersPoll(t *testing.T) {
 func TestHundredsOfSemaphoresWithWaitersAreAllServed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	r := newRig(t, s, rsemaphore.Options{})
+	r := newRig(t, s, patient)
 	var wg sync.WaitGroup
 	for i := range 300 {
 		for range 3 {
@@ -379,7 +411,7 @@ func TestConnLifetimesSilentSecondRunIsSafe(t *testing.T) {
 	var inside, done atomic.Int32
 	var wg sync.WaitGroup
 	for range 3 {
-		r := newRigWith(t, s, rsemaphore.Options{}, func(o *rueidis.ClientOption) {
+		r := newRigWith(t, s, patient, func(o *rueidis.ClientOption) {
 			o.ConnLifetime, o.AlwaysPipelining = 20*time.Millisecond, true
 		})
 		for g := range 8 {
@@ -403,7 +435,7 @@ func TestConnLifetimesSilentSecondRunIsSafe(t *testing.T) {
 	}
 	wg.Wait()
 	require.EqualValues(t, 3*8*25, done.Load())
-	direct := newRig(t, s, rsemaphore.Options{})
+	direct := newRig(t, s, patient)
 	redistest.Eventually(t, 40*time.Second, "all are back", func() bool { return counts(t, direct.c.Semaphore("s", capacity)) == [3]int{capacity, 0, capacity} })
 }
 
@@ -414,7 +446,7 @@ func collect() {
 
 func TestAPermitThatIsDroppedIsRenewedNoMoreAndLogged(t *testing.T) {
 	log := &logbook{}
-	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{WatchdogTimeout: 500 * time.Millisecond, Logger: log.logger()})
+	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 3 * time.Second, Logger: log.logger()})
 	sem := r.c.Semaphore("s", 2).WithLabel("sieve")
 	kept := acquire(t, sem, 1)
 	for range 3 { // to be left to their leases
@@ -422,8 +454,10 @@ func TestAPermitThatIsDroppedIsRenewedNoMoreAndLogged(t *testing.T) {
 		require.NoError(t, err)
 	}
 	work := func() context.Context { return acquire(t, sem, 1).Context(context.Background()) }()
-	time.Sleep(700 * time.Millisecond)
-	collect()
+	for range 5 {
+		collect()
+		time.Sleep(10 * time.Millisecond)
+	}
 	require.NoError(t, work.Err(), "a context is reason enough")
 	require.Zero(t, log.count("dropped"))
 	redistest.Eventually(t, 20*time.Second, "dropped", func() bool { collect(); return log.count("dropped without Release") == 1 })
@@ -438,9 +472,9 @@ func TestAPermitThatIsDroppedIsRenewedNoMoreAndLogged(t *testing.T) {
 func TestCloseWhilePermitsAreBeingGrantedLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	direct := newRig(t, s, rsemaphore.Options{})
+	direct := newRig(t, s, patient)
 	for round := range 40 {
-		r := newRig(t, s, rsemaphore.Options{})
+		r := newRig(t, s, patient)
 		name := fmt.Sprint("s", round)
 		var wg sync.WaitGroup
 		var granted atomic.Int32
@@ -469,10 +503,10 @@ func TestCloseWhilePermitsAreBeingGrantedLeavesNothing(t *testing.T) {
 }
 
 func TestNothingRunsAfterClose(t *testing.T) {
-	r := newRig(t, redistest.Start(t), rsemaphore.Options{})
+	r := newRig(t, redistest.Start(t), patient)
 	require.NoError(t, r.c.Close(within(t)))
 	before := goleak.IgnoreCurrent()
-	c, err := rsemaphore.New(r.hub, rsemaphore.Options{Logger: (&logbook{}).logger()})
+	c, err := rsemaphore.New(r.hub, rsemaphore.Options{CallTimeout: 10 * time.Second, Logger: (&logbook{}).logger()})
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	for range 20 {

@@ -27,7 +27,7 @@ func bePermitUser() error {
 	if err != nil {
 		return err
 	}
-	_, c, err := connectRole(rsemaphore.Options{WatchdogTimeout: lease, PollCap: 50 * time.Millisecond})
+	_, c, err := connectRole(rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: lease, PollCap: 50 * time.Millisecond})
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (c *child) say(t testing.TB, order string) {
 func TestAKilledProcessGivesItsPermitsBackAfterOneLease(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	r := newRig(t, s, rsemaphore.Options{PollCap: time.Minute})
+	r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Minute})
 	sem := r.c.Semaphore("s", 10)
 	c := start(t, "permit user", s, "s", "10", "1s")
 	c.say(t, "take 3")
@@ -87,7 +87,7 @@ func TestAKilledProcessGivesItsPermitsBackAfterOneLease(t *testing.T) {
 func TestAStoppedProcessIsToldWhenItRunsAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	r := newRig(t, s, rsemaphore.Options{})
+	r := newRig(t, s, patient)
 	sem := r.c.Semaphore("s", 4)
 	c := start(t, "permit user", s, "s", "4", "500ms")
 	c.say(t, "take 3")

@@ -46,7 +46,7 @@ func counts(t testing.TB, s *rsemaphore.Semaphore) [3]int {
 
 func TestPermitsAreTakenAndGivenBack(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, rsemaphore.Options{})
+		r := newRig(t, s, patient)
 		sem := r.c.Semaphore("s", 5)
 		require.Equal(t, "s", sem.Name())
 		require.Equal(t, [3]int{5, 0, 5}, counts(t, sem), "nobody has used it yet")
@@ -82,7 +82,7 @@ func TestPermitsAreTakenAndGivenBack(t *testing.T) {
 
 func TestAHandleReleasedAgainReturnsItsFirstResultAndRaisesNothing(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, rsemaphore.Options{})
+		r := newRig(t, s, patient)
 		sem := r.c.Semaphore("s", 3)
 		kept := acquire(t, sem, 1)
 		p := acquire(t, sem, 1)
@@ -111,7 +111,7 @@ func TestAHandleReleasedAgainReturnsItsFirstResultAndRaisesNothing(t *testing.T)
 
 func TestAnIDReleasedTwiceOrNeverGrantedIsNotHeldAndRaisesNothing(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, rsemaphore.Options{})
+		r := newRig(t, s, patient)
 		sem := r.c.Semaphore("s", 3)
 		p, q := acquire(t, sem, 2), acquire(t, sem, 1)
 		ids := p.IDs()
@@ -142,7 +142,7 @@ func TestAnIDReleasedTwiceOrNeverGrantedIsNotHeldAndRaisesNothing(t *testing.T) 
 
 func TestALostPermitsRestIsGivenBackByItsRelease(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, rsemaphore.Options{WatchdogTimeout: 3 * time.Second})
+		r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 3 * time.Second})
 		sem := r.c.Semaphore("s", 5)
 		p := acquire(t, sem, 3)
 		require.NoError(t, p.Extend(within(t), time.Hour))
@@ -156,7 +156,7 @@ func TestALostPermitsRestIsGivenBackByItsRelease(t *testing.T) {
 }
 
 func TestBadInputIsRefusedByNameAndNothingIsSent(t *testing.T) {
-	r := newRig(t, redistest.Start(t), rsemaphore.Options{})
+	r := newRig(t, redistest.Start(t), patient)
 	sem := r.c.Semaphore("s", 5)
 	do := func(p *rsemaphore.Permit, err error) error {
 		require.Nil(t, p)
@@ -196,7 +196,7 @@ func errOf[T any](_ T, err error) error { return err }
 
 func TestACapacityIsWrittenOnceAndADifferingOneIsRefused(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, rsemaphore.Options{})
+		r := newRig(t, s, patient)
 		p := acquire(t, r.c.Semaphore("s", 5), 2) // nobody had to set anything up, and nobody waits
 		for _, n := range []int{4, 6} {
 			_, err := r.c.Semaphore("s", n).Acquire(within(t), 1)
@@ -215,7 +215,7 @@ func TestACapacityIsWrittenOnceAndADifferingOneIsRefused(t *testing.T) {
 func TestResizeUpWakesAndDownDrains(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		// a poll is too far away to explain a wake-up
-		o := rsemaphore.Options{PollCap: time.Minute, WatchdogTimeout: 5 * time.Minute}
+		o := rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Minute, WatchdogTimeout: 5 * time.Minute}
 		r, far := newRig(t, s, o), newRig(t, s, o)
 		sem := r.c.Semaphore("s", 2)
 		a, b := acquire(t, sem, 1), acquire(t, sem, 1)
@@ -267,7 +267,7 @@ func TestResizeUpWakesAndDownDrains(t *testing.T) {
 
 func TestAWaiterForTwoIsServedByTwoReleasesOfOne(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		o := rsemaphore.Options{PollCap: time.Minute, WatchdogTimeout: 5 * time.Minute}
+		o := rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Minute, WatchdogTimeout: 5 * time.Minute}
 		r, other := newRig(t, s, o), newRig(t, s, o)
 		for _, w := range []*rig{r, other} { // in the same process and in another
 			sem := r.c.Semaphore("s", 2)
@@ -303,7 +303,7 @@ func subscribed(t testing.TB, r *rig) bool {
 }
 
 func TestWithAContextThatEndsBothReasonsAreTold(t *testing.T) {
-	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{})
+	r := newRig(t, redistest.Embedded(t), patient)
 	sem := r.c.Semaphore("s", 1)
 	p := acquire(t, sem, 1)
 	why := errors.New("the user went home")
@@ -341,7 +341,7 @@ func TestWithAContextThatEndsBothReasonsAreTold(t *testing.T) {
 }
 
 func TestContextsEndWithTheirPermit(t *testing.T) {
-	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{})
+	r := newRig(t, redistest.Embedded(t), patient)
 	sem := r.c.Semaphore("s", 2)
 	p := acquire(t, sem, 1)
 	type key struct{}
@@ -372,7 +372,7 @@ func TestContextsEndWithTheirPermit(t *testing.T) {
 
 func TestExtendMakesItLastAtLeastSoLong(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, rsemaphore.Options{})
+		r := newRig(t, s, patient)
 		sem := r.c.Semaphore("s", 3)
 		p, err := sem.TryAcquire(within(t), 2, 0, 20*time.Second)
 		require.NoError(t, err)
@@ -397,7 +397,7 @@ func TestExtendMakesItLastAtLeastSoLong(t *testing.T) {
 }
 
 func TestDoRunsUnderThePermitAndJoinsErrors(t *testing.T) {
-	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{})
+	r := newRig(t, redistest.Embedded(t), patient)
 	sem := r.c.Semaphore("s", 2)
 	require.NoError(t, sem.Do(within(t), 2, func(ctx context.Context) error {
 		require.Equal(t, [3]int{0, 2, 2}, counts(t, sem))
@@ -419,7 +419,7 @@ func TestDoRunsUnderThePermitAndJoinsErrors(t *testing.T) {
 
 func TestInspectSaysWhoHoldsWhatUntilWhen(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		a, b := newRig(t, s, rsemaphore.Options{KeyPrefix: "p:"}), newRig(t, s, rsemaphore.Options{KeyPrefix: "p:"})
+		a, b := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, KeyPrefix: "p:"}), newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, KeyPrefix: "p:"})
 		sem := a.c.Semaphore("s", 6)
 		state, err := sem.Inspect(within(t))
 		require.NoError(t, err)
@@ -459,7 +459,7 @@ func TestInspectSaysWhoHoldsWhatUntilWhen(t *testing.T) {
 
 func TestNoKeyIsWithoutAnEndUnlessSharedWithRedisson(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, rsemaphore.Options{})
+		r := newRig(t, s, patient)
 		sem := r.c.Semaphore("s", 3).WithLabel("x")
 		p := acquire(t, sem, 1)
 		_, err := sem.Resize(within(t), 4)
@@ -485,7 +485,7 @@ func TestNoKeyIsWithoutAnEndUnlessSharedWithRedisson(t *testing.T) {
 
 func TestNamesUsedOnceLeaveNothingAfterTheirLease(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.Start(t), rsemaphore.Options{})
+	r := newRig(t, redistest.Start(t), patient)
 	const names = 10_000
 	var wg sync.WaitGroup
 	for w := range 20 {
@@ -509,7 +509,7 @@ func TestNamesUsedOnceLeaveNothingAfterTheirLease(t *testing.T) {
 }
 
 func TestWithoutContentionAcquireAndReleaseAreOneCallEachAndNoChannel(t *testing.T) {
-	r := newRig(t, redistest.Start(t), rsemaphore.Options{})
+	r := newRig(t, redistest.Start(t), patient)
 	sem := r.c.Semaphore("s", 3)
 	release(t, acquire(t, sem, 1)) // the scripts are known now
 	before := redistest.CommandCalls(t, r.redis)
@@ -535,7 +535,7 @@ func TestWithoutContentionAcquireAndReleaseAreOneCallEachAndNoChannel(t *testing
 func TestNamesMayHaveHashTagsAndWorkInACluster(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
-	r := newRig(t, s, rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond, PollCap: time.Minute})
+	r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 300 * time.Millisecond, PollCap: time.Minute})
 	for _, name := range []string{"plain", "{tag}rest", "a{b}c", "日本語"} {
 		sem := r.c.Semaphore(name, 2).WithLabel("l")
 		p := acquire(t, sem, 2)
@@ -576,7 +576,7 @@ func javaRelease(t *testing.T, r *rig, id string) {
 
 func TestGoAndJavaShareOneSemaphore(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, rsemaphore.Options{PollCap: time.Minute})
+		r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Minute})
 		javaSet(t, r, 3)
 		sem := r.c.Semaphore("s", 3)
 		javaAcquire(t, r, idC, time.Hour)
@@ -643,7 +643,7 @@ func TestAGrantThatIsNotReplicatedIsTakenBack(t *testing.T) {
 }
 
 func TestCloseEndsWaitersAndPermitsAndNamesWhatIsLeft(t *testing.T) {
-	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{})
+	r := newRig(t, redistest.Embedded(t), patient)
 	sem := r.c.Semaphore("s", 2)
 	p, q := acquire(t, sem, 1), acquire(t, sem, 1)
 	waiter := make(chan error, 1)
@@ -669,7 +669,7 @@ func TestCloseEndsWaitersAndPermitsAndNamesWhatIsLeft(t *testing.T) {
 }
 
 func TestCloseDoesNotWaitForAPermitThatIsLostMeanwhile(t *testing.T) {
-	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond})
+	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 300 * time.Millisecond})
 	sem := r.c.Semaphore("s", 2)
 	p := acquire(t, sem, 1)
 	require.NoError(t, sem.ReleaseIDs(within(t), p.IDs()...))
@@ -693,7 +693,7 @@ func TestTheObserverIsToldOfEverythingAndMayPanic(t *testing.T) {
 		return slices.Contains(seen, s)
 	}
 	log := &logbook{}
-	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond, Logger: log.logger(), Observer: rsemaphore.Observer{
+	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 300 * time.Millisecond, Logger: log.logger(), Observer: rsemaphore.Observer{
 		Acquired: func(name string, n int, _ time.Duration) { see("acquired %d of %s", n, name) },
 		NotAcquired: func(name string, n int, _ time.Duration, err error) {
 			see("not acquired %d of %s: %t", n, name, err != nil)
