@@ -59,8 +59,8 @@ func (h *handle) forgotten() {
 	if h.auto {
 		c.engine.Manual(&h.owner.claim)
 	}
-	h.owner.exit(h)
-	h.uncount() // Close need not wait for an Unlock that cannot come
+	h.owner.exit(nil) // counted out, but told when it ends: somebody may wait for its Done
+	h.uncount()       // Close need not wait for an Unlock that cannot come
 	h.owner.lock.warn("redlatch: a hold was dropped without Unlock; it is no longer renewed", h.owner)
 }
 

@@ -147,3 +147,26 @@ func TestLossInAClusterIsNoticedAtOnceWhereInvalidationsAreObserved(t *testing.T
 	require.Less(t, time.Since(began), beforeRenewal)
 	require.NoError(t, c.Close(within(t)))
 }
+
+func TestTheChannelOfAForgottenHoldIsClosedWithItsLease(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 300 * time.Millisecond})
+	for name, lease := range map[string]time.Duration{"renewed": 0, "fixed": 300 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			h, err := r.locks.Reentrant(name).TryLock(within(t), 0, lease)
+			require.NoError(t, err)
+			done := h.Done() // all that is kept of it
+			end := time.After(20 * time.Second)
+			for {
+				collect()
+				select {
+				case <-done:
+					return
+				case <-end:
+					t.Fatal("still open")
+				case <-time.After(10 * time.Millisecond):
+				}
+			}
+		})
+	}
+}

@@ -107,7 +107,9 @@ func (p *permit) forgotten() {
 	p.mu.Lock()
 	live := p.why == nil
 	p.mu.Unlock()
-	p.s.c.engine.Remove(&p.claim)
+	if p.auto {
+		p.s.c.engine.Manual(&p.claim) // it stays until its lease is over: somebody may wait for its Done
+	}
 	p.uncount() // Close need not wait for a Release that cannot come
 	if !p.auto || !live {
 		return

@@ -1,0 +1,35 @@
+package rsemaphore_test
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+func TestTheChannelOfAForgottenPermitIsClosedWithItsLease(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.Start(t), rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond})
+	for name, lease := range map[string]time.Duration{"renewed": 0, "fixed": 300 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			p, err := r.c.Semaphore(name, 1).TryAcquire(within(t), 1, 0, lease)
+			require.NoError(t, err)
+			done := p.Done() // all that is kept of it
+			end := time.After(20 * time.Second)
+			for {
+				runtime.GC()
+				select {
+				case <-done:
+					return
+				case <-end:
+					t.Fatal("still open")
+				case <-time.After(10 * time.Millisecond):
+				}
+			}
+		})
+	}
+}
