@@ -13,6 +13,10 @@
 // ever decremented first and put back afterwards. Ordinals come from a number that only grows; that of a returned
 // unit is not used again.
 //
+// The same holds for units claimed several at a time under the id of a request (ClaimOnce), for those reserved, and
+// confirmed or cancelled or left to expire (Reserve), and for those claimed for nobody in particular (ClaimAny). Each
+// is returned once, by its id. What a reservation holds goes back to the stock exactly once, decided by the server's clock.
+//
 // A Stock fails closed. Without its key it is NotOpen and no verb but Open creates it. If claimants' records are
 // missing (evicted, deleted), it is ErrCorrupt from the next call on: the stock counts how many there must be.
 //
@@ -21,22 +25,27 @@
 // # What is not
 //
 //   - Failover. A grant that the primary acknowledged and had not replicated is gone after a failover, and its ordinal
-//     goes out again. A unique index over (sale, claimant) and (sale, ordinal) where orders are kept is the last guard.
+//     goes out again. Options.MinReplicas has grants confirmed by replicas first, which makes that less likely, and
+//     Stock.Restore mends it afterwards; a unique index over (sale, epoch, ordinal) where orders are kept is the last guard.
 //   - The server's clock. Start, end and retention are kept in it. If it is stepped, they move with the step.
 //   - Eviction, FLUSHALL and DEL. Under a maxmemory-policy other than noeviction, a whole stock can go (NotOpen), or
 //     its records (ErrCorrupt); both stop the sale. A Counter that goes starts again at Initial.
 //   - Retries of a Counter's writing verbs. They are sent once; a lost reply is ErrUnknownOutcome.
 //   - Claims given up on. A request of which the caller saw no reply, or a copy of it that the network held back, may
 //     be served later, for as long as the stock sells: the claimant then has a unit that the next Claim or Lookup
-//     tells, and that nobody else gets until it is returned.
+//     tells, and that nobody else gets until it is returned. (Units of a ClaimAny given up on are returned by the
+//     library, if it can ask the server within five call timeouts.)
+//   - That a unit which came back is sold the moment it did. The process that returned it sells it at once, others
+//     within milliseconds, or within SoldOutOptions.Trust if the server's message is lost.
 //   - Requests that come later than a stock's retention. They meet the next opening of the name.
 //
 // # Outcomes and errors
 //
 // Sold out, not open, not started and over are outcomes in a Grant, not errors. An error says that there is no
 // answer, and of which kind: refused before anything was sent (ErrInvalidName, ErrInvalidOption, ErrClosed), refused
-// by the server (ErrOutOfRange, ErrOverflow, ErrNotInteger, ErrWrongType, ErrAlreadyOpen, ErrCorrupt), never run
-// (ErrUnavailable), or unknown (ErrUnknownOutcome).
+// by the server (ErrOutOfRange, ErrOverflow, ErrNotInteger, ErrWrongType, ErrAlreadyOpen, ErrNotOpen, ErrMismatch,
+// ErrCorrupt and those of reservations), never run (ErrUnavailable), unknown (ErrUnknownOutcome), or granted and not
+// confirmed by replicas (ErrUnconfirmed).
 //
 // A call lasts until its context ends, and one whose context has no deadline for at most five call timeouts. Within
 // that time, what surely did not run is sent again, and so is every verb that may run twice: all but Counter's
@@ -47,15 +56,24 @@
 // P is Options.KeyPrefix, S is P and the name of a stock, which may not contain braces.
 //
 //	P<name>    string  a Counter: INCR's and RAtomicLong's decimal integer; no end unless TTL
-//	rc:{S}     hash    a Stock: limit sold seq recorded per start end gone epoch state token; times in ms of the server
+//	rc:{S}     hash    a Stock: its numbers; times in ms of the server (open.lua)
 //	rc:{S}:u   hash    its claimants: claimant -> ordinal;call, after a return 0;call;returned;by
+//	rc:{S}:r   hash    its requests, reservations, units of nobody in particular, and how many each claimant has (stock.lua)
+//	rc:{S}:h   zset    its reservations that hold units -> deadline
+//	rc:{S}:o   string  there while it is sold out; the only key that is tracked
+//	rc:{S}:l   stream  its ledger, if it keeps one
 //
-// Both keys of a stock end in the same millisecond, retention after its end. Only relative expiries are sent, computed
-// in the scripts from the server's own TIME. A winner costs the server about 65 bytes and the length of the claimant.
+// All keys of a stock end in the same millisecond, retention after its end, but the flag of being sold out, which ends
+// sooner. Only relative expiries are sent, computed in the scripts from the server's own TIME. A winner costs the
+// server about 65 bytes and the length of the claimant, a request about 100 and the lengths of both names.
 //
 // # Cost
 //
 // Every verb is one round trip: INCR, DECR, INCRBY or GET for a Counter without options, one EVALSHA for the rest.
-// A script of two keys gets TRYAGAIN while their slot is moving to another node of a Cluster, and is sent again until
+//
+// Claims of one process on one stock share calls (Combine): one alone is sent at once, the others while it is under way
+// together. And once the server has said that a stock is sold out the process answers by itself (SoldOutOptions).
+//
+// A script of several keys gets TRYAGAIN while their slot is moving to another node of a Cluster, and is sent again until
 // the move is through.
 package rcounter

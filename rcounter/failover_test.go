@@ -268,7 +268,7 @@ func TestAMillionClaimsThroughEveryFault(t *testing.T) {
 	}
 	p := newPair(t)
 	front := redistest.NewProxy(t, p.primary)
-	o := rcounter.Options{CallTimeout: 250 * time.Millisecond, MinReplicas: 1, ReplicaTimeout: 100 * time.Millisecond}
+	o := rcounter.Options{CallTimeout: time.Second, MinReplicas: 1, ReplicaTimeout: 500 * time.Millisecond}
 	local := o
 	o.SoldOut.Off = true // two processes that ask the server to the end, one that knows by itself
 	opened(t, on(t, p.admin, patient), "s", int64(limit))
@@ -290,7 +290,7 @@ func TestAMillionClaimsThroughEveryFault(t *testing.T) {
 					}
 					user := int(uint64(n) * 7919 % uint64(users)) // 7919 is a prime: every user once in a round
 					for ctx.Err() == nil {
-						short, cancel := context.WithTimeout(ctx, 2*time.Second)
+						short, cancel := context.WithTimeout(ctx, 5*time.Second)
 						g, err := s.Claim(short, "user-"+strconv.Itoa(user))
 						cancel()
 						if err == nil {
@@ -330,7 +330,11 @@ func TestAMillionClaimsThroughEveryFault(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 			front.Heal()
 		}
-		time.Sleep(rand.N(40 * time.Millisecond))
+		// the next fault when there has been progress, or a slow machine would see nothing but faults
+		next := c.claims.Load() + rand.N(target/40)
+		for end := time.Now().Add(5 * time.Second); c.claims.Load() < min(next, target) && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
 	}
 	p.promote(t) // while claims are in the air: none of those is acknowledged
 	stop()
