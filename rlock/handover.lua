@@ -41,8 +41,9 @@ end
 -- Its field and lease are written before anything is published: a process that acts on the message must find them. A
 -- process that is gone does not count among the receivers, and its entry is dropped; one that is there but has not
 -- looked for long (stopped, cut off) is passed over. A wrong count costs time: who is dropped looks again and queues
--- anew, and who is granted without hearing of it finds out when it looks.
-local function hand_over(lock, queue, publish, grants, now, me)
+-- anew, and who is granted without hearing of it finds out when it looks. An entry of "over", an owner that is through,
+-- has been left behind where the queue could not be reached; it is dropped.
+local function hand_over(lock, queue, publish, grants, now, me, over)
   while true do
     local head = redis.call('ZRANGEBYSCORE', queue, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
     local entry, ticket = head[1], tonumber(head[2])
@@ -59,7 +60,7 @@ local function hand_over(lock, queue, publish, grants, now, me)
       seen = -tonumber(redis.call('ZSCORE', queue, stamp) or -seen)
     end
     redis.call('ZREM', queue, entry, stamp)
-    if now - seen <= tonumber(stale) then
+    if owner ~= over and now - seen <= tonumber(stale) then
       redis.call('HSET', lock, owner, 1)
       redis.call('PEXPIRE', lock, lease)
       if push == '-' then

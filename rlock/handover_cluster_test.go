@@ -115,7 +115,7 @@ func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {
 	a, b, other, third := newRig(t, s, o), newRig(t, s, o), newRig(t, s, o), newRig(t, s, o)
 	m := newMove(t, s, "l")
 	queue := "redlatch_queue:{l}"
-	held := lock(t, a.locks.Reentrant("l"), within(t))
+	held, forced := lock(t, a.locks.Reentrant("l"), within(t)), lock(t, a.locks.Reentrant("{l}2"), within(t))
 	m.begin()
 	// held on the old node, no queue yet
 	waiting := make(chan result, 1)
@@ -136,6 +136,11 @@ func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {
 	require.ErrorIs(t, err, rlock.ErrNotAcquired)
 	require.NoError(t, got.hold.Extend(within(t), time.Minute))
 	got.unlock(t)
+	ok, err := other.locks.Reentrant("{l}2").ForceUnlock(within(t))
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.ErrorIs(t, forced.Unlock(within(t)), rlock.ErrLost)
+	require.NoError(t, lock(t, other.locks.Reentrant("{l}2"), within(t)).Unlock(within(t)))
 	for range 20 {
 		h := lock(t, other.locks.Reentrant("l"), within(t))
 		require.NoError(t, h.Unlock(within(t)))
@@ -161,7 +166,7 @@ func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {
 	}
 	next().unlock(t) // the lock is there now, its queue still here
 	got = next()
-	ok, err := a.locks.Reentrant("l").ForceUnlock(within(t))
+	ok, err = a.locks.Reentrant("l").ForceUnlock(within(t))
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.ErrorIs(t, got.hold.Unlock(within(t)), rlock.ErrLost)

@@ -66,7 +66,7 @@ if there and there < 2 and (there == 1 or named) then
     return named and {status, outcome, ticket} or status
   end
   if there == 1 and not (naming and outcome == 0) then
-    served = hand_over(key, queue, publish, grants, now, naming and entry)
+    served = hand_over(key, queue, publish, grants, now, naming and entry, owner)
   end
   if served then
     return named and {status, outcome, ticket} or status
