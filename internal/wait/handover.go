@@ -294,6 +294,12 @@ func (q *Queue) Offer(name string, notAfter time.Time) *Offer {
 		notAfter = u
 	}
 	w.offered = notAfter
+	// Counted now, not when it is known to have been used: on a slow network the waiter hears of it from the server, by
+	// asking, before the release is answered, and a turn that does not count as one would bring new turns.
+	w.byTurn = turn
+	if turn {
+		l.turns--
+	}
 	return &Offer{Standing: *w.standing, NotAfter: notAfter, Turn: turn, q: q, w: w}
 }
 
@@ -302,7 +308,6 @@ func (o *Offer) Granted(sent time.Time) {
 	o.settle(func(w *waiter) {
 		w.offered = time.Time{}
 		w.grant = &Grant{Owner: o.Owner, Sent: sent, Lease: o.Lease}
-		w.line.turns--
 		w.wake()
 	})
 }
