@@ -104,9 +104,11 @@ func TestSimulatedHandOversNeverOverlapAndNeverStall(t *testing.T) {
 		runs++
 	}
 	t.Logf("%d runs in %v: %v", runs, time.Since(began).Round(time.Millisecond), total)
-	require.Positive(t, total.handed)
-	require.Positive(t, total.turns)
-	require.Positive(t, total.direct)
+	if !given {
+		require.Positive(t, total.handed)
+		require.Positive(t, total.turns)
+		require.Positive(t, total.direct)
+	}
 }
 
 // simFigures is what happened in a run, or in several.
@@ -177,9 +179,12 @@ func simulate(t *testing.T, seed uint64, mode simMode) (f simFigures) {
 	synctest.Test(t, func(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		s := &simulation{mode: mode, server: redistest.Bubble(t), witness: newWitness(), stop: make(chan struct{})}
-		procs := simProcs
-		if mode == simCrossing {
-			procs = 2 // so that whoever enters the queue is often served before it hears that it is there
+		procs, waiters := simProcs, simWaiters
+		switch {
+		case mode == simCrossing && seed%4 == 0:
+			procs, waiters = 3, 1 // in a short queue one is often served before one hears that one is in it
+		case mode == simCrossing:
+			procs = 2 // likewise of turns
 		}
 		s.net = newSimNet(s.server, rand.New(rand.NewPCG(seed, 1)), s.note)
 		for i := range procs {
@@ -188,7 +193,7 @@ func simulate(t *testing.T, seed uint64, mode simMode) (f simFigures) {
 		s.server.Embedded.Server().SetPreHook(s.see)
 		watched, watch := make(chan struct{}), make(chan struct{})
 		go func() { defer close(watched); s.watch(watch) }()
-		s.run(rnd, seed)
+		s.run(waiters, rnd, seed)
 		close(watch)
 		<-watched
 		s.end()
@@ -221,12 +226,12 @@ func (s *simulation) process(t *testing.T, i int, seed uint64) *simProc {
 }
 
 // run lets the workers work in bad weather for a while, then in fair weather, and waits for them.
-func (s *simulation) run(rnd *rand.Rand, seed uint64) {
+func (s *simulation) run(waiters int, rnd *rand.Rand, seed uint64) {
 	hosts := make([]*simHost, len(s.procs))
 	for i, p := range s.procs {
 		hosts[i] = p.host
-		for k := range simWaiters {
-			wr := rand.New(rand.NewPCG(seed, uint64(10+i*simWaiters+k)))
+		for k := range waiters {
+			wr := rand.New(rand.NewPCG(seed, uint64(10+10*i+k)))
 			p.work.Go(func() { s.worker(p, k, wr) })
 		}
 	}
