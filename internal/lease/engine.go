@@ -337,6 +337,13 @@ func (e *Engine) Names() []string {
 	return names
 }
 
+// All returns the claims registered.
+func (e *Engine) All() []*Claim {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.due)
+}
+
 // wakeBy has the goroutine look again by t. Called with mu held. Removing a claim leaves an early wake-up behind, also
 // if it was removed before the goroutine got to look: lock and unlock in a loop then disturb it every trackAfter or so,
 // not every time.

@@ -40,7 +40,9 @@ func TestAClaimOfSeveralKeysIsRenewedWithAllOfThem(t *testing.T) {
 			require.True(t, s.Add(h.Claim, time.Now(), term, true, 0))
 			return h
 		}
+		require.Empty(t, s.All())
 		a, b := pair("a"), pair("b")
+		require.ElementsMatch(t, []*lease.Claim{a.Claim, b.Claim}, s.All())
 		c := s.take(t, "c", term) // of one key, by another script
 		time.Sleep(time.Hour + 11*time.Second)
 		for _, h := range []*held{a, b, c} {
