@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -131,7 +132,7 @@ func (c *Client) Close(ctx context.Context) error {
 	case <-drained:
 	case <-ctx.Done():
 	}
-	names := c.engine.Names()
+	names := c.names()
 	owed := c.sweeper.Settle(ctx)
 	c.engine.Stop()
 	c.sweeper.Stop()
@@ -150,6 +151,18 @@ func (c *Client) Close(ctx context.Context) error {
 	default:
 		return fmt.Errorf("rsemaphore: close: %s: %w", strings.Join(problems, "; "), why)
 	}
+}
+
+// names are those of what somebody still holds, each as often as it is held. A permit whose handle was dropped is left
+// to its lease anyway.
+func (c *Client) names() (names []string) {
+	for _, claim := range c.engine.All() {
+		if p, ok := claim.Of.(*permit); !ok || !p.isDropped() {
+			names = append(names, claim.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // shorten keeps an error readable.

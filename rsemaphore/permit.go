@@ -44,6 +44,7 @@ type permit struct {
 	next     int
 	contexts map[int]ending
 	counted  bool          // among those that Close waits for
+	dropped  bool          // nobody can call Release any more
 	given    bool          // Release was called
 	finished bool          // Release has ended, or there will be no handle to call it on
 	again    bool          // a late reply has said, while Release was under way, that permits had been taken
@@ -106,6 +107,7 @@ func (p *permit) handle(doubt time.Time) *Permit {
 func (p *permit) forgotten() {
 	p.mu.Lock()
 	live := p.why == nil
+	p.dropped = true
 	p.mu.Unlock()
 	if p.auto {
 		p.s.c.engine.Manual(&p.claim) // it stays until its lease is over: somebody may wait for its Done
@@ -119,6 +121,12 @@ func (p *permit) forgotten() {
 		args = append(args, "label", p.s.label)
 	}
 	p.s.c.log.Warn("redlatch: a permit was dropped without Release; it is no longer renewed", args...)
+}
+
+func (p *permit) isDropped() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dropped
 }
 
 // end closes the permit and cancels its contexts; the first reason counts.

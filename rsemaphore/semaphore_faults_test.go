@@ -115,6 +115,49 @@ func (c losing) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResu
 	return res
 }
 
+// lagging has the caller see a closed connection in place of the first reply that lag wants, and runs that call later,
+// as when it was still on its way when the connection broke.
+type lagging struct {
+	rueidis.Client
+	dead rueidis.Client
+	lag  func(words []string) bool
+	by   time.Duration
+	ran  chan struct{} // closed when it has run
+}
+
+func (c lagging) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	if !c.lag(cmd.Commands()) {
+		return c.Client.Do(ctx, cmd)
+	}
+	cmd = cmd.Pin()
+	time.AfterFunc(c.by, func() {
+		c.Client.Do(context.Background(), cmd)
+		close(c.ran)
+	})
+	return c.dead.Do(ctx, c.dead.B().Ping().Build())
+}
+
+func TestARequestThatRunsAfterItsReleaseBeforeTheServersTimeIsKnownIsTakenBack(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		dead, err := rueidis.NewClient(s.Option())
+		require.NoError(t, err)
+		dead.Close()
+		var calls atomic.Int32
+		late := lagging{s.Client(t), dead, func(words []string) bool {
+			return slices.Contains(words, "s") && words[0] == "EVAL" && calls.Add(1) == 1
+		}, 300 * time.Millisecond, make(chan struct{})}
+		r := newRigOn(t, s, late, rsemaphore.Options{CallTimeout: 2 * time.Second})
+		sem := r.c.Semaphore("s", 3)
+		p := acquire(t, sem, 2) // by its second request; the first could say no time after which it must not run
+		release(t, p)
+		<-late.ran
+		redistest.Eventually(t, 20*time.Second, "taken back, long before the lease is over", func() bool {
+			return counts(t, sem) == [3]int{3, 0, 3} && r.c.Owed() == 0
+		})
+	})
+}
+
 func TestAnErrorThatAnEarlierTryMayContradictSaysUnknown(t *testing.T) {
 	s := redistest.Embedded(t)
 	dead, err := rueidis.NewClient(s.Option())
@@ -466,7 +509,9 @@ func TestAPermitThatIsDroppedIsRenewedNoMoreAndLogged(t *testing.T) {
 	require.Equal(t, 1, log.count("dropped without Release"))
 	redistest.Eventually(t, 20*time.Second, "back after its lease", func() bool { return counts(t, sem) == [3]int{1, 1, 2} })
 	release(t, kept)
-	require.NoError(t, r.c.Close(within(t)), "nothing to wait for")
+	ctx := within(t)
+	require.NoError(t, r.c.Close(ctx))
+	require.NoError(t, ctx.Err(), "nothing to wait for")
 }
 
 func TestCloseWhilePermitsAreBeingGrantedLeavesNothing(t *testing.T) {

@@ -673,8 +673,21 @@ func TestCloseDoesNotWaitForAPermitThatIsLostMeanwhile(t *testing.T) {
 	sem := r.c.Semaphore("s", 2)
 	p := acquire(t, sem, 1)
 	require.NoError(t, sem.ReleaseIDs(within(t), p.IDs()...))
-	require.NoError(t, r.c.Close(within(t)))
+	ctx := within(t)
+	require.NoError(t, r.c.Close(ctx))
+	require.NoError(t, ctx.Err(), "it did not wait")
 	require.ErrorIs(t, p.Err(), rsemaphore.ErrClosed)
+	require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost)
+}
+
+func TestCloseDoesNotWaitForWhatIsLost(t *testing.T) {
+	r := newRig(t, redistest.Embedded(t), patient)
+	p, err := r.c.Semaphore("s", 2).TryAcquire(within(t), 1, 0, 200*time.Millisecond)
+	require.NoError(t, err)
+	<-p.Done()
+	ctx := within(t)
+	require.NoError(t, r.c.Close(ctx))
+	require.NoError(t, ctx.Err(), "it did not wait")
 	require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost)
 }
 
