@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -475,7 +477,7 @@ func TestARepeatedArrivalIsNotCountedInTheNextGeneration(t *testing.T) {
 }
 
 func TestAnArrivalThatWasGivenUpIsTakenBack(t *testing.T) {
-	for name, fate := range map[string]redistest.Fate{"the reply is late": redistest.HoldReply, "the request is late": redistest.HoldRequest} {
+	for name, fate := range map[string]redistest.Fate{"the reply is late": redistest.HoldReply, "the request is late": redistest.HoldRequest, "the reply is lost": redistest.LoseReply} {
 		t.Run(name, func(t *testing.T) {
 			srv := redistest.Start(t)
 			p := redistest.NewProxy(t, srv)
@@ -500,6 +502,46 @@ func TestAnArrivalThatWasGivenUpIsTakenBack(t *testing.T) {
 				require.NoError(t, (<-done).err)
 			}
 		})
+	}
+}
+
+// belated keeps the first request to arrive to itself, reports that its reply is lost, and sends it when it is told to.
+type belated struct {
+	*forgetful
+	mu   sync.Mutex
+	kept *rueidis.Completed
+}
+
+func (c *belated) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	c.mu.Lock()
+	first := c.kept == nil && slices.Contains(cmd.Commands(), "arrive")
+	if first {
+		cmd = cmd.Pin()
+		c.kept = &cmd
+	}
+	c.mu.Unlock()
+	if first {
+		return c.dead.Do(ctx, c.dead.B().Ping().Build())
+	}
+	return c.forgetful.Do(ctx, cmd)
+}
+
+func TestARequestToArriveThatComesWhenItsPartyIsGoneIsTakenBack(t *testing.T) {
+	srv := redistest.Start(t)
+	direct := newRig(t, srv, patient)
+	direct.load(t, "barrier*.lua")
+	late := &belated{forgetful: newForgetful(t, srv, func() bool { return false })}
+	r := newRigOn(t, srv, late, rsemaphore.Options{CallTimeout: 3 * time.Second})
+	b, db := r.c.CyclicBarrier("b", 2), direct.c.CyclicBarrier("b", 2)
+	done := arriveAt(within(t), b, 1)
+	require.NoError(t, errOf(db.Await(within(t))))
+	require.NoError(t, (<-done).err)
+	require.NoError(t, late.Client.Do(within(t), *late.kept).Error())
+	gathered(t, db, 1) // it has arrived in the next generation, for nobody
+	gathered(t, db, 0)
+	next := arriveAt(within(t), db, 2)
+	for range 2 {
+		require.NoError(t, (<-next).err)
 	}
 }
 

@@ -380,6 +380,31 @@ func TestAnAcquireThatIsGivenUpIsNotGrantedLater(t *testing.T) {
 	require.EqualValues(t, 9, must1[int64](t)(r.c.CountingSemaphore("s").Available(within(t))))
 }
 
+func TestARequestUnderWayIsSeenThroughWhenItsContextEnds(t *testing.T) {
+	srv := redistest.Start(t)
+	p := redistest.NewProxy(t, srv)
+	r, direct := newRig(t, p.Server(), patient), newRig(t, srv, patient)
+	direct.load(t, "counting_*.lua")
+	direct.must(t, "SET", "s", "1000")
+	s := r.c.CountingSemaphore("s")
+	require.NoError(t, s.Acquire(within(t), 1))
+	p.Delay(0, 15*time.Millisecond)
+	through := 0
+	for range 20 {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+		if s.Acquire(ctx, 1) == nil {
+			require.Error(t, ctx.Err())
+			through++
+		}
+		cancel()
+	}
+	p.Heal()
+	require.Positive(t, through, "a busy machine may be late for some, not for all")
+	redistest.Eventually(t, 20*time.Second, "those that were too late are given back", func() bool {
+		return direct.text(t, "GET", "s") == strconv.Itoa(999-through)
+	})
+}
+
 func TestAReleaseUnderAContextThatHasEndedIsMadeAllTheSame(t *testing.T) {
 	r := newRig(t, redistest.Start(t), patient)
 	s := r.c.CountingSemaphore("s")

@@ -57,7 +57,7 @@ func overWires(t *testing.T, walk func(t *testing.T, srv *redistest.Server, r *r
 			return newForgetful(t, s, func() bool { return rnd.IntN(3) == 0 })
 		},
 	} {
-		for range 3 {
+		for range 2 {
 			seed := rand.Uint64()
 			t.Run(fmt.Sprintf("%s/%d", wire, seed), func(t *testing.T) {
 				srv := redistest.Embedded(t)
@@ -149,7 +149,7 @@ func TestLatchKeepsToItsModel(t *testing.T) {
 			require.ErrorIs(t, gotErr, wantErr, "%v", trace)
 			require.Equal(t, want, got, "%v", trace)
 		}
-		for range 300 {
+		for range 150 {
 			who := string(rune('a' + rnd.IntN(5)))
 			switch op := rnd.IntN(100); {
 			case op < 20:
@@ -265,7 +265,7 @@ func TestCountingSemaphoreKeepsToItsModel(t *testing.T) {
 			require.ErrorIs(t, gotErr, wantErr, "%v", trace)
 			require.Equal(t, want, got, "%v", trace)
 		}
-		for range 300 {
+		for range 150 {
 			n := 1 + rnd.IntN(4)
 			switch op := rnd.IntN(100); {
 			case op < 15:
