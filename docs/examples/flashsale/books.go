@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -23,6 +24,7 @@ type answer struct {
 	line    int64
 	outcome outcome
 	ordinal int64
+	cents   int64 // of a red packet
 	took    time.Duration
 	err     string // why it failed
 	asked   bool   // it failed because Redis did not answer: the unit may have been taken all the same
@@ -30,10 +32,26 @@ type answer struct {
 
 // sold says what the server knew of the stock at one moment.
 type sold struct {
-	limit int64 // units there are
-	count int64 // units taken
-	last  int64 // highest ordinal given out so far
-	epoch int64 // which opening of the stock this is
+	limit int64   // units there are
+	count int64   // units taken
+	last  int64   // highest ordinal given out so far
+	lasts []int64 // the same of each shard, whose ordinals are its own; nil if there are none
+	cents int64   // of a red packet: how much was taken
+	epoch int64   // which opening of the stock this is
+}
+
+// had reports whether ordinal had been given out by then.
+func (s *sold) had(ordinal int64) bool {
+	if s.lasts == nil {
+		return ordinal <= s.last
+	}
+	const shard = 40 // bits of an ordinal within its shard
+	for _, last := range s.lasts {
+		if ordinal>>shard == last>>shard {
+			return ordinal <= last
+		}
+	}
+	return false
 }
 
 // win is one unit and who got it.
@@ -65,6 +83,7 @@ type books struct {
 	wins    []win
 	byUser  map[string]int64
 	byUnit  map[int64]string
+	cents   map[int64]int64     // by unit, of a red packet
 	earlier map[string]int64    // users found to have won before the run
 	users   map[string]struct{} // distinct users read, until there are as many as units
 	faults  []string
@@ -74,7 +93,7 @@ type books struct {
 const maxFaults = 20 // how many are spelled out; the rest are counted
 
 func newBooks() *books {
-	return &books{byUser: map[string]int64{}, byUnit: map[int64]string{}, earlier: map[string]int64{}, users: map[string]struct{}{}}
+	return &books{byUser: map[string]int64{}, byUnit: map[int64]string{}, cents: map[int64]int64{}, earlier: map[string]int64{}, users: map[string]struct{}{}}
 }
 
 // opened records the state of the stock before the first claim. Only the first call counts.
@@ -143,6 +162,9 @@ func (b *books) enter(user string, a answer) {
 	holder, taken := b.byUnit[a.ordinal]
 	switch {
 	case won && mine == a.ordinal:
+		if was := b.cents[mine]; was != a.cents {
+			b.fault("user %q holds unit %d of %s and was told %s", user, mine, money(was), money(a.cents))
+		}
 		b.already++
 		return
 	case won:
@@ -151,9 +173,9 @@ func (b *books) enter(user string, a answer) {
 		b.fault("unit %d was given twice: to %q and to %q", a.ordinal, holder, user)
 	case a.ordinal < 1:
 		b.fault("user %q won unit %d, and there is no such unit", user, a.ordinal)
-	case a.ordinal <= b.start.last && a.outcome == granted:
+	case b.start.had(a.ordinal) && a.outcome == granted:
 		b.fault("unit %d was given twice: before this run and to %q", a.ordinal, user)
-	case a.ordinal <= b.start.last:
+	case b.start.had(a.ordinal):
 		b.earlier[user] = a.ordinal
 		b.already++
 		return
@@ -164,17 +186,35 @@ func (b *books) enter(user string, a answer) {
 	}
 	if !taken {
 		b.byUnit[a.ordinal] = user
+		if a.cents != 0 {
+			b.cents[a.ordinal] = a.cents
+		}
 	}
 }
 
+// amounts is how much every unit won was worth, of a red packet.
+func (b *books) amounts() map[int64]int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.cents)
+}
+
+// paid is the sum of the amounts. Called with mu held.
+func (b *books) paid() (sum int64) {
+	for _, c := range b.cents {
+		sum += c
+	}
+	return sum
+}
+
 // settle turns a claim that was counted as failed, or never answered, into the win that a lookup found it to be.
-func (b *books) settle(c claim, ordinal int64, wasFailed bool) {
+func (b *books) settle(c claim, has bought, wasFailed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if wasFailed {
 		b.failed--
 	}
-	b.enter(c.user, answer{line: c.line, outcome: replayed, ordinal: ordinal})
+	b.enter(c.user, answer{line: c.line, outcome: replayed, ordinal: has.ordinal, cents: has.cents})
 }
 
 // winners returns the units won in this run by ordinal.
@@ -228,6 +268,9 @@ func (b *books) check(end *sold, complete, private bool) verdict {
 			v.notes = append(v.notes, fmt.Sprintf("%s went to claims that were not answered", plural(gone-won, "unit")))
 		}
 	}
+	if end != nil && b.open && end.count-b.start.count == won && end.cents-b.start.cents != b.paid() {
+		say("the server has given out %s and the winners have %s", money(end.cents-b.start.cents), money(b.paid()))
+	}
 	if !complete {
 		v.rule = "no ordinal twice, no user twice, no more winners than units"
 		return v
@@ -252,6 +295,7 @@ func atLeast(users, free int64) string {
 type totals struct {
 	read, winners, already, soldOut, malformed, failed int64
 	earlier                                            int64
+	cents                                              int64
 	p50, p99                                           time.Duration
 }
 
@@ -263,6 +307,6 @@ func (b *books) totals() totals {
 	defer b.mu.Unlock()
 	return totals{
 		read: b.read, winners: int64(len(b.wins)), already: b.already, soldOut: b.soldOut, malformed: b.malformed, failed: b.failed,
-		earlier: int64(len(b.earlier)), p50: b.latency.percentile(50), p99: b.latency.percentile(99),
+		earlier: int64(len(b.earlier)), cents: b.paid(), p50: b.latency.percentile(50), p99: b.latency.percentile(99),
 	}
 }

@@ -170,7 +170,7 @@ func TestASettledClaimMovesFromErrorToWinner(t *testing.T) {
 	c := claim{user: "a"}
 	b.took(c)
 	b.answered(c, answer{outcome: failed, asked: true}, time.Now())
-	b.settle(c, 1, true)
+	b.settle(c, bought{ordinal: 1}, true)
 	tot := b.totals()
 	require.Equal(t, []int64{1, 1, 0}, []int64{tot.read, tot.winners, tot.failed})
 }

@@ -8,6 +8,8 @@ import (
 	"net"
 	"strconv"
 	"strings"
+
+	"github.com/redlatch/redlatch/rcounter"
 )
 
 // options are the flags, checked.
@@ -20,6 +22,7 @@ type options struct {
 	out    string
 	json   bool
 	name   string // "" for one of its own
+	form
 
 	unitsGiven bool
 }
@@ -49,6 +52,9 @@ winner is lost or doubled. At the end the run checks itself.
   -procs N               worker processes, 1 to 64 (default 4)
   -out FILE              write the winners, by ordinal, as CSV with the header ordinal,user
   -name NAME             name of the stock in Redis (default: one of its own for every run)
+  -reserve               hold a unit for every claim first, and sell it when the hold is confirmed
+  -redpacket TOTAL       the units are shares of so much money, like 200.00, split at random
+  -shards K              keep the units in K shards, 2 to 64, on the nodes of a Cluster
   -json                  print the summary as one JSON object
   -help                  print this
 
@@ -64,6 +70,14 @@ Names. With -name the stock stays open for 30 days: a later run with the same na
 left, and -stock, if given, has to agree with it. Who won in an earlier run is counted as "already had one". Runs may
 share a name at the same time; a user who meanwhile wins through the other one is counted as a winner in both. Without
 -name the stock is closed at the end, and Redis forgets it 25 hours after it was opened.
+
+Forms. Without further flags a claim is one call of rcounter's Stock: claims of a worker share script calls, and once
+the stock is sold out the workers answer by themselves. With -reserve a claim is two calls: the unit is held for a
+minute, and then sold; a worker that is killed in between leaves a hold that its successor confirms. With -redpacket
+the units are a RedPacket's shares, at most 1,000,000 of them and at least a cent each, drawn when the sale opens;
+-out has a third column, cents, and the self-check adds the amounts up. With -shards ordinals are unique and not
+dense: shard i has those from i * 2^40. The three exclude each other, and goods of different forms are different,
+whatever their name.
 
 Output. The summary, or the JSON object, goes to stdout; progress and whatever went wrong to stderr. Every claim read
 is counted exactly once: as a winner, as one whose user already had a unit, as sold out, as malformed, as an error
@@ -103,6 +117,16 @@ func parseFlags(args []string) (options, error) {
 		}
 	}
 	procs := int64(o.procs)
+	fs.BoolVar(&o.Reserve, "reserve", false, "")
+	fs.Func("redpacket", "", func(s string) (err error) { o.Packet, err = parseAmount(s); return err })
+	fs.Func("shards", "", func(s string) error {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 2 || n > rcounter.MaxShards {
+			return fmt.Errorf("want a whole number from 2 to %d", rcounter.MaxShards)
+		}
+		o.Shards = n
+		return nil
+	})
 	fs.Func("redis", "", func(s string) (err error) { o.addrs, err = parseAddrs(s); return err })
 	fs.Func("stock", "", func(s string) error { o.unitsGiven = true; return number(&o.units, maxUnits)(s) })
 	fs.Func("users", "", func(s string) error { usersGiven = true; return number(&o.users, maxUsers)(s) })
@@ -120,10 +144,37 @@ func parseFlags(args []string) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q: everything is set by flags", fs.Arg(0))
 	case o.claims != "" && usersGiven:
 		return o, fmt.Errorf("-users %d and -claims %s: the users are those in the file, leave one of the two out", o.users, o.claims)
+	case o.Reserve && o.Packet > 0:
+		return o, fmt.Errorf("-reserve and -redpacket %s: leave one of the two out", money(o.Packet))
+	case o.Reserve && o.Shards > 0:
+		return o, fmt.Errorf("-reserve and -shards %d: leave one of the two out", o.Shards)
+	case o.Packet > 0 && o.Shards > 0:
+		return o, fmt.Errorf("-redpacket %s and -shards %d: leave one of the two out", money(o.Packet), o.Shards)
+	case o.Packet > 0 && o.units > rcounter.MaxShares:
+		return o, fmt.Errorf("-stock %d with -redpacket: want at most %s shares", o.units, group(rcounter.MaxShares))
+	case o.Packet > 0 && o.Packet < o.units:
+		return o, fmt.Errorf("-redpacket %s: too little for %s of at least a cent", money(o.Packet), plural(o.units, "share"))
 	case o.out == "-":
 		return o, errors.New("-out -: want a file; stdout is for the summary")
 	}
 	return o, nil
+}
+
+// parseAmount reads an amount, with two decimals or none, as cents.
+func parseAmount(s string) (int64, error) {
+	whole, cents, dot := strings.Cut(s, ".")
+	bad := errors.New("want an amount like 200 or 88.88, at least 0.01")
+	if dot && len(cents) != 2 || whole == "" || len(whole) > 13 || strings.ContainsAny(whole+cents, "+-_") {
+		return 0, bad
+	}
+	n, err := strconv.ParseInt(whole+cents, 10, 64)
+	if !dot {
+		n *= 100
+	}
+	if err != nil || n < 1 {
+		return 0, bad
+	}
+	return n, nil
 }
 
 func parseAddrs(s string) ([]string, error) {

@@ -9,6 +9,8 @@
 //
 //	go run ./docs/examples/flashsale
 //	go run ./docs/examples/flashsale -redis 127.0.0.1:6379 -claims claims.csv -out winners.csv
+//	go run ./docs/examples/flashsale -redpacket 200.00 -stock 50
+//	go run ./docs/examples/flashsale -redis 127.0.0.1:6379 -shards 3
 //	go run ./docs/examples/flashsale -help
 //
 // The first serves a Redis of its own (miniredis) and lets 10,000 simulated users claim 100 units. While a longer run
@@ -19,7 +21,7 @@
 // The parent process (program.go, sale.go) reads the claims (claims.go) and runs itself again as worker processes
 // (worker.go), to which it talks in lines (protocol.go). Each has a slot (slot.go) that remembers what it was asked and
 // has not answered, and starts another in its place when it dies. Answers go into the books (books.go), which at the
-// end are held against the promises. shop.go is all that touches redlatch.
+// end are held against the promises. shop.go and goods.go are all that touches redlatch.
 package main
 
 import (

@@ -61,6 +61,7 @@ func (p program) run(args []string) int {
 			say("-out %s: %v", o.out, err)
 			return exitUsage
 		}
+		out.amounts = o.Packet > 0
 	}
 	s := newSale(o, newConsole(p.stderr, time.Now()))
 	if p.tune != nil {
@@ -80,7 +81,7 @@ func (p program) run(args []string) int {
 	}
 	r := s.sell(input, shop, p.signals)
 	if out != nil {
-		if err := out.write(s.books.winners()); err != nil {
+		if err := out.writeAll(s.books.winners(), s.books.amounts()); err != nil {
 			s.console.say("-out %s: %v", o.out, plain(err))
 			r.Error = joinText(r.Error, fmt.Sprintf("-out %s: %v", o.out, plain(err)))
 			if r.Exit == exitOK {
@@ -140,7 +141,7 @@ func (s *sale) prepare() (sh *shop, status int, end func()) {
 		s.server = server{Addrs: []string{m.Addr()}, Embedded: true}
 		s.parallel = 16 // miniredis runs one script at a time, slowly: more would only wait longer
 	}
-	sh, err := connect(s.server, s.name)
+	sh, err := connect(s.server, s.name, s.form)
 	if err != nil {
 		s.console.say("%v", err)
 		return nil, exitBad, end
@@ -152,6 +153,12 @@ func (s *sale) prepare() (sh *shop, status int, end func()) {
 	switch {
 	case errors.Is(err, rcounter.ErrInvalidName):
 		s.console.say("-name %q: %v", s.name, err)
+		return nil, exitUsage, end
+	case s.Shards > 0 && errors.Is(err, rcounter.ErrInvalidOption):
+		s.console.say("-shards %d: %v", s.Shards, err)
+		return nil, exitUsage, end
+	case errors.Is(err, errOtherTotal):
+		s.console.say("-redpacket %s: %v; give that, or choose another -name", money(s.Packet), err)
 		return nil, exitUsage, end
 	case err != nil:
 		s.console.say("cannot read stock %q on %v: %v", s.name, s.server, err)

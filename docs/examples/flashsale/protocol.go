@@ -18,7 +18,7 @@ import (
 // From the worker: one line when it may sell, then a line an answer, in any order:
 //
 //	open <opening in JSON>
-//	done <line> <outcome> <ordinal> <microseconds>
+//	done <line> <outcome> <ordinal> <microseconds>[ <cents>]
 //	fail <line> <asked: 0|1> <microseconds> <quoted reason>
 //	dead <quoted reason>
 //
@@ -30,6 +30,7 @@ type workerConfig struct {
 	Server  server
 	Name    string // of the stock
 	Units   int64  // to open it with
+	Form    form   // how they are sold
 	OpenFor time.Duration
 	MayOpen bool // false once the sale has been open: a stock that vanished must not be sold again
 	Claims  int  // made at the same time
@@ -50,11 +51,13 @@ type opening struct {
 	Limit  int64
 	Count  int64
 	Last   int64
+	Lasts  []int64 `json:",omitempty"` // of each shard
+	Cents  int64   `json:",omitempty"`
 	Epoch  int64
 }
 
 func (o opening) sold() sold {
-	return sold{limit: o.Limit, count: o.Count, last: o.Last, epoch: o.Epoch}
+	return sold{limit: o.Limit, count: o.Count, last: o.Last, lasts: o.Lasts, cents: o.Cents, epoch: o.Epoch}
 }
 
 func appendClaim(b []byte, c claim) []byte {
@@ -85,6 +88,10 @@ func appendAnswer(b []byte, a answer) []byte {
 	b = strconv.AppendInt(b, a.ordinal, 10)
 	b = append(b, ' ')
 	b = strconv.AppendInt(b, a.took.Microseconds(), 10)
+	if a.cents != 0 {
+		b = append(b, ' ')
+		b = strconv.AppendInt(b, a.cents, 10)
+	}
 	return append(b, '\n')
 }
 
@@ -126,11 +133,17 @@ func parseReply(s string) (any, error) {
 		if verb == "done" {
 			o := outcome(f[1])
 			ordinal, err2 := strconv.ParseInt(f[2], 10, 64)
-			took, err3 := strconv.ParseInt(f[3], 10, 64)
-			if errors.Join(err1, err2, err3) != nil || o != granted && o != replayed && o != soldOut {
+			us, amount, paid := strings.Cut(f[3], " ")
+			took, err3 := strconv.ParseInt(us, 10, 64)
+			var cents int64
+			var err4 error
+			if paid {
+				cents, err4 = strconv.ParseInt(amount, 10, 64)
+			}
+			if errors.Join(err1, err2, err3, err4) != nil || o != granted && o != replayed && o != soldOut {
 				return nil, bad
 			}
-			return answer{line: line, outcome: o, ordinal: ordinal, took: time.Duration(took) * time.Microsecond}, nil
+			return answer{line: line, outcome: o, ordinal: ordinal, cents: cents, took: time.Duration(took) * time.Microsecond}, nil
 		}
 		took, err2 := strconv.ParseInt(f[2], 10, 64)
 		reason, err3 := strconv.Unquote(f[3])

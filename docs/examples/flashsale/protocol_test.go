@@ -18,6 +18,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	for _, a := range []answer{
 		{line: 1, outcome: granted, ordinal: 5, took: 3 * time.Microsecond},
 		{line: 2, outcome: replayed, ordinal: 1 << 52},
+		{line: 2, outcome: replayed, ordinal: 7, cents: 12345, took: time.Millisecond},
 		{line: 3, outcome: soldOut, took: time.Hour},
 		{line: 4, outcome: failed, err: "two\nlines and \"quotes\"", asked: true, took: time.Second},
 		{line: 5, outcome: failed, err: ""},
@@ -29,6 +30,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		require.Equal(t, a, got)
 	}
 	o := opening{Opened: true, Limit: 3, Count: 1, Last: 2, Epoch: 1 << 52}
+	o.Lasts, o.Cents = []int64{5, 1<<40 + 3}, 99
 	got, err := parseReply(strings.TrimSuffix(string(appendOpening(nil, o)), "\n"))
 	require.NoError(t, err)
 	require.Equal(t, o, got)
@@ -39,7 +41,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 
 func TestHalfALineIsNoAnswer(t *testing.T) {
 	for _, s := range []string{
-		"", "done", "done 1", "done 1 granted", "done 1 granted 5", "done 1 granted 5 x", "done x granted 5 1", "done 1 won 5 1",
+		"", "done", "done 1", "done 1 granted", "done 1 granted 5", "done 1 granted 5 x", "done 1 granted 5 1 x", "done 1 granted 5 1 2 3", "done x granted 5 1", "done 1 won 5 1",
 		"fail 1 0 5", "fail 1 0 5 \"half", "open", "open {", "dead", "dead x", "hello 1 2 3 4",
 	} {
 		_, err := parseReply(s)

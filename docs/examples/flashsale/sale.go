@@ -191,7 +191,7 @@ func (s *sale) inputName() string {
 
 // workerConfig is what a worker that starts now is told.
 func (s *sale) workerConfig() workerConfig {
-	c := workerConfig{Server: s.server, Name: s.name, Units: s.units, OpenFor: namedOpenFor, MayOpen: !s.isOpen.Load(), Claims: s.parallel, Window: s.window(), patience: s.patience}
+	c := workerConfig{Server: s.server, Name: s.name, Units: s.units, OpenFor: namedOpenFor, Form: s.form, MayOpen: !s.isOpen.Load(), Claims: s.parallel, Window: s.window(), patience: s.patience}
 	if s.private {
 		c.OpenFor = ownOpenFor
 	}
@@ -280,20 +280,20 @@ func (s *sale) close(sh *shop, left []claim) (*sold, []claim) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.Grace)
 	defer cancel()
-	if s.private && sh.stock.Close(ctx) != nil {
+	if s.private && sh.goods.close(ctx) != nil {
 		s.console.say("stock %q could not be closed; Redis forgets it by itself within %v", s.name, ownOpenFor+retain)
 	}
 	settle := func(cs []claim, failed bool) (rest []claim) {
 		for i, c := range cs {
-			ordinal, err := sh.lookup(ctx, c.user)
+			has, err := sh.lookup(ctx, c.user)
 			if err != nil {
 				return append(rest, cs[i:]...)
 			}
-			if ordinal == 0 {
+			if has.ordinal == 0 {
 				rest = append(rest, c)
 				continue
 			}
-			s.books.settle(c, ordinal, failed)
+			s.books.settle(c, has, failed)
 		}
 		return rest
 	}
@@ -304,7 +304,7 @@ func (s *sale) close(sh *shop, left []claim) (*sold, []claim) {
 		s.console.say("the server's own count could not be read: %v", err)
 		return nil, left
 	}
-	return &sold{limit: st.Limit, count: st.Sold, last: st.Seq, epoch: st.Epoch}, left
+	return &sold{limit: st.Limit, count: st.Sold, last: st.Seq, lasts: st.lasts, cents: st.cents, epoch: st.Epoch}, left
 }
 
 // showProgress redraws the progress line until the run is over.

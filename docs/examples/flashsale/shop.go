@@ -32,7 +32,7 @@ type shop struct {
 	own      rueidis.Client // closed after the hub, if the hub does not do so
 	locks    *rlock.Client
 	counters *rcounter.Client
-	stock    *rcounter.Stock
+	goods    goods
 	lock     *rlock.Lock
 }
 
@@ -54,7 +54,7 @@ var errClosedStock = errors.New("does not sell")
 var errVanished = errors.New("the stock is gone from Redis (flushed, evicted, or restarted without its data?)")
 
 // connect makes a shop of one stock. The error names the server.
-func connect(srv server, stock string) (*shop, error) {
+func connect(srv server, stock string, f form) (*shop, error) {
 	s := &shop{}
 	err := s.dial(srv)
 	if err == nil {
@@ -67,7 +67,7 @@ func connect(srv server, stock string) (*shop, error) {
 		s.close()
 		return nil, fmt.Errorf("cannot use %v: %w", srv, err)
 	}
-	s.stock = s.counters.Stock(stock)
+	s.goods = f.goods(s.counters, stock)
 	s.lock = s.locks.Reentrant(stock + leaderLock).WithLease(leaderLease)
 	return s, nil
 }
@@ -107,7 +107,7 @@ func (s *shop) close() {
 // enter makes sure that the sale is open, by opening it if this process gets the leader lock first, and returns what
 // the stock is then.
 func (s *shop) enter(ctx context.Context, cfg workerConfig) (opening, error) {
-	st, err := s.stock.Status(ctx)
+	st, err := s.goods.status(ctx)
 	if err != nil {
 		return opening{}, err
 	}
@@ -117,12 +117,12 @@ func (s *shop) enter(ctx context.Context, cfg workerConfig) (opening, error) {
 			return opening{}, errVanished
 		}
 		err = s.lock.Do(ctx, func(ctx context.Context) error {
-			_, err := s.stock.Open(ctx, rcounter.OpenSpec{Limit: cfg.Units, OpenFor: cfg.OpenFor, Retain: retain})
+			err := s.goods.open(ctx, cfg.Units, cfg.OpenFor)
 			opened = err == nil
 			if err != nil && !errors.Is(err, rcounter.ErrAlreadyOpen) { // another leader was quicker
 				return err
 			}
-			st, err = s.stock.Status(ctx)
+			st, err = s.goods.status(ctx)
 			return err
 		})
 		if err != nil {
@@ -132,30 +132,30 @@ func (s *shop) enter(ctx context.Context, cfg workerConfig) (opening, error) {
 	if st.State != rcounter.StateOpen {
 		return opening{}, fmt.Errorf("the stock %w: it is %v", errClosedStock, st.State)
 	}
-	return opening{Opened: opened, Limit: st.Limit, Count: st.Sold, Last: st.Seq, Epoch: st.Epoch}, nil
+	return opening{Opened: opened, Limit: st.Limit, Count: st.Sold, Last: st.Seq, Lasts: st.lasts, Cents: st.cents, Epoch: st.Epoch}, nil
 }
 
 // claim claims a unit for user until ctx ends; the library repeats what got no answer. epoch is the opening it has
 // to come from.
 func (s *shop) claim(ctx context.Context, user string, epoch int64) answer {
-	g, err := s.stock.Claim(ctx, user)
+	g, err := s.goods.claim(ctx, user)
 	if err != nil {
 		return answer{outcome: failed, err: err.Error(), asked: unanswered(err)}
 	}
-	if g.Outcome != rcounter.NotOpen && g.Epoch != epoch {
-		return answer{outcome: failed, err: fmt.Sprintf("the stock was opened anew during the run (opening %d, now %d)", epoch, g.Epoch)}
+	if g.outcome != rcounter.NotOpen && g.epoch != epoch {
+		return answer{outcome: failed, err: fmt.Sprintf("the stock was opened anew during the run (opening %d, now %d)", epoch, g.epoch)}
 	}
-	switch g.Outcome {
+	switch g.outcome {
 	case rcounter.Granted:
-		return answer{outcome: granted, ordinal: g.Ordinal}
+		return answer{outcome: granted, ordinal: g.ordinal, cents: g.cents}
 	case rcounter.Replayed:
-		return answer{outcome: replayed, ordinal: g.Ordinal}
+		return answer{outcome: replayed, ordinal: g.ordinal, cents: g.cents}
 	case rcounter.SoldOut:
 		return answer{outcome: soldOut}
 	case rcounter.NotOpen:
 		return answer{outcome: failed, err: errVanished.Error()}
 	}
-	return answer{outcome: failed, err: fmt.Sprintf("the stock %v: %v", errClosedStock, g.Outcome)}
+	return answer{outcome: failed, err: fmt.Sprintf("the stock %v: %v", errClosedStock, g.outcome)}
 }
 
 // unanswered reports whether err means that the server could not be asked, as opposed to what it said.
@@ -163,14 +163,10 @@ func unanswered(err error) bool {
 	return errors.Is(err, rcounter.ErrUnavailable) || errors.Is(err, rcounter.ErrUnknownOutcome) || errors.Is(err, rlock.ErrNotAcquired)
 }
 
-// lookup returns the unit that user has, 0 for none.
-func (s *shop) lookup(ctx context.Context, user string) (int64, error) {
-	g, ok, err := s.stock.Lookup(ctx, user)
-	if err != nil || !ok {
-		return 0, err
-	}
-	return g.Ordinal, nil
+// lookup returns what user has, ordinal 0 for nothing.
+func (s *shop) lookup(ctx context.Context, user string) (bought, error) {
+	return s.goods.lookup(ctx, user)
 }
 
 // status is the stock as it is now.
-func (s *shop) status(ctx context.Context) (rcounter.Status, error) { return s.stock.Status(ctx) }
+func (s *shop) status(ctx context.Context) (shelf, error) { return s.goods.status(ctx) }

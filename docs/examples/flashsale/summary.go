@@ -13,6 +13,7 @@ import (
 type summary struct {
 	Stock      string `json:"stock"`       // name in Redis
 	Server     string `json:"server"`      // addresses, or "embedded"
+	Form       string `json:"form"`        // how the units are sold
 	Units      int64  `json:"units"`       // limit of the stock
 	SoldBefore int64  `json:"sold_before"` // units taken before this run
 	Procs      int    `json:"procs"`
@@ -26,6 +27,7 @@ type summary struct {
 	Malformed  int64 `json:"malformed"`
 	Errors     int64 `json:"errors"`
 	Unanswered int64 `json:"unanswered"`
+	Cents      int64 `json:"cents_won,omitempty"` // of a red packet
 
 	Seconds         float64 `json:"seconds"`
 	ClaimsPerSecond int64   `json:"claims_per_second"`
@@ -47,7 +49,7 @@ func (s *sale) summarize(elapsed time.Duration, unanswered int64, end *sold) *su
 	defer s.mu.Unlock()
 	t := s.books.totals()
 	r := &summary{
-		Stock: s.name, Server: "embedded", Units: s.units, SoldBefore: s.books.start.count, Procs: s.procs, Restarts: s.restarts.Load(),
+		Stock: s.name, Server: "embedded", Form: s.form.String(), Cents: t.cents, Units: s.units, SoldBefore: s.books.start.count, Procs: s.procs, Restarts: s.restarts.Load(),
 		Claims: t.read, Winners: t.winners, Already: t.already, SoldOut: t.soldOut, Malformed: t.malformed, Errors: t.failed, Unanswered: unanswered,
 		Seconds: round(elapsed.Seconds()), ClaimsPerSecond: perSecond(t.answers(), elapsed), P50: millis(t.p50), P99: millis(t.p99),
 		Interrupted: s.signal != nil,
@@ -108,6 +110,9 @@ func (r *summary) print(w io.Writer, asJSON bool) error {
 	if r.SoldBefore > 0 {
 		of += fmt.Sprintf(", %s sold before", group(r.SoldBefore))
 	}
+	if r.Form != (form{}).String() {
+		fmt.Fprintf(&b, "%-18s %s\n", "sold as", r.Form)
+	}
 	row("claims read", group(r.Claims), "")
 	row("  winners", group(r.Winners), of)
 	row("  already had one", group(r.Already), "")
@@ -116,6 +121,9 @@ func (r *summary) print(w io.Writer, asJSON bool) error {
 	row("  errors", group(r.Errors), "")
 	if r.Unanswered > 0 {
 		row("  unanswered", group(r.Unanswered), "")
+	}
+	if r.Cents > 0 {
+		row("amounts won", money(r.Cents), "")
 	}
 	row("claims/s", group(r.ClaimsPerSecond), fmt.Sprintf("  in %.2f s, %s", r.Seconds, plural(int64(r.Procs), "worker")))
 	row("latency p50", fmt.Sprintf("%.2f ms", r.P50), "")

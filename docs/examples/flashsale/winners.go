@@ -17,6 +17,8 @@ type winnersFile struct {
 	temp *os.File
 	mode fs.FileMode
 	into *os.File // written directly: a pipe or device
+
+	amounts bool // a third column, of a red packet
 }
 
 func openWinners(path, claims string) (*winnersFile, error) {
@@ -61,11 +63,17 @@ func (w *winnersFile) abandon() {
 	os.Remove(w.temp.Name())
 }
 
-func (w *winnersFile) write(wins []win) error {
-	if w.into != nil {
-		return errors.Join(writeWinners(w.into, wins), w.into.Close())
+func (w *winnersFile) write(wins []win) error { return w.writeAll(wins, nil) }
+
+// writeAll is write with the winners' amounts.
+func (w *winnersFile) writeAll(wins []win, cents map[int64]int64) error {
+	if !w.amounts {
+		cents = nil
 	}
-	err := errors.Join(writeWinners(w.temp, wins), w.temp.Chmod(w.mode), w.temp.Close())
+	if w.into != nil {
+		return errors.Join(writeWinners(w.into, wins, cents), w.into.Close())
+	}
+	err := errors.Join(writeWinners(w.temp, wins, cents), w.temp.Chmod(w.mode), w.temp.Close())
 	if err == nil {
 		err = os.Rename(w.temp.Name(), w.path)
 	}
@@ -75,11 +83,19 @@ func (w *winnersFile) write(wins []win) error {
 	return err
 }
 
-func writeWinners(to io.Writer, wins []win) error {
+func writeWinners(to io.Writer, wins []win, cents map[int64]int64) error {
 	c := csv.NewWriter(to)
-	c.Write([]string{"ordinal", "user"}) // errors stay in c until Flush
+	header := []string{"ordinal", "user"}
+	if cents != nil {
+		header = append(header, "cents")
+	}
+	c.Write(header) // errors stay in c until Flush
 	for _, w := range wins {
-		c.Write([]string{strconv.FormatInt(w.ordinal, 10), w.user})
+		row := []string{strconv.FormatInt(w.ordinal, 10), w.user}
+		if cents != nil {
+			row = append(row, strconv.FormatInt(cents[w.ordinal], 10))
+		}
+		c.Write(row)
 	}
 	c.Flush()
 	return c.Error()

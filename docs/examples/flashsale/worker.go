@@ -99,7 +99,7 @@ func goIn(ctx context.Context, cfg workerConfig, parentGone <-chan struct{}) (*s
 		}
 	}()
 	for {
-		s, err := connect(cfg.Server, cfg.Name)
+		s, err := connect(cfg.Server, cfg.Name, cfg.Form)
 		if err == nil {
 			var o opening
 			if o, err = s.enter(ctx, cfg); err == nil {

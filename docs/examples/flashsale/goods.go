@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redlatch/redlatch/rcounter"
+)
+
+// form is how the units are sold: by default as a rcounter.Stock, from which a user claims one.
+type form struct {
+	Reserve bool  // a Stock: a unit is reserved, and sold when the user has paid
+	Shards  int   // a ShardedStock, 0: none
+	Packet  int64 // a RedPacket: the units are shares of so many cents, 0: none
+}
+
+func (f form) String() string {
+	switch {
+	case f.Reserve:
+		return "reserve and confirm"
+	case f.Shards > 0:
+		return plural(int64(f.Shards), "shard")
+	case f.Packet > 0:
+		return "red packet of " + money(f.Packet)
+	}
+	return "stock"
+}
+
+// money writes cents as an amount.
+func money(cents int64) string { return fmt.Sprintf("%s.%02d", group(cents/100), cents%100) }
+
+// goods is what is sold, in one of these forms.
+type goods interface {
+	open(ctx context.Context, units int64, openFor time.Duration) error
+	claim(ctx context.Context, user string) (bought, error)
+	lookup(ctx context.Context, user string) (bought, error) // ordinal 0: nothing
+	status(ctx context.Context) (shelf, error)
+	close(ctx context.Context) error // no more units are sold
+}
+
+// bought is what a user has.
+type bought struct {
+	outcome rcounter.Outcome
+	ordinal int64
+	cents   int64 // of a red packet
+	epoch   int64
+}
+
+// shelf is the goods as they are now.
+type shelf struct {
+	rcounter.Status
+	lasts []int64 // of a sharded stock: the last ordinal of each shard
+	cents int64   // of a red packet: how much was taken
+}
+
+func (f form) goods(c *rcounter.Client, name string) goods {
+	switch {
+	case f.Shards > 0:
+		return shardedGoods{c.Sharded(name, f.Shards)}
+	case f.Packet > 0:
+		return packetGoods{c.RedPacket(name), f.Packet}
+	case f.Reserve:
+		return reservedGoods{stockGoods{c.Stock(name)}}
+	}
+	return stockGoods{c.Stock(name)}
+}
+
+func grantOf(g rcounter.Grant) bought {
+	return bought{outcome: g.Outcome, ordinal: g.Ordinal, epoch: g.Epoch}
+}
+
+// stockGoods is a Stock.
+type stockGoods struct{ stock *rcounter.Stock }
+
+func (s stockGoods) open(ctx context.Context, units int64, openFor time.Duration) error {
+	_, err := s.stock.Open(ctx, rcounter.OpenSpec{Limit: units, OpenFor: openFor, Retain: retain})
+	return err
+}
+
+func (s stockGoods) claim(ctx context.Context, user string) (bought, error) {
+	g, err := s.stock.Claim(ctx, user)
+	return grantOf(g), err
+}
+
+func (s stockGoods) lookup(ctx context.Context, user string) (bought, error) {
+	g, _, err := s.stock.Lookup(ctx, user)
+	return grantOf(g), err
+}
+
+func (s stockGoods) status(ctx context.Context) (shelf, error) {
+	st, err := s.stock.Status(ctx)
+	return shelf{Status: st}, err
+}
+
+func (s stockGoods) close(ctx context.Context) error { return s.stock.Close(ctx) }
+
+// reservedGoods is a Stock of which a unit is held while its user pays.
+type reservedGoods struct{ stockGoods }
+
+const (
+	// holdFor is how long a unit is held: longer than it takes to ask again for what a killed worker left.
+	holdFor = time.Minute
+	// maxHolds is how often a user may reserve anew, because the time to pay was over.
+	maxHolds = 10
+)
+
+// holdID names a user's n-th reservation. The first is always asked for first, so whoever asks again, from whatever
+// worker, meets what was begun.
+func holdID(user string, n int) string { return strconv.Itoa(n) + "/" + user }
+
+func (s reservedGoods) claim(ctx context.Context, user string) (bought, error) {
+	for n := 1; ; n++ {
+		id := holdID(user, n)
+		r, err := s.stock.Reserve(ctx, id, user, 1, holdFor)
+		if errors.Is(err, rcounter.ErrReservationExpired) && n < maxHolds {
+			continue
+		}
+		if err != nil {
+			return bought{}, err
+		}
+		if !r.Won() {
+			return bought{outcome: r.Outcome, epoch: r.Epoch}, nil
+		}
+		// here the user would pay
+		g, err := s.stock.Confirm(ctx, id)
+		if errors.Is(err, rcounter.ErrReservationExpired) && n < maxHolds {
+			continue
+		}
+		return grantOf(g), err
+	}
+}
+
+// lookup sells what is still held for user: it was asked for, and nobody said no.
+func (s reservedGoods) lookup(ctx context.Context, user string) (bought, error) {
+	for n := 1; n <= maxHolds; n++ {
+		g, err := s.stock.Confirm(ctx, holdID(user, n))
+		switch {
+		case errors.Is(err, rcounter.ErrNoReservation):
+			return bought{}, nil
+		case errors.Is(err, rcounter.ErrReservationExpired):
+			continue
+		}
+		return grantOf(g), err
+	}
+	return bought{}, nil
+}
+
+// shardedGoods is a ShardedStock.
+type shardedGoods struct{ stock *rcounter.ShardedStock }
+
+func (s shardedGoods) open(ctx context.Context, units int64, openFor time.Duration) error {
+	_, err := s.stock.Open(ctx, rcounter.OpenSpec{Limit: units, OpenFor: openFor, Retain: retain})
+	return err
+}
+
+func (s shardedGoods) claim(ctx context.Context, user string) (bought, error) {
+	g, err := s.stock.Claim(ctx, user)
+	return grantOf(g), err
+}
+
+func (s shardedGoods) lookup(ctx context.Context, user string) (bought, error) {
+	g, _, err := s.stock.Lookup(ctx, user)
+	return grantOf(g), err
+}
+
+func (s shardedGoods) status(ctx context.Context) (shelf, error) {
+	st, err := s.stock.Status(ctx)
+	if err != nil || st.State == rcounter.StateAbsent {
+		return shelf{Status: st}, err
+	}
+	sh := shelf{Status: st}
+	for i := range s.stock.Shards() {
+		one, err := s.stock.Shard(i).Status(ctx)
+		if err != nil {
+			return shelf{}, err
+		}
+		sh.lasts = append(sh.lasts, s.stock.Ordinal(i, one.Seq))
+	}
+	return sh, nil
+}
+
+func (s shardedGoods) close(ctx context.Context) error { return s.stock.Close(ctx) }
+
+// packetGoods is a RedPacket: a unit is a share of the money.
+type packetGoods struct {
+	packet *rcounter.RedPacket
+	total  int64
+}
+
+func (p packetGoods) open(ctx context.Context, units int64, openFor time.Duration) error {
+	_, err := p.packet.Send(ctx, rcounter.PacketSpec{Total: p.total, Shares: units, OpenFor: openFor, Retain: retain})
+	if errors.Is(err, rcounter.ErrSending) { // a leader that died over it; the next one asks again, until it has vanished
+		err = fmt.Errorf("%w: %w", rcounter.ErrUnavailable, err)
+	}
+	return err
+}
+
+func shareOf(s rcounter.Share) bought {
+	return bought{outcome: s.Outcome, ordinal: s.Ordinal, cents: s.Cents, epoch: s.Epoch}
+}
+
+func (p packetGoods) claim(ctx context.Context, user string) (bought, error) {
+	s, err := p.packet.Grab(ctx, user)
+	return shareOf(s), err
+}
+
+// lookup reads all shares: it is for the few claims that are without an answer at the end.
+func (p packetGoods) lookup(ctx context.Context, user string) (bought, error) {
+	for s, err := range p.packet.Shares(ctx) {
+		if err != nil || s.User == user {
+			return shareOf(s), err
+		}
+	}
+	return bought{}, nil
+}
+
+func (p packetGoods) status(ctx context.Context) (shelf, error) {
+	st, err := p.packet.Status(ctx)
+	if err != nil {
+		return shelf{}, err
+	}
+	states := map[rcounter.PacketState]rcounter.State{rcounter.PacketOpen: rcounter.StateOpen, rcounter.PacketEnded: rcounter.StateEnded,
+		rcounter.PacketRefunded: rcounter.StateClosed, rcounter.PacketSending: rcounter.StateAbsent, rcounter.PacketAbsent: rcounter.StateAbsent}
+	if st.State == rcounter.PacketOpen && st.Total != p.total {
+		return shelf{}, fmt.Errorf("%w: the packet is one of %s", errOtherTotal, money(st.Total))
+	}
+	return shelf{Status: rcounter.Status{State: states[st.State], Limit: st.Shares, Sold: st.Taken, Remaining: st.Shares - st.Taken, Seq: st.Taken,
+		Epoch: st.Epoch, UntilEnd: st.UntilEnd, UntilGone: st.UntilGone}, cents: st.TakenCents}, nil
+}
+
+// errOtherTotal: the packet of that name was sent with another total.
+var errOtherTotal = errors.New("another total")
+
+// close does nothing: a packet cannot be closed before its time. Users who tap again get what they have.
+func (p packetGoods) close(context.Context) error { return nil }
