@@ -144,7 +144,7 @@ const (
 // One round trip for every 3,900 shares, each repeated until answered. After ErrUnknownOutcome the packet may be open,
 // which the next Send will say; a sending that was broken off vanishes by itself within about half a minute, in which
 // another is ErrSending. ErrSendLost: broken off by the server, not open. ErrCorrupt: records or shares of a packet
-// that is lost are there.
+// that is lost are there. ErrUnconfirmed: it may be open, and too few replicas know (Options.MinReplicas).
 func (p *RedPacket) Send(ctx context.Context, o PacketSpec) (epoch int64, err error) {
 	if err := p.c.usable(p.refused); err != nil {
 		return 0, err
@@ -182,7 +182,7 @@ func (p *RedPacket) sendPart(ctx context.Context, id string, o PacketSpec, first
 	for _, s := range shares {
 		args = append(args, n(s))
 	}
-	v, err := p.ints(ctx, 2, packetSendScript, args...)
+	v, err := p.sure(ctx, 2, packetSendScript, args...)
 	if err != nil {
 		return 0, err
 	}
@@ -225,7 +225,7 @@ func (s Share) Won() bool { return s.Outcome == Granted || s.Outcome == Replayed
 // retained. So a caller who got an error, ErrUnknownOutcome above all, repeats Grab until it is answered. A request
 // given up on may still be served: the user then has a share that the next Grab tells.
 //
-// Errors: ErrInvalidName for the user, ErrCorrupt, ErrWrongType, ErrUnavailable, ErrUnknownOutcome; the Share is then
+// Errors: ErrInvalidName for the user, ErrCorrupt, ErrUnconfirmed, ErrWrongType, ErrUnavailable, ErrUnknownOutcome; the Share is then
 // zero, and Won is false.
 func (p *RedPacket) Grab(ctx context.Context, user string) (Share, error) {
 	if err := p.c.usable(p.refused); err != nil {
@@ -248,9 +248,9 @@ var packetGrabScript = script.New("redpacket_grab", packetGrabSource)
 
 // grab runs redpacket_grab.lua for at most 128 users; the shares are in their order.
 func (p *RedPacket) grab(ctx context.Context, id string, users []string) ([]Share, error) {
-	v, err := p.ints(ctx, 3, packetGrabScript, append([]string{id}, users...)...)
-	if err != nil {
-		return nil, err
+	v, unconfirmed := p.sure(ctx, 3, packetGrabScript, append([]string{id, p.c.mark()}, users...)...)
+	if v == nil {
+		return nil, unconfirmed
 	}
 	if err := p.verdict(v); err != nil {
 		return nil, err
@@ -262,6 +262,9 @@ func (p *RedPacket) grab(ctx context.Context, id string, users []string) ([]Shar
 	for i := range shares {
 		o := v[4+3*i:]
 		shares[i] = Share{User: users[i], Outcome: Outcome(o[0]), Ordinal: o[1], Cents: o[2], Left: v[2], LeftCents: v[3], Epoch: v[1]}
+		if shares[i].Won() && unconfirmed != nil { // what was refused needs no replica
+			return nil, unconfirmed
+		}
 	}
 	return shares, nil
 }
@@ -283,7 +286,7 @@ type Refund struct {
 // caller who was First may have died before it paid. It must happen within the packet's retention: afterwards the
 // server has forgotten the packet, and the error is ErrNoPacket.
 //
-// ErrNotEnded, a *NotEndedError, before the end, even if all shares are taken. One round trip, repeated until answered.
+// ErrNotEnded, a *NotEndedError, before the end, even if all shares are taken. ErrUnconfirmed as for Grab. One round trip, repeated until answered.
 func (p *RedPacket) Refund(ctx context.Context) (Refund, error) {
 	if err := p.c.usable(p.refused); err != nil {
 		return Refund{}, err
@@ -298,15 +301,17 @@ var packetRefundScript = script.New("redpacket_refund", packetRefundSource)
 
 // refund runs redpacket_refund.lua.
 func (p *RedPacket) refund(ctx context.Context, id string) (Refund, error) {
-	v, err := p.ints(ctx, 3, packetRefundScript, id)
-	if err != nil {
-		return Refund{}, err
+	v, unconfirmed := p.sure(ctx, 3, packetRefundScript, id, p.c.mark())
+	if v == nil {
+		return Refund{}, unconfirmed
 	}
 	switch {
 	case v[0] == 1:
 		return Refund{}, &NotEndedError{Key: p.keys[0], Left: duration(v[2])}
 	case v[0] == 2:
 		return Refund{}, fmt.Errorf("%w: %q", ErrNoPacket, p.keys[0])
+	case v[0] == 0 && len(v) == 5 && unconfirmed != nil:
+		return Refund{}, unconfirmed
 	case v[0] == 0 && len(v) == 5:
 		return Refund{Epoch: v[1], Cents: v[2], Shares: v[3], First: v[4] == 1}, nil
 	}
@@ -466,15 +471,19 @@ func (p *RedPacket) page(ctx context.Context, from string, size int) (packetPage
 	return pg, nil
 }
 
-// ints runs one of the packet's scripts, which all may run twice, and decodes its reply of at least n integers.
-func (p *RedPacket) ints(ctx context.Context, n int, sc *script.Script, args ...string) ([]int64, error) {
-	m, err := p.c.do(ctx, script.Call{Script: sc, Keys: p.keys, Args: args})
-	if err != nil {
-		return nil, err
+// sure runs one of the packet's scripts, which all may run twice, has it confirmed by Options.MinReplicas, and decodes
+// its reply of at least n integers, which is there with ErrUnconfirmed too.
+func (p *RedPacket) sure(ctx context.Context, n int, sc *script.Script, args ...string) ([]int64, error) {
+	m, unconfirmed := p.c.do(ctx, script.Call{Script: sc, Keys: p.keys, Args: args, Replicas: p.c.replicas, ReplicasWait: p.c.replicasWait})
+	if unconfirmed != nil && !errors.Is(unconfirmed, errs.ErrNotReplicated) {
+		return nil, unconfirmed
 	}
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) < n {
 		return nil, malformed("a red packet's script", p.keys[0])
+	}
+	if unconfirmed != nil {
+		return v, fmt.Errorf("%w: %w", ErrUnconfirmed, unconfirmed)
 	}
 	return v, nil
 }

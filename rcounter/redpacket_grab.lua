@@ -4,7 +4,8 @@
 -- KEYS[2]  the shares not yet taken, a list of cents
 -- KEYS[3]  who took what, a hash: user -> 'ordinal;cents;call'
 -- ARGV[1]  id of this call
--- ARGV[2…] the users, 1 to 128
+-- ARGV[2]  '1' to write something even if nothing is taken and somebody has a share: see claim.lua
+-- ARGV[3…] the users, 1 to 128
 --
 -- Replies  { 0, epoch, shares left, cents left, outcome, ordinal, cents, outcome, ordinal, cents …}
 --          {-1, recorded, found}   records or shares are missing, or numbers that cannot be (recorded is -1)
@@ -19,7 +20,7 @@
 -- is decided before the first write, and the count is written before the share is taken: a run broken off in between
 -- gives too little and says so, never too much.
 local packet, shares, users, call = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
-local n = #ARGV - 1
+local n = #ARGV - 2
 if n < 1 or n > 128 then return redis.error_reply('ERR grab takes 1 to 128 users') end
 
 local m = redis.call('HMGET', packet, 'n', 'total', 'taken', 'given', 'state', 'end', 'gone', 'epoch')
@@ -50,19 +51,19 @@ if state == 1 then -- after a refund no shares are kept
 end
 
 local over = state ~= 1 or now >= m[6]
-local old = redis.call('HMGET', users, unpack(ARGV, 2))
+local old = redis.call('HMGET', users, unpack(ARGV, 3))
 local next_shares = {}
 if not over and left > 0 then next_shares = redis.call('LRANGE', shares, 0, math.min(n, left) - 1) end
 
-local out, set, mine, pops = {0, m[8], 0, 0}, {}, {}, 0
+local out, set, mine, pops, won = {0, m[8], 0, 0}, {}, {}, 0, false
 for i = 1, n do
-  local user, outcome, ordinal, cents = ARGV[1 + i], 6, 0, 0
+  local user, outcome, ordinal, cents = ARGV[2 + i], 6, 0, 0
   if mine[user] then -- a second time in this call
     outcome, ordinal, cents = 2, mine[user][1], mine[user][2]
   elseif old[i] then
     local o, c, by = old[i]:match('^(%d+);(%d+);(.*)$')
     if not o then return {-1, -1, 0} end
-    outcome, ordinal, cents = by == call and 1 or 2, tonumber(o), tonumber(c)
+    outcome, ordinal, cents, won = by == call and 1 or 2, tonumber(o), tonumber(c), true
   elseif not over and left == 0 then
     outcome = 3
   elseif not over then
@@ -89,5 +90,7 @@ if pops > 0 then
     redis.call('PEXPIRE', shares, keep)
     redis.call('PEXPIRE', users, keep)
   end
+elseif won and ARGV[2] == '1' then
+  redis.call('HSET', packet, 'state', state)
 end
 return out

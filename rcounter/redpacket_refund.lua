@@ -4,6 +4,7 @@
 -- KEYS[2]  the shares not yet taken, a list of cents
 -- KEYS[3]  who took what, a hash: see redpacket_grab.lua
 -- ARGV[1]  id of this call
+-- ARGV[2]  '1' to write something even if it was refunded before: see claim.lua
 --
 -- Replies  { 0, epoch, cents, shares, 1}   refunded, by this call
 --          { 0, epoch, cents, shares, 0}   refunded before, by another
@@ -28,6 +29,7 @@ if state == 0 or now >= m[7] then return {2, 0, 0, 0, 0} end
 if state == 2 then
   local refund = tonumber(m[9])
   if not refund then return {-1, -1, 0} end
+  if ARGV[2] == '1' then redis.call('HSET', packet, 'state', 2) end
   return {0, m[8], refund, left, m[10] == call and 1 or 0}
 end
 if now < m[6] then return {1, m[8], m[6] - now, 0, 0} end

@@ -505,3 +505,47 @@ func TestRedPacketsWorkInACluster(t *testing.T) {
 		require.ErrorIs(t, err, rcounter.ErrNotEnded)
 	}
 }
+
+// An answer that gives money is confirmed by replicas where that is asked for, and so is its repetition.
+func TestSharesAreConfirmedByReplicas(t *testing.T) {
+	srv := redistest.Start(t)
+	calm := on(t, srv.Client(t), patient)
+	c := on(t, srv.Client(t), rcounter.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond})
+	o := packet(10, 1)
+	_, err := c.RedPacket("q").Send(ctx, o)
+	require.ErrorIs(t, err, rcounter.ErrUnconfirmed)
+	p := c.RedPacket("p")
+	o.OpenFor = time.Second
+	sent(t, calm, "p", o)
+	for range 2 {
+		s, err := p.Grab(ctx, "ann")
+		require.ErrorIs(t, err, rcounter.ErrUnconfirmed)
+		require.False(t, s.Won())
+	}
+	s, err := p.Grab(ctx, "bob")
+	require.NoError(t, err, "a refusal needs no replica")
+	require.Contains(t, []rcounter.Outcome{rcounter.SoldOut, rcounter.Ended}, s.Outcome)
+	s, err = calm.RedPacket("p").Grab(ctx, "ann")
+	require.NoError(t, err)
+	require.Equal(t, rcounter.Replayed, s.Outcome)
+	redistest.Eventually(t, 20*time.Second, "it is over", func() bool {
+		_, err := p.Refund(ctx)
+		return errors.Is(err, rcounter.ErrUnconfirmed)
+	})
+
+	host, port, _ := strings.Cut(srv.Addr(), ":")
+	redistest.Start(t, "--replicaof", host, port)
+	control := srv.Client(t)
+	redistest.Eventually(t, 20*time.Second, "a replica", func() bool {
+		return strings.Contains(text(t, control, "INFO", "replication"), "state=online")
+	})
+	c = on(t, srv.Client(t), rcounter.Options{CallTimeout: 10 * time.Second, MinReplicas: 1, ReplicaTimeout: 5 * time.Second})
+	s, err = c.RedPacket("p").Grab(ctx, "ann")
+	require.NoError(t, err)
+	require.Equal(t, rcounter.Replayed, s.Outcome)
+	r, err := c.RedPacket("p").Refund(ctx)
+	require.NoError(t, err)
+	require.Zero(t, r.Cents)
+	_, err = c.RedPacket("r").Send(ctx, o)
+	require.NoError(t, err)
+}
