@@ -179,6 +179,15 @@ func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {
 	held = lock(t, a.locks.Reentrant("l"), within(t))
 	w1 = queueUp(t, c, b.locks.Reentrant("l"), within(t), 1)
 	w2 = queueUp(t, c, other.locks.Reentrant("l"), within(t), 2)
+	redistest.Eventually(t, 20*time.Second, "their subscriptions have followed", func() bool {
+		n, err := m.to.Do(within(t), m.to.B().PubsubShardnumsub().Channel("redlatch_grant:{l}:"+b.locks.ID(), "redlatch_grant:{l}:"+other.locks.ID()).Build()).AsIntMap()
+		for _, listeners := range n {
+			if listeners != 1 {
+				return false
+			}
+		}
+		return err == nil && len(n) == 2
+	})
 	line := queued(t, c, "l")
 	require.NoError(t, held.Unlock(within(t)))
 	for i, w := range []<-chan result{w1, w2} {

@@ -179,9 +179,10 @@ func TestAGrantIsUsedWithoutAnotherCall(t *testing.T) {
 	for range 5 {
 		h := lock(t, holder.locks.Reentrant("l"), within(t))
 		w := queueUp(t, c, waiter.locks.Reentrant("l"), within(t), 1)
-		before := calls.Load()
+		before, began := calls.Load(), time.Now()
 		require.NoError(t, h.Unlock(within(t)))
 		got := <-w
+		require.Less(t, got.at.Sub(began), 5*time.Second, "at once")
 		require.Equal(t, before, calls.Load())
 		require.Equal(t, map[string]string{string(got.hold.Owner()): "1"}, waiter.hash(t, "l"))
 		got.unlock(t)
