@@ -514,6 +514,67 @@ func TestAPermitThatIsDroppedIsRenewedNoMoreAndLogged(t *testing.T) {
 	require.NoError(t, ctx.Err(), "nothing to wait for")
 }
 
+func TestAReleaseThatIsNotAnsweredGoesOnInTheBackground(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	direct := newRig(t, s, patient)
+	p := redistest.NewProxy(t, s)
+	r := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 100 * time.Millisecond})
+	var permit *rsemaphore.Permit
+	redistest.Eventually(t, 20*time.Second, "acquired", func() bool {
+		var err error
+		permit, err = r.c.Semaphore("s", 3).Acquire(within(t), 2)
+		return err == nil
+	})
+	for _, d := range []redistest.Direction{redistest.Up, redistest.Down} {
+		p.BlackHole(d)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	err := permit.Release(ctx)
+	require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
+	require.ErrorIs(t, permit.Err(), rsemaphore.ErrReleased)
+	require.Equal(t, err, permit.Release(within(t)), "the first result")
+	_, out := state(t, direct.c.Semaphore("s", 3))
+	require.Equal(t, 2, out)
+	p.Heal()
+	p.Cut()
+	redistest.Eventually(t, 20*time.Second, "long before the lease is over", func() bool { _, out := state(t, direct.c.Semaphore("s", 3)); return out == 0 })
+}
+
+func TestAGrantSlowerThanItsLeaseIsNone(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	direct := newRig(t, s, patient)
+	p := redistest.NewProxy(t, s)
+	r := newRig(t, p.Server(), patient)
+	release(t, acquire(t, r.c.Semaphore("warm", 1), 1))
+	p.Delay(0, 150*time.Millisecond)
+	_, err := r.c.Semaphore("s", 3).TryAcquire(within(t), 2, 0, 100*time.Millisecond)
+	require.Error(t, err, "it may not be used any more when it is known")
+	require.NotErrorIs(t, err, rsemaphore.ErrNotAcquired)
+	require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
+	p.Heal()
+	permit, err := r.c.Semaphore("s", 3).TryAcquire(within(t), 3, 20*time.Second, time.Minute)
+	require.NoError(t, err)
+	redistest.Eventually(t, 20*time.Second, "nothing is owed", func() bool { return r.c.Owed() == 0 })
+	require.Equal(t, [3]int{0, 3, 3}, counts(t, direct.c.Semaphore("s", 3)), "what is owed is not the later permit's")
+	release(t, permit)
+}
+
+func TestAStepOfTheServersClockIsSurvived(t *testing.T) {
+	s := redistest.Embedded(t)
+	r := newRig(t, s, patient)
+	sem := r.c.Semaphore("s", 2)
+	for _, step := range []time.Duration{time.Hour, -2 * time.Hour, 24 * time.Hour} {
+		release(t, acquire(t, sem, 1))
+		s.Embedded.SetTime(time.Now().Add(step))
+		p, err := sem.TryAcquire(within(t), 1, 0, 0) // by what was known of the clock, too late
+		require.NoError(t, err, "%v", step)
+		release(t, p)
+	}
+}
+
 func TestCloseWhilePermitsAreBeingGrantedLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
