@@ -1,0 +1,55 @@
+package docs_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// kinds uses every kind of lock, waited for and not.
+func kinds(ctx context.Context, locks *rlock.Client, must func(what string, e error)) {
+	for _, name := range []string{"k", "m{1}"} {
+		rw := locks.ReadWrite(name + ":rw")
+		for kind, l := range map[string]*rlock.Lock{
+			"non-reentrant": locks.NonReentrant(name + ":n"), "fenced": locks.Fenced(name + ":f"), "spin": locks.Spin(name+":s", rlock.Backoff{}),
+			"fair": locks.Fair(name + ":q"), "plain": locks.Plain(name+":p", rlock.PlainOptions{}), "read": rw.Read(), "write": rw.Write(),
+		} {
+			hold, e := l.Lock(ctx)
+			must(kind, e)
+			if e != nil {
+				continue
+			}
+			other := l
+			if kind == "read" {
+				other = rw.Write()
+			}
+			waited := make(chan error, 2)
+			for range 2 {
+				go func() {
+					h, e := other.TryLock(ctx, 5*time.Second, 5*time.Second)
+					if e == nil {
+						e = h.Unlock(ctx)
+					}
+					waited <- e
+				}()
+			}
+			must(kind+": extend", hold.Extend(ctx, time.Second))
+			_, e = l.RemainingLease(ctx)
+			must(kind+": query", e)
+			_, e = locks.Inspect(ctx, l.Name())
+			must(kind+": inspect", e)
+			time.Sleep(80 * time.Millisecond) // a renewal; the waiters' second try
+			must(kind+": unlock", hold.Unlock(ctx))
+			must(kind+": waiter", <-waited)
+			must(kind+": waiter", <-waited)
+			hold, e = l.Lock(ctx)
+			must(kind, e)
+			if e == nil {
+				_, e = l.ForceUnlock(ctx)
+				must(kind+": force unlock", e)
+				hold.Unlock(ctx)
+			}
+		}
+	}
+}
