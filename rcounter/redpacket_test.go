@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -534,7 +535,7 @@ func TestSharesAreConfirmedByReplicas(t *testing.T) {
 	})
 
 	host, port, _ := strings.Cut(srv.Addr(), ":")
-	redistest.Start(t, "--replicaof", host, port)
+	replica := redistest.Start(t, "--replicaof", host, port)
 	control := srv.Client(t)
 	redistest.Eventually(t, 20*time.Second, "a replica", func() bool {
 		return strings.Contains(text(t, control, "INFO", "replication"), "state=online")
@@ -546,6 +547,24 @@ func TestSharesAreConfirmedByReplicas(t *testing.T) {
 	r, err := c.RedPacket("p").Refund(ctx)
 	require.NoError(t, err)
 	require.Zero(t, r.Cents)
-	_, err = c.RedPacket("r").Send(ctx, o)
+	epoch, err := c.RedPacket("r").Send(ctx, o)
 	require.NoError(t, err)
+
+	// a replica that has stopped: what others wrote meanwhile is not confirmed to those who come by a connection of their own
+	require.NoError(t, replica.Process.Signal(syscall.SIGSTOP))
+	_, err = calm.RedPacket("r").Grab(ctx, "ann")
+	require.NoError(t, err)
+	hasty := rcounter.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond}
+	_, err = on(t, srv.Client(t), hasty).RedPacket("r").Grab(ctx, "ann")
+	require.ErrorIs(t, err, rcounter.ErrUnconfirmed)
+	redistest.Eventually(t, 20*time.Second, "it is over", func() bool {
+		_, err := calm.RedPacket("r").Refund(ctx)
+		return err == nil
+	})
+	_, err = on(t, srv.Client(t), hasty).RedPacket("r").Refund(ctx)
+	require.ErrorIs(t, err, rcounter.ErrUnconfirmed)
+	require.NoError(t, replica.Process.Signal(syscall.SIGCONT))
+	st, err := c.RedPacket("r").Status(ctx)
+	require.NoError(t, err)
+	require.Equal(t, epoch, st.Epoch)
 }
