@@ -22,6 +22,13 @@
 //
 // A Counter never passes its bounds: beyond them nothing is written. Values are exact over all 64 bits.
 //
+// A RedPacket is money in whole cents, split into shares once (Split) and handed out one to a user: what was taken, what is
+// left and what was refunded always add up to the total. A ShardedStock is a stock in several shards, for a Cluster: its
+// units are always exactly its limit, and SoldOut is said only if there was a moment, during the call, at which none was
+// left anywhere or on its way between shards. A Block is a number of units that one process hands out by itself; those
+// of a process that died stay sold until somebody settles them. A RateLimiter lets no more pass than its rate and burst
+// allow, whoever asks; it is for admission, in front of a sale, and allocates nothing.
+//
 // # What is not
 //
 //   - Failover. A grant that the primary acknowledged and had not replicated is gone after a failover, and its ordinal
@@ -62,6 +69,13 @@
 //	rc:{S}:h   zset    its reservations that hold units -> deadline
 //	rc:{S}:o   string  there while it is sold out; the only key that is tracked
 //	rc:{S}:l   stream  its ledger, if it keeps one
+//	rc:{S}:p   hash    a RedPacket: its numbers (redpacket_send.lua)
+//	rc:{S}:a   list    its shares not yet taken, in cents
+//	rc:{S}:g   hash    who took what: user -> ordinal;cents;call
+//	rc:{S}:s   hash    a ShardedStock: its plan (sharded_open.lua)
+//	rc:{S#i/k} and so on: its i-th shard of k, a Stock, whose hash has its transfers too (sharded_prepare.lua); the name may
+//	                   end in a number that puts it into the right slots
+//	rc:{S:key}:qN      a RateLimiter of one key: a string, at;level;per;id; N is the length of S; rc:{S}:qN without a key
 //
 // All keys of a stock end in the same millisecond, retention after its end, but the flag of being sold out, which ends
 // sooner. Only relative expiries are sent, computed in the scripts from the server's own TIME. A winner costs the
