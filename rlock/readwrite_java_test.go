@@ -1,0 +1,340 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// Redisson's four scripts, written anew from the description of what they do (version 4.7), without the latch and the
+// choice between PUBLISH and SPUBLISH. Keys of which only the prefix is known beforehand are made in the script, as
+// there.
+const (
+	javaReadLock = `
+local mode = redis.call('HGET', KEYS[1], 'mode')
+if not mode then
+  redis.call('HSET', KEYS[1], 'mode', 'read', ARGV[2], 1)
+  redis.call('SET', KEYS[2] .. ':1', 1, 'PX', ARGV[1])
+  redis.call('PEXPIRE', KEYS[1], ARGV[1])
+  return nil
+end
+if mode == 'read' or redis.call('HEXISTS', KEYS[1], ARGV[3]) == 1 then
+  local k = redis.call('HINCRBY', KEYS[1], ARGV[2], 1)
+  redis.call('SET', KEYS[2] .. ':' .. k, 1, 'PX', ARGV[1])
+  redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), tonumber(ARGV[1])))
+  return nil
+end
+return redis.call('PTTL', KEYS[1])`
+
+	javaReadUnlock = `
+local mode = redis.call('HGET', KEYS[1], 'mode')
+if not mode then
+  redis.call('PUBLISH', KEYS[2], 0)
+  return nil
+end
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+  return nil
+end
+local left = redis.call('HINCRBY', KEYS[1], ARGV[1], -1)
+if left == 0 then
+  redis.call('HDEL', KEYS[1], ARGV[1])
+end
+redis.call('DEL', KEYS[3] .. ':' .. (left + 1))
+if redis.call('HLEN', KEYS[1]) > 1 then
+  local most = -3
+  for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+    local count = tonumber(redis.call('HGET', KEYS[1], field))
+    if count then
+      for k = count, 1, -1 do
+        most = math.max(most, redis.call('PTTL', KEYS[4] .. ':' .. field .. ':rwlock_timeout:' .. k))
+      end
+    end
+  end
+  if most > 0 then
+    redis.call('PEXPIRE', KEYS[1], most)
+    return 0
+  end
+  if mode == 'write' then
+    return 0
+  end
+end
+redis.call('DEL', KEYS[1])
+redis.call('PUBLISH', KEYS[2], 0)
+return 1`
+
+	javaWriteLock = `
+local mode = redis.call('HGET', KEYS[1], 'mode')
+if not mode then
+  redis.call('HSET', KEYS[1], 'mode', 'write', ARGV[2], 1)
+  redis.call('PEXPIRE', KEYS[1], ARGV[1])
+  return nil
+end
+if mode == 'write' and redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
+  redis.call('HINCRBY', KEYS[1], ARGV[2], 1)
+  redis.call('PEXPIRE', KEYS[1], redis.call('PTTL', KEYS[1]) + ARGV[1])
+  return nil
+end
+return redis.call('PTTL', KEYS[1])`
+
+	javaWriteUnlock = `
+local mode = redis.call('HGET', KEYS[1], 'mode')
+if not mode then
+  redis.call('PUBLISH', KEYS[2], 1)
+  return nil
+end
+if mode ~= 'write' or redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then
+  return nil
+end
+if redis.call('HINCRBY', KEYS[1], ARGV[2], -1) > 0 then
+  redis.call('PEXPIRE', KEYS[1], ARGV[1])
+  return 0
+end
+redis.call('HDEL', KEYS[1], ARGV[2])
+if redis.call('HLEN', KEYS[1]) == 1 then
+  redis.call('DEL', KEYS[1])
+  redis.call('PUBLISH', KEYS[2], 1)
+else
+  redis.call('HSET', KEYS[1], 'mode', 'read')
+end
+return 1`
+)
+
+// javaRW is a thread of a Java process on a read-write lock.
+type javaRW struct {
+	c          rueidis.Client
+	name, self string
+}
+
+func (j *javaRW) timeouts() string { return "{" + j.name + "}:" + j.self + ":rwlock_timeout" }
+func (j *javaRW) channel() string  { return "redisson_rwlock:{" + j.name + "}" }
+
+// eval returns the reply, or false for nil, which means acquired, or not held.
+func (j *javaRW) eval(ctx context.Context, src string, keys []string, args ...string) (int64, bool, error) {
+	v, err := j.c.Do(ctx, j.c.B().Eval().Script(src).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).AsInt64()
+	if rueidis.IsRedisNil(err) {
+		return 0, false, nil
+	}
+	return v, true, err
+}
+
+func (j *javaRW) read(ctx context.Context, lease time.Duration) (bool, error) {
+	_, held, err := j.eval(ctx, javaReadLock, []string{j.name, j.timeouts()}, strconv.FormatInt(lease.Milliseconds(), 10), j.self, j.self+":write")
+	return !held, err
+}
+
+func (j *javaRW) readUnlock(ctx context.Context) error {
+	_, ok, err := j.eval(ctx, javaReadUnlock, []string{j.name, j.channel(), j.timeouts(), "{" + j.name + "}"}, j.self)
+	if err == nil && !ok {
+		err = errors.New("not held")
+	}
+	return err
+}
+
+func (j *javaRW) write(ctx context.Context, lease time.Duration) (bool, error) {
+	_, held, err := j.eval(ctx, javaWriteLock, []string{j.name}, strconv.FormatInt(lease.Milliseconds(), 10), j.self+":write")
+	return !held, err
+}
+
+func (j *javaRW) writeUnlock(ctx context.Context) error {
+	_, ok, err := j.eval(ctx, javaWriteUnlock, []string{j.name, j.channel()}, "30000", j.self+":write")
+	if err == nil && !ok {
+		err = errors.New("not held")
+	}
+	return err
+}
+
+func TestGoAndJavaReadersShareAndKeepTheirOwnEnds(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rlock.Options{PollCap: 100 * time.Millisecond})
+		rw := r.locks.ReadWrite("l")
+		j := &javaRW{r.redis, "l", java}
+		must := func(want bool, ok bool, err error) {
+			t.Helper()
+			require.NoError(t, err)
+			require.Equal(t, want, ok)
+		}
+		do := func(want bool, f func(context.Context, time.Duration) (bool, error), lease time.Duration) {
+			t.Helper()
+			ok, err := f(within(t), lease)
+			must(want, ok, err)
+		}
+		g := lock(t, rw.Read().WithLease(100*time.Second), within(t))
+		again := lock(t, rw.Read().WithLease(100*time.Second), g.Context(within(t)))
+		do(true, j.read, 300*time.Second)
+		do(true, j.read, 200*time.Second)
+		do(false, j.write, 10*time.Second)
+		require.Greater(t, r.pttl(t, "l"), 250*time.Second)
+		_, err := rw.Write().TryLock(within(t), 0, 0)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.NoError(t, j.readUnlock(within(t))) // its second
+		require.NoError(t, again.Unlock(within(t)))
+		require.NoError(t, j.readUnlock(within(t)))
+		left := r.pttl(t, "l")
+		require.LessOrEqual(t, left, 100*time.Second, "Java finds the end of our read hold")
+		require.Greater(t, left, 60*time.Second)
+		do(false, j.write, 10*time.Second)
+
+		do(true, j.read, 30*time.Second)
+		require.NoError(t, g.Unlock(within(t)))
+		left = r.pttl(t, "l")
+		require.LessOrEqual(t, left, 30*time.Second, "and we that of Java's")
+		require.Greater(t, left, 5*time.Second)
+		_, err = rw.Write().TryLock(within(t), 0, 0)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.NoError(t, j.readUnlock(within(t)))
+		require.Empty(t, r.hash(t, "l"))
+
+		w := lock(t, rw.Write(), within(t))
+		do(false, j.read, 10*time.Second)
+		do(false, j.write, 10*time.Second)
+		read := lock(t, rw.Read(), w.Context(within(t)))
+		require.NoError(t, w.Unlock(within(t)))
+		do(true, j.read, 10*time.Second)
+		do(false, j.write, 10*time.Second)
+		require.NoError(t, j.readUnlock(within(t)))
+		require.NoError(t, read.Unlock(within(t)))
+		do(true, j.write, 10*time.Second)
+		for _, l := range []*rlock.Lock{rw.Read(), rw.Write()} {
+			_, err := l.TryLock(within(t), 0, 0)
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		}
+		st, err := r.locks.Inspect(within(t), "l")
+		require.NoError(t, err)
+		require.Equal(t, []rlock.Holder{{Owner: java, Count: 1, Lease: st.Lease, Write: true}}, st.Holders)
+		reader := acquiring(t, rw.Read())
+		require.NoError(t, j.writeUnlock(within(t)))
+		got := <-reader
+		require.NoError(t, got.err)
+		require.NoError(t, got.hold.Unlock(within(t)))
+		require.Empty(t, keys(t, r.redis))
+	})
+}
+
+func TestADeadJavaReaderDoesNotOutliveItsLeaseBesideOurs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.Start(t), rlock.Options{})
+	j := &javaRW{r.redis, "l", java}
+	rw := r.locks.ReadWrite("l")
+	ok, err := j.read(within(t), 50*time.Millisecond)
+	require.NoError(t, err)
+	require.True(t, ok)
+	h := lock(t, rw.Read(), within(t))
+	redistest.Eventually(t, 10*time.Second, "Java's lease is over", func() bool { return r.pttl(t, j.timeouts()+":1") < 0 })
+	require.NoError(t, h.Unlock(within(t)))
+	w, err := rw.Write().TryLock(within(t), 0, 0)
+	require.NoError(t, err)
+	require.NoError(t, w.Unlock(within(t)))
+}
+
+func TestGoAndJavaExcludeEachOtherUnderContention(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var writers, readers atomic.Int32
+	var javas, gos [2]atomic.Int32 // times read, times written
+	inside := func(side int) {
+		if side == 1 {
+			if w, r := writers.Add(1), readers.Load(); w != 1 || r != 0 {
+				t.Errorf("a writer beside %d others and %d readers", w-1, r)
+			}
+			time.Sleep(200 * time.Microsecond)
+			writers.Add(-1)
+			return
+		}
+		readers.Add(1)
+		if w := writers.Load(); w != 0 {
+			t.Error("a reader beside a writer")
+		}
+		time.Sleep(500 * time.Microsecond)
+		readers.Add(-1)
+	}
+	enough := func() bool {
+		return javas[0].Load() > 100 && javas[1].Load() > 40 && gos[0].Load() > 100 && gos[1].Load() > 40
+	}
+	end := time.Now().Add(20 * time.Second)
+	c := s.Client(t)
+	var wg sync.WaitGroup
+	for i := range 6 {
+		rnd := rand.New(rand.NewPCG(uint64(i), 3))
+		wg.Go(func() {
+			j := &javaRW{c, "l", "9c1d2e3f-0a4b-4c5d-8e6f-7a8b9c0d1e2f:" + strconv.Itoa(i)}
+			for !enough() && time.Now().Before(end) {
+				side := rnd.IntN(3) / 2
+				take, give := j.read, j.readUnlock
+				if side == 1 {
+					take, give = j.write, j.writeUnlock
+				}
+				ok, err := take(within(t), 20*time.Second)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if ok {
+					inside(side)
+					javas[side].Add(1)
+					if err := give(within(t)); err != nil {
+						t.Error("java: ", err)
+						return
+					}
+				}
+				time.Sleep(time.Duration(rnd.IntN(2000)) * time.Microsecond)
+			}
+		})
+	}
+	for p := range 2 {
+		r := newRig(t, s, rlock.Options{PollCap: 20 * time.Millisecond})
+		for i := range 4 {
+			rnd := rand.New(rand.NewPCG(uint64(i), uint64(10+p)))
+			wg.Go(func() {
+				rw := r.locks.ReadWrite("l")
+				if i%2 == 0 {
+					rw = rw.PreferWriters()
+				}
+				for !enough() && time.Now().Before(end) {
+					side := rnd.IntN(3) / 2
+					l := [2]*rlock.Lock{rw.Read(), rw.Write()}[side]
+					h, err := l.TryLock(within(t), time.Second, 0)
+					if errors.Is(err, rlock.ErrNotAcquired) {
+						continue
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					inside(side)
+					if side == 1 && rnd.IntN(2) == 0 { // downgrade
+						read, err := rw.Read().Lock(h.Context(within(t)))
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if err := h.Unlock(within(t)); err != nil {
+							t.Error(err)
+						}
+						inside(0)
+						h = read
+					}
+					gos[side].Add(1)
+					if err := h.Unlock(within(t)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	require.True(t, enough(), fmt.Sprint("java ", javas[0].Load(), javas[1].Load(), " go ", gos[0].Load(), gos[1].Load()))
+	redistest.Eventually(t, 10*time.Second, "nothing is left", func() bool { return len(keys(t, c)) == 0 })
+}
