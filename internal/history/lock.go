@@ -235,10 +235,11 @@ func stuck(history []porcupine.Operation, info porcupine.LinearizationInfo) stri
 
 func describe(in input) string {
 	op := in.op
-	verb := [...]string{"acquire", "release"}[op.Kind]
+	kind, mode := op.Kind.side()
+	verb := mode + [...]string{"acquire", "release"}[kind]
 	outcome := [...]string{"ok", "refused", "unknown"}[op.Outcome]
 	s := fmt.Sprintf("  %12v .. %12v client %d owner %d %s: %s", op.Call, op.Return, op.Client, op.Owner, verb, outcome)
-	if op.Kind == Acquire && op.Outcome == OK {
+	if kind == Acquire && op.Outcome == OK {
 		s += fmt.Sprintf(" (held until %s at least, %s at most)", when(in.sure), when(in.bounds))
 	}
 	return s
