@@ -21,14 +21,14 @@ func TestEveryBenchmarkRunsAndReports(t *testing.T) {
 	old := benchtime.Value.String()
 	require.NoError(t, benchtime.Value.Set("3x"))
 	defer benchtime.Value.Set(old)
-	*heldFlag, *leaseFlag = 10, time.Second
+	*heldFlag, *leaseFlag = 10, 3*time.Second
 
 	for group, all := range map[string][]workload{
 		"uncontended": uncontended, "contended": contended, "handover": handovers, "crash": crashes, "renewal": renewals, "claims": claims,
 	} {
 		for _, o := range all {
 			t.Run(group+"/"+o.name, func(t *testing.T) {
-				if group == "crash" {
+				if group == "crash" || group == "renewal" {
 					require.NoError(t, benchtime.Value.Set("1x"))
 					defer benchtime.Value.Set("3x")
 				}

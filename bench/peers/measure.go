@@ -183,6 +183,9 @@ func (b *bench) crash(ctx context.Context, p Peer, round int) (row results.Row, 
 	for {
 		a, err := waiter.hear(limit + patience)
 		if err != nil {
+			if strings.Contains(err.Error(), context.DeadlineExceeded.Error()) {
+				err = fmt.Errorf("%s: nothing within %v of the holder's death", stuckNote, limit)
+			}
 			return row, err
 		}
 		if !a.Got {

@@ -102,7 +102,7 @@ func TestAWaiterThatNeverGetsInIsCountedWithAllItsWaiting(t *testing.T) {
 		return func(context.Context) error { <-ctx.Done(); return nil }, nil
 	})
 	require.EqualValues(t, 7, out.Unfinished)
-	require.GreaterOrEqual(t, out.Waits.Quantile(0.5), 150*time.Millisecond)
+	require.Greater(t, out.Waits.Quantile(0.5), out.Waits.Max/2) // all but one waited from the start to the end
 	require.InDelta(t, 0.125, load.Jain(out.Shares), 1e-9)
 }
 
