@@ -365,6 +365,31 @@ func TestAGrantAfterAGapIsConfirmed(t *testing.T) {
 	}
 }
 
+// TestAfterAGapWaitersLook: what was lost with a connection is found as soon as there is a new one.
+func TestAfterAGapWaitersLook(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := s.Client(t)
+	p := redistest.NewProxy(t, s)
+	o := rlock.Options{PollCap: 10 * time.Second} // a first lease of 40 s
+	holder, waiter := newRig(t, s, o).warmUp(t), newRig(t, p.Server(), o).warmUp(t)
+	h := lock(t, holder.locks.Reentrant("l"), within(t))
+	w := queueUp(t, c, waiter.locks.Reentrant("l"), within(t), 1)
+	owner := queued(t, c, "l")[0]
+	p.SwallowPushes()
+	require.NoError(t, h.Unlock(within(t)))
+	redistest.Eventually(t, 20*time.Second, "the grant is lost", func() bool { return p.Swallowed() > 0 })
+	require.Equal(t, map[string]string{owner: "1"}, holder.hash(t, "l"))
+	p.Heal()
+	began := time.Now()
+	require.NoError(t, c.Do(within(t), c.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
+	got := <-w
+	require.NoError(t, got.err)
+	require.EqualValues(t, owner, got.hold.Owner())
+	require.Less(t, got.at.Sub(began), 5*time.Second, "not by a poll")
+	got.unlock(t)
+}
+
 func TestAGrantIsConfirmedWhereReplicasAreAskedFor(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
