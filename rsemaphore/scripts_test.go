@@ -242,6 +242,8 @@ func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 			[]int64{1, 30 * unit, -7, 3}, sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 50, idC: 30}, outTTL: 50}, nil, nil},
 		{"a count that is gone with all out", sem{out: ends{idA: 50}, outTTL: 50}, "acquire", taking(1, 30, idC),
 			[]int64{0, 50 * unit, -7, 1}, sem{out: ends{idA: 50}, outTTL: 50}, nil, nil},
+		{"given back and not enough, others are told", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "acquire", taking(2, 30, idC, idD),
+			[]int64{0, 50 * unit, -7, 2}, sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50}, []string{"1"}, nil},
 		{"a count that is gone is not made by what is over", sem{out: ends{idA: 50, idB: -1}, outTTL: 50}, "acquire", taking(1, 30, idC),
 			[]int64{0, 50 * unit, -7, 1}, sem{out: ends{idA: 50}, outTTL: 50}, nil, nil},
 		{"permits that are gone close it until the count is", sem{count: "1", ttl: 50}, "acquire", taking(3, 30, idC),
