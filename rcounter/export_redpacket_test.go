@@ -27,3 +27,9 @@ func (p *RedPacket) RefundAs(ctx context.Context, id string) (Refund, error) {
 
 // SharesBy is Shares, in pages of a size of the test's choice.
 func (p *RedPacket) SharesBy(ctx context.Context, size int) ([]Share, error) { return p.all(ctx, size) }
+
+// Seats is how many Grabs are under way.
+func (p *RedPacket) Seats() (n int) {
+	p.seats.Range(func(any, any) bool { n++; return true })
+	return n
+}

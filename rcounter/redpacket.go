@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -60,6 +61,9 @@ type RedPacket struct {
 	c       *Client
 	keys    []string // the packet's hash, the shares' list, the users' hash
 	refused error    // what is wrong with the name
+
+	lane  lane     // Grabs that share calls
+	seats sync.Map // *seat in the lane -> *Share, where its answer goes
 }
 
 // RedPacket describes the red packet called name. Nothing is sent. A name that cannot be used, braces included, makes
@@ -69,6 +73,7 @@ func (c *Client) RedPacket(name string) *RedPacket {
 	var tag string
 	tag, p.refused = c.tagged(name, "a red packet")
 	p.keys = []string{tag + ":p", tag + ":a", tag + ":g"}
+	p.lane = lane{o: &c.combine, spawn: c.tasks.spawn, bound: c.bound, key: p.keys[0], run: p.runGrabs}
 	return p
 }
 
@@ -219,7 +224,8 @@ type Share struct {
 // Won reports whether the user has a share: Granted or Replayed.
 func (s Share) Won() bool { return s.Outcome == Granted || s.Outcome == Replayed }
 
-// Grab takes a share for user. One round trip, repeated until answered.
+// Grab takes a share for user. One round trip, repeated until answered, which those who grab through one value at the
+// same time share (Options.Combine).
 //
 // The answer to a user who has a share is always that share, empty, over, refunded or not, while the packet is
 // retained. So a caller who got an error, ErrUnknownOutcome above all, repeats Grab until it is answered. A request
@@ -234,11 +240,32 @@ func (p *RedPacket) Grab(ctx context.Context, user string) (Share, error) {
 	if err := checkClaimant(user); err != nil {
 		return Share{}, err
 	}
-	s, err := p.grab(ctx, callID(), []string{user})
-	if err != nil {
-		return Share{}, err
+	mine, share := &seat{claimant: user}, &Share{}
+	p.seats.Store(mine, share)
+	defer p.seats.Delete(mine)
+	if _, err := p.lane.claim(ctx, mine); err != nil {
+		return Share{}, err // share may be written yet: the flight is still under way
 	}
-	return s[0], nil
+	return *share, nil
+}
+
+// runGrabs is a flight of Grab.
+func (p *RedPacket) runGrabs(ctx context.Context, seats []*seat) {
+	users := make([]string, len(seats))
+	for i, seat := range seats {
+		users[i] = seat.claimant
+	}
+	shares, err := p.grab(ctx, callID(), users)
+	for i, seat := range seats {
+		switch {
+		case shares == nil || err != nil && shares[i].Won():
+			seat.err = err
+		default: // what was refused needs no replica
+			if to, ok := p.seats.Load(seat); ok { // or its caller has left
+				*to.(*Share) = shares[i]
+			}
+		}
+	}
 }
 
 //go:embed redpacket_grab.lua
@@ -246,7 +273,8 @@ var packetGrabSource string
 
 var packetGrabScript = script.New("redpacket_grab", packetGrabSource)
 
-// grab runs redpacket_grab.lua for at most 128 users; the shares are in their order.
+// grab runs redpacket_grab.lua for at most 128 users; the shares are in their order. With ErrUnconfirmed they are there
+// too.
 func (p *RedPacket) grab(ctx context.Context, id string, users []string) ([]Share, error) {
 	v, unconfirmed := p.sure(ctx, 3, packetGrabScript, append([]string{id, p.c.mark()}, users...)...)
 	if v == nil {
@@ -262,11 +290,8 @@ func (p *RedPacket) grab(ctx context.Context, id string, users []string) ([]Shar
 	for i := range shares {
 		o := v[4+3*i:]
 		shares[i] = Share{User: users[i], Outcome: Outcome(o[0]), Ordinal: o[1], Cents: o[2], Left: v[2], LeftCents: v[3], Epoch: v[1]}
-		if shares[i].Won() && unconfirmed != nil { // what was refused needs no replica
-			return nil, unconfirmed
-		}
 	}
-	return shares, nil
+	return shares, unconfirmed
 }
 
 // Refund is what went back to the sender of a red packet.

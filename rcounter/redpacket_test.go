@@ -1,6 +1,7 @@
 package rcounter_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -505,6 +506,56 @@ func TestRedPacketsWorkInACluster(t *testing.T) {
 		_, err := p.Refund(ctx)
 		require.ErrorIs(t, err, rcounter.ErrNotEnded)
 	}
+}
+
+// Grabs at the same time travel together, and each gets its own answer; those who leave early leave nothing behind.
+func TestGrabsOfAProcessShareCalls(t *testing.T) {
+	srv := redistest.Start(t)
+	wire := &counting{Client: srv.Client(t)}
+	const users, n, total = 2000, 1200, 40_000
+	p := sent(t, on(t, wire, patient), "p", packet(total, n))
+	for _, u := range []string{"warm", "warm"} {
+		_, err := p.Grab(ctx, u)
+		require.NoError(t, err)
+	}
+	wire.sent.Store(0)
+	got := newPurse()
+	warm, err := p.Grab(ctx, "warm")
+	require.NoError(t, err)
+	got.record(warm)
+	var wg sync.WaitGroup
+	for i := range users {
+		wg.Go(func() {
+			u := "u" + strconv.Itoa(i)
+			if i%10 == 0 { // in a hurry; the share is then told to whoever asks again
+				hurried, cancel := context.WithTimeout(ctx, time.Duration(i%7)*100*time.Microsecond)
+				defer cancel()
+				if s, err := p.Grab(hurried, u); err == nil {
+					got.record(s)
+				}
+			}
+			for range 2 {
+				s, err := p.Grab(ctx, u)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if s.User != u {
+					t.Errorf("%s was given the answer of %s", u, s.User)
+				}
+				got.record(s)
+			}
+		})
+	}
+	wg.Wait()
+	got.requireAll(t, n, total)
+	require.Less(t, wire.sent.Load(), int64(2*users*3/4), "calls for more than twice as many grabs")
+	require.Zero(t, p.Seats())
+
+	alone := on(t, srv.Client(t), rcounter.Options{CallTimeout: patient.CallTimeout, Combine: rcounter.Combine{Off: true}}).RedPacket("p")
+	s, err := alone.Grab(ctx, "warm")
+	require.NoError(t, err)
+	require.Equal(t, warm.Cents, s.Cents)
 }
 
 // An answer that gives money is confirmed by replicas where that is asked for, and so is its repetition.
