@@ -219,6 +219,7 @@ func TestHoweverManyWaitInAProcessTheServerIsAskedOnce(t *testing.T) {
 	done := await(t, l, 500)
 	subscribedTo(t, r, latchChannel)
 	waitingIn(t, r, "latch:l", 500)
+	redistest.Eventually(t, 20*time.Second, "two looks", func() bool { return redistest.CommandCalls(t, r.redis)["hmget"] >= 2 })
 	before := redistest.CommandCalls(t, r.redis)["evalsha"]
 	require.Zero(t, must1[int64](t)(l.CountDown(within(t))))
 	for range 500 {
@@ -236,6 +237,9 @@ func TestALatchThatIsSetAgainAtOnceKeepsNobodyOfAProcessThatSawItOpen(t *testing
 	done := await(t, l, waiters)
 	subscribedTo(t, r, latchChannel)
 	waitingIn(t, r, "latch:l", waiters)
+	// The first in line has looked twice, and sleeps. A look that was sent before the last came tells that one nothing.
+	redistest.Eventually(t, 20*time.Second, "two looks", func() bool { return redistest.CommandCalls(t, r.redis)["hmget"] >= 2 })
+	time.Sleep(200 * time.Millisecond)
 	require.Zero(t, must1[int64](t)(l.CountDown(within(t))))
 	require.NoError(t, <-done) // the first has seen it
 	require.True(t, must1[bool](t)(l.TrySetCount(within(t), 1, time.Hour)))
