@@ -624,7 +624,7 @@ func (w *witness) granted(owner string) {
 		}
 	}
 	if g.how == "turn" && others > 0 {
-		if w.inTurn++; w.inTurn > 32 {
+		if w.inTurn++; w.inTurn >= simWaiters { // a turn for each that waited when the process was served
 			w.violation("%d turns in a row while others queue", w.inTurn)
 		}
 	} else {
