@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -618,4 +619,15 @@ func TestSharesAreConfirmedByReplicas(t *testing.T) {
 	st, err := c.RedPacket("r").Status(ctx)
 	require.NoError(t, err)
 	require.Equal(t, epoch, st.Epoch)
+}
+
+func BenchmarkGrab(b *testing.B) {
+	for name, off := range map[string]bool{"combined": false, "alone": true} {
+		c := on(b, redistest.Start(b).Client(b), rcounter.Options{CallTimeout: patient.CallTimeout, Combine: rcounter.Combine{Off: off}})
+		b.Run(name, func(b *testing.B) {
+			p := sent(b, c, name, packet(rcounter.MaxTotal, rcounter.MaxShares))
+			var n atomic.Int64
+			both(b, func() error { _, err := p.Grab(ctx, strconv.FormatInt(n.Add(1), 10)); return err })
+		})
+	}
 }
