@@ -177,7 +177,7 @@ func TestTheCostOfAnAcquisitionDoesNotGrowWithTheWaiters(t *testing.T) {
 		x := &scramble{rigs: rigs[:min(n, len(rigs))], workers: max(1, n/len(rigs)), name: fmt.Sprint("l", n), think: time.Millisecond}
 		x.run(t, within(t), 2*n) // everybody has been there, and hears
 		var each float64
-		for range 3 { // a stall of the machine makes waiters look, which only adds
+		for range 6 { // a busy machine makes waiters look, which only adds
 			before := redistest.CommandCalls(t, c)
 			x.run(t, within(t), max(400, 10*n))
 			after := redistest.CommandCalls(t, c)
