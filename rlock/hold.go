@@ -175,7 +175,8 @@ func (x *Hold) Token() (token int64, ok bool) {
 }
 
 // Until returns the instant, on this process's monotonic clock, until which it is safe to act. It moves on with every
-// confirmed renewal; after the hold is over it says nothing.
+// confirmed renewal; after the hold is over it says nothing. A lock that was handed over has a short lease at first (four
+// PollCaps or a second, whichever is more), which is raised to the full one after a third of it, also that of WithLease.
 func (x *Hold) Until() time.Time { return x.h.owner.lock.c.engine.Until(&x.h.owner.claim) }
 
 // Extend makes the hold last for at least d from now, at least MinLease; it never shortens it. nil: confirmed by the

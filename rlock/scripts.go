@@ -135,7 +135,7 @@ func releaseCall(l *Lock, owner string, remaining int, entry string) script.Call
 func (l *Lock) runPass(ctx context.Context, owner string, o *wait.Offer) (releaseStatus, error) {
 	notAfter := l.c.runner.Clock.At(l.key, o.NotAfter)
 	if notAfter == 0 {
-		o.Failed()
+		o.Refused()
 		return l.runRelease(ctx, owner, 0, "")
 	}
 	call := l.kind.release(l, owner, 0, "")
@@ -161,7 +161,7 @@ func (l *Lock) runPass(ctx context.Context, owner string, o *wait.Offer) (releas
 	case 2:
 		o.Queued(v[2], sent)
 	default:
-		o.Failed()
+		o.Refused()
 	}
 	return releaseStatus(v[0]), nil
 }

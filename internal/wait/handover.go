@@ -326,7 +326,15 @@ func (o *Offer) Queued(ticket int64, sent time.Time) {
 	})
 }
 
-// Failed: nothing came of it, or it is not known; the waiter asks for itself.
+// Refused: nothing came of it; the waiter asks for itself.
+func (o *Offer) Refused() {
+	o.settle(func(w *waiter) {
+		w.offered = time.Time{}
+		w.wake()
+	})
+}
+
+// Failed: what came of it is not known. The waiter asks for itself, and is not named again before NotAfter.
 func (o *Offer) Failed() { o.settle(func(w *waiter) { w.wake() }) }
 
 // settle: a waiter that has left meanwhile has seen to what may come until NotAfter.
