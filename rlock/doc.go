@@ -62,7 +62,7 @@
 //	Plain         the string of the Redis documentation (SET NX PX), for programs that follow that pattern
 //
 // All return the same [Hold] and keep the same promises. Waiters of one process on a name are served first come, first
-// served (Fair, and readers: of all processes; readers together). Reentrant, NonReentrant and Fenced locks serve the
+// served (Fair: of all processes; readers: all of them as soon as no writer has the lock). Reentrant, NonReentrant and Fenced locks serve the
 // processes that wait in turns, in the order in which they came; a process keeps the lock for as many of its own
 // waiters as there were, 32 and 20 ms at most.
 //
@@ -90,6 +90,10 @@
 //	redisson_lock_queue:{P<name>}, redisson_lock_timeout:{P<name>}
 //	                                    list and sorted set, the waiters of a Fair lock; each listens on
 //	                                          redisson_lock__channel:{P<name>}:<owner>
+//	P<name> of a read-write lock        hash  mode -> read or write, a reader's owner -> count, a writer's owner:write -> count
+//	{P<name>}:<owner>:rwlock_timeout:1  string, lasts as long as that reader's lease
+//	redlatch_rw:{P<name>}               sorted set, when holds end, in the server's time; writers that wait and go first
+//	redisson_rwlock:{P<name>}           channel, "0" when the last reader is gone, "1" when a writer is
 //	redlatch_plain:{P<name>}            channel of a Plain lock, whose key is a string
 //
 // An owner is "<connectionID>:<n>", with ":<label>" where [Lock.WithLabel] set one. The connection id is a random UUID
@@ -104,5 +108,7 @@
 // Under contention a release is one call, and hands the lock over: to a waiter of its own process, which has then cost
 // no call of its own, or to the first process in the queue, whose waiter has cost one. With one waiter or hundreds that
 // is 7 to 17 commands on the server for an acquisition, those inside scripts counted. A Fenced lock takes one call more.
-// A Fair lock takes a subscription for each waiter and 3 calls, a Plain lock 2 to 3 for each process that waits.
+// A Fair lock takes a subscription for each waiter and 3 calls, a Plain lock 2 to 3 for each process that waits. A reader
+// that had to wait has cost 3 calls and one more for every wake-up or Options.PollCap in vain, and so has the one writer of
+// a process that asks; there is no hand-over between readers and writers.
 package rlock

@@ -30,7 +30,8 @@ var (
 	// ErrNotReplicated: the lock was granted, but fewer than Options.MinReplicas replicas confirmed it in time. It has
 	// been taken back; nothing is held.
 	ErrNotReplicated = errs.ErrNotReplicated
-	// ErrReentry: the owner holds this lock already, and it is one that is not re-entered. Nothing changed.
+	// ErrReentry: the owner holds this lock already, and it is one that is not re-entered; or it reads, and asks to write
+	// the same lock. Nothing changed.
 	ErrReentry = errs.ErrReentry
 	// ErrClosed: the client was closed.
 	ErrClosed = errs.ErrClosed
