@@ -182,7 +182,7 @@ func (b *CyclicBarrier) decode(m rueidis.RedisMessage) (r barrierReply, err erro
 	return r, nil
 }
 
-// parties counts those of all clients of the process: the second half of their ids.
+// partyCount counts the parties of all clients of the process: the second half of their ids.
 var partyCount atomic.Int64
 
 // party is one call of Await.
@@ -190,7 +190,6 @@ type party struct {
 	b      *CyclicBarrier
 	id     string // never used again
 	lease  time.Duration
-	began  time.Time
 	sent   time.Time // of the first request by which it may have arrived
 	doubt  time.Time // some request to arrive got no reply, and may run until then
 	joined barrierReply
@@ -199,7 +198,7 @@ type party struct {
 }
 
 func (b *CyclicBarrier) newParty() *party {
-	return &party{b: b, id: b.c.id + ":" + strconv.FormatInt(partyCount.Add(1), 10), lease: b.c.opts.WatchdogTimeout, began: time.Now()}
+	return &party{b: b, id: b.c.id + ":" + strconv.FormatInt(partyCount.Add(1), 10), lease: b.c.opts.WatchdogTimeout}
 }
 
 // call is one verb of barrier.lua.

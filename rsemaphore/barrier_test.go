@@ -684,6 +684,7 @@ func TestAStoppedPartyLearnsThatItsGenerationBroke(t *testing.T) {
 	b := r.c.CyclicBarrier("b", 3)
 	stopped := start(t, "party", srv, "3", "1")
 	gathered(t, b, 1)
+	redistest.Eventually(t, 20*time.Second, "it knows that it has arrived", func() bool { return !strings.Contains(r.contents(t, "{b}:barrier"), "?") })
 	stopped.signal(t, syscall.SIGSTOP)
 	done := arriveAt(within(t), b, 1)
 	require.ErrorIs(t, (<-done).err, rsemaphore.ErrBrokenBarrier)
