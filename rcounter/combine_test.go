@@ -128,18 +128,25 @@ func TestACallerWhoLeavesItsBatchLosesNoUnit(t *testing.T) {
 		for name, lose := range map[string]func() bool{
 			"replies arrive":        func() bool { return false },
 			"some replies are lost": func() bool { return rand.IntN(10) == 0 },
+			"by itself":             func() bool { return rand.IntN(10) == 0 }, // not combined: the caller leaves a flight of its own
 		} {
 			t.Run(name, func(t *testing.T) {
 				calm := on(t, srv.Client(t), exact).Stock(name)
 				_, err := calm.Open(ctx, spec(1_000_000))
 				require.NoError(t, err)
 				wire := &gauge{Client: newLossy(t, srv, lose), hold: 2 * time.Millisecond}
-				c := on(t, wire, exact)
+				o := exact
+				o.Combine.Off = name == "by itself"
+				c := on(t, wire, o)
 				s := c.Stock(name)
 				_, err = s.Status(ctx)
 				require.NoError(t, err)
 				var delivered, left atomic.Int64
-				crowd(48, 20, func(_, i int) {
+				each := 20
+				if underRace {
+					each = 6
+				}
+				crowd(48, each, func(_, i int) {
 					ctx, cancel := context.WithCancel(context.Background())
 					defer cancel()
 					if rand.IntN(2) == 0 {

@@ -262,13 +262,14 @@ func (c *tally) record(user int, g rcounter.Grant) {
 // flushed, replies are dropped and, in the middle, the primary dies and its replica goes on: no unit too many, no
 // ordinal twice, no answer changed.
 func TestAMillionClaimsThroughEveryFault(t *testing.T) {
-	users, each, limit := 100_000, 10, 40_000
+	users, each, limit, callers := 100_000, 10, 40_000, 512
 	if underRace {
-		users, each, limit = 4_000, 5, 1_500
+		users, each, limit, callers = 4_000, 5, 1_500, 96
 	}
 	p := newPair(t)
 	front := redistest.NewProxy(t, p.primary)
-	o := rcounter.Options{CallTimeout: time.Second, MinReplicas: 1, ReplicaTimeout: 500 * time.Millisecond}
+	o := rcounter.Options{CallTimeout: time.Second, MinReplicas: 1, ReplicaTimeout: 500 * time.Millisecond,
+		Combine: rcounter.Combine{MaxFlights: 8}} // every flight that waits for a replica has a connection of its own
 	local := o
 	o.SoldOut.Off = true // two processes that ask the server to the end, one that knows by itself
 	opened(t, on(t, p.admin, patient), "s", int64(limit))
@@ -277,7 +278,6 @@ func TestAMillionClaimsThroughEveryFault(t *testing.T) {
 
 	// ask claims for each user in some order until answered, from many callers; it gives up what is asked when ctx ends.
 	ask := func(ctx context.Context, processes []*rcounter.Client, each int) {
-		const callers = 512
 		var next atomic.Int64
 		var wg sync.WaitGroup
 		for i := range callers {
@@ -331,7 +331,7 @@ func TestAMillionClaimsThroughEveryFault(t *testing.T) {
 			front.Heal()
 		}
 		// the next fault when there has been progress, or a slow machine would see nothing but faults
-		next := c.claims.Load() + rand.N(target/40)
+		next := c.claims.Load() + rand.N(target/20)
 		for end := time.Now().Add(5 * time.Second); c.claims.Load() < min(next, target) && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}

@@ -120,7 +120,7 @@ func (c twice) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResul
 // lossy runs everything and loses the reply where lose says so: the caller sees a closed connection.
 type lossy struct {
 	rueidis.Client
-	dead rueidis.Client // closed: its only use is its error
+	lost rueidis.RedisResult // the error of a connection that was closed
 	lose func() bool
 }
 
@@ -128,13 +128,15 @@ func newLossy(t testing.TB, s *redistest.Server, lose func() bool) *lossy {
 	dead, err := rueidis.NewClient(s.Option())
 	require.NoError(t, err)
 	dead.Close()
-	return &lossy{s.Client(t), dead, lose}
+	lost := dead.Do(ctx, dead.B().Ping().Build())
+	require.Error(t, lost.Error()) // asked once: one that is asked by many at a time connects again
+	return &lossy{s.Client(t), lost, lose}
 }
 
 func (c *lossy) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	r := c.Client.Do(ctx, cmd)
 	if c.lose() {
-		return c.dead.Do(ctx, c.dead.B().Ping().Build())
+		return c.lost
 	}
 	return r
 }

@@ -3,6 +3,7 @@ package rcounter_test
 import (
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -162,6 +163,33 @@ func TestAReturnedUnitIsSoldByEveryProcess(t *testing.T) {
 			t.Logf("%s: at most %v", name, worst)
 		})
 	}
+}
+
+// A server that cannot be asked is not a stock that is sold out.
+func TestSoldOutIsNotSaidForLongerThanItIsTrusted(t *testing.T) {
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	o := rcounter.Options{CallTimeout: 50 * time.Millisecond, SoldOut: rcounter.SoldOutOptions{Trust: time.Second}}
+	opened(t, on(t, admin, exact), "s", 1)
+	c := on(t, srv.Client(t), o)
+	s := c.Stock("s")
+	redistest.Eventually(t, 20*time.Second, "sold out", func() bool { g, err := s.Claim(ctx, "ann"); return err == nil && g.Won() })
+	quiet(t, admin, func() { s.Claim(ctx, "bob") })
+	require.NoError(t, srv.Process.Signal(syscall.SIGSTOP))
+	// well before what is known is forgotten because nobody asks, at ten times Trust
+	redistest.Eventually(t, 6*time.Second, "no answer is no answer", func() bool {
+		g, err := s.Claim(ctx, "bob")
+		return err != nil && !g.Won()
+	})
+	for range 3 {
+		_, err := s.Claim(ctx, "bob")
+		require.Error(t, err, "and stays so")
+	}
+	require.NoError(t, srv.Process.Signal(syscall.SIGCONT))
+	redistest.Eventually(t, 20*time.Second, "until it answers again", func() bool {
+		g, err := s.Claim(ctx, "bob")
+		return err == nil && g.Outcome == rcounter.SoldOut
+	})
 }
 
 func TestAReturnIsSeenAtOnceByItsOwnProcess(t *testing.T) {

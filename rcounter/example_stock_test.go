@@ -1,0 +1,107 @@
+package rcounter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/redlatch/redlatch/rcounter"
+)
+
+// Two seats are held while the buyer pays, and sold when the payment is through.
+func ExampleStock_Reserve() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+	seats := c.Stock("seats")
+	if _, err := seats.Open(ctx, rcounter.OpenSpec{Limit: 3, PerUser: 2, OpenFor: time.Hour}); err != nil {
+		log.Fatal(err)
+	}
+
+	r, err := seats.Reserve(ctx, "cart-1", "ann", 2, 15*time.Minute)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(r.Outcome, r.N, "held,", r.Remaining, "left")
+	r, err = seats.Reserve(ctx, "cart-2", "bob", 2, 15*time.Minute)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(r.Outcome, "with", r.Remaining, "left: all or none")
+
+	for range 2 { // a payment provider that calls twice
+		g, err := seats.Confirm(ctx, "cart-1")
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(g.Outcome, "seats", g.Ordinal, "to", g.Ordinal+g.N-1)
+	}
+	if _, err := seats.Cancel(ctx, "cart-3"); err != nil { // overtakes what it cancels
+		log.Fatal(err)
+	}
+	_, err = seats.Reserve(ctx, "cart-3", "cid", 1, 15*time.Minute)
+	fmt.Println(errors.Is(err, rcounter.ErrReservationCancelled))
+	// Output:
+	// granted 2 held, 1 left
+	// sold out with 1 left: all or none
+	// granted seats 1 to 2
+	// replayed seats 1 to 2
+	// true
+}
+
+// An order claims as many as it may have; the same order again gets the same ones.
+func ExampleStock_ClaimOnce() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+	sale := c.Stock("sale")
+	if _, err := sale.Open(ctx, rcounter.OpenSpec{Limit: 100, PerUser: 5, OpenFor: time.Hour}); err != nil {
+		log.Fatal(err)
+	}
+	for _, order := range []string{"order-1", "order-2", "order-1", "order-3"} {
+		g, err := sale.ClaimOnce(ctx, order, "ann", 3)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(order, g.Outcome, g.N)
+	}
+	// Output:
+	// order-1 granted 3
+	// order-2 granted 2
+	// order-1 replayed 3
+	// order-3 user limit 0
+}
+
+// Every sale goes into the ledger in the script that makes it, and from there into a database, whose unique index over
+// (epoch, ordinal) makes a second delivery harmless.
+func ExampleStock_Ledger() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+	sale := c.Stock("sale")
+	if _, err := sale.Open(ctx, rcounter.OpenSpec{Limit: 100, OpenFor: time.Hour, Ledger: true}); err != nil {
+		log.Fatal(err)
+	}
+	for _, user := range []string{"ann", "bob"} {
+		if _, err := sale.Claim(ctx, user); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if _, err := sale.Return(ctx, "ann", 1); err != nil {
+		log.Fatal(err)
+	}
+	n, err := sale.Ledger(ctx, 1000, func(_ context.Context, entries []rcounter.Entry) error {
+		for _, e := range entries { // one transaction: insert … on conflict do nothing, or delete
+			fmt.Println(e.Claimant, e.Ordinal, e.Back)
+		}
+		return nil
+	})
+	fmt.Println(n, err)
+	// Output:
+	// ann 1 false
+	// bob 2 false
+	// ann 1 true
+	// 3 <nil>
+}
