@@ -49,7 +49,8 @@
 //   - Failover forgets what was not replicated; [Options].MinReplicas makes that less likely, not impossible. The
 //     server's clock stepping forward ends leases early.
 //   - DEL, FLUSHALL and eviction free all permits at once; holders find out at their next renewal, within a third of
-//     their lease, since the keys of a semaphore change all the time and are not tracked as those of a lock are. If only
+//     their lease, and those that are not renewed not before their lease is over: the keys of a semaphore change all the
+//     time and are not tracked as those of a lock are. If only
 //     the set of permits is gone, the semaphore refuses everybody (ErrCapacityMismatch) until its count's end has come,
 //     one lease later at most.
 //   - An order among the waiters of different processes: whoever asks first after a release gets it. A request for many
