@@ -649,3 +649,125 @@ func TestCancellingReadersAndWritersAtAnyInstantLeavesNothing(t *testing.T) {
 		return err == nil && len(ch) == 0
 	})
 }
+
+func TestAPreferredWriterThatDiesWhileItWaitsKeepsReadersOutForAWhileOnly(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s)
+	const poll = 400 * time.Millisecond
+	dying, alive := newRig(t, p.Server(), rlock.Options{PollCap: poll}), newRig(t, s, rlock.Options{PollCap: 50 * time.Millisecond})
+	rw := alive.locks.ReadWrite("l")
+	r := lock(t, rw.Read(), within(t))
+	ctx, cancel := context.WithCancel(within(t))
+	gaveUp := make(chan error, 1)
+	go func() {
+		_, err := dying.locks.ReadWrite("l").PreferWriters().Write().Lock(ctx)
+		gaveUp <- err
+	}()
+	redistest.Eventually(t, 10*time.Second, "the writer waits", func() bool { return len(keys(t, alive.redis)) == 3 && alive.marked(t, "l") })
+	p.BlackHole(redistest.Up)
+	began := time.Now()
+	other := lock(t, rw.Read(), within(t)) // by its own end, which the server counts
+	require.Less(t, time.Since(began), 10*poll)
+	require.NoError(t, other.Unlock(within(t)))
+	require.NoError(t, r.Unlock(within(t)))
+	cancel()
+	require.ErrorIs(t, <-gaveUp, context.Canceled)
+	p.Heal()
+}
+
+// marked reports whether a writer waits that goes first.
+func (r *rig) marked(t testing.TB, name string) bool {
+	t.Helper()
+	m, err := r.redis.Do(within(t), r.redis.B().Zrange().Key("redlatch_rw:{"+name+"}").Min("0").Max("0").Build()).AsStrSlice()
+	require.NoError(t, err)
+	return len(m) == 1 && m[0][0] == '!'
+}
+
+func TestBadInputOfAReadWriteLockIsRefusedBeforeAnythingIsSent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.Start(t), rlock.Options{})
+	before := redistest.CommandCalls(t, r.redis)
+	for _, rw := range []*rlock.ReadWriteLock{r.locks.ReadWrite(""), r.locks.ReadWrite("a}b"), r.locks.ReadWrite("a{b").PreferWriters()} {
+		for _, l := range []*rlock.Lock{rw.Read(), rw.Write()} {
+			_, err := l.Lock(within(t))
+			require.ErrorIs(t, err, rlock.ErrInvalidName)
+			_, err = l.IsLocked(within(t))
+			require.ErrorIs(t, err, rlock.ErrInvalidName)
+			_, err = l.ForceUnlock(within(t))
+			require.ErrorIs(t, err, rlock.ErrInvalidName)
+		}
+	}
+	rw := r.locks.ReadWrite("l").PreferWriters()
+	require.Equal(t, "l", rw.Name())
+	for _, l := range []*rlock.Lock{rw.Read(), rw.Write()} {
+		require.Equal(t, "l", l.Name())
+		_, err := l.WithLease(time.Millisecond).Lock(within(t))
+		require.ErrorIs(t, err, rlock.ErrInvalidOption)
+		_, err = l.TryLock(within(t), -1, 0)
+		require.ErrorIs(t, err, rlock.ErrInvalidOption)
+	}
+	require.Equal(t, before["evalsha"]+before["eval"], redistest.CommandCalls(t, r.redis)["evalsha"]+redistest.CommandCalls(t, r.redis)["eval"])
+}
+
+func TestAKeyOfAnotherTypeIsATypedErrorOnBothSides(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rlock.Options{})
+		require.NoError(t, r.redis.Do(within(t), r.redis.B().Set().Key("l").Value("x").Build()).Error())
+		rw := r.locks.ReadWrite("l")
+		for _, l := range []*rlock.Lock{rw.Read(), rw.Write()} {
+			_, err := l.Lock(within(t))
+			require.ErrorIs(t, err, rlock.ErrWrongType)
+			_, err = l.IsLocked(within(t))
+			require.ErrorIs(t, err, rlock.ErrWrongType)
+		}
+		require.Equal(t, []string{"l"}, keys(t, r.redis))
+	})
+}
+
+func TestWaitingOnAReadWriteLockEndsInTimeAndWhenTheClientCloses(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
+	w := lock(t, a.locks.ReadWrite("l").Write(), within(t))
+	rw := b.locks.ReadWrite("l")
+	for _, l := range []*rlock.Lock{rw.Read(), rw.Write(), rw.PreferWriters().Write()} {
+		began := time.Now()
+		_, err := l.TryLock(within(t), 300*time.Millisecond, 0)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.GreaterOrEqual(t, time.Since(began), 300*time.Millisecond)
+		require.Less(t, time.Since(began), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+		_, err = l.Lock(ctx)
+		cancel()
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+	waiting := []<-chan granted{acquiring(t, rw.Read()), acquiring(t, rw.Read()), acquiring(t, rw.Write())}
+	redistest.Eventually(t, 10*time.Second, "the writer waits", func() bool { return b.locks.Waiting("l") == 1 })
+	require.NoError(t, b.locks.Close(within(t)))
+	for _, c := range waiting {
+		require.ErrorIs(t, (<-c).err, rlock.ErrClosed)
+	}
+	require.NoError(t, w.Unlock(within(t)))
+	redistest.Eventually(t, 10*time.Second, "nothing is left", func() bool { return len(keys(t, a.redis)) == 0 })
+}
+
+func TestReadersWaitWithoutAnyMessageForNoLongerThanPollCap(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s)
+	a, b := newRig(t, s, rlock.Options{}), newRig(t, p.Server(), rlock.Options{PollCap: 100 * time.Millisecond})
+	p.SwallowPushes()
+	rw := a.locks.ReadWrite("l")
+	for _, l := range []*rlock.Lock{b.locks.ReadWrite("l").Read(), b.locks.ReadWrite("l").Write()} {
+		w := lock(t, rw.Write(), within(t))
+		got := pass(t, l)
+		time.Sleep(50 * time.Millisecond)
+		began := time.Now()
+		require.NoError(t, w.Unlock(within(t)))
+		require.NoError(t, <-got)
+		require.Less(t, time.Since(began), 5*time.Second, "the lease is 30 s")
+	}
+}
