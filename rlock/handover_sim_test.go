@@ -79,7 +79,35 @@ func simSeeds(t *testing.T) (list []uint64, given bool) {
 }
 
 // Waiters in several processes, on a network that delays, loses and repeats, while processes stand still or die and
-// callers give up. The bubble's clock is the true time, so two holders at once are seen as such.
+// callers give up. The bubble's clock is the true time, so two holders at once are seen as such; so are a free lock that
+// waiters nobody disturbs do not take within PollCap, one that is held for somebody who does not act, an order that is
+// not that of the tickets, too many turns, and what is left at the end.
+//
+// A seed fixes the plan and the weather, not how goroutines and the library's own jitter meet it: a seed that fails once
+// in a while is run many times.
+//
+// What it is worth was tried with changes to the code; of seeds 1 to 60 so many found them:
+//
+//	a grant's deadline counts from when the message came                7, two holders
+//	a grant's ticket is not compared                                   13, two holders
+//	the releaser writes 500 ms in place of the lease asked for         17, two holders
+//	a turn's deadline is a second too late                             24, two holders
+//	a grant that overtakes the answer naming its ticket is dropped     10, asleep on a grant
+//	a waiter is known only after its first request was answered        12, asleep on a grant
+//	a waiter looks every 20 PollCaps                                    9, asleep on a grant; free with waiters
+//	nothing is owed after a cancellation                               16, held for nobody
+//	nothing is owed after a cancellation while a release names us       7, held for nobody
+//	a release leaves the waiter's place in the queue                   20, held for nobody
+//	requests still under way are forgotten by Unlock                    3, held for nobody
+//	nobody is passed over for not having asked                         10
+//	PUBLISH's count of receivers does not matter                        4
+//	who comes by takes a free lock before the queue                    29
+//	the last in line is served first                                   60
+//	turns have no end                                                  55
+//	turns are counted when the release is answered                     10 of 20 in which messages overtake replies
+//
+// Not found, because nothing here tells the difference: grants confirmed after a gap (they matter after a failover), a
+// release's not-after (a late one costs time only), and an early grant that wakes its waiter but is not kept (it asks).
 func TestSimulatedHandOversNeverOverlapAndNeverStall(t *testing.T) {
 	list, given := simSeeds(t)
 	began := time.Now()
