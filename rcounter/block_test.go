@@ -286,7 +286,7 @@ func TestBlocksKeepToTheirModel(t *testing.T) {
 			}
 			jumps := 0
 			var reserved int64 // in open and dead blocks, not handed out
-			for i := range 120 {
+			for i := range 80 {
 				left := 60 - int64(len(given)) - reserved
 				switch op := rnd.IntN(10); {
 				case op < 2:

@@ -152,7 +152,8 @@ func (l *RateLimiter) Allow(ctx context.Context, key string, n int64) (Admission
 //
 // If the turn would come after ctx's deadline (after MaxWait without one), the error is ErrRateLimited at once, a
 // *RateLimitedError, and nothing is taken. If ctx ends while Wait sleeps, the units are given back, if nobody has
-// come after (those who have were told their times already) and the server answers within a call timeout; the error is ctx's.
+// come after (those who have were told their times already) and the server answers within a call timeout; the error is
+// ctx's. The same is tried in the background if ctx ends while the reply is awaited: ErrUnknownOutcome.
 //
 // Errors as for Allow.
 func (l *RateLimiter) Wait(ctx context.Context, key string, n int64) error {
@@ -166,6 +167,9 @@ func (l *RateLimiter) Wait(ctx context.Context, key string, n int64) error {
 	id := callID()
 	r, err := l.take(ctx, id, key, n, most)
 	switch {
+	case errors.Is(err, ErrUnknownOutcome): // they may have been taken, for a caller who does not wait any more
+		l.c.tasks.spawn(func() { l.giveBack(context.WithoutCancel(ctx), id, key, n) })
+		return err
 	case err != nil:
 		return err
 	case !r.passed:
@@ -177,11 +181,16 @@ func (l *RateLimiter) Wait(ctx context.Context, key string, n int64) error {
 	if script.Pause(ctx, r.wait) {
 		return nil
 	}
-	// Best effort, and not awaited for longer than a call may take: the caller has been told to go.
-	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.c.bound/patience)
-	defer cancel()
-	_, _ = l.take(undo, id, key, -n, 0)
+	l.giveBack(context.WithoutCancel(ctx), id, key, n)
 	return over(ctx)
+}
+
+// giveBack undoes what take did under id, if nobody has come after. It is a best effort, and not awaited for longer than
+// a call may take: the caller has been told to go. If it fails, too few pass.
+func (l *RateLimiter) giveBack(ctx context.Context, id, key string, n int64) {
+	ctx, cancel := context.WithTimeout(ctx, l.c.bound/patience)
+	defer cancel()
+	_, _ = l.take(ctx, id, key, -n, 0)
 }
 
 // over is the error of a ctx that has ended, with its cause where that says more.
@@ -285,9 +294,11 @@ func (l *localLimits) take(o RateLimiterOptions, id, key string, n int64, most t
 	case n < 0 && !mine:
 		return answer(false, 0)
 	case n < 0:
-		s.level, s.id = max(0, s.level+n*per), ""
+		s.level, s.id = max(0, s.level+n*per), "!"+id
 	case n == 0:
 		return answer(true, 0)
+	case s.id == "!"+id:
+		return answer(false, 0)
 	default:
 		wait := max(0, ceilDiv(s.level+n*per-o.Burst*per, o.Rate))
 		if wait > most.Microseconds() || s.level+n*per > 1<<53-1 {

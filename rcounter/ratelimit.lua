@@ -20,8 +20,9 @@
 -- because only the time since the last call counts, a clock that is set back costs that time and no more, where a
 -- stored arrival time would close the limiter for as long as the step.
 --
--- Safe to run twice: a call whose id is still the last one takes nothing more. If another came in between, the second
--- run takes the units again: too few pass then, never too many.
+-- Safe to run twice: a call whose id is still the last one takes nothing more, nor does one that was the last and was
+-- given back ('!' and its id). If another came in between, the second run takes the units again: too few pass then, never
+-- too many.
 --
 -- The key ends when the level would be empty, which is what its absence says.
 local key, id = KEYS[1], ARGV[1]
@@ -60,9 +61,11 @@ end
 local mine = last == id
 if n < 0 then
   if not mine then return answer(0, 0) end
-  level, id = math.max(0, level + n * per), ''
+  level, id = math.max(0, level + n * per), '!' .. id
 elseif n == 0 then
   return answer(1, 0)
+elseif last == '!' .. id then
+  return answer(0, 0)
 elseif not mine then
   local wait = math.max(0, math.ceil((level + n * per - burst * per) / rate))
   if wait > patience or level + n * per > most then return answer(0, wait) end

@@ -98,7 +98,7 @@ func TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond(t *testing.T)
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			c := on(t, wrap(t, srv, rand.New(rand.NewPCG(seed, 2))), patient)
 			at := time.Now().Truncate(time.Millisecond)
-			for i := range 12 {
+			for i := range 8 {
 				o := rates(rnd)
 				l := c.RateLimiter("l"+strconv.Itoa(i), o)
 				models := map[string]*arrivals{"": newArrivals(o), "a": newArrivals(o)}
@@ -318,22 +318,31 @@ func TestAWaitGivenUpGivesItsUnitsBackIfNobodyCameAfter(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		for wire, c := range map[string]*rcounter.Client{"once": on(t, srv.Client(t), patient), "twice": on(t, twice{srv.Client(t)}, patient), "local": on(t, nowhere{}, patient)} {
 			l := c.RateLimiter(wire, rcounter.RateLimiterOptions{Rate: 1, Per: time.Minute, Burst: 3, PerProcess: wire == "local"})
-			giveUp := func(then func()) error {
-				waiting, cancel := context.WithCancelCause(ctx)
-				time.AfterFunc(20*time.Millisecond, func() { then(); cancel(errors.New("gone home")) })
-				return l.Wait(waiting, "k", 3)
-			}
 			stands := func() time.Duration {
 				a, err := l.Allow(ctx, "k", 0)
 				require.NoError(t, err)
 				return a.ResetAfter.Round(time.Minute)
+			}
+			giveUp := func(then func()) error {
+				waiting, cancel := context.WithCancelCause(ctx)
+				ended := make(chan error, 1)
+				go func() { ended <- l.Wait(waiting, "k", 3) }()
+				redistest.Eventually(t, 10*time.Second, "it waits", func() bool { return stands() == 6*time.Minute })
+				then()
+				cancel(errors.New("gone home"))
+				return <-ended
 			}
 			require.NoError(t, l.Wait(ctx, "k", 3))
 			require.Equal(t, 3*time.Minute, stands())
 			err := giveUp(func() {})
 			require.ErrorIs(t, err, context.Canceled)
 			require.ErrorContains(t, err, "gone home")
-			require.Equal(t, 3*time.Minute, stands(), "given back")
+			// in the background, if the reply was still on its way
+			redistest.Eventually(t, 10*time.Second, "they are given back", func() bool { return stands() == 3*time.Minute })
+
+			if wire == "twice" { // what comes between the two copies of a call has them count twice
+				continue
+			}
 
 			// somebody has come after, and been told a time that counts on the units before
 			var wg sync.WaitGroup
@@ -346,7 +355,7 @@ func TestAWaitGivenUpGivesItsUnitsBackIfNobodyCameAfter(t *testing.T) {
 			require.Equal(t, 7*time.Minute, stands(), "kept")
 			stop()
 			wg.Wait()
-			require.Equal(t, 6*time.Minute, stands(), "the last one's are given back")
+			redistest.Eventually(t, 10*time.Second, "the last one's are given back", func() bool { return stands() == 6*time.Minute })
 		}
 	})
 }

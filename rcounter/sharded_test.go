@@ -70,7 +70,7 @@ func walkShards(t *testing.T, srv *redistest.Server, c *rcounter.Client, rnd *ra
 	sold := int64(0)
 	var late []func() error // steps that were taken, to be taken again
 	var trace []string
-	for range 90 {
+	for range 60 {
 		u := fmt.Sprintf("u%d", rnd.IntN(25))
 		left := limit - sold
 		fresh := func(g rcounter.Grant) {
@@ -276,7 +276,7 @@ func TestShardsSellExactlyTheLimitAndNeverSaySoldOutTooEarly(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		limit, users := 120, 400
 		if srv.Embedded != nil {
-			limit, users = 40, 100
+			limit, users = 25, 60
 		}
 		s, _ := openedShards(t, on(t, srv.Client(t), patient), "s", 4, int64(limit))
 		stocks := []*rcounter.ShardedStock{s, on(t, srv.Client(t), patient).Sharded("s", 4), on(t, srv.Client(t), patient).Sharded("s", 4)}
@@ -595,6 +595,9 @@ func TestAnOpeningThatWasBrokenOffIsBroughtToItsEnd(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := on(t, srv.Client(t), patient)
 		for at := range 7 {
+			if srv.Embedded != nil && at%2 == 1 {
+				continue // its Lua is slow under the race detector
+			}
 			s := c.Sharded(strconv.Itoa(at), 3)
 			p, err := s.Begin(ctx, "A", spec(7))
 			require.NoError(t, err)
@@ -632,7 +635,7 @@ func TestAnOpeningThatWasBrokenOffIsBroughtToItsEnd(t *testing.T) {
 				require.NoError(t, s.Prepare(ctx, i, p))
 			}
 			n := 0
-			for i := range 30 {
+			for i := range 12 {
 				g, err := s.Claim(ctx, strconv.Itoa(i))
 				require.NoError(t, err)
 				if g.Won() {

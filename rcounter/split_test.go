@@ -30,7 +30,7 @@ func requireSplit(t testing.TB, shares []int64, total, n, min, max int64) {
 func TestEverySplitHasTheExactSumAndKeepsToItsBounds(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 1))
-	rounds := 60_000
+	rounds := 20_000
 	if testing.Short() {
 		rounds = 6_000
 	}
