@@ -122,13 +122,14 @@ func TestPartiesOfOneProcessAskTheServerTwiceEachAndTogetherForTheEnd(t *testing
 	gathered(t, b, parties-1)
 	subscribedTo(t, r, "redlatch_barrier:{b}")
 	redistest.Eventually(t, 20*time.Second, "they stand in one line", func() bool { return r.c.Lines() == 1 && rsemaphore.Rooms() == 1 })
-	time.Sleep(50 * time.Millisecond) // for the second look of the first in line
-	before := redistest.CommandCalls(t, r.redis)["evalsha"]
+	calls := func() int { return redistest.CommandCalls(t, r.redis)["evalsha"] }
+	redistest.Eventually(t, 20*time.Second, "all sleep", func() bool { n := calls(); time.Sleep(100 * time.Millisecond); return calls() == n })
+	before := calls()
 	require.NoError(t, errOf(b.Await(within(t))))
 	for range parties - 1 {
 		require.NoError(t, (<-done).err)
 	}
-	require.LessOrEqual(t, redistest.CommandCalls(t, r.redis)["evalsha"]-before, 8, "arrive, trip, and one look for all")
+	require.LessOrEqual(t, calls()-before, parties/10, "arrive, trip, and one look for all")
 }
 
 func TestWhatABarrierRefuses(t *testing.T) {
@@ -566,10 +567,13 @@ func TestBarrierNamesWithHashTagsWorkInACluster(t *testing.T) {
 
 func TestCancelledPartiesLeaveNothing(t *testing.T) {
 	srv := redistest.Start(t)
-	r := newRig(t, srv, patient)
+	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 2 * time.Second}) // a request of unknown outcome is swept up after it
 	const parties = 3
-	require.NoError(t, errOf(r.c.CyclicBarrier("one", 1).Await(within(t)))) // all connections are there
-	r.must(t, "DEL", "{one}:barrier")
+	warm := arriveAt(within(t), r.c.CyclicBarrier("warm", 2), 1) // until all connections are there, that of the hub too
+	subscribedTo(t, r, "redlatch_barrier:{warm}")
+	require.NoError(t, errOf(r.c.CyclicBarrier("warm", 2).Await(within(t))))
+	require.NoError(t, (<-warm).err)
+	r.must(t, "DEL", "{warm}:barrier")
 	before := runtime.NumGoroutine()
 	var trips, breaks, unknowns atomic.Int64
 	var wg sync.WaitGroup

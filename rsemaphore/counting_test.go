@@ -389,19 +389,21 @@ func TestARequestUnderWayIsSeenThroughWhenItsContextEnds(t *testing.T) {
 	s := r.c.CountingSemaphore("s")
 	require.NoError(t, s.Acquire(within(t), 1))
 	p.Delay(0, 15*time.Millisecond)
-	through := 0
+	through, taken := 0, 0
 	for range 20 {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 		if s.Acquire(ctx, 1) == nil {
-			require.Error(t, ctx.Err())
-			through++
+			taken++
+			if ctx.Err() != nil {
+				through++
+			}
 		}
 		cancel()
 	}
 	p.Heal()
 	require.Positive(t, through, "a busy machine may be late for some, not for all")
 	redistest.Eventually(t, 20*time.Second, "those that were too late are given back", func() bool {
-		return direct.text(t, "GET", "s") == strconv.Itoa(999-through)
+		return direct.text(t, "GET", "s") == strconv.Itoa(999-taken)
 	})
 }
 

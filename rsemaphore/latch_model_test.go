@@ -286,6 +286,9 @@ func TestCountingSemaphoreKeepsToItsModel(t *testing.T) {
 					want = nil
 				}
 				err := s.TryAcquire(ctx, n, 0)
+				if want == nil && errors.Is(err, rsemaphore.ErrUnknownOutcome) && direct.text(t, "GET", "s") != strconv.FormatInt(m.free, 10) {
+					m.add(int64(n)) // refused as too late, since the server's clock has been moved, and that reply was lost
+				}
 				same("acquire", nil, nil, want, err)
 				require.True(t, want == nil || err != nil, "%v", trace)
 			case op < 65:
