@@ -527,3 +527,26 @@ func BenchmarkRateLimiter(b *testing.B) {
 		})
 	}
 }
+
+func TestALateCopyOfACallThatWasGivenBackTakesNothing(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		c := on(t, srv.Client(t), patient)
+		for _, local := range []bool{false, true} {
+			l := c.RateLimiter("l", rcounter.RateLimiterOptions{Rate: 1, Per: time.Hour, Burst: 10, PerProcess: local})
+			for i, step := range []struct {
+				id     string
+				n      int64
+				passed bool
+				stands time.Duration // afterwards
+			}{
+				{"A", 2, true, 2}, {"A", 2, true, 2}, {"B", 3, true, 5}, {"A", -2, false, 5}, {"B", -3, true, 2}, {"B", -3, false, 2}, {"B", 3, false, 2},
+				{"C", 4, true, 6}, {"B", 3, true, 9},
+			} {
+				passed, empty, err := l.TakeAs(ctx, step.id, "k", step.n)
+				require.NoError(t, err)
+				require.Equal(t, step.passed, passed, "step %d", i)
+				require.Equal(t, step.stands*time.Hour, empty.Round(time.Hour), "step %d", i)
+			}
+		}
+	})
+}
