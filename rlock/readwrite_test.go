@@ -622,7 +622,7 @@ func TestCancellingReadersAndWritersAtAnyInstantLeavesNothing(t *testing.T) {
 				won.Add(1)
 				held := []*rlock.Hold{h}
 				if under {
-					if inner, err := rw.Read().Lock(h.Context(ctx)); err == nil {
+					if inner, err := rw.Read().Lock(h.Context(context.Background())); err == nil {
 						both.Add(1)
 						held = append(held, inner)
 					}
