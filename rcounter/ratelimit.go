@@ -299,6 +299,7 @@ func (l *localLimits) take(o RateLimiterOptions, id, key string, n int64, most t
 		return answer(true, 0)
 	case s.id == "!"+id:
 		return answer(false, 0)
+	case mine: // as the script, though nothing repeats a call here
 	default:
 		wait := max(0, ceilDiv(s.level+n*per-o.Burst*per, o.Rate))
 		if wait > most.Microseconds() || s.level+n*per > 1<<53-1 {
