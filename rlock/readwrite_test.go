@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -306,10 +305,7 @@ func TestReadersAndWritersAreToldOfLossAtOnceWhereKeysAreTracked(t *testing.T) {
 			rw := r.locks.ReadWrite("l")
 			w := lock(t, rw.Write(), within(t))
 			read := lock(t, rw.Read(), w.Context(within(t)))
-			redistest.Eventually(t, 10*time.Second, "the keys of holds are tracked", func() bool {
-				info, err := r.redis.Do(within(t), r.redis.B().Info().Section("stats").Build()).ToString()
-				return err == nil && !strings.Contains(info, "tracking_total_keys:0\r\n") && !strings.Contains(info, "tracking_total_keys:1\r\n")
-			})
+			tracked(t, r, 3) // the lock, its ends, the timeout key of the reader
 			began := time.Now()
 			lose(t, r, rw)
 			for _, h := range []*rlock.Hold{w, read} {
