@@ -97,6 +97,8 @@ type batch struct {
 	timer  *time.Timer // of the window
 	sent   bool
 	landed bool
+	aboard int // callers of a batch that was sent and who have not left
+	cancel context.CancelFunc
 	done   chan struct{} // closed when landed: one close wakes everybody
 
 	late  chan struct{} // closed when the patience of those without a deadline ends
@@ -137,6 +139,9 @@ func (l *lane) claim(ctx context.Context, mine *seat) (Grant, error) {
 		return mine.grant, mine.err
 	case b.sent:
 		mine.left = true // whoever lands the flight sees it
+		if b.aboard--; b.aboard == 0 {
+			b.cancel() // nobody is left to fly for
+		}
 		return Grant{}, fmt.Errorf("%w: claim on %q: %w", errs.ErrUnknownOutcome, l.key, gaveUp)
 	}
 	mine.left = true
@@ -225,19 +230,20 @@ func (l *lane) land() {
 // fly carries b there and back.
 func (l *lane) fly(b *batch) {
 	defer l.land()
+	ctx, cancel := context.WithDeadline(context.Background(), b.until)
+	defer cancel()
 	l.mu.Lock()
-	b.sent = true
+	b.sent, b.cancel = true, cancel
 	aboard := make([]*seat, 0, len(b.seats))
 	for _, s := range b.seats {
 		if !s.left { // whoever left before this moment is told that nothing was sent
 			aboard = append(aboard, s)
 		}
 	}
+	b.aboard = len(aboard)
 	l.mu.Unlock()
 	if len(aboard) > 0 {
-		ctx, cancel := context.WithDeadline(context.Background(), b.until)
 		l.run(ctx, aboard)
-		cancel()
 	}
 
 	l.mu.Lock()

@@ -199,7 +199,7 @@ func TestAClaimantWhoLeavesFindsItsUnit(t *testing.T) {
 
 func TestACallerWithoutADeadlineEndsThoughItsBatchWaits(t *testing.T) {
 	srv := redistest.Start(t)
-	c := on(t, srv.Client(t), rcounter.Options{CallTimeout: 20 * time.Millisecond, Combine: rcounter.Combine{MaxFlights: 1}})
+	c := on(t, srv.Client(t), rcounter.Options{CallTimeout: 20 * time.Millisecond, Combine: rcounter.Combine{MaxFlights: 2}})
 	opened(t, on(t, srv.Client(t), patient), "s", 5)
 	s := c.Stock("s")
 	require.NoError(t, srv.Process.Signal(syscall.SIGSTOP))
@@ -207,7 +207,7 @@ func TestACallerWithoutADeadlineEndsThoughItsBatchWaits(t *testing.T) {
 	longer, end := context.WithTimeout(long, time.Hour)
 	defer end()
 	var wg sync.WaitGroup
-	for range 3 { // the first in the air, the others in the batch that waits for it
+	for range 3 { // the first in the air by itself, the others in a batch
 		wg.Go(func() {
 			_, err := s.Claim(longer, "patient")
 			if err != nil {
@@ -223,6 +223,13 @@ func TestACallerWithoutADeadlineEndsThoughItsBatchWaits(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	cancel()
 	wg.Wait()
+	closed := make(chan error, 1)
+	go func() { closed <- c.Close() }()
+	select {
+	case err := <-closed:
+		require.NoError(t, err)
+	case <-time.After(20 * time.Second):
+		t.Fatal("a flight goes on though its last caller has left")
+	}
 	require.NoError(t, srv.Process.Signal(syscall.SIGCONT))
-	require.NoError(t, c.Close())
 }

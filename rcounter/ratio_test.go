@@ -36,9 +36,9 @@ func rate(b *testing.B, callers int, d time.Duration, op func() error) float64 {
 // compare reports by what factor op is faster than base: the median of rounds in which both take turns, since the
 // absolute figures of a busy machine swing more than what is to be seen.
 func compare(b *testing.B, callers int, base, op func() error) {
-	const rounds, d = 7, 400 * time.Millisecond
-	rate(b, callers, d/4, base) // warm
-	rate(b, callers, d/4, op)
+	const rounds, d = 21, 120 * time.Millisecond
+	rate(b, callers, d, base) // warm
+	rate(b, callers, d, op)
 	var ratios, bases, ops []float64
 	for range rounds {
 		x, y := rate(b, callers, d, base), rate(b, callers, d, op)
@@ -93,6 +93,15 @@ func BenchmarkGates(b *testing.B) {
 			compare(b, callers, func() error { _, err := s1.ClaimAny(ctx, 1); return err }, func() error { _, err := s2.ClaimAny(ctx, 1); return err })
 		})
 	}
+	p := newPair(b)
+	sure := together
+	sure.MinReplicas = 1
+	one, all = on(b, p.primary.Client(b), together), on(b, p.primary.Client(b), sure)
+	opened(b, one, "s", rcounter.MaxLimit)
+	b.Run("per-user, confirmed by a replica/256", func(b *testing.B) {
+		s1, s2 := one.Stock("s"), all.Stock("s")
+		compare(b, 256, func() error { _, err := s1.Claim(ctx, fresh()); return err }, func() error { _, err := s2.Claim(ctx, fresh()); return err })
+	})
 	out := opened(b, on(b, srv.Client(b), patient), "out", 1)
 	_, err := out.Claim(ctx, "winner")
 	require.NoError(b, err)

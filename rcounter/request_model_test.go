@@ -174,7 +174,11 @@ func TestRequestsAndReservationsKeepToTheirModelInAnyOrder(t *testing.T) {
 			return newLossy(t, s, func() bool { return rnd.IntN(3) == 0 })
 		},
 	} {
-		for i := range 3 {
+		rounds := 3
+		if underRace {
+			rounds = 2
+		}
+		for i := range rounds {
 			seed := rand.Uint64()
 			t.Run(fmt.Sprintf("%s/%d", wire, seed), func(t *testing.T) {
 				srv := redistest.Embedded(t)
@@ -217,7 +221,11 @@ func walkRequests(t *testing.T, srv *redistest.Server, c *rcounter.Client, rnd *
 		return g, err
 	}
 	anys := map[int64]rcounter.Grant{}
-	for range 300 {
+	steps := 300
+	if underRace {
+		steps = 200
+	}
+	for range steps {
 		id := fmt.Sprintf("id%d", rnd.IntN(12))
 		claimant := []string{"ann", "bob;1", "c\nd\x00", "dan"}[rnd.IntN(4)]
 		n := 1 + rnd.Int64N(3)

@@ -215,6 +215,7 @@ func TestAReturnIsSeenAtOnceByItsOwnProcess(t *testing.T) {
 }
 
 func TestTimeEndsSoldOut(t *testing.T) {
+	t.Parallel() // it mostly waits
 	eachCache(t, func(t *testing.T, srv *redistest.Server, client func() rueidis.Client) {
 		admin := srv.Client(t)
 		c := on(t, client(), patient)
