@@ -2,6 +2,7 @@ package docs_test
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/redlatch/redlatch/rcounter"
@@ -22,6 +23,13 @@ func packets(ctx context.Context, counters *rcounter.Client, must func(what stri
 	for _, e := range p.Shares(ctx) {
 		must("shares", e)
 	}
-	_, e = counters.RedPacket("gift").Refund(ctx)
+	for {
+		_, e = counters.RedPacket("gift").Refund(ctx)
+		var early *rcounter.NotEndedError
+		if !errors.As(e, &early) {
+			break
+		}
+		time.Sleep(early.Left)
+	}
 	must("refund", e)
 }
