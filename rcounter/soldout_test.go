@@ -215,8 +215,8 @@ func TestAReturnIsSeenAtOnceByItsOwnProcess(t *testing.T) {
 }
 
 func TestTimeEndsSoldOut(t *testing.T) {
-	t.Parallel() // it mostly waits
 	eachCache(t, func(t *testing.T, srv *redistest.Server, client func() rueidis.Client) {
+		t.Parallel() // it mostly waits
 		admin := srv.Client(t)
 		c := on(t, client(), patient)
 		s := opened(t, c, "held", 1)
