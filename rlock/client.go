@@ -219,6 +219,10 @@ func (c *Client) Close(ctx context.Context) error {
 	owed := c.sweeper.Settle(ctx)
 	c.engine.Stop()
 	c.sweeper.Stop()
+	cause := context.Cause(ctx)
+	if cause == nil {
+		return nil // what is still there was dropped without Unlock, and said so
+	}
 	var problems []string
 	if len(names) > 0 {
 		problems = append(problems, fmt.Sprintf("%d still held, left to their leases: %s", len(names), shorten(names)))
@@ -229,7 +233,7 @@ func (c *Client) Close(ctx context.Context) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	return fmt.Errorf("rlock: close: %s: %w", strings.Join(problems, "; "), context.Cause(ctx))
+	return fmt.Errorf("rlock: close: %s: %w", strings.Join(problems, "; "), cause)
 }
 
 // shorten keeps an error readable.

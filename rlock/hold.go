@@ -25,9 +25,10 @@ type Hold struct {
 // handle is what the watchdog and the owner keep of a Hold; it must not refer to the Hold, whose reachability is what
 // tells whether it was forgotten.
 type handle struct {
-	owner *owner
-	auto  bool
-	began time.Time
+	owner  *owner
+	beside *handle // the owner's next; guarded by its mu
+	auto   bool
+	began  time.Time
 
 	mu       sync.Mutex
 	why      error         // why the hold is over
@@ -77,6 +78,9 @@ func (h *handle) end(why error) {
 	h.mu.Lock()
 	if h.why != nil {
 		h.mu.Unlock()
+		if why == ErrLost { // after ErrClosed or ErrMaxHold
+			h.uncount()
+		}
 		return
 	}
 	h.why = why
@@ -276,6 +280,11 @@ func (h *handle) release(ctx context.Context) error {
 	why := h.why
 	h.mu.Unlock()
 	remaining := own.exit(h)
+	defer func() {
+		if remaining == 0 && own.finish() {
+			c.owe(own, own.doubt.entry, own.doubt.until)
+		}
+	}()
 	until := c.engine.Until(&own.claim)
 	defer h.uncount()
 	held := false
@@ -353,8 +362,8 @@ func (h *handle) send(ctx context.Context, n, remaining int) (releaseStatus, err
 	l, c := own.lock, own.lock.c
 	if n == 0 && remaining == 0 && l.hands() {
 		if o := c.queue.Offer(l.name, time.Now().Add(c.opts.CallTimeout)); o != nil {
-			return l.runPass(ctx, own.claim.Owner, o)
+			return l.runPass(ctx, own.claim.Owner, own.doubt.entry, o)
 		}
 	}
-	return l.runRelease(ctx, own.claim.Owner, remaining, "")
+	return l.runRelease(ctx, own.claim.Owner, remaining, own.doubt.entry)
 }

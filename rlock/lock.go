@@ -175,9 +175,11 @@ type acquisition struct {
 	sent time.Time // of the try that was granted
 	// abandoned: some try was sent and not answered, and may take the lock up to this instant
 	abandoned time.Time
-	written   time.Duration // the lease on the server, if a hand-over wrote a shorter one than is asked for
+	handed    bool          // by the server, from its queue
+	written   time.Duration // and with this lease
 	entry     string        // in the queue on the server, once it was asked for
 	token     int64         // fencing token
+	inQueue   bool          // granted by a call that could not take it out of the queue
 	under     *owner        // of the write hold under which it reads
 }
 
@@ -252,10 +254,13 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 		a.undo()
 		return nil, err
 	}
-	if a.written == 0 {
-		a.written = a.lease
+	added := false
+	if a.handed {
+		added = l.c.engine.AddHanded(&a.own.claim, a.sent, a.written, a.lease, a.auto, l.c.opts.MaxHold)
+	} else {
+		added = l.c.engine.Add(&a.own.claim, a.sent, a.lease, a.auto, l.c.opts.MaxHold)
 	}
-	if !l.c.engine.AddShort(&a.own.claim, a.sent, a.written, a.lease, a.auto, l.c.opts.MaxHold) {
+	if !added {
 		// Only a stall of this very machine since try looked; the server's lease may have some time left.
 		a.abandoned = time.Now()
 		a.undo()
@@ -270,7 +275,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 		return nil, ErrClosed
 	}
 	a.own.token = a.token
-	if !a.abandoned.IsZero() {
+	if !a.abandoned.IsZero() || a.inQueue {
 		a.own.doubt = &doubt{a.abandoned, a.entry}
 	}
 	return a.own.handle(a.auto), nil
@@ -300,18 +305,24 @@ func (a *acquisition) Stand(push bool) wait.Standing {
 		hears = "+"
 	}
 	// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps nobody out for long.
-	first := min(a.lease, max(4*poll, time.Second))
+	// It leaves time for a renewal that gets no answer, and another.
+	first := min(a.lease, max(4*poll, 4*c.opts.CallTimeout, time.Second))
 	a.entry = fmt.Sprintf("%s %d %d %s", a.own.claim.Owner, first.Milliseconds(), (5 * poll / 2).Milliseconds(), hears)
 	return wait.Standing{Owner: a.own.claim.Owner, Entry: a.entry, Lease: a.lease, Push: push}
 }
 
-// Taken implements wait.Taker: a grant with replicas to be asked for or a token to be had, or one that is half over, is
-// confirmed by asking.
+// Taken implements wait.Taker: a grant with replicas to be asked for or a token to be had, one that is half over, and a
+// short lease that is not renewed are confirmed by asking, which counts the lease anew.
 func (a *acquisition) Taken(g wait.Grant) bool {
-	if a.l.c.opts.MinReplicas > 0 || a.l.kind.fenced || time.Until(g.Sent.Add(g.Lease)) < g.Lease/2 {
+	switch {
+	case a.l.c.opts.MinReplicas > 0, a.l.kind.fenced:
+		return false
+	case !a.auto && g.Ticket > 0 && g.Lease >= a.lease:
+		return false // a lease that nobody raises later is to be all there from now on
+	case time.Until(g.Sent.Add(g.Lease)) < g.Lease/2:
 		return false
 	}
-	a.sent, a.written = g.Sent, g.Lease
+	a.sent, a.written, a.handed = g.Sent, g.Lease, g.Ticket > 0
 	return true
 }
 
@@ -336,7 +347,7 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 		}
 		call := a.call(c.runner.Clock.At(l.key, end), standing)
 		call.Replicas, call.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
-		m, err := c.queued(ctx, call)
+		m, err := c.queued(ctx, &call)
 		received := time.Now()
 		unmet := errors.Is(err, ErrNotReplicated)
 		if err != nil && !unmet {
@@ -372,7 +383,8 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 				a.own, a.entry = a.newOwner(), ""
 				return wait.Answer{Renamed: true}, fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, l.name, a.lease)
 			}
-			a.written, a.token = a.lease, r.token
+			a.handed, a.token = false, r.token
+			a.inQueue = standing != nil && len(call.Keys) == 1
 			return wait.Answer{Granted: true}, nil
 		case acquireLost:
 			if a.join != "" {

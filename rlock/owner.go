@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,13 +31,15 @@ type owner struct {
 	token int64  // likewise; 0: none
 
 	mu      sync.Mutex
-	count   int // handles alive, and re-entries under way
-	handles []*handle
-	ended   error // why it is over
+	count   int     // handles alive, and re-entries under way
+	handles *handle // chained
+	ended   error   // why it is over
+
+	releasing bool // the last release is under way
+	again     bool // and was overtaken by the reply of a try that had been given up
 
 	// the outermost acquisition's, which is mostly the only one: kept here to be one piece of memory
-	first   handle
-	handle1 [1]*handle
+	first handle
 }
 
 func (l *Lock) newOwner(d time.Duration) *owner {
@@ -119,15 +120,20 @@ func (o *owner) enter() (want int, err error) {
 	return o.count, nil
 }
 
-// exit counts one handle, or one failed re-entry (nil), out and returns the remaining count.
+// exit counts one handle, or one failed re-entry (nil), out and returns the remaining count. If that is 0, a handle's
+// release begins, which finish ends.
 func (o *owner) exit(h *handle) (remaining int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if i := slices.Index(o.handles, h); i >= 0 {
-		o.handles = slices.Delete(o.handles, i, i+1)
+	for at := &o.handles; *at != nil; at = &(*at).beside {
+		if *at == h {
+			*at = h.beside
+			break
+		}
 	}
 	if o.count--; o.count == 0 && o.ended == nil {
 		o.ended = ErrReleased
+		o.releasing = h != nil
 	}
 	return o.count
 }
@@ -138,11 +144,9 @@ func (o *owner) handle(auto bool) *Hold {
 	h := &o.first
 	if h.owner != nil {
 		h = &handle{}
-	} else {
-		o.handles = o.handle1[:0]
 	}
 	h.owner, h.auto, h.counted, h.began = o, auto, true, time.Now()
-	o.handles = append(o.handles, h)
+	h.beside, o.handles = o.handles, h
 	ended := o.ended
 	o.mu.Unlock()
 	if ended != nil { // lost between the grant and here
@@ -162,7 +166,10 @@ func (o *owner) end(why error) {
 	if o.ended == nil {
 		o.ended = why
 	}
-	handles := slices.Clone(o.handles)
+	var handles []*handle
+	for h := o.handles; h != nil; h = h.beside {
+		handles = append(handles, h)
+	}
 	o.mu.Unlock()
 	for _, h := range handles {
 		h.end(why)
@@ -178,12 +185,26 @@ func (o *owner) why() error {
 	return o.ended
 }
 
-// unwanted reports whether nobody uses the owner, or ever will. A closed client's holds, and those past MaxHold, are
-// in use until Unlock.
+// unwanted reports whether nobody uses the owner, or ever will, so that a grant that comes now is to be given back. A
+// closed client's holds, and those past MaxHold, are in use until Unlock. While its release is under way the answer is no:
+// another one beside it would find the owner first, and the release, finding nothing, would say that it was lost. It is
+// made afterwards (see finish).
 func (o *owner) unwanted() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.releasing {
+		o.again = true
+		return false
+	}
 	return o.ended == ErrNotAcquired || o.ended == ErrReleased || o.ended == ErrLost
+}
+
+// finish ends a release, and reports whether a grant came to light in between.
+func (o *owner) finish() (again bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.releasing = false
+	return o.again
 }
 
 // ownerKey is the context key of the owner of one lock: a hold's context says nothing about other locks.

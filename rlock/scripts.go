@@ -81,13 +81,13 @@ func joinCall(key, parent, joiner string, lease time.Duration, notAfter int64, l
 
 // queued makes a call whose second key, if it has one, is the queue. While a slot is being migrated a script with two
 // keys is refused, held or free; the lock alone is the truth, and its waiters poll meanwhile.
-func (c *Client) queued(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
-	m, err := c.runner.Attempt(ctx, call)
+func (c *Client) queued(ctx context.Context, call *script.Call) (rueidis.RedisMessage, error) {
+	m, err := c.runner.Attempt(ctx, *call)
 	if err != nil && len(call.Keys) > 1 {
 		var re *rueidis.RedisError
 		if errors.As(err, &re) && re.IsTryAgain() {
 			call.Keys = call.Keys[:1]
-			m, err = c.runner.Attempt(ctx, call)
+			m, err = c.runner.Attempt(ctx, *call)
 		}
 	}
 	return m, err
@@ -118,7 +118,8 @@ const (
 
 // runRelease lowers the count, or ends the hold; entry: of this owner, if it may still be in the queue.
 func (l *Lock) runRelease(ctx context.Context, owner string, remaining int, entry string) (releaseStatus, error) {
-	m, err := l.c.queued(ctx, l.kind.release(l, owner, remaining, entry))
+	call := l.kind.release(l, owner, remaining, entry)
+	m, err := l.c.queued(ctx, &call)
 	if err != nil {
 		return 0, err
 	}
@@ -132,20 +133,20 @@ func releaseCall(l *Lock, owner string, remaining int, entry string) script.Call
 }
 
 // runPass ends a hold and may make the waiter named the next holder.
-func (l *Lock) runPass(ctx context.Context, owner string, o *wait.Offer) (releaseStatus, error) {
+func (l *Lock) runPass(ctx context.Context, owner, entry string, o *wait.Offer) (releaseStatus, error) {
 	notAfter := l.c.runner.Clock.At(l.key, o.NotAfter)
 	if notAfter == 0 {
 		o.Refused()
-		return l.runRelease(ctx, owner, 0, "")
+		return l.runRelease(ctx, owner, 0, entry)
 	}
-	call := l.kind.release(l, owner, 0, "")
+	call := l.kind.release(l, owner, 0, entry)
 	turn := "0"
 	if o.Turn {
 		turn = "1"
 	}
 	call.Args = append(call.Args, o.Owner, o.Entry, millis(o.Lease), strconv.FormatInt(notAfter, 10), turn)
 	sent := time.Now()
-	m, err := l.c.queued(ctx, call)
+	m, err := l.c.queued(ctx, &call)
 	if err != nil {
 		o.Failed()
 		return 0, err
@@ -242,9 +243,8 @@ func (c *Client) runInspectOf(ctx context.Context, s *script.Script, keys ...str
 }
 
 func (l *Lock) runForce(ctx context.Context, owners, more []string) (removed int64, err error) {
-	m, err := l.c.queued(ctx, script.Call{
-		Script: l.kind.force, Keys: append(l.keys[:len(l.keys):len(l.keys)], more...), Args: append([]string{l.channel, l.c.publish, l.grants}, owners...),
-	})
+	call := script.Call{Script: l.kind.force, Keys: append(l.keys[:len(l.keys):len(l.keys)], more...), Args: append([]string{l.channel, l.c.publish, l.grants}, owners...)}
+	m, err := l.c.queued(ctx, &call)
 	if err != nil {
 		return 0, err
 	}

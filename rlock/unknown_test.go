@@ -495,3 +495,44 @@ func TestConnLifetimesSilentSecondRunIsSafe(t *testing.T) {
 	c := s.Client(t)
 	redistest.Eventually(t, 40*time.Second, "no key is left", func() bool { return len(keys(t, c)) == 0 })
 }
+
+func TestALateReplyDoesNotTakeTheLockFromUnderItsRelease(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p, direct := redistest.NewProxy(t, s), s.Client(t)
+	r := newRigWith(t, p.Server(), rlock.Options{CallTimeout: 300 * time.Millisecond}, func(o *rueidis.ClientOption) {
+		o.DisableAutoPipelining = true // a connection for each call: none waits behind another
+	})
+	for i := range 10 {
+		name := fmt.Sprintf("under-%d", i)
+		reply, request := make(chan struct{}), make(chan struct{})
+		granted := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.HoldReply, Release: reply})
+		h := lock(t, r.locks.Reentrant(name), within(t)) // by its second request
+		<-granted.Caught()
+		releasing := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.HoldRequest, Release: request})
+		unlocked := make(chan error, 1)
+		go func() { unlocked <- h.Unlock(within(t)) }()
+		<-releasing.Caught()
+		close(reply) // now the first request's reply comes, of an owner that nobody uses any more
+		time.Sleep(20 * time.Millisecond)
+		close(request)
+		require.NoError(t, <-unlocked, "round %d", i)
+	}
+	redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return len(keys(t, direct)) == 0 })
+}
+
+func TestCloseDoesNotWaitForWhatIsLostMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r, direct := newRig(t, s, rlock.Options{WatchdogTimeout: 300 * time.Millisecond}), s.Client(t)
+	h := lock(t, r.locks.Reentrant("l"), within(t))
+	closed := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	go func() { closed <- r.locks.Close(ctx) }()
+	<-h.Done()
+	require.ErrorIs(t, h.Err(), rlock.ErrClosed)
+	require.NoError(t, direct.Do(within(t), direct.B().Del().Key("l").Build()).Error())
+	require.NoError(t, <-closed)
+	require.NoError(t, ctx.Err(), "long before its context ends")
+}

@@ -35,10 +35,10 @@ type Claim struct {
 	auto     int     // how many handles want it renewed
 	start    instant // the renewal schedule is start + n*lease/3
 	renewAt  instant
-	checkAt  instant // when to look whether it is still held; zero: no reason to
-	short    bool    // the server has a shorter lease than ours is to be: one renewal is due in any case
-	retrying bool    // the last renewal failed; renewAt is a pause's end, not a point of the schedule
-	inFlight bool    // a renewal is under way; only its answer, or the deadline, is the next event
+	checkAt  instant       // when to look whether it is still held; zero: no reason to
+	short    time.Duration // the lease that the server has, if it is shorter than ours is to be: one renewal is due in any case
+	retrying bool          // the last renewal failed; renewAt is a pause's end, not a point of the schedule
+	inFlight bool          // a renewal is under way; only its answer, or the deadline, is the next event
 	state    state
 	next     instant // next event: renewal, deadline or MaxHold
 	index    int     // in the heap
@@ -86,12 +86,20 @@ func (c *Claim) schedule() {
 	if c.inFlight {
 		return
 	}
-	if (c.auto > 0 || c.short) && c.renewAt.Before(c.next) {
+	if (c.auto > 0 || c.short > 0) && c.renewAt.Before(c.next) {
 		c.next = c.renewAt
 	}
 	if !c.checkAt.IsZero() && c.checkAt.Before(c.next) {
 		c.next = c.checkAt
 	}
+}
+
+// term is the lease that the server has: how much time there is for trying.
+func (c *Claim) term() time.Duration {
+	if c.short > 0 {
+		return c.short
+	}
+	return c.lease
 }
 
 // wanted reports whether a call about c should go out at now, and the lease it should ask for: 0 for a mere look,
@@ -109,7 +117,7 @@ func (c *Claim) wanted(now instant) (lease time.Duration, ok bool) {
 	switch {
 	case c.auto > 0 && !renewBy.Before(c.renewAt):
 		return c.lease, true
-	case c.short && !renewBy.Before(c.renewAt):
+	case c.short > 0 && !renewBy.Before(c.renewAt):
 		return c.start.Add(c.lease).Sub(now), true
 	case !c.checkAt.IsZero() && !checkBy.Before(c.checkAt):
 		return 0, true

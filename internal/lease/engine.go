@@ -150,32 +150,41 @@ func (e *Engine) Stop() {
 // Add registers c, granted by a request sent at sent. maxHold 0 is none. It reports false, and registers nothing, if
 // its lease is over already.
 func (e *Engine) Add(c *Claim, sent time.Time, lease time.Duration, auto bool, maxHold time.Duration) bool {
-	return e.AddShort(c, sent, lease, lease, auto, maxHold)
+	c.start = e.at(sent)
+	return e.add(c, sent, lease, lease, auto, maxHold)
+}
+
+// AddHanded is Add for a claim that was handed over: granted at any time from sent to now, with a lease of written on the
+// server, which is renewed once to the full lease after a third of it, also if the claim is not auto.
+func (e *Engine) AddHanded(c *Claim, sent time.Time, written, lease time.Duration, auto bool, maxHold time.Duration) bool {
+	// What is safe counts from sent, which may be long ago; all else from now.
+	c.start = e.now()
+	if written < lease {
+		c.short, c.renewAt = written, e.at(sent).Add(written/3)
+	}
+	return e.add(c, sent, written, lease, auto, maxHold)
 }
 
 func (e *Engine) at(t time.Time) instant { return instant(t.Sub(e.base)) }
 func (e *Engine) now() instant           { return instant(time.Since(e.base)) }
 
-// AddShort is Add for a claim of which the server has a shorter lease, written, than it is to have: it is renewed once
-// to the full, after a third of what was written, also if it is not auto.
-func (e *Engine) AddShort(c *Claim, sent time.Time, written, lease time.Duration, auto bool, maxHold time.Duration) bool {
-	now, start := e.now(), e.at(sent)
-	c.lease, c.start, c.deadline = lease, start, start.Add(written-Margin(written))
+func (e *Engine) add(c *Claim, sent time.Time, written, lease time.Duration, auto bool, maxHold time.Duration) bool {
+	now := e.now()
+	c.lease, c.deadline = lease, e.at(sent).Add(written-Margin(written))
 	if !now.Before(c.deadline) {
 		return false
 	}
 	if maxHold > 0 {
-		c.maxAt = start.Add(maxHold)
+		c.maxAt = c.start.Add(maxHold)
 	}
 	if auto {
 		c.auto = 1
 	}
-	c.plan(now)
-	if written < lease {
-		c.short, c.renewAt = true, start.Add(written/3)
+	if c.short == 0 {
+		c.plan(now)
 	}
 	if e.tracks() && !c.Untracked {
-		c.checkAt = start.Add(trackAfter)
+		c.checkAt = c.start.Add(trackAfter)
 	}
 	at := entry{e.connID, c.Key}
 	e.mu.Lock()
@@ -412,7 +421,7 @@ func (e *Engine) pass(now instant, jumped bool) time.Duration {
 			if e.cluster {
 				k.slot = keyname.Slot(c.Key)
 			}
-			batches[k] = append(batches[k], asked{c, lease, c.lease})
+			batches[k] = append(batches[k], asked{c, lease, c.term()})
 			c.schedule()
 			heap.Fix(&e.due, 0)
 			continue
@@ -527,7 +536,7 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 		case verdicts[i] == 1:
 			c.retrying = false
 			if a.lease > 0 {
-				c.short = false
+				c.short = 0
 				c.plan(now)
 				e.confirm(c, sent, a.lease)
 			}
@@ -542,7 +551,7 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 		if c.state == registered {
 			if why != nil {
 				c.retrying = true
-				if again := now.Add(retryPause(c.lease, err)); a.lease > 0 {
+				if again := now.Add(retryPause(c.term(), err)); a.lease > 0 {
 					c.renewAt = again
 				} else {
 					c.checkAt = again

@@ -86,7 +86,9 @@ func (s *Sweeper) pick(i int) {
 
 // Stop forgets what is owed and waits for the workers.
 func (s *Sweeper) Stop() {
-	s.cancel()
+	s.mu.Lock()
+	s.cancel() // under mu: Owe adds no worker after this
+	s.mu.Unlock()
 	s.wg.Wait()
 }
 

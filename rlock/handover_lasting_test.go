@@ -1,0 +1,61 @@
+package rlock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// TestAHandedOverHoldLastsAsLongAsAnyOther: its time counts from the grant, not from when the waiter last looked.
+func TestAHandedOverHoldLastsAsLongAsAnyOther(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := s.Client(t)
+	const want = 2 * time.Second
+	for _, x := range []struct {
+		name  string
+		o     rlock.Options
+		lease time.Duration
+	}{
+		{"MaxHold", rlock.Options{PollCap: 3 * time.Second, MaxHold: want}, 0},
+		{"a fixed lease", rlock.Options{PollCap: 3 * time.Second}, want},
+		{"a long fixed lease", rlock.Options{PollCap: 3 * time.Second}, time.Minute},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			holder, waiter := newRig(t, s, rlock.Options{}).warmUp(t), newRig(t, s, x.o).warmUp(t)
+			h := lock(t, holder.locks.Reentrant(x.name), within(t))
+			w := queueUp(t, c, waiter.locks.Reentrant(x.name).WithLease(x.lease), within(t), 1)
+			time.Sleep(900 * time.Millisecond) // it looked that long ago when it is granted
+			released := time.Now()
+			require.NoError(t, h.Unlock(within(t)))
+			got := <-w
+			require.NoError(t, got.err)
+			if x.lease > want {
+				redistest.Eventually(t, 20*time.Second, "renewed to the full", func() bool { return got.hold.Until().Sub(released) > 50*time.Second })
+				require.Greater(t, got.hold.Until().Sub(released), x.lease-x.lease/100)
+				return
+			}
+			require.Greater(t, got.hold.Until().Sub(released), want-want/10)
+			<-got.hold.Done()
+			require.Greater(t, time.Since(released), want-want/10)
+		})
+	}
+}
+
+// TestWaitingForLongCostsNoMoreCalls: how long a waiter stood in the queue is no age of its hold.
+func TestWaitingForLongCostsNoMoreCalls(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := s.Client(t)
+	x := &scramble{rigs: newRigs(t, s, 32, rlock.Options{}), workers: 1, name: "l", think: time.Millisecond, work: 4 * time.Millisecond}
+	x.run(t, within(t), 64)
+	before := redistest.CommandCalls(t, c)
+	x.run(t, within(t), 400)
+	after := redistest.CommandCalls(t, c)
+	require.LessOrEqual(t, float64(serverCommands(before, after))/float64(len(x.order)), 19.0)
+}
