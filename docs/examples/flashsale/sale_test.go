@@ -226,8 +226,8 @@ func TestDefaultRunNeedsNothing(t *testing.T) {
 	require.True(t, r.Complete)
 	require.Equal(t, "ok", r.Check)
 	require.Positive(t, r.ClaimsPerSecond)
-	require.Positive(t, r.P50)
-	require.GreaterOrEqual(t, r.P99, r.P50)
+	require.Positive(t, r.P99)
+	require.GreaterOrEqual(t, r.P99, r.P50) // which is 0 where most are answered without the server: it is sold out
 	requireFair(t, r.out, 1, 100)
 	require.Contains(t, r.stderr, "got the leader lock and opened the sale of 100 units\n")
 }
