@@ -323,7 +323,7 @@ func (h *handle) release(ctx context.Context) error {
 			sctx, cancel = context.WithDeadline(ctx, until)
 			defer cancel()
 		}
-		status, err := h.send(sctx, n, remaining)
+		status, named, err := h.send(sctx, n, remaining)
 		switch {
 		case err == nil && status == releaseGone && !unsure:
 			if remaining > 0 {
@@ -335,7 +335,7 @@ func (h *handle) release(ctx context.Context) error {
 			return fmt.Errorf("rlock: unlock %q: %w", l.name, ErrLost)
 		case err == nil:
 			// releaseGone after a try of unknown outcome is that try's work: nobody could take the lock before until
-			if remaining == 0 {
+			if remaining == 0 && !named {
 				c.queue.Nudge(l.name)
 			}
 			return nil
@@ -357,13 +357,15 @@ func (h *handle) release(ctx context.Context) error {
 
 // send sends the release for the n-th time. The first time a waiter of this process may be named as the next holder;
 // after that it might be a second run, which no waiter could count its lease from.
-func (h *handle) send(ctx context.Context, n, remaining int) (releaseStatus, error) {
+func (h *handle) send(ctx context.Context, n, remaining int) (status releaseStatus, named bool, err error) {
 	own := h.owner
 	l, c := own.lock, own.lock.c
 	if n == 0 && remaining == 0 && l.hands() {
 		if o := c.queue.Offer(l.name, time.Now().Add(c.opts.CallTimeout)); o != nil {
-			return l.runPass(ctx, own.claim.Owner, own.doubt.entry, o)
+			status, err = l.runPass(ctx, own.claim.Owner, own.doubt.entry, o)
+			return status, true, err
 		}
 	}
-	return l.runRelease(ctx, own.claim.Owner, remaining, own.doubt.entry)
+	status, err = l.runRelease(ctx, own.claim.Owner, remaining, own.doubt.entry)
+	return status, false, err
 }
