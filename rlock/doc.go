@@ -62,9 +62,9 @@
 //	Plain         the string of the Redis documentation (SET NX PX), for programs that follow that pattern
 //
 // All return the same [Hold] and keep the same promises. Waiters of one process on a name are served first come, first
-// served (Fair: of all processes; readers: all of them as soon as no writer has the lock). Reentrant, NonReentrant and Fenced locks serve the
-// processes that wait in turns, in the order in which they came; a process keeps the lock for as many of its own
-// waiters as there were, 32 and 20 ms at most.
+// served (Fair: of all processes; readers: all of them as soon as no writer has the lock). Reentrant, NonReentrant and
+// Fenced locks serve the processes that wait in turns, in the order in which they came; a process keeps the lock for as
+// many of its own waiters as there were, 32 and 20 ms at most.
 //
 // # Contexts
 //
