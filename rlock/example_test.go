@@ -247,3 +247,66 @@ func ExampleClient_Fenced() {
 	// the slow one writes: false
 	// it finds out: true
 }
+
+// Whoever asked first is served first, whatever process it is in.
+func ExampleClient_Fair() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	err := locks.Fair("printer").Do(ctx, func(context.Context) error {
+		fmt.Println("my turn")
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// my turn
+	// <nil>
+}
+
+// A function that must not be entered twice says so, in place of waiting for itself or going on.
+func ExampleClient_NonReentrant() {
+	locks, end := demo()
+	defer end()
+	ledger := locks.NonReentrant("ledger")
+
+	err := ledger.Do(context.Background(), func(ctx context.Context) error {
+		return ledger.Do(ctx, func(context.Context) error { return nil }) // by way of some other function
+	})
+	fmt.Println(errors.Is(err, rlock.ErrReentry))
+	// Output: true
+}
+
+// For a server that allows no Pub/Sub. The longest sleep between two looks is 16 ms here.
+func ExampleClient_Spin() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	hold, err := locks.Spin("counter", rlock.Backoff{Min: time.Millisecond, Max: 16 * time.Millisecond}).Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("held:", hold.Err() == nil, "released:", hold.Unlock(ctx) == nil)
+	// Output: held: true released: true
+}
+
+// Another program locks the same key with SET NX PX, as the Redis documentation shows it.
+func ExampleClient_Plain() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	server.Set("import", "some random value of the other program")
+
+	_, err := locks.Plain("import", rlock.PlainOptions{}).TryLock(ctx, 0, 0)
+	fmt.Println("busy:", errors.Is(err, rlock.ErrNotAcquired))
+	server.Del("import")
+	hold, err := locks.Plain("import", rlock.PlainOptions{}).TryLock(ctx, 0, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("ours:", hold.Unlock(ctx) == nil)
+	// Output:
+	// busy: true
+	// ours: true
+}

@@ -2,7 +2,6 @@ package rlock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/history"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -302,72 +300,4 @@ func TestFairQueueIsSharedWithRedisson(t *testing.T) {
 	j3.release(t, "l")
 	require.NoError(t, <-g3)
 	redistest.Eventually(t, 10*time.Second, "nothing is left", func() bool { return len(keys(t, r.redis)) == 0 })
-}
-
-func TestFairHistoriesUnderFaultsAreLinearizable(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(2) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			t.Parallel()
-			s := redistest.Start(t)
-			log := history.New()
-			var ops atomic.Int64
-			enough, stop := context.WithCancel(context.Background())
-			defer stop()
-			var proxies []*redistest.Proxy
-			var workers, faults sync.WaitGroup
-			for c := range 4 {
-				p := redistest.NewProxy(t, s)
-				proxies = append(proxies, p)
-				r := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond})
-				redistest.Eventually(t, 20*time.Second, "a first cycle", func() bool {
-					return r.locks.Fair(fmt.Sprint("warm", c)).Do(within(t), func(context.Context) error { return nil }) == nil
-				})
-				for w := range 3 {
-					rnd := rand.New(rand.NewPCG(seed, uint64(10*c+w)))
-					workers.Go(func() {
-						for enough.Err() == nil {
-							op := history.Op{Client: 3*c + w, Lock: fmt.Sprint("l", rnd.IntN(3)), Owner: log.Owner(), Kind: history.Acquire, Lease: historyLease, Renewed: true}
-							var h *rlock.Hold
-							got := log.Do(op, func() history.Outcome {
-								var err error
-								if h, err = r.locks.Fair(op.Lock).TryLock(context.Background(), time.Duration(1+rnd.IntN(30))*time.Millisecond, 0); err == nil {
-									return history.OK
-								}
-								return history.Unknown
-							})
-							ops.Add(1)
-							if got != history.OK {
-								continue
-							}
-							pause(context.Background(), time.Duration(rnd.IntN(300))*time.Microsecond)
-							op.Kind = history.Release
-							log.Do(op, func() history.Outcome {
-								ctx, cancel := context.WithTimeout(context.Background(), 2*historyTimeout)
-								defer cancel()
-								switch err := h.Unlock(ctx); {
-								case err == nil:
-									return history.OK
-								case errors.Is(err, rlock.ErrLost):
-									log.Lost(op.Owner, h.Until())
-									return history.Refused
-								}
-								return history.Unknown
-							})
-							if ops.Add(1) >= 3000 {
-								stop()
-							}
-						}
-					})
-				}
-			}
-			faults.Go(func() { inflict(t, enough, s, proxies, rand.New(rand.NewPCG(seed, 99))) })
-			workers.Wait()
-			faults.Wait()
-			require.NoError(t, history.LockModel{Slack: 2 * time.Millisecond, LateAcquire: 2 * time.Millisecond, Late: time.Second}.Check(log))
-			require.Greater(t, log.Count(history.Acquire, history.OK), 300)
-			direct := s.Client(t)
-			redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return len(keys(t, direct)) == 0 })
-		})
-	}
 }

@@ -3,6 +3,10 @@ package rlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,16 +16,19 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/history"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// exclusive are the kinds of locks with one owner at a time.
-var exclusive = map[string]struct {
+type exclusiveKind struct {
 	lock  func(c *rlock.Client, name string) *rlock.Lock
 	again bool // an owner re-enters
 	typ   string
-}{
+}
+
+// exclusive are the kinds of locks with one owner at a time.
+var exclusive = map[string]exclusiveKind{
 	"Reentrant":    {lock: (*rlock.Client).Reentrant, again: true, typ: "hash"},
 	"NonReentrant": {lock: (*rlock.Client).NonReentrant, typ: "hash"},
 	"Fenced":       {lock: (*rlock.Client).Fenced, again: true, typ: "hash"},
@@ -366,4 +373,79 @@ func TestPlainMeetsWhoFollowsThePattern(t *testing.T) {
 		_, err = r.locks.Plain(long, rlock.PlainOptions{}).TryLock(ctx, 0, 0)
 		require.ErrorIs(t, err, rlock.ErrInvalidName)
 	})
+}
+
+// Reentrant locks have more of these: TestHistoriesUnderMixedFaultsAreLinearizable.
+func TestHistoriesOfEveryKindUnderFaultsAreLinearizable(t *testing.T) {
+	t.Parallel()
+	all := maps.Clone(exclusive)
+	all["Fair"] = exclusiveKind{lock: (*rlock.Client).Fair, again: true, typ: "hash"}
+	delete(all, "Reentrant")
+	for kind, k := range all {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			const seed = 1
+			s := redistest.Start(t)
+			log := history.New()
+			var ops atomic.Int64
+			enough, stop := context.WithCancel(context.Background())
+			defer stop()
+			var proxies []*redistest.Proxy
+			var workers, faults sync.WaitGroup
+			for c := range 4 {
+				p := redistest.NewProxy(t, s)
+				proxies = append(proxies, p)
+				r := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond})
+				redistest.Eventually(t, 20*time.Second, "a first cycle", func() bool {
+					return k.lock(r.locks, fmt.Sprint("warm", c)).Do(within(t), func(context.Context) error { return nil }) == nil
+				})
+				for w := range 3 {
+					rnd := rand.New(rand.NewPCG(seed, uint64(10*c+w)))
+					workers.Go(func() {
+						for enough.Err() == nil {
+							op := history.Op{Client: 3*c + w, Lock: fmt.Sprint("l", rnd.IntN(3)), Owner: log.Owner(), Kind: history.Acquire, Lease: historyLease, Renewed: true}
+							var h *rlock.Hold
+							got := log.Do(op, func() history.Outcome {
+								var err error
+								if h, err = k.lock(r.locks, op.Lock).TryLock(context.Background(), time.Duration(1+rnd.IntN(30))*time.Millisecond, 0); err == nil {
+									return history.OK
+								}
+								return history.Unknown
+							})
+							ops.Add(1)
+							if got != history.OK {
+								continue
+							}
+							pause(context.Background(), time.Duration(rnd.IntN(300))*time.Microsecond)
+							op.Kind = history.Release
+							log.Do(op, func() history.Outcome {
+								ctx, cancel := context.WithTimeout(context.Background(), 2*historyTimeout)
+								defer cancel()
+								switch err := h.Unlock(ctx); {
+								case err == nil:
+									return history.OK
+								case errors.Is(err, rlock.ErrLost):
+									log.Lost(op.Owner, h.Until())
+									return history.Refused
+								}
+								return history.Unknown
+							})
+							if ops.Add(1) >= 2000 {
+								stop()
+							}
+						}
+					})
+				}
+			}
+			faults.Go(func() { inflict(t, enough, s, proxies, rand.New(rand.NewPCG(seed, 99))) })
+			workers.Wait()
+			faults.Wait()
+			require.NoError(t, history.LockModel{Slack: 2 * time.Millisecond, LateAcquire: 2 * time.Millisecond, Late: time.Second}.Check(log))
+			require.Greater(t, log.Count(history.Acquire, history.OK), 200)
+			direct := s.Client(t)
+			redistest.Eventually(t, 20*time.Second, "nothing is left but last tokens", func() bool {
+				return !slices.ContainsFunc(keys(t, direct), func(key string) bool { return !strings.HasPrefix(key, "redisson_lock_token:") })
+			})
+		})
+	}
 }
