@@ -87,8 +87,9 @@ type Engine struct {
 	wall    func() time.Time
 }
 
-// entry is the key of the watchdog map, connectionID:lockName.
-type entry struct{ connID, key string }
+// entry is the key of the watchdog map. It stands for connectionID:key: an engine is that of one connection id, which
+// would only make the map larger.
+type entry string
 
 // Config is what an engine works with.
 type Config struct {
@@ -186,7 +187,7 @@ func (e *Engine) add(c *Claim, sent time.Time, written, lease time.Duration, aut
 	if e.tracks() && !c.Untracked {
 		c.checkAt = c.start.Add(trackAfter)
 	}
-	at := entry{e.connID, c.Key}
+	at := entry(c.Key)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c.state = registered
@@ -290,7 +291,7 @@ func (e *Engine) Lost(c *Claim) bool {
 func (e *Engine) remove(c *Claim) {
 	c.state = over
 	heap.Remove(&e.due, c.index)
-	at := entry{e.connID, c.Key}
+	at := entry(c.Key)
 	switch first := e.entries[at]; {
 	case first != c:
 		for first.beside != c {
@@ -326,7 +327,7 @@ func (e *Engine) Until(c *Claim) time.Time {
 func (e *Engine) Find(key, owner string) *Claim {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for c := e.entries[entry{e.connID, key}]; c != nil; c = c.beside {
+	for c := e.entries[entry(key)]; c != nil; c = c.beside {
 		if c.Owner == owner {
 			return c
 		}

@@ -137,7 +137,7 @@ func (e *Engine) Check(key string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.now()
-	for c := e.entries[entry{e.connID, key}]; c != nil; c = c.beside {
+	for c := e.entries[entry(key)]; c != nil; c = c.beside {
 		if c.Untracked {
 			continue
 		}
