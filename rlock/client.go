@@ -2,7 +2,6 @@ package rlock
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -42,10 +41,7 @@ type Client struct {
 	cancel        context.CancelFunc
 	background    sync.WaitGroup
 
-	mu      sync.Mutex
-	closed  bool
-	held    int           // acquisitions under way, and holds neither released nor lost
-	drained chan struct{} // made by Close, closed when held reaches 0
+	roster lease.Roster
 }
 
 // New makes a client on a hub, which stays the caller's and may serve others. It sends nothing, unless Options.Strict.
@@ -57,7 +53,8 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rlock: %w", err)
 	}
-	c := &Client{id: newConnectionID(), opts: o, hub: h, log: o.Logger, sweeper: lease.NewSweeper()}
+	c := &Client{opts: o, hub: h, log: o.Logger, sweeper: lease.NewSweeper()}
+	c.id, _ = lease.NewConnectionID()
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.observer = o.Observer.guarded(func(p any) { c.log.Error("redlatch: observer panicked", "panic", p) })
 	c.runner = script.NewRunner(h.Client(), o.CallTimeout)
@@ -66,7 +63,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	// In a Cluster older than Redis 7 a publisher does not learn who hears it: there waiters race.
 	c.handover = c.sharded || h.Client().Mode() != rueidis.ClientModeCluster
 	c.queue = wait.NewQueue(h, o.PollCap, c.observer.Woken)
-	c.engine = lease.New(lease.Config{ConnID: c.id, Client: h.Client(), Runner: c.runner, Log: c.log, Watch: h.Watch,
+	c.engine = lease.New(lease.Config{Client: h.Client(), Runner: c.runner, Log: c.log, Watch: h.Watch,
 		Replicas: o.MinReplicas, ReplicasWait: o.ReplicaTimeout, Renewed: c.observer.Renewed})
 	if o.Strict {
 		c.evictionAsked.Store(true)
@@ -76,16 +73,6 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		}
 	}
 	return c, nil
-}
-
-// newConnectionID is a UUID of version 8 (RFC 9562), whose other 122 bits are random: Redisson's are of version 4, so
-// a script can tell which holders are ours.
-func newConnectionID() string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails
-	b[6] = b[6]&0x0f | 0x80
-	b[8] = b[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 // newOwner is an id that was never used. A label becomes part of it: there it needs no key of its own, lives exactly
@@ -163,30 +150,12 @@ func (c *Client) lock(name string, k *kind) *Lock {
 // grantPrefix and a connection id are the channel of a process's grants where one server serves all keys.
 const grantPrefix = "redlatch_grant:"
 
-// begin counts an acquisition in, unless the client is closed; done counts it out.
+// begin counts an acquisition in, unless the client is closed; roster.Leave counts it out.
 func (c *Client) begin() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return fmt.Errorf("rlock: %w", ErrClosed)
+	if err := c.roster.Enter(); err != nil {
+		return fmt.Errorf("rlock: %w", err)
 	}
-	c.held++
 	return nil
-}
-
-func (c *Client) done() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.held--; c.held == 0 && c.drained != nil {
-		close(c.drained)
-		c.drained = nil
-	}
-}
-
-func (c *Client) isClosed() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.closed
 }
 
 // Close refuses new acquisitions and ends waiting ones (ErrClosed), ends the contexts of all holds with cause
@@ -194,19 +163,10 @@ func (c *Client) isClosed() bool {
 // renewing what is left, whose leases run out, and names it in its error. It does not close the hub. Later calls
 // return nil at once.
 func (c *Client) Close(ctx context.Context) error {
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
+	drained, first := c.roster.Close()
+	if !first {
 		return nil
 	}
-	c.closed = true
-	drained := make(chan struct{})
-	if c.held == 0 {
-		close(drained)
-	} else {
-		c.drained = drained
-	}
-	c.mu.Unlock()
 	c.queue.Close()
 	c.engine.EndAll(ErrClosed)
 	c.cancel()
@@ -219,28 +179,11 @@ func (c *Client) Close(ctx context.Context) error {
 	owed := c.sweeper.Settle(ctx)
 	c.engine.Stop()
 	c.sweeper.Stop()
-	cause := context.Cause(ctx)
-	if cause == nil {
+	if ctx.Err() == nil {
 		return nil // what is still there was dropped without Unlock, and said so
 	}
-	var problems []string
-	if len(names) > 0 {
-		problems = append(problems, fmt.Sprintf("%d still held, left to their leases: %s", len(names), shorten(names)))
+	if err := lease.Leftovers(ctx, names, owed); err != nil {
+		return fmt.Errorf("rlock: %w", err)
 	}
-	if owed > 0 {
-		problems = append(problems, fmt.Sprintf("%d unconfirmed releases given up, left to their leases", owed))
-	}
-	if len(problems) == 0 {
-		return nil
-	}
-	return fmt.Errorf("rlock: close: %s: %w", strings.Join(problems, "; "), cause)
-}
-
-// shorten keeps an error readable.
-func shorten(names []string) string {
-	const most = 20
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	return nil
 }

@@ -11,15 +11,12 @@ func (c *Client) warnOfEviction() {
 	if c.evictionAsked.Load() || c.evictionAsked.Swap(true) {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed { // Close may be waiting for the background already
-		return
-	}
-	c.background.Go(func() {
-		if policy := c.evictionPolicy(); policy != "" {
-			c.log.Warn("redlatch: the server evicts keys when its memory is full, locks among them; set maxmemory-policy to noeviction", "maxmemory-policy", policy)
-		}
+	c.roster.IfOpen(func() { // Close may be waiting for the background already
+		c.background.Go(func() {
+			if policy := c.evictionPolicy(); policy != "" {
+				c.log.Warn("redlatch: the server evicts keys when its memory is full, locks among them; set maxmemory-policy to noeviction", "maxmemory-policy", policy)
+			}
+		})
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -30,12 +31,9 @@ type handle struct {
 	auto   bool
 	began  time.Time
 
+	life lease.Life
+
 	mu       sync.Mutex
-	why      error         // why the hold is over
-	done     chan struct{} // closed when it is; made when first asked for
-	next     int
-	contexts map[int]ending
-	counted  bool          // among those that Close waits for
 	unlocked bool          // Unlock was called
 	answered bool          // and has its result
 	released chan struct{} // closed then; made when somebody waits for it
@@ -46,12 +44,6 @@ func newHold(h *handle) *Hold {
 	hold := &Hold{h: h}
 	hold.cleanup = runtime.AddCleanup(hold, (*handle).forgotten, h)
 	return hold
-}
-
-// ending is how one context of a hold is cancelled, and how its own end is no longer listened for.
-type ending struct {
-	cancel context.CancelCauseFunc
-	deaf   func() bool
 }
 
 // forgotten runs when the Hold and all its contexts are unreachable without an Unlock.
@@ -73,42 +65,18 @@ func (l *Lock) warn(msg string, own *owner) {
 	l.c.log.Warn(msg, args...)
 }
 
-// end closes the hold and cancels its contexts; the first reason counts.
+// end ends the hold and its contexts; the first reason counts.
 func (h *handle) end(why error) {
-	h.mu.Lock()
-	if h.why != nil {
-		h.mu.Unlock()
-		if why == ErrLost { // after ErrClosed or ErrMaxHold
-			h.uncount()
-		}
-		return
-	}
-	h.why = why
-	if h.done != nil {
-		close(h.done)
-	}
-	contexts := h.contexts
-	h.contexts = nil
-	h.mu.Unlock()
-	if why == ErrLost { // nothing is held that Close could wait for
+	h.life.End(why)
+	if why == ErrLost { // nothing is held that Close could wait for, whatever ended it before
 		h.uncount()
-	}
-	for _, c := range contexts {
-		if c.deaf != nil {
-			c.deaf()
-		}
-		c.cancel(why)
 	}
 }
 
 // uncount has Close wait for this hold no longer.
 func (h *handle) uncount() {
-	h.mu.Lock()
-	counted := h.counted
-	h.counted = false
-	h.mu.Unlock()
-	if counted {
-		h.owner.lock.c.done()
+	if h.life.Uncount() {
+		h.owner.lock.c.roster.Leave()
 	}
 }
 
@@ -118,53 +86,14 @@ func (h *handle) uncount() {
 //
 // The context of a hold that is over has ended.
 func (x *Hold) Context(parent context.Context) context.Context {
-	h := x.h
-	ctx, cancel := context.WithCancelCause(parent)
-	h.mu.Lock()
-	if why := h.why; why != nil {
-		h.mu.Unlock()
-		cancel(why)
-		return &holdContext{ctx, x}
-	}
-	if h.contexts == nil {
-		h.contexts = map[int]ending{}
-	}
-	id := h.next
-	h.next++
-	e := ending{cancel: cancel}
-	if parent.Done() != nil {
-		// a long hold may see many short parents: forget them as they end
-		e.deaf = context.AfterFunc(ctx, func() {
-			h.mu.Lock()
-			delete(h.contexts, id)
-			h.mu.Unlock()
-		})
-	}
-	h.contexts[id] = e
-	h.mu.Unlock()
-	return &holdContext{ctx, x}
+	return &holdContext{x.h.life.Context(parent), x}
 }
 
 // Done returns a channel that is closed when the hold is over.
-func (x *Hold) Done() <-chan struct{} {
-	h := x.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.done == nil {
-		h.done = make(chan struct{})
-		if h.why != nil {
-			close(h.done)
-		}
-	}
-	return h.done
-}
+func (x *Hold) Done() <-chan struct{} { return x.h.life.Done() }
 
 // Err says why the hold is over: ErrReleased, ErrLost, ErrMaxHold or ErrClosed; nil while it lasts.
-func (x *Hold) Err() error {
-	x.h.mu.Lock()
-	defer x.h.mu.Unlock()
-	return x.h.why
-}
+func (x *Hold) Err() error { return x.h.life.Err() }
 
 // Name returns the lock's name.
 func (x *Hold) Name() string { return x.h.owner.lock.name }
@@ -276,9 +205,7 @@ func (h *handle) release(ctx context.Context) error {
 	own := h.owner
 	l, c := own.lock, own.lock.c
 	h.end(ErrReleased) // before anything is sent: nobody may work under the hold while it is being given away
-	h.mu.Lock()
-	why := h.why
-	h.mu.Unlock()
+	why := h.life.Err()
 	remaining := own.exit(h)
 	defer func() {
 		if remaining == 0 && own.finish() {

@@ -127,7 +127,7 @@ func (l *Lock) acquire(ctx context.Context, waitTime, leaseTime time.Duration) (
 	hold, err := a.run(ctx, waitTime)
 	waited := time.Since(a.began)
 	if err != nil {
-		c.done()
+		c.roster.Leave()
 		err = l.explain(a.unsure(err), waited)
 		c.observer.NotAcquired(l.name, waited, err)
 		return nil, err
@@ -266,7 +266,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 		a.undo()
 		return nil, fmt.Errorf("%w: %q was granted, but its lease was over before it could be used", ErrUnavailable, l.name)
 	}
-	if l.c.isClosed() {
+	if l.c.roster.Closed() {
 		// Close ran while we were being granted, and has not seen this hold.
 		a.own.end(ErrClosed)
 		l.c.engine.Remove(&a.own.claim)

@@ -145,7 +145,8 @@ func (o *owner) handle(auto bool) *Hold {
 	if h.owner != nil {
 		h = &handle{}
 	}
-	h.owner, h.auto, h.counted, h.began = o, auto, true, time.Now()
+	h.owner, h.auto, h.began = o, auto, time.Now()
+	h.life.Count()
 	h.beside, o.handles = o.handles, h
 	ended := o.ended
 	o.mu.Unlock()

@@ -231,7 +231,7 @@ func (b *CyclicBarrier) Await(ctx context.Context) (Arrival, error) {
 	if err := b.c.begin(); err != nil {
 		return Arrival{}, err
 	}
-	defer b.c.done()
+	defer b.c.roster.Leave()
 	p := b.newParty()
 	if err := p.arrive(ctx); err != nil {
 		return Arrival{}, err
@@ -247,7 +247,7 @@ func (b *CyclicBarrier) Await(ctx context.Context) (Arrival, error) {
 		p.owe(time.Now())
 		return Arrival{}, p.broken("lost", ErrLost)
 	}
-	if b.c.isClosed() { // Close ran meanwhile, and has not seen this claim
+	if b.c.roster.Closed() { // Close ran meanwhile, and has not seen this claim
 		cancel(ErrClosed)
 	}
 	defer p.finish()
@@ -418,7 +418,7 @@ func (p *party) await(ctx context.Context) (Arrival, error) {
 		p.owe(time.Now())
 		return Arrival{}, p.broken("lost", ErrLost)
 	}
-	if c.isClosed() {
+	if c.roster.Closed() {
 		why = ErrClosed
 	} else if ctx.Err() != nil && !errors.Is(why, ctx.Err()) {
 		why = fmt.Errorf("%w: %w", ctx.Err(), why)

@@ -166,7 +166,7 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 	if err := s.c.begin(); err != nil {
 		return err
 	}
-	defer s.c.done()
+	defer s.c.roster.Leave()
 	began := time.Now()
 	err := s.c.queue.Wait(ctx, wait.Request{
 		Name: s.line(), Channel: s.channel, Alone: once, Until: until,
@@ -300,7 +300,7 @@ func (s *CountingSemaphore) late(of *script.Script, n int) func(rueidis.RedisRes
 		}
 		err = s.c.begin()
 		if err == nil {
-			defer s.c.done()
+			defer s.c.roster.Leave()
 			ctx, cancel := context.WithTimeout(context.Background(), askTries*s.c.opts.CallTimeout)
 			defer cancel()
 			_, _, err = s.runAdd(ctx, took, false)

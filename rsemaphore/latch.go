@@ -262,7 +262,7 @@ func (l *CountDownLatch) Await(ctx context.Context) error {
 	if err := l.c.begin(); err != nil {
 		return err
 	}
-	defer l.c.done()
+	defer l.c.roster.Leave()
 	began, since := time.Now(), firstLook
 	room := l.c.enterRoom(l.line())
 	defer room.leave()

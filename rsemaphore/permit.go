@@ -33,17 +33,14 @@ type permit struct {
 	lease time.Duration
 	auto  bool
 	began time.Time
-	done  chan struct{} // closed when the permit is over, for whatever reason
 
 	// doubt: some request of its acquisition was never answered and may run until this instant, on the server also
 	// after the release. Set before the handle is made.
 	doubt time.Time
 
+	life lease.Life
+
 	mu       sync.Mutex
-	why      error // set before done is closed
-	next     int
-	contexts map[int]ending
-	counted  bool          // among those that Close waits for
 	dropped  bool          // nobody can call Release any more
 	given    bool          // Release was called
 	finished bool          // Release has ended, or there will be no handle to call it on
@@ -52,14 +49,8 @@ type permit struct {
 	result   error
 }
 
-// ending is how one context of a permit is cancelled, and how its own end is no longer listened for.
-type ending struct {
-	cancel context.CancelCauseFunc
-	deaf   func() bool
-}
-
 func (s *Semaphore) newPermit(n int, d time.Duration, auto bool) *permit {
-	p := &permit{s: s, n: n, lease: d, auto: auto, done: make(chan struct{}), released: make(chan struct{})}
+	p := &permit{s: s, n: n, lease: d, auto: auto, released: make(chan struct{})}
 	ids := s.c.newIDs(n)
 	p.claim = lease.Claim{Name: s.name, Key: s.key, More: []string{s.permits, s.notes}, Owner: ids, Shown: shown(ids),
 		Renew: renewScript, Untracked: true, Of: p,
@@ -91,10 +82,9 @@ func (p *permit) ids() []string {
 func (p *permit) handle(doubt time.Time) *Permit {
 	p.mu.Lock()
 	p.doubt, p.began = doubt, time.Now()
-	p.counted = true
-	lost := p.why == ErrLost // between the grant and here
 	p.mu.Unlock()
-	if lost {
+	p.life.Count()
+	if p.life.Err() == ErrLost { // between the grant and here
 		p.uncount()
 	}
 	x := &Permit{p: p}
@@ -105,8 +95,8 @@ func (p *permit) handle(doubt time.Time) *Permit {
 // forgotten runs when the Permit and all its contexts are unreachable without a Release. One that is never renewed may
 // be left to its lease.
 func (p *permit) forgotten() {
+	live := p.life.Err() == nil
 	p.mu.Lock()
-	live := p.why == nil
 	p.dropped = true
 	p.mu.Unlock()
 	if p.auto {
@@ -129,40 +119,18 @@ func (p *permit) isDropped() bool {
 	return p.dropped
 }
 
-// end closes the permit and cancels its contexts; the first reason counts.
+// end ends the permit and its contexts; the first reason counts.
 func (p *permit) end(why error) {
-	p.mu.Lock()
-	if p.why != nil {
-		p.mu.Unlock()
-		if why == ErrLost { // after ErrMaxHold or ErrClosed
-			p.uncount()
-		}
-		return
-	}
-	p.why = why
-	close(p.done)
-	contexts := p.contexts
-	p.contexts = nil
-	p.mu.Unlock()
-	if why == ErrLost { // nothing is held that Close could wait for
+	p.life.End(why)
+	if why == ErrLost { // nothing is held that Close could wait for, whatever ended it before
 		p.uncount()
-	}
-	for _, c := range contexts {
-		if c.deaf != nil {
-			c.deaf()
-		}
-		c.cancel(why)
 	}
 }
 
 // uncount has Close wait for this permit no longer.
 func (p *permit) uncount() {
-	p.mu.Lock()
-	counted := p.counted
-	p.counted = false
-	p.mu.Unlock()
-	if counted {
-		p.s.c.done()
+	if p.life.Uncount() {
+		p.s.c.roster.Leave()
 	}
 }
 
@@ -171,7 +139,7 @@ func (p *permit) uncount() {
 func (p *permit) late() {
 	p.mu.Lock()
 	p.again = p.given
-	owe := p.finished || !p.given && p.why == ErrLost
+	owe := p.finished || !p.given && p.life.Err() == ErrLost
 	p.mu.Unlock()
 	if owe {
 		p.owe(time.Time{})
@@ -217,31 +185,7 @@ type permitContext struct {
 // Context returns a child of parent that ends with the permit: at Release with cause ErrReleased, otherwise with
 // ErrLost, ErrMaxHold or ErrClosed. The context of a permit that is over has ended.
 func (x *Permit) Context(parent context.Context) context.Context {
-	p := x.p
-	ctx, cancel := context.WithCancelCause(parent)
-	p.mu.Lock()
-	if why := p.why; why != nil {
-		p.mu.Unlock()
-		cancel(why)
-		return &permitContext{ctx, x}
-	}
-	if p.contexts == nil {
-		p.contexts = map[int]ending{}
-	}
-	id := p.next
-	p.next++
-	e := ending{cancel: cancel}
-	if parent.Done() != nil {
-		// a long permit may see many short parents: forget them as they end
-		e.deaf = context.AfterFunc(ctx, func() {
-			p.mu.Lock()
-			delete(p.contexts, id)
-			p.mu.Unlock()
-		})
-	}
-	p.contexts[id] = e
-	p.mu.Unlock()
-	return &permitContext{ctx, x}
+	return &permitContext{x.p.life.Context(parent), x}
 }
 
 // Value tells Release that ctx comes from its own permit.
@@ -255,14 +199,10 @@ func (x *permitContext) Value(key any) any {
 type permitKey *permit
 
 // Done returns a channel that is closed when the permit is over.
-func (x *Permit) Done() <-chan struct{} { return x.p.done }
+func (x *Permit) Done() <-chan struct{} { return x.p.life.Done() }
 
 // Err says why the permit is over: ErrReleased, ErrLost, ErrMaxHold or ErrClosed; nil while it lasts.
-func (x *Permit) Err() error {
-	x.p.mu.Lock()
-	defer x.p.mu.Unlock()
-	return x.p.why
-}
+func (x *Permit) Err() error { return x.p.life.Err() }
 
 // Name returns the semaphore's name.
 func (x *Permit) Name() string { return x.p.s.name }
@@ -357,9 +297,7 @@ func (x *Permit) Release(ctx context.Context) error {
 func (p *permit) release(ctx context.Context) error {
 	s, c := p.s, p.s.c
 	p.end(ErrReleased) // before anything is sent: nobody may work under the permit while it is being given away
-	p.mu.Lock()
-	why := p.why
-	p.mu.Unlock()
+	why := p.life.Err()
 	until := c.engine.Until(&p.claim)
 	defer p.uncount()
 	held := c.engine.Remove(&p.claim) // before the release is sent: see package lease

@@ -144,7 +144,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time
 	permit, err := a.run(ctx, waitTime)
 	waited := time.Since(a.began)
 	if err != nil {
-		c.done()
+		c.roster.Leave()
 		err = a.explain(err, waited)
 		c.observer.NotAcquired(s.name, n, waited, err)
 		return nil, err
@@ -211,7 +211,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 		a.undo()
 		return nil, fmt.Errorf("%w: %d of %q were granted, but their lease was over before they could be used", ErrUnavailable, a.n, s.name)
 	}
-	if c.isClosed() {
+	if c.roster.Closed() {
 		// Close ran while we were being granted, and has not seen this permit.
 		a.p.end(ErrClosed)
 		c.engine.Remove(&a.p.claim)

@@ -59,7 +59,6 @@ const (
 
 // Engine is the watchdog of one client.
 type Engine struct {
-	connID  string
 	base    time.Time
 	runner  *script.Runner
 	cluster bool
@@ -93,7 +92,6 @@ type entry string
 
 // Config is what an engine works with.
 type Config struct {
-	ConnID string
 	Client rueidis.Client
 	Runner *script.Runner
 	Log    *slog.Logger
@@ -111,7 +109,7 @@ type Config struct {
 func New(o Config) *Engine {
 	e := &Engine{
 		base:   time.Now().Add(-time.Hour), // no instant is zero
-		connID: o.ConnID, client: o.Client, runner: o.Runner, cluster: o.Client.Mode() == rueidis.ClientModeCluster, log: o.Log, renewed: o.Renewed,
+		client: o.Client, runner: o.Runner, cluster: o.Client.Mode() == rueidis.ClientModeCluster, log: o.Log, renewed: o.Renewed,
 		kick: make(chan struct{}, 1), flight: make(chan struct{}, maxFlights), entries: map[entry]*Claim{}, wall: time.Now,
 	}
 	e.replicas, e.replicasWait = o.Replicas, o.ReplicasWait

@@ -148,7 +148,7 @@ func inShop(t *testing.T, fn func(t *testing.T, s *shop)) {
 		require.NoError(t, err)
 		s.tap = &tap{Client: c, gone: make(chan struct{})}
 		s.Engine = lease.New(lease.Config{
-			ConnID: "me", Client: s.tap, Runner: script.NewRunner(s.tap, 500*time.Millisecond), Log: slog.New(slog.DiscardHandler),
+			Client: s.tap, Runner: script.NewRunner(s.tap, 500*time.Millisecond), Log: slog.New(slog.DiscardHandler),
 			Renewed: func(name string, err error) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
@@ -650,7 +650,7 @@ func TestEndAllLetsGoOfNothing(t *testing.T) {
 func TestNamesUsedOnceLeaveNothingBehind(t *testing.T) {
 	s := redistest.Embedded(t)
 	c := s.Client(t)
-	e := lease.New(lease.Config{ConnID: "me", Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.DiscardHandler)})
+	e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.DiscardHandler)})
 	defer e.Stop()
 	// a worker that is kept from running for a moment may have its claims looked at
 	always := script.New("always held", "local r = {} for i = 1, #KEYS do r[i] = 1 end return r")
@@ -718,7 +718,7 @@ func TestTenThousandHoldsNeedNoMoreGoroutinesThanOne(t *testing.T) {
 func TestTheEngineBearsEverythingAtOnce(t *testing.T) {
 	s := redistest.Embedded(t)
 	c := s.Client(t)
-	e := lease.New(lease.Config{ConnID: "me", Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.DiscardHandler)})
+	e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.DiscardHandler)})
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for range 8 {

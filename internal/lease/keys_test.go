@@ -63,7 +63,7 @@ func TestKeysThatChangeAllTheTimeAreNotTracked(t *testing.T) {
 	s := redistest.Start(t)
 	c := s.Client(t)
 	tapped := &tap{Client: c, gone: make(chan struct{})}
-	e := lease.New(lease.Config{ConnID: "me", Client: tapped, Runner: script.NewRunner(tapped, time.Second), Log: slog.New(slog.DiscardHandler)})
+	e := lease.New(lease.Config{Client: tapped, Runner: script.NewRunner(tapped, time.Second), Log: slog.New(slog.DiscardHandler)})
 	defer e.Stop()
 	take := func(name string, untracked bool) *held {
 		h := claim(name)
@@ -98,7 +98,7 @@ func TestLogsCallAnOwnerThatIsNoTextByAnotherName(t *testing.T) {
 	var log strings.Builder
 	s := redistest.Embedded(t)
 	c := s.Client(t)
-	e := lease.New(lease.Config{ConnID: "me", Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.NewTextHandler(&log, nil))})
 	h := claim("l")
 	h.Owner, h.Shown = "\xff\xfe", "fffe"
 	require.True(t, e.Add(h.Claim, time.Now(), 20*time.Millisecond, false, 0))

@@ -1,0 +1,109 @@
+package lease
+
+import (
+	"context"
+	"sync"
+)
+
+// Life is the public side of one handle of a claim: whether it lasts, why it ended, and the contexts that end with it.
+// The zero value lasts. It is safe for concurrent use.
+type Life struct {
+	mu       sync.Mutex
+	why      error
+	done     chan struct{} // made when first asked for
+	next     int
+	contexts map[int]ending
+	counted  bool // among those that a client's Close waits for
+}
+
+// ending is how one context is cancelled, and how its own end is no longer listened for.
+type ending struct {
+	cancel context.CancelCauseFunc
+	deaf   func() bool
+}
+
+// End ends it, and its contexts with why as their cause; the first reason counts.
+func (l *Life) End(why error) {
+	l.mu.Lock()
+	if l.why != nil {
+		l.mu.Unlock()
+		return
+	}
+	l.why = why
+	if l.done != nil {
+		close(l.done)
+	}
+	contexts := l.contexts
+	l.contexts = nil
+	l.mu.Unlock()
+	for _, c := range contexts {
+		if c.deaf != nil {
+			c.deaf()
+		}
+		c.cancel(why)
+	}
+}
+
+// Err is why it is over, nil while it lasts.
+func (l *Life) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.why
+}
+
+// Done returns a channel that is closed when it is over.
+func (l *Life) Done() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.done == nil {
+		l.done = make(chan struct{})
+		if l.why != nil {
+			close(l.done)
+		}
+	}
+	return l.done
+}
+
+// Context returns a child of parent that ends with it, and has ended if it is over.
+func (l *Life) Context(parent context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(parent)
+	l.mu.Lock()
+	if why := l.why; why != nil {
+		l.mu.Unlock()
+		cancel(why)
+		return ctx
+	}
+	defer l.mu.Unlock()
+	if l.contexts == nil {
+		l.contexts = map[int]ending{}
+	}
+	id := l.next
+	l.next++
+	e := ending{cancel: cancel}
+	if parent.Done() != nil {
+		// a long life may see many short parents: forget them as they end
+		e.deaf = context.AfterFunc(ctx, func() {
+			l.mu.Lock()
+			delete(l.contexts, id)
+			l.mu.Unlock()
+		})
+	}
+	l.contexts[id] = e
+	return ctx
+}
+
+// Count notes that the client has counted it in.
+func (l *Life) Count() {
+	l.mu.Lock()
+	l.counted = true
+	l.mu.Unlock()
+}
+
+// Uncount reports, once, whether the client is to count it out.
+func (l *Life) Uncount() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	counted := l.counted
+	l.counted = false
+	return counted
+}

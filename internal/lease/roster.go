@@ -1,0 +1,106 @@
+package lease
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+// NewConnectionID is the first half of every owner of a client: a UUID of version 8 (RFC 9562), whose other 122 bits
+// are random, as text and as it is. Redisson's are of version 4, so a script can tell which holders are ours.
+func NewConnectionID() (text string, id [16]byte) {
+	rand.Read(id[:]) // never fails
+	id[6] = id[6]&0x0f | 0x80
+	id[8] = id[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]), id
+}
+
+// Roster counts what a client's Close waits for: acquisitions under way, and what is held and neither released nor
+// lost. The zero value is open and empty.
+type Roster struct {
+	mu      sync.Mutex
+	closed  bool
+	held    int
+	drained chan struct{} // made by Close, closed when held reaches 0
+}
+
+// Enter counts one in, or returns errs.ErrClosed; Leave counts it out.
+func (r *Roster) Enter() error {
+	if !r.IfOpen(func() { r.held++ }) {
+		return errs.ErrClosed
+	}
+	return nil
+}
+
+// Leave counts one out.
+func (r *Roster) Leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held--; r.held == 0 && r.drained != nil {
+		close(r.drained)
+		r.drained = nil
+	}
+}
+
+// IfOpen runs f, which must not block, and reports true, unless Close has begun; it does not begin meanwhile.
+func (r *Roster) IfOpen(f func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	f()
+	return true
+}
+
+// Closed reports whether Close has begun.
+func (r *Roster) Closed() bool { return !r.IfOpen(func() {}) }
+
+// Close lets nobody in any more, and returns a channel that is closed when all have left. first: nobody had closed it.
+func (r *Roster) Close() (drained <-chan struct{}, first bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, false
+	}
+	r.closed = true
+	c := make(chan struct{})
+	if r.held == 0 {
+		close(c)
+	} else {
+		r.drained = c
+	}
+	return c, true
+}
+
+// Leftovers is the error of a Close whose ctx ended first: what is left to its lease, nil if nothing is.
+func Leftovers(ctx context.Context, names []string, owed int) error {
+	var problems []string
+	if len(names) > 0 {
+		problems = append(problems, fmt.Sprintf("%d still held, left to their leases: %s", len(names), shorten(names)))
+	}
+	if owed > 0 {
+		problems = append(problems, fmt.Sprintf("%d unconfirmed releases given up, left to their leases", owed))
+	}
+	switch why := context.Cause(ctx); {
+	case len(problems) == 0:
+		return nil
+	case why == nil:
+		return fmt.Errorf("close: %s", strings.Join(problems, "; "))
+	default:
+		return fmt.Errorf("close: %s: %w", strings.Join(problems, "; "), why)
+	}
+}
+
+// shorten keeps an error readable.
+func shorten(names []string) string {
+	const most = 20
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+}
