@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -22,19 +23,22 @@ import (
 
 // Client makes locks and keeps the holds of this process. It is safe for concurrent use; make one and share it.
 type Client struct {
-	id       string // connection id: the first half of every owner
-	opts     Options
-	hub      *pubsub.Hub
-	publish  string // PUBLISH or SPUBLISH
-	handover bool   // waiters queue on the server
-	sharded  bool   // a channel lives on the node of its hash tag
-	runner   *script.Runner
-	engine   *lease.Engine
-	queue    *wait.Queue
-	sweeper  *lease.Sweeper
-	observer Observer
-	log      *slog.Logger
-	owners   atomic.Int64 // the second half of the last owner
+	id        string // connection id: the first half of every owner
+	base      time.Time
+	opts      Options
+	hub       *pubsub.Hub
+	publish   string // PUBLISH or SPUBLISH
+	handover  bool   // waiters queue on the server
+	clustered bool
+	sharded   bool // a channel lives on the node of its hash tag
+	runner    *script.Runner
+	engine    *lease.Engine
+	queue     *wait.Queue
+	sweeper   *lease.Sweeper
+	monitor   *monitor // nil: Liveness is off
+	observer  Observer
+	log       *slog.Logger
+	owners    atomic.Int64 // the second half of the last owner
 
 	evictionAsked atomic.Bool
 	ctx           context.Context // of what runs in the background; ends at Close
@@ -53,18 +57,27 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rlock: %w", err)
 	}
-	c := &Client{opts: o, hub: h, log: o.Logger, sweeper: lease.NewSweeper()}
-	c.id, _ = lease.NewConnectionID()
+	c := &Client{opts: o, hub: h, base: time.Now(), log: o.Logger, sweeper: lease.NewSweeper()}
+	var beats lease.Heartbeats
+	if o.Liveness {
+		beats = lease.Heartbeats{Interval: o.Heartbeat, Trust: o.trust(), Value: o.Process}
+	}
+	c.id, _ = lease.NewConnectionID(beats.Trust)
+	beats.Key = func(district int) string { return c.aliveKey(district, c.id) }
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.observer = o.Observer.guarded(func(p any) { c.log.Error("redlatch: observer panicked", "panic", p) })
 	c.runner = script.NewRunner(h.Client(), o.CallTimeout)
 	c.publish = h.PublishCommand()
 	c.sharded = c.publish == "SPUBLISH"
+	c.clustered = h.Client().Mode() == rueidis.ClientModeCluster
 	// In a Cluster older than Redis 7 a publisher does not learn who hears it: there waiters race.
-	c.handover = c.sharded || h.Client().Mode() != rueidis.ClientModeCluster
+	c.handover = c.sharded || !c.clustered
 	c.queue = wait.NewQueue(h, o.PollCap, c.observer.Woken)
 	c.engine = lease.New(lease.Config{Client: h.Client(), Runner: c.runner, Log: c.log, Watch: h.Watch,
-		Replicas: o.MinReplicas, ReplicasWait: o.ReplicaTimeout, Renewed: c.observer.Renewed})
+		Replicas: o.MinReplicas, ReplicasWait: o.ReplicaTimeout, Heartbeats: beats, Renewed: c.observer.Renewed})
+	if o.Liveness {
+		c.monitor = newMonitor(c)
+	}
 	if o.Strict {
 		c.evictionAsked.Store(true)
 		if policy := c.evictionPolicy(); policy != "" {

@@ -29,7 +29,7 @@ type handle struct {
 	owner  *owner
 	beside *handle // the owner's next; guarded by its mu
 	auto   bool
-	began  time.Time
+	began  time.Duration // after its client's base
 
 	life lease.Life
 
@@ -176,7 +176,7 @@ func (x *Hold) Unlock(ctx context.Context) error {
 			close(h.released)
 		}
 		h.mu.Unlock()
-		h.owner.lock.c.observer.Released(h.owner.lock.name, time.Since(h.began), err)
+		h.owner.lock.c.observer.Released(h.owner.lock.name, time.Since(h.owner.lock.c.base)-h.began, err)
 		return err
 	}
 	select {

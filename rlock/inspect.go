@@ -7,6 +7,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/lease"
 )
 
 // State is a lock as the server knew it at one moment.
@@ -18,6 +21,12 @@ type State struct {
 	// Lease is how long the lock stays taken if nobody renews it; NoExpiry if it has no end.
 	Lease   time.Duration
 	Holders []Holder
+	// Waiters are those that queue on the server, first come first: for a Reentrant lock and its like one for each
+	// process, for a Fair one all, also Redisson's; of a read-write lock the writers that go before readers, in no order.
+	// Other waiters only listen, and are not known.
+	Waiters []Waiter
+	// Token is the last fencing token that was given out; 0: none, or forgotten.
+	Token int64
 }
 
 // Holder is one owner of a lock. More than one: the first hold was joined, or there are several readers.
@@ -25,6 +34,9 @@ type Holder struct {
 	Owner Owner
 	Count int
 	Label string // see WithLabel
+	// Process is Options.Process of the holder's client, "" if it has Liveness off, has held for less than a heartbeat or
+	// has not been heard of for long.
+	Process string
 	// Lease is the holder's own where the hold was joined or a reader's, otherwise the lock's. It is 0 for one that died.
 	Lease time.Duration
 	// Ours: an owner of this library, not one of Redisson's.
@@ -33,21 +45,56 @@ type Holder struct {
 	Write bool
 }
 
-// Inspect says who holds the lock of that name, and for how long. It changes nothing and is for people: what it says
-// may be over when it is read.
+// Waiter is one that queues for a lock. Behind it there may be others of its process.
+type Waiter struct {
+	Owner   Owner
+	Label   string // see WithLabel
+	Process string // as Holder's: it is known if the process holds something, too
+	// Waiting is for how long it has been in the queue; 0 if that is not known (Fair, ReadWrite).
+	Waiting time.Duration
+	Ours    bool // as Holder's
+}
+
+// Inspect says who holds the lock of that name, of whatever kind, for how long, and who queues for it. It changes
+// nothing and is for people: what it says may be over when it is read. A Plain lock whose name is hashed is only found
+// by its own [Lock.Inspect].
 func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
-	l := c.Reentrant(name)
-	r, err := ask(ctx, l, func(ctx context.Context) (inspectReply, error) { return c.runInspect(ctx, l.key) })
-	if err == nil && r.fields["mode"] != "" {
-		l = c.ReadWrite(name).read
-		r, err = ask(ctx, l, func(ctx context.Context) (inspectReply, error) {
-			return c.runInspectOf(ctx, rwInspectScript, l.keys...)
-		})
+	return c.Reentrant(name).Inspect(ctx)
+}
+
+// Inspect is [Client.Inspect] of this lock's name. It costs one call, and one for each process that holds the lock and
+// has Options.Liveness on.
+func (l *Lock) Inspect(ctx context.Context) (State, error) {
+	s := State{Name: l.name}
+	_, err := ask(ctx, l, func(ctx context.Context) (struct{}, error) {
+		r, err := l.c.runInspect(ctx, l.key, queueKey(l.key), keyname.Prefix("redlatch_rw", l.key),
+			keyname.Prefix("redisson_lock_queue", l.key), keyname.Prefix("redisson_lock_token", l.key))
+		if err == nil {
+			l.describe(ctx, &s, r)
+		}
+		return struct{}{}, err
+	})
+	return s, err
+}
+
+func (l *Lock) describe(ctx context.Context, s *State, r inspectReply) {
+	processes := map[string]string{}
+	process := func(owner string) string {
+		key := l.c.aliveOf(l.key, owner)
+		if key == "" {
+			return ""
+		}
+		if p, ok := processes[key]; ok {
+			return p
+		}
+		b, _ := lease.Look(ctx, l.c.runner, key) // who may not look does not know
+		processes[key] = b.Value
+		return b.Value
 	}
-	if err != nil || !r.locked {
-		return State{Name: name}, err
+	s.Token = r.token
+	if r.locked {
+		s.Locked, s.Lease, s.Mode = true, r.left, r.fields["mode"]
 	}
-	s := State{Name: name, Locked: true, Lease: r.left, Mode: r.fields["mode"]}
 	for field, value := range r.fields {
 		if strings.HasSuffix(field, "!") || s.Mode != "" && field == "mode" {
 			continue
@@ -56,15 +103,30 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 		if s.Mode != "" {
 			owner, write = strings.CutSuffix(field, ":write")
 		}
-		h := Holder{Owner: Owner(owner), Label: Owner(owner).Label(), Lease: r.left, Ours: ours.MatchString(owner), Write: write}
+		h := Holder{Owner: Owner(owner), Label: Owner(owner).Label(), Process: process(owner), Lease: r.left, Ours: ours.MatchString(owner), Write: write}
 		h.Count, _ = strconv.Atoi(value)
-		if end, err := strconv.ParseInt(r.fields[field+"!"], 10, 64); err == nil {
+		end, bounded := r.ends[field]
+		if till, err := strconv.ParseInt(r.fields[field+"!"], 10, 64); err == nil {
+			end, bounded = till, true
+		}
+		if bounded {
 			h.Lease = max(0, time.Duration(end-r.server)*time.Millisecond)
 		}
 		s.Holders = append(s.Holders, h)
 	}
 	slices.SortFunc(s.Holders, func(a, b Holder) int { return strings.Compare(string(a.Owner), string(b.Owner)) })
-	return s, nil
+	for member, until := range r.ends {
+		if owner, waits := strings.CutPrefix(member, "!"); waits && -until > r.server {
+			r.waiting = append(r.waiting, inspectWaiter{owner: owner})
+		}
+	}
+	for _, w := range r.waiting {
+		x := Waiter{Owner: Owner(w.owner), Label: Owner(w.owner).Label(), Process: process(w.owner), Ours: ours.MatchString(w.owner)}
+		if w.since > 0 {
+			x.Waiting = max(0, time.Duration(r.server-w.since)*time.Millisecond)
+		}
+		s.Waiters = append(s.Waiters, x)
+	}
 }
 
 // ForceUnlock takes the lock from whoever holds it at the time of the call and wakes the waiters; it reports whether
@@ -76,24 +138,39 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 		if err != nil || !r.locked {
 			return false, err
 		}
-		owners := make([]string, 0, len(r.fields))
-		var more []string
-		for field, count := range r.fields {
-			switch {
-			case l.kind.side != alone:
-				if timeouts, ok := l.sided(field, count); ok {
-					owners, more = append(owners, field), append(more, timeouts...)
+		fields := r.fields
+		if l.kind.side != alone {
+			fields = map[string]string{}
+			for field, count := range r.fields {
+				if field != "mode" && strings.HasSuffix(field, ":write") == (l.kind.side == writer) {
+					fields[field] = count
 				}
-			case !strings.HasSuffix(field, "!"):
-				owners = append(owners, field)
 			}
 		}
-		removed, err := l.runForce(ctx, owners, more)
-		if err == nil {
-			l.c.queue.Nudge(l.name)
-		}
+		removed, err := l.take(ctx, fields)
 		return removed > 0, err
 	})
+}
+
+// take takes the lock from the owners of these fields of its hash, hands it over or wakes its waiters, and returns how
+// many of them held it still.
+func (l *Lock) take(ctx context.Context, fields map[string]string) (removed int64, err error) {
+	owners := make([]string, 0, len(fields))
+	var more []string
+	for field, count := range fields {
+		if strings.HasSuffix(field, "!") {
+			continue
+		}
+		owners = append(owners, field)
+		if l.kind.side != alone {
+			more = append(more, l.timeouts(field, count)...)
+		}
+	}
+	removed, err = l.runForce(ctx, owners, more)
+	if err == nil {
+		l.c.queue.Nudge(l.name)
+	}
+	return removed, err
 }
 
 // ask runs a question, or an intervention, on behalf of a caller whose ctx may have no deadline.

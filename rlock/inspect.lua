@@ -1,14 +1,20 @@
--- Everything there is to know of a lock, without changing it.
--- KEYS[1] the lock
--- Reply {ms left (-1 without end, -2 not locked), server ms, field, value, field, value, …}
+-- Everything there is to know of a lock of whatever kind, without changing it.
+-- KEYS[1] the lock  KEYS[2] its queue of waiters  KEYS[3] ends of a read-write lock  KEYS[4] queue of a fair lock
+-- KEYS[5] last fencing token; the lock alone will do
+-- Reply {ms left (-1 without end, -2 not locked), server ms, {field, value, …}, {waiter, µs when it came, …},
+--   {field, end in server ms, …}, {fair waiter, …}, token}
 -- Twice: reads only.
 local time = redis.call('TIME')
-local reply = {redis.call('PTTL', KEYS[1]), time[1] * 1000 + math.floor(time[2] / 1000)}
+local reply = {redis.call('PTTL', KEYS[1]), time[1] * 1000 + math.floor(time[2] / 1000), {}, {}, {}, {}, ''}
 local all = redis.pcall('HGETALL', KEYS[1])
 if all.err then -- a plain mutex is a string, its owner
   all = {redis.call('GET', KEYS[1]), '1'}
 end
-for _, v in ipairs(all) do
-  reply[#reply + 1] = v
+reply[3] = all
+if KEYS[2] then
+  reply[4] = redis.call('ZRANGEBYSCORE', KEYS[2], 0, '+inf', 'WITHSCORES')
+  reply[5] = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')
+  reply[6] = redis.call('LRANGE', KEYS[4], 0, -1)
+  reply[7] = redis.call('GET', KEYS[5]) or ''
 end
 return reply

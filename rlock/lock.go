@@ -169,10 +169,11 @@ type acquisition struct {
 	auto  bool
 	lease time.Duration
 
-	own  *owner
-	want int
-	join Owner     // of another process, to be joined
-	sent time.Time // of the try that was granted
+	own   *owner
+	want  int
+	join  Owner     // of another process, to be joined
+	sent  time.Time // of the try that was granted
+	since time.Time // the owner may hold the lock from here on: before that the server said that it does not
 	// abandoned: some try was sent and not answered, and may take the lock up to this instant
 	abandoned time.Time
 	handed    bool          // by the server, from its queue
@@ -181,6 +182,8 @@ type acquisition struct {
 	token     int64         // fencing token
 	inQueue   bool          // granted by a call that could not take it out of the queue
 	under     *owner        // of the write hold under which it reads
+	patient   bool          // it waits
+	watched   bool          // and the holder's heartbeats are looked at
 }
 
 func (a *acquisition) newOwner() *owner {
@@ -195,6 +198,12 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 	if waitTime != forever {
 		r.Until = a.began.Add(waitTime)
 	}
+	a.patient = waitTime != 0
+	defer func() {
+		if a.watched {
+			l.c.monitor.unwatch(l)
+		}
+	}()
 	own, id := ownerIn(ctx, l)
 	own, a.under, err = l.meet(own)
 	if err != nil {
@@ -258,7 +267,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 	if a.handed {
 		added = l.c.engine.AddHanded(&a.own.claim, a.sent, a.written, a.lease, a.auto, l.c.opts.MaxHold)
 	} else {
-		added = l.c.engine.Add(&a.own.claim, a.sent, a.lease, a.auto, l.c.opts.MaxHold)
+		added = l.c.engine.Add(&a.own.claim, a.since, a.sent, a.lease, a.auto, l.c.opts.MaxHold)
 	}
 	if !added {
 		// Only a stall of this very machine since try looked; the server's lease may have some time left.
@@ -319,6 +328,8 @@ func (a *acquisition) Taken(g wait.Grant) bool {
 		return false
 	case !a.auto && g.Ticket > 0 && g.Lease >= a.lease:
 		return false // a lease that nobody raises later is to be all there from now on
+	case !a.l.c.engine.Trusted(a.l.key, g.Sent):
+		return false
 	case time.Until(g.Sent.Add(g.Lease)) < g.Lease/2:
 		return false
 	}
@@ -341,6 +352,9 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 	l, c := a.l, a.l.c
 	for again := false; ; again = true {
 		a.sent = time.Now()
+		if a.since.IsZero() {
+			a.since = a.sent
+		}
 		end := a.sent.Add(c.opts.CallTimeout) // when we shall have given up on this try
 		if d, ok := ctx.Deadline(); ok && d.Before(end) {
 			end = d
@@ -376,12 +390,12 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 		switch r.status {
 		case acquireGranted:
 			if a.want == 1 && !received.Before(a.sent.Add(a.lease-lease.Margin(a.lease))) {
-				// A reply slower than the lease is worthless. Its owner id is spent: ids of what has been released
-				// are never used again.
-				a.abandoned = received
-				a.undo()
-				a.own, a.entry = a.newOwner(), ""
-				return wait.Answer{Renamed: true}, fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, l.name, a.lease)
+				// A reply slower than the lease is worthless.
+				return a.renamed(received), fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, l.name, a.lease)
+			}
+			if a.want == 1 && !c.engine.Trusted(l.key, a.since) {
+				// Somebody may have seen it for long enough to take it away.
+				return a.renamed(received), fmt.Errorf("%w: %q: the grant was not known of before a heartbeat was due", ErrUnavailable, l.name)
 			}
 			a.handed, a.token = false, r.token
 			a.inQueue = standing != nil && len(call.Keys) == 1
@@ -392,8 +406,22 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 			}
 			return wait.Answer{}, fmt.Errorf("re-enter %q: %w", l.name, ErrLost)
 		}
+		a.since = a.sent
+		if c.monitor != nil && a.patient && !a.watched {
+			a.watched = true
+			c.monitor.watch(l)
+		}
 		return wait.Answer{Left: r.left, Foreign: r.foreign, Ticket: r.ticket, Sent: a.sent}, nil
 	}
+}
+
+// renamed gives back a grant that came too late, and goes on as another owner: ids of what has been released are never
+// used again.
+func (a *acquisition) renamed(received time.Time) wait.Answer {
+	a.abandoned = received
+	a.undo()
+	a.own, a.entry, a.since = a.newOwner(), "", time.Time{}
+	return wait.Answer{Renamed: true}
 }
 
 // takeBack releases a grant that too few replicas have, and returns err.

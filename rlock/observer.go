@@ -18,6 +18,9 @@ type Observer struct {
 	Ended func(name string, why error)
 	// Woken: a sleeping waiter woke up to try again, because of a message or because its timer ran out.
 	Woken func(name string, byMessage bool)
+	// TakenOver: this client removed so many holds of processes that are gone (Options.Liveness) from a lock that it waits
+	// for. Who acquires it then is another matter.
+	TakenOver func(name string, holds int)
 }
 
 // guarded returns o with every function safe to call: never nil, its panics caught.
@@ -34,6 +37,7 @@ func (o Observer) guarded(report func(any)) Observer {
 		Renewed:     func(string, error) {},
 		Ended:       func(string, error) {},
 		Woken:       func(string, bool) {},
+		TakenOver:   func(string, int) {},
 	}
 	if f := o.Acquired; f != nil {
 		g.Acquired = func(n string, d time.Duration) { defer safe(); f(n, d) }
@@ -52,6 +56,9 @@ func (o Observer) guarded(report func(any)) Observer {
 	}
 	if f := o.Woken; f != nil {
 		g.Woken = func(n string, m bool) { defer safe(); f(n, m) }
+	}
+	if f := o.TakenOver; f != nil {
+		g.TakenOver = func(n string, holds int) { defer safe(); f(n, holds) }
 	}
 	return g
 }

@@ -3,7 +3,10 @@ package rlock
 import (
 	"fmt"
 	"log/slog"
+	"os"
+	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
@@ -15,12 +18,15 @@ const (
 	DefaultPollCap         = time.Second
 	DefaultCallTimeout     = 500 * time.Millisecond
 	DefaultTokenRetention  = 24 * time.Hour
+	DefaultHeartbeat       = time.Second
 
 	MinWatchdogTimeout = 100 * time.Millisecond
 	MinLease           = 10 * time.Millisecond
 	MinPollCap         = 10 * time.Millisecond
 	MinCallTimeout     = time.Millisecond
 	MinTokenRetention  = time.Minute
+	MinHeartbeat       = 50 * time.Millisecond
+	MaxHeartbeat       = 10 * time.Second
 	// MaxDuration bounds every duration sent to the server.
 	MaxDuration = 100 * 365 * 24 * time.Hour
 )
@@ -51,6 +57,18 @@ type Options struct {
 	MinReplicas int
 	// ReplicaTimeout bounds that wait; at least MinCallTimeout, and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration
+	// Liveness has the locks of a crashed process taken over long before their leases are over, by the waiters of
+	// clients that have it on, too: see "Crashed holders" in the package comment. It costs one SET for each Heartbeat in
+	// which the client holds anything (in a Cluster, for each sixteenth of the slots), however many locks that is, and each
+	// waited-for name two reads a Heartbeat in each process that waits. The price: a hold ends (ErrLost) when no heartbeat
+	// was confirmed for about three Heartbeats, however long its lease is. PollCap is at most a Heartbeat then. Off by
+	// default.
+	Liveness bool
+	// Heartbeat is the interval. MinHeartbeat to MaxHeartbeat. Defaults to DefaultHeartbeat.
+	Heartbeat time.Duration
+	// Process is what [Client.Inspect] shows of this process while Liveness is on, to everybody who may read the keys.
+	// At most MaxLabel bytes of UTF-8. Defaults to "host:pid".
+	Process string
 	// Strict has New fail (ErrInvalidOption) if a server would evict keys when its memory is full (maxmemory-policy
 	// other than noeviction), which can take a lock from under its holder. Otherwise the first acquisition logs a
 	// warning. Where the server does not let us ask, neither happens.
@@ -77,12 +95,26 @@ func (o Options) withDefaults() (Options, error) {
 		{"CallTimeout", &o.CallTimeout, MinCallTimeout, DefaultCallTimeout},
 		{"MaxHold", &o.MaxHold, MinLease, 0},
 		{"TokenRetention", &o.TokenRetention, MinTokenRetention, DefaultTokenRetention},
+		{"Heartbeat", &o.Heartbeat, MinHeartbeat, DefaultHeartbeat},
 	} {
 		if *d.value == 0 {
 			*d.value = d.def
 		} else if err := checkDuration(d.name, *d.value, d.min); err != nil {
 			return o, err
 		}
+	}
+	if o.Heartbeat > MaxHeartbeat {
+		return o, errs.InvalidOption("Heartbeat", o.Heartbeat, fmt.Sprintf("0 (the default), or %v to %v", MinHeartbeat, MaxHeartbeat))
+	}
+	if len(o.Process) > MaxLabel || !utf8.ValidString(o.Process) {
+		return o, errs.InvalidOption("Process", fmt.Sprintf("%.64q", o.Process), fmt.Sprintf("UTF-8 of at most %d bytes", MaxLabel))
+	}
+	if o.Process == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "unknown"
+		}
+		o.Process = host + ":" + strconv.Itoa(os.Getpid())
 	}
 	if o.MinReplicas < 0 {
 		return o, errs.InvalidOption("MinReplicas", o.MinReplicas, "0 or more")
@@ -93,10 +125,18 @@ func (o Options) withDefaults() (Options, error) {
 	if o.ReplicaTimeout < MinCallTimeout && o.MinReplicas > 0 || o.ReplicaTimeout < 0 || o.ReplicaTimeout >= o.CallTimeout {
 		return o, errs.InvalidOption("ReplicaTimeout", o.ReplicaTimeout, fmt.Sprintf("%v or more, and less than CallTimeout (%v)", MinCallTimeout, o.CallTimeout))
 	}
+	if o.Liveness {
+		o.PollCap = min(o.PollCap, o.Heartbeat) // a hold is seen from when it is granted, not from when its waiter hears of it
+	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
 	return o, nil
+}
+
+// trust is for how long after a heartbeat the client's holds last. A connection id says it in units of 10 ms.
+func (o *Options) trust() time.Duration {
+	return (3*o.Heartbeat + 10*time.Millisecond - 1).Truncate(10 * time.Millisecond)
 }
 
 func checkDuration(field string, d, least time.Duration) error {

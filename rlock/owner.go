@@ -145,7 +145,7 @@ func (o *owner) handle(auto bool) *Hold {
 	if h.owner != nil {
 		h = &handle{}
 	}
-	h.owner, h.auto, h.began = o, auto, time.Now()
+	h.owner, h.auto, h.began = o, auto, time.Since(o.lock.c.base)
 	h.life.Count()
 	h.beside, o.handles = o.handles, h
 	ended := o.ended

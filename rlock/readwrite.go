@@ -27,15 +27,12 @@ var (
 	rwQuerySource string
 	//go:embed rw_force.lua
 	rwForceSource string
-	//go:embed rw_inspect.lua
-	rwInspectSource string
 
 	rwReadScript    = script.New("acquire read", rwSource+rwReadSource)
 	rwWriteScript   = script.New("acquire write", rwSource+rwWriteSource)
 	rwReleaseScript = script.New("release read-write", rwSource+rwReleaseSource)
 	rwQueryScript   = script.New("query read-write", rwSource+rwQuerySource)
 	rwForceScript   = script.New("force unlock read-write", rwSource+rwForceSource)
-	rwInspectScript = script.New("inspect read-write", rwSource+rwInspectSource)
 )
 
 // side is a lock's place in a read-write lock.
@@ -198,22 +195,19 @@ func (o *owner) lasts() bool {
 	return o.ended == nil && o.count > 0
 }
 
-// sided reports whether l has to do with a field of a read-write lock's hash, and the keys in which Redisson may have
-// put its end.
-func (l *Lock) sided(field, count string) (timeouts []string, ok bool) {
-	if writes := strings.HasSuffix(field, ":write"); field == "mode" || writes != (l.kind.side == writer) {
-		return nil, false
-	} else if writes {
-		return nil, true
+// timeouts are the keys in which Redisson may have put the end of a field of a read-write lock's hash.
+func (l *Lock) timeouts(field, count string) (keys []string) {
+	if strings.HasSuffix(field, ":write") {
+		return nil
 	}
 	n, _ := strconv.Atoi(count)
 	if ours.MatchString(field) {
 		n = 1
 	}
 	for k := 1; k <= min(n, maxTimeouts); k++ {
-		timeouts = append(timeouts, timeoutKey(l.key, field, k))
+		keys = append(keys, timeoutKey(l.key, field, k))
 	}
-	return timeouts, true
+	return keys
 }
 
 // maxTimeouts bounds how many timeout keys of one of Redisson's readers are deleted. Others expire.

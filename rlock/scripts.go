@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -209,35 +210,62 @@ func (l *Lock) runQuery(ctx context.Context, owner string) (queryReply, error) {
 }
 
 type inspectReply struct {
-	left   time.Duration
-	locked bool
-	server int64
-	fields map[string]string
+	left    time.Duration
+	locked  bool
+	server  int64             // its clock, ms
+	fields  map[string]string // of the lock's hash
+	ends    map[string]int64  // of a read-write lock: field -> end, server ms; "!<owner>" -> -ms of a writer that waits
+	waiting []inspectWaiter
+	token   int64
 }
 
-func (c *Client) runInspect(ctx context.Context, key string) (inspectReply, error) {
-	return c.runInspectOf(ctx, inspectScript, key)
+type inspectWaiter struct {
+	owner string
+	since int64 // server ms; 0: not known
 }
 
-func (c *Client) runInspectOf(ctx context.Context, s *script.Script, keys ...string) (inspectReply, error) {
-	key := keys[0]
-	m, err := c.runner.Do(ctx, script.Call{Script: s, Keys: keys})
+// runInspect asks for the holders; with others, the further keys of inspect.lua, for all there is.
+func (c *Client) runInspect(ctx context.Context, key string, others ...string) (inspectReply, error) {
+	keys := append([]string{key}, others...)
+	m, err := c.runner.Do(ctx, script.Call{Script: inspectScript, Keys: keys})
+	var re *rueidis.RedisError
+	if len(others) > 0 && errors.As(err, &re) && (re.IsTryAgain() || strings.HasPrefix(re.Error(), "NOPERM")) {
+		return c.runInspect(ctx, key) // a slot on the move; a user who may not see the other kinds' keys
+	}
 	if err != nil {
 		return inspectReply{}, err
 	}
 	v, err := m.ToArray()
-	if err != nil || len(v) < 2 || len(v)%2 != 0 {
+	if err != nil || len(v) != 7 {
 		return inspectReply{}, fmt.Errorf("inspect %q: unexpected reply of %d values: %w", key, len(v), err)
 	}
 	left, _ := v[0].AsInt64()
-	r := inspectReply{left: time.Duration(left) * time.Millisecond, locked: left != -2, fields: make(map[string]string, len(v)/2-1)}
+	r := inspectReply{left: time.Duration(left) * time.Millisecond, locked: left != -2, ends: map[string]int64{}}
 	if left == -1 {
 		r.left = NoExpiry
 	}
 	r.server, _ = v[1].AsInt64()
-	for i := 2; i < len(v); i += 2 {
-		field, _ := v[i].ToString()
-		r.fields[field], _ = v[i+1].ToString()
+	r.token, _ = v[6].AsInt64()
+	list := func(n int) []string {
+		s, _ := v[n].AsStrSlice()
+		return s
+	}
+	fields, queue, ends := list(2), list(3), list(4)
+	r.fields = make(map[string]string, len(fields)/2)
+	for i := 1; i < len(fields); i += 2 {
+		r.fields[fields[i-1]] = fields[i]
+	}
+	for i := 1; i < len(ends); i += 2 {
+		end, _ := strconv.ParseFloat(ends[i], 64)
+		r.ends[ends[i-1]] = int64(end)
+	}
+	for i := 1; i < len(queue); i += 2 {
+		us, _ := strconv.ParseFloat(queue[i], 64)
+		owner, _, _ := strings.Cut(queue[i-1], " ")
+		r.waiting = append(r.waiting, inspectWaiter{owner, int64(us / 1000)})
+	}
+	for _, owner := range list(5) {
+		r.waiting = append(r.waiting, inspectWaiter{owner: owner})
 	}
 	return r, nil
 }

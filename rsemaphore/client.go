@@ -46,7 +46,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		return nil, fmt.Errorf("rsemaphore: %w", err)
 	}
 	c := &Client{opts: o, hub: h, log: o.Logger, sweeper: lease.NewSweeper(), hungry: map[string]int{}}
-	text, id := lease.NewConnectionID()
+	text, id := lease.NewConnectionID(0)
 	c.id, c.seed = text, [8]byte(id[:8])
 	c.observer = o.Observer.guarded(func(p any) { c.log.Error("redlatch: observer panicked", "panic", p) })
 	c.runner = script.NewRunner(h.Client(), o.CallTimeout)

@@ -205,7 +205,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 		a.undo()
 		return nil, err
 	}
-	if !c.engine.Add(&a.p.claim, a.sent, a.lease, a.auto, c.opts.MaxHold) {
+	if !c.engine.Add(&a.p.claim, a.sent, a.sent, a.lease, a.auto, c.opts.MaxHold) {
 		// Only a stall of this very machine since try looked; the server's lease may have some time left.
 		a.doubt(time.Now())
 		a.undo()

@@ -30,7 +30,8 @@ type Claim struct {
 
 	beside   *Claim // the next claim of the same key
 	lease    time.Duration
-	deadline instant // acting is safe until then
+	deadline instant // acting is safe until then, as far as the lease goes
+	asked    instant // before the request was sent that was granted
 	maxAt    instant // MaxHold, zero: none
 	auto     int     // how many handles want it renewed
 	start    instant // the renewal schedule is start + n*lease/3
@@ -40,6 +41,7 @@ type Claim struct {
 	retrying bool          // the last renewal failed; renewAt is a pause's end, not a point of the schedule
 	inFlight bool          // a renewal is under way; only its answer, or the deadline, is the next event
 	state    state
+	district uint8   // see Heartbeats
 	next     instant // next event: renewal, deadline or MaxHold
 	index    int     // in the heap
 }

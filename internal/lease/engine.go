@@ -77,6 +77,7 @@ type Engine struct {
 
 	replicas     int
 	replicasWait time.Duration
+	heart        *heart // nil: no heartbeats
 
 	mu      sync.Mutex
 	entries map[entry]*Claim // the watchdog map: the owners here, chained
@@ -101,6 +102,7 @@ type Config struct {
 	// failover could bring back the shorter lease of before.
 	Replicas     int
 	ReplicasWait time.Duration
+	Heartbeats   Heartbeats
 	// Renewed, if set, is called after every renewal attempt of a claim, with nil or why it failed.
 	Renewed func(name string, err error)
 }
@@ -115,6 +117,9 @@ func New(o Config) *Engine {
 	e.replicas, e.replicasWait = o.Replicas, o.ReplicasWait
 	if e.renewed == nil {
 		e.renewed = func(string, error) {}
+	}
+	if o.Heartbeats.Interval > 0 {
+		e.heart = &heart{Heartbeats: o.Heartbeats}
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	if !e.cluster {
@@ -146,10 +151,10 @@ func (e *Engine) Stop() {
 	}
 }
 
-// Add registers c, granted by a request sent at sent. maxHold 0 is none. It reports false, and registers nothing, if
-// its lease is over already.
-func (e *Engine) Add(c *Claim, sent time.Time, lease time.Duration, auto bool, maxHold time.Duration) bool {
-	c.start = e.at(sent)
+// Add registers c, granted by a request sent at sent, or by an earlier one since asked, whose answer was not seen. maxHold
+// 0 is none. It reports false, and registers nothing, if c is over already.
+func (e *Engine) Add(c *Claim, asked, sent time.Time, lease time.Duration, auto bool, maxHold time.Duration) bool {
+	c.start, c.asked = e.at(sent), e.at(asked)
 	return e.add(c, sent, lease, lease, auto, maxHold)
 }
 
@@ -157,7 +162,7 @@ func (e *Engine) Add(c *Claim, sent time.Time, lease time.Duration, auto bool, m
 // server, which is renewed once to the full lease after a third of it, also if the claim is not auto.
 func (e *Engine) AddHanded(c *Claim, sent time.Time, written, lease time.Duration, auto bool, maxHold time.Duration) bool {
 	// What is safe counts from sent, which may be long ago; all else from now.
-	c.start = e.now()
+	c.start, c.asked = e.now(), e.at(sent)
 	if written < lease {
 		c.short, c.renewAt = written, e.at(sent).Add(written/3)
 	}
@@ -170,8 +175,8 @@ func (e *Engine) now() instant           { return instant(time.Since(e.base)) }
 func (e *Engine) add(c *Claim, sent time.Time, written, lease time.Duration, auto bool, maxHold time.Duration) bool {
 	now := e.now()
 	c.lease, c.deadline = lease, e.at(sent).Add(written-Margin(written))
-	if !now.Before(c.deadline) {
-		return false
+	if e.heart != nil {
+		c.district = uint8(District(e.cluster, c.Key))
 	}
 	if maxHold > 0 {
 		c.maxAt = c.start.Add(maxHold)
@@ -188,12 +193,19 @@ func (e *Engine) add(c *Claim, sent time.Time, written, lease time.Duration, aut
 	at := entry(c.Key)
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.over(c, now) {
+		return false
+	}
 	c.state = registered
 	c.schedule()
 	c.beside = e.entries[at]
 	e.entries[at] = c
 	heap.Push(&e.due, c)
-	e.wakeBy(c.next)
+	next := c.next
+	if e.heart != nil {
+		next = min(next, e.heart.count(c, now))
+	}
+	e.wakeBy(next)
 	return true
 }
 
@@ -267,7 +279,7 @@ func (e *Engine) Remove(c *Claim) bool {
 	if c.state != registered {
 		return false
 	}
-	held := e.now().Before(c.deadline)
+	held := !e.over(c, e.now())
 	e.remove(c)
 	return held
 }
@@ -289,6 +301,9 @@ func (e *Engine) Lost(c *Claim) bool {
 func (e *Engine) remove(c *Claim) {
 	c.state = over
 	heap.Remove(&e.due, c.index)
+	if e.heart != nil {
+		e.heart.parts[c.district].claims--
+	}
 	at := entry(c.Key)
 	switch first := e.entries[at]; {
 	case first != c:
@@ -308,17 +323,31 @@ func (e *Engine) remove(c *Claim) {
 func (e *Engine) Live(c *Claim) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return c.state == registered && e.now().Before(c.deadline)
+	return c.state == registered && !e.over(c, e.now())
 }
 
-// Until is c's deadline, or MaxHold's end if that is earlier.
+// Trusted reports whether a claim that may exist since asked could still be added, as far as heartbeats go.
+func (e *Engine) Trusted(key string, asked time.Time) bool {
+	if e.heart == nil {
+		return true
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.now().Before(e.heart.trusted(&Claim{asked: e.at(asked), district: uint8(District(e.cluster, key))}))
+}
+
+// Until is c's deadline, or MaxHold's end, or that of its trust in heartbeats, if that is earlier.
 func (e *Engine) Until(c *Claim) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !c.maxAt.IsZero() && c.maxAt.Before(c.deadline) {
-		return e.base.Add(time.Duration(c.maxAt))
+	until := c.deadline
+	if !c.maxAt.IsZero() {
+		until = min(until, c.maxAt)
 	}
-	return e.base.Add(time.Duration(c.deadline))
+	if e.heart != nil {
+		until = min(until, e.heart.trusted(c))
+	}
+	return e.base.Add(time.Duration(until))
 }
 
 // Find returns the registered claim of that owner on that key, or nil.
@@ -390,8 +419,9 @@ func (e *Engine) run() {
 
 // pass ends what is over, sends what is due, and returns how long it is until it should look next.
 func (e *Engine) pass(now instant, jumped bool) time.Duration {
-	var ended []*Claim
+	var ended, unheard []*Claim
 	var whys []error
+	var beats []int
 	batches := map[batchKey][]asked{}
 	e.mu.Lock()
 	if jumped {
@@ -428,11 +458,11 @@ func (e *Engine) pass(now instant, jumped bool) time.Duration {
 		break
 	}
 	next := now.Add(time.Hour)
+	if e.heart != nil {
+		unheard, beats, next = e.listen(now)
+	}
 	if len(e.due) > 0 {
-		next = e.due[0].next
-		if t := now.Add(tick); t.Before(next) {
-			next = t
-		}
+		next = min(next, e.due[0].next, now.Add(tick))
 	}
 	if e.asked.After(now) && e.asked.Before(next) {
 		next = e.asked
@@ -442,6 +472,10 @@ func (e *Engine) pass(now instant, jumped bool) time.Duration {
 	for i, c := range ended {
 		e.log.Warn("redlatch: hold ended", "name", c.Name, "owner", c.owner(), "why", whys[i])
 		c.Ended(whys[i])
+	}
+	e.mute(unheard)
+	for _, d := range beats {
+		e.pulsate(d)
 	}
 	for _, list := range batches {
 		for batch := range slices.Chunk(list, batchSize) {

@@ -142,13 +142,18 @@ type event struct {
 
 func inShop(t *testing.T, fn func(t *testing.T, s *shop)) {
 	t.Helper()
+	inShopWith(t, lease.Heartbeats{}, fn)
+}
+
+func inShopWith(t *testing.T, beats lease.Heartbeats, fn func(t *testing.T, s *shop)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &shop{server: redistest.Bubble(t)}
 		c, err := rueidis.NewClient(s.server.Option())
 		require.NoError(t, err)
 		s.tap = &tap{Client: c, gone: make(chan struct{})}
 		s.Engine = lease.New(lease.Config{
-			Client: s.tap, Runner: script.NewRunner(s.tap, 500*time.Millisecond), Log: slog.New(slog.DiscardHandler),
+			Client: s.tap, Runner: script.NewRunner(s.tap, 500*time.Millisecond), Log: slog.New(slog.DiscardHandler), Heartbeats: beats,
 			Renewed: func(name string, err error) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
@@ -233,7 +238,7 @@ func (s *shop) take(t *testing.T, name string, d time.Duration) *held {
 	t.Helper()
 	h := claim(name)
 	s.grant(t, h, d)
-	require.True(t, s.Add(h.Claim, time.Now(), d, true, 0))
+	require.True(t, s.Add(h.Claim, time.Now(), time.Now(), d, true, 0))
 	return h
 }
 
@@ -256,7 +261,7 @@ func TestTheDeadlineCountsFromBeforeTheSend(t *testing.T) {
 		time.Sleep(2 * time.Second) // the round trip
 		h := claim("l")
 		s.grant(t, h, term)
-		require.True(t, s.Add(h.Claim, sent, term, false, 0))
+		require.True(t, s.Add(h.Claim, sent, sent, term, false, 0))
 		deadline := sent.Add(term - lease.Margin(term))
 		require.Equal(t, deadline, s.Until(h.Claim))
 		require.Equal(t, h.Claim, s.Find("l", h.Owner))
@@ -280,7 +285,7 @@ func TestTheDeadlineCountsFromBeforeTheSend(t *testing.T) {
 func TestALeaseThatIsOverBeforeItsGrantIsSeenIsNotRegistered(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		h := claim("l")
-		require.False(t, s.Add(h.Claim, time.Now().Add(-term+lease.Margin(term)), term, true, 0))
+		require.False(t, s.Add(h.Claim, time.Now(), time.Now().Add(-term+lease.Margin(term)), term, true, 0))
 		require.Empty(t, s.Names())
 		time.Sleep(time.Hour)
 		require.NoError(t, h.why(t))
@@ -441,7 +446,7 @@ func TestMaxHoldEndsAHoldThatIsRenewed(t *testing.T) {
 			start := time.Now()
 			h := claim("l")
 			s.grant(t, h, term)
-			require.True(t, s.Add(h.Claim, start, term, true, most))
+			require.True(t, s.Add(h.Claim, start, start, term, true, most))
 			require.LessOrEqual(t, s.Until(h.Claim), start.Add(most))
 			time.Sleep(most - 1)
 			require.NoError(t, h.why(t))
@@ -459,7 +464,7 @@ func TestOnlyWhatIsWantedIsRenewed(t *testing.T) {
 		start := time.Now()
 		h := claim("l")
 		s.grant(t, h, term)
-		require.True(t, s.Add(h.Claim, start, term, false, 0))
+		require.True(t, s.Add(h.Claim, start, start, term, false, 0))
 		time.Sleep(15 * time.Second)
 		require.Empty(t, s.tap.calls())
 		require.True(t, s.Auto(h.Claim, term))
@@ -482,7 +487,7 @@ func TestAConfirmationOnlyMovesTheDeadlineForward(t *testing.T) {
 		sent := time.Now()
 		h := claim("l")
 		s.grant(t, h, term)
-		require.True(t, s.Add(h.Claim, sent, term, false, 0))
+		require.True(t, s.Add(h.Claim, sent, sent, term, false, 0))
 		deadline := s.Until(h.Claim)
 		require.True(t, s.Confirmed(h.Claim, sent, term/2))
 		require.Equal(t, deadline, s.Until(h.Claim))
@@ -501,7 +506,7 @@ func TestAHintIsFollowedAtOnceButProvesNothing(t *testing.T) {
 		a, b := s.take(t, "a", time.Hour), s.take(t, "b", time.Hour)
 		manual := claim("m")
 		s.grant(t, manual, time.Hour)
-		require.True(t, s.Add(manual.Claim, time.Now(), time.Hour, false, 0))
+		require.True(t, s.Add(manual.Claim, time.Now(), time.Now(), time.Hour, false, 0))
 		time.Sleep(time.Minute)
 		s.tap.calls()
 		s.Check("a")
@@ -663,7 +668,7 @@ func TestNamesUsedOnceLeaveNothingBehind(t *testing.T) {
 				a, b := claim(strconv.Itoa(i)), claim(strconv.Itoa(i))
 				for _, h := range []*held{a, b} {
 					h.Renew = always
-					if !e.Add(h.Claim, time.Now(), time.Hour, true, 0) {
+					if !e.Add(h.Claim, time.Now(), time.Now(), time.Hour, true, 0) {
 						t.Error("not added")
 					}
 				}
@@ -731,7 +736,7 @@ func TestTheEngineBearsEverythingAtOnce(t *testing.T) {
 				}
 				h := claim(strconv.Itoa(rand.IntN(20)))
 				s.Embedded.Set(h.Key, h.Owner) // may take it from another worker, whose next renewal says so
-				if !e.Add(h.Claim, time.Now(), 20*time.Millisecond, rand.IntN(2) == 0, time.Duration(rand.IntN(2))*30*time.Millisecond) {
+				if !e.Add(h.Claim, time.Now(), time.Now(), 20*time.Millisecond, rand.IntN(2) == 0, time.Duration(rand.IntN(2))*30*time.Millisecond) {
 					continue
 				}
 				for range rand.IntN(20) {
@@ -941,7 +946,7 @@ func TestAddingAndRemovingInALoopLeavesTheWatchdogAsleep(t *testing.T) {
 		for range 1000 {
 			h := claim("l")
 			s.grant(t, h, term)
-			require.True(t, s.Add(h.Claim, time.Now(), term, true, 0))
+			require.True(t, s.Add(h.Claim, time.Now(), time.Now(), term, true, 0))
 			require.True(t, s.Remove(h.Claim)) // before the watchdog gets to look
 			time.Sleep(time.Millisecond)
 		}

@@ -37,7 +37,7 @@ func TestAClaimOfSeveralKeysIsRenewedWithAllOfThem(t *testing.T) {
 			s.grant(t, h, term)
 			require.NoError(t, s.server.Embedded.Set(name+"+", h.Owner))
 			s.server.Embedded.SetTTL(name+"+", term)
-			require.True(t, s.Add(h.Claim, time.Now(), term, true, 0))
+			require.True(t, s.Add(h.Claim, time.Now(), time.Now(), term, true, 0))
 			return h
 		}
 		require.Empty(t, s.All())
@@ -69,7 +69,7 @@ func TestKeysThatChangeAllTheTimeAreNotTracked(t *testing.T) {
 		h := claim(name)
 		h.Untracked = untracked
 		require.NoError(t, c.Do(t.Context(), c.B().Set().Key(name).Value(h.Owner).PxMilliseconds(2000).Build()).Error())
-		require.True(t, e.Add(h.Claim, time.Now(), 2*time.Second, true, 0))
+		require.True(t, e.Add(h.Claim, time.Now(), time.Now(), 2*time.Second, true, 0))
 		return h
 	}
 	busy, calm := take("busy", true), take("calm", false)
@@ -101,7 +101,7 @@ func TestLogsCallAnOwnerThatIsNoTextByAnotherName(t *testing.T) {
 	e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.NewTextHandler(&log, nil))})
 	h := claim("l")
 	h.Owner, h.Shown = "\xff\xfe", "fffe"
-	require.True(t, e.Add(h.Claim, time.Now(), 20*time.Millisecond, false, 0))
+	require.True(t, e.Add(h.Claim, time.Now(), time.Now(), 20*time.Millisecond, false, 0))
 	redistest.Eventually(t, 20*time.Second, "the lease is over", func() bool { return !h.end().IsZero() })
 	e.Stop()
 	require.Contains(t, log.String(), "owner=fffe")

@@ -11,8 +11,8 @@ type Life struct {
 	mu       sync.Mutex
 	why      error
 	done     chan struct{} // made when first asked for
-	next     int
-	contexts map[int]ending
+	contexts map[int32]ending
+	next     int32
 	counted  bool // among those that a client's Close waits for
 }
 
@@ -75,7 +75,7 @@ func (l *Life) Context(parent context.Context) context.Context {
 	}
 	defer l.mu.Unlock()
 	if l.contexts == nil {
-		l.contexts = map[int]ending{}
+		l.contexts = map[int32]ending{}
 	}
 	id := l.next
 	l.next++

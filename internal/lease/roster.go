@@ -4,19 +4,41 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// NewConnectionID is the first half of every owner of a client: a UUID of version 8 (RFC 9562), whose other 122 bits
-// are random, as text and as it is. Redisson's are of version 4, so a script can tell which holders are ours.
-func NewConnectionID() (text string, id [16]byte) {
+// NewConnectionID is the first half of every owner of a client: a UUID of version 8 (RFC 9562), as text and as it is.
+// Redisson's are of version 4, so a script can tell which holders are ours. 12 bits say for how long the client is
+// trusted without a heartbeat (see Heartbeats; 0: it has none), the other 110 are random.
+func NewConnectionID(trust time.Duration) (text string, id [16]byte) {
 	rand.Read(id[:]) // never fails
-	id[6] = id[6]&0x0f | 0x80
+	units := uint16(trust / trustUnit)
+	id[6], id[7] = 0x80|byte(units>>8), byte(units)
 	id[8] = id[8]&0x3f | 0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]), id
+}
+
+const (
+	trustUnit = 10 * time.Millisecond
+	// MaxTrust is the longest trust that a connection id can say.
+	MaxTrust = 0xfff * trustUnit
+)
+
+// TrustIn is what a connection id, or an owner that begins with it, says: 0 if it has no heartbeat or is not ours.
+func TrustIn(owner string) time.Duration {
+	if len(owner) < 36 || owner[14] != '8' {
+		return 0
+	}
+	units, err := strconv.ParseUint(owner[15:18], 16, 16)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(units) * trustUnit
 }
 
 // Roster counts what a client's Close waits for: acquisitions under way, and what is held and neither released nor

@@ -1,0 +1,247 @@
+package lease
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+var (
+	//go:embed heartbeat_beat.lua
+	beatSource string
+	//go:embed heartbeat_look.lua
+	lookSource string
+
+	beatScript = script.New("heartbeat", beatSource)
+	lookScript = script.New("look at a heartbeat", lookSource)
+)
+
+// Heartbeats let others take over from a process that is gone before its leases are over, without taking anything from
+// one that is not: while anything is held a key's expiry is moved on every Interval, and a hold is trusted until
+//
+//	(monotonic time before the last confirmed beat was sent, or since when it may have existed) + Trust - Margin(Trust)
+//
+// if its lease does not end before, and for good: a beat that is confirmed after that does not bring it back. Whoever wants to take over has to see the hold, and the key unchanged or missing, for
+// Trust by its own clock, and then to find the hold still there:
+//
+//	holder                              the other
+//	beat sent at s, confirmed
+//	                                    sees that beat at r >= s
+//	no beat is confirmed from here on
+//	s + Trust - Margin: the hold is over
+//	                                    sees that beat at r + Trust or later: removes the hold
+//
+// It is the change that counts, not that the key is gone: one that expired early, because the server's clock stepped or
+// somebody deleted it, is there again with the next beat. And it counts for each hold from when that was first seen: a
+// process that holds nothing does not beat. It may have been seen from when the server may first have granted it, which is
+// before the call that said so if others were sent earlier. Neither side compares its clock with the other's, or with the server's.
+//
+// The idea of watching a version that its owner keeps changing is that of the Amazon DynamoDB lock client.
+type Heartbeats struct {
+	Interval time.Duration // 0: none
+	Trust    time.Duration
+	// Key is where the beats for the keys of one district (see District) go.
+	Key func(district int) string
+	// Value is something about the process, for people.
+	Value string
+}
+
+// Districts is in how many parts a Cluster's slots are divided for heartbeats: each has a key of its own, so that a node
+// that is down takes little more with it than its own locks, wherever slots move.
+const Districts = 16
+
+const slots = 16384
+
+// District is the part to which a key belongs.
+func District(cluster bool, key string) int {
+	if !cluster {
+		return 0
+	}
+	return int(keyname.Slot(key)) * Districts / slots
+}
+
+// DistrictTag is a hash tag, the same for all processes, of the slots of a district.
+func DistrictTag(district int) string {
+	for n := 0; ; n++ {
+		if tag := strconv.Itoa(n); District(true, tag) == district {
+			return tag
+		}
+	}
+}
+
+// heart sends the beats of an engine. All of it is guarded by Engine.mu.
+type heart struct {
+	Heartbeats
+	parts [Districts]pulse
+}
+
+type pulse struct {
+	claims int
+	beat   instant // before the last confirmed beat was sent
+	since  instant // before the first of the unbroken row of beats to which that belongs was sent
+	began  instant // and when it was confirmed
+	next   instant // when one is to be sent
+	flying bool
+	failed bool    // the last one, and that was said
+	ends   instant // no claim is over before this for want of beats
+}
+
+// trusted is until when c may be relied on as far as beats go. A row of beats that began when c's time was over already
+// does nothing for it.
+func (h *heart) trusted(c *Claim) instant {
+	p, trust := &h.parts[c.district], h.trust()
+	end := c.asked.Add(trust)
+	if !c.asked.Before(p.since) || p.began.Before(end) {
+		end = max(end, p.beat.Add(trust))
+	}
+	return end
+}
+
+func (h *heart) trust() time.Duration { return h.Trust - Margin(h.Trust) }
+
+// confirmed notes that a beat sent at sent was confirmed at now.
+func (p *pulse) confirmed(sent, now instant, trust time.Duration) {
+	broken := now.After(p.beat.Add(trust))
+	p.beat = max(p.beat, sent)
+	if broken {
+		p.since, p.began = sent, now
+		p.ends = 0 // to be found anew: claims may be over, and were not looked at yet
+	} else {
+		p.ends = max(p.ends, p.beat.Add(trust))
+	}
+}
+
+// over reports whether c's own time has come, by its lease or for want of beats.
+func (e *Engine) over(c *Claim, now instant) bool {
+	return !now.Before(c.deadline) || e.heart != nil && !now.Before(e.heart.trusted(c))
+}
+
+// count takes c in, and returns when the engine has to look next on its account.
+func (h *heart) count(c *Claim, now instant) instant {
+	p := &h.parts[c.district]
+	if p.claims++; p.claims == 1 {
+		p.ends = h.trusted(c)
+		if p.next.Before(now) {
+			p.next = now.Add(h.Interval) // a hold that is short needs no beat
+		}
+	}
+	p.ends = min(p.ends, h.trusted(c))
+	return min(p.ends, p.next)
+}
+
+// listen ends the claims that have been without a beat for too long, says which beats are to be sent, and when to look
+// again. Called with mu held.
+func (e *Engine) listen(now instant) (ended []*Claim, beats []int, next instant) {
+	h := e.heart
+	next = now.Add(time.Hour)
+	for d := range h.parts {
+		p := &h.parts[d]
+		if p.claims == 0 {
+			continue
+		}
+		if !now.Before(p.ends) {
+			p.ends = now.Add(time.Hour)
+			for _, c := range e.due {
+				if int(c.district) != d {
+					continue
+				}
+				if end := h.trusted(c); now.Before(end) {
+					p.ends = min(p.ends, end)
+				} else {
+					ended = append(ended, c)
+				}
+			}
+			for _, c := range ended {
+				if c.state == registered {
+					e.remove(c)
+				}
+			}
+		}
+		if !p.flying && !now.Before(p.next) && p.claims > 0 {
+			p.flying = true
+			beats = append(beats, d)
+		}
+		if p.claims > 0 {
+			next = min(next, p.ends)
+			if !p.flying {
+				next = min(next, p.next)
+			}
+		}
+	}
+	return ended, beats, next
+}
+
+// pulsate sends one beat.
+func (e *Engine) pulsate(district int) {
+	e.wg.Add(1)
+	go func() {
+		defer e.wg.Done()
+		h := e.heart
+		key := h.Key(district)
+		ctx, cancel := context.WithTimeout(e.ctx, h.Interval)
+		defer cancel()
+		sent := e.now()
+		_, err := e.runner.Attempt(ctx, script.Call{
+			Script: beatScript, Keys: []string{key}, Args: []string{strconv.FormatInt(2*h.Trust.Milliseconds(), 10), h.Value},
+		})
+		now := e.now()
+		e.mu.Lock()
+		p := &h.parts[district]
+		p.flying = false
+		say := err != nil && !p.failed && e.ctx.Err() == nil
+		p.failed = err != nil
+		if err == nil {
+			p.confirmed(sent, now, h.trust())
+			p.next = sent.Add(h.Interval)
+		} else {
+			p.next = now.Add(min(max(h.Interval/10, time.Millisecond), 250*time.Millisecond))
+		}
+		e.wakeBy(min(p.next, max(p.ends, now)))
+		e.mu.Unlock()
+		if say {
+			e.log.Warn("redlatch: a heartbeat was not confirmed; what is held is lost unless one is in time", "trust", h.Trust, "error", err)
+		}
+	}()
+}
+
+// mute ends claims that had no beat for too long.
+func (e *Engine) mute(ended []*Claim) {
+	for _, c := range ended {
+		e.log.Warn("redlatch: hold ended: no heartbeat was confirmed in time", "name", c.Name, "owner", c.owner())
+		c.Ended(errs.ErrLost)
+	}
+}
+
+// Beat is what the others see of a process.
+type Beat struct {
+	expiry int64 // server ms; 0: there is none
+	Value  string
+}
+
+// Same reports whether there was no beat between seeing b and seeing a. Of servers that do not stop their clock for a
+// script the expiry is 1 ms off now and then.
+func (a Beat) Same(b Beat) bool {
+	return a.expiry == 0 || b.expiry != 0 && max(a.expiry-b.expiry, b.expiry-a.expiry) <= 2
+}
+
+// Look returns the last beat of a key.
+func Look(ctx context.Context, r *script.Runner, key string) (Beat, error) {
+	m, err := r.Attempt(ctx, script.Call{Script: lookScript, Keys: []string{key}})
+	if err != nil {
+		return Beat{}, err
+	}
+	v, err := m.ToArray()
+	if err != nil || len(v) != 2 {
+		return Beat{}, fmt.Errorf("heartbeat: unexpected reply of %d values: %w", len(v), err)
+	}
+	var b Beat
+	b.expiry, _ = v[0].AsInt64()
+	b.Value, _ = v[1].ToString()
+	return b, nil
+}

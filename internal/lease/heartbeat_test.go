@@ -1,0 +1,204 @@
+package lease_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Beats of a second, trusted for three.
+var beats = lease.Heartbeats{
+	Interval: time.Second, Trust: 3 * time.Second, Value: "process",
+	Key: func(district int) string { return fmt.Sprint("alive:", district) },
+}
+
+var trusted = beats.Trust - lease.Margin(beats.Trust)
+
+// hour is a lease whose renewals are far from any of these tests' times.
+const hour = 3 * time.Hour
+
+func TestAHoldLastsForAsLongAsHeartbeatsAreConfirmed(t *testing.T) {
+	inShopWith(t, beats, func(t *testing.T, s *shop) {
+		start := time.Now()
+		h := s.take(t, "l", hour)
+		require.Equal(t, start.Add(trusted), s.Until(h.Claim), "without any beat")
+		time.Sleep(time.Minute)
+		require.NoError(t, h.why(t))
+		require.True(t, s.Live(h.Claim))
+		require.WithinRange(t, s.Until(h.Claim), time.Now().Add(trusted-beats.Interval), time.Now().Add(trusted))
+		at := s.Until(h.Claim).Add(-trusted) // when the last one was sent
+
+		letGo := s.tap.hold()
+		time.Sleep(time.Until(at.Add(trusted - time.Millisecond)))
+		require.NoError(t, h.why(t))
+		require.True(t, s.Live(h.Claim))
+		time.Sleep(time.Millisecond)
+		require.False(t, s.Live(h.Claim), "at once, whoever gets to look first")
+		time.Sleep(time.Millisecond)
+		require.ErrorIs(t, h.why(t), errs.ErrLost)
+		require.Equal(t, at.Add(trusted), h.end())
+		letGo()
+		time.Sleep(time.Minute)
+		require.False(t, s.Live(h.Claim), "for good")
+	})
+}
+
+func TestAHoldIsTrustedFromWhenItMayFirstHaveBeenSeen(t *testing.T) {
+	inShopWith(t, beats, func(t *testing.T, s *shop) {
+		asked := time.Now()
+		time.Sleep(2 * time.Second)
+		h := claim("l")
+		s.grant(t, h, hour)
+		require.True(t, s.Add(h.Claim, asked, time.Now(), hour, true, 0))
+		require.Equal(t, asked.Add(trusted), s.Until(h.Claim), "not from the call that said so")
+		require.True(t, s.Remove(h.Claim))
+
+		require.False(t, s.Trusted("l", time.Now().Add(-trusted)))
+		require.True(t, s.Trusted("l", time.Now().Add(-trusted+time.Millisecond)))
+		late := claim("late")
+		s.grant(t, late, hour)
+		require.False(t, s.Add(late.Claim, time.Now().Add(-trusted), time.Now(), hour, true, 0))
+		require.Nil(t, s.Find("late", late.Owner))
+	})
+}
+
+// While another hold keeps the beats going, one that was asked for long ago is trusted like all: who saw it saw the beats.
+func TestBeatsForOneHoldAreBeatsForAll(t *testing.T) {
+	inShopWith(t, beats, func(t *testing.T, s *shop) {
+		asked := time.Now()
+		s.take(t, "other", hour)
+		time.Sleep(10 * time.Second)
+		h := claim("l")
+		s.grant(t, h, hour)
+		require.True(t, s.Add(h.Claim, asked.Add(5*time.Second), time.Now(), hour, true, 0))
+		require.Greater(t, s.Until(h.Claim), time.Now().Add(trusted-2*beats.Interval))
+		// Before the first beat of the row there may have been none for too long.
+		old := claim("old")
+		s.grant(t, old, hour)
+		require.False(t, s.Add(old.Claim, asked.Add(-10*time.Second), time.Now(), hour, true, 0))
+	})
+}
+
+// Beats that begin anew after a gap are of no use to what may have been seen before it.
+func TestAHeartbeatAfterAGapBringsNothingBack(t *testing.T) {
+	inShopWith(t, beats, func(t *testing.T, s *shop) {
+		other := s.take(t, "other", hour)
+		time.Sleep(5 * time.Second)
+		asked := time.Now()
+		letGo := s.tap.hold()
+		time.Sleep(2 * beats.Trust)
+		require.ErrorIs(t, other.why(t), errs.ErrLost)
+		letGo()
+		time.Sleep(time.Second)
+		s.take(t, "another", hour)
+		time.Sleep(10 * time.Second) // beats again
+		require.False(t, s.Trusted("l", asked))
+		require.True(t, s.Trusted("l", time.Now().Add(-5*time.Second)))
+	})
+}
+
+func TestAHoldThatIsYoungerThanTheGapOutlastsIt(t *testing.T) {
+	inShopWith(t, beats, func(t *testing.T, s *shop) {
+		old := s.take(t, "old", hour)
+		time.Sleep(10 * time.Second)
+		letGo := s.tap.hold()
+		time.Sleep(2 * time.Second)
+		young := s.take(t, "young", hour)
+		at := time.Now()
+		time.Sleep(2500 * time.Millisecond)
+		require.ErrorIs(t, old.why(t), errs.ErrLost)
+		require.NoError(t, young.why(t))
+		require.Equal(t, at.Add(trusted), s.Until(young.Claim))
+		letGo()
+		time.Sleep(10 * time.Second)
+		require.NoError(t, young.why(t), "it was heard in time")
+	})
+}
+
+// Holds shorter than a beat send none; nothing is sent while nothing is held.
+func TestShortHoldsSendNoHeartbeat(t *testing.T) {
+	inShopWith(t, beats, func(t *testing.T, s *shop) {
+		time.Sleep(time.Minute)
+		s.tap.calls()
+		for range 50 {
+			h := s.take(t, "l", hour)
+			time.Sleep(10 * time.Millisecond)
+			require.True(t, s.Remove(h.Claim))
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		for _, c := range s.tap.calls() {
+			require.NotContains(t, strings.Join(c.keys, " "), "alive:")
+		}
+		require.False(t, s.server.Embedded.Exists("alive:0"))
+	})
+}
+
+func TestDistrictsCoverTheSlotsAndTheirTagsAreWithin(t *testing.T) {
+	seen := map[int]int{}
+	for n := range 1 << 14 {
+		d := lease.District(true, fmt.Sprint("key", n))
+		require.True(t, d >= 0 && d < lease.Districts)
+		seen[d]++
+	}
+	require.Len(t, seen, lease.Districts)
+	for d := range lease.Districts {
+		tag := lease.DistrictTag(d)
+		require.Equal(t, d, int(keyname.Slot("redlatch_alive:{"+tag+"}:x"))*lease.Districts/16384)
+		require.Zero(t, lease.District(false, tag))
+	}
+}
+
+func TestAConnectionIDSaysForHowLongItIsTrusted(t *testing.T) {
+	for _, trust := range []time.Duration{0, 150 * time.Millisecond, 3 * time.Second, lease.MaxTrust} {
+		text, id := lease.NewConnectionID(trust)
+		require.Equal(t, trust, lease.TrustIn(text))
+		require.Equal(t, trust, lease.TrustIn(text+":12:label"))
+		require.Len(t, text, 36)
+		require.Equal(t, byte('8'), text[14])
+		require.Equal(t, byte(0x80), id[8]&0xc0)
+	}
+	for _, foreign := range []string{"", "x", "8c2d3a54-1111-4fff-9fff-0123456789ab:57", "8c2d3a54-1111-8zzz-9fff-0123456789ab:57"} {
+		require.Zero(t, lease.TrustIn(foreign))
+	}
+}
+
+func TestABeatIsAChangeOfTheExpiry(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		c := s.Client(t)
+		r := script.NewRunner(c, time.Second)
+		look := func() lease.Beat {
+			b, err := lease.Look(context.Background(), r, "k")
+			require.NoError(t, err)
+			return b
+		}
+		do := func(words ...string) {
+			require.NoError(t, c.Do(context.Background(), c.B().Arbitrary(words...).Build()).Error())
+		}
+		none := look()
+		require.Equal(t, lease.Beat{}, none)
+		do("SET", "k", "here", "PX", "60000")
+		first := look()
+		require.Equal(t, "here", first.Value)
+		require.False(t, first.Same(none), "a beat after none")
+		require.True(t, look().Same(first))
+		do("PEXPIRE", "k", "61000")
+		second := look()
+		require.False(t, second.Same(first))
+		do("PEXPIRE", "k", "59000")
+		require.False(t, look().Same(second), "also when the clock stepped back")
+		do("DEL", "k")
+		require.True(t, look().Same(second), "that it is gone says nothing")
+		require.True(t, look().Same(none))
+	})
+}

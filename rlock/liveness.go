@@ -1,0 +1,239 @@
+package rlock
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/redlatch/redlatch/internal/lease"
+)
+
+// aliveKey is where a client of that connection id has its heartbeats for the keys of a district.
+func (c *Client) aliveKey(district int, id string) string {
+	if !c.clustered {
+		return "redlatch_alive:" + id
+	}
+	return "redlatch_alive:{" + districtTags()[district] + "}:" + id
+}
+
+var districtTags = sync.OnceValue(func() (tags [lease.Districts]string) {
+	for d := range tags {
+		tags[d] = lease.DistrictTag(d)
+	}
+	return tags
+})
+
+// aliveOf is where the holder or waiter of that id has its heartbeats for a lock; "" if it has none.
+func (c *Client) aliveOf(key, owner string) string {
+	if lease.TrustIn(owner) == 0 {
+		return ""
+	}
+	return c.aliveKey(lease.District(c.clustered, key), owner[:36])
+}
+
+// monitor takes locks that this process waits for from processes that are gone: see lease.Heartbeats for why that is
+// safe. It looks once every heartbeat, at all of them, while any acquisition waits.
+type monitor struct {
+	c *Client
+
+	mu      sync.Mutex
+	watched map[watchKey]*watch
+	running bool
+
+	beats map[string]*beatSeen // the goroutine's own; by key
+}
+
+type watchKey struct {
+	key  string
+	kind *kind
+}
+
+// watch is one lock.
+type watch struct {
+	l       *Lock
+	waiters int
+	holds   map[string]time.Time // field of the hash -> when it was first seen; the goroutine's own
+}
+
+type beatSeen struct {
+	lease.Beat
+	since  time.Time // when it was first seen so
+	asked  time.Time // when the last look was sent that was answered
+	wanted bool      // in this round
+}
+
+// lookers is how many looks are under way at a time.
+const lookers = 16
+
+func newMonitor(c *Client) *monitor {
+	return &monitor{c: c, watched: map[watchKey]*watch{}, beats: map[string]*beatSeen{}}
+}
+
+// watch has l looked after until unwatch. Nothing on a nil monitor.
+func (m *monitor) watch(l *Lock) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := watchKey{l.key, l.kind}
+	w := m.watched[k]
+	if w == nil {
+		w = &watch{l: l, holds: map[string]time.Time{}}
+		m.watched[k] = w
+	}
+	w.waiters++
+	if !m.running && m.c.roster.IfOpen(func() { m.c.background.Add(1) }) {
+		m.running = true
+		go m.run()
+	}
+}
+
+func (m *monitor) unwatch(l *Lock) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := watchKey{l.key, l.kind}
+	if w := m.watched[k]; w.waiters == 1 {
+		delete(m.watched, k)
+	} else {
+		w.waiters--
+	}
+}
+
+func (m *monitor) run() {
+	defer m.c.background.Done()
+	tick := time.NewTicker(m.c.opts.Heartbeat)
+	defer tick.Stop()
+	for {
+		select {
+		case <-m.c.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		m.mu.Lock()
+		watches := make([]*watch, 0, len(m.watched))
+		for _, w := range m.watched {
+			watches = append(watches, w)
+		}
+		if len(watches) == 0 {
+			m.running = false
+			clear(m.beats)
+			m.mu.Unlock()
+			return
+		}
+		m.mu.Unlock()
+		m.round(watches)
+	}
+}
+
+// round looks at all locks, then at the heartbeats of their holders, and removes the holds of those that are gone.
+func (m *monitor) round(watches []*watch) {
+	ctx, cancel := context.WithTimeout(m.c.ctx, max(m.c.opts.Heartbeat, m.c.opts.CallTimeout))
+	defer cancel()
+	states := make([]inspectReply, len(watches))
+	var each errgroup.Group
+	each.SetLimit(lookers)
+	for i, w := range watches {
+		each.Go(func() error {
+			if r, err := m.c.runInspect(ctx, w.l.key); err == nil {
+				states[i] = r
+			}
+			return nil
+		})
+	}
+	each.Wait()
+	for i, w := range watches {
+		m.see(w, states[i].fields)
+	}
+	for key, b := range m.beats {
+		if !b.wanted {
+			delete(m.beats, key)
+			continue
+		}
+		b.wanted = false
+		each.Go(func() error {
+			sent := time.Now()
+			if seen, err := lease.Look(ctx, m.c.runner, key); err == nil {
+				if b.asked.IsZero() || !seen.Same(b.Beat) {
+					b.since = time.Now()
+				}
+				if b.asked.IsZero() || seen != (lease.Beat{}) {
+					b.Beat = seen
+				}
+				b.asked = sent
+			}
+			return nil
+		})
+	}
+	each.Wait()
+	for i, w := range watches {
+		if gone := m.gone(w); len(gone) > 0 {
+			m.takeOver(ctx, w.l, states[i], gone)
+		}
+	}
+}
+
+// see notes who holds a lock, and whose heartbeats to look at. fields nil: it could not be asked.
+func (m *monitor) see(w *watch, fields map[string]string) {
+	if fields == nil {
+		return // what was seen stays: a hold that is still there when it can be asked again was there all the time
+	}
+	for field := range w.holds {
+		if _, ok := fields[field]; !ok {
+			delete(w.holds, field)
+		}
+	}
+	now := time.Now()
+	for field := range fields {
+		if strings.HasSuffix(field, "!") || field == "mode" {
+			continue
+		}
+		alive := m.c.aliveOf(w.l.key, field)
+		if alive == "" || strings.HasPrefix(field, m.c.id) {
+			continue
+		}
+		if _, ok := w.holds[field]; !ok {
+			w.holds[field] = now
+		}
+		b := m.beats[alive]
+		if b == nil {
+			b = &beatSeen{}
+			m.beats[alive] = b
+		}
+		b.wanted = true
+	}
+}
+
+// gone are the holds whose process has not been heard of for too long, counted from when the hold was first seen.
+func (m *monitor) gone(w *watch) (fields []string) {
+	for field, first := range w.holds {
+		b := m.beats[m.c.aliveOf(w.l.key, field)]
+		if b == nil || b.asked.IsZero() {
+			continue
+		}
+		since := b.since
+		if first.After(since) {
+			since = first
+		}
+		if b.asked.Sub(since) >= lease.TrustIn(field) {
+			fields = append(fields, field)
+		}
+	}
+	return fields
+}
+
+// takeOver removes holds, and wakes or serves who waits for them.
+func (m *monitor) takeOver(ctx context.Context, l *Lock, r inspectReply, gone []string) {
+	fields := make(map[string]string, len(gone))
+	for _, field := range gone {
+		fields[field] = r.fields[field]
+	}
+	removed, err := l.take(ctx, fields)
+	if err != nil || removed == 0 {
+		return // next time, or it was over anyway
+	}
+	for _, field := range gone {
+		l.c.log.Warn("redlatch: took a lock from a process without a heartbeat", "name", l.name, "owner", strings.TrimSuffix(field, ":write"))
+	}
+	l.c.observer.TakenOver(l.name, int(removed))
+}

@@ -1,0 +1,393 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+func init() { roles["living"] = beLiving }
+
+// beat is short, and its three are still long for a busy machine.
+const beat = 200 * time.Millisecond
+
+func living() rlock.Options {
+	return rlock.Options{Liveness: true, Heartbeat: beat, WatchdogTimeout: lease, Process: "test"}
+}
+
+// kindOf are locks on which a crashed holder's hold is to be found.
+var kindOf = map[string]func(c *rlock.Client, name string) *rlock.Lock{
+	"Reentrant":    (*rlock.Client).Reentrant,
+	"NonReentrant": (*rlock.Client).NonReentrant,
+	"Fenced":       (*rlock.Client).Fenced,
+	"Fair":         (*rlock.Client).Fair,
+	"Spin":         func(c *rlock.Client, name string) *rlock.Lock { return c.Spin(name, rlock.Backoff{}) },
+	"Plain":        func(c *rlock.Client, name string) *rlock.Lock { return c.Plain(name, rlock.PlainOptions{}) },
+	"Read":         func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).Read() },
+	"Write":        func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).Write() },
+	"WriteFirst":   func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).PreferWriters().Write() },
+}
+
+// beLiving holds a lock of each kind named, says so, and says which of them end.
+func beLiving() error {
+	o := living()
+	if os.Args[2] == "dead" {
+		o.Liveness = false
+	}
+	_, locks, err := connectRole(o)
+	if err != nil {
+		return err
+	}
+	var out sync.Mutex
+	for _, kind := range os.Args[3:] {
+		hold, err := kindOf[kind](locks, kind).Lock(context.Background())
+		if err != nil {
+			return err
+		}
+		go func() {
+			<-hold.Done()
+			out.Lock()
+			defer out.Unlock()
+			fmt.Println("over", kind, hold.Err())
+		}()
+	}
+	time.Sleep(2 * beat) // there was a beat
+	out.Lock()
+	fmt.Println("held")
+	out.Unlock()
+	io.Copy(io.Discard, os.Stdin)
+	return nil
+}
+
+func TestTheHoldsOfAKilledProcessAreTakenOverLongBeforeTheirLeases(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	waits := map[string]string{ // what the holder has -> what the waiter asks for
+		"Reentrant": "Reentrant", "NonReentrant": "NonReentrant", "Fenced": "Fenced", "Fair": "Fair", "Spin": "Spin",
+		"Plain": "Plain", "Write": "Read", "Read": "Write", "WriteFirst": "WriteFirst",
+	}
+	var kinds []string
+	for kind := range waits {
+		kinds = append(kinds, kind)
+	}
+	holder := start(t, "living", s, append([]string{"living"}, kinds...)...)
+	require.Equal(t, "held", holder.line(t))
+	var taken sync.Map
+	o := living()
+	o.Observer.TakenOver = func(name string, holds int) { taken.Store(name, holds) }
+	r := newRig(t, s, o)
+	var wg sync.WaitGroup
+	began := time.Now()
+	holder.signal(t, syscall.SIGKILL)
+	for has, asks := range waits {
+		wg.Go(func() {
+			h, err := kindOf[asks](r.locks, has).Lock(within(t)) // 30 s, of a lease of 5 minutes
+			if err != nil {
+				t.Errorf("%s: %v", has, err)
+				return
+			}
+			redistest.Eventually(t, 20*time.Second, has+" is said to be taken over", func() bool {
+				holds, _ := taken.Load(has)
+				return holds == 1
+			})
+			if err := h.Unlock(within(t)); err != nil {
+				t.Errorf("%s: %v", has, err)
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("all taken over in %v: %.1f heartbeats", time.Since(began).Round(time.Millisecond), time.Since(began).Seconds()/beat.Seconds())
+}
+
+func TestALivingHolderIsNeverTakenFrom(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r, other := newRig(t, s, living()), newRig(t, s, living())
+	h := lock(t, r.locks.Reentrant("l"), within(t))
+	h2 := lock(t, r.locks.ReadWrite("rw").Read(), within(t))
+	c := s.Client(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*beat)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, l := range []*rlock.Lock{other.locks.Reentrant("l"), other.locks.ReadWrite("rw").Write()} {
+		wg.Go(func() {
+			_, err := l.Lock(ctx)
+			if err == nil {
+				t.Errorf("%s was taken", l.Name())
+			}
+		})
+	}
+	// Heartbeats that go are no proof: the next one brings them back.
+	deleted := 0
+	for ctx.Err() == nil {
+		time.Sleep(2 * beat)
+		for _, key := range keys(t, c) {
+			if strings.HasPrefix(key, "redlatch_alive:") {
+				require.NoError(t, c.Do(within(t), c.B().Del().Key(key).Build()).Error())
+				deleted++
+			}
+		}
+	}
+	wg.Wait()
+	require.NotZero(t, deleted)
+	require.NoError(t, h.Err())
+	require.NoError(t, h2.Err())
+	require.NoError(t, h.Unlock(within(t)))
+	require.NoError(t, h2.Unlock(within(t)))
+}
+
+func TestHoldersWithoutHeartbeatsAreNeverTouched(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := start(t, "living", s, "dead", "Reentrant", "Fair", "Write")
+	require.Equal(t, "held", holder.line(t))
+	holder.signal(t, syscall.SIGKILL)
+	c := s.Client(t)
+	java := "8c2d3a54-1111-4fff-9fff-0123456789ab:57"
+	require.NoError(t, c.Do(within(t), c.B().Hset().Key("Java").FieldValue().FieldValue(java, "1").Build()).Error())
+	require.NoError(t, c.Do(within(t), c.B().Pexpire().Key("Java").Milliseconds(lease.Milliseconds()).Build()).Error())
+	r := newRig(t, s, living())
+	var wg sync.WaitGroup
+	for name, l := range map[string]*rlock.Lock{
+		"Reentrant": r.locks.Reentrant("Reentrant"), "Fair": r.locks.Fair("Fair"), "Write": r.locks.ReadWrite("Write").Write(), "Java": r.locks.Reentrant("Java"),
+	} {
+		wg.Go(func() {
+			if _, err := l.TryLock(within(t), 12*beat, 0); !isNotAcquired(err) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func isNotAcquired(err error) bool {
+	return err != nil && strings.Contains(err.Error(), rlock.ErrNotAcquired.Error())
+}
+
+// A holder that is cut off from the server stops before anybody can take over, though its lease has minutes to go.
+func TestAHolderThatIsCutOffStopsBeforeItIsTakenFrom(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var wg sync.WaitGroup
+	for n := range 8 {
+		wg.Go(func() {
+			name := fmt.Sprint("l", n)
+			p := redistest.NewProxy(t, s)
+			r, other := newRig(t, p.Server(), living()), newRig(t, s, living())
+			h, err := r.locks.Reentrant(name).Lock(within(t))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			got := make(chan time.Time, 1)
+			go func() {
+				h, err := other.locks.Reentrant(name).Lock(within(t))
+				got <- time.Now()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				h.Unlock(within(t))
+			}()
+			time.Sleep(time.Duration(n) * beat / 3)
+			p.BlackHole([]redistest.Direction{redistest.Up, redistest.Down}[n%2])
+			for !h.Until().Before(time.Now()) {
+				time.Sleep(time.Millisecond)
+			}
+			until := h.Until()
+			<-h.Done()
+			if h.Err() != rlock.ErrLost {
+				t.Errorf("%d: %v", n, h.Err())
+			}
+			if at := <-got; at.Before(until) {
+				t.Errorf("%d: taken over %v before the holder stopped", n, until.Sub(at))
+			}
+			p.Heal()
+		})
+	}
+	wg.Wait()
+}
+
+func TestAStoppedProcessFindsItsHoldOverWhenItRunsAgain(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := start(t, "living", s, "living", "Reentrant")
+	require.Equal(t, "held", holder.line(t))
+	holder.signal(t, syscall.SIGSTOP)
+	h := lock(t, newRig(t, s, living()).locks.Reentrant("Reentrant"), within(t))
+	holder.signal(t, syscall.SIGCONT)
+	require.Equal(t, "over Reentrant lost", holder.line(t))
+	require.NoError(t, h.Unlock(within(t)))
+}
+
+// A thousand locks cost what one does, and short holds nothing.
+func TestOneHeartbeatServesAllLocks(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r := newRig(t, s, living())
+	c := s.Client(t)
+	beats := func() int {
+		return redistest.CommandCalls(t, c)["set"]
+	}
+	for range 200 {
+		require.NoError(t, lock(t, r.locks.Reentrant("short"), within(t)).Unlock(within(t)))
+	}
+	var holds []*rlock.Hold
+	for n := range 1000 {
+		holds = append(holds, lock(t, r.locks.Reentrant(fmt.Sprint("l", n)), within(t)))
+	}
+	redistest.Eventually(t, 20*time.Second, "a heartbeat", func() bool { return beats() > 0 })
+	time.Sleep(5 * beat)
+	require.LessOrEqual(t, beats(), 2, "the key is made once, then its expiry moves")
+	found := 0
+	for _, key := range keys(t, c) {
+		if strings.HasPrefix(key, "redlatch_alive:") {
+			found++
+			require.Greater(t, r.pttl(t, key), time.Duration(0))
+		}
+	}
+	require.Equal(t, 1, found)
+	for _, h := range holds {
+		require.NoError(t, h.Unlock(within(t)))
+	}
+	redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return len(keys(t, c)) == 0 })
+}
+
+func TestHeartbeatsGoOnWhileMemoryIsFull(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r := newRig(t, s, living())
+	h := lock(t, r.locks.Reentrant("l"), within(t))
+	redistest.Eventually(t, 20*time.Second, "a heartbeat", func() bool { return len(keys(t, r.redis)) > 1 })
+	admin(t, s.Client(t), "CONFIG", "SET", "maxmemory", "1")
+	time.Sleep(10 * beat)
+	require.NoError(t, h.Err())
+	require.NoError(t, h.Unlock(within(t)))
+}
+
+func TestLivenessInACluster(t *testing.T) {
+	t.Parallel()
+	s := redistest.Cluster(t)
+	r, other := newRig(t, s, living()), newRig(t, s, living())
+	var holds []*rlock.Hold
+	for n := range 50 {
+		holds = append(holds, lock(t, r.locks.Reentrant(fmt.Sprint("l", n)), within(t)))
+	}
+	time.Sleep(5 * beat)
+	for _, h := range holds {
+		require.NoError(t, h.Err())
+	}
+	// A crash: the client goes away without a word.
+	r.redis.Close()
+	var wg sync.WaitGroup
+	for n := range holds {
+		wg.Go(func() {
+			h, err := other.locks.Reentrant(fmt.Sprint("l", n)).Lock(within(t))
+			if err == nil {
+				err = h.Unlock(within(t))
+			}
+			if err != nil {
+				t.Error(n, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestLivenessOptionsAreChecked(t *testing.T) {
+	s := redistest.Embedded(t)
+	hub := newRig(t, s, rlock.Options{}).hub
+	for field, o := range map[string]rlock.Options{
+		"Heartbeat is 1ms":    {Liveness: true, Heartbeat: time.Millisecond},
+		"Heartbeat is 1m0s":   {Heartbeat: time.Minute},
+		`Process is "\xff"`:   {Process: "\xff"},
+		"Process is \"xxxxxx": {Process: strings.Repeat("x", rlock.MaxLabel+1)},
+	} {
+		_, err := rlock.New(hub, o)
+		require.ErrorIs(t, err, rlock.ErrInvalidOption)
+		require.ErrorContains(t, err, field)
+	}
+}
+
+func TestInspectShowsWaitersInOrderTokensAndProcesses(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	o := living()
+	o.Process = "shop/web-1"
+	holder := newRig(t, s, o)
+	var rigs []*rig
+	for range 3 {
+		rigs = append(rigs, newRig(t, s, rlock.Options{WatchdogTimeout: lease}))
+	}
+	ctx, stop := context.WithCancel(within(t))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	for kind, of := range map[string]func(*rlock.Client, string) *rlock.Lock{"Fenced": (*rlock.Client).Fenced, "Fair": (*rlock.Client).Fair} {
+		h := lock(t, of(holder.locks, kind).WithLabel("job"), within(t))
+		for n, r := range rigs {
+			wg.Go(func() { of(r.locks, kind).WithLabel(fmt.Sprint("waiter ", n)).Lock(ctx) })
+			redistest.Eventually(t, 20*time.Second, "in the queue", func() bool {
+				state, err := holder.locks.Inspect(within(t), kind)
+				return err == nil && len(state.Waiters) == n+1
+			})
+		}
+		redistest.Eventually(t, 20*time.Second, "a heartbeat", func() bool {
+			state, err := rigs[0].locks.Inspect(within(t), kind)
+			return err == nil && state.Holders[0].Process != ""
+		})
+		state, err := rigs[0].locks.Inspect(within(t), kind)
+		require.NoError(t, err)
+		require.True(t, state.Locked)
+		require.Len(t, state.Holders, 1)
+		require.Equal(t, h.Owner(), state.Holders[0].Owner)
+		require.Equal(t, "job", state.Holders[0].Label)
+		require.Equal(t, "shop/web-1", state.Holders[0].Process)
+		for n, w := range state.Waiters {
+			require.Equal(t, fmt.Sprint("waiter ", n), w.Label)
+			require.True(t, w.Ours)
+			require.Equal(t, kind != "Fair", w.Waiting > 0)
+		}
+		token, _ := h.Token()
+		require.Equal(t, token, state.Token)
+	}
+	w := lock(t, holder.locks.ReadWrite("rw").Read(), within(t))
+	wg.Go(func() { rigs[0].locks.ReadWrite("rw").PreferWriters().Write().WithLabel("writer").Lock(ctx) })
+	redistest.Eventually(t, 20*time.Second, "a preferred writer", func() bool {
+		state, err := holder.locks.Inspect(within(t), "rw")
+		return err == nil && len(state.Waiters) == 1 && state.Waiters[0].Label == "writer" && state.Mode == "read"
+	})
+	require.NoError(t, w.Err())
+
+	long := strings.Repeat("long", 100)
+	p := holder.locks.Plain(long, rlock.PlainOptions{HashOver: 64})
+	ph := lock(t, p, within(t))
+	state, err := p.Inspect(within(t))
+	require.NoError(t, err)
+	require.Equal(t, long, state.Name)
+	require.Equal(t, ph.Owner(), state.Holders[0].Owner)
+}
+
+func TestInspectAsAUserWhoMaySeeTheLockOnly(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r := newRig(t, s, rlock.Options{})
+	admin(t, r.redis, "ACL", "SETUSER", "narrow", "on", ">secret", "~l", "~redlatch_queue:{l}", "&*", "+@all")
+	narrow := newRigWith(t, s, rlock.Options{}, func(o *rueidis.ClientOption) { o.Username, o.Password = "narrow", "secret" })
+	h := lock(t, r.locks.Reentrant("l"), within(t))
+	state, err := narrow.locks.Inspect(within(t), "l")
+	require.NoError(t, err)
+	require.Equal(t, h.Owner(), state.Holders[0].Owner)
+}
