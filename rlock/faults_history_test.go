@@ -56,12 +56,25 @@ func TestHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
 	for _, seed := range seeds(t) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			recordUnderFaults(t, seed)
+			recordUnderFaults(t, seed, rlock.Options{WatchdogTimeout: historyLease}, 100*time.Millisecond)
 		})
 	}
 }
 
-func recordUnderFaults(t *testing.T, seed uint64) {
+// Leases are so long here that what is lost is lost for want of heartbeats, and what is left behind is taken over.
+func TestHistoriesWithLivenessAreLinearizable(t *testing.T) {
+	t.Parallel()
+	for _, seed := range seeds(t)[:2] {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			recordUnderFaults(t, seed, rlock.Options{WatchdogTimeout: time.Minute, Liveness: true, Heartbeat: historyLease / 4}, 2*time.Second)
+		})
+	}
+}
+
+// recordUnderFaults: some wait for up to patience.
+func recordUnderFaults(t *testing.T, seed uint64, o rlock.Options, patience time.Duration) {
+	o.CallTimeout, o.PollCap = historyTimeout, 50*time.Millisecond
 	s := redistest.Start(t)
 	log := history.New()
 	var ops atomic.Int64
@@ -70,9 +83,11 @@ func recordUnderFaults(t *testing.T, seed uint64) {
 	var rigs []*rig
 	var proxies []*redistest.Proxy
 	var workers, faults sync.WaitGroup
+	var takenOver atomic.Int64
+	o.Observer.TakenOver = func(_ string, holds int) { takenOver.Add(int64(holds)) }
 	for c := range historyClients {
 		p := redistest.NewProxy(t, s)
-		r := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond})
+		r := newRig(t, p.Server(), o)
 		// learns the server's clock; the call timeout is so short that a busy machine alone can make it fail
 		redistest.Eventually(t, 20*time.Second, "a first cycle", func() bool {
 			return r.locks.Reentrant(fmt.Sprint("warm", c)).Do(within(t), func(context.Context) error { return nil }) == nil
@@ -85,7 +100,7 @@ func recordUnderFaults(t *testing.T, seed uint64) {
 			rnd := rand.New(rand.NewPCG(seed, uint64(100+c*historyWorkers+w)))
 			workers.Go(func() {
 				for enough.Err() == nil {
-					if ops.Add(int64(useOnce(r.locks, rnd, log, c*historyWorkers+w))) >= historyOps {
+					if ops.Add(int64(useOnce(r.locks, rnd, log, c*historyWorkers+w, patience))) >= historyOps {
 						stop()
 					}
 				}
@@ -105,14 +120,15 @@ func recordUnderFaults(t *testing.T, seed uint64) {
 	require.NoError(t, model.Check(log), "seed %d", seed)
 	_, lost := log.Ops()
 	granted, refused, unknown := log.Count(history.Acquire, history.OK), log.Count(history.Acquire, history.Refused), log.Count(history.Acquire, history.Unknown)
-	t.Logf("%d operations in %v, checked in %v: %d granted, %d refused, %d unknown; %d releases unknown; %d holds lost; %d faults",
+	t.Logf("%d operations in %v, checked in %v: %d granted, %d refused, %d unknown; %d releases unknown; %d holds lost, %d taken over; %d faults",
 		ops.Load(), took.Round(time.Millisecond), time.Since(checking).Round(time.Millisecond), granted, refused, unknown,
-		log.Count(history.Release, history.Unknown), len(lost), inflicted)
+		log.Count(history.Release, history.Unknown), len(lost), takenOver.Load(), inflicted)
 	require.GreaterOrEqual(t, ops.Load(), int64(historyOps))
 	require.Greater(t, granted, historyOps/10, "a test that does no work finds nothing")
 	require.Greater(t, refused, historyOps/100)
 	require.Greater(t, unknown, 10)
 	require.Greater(t, inflicted, 10)
+	require.Equal(t, o.Liveness, takenOver.Load() > 0)
 
 	direct := s.Client(t)
 	redistest.Eventually(t, 20*time.Second, "nothing is left behind", func() bool {
@@ -126,7 +142,7 @@ func recordUnderFaults(t *testing.T, seed uint64) {
 
 // useOnce acquires some lock in some way, keeps it for some time, and releases it. It returns how many operations that
 // was.
-func useOnce(locks *rlock.Client, rnd *rand.Rand, log *history.Log, client int) int {
+func useOnce(locks *rlock.Client, rnd *rand.Rand, log *history.Log, client int, patience time.Duration) int {
 	name := fmt.Sprint("l", rnd.IntN(historyLocks))
 	l := locks.Reentrant(name)
 	op := history.Op{Client: client, Lock: name, Owner: log.Owner(), Kind: history.Acquire, Lease: historyLease}
@@ -140,7 +156,7 @@ func useOnce(locks *rlock.Client, rnd *rand.Rand, log *history.Log, client int) 
 		case rnd.IntN(2) == 0:
 			hold, err = l.TryLock(context.Background(), time.Duration(rnd.IntN(20))*time.Millisecond+time.Millisecond, 0)
 		default:
-			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rnd.IntN(100_000))*time.Microsecond)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rnd.Int64N(int64(patience))))
 			defer cancel()
 			hold, err = l.Lock(ctx)
 		}
