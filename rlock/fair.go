@@ -45,6 +45,7 @@ var fair = &kind{
 		return script.Call{Script: fairReleaseScript, Keys: l.keys, Args: []string{owner, strconv.Itoa(remaining), l.channel, l.c.publish, entry}}
 	},
 	renew:  renewScript,
+	keep:   keepScript,
 	query:  queryScript,
 	force:  script.New("fair force unlock", fairSource+fairForceSource),
 	crowd:  true,

@@ -187,6 +187,34 @@ func (x *Hold) Unlock(ctx context.Context) error {
 	}
 }
 
+// UnlockAfter is Unlock for work that must not be done again too soon: the lock stays taken until d after it was acquired,
+// however early the work is done. So a job that takes a moment is not run again by a machine that comes a little later, or
+// whose clock is behind (ShedLock's lockAtLeastFor). If d is over it is Unlock.
+//
+// Otherwise the hold ends, and the server is left to end the lock when d is over: this process need not last until then.
+// Nobody is told when that happens; waiters look when it is due. The result is Unlock's: nil says that the server
+// confirmed it. ErrUnavailable or ErrUnknownOutcome: the lock stays taken for d or for the lease it had, whichever comes
+// about; this goes on in the background. Of several holds of one owner the longest d counts, from the last Unlock on.
+// d is 0 to MaxDuration, whatever the lease and MaxHold; ErrInvalidOption otherwise, and nothing is done.
+func (x *Hold) UnlockAfter(ctx context.Context, d time.Duration) error {
+	if d < 0 || d > MaxDuration {
+		return fmt.Errorf("rlock: %w", errs.InvalidOption("minimum hold", d, fmt.Sprintf("0 to %v", MaxDuration)))
+	}
+	x.h.keep(d)
+	return x.Unlock(ctx)
+}
+
+// keep has the owner's lock last until d after this handle's acquisition, unless Unlock was called.
+func (h *handle) keep(d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.unlocked {
+		h.owner.mu.Lock()
+		h.owner.keep = max(h.owner.keep, h.began+d)
+		h.owner.mu.Unlock()
+	}
+}
+
 // releaseContext gives a caller whose context has ended a second of its own: releasing is what such callers do last.
 // A context of this very hold is about to end, because Unlock ends it.
 func (h *handle) releaseContext(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -287,6 +315,10 @@ func (h *handle) release(ctx context.Context) error {
 func (h *handle) send(ctx context.Context, n, remaining int) (status releaseStatus, named bool, err error) {
 	own := h.owner
 	l, c := own.lock, own.lock.c
+	if remaining == 0 && own.rest() > 0 {
+		status, err = own.giveUp(ctx, own.doubt.entry)
+		return status, false, err
+	}
 	if n == 0 && remaining == 0 && l.hands() {
 		if o := c.queue.Offer(l.name, time.Now().Add(c.opts.CallTimeout)); o != nil {
 			status, err = l.runPass(ctx, own.claim.Owner, own.doubt.entry, o)

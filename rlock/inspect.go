@@ -147,14 +147,14 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 				}
 			}
 		}
-		removed, err := l.take(ctx, fields)
+		removed, err := l.evict(ctx, fields)
 		return removed > 0, err
 	})
 }
 
-// take takes the lock from the owners of these fields of its hash, hands it over or wakes its waiters, and returns how
+// evict takes the lock from the owners of these fields of its hash, hands it over or wakes its waiters, and returns how
 // many of them held it still.
-func (l *Lock) take(ctx context.Context, fields map[string]string) (removed int64, err error) {
+func (l *Lock) evict(ctx context.Context, fields map[string]string) (removed int64, err error) {
 	owners := make([]string, 0, len(fields))
 	var more []string
 	for field, count := range fields {

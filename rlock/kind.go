@@ -24,6 +24,8 @@ type kind struct {
 	// claim is the key that stands for a hold in place of the lock's own, if that is written by others all the time; more
 	// has the lock's own then.
 	claim func(l *Lock, owner string) string
+	// keep leaves a hold to the end of a lease from now; see keep.lua.
+	keep *script.Script
 	// query and force are IsLocked and its like, and ForceUnlock; KEYS and replies are those of query.lua and force.lua.
 	query, force *script.Script
 
@@ -59,6 +61,7 @@ var reentrant = &kind{
 	acquire:  acquireCall,
 	release:  releaseCall,
 	renew:    renewScript,
+	keep:     keepScript,
 	query:    queryScript,
 	force:    forceScript,
 	handover: true,

@@ -32,7 +32,7 @@ func sources(t *testing.T, functions string, names ...string) map[string]string 
 func TestPlainScriptTable(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
-		src := sources(t, "", "plain_acquire", "plain_release", "plain_renew", "plain_query", "plain_force")
+		src := sources(t, "", "plain_acquire", "plain_release", "plain_renew", "plain_query", "plain_force", "plain_keep")
 		far := strconv.FormatInt(g.now(t)+86_400_000, 10)
 		past := strconv.FormatInt(g.now(t)-86_400_000, 10)
 		const left = -7 // any number of ms above 0
@@ -66,6 +66,10 @@ func TestPlainScriptTable(t *testing.T) {
 			{name: "asked by its owner", script: "plain_query", before: alice, ttl: 100_000, args: []string{alice}, reply: []int64{1, 1, left}, after: alice, ttlAfter: 100_000},
 			{name: "asked by another", script: "plain_query", before: alice, ttl: 100_000, args: []string{""}, reply: []int64{1, 0, left}, after: alice, ttlAfter: 100_000},
 			{name: "asked, and nobody has it", script: "plain_query", args: []string{alice}, reply: []int64{0, 0, -2}, ttlAfter: gone},
+			{name: "kept, shorter", script: "plain_keep", before: alice, ttl: 900_000, args: []string{alice, "300000"}, reply: []int64{1}, after: alice, ttlAfter: 300_000},
+			{name: "kept, longer", script: "plain_keep", before: alice, ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{1}, after: alice, ttlAfter: 300_000},
+			{name: "another's is not kept", script: "plain_keep", before: bob, ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{0}, after: bob, ttlAfter: 100_000},
+			{name: "what is gone is not kept", script: "plain_keep", args: []string{alice, "300000"}, reply: []int64{0}, ttlAfter: gone},
 			{name: "forced", script: "plain_force", before: "xyz", ttl: 100_000, args: []string{"CHANNEL", "PUBLISH", "", "abc", "xyz"}, reply: []int64{1}, again: []int64{0}, ttlAfter: gone, told: true},
 			{name: "who came later is left alone", script: "plain_force", before: "later", ttl: 100_000, args: []string{"CHANNEL", "PUBLISH", "", "abc"}, reply: []int64{0}, after: "later", ttlAfter: 100_000},
 		} {

@@ -6,9 +6,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/rueidis"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // aliveKey is where a client of that connection id has its heartbeats for the keys of a district.
@@ -226,13 +228,23 @@ func (m *monitor) gone(w *watch) (fields []string) {
 func (m *monitor) takeOver(ctx context.Context, l *Lock, r inspectReply, gone []string) {
 	fields := make(map[string]string, len(gone))
 	for _, field := range gone {
-		fields[field] = r.fields[field]
+		kept := keptKey(l.key, strings.TrimSuffix(field, ":write"))
+		n, err := m.c.runner.Attempt(ctx, script.Call{
+			Script: script.Plain("exists"), Keys: []string{kept},
+			Command: func(b rueidis.Builder) rueidis.Completed { return b.Exists().Key(kept).Build() },
+		})
+		if v, bad := n.AsInt64(); err == nil && bad == nil && v == 0 {
+			fields[field] = r.fields[field]
+		}
 	}
-	removed, err := l.take(ctx, fields)
+	if len(fields) == 0 {
+		return
+	}
+	removed, err := l.evict(ctx, fields)
 	if err != nil || removed == 0 {
 		return // next time, or it was over anyway
 	}
-	for _, field := range gone {
+	for field := range fields {
 		l.c.log.Warn("redlatch: took a lock from a process without a heartbeat", "name", l.name, "owner", strings.TrimSuffix(field, ":write"))
 	}
 	l.c.observer.TakenOver(l.name, int(removed))

@@ -484,12 +484,12 @@ func (a *acquisition) undo() {
 // owe has an owner released in the background until its lease is over, and its entry taken out of the queue. An answer
 // before after is not final.
 func (c *Client) owe(own *owner, entry string, after time.Time) {
-	l, id := own.lock, own.claim.Owner
+	l := own.lock
 	c.sweeper.Owe(&lease.Debt{
 		After: after,
 		Until: time.Now().Add(max(own.lease, c.opts.CallTimeout)),
 		Release: func(ctx context.Context) error {
-			_, err := l.runRelease(ctx, id, 0, entry)
+			_, err := own.giveUp(ctx, entry)
 			if err == nil {
 				c.queue.Nudge(l.name)
 			}

@@ -35,6 +35,8 @@ type owner struct {
 	handles *handle // chained
 	ended   error   // why it is over
 
+	keep time.Duration // after its client's base: no release before; see UnlockAfter
+
 	releasing bool // the last release is under way
 	again     bool // and was overtaken by the reply of a try that had been given up
 
@@ -198,6 +200,24 @@ func (o *owner) unwanted() bool {
 		return false
 	}
 	return o.ended == ErrNotAcquired || o.ended == ErrReleased || o.ended == ErrLost
+}
+
+// rest is for how long the lock is not to be released yet.
+func (o *owner) rest() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.keep == 0 {
+		return 0
+	}
+	return o.keep - time.Since(o.lock.c.base)
+}
+
+// giveUp sends the release of an owner that is through once, or, before its time, has the lock end then.
+func (o *owner) giveUp(ctx context.Context, entry string) (releaseStatus, error) {
+	if rest := o.rest(); rest > 0 {
+		return o.lock.runKeep(ctx, o.claim.Owner, (rest + time.Millisecond).Truncate(time.Millisecond))
+	}
+	return o.lock.runRelease(ctx, o.claim.Owner, 0, entry)
 }
 
 // finish ends a release, and reports whether a grant came to light in between.

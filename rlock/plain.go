@@ -19,6 +19,8 @@ var (
 	plainReleaseSource string
 	//go:embed plain_renew.lua
 	plainRenewSource string
+	//go:embed plain_keep.lua
+	plainKeepSource string
 	//go:embed plain_query.lua
 	plainQuerySource string
 	//go:embed plain_force.lua
@@ -39,6 +41,7 @@ var plain = &kind{
 		return script.Call{Script: plainReleaseScript, Keys: l.keys, Args: []string{owner, l.channel, l.c.publish}}
 	},
 	renew: script.New("plain renew", plainRenewSource),
+	keep:  script.New("plain keep", plainKeepSource),
 	query: script.New("plain query", plainQuerySource),
 	force: script.New("plain force unlock", plainForceSource),
 	once:  true,

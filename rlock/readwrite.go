@@ -23,6 +23,8 @@ var (
 	rwReadRenewSource string
 	//go:embed rw_write_renew.lua
 	rwWriteRenewSource string
+	//go:embed rw_keep.lua
+	rwKeepSource string
 	//go:embed rw_query.lua
 	rwQuerySource string
 	//go:embed rw_force.lua
@@ -31,6 +33,7 @@ var (
 	rwReadScript    = script.New("acquire read", rwSource+rwReadSource)
 	rwWriteScript   = script.New("acquire write", rwSource+rwWriteSource)
 	rwReleaseScript = script.New("release read-write", rwSource+rwReleaseSource)
+	rwKeepScript    = script.New("keep read-write", rwSource+rwKeepSource)
 	rwQueryScript   = script.New("query read-write", rwSource+rwQuerySource)
 	rwForceScript   = script.New("force unlock read-write", rwSource+rwForceSource)
 )
@@ -62,6 +65,7 @@ var rwRead = &kind{
 	// The lock's own key is written by every reader that comes or goes. What nobody else writes is the timeout key.
 	claim: func(l *Lock, owner string) string { return timeoutKey(l.key, owner, 1) },
 	more:  func(l *Lock, _ string) []string { return l.keys },
+	keep:  rwKeepScript,
 	query: rwQueryScript,
 	force: rwForceScript,
 	crowd: true,
@@ -92,6 +96,7 @@ var rwWrite = &kind{
 	},
 	renew: script.New("renew writes", rwSource+rwWriteRenewSource),
 	more:  func(l *Lock, _ string) []string { return l.keys[1:] },
+	keep:  rwKeepScript,
 	query: rwQueryScript,
 	force: rwForceScript,
 	side:  writer,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/wait"
@@ -28,6 +29,8 @@ var (
 	forceSource string
 	//go:embed renew.lua
 	renewSource string
+	//go:embed keep.lua
+	keepSource string
 	//go:embed query.lua
 	querySource string
 	//go:embed join.lua
@@ -38,6 +41,7 @@ var (
 	acquireScript = script.New("acquire", handoverSource+acquireSource)
 	releaseScript = script.New("release", handoverSource+releaseSource)
 	renewScript   = script.New("renew", renewSource)
+	keepScript    = script.New("keep", keepSource)
 	queryScript   = script.New("query", querySource)
 	joinScript    = script.New("join", joinSource)
 	inspectScript = script.New("inspect", inspectSource)
@@ -166,6 +170,32 @@ func (l *Lock) runPass(ctx context.Context, owner, entry string, o *wait.Offer) 
 		o.Refused()
 	}
 	return releaseStatus(v[0]), nil
+}
+
+// keptKey is there while a hold is left to the end of its lease, which heartbeats have no say in.
+func keptKey(key, owner string) string { return keyname.Prefix("redlatch_kept", key) + ":" + owner }
+
+// runKeep leaves a hold to the end of a lease from now. Its reply is that of runRelease.
+func (l *Lock) runKeep(ctx context.Context, owner string, d time.Duration) (releaseStatus, error) {
+	keys := l.keys[:1:1]
+	switch l.kind.side {
+	case reader:
+		keys = l.readKeys(owner)
+	case writer:
+		keys = append(l.keys[:2:2], l.key)
+	}
+	if l.c.opts.Liveness {
+		keys = append(keys, keptKey(l.key, owner))
+	}
+	m, err := l.c.runner.Attempt(ctx, script.Call{Script: l.kind.keep, Keys: keys, Args: []string{l.field(owner), millis(d)}})
+	if err != nil {
+		return 0, err
+	}
+	v, err := m.AsInt64()
+	if v == 1 {
+		return releaseDone, err
+	}
+	return releaseGone, err
 }
 
 // runRenew asks for one hold what the watchdog asks for many.

@@ -1,0 +1,28 @@
+-- Leave a lock to the end of a lease that is counted from now, shorter or longer than what is left: for an owner that is
+-- through with it.
+-- KEYS[1] the lock  KEYS[2] if there is one: where it is noted that the owner's heartbeats no longer matter
+-- ARGV[1] owner  ARGV[2] lease, ms
+-- Reply: 1 done; 0 the owner holds nothing
+-- Twice: the lease is set, not added to; a second run counts it from a little later.
+local key, owner, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
+if redis.call('HEXISTS', key, owner) == 0 then
+  return 0
+end
+redis.call('PEXPIRE', key, lease) -- first: memory that is full refuses HSET and SET only as the first write of a script
+if KEYS[2] then
+  redis.call('SET', KEYS[2], '1', 'PX', lease)
+end
+if redis.call('HEXISTS', key, owner .. '!') == 1 then
+  -- The hold was joined, or is a join: the key lasts as long as the last of them.
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  redis.call('HSET', key, owner .. '!', string.format('%.0f', now + lease))
+  local all = redis.call('HGETALL', key)
+  for i = 1, #all, 2 do
+    if string.sub(all[i], -1) == '!' then
+      lease = math.max(lease, tonumber(all[i + 1]) - now)
+    end
+  end
+  redis.call('PEXPIRE', key, string.format('%.0f', lease))
+end
+return 1

@@ -1,0 +1,30 @@
+-- Leave a hold of a read-write lock to the end of a lease that is counted from now: see keep.
+-- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its timeout key; of a writer the lock again  KEYS[4] if there is one: see keep
+-- ARGV[1] field  ARGV[2] lease, ms
+-- Reply: 1 done; 0 the owner holds nothing
+-- Twice: the end is set, not added to.
+local lock, ends, timeout, field, lease = KEYS[1], KEYS[2], KEYS[3], ARGV[1], tonumber(ARGV[2])
+local now = clock()
+local till = redis.call('ZSCORE', ends, field)
+if redis.call('HEXISTS', lock, field) == 0 or till and tonumber(till) <= now then
+  return 0
+end
+redis.call('ZREM', ends, '') -- a write before the others: see rw_read_renew.lua
+if KEYS[4] then
+  redis.call('SET', KEYS[4], '1', 'PX', lease)
+end
+if not till and string.sub(field, -6) == ':write' then -- it reads nothing: the lock's end is its own
+  redis.call('PEXPIRE', lock, lease)
+  return 1
+end
+redis.call('ZADD', ends, string.format('%.0f', now + lease), field)
+if timeout ~= lock then
+  redis.call('SET', timeout, '1', 'PX', lease)
+end
+for _, key in ipairs({lock, ends}) do
+  if redis.call('PTTL', key) < lease then
+    redis.call('PEXPIRE', key, lease)
+  end
+end
+trim(lock, ends, now)
+return 1

@@ -1,0 +1,154 @@
+package rlock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+func TestUnlockAfterKeepsEveryKindUntilItsTimeAndNoLonger(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for kind, of := range kindOf {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			r, other := newRig(t, s, rlock.Options{WatchdogTimeout: lease}), newRig(t, s, rlock.Options{WatchdogTimeout: lease})
+			asks := of(other.locks, kind)
+			if kind == "Read" {
+				asks = other.locks.ReadWrite(kind).Write()
+			}
+			const d = 1500 * time.Millisecond
+			h := lock(t, of(r.locks, kind), within(t))
+			at := time.Now()
+			require.NoError(t, h.UnlockAfter(within(t), d))
+			require.ErrorIs(t, h.Err(), rlock.ErrReleased)
+			require.NoError(t, h.Unlock(within(t)), "the first result")
+			left, err := asks.RemainingLease(within(t))
+			require.NoError(t, err)
+			require.LessOrEqual(t, left, d, "5 minutes before")
+			ctx := within(t)
+			require.NoError(t, r.locks.Close(ctx), "its process need not last")
+			h = lock(t, asks, within(t))
+			require.Greater(t, time.Since(at), d-5*time.Millisecond)
+			require.Less(t, time.Since(at), lease/10)
+			require.NoError(t, h.UnlockAfter(within(t), time.Nanosecond), "over already: released")
+			locked, err := asks.IsLocked(within(t))
+			require.NoError(t, err)
+			require.False(t, locked)
+		})
+	}
+}
+
+func TestUnlockAfterOfOneHoldCountsForTheLastUnlockOfItsOwner(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rlock.Options{WatchdogTimeout: lease})
+		l := r.locks.Reentrant("l")
+		outer := lock(t, l, within(t))
+		inner := lock(t, l, outer.Context(within(t)))
+		require.NoError(t, inner.UnlockAfter(within(t), time.Hour))
+		require.Greater(t, r.pttl(t, "l"), lease/2)
+		require.LessOrEqual(t, r.pttl(t, "l"), lease)
+		require.NoError(t, outer.Unlock(within(t)))
+		require.Equal(t, 1, len(r.hash(t, "l")))
+		require.Greater(t, r.pttl(t, "l"), time.Hour-time.Minute, "longer than the lease was")
+		require.LessOrEqual(t, r.pttl(t, "l"), time.Hour)
+	})
+}
+
+func TestUnlockAfterLeavesThoseWhoJoined(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r, other := newRig(t, s, rlock.Options{WatchdogTimeout: lease}), newRig(t, s, rlock.Options{WatchdogTimeout: 2 * lease})
+		h := lock(t, r.locks.Reentrant("l"), within(t))
+		l := other.locks.Reentrant("l")
+		joined := lock(t, l, l.WithOwner(within(t), h.Owner()))
+		require.NoError(t, h.UnlockAfter(within(t), time.Minute))
+		require.Greater(t, r.pttl(t, "l"), lease, "the joiner has its own")
+		state, err := r.locks.Inspect(within(t), "l")
+		require.NoError(t, err)
+		require.Len(t, state.Holders, 2)
+		for _, holder := range state.Holders {
+			if holder.Owner == h.Owner() {
+				require.LessOrEqual(t, holder.Lease, time.Minute)
+				require.Greater(t, holder.Lease, time.Duration(0))
+			}
+		}
+		require.NoError(t, joined.Unlock(within(t)))
+		require.Greater(t, r.pttl(t, "l"), time.Duration(0), "and so has who is through")
+		require.LessOrEqual(t, r.pttl(t, "l"), time.Minute)
+	})
+}
+
+func TestUnlockAfterOfOneReaderLeavesTheOthers(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r, other := newRig(t, s, rlock.Options{WatchdogTimeout: lease}), newRig(t, s, rlock.Options{WatchdogTimeout: 2 * lease})
+		h := lock(t, r.locks.ReadWrite("l").Read(), within(t))
+		longer := lock(t, other.locks.ReadWrite("l").Read(), within(t))
+		require.NoError(t, h.UnlockAfter(within(t), time.Minute))
+		require.Greater(t, r.pttl(t, "l"), lease, "the other reader's")
+		require.NoError(t, longer.Unlock(within(t)))
+		require.Greater(t, r.pttl(t, "l"), time.Duration(0))
+		require.LessOrEqual(t, r.pttl(t, "l"), time.Minute)
+	})
+}
+
+func TestUnlockAfterOfWhatIsLost(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rlock.Options{WatchdogTimeout: lease})
+		c := s.Client(t)
+		for kind, of := range kindOf {
+			h := lock(t, of(r.locks, kind), within(t))
+			for _, key := range keys(t, c) {
+				require.NoError(t, c.Do(within(t), c.B().Del().Key(key).Build()).Error())
+			}
+			require.ErrorIs(t, h.UnlockAfter(within(t), time.Hour), rlock.ErrLost, kind)
+			require.Empty(t, keys(t, c), kind)
+		}
+		h := lock(t, r.locks.Reentrant("l"), within(t))
+		require.ErrorIs(t, h.UnlockAfter(within(t), -time.Second), rlock.ErrInvalidOption)
+		require.NoError(t, h.Err(), "nothing was done")
+		require.NoError(t, h.Unlock(within(t)))
+	})
+}
+
+// Whatever becomes of the call, the lock is taken until its time; in the end it is free.
+func TestUnlockAfterOfUnknownOutcomeStillKeeps(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s)
+	r := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: lease, CallTimeout: 200 * time.Millisecond})
+	direct := s.Client(t)
+	for _, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseRequest} {
+		h := lock(t, r.locks.Reentrant("l"), within(t))
+		at := time.Now()
+		p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: fate})
+		require.NoError(t, h.UnlockAfter(within(t), 2*time.Second), "sent again")
+		require.NotEmpty(t, keys(t, direct))
+		redistest.Eventually(t, 20*time.Second, "its end", func() bool { return len(keys(t, direct)) == 0 })
+		require.Greater(t, time.Since(at), 2*time.Second-5*time.Millisecond)
+	}
+}
+
+func TestWhatIsKeptIsNotTakenOver(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for kind, of := range kindOf {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			r, other := newRig(t, s, living()), newRig(t, s, living())
+			asks := of(other.locks, kind)
+			if kind == "Read" {
+				asks = other.locks.ReadWrite(kind).Write()
+			}
+			h := lock(t, of(r.locks, kind), within(t))
+			at := time.Now()
+			require.NoError(t, h.UnlockAfter(within(t), 12*beat))
+			require.NoError(t, r.locks.Close(within(t))) // no heartbeat from here on
+			require.NoError(t, lock(t, asks, within(t)).Unlock(within(t)))
+			require.Greater(t, time.Since(at), 12*beat-5*time.Millisecond)
+		})
+	}
+}
