@@ -1,0 +1,116 @@
+// Package locker is a [sync.Locker] on a lock of package rlock, for code that wants one and cannot be changed.
+//
+// A sync.Locker cannot say what matters about a lock on a network: that it could not be had, and that it was lost. So
+// this adapter panics for the first and calls a function for the second. Use rlock itself wherever you can: its Lock
+// returns an error and its Hold has a context that ends with it.
+package locker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// Locker is one lock for all goroutines that share it: they exclude each other, and all other holders of the lock. It is
+// not re-entrant, like sync.Mutex. It is safe for concurrent use and must not be copied.
+type Locker struct {
+	ctx  context.Context
+	lock *rlock.Lock
+	lost func(error)
+
+	turn chan struct{} // full with the hold: the goroutines here wait for each other without the server
+	mu   sync.Mutex
+	hold *rlock.Hold
+	deaf func() bool
+}
+
+var _ sync.Locker = (*Locker)(nil)
+
+// unlockTime bounds an Unlock's waiting for the server; the release goes on in the background after that.
+const unlockTime = 5 * time.Second
+
+// New returns a Locker on l. ctx bounds every Lock's waiting; l's WithWait bounds that for holders other than this Locker.
+// An owner of l that ctx carries is not used.
+//
+// lost, which may not be nil, is told as soon as it is known that the lock is no longer held though Unlock was not
+// called, and when an Unlock is not confirmed: with the errors of [rlock.Hold.Err] and [rlock.Hold.Unlock]. What was done
+// under the lock may have been done beside somebody else. It runs on a goroutine of its own or on Unlock's.
+func New(ctx context.Context, l *rlock.Lock, lost func(error)) *Locker {
+	if ctx == nil || l == nil || lost == nil {
+		panic("locker: New needs a context, a lock and a function to be told of its loss")
+	}
+	return &Locker{ctx: rlock.Detach(ctx), lock: l, lost: lost, turn: make(chan struct{}, 1)}
+}
+
+// Lock acquires the lock. It panics with an error, [rlock.Lock.Lock]'s, if that cannot be: ctx ended, the lock's WithWait
+// is over, its client is closed or its name invalid. While the server cannot be asked it goes on trying.
+func (x *Locker) Lock() {
+	select {
+	case x.turn <- struct{}{}:
+	case <-x.ctx.Done():
+		panic(fmt.Errorf("locker: %q is held by this process: %w: %w", x.lock.Name(), rlock.ErrNotAcquired, context.Cause(x.ctx)))
+	}
+	for {
+		hold, err := x.lock.Lock(x.ctx)
+		switch {
+		case err == nil:
+			x.take(hold)
+			return
+		case x.ctx.Err() == nil && (errors.Is(err, rlock.ErrUnavailable) || errors.Is(err, rlock.ErrUnknownOutcome)):
+			continue // its own waiting is over, ours is not
+		}
+		<-x.turn
+		panic(err)
+	}
+}
+
+// TryLock acquires the lock if it is free and reports whether it did; also false if the server could not be asked.
+func (x *Locker) TryLock() bool {
+	select {
+	case x.turn <- struct{}{}:
+	default:
+		return false
+	}
+	hold, err := x.lock.TryLock(x.ctx, 0, 0)
+	if err != nil {
+		<-x.turn
+		return false
+	}
+	x.take(hold)
+	return true
+}
+
+func (x *Locker) take(hold *rlock.Hold) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.hold = hold
+	x.deaf = context.AfterFunc(hold.Context(context.Background()), func() {
+		if why := hold.Err(); !errors.Is(why, rlock.ErrReleased) {
+			x.lost(why)
+		}
+	})
+}
+
+// Unlock releases the lock. It panics if it is not locked. What it cannot confirm is told to the function given to New,
+// unless the loss was told before.
+func (x *Locker) Unlock() {
+	x.mu.Lock()
+	hold, deaf := x.hold, x.deaf
+	x.hold, x.deaf = nil, nil
+	x.mu.Unlock()
+	if hold == nil {
+		panic("locker: Unlock of a Locker that is not locked")
+	}
+	unheard := deaf()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), unlockTime)
+	defer cancel()
+	err := hold.Unlock(ctx)
+	<-x.turn
+	if err != nil && unheard {
+		x.lost(err)
+	}
+}

@@ -1,0 +1,188 @@
+package locker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rlock/locker"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func locks(t testing.TB, s *redistest.Server, o rlock.Options) *rlock.Client {
+	t.Helper()
+	o.Logger = slog.New(slog.DiscardHandler)
+	hub, err := pubsub.NewHub(s.Client(t), pubsub.Options{Logger: o.Logger})
+	require.NoError(t, err)
+	t.Cleanup(func() { hub.Close() })
+	c, err := rlock.New(hub, o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		c.Close(ctx)
+	})
+	return c
+}
+
+func never(t testing.TB) func(error) {
+	return func(err error) { t.Error("lost:", err) }
+}
+
+func TestLockersOfSeveralProcessesExclude(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		n := 0 // not atomic: the race detector and the sum tell
+		var wg sync.WaitGroup
+		for range 3 {
+			var x sync.Locker = locker.New(context.Background(), locks(t, s, rlock.Options{PollCap: 50 * time.Millisecond}).Reentrant("l"), never(t))
+			for range 4 {
+				wg.Go(func() {
+					for range 10 {
+						x.Lock()
+						n++
+						x.Unlock()
+					}
+				})
+			}
+		}
+		wg.Wait()
+		require.Equal(t, 120, n)
+	})
+}
+
+func TestTryLockAndUnlockAreAMutexs(t *testing.T) {
+	s := redistest.Embedded(t)
+	l := locks(t, s, rlock.Options{}).Reentrant("l")
+	x, other := locker.New(context.Background(), l, never(t)), locker.New(context.Background(), l, never(t))
+	require.PanicsWithValue(t, "locker: Unlock of a Locker that is not locked", x.Unlock)
+	require.True(t, x.TryLock())
+	require.False(t, x.TryLock(), "not re-entrant")
+	require.False(t, other.TryLock())
+	x.Unlock()
+	require.True(t, other.TryLock())
+	require.False(t, x.TryLock())
+	other.Unlock()
+	require.Panics(t, x.Unlock)
+	require.Panics(t, func() { locker.New(context.Background(), l, nil) })
+}
+
+// A context of a hold does not make the Locker a part of that hold.
+func TestALockerIsNobodysReentry(t *testing.T) {
+	s := redistest.Embedded(t)
+	l := locks(t, s, rlock.Options{}).Reentrant("l")
+	h, err := l.Lock(context.Background())
+	require.NoError(t, err)
+	x := locker.New(h.Context(context.Background()), l, never(t))
+	require.False(t, x.TryLock())
+	require.NoError(t, h.Unlock(context.Background()))
+}
+
+func TestLockPanicsWithTheReasonAndCanBeTriedAgain(t *testing.T) {
+	s := redistest.Embedded(t)
+	c := locks(t, s, rlock.Options{})
+	h, err := c.Reentrant("l").Lock(context.Background())
+	require.NoError(t, err)
+	reason := func(x *locker.Locker) (err error) {
+		defer func() { err, _ = recover().(error) }()
+		x.Lock()
+		return errors.New("locked")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	x := locker.New(ctx, c.Reentrant("l"), never(t))
+	require.ErrorIs(t, reason(x), context.DeadlineExceeded)
+	require.ErrorIs(t, reason(x), rlock.ErrNotAcquired, "not a deadlock")
+	brief := locker.New(context.Background(), c.Reentrant("l").WithWait(0), never(t))
+	require.ErrorIs(t, reason(brief), rlock.ErrNotAcquired)
+	require.NoError(t, h.Unlock(context.Background()))
+	long := locker.New(context.Background(), c.Reentrant("l"), never(t))
+	long.Lock() // it may take a moment until what was handed to those who left is given back
+	long.Unlock()
+	ctx, cancel = context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	x = locker.New(ctx, c.Reentrant("l"), never(t))
+	x.Lock()
+	require.ErrorIs(t, reason(x), rlock.ErrNotAcquired, "held by this very Locker, until ctx ends")
+	x.Unlock()
+	require.ErrorIs(t, reason(locker.New(context.Background(), c.Reentrant(""), never(t))), rlock.ErrInvalidName)
+}
+
+func TestLossIsToldOnceAndBeforeUnlock(t *testing.T) {
+	s := redistest.Start(t)
+	c := locks(t, s, rlock.Options{WatchdogTimeout: 300 * time.Millisecond})
+	told := make(chan error, 10)
+	x := locker.New(context.Background(), c.Reentrant("l"), func(err error) { told <- err })
+	x.Lock()
+	taken, err := c.Reentrant("l").ForceUnlock(context.Background())
+	require.NoError(t, err)
+	require.True(t, taken)
+	require.ErrorIs(t, <-told, rlock.ErrLost)
+	x.Unlock()
+	require.Empty(t, told)
+	x.Lock()
+	x.Unlock()
+	require.Empty(t, told, "a hold that was not lost")
+}
+
+func TestLockGoesOnWhileTheServerIsAway(t *testing.T) {
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s)
+	c := locks(t, p.Server(), rlock.Options{CallTimeout: 50 * time.Millisecond})
+	x := locker.New(context.Background(), c.Reentrant("l").WithWait(100*time.Millisecond), never(t))
+	x.Lock() // it knows the server
+	x.Unlock()
+	p.Refuse()
+	p.Cut()
+	time.AfterFunc(time.Second, p.Heal)
+	x.Lock()
+	x.Unlock()
+}
+
+func Example() {
+	server := miniredis.NewMiniRedis() // yours is a Redis server
+	if err := server.Start(); err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		panic(err)
+	}
+	defer hub.Close()
+	locks, err := rlock.New(hub, rlock.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer locks.Close(context.Background())
+
+	// A condition variable wants a sync.Locker.
+	x := locker.New(context.Background(), locks.Reentrant("mailbox"), func(err error) { panic(err) })
+	cond := sync.NewCond(x)
+	ready := false
+	go func() {
+		cond.L.Lock()
+		defer cond.L.Unlock()
+		ready = true
+		cond.Broadcast()
+	}()
+	cond.L.Lock()
+	for !ready {
+		cond.Wait()
+	}
+	cond.L.Unlock()
+	fmt.Println("ready")
+	// Output: ready
+}
