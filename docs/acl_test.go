@@ -158,6 +158,7 @@ func everything(o rueidis.ClientOption, prefix string, brief bool) (err error) {
 	must("status", e)
 	must("close", sale.Close(ctx))
 	kinds(ctx, locks, must)
+	liveness(ctx, hub, prefix, must)
 	packets(ctx, counters, must)
 	stocks(ctx, counters, must)
 	semaphores(ctx, hub, prefix, must)

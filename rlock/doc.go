@@ -66,6 +66,21 @@
 // Fenced locks serve the processes that wait in turns, in the order in which they came; a process keeps the lock for as
 // many of its own waiters as there were, 32 and 20 ms at most.
 //
+// # Crashed holders
+//
+// The lock of a process that died is free when its lease is over. With [Options].Liveness it is taken over long before:
+// a process that holds anything shows every [Options].Heartbeat that it is there, by one key however many locks it holds,
+// and one that waits and sees neither a change of that key nor of the hold for three of them removes the hold, hands the
+// lock over and goes on. On average that is three heartbeats after the crash, at most about four; 3 to 4 s as it is by default.
+//
+// Nothing is taken from a holder that is alive: the other side of it is that a hold ends ([ErrLost]) unless a heartbeat was
+// confirmed within the last three, as seen from before it was sent. Who is cut off from the server is over before anybody
+// can take what it had. Only holders with heartbeats are looked at: not Redisson's, nor those of clients that have Liveness
+// off. Who waits has to have it on, too. A call with a waitTime of 0 takes nothing over.
+//
+// At a planned end do better: finish the work, Unlock, and the next holder has the lock within a millisecond
+// (docs/examples/leader).
+//
 // # Contexts
 //
 // The ctx of [Lock.Lock] bounds the waiting, not the hold: a helper that acquires under its own timeout hands out a
@@ -95,9 +110,13 @@
 //	redlatch_rw:{P<name>}               sorted set, when holds end, in the server's time; writers that wait and go first
 //	redisson_rwlock:{P<name>}           channel, "0" when the last reader is gone, "1" when a writer is
 //	redlatch_plain:{P<name>}            channel of a Plain lock, whose key is a string
+//	redlatch_alive:<connectionID>       string, Options.Process, expires two trusts after the last heartbeat; in a Cluster
+//	                                          redlatch_alive:{<tag>}:<connectionID>, one for each sixteenth of the slots
+//	redlatch_kept:{P<name>}:<owner>     string, until the time of an UnlockAfter, where the client has Liveness on
 //
 // An owner is "<connectionID>:<n>", with ":<label>" where [Lock.WithLabel] set one. The connection id is a random UUID
-// of version 8 (Redisson's are of version 4), n counts the acquisitions of the process, and none is used again.
+// of version 8 (Redisson's are of version 4) in which 12 bits say for how long the process is trusted without a heartbeat,
+// in units of 10 ms, 0 for ever; n counts the acquisitions of the process, and none is used again.
 //
 // # Cost
 //

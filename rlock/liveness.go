@@ -37,7 +37,7 @@ func (c *Client) aliveOf(key, owner string) string {
 }
 
 // monitor takes locks that this process waits for from processes that are gone: see lease.Heartbeats for why that is
-// safe. It looks once every heartbeat, at all of them, while any acquisition waits.
+// safe. It looks twice every heartbeat, at all of them, while any acquisition waits.
 type monitor struct {
 	c *Client
 
@@ -104,7 +104,7 @@ func (m *monitor) unwatch(l *Lock) {
 
 func (m *monitor) run() {
 	defer m.c.background.Done()
-	tick := time.NewTicker(m.c.opts.Heartbeat)
+	tick := time.NewTicker(m.c.opts.Heartbeat / 2) // so that it is three of them on average
 	defer tick.Stop()
 	for {
 		select {

@@ -58,10 +58,10 @@ type Options struct {
 	// ReplicaTimeout bounds that wait; at least MinCallTimeout, and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration
 	// Liveness has the locks of a crashed process taken over long before their leases are over, by the waiters of
-	// clients that have it on, too: see "Crashed holders" in the package comment. It costs one SET for each Heartbeat in
-	// which the client holds anything (in a Cluster, for each sixteenth of the slots), however many locks that is, and each
-	// waited-for name two reads a Heartbeat in each process that waits. The price: a hold ends (ErrLost) when no heartbeat
-	// was confirmed for about three Heartbeats, however long its lease is. PollCap is at most a Heartbeat then. Off by
+	// clients that have it on, too: about three Heartbeats after the crash. See "Crashed holders" in the package comment. It
+	// costs one script call for each Heartbeat in which the client holds anything (in a Cluster, for each sixteenth of the
+	// slots), however many locks that is, and a process that waits two reads every half Heartbeat for each name it waits
+	// for. The price: a hold ends (ErrLost) when no heartbeat was confirmed for three Heartbeats, however long its lease is. PollCap is at most a Heartbeat then. Off by
 	// default.
 	Liveness bool
 	// Heartbeat is the interval. MinHeartbeat to MaxHeartbeat. Defaults to DefaultHeartbeat.

@@ -1,0 +1,41 @@
+package docs_test
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// liveness takes a lock over from a client that is gone, and leaves one that is kept.
+func liveness(ctx context.Context, hub *pubsub.Hub, prefix string, must func(what string, e error)) {
+	o := rlock.Options{
+		KeyPrefix: prefix, Liveness: true, Heartbeat: 50 * time.Millisecond, WatchdogTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
+	}
+	for _, name := range []string{"alive", "alive{1}"} {
+		gone, e := rlock.New(hub, o)
+		must("liveness", e)
+		here, e := rlock.New(hub, o)
+		must("liveness", e)
+		hold, e := gone.Reentrant(name).Lock(ctx)
+		must("liveness: lock", e)
+		if e != nil {
+			return
+		}
+		time.Sleep(2 * o.Heartbeat)
+		_, e = here.Inspect(ctx, name)
+		must("liveness: inspect", e)
+		over, cancel := context.WithCancel(ctx)
+		cancel()
+		gone.Close(over) // without an Unlock: what is held is left as it is
+		_ = hold
+		taken, e := here.Reentrant(name).TryLock(ctx, 10*time.Second, 0)
+		must("liveness: take over", e)
+		if e == nil {
+			must("liveness: unlock after", taken.UnlockAfter(ctx, 20*time.Millisecond))
+		}
+		must("liveness: close", here.Close(ctx))
+	}
+}
