@@ -39,6 +39,8 @@ type Client struct {
 	observer  Observer
 	log       *slog.Logger
 	owners    atomic.Int64 // the second half of the last owner
+	run       atomic.Int64 // of a Quorum's member: the run of the server that was last heard of
+	metOnce   atomic.Bool  // likewise: the server was given time once to say who it is
 
 	evictionAsked atomic.Bool
 	ctx           context.Context // of what runs in the background; ends at Close

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -21,6 +22,7 @@ import (
 type Hold struct {
 	h       *handle
 	cleanup runtime.Cleanup
+	parts   *parts // of a Multi or Quorum lock: then h is nil
 }
 
 // handle is what the watchdog and the owner keep of a Hold; it must not refer to the Hold, whose reachability is what
@@ -32,6 +34,7 @@ type handle struct {
 	began  time.Duration // after its client's base
 
 	life lease.Life
+	part atomic.Pointer[bundle] // of which it is a part
 
 	mu       sync.Mutex
 	unlocked bool          // Unlock was called
@@ -68,6 +71,9 @@ func (l *Lock) warn(msg string, own *owner) {
 // end ends the hold and its contexts; the first reason counts.
 func (h *handle) end(why error) {
 	h.life.End(why)
+	if b := h.part.Load(); b != nil {
+		b.ended(h)
+	}
 	if why == ErrLost { // nothing is held that Close could wait for, whatever ended it before
 		h.uncount()
 	}
@@ -86,23 +92,36 @@ func (h *handle) uncount() {
 //
 // The context of a hold that is over has ended.
 func (x *Hold) Context(parent context.Context) context.Context {
-	return &holdContext{x.h.life.Context(parent), x}
+	return &holdContext{x.life().Context(parent), x}
 }
 
 // Done returns a channel that is closed when the hold is over.
-func (x *Hold) Done() <-chan struct{} { return x.h.life.Done() }
+func (x *Hold) Done() <-chan struct{} { return x.life().Done() }
 
 // Err says why the hold is over: ErrReleased, ErrLost, ErrMaxHold or ErrClosed; nil while it lasts.
-func (x *Hold) Err() error { return x.h.life.Err() }
+func (x *Hold) Err() error { return x.life().Err() }
 
 // Name returns the lock's name.
-func (x *Hold) Name() string { return x.h.owner.lock.name }
+func (x *Hold) Name() string {
+	if x.parts != nil {
+		return x.parts.lock.name
+	}
+	return x.h.owner.lock.name
+}
 
 // Owner returns the owner as the server knows it. Re-entries share it.
-func (x *Hold) Owner() Owner { return Owner(x.h.owner.claim.Owner) }
+func (x *Hold) Owner() Owner {
+	if x.parts != nil {
+		return x.parts.owners()
+	}
+	return Owner(x.h.owner.claim.Owner)
+}
 
 // Token returns the hold's fencing token; false if the lock is not a Fenced one.
 func (x *Hold) Token() (token int64, ok bool) {
+	if x.parts != nil {
+		return x.parts.token()
+	}
 	token = x.h.owner.token
 	return token, token != 0
 }
@@ -110,20 +129,28 @@ func (x *Hold) Token() (token int64, ok bool) {
 // Until returns the instant, on this process's monotonic clock, until which it is safe to act. It moves on with every
 // confirmed renewal; after the hold is over it says nothing. A lock that was handed over has a short lease at first (four
 // PollCaps or a second, whichever is more), which is raised to the full one after a third of it, also that of WithLease.
-func (x *Hold) Until() time.Time { return x.h.owner.lock.c.engine.Until(&x.h.owner.claim) }
+func (x *Hold) Until() time.Time {
+	if x.parts != nil {
+		return x.parts.until()
+	}
+	return x.h.owner.lock.c.engine.Until(&x.h.owner.claim)
+}
 
 // Extend makes the hold last for at least d from now, at least MinLease; it never shortens it. nil: confirmed by the
 // server. ErrLost: the hold is over and this is how it was found out, or it was before; ErrReleased after Unlock.
 // ErrUnavailable or ErrUnknownOutcome: Until is as it was.
 func (x *Hold) Extend(ctx context.Context, d time.Duration) error {
-	h := x.h
-	l, c := h.owner.lock, h.owner.lock.c
 	if d < MinLease || d > MaxDuration {
 		return fmt.Errorf("rlock: %w", errs.InvalidOption("extension", d, fmt.Sprintf("%v to %v", MinLease, MaxDuration)))
 	}
 	if why := x.Err(); why != nil {
-		return fmt.Errorf("rlock: extend %q: %w", l.name, why)
+		return fmt.Errorf("rlock: extend %q: %w", x.Name(), why)
 	}
+	if x.parts != nil {
+		return x.parts.extend(ctx, d)
+	}
+	h := x.h
+	l, c := h.owner.lock, h.owner.lock.c
 	// no answer is worth waiting for once the hold is over
 	ctx, cancel := context.WithDeadline(ctx, x.Until())
 	defer cancel()
@@ -149,6 +176,9 @@ func (x *Hold) Extend(ctx context.Context, d time.Duration) error {
 // this hold's Context, which Unlock ends); the release goes on in the background until the lease is over. In every
 // case the hold's contexts have ended and it is not renewed any more. Later calls return the first one's result.
 func (x *Hold) Unlock(ctx context.Context) error {
+	if x.parts != nil {
+		return x.parts.unlock(ctx)
+	}
 	h := x.h
 	h.mu.Lock()
 	first := !h.unlocked
@@ -227,6 +257,14 @@ func (h *handle) releaseContext(ctx context.Context) (context.Context, context.C
 }
 
 func noCancel() {}
+
+// life is whether the hold lasts, and the contexts that end with it.
+func (x *Hold) life() *lease.Life {
+	if x.parts != nil {
+		return &x.parts.b.life
+	}
+	return &x.h.life
+}
 
 // release is the body of the first Unlock.
 func (h *handle) release(ctx context.Context) error {

@@ -133,6 +133,9 @@ func (l *Lock) describe(ctx context.Context, s *State, r inspectReply) {
 // anybody held it. The holders learn of it at their next renewal, or at once where their client tracks its keys, as
 // ErrLost; until then they act beside the next holder. Whoever acquires the lock meanwhile is left alone.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
+	if l.of != nil {
+		return l.of.forceUnlock(ctx, l)
+	}
 	return ask(ctx, l, func(ctx context.Context) (bool, error) {
 		r, err := l.c.runInspect(ctx, l.key)
 		if err != nil || !r.locked {

@@ -36,6 +36,7 @@ type kind struct {
 	joinable bool // by an owner in another process
 	once     bool // an owner does not re-enter
 	fenced   bool // every new hold has a token
+	votes    bool // it is a member of a Quorum
 	side     side // of a read-write lock
 }
 

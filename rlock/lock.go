@@ -26,8 +26,9 @@ type Lock struct {
 	wait               time.Duration // of Lock; forever: only ctx bounds it
 	lease              time.Duration // 0: watchdog
 	label              string
-	backoff            *Backoff // of a lock that spins
-	bad                error    // what every call returns
+	backoff            *Backoff   // of a lock that spins
+	bad                error      // what every call returns
+	of                 *composite // of what a Multi or Quorum lock is made; then c, kind and the keys are not used
 }
 
 const forever time.Duration = -1
@@ -113,15 +114,24 @@ func (l *Lock) TryLock(ctx context.Context, waitTime, leaseTime time.Duration) (
 }
 
 func (l *Lock) acquire(ctx context.Context, waitTime, leaseTime time.Duration) (*Hold, error) {
-	if l.bad != nil {
+	switch {
+	case l.bad != nil:
 		return nil, l.bad
+	case l.of != nil:
+		return l.of.acquire(ctx, l, waitTime, leaseTime)
 	}
+	return l.take(ctx, waitTime, leaseTime, leaseTime == 0)
+}
+
+// take acquires a lock that is not a composite. auto: the hold is renewed, which a lease of 0 asks for and a part of a
+// composite needs until all are there.
+func (l *Lock) take(ctx context.Context, waitTime, leaseTime time.Duration, auto bool) (*Hold, error) {
 	c := l.c
 	if err := c.begin(); err != nil {
 		return nil, err
 	}
-	a := acquisition{l: l, began: time.Now(), auto: leaseTime == 0, lease: leaseTime}
-	if a.auto {
+	a := acquisition{l: l, began: time.Now(), auto: auto, lease: leaseTime}
+	if leaseTime == 0 {
 		a.lease = c.opts.WatchdogTimeout
 	}
 	hold, err := a.run(ctx, waitTime)
@@ -387,6 +397,9 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 			continue
 		}
 		c.runner.Clock.Learn(l.key, r.server, a.sent, received)
+		if r.run != 0 {
+			c.run.Store(r.run)
+		}
 		switch r.status {
 		case acquireGranted:
 			if a.want == 1 && !received.Before(a.sent.Add(a.lease-lease.Margin(a.lease))) {
@@ -405,6 +418,8 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 				return wait.Answer{}, fmt.Errorf("join %s on %q: %w", a.join, l.name, ErrLost)
 			}
 			return wait.Answer{}, fmt.Errorf("re-enter %q: %w", l.name, ErrLost)
+		case acquireYoung:
+			return wait.Answer{}, &youngError{l.name, r.left}
 		}
 		a.since = a.sent
 		if c.monitor != nil && a.patient && !a.watched {
@@ -503,6 +518,10 @@ func (c *Client) owe(own *owner, entry string, after time.Time) {
 
 // IsLocked reports whether anybody holds the lock.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
+	if l.of != nil {
+		left, err := l.of.left(ctx, l)
+		return left != 0, err
+	}
 	q, err := l.query(ctx, "")
 	return q.owners > 0, err
 }
@@ -517,6 +536,9 @@ func (l *Lock) IsHeldBy(ctx context.Context) (bool, error) {
 // HoldCount is how often the owner that ctx carries holds the lock, by the server's word; 0 if it does not. While
 // other goroutines of the same owner are locking or unlocking it may be one off.
 func (l *Lock) HoldCount(ctx context.Context) (int, error) {
+	if l.of != nil {
+		return l.of.holdCount(ctx, l)
+	}
 	own, id := ownerIn(ctx, l)
 	if own != nil {
 		id = ""
@@ -534,6 +556,9 @@ func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 // RemainingLease is how long the present lease still lasts if nobody renews it: 0 if nobody holds the lock, NoExpiry
 // if it has no end.
 func (l *Lock) RemainingLease(ctx context.Context) (time.Duration, error) {
+	if l.of != nil {
+		return l.of.left(ctx, l)
+	}
 	q, err := l.query(ctx, "")
 	return q.left, err
 }

@@ -47,6 +47,7 @@ type owner struct {
 func (l *Lock) newOwner(d time.Duration) *owner {
 	own := &owner{lock: l, lease: d, count: 1, doubt: noDoubt}
 	own.claim = lease.Claim{Name: l.name, Owner: l.c.newOwner(l.label), Renew: l.kind.renew, Ended: own.lost, Of: own}
+	own.claim.Drift = l.kind.votes
 	own.claim.Key = l.claimKey(own.claim.Owner)
 	if l.kind.more != nil {
 		own.claim.More = l.kind.more(l, own.claim.Owner)
@@ -95,6 +96,9 @@ type named struct{ owner Owner }
 // A joiner that dies keeps the lock taken for no longer than its own lease, and so does an owner that dies while it is
 // joined; the server's clock decides.
 func (l *Lock) WithOwner(ctx context.Context, o Owner) context.Context {
+	if l.of != nil {
+		return l.of.withOwner(ctx, o)
+	}
 	return &ownerContext{ctx, l.ownKey, named{o}}
 }
 
@@ -257,7 +261,11 @@ type holdContext struct {
 }
 
 func (x *holdContext) Value(key any) any {
-	if own := x.hold.h.owner; key == own.lock.ownKey {
+	if p := x.hold.parts; p != nil {
+		if own := p.owner(key); own != nil {
+			return own
+		}
+	} else if own := x.hold.h.owner; key == own.lock.ownKey {
 		return own
 	}
 	return x.Context.Value(key)

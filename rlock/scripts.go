@@ -55,6 +55,7 @@ const (
 	acquireGranted
 	acquireLate
 	acquireLost
+	acquireYoung // of a Quorum's member: the server has been up for too short a time
 )
 
 type acquireReply struct {
@@ -64,6 +65,7 @@ type acquireReply struct {
 	ticket  int64         // in the queue; 0: not in it
 	foreign bool          // the holder is not one of ours
 	token   int64         // fencing token of a new hold; 0: none
+	run     int64         // of a Quorum's member: which run of the server it is, of its run_id; 0: not said
 }
 
 // acquireCall asks for the lock; with an entry also for a place in the queue.
@@ -109,6 +111,9 @@ func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
 	}
 	if len(v) > 5 {
 		r.token = v[5]
+	}
+	if len(v) > 6 {
+		r.run = v[6]
 	}
 	return r, nil
 }

@@ -21,6 +21,8 @@ type Claim struct {
 	// Untracked: others write the claim's keys all the time, so that a change there says nothing about the claim. It is
 	// only renewed, never looked at in between.
 	Untracked bool
+	// Drift: the claim's deadline leaves room for what Redlock takes off for the drift of clocks, where Margin is less.
+	Drift bool
 	// Ended is called when the claim is over without having been removed: errs.ErrLost or errs.ErrMaxHold, once; and
 	// with errs.ErrClosed by EndAll and Stop. It must not block.
 	Ended func(why error)
@@ -69,6 +71,15 @@ const (
 // acting on it.
 func Margin(lease time.Duration) time.Duration {
 	return lease/200 + min(lease/10, 10*time.Millisecond)
+}
+
+// margin is what is taken off a lease of the claim.
+func (c *Claim) margin(lease time.Duration) time.Duration {
+	m := Margin(lease)
+	if c.Drift {
+		m = max(m, lease/100+2*time.Millisecond)
+	}
+	return m
 }
 
 // owner is what logs call the owner.

@@ -174,7 +174,7 @@ func (e *Engine) now() instant           { return instant(time.Since(e.base)) }
 
 func (e *Engine) add(c *Claim, sent time.Time, written, lease time.Duration, auto bool, maxHold time.Duration) bool {
 	now := e.now()
-	c.lease, c.deadline = lease, e.at(sent).Add(written-Margin(written))
+	c.lease, c.deadline = lease, e.at(sent).Add(written-c.margin(written))
 	if e.heart != nil {
 		c.district = uint8(District(e.cluster, c.Key))
 	}
@@ -224,7 +224,7 @@ func (e *Engine) Confirmed(c *Claim, sent time.Time, lease time.Duration) bool {
 }
 
 func (e *Engine) confirm(c *Claim, sent time.Time, lease time.Duration) {
-	if d := e.at(sent).Add(lease - Margin(lease)); d.After(c.deadline) {
+	if d := e.at(sent).Add(lease - c.margin(lease)); d.After(c.deadline) {
 		c.deadline = d
 	}
 	c.schedule()

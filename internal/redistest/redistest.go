@@ -45,6 +45,7 @@ func Embedded(t testing.TB) *Server {
 		t.Fatalf("redistest: start miniredis: %v", err)
 	}
 	t.Cleanup(m.Close)
+	Describe(m, 24*time.Hour)
 	return &Server{Addrs: []string{m.Addr()}, Embedded: m}
 }
 

@@ -1,0 +1,381 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// bundle is the hold of a composite as its parts' handles know it. It must not refer to any Hold: they are reachable
+// through the composite's Hold alone, so that all of them are forgotten with it.
+type bundle struct {
+	life lease.Life
+
+	mu   sync.Mutex
+	need int                   // the hold is over when fewer parts last
+	live map[*handle]struct{}  // parts that last
+	dead map[*handle]time.Time // parts that do not, and until when they could be relied on
+	why  error                 // another reason than ErrLost for which one has ended before any was needed
+
+	mend    func() // of a Quorum: have parts that are missing seen to some time soon
+	mending *time.Timer
+}
+
+func newBundle() *bundle {
+	return &bundle{live: map[*handle]struct{}{}, dead: map[*handle]time.Time{}}
+}
+
+// attach takes in a hold that was just acquired; it may have ended already. needed: the hold of all is over without it.
+func (b *bundle) attach(x *Hold, needed bool) {
+	h := x.h
+	b.mu.Lock()
+	b.live[h] = struct{}{}
+	if needed {
+		b.need++
+	}
+	b.mu.Unlock()
+	h.part.Store(b)
+	if h.life.Err() != nil { // before it could tell us
+		b.ended(h)
+	}
+}
+
+// require has the hold of all end when fewer than need parts last; false: it has.
+func (b *bundle) require(need int) bool {
+	b.mu.Lock()
+	b.need = need
+	why := b.why
+	if why == nil && len(b.live) < need {
+		why = ErrLost
+	}
+	b.mu.Unlock()
+	if why != nil {
+		b.life.End(why)
+	}
+	return why == nil
+}
+
+// ended is told when a part is over.
+func (b *bundle) ended(h *handle) {
+	why, until := h.life.Err(), time.Now()
+	if d := h.owner.lock.c.engine.Until(&h.owner.claim); d.Before(until) {
+		until = d
+	}
+	b.mu.Lock()
+	if _, ok := b.live[h]; !ok {
+		b.mu.Unlock()
+		return
+	}
+	delete(b.live, h)
+	b.dead[h] = until
+	over := b.need > 0 && (len(b.live) < b.need || why != ErrLost)
+	if why != ErrLost {
+		b.why = why
+	}
+	mend := b.mend
+	b.mu.Unlock()
+	switch {
+	case over:
+		b.life.End(why)
+	case mend != nil:
+		mend()
+	}
+}
+
+// until is when the first n parts of those of holds that are trusted longest are no longer all to be trusted.
+func (b *bundle) until(holds []*Hold, n int) time.Time {
+	ends := make([]time.Time, 0, len(holds))
+	b.mu.Lock()
+	for _, x := range holds {
+		if x == nil {
+			continue
+		}
+		end, over := b.dead[x.h]
+		if !over {
+			end = x.Until()
+		}
+		ends = append(ends, end)
+	}
+	b.mu.Unlock()
+	if len(ends) < n {
+		return time.Time{}
+	}
+	slices.SortFunc(ends, func(a, b time.Time) int { return b.Compare(a) })
+	return ends[n-1]
+}
+
+// rest ends the mending. The hold is over.
+func (b *bundle) rest() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mend = nil
+	if b.mending != nil {
+		b.mending.Stop()
+	}
+}
+
+// parts is the hold of a composite, as its Hold knows it.
+type parts struct {
+	lock *Lock
+	b    *bundle
+
+	mu       sync.Mutex
+	holds    []*Hold // by member; nil: not held
+	given    bool    // given back, or about to be: what comes now is not wanted
+	unlocked chan struct{}
+	result   error
+}
+
+func newParts(l *Lock) *parts {
+	return &parts{lock: l, b: newBundle(), holds: make([]*Hold, len(l.of.members))}
+}
+
+// add takes in the hold of the i-th member. false: nobody wants it any more.
+func (p *parts) add(i int, x *Hold) (wanted bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.given {
+		return false
+	}
+	p.holds[i] = x
+	p.b.attach(x, !p.lock.of.quorum)
+	return true
+}
+
+// missing are the members of which there is no hold that lasts.
+func (p *parts) missing() (which []int) {
+	for i, x := range p.all() {
+		if x == nil || x.h.life.Err() != nil {
+			which = append(which, i)
+		}
+	}
+	return which
+}
+
+func (p *parts) all() []*Hold {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.holds)
+}
+
+// take has everything that comes later refused, and returns what there is.
+func (p *parts) take() []*Hold {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.given = true
+	return slices.DeleteFunc(slices.Clone(p.holds), func(x *Hold) bool { return x == nil })
+}
+
+// owner is the owner of the member with that key.
+func (p *parts) owner(key any) *owner {
+	if _, ok := key.(ownerKey); !ok {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, x := range p.holds {
+		if x != nil && x.h.owner.lock.ownKey == key {
+			return x.h.owner
+		}
+	}
+	return nil
+}
+
+func (p *parts) owners() Owner {
+	var all []string
+	for _, x := range p.all() {
+		own := ""
+		if x != nil {
+			own = string(x.Owner())
+		}
+		all = append(all, own)
+	}
+	return Owner(strings.Join(all, ","))
+}
+
+// token is that of the only Fenced member.
+func (p *parts) token() (token int64, ok bool) {
+	for _, x := range p.all() {
+		if x == nil {
+			continue
+		}
+		if t, fenced := x.Token(); fenced {
+			if ok {
+				return 0, false
+			}
+			token, ok = t, true
+		}
+	}
+	return token, ok
+}
+
+func (p *parts) until() time.Time { return p.b.until(p.all(), p.lock.of.need) }
+
+// giveBack releases what a failed acquisition has got, all at the same time, and waits for that for as long as one call
+// may take; what is not confirmed then is released in the background.
+func (p *parts) giveBack(ctx context.Context) {
+	p.b.rest()
+	var wg sync.WaitGroup
+	for _, x := range p.take() {
+		wg.Go(func() { x.discard(ctx) })
+	}
+	wg.Wait()
+	p.b.life.End(ErrReleased)
+}
+
+// discard unlocks a part that is not wanted.
+func (x *Hold) discard(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), x.h.owner.lock.c.opts.CallTimeout)
+	defer cancel()
+	x.Unlock(ctx) // if it fails it goes on by itself
+}
+
+func (p *parts) extend(ctx context.Context, d time.Duration) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs, ok := p.each(ctx, p.all(), func(ctx context.Context, x *Hold) error { return x.Extend(ctx, d) })
+	switch {
+	case ok:
+		return nil
+	case p.b.life.Err() != nil:
+		return fmt.Errorf("rlock: extend %q: %w", p.lock.name, p.b.life.Err())
+	}
+	return p.lock.of.combined(p.lock.name, errs)
+}
+
+// each does something with all holds at the same time. It returns as soon as as many as must be held have succeeded, when
+// all have ended, or when ctx ends; the others go on. ok: the first of these.
+func (p *parts) each(ctx context.Context, holds []*Hold, do func(context.Context, *Hold) error) (errs []error, ok bool) {
+	done := make(chan error, len(holds))
+	n := 0
+	for _, x := range holds {
+		if x != nil {
+			n++
+			go func() { done <- do(ctx, x) }()
+		}
+	}
+	succeeded := 0
+	for range n {
+		select {
+		case err := <-done:
+			if err == nil {
+				succeeded++
+			} else {
+				errs = append(errs, err)
+			}
+		case <-ctx.Done():
+			if p.lock.of.quorum {
+				return append(errs, fmt.Errorf("rlock: %q: %w: %w", p.lock.name, ErrUnknownOutcome, context.Cause(ctx))), false
+			}
+			err := <-done // each ends with ctx by itself
+			if err == nil {
+				succeeded++
+			} else {
+				errs = append(errs, err)
+			}
+		}
+		if succeeded >= p.lock.of.need {
+			return errs, true
+		}
+	}
+	return errs, false
+}
+
+// unlock is Hold.Unlock of a composite.
+func (p *parts) unlock(ctx context.Context) error {
+	p.mu.Lock()
+	first := p.unlocked == nil
+	if first {
+		p.unlocked = make(chan struct{})
+	}
+	p.mu.Unlock()
+	ctx, cancel := p.releaseContext(ctx)
+	defer cancel()
+	if !first {
+		select {
+		case <-p.unlocked:
+			return p.result
+		case <-ctx.Done():
+			return fmt.Errorf("rlock: unlock %q: %w: another Unlock of this hold is still under way: %w", p.lock.name, ErrUnknownOutcome, context.Cause(ctx))
+		}
+	}
+	p.b.rest()
+	p.b.life.End(ErrReleased) // before anything is sent: nobody may work under the hold while it is being given away
+	p.result = p.release(ctx, p.b.life.Err())
+	close(p.unlocked)
+	return p.result
+}
+
+// release gives all parts back. why: what ended the hold.
+func (p *parts) release(ctx context.Context, why error) error {
+	q := p.lock.of
+	unlock := func(ctx context.Context, x *Hold) error { return x.Unlock(ctx) }
+	if q.quorum {
+		unlock = func(ctx context.Context, x *Hold) error { // goes on when a majority has answered
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 4*x.h.owner.lock.c.opts.CallTimeout)
+			defer cancel()
+			return x.Unlock(ctx)
+		}
+	}
+	errs, ok := p.each(ctx, p.take(), unlock)
+	if q.quorum {
+		q.members[0].c.queue.Nudge(p.lock.name)
+	}
+	switch {
+	case why == ErrLost && (q.quorum || len(errs) == 0):
+		return fmt.Errorf("rlock: unlock %q: %w", p.lock.name, ErrLost)
+	case ok:
+		return nil
+	}
+	return q.combined(p.lock.name, errs)
+}
+
+// releaseContext is handle.releaseContext.
+func (p *parts) releaseContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	own := ctx.Err() != nil
+	for _, x := range p.all() {
+		if x != nil && !own {
+			carried, _ := ownerIn(ctx, x.h.owner.lock)
+			own = carried == x.h.owner
+		}
+	}
+	if !own {
+		return ctx, noCancel
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+}
+
+// combined is what went wrong with members. Of a Quorum it says no more than is true of the whole.
+func (q *composite) combined(name string, errs []error) error {
+	if !q.quorum {
+		return errors.Join(errs...)
+	}
+	lost, unsure := 0, false
+	for _, err := range errs {
+		if errors.Is(err, ErrLost) {
+			lost++
+		}
+		unsure = unsure || errors.Is(err, ErrUnknownOutcome)
+	}
+	if lost > len(q.members)-q.need {
+		return fmt.Errorf("rlock: %q: %w", name, ErrLost)
+	}
+	all := make([]error, 0, len(errs))
+	for _, err := range errs {
+		switch {
+		case errors.Is(err, ErrLost): // of one member: the whole is not lost by that
+			err = errors.New(err.Error())
+		case unsure:
+			err = script.Unsure(err)
+		}
+		all = append(all, err)
+	}
+	return fmt.Errorf("rlock: %q: fewer than %d of %d members: %w", name, q.need, len(q.members), errors.Join(all...))
+}

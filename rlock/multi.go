@@ -1,0 +1,484 @@
+package rlock
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
+)
+
+//go:embed multi_acquire.lua
+var multiAcquireSource string
+
+var multiAcquireScript = script.New("acquire several", handoverSource+multiAcquireSource)
+
+// Multi describes several locks as one: acquired all or none, valid only while all are held, released together.
+// Redisson's RMultiLock. The locks may be of any kind and of several clients and servers; for all others they are the
+// single locks that they are.
+//
+// The lock returned has its own WithWait, WithLease and WithLabel; those of its members are not used, but for labels
+// where it has none. One deadline counts for all. Acquiring under a hold's context re-enters what that context carries:
+// a hold of the Multi, or of any member. Opposite orders cannot deadlock: all processes acquire by key, and the same key
+// on several servers by the servers' addresses, which must therefore be the same text for all processes. What is held
+// already when a Multi is acquired under a context stays held meanwhile; that order is the caller's.
+//
+//   - Lock and TryLock: on failure nothing is held. A *NotAcquiredError names the member that somebody else held. With a
+//     waitTime of 0 each member is asked once, up to the first that is held.
+//   - Hold: Err, Done and Context end when any member is lost, with that reason. The others stay held, and renewed,
+//     until Unlock: nothing releases a lock under running work. Until is that of the member that ends first. Extend and
+//     Unlock act on all at the same time; their errors are joined. Owner is the members' owners, joined by commas, and
+//     goes with [Lock.WithOwner] of the same Multi. Token is that of the only Fenced member, if there is just one.
+//   - IsLocked: somebody holds one or more. IsHeldBy: ctx's owners hold all; HoldCount: the least of their counts.
+//     RemainingLease: until all are free. ForceUnlock: takes all from whoever holds them.
+//
+// A lock given twice counts once. Two kinds, or both sides of a ReadWrite lock, of one key are refused
+// (ErrInvalidOption), because they would wait for each other; so are nil, no locks at all, and locks that are Multi or
+// Quorum themselves. Two clients that differ in more than their names may not be known to be of one server: the same key
+// through both waits for itself.
+//
+// Cost: if all are Reentrant, NonReentrant or Spin locks of one client, and of one slot in a Cluster, and free, one script
+// call acquires them. Otherwise, and when one of them has to be waited for, it is one call and more for each, one after
+// the other, with the place in each queue that a single lock has; what is acquired first is held meanwhile, and renewed
+// whatever the lease. Unlock is one call for each, at the same time.
+func Multi(locks ...*Lock) (*Lock, error) {
+	if len(locks) == 0 {
+		return nil, fmt.Errorf("rlock: %w: multi: no locks, must be one or more", ErrInvalidOption)
+	}
+	if err := checkParts("multi", locks); err != nil {
+		return nil, err
+	}
+	type place struct {
+		server rueidis.Client
+		key    string
+	}
+	seen := map[place]*Lock{}
+	members := make([]*Lock, 0, len(locks))
+	for _, l := range locks {
+		at := place{l.c.hub.Client(), l.key}
+		switch other := seen[at]; {
+		case other == nil:
+			seen[at] = l
+			members = append(members, l)
+		case other.kind != l.kind:
+			return nil, fmt.Errorf("rlock: %w: multi: %q is there as %s and as %s, which would wait for each other",
+				ErrInvalidOption, l.name, other.kind.title(), l.kind.title())
+		}
+	}
+	// By key first: then only what is the same key on several servers needs a name for those.
+	slices.SortStableFunc(members, func(a, b *Lock) int {
+		if a.key != b.key {
+			return cmp.Compare(a.key, b.key)
+		}
+		return cmp.Compare(a.c.address(), b.c.address())
+	})
+	return newComposite("multi", members, len(members)), nil
+}
+
+// address names the server: the first of its nodes' addresses.
+func (c *Client) address() string {
+	return slices.Min(slices.Collect(maps.Keys(c.hub.Client().Nodes())))
+}
+
+// title names a kind in errors.
+func (k *kind) title() string {
+	switch k {
+	case reentrant:
+		return "Reentrant"
+	case nonReentrant:
+		return "NonReentrant"
+	case fencing:
+		return "Fenced"
+	case spinning:
+		return "Spin"
+	case fair:
+		return "Fair"
+	case plain:
+		return "Plain"
+	case rwRead:
+		return "ReadWrite.Read"
+	case rwWrite:
+		return "ReadWrite.Write"
+	case rwWriteFirst:
+		return "ReadWrite.PreferWriters.Write"
+	}
+	return "member of a Quorum"
+}
+
+// collect acquires all members of a Multi.
+func (q *composite) collect(ctx context.Context, l *Lock, waitTime, leaseTime time.Duration) (*Hold, error) {
+	t := &together{l: l, members: q.parts(l), began: time.Now(), auto: leaseTime == 0, lease: leaseTime, waits: waitTime != 0}
+	if t.possible(ctx) {
+		hold, err := t.run(ctx, waitTime)
+		if !errors.Is(err, errOneByOne) {
+			return hold, err
+		}
+	}
+	end := t.began.Add(waitTime)
+	for n := 0; ; n++ {
+		p, lost, err := t.assemble(ctx, func() time.Duration {
+			if waitTime == forever {
+				return forever
+			}
+			return max(0, time.Until(end))
+		})
+		switch {
+		case err == nil:
+			return &Hold{parts: p}, nil
+		case !lost, waitTime != forever && !time.Now().Before(end), ctx.Err() != nil, !script.Pause(ctx, script.Backoff(n)):
+			return nil, err
+		}
+	}
+}
+
+// assemble acquires the members one after the other. lost: one was lost while others were acquired.
+//
+// They are renewed meanwhile also where a lease was asked for: a wait that is longer than that lease would otherwise end
+// with all granted and the first ones free again.
+func (t *together) assemble(ctx context.Context, left func() time.Duration) (p *parts, lost bool, err error) {
+	p = newParts(t.l)
+	all, cancel := context.WithCancel(ctx)
+	defer cancel()
+	wctx := p.b.life.Context(all) // ends the waiting when a member is lost
+	for i, m := range t.members {
+		x, e := m.take(wctx, left(), t.lease, true)
+		if e == nil {
+			p.add(i, x)
+		}
+		if p.b.life.Err() != nil {
+			break
+		}
+		if e != nil {
+			p.giveBack(ctx)
+			var contended *NotAcquiredError
+			if errors.As(e, &contended) {
+				contended.Waited = time.Since(t.began)
+			}
+			return nil, false, e
+		}
+	}
+	if p.b.life.Err() == nil && !t.auto {
+		err = t.settle(wctx, p)
+	}
+	why := p.b.life.Err()
+	if why == nil && err == nil && time.Now().Before(p.until()) {
+		return p, false, nil
+	}
+	name := t.l.name
+	for i, x := range p.all() {
+		if x != nil && x.Err() != nil {
+			name = t.members[i].name
+		}
+	}
+	p.giveBack(ctx)
+	switch {
+	case why == ErrClosed:
+		return nil, false, fmt.Errorf("rlock: %q: %w", name, ErrClosed)
+	case why == ErrMaxHold:
+		return nil, false, fmt.Errorf("rlock: %q: %w before all of %q were acquired", name, ErrMaxHold, t.l.name)
+	case why == nil && err != nil:
+		return nil, false, err
+	}
+	e := &NotAcquiredError{Name: name, HolderLease: -1, Waited: time.Since(t.began), cause: errLostMeanwhile}
+	if ctx.Err() != nil {
+		e.cause = fmt.Errorf("%w: %w", e.cause, context.Cause(ctx))
+	}
+	return nil, true, e
+}
+
+var errLostMeanwhile = errors.New("lost while others were acquired")
+
+// settle gives the parts the lease that was asked for, now that all are there: what has lost more than a tenth of it gets
+// it anew, and none is renewed any more.
+func (t *together) settle(ctx context.Context, p *parts) error {
+	holds := p.all()
+	errs := make([]error, len(holds))
+	var wg sync.WaitGroup
+	for i, x := range holds {
+		if time.Until(x.Until()) < t.lease-lease.Margin(t.lease)-t.lease/10 {
+			wg.Go(func() { errs[i] = x.Extend(ctx, t.lease) })
+		}
+	}
+	wg.Wait()
+	for _, x := range holds {
+		x.h.auto = false
+		x.h.owner.lock.c.engine.Manual(&x.h.owner.claim)
+	}
+	return errors.Join(errs...)
+}
+
+// together is one acquisition of a Multi, at first by one script.
+type together struct {
+	l       *Lock
+	members []*Lock
+	began   time.Time
+	auto    bool
+	lease   time.Duration // 0: that of each client's watchdog
+	waits   bool
+
+	c         *Client
+	owners    []*owner
+	sent      time.Time
+	abandoned time.Time // see acquisition
+	unsure    bool      // some attempt may have run that is not answered for
+	blocked   *Lock     // that somebody else held when last asked
+}
+
+// errOneByOne ends an attempt to acquire all members by one script, because one of them has to be waited for or one
+// script cannot have them all now.
+var errOneByOne = errors.New("to be acquired one after the other")
+
+// possible reports whether one script may do. Where goroutines of this process stand in line for a member it would be
+// refused, or overtake them.
+func (t *together) possible(ctx context.Context) bool {
+	first := t.members[0]
+	t.c = first.c
+	slot := keyname.Slot(first.key)
+	for _, m := range t.members {
+		if m.c != t.c || m.kind != reentrant && m.kind != nonReentrant && m.kind != spinning {
+			return false
+		}
+		if t.c.hub.Client().Mode() == rueidis.ClientModeCluster && keyname.Slot(m.key) != slot {
+			return false
+		}
+		if ctx.Value(m.ownKey) != nil || t.waits && t.c.queue.Members(m.name) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// run acquires all members by one script; errOneByOne: that does not do.
+func (t *together) run(ctx context.Context, waitTime time.Duration) (hold *Hold, err error) {
+	c := t.c
+	entered := 0
+	for range t.members { // each hold is counted for itself
+		if err = c.begin(); err != nil {
+			break
+		}
+		entered++
+	}
+	if err == nil {
+		if t.lease == 0 {
+			t.lease = c.opts.WatchdogTimeout
+			defer func() { t.lease = 0 }()
+		}
+		hold, err = t.ask(ctx, waitTime)
+	}
+	if err == nil {
+		c.warnOfEviction()
+		for _, m := range t.members {
+			c.observer.Acquired(m.name, time.Since(t.began))
+		}
+		return hold, nil
+	}
+	for range entered {
+		c.roster.Leave()
+	}
+	if errors.Is(err, errOneByOne) {
+		return nil, err
+	}
+	of := t.l
+	if t.blocked != nil {
+		of = t.blocked
+	}
+	waited := time.Since(t.began)
+	var g *wait.GaveUp
+	if t.unsure && errors.As(err, &g) && g.Failure != nil {
+		g.Failure = script.Unsure(g.Failure)
+	}
+	err = of.explain(err, waited)
+	for _, m := range t.members {
+		c.observer.NotAcquired(m.name, waited, err)
+	}
+	return nil, err
+}
+
+func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, error) {
+	c := t.c
+	t.renew()
+	r := wait.Request{Name: t.l.name, Alone: true, Try: t.try, Backoff: script.Backoff}
+	if waitTime != forever {
+		r.Until = t.began.Add(waitTime)
+	}
+	if err := c.queue.Wait(ctx, r); err != nil {
+		t.undo()
+		return nil, err
+	}
+	for _, own := range t.owners {
+		if !c.engine.Add(&own.claim, t.sent, t.lease, t.auto, c.opts.MaxHold) {
+			t.drop(ErrNotAcquired)
+			return nil, fmt.Errorf("%w: %q was granted, but its lease was over before it could be used", ErrUnavailable, own.lock.name)
+		}
+	}
+	if c.roster.Closed() { // it has not seen these holds
+		t.drop(ErrClosed)
+		return nil, ErrClosed
+	}
+	p := newParts(t.l)
+	for i, own := range t.owners {
+		if !t.abandoned.IsZero() {
+			own.doubt = &doubt{t.abandoned, ""}
+		}
+		p.add(i, own.handle(t.auto))
+	}
+	return &Hold{parts: p}, nil
+}
+
+// renew makes new owners: those of a grant that was given back are spent.
+func (t *together) renew() {
+	t.owners = make([]*owner, len(t.members))
+	for i, m := range t.members {
+		t.owners[i] = m.newOwner(t.lease)
+	}
+}
+
+// drop gives back what was granted, and may be registered in part.
+func (t *together) drop(why error) {
+	for _, own := range t.owners {
+		own.end(why)
+		t.c.engine.Remove(&own.claim)
+	}
+	t.abandoned = time.Now()
+	t.undo()
+}
+
+// undo is acquisition.undo for all.
+func (t *together) undo() {
+	for _, own := range t.owners {
+		own.end(ErrNotAcquired)
+		if !t.abandoned.IsZero() {
+			t.c.owe(own, "", t.abandoned)
+		}
+	}
+}
+
+// try asks the server once. It is acquisition.Ask for several locks.
+func (t *together) try(ctx context.Context) (wait.Answer, error) {
+	c := t.c
+	for again := false; ; again = true {
+		t.sent = time.Now()
+		end := t.sent.Add(c.opts.CallTimeout)
+		if d, ok := ctx.Deadline(); ok && d.Before(end) {
+			end = d
+		}
+		m, err := c.runner.Attempt(ctx, t.call(c.runner.Clock.At(t.members[0].key, end)))
+		received := time.Now()
+		unmet := errors.Is(err, ErrNotReplicated)
+		if err != nil && !unmet {
+			var re *rueidis.RedisError
+			if errors.As(err, &re) && re.IsTryAgain() {
+				return wait.Answer{}, errOneByOne
+			}
+			if errors.Is(err, ErrUnknownOutcome) {
+				t.abandoned, t.unsure = t.sent.Add(c.opts.CallTimeout), true
+			}
+			return wait.Answer{}, err
+		}
+		r, bad := decodeMulti(m, len(t.members))
+		if bad != nil {
+			return wait.Answer{}, bad
+		}
+		if r.status == acquireLate {
+			c.runner.Clock.Relearn(t.members[0].key, r.server, t.sent, received)
+			if again {
+				return wait.Answer{}, fmt.Errorf("%w: %q: the request reached the server too late", ErrUnavailable, t.l.name)
+			}
+			continue
+		}
+		c.runner.Clock.Learn(t.members[0].key, r.server, t.sent, received)
+		if r.status == acquireHeld {
+			if t.waits {
+				return wait.Answer{}, errOneByOne
+			}
+			t.blocked = t.members[r.which-1]
+			return wait.Answer{Left: r.left}, nil
+		}
+		if unmet || !received.Before(t.sent.Add(t.lease-lease.Margin(t.lease))) {
+			if !unmet {
+				err, t.unsure = fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, t.l.name, t.lease), true
+			}
+			t.takeBack(ctx)
+			t.renew()
+			return wait.Answer{}, err
+		}
+		return wait.Answer{Granted: true}, nil
+	}
+}
+
+// takeBack releases a grant that is no use, and owes what cannot be confirmed now or may come later.
+func (t *together) takeBack(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, own := range t.owners {
+		own.end(ErrNotAcquired)
+		wg.Go(func() {
+			if _, err := own.lock.runRelease(ctx, own.claim.Owner, 0, ""); err != nil || !t.abandoned.IsZero() {
+				t.c.owe(own, "", t.abandoned)
+			}
+		})
+	}
+	wg.Wait()
+	t.abandoned = time.Time{}
+}
+
+// call is the request. The owners of an attempt that is given up are not wanted if it is granted after all.
+func (t *together) call(notAfter int64) script.Call {
+	keys := make([]string, 0, 2*len(t.members))
+	args := make([]string, 4, 4+2*len(t.members))
+	args[0], args[1], args[2], args[3] = "0", millis(t.lease), strconv.FormatInt(notAfter, 10), t.c.publish
+	if t.c.handover {
+		args[0] = "1"
+	}
+	for i, m := range t.members {
+		keys = append(keys, m.key)
+		if t.c.handover {
+			keys = append(keys, queueKey(m.key))
+		}
+		args = append(args, t.owners[i].claim.Owner, m.grants)
+	}
+	c, owners := t.c, t.owners
+	return script.Call{
+		Script: multiAcquireScript, Keys: keys, Args: args, Replicas: c.opts.MinReplicas, ReplicasWait: c.opts.ReplicaTimeout,
+		Late: func(res rueidis.RedisResult) {
+			m, err := res.ToMessage()
+			if err != nil {
+				return
+			}
+			if r, err := decodeMulti(m, len(owners)); err != nil || r.status != acquireGranted {
+				return
+			}
+			for _, own := range owners {
+				if own.unwanted() {
+					c.owe(own, "", time.Time{})
+				}
+			}
+		},
+	}
+}
+
+type multiReply struct {
+	status acquireStatus
+	left   time.Duration // of the lock that is held; negative: without end
+	server int64         // its clock, ms
+	which  int64         // is held, from 1
+}
+
+func decodeMulti(m rueidis.RedisMessage, n int) (multiReply, error) {
+	v, err := m.AsIntSlice()
+	if err != nil || len(v) != 4 || acquireStatus(v[0]) == acquireHeld && (v[3] < 1 || v[3] > int64(n)) {
+		return multiReply{}, fmt.Errorf("acquire several: unexpected reply %v: %w", v, err)
+	}
+	return multiReply{acquireStatus(v[0]), time.Duration(v[1]) * time.Millisecond, v[2], v[3]}, nil
+}
