@@ -1,0 +1,864 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/history"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+func multi(t testing.TB, locks ...*rlock.Lock) *rlock.Lock {
+	t.Helper()
+	m, err := rlock.Multi(locks...)
+	require.NoError(t, err)
+	return m
+}
+
+// reentrants are the Reentrant locks of those names.
+func reentrants(r *rig, names ...string) (locks []*rlock.Lock) {
+	for _, name := range names {
+		locks = append(locks, r.locks.Reentrant(name))
+	}
+	return locks
+}
+
+// everyKind is a lock of each kind, of the name and something after it.
+func everyKind(r *rig, name string) []*rlock.Lock {
+	rw := r.locks.ReadWrite
+	return []*rlock.Lock{
+		r.locks.Reentrant(name + "r"), r.locks.NonReentrant(name + "n"), r.locks.Fenced(name + "f"), r.locks.Spin(name+"s", rlock.Backoff{}),
+		r.locks.Fair(name + "q"), r.locks.Plain(name+"p", rlock.PlainOptions{}), rw(name + "R").Read(), rw(name + "W").Write(),
+		rw(name + "P").PreferWriters().Write(),
+	}
+}
+
+// holders says who holds what, of those names that are hashes.
+func holders(t testing.TB, r *rig, names ...string) (n int) {
+	t.Helper()
+	for _, name := range names {
+		n += len(r.hash(t, name))
+	}
+	return n
+}
+
+func TestWhatCannotBeAMultiIsRefusedByName(t *testing.T) {
+	r, other := newRig(t, redistest.Embedded(t), rlock.Options{}), newRig(t, redistest.Embedded(t), rlock.Options{})
+	a := r.locks.Reentrant("a")
+	rw := r.locks.ReadWrite("rw")
+	for _, c := range []struct {
+		name  string
+		locks []*rlock.Lock
+		is    error
+		says  string
+	}{
+		{"nothing", nil, rlock.ErrInvalidOption, "no locks"},
+		{"nil", []*rlock.Lock{a, nil}, rlock.ErrInvalidOption, "lock 2 is nil"},
+		{"a bad name", []*rlock.Lock{a, r.locks.Reentrant("")}, rlock.ErrInvalidName, "empty"},
+		{"a bad lease", []*rlock.Lock{a.WithLease(-1)}, rlock.ErrInvalidOption, "leaseTime"},
+		{"a Multi", []*rlock.Lock{multi(t, a, r.locks.Reentrant("b"))}, rlock.ErrInvalidOption, `"multi(a,b)"`},
+		{"two kinds", []*rlock.Lock{a, r.locks.Fenced("a")}, rlock.ErrInvalidOption, "as Reentrant and as Fenced"},
+		{"two kinds that are the same on the server", []*rlock.Lock{r.locks.NonReentrant("a"), a}, rlock.ErrInvalidOption, "as NonReentrant and as Reentrant"},
+		{"both sides", []*rlock.Lock{rw.Read(), a, rw.Write()}, rlock.ErrInvalidOption, `"rw" is there as ReadWrite.Read and as ReadWrite.Write`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := rlock.Multi(c.locks...)
+			require.ErrorIs(t, err, c.is)
+			require.ErrorContains(t, err, c.says)
+		})
+	}
+	m := multi(t, a, other.locks.Reentrant("a"), a)
+	h := lock(t, m, within(t))
+	require.Equal(t, 1, strings.Count(string(h.Owner()), ","), "one of each server, and the same one once")
+	require.NoError(t, h.Unlock(within(t)))
+	_, err := m.WithLease(time.Nanosecond).Lock(within(t))
+	require.ErrorIs(t, err, rlock.ErrInvalidOption)
+	_, err = m.WithLabel(strings.Repeat("x", 1000)).IsLocked(within(t))
+	require.ErrorIs(t, err, rlock.ErrInvalidOption)
+	_, err = m.TryLock(within(t), -1, 0)
+	require.ErrorIs(t, err, rlock.ErrInvalidOption, "a waitTime of -1 is not for ever")
+}
+
+func TestAMultiOfOneSlotIsOneCallToAcquireAndOneForEachToRelease(t *testing.T) {
+	s := redistest.Start(t)
+	r := newRig(t, s, rlock.Options{}).warmUp(t)
+	m := multi(t, reentrants(r, "a", "b", "c", "d", "e")...)
+	require.NoError(t, lock(t, m, within(t)).Unlock(within(t)))
+	before := redistest.CommandCalls(t, r.redis)
+	h := lock(t, m, within(t))
+	acquired := redistest.CommandCalls(t, r.redis)
+	require.Equal(t, 1, acquired["evalsha"]-before["evalsha"])
+	require.NoError(t, h.Unlock(within(t)))
+	released := redistest.CommandCalls(t, r.redis)
+	require.LessOrEqual(t, released["evalsha"]-acquired["evalsha"], 6, "one for each, and perhaps a look that was due")
+	require.Equal(t, before["subscribe"], released["subscribe"])
+	require.Zero(t, released["eval"]-before["eval"])
+	require.Empty(t, keys(t, r.redis))
+}
+
+func TestAMultiIsAllOrNone(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r, other := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
+		for name, m := range map[string]*rlock.Lock{
+			"one script": multi(t, reentrants(r, "c", "a", "b")...),
+			"one by one": multi(t, r.locks.Fenced("c"), r.locks.Reentrant("a"), r.locks.Fair("b")),
+		} {
+			t.Run(name, func(t *testing.T) {
+				h, err := m.TryLock(within(t), 0, 0)
+				require.NoError(t, err, "free, and a waitTime of 0")
+				require.Equal(t, 3, holders(t, r, "a", "b", "c"))
+				require.Equal(t, "multi(a,b,c)", h.Name())
+				require.True(t, h.Until().After(time.Now()))
+				require.NoError(t, h.Unlock(within(t)))
+				require.ErrorIs(t, h.Err(), rlock.ErrReleased)
+				require.Zero(t, holders(t, r, "a", "b", "c"))
+
+				for _, held := range []string{"a", "b", "c"} {
+					of := lock(t, other.locks.Reentrant(held).WithLease(time.Minute), within(t))
+					for _, waitTime := range []time.Duration{0, 20 * time.Millisecond} {
+						_, err = m.TryLock(within(t), waitTime, 0)
+						require.ErrorIs(t, err, rlock.ErrNotAcquired)
+						var contended *rlock.NotAcquiredError
+						require.ErrorAs(t, err, &contended)
+						require.Equal(t, held, contended.Name)
+						require.GreaterOrEqual(t, contended.Waited, waitTime)
+						require.InDelta(t, time.Minute, contended.HolderLease, float64(30*time.Second))
+						require.Equal(t, 1, holders(t, r, "a", "b", "c"), "only what another holds")
+					}
+					ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+					_, err = m.Lock(ctx)
+					cancel()
+					require.ErrorIs(t, err, rlock.ErrNotAcquired)
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					require.NoError(t, of.Unlock(within(t)))
+					redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return holders(t, r, "a", "b", "c") == 0 && r.locks.Owed() == 0 })
+				}
+			})
+		}
+	})
+}
+
+func TestAMultiWaitsForEachOfMany(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r, other := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
+		locks, theirs := everyKind(r, "l"), everyKind(other, "l")
+		theirs[6] = other.locks.ReadWrite("lR").Write() // readers do not exclude each other
+		var held []*rlock.Hold
+		for _, l := range theirs {
+			held = append(held, lock(t, l, within(t)))
+		}
+		got := make(chan result, 1)
+		go func() {
+			h, err := multi(t, locks...).Lock(within(t))
+			got <- result{h, err, time.Now()}
+		}()
+		rand.Shuffle(len(held), func(i, j int) { held[i], held[j] = held[j], held[i] })
+		for _, h := range held {
+			select {
+			case <-got:
+				t.Fatal("acquired before all were free")
+			case <-time.After(10 * time.Millisecond):
+			}
+			require.NoError(t, h.Unlock(within(t)))
+		}
+		(<-got).unlock(t)
+	})
+}
+
+// Redisson took the wait and the lease of each member from those of the whole, so that with a lease shorter than the wait
+// the first members were free again when the last was granted.
+func TestALeaseShorterThanTheWaitMakesNoSecondHolder(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r, other := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
+	const lease = 300 * time.Millisecond
+	last := lock(t, other.locks.Reentrant("z"), within(t))
+	got := make(chan result, 1)
+	go func() {
+		h, err := multi(t, reentrants(r, "z", "b", "a")...).TryLock(within(t), 20*time.Second, lease)
+		got <- result{h, err, time.Now()}
+	}()
+	redistest.Eventually(t, 20*time.Second, "it holds the first two", func() bool { return holders(t, other, "a", "b") == 2 })
+	owners := fmt.Sprint(other.hash(t, "a"), other.hash(t, "b"))
+	for end := time.Now().Add(3 * lease); time.Now().Before(end); {
+		_, err := other.locks.Reentrant("a").TryLock(within(t), 10*time.Millisecond, 0)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	}
+	require.Equal(t, owners, fmt.Sprint(other.hash(t, "a"), other.hash(t, "b")), "for three leases")
+	require.NoError(t, last.Unlock(within(t)))
+	res := <-got
+	require.NoError(t, res.err)
+	require.Greater(t, res.hold.Until().Sub(res.at), lease/2, "all of them for the whole lease")
+	<-res.hold.Done()
+	require.ErrorIs(t, res.hold.Err(), rlock.ErrLost, "a fixed lease is not renewed")
+	require.ErrorIs(t, res.hold.Unlock(within(t)), rlock.ErrLost)
+	redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return len(keys(t, other.redis)) == 0 })
+}
+
+func TestAMultiIsOverWhenAMemberIsLostAndTheOthersStayUntilUnlock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for name, lose := range map[string]func(t *testing.T, r *rig){
+		"DEL": func(t *testing.T, r *rig) {
+			require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("b").Build()).Error())
+		},
+		"ForceUnlock": func(t *testing.T, r *rig) {
+			taken, err := r.locks.Reentrant("b").ForceUnlock(within(t))
+			require.NoError(t, err)
+			require.True(t, taken)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, s, rlock.Options{WatchdogTimeout: 300 * time.Millisecond})
+			h := lock(t, multi(t, reentrants(r, "a", "b", "c")...), within(t))
+			work := h.Context(context.Background())
+			lose(t, r)
+			<-work.Done()
+			require.ErrorIs(t, context.Cause(work), rlock.ErrLost)
+			require.ErrorIs(t, h.Err(), rlock.ErrLost)
+			time.Sleep(600 * time.Millisecond) // two leases
+			require.Equal(t, 2, holders(t, r, "a", "c"), "nothing releases a lock under running work")
+			require.ErrorIs(t, h.Extend(within(t), time.Second), rlock.ErrLost)
+			require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+			require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost, "the first result")
+			require.Zero(t, holders(t, r, "a", "b", "c"))
+		})
+	}
+}
+
+func TestAMultiStartsOverWhenAMemberIsLostBeforeAllAreThere(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r, other := newRig(t, s, rlock.Options{WatchdogTimeout: 300 * time.Millisecond}), newRig(t, s, rlock.Options{})
+	last := lock(t, other.locks.Reentrant("z"), within(t))
+	for _, patient := range []bool{true, false} {
+		waitTime := 20 * time.Second
+		if !patient {
+			waitTime = 2 * time.Second
+		}
+		got := make(chan result, 1)
+		go func() {
+			h, err := multi(t, reentrants(r, "z", "a")...).TryLock(within(t), waitTime, 0)
+			got <- result{h, err, time.Now()}
+		}()
+		redistest.Eventually(t, 20*time.Second, "it holds the first", func() bool { return holders(t, other, "a") == 1 })
+		taken, err := other.locks.Reentrant("a").ForceUnlock(within(t))
+		require.NoError(t, err)
+		require.True(t, taken)
+		mine, err := other.locks.Reentrant("a").TryLock(within(t), 20*time.Second, 0)
+		require.NoError(t, err)
+		if patient {
+			redistest.Eventually(t, 20*time.Second, "it waits for the first again", func() bool { return r.locks.Waiting("a") == 1 })
+			require.NoError(t, last.Unlock(within(t)))
+			require.NoError(t, mine.Unlock(within(t)))
+			(<-got).unlock(t)
+			last = lock(t, other.locks.Reentrant("z"), within(t))
+			continue
+		}
+		require.ErrorIs(t, (<-got).err, rlock.ErrNotAcquired)
+		require.NoError(t, mine.Unlock(within(t)))
+		require.NoError(t, last.Unlock(within(t)))
+	}
+	redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return len(keys(t, other.redis)) == 0 })
+}
+
+func TestAMultiIsReenteredUnderItsContextAndThatOfItsMembers(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rlock.Options{})
+		a, m := r.locks.Reentrant("a"), multi(t, reentrants(r, "a", "b")...)
+		outer := lock(t, m, within(t))
+		under := outer.Context(within(t))
+		inner, err := m.TryLock(under, 0, 0)
+		require.NoError(t, err)
+		require.Equal(t, outer.Owner(), inner.Owner())
+		n, err := m.HoldCount(under)
+		require.NoError(t, err)
+		require.Equal(t, 2, n)
+		member, err := a.TryLock(under, 0, 0)
+		require.NoError(t, err, "a member alone")
+		require.Equal(t, "3", r.hash(t, "a")[string(member.Owner())])
+		_, err = m.TryLock(rlock.Detach(under), 0, 0)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		carries := context.WithoutCancel(under)
+		for _, h := range []*rlock.Hold{member, outer, inner} {
+			held, err := m.IsHeldBy(carries)
+			require.NoError(t, err)
+			require.True(t, held)
+			require.NoError(t, h.Unlock(within(t)))
+		}
+		require.Zero(t, holders(t, r, "a", "b"))
+
+		first := lock(t, a, within(t))
+		both, err := m.TryLock(first.Context(within(t)), 0, 0)
+		require.NoError(t, err, "one of the two is re-entered")
+		require.NoError(t, first.Unlock(within(t)))
+		require.Equal(t, 2, holders(t, r, "a", "b"))
+		_, err = m.TryLock(both.Context(within(t)), 0, time.Second)
+		require.NoError(t, err)
+		require.Greater(t, time.Until(both.Until()), 10*time.Second, "a re-entry shortens no lease")
+
+		once := multi(t, r.locks.NonReentrant("x"), r.locks.Reentrant("y"))
+		h := lock(t, once, within(t))
+		_, err = once.Lock(h.Context(within(t)))
+		require.ErrorIs(t, err, rlock.ErrReentry)
+		require.Equal(t, 2, holders(t, r, "x", "y"))
+		require.NoError(t, h.Unlock(within(t)))
+	})
+}
+
+func TestAMultiIsJoinedByAnotherProcess(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r, other := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
+		h := lock(t, multi(t, reentrants(r, "a", "b")...).WithLabel("a,job"), within(t))
+		theirs := multi(t, reentrants(other, "b", "a")...)
+		joined, err := theirs.TryLock(theirs.WithOwner(within(t), h.Owner()), 0, 0)
+		require.NoError(t, err)
+		require.NoError(t, h.Unlock(within(t)))
+		_, err = theirs.TryLock(within(t), 0, 0)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.NoError(t, joined.Unlock(within(t)))
+		require.Zero(t, holders(t, r, "a", "b"))
+		_, err = theirs.Lock(theirs.WithOwner(within(t), h.Owner()))
+		require.ErrorIs(t, err, rlock.ErrLost)
+		_, err = theirs.Lock(theirs.WithOwner(within(t), "just one"))
+		require.ErrorIs(t, err, rlock.ErrInvalidOption)
+		require.ErrorContains(t, err, "not 2 owners: just one")
+	})
+}
+
+func TestALabelOfAMultiGoesToMembersWithoutOne(t *testing.T) {
+	r := newRig(t, redistest.Embedded(t), rlock.Options{})
+	h := lock(t, multi(t, r.locks.Reentrant("a").WithLabel("own"), r.locks.Fair("b")).WithLabel("of all"), within(t))
+	for name, label := range map[string]string{"a": "own", "b": "of all"} {
+		s, err := r.locks.Inspect(within(t), name)
+		require.NoError(t, err)
+		require.Equal(t, label, s.Holders[0].Label)
+	}
+	require.NoError(t, h.Unlock(within(t)))
+}
+
+func TestWhatAMultiSaysOfItself(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rlock.Options{})
+		m := multi(t, r.locks.Reentrant("a"), r.locks.Fenced("b"))
+		require.Equal(t, "multi(a,b)", m.Name())
+		locked, err := m.IsLocked(within(t))
+		require.NoError(t, err)
+		require.False(t, locked)
+		one := lock(t, r.locks.Reentrant("a").WithLease(time.Hour), within(t))
+		locked, err = m.IsLocked(within(t))
+		require.NoError(t, err)
+		require.True(t, locked, "one is enough")
+		left, err := m.RemainingLease(within(t))
+		require.NoError(t, err)
+		require.InDelta(t, time.Hour, left, float64(time.Minute))
+		held, err := m.IsHeldBy(one.Context(within(t)))
+		require.NoError(t, err)
+		require.False(t, held, "one is not enough")
+		taken, err := m.ForceUnlock(within(t))
+		require.NoError(t, err)
+		require.True(t, taken)
+		taken, err = m.ForceUnlock(within(t))
+		require.NoError(t, err)
+		require.False(t, taken)
+		h := lock(t, m, within(t))
+		token, ok := h.Token()
+		require.True(t, ok)
+		require.Positive(t, token)
+		require.NoError(t, h.Extend(within(t), time.Hour))
+		require.Greater(t, time.Until(h.Until()), 50*time.Minute)
+		require.ErrorIs(t, h.Extend(within(t), time.Nanosecond), rlock.ErrInvalidOption)
+		require.NoError(t, h.Unlock(within(t)))
+		require.ErrorIs(t, h.Extend(within(t), time.Hour), rlock.ErrReleased)
+		_, ok = lock(t, multi(t, reentrants(r, "a", "c")...), within(t)).Token()
+		require.False(t, ok)
+		require.NoError(t, multi(t, reentrants(r, "d", "e")...).Do(within(t), func(ctx context.Context) error {
+			locked, err := r.locks.Reentrant("d").IsHeldBy(ctx)
+			require.True(t, locked)
+			return err
+		}))
+	})
+}
+
+func TestUnlockOfAMultiWorksWithItsOwnAndEndedContextsAndOnce(t *testing.T) {
+	r := newRig(t, redistest.Start(t), rlock.Options{})
+	m := multi(t, reentrants(r, "a", "b")...)
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, under := range []func(h *rlock.Hold) context.Context{
+		func(h *rlock.Hold) context.Context { return h.Context(context.Background()) },
+		func(*rlock.Hold) context.Context { return ended },
+	} {
+		h := lock(t, m, within(t))
+		ctx := under(h)
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				if err := h.Unlock(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		require.Zero(t, holders(t, r, "a", "b"))
+	}
+}
+
+// A Multi that takes what is free must not overtake those who wait for one of its locks.
+func TestAMultiLeavesALockToThoseWhoQueueForIt(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r, waiter, holder := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
+	h := lock(t, holder.locks.Reentrant("b"), within(t))
+	queue := queueUp(t, r.redis, waiter.locks.Reentrant("b"), within(t), 1)
+	// as if the holder had died: nobody hands over
+	require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("b").Build()).Error())
+	_, err := multi(t, reentrants(r, "a", "b")...).TryLock(within(t), 0, 0)
+	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorContains(t, err, `"b"`)
+	require.Zero(t, holders(t, r, "a"))
+	(<-queue).unlock(t)
+	require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+	lock(t, multi(t, reentrants(r, "a", "b")...), within(t))
+}
+
+func TestAClosedClientEndsAMulti(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r, second := newRig(t, s, rlock.Options{}), newRig(t, redistest.Start(t), rlock.Options{})
+	m := multi(t, r.locks.Reentrant("a"), second.locks.Reentrant("b"))
+	h := lock(t, m, within(t))
+	closed := make(chan error, 1)
+	go func() { closed <- second.locks.Close(within(t)) }()
+	<-h.Done()
+	require.ErrorIs(t, h.Err(), rlock.ErrClosed)
+	select {
+	case err := <-closed:
+		t.Fatal("Close did not wait for Unlock:", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	require.NoError(t, h.Unlock(within(t)))
+	require.NoError(t, <-closed)
+	_, err := m.Lock(within(t))
+	require.ErrorIs(t, err, rlock.ErrClosed)
+	redistest.Eventually(t, 20*time.Second, "the first is not kept", func() bool { return holders(t, r, "a") == 0 })
+	require.NoError(t, r.locks.Close(within(t)))
+	_, err = multi(t, reentrants(r, "x", "y")...).Lock(within(t))
+	require.ErrorIs(t, err, rlock.ErrClosed)
+}
+
+func TestMaxHoldOfAMemberEndsAMulti(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r, short := newRig(t, s, rlock.Options{}), newRig(t, redistest.Start(t), rlock.Options{MaxHold: 50 * time.Millisecond})
+	h := lock(t, multi(t, r.locks.Reentrant("a"), short.locks.Reentrant("b")), within(t))
+	<-h.Done()
+	require.ErrorIs(t, h.Err(), rlock.ErrMaxHold)
+	require.NoError(t, h.Unlock(within(t)))
+	require.Zero(t, holders(t, r, "a")+holders(t, short, "b"))
+}
+
+func TestAForgottenMultiIsNotRenewedAndEndsWithItsLease(t *testing.T) {
+	t.Parallel()
+	r, log := newLoggedRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 300 * time.Millisecond})
+	m := multi(t, reentrants(r, "a", "b")...)
+	h := lock(t, m, within(t))
+	done := h.Done()
+	work := h.Context(context.Background())
+	h = nil
+	for range 20 {
+		collect()
+	}
+	require.Zero(t, log.count("dropped without Unlock"), "one of its contexts is in use")
+	require.NoError(t, work.Err())
+	runtime.KeepAlive(work)
+	work = nil
+	redistest.Eventually(t, 20*time.Second, "its channel is closed", func() bool {
+		collect()
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	})
+	require.Equal(t, 2, log.count("dropped without Unlock"), "each member says so")
+	redistest.Eventually(t, 20*time.Second, "its leases run out", func() bool { return holders(t, r, "a", "b") == 0 })
+	require.NoError(t, r.locks.Close(within(t)))
+}
+
+func TestAMultiWhoseGrantIsNotReplicatedIsTakenBack(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.Start(t), rlock.Options{MinReplicas: 1, ReplicaTimeout: 20 * time.Millisecond, CallTimeout: 2 * time.Second})
+	for _, m := range []*rlock.Lock{multi(t, reentrants(r, "a", "b")...), multi(t, r.locks.Reentrant("a"), r.locks.Fair("b"))} {
+		_, err := m.Lock(within(t))
+		require.ErrorIs(t, err, rlock.ErrNotReplicated)
+		require.Zero(t, holders(t, r, "a", "b"))
+	}
+}
+
+func TestLostRepliesLeaveNothingOfAMulti(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := s.Client(t)
+	for _, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseRequest} {
+		lanes(t, s, 8, 200, rlock.Options{}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+			names := []string{fmt.Sprint("a", fate, i), fmt.Sprint("b", fate, i), fmt.Sprint("c", fate, i)}
+			m := multi(t, reentrants(r, names...)...)
+			trap := p.Trap(&redistest.Trap{Match: redistest.With(names[1]), Fate: fate})
+			if i%2 == 0 { // one attempt, of unknown outcome
+				_, err := m.TryLock(within(t), 0, 0)
+				if !errors.Is(err, rlock.ErrUnknownOutcome) {
+					t.Errorf("round %d: %v", i, err)
+				}
+				return
+			}
+			h, err := m.Lock(within(t))
+			if err != nil {
+				t.Errorf("round %d: %v", i, err)
+				return
+			}
+			<-trap.Caught()
+			if n := holders(t, r, names...); n != 3 {
+				t.Errorf("round %d: %d holders", i, n)
+			}
+			p.Trap(&redistest.Trap{Match: redistest.With(names[2]), Fate: fate})
+			if err := h.Unlock(within(t)); err != nil {
+				t.Errorf("round %d: unlock: %v", i, err)
+			}
+		})
+		redistest.Eventually(t, 20*time.Second, "all given back, long before the lease of 30 s", func() bool { return len(keys(t, c)) == 0 })
+	}
+}
+
+func TestAServerThatDoesNotAnswerIsToldFromContention(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r, second := newRig(t, s, rlock.Options{}), newRig(t, redistest.Start(t), rlock.Options{CallTimeout: 100 * time.Millisecond})
+	one := multi(t, reentrants(second, "a", "b")...)
+	two := multi(t, r.locks.Reentrant("a"), second.locks.Reentrant("b"))
+	require.NoError(t, lock(t, two, within(t)).Unlock(within(t)))
+	second.server.Stop(t)
+	for _, m := range []*rlock.Lock{one, two} {
+		for _, waitTime := range []time.Duration{0, 300 * time.Millisecond} {
+			_, err := m.TryLock(within(t), waitTime, 0)
+			require.ErrorIs(t, err, rlock.ErrUnknownOutcome)
+			require.NotErrorIs(t, err, rlock.ErrNotAcquired)
+		}
+		require.Zero(t, holders(t, r, "a"))
+	}
+	second.server.Resume(t)
+	redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return len(keys(t, second.redis)) == 0 })
+	require.NoError(t, lock(t, one, within(t)).Unlock(within(t)))
+	require.NoError(t, lock(t, two, within(t)).Unlock(within(t)))
+}
+
+func TestAMultiOfSeveralSlotsWorksInACluster(t *testing.T) {
+	t.Parallel()
+	s := redistest.Cluster(t)
+	r, other := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
+	same, several := multi(t, reentrants(r, "{x}a", "{x}b", "{x}c")...), multi(t, reentrants(r, "a", "b", "c", "d")...)
+	for _, m := range []*rlock.Lock{same, several} {
+		h := lock(t, m, within(t))
+		_, err := m.TryLock(within(t), 0, 0)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.NoError(t, h.Unlock(within(t)))
+	}
+	calls := func() (n int) {
+		for _, node := range r.redis.Nodes() {
+			c := redistest.CommandCalls(t, node)
+			n += c["evalsha"] + c["eval"]
+		}
+		return n
+	}
+	before := calls()
+	h := lock(t, same, within(t))
+	require.Equal(t, 1, calls()-before)
+	held := pass(t, multi(t, reentrants(other, "{x}c", "{x}z")...))
+	require.NoError(t, h.Unlock(within(t)))
+	require.NoError(t, <-held)
+}
+
+// MinuteEnv, set to 1, has TestRandomSetsInRandomOrdersNeverDeadlock run for a minute instead of some seconds.
+const MinuteEnv = "REDLATCH_MINUTE"
+
+func TestRandomSetsInRandomOrdersNeverDeadlock(t *testing.T) {
+	t.Parallel()
+	lasts := 2 * time.Second
+	if os.Getenv(MinuteEnv) == "1" {
+		lasts = time.Minute
+	}
+	const goroutines, names = 50, 12
+	kinds := func(r *rig, i int) *rlock.Lock {
+		name := fmt.Sprint("l", i)
+		switch i % 6 {
+		case 1:
+			return r.locks.NonReentrant(name)
+		case 2:
+			return r.locks.Fenced(name)
+		case 3:
+			return r.locks.Fair(name)
+		case 4:
+			return r.locks.ReadWrite(name).Write()
+		case 5:
+			return r.locks.Spin(name, rlock.Backoff{})
+		}
+		return r.locks.Reentrant(name)
+	}
+	plain := func(r *rig, i int) *rlock.Lock { return r.locks.Reentrant(fmt.Sprint("l", i)) }
+	mixed := func(rigs []*rig) func(int, int) *rlock.Lock {
+		return func(g, i int) *rlock.Lock { return kinds(rigs[g%len(rigs)], i) }
+	}
+	for name, start := range map[string]func(t *testing.T) func(g, i int) *rlock.Lock{
+		"one server, one kind": func(t *testing.T) func(int, int) *rlock.Lock {
+			s := redistest.Start(t)
+			a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
+			return func(g, i int) *rlock.Lock { return plain([]*rig{a, b}[g%2], i) }
+		},
+		"one server, all kinds": func(t *testing.T) func(int, int) *rlock.Lock {
+			s := redistest.Start(t)
+			return mixed([]*rig{newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})})
+		},
+		"a Cluster": func(t *testing.T) func(int, int) *rlock.Lock {
+			s := redistest.Cluster(t)
+			return mixed([]*rig{newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})})
+		},
+		"two servers": func(t *testing.T) func(int, int) *rlock.Lock {
+			s, z := redistest.Start(t), redistest.Start(t)
+			rigs := [][]*rig{{newRig(t, s, rlock.Options{}), newRig(t, z, rlock.Options{})}, {newRig(t, s, rlock.Options{}), newRig(t, z, rlock.Options{})}}
+			return func(g, i int) *rlock.Lock { return kinds(rigs[g%2][i%2], i) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			of := start(t)
+			var inside [names]int // written by holders only, without any synchronisation of ours
+			var acquired, contended, away atomic.Int64
+			end := time.Now().Add(lasts)
+			var wg sync.WaitGroup
+			for g := range goroutines {
+				wg.Go(func() {
+					for time.Now().Before(end) && !t.Failed() {
+						set := rand.Perm(names)[:1+rand.IntN(4)]
+						locks := make([]*rlock.Lock, len(set))
+						for j, i := range set {
+							locks[j] = of(g, i)
+						}
+						m, err := rlock.Multi(locks...)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						var h *rlock.Hold
+						switch rand.IntN(4) {
+						case 0:
+							h, err = m.TryLock(context.Background(), 0, 0)
+						case 1:
+							h, err = m.TryLock(context.Background(), rand.N(20*time.Millisecond), 10*time.Second)
+						default: // within a minute, or it hangs
+							h, err = m.TryLock(context.Background(), time.Minute, 0)
+							if errors.Is(err, rlock.ErrNotAcquired) {
+								t.Errorf("%v: %v", set, err)
+							}
+						}
+						if errors.Is(err, rlock.ErrNotAcquired) {
+							contended.Add(1)
+							continue
+						}
+						if errors.Is(err, rlock.ErrUnavailable) || errors.Is(err, rlock.ErrUnknownOutcome) {
+							away.Add(1) // a machine so busy that a request took longer than the call timeout
+							continue
+						}
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						for _, i := range set {
+							if inside[i] != 0 {
+								t.Errorf("%d is held twice", i)
+							}
+							inside[i] = g + 1
+						}
+						runtime.Gosched()
+						for _, i := range set {
+							if inside[i] != g+1 {
+								t.Errorf("%d was taken over", i)
+							}
+							inside[i] = 0
+						}
+						if err := h.Unlock(context.Background()); err != nil {
+							t.Error(err)
+						}
+						acquired.Add(1)
+					}
+				})
+			}
+			wg.Wait()
+			t.Logf("%d acquired, %d contended, %d not answered", acquired.Load(), contended.Load(), away.Load())
+			require.Less(t, away.Load(), 1+acquired.Load()/20)
+			require.Greater(t, acquired.Load(), int64(goroutines), "everybody had a turn, about")
+		})
+	}
+}
+
+func TestCancellingAMultiAtAnyInstantLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := s.Client(t)
+	var rigs []*rig
+	for range 3 {
+		rigs = append(rigs, newRig(t, s, rlock.Options{}).warmUp(t))
+	}
+	end := time.Now().Add(2 * time.Second)
+	var wg sync.WaitGroup
+	for g := range 24 {
+		r := rigs[g%len(rigs)]
+		wg.Go(func() {
+			for time.Now().Before(end) {
+				locks := everyKind(r, "l")
+				rand.Shuffle(len(locks), func(i, j int) { locks[i], locks[j] = locks[j], locks[i] })
+				locks = locks[:1+rand.IntN(3)]
+				if rand.IntN(2) == 0 {
+					locks = reentrants(r, "lr", "x", "y")
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), rand.N(3*time.Millisecond))
+				h, err := multi(t, locks...).Lock(ctx)
+				if err == nil {
+					err = h.Unlock(ctx)
+				} else if !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	for _, r := range rigs {
+		redistest.Eventually(t, 20*time.Second, "nothing is owed, nobody waits", func() bool { return r.locks.Owed() == 0 && r.locks.Lines() == 0 })
+	}
+	redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool {
+		for _, key := range keys(t, c) {
+			if strings.HasPrefix(key, "redisson_lock_token:") || strings.HasPrefix(key, "redlatch_rw:") || strings.HasPrefix(key, "redlatch_queue:") {
+				continue // the last token of a Fenced lock, and what has an end of its own
+			}
+			return false
+		}
+		return true
+	})
+	for _, key := range keys(t, c) {
+		require.Positive(t, rigs[0].pttl(t, key), key)
+	}
+}
+
+func TestMultiHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	log := history.New()
+	enough, stop := context.WithCancel(context.Background())
+	defer stop()
+	const clients, workers, most = 4, 3, 3000
+	var rigs []*rig
+	var proxies []*redistest.Proxy
+	for range clients {
+		p := redistest.NewProxy(t, s)
+		r := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond})
+		redistest.Eventually(t, 20*time.Second, "a first cycle", func() bool {
+			return r.locks.Reentrant("warm "+r.locks.ID()).Do(within(t), func(context.Context) error { return nil }) == nil
+		})
+		rigs, proxies = append(rigs, r), append(proxies, p)
+	}
+	var ops atomic.Int64
+	var wg sync.WaitGroup
+	for w := range clients * workers {
+		r := rigs[w%clients]
+		rnd := rand.New(rand.NewPCG(5, uint64(w)))
+		wg.Go(func() {
+			for enough.Err() == nil {
+				if ops.Add(int64(useSeveral(r.locks, rnd, log, w))) >= most {
+					stop()
+				}
+			}
+		})
+	}
+	var faults sync.WaitGroup
+	faults.Go(func() { inflict(t, enough, s, proxies, rand.New(rand.NewPCG(5, 0))) })
+	wg.Wait()
+	faults.Wait()
+	require.NoError(t, history.LockModel{Slack: 2 * time.Millisecond, LateAcquire: 2 * time.Millisecond, Late: time.Second}.Check(log))
+	granted := log.Count(history.Acquire, history.OK)
+	t.Logf("%d operations, %d granted, %d unknown", ops.Load(), granted, log.Count(history.Acquire, history.Unknown))
+	require.Greater(t, granted, most/20)
+	direct := s.Client(t)
+	redistest.Eventually(t, 20*time.Second, "nothing is left behind", func() bool { return len(keys(t, direct)) == 0 })
+}
+
+// useSeveral acquires one to three locks as a Multi, keeps them for some time, and releases them: an operation on each.
+func useSeveral(locks *rlock.Client, rnd *rand.Rand, log *history.Log, client int) int {
+	set := rnd.Perm(historyLocks)[:1+rnd.IntN(3)]
+	members := make([]*rlock.Lock, len(set))
+	op := history.Op{Client: client, Owner: log.Owner(), Kind: history.Acquire, Lease: historyLease, Renewed: rnd.IntN(2) == 0}
+	for i, n := range set {
+		members[i] = locks.Reentrant(fmt.Sprint("l", n))
+		if rnd.IntN(4) == 0 {
+			members[i] = locks.NonReentrant(fmt.Sprint("l", n))
+		}
+	}
+	// What failed may have held any of them for a moment.
+	each := func(o history.Outcome) {
+		op.Return, op.Outcome = log.At(time.Now()), o
+		for _, l := range members {
+			op.Lock = l.Name()
+			log.Add(op)
+		}
+	}
+	m, err := rlock.Multi(members...)
+	if err != nil {
+		panic(err)
+	}
+	op.Call = log.At(time.Now())
+	leaseTime := historyLease
+	if op.Renewed {
+		leaseTime = 0
+	}
+	h, err := m.TryLock(context.Background(), time.Duration(rnd.IntN(60))*time.Millisecond, leaseTime)
+	if err != nil {
+		each(history.Unknown)
+		return len(members)
+	}
+	// A fixed lease is renewed until all are there, so it began at any time until then.
+	each(history.OK)
+	keep := time.NewTimer(time.Duration(rnd.IntN(400)) * time.Microsecond)
+	if rnd.IntN(50) == 0 {
+		keep.Reset(historyLease / 2 * time.Duration(1+rnd.IntN(4)))
+	}
+	select {
+	case <-keep.C:
+	case <-h.Done():
+	}
+	keep.Stop()
+	op.Kind, op.Call = history.Release, log.At(time.Now())
+	ctx, cancel := context.WithTimeout(context.Background(), 2*historyTimeout)
+	defer cancel()
+	switch err := h.Unlock(ctx); {
+	case err == nil:
+		each(history.OK)
+	case errors.Is(err, rlock.ErrLost):
+		log.Lost(op.Owner, h.Until()) // one of them; what became of the others is not said
+		each(history.Unknown)
+	default:
+		each(history.Unknown)
+	}
+	return 2 * len(members)
+}
