@@ -1,0 +1,171 @@
+package rlock_test
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+func TestMultiAcquireScriptTable(t *testing.T) {
+	const carol = "2b3c4d5e-5a1e-8c61-9d0a-6f4f3a2b1c0d:9"
+	one := func(owner string) map[string]string { return map[string]string{owner: "1"} }
+	type lock struct {
+		before map[string]string
+		ttl    int64 // ms; 0: none
+		queue  string
+		after  map[string]string // nil: as before
+		left   int64             // what became of the TTL
+	}
+	live := func(owner string) string { return owner + " 60000 2500 +" } // its process hears, if it is there
+	deaf := func(owner string) string { return owner + " 60000 2500 -" }
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newScriptRig(t, s)
+		src := sources(t, "handover", "multi_acquire")["multi_acquire"]
+		for i, c := range []struct {
+			name     string
+			locks    [2]lock // of alice and bob
+			queues   bool
+			notAfter int64
+			reply    [2]int64 // status, which
+			left     int64    // roughly
+			again    []int64  // the status of a second run, if it is another
+		}{
+			{name: "all free", queues: true, reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{after: one(alice), left: 300_000}, {after: one(bob), left: 300_000}}},
+			{name: "all free, without queues", reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{after: one(alice), left: 300_000}, {after: one(bob), left: 300_000}}},
+			{name: "the first is held", queues: true, reply: [2]int64{0, 1}, left: 100_000, locks: [2]lock{{before: one(carol), ttl: 100_000, left: untouched}, {left: gone}}},
+			{name: "the second is held", queues: true, reply: [2]int64{0, 2}, left: 100_000, locks: [2]lock{{left: gone}, {before: one(carol), ttl: 100_000, left: untouched}}},
+			{name: "held without end", reply: [2]int64{0, 2}, left: -1, locks: [2]lock{{left: gone}, {before: one(java), left: endless}}},
+			{name: "a second run after the first", queues: true, reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{before: one(alice), ttl: 200_000, after: one(alice), left: 300_000}, {before: one(bob), ttl: 200_000, after: one(bob), left: 300_000}}},
+			{name: "a second run shortens nothing", queues: true, reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{before: one(alice), ttl: 600_000, left: untouched}, {before: one(bob), ttl: 600_000, left: untouched}}},
+			{name: "a second run after one was lost to another", queues: true, reply: [2]int64{0, 2}, left: 100_000, locks: [2]lock{{before: one(alice), ttl: 200_000, left: untouched}, {before: one(carol), ttl: 100_000, left: untouched}}},
+			{name: "others wait for the second", queues: true, reply: [2]int64{0, 2}, left: 60_000, locks: [2]lock{{left: gone}, {queue: deaf(carol), after: one(carol), left: 60_000}}},
+			{name: "the dead wait for the second", queues: true, reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{after: one(alice), left: 300_000}, {queue: live(carol), after: one(bob), left: 300_000}}},
+			{name: "the second is left to others for a moment", queues: true, reply: [2]int64{0, 2}, left: 60_000, locks: [2]lock{{left: gone}, {queue: "!open", left: gone}}},
+			{name: "too late", queues: true, notAfter: -1000, reply: [2]int64{2, 0}, locks: [2]lock{{left: gone}, {left: gone}}},
+			{name: "in time", queues: true, notAfter: 60_000, reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{after: one(alice), left: 300_000}, {after: one(bob), left: 300_000}}},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				keys, before := []string{}, []snapshot{}
+				args := []string{"0", "300000", "0", "PUBLISH"}
+				if c.queues {
+					args[0] = "1"
+				}
+				if c.notAfter != 0 {
+					args[2] = strconv.FormatInt(g.now(t)+c.notAfter, 10)
+				}
+				names := []string{fmt.Sprint("m", i, "a"), fmt.Sprint("m", i, "b")}
+				for j, l := range c.locks {
+					key := names[j]
+					row{before: l.before, ttl: l.ttl}.prepare(t, g, key)
+					queue := "redlatch_queue:{" + key + "}"
+					switch l.queue {
+					case "":
+					case "!open":
+						g.must(t, "ZADD", queue, strconv.FormatInt(-(g.now(t)+60_000), 10), "!open")
+						g.must(t, "ZADD", queue, strconv.FormatInt(g.now(t)*1000, 10), deaf(carol))
+					default:
+						g.must(t, "ZADD", queue, strconv.FormatInt(g.now(t)*1000, 10), l.queue)
+					}
+					keys = append(keys, key)
+					if c.queues {
+						keys = append(keys, queue)
+					}
+					args = append(args, []string{alice, bob}[j], "redlatch_grant:")
+					before = append(before, g.look(t, key))
+				}
+				for run := range 2 {
+					got, err := eval(t, g.c, src, keys, args...)
+					require.NoError(t, err)
+					require.Equal(t, c.reply, [2]int64{got[0], got[3]}, "run %d: %v", run+1, got)
+					if c.left < 0 {
+						require.Equal(t, c.left, got[1])
+					} else {
+						require.InDelta(t, c.left, got[1], 30_000)
+					}
+					require.InDelta(t, g.now(t), got[2], 30_000)
+					for j, l := range c.locks {
+						after := g.look(t, names[j])
+						want := l.after
+						if want == nil {
+							want = l.before
+						}
+						require.Equal(t, want, after.hash, "run %d, lock %d", run+1, j+1)
+						requireTTL(t, l.left, before[j], after)
+					}
+				}
+			})
+		}
+	})
+}
+
+func TestQuorumAcquireScriptTable(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newScriptRig(t, s)
+		functions, err := os.ReadFile("handover.lua")
+		require.NoError(t, err)
+		acquire, err := os.ReadFile("acquire.lua")
+		require.NoError(t, err)
+		vote, err := os.ReadFile("quorum_acquire.lua")
+		require.NoError(t, err)
+		src := string(functions) + "local function acquire(KEYS, ARGV)\n" + string(acquire) + "\nend\n" + string(vote)
+		run := func() int64 {
+			info, err := g.do(t, "INFO", "server").ToString()
+			require.NoError(t, err)
+			_, id, _ := strings.Cut(info, "run_id:")
+			n, err := strconv.ParseInt(id[:13], 16, 64)
+			require.NoError(t, err)
+			return n
+		}()
+		const old, young = "-5000", "1000000000" // ms up that are asked for
+		for i, c := range []struct {
+			name   string
+			before map[string]string
+			ttl    int64
+			args   []string
+			reply  []int64 // status, and where it is not -1 what is left of the lease
+			after  map[string]string
+			left   int64
+		}{
+			{"free", nil, 0, []string{alice, "1", "300000", "0", old}, []int64{1, 300_000}, map[string]string{alice: "1"}, 300_000},
+			{"free, but the server is young", nil, 0, []string{alice, "1", "300000", "0", young}, []int64{4, -1}, nil, gone},
+			{"held", map[string]string{bob: "1"}, 100_000, []string{alice, "1", "300000", "0", old}, []int64{0, 100_000}, map[string]string{bob: "1"}, untouched},
+			{"held, and the server is young", map[string]string{bob: "1"}, 100_000, []string{alice, "1", "300000", "0", young}, []int64{4, -1}, map[string]string{bob: "1"}, untouched},
+			{"re-entry on a young server", map[string]string{alice: "1"}, 100_000, []string{alice, "2", "300000", "0", young}, []int64{1, 300_000}, map[string]string{alice: "2"}, 300_000},
+			{"re-entry of what is forgotten", nil, 0, []string{alice, "2", "300000", "0", old}, []int64{3, 0}, nil, gone},
+			{"too late", nil, 0, []string{alice, "1", "300000", "1", old}, []int64{2, 0}, nil, gone},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				key := fmt.Sprint("v", i)
+				row{before: c.before, ttl: c.ttl}.prepare(t, g, key)
+				before := g.look(t, key)
+				args := append(append(c.args[:4:4], "PUBLISH", "redlatch_grant:", ""), c.args[4])
+				for again := range 2 {
+					got, err := eval(t, g.c, src, []string{key, "redlatch_queue:{" + key + "}"}, args...)
+					require.NoError(t, err)
+					require.Len(t, got, 7)
+					require.Equal(t, c.reply[0], got[0], "run %d: %v", again+1, got)
+					if c.reply[1] >= 0 {
+						require.InDelta(t, c.reply[1], got[1], 30_000)
+					}
+					if got[0] == 4 {
+						require.Positive(t, got[1])
+						require.Less(t, time.Duration(got[1])*time.Millisecond, 12*24*time.Hour)
+					}
+					require.InDelta(t, g.now(t), got[2], 30_000)
+					require.Zero(t, got[3]+got[4]+got[5])
+					require.Equal(t, run, got[6])
+					after := g.look(t, key)
+					require.Equal(t, c.after, after.hash)
+					requireTTL(t, c.left, before, after)
+				}
+			})
+		}
+	})
+}
