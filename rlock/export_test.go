@@ -1,6 +1,10 @@
 package rlock
 
-import "context"
+import (
+	"context"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
 
 // Waiting is how many calls stand in the process's line for name.
 func (c *Client) Waiting(name string) int { return c.queue.Members(name) }
@@ -13,4 +17,32 @@ func (c *Client) Owed() int {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return c.sweeper.Settle(ctx)
+}
+
+// PlantMinority is a Quorum that makes do with one member fewer than it must.
+func PlantMinority(l *Lock) *Lock {
+	m, q := *l, *l.of
+	q.need--
+	m.of = &q
+	return &m
+}
+
+// PlantNoUptimeRule is a Quorum whose servers vote as soon as they are up.
+func PlantNoUptimeRule(l *Lock) *Lock {
+	m, q := *l, *l.of
+	q.members = nil
+	for _, member := range l.of.members {
+		with := *member
+		with.kind = with.kind.like(func(k *kind) {
+			acquire := k.acquire
+			k.acquire = func(l *Lock, r acquireRequest) script.Call {
+				call := acquire(l, r)
+				call.Args[7] = "-5000"
+				return call
+			}
+		})
+		q.members = append(q.members, &with)
+	}
+	m.of = &q
+	return &m
 }

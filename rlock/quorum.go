@@ -197,6 +197,11 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 		e.listen(ctx)
 	}
 	n := len(e.members)
+	for _, m := range e.members {
+		if m.c.roster.Closed() {
+			return wait.Answer{}, fmt.Errorf("%q: %w", e.l.name, ErrClosed)
+		}
+	}
 	p := newParts(e.l)
 	votes := make(chan vote, n) // so that nobody waits to tell a round that is over
 	for i, m := range e.members {
@@ -281,14 +286,13 @@ func (e *election) count(answered []bool, results []error, granted int) (wait.An
 	n := len(results)
 	var held, away int
 	var fatal, problems []error
-	lefts := make([]time.Duration, 0, n) // until each is free
-	for range granted {
-		lefts = append(lefts, 0)
-	}
+	lefts := make([]time.Duration, granted, n) // until each is free, at the earliest
 	for i, err := range results {
 		var contended *NotAcquiredError
 		switch {
-		case !answered[i] || err == nil:
+		case !answered[i]:
+			lefts = append(lefts, 0)
+		case err == nil:
 		case errors.Is(err, ErrClosed):
 			return wait.Answer{}, fmt.Errorf("%q: %w", e.l.name, ErrClosed)
 		case errors.As(err, &contended) && contended.cause == nil:
@@ -340,24 +344,33 @@ func (e *election) win(p *parts, all bool) {
 	for _, m := range members {
 		after = min(after, m.c.opts.WatchdogTimeout)
 	}
+	// At first soon: what was refused was perhaps just being released. Then every third of the lease.
 	var mend func()
+	tries := 0
 	mend = func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if b.mend == nil || b.mending != nil {
 			return
 		}
-		b.mending = time.AfterFunc(after/3-rand.N(after/30), func() {
+		pause := min(after/3, 10*time.Millisecond<<min(tries, 20))
+		tries++
+		b.mending = time.AfterFunc(pause-rand.N(pause/10+1), func() {
 			p := weakly.Value()
-			if p != nil && b.life.Err() == nil {
-				p.fill(members)
+			if p == nil || b.life.Err() != nil {
+				return
 			}
+			p.fill(members)
 			b.mu.Lock()
 			b.mending = nil
 			b.mu.Unlock()
-			if p != nil && len(p.missing()) > 0 { // also what was lost just now
+			if len(p.missing()) > 0 { // also what was lost just now
 				mend()
+				return
 			}
+			b.mu.Lock()
+			tries = 0
+			b.mu.Unlock()
 		})
 	}
 	b.mu.Lock()

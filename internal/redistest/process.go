@@ -1,8 +1,12 @@
 package redistest
 
 import (
+	"fmt"
+	"io"
+	"net"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Stop freezes a real server: its connections stay open, the kernel goes on taking bytes for it, nothing is answered.
@@ -18,5 +22,20 @@ func (s *Server) signal(t testing.TB, sig syscall.Signal) {
 	}
 	if err := s.Process.Signal(sig); err != nil {
 		t.Fatalf("redistest: %v: %v", sig, err)
+	}
+}
+
+// Restart has a real server start again with nothing in memory, on the same address.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	c, err := net.DialTimeout("tcp", s.Addr(), 5*time.Second)
+	if err != nil {
+		t.Fatalf("redistest: restart: %v", err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(5 * time.Second))
+	fmt.Fprint(c, "DEBUG CRASH-AND-RECOVER 0\r\n")
+	if answer, _ := io.ReadAll(c); len(answer) > 0 { // the process is replaced, which ends the connection
+		t.Fatalf("redistest: restart: %s", answer)
 	}
 }

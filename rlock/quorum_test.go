@@ -1,0 +1,878 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/history"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// election is the servers of a Quorum.
+type election []*redistest.Server
+
+// started are so many servers that are starting. What they are for is to wait until they vote; started before a test is
+// declared parallel, they mostly do by then.
+func started(t testing.TB, n int) (servers election) {
+	t.Helper()
+	for range n {
+		servers = append(servers, redistest.Start(t))
+	}
+	return servers
+}
+
+// voting waits until the servers vote for leases of a second or less.
+func (servers election) voting(t testing.TB) election {
+	t.Helper()
+	for _, s := range servers {
+		redistest.Eventually(t, 20*time.Second, "up for two seconds", func() bool { return uptime(t, s) >= 2 })
+	}
+	return servers
+}
+
+func embedded(t testing.TB, n int) (servers election) {
+	for range n {
+		servers = append(servers, redistest.Embedded(t))
+	}
+	return servers
+}
+
+func uptime(t testing.TB, s *redistest.Server) (n int) {
+	c := s.Client(t)
+	defer c.Close()
+	info, err := c.Do(within(t), c.B().Info().Section("server").Build()).ToString()
+	require.NoError(t, err)
+	_, rest, _ := strings.Cut(info, "uptime_in_seconds:")
+	fmt.Sscan(rest, &n)
+	return n
+}
+
+// process is a process that uses a Quorum: a rig for each server, behind a proxy where there are any.
+type process struct {
+	rigs    []*rig
+	proxies []*redistest.Proxy
+}
+
+func (servers election) process(t testing.TB, o rlock.Options) *process {
+	t.Helper()
+	p := &process{}
+	for _, s := range servers {
+		p.rigs = append(p.rigs, newRig(t, s, o))
+	}
+	return p
+}
+
+func (servers election) behindProxies(t testing.TB, o rlock.Options) *process {
+	t.Helper()
+	p := &process{}
+	for _, s := range servers {
+		proxy := redistest.NewProxy(t, s)
+		p.proxies = append(p.proxies, proxy)
+		p.rigs = append(p.rigs, newRig(t, proxy.Server(), o))
+	}
+	t.Cleanup(func() { // before the clients close, who wait for answers
+		for i, s := range servers {
+			p.proxies[i].Heal()
+			if s.Process != nil {
+				s.Process.Signal(syscall.SIGCONT)
+			}
+		}
+	})
+	return p
+}
+
+func (p *process) lock(t testing.TB, name string) *rlock.Lock {
+	t.Helper()
+	var members []*rlock.Lock
+	for _, r := range p.rigs {
+		members = append(members, r.locks.Reentrant(name))
+	}
+	q, err := rlock.Quorum(members...)
+	require.NoError(t, err)
+	return q
+}
+
+// votes is how many servers have somebody in name.
+func (servers election) votes(t testing.TB, name string) (n int) {
+	t.Helper()
+	for _, s := range servers {
+		c := s.Client(t)
+		m, err := c.Do(within(t), c.B().Hgetall().Key(name).Build()).AsStrMap()
+		require.NoError(t, err)
+		n += len(m)
+		c.Close()
+	}
+	return n
+}
+
+func (servers election) empty(t testing.TB, name string) {
+	t.Helper()
+	redistest.Eventually(t, 20*time.Second, "all given back", func() bool { return servers.votes(t, name) == 0 })
+}
+
+// quick options: a server votes after two seconds.
+var quick = rlock.Options{WatchdogTimeout: 600 * time.Millisecond, CallTimeout: 200 * time.Millisecond, PollCap: 100 * time.Millisecond}
+
+func TestWhatCannotBeAQuorumIsRefusedByName(t *testing.T) {
+	servers := embedded(t, 3)
+	p := servers.process(t, rlock.Options{})
+	a, b, c := p.rigs[0].locks, p.rigs[1].locks, p.rigs[2].locks
+	hub, err := pubsub.NewHub(p.rigs[0].redis, pubsub.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { hub.Close() })
+	twin, err := rlock.New(hub, rlock.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { twin.Close(context.Background()) })
+	cluster := newRig(t, redistest.Cluster(t), rlock.Options{})
+	r := func(c *rlock.Client) *rlock.Lock { return c.Reentrant("q") }
+	for _, x := range []struct {
+		name  string
+		locks []*rlock.Lock
+		is    error
+		says  string
+	}{
+		{"two", []*rlock.Lock{r(a), r(b)}, rlock.ErrInvalidOption, "2 locks, must be 3 or more"},
+		{"nil", []*rlock.Lock{r(a), r(b), nil}, rlock.ErrInvalidOption, "lock 3 is nil"},
+		{"a bad name", []*rlock.Lock{r(a), r(b), c.Reentrant("}")}, rlock.ErrInvalidName, "}"},
+		{"a kind that has more than a vote", []*rlock.Lock{r(a), b.Fenced("q"), r(c)}, rlock.ErrInvalidOption, `lock 2, "q", is Fenced`},
+		{"one client twice", []*rlock.Lock{r(a), r(b), a.Reentrant("other")}, rlock.ErrInvalidOption, "locks 1 and 3"},
+		{"one rueidis client twice", []*rlock.Lock{r(a), r(twin), r(c)}, rlock.ErrInvalidOption, "locks 1 and 2"},
+		{"a Cluster", []*rlock.Lock{r(a), r(b), r(cluster.locks)}, rlock.ErrInvalidOption, "of a cluster"},
+		{"a Multi", []*rlock.Lock{r(a), r(b), multi(t, r(c))}, rlock.ErrInvalidOption, "must not be made of several"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			_, err := rlock.Quorum(x.locks...)
+			require.ErrorIs(t, err, x.is)
+			require.ErrorContains(t, err, x.says)
+		})
+	}
+	q := p.lock(t, "q")
+	_, err = rlock.Multi(q)
+	require.ErrorIs(t, err, rlock.ErrInvalidOption)
+	require.Equal(t, "quorum(q,q,q)", q.Name())
+	spin, err := rlock.Quorum(a.NonReentrant("q"), b.Spin("q", rlock.Backoff{}), r(c))
+	require.NoError(t, err)
+	h := lock(t, spin, within(t))
+	_, err = spin.Lock(h.Context(within(t)))
+	require.NoError(t, err, "two of them are re-entered")
+}
+
+func TestTwoClientsOfOneServerAreNoQuorum(t *testing.T) {
+	servers := embedded(t, 2)
+	p := append(election{servers[0], servers[1]}, servers[1]).process(t, rlock.Options{})
+	for _, name := range []string{"same", ""} {
+		locks := []*rlock.Lock{p.rigs[0].locks.Reentrant("same"), p.rigs[1].locks.Reentrant("same"), p.rigs[2].locks.Reentrant(name + "x")}
+		q, err := rlock.Quorum(locks...)
+		require.NoError(t, err)
+		for _, waitTime := range []time.Duration{0, time.Second} {
+			_, err = q.TryLock(within(t), waitTime, 0)
+			require.ErrorIs(t, err, rlock.ErrInvalidOption)
+			require.ErrorContains(t, err, "locks 2 and 3")
+		}
+	}
+	for _, name := range []string{"same", "x", "samex"} {
+		servers.empty(t, name)
+	}
+}
+
+func TestAQuorumIsExclusiveAndGivesEverythingBack(t *testing.T) {
+	for _, n := range []int{3, 4, 5} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			servers := embedded(t, n)
+			p, other := servers.process(t, rlock.Options{}), servers.process(t, rlock.Options{})
+			q, theirs := p.lock(t, "q"), other.lock(t, "q")
+			locked, err := q.IsLocked(within(t))
+			require.NoError(t, err)
+			require.False(t, locked)
+			before := time.Now()
+			h, err := q.TryLock(within(t), 0, 20*time.Second)
+			after := time.Now()
+			require.NoError(t, err)
+			require.LessOrEqual(t, h.Until().Sub(after), 20*time.Second-200*time.Millisecond-2*time.Millisecond, "less what clocks may drift")
+			require.Greater(t, h.Until().Sub(before), 19*time.Second)
+			_, err = theirs.TryLock(within(t), 0, 0)
+			var contended *rlock.NotAcquiredError
+			require.ErrorAs(t, err, &contended)
+			require.Equal(t, q.Name(), contended.Name)
+			require.InDelta(t, 20*time.Second, contended.HolderLease, float64(10*time.Second))
+			locked, err = theirs.IsLocked(within(t))
+			require.NoError(t, err)
+			require.True(t, locked)
+			left, err := theirs.RemainingLease(within(t))
+			require.NoError(t, err)
+			require.InDelta(t, 20*time.Second, left, float64(10*time.Second))
+			redistest.Eventually(t, 20*time.Second, "all of them, in the end", func() bool { return servers.votes(t, "q") == n })
+
+			under := h.Context(within(t))
+			again, err := q.TryLock(under, 0, 0)
+			require.NoError(t, err)
+			count, err := q.HoldCount(under)
+			require.NoError(t, err)
+			require.Equal(t, 2, count)
+			require.NoError(t, h.Extend(within(t), time.Hour))
+			require.Greater(t, time.Until(h.Until()), 50*time.Minute)
+			require.NoError(t, h.Unlock(within(t)))
+			_, err = theirs.TryLock(within(t), 0, 0)
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.NoError(t, again.Unlock(within(t)))
+			servers.empty(t, "q")
+			_, ok := h.Token()
+			require.False(t, ok)
+
+			// a minority held by others costs nothing, one more is too many
+			var held []*rlock.Hold
+			for i := range n {
+				held = append(held, lock(t, other.rigs[i].locks.Reentrant("q"), within(t)))
+				h, err := q.TryLock(within(t), 0, 0)
+				if n-(i+1) >= n/2+1 {
+					require.NoError(t, err)
+					require.NoError(t, h.Unlock(within(t)))
+				} else {
+					require.ErrorIs(t, err, rlock.ErrNotAcquired)
+				}
+				redistest.Eventually(t, 20*time.Second, "only what others hold", func() bool { return servers.votes(t, "q") == i+1 })
+			}
+			for _, h := range held {
+				require.NoError(t, h.Unlock(within(t)))
+			}
+			h = lock(t, q, within(t))
+			taken, err := theirs.ForceUnlock(within(t))
+			require.NoError(t, err)
+			require.True(t, taken)
+			require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+			servers.empty(t, "q")
+		})
+	}
+}
+
+func TestAQuorumIsOneCallToEachServer(t *testing.T) {
+	servers := started(t, 3)
+	t.Parallel()
+	servers.voting(t)
+	p := servers.process(t, quick)
+	q := p.lock(t, "q")
+	require.NoError(t, lock(t, q, within(t)).Unlock(within(t)))
+	servers.empty(t, "q")
+	calls := func() (n []int) {
+		for _, r := range p.rigs {
+			n = append(n, scriptCalls(t, r.redis))
+		}
+		return n
+	}
+	before := calls()
+	h := lock(t, q, within(t))
+	redistest.Eventually(t, 20*time.Second, "every server has voted", func() bool { return servers.votes(t, "q") == 3 })
+	acquired := calls()
+	require.NoError(t, h.Unlock(within(t)))
+	servers.empty(t, "q")
+	released := calls()
+	for i := range servers {
+		require.LessOrEqual(t, acquired[i]-before[i], 2, "and perhaps a look that was due")
+		require.LessOrEqual(t, released[i]-before[i], 3)
+	}
+}
+
+// fates are what can become of a server, as a process sees it.
+var fates = map[string]func(t *testing.T, s *redistest.Server, p *redistest.Proxy){
+	"killed":      func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) { kill(t, s) },
+	"stopped":     func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) { s.Stop(t) },
+	"black-holed": func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) { p.BlackHole(redistest.Up) },
+	"mute":        func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) { p.BlackHole(redistest.Down) },
+	"slow": func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) {
+		p.Delay(150*time.Millisecond, 150*time.Millisecond)
+	},
+	"restarted": func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) { s.Restart(t) },
+}
+
+func kill(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	if s.Embedded != nil {
+		s.Embedded.Close()
+	} else {
+		require.NoError(t, s.Process.Kill())
+	}
+}
+
+func TestAnyMinorityOfServersMayFail(t *testing.T) {
+	servers := map[string]election{}
+	for fate := range fates {
+		for _, n := range []int{3, 5} {
+			what := fmt.Sprint(fate, " of ", n)
+			if fate == "stopped" || fate == "restarted" || fate == "killed" && n == 3 {
+				servers[what] = started(t, n)
+			} else { // the network's doing
+				servers[what] = embedded(t, n)
+			}
+		}
+	}
+	t.Parallel()
+	for fate, inflict := range fates {
+		for _, n := range []int{3, 5} {
+			what := fmt.Sprint(fate, " of ", n)
+			t.Run(what, func(t *testing.T) {
+				t.Parallel()
+				servers := servers[what].voting(t)
+				p, other := servers.behindProxies(t, quick), servers.behindProxies(t, quick)
+				q, theirs := p.lock(t, "q"), other.lock(t, "q")
+				h := lock(t, q, within(t))
+				require.NoError(t, lock(t, theirs, context.WithoutCancel(quietly(t, h))).Unlock(within(t)))
+				servers.empty(t, "q")
+				h = lock(t, q, within(t))
+				redistest.Eventually(t, 20*time.Second, "all voted", func() bool { return len(p.rigs) == servers.votes(t, "q") })
+				for _, i := range rand.Perm(n)[:(n-1)/2] {
+					inflict(t, servers[i], p.proxies[i])
+					if strings.HasPrefix(fate, "black") || fate == "mute" || fate == "slow" {
+						inflict(t, servers[i], other.proxies[i])
+					}
+				}
+				first := h.Until()
+				redistest.Eventually(t, 20*time.Second, "renewed by the others for two leases", func() bool {
+					return h.Err() != nil || h.Until().Sub(first) > 2*quick.WatchdogTimeout
+				})
+				require.NoError(t, h.Err())
+				_, err := theirs.TryLock(within(t), 50*time.Millisecond, 0)
+				require.Error(t, err)
+				require.NotErrorIs(t, err, rlock.ErrInvalidOption)
+				require.NoError(t, h.Extend(within(t), quick.WatchdogTimeout))
+				require.NoError(t, h.Unlock(within(t)), "a majority says so")
+				next := lock(t, theirs, within(t))
+				require.NoError(t, next.Unlock(within(t)))
+			})
+		}
+	}
+}
+
+// quietly unlocks h and returns a context for what comes next.
+func quietly(t testing.TB, h *rlock.Hold) context.Context {
+	t.Helper()
+	require.NoError(t, h.Unlock(within(t)))
+	return within(t)
+}
+
+func TestAQuorumWithoutItsMajorityIsOverByItsOwnClock(t *testing.T) {
+	t.Parallel()
+	servers := embedded(t, 3)
+	p := servers.behindProxies(t, quick)
+	h := lock(t, p.lock(t, "q"), within(t))
+	work := h.Context(context.Background())
+	for _, i := range rand.Perm(3)[:2] {
+		p.proxies[i].BlackHole(redistest.Down)
+	}
+	<-work.Done()
+	require.ErrorIs(t, context.Cause(work), rlock.ErrLost)
+	require.False(t, time.Now().Before(h.Until()))
+	began := time.Now()
+	require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+	require.Less(t, time.Since(began), 10*time.Second)
+	_, err := p.lock(t, "q").TryLock(within(t), 0, 0)
+	require.ErrorIs(t, err, rlock.ErrUnknownOutcome)
+	require.NotErrorIs(t, err, rlock.ErrNotAcquired)
+	for _, proxy := range p.proxies {
+		proxy.Heal()
+	}
+	servers.empty(t, "q")
+}
+
+func TestADeadOrSlowServerCostsNothing(t *testing.T) {
+	servers := started(t, 12)
+	t.Parallel()
+	for i, fate := range []string{"black-holed", "slow", "killed", "stopped"} {
+		t.Run(fate, func(t *testing.T) {
+			t.Parallel()
+			servers := servers[3*i : 3*i+3].voting(t)
+			p := servers.behindProxies(t, rlock.Options{WatchdogTimeout: time.Second, CallTimeout: 400 * time.Millisecond})
+			q := p.lock(t, "q")
+			// each as a whole: how long half of the cycles took at most
+			median := func() time.Duration {
+				var took []time.Duration
+				for range 31 {
+					began := time.Now()
+					h := lock(t, q, within(t))
+					require.NoError(t, h.Unlock(within(t)))
+					took = append(took, time.Since(began))
+				}
+				slices.Sort(took)
+				return took[len(took)/2]
+			}
+			healthy := median()
+			fates[fate](t, servers[1], p.proxies[1])
+			before := scriptCalls(t, p.rigs[0].redis)
+			ill := median()
+			t.Logf("%v, with one %s %v", healthy, fate, ill)
+			require.Less(t, ill, 10*healthy+20*time.Millisecond, "far from the 100 ms that a server has to answer")
+			require.LessOrEqual(t, scriptCalls(t, p.rigs[0].redis)-before, 4*31, "two calls a cycle, and what may be left of some")
+		})
+	}
+}
+
+func TestARestartedServerVotesAfterALeaseAndIsHadAgain(t *testing.T) {
+	servers := started(t, 3)
+	t.Parallel()
+	servers.voting(t)
+	p, other := servers.process(t, quick), servers.process(t, quick)
+	q := p.lock(t, "q")
+	h := lock(t, q, within(t))
+	redistest.Eventually(t, 20*time.Second, "all voted", func() bool { return servers.votes(t, "q") == 3 })
+	servers[2].Restart(t)
+	redistest.Eventually(t, 20*time.Second, "it is back, and empty", func() bool {
+		return p.rigs[2].redis.Do(within(t), p.rigs[2].redis.B().Ping().Build()).Error() == nil
+	})
+	_, err := other.lock(t, "q").TryLock(within(t), 0, 0)
+	require.Error(t, err)
+	one := other.rigs[2].locks.Reentrant("free")
+	require.NoError(t, lock(t, one, within(t)).Unlock(within(t)), "for a lock of its own it needs no age")
+	redistest.Eventually(t, 30*time.Second, "it has voted again", func() bool { return servers.votes(t, "q") == 3 })
+	require.GreaterOrEqual(t, uptime(t, servers[2]), 1)
+	require.NoError(t, h.Err())
+	// now it counts: another may go
+	kill(t, servers[0])
+	first := h.Until()
+	redistest.Eventually(t, 20*time.Second, "renewed by the other two", func() bool { return h.Err() != nil || h.Until().Sub(first) > 2*quick.WatchdogTimeout })
+	require.NoError(t, h.Unlock(within(t)))
+}
+
+func TestServersThatAreJustUpGiveNoVote(t *testing.T) {
+	t.Parallel()
+	servers := started(t, 3)
+	o := quick
+	o.WatchdogTimeout = 1500 * time.Millisecond
+	p := servers.process(t, o)
+	q := p.lock(t, "q")
+	_, err := q.TryLock(within(t), 0, 100*time.Millisecond)
+	require.ErrorIs(t, err, rlock.ErrUnavailable)
+	require.NotErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorContains(t, err, "it votes in ")
+	require.Zero(t, servers.votes(t, "q"))
+	h := lock(t, q, within(t))
+	require.GreaterOrEqual(t, uptime(t, servers[0]), 2)
+	require.NoError(t, h.Unlock(within(t)))
+}
+
+// The first holder has the votes of servers 1 and 2. Server 2 restarts, and has forgotten it; server 3 is free. A vote of
+// the second would make two holders.
+func TestAVoteThatWasForgottenIsNotGivenTwice(t *testing.T) {
+	each := map[string]election{"as it is": started(t, 3), "planted: no uptime": started(t, 3)}
+	t.Parallel()
+	for name, plant := range map[string]func(*rlock.Lock) *rlock.Lock{
+		"as it is":           func(l *rlock.Lock) *rlock.Lock { return l },
+		"planted: no uptime": rlock.PlantNoUptimeRule,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			servers := each[name].voting(t)
+			long := quick
+			long.WatchdogTimeout = time.Second
+			p, other := servers.behindProxies(t, long), servers.process(t, long)
+			p.proxies[2].BlackHole(redistest.Up)
+			log := history.New()
+			acquire := func(q *rlock.Lock, op history.Op) *rlock.Hold {
+				var h *rlock.Hold
+				log.Do(op, func() history.Outcome {
+					h = lock(t, plant(q), within(t))
+					return history.OK
+				})
+				return h
+			}
+			op := history.Op{Client: 1, Lock: "q", Owner: log.Owner(), Kind: history.Acquire, Lease: long.WatchdogTimeout, Renewed: true}
+			h := acquire(p.lock(t, "q"), op)
+			p.proxies[1].BlackHole(redistest.Up) // it would be told, before anybody else
+			servers[1].Restart(t)
+			next := acquire(other.lock(t, "q"), history.Op{Client: 2, Lock: "q", Owner: log.Owner(), Kind: history.Acquire, Lease: long.WatchdogTimeout, Renewed: true})
+			<-h.Done()
+			log.Lost(op.Owner, h.Until())
+			err := history.LockModel{Slack: 2 * time.Millisecond, Late: time.Second}.Check(log)
+			if strings.HasPrefix(name, "planted") {
+				require.Error(t, err, "two holders")
+			} else {
+				require.NoError(t, err)
+				require.NoError(t, next.Unlock(within(t)))
+			}
+			require.Error(t, h.Unlock(within(t)))
+		})
+	}
+}
+
+func TestALateVoteJoinsTheHoldOrIsGivenBack(t *testing.T) {
+	t.Parallel()
+	servers := embedded(t, 3)
+	p, other := servers.behindProxies(t, quick), servers.process(t, quick)
+	q := p.lock(t, "q")
+	require.NoError(t, lock(t, q, within(t)).Unlock(within(t)))
+	servers.empty(t, "q")
+	for name, held := range map[string]int{"joins": 0, "is given back": 2} {
+		t.Run(name, func(t *testing.T) {
+			var theirs []*rlock.Hold
+			for i := range held {
+				theirs = append(theirs, lock(t, other.rigs[i].locks.Reentrant("q"), within(t)))
+			}
+			release := make(chan struct{})
+			trap := p.proxies[2].Trap(&redistest.Trap{Match: redistest.With("q"), Fate: redistest.HoldReply, Release: release})
+			h, err := q.TryLock(within(t), 0, 0)
+			<-trap.Caught()
+			require.Equal(t, 1, map[bool]int{true: servers.votes(t, "q") - held, false: servers.votes(t, "q") - 2}[held > 0], "it is there, and not known here")
+			close(release)
+			if held == 0 {
+				require.NoError(t, err)
+				redistest.Eventually(t, 20*time.Second, "three votes", func() bool {
+					return strings.Count(":"+string(h.Owner()), ",") == 2 && !strings.HasSuffix(string(h.Owner()), ",")
+				})
+				require.NoError(t, h.Unlock(within(t)))
+				servers.empty(t, "q")
+				return
+			}
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			redistest.Eventually(t, 20*time.Second, "given back", func() bool { return servers.votes(t, "q") == held })
+			for _, h := range theirs {
+				require.NoError(t, h.Unlock(within(t)))
+			}
+		})
+	}
+}
+
+func TestLostRepliesLeaveNothingOfAQuorum(t *testing.T) {
+	servers := started(t, 3)
+	t.Parallel()
+	servers.voting(t)
+	var wg sync.WaitGroup
+	for w := range 4 {
+		p := servers.behindProxies(t, quick)
+		wg.Go(func() {
+			for i := range 40 {
+				name := fmt.Sprint("q", w, "-", i)
+				q := p.lock(t, name)
+				lose := rand.Perm(3)[:1+rand.IntN(3)]
+				for _, j := range lose {
+					p.proxies[j].Trap(&redistest.Trap{Match: redistest.With(name), Fate: []redistest.Fate{redistest.LoseReply, redistest.LoseRequest}[rand.IntN(2)]})
+				}
+				h, err := q.TryLock(context.Background(), 0, 0)
+				if err == nil {
+					err = h.Unlock(context.Background())
+				} else if len(lose) == 1 && !errors.Is(err, rlock.ErrUnavailable) && !errors.Is(err, rlock.ErrUnknownOutcome) {
+					t.Errorf("round %d: %v", i, err)
+				}
+				for _, proxy := range p.proxies {
+					proxy.Heal()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, s := range servers {
+		c := s.Client(t)
+		redistest.Eventually(t, 20*time.Second, "no key is left", func() bool { return len(keys(t, c)) == 0 })
+	}
+}
+
+func TestCrossingVotesMakeProgress(t *testing.T) {
+	servers := started(t, 3)
+	t.Parallel()
+	servers.voting(t)
+	const processes, each, rounds = 4, 3, 12
+	var inside atomic.Int32
+	var wg sync.WaitGroup
+	began := time.Now()
+	for range processes {
+		p := servers.process(t, quick)
+		q := p.lock(t, "q")
+		for range each {
+			wg.Go(func() {
+				for range rounds {
+					h, err := q.Lock(within(t))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if inside.Add(1) != 1 {
+						t.Error("two holders")
+					}
+					inside.Add(-1)
+					if err := h.Unlock(within(t)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	t.Logf("%d acquisitions in %v", processes*each*rounds, time.Since(began))
+	servers.empty(t, "q")
+}
+
+func TestAWaiterOfAQuorumIsWokenByTheRelease(t *testing.T) {
+	t.Parallel()
+	servers := embedded(t, 3)
+	o := rlock.Options{PollCap: time.Minute} // it looks every 10 s at least
+	p, other := servers.process(t, o), servers.process(t, o)
+	h := lock(t, p.lock(t, "q"), within(t))
+	got := make(chan result, 1)
+	go func() {
+		h, err := other.lock(t, "q").Lock(within(t))
+		got <- result{h, err, time.Now()}
+	}()
+	for _, r := range other.rigs { // hears each server
+		redistest.Eventually(t, 20*time.Second, "it listens", func() bool {
+			n, err := r.redis.Do(within(t), r.redis.B().PubsubNumsub().Channel("redisson_lock__channel:{q}").Build()).ToArray()
+			if err != nil || len(n) != 2 {
+				return false
+			}
+			count, _ := n[1].AsInt64()
+			return count > 0
+		})
+	}
+	released := time.Now()
+	require.NoError(t, h.Unlock(within(t)))
+	res := <-got
+	res.unlock(t)
+	require.Less(t, res.at.Sub(released), 5*time.Second)
+}
+
+func TestAForgottenQuorumIsNotRenewedNorMended(t *testing.T) {
+	t.Parallel()
+	servers := embedded(t, 3)
+	p := servers.process(t, quick)
+	h := lock(t, p.lock(t, "q"), within(t))
+	done := h.Done()
+	redistest.Eventually(t, 20*time.Second, "all voted", func() bool { return servers.votes(t, "q") == 3 })
+	require.NoError(t, p.rigs[0].redis.Do(within(t), p.rigs[0].redis.B().Del().Key("q").Build()).Error())
+	redistest.Eventually(t, 20*time.Second, "it is had again", func() bool { return servers.votes(t, "q") == 3 })
+	runtime.KeepAlive(h)
+	h = nil
+	redistest.Eventually(t, 20*time.Second, "its channel is closed", func() bool {
+		collect()
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	})
+	servers.empty(t, "q")
+	for _, r := range p.rigs {
+		require.NoError(t, r.locks.Close(within(t)))
+	}
+}
+
+func TestAClosedClientEndsAQuorum(t *testing.T) {
+	t.Parallel()
+	servers := embedded(t, 3)
+	p := servers.process(t, rlock.Options{})
+	q := p.lock(t, "q")
+	h := lock(t, q, within(t))
+	redistest.Eventually(t, 20*time.Second, "all voted", func() bool { return servers.votes(t, "q") == 3 })
+	closed := make(chan error, 1)
+	go func() { closed <- p.rigs[1].locks.Close(within(t)) }()
+	<-h.Done()
+	require.ErrorIs(t, h.Err(), rlock.ErrClosed)
+	require.NoError(t, h.Unlock(within(t)))
+	require.NoError(t, <-closed)
+	_, err := q.Lock(within(t))
+	require.ErrorIs(t, err, rlock.ErrClosed)
+	servers.empty(t, "q")
+}
+
+func TestAQuorumIsJoinedByAnotherProcess(t *testing.T) {
+	t.Parallel()
+	servers := embedded(t, 3)
+	p, other := servers.process(t, rlock.Options{}), servers.process(t, rlock.Options{})
+	h := lock(t, p.lock(t, "q"), within(t))
+	redistest.Eventually(t, 20*time.Second, "all voted", func() bool { return servers.votes(t, "q") == 3 })
+	theirs := other.lock(t, "q")
+	joined, err := theirs.TryLock(theirs.WithOwner(within(t), h.Owner()), 0, 0)
+	require.NoError(t, err)
+	require.NoError(t, h.Unlock(within(t)))
+	_, err = p.lock(t, "q").TryLock(within(t), 0, 0)
+	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.NoError(t, joined.Unlock(within(t)))
+	redistest.Eventually(t, 20*time.Second, "released", func() bool { return servers.votes(t, "q") == 0 })
+}
+
+func TestCancellingAQuorumAtAnyInstantLeavesNothing(t *testing.T) {
+	servers := started(t, 3)
+	t.Parallel()
+	servers.voting(t)
+	var processes []*process
+	for range 3 {
+		p := servers.process(t, quick)
+		require.NoError(t, lock(t, p.lock(t, "warm"), within(t)).Unlock(within(t)))
+		processes = append(processes, p)
+	}
+	end := time.Now().Add(1500 * time.Millisecond)
+	var wg sync.WaitGroup
+	for g := range 9 {
+		q := processes[g%3].lock(t, "q")
+		wg.Go(func() {
+			for time.Now().Before(end) {
+				ctx, cancel := context.WithTimeout(context.Background(), rand.N(6*time.Millisecond))
+				if h, err := q.Lock(ctx); err == nil {
+					h.Unlock(ctx)
+				} else if !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	for _, s := range servers {
+		c := s.Client(t)
+		redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return len(keys(t, c)) == 0 })
+	}
+	for _, p := range processes {
+		for _, r := range p.rigs {
+			redistest.Eventually(t, 20*time.Second, "nothing is owed, nobody waits", func() bool { return r.locks.Owed() == 0 && r.locks.Lines() == 0 })
+		}
+	}
+}
+
+func TestQuorumHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
+	each := map[string]election{"as it is": started(t, 3), "planted: a minority": started(t, 3)}
+	t.Parallel()
+	for name, plant := range map[string]func(*rlock.Lock) *rlock.Lock{
+		"as it is":            func(l *rlock.Lock) *rlock.Lock { return l },
+		"planted: a minority": rlock.PlantMinority,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := recordElections(t, each[name].voting(t), plant)
+			if strings.HasPrefix(name, "planted") {
+				require.Error(t, err)
+				require.ErrorContains(t, err, "not the history of a lock")
+			} else {
+				require.NoError(t, err)
+			}
+		})
+	}
+}
+
+func recordElections(t *testing.T, servers election, plant func(*rlock.Lock) *rlock.Lock) error {
+	log := history.New()
+	const clients, workers, lasts = 4, 2, 5 * time.Second
+	enough, stop := context.WithTimeout(context.Background(), lasts)
+	defer stop()
+	var processes []*process
+	for range clients {
+		p := servers.behindProxies(t, rlock.Options{WatchdogTimeout: 2 * historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond})
+		redistest.Eventually(t, 20*time.Second, "a first cycle", func() bool {
+			return p.lock(t, "warm "+p.rigs[0].locks.ID()).Do(within(t), func(context.Context) error { return nil }) == nil
+		})
+		processes = append(processes, p)
+	}
+	var wg sync.WaitGroup
+	for w := range clients * workers {
+		rnd := rand.New(rand.NewPCG(7, uint64(w)))
+		q := plant(processes[w%clients].lock(t, "q"))
+		wg.Go(func() {
+			for enough.Err() == nil {
+				elect(q, rnd, log, w)
+			}
+		})
+	}
+	var faults int
+	wg.Go(func() {
+		rnd := rand.New(rand.NewPCG(7, 100))
+		for pause(enough, time.Duration(5+rnd.IntN(40))*time.Millisecond) {
+			faults++
+			i := rnd.IntN(3)
+			proxy := processes[rnd.IntN(clients)].proxies[i]
+			d := redistest.Direction(rnd.IntN(2))
+			lasts := time.Duration(rnd.IntN(100)) * time.Millisecond
+			switch rnd.IntN(9) {
+			case 0:
+				proxy.Cut()
+				lasts = 0
+			case 1:
+				proxy.Delay(time.Duration(rnd.IntN(30))*time.Millisecond, time.Duration(rnd.IntN(30))*time.Millisecond)
+			case 2:
+				proxy.Hold(d)
+			case 3:
+				proxy.BlackHole(d)
+				lasts *= 8
+			case 4:
+				proxy.Trap(&redistest.Trap{Match: isScript, Fate: redistest.LoseReply})
+			case 5:
+				proxy.Trap(&redistest.Trap{Match: isScript, Fate: redistest.LoseRequestSilently})
+			case 6:
+				proxy.SwallowPushes()
+			case 7:
+				servers[i].Stop(t)
+				pause(enough, 3*lasts)
+				servers[i].Resume(t)
+				lasts = 0
+			case 8:
+				if rnd.IntN(3) == 0 {
+					servers[i].Restart(t)
+				}
+				lasts = 0
+			}
+			pause(enough, lasts)
+			proxy.Heal()
+		}
+	})
+	wg.Wait()
+	granted := log.Count(history.Acquire, history.OK)
+	ops, lost := log.Ops()
+	t.Logf("%d operations, %d granted, %d lost, %d faults", len(ops), granted, len(lost), faults)
+	require.Greater(t, granted, 50)
+	require.Greater(t, faults, 20)
+	for _, s := range servers {
+		c := s.Client(t)
+		redistest.Eventually(t, 20*time.Second, "nothing is left behind", func() bool { return len(keys(t, c)) == 0 })
+	}
+	return history.LockModel{Slack: 2 * time.Millisecond, LateAcquire: 2 * time.Millisecond, Late: time.Second}.Check(log)
+}
+
+// elect acquires a Quorum in some way, keeps it for some time, and releases it. A refusal says nothing of a holder: votes
+// may have been split.
+func elect(q *rlock.Lock, rnd *rand.Rand, log *history.Log, client int) {
+	op := history.Op{Client: client, Lock: "q", Owner: log.Owner(), Kind: history.Acquire, Lease: 2 * historyLease, Renewed: rnd.IntN(3) > 0}
+	leaseTime := op.Lease
+	if op.Renewed {
+		leaseTime = 0
+	}
+	var h *rlock.Hold
+	got := log.Do(op, func() history.Outcome {
+		var err error
+		if h, err = q.TryLock(context.Background(), time.Duration(rnd.IntN(100))*time.Millisecond, leaseTime); err == nil {
+			return history.OK
+		}
+		return history.Unknown
+	})
+	if got != history.OK {
+		return
+	}
+	keep := time.NewTimer(time.Duration(rnd.IntN(3000)) * time.Microsecond)
+	if rnd.IntN(20) == 0 {
+		keep.Reset(op.Lease / 2 * time.Duration(1+rnd.IntN(6)))
+	}
+	select {
+	case <-keep.C:
+	case <-h.Done():
+	}
+	keep.Stop()
+	op.Kind = history.Release
+	log.Do(op, func() history.Outcome {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*historyTimeout)
+		defer cancel()
+		switch err := h.Unlock(ctx); {
+		case err == nil:
+			return history.OK
+		case errors.Is(err, rlock.ErrLost):
+			log.Lost(op.Owner, h.Until())
+		}
+		return history.Unknown
+	})
+}
