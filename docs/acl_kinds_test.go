@@ -7,8 +7,36 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
+// together uses several locks as one, in one slot and in several.
+func together(ctx context.Context, locks *rlock.Client, must func(what string, e error)) {
+	for _, names := range [][2]string{{"v{2}", "w{2}"}, {"v", "w"}} {
+		both, e := rlock.Multi(locks.Reentrant(names[0]), locks.Reentrant(names[1]))
+		must("multi", e)
+		if e != nil {
+			return
+		}
+		hold, e := both.Lock(ctx)
+		must("multi: lock", e)
+		if e != nil {
+			return
+		}
+		waited := make(chan error, 1)
+		go func() {
+			h, e := both.TryLock(ctx, 5*time.Second, 5*time.Second)
+			if e == nil {
+				e = h.Unlock(ctx)
+			}
+			waited <- e
+		}()
+		time.Sleep(50 * time.Millisecond)
+		must("multi: unlock", hold.Unlock(ctx))
+		must("multi: waiter", <-waited)
+	}
+}
+
 // kinds uses every kind of lock, waited for and not.
 func kinds(ctx context.Context, locks *rlock.Client, must func(what string, e error)) {
+	together(ctx, locks, must)
 	for _, name := range []string{"k", "m{1}"} {
 		rw := locks.ReadWrite(name + ":rw")
 		for kind, l := range map[string]*rlock.Lock{

@@ -591,6 +591,27 @@ func TestAMultiOfSeveralSlotsWorksInACluster(t *testing.T) {
 	require.NoError(t, <-held)
 }
 
+// TestAMultiOfASlotThatIsMigratedIsAcquiredOneByOne: a script with several keys is refused then.
+func TestAMultiOfASlotThatIsMigratedIsAcquiredOneByOne(t *testing.T) {
+	t.Parallel()
+	s := redistest.Cluster(t)
+	r := newRig(t, s, rlock.Options{PollCap: 100 * time.Millisecond})
+	m := multi(t, reentrants(r, "{x}a", "{x}b", "{x}c")...)
+	require.NoError(t, lock(t, m, within(t)).Unlock(within(t)))
+	before := lock(t, m, within(t))
+	slot := newMove(t, s, "{x}a")
+	slot.begin()
+	slot.key("{x}b")
+	require.NoError(t, before.Unlock(within(t)))
+	for _, waitTime := range []time.Duration{0, 10 * time.Second} {
+		h, err := m.TryLock(within(t), waitTime, 0)
+		require.NoError(t, err)
+		require.NoError(t, h.Unlock(within(t)))
+	}
+	slot.end()
+	require.NoError(t, lock(t, m, within(t)).Unlock(within(t)))
+}
+
 // MinuteEnv, set to 1, has TestRandomSetsInRandomOrdersNeverDeadlock run for a minute instead of some seconds.
 const MinuteEnv = "REDLATCH_MINUTE"
 

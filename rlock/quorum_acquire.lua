@@ -4,7 +4,10 @@
 -- Reply as of acquire.lua, and which run (of the run_id, 52 bits) as the 7th; or {4, ms until it votes, server ms, 0, 0, 0,
 --   run}, nothing done. A re-entry needs no vote anew.
 -- Twice: as acquire.lua.
-local info = redis.call('INFO', 'server')
+local info = redis.pcall('INFO', 'server')
+if type(info) ~= 'string' then
+  return redis.error_reply('ERR no vote without INFO server: ' .. info.err)
+end
 local run = tonumber(string.sub(string.match(info, 'run_id:(%x+)'), 1, 13), 16)
 if tonumber(ARGV[2]) == 1 then
   -- In whole seconds on both ends, so it may have been up for one less.

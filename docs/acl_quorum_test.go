@@ -1,0 +1,80 @@
+package docs_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// A Quorum takes three servers, so it is not among everything.
+func TestTheACLLinesAreEnoughForAQuorum(t *testing.T) {
+	for file, prefix := range map[string]string{"../README.md": "", "operations.md": "shop:"} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			defer cancel()
+			line := aclLines(t, file)[0]
+			var admins []rueidis.Client
+			var members []*rlock.Lock
+			client := func(s *redistest.Server) *rlock.Client {
+				o := s.Option()
+				o.Username, o.Password = "redlatch", "secret"
+				hub, err := pubsub.Dial(o)
+				require.NoError(t, err)
+				t.Cleanup(func() { hub.Close() })
+				c, err := rlock.New(hub, rlock.Options{KeyPrefix: prefix, WatchdogTimeout: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+				require.NoError(t, err)
+				t.Cleanup(func() { c.Close(context.Background()) })
+				return c
+			}
+			for range 3 {
+				s := redistest.Start(t)
+				admin := s.Client(t)
+				require.NoError(t, admin.Do(ctx, admin.B().Arbitrary(line...).Build()).Error())
+				admins = append(admins, admin)
+				members = append(members, client(s).Reentrant("q"))
+			}
+			q, err := rlock.Quorum(members...)
+			require.NoError(t, err)
+			hold, err := q.Lock(ctx) // when the servers have been up for long enough
+			require.NoError(t, err)
+			waited := make(chan error, 1)
+			go func() {
+				h, err := q.Lock(ctx)
+				if err == nil {
+					err = h.Unlock(ctx)
+				}
+				waited <- err
+			}()
+			time.Sleep(250 * time.Millisecond) // some renewals; the waiter subscribes
+			require.NoError(t, hold.Unlock(ctx))
+			require.NoError(t, <-waited)
+			for _, admin := range admins {
+				require.Empty(t, denials(t, admin))
+			}
+
+			// Without INFO there is no vote, and the error says so.
+			for _, admin := range admins {
+				less := slices.DeleteFunc(slices.Clone(line), func(w string) bool { return w == "+info" })
+				require.NoError(t, admin.Do(ctx, admin.B().Arbitrary("ACL", "DELUSER", "redlatch").Build()).Error())
+				require.NoError(t, admin.Do(ctx, admin.B().Arbitrary(less...).Build()).Error())
+			}
+			redistest.Eventually(t, 10*time.Second, "refused by name", func() bool {
+				_, err = q.TryLock(ctx, 0, 0)
+				// the change of users has cut connections
+				return err != nil && !errors.Is(err, rlock.ErrUnavailable) && !errors.Is(err, rlock.ErrUnknownOutcome)
+			})
+			require.ErrorContains(t, err, "no vote without INFO server")
+		})
+	}
+}
