@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -238,16 +239,27 @@ func (x *Hold) discard(ctx context.Context) {
 }
 
 func (p *parts) extend(ctx context.Context, d time.Duration) error {
+	if p.lock.of.quorum {
+		for _, x := range p.all() {
+			if x == nil {
+				continue
+			}
+			// A restarted server votes after this time: nobody may trust a vote of before for longer.
+			if most := max(x.h.owner.lease, x.h.owner.lock.c.opts.WatchdogTimeout); d > most {
+				return fmt.Errorf("rlock: %w", errs.InvalidOption("extension of a Quorum", d, fmt.Sprintf("%v to %v, its lease or WatchdogTimeout", MinLease, most)))
+			}
+		}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	errs, ok := p.each(ctx, p.all(), func(ctx context.Context, x *Hold) error { return x.Extend(ctx, d) })
+	failures, ok := p.each(ctx, p.all(), func(ctx context.Context, x *Hold) error { return x.Extend(ctx, d) })
 	switch {
 	case ok:
 		return nil
 	case p.b.life.Err() != nil:
 		return fmt.Errorf("rlock: extend %q: %w", p.lock.name, p.b.life.Err())
 	}
-	return p.lock.of.combined(p.lock.name, errs)
+	return p.lock.of.combined(p.lock.name, failures)
 }
 
 // each does something with all holds at the same time. It returns as soon as as many as must be held have succeeded, when

@@ -81,6 +81,21 @@
 // At a planned end do better: finish the work, Unlock, and the next holder has the lock within a millisecond
 // (docs/examples/leader).
 //
+// # Several locks as one
+//
+// [Multi] makes one lock of several, of any kind and on any servers: all are acquired or none, under one deadline, and the
+// hold lasts while all of them do. Opposite orders cannot deadlock. [Quorum] makes one lock of the same name on three or
+// more independent servers: whoever has a majority holds it (Redlock), so that any minority of them may be down, slow, or
+// come back with nothing. Both return the same [Lock] and [Hold]; their comments say what each method means there.
+//
+//	             acquire, free                       acquire, contended         renew, every third   release
+//	Multi        1 call if one slot and one client;  1, and for each lock       with all other       1 call for each,
+//	             otherwise 1 for each, in a row      what it costs alone        holds of a client    in parallel
+//	Quorum       1 call to each server, in parallel  the same for each round    the same             1 call to each, in parallel
+//
+// A Multi of one slot takes 1 round trip, any other as many as it has members. A Quorum takes 1, that of the server in the
+// middle; a dead or slow one is not waited for, but the first time, when it has not said yet which server it is.
+//
 // # Contexts
 //
 // The ctx of [Lock.Lock] bounds the waiting, not the hold: a helper that acquires under its own timeout hands out a

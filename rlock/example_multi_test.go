@@ -85,7 +85,9 @@ func fleet() (servers []*miniredis.Miniredis, clients []*rlock.Client, end func(
 		}
 		servers, clients = append(servers, server), append(clients, locks)
 		ends = append(ends, func() {
-			locks.Close(context.Background())
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			defer cancel()
+			locks.Close(ctx) // what is owed to a dead server is owed for a lease
 			hub.Close()
 			server.Close()
 		})

@@ -60,9 +60,10 @@ var votingKinds = map[*kind]*kind{reentrant: voting(reentrant), nonReentrant: vo
 //     random pause that grows while votes are split, and every PollCap. No order is kept among processes.
 //   - Hold: it lasts while a majority of its members last, each renewed on its own; Until is the end of the last majority.
 //     Each member's deadline leaves lease/100 + 2 ms, or the Margin if that is more, for clocks that drift apart. A
-//     member that was not had, or is lost because its server restarted, is acquired again every third of the lease if the
-//     hold is renewed. ErrMaxHold and ErrClosed of any member end the hold. Extend and Unlock need a majority's answer, and
-//     go on for the others in the background. Owner is the members' owners, joined by commas, with nothing for one that is
+//     member that was not had, or is lost because its server restarted, is asked for again, soon and then every third of
+//     the lease, if the hold is renewed. ErrMaxHold and ErrClosed of any member end the hold. Extend and Unlock need a
+//     majority's answer; Unlock goes on for the others in the background, and Extend is for no longer than a server must
+//     have been up. Owner is the members' owners, joined by commas, with nothing for one that is
 //     not held; it goes with [Lock.WithOwner] of the same Quorum. There is no Token.
 //   - IsLocked: fewer than a majority are free. RemainingLease: until a majority are. HoldCount: what a majority has.
 //
@@ -73,9 +74,9 @@ var votingKinds = map[*kind]*kind{reentrant: voting(reentrant), nonReentrant: vo
 // before, it may have forgotten a vote that it gave and that still counts. So the first acquisition after a deployment of
 // all servers takes that long; until then it fails, or waits, with an error that says for how long (ErrUnavailable).
 //
-// What a majority cannot promise: a server whose data is deleted while it runs (FLUSHALL, DEL), or whose clock steps
-// forward, is a vote that can be given twice. Fewer of those than a majority do not suffice for two holders only if all
-// other votes overlap; keep clocks slewed, and have the resource refuse the late where it matters.
+// What a majority cannot promise: a server whose data is deleted while it runs (FLUSHALL, DEL, eviction), or whose clock
+// steps forward, can give the same vote twice, and one such vote may be enough for a second holder. Have the resource refuse
+// the late where that matters.
 //
 // Cost: one script call to each server to acquire, one to release, in parallel; a renewal to each every third of the
 // lease. The call to acquire runs INFO, whose right the user must have. Who waits subscribes to each member's channel.
