@@ -510,7 +510,8 @@ func TestAVoteThatWasForgottenIsNotGivenTwice(t *testing.T) {
 func TestALateVoteJoinsTheHoldOrIsGivenBack(t *testing.T) {
 	t.Parallel()
 	servers := embedded(t, 3)
-	p, other := servers.behindProxies(t, quick), servers.process(t, quick)
+	long := rlock.Options{CallTimeout: 2 * time.Second} // what is not given back stays for 30 s
+	p, other := servers.behindProxies(t, long), servers.process(t, long)
 	q := p.lock(t, "q")
 	require.NoError(t, lock(t, q, within(t)).Unlock(within(t)))
 	servers.empty(t, "q")
