@@ -124,8 +124,9 @@ func (b *bundle) rest() {
 
 // parts is the hold of a composite, as its Hold knows it.
 type parts struct {
-	lock *Lock
-	b    *bundle
+	lock  *Lock
+	b     *bundle
+	began time.Time // when all were there
 
 	mu       sync.Mutex
 	holds    []*Hold // by member; nil: not held
@@ -298,6 +299,15 @@ func (p *parts) each(ctx context.Context, holds []*Hold, do func(context.Context
 		}
 	}
 	return errs, false
+}
+
+// keep has all parts last until d after the whole was acquired.
+func (p *parts) keep(d time.Duration) {
+	for _, x := range p.all() {
+		if x != nil {
+			x.h.keep(p.began.Add(d).Sub(x.h.owner.lock.c.base.Add(x.h.began)))
+		}
+	}
 }
 
 // unlock is Hold.Unlock of a composite.

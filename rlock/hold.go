@@ -230,7 +230,11 @@ func (x *Hold) UnlockAfter(ctx context.Context, d time.Duration) error {
 	if d < 0 || d > MaxDuration {
 		return fmt.Errorf("rlock: %w", errs.InvalidOption("minimum hold", d, fmt.Sprintf("0 to %v", MaxDuration)))
 	}
-	x.h.keep(d)
+	if x.parts != nil {
+		x.parts.keep(d)
+	} else {
+		x.h.keep(d)
+	}
 	return x.Unlock(ctx)
 }
 

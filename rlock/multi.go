@@ -39,7 +39,7 @@ var multiAcquireScript = script.New("acquire several", handoverSource+multiAcqui
 //     waitTime of 0 each member is asked once, up to the first that is held.
 //   - Hold: Err, Done and Context end when any member is lost, with that reason. The others stay held, and renewed,
 //     until Unlock: nothing releases a lock under running work. Until is that of the member that ends first. Extend and
-//     Unlock act on all at the same time; their errors are joined. Owner is the members' owners, joined by commas, and
+//     Unlock act on all at the same time; their errors are joined. UnlockAfter counts from when all were there. Owner is the members' owners, joined by commas, and
 //     goes with [Lock.WithOwner] of the same Multi. Token is that of the only Fenced member, if there is just one.
 //   - IsLocked: somebody holds one or more. IsHeldBy: ctx's owners hold all; HoldCount: the least of their counts.
 //     RemainingLease: until all are free. ForceUnlock: takes all from whoever holds them.
@@ -136,6 +136,7 @@ func (q *composite) collect(ctx context.Context, l *Lock, waitTime, leaseTime ti
 		})
 		switch {
 		case err == nil:
+			p.began = time.Now()
 			return &Hold{parts: p}, nil
 		case !lost, waitTime != forever && !time.Now().Before(end), ctx.Err() != nil, !script.Pause(ctx, script.Backoff(n)):
 			return nil, err
@@ -230,6 +231,7 @@ type together struct {
 
 	c         *Client
 	owners    []*owner
+	since     time.Time // see acquisition
 	sent      time.Time
 	abandoned time.Time // see acquisition
 	unsure    bool      // some attempt may have run that is not answered for
@@ -318,7 +320,7 @@ func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, erro
 		return nil, err
 	}
 	for _, own := range t.owners {
-		if !c.engine.Add(&own.claim, t.sent, t.lease, t.auto, c.opts.MaxHold) {
+		if !c.engine.Add(&own.claim, t.since, t.sent, t.lease, t.auto, c.opts.MaxHold) {
 			t.drop(ErrNotAcquired)
 			return nil, fmt.Errorf("%w: %q was granted, but its lease was over before it could be used", ErrUnavailable, own.lock.name)
 		}
@@ -334,12 +336,13 @@ func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, erro
 		}
 		p.add(i, own.handle(t.auto))
 	}
+	p.began = t.sent
 	return &Hold{parts: p}, nil
 }
 
 // renew makes new owners: those of a grant that was given back are spent.
 func (t *together) renew() {
-	t.owners = make([]*owner, len(t.members))
+	t.owners, t.since = make([]*owner, len(t.members)), time.Time{}
 	for i, m := range t.members {
 		t.owners[i] = m.newOwner(t.lease)
 	}
@@ -370,6 +373,9 @@ func (t *together) try(ctx context.Context) (wait.Answer, error) {
 	c := t.c
 	for again := false; ; again = true {
 		t.sent = time.Now()
+		if t.since.IsZero() {
+			t.since = t.sent
+		}
 		end := t.sent.Add(c.opts.CallTimeout)
 		if d, ok := ctx.Deadline(); ok && d.Before(end) {
 			end = d
@@ -406,9 +412,10 @@ func (t *together) try(ctx context.Context) (wait.Answer, error) {
 			t.blocked = t.members[r.which-1]
 			return wait.Answer{Left: r.left}, nil
 		}
-		if unmet || !received.Before(t.sent.Add(t.lease-lease.Margin(t.lease))) {
+		trusted := !slices.ContainsFunc(t.members, func(m *Lock) bool { return !c.engine.Trusted(m.key, t.since) })
+		if unmet || !trusted || !received.Before(t.sent.Add(t.lease-lease.Margin(t.lease))) {
 			if !unmet {
-				err, t.unsure = fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, t.l.name, t.lease), true
+				err, t.unsure = fmt.Errorf("%w: %q: the grant took longer than its lease of %v, or than heartbeats are trusted", ErrUnavailable, t.l.name, t.lease), true
 			}
 			t.takeBack(ctx)
 			t.renew()

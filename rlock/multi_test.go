@@ -434,6 +434,56 @@ func TestAMultiLeavesALockToThoseWhoQueueForIt(t *testing.T) {
 	lock(t, multi(t, reentrants(r, "a", "b")...), within(t))
 }
 
+func TestUnlockAfterKeepsAllMembersFromWhenAllWereThere(t *testing.T) {
+	t.Parallel()
+	servers := embedded(t, 3)
+	p := servers.process(t, rlock.Options{})
+	r := p.rigs[0]
+	for name, l := range map[string]*rlock.Lock{"a": multi(t, reentrants(r, "a", "b")...), "f": multi(t, r.locks.Fenced("f"), r.locks.Reentrant("g")), "q": p.lock(t, "q")} {
+		h := lock(t, l, within(t))
+		require.ErrorIs(t, h.UnlockAfter(within(t), -1), rlock.ErrInvalidOption)
+		require.NoError(t, h.UnlockAfter(within(t), time.Hour))
+		require.ErrorIs(t, h.Err(), rlock.ErrReleased)
+		_, err := l.TryLock(within(t), 0, 0)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired, name)
+		left, err := l.RemainingLease(within(t))
+		require.NoError(t, err)
+		require.InDelta(t, time.Hour, left, float64(time.Minute), name)
+		_, err = l.ForceUnlock(within(t))
+		require.NoError(t, err)
+		h = lock(t, l, within(t))
+		require.NoError(t, h.UnlockAfter(within(t), time.Nanosecond), "over already")
+		h = lock(t, l, within(t))
+		require.NoError(t, h.Unlock(within(t)))
+	}
+}
+
+func TestWithLivenessACrashedHoldersMultiAndQuorumAreTakenOver(t *testing.T) {
+	t.Parallel()
+	o := rlock.Options{Liveness: true, Heartbeat: 200 * time.Millisecond}
+	servers := embedded(t, 3)
+	dead, alive := servers.behindProxies(t, o), servers.process(t, o)
+	of := func(p *process) (*rlock.Lock, *rlock.Lock) {
+		return multi(t, p.rigs[0].locks.Reentrant("a"), p.rigs[1].locks.Reentrant("b")), p.lock(t, "q")
+	}
+	several, quorum := of(dead)
+	holds := []*rlock.Hold{lock(t, several, within(t)), lock(t, quorum, within(t))}
+	for _, proxy := range dead.proxies {
+		proxy.BlackHole(redistest.Up)
+	}
+	several, quorum = of(alive)
+	for i, l := range []*rlock.Lock{several, quorum} {
+		h, err := l.TryLock(within(t), 15*time.Second, 0) // half of the lease
+		require.NoError(t, err)
+		select {
+		case <-holds[i].Done():
+		default:
+			require.False(t, time.Now().Before(holds[i].Until()), "it is over before")
+		}
+		require.NoError(t, h.Unlock(within(t)))
+	}
+}
+
 func TestAClosedClientEndsAMulti(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

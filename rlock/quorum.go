@@ -63,8 +63,9 @@ var votingKinds = map[*kind]*kind{reentrant: voting(reentrant), nonReentrant: vo
 //     member that was not had, or is lost because its server restarted, is asked for again, soon and then every third of
 //     the lease, if the hold is renewed. ErrMaxHold and ErrClosed of any member end the hold. Extend and Unlock need a
 //     majority's answer; Unlock goes on for the others in the background, and Extend is for no longer than a server must
-//     have been up. Owner is the members' owners, joined by commas, with nothing for one that is
-//     not held; it goes with [Lock.WithOwner] of the same Quorum. There is no Token.
+//     have been up. A restarted server forgets the minimum time of UnlockAfter like any vote. Owner is the members' owners,
+//     joined by commas, with nothing for one that is not held; it goes with [Lock.WithOwner] of the same Quorum. There is
+//     no Token.
 //   - IsLocked: fewer than a majority are free. RemainingLease: until a majority are. HoldCount: what a majority has.
 //
 // Errors are ErrNotAcquired if a majority was asked and somebody else holds too many; ErrUnavailable or ErrUnknownOutcome
@@ -145,6 +146,7 @@ func (q *composite) elect(ctx context.Context, l *Lock, waitTime, leaseTime time
 		}
 		return nil, l.explain(err, time.Since(e.began))
 	}
+	e.won.began = time.Now()
 	return &Hold{parts: e.won}, nil
 }
 
@@ -428,6 +430,9 @@ func (e *election) listen(ctx context.Context) {
 	}
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
 	for _, m := range e.members {
+		if m.c.monitor != nil {
+			m.c.monitor.watch(m)
+		}
 		if m.backoff != nil {
 			continue // a Spin lock has no channel
 		}
@@ -451,5 +456,10 @@ func (e *election) deafen() {
 	if e.stop != nil {
 		e.stop()
 		e.hearing.Wait()
+		for _, m := range e.members {
+			if m.c.monitor != nil {
+				m.c.monitor.unwatch(m)
+			}
+		}
 	}
 }
