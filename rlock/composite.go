@@ -141,6 +141,29 @@ func (q *composite) holdCount(ctx context.Context, l *Lock) (int, error) {
 	return counts[q.need-1], nil
 }
 
+func (q *composite) inspect(ctx context.Context, l *Lock) (State, error) {
+	states, failed, err := gather(ctx, q, l, func(ctx context.Context, m *Lock) (State, error) { return m.Inspect(ctx) })
+	s := State{Name: l.name}
+	if err != nil {
+		return s, err
+	}
+	lefts := make([]time.Duration, len(states))
+	for i, m := range states {
+		if lefts[i] = m.Lease; m.Lease == NoExpiry {
+			lefts[i] = MaxDuration + 1
+		}
+		if failed[i] {
+			states[i], lefts[i] = State{Name: q.members[i].name}, MaxDuration+1
+		}
+	}
+	slices.Sort(lefts)
+	if s.Lease = lefts[q.need-1]; s.Lease > MaxDuration {
+		s.Lease = NoExpiry
+	}
+	s.Locked, s.Members = s.Lease != 0, states
+	return s, nil
+}
+
 func (q *composite) forceUnlock(ctx context.Context, l *Lock) (bool, error) {
 	removed, _, err := gather(ctx, q, l, func(ctx context.Context, m *Lock) (bool, error) { return m.ForceUnlock(ctx) })
 	return slices.Contains(removed, true), err

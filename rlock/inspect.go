@@ -27,6 +27,9 @@ type State struct {
 	Waiters []Waiter
 	// Token is the last fencing token that was given out; 0: none, or forgotten.
 	Token int64
+	// Members are those of a Multi or Quorum, which has no holders or waiters of its own; one that could not be asked has
+	// nothing but its Name.
+	Members []State
 }
 
 // Holder is one owner of a lock. More than one: the first hold was joined, or there are several readers.
@@ -63,8 +66,11 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 }
 
 // Inspect is [Client.Inspect] of this lock's name. It costs one call, and one for each process that holds the lock and
-// has Options.Liveness on.
+// has Options.Liveness on; of a Multi or Quorum, that for each member.
 func (l *Lock) Inspect(ctx context.Context) (State, error) {
+	if l.of != nil {
+		return l.of.inspect(ctx, l)
+	}
 	s := State{Name: l.name}
 	_, err := ask(ctx, l, func(ctx context.Context) (struct{}, error) {
 		r, err := l.c.runInspect(ctx, l.key, queueKey(l.key), keyname.Prefix("redlatch_rw", l.key),

@@ -391,3 +391,34 @@ func TestInspectAsAUserWhoMaySeeTheLockOnly(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, h.Owner(), state.Holders[0].Owner)
 }
+
+func TestInspectOfAMultiShowsItsMembers(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rlock.Options{WatchdogTimeout: lease})
+		both, err := rlock.Multi(r.locks.Reentrant("a"), r.locks.Fenced("b"))
+		require.NoError(t, err)
+		state, err := both.Inspect(within(t))
+		require.NoError(t, err)
+		require.False(t, state.Locked)
+		require.Equal(t, []rlock.State{{Name: "a"}, {Name: "b"}}, state.Members)
+
+		one := lock(t, r.locks.Reentrant("a"), within(t))
+		state, err = both.Inspect(within(t))
+		require.NoError(t, err)
+		require.True(t, state.Locked)
+		require.Equal(t, []bool{true, false}, []bool{state.Members[0].Locked, state.Members[1].Locked})
+		require.NoError(t, one.Unlock(within(t)))
+
+		h := lock(t, both.WithLabel("job"), within(t))
+		state, err = both.Inspect(within(t))
+		require.NoError(t, err)
+		require.Equal(t, both.Name(), state.Name)
+		require.Greater(t, state.Lease, lease/2)
+		for _, m := range state.Members {
+			require.Equal(t, "job", m.Holders[0].Label)
+		}
+		token, _ := h.Token()
+		require.Equal(t, token, state.Members[1].Token)
+		require.NoError(t, h.Unlock(within(t)))
+	})
+}

@@ -39,8 +39,9 @@ var multiAcquireScript = script.New("acquire several", handoverSource+multiAcqui
 //     waitTime of 0 each member is asked once, up to the first that is held.
 //   - Hold: Err, Done and Context end when any member is lost, with that reason. The others stay held, and renewed,
 //     until Unlock: nothing releases a lock under running work. Until is that of the member that ends first. Extend and
-//     Unlock act on all at the same time; their errors are joined. UnlockAfter counts from when all were there. Owner is the members' owners, joined by commas, and
-//     goes with [Lock.WithOwner] of the same Multi. Token is that of the only Fenced member, if there is just one.
+//     Unlock act on all at the same time; their errors are joined. UnlockAfter counts from when all were there. Owner is
+//     the members' owners, joined by commas, and goes with [Lock.WithOwner] of the same Multi. Token is that of the only
+//     Fenced member, if there is just one.
 //   - IsLocked: somebody holds one or more. IsHeldBy: ctx's owners hold all; HoldCount: the least of their counts.
 //     RemainingLease: until all are free. ForceUnlock: takes all from whoever holds them.
 //
@@ -336,7 +337,7 @@ func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, erro
 		}
 		p.add(i, own.handle(t.auto))
 	}
-	p.began = t.sent
+	p.began = time.Now()
 	return &Hold{parts: p}, nil
 }
 

@@ -35,11 +35,11 @@ type Claim struct {
 	deadline instant // acting is safe until then, as far as the lease goes
 	asked    instant // before the request was sent that was granted
 	maxAt    instant // MaxHold, zero: none
-	auto     int     // how many handles want it renewed
 	start    instant // the renewal schedule is start + n*lease/3
 	renewAt  instant
 	checkAt  instant       // when to look whether it is still held; zero: no reason to
 	short    time.Duration // the lease that the server has, if it is shorter than ours is to be: one renewal is due in any case
+	auto     int32         // how many handles want it renewed
 	retrying bool          // the last renewal failed; renewAt is a pause's end, not a point of the schedule
 	inFlight bool          // a renewal is under way; only its answer, or the deadline, is the next event
 	state    state
