@@ -220,6 +220,45 @@ func TestAHolderThatIsCutOffStopsBeforeItIsTakenFrom(t *testing.T) {
 	wg.Wait()
 }
 
+// A waiter that was handed the lock while it was cut off, and lost it again to one that watched, comes back as another
+// owner: whoever saw the old one without heartbeats would take the lock from it at once.
+func TestAWaiterThatWasCutOffForLongIsAnotherOwner(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s)
+	holder, other, cut := newRig(t, s, living()), newRig(t, s, living()), newRig(t, p.Server(), living())
+	h := lock(t, holder.locks.Reentrant("l"), within(t))
+	ctx, cancel := context.WithCancel(within(t))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if h, err := cut.locks.Reentrant("l").WithLabel("cut").Lock(ctx); err == nil {
+			h.Unlock(within(t))
+		}
+	})
+	defer wg.Wait()
+	defer cancel()
+	waits := func() (owner rlock.Owner) {
+		redistest.Eventually(t, 20*time.Second, "in the queue", func() bool {
+			state, err := holder.locks.Inspect(within(t), "l")
+			for _, w := range state.Waiters {
+				if w.Label == "cut" {
+					owner = w.Owner
+				}
+			}
+			return err == nil && owner != ""
+		})
+		return owner
+	}
+	before := waits()
+	p.Hold(redistest.Down)
+	require.NoError(t, h.Unlock(within(t))) // to who is cut off
+	h = lock(t, other.locks.Reentrant("l"), within(t))
+	p.Heal()
+	redistest.Eventually(t, 20*time.Second, "another owner", func() bool { return waits() != before })
+	require.NoError(t, h.Err())
+	require.NoError(t, h.Unlock(within(t)))
+}
+
 func TestAStoppedProcessFindsItsHoldOverWhenItRunsAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -421,6 +421,11 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 		case acquireYoung:
 			return wait.Answer{}, &youngError{l.name, r.left}
 		}
+		if !c.engine.Trusted(l.key, a.since) {
+			// It may have been handed the lock, and had it taken away, since it was last heard. Who saw that must not
+			// meet the same owner again.
+			return a.renamed(received), fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", ErrUnavailable, l.name)
+		}
 		a.since = a.sent
 		if c.monitor != nil && a.patient && !a.watched {
 			a.watched = true
