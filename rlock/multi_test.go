@@ -241,12 +241,12 @@ func TestAMultiIsOverWhenAMemberIsLostAndTheOthersStayUntilUnlock(t *testing.T) 
 func TestAMultiStartsOverWhenAMemberIsLostBeforeAllAreThere(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	r, other := newRig(t, s, rlock.Options{WatchdogTimeout: 300 * time.Millisecond}), newRig(t, s, rlock.Options{})
+	r, other := newRig(t, s, rlock.Options{WatchdogTimeout: 3 * time.Second}), newRig(t, s, rlock.Options{})
 	last := lock(t, other.locks.Reentrant("z"), within(t))
 	for _, patient := range []bool{true, false} {
 		waitTime := 20 * time.Second
 		if !patient {
-			waitTime = 2 * time.Second
+			waitTime = 1500 * time.Millisecond
 		}
 		got := make(chan result, 1)
 		go func() {

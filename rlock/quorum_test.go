@@ -327,7 +327,9 @@ func TestAnyMinorityOfServersMayFail(t *testing.T) {
 			t.Run(what, func(t *testing.T) {
 				t.Parallel()
 				servers := servers[what].voting(t)
-				p, other := servers.behindProxies(t, quick), servers.behindProxies(t, quick)
+				steady := quick
+				steady.WatchdogTimeout = time.Second // a busy machine keeps renewals for longer than fractions of it
+				p, other := servers.behindProxies(t, steady), servers.behindProxies(t, steady)
 				q, theirs := p.lock(t, "q"), other.lock(t, "q")
 				h := lock(t, q, within(t))
 				require.NoError(t, lock(t, theirs, context.WithoutCancel(quietly(t, h))).Unlock(within(t)))
@@ -341,14 +343,14 @@ func TestAnyMinorityOfServersMayFail(t *testing.T) {
 					}
 				}
 				first := h.Until()
-				redistest.Eventually(t, 20*time.Second, "renewed by the others for two leases", func() bool {
-					return h.Err() != nil || h.Until().Sub(first) > 2*quick.WatchdogTimeout
+				redistest.Eventually(t, 20*time.Second, "renewed by the others for more than a lease", func() bool {
+					return h.Err() != nil || h.Until().Sub(first) > 5*steady.WatchdogTimeout/4
 				})
 				require.NoError(t, h.Err())
 				_, err := theirs.TryLock(within(t), 50*time.Millisecond, 0)
 				require.Error(t, err)
 				require.NotErrorIs(t, err, rlock.ErrInvalidOption)
-				require.NoError(t, h.Extend(within(t), quick.WatchdogTimeout))
+				require.NoError(t, h.Extend(within(t), steady.WatchdogTimeout))
 				require.NoError(t, h.Unlock(within(t)), "a majority says so")
 				next := lock(t, theirs, within(t))
 				require.NoError(t, next.Unlock(within(t)))
@@ -762,9 +764,10 @@ func TestQuorumHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
 
 func recordElections(t *testing.T, servers election, plant func(*rlock.Lock) *rlock.Lock) error {
 	log := history.New()
-	const clients, workers, lasts = 4, 2, 5 * time.Second
-	enough, stop := context.WithTimeout(context.Background(), lasts)
+	const clients, workers, most = 4, 2, 150
+	enough, stop := context.WithTimeout(context.Background(), 40*time.Second)
 	defer stop()
+	atLeast := time.Now().Add(4 * time.Second)
 	var processes []*process
 	for range clients {
 		p := servers.behindProxies(t, rlock.Options{WatchdogTimeout: 2 * historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond})
@@ -780,6 +783,9 @@ func recordElections(t *testing.T, servers election, plant func(*rlock.Lock) *rl
 		wg.Go(func() {
 			for enough.Err() == nil {
 				elect(q, rnd, log, w)
+				if time.Now().After(atLeast) && log.Count(history.Acquire, history.OK) >= most {
+					stop()
+				}
 			}
 		})
 	}
@@ -828,8 +834,8 @@ func recordElections(t *testing.T, servers election, plant func(*rlock.Lock) *rl
 	granted := log.Count(history.Acquire, history.OK)
 	ops, lost := log.Ops()
 	t.Logf("%d operations, %d granted, %d lost, %d faults", len(ops), granted, len(lost), faults)
-	require.Greater(t, granted, 50)
-	require.Greater(t, faults, 20)
+	require.GreaterOrEqual(t, granted, most)
+	require.Greater(t, faults, 10)
 	for _, s := range servers {
 		c := s.Client(t)
 		redistest.Eventually(t, 20*time.Second, "nothing is left behind", func() bool { return len(keys(t, c)) == 0 })
