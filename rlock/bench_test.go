@@ -81,3 +81,49 @@ func BenchmarkUncontended(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkMulti is a cycle of three locks of one slot as one, beside three cycles of one.
+func BenchmarkMulti(b *testing.B) {
+	ctx := context.Background()
+	for name, cycle := range map[string]func(r *rig) func() error{
+		"together": func(r *rig) func() error {
+			m := multi(b, reentrants(r, "a", "b", "c")...)
+			return func() error {
+				h, err := m.Lock(ctx)
+				if err != nil {
+					return err
+				}
+				return h.Unlock(ctx)
+			}
+		},
+		"one by one": func(r *rig) func() error {
+			locks := reentrants(r, "a", "b", "c")
+			return func() error {
+				var held []*rlock.Hold
+				for _, l := range locks {
+					h, err := l.Lock(ctx)
+					if err != nil {
+						return err
+					}
+					held = append(held, h)
+				}
+				for _, h := range held {
+					if err := h.Unlock(ctx); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			use := cycle(newRig(b, redistest.Start(b), rlock.Options{}))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := use(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
