@@ -24,6 +24,9 @@ var beats = lease.Heartbeats{
 
 var trusted = beats.Trust - lease.Margin(beats.Trust)
 
+// between is off the beats, so that none goes out in the instant in which a test looks.
+const between = 300 * time.Millisecond
+
 // hour is a lease whose renewals are far from any of these tests' times.
 const hour = 3 * time.Hour
 
@@ -32,7 +35,7 @@ func TestAHoldLastsForAsLongAsHeartbeatsAreConfirmed(t *testing.T) {
 		start := time.Now()
 		h := s.take(t, "l", hour)
 		require.Equal(t, start.Add(trusted), s.Until(h.Claim), "without any beat")
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute + between)
 		require.NoError(t, h.why(t))
 		require.True(t, s.Live(h.Claim))
 		require.WithinRange(t, s.Until(h.Claim), time.Now().Add(trusted-beats.Interval), time.Now().Add(trusted))
@@ -55,6 +58,7 @@ func TestAHoldLastsForAsLongAsHeartbeatsAreConfirmed(t *testing.T) {
 
 func TestAHoldIsTrustedFromWhenItMayFirstHaveBeenSeen(t *testing.T) {
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
+		time.Sleep(time.Minute) // beats of before do not count
 		asked := time.Now()
 		time.Sleep(2 * time.Second)
 		h := claim("l")
@@ -77,7 +81,7 @@ func TestBeatsForOneHoldAreBeatsForAll(t *testing.T) {
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		asked := time.Now()
 		s.take(t, "other", hour)
-		time.Sleep(10 * time.Second)
+		time.Sleep(10*time.Second + between)
 		h := claim("l")
 		s.grant(t, h, hour)
 		require.True(t, s.Add(h.Claim, asked.Add(5*time.Second), time.Now(), hour, true, 0))
@@ -93,7 +97,7 @@ func TestBeatsForOneHoldAreBeatsForAll(t *testing.T) {
 func TestAHeartbeatAfterAGapBringsNothingBack(t *testing.T) {
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		other := s.take(t, "other", hour)
-		time.Sleep(5 * time.Second)
+		time.Sleep(5*time.Second + between)
 		asked := time.Now()
 		letGo := s.tap.hold()
 		time.Sleep(2 * beats.Trust)
@@ -110,7 +114,7 @@ func TestAHeartbeatAfterAGapBringsNothingBack(t *testing.T) {
 func TestAHoldThatIsYoungerThanTheGapOutlastsIt(t *testing.T) {
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		old := s.take(t, "old", hour)
-		time.Sleep(10 * time.Second)
+		time.Sleep(10*time.Second + between)
 		letGo := s.tap.hold()
 		time.Sleep(2 * time.Second)
 		young := s.take(t, "young", hour)
