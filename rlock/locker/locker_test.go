@@ -38,6 +38,12 @@ func locks(t testing.TB, s *redistest.Server, o rlock.Options) *rlock.Client {
 	return c
 }
 
+// use locks and unlocks.
+func use(x *locker.Locker) {
+	x.Lock()
+	defer x.Unlock()
+}
+
 func never(t testing.TB) func(error) {
 	return func(err error) { t.Error("lost:", err) }
 }
@@ -109,8 +115,7 @@ func TestLockPanicsWithTheReasonAndCanBeTriedAgain(t *testing.T) {
 	require.ErrorIs(t, reason(brief), rlock.ErrNotAcquired)
 	require.NoError(t, h.Unlock(context.Background()))
 	long := locker.New(context.Background(), c.Reentrant("l"), never(t))
-	long.Lock() // it may take a moment until what was handed to those who left is given back
-	long.Unlock()
+	use(long) // it may take a moment until what was handed to those who left is given back
 	ctx, cancel = context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	x = locker.New(ctx, c.Reentrant("l"), never(t))
@@ -132,8 +137,7 @@ func TestLossIsToldOnceAndBeforeUnlock(t *testing.T) {
 	require.ErrorIs(t, <-told, rlock.ErrLost)
 	x.Unlock()
 	require.Empty(t, told)
-	x.Lock()
-	x.Unlock()
+	use(x)
 	require.Empty(t, told, "a hold that was not lost")
 }
 
@@ -142,13 +146,11 @@ func TestLockGoesOnWhileTheServerIsAway(t *testing.T) {
 	p := redistest.NewProxy(t, s)
 	c := locks(t, p.Server(), rlock.Options{CallTimeout: 50 * time.Millisecond})
 	x := locker.New(context.Background(), c.Reentrant("l").WithWait(100*time.Millisecond), never(t))
-	x.Lock() // it knows the server
-	x.Unlock()
+	use(x) // it knows the server
 	p.Refuse()
 	p.Cut()
 	time.AfterFunc(time.Second, p.Heal)
-	x.Lock()
-	x.Unlock()
+	use(x)
 }
 
 func Example() {
