@@ -1,0 +1,356 @@
+package interop_test
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/interop"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+func init() { roles["looper"] = beLooper }
+
+// Exclusion is shown in two ways. Everybody notes when it was inside, on the one clock that all processes of a Linux
+// machine share, and no two such intervals may overlap. That misses an overlap shorter than the way from the server to
+// the holder. So everybody also reads a number and writes one more, in two requests, while it is inside: who is inside
+// at the same time makes the other's count get lost, and at the end the number is too small.
+
+// looped is what one thread or process did in a loop, as Driver.java has it.
+type looped struct {
+	who     string
+	writes  int
+	longest time.Duration // wait
+	inside  []interval
+}
+
+type interval struct {
+	shared     bool
+	start, end int64
+}
+
+func parseLooped(t testing.TB, who, text string) looped {
+	t.Helper()
+	f := strings.SplitN(text, " ", 3)
+	require.Len(t, f, 3, "%s said %q", who, text)
+	x := looped{who: who}
+	var err error
+	x.writes, err = strconv.Atoi(f[0])
+	require.NoError(t, err)
+	ns, err := strconv.ParseInt(f[1], 10, 64)
+	require.NoError(t, err)
+	x.longest = time.Duration(ns)
+	for _, s := range strings.Split(f[2], ",") {
+		if s == "" {
+			continue
+		}
+		a, b, _ := strings.Cut(s[1:], ":")
+		i := interval{shared: s[0] == 'r'}
+		i.start, err = strconv.ParseInt(a, 10, 64)
+		require.NoError(t, err)
+		i.end, err = strconv.ParseInt(b, 10, 64)
+		require.NoError(t, err)
+		x.inside = append(x.inside, i)
+	}
+	return x
+}
+
+// together checks that never more than capacity were inside at the same time; one who does not share counts for all.
+// It returns the most.
+func together(t testing.TB, all []looped, capacity int) int {
+	t.Helper()
+	if !oneClock {
+		return 0
+	}
+	type edge struct {
+		at     int64
+		weight int
+		who    string
+	}
+	var edges []edge
+	for _, x := range all {
+		for _, i := range x.inside {
+			weight := capacity
+			if i.shared {
+				weight = 1
+			}
+			require.LessOrEqual(t, i.start, i.end)
+			edges = append(edges, edge{i.start, weight, x.who}, edge{i.end, -weight, x.who})
+		}
+	}
+	slices.SortFunc(edges, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.weight, b.weight)) })
+	now, most := 0, 0
+	for _, e := range edges {
+		now += e.weight
+		most = max(most, now)
+		require.LessOrEqual(t, now, capacity, "%s came in at %d beside others", e.who, e.at)
+	}
+	return most
+}
+
+// shares is how often each had been inside when the first of them was through with its rounds.
+func shares(all []looped) []int {
+	first := int64(math.MaxInt64)
+	for _, x := range all {
+		first = min(first, x.inside[len(x.inside)-1].end)
+	}
+	counts := make([]int, len(all))
+	for i, x := range all {
+		for _, in := range x.inside {
+			if in.end <= first {
+				counts[i]++
+			}
+		}
+	}
+	return counts
+}
+
+// looper is another process of this binary that loops on request.
+type looper struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func startLooper(t testing.TB, w *world) *looper {
+	t.Helper()
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	p := &looper{cmd: exec.Command(exe, w.server.Addrs...)}
+	p.cmd.Env = append(os.Environ(), "REDLATCH_ROLE=looper")
+	p.cmd.Stderr = os.Stderr
+	p.in, err = p.cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := p.cmd.StdoutPipe()
+	require.NoError(t, err)
+	p.out = bufio.NewReader(out)
+	require.NoError(t, p.cmd.Start())
+	t.Cleanup(func() {
+		p.in.Close()
+		p.cmd.Process.Kill()
+		p.cmd.Wait()
+	})
+	return p
+}
+
+func (p *looper) send(kind, name string, rounds int, guard string, hold int) <-chan interop.Reply {
+	c := make(chan interop.Reply, 1)
+	fmt.Fprintln(p.in, kind, name, rounds, guard, hold)
+	go func() {
+		line, err := p.out.ReadString('\n')
+		c <- interop.Reply{Value: strings.TrimSuffix(line, "\n"), Err: err}
+	}()
+	return c
+}
+
+func beLooper() error {
+	r, end, err := connect(rueidis.ClientOption{InitAddress: os.Args[1:]}, pollCap, 0)
+	if err != nil {
+		return err
+	}
+	defer end()
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		var kind, name, guard string
+		var rounds, hold int
+		if _, err := fmt.Sscan(in.Text(), &kind, &name, &rounds, &guard, &hold); err != nil {
+			return err
+		}
+		text, err := r.loop(context.Background(), kind, name, rounds, guard, time.Duration(hold)*time.Microsecond)
+		if err != nil {
+			return err
+		}
+		fmt.Println(text)
+	}
+	return nil
+}
+
+// places is the capacity of the semaphores that are looped on.
+const places = 3
+
+// loop is Driver.java's, with our own clients.
+func (r *rig) loop(ctx context.Context, kind, name string, rounds int, guard string, hold time.Duration) (string, error) {
+	var b strings.Builder
+	writes, longest := 0, int64(0)
+	for i := range rounds {
+		asked := monotonic()
+		reads := kind == "rw" && i%3 != 0
+		shared := reads || kind == "sem" || kind == "permit"
+		give, err := r.take(ctx, kind, name, reads)
+		if err != nil {
+			return "", fmt.Errorf("%s %s: %w", kind, name, err)
+		}
+		start := monotonic()
+		longest = max(longest, start-asked)
+		switch {
+		case !shared:
+			was, err := r.number(ctx, guard)
+			if err == nil {
+				err = r.redis.Do(ctx, r.redis.B().Set().Key(guard).Value(strconv.FormatInt(was+1, 10)).Build()).Error()
+			}
+			if err != nil {
+				return "", err
+			}
+			writes++
+		case reads:
+			was, err := r.number(ctx, guard)
+			if err != nil {
+				return "", err
+			}
+			if is, err := r.number(ctx, guard); err != nil || is != was {
+				return "", fmt.Errorf("a writer beside a reader: %d became %d (%v)", was, is, err)
+			}
+		}
+		if hold > 0 {
+			time.Sleep(hold)
+		}
+		end := monotonic()
+		if err := give(ctx); err != nil {
+			return "", fmt.Errorf("%s %s: release: %w", kind, name, err)
+		}
+		mark := "w"
+		if shared {
+			mark = "r"
+		}
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, "%s%d:%d", mark, start, end)
+	}
+	return fmt.Sprintf("%d %d %s", writes, longest, &b), nil
+}
+
+func (r *rig) take(ctx context.Context, kind, name string, reads bool) (give func(context.Context) error, err error) {
+	switch kind {
+	case "sem":
+		s := r.sems.CountingSemaphore(name)
+		return func(ctx context.Context) error { return s.Release(ctx, 1) }, s.Acquire(ctx, 1)
+	case "permit":
+		p, err := r.sems.Semaphore(name, places).Acquire(ctx, 1)
+		if err != nil {
+			return nil, err
+		}
+		return p.Release, nil
+	}
+	if kind == "rw" {
+		kind = "write"
+		if reads {
+			kind = "read"
+		}
+	}
+	var h *rlock.Hold
+	if h, err = r.lock(kind, name).Lock(ctx); err != nil {
+		return nil, err
+	}
+	return h.Unlock, nil
+}
+
+func (r *rig) number(ctx context.Context, key string) (int64, error) {
+	n, err := r.redis.Do(ctx, r.redis.B().Get().Key(key).Build()).AsInt64()
+	if rueidis.IsRedisNil(err) {
+		return 0, nil
+	}
+	return n, err
+}
+
+// starved is longer than anybody may wait for a lock that is always released again within a millisecond.
+const starved = 15 * time.Second
+
+// contend has everybody loop on one name at the same time, and checks what they say.
+func contend(t *testing.T, r *rig, kind string, capacity, rounds int, loopers []*looper, lanes []*lane, prepare func(name string)) {
+	t.Helper()
+	name, guard := unique(t, kind), unique(t, "guard")
+	if prepare != nil {
+		prepare(name)
+	}
+	type reply struct {
+		who string
+		c   <-chan interop.Reply
+	}
+	var replies []reply
+	hold := 0 // µs, beside what is done under the guard
+	if kind == "sem" || kind == "permit" {
+		hold = 500
+	}
+	began := time.Now()
+	for i, l := range lanes {
+		replies = append(replies, reply{fmt.Sprint("java ", i), l.send("loop", kind, name, rounds, 0, guard, hold)})
+	}
+	for i, p := range loopers {
+		replies = append(replies, reply{fmt.Sprint("go ", i), p.send(kind, name, rounds, guard, hold)})
+	}
+	var all []looped
+	var longest time.Duration
+	writes, inside := 0, 0
+	for _, c := range replies {
+		text, _ := got(t, c.c)
+		x := parseLooped(t, c.who, text)
+		require.Len(t, x.inside, rounds)
+		require.Less(t, x.longest, starved, "%s starved", x.who)
+		longest, writes, inside = max(longest, x.longest), writes+x.writes, inside+len(x.inside)
+		all = append(all, x)
+	}
+	most := together(t, all, capacity)
+	n, err := r.number(within(t), guard)
+	require.NoError(t, err)
+	require.EqualValues(t, writes, n, "counts were lost: two were inside at the same time")
+	if shared := kind == "sem" || kind == "permit"; oneClock && shared {
+		require.Equal(t, capacity, most, "all places were used")
+	}
+	if kind == "fair" && oneClock {
+		require.Greater(t, slices.Min(shares(all)), rounds/3, "in turns: %v", shares(all))
+	}
+	t.Logf("%d acquisitions in %v, longest wait %v, at most %d inside, %v until the first was through", inside,
+		time.Since(began).Round(time.Millisecond), longest.Round(time.Millisecond), most, shares(all))
+}
+
+func TestFourGoProcessesAndFourJavaThreadsExclude(t *testing.T) {
+	many := map[place]map[string]int{
+		newestAlone:   {"lock": 400, "fenced": 150, "fair": 150, "spin": 40, "rw": 150, "write": 150, "sem": 150, "permit": 150},
+		newestCluster: {"lock": 200, "fair": 100, "rw": 100, "sem": 100, "permit": 100},
+		olderAlone:    {"lock": 200, "fair": 100, "rw": 100, "permit": 100},
+		olderCluster:  {"lock": 100},
+	}
+	each(t, everywhere, func(t *testing.T, w *world) {
+		r := w.rig(t)
+		var loopers []*looper
+		var lanes []*lane
+		for range 4 {
+			loopers = append(loopers, startLooper(t, w))
+			lanes = append(lanes, w.lane(t))
+		}
+		rounds := many[place{w.release, w.kind}]
+		for _, kind := range []string{"lock", "fenced", "fair", "spin", "rw", "write", "sem", "permit"} {
+			if rounds[kind] == 0 {
+				continue
+			}
+			t.Run(kind, func(t *testing.T) {
+				capacity, prepare := 1, func(string) {}
+				switch kind {
+				case "rw":
+					capacity = 1000
+				case "sem":
+					capacity = places
+					prepare = func(name string) { lanes[0].do(t, "sem.set", name, places) }
+				case "permit":
+					capacity = places
+					prepare = func(name string) { lanes[0].do(t, "permit.set", name, places) }
+				}
+				contend(t, r, kind, capacity, rounds[kind], loopers, lanes, prepare)
+			})
+		}
+	})
+}

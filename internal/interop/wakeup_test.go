@@ -1,0 +1,73 @@
+package interop_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// soon is well under the lease, 30 s, and under pollCap: only a message is that quick.
+const soon = 5 * time.Second
+
+// wakeups are the kinds that tell their waiters by message.
+var wakeups = []struct{ holder, waiter string }{
+	{"lock", "lock"},
+	{"lock", "fenced"},
+	{"fenced", "fenced"},
+	{"fenced", "lock"},
+	{"fair", "fair"},
+	{"write", "write"},
+	{"write", "read"},
+	{"read", "write"},
+}
+
+func TestAJavaWaiterIsWokenByOurRelease(t *testing.T) {
+	each(t, everywhere, func(t *testing.T, w *world) {
+		r := w.rig(t)
+		kinds := append(wakeups, struct{ holder, waiter string }{"spin", "lock"}, struct{ holder, waiter string }{"once", "lock"})
+		for _, k := range kinds {
+			t.Run(k.holder+" "+k.waiter, func(t *testing.T) {
+				name := unique(t, "wake")
+				java := w.lane(t)
+				h := hold(t, r.lock(k.holder, name), within(t))
+				waiter := java.send("lock", k.waiter, name, -1)
+				w.listening(t, name)
+				require.Empty(t, waiter)
+				release(t, h)
+				_, after := got(t, waiter)
+				require.Less(t, after, soon)
+				t.Log("after", after)
+				refused(t, r.lock(k.holder, name))
+				java.do(t, "unlock", k.waiter, name)
+				free(t, r.lock(k.holder, name))
+			})
+		}
+	})
+}
+
+func TestOurWaiterIsWokenByAJavaRelease(t *testing.T) {
+	each(t, everywhere, func(t *testing.T, w *world) {
+		r := w.rig(t)
+		for _, k := range wakeups {
+			t.Run(k.holder+" "+k.waiter, func(t *testing.T) {
+				name := unique(t, "wake")
+				java := w.lane(t)
+				java.do(t, "lock", k.holder, name, -1)
+				waiter := waiting(t, r.lock(k.waiter, name))
+				w.listening(t, name)
+				require.Empty(t, waiter)
+				java.do(t, "unlock", k.holder, name)
+				began := time.Now()
+				g := <-waiter
+				require.NoError(t, g.err)
+				require.Less(t, g.at.Sub(began), soon)
+				t.Log("after", g.at.Sub(began))
+				require.Equal(t, "false", java.do(t, "trynow", k.holder, name))
+				release(t, g.hold)
+				require.Equal(t, "true", java.do(t, "trynow", k.holder, name))
+				java.do(t, "unlock", k.holder, name)
+			})
+		}
+	})
+}
