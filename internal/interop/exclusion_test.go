@@ -354,3 +354,19 @@ func TestFourGoProcessesAndFourJavaThreadsExclude(t *testing.T) {
 		}
 	})
 }
+
+// TestBothReleasesOfRedissonAndWeShareALock: threads of both releases and Go processes at once.
+func TestBothReleasesOfRedissonAndWeShareALock(t *testing.T) {
+	driver(t)
+	for _, kind := range []string{"lock", "fair", "rw"} {
+		t.Run(kind, func(t *testing.T) {
+			a, b := newWorld(t, interop.Newest, "standalone"), newWorld(t, interop.Older, "standalone")
+			require.NotEqual(t, a.jvm.Version, b.jvm.Version)
+			capacity := 1
+			if kind == "rw" {
+				capacity = 1000
+			}
+			contend(t, a.rig(t), kind, capacity, 100, []*looper{startLooper(t, a), startLooper(t, a)}, []*lane{a.lane(t), b.lane(t), a.lane(t), b.lane(t)}, nil)
+		})
+	}
+}

@@ -1,0 +1,150 @@
+package interop_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/rlock"
+)
+
+func TestReadersOfBothLanguagesShareAndWritersWaitForAllOfThem(t *testing.T) {
+	each(t, everywhere, func(t *testing.T, w *world) {
+		r := w.rig(t)
+		name, reader, java := unique(t, "rw"), w.lane(t), w.lane(t)
+		rw := r.locks.ReadWrite(name)
+		ours := hold(t, rw.Read(), within(t))
+		reader.do(t, "lock", "read", name, -1)
+		again := hold(t, rw.Read(), ours.Context(within(t)))
+		require.Equal(t, "true", w.lane(t).do(t, "trynow", "read", name), "readers share")
+		another := hold(t, rw.Read(), within(t))
+		release(t, another)
+		st, err := r.locks.Inspect(within(t), name)
+		require.NoError(t, err)
+		require.Equal(t, "read", st.Mode)
+		require.Len(t, st.Holders, 3)
+		refused(t, rw.Write())
+		require.Equal(t, "false", java.do(t, "trynow", "write", name))
+		release(t, again)
+		release(t, ours)
+		refused(t, rw.Write())
+		require.Equal(t, "true", reader.do(t, "held", "read", name), "our release leaves Java's hold")
+		ok, err := rw.Read().ForceUnlock(within(t)) // of the third, whose thread we have let go
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, "true", java.do(t, "trynow", "write", name))
+		refused(t, rw.Read())
+		refused(t, rw.Write())
+		require.Equal(t, "false", reader.do(t, "trynow", "read", name))
+		java.do(t, "unlock", "write", name)
+		free(t, rw.Write())
+		require.False(t, r.exists(t, name))
+	})
+}
+
+func TestTheLastReaderWakesTheWriterOfTheOtherLanguage(t *testing.T) {
+	each(t, everywhere, func(t *testing.T, w *world) {
+		r := w.rig(t)
+		for _, javaWrites := range []bool{true, false} {
+			for _, javaLast := range []bool{true, false} {
+				name, reader, writer := unique(t, "rw"), w.lane(t), w.lane(t)
+				rw := r.locks.ReadWrite(name)
+				ours := hold(t, rw.Read(), within(t))
+				reader.do(t, "lock", "read", name, -1)
+				var wake func()
+				if javaWrites {
+					c := writer.send("lock", "write", name, -1)
+					wake = func() { got(t, c); writer.do(t, "unlock", "write", name) }
+				} else {
+					c := waiting(t, rw.Write())
+					wake = func() {
+						g := <-c
+						require.NoError(t, g.err)
+						release(t, g.hold)
+					}
+				}
+				w.listening(t, name)
+				began := time.Now()
+				if javaLast {
+					release(t, ours)
+					reader.do(t, "unlock", "read", name)
+				} else {
+					reader.do(t, "unlock", "read", name)
+					release(t, ours)
+				}
+				wake()
+				require.Less(t, time.Since(began), soon, "java writes: %v, java reads last: %v", javaWrites, javaLast)
+			}
+		}
+	})
+}
+
+// TestADowngradeLetsReadersOfTheOtherLanguageIn: ours wakes those that wait; Redisson's publishes nothing, so that ours
+// come in when they look.
+func TestADowngradeLetsReadersOfTheOtherLanguageIn(t *testing.T) {
+	each(t, everywhere, func(t *testing.T, w *world) {
+		r := w.rig(t)
+		name, java := unique(t, "rw"), w.lane(t)
+		rw := r.locks.ReadWrite(name)
+		write := hold(t, rw.Write(), within(t))
+		read := hold(t, rw.Read(), write.Context(within(t)))
+		waiter := java.send("lock", "read", name, -1)
+		w.listening(t, name)
+		began := time.Now()
+		release(t, write)
+		got(t, waiter)
+		require.Less(t, time.Since(began), soon)
+		refused(t, rw.Write())
+		release(t, read)
+		refused(t, rw.Write())
+		java.do(t, "unlock", "read", name)
+
+		java.do(t, "lock", "write", name, -1)
+		java.do(t, "lock", "read", name, -1)
+		refused(t, rw.Read())
+		java.do(t, "unlock", "write", name)
+		free(t, rw.Read())
+		refused(t, rw.Write())
+		require.Equal(t, "true", java.do(t, "held", "read", name), "our reader left Java's hold alone")
+		java.do(t, "unlock", "read", name)
+		free(t, rw.Write())
+	})
+}
+
+func TestAnUpgradeIsNotForEitherSide(t *testing.T) {
+	each(t, []place{newestAlone, olderAlone}, func(t *testing.T, w *world) {
+		r := w.rig(t)
+		name, java := unique(t, "rw"), w.lane(t)
+		rw := r.locks.ReadWrite(name)
+		java.do(t, "lock", "read", name, -1)
+		require.Equal(t, "false", java.do(t, "try", "write", name, 50, -1))
+		java.do(t, "unlock", "read", name)
+		h := hold(t, rw.Read(), within(t))
+		_, err := rw.Write().Lock(h.Context(within(t)))
+		require.ErrorIs(t, err, rlock.ErrReentry)
+		release(t, h)
+		free(t, rw.Write())
+	})
+}
+
+// TestAReaderOfOneLanguageKeepsItsLeaseBesideTheOthers: each unlock leaves the lock for as long as the longest of those
+// that remain.
+func TestAReaderOfOneLanguageKeepsItsLeaseBesideTheOthers(t *testing.T) {
+	each(t, everywhere, func(t *testing.T, w *world) {
+		r := w.rig(t)
+		name, java := unique(t, "rw"), w.lane(t)
+		rw := r.locks.ReadWrite(name)
+		java.do(t, "lock", "read", name, (3 * lease).Milliseconds())
+		ours := hold(t, rw.Read().WithLease(lease), within(t))
+		sameLease(t, 3*lease, r.pttl(t, name))
+		java.do(t, "unlock", "read", name)
+		sameLease(t, lease, r.pttl(t, name))
+		java.do(t, "lock", "read", name, (3 * lease).Milliseconds())
+		release(t, ours)
+		sameLease(t, 3*lease, r.pttl(t, name))
+		refused(t, rw.Write())
+		java.do(t, "unlock", "read", name)
+		free(t, rw.Write())
+	})
+}

@@ -1,0 +1,284 @@
+package interop_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+func TestACountingSemaphoreIsOneNumberForBothSides(t *testing.T) {
+	each(t, everywhere, func(t *testing.T, w *world) {
+		r := w.rig(t)
+		name, java := unique(t, "sem"), w.lane(t)
+		s := r.sems.CountingSemaphore(name)
+		same := func(want int) {
+			t.Helper()
+			n, err := s.Available(within(t))
+			require.NoError(t, err)
+			require.EqualValues(t, want, n)
+			require.Equal(t, fmt.Sprint(want), java.do(t, "sem.available", name))
+		}
+		same(0)
+		ok, err := s.TrySetPermits(within(t), 5, 0)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, "false", java.do(t, "sem.set", name, 7))
+		same(5)
+		java.do(t, "sem.acquire", name, 2)
+		require.NoError(t, s.Acquire(within(t), 2))
+		same(1)
+		require.Equal(t, "false", java.do(t, "sem.try", name, 2, 0))
+		require.ErrorIs(t, s.TryAcquire(within(t), 2, 0), rsemaphore.ErrNotAcquired)
+
+		// Java waits for two: one is not enough
+		waiter := java.send("sem.acquire", name, 3)
+		w.listening(t, name)
+		require.NoError(t, s.Release(within(t), 1))
+		select {
+		case <-waiter:
+			require.Fail(t, "three of two")
+		case <-time.After(50 * time.Millisecond):
+		}
+		began := time.Now()
+		require.NoError(t, s.Release(within(t), 1))
+		got(t, waiter)
+		require.Less(t, time.Since(began), soon)
+		same(0)
+
+		ours := make(chan error, 1)
+		go func() { ours <- s.Acquire(within(t), 2) }()
+		w.listening(t, name)
+		began = time.Now()
+		java.do(t, "sem.release", name, 2)
+		require.NoError(t, <-ours)
+		require.Less(t, time.Since(began), soon)
+		same(0)
+
+		go func() { ours <- s.Acquire(within(t), 2) }()
+		w.listening(t, name)
+		java.do(t, "sem.add", name, 6)
+		require.NoError(t, <-ours)
+		same(4)
+		_, err = s.AddPermits(within(t), 3)
+		require.NoError(t, err)
+		same(7)
+		_, err = s.ReducePermits(within(t), 9)
+		require.NoError(t, err)
+		same(-2)
+		require.Equal(t, "-2", java.do(t, "sem.drain", name))
+		same(0)
+		java.do(t, "sem.release", name, 3)
+		n, err := s.Drain(within(t))
+		require.NoError(t, err)
+		require.EqualValues(t, 3, n)
+	})
+}
+
+func TestLeasedPermitsAreSharedWithJava(t *testing.T) {
+	each(t, everywhere, func(t *testing.T, w *world) {
+		r := w.rig(t)
+		name, java := unique(t, "permit"), w.lane(t)
+		s := r.sems.Semaphore(name, 2)
+		require.Equal(t, "true", java.do(t, "permit.set", name, 2))
+		same := func(want int) {
+			t.Helper()
+			n, err := s.Available(within(t))
+			require.NoError(t, err)
+			require.Equal(t, want, n)
+			require.Equal(t, fmt.Sprint(want), java.do(t, "permit.available", name))
+		}
+		same(2)
+		id := java.do(t, "permit.acquire", name, lease.Milliseconds())
+		same(1)
+		ours, err := s.Acquire(within(t), 1)
+		require.NoError(t, err)
+		same(0)
+		st, err := s.Inspect(within(t))
+		require.NoError(t, err)
+		require.Len(t, st.Permits, 2)
+		for _, p := range st.Permits {
+			switch p.ID {
+			case id:
+				require.Empty(t, p.Client)
+				sameLease(t, lease, p.Lease)
+			case ours.IDs()[0]:
+				require.True(t, strings.HasPrefix(r.sems.ID(), p.Client))
+			default:
+				require.Fail(t, "whose is this", p.ID)
+			}
+		}
+		require.Equal(t, "null", java.do(t, "permit.try", name, 50, 1000))
+		_, err = s.TryAcquire(within(t), 1, 0, 0)
+		require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+
+		// each waits for the other
+		waiter := java.send("permit.acquire", name, lease.Milliseconds())
+		w.listening(t, name)
+		began := time.Now()
+		require.NoError(t, ours.Release(within(t)))
+		second, _ := got(t, waiter)
+		require.Less(t, time.Since(began), soon)
+		same(0)
+		type result struct {
+			p   *rsemaphore.Permit
+			err error
+		}
+		waits := func() <-chan result {
+			c := make(chan result, 1)
+			ctx := within(t)
+			go func() {
+				p, err := s.Acquire(ctx, 1)
+				c <- result{p, err}
+			}()
+			w.listening(t, name)
+			return c
+		}
+		c := waits()
+		began = time.Now()
+		java.do(t, "permit.release", name, second)
+		g := <-c
+		require.NoError(t, g.err)
+		require.Less(t, time.Since(began), soon)
+
+		// ids are understood on the other side
+		require.Equal(t, "true", java.do(t, "permit.tryrelease", name, g.p.IDs()[0]))
+		require.ErrorIs(t, g.p.Release(within(t)), rsemaphore.ErrLost)
+		require.NoError(t, s.ReleaseIDs(within(t), id))
+		require.Equal(t, "false", java.do(t, "permit.tryrelease", name, id))
+		require.ErrorIs(t, s.ReleaseIDs(within(t), id), rsemaphore.ErrNotHeld)
+		same(2)
+
+		// Java's lease ends: ours gets the permit without a message; and the other way round
+		java.do(t, "permit.acquire", name, lease.Milliseconds())
+		id = java.do(t, "permit.acquire", name, lease.Milliseconds())
+		c = waits()
+		require.Equal(t, "true", java.do(t, "permit.lease", name, id, 300))
+		require.Empty(t, c)
+		x := w.rigOf(t, 200*time.Millisecond, 0) // who looked before the lease was shortened does not know
+		p, err := x.sems.Semaphore(name, 2).Acquire(within(t), 1)
+		if err == nil {
+			require.NoError(t, p.Release(within(t)))
+		}
+		require.NoError(t, err)
+		g = <-c
+		require.NoError(t, g.err)
+		require.NoError(t, g.p.Release(within(t)))
+		_, err = s.TryAcquire(within(t), 1, 0, 500*time.Millisecond)
+		require.NoError(t, err)
+		same(0)
+		began = time.Now()
+		java.do(t, "permit.acquire", name, lease.Milliseconds())
+		require.Less(t, time.Since(began), soon)
+	})
+}
+
+// TestASemaphoreMadeHereIsSharedWhenItSaysSo: with Shared its keys have no end, as Redisson makes them.
+func TestASemaphoreMadeHereIsSharedWhenItSaysSo(t *testing.T) {
+	each(t, []place{newestAlone, olderAlone}, func(t *testing.T, w *world) {
+		r := w.rig(t)
+		name, java := unique(t, "permit"), w.lane(t)
+		s := r.sems.Semaphore(name, 3).Shared()
+		p, err := s.TryAcquire(within(t), 1, 0, 300*time.Millisecond)
+		require.NoError(t, err)
+		require.Equal(t, "false", java.do(t, "permit.set", name, 9))
+		require.Equal(t, "2", java.do(t, "permit.available", name))
+		java.do(t, "permit.acquire", name, lease.Milliseconds())
+		<-p.Done()
+		require.EqualValues(t, -1*time.Millisecond, r.pttl(t, name))
+		for java.do(t, "permit.available", name) != "2" {
+			time.Sleep(10 * time.Millisecond)
+		}
+		java.do(t, "permit.add", name, 1)
+		n, err := s.Available(within(t))
+		require.NoError(t, err)
+		require.Equal(t, 3, n)
+	})
+}
+
+func TestALatchOpensForBothSides(t *testing.T) {
+	each(t, everywhere, func(t *testing.T, w *world) {
+		r := w.rig(t)
+		for _, javaSets := range []bool{true, false} {
+			name, java := unique(t, "latch"), w.lane(t)
+			l := r.sems.CountDownLatch(name)
+			same := func(want int) {
+				t.Helper()
+				n, err := l.Count(within(t))
+				require.NoError(t, err)
+				require.EqualValues(t, want, n)
+				require.Equal(t, fmt.Sprint(want), java.do(t, "latch.count", name))
+			}
+			same(0)
+			require.NoError(t, l.Await(within(t)))
+			require.Equal(t, "true", java.do(t, "latch.await", name, 0))
+			if javaSets {
+				require.Equal(t, "true", java.do(t, "latch.set", name, 3))
+				ok, err := l.TrySetCount(within(t), 5, 0)
+				require.NoError(t, err)
+				require.False(t, ok)
+			} else {
+				ok, err := l.TrySetCount(within(t), 3, 0)
+				require.NoError(t, err)
+				require.True(t, ok)
+				require.Equal(t, "false", java.do(t, "latch.set", name, 5))
+			}
+			same(3)
+			inJava := w.lane(t).send("latch.await", name, 30_000)
+			w.listening(t, name)
+			inGo := make(chan error, 1)
+			go func() { inGo <- l.Await(within(t)) }()
+			w.listening(t, name)
+			_, err := l.CountDown(within(t))
+			require.NoError(t, err)
+			java.do(t, "latch.down", name)
+			same(1)
+			require.Empty(t, inJava)
+			require.Empty(t, inGo)
+			began := time.Now()
+			if javaSets { // so each side opens one
+				_, err = l.CountDown(within(t))
+				require.NoError(t, err)
+			} else {
+				java.do(t, "latch.down", name)
+			}
+			v, _ := got(t, inJava)
+			require.Equal(t, "true", v)
+			require.NoError(t, <-inGo)
+			require.Less(t, time.Since(began), soon)
+			same(0)
+		}
+	})
+}
+
+// TestADeletedLatchIsGoneForBothSides: waiters of ours are told if it was deleted here, and find it open if Java did.
+func TestADeletedLatchIsGoneForBothSides(t *testing.T) {
+	each(t, []place{newestAlone, newestCluster, olderAlone}, func(t *testing.T, w *world) {
+		r := w.rig(t)
+		name, java := unique(t, "latch"), w.lane(t)
+		l := r.sems.CountDownLatch(name)
+		var inGo chan error
+		for _, javaDeletes := range []bool{true, false} {
+			require.Equal(t, "true", java.do(t, "latch.set", name, 2))
+			inGo = make(chan error, 1)
+			go func() { inGo <- l.Await(within(t)) }()
+			w.listening(t, name)
+			began := time.Now()
+			if javaDeletes {
+				require.Equal(t, "true", java.do(t, "latch.delete", name))
+				require.NoError(t, <-inGo)
+			} else {
+				ok, err := l.Delete(within(t))
+				require.NoError(t, err)
+				require.True(t, ok)
+				require.ErrorIs(t, <-inGo, rsemaphore.ErrLatchDeleted)
+			}
+			require.Less(t, time.Since(began), soon)
+			require.Equal(t, "0", java.do(t, "latch.count", name))
+		}
+	})
+}
