@@ -70,6 +70,7 @@ func (k *keeper) end() {
 var (
 	starting sync.Mutex
 	servers  = map[string]*redistest.Server{}
+	nodes    = map[*redistest.Server][]rueidis.Client{}
 	jvms     = map[interop.Release]*interop.JVM{}
 	built    = sync.OnceValues(func() (string, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -287,10 +288,22 @@ func (w *world) scripts(t testing.TB) int {
 
 func (w *world) onEach(t testing.TB, f func(c rueidis.Client)) {
 	t.Helper()
-	for _, a := range w.server.Addrs {
-		c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{a}, ForceSingleClient: true, DisableCache: true})
-		require.NoError(t, err)
+	starting.Lock()
+	clients := nodes[w.server]
+	if clients == nil {
+		for _, a := range w.server.Addrs {
+			c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{a}, ForceSingleClient: true, DisableCache: true})
+			if err != nil {
+				starting.Unlock()
+				require.NoError(t, err)
+			}
+			everybody.Cleanup(c.Close)
+			clients = append(clients, c)
+		}
+		nodes[w.server] = clients
+	}
+	starting.Unlock()
+	for _, c := range clients {
 		f(c)
-		c.Close()
 	}
 }
