@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/rlock"
 )
 
 // soon is well under the lease, 30 s, and under pollCap: only a message is that quick.
@@ -68,6 +70,25 @@ func TestOurWaiterIsWokenByAJavaRelease(t *testing.T) {
 				require.Equal(t, "true", java.do(t, "trynow", k.holder, name))
 				java.do(t, "unlock", k.holder, name)
 			})
+		}
+	})
+}
+
+// TestAJavaSpinLocksReleaseIsFoundByLooking: it publishes nothing, so PollCap is what our waiters wait.
+func TestAJavaSpinLocksReleaseIsFoundByLooking(t *testing.T) {
+	each(t, []place{newestAlone, newestCluster, olderAlone}, func(t *testing.T, w *world) {
+		r := w.rigOf(t, rlock.DefaultPollCap, 0)
+		for _, kind := range []string{"lock", "spin", "fenced"} {
+			name, java := unique(t, "spin"), w.lane(t)
+			java.do(t, "lock", "spin", name, -1)
+			waiter := waiting(t, r.lock(kind, name))
+			refused(t, r.lock(kind, name))
+			java.do(t, "unlock", "spin", name)
+			began := time.Now()
+			g := <-waiter
+			require.NoError(t, g.err)
+			require.Less(t, g.at.Sub(began), rlock.DefaultPollCap+soon)
+			release(t, g.hold)
 		}
 	})
 }

@@ -1,0 +1,163 @@
+package docs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// migrated is what the code of redisson.md's migrations finds: clients on an embedded server.
+func migrated() (ctx context.Context, locks *rlock.Client, end func()) {
+	server := miniredis.NewMiniRedis()
+	server.ClockTTL(true)
+	if err := server.Start(); err != nil {
+		log.Fatal(err)
+	}
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Generous, so that a busy machine changes no output.
+	locks, err = rlock.New(hub, rlock.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx = context.Background()
+	return ctx, locks, func() {
+		locks.Close(ctx)
+		hub.Close()
+		server.Close()
+	}
+}
+
+func work(ctx context.Context) error {
+	fmt.Println("working:", ctx.Err() == nil)
+	return ctx.Err()
+}
+
+func write(token int64) { fmt.Println("has a token:", token > 0) }
+
+func Example_fromRedisson() {
+	ctx, locks, end := migrated()
+	defer end()
+
+	hold, err := locks.Reentrant("order:1").TryLock(ctx, 3*time.Second, 10*time.Second)
+	if errors.Is(err, rlock.ErrNotAcquired) {
+		return // somebody else has it
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hold.Unlock(ctx)
+	work(hold.Context(ctx)) // the context ends if the lock is lost
+	// Output: working: true
+}
+
+func Example_fromRedissonReentrant() {
+	ctx, locks, end := migrated()
+	defer end()
+
+	order := locks.Reentrant("order:1")
+	err := order.Do(ctx, func(ctx context.Context) error { // renewed until it returns
+		return order.Do(ctx, work) // the same owner, because ctx says so
+	})
+	fmt.Println("released:", err == nil)
+	// Output:
+	// working: true
+	// released: true
+}
+
+func Example_fromRedissonFenced() {
+	ctx, locks, end := migrated()
+	defer end()
+
+	hold, err := locks.Fenced("order:1").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hold.Unlock(ctx)
+	token, _ := hold.Token()
+	write(token)
+	// Output: has a token: true
+}
+
+func Example_fromRedsync() {
+	ctx, locks, end := migrated()
+	defer end()
+
+	order := locks.Reentrant("order:1") // while redsync still runs: locks.Plain("order:1", rlock.PlainOptions{})
+	err := order.WithWait(3*time.Second).Do(ctx, func(ctx context.Context) error {
+		return work(ctx) // renewed until it returns; ctx ends if the lock is lost
+	})
+	if errors.Is(err, rlock.ErrNotAcquired) {
+		return // not within three seconds
+	}
+	fmt.Println("released:", err == nil)
+	// Output:
+	// working: true
+	// released: true
+}
+
+func Example_fromRueidislock() {
+	ctx, locks, end := migrated()
+	defer end()
+
+	order := locks.Reentrant("order:1") // while rueidislock still runs: locks.Plain("rueidislock:0:order:1", rlock.PlainOptions{})
+	hold, err := order.Lock(ctx)        // ctx bounds the waiting, not the hold
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hold.Unlock(ctx)
+	work(hold.Context(ctx))
+	// Output: working: true
+}
+
+func Example_fromRedislock() {
+	ctx, locks, end := migrated()
+	defer end()
+
+	order := locks.Reentrant("order:1") // while redislock still runs: locks.Plain("order:1", rlock.PlainOptions{})
+	hold, err := order.TryLock(ctx, 0, 10*time.Second)
+	if errors.Is(err, rlock.ErrNotAcquired) {
+		return // somebody else has it
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hold.Unlock(ctx)
+	work(hold.Context(ctx))
+	// Output: working: true
+}
+
+// The "after" code of every migration is the body of the Example that is named above it.
+func TestTheCodeOfTheMigrationsIsTheExamples(t *testing.T) {
+	src, err := os.ReadFile("migration_test.go")
+	require.NoError(t, err)
+	after := regexp.MustCompile("(?s)After \\(`(Example_\\w+)`\\):\n\n```go\n(.*?)```")
+	found := after.FindAllStringSubmatch(read(t, "redisson.md"), -1)
+	require.Len(t, found, strings.Count(string(src), "\nfunc Example_"), "each Example is shown once")
+	for _, m := range found {
+		_, example, ok := strings.Cut(body(t, string(src), m[1]), "\tdefer end()\n\n")
+		require.True(t, ok, m[1])
+		example, _, _ = strings.Cut(example, "\t// Output:")
+		want := ""
+		for line := range strings.Lines(example) {
+			want += strings.TrimPrefix(line, "\t")
+		}
+		require.Equal(t, strings.TrimSpace(want), strings.TrimSpace(m[2]), m[1])
+	}
+}
