@@ -38,6 +38,7 @@ type Config struct {
 	Slice    time.Duration // uncontended and claims: one turn of one peer
 	Slices   int           // turns in a round
 	Warm     time.Duration // contended: before it counts
+	WarmUp   time.Duration // of a client before it takes part, of Redisson only
 	Duration time.Duration // contended: what counts
 	Think    time.Duration
 	Handover time.Duration
@@ -56,13 +57,15 @@ func defaults() Config {
 		Slice: 100 * time.Millisecond, Slices: 4,
 		Warm: 150 * time.Millisecond, Duration: 700 * time.Millisecond, Think: time.Millisecond,
 		Handover: time.Second, Pairs: 2,
-		Lease: 10 * time.Second,
+		Lease: 10 * time.Second, WarmUp: 6 * time.Second,
 		Crash: time.Second, Victims: 8,
 		Held: 1000, Renewal: 3 * time.Second,
 		RoundsOf: map[string]int{crashed: 2, renewing: 1},
 	}
 	for _, p := range peers {
-		c.Peers = append(c.Peers, p.Name)
+		if !p.Optional {
+			c.Peers = append(c.Peers, p.Name)
+		}
 	}
 	for _, w := range workloads {
 		c.Workloads = append(c.Workloads, w.Name)

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,9 +41,18 @@ func facts(ctx context.Context, cfg Config, command string) ([]results.Fact, err
 		}
 	}
 	for _, p := range peers {
+		if p.Optional && !slices.Contains(cfg.Peers, p.Name) {
+			continue
+		}
 		version := versions[p.Module]
 		if p.Module == "github.com/redlatch/redlatch" {
 			version = "this repository"
+		}
+		if p.Optional {
+			var err error
+			if version, err = redissonVersion(ctx); err != nil {
+				return nil, err
+			}
 		}
 		out = append(out, results.Fact{Name: "peer " + p.Name, Value: fmt.Sprintf("%s, %s %s; %s", p.Wakes, p.Module, version, p.How)})
 	}

@@ -48,7 +48,7 @@ func (b *bench) contended(ctx context.Context, p Peer, round, procs, workers int
 		return row, err
 	}
 	defer cs.end()
-	if _, err := cs.all(func(int) order { return order{Do: "open", Peer: p.Name, Setup: b.setup(s.addr, b.cfg.Lease)} }); err != nil {
+	if _, err := cs.all(func(int) order { return order{Do: "open", Duration: b.cfg.WarmUp, Peer: p.Name, Setup: b.setup(s.addr, b.cfg.Lease)} }); err != nil {
 		return row, err
 	}
 	first := 0
@@ -120,8 +120,13 @@ func (b *bench) handover(ctx context.Context, p Peer, round, clients int) (row r
 		return row, err
 	}
 	defer cs.end()
-	if _, err := cs[0].ask(order{Do: "open", Peer: p.Name, Setup: b.setup(s.addr, b.cfg.Lease)}); err != nil {
+	if _, err := cs[0].ask(order{Do: "open", Duration: b.cfg.WarmUp, Peer: p.Name, Setup: b.setup(s.addr, b.cfg.Lease)}); err != nil {
 		return row, err
+	}
+	if clients > 1 {
+		if _, err := cs[0].ask(order{Do: "open other", Duration: b.cfg.WarmUp, Peer: p.Name}); err != nil {
+			return row, err
+		}
 	}
 	before, err := s.usage(ctx)
 	if err != nil {
@@ -162,7 +167,7 @@ func (b *bench) crash(ctx context.Context, p Peer, round int) (row results.Row, 
 		return row, err
 	}
 	defer cs.end()
-	opened, err := cs.all(func(int) order { return order{Do: "open", Peer: p.Name, Setup: b.setup(s.addr, b.cfg.Crash)} })
+	opened, err := cs.all(func(int) order { return order{Do: "open", Duration: b.cfg.WarmUp, Peer: p.Name, Setup: b.setup(s.addr, b.cfg.Crash)} })
 	if err != nil {
 		return row, err
 	}
@@ -213,7 +218,7 @@ func (b *bench) renewal(ctx context.Context, p Peer, round int) (row results.Row
 		return row, err
 	}
 	defer cs.end()
-	opened, err := cs.all(func(int) order { return order{Do: "open", Peer: p.Name, Setup: b.setup(s.addr, b.cfg.Renewal)} })
+	opened, err := cs.all(func(int) order { return order{Do: "open", Duration: b.cfg.WarmUp, Peer: p.Name, Setup: b.setup(s.addr, b.cfg.Renewal)} })
 	if err != nil {
 		return row, err
 	}

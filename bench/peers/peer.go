@@ -14,6 +14,7 @@ type Setup struct {
 	Redis string        // address of the server
 	Etcd  string        // URL of etcd, for the peer that needs it
 	Lease time.Duration // how long a crashed holder blocks the others
+	Warm  time.Duration // before anything counts, for the peer that is slow at first
 }
 
 // Locker is one client of a peer: what one process of an application would have. It is safe for concurrent use, also
@@ -36,6 +37,8 @@ type Peer struct {
 	Open   func(ctx context.Context, s Setup) (Locker, error)
 	Etcd   bool // works on etcd
 	Renews bool // renews its leases by itself
+	// Optional: takes part only if it is asked for by name.
+	Optional bool
 	// AloneOnly: takes part only where nobody waits.
 	AloneOnly bool
 }
@@ -49,6 +52,7 @@ var peers = []Peer{
 	redsyncGoRedis, redsyncRueidis,
 	redislock1ms, redislock100ms,
 	goRedisson, etcdPeer,
+	redissonPeer, redissonDriver,
 }
 
 func peerNamed(name string) (Peer, error) {

@@ -107,6 +107,9 @@ func TestEveryWorkloadRunsWithEveryPeer(t *testing.T) {
 	require.Positive(t, well)
 	require.Positive(t, kept, "locks that were renewed")
 	for _, p := range peers {
+		if p.Optional {
+			continue // see TestRedissonTakesPartWhenAsked
+		}
 		require.Contains(t, measured[uncontended], p.Name)
 		for _, w := range []string{contended, handingOver, crashed} {
 			require.Equal(t, !p.AloneOnly, slices.Contains(measured[w], p.Name), "%s of %s", w, p.Name)

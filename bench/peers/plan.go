@@ -164,5 +164,5 @@ func (b *bench) startEtcd() error {
 }
 
 func (b *bench) setup(addr string, lease time.Duration) Setup {
-	return Setup{Redis: addr, Etcd: b.etcdAt, Lease: lease}
+	return Setup{Redis: addr, Etcd: b.etcdAt, Lease: lease, Warm: b.cfg.WarmUp}
 }

@@ -93,7 +93,7 @@ func (c *crew) openOne(ctx context.Context, b *bench, m member, do order) error 
 		return err
 	}
 	c.members[m.name] = child
-	m.open.Setup = b.setup(s.addr, b.cfg.Lease)
+	m.open.Setup, m.open.Duration = b.setup(s.addr, b.cfg.Lease), b.cfg.WarmUp
 	if _, err := child.ask(m.open); err != nil {
 		return err
 	}

@@ -91,6 +91,7 @@ type workerProcess struct {
 	answers *json.Encoder
 
 	locker Locker
+	other  Locker // a second client, of handover
 	setup  Setup
 	claims *claimer
 	kept   []load.Release // of locks that are held to the end: a program that holds a lock can release it
@@ -130,6 +131,12 @@ func (w *workerProcess) carryOut(ctx context.Context, o order) (answer, error) {
 			a.Lease = l.Lease()
 		}
 		return a, nil
+	case "open other": // before what it costs is counted
+		p, err := peerNamed(o.Peer)
+		if err == nil {
+			w.other, err = p.Open(ctx, w.setup)
+		}
+		return answer{}, err
 	case "open claims":
 		var err error
 		w.claims, err = openClaims(ctx, o.Mode, o.Setup)
@@ -139,16 +146,12 @@ func (w *workerProcess) carryOut(ctx context.Context, o order) (answer, error) {
 	case "contend":
 		return w.contend(ctx, o)
 	case "handover":
-		p, err := peerNamed(o.Peer)
-		if err != nil {
-			return answer{}, err
-		}
 		other := w.locker
 		if !o.OneShare {
-			if other, err = p.Open(ctx, w.setup); err != nil {
-				return answer{}, err
+			if w.other == nil {
+				return answer{}, errors.New("handover between two clients before the second was opened")
 			}
-			defer other.Close()
+			other = w.other
 		}
 		out := handover(ctx, w.locker, other, o)
 		return answer{Outcome: out}, nil

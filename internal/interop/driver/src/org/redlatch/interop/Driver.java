@@ -165,6 +165,8 @@ public final class Driver {
                 return "" + c.getFencedLock(a[0]).getToken();
             case "loop":
                 return new Loop(c, a).run();
+            case "nothing":
+                return "";
             default:
                 break;
         }

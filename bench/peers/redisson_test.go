@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/interop"
+)
+
+func TestRedissonTakesPartWhenAsked(t *testing.T) {
+	needRedis(t)
+	build, stop := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer stop()
+	if _, err := interop.Build(build); err != nil {
+		if os.Getenv(interop.RequireEnv) == "1" || !errors.Is(err, interop.ErrNoJava) {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	b, ctx := brief(t)
+	b.cfg.Peers = []string{redlatchPeer.Name, redissonPeer.Name, redissonDriver.Name}
+	b.cfg.Workloads = []string{uncontended, contended, handingOver}
+	b.cfg.Duration, b.cfg.Handover, b.cfg.WarmUp = 300*time.Millisecond, 400*time.Millisecond, 20*time.Millisecond
+	var shown bytes.Buffer
+	rows, err := b.run(ctx, &progress{w: &shown})
+	t.Logf("%s", &shown)
+	require.NoError(t, err)
+	require.Len(t, rows, len(b.plan()))
+	var acquired int64
+	for _, r := range rows {
+		require.Zero(t, r.Overlaps, "%+v", r)
+		require.Zero(t, r.Errors, "%+v", r)
+		if r.Peer == redissonPeer.Name && r.Workload == contended {
+			acquired += r.Ops
+		}
+		require.False(t, r.Peer == redissonDriver.Name && r.Workload != uncontended, "%+v", r)
+	}
+	require.Positive(t, acquired)
+	version, err := redissonVersion(ctx)
+	require.NoError(t, err)
+	require.NotEmpty(t, version)
+}
