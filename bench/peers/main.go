@@ -4,7 +4,7 @@
 //	go -C bench/peers run .                          # everything, a few minutes; out/results.csv
 //	go -C bench/peers run . -quick                   # a first look
 //	go -C bench/peers run . -workloads contended -waiters 64 -peers redlatch,rueidislock
-//	go -C bench/peers run . -workloads uncontended,contended,handover -processes 8 -peers "redlatch,redisson,redisson's driver" -out ../../docs/benchmarks/redisson.csv
+//	go -C bench/peers run . -workloads uncontended,contended,handover -processes 2 -waiters 16,64 -duration 2s -peers "redlatch,redisson,redisson's driver" -out ../../docs/benchmarks/redisson.csv
 //	go -C bench/peers run . -out ../../docs/benchmarks/results.csv && go run ./bench/report
 //
 // Every measurement has a redis-server of its own and processes of its own: this program, run again. While it measures

@@ -48,7 +48,9 @@ func (b *bench) contended(ctx context.Context, p Peer, round, procs, workers int
 		return row, err
 	}
 	defer cs.end()
-	if _, err := cs.all(func(int) order { return order{Do: "open", Duration: b.cfg.WarmUp, Peer: p.Name, Setup: b.setup(s.addr, b.cfg.Lease)} }); err != nil {
+	if _, err := cs.all(func(int) order {
+		return order{Do: "open", Duration: b.cfg.WarmUp, Peer: p.Name, Setup: b.setup(s.addr, b.cfg.Lease)}
+	}); err != nil {
 		return row, err
 	}
 	first := 0
@@ -167,7 +169,9 @@ func (b *bench) crash(ctx context.Context, p Peer, round int) (row results.Row, 
 		return row, err
 	}
 	defer cs.end()
-	opened, err := cs.all(func(int) order { return order{Do: "open", Duration: b.cfg.WarmUp, Peer: p.Name, Setup: b.setup(s.addr, b.cfg.Crash)} })
+	opened, err := cs.all(func(int) order {
+		return order{Do: "open", Duration: b.cfg.WarmUp, Peer: p.Name, Setup: b.setup(s.addr, b.cfg.Crash)}
+	})
 	if err != nil {
 		return row, err
 	}
@@ -218,7 +222,9 @@ func (b *bench) renewal(ctx context.Context, p Peer, round int) (row results.Row
 		return row, err
 	}
 	defer cs.end()
-	opened, err := cs.all(func(int) order { return order{Do: "open", Duration: b.cfg.WarmUp, Peer: p.Name, Setup: b.setup(s.addr, b.cfg.Renewal)} })
+	opened, err := cs.all(func(int) order {
+		return order{Do: "open", Duration: b.cfg.WarmUp, Peer: p.Name, Setup: b.setup(s.addr, b.cfg.Renewal)}
+	})
 	if err != nil {
 		return row, err
 	}

@@ -5,8 +5,10 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -24,19 +26,19 @@ func main() {
 }
 
 func report(in, out string) error {
-	r, err := os.Open(in)
+	f, err := load(in)
 	if err != nil {
 		return err
 	}
-	defer r.Close()
-	f, err := results.Read(r)
-	if err != nil {
+	s := summarise(f)
+	beside, err := load(filepath.Join(filepath.Dir(in), besideFile))
+	switch {
+	case err == nil:
+		s.beside = summarise(beside)
+	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	if len(f.Rows) == 0 {
-		return fmt.Errorf("%s has no rows", in)
-	}
-	text, charts := document(summarise(f))
+	text, charts := document(s)
 	dir := filepath.Join(out, "benchmarks")
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
@@ -47,4 +49,20 @@ func report(in, out string) error {
 		}
 	}
 	return os.WriteFile(filepath.Join(out, "benchmarks.md"), []byte(text), 0o666)
+}
+
+// besideFile is the run in which Redisson takes part, beside the main one. There need not be one.
+const besideFile = "redisson.csv"
+
+func load(name string) (*results.File, error) {
+	r, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	f, err := results.Read(r)
+	if err == nil && len(f.Rows) == 0 {
+		err = fmt.Errorf("%s has no rows", name)
+	}
+	return f, err
 }

@@ -175,6 +175,26 @@ func TestARunOfOnePeerAndOneWorkloadIsAPageToo(t *testing.T) {
 	require.NotContains(t, text, "Everybody wants it")
 }
 
+func TestTheRunWithRedissonIsASectionOfItsOwn(t *testing.T) {
+	s := summarise(measured(nil))
+	text, _ := document(s)
+	require.NotContains(t, text, "Beside Redisson")
+	f := measured(func(r *results.Row) {
+		if r.Peer == "rueidislock" {
+			r.Peer = java
+		}
+	})
+	f.Facts = append(f.Facts, results.Fact{Name: "peer " + java, Value: "push, Java"})
+	s.beside = summarise(f)
+	text, _ = document(s)
+	_, text, _ = strings.Cut(text, "## Beside Redisson")
+	text, _, _ = strings.Cut(text, "\n## ")
+	require.Contains(t, row(t, text, "| redisson |", "0.33x"), "26.0") // of the rate, with 64 workers; commands
+	require.Contains(t, row(t, text, "| redisson |", "1.25x"), "10.0") // a hand-over
+	require.Contains(t, row(t, text, "| redisson |", "130 us"), "1.24x")
+	require.Contains(t, text, "Nobody let two in")
+}
+
 func TestSpreadIsTheMedianAndTheExtremes(t *testing.T) {
 	v, ok := spreadOf([]float64{3, 1, 2})
 	require.True(t, ok)

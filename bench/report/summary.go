@@ -27,6 +27,8 @@ type summary struct {
 	file  *results.File
 	rows  map[setting]map[string][]results.Row // by peer
 	peers []string                             // in the order of the facts, locks before claims
+
+	beside *summary // the run with Redisson, nil if there is none
 }
 
 func summarise(f *results.File) *summary {

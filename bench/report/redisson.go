@@ -1,0 +1,91 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/redlatch/redlatch/bench/internal/results"
+)
+
+// java is Redisson's name in its run.
+const java = "redisson"
+
+// redisson is what the run of its own says in which Redisson takes part.
+func (p *page) redisson() {
+	s := p.s.beside
+	if s == nil {
+		return
+	}
+	p.say("## Beside Redisson")
+	p.say("A run of its own ([redisson.csv](benchmarks/redisson.csv)): its figures are to be compared within it only. Redisson is asked through the small Java driver of the tests, a JVM for each client. " +
+		"JVMs are warmed up before anything counts, for six seconds each, beside each other on the processors that they share, so their code may still be under compilation. Hence two processes: with eight JVMs on two processors an earlier run got tens of acquisitions a second, which says more of the machine than of Redisson, and is not shown. " +
+		"*redisson's driver* asks a JVM to do nothing, twice, as locking and unlocking does: that much of Redisson's figures is the way there and back, which a Java program does not pay. " +
+		"Where all want one lock, it is added to each hold. The commands for an operation do not depend on how quick the client is, and are the surest thing here.")
+	p.say("Among the commands of Redisson's hand-overs are renewals: after a phase in which a client locks and unlocks thousands of times a second, as when it is warmed up, MONITOR shows version 4.7.0 renewing the few locks that are held then hundreds of times a second and more, for some seconds; after a short warm-up it was 29 commands for a hand-over.")
+	var facts [][]string
+	for _, name := range []string{"date", "command", "rounds", "contended", "load before", "load after", "took"} {
+		if v := s.file.Fact(name); v != "" {
+			if name == "command" {
+				v = "`" + v + "`"
+			}
+			facts = append(facts, []string{name, v})
+		}
+	}
+	for _, name := range s.peers {
+		if v := s.file.Fact("peer " + name); v != "" && s.measured(name) {
+			facts = append(facts, []string{name, strings.ReplaceAll(v, "|", "/")})
+		}
+	}
+	p.table([]string{"", ""}, facts)
+	q := &page{s: s, charts: p.charts} // its cells are of the other run
+	for _, k := range s.settings("uncontended") {
+		var rows [][]string
+		for _, peer := range s.sorted(k, p50, false) {
+			rows = append(rows, []string{
+				bold(peer), q.cell(k, peer, p50, duration), q.ratioCell(k, peer, ours, p50), q.cell(k, peer, p99, duration), q.cell(k, peer, rate, perSecond),
+				q.ratioCell(k, peer, ours, rate), q.cell(k, peer, commands, figure), q.cell(k, peer, serverCPU, duration),
+			})
+		}
+		p.table([]string{"nobody else wants it, " + goroutines(k), "p50", "over redlatch's", "p99", "rate", "over redlatch's", "commands", "server CPU"}, rows)
+	}
+	for _, k := range s.settings("contended") {
+		p.say("Everybody wants it, %d workers in %d %s:", k.workers, k.processes, plural(k.processes, "process", "processes"))
+		var rows [][]string
+		for _, peer := range s.sorted(k, p99, false) {
+			rows = append(rows, []string{
+				bold(peer), q.rangedCell(k, peer, rate, perSecond), q.ratioCell(k, peer, ours, rate), q.cell(k, peer, p50, duration), q.bounded(k, peer, p99), q.ratioCell(k, peer, ours, p99),
+				q.bounded(k, peer, longest), q.cell(k, peer, jain, share), q.cell(k, peer, commands, figure), q.cell(k, peer, serverCPU, duration), q.cell(k, peer, conns, whole),
+			})
+		}
+		p.table([]string{"", "acquisitions", "over redlatch's", "p50", "p99", "over redlatch's", "longest", "Jain", "commands", "server CPU", "connections"}, rows)
+	}
+	for _, k := range slices.Backward(s.settings("handover")) {
+		where := "hand-over to another client"
+		if k.workers == 1 {
+			where = "hand-over within one client"
+		}
+		var rows [][]string
+		for _, peer := range s.sorted(k, p50, false) {
+			rows = append(rows, []string{
+				bold(peer), q.rangedCell(k, peer, p50, duration), q.ratioCell(k, peer, ours, p50), q.cell(k, peer, p99, duration), q.cell(k, peer, longest, duration), q.cell(k, peer, commands, figure),
+			})
+		}
+		p.table([]string{where, "p50", "over redlatch's", "p99 of a round", "longest", "commands"}, rows)
+	}
+	broken := int64(0)
+	for _, r := range s.file.Rows {
+		if r.Workload != "renewal" {
+			broken += r.Overlaps + r.Lost
+		}
+	}
+	if broken == 0 {
+		p.say("Nobody let two in.")
+	} else {
+		p.say("**Mutual exclusion was broken**, %d times: see the file.", broken)
+	}
+}
+
+// measured reports whether there is a row of a peer.
+func (s *summary) measured(peer string) bool {
+	return slices.ContainsFunc(s.file.Rows, func(r results.Row) bool { return r.Peer == peer })
+}
