@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/interop"
+	"github.com/redlatch/redlatch/rlock"
 )
 
 func members(t testing.TB) []string {
@@ -71,22 +72,21 @@ func TestAJavaMultiLockWaitsForOurMemberOrLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// TestJavaMultiLocksAndOurSingleLocksExclude: on a member, everybody loops at the same time.
-func TestJavaMultiLocksAndOurSingleLocksExclude(t *testing.T) {
+// TestMultiLocksOfBothLanguagesAndSingleOnesExclude: on a member, everybody loops at the same time.
+func TestMultiLocksOfBothLanguagesAndSingleOnesExclude(t *testing.T) {
 	each(t, []place{newestAlone, newestCluster, olderAlone}, func(t *testing.T, w *world) {
 		r := w.rig(t)
 		names, guard := members(t)[:2], unique(t, "guard")
 		const rounds = 60
 		var all []looped
 		var loops []<-chan interop.Reply
-		for range 2 {
-			java := w.lane(t)
+		for _, java := range w.lanes(t, 2) {
 			loops = append(loops, java.send("loop", "multi", strings.Join(names, ","), rounds, 0, guard, 0))
 		}
 		for range 2 {
+			loops = append(loops, startLooper(t, w).send("multi", strings.Join(names, ","), rounds, guard, 0))
 			// one member is enough to be alone with all who want both
-			p := startLooper(t, w)
-			loops = append(loops, p.send("lock", names[0], rounds, guard, 0))
+			loops = append(loops, startLooper(t, w).send("lock", names[0], rounds, guard, 0))
 		}
 		writes := 0
 		for i, c := range loops {
@@ -100,6 +100,53 @@ func TestJavaMultiLocksAndOurSingleLocksExclude(t *testing.T) {
 		n, err := r.number(within(t), guard)
 		require.NoError(t, err)
 		require.EqualValues(t, writes, n)
-		require.Equal(t, 4*rounds, writes)
+		require.Equal(t, 6*rounds, writes)
+	})
+}
+
+func TestOurMultiLockAndJavaExcludeEachOther(t *testing.T) {
+	each(t, everywhere, func(t *testing.T, w *world) {
+		r := w.rig(t)
+		names, java, another := members(t), w.lane(t), w.lane(t)
+		all := strings.Join(names, ",")
+		multi := r.lock("multi", all)
+		h := hold(t, multi, within(t))
+		for _, name := range names {
+			require.Equal(t, "true", java.do(t, "locked", "lock", name))
+			require.Equal(t, "false", java.do(t, "trynow", "lock", name))
+		}
+		require.Equal(t, "false", java.do(t, "try", "multi", all, 200, -1))
+		require.NoError(t, h.Err(), "and left our members alone")
+		waiter := java.send("lock", "multi", all, -1)
+		single := another.send("lock", "lock", names[2], -1)
+		w.listening(t, names[0])
+		w.listening(t, names[2])
+		began := time.Now()
+		release(t, h)
+		got(t, single)
+		another.do(t, "unlock", "lock", names[2])
+		got(t, waiter)
+		require.Less(t, time.Since(began), 2*soon)
+		refused(t, multi)
+		java.do(t, "unlock", "multi", all)
+		free(t, multi)
+
+		// Java holds one: nothing is left of the others, and the last release wakes us
+		for held, name := range names {
+			java.do(t, "lock", "lock", name, -1)
+			_, err := multi.TryLock(within(t), 100*time.Millisecond, 0)
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			for i, other := range names {
+				require.Equal(t, i == held, r.exists(t, other))
+			}
+			mine := waiting(t, multi)
+			w.listening(t, name)
+			began := time.Now()
+			java.do(t, "unlock", "lock", name)
+			g := <-mine
+			require.NoError(t, g.err)
+			require.Less(t, g.at.Sub(began), soon)
+			release(t, g.hold)
+		}
 	})
 }

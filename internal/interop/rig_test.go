@@ -3,6 +3,7 @@ package interop_test
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,6 +83,16 @@ func (r *rig) lock(kind, name string) *rlock.Lock {
 		return r.locks.ReadWrite(name).Read()
 	case "write":
 		return r.locks.ReadWrite(name).Write()
+	case "multi":
+		var members []*rlock.Lock
+		for _, one := range strings.Split(name, ",") {
+			members = append(members, r.locks.Reentrant(one))
+		}
+		l, err := rlock.Multi(members...)
+		if err != nil {
+			panic(err)
+		}
+		return l
 	}
 	panic("no kind " + kind)
 }
