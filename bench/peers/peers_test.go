@@ -168,7 +168,7 @@ func TestPeersTakeTurnsInEveryRoundInAnotherOrder(t *testing.T) {
 		}
 	}
 	require.Len(t, orders, b.cfg.Rounds)
-	require.Len(t, orders[1], len(peers)-1) // the raw scripts cannot wait
+	require.Len(t, orders[1], len(b.cfg.Peers)-1) // the raw scripts cannot wait
 	require.ElementsMatch(t, orders[1], orders[2])
 	require.NotEqual(t, orders[1], orders[2])
 }
