@@ -62,6 +62,9 @@ func TestHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
 }
 
 // Leases are so long here that what is lost is lost for want of heartbeats, and what is left behind is taken over.
+//
+// A waiter that was not heard of for some time goes on as another owner. What was handed to the first is in nobody's
+// history until it is taken away, and a reason for refusals that the model would not understand: they are not noted.
 func TestHistoriesWithLivenessAreLinearizable(t *testing.T) {
 	t.Parallel()
 	for _, seed := range seeds(t)[:2] {
@@ -100,7 +103,7 @@ func recordUnderFaults(t *testing.T, seed uint64, o rlock.Options, patience time
 			rnd := rand.New(rand.NewPCG(seed, uint64(100+c*historyWorkers+w)))
 			workers.Go(func() {
 				for enough.Err() == nil {
-					if ops.Add(int64(useOnce(r.locks, rnd, log, c*historyWorkers+w, patience))) >= historyOps {
+					if ops.Add(int64(useOnce(r.locks, rnd, log, c*historyWorkers+w, patience, o.Liveness))) >= historyOps {
 						stop()
 					}
 				}
@@ -125,7 +128,9 @@ func recordUnderFaults(t *testing.T, seed uint64, o rlock.Options, patience time
 		log.Count(history.Release, history.Unknown), len(lost), takenOver.Load(), inflicted)
 	require.GreaterOrEqual(t, ops.Load(), int64(historyOps))
 	require.Greater(t, granted, historyOps/10, "a test that does no work finds nothing")
-	require.Greater(t, refused, historyOps/100)
+	if !o.Liveness {
+		require.Greater(t, refused, historyOps/100)
+	}
 	require.Greater(t, unknown, 10)
 	require.Greater(t, inflicted, 10)
 	require.Equal(t, o.Liveness, takenOver.Load() > 0)
@@ -141,8 +146,8 @@ func recordUnderFaults(t *testing.T, seed uint64, o rlock.Options, patience time
 }
 
 // useOnce acquires some lock in some way, keeps it for some time, and releases it. It returns how many operations that
-// was.
-func useOnce(locks *rlock.Client, rnd *rand.Rand, log *history.Log, client int, patience time.Duration) int {
+// was. blind: refusals are not noted.
+func useOnce(locks *rlock.Client, rnd *rand.Rand, log *history.Log, client int, patience time.Duration, blind bool) int {
 	name := fmt.Sprint("l", rnd.IntN(historyLocks))
 	l := locks.Reentrant(name)
 	op := history.Op{Client: client, Lock: name, Owner: log.Owner(), Kind: history.Acquire, Lease: historyLease}
@@ -163,7 +168,7 @@ func useOnce(locks *rlock.Client, rnd *rand.Rand, log *history.Log, client int, 
 		switch {
 		case err == nil:
 			return history.OK
-		case errors.Is(err, rlock.ErrNotAcquired) && !waited:
+		case errors.Is(err, rlock.ErrNotAcquired) && !waited && !blind:
 			return history.Refused
 		}
 		// One that waited may have stood behind another of its process without asking, or its last request may have
