@@ -177,14 +177,14 @@ func TestTheCostOfAnAcquisitionDoesNotGrowWithTheWaiters(t *testing.T) {
 		x := &scramble{rigs: rigs[:min(n, len(rigs))], workers: max(1, n/len(rigs)), name: fmt.Sprint("l", n), think: time.Millisecond}
 		x.run(t, within(t), 2*n) // everybody has been there, and hears
 		var each float64
-		for range 6 { // a busy machine makes waiters look, which only adds
+		for range 6 { // a busy machine makes waiters look, which only adds, and a process that gets no processor misses its turns
 			before := redistest.CommandCalls(t, c)
 			x.run(t, within(t), max(400, 10*n))
 			after := redistest.CommandCalls(t, c)
 			each = float64(serverCommands(before, after)) / float64(len(x.order))
 			t.Logf("%3d waiters in %2d processes: %.1f commands, %.2f calls per acquisition, Jain %.3f", n, len(x.rigs), each,
 				float64(after["evalsha"]-before["evalsha"])/float64(len(x.order)), x.jain())
-			if each <= 18 {
+			if each <= 18 && x.jain() > 0.9 {
 				break
 			}
 		}

@@ -452,16 +452,16 @@ func TestServersThatAreJustUpGiveNoVote(t *testing.T) {
 	t.Parallel()
 	servers := started(t, 3)
 	o := quick
-	o.WatchdogTimeout = 1500 * time.Millisecond
+	o.WatchdogTimeout, o.CallTimeout = 5*time.Second, time.Second
 	p := servers.process(t, o)
 	q := p.lock(t, "q")
-	_, err := q.TryLock(within(t), 0, 100*time.Millisecond)
+	_, err := q.TryLock(within(t), 0, 4*time.Second) // so each has 400 ms to answer
 	require.ErrorIs(t, err, rlock.ErrUnavailable)
 	require.NotErrorIs(t, err, rlock.ErrNotAcquired)
 	require.ErrorContains(t, err, "it votes in ")
 	require.Zero(t, servers.votes(t, "q"))
 	h := lock(t, q, within(t))
-	require.GreaterOrEqual(t, uptime(t, servers[0]), 2)
+	require.GreaterOrEqual(t, uptime(t, servers[0]), 5)
 	require.NoError(t, h.Unlock(within(t)))
 }
 
