@@ -147,6 +147,19 @@ func inShop(t *testing.T, fn func(t *testing.T, s *shop)) {
 
 func inShopWith(t *testing.T, beats lease.Heartbeats, fn func(t *testing.T, s *shop)) {
 	t.Helper()
+	inFreshShop(t, beats, func(t *testing.T, s *shop) {
+		// The first look of all finds out that this server does not track keys; from then on there are only renewals.
+		first := s.take(t, "first", term)
+		time.Sleep(time.Second)
+		require.True(t, s.Remove(first.Claim))
+		s.tap.calls()
+		s.renewals()
+		fn(t, s)
+	})
+}
+
+func inFreshShop(t *testing.T, beats lease.Heartbeats, fn func(t *testing.T, s *shop)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &shop{server: redistest.Bubble(t)}
 		c, err := rueidis.NewClient(s.server.Option())
@@ -167,12 +180,6 @@ func inShopWith(t *testing.T, beats lease.Heartbeats, fn func(t *testing.T, s *s
 			c.Close()
 			s.server.Embedded.Close()
 		}()
-		// The first look of all finds out that this server does not track keys; from then on there are only renewals.
-		first := s.take(t, "first", term)
-		time.Sleep(time.Second)
-		require.True(t, s.Remove(first.Claim))
-		s.tap.calls()
-		s.renewals()
 		fn(t, s)
 	})
 }
@@ -526,6 +533,27 @@ func TestAHintIsFollowedAtOnceButProvesNothing(t *testing.T) {
 		synctest.Wait()
 		require.ErrorIs(t, manual.why(t), errs.ErrLost, "also what is not renewed")
 		require.NoError(t, b.why(t))
+	})
+}
+
+// The connection that tracks comes up, or loses everything, just after a claim was asked about that was a little young
+// for it and went with another.
+func TestAHintAboutEverythingIsAlsoOneAboutAClaimThatWasAskedAboutEarly(t *testing.T) {
+	inFreshShop(t, lease.Heartbeats{}, func(t *testing.T, s *shop) {
+		s.take(t, "a", term)
+		time.Sleep(8 * time.Millisecond)
+		s.take(t, "b", term)
+		time.Sleep(42*time.Millisecond + time.Microsecond)
+		synctest.Wait()
+		calls := s.tap.calls()
+		require.Len(t, calls, 1)
+		require.ElementsMatch(t, []string{"a", "b"}, calls[0].keys, "it goes with the other")
+		s.take(t, "c", term)
+		s.CheckAll()
+		synctest.Wait()
+		calls = s.tap.calls()
+		require.Len(t, calls, 1)
+		require.Subset(t, calls[0].keys, []string{"a", "b"})
 	})
 }
 

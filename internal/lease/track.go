@@ -148,16 +148,20 @@ func (e *Engine) Check(key string) {
 	}
 }
 
-// CheckAll has everything asked about that is old enough to be tracked.
+// CheckAll has everything asked about, but for what is too young to have been asked about yet.
+//
+// Age alone would not tell: a claim may be asked about a little before it is trackAfter old, to travel with others. If
+// that was before the connection was there, or the key was flushed in the rest of that time, it is not tracked now.
 func (e *Engine) CheckAll() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.now()
 	for _, c := range e.due {
-		if now.Sub(c.start) >= trackAfter && !c.Untracked {
-			c.checkAt = now
-			c.schedule()
+		if first := c.start.Add(trackAfter); c.Untracked || c.checkAt == first {
+			continue
 		}
+		c.checkAt = now
+		c.schedule()
 	}
 	heap.Init(&e.due)
 	if len(e.due) > 0 {
