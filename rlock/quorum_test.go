@@ -397,7 +397,7 @@ func TestADeadOrSlowServerCostsNothing(t *testing.T) {
 		t.Run(fate, func(t *testing.T) {
 			t.Parallel()
 			servers := servers[3*i : 3*i+3].voting(t)
-			p := servers.behindProxies(t, rlock.Options{WatchdogTimeout: time.Second, CallTimeout: 400 * time.Millisecond})
+			p := servers.behindProxies(t, rlock.Options{WatchdogTimeout: 2 * time.Second, CallTimeout: 400 * time.Millisecond})
 			q := p.lock(t, "q")
 			// each as a whole: how long half of the cycles took at most
 			median := func() time.Duration {
@@ -416,7 +416,7 @@ func TestADeadOrSlowServerCostsNothing(t *testing.T) {
 			before := scriptCalls(t, p.rigs[0].redis)
 			ill := median()
 			t.Logf("%v, with one %s %v", healthy, fate, ill)
-			require.Less(t, ill, 10*healthy+20*time.Millisecond, "far from the 100 ms that a server has to answer")
+			require.Less(t, ill, 10*healthy+100*time.Millisecond, "far from the 200 ms that a server has to answer")
 			require.LessOrEqual(t, scriptCalls(t, p.rigs[0].redis)-before, 4*31, "two calls a cycle, and what may be left of some")
 		})
 	}

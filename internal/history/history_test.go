@@ -73,6 +73,18 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 	}
 }
 
+func TestARefusalMayBeDueToAWaiterThatHasGivenUp(t *testing.T) {
+	for _, late := range []time.Duration{0, 50 * ms} {
+		for at, possible := range map[time.Duration]bool{60 * ms: true, 140 * ms: true, 160 * ms: false} {
+			l := logOf(acquire(1, history.OK, 0, ms, 100*ms), acquire(2, history.Unknown, 2*ms, 5*ms, 100*ms), release(1, history.OK, 20*ms, 21*ms),
+				acquire(3, history.Refused, at, at+ms, 100*ms))
+			m := model
+			m.LateGrant = late
+			require.Equal(t, possible && late > 0, m.Check(l) == nil, "%v %v", late, at)
+		}
+	}
+}
+
 func TestAGrantBeforeALostHoldCeasedToBeTrustedIsFound(t *testing.T) {
 	for _, trusted := range []time.Duration{90 * ms, 110 * ms} {
 		l := logOf(renewed(acquire(1, history.OK, 0, ms, 100*ms)), acquire(2, history.OK, 99*ms, 100*ms, 100*ms))

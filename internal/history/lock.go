@@ -22,6 +22,9 @@ type LockModel struct {
 	Slack time.Duration
 	// LateAcquire is how long after its caller gave up an acquire may still be granted.
 	LateAcquire time.Duration
+	// LateGrant is how long after its caller gave up a waiter may still stand in the lock's queue and be handed the lock,
+	// which then nobody knows of until its lease ends. Zero: not at all.
+	LateGrant time.Duration
 	// Late is how long after its caller gave up, or let go, a renewal or release may still run.
 	Late time.Duration
 	// Timeout bounds the check. Zero: a minute.
@@ -118,6 +121,9 @@ func (m LockModel) checkOne(name string, ops []Op, lost map[int]time.Duration) e
 	}
 	history := make([]porcupine.Operation, 0, len(ops))
 	for _, op := range ops {
+		if op.Kind == Acquire && op.Outcome == Refused && m.forNobody(op, ops) {
+			continue
+		}
 		in := input{op: op}
 		ret := op.Return
 		switch {
@@ -138,6 +144,14 @@ func (m LockModel) checkOne(name string, ops []Op, lost map[int]time.Duration) e
 		return fmt.Errorf("history: lock %q: not decided within %v for %d operations", name, m.Timeout, len(ops))
 	}
 	return fmt.Errorf("history: lock %q: not the history of a lock; around the first operation that fits nowhere:\n%s", name, stuck(history, info))
+}
+
+// forNobody reports whether a refusal may be due to a waiter that had given up: such a grant is at a time of its own, and
+// over when it is found out, so that the refusal says nothing about the others.
+func (m LockModel) forNobody(op Op, ops []Op) bool {
+	return m.LateGrant > 0 && slices.ContainsFunc(ops, func(w Op) bool {
+		return w.Kind == Acquire && w.Outcome == Unknown && w.Call <= op.Return && op.Call <= w.Return+m.LateGrant+w.Lease
+	})
 }
 
 // trust is the interval in which the lease of a grant ends.
