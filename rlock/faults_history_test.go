@@ -103,7 +103,8 @@ func recordUnderFaults(t *testing.T, seed uint64, o rlock.Options, patience time
 			rnd := rand.New(rand.NewPCG(seed, uint64(100+c*historyWorkers+w)))
 			workers.Go(func() {
 				for enough.Err() == nil {
-					if ops.Add(int64(useOnce(r.locks, rnd, log, c*historyWorkers+w, patience, o.Liveness))) >= historyOps {
+					n := ops.Add(int64(useOnce(r.locks, rnd, log, c*historyWorkers+w, patience, o.Liveness)))
+					if n >= historyOps && log.Count(history.Acquire, history.OK) > historyOps/10 && (!o.Liveness || takenOver.Load() > 0) {
 						stop()
 					}
 				}

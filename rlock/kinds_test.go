@@ -430,7 +430,7 @@ func TestHistoriesOfEveryKindUnderFaultsAreLinearizable(t *testing.T) {
 								}
 								return history.Unknown
 							})
-							if ops.Add(1) >= 2000 {
+							if ops.Add(1) >= 2000 && log.Count(history.Acquire, history.OK) > 200 {
 								stop()
 							}
 						}

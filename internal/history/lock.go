@@ -27,7 +27,7 @@ type LockModel struct {
 	LateGrant time.Duration
 	// Late is how long after its caller gave up, or let go, a renewal or release may still run.
 	Late time.Duration
-	// Timeout bounds the check. Zero: a minute.
+	// Timeout bounds the check. Zero: two minutes.
 	Timeout time.Duration
 }
 
@@ -92,7 +92,7 @@ func (m LockModel) step(s state, in input) []state {
 // is possible.
 func (m LockModel) Check(l *Log) error {
 	if m.Timeout == 0 {
-		m.Timeout = time.Minute
+		m.Timeout = 2 * time.Minute
 	}
 	ops, lost := l.Ops()
 	byLock := map[string][]Op{}

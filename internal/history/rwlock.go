@@ -102,7 +102,7 @@ func (m RWLockModel) step(h held, in input) (bool, held) {
 // is possible.
 func (m RWLockModel) Check(l *Log) error {
 	if m.Timeout == 0 {
-		m.Timeout = time.Minute
+		m.Timeout = 2 * time.Minute
 	}
 	ops, lost := l.Ops()
 	released := map[int]Op{}
