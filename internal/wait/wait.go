@@ -275,6 +275,7 @@ func (w *waiter) contend() error {
 		}
 		var answer Answer
 		var err error
+		began := time.Now()
 		switch {
 		case taker != nil:
 			w.asking()
@@ -294,8 +295,9 @@ func (w *waiter) contend() error {
 		case !script.Retryable(err):
 			return err
 		default:
-			// a try that our own patience cut short says nothing about the server
-			if ctx.Err() == nil || !w.heard {
+			// A try that our own patience cut short says nothing about the server. The server is told when that ends, and
+			// may refuse what comes later by its clock before our timer goes off: no other try would fit in either.
+			if end, ok := ctx.Deadline(); !w.heard || ctx.Err() == nil && !(ok && time.Until(end) <= time.Since(began)) {
 				w.note(-1, err)
 			}
 			failures++

@@ -269,6 +269,32 @@ func TestFailuresAreRetriedAndReportedIfTheyAreAllThereWas(t *testing.T) {
 	})
 }
 
+// The server refuses what reaches it after the end of the wait, and its clock may be a little ahead of what we think.
+func TestARefusalOfATryThatCameTooLateIsNoFailure(t *testing.T) {
+	for _, failed := range []bool{true, false} {
+		inRoom(t, func(t *testing.T, r *room) {
+			q := r.request()
+			began := time.Now()
+			q.Until = began.Add(700 * time.Millisecond)
+			late := 0
+			q.Try = func(ctx context.Context) (wait.Answer, error) {
+				if left := time.Until(began.Add(300 * time.Millisecond)); left > 0 {
+					return wait.Answer{Left: left}, nil
+				}
+				if late++; !failed {
+					time.Sleep(time.Until(q.Until) - time.Millisecond)
+					require.NoError(t, ctx.Err())
+				}
+				return wait.Answer{}, errs.ErrUnavailable
+			}
+			var g *wait.GaveUp
+			require.ErrorAs(t, r.Wait(t.Context(), q), &g)
+			require.Positive(t, late)
+			require.Equal(t, failed, g.Failure != nil, "if there was no time for another, it is held, as last heard")
+		})
+	}
+}
+
 func TestThoseInLineAreToldToWhenTheServerCannotBeAsked(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		q := r.request()
