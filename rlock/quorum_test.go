@@ -274,17 +274,23 @@ func TestAQuorumIsOneCallToEachServer(t *testing.T) {
 		}
 		return n
 	}
-	before := calls()
-	h := lock(t, q, within(t))
-	redistest.Eventually(t, 20*time.Second, "every server has voted", func() bool { return servers.votes(t, "q") == 3 })
-	acquired := calls()
-	require.NoError(t, h.Unlock(within(t)))
-	servers.empty(t, "q")
-	released := calls()
-	for i := range servers {
-		require.LessOrEqual(t, acquired[i]-before[i], 2, "and perhaps a look that was due")
-		require.LessOrEqual(t, released[i]-before[i], 3)
+	// the fewest of some cycles: what a busy machine makes late is asked for again, or looked at
+	fewest := [2]int{100, 100}
+	for range 5 {
+		before := calls()
+		h := lock(t, q, within(t))
+		redistest.Eventually(t, 20*time.Second, "every server has voted", func() bool { return servers.votes(t, "q") == 3 })
+		acquired := calls()
+		require.NoError(t, h.Unlock(within(t)))
+		servers.empty(t, "q")
+		released := calls()
+		var most [2]int
+		for i := range servers {
+			most = [2]int{max(most[0], acquired[i]-before[i]), max(most[1], released[i]-acquired[i])}
+		}
+		fewest = [2]int{min(fewest[0], most[0]), min(fewest[1], most[1])}
 	}
+	require.Equal(t, [2]int{1, 1}, fewest)
 }
 
 // fates are what can become of a server, as a process sees it.
