@@ -15,6 +15,14 @@ func (e *Engine) SetWall(wall func() time.Time) {
 	e.kick <- struct{}{}
 }
 
+// Workers is how many goroutines work off what is owed. It is counted here, because runtime.NumGoroutine also counts those
+// that have ended but are not gone yet.
+func (s *Sweeper) Workers() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.workers
+}
+
 const (
 	BatchSize    = batchSize
 	MaxFlights   = maxFlights

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"container/heap"
 	"context"
 	"sync"
 	"time"
@@ -10,10 +11,11 @@ import (
 
 // Sweeper finishes releases in the background: of what an abandoned acquire may have taken, and of holds whose
 // Unlock was not confirmed in time. It works with a few goroutines however many releases are owed, because they are
-// owed in numbers exactly when the server is down.
+// owed in numbers exactly when the server is down. They are tried in the order in which they are due: with more to do
+// than can be done, none may wait until its lease is over while newer ones are served.
 type Sweeper struct {
 	mu      sync.Mutex
-	owed    []*Debt
+	owed    debts
 	workers int
 	busy    int           // debts being tried right now
 	idle    chan struct{} // closed while nothing is owed or under way
@@ -35,7 +37,22 @@ type Debt struct {
 	tries int
 }
 
-const sweepWorkers = 8
+// debts is a binary heap by when each is to be tried next.
+type debts []*Debt
+
+func (h debts) Len() int           { return len(h) }
+func (h debts) Less(i, j int) bool { return h[i].next.Before(h[j].next) }
+func (h debts) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *debts) Push(x any)        { *h = append(*h, x.(*Debt)) }
+func (h *debts) Pop() any {
+	last := len(*h) - 1
+	d := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return d
+}
+
+const sweepWorkers = 32
 
 // NewSweeper returns an idle sweeper.
 func NewSweeper() *Sweeper {
@@ -55,7 +72,13 @@ func (s *Sweeper) Owe(d *Debt) {
 	if len(s.owed) == 0 && s.workers == 0 {
 		s.idle = make(chan struct{})
 	}
-	s.owed = append(s.owed, d)
+	d.next = time.Now()
+	heap.Push(&s.owed, d)
+	s.hire()
+}
+
+// hire starts a worker, unless there are enough. Called with mu held and before Stop.
+func (s *Sweeper) hire() {
 	if s.workers < sweepWorkers {
 		s.workers++
 		s.wg.Add(1)
@@ -75,13 +98,6 @@ func (s *Sweeper) Settle(ctx context.Context) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.owed) + s.busy
-}
-
-// pick takes out the i-th; their order means nothing. Called with mu held.
-func (s *Sweeper) pick(i int) {
-	last := len(s.owed) - 1
-	s.owed[i], s.owed[last] = s.owed[last], nil
-	s.owed = s.owed[:last]
 }
 
 // Stop forgets what is owed and waits for the workers.
@@ -112,10 +128,13 @@ func (s *Sweeper) work() {
 			d.next = now.Add(script.Backoff(4 + d.tries))
 			d.tries++
 		}
+		if d.next.After(d.Until) {
+			d.next = d.Until
+		}
 		s.mu.Lock()
 		s.busy--
 		if !done {
-			s.owed = append(s.owed, d)
+			heap.Push(&s.owed, d)
 		}
 		s.mu.Unlock()
 	}
@@ -126,29 +145,27 @@ func (s *Sweeper) take() (*Debt, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	wait := time.Duration(0)
-	for i := 0; i < len(s.owed); i++ {
-		d := s.owed[i]
-		if now.After(d.Until) {
-			s.pick(i)
-			i--
+	for len(s.owed) > 0 && s.ctx.Err() == nil {
+		d := s.owed[0]
+		if d.next.After(now) {
+			if s.workers > 1 { // one worker is enough to wait
+				break
+			}
+			return nil, d.next.Sub(now)
+		}
+		heap.Pop(&s.owed)
+		if !now.Before(d.Until) {
 			continue
 		}
-		if !now.Before(d.next) {
-			s.pick(i)
-			s.busy++
-			return d, 0
+		s.busy++
+		if len(s.owed) > 0 && !s.owed[0].next.After(now) {
+			s.hire()
 		}
-		if w := d.next.Sub(now); wait == 0 || w < wait {
-			wait = w
-		}
+		return d, 0
 	}
-	if s.ctx.Err() != nil || wait == 0 || s.workers > 1 { // one worker is enough to wait
-		s.workers--
-		if s.workers == 0 {
-			close(s.idle)
-		}
-		return nil, 0
+	s.workers--
+	if s.workers == 0 {
+		close(s.idle)
 	}
-	return nil, wait
+	return nil, 0
 }
