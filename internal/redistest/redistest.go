@@ -1,6 +1,6 @@
 // Package redistest starts the servers that tests run against: miniredis inside the process for quick logic, and
-// private redis-server processes, alone or as a Cluster, each on free loopback ports in a directory of its own and
-// ended with the test.
+// private redis-server processes, alone, as a Cluster or as a primary with replicas and sentinels, each on free
+// loopback ports in a directory of its own and ended with the test.
 package redistest
 
 import (
@@ -24,13 +24,14 @@ import (
 // RequireEnv, set to 1, turns a missing redis-server from a skip into a failure.
 const RequireEnv = "REDLATCH_REQUIRE_REDIS"
 
-// Server is one running server, or the seed nodes of a Cluster.
+// Server is one running server, the seed nodes of a Cluster, or the sentinels of a primary and its replica.
 type Server struct {
 	Addrs    []string
 	Embedded *miniredis.Miniredis // nil for a real server
 	Process  *os.Process          // nil for the embedded server
 
 	dial func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) // nil: TCP
+	set  string                                                                    // Addrs are sentinels that watch this
 }
 
 // Addr is the first address.
@@ -53,10 +54,20 @@ func Embedded(t testing.TB) *Server {
 // fails it if RequireEnv is set.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
+	return start(t, func(port, dir string) []string {
+		return append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "no",
+			"--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0", "--logfile", filepath.Join(dir, "log")}, args...)
+	})
+}
+
+// start runs redis-server with what line makes of a free port and a fresh directory, in which it is to write "log".
+func start(t testing.TB, line func(port, dir string) []string) *Server {
+	t.Helper()
 	bin := binary(t)
 	for try := 0; ; try++ {
 		port := freePort(t)
-		s, err := launch(t, bin, port, args)
+		dir := t.TempDir()
+		s, err := launch(t, bin, port, dir, line(strconv.Itoa(port), dir))
 		if err == nil {
 			return s
 		}
@@ -95,10 +106,7 @@ func freePort(t testing.TB) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-func launch(t testing.TB, bin string, port int, extra []string) (*Server, error) {
-	dir := t.TempDir()
-	args := append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "no",
-		"--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0", "--logfile", filepath.Join(dir, "log")}, extra...)
+func launch(t testing.TB, bin string, port int, dir string, args []string) (*Server, error) {
 	cmd := exec.Command(bin, args...)
 	cmd.SysProcAttr = ownGroup()
 	if err := cmd.Start(); err != nil {
@@ -139,62 +147,10 @@ func launch(t testing.TB, bin string, port int, extra []string) (*Server, error)
 	return &Server{Addrs: []string{addr}, Process: cmd.Process}, nil
 }
 
-// Cluster starts a Cluster of three masters without replicas and waits until every node serves every slot.
-func Cluster(t testing.TB) *Server {
-	t.Helper()
-	binary(t)
-	var s Server
-	for range 3 {
-		n := Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", strconv.Itoa(freePort(t)))
-		s.Addrs = append(s.Addrs, n.Addr())
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	nodes := make([]rueidis.Client, 3)
-	for i, a := range s.Addrs {
-		c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{a}, ForceSingleClient: true, DisableCache: true})
-		if err != nil {
-			t.Fatalf("redistest: %v", err)
-		}
-		defer c.Close()
-		nodes[i] = c
-	}
-	do := func(c rueidis.Client, args ...string) string {
-		r := c.Do(ctx, c.B().Arbitrary(args...).Build())
-		v, err := r.ToString()
-		if err != nil {
-			t.Fatalf("redistest: %v: %v", args, err)
-		}
-		return v
-	}
-	for i, c := range nodes {
-		do(c, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(i*16384/3), strconv.Itoa((i+1)*16384/3-1))
-		do(c, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
-	}
-	for i, a := range s.Addrs[1:] {
-		host, port, _ := net.SplitHostPort(a)
-		info := do(nodes[i+1], "CLUSTER", "NODES") // "id host:port@busport …"
-		bus := strings.Split(strings.Fields(info)[1], "@")[1]
-		do(nodes[0], "CLUSTER", "MEET", host, port, strings.Split(bus, ",")[0])
-	}
-	for _, c := range nodes {
-		for {
-			info := do(c, "CLUSTER", "INFO")
-			if strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:3") {
-				break
-			}
-			if ctx.Err() != nil {
-				t.Fatalf("redistest: the cluster does not form: %s", info)
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-	}
-	return &s
-}
-
 // Option is the client configuration that reaches s; change it before use where a test needs to.
 func (s *Server) Option() rueidis.ClientOption {
 	o := rueidis.ClientOption{InitAddress: s.Addrs, DialCtxFn: s.dial}
+	o.Sentinel.MasterSet = s.set
 	if s.Embedded != nil {
 		o.ForceSingleClient, o.DisableCache = true, true // miniredis has neither CLUSTER nor CLIENT TRACKING
 	}

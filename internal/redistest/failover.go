@@ -1,0 +1,214 @@
+package redistest
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/keyname"
+)
+
+// Pair is a primary and its replica, as they were started.
+type Pair struct{ Primary, Replica *Server }
+
+// Replicated is servers of which each has a replica that takes its place when it has been silent for a second.
+type Replicated struct {
+	*Server
+	Pairs []Pair // by slot, in equal parts
+
+	switched time.Time
+}
+
+// Of is the pair that has key.
+func (r *Replicated) Of(key string) Pair {
+	i := 0
+	for int(keyname.Slot(key)) >= (i+1)*16384/len(r.Pairs) {
+		i++
+	}
+	return r.Pairs[i]
+}
+
+// Switch has the primary and the replica of p change places in good order, and returns when both have.
+func (r *Replicated) Switch(t testing.TB, p Pair) {
+	t.Helper()
+	inStep(t, p.Replica)
+	at, order := p.Replica.Addr(), []string{"CLUSTER", "FAILOVER"}
+	if r.set != "" {
+		at, order = r.Addrs[0], []string{"SENTINEL", "FAILOVER", r.set}
+	}
+	var ordered time.Time
+	Eventually(t, time.Minute, "the two have changed places", func() bool {
+		// repeated, for it may be refused, and a Cluster gives up after 5 s, without a word, when too few nodes vote,
+		// as they do not within two seconds of an earlier vote
+		if time.Since(ordered) > 6*time.Second && time.Since(r.switched) > 2500*time.Millisecond {
+			if _, err := tryAsk(t, at, order...); err == nil {
+				ordered = time.Now()
+			}
+		}
+		// not answered where sentinels end the connections of a primary that becomes a replica
+		now, err := tryAsk(t, p.Primary.Addr(), "INFO", "replication")
+		return err == nil && strings.Contains(now, "master_link_status:up") &&
+			strings.Contains(p.Replica.Ask(t, "INFO", "replication"), "role:master")
+	})
+	r.switched = time.Now()
+}
+
+// Sentinel starts a primary, its replica and three sentinels.
+func Sentinel(t testing.TB) *Replicated {
+	t.Helper()
+	p := Pair{Primary: Start(t)}
+	host, port, _ := net.SplitHostPort(p.Primary.Addr())
+	p.Replica = Start(t, "--replicaof", host, port)
+	inStep(t, p.Replica)
+	r := &Replicated{Server: &Server{set: "main"}, Pairs: []Pair{p}}
+	for range 3 {
+		s := start(t, func(own, dir string) []string {
+			// of its own to write to: a sentinel keeps what it learns in its configuration
+			conf := filepath.Join(dir, "sentinel.conf")
+			text := "port " + own + "\nbind 127.0.0.1\ndir " + dir + "\nlogfile " + filepath.Join(dir, "log") + `
+sentinel monitor main ` + host + " " + port + ` 2
+sentinel down-after-milliseconds main 1000
+sentinel failover-timeout main 2000
+`
+			if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+				t.Fatalf("redistest: %v", err)
+			}
+			return []string{conf, "--sentinel"}
+		})
+		r.Addrs = append(r.Addrs, s.Addr())
+		// they get to know each other and the replica within that many ms, not within 10 s; the election's own periods
+		// are left alone, which makes it take longer when shortened
+		ask(t, s.Addr(), "SENTINEL", "DEBUG", "info-period", "200", "publish-period", "200")
+	}
+	for _, a := range r.Addrs {
+		Eventually(t, 30*time.Second, "the sentinels know each other and the replica", func() bool {
+			known := ask(t, a, "INFO", "sentinel")
+			return strings.Contains(known, "slaves=1,sentinels=3")
+		})
+	}
+	return r
+}
+
+// Cluster starts a Cluster of three masters without replicas and waits until every node serves every slot.
+func Cluster(t testing.TB) *Server {
+	t.Helper()
+	return cluster(t, clusterNode(t), clusterNode(t), clusterNode(t))
+}
+
+// ReplicatedCluster starts a Cluster of three primaries, each with a replica.
+func ReplicatedCluster(t testing.TB) *Replicated {
+	t.Helper()
+	var nodes []*Server
+	for range 6 {
+		nodes = append(nodes, clusterNode(t, "--cluster-replica-validity-factor", "0", "--cluster-allow-replica-migration", "no",
+			"--repl-ping-replica-period", "1")) // a replica is not shown before its first ping
+	}
+	r := &Replicated{Server: cluster(t, nodes...)}
+	for i, n := range nodes[:3] {
+		p := Pair{n, nodes[3+i]}
+		id := ask(t, p.Primary.Addr(), "CLUSTER", "MYID")
+		ask(t, p.Replica.Addr(), "CLUSTER", "REPLICATE", id)
+		r.Pairs = append(r.Pairs, p)
+	}
+	for _, p := range r.Pairs {
+		inStep(t, p.Replica)
+		Eventually(t, 30*time.Second, "every node knows every replica", func() bool {
+			for _, n := range nodes {
+				if !strings.Contains(ask(t, n.Addr(), "CLUSTER", "SLOTS"), portOf(p.Replica)) {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	return r
+}
+
+func clusterNode(t testing.TB, args ...string) *Server {
+	return Start(t, append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", strconv.Itoa(freePort(t))}, args...)...)
+}
+
+// cluster makes a Cluster of nodes, the slots being shared by the first three.
+func cluster(t testing.TB, nodes ...*Server) *Server {
+	t.Helper()
+	var s Server
+	for i, n := range nodes {
+		s.Addrs = append(s.Addrs, n.Addr())
+		if i < 3 {
+			ask(t, n.Addr(), "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(i*16384/3), strconv.Itoa((i+1)*16384/3-1))
+		}
+		ask(t, n.Addr(), "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
+	}
+	for _, n := range nodes[1:] {
+		info := ask(t, n.Addr(), "CLUSTER", "NODES") // "id host:port@busport …"
+		bus := strings.Split(strings.Fields(info)[1], "@")[1]
+		ask(t, nodes[0].Addr(), "CLUSTER", "MEET", "127.0.0.1", portOf(n), strings.Split(bus, ",")[0])
+	}
+	known := "cluster_known_nodes:" + strconv.Itoa(len(nodes))
+	for _, a := range s.Addrs {
+		Eventually(t, 30*time.Second, "the cluster forms", func() bool {
+			info := ask(t, a, "CLUSTER", "INFO")
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, known)
+		})
+	}
+	return &s
+}
+
+func inStep(t testing.TB, replica *Server) {
+	t.Helper()
+	Eventually(t, 30*time.Second, "the replica is in step", func() bool {
+		return strings.Contains(ask(t, replica.Addr(), "INFO", "replication"), "master_link_status:up")
+	})
+}
+
+func portOf(s *Server) string {
+	_, port, _ := net.SplitHostPort(s.Addr())
+	return port
+}
+
+// Ask sends one command to s alone, whatever a client of it would be sent on to, and returns the answer as text.
+func (s *Server) Ask(t testing.TB, args ...string) string {
+	t.Helper()
+	return ask(t, s.Addr(), args...)
+}
+
+func ask(t testing.TB, addr string, args ...string) string {
+	t.Helper()
+	text, err := tryAsk(t, addr, args...)
+	if err != nil {
+		t.Fatalf("redistest: %v: %v", args, err)
+	}
+	return text
+}
+
+func tryAsk(t testing.TB, addr string, args ...string) (string, error) {
+	t.Helper()
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	conn, release := c.Dedicate()
+	defer release()
+	conn.Do(ctx, conn.B().Readonly().Build()) // a replica in a Cluster sends on whoever has not said it; an error elsewhere
+	m, err := conn.Do(ctx, conn.B().Arbitrary(args...).Build()).ToMessage()
+	if err != nil {
+		return "", err
+	}
+	if n, err := m.AsInt64(); err == nil && m.IsInt64() {
+		return strconv.FormatInt(n, 10), nil
+	}
+	if text, err := m.ToString(); err == nil {
+		return text, nil
+	}
+	return m.String(), nil
+}
