@@ -35,11 +35,19 @@ local function enter(queue, entry, now, us)
   return ticket
 end
 
+-- How many connections of this server are subscribed to a channel; nil: no right to ask.
+local function listeners(publish, channel)
+  local count = redis.pcall('PUBSUB', publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', channel)
+  return not count.err and count[2] or nil
+end
+
 -- Make the first in line whose process is there the holder of a free lock, and tell that process. Returns its entry;
 -- or nil: nobody is in line, or telling is not possible, or the first is "me", which the caller sees to.
 --
--- Its field and lease are written before anything is published: a process that acts on the message must find them. A
--- process that is gone does not count among the receivers, and its entry is dropped; one that is there but has not
+-- Its field and lease are written before anything is published: a process that acts on the message must find them. For
+-- the same reason nothing is taken back once it is published: that it has no receivers here does not say that nobody
+-- hears it, since a server passes it on to its replicas, where a process may be subscribed. So whether the process is
+-- there is asked before. One that is gone does not count, and its entry is dropped; one that is there but has not
 -- looked for long (stopped, cut off) is passed over. A wrong count costs time: who is dropped looks again and queues
 -- anew, and who is granted without hearing of it finds out when it looks. An entry of "over", an owner that is through,
 -- has been left behind where the queue could not be reached; it is dropped.
@@ -60,23 +68,21 @@ local function hand_over(lock, queue, publish, grants, now, me, over)
       seen = -tonumber(redis.call('ZSCORE', queue, stamp) or -seen)
     end
     redis.call('ZREM', queue, entry, stamp)
-    if owner ~= over and now - seen <= tonumber(stale) then
+    local channel = grants .. string.sub(owner, 1, 36)
+    if owner ~= over and now - seen <= tonumber(stale) and (push == '-' or listeners(publish, channel) ~= 0) then
       redis.call('HSET', lock, owner, 1)
       redis.call('PEXPIRE', lock, lease)
       if push == '-' then
         return entry
       end
-      local told = redis.pcall(publish, grants .. string.sub(owner, 1, 36),
-        string.format('%.0f %s %s', ticket, lease, owner))
-      if type(told) == 'table' then -- no right to publish there: release openly
-        redis.call('HDEL', lock, owner)
-        redis.call('ZADD', queue, string.format('%.0f', ticket), entry, -now, stamp)
-        return nil
-      end
-      if told > 0 then
+      local told = redis.pcall(publish, channel, string.format('%.0f %s %s', ticket, lease, owner))
+      if type(told) ~= 'table' then
         return entry
       end
+      -- no right to publish there, so nothing was: release openly
       redis.call('HDEL', lock, owner)
+      redis.call('ZADD', queue, string.format('%.0f', ticket), entry, -now, stamp)
+      return nil
     end
   end
 end
@@ -87,8 +93,7 @@ local function theirs(channel, publish, us)
   if us % 8 > 0 then
     return false
   end
-  local listeners = redis.pcall('PUBSUB', publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', channel)
-  return not listeners.err and listeners[2] > 0
+  return (listeners(publish, channel) or 0) > 0
 end
 
 -- Publish a release, and have our own waiters only wait for a few ms. Returns whether there are any; if not nothing is

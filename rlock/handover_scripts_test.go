@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -428,6 +429,49 @@ func TestForceScriptWithAQueue(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		runLineTable(t, newScriptRig(t, s), "force", rows, func(r []int64) []int64 { return r })
 	})
+}
+
+// A process may be subscribed at a replica, which it took for the primary, or which was one: there it hears what the
+// primary publishes, and is not among the receivers that the primary counts.
+func TestNobodyHearsOfAGrantThatDoesNotStand(t *testing.T) {
+	s := redistest.Start(t)
+	host, port, err := net.SplitHostPort(s.Addr())
+	require.NoError(t, err)
+	replica := redistest.Start(t, "--replicaof", host, port)
+	redistest.Eventually(t, 20*time.Second, "the replica is in step", func() bool {
+		return strings.Contains(replica.Ask(t, "INFO", "replication"), "master_link_status:up")
+	})
+	g := newScriptRig(t, s)
+	for _, mayAsk := range []bool{true, false} {
+		c := g.c
+		if !mayAsk {
+			g.must(t, "ACL", "SETUSER", "limited", "on", ">secret", "~*", "&*", "+@all", "-pubsub")
+			o := s.Option()
+			o.Username, o.Password = "limited", "secret"
+			c, err = rueidis.NewClient(o)
+			require.NoError(t, err)
+			t.Cleanup(c.Close)
+		}
+		key, queue := fmt.Sprint("l", mayAsk), fmt.Sprint("q", mayAsk)
+		heard, _ := overhear(t, replica.Client(t), []string{"grants:" + bob[:36]}, "CHANNEL*")
+		g.line(t, queue, waiting{owner: bob, ago: 5000})
+		g.must(t, "HSET", key, alice, "1")
+		_, err := eval(t, c, g.src["release"], []string{key, queue}, alice, "0", "CHANNEL", "PUBLISH", "grants:", "")
+		require.NoError(t, err)
+		g.must(t, "PUBLISH", "CHANNEL", "last") // comes after whatever the script published
+		var messages []string
+		redistest.Eventually(t, 20*time.Second, "what was published is at the replica", func() bool {
+			messages = append(messages, heard()...)
+			return slices.Contains(messages, "CHANNEL last")
+		})
+		holder := g.look(t, key).hash
+		if mayAsk {
+			require.Empty(t, holder, "who is not there is dropped")
+			require.Equal(t, []string{"CHANNEL 0", "CHANNEL last"}, messages)
+		} else {
+			require.Equal(t, map[string]string{bob: "1"}, holder, "who may be there is granted, and that stands")
+		}
+	}
 }
 
 // TestAGrantThatMayNotBePublishedIsUndone: by a user who may publish on Redisson's channels only.
