@@ -21,6 +21,9 @@ const (
 	DefaultCallTimeout = 5 * time.Second
 )
 
+// topologyRefresh is what rueidis advises.
+const topologyRefresh = 5 * time.Second
+
 // Options of a Hub. The zero value is good.
 type Options struct {
 	// Invalidations, if the client was built with it, gives the hub's users early notice of changed keys.
@@ -41,8 +44,10 @@ type Hub struct {
 	inv     *Invalidations
 	grace   time.Duration
 	log     *slog.Logger
-	cluster bool // sharded channels: one link per node
 	publish string
+
+	cluster   bool // sharded channels: one link per node
+	failsOver bool // a node that is connected to may be, or become, a replica
 
 	ctx    context.Context // ends at Close
 	cancel context.CancelFunc
@@ -62,14 +67,22 @@ type Hub struct {
 // Dial connects with o and makes a hub on the client: the common case. The client is the hub's, reached by Client and
 // closed by Close. In a Cluster its invalidations are observed. On one node, or behind Sentinel, they are not: there
 // rlock has a connection of its own for that, and a client that observes them pipelines on every connection, which
-// makes each single call slower.
+// makes each single call slower. Behind Sentinel the client asks every five seconds who is the primary, unless
+// o.Sentinel.TopologyRefreshInterval says otherwise: the sentinels' message is sent once, and a client that misses it
+// would stay with a primary that has become a replica.
 //
 // o.ConnLifetime is refused (ErrInvalidOption): rueidis sends a script again, unasked, when a connection's lifetime
 // ends while its reply is awaited. Redlatch's scripts bear that, but the second answer can be "lost" for an unlock
-// that succeeded.
+// that succeeded. So is o.ReplicaOnly: everything here writes.
 func Dial(o rueidis.ClientOption) (*Hub, error) {
 	if o.ConnLifetime != 0 {
 		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("ConnLifetime", o.ConnLifetime, "0 (rueidis may run a script twice when it ends)"))
+	}
+	if o.ReplicaOnly {
+		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("ReplicaOnly", true, "false (locks and counters write)"))
+	}
+	if o.Sentinel.MasterSet != "" && o.Sentinel.TopologyRefreshInterval == 0 {
+		o.Sentinel.TopologyRefreshInterval = topologyRefresh
 	}
 	c, err := rueidis.NewClient(o)
 	var inv *Invalidations
@@ -117,6 +130,7 @@ func NewHub(c rueidis.Client, o Options) (*Hub, error) {
 		topics: map[string]*topic{}, links: map[string]*link{}, nodes: map[uint16]string{},
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.failsOver = c.Mode() != rueidis.ClientModeStandalone
 	if c.Mode() == rueidis.ClientModeCluster {
 		_, err := h.runner.Attempt(h.ctx, script.Call{
 			Script: script.Plain("PUBSUB SHARDNUMSUB"), Keys: []string{"cluster"},

@@ -111,9 +111,15 @@ func (l *link) serve() (confirmed bool, err error) {
 		}
 		client = node
 	} else if h.cluster {
-		for _, node := range client.Nodes() { // any node will do: it answers MOVED
-			client = node
-			break
+		err := errReplica
+		for _, node := range client.Nodes() { // any primary will do: it answers MOVED
+			if err = h.vouch(node); err == nil {
+				client = node
+				break
+			}
+		}
+		if err != nil {
+			return false, err
 		}
 	}
 	conn, release := client.Dedicate()
@@ -137,6 +143,9 @@ func (l *link) serve() (confirmed bool, err error) {
 	defer retry.Stop()
 	for {
 		again, done, err := l.reconcile(conn)
+		if errors.Is(err, errReplica) {
+			return false, err
+		}
 		if err != nil {
 			return confirmed || len(up) > 0, err
 		}
@@ -162,6 +171,29 @@ func (l *link) serve() (confirmed bool, err error) {
 			return confirmed, h.ctx.Err()
 		}
 	}
+}
+
+// errReplica: a replica passes on what its primary publishes, but its subscribers are not among the receivers that the
+// primary counts, by which a script tells the processes that are there from those that are gone.
+var errReplica = errors.New("the node is a replica")
+
+// replica is errReplica if the answer to INFO replication says so. Who may not ask is not told.
+func replica(info rueidis.RedisResult) error {
+	text, err := info.ToString()
+	if _, answered := rueidis.IsRedisErr(err); answered {
+		return nil
+	}
+	if err == nil && strings.Contains(text, "role:slave") {
+		return errReplica
+	}
+	return err
+}
+
+// vouch is nil if node is a primary.
+func (h *Hub) vouch(node rueidis.Client) error {
+	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout/5) // there are others to ask
+	defer cancel()
+	return replica(node.Do(ctx, node.B().Info().Section("replication").Build()))
 }
 
 // rest is how long the connection is still kept without anything to do.
@@ -211,9 +243,20 @@ func (l *link) reconcile(conn rueidis.DedicatedClient) (again, done bool, err er
 			cmds = append(cmds, conn.B().Unsubscribe().Channel(name).Build())
 		}
 	}
+	if len(in) > 0 && h.failsOver {
+		cmds = append(cmds, conn.B().Info().Section("replication").Build())
+	}
 	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout)
 	defer cancel()
-	for i, res := range conn.DoMulti(ctx, cmds...) {
+	answers := conn.DoMulti(ctx, cmds...)
+	if n := len(in) + len(out); len(answers) > n {
+		// After the subscriptions: a primary that becomes a replica later takes them away, or ends the connection.
+		if err := replica(answers[n]); err != nil {
+			return false, false, err
+		}
+		answers = answers[:n]
+	}
+	for i, res := range answers {
 		rerr := res.Error()
 		if rerr == nil || rueidis.IsRedisNil(rerr) {
 			continue

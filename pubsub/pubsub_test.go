@@ -289,6 +289,72 @@ func TestAMigratedSlotIsFollowed(t *testing.T) {
 	})
 }
 
+// A sentinel says only once who is the new primary; the old one, which lives on as a replica, says so only when it is
+// written to.
+func TestDialFindsTheNewPrimaryThoughTheSentinelsMessageIsLost(t *testing.T) {
+	s := redistest.Sentinel(t)
+	followed := redistest.NewProxy(t, s.Server)
+	o := s.Option()
+	o.InitAddress = []string{followed.Addr()}
+	h, err := pubsub.Dial(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { h.Close() })
+	sub := subscribe(t, h, "c")
+	followed.SwallowPushes()
+	s.Switch(t, s.Pairs[0])
+	redistest.Eventually(t, 60*time.Second, "the new primary is written to", func() bool {
+		return h.Client().Do(within(t), h.Client().B().Set().Key("k").Value("v").Build()).Error() == nil
+	})
+	require.Positive(t, followed.Swallowed())
+	// messages arrive at the replica, too, but there nobody counts who hears them
+	redistest.Eventually(t, 20*time.Second, "subscribed at the new primary", func() bool {
+		return strings.Contains(s.Pairs[0].Replica.Ask(t, "PUBSUB", "CHANNELS"), `"c"`)
+	})
+	redistest.Eventually(t, 20*time.Second, "a message of the new primary arrives", func() bool {
+		s.Pairs[0].Replica.Ask(t, "PUBLISH", "c", "here")
+		m := next(t, sub)
+		for m.Gap {
+			m = next(t, sub)
+		}
+		return m.Payload == "here"
+	})
+}
+
+// A replica accepts subscriptions to the channels of its slots, and hears what its primary publishes. But a script that
+// publishes on the primary does not count who is subscribed there, and takes the process for gone.
+func TestInAClusterChannelsAreSubscribedAtPrimaries(t *testing.T) {
+	s := redistest.ReplicatedCluster(t)
+	channels := map[string]redistest.Pair{}
+	at := func(n *redistest.Server, ch string) bool {
+		return strings.Contains(n.Ask(t, "PUBSUB", "SHARDCHANNELS", ch), ch)
+	}
+	for i := range 5 { // the node that is asked first is any
+		h := newHub(t, s.Client(t), pubsub.Options{})
+		for j := range 6 {
+			ch := fmt.Sprintf("c%d-%d", i, j)
+			channels[ch] = s.Of(ch)
+			subscribe(t, h, ch)
+		}
+	}
+	settled := func() bool {
+		for ch, p := range channels {
+			if !at(p.Primary, ch) || at(p.Replica, ch) {
+				return false
+			}
+		}
+		return true
+	}
+	redistest.Eventually(t, 20*time.Second, "all are subscribed at the primaries", settled)
+	was := s.Pairs[0]
+	s.Switch(t, was)
+	for ch, p := range channels {
+		if p == was {
+			channels[ch] = redistest.Pair{Primary: was.Replica, Replica: was.Primary}
+		}
+	}
+	redistest.Eventually(t, 40*time.Second, "and where these have changed", settled)
+}
+
 func TestCloseEndsSubscriptionsAndLeavesNothingRunning(t *testing.T) {
 	s := redistest.Embedded(t)
 	c := s.Client(t)
@@ -345,6 +411,8 @@ func TestBadInputIsRefused(t *testing.T) {
 	_, err = pubsub.NewHub(c, pubsub.Options{CallTimeout: -1})
 	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
 	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, ConnLifetime: time.Minute})
+	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, ReplicaOnly: true})
 	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
 	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}})
 	require.ErrorIs(t, err, pubsub.ErrUnavailable)
