@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/stretchr/testify/require"
 )
@@ -179,6 +180,77 @@ func TestAFailoverForgetsNoConfirmedGrant(t *testing.T) {
 			// without confirmation this test sees the harm, or it would prove nothing above
 			require.Positive(t, twice)
 			require.Positive(t, forgotten)
+		})
+	}
+}
+
+// The same where sentinels or the Cluster do it, and clients find the new primary by themselves: a claim that is repeated
+// until it is confirmed has one ordinal for ever, and no other claimant has it.
+func TestConfirmedGrantsStayThroughFailovers(t *testing.T) {
+	for name, begin := range map[string]func(testing.TB) *redistest.Replicated{"Sentinel": redistest.Sentinel, "Cluster": redistest.ReplicatedCluster} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := begin(t)
+			const limit = 1 << 20
+			o := rcounter.Options{CallTimeout: time.Second, MinReplicas: 1, ReplicaTimeout: 100 * time.Millisecond}
+			dial := func() *rcounter.Client {
+				h, err := pubsub.Dial(srv.Option())
+				require.NoError(t, err)
+				t.Cleanup(func() { h.Close() })
+				c, err := rcounter.New(h, o)
+				require.NoError(t, err)
+				t.Cleanup(func() { c.Close() })
+				return c
+			}
+			first := dial().Stock("s")
+			redistest.Eventually(t, 20*time.Second, "open", func() bool {
+				_, err := first.Open(ctx, spec(limit))
+				return err == nil || errors.Is(err, rcounter.ErrAlreadyOpen)
+			})
+			l := newLedger()
+			var stop atomic.Bool
+			var confirmed, repeated atomic.Int64
+			var wg sync.WaitGroup
+			for process := range 4 {
+				s := dial().Stock("s")
+				for caller := range 4 {
+					wg.Go(func() {
+						for i := 0; !stop.Load(); i++ {
+							user := strconv.Itoa(process) + "/" + strconv.Itoa(caller) + "/" + strconv.Itoa(i)
+							g, err := s.Claim(ctx, user)
+							for err != nil && !stop.Load() {
+								repeated.Add(1)
+								g, err = s.Claim(ctx, user)
+							}
+							if err == nil {
+								confirmed.Add(1)
+								l.record(user, g)
+							}
+						}
+					})
+				}
+			}
+			p := srv.Of("rc:{s}")
+			more := func(n int64) func() bool {
+				from := confirmed.Load()
+				return func() bool { return confirmed.Load() >= from+n }
+			}
+			redistest.Eventually(t, 30*time.Second, "claims", more(200))
+			for range 2 {
+				srv.Switch(t, p)
+				p.Primary, p.Replica = p.Replica, p.Primary
+				redistest.Eventually(t, 40*time.Second, "claims after a change of places", more(200))
+			}
+			stop.Store(true)
+			wg.Wait()
+			t.Logf("%d confirmed, %d times repeated", confirmed.Load(), repeated.Load())
+			for user, was := range l.winners {
+				g, found, err := first.Lookup(ctx, user)
+				require.NoError(t, err)
+				require.True(t, found, user)
+				require.Equal(t, was, g.Ordinal, user)
+			}
+			require.Empty(t, l.wrong)
 		})
 	}
 }
