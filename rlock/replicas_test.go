@@ -85,3 +85,49 @@ func TestStrictSaysNothingWhereTheServerMayNotBeAsked(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.Close(within(t)))
 }
+
+// rueidis follows a redirection with the script alone, and WAIT is answered by the node that sent it on.
+func TestReplicasConfirmOnTheNodeThatGranted(t *testing.T) {
+	t.Parallel()
+	s := redistest.ReplicatedCluster(t)
+	m := newMove(t, s.Server, "l")
+	var to redistest.Pair
+	for _, p := range s.Pairs {
+		if p.Primary.Addr() == m.toAddr {
+			to = p
+		}
+	}
+	c := dialled(t, s, rlock.Options{MinReplicas: 1, ReplicaTimeout: 400 * time.Millisecond, CallTimeout: 2 * time.Second})
+	granted := func(what string) {
+		t.Helper()
+		redistest.Eventually(t, 20*time.Second, what, func() bool {
+			h, err := c.Reentrant("l").TryLock(within(t), 0, 0)
+			return err == nil && h.Unlock(within(t)) == nil
+		})
+	}
+	refused := func(what string) {
+		t.Helper()
+		_, err := c.Reentrant("l").TryLock(within(t), 0, 0)
+		require.ErrorIs(t, err, rlock.ErrNotReplicated, what)
+		n, err := c.Reentrant("l").IsLocked(within(t))
+		require.NoError(t, err)
+		require.False(t, n, "taken back")
+	}
+	granted("granted where it was")
+	m.begin()
+	granted("granted where its slot goes to, by ASK")
+	to.Replica.Stop(t)
+	refused("by ASK, not replicated")
+	m.end()
+	refused("by MOVED, not replicated")
+	to.Replica.Resume(t)
+	granted("granted where its slot is now")
+
+	h := lock(t, c.Reentrant("l"), within(t))
+	to.Replica.Stop(t)
+	require.ErrorIs(t, h.Extend(within(t), time.Hour), rlock.ErrNotReplicated)
+	require.Less(t, time.Until(h.Until()), time.Minute)
+	to.Replica.Resume(t)
+	redistest.Eventually(t, 20*time.Second, "extended", func() bool { return h.Extend(within(t), time.Hour) == nil })
+	require.NoError(t, h.Unlock(within(t)))
+}

@@ -205,7 +205,8 @@ func (l *Lock) runKeep(ctx context.Context, owner string, d time.Duration) (rele
 
 // runRenew asks for one hold what the watchdog asks for many.
 func (c *Client) runRenew(ctx context.Context, k *lease.Claim, d time.Duration) (held bool, err error) {
-	m, err := c.runner.Do(ctx, script.Call{Script: k.Renew, Keys: append([]string{k.Key}, k.More...), Args: []string{k.Owner, millis(d)}})
+	m, err := c.runner.Do(ctx, script.Call{Script: k.Renew, Keys: append([]string{k.Key}, k.More...), Args: []string{k.Owner, millis(d)},
+		Replicas: c.opts.MinReplicas, ReplicasWait: c.opts.ReplicaTimeout})
 	if err != nil {
 		return false, err
 	}

@@ -280,22 +280,64 @@ func (c *Call) command(b rueidis.Builder, text bool) rueidis.Completed {
 }
 
 func (r *Runner) send(ctx context.Context, c Call, text bool) (res rueidis.RedisResult, unmet error) {
-	if c.Tracked == nil && c.Replicas == 0 {
+	switch {
+	case c.Tracked == nil && c.Replicas == 0:
 		return r.client.Do(ctx, c.command(r.client.B(), text)), nil
+	case c.Replicas > 0 && r.client.Mode() == rueidis.ClientModeCluster:
+		return r.sendConfirmed(ctx, c, text)
+	case c.Tracked != nil:
+		return c.send(ctx, c.Tracked, text, c.Tracked.B().ClientCaching().Yes())
 	}
-	var conn Conn = r.client
+	return c.send(ctx, r.client, text, nil)
+}
+
+// redirects is how often a node of a Cluster may send us on to another.
+const redirects = 3
+
+// sendConfirmed is send for a call that replicas are to confirm, in a Cluster. There rueidis follows MOVED and ASK with
+// the script alone: the WAIT that is answered is that of the node where nothing was written. (At an ASK it panics.) So the
+// redirections are followed here, each time with both.
+func (r *Runner) sendConfirmed(ctx context.Context, c Call, text bool) (res rueidis.RedisResult, unmet error) {
+	conn, release := r.client.Dedicate() // which follows none
+	defer release()
+	var before interface{ Build() rueidis.Completed }
 	if c.Tracked != nil {
-		conn = c.Tracked
+		before = conn.B().ClientCaching().Yes()
 	}
+	res, unmet = c.send(ctx, conn, text, before)
+	for range redirects {
+		re, refused := rueidis.IsRedisErr(res.Error())
+		if !refused {
+			break
+		}
+		addr, moved := re.IsMoved()
+		asked := false
+		if !moved {
+			addr, asked = re.IsAsk()
+		}
+		node, known := r.client.Nodes()[addr]
+		if !known {
+			break
+		}
+		before = nil
+		if asked {
+			before = node.B().Asking()
+		}
+		res, unmet = c.send(ctx, node, text, before)
+	}
+	return res, unmet
+}
+
+// send sends the script on one connection, after a command on which it depends, if there is one, and before WAIT, if
+// replicas are to confirm it: WAIT counts what its own connection wrote.
+func (c *Call) send(ctx context.Context, conn Conn, text bool, before interface{ Build() rueidis.Completed }) (res rueidis.RedisResult, unmet error) {
 	cmds := make([]rueidis.Completed, 0, 3)
-	at := 0
-	if c.Tracked != nil {
-		cmds = append(cmds, conn.B().ClientCaching().Yes().Build())
-		at = 1
+	if before != nil {
+		cmds = append(cmds, before.Build())
 	}
+	at := len(cmds)
 	cmds = append(cmds, c.command(conn.B(), text))
 	if c.Replicas > 0 {
-		// WAIT counts what this very connection wrote
 		cmds = append(cmds, conn.B().Wait().Numreplicas(int64(c.Replicas)).Timeout(c.ReplicasWait.Milliseconds()).Build())
 	}
 	results := conn.DoMulti(ctx, cmds...)
