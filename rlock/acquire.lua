@@ -100,8 +100,10 @@ end
 if count < want then
   redis.call('HSET', key, owner, want)
 end
-if left < lease and left ~= -1 then
-  redis.call('PEXPIRE', key, lease)
-  left = lease
+if left ~= -1 then
+  -- Also where it changes nothing: replicas are asked to confirm what this connection wrote, and it may be the second
+  -- run that wrote nothing else.
+  left = math.max(left, lease)
+  redis.call('PEXPIRE', key, left)
 end
 return granted(left)

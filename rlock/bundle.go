@@ -246,7 +246,7 @@ func (p *parts) extend(ctx context.Context, d time.Duration) error {
 				continue
 			}
 			// A restarted server votes after this time: nobody may trust a vote of before for longer.
-			if most := max(x.h.owner.lease, x.h.owner.lock.c.opts.WatchdogTimeout); d > most {
+			if most := max(x.h.owner.longest(0), x.h.owner.lock.c.opts.WatchdogTimeout); d > most {
 				return fmt.Errorf("rlock: %w", errs.InvalidOption("extension of a Quorum", d, fmt.Sprintf("%v to %v, its lease or WatchdogTimeout", MinLease, most)))
 			}
 		}
@@ -311,14 +311,14 @@ func (p *parts) keep(d time.Duration) {
 }
 
 // unlock is Hold.Unlock of a composite.
-func (p *parts) unlock(ctx context.Context) error {
+func (p *parts) unlock(ctx context.Context, x *Hold) error {
 	p.mu.Lock()
 	first := p.unlocked == nil
 	if first {
 		p.unlocked = make(chan struct{})
 	}
 	p.mu.Unlock()
-	ctx, cancel := p.releaseContext(ctx)
+	ctx, cancel := x.releaseContext(ctx)
 	defer cancel()
 	if !first {
 		select {
@@ -357,21 +357,6 @@ func (p *parts) release(ctx context.Context, why error) error {
 		return nil
 	}
 	return q.combined(p.lock.name, errs)
-}
-
-// releaseContext is handle.releaseContext.
-func (p *parts) releaseContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	own := ctx.Err() != nil
-	for _, x := range p.all() {
-		if x != nil && !own {
-			carried, _ := ownerIn(ctx, x.h.owner.lock)
-			own = carried == x.h.owner
-		}
-	}
-	if !own {
-		return ctx, noCancel
-	}
-	return context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 }
 
 // combined is what went wrong with members. Of a Quorum it says no more than is true of the whole.

@@ -20,9 +20,9 @@ if left ~= -2 then
     if count < want then
       redis.call('HSET', key, owner, want)
     end
-    if left < lease and left ~= -1 then
-      redis.call('PEXPIRE', key, lease)
-      left = lease
+    if left ~= -1 then
+      left = math.max(left, lease)
+      redis.call('PEXPIRE', key, left) -- a write in any case: see acquire
     end
     return {1, left, now}
   end

@@ -128,7 +128,7 @@ func (x *Hold) Token() (token int64, ok bool) {
 
 // Until returns the instant, on this process's monotonic clock, until which it is safe to act. It moves on with every
 // confirmed renewal; after the hold is over it says nothing. A lock that was handed over has a short lease at first (four
-// PollCaps or a second, whichever is more), which is raised to the full one after a third of it, also that of WithLease.
+// PollCaps of 10 s at most, four CallTimeouts or a second, whichever is most), which is raised to the full one after a third of it, also that of WithLease.
 func (x *Hold) Until() time.Time {
 	if x.parts != nil {
 		return x.parts.until()
@@ -137,8 +137,9 @@ func (x *Hold) Until() time.Time {
 }
 
 // Extend makes the hold last for at least d from now, at least MinLease; it never shortens it. nil: confirmed by the
-// server. ErrLost: the hold is over and this is how it was found out, or it was before; ErrReleased after Unlock.
-// ErrUnavailable or ErrUnknownOutcome: Until is as it was.
+// server. ErrLost: the hold is over and this is how it was found out, or it was before; ErrMaxHold, ErrClosed, ErrReleased
+// likewise. ErrUnavailable, ErrUnknownOutcome or ErrNotReplicated: Until is as it was. ErrInvalidOption: d is out of bounds,
+// and nothing was sent.
 func (x *Hold) Extend(ctx context.Context, d time.Duration) error {
 	if d < MinLease || d > MaxDuration {
 		return fmt.Errorf("rlock: %w", errs.InvalidOption("extension", d, fmt.Sprintf("%v to %v", MinLease, MaxDuration)))
@@ -154,6 +155,7 @@ func (x *Hold) Extend(ctx context.Context, d time.Duration) error {
 	// no answer is worth waiting for once the hold is over
 	ctx, cancel := context.WithDeadline(ctx, x.Until())
 	defer cancel()
+	h.owner.longest(d)
 	sent := time.Now()
 	held, err := c.runRenew(ctx, &h.owner.claim, d)
 	switch {
@@ -177,7 +179,7 @@ func (x *Hold) Extend(ctx context.Context, d time.Duration) error {
 // case the hold's contexts have ended and it is not renewed any more. Later calls return the first one's result.
 func (x *Hold) Unlock(ctx context.Context) error {
 	if x.parts != nil {
-		return x.parts.unlock(ctx)
+		return x.parts.unlock(ctx, x)
 	}
 	h := x.h
 	h.mu.Lock()
@@ -195,7 +197,7 @@ func (x *Hold) Unlock(ctx context.Context) error {
 		released = h.released
 	}
 	h.mu.Unlock()
-	ctx, cancel := h.releaseContext(ctx)
+	ctx, cancel := x.releaseContext(ctx)
 	defer cancel()
 	if first {
 		x.cleanup.Stop()
@@ -251,14 +253,15 @@ func (h *handle) keep(d time.Duration) {
 
 // releaseContext gives a caller whose context has ended a second of its own: releasing is what such callers do last.
 // A context of this very hold is about to end, because Unlock ends it.
-func (h *handle) releaseContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	if ctx.Err() == nil {
-		if own, _ := ownerIn(ctx, h.owner.lock); own != h.owner && (own == nil || own.under != h.owner) {
-			return ctx, noCancel
-		}
+func (x *Hold) releaseContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Err() == nil && ctx.Value(lifeKey{x.life()}) == nil {
+		return ctx, noCancel
 	}
 	return context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 }
+
+// lifeKey finds out whether a context ends with a hold, also where Detach has hidden whose it is.
+type lifeKey struct{ of *lease.Life }
 
 func noCancel() {}
 
@@ -294,7 +297,10 @@ func (h *handle) release(ctx context.Context) error {
 		held = c.engine.Remove(&own.claim) // before the release is sent: see package lease
 	}
 	if why == ErrMaxHold { // the lock is still there, only renewal and trust have ended
-		held, until = true, time.Now().Add(own.lease)
+		held, until = true, time.Now().Add(own.longest(0))
+	}
+	if !held && remaining > 0 && own.through() {
+		return nil // the last of its holds is being unlocked, or was: that Unlock says whether the lock was lost
 	}
 	if !held {
 		// Lost, and the caller need not wait to hear it. The server may still have the field for the margin that we
@@ -322,6 +328,8 @@ func (h *handle) release(ctx context.Context) error {
 		}
 		status, named, err := h.send(sctx, n, remaining)
 		switch {
+		case err == nil && status == releaseGone && remaining > 0 && own.through():
+			return nil
 		case err == nil && status == releaseGone && !unsure:
 			if remaining > 0 {
 				c.engine.Lost(&own.claim)

@@ -461,3 +461,27 @@ func TestInspectOfAMultiShowsItsMembers(t *testing.T) {
 		require.NoError(t, h.Unlock(within(t)))
 	})
 }
+
+// A release may name a waiter of its own process that has not asked the server yet.
+func TestWithLivenessTurnsInTheProcessAreGranted(t *testing.T) {
+	r := newRig(t, redistest.Start(t), rlock.Options{Liveness: true})
+	l := r.locks.Reentrant("l")
+	ctx := within(t)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 200 {
+				h, err := l.Lock(ctx)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				time.Sleep(200 * time.Microsecond)
+				if err := h.Unlock(ctx); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

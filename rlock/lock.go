@@ -228,6 +228,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 			return nil, fmt.Errorf("re-enter %q: %w", l.name, err)
 		}
 		a.own, a.want, r.Alone = own, want, true
+		own.longest(a.lease)
 		if err := l.c.queue.Wait(ctx, r); err != nil {
 			if errors.Is(err, ErrLost) {
 				l.c.engine.Lost(&own.claim)
@@ -318,6 +319,9 @@ func (a *acquisition) retreat() {
 // Stand implements wait.Taker.
 func (a *acquisition) Stand(push bool) wait.Standing {
 	c := a.l.c
+	if a.since.IsZero() { // from here on a release may name this owner, before it has asked
+		a.since = time.Now()
+	}
 	poll := min(c.opts.PollCap, wait.MaxPoll)
 	hears := "-"
 	if push {
@@ -507,7 +511,7 @@ func (c *Client) owe(own *owner, entry string, after time.Time) {
 	l := own.lock
 	c.sweeper.Owe(&lease.Debt{
 		After: after,
-		Until: time.Now().Add(max(own.lease, c.opts.CallTimeout)),
+		Until: time.Now().Add(max(own.longest(0), c.opts.CallTimeout)),
 		Release: func(ctx context.Context) error {
 			_, err := own.giveUp(ctx, entry)
 			if err == nil {

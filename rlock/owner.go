@@ -24,16 +24,16 @@ var noDoubt = &doubt{}
 type owner struct {
 	lock  *Lock
 	claim lease.Claim
-	lease time.Duration // of the first acquisition
-	under *owner        // of the write hold under which it reads
+	under *owner // of the write hold under which it reads
 
 	doubt *doubt // set before the first handle is made
 	token int64  // likewise; 0: none
 
 	mu      sync.Mutex
-	count   int     // handles alive, and re-entries under way
-	handles *handle // chained
-	ended   error   // why it is over
+	lease   time.Duration // the longest that was asked for
+	count   int           // handles alive, and re-entries under way
+	handles *handle       // chained
+	ended   error         // why it is over
 
 	keep time.Duration // after its client's base: no release before; see UnlockAfter
 
@@ -183,6 +183,22 @@ func (o *owner) end(why error) {
 	}
 }
 
+// longest notes that a lease of d is asked for, and returns the longest that was: the server may keep the lock for so long
+// from now, whatever is done.
+func (o *owner) longest(d time.Duration) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.lease = max(o.lease, d)
+	return o.lease
+}
+
+// through reports whether the last of its holds has been given to Unlock, in good time.
+func (o *owner) through() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.ended == ErrReleased
+}
+
 func (o *owner) why() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -261,6 +277,9 @@ type holdContext struct {
 }
 
 func (x *holdContext) Value(key any) any {
+	if k, ok := key.(lifeKey); ok && k.of == x.hold.life() {
+		return true
+	}
 	if p := x.hold.parts; p != nil {
 		if own := p.owner(key); own != nil {
 			return own

@@ -20,8 +20,8 @@ if held ~= owner then
   local ours = string.match(held, '^%x+%-%x+%-8%x+%-%x+%-%x+:%d+')
   return {0, left, now, 0, ours and 0 or 1}
 end
-if left >= 0 and left < lease then
-  redis.call('PEXPIRE', key, lease)
-  left = lease
+if left >= 0 then
+  left = math.max(left, lease)
+  redis.call('PEXPIRE', key, left) -- a write in any case: see acquire
 end
 return {1, left, now}

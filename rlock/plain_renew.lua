@@ -14,8 +14,8 @@ for i, key in ipairs(KEYS) do
   else
     replies[i] = 1
     local left = redis.call('PTTL', key)
-    if left >= 0 and left < lease then
-      redis.call('PEXPIRE', key, lease)
+    if left >= 0 and lease > 0 then
+      redis.call('PEXPIRE', key, math.max(left, lease)) -- a write in any case: see acquire
       redis.call('PTTL', key)
     end
   end

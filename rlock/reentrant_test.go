@@ -621,3 +621,81 @@ func TestRESP2AndOtherClientOptionsWork(t *testing.T) {
 		})
 	}
 }
+
+// The last Unlock of an owner says whether the lock was lost; one that comes beside it, of another hold of the same owner,
+// says nothing of a loss because it finds the lock given away.
+func TestUnlocksOfOneOwnerAtTheSameTimeFindNoLoss(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rlock.Options{WatchdogTimeout: lease})
+		l := r.locks.Reentrant("l")
+		for range 1000 {
+			outer := lock(t, l, within(t))
+			inner := lock(t, l, outer.Context(within(t)))
+			var wg sync.WaitGroup
+			for _, h := range []*rlock.Hold{outer, inner} {
+				wg.Go(func() {
+					if err := h.Unlock(within(t)); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			require.Empty(t, r.hash(t, "l"))
+		}
+		outer := lock(t, l, within(t))
+		inner := lock(t, l, outer.Context(within(t)))
+		require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
+		require.ErrorIs(t, inner.Unlock(within(t)), rlock.ErrLost)
+		require.ErrorIs(t, outer.Unlock(within(t)), rlock.ErrLost, "a real loss is told")
+	})
+}
+
+func TestUnlockUnderAContextOfTheHoldIsNotCutShort(t *testing.T) {
+	r := newRig(t, redistest.Start(t), rlock.Options{})
+	for name, of := range map[string]func(context.Context) context.Context{
+		"its own":  func(ctx context.Context) context.Context { return ctx },
+		"detached": rlock.Detach,
+		"derived": func(ctx context.Context) context.Context {
+			ctx, cancel := context.WithCancel(rlock.Detach(ctx))
+			t.Cleanup(cancel)
+			return ctx
+		},
+	} {
+		for range 20 {
+			h := lock(t, r.locks.Reentrant("l"), within(t))
+			require.NoError(t, h.Unlock(of(h.Context(within(t)))), name)
+			m, err := rlock.Multi(r.locks.Reentrant("l"), r.locks.Reentrant("k"))
+			require.NoError(t, err)
+			all := lock(t, m, within(t))
+			require.NoError(t, all.Unlock(of(all.Context(within(t)))), name)
+		}
+	}
+}
+
+// The lease that was asked for last may be the longest, and whatever was done or lost since, the server may have it.
+func TestAReleaseGoesOnForAsLongAsTheLongestLease(t *testing.T) {
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s)
+	through, aside := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: time.Second}), newRig(t, s, rlock.Options{})
+	for name, longer := range map[string]func(*testing.T, *rlock.Hold){
+		"Extend": func(t *testing.T, h *rlock.Hold) { require.NoError(t, h.Extend(within(t), time.Minute)) },
+		"re-entry": func(t *testing.T, h *rlock.Hold) {
+			in, err := through.locks.Reentrant(t.Name()).WithLease(time.Minute).Lock(h.Context(within(t)))
+			require.NoError(t, err)
+			require.NoError(t, in.Unlock(within(t)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := lock(t, through.locks.Reentrant(t.Name()), within(t))
+			longer(t, h)
+			p.Refuse()
+			p.Cut()
+			ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+			defer cancel()
+			require.Error(t, h.Unlock(ctx))
+			time.Sleep(1500 * time.Millisecond) // longer than the first lease
+			p.Heal()
+			redistest.Eventually(t, 20*time.Second, "released", func() bool { return len(aside.hash(t, t.Name())) == 0 })
+		})
+	}
+}

@@ -3,6 +3,7 @@ package rlock_test
 import (
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -130,4 +131,45 @@ func TestReplicasConfirmOnTheNodeThatGranted(t *testing.T) {
 	to.Replica.Resume(t)
 	redistest.Eventually(t, 20*time.Second, "extended", func() bool { return h.Extend(within(t), time.Hour) == nil })
 	require.NoError(t, h.Unlock(within(t)))
+}
+
+// WAIT speaks of what its own connection wrote: from Redis 7.2 on, after a script that wrote nothing, of nothing.
+func TestEveryConfirmationIsAWrite(t *testing.T) {
+	s := redistest.Start(t)
+	r := newRig(t, s, rlock.Options{WatchdogTimeout: lease})
+	changes := func() string {
+		info := s.Ask(t, "INFO", "persistence")
+		_, rest, _ := strings.Cut(info, "rdb_changes_since_last_save:")
+		n, _, _ := strings.Cut(rest, "\r\n")
+		return n
+	}
+	locks := map[string]*rlock.Lock{"Fair": r.locks.Fair("Fair"), "Read": r.locks.ReadWrite("Read").Read(), "Write": r.locks.ReadWrite("Write").Write()}
+	for name, k := range exclusive {
+		locks[name] = k.lock(r.locks, name)
+	}
+	for name, l := range locks {
+		h := lock(t, l, within(t))
+		require.NoError(t, h.Extend(within(t), 2*lease))
+		before := changes()
+		require.NoError(t, h.Extend(within(t), time.Minute)) // there is more already
+		require.NotEqual(t, before, changes(), name)
+		require.NoError(t, h.Unlock(within(t)))
+	}
+
+	// an acquisition that is asked again, and has more already
+	g := newScriptRig(t, s)
+	src := map[string]string{"acquire": g.src["acquire"], "fair_acquire": sources(t, "fair", "fair_acquire")["fair_acquire"], "plain_acquire": sources(t, "", "plain_acquire")["plain_acquire"]}
+	for name, keys := range map[string][]string{"acquire": {"a"}, "fair_acquire": {"b", "bq", "bt"}, "plain_acquire": {"c"}} {
+		args := []string{alice, "1", "60000", "0", "PUBLISH", "GRANTS", ""}
+		if name == "plain_acquire" {
+			args = []string{alice, "60000", "0"}
+		}
+		_, err := eval(t, g.c, src[name], keys, args...)
+		require.NoError(t, err, name)
+		args[slices.Index(args, "60000")] = "30000"
+		before := changes()
+		_, err = eval(t, g.c, src[name], keys, args...)
+		require.NoError(t, err, name)
+		require.NotEqual(t, before, changes(), name)
+	}
 }

@@ -57,8 +57,8 @@ else
     redis.call('HSET', lock, owner, want)
   end
   local left = redis.call('PTTL', lock)
-  if left >= 0 and left < lease then
-    redis.call('PEXPIRE', lock, lease)
+  if left >= 0 then
+    redis.call('PEXPIRE', lock, math.max(left, lease)) -- a write in any case: see acquire
   end
 end
 enter(ends, owner, now + lease, now)

@@ -20,8 +20,8 @@ for i = 1, #KEYS / 3 do
     if lease > 0 then
       redis.call('ZREM', ends, '')
       local left = redis.call('PTTL', lock)
-      if left >= 0 and left < lease then
-        redis.call('PEXPIRE', lock, lease)
+      if left >= 0 then
+        redis.call('PEXPIRE', lock, math.max(left, lease)) -- a write in any case: see acquire
       end
       if redis.call('PTTL', timeout) < lease and redis.call('PEXPIRE', timeout, lease) == 0 then
         redis.call('SET', timeout, '1', 'PX', lease)

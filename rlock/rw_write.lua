@@ -24,8 +24,8 @@ if count then
     redis.call('HSET', lock, field, want)
   end
   local left = redis.call('PTTL', lock)
-  if left >= 0 and left < lease then
-    redis.call('PEXPIRE', lock, lease)
+  if left >= 0 then
+    redis.call('PEXPIRE', lock, math.max(left, lease)) -- a write in any case: see acquire
   end
   if till then
     enter(ends, field, now + lease, now)

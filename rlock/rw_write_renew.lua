@@ -16,8 +16,8 @@ for i = 1, #KEYS / 2 do
   else
     replies[i] = 1
     local left = redis.call('PTTL', lock)
-    if left >= 0 and left < lease then
-      redis.call('PEXPIRE', lock, lease)
+    if left >= 0 and lease > 0 then
+      redis.call('PEXPIRE', lock, math.max(left, lease)) -- a write in any case: see acquire
     end
     if till and lease > 0 then
       redis.call('ZREM', ends, '')

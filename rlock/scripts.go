@@ -103,7 +103,7 @@ func (c *Client) queued(ctx context.Context, call *script.Call) (rueidis.RedisMe
 func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) < 3 {
-		return acquireReply{}, fmt.Errorf("acquire: unexpected reply %v: %w", v, err)
+		return acquireReply{}, fmt.Errorf("acquire: unexpected reply %v, error %v", v, err)
 	}
 	r := acquireReply{status: acquireStatus(v[0]), left: time.Duration(v[1]) * time.Millisecond, server: v[2]}
 	if len(v) > 4 {
@@ -164,7 +164,7 @@ func (l *Lock) runPass(ctx context.Context, owner, entry string, o *wait.Offer) 
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) != 3 {
 		o.Failed()
-		return 0, fmt.Errorf("release: unexpected reply %v: %w", v, err)
+		return 0, fmt.Errorf("release: unexpected reply %v, error %v", v, err)
 	}
 	switch v[1] {
 	case 1:
@@ -211,8 +211,11 @@ func (c *Client) runRenew(ctx context.Context, k *lease.Claim, d time.Duration) 
 		return false, err
 	}
 	v, err := m.AsIntSlice()
-	if err != nil || len(v) != 1 || v[0] < 0 {
-		return false, fmt.Errorf("renew on %q: unexpected reply %v: %w", k.Key, v, err)
+	switch {
+	case err != nil || len(v) != 1:
+		return false, fmt.Errorf("renew on %q: unexpected reply %v, error %v", k.Key, v, err)
+	case v[0] < 0:
+		return false, fmt.Errorf("%w: renew on %q: the server could not (its key holds another type, or memory is full)", ErrUnavailable, k.Key)
 	}
 	return v[0] == 1, nil
 }
@@ -233,7 +236,7 @@ func (l *Lock) runQuery(ctx context.Context, owner string) (queryReply, error) {
 	}
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) != 3 {
-		return queryReply{}, fmt.Errorf("query on %q: unexpected reply %v: %w", l.key, v, err)
+		return queryReply{}, fmt.Errorf("query on %q: unexpected reply %v, error %v", l.key, v, err)
 	}
 	q := queryReply{owners: v[0], count: v[1], left: time.Duration(v[2]) * time.Millisecond}
 	switch v[2] {

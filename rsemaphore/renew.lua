@@ -23,6 +23,13 @@ for i = 1, #KEYS / 3 do
       raise[#raise + 1] = id
     end
   end
+  if verdict == 1 and lease > 0 then
+    -- Also where it changes nothing: replicas are asked to confirm what this connection wrote.
+    local ours = redis.call('PTTL', permits)
+    if ours >= 0 then
+      redis.call('PEXPIRE', permits, ours)
+    end
+  end
   if verdict == 1 and #raise > 0 then
     -- When memory is full, ZADD is refused as the first write of a script even where it adds nothing. ZREM is not.
     redis.call('ZREM', permits, '')

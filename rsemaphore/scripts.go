@@ -74,7 +74,7 @@ func (s *Semaphore) acquireCall(ids []string, lease time.Duration, notAfter int6
 func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) != 4 {
-		return acquireReply{}, fmt.Errorf("acquire: unexpected reply %v: %w", v, err)
+		return acquireReply{}, fmt.Errorf("acquire: unexpected reply %v, error %v", v, err)
 	}
 	return acquireReply{acquireStatus(v[0]), time.Duration(v[1]) * time.Millisecond, v[2], v[3]}, nil
 }
@@ -98,8 +98,11 @@ func (s *Semaphore) runRenew(ctx context.Context, ids string, lease time.Duratio
 		return false, err
 	}
 	v, err := m.AsIntSlice()
-	if err != nil || len(v) != 1 || v[0] < 0 {
-		return false, fmt.Errorf("renew on %q: unexpected reply %v: %w", s.key, v, err)
+	switch {
+	case err != nil || len(v) != 1:
+		return false, fmt.Errorf("renew on %q: unexpected reply %v, error %v", s.key, v, err)
+	case v[0] < 0:
+		return false, fmt.Errorf("%w: renew on %q: the server could not (its keys hold another type, or memory is full)", ErrUnavailable, s.key)
 	}
 	return v[0] == 1, nil
 }
@@ -120,7 +123,7 @@ func (s *Semaphore) runResize(ctx context.Context, capacity int, notAfter int64)
 	}
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) != 3 {
-		return resizeReply{}, fmt.Errorf("resize on %q: unexpected reply %v: %w", s.key, v, err)
+		return resizeReply{}, fmt.Errorf("resize on %q: unexpected reply %v, error %v", s.key, v, err)
 	}
 	return resizeReply{late: v[0] == 2, before: v[1], server: v[2]}, nil
 }
@@ -135,7 +138,7 @@ func (s *Semaphore) runQuery(ctx context.Context) (queryReply, error) {
 	}
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) != 4 {
-		return queryReply{}, fmt.Errorf("query on %q: unexpected reply %v: %w", s.key, v, err)
+		return queryReply{}, fmt.Errorf("query on %q: unexpected reply %v, error %v", s.key, v, err)
 	}
 	return s.known(v[0] == 1, v[1], v[2], v[3]), nil
 }
