@@ -47,14 +47,18 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer locks.Close(context.Background())
-	err = locks.Reentrant("nightly-report").Do(context.Background(), func(ctx context.Context) error {
+	report := locks.Reentrant("nightly-report").WithWait(10 * time.Second)
+	err = report.Do(context.Background(), func(ctx context.Context) error {
 		fmt.Println("one process at a time gets here") // ctx ends if the lock is lost: work under it
 		return nil
 	})
-	fmt.Println("released:", err == nil)
+	if err != nil {
+		log.Fatal(err) // errors.Is(err, rlock.ErrNotAcquired): another process had it all the time
+	}
+	fmt.Println("released")
 	// Output:
 	// one process at a time gets here
-	// released: true
+	// released
 }
 
 // demo is a client on the examples' server. Its call timeout is generous so that a busy machine changes no output.

@@ -60,7 +60,7 @@ type Waiter struct {
 
 // Inspect says who holds the lock of that name, of whatever kind, for how long, and who queues for it. It changes
 // nothing and is for people: what it says may be over when it is read. A Plain lock whose name is hashed is only found
-// by its own [Lock.Inspect].
+// by its own [Lock.Inspect]. Errors as of [Lock.IsLocked].
 func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 	return c.Reentrant(name).Inspect(ctx)
 }
@@ -137,7 +137,8 @@ func (l *Lock) describe(ctx context.Context, s *State, r inspectReply) {
 
 // ForceUnlock takes the lock from whoever holds it at the time of the call and wakes the waiters; it reports whether
 // anybody held it. The holders learn of it at their next renewal, or at once where their client tracks its keys, as
-// ErrLost; until then they act beside the next holder. Whoever acquires the lock meanwhile is left alone.
+// ErrLost; until then they act beside the next holder. Whoever acquires the lock meanwhile is left alone. Errors as of
+// [Lock.IsLocked]; after ErrUnknownOutcome it may have been taken.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	if l.of != nil {
 		return l.of.forceUnlock(ctx, l)

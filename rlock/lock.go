@@ -97,8 +97,9 @@ func checkLease(d time.Duration) error {
 //
 // Otherwise nothing is held by this call, and the error is ErrNotAcquired (contended, or ctx ended: then it is joined
 // with ctx's error and cause), ErrUnavailable, ErrUnknownOutcome, ErrLost (ctx carries an owner whose hold is over),
-// ErrNotReplicated, ErrClosed, ErrInvalidName, ErrInvalidOption or ErrWrongType. While the server cannot be asked the call goes on
-// trying for as long as it may wait.
+// ErrReentry (NonReentrant and Plain; Write under a read hold), ErrNotReplicated, ErrClosed, ErrInvalidName,
+// ErrInvalidOption or ErrWrongType. Any other refusal of the server, as for want of a right, comes at once, and wrapped. While
+// the server cannot be asked the call goes on trying for as long as it may wait.
 func (l *Lock) Lock(ctx context.Context) (*Hold, error) {
 	return l.acquire(ctx, l.wait, l.lease)
 }
@@ -525,7 +526,9 @@ func (c *Client) owe(own *owner, entry string, after time.Time) {
 	})
 }
 
-// IsLocked reports whether anybody holds the lock.
+// IsLocked reports whether anybody holds the lock. Like all questions it is asked until it is answered, ctx ends or four
+// CallTimeouts are over, and fails with ErrUnavailable, ErrUnknownOutcome, ErrClosed, ErrInvalidName, ErrInvalidOption,
+// ErrWrongType or what else the server answers.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	if l.of != nil {
 		left, err := l.of.left(ctx, l)
@@ -563,7 +566,7 @@ func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 }
 
 // RemainingLease is how long the present lease still lasts if nobody renews it: 0 if nobody holds the lock, NoExpiry
-// if it has no end.
+// if it has no end. Errors as of IsLocked.
 func (l *Lock) RemainingLease(ctx context.Context) (time.Duration, error) {
 	if l.of != nil {
 		return l.of.left(ctx, l)

@@ -39,7 +39,8 @@ type Options struct {
 	// others. It is renewed every third of it. At least MinWatchdogTimeout. Defaults to DefaultWatchdogTimeout.
 	WatchdogTimeout time.Duration
 	// PollCap is the longest a waiter sleeps without looking, whatever messages come or do not. At least MinPollCap.
-	// Defaults to DefaultPollCap.
+	// Waiters in the server's queue look every 10 s all the same, with Liveness every Heartbeat. Defaults to
+	// DefaultPollCap.
 	PollCap time.Duration
 	// CallTimeout bounds one request to the server. At least MinCallTimeout. Defaults to DefaultCallTimeout.
 	CallTimeout time.Duration
