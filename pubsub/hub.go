@@ -299,7 +299,7 @@ func (h *Hub) route(t *topic) {
 	}
 	l := h.links[addr]
 	if l == nil {
-		l = &link{hub: h, addr: addr, kick: make(chan struct{}, 1), want: map[string]*topic{}, have: map[string]bool{}, leaving: map[string]int{}}
+		l = &link{hub: h, addr: addr, kick: make(chan struct{}, 1), want: map[string]*topic{}, have: map[string]*topic{}, leaving: map[string]int{}}
 		h.links[addr] = l
 		h.wg.Add(1)
 		go l.run()

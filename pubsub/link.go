@@ -23,9 +23,9 @@ type link struct {
 	addr    string
 	kick    chan struct{}
 	want    map[string]*topic
-	have    map[string]bool // subscribe sent on the current connection
-	leaving map[string]int  // unsubscribes sent and not confirmed
-	linger  time.Time       // the connection is kept until then though nothing is wanted
+	have    map[string]*topic // subscribe sent on the current connection, for this one
+	leaving map[string]int    // unsubscribes sent and not confirmed
+	linger  time.Time         // the connection is kept until then though nothing is wanted
 }
 
 func (l *link) wake() {
@@ -208,10 +208,12 @@ func (l *link) reconcile(conn rueidis.DedicatedClient) (again, done bool, err er
 	h := l.hub
 	h.mu.Lock()
 	var in, out []string
-	for name := range l.want {
-		if !l.have[name] {
+	for name, t := range l.want {
+		// One that was dropped and is wanted again before we looked is another topic, which waits for a confirmation of
+		// its own: the server confirms a second SUBSCRIBE like the first.
+		if l.have[name] != t {
 			in = append(in, name)
-			l.have[name] = true
+			l.have[name] = t
 		}
 	}
 	for name := range l.have {
@@ -279,8 +281,8 @@ func (l *link) refused(name string, err error) bool {
 	h := l.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	asked, t := l.have[name], l.want[name]
 	delete(l.have, name)
-	t := l.want[name]
 	if t == nil {
 		return false
 	}
@@ -289,6 +291,9 @@ func (l *link) refused(name string, err error) bool {
 		h.nodes[t.slot] = f[2]
 		h.route(t)
 		return false
+	}
+	if t != asked {
+		return false // came since: asked for at the next look
 	}
 	if !h.refused { // once, not at every attempt of a program whose user may not subscribe
 		h.refused = true
@@ -320,7 +325,9 @@ func (l *link) onSubscription(s rueidis.PubSubSubscription) (confirmed bool) {
 	t := l.want[s.Channel]
 	switch s.Kind {
 	case "subscribe", "ssubscribe":
-		if t != nil && l.have[s.Channel] {
+		// No late word on an earlier topic of that name comes after the next one was asked for: reconcile waits for the
+		// answers to all that it sends, and a connection that does not give them is left.
+		if t != nil && l.have[s.Channel] == t {
 			t.up()
 		}
 		return true

@@ -457,3 +457,36 @@ func TestADiscardedChannelGoesAtOnceAndItsConnectionAfterTheGracePeriod(t *testi
 	}
 	require.Less(t, opened, 15, "not one for each channel")
 }
+
+func TestAChannelThatIsWantedAgainAtOnceIsConfirmedAnew(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		h := newHub(t, s.Client(t), pubsub.Options{})
+		for i := range 100 {
+			subscribe(t, h, "c").Discard()
+			again := subscribe(t, h, "c")
+			n, err := h.Publish(within(t), "c", strconv.Itoa(i))
+			require.NoError(t, err)
+			require.EqualValues(t, 1, n)
+			require.Equal(t, pubsub.Message{Channel: "c", Payload: strconv.Itoa(i)}, next(t, again))
+			again.Discard()
+		}
+	})
+}
+
+func TestAChannelThatGoesAndIsWantedAgainDuringACallForAnotherIsConfirmedAnew(t *testing.T) {
+	s := redistest.Start(t)
+	direct := s.Client(t)
+	p := redistest.NewProxy(t, s)
+	h := newHub(t, p.Server().Client(t), pubsub.Options{})
+	first := subscribe(t, h, "c")
+	p.Delay(0, 300*time.Millisecond)
+	go h.Subscribe(within(t), "another")
+	redistest.Eventually(t, 10*time.Second, "the reply is on its way", func() bool { return numsub(t, direct, "another") == 1 })
+	first.Discard()
+	again := subscribe(t, h, "c")
+	redistest.Eventually(t, 10*time.Second, "a message arrives", func() bool {
+		_, err := h.Publish(within(t), "c", "heard")
+		require.NoError(t, err)
+		return next(t, again).Payload == "heard"
+	})
+}
