@@ -237,12 +237,15 @@ func (e *Engine) Auto(c *Claim, lease time.Duration) bool {
 	if c.state != registered {
 		return false
 	}
-	if lease > c.lease || c.auto == 0 {
+	// While the raise after a hand-over is due, nothing else says which lease it is to be raised to, and when.
+	if lease > c.lease || c.auto == 0 && c.short == 0 {
 		c.lease = lease
 	}
 	c.auto++
-	c.renewAt = 0
-	c.plan(e.now())
+	if c.short == 0 {
+		c.renewAt = 0
+		c.plan(e.now())
+	}
 	c.schedule()
 	heap.Fix(&e.due, c.index)
 	e.wakeBy(c.next)

@@ -489,6 +489,39 @@ func TestOnlyWhatIsWantedIsRenewed(t *testing.T) {
 	})
 }
 
+// The lease of WithLease, of a lock that was handed over and that somebody re-enters before it was raised: the renewal
+// that is due must ask for the longer one.
+func TestAReentryBeforeTheRaiseDoesNotForgetTheLeaseOfTheHoldItEnters(t *testing.T) {
+	const written, short = 4 * time.Second, 2 * time.Second
+	for _, left := range []bool{false, true} {
+		t.Run(fmt.Sprintf("it ends before the raise: %v", left), func(t *testing.T) {
+			inShop(t, func(t *testing.T, s *shop) {
+				sent := time.Now()
+				h := claim("l")
+				s.grant(t, h, written)
+				require.True(t, s.AddHanded(h.Claim, sent, written, term, false, 0))
+				time.Sleep(100 * time.Millisecond)
+				require.True(t, s.Confirmed(h.Claim, time.Now(), short))
+				require.True(t, s.Auto(h.Claim, short))
+				require.Empty(t, s.tap.calls())
+				if left {
+					s.Manual(h.Claim)
+				}
+				time.Sleep(written / 2)
+				require.NoError(t, h.why(t))
+				if !left {
+					s.Manual(h.Claim)
+				}
+				require.WithinDuration(t, sent.Add(term), s.Until(h.Claim), written)
+				time.Sleep(time.Until(sent.Add(term - time.Second)))
+				require.NoError(t, h.why(t))
+				time.Sleep(written)
+				require.ErrorIs(t, h.why(t), errs.ErrLost)
+			})
+		})
+	}
+}
+
 func TestAConfirmationOnlyMovesTheDeadlineForward(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		sent := time.Now()
