@@ -930,6 +930,52 @@ func TestAnAnswerBeforeAfterIsNotFinal(t *testing.T) {
 	})
 }
 
+// One worker sleeps until a debt that is to be asked again in a minute. It is the only one that is left when the other has
+// failed with its first try.
+func TestADebtDoesNotWaitForOneThatIsDueLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lease.NewSweeper()
+		defer s.Stop()
+		start := time.Now()
+		later, d := &debts{}, &debts{fail: true}
+		s.Owe(&lease.Debt{Release: later.release, After: start.Add(time.Minute), Until: start.Add(time.Hour)})
+		time.Sleep(time.Second)
+		s.Owe(&lease.Debt{Release: d.release, Until: start.Add(time.Hour)})
+		time.Sleep(time.Second)
+		require.Greater(t, len(d.tries()), 3)
+		d.set(false, 0)
+		time.Sleep(time.Second)
+		require.Equal(t, 1, owed(s), "paid")
+		require.Zero(t, s.Settle(context.Background()))
+		require.Equal(t, []time.Time{start, start.Add(time.Minute)}, later.tries())
+		s.Stop()
+	})
+}
+
+// The same with as many workers as there may be, all others on calls that are not answered.
+func TestADebtThatIsDueNowIsTriedThoughTheOnlyWorkerThatIsFreeSleeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lease.NewSweeper()
+		defer s.Stop()
+		start := time.Now()
+		later, hung, d := &debts{}, &debts{slow: 30 * time.Second}, &debts{}
+		s.Owe(&lease.Debt{Release: later.release, After: start.Add(time.Minute), Until: start.Add(time.Hour)})
+		time.Sleep(time.Second)
+		for range lease.SweepWorkers - 1 {
+			s.Owe(&lease.Debt{Release: hung.release, Until: start.Add(time.Hour)})
+		}
+		synctest.Wait()
+		require.Len(t, hung.tries(), lease.SweepWorkers-1)
+		for range 3 {
+			s.Owe(&lease.Debt{Release: d.release, Until: start.Add(time.Hour)})
+		}
+		synctest.Wait()
+		require.Equal(t, []time.Time{start.Add(time.Second), start.Add(time.Second), start.Add(time.Second)}, d.tries())
+		require.LessOrEqual(t, s.Workers(), lease.SweepWorkers)
+		s.Stop()
+	})
+}
+
 func TestADebtIsGivenUpWhenItsLeaseIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lease.NewSweeper()

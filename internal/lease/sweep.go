@@ -19,6 +19,8 @@ type Sweeper struct {
 	workers int
 	busy    int           // debts being tried right now
 	idle    chan struct{} // closed while nothing is owed or under way
+	sleeps  time.Time     // until when the worker sleeps that waits for the next debt; zero: none does
+	wake    chan struct{}
 	ctx     context.Context
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
@@ -56,7 +58,7 @@ const sweepWorkers = 32
 
 // NewSweeper returns an idle sweeper.
 func NewSweeper() *Sweeper {
-	s := &Sweeper{idle: make(chan struct{})}
+	s := &Sweeper{idle: make(chan struct{}), wake: make(chan struct{}, 1)}
 	close(s.idle)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -73,8 +75,24 @@ func (s *Sweeper) Owe(d *Debt) {
 		s.idle = make(chan struct{})
 	}
 	d.next = time.Now()
+	if !s.push(d) {
+		s.hire()
+	}
+}
+
+// push takes d in, and reports whether it woke the worker that sleeps: until a debt that is due later, which may be long,
+// and nobody else may be left or free. Called with mu held.
+func (s *Sweeper) push(d *Debt) (woke bool) {
 	heap.Push(&s.owed, d)
-	s.hire()
+	if s.sleeps.IsZero() || !d.next.Before(s.sleeps) {
+		return false
+	}
+	s.sleeps = time.Time{}
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	return true
 }
 
 // hire starts a worker, unless there are enough. Called with mu held and before Stop.
@@ -116,7 +134,7 @@ func (s *Sweeper) work() {
 			return
 		}
 		if d == nil {
-			script.Pause(s.ctx, wait)
+			s.sleep(wait)
 			continue
 		}
 		err := d.Release(s.ctx)
@@ -134,10 +152,24 @@ func (s *Sweeper) work() {
 		s.mu.Lock()
 		s.busy--
 		if !done {
-			heap.Push(&s.owed, d)
+			s.push(d)
 		}
 		s.mu.Unlock()
 	}
+}
+
+// sleep waits until the next debt is due, as far as is known, or it is woken for another.
+func (s *Sweeper) sleep(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.wake:
+	case <-s.ctx.Done():
+	}
+	s.mu.Lock()
+	s.sleeps = time.Time{}
+	s.mu.Unlock()
 }
 
 // take returns a debt that is due, or how long to wait for one, or neither when the worker should end.
@@ -151,6 +183,7 @@ func (s *Sweeper) take() (*Debt, time.Duration) {
 			if s.workers > 1 { // one worker is enough to wait
 				break
 			}
+			s.sleeps = d.next
 			return nil, d.next.Sub(now)
 		}
 		heap.Pop(&s.owed)
