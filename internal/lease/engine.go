@@ -133,7 +133,8 @@ func New(o Config) *Engine {
 	return e
 }
 
-// Stop ends the engine and waits for its goroutines. Claims still registered end with errs.ErrClosed.
+// Stop ends the engine and waits for its goroutines, but for the tracker's, which asks nothing about claims any more.
+// Claims still registered end with errs.ErrClosed.
 func (e *Engine) Stop() {
 	if e.unwatch != nil {
 		e.unwatch()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
@@ -700,6 +701,126 @@ func TestStopDoesNotWaitForAServerThatDoesNotAnswer(t *testing.T) {
 		letGo()
 		synctest.Wait()
 	})
+}
+
+// late is a client whose dedicated connections, or the first answers on them, come when a gate is opened, whatever becomes
+// of the context, as rueidis' do of a server that is silent.
+type late struct {
+	rueidis.Client
+	gate    chan struct{}
+	connect bool // it is the connection that is late
+	asked   atomic.Int32
+	closed  atomic.Int32
+}
+
+type lateConn struct {
+	rueidis.DedicatedClient
+	c *late
+}
+
+func (c *late) Dedicate() (rueidis.DedicatedClient, func()) {
+	if c.connect {
+		c.asked.Add(1)
+		<-c.gate
+	}
+	conn, release := c.Client.Dedicate()
+	return &lateConn{conn, c}, release
+}
+
+func (x *lateConn) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	if !x.c.connect {
+		x.c.asked.Add(1)
+		<-x.c.gate
+	}
+	return x.DedicatedClient.Do(ctx, cmd)
+}
+
+func (x *lateConn) Close() {
+	x.c.closed.Add(1)
+	x.DedicatedClient.Close()
+}
+
+func TestStopWaitsForNoConnectionThatIsNotThereYet(t *testing.T) {
+	for _, connect := range []bool{true, false} {
+		for _, closed := range []bool{true, false} {
+			t.Run(fmt.Sprintf("the connection, not its first answer: %v, the client is closed first: %v", connect, closed), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					server := redistest.Bubble(t)
+					inner, err := rueidis.NewClient(server.Option())
+					require.NoError(t, err)
+					c := &late{Client: inner, gate: make(chan struct{}), connect: connect}
+					e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.DiscardHandler)})
+					h := claim("l")
+					require.NoError(t, server.Embedded.Set(h.Key, h.Owner))
+					require.True(t, e.Add(h.Claim, time.Now(), time.Now(), term, true, 0))
+					time.Sleep(time.Second)
+					require.EqualValues(t, 1, c.asked.Load())
+					stopped := make(chan struct{})
+					go func() {
+						e.Stop()
+						close(stopped)
+					}()
+					synctest.Wait()
+					select {
+					case <-stopped:
+					default:
+						t.Error("Stop waits")
+					}
+					if closed {
+						c.Close()
+					}
+					close(c.gate)
+					time.Sleep(time.Minute)
+					require.EqualValues(t, 1, c.closed.Load())
+					if !closed {
+						require.NoError(t, c.Do(t.Context(), c.B().Ping().Build()).Error())
+						c.Close()
+					}
+					<-stopped
+					server.Embedded.Close()
+				})
+			})
+		}
+	}
+}
+
+// The same of a real client, whose dialling and closing nobody can hurry: nothing is left of them in the end.
+func TestNothingRunsOnceASilentServerHasBeenGivenUp(t *testing.T) {
+	for _, there := range []bool{false, true} {
+		t.Run(fmt.Sprintf("the connection was there: %v", there), func(t *testing.T) {
+			s := redistest.Start(t)
+			p := redistest.NewProxy(t, s)
+			before := goleak.IgnoreCurrent()
+			o := p.Server().Option()
+			o.ConnWriteTimeout = time.Second // also of what is said first on a connection
+			c, err := rueidis.NewClient(o)
+			require.NoError(t, err)
+			e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.DiscardHandler)})
+			h := claim("l")
+			require.NoError(t, c.Do(t.Context(), c.B().Set().Key("l").Value(h.Owner).Build()).Error())
+			if !there {
+				p.BlackHole(redistest.Up)
+			}
+			require.True(t, e.Add(h.Claim, time.Now(), time.Now(), term, true, 0))
+			if there {
+				redistest.Eventually(t, 20*time.Second, "tracked", func() bool { return redistest.CommandCalls(t, c)["client|caching"] > 0 })
+				p.BlackHole(redistest.Up)
+			} else {
+				time.Sleep(100 * time.Millisecond) // it is asked about after 50 ms, which is what the connection is for
+			}
+			e.Stop()
+			require.ErrorIs(t, h.why(t), errs.ErrClosed)
+			c.Close()
+			p.Heal()
+			var left error
+			defer func() {
+				if left != nil {
+					t.Log(left)
+				}
+			}()
+			redistest.Eventually(t, 60*time.Second, "all ended", func() bool { left = goleak.Find(before); return left == nil })
+		})
+	}
 }
 
 func TestEndAllLetsGoOfNothing(t *testing.T) {

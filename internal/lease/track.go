@@ -45,17 +45,15 @@ const (
 
 // current returns the connection, if there is one, and has it set up if there never was.
 func (t *tracker) current() rueidis.DedicatedClient {
-	t.start.Do(func() {
-		t.e.wg.Add(1)
-		go t.run()
-	})
+	t.start.Do(func() { go t.run() })
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.conn
 }
 
+// run is not waited for by Stop: in rueidis neither dialling nor closing heeds a context, and a silent server holds both up
+// for seconds. It ends by itself when they do, and closes what it has got.
 func (t *tracker) run() {
-	defer t.e.wg.Done()
 	for failures := 0; t.e.ctx.Err() == nil; failures++ {
 		up, supported := t.serve()
 		if !supported {
@@ -76,6 +74,9 @@ func (t *tracker) serve() (up, supported bool) {
 		conn.Close()
 		release()
 	}()
+	if t.e.ctx.Err() != nil {
+		return false, true
+	}
 	lost := conn.SetOnInvalidations(func(msgs []rueidis.RedisMessage) {
 		var keys []string
 		for _, m := range msgs {
