@@ -78,7 +78,7 @@ for i = 1, #all, 2 do
     count = tonumber(all[i + 1])
   elseif all[i] == owner .. '!' then
     till = tonumber(all[i + 1])
-  elseif string.sub(all[i], 15, 15) ~= '8' then -- the version of the UUID
+  elseif not ours(all[i]) then
     foreign = 1
   end
 end

@@ -109,7 +109,7 @@ func (l *Lock) describe(ctx context.Context, s *State, r inspectReply) {
 		if s.Mode != "" {
 			owner, write = strings.CutSuffix(field, ":write")
 		}
-		h := Holder{Owner: Owner(owner), Label: Owner(owner).Label(), Process: process(owner), Lease: r.left, Ours: ours.MatchString(owner), Write: write}
+		h := Holder{Owner: Owner(owner), Label: Owner(owner).Label(), Process: process(owner), Lease: r.left, Ours: lease.Ours(owner), Write: write}
 		h.Count, _ = strconv.Atoi(value)
 		end, bounded := r.ends[field]
 		if till, err := strconv.ParseInt(r.fields[field+"!"], 10, 64); err == nil {
@@ -127,7 +127,7 @@ func (l *Lock) describe(ctx context.Context, s *State, r inspectReply) {
 		}
 	}
 	for _, w := range r.waiting {
-		x := Waiter{Owner: Owner(w.owner), Label: Owner(w.owner).Label(), Process: process(w.owner), Ours: ours.MatchString(w.owner)}
+		x := Waiter{Owner: Owner(w.owner), Label: Owner(w.owner).Label(), Process: process(w.owner), Ours: lease.Ours(w.owner)}
 		if w.since > 0 {
 			x.Waiting = max(0, time.Duration(r.server-w.since)*time.Millisecond)
 		}

@@ -249,3 +249,50 @@ func TestFairScoresOutlastRedissonsSubtractions(t *testing.T) {
 		require.Greater(t, time.Duration(left)*time.Millisecond, time.Hour, "longer than anybody in it can wait")
 	})
 }
+
+// A holder that has no more of our shape than the digit of our version at its place is another program's: we listen for its
+// release, heed its place in a fair queue, and look for its end where Redisson has it.
+func TestWhoIsOursIsToldByTheWholeShape(t *testing.T) {
+	const digits = "0123456789abcd800a0123456789abcdef012345"
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newRWRig(t, s)
+		for _, foreign := range []string{digits, digits + ":1", "9c1d2e3f-0a4b-8c5d-ce6f-7a8b9c0d1e2f:42"} {
+			g.must(t, "FLUSHALL")
+			g.must(t, "HSET", "l", foreign, "1")
+			g.must(t, "PEXPIRE", "l", "100000")
+			got, err := g.run(t, "acquire", []string{"l", "redlatch_queue:{l}"}, alice, "1", "300000", "0", "PUBLISH", "c")
+			require.NoError(t, err)
+			require.Equal(t, []int64{0, 1}, []int64{got[0], got[4]}, "its release has to be listened for")
+
+			g.must(t, "SET", "p", foreign, "PX", "100000")
+			got, err = eval(t, g.c, sources(t, "", "plain_acquire")["plain_acquire"], []string{"p"}, alice, "300000", "0")
+			require.NoError(t, err)
+			require.Equal(t, []int64{0, 1}, []int64{got[0], got[4]})
+
+			now := g.now(t)
+			g.must(t, "RPUSH", "redisson_lock_queue:{l}", foreign)
+			g.must(t, "ZADD", "redisson_lock_timeout:{l}", strconv.FormatInt(now+400_000, 10), foreign)
+			_, err = eval(t, g.c, sources(t, "fair", "fair_acquire")["fair_acquire"], []string{"l", "redisson_lock_queue:{l}", "redisson_lock_timeout:{l}"},
+				alice, "1", "300000", "0", "PUBLISH", "c", "3000")
+			require.NoError(t, err)
+			score, err := g.do(t, "ZSCORE", "redisson_lock_timeout:{l}", alice).AsFloat64()
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, int64(score), now+400_000+3000, "after who was first, whose patience is taken off when it is served")
+
+			h := func(of ...string) map[string]string {
+				m := map[string]string{}
+				for i := 1; i < len(of); i += 2 {
+					m[of[i-1]] = of[i]
+				}
+				return m
+			}
+			rwState{hash: h("mode", "read", alice, "1", foreign, "1"), ttl: 900_000, ends: map[string]int64{alice: 900_000}, timeouts: map[string]int64{alice: 900_000}}.write(t, g, "rw")
+			g.must(t, "SET", "{rw}:"+foreign+":rwlock_timeout:1", "1", "PX", "50000")
+			_, err = g.run(t, "rw_release", []string{"rw", "redlatch_rw:{rw}", rwTimeout("rw", alice)}, alice, "0", "c", "PUBLISH", "0", "")
+			require.NoError(t, err)
+			left, err := g.do(t, "PTTL", "rw").AsInt64()
+			require.NoError(t, err)
+			require.LessOrEqual(t, left, int64(50_000), "the end of its timeout key")
+		}
+	})
+}

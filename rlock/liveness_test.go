@@ -172,6 +172,28 @@ func TestHoldersWithoutHeartbeatsAreNeverTouched(t *testing.T) {
 	wg.Wait()
 }
 
+// What another program sets as the value of its plain mutex may be any text, and one in sixteen random ones has the digit
+// of our version at its place.
+func TestAPlainLockOfAnotherProgramIsNeverTakenWhateverItsValue(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r := newRig(t, s, living())
+	var wg sync.WaitGroup
+	for name, value := range map[string]string{
+		"random digits": "0123456789abcd800a0123456789abcdef012345",
+		"a UUID":        "8c2d3a54-1111-8001-9fff-0123456789ab",
+		"and a word":    "8c2d3a54-1111-8001-9fff-0123456789ab:host",
+	} {
+		require.NoError(t, r.redis.Do(within(t), r.redis.B().Set().Key(name).Value(value).Px(lease).Build()).Error())
+		wg.Go(func() {
+			if _, err := r.locks.Plain(name, rlock.PlainOptions{}).TryLock(within(t), 12*beat, 0); !isNotAcquired(err) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
 func isNotAcquired(err error) bool {
 	return err != nil && strings.Contains(err.Error(), rlock.ErrNotAcquired.Error())
 }

@@ -244,7 +244,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 		return own.handle(a.auto), nil
 	}
 	if id != "" && a.under == nil {
-		if !ours.MatchString(string(id)) {
+		if !lease.Ours(string(id)) {
 			return nil, fmt.Errorf("%w: owner is %.128q, must be an owner of this library", ErrInvalidOption, id)
 		}
 		if !l.kind.joinable {

@@ -3,7 +3,6 @@ package rlock
 import (
 	"context"
 	"net/url"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -67,13 +66,10 @@ func (l *Lock) claimKey(owner string) string {
 // one. It can be sent to another process, which joins the hold with [Lock.WithOwner].
 type Owner string
 
-// ours is an owner of this library: its connection id is a UUID of version 8.
-var ours = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}:[0-9]+(:[^!{}]*)?$`)
-
 // Label is the label of the Lock that the owner acquired, "" if it had none or the owner is not one of this library.
 func (o Owner) Label() string {
 	parts := strings.SplitN(string(o), ":", 3)
-	if len(parts) < 3 || !ours.MatchString(string(o)) {
+	if len(parts) < 3 || !lease.Ours(string(o)) {
 		return ""
 	}
 	label, err := url.PathUnescape(parts[2])

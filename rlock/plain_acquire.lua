@@ -17,7 +17,7 @@ if not held then
 end
 local left = redis.call('PTTL', key)
 if held ~= owner then
-  local ours = string.match(held, '^%x+%-%x+%-8%x+%-%x+%-%x+:%d+')
+  local ours = string.match(held, '^%x%x%x%x%x%x%x%x%-%x%x%x%x%-8%x%x%x%-[89ab]%x%x%x%-%x%x%x%x%x%x%x%x%x%x%x%x:%d')
   return {0, left, now, 0, ours and 0 or 1}
 end
 if left >= 0 then

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -206,7 +207,7 @@ func (l *Lock) timeouts(field, count string) (keys []string) {
 		return nil
 	}
 	n, _ := strconv.Atoi(count)
-	if ours.MatchString(field) {
+	if lease.Ours(field) {
 		n = 1
 	}
 	for k := 1; k <= min(n, maxTimeouts); k++ {

@@ -8,6 +8,12 @@
 -- of a writer only once it reads too, before that it is the lock's. "!<owner>" -> -ms until which a writer that waits
 -- comes first.
 
+-- Whether an owner is one of this library: its connection id is a UUID of version 8. The whole shape, because what other
+-- programs call themselves may be any text.
+local function ours(owner)
+  return string.match(owner, '^%x%x%x%x%x%x%x%x%-%x%x%x%x%-8%x%x%x%-[89ab]%x%x%x%-%x%x%x%x%x%x%x%x%x%x%x%x:%d') ~= nil
+end
+
 local function clock()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
@@ -70,7 +76,7 @@ local function trim(lock, ends, now)
   for i = 1, #all, 2 do
     local field = all[i]
     if field ~= 'mode' and not redis.call('ZSCORE', ends, field) then
-      if string.sub(field, 15, 15) == '8' or string.sub(field, -6) == ':write' then
+      if ours(field) or string.sub(field, -6) == ':write' then
         return false
       end
       local most = 0

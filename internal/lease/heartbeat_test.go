@@ -166,14 +166,24 @@ func TestDistrictsCoverTheSlotsAndTheirTagsAreWithin(t *testing.T) {
 func TestAConnectionIDSaysForHowLongItIsTrusted(t *testing.T) {
 	for _, trust := range []time.Duration{0, 150 * time.Millisecond, 3 * time.Second, lease.MaxTrust} {
 		text, id := lease.NewConnectionID(trust)
-		require.Equal(t, trust, lease.TrustIn(text))
+		require.Equal(t, trust, lease.TrustIn(text+":12"))
 		require.Equal(t, trust, lease.TrustIn(text+":12:label"))
 		require.Len(t, text, 36)
 		require.Equal(t, byte('8'), text[14])
 		require.Equal(t, byte(0x80), id[8]&0xc0)
 	}
-	for _, foreign := range []string{"", "x", "8c2d3a54-1111-4fff-9fff-0123456789ab:57", "8c2d3a54-1111-8zzz-9fff-0123456789ab:57"} {
-		require.Zero(t, lease.TrustIn(foreign))
+	for _, foreign := range []string{
+		"", "x", "8c2d3a54-1111-4fff-9fff-0123456789ab:57", "8c2d3a54-1111-8zzz-9fff-0123456789ab:57",
+		"0123456789abcd800a0123456789abcdef012345",     // random hex digits
+		"8c2d3a54-1111-8fff-9fff-0123456789ab",         // a UUID of version 8 that nobody has put a number behind
+		"8c2d3a54-1111-8fff-9fff-0123456789ab:job",     // or something else
+		"8c2d3a54-1111-8fff-9fff-0123456789ab0123:57",  // or more of itself
+		"8c2d3a54-1111-8fff-cfff-0123456789ab:57",      // of another variant
+		"x8c2d3a54-1111-8fff-9fff-0123456789ab:57",     // inside something
+		"8C2D3A54-1111-8FFF-9FFF-0123456789AB:57",      // ours are in small letters
+		"8c2d3a54111118fff9fff00123456789abcdef0000:1", // without dashes
+	} {
+		require.Zero(t, lease.TrustIn(foreign), foreign)
 	}
 }
 
