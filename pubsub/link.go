@@ -245,18 +245,15 @@ func (l *link) reconcile(conn rueidis.DedicatedClient) (again, done bool, err er
 			cmds = append(cmds, conn.B().Unsubscribe().Channel(name).Build())
 		}
 	}
-	if len(in) > 0 && h.failsOver {
-		cmds = append(cmds, conn.B().Info().Section("replication").Build())
-	}
 	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout)
 	defer cancel()
 	answers := conn.DoMulti(ctx, cmds...)
-	if n := len(in) + len(out); len(answers) > n {
-		// After the subscriptions: a primary that becomes a replica later takes them away, or ends the connection.
-		if err := replica(answers[n]); err != nil {
+	if len(in) > 0 && h.failsOver {
+		// After the subscriptions: a primary that becomes a replica later takes them away, or ends the connection. Not
+		// among them, which rueidis refuses in RESP2.
+		if err := replica(conn.Do(ctx, conn.B().Info().Section("replication").Build())); err != nil {
 			return false, false, err
 		}
-		answers = answers[:n]
 	}
 	for i, res := range answers {
 		rerr := res.Error()

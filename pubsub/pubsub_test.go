@@ -329,7 +329,12 @@ func TestInAClusterChannelsAreSubscribedAtPrimaries(t *testing.T) {
 		return strings.Contains(n.Ask(t, "PUBSUB", "SHARDCHANNELS", ch), ch)
 	}
 	for i := range 5 { // the node that is asked first is any
-		h := newHub(t, s.Client(t), pubsub.Options{})
+		o := s.Option()
+		o.AlwaysRESP2, o.DisableCache = i == 0, i == 0
+		c, err := rueidis.NewClient(o)
+		require.NoError(t, err)
+		t.Cleanup(c.Close)
+		h := newHub(t, c, pubsub.Options{})
 		for j := range 6 {
 			ch := fmt.Sprintf("c%d-%d", i, j)
 			channels[ch] = s.Of(ch)

@@ -29,15 +29,18 @@ end
 -- Enter the queue, or stamp the entry that is there. Returns the ticket.
 local function enter(queue, entry, now, us)
   local ticket = us
-  local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')
-  if last[2] and tonumber(last[2]) >= ticket then -- the clock stepped back
-    ticket = tonumber(last[2]) + 1
+  local last = tonumber(redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2] or 0)
+  if last >= ticket then -- the clock stepped back
+    ticket = last + 1
   end
   if redis.call('ZADD', queue, 'NX', string.format('%.0f', ticket), entry) == 0 then
     ticket = tonumber(redis.call('ZSCORE', queue, entry))
     redis.call('ZADD', queue, -now, '!' .. string.match(entry, '^%S+'))
   end
-  redis.call('PEXPIRE', queue, QUEUE_TTL)
+  -- The queue's end is moved on by whoever is the first of a second: of the newest entry's second somebody has been.
+  if math.floor(us / 1000000) ~= math.floor(last / 1000000) then
+    redis.call('PEXPIRE', queue, QUEUE_TTL)
+  end
   return ticket
 end
 

@@ -77,5 +77,7 @@ func TestWaitingForLongCostsNoMoreCalls(t *testing.T) {
 	before := redistest.CommandCalls(t, c)
 	x.run(t, within(t), 400)
 	after := redistest.CommandCalls(t, c)
-	require.LessOrEqual(t, float64(serverCommands(before, after))/float64(len(x.order)), 19.0)
+	each := float64(serverCommands(before, after)) / float64(len(x.order))
+	t.Logf("%.1f commands an acquisition", each)
+	require.LessOrEqual(t, each, 20.0) // a renewal for each would be seven more
 }

@@ -600,3 +600,23 @@ func TestSomeReleasesAreOpenWhileRedissonListens(t *testing.T) {
 		require.EqualValues(t, -2, g.queue(t, queue).left)
 	})
 }
+
+func TestTheQueueLastsForAsLongAsSomebodyEntersIt(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newScriptRig(t, s)
+		g.must(t, "HSET", "l", alice, "1")
+		const ttl = 60_000
+		for i := range 40 {
+			owner := fmt.Sprintf("%s%d", bob, i)
+			_, err := g.run(t, "acquire", []string{"l", "q"}, owner, "1", "300000", "0", "PUBLISH", "GRANTS", entryOf(owner, "+"))
+			require.NoError(t, err)
+			if i == 0 { // from now on its end has to be moved on
+				g.must(t, "PEXPIRE", "q", strconv.Itoa(ttl/2))
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		left, err := g.do(t, "PTTL", "q").AsInt64()
+		require.NoError(t, err)
+		require.Greater(t, left, int64(ttl*3/4))
+	})
+}
