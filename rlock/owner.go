@@ -38,6 +38,7 @@ type owner struct {
 
 	releasing bool // the last release is under way
 	again     bool // and was overtaken by the reply of a try that had been given up
+	told      bool // the observer knows of the end
 
 	// the outermost acquisition's, which is mostly the only one: kept here to be one piece of memory
 	first handle
@@ -159,9 +160,16 @@ func (o *owner) handle(auto bool) *Hold {
 	return newHold(h)
 }
 
-// lost is the watchdog's word that the hold is over.
+// lost is the watchdog's word that the hold is over. It may come again: a hold that Close has ended stays with the watchdog
+// until Unlock, and can be lost before that. ended does not tell: it is set for a hold that was dropped.
 func (o *owner) lost(why error) {
-	o.lock.c.observer.Ended(o.lock.name, why)
+	o.mu.Lock()
+	first := !o.told
+	o.told = true
+	o.mu.Unlock()
+	if first {
+		o.lock.c.observer.Ended(o.lock.name, why)
+	}
 	o.end(why)
 }
 

@@ -454,6 +454,44 @@ func TestCloseWaitsForUnlocks(t *testing.T) {
 	require.NoError(t, h.Unlock(within(t)))
 }
 
+// What ends a hold that has ended already is not told: it may be a deadline after Close, or the end of a Close that waited in
+// vain.
+func TestTheObserverIsToldOfAnEndOnceWhateverEndsTheHoldAgain(t *testing.T) {
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, x := range map[string]struct {
+		o   rlock.Options
+		end func(t *testing.T, r *rig, h *rlock.Hold)
+		why error
+	}{
+		"Close, and nobody unlocks": {rlock.Options{}, func(t *testing.T, r *rig, _ *rlock.Hold) {
+			require.Error(t, r.locks.Close(gone))
+		}, rlock.ErrClosed},
+		"Close, and the key goes": {rlock.Options{WatchdogTimeout: 300 * time.Millisecond}, func(t *testing.T, r *rig, h *rlock.Hold) {
+			closed := make(chan error, 1)
+			go func() { closed <- r.locks.Close(within(t)) }()
+			<-h.Done()
+			require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
+			require.NoError(t, <-closed)
+		}, rlock.ErrClosed},
+		"MaxHold, and Close": {rlock.Options{MaxHold: 30 * time.Millisecond}, func(t *testing.T, r *rig, h *rlock.Hold) {
+			<-h.Done()
+			r.locks.Close(gone)
+		}, rlock.ErrMaxHold},
+	} {
+		t.Run(name, func(t *testing.T) {
+			told := make(chan error, 10)
+			x.o.Observer = rlock.Observer{Ended: func(_ string, why error) { told <- why }}
+			r := newRig(t, redistest.Embedded(t), x.o)
+			h := lock(t, r.locks.Reentrant("l"), within(t))
+			x.end(t, r, h)
+			require.Equal(t, x.why, h.Err())
+			require.Equal(t, x.why, <-told)
+			require.Empty(t, told)
+		})
+	}
+}
+
 func TestContextsEndWithTheHoldAndWithTheirParent(t *testing.T) {
 	r := newRig(t, redistest.Embedded(t), rlock.Options{})
 	type key struct{}

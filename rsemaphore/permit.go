@@ -44,6 +44,7 @@ type permit struct {
 	dropped  bool          // nobody can call Release any more
 	given    bool          // Release was called
 	finished bool          // Release has ended, or there will be no handle to call it on
+	told     bool          // the observer knows of the end
 	again    bool          // a late reply has said, while Release was under way, that permits had been taken
 	released chan struct{} // closed when result is set
 	result   error
@@ -54,11 +55,21 @@ func (s *Semaphore) newPermit(n int, d time.Duration, auto bool) *permit {
 	ids := s.c.newIDs(n)
 	p.claim = lease.Claim{Name: s.name, Key: s.key, More: []string{s.permits, s.notes}, Owner: ids, Shown: shown(ids),
 		Renew: renewScript, Untracked: true, Of: p,
-		Ended: func(why error) {
-			s.c.observer.Ended(s.name, why)
-			p.end(why)
-		}}
+		Ended: p.ended}
 	return p
+}
+
+// ended is the watchdog's word that the permit is over. It may come again: a permit that Close has ended stays with the
+// watchdog until Release, and can be lost before that.
+func (p *permit) ended(why error) {
+	p.mu.Lock()
+	first := !p.told
+	p.told = true
+	p.mu.Unlock()
+	if first {
+		p.s.c.observer.Ended(p.s.name, why)
+	}
+	p.end(why)
 }
 
 // shown is how logs call a permit.

@@ -691,6 +691,42 @@ func TestCloseDoesNotWaitForWhatIsLost(t *testing.T) {
 	require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost)
 }
 
+func TestTheObserverIsToldOfAnEndOnceWhateverEndsThePermitAgain(t *testing.T) {
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, x := range map[string]struct {
+		o   rsemaphore.Options
+		end func(t *testing.T, r *rig, p *rsemaphore.Permit)
+		why error
+	}{
+		"Close, and nobody releases": {rsemaphore.Options{}, func(t *testing.T, r *rig, _ *rsemaphore.Permit) {
+			require.Error(t, r.c.Close(gone))
+		}, rsemaphore.ErrClosed},
+		"Close, and the keys go": {rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond}, func(t *testing.T, r *rig, p *rsemaphore.Permit) {
+			closed := make(chan error, 1)
+			go func() { closed <- r.c.Close(within(t)) }()
+			<-p.Done()
+			require.NoError(t, r.do(t, "FLUSHALL").Error())
+			require.NoError(t, <-closed)
+		}, rsemaphore.ErrClosed},
+		"MaxHold, and Close": {rsemaphore.Options{MaxHold: 30 * time.Millisecond}, func(t *testing.T, r *rig, p *rsemaphore.Permit) {
+			<-p.Done()
+			r.c.Close(gone)
+		}, rsemaphore.ErrMaxHold},
+	} {
+		t.Run(name, func(t *testing.T) {
+			told := make(chan error, 10)
+			x.o.Observer = rsemaphore.Observer{Ended: func(_ string, why error) { told <- why }}
+			r := newRig(t, redistest.Embedded(t), x.o)
+			p := acquire(t, r.c.Semaphore("s", 2), 1)
+			x.end(t, r, p)
+			require.Equal(t, x.why, p.Err())
+			require.Equal(t, x.why, <-told)
+			require.Empty(t, told)
+		})
+	}
+}
+
 func TestTheObserverIsToldOfEverythingAndMayPanic(t *testing.T) {
 	var mu sync.Mutex
 	var seen []string
