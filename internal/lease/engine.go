@@ -19,6 +19,12 @@
 // A renewal script has KEYS = the claims' keys (Key and More of each) and ARGV = owner, lease in ms for each; it
 // replies one integer for each: 1 renewed, 0 the owner holds nothing there, -1 not known (an error on that key alone).
 //
+// While a slot is being migrated its keys may be on two nodes, for as long as that takes, and the server refuses what uses
+// both (TRYAGAIN; also if a key that is not there is among them). Then each claim is renewed alone, and one of several keys
+// key by key: KEYS = one of them, ARGV = owner, lease, which it is (from 1); the script does what is to be done there, and
+// replies the same. The claim is renewed if every key says so, twice (see askByKey). A script that cannot do that replies
+// nothing, and its claims are lost if the migration lasts longer than they do.
+//
 // # The race with release
 //
 // A claim is removed before its release is sent, and the answer of a renewal that was under way then is dropped. The
@@ -518,41 +524,90 @@ func (e *Engine) send(batch []asked) {
 	e.wg.Add(1)
 	go func() {
 		defer func() { <-e.flight; e.wg.Done() }()
-		keys := make([]string, 0, len(batch)*(1+len(batch[0].More)))
-		args := make([]string, 0, 2*len(batch))
 		shortest := batch[0].term
 		for _, a := range batch {
-			keys = append(append(keys, a.Key), a.More...)
-			args = append(args, a.Owner, strconv.FormatInt(a.lease.Milliseconds(), 10))
 			shortest = min(shortest, a.term)
 		}
 		// two tries fit between the moment a renewal is due and half of what is left of the lease
 		ctx, cancel := context.WithTimeout(e.ctx, shortest/6)
 		defer cancel()
-		sent := time.Now()
-		m, err := e.runner.Attempt(ctx, script.Call{
-			Script: batch[0].Renew, Keys: keys, Args: args, Tracked: conn, Replicas: e.replicas, ReplicasWait: e.replicasWait,
-		})
-		var verdicts []int64
-		if unmet := errors.Is(err, errs.ErrNotReplicated); err == nil || unmet {
-			var bad error
-			if verdicts, bad = m.AsIntSlice(); bad != nil {
-				err = bad
-			} else if unmet {
-				// "not held" is true all the same; "renewed" is not to be relied on
-				for i, v := range verdicts {
-					if v == 1 {
-						verdicts[i] = -1
-					}
-				}
-				err = nil
-			}
-		}
-		if err == nil && len(verdicts) != len(batch) {
-			err = errBadReply
-		}
-		e.answer(batch, verdicts, sent, err)
+		e.deliver(ctx, conn, batch)
 	}()
+}
+
+// deliver renews one batch, together if the server lets it.
+func (e *Engine) deliver(ctx context.Context, conn script.Conn, batch []asked) {
+	keys := make([]string, 0, len(batch)*(1+len(batch[0].More)))
+	args := make([]string, 0, 2*len(batch))
+	for _, a := range batch {
+		keys = append(append(keys, a.Key), a.More...)
+		args = append(args, a.Owner, millis(a.lease))
+	}
+	sent := time.Now()
+	verdicts, err := e.ask(ctx, conn, batch[0].Renew, keys, args, len(batch))
+	var re *rueidis.RedisError
+	if apart := errors.As(err, &re) && re.IsTryAgain(); apart && len(batch) > 1 {
+		// All at the same time: one may be at a node that does not answer. Their number is bounded with the batch's.
+		var wg sync.WaitGroup
+		for i := range batch {
+			wg.Go(func() { e.deliver(ctx, conn, batch[i:i+1]) })
+		}
+		wg.Wait()
+		return
+	} else if apart && len(keys) > 1 {
+		sent = time.Now()
+		verdicts, err = e.askByKey(ctx, conn, batch[0], keys)
+	}
+	e.answer(batch, verdicts, sent, err)
+}
+
+// askByKey renews a claim whose keys are apart: each alone, and all of them twice.
+//
+// Once would not do, because between two calls others may act on what the first has not seen to yet. A write hold with an
+// end of its own, in the second key, that has just passed:
+//
+//	ours      raises the first key: it is held
+//	another   finds the end passed, and takes the hold out of both keys
+//	ours      finds no end in the second key, as most write holds have none
+//
+// The second time the first key says that nothing is held. What it says then is true from the first time on, and what is
+// made from the keys since then lasts as long as they were raised to.
+func (e *Engine) askByKey(ctx context.Context, conn script.Conn, a asked, keys []string) (verdicts []int64, err error) {
+	for i := range 2 * len(keys) {
+		n := i % len(keys)
+		args := []string{a.Owner, millis(a.lease), strconv.Itoa(n + 1)}
+		if verdicts, err = e.ask(ctx, conn, a.Renew, keys[n:n+1], args, 1); err != nil || verdicts[0] != 1 {
+			return verdicts, err
+		}
+	}
+	return verdicts, nil
+}
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// ask makes one call of a renewal script, on n claims.
+func (e *Engine) ask(ctx context.Context, conn script.Conn, s *script.Script, keys, args []string, n int) (verdicts []int64, err error) {
+	m, err := e.runner.Attempt(ctx, script.Call{
+		Script: s, Keys: keys, Args: args, Tracked: conn, Replicas: e.replicas, ReplicasWait: e.replicasWait,
+	})
+	if unmet := errors.Is(err, errs.ErrNotReplicated); err == nil || unmet {
+		var bad error
+		if verdicts, bad = m.AsIntSlice(); bad != nil {
+			err = bad
+		} else if unmet {
+			// "not held" is true all the same; "renewed" is not to be relied on
+			for i, v := range verdicts {
+				if v == 1 {
+					verdicts[i] = -1
+				}
+			}
+			err = nil
+		}
+	}
+	if err == nil && len(verdicts) != n {
+		err = errBadReply
+	}
+	return verdicts, err
 }
 
 // answer takes in what a call said of each claim. err: nothing is known of any.

@@ -53,6 +53,8 @@ type tap struct {
 	passed []passage
 	gone   chan struct{} // closed when the test is over
 	gate   chan struct{} // not nil: replies wait until it is closed
+	apart  bool          // a call with more than one key is refused, as while their slot is being migrated
+	silent string        // a call on this key is not answered
 	slow   time.Duration
 	peak   int // goroutines, seen when a call came
 }
@@ -67,13 +69,21 @@ type passage struct {
 func (c *tap) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	words := slices.Clone(cmd.Commands())
 	c.mu.Lock()
-	gate, slow := c.gate, c.slow
+	gate, slow, refused := c.gate, c.slow, false
 	if words[0] == "EVALSHA" {
 		n, _ := strconv.Atoi(words[2])
+		refused = c.apart && n > 1
+		if c.silent == words[3] && gate == nil {
+			gate = make(chan struct{})
+		}
 		c.passed = append(c.passed, passage{time.Now(), words[3 : 3+n], words[3+n+1] == "0"})
 		c.peak = max(c.peak, runtime.NumGoroutine())
 	}
 	c.mu.Unlock()
+	if refused {
+		const refusal = "return redis.error_reply('TRYAGAIN Multiple keys request during rehashing of slot')"
+		return c.Client.Do(ctx, c.B().Eval().Script(refusal).Numkeys(0).Build())
+	}
 	res := c.Client.Do(ctx, cmd)
 	if slow > 0 {
 		select {
@@ -118,6 +128,13 @@ func (c *tap) hold() (letGo func()) {
 		c.mu.Unlock()
 		close(gate)
 	}
+}
+
+// migrate has calls with several keys refused, or no longer, and those on the key silent not answered.
+func (c *tap) migrate(apart bool, silent string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.apart, c.silent = apart, silent
 }
 
 // delay makes all later replies slow.

@@ -1,6 +1,7 @@
 package lease_test
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/script"
@@ -16,6 +18,15 @@ import (
 // renewPair renews claims of two keys each, which hold their owner.
 var renewPair = script.New("renew pairs", `
 local replies = {}
+if #KEYS == 1 then
+  if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+    return {0}
+  end
+  if tonumber(ARGV[2]) > 0 then
+    redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  end
+  return {1}
+end
 for i = 1, #KEYS / 2 do
   local a, b, owner, lease = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i - 1], tonumber(ARGV[2 * i])
   replies[i] = 0
@@ -28,6 +39,71 @@ for i = 1, #KEYS / 2 do
   end
 end
 return replies`)
+
+// While a slot is being migrated two claims in it may lie on two nodes, for as long as that takes. What is true of one of
+// them must not be waited for by the others: its node may be the one that is gone.
+func TestClaimsThatAreApartAreRenewedEachAlone(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		var all []*held
+		for i := range lease.BatchSize + 2 {
+			all = append(all, s.take(t, fmt.Sprint("l", i), term))
+		}
+		look := s.take(t, "manual", time.Hour)
+		s.Manual(look.Claim)
+		s.tap.migrate(true, "l7")
+		time.Sleep(term / 2)
+		require.NoError(t, s.server.Embedded.Set("l3", "somebody else"))
+		s.server.Embedded.Del("manual")
+		s.CheckAll()
+		time.Sleep(20 * term)
+		for i, h := range all {
+			if i == 3 || i == 7 {
+				require.ErrorIs(t, h.why(t), errs.ErrLost)
+				continue
+			}
+			require.NoError(t, h.why(t), h.Key)
+		}
+		require.True(t, all[3].end().Before(all[7].end()), "one is known to be lost, the other not to be held")
+		require.ErrorIs(t, look.why(t), errs.ErrLost)
+		for _, ev := range s.renewals() {
+			if ev.name != "l3" && ev.name != "l7" && ev.name != "manual" {
+				require.NoError(t, ev.err, ev.name)
+			}
+		}
+		s.tap.migrate(false, "")
+		time.Sleep(term)
+		s.tap.calls()
+		time.Sleep(10 * term)
+		require.LessOrEqual(t, len(s.tap.calls()), 30*3, "together again")
+	})
+}
+
+func TestAClaimWhoseKeysAreApartIsRenewedKeyByKey(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		pair := func(name string) *held {
+			h := claim(name)
+			h.More, h.Renew = []string{name + "+"}, renewPair
+			s.grant(t, h, term)
+			require.NoError(t, s.server.Embedded.Set(name+"+", h.Owner))
+			s.server.Embedded.SetTTL(name+"+", term)
+			require.True(t, s.Add(h.Claim, time.Now(), time.Now(), term, true, 0))
+			return h
+		}
+		a, b, c := pair("a"), pair("b"), pair("c")
+		s.tap.migrate(true, "c+")
+		deadline := s.Until(c.Claim)
+		time.Sleep(10 * term)
+		require.NoError(t, a.why(t))
+		require.NoError(t, b.why(t))
+		require.ErrorIs(t, c.why(t), errs.ErrLost, "what one key says is not enough")
+		require.Equal(t, deadline, c.end())
+		require.Positive(t, s.server.Embedded.TTL("a+"))
+		s.server.Embedded.Del("a+")
+		time.Sleep(10*time.Second + time.Second)
+		require.ErrorIs(t, a.why(t), errs.ErrLost)
+		require.NoError(t, b.why(t))
+	})
+}
 
 func TestAClaimOfSeveralKeysIsRenewedWithAllOfThem(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
