@@ -105,6 +105,64 @@ func TestInAClusterTheLockIsHandedOverOnEveryNode(t *testing.T) {
 	require.Len(t, nodes, 3)
 }
 
+// TestHoldsAreKeptWhileTheirSlotIsMigrated: two of one client on two nodes, and those of several keys with these on two
+// nodes, for several of their leases.
+func TestHoldsAreKeptWhileTheirSlotIsMigrated(t *testing.T) {
+	t.Parallel()
+	s := redistest.Cluster(t)
+	const term = 2 * time.Second
+	r := newRig(t, s, rlock.Options{WatchdogTimeout: term})
+	held := map[string]*rlock.Hold{
+		"{l}1": lock(t, r.locks.Reentrant("{l}1"), within(t)), "{l}2": lock(t, r.locks.Reentrant("{l}2"), within(t)),
+		"plain": lock(t, r.locks.Plain("{l}3", rlock.PlainOptions{}), within(t)),
+	}
+	for i := range 4 {
+		rw := r.locks.ReadWrite(fmt.Sprintf("{l}rw%d", i))
+		if i < 2 {
+			held[rw.Name()+" read"] = lock(t, rw.Read(), within(t))
+			continue
+		}
+		w := lock(t, rw.Write(), within(t))
+		held[rw.Name()+" write"] = w
+		if i == 3 {
+			held[rw.Name()+" read"] = lock(t, rw.Read(), w.Context(within(t)))
+		}
+	}
+	m := newMove(t, s, "{l}")
+	m.begin()
+	moved := time.Now()
+	for _, k := range []string{"{l}1", "{l}3", "{l}rw0", "redlatch_rw:{l}rw1", "redlatch_rw:{l}rw3"} {
+		m.key(k)
+	}
+	n, err := m.to.Do(within(t), m.to.B().Arbitrary("CLUSTER", "COUNTKEYSINSLOT", m.slot).Build()).AsInt64()
+	require.NoError(t, err)
+	require.EqualValues(t, 5, n)
+	kept := func(since time.Time) {
+		t.Helper()
+		redistest.Eventually(t, 30*time.Second, "all are renewed again and again", func() bool {
+			for name, h := range held {
+				require.NoError(t, h.Err(), name)
+				if h.Until().Sub(since) < 3*term {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	kept(moved)
+	keys, err := m.from.Do(within(t), m.from.B().Arbitrary("CLUSTER", "GETKEYSINSLOT", m.slot, "100").Build()).AsStrSlice()
+	require.NoError(t, err)
+	require.NotEmpty(t, keys)
+	for _, k := range keys {
+		m.key(k)
+	}
+	m.end()
+	kept(time.Now())
+	for name, h := range held {
+		require.NoError(t, h.Unlock(within(t)), name)
+	}
+}
+
 // TestWhileASlotIsMigratedLocksAreTakenAndReleased: where the lock and its queue are on two nodes no script may use
 // both.
 func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {

@@ -486,6 +486,64 @@ func TestARenewBatchOfReadersAnswersForEachAlone(t *testing.T) {
 	})
 }
 
+func TestAReadOrWriteHoldIsRenewedKeyByKeyAsItIsWithAllOfThem(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newRWRig(t, s)
+		n := 0
+		two := rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 100_000, ends: e(alice, 100_000, bob, 50_000), timeouts: e(alice, 100_000, bob, 50_000)}
+		under := rwState{hash: h("mode", "write", aliceW, "1", bob, "1"), ttl: 100_000, ends: e(aliceW, 100_000, bob, 50_000), timeouts: e(bob, 50_000)}
+		for _, r := range []struct {
+			name, script, owner, lease string
+			before                     rwState
+			reply                      []int64 // by key
+			after                      rwState
+		}{
+			{"a reader's", "rw_read_renew", alice, rwLease, two, []int64{1, 1, 1},
+				rwState{hash: two.hash, ttl: 300_000, ends: e(alice, 300_000, bob, 50_000), timeouts: e(alice, 300_000, bob, 50_000)}},
+			{"never shortened", "rw_read_renew", alice, "1000", two, []int64{1, 1, 1}, two},
+			{"a look at a reader", "rw_read_renew", alice, "0", two, []int64{1, 1, 1}, two},
+			{"what is missing beside a reader is put back", "rw_read_renew", alice, rwLease, rwState{hash: two.hash, ttl: 100_000}, []int64{1, 1, 1},
+				rwState{hash: two.hash, ttl: 300_000, ends: e(alice, 300_000), timeouts: e(alice, 300_000)}},
+			{"a look at one that holds nothing", "rw_read_renew", carol, "0", two, []int64{1, 0, 1}, two},
+			{"a reader whose end has passed", "rw_read_renew", alice, "0", rwState{hash: two.hash, ttl: 100_000, ends: e(alice, -5000)}, []int64{1, 1, 0},
+				rwState{hash: two.hash, ttl: 100_000, ends: e(alice, -5000)}},
+			{"a writer's", "rw_write_renew", alice, rwLease, rwState{hash: h("mode", "write", aliceW, "1"), ttl: 100_000}, []int64{1, 1},
+				rwState{hash: h("mode", "write", aliceW, "1"), ttl: 300_000}},
+			{"of a writer who reads", "rw_write_renew", alice, rwLease, under, []int64{1, 1},
+				rwState{hash: under.hash, ttl: 300_000, ends: e(aliceW, 300_000, bob, 50_000), timeouts: e(bob, 50_000)}},
+			{"a look at a writer", "rw_write_renew", alice, "0", under, []int64{1, 1}, under},
+			{"a reader is no writer", "rw_write_renew", alice, rwLease, two, []int64{0, 1}, two},
+			{"a writer whose end has passed", "rw_write_renew", alice, "0", rwState{hash: under.hash, ttl: 100_000, ends: e(aliceW, -5000)}, []int64{1, 0},
+				rwState{hash: under.hash, ttl: 100_000, ends: e(aliceW, -5000)}},
+		} {
+			t.Run(r.name, func(t *testing.T) {
+				n++
+				key := "l" + strconv.Itoa(n)
+				r.before.write(t, g, key)
+				keys := []string{key, "redlatch_rw:{" + key + "}"}
+				if r.script == "rw_read_renew" {
+					keys = append([]string{rwTimeout(key, r.owner)}, keys...)
+				}
+				for range 2 {
+					for i, k := range keys {
+						got, err := g.run(t, r.script, []string{k}, r.owner, r.lease, strconv.Itoa(i+1))
+						require.NoError(t, err)
+						require.Equal(t, r.reply[i:i+1], got, "key %d", i+1)
+					}
+				}
+				requireRW(t, g, key, r.after)
+			})
+		}
+		g.must(t, "SET", "text", "x")
+		for _, c := range [][]string{{"rw_read_renew", "2"}, {"rw_read_renew", "3"}, {"rw_write_renew", "1"}, {"rw_write_renew", "2"}} {
+			got, err := g.run(t, c[0], []string{"text"}, alice, rwLease, c[1])
+			require.NoError(t, err)
+			require.Equal(t, []int64{-1}, got, "%v", c)
+		}
+	})
+}
+
 func TestWhileASlotMovesReadsWaitAndWritersAndReleasesDoWithTheLockAlone(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -529,6 +587,11 @@ func TestAFullServerStillRenewsAndReleasesReadersAndWriters(t *testing.T) {
 		{"rw_read_renew", []string{rwTimeout("r", alice), "r", ends("r")}, []string{alice, rwLease}, 1},
 		{"rw_read_renew", []string{rwTimeout("r", bob), "r", ends("r")}, []string{bob, "200000"}, 1},
 		{"rw_write_renew", []string{"w", ends("w")}, []string{alice, rwLease}, 1},
+		{"rw_read_renew", []string{rwTimeout("other", alice)}, []string{alice, "1000", "1"}, 1},
+		{"rw_read_renew", []string{"r"}, []string{alice, "310000", "2"}, 1},
+		{"rw_read_renew", []string{ends("r")}, []string{alice, "310000", "3"}, 1},
+		{"rw_write_renew", []string{"w"}, []string{alice, "310000", "1"}, 1},
+		{"rw_write_renew", []string{ends("w")}, []string{alice, "310000", "2"}, 1},
 		{"rw_release", []string{"r", ends("r"), rwTimeout("r", alice)}, []string{alice, "1", "c", "PUBLISH", "0", ""}, 1},
 		{"rw_release", []string{"r", ends("r"), rwTimeout("r", alice)}, []string{alice, "0", "c", "PUBLISH", "0", ""}, 2},
 		{"rw_release", []string{"w", ends("w")}, []string{aliceW, "0", "c", "PUBLISH", "1", ""}, 2},

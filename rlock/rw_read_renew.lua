@@ -1,5 +1,7 @@
 -- Renew the leases of many read holds; one call of the watchdog.
 -- KEYS for each: its timeout key, the lock, the lock's ends  ARGV owner, lease in ms for each; lease 0: only look
+-- Or, while a slot is being migrated, KEYS[1] one of the three  ARGV owner, lease, which: see package lease. What is put
+--   back for a hold that is being released ends by itself.
 -- Reply, for each: 1 renewed; 0 the owner holds nothing; -1 error on these keys, not known
 -- Twice: an end is raised to what is asked, never shortened. Nothing but a hold that is there is ever renewed, and none
 --   but its owner's.
@@ -7,6 +9,47 @@
 -- renew.lua). Memory that is full refuses ZADD and SET only as the first write of a script,
 -- so another goes first.
 local replies, now = {}, clock()
+
+local function raise(lock, lease)
+  local left = redis.call('PTTL', lock)
+  if left >= 0 and lease > 0 then
+    redis.call('PEXPIRE', lock, math.max(left, lease)) -- a write in any case: see acquire
+  end
+end
+
+local function raiseTimeout(timeout, lease)
+  if redis.call('PTTL', timeout) < lease and redis.call('PEXPIRE', timeout, lease) == 0 then
+    redis.call('SET', timeout, '1', 'PX', lease)
+  end
+end
+
+if #KEYS == 1 then
+  local key, owner, lease, which = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
+  if which == '2' then
+    local held = redis.pcall('HEXISTS', key, owner)
+    if held ~= 1 then
+      return {held == 0 and 0 or -1}
+    end
+    raise(key, lease)
+    return {1}
+  elseif which == '3' then
+    local till = redis.pcall('ZSCORE', key, owner)
+    if type(till) == 'table' then
+      return {-1}
+    elseif till and tonumber(till) <= now then
+      return {0}
+    elseif lease > 0 then
+      redis.call('ZREM', key, '')
+      enter(key, owner, now + lease, now)
+    end
+    return {1}
+  end
+  if lease > 0 then
+    raiseTimeout(key, lease)
+  end
+  redis.pcall('GET', key)
+  return {1}
+end
 for i = 1, #KEYS / 3 do
   local timeout, lock, ends = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
   local owner, lease = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
@@ -19,13 +62,8 @@ for i = 1, #KEYS / 3 do
     replies[i] = 1
     if lease > 0 then
       redis.call('ZREM', ends, '')
-      local left = redis.call('PTTL', lock)
-      if left >= 0 then
-        redis.call('PEXPIRE', lock, math.max(left, lease)) -- a write in any case: see acquire
-      end
-      if redis.call('PTTL', timeout) < lease and redis.call('PEXPIRE', timeout, lease) == 0 then
-        redis.call('SET', timeout, '1', 'PX', lease)
-      end
+      raise(lock, lease)
+      raiseTimeout(timeout, lease)
       enter(ends, owner, now + lease, now)
     end
     redis.pcall('GET', timeout)

@@ -1,10 +1,47 @@
 -- Renew the leases of many write holds; one call of the watchdog.
 -- KEYS for each: the lock, its ends  ARGV owner, lease in ms for each; lease 0: only look
+-- Or, while a slot is being migrated, KEYS[1] one of the two  ARGV owner, lease, which: see package lease.
 -- Reply, for each: 1 renewed; 0 the owner holds nothing; -1 error on these keys, not known
 -- Twice: an end is raised to what is asked, never shortened. Nothing but a hold that is there is ever renewed, and none
 --   but its owner's.
 -- The last access to the lock is a read, and another write goes before ZADD: see rw_read_renew.lua.
 local replies, now = {}, clock()
+
+local function raise(lock, lease)
+  local left = redis.call('PTTL', lock)
+  if left >= 0 and lease > 0 then
+    redis.call('PEXPIRE', lock, math.max(left, lease)) -- a write in any case: see acquire
+  end
+end
+
+-- most writers have no end here: theirs is the lock's
+local function raiseEnd(ends, field, till, lease)
+  if till and lease > 0 then
+    redis.call('ZREM', ends, '')
+    enter(ends, field, now + lease, now)
+  end
+end
+
+if #KEYS == 1 then
+  local key, field, lease, which = KEYS[1], ARGV[1] .. ':write', tonumber(ARGV[2]), ARGV[3]
+  if which == '1' then
+    local held = redis.pcall('HEXISTS', key, field)
+    if held ~= 1 then
+      return {held == 0 and 0 or -1}
+    end
+    raise(key, lease)
+    redis.call('HEXISTS', key, field)
+    return {1}
+  end
+  local till = redis.pcall('ZSCORE', key, field)
+  if type(till) == 'table' then
+    return {-1}
+  elseif till and tonumber(till) <= now then
+    return {0}
+  end
+  raiseEnd(key, field, till, lease)
+  return {1}
+end
 for i = 1, #KEYS / 2 do
   local lock, ends = KEYS[2 * i - 1], KEYS[2 * i]
   local field, lease = ARGV[2 * i - 1] .. ':write', tonumber(ARGV[2 * i])
@@ -15,14 +52,8 @@ for i = 1, #KEYS / 2 do
     replies[i] = 0
   else
     replies[i] = 1
-    local left = redis.call('PTTL', lock)
-    if left >= 0 and lease > 0 then
-      redis.call('PEXPIRE', lock, math.max(left, lease)) -- a write in any case: see acquire
-    end
-    if till and lease > 0 then
-      redis.call('ZREM', ends, '')
-      enter(ends, field, now + lease, now)
-    end
+    raise(lock, lease)
+    raiseEnd(ends, field, till, lease)
     redis.call('HEXISTS', lock, field)
   end
 end
