@@ -57,7 +57,8 @@
 //     can wait for as long as other processes keep taking few.
 //   - The work itself. When a permit is lost its context ends; what was asked of a service under it may go on there.
 //   - During the migration of its Cluster slot, a semaphore whose keys are not all there, which is usual, cannot be asked
-//     (TRYAGAIN) until the slot is through. Calls are repeated; permits whose lease is over by then are lost.
+//     (TRYAGAIN) until the slot is through. Calls are repeated; permits that are held are renewed all the same, key by key,
+//     but not extended.
 //
 // # Keys of a Semaphore
 //

@@ -1,41 +1,59 @@
 -- Renew the leases of many permits; one call of the watchdog.
 -- KEYS count, permits, notes of each  ARGV its ids, 16 bytes each without anything between, and lease in ms; lease 0: only look
+-- Or, while a slot is being migrated, KEYS[1] one of the three  ARGV ids, lease, which: see package lease. The count is
+--   left to its end then, because one that outlasted the permits would miss those: who finds none counts them.
 -- Reply, for each: 1 renewed; 0 it is not held, or not all of its ids are; -1 error on these keys, not known
 -- Twice: a lease is raised to what is asked, never shortened, and only that of an id that is still out and not over:
 --   a renewal that comes after the release does nothing.
 local replies = {}
 local now = clock()
-for i = 1, #KEYS / 3 do
-  local count, permits, notes, ids, lease = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i], ARGV[2 * i - 1], tonumber(ARGV[2 * i])
-  local verdict, raise = 1, {}
+
+-- Returns the verdict, and how many leases it has raised.
+local function renew(permits, ids, lease)
+  local raise = {}
   for k = 1, #ids, 16 do
     local id = string.sub(ids, k, k + 15)
     local till = redis.pcall('ZSCORE', permits, id)
     if type(till) == 'table' then
-      verdict = -1
-      break
+      return -1, 0
     end
     if not till or tonumber(till) <= now then
-      verdict = 0
-      break
+      return 0, 0
     end
     if tonumber(till) < now + lease then
       raise[#raise + 1] = id
     end
   end
-  if verdict == 1 and lease > 0 then
+  if lease > 0 then
     -- Also where it changes nothing: replicas are asked to confirm what this connection wrote.
     local ours = redis.call('PTTL', permits)
     if ours >= 0 then
       redis.call('PEXPIRE', permits, ours)
     end
   end
-  if verdict == 1 and #raise > 0 then
+  if #raise > 0 then
     -- When memory is full, ZADD is refused as the first write of a script even where it adds nothing. ZREM is not.
     redis.call('ZREM', permits, '')
     for _, id in ipairs(raise) do
       redis.call('ZADD', permits, 'XX', number(now + lease), id)
     end
+  end
+  return 1, #raise
+end
+
+if #KEYS == 1 then
+  local key, ids, lease, which = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
+  local verdict = which == '2' and renew(key, ids, lease) or 1
+  local left = redis.call('PTTL', key)
+  if verdict == 1 and which ~= '1' and lease > 0 and left >= 0 and left < lease + 1 then
+    redis.call('PEXPIRE', key, lease + 1)
+  end
+  return {verdict}
+end
+for i = 1, #KEYS / 3 do
+  local count, permits, notes, ids, lease = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i], ARGV[2 * i - 1], tonumber(ARGV[2 * i])
+  local verdict, raised = renew(permits, ids, lease)
+  if raised > 0 then
     local keep = redis.pcall('HGET', notes, 'keep')
     keep = type(keep) == 'string' and tonumber(keep) or 0
     last(count, permits, notes, now, math.max(lease + 1, keep))

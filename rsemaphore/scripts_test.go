@@ -394,6 +394,44 @@ func TestOneSemaphoreThatCannotBeRenewedLeavesTheOthersAlone(t *testing.T) {
 	})
 }
 
+func TestAPermitIsRenewedKeyByKeyWhereItsKeysAreApart(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, patient)
+		two := sem{count: "3", ttl: 10, out: map[string]int{idA: 10, idB: 5}, outTTL: 10, notes: map[string]string{idA: "x"}, noteTTL: 10}
+		renewed := sem{count: "3", ttl: 10, out: map[string]int{idA: 30, idB: 5}, outTTL: 30, notes: map[string]string{idA: "x"}, noteTTL: 30}
+		for _, c := range []struct {
+			name, ids, lease string
+			before           sem
+			reply            []int64 // by key
+			after            sem
+		}{
+			{"a renewal", idA, thirty, two, []int64{1, 1, 1}, renewed},
+			{"without notes", idA, thirty, sem{count: "3", ttl: 10, out: two.out, outTTL: 10}, []int64{1, 1, 1}, sem{count: "3", ttl: 10, out: renewed.out, outTTL: 30}},
+			{"a look", idA, "0", two, []int64{1, 1, 1}, two},
+			{"of what lasts longer", idA, "1000", two, []int64{1, 1, 1}, two},
+			{"of what has no end", idA, thirty, sem{count: "3", out: two.out}, []int64{1, 1, 1}, sem{count: "3", out: renewed.out}},
+			{"of one that is partly gone", idA + idC, "0", two, []int64{1, 0, 1}, two},
+			{"of one that is over", idA, "0", sem{count: "3", ttl: 10, out: map[string]int{idA: -1}, outTTL: 10}, []int64{1, 0, 1}, sem{count: "3", ttl: 10, out: map[string]int{idA: -1}, outTTL: 10}},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				r.put(t, c.before)
+				for range 2 {
+					for i, key := range semaphoreKeys {
+						m, err := r.script(t, "renew", []string{key}, c.ids, c.lease, strconv.Itoa(i+1))
+						require.NoError(t, err)
+						require.Equal(t, c.reply[i:i+1], r.numbers(t, m), key)
+					}
+				}
+				require.Equal(t, c.after, r.get(t))
+			})
+		}
+		r.must(t, "SET", "x", "v")
+		m, err := r.script(t, "renew", []string{"x"}, idA, thirty, "2")
+		require.NoError(t, err)
+		require.Equal(t, []int64{-1}, r.numbers(t, m))
+	})
+}
+
 func TestRenewalsAndReleasesWorkWhenMemoryIsFull(t *testing.T) {
 	r := newRig(t, redistest.Start(t), patient)
 	r.put(t, sem{count: "3", ttl: 10, out: map[string]int{idA: 10, idB: 40}, outTTL: 50})

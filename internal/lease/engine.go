@@ -22,8 +22,7 @@
 // While a slot is being migrated its keys may be on two nodes, for as long as that takes, and the server refuses what uses
 // both (TRYAGAIN; also if a key that is not there is among them). Then each claim is renewed alone, and one of several keys
 // key by key: KEYS = one of them, ARGV = owner, lease, which it is (from 1); the script does what is to be done there, and
-// replies the same. The claim is renewed if every key says so, twice (see askByKey). A script that cannot do that replies
-// nothing, and its claims are lost if the migration lasts longer than they do.
+// replies the same. The claim is renewed if every key says so, twice (see askByKey).
 //
 // # The race with release
 //
