@@ -97,6 +97,11 @@ const (
 	latchNoInteger int64 = 3
 	latchExpired   int64 = 4
 	latchDeleted   int64 = 5
+
+	// These, and deleted, are about the latch that was closed at the last look; there may be another now.
+	latchOpened      int64 = 6
+	latchRanOut      int64 = 7
+	latchOverSomehow int64 = 8
 )
 
 func (l *CountDownLatch) keys() []string { return []string{l.key, l.record} }
@@ -251,10 +256,12 @@ func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
 // Await waits until the latch is open: until its count is zero, or it has none. It returns at once if it is.
 //
 // nil: it was open at some moment during the call. ErrLatchExpired, ErrLatchDeleted: it never will be, see there. ctx's
-// error and cause: ctx ended while it was closed, joined with ErrUnavailable if the server could not be asked lately.
-// ErrClosed: the client was closed.
+// error and cause: ctx ended while it was closed, joined with ErrUnavailable or ErrUnknownOutcome if the server could not
+// be asked lately. ErrClosed: the client was closed.
 //
-// Everybody who waits is woken when it opens. A message that is lost costs at most Options.PollCap.
+// Everybody who waits is woken when it opens. A message that is lost costs at most Options.PollCap; a latch that has
+// been set again by then, not by Java, is known to have been open. Of a waiter that could not ask the server for longer
+// than this is remembered, one with a TTL that is over expired.
 func (l *CountDownLatch) Await(ctx context.Context) error {
 	if l.bad != nil {
 		return l.bad
@@ -263,13 +270,24 @@ func (l *CountDownLatch) Await(ctx context.Context) error {
 		return err
 	}
 	defer l.c.roster.Leave()
-	began, since := time.Now(), firstLook
+	began := time.Now()
 	room := l.c.enterRoom(l.line())
 	defer room.leave()
+	if room.others() {
+		// If the latch is set again before anybody looks, it is known to have been open only to those who came before a
+		// look at it. The one that looks for all is to do so for us.
+		l.c.queue.Wake(l.line())
+	}
 	err := l.c.queue.Wait(ctx, wait.Request{Name: l.line(), Channel: l.channel, Try: func(ctx context.Context) (wait.Answer, error) {
 		if event, ok := room.heard(began); ok {
 			why, _ := event.(error)
 			return wait.Answer{Granted: why == nil}, why
+		}
+		since := firstLook
+		note, told := room.recall(began)
+		closed, again := note.(latchClosedAt)
+		if again {
+			since = closed.mark
 		}
 		sent := time.Now()
 		m, err := l.c.runner.Attempt(ctx, l.lookCall(since))
@@ -280,22 +298,38 @@ func (l *CountDownLatch) Await(ctx context.Context) error {
 		if err != nil {
 			return wait.Answer{}, err
 		}
-		if since == firstLook {
-			since = r.deleted
-		}
 		var why error
 		switch r.status {
 		case latchClosed:
+			now := latchClosedAt{mark: r.mark}
+			if r.left >= 0 {
+				now.until = sent.Add(r.left)
+			}
+			room.remember(sent, now)
 			return wait.Answer{Left: r.left}, nil
+		case latchOpen:
+			told = sent
 		case latchExpired:
+			told, why = sent, l.is(ErrLatchExpired)
+		case latchRanOut:
 			why = l.is(ErrLatchExpired)
+		case latchOverSomehow:
+			if !closed.until.IsZero() && !time.Now().Before(closed.until) {
+				why = l.is(ErrLatchExpired)
+			}
 		case latchDeleted:
 			why = l.is(ErrLatchDeleted)
 		}
-		room.tell(sent, why)
+		room.tell(told, why)
 		return wait.Answer{Granted: why == nil}, why
 	}})
 	return l.explain(err)
+}
+
+// latchClosedAt is what a look at a closed latch leaves to the next one.
+type latchClosedAt struct {
+	mark  string    // the server's word for which latch it was
+	until time.Time // it does not expire before; zero: never
 }
 
 // firstLook is the memory of a waiter that has not looked yet.
@@ -308,7 +342,7 @@ func (l *CountDownLatch) lookCall(since string) script.Call {
 type latchLook struct {
 	status, count int64
 	left          time.Duration // negative: no TTL
-	deleted       string        // id of the last Delete that is remembered
+	mark          string        // for the next look
 }
 
 func (l *CountDownLatch) decodeLook(m rueidis.RedisMessage) (r latchLook, err error) {
@@ -323,7 +357,7 @@ func (l *CountDownLatch) decodeLook(m rueidis.RedisMessage) (r latchLook, err er
 		}
 	}
 	r.left = time.Duration(ms) * time.Millisecond
-	if r.deleted, err = v[3].ToString(); err != nil {
+	if r.mark, err = v[3].ToString(); err != nil {
 		return r, malformed("look at latch", l.key)
 	}
 	if r.status == latchNoInteger {

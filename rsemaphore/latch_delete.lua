@@ -1,11 +1,11 @@
 -- Remove a latch that is not to be waited for any more.
--- KEYS[1] the count  KEYS[2] our record: gen, set, deleted, until, p:<participant> (see latch.go)
+-- KEYS[1] the count  KEYS[2] our record (see latch_set.lua)
 -- ARGV[1] id of this call  ARGV[2] how long the record is kept, ms  ARGV[3] channel
 -- ARGV[4] PUBLISH or SPUBLISH, '' to publish nothing
 -- Reply: 1 removed; 0 there was none
 -- Twice: a second run of the same call finds its id in the record, says 1 again and removes nothing.
 local key, record, call, keep, channel, publish = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
-local held = redis.call('HMGET', record, 'gen', 'until', 'deleted')
+local held = redis.call('HMGET', record, 'gen', 'until', 'deleted', 'set')
 if held[3] == call then
   return 1
 end
@@ -18,7 +18,7 @@ end
 if removed == 0 then
   return 0
 end
-redis.call('HSET', record, 'gen', gen, 'deleted', call)
+redis.call('HSET', record, 'gen', gen, 'deleted', call, 'gone', held[4] or '')
 redis.call('PEXPIRE', record, keep)
 if publish ~= '' then
   redis.pcall(publish, channel, '1')

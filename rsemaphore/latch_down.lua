@@ -1,5 +1,5 @@
 -- Count a latch down by one: Redisson's countDown, or once for each participant.
--- KEYS[1] the count  KEYS[2] our record: gen, set, deleted, until, p:<participant> (see latch.go)
+-- KEYS[1] the count  KEYS[2] our record (see latch_set.lua)
 -- ARGV[1] participant, '' for none  ARGV[2] id of this call  ARGV[3] how long a participant is remembered, ms
 -- ARGV[4] how long the record of an open latch is kept at most, ms  ARGV[5] channel
 -- ARGV[6] PUBLISH or SPUBLISH, '' to publish nothing

@@ -14,6 +14,8 @@ type room struct {
 	members int
 	sent    time.Time // of the request that told of the event; zero: none has
 	told    any
+	asked   time.Time // of the last request by which the event was yet to come
+	note    any       // what that said
 }
 
 type roomKey struct {
@@ -40,6 +42,13 @@ func (c *Client) enterRoom(line string) *room {
 	return r
 }
 
+// others reports whether anybody else is there.
+func (r *room) others() bool {
+	rooms.Lock()
+	defer rooms.Unlock()
+	return r.members > 1
+}
+
 func (r *room) leave() {
 	rooms.Lock()
 	defer rooms.Unlock()
@@ -48,7 +57,26 @@ func (r *room) leave() {
 	}
 }
 
-// tell passes on what the server replied to a request sent at sent.
+// remember keeps what the server replied to a request sent at sent, for whoever asks next: it may know of the event by
+// the difference.
+func (r *room) remember(sent time.Time, note any) {
+	rooms.Lock()
+	defer rooms.Unlock()
+	r.asked, r.note = sent, note
+}
+
+// recall is what was remembered of a request that was sent no earlier than since, and when that was.
+func (r *room) recall(since time.Time) (note any, asked time.Time) {
+	rooms.Lock()
+	defer rooms.Unlock()
+	if r.asked.IsZero() || r.asked.Before(since) {
+		return nil, time.Time{}
+	}
+	return r.note, r.asked
+}
+
+// tell passes on what the server replied to a request sent at sent. What is only known to have been over since an earlier
+// request, and may have begun anew, is told as of that one: it is nothing to those who came in between.
 func (r *room) tell(sent time.Time, event any) {
 	rooms.Lock()
 	defer rooms.Unlock()

@@ -28,11 +28,12 @@ func TestLatchSetScriptTable(t *testing.T) {
 	}
 	minute := map[string]int64{"RECORD": 60_000}
 	runCases(t, "latch_set.lua", latchKeys, []scriptCase{
-		{name: "a free name, without end", args: args("3", "0"), reply: []string{"1"}, after: latchIs("3", "gen=1, set=call1, until=0"), ttl: minute, told: []string{"1"}},
-		{name: "with a TTL its record lasts for as long again", args: args("3", "300000"), reply: []string{"1"}, after: latchIs("3", "gen=1, set=call1, until=T"), ttl: map[string]int64{"KEY": 300_000, "RECORD": 600_000}, told: []string{"1"}},
+		{name: "a free name, without end", args: args("3", "0"), reply: []string{"1"}, after: latchIs("3", "before=open , gen=1, set=call1, until=0"), ttl: minute, told: []string{"1"}},
+		{name: "with a TTL its record lasts for as long again", args: args("3", "300000"), reply: []string{"1"}, after: latchIs("3", "before=open , gen=1, set=call1, until=T"), ttl: map[string]int64{"KEY": 300_000, "RECORD": 600_000}, told: []string{"1"}},
 		{name: "what is closed stays as it is", before: []string{"SET KEY 2"}, args: args("3", "300000"), reply: []string{"0"}, after: latchIs("2", "")},
 		{name: "Redisson's latch stays as it is", before: []string{"SET KEY 0"}, args: args("3", "0"), reply: []string{"0"}, after: latchIs("0", "")},
-		{name: "one that expired is set again, by the next generation", before: []string{"HSET RECORD gen 4 set other until NOW-5000 p:a 4_x", "PEXPIRE RECORD 500000"}, args: args("3", "0"), reply: []string{"1"}, after: latchIs("3", "gen=5, p:a=4 x, set=call1, until=0"), ttl: minute, told: []string{"1"}},
+		{name: "one that expired is set again, by the next generation", before: []string{"HSET RECORD gen 4 set other until NOW-5000 p:a 4_x", "PEXPIRE RECORD 500000"}, args: args("3", "0"), reply: []string{"1"}, after: latchIs("3", "before=expired other, gen=5, p:a=4 x, set=call1, until=0"), ttl: minute, told: []string{"1"}},
+		{name: "it remembers which one was before", before: []string{"HSET RECORD gen 4 set other", "PEXPIRE RECORD 500000"}, args: args("3", "0"), reply: []string{"1"}, after: latchIs("3", "before=open other, gen=5, set=call1, until=0"), ttl: minute, told: []string{"1"}},
 		{name: "a call that has set it says so again, also once it is open", before: []string{"HSET RECORD gen 2 set call1", "PEXPIRE RECORD 60000"}, args: args("3", "0"), reply: []string{"1"}, after: latchIs("", "gen=2, set=call1"), ttl: minute},
 	})
 }
@@ -69,19 +70,30 @@ func TestLatchDownScriptTable(t *testing.T) {
 func TestLatchLookScriptTable(t *testing.T) {
 	long := map[string]int64{"RECORD": 500_000}
 	runCases(t, "latch_look.lua", latchKeys, []scriptCase{
-		{name: "never set is open", args: []string{"-"}, reply: []string{"0", "0", "0", ""}},
-		{name: "closed, without end", before: []string{"SET KEY 3"}, args: []string{"-"}, reply: []string{"1", "3", "-1", ""}, after: latchIs("3", "")},
-		{name: "zero is open", before: []string{"SET KEY 0"}, args: []string{"-"}, reply: []string{"0", "0", "0", ""}, after: latchIs("0", "")},
-		{name: "no integer", before: []string{"SET KEY x"}, args: []string{"-"}, reply: []string{"3", "0", "0", ""}, after: latchIs("x", "")},
-		{name: "expired", before: []string{"HSET RECORD gen 1 until NOW-5000", "PEXPIRE RECORD 500000"}, args: []string{"-"}, reply: []string{"4", "0", "0", ""}, after: latchIs("", "gen=1, until=T"), ttl: long},
-		{name: "gone before its TTL was opened, and that is written down", before: []string{"HSET RECORD gen 1 until NOW+300000", "PEXPIRE RECORD 500000"}, args: []string{"-"}, reply: []string{"0", "0", "0", ""}, after: latchIs("", "gen=2"), ttl: long},
-		{name: "set by Java after one that expired: that is over", before: []string{"SET KEY 2", "HSET RECORD gen 1 until NOW-5000", "PEXPIRE RECORD 500000"}, args: []string{"-"}, reply: []string{"1", "2", "-1", ""}, after: latchIs("2", "gen=2"), ttl: long},
-		{name: "gone without a TTL was opened", before: []string{"HSET RECORD gen 1 until 0", "PEXPIRE RECORD 500000"}, args: []string{""}, reply: []string{"0", "0", "0", ""}, after: latchIs("", "gen=2"), ttl: long},
-		{name: "a deletion before the first look is history", before: []string{"HSET RECORD gen 1 deleted d1", "PEXPIRE RECORD 500000"}, args: []string{"-"}, reply: []string{"0", "0", "0", "d1"}, after: latchIs("", "deleted=d1, gen=1"), ttl: long},
-		{name: "one that was known at the first look too", before: []string{"SET KEY 2", "HSET RECORD gen 1 deleted d1", "PEXPIRE RECORD 500000"}, args: []string{"d1"}, reply: []string{"1", "2", "-1", "d1"}, after: latchIs("2", "deleted=d1, gen=1"), ttl: long},
-		{name: "one since the first look is told", before: []string{"HSET RECORD gen 1 deleted d2", "PEXPIRE RECORD 500000"}, args: []string{"d1"}, reply: []string{"5", "0", "0", "d2"}, after: latchIs("", "deleted=d2, gen=1"), ttl: long},
-		{name: "also if the latch has been set anew", before: []string{"SET KEY 2", "HSET RECORD gen 1 deleted d2", "PEXPIRE RECORD 500000"}, args: []string{""}, reply: []string{"5", "0", "0", "d2"}, after: latchIs("2", "deleted=d2, gen=1"), ttl: long},
-		{name: "a deletion that is forgotten is none", args: []string{"d1"}, reply: []string{"0", "0", "0", ""}},
+		{name: "never set is open", args: []string{"-"}, reply: []string{"0", "0", "0", " "}},
+		{name: "closed, without end", before: []string{"SET KEY 3"}, args: []string{"-"}, reply: []string{"1", "3", "-1", " "}, after: latchIs("3", "")},
+		{name: "zero is open", before: []string{"SET KEY 0"}, args: []string{"-"}, reply: []string{"0", "0", "0", " "}, after: latchIs("0", "")},
+		{name: "no integer", before: []string{"SET KEY x"}, args: []string{"-"}, reply: []string{"3", "0", "0", " "}, after: latchIs("x", "")},
+		{name: "expired", before: []string{"HSET RECORD gen 1 until NOW-5000", "PEXPIRE RECORD 500000"}, args: []string{"-"}, reply: []string{"4", "0", "0", " "}, after: latchIs("", "gen=1, until=T"), ttl: long},
+		{name: "gone before its TTL was opened, and that is written down", before: []string{"HSET RECORD gen 1 until NOW+300000", "PEXPIRE RECORD 500000"}, args: []string{"-"}, reply: []string{"0", "0", "0", " "}, after: latchIs("", "gen=2"), ttl: long},
+		{name: "set by Java after one that expired: that is over", before: []string{"SET KEY 2", "HSET RECORD gen 1 until NOW-5000", "PEXPIRE RECORD 500000"}, args: []string{"-"}, reply: []string{"1", "2", "-1", " "}, after: latchIs("2", "gen=2"), ttl: long},
+		{name: "gone without a TTL was opened", before: []string{"HSET RECORD gen 1 until 0", "PEXPIRE RECORD 500000"}, args: []string{" "}, reply: []string{"0", "0", "0", " "}, after: latchIs("", "gen=2"), ttl: long},
+		{name: "a deletion before the first look is history", before: []string{"HSET RECORD gen 1 deleted d1", "PEXPIRE RECORD 500000"}, args: []string{"-"}, reply: []string{"0", "0", "0", "d1 "}, after: latchIs("", "deleted=d1, gen=1"), ttl: long},
+		{name: "one that was known at the first look too", before: []string{"SET KEY 2", "HSET RECORD gen 1 deleted d1", "PEXPIRE RECORD 500000"}, args: []string{"d1 "}, reply: []string{"1", "2", "-1", "d1 "}, after: latchIs("2", "deleted=d1, gen=1"), ttl: long},
+		{name: "one since the first look is told", before: []string{"HSET RECORD gen 1 deleted d2", "PEXPIRE RECORD 500000"}, args: []string{"d1 "}, reply: []string{"5", "0", "0", "d2 "}, after: latchIs("", "deleted=d2, gen=1"), ttl: long},
+		{name: "also if the latch has been set anew", before: []string{"SET KEY 2", "HSET RECORD gen 1 deleted d2", "PEXPIRE RECORD 500000"}, args: []string{" "}, reply: []string{"5", "0", "0", "d2 "}, after: latchIs("2", "deleted=d2, gen=1"), ttl: long},
+		{name: "the call that set it is part of the mark", before: []string{"SET KEY 3", "HSET RECORD gen 1 set s1 until 0 deleted d1", "PEXPIRE RECORD 500000"}, args: []string{"-"}, reply: []string{"1", "3", "-1", "d1 s1"}, after: latchIs("3", "deleted=d1, gen=1, set=s1, until=0"), ttl: long},
+		{name: "the same is still closed", before: []string{"SET KEY 3", "HSET RECORD gen 1 set s1 until 0 before open_s0", "PEXPIRE RECORD 500000"}, args: []string{" s1"}, reply: []string{"1", "3", "-1", " s1"}, after: latchIs("3", "before=open s0, gen=1, set=s1, until=0"), ttl: long},
+		{name: "another is there: the caller's opened", before: []string{"SET KEY 3", "HSET RECORD gen 1 set s2 until 0 before open_s1", "PEXPIRE RECORD 500000"}, args: []string{" s1"}, reply: []string{"6", "0", "0", " s2"}, after: latchIs("3", "before=open s1, gen=1, set=s2, until=0"), ttl: long},
+		{name: "and may have been Java's, without a record", before: []string{"SET KEY 3", "HSET RECORD gen 1 set s2 until 0 before open_", "PEXPIRE RECORD 500000"}, args: []string{" "}, reply: []string{"6", "0", "0", " s2"}, after: latchIs("3", "before=open , gen=1, set=s2, until=0"), ttl: long},
+		{name: "another has opened as well", before: []string{"HSET RECORD gen 2 set s2 before open_s1", "PEXPIRE RECORD 500000"}, args: []string{" s1"}, reply: []string{"6", "0", "0", " s2"}, after: latchIs("", "before=open s1, gen=2, set=s2"), ttl: long},
+		{name: "another is there: the caller's expired", before: []string{"SET KEY 3", "HSET RECORD gen 1 set s2 until 0 before expired_s1", "PEXPIRE RECORD 500000"}, args: []string{" s1"}, reply: []string{"7", "0", "0", " s2"}, after: latchIs("3", "before=expired s1, gen=1, set=s2, until=0"), ttl: long},
+		{name: "there was one in between: how the caller's ended is not known", before: []string{"SET KEY 3", "HSET RECORD gen 1 set s3 until 0 before expired_s2", "PEXPIRE RECORD 500000"}, args: []string{" s1"}, reply: []string{"8", "0", "0", " s3"}, after: latchIs("3", "before=expired s2, gen=1, set=s3, until=0"), ttl: long},
+		{name: "the caller's was deleted, and another is there", before: []string{"SET KEY 3", "HSET RECORD gen 1 set s2 until 0 before open_s1 deleted d2 gone s1", "PEXPIRE RECORD 500000"}, args: []string{"d1 s1"}, reply: []string{"5", "0", "0", "d2 s2"}, after: latchIs("3", "before=open s1, deleted=d2, gen=1, gone=s1, set=s2, until=0"), ttl: long},
+		{name: "another was deleted: the caller's had opened", before: []string{"HSET RECORD gen 1 set s2 before open_s1 deleted d2 gone s2", "PEXPIRE RECORD 500000"}, args: []string{"d1 s1"}, reply: []string{"6", "0", "0", "d2 s2"}, after: latchIs("", "before=open s1, deleted=d2, gen=1, gone=s2, set=s2"), ttl: long},
+		{name: "deleted, when nothing was known of it any more", before: []string{"HSET RECORD gen 1 deleted d2", "PEXPIRE RECORD 500000"}, args: []string{"d1 s1"}, reply: []string{"5", "0", "0", "d2 "}, after: latchIs("", "deleted=d2, gen=1"), ttl: long},
+		{name: "over, and nothing is remembered", args: []string{" s1"}, reply: []string{"8", "0", "0", " "}},
+		{name: "a deletion that is forgotten is none", args: []string{"d1 "}, reply: []string{"0", "0", "0", " "}},
 	})
 }
 
@@ -89,8 +101,8 @@ func TestLatchDeleteScriptTable(t *testing.T) {
 	args := []string{"call1", "60000", "CHANNEL", "PUBLISH"}
 	runCases(t, "latch_delete.lua", latchKeys, []scriptCase{
 		{name: "nothing there", args: args, reply: []string{"0"}},
-		{name: "removed, told as Redisson does, and said again", before: []string{"SET KEY 3"}, args: args, reply: []string{"1"}, after: latchIs("", "deleted=call1, gen=1"), ttl: map[string]int64{"RECORD": 60_000}, told: []string{"1"}},
-		{name: "one with a TTL", before: []string{"SET KEY 3 PX 300000", "HSET RECORD gen 7 until NOW+300000", "PEXPIRE RECORD 600000"}, args: args, reply: []string{"1"}, after: latchIs("", "deleted=call1, gen=8"), ttl: map[string]int64{"RECORD": 60_000}, told: []string{"1"}},
+		{name: "removed, told as Redisson does, and said again", before: []string{"SET KEY 3"}, args: args, reply: []string{"1"}, after: latchIs("", "deleted=call1, gen=1, gone="), ttl: map[string]int64{"RECORD": 60_000}, told: []string{"1"}},
+		{name: "one with a TTL", before: []string{"SET KEY 3 PX 300000", "HSET RECORD gen 7 set s1 until NOW+300000", "PEXPIRE RECORD 600000"}, args: args, reply: []string{"1"}, after: latchIs("", "deleted=call1, gen=8, gone=s1, set=s1"), ttl: map[string]int64{"RECORD": 60_000}, told: []string{"1"}},
 		{name: "one that expired is forgotten", before: []string{"HSET RECORD gen 7 until NOW-5000", "PEXPIRE RECORD 500000"}, args: args, reply: []string{"0"}, after: latchIs("", "gen=8"), ttl: map[string]int64{"RECORD": 500_000}},
 		{name: "a second run does not remove what was set since", before: []string{"SET KEY 2", "HSET RECORD gen 2 deleted call1", "PEXPIRE RECORD 60000"}, args: args, reply: []string{"1"}, after: latchIs("2", "deleted=call1, gen=2"), ttl: map[string]int64{"RECORD": 60_000}},
 	})

@@ -1,5 +1,8 @@
 -- Set the count of a latch that has none: Redisson's trySetCount.
--- KEYS[1] the count  KEYS[2] our record: gen, set, deleted, until, p:<participant> (see latch.go)
+-- KEYS[1] the count  KEYS[2] our record, a hash: gen, one more with each latch and with its end; until, when the TTL is
+--   over, server ms, 0: none, not there once the latch is known to be over; set, the call that set it; before, how the
+--   one before ended and which that was, "open <set>" or "expired <set>"; deleted, the last deletion, and gone, which
+--   latch that was; p:<participant>, "<gen> <call>"
 -- ARGV[1] count  ARGV[2] TTL, ms (0: none)  ARGV[3] id of this call  ARGV[4] how long the record is kept, ms, with
 --   a TTL for that and as long again, if that is longer
 -- ARGV[5] channel  ARGV[6] PUBLISH or SPUBLISH, '' to publish nothing
@@ -7,24 +10,31 @@
 -- Twice: a second run of the same call finds its id in the record, says 1 again and sets nothing, also if the latch has
 --   been opened since.
 local key, record, count, ttl, call, keep, channel, publish = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
-if redis.call('HGET', record, 'set') == call then
+local held = redis.call('HMGET', record, 'gen', 'set', 'until')
+if held[2] == call then
   return 1
 end
 if redis.call('EXISTS', key) == 1 then
   return 0
 end
-local gen = string.format('%.0f', (tonumber(redis.call('HGET', record, 'gen')) or 0) + 1)
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local gen = string.format('%.0f', (tonumber(held[1]) or 0) + 1)
+-- For those who wait for the one before, and look only now.
+local before = 'open '
+if held[3] and held[3] ~= '0' and now >= tonumber(held[3]) then
+  before = 'expired '
+end
 local till = '0'
 if ttl > 0 then
-  local time = redis.call('TIME')
-  till = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + ttl)
+  till = string.format('%.0f', now + ttl)
   keep = ttl + math.max(ttl, keep) -- so that those who come too late learn that it expired
   -- an instant and not a duration: it has to be the very one in the record
   redis.call('SET', key, count, 'PXAT', till)
 else
   redis.call('SET', key, count)
 end
-redis.call('HSET', record, 'gen', gen, 'set', call, 'until', till)
+redis.call('HSET', record, 'gen', gen, 'set', call, 'until', till, 'before', before .. (held[2] or ''))
 redis.call('PEXPIRE', record, keep)
 if publish ~= '' then
   redis.pcall(publish, channel, '1')

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -251,6 +252,93 @@ func TestALatchThatIsSetAgainAtOnceKeepsNobodyOfAProcessThatSawItOpen(t *testing
 	require.Empty(t, next)
 	require.Zero(t, must1[int64](t)(l.CountDown(within(t))))
 	require.NoError(t, <-next)
+}
+
+// lookedAt waits until everybody who waits has been looked for.
+func lookedAt(t testing.TB, r *rig) {
+	t.Helper()
+	for range 2 { // the first may have been on its way
+		before := redistest.CommandCalls(t, r.redis)["hmget"]
+		r.must(t, "PUBLISH", latchChannel, "look")
+		redistest.Eventually(t, 20*time.Second, "a look", func() bool { return redistest.CommandCalls(t, r.redis)["hmget"] > before })
+	}
+}
+
+func TestALatchThatIsSetAgainBeforeAWaiterLooksWasOpen(t *testing.T) {
+	for name, poll := range map[string]time.Duration{"told": time.Hour, "not told": 200 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			srv := redistest.Start(t)
+			p := redistest.NewProxy(t, srv)
+			r := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: poll})
+			other := newRig(t, srv, patient)
+			other.load(t, "latch_*.lua")
+			l, ol := r.c.CountDownLatch("l"), other.c.CountDownLatch("l")
+			for i := range 5 {
+				require.True(t, must1[bool](t)(ol.TrySetCount(within(t), 1, time.Hour)))
+				done := await(t, l, 3)
+				waitingIn(t, r, "latch:l", 3)
+				subscribedTo(t, other, latchChannel)
+				lookedAt(t, other)
+				if name == "not told" {
+					p.SwallowPushes()
+				}
+				opened := other.redis.DoMulti(within(t), // nobody looks in between
+					other.redis.B().Multi().Build(),
+					latchCommand(t, other, "latch_down.lua", "", "down", "86400000", "80000", latchChannel, "PUBLISH"),
+					latchCommand(t, other, "latch_set.lua", "1", "3600000", "next"+strconv.Itoa(i), "80000", latchChannel, "PUBLISH"),
+					other.redis.B().Exec().Build())
+				for _, res := range opened {
+					require.NoError(t, res.Error())
+				}
+				late := await(t, l, 1)
+				for range 3 {
+					require.NoError(t, <-done)
+				}
+				waitingIn(t, r, "latch:l", 1)
+				require.Empty(t, late, "one that came after it was set again waits for that")
+				require.Zero(t, must1[int64](t)(ol.CountDown(within(t))))
+				require.NoError(t, <-late)
+			}
+		})
+	}
+}
+
+func TestALatchThatIsSetAgainAfterItExpiredOrWasDeletedIsNoSuccess(t *testing.T) {
+	srv := redistest.Start(t)
+	p := redistest.NewProxy(t, srv)
+	r := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 10 * time.Second})
+	other := newRig(t, srv, patient)
+	for i, c := range []struct {
+		ttl  time.Duration
+		over func(l *rsemaphore.CountDownLatch)
+		want error
+	}{
+		{500 * time.Millisecond, func(*rsemaphore.CountDownLatch) {}, rsemaphore.ErrLatchExpired},
+		{time.Hour, func(l *rsemaphore.CountDownLatch) { must1[bool](t)(l.Delete(within(t))) }, rsemaphore.ErrLatchDeleted},
+		{0, func(l *rsemaphore.CountDownLatch) { must1[bool](t)(l.Delete(within(t))) }, rsemaphore.ErrLatchDeleted},
+	} {
+		name := "l" + strconv.Itoa(i)
+		ol := other.c.CountDownLatch(name)
+		require.True(t, must1[bool](t)(ol.TrySetCount(within(t), 1, c.ttl)))
+		before := redistest.CommandCalls(t, other.redis)["hmget"]
+		done := await(t, r.c.CountDownLatch(name), 1)
+		redistest.Eventually(t, 20*time.Second, "a look", func() bool { return redistest.CommandCalls(t, other.redis)["hmget"] > before })
+		p.Hold(redistest.Up)
+		c.over(ol)
+		redistest.Eventually(t, 10*time.Second, "it is over and set again", func() bool {
+			return must1[bool](t)(ol.TrySetCount(within(t), 1, time.Hour))
+		})
+		p.Heal()
+		require.ErrorIs(t, <-done, c.want)
+	}
+}
+
+// latchCommand is one of the scripts about the latch l, to be sent past the library.
+func latchCommand(t testing.TB, r *rig, file string, args ...string) rueidis.Completed {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return r.redis.B().Eval().Script(string(text)).Numkeys(2).Key("l", "{l}:latch").Arg(args...).Build()
 }
 
 func TestADeletedLatchIsAnErrorToThoseWhoWaitAndOpenToOthers(t *testing.T) {

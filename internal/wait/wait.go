@@ -577,6 +577,19 @@ func (q *Queue) Nudge(name string) {
 	}
 }
 
+// Wake has the waiter of this process that contends for name ask again, also one that hears of releases: for somebody
+// who has just come.
+func (q *Queue) Wake(name string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if l := q.lines[name]; l != nil {
+		select {
+		case l.nudge <- struct{}{}:
+		default:
+		}
+	}
+}
+
 // Members is how many requests stand in the line of name, the contender included.
 func (q *Queue) Members(name string) int {
 	q.mu.Lock()
