@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -279,6 +280,64 @@ func TestAWaiterThatWasCutOffForLongIsAnotherOwner(t *testing.T) {
 	redistest.Eventually(t, 20*time.Second, "another owner", func() bool { return waits() != before })
 	require.NoError(t, h.Err())
 	require.NoError(t, h.Unlock(within(t)))
+}
+
+// outage has the waiter behind p be without an answer for longer than its heartbeats are trusted.
+func outage(p *redistest.Proxy) {
+	p.Hold(redistest.Down)
+	time.Sleep(4 * beat)
+	p.Heal()
+}
+
+// It is another owner then, and the queue knows only those that ask for a place.
+func TestAFairWaiterThatWasCutOffForLongQueuesAnewAndListensAsItself(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s)
+	holder, cut := newRig(t, s, living()), newRig(t, p.Server(), living())
+	h := lock(t, holder.locks.Fair("l"), within(t))
+	got := pass(t, cut.locks.Fair("l"))
+	holder.queued(t, "l", 1)
+	before := holder.queue(t, "l")[0]
+	listensAs := func(owner string) bool {
+		channels, err := holder.redis.Do(within(t), holder.redis.B().PubsubChannels().Pattern("redisson_lock__channel:*").Build()).AsStrSlice()
+		return err == nil && slices.Contains(channels, "redisson_lock__channel:{l}:"+owner)
+	}
+	redistest.Eventually(t, 20*time.Second, "it listens", func() bool { return listensAs(before) })
+	outage(p)
+	redistest.Eventually(t, 20*time.Second, "it queues as another owner, alone, and listens on that one's channel", func() bool {
+		line := holder.queue(t, "l")
+		return len(line) == 1 && line[0] != before && listensAs(line[0])
+	})
+	require.NoError(t, h.Unlock(within(t)))
+	require.NoError(t, <-got)
+	require.Empty(t, holder.queue(t, "l"))
+}
+
+func TestAPreferredWriterThatWasCutOffForLongStillKeepsReadersOut(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s)
+	holder, cut := newRig(t, s, living()), newRig(t, p.Server(), living())
+	h := lock(t, holder.locks.ReadWrite("l").Read(), within(t))
+	got := pass(t, cut.locks.ReadWrite("l").PreferWriters().Write())
+	waits := func() (owner rlock.Owner) {
+		redistest.Eventually(t, 20*time.Second, "the writer waits", func() bool {
+			state, err := holder.locks.Inspect(within(t), "l")
+			if err == nil && len(state.Waiters) == 1 {
+				owner = state.Waiters[0].Owner
+			}
+			return owner != ""
+		})
+		return owner
+	}
+	before := waits()
+	outage(p)
+	redistest.Eventually(t, 20*time.Second, "it waits as another owner", func() bool { return waits() != before })
+	_, err := holder.locks.ReadWrite("l").Read().TryLock(within(t), 0, 0)
+	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.NoError(t, h.Unlock(within(t)))
+	require.NoError(t, <-got)
 }
 
 func TestAStoppedProcessFindsItsHoldOverWhenItRunsAgain(t *testing.T) {

@@ -253,9 +253,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 		a.join = id
 	}
 	a.own, a.want, r.Alone = a.newOwner(), 1, waitTime == 0 || a.join != "" || l.kind.crowd
-	if l.kind.leaves && waitTime != 0 {
-		a.entry = millis(l.c.patience())
-	}
+	a.entry = a.place()
 	if l.backoff != nil {
 		r.Backoff = l.backoff.after
 	}
@@ -445,8 +443,20 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 func (a *acquisition) renamed(received time.Time) wait.Answer {
 	a.abandoned = received
 	a.undo()
-	a.own, a.entry, a.since = a.newOwner(), "", time.Time{}
-	return wait.Answer{Renamed: true}
+	a.own, a.entry, a.since = a.newOwner(), a.place(), time.Time{}
+	answer := wait.Answer{Renamed: true}
+	if a.l.kind.own {
+		answer.Channel = a.l.kind.channel(a.l.key, a.own.claim.Owner)
+	}
+	return answer
+}
+
+// place is what to ask with of a kind whose refused tries leave something behind; "" of others, and of one that asks once.
+func (a *acquisition) place() string {
+	if a.l.kind.leaves && a.patient {
+		return millis(a.l.c.patience())
+	}
+	return ""
 }
 
 // takeBack releases a grant that too few replicas have, and returns err.

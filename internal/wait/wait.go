@@ -118,6 +118,9 @@ type Answer struct {
 	Ticket  int64     // the place in the server's queue; 0: none
 	Sent    time.Time // when the call that was answered was sent
 	Renamed bool      // the owner is another one now, also beside an error
+
+	// Channel, if set, is where releases are published for this waiter from now on, also beside an error.
+	Channel string
 }
 
 // GaveUp is the error of a wait that ended without a grant.
@@ -286,6 +289,7 @@ func (w *waiter) contend() error {
 		default:
 			answer, err = w.r.Try(ctx)
 		}
+		w.move(answer.Channel)
 		switch {
 		case err == nil && answer.Granted:
 			return nil
@@ -375,6 +379,18 @@ func (w *waiter) learn(a Answer, err error) {
 		w.unstand()
 	case err == nil && a.Ticket > 0 && a.Ticket >= w.ticket && a.Sent.After(w.held):
 		w.ticket, w.held = a.Ticket, a.Sent
+	}
+}
+
+// move leaves the channel of an owner that is another one now.
+func (w *waiter) move(channel string) {
+	if channel == "" || channel == w.r.Channel {
+		return
+	}
+	w.r.Channel = channel
+	if w.sub != nil {
+		w.sub.Discard()
+		w.sub = nil
 	}
 }
 
