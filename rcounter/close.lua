@@ -4,15 +4,17 @@
 --
 -- Replies  1 closed, now or before; 0 there is none
 --
--- Safe to run twice: the second run finds the stock closed and writes the same.
+-- Safe to run twice: the second run finds the stock closed and writes the same. One that is suspended stays so as
+-- well, until it has been restored: a reservation confirmed before that could get an ordinal that was given out.
 --
 -- It does not begin like the others: a stock with records missing can be closed too.
-gone = tonumber(redis.call('HGET', stock, 'gone'))
+local m = redis.call('HMGET', stock, 'gone', 'state')
+gone = tonumber(m[1])
 if not gone then return 0 end
 local t = redis.call('TIME')
 now = t[1] * 1000 + math.floor(t[2] / 1000)
 if now >= gone then return 0 end
-redis.call('HSET', stock, 'state', 2)
+redis.call('HSET', stock, 'state', (m[2] == '3' or m[2] == '5') and 5 or 2)
 redis.call('DEL', flag)
 if redis.call('PTTL', stock) < 0 then redis.call('PEXPIRE', stock, text(gone - now)) end
 return 1

@@ -35,7 +35,7 @@ if r.state == 'G' then
   return {0, epoch, limit - sold - held, r.by == call and 1 or 2, r.ordinal, r.n}
 end
 if now >= r.deadline then return {-7, 0, 0} end -- one of more than 128
-if state == 3 then return {0, epoch, limit - sold - held, 8, 0, 0} end
+if state == 3 or state == 5 then return {0, epoch, limit - sold - held, 8, 0, 0} end
 if r.n > held then return {-1, -1, 0} end
 if seq > 9007199254740991 - r.n then return {-2, 0, 0} end
 

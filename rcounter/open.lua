@@ -1,7 +1,7 @@
 -- Opens a stock. Nothing else ever creates its hash.
 --
 -- KEYS     those of stock.lua. The stock's hash: limit sold held seq, the fields of its other keys recorded requests
---          holds, per start end gone epoch state (1 open, 2 closed, 3 suspended), token (id of the call that opened it),
+--          holds, per start end gone epoch state (1 open, 2 closed, 3 suspended, 5 both), token (id of the call that opened it),
 --          turn (how often the flag was set), ledger (1 if there is one), revision and resizer (of resize.lua)
 -- ARGV[1]  id of this call
 -- ARGV[2]  limit

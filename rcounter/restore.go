@@ -1,20 +1,25 @@
 package rcounter
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
 // Restored is what Restore has done.
 type Restored struct {
-	// Added is how many units the stock did not know of.
+	// Added is how many units the stock did not know to be those of whom the winners say.
 	Added int64
 	// Displaced are units that the stock had given to somebody else than the winners say, as after a failover that
 	// forgot the one grant and made the other. They have been taken from those named here, whose next claim may get
@@ -27,7 +32,8 @@ type Restored struct {
 
 // Restore mends a stock from the caller's own records: after a failover that lost grants, after ErrCorrupt, and after
 // the stock was lost and opened again with OpenSpec.Suspended. It suspends the stock, enters every winner that it does
-// not know, raises what is sold and the sequence of ordinals above them, and lets it sell on; a closed stock stays closed.
+// not know, raises what is sold and the sequence of ordinals above them, and lets it sell on. A stock that is closed, before
+// or meanwhile, stays closed, and a Resize meanwhile stands.
 //
 // winners are the units that are held, each once, as the ledger's entries told them or unit by unit: Ordinal, N (0
 // stands for 1), Claimant and, if there was one, Request. Where they and the stock say different things, the winners
@@ -36,7 +42,9 @@ type Restored struct {
 //
 // When it fails the stock stays suspended, and Restore can be called again: an error of winners' own, as it is;
 // ErrNotOpen; ErrInvalidOption for an entry that cannot be; ErrRestoring; ErrWrongType, ErrUnavailable,
-// ErrUnknownOutcome. It keeps all records in memory and takes one round trip for 128 of them; a ctx without a deadline gives each
+// ErrUnknownOutcome. (If it fails before winners is asked for anything, the stock may sell on, and if that was
+// ErrUnknownOutcome it may be suspended up to five call timeouts later.) Copies of its requests that the network
+// delivers later change nothing. It keeps all records in memory and takes one round trip for 128 of them; a ctx without a deadline gives each
 // of these five call timeouts.
 func (s *Stock) Restore(ctx context.Context, winners iter.Seq2[Entry, error]) (Restored, error) {
 	if err := s.c.usable(s.refused); err != nil {
@@ -45,26 +53,35 @@ func (s *Stock) Restore(ctx context.Context, winners iter.Seq2[Entry, error]) (R
 	if winners == nil {
 		return Restored{}, errs.InvalidOption("winners", "nil", "a sequence")
 	}
-	r := &restorer{s: s, call: callID()}
-	began, err := r.step(ctx, "begin")
-	if err != nil {
+	r := &restorer{s: s, call: callID(), added: map[string]int64{}, displaced: map[string]Entry{}}
+	if err := r.begin(ctx); err != nil {
 		return Restored{}, err
 	}
 	s.desk().memory.forget()
-	if err := r.gather(winners); err != nil {
+	if err := r.gather(ctx, winners); err != nil {
 		return Restored{}, err
 	}
 	for {
+		seen, err := r.step(ctx, "look")
+		if err != nil {
+			return Restored{}, err
+		}
 		if err := r.read(ctx); err != nil {
 			return Restored{}, err
 		}
-		done, err := r.mend(ctx, began)
-		if done || err != nil {
-			return r.out, err
+		err = r.mend(ctx, seen)
+		if err == nil {
+			return r.out(), nil
 		}
-		if began, err = r.step(ctx, "look"); err != nil { // something was returned or cancelled meanwhile
+		if err != errChanged { // by a return or a cancellation
 			return Restored{}, err
 		}
+		// A copy of a step of this round that comes late must not undo one of the next.
+		id := callID()
+		if _, err := r.step(ctx, "again", r.call, id); err != nil {
+			return Restored{}, err
+		}
+		r.call = id
 	}
 }
 
@@ -74,35 +91,113 @@ const byRestore = "-"
 // restorer is one run of Restore.
 type restorer struct {
 	s    *Stock
-	call string
-	out  Restored
+	call string // id of the round
 
-	wins  map[string]win   // by what has them: 'u' and a claimant, 'r:' or 'a:' and a request
-	owner map[int64]string // of each ordinal in wins
-	top   int64
+	wins  map[string]win // by what has them: 'u' and a claimant, 'r:' or 'a:' and a request
+	owned []owned        // all of wins, by ordinal
 
-	users, records map[string]string // as they are on the server
-	changed        []string          // (kind, name, value)…
+	users, records table // as they are on the server
+
+	// What was done, by what it was done to: a round that is broken off may be followed by one that does it again.
+	added       map[string]int64
+	displaced   map[string]Entry
+	unaccounted int64
+}
+
+// span is the units first to last.
+type span struct{ first, last int64 }
+
+func (s span) n() int64 { return s.last - s.first + 1 }
+
+// minus is what of s is in none of others, which are sorted and do not overlap.
+func (s span) minus(others []span) (rest []span) {
+	for _, o := range others {
+		if o.last < s.first || o.first > s.last {
+			continue
+		}
+		if o.first > s.first {
+			rest = append(rest, span{s.first, o.first - 1})
+		}
+		s.first = o.last + 1
+	}
+	if s.first <= s.last {
+		rest = append(rest, s)
+	}
+	return rest
+}
+
+func bySpan(a, b span) int { return cmp.Compare(a.first, b.first) }
+
+// owned is a span and who has it by the winners.
+type owned struct {
+	span
+	holder string
 }
 
 // win is what winners say of one holder.
 type win struct {
 	claimant string
-	ordinals []int64
+	spans    []span // by ordinal
 }
 
-func (r *restorer) gather(winners iter.Seq2[Entry, error]) error {
-	r.wins, r.owner = map[string]win{}, map[int64]string{}
+// table is a hash of the server's as it was read, with the changes that are to be made.
+type table struct {
+	kind string
+	is   map[string]string
+	was  map[string]string // what those had that were changed, "" for nothing
+}
+
+func (t *table) put(name, value string) {
+	if _, again := t.was[name]; !again {
+		t.was[name] = t.is[name]
+	}
+	t.is[name] = value
+}
+
+// changes are (kind, name, old, new)….
+func (t *table) changes() (args []string) {
+	for name, old := range t.was {
+		if t.is[name] != old {
+			args = append(args, t.kind, name, old, t.is[name])
+		}
+	}
+	return args
+}
+
+// begin suspends the stock.
+func (r *restorer) begin(ctx context.Context) error {
+	for {
+		seen, err := r.step(ctx, "look")
+		if err != nil {
+			return err
+		}
+		wait := r.s.c.bound
+		if d, ok := ctx.Deadline(); ok {
+			wait = min(wait, max(0, time.Until(d)))
+		}
+		_, err = r.step(ctx, "begin", strconv.FormatInt(seen.revision, 10), strconv.FormatInt(seen.at+millis(wait), 10))
+		if err != errChanged {
+			return err
+		}
+	}
+}
+
+// gather reads the winners.
+func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) error {
+	r.wins = map[string]win{}
 	for e, err := range winners {
 		if err != nil {
 			return err
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: restore of %q: %w", ErrUnavailable, r.s.keys[0], over(ctx))
 		}
 		n := max(e.N, 1)
 		var holder string
 		switch {
 		case e.Back:
 			return errs.InvalidOption("Back", e.Back, fmt.Sprintf("false: ordinal %d is not held", e.Ordinal))
-		case e.N < 0 || e.Ordinal < 1 || e.Ordinal > MaxLimit-n+1:
+		case e.N < 0 || e.N > MaxLimit || e.Ordinal < 1 || e.Ordinal > MaxLimit-n+1:
 			return errs.InvalidOption("Ordinal and N", fmt.Sprintf("%d and %d", e.Ordinal, e.N), fmt.Sprintf("within 1 and %d", int64(MaxLimit)))
 		case len(e.Claimant) > MaxClaimantLen || len(e.Request) > MaxClaimantLen:
 			return errs.InvalidOption("Claimant or Request", fmt.Sprintf("%.32q…, %.32q…", e.Claimant, e.Request), fmt.Sprintf("at most %d bytes", MaxClaimantLen))
@@ -115,52 +210,63 @@ func (r *restorer) gather(winners iter.Seq2[Entry, error]) error {
 		default:
 			holder = "r:" + e.Request
 		}
-		w := r.wins[holder]
+		w, units := r.wins[holder], span{e.Ordinal, e.Ordinal + n - 1}
 		w.claimant = e.Claimant
-		for o := e.Ordinal; o < e.Ordinal+n; o++ {
-			if by, taken := r.owner[o]; taken {
-				return fmt.Errorf("%w: winners: ordinal %d is that of %.64q and of %.64q", ErrCorrupt, o, by, holder)
-			}
-			r.owner[o] = holder
-			w.ordinals = append(w.ordinals, o)
-		}
-		if holder[0] == 'u' && len(w.ordinals) > 1 {
+		w.spans = append(w.spans, units)
+		if holder[0] == 'u' && (n > 1 || len(w.spans) > 1) {
 			return errs.InvalidOption("Request", "empty", fmt.Sprintf("set: %.64q has more than one unit", e.Claimant))
 		}
 		r.wins[holder] = w
-		r.top = max(r.top, e.Ordinal+n-1)
+		r.owned = append(r.owned, owned{units, holder})
+	}
+	slices.SortFunc(r.owned, func(a, b owned) int { return bySpan(a.span, b.span) })
+	for i, o := range r.owned {
+		if i > 0 && o.first <= r.owned[i-1].last {
+			return fmt.Errorf("%w: winners: ordinal %d is that of %.64q and of %.64q", ErrCorrupt, o.first, r.owned[i-1].holder, o.holder)
+		}
+	}
+	for holder, w := range r.wins {
+		slices.SortFunc(w.spans, bySpan)
+		if holder[0] != 'r' {
+			continue
+		}
+		for o := range r.others(holder, span{w.spans[0].first, w.spans[len(w.spans)-1].last}) {
+			return fmt.Errorf("%w: winners: ordinal %d, amid those of %.64q, is that of %.64q", ErrCorrupt, o.first, holder, o.holder)
+		}
 	}
 	return nil
 }
 
+// others are the winners' spans, of other holders than that one, that overlap s.
+func (r *restorer) others(holder string, s span) iter.Seq[owned] {
+	return func(yield func(owned) bool) {
+		for i := sort.Search(len(r.owned), func(i int) bool { return r.owned[i].last >= s.first }); i < len(r.owned) && r.owned[i].first <= s.last; i++ {
+			if o := r.owned[i]; o.holder != holder && !yield(o) {
+				return
+			}
+		}
+	}
+}
+
 // read reads all that the server has.
 func (r *restorer) read(ctx context.Context) error {
-	r.users, r.records, r.changed = map[string]string{}, map[string]string{}, nil
-	for i, to := range []map[string]string{r.users, r.records} {
-		if err := r.s.c.scan(ctx, r.s.keys[1+i], func(field, value string) error { to[field] = value; return nil }); err != nil {
+	r.users = table{"u", map[string]string{}, map[string]string{}}
+	r.records = table{"r", map[string]string{}, map[string]string{}}
+	for i, to := range []table{r.users, r.records} {
+		if err := r.s.c.scan(ctx, r.s.keys[1+i], func(field, value string) error { to.is[field] = value; return nil }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *restorer) putUser(claimant, record string) {
-	r.users[claimant] = record
-	r.changed = append(r.changed, "u", claimant, record)
-}
-
-func (r *restorer) put(field, record string) {
-	r.records[field] = record
-	r.changed = append(r.changed, "r", field, record)
-}
-
-// mend makes the server's records those that they should be. It reports false if they have changed meanwhile.
-func (r *restorer) mend(ctx context.Context, began restoreReply) (bool, error) {
+// mend makes the server's records those that they should be, and lets the stock sell on. It returns errChanged if
+// something has changed since it was seen.
+func (r *restorer) mend(ctx context.Context, began restoreReply) error {
 	for holder, w := range r.wins {
-		slices.Sort(w.ordinals)
 		switch holder[0] {
 		case 'u':
-			r.enterUser(w)
+			r.enterUser(holder, w)
 		case 'r':
 			r.enterRequest(holder, w)
 		default:
@@ -169,94 +275,115 @@ func (r *restorer) mend(ctx context.Context, began restoreReply) (bool, error) {
 	}
 	sold, held, top, deadlines, err := r.settle()
 	if err != nil {
-		return false, err
+		return err
 	}
-	for part := range slices.Chunk(r.changed, 3*128) {
+	for part := range slices.Chunk(append(r.users.changes(), r.records.changes()...), 4*128) {
 		if _, err := r.step(ctx, "put", part...); err != nil {
-			return false, err
+			return err
 		}
 	}
 	if _, err := r.step(ctx, "unhold"); err != nil {
-		return false, err
+		return err
 	}
 	for part := range slices.Chunk(deadlines, 2*128) {
 		if _, err := r.step(ctx, "hold", part...); err != nil {
-			return false, err
+			return err
 		}
 	}
 	now, err := r.step(ctx, "look")
 	if err != nil {
-		return false, err
+		return err
 	}
 	if now.seen[0] != began.seen[0] || now.seen[1] != began.seen[1] || now.seen[2] != began.seen[2] ||
-		now.seen[3] != int64(len(r.users)) || now.seen[4] != int64(len(r.records)) {
-		return false, nil
+		now.seen[3] != int64(len(r.users.is)) || now.seen[4] != int64(len(r.records.is)) || now.seen[5] != int64(len(deadlines)/2) {
+		return errChanged
 	}
-	r.out.Unaccounted = max(0, now.seen[0]-sold)
+	r.unaccounted = max(0, now.seen[0]-sold)
 	sold = max(sold, now.seen[0])
 	top = max(top, now.seen[2], sold)
-	args := make([]string, 0, 11)
-	for _, v := range append(now.seen[:], sold, held, top, max(now.limit, sold+held), now.state) {
+	if sold > MaxLimit-held {
+		return fmt.Errorf("%w: %q would have %d units sold and %d held", ErrCorrupt, r.s.keys[0], sold, held)
+	}
+	var args []string
+	for _, v := range append(now.seen[:], sold, held, top) {
 		args = append(args, strconv.FormatInt(v, 10))
 	}
 	_, err = r.step(ctx, "end", args...)
-	if err == errChanged {
-		return false, nil
-	}
-	return err == nil, err
+	return err
 }
 
 // enterUser enters a unit of Claim.
-func (r *restorer) enterUser(w win) {
-	record, ordinal := r.users[w.claimant], strconv.FormatInt(w.ordinals[0], 10)
+func (r *restorer) enterUser(holder string, w win) {
+	unit := w.spans[0].first
+	record, ordinal := r.users.is[w.claimant], strconv.FormatInt(unit, 10)
 	parts := strings.SplitN(record, ";", 4) // ordinal;call[;returned;by]
 	if parts[0] == ordinal || parts[0] == "0" && len(parts) == 4 && parts[2] == ordinal {
 		return
 	}
-	if parts[0] == "" || parts[0] == "0" {
-		r.out.Added++
-	} else {
-		r.displaced(Entry{Ordinal: number(parts[0]), N: 1, Claimant: w.claimant})
+	r.added[holder] = 1
+	if parts[0] != "" && parts[0] != "0" {
+		r.displace(Entry{Ordinal: number(parts[0]), N: 1, Claimant: w.claimant})
 	}
-	r.putUser(w.claimant, ordinal+";"+byRestore)
+	r.users.put(w.claimant, ordinal+";"+byRestore)
 }
 
 // enterRequest enters units of ClaimOnce or of a reservation.
 func (r *restorer) enterRequest(field string, w win) {
-	first, last := w.ordinals[0], w.ordinals[len(w.ordinals)-1]
-	old, known := parseRecord(r.records[field])
-	if known && old.ordinal == first && (old.state == "G" || old.state == "R") {
+	units := span{w.spans[0].first, w.spans[len(w.spans)-1].last}
+	old, known := parseRecord(r.records.is[field])
+	was := span{old.ordinal, old.ordinal + old.n - 1}
+	same := known && old.claimant == w.claimant
+	switch {
+	case same && old.state == "G" && was == units:
 		return
+	case same && old.state == "R" && was.first <= units.first && units.last <= was.last: // what was returned here stays returned
+		return
+	}
+	next := record{state: "G", ordinal: units.first, n: units.n(), call: byRestore, claimant: w.claimant}
+	if same { // the same call is to find itself again
+		next.asked, next.deadline, next.call = old.asked, old.deadline, old.call
 	}
 	switch {
 	case known && old.state == "G":
-		r.displaced(Entry{Ordinal: old.ordinal, N: old.n, Claimant: old.claimant, Request: field[2:]})
+		kept := []span{units}
+		if !same {
+			kept = nil
+		}
+		rest := was.minus(kept)
+		lost := int64(0)
+		for _, s := range rest {
+			r.displace(Entry{Ordinal: s.first, N: s.n(), Claimant: old.claimant, Request: field[2:]})
+			lost += s.n()
+		}
+		r.added[field] = units.n() - (was.n() - lost)
 	case !known || old.state != "H":
-		r.out.Added += last - first + 1
+		r.added[field] = units.n()
 	}
-	n := record{state: "G", ordinal: first, n: last - first + 1, call: byRestore, claimant: w.claimant}
-	if known && old.deadline > 0 {
-		n.asked, n.deadline, n.call = old.asked, old.deadline, old.call
-	}
-	r.put(field, n.text())
+	r.records.put(field, next.text())
 }
 
 // enterAny enters units of ClaimAny.
 func (r *restorer) enterAny(field string, w win) {
-	first, last := w.ordinals[0], w.ordinals[len(w.ordinals)-1]
-	if a, ok := parseAny(r.records[field]); ok && a.n > 0 && a.ordinal <= first && last < a.ordinal+a.n {
-		return
-	}
-	text := fmt.Sprintf("%d;%d", first, last-first+1)
-	next := first
-	for _, o := range w.ordinals {
-		if o > next { // a hole: returned one by one
-			text += fmt.Sprintf(";%d.%d.%s", next, o-next, byRestore)
+	units := span{w.spans[0].first, w.spans[len(w.spans)-1].last}
+	if a, ok := parseAny(r.records.is[field]); ok && a.n > 0 {
+		if a.ordinal <= units.first && units.last < a.ordinal+a.n {
+			return
 		}
-		next = o + 1
+		for _, s := range a.units().minus(a.returned) {
+			for _, s := range s.minus(w.spans) {
+				r.displace(Entry{Ordinal: s.first, N: s.n(), Request: field[2:]})
+			}
+		}
 	}
-	r.out.Added += int64(len(w.ordinals))
-	r.put(field, text)
+	text := fmt.Sprintf("%d;%d", units.first, units.n())
+	holes := units.minus(w.spans) // returned one by one
+	n := units.n()
+	for _, s := range holes {
+		text += fmt.Sprintf(";%d.%d.%s", s.first, s.n(), byRestore)
+		n -= s.n()
+	}
+	r.added[field] = n
+	r.records.put(field, text)
 }
 
 // settle takes units from those who hold what is somebody else's by the winners, and adds up the rest.
@@ -264,88 +391,117 @@ func (r *restorer) settle() (sold, held, top int64, deadlines []string, err erro
 	bad := func(name string) error {
 		return fmt.Errorf("%w: %q has a record of %.64q that is none", ErrCorrupt, r.s.keys[0], name)
 	}
-	top = r.top
-	for claimant, text := range r.users {
+	if len(r.owned) > 0 {
+		top = r.owned[len(r.owned)-1].last
+	}
+	for claimant, text := range r.users.is {
 		ordinal, err := strconv.ParseInt(strings.SplitN(text, ";", 2)[0], 10, 64)
-		if err != nil || !strings.Contains(text, ";") {
+		if err != nil || ordinal < 0 || ordinal > MaxLimit || !strings.Contains(text, ";") {
 			return 0, 0, 0, nil, bad(claimant)
 		}
-		if by, taken := r.owner[ordinal]; ordinal > 0 && taken && by != "u"+claimant {
-			r.displaced(Entry{Ordinal: ordinal, N: 1, Claimant: claimant})
-			r.putUser(claimant, fmt.Sprintf("0;%s;%d;%s", byRestore, ordinal, byRestore))
+		if ordinal == 0 {
 			continue
 		}
-		if ordinal > 0 {
-			sold++
-			top = max(top, ordinal)
+		taken := false
+		for range r.others("u"+claimant, span{ordinal, ordinal}) {
+			taken = true
 		}
+		if taken {
+			r.displace(Entry{Ordinal: ordinal, N: 1, Claimant: claimant})
+			r.users.put(claimant, fmt.Sprintf("0;%s;%d;%s", byRestore, ordinal, byRestore))
+			continue
+		}
+		sold++
+		top = max(top, ordinal)
 	}
 	counts := map[string]int64{}
-	for field, text := range r.records {
-		switch field[:2] {
-		case "u:":
+	for field, text := range r.records.is {
+		switch {
+		case strings.HasPrefix(field, "u:"):
 			if _, there := counts[field]; !there {
 				counts[field] = 0
 			}
-		case "r:":
+		case strings.HasPrefix(field, "r:"):
 			q, ok := parseRecord(text)
 			if !ok {
 				return 0, 0, 0, nil, bad(field)
 			}
-			if q.state == "G" && r.overlaps(field, q.ordinal, q.n) {
-				r.displaced(Entry{Ordinal: q.ordinal, N: q.n, Claimant: q.claimant, Request: field[2:]})
-				q.state, q.by = "R", byRestore
-				r.put(field, q.text())
+			units := span{q.ordinal, q.ordinal + q.n - 1}
+			if q.state == "G" {
+				for range r.others(field, units) {
+					q.state = "R"
+				}
+				if q.state == "R" {
+					r.displace(Entry{Ordinal: q.ordinal, N: q.n, Claimant: q.claimant, Request: field[2:]})
+					q.by = byRestore
+					r.records.put(field, q.text())
+				}
 			}
 			switch q.state {
 			case "G":
 				sold += q.n
-				top = max(top, q.ordinal+q.n-1)
+				top = max(top, units.last)
 				counts["u:"+q.claimant] += q.n
 			case "H":
 				held += q.n
 				counts["u:"+q.claimant] += q.n
 				deadlines = append(deadlines, field[2:], strconv.FormatInt(q.deadline, 10))
 			}
-		case "a:":
+		case strings.HasPrefix(field, "a:"):
 			a, ok := parseAny(text)
 			if !ok {
 				return 0, 0, 0, nil, bad(field)
 			}
-			for o := a.ordinal; o < a.ordinal+a.n; o++ {
-				if by, taken := r.owner[o]; taken && by != field && !a.returned[o] {
-					r.displaced(Entry{Ordinal: o, N: 1, Request: field[2:]})
-					a.returned[o] = true
-					text += fmt.Sprintf(";%d.1.%s", o, byRestore)
+			if a.n == 0 {
+				continue
+			}
+			left := a.units().minus(a.returned)
+			var lost []span
+			for _, s := range left {
+				for o := range r.others(field, s) {
+					o := span{max(o.first, s.first), min(o.last, s.last)}
+					r.displace(Entry{Ordinal: o.first, N: o.n(), Request: field[2:]})
+					text += fmt.Sprintf(";%d.%d.%s", o.first, o.n(), byRestore)
+					lost = append(lost, o)
 				}
 			}
-			if text != r.records[field] {
-				r.put(field, text)
+			if lost != nil {
+				r.records.put(field, text)
 			}
-			sold += a.n - int64(len(a.returned))
-			top = max(top, a.ordinal+a.n-1)
+			for _, s := range left {
+				for _, s := range s.minus(lost) {
+					sold += s.n()
+				}
+			}
+			top = max(top, a.units().last)
 		default:
+			return 0, 0, 0, nil, bad(field)
+		}
+		if sold > MaxLimit || held > MaxLimit {
 			return 0, 0, 0, nil, bad(field)
 		}
 	}
 	for field, n := range counts {
-		if text := strconv.FormatInt(n, 10); r.records[field] != text {
-			r.put(field, text)
+		if text := strconv.FormatInt(n, 10); r.records.is[field] != text {
+			r.records.put(field, text)
 		}
 	}
 	return sold, held, top, deadlines, nil
 }
 
-func (r *restorer) overlaps(field string, ordinal, n int64) bool {
-	for o := ordinal; o < ordinal+n; o++ {
-		if by, taken := r.owner[o]; taken && by != field {
-			return true
-		}
-	}
-	return false
+func (r *restorer) displace(e Entry) {
+	r.displaced[fmt.Sprintf("%d;%s;%s", e.Ordinal, e.Claimant, e.Request)] = e
 }
 
-func (r *restorer) displaced(e Entry) { r.out.Displaced = append(r.out.Displaced, e) }
+// out is what was done in all rounds.
+func (r *restorer) out() Restored {
+	out := Restored{Unaccounted: r.unaccounted}
+	for _, n := range r.added {
+		out.Added += n
+	}
+	out.Displaced = slices.SortedFunc(maps.Values(r.displaced), func(a, b Entry) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
+	return out
+}
 
 //go:embed restore.lua
 var restoreSource string
@@ -353,33 +509,41 @@ var restoreSource string
 var restoreScript = stockScript("restore", restoreSource)
 
 type restoreReply struct {
-	seen         [6]int64 // sold held seq, and the lengths of claimants, records and holds
-	state, limit int64
+	seen     [6]int64 // sold held seq, and the lengths of claimants, records and holds
+	revision int64
+	at       int64 // the server's ms
 }
 
-var errChanged = fmt.Errorf("%w: or changed by a return meanwhile", ErrRestoring)
+var errChanged = errors.New("changed meanwhile")
 
-// stockRestoring: what restore.lua says when it is not this call's turn.
-const stockRestoring = -10
+// What restore.lua says when it is not this call's turn, and when something is not as it was.
+const (
+	stockRestoring = -10
+	stockChanged   = -11
+)
 
-// step runs restore.lua.
+// step runs restore.lua. The error is errChanged, as it is, if what the step was made for has changed.
 func (r *restorer) step(ctx context.Context, step string, args ...string) (restoreReply, error) {
-	v, err := r.s.ints(ctx, 10, restoreScript, append([]string{step, r.call}, args...)...)
+	id := r.call
+	if step == "again" {
+		args, id = args[:1], args[1]
+	}
+	v, err := r.s.ints(ctx, 10, restoreScript, append([]string{step, id}, args...)...)
 	if err != nil {
 		return restoreReply{}, err
 	}
-	switch {
-	case v[0] == stockNone:
+	switch v[0] {
+	case stockNone:
 		return restoreReply{}, fmt.Errorf("%w: %q", ErrNotOpen, r.s.keys[0])
-	case v[0] == stockRestoring && step == "end":
-		return restoreReply{}, errChanged
-	case v[0] == stockRestoring:
+	case stockRestoring:
 		return restoreReply{}, fmt.Errorf("%w: %q", ErrRestoring, r.s.keys[0])
+	case stockChanged:
+		return restoreReply{}, errChanged
 	}
 	if err := r.s.verdict(v); err != nil {
 		return restoreReply{}, err
 	}
-	return restoreReply{seen: [6]int64(v[2:8]), state: v[8], limit: v[9]}, nil
+	return restoreReply{seen: [6]int64(v[2:8]), revision: v[8], at: v[9]}, nil
 }
 
 // record is the record of a request or reservation: see stock.lua.
@@ -405,15 +569,17 @@ func (q record) text() string {
 // anyRecord is the record of a claim without a claimant: see any.lua.
 type anyRecord struct {
 	ordinal, n int64
-	returned   map[int64]bool
+	returned   []span // by ordinal; they do not overlap
 }
+
+func (a anyRecord) units() span { return span{a.ordinal, a.ordinal + a.n - 1} }
 
 func parseAny(text string) (anyRecord, bool) {
 	p := strings.Split(text, ";")
 	if len(p) < 2 {
 		return anyRecord{}, false
 	}
-	a := anyRecord{ordinal: number(p[0]), n: number(p[1]), returned: map[int64]bool{}}
+	a := anyRecord{ordinal: number(p[0]), n: number(p[1])}
 	if a.ordinal < 0 || a.n < 0 {
 		return anyRecord{}, false
 	}
@@ -429,17 +595,23 @@ func parseAny(text string) (anyRecord, bool) {
 		if first < a.ordinal || n < 0 || first+n > a.ordinal+a.n {
 			return anyRecord{}, false
 		}
-		for o := first; o < first+n; o++ {
-			a.returned[o] = true
+		if n > 0 {
+			a.returned = append(a.returned, span{first, first + n - 1})
+		}
+	}
+	slices.SortFunc(a.returned, bySpan)
+	for i, s := range a.returned {
+		if i > 0 && s.first <= a.returned[i-1].last {
+			return anyRecord{}, false
 		}
 	}
 	return a, true
 }
 
-// number is a decimal from 0, or -1.
+// number is a decimal from 0 to MaxLimit, or -1.
 func number(text string) int64 {
 	v, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || v < 0 {
+	if err != nil || v < 0 || v > MaxLimit {
 		return -1
 	}
 	return v

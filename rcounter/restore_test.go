@@ -230,15 +230,6 @@ func TestRestoreThatFailsLeavesTheStockSuspended(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		s := opened(t, on(t, srv.Client(t), exact), "s", 2)
 		claimed(t, s, "ann")
-		sequence := func(entries ...rcounter.Entry) iter.Seq2[rcounter.Entry, error] {
-			return func(yield func(rcounter.Entry, error) bool) {
-				for _, e := range entries {
-					if !yield(e, nil) {
-						return
-					}
-				}
-			}
-		}
 		boom := errors.New("boom")
 		for what, tc := range map[string]struct {
 			winners iter.Seq2[rcounter.Entry, error]

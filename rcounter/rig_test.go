@@ -2,7 +2,9 @@ package rcounter_test
 
 import (
 	"context"
+	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -139,6 +141,81 @@ func (c *lossy) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResu
 		return c.lost
 	}
 	return r
+}
+
+// recording notes everything that is sent; before, if set, is called first.
+type recording struct {
+	rueidis.Client
+	before func(args []string)
+
+	mu   sync.Mutex
+	sent [][]string
+}
+
+func (c *recording) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	args := slices.Clone(cmd.Commands())
+	if c.before != nil {
+		c.before(args)
+	}
+	c.mu.Lock()
+	c.sent = append(c.sent, args)
+	c.mu.Unlock()
+	return c.Client.Do(ctx, cmd)
+}
+
+// late keeps every request that match likes to itself: its sender sees a closed connection, and the server the request
+// when deliver is called.
+type late struct {
+	*lossy
+	match func(args []string) bool
+
+	mu   sync.Mutex
+	held [][]string
+}
+
+func newLate(t testing.TB, s *redistest.Server, match func(args []string) bool) *late {
+	return &late{lossy: newLossy(t, s, func() bool { return false }), match: match}
+}
+
+func (c *late) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	args := slices.Clone(cmd.Commands())
+	c.mu.Lock()
+	mine := c.match(args)
+	if mine {
+		c.held = append(c.held, args)
+	}
+	c.mu.Unlock()
+	if mine {
+		return c.lost
+	}
+	return c.Client.Do(ctx, cmd)
+}
+
+func (c *late) deliver(t testing.TB) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	require.NotEmpty(t, c.held)
+	for _, args := range c.held {
+		require.NoError(t, raw(c.Client, args...).Error())
+	}
+}
+
+// once is match the first time only.
+func once(match func(args []string) bool) func(args []string) bool {
+	done := false
+	return func(args []string) bool {
+		if done || !match(args) {
+			return false
+		}
+		done = true
+		return true
+	}
+}
+
+// has matches requests with this argument.
+func has(arg string) func(args []string) bool {
+	return func(args []string) bool { return slices.Contains(args, arg) }
 }
 
 // spec is an opening that is open for as long as a test may last.

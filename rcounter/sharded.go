@@ -424,7 +424,7 @@ func (s *ShardedStock) Status(ctx context.Context) (Status, error) {
 		st.Seq += sh.seq
 		life := StateOpen // or will be, as soon as somebody claims
 		switch {
-		case sh.state == shardClosed:
+		case sh.state == shardClosed || sh.state == shardShut:
 			life = StateClosed
 		case sh.end <= 0:
 			life = StateEnded
@@ -457,6 +457,7 @@ const (
 	shardClosed    = 2
 	shardSuspended = 3
 	shardPrepared  = 4
+	shardShut      = 5 // closed and suspended
 )
 
 // The phases of an opening.
@@ -607,7 +608,7 @@ func (s *ShardedStock) sweep(ctx context.Context, wanted []int) (verdict, error)
 		switch {
 		case t.plan.phase < phaseReady || sh.epoch != t.plan.epoch:
 			v.outcomes[i] = NotOpen
-		case sh.state == shardClosed || sh.end <= 0:
+		case sh.state == shardClosed || sh.state == shardShut || sh.end <= 0:
 			v.outcomes[i] = Ended
 		case sh.state == shardSuspended:
 			v.outcomes[i] = Suspended

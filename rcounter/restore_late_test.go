@@ -1,0 +1,313 @@
+package rcounter_test
+
+import (
+	"context"
+	"iter"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter"
+	"github.com/stretchr/testify/require"
+)
+
+// sequence is entries as a database tells them.
+func sequence(entries ...rcounter.Entry) iter.Seq2[rcounter.Entry, error] {
+	return func(yield func(rcounter.Entry, error) bool) {
+		for _, e := range entries {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// A sale that goes on must not be suspended by a request that the network held back.
+func TestALateRestoreSuspendsNothing(t *testing.T) {
+	ann := rcounter.Entry{Claimant: "ann", Ordinal: 1}
+	for name, tc := range map[string]struct {
+		match func([]string) bool
+		try   func(t *testing.T, s *rcounter.Stock, other *rcounter.Stock)
+	}{
+		"that ended": {once(has("begin")), func(t *testing.T, s, _ *rcounter.Stock) {
+			_, err := s.Restore(ctx, sequence(ann))
+			require.NoError(t, err)
+		}},
+		"that failed": {has("begin"), func(t *testing.T, s, _ *rcounter.Stock) {
+			short, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			_, err := s.Restore(short, sequence(ann))
+			require.ErrorIs(t, err, rcounter.ErrUnknownOutcome)
+			<-short.Done()
+			time.Sleep(10 * time.Millisecond)
+		}},
+		"that was followed by another": {once(has("begin")), func(t *testing.T, s, other *rcounter.Stock) {
+			_, err := s.Restore(ctx, func(yield func(rcounter.Entry, error) bool) {
+				_, err := other.Restore(ctx, sequence(ann))
+				require.NoError(t, err)
+				yield(ann, nil)
+			})
+			require.ErrorIs(t, err, rcounter.ErrRestoring)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := redistest.Start(t)
+			s := opened(t, on(t, srv.Client(t), exact), "s", 10)
+			claimed(t, s, "ann")
+			wire := newLate(t, srv, tc.match)
+			tc.try(t, on(t, wire, exact).Stock("s"), s)
+			require.Equal(t, rcounter.Granted, claimed(t, s, "bob").Outcome, "it sells")
+			wire.deliver(t)
+			require.Equal(t, rcounter.Granted, claimed(t, s, "cid").Outcome, "and goes on")
+			require.NoError(t, s.Resize(ctx, 12))
+			wire.deliver(t)
+			require.Equal(t, rcounter.Granted, claimed(t, s, "dan").Outcome)
+		})
+	}
+}
+
+func TestLateCopiesOfARestoreChangeNothing(t *testing.T) {
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	s := opened(t, on(t, admin, exact), "s", 100)
+	var winners []rcounter.Entry
+	for i := range 20 {
+		u := "u" + strconv.Itoa(i)
+		winners = append(winners, rcounter.Entry{Claimant: u, Ordinal: claimed(t, s, u).Ordinal})
+	}
+	for _, id := range []string{"h1", "h2"} {
+		_, err := s.Reserve(ctx, id, id, 1, time.Hour)
+		require.NoError(t, err)
+	}
+	must(t, admin, "HDEL", "rc:{s}:u", "u3", "u4")
+	winners[7].Claimant, winners[8].Claimant = "x7", "x8"
+	wire := &recording{Client: admin}
+	rounds := 0
+	wire.before = func(args []string) { // something changes in the middle of the first round
+		if has("unhold")(args) {
+			if rounds++; rounds == 1 {
+				must(t, admin, "HINCRBY", "rc:{s}", "sold", "1")
+			}
+		}
+	}
+	_, err := on(t, wire, exact).Stock("s").Restore(ctx, sequence(winners...))
+	require.NoError(t, err)
+	require.Greater(t, rounds, 1)
+
+	act := func(i int) {
+		g := claimed(t, s, "new"+strconv.Itoa(i))
+		require.Equal(t, rcounter.Granted, g.Outcome)
+		if i == 1 {
+			ok, err := s.Return(ctx, "u1", 2)
+			require.NoError(t, err)
+			require.True(t, ok)
+			_, err = s.Cancel(ctx, "h1")
+			require.NoError(t, err)
+		}
+	}
+	state := func() (all []map[string]string) {
+		for _, k := range []string{"rc:{s}", "rc:{s}:u", "rc:{s}:r"} {
+			all = append(all, hash(t, admin, k))
+		}
+		return append(all, map[string]string{"held": dec(number(t, admin, "ZCARD", "rc:{s}:h"))})
+	}
+	for i := range 3 {
+		act(i)
+		before := state()
+		for _, j := range rand.Perm(len(wire.sent)) {
+			if has("HSCAN")(wire.sent[j]) {
+				continue
+			}
+			require.NoError(t, raw(admin, wire.sent[j]...).Error())
+			require.Equal(t, before, state(), wire.sent[j])
+		}
+	}
+}
+
+func TestACloseWhileAStockIsRestoredStands(t *testing.T) {
+	for _, when := range []string{"before the winners are read", "before the last step"} {
+		t.Run(when, func(t *testing.T) {
+			srv := redistest.Start(t)
+			s := opened(t, on(t, srv.Client(t), exact), "s", 10)
+			claimed(t, s, "ann")
+			r, err := s.Reserve(ctx, "h", "bob", 1, time.Hour)
+			require.NoError(t, err)
+			require.True(t, r.Won())
+			shut := func() {
+				require.NoError(t, s.Close(ctx))
+				require.Equal(t, rcounter.Ended, claimed(t, s, "cid").Outcome, "at once")
+				g, err := s.Confirm(ctx, "h")
+				require.NoError(t, err)
+				require.Equal(t, rcounter.Suspended, g.Outcome, "its ordinal may be out already, for all the stock knows")
+			}
+			step := once(has("end"))
+			wire := &recording{Client: srv.Client(t), before: func(args []string) {
+				if when == "before the last step" && step(args) {
+					shut()
+				}
+			}}
+			_, err = on(t, wire, exact).Stock("s").Restore(ctx, func(yield func(rcounter.Entry, error) bool) {
+				if when == "before the winners are read" {
+					shut()
+				}
+				yield(rcounter.Entry{Claimant: "ann", Ordinal: 1}, nil)
+			})
+			require.NoError(t, err)
+			require.Equal(t, rcounter.Ended, claimed(t, s, "cid").Outcome, "for good")
+			st, err := s.Status(ctx)
+			require.NoError(t, err)
+			require.Equal(t, rcounter.StateClosed, st.State)
+			g, err := s.Confirm(ctx, "h")
+			require.NoError(t, err)
+			require.Equal(t, rcounter.Granted, g.Outcome)
+			require.EqualValues(t, 2, g.Ordinal)
+		})
+	}
+}
+
+func TestAResizeWhileAStockIsRestoredStands(t *testing.T) {
+	srv := redistest.Start(t)
+	s := opened(t, on(t, srv.Client(t), exact), "s", 10)
+	claimed(t, s, "ann")
+	step := once(has("end"))
+	wire := &recording{Client: srv.Client(t), before: func(args []string) {
+		if step(args) {
+			require.NoError(t, s.Resize(ctx, 3))
+		}
+	}}
+	_, err := on(t, wire, exact).Stock("s").Restore(ctx, sequence(rcounter.Entry{Claimant: "ann", Ordinal: 1}))
+	require.NoError(t, err)
+	st, err := s.Status(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, st.Limit)
+	require.NoError(t, s.Resize(ctx, 4), "and another one works")
+}
+
+func TestWinnersAreRightAboutHowManyUnitsARequestHasAndWhose(t *testing.T) {
+	srv := redistest.Start(t)
+	c := on(t, srv.Client(t), exact)
+	for name, tc := range map[string]struct {
+		winners   []rcounter.Entry
+		displaced []rcounter.Entry
+	}{
+		// the server knows: order has 1 to 5 for ann
+		"fewer units": {
+			[]rcounter.Entry{{Claimant: "ann", Request: "order", Ordinal: 1, N: 3}, {Claimant: "bob", Ordinal: 4}},
+			[]rcounter.Entry{{Claimant: "ann", Request: "order", Ordinal: 4, N: 2}},
+		},
+		"more units": {
+			[]rcounter.Entry{{Claimant: "ann", Request: "order", Ordinal: 1, N: 6}, {Claimant: "bob", Ordinal: 7}}, nil,
+		},
+		"another claimant": {
+			[]rcounter.Entry{{Claimant: "eve", Request: "order", Ordinal: 1, N: 5}, {Claimant: "bob", Ordinal: 6}},
+			[]rcounter.Entry{{Claimant: "ann", Request: "order", Ordinal: 1, N: 5}},
+		},
+		"other units": {
+			[]rcounter.Entry{{Claimant: "ann", Request: "order", Ordinal: 4}, {Claimant: "ann", Request: "order", Ordinal: 5, N: 3}, {Claimant: "bob", Ordinal: 1}},
+			[]rcounter.Entry{{Claimant: "ann", Request: "order", Ordinal: 1, N: 3}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := c.Stock(name)
+			_, err := s.Open(ctx, rcounter.OpenSpec{Limit: 20, PerUser: 9, OpenFor: time.Hour})
+			require.NoError(t, err)
+			g, err := s.ClaimOnce(ctx, "order", "ann", 5)
+			require.NoError(t, err)
+			require.EqualValues(t, 5, g.N)
+			for range 2 { // and again: what is right stays so
+				out, err := s.Restore(ctx, sequence(tc.winners...))
+				require.NoError(t, err)
+				require.Equal(t, tc.displaced, out.Displaced)
+				tc.displaced = nil
+
+				first, n, claimant := tc.winners[0].Ordinal, int64(0), tc.winners[0].Claimant
+				for _, e := range tc.winners {
+					if e.Request == "" {
+						require.Equal(t, e.Ordinal, claimed(t, s, e.Claimant).Ordinal, "a winner")
+						continue
+					}
+					n += max(1, e.N)
+				}
+				g, err = s.ClaimOnce(ctx, "order", claimant, 5)
+				require.NoError(t, err)
+				require.Equal(t, []any{rcounter.Replayed, first, n}, []any{g.Outcome, g.Ordinal, g.N})
+			}
+			ok, err := s.ReturnOnce(ctx, "order")
+			require.NoError(t, err)
+			require.True(t, ok)
+			_, err = s.Restore(ctx, sequence(tc.winners...))
+			require.NoError(t, err)
+			g, err = s.ClaimOnce(ctx, "order", tc.winners[0].Claimant, 5)
+			require.NoError(t, err)
+			require.Equal(t, rcounter.Returned, g.Outcome, "what was returned here stays returned")
+		})
+	}
+	s := opened(t, c, "torn", 10)
+	_, err := s.Restore(ctx, sequence(rcounter.Entry{Claimant: "ann", Request: "r", Ordinal: 1}, rcounter.Entry{Claimant: "bob", Ordinal: 2}, rcounter.Entry{Claimant: "ann", Request: "r", Ordinal: 3}))
+	require.ErrorIs(t, err, rcounter.ErrCorrupt, "a request's units are in one piece")
+}
+
+func TestRestoreCostsAsMuchAsThereAreRecordsNotUnits(t *testing.T) {
+	srv := redistest.Start(t)
+	s := opened(t, on(t, srv.Client(t), exact), "s", rcounter.MaxLimit)
+	n := int64(10_000_000) // would have taken a gigabyte
+	g, err := s.ClaimAny(ctx, n)
+	require.NoError(t, err)
+	part := g
+	part.Ordinal, part.N = 11, n-20
+	ok, err := s.ReturnAny(ctx, part)
+	require.NoError(t, err)
+	require.True(t, ok)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	out, err := s.Restore(ctx, sequence(rcounter.Entry{Request: "lot", Ordinal: n + 1, N: n}, rcounter.Entry{Claimant: "ann", Ordinal: 3}))
+	require.NoError(t, err)
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20))
+	require.Equal(t, []rcounter.Entry{{Request: g.Request, Ordinal: 3, N: 1}}, out.Displaced)
+	require.EqualValues(t, n+1, out.Added)
+	st, err := s.Status(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 19+n+1, st.Sold)
+	require.EqualValues(t, 2*n, st.Seq)
+}
+
+func TestRestoreEndsWithItsContext(t *testing.T) {
+	srv := redistest.Embedded(t)
+	s := opened(t, on(t, srv.Client(t), exact), "s", 10)
+	ctx, cancel := context.WithCancel(ctx)
+	asked := 0
+	_, err := s.Restore(ctx, func(yield func(rcounter.Entry, error) bool) {
+		for o := int64(1); o < 1000; o++ {
+			if asked++; asked == 10 {
+				cancel()
+			}
+			if !yield(rcounter.Entry{Claimant: dec(o), Ordinal: o}, nil) {
+				return
+			}
+		}
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, rcounter.ErrUnavailable)
+	require.Equal(t, 10, asked)
+}
+
+func TestAFieldThatIsNoRecordIsCorruptToRestoreToo(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		admin := srv.Client(t)
+		for _, field := range []string{"", "x", "r", "zz:top"} {
+			must(t, admin, "FLUSHALL")
+			s := opened(t, on(t, admin, exact), "s", 10)
+			_, err := s.ClaimOnce(ctx, "r", "ann", 1)
+			require.NoError(t, err)
+			must(t, admin, "HSET", "rc:{s}:r", field, "1")
+			_, err = s.Claim(ctx, "bob")
+			require.ErrorIs(t, err, rcounter.ErrCorrupt)
+			_, err = s.Restore(ctx, sequence())
+			require.ErrorIs(t, err, rcounter.ErrCorrupt)
+		}
+	})
+}
