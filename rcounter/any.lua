@@ -3,7 +3,7 @@
 -- KEYS     those of stock.lua. The record in KEYS[3] is 'ordinal;n' and ';from.n.call' for each part returned; '0;0;call' is a
 --          call that was given up before it ran
 -- ARGV[1]  id of this call, and of the record
--- ARGV[2]  '1' to write something even if nothing is granted: see claim.lua
+-- ARGV[2]  '1' to write something even if nothing is granted: see own in stock.lua
 -- ARGV[3]  n, a decimal from 1
 --
 -- Replies  as once.lua; outcome 9: given up, or all of it returned
@@ -22,7 +22,7 @@ if record then
   local ordinal, got = record:match('^(%d+);(%d+)')
   if not got then return {-1, -1, 0} end
   if got == '0' then return {0, epoch, limit - sold - held, 9, 0, 0} end
-  if sure == '1' then redis.call('HSET', stock, 'state', text(state)) end
+  own(sure)
   return {0, epoch, limit - sold - held, 1, tonumber(ordinal), tonumber(got)}
 end
 

@@ -5,7 +5,7 @@
 --          units, C closed by it, S settled by another (owner is then the id of the call that did it); taken is how
 --          many units the owner said to have handed out, in the order of their ordinals
 -- ARGV[1]  id of the block
--- ARGV[2]  '1' to write something even if nothing is granted: see claim.lua
+-- ARGV[2]  '1' to write something even if nothing is granted: see own in stock.lua
 -- ARGV[3]  n, a decimal from 1
 -- ARGV[4]  ms from now until its owner stops handing out units
 -- ARGV[5]  who that is
@@ -30,7 +30,7 @@ if record then
   if not got then return {-1, -1, 0} end
   local block = redis.call('HGET', stock, 'block:' .. id)
   if not block or block:byte(1) ~= 79 then return {0, epoch, limit - sold - held, 9, 0, 0} end -- 'O'
-  if sure == '1' then redis.call('HSET', stock, 'state', text(state)) end
+  own(sure)
   return {0, epoch, limit - sold - held, 1, tonumber(ordinal), tonumber(got)}
 end
 

@@ -3,7 +3,7 @@
 --
 -- KEYS     those of stock.lua; the record is that of block.lua
 -- ARGV[1]  id of this call
--- ARGV[2]  '1' to write something even if nothing changes: see claim.lua
+-- ARGV[2]  '1' to write something even if nothing changes: see own in stock.lua
 -- ARGV[3]  id of the block
 -- ARGV[4]  how many were handed out
 -- ARGV[5]  'flush' go on, 'close' end it, both for its owner; 'settle' end it for an owner that is gone
@@ -28,7 +28,10 @@ local before = limit - sold - held
 local block = redis.call('HGET', stock, 'block:' .. id)
 local record = requests > 0 and redis.call('HGET', records, 'a:' .. id)
 if not block then
-  if record == '0;0;' .. call then return {0, 0, 0} end
+  if record == '0;0;' .. call then
+    own(sure)
+    return {0, 0, 0}
+  end
   if record or act ~= 'close' then return {-6, 0, 0} end
   requests = requests + 1
   count()
@@ -43,8 +46,8 @@ if not n then return {-1, -1, 0} end
 ordinal, n, said, deadline = tonumber(ordinal), tonumber(n), tonumber(said), tonumber(deadline)
 
 if life ~= 'O' then
+  own(sure)
   if owner ~= call then return {1, said, 0} end
-  if sure == '1' then redis.call('HSET', stock, 'state', text(state)) end
   return {0, said, n - said}
 end
 if act == 'settle' and now < deadline then return {2, deadline - now, 0} end

@@ -4,7 +4,7 @@
 --          '0;call;returned;by', where by is the id of the call that returned the ordinal returned; a later claim keeps
 --          that: 'ordinal;call;returned;by'
 -- ARGV[1]  id of this call
--- ARGV[2]  '1' to write something even if nothing is granted and somebody has a unit: see below
+-- ARGV[2]  '1' to write something even if nothing is granted and somebody has a unit: see own in stock.lua
 -- ARGV[3…] the claimants, 1 to 128
 --
 -- Replies  { 0, epoch, remaining, outcome, ordinal, outcome, ordinal …}
@@ -25,9 +25,6 @@
 -- A missing key fails closed: no stock, no grant, nothing created; claimants' records fewer than the stock has counted,
 -- no grant, because those missing have units. Everything is decided and checked before the first write. (The holds
 -- whose time is over are an act of their own.)
---
--- ARGV[2] is for WAIT, which waits for what its own connection wrote: the answer to a retry that came by another one
--- would be confirmed without being so. A write of this call comes later in the server's history than the grant.
 local call, sure = ARGV[1], ARGV[2]
 local n = #ARGV - 2
 if n < 1 or n > 128 then return redis.error_reply('ERR claim takes 1 to 128 claimants') end
@@ -70,7 +67,7 @@ for i = 1, n do
   elseif record and by == call then
     outcome, ordinal = 1, tonumber(past:match('^;(%d+)') or '')
     if not ordinal then return {-1, -1, 0} end
-    mine[user] = ordinal
+    mine[user], won = ordinal, true
   elseif closed then
     outcome = closed
   elseif sold + held >= limit then
@@ -96,8 +93,8 @@ if #set > 0 then
     for i = 1, #set, 2 do enter('grant', tonumber(set[i + 1]:match('^%d+')), 1, set[i], '') end
   end
   settle(before, users)
-elseif won and sure == '1' then
-  redis.call('HSET', stock, 'state', text(state))
+elseif won then
+  own(sure)
 elseif out[3] == 0 and not closed and redis.call('EXISTS', flag) == 0 then
   mark()
 end

@@ -2,7 +2,7 @@
 --
 -- KEYS     those of stock.lua
 -- ARGV[1]  id of this call
--- ARGV[2]  '1' to write something even if nothing is sold: see claim.lua
+-- ARGV[2]  '1' to write something even if nothing is sold: see own in stock.lua
 -- ARGV[3]  id of the reservation
 --
 -- Replies  { 0, epoch, remaining, outcome, ordinal, n}   outcome 1, or 2 if another call confirmed it, or 4
@@ -31,7 +31,7 @@ if r.deadline == 0 and r.asked ~= 0 then return {-3, 0, 0} end
 if r.state == 'R' then return {-9, 0, 0} end
 if r.state == 'E' then return {-7, 0, 0} end
 if r.state == 'G' then
-  if sure == '1' then redis.call('HSET', stock, 'state', text(state)) end
+  own(sure)
   return {0, epoch, limit - sold - held, r.by == call and 1 or 2, r.ordinal, r.n}
 end
 if now >= r.deadline then return {-7, 0, 0} end -- one of more than 128

@@ -1,6 +1,9 @@
 package rcounter
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // The scripts' Go functions, with the call's id given, so that tests can send one call twice.
 
@@ -30,4 +33,12 @@ func (s *Stock) OnceAs(ctx context.Context, id, request, claimant string, n int6
 
 func (s *Stock) GiveUp(ctx context.Context, id string) (int64, error) {
 	return s.giveBackAny(ctx, callID(), id, 0, 0)
+}
+
+func (s *Stock) ReserveAs(ctx context.Context, call, id, claimant string, n int64) (*Reservation, error) {
+	return s.reserve(ctx, call, id, claimant, n, time.Hour)
+}
+
+func (s *Stock) ConfirmAs(ctx context.Context, call, id string) (Grant, error) {
+	return s.confirm(ctx, call, id)
 }

@@ -2,7 +2,7 @@
 --
 -- KEYS     those of stock.lua
 -- ARGV[1]  id of this call
--- ARGV[2]  '1' to write something even if nothing is granted: see claim.lua
+-- ARGV[2]  '1' to write something even if nothing is granted: see own in stock.lua
 -- ARGV[3]  id of the request
 -- ARGV[4]  the claimant
 -- ARGV[5]  n, a decimal from 1
@@ -27,10 +27,9 @@ if record then
   local r = parse(record)
   if not r then return {-1, -1, 0} end
   if r.deadline ~= 0 or r.asked ~= n and r.asked ~= 0 or r.claimant ~= claimant then return {-3, 0, 0} end
-  if r.call == call then return {0, epoch, limit - sold - held, 1, r.ordinal, r.n} end
-  if r.state == 'R' then return {0, epoch, limit - sold - held, 9, 0, 0} end
-  if sure == '1' then redis.call('HSET', stock, 'state', text(state)) end
-  return {0, epoch, limit - sold - held, 2, r.ordinal, r.n}
+  if r.state == 'R' and r.call ~= call then return {0, epoch, limit - sold - held, 9, 0, 0} end
+  own(sure)
+  return {0, epoch, limit - sold - held, r.call == call and 1 or 2, r.ordinal, r.n}
 end
 
 local closed = refusal()

@@ -4,7 +4,7 @@
 -- KEYS[2]  the shares not yet taken, a list of cents
 -- KEYS[3]  who took what, a hash: user -> 'ordinal;cents;call'
 -- ARGV[1]  id of this call
--- ARGV[2]  '1' to write something even if nothing is taken and somebody has a share: see claim.lua
+-- ARGV[2]  '1' to write something even if nothing is taken and somebody has a share: see own in stock.lua
 -- ARGV[3…] the users, 1 to 128
 --
 -- Replies  { 0, epoch, shares left, cents left, outcome, ordinal, cents, outcome, ordinal, cents …}

@@ -4,7 +4,7 @@
 -- KEYS[2]  the shares not yet taken, a list of cents
 -- KEYS[3]  who took what, a hash: see redpacket_grab.lua
 -- ARGV[1]  id of this call
--- ARGV[2]  '1' to write something even if it was refunded before: see claim.lua
+-- ARGV[2]  '1' to write something even if it was refunded before: see own in stock.lua
 --
 -- Replies  { 0, epoch, cents, shares, 1}   refunded, by this call
 --          { 0, epoch, cents, shares, 0}   refunded before, by another

@@ -40,7 +40,7 @@ if m[1] then
     if state == 0 then return {1, 0} end
     return {2, epoch}
   elseif state ~= 0 then
-    redis.call('HSET', packet, 'token', token) -- for WAIT, see claim.lua
+    redis.call('HSET', packet, 'token', token) -- see own in stock.lua
     return {0, epoch}
   end
 end

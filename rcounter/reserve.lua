@@ -2,7 +2,7 @@
 --
 -- KEYS     those of stock.lua
 -- ARGV[1]  id of this call
--- ARGV[2]  '1' to write something even if nothing is held: see claim.lua
+-- ARGV[2]  '1' to write something even if nothing is held: see own in stock.lua
 -- ARGV[3]  id of the reservation
 -- ARGV[4]  the claimant
 -- ARGV[5]  n, a decimal from 1
@@ -35,7 +35,7 @@ if record then
   if r.state == 'C' then return {-8, 0, 0} end
   if r.state == 'R' then return {-9, 0, 0} end
   if r.state == 'E' or r.state == 'H' and now >= r.deadline then return {-7, 0, 0} end
-  if sure == '1' then redis.call('HSET', stock, 'state', text(state)) end
+  own(sure)
   return {0, epoch, before, r.call == call and 1 or 2, r.ordinal, math.max(0, r.deadline - now)}
 end
 

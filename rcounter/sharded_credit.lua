@@ -2,7 +2,7 @@
 --
 -- KEYS     those of stock.lua; the hash is that of sharded_prepare.lua: the receiver's
 -- ARGV[1]  the epoch of the plan
--- ARGV[2]  '1' to write something even if nothing is added: see claim.lua
+-- ARGV[2]  '1' to write something even if nothing is added: see own in stock.lua
 -- ARGV[3]  number of the shard that they come from
 -- ARGV[4]  number of the transfer
 -- ARGV[5]  how many
@@ -24,7 +24,7 @@ local m = redis.call('HMGET', stock, 'shards', 'total', 'in:' .. from)
 local total, last = tonumber(m[2]), tonumber(m[3] or '0')
 if not tonumber(m[1]) or not total or not last then return {-1, -1, 0} end
 if number <= last then
-  if sure == '1' then redis.call('HSET', stock, 'state', text(state)) end
+  own(sure)
   return {0, 0, 0}
 end
 if limit + n > total then return {-1, -1, 0} end

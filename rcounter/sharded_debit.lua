@@ -2,7 +2,7 @@
 --
 -- KEYS     those of stock.lua; the hash is that of sharded_prepare.lua: the giver's
 -- ARGV[1]  the epoch of the plan
--- ARGV[2]  '1' to write something even if nothing is taken: see claim.lua
+-- ARGV[2]  '1' to write something even if nothing is taken: see own in stock.lua
 -- ARGV[3]  number of the shard that they go to
 -- ARGV[4]  '1' to take half of what is left, at least one, if none are on their way there; '0' only to confirm those
 --          that are
@@ -26,7 +26,7 @@ local number, n = (m[3] or '0;0'):match('^(%d+);(%d+)$')
 if not number then return {-1, -1, 0} end
 number, n = tonumber(number), tonumber(n)
 if n > 0 then
-  if sure == '1' then redis.call('HSET', stock, 'state', text(state)) end
+  own(sure)
   return {0, number, n}
 end
 if fresh ~= '1' or state ~= 1 then return {0, number, 0} end

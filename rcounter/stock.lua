@@ -98,6 +98,14 @@ local function settle(before, wrote)
   end
 end
 
+-- own writes something, and changes nothing, for a call that answers with what is recorded and whose caller waits for
+-- replicas (sure is '1'): WAIT waits for what its own connection wrote, so the answer to a retry that came by another one, or
+-- that finds the work of its first copy, would be confirmed without being so. This write comes later in the server's
+-- history than the grant.
+local function own(sure)
+  if sure == '1' then redis.call('HSET', stock, 'state', text(state)) end
+end
+
 -- parse reads the record of a request or reservation; nil if it is none.
 local function parse(record)
   local state, ordinal, n, asked, call, by, deadline, claimant = record:match('^(%u);(%d+);(%d+);(%d+);([^;]*);([^;]*);(%d+);(.*)$')
