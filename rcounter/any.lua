@@ -14,7 +14,7 @@ local id, sure, n = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local wrong = begin()
 if wrong == 'absent' then return {0, 0, 0, 4, 0, 0} end
 if wrong then return wrong end
-wrong = reap(n > limit - sold - held and 1024 or 128)
+wrong = reap(128)
 if wrong then return wrong end
 
 local record = requests > 0 and redis.call('HGET', records, 'a:' .. id)
@@ -29,6 +29,10 @@ end
 local closed = refusal()
 if closed then return {0, epoch, limit - sold - held, closed, 0, 0} end
 local before = limit - sold - held
+if n > before then
+  wrong = more()
+  if wrong then return wrong end
+end
 if before == 0 then
   if redis.call('EXISTS', flag) == 0 then mark() end
   return {0, epoch, 0, 3, 0, 0}

@@ -13,6 +13,7 @@
 -- Replies  { 0, epoch, remaining, outcome, ordinal, n}
 --          {-1, said, found}
 --          {-2, 0, 0}   the ordinals are used up: nothing granted
+--          {-12, 0, 0}  call again, see more in stock.lua: nothing granted
 --          outcomes: those of once.lua; 9: given up before it ran, or closed
 --
 -- Safe to run twice: the second run finds the record of the first. (It does not prolong the block.)
@@ -21,7 +22,7 @@ local id, sure, n = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local wrong = begin()
 if wrong == 'absent' then return {0, 0, 0, 4, 0, 0} end
 if wrong then return wrong end
-wrong = reap(n > limit - sold - held and 1024 or 128)
+wrong = reap(128)
 if wrong then return wrong end
 
 local record = requests > 0 and redis.call('HGET', records, 'a:' .. id)
@@ -37,6 +38,10 @@ end
 local closed = refusal()
 if closed then return {0, epoch, limit - sold - held, closed, 0, 0} end
 local before = limit - sold - held
+if n > before then
+  wrong = more()
+  if wrong then return wrong end
+end
 if before == 0 then
   if redis.call('EXISTS', flag) == 0 then mark() end
   return {0, epoch, 0, 3, 0, 0}

@@ -10,6 +10,7 @@
 -- Replies  { 0, epoch, remaining, outcome, ordinal, outcome, ordinal …}
 --          {-1, said, found}   records are missing, or numbers that cannot be (said is -1): nothing granted
 --          {-2, 0, 0}          the ordinals are used up: nothing granted
+--          {-12, 0, 0}         call again, see more in stock.lua: nothing granted
 --          outcomes: 1 granted, 2 replayed, 3 sold out, 4 not open, 5 not started, 6 ended, 7 the claimant has as many
 --          as it may have, 8 suspended
 --
@@ -39,7 +40,7 @@ if wrong == 'absent' then
 end
 if wrong then return wrong end
 
-wrong = reap(128) -- each gives one unit at least, so that nobody here is refused for want of a reaper
+wrong = reap(128) -- each gives one unit at least, so that nobody here finds it sold out for want of a reaper
 if wrong then return wrong end
 
 local before, closed = limit - sold - held, refusal()
@@ -50,7 +51,8 @@ if requests > 0 then
   counts = redis.call('HMGET', records, unpack(fields))
 end
 
-local out, set, mine, won = {0, epoch, 0}, {}, {}, false
+local was = {sold = sold, seq = seq, recorded = recorded}
+local out, set, mine, won, limited = {0, epoch, 0}, {}, {}, false, false
 for i = 1, n do
   local user, record = ARGV[2 + i], old[i]
   local outcome, ordinal = closed, 0
@@ -73,7 +75,7 @@ for i = 1, n do
   elseif sold + held >= limit then
     outcome = 3
   elseif counts and counts[i] and tonumber(counts[i]) >= per then
-    outcome = 7
+    outcome, limited = 7, true
   else
     if seq >= 9007199254740991 then return {-2, 0, 0} end
     sold, seq = sold + 1, seq + 1
@@ -85,6 +87,13 @@ for i = 1, n do
   out[2 + 2 * i], out[3 + 2 * i] = outcome, ordinal
 end
 out[3] = limit - sold - held
+if limited then -- by holds that are over, perhaps; they are ended as if this call had not begun
+  local s, q, c = sold, seq, recorded
+  sold, seq, recorded = was.sold, was.seq, was.recorded
+  wrong = more()
+  if wrong then return wrong end
+  sold, seq, recorded = s, q, c
+end
 
 if #set > 0 then
   count()

@@ -46,6 +46,8 @@ count()
 redis.call('ZREM', holds, id)
 keep(id, r)
 enter('grant', r.ordinal, r.n, r.claimant, id)
-if before == 0 then redis.call('DEL', flag) end -- the next deadline, at which it ends, may be another one now
+-- Nothing came back: the flag's text stays, or every process would read all winners anew. It ends at the next deadline,
+-- and if that was this one's, later now.
+if before == 0 and r.deadline - now <= till() and redis.call('EXISTS', flag) == 1 then redis.call('PEXPIRE', flag, text(till())) end
 settle(before, records)
 return {0, epoch, limit - sold - held, 1, r.ordinal, r.n}

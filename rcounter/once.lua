@@ -11,6 +11,7 @@
 --          {-1, said, found}                             as in claim.lua
 --          {-2, 0, 0}                                    the ordinals are used up: nothing granted
 --          {-3, 0, 0}                                    the id is that of something else: nothing granted
+--          {-12, 0, 0}                                   call again, see more in stock.lua: nothing granted
 --          outcomes: as in claim.lua, and 9: granted to this request and returned
 --
 -- Safe to run twice: the second run finds the record of the first. Refusals leave none: they may change.
@@ -19,7 +20,7 @@ local call, sure, id, claimant, n = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber
 local wrong = begin()
 if wrong == 'absent' then return {0, 0, 0, 4, 0, 0} end
 if wrong then return wrong end
-wrong = reap(n > limit - sold - held and 1024 or 128)
+wrong = reap(128)
 if wrong then return wrong end
 
 local record = requests > 0 and redis.call('HGET', records, 'r:' .. id)
@@ -35,11 +36,15 @@ end
 local closed = refusal()
 if closed then return {0, epoch, limit - sold - held, closed, 0, 0} end
 local before = limit - sold - held
+local has, counted = bought(claimant)
+if n > math.min(before, per - has) then
+  wrong = more()
+  if wrong then return wrong end
+end
 if before == 0 then
   if redis.call('EXISTS', flag) == 0 then mark() end
   return {0, epoch, 0, 3, 0, 0}
 end
-local has, counted = bought(claimant)
 if has >= per then return {0, epoch, before, 7, 0, 0} end
 local asked = n
 n = math.min(n, before, per - has)

@@ -14,6 +14,7 @@
 --          {-7, 0, 0}   its time is over
 --          {-8, 0, 0}   it was cancelled
 --          {-9, 0, 0}   it was confirmed and returned
+--          {-12, 0, 0}  call again, see more in stock.lua: nothing held
 --          outcomes: as in claim.lua; 2 is held by an earlier call, or confirmed if there is an ordinal
 --
 -- All n or none. Safe to run twice: the second run finds the record of the first, and the deadline stays the first's.
@@ -22,7 +23,7 @@ local call, sure, id, claimant, n, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ton
 local wrong = begin()
 if wrong == 'absent' then return {0, 0, 0, 4, 0, 0} end
 if wrong then return wrong end
-wrong = reap(n > limit - sold - held and 1024 or 128)
+wrong = reap(128)
 if wrong then return wrong end
 local before = limit - sold - held
 
@@ -41,12 +42,16 @@ end
 
 local closed = refusal()
 if closed then return {0, epoch, before, closed, 0, 0} end
+local has, counted = bought(claimant)
+if before < n or has + n > per then
+  wrong = more()
+  if wrong then return wrong end
+end
 if before < n then
   if before == 0 and redis.call('EXISTS', flag) == 0 then mark() end
   return {0, epoch, before, 3, 0, 0}
 end
 redis.call('ZCARD', holds) -- a key of another type fails here, before anything is written
-local has, counted = bought(claimant)
 if has + n > per then return {0, epoch, before, 7, 0, 0} end
 
 held, waiting, requests = held + n, waiting + 1, requests + (counted and 1 or 2)

@@ -10,6 +10,7 @@
 --          {-1, said, found}
 --          {-5, sold + held, 0} more are sold and held than that: nothing changed
 --          {-6, 0, 0}           no stock
+--          {-12, 0, 0}          call again, see more in stock.lua
 --
 -- Safe to run twice: the revision counts the changes and the hash names the call that made the last one, so a copy
 -- that comes late, after another call's change, changes nothing.
@@ -24,7 +25,7 @@ if m[2] == call then return {0, tonumber(m[1]), 1} end
 if revision ~= m[1] then return {0, tonumber(m[1]), 0} end
 wrong = reap(128)
 if wrong then return wrong end
-if want < sold + held then return {-5, sold + held, 0} end
+if want < sold + held then return more() or {-5, sold + held, 0} end
 
 local before = limit - sold - held
 limit = want

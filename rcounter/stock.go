@@ -80,18 +80,26 @@ func (s *Stock) sure(ctx context.Context, n int, sc *script.Script, args ...stri
 }
 
 func (s *Stock) reply(ctx context.Context, n int, call script.Call) ([]int64, error) {
-	m, unconfirmed := s.c.do(ctx, call)
-	if unconfirmed != nil && !errors.Is(unconfirmed, errs.ErrNotReplicated) {
-		return nil, unconfirmed
+	for again := false; ; again = true {
+		m, unconfirmed := s.c.do(ctx, call)
+		if unconfirmed != nil && !errors.Is(unconfirmed, errs.ErrNotReplicated) {
+			if again { // a copy of an earlier try may be under way
+				unconfirmed = script.Unsure(unconfirmed)
+			}
+			return nil, unconfirmed
+		}
+		v, err := m.AsIntSlice()
+		if err != nil || len(v) < 3 || len(v) < n && v[0] >= 0 { // what is wrong is said in three
+			return nil, malformed("a stock's script", s.keys[0])
+		}
+		switch {
+		case v[0] == stockMore:
+			continue
+		case unconfirmed != nil:
+			return v, fmt.Errorf("%w: %w", ErrUnconfirmed, unconfirmed)
+		}
+		return v, nil
 	}
-	v, err := m.AsIntSlice()
-	if err != nil || len(v) < 3 || len(v) < n && v[0] >= 0 { // what is wrong is said in three
-		return nil, malformed("a stock's script", s.keys[0])
-	}
-	if unconfirmed != nil {
-		return v, fmt.Errorf("%w: %w", ErrUnconfirmed, unconfirmed)
-	}
-	return v, nil
 }
 
 // mark is the argument of a script that says whether its grants are to be confirmed.
@@ -141,6 +149,7 @@ const (
 	stockExpired   = -7
 	stockCancelled = -8
 	stockReturned  = -9
+	stockMore      = -12 // holds are over that the call has not come to: it is made again (10 and 11 are restore.lua's)
 )
 
 // verdict turns the front of a script's reply into an error.

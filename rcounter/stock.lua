@@ -71,13 +71,19 @@ local function count()
     'requests', text(requests), 'holds', text(waiting))
 end
 
+-- till is for how many ms nothing is left unless somebody writes: until the next deadline of a hold, or the end.
+local function till()
+  local ms = ending - now
+  if waiting > 0 then ms = math.min(ms, tonumber(redis.call('ZRANGE', holds, 0, 0, 'WITHSCORES')[2]) - now) end
+  return ms
+end
+
 -- mark sets the flag.
 local function mark()
-  local till = ending - now
-  if waiting > 0 then till = math.min(till, tonumber(redis.call('ZRANGE', holds, 0, 0, 'WITHSCORES')[2]) - now) end
-  if refusal() or till <= 0 then return end
+  local ms = till()
+  if refusal() or ms <= 0 then return end
   local turn = redis.call('HINCRBY', stock, 'turn', 1)
-  redis.call('SET', flag, text(epoch) .. ';' .. text(turn) .. ';' .. text(recorded) .. ';' .. text(requests), 'PX', text(till))
+  redis.call('SET', flag, text(epoch) .. ';' .. text(turn) .. ';' .. text(recorded) .. ';' .. text(requests), 'PX', text(ms))
 end
 
 -- settle is the end of a script that wrote to the stock and to wrote (users, or records by default): the flag follows what is left,
@@ -153,4 +159,11 @@ local function reap(most)
   held, waiting = held - n, waiting - #due
   count()
   settle(before, records)
+end
+
+-- more is what a script answers in place of "sold out" and "the user's limit" while there are holds whose time is over and
+-- that were too many for one reap: it ends some of them, and asks to be called again. Or it is what is wrong; or nil.
+local function more()
+  if waiting == 0 or #redis.call('ZRANGEBYSCORE', holds, '-inf', text(now), 'LIMIT', 0, 1) == 0 then return end
+  return reap(1024) or {-12, 0, 0}
 end
