@@ -119,7 +119,9 @@ func TestReplicasConfirmOnTheNodeThatGranted(t *testing.T) {
 	granted("granted where its slot goes to, by ASK")
 	to.Replica.Stop(t)
 	refused("by ASK, not replicated")
+	to.Replica.Resume(t) // Valkey has it confirm who has the slot
 	m.end()
+	to.Replica.Stop(t)
 	refused("by MOVED, not replicated")
 	to.Replica.Resume(t)
 	granted("granted where its slot is now")
