@@ -72,27 +72,27 @@ func (q *Queue) hears(channel string) bool {
 	return q.ears[channel] != nil
 }
 
-// listen has grants on channel heard, if the server allows.
-func (w *waiter) listen() bool {
+// listen has grants on channel heard, if the server allows. over is subscription's.
+func (w *waiter) listen() (hears, over bool) {
 	q, channel := w.q, w.r.Grants
 	if q.hears(channel) {
-		return true
+		return true, false
 	}
-	sub, ok := w.subscription(channel)
-	if !ok {
-		return false
+	sub, over := w.subscription(channel)
+	if sub == nil {
+		return false, over
 	}
 	q.mu.Lock()
 	if q.ears[channel] != nil || q.ctx.Err() != nil {
 		q.mu.Unlock()
 		sub.Close()
-		return true
+		return true, over
 	}
 	e := &ear{sub: sub}
 	q.ears[channel] = e
 	q.mu.Unlock()
 	go q.hear(channel, e)
-	return true
+	return true, over
 }
 
 func (q *Queue) hear(channel string, e *ear) {

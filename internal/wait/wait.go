@@ -265,6 +265,7 @@ func (w *waiter) contend() error {
 		}
 	}
 	failures := 0
+	var listening time.Time // since when
 	for n := 0; ; n++ {
 		if w.standing != nil && w.taken() {
 			return nil
@@ -319,8 +320,14 @@ func (w *waiter) contend() error {
 				return w.gaveUp()
 			}
 		case taker != nil && w.standing == nil:
-			// heard from the next try on, which asks for a place in the queue
-			w.stand(w.listen())
+			// Heard from the next try on, which asks for a place in the queue. One that the end of a short lease left no
+			// time to listen asks without a place, and listens again, but not for ever: it is in the queue that nobody starves.
+			if listening.IsZero() {
+				listening = time.Now()
+			}
+			if hears, over := w.listen(); hears || !over || time.Since(listening) >= w.q.pollCap/2 {
+				w.stand(hears)
+			}
 		case (taker == nil || answer.Foreign) && w.sub == nil && w.subscribe():
 			// try again at once: see the package comment
 		default:
@@ -349,7 +356,11 @@ func (w *waiter) hope() error {
 	case hears:
 		w.stand(true)
 	default:
-		w.stand(w.listen())
+		hears, over := w.listen()
+		w.stand(hears)
+		if over {
+			return nil
+		}
 	}
 	if !w.sleep(rest) {
 		return w.gaveUp()
@@ -430,15 +441,17 @@ func (w *waiter) note(left time.Duration, failure error) {
 // deniedPause is how long a refused subscription is not asked for again, by any waiter of the client.
 const deniedPause = 30 * time.Second
 
-// subscribe reports whether a new subscription to releases stands.
+// subscribe subscribes to releases, and reports whether to try again at once: it stands, or there is no time to sleep.
 func (w *waiter) subscribe() bool {
-	sub, ok := w.subscription(w.r.Channel)
-	w.attach(sub, ok)
-	return ok
+	sub, over := w.subscription(w.r.Channel)
+	w.attach(sub, sub != nil)
+	return sub != nil || over
 }
 
-// subscription subscribes. If that cannot be had the waiter polls; it is no error.
-func (w *waiter) subscription(channel string) (*pubsub.Subscription, bool) {
+// subscription subscribes, for as long as the waiter would sleep otherwise: a server that does not confirm must not keep
+// us from polling, nor from what a nudge or the end of the holder's lease is a reason for. over: that has come, and the
+// next thing is a try. If there is no subscription to be had the waiter polls; it is no error.
+func (w *waiter) subscription(channel string) (sub *pubsub.Subscription, over bool) {
 	q := w.q
 	q.mu.Lock()
 	denied := time.Now().Before(q.denied)
@@ -446,19 +459,45 @@ func (w *waiter) subscription(channel string) (*pubsub.Subscription, bool) {
 	if denied {
 		return nil, false
 	}
-	// a server that does not confirm must not keep us from polling
-	ctx, cancel := context.WithTimeout(w.patience(), q.pollCap)
+	ctx, cancel := context.WithTimeout(w.patience(), w.doze())
 	defer cancel()
-	sub, err := q.hub.Subscribe(ctx, channel)
-	if err != nil {
-		if ctx.Err() == nil {
-			q.mu.Lock()
-			q.denied = time.Now().Add(deniedPause)
-			q.mu.Unlock()
+	nudged := make(chan bool, 1)
+	go func() {
+		select {
+		case <-w.nudges():
+			cancel()
+			nudged <- true
+		case <-w.nudge:
+			cancel()
+			nudged <- true
+		case <-ctx.Done():
+			nudged <- false
 		}
-		return nil, false
+	}()
+	sub, err := q.hub.Subscribe(ctx, channel)
+	ended := ctx.Err() != nil
+	cancel()
+	byNudge := <-nudged
+	switch {
+	case err == nil:
+		ended = false
+	case !ended:
+		q.mu.Lock()
+		q.denied = time.Now().Add(deniedPause)
+		q.mu.Unlock()
 	}
-	return sub, true
+	if over = (ended || byNudge) && w.patience().Err() == nil; over {
+		q.woken(w.r.Name, byNudge)
+	}
+	return sub, over
+}
+
+// nudges is where those are told who have nothing else.
+func (w *waiter) nudges() <-chan struct{} {
+	if w.line == nil {
+		return nil
+	}
+	return w.line.nudge
 }
 
 // doze is how long to sleep when nothing happens.
@@ -487,16 +526,12 @@ func (w *waiter) sleep(d time.Duration) bool {
 	if w.sub != nil {
 		pushed = w.sub.Ready()
 	}
-	var nudged <-chan struct{}
-	if w.line != nil {
-		nudged = w.line.nudge
-	}
 	select {
 	case <-t.C:
 		w.q.woken(w.r.Name, false)
 	case <-pushed:
 		w.q.woken(w.r.Name, true)
-	case <-nudged:
+	case <-w.nudges():
 		w.q.woken(w.r.Name, true)
 	case <-w.nudge:
 		w.q.woken(w.r.Name, true)

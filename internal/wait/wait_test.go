@@ -2,9 +2,11 @@ package wait_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -28,13 +30,22 @@ type room struct {
 	taken  atomic.Bool
 	tries  atomic.Int32
 	woken  atomic.Int32 // by messages
+	sealed atomic.Bool  // no new connections, and so no subscriptions
 }
 
 func inRoom(t *testing.T, fn func(t *testing.T, r *room)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &room{server: redistest.Bubble(t)}
-		c, err := rueidis.NewClient(r.server.Option())
+		o := r.server.Option()
+		dial := o.DialCtxFn
+		o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, c *tls.Config) (net.Conn, error) {
+			if r.sealed.Load() {
+				return nil, errors.New("sealed")
+			}
+			return dial(ctx, addr, d, c)
+		}
+		c, err := rueidis.NewClient(o)
 		require.NoError(t, err)
 		hub, err := pubsub.NewHub(c, pubsub.Options{Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
@@ -354,4 +365,42 @@ func TestANudgeReachesTheContenderThatHearsNoMessages(t *testing.T) {
 		r.server.Embedded.SetError("")
 		r.Nudge("n") // nobody waits: nothing happens
 	})
+}
+
+func TestAWaiterWithoutItsSubscriptionWakesAsIfItSlept(t *testing.T) {
+	for name, c := range map[string]struct {
+		lease time.Duration // the holder's, 0: unknown
+		free  func(r *room)
+		by    time.Duration
+	}{
+		"a nudge":                       {time.Hour, func(r *room) { r.Nudge("n") }, 0},
+		"the end of the holder's lease": {700 * time.Millisecond, func(*room) {}, 300 * time.Millisecond},
+		"PollCap":                       {0, func(*room) {}, pollCap},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inRoom(t, func(t *testing.T, r *room) {
+				r.sealed.Store(true)
+				q := r.request()
+				began := time.Now()
+				var free atomic.Bool
+				q.Try = func(context.Context) (wait.Answer, error) {
+					r.tries.Add(1)
+					left := max(0, c.lease-time.Since(began))
+					if c.lease == 0 {
+						left = -1
+					}
+					return wait.Answer{Granted: free.Load(), Left: left}, nil
+				}
+				got := make(chan error)
+				go func() { got <- r.Wait(t.Context(), q) }()
+				time.Sleep(500 * time.Millisecond)
+				require.EqualValues(t, 1, r.tries.Load())
+				free.Store(true)
+				at := time.Now()
+				c.free(r)
+				require.NoError(t, <-got)
+				require.LessOrEqual(t, time.Since(at), c.by)
+			})
+		})
+	}
 }
