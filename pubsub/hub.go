@@ -50,7 +50,7 @@ type Hub struct {
 	failsOver bool // a node that is connected to may be, or become, a replica
 
 	ctx    context.Context // ends at Close
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
 	live   atomic.Int32 // topics confirmed: lets TrySubscribe say no without the mutex
 
@@ -129,7 +129,7 @@ func NewHub(c rueidis.Client, o Options) (*Hub, error) {
 		client: c, runner: script.NewRunner(c, o.CallTimeout), inv: o.Invalidations, grace: o.Grace, log: o.Logger, publish: "PUBLISH",
 		topics: map[string]*topic{}, links: map[string]*link{}, nodes: map[uint16]string{},
 	}
-	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	h.failsOver = c.Mode() != rueidis.ClientModeStandalone
 	if c.Mode() == rueidis.ClientModeCluster {
 		_, err := h.runner.Attempt(h.ctx, script.Call{
@@ -140,7 +140,7 @@ func NewHub(c rueidis.Client, o Options) (*Hub, error) {
 		case err == nil:
 			h.cluster, h.publish = true, "SPUBLISH"
 		case script.Retryable(err):
-			h.cancel()
+			h.cancel(ErrClosed)
 			return nil, fmt.Errorf("pubsub: ask for sharded channels: %w", err)
 		}
 		// any other answer: a Cluster older than Redis 7, which knows only channels that go to every node
@@ -150,6 +150,9 @@ func NewHub(c rueidis.Client, o Options) (*Hub, error) {
 
 // Client returns the client the hub works with.
 func (h *Hub) Client() rueidis.Client { return h.client }
+
+// Context returns a context that ends when the hub is closed, with cause ErrClosed.
+func (h *Hub) Context() context.Context { return h.ctx }
 
 // PublishCommand is the command that reaches this hub's subscribers, PUBLISH or SPUBLISH: what a script that publishes
 // must use.
@@ -262,7 +265,9 @@ func (h *Hub) TrySubscribe(channel string) (s *Subscription, ok bool) {
 }
 
 // Close ends every subscription (their Next returns ErrClosed) and the hub's connections, waits for the hub's
-// goroutines, and closes the client if Dial made it. With a server that does not answer this can take as long as
+// goroutines, and closes the client if Dial made it. Calls of rlock, rsemaphore and rcounter that wait end with
+// ErrClosed, and later ones are refused with it; only Unlock and Release are still sent, as long as there is a client.
+// So close those clients first, which waits for what they hold. With a server that does not answer this can take as long as
 // rueidis' dialing does (5 s by default). Later calls do nothing. It always returns nil.
 func (h *Hub) Close() error {
 	h.mu.Lock()
@@ -282,7 +287,7 @@ func (h *Hub) Close() error {
 	clear(h.topics)
 	h.live.Store(0)
 	h.mu.Unlock()
-	h.cancel()
+	h.cancel(ErrClosed)
 	h.wg.Wait()
 	if h.owned {
 		h.client.Close()

@@ -50,6 +50,7 @@ type Client struct {
 	prefix string
 	bound  time.Duration
 	closed atomic.Bool
+	hub    context.Context // ends when the hub is closed
 
 	client  rueidis.Client
 	base    time.Time
@@ -63,10 +64,14 @@ type Client struct {
 }
 
 // New makes a client on h's rueidis client. h stays the caller's: Close does not close it. The error is
-// ErrInvalidOption for a nil hub, a hub without a client, or options out of bounds; New sends nothing.
+// ErrInvalidOption for a nil hub, a hub without a client, or options out of bounds, ErrClosed for a hub that is closed; New
+// sends nothing.
 func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if h == nil {
 		return nil, errs.InvalidOption("hub", "nil", "a hub")
+	}
+	if h.Context().Err() != nil {
+		return nil, fmt.Errorf("rcounter: hub: %w", ErrClosed)
 	}
 	client := h.Client()
 	if client == nil {
@@ -100,7 +105,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if bound/patience != o.CallTimeout { // centuries: the product overflowed
 		bound = o.CallTimeout
 	}
-	return &Client{runner: script.NewRunner(client, o.CallTimeout), prefix: o.KeyPrefix, bound: bound,
+	return &Client{runner: script.NewRunner(client, o.CallTimeout), prefix: o.KeyPrefix, bound: bound, hub: h.Context(),
 		replicas: o.MinReplicas, replicasWait: o.ReplicaTimeout, combine: o.Combine,
 		client: client, base: time.Now(), soldOut: o.SoldOut}, nil
 }
@@ -116,7 +121,7 @@ func (c *Client) Close() error {
 
 // usable is the check that comes before everything else: refused is what was wrong with a handle when it was made.
 func (c *Client) usable(refused error) error {
-	if c.closed.Load() {
+	if c.closed.Load() || c.hub.Err() != nil {
 		return fmt.Errorf("rcounter: client: %w", ErrClosed)
 	}
 	return refused

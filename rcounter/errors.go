@@ -14,7 +14,7 @@ var (
 	ErrInvalidName = errs.ErrInvalidName
 	// ErrInvalidOption: an option or argument is outside its bounds; the text names the field and the value.
 	ErrInvalidOption = errs.ErrInvalidOption
-	// ErrClosed: the Client was closed.
+	// ErrClosed: the Client was closed, or its hub.
 	ErrClosed = errs.ErrClosed
 )
 

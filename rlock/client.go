@@ -51,6 +51,7 @@ type Client struct {
 }
 
 // New makes a client on a hub, which stays the caller's and may serve others. It sends nothing, unless Options.Strict.
+// ErrClosed: the hub is closed.
 func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if h == nil {
 		return nil, fmt.Errorf("rlock: %w", errs.InvalidOption("hub", nil, "a *pubsub.Hub"))
@@ -59,7 +60,11 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rlock: %w", err)
 	}
+	if h.Context().Err() != nil {
+		return nil, fmt.Errorf("rlock: hub: %w", ErrClosed)
+	}
 	c := &Client{opts: o, hub: h, base: time.Now(), log: o.Logger, sweeper: lease.NewSweeper()}
+	c.roster.Hub = h.Context()
 	var beats lease.Heartbeats
 	if o.Liveness {
 		beats = lease.Heartbeats{Interval: o.Heartbeat, Trust: o.trust(), Value: o.Process}

@@ -33,7 +33,7 @@ var (
 	// ErrReentry: the owner holds this lock already, and it is one that is not re-entered; or it reads, and asks to write
 	// the same lock. Nothing changed.
 	ErrReentry = errs.ErrReentry
-	// ErrClosed: the client was closed.
+	// ErrClosed: the client was closed, or its hub.
 	ErrClosed = errs.ErrClosed
 	// ErrInvalidName refuses a name that is empty, over 64 KiB with its prefix, not UTF-8, or whose braces would
 	// spread one lock over two Cluster slots. Nothing was sent.

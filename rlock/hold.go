@@ -349,7 +349,10 @@ func (h *handle) release(ctx context.Context) error {
 			return fmt.Errorf("rlock: %w", err)
 		}
 		unsure = unsure || errors.Is(err, ErrUnknownOutcome)
-		if sctx.Err() != nil || !script.Pause(sctx, script.Backoff(n)) {
+		if gone := c.hub.Context().Err() != nil; gone || sctx.Err() != nil || !script.Pause(sctx, script.Backoff(n)) {
+			if gone {
+				err = fmt.Errorf("%w: hub: %w", err, ErrClosed)
+			}
 			if remaining == 0 {
 				c.owe(own, own.doubt.entry, own.doubt.until)
 			}

@@ -36,7 +36,8 @@ type Client struct {
 	hungry map[string]int // semaphores, by key -> calls that wait for permits and were told that there are not enough
 }
 
-// New makes a client on a hub, which stays the caller's and may serve others. It sends nothing.
+// New makes a client on a hub, which stays the caller's and may serve others. It sends nothing. ErrClosed: the hub is
+// closed.
 func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if h == nil {
 		return nil, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("hub", nil, "a *pubsub.Hub"))
@@ -45,7 +46,11 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rsemaphore: %w", err)
 	}
+	if h.Context().Err() != nil {
+		return nil, fmt.Errorf("rsemaphore: hub: %w", ErrClosed)
+	}
 	c := &Client{opts: o, hub: h, log: o.Logger, sweeper: lease.NewSweeper(), hungry: map[string]int{}}
+	c.roster.Hub = h.Context()
 	text, id := lease.NewConnectionID(0)
 	c.id, c.seed = text, [8]byte(id[:8])
 	c.observer = o.Observer.guarded(func(p any) { c.log.Error("redlatch: observer panicked", "panic", p) })

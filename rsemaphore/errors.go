@@ -36,7 +36,7 @@ var (
 	// ErrNotReplicated: granted, but fewer than Options.MinReplicas replicas confirmed it in time. It has been taken
 	// back; nothing is held.
 	ErrNotReplicated = errs.ErrNotReplicated
-	// ErrClosed: the client was closed.
+	// ErrClosed: the client was closed, or its hub.
 	ErrClosed = errs.ErrClosed
 	// ErrInvalidName refuses a name that is empty, over 64 KiB with its prefix, not UTF-8, or whose braces would
 	// spread one object over two Cluster slots. Nothing was sent.

@@ -349,7 +349,10 @@ func (p *permit) release(ctx context.Context) error {
 			return fmt.Errorf("rsemaphore: %w", err)
 		}
 		unsure = unsure || errors.Is(err, ErrUnknownOutcome)
-		if sctx.Err() != nil || !script.Pause(sctx, script.Backoff(n)) {
+		if gone := c.hub.Context().Err() != nil; gone || sctx.Err() != nil || !script.Pause(sctx, script.Backoff(n)) {
+			if gone {
+				err = fmt.Errorf("%w: hub: %w", err, ErrClosed)
+			}
 			p.owe(time.Time{})
 			if unsure {
 				err = script.Unsure(err)

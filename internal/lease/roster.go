@@ -50,6 +50,9 @@ func TrustIn(owner string) time.Duration {
 // Roster counts what a client's Close waits for: acquisitions under way, and what is held and neither released nor
 // lost. The zero value is open and empty.
 type Roster struct {
+	// Hub, if set, is the context of the hub that the client works on: nobody gets in after its end. Set before use.
+	Hub context.Context
+
 	mu      sync.Mutex
 	closed  bool
 	held    int
@@ -74,18 +77,19 @@ func (r *Roster) Leave() {
 	}
 }
 
-// IfOpen runs f, which must not block, and reports true, unless Close has begun; it does not begin meanwhile.
+// IfOpen runs f, which must not block, and reports true, unless Close has begun, which does not begin meanwhile, or the
+// hub is closed.
 func (r *Roster) IfOpen(f func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
+	if r.closed || r.Hub != nil && r.Hub.Err() != nil {
 		return false
 	}
 	f()
 	return true
 }
 
-// Closed reports whether Close has begun.
+// Closed reports whether Close has begun, or the hub is closed.
 func (r *Roster) Closed() bool { return !r.IfOpen(func() {}) }
 
 // Close lets nobody in any more, and returns a channel that is closed when all have left. first: nobody had closed it.

@@ -41,7 +41,7 @@ type Queue struct {
 	hub     *pubsub.Hub
 	pollCap time.Duration
 	woken   func(name string, byMessage bool)
-	ctx     context.Context // ends when the client closes, with cause errs.ErrClosed
+	ctx     context.Context // ends when the client or the hub closes, with cause errs.ErrClosed
 	cancel  context.CancelCauseFunc
 
 	mu       sync.Mutex
@@ -80,7 +80,7 @@ func NewQueue(hub *pubsub.Hub, pollCap time.Duration, woken func(name string, by
 	if q.woken == nil {
 		q.woken = func(string, bool) {}
 	}
-	q.ctx, q.cancel = context.WithCancelCause(context.Background())
+	q.ctx, q.cancel = context.WithCancelCause(hub.Context())
 	return q
 }
 

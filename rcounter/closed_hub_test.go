@@ -1,0 +1,27 @@
+package rcounter_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rcounter"
+)
+
+func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
+	srv := redistest.Start(t)
+	hub, err := pubsub.Dial(srv.Option())
+	require.NoError(t, err)
+	c, err := rcounter.New(hub, patient)
+	require.NoError(t, err)
+	require.NoError(t, hub.Close())
+	_, err = c.Counter("n", rcounter.CounterOptions{}).Incr(ctx)
+	require.ErrorIs(t, err, rcounter.ErrClosed)
+	_, err = c.Stock("s").Claim(ctx, "who")
+	require.ErrorIs(t, err, rcounter.ErrClosed)
+	_, err = rcounter.New(hub, patient)
+	require.ErrorIs(t, err, rcounter.ErrClosed)
+	require.NoError(t, c.Close())
+}

@@ -1,0 +1,78 @@
+package rlock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
+	for name, dialed := range map[string]bool{"of Dial, whose client is closed": true, "on a client that lasts": false} {
+		t.Run(name, func(t *testing.T) {
+			srv := redistest.Start(t)
+			direct := srv.Client(t)
+			var hub *pubsub.Hub
+			var err error
+			if dialed {
+				hub, err = pubsub.Dial(srv.Option())
+			} else {
+				hub, err = pubsub.NewHub(srv.Client(t), pubsub.Options{})
+			}
+			require.NoError(t, err)
+			c, err := rlock.New(hub, rlock.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: time.Hour}) // nothing is renewed meanwhile
+			require.NoError(t, err)
+			multi, err := rlock.Multi(c.Reentrant("f"), c.Reentrant("g"))
+			require.NoError(t, err)
+			locks := []*rlock.Lock{c.Reentrant("a"), c.Fair("b"), c.Plain("c", rlock.PlainOptions{}), c.ReadWrite("d").Write(), c.Spin("e", rlock.Backoff{}), multi}
+			var holds []*rlock.Hold
+			waiting := make(chan error, len(locks))
+			for _, l := range locks {
+				hold, err := l.Lock(within(t))
+				require.NoError(t, err)
+				holds = append(holds, hold)
+				go func() {
+					_, err := l.Lock(context.Background())
+					waiting <- err
+				}()
+			}
+			time.Sleep(100 * time.Millisecond) // those who are not there yet are refused
+			require.NoError(t, hub.Close())
+			for range locks {
+				require.ErrorIs(t, <-waiting, rlock.ErrClosed)
+			}
+
+			before := redistest.CommandCalls(t, direct)["evalsha"]
+			for _, l := range locks {
+				_, err := l.TryLock(within(t), 0, 0)
+				require.ErrorIs(t, err, rlock.ErrClosed)
+				_, err = l.Lock(context.Background())
+				require.ErrorIs(t, err, rlock.ErrClosed)
+				_, err = l.Inspect(within(t))
+				require.ErrorIs(t, err, rlock.ErrClosed)
+				_, err = l.ForceUnlock(within(t))
+				require.ErrorIs(t, err, rlock.ErrClosed)
+			}
+			_, err = rlock.New(hub, rlock.Options{Strict: true})
+			require.ErrorIs(t, err, rlock.ErrClosed)
+			require.Equal(t, before, redistest.CommandCalls(t, direct)["evalsha"])
+
+			for _, hold := range holds {
+				err := hold.Unlock(context.Background())
+				if dialed {
+					require.ErrorIs(t, err, rlock.ErrClosed)
+				} else {
+					require.NoError(t, err, "what is held can be given back while there is a client")
+				}
+			}
+			ended, cancel := context.WithCancel(context.Background())
+			cancel()
+			c.Close(ended)
+		})
+	}
+}

@@ -1,0 +1,67 @@
+package rsemaphore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
+	for name, dialed := range map[string]bool{"of Dial, whose client is closed": true, "on a client that lasts": false} {
+		t.Run(name, func(t *testing.T) {
+			srv := redistest.Start(t)
+			direct := newRig(t, srv, patient)
+			var hub *pubsub.Hub
+			var err error
+			if dialed {
+				hub, err = pubsub.Dial(srv.Option())
+			} else {
+				hub, err = pubsub.NewHub(srv.Client(t), pubsub.Options{})
+			}
+			require.NoError(t, err)
+			c, err := rsemaphore.New(hub, rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: time.Hour}) // nothing is renewed meanwhile
+			require.NoError(t, err)
+			s, counting, latch, barrier := c.Semaphore("s", 1), c.CountingSemaphore("c"), c.CountDownLatch("l"), c.CyclicBarrier("b", 2)
+			held := acquire(t, s, 1)
+			require.True(t, must1[bool](t)(latch.TrySetCount(within(t), 1, 0)))
+			waiting := make(chan error, 4)
+			go func() { waiting <- errOf(s.Acquire(context.Background(), 1)) }()
+			go func() { waiting <- counting.Acquire(context.Background(), 1) }()
+			go func() { waiting <- latch.Await(context.Background()) }()
+			go func() { waiting <- errOf(barrier.Await(context.Background())) }()
+			redistest.Eventually(t, 20*time.Second, "all wait", func() bool { return c.Lines() == 4 })
+			require.NoError(t, hub.Close())
+			for range 4 {
+				require.ErrorIs(t, <-waiting, rsemaphore.ErrClosed)
+			}
+
+			before := redistest.CommandCalls(t, direct.redis)["evalsha"]
+			for _, err := range []error{
+				errOf(s.Acquire(context.Background(), 1)), errOf(s.TryAcquire(within(t), 1, 0, 0)), errOf(s.Resize(within(t), 2)), errOf(s.Inspect(within(t))),
+				counting.Acquire(context.Background(), 1), counting.Release(within(t), 1), errOf(counting.Available(within(t))),
+				latch.Await(context.Background()), errOf(latch.CountDown(within(t))), errOf(latch.TrySetCount(within(t), 1, 0)),
+				errOf(barrier.Await(context.Background())), errOf(barrier.State(within(t))),
+				errOf(rsemaphore.New(hub, patient)),
+			} {
+				require.ErrorIs(t, err, rsemaphore.ErrClosed)
+			}
+			require.Equal(t, before, redistest.CommandCalls(t, direct.redis)["evalsha"])
+
+			err = held.Release(context.Background())
+			if dialed {
+				require.ErrorIs(t, err, rsemaphore.ErrClosed)
+			} else {
+				require.NoError(t, err, "what is held can be given back while there is a client")
+			}
+			ended, cancel := context.WithCancel(context.Background())
+			cancel()
+			c.Close(ended)
+		})
+	}
+}
