@@ -206,7 +206,7 @@ func (h *Hub) isClosed() bool {
 }
 
 // Subscribe subscribes to channel and returns when the server has confirmed, at once if the process is subscribed
-// already. If ctx ends first, or the server refuses, nothing is left behind; an error that wraps the server's says
+// already; if the connection is down, when that is mended. If ctx ends first, or the server refuses, nothing is left behind; an error that wraps the server's says
 // why. Close the subscription when done.
 func (h *Hub) Subscribe(ctx context.Context, channel string) (*Subscription, error) {
 	if err := checkChannel(channel); err != nil {
@@ -222,24 +222,21 @@ func (h *Hub) Subscribe(ctx context.Context, channel string) (*Subscription, err
 	}
 	t := h.topics[channel]
 	if t == nil {
-		t = &topic{hub: h, name: channel, subs: map[*Subscription]struct{}{}, settled: make(chan struct{})}
+		t = &topic{hub: h, name: channel, subs: map[*Subscription]struct{}{}, answer: newAnswer()}
 		h.topics[channel] = t
 		h.route(t)
 	}
 	s := t.join()
-	live, settled := t.live, t.settled
+	live, answer := t.live, t.answer
 	h.mu.Unlock()
 	if live {
 		return s, nil
 	}
 	select {
-	case <-settled:
-		h.mu.Lock()
-		err := t.err
-		h.mu.Unlock()
-		if err != nil {
+	case <-answer.given:
+		if answer.err != nil {
 			s.Close()
-			return nil, fmt.Errorf("pubsub: subscribe to %q: %w", channel, err)
+			return nil, fmt.Errorf("pubsub: subscribe to %q: %w", channel, answer.err)
 		}
 		return s, nil
 	case <-ctx.Done():

@@ -296,11 +296,7 @@ func (l *link) refused(name string, err error) bool {
 		h.refused = true
 		h.log.Warn("redlatch: subscribe refused; waiting goes on by polling", "channel", name, "error", err)
 	}
-	if !t.everUp {
-		t.refuse(fmt.Errorf("%w: %w", ErrUnavailable, err))
-		return false
-	}
-	return true
+	return t.refuse(fmt.Errorf("%w: %w", ErrUnavailable, err))
 }
 
 // onMessage and onSubscription run on the connection's reader.

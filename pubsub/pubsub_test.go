@@ -213,6 +213,49 @@ func TestARefusedSubscribeSaysWhyAndIsNotRemembered(t *testing.T) {
 	subscribe(t, h, "shut")
 }
 
+func TestSubscribingWhileTheConnectionIsDownWaitsForTheServersWord(t *testing.T) {
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s)
+	h := newHub(t, p.Server().Client(t), pubsub.Options{})
+	first := subscribe(t, h, "c")
+	p.Refuse()
+	p.Cut()
+	require.True(t, next(t, first).Gap)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	_, err := h.Subscribe(ctx, "c")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	p.Heal()
+	second := subscribe(t, h, "c")
+	require.True(t, second.Live())
+	require.True(t, first.Live())
+}
+
+func TestARefusalAfterALostConnectionReachesTheCallerAndLeavesTheOthersTrying(t *testing.T) {
+	s := redistest.Start(t)
+	admin := s.Client(t)
+	acl := func(rule ...string) {
+		require.NoError(t, admin.Do(within(t), admin.B().Arbitrary(append([]string{"ACL", "SETUSER", "app", "on", "nopass", "+@all", "~*"}, rule...)...).Build()).Error())
+	}
+	acl("&c")
+	o := s.Option()
+	o.Username, o.Password = "app", "any"
+	c, err := rueidis.NewClient(o)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	h := newHub(t, c, pubsub.Options{})
+	first := subscribe(t, h, "c")
+	acl("resetchannels") // ends the connection of those who are subscribed
+	require.True(t, next(t, first).Gap)
+	for range 2 {
+		_, err = h.Subscribe(within(t), "c")
+		require.ErrorIs(t, err, pubsub.ErrUnavailable)
+		require.ErrorContains(t, err, "NOPERM")
+	}
+	acl("&c")
+	redistest.Eventually(t, 20*time.Second, "subscribed again", first.Live)
+}
+
 func TestSubscribeEndsWithItsContext(t *testing.T) {
 	s := redistest.Embedded(t)
 	h := newHub(t, s.Client(t), pubsub.Options{})

@@ -15,11 +15,25 @@ type topic struct {
 	link *link
 	subs map[*Subscription]struct{}
 
-	live    bool          // confirmed on the link's current connection
-	everUp  bool          // was live before: a new confirmation means that messages were missed
-	settled chan struct{} // closed at the first confirmation or refusal
-	err     error         // why it was refused
-	grace   *time.Timer   // runs while nobody is subscribed
+	live   bool        // confirmed on the link's current connection
+	everUp bool        // was live before: a new confirmation means that messages were missed
+	answer *answer     // the server's next, if it is not live
+	grace  *time.Timer // runs while nobody is subscribed
+}
+
+// answer is what the server says to a subscription. Whoever waits for it has it in hand: the topic may be down again,
+// and wait for the next, before they look.
+type answer struct {
+	given chan struct{} // closed then
+	err   error         // why it was refused; set before
+}
+
+func newAnswer() *answer { return &answer{given: make(chan struct{})} }
+
+// settle gives the answer. Called with mu held.
+func (t *topic) settle(err error) {
+	t.answer.err = err
+	close(t.answer.given)
 }
 
 // join adds a subscription. Called with mu held.
@@ -75,28 +89,33 @@ func (t *topic) up() {
 	}
 	t.live, t.hub.refused = true, false
 	t.hub.live.Add(1)
+	t.settle(nil)
 	if t.everUp {
 		t.gap()
-		return
 	}
 	t.everUp = true
-	close(t.settled)
 }
 
 func (t *topic) down() {
 	if t.live {
 		t.live = false
+		t.answer = newAnswer()
 		t.hub.live.Add(-1)
 		t.gap()
 	}
 }
 
-// refuse ends a subscription that was never confirmed: those who wait for it get err, and nothing is kept, so that
-// the next Subscribe asks the server anew. Called with mu held.
-func (t *topic) refuse(err error) {
-	t.err = err
-	close(t.settled)
-	t.drop()
+// refuse is the server's no: those who wait for its answer get err. Of a channel that was never confirmed nothing is
+// kept, and the next Subscribe asks the server anew; what was confirmed before is asked for until somebody gets it back
+// or nobody wants it any more. It reports which. Called with mu held.
+func (t *topic) refuse(err error) (again bool) {
+	t.settle(err)
+	if !t.everUp {
+		t.drop()
+		return false
+	}
+	t.answer = newAnswer()
+	return true
 }
 
 // gap tells every subscriber that messages may have been missed, which wakes all waiters of the channel. It is said
