@@ -457,7 +457,8 @@ func (p *party) leave(ctx context.Context, why string, cause error) (Arrival, er
 	r, err := p.end(ctx, "leave", why)
 	if err != nil {
 		p.owe(time.Now())
-		return Arrival{}, fmt.Errorf("rsemaphore: leave barrier %q: %w", p.b.name, errors.Join(err, cause))
+		// Not to be asked is not to have done nothing: the party has arrived, and the others may have gone on with it.
+		return Arrival{}, fmt.Errorf("rsemaphore: leave barrier %q: %w", p.b.name, errors.Join(script.Unsure(err), script.Unsure(cause)))
 	}
 	return p.outcome(r, cause)
 }

@@ -682,6 +682,29 @@ func TestABarrierIsBrokenByTheDeathOfTheLastArriverInItsAction(t *testing.T) {
 	}
 }
 
+func TestAPartyThatArrivedAndCannotSayThatItLeavesIsOfUnknownOutcome(t *testing.T) {
+	srv := redistest.Start(t)
+	other := newRig(t, srv, patient)
+	ob := other.c.CyclicBarrier("b", 2)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var done <-chan arrived
+	t.Run("arrives", func(arriving *testing.T) { // its way to the server goes with this test: connections are refused then
+		p := redistest.NewProxy(arriving, srv)
+		r := newRig(t, p.Server(), rsemaphore.Options{PollCap: 20 * time.Millisecond})
+		done = arriveAt(ctx, r.c.CyclicBarrier("b", 2), 1)
+		gathered(t, ob, 1)
+	})
+	time.Sleep(200 * time.Millisecond) // it has asked again, and found its connection gone
+	cancel()
+	gone := <-done
+	require.ErrorIs(t, gone.err, context.Canceled)
+	require.ErrorIs(t, gone.err, rsemaphore.ErrUnknownOutcome)
+	require.NotErrorIs(t, gone.err, rsemaphore.ErrUnavailable)
+	_, err := ob.Await(within(t))
+	require.NoError(t, err, "the others go on with it")
+}
+
 func TestAStoppedPartyLearnsThatItsGenerationBroke(t *testing.T) {
 	srv := redistest.Start(t)
 	r := newRig(t, srv, patient)
