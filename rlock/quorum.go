@@ -161,8 +161,15 @@ type election struct {
 	unsure  bool // a vote may have been given that no reply told of
 
 	rounds int
-	split  int // rounds in a row that got some votes
+	split  int       // rounds in a row that got some votes
+	ended  time.Time // the last of them
 	known  time.Duration
+
+	mu      sync.Mutex
+	round   int    // that is under way, or the last
+	asking  bool   // it is under way
+	refused []bool // by member: it did not vote for us in this round
+	heard   []bool // by member: it may have been released since the round began
 
 	first   *wait.Queue // of the line in which we stand
 	ears    atomic.Int32
@@ -193,6 +200,9 @@ type vote struct {
 
 // try is one round.
 func (e *election) try(ctx context.Context) (wait.Answer, error) {
+	if time.Since(e.ended) > splitOver {
+		e.split = 0
+	}
 	if e.split > 0 && !script.Pause(ctx, rand.N(4*time.Millisecond<<min(e.split, 6))) {
 		return wait.Answer{}, fmt.Errorf("%w: %q: %w", ErrUnavailable, e.l.name, context.Cause(ctx))
 	}
@@ -205,6 +215,7 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 			return wait.Answer{}, fmt.Errorf("%q: %w", e.l.name, ErrClosed)
 		}
 	}
+	round := e.begin()
 	p := newParts(e.l)
 	votes := make(chan vote, n) // so that nobody waits to tell a round that is over
 	for i, m := range e.members {
@@ -212,6 +223,9 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 			own, cancel := context.WithTimeout(ctx, e.limit(m))
 			defer cancel()
 			x, err := m.take(own, 0, e.lease, e.lease == 0)
+			if err != nil {
+				e.refuse(round, i)
+			}
 			if err == nil && !p.add(i, x) {
 				x.discard(ctx)
 				return
@@ -257,7 +271,64 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 	} else {
 		e.split = 0
 	}
+	e.ended = time.Now()
+	e.end()
 	return e.count(answered, results, granted)
+}
+
+// splitOver is how long after a round that was split the next one needs no pause: nobody else comes from it any more.
+const splitOver = 500 * time.Millisecond
+
+// begin begins a round, and returns its number.
+func (e *election) begin() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.round++
+	e.asking = true
+	e.refused, e.heard = make([]bool, len(e.members)), make([]bool, len(e.members))
+	return e.round
+}
+
+// refuse notes that a member did not vote for us, which may become known after the round.
+func (e *election) refuse(round, i int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if round == e.round {
+		e.refused[i] = true
+	}
+}
+
+// end ends a round that got no majority.
+func (e *election) end() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.asking = false
+	e.look()
+}
+
+// hear takes in that a member may have been released.
+func (e *election) hear(i int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.heard[i] = true
+	if !e.asking {
+		e.look()
+	}
+}
+
+// look wakes the line in which we stand if a majority may be had now. While somebody holds one, those who wait take what is
+// left of the votes and give it back; were each to look when another has given back, they would go on among themselves.
+// Called with mu held.
+func (e *election) look() {
+	free := 0
+	for i := range e.members {
+		if !e.refused[i] || e.heard[i] {
+			free++
+		}
+	}
+	if free >= e.q.need && e.first != nil {
+		e.first.Nudge(e.l.name)
+	}
 }
 
 // strangers reports whether a member has not been heard whose server we have never met; it is given the time to answer
@@ -422,14 +493,13 @@ func (e *election) pause(int) time.Duration {
 	return d - rand.N(d/10+1)
 }
 
-// listen has releases on any member wake the line in which we stand. Each channel that is heard, and each gap in it, is
-// a reason to look.
+// listen hears of releases on all members. Each channel that is heard, and each gap in it, may stand for one.
 func (e *election) listen(ctx context.Context) {
 	if e.first == nil {
 		return
 	}
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
-	for _, m := range e.members {
+	for i, m := range e.members {
 		if m.c.monitor != nil {
 			m.c.monitor.watch(m)
 		}
@@ -445,7 +515,7 @@ func (e *election) listen(ctx context.Context) {
 			e.ears.Add(1)
 			defer e.ears.Add(-1)
 			for err == nil {
-				e.first.Nudge(e.l.name)
+				e.hear(i)
 				_, err = sub.Next(ctx)
 			}
 		})

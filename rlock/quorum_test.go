@@ -650,6 +650,53 @@ func TestAWaiterOfAQuorumIsWokenByTheRelease(t *testing.T) {
 	require.Less(t, res.at.Sub(released), 5*time.Second)
 }
 
+// Each takes the vote that is left and gives it back, which the others hear.
+func TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld(t *testing.T) {
+	servers := started(t, 3)
+	t.Parallel()
+	servers.voting(t)
+	var held []*rlock.Hold
+	for _, s := range servers[:2] {
+		held = append(held, lock(t, newRig(t, s, rlock.Options{WatchdogTimeout: lease}).locks.Reentrant("q"), within(t)))
+	}
+	o := rlock.Options{WatchdogTimeout: time.Second, PollCap: 10 * time.Second}
+	const waiters = 4
+	got := make(chan error, waiters)
+	for range waiters {
+		p := servers.process(t, o)
+		done := pass(t, p.lock(t, "q"))
+		go func() { got <- <-done }()
+	}
+	for _, s := range servers {
+		c := s.Client(t)
+		redistest.Eventually(t, 20*time.Second, "all listen", func() bool {
+			n, err := c.Do(within(t), c.B().PubsubNumsub().Channel("redisson_lock__channel:{q}").Build()).ToArray()
+			if err != nil || len(n) != 2 {
+				return false
+			}
+			count, _ := n[1].AsInt64()
+			return count == waiters
+		})
+	}
+	time.Sleep(300 * time.Millisecond) // they have looked since
+	c := servers[2].Client(t)
+	before := scriptCalls(t, c)
+	time.Sleep(2 * time.Second)
+	calls := scriptCalls(t, c) - before
+	t.Logf("%d calls in two seconds", calls)
+	require.Less(t, calls, 100, "they sleep")
+	released := time.Now()
+	for _, h := range held {
+		require.NoError(t, h.Unlock(within(t)))
+	}
+	for range waiters {
+		require.NoError(t, <-got)
+	}
+	t.Logf("all served in %v", time.Since(released))
+	require.Less(t, time.Since(released), 8*time.Second, "woken, not by their polls")
+	servers.empty(t, "q")
+}
+
 func TestAForgottenQuorumIsNotRenewedNorMended(t *testing.T) {
 	t.Parallel()
 	servers := embedded(t, 3)
