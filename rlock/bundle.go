@@ -220,16 +220,43 @@ func (p *parts) token() (token int64, ok bool) {
 
 func (p *parts) until() time.Time { return p.b.until(p.all(), p.lock.of.need) }
 
-// giveBack releases what a failed acquisition has got, all at the same time, and waits for that for as long as one call
-// may take; what is not confirmed then is released in the background.
-func (p *parts) giveBack(ctx context.Context) {
+// outOfTime is for how long a call whose time is up still waits for what it gives back: a server that answers has it by
+// then, so that nothing is held when the call returns.
+const outOfTime = 50 * time.Millisecond
+
+// giveBack releases what a failed acquisition has got, all at the same time. It waits for that for as long as one call may
+// take, and no longer than until (zero: no such bound) and ctx allow; what is not confirmed then is released in the
+// background. Close waits for that.
+func (p *parts) giveBack(ctx context.Context, until time.Time) {
 	p.b.rest()
-	var wg sync.WaitGroup
-	for _, x := range p.take() {
-		wg.Go(func() { x.discard(ctx) })
+	holds := p.take()
+	done := make(chan struct{}, len(holds))
+	limit := time.Duration(0)
+	for _, x := range holds {
+		limit = max(limit, x.h.owner.lock.c.opts.CallTimeout)
+		go func() {
+			x.discard(ctx)
+			done <- struct{}{}
+		}()
 	}
-	wg.Wait()
 	p.b.life.End(ErrReleased)
+	if !until.IsZero() {
+		limit = min(limit, max(0, time.Until(until)))
+	}
+	late := time.NewTimer(limit + outOfTime)
+	defer late.Stop()
+	ended := ctx.Done()
+	for left := len(holds); left > 0; {
+		select {
+		case <-done:
+			left--
+		case <-ended:
+			ended = nil
+			late.Reset(outOfTime)
+		case <-late.C:
+			return
+		}
+	}
 }
 
 // discard unlocks a part that is not wanted.

@@ -35,7 +35,8 @@ var multiAcquireScript = script.New("acquire several", handoverSource+multiAcqui
 // on several servers by the servers' addresses, which must therefore be the same text for all processes. What is held
 // already when a Multi is acquired under a context stays held meanwhile; that order is the caller's.
 //
-//   - Lock and TryLock: on failure nothing is held. A *NotAcquiredError names the member that somebody else held. With a
+//   - Lock and TryLock: on failure nothing is held; what a server does not confirm while there is time is given back in the
+//     background, which Close waits for. A *NotAcquiredError names the member that somebody else held. With a
 //     waitTime of 0 each member is asked once, up to the first that is held.
 //   - Hold: Err, Done and Context end when any member is lost, with that reason. The others stay held, and renewed,
 //     until Unlock: nothing releases a lock under running work. Until is that of the member that ends first. Extend and
@@ -128,6 +129,14 @@ func (q *composite) collect(ctx context.Context, l *Lock, waitTime, leaseTime ti
 		}
 	}
 	end := t.began.Add(waitTime)
+	switch waitTime {
+	case forever:
+		t.until = time.Time{}
+	case 0: // what is asked once has the time of one call
+		t.until = t.began.Add(t.members[0].c.opts.CallTimeout)
+	default:
+		t.until = end
+	}
 	for n := 0; ; n++ {
 		p, lost, err := t.assemble(ctx, func() time.Duration {
 			if waitTime == forever {
@@ -163,7 +172,7 @@ func (t *together) assemble(ctx context.Context, left func() time.Duration) (p *
 			break
 		}
 		if e != nil {
-			p.giveBack(ctx)
+			p.giveBack(ctx, t.until)
 			var contended *NotAcquiredError
 			if errors.As(e, &contended) {
 				contended.Waited = time.Since(t.began)
@@ -184,7 +193,7 @@ func (t *together) assemble(ctx context.Context, left func() time.Duration) (p *
 			name = t.members[i].name
 		}
 	}
-	p.giveBack(ctx)
+	p.giveBack(ctx, t.until)
 	switch {
 	case why == ErrClosed:
 		return nil, false, fmt.Errorf("rlock: %q: %w", name, ErrClosed)
@@ -207,6 +216,15 @@ var errLostMeanwhile = errors.New("lost while others were acquired")
 func (t *together) settle(ctx context.Context, p *parts) error {
 	holds := p.all()
 	errs := make([]error, len(holds))
+	if !t.until.IsZero() {
+		end := time.Now().Add(holds[0].h.owner.lock.c.opts.CallTimeout) // one call is not begun for nothing
+		if t.until.After(end) {
+			end = t.until
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, end)
+		defer cancel()
+	}
 	var wg sync.WaitGroup
 	for i, x := range holds {
 		if time.Until(x.Until()) < t.lease-lease.Margin(t.lease)-t.lease/10 {
@@ -229,6 +247,7 @@ type together struct {
 	auto    bool
 	lease   time.Duration // 0: that of each client's watchdog
 	waits   bool
+	until   time.Time // when giving back what was got is not waited for any more; zero: only ctx says
 
 	c         *Client
 	owners    []*owner

@@ -135,6 +135,7 @@ func (q *composite) elect(ctx context.Context, l *Lock, waitTime, leaseTime time
 	if waitTime != forever {
 		r.Until = e.began.Add(waitTime)
 	}
+	e.until = r.Until
 	if !r.Alone {
 		defer e.deafen()
 		e.first = first.queue
@@ -157,6 +158,7 @@ type election struct {
 	members []*Lock
 	began   time.Time
 	lease   time.Duration // 0: that of each client's watchdog
+	until   time.Time     // of the waiting; zero: only ctx says
 	won     *parts
 	unsure  bool // a vote may have been given that no reply told of
 
@@ -262,7 +264,7 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 			err = why
 		}
 	}
-	p.giveBack(ctx)
+	p.giveBack(ctx, e.patience())
 	if err != nil {
 		return wait.Answer{}, err
 	}
@@ -329,6 +331,20 @@ func (e *election) look() {
 	if free >= e.q.need && e.first != nil {
 		e.first.Nudge(e.l.name)
 	}
+}
+
+// patience is until when what a round has got is waited for to be given back: no longer than the round waited for votes, for
+// a server that fell silent in between is to cost nothing.
+func (e *election) patience() time.Time {
+	limit := time.Duration(0)
+	for _, m := range e.members {
+		limit = max(limit, e.limit(m))
+	}
+	end := time.Now().Add(limit)
+	if !e.until.IsZero() && e.until.After(e.began) && e.until.Before(end) {
+		return e.until
+	}
+	return end
 }
 
 // strangers reports whether a member has not been heard whose server we have never met; it is given the time to answer

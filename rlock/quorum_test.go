@@ -697,6 +697,33 @@ func TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld(t *testing.T) {
 	servers.empty(t, "q")
 }
 
+// The vote that it got is given back, which that server does not confirm.
+func TestAQuorumEndsInTimeWhenAServerFallsSilent(t *testing.T) {
+	servers := started(t, 3)
+	t.Parallel()
+	servers.voting(t)
+	for _, s := range servers[:2] {
+		h := lock(t, newRig(t, s, rlock.Options{WatchdogTimeout: lease}).locks.Reentrant("q"), within(t))
+		t.Cleanup(func() { require.NoError(t, h.Unlock(within(t))) })
+	}
+	p := servers.behindProxies(t, rlock.Options{WatchdogTimeout: time.Second, CallTimeout: 8 * time.Second})
+	p.proxies[0].Delay(0, 30*time.Millisecond) // so that the vote comes before the refusals
+	p.proxies[1].Delay(0, 30*time.Millisecond)
+	release := make(chan struct{})
+	trap := p.proxies[2].Trap(&redistest.Trap{Every: true, Fate: redistest.HoldRequest, Release: release, Match: func(words []string) bool {
+		return isScript(words) && slices.Contains(words, "redisson_lock__channel:{q}") // a release
+	}})
+	began := time.Now()
+	_, err := p.lock(t, "q").TryLock(within(t), 500*time.Millisecond, 0)
+	took := time.Since(began)
+	<-trap.Caught()
+	require.Error(t, err)
+	require.Less(t, took, 6*time.Second, "not a whole CallTimeout more")
+	close(release)
+	require.NoError(t, p.rigs[2].locks.Close(within(t)), "which waits for what is given back")
+	require.Equal(t, 2, servers.votes(t, "q"))
+}
+
 func TestAForgottenQuorumIsNotRenewedNorMended(t *testing.T) {
 	t.Parallel()
 	servers := embedded(t, 3)
