@@ -23,7 +23,7 @@ func (s *Stock) ClaimAny(ctx context.Context, n int64) (Grant, error) {
 		return Grant{}, err
 	}
 	d := s.desk()
-	if g, ok := d.memory.any(); ok {
+	if g, ok := d.memory.any(ctx); ok {
 		return g, nil
 	}
 	g, err := d.anys.claim(ctx, &seat{n: n})

@@ -13,6 +13,9 @@ import (
 // all, repeats Claim until it is answered, or asks Lookup. A request given up on may still be served: the claimant
 // then has a unit that the next Claim tells. After a Return, claimant may claim again and gets another ordinal.
 //
+// SoldOut may be said by the process itself, of a moment before: for what that can miss, see SoldOutOptions. Lookup and
+// the server's own answers miss nothing.
+//
 // Errors: ErrInvalidName for the claimant, ErrCorrupt, ErrUnconfirmed, ErrWrongType, ErrUnavailable, ErrUnknownOutcome; the Grant is
 // then zero, and Won is false.
 func (s *Stock) Claim(ctx context.Context, claimant string) (Grant, error) {
@@ -23,7 +26,7 @@ func (s *Stock) Claim(ctx context.Context, claimant string) (Grant, error) {
 		return Grant{}, err
 	}
 	d := s.desk()
-	if g, ok := d.memory.claim(claimant); ok {
+	if g, ok := d.memory.claim(ctx, claimant); ok {
 		return g, nil
 	}
 	g, err := d.claims.claim(ctx, &seat{claimant: claimant})

@@ -52,6 +52,9 @@ type Client struct {
 	closed atomic.Bool
 	hub    context.Context // ends when the hub is closed
 
+	timeout time.Duration
+	caches  atomic.Bool // client-side caching was seen to work
+
 	client  rueidis.Client
 	base    time.Time
 	combine Combine
@@ -105,7 +108,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if bound/patience != o.CallTimeout { // centuries: the product overflowed
 		bound = o.CallTimeout
 	}
-	return &Client{runner: script.NewRunner(client, o.CallTimeout), prefix: o.KeyPrefix, bound: bound, hub: h.Context(),
+	return &Client{runner: script.NewRunner(client, o.CallTimeout), prefix: o.KeyPrefix, bound: bound, timeout: o.CallTimeout, hub: h.Context(),
 		replicas: o.MinReplicas, replicasWait: o.ReplicaTimeout, combine: o.Combine,
 		client: client, base: time.Now(), soldOut: o.SoldOut}, nil
 }

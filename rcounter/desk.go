@@ -46,7 +46,7 @@ func (c *Client) desk(s *Stock) *desk {
 
 func newDesk(c *Client, s *Stock) *desk {
 	s = &Stock{c: c, keys: s.keys} // not the caller's, which refers to the desk
-	d := &desk{memory: memory{c: c, keys: s.keys}}
+	d := &desk{memory: newMemory(c, s.keys)}
 	d.claims = lane{o: &c.combine, spawn: c.tasks.spawn, bound: c.bound, key: s.keys[0], run: s.runClaims}
 	d.anys = lane{o: &c.combine, spawn: c.tasks.spawn, bound: c.bound, key: s.keys[0], run: s.runAnys, forsaken: s.takeBack}
 	return d

@@ -43,7 +43,9 @@
 //     tells, and that nobody else gets until it is returned. (Units of a ClaimAny given up on are returned by the
 //     library, if it can ask the server within five call timeouts.)
 //   - That a unit which came back is sold the moment it did. The process that returned it sells it at once, others
-//     within milliseconds, or within SoldOutOptions.Trust if the server's message is lost.
+//     as soon as the server's message is there, within milliseconds, or within SoldOutOptions.Trust if that is lost;
+//     without client-side caching within 10 ms. Until then who claims it elsewhere may still be told SoldOut, and so may
+//     the winner of a unit that came back and was won again since.
 //   - Requests that come later than a stock's retention. They meet the next opening of the name.
 //
 // # Outcomes and errors

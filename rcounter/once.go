@@ -33,7 +33,7 @@ func (s *Stock) ClaimOnce(ctx context.Context, request, claimant string, n int64
 		return Grant{}, err
 	}
 	d := s.desk()
-	if g, ok := d.memory.request(request); ok {
+	if g, ok := d.memory.request(ctx, request); ok {
 		return g, nil
 	}
 	g, err := s.once(ctx, callID(), request, claimant, n)

@@ -60,7 +60,7 @@ func (s *Stock) Reserve(ctx context.Context, id, claimant string, n int64, ttl t
 		return nil, errs.InvalidOption("ttl", ttl, fmt.Sprintf("between %v and %v", MinReservation, MaxLifetime))
 	}
 	d := s.desk()
-	if g, ok := d.memory.request(id); ok {
+	if g, ok := d.memory.request(ctx, id); ok {
 		return &Reservation{ID: id, Outcome: g.Outcome, Epoch: g.Epoch}, nil
 	}
 	r, err := s.reserve(ctx, callID(), id, claimant, n, ttl)

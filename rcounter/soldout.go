@@ -23,11 +23,14 @@ const (
 // SoldOutOptions say how claims on a stock that is sold out are answered without asking the server.
 //
 // Once the server has said "sold out", the process reads the winners once, and then answers by itself: a winner gets
-// the ordinal it has, anybody else SoldOut. It looks at a small key, the flag, that the server writes when the last
-// unit goes and removes when one comes back; with client-side caching the server tells of that change, and looking
-// costs nothing. A unit that comes back can be claimed within milliseconds where that works, within Trust where its
-// message is lost, and at once by the process that returned it. Without client-side caching (rueidis' DisableCache)
-// one look in 10 ms is sent to the server.
+// the ordinal it has, anybody else SoldOut. The server writes a small key, the flag, when the last unit goes and
+// removes it when one comes back.
+//
+// With client-side caching every such answer looks at the flag in rueidis' cache first, and is given only if it is the
+// flag of when the winners were read. So once the server's message that a unit came back is here, which takes
+// milliseconds, the server is asked again; where the message is lost, that takes Trust at most. Without client-side
+// caching (rueidis' DisableCache) the flag is asked for every 5 ms while claims come, and an answer goes by what was
+// asked for no more than 10 ms ago. The process that returned a unit sells it at once.
 //
 // The zero value is good.
 type SoldOutOptions struct {
@@ -54,10 +57,14 @@ func (o *SoldOutOptions) check() error {
 	return nil
 }
 
-// How often the flag is looked at while claims come, in rueidis' cache and on the server.
 const (
-	lookEvery   = int64(time.Millisecond)
+	// lookEvery is the least time between two looks at the flag.
+	lookEvery = int64(time.Millisecond)
+	// uncachedFor is how long ago a look may have begun by whose result an answer goes, where nothing is cached. The next
+	// one begins at half of it, so that it is there in time.
 	uncachedFor = int64(10 * time.Millisecond)
+	// restFor is the longest pause after the winners were read.
+	restFor = int64(10 * time.Second)
 )
 
 // memory is what a process knows of a stock's being sold out.
@@ -68,44 +75,76 @@ const (
 type memory struct {
 	c    *Client
 	keys []string
+	get  rueidis.Cacheable // the flag
 
-	sold atomic.Pointer[soldOut]
-	next atomic.Int64 // when to look again, ns after the client's base
-	busy atomic.Bool  // somebody looks
+	sold  atomic.Pointer[soldOut]
+	next  atomic.Int64 // when to look again, ns after the client's base
+	there atomic.Int64 // until when the flag is in rueidis' cache, unless it has changed
+	busy  atomic.Bool  // somebody looks
+
+	// only for who looks
+	rested int64 // when the winners may be read again
+	broken int   // how often reading them has been broken off in a row
 
 	mu    sync.Mutex // for the writes of sold
 	turns int        // counts forget: what was being looked up before one must not be kept after it
 	swept bool       // a timer is set that forgets what nobody uses
 }
 
+func newMemory(c *Client, keys []string) memory {
+	return memory{c: c, keys: keys, get: c.client.B().Get().Key(keys[4]).Cache().Pin()}
+}
+
 // soldOut is never changed.
 type soldOut struct {
 	flag    string
 	epoch   int64
-	until   int64            // ns after the client's base: trusted no longer
+	looked  int64            // ns after the client's base: when it was asked for last
 	winners map[string]int64 // claimant -> ordinal; nil: too many
 	ids     map[string]struct{}
 }
 
-// known is what is known for sure now, or nil. It has the flag looked at if it is time.
-func (m *memory) known() *soldOut {
+// known is what is known for sure now, or nil: then the server is to be asked.
+func (m *memory) known(ctx context.Context) *soldOut {
 	k := m.sold.Load()
 	if k == nil {
 		return nil
 	}
 	now := m.c.now()
-	if now >= m.next.Load() {
+	age := now - k.looked
+	switch {
+	case !m.c.caches.Load():
+		if age >= uncachedFor/2 {
+			m.look(now)
+		}
+		if age < min(uncachedFor, int64(m.c.soldOut.Trust)) {
+			return k
+		}
+	case age < int64(m.c.soldOut.Trust) && now < m.there.Load() && m.stands(ctx, k):
+		return k
+	default:
 		m.look(now)
 	}
-	if now >= k.until {
-		return nil
-	}
-	return k
+	return nil
 }
 
+// stands reports whether the flag is still that of k, by rueidis' cache. It is called only while it should be in there.
+// If it is not, it has changed, and the round trip that this takes goes to a server that was heard of a moment ago; or
+// the connection is lost, and dialling is given no more time than a call.
+func (m *memory) stands(ctx context.Context, k *soldOut) bool {
+	ctx, done := script.Within(ctx, time.Now().Add(m.c.timeout))
+	defer done()
+	flag, err := m.c.client.DoCache(ctx, m.get, m.keep()).ToString()
+	return err == nil && flag == k.flag
+}
+
+// keep is for how long rueidis keeps the flag: half of Trust, so that it is read again before what was read last is
+// trusted no longer.
+func (m *memory) keep() time.Duration { return m.c.soldOut.Trust / 2 }
+
 // claim answers a claim if that can be done without the server.
-func (m *memory) claim(claimant string) (Grant, bool) {
-	k := m.known()
+func (m *memory) claim(ctx context.Context, claimant string) (Grant, bool) {
+	k := m.known(ctx)
 	if k == nil || k.winners == nil {
 		return Grant{}, false
 	}
@@ -117,16 +156,16 @@ func (m *memory) claim(claimant string) (Grant, bool) {
 }
 
 // any answers ClaimAny.
-func (m *memory) any() (Grant, bool) {
-	if k := m.known(); k != nil {
+func (m *memory) any(ctx context.Context) (Grant, bool) {
+	if k := m.known(ctx); k != nil {
 		return Grant{Outcome: SoldOut, Epoch: k.epoch}, true
 	}
 	return Grant{}, false
 }
 
 // request answers a request or reservation that the server has no record of.
-func (m *memory) request(id string) (Grant, bool) {
-	k := m.known()
+func (m *memory) request(ctx context.Context, id string) (Grant, bool) {
+	k := m.known(ctx)
 	if k == nil || k.ids == nil {
 		return Grant{}, false
 	}
@@ -138,11 +177,8 @@ func (m *memory) request(id string) (Grant, bool) {
 
 // heard is told of every answer of the server's.
 func (m *memory) heard(o Outcome) {
-	if o != SoldOut || m.c.soldOut.Off {
-		return
-	}
-	if now := m.c.now(); now >= m.next.Load() {
-		m.look(now)
+	if o == SoldOut && !m.c.soldOut.Off {
+		m.look(m.c.now())
 	}
 }
 
@@ -154,9 +190,9 @@ func (m *memory) forget() {
 	m.sold.Store(nil)
 }
 
-// look looks at the flag in the background. The claims that come meanwhile go by what is known, until Trust is over.
+// look looks at the flag in the background, if it is time.
 func (m *memory) look(now int64) {
-	if !m.busy.CompareAndSwap(false, true) {
+	if now < m.next.Load() || !m.busy.CompareAndSwap(false, true) {
 		return
 	}
 	m.next.Store(now + lookEvery)
@@ -192,29 +228,48 @@ func (m *memory) read(ctx context.Context, old *soldOut) (*soldOut, error) {
 	if err != nil || flag == "" {
 		return nil, err
 	}
-	if !cached && old != nil && sent-(old.until-int64(m.c.soldOut.Trust)) < int64(m.c.soldOut.Trust)/4 {
-		m.next.Store(m.c.now() + uncachedFor) // it was read so recently that rueidis does not keep it
-	}
 	switch {
 	case old == nil || old.flag != flag:
 		return m.learn(ctx, flag)
 	case cached: // says no more than when it was read
-		if m.c.now() < old.until {
+		if m.c.now()-old.looked < int64(m.c.soldOut.Trust) {
 			return old, nil
 		}
-		// nobody had asked for longer than it is trusted
+		// somebody else has it kept for longer than it is trusted
 		sent = m.c.now()
 		if flag, _, err = m.flag(ctx, false); err != nil || flag != old.flag {
 			return nil, err
 		}
 	}
 	k := *old
-	k.until = sent + int64(m.c.soldOut.Trust)
+	k.looked = sent
 	return &k, nil
 }
 
-// learn reads the winners of a stock whose flag was read.
+// learn reads the winners of a stock whose flag was read. It rests for nine times as long as that takes before it does
+// so again, and after one that was broken off for longer each time, up to restFor: a stock whose last unit comes and
+// goes would have its winners read all the time.
 func (m *memory) learn(ctx context.Context, flag string) (*soldOut, error) {
+	began := m.c.now()
+	if began < m.rested {
+		m.next.Store(m.rested)
+		return nil, nil
+	}
+	k, err := m.winners(ctx, flag)
+	now := m.c.now()
+	rest := 9 * (now - began)
+	if k == nil {
+		m.broken = min(m.broken+1, 10)
+		rest = max(rest, uncachedFor<<m.broken)
+	} else {
+		m.broken = 0
+	}
+	m.rested = now + min(rest, restFor)
+	return k, err
+}
+
+// winners reads the winners. It returns nil if they changed meanwhile.
+func (m *memory) winners(ctx context.Context, flag string) (*soldOut, error) {
 	parts := strings.Split(flag, ";")
 	var n [4]int64
 	if len(parts) != len(n) {
@@ -255,24 +310,32 @@ func (m *memory) learn(ctx context.Context, flag string) (*soldOut, error) {
 			return nil, err
 		}
 	}
-	sent := m.c.now()
+	k.looked = m.c.now()
 	again, _, err := m.flag(ctx, false)
 	if err != nil || again != flag {
 		return nil, err
 	}
-	k.until = sent + int64(m.c.soldOut.Trust)
+	// It was read through the cache before. So this tells whether there is one.
+	if _, _, err := m.flag(ctx, true); err != nil {
+		return nil, err
+	}
 	return k, nil
 }
 
 // flag reads the flag, "" if there is none. Through rueidis' cache it registers for the news of its change.
 func (m *memory) flag(ctx context.Context, cache bool) (value string, cached bool, err error) {
-	client, key := m.c.client, m.keys[4]
+	client := m.c.client
 	var r rueidis.RedisResult
 	if cache {
-		// kept for half of Trust, so that it is read again before what was read last is trusted no longer
-		r = client.DoCache(ctx, client.B().Get().Key(key).Cache(), m.c.soldOut.Trust/2)
+		sent := m.c.now()
+		if r = client.DoCache(ctx, m.get, m.keep()); r.IsCacheHit() {
+			m.c.caches.Store(true)
+			m.there.Store(sent + r.CachePTTL()*int64(time.Millisecond))
+		} else if r.Error() == nil {
+			m.there.Store(sent + int64(m.keep()))
+		}
 	} else {
-		r = client.Do(ctx, client.B().Get().Key(key).Build())
+		r = client.Do(ctx, client.B().Get().Key(m.keys[4]).Build())
 	}
 	value, err = r.ToString()
 	if rueidis.IsRedisNil(err) {
@@ -314,7 +377,7 @@ func (m *memory) sweep() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k := m.sold.Load()
-	if k == nil || m.c.now() > k.until+4*int64(m.c.soldOut.Trust) {
+	if k == nil || m.c.now() > k.looked+5*int64(m.c.soldOut.Trust) {
 		m.sold.Store(nil)
 		m.swept = false
 		return

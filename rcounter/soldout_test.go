@@ -165,6 +165,111 @@ func TestAReturnedUnitIsSoldByEveryProcess(t *testing.T) {
 	}
 }
 
+// Once the news of a unit that came back is in the process, no answer goes by what was known before: not even the
+// first, and not to its new owner.
+func TestNoAnswerIsOlderThanTheNewsOfAReturn(t *testing.T) {
+	eachCache(t, func(t *testing.T, srv *redistest.Server, client func() rueidis.Client) {
+		admin := srv.Client(t)
+		home := opened(t, on(t, admin, exact), "s", 1)
+		holder, ordinal := "first", claimed(t, home, "first").Ordinal
+		mine := client()
+		o := patient
+		o.SoldOut.Trust = time.Hour // but for the news, it would stand
+		s := on(t, mine, o).Stock("s")
+		giveBack := func() {
+			t.Helper()
+			quiet(t, admin, func() { claimed(t, s, "crowd") })
+			ok, err := home.Return(ctx, holder, ordinal)
+			require.NoError(t, err)
+			require.True(t, ok)
+		}
+		arrived := func() {
+			time.Sleep(20 * time.Millisecond) // without a cache nothing arrives; an answer goes by what was asked for 10 ms ago at most
+			redistest.Eventually(t, 20*time.Second, "the news is here", func() bool {
+				v, err := mine.DoCache(ctx, mine.B().Get().Key("rc:{s}:o").Cache(), time.Hour).ToString()
+				return rueidis.IsRedisNil(err) || err == nil && v == text(t, admin, "GET", "rc:{s}:o")
+			})
+		}
+		for i := range 5 {
+			giveBack()
+			holder = "winner" + strconv.Itoa(i)
+			ordinal = claimed(t, home, holder).Ordinal
+			arrived()
+			g := claimed(t, s, holder)
+			require.Equal(t, rcounter.Replayed, g.Outcome)
+			require.Equal(t, ordinal, g.Ordinal)
+
+			giveBack()
+			arrived()
+			holder = "next" + strconv.Itoa(i)
+			g = claimed(t, s, holder)
+			require.Equal(t, rcounter.Granted, g.Outcome)
+			ordinal = g.Ordinal
+
+			giveBack()
+			arrived()
+			holder = "anybody" + strconv.Itoa(i)
+			r, err := s.Reserve(ctx, holder, holder, 1, time.Hour)
+			require.NoError(t, err)
+			require.Equal(t, rcounter.Granted, r.Outcome)
+			ok, err := s.Cancel(ctx, holder)
+			require.NoError(t, err)
+			require.True(t, ok)
+			ordinal = claimed(t, home, holder).Ordinal
+		}
+	})
+}
+
+// hscans is how many parts of hashes the server has read out.
+func hscans(t testing.TB, c rueidis.Client) int { return redistest.CommandCalls(t, c)["hscan"] }
+
+func TestConfirmsOfASoldOutStockHaveNobodyReadTheWinnersAgain(t *testing.T) {
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	home := opened(t, on(t, admin, exact), "s", 20)
+	for i := range 20 {
+		_, err := home.Reserve(ctx, "h"+strconv.Itoa(i), "u"+strconv.Itoa(i), 1, time.Duration(60-i)*time.Minute)
+		require.NoError(t, err)
+	}
+	s := on(t, srv.Client(t), patient).Stock("s")
+	quiet(t, admin, func() { claimed(t, s, "crowd") })
+	before := hscans(t, admin)
+	for i := range 20 {
+		_, err := home.Confirm(ctx, "h"+strconv.Itoa(i))
+		require.NoError(t, err)
+		quiet(t, admin, func() { claimed(t, s, "crowd") })
+	}
+	require.Equal(t, before, hscans(t, admin))
+}
+
+func TestALastUnitThatComesAndGoesDoesNotHaveTheWinnersReadAllTheTime(t *testing.T) {
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	const limit = 20_000
+	c := on(t, admin, exact)
+	home := opened(t, c, "s", limit)
+	crowd(64, limit/64+1, func(i, j int) { home.Claim(ctx, strconv.Itoa(i)+"/"+strconv.Itoa(j)) })
+	g, err := home.ClaimAny(ctx, limit)
+	require.NoError(t, err)
+	require.Equal(t, rcounter.SoldOut, g.Outcome)
+	ordinal := claimed(t, home, "0/0").Ordinal
+	s := on(t, srv.Client(t), patient).Stock("s")
+	before, began := hscans(t, admin), time.Now()
+	for time.Since(began) < 2*time.Second {
+		ok, err := home.Return(ctx, "0/0", ordinal)
+		require.NoError(t, err)
+		require.True(t, ok)
+		ordinal = claimed(t, home, "0/0").Ordinal
+		for range 10 {
+			claimed(t, s, "crowd")
+		}
+	}
+	each := limit/1000 + 1
+	// each pause after one that was broken off is twice the last, from 20 ms to 10 s
+	most := 10 + int(time.Since(began)/(10*time.Second))
+	require.LessOrEqual(t, (hscans(t, admin)-before)/each, most)
+}
+
 // A server that cannot be asked is not a stock that is sold out.
 func TestSoldOutIsNotSaidForLongerThanItIsTrusted(t *testing.T) {
 	srv := redistest.Start(t)

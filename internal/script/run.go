@@ -208,9 +208,7 @@ func patient(ctx context.Context, limit time.Time) bool {
 func (r *Runner) inPlace(ctx context.Context, c Call, limit time.Time) (rueidis.RedisMessage, error) {
 	x := &placeContext{parent: ctx, until: limit}
 	res, _ := r.exec(x, c)
-	if x.cancel != nil {
-		x.cancel()
-	}
+	x.done()
 	m, err := res.ToMessage()
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
@@ -231,6 +229,19 @@ type placeContext struct {
 	until  time.Time
 	lazy   context.Context
 	cancel context.CancelFunc
+}
+
+// Within is ctx with the end until, for one call in place whose reply is expected to be at hand; it costs no timer then.
+// done must be called afterwards.
+func Within(ctx context.Context, until time.Time) (place context.Context, done func()) {
+	x := &placeContext{parent: ctx, until: until}
+	return x, x.done
+}
+
+func (x *placeContext) done() {
+	if x.cancel != nil {
+		x.cancel()
+	}
 }
 
 func (x *placeContext) Deadline() (time.Time, bool) { return x.until, true }
