@@ -135,6 +135,10 @@ func everything(o rueidis.ClientOption, prefix string, brief bool) (err error) {
 		}
 		_, e = k.Get(ctx)
 		must("get", e)
+		_, _, e = k.AddOnce(ctx, "order", 1)
+		must("add once", e)
+		_, e = k.Cached(ctx, time.Minute)
+		must("cached", e)
 		bounded := counters.Counter(name+":bounded", rcounter.CounterOptions{Initial: 5, Max: rcounter.Bound(9), TTL: time.Minute})
 		_, e = bounded.Incr(ctx)
 		must("bounded add", e)

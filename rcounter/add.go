@@ -9,16 +9,13 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
+//go:embed counter.lua
+var counterSource string
+
 //go:embed add.lua
 var addSource string
 
-var addScript = script.New("add", addSource)
-
-type addArgs struct {
-	delta, initial int64
-	limit          string // furthest value that delta may be added to, "" for none
-	ttl            string
-}
+var addScript = script.New("add", counterSource+addSource)
 
 const (
 	addOK = iota
@@ -32,10 +29,19 @@ type addReply struct {
 	raw   string // the same as text, which need not be a number
 }
 
+// addArgs are the arguments by which the counter's options have d added.
+func (k *Counter) addArgs(d int64) []string {
+	return []string{strconv.FormatInt(d, 10), strconv.FormatInt(k.initial, 10), k.limit(d), k.ttl}
+}
+
 // add runs add.lua. What it refuses is in the reply; the error is of the call.
-func (c *Client) add(ctx context.Context, key string, a addArgs) (addReply, error) {
-	m, err := c.do(ctx, script.Call{Script: addScript, Keys: []string{key}, Once: true,
-		Args: []string{strconv.FormatInt(a.delta, 10), strconv.FormatInt(a.initial, 10), a.limit, a.ttl}})
+func (k *Counter) add(ctx context.Context, d int64) (addReply, error) {
+	return k.c.adding(ctx, script.Call{Script: addScript, Keys: []string{k.key}, Once: true, Args: k.addArgs(d)})
+}
+
+// adding runs a script that replies as add.lua does.
+func (c *Client) adding(ctx context.Context, call script.Call) (addReply, error) {
+	m, err := c.do(ctx, call)
 	if err != nil {
 		return addReply{}, err
 	}
@@ -45,7 +51,7 @@ func (c *Client) add(ctx context.Context, key string, a addArgs) (addReply, erro
 		r.value, ok = integer(raw)
 	}
 	if !ok {
-		return addReply{}, malformed("add", key)
+		return addReply{}, malformed("add", call.Keys[0])
 	}
 	return r, nil
 }

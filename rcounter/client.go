@@ -134,12 +134,17 @@ var errPatience = errors.New("no answer within five call timeouts, the bound of 
 
 // do runs call, until ctx ends or, if ctx has no deadline, for the client's bound.
 func (c *Client) do(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, c.bound, errPatience)
-		defer cancel()
-	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
 	return c.runner.Do(ctx, call)
+}
+
+// bounded is ctx, with the client's bound for its deadline if it has none.
+func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, c.bound, errPatience)
 }
 
 // now is the monotonic time since the client was made, in ns.

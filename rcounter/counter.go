@@ -8,6 +8,7 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -27,6 +28,9 @@ type CounterOptions struct {
 	// expiry is given TTL. At least a millisecond. Defaults to 0: the key has no end, and an expiry that somebody
 	// else gave it is kept.
 	TTL time.Duration
+	// Remember is how long AddOnce remembers an id at least, a millisecond to MaxLifetime; for up to twice as long in
+	// fact. It should be longer than anybody repeats a call. Defaults to DefaultRemember.
+	Remember time.Duration
 }
 
 // Bound is v as a bound: CounterOptions{Max: rcounter.Bound(100)}.
@@ -39,10 +43,10 @@ func Bound(v int64) *int64 { return &v }
 // With Max it is the INCR form of "first N win": Incr's result is the caller's ordinal, 1 to N, and those who come
 // later get ErrOutOfRange. With Initial N and Min 0 it is the DECR form: the result is what is left. Both forget
 // everything with their key: a counter that expires, is deleted or evicted starts again at Initial. Where that must
-// not happen, or where a retry must not count twice, use a Stock.
+// not happen use a Stock; where a retry must not count twice, AddOnce.
 //
-// The writing verbs (all but Get) are sent once. If the reply is lost the error is ErrUnknownOutcome and the value
-// may or may not have moved; no verb can be repeated safely then, except CompareAndSet where values do not recur.
+// The writing verbs are sent once, all but AddOnce. If the reply is lost the error is ErrUnknownOutcome and the value may
+// or may not have moved; no verb can be repeated safely then, except AddOnce, and CompareAndSet where values do not recur.
 //
 // A value that is not a 64-bit integer by INCR's own rules is ErrNotInteger, a key of another type ErrWrongType.
 // Both are left as they are.
@@ -55,12 +59,17 @@ type Counter struct {
 	min, max *int64
 	ttl      string // ms, "0" for none
 	plain    bool   // Redis' own INCRBY does all that is asked
+	remember time.Duration
+	tracked  atomic.Pointer[tracked]
 }
 
 // Counter describes the counter called name. Nothing is sent. A name or options that cannot be used make every verb
 // of the result fail: ErrInvalidName, ErrInvalidOption.
 func (c *Client) Counter(name string, o CounterOptions) *Counter {
-	k := &Counter{c: c, key: c.prefix + name, initial: o.Initial, ttl: strconv.FormatInt(millis(o.TTL), 10)}
+	k := &Counter{c: c, key: c.prefix + name, initial: o.Initial, ttl: strconv.FormatInt(millis(o.TTL), 10), remember: o.Remember}
+	if k.remember == 0 {
+		k.remember = DefaultRemember
+	}
 	// copies: the caller may change what the pointers point to
 	if o.Min != nil {
 		k.min = Bound(*o.Min)
@@ -83,6 +92,9 @@ func (k *Counter) check(name string, ttl time.Duration) error {
 	if ttl < 0 || ttl > 0 && ttl < time.Millisecond {
 		return errs.InvalidOption("TTL", ttl, "at least 1ms, or 0 for none")
 	}
+	if k.remember < time.Millisecond || k.remember > MaxLifetime {
+		return errs.InvalidOption("Remember", k.remember, fmt.Sprintf("between 1ms and %v, or 0 for the default", MaxLifetime))
+	}
 	if k.min != nil && k.max != nil && *k.min > *k.max {
 		return errs.InvalidOption("Min", *k.min, fmt.Sprintf("at most Max, which is %d", *k.max))
 	}
@@ -90,6 +102,12 @@ func (k *Counter) check(name string, ttl time.Duration) error {
 		return errs.InvalidOption("Initial", k.initial, "within Min and Max")
 	}
 	return nil
+}
+
+// idKeys are the keys of AddOnce, all in the counter's slot.
+func (k *Counter) idKeys() []string {
+	ids := keyname.Prefix("rc", k.key)
+	return []string{k.key, ids + ":i0", ids + ":i1"}
 }
 
 // within reports, as ErrOutOfRange, that v is beyond a bound.
@@ -123,10 +141,15 @@ func (k *Counter) Add(ctx context.Context, d int64) (int64, error) {
 	if k.plain {
 		return k.incrby(ctx, d)
 	}
-	r, err := k.c.add(ctx, k.key, addArgs{delta: d, initial: k.initial, limit: k.limit(d), ttl: k.ttl})
+	r, err := k.add(ctx, d)
 	if err != nil {
 		return 0, err
 	}
+	return k.added(d, r)
+}
+
+// added is what add.lua's reply says of adding d.
+func (k *Counter) added(d int64, r addReply) (int64, error) {
 	switch bound := k.ahead(d); {
 	case r.code == addOK:
 		return r.value, nil

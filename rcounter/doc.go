@@ -37,7 +37,7 @@
 //   - The server's clock. Start, end and retention are kept in it. If it is stepped, they move with the step.
 //   - Eviction, FLUSHALL and DEL. Under a maxmemory-policy other than noeviction, a whole stock can go (NotOpen), or
 //     its records (ErrCorrupt); both stop the sale. A Counter that goes starts again at Initial.
-//   - Retries of a Counter's writing verbs. They are sent once; a lost reply is ErrUnknownOutcome.
+//   - Retries of a Counter's writing verbs, but AddOnce. They are sent once; a lost reply is ErrUnknownOutcome.
 //   - Claims given up on. A request of which the caller saw no reply, or a copy of it that the network held back, may
 //     be served later, for as long as the stock sells: the claimant then has a unit that the next Claim or Lookup
 //     tells, and that nobody else gets until it is returned. (Units of a ClaimAny given up on are returned by the
@@ -58,13 +58,14 @@
 //
 // A call lasts until its context ends, and one whose context has no deadline for at most five call timeouts. Within
 // that time, what surely did not run is sent again, and so is every verb that may run twice: all but Counter's
-// writing verbs.
+// writing verbs, of which only AddOnce may.
 //
 // # Keys
 //
 // P is Options.KeyPrefix, S is P and the name of a stock, which may not contain braces.
 //
 //	P<name>    string  a Counter: INCR's and RAtomicLong's decimal integer; no end unless TTL
+//	rc:{P<name>}:i0 and :i1, or rc:P<name>:i0 if the name has braces: hashes, the ids of a Counter's AddOnce
 //	rc:{S}     hash    a Stock: its numbers; times in ms of the server (open.lua)
 //	rc:{S}:u   hash    its claimants: claimant -> ordinal;call, after a return 0;call;returned;by
 //	rc:{S}:r   hash    its requests, reservations, units of nobody in particular, and how many each claimant has (stock.lua)
@@ -85,7 +86,8 @@
 //
 // # Cost
 //
-// Every verb is one round trip: INCR, DECR, INCRBY or GET for a Counter without options, one EVALSHA for the rest.
+// Every verb is one round trip: INCR, DECR, INCRBY or GET for a Counter without options, one EVALSHA for the rest; but
+// Counter.Cached, which takes none while the value is cached.
 //
 // Claims of one process on one stock share calls (Combine): one alone is sent at once, the others while it is under way
 // together. And once the server has said that a stock is sold out the process answers by itself (SoldOutOptions).

@@ -35,7 +35,8 @@ var (
 	// is an *AlreadyOpenError.
 	ErrAlreadyOpen = errors.New("already open")
 	// ErrMismatch: the id of a request or reservation has been used before with another claimant, another number of
-	// units, or for the other of the two. Nothing was changed; a new request needs a new id.
+	// units, or for the other of the two, or that of AddOnce to add another number. Nothing was changed; a new request needs a
+	// new id.
 	ErrMismatch = errors.New("id used before with other arguments")
 	// ErrReservationExpired: the reservation's time was over, by the server's clock, before it was confirmed. Its units
 	// have gone back to the stock.
@@ -64,7 +65,7 @@ var (
 	ErrUnavailable = errs.ErrUnavailable
 	// ErrUnknownOutcome: the request was sent and no reply seen; it may have run, or may run yet. Every verb of Stock
 	// can then be called again, with the same arguments, and gives the one answer. The writing verbs of Counter
-	// cannot: sent again, they may count twice, which is why they are sent once.
+	// cannot, but for AddOnce: sent again, they may count twice, which is why they are sent once.
 	ErrUnknownOutcome = errs.ErrUnknownOutcome
 	// ErrUnconfirmed: units were granted, but fewer than Options.MinReplicas replicas confirmed it in time, so that a
 	// failover may forget it. Nothing is taken back: the same call, with the same claimant or id, is safe to repeat

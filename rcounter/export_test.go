@@ -42,3 +42,7 @@ func (s *Stock) ReserveAs(ctx context.Context, call, id, claimant string, n int6
 func (s *Stock) ConfirmAs(ctx context.Context, call, id string) (Grant, error) {
 	return s.confirm(ctx, call, id)
 }
+
+func (k *Counter) AddOnceAs(ctx context.Context, call, id string, d int64) (v int64, replayed bool, err error) {
+	return k.addOnce(ctx, call, id, d)
+}

@@ -340,6 +340,8 @@ func TestEveryVerbIsOneRoundTrip(t *testing.T) {
 		for name, verb := range counterVerbs(c.Counter("p", rcounter.CounterOptions{})) {
 			verbs["plain Counter."+name] = verb
 		}
+		delete(verbs, "Counter.Cached") // not by these means; see TestCachedTakesNoRoundTripWhileNothingChanges
+		delete(verbs, "plain Counter.Cached")
 		return verbs
 	}()
 	for name, verb := range all {

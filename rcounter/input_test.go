@@ -22,6 +22,8 @@ func counterVerbs(k *rcounter.Counter) map[string]func() error {
 		"Get":           func() error { _, err := k.Get(ctx); return err },
 		"Set":           func() error { return k.Set(ctx, 0) },
 		"CompareAndSet": func() error { _, err := k.CompareAndSet(ctx, 0, 0); return err },
+		"AddOnce":       func() error { _, _, err := k.AddOnce(ctx, "order", 2); return err },
+		"Cached":        func() error { _, err := k.Cached(ctx, time.Hour); return err },
 	}
 }
 
@@ -113,6 +115,9 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 	}{
 		{rcounter.CounterOptions{TTL: -time.Second}, []string{"TTL", "-1s"}},
 		{rcounter.CounterOptions{TTL: time.Microsecond}, []string{"TTL", "1µs"}},
+		{rcounter.CounterOptions{Remember: -time.Second}, []string{"Remember", "-1s"}},
+		{rcounter.CounterOptions{Remember: time.Microsecond}, []string{"Remember", "1µs"}},
+		{rcounter.CounterOptions{Remember: rcounter.MaxLifetime + 1}, []string{"Remember"}},
 		{rcounter.CounterOptions{Min: bound(3), Max: bound(2)}, []string{"Min", "3", "2"}},
 		{rcounter.CounterOptions{Min: bound(3)}, []string{"Initial", "0"}},
 		{rcounter.CounterOptions{Initial: 8, Max: bound(7)}, []string{"Initial", "8"}},
@@ -128,6 +133,11 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 	refused("Set", k.Set(ctx, 10), rcounter.ErrOutOfRange, "10", "9", `"k"`)
 	_, err := k.CompareAndSet(ctx, 1, -1)
 	refused("CompareAndSet", err, rcounter.ErrOutOfRange, "-1", "0", `"k"`)
+
+	for _, age := range []time.Duration{0, -time.Second, time.Microsecond} {
+		_, err := k.Cached(ctx, age)
+		refused("Cached", err, rcounter.ErrInvalidOption, "maxStale", age.String())
+	}
 
 	s := c.Stock("s")
 	for _, tc := range []struct {
@@ -165,6 +175,7 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 	long = strings.Repeat("x", rcounter.MaxClaimantLen+1)
 	for what, id := range map[string]string{"empty": "", "1025": long} {
 		for verb, call := range map[string]func() error{
+			"AddOnce":              func() error { _, _, err := k.AddOnce(ctx, id, 1); return err },
 			"ClaimOnce":            func() error { _, err := s.ClaimOnce(ctx, id, "u", 1); return err },
 			"ClaimOnce's claimant": func() error { _, err := s.ClaimOnce(ctx, "r", id, 1); return err },
 			"ReturnOnce":           func() error { _, err := s.ReturnOnce(ctx, id); return err },

@@ -606,6 +606,13 @@ func TestStocksWorkOnEverySlotOfACluster(t *testing.T) {
 		k := c.Counter("hits"+strconv.Itoa(i), rcounter.CounterOptions{Max: bound(2), TTL: time.Hour})
 		_, err = k.Incr(ctx)
 		require.NoError(t, err)
+		for _, id := range []string{"a", "a"} {
+			_, _, err = k.AddOnce(ctx, id, 1)
+			require.NoError(t, err)
+			v, err := k.Cached(ctx, time.Minute)
+			require.NoError(t, err)
+			require.EqualValues(t, 2, v)
+		}
 		require.NoError(t, k.Set(ctx, 2))
 		_, err = k.Incr(ctx)
 		require.ErrorIs(t, err, rcounter.ErrOutOfRange)
@@ -615,8 +622,14 @@ func TestStocksWorkOnEverySlotOfACluster(t *testing.T) {
 		require.ErrorIs(t, err, rcounter.ErrInvalidName, name)
 	}
 	for _, name := range []string{"a{b}", "{a}b"} {
-		_, err := c.Counter(name, rcounter.CounterOptions{}).Incr(ctx)
+		k := c.Counter(name, rcounter.CounterOptions{})
+		_, err := k.Incr(ctx)
 		require.NoError(t, err, "a counter is one key: braces are the caller's")
+		for range 2 {
+			v, _, err := k.AddOnce(ctx, "order", 4)
+			require.NoError(t, err, "and its ids are in its slot")
+			require.EqualValues(t, 5, v)
+		}
 	}
 }
 

@@ -46,6 +46,10 @@ type Call struct {
 	// Command, if set, is sent in place of the script, whose name still stands in errors (see Plain). It is called
 	// anew for every attempt, because rueidis recycles commands.
 	Command func(b rueidis.Builder) rueidis.Completed
+	// Cached, if CachedFor is set, is read through the client's cache in place of that, and kept there for so long. It is
+	// pinned.
+	Cached    rueidis.Cacheable
+	CachedFor time.Duration
 	// Tracked, if set, is a connection on which the server is to remember the keys that the script reads.
 	Tracked Conn
 	// Replicas > 0: the call is followed by WAIT on the same connection, for so many replicas and so long. If they do
@@ -115,7 +119,7 @@ func (r *Runner) attempt(ctx context.Context, c Call, timeout time.Duration) (ru
 	if ctx.Err() != nil {
 		return rueidis.RedisMessage{}, errNotSent{cause(ctx)}
 	}
-	if c.Command == nil && c.Tracked == nil && c.Replicas == 0 && r.fresh() {
+	if c.Command == nil && c.CachedFor == 0 && c.Tracked == nil && c.Replicas == 0 && r.fresh() {
 		if limit := time.Now().Add(timeout); patient(ctx, limit) {
 			return r.inPlace(ctx, c, limit)
 		}
@@ -267,6 +271,9 @@ func (x *placeContext) Err() error {
 }
 
 func (r *Runner) exec(ctx context.Context, c Call) (rueidis.RedisResult, error) {
+	if c.CachedFor > 0 {
+		return r.client.DoCache(ctx, c.Cached, c.CachedFor), nil
+	}
 	if c.Command != nil {
 		return r.client.Do(ctx, c.Command(r.client.B())), nil
 	}

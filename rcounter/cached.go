@@ -1,0 +1,69 @@
+package rcounter
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Cached is Get from rueidis' client-side cache: the value as it was at most maxStale ago, at least a millisecond, and
+// newer than that once the server's message that it has changed is here, which takes milliseconds. No round trip
+// while it is cached, one otherwise. For what is shown, and read far more often than it is counted: every change of a counter
+// that is read this way is told to every process that does.
+//
+// Without client-side caching it is a plain Get, and so it is of a counter that is missing.
+func (k *Counter) Cached(ctx context.Context, maxStale time.Duration) (int64, error) {
+	if err := k.c.usable(k.refused); err != nil {
+		return 0, err
+	}
+	if maxStale < time.Millisecond {
+		return 0, errs.InvalidOption("maxStale", maxStale, "at least 1ms")
+	}
+	ctx, cancel := k.c.bounded(ctx)
+	defer cancel()
+	text, err := k.cached(ctx, maxStale.Truncate(time.Millisecond))
+	if v, ok := integer(text); err == nil && ok {
+		return v, nil
+	}
+	return k.Get(ctx) // which says what is wrong, if anything is
+}
+
+// tracked is how a counter is read through the cache by those who bear one age.
+type tracked struct {
+	age   time.Duration
+	get   rueidis.Cacheable
+	there atomic.Int64 // until when it is in the cache unless it has changed, ns after the client's base
+}
+
+// cached is the counter's text, at most age old.
+func (k *Counter) cached(ctx context.Context, age time.Duration) (string, error) {
+	t := k.tracked.Load()
+	if t == nil || t.age != age {
+		// An entry of the cache lasts for as long as the one who had it read wanted. Its name is the command with all
+		// arguments, so each age has a range of its own, which is all of the value in any case.
+		t = &tracked{age: age, get: k.c.client.B().Getrange().Key(k.key).Start(0).End(1000 + age.Milliseconds()).Cache().Pin()}
+		k.tracked.Store(t)
+	}
+	now := k.c.now()
+	if now < t.there.Load() { // see memory.stands
+		place, done := script.Within(ctx, time.Now().Add(k.c.timeout))
+		defer done()
+		return k.c.client.DoCache(place, t.get, age).ToString()
+	}
+	m, err := k.c.runner.Attempt(ctx, script.Call{Script: getrangeScript, Keys: []string{k.key}, Cached: t.get, CachedFor: age})
+	if err != nil {
+		return "", err
+	}
+	left := age
+	if m.IsCacheHit() {
+		left = min(left, time.Duration(m.CachePTTL())*time.Millisecond)
+	}
+	t.there.Store(now + int64(left))
+	return m.ToString()
+}
+
+var getrangeScript = script.Plain("getrange")

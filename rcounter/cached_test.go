@@ -1,0 +1,108 @@
+package rcounter_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCachedTakesNoRoundTripWhileNothingChanges(t *testing.T) {
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	k := on(t, srv.Client(t), patient).Counter("k", rcounter.CounterOptions{})
+	must(t, admin, "SET", "k", "5")
+	before := redistest.CommandCalls(t, admin)
+	for range 10_000 {
+		v, err := k.Cached(ctx, time.Hour)
+		require.NoError(t, err)
+		require.EqualValues(t, 5, v)
+	}
+	after := redistest.CommandCalls(t, admin)
+	require.Equal(t, 1, after["getrange"]-before["getrange"])
+	require.Equal(t, before["get"], after["get"])
+
+	must(t, admin, "INCRBY", "k", "3")
+	redistest.Eventually(t, 20*time.Second, "the change is here", func() bool {
+		v, err := k.Cached(ctx, time.Hour)
+		require.NoError(t, err)
+		return v == 8
+	})
+}
+
+func TestCachedIsNoOlderThanAsked(t *testing.T) {
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	proxy := redistest.NewProxy(t, srv)
+	proxy.SwallowPushes() // nothing is heard of changes
+	client := proxy.Server().Client(t)
+	c := on(t, client, patient)
+	k := c.Counter("k", rcounter.CounterOptions{})
+	is := func(k *rcounter.Counter, age time.Duration, want int64) {
+		t.Helper()
+		v, err := k.Cached(ctx, age)
+		require.NoError(t, err)
+		require.Equal(t, want, v)
+	}
+	must(t, admin, "SET", "k", "1")
+	_, err := client.DoCache(ctx, client.B().Get().Key("k").Cache(), time.Hour).ToString() // somebody else, who bears more
+	require.NoError(t, err)
+	is(k, time.Hour, 1)
+	must(t, admin, "SET", "k", "2")
+	is(k, time.Hour, 1)
+	is(c.Counter("k", rcounter.CounterOptions{}), 59*time.Minute, 2)
+	is(k, 10*time.Millisecond, 2)
+	for want := int64(3); want < 8; want++ {
+		must(t, admin, "SET", "k", dec(want))
+		time.Sleep(15 * time.Millisecond)
+		is(k, 10*time.Millisecond, want)
+		is(c.Counter("k", rcounter.CounterOptions{}), time.Hour, 1)
+	}
+}
+
+func TestCachedIsAGetOtherwise(t *testing.T) {
+	eachCache(t, func(t *testing.T, srv *redistest.Server, client func() rueidis.Client) {
+		admin := srv.Client(t)
+		k := on(t, client(), patient).Counter("k", rcounter.CounterOptions{Initial: 7, Max: bound(9)})
+		for range 2 {
+			v, err := k.Cached(ctx, time.Hour)
+			require.NoError(t, err)
+			require.EqualValues(t, 7, v, "missing")
+		}
+		for value, want := range map[string]error{"": rcounter.ErrNotInteger, "1e3": rcounter.ErrNotInteger, dec(minInt): nil} {
+			must(t, admin, "SET", "k", value)
+			redistest.Eventually(t, 20*time.Second, value, func() bool {
+				v, err := k.Cached(ctx, time.Hour)
+				if want == nil {
+					return err == nil && v == minInt
+				}
+				require.Zero(t, v)
+				return err != nil
+			})
+			if _, err := k.Cached(ctx, time.Hour); want != nil {
+				require.ErrorIs(t, err, want)
+			}
+			must(t, admin, "DEL", "k")
+			redistest.Eventually(t, 20*time.Second, "gone", func() bool {
+				v, err := k.Cached(ctx, time.Hour)
+				return err == nil && v == 7
+			})
+		}
+		must(t, admin, "RPUSH", "k", "x")
+		_, err := k.Cached(ctx, time.Hour)
+		require.ErrorIs(t, err, rcounter.ErrWrongType)
+	})
+	for range 2 { // the embedded server has nothing for caching
+		k := on(t, redistest.Embedded(t).Client(t), patient).Counter("k", rcounter.CounterOptions{})
+		for want := range int64(3) {
+			v, err := k.Cached(ctx, time.Hour)
+			require.NoError(t, err)
+			require.Equal(t, want, v)
+			_, err = k.Incr(ctx)
+			require.NoError(t, err)
+		}
+	}
+}
