@@ -151,9 +151,9 @@ func (l *RateLimiter) Allow(ctx context.Context, key string, n int64) (Admission
 // again. One round trip; none with PerProcess.
 //
 // If the turn would come after ctx's deadline (after MaxWait without one), the error is ErrRateLimited at once, a
-// *RateLimitedError, and nothing is taken. If ctx ends while Wait sleeps, the units are given back, if nobody has
-// come after (those who have were told their times already) and the server answers within a call timeout; the error is
-// ctx's. The same is tried in the background if ctx ends while the reply is awaited: ErrUnknownOutcome.
+// *RateLimitedError, and nothing is taken. If ctx ends while Wait sleeps, the error is ctx's, at once, and the units are
+// given back in the background, if nobody has come after (those who have were told their times already) and the server
+// answers within a call timeout. The same is tried if ctx ends while the reply is awaited: ErrUnknownOutcome.
 //
 // Errors as for Allow.
 func (l *RateLimiter) Wait(ctx context.Context, key string, n int64) error {
@@ -168,7 +168,7 @@ func (l *RateLimiter) Wait(ctx context.Context, key string, n int64) error {
 	r, err := l.take(ctx, id, key, n, most)
 	switch {
 	case errors.Is(err, ErrUnknownOutcome): // they may have been taken, for a caller who does not wait any more
-		l.c.tasks.spawn(func() { l.giveBack(context.WithoutCancel(ctx), id, key, n) })
+		l.giveBack(ctx, id, key, n)
 		return err
 	case err != nil:
 		return err
@@ -181,16 +181,23 @@ func (l *RateLimiter) Wait(ctx context.Context, key string, n int64) error {
 	if script.Pause(ctx, r.wait) {
 		return nil
 	}
-	l.giveBack(context.WithoutCancel(ctx), id, key, n)
+	l.giveBack(ctx, id, key, n)
 	return over(ctx)
 }
 
-// giveBack undoes what take did under id, if nobody has come after. It is a best effort, and not awaited for longer than
-// a call may take: the caller has been told to go. If it fails, too few pass.
+// giveBack undoes what take did under id, if nobody has come after: in the background, since ctx has ended, and for no
+// longer than a call may take. If it fails, too few pass.
 func (l *RateLimiter) giveBack(ctx context.Context, id, key string, n int64) {
-	ctx, cancel := context.WithTimeout(ctx, l.c.bound/patience)
-	defer cancel()
-	_, _ = l.take(ctx, id, key, -n, 0)
+	undo := func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.c.timeout)
+		defer cancel()
+		_, _ = l.take(ctx, id, key, -n, 0)
+	}
+	if l.local != nil {
+		undo()
+		return
+	}
+	l.c.tasks.spawn(undo)
 }
 
 // over is the error of a ctx that has ended, with its cause where that says more.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -358,6 +359,35 @@ func TestAWaitGivenUpGivesItsUnitsBackIfNobodyCameAfter(t *testing.T) {
 			redistest.Eventually(t, 10*time.Second, "the last one's are given back", func() bool { return stands() == 6*time.Minute })
 		}
 	})
+}
+
+func TestAWaitEndsWithItsContextThoughTheServerIsSilent(t *testing.T) {
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	c := on(t, srv.Client(t), rcounter.Options{CallTimeout: 40 * time.Second})
+	l := c.RateLimiter("l", rcounter.RateLimiterOptions{Rate: 1, Per: time.Hour})
+	require.NoError(t, l.Wait(ctx, "", 1))
+	waiting, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- l.Wait(waiting, "", 1) }()
+	taken := func() time.Duration {
+		a, err := l.Allow(ctx, "", 0)
+		require.NoError(t, err)
+		return a.ResetAfter.Round(time.Hour)
+	}
+	redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return taken() == 2*time.Hour })
+	must(t, admin, "PING")
+	require.NoError(t, srv.Process.Signal(syscall.SIGSTOP))
+	defer srv.Process.Signal(syscall.SIGCONT)
+	cancel()
+	select {
+	case err := <-ended:
+		require.ErrorIs(t, err, context.Canceled)
+	case <-time.After(20 * time.Second): // half of what a call may take
+		t.Fatal("it waits for the server")
+	}
+	require.NoError(t, srv.Process.Signal(syscall.SIGCONT))
+	redistest.Eventually(t, 30*time.Second, "its unit is given back", func() bool { return taken() == time.Hour })
 }
 
 func TestAClockSetBackDoesNotCloseTheLimiter(t *testing.T) {
