@@ -26,6 +26,7 @@ const DefaultRemember = time.Hour
 //
 // Errors: ErrInvalidName for the id, ErrMismatch, and those of Add.
 func (k *Counter) AddOnce(ctx context.Context, id string, d int64) (v int64, replayed bool, err error) {
+	defer edge(&err)
 	if err := k.c.usable(k.refused); err != nil {
 		return 0, false, err
 	}

@@ -15,7 +15,8 @@ import (
 // server cannot be asked for so long, the units stay sold.
 //
 // Errors: ErrInvalidOption for n, and those of Claim.
-func (s *Stock) ClaimAny(ctx context.Context, n int64) (Grant, error) {
+func (s *Stock) ClaimAny(ctx context.Context, n int64) (_ Grant, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return Grant{}, err
 	}

@@ -78,7 +78,8 @@ type Block struct {
 // as the server can be asked, for as long as five call timeouts; after that it is a block like that of a dead process.
 //
 // Errors: ErrInvalidOption for n or ttl, ErrUnconfirmed, and those of Claim.
-func (s *Stock) Block(ctx context.Context, n int64, ttl time.Duration) (*Block, error) {
+func (s *Stock) Block(ctx context.Context, n int64, ttl time.Duration) (_ *Block, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return nil, err
 	}
@@ -147,7 +148,8 @@ func (b *Block) Until() time.Time {
 // Flush tells the server how many units have been handed out, so that after a crash no fewer are settled, and
 // prolongs the block's time: it has ttl left from before this call, also if it was over. One round trip, repeated until
 // answered. ErrBlockEnded if it was settled meanwhile: Take stops; ErrNoBlock if the stock is gone.
-func (b *Block) Flush(ctx context.Context) error {
+func (b *Block) Flush(ctx context.Context) (err error) {
+	defer edge(&err)
 	if err := b.s.c.usable(b.s.refused); err != nil {
 		return err
 	}
@@ -158,7 +160,7 @@ func (b *Block) Flush(ctx context.Context) error {
 		return ended
 	}
 	sent := time.Now()
-	_, err := b.s.endBlock(ctx, callID(), b.id, taken, blockFlush, b.ttl)
+	_, err = b.s.endBlock(ctx, callID(), b.id, taken, blockFlush, b.ttl)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -173,7 +175,8 @@ func (b *Block) Flush(ctx context.Context) error {
 // Close ends the handing out, at once, and gives back what is left. It may be called again after an error, until it
 // returns nil or ErrBlockEnded (it was settled meanwhile); until then, and if it never does, what is left stays sold. One
 // round trip, repeated until answered.
-func (b *Block) Close(ctx context.Context) error {
+func (b *Block) Close(ctx context.Context) (err error) {
+	defer edge(&err)
 	b.mu.Lock()
 	if b.ended == nil {
 		b.ended = fmt.Errorf("%w: %q, closed", ErrBlockEnded, b.id)
@@ -186,7 +189,7 @@ func (b *Block) Close(ctx context.Context) error {
 	if !b.outcome.Won() {
 		return nil
 	}
-	_, err := b.s.endBlock(ctx, "close-"+b.id, b.id, taken, blockClose, 0)
+	_, err = b.s.endBlock(ctx, "close-"+b.id, b.id, taken, blockClose, 0)
 	return err
 }
 
@@ -205,7 +208,8 @@ type BlockStatus struct {
 }
 
 // Blocks lists the stock's blocks, those ended included, by their units. A round trip for about 500.
-func (s *Stock) Blocks(ctx context.Context) ([]BlockStatus, error) {
+func (s *Stock) Blocks(ctx context.Context) (_ []BlockStatus, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return nil, err
 	}
@@ -221,6 +225,7 @@ func (s *Stock) Blocks(ctx context.Context) ([]BlockStatus, error) {
 // ErrBlockHeld, a *BlockHeldError, before its time is over. ErrBlockEnded: it has been closed or settled. ErrInvalidOption: taken is less
 // than what the owner said, or more than there were. ErrNoBlock. Nothing is changed then.
 func (s *Stock) SettleBlock(ctx context.Context, id string, taken int64) (returned int64, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return 0, err
 	}

@@ -16,7 +16,8 @@ import (
 // that is read this way is told to every process that does.
 //
 // Without client-side caching it is a plain Get, and so it is of a counter that is missing.
-func (k *Counter) Cached(ctx context.Context, maxStale time.Duration) (int64, error) {
+func (k *Counter) Cached(ctx context.Context, maxStale time.Duration) (_ int64, err error) {
+	defer edge(&err)
 	if err := k.c.usable(k.refused); err != nil {
 		return 0, err
 	}

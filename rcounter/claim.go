@@ -18,7 +18,8 @@ import (
 //
 // Errors: ErrInvalidName for the claimant, ErrCorrupt, ErrUnconfirmed, ErrWrongType, ErrUnavailable, ErrUnknownOutcome; the Grant is
 // then zero, and Won is false.
-func (s *Stock) Claim(ctx context.Context, claimant string) (Grant, error) {
+func (s *Stock) Claim(ctx context.Context, claimant string) (_ Grant, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return Grant{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,7 +26,8 @@ const patience = 5
 // Options of a Client. The zero value is good.
 type Options struct {
 	// KeyPrefix stands before every name: Counter("hits") with KeyPrefix "shop:" is the key shop:hits. Java
-	// processes find counters under the same names if it is empty. Defaults to "".
+	// processes find counters under the same names if it is empty. A prefix with braces is refused by every verb but a
+	// Counter's, and one whose first brace is that of an empty {} by New, as no name can follow it. Defaults to "".
 	KeyPrefix string
 	// CallTimeout is how long one attempt may wait for its reply, at least a millisecond. A call whose context has
 	// no deadline ends after five of them. Defaults to DefaultCallTimeout.
@@ -69,12 +71,13 @@ type Client struct {
 // New makes a client on h's rueidis client. h stays the caller's: Close does not close it. The error is
 // ErrInvalidOption for a nil hub, a hub without a client, or options out of bounds, ErrClosed for a hub that is closed; New
 // sends nothing.
-func New(h *pubsub.Hub, o Options) (*Client, error) {
+func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
+	defer edge(&err)
 	if h == nil {
 		return nil, errs.InvalidOption("hub", "nil", "a hub")
 	}
 	if h.Context().Err() != nil {
-		return nil, fmt.Errorf("rcounter: hub: %w", ErrClosed)
+		return nil, fmt.Errorf("hub: %w", ErrClosed)
 	}
 	client := h.Client()
 	if client == nil {
@@ -82,6 +85,9 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	}
 	if len(o.KeyPrefix) >= keyname.MaxLen || !utf8.ValidString(o.KeyPrefix) {
 		return nil, errs.InvalidOption("KeyPrefix", fmt.Sprintf("%.64q", o.KeyPrefix), "valid UTF-8, shorter than a name may be")
+	}
+	if i := strings.IndexByte(o.KeyPrefix, '{'); i >= 0 && strings.HasPrefix(o.KeyPrefix[i:], "{}") {
+		return nil, errs.InvalidOption("KeyPrefix", fmt.Sprintf("%.64q", o.KeyPrefix), "without an empty {}, which splits every name over Cluster slots")
 	}
 	if o.CallTimeout == 0 {
 		o.CallTimeout = DefaultCallTimeout
@@ -125,7 +131,7 @@ func (c *Client) Close() error {
 // usable is the check that comes before everything else: refused is what was wrong with a handle when it was made.
 func (c *Client) usable(refused error) error {
 	if c.closed.Load() || c.hub.Err() != nil {
-		return fmt.Errorf("rcounter: client: %w", ErrClosed)
+		return fmt.Errorf("client: %w", ErrClosed)
 	}
 	return refused
 }

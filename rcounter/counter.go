@@ -78,7 +78,7 @@ func (c *Client) Counter(name string, o CounterOptions) *Counter {
 		k.max = Bound(*o.Max)
 	}
 	k.plain = k.min == nil && k.max == nil && o.Initial == 0 && o.TTL == 0
-	k.refused = k.check(name, o.TTL)
+	k.refused = edged(k.check(name, o.TTL))
 	return k
 }
 
@@ -134,7 +134,8 @@ func (k *Counter) Decr(ctx context.Context) (int64, error) { return k.Add(ctx, -
 // towards it. A sum beyond 64 bits is ErrOverflow, and nothing is written either.
 //
 // It is sent once: after ErrUnknownOutcome d may have been added, or be added yet.
-func (k *Counter) Add(ctx context.Context, d int64) (int64, error) {
+func (k *Counter) Add(ctx context.Context, d int64) (_ int64, err error) {
+	defer edge(&err)
 	if err := k.c.usable(k.refused); err != nil {
 		return 0, err
 	}
@@ -228,7 +229,8 @@ func numeric(err error) error {
 
 // Get returns the value, Initial if the key is missing. One round trip, repeated until answered. With a rueidis
 // client that sends reads to replicas it is a replica's value.
-func (k *Counter) Get(ctx context.Context) (int64, error) {
+func (k *Counter) Get(ctx context.Context) (_ int64, err error) {
+	defer edge(&err)
 	if err := k.c.usable(k.refused); err != nil {
 		return 0, err
 	}
@@ -260,7 +262,8 @@ func integer(s string) (int64, bool) {
 
 // Set makes v the value, whatever it was, a string that is no number included; the expiry of an existing key is kept.
 // v beyond Min or Max is ErrOutOfRange and not sent. Sent once. One round trip.
-func (k *Counter) Set(ctx context.Context, v int64) error {
+func (k *Counter) Set(ctx context.Context, v int64) (err error) {
+	defer edge(&err)
 	if err := k.c.usable(k.refused); err != nil {
 		return err
 	}
@@ -273,7 +276,8 @@ func (k *Counter) Set(ctx context.Context, v int64) error {
 // CompareAndSet makes next the value if it is old, and reports whether it was; a missing key is Initial, which
 // without CounterOptions is RAtomicLong's 0. The expiry of an existing key is kept. next beyond Min or Max is
 // ErrOutOfRange and not sent. Sent once: sent again, a call that had succeeded would answer false. One round trip.
-func (k *Counter) CompareAndSet(ctx context.Context, old, next int64) (bool, error) {
+func (k *Counter) CompareAndSet(ctx context.Context, old, next int64) (_ bool, err error) {
+	defer edge(&err)
 	if err := k.c.usable(k.refused); err != nil {
 		return false, err
 	}

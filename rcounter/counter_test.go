@@ -366,7 +366,7 @@ func TestRangeErrorSaysWhereTheCounterStands(t *testing.T) {
 	require.ErrorAs(t, err, &re)
 	require.Equal(t, rcounter.RangeError{Key: "p:k", Value: 2, Delta: 2, Bound: 3}, *re)
 	require.ErrorIs(t, err, rcounter.ErrOutOfRange)
-	require.EqualError(t, err, `out of range: "p:k" stands at 2, adding 2 would pass 3`)
+	require.EqualError(t, err, `rcounter: out of range: "p:k" stands at 2, adding 2 would pass 3`)
 }
 
 func TestBoundsAreCopied(t *testing.T) {

@@ -9,8 +9,9 @@ import (
 
 // Refusals: nothing was sent, and sending the same again will be refused again.
 var (
-	// ErrInvalidName: the name of a counter or stock, or a claimant, cannot be used: empty, too long, not UTF-8, or
-	// with braces where they would take the keys apart in a Cluster. Every verb of the Counter or Stock returns it.
+	// ErrInvalidName: the name of a counter or stock, a claimant, an id, or the key of a limit cannot be used: empty, too
+	// long, not UTF-8, or, of a name, with braces where they would take the keys apart in a Cluster. Every verb of the
+	// Counter or Stock returns that of a name.
 	ErrInvalidName = errs.ErrInvalidName
 	// ErrInvalidOption: an option or argument is outside its bounds; the text names the field and the value.
 	ErrInvalidOption = errs.ErrInvalidOption
@@ -73,6 +74,25 @@ var (
 	ErrUnconfirmed = errors.New("not confirmed by enough replicas")
 )
 
+// edge gives an error that a verb returns the package's name, once.
+func edge(err *error) {
+	if _, done := (*err).(*named); *err != nil && !done {
+		*err = &named{*err}
+	}
+}
+
+// edged is err as edge leaves it.
+func edged(err error) error {
+	edge(&err)
+	return err
+}
+
+// named is an error with the package's name in front.
+type named struct{ error }
+
+func (e *named) Error() string { return "rcounter: " + e.error.Error() }
+func (e *named) Unwrap() error { return e.error }
+
 // RangeError is the ErrOutOfRange of Incr, Decr and Add.
 type RangeError struct {
 	Key   string // as on the server, prefix included
@@ -111,5 +131,5 @@ func corrupt(key string, recorded, found int64) error {
 
 // malformed is a reply that none of our scripts gives.
 func malformed(what, key string) error {
-	return fmt.Errorf("rcounter: unexpected reply to %s on %q", what, key)
+	return fmt.Errorf("unexpected reply to %s on %q", what, key)
 }

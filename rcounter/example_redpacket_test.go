@@ -91,5 +91,5 @@ func ExampleSplit() {
 	fmt.Println(err)
 	// Output:
 	// [225 191 123 254 207] <nil>
-	// invalid option: total is 10, must be at least n * min, which is 20 * 1
+	// rcounter: invalid option: total is 10, must be at least n * min, which is 20 * 1
 }

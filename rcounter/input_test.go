@@ -83,6 +83,7 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 	refused := func(what string, err, want error, says ...string) {
 		t.Helper()
 		require.ErrorIs(t, err, want, what)
+		requirePrefix(t, err)
 		for _, s := range says {
 			require.ErrorContains(t, err, s, what)
 		}
@@ -164,7 +165,7 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 		_, err := s.Open(ctx, tc.o)
 		refused("Open", err, rcounter.ErrInvalidOption, tc.says...)
 	}
-	for what, claimant := range map[string]string{"empty": "", "1025": strings.Repeat("x", rcounter.MaxClaimantLen+1)} {
+	for what, claimant := range map[string]string{"empty": "", "1025": strings.Repeat("x", rcounter.MaxClaimantLen+1), "UTF-8": "a\xff"} {
 		_, err := s.Claim(ctx, claimant)
 		refused(what, err, rcounter.ErrInvalidName, what)
 		_, _, err = s.Lookup(ctx, claimant)
@@ -173,7 +174,7 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 		refused(what, err, rcounter.ErrInvalidName, what)
 	}
 	long = strings.Repeat("x", rcounter.MaxClaimantLen+1)
-	for what, id := range map[string]string{"empty": "", "1025": long} {
+	for what, id := range map[string]string{"empty": "", "1025": long, "UTF-8": "a\xff"} {
 		for verb, call := range map[string]func() error{
 			"AddOnce":              func() error { _, _, err := k.AddOnce(ctx, id, 1); return err },
 			"ClaimOnce":            func() error { _, err := s.ClaimOnce(ctx, id, "u", 1); return err },
@@ -183,6 +184,8 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 			"Reserve's claimant":   func() error { _, err := s.Reserve(ctx, "h", id, 1, time.Minute); return err },
 			"Confirm":              func() error { _, err := s.Confirm(ctx, id); return err },
 			"Cancel":               func() error { _, err := s.Cancel(ctx, id); return err },
+			"SettleBlock":          func() error { _, err := s.SettleBlock(ctx, id, 1); return err },
+			"Grab":                 func() error { _, err := c.RedPacket("p").Grab(ctx, id); return err },
 		} {
 			refused(verb+" "+what, call(), rcounter.ErrInvalidName, what)
 		}
@@ -236,6 +239,65 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 	require.NoError(t, c.Close(), "again")
 }
 
+// requirePrefix fails if the error does not begin with the package's name, once.
+func requirePrefix(t testing.TB, err error) {
+	t.Helper()
+	require.True(t, strings.HasPrefix(err.Error(), "rcounter: "), err)
+	require.Equal(t, 1, strings.Count(err.Error(), "rcounter: "), err)
+}
+
+// Whatever kind of error it is, and wherever it comes from.
+func TestEveryErrorBeginsWithThePackagesNameOnce(t *testing.T) {
+	srv := redistest.Start(t)
+	c := on(t, srv.Client(t), patient)
+	for verb, call := range shardedVerbs(c.Sharded("a{b}", 2)) {
+		err := call()
+		require.ErrorIs(t, err, rcounter.ErrInvalidName, verb)
+		requirePrefix(t, err)
+	}
+	must(t, srv.Client(t), "SET", "rc:{s}", "another type")
+	must(t, srv.Client(t), "RPUSH", "k", "another type")
+	for verb, call := range stockVerbs(c.Stock("s")) {
+		if verb == "Ledger" {
+			continue // its key is another
+		}
+		err := call()
+		require.ErrorIs(t, err, rcounter.ErrWrongType, verb)
+		requirePrefix(t, err)
+	}
+	for verb, call := range counterVerbs(c.Counter("k", rcounter.CounterOptions{})) {
+		err := call()
+		require.ErrorIs(t, err, rcounter.ErrWrongType, verb)
+		requirePrefix(t, err)
+	}
+	for _, err := range c.RedPacket("a{b}").Shares(ctx) {
+		requirePrefix(t, err)
+	}
+	_, err := c.Stock("none").Confirm(ctx, "r")
+	requirePrefix(t, err)
+	sure := on(t, srv.Client(t), rcounter.Options{CallTimeout: patient.CallTimeout, MinReplicas: 1, ReplicaTimeout: time.Millisecond})
+	_, err = opened(t, sure, "unsure", 1).Claim(ctx, "ann")
+	require.ErrorIs(t, err, rcounter.ErrUnconfirmed)
+	requirePrefix(t, err)
+	l := c.RateLimiter("l", rcounter.RateLimiterOptions{Rate: 1, Per: time.Hour})
+	require.NoError(t, l.Wait(ctx, "", 1))
+	brief, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	err = l.Wait(brief, "", 1)
+	require.ErrorIs(t, err, rcounter.ErrRateLimited)
+	requirePrefix(t, err)
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = c.Stock("other").Claim(ended, "ann")
+	require.ErrorIs(t, err, context.Canceled)
+	requirePrefix(t, err)
+
+	mine := errors.New("mine")
+	s := opened(t, c, "fresh", 1)
+	_, err = s.Restore(ctx, func(yield func(rcounter.Entry, error) bool) { yield(rcounter.Entry{}, mine) })
+	require.Same(t, mine, err, "the caller's own, as it is")
+}
+
 func TestNewRefusesWhatItCannotUse(t *testing.T) {
 	_, err := rcounter.New(nil, rcounter.Options{})
 	require.ErrorIs(t, err, rcounter.ErrInvalidOption)
@@ -261,10 +323,13 @@ func TestNewRefusesWhatItCannotUse(t *testing.T) {
 		{rcounter.Options{SoldOut: rcounter.SoldOutOptions{Trust: time.Millisecond}}, []string{"SoldOut.Trust", "1ms"}},
 		{rcounter.Options{SoldOut: rcounter.SoldOutOptions{Trust: -time.Second}}, []string{"SoldOut.Trust", "-1s"}},
 		{rcounter.Options{KeyPrefix: "a\xff"}, []string{"KeyPrefix", `"a\xff"`}},
+		{rcounter.Options{KeyPrefix: "shop{}:"}, []string{"KeyPrefix", `"shop{}:"`}},
+		{rcounter.Options{KeyPrefix: "{}"}, []string{"KeyPrefix", `"{}"`}},
 		{rcounter.Options{KeyPrefix: strings.Repeat("x", 64<<10)}, []string{"KeyPrefix", `"xxx`}},
 	} {
 		_, err := rcounter.New(h, tc.o)
 		require.ErrorIs(t, err, rcounter.ErrInvalidOption)
+		requirePrefix(t, err)
 		for _, s := range tc.says {
 			require.ErrorContains(t, err, s)
 		}
@@ -278,7 +343,7 @@ func TestTheLongestNamesAndClaimantsWork(t *testing.T) {
 		_, err := c.Counter(longest, rcounter.CounterOptions{}).Incr(ctx)
 		require.NoError(t, err)
 		s := opened(t, c, longest, 1)
-		for _, claimant := range []string{strings.Repeat("x", rcounter.MaxClaimantLen), "\x00;0;\xff"} {
+		for _, claimant := range []string{strings.Repeat("x", rcounter.MaxClaimantLen), "\x00;0;\u00ff"} {
 			_, err := s.Claim(ctx, claimant)
 			require.NoError(t, err)
 			_, _, err = s.Lookup(ctx, claimant)

@@ -43,6 +43,12 @@ type Entry struct {
 //
 // The error is fn's, as it is, or the server's.
 func (s *Stock) Ledger(ctx context.Context, max int, fn func(ctx context.Context, entries []Entry) error) (moved int, err error) {
+	var theirs error
+	defer func() {
+		if theirs == nil {
+			edge(&err)
+		}
+	}()
 	if err := s.c.usable(s.refused); err != nil {
 		return 0, err
 	}
@@ -56,8 +62,8 @@ func (s *Stock) Ledger(ctx context.Context, max int, fn func(ctx context.Context
 	if err != nil || len(entries) == 0 {
 		return 0, err
 	}
-	if err := fn(ctx, entries); err != nil {
-		return 0, err
+	if theirs = fn(ctx, entries); theirs != nil {
+		return 0, theirs
 	}
 	ids := make([]string, len(entries))
 	for i := range entries {
@@ -76,10 +82,10 @@ func (s *Stock) Ledger(ctx context.Context, max int, fn func(ctx context.Context
 // there are none, and returns ctx's error, fn's, or ErrClosed or ErrWrongType; other errors of the server's it bears.
 func (s *Stock) KeepLedger(ctx context.Context, every time.Duration, max int, fn func(ctx context.Context, entries []Entry) error) error {
 	if every < time.Millisecond {
-		return errs.InvalidOption("every", every, "at least 1ms")
+		return edged(errs.InvalidOption("every", every, "at least 1ms"))
 	}
 	if fn == nil {
-		return errs.InvalidOption("fn", "nil", "a function")
+		return edged(errs.InvalidOption("fn", "nil", "a function"))
 	}
 	var refused error
 	for {

@@ -7,7 +7,8 @@ import (
 
 // Lookup reports whether claimant has a unit, and which: a Grant that is Replayed. If not, the Grant is zero; a stock
 // that is not there has no claimants. It claims nothing. One round trip, repeated until answered.
-func (s *Stock) Lookup(ctx context.Context, claimant string) (Grant, bool, error) {
+func (s *Stock) Lookup(ctx context.Context, claimant string) (_ Grant, _ bool, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return Grant{}, false, err
 	}

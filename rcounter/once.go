@@ -19,7 +19,8 @@ import (
 //
 // Errors: ErrInvalidName for request or claimant, ErrInvalidOption for n, ErrMismatch, ErrUnconfirmed, and those
 // of Claim.
-func (s *Stock) ClaimOnce(ctx context.Context, request, claimant string, n int64) (Grant, error) {
+func (s *Stock) ClaimOnce(ctx context.Context, request, claimant string, n int64) (_ Grant, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return Grant{}, err
 	}
@@ -43,13 +44,10 @@ func (s *Stock) ClaimOnce(ctx context.Context, request, claimant string, n int64
 
 // checkRequest is the check of a request's or reservation's id before anything is sent.
 func checkRequest(id string) error {
-	switch {
-	case id == "":
+	if id == "" {
 		return fmt.Errorf("%w: the id is empty", ErrInvalidName)
-	case len(id) > MaxClaimantLen:
-		return fmt.Errorf("%w: id %.32q… has %d bytes, more than %d", ErrInvalidName, id, len(id), MaxClaimantLen)
 	}
-	return nil
+	return checkText("id", id)
 }
 
 func checkN(n int64) error {

@@ -77,6 +77,7 @@ func (o *OpenSpec) check() error {
 // say. ErrCorrupt: claimants' records of a stock that is lost are there; they must be removed by hand first, since
 // their claimants have units.
 func (s *Stock) Open(ctx context.Context, o OpenSpec) (epoch int64, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return 0, err
 	}

@@ -131,7 +131,8 @@ type Admission struct {
 //
 // Errors: ErrInvalidName for the key, ErrInvalidOption for n, ErrUnavailable, ErrUnknownOutcome: the units may have
 // been taken.
-func (l *RateLimiter) Allow(ctx context.Context, key string, n int64) (Admission, error) {
+func (l *RateLimiter) Allow(ctx context.Context, key string, n int64) (_ Admission, err error) {
+	defer edge(&err)
 	if err := l.check(key, n, 0); err != nil {
 		return Admission{}, err
 	}
@@ -156,7 +157,8 @@ func (l *RateLimiter) Allow(ctx context.Context, key string, n int64) (Admission
 // answers within a call timeout. The same is tried if ctx ends while the reply is awaited: ErrUnknownOutcome.
 //
 // Errors as for Allow.
-func (l *RateLimiter) Wait(ctx context.Context, key string, n int64) error {
+func (l *RateLimiter) Wait(ctx context.Context, key string, n int64) (err error) {
+	defer edge(&err)
 	if err := l.check(key, n, 1); err != nil {
 		return err
 	}
@@ -213,8 +215,8 @@ func (l *RateLimiter) check(key string, n, least int64) error {
 	if err := l.c.usable(l.refused); err != nil {
 		return err
 	}
-	if len(key) > MaxClaimantLen {
-		return fmt.Errorf("%w: key %.32q… has %d bytes, more than %d", ErrInvalidName, key, len(key), MaxClaimantLen)
+	if err := checkText("key", key); err != nil {
+		return err
 	}
 	if n < least || n > l.o.Burst {
 		return errs.InvalidOption("n", n, fmt.Sprintf("between %d and Burst, which is %d", least, l.o.Burst))

@@ -81,11 +81,11 @@ func (c *Client) RedPacket(name string) *RedPacket {
 func (c *Client) tagged(name, what string) (tag string, refused error) {
 	switch full := c.prefix + name; {
 	case name == "":
-		return "", keyname.Check(name)
+		return "", edged(keyname.Check(name))
 	case strings.ContainsAny(full, "{}"):
-		return "", fmt.Errorf("%w: %.64q has braces; the keys of %s are held together by braces of their own", errs.ErrInvalidName, full, what)
+		return "", edged(fmt.Errorf("%w: %.64q has braces; the keys of %s are held together by braces of their own", errs.ErrInvalidName, full, what))
 	default:
-		return keyname.Prefix("rc", full), keyname.Check(full)
+		return keyname.Prefix("rc", full), edged(keyname.Check(full))
 	}
 }
 
@@ -151,6 +151,7 @@ const (
 // another is ErrSending. ErrSendLost: broken off by the server, not open. ErrCorrupt: records or shares of a packet
 // that is lost are there. ErrUnconfirmed: it may be open, and too few replicas know (Options.MinReplicas).
 func (p *RedPacket) Send(ctx context.Context, o PacketSpec) (epoch int64, err error) {
+	defer edge(&err)
 	if err := p.c.usable(p.refused); err != nil {
 		return 0, err
 	}
@@ -233,7 +234,8 @@ func (s Share) Won() bool { return s.Outcome == Granted || s.Outcome == Replayed
 //
 // Errors: ErrInvalidName for the user, ErrCorrupt, ErrUnconfirmed, ErrWrongType, ErrUnavailable, ErrUnknownOutcome; the Share is then
 // zero, and Won is false.
-func (p *RedPacket) Grab(ctx context.Context, user string) (Share, error) {
+func (p *RedPacket) Grab(ctx context.Context, user string) (_ Share, err error) {
+	defer edge(&err)
 	if err := p.c.usable(p.refused); err != nil {
 		return Share{}, err
 	}
@@ -312,7 +314,8 @@ type Refund struct {
 // server has forgotten the packet, and the error is ErrNoPacket.
 //
 // ErrNotEnded, a *NotEndedError, before the end, even if all shares are taken. ErrUnconfirmed as for Grab. One round trip, repeated until answered.
-func (p *RedPacket) Refund(ctx context.Context) (Refund, error) {
+func (p *RedPacket) Refund(ctx context.Context) (_ Refund, err error) {
+	defer edge(&err)
 	if err := p.c.usable(p.refused); err != nil {
 		return Refund{}, err
 	}
@@ -377,7 +380,8 @@ type PacketStatus struct {
 
 // Status reads the packet; all zero, PacketAbsent, if there is none. One round trip, repeated until answered. With
 // ErrCorrupt for records or shares that are missing the status is what the packet itself says.
-func (p *RedPacket) Status(ctx context.Context) (PacketStatus, error) {
+func (p *RedPacket) Status(ctx context.Context) (_ PacketStatus, err error) {
+	defer edge(&err)
 	if err := p.c.usable(p.refused); err != nil {
 		return PacketStatus{}, err
 	}
@@ -395,7 +399,7 @@ func (p *RedPacket) Shares(ctx context.Context) iter.Seq2[Share, error] {
 	return func(yield func(Share, error) bool) {
 		shares, err := p.all(ctx, sharesPage)
 		if err != nil {
-			yield(Share{}, err)
+			yield(Share{}, edged(err))
 			return
 		}
 		for _, s := range shares {

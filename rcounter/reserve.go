@@ -43,7 +43,8 @@ func (r Reservation) Won() bool { return r.Outcome == Granted || r.Outcome == Re
 // ErrReservationExpired, ErrReservationCancelled (also if Cancel came before this call did), ErrReservationReturned.
 //
 // Other errors: ErrInvalidName for id or claimant, ErrInvalidOption for n or ttl, ErrMismatch, ErrUnconfirmed, and those of Claim.
-func (s *Stock) Reserve(ctx context.Context, id, claimant string, n int64, ttl time.Duration) (*Reservation, error) {
+func (s *Stock) Reserve(ctx context.Context, id, claimant string, n int64, ttl time.Duration) (_ *Reservation, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return nil, err
 	}
@@ -76,7 +77,8 @@ func (s *Stock) Reserve(ctx context.Context, id, claimant string, n int64, ttl t
 //
 // A late one is ErrReservationExpired, and nothing is sold. ErrReservationCancelled, ErrReservationReturned,
 // ErrNoReservation, ErrMismatch and the errors of Claim.
-func (s *Stock) Confirm(ctx context.Context, id string) (Grant, error) {
+func (s *Stock) Confirm(ctx context.Context, id string) (_ Grant, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return Grant{}, err
 	}
@@ -89,7 +91,8 @@ func (s *Stock) Confirm(ctx context.Context, id string) (Grant, error) {
 // Cancel gives back what the reservation holds, and reports whether this call did so. False: its time was over, it was
 // confirmed (and stays so) or cancelled before; or it had not been made, and now never will be: a Reserve of that id
 // which arrives later is ErrReservationCancelled. One round trip, repeated until answered.
-func (s *Stock) Cancel(ctx context.Context, id string) (bool, error) {
+func (s *Stock) Cancel(ctx context.Context, id string) (_ bool, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return false, err
 	}
@@ -103,6 +106,7 @@ func (s *Stock) Cancel(ctx context.Context, id string) (bool, error) {
 // units do the same first, so a stock that sells has no need of it; where nobody comes, Status and the ledger's
 // readers see the units back only after it. See KeepReaped.
 func (s *Stock) Reap(ctx context.Context) (ended int64, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return 0, err
 	}
@@ -119,7 +123,7 @@ func (s *Stock) Reap(ctx context.Context) (ended int64, err error) {
 // it ends too; other errors it bears. Any number of processes may do so for one stock.
 func (s *Stock) KeepReaped(ctx context.Context, every time.Duration) error {
 	if every < time.Millisecond {
-		return errs.InvalidOption("every", every, "at least 1ms")
+		return edged(errs.InvalidOption("every", every, "at least 1ms"))
 	}
 	t := time.NewTicker(every)
 	defer t.Stop()

@@ -14,7 +14,8 @@ import (
 // answered; a copy that the network delivers late changes nothing.
 //
 // After ErrUnknownOutcome the limit may be the new one; Status tells.
-func (s *Stock) Resize(ctx context.Context, limit int64) error {
+func (s *Stock) Resize(ctx context.Context, limit int64) (err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return err
 	}

@@ -46,14 +46,19 @@ type Restored struct {
 // ErrUnknownOutcome it may be suspended up to five call timeouts later.) Copies of its requests that the network
 // delivers later change nothing. It keeps all records in memory and takes one round trip for 128 of them; a ctx without a deadline gives each
 // of these five call timeouts.
-func (s *Stock) Restore(ctx context.Context, winners iter.Seq2[Entry, error]) (Restored, error) {
+func (s *Stock) Restore(ctx context.Context, winners iter.Seq2[Entry, error]) (_ Restored, err error) {
+	r := &restorer{s: s, call: callID(), added: map[string]int64{}, displaced: map[string]Entry{}}
+	defer func() {
+		if r.theirs == nil {
+			edge(&err)
+		}
+	}()
 	if err := s.c.usable(s.refused); err != nil {
 		return Restored{}, err
 	}
 	if winners == nil {
 		return Restored{}, errs.InvalidOption("winners", "nil", "a sequence")
 	}
-	r := &restorer{s: s, call: callID(), added: map[string]int64{}, displaced: map[string]Entry{}}
 	if err := r.begin(ctx); err != nil {
 		return Restored{}, err
 	}
@@ -102,6 +107,8 @@ type restorer struct {
 	added       map[string]int64
 	displaced   map[string]Entry
 	unaccounted int64
+
+	theirs error // of winners, to be returned as it is
 }
 
 // span is the units first to last.
@@ -187,6 +194,7 @@ func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) 
 	r.wins = map[string]win{}
 	for e, err := range winners {
 		if err != nil {
+			r.theirs = err
 			return err
 		}
 		if ctx.Err() != nil {
@@ -199,8 +207,8 @@ func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) 
 			return errs.InvalidOption("Back", e.Back, fmt.Sprintf("false: ordinal %d is not held", e.Ordinal))
 		case e.N < 0 || e.N > MaxLimit || e.Ordinal < 1 || e.Ordinal > MaxLimit-n+1:
 			return errs.InvalidOption("Ordinal and N", fmt.Sprintf("%d and %d", e.Ordinal, e.N), fmt.Sprintf("within 1 and %d", int64(MaxLimit)))
-		case len(e.Claimant) > MaxClaimantLen || len(e.Request) > MaxClaimantLen:
-			return errs.InvalidOption("Claimant or Request", fmt.Sprintf("%.32q…, %.32q…", e.Claimant, e.Request), fmt.Sprintf("at most %d bytes", MaxClaimantLen))
+		case checkText("", e.Claimant) != nil || checkText("", e.Request) != nil:
+			return errs.InvalidOption("Claimant or Request", fmt.Sprintf("%.32q, %.32q", e.Claimant, e.Request), fmt.Sprintf("UTF-8 of at most %d bytes", MaxClaimantLen))
 		case e.Claimant == "" && e.Request == "":
 			return errs.InvalidOption("Claimant and Request", "empty", fmt.Sprintf("set, one of them at least: ordinal %d", e.Ordinal))
 		case e.Claimant == "":

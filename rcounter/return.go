@@ -19,7 +19,8 @@ import (
 // would have taken the unit just bought. A caller who did not keep the ordinal asks Lookup.
 //
 // False without an error: claimant does not have that unit, never had it or returned it before.
-func (s *Stock) Return(ctx context.Context, claimant string, ordinal int64) (bool, error) {
+func (s *Stock) Return(ctx context.Context, claimant string, ordinal int64) (_ bool, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return false, err
 	}
@@ -53,7 +54,8 @@ func (s *Stock) giveBack(ctx context.Context, id, claimant string, ordinal int64
 // answered, at will: a request is returned once.
 //
 // False without an error: nothing was granted to request, or it was returned before.
-func (s *Stock) ReturnOnce(ctx context.Context, request string) (bool, error) {
+func (s *Stock) ReturnOnce(ctx context.Context, request string) (_ bool, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return false, err
 	}
@@ -82,14 +84,15 @@ func (s *Stock) giveBackRequest(ctx context.Context, id, request string) (bool, 
 // answered, or a part of it (the same Request, with Ordinal and N within it). Each part is returned once: where one
 // overlaps what was returned before, nothing is returned. One grant can be returned in at most 1024 parts, beyond
 // which it is ErrOutOfRange. One round trip, repeated until answered.
-func (s *Stock) ReturnAny(ctx context.Context, g Grant) (bool, error) {
+func (s *Stock) ReturnAny(ctx context.Context, g Grant) (_ bool, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return false, err
 	}
 	switch {
 	case !g.Won():
 		return false, errs.InvalidOption("grant", g.Outcome, "one that was won")
-	case g.Request == "" || len(g.Request) > MaxClaimantLen:
+	case g.Request == "" || checkText("", g.Request) != nil:
 		return false, errs.InvalidOption("Request", fmt.Sprintf("%.32q", g.Request), "that of ClaimAny's grant")
 	case g.Ordinal < 1 || g.Ordinal > MaxLimit:
 		return false, errs.InvalidOption("Ordinal", g.Ordinal, "that of ClaimAny's grant, at least 1")

@@ -141,6 +141,7 @@ func (s *ShardedStock) Home(claimant string) int {
 // nothing is granted or, later, some shards sell already; another Open, whatever its spec, brings the first one to
 // its end and answers ErrAlreadyOpen. Three round trips and more, each repeated until answered.
 func (s *ShardedStock) Open(ctx context.Context, o OpenSpec) (epoch int64, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return 0, err
 	}
@@ -209,7 +210,8 @@ func (s *ShardedStock) each(fn func(i int) error) error {
 }
 
 // Claim is Stock.Claim, with Remaining the home's. One round trip while the home has units.
-func (s *ShardedStock) Claim(ctx context.Context, claimant string) (Grant, error) {
+func (s *ShardedStock) Claim(ctx context.Context, claimant string) (_ Grant, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return Grant{}, err
 	}
@@ -225,7 +227,8 @@ func (s *ShardedStock) Claim(ctx context.Context, claimant string) (Grant, error
 
 // ClaimOnce is Stock.ClaimOnce, at claimant's home. It may be granted fewer units than are left elsewhere, but none
 // only if none are left at all.
-func (s *ShardedStock) ClaimOnce(ctx context.Context, request, claimant string, n int64) (Grant, error) {
+func (s *ShardedStock) ClaimOnce(ctx context.Context, request, claimant string, n int64) (_ Grant, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return Grant{}, err
 	}
@@ -246,7 +249,8 @@ func (s *ShardedStock) ClaimOnce(ctx context.Context, request, claimant string, 
 
 // ClaimAny is Stock.ClaimAny, at a shard picked at random. It may be granted fewer units than are left elsewhere, but
 // none only if none are left at all.
-func (s *ShardedStock) ClaimAny(ctx context.Context, n int64) (Grant, error) {
+func (s *ShardedStock) ClaimAny(ctx context.Context, n int64) (_ Grant, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return Grant{}, err
 	}
@@ -326,7 +330,8 @@ func (s *ShardedStock) whole(shard int, g Grant) (Grant, error) {
 }
 
 // Lookup is Stock.Lookup, with Remaining the home's. One round trip if claimant has a unit.
-func (s *ShardedStock) Lookup(ctx context.Context, claimant string) (Grant, bool, error) {
+func (s *ShardedStock) Lookup(ctx context.Context, claimant string) (_ Grant, _ bool, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return Grant{}, false, err
 	}
@@ -351,7 +356,8 @@ func (s *ShardedStock) Lookup(ctx context.Context, claimant string) (Grant, bool
 }
 
 // Return is Stock.Return: what is returned can be claimed at any home.
-func (s *ShardedStock) Return(ctx context.Context, claimant string, ordinal int64) (bool, error) {
+func (s *ShardedStock) Return(ctx context.Context, claimant string, ordinal int64) (_ bool, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return false, err
 	}
@@ -369,7 +375,8 @@ func (s *ShardedStock) Return(ctx context.Context, claimant string, ordinal int6
 }
 
 // ReturnOnce is Stock.ReturnOnce, for a request that claimant made.
-func (s *ShardedStock) ReturnOnce(ctx context.Context, request, claimant string) (bool, error) {
+func (s *ShardedStock) ReturnOnce(ctx context.Context, request, claimant string) (_ bool, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return false, err
 	}
@@ -380,7 +387,8 @@ func (s *ShardedStock) ReturnOnce(ctx context.Context, request, claimant string)
 }
 
 // ReturnAny is Stock.ReturnAny.
-func (s *ShardedStock) ReturnAny(ctx context.Context, g Grant) (bool, error) {
+func (s *ShardedStock) ReturnAny(ctx context.Context, g Grant) (_ bool, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return false, err
 	}
@@ -394,7 +402,8 @@ func (s *ShardedStock) ReturnAny(ctx context.Context, g Grant) (bool, error) {
 
 // Close closes every shard for good, all of them at the same time but not in one moment: a claim that comes in
 // between may be granted at one and Ended at another. After an error some may be closed: Close again.
-func (s *ShardedStock) Close(ctx context.Context) error {
+func (s *ShardedStock) Close(ctx context.Context) (err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return err
 	}
@@ -405,7 +414,8 @@ func (s *ShardedStock) Close(ctx context.Context) error {
 // its way between shards included, and Seq is the number of units ever granted. While units are sold or moved they are of
 // slightly different moments, and Remaining is then what Sold and Held leave of the limit. All zero, StateAbsent, if there is none,
 // or none that sells yet. Units that do not add up at rest are ErrCorrupt.
-func (s *ShardedStock) Status(ctx context.Context) (Status, error) {
+func (s *ShardedStock) Status(ctx context.Context) (_ Status, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return Status{}, err
 	}

@@ -48,8 +48,9 @@ func (m Method) String() string {
 //
 // The error is ErrInvalidOption: total outside 1 to MaxTotal, n outside 1 to MaxShares, min below 0, max below min,
 // a total that n shares of such sizes cannot add up to, or an unknown method.
-func Split(total, n, min, max int64, m Method, r *rand.Rand) ([]int64, error) {
-	max, err := checkSplit(total, n, min, max, m, [...]string{"total", "n", "min", "max", "method"})
+func Split(total, n, min, max int64, m Method, r *rand.Rand) (_ []int64, err error) {
+	defer edge(&err)
+	max, err = checkSplit(total, n, min, max, m, [...]string{"total", "n", "min", "max", "method"})
 	if err != nil {
 		return nil, err
 	}

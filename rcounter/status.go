@@ -46,7 +46,8 @@ type Status struct {
 
 // Status reads the stock; all zero, StateAbsent, if there is none. One round trip, repeated until answered. With
 // ErrCorrupt for records that are missing the Status is what the stock itself says.
-func (s *Stock) Status(ctx context.Context) (Status, error) {
+func (s *Stock) Status(ctx context.Context) (_ Status, err error) {
+	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
 		return Status{}, err
 	}

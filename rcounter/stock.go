@@ -7,15 +7,14 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// MaxClaimantLen is the longest claimant accepted, in bytes.
+// MaxClaimantLen is the longest claimant accepted, in bytes, which must be UTF-8; and so for ids and keys of limits.
 const MaxClaimantLen = 1024
 
 // Stock is a number of units of which each claimant gets at most one: first N win. Every unit has an ordinal, every
@@ -42,14 +41,8 @@ type Stock struct {
 // verb of the result fail with ErrInvalidName.
 func (c *Client) Stock(name string) *Stock {
 	s := &Stock{c: c}
-	switch full := c.prefix + name; {
-	case name == "":
-		s.refused = keyname.Check(name)
-	case strings.ContainsAny(full, "{}"):
-		s.refused = fmt.Errorf("%w: %.64q has braces; a stock's keys are held together by braces of their own", errs.ErrInvalidName, full)
-	default:
-		s.refused = keyname.Check(full)
-		key := keyname.Prefix("rc", full)
+	var key string
+	if key, s.refused = c.tagged(name, "a stock"); s.refused == nil {
 		s.keys = []string{key, key + ":u", key + ":r", key + ":h", key + ":o", key + ":l"}
 	}
 	return s
@@ -112,11 +105,20 @@ func (c *Client) mark() string {
 
 // checkClaimant is the check of a claimant before anything is sent.
 func checkClaimant(claimant string) error {
-	switch {
-	case claimant == "":
+	if claimant == "" {
 		return fmt.Errorf("%w: the claimant is empty", ErrInvalidName)
-	case len(claimant) > MaxClaimantLen:
-		return fmt.Errorf("%w: claimant %.32q… has %d bytes, more than %d", ErrInvalidName, claimant, len(claimant), MaxClaimantLen)
+	}
+	return checkText("claimant", claimant)
+}
+
+// checkText is the check of any text that becomes part of a key or a record: what no database and no JSON could hold
+// as it is does not go into Redis either.
+func checkText(what, text string) error {
+	switch {
+	case len(text) > MaxClaimantLen:
+		return fmt.Errorf("%w: %s %.32q… has %d bytes, more than %d", ErrInvalidName, what, text, len(text), MaxClaimantLen)
+	case !utf8.ValidString(text):
+		return fmt.Errorf("%w: %s %.64q is not valid UTF-8", ErrInvalidName, what, text)
 	}
 	return nil
 }
