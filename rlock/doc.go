@@ -33,7 +33,7 @@
 // where the request is the one that acquired it, or the last renewal that the server confirmed; at the default lease of
 // 30 s the margin is 160 ms. A renewal under way moves nothing. Only durations go to the server, never a time, and the
 // wall clock is read for one purpose: if it runs ahead of the monotonic clock, as on a machine that was suspended,
-// every hold is renewed at once.
+// every hold is renewed at once, or the server asked how long it lasts, and Until is earlier by that much until the answer.
 //
 // # What is not
 //

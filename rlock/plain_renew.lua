@@ -1,6 +1,6 @@
 -- Renew the leases of many plain mutexes; one call of the watchdog.
--- KEYS the locks  ARGV owner, lease in ms for each; lease 0: only look
--- Reply, for each: 1 renewed; 0 the owner holds nothing; -1 error on this key, not known
+-- KEYS the locks  ARGV owner, lease in ms for each; lease 0: only look, -1: and say for how long
+-- Reply, for each: 1 renewed, or 1 + ms left; 0 the owner holds nothing; -1 error on this key, not known
 -- Twice: a lease is raised to what is asked, never shortened; nothing but the owner's own key is renewed.
 -- The last access to a key is a read: see renew.
 local replies = {}
@@ -17,6 +17,9 @@ for i, key in ipairs(KEYS) do
     if left >= 0 and lease > 0 then
       redis.call('PEXPIRE', key, math.max(left, lease)) -- a write in any case: see acquire
       redis.call('PTTL', key)
+    end
+    if lease < 0 and left >= 0 then
+      replies[i] = 1 + math.max(1, left)
     end
   end
 end

@@ -544,6 +544,68 @@ func TestAReadOrWriteHoldIsRenewedKeyByKeyAsItIsWithAllOfThem(t *testing.T) {
 	})
 }
 
+// The watchdog asks so after the machine may have slept. What ends first counts: the key, or the owner's own end.
+func TestALookThatAsksForHowLongIsToldByEveryKind(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newRWRig(t, s)
+		at := func(off int64) string { return strconv.FormatInt(g.now(t)+off, 10) }
+		g.must(t, "HSET", "one", alice, "1")
+		g.must(t, "HSET", "endless", alice, "1")
+		g.must(t, "HSET", "joined", alice, "1", alice+"!", at(200_000), bob, "1", bob+"!", at(900_000))
+		g.must(t, "SET", "plain", alice)
+		for key, ms := range map[string]string{"one": "100000", "joined": "900000", "plain": "300000"} {
+			g.must(t, "PEXPIRE", key, ms)
+		}
+		rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 900_000, ends: e(alice, 400_000, bob, 900_000)}.write(t, g, "r")
+		rwState{hash: h("mode", "read", alice, "1"), ttl: 450_000}.write(t, g, "java")
+		rwState{hash: h("mode", "write", aliceW, "1"), ttl: 500_000}.write(t, g, "w")
+		rwState{hash: h("mode", "write", aliceW, "1", bob, "1"), ttl: 900_000, ends: e(aliceW, 600_000, bob, 900_000)}.write(t, g, "under")
+		ends := func(n string) string { return "redlatch_rw:{" + n + "}" }
+		for _, c := range []struct {
+			script string
+			keys   []string
+			which  string
+			left   int64 // 0: not said
+		}{
+			{"renew", []string{"one"}, "", 100_000},
+			{"renew", []string{"endless"}, "", 0},
+			{"renew", []string{"joined"}, "", 200_000},
+			{"plain_renew", []string{"plain"}, "", 300_000},
+			{"rw_read_renew", []string{rwTimeout("r", alice), "r", ends("r")}, "", 400_000},
+			{"rw_read_renew", []string{rwTimeout("java", alice), "java", ends("java")}, "", 450_000},
+			{"rw_write_renew", []string{"w", ends("w")}, "", 500_000},
+			{"rw_write_renew", []string{"under", ends("under")}, "", 600_000},
+			{"rw_read_renew", []string{rwTimeout("r", alice)}, "1", 0},
+			{"rw_read_renew", []string{"r"}, "2", 900_000},
+			{"rw_read_renew", []string{ends("r")}, "3", 400_000},
+			{"rw_write_renew", []string{"under"}, "1", 900_000},
+			{"rw_write_renew", []string{ends("under")}, "2", 600_000},
+			{"rw_write_renew", []string{ends("w")}, "2", 0},
+		} {
+			if g.src[c.script] == "" {
+				text, err := os.ReadFile(c.script + ".lua")
+				require.NoError(t, err)
+				g.src[c.script] = string(text)
+			}
+			args := []string{alice, "-1"}
+			if c.which != "" {
+				args = append(args, c.which)
+			}
+			for range 2 {
+				got, err := g.run(t, c.script, c.keys, args...)
+				require.NoError(t, err)
+				if c.left == 0 {
+					require.Equal(t, []int64{1}, got, "%v", c)
+					continue
+				}
+				require.LessOrEqual(t, got[0], 1+c.left, "%v", c)
+				require.Greater(t, got[0], c.left-30_000, "%v", c)
+			}
+		}
+	})
+}
+
 func TestWhileASlotMovesReadsWaitAndWritersAndReleasesDoWithTheLockAlone(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {

@@ -1,6 +1,6 @@
 -- Renew the leases of many holds; one call of the watchdog.
--- KEYS the locks  ARGV owner, lease in ms for each; lease 0: only look
--- Reply, for each: 1 renewed; 0 the owner holds nothing; -1 error on this key, not known
+-- KEYS the locks  ARGV owner, lease in ms for each; lease 0: only look, -1: and say for how long
+-- Reply, for each: 1 renewed, or 1 + ms left; 0 the owner holds nothing; -1 error on this key, not known
 -- Twice: a lease is raised to what is asked, never shortened. PEXPIRE works also when memory is full. Nothing but a
 --   field that is there is ever renewed, so a renewal that comes after the release does nothing.
 -- The last access to a key is a read: on a connection that tracks keys without its own writes (NOLOOP), the write
@@ -34,6 +34,9 @@ for i, key in ipairs(KEYS) do
       if left >= 0 and lease > 0 then
         redis.call('PEXPIRE', key, math.max(left, lease)) -- a write in any case: see acquire
         redis.call('PTTL', key)
+      end
+      if lease < 0 and (left >= 0 or till) then
+        replies[i] = 1 + math.max(1, math.min(left >= 0 and left or math.huge, till and till - now or math.huge))
       end
     end
   end

@@ -30,6 +30,15 @@ local function enter(ends, member, till, now)
   end
 end
 
+-- The reply of a renewal: 1, and of one that asks for how long it is held (lease -1) the ms left besides, if there is an
+-- end. left: of the key, as by PTTL. till: the hold's own end, if it has one.
+local function verdict(lease, left, till, now)
+  if lease >= 0 or left < 0 and not till then
+    return 1
+  end
+  return 1 + math.max(1, math.min(left >= 0 and left or math.huge, till and tonumber(till) - now or math.huge))
+end
+
 -- See to a lock that has lost holds: without any it is gone, without its writer it is its readers'. Returns whether
 -- somebody can acquire it now who could not before.
 local function settle(lock, ends, writer)

@@ -1,7 +1,7 @@
 -- Renew the leases of many write holds; one call of the watchdog.
--- KEYS for each: the lock, its ends  ARGV owner, lease in ms for each; lease 0: only look
+-- KEYS for each: the lock, its ends  ARGV owner, lease in ms for each; lease 0: only look, -1: and say for how long
 -- Or, while a slot is being migrated, KEYS[1] one of the two  ARGV owner, lease, which: see package lease.
--- Reply, for each: 1 renewed; 0 the owner holds nothing; -1 error on these keys, not known
+-- Reply, for each: 1 renewed, or 1 + ms left; 0 the owner holds nothing; -1 error on these keys, not known
 -- Twice: an end is raised to what is asked, never shortened. Nothing but a hold that is there is ever renewed, and none
 --   but its owner's.
 -- The last access to the lock is a read, and another write goes before ZADD: see rw_read_renew.lua.
@@ -12,6 +12,7 @@ local function raise(lock, lease)
   if left >= 0 and lease > 0 then
     redis.call('PEXPIRE', lock, math.max(left, lease)) -- a write in any case: see acquire
   end
+  return left
 end
 
 -- most writers have no end here: theirs is the lock's
@@ -25,13 +26,13 @@ end
 if #KEYS == 1 then
   local key, field, lease, which = KEYS[1], ARGV[1] .. ':write', tonumber(ARGV[2]), ARGV[3]
   if which == '1' then
-    local held = redis.pcall('HEXISTS', key, field)
-    if held ~= 1 then
-      return {held == 0 and 0 or -1}
+    local there = redis.pcall('HEXISTS', key, field)
+    if there ~= 1 then
+      return {there == 0 and 0 or -1}
     end
-    raise(key, lease)
+    local left = raise(key, lease)
     redis.call('HEXISTS', key, field)
-    return {1}
+    return {verdict(lease, left, nil, now)}
   end
   local till = redis.pcall('ZSCORE', key, field)
   if type(till) == 'table' then
@@ -40,19 +41,18 @@ if #KEYS == 1 then
     return {0}
   end
   raiseEnd(key, field, till, lease)
-  return {1}
+  return {verdict(lease, -1, till, now)}
 end
 for i = 1, #KEYS / 2 do
   local lock, ends = KEYS[2 * i - 1], KEYS[2 * i]
   local field, lease = ARGV[2 * i - 1] .. ':write', tonumber(ARGV[2 * i])
-  local held, till = redis.pcall('HEXISTS', lock, field), redis.pcall('ZSCORE', ends, field)
-  if type(held) == 'table' or type(till) == 'table' then
+  local there, till = redis.pcall('HEXISTS', lock, field), redis.pcall('ZSCORE', ends, field)
+  if type(there) == 'table' or type(till) == 'table' then
     replies[i] = -1
-  elseif held == 0 or till and tonumber(till) <= now then
+  elseif there == 0 or till and tonumber(till) <= now then
     replies[i] = 0
   else
-    replies[i] = 1
-    raise(lock, lease)
+    replies[i] = verdict(lease, raise(lock, lease), till, now)
     raiseEnd(ends, field, till, lease)
     redis.call('HEXISTS', lock, field)
   end

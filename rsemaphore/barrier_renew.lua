@@ -1,6 +1,7 @@
 -- Renew the leases of parties that wait at barriers; one call of the watchdog.
--- KEYS the barriers (see barrier.lua)  ARGV "<party> <id> <generation>", lease in ms for each; lease 0: only look
--- Reply, for each: 1 renewed; 0 the party is not known, or its lease is over; -1 error on this key, not known
+-- KEYS the barriers (see barrier.lua)
+-- ARGV "<party> <id> <generation>", lease in ms for each; lease 0: only look, -1: and say for how long
+-- Reply, for each: 1 renewed, or 1 + ms left; 0 the party is not known, or its lease is over; -1 error on this key, not known
 -- Twice: a lease is raised to what is asked, never shortened.
 -- A party whose generation is over counts as renewed: how it ended is told by a look, not by the watchdog. The mark of
 -- one that broke is then kept for another lease, because a party whose renewal succeeded trusts what it reads for so long.
@@ -28,13 +29,13 @@ for i, key in ipairs(KEYS) do
     if ends <= now then
       replies[i] = 0
     else
-      replies[i] = 1
+      replies[i] = lease < 0 and 1 + ends - now or 1
       if ends < now + lease and type(redis.pcall('HSET', key, 'm:' .. party, till)) == 'table' then
         replies[i] = -1
       end
     end
   end
-  if replies[i] == 1 then
+  if replies[i] >= 1 and lease >= 0 then
     local left, keep = redis.call('PTTL', key), 2 * lease + 60000
     if left >= 0 and left < keep then
       redis.call('PEXPIRE', key, keep)

@@ -1,8 +1,9 @@
 -- Renew the leases of many permits; one call of the watchdog.
--- KEYS count, permits, notes of each  ARGV its ids, 16 bytes each without anything between, and lease in ms; lease 0: only look
+-- KEYS count, permits, notes of each
+-- ARGV its ids, 16 bytes each without anything between, and lease in ms; lease 0: only look, -1: and say for how long
 -- Or, while a slot is being migrated, KEYS[1] one of the three  ARGV ids, lease, which: see package lease. The count is
 --   left to its end then, because one that outlasted the permits would miss those: who finds none counts them.
--- Reply, for each: 1 renewed; 0 it is not held, or not all of its ids are; -1 error on these keys, not known
+-- Reply, for each: 1 renewed, or 1 + ms left; 0 it is not held, or not all of its ids are; -1 error on these keys, not known
 -- Twice: a lease is raised to what is asked, never shortened, and only that of an id that is still out and not over:
 --   a renewal that comes after the release does nothing.
 local replies = {}
@@ -10,7 +11,7 @@ local now = clock()
 
 -- Returns the verdict, and how many leases it has raised.
 local function renew(permits, ids, lease)
-  local raise = {}
+  local raise, least = {}, forever
   for k = 1, #ids, 16 do
     local id = string.sub(ids, k, k + 15)
     local till = redis.pcall('ZSCORE', permits, id)
@@ -20,6 +21,7 @@ local function renew(permits, ids, lease)
     if not till or tonumber(till) <= now then
       return 0, 0
     end
+    least = math.min(least, tonumber(till))
     if tonumber(till) < now + lease then
       raise[#raise + 1] = id
     end
@@ -38,7 +40,7 @@ local function renew(permits, ids, lease)
       redis.call('ZADD', permits, 'XX', number(now + lease), id)
     end
   end
-  return 1, #raise
+  return lease < 0 and least < forever and 1 + least - now or 1, #raise
 end
 
 if #KEYS == 1 then

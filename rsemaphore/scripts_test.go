@@ -432,6 +432,25 @@ func TestAPermitIsRenewedKeyByKeyWhereItsKeysAreApart(t *testing.T) {
 	})
 }
 
+// The watchdog asks so after the machine may have slept.
+func TestALookAtAPermitThatAsksForHowLongIsTold(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, patient)
+		before := sem{count: "1", ttl: 50, out: map[string]int{idA: 10, idB: 5, idC: always}, outTTL: 50}
+		r.put(t, before)
+		for ids, left := range map[string]int{idA: 10, idA + idB: 5, idA + idC: 10, idC: 0} {
+			for _, x := range [][]string{semaphoreKeys, semaphoreKeys[1:2]} {
+				m, err := r.script(t, "renew", x, ids, "-1", "2")
+				require.NoError(t, err)
+				got, err := m.AsIntSlice()
+				require.NoError(t, err)
+				require.Equal(t, left, units(got[0]-1), "%d keys", len(x))
+			}
+		}
+		require.Equal(t, before, r.get(t))
+	})
+}
+
 func TestRenewalsAndReleasesWorkWhenMemoryIsFull(t *testing.T) {
 	r := newRig(t, redistest.Start(t), patient)
 	r.put(t, sem{count: "3", ttl: 10, out: map[string]int{idA: 10, idB: 40}, outTTL: 50})

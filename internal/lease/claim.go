@@ -33,6 +33,7 @@ type Claim struct {
 	beside   *Claim // the next claim of the same key
 	lease    time.Duration
 	deadline instant // acting is safe until then, as far as the lease goes
+	sure     instant // the same, even if the machine was asleep; less than deadline while the server has not answered since
 	asked    instant // before the request was sent that was granted
 	maxAt    instant // MaxHold, zero: none
 	start    instant // the renewal schedule is start + n*lease/3
@@ -107,6 +108,9 @@ func (c *Claim) schedule() {
 	}
 }
 
+// doubted reports whether the lease may end before the deadline, because the machine may have been asleep.
+func (c *Claim) doubted() bool { return c.sure.Before(c.deadline) }
+
 // term is the lease that the server has: how much time there is for trying.
 func (c *Claim) term() time.Duration {
 	if c.short > 0 {
@@ -115,8 +119,11 @@ func (c *Claim) term() time.Duration {
 	return c.lease
 }
 
+// howLong is the lease that a look asks for if it is to say how long the claim has left.
+const howLong = -time.Millisecond
+
 // wanted reports whether a call about c should go out at now, and the lease it should ask for: 0 for a mere look,
-// which writes nothing and so causes no invalidation of its own.
+// which writes nothing and so causes no invalidation of its own, or howLong.
 func (c *Claim) wanted(now instant) (lease time.Duration, ok bool) {
 	if c.inFlight {
 		return 0, false
@@ -133,6 +140,9 @@ func (c *Claim) wanted(now instant) (lease time.Duration, ok bool) {
 	case c.short > 0 && !renewBy.Before(c.renewAt):
 		return c.start.Add(c.lease).Sub(now), true
 	case !c.checkAt.IsZero() && !checkBy.Before(c.checkAt):
+		if c.doubted() {
+			return howLong, true
+		}
 		return 0, true
 	}
 	return 0, false

@@ -18,11 +18,33 @@
 //
 // A renewal script has KEYS = the claims' keys (Key and More of each) and ARGV = owner, lease in ms for each; it
 // replies one integer for each: 1 renewed, 0 the owner holds nothing there, -1 not known (an error on that key alone).
+// Lease 0 asks only whether it is held, -1 also for how long: 1 + ms left, 1 without end.
 //
 // While a slot is being migrated its keys may be on two nodes, for as long as that takes, and the server refuses what uses
 // both (TRYAGAIN; also if a key that is not there is among them). Then each claim is renewed alone, and one of several keys
 // key by key: KEYS = one of them, ARGV = owner, lease, which it is (from 1); the script does what is to be done there, and
 // replies the same. The claim is renewed if every key says so, twice (see askByKey).
+//
+// # Sleep
+//
+// The monotonic clock of most systems stands still while the machine is suspended, or its virtual machine stopped; the
+// server's goes on. A deadline is then later than the server's end of the lease, by the length of the sleep:
+//
+//	holder                                    server
+//	granted for 60 s, trusted until 60 s
+//	10 s later it falls asleep for 20 s
+//	wakes at 10 s of its clock                30 s left
+//	                                          lets somebody else in when the holder's clock says 40 s
+//	stops at 60 s
+//
+// That it slept shows in nothing but the wall clock, which has run ahead; but that may have been set. So a jump ends
+// nothing, and is not believed either: everything is renewed or asked about at once, and until the answer Until is earlier by
+// the jump. A renewal that is confirmed counts from its own send. What is not renewed is asked how long it has left, and
+// that, counted from before the question was sent, less the margin, is its deadline from then on. If the clock was only set,
+// this is what the deadline was. What was sent before the jump was noticed is no answer.
+//
+// A jump is noticed within a tick, and by Until at once. While the server does not answer, the hold's contexts last until
+// the deadline as it was: what is acted on then has to ask Until.
 //
 // # The race with release
 //
@@ -58,8 +80,10 @@ const (
 	// tick is how often the wall clock is looked at while anything is held.
 	tick = time.Second
 	// wallJump is how far the wall clock may run ahead of the monotonic one between two looks before it is taken for
-	// a suspended machine, whose leases ran out while its monotonic clock stood still.
+	// a suspended machine, whose leases ran on while its monotonic clock stood still. Beside it wallSlew of the time between
+	// the looks: a clock that is corrected gently runs up to 500 ppm fast, and nobody looks while nothing is held.
 	wallJump = 500 * time.Millisecond
+	wallSlew = 1000
 )
 
 // Engine is the watchdog of one client.
@@ -84,12 +108,16 @@ type Engine struct {
 	replicasWait time.Duration
 	heart        *heart // nil: no heartbeats
 
-	mu      sync.Mutex
-	entries map[entry]*Claim // the watchdog map: the owners here, chained
-	due     claims
-	wakeAt  instant // when the goroutine will look next; zero while it is looking
-	asked   instant // what the last kick was for; zero if there was none since it looked
-	wall    func() time.Time
+	mu       sync.Mutex
+	entries  map[entry]*Claim // the watchdog map: the owners here, chained
+	due      claims
+	wakeAt   instant // when the goroutine will look next; zero while it is looking
+	asked    instant // what the last kick was for; zero if there was none since it looked
+	wall     func() time.Time
+	lastWall time.Time
+	lastMono time.Time // when that was read
+	woke     instant   // when the machine was last seen to have slept
+	slept    time.Duration
 }
 
 // entry is the key of the watchdog map. It stands for connectionID:key: an engine is that of one connection id, which
@@ -126,6 +154,7 @@ func New(o Config) *Engine {
 	if o.Heartbeats.Interval > 0 {
 		e.heart = &heart{Heartbeats: o.Heartbeats}
 	}
+	e.lastWall, e.lastMono = e.wall(), time.Now()
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	if !e.cluster {
 		e.tracker = &tracker{e: e, client: o.Client}
@@ -180,7 +209,7 @@ func (e *Engine) now() instant           { return instant(time.Since(e.base)) }
 
 func (e *Engine) add(c *Claim, sent time.Time, written, lease time.Duration, auto bool, maxHold time.Duration) bool {
 	now := e.now()
-	c.lease, c.deadline = lease, e.at(sent).Add(written-c.margin(written))
+	c.lease = lease
 	if e.heart != nil {
 		c.district = uint8(District(e.cluster, c.Key))
 	}
@@ -199,6 +228,7 @@ func (e *Engine) add(c *Claim, sent time.Time, written, lease time.Duration, aut
 	at := entry(c.Key)
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.trust(c, sent, written)
 	if e.over(c, now) {
 		return false
 	}
@@ -230,10 +260,29 @@ func (e *Engine) Confirmed(c *Claim, sent time.Time, lease time.Duration) bool {
 }
 
 func (e *Engine) confirm(c *Claim, sent time.Time, lease time.Duration) {
-	if d := e.at(sent).Add(lease - c.margin(lease)); d.After(c.deadline) {
-		c.deadline = d
-	}
+	e.trust(c, sent, lease)
 	c.schedule()
+}
+
+// trust moves the deadline to what a request sent at sent, which left c with lease, is good for, if that is later.
+func (e *Engine) trust(c *Claim, sent time.Time, lease time.Duration) {
+	d := e.at(sent).Add(lease - c.margin(lease))
+	c.deadline = max(c.deadline, d)
+	if e.at(sent).Before(e.woke) {
+		d = d.Add(-e.slept)
+	}
+	c.sure = max(c.sure, d)
+}
+
+// settle takes in how long c has left, less than a millisecond more: 0 without end.
+func (e *Engine) settle(c *Claim, sent time.Time, left time.Duration) {
+	if e.at(sent).Before(e.woke) {
+		return
+	}
+	if left > 0 {
+		c.deadline = max(c.sure, min(c.deadline, e.at(sent).Add(left-c.margin(left))))
+	}
+	c.sure = c.deadline
 }
 
 // Auto adds a handle that wants c renewed, with at least the given lease. It reports false if c is over.
@@ -345,18 +394,34 @@ func (e *Engine) Trusted(key string, asked time.Time) bool {
 	return e.now().Before(e.heart.trusted(&Claim{asked: e.at(asked), district: uint8(District(e.cluster, key))}))
 }
 
-// Until is c's deadline, or MaxHold's end, or that of its trust in heartbeats, if that is earlier.
+// Until is c's deadline, or MaxHold's end, or that of its trust in heartbeats, if that is earlier; all of it without what is
+// in doubt after a sleep.
 func (e *Engine) Until(c *Claim) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	until := c.deadline
+	until := c.sure
+	if e.heart != nil {
+		until = min(until, e.heart.trusted(c).Add(-e.heart.parts[c.district].slept))
+	}
+	_, _, ahead := e.clocks()
+	until = until.Add(-ahead)
 	if !c.maxAt.IsZero() {
 		until = min(until, c.maxAt)
 	}
-	if e.heart != nil {
-		until = min(until, e.heart.trusted(c))
-	}
 	return e.base.Add(time.Duration(until))
+}
+
+// clocks reads both clocks, and says how much further the wall clock has run than the other since it was last noted, if that
+// is worth mentioning. The wall clock is never used as a time here, only as a witness that more time has passed than the
+// monotonic clock saw. Called with mu held.
+func (e *Engine) clocks() (wall, mono time.Time, ahead time.Duration) {
+	wall, mono = e.wall(), time.Now()
+	passed := mono.Sub(e.lastMono)
+	ahead = wall.Round(0).Sub(e.lastWall.Round(0)) - passed // Round(0) drops the monotonic reading
+	if ahead <= wallJump+passed/wallSlew {
+		ahead = 0
+	}
+	return wall, mono, ahead
 }
 
 // Find returns the registered claim of that owner on that key, or nil.
@@ -407,16 +472,8 @@ func (e *Engine) run() {
 	defer e.wg.Done()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	mono := time.Now()
-	wall := e.wall()
 	for {
-		now := time.Now()
-		// Round(0) drops the monotonic reading. The wall clock is never used as a time here, only as a witness that
-		// more time has passed than the monotonic clock saw; it can bring a renewal forward, nothing else.
-		w := e.wall()
-		jumped := w.Round(0).Sub(wall.Round(0))-now.Sub(mono) > wallJump
-		mono, wall = now, w
-		timer.Reset(e.pass(e.at(now), jumped))
+		timer.Reset(e.pass())
 		select {
 		case <-timer.C:
 		case <-e.kick:
@@ -427,15 +484,23 @@ func (e *Engine) run() {
 }
 
 // pass ends what is over, sends what is due, and returns how long it is until it should look next.
-func (e *Engine) pass(now instant, jumped bool) time.Duration {
+func (e *Engine) pass() time.Duration {
 	var ended, unheard []*Claim
 	var whys []error
 	var beats []int
 	batches := map[batchKey][]asked{}
 	e.mu.Lock()
-	if jumped {
+	wall, mono, ahead := e.clocks()
+	e.lastWall, e.lastMono = wall, mono
+	now := e.at(mono)
+	if ahead > 0 {
+		e.woke, e.slept = now, ahead
+		if e.heart != nil {
+			e.heart.wake(now, ahead)
+		}
 		e.log.Warn("redlatch: the wall clock ran ahead of the monotonic clock; renewing every hold now", "holds", len(e.due))
 		for _, c := range e.due {
+			c.sure = c.sure.Add(-ahead)
 			c.renewAt, c.checkAt = now, now // also those that are never renewed: their leases may be over
 			c.schedule()
 		}
@@ -572,14 +637,18 @@ func (e *Engine) deliver(ctx context.Context, conn script.Conn, batch []asked) {
 // The second time the first key says that nothing is held. What it says then is true from the first time on, and what is
 // made from the keys since then lasts as long as they were raised to.
 func (e *Engine) askByKey(ctx context.Context, conn script.Conn, a asked, keys []string) (verdicts []int64, err error) {
+	least := int64(1)
 	for i := range 2 * len(keys) {
 		n := i % len(keys)
 		args := []string{a.Owner, millis(a.lease), strconv.Itoa(n + 1)}
-		if verdicts, err = e.ask(ctx, conn, a.Renew, keys[n:n+1], args, 1); err != nil || verdicts[0] != 1 {
+		if verdicts, err = e.ask(ctx, conn, a.Renew, keys[n:n+1], args, 1); err != nil || verdicts[0] < 1 {
 			return verdicts, err
 		}
+		if v := verdicts[0]; v > 1 && (v < least || least == 1) {
+			least = v
+		}
 	}
-	return verdicts, nil
+	return []int64{least}, nil
 }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
@@ -596,7 +665,7 @@ func (e *Engine) ask(ctx context.Context, conn script.Conn, s *script.Script, ke
 		} else if unmet {
 			// "not held" is true all the same; "renewed" is not to be relied on
 			for i, v := range verdicts {
-				if v == 1 {
+				if v >= 1 {
 					verdicts[i] = -1
 				}
 			}
@@ -624,12 +693,20 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 		why := err
 		switch {
 		case err != nil:
-		case verdicts[i] == 1:
+		case verdicts[i] >= 1:
 			c.retrying = false
-			if a.lease > 0 {
+			switch {
+			case a.lease > 0:
 				c.short = 0
 				c.plan(now)
-				e.confirm(c, sent, a.lease)
+				e.trust(c, sent, a.lease)
+			case a.lease == howLong:
+				e.settle(c, sent, time.Duration(verdicts[i]-1)*time.Millisecond)
+			}
+			if e.at(sent).Before(e.woke) {
+				c.renewAt, c.checkAt = now, now
+			} else if c.doubted() {
+				c.checkAt = now // it has a lease beyond that of its renewals
 			}
 			c.schedule()
 		case verdicts[i] == 0:

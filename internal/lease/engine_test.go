@@ -38,6 +38,8 @@ for i, key in ipairs(KEYS) do
     replies[i] = 1
     if tonumber(ARGV[2 * i]) > 0 then
       redis.call('PEXPIRE', key, ARGV[2 * i])
+    elseif tonumber(ARGV[2 * i]) < 0 then
+      replies[i] = 1 + math.max(redis.call('PTTL', key), 1)
     end
   end
 end
@@ -76,7 +78,7 @@ func (c *tap) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult
 		if c.silent == words[3] && gate == nil {
 			gate = make(chan struct{})
 		}
-		c.passed = append(c.passed, passage{time.Now(), words[3 : 3+n], words[3+n+1] == "0"})
+		c.passed = append(c.passed, passage{time.Now(), words[3 : 3+n], words[3+n+1] == "0" || words[3+n+1] == "-1"})
 		c.peak = max(c.peak, runtime.NumGoroutine())
 	}
 	c.mu.Unlock()
@@ -688,6 +690,128 @@ func TestAJumpOfTheWallClockForcesARenewalAndNothingElse(t *testing.T) {
 		require.Len(t, calls, 2, "the schedule is what it was")
 		require.WithinDuration(t, start.Add(20*time.Minute), calls[0].at, 100*time.Millisecond)
 		require.WithinDuration(t, start.Add(40*time.Minute), calls[1].at, 100*time.Millisecond)
+	})
+}
+
+// asleep has the machine sleep for d: the wall clock and the server go on, the monotonic clock does not.
+func (s *shop) asleep(ahead *atomic.Int64, d time.Duration) {
+	ahead.Add(int64(d))
+	for _, key := range s.server.Embedded.Keys() {
+		if left := s.server.Embedded.TTL(key) - d; left > 0 {
+			s.server.Embedded.SetTTL(key, left)
+		} else {
+			s.server.Embedded.Del(key)
+		}
+	}
+}
+
+// A fixed lease that is not over yet when the machine wakes, and the long one of an Extend, end when the server ends them.
+func TestAfterASleepAHoldIsTrustedForAsLongAsTheServerGivesAndNoLonger(t *testing.T) {
+	const nap = 10 * time.Second
+	for _, x := range []struct {
+		name    string
+		auto    bool
+		extends bool
+	}{{name: "fixed"}, {name: "fixed, then extended", extends: true}, {name: "renewed, and extended beyond that", auto: true, extends: true}} {
+		t.Run(x.name, func(t *testing.T) {
+			inShop(t, func(t *testing.T, s *shop) {
+				var ahead atomic.Int64
+				synctest.Wait()
+				s.SetWall(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
+				h := claim("l")
+				lasts := term
+				s.grant(t, h, lasts)
+				require.True(t, s.Add(h.Claim, time.Now(), time.Now(), term, x.auto, 0))
+				if x.extends {
+					lasts = 2 * term
+					s.server.Embedded.SetTTL("l", lasts)
+					require.True(t, s.Confirmed(h.Claim, time.Now(), lasts))
+				}
+				start, deadline := time.Now(), s.Until(h.Claim)
+				time.Sleep(5 * time.Second)
+				s.asleep(&ahead, nap)
+				require.Equal(t, deadline.Add(-nap), s.Until(h.Claim), "Until needs no timer")
+				time.Sleep(2 * time.Second)
+				require.NoError(t, h.why(t))
+				over := start.Add(lasts - nap) // on the server
+				until := s.Until(h.Claim)
+				require.False(t, until.After(over))
+				require.WithinDuration(t, over, until, time.Second)
+				if x.auto {
+					s.Manual(h.Claim)
+				}
+				time.Sleep(2 * lasts)
+				require.ErrorIs(t, h.why(t), errs.ErrLost)
+				require.Equal(t, until, h.end())
+			})
+		})
+	}
+}
+
+func TestAStepOfTheWallClockEndsNoHoldAndIsForgottenWhenTheServerHasAnswered(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		var ahead atomic.Int64
+		synctest.Wait()
+		s.SetWall(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
+		fixed, auto := claim("fixed"), s.take(t, "auto", term)
+		s.grant(t, fixed, term)
+		require.True(t, s.Add(fixed.Claim, time.Now(), time.Now(), term, false, 0))
+		deadline := s.Until(fixed.Claim)
+		time.Sleep(time.Second)
+		letGo := s.tap.hold()
+		ahead.Add(int64(24 * time.Hour))
+		time.Sleep(8 * time.Second)
+		for _, h := range []*held{fixed, auto} {
+			require.True(t, s.Until(h.Claim).Before(time.Now()), "nobody knows")
+			require.NoError(t, h.why(t))
+			require.True(t, s.Live(h.Claim))
+		}
+		letGo()
+		time.Sleep(time.Second)
+		require.WithinDuration(t, deadline, s.Until(fixed.Claim), 100*time.Millisecond)
+		require.Greater(t, time.Until(s.Until(auto.Claim)), term/2)
+		s.tap.calls()
+		time.Sleep(time.Until(deadline) - time.Second)
+		for _, c := range s.tap.calls() {
+			require.NotContains(t, c.keys, "fixed", "asked once")
+		}
+		require.NoError(t, fixed.why(t))
+		time.Sleep(2 * time.Second)
+		require.ErrorIs(t, fixed.why(t), errs.ErrLost)
+		require.NoError(t, auto.why(t))
+	})
+}
+
+// A renewal under way when the machine falls asleep: its answer says what was true before.
+func TestAnAnswerFromBeforeASleepIsNoAnswerAfterIt(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		var ahead atomic.Int64
+		wall := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		synctest.Wait()
+		s.SetWall(wall)
+		h := s.take(t, "l", term)
+		time.Sleep(9 * time.Second)
+		s.tap.delay(450 * time.Millisecond)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		sent := s.tap.calls()
+		require.Len(t, sent, 1)
+		time.Sleep(time.Millisecond)
+		s.asleep(&ahead, 15*time.Second)
+		s.SetWall(wall) // which has it look
+		synctest.Wait()
+		before := s.Until(h.Claim)
+		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
+		answered := s.Until(h.Claim)
+		require.True(t, answered.After(before), "answered")
+		require.Equal(t, sent[0].at.Add(term-lease.Margin(term)-15*time.Second), answered)
+		time.Sleep(2 * time.Second)
+		again := s.tap.calls()
+		require.NotEmpty(t, again)
+		require.False(t, again[0].looks)
+		require.Greater(t, s.Until(h.Claim), sent[0].at.Add(term-time.Second), "and it is asked again")
+		require.NoError(t, h.why(t))
 	})
 }
 

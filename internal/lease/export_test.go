@@ -11,7 +11,9 @@ func (e *Engine) Entries() (names, due int) {
 
 // SetWall replaces the wall clock. It is for an engine whose goroutine sleeps, and wakes it.
 func (e *Engine) SetWall(wall func() time.Time) {
+	e.mu.Lock()
 	e.wall = wall
+	e.mu.Unlock()
 	e.kick <- struct{}{}
 }
 

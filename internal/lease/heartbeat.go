@@ -88,8 +88,9 @@ type pulse struct {
 	began  instant // and when it was confirmed
 	next   instant // when one is to be sent
 	flying bool
-	failed bool    // the last one, and that was said
-	ends   instant // no claim is over before this for want of beats
+	failed bool          // the last one, and that was said
+	ends   instant       // no claim is over before this for want of beats
+	slept  time.Duration // how much of the time since the beat the machine may have slept
 }
 
 // trusted is until when c may be relied on as far as beats go. A row of beats that began when c's time was over already
@@ -122,10 +123,21 @@ func (e *Engine) over(c *Claim, now instant) bool {
 	return !now.Before(c.deadline) || e.heart != nil && !now.Before(e.heart.trusted(c))
 }
 
+// wake has beats sent at once after a sleep, which the others have counted as time without one.
+func (h *heart) wake(now instant, slept time.Duration) {
+	for d := range h.parts {
+		if p := &h.parts[d]; p.claims > 0 {
+			p.slept += slept
+			p.next = now
+		}
+	}
+}
+
 // count takes c in, and returns when the engine has to look next on its account.
 func (h *heart) count(c *Claim, now instant) instant {
 	p := &h.parts[c.district]
 	if p.claims++; p.claims == 1 {
+		p.slept = 0
 		p.ends = h.trusted(c)
 		if p.next.Before(now) {
 			p.next = now.Add(h.Interval) // a hold that is short needs no beat
@@ -199,6 +211,11 @@ func (e *Engine) pulsate(district int) {
 		if err == nil {
 			p.confirmed(sent, now, h.trust())
 			p.next = sent.Add(h.Interval)
+			if sent.Before(e.woke) {
+				p.next = now
+			} else {
+				p.slept = 0
+			}
 		} else {
 			p.next = now.Add(min(max(h.Interval/10, time.Millisecond), 250*time.Millisecond))
 		}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -53,6 +55,34 @@ func TestAHoldLastsForAsLongAsHeartbeatsAreConfirmed(t *testing.T) {
 		letGo()
 		time.Sleep(time.Minute)
 		require.False(t, s.Live(h.Claim), "for good")
+	})
+}
+
+// The others have counted its sleep as time without a beat.
+func TestAfterASleepABeatIsSentAtOnceAndTrustIsShorterUntilIt(t *testing.T) {
+	inShopWith(t, beats, func(t *testing.T, s *shop) {
+		var ahead atomic.Int64
+		s.SetWall(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
+		h := s.take(t, "l", hour)
+		time.Sleep(time.Minute + between)
+		until := s.Until(h.Claim)
+		letGo := s.tap.hold()
+		ahead.Add(int64(2 * time.Second))
+		s.SetWall(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }) // which has it look
+		synctest.Wait()
+		beat := false
+		for _, c := range s.tap.calls() {
+			beat = beat || c.keys[0] == "alive:0"
+		}
+		require.True(t, beat)
+		require.Equal(t, until.Add(-2*time.Second), s.Until(h.Claim))
+		require.NoError(t, h.why(t))
+		now := time.Now()
+		letGo()
+		synctest.Wait()
+		require.Equal(t, now.Add(trusted), s.Until(h.Claim))
+		time.Sleep(time.Minute)
+		require.NoError(t, h.why(t))
 	})
 }
 
