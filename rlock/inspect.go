@@ -113,7 +113,7 @@ func (l *Lock) describe(ctx context.Context, s *State, r inspectReply) {
 		h.Count, _ = strconv.Atoi(value)
 		end, bounded := r.ends[field]
 		if till, err := strconv.ParseInt(r.fields[field+"!"], 10, 64); err == nil {
-			end, bounded = till, true
+			end, bounded = max(till, -till), true // below 0: see keep.lua
 		}
 		if bounded {
 			h.Lease = max(0, time.Duration(end-r.server)*time.Millisecond)

@@ -4,6 +4,8 @@
 -- ARGV[1] owner  ARGV[2] lease, ms
 -- Reply: 1 done; 0 the owner holds nothing
 -- Twice: the lease is set, not added to; a second run counts it from a little later.
+-- The owner has an end of its own from here on ("owner!"), with a minus: it holds the lock, but it is through. So nobody
+-- joins it any more, and a renewal or acquisition of its that comes late finds it over.
 local key, owner, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
 if redis.call('HEXISTS', key, owner) == 0 then
   return 0
@@ -12,17 +14,17 @@ redis.call('PEXPIRE', key, lease) -- first: memory that is full refuses HSET and
 if KEYS[2] then
   redis.call('SET', KEYS[2], '1', 'PX', lease)
 end
-if redis.call('HEXISTS', key, owner .. '!') == 1 then
-  -- The hold was joined, or is a join: the key lasts as long as the last of them.
-  local time = redis.call('TIME')
-  local now = time[1] * 1000 + math.floor(time[2] / 1000)
-  redis.call('HSET', key, owner .. '!', string.format('%.0f', now + lease))
-  local all = redis.call('HGETALL', key)
-  for i = 1, #all, 2 do
-    if string.sub(all[i], -1) == '!' then
-      lease = math.max(lease, tonumber(all[i + 1]) - now)
-    end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('HSET', key, owner .. '!', string.format('%.0f', -now - lease))
+-- If the hold was joined, or is a join, the key lasts as long as the last of them.
+local last, all = lease, redis.call('HGETALL', key)
+for i = 1, #all, 2 do
+  if string.sub(all[i], -1) == '!' then
+    last = math.max(last, math.abs(tonumber(all[i + 1])) - now)
   end
-  redis.call('PEXPIRE', key, string.format('%.0f', lease))
+end
+if last > lease then
+  redis.call('PEXPIRE', key, string.format('%.0f', last))
 end
 return 1

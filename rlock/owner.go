@@ -87,9 +87,9 @@ type named struct{ owner Owner }
 // lock under it joins that owner's hold, at once and without waiting: the joiner gets a hold of its own, with its own
 // lease, and the lock is free when the last hold or join is released. An owner of this very client is re-entered.
 //
-// Acquiring fails with ErrLost if that owner does not hold the lock any more, and with ErrInvalidOption if the text is
-// not an owner of this library (a Java holder's unlock would delete the lock under its joiners) or the lock is not a
-// Reentrant one.
+// Acquiring fails with ErrLost if that owner does not hold the lock any more, or has left it by [Hold.UnlockAfter], and
+// with ErrInvalidOption if the text is not an owner of this library (a Java holder's unlock would delete the lock under its
+// joiners) or the lock is not a Reentrant one.
 //
 // A joiner that dies keeps the lock taken for no longer than its own lease, and so does an owner that dies while it is
 // joined; the server's clock decides.

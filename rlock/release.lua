@@ -24,13 +24,14 @@ else
   end
   if removed == 2 then
     -- The hold was joined, or is a join: others may be left, each with a lease of its own ("owner!" -> its end, server
-    -- ms). The dead among them hold nothing, and the key lasts no longer than the last of the living.
+    -- ms, with a minus if it is through: see keep). The dead among them hold nothing, and the key lasts no longer than the
+    -- last of the others.
     local time = redis.call('TIME')
     local now, last = time[1] * 1000 + math.floor(time[2] / 1000), 0
     local all = redis.call('HGETALL', key)
     for i = 1, #all, 2 do
       if string.sub(all[i], -1) == '!' then
-        local till = tonumber(all[i + 1])
+        local till = math.abs(tonumber(all[i + 1]))
         if till <= now then
           redis.call('HDEL', key, all[i], string.sub(all[i], 1, -2))
         elseif till > last then

@@ -22,7 +22,9 @@ for i, key in ipairs(KEYS) do
         local time = redis.call('TIME')
         now = time[1] * 1000 + math.floor(time[2] / 1000)
       end
-      if till <= now then
+      if till < 0 then
+        replies[i] = 0 -- it is through, and the lock left to its end: see keep
+      elseif till <= now then
         redis.call('HDEL', key, owner, owner .. '!')
         replies[i] = 0
       elseif till < now + lease and type(redis.pcall('HSET', key, owner .. '!', string.format('%.0f', now + lease))) == 'table' then

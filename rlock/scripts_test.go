@@ -41,7 +41,7 @@ func newScriptRig(t *testing.T, s *redistest.Server) *scriptRig {
 	t.Cleanup(func() { g.hub.Close() })
 	functions, err := os.ReadFile("handover.lua")
 	require.NoError(t, err)
-	for _, name := range []string{"acquire", "release", "force", "renew", "query"} {
+	for _, name := range []string{"acquire", "release", "force", "renew", "query", "join", "keep"} {
 		text, err := os.ReadFile(name + ".lua")
 		require.NoError(t, err)
 		g.src[name] = string(text)
@@ -257,6 +257,7 @@ func TestAcquireScriptTable(t *testing.T) {
 		{name: "the retry of a first acquisition changes nothing", before: h(alice, "1"), ttl: 300_000, args: []string{alice, "1", lease, "0"}, reply: []int64{1, 300_000}, after: h(alice, "1"), left: 300_000},
 		{name: "re-entry of what is gone is lost", args: []string{alice, "2", lease, "0"}, reply: []int64{3, 0}, left: gone},
 		{name: "re-entry of what another has is lost", before: h(bob, "1"), ttl: 100_000, args: []string{alice, "2", lease, "0"}, reply: []int64{3, 0}, after: h(bob, "1"), left: untouched},
+		{name: "a late acquisition of an owner that is through is lost, and raises nothing", before: h(alice, "1", alice+"!", "-"+far), ttl: 100_000, args: []string{alice, "1", lease, "0"}, reply: []int64{3, 0}, after: h(alice, "1", alice+"!", "-"+far), left: untouched},
 		{name: "the re-entry of an owner whose own lease is over is lost", before: h(alice, "1", alice+"!", past, bob, "1", bob+"!", far), ttl: 900_000, args: []string{alice, "2", lease, "0"}, reply: []int64{3, 0}, after: h(alice, "1", alice+"!", past, bob, "1", bob+"!", far), left: untouched},
 		{name: "the re-entry of a joined owner never shortens its own lease", before: h(alice, "1", alice+"!", far, bob, "1", bob+"!", far), ttl: 900_000, args: []string{alice, "2", lease, "0"}, reply: []int64{1, 900_000}, after: h(alice, "2", alice+"!", far, bob, "1", bob+"!", far), left: untouched},
 	}
@@ -301,6 +302,9 @@ func TestReleaseScriptTable(t *testing.T) {
 		{name: "Java's lock is not touched", before: one(java, "2"), ttl: 100_000, args: args(alice, "0"), reply: []int64{0}, after: one(java, "2"), left: untouched},
 		{name: "another's lock is not touched by a partial release", before: one(bob, "2"), ttl: 100_000, args: args(alice, "1"), reply: []int64{0}, after: one(bob, "2"), left: untouched},
 		{name: "of two joined owners the other stays", before: map[string]string{alice: "1", alice + "!": far, bob: "1", bob + "!": far}, ttl: 100_000, args: args(alice, "0"), reply: []int64{2}, again: []int64{0}, after: map[string]string{bob: "1", bob + "!": far}, left: 24 * 3600_000},
+		{name: "of two joined owners the other stays, to its end, that is through", before: map[string]string{alice: "1", alice + "!": far, bob: "1", bob + "!": "-" + far}, ttl: 100_000, args: args(alice, "0"), reply: []int64{2}, again: []int64{0}, after: map[string]string{bob: "1", bob + "!": "-" + far}, left: 24 * 3600_000},
+		{name: "one that is through goes when its end has passed", before: map[string]string{alice: "1", alice + "!": far, bob: "1", bob + "!": "-" + past}, ttl: 100_000, args: args(alice, "0"), reply: []int64{2}, again: []int64{0}, left: gone, told: true},
+		{name: "one that is through is released", before: map[string]string{alice: "1", alice + "!": "-" + far}, ttl: 100_000, args: args(alice, "0"), reply: []int64{2}, again: []int64{0}, left: gone, told: true},
 		{name: "a dead joiner goes with the last living owner", before: map[string]string{alice: "1", alice + "!": far, bob: "1", bob + "!": past}, ttl: 100_000, args: args(alice, "0"), reply: []int64{2}, again: []int64{0}, left: gone, told: true},
 	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -322,6 +326,7 @@ func TestRenewScriptTable(t *testing.T) {
 		{name: "what is gone is not held and not made", args: []string{alice, "300000"}, reply: []int64{0}, left: gone},
 		{name: "another's lease is not touched", before: one(bob, "1"), ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{0}, after: one(bob, "1"), left: untouched},
 		{name: "Java's lease is not touched", before: one(java, "1"), ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{0}, after: one(java, "1"), left: untouched},
+		{name: "an owner that is through holds nothing, and keeps the lock to its end", before: map[string]string{alice: "1", alice + "!": "-" + far}, ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{0}, after: map[string]string{alice: "1", alice + "!": "-" + far}, left: untouched},
 		{name: "an owner among joined ones whose own lease is over holds nothing", before: map[string]string{alice: "1", alice + "!": past, bob: "1", bob + "!": far}, ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{0}, after: map[string]string{bob: "1", bob + "!": far}, left: untouched},
 	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -485,4 +490,56 @@ func TestAUserWithoutRightsOnTheChannelCanStillRelease(t *testing.T) {
 		require.Equal(t, []int64{want}, got)
 		requireTTL(t, gone, snapshot{}, g.look(t, "l"))
 	}
+}
+
+func TestKeepScriptTable(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newScriptRig(t, s)
+		now := g.now(t)
+		ms := func(after int64) string { return strconv.FormatInt(now+after, 10) }
+		near := func(want int64, got string) {
+			t.Helper()
+			v, err := strconv.ParseInt(got, 10, 64)
+			require.NoError(t, err)
+			require.InDelta(t, want, v, 30_000)
+		}
+		for i, c := range []struct {
+			name      string
+			before    map[string]string
+			ttl       int64
+			reply     int64
+			end, left int64 // the owner's and the lock's, ms from now
+		}{
+			{name: "shorter than its lease", before: map[string]string{alice: "1"}, ttl: 900_000, reply: 1, end: 200_000, left: 200_000},
+			{name: "longer than its lease", before: map[string]string{alice: "3"}, ttl: 100_000, reply: 1, end: 200_000, left: 200_000},
+			{name: "beside one that joined for longer", before: map[string]string{alice: "1", alice + "!": ms(100_000), bob: "1", bob + "!": ms(900_000)}, ttl: 900_000, reply: 1, end: 200_000, left: 900_000},
+			{name: "beside one that is through for longer", before: map[string]string{alice: "1", alice + "!": ms(900_000), bob: "1", bob + "!": "-" + ms(400_000)}, ttl: 900_000, reply: 1, end: 200_000, left: 400_000},
+			{name: "what is gone", reply: 0, left: gone},
+			{name: "another's", before: map[string]string{bob: "1"}, ttl: 900_000, reply: 0, left: 900_000},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				key := fmt.Sprintf("keep:%d", i)
+				row{before: c.before, ttl: c.ttl}.prepare(t, g, key)
+				for range 2 {
+					got, err := g.run(t, "keep", []string{key}, alice, "200000")
+					require.NoError(t, err)
+					require.Equal(t, []int64{c.reply}, got)
+					after := g.look(t, key)
+					if c.left == gone {
+						require.EqualValues(t, gone, after.left)
+					} else {
+						require.InDelta(t, c.left, after.left, 30_000)
+					}
+					require.Equal(t, c.before[alice], after.hash[alice])
+					require.Equal(t, c.before[bob+"!"], after.hash[bob+"!"])
+					if c.reply == 1 {
+						near(-now-c.end, after.hash[alice+"!"])
+						joined, err := g.run(t, "join", []string{key}, alice, bob+"9", "200000", "0")
+						require.NoError(t, err)
+						require.EqualValues(t, 3, joined[0])
+					}
+				}
+			})
+		}
+	})
 }

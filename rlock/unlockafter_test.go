@@ -53,7 +53,7 @@ func TestUnlockAfterOfOneHoldCountsForTheLastUnlockOfItsOwner(t *testing.T) {
 		require.Greater(t, r.pttl(t, "l"), lease/2)
 		require.LessOrEqual(t, r.pttl(t, "l"), lease)
 		require.NoError(t, outer.Unlock(within(t)))
-		require.Equal(t, 1, len(r.hash(t, "l")))
+		require.Equal(t, "1", r.hash(t, "l")[string(outer.Owner())])
 		require.Greater(t, r.pttl(t, "l"), time.Hour-time.Minute, "longer than the lease was")
 		require.LessOrEqual(t, r.pttl(t, "l"), time.Hour)
 	})
@@ -79,6 +79,49 @@ func TestUnlockAfterLeavesThoseWhoJoined(t *testing.T) {
 		require.NoError(t, joined.Unlock(within(t)))
 		require.Greater(t, r.pttl(t, "l"), time.Duration(0), "and so has who is through")
 		require.LessOrEqual(t, r.pttl(t, "l"), time.Minute)
+	})
+}
+
+// It is taken, but nobody's: who joined it would act under a hold that was given up.
+func TestWhatIsKeptIsNotJoined(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r, other := newRig(t, s, rlock.Options{WatchdogTimeout: lease}), newRig(t, s, rlock.Options{WatchdogTimeout: lease})
+		l := other.locks.Reentrant("l")
+		refused := func(h *rlock.Hold) {
+			t.Helper()
+			for _, l := range []*rlock.Lock{r.locks.Reentrant("l"), l} {
+				_, err := l.Lock(l.WithOwner(within(t), h.Owner()))
+				require.ErrorIs(t, err, rlock.ErrLost)
+			}
+		}
+		h := lock(t, r.locks.Reentrant("l"), within(t))
+		require.NoError(t, h.UnlockAfter(within(t), time.Minute))
+		refused(h)
+		_, err := l.TryLock(within(t), 0, 0)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.LessOrEqual(t, r.pttl(t, "l"), time.Minute, "nobody has raised its lease")
+		state, err := r.locks.Inspect(within(t), "l")
+		require.NoError(t, err)
+		require.Len(t, state.Holders, 1)
+		require.InDelta(t, time.Minute, state.Holders[0].Lease, float64(30*time.Second))
+		removed, err := l.ForceUnlock(within(t))
+		require.NoError(t, err)
+		require.True(t, removed)
+		require.Empty(t, r.hash(t, "l"))
+
+		// Who joined before stays, whoever is through.
+		h = lock(t, r.locks.Reentrant("l"), within(t))
+		joined := lock(t, l, l.WithOwner(within(t), h.Owner()))
+		require.NoError(t, h.UnlockAfter(within(t), time.Minute))
+		refused(h)
+		again := lock(t, l, l.WithOwner(within(t), joined.Owner()))
+		require.NoError(t, again.Unlock(within(t)))
+		require.NoError(t, joined.Extend(within(t), lease))
+		require.NoError(t, joined.UnlockAfter(within(t), 2*time.Minute))
+		refused(h)
+		refused(joined)
+		require.LessOrEqual(t, r.pttl(t, "l"), 2*time.Minute)
+		require.Greater(t, r.pttl(t, "l"), time.Minute)
 	})
 }
 
