@@ -53,7 +53,7 @@ const (
 	turnTime  = 20 * time.Millisecond
 	// linger is how long grants are listened for when nobody waits.
 	linger = 2 * time.Second
-	// MaxPoll bounds the sleep of a waiter in the server's queue, whatever PollCap: entries that are not stamped for
+	// MaxPoll bounds the sleep of a waiter in a queue on the server, whatever PollCap: entries that are not stamped for
 	// longer than two and a half polls are passed over.
 	MaxPoll = 10 * time.Second
 )

@@ -91,7 +91,7 @@ func (q *Queue) Close() { q.cancel(errs.ErrClosed) }
 type Request struct {
 	Name    string // whose waiters stand in one line
 	Channel string // where releases are published
-	Own     bool   // Channel is this waiter's alone: it is not kept subscribed afterwards
+	Own     bool   // Channel is this waiter's alone: it is not kept subscribed afterwards, and MaxPoll bounds its sleep
 	// Alone: do not stand in the process's line. For what can never wait for another waiter: a re-entry behind one
 	// would be a deadlock.
 	Alone bool
@@ -503,7 +503,7 @@ func (w *waiter) nudges() <-chan struct{} {
 // doze is how long to sleep when nothing happens.
 func (w *waiter) doze() time.Duration {
 	d := w.q.pollCap
-	if w.standing != nil {
+	if w.standing != nil || w.r.Own { // in a queue on the server, ours or Redisson's
 		d = min(d, MaxPoll)
 	}
 	if w.known >= 0 {

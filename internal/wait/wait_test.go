@@ -35,6 +35,11 @@ type room struct {
 
 func inRoom(t *testing.T, fn func(t *testing.T, r *room)) {
 	t.Helper()
+	inRoomOf(t, pollCap, fn)
+}
+
+func inRoomOf(t *testing.T, pollCap time.Duration, fn func(t *testing.T, r *room)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &room{server: redistest.Bubble(t)}
 		o := r.server.Option()
@@ -130,6 +135,47 @@ func TestAMessageWakesAndALostOneCostsAtMostPollCap(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Who has a channel of its own stands in a fair queue, in which nobody counts as alive for longer than a few MaxPolls.
+func TestAWaiterWithAChannelOfItsOwnLooksAtLeastEveryMaxPoll(t *testing.T) {
+	inRoomOf(t, time.Hour, func(t *testing.T, r *room) {
+		r.taken.Store(true)
+		q := r.request()
+		q.Own, q.Alone = true, true
+		got := make(chan error)
+		go func() { got <- r.Wait(t.Context(), q) }()
+		time.Sleep(10*wait.MaxPoll + wait.MaxPoll/3)
+		require.InDelta(t, 12, r.tries.Load(), 2, "one try a MaxPoll, no more")
+		r.release(true)
+		require.NoError(t, <-got)
+	})
+}
+
+func TestAWaiterWhoseChannelChangesLeavesTheOldOneAndHearsTheNew(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		r.taken.Store(true)
+		q := r.request()
+		q.Own, q.Alone = true, true
+		q.Try = func(ctx context.Context) (wait.Answer, error) {
+			if r.tries.Load() == 3 {
+				r.tries.Add(1)
+				return wait.Answer{Renamed: true, Channel: "d"}, errs.ErrUnavailable
+			}
+			return r.try(ctx)
+		}
+		got := make(chan error)
+		go func() { got <- r.Wait(t.Context(), q) }()
+		time.Sleep(pollCap / 2)
+		require.Equal(t, []string{"c"}, r.server.Embedded.PubSubChannels(""))
+		time.Sleep(pollCap * 5 / 2)
+		require.Equal(t, []string{"d"}, r.server.Embedded.PubSubChannels(""))
+		began := time.Now()
+		r.taken.Store(false)
+		r.server.Embedded.Publish("d", "0")
+		require.NoError(t, <-got)
+		require.Less(t, time.Since(began), pollCap/10)
+	})
 }
 
 func TestTheEndOfTheHoldersLeaseWakes(t *testing.T) {
