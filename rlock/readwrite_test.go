@@ -30,6 +30,31 @@ func acquiring(t testing.TB, l *rlock.Lock) <-chan granted {
 	return done
 }
 
+func TestReleasingAReadDoesNotGoThroughAllReaders(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r := newRig(t, s, rlock.Options{WatchdogTimeout: lease, PollCap: 100 * time.Millisecond})
+	rw := r.locks.ReadWrite("l")
+	c := s.Client(t)
+	h := lock(t, rw.Read(), within(t))
+	const readers = 500
+	for i := range readers { // who die soon
+		own := fmt.Sprintf("0e5d0d5e-1111-8000-8000-%012d:1", i)
+		require.NoError(t, c.Do(within(t), c.B().Hset().Key("l").FieldValue().FieldValue(own, "1").Build()).Error())
+		end := time.Now().Add(2 * time.Second).UnixMilli()
+		require.NoError(t, c.Do(within(t), c.B().Zadd().Key("redlatch_rw:{l}").ScoreMember().ScoreMember(float64(end), own).Build()).Error())
+	}
+	before := redistest.CommandCalls(t, c)
+	require.NoError(t, h.Unlock(within(t))) // whose end was the last
+	after := redistest.CommandCalls(t, c)
+	require.Equal(t, before["hgetall"], after["hgetall"])
+	require.Less(t, after["zscore"]-before["zscore"], readers/10)
+	require.Greater(t, r.pttl(t, "l"), lease/2, "the end that is late")
+	w := lock(t, rw.Write(), within(t)) // which keeps nobody out
+	require.NoError(t, w.Unlock(within(t)))
+	require.Empty(t, keys(t, c))
+}
+
 func TestReadersShareAndAWriterExcludes(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {

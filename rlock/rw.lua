@@ -72,12 +72,16 @@ local function forget(lock, ends, now)
 end
 
 -- Give the lock the end of the last of its holds. It never ends before a hold of which the end is not known. Readers of
--- Redisson's have theirs in keys that only the hash names, as its own scripts find them too. Returns what settle does.
+-- Redisson's have theirs in keys that only the hash names, as its own scripts find them too: all have to be gone through.
+-- So not where they are many. The lock's end is late then, and Redisson's dead keep it until that; ours are forgotten by
+-- their own ends. Returns what settle does.
+local MANY = 64
+
 local function trim(lock, ends, now)
   local left = redis.call('PTTL', lock)
   local last = redis.call('ZREVRANGE', ends, 0, 0, 'WITHSCORES')
   local till = math.max(tonumber(last[2] or 0) - now, 0)
-  if left <= till + 5 then -- both count whole ms, not from the same instant
+  if left <= till + 5 or redis.call('HLEN', lock) > MANY then -- both count whole ms, not from the same instant
     return false
   end
   local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
