@@ -33,6 +33,7 @@ func TestLatchSetScriptTable(t *testing.T) {
 		{name: "what is closed stays as it is", before: []string{"SET KEY 2"}, args: args("3", "300000"), reply: []string{"0"}, after: latchIs("2", "")},
 		{name: "Redisson's latch stays as it is", before: []string{"SET KEY 0"}, args: args("3", "0"), reply: []string{"0"}, after: latchIs("0", "")},
 		{name: "one that expired is set again, by the next generation", before: []string{"HSET RECORD gen 4 set other until NOW-5000 p:a 4_x", "PEXPIRE RECORD 500000"}, args: args("3", "0"), reply: []string{"1"}, after: latchIs("3", "before=expired other, gen=5, p:a=4 x, set=call1, until=0"), ttl: minute, told: []string{"1"}},
+		{name: "participants of the last two counts stay, those of earlier ones go", before: []string{"HSET RECORD gen 8 set other p:a 3_x p:b 4_x p:c 5_x p:d 7_x p:e 8_x", "PEXPIRE RECORD 500000"}, args: args("3", "0"), reply: []string{"1"}, after: latchIs("3", "before=open other, gen=9, p:c=5 x, p:d=7 x, p:e=8 x, set=call1, until=0"), ttl: minute, told: []string{"1"}},
 		{name: "it remembers which one was before", before: []string{"HSET RECORD gen 4 set other", "PEXPIRE RECORD 500000"}, args: args("3", "0"), reply: []string{"1"}, after: latchIs("3", "before=open other, gen=5, set=call1, until=0"), ttl: minute, told: []string{"1"}},
 		{name: "a call that has set it says so again, also once it is open", before: []string{"HSET RECORD gen 2 set call1", "PEXPIRE RECORD 60000"}, args: args("3", "0"), reply: []string{"1"}, after: latchIs("", "gen=2, set=call1"), ttl: minute},
 	})

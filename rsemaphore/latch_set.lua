@@ -36,6 +36,24 @@ else
 end
 redis.call('HSET', record, 'gen', gen, 'set', call, 'until', till, 'before', before .. (held[2] or ''))
 redis.call('PEXPIRE', record, keep)
+-- Participants of the count that is over, and of the one before it, stay for what is repeated of them; each has two
+-- generations, for being set and for being over.
+if held[1] then
+  local at = '0'
+  repeat
+    local part = redis.call('HSCAN', record, at, 'MATCH', 'p:*', 'COUNT', 500)
+    local gone = {}
+    for i = 1, #part[2], 2 do
+      if tonumber(string.match(part[2][i + 1], '^%d+')) < tonumber(gen) - 4 then
+        gone[#gone + 1] = part[2][i]
+      end
+    end
+    for i = 1, #gone, 500 do
+      redis.call('HDEL', record, unpack(gone, i, math.min(i + 499, #gone)))
+    end
+    at = part[1]
+  until at == '0'
+end
 if publish ~= '' then
   redis.pcall(publish, channel, '1')
 end

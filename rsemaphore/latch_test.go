@@ -425,6 +425,21 @@ func TestARepeatedCountDownDoesNotReachIntoTheNextCount(t *testing.T) {
 	require.EqualValues(t, 2, must1[int64](t)(l.CountDownBy(within(t), "a")), "the participant's own count-down does")
 }
 
+func TestALatchThatIsSetAgainAndAgainDoesNotGrow(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		r := newRig(t, srv, patient)
+		l := r.c.CountDownLatch("l")
+		const jobs = 700 // more than one part
+		for round := range 6 {
+			require.True(t, must1[bool](t)(l.TrySetCount(within(t), jobs, time.Hour)))
+			for i := range jobs {
+				require.EqualValues(t, jobs-i-1, must1[int64](t)(l.CountDownBy(within(t), fmt.Sprintf("job %d of round %d", i, round))))
+			}
+		}
+		require.Less(t, r.number(t, "HLEN", "{l}:latch"), int64(3*jobs+20))
+	})
+}
+
 func TestLatchNamesWithHashTagsWorkInACluster(t *testing.T) {
 	srv := redistest.Cluster(t)
 	o := rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour} // messages alone have to do it
