@@ -284,7 +284,7 @@ func (p *party) broken(why string, cause error) error {
 // arrive tries until the party has arrived.
 func (p *party) arrive(ctx context.Context) error {
 	b := p.b
-	err := b.c.queue.Wait(ctx, wait.Request{Name: "barrier:" + b.key, Channel: b.channel, Alone: true, Try: p.tryArrive})
+	err := b.c.queue.Wait(ctx, wait.Request{Name: b.name, Channel: b.channel, Alone: true, Try: p.tryArrive})
 	if err == nil {
 		return nil
 	}
@@ -399,7 +399,7 @@ func (p *party) await(ctx context.Context) (Arrival, error) {
 	// that fails the line is there to try again.
 	answer, err := look(ctx)
 	if err != nil || !answer.Granted {
-		err = c.queue.Wait(ctx, wait.Request{Name: p.line(), Channel: p.b.channel, Try: func(ctx context.Context) (wait.Answer, error) {
+		err = c.queue.Wait(ctx, wait.Request{Name: p.b.name, Line: p.line(), Channel: p.b.channel, Try: func(ctx context.Context) (wait.Answer, error) {
 			if event, ok := room.heard(began); ok {
 				result = event.(barrierReply)
 				return wait.Answer{Granted: true}, nil

@@ -169,7 +169,7 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 	defer s.c.roster.Leave()
 	began := time.Now()
 	err := s.c.queue.Wait(ctx, wait.Request{
-		Name: s.line(), Channel: s.channel, Alone: once, Until: until,
+		Name: s.name, Line: s.line(), Channel: s.channel, Alone: once, Until: until,
 		Try: func(ctx context.Context) (wait.Answer, error) { return s.try(ctx, n) },
 	})
 	waited := time.Since(began)

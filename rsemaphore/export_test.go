@@ -2,8 +2,8 @@ package rsemaphore
 
 import "context"
 
-// Waiting is how many calls stand in the process's line for name.
-func (c *Client) Waiting(name string) int { return c.queue.Members(name) }
+// Waiting is how many calls stand in the process's line of that name.
+func (c *Client) Waiting(line string) int { return c.queue.Members(line) }
 
 // Lines is how many names somebody waits for.
 func (c *Client) Lines() int { return c.queue.Lines() }

@@ -278,7 +278,7 @@ func (l *CountDownLatch) Await(ctx context.Context) error {
 		// look at it. The one that looks for all is to do so for us.
 		l.c.queue.Wake(l.line())
 	}
-	err := l.c.queue.Wait(ctx, wait.Request{Name: l.line(), Channel: l.channel, Try: func(ctx context.Context) (wait.Answer, error) {
+	err := l.c.queue.Wait(ctx, wait.Request{Name: l.name, Line: l.line(), Channel: l.channel, Try: func(ctx context.Context) (wait.Answer, error) {
 		if event, ok := room.heard(began); ok {
 			why, _ := event.(error)
 			return wait.Answer{Granted: why == nil}, why

@@ -177,7 +177,7 @@ func (p *permit) owe(after time.Time) {
 		Release: func(ctx context.Context) error {
 			_, err := s.runRelease(ctx, ids, false)
 			if err == nil {
-				s.c.queue.Nudge(s.name)
+				s.c.queue.Nudge(s.line())
 			}
 			if err != nil && !script.Retryable(err) {
 				return nil // an answer, if not the one hoped for: asking again gets the same
@@ -336,7 +336,7 @@ func (p *permit) release(ctx context.Context) error {
 		held, err := s.runRelease(sctx, p.ids(), false)
 		switch {
 		case err == nil:
-			c.queue.Nudge(s.name)
+			c.queue.Nudge(s.line())
 			// fewer after a try of unknown outcome is that try's work: nobody could take them before until
 			if held == int64(p.n) || unsure {
 				return nil

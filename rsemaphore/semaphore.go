@@ -55,6 +55,9 @@ func (c *Client) Semaphore(name string, capacity int) *Semaphore {
 		permits: keyname.Suffix(key, "timeout"), notes: keyname.Suffix(key, "notes"), channel: keyname.Prefix("redisson_sc", key)}
 }
 
+// line is where the process's calls that wait for its permits stand.
+func (s *Semaphore) line() string { return "permits:" + s.key }
+
 // Name returns the semaphore's name, without Options.KeyPrefix.
 func (s *Semaphore) Name() string { return s.name }
 
@@ -192,7 +195,7 @@ func (a *acquisition) explain(err error, waited time.Duration) error {
 
 func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit, error) {
 	s, c := a.s, a.s.c
-	r := wait.Request{Name: s.name, Channel: s.channel, Try: a.try, Alone: !a.waits}
+	r := wait.Request{Name: s.name, Line: s.line(), Channel: s.channel, Try: a.try, Alone: !a.waits}
 	if waitTime != unlimited {
 		r.Until = a.began.Add(waitTime)
 	}
@@ -363,7 +366,7 @@ func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
 			case err == nil && held < 0:
 				return none, fmt.Errorf("release on %q: %w", s.name, ErrNotHeld)
 			case err == nil:
-				s.c.queue.Nudge(s.name)
+				s.c.queue.Nudge(s.line())
 				return none, nil
 			case !script.Retryable(err):
 				return none, err
@@ -399,7 +402,7 @@ func (s *Semaphore) Resize(ctx context.Context, capacity int) (before int, err e
 			}
 			if !r.late {
 				s.c.runner.Clock.Learn(s.key, r.server, sent, time.Now())
-				s.c.queue.Nudge(s.name)
+				s.c.queue.Nudge(s.line())
 				return int(r.before), nil
 			}
 			s.c.runner.Clock.Relearn(s.key, r.server, sent, time.Now())

@@ -89,7 +89,8 @@ func (q *Queue) Close() { q.cancel(errs.ErrClosed) }
 
 // Request is one wait.
 type Request struct {
-	Name    string // whose waiters stand in one line
+	Name    string // what woken is told
+	Line    string // whose waiters stand in one line; Name if it is empty
 	Channel string // where releases are published
 	Own     bool   // Channel is this waiter's alone: it is not kept subscribed afterwards, and MaxPoll bounds its sleep
 	// Alone: do not stand in the process's line. For what can never wait for another waiter: a re-entry behind one
@@ -545,6 +546,9 @@ func (w *waiter) sleep(d time.Duration) bool {
 func (q *Queue) enter(r Request, ctx context.Context) (w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if r.Line == "" {
+		r.Line = r.Name
+	}
 	if n := len(q.freeWaiters); n > 0 {
 		w, q.freeWaiters = q.freeWaiters[n-1], q.freeWaiters[:n-1]
 	} else {
@@ -554,14 +558,14 @@ func (q *Queue) enter(r Request, ctx context.Context) (w *waiter) {
 	if r.Alone {
 		return w
 	}
-	l := q.lines[r.Name]
+	l := q.lines[r.Line]
 	if l == nil {
 		if n := len(q.freeLines); n > 0 {
 			l, q.freeLines = q.freeLines[n-1], q.freeLines[:n-1]
 		} else {
 			l = &line{turn: semaphore.NewWeighted(1), nudge: make(chan struct{}, 1)}
 		}
-		q.lines[r.Name] = l
+		q.lines[r.Line] = l
 	}
 	l.members++
 	w.line = l
@@ -580,7 +584,7 @@ func (w *waiter) exit() {
 			l.turn.Release(1)
 		}
 		if l.members--; l.members == 0 {
-			delete(q.lines, r.Name)
+			delete(q.lines, r.Line)
 			if len(q.freeLines) < spare {
 				drain(l.nudge)
 				*l = line{turn: l.turn, nudge: l.nudge}
@@ -606,12 +610,12 @@ func drain(c chan struct{}) {
 	}
 }
 
-// Nudge wakes the waiter of this process that contends for name, unless it hears of the release anyway: the process
-// has just released name.
-func (q *Queue) Nudge(name string) {
+// Nudge wakes the waiter of this process that contends in line, unless it hears of the release anyway: the process
+// has just released what it waits for.
+func (q *Queue) Nudge(line string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.lines[name]
+	l := q.lines[line]
 	if l == nil {
 		return
 	}
@@ -628,12 +632,12 @@ func (q *Queue) Nudge(name string) {
 	}
 }
 
-// Wake has the waiter of this process that contends for name ask again, also one that hears of releases: for somebody
+// Wake has the waiter of this process that contends in line ask again, also one that hears of releases: for somebody
 // who has just come.
-func (q *Queue) Wake(name string) {
+func (q *Queue) Wake(line string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if l := q.lines[name]; l != nil {
+	if l := q.lines[line]; l != nil {
 		select {
 		case l.nudge <- struct{}{}:
 		default:
@@ -641,17 +645,17 @@ func (q *Queue) Wake(name string) {
 	}
 }
 
-// Members is how many requests stand in the line of name, the contender included.
-func (q *Queue) Members(name string) int {
+// Members is how many requests stand in line, the contender included.
+func (q *Queue) Members(line string) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if l := q.lines[name]; l != nil {
+	if l := q.lines[line]; l != nil {
 		return l.members
 	}
 	return 0
 }
 
-// Lines is how many names are waited for.
+// Lines is how many lines there are.
 func (q *Queue) Lines() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
