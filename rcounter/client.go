@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,6 +44,11 @@ type Options struct {
 	Combine Combine
 	// SoldOut says how claims are answered when nothing is left.
 	SoldOut SoldOutOptions
+	// Observer is told of claims, and of what fails in the background.
+	Observer Observer
+	// Logger gets a line when something in the background fails for good, at most one of a kind in 10 s. Defaults to
+	// slog.Default().
+	Logger *slog.Logger
 }
 
 // Client makes counters and stocks on one server, Sentinel group or Cluster. It is safe for concurrent use, holds no
@@ -63,6 +69,10 @@ type Client struct {
 	soldOut SoldOutOptions
 	desks   sync.Map // key of a stock -> weak.Pointer[desk]
 	tasks   tasks
+
+	observer   Observer
+	log        *slog.Logger
+	complaints complaints
 
 	replicas     int
 	replicasWait time.Duration
@@ -114,9 +124,14 @@ func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 	if bound/patience != o.CallTimeout { // centuries: the product overflowed
 		bound = o.CallTimeout
 	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	log := o.Logger
 	return &Client{runner: script.NewRunner(client, o.CallTimeout), prefix: o.KeyPrefix, bound: bound, timeout: o.CallTimeout, hub: h.Context(),
 		replicas: o.MinReplicas, replicasWait: o.ReplicaTimeout, combine: o.Combine,
-		client: client, base: time.Now(), soldOut: o.SoldOut}, nil
+		client: client, base: time.Now(), soldOut: o.SoldOut, log: log,
+		observer: o.Observer.guarded(func(p any) { log.Error("redlatch: observer panicked", "panic", p) })}, nil
 }
 
 // Close makes every later call on c, its counters and its stocks fail with ErrClosed. Calls under way end as they

@@ -45,7 +45,7 @@ func (c *Client) desk(s *Stock) *desk {
 }
 
 func newDesk(c *Client, s *Stock) *desk {
-	s = &Stock{c: c, keys: s.keys} // not the caller's, which refers to the desk
+	s = &Stock{c: c, name: s.name, keys: s.keys} // not the caller's, which refers to the desk
 	d := &desk{memory: newMemory(c, s.keys)}
 	d.claims = lane{o: &c.combine, spawn: c.tasks.spawn, bound: c.bound, key: s.keys[0], run: s.runClaims}
 	d.anys = lane{o: &c.combine, spawn: c.tasks.spawn, bound: c.bound, key: s.keys[0], run: s.runAnys, forsaken: s.takeBack}
@@ -80,7 +80,7 @@ func (s *Stock) runAnys(ctx context.Context, seats []*seat) {
 			seat.err = err
 		}
 		if errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrUnconfirmed) {
-			s.c.tasks.spawn(func() { s.giveBackAny(context.Background(), callID(), id, 0, 0) })
+			s.c.tasks.spawn(func() { s.handBack(id, 0, 0) })
 		}
 		return
 	}
@@ -103,9 +103,16 @@ func (s *Stock) runAnys(ctx context.Context, seats []*seat) {
 func (s *Stock) takeBack(left []*seat) {
 	s.c.tasks.spawn(func() {
 		for _, seat := range left {
-			s.giveBackAny(context.Background(), callID(), seat.grant.Request, seat.grant.Ordinal, seat.grant.N)
+			s.handBack(seat.grant.Request, seat.grant.Ordinal, seat.grant.N)
 		}
 	})
+}
+
+// handBack is giveBackAny for units that nobody waits for.
+func (s *Stock) handBack(request string, first, n int64) {
+	if _, err := s.giveBackAny(context.Background(), callID(), request, first, n); err != nil {
+		s.c.failed(notReturned, s.name, err)
+	}
 }
 
 // tasks are goroutines that are waited for. Unlike a sync.WaitGroup's, they may be started while somebody waits.

@@ -88,6 +88,7 @@ func (s *Stock) KeepLedger(ctx context.Context, every time.Duration, max int, fn
 		return edged(errs.InvalidOption("fn", "nil", "a function"))
 	}
 	var refused error
+	failing := false
 	for {
 		n, err := s.Ledger(ctx, max, func(ctx context.Context, entries []Entry) error {
 			refused = fn(ctx, entries)
@@ -100,7 +101,9 @@ func (s *Stock) KeepLedger(ctx context.Context, every time.Duration, max int, fn
 			return refused
 		case lasting(err):
 			return err
-		case n > 0:
+		}
+		s.c.bears(ctx, notMoved, s.name, err, &failing)
+		if n > 0 {
 			continue
 		}
 		if !script.Pause(ctx, every) {

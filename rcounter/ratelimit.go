@@ -193,7 +193,9 @@ func (l *RateLimiter) giveBack(ctx context.Context, id, key string, n int64) {
 	undo := func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.c.timeout)
 		defer cancel()
-		_, _ = l.take(ctx, id, key, -n, 0)
+		if _, err := l.take(ctx, id, key, -n, 0); err != nil {
+			l.c.failed(notGivenBack, l.name, err)
+		}
 	}
 	if l.local != nil {
 		undo()

@@ -62,13 +62,20 @@ func (s *Stock) Reserve(ctx context.Context, id, claimant string, n int64, ttl t
 	}
 	d := s.desk()
 	if g, ok := d.memory.request(ctx, id); ok {
+		s.c.answered(s.name, g.Outcome)
 		return &Reservation{ID: id, Outcome: g.Outcome, Epoch: g.Epoch}, nil
 	}
+	began := s.c.began()
 	r, err := s.reserve(ctx, callID(), id, claimant, n, ttl)
-	if r != nil && r.Remaining == 0 {
+	if err != nil {
+		s.c.claimed(s.name, began, 0, 0, err)
+		return nil, err
+	}
+	if r.Remaining == 0 {
 		d.memory.heard(r.Outcome)
 	}
-	return r, err
+	s.c.claimed(s.name, began, r.Outcome, r.N, nil)
+	return r, nil
 }
 
 // Confirm sells what the reservation holds, and answers with the units: Granted the first time, Replayed from then on.
@@ -127,10 +134,13 @@ func (s *Stock) KeepReaped(ctx context.Context, every time.Duration) error {
 	}
 	t := time.NewTicker(every)
 	defer t.Stop()
+	failing := false
 	for {
-		if _, err := s.Reap(ctx); ctx.Err() == nil && lasting(err) {
+		_, err := s.Reap(ctx)
+		if ctx.Err() == nil && lasting(err) {
 			return err
 		}
+		s.c.bears(ctx, notReaped, s.name, err, &failing)
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)

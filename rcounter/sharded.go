@@ -265,6 +265,13 @@ func (s *ShardedStock) ClaimAny(ctx context.Context, n int64) (_ Grant, err erro
 
 // obtain asks the home, and as long as that has nothing, sees to it that it gets something or that there is nothing.
 func (s *ShardedStock) obtain(ctx context.Context, home int, ask func(ctx context.Context) (Grant, error)) (Grant, error) {
+	began := s.c.began()
+	g, err := s.search(ctx, home, ask)
+	s.c.claimed(s.name, began, g.Outcome, g.N, err)
+	return g, err
+}
+
+func (s *ShardedStock) search(ctx context.Context, home int, ask func(ctx context.Context) (Grant, error)) (Grant, error) {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, s.c.bound, errPatience)

@@ -31,6 +31,7 @@ const MaxClaimantLen = 1024
 // over (sale, claimant) and (sale, ordinal) where the orders are kept is the last guard.
 type Stock struct {
 	c       *Client
+	name    string
 	keys    []string // what stock.lua names: stock, claimants, records, holds, flag, ledger
 	refused error    // what is wrong with the name
 
@@ -40,7 +41,7 @@ type Stock struct {
 // Stock describes the stock called name. Nothing is sent. A name that cannot be used, braces included, makes every
 // verb of the result fail with ErrInvalidName.
 func (c *Client) Stock(name string) *Stock {
-	s := &Stock{c: c}
+	s := &Stock{c: c, name: name}
 	var key string
 	if key, s.refused = c.tagged(name, "a stock"); s.refused == nil {
 		s.keys = []string{key, key + ":u", key + ":r", key + ":h", key + ":o", key + ":l"}

@@ -1,0 +1,160 @@
+package rcounter_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter"
+	"github.com/stretchr/testify/require"
+)
+
+// seen notes what an observer is told.
+type seen struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (s *seen) add(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = append(s.lines, fmt.Sprintf(format, args...))
+}
+
+func (s *seen) take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lines := s.lines
+	s.lines = nil
+	return lines
+}
+
+// logged is a logger and what it wrote.
+func logged() (*slog.Logger, func() string) {
+	var mu sync.Mutex
+	var b bytes.Buffer
+	write := func(p []byte) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return b.Write(p)
+	}
+	return slog.New(slog.NewTextHandler(writer(write), nil)), func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return b.String()
+	}
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }
+
+func TestAnObserverIsToldOfEveryClaimOnce(t *testing.T) {
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	var told seen
+	o := patient
+	o.KeyPrefix = "shop:"
+	o.Observer = rcounter.Observer{
+		Claimed: func(name string, outcome rcounter.Outcome, n int64, took time.Duration, err error) {
+			require.Positive(t, took)
+			told.add("%s: %v, %d, %v", name, outcome, n, err)
+		},
+		AnsweredLocally: func(name string, outcome rcounter.Outcome) { told.add("%s: %v, locally", name, outcome) },
+	}
+	c := on(t, srv.Client(t), o)
+	s := c.Stock("s")
+	_, err := s.Open(ctx, rcounter.OpenSpec{Limit: 9, PerUser: 5, OpenFor: time.Hour})
+	require.NoError(t, err)
+	claimed(t, s, "ann")
+	claimed(t, s, "ann")
+	_, err = s.ClaimOnce(ctx, "r", "bob", 2)
+	require.NoError(t, err)
+	_, err = s.ClaimAny(ctx, 1)
+	require.NoError(t, err)
+	_, err = s.Reserve(ctx, "h", "bob", 2, time.Hour)
+	require.NoError(t, err)
+	_, err = s.Block(ctx, 2, time.Hour)
+	require.NoError(t, err)
+	_, err = s.Reserve(ctx, "more", "cid", 2, time.Hour)
+	require.NoError(t, err)
+	_, err = s.ClaimOnce(ctx, "r", "cid", 2)
+	require.ErrorIs(t, err, rcounter.ErrMismatch)
+	_, err = s.Claim(ctx, "") // refused, and not a claim
+	require.Error(t, err)
+	require.Equal(t, []string{"s: granted, 1, <nil>", "s: replayed, 1, <nil>", "s: granted, 2, <nil>", "s: granted, 1, <nil>", "s: granted, 2, <nil>",
+		"s: granted, 2, <nil>", "s: sold out, 0, <nil>", `s: none, 0, rcounter: id used before with other arguments: on "rc:{shop:s}"`}, told.take())
+	claimed(t, s, "last")
+	quiet(t, admin, func() { claimed(t, s, "late") })
+	told.take()
+	claimed(t, s, "late")
+	claimed(t, s, "ann")
+	require.Equal(t, []string{"s: sold out, locally", "s: replayed, locally"}, told.take())
+
+	sharded := c.Sharded("wide", 2)
+	_, err = sharded.Open(ctx, spec(1))
+	require.NoError(t, err)
+	for _, u := range []string{"ann", "bob"} {
+		_, err = sharded.Claim(ctx, u)
+		require.NoError(t, err)
+	}
+	require.Equal(t, []string{"wide: granted, 1, <nil>", "wide: sold out, 0, <nil>"}, told.take())
+}
+
+func TestAnObserverThatPanicsIsLoggedAndChangesNothing(t *testing.T) {
+	log, text := logged()
+	o := patient
+	o.Logger = log
+	o.Observer.Claimed = func(string, rcounter.Outcome, int64, time.Duration, error) { panic("ouch") }
+	s := opened(t, on(t, redistest.Embedded(t).Client(t), o), "s", 1)
+	require.True(t, claimed(t, s, "ann").Won())
+	require.Contains(t, text(), "ouch")
+}
+
+func TestWhatFailsInTheBackgroundIsToldAndLoggedOnce(t *testing.T) {
+	srv := redistest.Start(t)
+	log, text := logged()
+	var told seen
+	c := on(t, srv.Client(t), rcounter.Options{CallTimeout: 50 * time.Millisecond, Logger: log, Observer: rcounter.Observer{
+		BackgroundFailed: func(name string, err error) { told.add("%s: %v", name, err) },
+	}})
+	opened(t, on(t, srv.Client(t), exact), "s", 10)
+	s := c.Stock("s")
+	redistest.Eventually(t, 20*time.Second, "it answers", func() bool { _, err := s.Status(ctx); return err == nil })
+	reaping, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	require.NoError(t, srv.Process.Signal(syscall.SIGSTOP))
+	defer srv.Process.Signal(syscall.SIGCONT)
+	wg.Go(func() { s.KeepReaped(reaping, time.Millisecond) })
+	for unknown := 0; unknown < 3; {
+		brief, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		_, err := s.ClaimAny(brief, 1)
+		cancel()
+		require.Error(t, err)
+		if errors.Is(err, rcounter.ErrUnknownOutcome) { // and not over before it was sent
+			unknown++
+		}
+	}
+	var all []string
+	redistest.Eventually(t, 30*time.Second, "told of all", func() bool {
+		all = append(all, told.take()...)
+		return len(all) >= 3+2
+	})
+	stop()
+	wg.Wait()
+	for _, line := range all {
+		require.True(t, strings.HasPrefix(line, "s: rcounter: outcome unknown: "), line)
+	}
+	require.Less(t, strings.Count(text(), "could not be returned"), 3, text())
+	require.Contains(t, text(), "could not be returned")
+	require.Equal(t, 1, strings.Count(text(), "could not be reaped"), text())
+	require.Contains(t, text(), "name=s")
+}
