@@ -184,7 +184,7 @@ func ExampleRangeError() {
 	fmt.Println(err)
 	// Output:
 	// 0 5 3
-	// out of range: "seats" stands at 0, adding 5 would pass 3
+	// rcounter: out of range: "seats" stands at 0, adding 5 would pass 3
 }
 
 // A name that cannot be used is refused by the first verb, before anything is sent.
