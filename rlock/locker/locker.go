@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -54,14 +55,16 @@ func (x *Locker) Lock() {
 	case <-x.ctx.Done():
 		panic(fmt.Errorf("locker: %q is held by this process: %w: %w", x.lock.Name(), rlock.ErrNotAcquired, context.Cause(x.ctx)))
 	}
-	for {
+	for n := 0; ; n++ {
 		hold, err := x.lock.Lock(x.ctx)
 		switch {
 		case err == nil:
 			x.take(hold)
 			return
 		case x.ctx.Err() == nil && (errors.Is(err, rlock.ErrUnavailable) || errors.Is(err, rlock.ErrUnknownOutcome)):
-			continue // its own waiting is over, ours is not
+			// Its own waiting is over, ours is not. It may have been none at all.
+			script.Pause(x.ctx, script.Backoff(n))
+			continue
 		}
 		<-x.turn
 		panic(err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -187,4 +188,22 @@ func Example() {
 	cond.L.Unlock()
 	fmt.Println("ready")
 	// Output: ready
+}
+
+// A lock that does not wait comes back at once, and a Locker goes on.
+func TestALockerDoesNotSpinWhileTheServerIsAway(t *testing.T) {
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s)
+	var tries atomic.Int64
+	o := rlock.Options{}
+	o.Observer.NotAcquired = func(string, time.Duration, error) { tries.Add(1) }
+	x := locker.New(context.Background(), locks(t, p.Server(), o).Reentrant("l").WithWait(0), never(t))
+	use(x)
+	p.Refuse()
+	p.Cut()
+	time.AfterFunc(time.Second, p.Heal)
+	use(x)
+	t.Logf("%d tries in a second", tries.Load())
+	require.Less(t, tries.Load(), int64(100))
+	require.NotZero(t, tries.Load())
 }
