@@ -505,7 +505,7 @@ type multiReply struct {
 func decodeMulti(m rueidis.RedisMessage, n int) (multiReply, error) {
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) != 4 || acquireStatus(v[0]) == acquireHeld && (v[3] < 1 || v[3] > int64(n)) {
-		return multiReply{}, fmt.Errorf("acquire several: unexpected reply %v: %w", v, err)
+		return multiReply{}, fmt.Errorf("acquire several: unexpected reply %v, error %v", v, err)
 	}
 	return multiReply{acquireStatus(v[0]), time.Duration(v[1]) * time.Millisecond, v[2], v[3]}, nil
 }

@@ -276,7 +276,7 @@ func (c *Client) runInspect(ctx context.Context, key string, others ...string) (
 	}
 	v, err := m.ToArray()
 	if err != nil || len(v) != 7 {
-		return inspectReply{}, fmt.Errorf("inspect %q: unexpected reply of %d values: %w", key, len(v), err)
+		return inspectReply{}, fmt.Errorf("inspect %q: unexpected reply of %d values, error %v", key, len(v), err)
 	}
 	left, _ := v[0].AsInt64()
 	r := inspectReply{left: time.Duration(left) * time.Millisecond, locked: left != -2, ends: map[string]int64{}}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -536,4 +537,22 @@ func TestCloseDoesNotWaitForWhatIsLostMeanwhile(t *testing.T) {
 	require.NoError(t, direct.Do(within(t), direct.B().Del().Key("l").Build()).Error())
 	require.NoError(t, <-closed)
 	require.NoError(t, ctx.Err(), "long before its context ends")
+}
+
+func TestAReplyThatNobodyExpectsIsSaidAsItIs(t *testing.T) {
+	s := redistest.Embedded(t)
+	hub, err := pubsub.NewHub(redistest.Forged{Client: s.Client(t)}, pubsub.Options{})
+	require.NoError(t, err)
+	defer hub.Close()
+	locks, err := rlock.New(hub, rlock.Options{})
+	require.NoError(t, err)
+	defer locks.Close(within(t))
+	m, err := rlock.Multi(locks.Reentrant("a"), locks.Reentrant("b"))
+	require.NoError(t, err)
+	_, err = m.TryLock(within(t), 0, 0)
+	require.ErrorContains(t, err, "unexpected reply [1]")
+	require.NotContains(t, err.Error(), "%!")
+	_, err = locks.Inspect(within(t), "a")
+	require.ErrorContains(t, err, "unexpected reply of 1 values")
+	require.NotContains(t, err.Error(), "%!")
 }

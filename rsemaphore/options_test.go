@@ -48,3 +48,15 @@ func TestAClosedClientCloses(t *testing.T) {
 	require.NoError(t, r.c.Close(context.Background()))
 	require.NoError(t, r.c.Close(context.Background()))
 }
+
+func TestAReplyThatNobodyExpectsIsSaidAsItIs(t *testing.T) {
+	hub, err := pubsub.NewHub(redistest.Forged{Client: redistest.Embedded(t).Client(t)}, pubsub.Options{})
+	require.NoError(t, err)
+	defer hub.Close()
+	c, err := rsemaphore.New(hub, rsemaphore.Options{})
+	require.NoError(t, err)
+	_, err = c.Semaphore("s", 1).Inspect(context.Background())
+	require.ErrorContains(t, err, "unexpected reply of 1 values")
+	require.NotContains(t, err.Error(), "%!")
+	require.NoError(t, c.Close(context.Background()))
+}

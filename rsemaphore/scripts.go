@@ -165,7 +165,7 @@ func (s *Semaphore) runInspect(ctx context.Context) (State, error) {
 	}
 	v, err := m.ToArray()
 	if err != nil || len(v) < 4 || len(v)%3 != 1 {
-		return State{}, fmt.Errorf("inspect %q: unexpected reply of %d values: %w", s.key, len(v), err)
+		return State{}, fmt.Errorf("inspect %q: unexpected reply of %d values, error %v", s.key, len(v), err)
 	}
 	var head [4]int64
 	for i := range head {

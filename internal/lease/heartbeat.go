@@ -255,7 +255,7 @@ func Look(ctx context.Context, r *script.Runner, key string) (Beat, error) {
 	}
 	v, err := m.ToArray()
 	if err != nil || len(v) != 2 {
-		return Beat{}, fmt.Errorf("heartbeat: unexpected reply of %d values: %w", len(v), err)
+		return Beat{}, fmt.Errorf("heartbeat: unexpected reply of %d values, error %v", len(v), err)
 	}
 	var b Beat
 	b.expiry, _ = v[0].AsInt64()

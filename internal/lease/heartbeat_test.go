@@ -246,3 +246,10 @@ func TestABeatIsAChangeOfTheExpiry(t *testing.T) {
 		require.True(t, look().Same(none))
 	})
 }
+
+func TestALookThatIsAnsweredOtherwiseSaysSo(t *testing.T) {
+	s := redistest.Embedded(t)
+	_, err := lease.Look(context.Background(), script.NewRunner(redistest.Forged{Client: s.Client(t)}, time.Second), "k")
+	require.ErrorContains(t, err, "unexpected reply of 1 values")
+	require.NotContains(t, err.Error(), "%!")
+}
