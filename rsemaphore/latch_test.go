@@ -176,6 +176,36 @@ func TestAnExpiredLatchIsRememberedForAsLongAgainAndThenForgotten(t *testing.T) 
 	})
 }
 
+func TestAWaiterThatWasCutOffForLongerThanALatchIsRememberedDoesNotTakeItForOpen(t *testing.T) {
+	for name, c := range map[string]struct {
+		ttl  time.Duration
+		gone bool // by something else than its TTL
+		want error
+	}{
+		"its TTL is over":        {10 * time.Minute, false, rsemaphore.ErrLatchExpired},
+		"its TTL is not over":    {10 * time.Hour, true, nil},
+		"it does not have a TTL": {0, true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 2, rsemaphore.Options{}, func(t *testing.T, srv *redistest.Server, rigs []*rig) {
+				require.True(t, must1[bool](t)(rigs[0].c.CountDownLatch("l").TrySetCount(ctx, 1, c.ttl)))
+				done := make(chan error, 1)
+				go func() { done <- rigs[1].c.CountDownLatch("l").Await(ctx) }()
+				time.Sleep(5 * time.Second)
+				srv.Embedded.SetError("LOADING nobody is served")
+				time.Sleep(15 * time.Minute)
+				if c.gone {
+					srv.Embedded.Del("l")
+				}
+				srv.Embedded.Del("{l}:latch")
+				require.Empty(t, done)
+				srv.Embedded.SetError("")
+				require.ErrorIs(t, <-done, c.want)
+			})
+		})
+	}
+}
+
 func TestWaitersWokenByRedissonsMessagesAlone(t *testing.T) {
 	srv := redistest.Start(t)
 	r := newRig(t, srv, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour})
