@@ -92,6 +92,9 @@ func (h *handle) uncount() {
 //
 // The context of a hold that is over has ended.
 func (x *Hold) Context(parent context.Context) context.Context {
+	if own, ok := parent.(*holdContext); ok && own.hold == x {
+		parent = own.Context // it refers to the Hold, and the life, which the watchdog knows, to it
+	}
 	return &holdContext{x.life().Context(parent), x}
 }
 

@@ -112,6 +112,18 @@ func TestAForgottenHoldIsNotRenewedAndWarnedOfOnce(t *testing.T) {
 	require.NoError(t, r.locks.Close(within(t)), "Close does not wait for an Unlock that cannot come")
 }
 
+func TestAForgottenHoldIsNoticedThoughOneOfItsContextsWasMadeOfAnother(t *testing.T) {
+	r, log := newLoggedRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 300 * time.Millisecond})
+	func() {
+		h := lock(t, r.locks.Reentrant("l"), within(t))
+		h.Context(h.Context(h.Context(t.Context())))
+	}()
+	redistest.Eventually(t, 20*time.Second, "warned of", func() bool {
+		collect()
+		return log.count("dropped without Unlock") == 1
+	})
+}
+
 func TestLossInAClusterIsNoticedAtOnceWhereInvalidationsAreObserved(t *testing.T) {
 	s := redistest.Cluster(t)
 	hub, err := pubsub.Dial(s.Option())

@@ -1,6 +1,7 @@
 package rsemaphore_test
 
 import (
+	"context"
 	"runtime"
 	"testing"
 	"time"
@@ -10,6 +11,25 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
+
+func TestAForgottenPermitIsNoticedHoweverItsContextsWereMade(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	for name, work := range map[string]func(p *rsemaphore.Permit){
+		"one in the other":     func(p *rsemaphore.Permit) { p.Context(p.Context(p.Context(t.Context()))) },
+		"a parent without end": func(p *rsemaphore.Permit) { p.Context(context.WithoutCancel(p.Context(t.Context()))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var book logbook
+			r := newRig(t, srv, rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond, Logger: book.logger()})
+			work(acquire(t, r.c.Semaphore(name, 1), 1))
+			redistest.Eventually(t, 20*time.Second, "warned of", func() bool {
+				runtime.GC()
+				return book.count("dropped without Release") == 1
+			})
+		})
+	}
+}
 
 func TestTheChannelOfAForgottenPermitIsClosedWithItsLease(t *testing.T) {
 	t.Parallel()

@@ -196,6 +196,9 @@ type permitContext struct {
 // Context returns a child of parent that ends with the permit: at Release with cause ErrReleased, otherwise with
 // ErrLost, ErrMaxHold or ErrClosed. The context of a permit that is over has ended.
 func (x *Permit) Context(parent context.Context) context.Context {
+	if own, ok := parent.(*permitContext); ok && own.permit == x {
+		parent = own.Context // it refers to the Permit, and the life, which the watchdog knows, to it
+	}
 	return &permitContext{x.p.life.Context(parent), x}
 }
 

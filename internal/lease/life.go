@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // Life is the public side of one handle of a claim: whether it lasts, why it ended, and the contexts that end with it.
@@ -13,6 +14,8 @@ type Life struct {
 	done     chan struct{} // made when first asked for
 	contexts map[int32]ending
 	next     int32
+	endless  context.Context // that of all parents without an end; made when first needed
+	cancel   context.CancelCauseFunc
 	counted  bool // among those that a client's Close waits for
 }
 
@@ -33,13 +36,14 @@ func (l *Life) End(why error) {
 	if l.done != nil {
 		close(l.done)
 	}
-	contexts := l.contexts
+	contexts, cancel := l.contexts, l.cancel
 	l.contexts = nil
 	l.mu.Unlock()
+	if cancel != nil {
+		cancel(why)
+	}
 	for _, c := range contexts {
-		if c.deaf != nil {
-			c.deaf()
-		}
+		c.deaf()
 		c.cancel(why)
 	}
 }
@@ -66,6 +70,9 @@ func (l *Life) Done() <-chan struct{} {
 
 // Context returns a child of parent that ends with it, and has ended if it is over.
 func (l *Life) Context(parent context.Context) context.Context {
+	if parent.Done() == nil {
+		return &lasting{l.shared(), parent}
+	}
 	ctx, cancel := context.WithCancelCause(parent)
 	l.mu.Lock()
 	if why := l.why; why != nil {
@@ -79,17 +86,44 @@ func (l *Life) Context(parent context.Context) context.Context {
 	}
 	id := l.next
 	l.next++
-	e := ending{cancel: cancel}
-	if parent.Done() != nil {
-		// a long life may see many short parents: forget them as they end
-		e.deaf = context.AfterFunc(ctx, func() {
-			l.mu.Lock()
-			delete(l.contexts, id)
-			l.mu.Unlock()
-		})
-	}
-	l.contexts[id] = e
+	// a long life may see many short parents: forget them as they end
+	deaf := context.AfterFunc(ctx, func() {
+		l.mu.Lock()
+		delete(l.contexts, id)
+		l.mu.Unlock()
+	})
+	l.contexts[id] = ending{cancel, deaf}
 	return ctx
+}
+
+// shared is the context of all parents that cannot end: there may be many in a long life, one for each request that
+// somebody works on after its end, and nothing says when they are through.
+func (l *Life) shared() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.endless == nil {
+		l.endless, l.cancel = context.WithCancelCause(context.Background())
+		if l.why != nil {
+			l.cancel(l.why)
+		}
+	}
+	return l.endless
+}
+
+// lasting is a life's shared context with the values of a parent, whose own end, if it has one, nobody is told of.
+type lasting struct {
+	context.Context
+	parent context.Context
+}
+
+func (x *lasting) Deadline() (time.Time, bool) { return x.parent.Deadline() }
+
+// Value asks the shared context first: package context finds by a value of it what its children hang on, and its cause.
+func (x *lasting) Value(key any) any {
+	if v := x.Context.Value(key); v != nil {
+		return v
+	}
+	return x.parent.Value(key)
 }
 
 // Count notes that the client has counted it in.
