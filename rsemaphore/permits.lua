@@ -1,7 +1,7 @@
 -- What the scripts on permits share; each of them follows this text. They have three keys for a semaphore:
 --   count    how many permits are available: a string, Redisson's. With those out it adds up to the capacity.
 --   permits  those out: a sorted set, id of 16 bytes -> end of its lease, server ms; Redisson's. `forever` has none.
---   notes    ours, often absent: a hash, "keep" and "capacity" after a resize, id -> label.
+--   notes    ours, often absent: a hash, "keep", "capacity" and "before" ("<call> <capacity>") after a resize, id -> label.
 local forever = 922337203685477
 
 local function clock()

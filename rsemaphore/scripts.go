@@ -113,10 +113,10 @@ type resizeReply struct {
 	server int64
 }
 
-func (s *Semaphore) runResize(ctx context.Context, capacity int, notAfter int64) (resizeReply, error) {
+func (s *Semaphore) runResize(ctx context.Context, capacity int, notAfter int64, call string) (resizeReply, error) {
 	m, err := s.c.runner.Do(ctx, script.Call{Script: resizeScript, Keys: s.keys(), Args: []string{
 		strconv.Itoa(capacity), strconv.Itoa(s.capacity), decimal(millis(ResizeKept)), decimal(notAfter),
-		s.channel, s.c.hub.PublishCommand(), flag(s.shared),
+		s.channel, s.c.hub.PublishCommand(), flag(s.shared), call,
 	}})
 	if err != nil {
 		return resizeReply{}, err

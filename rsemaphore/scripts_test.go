@@ -189,12 +189,15 @@ const thirty = "1800000" // units
 const keptUnits = "36000000" // 600 units
 
 func resizing(capacity, declared int) []string {
-	return []string{strconv.Itoa(capacity), strconv.Itoa(declared), keptUnits, "0", "redisson_sc:{s}", "PUBLISH", "0"}
+	return []string{strconv.Itoa(capacity), strconv.Itoa(declared), keptUnits, "0", "redisson_sc:{s}", "PUBLISH", "0", "call1"}
 }
 
 func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 	type ends = map[string]int
 	resized := func(n string) map[string]string { return map[string]string{"keep": keptUnits, "capacity": n} }
+	resizedFrom := func(n, before string) map[string]string {
+		return map[string]string{"keep": keptUnits, "capacity": n, "before": "call1 " + before}
+	}
 	cases := []struct {
 		name   string
 		before sem
@@ -316,16 +319,18 @@ func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 
 		// resize: status, before, server ms
 		{"more", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50}, "resize", resizing(5, 2),
-			[]int64{1, 2, -7}, sem{count: "3", ttl: 600, out: ends{idA: 50, idB: 50}, outTTL: 600, notes: resized("5"), noteTTL: 600}, []string{"3"}, []int64{1, 5, -7}},
+			[]int64{1, 2, -7}, sem{count: "3", ttl: 600, out: ends{idA: 50, idB: 50}, outTTL: 600, notes: resizedFrom("5", "2"), noteTTL: 600}, []string{"3"}, nil},
 		{"fewer", sem{count: "1", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50}, "resize", resizing(1, 3),
-			[]int64{1, 3, -7}, sem{count: "-1", ttl: 600, out: ends{idA: 50, idB: 50}, outTTL: 600, notes: resized("1"), noteTTL: 600}, nil, []int64{1, 1, -7}},
+			[]int64{1, 3, -7}, sem{count: "-1", ttl: 600, out: ends{idA: 50, idB: 50}, outTTL: 600, notes: resizedFrom("1", "3"), noteTTL: 600}, nil, nil},
 		{"one not in use", sem{}, "resize", resizing(4, 3),
-			[]int64{1, 3, -7}, sem{count: "4", ttl: 600, notes: resized("4"), noteTTL: 600}, []string{"4"}, []int64{1, 4, -7}},
+			[]int64{1, 3, -7}, sem{count: "4", ttl: 600, notes: resizedFrom("4", "3"), noteTTL: 600}, []string{"4"}, nil},
 		{"one without an end", sem{count: "4", out: ends{idA: always}}, "resize", resizing(4, 3),
-			[]int64{1, 5, -7}, sem{count: "3", out: ends{idA: always}, notes: resized("4"), noteTTL: 600}, nil, []int64{1, 4, -7}},
+			[]int64{1, 5, -7}, sem{count: "3", out: ends{idA: always}, notes: resizedFrom("4", "5"), noteTTL: 600}, nil, nil},
 		{"and what is over is given back", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "resize", resizing(2, 2),
-			[]int64{1, 2, -7}, sem{count: "1", ttl: 600, out: ends{idA: 50}, outTTL: 600, notes: resized("2"), noteTTL: 600}, []string{"1"}, nil},
-		{"a resize that comes too late", sem{count: "4", ttl: 50}, "resize", []string{"9", "4", keptUnits, "1600000000000", "redisson_sc:{s}", "PUBLISH", "0"},
+			[]int64{1, 2, -7}, sem{count: "1", ttl: 600, out: ends{idA: 50}, outTTL: 600, notes: resizedFrom("2", "2"), noteTTL: 600}, []string{"1"}, nil},
+		{"another call after it", sem{count: "3", ttl: 600, notes: map[string]string{"keep": keptUnits, "capacity": "3", "before": "call0 9"}, noteTTL: 600}, "resize", resizing(5, 2),
+			[]int64{1, 3, -7}, sem{count: "5", ttl: 600, notes: resizedFrom("5", "3"), noteTTL: 600}, []string{"5"}, nil},
+		{"a resize that comes too late", sem{count: "4", ttl: 50}, "resize", []string{"9", "4", keptUnits, "1600000000000", "redisson_sc:{s}", "PUBLISH", "0", "call1"},
 			[]int64{2, 0, -7}, sem{count: "4", ttl: 50}, nil, nil},
 
 		// query: there, available, out, capacity of a resize

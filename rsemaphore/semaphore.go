@@ -2,6 +2,7 @@ package rsemaphore
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"math"
@@ -383,7 +384,7 @@ func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
 	return err
 }
 
-// Resize sets the capacity, whatever it was, and returns what it was. From then on the server's capacity counts and not
+// Resize sets the capacity, whatever it was, and returns what it was, also if a request had to be repeated. From then on the server's capacity counts and not
 // the one that Semaphore was given: until it has not been used for ResizeKept, nobody's differing one is refused.
 //
 // More permits wake waiters. Fewer take nothing from those who hold some: Available is negative until enough have been
@@ -393,10 +394,11 @@ func (s *Semaphore) Resize(ctx context.Context, capacity int) (before int, err e
 		return 0, fmt.Errorf("rsemaphore: %q: %w", s.name, errs.InvalidOption("capacity", capacity, fmt.Sprintf("1 to %d", MaxCapacity)))
 	}
 	return ask(ctx, s.c, s.bad, func(ctx context.Context) (int, error) {
+		call := rand.Text()
 		for again := false; ; again = true {
 			sent := time.Now()
 			end, _ := ctx.Deadline()
-			r, err := s.runResize(ctx, capacity, s.c.runner.Clock.At(s.key, end))
+			r, err := s.runResize(ctx, capacity, s.c.runner.Clock.At(s.key, end), call)
 			if err != nil {
 				return 0, err
 			}

@@ -52,6 +52,23 @@ func state(t *testing.T, s *rsemaphore.Semaphore) (available, out int) {
 	return st.Available, len(st.Permits)
 }
 
+func TestARepeatedResizeSaysWhatTheCapacityWas(t *testing.T) {
+	srv := redistest.Start(t)
+	p := redistest.NewProxy(t, srv)
+	r := newRig(t, p.Server(), patient)
+	s := r.c.Semaphore("s", 4)
+	w := acquire(t, s, 1)
+	require.Equal(t, 4, must1[int](t)(s.Resize(within(t), 5))) // the script is loaded
+	for i, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseRequest} {
+		trap := p.Trap(&redistest.Trap{Match: redistest.With("s"), Fate: fate})
+		before, err := s.Resize(within(t), 6+i)
+		<-trap.Caught()
+		require.NoError(t, err)
+		require.Equal(t, 5+i, before)
+	}
+	release(t, w)
+}
+
 func TestALostAcquireReplyGrantsOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
