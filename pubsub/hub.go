@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/redis/rueidis"
 
@@ -193,7 +194,7 @@ func (h *Hub) Publish(ctx context.Context, channel, payload string) (receivers i
 
 func checkChannel(channel string) error {
 	// channels are not bound by the rules for keys with braces: any that is not empty can be hashed
-	if err := keyname.Check(channel); err != nil && (channel == "" || len(channel) > keyname.MaxLen) {
+	if err := keyname.Check(channel); err != nil && (channel == "" || len(channel) > keyname.MaxLen || !utf8.ValidString(channel)) {
 		return fmt.Errorf("pubsub: channel: %w", err)
 	}
 	return nil

@@ -465,7 +465,7 @@ func TestBadInputIsRefused(t *testing.T) {
 	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}})
 	require.ErrorIs(t, err, pubsub.ErrUnavailable)
 	h := newHub(t, c, pubsub.Options{})
-	for _, ch := range []string{"", strings.Repeat("c", keyname.MaxLen+1)} {
+	for _, ch := range []string{"", strings.Repeat("c", keyname.MaxLen+1), "\xff"} {
 		_, err = h.Subscribe(within(t), ch)
 		require.ErrorIs(t, err, pubsub.ErrInvalidName)
 		_, err = h.Publish(within(t), ch, "")
