@@ -22,9 +22,6 @@ const (
 	DefaultCallTimeout = 5 * time.Second
 )
 
-// topologyRefresh is what rueidis advises.
-const topologyRefresh = 5 * time.Second
-
 // Options of a Hub. The zero value is good.
 type Options struct {
 	// Invalidations, if the client was built with it, gives the hub's users early notice of changed keys.
@@ -63,46 +60,6 @@ type Hub struct {
 	topics  map[string]*topic
 	links   map[string]*link // by node address; "" where one connection serves all
 	nodes   map[uint16]string
-}
-
-// Dial connects with o and makes a hub on the client: the common case. The client is the hub's, reached by Client and
-// closed by Close. In a Cluster its invalidations are observed. On one node, or behind Sentinel, they are not: there
-// rlock has a connection of its own for that, and a client that observes them pipelines on every connection, which
-// makes each single call slower. Behind Sentinel the client asks every five seconds who is the primary, unless
-// o.Sentinel.TopologyRefreshInterval says otherwise: the sentinels' message is sent once, and a client that misses it
-// would stay with a primary that has become a replica.
-//
-// o.ConnLifetime is refused (ErrInvalidOption): rueidis sends a script again, unasked, when a connection's lifetime
-// ends while its reply is awaited. Redlatch's scripts bear that, but the second answer can be "lost" for an unlock
-// that succeeded. So is o.ReplicaOnly: everything here writes.
-func Dial(o rueidis.ClientOption) (*Hub, error) {
-	if o.ConnLifetime != 0 {
-		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("ConnLifetime", o.ConnLifetime, "0 (rueidis may run a script twice when it ends)"))
-	}
-	if o.ReplicaOnly {
-		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("ReplicaOnly", true, "false (locks and counters write)"))
-	}
-	if o.Sentinel.MasterSet != "" && o.Sentinel.TopologyRefreshInterval == 0 {
-		o.Sentinel.TopologyRefreshInterval = topologyRefresh
-	}
-	c, err := rueidis.NewClient(o)
-	var inv *Invalidations
-	if err == nil && c.Mode() == rueidis.ClientModeCluster {
-		// only now is it known to be one, and the callback is an option of the client
-		c.Close()
-		inv = &Invalidations{}
-		c, err = rueidis.NewClient(inv.Option(o))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("pubsub: %w: %w", ErrUnavailable, err)
-	}
-	h, err := NewHub(c, Options{Invalidations: inv})
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	h.owned = true
-	return h, nil
 }
 
 // NewHub makes a hub on a client that you built and will close yourself, after the hub. In a Cluster it asks one node

@@ -2,6 +2,7 @@ package pubsub_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -471,6 +472,69 @@ func TestBadInputIsRefused(t *testing.T) {
 		_, err = h.Publish(within(t), ch, "")
 		require.ErrorIs(t, err, pubsub.ErrInvalidName)
 	}
+}
+
+func TestDialTellsWhatTryingAgainCannotMend(t *testing.T) {
+	s := redistest.Start(t)
+	admin := s.Client(t)
+	run := func(args ...string) {
+		require.NoError(t, admin.Do(within(t), admin.B().Arbitrary(args...).Build()).Error())
+	}
+	run("ACL", "SETUSER", "untracked", "on", ">pw", "~*", "&*", "+@all", "-client|tracking")
+	run("ACL", "SETUSER", "idle", "on", ">pw", "~*", "&*", "-@all", "+client|tracking", "+hello")
+	with := func(change func(o *rueidis.ClientOption)) rueidis.ClientOption {
+		o := s.Option()
+		change(&o)
+		return o
+	}
+	as := func(user, password string) rueidis.ClientOption {
+		return with(func(o *rueidis.ClientOption) { o.Username, o.Password = user, password })
+	}
+	refused := func(name string, o rueidis.ClientOption, says string, invalid bool) {
+		t.Helper()
+		h, err := pubsub.Dial(o)
+		require.Error(t, err, name)
+		require.Nil(t, h)
+		require.NotErrorIs(t, err, pubsub.ErrUnavailable, name)
+		require.ErrorContains(t, err, says, name)
+		require.Equal(t, invalid, errors.Is(err, pubsub.ErrInvalidOption), name)
+		require.NotContains(t, err.Error(), "secret", name)
+	}
+	refused("a wrong password", as("nobody", "no"), "Username and Password", false)
+	refused("no right to CLIENT TRACKING", as("untracked", "pw"), "set DisableCache", false)
+	refused("no rights", with(func(o *rueidis.ClientOption) { o.Username, o.Password, o.SelectDB = "idle", "pw", 1 }), "docs/operations.md", false)
+	refused("a database that is not there", with(func(o *rueidis.ClientOption) { o.SelectDB = 99 }), "these options", false)
+	refused("a URL", rueidis.ClientOption{InitAddress: []string{"redis://:secret@" + s.Addr()}}, "ParseURL", true)
+	refused("no port", rueidis.ClientOption{InitAddress: []string{"localhost"}}, "host:port", true)
+	refused("no address", rueidis.ClientOption{}, "InitAddress", true)
+	refused("too many pipelines", with(func(o *rueidis.ClientOption) { o.PipelineMultiplex = 99 }), "PipelineMultiplex", true)
+	run("CONFIG", "SET", "requirepass", "pw")
+	refused("no password", s.Option(), "Username and Password", false)
+
+	e := redistest.Embedded(t)
+	e.Embedded.SetError("LOADING Redis is loading the dataset in memory")
+	_, err := pubsub.Dial(e.Option())
+	require.ErrorIs(t, err, pubsub.ErrUnavailable, "that passes")
+}
+
+func TestDialWithOptionsOfTheHub(t *testing.T) {
+	s := redistest.Start(t)
+	var inv pubsub.Invalidations
+	var log strings.Builder
+	h, err := pubsub.DialWith(s.Option(), pubsub.Options{Invalidations: &inv, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	require.NoError(t, err)
+	sub := subscribe(t, h, "c")
+	stop, observed := h.Watch(func([]string) {})
+	stop()
+	require.True(t, observed)
+	c := s.Client(t)
+	require.NoError(t, c.Do(within(t), c.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
+	require.True(t, next(t, sub).Gap)
+	redistest.Eventually(t, 10*time.Second, "subscribed again", sub.Live)
+	require.NoError(t, h.Close())
+	require.Contains(t, log.String(), "subscriptions lost")
+	_, err = pubsub.DialWith(s.Option(), pubsub.Options{Grace: -1})
+	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
 }
 
 func TestADiscardedChannelGoesAtOnceAndItsConnectionAfterTheGracePeriod(t *testing.T) {

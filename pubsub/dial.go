@@ -1,0 +1,126 @@
+package pubsub
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// topologyRefresh is what rueidis advises.
+const topologyRefresh = 5 * time.Second
+
+// Dial connects with o and makes a hub on the client: the common case. The client is the hub's, reached by Client and
+// closed by Close. In a Cluster its invalidations are observed. On one node, or behind Sentinel, they are not: there
+// rlock has a connection of its own for that, and a client that observes them pipelines on every connection, which
+// makes each single call slower. Behind Sentinel the client asks every five seconds who is the primary, unless
+// o.Sentinel.TopologyRefreshInterval says otherwise: the sentinels' message is sent once, and a client that misses it
+// would stay with a primary that has become a replica.
+//
+// ErrUnavailable: there is no connection, or the server is not ready (it is loading, say, or has too many clients);
+// trying again is safe and may help. ErrInvalidOption: o cannot be used, nothing was sent. o.ConnLifetime is among that:
+// rueidis sends a script again, unasked, when a connection's lifetime ends while its reply is awaited. Redlatch's scripts
+// bear that, but the second answer can be "lost" for an unlock that succeeded. So is o.ReplicaOnly: everything here
+// writes. Any other error is the server's no to what o says (password, rights, database, client-side caching, TLS): it
+// tells which, and the same attempt will fail again.
+func Dial(o rueidis.ClientOption) (*Hub, error) { return DialWith(o, Options{}) }
+
+// DialWith is Dial for a hub with options of its own. With h.Invalidations the client's invalidations are observed there,
+// Cluster or not.
+func DialWith(o rueidis.ClientOption, h Options) (*Hub, error) {
+	if err := checkOption(o); err != nil {
+		return nil, fmt.Errorf("pubsub: %w", err)
+	}
+	if o.Sentinel.MasterSet != "" && o.Sentinel.TopologyRefreshInterval == 0 {
+		o.Sentinel.TopologyRefreshInterval = topologyRefresh
+	}
+	if h.Invalidations != nil {
+		o = h.Invalidations.Option(o)
+	}
+	c, err := rueidis.NewClient(o)
+	if err == nil && h.Invalidations == nil && c.Mode() == rueidis.ClientModeCluster {
+		// only now is it known to be one, and the callback is an option of the client
+		c.Close()
+		h.Invalidations = &Invalidations{}
+		c, err = rueidis.NewClient(h.Invalidations.Option(o))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pubsub: %w", refusal(err))
+	}
+	hub, err := NewHub(c, h)
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	hub.owned = true
+	return hub, nil
+}
+
+// checkOption finds what cannot be used before rueidis finds it, or does not.
+func checkOption(o rueidis.ClientOption) error {
+	switch {
+	case o.ConnLifetime != 0:
+		return errs.InvalidOption("ConnLifetime", o.ConnLifetime, "0 (rueidis may run a script twice when it ends)")
+	case o.ReplicaOnly:
+		return errs.InvalidOption("ReplicaOnly", true, "false (locks and counters write)")
+	case len(o.InitAddress) == 0:
+		return errs.InvalidOption("InitAddress", "empty", "one host:port or more")
+	}
+	if o.DialFn != nil || o.DialCtxFn != nil {
+		return nil // which may understand other addresses
+	}
+	for _, addr := range o.InitAddress {
+		if strings.Contains(addr, "://") { // not shown: there may be a password in it
+			return errs.InvalidOption("InitAddress", "a URL", "host:port (rueidis.ParseURL makes options of a URL)")
+		}
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			return errs.InvalidOption("InitAddress", fmt.Sprintf("%q", addr), "host:port")
+		}
+	}
+	return nil
+}
+
+// optionErrors are rueidis' own refusals of options.
+var optionErrors = []error{
+	rueidis.ErrNoAddr, rueidis.ErrWrongPipelineMultiplex, rueidis.ErrReplicaOnlyNotSupported, rueidis.ErrNoSendToReplicas,
+	rueidis.ErrSendToReplicasNotSet, rueidis.ErrInvalidShardsRefreshInterval, rueidis.ErrInvalidTopologyRefreshInterval,
+	rueidis.ErrReplicaOnlyConflict, rueidis.ErrReplicaOnlyConflictWithReplicaSelector,
+	rueidis.ErrReplicaOnlyConflictWithReadNodeSelector, rueidis.ErrReplicaSelectorConflictWithReadNodeSelector,
+}
+
+// refusal says of an error of rueidis.NewClient what to do about it, where that is something else than trying again.
+func refusal(err error) error {
+	if errors.Is(err, rueidis.ErrNoCache) {
+		return fmt.Errorf("no client-side caching: set DisableCache, or let the user run CLIENT TRACKING: %w", err)
+	}
+	for _, of := range optionErrors {
+		if errors.Is(err, of) {
+			return fmt.Errorf("%w: %w", ErrInvalidOption, err)
+		}
+	}
+	var cert *tls.CertificateVerificationError
+	var header tls.RecordHeaderError
+	if errors.As(err, &cert) || errors.As(err, &header) {
+		return fmt.Errorf("no TLS with this server: see TLSConfig: %w", err)
+	}
+	var re *rueidis.RedisError
+	if !errors.As(err, &re) {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	switch text := re.Error(); {
+	case script.Retryable(script.Explain("connect", re)), strings.Contains(text, "max number of clients"):
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case strings.HasPrefix(text, "WRONGPASS"), strings.HasPrefix(text, "NOAUTH"):
+		return fmt.Errorf("the server does not know us: see Username and Password: %w", err)
+	case strings.HasPrefix(text, "NOPERM"):
+		return fmt.Errorf("the user lacks a right, see docs/operations.md: %w", err)
+	}
+	return fmt.Errorf("the server refuses these options: %w", err)
+}
