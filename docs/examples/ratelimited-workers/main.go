@@ -11,6 +11,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -154,9 +155,16 @@ func run(ctx context.Context, c config, out io.Writer) error {
 
 	peak, broken := service.peak.Load(), service.broken.Load()
 	fmt.Fprintf(out, "the service never had more than %d calls at once; %d were turned away\n", peak, broken)
+	return verdict(c.slots, peak, broken, before, after)
+}
+
+// verdict is what was wrong, if anything was. That a rate of nothing is no less than half of nothing proves nothing.
+func verdict(slots int, peak, broken int64, before, after float64) error {
 	switch {
-	case broken > 0 || peak > int64(c.slots):
-		return fmt.Errorf("%d calls at once, and only %d slots", peak, c.slots)
+	case broken > 0 || peak > int64(slots):
+		return fmt.Errorf("%d calls at once, and only %d slots", peak, slots)
+	case before == 0:
+		return errors.New("nobody called the service")
 	case after < before/2:
 		return fmt.Errorf("throughput did not recover: %.0f calls/s before, %.0f after", before, after)
 	}

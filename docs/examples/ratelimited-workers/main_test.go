@@ -35,6 +35,15 @@ func TestTheServiceIsNeverOverrunAndThroughputRecoversAfterAKill(t *testing.T) {
 	t.Run("redis", func(t *testing.T) { run(t, "-redis", redistest.Start(t).Addr()) })
 }
 
+func TestAServiceThatNobodyCallsIsNoSuccess(t *testing.T) {
+	require.NoError(t, verdict(4, 4, 0, 100, 60))
+	require.Error(t, verdict(4, 0, 0, 0, 0), "nobody ever called")
+	require.Error(t, verdict(4, 4, 0, 100, 0))
+	require.Error(t, verdict(4, 4, 0, 100, 40))
+	require.Error(t, verdict(4, 5, 0, 100, 100))
+	require.Error(t, verdict(4, 4, 1, 100, 100))
+}
+
 func TestNonsenseIsRefused(t *testing.T) {
 	out, err := exec.Command("go", "run", ".", "-slots", "0").CombinedOutput()
 	require.Error(t, err)
