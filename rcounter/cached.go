@@ -51,7 +51,7 @@ func (k *Counter) cached(ctx context.Context, age time.Duration) (string, error)
 	}
 	now := k.c.now()
 	if now < t.there.Load() { // see memory.stands
-		place, done := script.Within(ctx, time.Now().Add(k.c.timeout))
+		place, done := script.Within(ctx, k.c.base.Add(time.Duration(now)+k.c.timeout))
 		defer done()
 		return k.c.client.DoCache(place, t.get, age).ToString()
 	}

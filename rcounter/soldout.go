@@ -120,7 +120,7 @@ func (m *memory) known(ctx context.Context) *soldOut {
 		if age < min(uncachedFor, int64(m.c.soldOut.Trust)) {
 			return k
 		}
-	case age < int64(m.c.soldOut.Trust) && now < m.there.Load() && m.stands(ctx, k):
+	case age < int64(m.c.soldOut.Trust) && now < m.there.Load() && m.stands(ctx, k, now):
 		return k
 	default:
 		m.look(now)
@@ -131,8 +131,8 @@ func (m *memory) known(ctx context.Context) *soldOut {
 // stands reports whether the flag is still that of k, by rueidis' cache. It is called only while it should be in there.
 // If it is not, it has changed, and the round trip that this takes goes to a server that was heard of a moment ago; or
 // the connection is lost, and dialling is given no more time than a call.
-func (m *memory) stands(ctx context.Context, k *soldOut) bool {
-	ctx, done := script.Within(ctx, time.Now().Add(m.c.timeout))
+func (m *memory) stands(ctx context.Context, k *soldOut, now int64) bool {
+	ctx, done := script.Within(ctx, m.c.base.Add(time.Duration(now)+m.c.timeout))
 	defer done()
 	flag, err := m.c.client.DoCache(ctx, m.get, m.keep()).ToString()
 	return err == nil && flag == k.flag
