@@ -14,9 +14,14 @@ type Life struct {
 	done     chan struct{} // made when first asked for
 	contexts map[int32]ending
 	next     int32
-	endless  context.Context // that of all parents without an end; made when first needed
-	cancel   context.CancelCauseFunc
-	counted  bool // among those that a client's Close waits for
+	endless  *endless // made when first needed
+	counted  bool     // among those that a client's Close waits for
+}
+
+// endless is the context of all parents without an end.
+type endless struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
 }
 
 // ending is how one context is cancelled, and how its own end is no longer listened for.
@@ -36,11 +41,11 @@ func (l *Life) End(why error) {
 	if l.done != nil {
 		close(l.done)
 	}
-	contexts, cancel := l.contexts, l.cancel
+	contexts, shared := l.contexts, l.endless
 	l.contexts = nil
 	l.mu.Unlock()
-	if cancel != nil {
-		cancel(why)
+	if shared != nil {
+		shared.cancel(why)
 	}
 	for _, c := range contexts {
 		c.deaf()
@@ -102,12 +107,13 @@ func (l *Life) shared() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.endless == nil {
-		l.endless, l.cancel = context.WithCancelCause(context.Background())
+		ctx, cancel := context.WithCancelCause(context.Background())
 		if l.why != nil {
-			l.cancel(l.why)
+			cancel(l.why)
 		}
+		l.endless = &endless{ctx, cancel}
 	}
-	return l.endless
+	return l.endless.ctx
 }
 
 // lasting is a life's shared context with the values of a parent, whose own end, if it has one, nobody is told of.
