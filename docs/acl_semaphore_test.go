@@ -11,7 +11,7 @@ import (
 
 // semaphores uses all of a semaphore.
 func semaphores(ctx context.Context, hub *pubsub.Hub, prefix string, must func(what string, e error)) {
-	c, e := rsemaphore.New(hub, rsemaphore.Options{KeyPrefix: prefix, Logger: slog.New(slog.DiscardHandler), WatchdogTimeout: 100 * time.Millisecond})
+	c, e := rsemaphore.New(hub, rsemaphore.Options{KeyPrefix: prefix, Logger: slog.New(slog.DiscardHandler), WatchdogTimeout: 210 * time.Millisecond})
 	must("semaphores", e)
 	if e != nil {
 		return
@@ -40,7 +40,7 @@ func semaphores(ctx context.Context, hub *pubsub.Hub, prefix string, must func(w
 			waited <- e
 		}()
 		must("extend", p.Extend(ctx, time.Second))
-		time.Sleep(80 * time.Millisecond) // a renewal
+		time.Sleep(110 * time.Millisecond) // a renewal
 		_, e = s.Available(ctx)
 		must("query", e)
 		_, e = s.Inspect(ctx)

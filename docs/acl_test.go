@@ -62,7 +62,7 @@ func everything(o rueidis.ClientOption, prefix string, brief bool) (err error) {
 	}
 	defer hub.Close()
 	quiet := slog.New(slog.DiscardHandler)
-	locks, err := rlock.New(hub, rlock.Options{KeyPrefix: prefix, Logger: quiet, WatchdogTimeout: 100 * time.Millisecond})
+	locks, err := rlock.New(hub, rlock.Options{KeyPrefix: prefix, Logger: quiet, WatchdogTimeout: 210 * time.Millisecond})
 	if err != nil {
 		return err
 	}
