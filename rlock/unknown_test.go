@@ -385,7 +385,8 @@ func TestWaitersAreServedWithinPollCapWithoutAnyMessage(t *testing.T) {
 func TestARenewalAnsweredAfterUnlockChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	lanes(t, s, 8, 40, rlock.Options{WatchdogTimeout: 150 * time.Millisecond}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
+	var done atomic.Int32
+	lanes(t, s, 8, 40, rlock.Options{WatchdogTimeout: 600 * time.Millisecond}, func(t *testing.T, i int, p *redistest.Proxy, r *rig) {
 		name := fmt.Sprintf("renewal-%d", i)
 		h, err := r.locks.Reentrant(name).Lock(within(t))
 		if err != nil {
@@ -395,7 +396,13 @@ func TestARenewalAnsweredAfterUnlockChangesNothing(t *testing.T) {
 		release := make(chan struct{})
 		fate := []redistest.Fate{redistest.HoldReply, redistest.HoldRequest}[i%2]
 		trap := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: fate, Release: release})
-		<-trap.Caught() // the next call that names it: a renewal
+		select {
+		case <-trap.Caught(): // the next call that names it: a renewal
+		case <-h.Done(): // lost for want of a processor
+			close(release)
+			return
+		}
+		done.Add(1)
 		unlocked := h.Unlock(within(t))
 		next, err := r.locks.Reentrant(name).TryLock(within(t), 5*time.Second, time.Minute)
 		if err != nil {
@@ -413,6 +420,7 @@ func TestARenewalAnsweredAfterUnlockChangesNothing(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	require.GreaterOrEqual(t, done.Load(), int32(20))
 }
 
 func TestCancellationAtAnyInstantLeavesNothing(t *testing.T) {
