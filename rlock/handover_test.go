@@ -66,6 +66,15 @@ func (r *rig) warmUp(t testing.TB) *rig {
 	first := lock(t, r.locks.Reentrant(name), within(t))
 	second := pass(t, r.locks.Reentrant(name))
 	redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return r.locks.Waiting(name) == 1 })
+	if len(r.server.Addrs) == 1 { // in a Cluster there is a channel for each name
+		redistest.Eventually(t, 20*time.Second, "grants are listened for", func() bool {
+			sub, ok := r.hub.TrySubscribe("redlatch_grant:" + r.locks.ID())
+			if ok {
+				sub.Close()
+			}
+			return ok
+		})
+	}
 	require.NoError(t, first.Unlock(within(t)))
 	require.NoError(t, <-second)
 	return r

@@ -449,3 +449,15 @@ func TestHistoriesOfEveryKindUnderFaultsAreLinearizable(t *testing.T) {
 		})
 	}
 }
+
+func TestAHashedNameIsNoOtherKindsName(t *testing.T) {
+	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: lease})
+	name := strings.Repeat("x", 100)
+	h := lock(t, r.locks.Plain(name, rlock.PlainOptions{HashOver: 64}), within(t))
+	other := lock(t, r.locks.Reentrant(name), h.Context(within(t)))
+	require.NotEqual(t, h.Owner(), other.Owner())
+	require.NoError(t, other.Unlock(within(t)))
+	_, err := r.locks.Plain(name, rlock.PlainOptions{HashOver: 64}).Lock(h.Context(within(t)))
+	require.ErrorIs(t, err, rlock.ErrReentry)
+	require.NoError(t, h.Unlock(within(t)))
+}

@@ -68,7 +68,6 @@ func (c *Client) Plain(name string, o PlainOptions) *Lock {
 	}
 	l := c.lock(hashed, plain)
 	l.name = name
-	l.ownKey = ownerKey{c, name, false}
 	if o.HashOver < 0 && l.bad == nil {
 		l.bad = fmt.Errorf("rlock: %w", errs.InvalidOption("HashOver", o.HashOver, "0 (never), or more"))
 	}
