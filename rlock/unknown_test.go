@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -402,8 +403,14 @@ func TestARenewalAnsweredAfterUnlockChangesNothing(t *testing.T) {
 			close(release)
 			return
 		}
+		ctx, cancel := context.WithTimeout(within(t), 2*time.Second)
+		defer cancel()
+		unlocked := h.Unlock(ctx)
+		if errors.Is(unlocked, rlock.ErrUnknownOutcome) { // stands behind it: there was no connection for tracking yet
+			close(release)
+			return
+		}
 		done.Add(1)
-		unlocked := h.Unlock(within(t))
 		next, err := r.locks.Reentrant(name).TryLock(within(t), 5*time.Second, time.Minute)
 		if err != nil {
 			t.Errorf("round %d: unlock said %v, then %v", i, unlocked, err)
