@@ -19,6 +19,16 @@ local function clock()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+-- Have the lock last for the lease, if it does not last longer or without end; 0 or less asks for nothing. It is a write
+-- in any case: see acquire. Returns what was left.
+local function raise(lock, lease)
+  local left = redis.call('PTTL', lock)
+  if left >= 0 and lease > 0 then
+    redis.call('PEXPIRE', lock, math.max(left, lease))
+  end
+  return left
+end
+
 -- Enter an end, and have the set last as long. An end is only ever raised.
 local function enter(ends, member, till, now)
   local score = redis.call('ZSCORE', ends, member)

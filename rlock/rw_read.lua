@@ -56,10 +56,7 @@ else
   if not count or count < want then
     redis.call('HSET', lock, owner, want)
   end
-  local left = redis.call('PTTL', lock)
-  if left >= 0 then
-    redis.call('PEXPIRE', lock, math.max(left, lease)) -- a write in any case: see acquire
-  end
+  raise(lock, lease)
 end
 enter(ends, owner, now + lease, now)
 if redis.call('PTTL', timeout) < lease then

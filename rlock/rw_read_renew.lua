@@ -11,14 +11,6 @@
 -- so another goes first.
 local replies, now = {}, clock()
 
-local function raise(lock, lease)
-  local left = redis.call('PTTL', lock)
-  if left >= 0 and lease > 0 then
-    redis.call('PEXPIRE', lock, math.max(left, lease)) -- a write in any case: see acquire
-  end
-  return left
-end
-
 local function raiseTimeout(timeout, lease)
   if redis.call('PTTL', timeout) < lease and redis.call('PEXPIRE', timeout, lease) == 0 then
     redis.call('SET', timeout, '1', 'PX', lease)

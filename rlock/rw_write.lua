@@ -23,10 +23,7 @@ if count then
   if count < want then
     redis.call('HSET', lock, field, want)
   end
-  local left = redis.call('PTTL', lock)
-  if left >= 0 then
-    redis.call('PEXPIRE', lock, math.max(left, lease)) -- a write in any case: see acquire
-  end
+  raise(lock, lease)
   if till then
     enter(ends, field, now + lease, now)
   end

@@ -7,14 +7,6 @@
 -- The last access to the lock is a read, and another write goes before ZADD: see rw_read_renew.lua.
 local replies, now = {}, clock()
 
-local function raise(lock, lease)
-  local left = redis.call('PTTL', lock)
-  if left >= 0 and lease > 0 then
-    redis.call('PEXPIRE', lock, math.max(left, lease)) -- a write in any case: see acquire
-  end
-  return left
-end
-
 -- most writers have no end here: theirs is the lock's
 local function raiseEnd(ends, field, till, lease)
   if till and lease > 0 then
