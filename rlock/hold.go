@@ -154,22 +154,15 @@ func (x *Hold) Extend(ctx context.Context, d time.Duration) error {
 	if x.parts != nil {
 		return x.parts.extend(ctx, d)
 	}
-	h := x.h
-	l, c := h.owner.lock, h.owner.lock.c
-	// no answer is worth waiting for once the hold is over
-	ctx, cancel := context.WithDeadline(ctx, x.Until())
-	defer cancel()
-	h.owner.longest(d)
-	sent := time.Now()
-	held, err := c.runRenew(ctx, &h.owner.claim, d)
+	own := x.h.owner
+	confirmed, err := own.lock.c.engine.Extend(ctx, &own.claim, d)
 	switch {
+	case err == ErrLost:
+		return fmt.Errorf("rlock: extend %q: %w", x.Name(), err)
 	case err != nil:
 		return fmt.Errorf("rlock: %w", err)
-	case !held:
-		c.engine.Lost(&h.owner.claim)
-		return fmt.Errorf("rlock: extend %q: %w", l.name, ErrLost)
-	case !c.engine.Confirmed(&h.owner.claim, sent, d):
-		return fmt.Errorf("rlock: extend %q: %w", l.name, h.owner.why())
+	case !confirmed:
+		return fmt.Errorf("rlock: extend %q: %w", x.Name(), own.why())
 	}
 	return nil
 }
@@ -301,7 +294,7 @@ func (h *handle) release(ctx context.Context) error {
 		held = c.engine.Remove(&own.claim) // before the release is sent: see package lease
 	}
 	if why == ErrMaxHold { // the lock is still there, only renewal and trust have ended
-		held, until = true, time.Now().Add(own.longest(0))
+		held, until = true, time.Now().Add(own.longest())
 	}
 	if !held && remaining > 0 && own.through() {
 		return nil // the last of its holds is being unlocked, or was: that Unlock says whether the lock was lost

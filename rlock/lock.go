@@ -229,7 +229,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 			return nil, fmt.Errorf("re-enter %q: %w", l.name, err)
 		}
 		a.own, a.want, r.Alone = own, want, true
-		own.longest(a.lease)
+		l.c.engine.Longest(&own.claim, a.lease)
 		if err := l.c.queue.Wait(ctx, r); err != nil {
 			if errors.Is(err, ErrLost) {
 				l.c.engine.Lost(&own.claim)
@@ -522,7 +522,7 @@ func (c *Client) owe(own *owner, entry string, after time.Time) {
 	l := own.lock
 	c.sweeper.Owe(&lease.Debt{
 		After: after,
-		Until: time.Now().Add(max(own.longest(0), c.opts.CallTimeout)),
+		Until: time.Now().Add(max(own.longest(), c.opts.CallTimeout)),
 		Release: func(ctx context.Context) error {
 			_, err := own.giveUp(ctx, entry)
 			if err == nil {

@@ -29,24 +29,22 @@ type owner struct {
 	token int64  // likewise; 0: none
 
 	mu      sync.Mutex
-	lease   time.Duration // the longest that was asked for
-	count   int           // handles alive, and re-entries under way
-	handles *handle       // chained
-	ended   error         // why it is over
+	count   int     // handles alive, and re-entries under way
+	handles *handle // chained
+	ended   error   // why it is over
 
 	keep time.Duration // after its client's base: no release before; see UnlockAfter
 
 	releasing bool // the last release is under way
 	again     bool // and was overtaken by the reply of a try that had been given up
-	told      bool // the observer knows of the end
 
 	// the outermost acquisition's, which is mostly the only one: kept here to be one piece of memory
 	first handle
 }
 
 func (l *Lock) newOwner(d time.Duration) *owner {
-	own := &owner{lock: l, lease: d, count: 1, doubt: noDoubt}
-	own.claim = lease.Claim{Name: l.name, Owner: l.c.newOwner(l.label), Renew: l.kind.renew, Ended: own.lost, Of: own}
+	own := &owner{lock: l, count: 1, doubt: noDoubt}
+	own.claim = lease.Claim{Name: l.name, Owner: l.c.newOwner(l.label), Renew: l.kind.renew, Ended: own.lost, Of: own, Longest: d}
 	own.claim.Drift = l.kind.votes
 	own.claim.Key = l.claimKey(own.claim.Owner)
 	if l.kind.more != nil {
@@ -163,11 +161,7 @@ func (o *owner) handle(auto bool) *Hold {
 // lost is the watchdog's word that the hold is over. It may come again: a hold that Close has ended stays with the watchdog
 // until Unlock, and can be lost before that. ended does not tell: it is set for a hold that was dropped.
 func (o *owner) lost(why error) {
-	o.mu.Lock()
-	first := !o.told
-	o.told = true
-	o.mu.Unlock()
-	if first {
+	if o.claim.Tell() {
 		o.lock.c.observer.Ended(o.lock.name, why)
 	}
 	o.end(why)
@@ -188,14 +182,8 @@ func (o *owner) end(why error) {
 	}
 }
 
-// longest notes that a lease of d is asked for, and returns the longest that was: the server may keep the lock for so long
-// from now, whatever is done.
-func (o *owner) longest(d time.Duration) time.Duration {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.lease = max(o.lease, d)
-	return o.lease
-}
+// longest is for how long from now the server may have the lock, whatever is done.
+func (o *owner) longest() time.Duration { return o.lock.c.engine.Longest(&o.claim, 0) }
 
 // through reports whether the last of its holds has been given to Unlock, in good time.
 func (o *owner) through() bool {

@@ -12,7 +12,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/keyname"
-	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/wait"
 )
@@ -201,23 +200,6 @@ func (l *Lock) runKeep(ctx context.Context, owner string, d time.Duration) (rele
 		return releaseDone, err
 	}
 	return releaseGone, err
-}
-
-// runRenew asks for one hold what the watchdog asks for many.
-func (c *Client) runRenew(ctx context.Context, k *lease.Claim, d time.Duration) (held bool, err error) {
-	m, err := c.runner.Do(ctx, script.Call{Script: k.Renew, Keys: append([]string{k.Key}, k.More...), Args: []string{k.Owner, millis(d)},
-		Replicas: c.opts.MinReplicas, ReplicasWait: c.opts.ReplicaTimeout})
-	if err != nil {
-		return false, err
-	}
-	v, err := m.AsIntSlice()
-	switch {
-	case err != nil || len(v) != 1:
-		return false, fmt.Errorf("renew on %q: unexpected reply %v, error %v", k.Key, v, err)
-	case v[0] < 0:
-		return false, fmt.Errorf("%w: renew on %q: the server could not (its key holds another type, or memory is full)", ErrUnavailable, k.Key)
-	}
-	return v[0] == 1, nil
 }
 
 type queryReply struct {

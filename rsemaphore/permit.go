@@ -30,7 +30,6 @@ type permit struct {
 	s     *Semaphore
 	n     int
 	claim lease.Claim // its owner is all the ids in one
-	lease time.Duration
 	auto  bool
 	began time.Time
 
@@ -44,17 +43,16 @@ type permit struct {
 	dropped  bool          // nobody can call Release any more
 	given    bool          // Release was called
 	finished bool          // Release has ended, or there will be no handle to call it on
-	told     bool          // the observer knows of the end
 	again    bool          // a late reply has said, while Release was under way, that permits had been taken
 	released chan struct{} // closed when result is set
 	result   error
 }
 
 func (s *Semaphore) newPermit(n int, d time.Duration, auto bool) *permit {
-	p := &permit{s: s, n: n, lease: d, auto: auto, released: make(chan struct{})}
+	p := &permit{s: s, n: n, auto: auto, released: make(chan struct{})}
 	ids := s.c.newIDs(n)
 	p.claim = lease.Claim{Name: s.name, Key: s.key, More: []string{s.permits, s.notes}, Owner: ids, Shown: shown(ids),
-		Renew: renewScript, Untracked: true, Of: p,
+		Renew: renewScript, Untracked: true, Of: p, Longest: d,
 		Ended: p.ended}
 	return p
 }
@@ -62,11 +60,7 @@ func (s *Semaphore) newPermit(n int, d time.Duration, auto bool) *permit {
 // ended is the watchdog's word that the permit is over. It may come again: a permit that Close has ended stays with the
 // watchdog until Release, and can be lost before that.
 func (p *permit) ended(why error) {
-	p.mu.Lock()
-	first := !p.told
-	p.told = true
-	p.mu.Unlock()
-	if first {
+	if p.claim.Tell() {
 		p.s.c.observer.Ended(p.s.name, why)
 	}
 	p.end(why)
@@ -168,12 +162,15 @@ func (p *permit) finish() {
 	}
 }
 
+// longest is for how long from now the server may have the permit, whatever is done.
+func (p *permit) longest() time.Duration { return p.s.c.engine.Longest(&p.claim, 0) }
+
 // owe has the permit released in the background until its lease is over. An answer before after is not final.
 func (p *permit) owe(after time.Time) {
 	s, ids := p.s, p.ids()
 	s.c.sweeper.Owe(&lease.Debt{
 		After: after,
-		Until: time.Now().Add(max(p.lease, s.c.opts.CallTimeout)),
+		Until: time.Now().Add(max(p.longest(), s.c.opts.CallTimeout)),
 		Release: func(ctx context.Context) error {
 			_, err := s.runRelease(ctx, ids, false)
 			if err == nil {
@@ -241,32 +238,25 @@ func (x *Permit) Until() time.Time { return x.p.s.c.engine.Until(&x.p.claim) }
 // server. ErrLost: the permit is over and this is how it was found out, or it was before; ErrReleased after Release.
 // ErrUnavailable, ErrUnknownOutcome or ErrNotReplicated: Until is as it was.
 func (x *Permit) Extend(ctx context.Context, d time.Duration) error {
-	p := x.p
-	s, c := p.s, p.s.c
+	p, s := x.p, x.p.s
 	if d < MinLease || d > MaxDuration {
 		return fmt.Errorf("rsemaphore: %w", errs.InvalidOption("extension", d, fmt.Sprintf("%v to %v", MinLease, MaxDuration)))
 	}
 	if why := x.Err(); why != nil {
 		return fmt.Errorf("rsemaphore: extend %q: %w", s.name, why)
 	}
-	// no answer is worth waiting for once the permit is over
-	ctx, cancel := context.WithDeadline(ctx, x.Until())
-	defer cancel()
-	sent := time.Now()
-	held, err := s.runRenew(ctx, p.claim.Owner, d)
+	confirmed, err := s.c.engine.Extend(ctx, &p.claim, d)
 	switch {
-	case err != nil:
-		return fmt.Errorf("rsemaphore: %w", err)
-	case !held:
-		c.engine.Lost(&p.claim)
-		return fmt.Errorf("rsemaphore: extend %q: %w", s.name, ErrLost)
-	case !c.engine.Confirmed(&p.claim, sent, d):
-		if why := x.Err(); why != nil {
-			return fmt.Errorf("rsemaphore: extend %q: %w", s.name, why)
+	case confirmed:
+		return nil
+	case err == nil:
+		if err = x.Err(); err == nil {
+			err = ErrLost
 		}
-		return fmt.Errorf("rsemaphore: extend %q: %w", s.name, ErrLost)
+	case err != ErrLost:
+		return fmt.Errorf("rsemaphore: %w", err)
 	}
-	return nil
+	return fmt.Errorf("rsemaphore: extend %q: %w", s.name, err)
 }
 
 // Release ends the permit and gives it back, all of it. It may be called from any goroutine and with a ctx that has
@@ -316,7 +306,7 @@ func (p *permit) release(ctx context.Context) error {
 	defer p.uncount()
 	held := c.engine.Remove(&p.claim) // before the release is sent: see package lease
 	if why == ErrMaxHold {            // the permit is still there, only renewal and trust have ended
-		held, until = true, time.Now().Add(p.lease)
+		held, until = true, time.Now().Add(p.longest())
 	}
 	if !held {
 		// Lost, and the caller need not wait to hear it. The server may still have some of it: give that back early.

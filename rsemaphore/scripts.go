@@ -89,24 +89,6 @@ func (s *Semaphore) runRelease(ctx context.Context, ids []string, all bool) (hel
 	return m.AsInt64()
 }
 
-// runRenew asks for one permit what the watchdog asks for many.
-func (s *Semaphore) runRenew(ctx context.Context, ids string, lease time.Duration) (held bool, err error) {
-	call := script.Call{Script: renewScript, Keys: s.keys(), Args: []string{ids, decimal(millis(lease))}}
-	call.Replicas, call.ReplicasWait = s.c.opts.MinReplicas, s.c.opts.ReplicaTimeout
-	m, err := s.c.runner.Do(ctx, call)
-	if err != nil {
-		return false, err
-	}
-	v, err := m.AsIntSlice()
-	switch {
-	case err != nil || len(v) != 1:
-		return false, fmt.Errorf("renew on %q: unexpected reply %v, error %v", s.key, v, err)
-	case v[0] < 0:
-		return false, fmt.Errorf("%w: renew on %q: the server could not (its keys hold another type, or memory is full)", ErrUnavailable, s.key)
-	}
-	return v[0] == 1, nil
-}
-
 type resizeReply struct {
 	late   bool
 	before int64

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/script"
@@ -30,6 +31,10 @@ type Claim struct {
 	// Of is what the claim belongs to, for whoever looks it up.
 	Of any
 
+	// Longest is the longest lease that has been asked for: the server may keep the claim for so long from now, whatever is
+	// done. Once the claim is in use it is Engine.Longest's.
+	Longest time.Duration
+
 	beside   *Claim // the next claim of the same key
 	lease    time.Duration
 	deadline instant // acting is safe until then, as far as the lease goes
@@ -44,7 +49,8 @@ type Claim struct {
 	retrying bool          // the last renewal failed; renewAt is a pause's end, not a point of the schedule
 	inFlight bool          // a renewal is under way; only its answer, or the deadline, is the next event
 	state    state
-	district uint8   // see Heartbeats
+	district uint8 // see Heartbeats
+	told     atomic.Bool
 	next     instant // next event: renewal, deadline or MaxHold
 	index    int     // in the heap
 }
@@ -107,6 +113,9 @@ func (c *Claim) schedule() {
 		c.next = c.checkAt
 	}
 }
+
+// Tell reports whether this is the first time that it is asked: an observer is told of an end once, which Ended is not.
+func (c *Claim) Tell() bool { return c.told.CompareAndSwap(false, true) }
 
 // doubted reports whether the lease may end before the deadline, because the machine may have been asleep.
 func (c *Claim) doubted() bool { return c.sure.Before(c.deadline) }

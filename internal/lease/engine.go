@@ -57,6 +57,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -340,6 +341,42 @@ func (e *Engine) Remove(c *Claim) bool {
 	held := !e.over(c, e.now())
 	e.remove(c)
 	return held
+}
+
+// Longest raises c.Longest to d, and returns it.
+func (e *Engine) Longest(c *Claim, d time.Duration) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c.Longest = max(c.Longest, d)
+	return c.Longest
+}
+
+// Extend asks at once for what the watchdog asks for in its time, a lease of at least d, until it is answered or ctx or c is
+// over. errs.ErrLost: the server says that c is not held, which ends it. Neither confirmed nor an error: c was over before
+// that could be noted, see Ended.
+func (e *Engine) Extend(ctx context.Context, c *Claim, d time.Duration) (confirmed bool, err error) {
+	ctx, cancel := context.WithDeadline(ctx, e.Until(c)) // no answer is worth waiting for once it is over
+	defer cancel()
+	e.Longest(c, d)
+	sent := time.Now()
+	m, err := e.runner.Do(ctx, script.Call{
+		Script: c.Renew, Keys: append([]string{c.Key}, c.More...), Args: []string{c.Owner, millis(d + time.Millisecond - 1)},
+		Replicas: e.replicas, ReplicasWait: e.replicasWait,
+	})
+	if err != nil {
+		return false, err
+	}
+	v, err := m.AsIntSlice()
+	switch {
+	case err != nil || len(v) != 1:
+		return false, fmt.Errorf("renew on %q: unexpected reply %v, error %v", c.Key, v, err)
+	case v[0] < 0:
+		return false, fmt.Errorf("%w: renew on %q: the server could not (its key holds another type, or memory is full)", errs.ErrUnavailable, c.Key)
+	case v[0] == 0:
+		e.Lost(c)
+		return false, errs.ErrLost
+	}
+	return e.Confirmed(c, sent, d), nil
 }
 
 // Lost ends c because the server said that it is not held. It reports false if c was over already.
