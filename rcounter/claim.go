@@ -13,8 +13,8 @@ import (
 // all, repeats Claim until it is answered, or asks Lookup. A request given up on may still be served: the claimant
 // then has a unit that the next Claim tells. After a Return, claimant may claim again and gets another ordinal.
 //
-// SoldOut may be said by the process itself, of a moment before: for what that can miss, see SoldOutOptions. Lookup and
-// the server's own answers miss nothing.
+// SoldOut may be said by the process itself, of a moment before: for what that can miss, see SoldOutOptions. Lookup, and
+// Claim with Fresh, miss nothing. That claimant has a unit is only ever the server's answer.
 //
 // Errors: ErrInvalidName for the claimant, ErrCorrupt, ErrUnconfirmed, ErrWrongType, ErrUnavailable, ErrUnknownOutcome; the Grant is
 // then zero, and Won is false.

@@ -44,8 +44,8 @@
 //     library, if it can ask the server within five call timeouts.)
 //   - That a unit which came back is sold the moment it did. The process that returned it sells it at once, others
 //     as soon as the server's message is there, within milliseconds, or within SoldOutOptions.Trust if that is lost;
-//     without client-side caching within 10 ms. Until then who claims it elsewhere may still be told SoldOut, and so may
-//     the winner of a unit that came back and was won again since.
+//     without client-side caching within 10 ms. Until then a claimant may still be told SoldOut elsewhere, the
+//     winner of that unit too if it was won again since. Fresh asks the server. No process says by itself that somebody has a unit.
 //   - Requests that come later than a stock's retention. They meet the next opening of the name.
 //
 // # Outcomes and errors

@@ -206,7 +206,11 @@ func (s *Stock) cancel(ctx context.Context, call, id string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	s.desk().memory.forget()
+	if v[0] == stockOK && v[2] == 1 {
+		s.desk().memory.forgetIDs()
+	} else {
+		s.desk().memory.forget()
+	}
 	return v[0] == stockOK && v[1] == 1, s.verdict(v)
 }
 

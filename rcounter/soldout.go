@@ -17,20 +17,23 @@ import (
 // Defaults of SoldOutOptions.
 const (
 	DefaultTrust   = time.Second
-	DefaultWinners = 100_000
+	DefaultWinners = 1_000_000
 )
 
 // SoldOutOptions say how claims on a stock that is sold out are answered without asking the server.
 //
-// Once the server has said "sold out", the process reads the winners once, and then answers by itself: a winner gets
-// the ordinal it has, anybody else SoldOut. The server writes a small key, the flag, when the last unit goes and
-// removes it when one comes back.
+// Once the server has said "sold out", the process reads the winners once, and then answers SoldOut by itself to every
+// claimant who is none of them. Whoever may be one asks the server: the process never says by itself that somebody has
+// a unit. The server writes a small key, the flag, when the last unit goes and removes it when one comes back.
 //
 // With client-side caching every such answer looks at the flag in rueidis' cache first, and is given only if it is the
 // flag of when the winners were read. So once the server's message that a unit came back is here, which takes
 // milliseconds, the server is asked again; where the message is lost, that takes Trust at most. Without client-side
 // caching (rueidis' DisableCache) the flag is asked for every 5 ms while claims come, and an answer goes by what was
 // asked for no more than 10 ms ago. The process that returned a unit sells it at once.
+//
+// What stays inexact: for as long as the news of a return takes, a claimant who has won that unit in another process
+// since can be told SoldOut here. A claimant who asks again, for whom that answer would be wrong, claims with Fresh.
 //
 // The zero value is good.
 type SoldOutOptions struct {
@@ -40,9 +43,15 @@ type SoldOutOptions struct {
 	// Defaults to DefaultTrust.
 	Trust time.Duration
 	// Winners is how many claimants, and as many requests, a stock may have had for them to be read. Of a larger one only ClaimAny
-	// is answered by the process. They take some 100 bytes each. Defaults to DefaultWinners; negative: none are read.
+	// is answered by the process. They take two bytes each. Defaults to DefaultWinners; negative: none are read.
 	Winners int
 }
+
+type freshKey struct{}
+
+// Fresh has the claims and reservations made with the context ask the server, whatever the process knows: for a
+// claimant who asks a second time.
+func Fresh(ctx context.Context) context.Context { return context.WithValue(ctx, freshKey{}, true) }
 
 func (o *SoldOutOptions) check() error {
 	if o.Trust == 0 {
@@ -69,9 +78,10 @@ const (
 
 // memory is what a process knows of a stock's being sold out.
 //
-// The flag's text is unique: each time it is set the server counts a turn up. So if it reads the same before and after
-// the winners were read, it was there all the while, nothing was granted or returned in between, and the winners are
-// all the winners; and as long as it stays the same, they stay so.
+// The flag's text is unique: each time nothing is left any more the server begins a new turn. So if the turn reads the
+// same before and after the winners were read, the flag was there all the while, nothing was granted or returned in
+// between, and the winners are all the winners; and as long as it stays the same, they stay so. Likewise the ids, as
+// long as all of the text stays the same: a Cancel that comes before its Reserve adds one within a turn.
 type memory struct {
 	c    *Client
 	keys []string
@@ -82,9 +92,8 @@ type memory struct {
 	there atomic.Int64 // until when the flag is in rueidis' cache, unless it has changed
 	busy  atomic.Bool  // somebody looks
 
-	// only for who looks
-	rested int64 // when the winners may be read again
-	broken int   // how often reading them has been broken off in a row
+	rested atomic.Int64 // when the winners may be read again
+	broken int          // how often reading them has been broken off in a row; only for who looks
 
 	mu    sync.Mutex // for the writes of sold
 	turns int        // counts forget: what was being looked up before one must not be kept after it
@@ -99,15 +108,19 @@ func newMemory(c *Client, keys []string) memory {
 type soldOut struct {
 	flag    string
 	epoch   int64
-	looked  int64            // ns after the client's base: when it was asked for last
-	winners map[string]int64 // claimant -> ordinal; nil: too many
-	ids     map[string]struct{}
+	looked  int64   // ns after the client's base: when it was asked for last
+	winners *filter // nil: too many
+	ids     *filter // of requests and reservations; nil: too many, or not all of them are known
+	behind  bool    // ids can be read
 }
+
+// turn is the flag's text without the number of requests.
+func turn(flag string) string { return flag[:max(0, strings.LastIndexByte(flag, ';'))] }
 
 // known is what is known for sure now, or nil: then the server is to be asked.
 func (m *memory) known(ctx context.Context) *soldOut {
 	k := m.sold.Load()
-	if k == nil {
+	if k == nil || ctx.Value(freshKey{}) != nil {
 		return nil
 	}
 	now := m.c.now()
@@ -120,39 +133,48 @@ func (m *memory) known(ctx context.Context) *soldOut {
 		if age < min(uncachedFor, int64(m.c.soldOut.Trust)) {
 			return k
 		}
-	case age < int64(m.c.soldOut.Trust) && now < m.there.Load() && m.stands(ctx, k, now):
-		return k
+	case age < int64(m.c.soldOut.Trust) && now < m.there.Load():
+		switch flag := m.cached(ctx, now); {
+		case flag == k.flag:
+			return k
+		case flag != "" && turn(flag) == turn(k.flag):
+			m.look(now)
+			winnersOnly := *k
+			winnersOnly.ids, winnersOnly.behind = nil, false
+			return &winnersOnly
+		}
+		m.look(now)
 	default:
 		m.look(now)
 	}
 	return nil
 }
 
-// stands reports whether the flag is still that of k, by rueidis' cache. It is called only while it should be in there.
+// cached is the flag by rueidis' cache. It is called only while it should be in there.
 // If it is not, it has changed, and the round trip that this takes goes to a server that was heard of a moment ago; or
 // the connection is lost, and dialling is given no more time than a call.
-func (m *memory) stands(ctx context.Context, k *soldOut, now int64) bool {
+func (m *memory) cached(ctx context.Context, now int64) string {
 	ctx, done := script.Within(ctx, m.c.base.Add(time.Duration(now)+m.c.timeout))
 	defer done()
 	flag, err := m.c.client.DoCache(ctx, m.get, m.keep()).ToString()
-	return err == nil && flag == k.flag
+	if err != nil {
+		return ""
+	}
+	return flag
 }
 
 // keep is for how long rueidis keeps the flag: half of Trust, so that it is read again before what was read last is
 // trusted no longer.
 func (m *memory) keep() time.Duration { return m.c.soldOut.Trust / 2 }
 
-// claim answers a claim if that can be done without the server.
+// claim answers a claim if that can be done without the server: to who has no unit. That somebody has one is never
+// said from here. Limit 1: X wins, returns the unit in another process, Y claims it there, and X asks here before
+// the news has come; X and Y would both have it.
 func (m *memory) claim(ctx context.Context, claimant string) (Grant, bool) {
-	k := m.known(ctx)
-	if k == nil || k.winners == nil {
-		return Grant{}, false
+	if k := m.known(ctx); k != nil && k.winners != nil && !k.winners.has(claimant) {
+		return Grant{Outcome: SoldOut, Epoch: k.epoch}, true
 	}
-	if ordinal, won := k.winners[claimant]; won {
-		// what a replica may not have yet is the server's to confirm
-		return Grant{Outcome: Replayed, Ordinal: ordinal, N: 1, Epoch: k.epoch}, m.c.replicas == 0
-	}
-	return Grant{Outcome: SoldOut, Epoch: k.epoch}, true
+	return Grant{}, false
 }
 
 // any answers ClaimAny.
@@ -166,13 +188,16 @@ func (m *memory) any(ctx context.Context) (Grant, bool) {
 // request answers a request or reservation that the server has no record of.
 func (m *memory) request(ctx context.Context, id string) (Grant, bool) {
 	k := m.known(ctx)
-	if k == nil || k.ids == nil {
-		return Grant{}, false
+	switch {
+	case k == nil:
+	case k.ids != nil && !k.ids.has(id):
+		return Grant{Outcome: SoldOut, Epoch: k.epoch}, true
+	case k.behind:
+		if now := m.c.now(); now >= m.rested.Load() {
+			m.look(now)
+		}
 	}
-	if _, there := k.ids[id]; there {
-		return Grant{}, false
-	}
-	return Grant{Outcome: SoldOut, Epoch: k.epoch}, true
+	return Grant{}, false
 }
 
 // heard is told of every answer of the server's.
@@ -188,6 +213,19 @@ func (m *memory) forget() {
 	defer m.mu.Unlock()
 	m.turns++
 	m.sold.Store(nil)
+}
+
+// forgetIDs is called when this process has made an id known to the server that no request had: it must be the first to
+// ask the server about it.
+func (m *memory) forgetIDs() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.turns++
+	if k := m.sold.Load(); k != nil && k.ids != nil {
+		winnersOnly := *k
+		winnersOnly.ids, winnersOnly.behind = nil, true
+		m.sold.Store(&winnersOnly)
+	}
 }
 
 // look looks at the flag in the background, if it is time.
@@ -228,48 +266,55 @@ func (m *memory) read(ctx context.Context, old *soldOut) (*soldOut, error) {
 	if err != nil || flag == "" {
 		return nil, err
 	}
-	switch {
-	case old == nil || old.flag != flag:
-		return m.learn(ctx, flag)
-	case cached: // says no more than when it was read
-		if m.c.now()-old.looked < int64(m.c.soldOut.Trust) {
-			return old, nil
-		}
-		// somebody else has it kept for longer than it is trusted
-		sent = m.c.now()
-		if flag, _, err = m.flag(ctx, false); err != nil || flag != old.flag {
-			return nil, err
+	if old == nil || turn(old.flag) != turn(flag) {
+		return m.learn(ctx, flag, nil)
+	}
+	if cached { // says no more than when it was read
+		if sent = old.looked; m.c.now()-sent >= int64(m.c.soldOut.Trust) {
+			// somebody else has it kept for longer than it is trusted
+			sent = m.c.now()
+			if flag, _, err = m.flag(ctx, false); err != nil || turn(flag) != turn(old.flag) {
+				return nil, err
+			}
 		}
 	}
 	k := *old
 	k.looked = sent
+	if flag != old.flag {
+		k.flag, k.ids, k.behind = flag, nil, true
+	}
+	if k.behind {
+		return m.learn(ctx, flag, &k)
+	}
 	return &k, nil
 }
 
-// learn reads the winners of a stock whose flag was read. It rests for nine times as long as that takes before it does
-// so again, and after one that was broken off for longer each time, up to restFor: a stock whose last unit comes and
-// goes would have its winners read all the time.
-func (m *memory) learn(ctx context.Context, flag string) (*soldOut, error) {
+// learn reads the winners of a stock whose flag was read, and the ids; or, where it is told what is known of the same turn, the
+// ids. It rests for nine times as long as that takes before it does so again, and after one that was broken off for
+// longer each time, up to restFor: a stock whose last unit comes and goes would have its winners read all the time.
+func (m *memory) learn(ctx context.Context, flag string, known *soldOut) (*soldOut, error) {
 	began := m.c.now()
-	if began < m.rested {
-		m.next.Store(m.rested)
-		return nil, nil
+	if rested := m.rested.Load(); began < rested {
+		if known == nil {
+			m.next.Store(rested)
+		}
+		return known, nil
 	}
-	k, err := m.winners(ctx, flag)
+	k, err := m.winners(ctx, flag, known)
 	now := m.c.now()
 	rest := 9 * (now - began)
-	if k == nil {
+	if k == nil || k.behind {
 		m.broken = min(m.broken+1, 10)
 		rest = max(rest, uncachedFor<<m.broken)
 	} else {
 		m.broken = 0
 	}
-	m.rested = now + min(rest, restFor)
+	m.rested.Store(now + min(rest, restFor))
 	return k, err
 }
 
-// winners reads the winners. It returns nil if they changed meanwhile.
-func (m *memory) winners(ctx context.Context, flag string) (*soldOut, error) {
+// winners reads the winners, unless they are known, and the ids. It returns nil if the turn ended meanwhile.
+func (m *memory) winners(ctx context.Context, flag string, known *soldOut) (*soldOut, error) {
 	parts := strings.Split(flag, ";")
 	var n [4]int64
 	if len(parts) != len(n) {
@@ -282,27 +327,31 @@ func (m *memory) winners(ctx context.Context, flag string) (*soldOut, error) {
 		}
 		n[i] = v
 	}
-	k := &soldOut{flag: flag, epoch: n[0]}
+	k := &soldOut{epoch: n[0]}
 	most := int64(m.c.soldOut.Winners)
-	if n[2] <= most {
-		k.winners = make(map[string]int64, n[2])
+	switch {
+	case known != nil:
+		k.winners = known.winners
+	case n[2] <= most:
+		k.winners = newFilter(n[2])
 		err := m.c.scan(ctx, m.keys[1], func(claimant, record string) error {
-			text, _, _ := strings.Cut(record, ";")
-			ordinal, err := strconv.ParseInt(text, 10, 64)
-			if ordinal > 0 { // 0: returned
-				k.winners[claimant] = ordinal
+			if record == "" || record[0] < '0' || record[0] > '9' {
+				return ErrCorrupt
 			}
-			return err
+			if record[0] != '0' { // returned
+				k.winners.add(claimant)
+			}
+			return nil
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
 	if n[3] <= most {
-		k.ids = map[string]struct{}{}
+		k.ids = newFilter(n[3])
 		err := m.c.scan(ctx, m.keys[2], func(field, _ string) error {
 			if id, ok := strings.CutPrefix(field, "r:"); ok {
-				k.ids[id] = struct{}{}
+				k.ids.add(id)
 			}
 			return nil
 		})
@@ -312,8 +361,11 @@ func (m *memory) winners(ctx context.Context, flag string) (*soldOut, error) {
 	}
 	k.looked = m.c.now()
 	again, _, err := m.flag(ctx, false)
-	if err != nil || again != flag {
+	if err != nil || again == "" || turn(again) != turn(flag) {
 		return nil, err
+	}
+	if k.flag = again; again != flag && k.ids != nil {
+		k.ids, k.behind = nil, true
 	}
 	// It was read through the cache before. So this tells whether there is one.
 	if _, _, err := m.flag(ctx, true); err != nil {

@@ -1,6 +1,7 @@
 package rcounter_test
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"syscall"
@@ -54,7 +55,7 @@ func claimed(t testing.TB, s *rcounter.Stock, claimant string) rcounter.Grant {
 	return g
 }
 
-func TestSoldOutIsAnsweredWithoutTheServerWinnersIncluded(t *testing.T) {
+func TestSoldOutIsAnsweredWithoutTheServerAndWinnersByIt(t *testing.T) {
 	eachCache(t, func(t *testing.T, srv *redistest.Server, client func() rueidis.Client) {
 		admin := srv.Client(t)
 		const limit = 1500 // several parts of a scan
@@ -105,6 +106,102 @@ func TestSoldOutIsAnsweredWithoutTheServerWinnersIncluded(t *testing.T) {
 			require.Equal(t, once.Ordinal, g.Ordinal)
 		}
 	})
+}
+
+// Of two claimants of one unit never both are told that they have it: X wins, returns the unit in another process, Y
+// claims it there, and only then X asks here, where the news of both is late.
+func TestNobodyIsToldOfAUnitThatSomebodyElseHas(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	proxy := redistest.NewProxy(t, srv)
+	proxy.SwallowPushes()
+	admin := srv.Client(t)
+	far := on(t, admin, exact)
+	o := patient
+	o.SoldOut.Trust = time.Hour // no look at the flag interferes
+	near := on(t, proxy.Server().Client(t), o)
+	for i := range 20 {
+		name := "s" + strconv.Itoa(i)
+		home, s := opened(t, far, name, 1), near.Stock(name)
+		x := claimed(t, s, "X")
+		require.True(t, x.Won())
+		quiet(t, admin, func() { claimed(t, s, "crowd") })
+		ok, err := home.Return(ctx, "X", x.Ordinal)
+		require.NoError(t, err)
+		require.True(t, ok)
+		y := claimed(t, home, "Y")
+		require.True(t, y.Won())
+		require.Equal(t, rcounter.SoldOut, claimed(t, s, "X").Outcome, "round %d", i)
+	}
+	require.Positive(t, proxy.Swallowed())
+}
+
+// The answer of a process about an id that was cancelled before it was reserved is the server's: at once in the process
+// that cancelled it, and in the others when they have the news.
+func TestWhatIsCancelledBeforeItIsReservedIsCancelledOnASoldOutStock(t *testing.T) {
+	eachCache(t, func(t *testing.T, srv *redistest.Server, client func() rueidis.Client) {
+		admin := srv.Client(t)
+		here, there := on(t, client(), patient), on(t, client(), patient)
+		mine, theirs := opened(t, here, "s", 1), there.Stock("s")
+		claimed(t, mine, "winner")
+		for i := range 3 {
+			for _, s := range []*rcounter.Stock{mine, theirs} {
+				quiet(t, admin, func() {
+					_, err := s.Reserve(ctx, "loser", "loser", 1, time.Minute)
+					require.NoError(t, err)
+				})
+			}
+			id := "early" + strconv.Itoa(i)
+			ok, err := mine.Cancel(ctx, id)
+			require.NoError(t, err)
+			require.False(t, ok)
+			_, err = mine.Reserve(ctx, id, "ann", 1, time.Minute)
+			require.ErrorIs(t, err, rcounter.ErrReservationCancelled)
+			_, err = mine.ClaimOnce(ctx, id, "ann", 1)
+			require.ErrorIs(t, err, rcounter.ErrMismatch)
+			redistest.Eventually(t, 20*time.Second, "the others have the news", func() bool {
+				_, err = theirs.Reserve(ctx, id, "ann", 1, time.Minute)
+				return errors.Is(err, rcounter.ErrReservationCancelled)
+			})
+			_, err = theirs.ClaimOnce(ctx, id, "ann", 1)
+			require.ErrorIs(t, err, rcounter.ErrMismatch)
+		}
+	})
+}
+
+func TestFreshAsksTheServer(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	s := opened(t, on(t, srv.Client(t), patient), "s", 1)
+	claimed(t, s, "winner")
+	quiet(t, admin, func() { claimed(t, s, "crowd") })
+	fresh := rcounter.Fresh(ctx)
+	for what, ask := range map[string]func() error{
+		"Claim":     func() error { _, err := s.Claim(fresh, "crowd"); return err },
+		"ClaimAny":  func() error { _, err := s.ClaimAny(fresh, 1); return err },
+		"ClaimOnce": func() error { _, err := s.ClaimOnce(fresh, "order", "crowd", 1); return err },
+		"Reserve":   func() error { _, err := s.Reserve(fresh, "order", "crowd", 1, time.Minute); return err },
+	} {
+		before := scripts(t, admin)
+		require.NoError(t, ask())
+		require.Positive(t, scripts(t, admin)-before, what)
+	}
+}
+
+func TestNoTurnOfASoldOutStockHasTheNameOfAnotherAfterAFailover(t *testing.T) {
+	t.Parallel()
+	admin := redistest.Start(t).Client(t)
+	s := opened(t, on(t, admin, exact), "s", 1)
+	heard := text(t, admin, "DUMP", "rc:{s}") // what a replica has
+	claimed(t, s, "X")
+	first := text(t, admin, "GET", "rc:{s}:o")
+	must(t, admin, "DEL", "rc:{s}:o", "rc:{s}:u")
+	must(t, admin, "RESTORE", "rc:{s}", "3600000", heard, "REPLACE")
+	sold := serverNow(t, admin)
+	redistest.Eventually(t, time.Minute, "the server's time goes on", func() bool { return serverNow(t, admin) > sold })
+	claimed(t, s, "Y")
+	require.NotEqual(t, first, text(t, admin, "GET", "rc:{s}:o"))
 }
 
 func TestAStockWithMoreWinnersThanAreReadAsksTheServer(t *testing.T) {

@@ -7,7 +7,8 @@
 --          'a:' and an id -> units without a claimant, see any.lua; 'u:' and a claimant -> units by requests and
 --          reservations, those returned or expired taken off
 -- KEYS[4]  the holds, a zset: id of a reservation that is held -> its deadline in ms
--- KEYS[5]  the flag, a string: 'epoch;turn;recorded;requests' while nothing is left
+-- KEYS[5]  the flag, a string: 'epoch;turn;recorded;requests' while nothing is left. A turn begins when nothing is left
+--          any more, or when the flag was lost; within one, requests grows with every id that cancel.lua adds
 -- KEYS[6]  the ledger, a stream, if the stock keeps one
 --
 -- A record of a request or reservation is 'state;ordinal;n;asked;call;by;deadline;claimant', where call is the id of
@@ -78,11 +79,19 @@ local function till()
   return ms
 end
 
--- mark sets the flag.
-local function mark()
+-- mark sets the flag, for a turn of its own or, if the turn goes on, with another number of requests.
+--
+-- No two turns have one name, or a process would take the winners of the one for those of the other. So the name is the
+-- server's time, or one more than the last if that is more: a count alone goes back at a failover to a replica that has
+-- not heard of a turn, and the next one would have its name.
+local function mark(goes_on)
   local ms = till()
   if refusal() or ms <= 0 then return end
-  local turn = redis.call('HINCRBY', stock, 'turn', 1)
+  local turn = tonumber(redis.call('HGET', stock, 'turn')) or 0
+  if not goes_on then
+    turn = math.max(turn + 1, now)
+    redis.call('HSET', stock, 'turn', text(turn))
+  end
   redis.call('SET', flag, text(epoch) .. ';' .. text(turn) .. ';' .. text(recorded) .. ';' .. text(requests), 'PX', text(ms))
 end
 
