@@ -23,26 +23,62 @@ func (s *ShardedStock) Begin(ctx context.Context, id string, o OpenSpec) (Plan, 
 
 func (p plan) Epoch() int64 { return p.epoch }
 
-func (s *ShardedStock) Prepare(ctx context.Context, i int, p Plan) error { return s.prepare(ctx, i, p) }
+func (s *ShardedStock) Prepare(ctx context.Context, i int, p Plan) error {
+	_, _, err := s.prepare(ctx, i, p)
+	return err
+}
 
-func (s *ShardedStock) Advance(ctx context.Context, epoch int64, phase int) error {
-	return s.advance(ctx, epoch, phase)
+// Fix prepares all shards and writes their incarnations into the plan.
+func (s *ShardedStock) Fix(ctx context.Context, p Plan) error {
+	incs := make([]string, len(s.shards))
+	for i := range incs {
+		inc, _, err := s.prepare(ctx, i, p)
+		if err != nil {
+			return err
+		}
+		incs[i] = inc
+	}
+	_, err := s.fix(ctx, p.epoch, incs, false)
+	return err
+}
+
+// of is the plan as it is, with that epoch.
+func (s *ShardedStock) of(ctx context.Context, epoch int64) (plan, error) {
+	p, err := s.read(ctx)
+	p.epoch = epoch
+	return p, err
 }
 
 func (s *ShardedStock) Enliven(ctx context.Context, i int, epoch int64) error {
-	return s.enliven(ctx, i, epoch)
+	p, err := s.of(ctx, epoch)
+	if err != nil {
+		return err
+	}
+	return s.enliven(ctx, i, p)
 }
 
 func (s *ShardedStock) Debit(ctx context.Context, epoch int64, from, to int, fresh bool) (Transfer, error) {
-	return s.debit(ctx, epoch, from, to, fresh)
+	p, err := s.of(ctx, epoch)
+	if err != nil {
+		return Transfer{}, err
+	}
+	return s.debit(ctx, p, from, to, fresh)
 }
 
 func (s *ShardedStock) Credit(ctx context.Context, epoch int64, from, to int, t Transfer) error {
-	return s.credit(ctx, epoch, from, to, t)
+	p, err := s.of(ctx, epoch)
+	if err != nil {
+		return err
+	}
+	return s.credit(ctx, p, from, to, t)
 }
 
 func (s *ShardedStock) Acknowledge(ctx context.Context, epoch int64, from, to int, number int64) error {
-	return s.acknowledge(ctx, epoch, from, to, number)
+	p, err := s.of(ctx, epoch)
+	if err != nil {
+		return err
+	}
+	return s.acknowledge(ctx, p, from, to, number)
 }
 
 // Key is a shard's main key.

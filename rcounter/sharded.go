@@ -39,7 +39,9 @@ const (
 // SoldOut is answered only when all shards were seen twice with nothing left and nothing on its way, and nothing
 // moved in between: then there was a moment, during the call, at which no unit was left anywhere. All units together
 // are always exactly the limit; if they are not, because a shard has lost something, that is ErrCorrupt. A shard that is gone is
-// ErrCorrupt for its claimants, and for those who would otherwise be told SoldOut; the others go on.
+// ErrCorrupt for its claimants, and for those who would otherwise be told SoldOut; the others go on. It sells nothing again
+// in this opening, whoever makes it anew: its server names each shard that it makes, the plan has the names of those that
+// may sell, and nothing that another process began before the loss can bring another to sell.
 //
 // What is given up for that: ordinals are unique but neither dense nor in the order of claiming (shard i has those from
 // i * 2^40); a sold-out answer costs a look at all shards, shared by all who claim through one value at the same time;
@@ -135,7 +137,8 @@ func (s *ShardedStock) Home(claimant string) int {
 }
 
 // Open opens the stock, its units spread evenly over the shards, and returns the epoch of all of them. As
-// Stock.Open, it never overwrites. OpenSpec.Limit is at most MaxShardedLimit, and Suspended is refused.
+// Stock.Open, it never overwrites, and while the plan is there it sells no lost shard's units a second time: where one was
+// lost while several opened, it is ErrCorrupt. OpenSpec.Limit is at most MaxShardedLimit, and Suspended is refused.
 //
 // It writes down what is to be opened, makes all shards, and only then lets them sell. If it is broken off in between,
 // nothing is granted or, later, some shards sell already; another Open, whatever its spec, brings the first one to
@@ -177,18 +180,30 @@ func (s *ShardedStock) Open(ctx context.Context, o OpenSpec) (epoch int64, err e
 // complete brings an opening to its end, from whatever phase it is in.
 func (s *ShardedStock) complete(ctx context.Context, p plan) error {
 	if p.phase < phaseReady {
-		if err := s.each(func(i int) error { return s.prepare(ctx, i, p) }); err != nil {
+		incs, sells := make([]string, len(s.shards)), make([]bool, len(s.shards))
+		err := s.each(func(i int) (err error) {
+			incs[i], sells[i], err = s.prepare(ctx, i, p)
+			return err
+		})
+		if err != nil {
 			return err
 		}
-		if err := s.advance(ctx, p.epoch, phaseReady); err != nil {
+		// From here on it is what the plan says that may sell, not what this call has just made or found.
+		if p, err = s.fix(ctx, p.epoch, incs, slices.Contains(sells, true)); err != nil {
 			return err
+		}
+		for i, inc := range incs {
+			if inc != p.inc(i) {
+				return s.anew(i)
+			}
 		}
 	}
 	if p.phase < phaseLive {
-		if err := s.each(func(i int) error { return s.enliven(ctx, i, p.epoch) }); err != nil {
+		if err := s.each(func(i int) error { return s.enliven(ctx, i, p) }); err != nil {
 			return err
 		}
-		return s.advance(ctx, p.epoch, phaseLive)
+		_, err := s.advance(ctx, p.epoch, phaseLive)
+		return err
 	}
 	return nil
 }
@@ -490,8 +505,17 @@ type plan struct {
 	phase, shards    int
 	total            int64
 	per, ledger      int64
-	start, end, gone int64 // ms from when the server answered
+	start, end, gone int64    // ms from when the server answered
+	incs             []string // from phaseReady on, the incarnation of each shard: see sharded_prepare.lua
 	mine             bool
+}
+
+// inc is the incarnation of shard i, "" if the plan has none yet.
+func (p *plan) inc(i int) string {
+	if i >= len(p.incs) {
+		return ""
+	}
+	return p.incs[i]
 }
 
 // shard is one shard as it was when its server answered; the zero shard is none.
@@ -501,6 +525,7 @@ type shard struct {
 	limit            int64
 	sold, held, seq  int64
 	start, end, gone int64 // ms from when the server answered
+	anew             bool  // another incarnation than the plan's
 	out              []transfer
 	in               []int64
 }
@@ -558,7 +583,7 @@ func (s *ShardedStock) look(ctx context.Context) (*shot, error) {
 		}
 		t := &shot{plan: p, shards: make([]shard, len(s.shards))}
 		err = s.each(func(i int) (err error) {
-			t.shards[i], err = s.lookAt(ctx, i)
+			t.shards[i], err = s.lookAt(ctx, i, p)
 			return err
 		})
 		if err != nil {
@@ -591,11 +616,15 @@ func (s *ShardedStock) sound(t *shot) error {
 		case p.phase < phaseReady: // none, or none yet
 		case sh.epoch != p.epoch && p.gone > goneSkew:
 			return fmt.Errorf("%w: shard %q is gone", ErrCorrupt, s.shards[i].keys[0])
-		case sh.state == shardPrepared && p.phase == phaseLive:
-			return fmt.Errorf("%w: shard %q was lost and made anew", ErrCorrupt, s.shards[i].keys[0])
+		case sh.epoch == p.epoch && (sh.anew || sh.state == shardPrepared && p.phase == phaseLive):
+			return s.anew(i)
 		}
 	}
 	return nil
+}
+
+func (s *ShardedStock) anew(i int) error {
+	return fmt.Errorf("%w: shard %q was lost and made anew", ErrCorrupt, s.shards[i].keys[0])
 }
 
 func (s *ShardedStock) wrongSum(t *shot) error {
@@ -675,7 +704,7 @@ func (s *ShardedStock) arrive(ctx context.Context, t *shot) (moved bool, err err
 		for j, tr := range t.shards[i].out {
 			if tr.n > 0 {
 				moved = true
-				if _, err := s.move(ctx, t.plan.epoch, i, j, false); err != nil {
+				if _, err := s.move(ctx, t.plan, i, j, false); err != nil {
 					return moved, err
 				}
 			}
@@ -699,7 +728,7 @@ func (s *ShardedStock) supply(ctx context.Context, t *shot, wanted []int, empty 
 		if donor < 0 {
 			return nil // the next sweep sees
 		}
-		n, err := s.move(ctx, t.plan.epoch, donor, home, true)
+		n, err := s.move(ctx, t.plan, donor, home, true)
 		if err != nil {
 			return err
 		}
@@ -713,15 +742,15 @@ func (s *ShardedStock) supply(ctx context.Context, t *shot, wanted []int, empty 
 //
 // The first step is taken also for what is known to be on its way: with Options.MinReplicas it is confirmed by that,
 // and units that a failover puts back at the giver are not added to the receiver as well.
-func (s *ShardedStock) move(ctx context.Context, epoch int64, from, to int, fresh bool) (n int64, err error) {
-	tr, err := s.debit(ctx, epoch, from, to, fresh)
+func (s *ShardedStock) move(ctx context.Context, p plan, from, to int, fresh bool) (n int64, err error) {
+	tr, err := s.debit(ctx, p, from, to, fresh)
 	if err != nil || tr.n == 0 {
 		return 0, err
 	}
-	if err := s.credit(ctx, epoch, from, to, tr); err != nil {
+	if err := s.credit(ctx, p, from, to, tr); err != nil {
 		return 0, err
 	}
-	return tr.n, s.acknowledge(ctx, epoch, from, to, tr.number)
+	return tr.n, s.acknowledge(ctx, p, from, to, tr.number)
 }
 
 // sweeps lets all who need a sweep at the same time have the same one.

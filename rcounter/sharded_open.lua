@@ -1,7 +1,8 @@
 -- Begins an opening of a sharded stock: writes down what all its shards are to be.
 --
 -- KEYS[1]  the plan, a hash: shards total per ledger start end gone epoch token, and phase: 1 its shards are being made,
---          2 all are there and may sell, 3 all sell
+--          2 all are there and may sell, 3 all sell; from phase 2 on incs, their incarnations (see sharded_prepare.lua),
+--          in their order, with commas in between
 -- ARGV[1]  id of this call
 -- ARGV[2]  number of shards
 -- ARGV[3]  number of units
@@ -11,8 +12,9 @@
 -- ARGV[7]  ms from the end to the removal
 -- ARGV[8]  '1' if the shards keep ledgers
 --
--- Replies  { 0, epoch, phase, shards, total, per, ledger, ms to the start, ms to the end, ms to the removal, 1}   begun, by this call
---          { 0, …, 0}      there is one, of another call: nothing changed
+-- Replies  { 0, epoch, phase, shards, total, per, ledger, ms to the start, ms to the end, ms to the removal, 1, incs}
+--                          begun, by this call; incs is '' in phase 1
+--          { 0, …, 0, incs}  there is one, of another call: nothing changed
 --          {-1, -1, 0}     a hash that is no plan
 --
 -- Safe to run twice: the first run leaves its call's id in the hash, by which the second knows its own work.
@@ -30,8 +32,8 @@ if m[1] or redis.call('EXISTS', plan) == 1 then
     if not m[i] then return {-1, -1, 0} end
   end
   if now < m[9] then
-    local mine = redis.call('HGET', plan, 'token') == token and 1 or 0
-    return {0, m[1], m[2], m[3], m[4], m[5], m[6], m[7] - now, m[8] - now, m[9] - now, mine}
+    local x = redis.call('HMGET', plan, 'token', 'incs')
+    return {0, m[1], m[2], m[3], m[4], m[5], m[6], m[7] - now, m[8] - now, m[9] - now, x[1] == token and 1 or 0, x[2] or ''}
   end
   redis.call('DEL', plan) -- over, and not yet removed: somebody took the expiry off
 end
@@ -43,4 +45,4 @@ local gone = ending + tonumber(ARGV[7])
 redis.call('HSET', plan, 'epoch', text(epoch), 'phase', 1, 'shards', ARGV[2], 'total', ARGV[3], 'per', ARGV[4], 'ledger', ARGV[8],
   'start', text(start), 'end', text(ending), 'gone', text(gone), 'token', token)
 redis.call('PEXPIRE', plan, text(gone - now))
-return {0, epoch, 1, tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[8]), start - now, ending - now, gone - now, 1}
+return {0, epoch, 1, tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[8]), start - now, ending - now, gone - now, 1, ''}

@@ -473,10 +473,10 @@ type meddler struct {
 
 func (m *meddler) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	words := cmd.Commands()
-	if m.plan != nil && len(words) == 6 && words[5] == "0" && strings.HasPrefix(words[0], "EVAL") {
+	if m.plan != nil && len(words) == 8 && words[5] == "0" && strings.HasPrefix(words[0], "EVAL") {
 		m.plan()
 	}
-	look := len(words) == 10 && words[9] == "3" && strings.HasPrefix(words[0], "EVAL")
+	look := len(words) == 11 && words[9] == "3" && strings.HasPrefix(words[0], "EVAL")
 	if !look {
 		return m.Client.Do(ctx, cmd)
 	}
@@ -615,7 +615,7 @@ func TestAnOpeningThatWasBrokenOffIsBroughtToItsEnd(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, rcounter.StateAbsent, st.State)
 			} else {
-				require.NoError(t, s.Advance(ctx, p.Epoch(), 2))
+				require.NoError(t, s.Fix(ctx, p))
 			}
 			if at > 4 {
 				require.NoError(t, s.Enliven(ctx, 1, p.Epoch()))
@@ -645,7 +645,7 @@ func TestAnOpeningThatWasBrokenOffIsBroughtToItsEnd(t *testing.T) {
 				}
 			}
 			require.Equal(t, 7, n)
-			require.NoError(t, s.Advance(ctx, p.Epoch(), 2)) // and later copies
+			require.NoError(t, s.Fix(ctx, p)) // and later copies
 			require.EqualValues(t, 3, number(t, srv.Client(t), "HGET", "rc:{"+strconv.Itoa(at)+"}:s", "phase"))
 			for i := range 3 {
 				require.NoError(t, s.Prepare(ctx, i, p))
