@@ -25,11 +25,14 @@ const topologyRefresh = 5 * time.Second
 // would stay with a primary that has become a replica.
 //
 // ErrUnavailable: there is no connection, or the server is not ready (it is loading, say, or has too many clients);
-// trying again is safe and may help. ErrInvalidOption: o cannot be used, nothing was sent. o.ConnLifetime is among that:
-// rueidis sends a script again, unasked, when a connection's lifetime ends while its reply is awaited. Redlatch's scripts
-// bear that, but the second answer can be "lost" for an unlock that succeeded. So is o.ReplicaOnly: everything here
-// writes. Any other error is the server's no to what o says (password, rights, database, client-side caching, TLS): it
-// tells which, and the same attempt will fail again.
+// trying again is safe and may help. ErrDenied: the server does not know the user, or the user lacks a right that is needed
+// to connect. ErrInvalidOption: o cannot be used, and nothing was sent, or the server cannot do what it says (SelectDB, or
+// client-side caching without DisableCache); the text names the field. Any other error is the server's no to what o says:
+// it tells which. After all but the first the same attempt will fail again.
+//
+// o.ConnLifetime is refused: rueidis sends a script again, unasked, when a connection's lifetime ends while its reply is
+// awaited. Redlatch's scripts bear that, but the second answer can be "lost" for an unlock that succeeded. So is
+// o.ReplicaOnly: everything here writes.
 func Dial(o rueidis.ClientOption) (*Hub, error) { return DialWith(o, Options{}) }
 
 // DialWith is Dial for a hub with options of its own. With h.Invalidations the client's invalidations are observed there,
@@ -97,8 +100,8 @@ var optionErrors = []error{
 
 // refusal says of an error of rueidis.NewClient what to do about it, where that is something else than trying again.
 func refusal(err error) error {
-	if errors.Is(err, rueidis.ErrNoCache) {
-		return fmt.Errorf("no client-side caching: set DisableCache, or let the user run CLIENT TRACKING: %w", err)
+	if no := script.Refused(err); no != nil {
+		return no
 	}
 	for _, of := range optionErrors {
 		if errors.Is(err, of) {
@@ -117,10 +120,6 @@ func refusal(err error) error {
 	switch text := re.Error(); {
 	case script.Retryable(script.Explain("connect", re)), strings.Contains(text, "max number of clients"):
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	case strings.HasPrefix(text, "WRONGPASS"), strings.HasPrefix(text, "NOAUTH"):
-		return fmt.Errorf("the server does not know us: see Username and Password: %w", err)
-	case strings.HasPrefix(text, "NOPERM"):
-		return fmt.Errorf("the user lacks a right, see docs/operations.md: %w", err)
 	}
 	return fmt.Errorf("the server refuses these options: %w", err)
 }

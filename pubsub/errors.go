@@ -5,6 +5,9 @@ import "github.com/redlatch/redlatch/internal/errs"
 var (
 	// ErrClosed is returned by calls on a closed hub or subscription, and by Next when either is closed while it waits.
 	ErrClosed = errs.ErrClosed
+	// ErrDenied: the server does not know the user (Username, Password), or the user lacks a right; the text says which, as
+	// far as the server tells. Nothing was published or subscribed, and asking again does not help.
+	ErrDenied = errs.ErrDenied
 	// ErrUnavailable: the server could not be asked, or refused; nothing was published or subscribed. It wraps rueidis' error.
 	ErrUnavailable = errs.ErrUnavailable
 	// ErrUnknownOutcome is returned by Publish when the message was sent and no reply seen: it may have been delivered.

@@ -296,6 +296,9 @@ func (l *link) refused(name string, err error) bool {
 		h.refused = true
 		h.log.Warn("redlatch: subscribe refused; waiting goes on by polling", "channel", name, "error", err)
 	}
+	if no := script.Refused(err); no != nil {
+		return t.refuse(no)
+	}
 	return t.refuse(fmt.Errorf("%w: %w", ErrUnavailable, err))
 }
 

@@ -2,7 +2,6 @@ package pubsub_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -207,8 +206,9 @@ func TestARefusedSubscribeSaysWhyAndIsNotRemembered(t *testing.T) {
 	h := newHub(t, c, pubsub.Options{})
 	open := subscribe(t, h, "open")
 	_, err = h.Subscribe(within(t), "shut")
-	require.ErrorIs(t, err, pubsub.ErrUnavailable)
-	require.ErrorContains(t, err, "NOPERM")
+	require.ErrorIs(t, err, pubsub.ErrDenied)
+	require.NotErrorIs(t, err, pubsub.ErrUnavailable, "asking again does not help")
+	require.ErrorContains(t, err, "channel pattern")
 	require.True(t, open.Live(), "the refusal of one channel leaves the others alone")
 	acl("&shut")
 	subscribe(t, h, "shut")
@@ -250,8 +250,8 @@ func TestARefusalAfterALostConnectionReachesTheCallerAndLeavesTheOthersTrying(t 
 	require.True(t, next(t, first).Gap)
 	for range 2 {
 		_, err = h.Subscribe(within(t), "c")
-		require.ErrorIs(t, err, pubsub.ErrUnavailable)
-		require.ErrorContains(t, err, "NOPERM")
+		require.ErrorIs(t, err, pubsub.ErrDenied)
+		require.ErrorContains(t, err, "channel pattern")
 	}
 	acl("&c")
 	redistest.Eventually(t, 20*time.Second, "subscribed again", first.Live)
@@ -490,30 +490,42 @@ func TestDialTellsWhatTryingAgainCannotMend(t *testing.T) {
 	as := func(user, password string) rueidis.ClientOption {
 		return with(func(o *rueidis.ClientOption) { o.Username, o.Password = user, password })
 	}
-	refused := func(name string, o rueidis.ClientOption, says string, invalid bool) {
+	refused := func(name string, o rueidis.ClientOption, says string, is error) {
 		t.Helper()
 		h, err := pubsub.Dial(o)
 		require.Error(t, err, name)
 		require.Nil(t, h)
 		require.NotErrorIs(t, err, pubsub.ErrUnavailable, name)
 		require.ErrorContains(t, err, says, name)
-		require.Equal(t, invalid, errors.Is(err, pubsub.ErrInvalidOption), name)
+		require.ErrorIs(t, err, is, name)
 		require.NotContains(t, err.Error(), "secret", name)
 	}
-	refused("a wrong password", as("nobody", "no"), "Username and Password", false)
-	refused("no right to CLIENT TRACKING", as("untracked", "pw"), "set DisableCache", false)
-	refused("no rights", with(func(o *rueidis.ClientOption) { o.Username, o.Password, o.SelectDB = "idle", "pw", 1 }), "docs/operations.md", false)
-	refused("a database that is not there", with(func(o *rueidis.ClientOption) { o.SelectDB = 99 }), "these options", false)
-	refused("a URL", rueidis.ClientOption{InitAddress: []string{"redis://:secret@" + s.Addr()}}, "ParseURL", true)
-	refused("no port", rueidis.ClientOption{InitAddress: []string{"localhost"}}, "host:port", true)
-	refused("no address", rueidis.ClientOption{}, "InitAddress", true)
-	refused("too many pipelines", with(func(o *rueidis.ClientOption) { o.PipelineMultiplex = 99 }), "PipelineMultiplex", true)
+	refused("a wrong password", as("nobody", "no"), "Username and Password", pubsub.ErrDenied)
+	refused("no right to CLIENT TRACKING", as("untracked", "pw"), "+client|tracking", pubsub.ErrDenied)
+	refused("no rights", with(func(o *rueidis.ClientOption) { o.Username, o.Password, o.SelectDB = "idle", "pw", 1 }), "lacks +select", pubsub.ErrDenied)
+	refused("a database that is not there", with(func(o *rueidis.ClientOption) { o.SelectDB = 99 }), "SelectDB", pubsub.ErrInvalidOption)
+	refused("a URL", rueidis.ClientOption{InitAddress: []string{"redis://:secret@" + s.Addr()}}, "ParseURL", pubsub.ErrInvalidOption)
+	refused("no port", rueidis.ClientOption{InitAddress: []string{"localhost"}}, "host:port", pubsub.ErrInvalidOption)
+	refused("no address", rueidis.ClientOption{}, "InitAddress", pubsub.ErrInvalidOption)
+	refused("too many pipelines", with(func(o *rueidis.ClientOption) { o.PipelineMultiplex = 99 }), "PipelineMultiplex", pubsub.ErrInvalidOption)
+	refused("a password where there is none", with(func(o *rueidis.ClientOption) { o.Password, o.AlwaysRESP2, o.DisableCache = "pw", true, true }), "the server has none", pubsub.ErrInvalidOption)
 	run("CONFIG", "SET", "requirepass", "pw")
-	refused("no password", s.Option(), "Username and Password", false)
+	refused("no password", s.Option(), "Username and Password", pubsub.ErrDenied)
+	h, err := pubsub.Dial(with(func(o *rueidis.ClientOption) { o.Password = "pw" }))
+	require.NoError(t, err)
+	require.NoError(t, h.Close())
+
+	old := redistest.Start(t, "--rename-command", "HELLO", "")
+	refused("a server without HELLO", old.Option(), "DisableCache must be true", pubsub.ErrInvalidOption)
+	o := old.Option()
+	o.DisableCache = true
+	h, err = pubsub.Dial(o)
+	require.NoError(t, err)
+	require.NoError(t, h.Close())
 
 	e := redistest.Embedded(t)
 	e.Embedded.SetError("LOADING Redis is loading the dataset in memory")
-	_, err := pubsub.Dial(e.Option())
+	_, err = pubsub.Dial(e.Option())
 	require.ErrorIs(t, err, pubsub.ErrUnavailable, "that passes")
 }
 

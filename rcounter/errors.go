@@ -64,6 +64,10 @@ var (
 	// ErrUnavailable: the server did not run the request; nothing changed there. It wraps the cause: what rueidis
 	// said, or ctx's error.
 	ErrUnavailable = errs.ErrUnavailable
+	// ErrDenied: the server does not know the user, or the user lacks a right; the text says which, as far as the server
+	// tells, and for which operation. What a script wrote before the command that was refused stands: once the user has
+	// the right, every verb of Stock can be called again with the same arguments.
+	ErrDenied = errs.ErrDenied
 	// ErrUnknownOutcome: the request was sent and no reply seen; it may have run, or may run yet. Every verb of Stock
 	// can then be called again, with the same arguments, and gives the one answer. The writing verbs of Counter
 	// cannot, but for AddOnce: sent again, they may count twice, which is why they are sent once.

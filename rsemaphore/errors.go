@@ -33,6 +33,12 @@ var (
 	// ErrUnknownOutcome: the request was sent and its reply not seen in time. What an acquire may have taken is
 	// released in the background; what a release may have left goes on being released until the lease is over.
 	ErrUnknownOutcome = errs.ErrUnknownOutcome
+	// ErrDenied: the server does not know the user, or the user lacks a right; the text says which, as far as the server
+	// tells, and for which operation. Waiting does not help, so no call waits. Nothing is acquired: what a script did
+	// before the command that was refused is released, as far as the rights go. A permit whose renewals are denied
+	// lasts until Until, and ends with ErrLost unless the right is back by then; one whose release is denied has ended
+	// here, and stays taken until the end of its lease.
+	ErrDenied = errs.ErrDenied
 	// ErrNotReplicated: granted, but fewer than Options.MinReplicas replicas confirmed it in time. It has been taken
 	// back; nothing is held.
 	ErrNotReplicated = errs.ErrNotReplicated

@@ -23,6 +23,8 @@ var (
 	ErrUnavailable = errors.New("redis unavailable")
 	// ErrUnknownOutcome: the request was sent and its reply never seen; it may or may not have run.
 	ErrUnknownOutcome = errors.New("outcome unknown")
+	// ErrDenied: the server does not know the user, or the user lacks a right.
+	ErrDenied = errors.New("denied")
 	// ErrNotReplicated: too few replicas confirmed a grant in time; it was taken back.
 	ErrNotReplicated = errors.New("not replicated")
 	// ErrReentry: the owner holds it already, and may not twice.

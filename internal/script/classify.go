@@ -35,6 +35,9 @@ func classify(err error) fate {
 	if errors.As(err, &ns) {
 		return notRun
 	}
+	if errors.Is(err, rueidis.ErrNoCache) {
+		return answered // at a connection's start: the same will come again
+	}
 	if re, ok := rueidis.IsRedisErr(err); ok {
 		msg := re.Error()
 		for _, p := range refusals {
@@ -82,6 +85,9 @@ func wrap(s *Script, key string, err error, unsure bool) error {
 func Explain(command string, err error) error { return wrap(Plain(command), "", err, false) }
 
 func answeredError(s *Script, key string, err error) error {
+	if why, kind := refusal(s.src, err); kind != nil {
+		return fmt.Errorf("%w: %s on %q: %s: %w", kind, s.name, key, why, err)
+	}
 	if strings.Contains(err.Error(), "WRONGTYPE") {
 		return fmt.Errorf("%w: %s on %q: %w", errs.ErrWrongType, s.name, key, err)
 	}

@@ -650,3 +650,38 @@ func TestBackoffGrowsToItsLimit(t *testing.T) {
 		require.LessOrEqual(t, d, most)
 	}
 }
+
+// What servers say of a missing right, as they said it: Redis 6.2, 7.0, 7.2 and later, and Valkey.
+func TestEveryServersWordOnAMissingRightIsDenied(t *testing.T) {
+	lacking := script.New("lacking", "local key = KEYS[1]\nredis.call('HSET', key, 'a', 1)\nreturn redis.call(publish, 'c', redis.call('HGET', key, 'a'))\n")
+	e := redistest.Embedded(t)
+	r := script.NewRunner(e.Client(t), time.Minute)
+	for text, right := range map[string]string{
+		"NOPERM this user has no permissions to run the 'hset' command or its subcommand":                                                              "lacks +hset:",
+		"NOPERM this user has no permissions to run the 'client|tracking' command":                                                                     "lacks +client|tracking:",
+		"NOPERM User app has no permissions to run the 'HSET' command":                                                                                 "lacks +hset:",
+		"NOPERM this user has no permissions to access one of the keys used as arguments":                                                              "lacks a key pattern (~...):",
+		"NOPERM No permissions to access a key":                                                                                                        "lacks a key pattern (~...):",
+		"NOPERM this user has no permissions to access one of the channels used as arguments":                                                          "lacks a channel pattern (&...):",
+		"NOPERM No permissions to access a channel":                                                                                                    "lacks a channel pattern (&...):",
+		"The user executing the script can't run this command or subcommand script: c0ffee, on @user_script:2.":                                        "lacks +hset:",
+		"The user executing the script can't run this command or subcommand script: c0ffee, on @user_script:3.":                                        "lacks +publish or +hget:",
+		"The user executing the script can't run this command or subcommand script: c0ffee, on @user_script:9.":                                        "lacks the right to a command:",
+		"The user executing the script can't run this command or subcommand":                                                                           "lacks the right to a command:",
+		"Error running script (call to f_c0ffee): @user_script:2: @user_script: 2: The user executing the script can't run this command or subcommand": "lacks +hset:",
+		"The user executing the script can't access at least one of the keys mentioned in the command arguments script: c0ffee, on @user_script:2.":    "lacks a key pattern (~...), for +hset:",
+		"The user executing the script can't publish to the channel mentioned in the command script: c0ffee, on @user_script:3.":                       "lacks a channel pattern (&...):",
+		"NOPERM ACL failure in script: User app has no permissions to run the 'hset' command script: c0ffee, on @user_script:2.":                       "lacks +hset:",
+		"NOPERM ACL failure in script: No permissions to access a key script: c0ffee, on @user_script:2.":                                              "lacks a key pattern (~...), for +hset:",
+		"NOPERM something nobody has thought of yet":                                                                                                   "lacks the right to a command:",
+		"NOAUTH Authentication required.":                                       "asks for a password",
+		"WRONGPASS invalid username-password pair or user is disabled.":         "wrong user name or password",
+		"NOAUTH HELLO must be called with the client already authenticated ...": "asks for a password",
+	} {
+		e.Embedded.SetError(text)
+		_, err := r.Attempt(within(t), script.Call{Script: lacking, Keys: []string{"k"}})
+		require.ErrorIs(t, err, errs.ErrDenied, text)
+		require.ErrorContains(t, err, right, text)
+		require.ErrorContains(t, err, `lacking on "k"`, text)
+	}
+}

@@ -1,0 +1,95 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+// Refused is err as an ErrDenied, if by it the server does not know the user or the user lacks a right, or as an
+// ErrInvalidOption, if the server does not take an option of the client; nil if it is neither.
+func Refused(err error) error {
+	if why, kind := refusal("", err); kind != nil {
+		return fmt.Errorf("%w: %s: %w", kind, why, err)
+	}
+	return nil
+}
+
+// refusal is Refused of the error of a script, whose text is src; kind is nil if it is neither.
+func refusal(src string, err error) (why string, kind error) {
+	text := err.Error()
+	if errors.Is(err, rueidis.ErrNoCache) && !strings.Contains(text, "NOPERM") {
+		return "the server has no client-side caching, or no HELLO 3: DisableCache must be true", errs.ErrInvalidOption
+	}
+	switch {
+	case strings.HasPrefix(text, "WRONGPASS"):
+		return "wrong user name or password, or the user is off: see Username and Password", errs.ErrDenied
+	case strings.HasPrefix(text, "NOAUTH"):
+		return "the server asks for a password: see Username and Password", errs.ErrDenied
+	case strings.Contains(text, "called without any password configured"):
+		return "Password is set, and the server has none", errs.ErrInvalidOption
+	case strings.Contains(text, "DB index is out of range"), strings.Contains(text, "SELECT is not allowed in cluster mode"):
+		return "the server has no such database: see SelectDB", errs.ErrInvalidOption
+	}
+	if right, denied := missing(src, text); denied {
+		return "the user lacks " + right, errs.ErrDenied
+	}
+	return "", nil
+}
+
+// noRight are the texts by which a server says that a right is missing, of a command of its own or one in a script. Those
+// of scripts are Redis' before 7.2; later ones, and Valkey's, begin as other commands' do.
+var noRight = []string{
+	"NOPERM ",
+	"The user executing the script can't ",
+	"The user executing the script is lacking the permissions",
+	"ACL failure in script: ",
+}
+
+var (
+	quotedCommand = regexp.MustCompile(`run the '([^']+)' command`)
+	scriptLine    = regexp.MustCompile(`@user_script: ?(\d+)`)
+	calledCommand = regexp.MustCompile(`redis\.p?call\(\s*(?:['"](\w+)['"]|(publish)\b)`)
+)
+
+// missing is the right that is missing, in the words of ACL SETUSER, as far as the error tells: old servers do not name the
+// command that a script may not run, but its line.
+func missing(src, text string) (right string, denied bool) {
+	if !slices.ContainsFunc(noRight, func(s string) bool { return strings.Contains(text, s) }) {
+		return "", false
+	}
+	if m := quotedCommand.FindStringSubmatch(text); m != nil {
+		return "+" + strings.ToLower(m[1]), true
+	}
+	var commands []string
+	if m := scriptLine.FindStringSubmatch(text); m != nil {
+		n, _ := strconv.Atoi(m[1])
+		if lines := strings.Split(src, "\n"); n >= 1 && n <= len(lines) {
+			for _, c := range calledCommand.FindAllStringSubmatch(lines[n-1], -1) {
+				if name := "+" + strings.ToLower(c[1]+c[2]); !slices.Contains(commands, name) {
+					commands = append(commands, name)
+				}
+			}
+		}
+	}
+	of := strings.Join(commands, " or ")
+	switch {
+	case strings.Contains(text, "channel"):
+		return "a channel pattern (&...)", true
+	case strings.Contains(text, " key"):
+		if of != "" {
+			of = ", for " + of
+		}
+		return "a key pattern (~...)" + of, true
+	case of != "":
+		return of, true
+	}
+	return "the right to a command", true
+}
