@@ -93,8 +93,8 @@ func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 	if client == nil {
 		return nil, errs.InvalidOption("hub's client", "nil", "a client")
 	}
-	if len(o.KeyPrefix) >= keyname.MaxLen || !utf8.ValidString(o.KeyPrefix) {
-		return nil, errs.InvalidOption("KeyPrefix", fmt.Sprintf("%.64q", o.KeyPrefix), "valid UTF-8, shorter than a name may be")
+	if len(o.KeyPrefix) >= keyname.MaxLen || !utf8.ValidString(o.KeyPrefix) || strings.IndexByte(o.KeyPrefix, 0) >= 0 {
+		return nil, errs.InvalidOption("KeyPrefix", fmt.Sprintf("%.64q", o.KeyPrefix), "valid UTF-8 without a NUL byte, shorter than a name may be")
 	}
 	if i := strings.IndexByte(o.KeyPrefix, '{'); i >= 0 && strings.HasPrefix(o.KeyPrefix[i:], "{}") {
 		return nil, errs.InvalidOption("KeyPrefix", fmt.Sprintf("%.64q", o.KeyPrefix), "without an empty {}, which splits every name over Cluster slots")

@@ -10,7 +10,7 @@ import (
 // Refusals: nothing was sent, and sending the same again will be refused again.
 var (
 	// ErrInvalidName: the name of a counter or stock, a claimant, an id, or the key of a limit cannot be used: empty, too
-	// long, not UTF-8, or, of a name, with braces where they would take the keys apart in a Cluster. Every verb of the
+	// long, not UTF-8, with a NUL byte, or, of a name, with braces where they would take the keys apart in a Cluster. Every verb of the
 	// Counter or Stock returns that of a name.
 	ErrInvalidName = errs.ErrInvalidName
 	// ErrInvalidOption: an option or argument is outside its bounds; the text names the field and the value.

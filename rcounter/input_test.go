@@ -91,7 +91,7 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 	}
 	long := strings.Repeat("x", 64<<10+1)
 
-	for what, name := range map[string]string{"empty": "", "too long": long, "not UTF-8": "a\xff", "open brace": "a{b", "empty braces": "a{}b", "closing brace": "a}b"} {
+	for what, name := range map[string]string{"empty": "", "too long": long, "not UTF-8": "a\xff", "a NUL byte": "a\x00b", "open brace": "a{b", "empty braces": "a{}b", "closing brace": "a}b"} {
 		k := c.Counter(name, rcounter.CounterOptions{})
 		for verb, call := range counterVerbs(k) {
 			err := call()
@@ -165,7 +165,7 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 		_, err := s.Open(ctx, tc.o)
 		refused("Open", err, rcounter.ErrInvalidOption, tc.says...)
 	}
-	for what, claimant := range map[string]string{"empty": "", "1025": strings.Repeat("x", rcounter.MaxClaimantLen+1), "UTF-8": "a\xff"} {
+	for what, claimant := range map[string]string{"empty": "", "1025": strings.Repeat("x", rcounter.MaxClaimantLen+1), "UTF-8": "a\xff", `claimant "a\x00b" has a NUL`: "a\x00b"} {
 		_, err := s.Claim(ctx, claimant)
 		refused(what, err, rcounter.ErrInvalidName, what)
 		_, _, err = s.Lookup(ctx, claimant)
@@ -174,7 +174,7 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 		refused(what, err, rcounter.ErrInvalidName, what)
 	}
 	long = strings.Repeat("x", rcounter.MaxClaimantLen+1)
-	for what, id := range map[string]string{"empty": "", "1025": long, "UTF-8": "a\xff"} {
+	for what, id := range map[string]string{"empty": "", "1025": long, "UTF-8": "a\xff", `"a\x00b" has a NUL`: "a\x00b"} {
 		for verb, call := range map[string]func() error{
 			"AddOnce":              func() error { _, _, err := k.AddOnce(ctx, id, 1); return err },
 			"ClaimOnce":            func() error { _, err := s.ClaimOnce(ctx, id, "u", 1); return err },
@@ -323,6 +323,7 @@ func TestNewRefusesWhatItCannotUse(t *testing.T) {
 		{rcounter.Options{SoldOut: rcounter.SoldOutOptions{Trust: time.Millisecond}}, []string{"SoldOut.Trust", "1ms"}},
 		{rcounter.Options{SoldOut: rcounter.SoldOutOptions{Trust: -time.Second}}, []string{"SoldOut.Trust", "-1s"}},
 		{rcounter.Options{KeyPrefix: "a\xff"}, []string{"KeyPrefix", `"a\xff"`}},
+		{rcounter.Options{KeyPrefix: "a\x00"}, []string{"KeyPrefix", `"a\x00"`}},
 		{rcounter.Options{KeyPrefix: "shop{}:"}, []string{"KeyPrefix", `"shop{}:"`}},
 		{rcounter.Options{KeyPrefix: "{}"}, []string{"KeyPrefix", `"{}"`}},
 		{rcounter.Options{KeyPrefix: strings.Repeat("x", 64<<10)}, []string{"KeyPrefix", `"xxx`}},
@@ -343,7 +344,7 @@ func TestTheLongestNamesAndClaimantsWork(t *testing.T) {
 		_, err := c.Counter(longest, rcounter.CounterOptions{}).Incr(ctx)
 		require.NoError(t, err)
 		s := opened(t, c, longest, 1)
-		for _, claimant := range []string{strings.Repeat("x", rcounter.MaxClaimantLen), "\x00;0;\u00ff"} {
+		for _, claimant := range []string{strings.Repeat("x", rcounter.MaxClaimantLen), "\x01;0;\u00ff"} {
 			_, err := s.Claim(ctx, claimant)
 			require.NoError(t, err)
 			_, _, err = s.Lookup(ctx, claimant)

@@ -437,7 +437,7 @@ func TestNamesAndKeysOfLimitersDoNotMix(t *testing.T) {
 	raw := srv.Client(t)
 	c := on(t, raw, patient)
 	o := rcounter.RateLimiterOptions{Rate: 1, Per: time.Hour}
-	pairs := [][2]string{{"a", ""}, {"a", "b"}, {"a", "b:c"}, {"a:b", "c"}, {"a:b:c", ""}, {"a:b", ""}, {"a", "b}:q1"}, {"a", "\u00ff\x00"}, {"a", "{x}"}}
+	pairs := [][2]string{{"a", ""}, {"a", "b"}, {"a", "b:c"}, {"a:b", "c"}, {"a:b:c", ""}, {"a:b", ""}, {"a", "b}:q1"}, {"a", "\u00ff\x01"}, {"a", "{x}"}}
 	for _, p := range pairs {
 		a, err := c.RateLimiter(p[0], o).Allow(ctx, p[1], 1)
 		require.NoError(t, err)

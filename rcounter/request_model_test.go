@@ -227,7 +227,7 @@ func walkRequests(t *testing.T, srv *redistest.Server, c *rcounter.Client, rnd *
 	}
 	for range steps {
 		id := fmt.Sprintf("id%d", rnd.IntN(12))
-		claimant := []string{"ann", "bob;1", "c\nd\x00", "dan"}[rnd.IntN(4)]
+		claimant := []string{"ann", "bob;1", "c\nd\x01", "dan"}[rnd.IntN(4)]
 		n := 1 + rnd.Int64N(3)
 		if a := m.acts[id]; a != nil && a.asked > 0 && rnd.IntN(4) > 0 {
 			claimant, n = a.claimant, a.asked // mostly the same again

@@ -208,7 +208,7 @@ func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) 
 		case e.N < 0 || e.N > MaxLimit || e.Ordinal < 1 || e.Ordinal > MaxLimit-n+1:
 			return errs.InvalidOption("Ordinal and N", fmt.Sprintf("%d and %d", e.Ordinal, e.N), fmt.Sprintf("within 1 and %d", int64(MaxLimit)))
 		case checkText("", e.Claimant) != nil || checkText("", e.Request) != nil:
-			return errs.InvalidOption("Claimant or Request", fmt.Sprintf("%.32q, %.32q", e.Claimant, e.Request), fmt.Sprintf("UTF-8 of at most %d bytes", MaxClaimantLen))
+			return errs.InvalidOption("Claimant or Request", fmt.Sprintf("%.32q, %.32q", e.Claimant, e.Request), fmt.Sprintf("UTF-8 of at most %d bytes, without a NUL byte", MaxClaimantLen))
 		case e.Claimant == "" && e.Request == "":
 			return errs.InvalidOption("Claimant and Request", "empty", fmt.Sprintf("set, one of them at least: ordinal %d", e.Ordinal))
 		case e.Claimant == "":

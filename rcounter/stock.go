@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"unicode/utf8"
 
@@ -14,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// MaxClaimantLen is the longest claimant accepted, in bytes, which must be UTF-8; and so for ids and keys of limits.
+// MaxClaimantLen is the longest claimant accepted, in bytes, which must be UTF-8 without a NUL byte; and so for ids and keys of limits.
 const MaxClaimantLen = 1024
 
 // Stock is a number of units of which each claimant gets at most one: first N win. Every unit has an ordinal, every
@@ -113,13 +114,15 @@ func checkClaimant(claimant string) error {
 }
 
 // checkText is the check of any text that becomes part of a key or a record: what no database and no JSON could hold
-// as it is does not go into Redis either.
+// as it is does not go into Redis either. PostgreSQL refuses a NUL byte, so one such entry would block a ledger for good.
 func checkText(what, text string) error {
 	switch {
 	case len(text) > MaxClaimantLen:
 		return fmt.Errorf("%w: %s %.32q… has %d bytes, more than %d", ErrInvalidName, what, text, len(text), MaxClaimantLen)
 	case !utf8.ValidString(text):
 		return fmt.Errorf("%w: %s %.64q is not valid UTF-8", ErrInvalidName, what, text)
+	case strings.IndexByte(text, 0) >= 0:
+		return fmt.Errorf("%w: %s %.64q has a NUL byte", ErrInvalidName, what, text)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ var (
 	ErrReentry = errs.ErrReentry
 	// ErrClosed: the client was closed, or its hub.
 	ErrClosed = errs.ErrClosed
-	// ErrInvalidName refuses a name that is empty, over 64 KiB with its prefix, not UTF-8, or whose braces would
+	// ErrInvalidName refuses a name that is empty, over 64 KiB with its prefix, not UTF-8 without NUL bytes, or whose braces would
 	// spread one lock over two Cluster slots. Nothing was sent.
 	ErrInvalidName = errs.ErrInvalidName
 	// ErrInvalidOption refuses an option or argument, naming it, its value and its bounds. Nothing was sent.

@@ -15,6 +15,9 @@ const MaxLen = 64 << 10
 
 // Check reports, as an error wrapping errs.ErrInvalidName, why key cannot be the main key of an object.
 //
+// A name is text that every program beside Redis can keep: logs, labels of metrics, columns of a database, of which
+// PostgreSQL's take no NUL byte.
+//
 // Redisson wraps a name in braces only if it contains no '{', so three shapes put the derived keys of one object
 // into another Cluster slot than its main key, where every script on both fails: an opening brace that is never
 // closed, an empty pair that comes first, and a closing brace in a name without an opening one (the derived
@@ -27,6 +30,8 @@ func Check(key string) error {
 		return fmt.Errorf("%w: %.32q… has %d bytes, more than %d", errs.ErrInvalidName, key, len(key), MaxLen)
 	case !utf8.ValidString(key):
 		return fmt.Errorf("%w: %.64q is not valid UTF-8", errs.ErrInvalidName, key)
+	case strings.IndexByte(key, 0) >= 0:
+		return fmt.Errorf("%w: %.64q has a NUL byte", errs.ErrInvalidName, key)
 	}
 	open := strings.IndexByte(key, '{')
 	if open < 0 {

@@ -10,7 +10,7 @@ import (
 )
 
 func TestNamesThatSplitOverSlotsAreRefused(t *testing.T) {
-	for _, bad := range []string{"", "foo{bar", "{}x", "x{}y{z}", "foo}bar", "a}b", "\xff", strings.Repeat("n", keyname.MaxLen+1)} {
+	for _, bad := range []string{"", "foo{bar", "{}x", "x{}y{z}", "foo}bar", "a}b", "\xff", "a\x00b", strings.Repeat("n", keyname.MaxLen+1)} {
 		require.ErrorIs(t, keyname.Check(bad), errs.ErrInvalidName, "%.20q", bad)
 	}
 	for _, good := range []string{"foo", "foo{bar}", "{a}", "a}b{c}", "ü", " ", strings.Repeat("n", keyname.MaxLen)} {
