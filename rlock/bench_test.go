@@ -40,7 +40,7 @@ func BenchmarkSameScripts(b *testing.B) {
 	ctx := context.Background()
 	load := func(file string) string {
 		var src string
-		for _, f := range []string{"handover.lua", file} {
+		for _, f := range []string{"owners.lua", "handover.lua", file} {
 			text, err := os.ReadFile(f)
 			if err != nil {
 				b.Fatal(err)

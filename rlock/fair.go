@@ -20,8 +20,8 @@ var (
 	//go:embed fair_force.lua
 	fairForceSource string
 
-	fairAcquireScript = script.New("fair acquire", fairSource+fairAcquireSource)
-	fairReleaseScript = script.New("fair release", fairSource+fairReleaseSource)
+	fairAcquireScript = script.New("fair acquire", ownersSource+fairSource+fairAcquireSource)
+	fairReleaseScript = script.New("fair release", ownersSource+fairSource+fairReleaseSource)
 )
 
 // fair is Redisson's RFairLock: the hash of an RLock, a list of waiters and a sorted set of when they count as dead.
@@ -47,7 +47,7 @@ var fair = &kind{
 	renew:  renewScript,
 	keep:   keepScript,
 	query:  queryScript,
-	force:  script.New("fair force unlock", fairSource+fairForceSource),
+	force:  script.New("fair force unlock", ownersSource+fairSource+fairForceSource),
 	crowd:  true,
 	own:    true,
 	leaves: true,

@@ -5,12 +5,6 @@
 -- patience together, and none alive is dropped because Redisson was served.
 local QUEUE_TTL = 3600000 -- beyond the last score: for queues whose waiters all died. Redisson sets none.
 
--- Whether an owner is one of this library: its connection id is a UUID of version 8. The whole shape, because what other
--- programs call themselves may be any text.
-local function ours(owner)
-  return string.match(owner, '^%x%x%x%x%x%x%x%x%-%x%x%x%x%-8%x%x%x%-[89ab]%x%x%x%-%x%x%x%x%x%x%x%x%x%x%x%x:%d') ~= nil
-end
-
 -- The first in line that is not dead; the dead before it are dropped.
 local function first(queue, timeouts, now)
   while true do

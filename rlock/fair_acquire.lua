@@ -15,8 +15,17 @@ if notafter > 0 and now > notafter then
 end
 local left = redis.call('PTTL', key)
 if left ~= -2 then
-  local count = tonumber(redis.call('HGET', key, owner))
+  local held = redis.call('HMGET', key, owner, owner .. '!')
+  local count, till = held[1] and tonumber(held[1]), held[2] and tonumber(held[2])
   if count then
+    if till then -- joined, or through with it: see acquire
+      if till <= now then
+        return {3, 0, now}
+      end
+      if till < now + lease then
+        redis.call('HSET', key, owner .. '!', string.format('%.0f', now + lease))
+      end
+    end
     if count < want then
       redis.call('HSET', key, owner, want)
     end

@@ -3,10 +3,7 @@
 -- ARGV[1] channel, without ":" and the owner  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] nothing  ARGV[4…] owners
 -- Reply: how many were removed
 -- Twice: owners are never used again, so a second run removes nobody who came later.
-local removed = 0
-for i = 4, #ARGV do
-  removed = removed + redis.call('HDEL', KEYS[1], ARGV[i])
-end
+local removed = remove(KEYS[1], ARGV, 4, #ARGV)
 if KEYS[2] and redis.call('EXISTS', KEYS[1]) == 0 then
   local time = redis.call('TIME')
   tell(first(KEYS[2], KEYS[3], time[1] * 1000 + math.floor(time[2] / 1000)), ARGV[2], ARGV[1])

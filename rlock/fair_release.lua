@@ -13,7 +13,7 @@ if remaining > 0 then
     redis.pcall('HSET', key, owner, remaining)
     return 1
   end
-elseif redis.call('HDEL', key, owner) > 0 then
+elseif remove(key, ARGV, 1, 1) > 0 then
   status = 2
 end
 if not queue then

@@ -3,18 +3,7 @@
 -- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id  ARGV[4…] owners
 -- Reply: how many were removed
 -- Twice: owners are never used again, so a second run removes nobody who came later.
-local removed, fields = 0, {}
-for i = 4, #ARGV do
-  for n, field in ipairs({ARGV[i], ARGV[i] .. '!'}) do
-    if redis.call('HEXISTS', KEYS[1], field) == 1 then
-      fields[#fields + 1] = field
-      removed = removed + (n == 1 and 1 or 0)
-    end
-  end
-end
-for _, field in ipairs(fields) do -- looked for before any goes: see which
-  redis.call('HDEL', KEYS[1], field)
-end
+local removed = remove(KEYS[1], ARGV, 4, #ARGV)
 local there = which(KEYS[1], KEYS[2])
 if not there then
   redis.pcall(ARGV[2], ARGV[1], '0')

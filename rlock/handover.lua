@@ -5,12 +5,6 @@
 -- queue expires as one key.
 local QUEUE_TTL = 60000 -- more than twice what any entry can ask for as its "stale after"
 
--- Whether an owner is one of this library: its connection id is a UUID of version 8. The whole shape, because what other
--- programs call themselves may be any text.
-local function ours(owner)
-  return string.match(owner, '^%x%x%x%x%x%x%x%x%-%x%x%x%x%-8%x%x%x%-[89ab]%x%x%x%-%x%x%x%x%x%x%x%x%x%x%x%x:%d') ~= nil
-end
-
 -- Which of a lock and its queue (if there is one to use) are there, after the lock's last field may have been removed:
 -- 3 both, 2 the lock, 1 the queue. While their slot is being migrated, what has been removed here may not even be looked
 -- at any more, and is made anew on the other node: then nil, and nothing can be handed over.

@@ -6,12 +6,14 @@
 -- Reply {status, ms, server ms}, as acquire: 1 joined; 2 too late, nothing done; 3 the owner joined holds nothing
 -- Twice: the joiner's count is 1 whatever it was, its lease is only ever raised.
 local key, parent, joiner, lease, notafter = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = clock()
 if notafter > 0 and now > notafter then
   return {2, 0, now}
 end
-local held = redis.call('HMGET', key, joiner, joiner .. '!', parent, parent .. '!')
+local held = redis.call('HMGET', key, joiner, joiner .. '!', parent, parent .. '!', 'mode')
+if held[5] then -- the joiner would be none of its holds, and stay behind
+  return redis.error_reply('WRONGTYPE a read-write lock cannot be joined')
+end
 local left = redis.call('PTTL', key)
 local till = now + lease
 if held[1] then

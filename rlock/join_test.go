@@ -38,6 +38,56 @@ func TestAJoinedLockIsFreeWhenBothAreDone(t *testing.T) {
 	})
 }
 
+// Any hold whose lock is a hash with nothing but owners can be joined through Reentrant of its name: each kind's own scripts
+// have to take the ends of the owners along.
+func TestAHoldOfAnyKindThatWasJoinedLeavesNothing(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
+		for kind, of := range kindOf {
+			if kind == "Plain" || kind == "Read" || strings.HasPrefix(kind, "Write") {
+				continue
+			}
+			for _, parentFirst := range []bool{true, false} {
+				parent := lock(t, of(a.locks, kind), within(t))
+				remote := b.locks.Reentrant(kind)
+				joiner := lock(t, remote, remote.WithOwner(within(t), parent.Owner()))
+				first, last := joiner, parent
+				if parentFirst {
+					first, last = parent, joiner
+				}
+				require.NoError(t, first.Unlock(within(t)), kind)
+				require.Len(t, a.hash(t, kind), 2, "%s: an owner and its end", kind)
+				require.NoError(t, last.Unlock(within(t)), kind)
+				require.Empty(t, a.hash(t, kind), kind)
+			}
+			parent := lock(t, of(a.locks, kind), within(t))
+			remote := b.locks.Reentrant(kind)
+			joiner := lock(t, remote, remote.WithOwner(within(t), parent.Owner()))
+			removed, err := of(b.locks, kind).ForceUnlock(within(t))
+			require.NoError(t, err)
+			require.True(t, removed, kind)
+			require.Empty(t, a.hash(t, kind), kind)
+			require.ErrorIs(t, joiner.Unlock(within(t)), rlock.ErrLost)
+			require.ErrorIs(t, parent.Unlock(within(t)), rlock.ErrLost)
+		}
+	})
+}
+
+// A reader is no hold that could be joined: the joiner would be none of the read-write lock's holds, and stay in its hash.
+func TestAReadWriteLockIsNotJoined(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
+		h := lock(t, a.locks.ReadWrite("l").Read(), within(t))
+		before := a.hash(t, "l")
+		remote := b.locks.Reentrant("l")
+		_, err := remote.Lock(remote.WithOwner(within(t), h.Owner()))
+		require.ErrorIs(t, err, rlock.ErrWrongType)
+		require.Equal(t, before, a.hash(t, "l"))
+		require.NoError(t, h.Unlock(within(t)))
+		require.Empty(t, a.hash(t, "l"))
+	})
+}
+
 func TestADeadJoinerKeepsNobodyOutForLongerThanItsLease(t *testing.T) {
 	s := redistest.Start(t)
 	a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})

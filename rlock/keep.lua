@@ -7,24 +7,16 @@
 -- The owner has an end of its own from here on ("owner!"), with a minus: it holds the lock, but it is through. So nobody
 -- joins it any more, and a renewal or acquisition of its that comes late finds it over.
 local key, owner, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
-if redis.call('HEXISTS', key, owner) == 0 then
+local held, left, now = redis.call('HMGET', key, owner, owner .. '!'), redis.call('PTTL', key), clock()
+if not held[1] or held[2] and math.abs(tonumber(held[2])) <= now then
   return 0
 end
-redis.call('PEXPIRE', key, lease) -- first: memory that is full refuses HSET and SET only as the first write of a script
+-- Raised first: memory that is full refuses HSET and SET only as the first write of a script. Then every owner has its
+-- end: if the hold was joined, or is a join, the key lasts as long as the last of them.
+redis.call('PEXPIRE', key, math.max(left, lease))
 if KEYS[2] then
   redis.call('SET', KEYS[2], '1', 'PX', lease)
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('HSET', key, owner .. '!', string.format('%.0f', -now - lease))
--- If the hold was joined, or is a join, the key lasts as long as the last of them.
-local last, all = lease, redis.call('HGETALL', key)
-for i = 1, #all, 2 do
-  if string.sub(all[i], -1) == '!' then
-    last = math.max(last, math.abs(tonumber(all[i + 1])) - now)
-  end
-end
-if last > lease then
-  redis.call('PEXPIRE', key, string.format('%.0f', last))
-end
+expire(key, now)
 return 1

@@ -12,19 +12,23 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// sources are the scripts of a kind with the functions above them.
-func sources(t *testing.T, functions string, names ...string) map[string]string {
+// functions is what stands in files, one after the other.
+func functions(t *testing.T, files string) (src string) {
+	t.Helper()
+	for _, name := range strings.Fields(files) {
+		text, err := os.ReadFile(name + ".lua")
+		require.NoError(t, err)
+		src += string(text)
+	}
+	return src
+}
+
+// sources are scripts, each with the functions of some files above it.
+func sources(t *testing.T, above string, names ...string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, name := range names {
-		text, err := os.ReadFile(name + ".lua")
-		require.NoError(t, err)
-		all[name] = string(text)
-		if functions != "" {
-			text, err = os.ReadFile(functions + ".lua")
-			require.NoError(t, err)
-			all[name] = string(text) + all[name]
-		}
+		all[name] = functions(t, above+" "+name)
 	}
 	return all
 }
@@ -126,7 +130,7 @@ func TestFairScriptTable(t *testing.T) {
 	one := func(owner, count string) map[string]string { return map[string]string{owner: count} }
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
-		src := sources(t, "fair", "fair_acquire", "fair_release", "fair_force")
+		src := sources(t, "owners fair", "fair_acquire", "fair_release", "fair_force")
 		acquire := func(owner, want, patience string) []string {
 			return []string{owner, want, "300000", "0", "PUBLISH", "CHANNEL", patience}
 		}
@@ -157,6 +161,9 @@ func TestFairScriptTable(t *testing.T) {
 			{name: "re-entry", script: "fair_acquire", before: one(alice, "1"), ttl: 100_000, line: line{{carol, far}}, args: acquire(alice, "2", "3000"), reply: []int64{1, 300_000}, after: one(alice, "2"), order: []string{carol}},
 			{name: "re-entry of what is gone", script: "fair_acquire", line: line{{carol, far}}, args: acquire(alice, "2", "3000"), reply: []int64{3, 0}, order: []string{carol}},
 			{name: "a retry", script: "fair_acquire", before: one(alice, "1"), ttl: 300_000, args: acquire(alice, "1", "3000"), reply: []int64{1, 300_000}, after: one(alice, "1")},
+			{name: "a late acquisition of an owner that is through", script: "fair_acquire", before: h(alice, "1", alice+"!", "-"+farFuture), ttl: 100_000, args: acquire(alice, "1", "3000"), reply: []int64{3, 0}, after: h(alice, "1", alice+"!", "-"+farFuture)},
+			{name: "re-entry of an owner whose own lease is over", script: "fair_acquire", before: h(alice, "1", alice+"!", longAgo, bob, "1", bob+"!", farFuture), ttl: 100_000, args: acquire(alice, "2", "3000"), reply: []int64{3, 0}, after: h(alice, "1", alice+"!", longAgo, bob, "1", bob+"!", farFuture)},
+			{name: "re-entry of a joined owner never shortens its own lease", script: "fair_acquire", before: h(alice, "1", alice+"!", farFuture, bob, "1", bob+"!", farFuture), ttl: 100_000, args: acquire(alice, "2", "3000"), reply: []int64{1, 300_000}, after: h(alice, "2", alice+"!", farFuture, bob, "1", bob+"!", farFuture)},
 
 			{name: "released to nobody", script: "fair_release", before: one(alice, "1"), ttl: 100_000, args: release(alice, "0", ""), reply: []int64{2}, again: []int64{0}},
 			{name: "released: the first is told", script: "fair_release", before: one(alice, "1"), ttl: 100_000, line: line{{carol, far}, {bob, far}}, args: release(alice, "0", ""), reply: []int64{2}, again: []int64{0}, order: []string{carol, bob}, told: carol},
@@ -164,9 +171,12 @@ func TestFairScriptTable(t *testing.T) {
 			{name: "not held any more: the first is told", script: "fair_release", line: line{{carol, far}}, args: release(alice, "0", ""), reply: []int64{0}, order: []string{carol}, told: carol},
 			{name: "lowered", script: "fair_release", before: one(alice, "2"), ttl: 100_000, line: line{{carol, far}}, args: release(alice, "1", ""), reply: []int64{1}, after: one(alice, "1"), order: []string{carol}},
 			{name: "another's", script: "fair_release", before: one(bob, "1"), ttl: 100_000, line: line{{carol, far}}, args: release(alice, "0", ""), reply: []int64{0}, after: one(bob, "1"), order: []string{carol}},
+			{name: "released with its end, and the other stays", script: "fair_release", before: h(alice, "1", alice+"!", farFuture, bob, "1", bob+"!", farFuture), ttl: 100_000, line: line{{carol, far}}, args: release(alice, "0", ""), reply: []int64{2}, again: []int64{0}, after: h(bob, "1", bob+"!", farFuture), order: []string{carol}},
+			{name: "released, and the dead go with it", script: "fair_release", before: h(alice, "1", alice+"!", farFuture, bob, "1", bob+"!", longAgo), ttl: 100_000, line: line{{carol, far}}, args: release(alice, "0", ""), reply: []int64{2}, again: []int64{0}, order: []string{carol}, told: carol},
 			{name: "leaves the line", script: "fair_release", before: one(bob, "1"), ttl: 100_000, line: line{{carol, far}, {alice, far}}, args: release(alice, "0", "3000"), reply: []int64{0}, after: one(bob, "1"), order: []string{carol}},
 
 			{name: "forced", script: "fair_force", before: one(java, "2"), ttl: 100_000, line: line{{carol, far}}, args: []string{"CHANNEL", "PUBLISH", "", java}, reply: []int64{1}, again: []int64{0}, order: []string{carol}, told: carol},
+			{name: "forced with their ends", script: "fair_force", before: h(alice, "1", alice+"!", farFuture, bob, "1", bob+"!", "-"+farFuture), ttl: 100_000, line: line{{carol, far}}, args: []string{"CHANNEL", "PUBLISH", "", alice, bob}, reply: []int64{2}, again: []int64{0}, order: []string{carol}, told: carol},
 			{name: "who came later is left alone", script: "fair_force", before: one(bob, "1"), ttl: 100_000, line: line{{carol, far}}, args: []string{"CHANNEL", "PUBLISH", "", java}, reply: []int64{0}, after: one(bob, "1"), order: []string{carol}},
 		} {
 			t.Run(c.script+": "+c.name, func(t *testing.T) {
@@ -224,7 +234,7 @@ func TestFairScriptTable(t *testing.T) {
 func TestFairScoresOutlastRedissonsSubtractions(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
-		src := sources(t, "fair", "fair_acquire")
+		src := sources(t, "owners fair", "fair_acquire")
 		key, queue, timeouts := "l", "redisson_lock_queue:{l}", "redisson_lock_timeout:{l}"
 		g.must(t, "HSET", key, bob, "1")
 		g.must(t, "PEXPIRE", key, "100000")
@@ -272,7 +282,7 @@ func TestWhoIsOursIsToldByTheWholeShape(t *testing.T) {
 			now := g.now(t)
 			g.must(t, "RPUSH", "redisson_lock_queue:{l}", foreign)
 			g.must(t, "ZADD", "redisson_lock_timeout:{l}", strconv.FormatInt(now+400_000, 10), foreign)
-			_, err = eval(t, g.c, sources(t, "fair", "fair_acquire")["fair_acquire"], []string{"l", "redisson_lock_queue:{l}", "redisson_lock_timeout:{l}"},
+			_, err = eval(t, g.c, sources(t, "owners fair", "fair_acquire")["fair_acquire"], []string{"l", "redisson_lock_queue:{l}", "redisson_lock_timeout:{l}"},
 				alice, "1", "300000", "0", "PUBLISH", "c", "3000")
 			require.NoError(t, err)
 			score, err := g.do(t, "ZSCORE", "redisson_lock_timeout:{l}", alice).AsFloat64()

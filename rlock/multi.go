@@ -23,7 +23,7 @@ import (
 //go:embed multi_acquire.lua
 var multiAcquireSource string
 
-var multiAcquireScript = script.New("acquire several", handoverSource+multiAcquireSource)
+var multiAcquireScript = script.New("acquire several", ownersSource+handoverSource+multiAcquireSource)
 
 // Multi describes several locks as one: acquired all or none, valid only while all are held, released together.
 // Redisson's RMultiLock. The locks may be of any kind and of several clients and servers; for all others they are the

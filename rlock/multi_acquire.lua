@@ -17,7 +17,9 @@ local mine, n = {}, #KEYS / step
 for i = 1, n do
   local key = KEYS[(i - 1) * step + 1]
   if redis.call('EXISTS', key) == 1 then
-    if redis.call('HEXISTS', key, ARGV[3 + 2 * i]) == 0 then
+    local owner = ARGV[3 + 2 * i]
+    local held = redis.call('HMGET', key, owner, owner .. '!')
+    if not held[1] or held[2] and tonumber(held[2]) <= now then -- another's, or it is through with it: see acquire
       return {0, redis.call('PTTL', key), now, i}
     end
     mine[i] = true

@@ -2,7 +2,6 @@ package rlock_test
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,7 +26,7 @@ func TestMultiAcquireScriptTable(t *testing.T) {
 	deaf := func(owner string) string { return owner + " 60000 2500 -" }
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
-		src := sources(t, "handover", "multi_acquire")["multi_acquire"]
+		src := sources(t, "owners handover", "multi_acquire")["multi_acquire"]
 		for i, c := range []struct {
 			name     string
 			locks    [2]lock // of alice and bob
@@ -45,6 +44,7 @@ func TestMultiAcquireScriptTable(t *testing.T) {
 			{name: "a second run after the first", queues: true, reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{before: one(alice), ttl: 200_000, after: one(alice), left: 300_000}, {before: one(bob), ttl: 200_000, after: one(bob), left: 300_000}}},
 			{name: "a second run shortens nothing", queues: true, reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{before: one(alice), ttl: 600_000, left: untouched}, {before: one(bob), ttl: 600_000, left: untouched}}},
 			{name: "a second run after one was lost to another", queues: true, reply: [2]int64{0, 2}, left: 100_000, locks: [2]lock{{before: one(alice), ttl: 200_000, left: untouched}, {before: one(carol), ttl: 100_000, left: untouched}}},
+			{name: "a second run after one of its owners was through", queues: true, reply: [2]int64{0, 1}, left: 100_000, locks: [2]lock{{before: h(alice, "1", alice+"!", "-"+farFuture), ttl: 100_000, left: untouched}, {left: gone}}},
 			{name: "others wait for the second", queues: true, reply: [2]int64{0, 2}, left: 60_000, locks: [2]lock{{left: gone}, {queue: deaf(carol), after: one(carol), left: 60_000}}},
 			{name: "the dead wait for the second", queues: true, reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{after: one(alice), left: 300_000}, {queue: live(carol), after: one(bob), left: 300_000}}},
 			{name: "the second is left to others for a moment", queues: true, reply: [2]int64{0, 2}, left: 60_000, locks: [2]lock{{left: gone}, {queue: "!open", left: gone}}},
@@ -108,13 +108,7 @@ func TestMultiAcquireScriptTable(t *testing.T) {
 func TestQuorumAcquireScriptTable(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
-		functions, err := os.ReadFile("handover.lua")
-		require.NoError(t, err)
-		acquire, err := os.ReadFile("acquire.lua")
-		require.NoError(t, err)
-		vote, err := os.ReadFile("quorum_acquire.lua")
-		require.NoError(t, err)
-		src := string(functions) + "local function acquire(KEYS, ARGV)\n" + string(acquire) + "\nend\n" + string(vote)
+		src := functions(t, "owners handover") + "local function acquire(KEYS, ARGV)\n" + functions(t, "acquire") + "\nend\n" + functions(t, "quorum_acquire")
 		run := func() int64 {
 			info, err := g.do(t, "INFO", "server").ToString()
 			require.NoError(t, err)

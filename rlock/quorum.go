@@ -23,7 +23,7 @@ import (
 var quorumAcquireSource string
 
 var quorumAcquireScript = script.New("acquire a vote",
-	handoverSource+"local function acquire(KEYS, ARGV)\n"+acquireSource+"\nend\n"+quorumAcquireSource)
+	ownersSource+handoverSource+"local function acquire(KEYS, ARGV)\n"+acquireSource+"\nend\n"+quorumAcquireSource)
 
 // voting is what a kind is as a member of a Quorum.
 func voting(k *kind) *kind {

@@ -31,12 +31,12 @@ var (
 	//go:embed rw_force.lua
 	rwForceSource string
 
-	rwReadScript    = script.New("acquire read", rwSource+rwReadSource)
-	rwWriteScript   = script.New("acquire write", rwSource+rwWriteSource)
-	rwReleaseScript = script.New("release read-write", rwSource+rwReleaseSource)
-	rwKeepScript    = script.New("keep read-write", rwSource+rwKeepSource)
-	rwQueryScript   = script.New("query read-write", rwSource+rwQuerySource)
-	rwForceScript   = script.New("force unlock read-write", rwSource+rwForceSource)
+	rwReadScript    = script.New("acquire read", ownersSource+rwSource+rwReadSource)
+	rwWriteScript   = script.New("acquire write", ownersSource+rwSource+rwWriteSource)
+	rwReleaseScript = script.New("release read-write", ownersSource+rwSource+rwReleaseSource)
+	rwKeepScript    = script.New("keep read-write", ownersSource+rwSource+rwKeepSource)
+	rwQueryScript   = script.New("query read-write", ownersSource+rwSource+rwQuerySource)
+	rwForceScript   = script.New("force unlock read-write", ownersSource+rwSource+rwForceSource)
 )
 
 // side is a lock's place in a read-write lock.
@@ -62,7 +62,7 @@ var rwRead = &kind{
 			owner, strconv.Itoa(remaining), l.channel, l.c.publish, "0", "",
 		}}
 	},
-	renew: script.New("renew reads", rwSource+rwReadRenewSource),
+	renew: script.New("renew reads", ownersSource+rwSource+rwReadRenewSource),
 	// The lock's own key is written by every reader that comes or goes. What nobody else writes is the timeout key.
 	claim: func(l *Lock, owner string) string { return timeoutKey(l.key, owner, 1) },
 	more:  func(l *Lock, _ string) []string { return l.keys },
@@ -95,7 +95,7 @@ var rwWrite = &kind{
 			l.field(owner), strconv.Itoa(remaining), l.channel, l.c.publish, "1", marked,
 		}}
 	},
-	renew: script.New("renew writes", rwSource+rwWriteRenewSource),
+	renew: script.New("renew writes", ownersSource+rwSource+rwWriteRenewSource),
 	more:  func(l *Lock, _ string) []string { return l.keys[1:] },
 	keep:  rwKeepScript,
 	query: rwQueryScript,

@@ -18,15 +18,11 @@ import (
 func newRWRig(t *testing.T, s *redistest.Server) *scriptRig {
 	t.Helper()
 	g := newScriptRig(t, s)
-	functions, err := os.ReadFile("rw.lua")
-	require.NoError(t, err)
 	files, err := os.ReadDir(".")
 	require.NoError(t, err)
 	for _, f := range files {
 		if name, ok := strings.CutSuffix(f.Name(), ".lua"); ok && strings.HasPrefix(name, "rw_") {
-			text, err := os.ReadFile(f.Name())
-			require.NoError(t, err)
-			g.src[name] = string(functions) + string(text)
+			maps.Copy(g.src, sources(t, "owners rw", name))
 		}
 	}
 	return g

@@ -18,31 +18,8 @@ if remaining > 0 then
     return 1
   end
 else
-  local removed = redis.call('HDEL', key, owner, owner .. '!')
-  if removed > 0 then
-    status = 2
-  end
-  if removed == 2 then
-    -- The hold was joined, or is a join: others may be left, each with a lease of its own ("owner!" -> its end, server
-    -- ms, with a minus if it is through: see keep). The dead among them hold nothing, and the key lasts no longer than the
-    -- last of the others.
-    local time = redis.call('TIME')
-    local now, last = time[1] * 1000 + math.floor(time[2] / 1000), 0
-    local all = redis.call('HGETALL', key)
-    for i = 1, #all, 2 do
-      if string.sub(all[i], -1) == '!' then
-        local till = math.abs(tonumber(all[i + 1]))
-        if till <= now then
-          redis.call('HDEL', key, all[i], string.sub(all[i], 1, -2))
-        elseif till > last then
-          last = till
-        end
-      end
-    end
-    if last > 0 then
-      redis.call('PEXPIRE', key, last - now)
-    end
-  end
+  -- of a hold that was joined, or is a join, others may be left
+  status = remove(key, ARGV, 1, 1) > 0 and 2 or 0
 end
 if leave and leave ~= '' and queue then
   redis.call('ZREM', queue, leave, '!' .. owner)

@@ -8,17 +8,6 @@
 -- of a writer only once it reads too, before that it is the lock's. "!<owner>" -> -ms until which a writer that waits
 -- comes first.
 
--- Whether an owner is one of this library: its connection id is a UUID of version 8. The whole shape, because what other
--- programs call themselves may be any text.
-local function ours(owner)
-  return string.match(owner, '^%x%x%x%x%x%x%x%x%-%x%x%x%x%-8%x%x%x%-[89ab]%x%x%x%-%x%x%x%x%x%x%x%x%x%x%x%x:%d') ~= nil
-end
-
-local function clock()
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
-end
-
 -- Have the lock last for the lease, if it does not last longer or without end; 0 or less asks for nothing. It is a write
 -- in any case: see acquire. Returns what was left.
 local function raise(lock, lease)
@@ -74,9 +63,9 @@ local function forget(lock, ends, now)
     return false
   end
   local writer = false
-  for _, field in ipairs(dead) do
+  for i, field in ipairs(dead) do
     redis.call('ZREM', ends, field)
-    writer = redis.call('HDEL', lock, field) == 1 and string.sub(field, -6) == ':write' or writer
+    writer = remove(lock, dead, i, i) > 0 and string.sub(field, -6) == ':write' or writer
   end
   return settle(lock, ends, writer)
 end

@@ -5,7 +5,7 @@
 -- Twice: owners are never used again, so a second run removes nobody who came later.
 local lock, ends, removed, writer = KEYS[1], KEYS[2], 0, false
 for i = 4, #ARGV do
-  if redis.call('HDEL', lock, ARGV[i]) == 1 then
+  if remove(lock, ARGV, i, i) > 0 then
     removed = removed + 1
     writer = writer or string.sub(ARGV[i], -6) == ':write'
   end

@@ -16,7 +16,7 @@ if remaining > 0 then
     redis.pcall('HSET', lock, field, remaining)
     return 1
   end
-elseif redis.call('HDEL', lock, field) == 1 then
+elseif remove(lock, ARGV, 1, 1) > 0 then
   status = 2
 end
 if remaining == 0 and ends then

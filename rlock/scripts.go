@@ -18,6 +18,8 @@ import (
 
 // Each script has one function here that writes its arguments and reads its reply.
 var (
+	//go:embed owners.lua
+	ownersSource string // functions of all locks that are hashes
 	//go:embed handover.lua
 	handoverSource string // functions of the three below it
 	//go:embed acquire.lua
@@ -37,14 +39,14 @@ var (
 	//go:embed inspect.lua
 	inspectSource string
 
-	acquireScript = script.New("acquire", handoverSource+acquireSource)
-	releaseScript = script.New("release", handoverSource+releaseSource)
+	acquireScript = script.New("acquire", ownersSource+handoverSource+acquireSource)
+	releaseScript = script.New("release", ownersSource+handoverSource+releaseSource)
 	renewScript   = script.New("renew", renewSource)
-	keepScript    = script.New("keep", keepSource)
+	keepScript    = script.New("keep", ownersSource+keepSource)
 	queryScript   = script.New("query", querySource)
-	joinScript    = script.New("join", joinSource)
+	joinScript    = script.New("join", ownersSource+joinSource)
 	inspectScript = script.New("inspect", inspectSource)
-	forceScript   = script.New("force unlock", handoverSource+forceSource)
+	forceScript   = script.New("force unlock", ownersSource+handoverSource+forceSource)
 )
 
 type acquireStatus int64

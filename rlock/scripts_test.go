@@ -3,7 +3,6 @@ package rlock_test
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"testing"
@@ -34,21 +33,13 @@ type scriptRig struct {
 
 func newScriptRig(t *testing.T, s *redistest.Server) *scriptRig {
 	t.Helper()
-	g := &scriptRig{c: s.Client(t), src: map[string]string{}, exact: s.Embedded == nil}
+	g := &scriptRig{c: s.Client(t), exact: s.Embedded == nil}
 	var err error
 	g.hub, err = pubsub.NewHub(g.c, pubsub.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { g.hub.Close() })
-	functions, err := os.ReadFile("handover.lua")
-	require.NoError(t, err)
-	for _, name := range []string{"acquire", "release", "force", "renew", "query", "join", "keep"} {
-		text, err := os.ReadFile(name + ".lua")
-		require.NoError(t, err)
-		g.src[name] = string(text)
-		if name == "acquire" || name == "release" || name == "force" {
-			g.src[name] = string(functions) + g.src[name]
-		}
-	}
+	g.src = sources(t, "owners", "renew", "query", "join", "keep")
+	maps.Copy(g.src, sources(t, "owners handover", "acquire", "release", "force"))
 	return g
 }
 
@@ -315,6 +306,26 @@ func TestReleaseScriptTable(t *testing.T) {
 	})
 }
 
+func TestForceScriptTable(t *testing.T) {
+	far := strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMilli(), 10)
+	past := strconv.FormatInt(time.Now().Add(-24*time.Hour).UnixMilli(), 10)
+	args := func(owners ...string) []string { return append([]string{"CHANNEL", "PUBLISH", "grants:"}, owners...) }
+	rows := []row{
+		{name: "all owners, with their ends", before: h(alice, "1", alice+"!", far, bob, "1", bob+"!", far), ttl: 100_000, args: args(alice, bob), reply: []int64{2}, again: []int64{0}, left: gone, told: true},
+		{name: "one that is through", before: h(alice, "1", alice+"!", "-"+far), ttl: 100_000, args: args(alice), reply: []int64{1}, again: []int64{0}, left: gone, told: true},
+		{name: "Java's", before: h(java, "3"), args: args(java), reply: []int64{1}, again: []int64{0}, left: gone, told: true},
+		{name: "the other keeps the lock to its own end", before: h(alice, "1", alice+"!", far, bob, "1", bob+"!", far), ttl: 100_000, args: args(alice), reply: []int64{1}, again: []int64{0}, after: h(bob, "1", bob+"!", far), left: 24 * 3600_000},
+		{name: "the dead go with it", before: h(alice, "1", alice+"!", far, bob, "1", bob+"!", past), ttl: 100_000, args: args(alice), reply: []int64{1}, again: []int64{0}, left: gone, told: true},
+		{name: "one without an end keeps the lock's", before: h(alice, "1", alice+"!", far, bob, "1", java, "1", java+"!", far), args: args(alice), reply: []int64{1}, again: []int64{0}, after: h(bob, "1", java, "1", java+"!", far), left: endless},
+		{name: "who came later is left alone", before: h(bob, "1"), ttl: 100_000, args: args(alice), reply: []int64{0}, after: h(bob, "1"), left: untouched},
+	}
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		runTable(t, newScriptRig(t, s), "force", rows, func(t *testing.T, want, got []int64, before snapshot) {
+			require.Equal(t, want, got)
+		})
+	})
+}
+
 func TestRenewScriptTable(t *testing.T) {
 	one := func(owner, count string) map[string]string { return map[string]string{owner: count} }
 	past := strconv.FormatInt(time.Now().Add(-24*time.Hour).UnixMilli(), 10)
@@ -510,11 +521,14 @@ func TestKeepScriptTable(t *testing.T) {
 			ttl       int64
 			reply     int64
 			end, left int64 // the owner's and the lock's, ms from now
+			sweeps    bool  // the other one goes
 		}{
 			{name: "shorter than its lease", before: map[string]string{alice: "1"}, ttl: 900_000, reply: 1, end: 200_000, left: 200_000},
 			{name: "longer than its lease", before: map[string]string{alice: "3"}, ttl: 100_000, reply: 1, end: 200_000, left: 200_000},
 			{name: "beside one that joined for longer", before: map[string]string{alice: "1", alice + "!": ms(100_000), bob: "1", bob + "!": ms(900_000)}, ttl: 900_000, reply: 1, end: 200_000, left: 900_000},
 			{name: "beside one that is through for longer", before: map[string]string{alice: "1", alice + "!": ms(900_000), bob: "1", bob + "!": "-" + ms(400_000)}, ttl: 900_000, reply: 1, end: 200_000, left: 400_000},
+			{name: "beside one that is dead", before: map[string]string{alice: "1", alice + "!": ms(900_000), bob: "1", bob + "!": ms(-5000)}, ttl: 900_000, reply: 1, end: 200_000, left: 200_000, sweeps: true},
+			{name: "what its own end has passed of", before: map[string]string{alice: "1", alice + "!": ms(-5000), bob: "1", bob + "!": ms(900_000)}, ttl: 900_000, reply: 0, left: 900_000},
 			{name: "what is gone", reply: 0, left: gone},
 			{name: "another's", before: map[string]string{bob: "1"}, ttl: 900_000, reply: 0, left: 900_000},
 		} {
@@ -532,7 +546,12 @@ func TestKeepScriptTable(t *testing.T) {
 						require.InDelta(t, c.left, after.left, 30_000)
 					}
 					require.Equal(t, c.before[alice], after.hash[alice])
-					require.Equal(t, c.before[bob+"!"], after.hash[bob+"!"])
+					if c.sweeps {
+						require.NotContains(t, after.hash, bob)
+						require.NotContains(t, after.hash, bob+"!")
+					} else {
+						require.Equal(t, c.before[bob+"!"], after.hash[bob+"!"])
+					}
 					if c.reply == 1 {
 						near(-now-c.end, after.hash[alice+"!"])
 						joined, err := g.run(t, "join", []string{key}, alice, bob+"9", "200000", "0")

@@ -138,6 +138,26 @@ func TestUnlockAfterOfOneReaderLeavesTheOthers(t *testing.T) {
 	})
 }
 
+func TestForceUnlockFreesWhatUnlockAfterLeft(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rlock.Options{WatchdogTimeout: lease})
+		for kind, of := range kindOf {
+			l := of(r.locks, kind)
+			require.NoError(t, lock(t, l, within(t)).UnlockAfter(within(t), time.Hour))
+			removed, err := l.ForceUnlock(within(t))
+			require.NoError(t, err)
+			require.True(t, removed, kind)
+			locked, err := l.IsLocked(within(t))
+			require.NoError(t, err)
+			require.False(t, locked, kind)
+			require.NoError(t, lock(t, l, within(t)).Unlock(within(t)), kind)
+			locked, err = l.IsLocked(within(t))
+			require.NoError(t, err)
+			require.False(t, locked, kind)
+		}
+	})
+}
+
 func TestUnlockAfterOfWhatIsLost(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{WatchdogTimeout: lease})
