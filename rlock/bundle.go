@@ -76,8 +76,8 @@ func (b *bundle) ended(h *handle) {
 	}
 	delete(b.live, h)
 	b.dead[h] = until
-	over := b.need > 0 && (len(b.live) < b.need || why != ErrLost)
-	if why != ErrLost {
+	over := b.need > 0 && (len(b.live) < b.need || !errors.Is(why, ErrLost))
+	if !errors.Is(why, ErrLost) {
 		b.why = why
 	}
 	mend := b.mend
@@ -378,8 +378,8 @@ func (p *parts) release(ctx context.Context, why error) error {
 		q.members[0].c.queue.Nudge(p.lock.name)
 	}
 	switch {
-	case why == ErrLost && (q.quorum || len(errs) == 0):
-		return fmt.Errorf("rlock: unlock %q: %w", p.lock.name, ErrLost)
+	case errors.Is(why, ErrLost) && (q.quorum || len(errs) == 0):
+		return fmt.Errorf("rlock: unlock %q: %w", p.lock.name, why)
 	case ok:
 		return nil
 	}

@@ -14,7 +14,8 @@ var (
 	// ctx's error and cause when ctx ended. errors.As gives a *NotAcquiredError. Nothing is held; try later.
 	ErrNotAcquired = errs.ErrNotAcquired
 	// ErrLost: the hold is over and was not released: its lease ran out, or its key was deleted, evicted or taken
-	// over. Somebody else may hold the lock. Stop, and have the resource refuse what was under way (fencing).
+	// over. Somebody else may hold the lock. Stop, and have the resource refuse what was under way (fencing). It is joined
+	// with ErrWrongType, whichever call finds it out, where the server said that the key now holds something else.
 	ErrLost = errs.ErrLost
 	// ErrReleased is the cause of a hold's contexts after Unlock, and what calls on a released hold return.
 	ErrReleased = errs.ErrReleased
@@ -46,7 +47,8 @@ var (
 	ErrInvalidName = errs.ErrInvalidName
 	// ErrInvalidOption refuses an option or argument, naming it, its value and its bounds. Nothing was sent.
 	ErrInvalidOption = errs.ErrInvalidOption
-	// ErrWrongType: the key of that name holds something that is not a lock. Nothing was changed.
+	// ErrWrongType: the key of that name holds something that is not a lock. Nothing was changed. A hold whose key was
+	// overwritten is lost: ErrLost, too.
 	ErrWrongType = errs.ErrWrongType
 )
 

@@ -74,7 +74,7 @@ func (h *handle) end(why error) {
 	if b := h.part.Load(); b != nil {
 		b.ended(h)
 	}
-	if why == ErrLost { // nothing is held that Close could wait for, whatever ended it before
+	if errors.Is(why, ErrLost) { // nothing is held that Close could wait for, whatever ended it before
 		h.uncount()
 	}
 }
@@ -101,7 +101,8 @@ func (x *Hold) Context(parent context.Context) context.Context {
 // Done returns a channel that is closed when the hold is over.
 func (x *Hold) Done() <-chan struct{} { return x.life().Done() }
 
-// Err says why the hold is over: ErrReleased, ErrLost, ErrMaxHold or ErrClosed; nil while it lasts.
+// Err says why the hold is over: ErrReleased, ErrLost (which may be joined with ErrWrongType: compare with errors.Is),
+// ErrMaxHold or ErrClosed; nil while it lasts.
 func (x *Hold) Err() error { return x.life().Err() }
 
 // Name returns the lock's name.
@@ -157,7 +158,7 @@ func (x *Hold) Extend(ctx context.Context, d time.Duration) error {
 	own := x.h.owner
 	confirmed, err := own.lock.c.engine.Extend(ctx, &own.claim, d)
 	switch {
-	case err == ErrLost:
+	case errors.Is(err, ErrLost):
 		return fmt.Errorf("rlock: extend %q: %w", x.Name(), err)
 	case err != nil:
 		return fmt.Errorf("rlock: %w", err)
@@ -172,7 +173,8 @@ func (x *Hold) Extend(ctx context.Context, d time.Duration) error {
 //
 // nil: released, confirmed by the server. ErrLost: the hold was over before, somebody else may have had the lock.
 // ErrUnavailable or ErrUnknownOutcome: not confirmed while ctx lasted (1 s if it had ended at the call, or comes from
-// this hold's Context, which Unlock ends); the release goes on in the background until the lease is over. In every
+// this hold's Context, which Unlock ends); the release goes on in the background until the lease is over. Any other
+// refusal of the server, as for want of a right, comes at once, and the release goes on likewise. In every
 // case the hold's contexts have ended and it is not renewed any more. Later calls return the first one's result.
 func (x *Hold) Unlock(ctx context.Context) error {
 	if x.parts != nil {
@@ -329,7 +331,7 @@ func (h *handle) release(ctx context.Context) error {
 			return nil
 		case err == nil && status == releaseGone && !unsure:
 			if remaining > 0 {
-				c.engine.Lost(&own.claim)
+				c.engine.Lost(&own.claim, ErrLost)
 			}
 			if why == ErrMaxHold {
 				return fmt.Errorf("rlock: unlock %q: %w: %w", l.name, ErrLost, why)
@@ -341,8 +343,17 @@ func (h *handle) release(ctx context.Context) error {
 				c.queue.Nudge(l.name)
 			}
 			return nil
+		case errors.Is(err, ErrWrongType): // what the watchdog would have found out, too
+			if remaining > 0 {
+				c.engine.Lost(&own.claim, errs.ErrOverwritten)
+			}
+			return fmt.Errorf("rlock: unlock %q: %w: %w", l.name, ErrLost, err)
 		case !script.Retryable(err):
-			return fmt.Errorf("rlock: %w", err)
+			if remaining > 0 {
+				return fmt.Errorf("rlock: %w", err) // the count only informs
+			}
+			c.owe(own, own.doubt.entry, own.doubt.until)
+			return fmt.Errorf("rlock: the release goes on in the background: %w", err)
 		}
 		unsure = unsure || errors.Is(err, ErrUnknownOutcome)
 		if gone := c.hub.Context().Err() != nil; gone || sctx.Err() != nil || !script.Pause(sctx, script.Backoff(n)) {

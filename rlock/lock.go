@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/wait"
@@ -231,9 +232,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 		a.own, a.want, r.Alone = own, want, true
 		l.c.engine.Longest(&own.claim, a.lease)
 		if err := l.c.queue.Wait(ctx, r); err != nil {
-			if errors.Is(err, ErrLost) {
-				l.c.engine.Lost(&own.claim)
-			}
+			err = l.lost(&own.claim, err)
 			a.retreat()
 			return nil, err
 		}
@@ -267,8 +266,10 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 		if l.kind.leaves && a.entry != "" && !a.sent.IsZero() {
 			a.Owe(time.Time{}) // its place in the queue
 		}
-		if a.under != nil && errors.Is(err, ErrLost) {
-			l.c.engine.Lost(&a.under.claim)
+		if a.under != nil {
+			err = l.lost(&a.under.claim, err)
+		} else if a.join != "" && errors.Is(err, ErrWrongType) {
+			err = fmt.Errorf("join %s on %q: %w: %w", a.join, l.name, ErrLost, err)
 		}
 		a.undo()
 		return nil, err
@@ -298,6 +299,19 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 		a.own.doubt = &doubt{a.abandoned, a.entry}
 	}
 	return a.own.handle(a.auto), nil
+}
+
+// lost ends the hold in use if err, of an acquisition that relied on it, says that it is over, and returns err as the loss
+// that it is.
+func (l *Lock) lost(c *lease.Claim, err error) error {
+	switch {
+	case errors.Is(err, ErrWrongType):
+		l.c.engine.Lost(c, errs.ErrOverwritten)
+		return fmt.Errorf("re-enter %q: %w: %w", l.name, ErrLost, err)
+	case errors.Is(err, ErrLost):
+		l.c.engine.Lost(c, ErrLost)
+	}
+	return err
 }
 
 // hands reports whether waiters queue on the server and releases hand the lock over to them.
@@ -528,10 +542,10 @@ func (c *Client) owe(own *owner, entry string, after time.Time) {
 			if err == nil {
 				c.queue.Nudge(l.name)
 			}
-			if err != nil && !script.Retryable(err) {
-				return nil // an answer, if not the one hoped for: asking again gets the same
+			if errors.Is(err, ErrWrongType) {
+				return nil // nothing of the owner is left
 			}
-			return err
+			return err // also a refusal: the right that is missing may be given
 		},
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -179,6 +180,116 @@ func TestTheChannelOfAForgottenHoldIsClosedWithItsLease(t *testing.T) {
 				case <-time.After(10 * time.Millisecond):
 				}
 			}
+		})
+	}
+}
+
+// One loss is one error: which look finds it first is a race, and callers act on ErrLost.
+func TestAnOverwrittenLockIsLostAndOfTheWrongTypeWhicheverLookFindsIt(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r := newRig(t, s, rlock.Options{})
+	l := r.locks
+	plain := func(name string) *rlock.Lock { return l.Plain(name, rlock.PlainOptions{}) }
+	locks := map[string]func(name string) *rlock.Lock{
+		"reentrant": l.Reentrant, "fair": l.Fair, "fenced": l.Fenced, "plain": plain,
+		"read":  func(name string) *rlock.Lock { return l.ReadWrite(name).Read() },
+		"write": func(name string) *rlock.Lock { return l.ReadWrite(name).Write() },
+		"multi": func(name string) *rlock.Lock {
+			m, err := rlock.Multi(l.Reentrant(name), l.Reentrant(name+" too"))
+			require.NoError(t, err)
+			return m
+		},
+	}
+	looks := map[string]func(h *rlock.Hold, lock *rlock.Lock) error{
+		"Unlock": func(h *rlock.Hold, _ *rlock.Lock) error { return h.Unlock(within(t)) },
+		"Unlock of one of two": func(h *rlock.Hold, lock *rlock.Lock) error {
+			return h.Unlock(within(t))
+		},
+		"UnlockAfter": func(h *rlock.Hold, _ *rlock.Lock) error { return h.UnlockAfter(within(t), time.Hour) },
+		"Extend":      func(h *rlock.Hold, _ *rlock.Lock) error { return h.Extend(within(t), time.Minute) },
+		"re-entry": func(h *rlock.Hold, lock *rlock.Lock) error {
+			_, err := lock.TryLock(h.Context(within(t)), 0, 0)
+			return err
+		},
+		"the watchdog": func(h *rlock.Hold, _ *rlock.Lock) error { <-h.Done(); return h.Err() },
+		"a context": func(h *rlock.Hold, _ *rlock.Lock) error {
+			ctx := h.Context(within(t))
+			<-ctx.Done()
+			return context.Cause(ctx)
+		},
+		"Unlock after the watchdog": func(h *rlock.Hold, _ *rlock.Lock) error { <-h.Done(); return h.Unlock(within(t)) },
+	}
+	for kind, make := range locks {
+		for look, find := range looks {
+			if kind == "plain" && (look == "re-entry" || look == "Unlock of one of two") {
+				continue // it is not re-entered
+			}
+			t.Run(kind+" "+look, func(t *testing.T) {
+				t.Parallel()
+				name := kind + " " + look
+				h, err := make(name).TryLock(within(t), 0, 0)
+				require.NoError(t, err)
+				if look == "Unlock of one of two" {
+					other, err := make(name).TryLock(h.Context(within(t)), 0, 0)
+					require.NoError(t, err)
+					defer func() { require.ErrorIs(t, context.Cause(other.Context(within(t))), rlock.ErrLost) }()
+				}
+				const overwrite = "redis.call('DEL', KEYS[1]) redis.call('RPUSH', KEYS[1], 'v')"
+				require.NoError(t, ignoreNil(r.redis.Do(within(t), r.redis.B().Eval().Script(overwrite).Numkeys(1).Key(name).Build()).Error()))
+				err = find(h, make(name))
+				require.ErrorIs(t, err, rlock.ErrLost)
+				require.ErrorIs(t, err, rlock.ErrWrongType)
+				require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+				require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrWrongType)
+			})
+		}
+	}
+}
+
+func ignoreNil(err error) error {
+	if rueidis.IsRedisNil(err) {
+		return nil
+	}
+	return err
+}
+
+// A right may come back, as in a deployment that sets the rights of a new version after it was started.
+func TestAReleaseThatTheServerRefusesGoesOnInTheBackground(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	root := newRig(t, s, rlock.Options{})
+	admin(t, root.redis, "ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all")
+	r := newRigWith(t, s, rlock.Options{}, func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "x" })
+	locksOf := func(l *rlock.Client) map[string]*rlock.Lock {
+		return map[string]*rlock.Lock{
+			"reentrant": l.Reentrant("reentrant"), "fair": l.Fair("fair"), "plain": l.Plain("plain", rlock.PlainOptions{}),
+			"read": l.ReadWrite("read").Read(), "write": l.ReadWrite("write").Write(), "kept": l.Reentrant("kept"),
+		}
+	}
+	locks, others := locksOf(r.locks), locksOf(root.locks)
+	holds := map[string]*rlock.Hold{}
+	for name, lock := range locks {
+		h, err := lock.TryLock(within(t), 0, time.Hour)
+		require.NoError(t, err)
+		holds[name] = h
+	}
+	admin(t, root.redis, "ACL", "SETUSER", "app", "-eval", "-evalsha")
+	for name, h := range holds {
+		unlock := h.Unlock
+		if name == "kept" {
+			unlock = func(ctx context.Context) error { return h.UnlockAfter(ctx, 2*time.Second) }
+		}
+		err := unlock(within(t))
+		require.ErrorContains(t, err, "NOPERM", name)
+		require.NotErrorIs(t, err, rlock.ErrUnknownOutcome, name)
+		require.ErrorContains(t, err, "goes on in the background", name)
+	}
+	admin(t, root.redis, "ACL", "SETUSER", "app", "+@all")
+	for name := range holds {
+		redistest.Eventually(t, 10*time.Second, name+" is free", func() bool {
+			locked, err := others[name].IsLocked(within(t))
+			return err == nil && !locked
 		})
 	}
 }

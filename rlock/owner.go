@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"strings"
 	"sync"
@@ -212,7 +213,7 @@ func (o *owner) unwanted() bool {
 		o.again = true
 		return false
 	}
-	return o.ended == ErrNotAcquired || o.ended == ErrReleased || o.ended == ErrLost
+	return o.ended == ErrNotAcquired || o.ended == ErrReleased || errors.Is(o.ended, ErrLost)
 }
 
 // rest is for how long the lock is not to be released yet.

@@ -260,7 +260,7 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 			return wait.Answer{Granted: true}, nil
 		}
 		err = fmt.Errorf("%w: %q: the votes took longer than their lease", ErrUnavailable, e.l.name)
-		if why := p.b.life.Err(); why != nil && why != ErrLost {
+		if why := p.b.life.Err(); why != nil && !errors.Is(why, ErrLost) {
 			err = why
 		}
 	}

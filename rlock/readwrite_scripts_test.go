@@ -477,7 +477,7 @@ func TestARenewBatchOfReadersAnswersForEachAlone(t *testing.T) {
 		}
 		got, err := g.run(t, "rw_read_renew", keys, args...)
 		require.NoError(t, err)
-		require.Equal(t, []int64{1, -1, -1, 0, 0, 1}, got)
+		require.Equal(t, []int64{1, -2, -2, 0, 0, 1}, got)
 		requireRW(t, g, "l", rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 200_000, ends: e(alice, 200_000, bob, 200_000), timeouts: e(alice, 200_000, bob, 200_000)})
 	})
 }
@@ -535,7 +535,7 @@ func TestAReadOrWriteHoldIsRenewedKeyByKeyAsItIsWithAllOfThem(t *testing.T) {
 		for _, c := range [][]string{{"rw_read_renew", "2"}, {"rw_read_renew", "3"}, {"rw_write_renew", "1"}, {"rw_write_renew", "2"}} {
 			got, err := g.run(t, c[0], []string{"text"}, alice, rwLease, c[1])
 			require.NoError(t, err)
-			require.Equal(t, []int64{-1}, got, "%v", c)
+			require.Equal(t, []int64{-2}, got, "%v", c)
 		}
 	})
 }

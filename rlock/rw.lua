@@ -38,6 +38,12 @@ local function verdict(lease, left, till, now)
   return 1 + math.max(1, math.min(left >= 0 and left or math.huge, till and tonumber(till) - now or math.huge))
 end
 
+-- The same where there or till, what was asked of the lock and of its ends, is an error.
+local function failed(there, till)
+  local err = type(there) == 'table' and there.err or till.err
+  return string.find(err, 'WRONGTYPE', 1, true) and -2 or -1
+end
+
 -- See to a lock that has lost holds: without any it is gone, without its writer it is its readers'. Returns whether
 -- somebody can acquire it now who could not before.
 local function settle(lock, ends, writer)

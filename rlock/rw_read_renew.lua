@@ -3,7 +3,8 @@
 -- ARGV owner, lease in ms for each; lease 0: only look, -1: and say for how long
 -- Or, while a slot is being migrated, KEYS[1] one of the three  ARGV owner, lease, which: see package lease. What is put
 --   back for a hold that is being released ends by itself.
--- Reply, for each: 1 renewed, or 1 + ms left; 0 the owner holds nothing; -1 error on these keys, not known
+-- Reply, for each: 1 renewed, or 1 + ms left; 0 the owner holds nothing; -1 error on these keys, not known; -2 they are no
+--   lock
 -- Twice: an end is raised to what is asked, never shortened. Nothing but a hold that is there is ever renewed, and none
 --   but its owner's.
 -- Where the server tells of changes it is of the timeout key, which nobody else writes: its last access is a read (see
@@ -22,13 +23,13 @@ if #KEYS == 1 then
   if which == '2' then
     local there = redis.pcall('HEXISTS', key, owner)
     if there ~= 1 then
-      return {there == 0 and 0 or -1}
+      return {there == 0 and 0 or failed(there)}
     end
     return {verdict(lease, raise(key, lease), nil, now)}
   elseif which == '3' then
     local till = redis.pcall('ZSCORE', key, owner)
     if type(till) == 'table' then
-      return {-1}
+      return {failed(nil, till)}
     elseif till and tonumber(till) <= now then
       return {0}
     elseif lease > 0 then
@@ -48,7 +49,7 @@ for i = 1, #KEYS / 3 do
   local owner, lease = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
   local there, till = redis.pcall('HEXISTS', lock, owner), redis.pcall('ZSCORE', ends, owner)
   if type(there) == 'table' or type(till) == 'table' then
-    replies[i] = -1
+    replies[i] = failed(there, till)
   elseif there == 0 or till and tonumber(till) <= now then
     replies[i] = 0
   else

@@ -386,7 +386,7 @@ func TestNoScriptTouchesAKeyOfAnotherType(t *testing.T) {
 		require.ErrorContains(t, err, "WRONGTYPE")
 		got, err := g.run(t, "renew", []string{"k"}, alice, "300000")
 		require.NoError(t, err)
-		require.Equal(t, []int64{-1}, got)
+		require.Equal(t, []int64{-2}, got)
 		after := g.look(t, "k")
 		require.Equal(t, "a string", after.text)
 		requireTTL(t, untouched, before, after)
@@ -407,7 +407,7 @@ func TestARenewBatchAnswersForEachKeyAlone(t *testing.T) {
 			got, err := g.run(t, "renew", []string{"mine", "string", "theirs", "gone", "last"},
 				alice, "300000", alice, "300000", alice, "300000", alice, "300000", alice, "600000")
 			require.NoError(t, err)
-			require.Equal(t, []int64{1, -1, 0, 0, 1}, got)
+			require.Equal(t, []int64{1, -2, 0, 0, 1}, got)
 			requireTTL(t, 300_000, snapshot{}, g.look(t, "mine"))
 			requireTTL(t, 100_000, snapshot{}, g.look(t, "theirs"))
 			requireTTL(t, 600_000, snapshot{}, g.look(t, "last"))

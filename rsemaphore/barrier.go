@@ -410,13 +410,20 @@ func (p *party) await(ctx context.Context) (Arrival, error) {
 	if err == nil && time.Now().Before(c.engine.Until(&p.claim)) {
 		return p.outcome(result, nil)
 	}
-	if err != nil && ctx.Err() == nil && !isGaveUp(err) { // the server refuses for good: a wrong type, no rights
+	if errors.Is(err, ErrWrongType) { // what the watchdog would have found out, too
+		p.owe(time.Now())
+		return Arrival{}, p.broken("lost", fmt.Errorf("%w: %w", ErrLost, err))
+	}
+	if err != nil && ctx.Err() == nil && !isGaveUp(err) { // the server refuses for good, as for want of a right
 		return p.leave(ctx, "left", err)
 	}
 	why := context.Cause(ctx)
 	if err == nil || errors.Is(why, ErrLost) {
+		if !errors.Is(why, ErrLost) {
+			why = ErrLost
+		}
 		p.owe(time.Now())
-		return Arrival{}, p.broken("lost", ErrLost)
+		return Arrival{}, p.broken("lost", why)
 	}
 	if c.roster.Closed() {
 		why = ErrClosed
@@ -523,10 +530,10 @@ func (p *party) owe(after time.Time) {
 		Until: time.Now().Add(max(p.lease, c.opts.CallTimeout)),
 		Release: func(ctx context.Context) error {
 			_, err := c.runner.Attempt(ctx, anywhere.call("leave", 0, "left", nil))
-			if err != nil && !script.Retryable(err) {
-				return nil // an answer, if not the one hoped for: asking again gets the same
+			if errors.Is(err, ErrWrongType) {
+				return nil // nothing of the party is left
 			}
-			return err
+			return err // also a refusal: the right that is missing may be given
 		},
 	})
 }

@@ -85,6 +85,6 @@ func TestBarrierRenewScriptTable(t *testing.T) {
 		{name: "another life of the key", before: []string{"HSET KEY id y gen 4 n 1 m:a NOW+1000", "PEXPIRE KEY 3600000"}, args: args("a", "x", "4"), reply: []string{"0"}, after: is("gen=4, id=y, m:a=T, n=1"), ttl: map[string]int64{"KEY": 3_600_000}},
 		{name: "a generation that tripped counts as renewed", before: []string{"HSET KEY id x gen 5", "PEXPIRE KEY 3600000"}, args: args("a", "x", "4"), reply: []string{"1"}, after: is("gen=5, id=x"), ttl: map[string]int64{"KEY": 3_600_000}},
 		{name: "one that broke too, and is known as broken for as long", before: []string{"HSET KEY id x gen 5 b:4 NOW+1000_left", "PEXPIRE KEY 100000"}, args: args("a", "x", "4"), reply: []string{"1"}, after: is("b:4=T left, gen=5, id=x"), ttl: ttl},
-		{name: "another type", before: []string{"SET KEY x EX 1000"}, args: args("a", "x", "4"), reply: []string{"-1"}, after: is("x"), ttl: map[string]int64{"KEY": 1_000_000}},
+		{name: "another type", before: []string{"SET KEY x EX 1000"}, args: args("a", "x", "4"), reply: []string{"-2"}, after: is("x"), ttl: map[string]int64{"KEY": 1_000_000}},
 	})
 }

@@ -855,3 +855,17 @@ func TestBarrierHistoriesUnderFaultsAndKillsAreAllOrNone(t *testing.T) {
 	require.Greater(t, kills, 3)
 	gathered(t, direct.c.CyclicBarrier("b", parties), 0)
 }
+
+func TestAnOverwrittenBarrierIsLostAndOfTheWrongType(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.Start(t), rsemaphore.Options{WatchdogTimeout: 600 * time.Millisecond})
+	b := r.c.CyclicBarrier("b", 3)
+	done := arriveAt(within(t), b, 2)
+	gathered(t, b, 2)
+	r.must(t, "SET", "{b}:barrier", "x")
+	for range 2 {
+		a := <-done
+		require.ErrorIs(t, a.err, rsemaphore.ErrLost)
+		require.ErrorIs(t, a.err, rsemaphore.ErrWrongType)
+	}
+}

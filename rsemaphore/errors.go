@@ -15,7 +15,8 @@ var (
 	// ctx's error and cause when ctx ended. errors.As gives a *NotAcquiredError. Nothing is held; try later.
 	ErrNotAcquired = errs.ErrNotAcquired
 	// ErrLost: the permit is over and was not released: its lease ran out, or it was taken away on the server.
-	// Somebody else may have it. Stop.
+	// Somebody else may have it. Stop. It is joined with ErrWrongType, whichever call finds it out, where the server said
+	// that the key now holds something else.
 	ErrLost = errs.ErrLost
 	// ErrNotHeld: an id that is not held: never granted, released before, or its lease is over. Nothing was changed.
 	ErrNotHeld = errors.New("not held")
@@ -49,7 +50,8 @@ var (
 	ErrInvalidName = errs.ErrInvalidName
 	// ErrInvalidOption refuses an option or argument, naming it, its value and its bounds. Nothing was sent.
 	ErrInvalidOption = errs.ErrInvalidOption
-	// ErrWrongType: a key of that name holds something else. Nothing was changed.
+	// ErrWrongType: a key of that name holds something else. Nothing was changed. A permit whose key was overwritten is
+	// lost: ErrLost, too.
 	ErrWrongType = errs.ErrWrongType
 )
 

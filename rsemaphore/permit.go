@@ -89,7 +89,7 @@ func (p *permit) handle(doubt time.Time) *Permit {
 	p.doubt, p.began = doubt, time.Now()
 	p.mu.Unlock()
 	p.life.Count()
-	if p.life.Err() == ErrLost { // between the grant and here
+	if errors.Is(p.life.Err(), ErrLost) { // between the grant and here
 		p.uncount()
 	}
 	x := &Permit{p: p}
@@ -127,7 +127,7 @@ func (p *permit) isDropped() bool {
 // end ends the permit and its contexts; the first reason counts.
 func (p *permit) end(why error) {
 	p.life.End(why)
-	if why == ErrLost { // nothing is held that Close could wait for, whatever ended it before
+	if errors.Is(why, ErrLost) { // nothing is held that Close could wait for, whatever ended it before
 		p.uncount()
 	}
 }
@@ -144,7 +144,7 @@ func (p *permit) uncount() {
 func (p *permit) late() {
 	p.mu.Lock()
 	p.again = p.given
-	owe := p.finished || !p.given && p.life.Err() == ErrLost
+	owe := p.finished || !p.given && errors.Is(p.life.Err(), ErrLost)
 	p.mu.Unlock()
 	if owe {
 		p.owe(time.Time{})
@@ -176,10 +176,10 @@ func (p *permit) owe(after time.Time) {
 			if err == nil {
 				s.c.queue.Nudge(s.line())
 			}
-			if err != nil && !script.Retryable(err) {
-				return nil // an answer, if not the one hoped for: asking again gets the same
+			if errors.Is(err, ErrWrongType) {
+				return nil // nothing of it is left
 			}
-			return err
+			return err // also a refusal: the right that is missing may be given
 		},
 	})
 }
@@ -212,7 +212,8 @@ type permitKey *permit
 // Done returns a channel that is closed when the permit is over.
 func (x *Permit) Done() <-chan struct{} { return x.p.life.Done() }
 
-// Err says why the permit is over: ErrReleased, ErrLost, ErrMaxHold or ErrClosed; nil while it lasts.
+// Err says why the permit is over: ErrReleased, ErrLost (which may be joined with ErrWrongType: compare with errors.Is),
+// ErrMaxHold or ErrClosed; nil while it lasts.
 func (x *Permit) Err() error { return x.p.life.Err() }
 
 // Name returns the semaphore's name.
@@ -253,7 +254,7 @@ func (x *Permit) Extend(ctx context.Context, d time.Duration) error {
 		if err = x.Err(); err == nil {
 			err = ErrLost
 		}
-	case err != ErrLost:
+	case !errors.Is(err, ErrLost):
 		return fmt.Errorf("rsemaphore: %w", err)
 	}
 	return fmt.Errorf("rsemaphore: extend %q: %w", s.name, err)
@@ -264,7 +265,8 @@ func (x *Permit) Extend(ctx context.Context, d time.Duration) error {
 //
 // nil: given back, confirmed by the server. ErrLost: it was over before, in whole or in part; somebody else may have
 // had it. ErrUnavailable or ErrUnknownOutcome: not confirmed while ctx lasted (1 s if it had ended at the call, or comes
-// from this permit's Context, which Release ends); the release goes on in the background until the lease is over. In
+// from this permit's Context, which Release ends); the release goes on in the background until the lease is over. Any
+// other refusal of the server, as for want of a right, comes at once, and the release goes on likewise. In
 // every case the permit's contexts have ended and it is not renewed any more. Later calls return the first one's
 // result.
 func (x *Permit) Release(ctx context.Context) error {
@@ -311,7 +313,10 @@ func (p *permit) release(ctx context.Context) error {
 	if !held {
 		// Lost, and the caller need not wait to hear it. The server may still have some of it: give that back early.
 		p.owe(time.Time{})
-		return fmt.Errorf("rsemaphore: release %q: %w", s.name, ErrLost)
+		if !errors.Is(why, ErrLost) {
+			why = ErrLost
+		}
+		return fmt.Errorf("rsemaphore: release %q: %w", s.name, why)
 	}
 	if time.Now().Before(p.doubt) {
 		// A request of the acquisition may still be on its way, on another connection, and would take permits anew for
@@ -338,8 +343,11 @@ func (p *permit) release(ctx context.Context) error {
 				return fmt.Errorf("rsemaphore: release %q: %w: %w", s.name, ErrLost, why)
 			}
 			return fmt.Errorf("rsemaphore: release %q: %w", s.name, ErrLost)
+		case errors.Is(err, ErrWrongType): // what the watchdog would have found out, too
+			return fmt.Errorf("rsemaphore: release %q: %w: %w", s.name, ErrLost, err)
 		case !script.Retryable(err):
-			return fmt.Errorf("rsemaphore: %w", err)
+			p.owe(time.Time{})
+			return fmt.Errorf("rsemaphore: the release goes on in the background: %w", err)
 		}
 		unsure = unsure || errors.Is(err, ErrUnknownOutcome)
 		if gone := c.hub.Context().Err() != nil; gone || sctx.Err() != nil || !script.Pause(sctx, script.Backoff(n)) {

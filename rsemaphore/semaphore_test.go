@@ -835,3 +835,50 @@ func TestTheObserverIsToldOfEverythingAndMayPanic(t *testing.T) {
 	require.True(t, has("woken s: true") || has("woken s: false"))
 	require.Positive(t, log.count("observer panicked"))
 }
+
+// One loss is one error: which look finds it first is a race, and callers act on ErrLost.
+func TestAnOverwrittenPermitIsLostAndOfTheWrongTypeWhicheverLookFindsIt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.Start(t), rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond})
+	for look, find := range map[string]func(p *rsemaphore.Permit) error{
+		"Release":      func(p *rsemaphore.Permit) error { return p.Release(within(t)) },
+		"Extend":       func(p *rsemaphore.Permit) error { return p.Extend(within(t), time.Minute) },
+		"the watchdog": func(p *rsemaphore.Permit) error { <-p.Done(); return p.Err() },
+		"a context": func(p *rsemaphore.Permit) error {
+			ctx := p.Context(within(t))
+			<-ctx.Done()
+			return context.Cause(ctx)
+		},
+	} {
+		t.Run(look, func(t *testing.T) {
+			p := acquire(t, r.c.Semaphore(look, 3), 1)
+			if look == "Release" || look == "Extend" { // neither is to be overtaken by the watchdog
+				require.NoError(t, p.Extend(within(t), time.Minute))
+			}
+			r.must(t, "SET", "{"+look+"}:timeout", "v")
+			err := find(p)
+			require.ErrorIs(t, err, rsemaphore.ErrLost)
+			require.ErrorIs(t, err, rsemaphore.ErrWrongType)
+			require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost)
+			require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrWrongType)
+		})
+	}
+}
+
+// A right may come back, as in a deployment that sets the rights of a new version after it was started.
+func TestAReleaseThatTheServerRefusesGoesOnInTheBackground(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	root := newRig(t, s, patient)
+	root.must(t, "ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all")
+	r := newRigWith(t, s, patient, func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "x" })
+	sem := r.c.Semaphore("s", 3)
+	p, err := sem.TryAcquire(within(t), 2, 0, time.Hour)
+	require.NoError(t, err)
+	root.must(t, "ACL", "SETUSER", "app", "-eval", "-evalsha")
+	err = p.Release(within(t))
+	require.ErrorContains(t, err, "NOPERM")
+	require.ErrorContains(t, err, "goes on in the background")
+	root.must(t, "ACL", "SETUSER", "app", "+@all")
+	redistest.Eventually(t, 10*time.Second, "given back", func() bool { return counts(t, root.c.Semaphore("s", 3))[0] == 3 })
+}

@@ -37,6 +37,8 @@ var (
 	ErrInvalidOption = errors.New("invalid option")
 	// ErrWrongType: the key holds a value of another type; nothing was changed.
 	ErrWrongType = errors.New("key holds another type")
+	// ErrOverwritten is ErrLost of a claim in whose key somebody has put something else: ErrWrongType, too.
+	ErrOverwritten = fmt.Errorf("%w: %w", ErrLost, ErrWrongType)
 )
 
 // InvalidOption builds the refusal of one field: which, what it was, and what it must be.

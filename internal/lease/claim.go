@@ -24,8 +24,8 @@ type Claim struct {
 	Untracked bool
 	// Drift: the claim's deadline leaves room for what Redlock takes off for the drift of clocks, where Margin is less.
 	Drift bool
-	// Ended is called when the claim is over without having been removed: errs.ErrLost or errs.ErrMaxHold, once; and
-	// with errs.ErrClosed by EndAll, which may be before that, and Stop. It must not block.
+	// Ended is called when the claim is over without having been removed: errs.ErrLost, errs.ErrOverwritten or errs.ErrMaxHold,
+	// once; and with errs.ErrClosed by EndAll, which may be before that, and Stop. It must not block.
 	Ended func(why error)
 
 	// Of is what the claim belongs to, for whoever looks it up.

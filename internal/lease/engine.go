@@ -17,7 +17,8 @@
 // failure never touches another's.
 //
 // A renewal script has KEYS = the claims' keys (Key and More of each) and ARGV = owner, lease in ms for each; it
-// replies one integer for each: 1 renewed, 0 the owner holds nothing there, -1 not known (an error on that key alone).
+// replies one integer for each: 1 renewed, 0 the owner holds nothing there, -1 not known (an error on that key alone), -2 the
+// key holds another type: the claim is over, and was not released.
 // Lease 0 asks only whether it is held, -1 also for how long: 1 + ms left, 1 without end.
 //
 // While a slot is being migrated its keys may be on two nodes, for as long as that takes, and the server refuses what uses
@@ -352,7 +353,7 @@ func (e *Engine) Longest(c *Claim, d time.Duration) time.Duration {
 }
 
 // Extend asks at once for what the watchdog asks for in its time, a lease of at least d, until it is answered or ctx or c is
-// over. errs.ErrLost: the server says that c is not held, which ends it. Neither confirmed nor an error: c was over before
+// over. errs.ErrLost or errs.ErrOverwritten: the server says that c is not held, which ends it. Neither confirmed nor an error: c was over before
 // that could be noted, see Ended.
 func (e *Engine) Extend(ctx context.Context, c *Claim, d time.Duration) (confirmed bool, err error) {
 	ctx, cancel := context.WithDeadline(ctx, e.Until(c)) // no answer is worth waiting for once it is over
@@ -370,17 +371,34 @@ func (e *Engine) Extend(ctx context.Context, c *Claim, d time.Duration) (confirm
 	switch {
 	case err != nil || len(v) != 1:
 		return false, fmt.Errorf("renew on %q: unexpected reply %v, error %v", c.Key, v, err)
-	case v[0] < 0:
-		return false, fmt.Errorf("%w: renew on %q: the server could not (its key holds another type, or memory is full)", errs.ErrUnavailable, c.Key)
-	case v[0] == 0:
-		e.Lost(c)
-		return false, errs.ErrLost
+	case v[0] == notKnown:
+		return false, fmt.Errorf("%w: renew on %q: the server could not (memory is full, or a right is missing)", errs.ErrUnavailable, c.Key)
+	case v[0] < 1:
+		why := lossOf(v[0])
+		e.Lost(c, why)
+		return false, why
 	}
 	return e.Confirmed(c, sent, d), nil
 }
 
-// Lost ends c because the server said that it is not held. It reports false if c was over already.
-func (e *Engine) Lost(c *Claim) bool {
+// What a renewal script says of a claim, if it is not how long it has left.
+const (
+	notHeld     = 0
+	notKnown    = -1
+	overwritten = -2
+)
+
+// lossOf is how a claim is over of which a script said so.
+func lossOf(verdict int64) error {
+	if verdict == overwritten {
+		return errs.ErrOverwritten
+	}
+	return errs.ErrLost
+}
+
+// Lost ends c with why, errs.ErrLost or errs.ErrOverwritten, because the server said so. It reports false if c was over
+// already.
+func (e *Engine) Lost(c *Claim, why error) bool {
 	e.mu.Lock()
 	live := c.state == registered
 	if live {
@@ -388,7 +406,7 @@ func (e *Engine) Lost(c *Claim) bool {
 	}
 	e.mu.Unlock()
 	if live {
-		c.Ended(errs.ErrLost)
+		c.Ended(why)
 	}
 	return live
 }
@@ -718,6 +736,7 @@ func (e *Engine) ask(ctx context.Context, conn script.Conn, s *script.Script, ke
 // answer takes in what a call said of each claim. err: nothing is known of any.
 func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err error) {
 	var lost []*Claim
+	var whys []error
 	var events []event
 	now := e.now()
 	e.mu.Lock()
@@ -746,12 +765,12 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 				c.checkAt = now // it has a lease beyond that of its renewals
 			}
 			c.schedule()
-		case verdicts[i] == 0:
-			e.remove(c)
-			lost = append(lost, c)
-			why = errs.ErrLost
-		default:
+		case verdicts[i] == notKnown:
 			why = errKey
+		default:
+			e.remove(c)
+			why = lossOf(verdicts[i])
+			lost, whys = append(lost, c), append(whys, why)
 		}
 		if c.state == registered {
 			if why != nil {
@@ -771,9 +790,9 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 		}
 	}
 	e.mu.Unlock()
-	for _, c := range lost {
-		e.log.Warn("redlatch: hold lost: the server no longer knows it", "name", c.Name, "owner", c.owner())
-		c.Ended(errs.ErrLost)
+	for i, c := range lost {
+		e.log.Warn("redlatch: hold lost: the server no longer knows it", "name", c.Name, "owner", c.owner(), "why", whys[i])
+		c.Ended(whys[i])
 	}
 	for _, ev := range events {
 		e.renewed(ev.name, ev.err)

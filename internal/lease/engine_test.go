@@ -304,7 +304,7 @@ func TestTheDeadlineCountsFromBeforeTheSend(t *testing.T) {
 		require.False(t, s.Remove(h.Claim))
 		require.False(t, s.Confirmed(h.Claim, time.Now(), term), "what is over stays over")
 		require.False(t, s.Auto(h.Claim, term))
-		require.False(t, s.Lost(h.Claim))
+		require.False(t, s.Lost(h.Claim, errs.ErrLost))
 		require.Empty(t, s.tap.calls(), "nobody wanted it renewed")
 	})
 }
@@ -1079,7 +1079,7 @@ func TestTheEngineBearsEverythingAtOnce(t *testing.T) {
 						e.Find(h.Key, h.Owner)
 						e.Names()
 					case 6:
-						e.Lost(h.Claim)
+						e.Lost(h.Claim, errs.ErrLost)
 					case 7:
 						script.Pause(context.Background(), time.Duration(rand.IntN(5))*time.Millisecond)
 					}

@@ -143,7 +143,11 @@ func (s *Sweeper) work() {
 		if err == nil {
 			d.next = d.After
 		} else {
-			d.next = now.Add(script.Backoff(4 + d.tries))
+			pause := script.Backoff(4 + d.tries)
+			if !script.Retryable(err) {
+				pause *= 4 // a right that is missing, say: nothing that is over in a moment
+			}
+			d.next = now.Add(pause)
 			d.tries++
 		}
 		if d.next.After(d.Until) {
