@@ -78,7 +78,7 @@ func (o *OpenSpec) check() error {
 // their claimants have units.
 func (s *Stock) Open(ctx context.Context, o OpenSpec) (epoch int64, err error) {
 	defer edge(&err)
-	if err := s.c.usable(s.refused); err != nil {
+	if err := s.c.usable(s.alone()); err != nil {
 		return 0, err
 	}
 	if err := o.check(); err != nil {

@@ -2,7 +2,8 @@
 --
 -- KEYS     those of stock.lua. The stock's hash: limit sold held seq, the fields of its other keys recorded requests
 --          holds, per start end gone epoch state (1 open, 2 closed, 3 suspended, 5 both), token (id of the call that opened it),
---          turn (how often the flag was set), ledger (1 if there is one), revision and resizer (of resize.lua)
+--          turn (how often the flag was set), ledger (1 if there is one), revision and resizer (of resize.lua);
+--          revision begins at the epoch, so that no request meant for one opening changes another
 -- ARGV[1]  id of this call
 -- ARGV[2]  limit
 -- ARGV[3]  units a claimant may have
@@ -50,6 +51,6 @@ start = now + start_in
 gone = start + open_for + retain
 redis.call('HSET', stock, 'limit', ARGV[2], 'sold', 0, 'held', 0, 'seq', 0, 'recorded', 0, 'requests', 0, 'holds', 0, 'per', ARGV[3],
   'start', text(start), 'end', text(start + open_for), 'gone', text(gone), 'epoch', text(epoch), 'state', ARGV[8], 'token', token,
-  'turn', 0, 'ledger', ARGV[7], 'revision', 0)
+  'turn', 0, 'ledger', ARGV[7], 'revision', text(epoch))
 redis.call('PEXPIRE', stock, text(gone - now))
 return {0, epoch, 1}

@@ -16,7 +16,7 @@ import (
 // After ErrUnknownOutcome the limit may be the new one; Status tells.
 func (s *Stock) Resize(ctx context.Context, limit int64) (err error) {
 	defer edge(&err)
-	if err := s.c.usable(s.refused); err != nil {
+	if err := s.c.usable(s.alone()); err != nil {
 		return err
 	}
 	if limit < 1 || limit > MaxLimit {

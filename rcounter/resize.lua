@@ -13,7 +13,8 @@
 --          {-12, 0, 0}          call again, see more in stock.lua
 --
 -- Safe to run twice: the revision counts the changes and the hash names the call that made the last one, so a copy
--- that comes late, after another call's change, changes nothing.
+-- that comes late, after another call's change, changes nothing; nor in another opening, whose revisions begin at its epoch:
+-- the stock may have been lost and opened again since the revision was asked for.
 local call, want, revision = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
 local wrong = begin()

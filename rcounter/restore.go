@@ -40,6 +40,9 @@ type Restored struct {
 // are right, except that a unit returned here stays returned. An ordinal that two of them have is ErrCorrupt. If there are more
 // winners than units, the limit is raised to their number: nothing is left to sell.
 //
+// An entry with Back says that its units were sold and returned: nobody has them, and their ordinals are not given out
+// again. Without it a stock set back by a failover may give such an ordinal to another, and the database has a row of it.
+//
 // When it fails the stock stays suspended, and Restore can be called again: an error of winners' own, as it is;
 // ErrNotOpen; ErrInvalidOption for an entry that cannot be; ErrRestoring; ErrWrongType, ErrUnavailable,
 // ErrUnknownOutcome. (If it fails before winners is asked for anything, the stock may sell on, and if that was
@@ -53,7 +56,7 @@ func (s *Stock) Restore(ctx context.Context, winners iter.Seq2[Entry, error]) (_
 			edge(&err)
 		}
 	}()
-	if err := s.c.usable(s.refused); err != nil {
+	if err := s.c.usable(s.alone()); err != nil {
 		return Restored{}, err
 	}
 	if winners == nil {
@@ -100,6 +103,7 @@ type restorer struct {
 
 	wins  map[string]win // by what has them: 'u' and a claimant, 'r:' or 'a:' and a request
 	owned []owned        // all of wins, by ordinal
+	back  []span         // what was returned
 
 	users, records table // as they are on the server
 
@@ -203,12 +207,13 @@ func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) 
 		n := max(e.N, 1)
 		var holder string
 		switch {
-		case e.Back:
-			return errs.InvalidOption("Back", e.Back, fmt.Sprintf("false: ordinal %d is not held", e.Ordinal))
 		case e.N < 0 || e.N > MaxLimit || e.Ordinal < 1 || e.Ordinal > MaxLimit-n+1:
 			return errs.InvalidOption("Ordinal and N", fmt.Sprintf("%d and %d", e.Ordinal, e.N), fmt.Sprintf("within 1 and %d", int64(MaxLimit)))
 		case checkText("", e.Claimant) != nil || checkText("", e.Request) != nil:
 			return errs.InvalidOption("Claimant or Request", fmt.Sprintf("%.32q, %.32q", e.Claimant, e.Request), fmt.Sprintf("UTF-8 of at most %d bytes, without a NUL byte", MaxClaimantLen))
+		case e.Back:
+			r.back = append(r.back, span{e.Ordinal, e.Ordinal + n - 1})
+			continue
 		case e.Claimant == "" && e.Request == "":
 			return errs.InvalidOption("Claimant and Request", "empty", fmt.Sprintf("set, one of them at least: ordinal %d", e.Ordinal))
 		case e.Claimant == "":
@@ -231,6 +236,11 @@ func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) 
 	for i, o := range r.owned {
 		if i > 0 && o.first <= r.owned[i-1].last {
 			return fmt.Errorf("%w: winners: ordinal %d is that of %.64q and of %.64q", ErrCorrupt, o.first, r.owned[i-1].holder, o.holder)
+		}
+	}
+	for _, s := range r.back {
+		for o := range r.others("", s) {
+			return fmt.Errorf("%w: winners: ordinal %d is that of %.64q, and was returned", ErrCorrupt, max(o.first, s.first), o.holder)
 		}
 	}
 	for holder, w := range r.wins {
@@ -401,6 +411,9 @@ func (r *restorer) settle() (sold, held, top int64, deadlines []string, err erro
 	}
 	if len(r.owned) > 0 {
 		top = r.owned[len(r.owned)-1].last
+	}
+	for _, s := range r.back {
+		top = max(top, s.last)
 	}
 	for claimant, text := range r.users.is {
 		ordinal, err := strconv.ParseInt(strings.SplitN(text, ";", 2)[0], 10, 64)

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -309,5 +310,79 @@ func TestAFieldThatIsNoRecordIsCorruptToRestoreToo(t *testing.T) {
 			_, err = s.Restore(ctx, sequence())
 			require.ErrorIs(t, err, rcounter.ErrCorrupt)
 		}
+	})
+}
+
+// A stock is lost with all that it has, and opened anew to be restored. Copies of what was asked of the one before arrive in
+// their order, within the time that a caller may wait for an answer: none of them gives the new one another limit, or lets
+// it sell.
+func TestLateCopiesOfOneOpeningChangeNothingInTheNext(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		admin := srv.Client(t)
+		wire := &recording{Client: admin}
+		s := on(t, wire, exact).Stock("s")
+		_, err := s.Open(ctx, spec(10))
+		require.NoError(t, err)
+		require.NoError(t, s.Resize(ctx, 200))
+		ann := claimed(t, s, "ann")
+		_, err = s.Restore(ctx, sequence(rcounter.Entry{Claimant: "ann", Ordinal: ann.Ordinal}, rcounter.Entry{Claimant: "bob", Ordinal: 7}))
+		require.NoError(t, err)
+		claimed(t, s, "cid")
+		_, err = s.Reserve(ctx, "h1", "h1", 1, time.Hour)
+		require.NoError(t, err)
+		block, err := s.Block(ctx, 5, time.Hour)
+		require.NoError(t, err)
+		require.NoError(t, block.Flush(ctx))
+		_, err = s.Return(ctx, "ann", ann.Ordinal)
+		require.NoError(t, err)
+		require.NoError(t, s.Resize(ctx, 300))
+
+		must(t, admin, "DEL", "rc:{s}", "rc:{s}:u", "rc:{s}:r", "rc:{s}:h", "rc:{s}:o", "rc:{s}:l")
+		sent := slices.Clone(wire.sent)
+		o := spec(10)
+		o.Suspended = true
+		calm := on(t, admin, exact).Stock("s")
+		_, err = calm.Open(ctx, o)
+		require.NoError(t, err)
+		before := [2]map[string]string{hash(t, admin, "rc:{s}"), hash(t, admin, "rc:{s}:u")}
+		for _, args := range sent {
+			if has("HSCAN")(args) {
+				continue
+			}
+			require.NoError(t, raw(admin, args...).Error())
+			require.Equal(t, before, [2]map[string]string{hash(t, admin, "rc:{s}"), hash(t, admin, "rc:{s}:u")}, args)
+		}
+
+		_, err = calm.Restore(ctx, sequence(rcounter.Entry{Claimant: "cid", Ordinal: 8}))
+		require.NoError(t, err)
+		for _, args := range sent {
+			if has("HSCAN")(args) {
+				continue
+			}
+			require.NoError(t, raw(admin, args...).Error())
+			is := hash(t, admin, "rc:{s}")
+			require.Equal(t, []string{"10", "1"}, []string{is["limit"], is["state"]}, args)
+		}
+	})
+}
+
+// The database knows of a unit that was returned after the replica fell behind that was promoted: its ordinal is not given out
+// again in this opening, and the database has no second row for it.
+func TestRestoreGivesOutNoOrdinalOfAUnitThatWasReturned(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		s := opened(t, on(t, srv.Client(t), exact), "s", 10)
+		restored, err := s.Restore(ctx, sequence(
+			rcounter.Entry{Claimant: "ann", Ordinal: 1},
+			rcounter.Entry{Claimant: "bob", Request: "r", Ordinal: 2, N: 3},
+			rcounter.Entry{Claimant: "bob", Request: "r", Ordinal: 2, N: 3, Back: true}))
+		require.ErrorIs(t, err, rcounter.ErrCorrupt, "held and returned")
+		require.Zero(t, restored)
+		restored, err = s.Restore(ctx, sequence(
+			rcounter.Entry{Claimant: "ann", Ordinal: 1},
+			rcounter.Entry{Claimant: "bob", Request: "r", Ordinal: 2, N: 3, Back: true}))
+		require.NoError(t, err)
+		require.Equal(t, rcounter.Restored{Added: 1}, restored)
+		g := claimed(t, s, "bob")
+		require.Equal(t, []int64{5, 8}, []int64{g.Ordinal, g.Remaining})
 	})
 }

@@ -238,7 +238,6 @@ func TestRestoreThatFailsLeavesTheStockSuspended(t *testing.T) {
 			"the database fails": {func(yield func(rcounter.Entry, error) bool) { yield(rcounter.Entry{}, boom) }, boom},
 			"nobody's":           {sequence(rcounter.Entry{Ordinal: 1}), rcounter.ErrInvalidOption},
 			"no ordinal":         {sequence(rcounter.Entry{Claimant: "x"}), rcounter.ErrInvalidOption},
-			"a return":           {sequence(rcounter.Entry{Claimant: "x", Ordinal: 1, Back: true}), rcounter.ErrInvalidOption},
 			"one unit, two":      {sequence(rcounter.Entry{Claimant: "x", Ordinal: 1}, rcounter.Entry{Claimant: "y", Ordinal: 1}), rcounter.ErrCorrupt},
 			"two units, one":     {sequence(rcounter.Entry{Claimant: "x", Ordinal: 1}, rcounter.Entry{Claimant: "x", Ordinal: 2}), rcounter.ErrInvalidOption},
 		} {

@@ -76,6 +76,7 @@ func (c *Client) Sharded(name string, shards int) *ShardedStock {
 			s.refused = st.refused
 			return s
 		}
+		st.part = true
 		s.shards = append(s.shards, st)
 	}
 	s.sweeps.sweep = s.sweep
@@ -115,7 +116,8 @@ func shardName(prefix, name string, i, k int) string {
 func (s *ShardedStock) Shards() int { return len(s.shards) }
 
 // Shard is one of the shards, from 0, nil if there is none of that number: for its Ledger, KeepLedger and Status.
-// Ordinals are its own there; Ordinal tells the whole stock's. Its limit belongs to the whole: it must not be resized.
+// Ordinals are its own there; Ordinal tells the whole stock's. Its limit belongs to the whole: its Open, Resize and Restore
+// are ErrInvalidOption. (A plain stock opened in the place of a lost shard would sell what the shard has sold.)
 func (s *ShardedStock) Shard(i int) *Stock {
 	if i < 0 || i >= len(s.shards) {
 		return nil

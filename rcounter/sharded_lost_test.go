@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter"
@@ -91,4 +92,73 @@ func TestAShardThatWasLostWhileOthersOpenIsNotSoldTwice(t *testing.T) {
 			require.Zero(t, sellAll(t, a, 9000, 60), "nor does another Open let it sell")
 		})
 	}
+}
+
+// A clock that stands still, or was set back to the same microsecond, names no two shards alike.
+func TestAShardMadeAnewInTheSameMicrosecondIsAnother(t *testing.T) {
+	srv := redistest.Embedded(t)
+	srv.Embedded.SetTime(time.Now())
+	raw := srv.Client(t)
+	s := on(t, raw, patient).Sharded("s", 2)
+	p, err := s.Begin(ctx, "A", spec(4))
+	require.NoError(t, err)
+	require.NoError(t, s.Fix(ctx, p))
+	first := text(t, raw, "HGET", s.Shard(0).Key(), "inc")
+	for range 2 {
+		require.NoError(t, s.Prepare(ctx, 0, p))
+		require.Equal(t, first, text(t, raw, "HGET", s.Shard(0).Key(), "inc"), "it is there")
+	}
+	lose(t, srv, s, 0)
+	require.NoError(t, s.Prepare(ctx, 0, p))
+	require.NotEqual(t, first, text(t, raw, "HGET", s.Shard(0).Key(), "inc"))
+	require.ErrorIs(t, s.Enliven(ctx, 0, p.Epoch()), rcounter.ErrCorrupt)
+	require.ErrorIs(t, s.Fix(ctx, p), nil, "a later one changes nothing")
+	require.ErrorIs(t, s.Enliven(ctx, 0, p.Epoch()), rcounter.ErrCorrupt)
+
+	// nor do units come to it, or leave it
+	require.NoError(t, s.Enliven(ctx, 1, p.Epoch()))
+	_, err = s.Debit(ctx, p.Epoch(), 0, 1, true)
+	require.ErrorIs(t, err, rcounter.ErrCorrupt)
+	tr, err := s.Debit(ctx, p.Epoch(), 1, 0, true)
+	require.NoError(t, err)
+	require.ErrorIs(t, s.Credit(ctx, p.Epoch(), 1, 0, tr), rcounter.ErrCorrupt)
+	require.Equal(t, "2", text(t, raw, "HGET", s.Shard(0).Key(), "limit"))
+}
+
+// A failover has set the plan back to before the names were written, and a shard that sold is lost.
+func TestAPlanThatWasSetBackDoesNotNameShardsASecondTime(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		raw := srv.Client(t)
+		s, _ := openedShards(t, on(t, raw, patient), "s", 2, 20)
+		sold := sellAll(t, s, 0, 10)
+		require.Equal(t, 10, sold)
+		must(t, raw, "HDEL", "rc:{s}:s", "incs")
+		must(t, raw, "HSET", "rc:{s}:s", "phase", "1")
+		lose(t, srv, s, 0)
+		_, err := s.Open(ctx, spec(20))
+		require.ErrorIs(t, err, rcounter.ErrCorrupt)
+		require.LessOrEqual(t, sold+sellAll(t, s, 100, 40), 20)
+		require.Equal(t, "1", text(t, raw, "HGET", "rc:{s}:s", "phase"))
+
+		// names without a phase, and a phase without names
+		must(t, raw, "HSET", "rc:{s}:s", "phase", "3")
+		_, err = s.Status(ctx)
+		require.ErrorIs(t, err, rcounter.ErrCorrupt)
+	})
+}
+
+// A plain stock in the place of a lost shard would sell what the shard has sold.
+func TestAShardIsNotOpenedResizedOrRestoredByItself(t *testing.T) {
+	wire := &counting{Client: redistest.Embedded(t).Client(t)}
+	shard := on(t, wire, patient).Sharded("s", 2).Shard(1)
+	wire.sent.Store(0)
+	for _, err := range []error{
+		func() error { _, err := shard.Open(ctx, spec(1)); return err }(),
+		shard.Resize(ctx, 2),
+		func() error { _, err := shard.Restore(ctx, sequence()); return err }(),
+	} {
+		require.ErrorIs(t, err, rcounter.ErrInvalidOption)
+		require.ErrorContains(t, err, `"s#1/2`)
+	}
+	require.Zero(t, wire.sent.Load())
 }

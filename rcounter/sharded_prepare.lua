@@ -54,7 +54,7 @@ redis.call('DEL', flag)
 local inc = text(t[1] * 1000000 + t[2]) .. '-' .. ARGV[11]
 redis.call('HSET', stock, 'limit', ARGV[2], 'sold', 0, 'held', 0, 'seq', 0, 'recorded', 0, 'requests', 0, 'holds', 0, 'per', ARGV[3],
   'start', text(now + tonumber(ARGV[4])), 'end', text(now + tonumber(ARGV[5])), 'gone', text(now + tonumber(ARGV[6])), 'epoch', want,
-  'state', 4, 'token', 'shard', 'turn', 0, 'ledger', ARGV[7], 'revision', 0, 'shards', ARGV[8], 'index', ARGV[9], 'total', ARGV[10],
+  'state', 4, 'token', 'shard', 'turn', 0, 'ledger', ARGV[7], 'revision', want, 'shards', ARGV[8], 'index', ARGV[9], 'total', ARGV[10],
   'inc', inc)
 redis.call('PEXPIRE', stock, ARGV[6])
 return {0, 4, 0, inc}

@@ -35,6 +35,7 @@ type Stock struct {
 	name    string
 	keys    []string // what stock.lua names: stock, claimants, records, holds, flag, ledger
 	refused error    // what is wrong with the name
+	part    bool     // it is a shard
 
 	known atomic.Pointer[desk]
 }
@@ -48,6 +49,14 @@ func (c *Client) Stock(name string) *Stock {
 		s.keys = []string{key, key + ":u", key + ":r", key + ":h", key + ":o", key + ":l"}
 	}
 	return s
+}
+
+// alone is refused, and for a shard that it is one: what gives a stock another limit, or makes it, belongs to the whole.
+func (s *Stock) alone() error {
+	if s.refused == nil && s.part {
+		return errs.InvalidOption("stock", fmt.Sprintf("%.64q", s.name), "no shard: it is opened with the others, and neither resized nor restored")
+	}
+	return s.refused
 }
 
 //go:embed stock.lua

@@ -301,7 +301,7 @@ func TestOpenTable(t *testing.T) {
 		require.Equal(t, countsOf(fresh), counts(t, c))
 		h := hash(t, c, "rc:{s}")
 		require.Equal(t, map[string]string{"limit": "7", "sold": "0", "held": "0", "seq": "0", "recorded": "0", "requests": "0", "holds": "0", "per": "1", "state": "1", "token": "X",
-			"turn": "0", "ledger": "0", "revision": "0",
+			"turn": "0", "ledger": "0", "revision": dec(epoch),
 			"epoch": dec(epoch), "start": h["start"], "end": h["end"], "gone": h["gone"]}, h)
 		start, _ := strconv.ParseInt(h["start"], 10, 64)
 		require.Equal(t, dec(start+hour), h["end"])
