@@ -162,7 +162,7 @@ func TestAServerThatComesBackIsSubscribedAgain(t *testing.T) {
 	sub := subscribe(t, h, "c")
 	s.Embedded.Close()
 	require.True(t, next(t, sub).Gap)
-	require.NoError(t, s.Embedded.Restart())
+	require.NoError(t, s.Embedded.StartAddr(s.Addr()))
 	redistest.Eventually(t, 20*time.Second, "subscribed again", sub.Live)
 	s.Embedded.Publish("c", "back")
 	for {

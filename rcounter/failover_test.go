@@ -53,7 +53,7 @@ type wire struct {
 
 func newWire(t testing.TB, target string) *wire {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := redistest.Listen()
 	require.NoError(t, err)
 	w := &wire{listen: l, target: target}
 	var wg sync.WaitGroup

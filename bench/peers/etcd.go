@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/redlatch/redlatch/bench/internal/load"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // etcdPeer is a reference from another family: consensus on three machines is what it is for, and here it is one.
@@ -154,10 +154,6 @@ func memoryDir() string {
 }
 
 func freeURL() (url.URL, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return url.URL{}, err
-	}
-	defer l.Close()
-	return url.URL{Scheme: "http", Host: l.Addr().String()}, nil
+	addr, err := redistest.FreeAddr()
+	return url.URL{Scheme: "http", Host: addr}, err
 }

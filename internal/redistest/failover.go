@@ -69,10 +69,10 @@ func Sentinel(t testing.TB) *Replicated {
 	inStep(t, p.Replica)
 	r := &Replicated{Server: &Server{set: "main"}, Pairs: []Pair{p}}
 	for range 3 {
-		s := start(t, func(own, dir string) []string {
+		s := start(t, func(own, ownPort, dir string) []string {
 			// of its own to write to: a sentinel keeps what it learns in its configuration
 			conf := filepath.Join(dir, "sentinel.conf")
-			text := "port " + own + "\nbind 127.0.0.1\ndir " + dir + "\nlogfile " + filepath.Join(dir, "log") + `
+			text := "port " + ownPort + "\nbind " + own + "\nsentinel announce-ip " + own + "\ndir " + dir + "\nlogfile " + filepath.Join(dir, "log") + `
 sentinel monitor main ` + host + " " + port + ` 2
 sentinel down-after-milliseconds main 1000
 sentinel failover-timeout main 2000
@@ -132,7 +132,14 @@ func ReplicatedCluster(t testing.TB) *Replicated {
 }
 
 func clusterNode(t testing.TB, args ...string) *Server {
-	return Start(t, append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", strconv.Itoa(freePort(t))}, args...)...)
+	t.Helper()
+	addr, err := FreeAddr()
+	if err != nil {
+		t.Fatalf("redistest: no port for a cluster's bus: %v", err)
+	}
+	_, bus, _ := net.SplitHostPort(addr)
+	return Start(t, append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
+		"--cluster-announce-ip", Host(), "--cluster-port", bus}, args...)...)
 }
 
 // cluster makes a Cluster of nodes, the slots being shared by the first three.
@@ -149,7 +156,7 @@ func cluster(t testing.TB, nodes ...*Server) *Server {
 	for _, n := range nodes[1:] {
 		info := ask(t, n.Addr(), "CLUSTER", "NODES") // "id host:port@busport …"
 		bus := strings.Split(strings.Fields(info)[1], "@")[1]
-		ask(t, nodes[0].Addr(), "CLUSTER", "MEET", "127.0.0.1", portOf(n), strings.Split(bus, ",")[0])
+		ask(t, nodes[0].Addr(), "CLUSTER", "MEET", Host(), portOf(n), strings.Split(bus, ",")[0])
 	}
 	known := "cluster_known_nodes:" + strconv.Itoa(len(nodes))
 	for _, a := range s.Addrs {

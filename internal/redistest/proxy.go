@@ -89,7 +89,7 @@ func With(word string, more ...string) func([]string) bool {
 // NewProxy starts a proxy in front of a server that listens on TCP; of a Cluster, its first node.
 func NewProxy(t testing.TB, target *Server) *Proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := Listen()
 	if err != nil {
 		t.Fatalf("redistest: proxy: %v", err)
 	}

@@ -247,7 +247,7 @@ func TestAStoppedServerStillRunsWhatItsClientGaveUp(t *testing.T) {
 }
 
 func TestFramesAreKeptWholeWhateverTheChunks(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := redistest.Listen()
 	require.NoError(t, err)
 	defer l.Close()
 	p := redistest.NewProxy(t, &redistest.Server{Addrs: []string{l.Addr().String()}})

@@ -1,19 +1,17 @@
 // Package redistest starts the servers that tests run against: miniredis inside the process for quick logic, and
-// private redis-server processes, alone, as a Cluster or as a primary with replicas and sentinels, each on free
-// loopback ports in a directory of its own and ended with the test.
+// private redis-server processes, alone, as a Cluster or as a primary with replicas and sentinels, each on ports of the
+// loopback address that the test process has to itself, in a directory of its own, and ended with the test.
 package redistest
 
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -42,7 +40,14 @@ func Embedded(t testing.TB) *Server {
 	t.Helper()
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
-	if err := m.Start(); err != nil {
+	addr, err := Host()+":0", error(nil)
+	if own().claim != nil {
+		addr, err = FreeAddr()
+	}
+	if err == nil {
+		err = m.StartAddr(addr)
+	}
+	if err != nil {
 		t.Fatalf("redistest: start miniredis: %v", err)
 	}
 	t.Cleanup(m.Close)
@@ -54,27 +59,22 @@ func Embedded(t testing.TB) *Server {
 // fails it if RequireEnv is set.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return start(t, func(port, dir string) []string {
-		return append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "no",
-			"--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0", "--logfile", filepath.Join(dir, "log")}, args...)
+	return start(t, func(host, port, dir string) []string {
+		return append([]string{"--port", port, "--bind", host, "--replica-announce-ip", host, "--dir", dir, "--save", "",
+			"--appendonly", "no", "--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0", "--logfile", filepath.Join(dir, "log")}, args...)
 	})
 }
 
-// start runs redis-server with what line makes of a free port and a fresh directory, in which it is to write "log".
-func start(t testing.TB, line func(port, dir string) []string) *Server {
+// start is Launch for the length of a test.
+func start(t testing.TB, line func(host, port, dir string) []string) *Server {
 	t.Helper()
-	bin := binary(t)
-	for try := 0; ; try++ {
-		port := freePort(t)
-		dir := t.TempDir()
-		s, err := launch(t, bin, port, dir, line(strconv.Itoa(port), dir))
-		if err == nil {
-			return s
-		}
-		if try == 4 { // another process may take the port between our look and the server's bind
-			t.Fatalf("redistest: start redis-server: %v", err)
-		}
+	needBinary(t)
+	s, stop, err := Launch(line)
+	if err != nil {
+		t.Fatalf("redistest: start redis-server: %v", err)
 	}
+	t.Cleanup(stop)
+	return s
 }
 
 // Each runs fn on the embedded server and on a real one.
@@ -83,68 +83,15 @@ func Each(t *testing.T, fn func(t *testing.T, s *Server)) {
 	t.Run("redis", func(t *testing.T) { fn(t, Start(t)) })
 }
 
-func binary(t testing.TB) string {
+func needBinary(t testing.TB) {
 	t.Helper()
-	bin, err := exec.LookPath("redis-server")
-	if err == nil {
-		return bin
+	if _, err := exec.LookPath("redis-server"); err == nil {
+		return
 	}
 	if os.Getenv(RequireEnv) == "1" {
 		t.Fatalf("redistest: %s=1 and no redis-server in PATH", RequireEnv)
 	}
 	t.Skip("no redis-server in PATH; install one to run this test")
-	return ""
-}
-
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("redistest: no free port: %v", err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
-func launch(t testing.TB, bin string, port int, dir string, args []string) (*Server, error) {
-	cmd := exec.Command(bin, args...)
-	cmd.SysProcAttr = ownGroup()
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	exited := make(chan struct{})
-	go func() { cmd.Wait(); close(exited) }()
-	stop := func() {
-		cmd.Process.Signal(syscall.SIGCONT) // a test may have stopped it
-		cmd.Process.Kill()
-		<-exited
-	}
-	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	deadline := time.Now().Add(10 * time.Second)
-	for {
-		if c, err := net.DialTimeout("tcp", addr, time.Second); err == nil {
-			c.SetDeadline(time.Now().Add(time.Second))
-			fmt.Fprint(c, "PING\r\n")
-			b := make([]byte, 64)
-			n, _ := c.Read(b)
-			c.Close()
-			if strings.HasPrefix(string(b[:n]), "+PONG") {
-				break
-			}
-		}
-		select {
-		case <-exited:
-			log, _ := os.ReadFile(filepath.Join(dir, "log"))
-			return nil, fmt.Errorf("redis-server ended at once: %s", log)
-		case <-time.After(5 * time.Millisecond):
-		}
-		if time.Now().After(deadline) {
-			stop()
-			return nil, fmt.Errorf("redis-server on %s does not answer", addr)
-		}
-	}
-	t.Cleanup(stop)
-	return &Server{Addrs: []string{addr}, Process: cmd.Process}, nil
 }
 
 // Option is the client configuration that reaches s; change it before use where a test needs to.

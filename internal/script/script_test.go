@@ -183,7 +183,7 @@ func TestDoOutlastsAServerThatComesBack(t *testing.T) {
 		done <- v
 	}()
 	<-refused
-	require.NoError(t, s.Embedded.Restart())
+	require.NoError(t, s.Embedded.StartAddr(s.Addr()))
 	require.EqualValues(t, 2, <-done, "the data of miniredis outlasts its restart")
 }
 

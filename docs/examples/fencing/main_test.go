@@ -5,12 +5,13 @@ package main
 import (
 	"context"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // The test program is also the clerk: see os.Executable in book.
@@ -25,12 +26,12 @@ func TestMain(m *testing.M) {
 }
 
 func TestALateWriteDoesDamageOnlyWhereTheAccountDoesNotLook(t *testing.T) {
-	for _, addr := range []string{"", realServer(t)} {
-		name := "embedded"
-		if addr != "" {
-			name = "redis"
-		}
+	for name, server := range map[string]func(t *testing.T) string{
+		"embedded": func(*testing.T) string { return "" },
+		"redis":    func(t *testing.T) string { return redistest.Start(t).Addr() },
+	} {
 		t.Run(name, func(t *testing.T) {
+			addr := server(t)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			var out strings.Builder
@@ -47,19 +48,5 @@ func TestALateWriteDoesDamageOnlyWhereTheAccountDoesNotLook(t *testing.T) {
 			}
 			require.Contains(t, out.String(), "a deposit is lost")
 		})
-		if t.Failed() {
-			return
-		}
 	}
-}
-
-// realServer starts a redis-server on a free port; "" and a word about it where there is none.
-func realServer(t *testing.T) string {
-	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		require.NotEqual(t, "1", os.Getenv("REDLATCH_REQUIRE_REDIS"), "redis-server is required and not there")
-		t.Log("no redis-server: embedded only")
-		return ""
-	}
-	return startRedis(t)
 }

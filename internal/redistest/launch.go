@@ -1,0 +1,103 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Launch runs the redis-server in PATH with the arguments that line makes of an address and of a fresh directory, in
+// which it is to write "log". stop ends it. It is for programs that are no test; a test has Start.
+func Launch(line func(host, port, dir string) []string) (s *Server, stop func(), err error) {
+	bin, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, nil, err
+	}
+	for try := 0; ; try++ {
+		addr, err := FreeAddr()
+		if err != nil {
+			return nil, nil, err
+		}
+		dir, err := os.MkdirTemp("", "redlatch-redis-")
+		if err != nil {
+			return nil, nil, err
+		}
+		host, port, _ := net.SplitHostPort(addr)
+		s, end, err := launch(bin, addr, dir, line(host, port, dir))
+		if err == nil {
+			return s, func() { end(); os.RemoveAll(dir) }, nil
+		}
+		os.RemoveAll(dir)
+		if !errors.Is(err, errInUse) || own().claim != nil || try == 9 { // on a shared address ports go to whoever is first
+			return nil, nil, err
+		}
+	}
+}
+
+const inUse = "Address already in use" // as redis-server logs it
+
+var errInUse = errors.New("the address is in use")
+
+// launch starts a server that is to listen on addr, and returns when the one that answers there is that server.
+func launch(bin, addr, dir string, args []string) (*Server, func(), error) {
+	cmd := exec.Command(bin, args...)
+	cmd.SysProcAttr = ownGroup()
+	if err := cmd.Start(); err != nil {
+		return nil, nil, err
+	}
+	exited := make(chan struct{})
+	go func() { cmd.Wait(); close(exited) }()
+	stop := func() {
+		cmd.Process.Signal(syscall.SIGCONT) // a test may have stopped it
+		cmd.Process.Kill()
+		<-exited
+	}
+	last := errors.New("nothing answers")
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+		pid, err := processOf(addr)
+		if err == nil && pid == cmd.Process.Pid {
+			return &Server{Addrs: []string{addr}, Process: cmd.Process}, stop, nil
+		}
+		if last = err; err == nil {
+			last = fmt.Errorf("process %d answers", pid)
+		}
+		select {
+		case <-exited:
+			log, _ := os.ReadFile(filepath.Join(dir, "log"))
+			err := fmt.Errorf("redis-server on %s ended at once: %s", addr, log)
+			if strings.Contains(string(log), inUse) {
+				err = fmt.Errorf("%w: %w", errInUse, err)
+			}
+			return nil, nil, err
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	stop()
+	return nil, nil, fmt.Errorf("redis-server, process %d, does not answer on %s: %w", cmd.Process.Pid, addr, last)
+}
+
+// processOf asks the server at addr for its process id.
+func processOf(addr string) (int, error) {
+	c, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(time.Second))
+	fmt.Fprint(c, "INFO server\r\nQUIT\r\n")
+	info, err := io.ReadAll(io.LimitReader(c, 1<<16))
+	for line := range strings.Lines(string(info)) {
+		if id, ok := strings.CutPrefix(line, "process_id:"); ok {
+			return strconv.Atoi(strings.TrimSpace(id))
+		}
+	}
+	return 0, fmt.Errorf("no process_id in %q: %w", info, err)
+}

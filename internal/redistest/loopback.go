@@ -1,0 +1,73 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+)
+
+// Test processes run side by side. If they shared an address, a port that one of them had chosen, or had just left,
+// could become another's before its own server was there, and its clients would talk to a stranger. So every process
+// has an address of the 127.0.0.0/8 network to itself, which it claims by listening on claimPort there as long as it
+// lives. On that address no port is used for two servers.
+const (
+	claimPort = 7999
+	firstPort = 8000
+	lastPort  = 32767 // the kernel gives clients those above, by default
+)
+
+// A loopback is where this process's servers listen.
+type loopback struct {
+	host  string
+	claim net.Listener // nil: the system has no other loopback address than 127.0.0.1, which all processes share
+	ports atomic.Uint32
+}
+
+var own = sync.OnceValue(claim)
+
+func claim() *loopback {
+	for try := range 1000 {
+		n := (os.Getpid() + try*40503) % (254 << 16) // another step than from one process id to the next
+		host := fmt.Sprintf("127.%d.%d.%d", 1+n>>16, n>>8&255, n&255)
+		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(claimPort)))
+		if err == nil {
+			return &loopback{host: host, claim: l}
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+	}
+	return &loopback{host: "127.0.0.1"}
+}
+
+// Host is the loopback address that this process has to itself; where the system has one only, 127.0.0.1.
+func Host() string { return own().host }
+
+// Listen listens on a port of Host that nothing in this process listened on before.
+func Listen() (net.Listener, error) {
+	o := own()
+	if o.claim == nil {
+		return net.Listen("tcp", o.host+":0")
+	}
+	for {
+		port := firstPort + (o.ports.Add(1)-1)%(lastPort-firstPort+1)
+		l, err := net.Listen("tcp", net.JoinHostPort(o.host, strconv.Itoa(int(port))))
+		if !errors.Is(err, syscall.EADDRINUSE) { // by a program that listens on all addresses
+			return l, err
+		}
+	}
+}
+
+// FreeAddr is an address to listen on, as of Listen. Nobody else gets it, but where processes share Host.
+func FreeAddr() (string, error) {
+	l, err := Listen()
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
