@@ -40,6 +40,9 @@ func Bound(v int64) *int64 { return &v }
 // and redis-cli may count on the same one. It is an immutable description, safe for concurrent use, and costs nothing
 // until used.
 //
+// Nothing tells its key from that of an rsemaphore.CountingSemaphore or a latch of the same name, which are numbers, too:
+// give them other names, or a KeyPrefix of their own.
+//
 // With Max it is the INCR form of "first N win": Incr's result is the caller's ordinal, 1 to N, and those who come
 // later get ErrOutOfRange. With Initial N and Min 0 it is the DECR form: the result is what is left. Both forget
 // everything with their key: a counter that expires, is deleted or evicted starts again at Initial. Where that must

@@ -1,33 +1,38 @@
 -- Take permits, all or none.
--- KEYS[1] count  KEYS[2] permits  KEYS[3] notes
+-- KEYS[1] count  KEYS[2] permits  KEYS[3] notes  KEYS[4] the record of a latch of that name
 -- ARGV[1] capacity  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)  ARGV[4] channel
--- ARGV[5] PUBLISH or SPUBLISH  ARGV[6] label, may be empty  ARGV[7] 1: keys made here have no end  ARGV[8…] ids
+-- ARGV[5] PUBLISH or SPUBLISH  ARGV[6] label, may be empty  ARGV[7] 1: shared with Redisson, the capacity on the server
+--   counts, and the keys have no end  ARGV[8…] ids
 -- Reply {status, ms, server ms, capacity}: 1 granted; 0 not enough, ms until enough leases are over (-1: not known);
 --   2 too late, nothing done; 3 the capacity is another; 4 it is less than what is asked for
 -- Twice: an id that is out already is not taken again, and its lease only ever raised.
 local count, permits, notes = KEYS[1], KEYS[2], KEYS[3]
 local capacity, lease, notafter, channel, publish, label = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
-local endless, first = ARGV[7] == '1', 8
+local shared, first = ARGV[7] == '1', 8
 local now = clock()
 if notafter > 0 and now > notafter then
   return {2, 0, now, 0}
 end
 local available = stored(count)
+refuse_latch(KEYS[4], 'Semaphore')
 local freed = prune(count, permits, notes, now)
 local out = redis.call('ZCARD', permits)
 local noted = redis.call('HMGET', notes, 'keep', 'capacity')
-local keep = tonumber(noted[1] or 0)
+local keep, resized = tonumber(noted[1] or 0), tonumber(noted[2])
 local fresh = not available
 if fresh then -- never used, or its end has come, or it was deleted: what is out is out all the same
-  if noted[2] then
-    capacity = tonumber(noted[2])
-  end
+  capacity = resized or capacity
   available = capacity - out
 else
   available = available + freed
+  local lacks = lacking(count, resized, available, out)
+  if lacks ~= 0 then
+    available = redis.call('INCRBY', count, number(lacks))
+    freed = freed + math.max(0, lacks) -- waiters are told of these as well
+  end
 end
 local total = available + out
-if total ~= capacity and not noted[1] then
+if total ~= capacity and not resized and not shared then
   return {3, 0, now, total}
 end
 local n, missing, ends = #ARGV - first + 1, 0, {}
@@ -62,7 +67,7 @@ for i = first, #ARGV do
     redis.call('HSET', notes, ARGV[i], label)
   end
 end
-if endless then
+if shared then
   redis.call('PERSIST', count)
   redis.call('PERSIST', permits)
 end

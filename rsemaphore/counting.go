@@ -28,6 +28,11 @@ const MaxPermits = math.MaxInt32
 // count, and a process that dies takes its permits with it until somebody adds as many by hand. There is no lease and
 // no handle. Where no Java process shares it, use [Client.Semaphore].
 //
+// Its name must not be that of a Semaphore, a CountDownLatch or an rcounter.Counter: see the package comment. Of a
+// Semaphore that somebody holds a permit of, or of a latch that was set here, every verb but Available is refused
+// (ErrWrongType). To see that, each script asks for their keys beside its own, so while its Cluster slot is being migrated
+// the server refuses it (TRYAGAIN), and it is repeated until the slot is through.
+//
 // A missing key is a semaphore without permits: acquiring waits until somebody sets some. Permits that are released
 // come from nowhere, too: Release makes the key.
 //
@@ -54,6 +59,11 @@ func (c *Client) CountingSemaphore(name string) *CountingSemaphore {
 	return &CountingSemaphore{c: c, name: name, key: key, bad: bad, channel: keyname.Prefix("redisson_sc", key)}
 }
 
+// keys are the count, and the keys by which a Semaphore or a latch of that name would be known.
+func (s *CountingSemaphore) keys() []string {
+	return []string{s.key, keyname.Suffix(s.key, "timeout"), keyname.Suffix(s.key, "latch")}
+}
+
 // Name returns the name of the semaphore.
 func (s *CountingSemaphore) Name() string { return s.name }
 
@@ -67,10 +77,10 @@ var (
 	//go:embed counting_drain.lua
 	countingDrainSource string
 
-	countingAcquireScript = script.New("acquire", countingAcquireSource)
-	countingAddScript     = script.New("add permits", countingAddSource)
-	countingSetScript     = script.New("set permits", countingSetSource)
-	countingDrainScript   = script.New("drain", countingDrainSource)
+	countingAcquireScript = script.New("acquire", kindSource+countingAcquireSource)
+	countingAddScript     = script.New("add permits", kindSource+countingAddSource)
+	countingSetScript     = script.New("set permits", kindSource+countingSetSource)
+	countingDrainScript   = script.New("drain", kindSource+countingDrainSource)
 	countingGetScript     = script.Plain("get permits")
 )
 
@@ -109,7 +119,7 @@ func (s *CountingSemaphore) TrySetPermits(ctx context.Context, n int, ttl time.D
 	}
 	return ask(ctx, s.c, s.bad, func(ctx context.Context) (bool, error) {
 		m, err := s.c.doOnce(ctx, script.Call{
-			Script: countingSetScript, Keys: []string{s.key}, Once: true,
+			Script: countingSetScript, Keys: s.keys(), Once: true,
 			Args: []string{strconv.Itoa(n), strconv.FormatInt(millis(ttl), 10), s.channel, s.c.hub.PublishCommand()},
 		})
 		if err != nil {
@@ -249,7 +259,7 @@ func (s *CountingSemaphore) try(ctx context.Context, n int) (wait.Answer, error)
 			end = d.Add(seeThrough)
 		}
 		m, err := c.attemptOnce(ctx, script.Call{
-			Script: countingAcquireScript, Keys: []string{s.key}, Once: true, Late: s.late(countingAcquireScript, n),
+			Script: countingAcquireScript, Keys: s.keys(), Once: true, Late: s.late(countingAcquireScript, n),
 			Args: []string{strconv.Itoa(n), strconv.FormatInt(c.runner.Clock.At(s.key, end), 10)},
 		})
 		if errors.Is(err, ErrUnknownOutcome) {
@@ -337,7 +347,7 @@ func (s *CountingSemaphore) runAdd(ctx context.Context, n int64, ifThere bool) (
 		only = "1"
 	}
 	m, err := s.c.doOnce(ctx, script.Call{
-		Script: countingAddScript, Keys: []string{s.key}, Once: true,
+		Script: countingAddScript, Keys: s.keys(), Once: true,
 		Args: []string{strconv.FormatInt(n, 10), only, s.channel, s.c.hub.PublishCommand()},
 	})
 	var re *rueidis.RedisError
@@ -416,7 +426,7 @@ func (s *CountingSemaphore) ReducePermits(ctx context.Context, n int) (int64, er
 // A missing key is 0 and stays missing. Sent once.
 func (s *CountingSemaphore) Drain(ctx context.Context) (int64, error) {
 	return ask(ctx, s.c, s.bad, func(ctx context.Context) (int64, error) {
-		m, err := s.c.doOnce(ctx, script.Call{Script: countingDrainScript, Keys: []string{s.key}, Once: true, Late: s.late(countingDrainScript, 0)})
+		m, err := s.c.doOnce(ctx, script.Call{Script: countingDrainScript, Keys: s.keys(), Once: true, Late: s.late(countingDrainScript, 0)})
 		if err != nil {
 			return 0, err
 		}

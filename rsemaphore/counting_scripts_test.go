@@ -32,10 +32,22 @@ type scriptCase struct {
 	retold []string          // of the second run
 }
 
+// numberScript is the source of a latch's or a counting semaphore's script, or of a barrier's, which follows no other text.
+func numberScript(t testing.TB, file string) string {
+	t.Helper()
+	src, err := os.ReadFile(file)
+	require.NoError(t, err)
+	if strings.HasPrefix(file, "barrier") {
+		return string(src)
+	}
+	kind, err := os.ReadFile("kind.lua")
+	require.NoError(t, err)
+	return string(kind) + string(src)
+}
+
 // runCases runs each row's script twice, with the keys that a row's names stand for.
 func runCases(t *testing.T, script string, keys func(i int) (map[string]string, []string), cases []scriptCase) {
-	src, err := os.ReadFile(script)
-	require.NoError(t, err)
+	src := numberScript(t, script)
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rsemaphore.Options{})
 		for i, k := range cases {
@@ -71,7 +83,7 @@ func runCases(t *testing.T, script string, keys func(i int) (map[string]string, 
 						k.after = k.later
 					}
 					var got []string
-					heard := r.heardWhile(t, names["CHANNEL"], func() { got = r.evalTexts(t, string(src), list, args) })
+					heard := r.heardWhile(t, names["CHANNEL"], func() { got = r.evalTexts(t, src, list, args) })
 					require.Equal(t, want, timeless(got), "run %d", run+1)
 					require.Equal(t, told, heard, "run %d", run+1)
 					after := map[string]string{}
@@ -190,7 +202,7 @@ func (r *rig) heardWhile(t testing.TB, channel string, fn func()) (got []string)
 // countingKeys are the keys of a row about a counting semaphore.
 func countingKeys(i int) (map[string]string, []string) {
 	key := fmt.Sprintf("s%d", i)
-	return map[string]string{"KEY": key, "CHANNEL": "redisson_sc:{" + key + "}"}, []string{key}
+	return map[string]string{"KEY": key, "CHANNEL": "redisson_sc:{" + key + "}"}, []string{key, "{" + key + "}:timeout", "{" + key + "}:latch"}
 }
 
 func TestCountingAcquireScriptTable(t *testing.T) {

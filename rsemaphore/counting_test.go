@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -254,9 +253,7 @@ func (r *rig) load(t testing.TB, pattern string) {
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, f := range files {
-		src, err := os.ReadFile(f)
-		require.NoError(t, err)
-		r.must(t, "SCRIPT", "LOAD", string(src))
+		r.must(t, "SCRIPT", "LOAD", numberScript(t, f))
 	}
 }
 

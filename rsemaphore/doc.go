@@ -29,8 +29,8 @@
 //   - Every script may run twice. A reply that is lost never grants twice; what a request without a reply may have
 //     taken is given back in the background; an acquire whose caller has given up is not granted later.
 //   - The capacity is part of [Client.Semaphore], written with the first acquisition; a differing one is refused
-//     (ErrCapacityMismatch) until [Semaphore.Resize], after which the server's counts. No acquisition waits because
-//     nobody has set the permits yet.
+//     (ErrCapacityMismatch) until [Semaphore.Resize], after which the server's counts, as it always does of one that is
+//     [Semaphore.Shared] with Redisson. No acquisition waits because nobody has set the permits yet.
 //   - Waiters of one process are served first come, first served, also the one that asks for many. They sleep until a
 //     message, until the lease is over whose end frees enough, or for PollCap, whichever is first.
 //
@@ -52,12 +52,14 @@
 //     their lease, and those that are not renewed not before their lease is over: the keys of a semaphore change all the
 //     time and are not tracked as those of a lock are. If only
 //     the set of permits is gone, the semaphore refuses everybody (ErrCapacityMismatch) until its count's end has come,
-//     one lease later at most.
+//     one lease later at most; a resized one has all its permits at once, because its notes have the capacity; a shared
+//     one, as in Redisson, has those that were out no more until its capacity is set again. If only the notes are gone, a
+//     resized semaphore that is not shared refuses every other capacity until it is resized again.
 //   - An order among the waiters of different processes: whoever asks first after a release gets it. A request for many
 //     can wait for as long as other processes keep taking few.
 //   - The work itself. When a permit is lost its context ends; what was asked of a service under it may go on there.
-//   - During the migration of its Cluster slot, a semaphore whose keys are not all there, which is usual, cannot be asked
-//     (TRYAGAIN) until the slot is through. Calls are repeated; permits that are held are renewed all the same, key by key,
+//   - During the migration of its Cluster slot, a semaphore or latch whose keys are not all there, which is usual, cannot be
+//     asked (TRYAGAIN) until the slot is through. Calls are repeated; permits that are held are renewed all the same, key by key,
 //     but not extended.
 //
 // # Keys of a Semaphore
@@ -72,6 +74,19 @@
 // The keys end with the longest lease in them; a resized semaphore's [ResizeKept] after its last use. Keys made by
 // Redisson have no end and are left so ([Semaphore.Shared]). Of an id, the first eight bytes are its client's and the
 // others random; Redisson's are random.
+//
+// # One name, one kind
+//
+// A Semaphore, a [CountingSemaphore], a [CountDownLatch] and an rcounter.Counter of one name have one key, a number,
+// because Redisson has it so: a CountDown would take a permit. Give each kind names, or an Options.KeyPrefix, of its own.
+// What can be known is refused with [ErrWrongType], which names the kind that is there:
+//
+//   - a Semaphore, by a permit that is out, or to a latch by the end of its key, which no latch without our record has;
+//   - a CountDownLatch that was set or counted down here, by its record. Of one without a TTL the record is kept for a
+//     minute, or [ParticipantMemory] after the last CountDownBy.
+//
+// What cannot: a CountingSemaphore or a Counter, a latch of Java's, a shared Semaphore nobody holds a permit of. Those are
+// a number and nothing else.
 //
 // # Cost of a Semaphore
 //

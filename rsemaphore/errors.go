@@ -21,7 +21,8 @@ var (
 	// ErrNotHeld: an id that is not held: never granted, released before, or its lease is over. Nothing was changed.
 	ErrNotHeld = errors.New("not held")
 	// ErrCapacityMismatch: the object exists on the server with another capacity than the caller's, and nobody has
-	// resized it. Nothing was changed. errors.As gives a *CapacityMismatchError.
+	// resized it, nor is it [Semaphore.Shared]; or it was, and the request is for more than there are now. Nothing was
+	// changed. errors.As gives a *CapacityMismatchError.
 	ErrCapacityMismatch = errors.New("capacity mismatch")
 	// ErrReleased is the cause of a permit's contexts after Release, and what calls on a released permit return.
 	ErrReleased = errs.ErrReleased
@@ -50,7 +51,8 @@ var (
 	ErrInvalidName = errs.ErrInvalidName
 	// ErrInvalidOption refuses an option or argument, naming it, its value and its bounds. Nothing was sent.
 	ErrInvalidOption = errs.ErrInvalidOption
-	// ErrWrongType: a key of that name holds something else. Nothing was changed. A permit whose key was overwritten is
+	// ErrWrongType: a key of that name holds something else, or is known to belong to another kind of object (see "One name,
+	// one kind" in the package comment), which the error names. Nothing was changed. A permit whose key was overwritten is
 	// lost: ErrLost, too.
 	ErrWrongType = errs.ErrWrongType
 )
@@ -89,7 +91,7 @@ func (e *NotAcquiredError) Unwrap() []error {
 type CapacityMismatchError struct {
 	Name     string
 	Capacity int // on the server
-	Wanted   int // the caller's; of a request that was waiting when a Resize left less than it asks for, what it asks for
+	Wanted   int // the caller's; of a request for more than the server's capacity, what it asks for
 }
 
 func (e *CapacityMismatchError) Error() string {

@@ -50,6 +50,9 @@ const (
 //   - Who has counted down (CountDownBy), so that a repeated message or a restarted job does not count twice.
 //   - That it was deleted, for those who wait.
 //
+// Its name must not be that of a Semaphore, a CountingSemaphore or an rcounter.Counter: a CountDown would take from those.
+// Where it can be known the call is refused with ErrWrongType: see the package comment.
+//
 // A latch that a Java process deletes, or that somebody removes by hand, cannot be told from one that was counted down.
 // One that a Java process sets again within moments of its opening is, for those who have not looked in between, the
 // same latch still closed.
@@ -58,6 +61,7 @@ type CountDownLatch struct {
 	name    string
 	key     string
 	record  string
+	permits string // the set that a Semaphore of that name would have
 	channel string
 	bad     error
 }
@@ -66,7 +70,7 @@ type CountDownLatch struct {
 // call on it.
 func (c *Client) CountDownLatch(name string) *CountDownLatch {
 	key, bad := c.key(name)
-	return &CountDownLatch{c: c, name: name, key: key, bad: bad, record: keyname.Suffix(key, "latch"),
+	return &CountDownLatch{c: c, name: name, key: key, bad: bad, record: keyname.Suffix(key, "latch"), permits: keyname.Suffix(key, "timeout"),
 		channel: "redisson_countdownlatch__channel__{" + key + "}"} // Redisson adds braces here whatever the name has
 }
 
@@ -83,10 +87,10 @@ var (
 	//go:embed latch_delete.lua
 	latchDeleteSource string
 
-	latchSetScript    = script.New("set count", latchSetSource)
-	latchDownScript   = script.New("count down", latchDownSource)
-	latchLookScript   = script.New("look at latch", latchLookSource)
-	latchDeleteScript = script.New("delete latch", latchDeleteSource)
+	latchSetScript    = script.New("set count", kindSource+latchSetSource)
+	latchDownScript   = script.New("count down", kindSource+latchDownSource)
+	latchLookScript   = script.New("look at latch", kindSource+latchLookSource)
+	latchDeleteScript = script.New("delete latch", kindSource+latchDeleteSource)
 )
 
 // What the scripts reply first.
@@ -104,7 +108,7 @@ const (
 	latchOverSomehow int64 = 8
 )
 
-func (l *CountDownLatch) keys() []string { return []string{l.key, l.record} }
+func (l *CountDownLatch) keys() []string { return []string{l.key, l.record, l.permits} }
 
 func (l *CountDownLatch) noInteger() error {
 	return fmt.Errorf("%w: %q is not an integer", ErrWrongType, l.key)

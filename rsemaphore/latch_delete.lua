@@ -1,5 +1,5 @@
 -- Remove a latch that is not to be waited for any more.
--- KEYS[1] the count  KEYS[2] our record (see latch_set.lua)
+-- KEYS[1] the count  KEYS[2] our record (see latch_set.lua)  KEYS[3] the permits of a Semaphore of that name (see kind.lua)
 -- ARGV[1] id of this call  ARGV[2] how long the record is kept, ms  ARGV[3] channel
 -- ARGV[4] PUBLISH or SPUBLISH, '' to publish nothing
 -- Reply: 1 removed; 0 there was none
@@ -9,6 +9,7 @@ local held = redis.call('HMGET', record, 'gen', 'until', 'deleted', 'set')
 if held[3] == call then
   return 1
 end
+refuse_all_but_latch(key, KEYS[3], redis.call('EXISTS', key) == 1, held[2])
 local removed = redis.call('DEL', key)
 local gen = string.format('%.0f', (tonumber(held[1]) or 0) + 1)
 if held[2] then -- also of a latch that expired: that is forgotten now

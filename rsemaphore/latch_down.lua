@@ -1,5 +1,5 @@
 -- Count a latch down by one: Redisson's countDown, or once for each participant.
--- KEYS[1] the count  KEYS[2] our record (see latch_set.lua)
+-- KEYS[1] the count  KEYS[2] our record (see latch_set.lua)  KEYS[3] the permits of a Semaphore of that name (see kind.lua)
 -- ARGV[1] participant, '' for none  ARGV[2] id of this call  ARGV[3] how long a participant is remembered, ms
 -- ARGV[4] how long the record of an open latch is kept at most, ms  ARGV[5] channel
 -- ARGV[6] PUBLISH or SPUBLISH, '' to publish nothing
@@ -11,6 +11,7 @@ local key, record, who, call, keep, rest, channel, publish = KEYS[1], KEYS[2], A
 local value = redis.call('GET', key)
 local held = redis.call('HMGET', record, 'gen', 'until', 'p:' .. who)
 local gen, till, mark = held[1] or '0', held[2], held[3]
+refuse_all_but_latch(key, KEYS[3], value, till)
 if value and till and till ~= '0' and redis.call('PTTL', key) == -1 then
   -- What was set with a TTL has gone, and a process that does not know the record has set this one.
   gen, till = string.format('%.0f', tonumber(gen) + 1), '0'

@@ -1,5 +1,5 @@
 -- Look at a latch.
--- KEYS[1] the count  KEYS[2] our record (see latch_set.lua)
+-- KEYS[1] the count  KEYS[2] our record (see latch_set.lua)  KEYS[3] the permits of a Semaphore of that name (see kind.lua)
 -- ARGV[1] what the reply to the caller's last look said last; '-' for a first look
 -- Reply {status, count, ms, mark}: 0 open; 1 closed, with ms left of its TTL (-1 none); 3 the key holds no integer;
 --   4 expired. Since the caller's last look, by which the latch was closed, and whatever it is now: 5 deleted; 6 opened;
@@ -32,6 +32,7 @@ local function over()
   redis.call('HSET', record, 'gen', string.format('%.0f', tonumber(gen or '0') + 1))
 end
 local value = redis.call('GET', key)
+refuse_all_but_latch(key, KEYS[3], value, till)
 if value then
   if value ~= '0' and not string.find(value, '^%-?[1-9]%d*$') then
     return {3, 0, 0, mark}

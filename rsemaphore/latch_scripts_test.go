@@ -8,7 +8,7 @@ import (
 // latchKeys are the keys of a row about a latch.
 func latchKeys(i int) (map[string]string, []string) {
 	key := fmt.Sprintf("l%d", i)
-	return map[string]string{"KEY": key, "RECORD": "{" + key + "}:latch", "CHANNEL": "redisson_countdownlatch__channel__{" + key + "}"}, []string{key, "{" + key + "}:latch"}
+	return map[string]string{"KEY": key, "RECORD": "{" + key + "}:latch", "CHANNEL": "redisson_countdownlatch__channel__{" + key + "}"}, []string{key, "{" + key + "}:latch", "{" + key + "}:timeout"}
 }
 
 func latchIs(count, record string) map[string]string {
@@ -48,7 +48,7 @@ func TestLatchDownScriptTable(t *testing.T) {
 		{name: "Redisson's countDown, at every run", before: []string{"SET KEY 3"}, args: args(""), reply: []string{"1", "2"}, again: []string{"1", "1"}, after: latchIs("2", ""), later: latchIs("1", "")},
 		{name: "at zero the key goes and everybody is told", before: []string{"SET KEY 1"}, args: args(""), reply: []string{"1", "0"}, again: []string{"0", "0"}, told: []string{"0"}},
 		{name: "an open latch stays missing", args: args(""), reply: []string{"0", "0"}},
-		{name: "an expiry is kept", before: []string{"SET KEY 3 PX 100000"}, args: args(""), reply: []string{"1", "2"}, again: []string{"1", "1"}, after: latchIs("2", ""), later: latchIs("1", ""), ttl: map[string]int64{"KEY": 100_000}},
+		{name: "an expiry is kept", before: []string{"SET KEY 3 PX 100000", "HSET RECORD gen 1 until NOW+100000", "PEXPIRE RECORD 500000"}, args: args(""), reply: []string{"1", "2"}, again: []string{"1", "1"}, after: latchIs("2", "gen=1, until=T"), later: latchIs("1", "gen=1, until=T"), ttl: map[string]int64{"KEY": 100_000, "RECORD": 500_000}},
 		{name: "a latch of zero goes, as Redisson has it", before: []string{"SET KEY 0"}, args: args(""), reply: []string{"1", "0"}, again: []string{"0", "0"}, told: []string{"0"}},
 		{name: "no integer", before: []string{"SET KEY 1.5"}, args: args(""), reply: []string{"3", "0"}, after: latchIs("1.5", "")},
 		{name: "the last of one with a TTL ends that in the record", before: []string{"SET KEY 1 PX 300000", "HSET RECORD gen 1 until NOW+300000", "PEXPIRE RECORD 600000"}, args: args(""), reply: []string{"1", "0"}, again: []string{"0", "0"}, after: latchIs("", "gen=2"), ttl: minute, told: []string{"0"}},

@@ -3,6 +3,7 @@
 --   over, server ms, 0: none, not there once the latch is known to be over; set, the call that set it; before, how the
 --   one before ended and which that was, "open <set>" or "expired <set>"; deleted, the last deletion, and gone, which
 --   latch that was; p:<participant>, "<gen> <call>"
+-- KEYS[3] the permits of a Semaphore of that name (see kind.lua)
 -- ARGV[1] count  ARGV[2] TTL, ms (0: none)  ARGV[3] id of this call  ARGV[4] how long the record is kept, ms, with
 --   a TTL for that and as long again, if that is longer
 -- ARGV[5] channel  ARGV[6] PUBLISH or SPUBLISH, '' to publish nothing
@@ -14,7 +15,9 @@ local held = redis.call('HMGET', record, 'gen', 'set', 'until')
 if held[2] == call then
   return 1
 end
-if redis.call('EXISTS', key) == 1 then
+local there = redis.call('EXISTS', key) == 1
+refuse_all_but_latch(key, KEYS[3], there, held[3])
+if there then
   return 0
 end
 local time = redis.call('TIME')

@@ -366,9 +366,7 @@ func TestALatchThatIsSetAgainAfterItExpiredOrWasDeletedIsNoSuccess(t *testing.T)
 // latchCommand is one of the scripts about the latch l, to be sent past the library.
 func latchCommand(t testing.TB, r *rig, file string, args ...string) rueidis.Completed {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
-	return r.redis.B().Eval().Script(string(text)).Numkeys(2).Key("l", "{l}:latch").Arg(args...).Build()
+	return r.redis.B().Eval().Script(numberScript(t, file)).Numkeys(3).Key("l", "{l}:latch", "{l}:timeout").Arg(args...).Build()
 }
 
 func TestADeletedLatchIsAnErrorToThoseWhoWaitAndOpenToOthers(t *testing.T) {

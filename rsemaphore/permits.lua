@@ -36,6 +36,20 @@ local function prune(count, permits, notes, now)
   return #dead
 end
 
+-- What the count of a resized semaphore lacks of the capacity in the notes, or has too much. Somebody deleted the permits
+-- alone, or wrote the count: what is out is in the set and nowhere else, so that the count follows from the two. Of a count
+-- without an end it is 0: Redisson sets and adds permits without the notes, and the count is the only word on them.
+--
+-- The holders whose permits were deleted learn of it at their next renewal, which finds no id. A release of theirs that
+-- comes after the count was put right removes no id and adds nothing; a second run of their acquisition takes anew, of
+-- what there is. Redisson's own takes and releases change count and set in one script, so none is ever seen half done.
+local function lacking(count, resized, available, out)
+  if not resized or redis.call('PTTL', count) < 0 then
+    return 0
+  end
+  return resized - out - available
+end
+
 -- Have the keys last for at least so long. A count without an end was made so by Redisson, or to be shared with it,
 -- and stays so. The notes always have an end.
 local function last(count, permits, notes, now, ms)

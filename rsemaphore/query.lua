@@ -4,5 +4,9 @@
 -- Twice: reads only.
 local count, permits, notes = KEYS[1], KEYS[2], KEYS[3]
 local available = stored(count)
-local over = redis.call('ZCOUNT', permits, '-inf', number(clock()))
-return {available and 1 or 0, (available or 0) + over, redis.call('ZCARD', permits) - over, tonumber(redis.call('HGET', notes, 'capacity') or 0)}
+local over, out = redis.call('ZCOUNT', permits, '-inf', number(clock())), redis.call('ZCARD', permits)
+local resized = tonumber(redis.call('HGET', notes, 'capacity') or '')
+if available then
+  available = available + lacking(count, resized, available, out)
+end
+return {available and 1 or 0, (available or 0) + over, out - over, resized or 0}

@@ -14,6 +14,8 @@ import (
 
 // Each script on permits has one function here that writes its arguments and reads its reply.
 var (
+	//go:embed kind.lua
+	kindSource string
 	//go:embed permits.lua
 	permitsSource string
 	//go:embed acquire.lua
@@ -29,15 +31,18 @@ var (
 	//go:embed inspect.lua
 	inspectSource string
 
-	acquireScript = script.New("acquire", permitsSource+acquireSource)
+	acquireScript = script.New("acquire", kindSource+permitsSource+acquireSource)
 	releaseScript = script.New("release", permitsSource+releaseSource)
 	renewScript   = script.New("renew", permitsSource+renewSource)
-	resizeScript  = script.New("resize", permitsSource+resizeSource)
+	resizeScript  = script.New("resize", kindSource+permitsSource+resizeSource)
 	queryScript   = script.New("query", permitsSource+querySource)
 	inspectScript = script.New("inspect", permitsSource+inspectSource)
 )
 
 func (s *Semaphore) keys() []string { return []string{s.key, s.permits, s.notes} }
+
+// allKeys are those of what may not go on where a latch has the name.
+func (s *Semaphore) allKeys() []string { return []string{s.key, s.permits, s.notes, s.latch} }
 
 func flag(b bool) string {
 	if b {
@@ -68,7 +73,7 @@ type acquireReply struct {
 func (s *Semaphore) acquireCall(ids []string, lease time.Duration, notAfter int64, late func(rueidis.RedisResult)) script.Call {
 	args := make([]string, 0, 7+len(ids))
 	args = append(args, strconv.Itoa(s.capacity), decimal(millis(lease)), decimal(notAfter), s.channel, s.c.hub.PublishCommand(), s.label, flag(s.shared))
-	return script.Call{Script: acquireScript, Keys: s.keys(), Args: append(args, ids...), Late: late}
+	return script.Call{Script: acquireScript, Keys: s.allKeys(), Args: append(args, ids...), Late: late}
 }
 
 func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
@@ -96,7 +101,7 @@ type resizeReply struct {
 }
 
 func (s *Semaphore) runResize(ctx context.Context, capacity int, notAfter int64, call string) (resizeReply, error) {
-	m, err := s.c.runner.Do(ctx, script.Call{Script: resizeScript, Keys: s.keys(), Args: []string{
+	m, err := s.c.runner.Do(ctx, script.Call{Script: resizeScript, Keys: s.allKeys(), Args: []string{
 		strconv.Itoa(capacity), strconv.Itoa(s.capacity), decimal(millis(ResizeKept)), decimal(notAfter),
 		s.channel, s.c.hub.PublishCommand(), flag(s.shared), call,
 	}})

@@ -23,7 +23,7 @@ const (
 	idD = "dddddddddddddddd"
 )
 
-var semaphoreKeys = []string{"s", "{s}:timeout", "{s}:notes"}
+var semaphoreKeys = []string{"s", "{s}:timeout", "{s}:notes", "{s}:latch"}
 
 // unit of the times in the tables, ms: so long that no stall of the machine blurs them.
 const unit = 60_000
@@ -115,11 +115,13 @@ func (r *rig) get(t *testing.T) sem {
 
 func source(t *testing.T, name string) string {
 	t.Helper()
+	kind, err := os.ReadFile("kind.lua")
+	require.NoError(t, err)
 	prelude, err := os.ReadFile("permits.lua")
 	require.NoError(t, err)
 	text, err := os.ReadFile(name + ".lua")
 	require.NoError(t, err)
-	return string(prelude) + string(text)
+	return string(kind) + string(prelude) + string(text)
 }
 
 func (r *rig) script(t *testing.T, name string, keys []string, args ...string) (rueidis.RedisMessage, error) {
@@ -251,6 +253,18 @@ func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 			[]int64{0, 50 * unit, -7, 1}, sem{out: ends{idA: 50}, outTTL: 50}, nil, nil},
 		{"permits that are gone close it until the count is", sem{count: "1", ttl: 50}, "acquire", taking(3, 30, idC),
 			[]int64{3, 0, -7, 1}, sem{count: "1", ttl: 50}, nil, nil},
+		{"of a resized one whose permits are gone all are there", sem{count: "1", ttl: 50, notes: resized("3"), noteTTL: 50}, "acquire", taking(3, 30, idC),
+			[]int64{1, 30 * unit, -7, 3}, sem{count: "2", ttl: 600, out: ends{idC: 30}, outTTL: 600, notes: resized("3"), noteTTL: 600}, []string{"2"}, nil},
+		{"some of the permits of a resized one are gone, and those who wait are told", sem{count: "0", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("3"), noteTTL: 50}, "acquire", taking(3, 30, idB, idC, idD),
+			[]int64{0, 50 * unit, -7, 3}, sem{count: "2", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("3"), noteTTL: 50}, []string{"2"}, nil},
+		{"a count of a resized one that is too high grants nothing beyond the capacity", sem{count: "5", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50, notes: resized("2"), noteTTL: 50}, "acquire", taking(3, 30, idC),
+			[]int64{0, 50 * unit, -7, 2}, sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50, notes: resized("2"), noteTTL: 50}, nil, nil},
+		{"without an end it is Java that may have set the permits of a resized one", sem{count: "1", notes: resized("3"), noteTTL: 50}, "acquire", taking(3, 30, idC),
+			[]int64{1, 30 * unit, -7, 1}, sem{count: "0", out: ends{idC: 30}, notes: resized("3"), noteTTL: 600}, nil, nil},
+		{"of a shared one any capacity will do", sem{count: "5"}, "acquire", []string{"2", thirty, "0", "redisson_sc:{s}", "PUBLISH", "", "1", idA, idB, idC},
+			[]int64{1, 30 * unit, -7, 5}, sem{count: "2", out: ends{idA: 30, idB: 30, idC: 30}}, nil, nil},
+		{"and more than that cannot be had", sem{count: "2"}, "acquire", []string{"5", thirty, "0", "redisson_sc:{s}", "PUBLISH", "", "1", idA, idB, idC},
+			[]int64{4, 0, -7, 2}, sem{count: "2"}, nil, nil},
 		{"Redisson's keys without an end stay so", sem{count: "5"}, "acquire", taking(5, 30, idA),
 			[]int64{1, 30 * unit, -7, 5}, sem{count: "4", out: ends{idA: 30}}, nil, nil},
 		{"a Java permit outlasts a count made anew", sem{out: ends{idA: 50, idB: always}}, "acquire", taking(4, 30, idC),
@@ -328,6 +342,10 @@ func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 			[]int64{1, 5, -7}, sem{count: "3", out: ends{idA: always}, notes: resizedFrom("4", "5"), noteTTL: 600}, nil, nil},
 		{"and what is over is given back", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "resize", resizing(2, 2),
 			[]int64{1, 2, -7}, sem{count: "1", ttl: 600, out: ends{idA: 50}, outTTL: 600, notes: resizedFrom("2", "2"), noteTTL: 600}, []string{"1"}, nil},
+		{"a resized one whose permits are gone", sem{count: "1", ttl: 600, notes: resized("3"), noteTTL: 600}, "resize", resizing(3, 2),
+			[]int64{1, 3, -7}, sem{count: "3", ttl: 600, notes: resizedFrom("3", "3"), noteTTL: 600}, []string{"3"}, nil},
+		{"shared from the resize on", sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "resize", []string{"5", "2", keptUnits, "0", "redisson_sc:{s}", "PUBLISH", "1", "call1"},
+			[]int64{1, 2, -7}, sem{count: "4", out: ends{idA: 50}, notes: resizedFrom("5", "2"), noteTTL: 600}, []string{"4"}, nil},
 		{"another call after it", sem{count: "3", ttl: 600, notes: map[string]string{"keep": keptUnits, "capacity": "3", "before": "call0 9"}, noteTTL: 600}, "resize", resizing(5, 2),
 			[]int64{1, 3, -7}, sem{count: "5", ttl: 600, notes: resizedFrom("5", "3"), noteTTL: 600}, []string{"5"}, nil},
 		{"a resize that comes too late", sem{count: "4", ttl: 50}, "resize", []string{"9", "4", keptUnits, "1600000000000", "redisson_sc:{s}", "PUBLISH", "0", "call1"},
@@ -337,6 +355,8 @@ func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 		{"a look at nothing", sem{}, "query", nil, []int64{0, 0, 0, 0}, sem{}, nil, nil},
 		{"a look counts what is over as available", sem{count: "2", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "query", nil,
 			[]int64{1, 3, 1, 0}, sem{count: "2", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, nil, nil},
+		{"a look at a resized one whose permits are gone", sem{count: "1", ttl: 50, out: ends{idB: -1}, outTTL: 50, notes: resized("7"), noteTTL: 50}, "query", nil,
+			[]int64{1, 7, 0, 7}, sem{count: "1", ttl: 50, out: ends{idB: -1}, outTTL: 50, notes: resized("7"), noteTTL: 50}, nil, nil},
 		{"a look at a resized one", sem{out: ends{idA: 50}, outTTL: 50, notes: resized("7"), noteTTL: 50}, "query", nil,
 			[]int64{0, 0, 1, 7}, sem{out: ends{idA: 50}, outTTL: 50, notes: resized("7"), noteTTL: 50}, nil, nil},
 	}

@@ -23,6 +23,7 @@ import (
 type Semaphore struct {
 	c                                  *Client
 	name, key, permits, notes, channel string
+	latch                              string // the record that a latch of that name would have
 	capacity                           int
 	label                              string
 	shared                             bool
@@ -46,14 +47,18 @@ const unlimited time.Duration = -1
 
 // Semaphore describes the semaphore of that name: Redisson's RPermitExpirableSemaphore. capacity is how many permits
 // there are in all, 1 to MaxCapacity. The first acquisition writes it; everybody else must bring the same
-// (ErrCapacityMismatch), until a Resize. A name or capacity that cannot be used is reported by every call on it.
+// (ErrCapacityMismatch), until a Resize, or if it is Shared. A name or capacity that cannot be used is reported by every
+// call on it.
+//
+// The name must not be that of a CountingSemaphore, a CountDownLatch or an rcounter.Counter, whose keys look alike: see
+// the package comment.
 func (c *Client) Semaphore(name string, capacity int) *Semaphore {
 	key, bad := c.key(name)
 	if bad == nil && (capacity < 1 || capacity > MaxCapacity) {
 		bad = fmt.Errorf("rsemaphore: %q: %w", name, errs.InvalidOption("capacity", capacity, fmt.Sprintf("1 to %d", MaxCapacity)))
 	}
 	return &Semaphore{c: c, name: name, key: key, capacity: capacity, bad: bad,
-		permits: keyname.Suffix(key, "timeout"), notes: keyname.Suffix(key, "notes"), channel: keyname.Prefix("redisson_sc", key)}
+		permits: keyname.Suffix(key, "timeout"), notes: keyname.Suffix(key, "notes"), latch: keyname.Suffix(key, "latch"), channel: keyname.Prefix("redisson_sc", key)}
 }
 
 // line is where the process's calls that wait for its permits stand.
@@ -73,10 +78,21 @@ func (s *Semaphore) WithLabel(label string) *Semaphore {
 	return &m
 }
 
-// Shared returns the same semaphore for use together with Redisson: its keys have no end, as Redisson makes them, and
-// an end that they have is taken away. Otherwise a semaphore's keys last as long as the longest lease in them, which a
-// Java client that acquires for longer does not know. Not needed if a Java client makes the semaphore (trySetPermits)
-// before it is used: keys without an end are left without one.
+// Shared returns the same semaphore for use together with Redisson, by Redisson's rules:
+//
+//   - The capacity on the server counts, whoever set it: the first acquisition, trySetPermits, setPermits or addPermits of
+//     a Java client, or Resize. The one given to Client.Semaphore is what an acquisition makes the semaphore with if there
+//     is none, and is not compared with anything: it is never the reason for ErrCapacityMismatch. That error remains for a
+//     request for more than there are in all.
+//   - The keys have no end, as Redisson makes them, and an end that they have is taken away. Otherwise a semaphore's keys
+//     last as long as the longest lease in them, which a Java client that acquires for longer does not know.
+//
+// If somebody deletes the set of permits alone (see Keys of a Semaphore in the package comment), what was out is missing
+// from the capacity, as in Redisson, until Resize or setPermits sets it again.
+//
+// All Go processes should say it of a semaphore that Java uses. A Semaphore that does not say it leaves keys without an
+// end as they are, refuses a capacity that differs from its own even where Java has changed it, and forgets a Resize that
+// has not been used for ResizeKept.
 func (s *Semaphore) Shared() *Semaphore {
 	m := *s
 	m.shared = true
@@ -85,7 +101,7 @@ func (s *Semaphore) Shared() *Semaphore {
 
 // Acquire acquires n permits, all or none, waiting until there are as many, or ctx ends.
 //
-// n is 1 to the capacity, and at most MaxPerCall. On success the permits are renewed until Release. ctx bounds the
+// n is 1 to the capacity (the server's, after a Resize or if Shared), and at most MaxPerCall. On success the permits are renewed until Release. ctx bounds the
 // waiting only: the permit outlives it.
 //
 // The waiting calls of one process are served first come, first served, whatever they ask for: a large request is not
@@ -130,12 +146,16 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 	return fn(permit.Context(ctx))
 }
 
+func (s *Semaphore) badN(n, most int) error {
+	return fmt.Errorf("%q: %w", s.name, errs.InvalidOption("n", n, fmt.Sprintf("1 to %d", min(most, MaxPerCall))))
+}
+
 func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time.Duration) (*Permit, error) {
 	if s.bad != nil {
 		return nil, s.bad
 	}
-	if most := min(s.capacity, MaxPerCall); n < 1 || n > most {
-		return nil, fmt.Errorf("rsemaphore: %q: %w", s.name, errs.InvalidOption("n", n, fmt.Sprintf("1 to %d", most)))
+	if n < 1 || n > MaxPerCall { // whether n is over the capacity the server knows, where that was resized or is shared
+		return nil, fmt.Errorf("rsemaphore: %w", s.badN(n, MaxPerCall))
 	}
 	c := s.c
 	if err := c.begin(); err != nil {
@@ -280,6 +300,9 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 		case acquireMismatch:
 			return wait.Answer{}, &CapacityMismatchError{Name: s.name, Capacity: int(r.capacity), Wanted: s.capacity}
 		case acquireTooMany:
+			if a.n > s.capacity && r.capacity == int64(s.capacity) {
+				return wait.Answer{}, s.badN(a.n, s.capacity)
+			}
 			return wait.Answer{}, &CapacityMismatchError{Name: s.name, Capacity: int(r.capacity), Wanted: a.n}
 		}
 		a.starve()
@@ -384,8 +407,9 @@ func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
 	return err
 }
 
-// Resize sets the capacity, whatever it was, and returns what it was, also if a request had to be repeated. From then on the server's capacity counts and not
-// the one that Semaphore was given: until it has not been used for ResizeKept, nobody's differing one is refused.
+// Resize sets the capacity, whatever it was, and returns what it was, also if a request had to be repeated. From then on
+// the server's capacity counts and not the one that Semaphore was given: until it has not been used for ResizeKept,
+// nobody's differing one is refused. It is Redisson's setPermits; if the semaphore is Shared there is no end to it.
 //
 // More permits wake waiters. Fewer take nothing from those who hold some: Available is negative until enough have been
 // released. Waiters that ask for more than there is left in all get ErrCapacityMismatch.
@@ -428,7 +452,7 @@ func (s *Semaphore) Acquired(ctx context.Context) (int, error) {
 	return int(q.out), err
 }
 
-// Capacity is how many permits there are, by the server's word; what Semaphore was given if it is not in use.
+// Capacity is how many permits there are in all, by the server's word; what Semaphore was given if it is not in use.
 func (s *Semaphore) Capacity(ctx context.Context) (int, error) {
 	q, err := ask(ctx, s.c, s.bad, s.runQuery)
 	return int(q.capacity), err

@@ -167,7 +167,6 @@ func TestBadInputIsRefusedByNameAndNothingIsSent(t *testing.T) {
 	for text, err := range map[string]error{
 		"n is 0":                     do(sem.Acquire(within(t), 0)),
 		"n is -1":                    do(sem.TryAcquire(within(t), -1, 0, 0)),
-		"n is 6":                     do(sem.Acquire(within(t), 6)),
 		"n is 1001":                  do(r.c.Semaphore("s", 5000).Acquire(within(t), 1001)),
 		"waitTime is -1ns":           do(sem.TryAcquire(within(t), 1, -1, 0)),
 		"leaseTime is 1ms":           do(sem.TryAcquire(within(t), 1, 0, time.Millisecond)),
@@ -190,6 +189,11 @@ func TestBadInputIsRefusedByNameAndNothingIsSent(t *testing.T) {
 		require.ErrorIs(t, err, rsemaphore.ErrInvalidName)
 	}
 	require.Equal(t, before, redistest.CommandCalls(t, r.redis)["evalsha"])
+	require.Empty(t, r.keys(t))
+
+	_, err := sem.Acquire(within(t), 6) // the server is asked: somebody may have resized it
+	require.ErrorIs(t, err, rsemaphore.ErrInvalidOption)
+	require.ErrorContains(t, err, "n is 6, must be 1 to 5")
 	require.Empty(t, r.keys(t))
 }
 
@@ -631,6 +635,149 @@ func javaRelease(t *testing.T, r *rig, id string) {
 	t.Helper()
 	require.EqualValues(t, 1, r.number(t, "ZREM", "{s}:timeout", id))
 	r.must(t, "PUBLISH", "redisson_sc:{s}", strconv.FormatInt(r.number(t, "INCRBY", "s", "1"), 10))
+}
+
+// javaSetPermits and javaAddPermits are Redisson's: the total becomes n, or what is available more by n.
+func javaSetPermits(t *testing.T, r *rig, n int64) {
+	t.Helper()
+	available := r.number(t, "GET", "s")
+	r.must(t, "INCRBY", "s", strconv.FormatInt(n-available-r.number(t, "ZCOUNT", "{s}:timeout", "0", "+inf"), 10))
+	r.must(t, "PUBLISH", "redisson_sc:{s}", strconv.FormatInt(n, 10))
+}
+
+func javaAddPermits(t *testing.T, r *rig, n int64) {
+	t.Helper()
+	total := r.number(t, "GET", "s") + n
+	r.must(t, "SET", "s", strconv.FormatInt(total, 10))
+	if total > 0 {
+		r.must(t, "PUBLISH", "redisson_sc:{s}", strconv.FormatInt(total, 10))
+	}
+}
+
+func TestOfASharedSemaphoreTheServersCapacityCountsWhoeverSetIt(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, patient)
+		javaSet(t, r, 3)
+		sem := r.c.Semaphore("s", 2).Shared()
+		p := acquire(t, sem, 3) // more than it was given, and as many as there are
+		javaAddPermits(t, r, 2)
+		require.Equal(t, [3]int{2, 3, 5}, counts(t, sem))
+		q := acquire(t, sem, 2)
+		javaSetPermits(t, r, 4)
+		require.Equal(t, [3]int{-1, 5, 4}, counts(t, sem))
+		_, err := sem.TryAcquire(within(t), 1, 0, 0)
+		require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+		require.NotErrorIs(t, err, rsemaphore.ErrCapacityMismatch)
+		release(t, p)
+		javaSetPermits(t, r, 6)
+		release(t, q)
+		_, err = sem.Acquire(within(t), 7)
+		var m *rsemaphore.CapacityMismatchError
+		require.ErrorAs(t, err, &m)
+		require.Equal(t, rsemaphore.CapacityMismatchError{Name: "s", Capacity: 6, Wanted: 7}, *m)
+		before, err := sem.Resize(within(t), 7)
+		require.NoError(t, err)
+		require.Equal(t, 6, before)
+		release(t, acquire(t, sem, 7))
+		javaAddPermits(t, r, -2) // also after a Resize it is Java's to change
+		require.Equal(t, [3]int{5, 0, 5}, counts(t, sem))
+		release(t, acquire(t, sem, 5))
+		require.Equal(t, [3]int{5, 0, 5}, counts(t, sem))
+		_, err = r.c.Semaphore("s", 4).Acquire(within(t), 6)
+		require.ErrorIs(t, err, rsemaphore.ErrCapacityMismatch)
+	})
+}
+
+func TestAWaiterOfASharedSemaphoreIsWokenByPermitsThatJavaAdds(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 10 * time.Minute, WatchdogTimeout: time.Hour})
+		javaSet(t, r, 1)
+		sem := r.c.Semaphore("s", 1).Shared()
+		p := acquire(t, sem, 1)
+		got := make(chan error, 1)
+		go func() {
+			q, err := sem.Acquire(within(t), 1)
+			if err == nil {
+				err = q.Release(within(t))
+			}
+			got <- err
+		}()
+		redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Hungry() == 1 && subscribed(t, r) })
+		// its look after the subscription may still be under way, and either it or a message finds the permit
+		javaAddPermits(t, r, 1)
+		require.NoError(t, <-got)
+		release(t, p)
+	})
+}
+
+func TestASharedSemaphoreThatWasResizedOutlivesAQuietWeek(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, patient)
+		sem := r.c.Semaphore("s", 3).Shared()
+		release(t, acquire(t, sem, 1))
+		_, err := sem.Resize(within(t), 5)
+		require.NoError(t, err)
+		require.EqualValues(t, -1, r.number(t, "PTTL", "s"))
+		r.must(t, "DEL", "{s}:notes") // their end has come
+		release(t, acquire(t, sem, 5))
+		require.Equal(t, [3]int{5, 0, 5}, counts(t, sem))
+	})
+}
+
+func TestAResizeOfASharedSemaphoreTakesItsKeysEndsAway(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, patient)
+		sem := r.c.Semaphore("s", 3)
+		p := acquire(t, sem, 1)
+		_, err := sem.Shared().Resize(within(t), 5)
+		require.NoError(t, err)
+		require.EqualValues(t, -1, r.number(t, "PTTL", "s"))
+		require.EqualValues(t, -1, r.number(t, "PTTL", "{s}:timeout"))
+		javaAddPermits(t, r, 1)
+		release(t, p)
+		release(t, acquire(t, sem.Shared(), 6))
+	})
+}
+
+func TestAResizedSemaphoreWhosePermitsAreDeletedHasAllOfThem(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, patient)
+		sem := r.c.Semaphore("s", 3)
+		_, err := sem.Resize(within(t), 8)
+		require.NoError(t, err)
+		p := acquire(t, sem, 6)
+		r.must(t, "DEL", "{s}:timeout")
+		require.Equal(t, [3]int{8, 0, 8}, counts(t, sem))
+		state, err := sem.Inspect(within(t))
+		require.NoError(t, err)
+		require.Equal(t, [2]int{8, 8}, [2]int{state.Capacity, state.Available})
+		q := acquire(t, sem, 8)
+		require.Equal(t, "0", r.text(t, "GET", "s"))
+		require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost)
+		require.Equal(t, [3]int{0, 8, 8}, counts(t, sem), "and its late release adds none")
+		release(t, q)
+
+		p = acquire(t, sem, 6)
+		r.must(t, "DEL", "{s}:timeout")
+		require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost, "the release comes first")
+		before, err := sem.Resize(within(t), 4)
+		require.NoError(t, err)
+		require.Equal(t, 8, before)
+		require.Equal(t, [3]int{4, 0, 4}, counts(t, sem))
+		release(t, acquire(t, sem, 4))
+	})
+}
+
+func TestAResizedSemaphoreTakesWhatItsCapacityIsNow(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, patient)
+		sem := r.c.Semaphore("s", 2)
+		_, err := sem.Resize(within(t), 5)
+		require.NoError(t, err)
+		release(t, acquire(t, sem, 5))
+		_, err = sem.Acquire(within(t), 6)
+		require.ErrorIs(t, err, rsemaphore.ErrCapacityMismatch)
+	})
 }
 
 func TestGoAndJavaShareOneSemaphore(t *testing.T) {

@@ -1,0 +1,23 @@
+-- What tells the kinds apart whose key is a number under the name itself, because Redisson has it so; what takes or counts
+-- follows this text. A semaphore has a set of permits while somebody holds one; a latch that was set or counted down here
+-- has "until" in its record until it is over. These end the script, before anything is written, where the key is of another kind.
+local function refuse_semaphore(permits, kind)
+  if redis.call('EXISTS', permits) == 1 then
+    error('WRONGTYPE the key is a Semaphore, not a ' .. kind, 0)
+  end
+end
+
+local function refuse_latch(record, kind)
+  if redis.call('HEXISTS', record, 'until') == 1 then
+    error('WRONGTYPE the key is a CountDownLatch, not a ' .. kind, 0)
+  end
+end
+
+-- A latch that has an end was set here, and has till, the "until" of its record.
+local function refuse_all_but_latch(key, permits, there, till)
+  refuse_semaphore(permits, 'CountDownLatch')
+  if there and not till and redis.call('PTTL', key) >= 0 then
+    error('WRONGTYPE the key is not a CountDownLatch: it has an end, as a Semaphore has, and no record', 0)
+  end
+end
+
