@@ -74,8 +74,8 @@ func ExampleStock_ClaimOnce() {
 	// order-3 user limit 0
 }
 
-// Every sale goes into the ledger in the script that makes it, and from there into a database, whose unique index over
-// (epoch, ordinal) makes a second delivery harmless.
+// Every sale goes into the ledger in the script that makes it, and from there into a database, where rows are only ever
+// added: whatever comes again, or late, changes nothing. docs/examples/ledger is the same in SQL.
 func ExampleStock_Ledger() {
 	c, end := demoClient()
 	defer end()
@@ -92,16 +92,30 @@ func ExampleStock_Ledger() {
 	if _, err := sale.Return(ctx, "ann", 1); err != nil {
 		log.Fatal(err)
 	}
-	n, err := sale.Ledger(ctx, 1000, func(_ context.Context, entries []rcounter.Entry) error {
-		for _, e := range entries { // one transaction: insert … on conflict do nothing, or delete
-			fmt.Println(e.Claimant, e.Ordinal, e.Back)
+	type key struct { // primary key (stock, epoch, ordinal, back)
+		epoch, ordinal int64
+		back           bool
+	}
+	moves := map[key]rcounter.Entry{}
+	n, err := sale.Ledger(ctx, 1000, func(_ context.Context, entries []rcounter.Entry) error { // one transaction
+		for _, e := range entries {
+			for ordinal := e.Ordinal; ordinal < e.Ordinal+e.N; ordinal++ {
+				k := key{e.Epoch, ordinal, e.Back}
+				if row, there := moves[k]; there && row != e { // insert … on conflict do nothing, and look what is there
+					return fmt.Errorf("ordinal %d given out twice: %+v and %+v", ordinal, row, e)
+				}
+				moves[k] = e
+			}
 		}
-		return nil
+		return nil // after the commit: now the entries are removed
 	})
 	fmt.Println(n, err)
+	for k, e := range moves { // a view
+		if _, returned := moves[key{k.epoch, k.ordinal, true}]; !returned {
+			fmt.Println(e.Claimant, "has", k.ordinal)
+		}
+	}
 	// Output:
-	// ann 1 false
-	// bob 2 false
-	// ann 1 true
 	// 3 <nil>
+	// bob has 2
 }

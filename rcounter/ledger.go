@@ -17,12 +17,13 @@ const MaxLedgerBatch = 10_000
 
 // Entry is a line of a stock's ledger: units sold, or given back; and what Restore takes back in.
 type Entry struct {
-	// ID orders the entries of an opening, as the server wrote them.
+	// ID orders the entries of an opening, as the server wrote them, and tells an entry that comes again (the same) from
+	// one about an ordinal that a failover gave out a second time (another).
 	ID string
 	// Back says that the units were returned.
 	Back bool
-	// Epoch is the opening. (Epoch, Ordinal) is the key under which a database should keep the sale: it is unique, and a
-	// unit that was returned and sold again has another ordinal.
+	// Epoch is the opening. (stock, Epoch, ordinal, Back) is the key under which a database should keep what happened to a
+	// unit: it was sold once, and returned at most once, since a unit that was returned and sold again has another ordinal.
 	Epoch int64
 	// Ordinal to Ordinal + N - 1 are the units.
 	Ordinal, N int64
@@ -36,10 +37,16 @@ type Entry struct {
 // how many that were: 0 when the ledger is empty, or there is none (OpenSpec.Ledger). Two round trips.
 //
 // Every entry is handed over until an fn with it has returned nil and its removal was confirmed: again after an error,
-// a crash, or a removal that failed, and by two callers at once if two call. So fn must be such that a second time
-// changes nothing: insert with a unique index over (stock, Epoch, Ordinal) and "on conflict do nothing", one
-// transaction for the batch. Then every unit is in the database exactly once. Entries come in the order of the sales;
-// a return comes after its sale. What is not moved when the stock's retention is over is gone.
+// a crash, or a removal that failed, and by two callers at once if two call. So a grant may come again after the return of its
+// unit was moved by another, and fn must be such that neither the number of times nor the order matters: in one transaction,
+// which is committed before fn returns nil, insert a row for every unit under the primary key (stock, Epoch, ordinal, Back),
+// "on conflict do nothing". Delete none: who has a unit is a view, the rows of grants without one of a return. Where a row
+// is there already and is of another entry (ID, Claimant or Request), return an error: a failover has forgotten it
+// and the ordinal was given out a second time. Then nothing of the batch is removed; Restore, from all rows, sets the stock
+// right, and the entry that was wrong is removed by hand (XDEL). docs/examples/ledger does all that, in SQL.
+//
+// One who moves alone gets the entries in the order of the sales, a return after its sale. What is not moved when the
+// stock's retention is over is gone. A shard's ordinals are its own: ShardedStock.Ordinal makes the key one of the whole.
 //
 // The error is fn's, as it is, or the server's.
 func (s *Stock) Ledger(ctx context.Context, max int, fn func(ctx context.Context, entries []Entry) error) (moved int, err error) {

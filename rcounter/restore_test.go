@@ -17,8 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// database is what a consumer of the ledger keeps: who has which unit.
-type database struct{ rows map[int64]rcounter.Entry }
+// database is what a consumer of the ledger keeps: who has which unit, and which units were returned.
+type database struct {
+	rows map[int64]rcounter.Entry
+	back map[int64]bool
+}
 
 // move takes over what the ledger has.
 func (d *database) move(t testing.TB, s *rcounter.Stock) {
@@ -28,11 +31,12 @@ func (d *database) move(t testing.TB, s *rcounter.Stock) {
 			for _, e := range entries {
 				for o := e.Ordinal; o < e.Ordinal+e.N; o++ {
 					if e.Back {
+						d.back[o] = true
 						delete(d.rows, o)
 					} else {
 						row := e
 						row.Ordinal, row.N = o, 1
-						if _, taken := d.rows[o]; !taken { // the unique index
+						if _, taken := d.rows[o]; !taken && !d.back[o] { // the unique index
 							d.rows[o] = row
 						}
 					}
@@ -89,7 +93,7 @@ func TestRestoreAfterLossesKeepsEveryWinnersUnitAndSellsNoneTwice(t *testing.T) 
 				o := rcounter.OpenSpec{Limit: limit, PerUser: 5, OpenFor: time.Hour, Ledger: true}
 				_, err := s.Open(ctx, o)
 				require.NoError(t, err)
-				db := &database{rows: map[int64]rcounter.Entry{}}
+				db := &database{map[int64]rcounter.Entry{}, map[int64]bool{}}
 				users, requests, anys := map[string]int64{}, map[string]rcounter.Grant{}, []rcounter.Grant{}
 				act := func(i int) {
 					switch i % 5 {
