@@ -131,7 +131,8 @@ func (x *Hold) Token() (token int64, ok bool) {
 }
 
 // Until returns the instant, on this process's monotonic clock, until which it is safe to act. It moves on with every
-// confirmed renewal; after the hold is over it says nothing. A lock that was handed over has a short lease at first (four
+// confirmed renewal, and back when it is found out that somebody has shortened the lease on the server; after the hold is
+// over it says nothing. A lock that was handed over has a short lease at first (four
 // PollCaps of 10 s at most, four CallTimeouts or a second, whichever is most), which is raised to the full one after a third
 // of it, also that of WithLease.
 func (x *Hold) Until() time.Time {

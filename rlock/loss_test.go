@@ -293,3 +293,40 @@ func TestAReleaseThatTheServerRefusesGoesOnInTheBackground(t *testing.T) {
 		})
 	}
 }
+
+func TestALeaseThatSomebodyShortenedIsRaisedAtOnceOrTrustedNoLonger(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.Start(t), rlock.Options{})
+	l := r.locks
+	locks := map[string]*rlock.Lock{
+		"reentrant": l.Reentrant("reentrant"), "fair": l.Fair("fair"), "plain": l.Plain("plain", rlock.PlainOptions{}),
+		"write": l.ReadWrite("write").Write(),
+	}
+	var holds []*rlock.Hold
+	for _, lock := range locks {
+		holds = append(holds, mustTry(t, lock, 0))
+	}
+	fixed := mustTry(t, l.Reentrant("fixed"), time.Hour)
+	tracked(t, r, len(locks)+2)  // a write lock has two keys
+	const left = 8 * time.Second // less than what is left until the first renewal
+	for name := range locks {
+		admin(t, r.redis, "PEXPIRE", name, strconv.FormatInt(left.Milliseconds(), 10))
+	}
+	admin(t, r.redis, "PEXPIRE", "fixed", "60000")
+	began := time.Now()
+	for _, h := range holds {
+		redistest.Eventually(t, left, h.Name()+" is raised", func() bool { return r.pttl(t, h.Name()) > 2*left })
+		require.Less(t, time.Since(began), left)
+		require.NoError(t, h.Unlock(within(t)))
+	}
+	redistest.Eventually(t, left, "the fixed lease is shorter", func() bool { return time.Until(fixed.Until()) < time.Minute })
+	require.NoError(t, fixed.Err())
+	require.NoError(t, fixed.Unlock(within(t)))
+}
+
+func mustTry(t testing.TB, l *rlock.Lock, lease time.Duration) *rlock.Hold {
+	t.Helper()
+	h, err := l.TryLock(within(t), 0, lease)
+	require.NoError(t, err)
+	return h
+}

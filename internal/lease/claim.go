@@ -39,6 +39,7 @@ type Claim struct {
 	lease    time.Duration
 	deadline instant // acting is safe until then, as far as the lease goes
 	sure     instant // the same, even if the machine was asleep; less than deadline while the server has not answered since
+	heard    instant // when the last confirmation of a lease was taken in
 	asked    instant // before the request was sent that was granted
 	maxAt    instant // MaxHold, zero: none
 	start    instant // the renewal schedule is start + n*lease/3
@@ -128,11 +129,11 @@ func (c *Claim) term() time.Duration {
 	return c.lease
 }
 
-// howLong is the lease that a look asks for if it is to say how long the claim has left.
+// howLong is the lease that a look asks for. A look says how long the claim has left. It writes nothing, and so causes no
+// invalidation of its own.
 const howLong = -time.Millisecond
 
-// wanted reports whether a call about c should go out at now, and the lease it should ask for: 0 for a mere look,
-// which writes nothing and so causes no invalidation of its own, or howLong.
+// wanted reports whether a call about c should go out at now, and the lease it should ask for: howLong for a look.
 func (c *Claim) wanted(now instant) (lease time.Duration, ok bool) {
 	if c.inFlight {
 		return 0, false
@@ -149,10 +150,7 @@ func (c *Claim) wanted(now instant) (lease time.Duration, ok bool) {
 	case c.short > 0 && !renewBy.Before(c.renewAt):
 		return c.start.Add(c.lease).Sub(now), true
 	case !c.checkAt.IsZero() && !checkBy.Before(c.checkAt):
-		if c.doubted() {
-			return howLong, true
-		}
-		return 0, true
+		return howLong, true
 	}
 	return 0, false
 }

@@ -19,7 +19,8 @@
 // A renewal script has KEYS = the claims' keys (Key and More of each) and ARGV = owner, lease in ms for each; it
 // replies one integer for each: 1 renewed, 0 the owner holds nothing there, -1 not known (an error on that key alone), -2 the
 // key holds another type: the claim is over, and was not released.
-// Lease 0 asks only whether it is held, -1 also for how long: 1 + ms left, 1 without end.
+// Lease -1 asks only whether it is held, and for how long: 1 + ms left, 1 without end. (0 asks only whether it is held; nothing
+// here does.)
 //
 // While a slot is being migrated its keys may be on two nodes, for as long as that takes, and the server refuses what uses
 // both (TRYAGAIN; also if a key that is not there is among them). Then each claim is renewed alone, and one of several keys
@@ -269,6 +270,7 @@ func (e *Engine) confirm(c *Claim, sent time.Time, lease time.Duration) {
 // trust moves the deadline to what a request sent at sent, which left c with lease, is good for, if that is later.
 func (e *Engine) trust(c *Claim, sent time.Time, lease time.Duration) {
 	d := e.at(sent).Add(lease - c.margin(lease))
+	c.heard = e.now()
 	c.deadline = max(c.deadline, d)
 	if e.at(sent).Before(e.woke) {
 		d = d.Add(-e.slept)
@@ -277,12 +279,33 @@ func (e *Engine) trust(c *Claim, sent time.Time, lease time.Duration) {
 }
 
 // settle takes in how long c has left, less than a millisecond more: 0 without end.
-func (e *Engine) settle(c *Claim, sent time.Time, left time.Duration) {
+//
+// That may be less than what was confirmed: somebody has shortened the lease (PEXPIRE). Then the deadline is earlier, and a
+// claim that is renewed is renewed now. It is no less if a confirmation came in between:
+//
+//	look: sent, reads 5 s left      Extend or re-entry: raises to 30 s, confirmed
+//	look: answered
+//
+// so the claim is looked at again. A confirmation that comes after this only raises the deadline, and was granted after it
+// was asked for.
+func (e *Engine) settle(c *Claim, sent time.Time, left time.Duration, now instant) {
 	if e.at(sent).Before(e.woke) {
 		return
 	}
 	if left > 0 {
-		c.deadline = max(c.sure, min(c.deadline, e.at(sent).Add(left-c.margin(left))))
+		safe := e.at(sent).Add(left - c.margin(left))
+		switch shortened := e.at(sent).Add(left).Before(c.sure); {
+		case shortened && c.heard.After(e.at(sent)):
+			c.checkAt = now
+			return
+		case shortened:
+			c.deadline = safe
+			if now.Add(left).Before(c.sure) { // and this is not just how long the answer took
+				c.renewAt = now
+			}
+		default:
+			c.deadline = max(c.sure, min(c.deadline, safe))
+		}
 	}
 	c.sure = c.deadline
 }
@@ -614,7 +637,7 @@ func (e *Engine) pass() time.Duration {
 	return next.Sub(now)
 }
 
-// asked is one claim in a call: lease 0 asks only whether it is held.
+// asked is one claim in a call.
 type asked struct {
 	*Claim
 	lease time.Duration
@@ -757,7 +780,7 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 				c.plan(now)
 				e.trust(c, sent, a.lease)
 			case a.lease == howLong:
-				e.settle(c, sent, time.Duration(verdicts[i]-1)*time.Millisecond)
+				e.settle(c, sent, time.Duration(verdicts[i]-1)*time.Millisecond, now)
 			}
 			if e.at(sent).Before(e.woke) {
 				c.renewAt, c.checkAt = now, now

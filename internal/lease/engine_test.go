@@ -37,8 +37,8 @@ for i, key in ipairs(KEYS) do
   else
     replies[i] = 1
     if tonumber(ARGV[2 * i]) > 0 then
-      redis.call('PEXPIRE', key, ARGV[2 * i])
-    elseif tonumber(ARGV[2 * i]) < 0 then
+      redis.call('PEXPIRE', key, math.max(redis.call('PTTL', key), ARGV[2 * i]))
+    elseif redis.call('PTTL', key) >= 0 then
       replies[i] = 1 + math.max(redis.call('PTTL', key), 1)
     end
   end
@@ -591,6 +591,50 @@ func TestAHintIsFollowedAtOnceButProvesNothing(t *testing.T) {
 
 // The connection that tracks comes up, or loses everything, just after a claim was asked about that was a little young
 // for it and went with another.
+func TestALeaseThatSomebodyShortenedIsRaisedAtOnceOrTrustedNoLonger(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		fixed, auto := claim("fixed"), s.take(t, "auto", term)
+		s.grant(t, fixed, term)
+		require.True(t, s.Add(fixed.Claim, time.Now(), time.Now(), term, false, 0))
+		time.Sleep(time.Second)
+		s.tap.calls()
+		const left = 5 * time.Second
+		for _, h := range []*held{fixed, auto} {
+			s.server.Embedded.SetTTL(h.Key, left)
+			s.Check(h.Key)
+		}
+		time.Sleep(100 * time.Millisecond)
+		require.Less(t, time.Until(s.Until(fixed.Claim)), left)
+		require.Greater(t, time.Until(s.Until(fixed.Claim)), left/2)
+		require.Greater(t, time.Until(s.Until(auto.Claim)), term-time.Second)
+		require.Greater(t, s.server.Embedded.TTL("auto"), term-time.Second)
+		time.Sleep(2 * left)
+		require.ErrorIs(t, fixed.why(t), errs.ErrLost)
+		require.NoError(t, auto.why(t))
+	})
+}
+
+// A look reads the short lease; before its answer is there, an Extend is confirmed.
+func TestALookFromBeforeAConfirmationTakesNothingOffIt(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		h := claim("l")
+		s.grant(t, h, term)
+		require.True(t, s.Add(h.Claim, time.Now(), time.Now(), term, false, 0))
+		time.Sleep(time.Second)
+		s.server.Embedded.SetTTL("l", 5*time.Second)
+		letGo := s.tap.hold()
+		s.Check("l")
+		time.Sleep(100 * time.Millisecond)
+		s.server.Embedded.SetTTL("l", term)
+		require.True(t, s.Confirmed(h.Claim, time.Now(), term))
+		s.tap.calls()
+		letGo()
+		time.Sleep(100 * time.Millisecond)
+		require.Greater(t, time.Until(s.Until(h.Claim)), term-time.Second)
+		require.Len(t, s.tap.calls(), 1, "it is looked at again")
+	})
+}
+
 func TestAHintAboutEverythingIsAlsoOneAboutAClaimThatWasAskedAboutEarly(t *testing.T) {
 	inFreshShop(t, lease.Heartbeats{}, func(t *testing.T, s *shop) {
 		s.take(t, "a", term)

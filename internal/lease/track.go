@@ -24,7 +24,8 @@ import (
 // the client's own connections, if its invalidations are observed (pubsub.Invalidations). Its own renewals count there:
 // each causes one look, which writes nothing.
 //
-// What comes is a hint, never proof: it has the claims of that key checked. A lost connection has all of them checked,
+// What comes is a hint, never proof: it has the claims of that key looked at, which also finds out that a lease was
+// shortened (see settle). A lost connection has all of them checked,
 // which tracks them on the next one.
 type tracker struct {
 	e      *Engine
