@@ -1,43 +1,81 @@
 -- Redisson's queue of a fair lock: a list of owners, first come first, and beside it a sorted set with the instant (ms)
--- after which each counts as dead. A waiter of ours is dead when it has not looked for its patience; Redisson's scores
--- are sums: each adds its own patience to the score of who was last, and takes it off all others' when it is served.
--- So ours is at least the score of the last of Redisson's before it, plus its own patience: dead ones of ours cost one
--- patience together, and none alive is dropped because Redisson was served.
+-- after which each counts as dead, which is looked at when it is the first. A waiter of ours is dead when it has not looked
+-- for its patience; Redisson's scores are sums: each adds its own patience to the score of who was last, and takes it off
+-- all others' when it is served. So ours begins at least its patience above the score of one of Redisson's that is
+-- last when it comes, and as high as one of ours that is. From then on whatever Redisson takes off, it takes off the
+-- scores of those before it as well: it stays above them without anybody looking for them. So dead ones of ours cost one
+-- patience together, none alive is dropped because Redisson was served, and no call goes through the queue.
 local QUEUE_TTL = 3600000 -- beyond the last score: for queues whose waiters all died. Redisson sets none.
+local MOST = 30000 -- the longest patience: see Client.patience
+local DROPS = 250 -- how many dead one call takes out, so that none is long; who is not served then asks again
 
--- The first in line that is not dead; the dead before it are dropped.
+-- Cut the scores of those of ours that are before all of Redisson's: nobody's patience is going to be taken off them any
+-- more. They are too high if they were to outlast that of somebody who has died, or if the clock stepped back.
+local function cut(queue, timeouts, most)
+  for _, owner in ipairs(redis.call('LRANGE', queue, 0, DROPS)) do
+    if not ours(owner) then
+      return
+    end
+    if tonumber(redis.call('ZSCORE', timeouts, owner) or 0) > most then
+      redis.pcall('ZADD', timeouts, string.format('%.0f', most), owner) -- memory may be full
+    end
+  end
+end
+
+-- The first in line that is not dead, and until when; the dead before it are dropped. If those are too many, the next
+-- of the dead, until now.
 local function first(queue, timeouts, now)
-  while true do
+  for n = 0, DROPS do
     local head = redis.call('LINDEX', queue, 0)
     if not head then
       return nil
     end
-    local till = redis.call('ZSCORE', timeouts, head)
-    if till and tonumber(till) > now then
-      return head, tonumber(till)
+    local till = tonumber(redis.call('ZSCORE', timeouts, head) or 0)
+    if till > now then
+      if till > now + MOST and ours(head) then
+        till = now + MOST
+        cut(queue, timeouts, till)
+      end
+      return head, till
+    end
+    if n == DROPS then
+      return head, now
     end
     redis.call('LPOP', queue)
     redis.call('ZREM', timeouts, head)
   end
 end
 
--- Enter the queue, or stay in it.
-local function enter(queue, timeouts, owner, patience, now)
-  local last = now
-  local there = false
+-- Whether an owner stands in the list. It has a score if it does: both are written together, here and in Redisson. Where
+-- they have become of different length (one was deleted or evicted alone) the list is gone through.
+local function stands(queue, timeouts, owner, score)
+  local stand = redis.call('LLEN', queue)
+  if stand == redis.call('ZCARD', timeouts) then
+    return score
+  elseif stand == 0 then
+    redis.call('DEL', timeouts)
+    return false
+  end
   for _, other in ipairs(redis.call('LRANGE', queue, 0, -1)) do
     if other == owner then
-      there = true
-      break
-    end
-    if not ours(other) then
-      last = math.max(last, tonumber(redis.call('ZSCORE', timeouts, other) or 0))
+      return true
     end
   end
-  if not there then
+  return false
+end
+
+-- Enter the queue, or stay in it.
+local function enter(queue, timeouts, owner, patience, now)
+  local score = redis.call('ZSCORE', timeouts, owner)
+  local till = math.max(now + patience, tonumber(score or 0))
+  if not stands(queue, timeouts, owner, score) then
+    local last = redis.call('LINDEX', queue, -1)
+    if last then
+      local before = tonumber(redis.call('ZSCORE', timeouts, last) or 0)
+      till = math.max(till, ours(last) and before or before + patience)
+    end
     redis.call('RPUSH', queue, owner)
   end
-  local till = math.max(last + patience, tonumber(redis.call('ZSCORE', timeouts, owner) or 0))
   redis.call('ZADD', timeouts, string.format('%.0f', till), owner)
   local ttl = QUEUE_TTL + tonumber(redis.call('ZREVRANGE', timeouts, 0, 0, 'WITHSCORES')[2]) - now
   redis.call('PEXPIRE', queue, string.format('%.0f', ttl))

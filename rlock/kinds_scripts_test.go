@@ -1,6 +1,7 @@
 package rlock_test
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -226,6 +227,149 @@ func TestFairScriptTable(t *testing.T) {
 					require.ElementsMatch(t, c.order, members)
 				}
 			})
+		}
+	})
+}
+
+// fairQueue writes a queue of so many waiters, every other one Redisson's, all dead at the same time from now.
+func fairQueue(t *testing.T, g *scriptRig, key string, n int, dead time.Duration) {
+	t.Helper()
+	_, err := eval(t, g.c, `
+for i = 1, tonumber(ARGV[1]) do
+  local owner = (i % 2 == 0 and ARGV[3] or ARGV[4]) .. i
+  redis.call('RPUSH', KEYS[1], owner)
+  redis.call('ZADD', KEYS[2], ARGV[2], owner)
+end
+return 1`, []string{"redisson_lock_queue:{" + key + "}", "redisson_lock_timeout:{" + key + "}"}, strconv.Itoa(n), strconv.FormatInt(g.now(t)+dead.Milliseconds(), 10), java, bob)
+	require.NoError(t, err)
+}
+
+func TestAPollOfAFairWaiterCostsTheSameHoweverManyWait(t *testing.T) {
+	g := newScriptRig(t, redistest.Start(t))
+	src := sources(t, "owners fair", "fair_acquire")["fair_acquire"]
+	sha, err := g.do(t, "SCRIPT", "LOAD", src).ToString()
+	require.NoError(t, err)
+	g.must(t, "HSET", "holder", bob, "1")
+	const polls = 50
+	cost := func(n int) (calls map[string]int, usec int) {
+		key := "l" + strconv.Itoa(n)
+		g.must(t, "COPY", "holder", key)
+		g.must(t, "PEXPIRE", key, "1000000")
+		fairQueue(t, g, key, n, time.Hour)
+		poll := []string{"EVALSHA", sha, "3", key, "redisson_lock_queue:{" + key + "}", "redisson_lock_timeout:{" + key + "}", alice, "1", "300000", "0", "PUBLISH", "c", "3000"}
+		g.must(t, poll...) // comes
+		least := 0
+		for range 5 { // of the time the least counts: the machine is busy
+			g.must(t, "CONFIG", "RESETSTAT")
+			for range polls {
+				g.must(t, poll...)
+			}
+			stats, err := g.do(t, "INFO", "commandstats").ToString()
+			require.NoError(t, err)
+			_, of, _ := strings.Cut(stats, "cmdstat_evalsha:")
+			var spent int
+			_, err = fmt.Sscanf(of, "calls="+strconv.Itoa(polls)+",usec=%d", &spent)
+			require.NoError(t, err)
+			if least == 0 || spent < least {
+				least = spent
+			}
+			calls = redistest.CommandCalls(t, g.c)
+		}
+		return calls, least
+	}
+	few, usec := cost(10)
+	many, most := cost(5000)
+	require.Zero(t, many["lrange"], "nobody goes through the queue")
+	for name := range many {
+		require.Equal(t, few[name], many[name], name)
+	}
+	require.Less(t, most, 10*usec, "50 polls among 10: %d µs, among 5000: %d µs", usec, most)
+}
+
+// Dead waiters are passed over, and no single call is long for it.
+func TestManyDeadFairWaitersAreDroppedByAFewCalls(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newScriptRig(t, s)
+		src := sources(t, "owners fair", "fair_acquire")["fair_acquire"]
+		keys := []string{"l", "redisson_lock_queue:{l}", "redisson_lock_timeout:{l}"}
+		fairQueue(t, g, "l", 1000, -time.Second)
+		for before := int64(1001); ; {
+			got, err := eval(t, g.c, src, keys, alice, "1", "300000", "0", "PUBLISH", "c", "3000")
+			require.NoError(t, err)
+			if got[0] == 1 {
+				break
+			}
+			require.Zero(t, got[1], "to be asked again at once")
+			left, err := g.do(t, "LLEN", keys[1]).AsInt64()
+			require.NoError(t, err)
+			require.Less(t, left, before)
+			require.Greater(t, left, before-300)
+			before = left
+		}
+		require.Equal(t, map[string]string{alice: "1"}, g.look(t, "l").hash)
+		left, err := g.do(t, "EXISTS", keys[1], keys[2]).AsInt64()
+		require.NoError(t, err)
+		require.Zero(t, left)
+	})
+}
+
+// One of the two keys may be evicted or deleted alone.
+func TestHalfAFairQueueKeepsNobodyOut(t *testing.T) {
+	const carol = "2b3c4d5e-5a1e-8c61-9d0a-6f4f3a2b1c0d:9"
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newScriptRig(t, s)
+		src := sources(t, "owners fair", "fair_acquire")["fair_acquire"]
+		keys := []string{"l", "redisson_lock_queue:{l}", "redisson_lock_timeout:{l}"}
+		for _, lost := range keys[1:] {
+			g.must(t, "FLUSHALL")
+			g.must(t, "HSET", "l", java, "1")
+			for _, gone := range []string{"", lost} {
+				if gone != "" {
+					g.must(t, "DEL", gone)
+				}
+				for range 2 {
+					for _, owner := range []string{bob, alice, carol} {
+						_, err := eval(t, g.c, src, keys, owner, "1", "300000", "0", "PUBLISH", "c", "3000")
+						require.NoError(t, err)
+					}
+				}
+				order, err := g.do(t, "LRANGE", keys[1], "0", "-1").AsStrSlice()
+				require.NoError(t, err)
+				require.Equal(t, []string{bob, alice, carol}, order, "without %s", gone)
+				known, err := g.do(t, "ZCARD", keys[2]).AsInt64()
+				require.NoError(t, err)
+				require.EqualValues(t, 3, known)
+			}
+		}
+	})
+}
+
+// A score of ours that is further ahead than a waiter of ours can be patient, before all of Redisson's, is of a clock that
+// stepped back, or was to outlast one of Redisson's that has died: the dead go with the patience that is the longest.
+func TestAFairWaiterOfOursThatIsFirstDiesInThirtySeconds(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newScriptRig(t, s)
+		src := sources(t, "owners fair", "fair_acquire")["fair_acquire"]
+		keys := []string{"l", "redisson_lock_queue:{l}", "redisson_lock_timeout:{l}"}
+		now := g.now(t)
+		for _, w := range []string{bob, bob + "1", java, bob + "2"} {
+			g.must(t, "RPUSH", keys[1], w)
+			g.must(t, "ZADD", keys[2], strconv.FormatInt(now+3_600_000, 10), w)
+		}
+		got, err := eval(t, g.c, src, keys, alice, "1", "300000", "0", "PUBLISH", "c", "3000")
+		require.NoError(t, err)
+		require.Equal(t, int64(0), got[0])
+		require.LessOrEqual(t, got[1], int64(30_000))
+		ends := map[string]int64{}
+		for _, w := range []string{bob, bob + "1", java, bob + "2", alice} {
+			v, err := g.do(t, "ZSCORE", keys[2], w).AsFloat64()
+			require.NoError(t, err)
+			ends[w] = int64(v) - now
+		}
+		require.Less(t, ends[bob], int64(60_000))
+		require.Equal(t, ends[bob], ends[bob+"1"], "together")
+		for _, w := range []string{java, bob + "2", alice} {
+			require.GreaterOrEqual(t, ends[w], int64(3_600_000), "Redisson's patience is its own, and is taken off those behind it")
 		}
 	})
 }
