@@ -102,8 +102,9 @@ func (c *Client) CyclicBarrier(name string, parties int) *CyclicBarrier {
 // or if another party leaves or dies before it is through: then the action has run, wholly or in part, and nobody goes
 // on. So an action that must not be repeated needs a mark of its own.
 //
-// The action's ctx is that of the last party's Await, and ends, too, when that party's lease is lost or the Client is
-// closed. If it returns nil after that, it counts as done all the same, if the server still takes it.
+// The action's ctx is that of the last party's Await, and ends, too, when that party's lease is lost, the Client is closed,
+// or the generation breaks because another party left or died: its cause is then ErrLost, ErrClosed or the
+// *BrokenBarrierError that Await returns. It learns of a break by a message, or within Options.PollCap. If it returns nil after that, it counts as done all the same, if the server still takes it.
 func (b *CyclicBarrier) WithAction(action func(ctx context.Context) error) *CyclicBarrier {
 	w := *b
 	w.action = action
@@ -371,13 +372,13 @@ func (p *party) line() string {
 	return "barrier:" + p.b.key + " " + p.joined.id + " " + strconv.FormatInt(p.joined.gen, 10)
 }
 
-// await waits for the end of the generation. ctx ends with the caller's patience, the claim, or the client.
-func (p *party) await(ctx context.Context) (Arrival, error) {
+// watch waits until the generation is over, or this party is not in it any more, and returns the server's word on that. ctx
+// ends with the caller's patience, the claim, or the client.
+func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 	c := p.b.c
 	began := time.Now()
 	room := c.enterRoom(p.line())
 	defer room.leave()
-	var result barrierReply
 	look := func(ctx context.Context) (wait.Answer, error) {
 		sent := time.Now()
 		m, err := c.runner.Attempt(ctx, p.call("look", 0, "", nil))
@@ -407,6 +408,13 @@ func (p *party) await(ctx context.Context) (Arrival, error) {
 			return look(ctx)
 		}})
 	}
+	return result, err
+}
+
+// await is the part of a party that is not the last.
+func (p *party) await(ctx context.Context) (Arrival, error) {
+	c := p.b.c
+	result, err := p.watch(ctx)
 	if err == nil && time.Now().Before(c.engine.Until(&p.claim)) {
 		return p.outcome(result, nil)
 	}
@@ -484,17 +492,44 @@ func (p *party) end(ctx context.Context, verb, why string) (barrierReply, error)
 	return r, err
 }
 
+// watched returns a child of ctx for the action, which ends when the generation breaks; stop ends the watching. The
+// watchdog cannot tell: a party whose generation is over counts as renewed (see barrier_renew.lua), because how it ended is
+// the server's answer to a look. A generation that broke before the first look is found by it, one that breaks later by the
+// message or the poll that any party waits for; one that trips does so by the caller's own request, after the action. An
+// end that comes after the action has returned, and before the trip, is the answer to the trip.
+func (p *party) watched(ctx context.Context) (actx context.Context, stop func()) {
+	actx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r, err := p.watch(actx)
+		if err != nil { // the caller's end, or no right to look: renewals go on without it
+			return
+		}
+		if _, err := p.outcome(r, nil); err != nil {
+			cancel(err)
+		}
+	}()
+	return actx, func() {
+		cancel(nil)
+		<-done
+	}
+}
+
 // act is the last arriver's part.
 func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 	if p.b.action != nil {
+		actx, stop := p.watched(ctx)
 		returned := false
 		defer func() {
 			if !returned { // a panic, or runtime.Goexit
+				stop()
 				p.leave(ctx, "action", nil)
 			}
 		}()
-		err = p.b.action(ctx)
+		err = p.b.action(actx)
 		returned = true
+		stop()
 		if err != nil {
 			return p.leave(ctx, "action", err)
 		}

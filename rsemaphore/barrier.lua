@@ -73,13 +73,22 @@ local function ended()
   return reply(5)
 end
 
-if n > 0 and now >= soon then
-  -- soon is only a lower bound, since renewals do not move it: look at all leases, and learn a better one
+if n > 0 and (now >= soon or soon > now + longest) then
+  -- soon is only a lower bound, since renewals do not move it: look at all leases, and learn a better one. No lease ends
+  -- later than the longest of them from now, unless the server's clock has been set back since: that of a party that is
+  -- dead would hold all others until the clock is there again, so it is cut to what it can be. A party that lives relies
+  -- on less: on its lease from before its last renewal was sent.
   local all = redis.call('HGETALL', key)
   local first = now + longest
   for i = 1, #all, 2 do
     if string.sub(all[i], 1, 2) == 'm:' then
-      first = math.min(first, tonumber(string.match(all[i + 1], '^%d+')))
+      local ends, mark = string.match(all[i + 1], '^(%d+)(%??)')
+      ends = tonumber(ends)
+      if ends > now + longest then
+        ends = now + longest
+        redis.pcall('HSET', key, all[i], text(ends) .. mark)
+      end
+      first = math.min(first, ends)
     end
   end
   soon = first

@@ -45,6 +45,8 @@ func TestBarrierScriptTable(t *testing.T) {
 		{name: "a lease that has been renewed is not over, whatever was expected", before: []string{"HSET KEY id x gen 4 parties 3 n 2 lease 300000 soon NOW-1000 m:a NOW+250000 m:b NOW+290000", "PEXPIRE KEY 3900000"},
 			args: args("look", "a", "x", "4"), reply: []string{"0", "x", "4", "2", "270000", "", "T", "3"}, after: is("gen=4, id=x, lease=300000, m:a=T, m:b=T, n=2, parties=3, soon=T"), ttl: kept},
 
+		{name: "leases further ahead than they can be, after the clock was set back, end a lease from now", before: []string{"HSET KEY id x gen 4 parties 3 n 2 lease 300000 soon NOW+9200000 m:a NOW+9200000? m:b NOW+9290000", "PEXPIRE KEY 3900000"},
+			args: args("look", "b", "x", "4"), reply: []string{"0", "x", "4", "2", "300000", "", "T", "3"}, after: is("gen=4, id=x, lease=300000, m:a=T?, m:b=T, n=2, parties=3, soon=T"), ttl: kept},
 		{name: "a look says wait, and shows that the party knows", before: full, args: args("look", "b", "x", "4"), reply: []string{"0", "x", "4", "3", "210000", "", "T", "3"}, after: is("act=c, gen=4, id=x, lease=300000, m:a=T, m:b=T, m:c=T?, n=3, parties=3, soon=T"), ttl: kept},
 		{name: "a look at what is over: it tripped", before: idle(" r:a NOW+100000_4"), args: args("look", "a", "x", "4"), reply: []string{"5", "x", "4", "0", "0", "", "T", "3"}, after: is("gen=5, id=x, parties=3"), ttl: rested},
 		{name: "or broke", before: idle(" b:4 NOW+100000_action"), args: args("look", "a", "x", "4"), reply: []string{"6", "x", "4", "0", "0", "action", "T", "3"}, after: is("b:4=T action, gen=5, id=x, parties=3"), ttl: rested},

@@ -337,6 +337,57 @@ func TestAPartyThatLeavesDuringTheActionBreaksIt(t *testing.T) {
 	require.Equal(t, "left", broken.Why)
 }
 
+func TestAnActionIsToldWhenItsGenerationBreaks(t *testing.T) {
+	for where, away := range map[string]bool{"another process": true, "its own process": false} {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			srv := redistest.Start(t)
+			// neither a poll nor a renewal comes in time
+			o := rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour, WatchdogTimeout: time.Hour}
+			r := newRig(t, srv, o)
+			other := r
+			if away {
+				other = newRig(t, srv, o)
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			done := arriveAt(ctx, other.c.CyclicBarrier("b", 2), 1)
+			gathered(t, other.c.CyclicBarrier("b", 2), 1)
+			var cause error
+			_, err := r.c.CyclicBarrier("b", 2).WithAction(func(actx context.Context) error {
+				cancel()
+				select {
+				case <-actx.Done():
+				case <-within(t).Done():
+				}
+				cause = context.Cause(actx)
+				return actx.Err()
+			}).Await(within(t))
+			require.ErrorIs(t, (<-done).err, rsemaphore.ErrBrokenBarrier)
+			require.ErrorIs(t, err, rsemaphore.ErrBrokenBarrier)
+			var broken *rsemaphore.BrokenBarrierError
+			require.ErrorAs(t, cause, &broken)
+			require.Equal(t, "left", broken.Why)
+			require.EqualValues(t, 1, broken.Generation)
+		})
+	}
+}
+
+func TestAnActionIsToldWhenTheBarrierIsGone(t *testing.T) {
+	r := newRig(t, redistest.Start(t), rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 50 * time.Millisecond, WatchdogTimeout: time.Hour})
+	b := r.c.CyclicBarrier("b", 1)
+	_, err := b.WithAction(func(actx context.Context) error {
+		r.must(t, "FLUSHALL")
+		select {
+		case <-actx.Done():
+		case <-within(t).Done():
+		}
+		require.ErrorIs(t, context.Cause(actx), rsemaphore.ErrLost)
+		require.ErrorIs(t, context.Cause(actx), rsemaphore.ErrBrokenBarrier)
+		return context.Cause(actx)
+	}).Await(within(t))
+	require.ErrorIs(t, err, rsemaphore.ErrBrokenBarrier)
+}
+
 func TestACloseBreaksTheGenerationsOfItsParties(t *testing.T) {
 	srv := redistest.Start(t)
 	r, other := newRig(t, srv, patient), newRig(t, srv, patient)
