@@ -25,13 +25,13 @@ func (s *Stock) ClaimAny(ctx context.Context, n int64) (_ Grant, err error) {
 	}
 	d := s.desk()
 	if g, ok := d.memory.any(ctx); ok {
-		s.c.answered(s.name, g.Outcome)
+		s.c.answered(ctx, s.name, g.Outcome)
 		return g, nil
 	}
 	began := s.c.began()
 	g, err := d.anys.claim(ctx, &seat{n: n})
 	d.memory.heard(g.Outcome)
-	s.c.claimed(s.name, began, g.Outcome, g.N, err)
+	s.c.claimed(ctx, s.name, began, g.Outcome, g.N, err)
 	return g, err
 }
 

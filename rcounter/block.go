@@ -92,13 +92,14 @@ func (s *Stock) Block(ctx context.Context, n int64, ttl time.Duration) (_ *Block
 	b := &Block{s: s, id: recordID(), ttl: ttl}
 	sent := time.Now()
 	g, err := s.block(ctx, b.id, n, ttl)
-	s.c.claimed(s.name, sent, g.Outcome, g.N, err)
+	s.c.claimed(ctx, s.name, sent, g.Outcome, g.N, err)
 	if err != nil {
 		if errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrUnconfirmed) {
+			ctx := context.WithoutCancel(ctx)
 			s.c.tasks.spawn(func() {
-				_, err := s.endBlock(context.Background(), callID(), b.id, 0, blockClose, 0)
+				_, err := s.endBlock(ctx, callID(), b.id, 0, blockClose, 0)
 				if err != nil && !errors.Is(err, ErrBlockEnded) && !errors.Is(err, ErrNoBlock) && !errors.Is(err, ErrUnconfirmed) {
-					s.c.failed(notEnded, s.name, err)
+					s.c.failed(ctx, notEnded, s.name, err)
 				}
 			})
 		}

@@ -28,13 +28,13 @@ func (s *Stock) Claim(ctx context.Context, claimant string) (_ Grant, err error)
 	}
 	d := s.desk()
 	if g, ok := d.memory.claim(ctx, claimant); ok {
-		s.c.answered(s.name, g.Outcome)
+		s.c.answered(ctx, s.name, g.Outcome)
 		return g, nil
 	}
 	began := s.c.began()
 	g, err := d.claims.claim(ctx, &seat{claimant: claimant})
 	d.memory.heard(g.Outcome)
-	s.c.claimed(s.name, began, g.Outcome, g.N, err)
+	s.c.claimed(ctx, s.name, began, g.Outcome, g.N, err)
 	return g, err
 }
 

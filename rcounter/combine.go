@@ -60,6 +60,8 @@ func (o *Combine) check() error {
 //   - the batch is full, or its first seat was taken a Window ago: it takes off, if flights are left
 //   - a flight lands: the next batch takes off, full or not
 //
+// A flight carries the values of the context of its first claim: a span of it is in that caller's trace, and in no other.
+//
 // A fixed batch on a single flight is several times slower than no combining as soon as the server is a millisecond
 // away; this keeps as many flights in the air as there are batches to fill.
 //
@@ -82,6 +84,7 @@ type lane struct {
 
 // seat is one claim in a batch. Until it has landed, grant and err are the flight's.
 type seat struct {
+	ctx      context.Context // its caller's, for the values in it
 	claimant string
 	n        int64
 
@@ -110,6 +113,7 @@ func (l *lane) claim(ctx context.Context, mine *seat) (Grant, error) {
 	if ctx.Err() != nil {
 		return Grant{}, fmt.Errorf("%w: claim on %q: %w", errs.ErrUnavailable, l.key, why(ctx))
 	}
+	mine.ctx = ctx
 	if l.o.Off {
 		l.run(ctx, []*seat{mine})
 		return mine.grant, mine.err
@@ -230,17 +234,20 @@ func (l *lane) land() {
 // fly carries b there and back.
 func (l *lane) fly(b *batch) {
 	defer l.land()
-	ctx, cancel := context.WithDeadline(context.Background(), b.until)
-	defer cancel()
 	l.mu.Lock()
-	b.sent, b.cancel = true, cancel
 	aboard := make([]*seat, 0, len(b.seats))
 	for _, s := range b.seats {
 		if !s.left { // whoever left before this moment is told that nothing was sent
 			aboard = append(aboard, s)
 		}
 	}
-	b.aboard = len(aboard)
+	b.sent, b.aboard = true, len(aboard)
+	ctx := context.Context(context.Background())
+	if len(aboard) > 0 {
+		ctx = context.WithoutCancel(aboard[0].ctx) // one call has one parent: the first claim's
+	}
+	ctx, b.cancel = context.WithDeadline(ctx, b.until)
+	defer b.cancel()
 	l.mu.Unlock()
 	if len(aboard) > 0 {
 		l.run(ctx, aboard)

@@ -80,7 +80,7 @@ func (s *Stock) runAnys(ctx context.Context, seats []*seat) {
 			seat.err = err
 		}
 		if errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrUnconfirmed) {
-			s.c.tasks.spawn(func() { s.handBack(id, 0, 0) })
+			s.c.tasks.spawn(func() { s.handBack(ctx, id, 0, 0) })
 		}
 		return
 	}
@@ -103,15 +103,16 @@ func (s *Stock) runAnys(ctx context.Context, seats []*seat) {
 func (s *Stock) takeBack(left []*seat) {
 	s.c.tasks.spawn(func() {
 		for _, seat := range left {
-			s.handBack(seat.grant.Request, seat.grant.Ordinal, seat.grant.N)
+			s.handBack(seat.ctx, seat.grant.Request, seat.grant.Ordinal, seat.grant.N)
 		}
 	})
 }
 
 // handBack is giveBackAny for units that nobody waits for.
-func (s *Stock) handBack(request string, first, n int64) {
-	if _, err := s.giveBackAny(context.Background(), callID(), request, first, n); err != nil {
-		s.c.failed(notReturned, s.name, err)
+func (s *Stock) handBack(ctx context.Context, request string, first, n int64) {
+	ctx = context.WithoutCancel(ctx) // whose caller has left
+	if _, err := s.giveBackAny(ctx, callID(), request, first, n); err != nil {
+		s.c.failed(ctx, notReturned, s.name, err)
 	}
 }
 

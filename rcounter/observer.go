@@ -7,20 +7,23 @@ import (
 	"time"
 )
 
-// Observer is a set of functions told of what happens, each with the name of the stock or whatever else it is; nil
-// ones are skipped and cost nothing. They run on the goroutine where it happens, claims' own among them: they must return
-// at once. One that panics is logged and otherwise ignored.
+// Observer is a set of functions told of what happens, each with a context and the name of the stock or whatever else it
+// is; nil ones are skipped and cost nothing. They run on the goroutine where it happens, claims' own among them: they must
+// return at once. One that panics is logged and otherwise ignored.
+//
+// The context is that of the call that is spoken of: it carries the caller's span, and may have ended. BackgroundFailed
+// comes with the values of the context of the call that left the work behind.
 type Observer struct {
 	// Claimed: the server answered a Claim, ClaimOnce, ClaimAny, Reserve or Block of a Stock or a ShardedStock, with n
 	// units if it was won; or it did not, for the reason in err.
-	Claimed func(name string, outcome Outcome, n int64, took time.Duration, err error)
+	Claimed func(ctx context.Context, name string, outcome Outcome, n int64, took time.Duration, err error)
 	// AnsweredLocally: the process answered one of these by itself, since the stock is sold out (SoldOutOptions).
 	// Claimed is not told of it.
-	AnsweredLocally func(name string, outcome Outcome)
+	AnsweredLocally func(ctx context.Context, name string, outcome Outcome)
 	// BackgroundFailed: something that goes on in the background failed, and is not tried again: the return of units
 	// whose callers had left, or the end of a block that its caller never saw, which stay sold; the return of units of a
 	// RateLimiter. KeepReaped and KeepLedger tell of every failure that they bear.
-	BackgroundFailed func(name string, err error)
+	BackgroundFailed func(ctx context.Context, name string, err error)
 }
 
 // guarded returns o with its functions' panics caught.
@@ -32,16 +35,16 @@ func (o Observer) guarded(report func(any)) Observer {
 	}
 	var g Observer
 	if f := o.Claimed; f != nil {
-		g.Claimed = func(name string, outcome Outcome, n int64, took time.Duration, err error) {
+		g.Claimed = func(ctx context.Context, name string, outcome Outcome, n int64, took time.Duration, err error) {
 			defer safe()
-			f(name, outcome, n, took, err)
+			f(ctx, name, outcome, n, took, err)
 		}
 	}
 	if f := o.AnsweredLocally; f != nil {
-		g.AnsweredLocally = func(name string, outcome Outcome) { defer safe(); f(name, outcome) }
+		g.AnsweredLocally = func(ctx context.Context, name string, outcome Outcome) { defer safe(); f(ctx, name, outcome) }
 	}
 	if f := o.BackgroundFailed; f != nil {
-		g.BackgroundFailed = func(name string, err error) { defer safe(); f(name, err) }
+		g.BackgroundFailed = func(ctx context.Context, name string, err error) { defer safe(); f(ctx, name, err) }
 	}
 	return g
 }
@@ -55,23 +58,23 @@ func (c *Client) began() (t time.Time) {
 }
 
 // claimed tells of a claim that the server was asked for.
-func (c *Client) claimed(name string, began time.Time, o Outcome, n int64, err error) {
+func (c *Client) claimed(ctx context.Context, name string, began time.Time, o Outcome, n int64, err error) {
 	if f := c.observer.Claimed; f != nil {
-		f(name, o, n, time.Since(began), edged(err))
+		f(ctx, name, o, n, time.Since(began), edged(err))
 	}
 }
 
 // answered tells of a claim that the process answered.
-func (c *Client) answered(name string, o Outcome) {
+func (c *Client) answered(ctx context.Context, name string, o Outcome) {
 	if f := c.observer.AnsweredLocally; f != nil {
-		f(name, o)
+		f(ctx, name, o)
 	}
 }
 
 // failed tells of something in the background that failed: what says what that means.
-func (c *Client) failed(what, name string, err error) {
+func (c *Client) failed(ctx context.Context, what, name string, err error) {
 	if f := c.observer.BackgroundFailed; f != nil {
-		f(name, edged(err))
+		f(ctx, name, edged(err))
 	}
 	c.complaints.log(c.log, what, name, err)
 }
@@ -83,7 +86,7 @@ func (c *Client) bears(ctx context.Context, what, name string, err error, failin
 		return
 	}
 	if f := c.observer.BackgroundFailed; f != nil {
-		f(name, edged(err))
+		f(ctx, name, edged(err))
 	}
 	if !*failing {
 		*failing = true

@@ -64,11 +64,13 @@ func TestAnObserverIsToldOfEveryClaimOnce(t *testing.T) {
 	o := patient
 	o.KeyPrefix = "shop:"
 	o.Observer = rcounter.Observer{
-		Claimed: func(name string, outcome rcounter.Outcome, n int64, took time.Duration, err error) {
+		Claimed: func(_ context.Context, name string, outcome rcounter.Outcome, n int64, took time.Duration, err error) {
 			require.Positive(t, took)
 			told.add("%s: %v, %d, %v", name, outcome, n, err)
 		},
-		AnsweredLocally: func(name string, outcome rcounter.Outcome) { told.add("%s: %v, locally", name, outcome) },
+		AnsweredLocally: func(_ context.Context, name string, outcome rcounter.Outcome) {
+			told.add("%s: %v, locally", name, outcome)
+		},
 	}
 	c := on(t, srv.Client(t), o)
 	s := c.Stock("s")
@@ -97,7 +99,7 @@ func TestAnObserverIsToldOfEveryClaimOnce(t *testing.T) {
 	told.take()
 	claimed(t, s, "late")
 	claimed(t, s, "ann")
-	require.Equal(t, []string{"s: sold out, locally", "s: replayed, locally"}, told.take())
+	require.Equal(t, []string{"s: sold out, locally", "s: replayed, 1, <nil>"}, told.take())
 
 	sharded := c.Sharded("wide", 2)
 	_, err = sharded.Open(ctx, spec(1))
@@ -113,7 +115,7 @@ func TestAnObserverThatPanicsIsLoggedAndChangesNothing(t *testing.T) {
 	log, text := logged()
 	o := patient
 	o.Logger = log
-	o.Observer.Claimed = func(string, rcounter.Outcome, int64, time.Duration, error) { panic("ouch") }
+	o.Observer.Claimed = func(context.Context, string, rcounter.Outcome, int64, time.Duration, error) { panic("ouch") }
 	s := opened(t, on(t, redistest.Embedded(t).Client(t), o), "s", 1)
 	require.True(t, claimed(t, s, "ann").Won())
 	require.Contains(t, text(), "ouch")
@@ -124,7 +126,7 @@ func TestWhatFailsInTheBackgroundIsToldAndLoggedOnce(t *testing.T) {
 	log, text := logged()
 	var told seen
 	c := on(t, srv.Client(t), rcounter.Options{CallTimeout: 50 * time.Millisecond, Logger: log, Observer: rcounter.Observer{
-		BackgroundFailed: func(name string, err error) { told.add("%s: %v", name, err) },
+		BackgroundFailed: func(_ context.Context, name string, err error) { told.add("%s: %v", name, err) },
 	}})
 	opened(t, on(t, srv.Client(t), exact), "s", 10)
 	s := c.Stock("s")

@@ -35,13 +35,13 @@ func (s *Stock) ClaimOnce(ctx context.Context, request, claimant string, n int64
 	}
 	d := s.desk()
 	if g, ok := d.memory.request(ctx, request); ok {
-		s.c.answered(s.name, g.Outcome)
+		s.c.answered(ctx, s.name, g.Outcome)
 		return g, nil
 	}
 	began := s.c.began()
 	g, err := s.once(ctx, callID(), request, claimant, n)
 	d.memory.heard(g.Outcome)
-	s.c.claimed(s.name, began, g.Outcome, g.N, err)
+	s.c.claimed(ctx, s.name, began, g.Outcome, g.N, err)
 	return g, err
 }
 

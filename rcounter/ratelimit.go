@@ -194,7 +194,7 @@ func (l *RateLimiter) giveBack(ctx context.Context, id, key string, n int64) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.c.timeout)
 		defer cancel()
 		if _, err := l.take(ctx, id, key, -n, 0); err != nil {
-			l.c.failed(notGivenBack, l.name, err)
+			l.c.failed(ctx, notGivenBack, l.name, err)
 		}
 	}
 	if l.local != nil {

@@ -62,19 +62,19 @@ func (s *Stock) Reserve(ctx context.Context, id, claimant string, n int64, ttl t
 	}
 	d := s.desk()
 	if g, ok := d.memory.request(ctx, id); ok {
-		s.c.answered(s.name, g.Outcome)
+		s.c.answered(ctx, s.name, g.Outcome)
 		return &Reservation{ID: id, Outcome: g.Outcome, Epoch: g.Epoch}, nil
 	}
 	began := s.c.began()
 	r, err := s.reserve(ctx, callID(), id, claimant, n, ttl)
 	if err != nil {
-		s.c.claimed(s.name, began, 0, 0, err)
+		s.c.claimed(ctx, s.name, began, 0, 0, err)
 		return nil, err
 	}
 	if r.Remaining == 0 {
 		d.memory.heard(r.Outcome)
 	}
-	s.c.claimed(s.name, began, r.Outcome, r.N, nil)
+	s.c.claimed(ctx, s.name, began, r.Outcome, r.N, nil)
 	return r, nil
 }
 

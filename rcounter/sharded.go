@@ -284,7 +284,7 @@ func (s *ShardedStock) ClaimAny(ctx context.Context, n int64) (_ Grant, err erro
 func (s *ShardedStock) obtain(ctx context.Context, home int, ask func(ctx context.Context) (Grant, error)) (Grant, error) {
 	began := s.c.began()
 	g, err := s.search(ctx, home, ask)
-	s.c.claimed(s.name, began, g.Outcome, g.N, err)
+	s.c.claimed(ctx, s.name, began, g.Outcome, g.N, err)
 	return g, err
 }
 
@@ -767,6 +767,7 @@ type sweeps struct {
 
 // round is one sweep.
 type round struct {
+	ctx     context.Context // with the values of the first of those who wait for it
 	wanted  map[int]bool
 	until   time.Time     // when the last of those who wait for it ends waiting
 	done    chan struct{} // closed when verdict and err are there
@@ -779,7 +780,7 @@ type round struct {
 func (s *sweeps) join(ctx context.Context, home int) (verdict, error) {
 	s.mu.Lock()
 	if s.next == nil {
-		s.next = &round{wanted: map[int]bool{}, done: make(chan struct{})}
+		s.next = &round{ctx: context.WithoutCancel(ctx), wanted: map[int]bool{}, done: make(chan struct{})}
 	}
 	r := s.next
 	r.wanted[home] = true
@@ -816,7 +817,7 @@ func (s *sweeps) run() {
 			wanted = append(wanted, i)
 		}
 		slices.Sort(wanted)
-		ctx, cancel := context.WithDeadline(context.Background(), r.until)
+		ctx, cancel := context.WithDeadline(r.ctx, r.until)
 		r.verdict, r.err = s.sweep(ctx, wanted)
 		cancel()
 		close(r.done)

@@ -87,7 +87,7 @@ func recordUnderFaults(t *testing.T, seed uint64, o rlock.Options, patience time
 	var proxies []*redistest.Proxy
 	var workers, faults sync.WaitGroup
 	var takenOver atomic.Int64
-	o.Observer.TakenOver = func(_ string, holds int) { takenOver.Add(int64(holds)) }
+	o.Observer.TakenOver = func(_ context.Context, _ string, holds int) { takenOver.Add(int64(holds)) }
 	for c := range historyClients {
 		p := redistest.NewProxy(t, s)
 		r := newRig(t, p.Server(), o)

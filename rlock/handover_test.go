@@ -493,7 +493,7 @@ func TestLeasesOfHandedOverHolds(t *testing.T) {
 			t.Parallel()
 			var renewed atomic.Int32
 			o := rlock.Options{PollCap: 500 * time.Millisecond, WatchdogTimeout: 4500 * time.Millisecond}
-			o.Observer.Renewed = func(_ string, err error) {
+			o.Observer.Renewed = func(_ context.Context, _ string, err error) {
 				if err == nil {
 					renewed.Add(1)
 				}

@@ -208,7 +208,7 @@ func (x *Hold) Unlock(ctx context.Context) error {
 			close(h.released)
 		}
 		h.mu.Unlock()
-		h.owner.lock.c.observer.Released(h.owner.lock.name, time.Since(h.owner.lock.c.base)-h.began, err)
+		h.owner.lock.c.observer.Released(ctx, h.owner.lock.name, time.Since(h.owner.lock.c.base)-h.began, err)
 		return err
 	}
 	select {

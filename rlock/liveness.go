@@ -247,5 +247,5 @@ func (m *monitor) takeOver(ctx context.Context, l *Lock, r inspectReply, gone []
 	for field := range fields {
 		l.c.log.Warn("redlatch: took a lock from a process without a heartbeat", "name", l.name, "owner", strings.TrimSuffix(field, ":write"))
 	}
-	l.c.observer.TakenOver(l.name, int(removed))
+	l.c.observer.TakenOver(context.WithoutCancel(ctx), l.name, int(removed))
 }

@@ -87,7 +87,7 @@ func TestTheHoldsOfAKilledProcessAreTakenOverLongBeforeTheirLeases(t *testing.T)
 	require.Equal(t, "held", holder.line(t))
 	var taken sync.Map
 	o := living()
-	o.Observer.TakenOver = func(name string, holds int) { taken.Store(name, holds) }
+	o.Observer.TakenOver = func(_ context.Context, name string, holds int) { taken.Store(name, holds) }
 	r := newRig(t, s, o)
 	var wg sync.WaitGroup
 	began := time.Now()

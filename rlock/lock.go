@@ -132,7 +132,7 @@ func (l *Lock) take(ctx context.Context, waitTime, leaseTime time.Duration, auto
 	if err := c.begin(); err != nil {
 		return nil, err
 	}
-	a := acquisition{l: l, began: time.Now(), auto: auto, lease: leaseTime}
+	a := acquisition{l: l, ctx: ctx, began: time.Now(), auto: auto, lease: leaseTime}
 	if leaseTime == 0 {
 		a.lease = c.opts.WatchdogTimeout
 	}
@@ -141,11 +141,11 @@ func (l *Lock) take(ctx context.Context, waitTime, leaseTime time.Duration, auto
 	if err != nil {
 		c.roster.Leave()
 		err = l.explain(a.unsure(err), waited)
-		c.observer.NotAcquired(l.name, waited, err)
+		c.observer.NotAcquired(ctx, l.name, waited, err)
 		return nil, err
 	}
 	c.warnOfEviction()
-	c.observer.Acquired(l.name, waited)
+	c.observer.Acquired(ctx, l.name, waited)
 	return hold, nil
 }
 
@@ -177,6 +177,7 @@ func (l *Lock) explain(err error, waited time.Duration) error {
 // acquisition is one call of Lock.
 type acquisition struct {
 	l     *Lock
+	ctx   context.Context // the caller's
 	began time.Time
 	auto  bool
 	lease time.Duration
@@ -199,7 +200,7 @@ type acquisition struct {
 }
 
 func (a *acquisition) newOwner() *owner {
-	own := a.l.newOwner(a.lease)
+	own := a.l.newOwner(a.ctx, a.lease)
 	own.under = a.under
 	return own
 }

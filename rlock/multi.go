@@ -302,7 +302,7 @@ func (t *together) run(ctx context.Context, waitTime time.Duration) (hold *Hold,
 	if err == nil {
 		c.warnOfEviction()
 		for _, m := range t.members {
-			c.observer.Acquired(m.name, time.Since(t.began))
+			c.observer.Acquired(ctx, m.name, time.Since(t.began))
 		}
 		return hold, nil
 	}
@@ -323,14 +323,14 @@ func (t *together) run(ctx context.Context, waitTime time.Duration) (hold *Hold,
 	}
 	err = of.explain(err, waited)
 	for _, m := range t.members {
-		c.observer.NotAcquired(m.name, waited, err)
+		c.observer.NotAcquired(ctx, m.name, waited, err)
 	}
 	return nil, err
 }
 
 func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, error) {
 	c := t.c
-	t.renew()
+	t.renew(ctx)
 	r := wait.Request{Name: t.l.name, Alone: true, Try: t.try, Backoff: script.Backoff}
 	if waitTime != forever {
 		r.Until = t.began.Add(waitTime)
@@ -361,10 +361,10 @@ func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, erro
 }
 
 // renew makes new owners: those of a grant that was given back are spent.
-func (t *together) renew() {
+func (t *together) renew(ctx context.Context) {
 	t.owners, t.since = make([]*owner, len(t.members)), time.Time{}
 	for i, m := range t.members {
-		t.owners[i] = m.newOwner(t.lease)
+		t.owners[i] = m.newOwner(ctx, t.lease)
 	}
 }
 
@@ -438,7 +438,7 @@ func (t *together) try(ctx context.Context) (wait.Answer, error) {
 				err, t.unsure = fmt.Errorf("%w: %q: the grant took longer than its lease of %v, or than heartbeats are trusted", ErrUnavailable, t.l.name, t.lease), true
 			}
 			t.takeBack(ctx)
-			t.renew()
+			t.renew(ctx)
 			return wait.Answer{}, err
 		}
 		return wait.Answer{Granted: true}, nil

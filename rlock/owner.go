@@ -43,9 +43,9 @@ type owner struct {
 	first handle
 }
 
-func (l *Lock) newOwner(d time.Duration) *owner {
+func (l *Lock) newOwner(ctx context.Context, d time.Duration) *owner {
 	own := &owner{lock: l, count: 1, doubt: noDoubt}
-	own.claim = lease.Claim{Name: l.name, Owner: l.c.newOwner(l.label), Renew: l.kind.renew, Ended: own.lost, Of: own, Longest: d}
+	own.claim = lease.Claim{Name: l.name, Owner: l.c.newOwner(l.label), Renew: l.kind.renew, Ended: own.lost, Ctx: ctx, Of: own, Longest: d}
 	own.claim.Drift = l.kind.votes
 	own.claim.Key = l.claimKey(own.claim.Owner)
 	if l.kind.more != nil {
@@ -163,7 +163,7 @@ func (o *owner) handle(auto bool) *Hold {
 // until Unlock, and can be lost before that. ended does not tell: it is set for a hold that was dropped.
 func (o *owner) lost(why error) {
 	if o.claim.Tell() {
-		o.lock.c.observer.Ended(o.lock.name, why)
+		o.lock.c.observer.Ended(o.claim.Values(), o.lock.name, why)
 	}
 	o.end(why)
 }

@@ -299,7 +299,7 @@ func TestAStaleHandleNeverTouchesANewerHold(t *testing.T) {
 func TestTheWatchdogNoticesThatTheKeyWent(t *testing.T) {
 	ended := make(chan error, 1)
 	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 300 * time.Millisecond,
-		Observer: rlock.Observer{Ended: func(_ string, why error) { ended <- why }}})
+		Observer: rlock.Observer{Ended: func(_ context.Context, _ string, why error) { ended <- why }}})
 	h := lock(t, r.locks.Reentrant("l"), within(t))
 	ctx := h.Context(within(t))
 	require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
@@ -481,7 +481,7 @@ func TestTheObserverIsToldOfAnEndOnceWhateverEndsTheHoldAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			told := make(chan error, 10)
-			x.o.Observer = rlock.Observer{Ended: func(_ string, why error) { told <- why }}
+			x.o.Observer = rlock.Observer{Ended: func(_ context.Context, _ string, why error) { told <- why }}
 			r := newRig(t, redistest.Embedded(t), x.o)
 			h := lock(t, r.locks.Reentrant("l"), within(t))
 			x.end(t, r, h)

@@ -86,7 +86,7 @@ func TestAHoldIsRenewedForAsLongAsItLasts(t *testing.T) {
 func TestRenewalKeepsAnAbsoluteScheduleOfThirds(t *testing.T) {
 	var mu sync.Mutex
 	var times []time.Time
-	o := rlock.Options{Observer: rlock.Observer{Renewed: func(string, error) {
+	o := rlock.Options{Observer: rlock.Observer{Renewed: func(context.Context, string, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		times = append(times, time.Now())

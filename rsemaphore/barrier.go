@@ -241,7 +241,7 @@ func (b *CyclicBarrier) Await(ctx context.Context) (Arrival, error) {
 	defer cancel(nil)
 	p.claim = lease.Claim{
 		Name: b.name, Key: b.key, Owner: p.id + " " + p.joined.id + " " + strconv.FormatInt(p.joined.gen, 10),
-		Renew: barrierRenewScript, Untracked: true, Ended: func(why error) { cancel(why) },
+		Renew: barrierRenewScript, Untracked: true, Ctx: ctx, Ended: func(why error) { cancel(why) },
 	}
 	if !b.c.engine.Add(&p.claim, p.sent, p.sent, p.lease, true, 0) {
 		// only a stall of this very machine, or of the network, as long as the lease

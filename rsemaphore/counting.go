@@ -185,10 +185,10 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 	waited := time.Since(began)
 	if err != nil {
 		err = s.explain(err, n, waited)
-		s.c.observer.NotAcquired(s.name, n, waited, err)
+		s.c.observer.NotAcquired(ctx, s.name, n, waited, err)
 		return err
 	}
-	s.c.observer.Acquired(s.name, n, waited)
+	s.c.observer.Acquired(ctx, s.name, n, waited)
 	return nil
 }
 

@@ -35,7 +35,7 @@ func TestWaitersOfDifferentObjectsDoNotStandInOneLineWhateverTheirNames(t *testi
 		var mu sync.Mutex
 		named := map[string]bool{}
 		o := patient
-		o.Observer.Woken = func(name string, _ bool) {
+		o.Observer.Woken = func(_ context.Context, name string, _ bool) {
 			mu.Lock()
 			defer mu.Unlock()
 			named[name] = true

@@ -48,11 +48,11 @@ type permit struct {
 	result   error
 }
 
-func (s *Semaphore) newPermit(n int, d time.Duration, auto bool) *permit {
+func (s *Semaphore) newPermit(ctx context.Context, n int, d time.Duration, auto bool) *permit {
 	p := &permit{s: s, n: n, auto: auto, released: make(chan struct{})}
 	ids := s.c.newIDs(n)
 	p.claim = lease.Claim{Name: s.name, Key: s.key, More: []string{s.permits, s.notes}, Owner: ids, Shown: shown(ids),
-		Renew: renewScript, Untracked: true, Of: p, Longest: d,
+		Renew: renewScript, Untracked: true, Ctx: ctx, Of: p, Longest: d,
 		Ended: p.ended}
 	return p
 }
@@ -61,7 +61,7 @@ func (s *Semaphore) newPermit(n int, d time.Duration, auto bool) *permit {
 // watchdog until Release, and can be lost before that.
 func (p *permit) ended(why error) {
 	if p.claim.Tell() {
-		p.s.c.observer.Ended(p.s.name, why)
+		p.s.c.observer.Ended(p.claim.Values(), p.s.name, why)
 	}
 	p.end(why)
 }
@@ -288,7 +288,7 @@ func (x *Permit) Release(ctx context.Context) error {
 		p.result = err
 		p.mu.Unlock()
 		close(p.released)
-		p.s.c.observer.Released(p.s.name, p.n, time.Since(p.began), err)
+		p.s.c.observer.Released(ctx, p.s.name, p.n, time.Since(p.began), err)
 		return err
 	}
 	select {

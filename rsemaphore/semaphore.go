@@ -170,10 +170,10 @@ func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time
 	if err != nil {
 		c.roster.Leave()
 		err = a.explain(err, waited)
-		c.observer.NotAcquired(s.name, n, waited, err)
+		c.observer.NotAcquired(ctx, s.name, n, waited, err)
 		return nil, err
 	}
-	c.observer.Acquired(s.name, n, waited)
+	c.observer.Acquired(ctx, s.name, n, waited)
 	return permit, nil
 }
 
@@ -224,7 +224,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 		return nil, &wait.GaveUp{Left: -1}
 	}
 	defer a.fed()
-	a.p = s.newPermit(a.n, a.lease, a.auto)
+	a.p = s.newPermit(ctx, a.n, a.lease, a.auto)
 	if err := c.queue.Wait(ctx, r); err != nil {
 		a.undo()
 		return nil, err
@@ -293,7 +293,7 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 				// never used again.
 				a.doubt(received)
 				a.undo()
-				a.p = s.newPermit(a.n, a.lease, a.auto)
+				a.p = s.newPermit(a.p.claim.Ctx, a.n, a.lease, a.auto)
 				return wait.Answer{}, fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, s.name, a.lease)
 			}
 			return wait.Answer{Granted: true}, nil

@@ -922,7 +922,7 @@ func TestTheObserverIsToldOfAnEndOnceWhateverEndsThePermitAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			told := make(chan error, 10)
-			x.o.Observer = rsemaphore.Observer{Ended: func(_ string, why error) { told <- why }}
+			x.o.Observer = rsemaphore.Observer{Ended: func(_ context.Context, _ string, why error) { told <- why }}
 			r := newRig(t, redistest.Embedded(t), x.o)
 			p := acquire(t, r.c.Semaphore("s", 2), 1)
 			x.end(t, r, p)
@@ -949,14 +949,16 @@ func TestTheObserverIsToldOfEverythingAndMayPanic(t *testing.T) {
 	}
 	log := &logbook{}
 	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 300 * time.Millisecond, Logger: log.logger(), Observer: rsemaphore.Observer{
-		Acquired: func(name string, n int, _ time.Duration) { see("acquired %d of %s", n, name) },
-		NotAcquired: func(name string, n int, _ time.Duration, err error) {
+		Acquired: func(_ context.Context, name string, n int, _ time.Duration) { see("acquired %d of %s", n, name) },
+		NotAcquired: func(_ context.Context, name string, n int, _ time.Duration, err error) {
 			see("not acquired %d of %s: %t", n, name, err != nil)
 		},
-		Released: func(name string, n int, _ time.Duration, err error) { see("released %d of %s: %v", n, name, err) },
-		Renewed:  func(name string, err error) { see("renewed %s: %v", name, err) },
-		Ended:    func(name string, why error) { see("ended %s: %v", name, why) },
-		Woken:    func(name string, byMessage bool) { see("woken %s: %t", name, byMessage) },
+		Released: func(_ context.Context, name string, n int, _ time.Duration, err error) {
+			see("released %d of %s: %v", n, name, err)
+		},
+		Renewed: func(_ context.Context, name string, err error) { see("renewed %s: %v", name, err) },
+		Ended:   func(_ context.Context, name string, why error) { see("ended %s: %v", name, why) },
+		Woken:   func(_ context.Context, name string, byMessage bool) { see("woken %s: %t", name, byMessage) },
 	}})
 	sem := r.c.Semaphore("s", 2)
 	p := acquire(t, sem, 2)

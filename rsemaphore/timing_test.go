@@ -115,7 +115,7 @@ func TestAWaiterSleepsUntilThePermitExpires(t *testing.T) {
 func TestAWaiterForTwoDoesNotAskAtTheFirstExpiry(t *testing.T) {
 	var mu sync.Mutex
 	var woken []time.Time
-	o := rsemaphore.Options{PollCap: time.Hour, Observer: rsemaphore.Observer{Woken: func(string, bool) {
+	o := rsemaphore.Options{PollCap: time.Hour, Observer: rsemaphore.Observer{Woken: func(context.Context, string, bool) {
 		mu.Lock()
 		defer mu.Unlock()
 		woken = append(woken, time.Now())

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,9 @@ type Claim struct {
 	// Ended is called when the claim is over without having been removed: errs.ErrLost, errs.ErrOverwritten or errs.ErrMaxHold,
 	// once; and with errs.ErrClosed by EndAll, which may be before that, and Stop. It must not block.
 	Ended func(why error)
+
+	// Ctx is that of the acquisition, for Values; nil: none.
+	Ctx context.Context
 
 	// Of is what the claim belongs to, for whoever looks it up.
 	Of any
@@ -88,6 +92,15 @@ func (c *Claim) margin(lease time.Duration) time.Duration {
 		m = max(m, lease/100+2*time.Millisecond)
 	}
 	return m
+}
+
+// Values is a context with the values of the acquisition and without its end, for what happens to the claim while nobody
+// calls.
+func (c *Claim) Values() context.Context {
+	if c.Ctx == nil {
+		return context.Background()
+	}
+	return context.WithoutCancel(c.Ctx)
 }
 
 // owner is what logs call the owner.

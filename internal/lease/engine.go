@@ -95,7 +95,7 @@ type Engine struct {
 	runner  *script.Runner
 	cluster bool
 	log     *slog.Logger
-	renewed func(name string, err error) // observer
+	renewed func(ctx context.Context, name string, err error) // observer
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -139,8 +139,8 @@ type Config struct {
 	Replicas     int
 	ReplicasWait time.Duration
 	Heartbeats   Heartbeats
-	// Renewed, if set, is called after every renewal attempt of a claim, with nil or why it failed.
-	Renewed func(name string, err error)
+	// Renewed, if set, is called after every renewal attempt of a claim, with its Values, and nil or why it failed.
+	Renewed func(ctx context.Context, name string, err error)
 }
 
 // New starts an engine.
@@ -152,7 +152,7 @@ func New(o Config) *Engine {
 	}
 	e.replicas, e.replicasWait = o.Replicas, o.ReplicasWait
 	if e.renewed == nil {
-		e.renewed = func(string, error) {}
+		e.renewed = func(context.Context, string, error) {}
 	}
 	if o.Heartbeats.Interval > 0 {
 		e.heart = &heart{Heartbeats: o.Heartbeats}
@@ -809,7 +809,7 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 			e.wakeBy(c.next)
 		}
 		if why != errNoSlot && (a.lease > 0 || why != nil) { // a look that finds nothing amiss is no renewal
-			events = append(events, event{c.Name, why})
+			events = append(events, event{c, why})
 		}
 	}
 	e.mu.Unlock()
@@ -818,13 +818,13 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 		c.Ended(whys[i])
 	}
 	for _, ev := range events {
-		e.renewed(ev.name, ev.err)
+		e.renewed(ev.claim.Values(), ev.claim.Name, ev.err)
 	}
 }
 
 type event struct {
-	name string
-	err  error
+	claim *Claim
+	err   error
 }
 
 // retryPause is short, because a third of the lease is all there is before the next scheduled try, and long enough

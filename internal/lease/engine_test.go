@@ -187,7 +187,7 @@ func inFreshShop(t *testing.T, beats lease.Heartbeats, fn func(t *testing.T, s *
 		s.tap = &tap{Client: c, gone: make(chan struct{})}
 		s.Engine = lease.New(lease.Config{
 			Client: s.tap, Runner: script.NewRunner(s.tap, 500*time.Millisecond), Log: slog.New(slog.DiscardHandler), Heartbeats: beats,
-			Renewed: func(name string, err error) {
+			Renewed: func(_ context.Context, name string, err error) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				s.events = append(s.events, event{name, err})

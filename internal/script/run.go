@@ -124,7 +124,7 @@ func (r *Runner) attempt(ctx context.Context, c Call, timeout time.Duration) (ru
 			return r.inPlace(ctx, c, limit)
 		}
 	}
-	f := &flight{r: r, call: c, done: make(chan struct{})}
+	f := &flight{r: r, values: ctx, call: c, done: make(chan struct{})}
 	go f.run()
 	t := r.timers.Get().(*time.Timer)
 	t.Reset(timeout)
@@ -171,16 +171,17 @@ const (
 
 // flight is one attempt on its own goroutine.
 type flight struct {
-	r     *Runner
-	call  Call
-	state atomic.Int32
-	done  chan struct{}
-	res   rueidis.RedisResult
-	unmet error
+	r      *Runner
+	values context.Context
+	call   Call
+	state  atomic.Int32
+	done   chan struct{}
+	res    rueidis.RedisResult
+	unmet  error
 }
 
 func (f *flight) run() {
-	res, unmet := f.r.exec(flightContext{until: time.Now().Add(flightLimit)}, f.call)
+	res, unmet := f.r.exec(flightContext{context.WithoutCancel(f.values), time.Now().Add(flightLimit)}, f.call)
 	if f.state.CompareAndSwap(flying, landed) {
 		f.res, f.unmet = res, unmet
 		close(f.done)
@@ -372,13 +373,14 @@ func (c *Call) send(ctx context.Context, conn Conn, text bool, before interface{
 // flightLimit ends a flight that rueidis itself does not end (its redirections in a Cluster are unbounded).
 const flightLimit = 15 * time.Second
 
-// flightContext has a deadline but no channel, which keeps rueidis on its path without background goroutines and
-// without a timer of ours per call.
-type flightContext struct{ until time.Time }
+// flightContext is the caller's without its end (a hook around the client finds its span there), with a deadline but no
+// channel, which keeps rueidis on its path without background goroutines and without a timer of ours per call.
+type flightContext struct {
+	context.Context
+	until time.Time
+}
 
 func (c flightContext) Deadline() (time.Time, bool) { return c.until, true }
-func (flightContext) Done() <-chan struct{}         { return nil }
-func (flightContext) Value(any) any                 { return nil }
 func (c flightContext) Err() error {
 	if time.Now().After(c.until) {
 		return context.DeadlineExceeded

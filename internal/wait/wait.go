@@ -40,7 +40,7 @@ import (
 type Queue struct {
 	hub     *pubsub.Hub
 	pollCap time.Duration
-	woken   func(name string, byMessage bool)
+	woken   func(ctx context.Context, name string, byMessage bool)
 	ctx     context.Context // ends when the client or the hub closes, with cause errs.ErrClosed
 	cancel  context.CancelCauseFunc
 
@@ -75,10 +75,10 @@ type line struct {
 }
 
 // NewQueue returns a queue. woken is told of every wake-up of a sleeping waiter; it may be nil.
-func NewQueue(hub *pubsub.Hub, pollCap time.Duration, woken func(name string, byMessage bool)) *Queue {
+func NewQueue(hub *pubsub.Hub, pollCap time.Duration, woken func(ctx context.Context, name string, byMessage bool)) *Queue {
 	q := &Queue{hub: hub, pollCap: pollCap, woken: woken, lines: map[string]*line{}, standing: map[string]*waiter{}, ears: map[string]*ear{}}
 	if q.woken == nil {
-		q.woken = func(string, bool) {}
+		q.woken = func(context.Context, string, bool) {}
 	}
 	q.ctx, q.cancel = context.WithCancelCause(hub.Context())
 	return q
@@ -488,7 +488,7 @@ func (w *waiter) subscription(channel string) (sub *pubsub.Subscription, over bo
 		q.mu.Unlock()
 	}
 	if over = (ended || byNudge) && w.patience().Err() == nil; over {
-		q.woken(w.r.Name, byNudge)
+		q.woken(w.ctx, w.r.Name, byNudge)
 	}
 	return sub, over
 }
@@ -529,13 +529,13 @@ func (w *waiter) sleep(d time.Duration) bool {
 	}
 	select {
 	case <-t.C:
-		w.q.woken(w.r.Name, false)
+		w.q.woken(w.ctx, w.r.Name, false)
 	case <-pushed:
-		w.q.woken(w.r.Name, true)
+		w.q.woken(w.ctx, w.r.Name, true)
 	case <-w.nudges():
-		w.q.woken(w.r.Name, true)
+		w.q.woken(w.ctx, w.r.Name, true)
 	case <-w.nudge:
-		w.q.woken(w.r.Name, true)
+		w.q.woken(w.ctx, w.r.Name, true)
 	case <-w.patience().Done():
 		return false
 	}

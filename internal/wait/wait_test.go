@@ -54,7 +54,7 @@ func inRoomOf(t *testing.T, pollCap time.Duration, fn func(t *testing.T, r *room
 		require.NoError(t, err)
 		hub, err := pubsub.NewHub(c, pubsub.Options{Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
-		r.Queue = wait.NewQueue(hub, pollCap, func(_ string, byMessage bool) {
+		r.Queue = wait.NewQueue(hub, pollCap, func(_ context.Context, _ string, byMessage bool) {
 			if byMessage {
 				r.woken.Add(1)
 			}

@@ -196,7 +196,7 @@ func TestALockerDoesNotSpinWhileTheServerIsAway(t *testing.T) {
 	p := redistest.NewProxy(t, s)
 	var tries atomic.Int64
 	o := rlock.Options{}
-	o.Observer.NotAcquired = func(string, time.Duration, error) { tries.Add(1) }
+	o.Observer.NotAcquired = func(context.Context, string, time.Duration, error) { tries.Add(1) }
 	x := locker.New(context.Background(), locks(t, p.Server(), o).Reentrant("l").WithWait(0), never(t))
 	use(x)
 	p.Refuse()

@@ -1,0 +1,336 @@
+package docs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// spanKey is the context key of the caller's span; its value is the verb that is being called.
+type spanKey struct{}
+
+func spanOf(ctx context.Context) string {
+	span, _ := ctx.Value(spanKey{}).(string)
+	return span
+}
+
+// traced is a client as rueidisotel or a hook of rueidis would wrap it: it notes, for each command, the span in whose context
+// it was sent.
+type traced struct {
+	rueidis.Client
+	notes *spans
+}
+
+type spans struct {
+	mu   sync.Mutex
+	sent []sentCommand
+}
+
+type sentCommand struct{ span, command string }
+
+func (s *spans) note(ctx context.Context, commands ...[]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range commands {
+		s.sent = append(s.sent, sentCommand{spanOf(ctx), c[0]})
+	}
+}
+
+func (s *spans) take() []sentCommand {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sent := s.sent
+	s.sent = nil
+	return sent
+}
+
+func words(multi []rueidis.Completed) (commands [][]string) {
+	for _, c := range multi {
+		commands = append(commands, slices.Clone(c.Commands()))
+	}
+	return commands
+}
+
+func (c *traced) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	c.notes.note(ctx, cmd.Commands())
+	return c.Client.Do(ctx, cmd)
+}
+
+func (c *traced) DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
+	c.notes.note(ctx, words(multi)...)
+	return c.Client.DoMulti(ctx, multi...)
+}
+
+func (c *traced) DoCache(ctx context.Context, cmd rueidis.Cacheable, ttl time.Duration) rueidis.RedisResult {
+	c.notes.note(ctx, cmd.Commands())
+	return c.Client.DoCache(ctx, cmd, ttl)
+}
+
+// own are the commands that a process sends on its own account: subscriptions, and the look at the eviction policy. They go
+// over connections of their own, which are not traced here, but for INFO.
+func own(command string) bool { return command == "INFO" }
+
+func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
+	t.Parallel()
+	notes := &spans{}
+	client := &traced{redistest.Start(t).Client(t), notes}
+	hub, err := pubsub.NewHub(client, pubsub.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { hub.Close() })
+	var told sync.Map // events of observers, with their spans
+	see := func(ctx context.Context, event string) { told.Store(event+" in "+spanOf(ctx), true) }
+	locks, err := rlock.New(hub, rlock.Options{Observer: rlock.Observer{
+		Acquired:    func(ctx context.Context, _ string, _ time.Duration) { see(ctx, "acquired") },
+		NotAcquired: func(ctx context.Context, _ string, _ time.Duration, _ error) { see(ctx, "not acquired") },
+		Released:    func(ctx context.Context, _ string, _ time.Duration, _ error) { see(ctx, "released") },
+	}})
+	require.NoError(t, err)
+	t.Cleanup(func() { locks.Close(t.Context()) }) // which has ended then
+	semaphores, err := rsemaphore.New(hub, rsemaphore.Options{Observer: rsemaphore.Observer{
+		Acquired:    func(ctx context.Context, _ string, _ int, _ time.Duration) { see(ctx, "permits acquired") },
+		NotAcquired: func(ctx context.Context, _ string, _ int, _ time.Duration, _ error) { see(ctx, "permits not acquired") },
+		Released:    func(ctx context.Context, _ string, _ int, _ time.Duration, _ error) { see(ctx, "permits released") },
+	}})
+	require.NoError(t, err)
+	t.Cleanup(func() { semaphores.Close(t.Context()) })
+	counters, err := rcounter.New(hub, rcounter.Options{Observer: rcounter.Observer{
+		Claimed: func(ctx context.Context, _ string, _ rcounter.Outcome, _ int64, _ time.Duration, _ error) {
+			see(ctx, "claimed")
+		},
+	}})
+	require.NoError(t, err)
+	t.Cleanup(func() { counters.Close() })
+
+	type verb struct {
+		name string
+		call func(ctx context.Context) error
+	}
+	var verbs []verb
+	add := func(name string, call func(ctx context.Context) error) { verbs = append(verbs, verb{name, call}) }
+	for kind, l := range map[string]*rlock.Lock{
+		"Reentrant": locks.Reentrant("a"), "NonReentrant": locks.NonReentrant("b"), "Fenced": locks.Fenced("c"), "Fair": locks.Fair("d"),
+		"Spin": locks.Spin("e", rlock.Backoff{}), "Plain": locks.Plain("f", rlock.PlainOptions{}), "Read": locks.ReadWrite("g").Read(), "Write": locks.ReadWrite("h").Write(),
+	} {
+		var hold *rlock.Hold
+		add(kind+".TryLock", func(ctx context.Context) (err error) { hold, err = l.TryLock(ctx, 0, 0); return err })
+		add(kind+".TryLock, refused", func(ctx context.Context) error {
+			other, err := l.TryLock(ctx, 0, 0)
+			if kind == "Read" && err == nil {
+				return other.Unlock(ctx)
+			}
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			return nil
+		})
+		add(kind+".Extend", func(ctx context.Context) error { return hold.Extend(ctx, time.Minute) })
+		add(kind+".RemainingLease", func(ctx context.Context) error { _, err := l.RemainingLease(ctx); return err })
+		add(kind+".Inspect", func(ctx context.Context) error { _, err := l.Inspect(ctx); return err })
+		add(kind+".Unlock", func(ctx context.Context) error { return hold.Unlock(ctx) })
+		add(kind+".ForceUnlock", func(ctx context.Context) error { _, err := l.ForceUnlock(ctx); return err })
+		add(kind+".Do", func(ctx context.Context) error { return l.Do(ctx, func(context.Context) error { return nil }) })
+	}
+	both, err := rlock.Multi(locks.Reentrant("m1"), locks.Reentrant("m2"))
+	require.NoError(t, err)
+	add("Multi.Do", func(ctx context.Context) error { return both.Do(ctx, func(context.Context) error { return nil }) })
+
+	s := semaphores.Semaphore("s", 3)
+	var permit *rsemaphore.Permit
+	add("Semaphore.Acquire", func(ctx context.Context) (err error) { permit, err = s.Acquire(ctx, 2); return err })
+	add("Semaphore.TryAcquire, refused", func(ctx context.Context) error {
+		_, err := s.TryAcquire(ctx, 2, 0, 0)
+		require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+		return nil
+	})
+	add("Permit.Extend", func(ctx context.Context) error { return permit.Extend(ctx, time.Minute) })
+	add("Semaphore.Available", func(ctx context.Context) error { _, err := s.Available(ctx); return err })
+	add("Permit.Release", func(ctx context.Context) error { return permit.Release(ctx) })
+	add("Semaphore.Resize", func(ctx context.Context) error { _, err := s.Resize(ctx, 3); return err })
+	counting := semaphores.CountingSemaphore("cs")
+	add("CountingSemaphore.TrySetPermits", func(ctx context.Context) error { _, err := counting.TrySetPermits(ctx, 2, 0); return err })
+	add("CountingSemaphore.Acquire", func(ctx context.Context) error { return counting.Acquire(ctx, 1) })
+	add("CountingSemaphore.Release", func(ctx context.Context) error { return counting.Release(ctx, 1) })
+	latch := semaphores.CountDownLatch("l")
+	add("CountDownLatch.TrySetCount", func(ctx context.Context) error { _, err := latch.TrySetCount(ctx, 1, time.Minute); return err })
+	add("CountDownLatch.CountDown", func(ctx context.Context) error { _, err := latch.CountDown(ctx); return err })
+	add("CountDownLatch.Await", func(ctx context.Context) error { return latch.Await(ctx) })
+	barrier := semaphores.CyclicBarrier("b", 1)
+	add("CyclicBarrier.Await", func(ctx context.Context) error { _, err := barrier.Await(ctx); return err })
+
+	counter := counters.Counter("n", rcounter.CounterOptions{})
+	add("Counter.Add", func(ctx context.Context) error { _, err := counter.Add(ctx, 3); return err })
+	add("Counter.Get", func(ctx context.Context) error { _, err := counter.Get(ctx); return err })
+	add("Counter.Set", func(ctx context.Context) error { return counter.Set(ctx, 7) })
+	add("Counter.CompareAndSet", func(ctx context.Context) error { _, err := counter.CompareAndSet(ctx, 7, 8); return err })
+	add("Counter.AddOnce", func(ctx context.Context) error { _, _, err := counter.AddOnce(ctx, "id", 1); return err })
+	stock := counters.Stock("st")
+	add("Stock.Open", func(ctx context.Context) error {
+		_, err := stock.Open(ctx, rcounter.OpenSpec{Limit: 100, PerUser: 100, OpenFor: time.Minute, Retain: time.Minute})
+		if errors.Is(err, rcounter.ErrAlreadyOpen) {
+			err = nil
+		}
+		return err
+	})
+	add("Stock.Claim", func(ctx context.Context) error { _, err := stock.Claim(ctx, "ann"); return err })
+	add("Stock.ClaimOnce", func(ctx context.Context) error { _, err := stock.ClaimOnce(ctx, "r", "ann", 1); return err })
+	add("Stock.ClaimAny", func(ctx context.Context) error { _, err := stock.ClaimAny(ctx, 1); return err })
+	add("Stock.Reserve", func(ctx context.Context) error {
+		_, err := stock.Reserve(ctx, spanOf(ctx), "bob", 1, time.Minute)
+		return err
+	})
+	add("CountDownLatch.CountDown", func(ctx context.Context) error { _, err := latch.CountDown(ctx); return err })
+	add("Stock.Lookup", func(ctx context.Context) error { _, _, err := stock.Lookup(ctx, "ann"); return err })
+	add("Stock.Status", func(ctx context.Context) error { _, err := stock.Status(ctx); return err })
+	sharded := counters.Sharded("wide", 2)
+	add("ShardedStock.Open", func(ctx context.Context) error {
+		_, err := sharded.Open(ctx, rcounter.OpenSpec{Limit: 2, OpenFor: time.Minute, Retain: time.Minute})
+		if errors.Is(err, rcounter.ErrAlreadyOpen) {
+			err = nil
+		}
+		return err
+	})
+	add("ShardedStock.Claim", func(ctx context.Context) error { _, err := sharded.Claim(ctx, spanOf(ctx)); return err })
+	packet := counters.RedPacket("p")
+	add("RedPacket.Send", func(ctx context.Context) error {
+		_, err := packet.Send(ctx, rcounter.PacketSpec{Total: 10, Shares: 3, OpenFor: time.Minute, Retain: time.Minute})
+		if errors.Is(err, rcounter.ErrAlreadyOpen) {
+			err = nil
+		}
+		return err
+	})
+	add("RedPacket.Grab", func(ctx context.Context) error { _, err := packet.Grab(ctx, spanOf(ctx)); return err })
+	limiter := counters.RateLimiter("r", rcounter.RateLimiterOptions{Rate: 1e6, Per: time.Second})
+	add("RateLimiter.Allow", func(ctx context.Context) error { _, err := limiter.Allow(ctx, "k", 1); return err })
+
+	add("Hub.Publish", func(ctx context.Context) error { _, err := hub.Publish(ctx, "c", "m"); return err })
+
+	for _, v := range verbs {
+		for _, how := range []string{", quiet", ", busy"} {
+			span := v.name + how
+			ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), spanKey{}, span), 20*time.Second)
+			if how == ", quiet" {
+				time.Sleep(30 * time.Millisecond) // nothing was answered of late: the call goes on a goroutine of its own
+			}
+			notes.take()
+			require.NoError(t, v.call(ctx), span)
+			mine := 0
+			for _, c := range notes.take() {
+				if !own(c.command) {
+					require.Equal(t, span, c.span, "%s sent %s", span, c.command)
+					mine++
+				}
+			}
+			require.Positive(t, mine, span)
+			cancel()
+			if hold, again := strings.CutSuffix(v.name, ".TryLock"); again || hold == "Semaphore.Acquire" {
+				break // held now
+			}
+			if strings.HasSuffix(v.name, "Unlock") || strings.HasSuffix(v.name, "Release") || strings.HasSuffix(v.name, "CountDown") {
+				break
+			}
+		}
+	}
+	for _, event := range []string{
+		"acquired in Reentrant.TryLock, quiet", "not acquired in Reentrant.TryLock, refused, quiet", "released in Reentrant.Unlock, quiet", "acquired in Multi.Do, busy",
+		"permits acquired in Semaphore.Acquire, quiet", "permits not acquired in Semaphore.TryAcquire, refused, busy", "permits released in Permit.Release, quiet",
+		"claimed in Stock.Claim, quiet", "claimed in Stock.ClaimAny, busy",
+	} {
+		_, ok := told.Load(event)
+		require.True(t, ok, event)
+	}
+}
+
+// One call has one parent: of claims that share a call, that of the one that came first.
+func TestACallOfSeveralClaimsCarriesTheValuesOfOneOfThem(t *testing.T) {
+	t.Parallel()
+	notes := &spans{}
+	hub, err := pubsub.NewHub(&traced{redistest.Start(t).Client(t), notes}, pubsub.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { hub.Close() })
+	counters, err := rcounter.New(hub, rcounter.Options{CallTimeout: 10 * time.Second, Combine: rcounter.Combine{MaxFlights: 1}})
+	require.NoError(t, err)
+	stock := counters.Stock("st")
+	_, err = stock.Open(context.WithValue(t.Context(), spanKey{}, "open"), rcounter.OpenSpec{Limit: 200, OpenFor: time.Minute, Retain: time.Minute})
+	require.NoError(t, err)
+	notes.take()
+	var wg sync.WaitGroup
+	spans := map[string]bool{}
+	for i := range 200 {
+		span := fmt.Sprint("claim ", i)
+		spans[span] = true
+		wg.Go(func() {
+			if _, err := stock.Claim(context.WithValue(t.Context(), spanKey{}, span), span); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	sent := notes.take()
+	require.Less(t, len(sent), 200, "they shared calls")
+	for _, c := range sent {
+		require.True(t, spans[c.span], "%q sent %s", c.span, c.command)
+	}
+}
+
+func TestObserversAreToldOfRenewalsAndLossesWithTheValuesOfTheAcquisition(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client(t)
+	hub, err := pubsub.NewHub(client, pubsub.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { hub.Close() })
+	events := make(chan string, 1000)
+	see := func(what string) func(ctx context.Context, name string, err error) {
+		return func(ctx context.Context, name string, _ error) {
+			select {
+			case events <- fmt.Sprint(what, " ", name, " in ", spanOf(ctx), ": ", ctx.Err()):
+			default:
+			}
+		}
+	}
+	locks, err := rlock.New(hub, rlock.Options{WatchdogTimeout: 300 * time.Millisecond, CallTimeout: 10 * time.Second, Observer: rlock.Observer{Renewed: see("renewed"), Ended: see("ended")}})
+	require.NoError(t, err)
+	t.Cleanup(func() { locks.Close(t.Context()) })
+	semaphores, err := rsemaphore.New(hub, rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond, CallTimeout: 10 * time.Second, Observer: rsemaphore.Observer{Renewed: see("renewed"), Ended: see("ended")}})
+	require.NoError(t, err)
+	t.Cleanup(func() { semaphores.Close(t.Context()) })
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), spanKey{}, "a request"))
+	hold, err := locks.Reentrant("l").TryLock(ctx, 0, 0)
+	require.NoError(t, err)
+	permit, err := semaphores.Semaphore("s", 1).Acquire(ctx, 1)
+	require.NoError(t, err)
+	cancel() // the request is answered, the work goes on
+	until := func(want string) {
+		t.Helper()
+		end := time.After(20 * time.Second)
+		for {
+			select {
+			case e := <-events:
+				if e == want {
+					return
+				}
+			case <-end:
+				t.Fatalf("not told: %s", want)
+			}
+		}
+	}
+	until("renewed l in a request: <nil>")
+	require.NoError(t, client.Do(t.Context(), client.B().Del().Key("l").Build()).Error())
+	until("ended l in a request: <nil>")
+	<-hold.Done()
+	until("renewed s in a request: <nil>")
+	require.NoError(t, client.Do(t.Context(), client.B().Flushall().Build()).Error())
+	until("ended s in a request: <nil>")
+	<-permit.Done()
+}
