@@ -65,19 +65,16 @@ local function hand_over(lock, queue, publish, grants, now, me, over)
     if entry == me then
       return nil
     end
-    local owner, lease, stale, push = string.match(entry, '^(%S+) (%d+) (%d+) (.)$')
+    local owner, lease, stale = string.match(entry, '^(%S+) (%d+) (%d+)')
     local stamp, seen = '!' .. owner, ticket / 1000
     if now - seen > tonumber(stale) then
       seen = -tonumber(redis.call('ZSCORE', queue, stamp) or -seen)
     end
     redis.call('ZREM', queue, entry, stamp)
     local channel = grants .. string.sub(owner, 1, 36)
-    if owner ~= over and now - seen <= tonumber(stale) and (push == '-' or listeners(publish, channel) ~= 0) then
+    if owner ~= over and now - seen <= tonumber(stale) and listeners(publish, channel) ~= 0 then
       redis.call('HSET', lock, owner, 1)
       redis.call('PEXPIRE', lock, lease)
-      if push == '-' then
-        return entry
-      end
       local told = redis.pcall(publish, channel, string.format('%.0f %s %s', ticket, lease, owner))
       if type(told) ~= 'table' then
         return entry

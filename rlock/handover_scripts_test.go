@@ -25,16 +25,15 @@ const (
 	stale = 100_000
 )
 
-func entryOf(owner, hears string) string {
-	return fmt.Sprintf("%s %d %d %s", owner, first, stale, hears)
+func entryOf(owner string) string {
+	return fmt.Sprintf("%s %d %d", owner, first, stale)
 }
 
 // waiting is a place in a queue.
 type waiting struct {
 	owner   string
-	ago     int64  // ms since it was entered
-	stamped int64  // ms since the waiter looked again; 0: it never did
-	hears   string // "-": its process does not hear grants
+	ago     int64 // ms since it was entered
+	stamped int64 // ms since the waiter looked again; 0: it never did
 }
 
 // overhear returns what is published on the channels, and on those that match the pattern, since the last look; the
@@ -129,11 +128,8 @@ func (g *scriptRig) nowMicros(t *testing.T) int64 {
 func (g *scriptRig) line(t *testing.T, key string, places ...waiting) {
 	t.Helper()
 	for i, w := range places {
-		if w.hears == "" {
-			w.hears = "+"
-		}
 		ticket := g.nowMicros(t) - w.ago*1000 + int64(i)
-		g.must(t, "ZADD", key, strconv.FormatInt(ticket, 10), entryOf(w.owner, w.hears))
+		g.must(t, "ZADD", key, strconv.FormatInt(ticket, 10), entryOf(w.owner))
 		if w.stamped > 0 {
 			g.must(t, "ZADD", key, strconv.FormatInt(w.stamped-g.now(t), 10), "!"+w.owner)
 		}
@@ -247,7 +243,7 @@ func TestAcquireScriptWithAQueue(t *testing.T) {
 	const lease = "300000"
 	one := func(owner string) map[string]string { return map[string]string{owner: "1"} }
 	ask := func(owner string) []string {
-		return []string{owner, "1", lease, "0", "PUBLISH", "GRANTS", entryOf(owner, "+")}
+		return []string{owner, "1", lease, "0", "PUBLISH", "GRANTS", entryOf(owner)}
 	}
 	once := func(owner string) []string { return ask(owner)[:6] }
 	held, inLine := []int64{0, 0, 0}, []int64{0, 1, 0} // status, place, foreign
@@ -288,8 +284,6 @@ func TestAcquireScriptWithAQueue(t *testing.T) {
 			runs: then(lineRun{reply: inLine, hash: one(carol), left: first, line: []string{alice}, granted: []string{carol}})},
 		{name: "a stamp goes with its entry", line: []waiting{{owner: bob, ago: stale / 2, stamped: 4000}, {owner: carol, ago: 4000}}, args: ask(alice),
 			runs: then(lineRun{reply: inLine, hash: one(bob), left: first, line: []string{carol, alice}, granted: []string{bob}})},
-		{name: "who cannot hear is granted in silence", line: []waiting{{owner: bob, ago: 5000, hears: "-"}, {owner: carol, ago: 4000}}, deaf: []string{bob}, args: ask(alice),
-			runs: then(lineRun{reply: inLine, hash: one(bob), left: first, line: []string{carol, alice}})},
 		{name: "the first in line asks and gets its lease in full", line: []waiting{{owner: alice, ago: 5000, stamped: 3000}, {owner: carol, ago: 4000}}, args: ask(alice),
 			runs: both(lineRun{reply: granted, hash: one(alice), left: 300_000, line: []string{carol}})},
 		{name: "as the only one", line: []waiting{{owner: alice, ago: 5000}}, args: ask(alice),
@@ -298,7 +292,7 @@ func TestAcquireScriptWithAQueue(t *testing.T) {
 			runs: both(lineRun{reply: granted, hash: one(alice), left: 300_000, line: []string{carol}})},
 		{name: "its own field confirms a grant and makes the lease full", held: one(alice), ttl: 30_000, line: []waiting{{owner: carol, ago: 4000}}, args: ask(alice),
 			runs: both(lineRun{reply: granted, hash: one(alice), left: 300_000, line: []string{carol}})},
-		{name: "too late, nothing is done", line: []waiting{{owner: bob, ago: 5000}}, args: []string{alice, "1", lease, "1", "PUBLISH", "GRANTS", entryOf(alice, "+")},
+		{name: "too late, nothing is done", line: []waiting{{owner: bob, ago: 5000}}, args: []string{alice, "1", lease, "1", "PUBLISH", "GRANTS", entryOf(alice)},
 			runs: both(lineRun{reply: []int64{2}, left: gone, line: []string{bob}})},
 		{name: "a re-entry of what is gone is lost, and nobody is served by it", line: []waiting{{owner: bob, ago: 5000}}, args: []string{alice, "2", lease, "0", "PUBLISH", "GRANTS"},
 			runs: both(lineRun{reply: []int64{3}, left: gone, line: []string{bob}})},
@@ -333,7 +327,7 @@ func TestReleaseScriptWithAQueue(t *testing.T) {
 	}
 	const anyTime = "99999999999999"
 	name := func(notAfter, turn string) []string {
-		return append(let(alice, ""), carol, entryOf(carol, "+"), "300000", notAfter, turn)
+		return append(let(alice, ""), carol, entryOf(carol), "300000", notAfter, turn)
 	}
 	// over: what a second run finds and leaves as it is
 	over := func(r lineRun, reply ...int64) [2]lineRun {
@@ -357,19 +351,17 @@ func TestReleaseScriptWithAQueue(t *testing.T) {
 			runs: over(lineRun{reply: []int64{2}, left: gone, told: 1}, 0)},
 		{name: "who has not looked for long is passed over", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 4 * stale, stamped: 2 * stale}, {owner: carol, ago: 4000}}, args: let(alice, ""),
 			runs: over(lineRun{reply: []int64{2}, hash: one(carol), left: first, granted: []string{carol}}, 0)},
-		{name: "who cannot hear is granted in silence", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000, hears: "-"}}, deaf: []string{bob}, args: let(alice, ""),
-			runs: over(lineRun{reply: []int64{2}, hash: one(bob), left: first}, 0)},
 		{name: "a partial release serves nobody", held: map[string]string{alice: "2"}, ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}}, args: []string{alice, "1", "CHANNEL", "PUBLISH", "GRANTS", ""},
 			runs: over(lineRun{reply: []int64{1}, hash: one(alice), left: untouched, line: []string{bob}}, 1)},
 		{name: "another's lock is not touched", held: one(bob), ttl: 90_000, line: []waiting{{owner: carol, ago: 5000}}, args: let(alice, ""),
 			runs: over(lineRun{reply: []int64{0}, hash: one(bob), left: untouched, line: []string{carol}}, 0)},
 		{name: "a lock that is gone is handed over, too", line: []waiting{{owner: bob, ago: 5000}}, args: let(alice, ""),
 			runs: over(lineRun{reply: []int64{0}, hash: one(bob), left: first, granted: []string{bob}}, 0)},
-		{name: "who gives up leaves the line", held: one(bob), ttl: 90_000, line: []waiting{{owner: alice, ago: 5000, stamped: 3000}, {owner: carol, ago: 4000}}, args: let(alice, entryOf(alice, "+")),
+		{name: "who gives up leaves the line", held: one(bob), ttl: 90_000, line: []waiting{{owner: alice, ago: 5000, stamped: 3000}, {owner: carol, ago: 4000}}, args: let(alice, entryOf(alice)),
 			runs: over(lineRun{reply: []int64{0}, hash: one(bob), left: untouched, line: []string{carol}}, 0)},
-		{name: "and passes on what it was granted meanwhile", held: one(alice), ttl: 30_000, line: []waiting{{owner: carol, ago: 4000}}, args: let(alice, entryOf(alice, "+")),
+		{name: "and passes on what it was granted meanwhile", held: one(alice), ttl: 30_000, line: []waiting{{owner: carol, ago: 4000}}, args: let(alice, entryOf(alice)),
 			runs: over(lineRun{reply: []int64{2}, hash: one(carol), left: first, granted: []string{carol}}, 0)},
-		{name: "the last to give up leaves no key", held: one(bob), ttl: 90_000, line: []waiting{{owner: alice, ago: 5000, stamped: 3000}}, args: let(alice, entryOf(alice, "+")),
+		{name: "the last to give up leaves no key", held: one(bob), ttl: 90_000, line: []waiting{{owner: alice, ago: 5000, stamped: 3000}}, args: let(alice, entryOf(alice)),
 			runs: over(lineRun{reply: []int64{0}, hash: one(bob), left: untouched}, 0)},
 		{name: "what is left of a queue of nobody goes", held: one(alice), ttl: 90_000, open: -60_000, args: let(alice, ""),
 			runs: over(lineRun{reply: []int64{2}, left: gone, told: 1}, 0)},
@@ -561,7 +553,7 @@ func TestSomeReleasesAreOpenWhileRedissonListens(t *testing.T) {
 			} else {
 				require.Empty(t, java())
 			}
-			if open(carol, entryOf(carol, "+"), "300000", "99999999999999", "0") {
+			if open(carol, entryOf(carol), "300000", "99999999999999", "0") {
 				named++
 				require.Equal(t, []string{bob, carol}, g.queue(t, queue).line, "who was named has a place")
 				require.Equal(t, []string{channel + " 0"}, java())
@@ -574,7 +566,7 @@ func TestSomeReleasesAreOpenWhileRedissonListens(t *testing.T) {
 			require.Less(t, n, 1000, "one in eight")
 			g.must(t, "DEL", key, queue)
 			g.must(t, "HSET", key, alice, "1")
-			got := release(bob, entryOf(bob, "+"), "300000", "99999999999999", "0")
+			got := release(bob, entryOf(bob), "300000", "99999999999999", "0")
 			if got[1] == 1 {
 				require.Equal(t, map[string]string{bob: "1"}, g.look(t, key).hash)
 				require.Empty(t, java())
@@ -591,7 +583,7 @@ func TestSomeReleasesAreOpenWhileRedissonListens(t *testing.T) {
 		for range 60 { // a turn is short
 			g.must(t, "DEL", key, queue)
 			g.must(t, "HSET", key, alice, "1")
-			require.Equal(t, []int64{2, 1, 0}, release(bob, entryOf(bob, "+"), "300000", "99999999999999", "1"))
+			require.Equal(t, []int64{2, 1, 0}, release(bob, entryOf(bob), "300000", "99999999999999", "1"))
 		}
 		g.must(t, "DEL", key, queue)
 		g.must(t, "HSET", key, alice, "1")
@@ -608,7 +600,7 @@ func TestTheQueueLastsForAsLongAsSomebodyEntersIt(t *testing.T) {
 		const ttl = 60_000
 		for i := range 40 {
 			owner := fmt.Sprintf("%s%d", bob, i)
-			_, err := g.run(t, "acquire", []string{"l", "q"}, owner, "1", "300000", "0", "PUBLISH", "GRANTS", entryOf(owner, "+"))
+			_, err := g.run(t, "acquire", []string{"l", "q"}, owner, "1", "300000", "0", "PUBLISH", "GRANTS", entryOf(owner))
 			require.NoError(t, err)
 			if i == 0 { // from now on its end has to be moved on
 				g.must(t, "PEXPIRE", "q", strconv.Itoa(ttl/2))

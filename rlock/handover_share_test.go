@@ -3,6 +3,7 @@ package rlock_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,6 +28,8 @@ type scramble struct {
 	mu    sync.Mutex
 	order []int // the process of each acquisition
 	count [][]int
+	last  time.Time     // when the lock was last acquired
+	idle  time.Duration // the longest time between two acquisitions, or before the first
 }
 
 // run lasts until there were so many acquisitions, and ctx has not ended.
@@ -35,7 +38,7 @@ func (x *scramble) run(t testing.TB, ctx context.Context, enough int) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	x.count = make([][]int, len(x.rigs))
-	x.order = nil
+	x.order, x.last, x.idle = nil, time.Now(), 0
 	var inside atomic.Int32
 	var wg sync.WaitGroup
 	for p, r := range x.rigs {
@@ -61,6 +64,7 @@ func (x *scramble) run(t testing.TB, ctx context.Context, enough int) {
 					time.Sleep(x.work)
 					x.mu.Lock()
 					x.order = append(x.order, p)
+					x.last, x.idle = time.Now(), max(x.idle, time.Since(x.last))
 					x.count[p][w]++
 					done := len(x.order) >= enough
 					x.mu.Unlock()
@@ -139,6 +143,68 @@ func TestProcessesTakeTurnsAndNobodyStarves(t *testing.T) {
 		require.Less(t, x.turn(), 40.0, "a turn has an end while others queue")
 	}
 	redistest.Eventually(t, 20*time.Second, "no queue is left", func() bool { return len(keys(t, s.Client(t))) == 1 })
+}
+
+// TestAHotLockIsNeverIdle: a waiter that does not hear of its grant finds it when it polls, and until then the lock serves
+// nobody. Here a poll is 10 s away.
+func TestAHotLockIsNeverIdle(t *testing.T) {
+	t.Parallel()
+	const pollCap = 10 * time.Second
+	starts := 12
+	if os.Getenv("REDLATCH_LONG") == "1" {
+		starts = 200
+	}
+	run := func(t *testing.T, x *scramble) {
+		x.work, x.think = 500*time.Microsecond, time.Millisecond
+		x.run(t, within(t), 40)
+		require.Less(t, x.idle, pollCap/3)
+	}
+	t.Run("when its processes start", func(t *testing.T) {
+		t.Parallel()
+		s := redistest.Start(t)
+		for range starts {
+			x := &scramble{workers: 2, name: "l"}
+			for range 3 {
+				x.rigs = append(x.rigs, newRig(t, s, rlock.Options{PollCap: pollCap}))
+			}
+			run(t, x)
+			for _, r := range x.rigs {
+				require.NoError(t, r.locks.Close(within(t)))
+				require.NoError(t, r.hub.Close())
+			}
+		}
+	})
+	t.Run("when it is first used in a Cluster, where each has a channel of its own", func(t *testing.T) {
+		t.Parallel()
+		s := redistest.Cluster(t)
+		x := &scramble{workers: 2}
+		for range 3 {
+			x.rigs = append(x.rigs, newRig(t, s, rlock.Options{PollCap: pollCap}))
+		}
+		for i := range starts {
+			x.name = fmt.Sprint("l", i)
+			run(t, x)
+		}
+	})
+	t.Run("when subscriptions are cut", func(t *testing.T) {
+		t.Parallel()
+		s := redistest.Start(t)
+		c := s.Client(t)
+		x := &scramble{workers: 2, name: "l"}
+		for range 3 {
+			x.rigs = append(x.rigs, newRig(t, s, rlock.Options{PollCap: pollCap}))
+		}
+		for range starts {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				time.Sleep(20 * time.Millisecond) // somewhere in the middle
+				c.Do(within(t), c.B().ClientKill().TypePubsub().Build())
+			}()
+			run(t, x)
+			<-done
+		}
+	})
 }
 
 func TestInOneProcessAnAcquisitionIsOneCall(t *testing.T) {

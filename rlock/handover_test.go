@@ -327,7 +327,7 @@ func asksForAPlace(name string) func([]string) bool {
 	with := redistest.With(name)
 	return func(words []string) bool {
 		last := words[len(words)-1]
-		return with(words) && isScript(words) && strings.HasSuffix(last, " +") && strings.Count(last, " ") == 3 && len(words) == 12
+		return with(words) && isScript(words) && strings.Count(last, " ") == 2 && len(words) == 12
 	}
 }
 

@@ -331,21 +331,17 @@ func (a *acquisition) retreat() {
 }
 
 // Stand implements wait.Taker.
-func (a *acquisition) Stand(push bool) wait.Standing {
+func (a *acquisition) Stand() wait.Standing {
 	c := a.l.c
 	if a.since.IsZero() { // from here on a release may name this owner, before it has asked
 		a.since = time.Now()
 	}
 	poll := min(c.opts.PollCap, wait.MaxPoll)
-	hears := "-"
-	if push {
-		hears = "+"
-	}
 	// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps nobody out for long.
 	// It leaves time for a renewal that gets no answer, and another.
 	first := min(a.lease, max(4*poll, 4*c.opts.CallTimeout, time.Second))
-	a.entry = fmt.Sprintf("%s %d %d %s", a.own.claim.Owner, first.Milliseconds(), (5 * poll / 2).Milliseconds(), hears)
-	return wait.Standing{Owner: a.own.claim.Owner, Entry: a.entry, Lease: a.lease, Push: push}
+	a.entry = fmt.Sprintf("%s %d %d", a.own.claim.Owner, first.Milliseconds(), (5 * poll / 2).Milliseconds())
+	return wait.Standing{Owner: a.own.claim.Owner, Entry: a.entry, Lease: a.lease}
 }
 
 // Taken implements wait.Taker: a grant with replicas to be asked for or a token to be had, one that is half over, and a

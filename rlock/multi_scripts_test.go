@@ -19,11 +19,11 @@ func TestMultiAcquireScriptTable(t *testing.T) {
 		before map[string]string
 		ttl    int64 // ms; 0: none
 		queue  string
+		there  bool              // the process of who is in the queue
 		after  map[string]string // nil: as before
 		left   int64             // what became of the TTL
 	}
-	live := func(owner string) string { return owner + " 60000 2500 +" } // its process hears, if it is there
-	deaf := func(owner string) string { return owner + " 60000 2500 -" }
+	entry := func(owner string) string { return owner + " 60000 2500" }
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
 		src := sources(t, "owners handover", "multi_acquire")["multi_acquire"]
@@ -45,8 +45,8 @@ func TestMultiAcquireScriptTable(t *testing.T) {
 			{name: "a second run shortens nothing", queues: true, reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{before: one(alice), ttl: 600_000, left: untouched}, {before: one(bob), ttl: 600_000, left: untouched}}},
 			{name: "a second run after one was lost to another", queues: true, reply: [2]int64{0, 2}, left: 100_000, locks: [2]lock{{before: one(alice), ttl: 200_000, left: untouched}, {before: one(carol), ttl: 100_000, left: untouched}}},
 			{name: "a second run after one of its owners was through", queues: true, reply: [2]int64{0, 1}, left: 100_000, locks: [2]lock{{before: h(alice, "1", alice+"!", "-"+farFuture), ttl: 100_000, left: untouched}, {left: gone}}},
-			{name: "others wait for the second", queues: true, reply: [2]int64{0, 2}, left: 60_000, locks: [2]lock{{left: gone}, {queue: deaf(carol), after: one(carol), left: 60_000}}},
-			{name: "the dead wait for the second", queues: true, reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{after: one(alice), left: 300_000}, {queue: live(carol), after: one(bob), left: 300_000}}},
+			{name: "others wait for the second", queues: true, reply: [2]int64{0, 2}, left: 60_000, locks: [2]lock{{left: gone}, {queue: entry(carol), there: true, after: one(carol), left: 60_000}}},
+			{name: "the dead wait for the second", queues: true, reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{after: one(alice), left: 300_000}, {queue: entry(carol), after: one(bob), left: 300_000}}},
 			{name: "the second is left to others for a moment", queues: true, reply: [2]int64{0, 2}, left: 60_000, locks: [2]lock{{left: gone}, {queue: "!open", left: gone}}},
 			{name: "too late", queues: true, notAfter: -1000, reply: [2]int64{2, 0}, locks: [2]lock{{left: gone}, {left: gone}}},
 			{name: "in time", queues: true, notAfter: 60_000, reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{after: one(alice), left: 300_000}, {after: one(bob), left: 300_000}}},
@@ -69,11 +69,15 @@ func TestMultiAcquireScriptTable(t *testing.T) {
 					case "":
 					case "!open":
 						g.must(t, "ZADD", queue, strconv.FormatInt(-(g.now(t)+60_000), 10), "!open")
-						g.must(t, "ZADD", queue, strconv.FormatInt(g.now(t)*1000, 10), deaf(carol))
+						g.must(t, "ZADD", queue, strconv.FormatInt(g.now(t)*1000, 10), entry(carol))
 					default:
 						g.must(t, "ZADD", queue, strconv.FormatInt(g.now(t)*1000, 10), l.queue)
 					}
 					keys = append(keys, key)
+					if l.there {
+						_, stop := overhear(t, g.c, []string{"redlatch_grant:" + carol[:36]}, "")
+						defer stop()
+					}
 					if c.queues {
 						keys = append(keys, queue)
 					}

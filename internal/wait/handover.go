@@ -13,9 +13,8 @@ import (
 // its queue, or named by a release of this very process. The protocol, and which of its rules keep it safe, is in
 // docs/design.md.
 type Taker interface {
-	// Stand returns how the server is to know the waiter. push: grants published to this process are heard. It must
-	// not block, nor call the Queue.
-	Stand(push bool) Standing
+	// Stand returns how the waiter is to be known. It must not block, nor call the Queue.
+	Stand() Standing
 	// Ask is Request.Try; with a standing it asks for a place in the server's queue, too. Answer.Ticket names it.
 	Ask(ctx context.Context, s *Standing) (Answer, error)
 	// Taken is told of a grant. false: it is not to be used unconfirmed; Ask is called at once.
@@ -30,7 +29,7 @@ type Standing struct {
 	Owner string        // never used for another acquisition
 	Entry string        // in the server's queue
 	Lease time.Duration // in full
-	Push  bool
+	hears bool          // grants published to this process reach it
 }
 
 // Grant is the word that a release has made a waiter the holder.
@@ -154,20 +153,32 @@ func (q *Queue) deliver(g Grant) {
 }
 
 // stand makes the waiter known: before anything is sent that may be answered by a grant.
-func (w *waiter) stand(push bool) {
+//
+// One that hears no grants asks for no place in the server's queue. Only releases of this process can name it; it polls,
+// and goes on trying to hear. A place in the queue would be served in silence, and the lock be idle until the next poll:
+//
+//	waiter                                   another process
+//	asks: held, and queued as one that       (holds the lock)
+//	does not hear; sleeps for up to PollCap
+//	                                         releases: hands the lock over to the waiter, tells nobody
+//
+// The first SUBSCRIBE of a process takes a moment, which any nudge cuts short, so this was common wherever a program
+// started. The ear may also go between listen and here, when it has lingered for long enough; the loop listens again.
+func (w *waiter) stand(hears bool) {
 	q := w.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.ears[w.r.Grants]
-	push = push && e != nil
-	s := w.r.Taker.Stand(push)
-	w.standing = &s
-	if w.nudge == nil {
-		w.nudge = make(chan struct{}, 1)
+	if w.standing == nil {
+		s := w.r.Taker.Stand()
+		w.standing = &s
+		if w.nudge == nil {
+			w.nudge = make(chan struct{}, 1)
+		}
+		q.standing[s.Owner] = w
+		w.line.contender = w
 	}
-	q.standing[s.Owner] = w
-	w.line.contender = w
-	if push {
+	if e := q.ears[w.r.Grants]; hears && e != nil && w.ear == nil {
+		w.standing.hears = true
 		e.users++
 		w.ear = e
 		if e.idle != nil {
@@ -287,7 +298,7 @@ func (q *Queue) Offer(name string, notAfter time.Time) *Offer {
 		return nil
 	}
 	turn := l.turns > 0 && now.Before(l.turnsEnd)
-	if !turn && !w.standing.Push {
+	if !turn && !w.standing.hears {
 		return nil // the server would have to tell it
 	}
 	if u := w.r.Until; !u.IsZero() && u.Before(notAfter) {

@@ -2,7 +2,10 @@ package wait_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,8 +18,8 @@ import (
 // asker is a Taker whose every call is answered by a grant.
 type asker struct{ owner string }
 
-func (a *asker) Stand(push bool) wait.Standing {
-	return wait.Standing{Owner: a.owner, Entry: a.owner, Lease: time.Second, Push: push}
+func (a *asker) Stand() wait.Standing {
+	return wait.Standing{Owner: a.owner, Entry: a.owner, Lease: time.Second}
 }
 
 func (a *asker) Ask(context.Context, *wait.Standing) (wait.Answer, error) {
@@ -66,5 +69,217 @@ func TestATurnThatIsHeardOfByAskingIsCounted(t *testing.T) {
 			r.Nudge("n")
 			require.NoError(t, <-held)
 		}
+	})
+}
+
+// desk is a lock with a queue, as the scripts of rlock keep one, in variables: who is in the queue is handed the lock and
+// told on channel "g".
+type desk struct {
+	r      *room
+	mu     sync.Mutex
+	holder string
+	queue  []wait.Grant // owners and tickets
+	ticket int64        // the last
+	asked  int
+	moving bool          // there is no queue to be had
+	idle   time.Duration // the longest time that a process had the lock and did not know, or nobody had it
+	since  time.Time     // since when; zero: its holder acts
+}
+
+// acts: whoever has the lock knows.
+func (d *desk) acts() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.since.IsZero() {
+		d.idle, d.since = max(d.idle, time.Since(d.since)), time.Time{}
+	}
+}
+
+// look is how often it was asked, and how many are in the queue.
+func (d *desk) look() (asked, queued int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.asked, len(d.queue)
+}
+
+// move says whether there is no queue to be had.
+func (d *desk) move(moving bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.moving = moving
+}
+
+// release ends the holder's hold; another process, if it is given, takes the lock at once.
+func (d *desk) release(next string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.holder = next
+	if next != "" {
+		return
+	}
+	d.since = time.Now()
+	if len(d.queue) > 0 && !d.moving {
+		head := d.queue[0]
+		d.holder, d.queue = head.Owner, d.queue[1:]
+		d.r.server.Embedded.Publish("g", fmt.Sprintf("%d 60000 %s", head.Ticket, head.Owner))
+	}
+}
+
+// stander is a waiter at a desk.
+type stander struct {
+	d     *desk
+	owner string
+}
+
+func (s *stander) Stand() wait.Standing {
+	return wait.Standing{Owner: s.owner, Entry: s.owner, Lease: time.Minute}
+}
+
+const trip = time.Millisecond
+
+func (s *stander) Ask(_ context.Context, standing *wait.Standing) (wait.Answer, error) {
+	d, sent := s.d, time.Now()
+	time.Sleep(trip / 2)
+	defer time.Sleep(trip / 2)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked++
+	place := slices.IndexFunc(d.queue, func(g wait.Grant) bool { return g.Owner == s.owner })
+	switch {
+	case d.holder == s.owner, d.holder == "" && (d.moving || len(d.queue) == 0 || place == 0):
+		d.holder = s.owner
+		d.queue = slices.DeleteFunc(d.queue, func(g wait.Grant) bool { return g.Owner == s.owner })
+		return wait.Answer{Granted: true, Sent: sent}, nil
+	case standing == nil || d.moving:
+		return wait.Answer{Left: time.Hour, Sent: sent}, nil
+	case place < 0:
+		d.ticket++
+		d.queue = append(d.queue, wait.Grant{Owner: s.owner, Ticket: d.ticket})
+		place = len(d.queue) - 1
+	}
+	return wait.Answer{Left: time.Hour, Ticket: d.queue[place].Ticket, Sent: sent}, nil
+}
+
+func (s *stander) Taken(wait.Grant) bool { return true }
+func (s *stander) Owe(time.Time)         {}
+
+func (d *desk) lock(owner string) error {
+	err := d.r.Wait(context.Background(), wait.Request{Name: "n", Channel: "c", Grants: "g", Taker: &stander{d, owner}})
+	if err == nil {
+		d.acts()
+	}
+	return err
+}
+
+// The first SUBSCRIBE of a process is under way when its own release wakes the next waiter, which finds the lock with
+// another process. It must not be put into the queue then: it would be served in silence, and sleep until its poll.
+func TestAReleaseDuringTheFirstSubscribeLeavesNoLockIdle(t *testing.T) {
+	for _, held := range []time.Duration{2 * time.Millisecond, 20 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond} {
+		t.Run(fmt.Sprint("SUBSCRIBE takes ", held), func(t *testing.T) {
+			inRoom(t, func(t *testing.T, r *room) {
+				d := &desk{r: r}
+				r.slow.Store(int64(held)) // what dialing for the subscription takes
+				got := make(chan error)
+				for _, owner := range []string{"a", "b"} {
+					go func() { got <- d.lock(owner) }()
+					synctest.Wait()
+				}
+				require.NoError(t, <-got)
+				time.Sleep(trip) // the second hopes for a turn, and subscribes
+				d.release("another process's")
+				r.Nudge("n")
+				time.Sleep(3 * trip) // it has asked again
+				d.release("")
+				require.NoError(t, <-got)
+				require.LessOrEqual(t, d.idle, held+3*trip)
+			})
+		})
+	}
+}
+
+// When nobody has waited for a while the grants are not listened for any more, which may end just as the next waiter
+// comes.
+func TestALockIsNotIdleAfterTheGrantsWereNotListenedForForAWhile(t *testing.T) {
+	for _, pause := range []time.Duration{0, wait.Linger - trip/2, wait.Linger, wait.Linger + trip/2, time.Minute} {
+		t.Run(pause.String(), func(t *testing.T) {
+			inRoom(t, func(t *testing.T, r *room) {
+				d := &desk{r: r}
+				r.slow.Store(int64(5 * trip))
+				for i := range 3 {
+					require.NoError(t, d.lock(fmt.Sprint("first ", i)))
+					got := make(chan error)
+					go func() { got <- d.lock(fmt.Sprint("second ", i)) }()
+					time.Sleep(30 * trip) // it waits
+					d.release("")
+					require.NoError(t, <-got)
+					require.LessOrEqual(t, d.idle, 5*trip)
+					d.release("")
+					d.acts()
+					time.Sleep(pause)
+				}
+			})
+		})
+	}
+}
+
+// While its slot is being migrated a lock has no queue, and nobody is told of a release: the waiters look more often.
+func TestWithoutAQueueToStandInAWaiterLooksMoreOften(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		d := &desk{r: r, moving: true}
+		require.NoError(t, d.lock("first"))
+		got := make(chan error)
+		go func() { got <- d.lock("second") }()
+		time.Sleep(pollCap)
+		before, _ := d.look()
+		time.Sleep(10 * pollCap)
+		after, _ := d.look()
+		require.InDelta(t, 10*20, after-before, 20)
+		d.release("")
+		require.NoError(t, <-got)
+		require.LessOrEqual(t, d.idle, pollCap/20+2*trip)
+		d.release("")
+		d.move(false)
+		require.NoError(t, d.lock("again"))
+		got = make(chan error)
+		go func() { got <- d.lock("third") }()
+		time.Sleep(pollCap)
+		before, _ = d.look()
+		time.Sleep(10 * pollCap)
+		after, _ = d.look()
+		require.InDelta(t, 10, after-before, 2, "once a PollCap, where there is one")
+		d.release("")
+		require.NoError(t, <-got)
+	})
+}
+
+// A process that may not listen for grants stands in no queue, where it would be handed the lock in silence. Its own
+// releases still name its waiters.
+func TestWhoMayNotListenStandsInNoQueue(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		r.server.Embedded.SetError("NOPERM no subscriptions for you")
+		d := &desk{r: r}
+		got := make(chan error)
+		for _, owner := range []string{"a", "b", "c"} {
+			go func() { got <- d.lock(owner) }()
+			synctest.Wait()
+		}
+		require.NoError(t, <-got)
+		time.Sleep(3*pollCap + pollCap/3)
+		asked, queued := d.look()
+		require.Zero(t, queued)
+		require.InDelta(t, 5, asked, 2)
+		o := r.Offer("n", time.Now().Add(time.Second))
+		require.Nil(t, o, "its turn is over")
+		d.release("")
+		r.Nudge("n")
+		require.NoError(t, <-got)
+		time.Sleep(trip)
+		o = r.Offer("n", time.Now().Add(time.Second))
+		require.NotNil(t, o)
+		require.Equal(t, "c", o.Owner)
+		d.release("c")
+		o.Granted(time.Now())
+		require.NoError(t, <-got)
+		r.server.Embedded.SetError("")
 	})
 }

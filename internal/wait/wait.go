@@ -190,6 +190,8 @@ type waiter struct {
 	heard   bool // some try was answered
 	granted bool
 	asked   bool // what queued says, for the waiter itself
+	// placeless: when last asked there was no place in the server's queue to be had
+	placeless bool
 
 	// Of the hand-over. Guarded by Queue.mu from stand on:
 	standing *Standing
@@ -266,7 +268,6 @@ func (w *waiter) contend() error {
 		}
 	}
 	failures := 0
-	var listening time.Time // since when
 	for n := 0; ; n++ {
 		if w.standing != nil && w.taken() {
 			return nil
@@ -283,8 +284,7 @@ func (w *waiter) contend() error {
 		began := time.Now()
 		switch {
 		case taker != nil:
-			w.asking()
-			answer, err = taker.Ask(ctx, w.standing)
+			answer, err = taker.Ask(ctx, w.asking())
 			w.learn(answer, err)
 		case w.r.Taker != nil:
 			answer, err = w.r.Taker.Ask(ctx, nil)
@@ -320,15 +320,8 @@ func (w *waiter) contend() error {
 			if !w.sleep(min(w.r.Backoff(n), w.q.pollCap)) {
 				return w.gaveUp()
 			}
-		case taker != nil && w.standing == nil:
-			// Heard from the next try on, which asks for a place in the queue. One that the end of a short lease left no
-			// time to listen asks without a place, and listens again, but not for ever: it is in the queue that nobody starves.
-			if listening.IsZero() {
-				listening = time.Now()
-			}
-			if hears, over := w.listen(); hears || !over || time.Since(listening) >= w.q.pollCap/2 {
-				w.stand(hears)
-			}
+		case taker != nil && !w.hears() && w.heed():
+			// the next try asks for a place in the queue, if grants are heard by now
 		case (taker == nil || answer.Foreign) && w.sub == nil && w.subscribe():
 			// try again at once: see the package comment
 		default:
@@ -339,7 +332,7 @@ func (w *waiter) contend() error {
 	}
 }
 
-// hope waits for a moment where this process holds the name: its release will name us, which saves asking for a place
+// hope waits for a moment where this process holds the lock: its release will name us, which saves asking for a place
 // in the server's queue.
 func (w *waiter) hope() error {
 	q := w.q
@@ -348,41 +341,57 @@ func (w *waiter) hope() error {
 	hears := q.ears[w.r.Grants] != nil
 	q.mu.Unlock()
 	rest := moment - time.Since(since)
-	switch {
-	case since.IsZero() || rest <= 0:
+	if since.IsZero() || rest <= 0 {
 		if hears {
 			w.stand(true)
 		}
 		return nil
-	case hears:
-		w.stand(true)
-	default:
-		hears, over := w.listen()
-		w.stand(hears)
-		if over {
-			return nil
-		}
 	}
-	if !w.sleep(rest) {
+	over := false
+	w.stand(hears)
+	if !hears {
+		hears, over = w.listen()
+		w.stand(hears)
+	}
+	if !over && !w.sleep(rest) {
 		return w.gaveUp()
 	}
 	return nil
 }
 
-// asking notes that a place in the server's queue is about to be asked for.
-func (w *waiter) asking() {
-	if w.standing != nil && !w.asked {
+// hears reports whether the waiter is known as one that is told of a grant.
+func (w *waiter) hears() bool { return w.standing != nil && w.standing.hears }
+
+// heed listens for grants, and reports whether to ask again at once: they are heard, or there is no time to sleep.
+func (w *waiter) heed() bool {
+	w.stand(false) // nameable meanwhile
+	hears, over := w.listen()
+	w.stand(hears)
+	return hears || over
+}
+
+// asking returns what to ask for a place in the server's queue with, nil for one that hears no grants, and notes that
+// it is about to be asked for.
+func (w *waiter) asking() *Standing {
+	if !w.hears() {
+		return nil
+	}
+	if !w.asked {
 		w.asked = true
 		w.q.mu.Lock()
 		w.queued = true
 		w.q.mu.Unlock()
 	}
+	return w.standing
 }
 
 // learn takes in what an Ask said of our place in the server's queue.
 func (w *waiter) learn(a Answer, err error) {
 	if w.standing == nil {
 		return
+	}
+	if err == nil {
+		w.placeless = a.Ticket == 0
 	}
 	w.q.mu.Lock()
 	defer w.q.mu.Unlock()
@@ -507,6 +516,9 @@ func (w *waiter) doze() time.Duration {
 	if w.standing != nil || w.r.Own { // in a queue on the server, ours or Redisson's
 		d = min(d, MaxPoll)
 	}
+	if w.hears() && w.placeless { // its slot is being migrated, and nobody is told of a release meanwhile
+		d /= placelessPolls
+	}
 	if w.known >= 0 {
 		// a little after the lease: the server counts in whole milliseconds, and all waiters of all processes know
 		// the same instant
@@ -518,6 +530,9 @@ func (w *waiter) doze() time.Duration {
 	}
 	return d
 }
+
+// placelessPolls is how often a waiter asks in a PollCap while the server's queue cannot be used.
+const placelessPolls = 20
 
 // sleep waits for a reason to try again, for d at most; false: out of patience.
 func (w *waiter) sleep(d time.Duration) bool {
@@ -621,7 +636,7 @@ func (q *Queue) Nudge(line string) {
 	}
 	l.heldSince = time.Time{}
 	if w := l.contender; w != nil {
-		if w.ticket == 0 || !w.standing.Push {
+		if w.ticket == 0 || !w.standing.hears {
 			w.wake()
 		}
 	} else if !l.pushed {

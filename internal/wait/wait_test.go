@@ -31,6 +31,7 @@ type room struct {
 	tries  atomic.Int32
 	woken  atomic.Int32 // by messages
 	sealed atomic.Bool  // no new connections, and so no subscriptions
+	slow   atomic.Int64 // how long a new connection takes, ns
 }
 
 func inRoom(t *testing.T, fn func(t *testing.T, r *room)) {
@@ -48,6 +49,7 @@ func inRoomOf(t *testing.T, pollCap time.Duration, fn func(t *testing.T, r *room
 			if r.sealed.Load() {
 				return nil, errors.New("sealed")
 			}
+			time.Sleep(time.Duration(r.slow.Load()))
 			return dial(ctx, addr, d, c)
 		}
 		c, err := rueidis.NewClient(o)
