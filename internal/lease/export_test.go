@@ -25,6 +25,13 @@ func (s *Sweeper) Workers() int {
 	return s.workers
 }
 
+// Kept is how much is kept for contexts.
+func (l *Life) Kept() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.contexts)
+}
+
 const (
 	BatchSize    = batchSize
 	MaxFlights   = maxFlights

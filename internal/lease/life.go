@@ -11,23 +11,16 @@ import (
 type Life struct {
 	mu       sync.Mutex
 	why      error
-	done     chan struct{} // made when first asked for
-	contexts map[int32]ending
-	next     int32
-	endless  *endless // made when first needed
-	counted  bool     // among those that a client's Close waits for
+	done     chan struct{}               // made when first asked for
+	contexts map[<-chan struct{}]*shared // made when first needed; see Context
+	counted  bool                        // among those that a client's Close waits for
 }
 
-// endless is the context of all parents without an end.
-type endless struct {
+// shared is what ends with a life and with all parents of one Done channel.
+type shared struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-}
-
-// ending is how one context is cancelled, and how its own end is no longer listened for.
-type ending struct {
-	cancel context.CancelCauseFunc
-	deaf   func() bool
+	deaf   func() bool // has its own end no longer listened for; nil where that cannot come
 }
 
 // End ends it, and its contexts with why as their cause; the first reason counts.
@@ -41,15 +34,14 @@ func (l *Life) End(why error) {
 	if l.done != nil {
 		close(l.done)
 	}
-	contexts, shared := l.contexts, l.endless
+	contexts := l.contexts
 	l.contexts = nil
 	l.mu.Unlock()
-	if shared != nil {
-		shared.cancel(why)
-	}
-	for _, c := range contexts {
-		c.deaf()
-		c.cancel(why)
+	for _, s := range contexts {
+		if s.deaf != nil {
+			s.deaf()
+		}
+		s.cancel(why)
 	}
 }
 
@@ -74,49 +66,51 @@ func (l *Life) Done() <-chan struct{} {
 }
 
 // Context returns a child of parent that ends with it, and has ended if it is over.
+//
+// Nothing says when the caller is through with it, and a life may be long, as that of a leader with a context for each
+// job. So nothing is kept for each call: parents with the same Done channel, such as one and what has more values than it,
+// end together and share one child that is cancelled. Parents without an end share one, too.
 func (l *Life) Context(parent context.Context) context.Context {
-	if parent.Done() == nil {
-		return &lasting{l.shared(), parent}
-	}
-	ctx, cancel := context.WithCancelCause(parent)
+	done := parent.Done()
 	l.mu.Lock()
-	if why := l.why; why != nil {
-		l.mu.Unlock()
-		cancel(why)
-		return ctx
+	s := l.contexts[done]
+	l.mu.Unlock()
+	if s != nil {
+		return &lasting{s.ctx, parent}
 	}
+	base := parent
+	if done == nil {
+		base = context.Background() // the values of one parent need not stay for all
+	}
+	s = &shared{}
+	s.ctx, s.cancel = context.WithCancelCause(base) // not under mu: parent may be anybody's code
+	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.why != nil {
+		s.cancel(l.why)
+		return &lasting{s.ctx, parent}
+	}
+	if other := l.contexts[done]; other != nil {
+		s.cancel(nil)
+		return &lasting{other.ctx, parent}
+	}
 	if l.contexts == nil {
-		l.contexts = map[int32]ending{}
+		l.contexts = map[<-chan struct{}]*shared{}
 	}
-	id := l.next
-	l.next++
-	// a long life may see many short parents: forget them as they end
-	deaf := context.AfterFunc(ctx, func() {
-		l.mu.Lock()
-		delete(l.contexts, id)
-		l.mu.Unlock()
-	})
-	l.contexts[id] = ending{cancel, deaf}
-	return ctx
+	own := s.ctx.Done() // of what is derived from it: it ends with this life already
+	l.contexts[done], l.contexts[own] = s, s
+	if done != nil { // a long life may see many short parents: forget them as they end
+		s.deaf = context.AfterFunc(s.ctx, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			delete(l.contexts, done)
+			delete(l.contexts, own)
+		})
+	}
+	return &lasting{s.ctx, parent}
 }
 
-// shared is the context of all parents that cannot end: there may be many in a long life, one for each request that
-// somebody works on after its end, and nothing says when they are through.
-func (l *Life) shared() context.Context {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.endless == nil {
-		ctx, cancel := context.WithCancelCause(context.Background())
-		if l.why != nil {
-			cancel(l.why)
-		}
-		l.endless = &endless{ctx, cancel}
-	}
-	return l.endless.ctx
-}
-
-// lasting is a life's shared context with the values of a parent, whose own end, if it has one, nobody is told of.
+// lasting is a shared context with the values of one of its parents.
 type lasting struct {
 	context.Context
 	parent context.Context
@@ -124,9 +118,10 @@ type lasting struct {
 
 func (x *lasting) Deadline() (time.Time, bool) { return x.parent.Deadline() }
 
-// Value asks the shared context first: package context finds by a value of it what its children hang on, and its cause.
+// Value asks the shared context for itself only: package context finds by a value of it what its children hang on, and its
+// cause. All other values there are those of the parent that came first.
 func (x *lasting) Value(key any) any {
-	if v := x.Context.Value(key); v != nil {
+	if v, ok := x.Context.Value(key).(context.Context); ok && v == x.Context {
 		return v
 	}
 	return x.parent.Value(key)
