@@ -168,6 +168,14 @@ func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeoutCause(ctx, c.bound, errPatience)
 }
 
+// wait is for how long a request made now may still be wanted.
+func (c *Client) wait(ctx context.Context) time.Duration {
+	if d, ok := ctx.Deadline(); ok {
+		return min(c.bound, max(0, time.Until(d)))
+	}
+	return c.bound
+}
+
 // now is the monotonic time since the client was made, in ns.
 func (c *Client) now() int64 { return int64(time.Since(c.base)) }
 

@@ -73,7 +73,9 @@ func (o *OpenSpec) check() error {
 // opening of the name. It never overwrites: while a stock of that name exists, sold out, ended or closed included,
 // until its retention is over, another Open is ErrAlreadyOpen, an *AlreadyOpenError, and changes nothing.
 //
-// One round trip, repeated until answered; after ErrUnknownOutcome the stock may be open, which the next Open will
+// Two round trips, repeated until answered; a copy that the network delivers when the call has ended, by five call
+// timeouts or more, opens nothing. A stock that has lost all its keys looks like one that never was, and is opened: call Open
+// from one place, once, and after such a loss with OpenSpec.Suspended. After ErrUnknownOutcome the stock may be open, which the next Open will
 // say. ErrCorrupt: claimants' records of a stock that is lost are there; they must be removed by hand first, since
 // their claimants have units.
 func (s *Stock) Open(ctx context.Context, o OpenSpec) (epoch int64, err error) {
@@ -114,13 +116,19 @@ func (s *Stock) open(ctx context.Context, id string, o OpenSpec) (openReply, err
 	if o.Suspended {
 		state = "3"
 	}
-	v, err := s.ints(ctx, 3, openScript, id, n(o.Limit), n(o.PerUser), n(millis(o.StartIn)), n(millis(o.OpenFor)), n(millis(o.Retain)), ledger, state)
-	if err != nil {
-		return openReply{}, err
+	for until := ""; ; {
+		v, err := s.ints(ctx, 3, openScript, id, n(o.Limit), n(o.PerUser), n(millis(o.StartIn)), n(millis(o.OpenFor)), n(millis(o.Retain)), ledger, state, until)
+		if err != nil {
+			return openReply{}, err
+		}
+		if v[0] == stockChanged {
+			until = n(v[1] + millis(s.c.wait(ctx)))
+			continue
+		}
+		if err := s.verdict(v); err != nil {
+			return openReply{}, err
+		}
+		s.desk().memory.forget()
+		return openReply{epoch: v[1], opened: v[2] == 1}, nil
 	}
-	if err := s.verdict(v); err != nil {
-		return openReply{}, err
-	}
-	s.desk().memory.forget()
-	return openReply{epoch: v[1], opened: v[2] == 1}, nil
 }

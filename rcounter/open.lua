@@ -12,13 +12,18 @@
 -- ARGV[6]  ms from the end to the removal of all keys
 -- ARGV[7]  '1' if it keeps a ledger
 -- ARGV[8]  state: '1' open, '3' suspended
+-- ARGV[9]  the server's ms until which this call may open it, '' only to ask
 --
 -- Replies  { 0, epoch, 1}      opened, by this call
 --          { 0, epoch, 0}      it is there, opened by another call: nothing changed
 --          {-1, said, found}   records of a stock are there and the stock is not (said is 0), or a hash that is no
 --                              stock (said is -1): nothing changed
+--          {-11, ms, 0}        there is none, and it was only asked for or is too late: nothing changed; ms is the
+--                              server's time
 --
--- Safe to run twice: the first run leaves its call's id in the hash, by which the second knows its own work.
+-- Safe to run twice: the first run leaves its call's id in the hash, by which the second knows its own work. Safe however
+-- late: a stock that was opened, sold and lost with all that it had looks like one that never was. A copy that the network
+-- kept, and that comes when its caller has long gone on, must not open it again.
 --
 -- All times kept are the server's own, in ms; only differences come in. The epoch is the server's time in us: it
 -- differs for every opening of a name.
@@ -43,6 +48,8 @@ end
 -- over them would sell those again.
 local found = redis.call('HLEN', users) + redis.call('HLEN', records) + redis.call('ZCARD', holds) + redis.call('EXISTS', ledger)
 if found > 0 and not there then return {-1, 0, found} end
+
+if ARGV[9] == '' or now > tonumber(ARGV[9]) then return {-11, now, 0} end
 
 if there then redis.call('DEL', stock, users, records, holds, ledger) end -- over, and not yet removed: somebody took the expiry off
 redis.call('DEL', flag)

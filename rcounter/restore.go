@@ -12,7 +12,6 @@ import (
 	"sort"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
 )
@@ -182,11 +181,7 @@ func (r *restorer) begin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		wait := r.s.c.bound
-		if d, ok := ctx.Deadline(); ok {
-			wait = min(wait, max(0, time.Until(d)))
-		}
-		_, err = r.step(ctx, "begin", strconv.FormatInt(seen.revision, 10), strconv.FormatInt(seen.at+millis(wait), 10))
+		_, err = r.step(ctx, "begin", strconv.FormatInt(seen.revision, 10), strconv.FormatInt(seen.at+millis(r.s.c.wait(ctx)), 10))
 		if err != errChanged {
 			return err
 		}

@@ -2,6 +2,7 @@ package rcounter_test
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"math/rand/v2"
 	"runtime"
@@ -385,4 +386,59 @@ func TestRestoreGivesOutNoOrdinalOfAUnitThatWasReturned(t *testing.T) {
 		g := claimed(t, s, "bob")
 		require.Equal(t, []int64{5, 8}, []int64{g.Ordinal, g.Remaining})
 	})
+}
+
+// An opening's requests stay in the network. The stock is opened by another copy of them, sells, and is lost with all that it
+// has; then they arrive, after their caller has long had its answer. Nobody asked for what would sell again.
+func TestALateCopyOfAnOpenOpensNothing(t *testing.T) {
+	srv := redistest.Embedded(t)
+	at := time.Now()
+	srv.Embedded.SetTime(at)
+	admin := srv.Client(t)
+	wire := &recording{Client: admin}
+	c := on(t, wire, exact)
+	s, sharded := c.Stock("s"), c.Sharded("s", 2)
+	_, err := s.Open(ctx, spec(3))
+	require.NoError(t, err)
+	_, err = sharded.Open(ctx, spec(100))
+	require.NoError(t, err)
+	sent := slices.Clone(wire.sent)
+	require.True(t, claimed(t, s, "ann").Won())
+	g, err := sharded.Claim(ctx, "ann")
+	require.NoError(t, err)
+	require.True(t, g.Won())
+	srv.Embedded.FlushAll()
+	srv.Embedded.SetTime(at.Add(6 * exact.CallTimeout))
+	for range 2 {
+		for _, args := range sent {
+			raw(admin, args...) // some are EVALSHA that the server does not know now
+		}
+		require.Equal(t, rcounter.NotOpen, claimed(t, s, "bob").Outcome)
+		g, err = sharded.Claim(ctx, "bob")
+		require.NoError(t, err)
+		require.Equal(t, rcounter.NotOpen, g.Outcome)
+		_, err = c.Stock("other").Open(ctx, spec(1)) // loads the scripts
+		require.NoError(t, errOf(err, rcounter.ErrAlreadyOpen))
+		_, err = c.Sharded("other", 2).Open(ctx, spec(1))
+		require.NoError(t, errOf(err, rcounter.ErrAlreadyOpen))
+	}
+
+	// what is opened then is what was asked for then
+	_, err = s.Open(ctx, spec(1))
+	require.NoError(t, err)
+	_, err = sharded.Open(ctx, spec(5))
+	require.NoError(t, err)
+	for _, args := range sent {
+		raw(admin, args...)
+	}
+	require.Equal(t, []rcounter.Outcome{rcounter.Granted, rcounter.SoldOut}, []rcounter.Outcome{claimed(t, s, "bob").Outcome, claimed(t, s, "cid").Outcome})
+	require.Equal(t, 5, sellAll(t, sharded, 0, 20))
+}
+
+// errOf is err, nil if it is the one that may be.
+func errOf(err, may error) error {
+	if errors.Is(err, may) {
+		return nil
+	}
+	return err
 }

@@ -144,7 +144,7 @@ func (s *ShardedStock) Home(claimant string) int {
 //
 // It writes down what is to be opened, makes all shards, and only then lets them sell. If it is broken off in between,
 // nothing is granted or, later, some shards sell already; another Open, whatever its spec, brings the first one to
-// its end and answers ErrAlreadyOpen. Three round trips and more, each repeated until answered.
+// its end and answers ErrAlreadyOpen. Five round trips and more, each repeated until answered.
 func (s *ShardedStock) Open(ctx context.Context, o OpenSpec) (epoch int64, err error) {
 	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
@@ -510,6 +510,7 @@ type plan struct {
 	start, end, gone int64    // ms from when the server answered
 	incs             []string // from phaseReady on, the incarnation of each shard: see sharded_prepare.lua
 	mine             bool
+	now              int64 // the server's ms, if there is no plan and none was begun
 }
 
 // inc is the incarnation of shard i, "" if the plan has none yet.

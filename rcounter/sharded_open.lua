@@ -11,11 +11,13 @@
 -- ARGV[6]  ms from the start to the end
 -- ARGV[7]  ms from the end to the removal
 -- ARGV[8]  '1' if the shards keep ledgers
+-- ARGV[9]  the server's ms until which this call may begin, '' only to ask
 --
 -- Replies  { 0, epoch, phase, shards, total, per, ledger, ms to the start, ms to the end, ms to the removal, 1, incs}
 --                          begun, by this call; incs is '' in phase 1
 --          { 0, …, 0, incs}  there is one, of another call: nothing changed
 --          {-1, -1, 0}     a hash that is no plan
+--          {-11, ms, 0}    there is none, and it was only asked for or is too late: see open.lua
 --
 -- Safe to run twice: the first run leaves its call's id in the hash, by which the second knows its own work.
 local plan, token = KEYS[1], ARGV[1]
@@ -35,8 +37,9 @@ if m[1] or redis.call('EXISTS', plan) == 1 then
     local x = redis.call('HMGET', plan, 'token', 'incs')
     return {0, m[1], m[2], m[3], m[4], m[5], m[6], m[7] - now, m[8] - now, m[9] - now, x[1] == token and 1 or 0, x[2] or ''}
   end
-  redis.call('DEL', plan) -- over, and not yet removed: somebody took the expiry off
 end
+if ARGV[9] == '' or now > tonumber(ARGV[9]) then return {-11, now, 0} end
+if m[1] then redis.call('DEL', plan) end -- over, and not yet removed: somebody took the expiry off
 
 local epoch = t[1] * 1000000 + t[2]
 local start = now + tonumber(ARGV[5])

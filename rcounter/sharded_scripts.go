@@ -54,8 +54,14 @@ func (s *ShardedStock) begin(ctx context.Context, id string, o OpenSpec) (plan, 
 	if o.Ledger {
 		ledger = 1
 	}
-	return s.planned(ctx, shardedOpenScript, id, strconv.Itoa(len(s.shards)), decimal(o.Limit), decimal(o.PerUser),
-		decimal(millis(o.StartIn)), decimal(millis(o.OpenFor)), decimal(millis(o.Retain)), decimal(ledger))
+	for until := ""; ; {
+		p, err := s.planned(ctx, shardedOpenScript, id, strconv.Itoa(len(s.shards)), decimal(o.Limit), decimal(o.PerUser),
+			decimal(millis(o.StartIn)), decimal(millis(o.OpenFor)), decimal(millis(o.Retain)), decimal(ledger), until)
+		if err != nil || p.now == 0 {
+			return p, err
+		}
+		until = decimal(p.now + millis(s.c.wait(ctx)))
+	}
 }
 
 // read runs sharded_phase.lua to read.
@@ -96,6 +102,8 @@ func (s *ShardedStock) planned(ctx context.Context, sc *script.Script, args ...s
 		return plan{}, malformed("a sharded stock's script", s.plan)
 	case v[0] == stockCorrupt:
 		return plan{}, corrupt(s.plan, -1, 0)
+	case v[0] == stockChanged:
+		return plan{now: v[1]}, nil
 	case v[0] != stockOK || len(v) != 11:
 		return plan{}, malformed("a sharded stock's script", s.plan)
 	}
