@@ -58,6 +58,7 @@ type writer func([]byte) (int, error)
 func (w writer) Write(p []byte) (int, error) { return w(p) }
 
 func TestAnObserverIsToldOfEveryClaimOnce(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
 	var told seen
@@ -112,6 +113,7 @@ func TestAnObserverIsToldOfEveryClaimOnce(t *testing.T) {
 }
 
 func TestAnObserverThatPanicsIsLoggedAndChangesNothing(t *testing.T) {
+	t.Parallel()
 	log, text := logged()
 	o := patient
 	o.Logger = log
@@ -122,6 +124,7 @@ func TestAnObserverThatPanicsIsLoggedAndChangesNothing(t *testing.T) {
 }
 
 func TestWhatFailsInTheBackgroundIsToldAndLoggedOnce(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	log, text := logged()
 	var told seen

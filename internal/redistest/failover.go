@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -133,13 +134,12 @@ func ReplicatedCluster(t testing.TB) *Replicated {
 
 func clusterNode(t testing.TB, args ...string) *Server {
 	t.Helper()
-	addr, err := FreeAddr()
-	if err != nil {
-		t.Fatalf("redistest: no port for a cluster's bus: %v", err)
-	}
-	_, bus, _ := net.SplitHostPort(addr)
-	return Start(t, append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
-		"--cluster-announce-ip", Host(), "--cluster-port", bus}, args...)...)
+	return start(t, func(host, port, dir string) []string {
+		bus, _ := FreeAddr()
+		_, busPort, _ := net.SplitHostPort(bus)
+		return slices.Concat(settings(host, port, dir), []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
+			"--cluster-announce-ip", host, "--cluster-port", busPort}, args)
+	})
 }
 
 // cluster makes a Cluster of nodes, the slots being shared by the first three.

@@ -36,7 +36,7 @@ func Launch(line func(host, port, dir string) []string) (s *Server, stop func(),
 			return s, func() { end(); os.RemoveAll(dir) }, nil
 		}
 		os.RemoveAll(dir)
-		if !errors.Is(err, errInUse) || own().claim != nil || try == 9 { // on a shared address ports go to whoever is first
+		if !errors.Is(err, errInUse) || try == 9 { // see FreeAddr
 			return nil, nil, err
 		}
 	}

@@ -55,19 +55,30 @@ func Listen() (net.Listener, error) {
 		return net.Listen("tcp", o.host+":0")
 	}
 	for {
-		port := firstPort + (o.ports.Add(1)-1)%(lastPort-firstPort+1)
-		l, err := net.Listen("tcp", net.JoinHostPort(o.host, strconv.Itoa(int(port))))
+		l, err := net.Listen("tcp", o.next())
 		if !errors.Is(err, syscall.EADDRINUSE) { // by a program that listens on all addresses
 			return l, err
 		}
 	}
 }
 
-// FreeAddr is an address to listen on, as of Listen. Nobody else gets it, but where processes share Host.
+// FreeAddr is an address of Host that was not given out before. Only a program that listens on all addresses, or with
+// a Host that processes share, somebody else may have it: who is to listen there finds out.
+//
+// It does not try: a process that another goroutine is just starting has a copy of the listener until it runs its
+// program, and the port would be taken for as long.
 func FreeAddr() (string, error) {
+	if o := own(); o.claim != nil {
+		return o.next(), nil
+	}
 	l, err := Listen()
 	if err != nil {
 		return "", err
 	}
 	return l.Addr().String(), l.Close()
+}
+
+func (o *loopback) next() string {
+	port := firstPort + (o.ports.Add(1)-1)%(lastPort-firstPort+1)
+	return net.JoinHostPort(o.host, strconv.Itoa(int(port)))
 }

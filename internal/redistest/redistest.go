@@ -6,12 +6,14 @@ package redistest
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -40,15 +42,17 @@ func Embedded(t testing.TB) *Server {
 	t.Helper()
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
-	addr, err := Host()+":0", error(nil)
-	if own().claim != nil {
-		addr, err = FreeAddr()
-	}
-	if err == nil {
-		err = m.StartAddr(addr)
-	}
-	if err != nil {
-		t.Fatalf("redistest: start miniredis: %v", err)
+	for {
+		addr, err := FreeAddr()
+		if err == nil {
+			err = m.StartAddr(addr)
+		}
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) { // see FreeAddr
+			t.Fatalf("redistest: start miniredis: %v", err)
+		}
 	}
 	t.Cleanup(m.Close)
 	Describe(m, 24*time.Hour)
@@ -60,9 +64,13 @@ func Embedded(t testing.TB) *Server {
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return start(t, func(host, port, dir string) []string {
-		return append([]string{"--port", port, "--bind", host, "--replica-announce-ip", host, "--dir", dir, "--save", "",
-			"--appendonly", "no", "--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0", "--logfile", filepath.Join(dir, "log")}, args...)
+		return append(settings(host, port, dir), args...)
 	})
+}
+
+func settings(host, port, dir string) []string {
+	return []string{"--port", port, "--bind", host, "--replica-announce-ip", host, "--dir", dir, "--save", "",
+		"--appendonly", "no", "--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0", "--logfile", filepath.Join(dir, "log")}
 }
 
 // start is Launch for the length of a test.

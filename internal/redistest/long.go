@@ -1,0 +1,63 @@
+package redistest
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// LongEnv, set to 1, has tests that take minutes run in full: all seeds, failovers, migrations, the promised numbers.
+// Without it each runs a part that shows the same promise, and with -short those that take long all the same are
+// skipped.
+const LongEnv = "REDLATCH_LONG"
+
+// Long reports whether tests are to run in full.
+func Long() bool { return os.Getenv(LongEnv) == "1" }
+
+// Sized is how much a test does: brief with -short, full with LongEnv.
+func Sized[T any](brief, usual, full T) T {
+	switch {
+	case Long():
+		return full
+	case testing.Short():
+		return brief
+	}
+	return usual
+}
+
+// SkipShort skips a test that takes seconds, with -short.
+func SkipShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() && !Long() {
+		t.Skip("takes seconds; leave -short out")
+	}
+}
+
+// SeedsEnv names the seeds of tests that have some, such as "7,100-199", for running a history or a simulation again.
+const SeedsEnv = "REDLATCH_SEEDS"
+
+// Seeds are those of SeedsEnv; without it, 1 to n.
+func Seeds(t testing.TB, n int) []uint64 {
+	t.Helper()
+	text := os.Getenv(SeedsEnv)
+	if text == "" {
+		text = "1-" + strconv.Itoa(n)
+	}
+	var list []uint64
+	for _, part := range strings.Split(text, ",") {
+		first, last, ranged := strings.Cut(part, "-")
+		if !ranged {
+			last = first
+		}
+		a, err := strconv.ParseUint(first, 10, 64)
+		b, err2 := strconv.ParseUint(last, 10, 64)
+		if err != nil || err2 != nil {
+			t.Fatalf("redistest: %s=%q: want seeds such as 7,100-199", SeedsEnv, text)
+		}
+		for ; a <= b; a++ {
+			list = append(list, a)
+		}
+	}
+	return list
+}

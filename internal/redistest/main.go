@@ -1,0 +1,35 @@
+package redistest
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+)
+
+// RoleEnv names what a process that a test started is there for.
+const RoleEnv = "REDLATCH_ROLE"
+
+// waiters is how many tests of a package run side by side where the user did not say. Nearly all of them wait for
+// leases, polls and servers most of their time, so that one for each core, go test's default, leaves the cores idle.
+const waiters = 8
+
+// Main is a package's TestMain. In a process that has a role it is that role, one of roles: which reads its orders from
+// standard input, whose end means that the test is gone, and answers on standard output.
+func Main(m *testing.M, roles map[string]func() error) {
+	if name := os.Getenv(RoleEnv); name != "" {
+		if err := roles[name](); err != nil {
+			fmt.Fprintln(os.Stderr, name+":", err)
+			os.Exit(1)
+		}
+		return
+	}
+	flag.Parse()
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if !said {
+		flag.Set("test.parallel", strconv.Itoa(waiters))
+	}
+	os.Exit(m.Run())
+}
