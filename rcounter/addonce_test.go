@@ -15,6 +15,7 @@ import (
 )
 
 func TestAddOnceTable(t *testing.T) {
+	t.Parallel()
 	none := rcounter.CounterOptions{}
 	few := rcounter.CounterOptions{Initial: 1, Max: bound(9)}
 	cases := []struct {
@@ -96,6 +97,7 @@ func TestAddOnceTable(t *testing.T) {
 
 // An id is remembered for as long as it must be, and not much longer.
 func TestAddOnceForgetsAnIdAfterItsTime(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
 		k := on(t, c, patient).Counter("k", rcounter.CounterOptions{})
@@ -157,6 +159,7 @@ func TestAddOnceForgetsAnIdAfterItsTime(t *testing.T) {
 }
 
 func TestAddOnceCountsOnceForEachIdWhateverIsLost(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	raw := srv.Client(t)
 	for name, wire := range map[string]rueidis.Client{"twice": twice{raw}, "lossy": newLossy(t, srv, func() bool { return rand.IntN(3) == 0 })} {
@@ -187,6 +190,7 @@ func TestAddOnceCountsOnceForEachIdWhateverIsLost(t *testing.T) {
 }
 
 func TestAddOnceOnOtherTypesChangesNothing(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
 		k := on(t, c, patient).Counter("k", rcounter.CounterOptions{})

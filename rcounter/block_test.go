@@ -31,6 +31,7 @@ func remaining(t testing.TB, s *rcounter.Stock) int64 {
 }
 
 func TestABlockHandsOutItsUnitsOnceAndGivesBackTheRest(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		raw := srv.Client(t)
 		s := opened(t, on(t, raw, patient), "s", 100)
@@ -100,6 +101,7 @@ func TestABlockHandsOutItsUnitsOnceAndGivesBackTheRest(t *testing.T) {
 }
 
 func TestTheRestOfABlockReopensASoldOutStock(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		raw := srv.Client(t)
 		s := opened(t, on(t, raw, patient), "s", 10)
@@ -120,6 +122,7 @@ func TestTheRestOfABlockReopensASoldOutStock(t *testing.T) {
 }
 
 func TestTakeStopsBeforeTheServerSaysThatTheBlocksTimeIsOver(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := on(t, srv.Client(t), patient)
 		s := opened(t, c, "s", 10)
@@ -149,6 +152,7 @@ func TestTakeStopsBeforeTheServerSaysThatTheBlocksTimeIsOver(t *testing.T) {
 }
 
 func TestABlockOfADeadProcessIsAccountedFor(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Embedded(t)
 	at := time.Now().Truncate(time.Millisecond)
 	srv.Embedded.SetTime(at)
@@ -232,6 +236,7 @@ func TestABlockOfADeadProcessIsAccountedFor(t *testing.T) {
 }
 
 func TestUnitsOfABlockThatWereReturnedOneByOneAreNotReturnedAgain(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		s := opened(t, on(t, srv.Client(t), patient), "s", 40)
 		b := block(t, s, 20, time.Hour)
@@ -258,6 +263,7 @@ func TestUnitsOfABlockThatWereReturnedOneByOneAreNotReturnedAgain(t *testing.T) 
 // Blocks, claims and crashes in any order, over wires that repeat and lose: what is sold is what was claimed, plus what
 // open blocks have, plus what ended ones handed out.
 func TestBlocksKeepToTheirModel(t *testing.T) {
+	t.Parallel()
 	for wire, wrap := range map[string]func(t *testing.T, s *redistest.Server, rnd *rand.Rand) rueidis.Client{
 		"once":  func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client { return s.Client(t) },
 		"twice": func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client { return twice{s.Client(t)} },
@@ -357,6 +363,7 @@ func TestBlocksKeepToTheirModel(t *testing.T) {
 }
 
 func TestABlockThatTheCallerNeverSawIsReturned(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	c := on(t, srv.Client(t), rcounter.Options{CallTimeout: 300 * time.Millisecond})
 	s := opened(t, on(t, srv.Client(t), patient), "s", 10)
@@ -384,6 +391,7 @@ func TestABlockThatTheCallerNeverSawIsReturned(t *testing.T) {
 }
 
 func TestABlocksBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
+	t.Parallel()
 	wire := &counting{Client: redistest.Embedded(t).Client(t)}
 	c := on(t, wire, patient)
 	s := opened(t, c, "s", 5)

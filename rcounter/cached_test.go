@@ -11,6 +11,7 @@ import (
 )
 
 func TestCachedTakesNoRoundTripWhileNothingChanges(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
 	k := on(t, srv.Client(t), patient).Counter("k", rcounter.CounterOptions{})
@@ -34,6 +35,7 @@ func TestCachedTakesNoRoundTripWhileNothingChanges(t *testing.T) {
 }
 
 func TestCachedIsNoOlderThanAsked(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
 	proxy := redistest.NewProxy(t, srv)
@@ -64,6 +66,7 @@ func TestCachedIsNoOlderThanAsked(t *testing.T) {
 }
 
 func TestCachedIsAGetOtherwise(t *testing.T) {
+	t.Parallel()
 	eachCache(t, func(t *testing.T, srv *redistest.Server, client func() rueidis.Client) {
 		admin := srv.Client(t)
 		k := on(t, client(), patient).Counter("k", rcounter.CounterOptions{Initial: 7, Max: bound(9)})

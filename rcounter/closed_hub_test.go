@@ -11,6 +11,7 @@ import (
 )
 
 func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	hub, err := pubsub.Dial(srv.Option())
 	require.NoError(t, err)

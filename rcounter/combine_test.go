@@ -56,6 +56,7 @@ func crowd(callers, each int, op func(caller, i int)) {
 }
 
 func TestConcurrentClaimsShareScriptCalls(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		o           rcounter.Combine
 		batch, most int64
@@ -124,6 +125,7 @@ func TestConcurrentClaimsShareScriptCalls(t *testing.T) {
 
 // The sum of what callers were given is what the stock says is sold, whoever leaves and whatever is lost.
 func TestACallerWhoLeavesItsBatchLosesNoUnit(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		for name, lose := range map[string]func() bool{
 			"replies arrive":        func() bool { return false },
@@ -173,6 +175,7 @@ func TestACallerWhoLeavesItsBatchLosesNoUnit(t *testing.T) {
 }
 
 func TestAClaimantWhoLeavesFindsItsUnit(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	c := on(t, &gauge{Client: srv.Client(t), hold: time.Millisecond}, exact)
 	s := opened(t, c, "s", 1000)
@@ -198,6 +201,7 @@ func TestAClaimantWhoLeavesFindsItsUnit(t *testing.T) {
 }
 
 func TestACallerWithoutADeadlineEndsThoughItsBatchWaits(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	c := on(t, srv.Client(t), rcounter.Options{CallTimeout: 20 * time.Millisecond, Combine: rcounter.Combine{MaxFlights: 2}})
 	opened(t, on(t, srv.Client(t), patient), "s", 5)

@@ -30,6 +30,7 @@ func writes(t testing.TB, c rueidis.Client) int {
 // From Redis 7.2 on WAIT waits for nothing if its connection has written nothing. So a call that only finds what its
 // first copy, or another call, has done must write something, or its answer is confirmed by nobody.
 func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t, "--save", "")
 	admin := srv.Client(t)
 	c := on(t, srv.Client(t), rcounter.Options{CallTimeout: patient.CallTimeout, MinReplicas: 1, ReplicaTimeout: time.Millisecond})
@@ -90,6 +91,7 @@ func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
 // The first copy of a request ran, its connection broke while it waited for a replica that confirms nothing, and the
 // second copy comes by another.
 func TestARetryOverANewConnectionIsNotConfirmedByNobody(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	o := rcounter.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 300 * time.Millisecond}
 	proxy := redistest.NewProxy(t, p.primary)

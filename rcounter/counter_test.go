@@ -32,6 +32,7 @@ const (
 )
 
 func TestAddTable(t *testing.T) {
+	t.Parallel()
 	none := rcounter.CounterOptions{Initial: 1} // no bounds, and yet the script: Redis' own INCRBY knows no initial value
 	max := func(v int64) rcounter.CounterOptions { return rcounter.CounterOptions{Max: bound(v)} }
 	min := func(v int64) rcounter.CounterOptions { return rcounter.CounterOptions{Min: bound(v)} }
@@ -156,6 +157,7 @@ func got(t testing.TB, s *redistest.Server, key string) string {
 // Counters without options are Redis' own commands. The embedded server reads numbers as Go does ("010" is ten
 // there), so the plain verbs' strictness is a real server's only.
 func TestPlainVerbsKeepINCRsRules(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	k := on(t, s.Client(t), patient).Counter("k", rcounter.CounterOptions{})
 	for _, bad := range []string{"", "10 ", " 10", "010", "+10", "1.0", "1e3", "-0", "abc", "9223372036854775808"} {
@@ -191,6 +193,7 @@ func TestPlainVerbsKeepINCRsRules(t *testing.T) {
 }
 
 func TestPlainCounterIsRedissonsAtomicLong(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
 	k := on(t, c, rcounter.Options{KeyPrefix: "p:", CallTimeout: patient.CallTimeout}).Counter("hits", rcounter.CounterOptions{})
@@ -216,6 +219,7 @@ func TestPlainCounterIsRedissonsAtomicLong(t *testing.T) {
 }
 
 func TestAddAgreesWithBigIntegers(t *testing.T) {
+	t.Parallel()
 	points := []int64{0, 1, -1, 9, -10, p53, p53 + 1, -p53 - 1, 1e10, 1e11 - 1, -1e10, maxInt, maxInt - 1, minInt, minInt + 1}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		seed := rand.Uint64()
@@ -259,6 +263,7 @@ func TestAddAgreesWithBigIntegers(t *testing.T) {
 }
 
 func TestSetAndCompareAndSetTable(t *testing.T) {
+	t.Parallel()
 	o := rcounter.CounterOptions{Initial: 5, Min: bound(0), Max: bound(maxInt)}
 	zero := rcounter.CounterOptions{}
 	type result struct {
@@ -316,6 +321,7 @@ func TestSetAndCompareAndSetTable(t *testing.T) {
 }
 
 func TestGetReadsAndCreatesNothing(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		c := on(t, s.Client(t), patient)
 		for _, tc := range []struct {
@@ -343,6 +349,7 @@ func TestGetReadsAndCreatesNothing(t *testing.T) {
 }
 
 func TestWrongTypeIsTypedForPlainVerbsToo(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		k := on(t, s.Client(t), patient).Counter("k", rcounter.CounterOptions{})
 		put(t, s, "k", aList)
@@ -357,6 +364,7 @@ func TestWrongTypeIsTypedForPlainVerbsToo(t *testing.T) {
 }
 
 func TestRangeErrorSaysWhereTheCounterStands(t *testing.T) {
+	t.Parallel()
 	c := on(t, redistest.Embedded(t).Client(t), rcounter.Options{KeyPrefix: "p:"})
 	k := c.Counter("k", rcounter.CounterOptions{Max: bound(3)})
 	_, err := k.Add(ctx, 2)
@@ -370,6 +378,7 @@ func TestRangeErrorSaysWhereTheCounterStands(t *testing.T) {
 }
 
 func TestBoundsAreCopied(t *testing.T) {
+	t.Parallel()
 	c := on(t, redistest.Embedded(t).Client(t), patient)
 	limit := bound(1)
 	k := c.Counter("k", rcounter.CounterOptions{Max: limit})
@@ -381,6 +390,7 @@ func TestBoundsAreCopied(t *testing.T) {
 }
 
 func TestFirstNWinByIncr(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		const n, callers = 100, 256
 		o := rcounter.CounterOptions{Max: bound(n), TTL: time.Hour}
@@ -413,6 +423,7 @@ func TestFirstNWinByIncr(t *testing.T) {
 }
 
 func TestTTLIsSetOnceAndRepaired(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		raw := s.Client(t)
 		c := on(t, raw, patient)
@@ -448,6 +459,7 @@ func TestTTLIsSetOnceAndRepaired(t *testing.T) {
 }
 
 func TestCounterWithoutTTLKeepsTheExpiryItFinds(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		raw := s.Client(t)
 		for _, o := range []rcounter.CounterOptions{{}, {Max: bound(100)}} {
@@ -465,6 +477,7 @@ func TestCounterWithoutTTLKeepsTheExpiryItFinds(t *testing.T) {
 }
 
 func TestCounterStartsAgainAtInitialWhenItsTTLIsOver(t *testing.T) {
+	t.Parallel()
 	s := redistest.Embedded(t)
 	k := on(t, s.Client(t), patient).Counter("k", rcounter.CounterOptions{Initial: 10, Min: bound(0), TTL: time.Minute})
 	v, err := k.Decr(ctx)

@@ -12,6 +12,7 @@ import (
 
 // A script ends only so many holds at once. Those that it leaves must refuse nobody.
 func TestHoldsThatAreOverRefuseNobodyHoweverMany(t *testing.T) {
+	t.Parallel()
 	const users = 2500
 	last := "u" + strconv.Itoa(users-1)
 	for name, call := range map[string]func(t *testing.T, s *rcounter.Stock){
@@ -98,6 +99,7 @@ func overdue(t *testing.T, users, per int64, call func(t *testing.T, s *rcounter
 }
 
 func TestConfirmsLeaveASoldOutStocksFlagAsItIs(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		admin := srv.Client(t)
 		s := opened(t, on(t, admin, exact), "s", 4)

@@ -106,6 +106,7 @@ func (p *pair) promote(t testing.TB) {
 
 // Claims that are acknowledged while the replica is cut off are the ones a failover forgets: with MinReplicas none is.
 func TestAFailoverForgetsNoConfirmedGrant(t *testing.T) {
+	t.Parallel()
 	for name, replicas := range map[string]int{"confirmed": 1, "not confirmed": 0} {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t)
@@ -187,6 +188,7 @@ func TestAFailoverForgetsNoConfirmedGrant(t *testing.T) {
 // The same where sentinels or the Cluster do it, and clients find the new primary by themselves: a claim that is repeated
 // until it is confirmed has one ordinal for ever, and no other claimant has it.
 func TestConfirmedGrantsStayThroughFailovers(t *testing.T) {
+	t.Parallel()
 	for name, begin := range map[string]func(testing.TB) *redistest.Replicated{"Sentinel": redistest.Sentinel, "Cluster": redistest.ReplicatedCluster} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -258,6 +260,7 @@ func TestConfirmedGrantsStayThroughFailovers(t *testing.T) {
 func isUnconfirmed(err error) bool { return errors.Is(err, rcounter.ErrUnconfirmed) }
 
 func TestAnUnconfirmedGrantIsConfirmedByARetry(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	c := on(t, p.primary.Client(t), rcounter.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond})
 	s := c.Stock("s")
@@ -334,6 +337,7 @@ func (c *tally) record(user int, g rcounter.Grant) {
 // flushed, replies are dropped and, in the middle, the primary dies and its replica goes on: no unit too many, no
 // ordinal twice, no answer changed.
 func TestAMillionClaimsThroughEveryFault(t *testing.T) {
+	t.Parallel()
 	users, each, limit, callers := 100_000, 10, 40_000, 512
 	if underRace {
 		users, each, limit, callers = 4_000, 5, 1_500, 96

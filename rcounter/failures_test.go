@@ -15,6 +15,7 @@ import (
 
 // A key that holds another type of value makes a script fail: before its first write, so that nothing is half done.
 func TestAKeyOfAnotherTypeLeavesNothingHalfDone(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
 		client := on(t, c, exact)
@@ -53,6 +54,7 @@ func TestAKeyOfAnotherTypeLeavesNothingHalfDone(t *testing.T) {
 // Each key of a stock with claimants, requests and reservations is lost in turn: from then on nothing is granted, and
 // nothing is created.
 func TestLosingAnyKeyStopsTheSale(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
 		client := on(t, c, exact)
@@ -105,6 +107,7 @@ func TestLosingAnyKeyStopsTheSale(t *testing.T) {
 // A returned unit is sold again at once, however many others ask for what is not there: nothing is ever decremented
 // first and put back afterwards, so nothing hides it.
 func TestAReturnIsResoldWithinMillisecondsUnderASoldOutCrowd(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	raw := srv.Client(t)
 	s := opened(t, on(t, srv.Client(t), exact), "s", 20)
@@ -165,6 +168,7 @@ func TestAReturnIsResoldWithinMillisecondsUnderASoldOutCrowd(t *testing.T) {
 // No lock is on the path of a claim: a process that stops in the middle of one keeps nobody from theirs, and the units
 // it may have taken are its own.
 func TestAProcessThatStopsInTheMiddleOfAClaimDelaysNobody(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	proxy := redistest.NewProxy(t, srv)
 	release := make(chan struct{})

@@ -73,6 +73,7 @@ func claimAll(t *testing.T, stocks []*rcounter.Stock, users int, patience time.D
 }
 
 func TestRetriesOverAPausedServerGiveEveryUserOneUnit(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	control := srv.Client(t)
 	const users, limit = 300, 200
@@ -99,6 +100,7 @@ func TestRetriesOverAPausedServerGiveEveryUserOneUnit(t *testing.T) {
 }
 
 func TestRetriesOverKilledConnectionsGiveEveryUserOneUnit(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	control := srv.Client(t)
 	const users, limit = 300, 200
@@ -119,6 +121,7 @@ func TestRetriesOverKilledConnectionsGiveEveryUserOneUnit(t *testing.T) {
 }
 
 func TestClaimsSurviveALostScriptCache(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	control := srv.Client(t)
 	const users, limit = 300, 200
@@ -139,6 +142,7 @@ func TestClaimsSurviveALostScriptCache(t *testing.T) {
 }
 
 func TestLostRepliesChangeNoAnswer(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		wire := newLossy(t, srv, func() bool { return rand.IntN(3) == 0 })
 		s := on(t, wire, patient).Stock("s")
@@ -170,6 +174,7 @@ func TestLostRepliesChangeNoAnswer(t *testing.T) {
 }
 
 func TestALostReplyOfAPlainVerbIsUnknownAndNotSentAgain(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		raw := srv.Client(t)
 		var losing atomic.Bool
@@ -216,6 +221,7 @@ func TestALostReplyOfAPlainVerbIsUnknownAndNotSentAgain(t *testing.T) {
 }
 
 func TestAStoppedServerMakesIncrUnknown(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	c := on(t, srv.Client(t), rcounter.Options{})
 	k := c.Counter("k", rcounter.CounterOptions{})
@@ -250,6 +256,7 @@ func TestAStoppedServerMakesIncrUnknown(t *testing.T) {
 }
 
 func TestACallWithoutADeadlineEnds(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	c := on(t, srv.Client(t), rcounter.Options{CallTimeout: 20 * time.Millisecond})
 	opened(t, on(t, srv.Client(t), patient), "s", 5)
@@ -264,6 +271,7 @@ func TestACallWithoutADeadlineEnds(t *testing.T) {
 }
 
 func TestUnavailableMeansNothingRan(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	c := on(t, srv.Client(t), rcounter.Options{CallTimeout: 50 * time.Millisecond})
 	s := opened(t, on(t, srv.Client(t), patient), "s", 5)
@@ -290,6 +298,7 @@ func TestUnavailableMeansNothingRan(t *testing.T) {
 }
 
 func TestAFullServerGrantsNothingAndChangesNothing(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	control := srv.Client(t)
 	c := on(t, srv.Client(t), patient)
@@ -325,6 +334,7 @@ func TestAFullServerGrantsNothingAndChangesNothing(t *testing.T) {
 
 // The verbs' costs, in commands: what doc.go says.
 func TestEveryVerbIsOneRoundTrip(t *testing.T) {
+	t.Parallel()
 	wire := &counting{Client: redistest.Start(t).Client(t)}
 	c := on(t, wire, exact)
 	s := opened(t, c, "s", 5)

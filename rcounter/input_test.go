@@ -76,6 +76,7 @@ func inSomeOrder(err error) error {
 }
 
 func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
+	t.Parallel()
 	wire := &counting{Client: redistest.Embedded(t).Client(t)}
 	c := on(t, wire, patient)
 	prefixed := on(t, wire, rcounter.Options{KeyPrefix: "shop{1}:"})
@@ -248,6 +249,7 @@ func requirePrefix(t testing.TB, err error) {
 
 // Whatever kind of error it is, and wherever it comes from.
 func TestEveryErrorBeginsWithThePackagesNameOnce(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	c := on(t, srv.Client(t), patient)
 	for verb, call := range shardedVerbs(c.Sharded("a{b}", 2)) {
@@ -299,6 +301,7 @@ func TestEveryErrorBeginsWithThePackagesNameOnce(t *testing.T) {
 }
 
 func TestNewRefusesWhatItCannotUse(t *testing.T) {
+	t.Parallel()
 	_, err := rcounter.New(nil, rcounter.Options{})
 	require.ErrorIs(t, err, rcounter.ErrInvalidOption)
 	require.ErrorContains(t, err, "hub is nil")
@@ -338,6 +341,7 @@ func TestNewRefusesWhatItCannotUse(t *testing.T) {
 }
 
 func TestTheLongestNamesAndClaimantsWork(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := on(t, srv.Client(t), patient)
 		longest := strings.Repeat("é", 32<<10)
@@ -354,6 +358,7 @@ func TestTheLongestNamesAndClaimantsWork(t *testing.T) {
 }
 
 func TestClosingTheClientLeavesHubAndServerAlone(t *testing.T) {
+	t.Parallel()
 	raw := redistest.Embedded(t).Client(t)
 	h, err := pubsub.NewHub(raw, pubsub.Options{})
 	require.NoError(t, err)

@@ -117,6 +117,7 @@ func (m *model) status() (rcounter.Status, error) {
 
 // The wires over which the model must be kept to: as it is, everything run twice, a third of the replies lost.
 func TestStockKeepsToItsModel(t *testing.T) {
+	t.Parallel()
 	for wire, wrap := range map[string]func(t *testing.T, s *redistest.Server, rnd *rand.Rand) rueidis.Client{
 		"once":  func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client { return s.Client(t) },
 		"twice": func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client { return twice{s.Client(t)} },

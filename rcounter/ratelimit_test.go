@@ -85,6 +85,7 @@ func rates(rnd *rand.Rand) rcounter.RateLimiterOptions {
 }
 
 func TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond(t *testing.T) {
+	t.Parallel()
 	for wire, wrap := range map[string]func(t *testing.T, s *redistest.Server, rnd *rand.Rand) rueidis.Client{
 		"once":  func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client { return s.Client(t) },
 		"twice": func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client { return twice{s.Client(t)} },
@@ -124,6 +125,7 @@ func TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond(t *testing.T)
 }
 
 func TestALimiterOfTheProcessIsTheSameAlgorithm(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := on(t, nowhere{}, patient)
 		seed := rand.Uint64()
@@ -155,6 +157,7 @@ func (nowhere) Mode() rueidis.ClientMode { return rueidis.ClientModeStandalone }
 // No more pass in any stretch of time than burst and rate allow, whoever asks; and no fewer than a busy machine lets
 // them ask for.
 func TestNoMorePassThanTheRateFromSeveralProcessesAtOnce(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	control := srv.Client(t)
 	const rate, burst = 2000, 50
@@ -192,6 +195,7 @@ func TestNoMorePassThanTheRateFromSeveralProcessesAtOnce(t *testing.T) {
 }
 
 func TestRetriesNeverLetMorePass(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		const burst = 40
 		o := rcounter.RateLimiterOptions{Rate: 1, Per: time.Hour, Burst: burst}
@@ -222,6 +226,7 @@ func TestRetriesNeverLetMorePass(t *testing.T) {
 }
 
 func TestWaitSleepsExactlyUntilItsTurn(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := on(t, nowhere{}, patient).RateLimiter("l", rcounter.RateLimiterOptions{Rate: 4, Burst: 2, PerProcess: true})
 		began := time.Now()
@@ -254,6 +259,7 @@ func TestWaitSleepsExactlyUntilItsTurn(t *testing.T) {
 }
 
 func TestWaitOnAServerComesNoEarlierThanItsTurnAndAsksOnce(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		wire := &counting{Client: srv.Client(t)}
 		l := on(t, wire, patient).RateLimiter("l", rcounter.RateLimiterOptions{Rate: 20})
@@ -269,6 +275,7 @@ func TestWaitOnAServerComesNoEarlierThanItsTurnAndAsksOnce(t *testing.T) {
 }
 
 func TestAWaitThatCannotBeInTimeTakesNothing(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := on(t, srv.Client(t), patient)
 		o := rcounter.RateLimiterOptions{Rate: 1, Per: time.Hour, Burst: 2}
@@ -316,6 +323,7 @@ func TestAWaitThatCannotBeInTimeTakesNothing(t *testing.T) {
 }
 
 func TestAWaitGivenUpGivesItsUnitsBackIfNobodyCameAfter(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		for wire, c := range map[string]*rcounter.Client{"once": on(t, srv.Client(t), patient), "twice": on(t, twice{srv.Client(t)}, patient), "local": on(t, nowhere{}, patient)} {
 			l := c.RateLimiter(wire, rcounter.RateLimiterOptions{Rate: 1, Per: time.Minute, Burst: 3, PerProcess: wire == "local"})
@@ -362,6 +370,7 @@ func TestAWaitGivenUpGivesItsUnitsBackIfNobodyCameAfter(t *testing.T) {
 }
 
 func TestAWaitEndsWithItsContextThoughTheServerIsSilent(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
 	c := on(t, srv.Client(t), rcounter.Options{CallTimeout: 40 * time.Second})
@@ -391,6 +400,7 @@ func TestAWaitEndsWithItsContextThoughTheServerIsSilent(t *testing.T) {
 }
 
 func TestAClockSetBackDoesNotCloseTheLimiter(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Embedded(t)
 	at := time.Now().Truncate(time.Millisecond)
 	srv.Embedded.SetTime(at)
@@ -411,6 +421,7 @@ func TestAClockSetBackDoesNotCloseTheLimiter(t *testing.T) {
 }
 
 func TestOtherOptionsKeepWhatWasTaken(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := on(t, srv.Client(t), patient)
 		was := c.RateLimiter("l", rcounter.RateLimiterOptions{Rate: 10, Per: time.Hour, Burst: 10})
@@ -433,6 +444,7 @@ func TestOtherOptionsKeepWhatWasTaken(t *testing.T) {
 }
 
 func TestNamesAndKeysOfLimitersDoNotMix(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Embedded(t)
 	raw := srv.Client(t)
 	c := on(t, raw, patient)
@@ -459,6 +471,7 @@ func TestNamesAndKeysOfLimitersDoNotMix(t *testing.T) {
 }
 
 func TestALimiterOfTheProcessForgetsKeysThatNoLongerCount(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := on(t, nowhere{}, patient).RateLimiter("l", rcounter.RateLimiterOptions{Rate: 1, PerProcess: true})
 		most := 0
@@ -473,6 +486,7 @@ func TestALimiterOfTheProcessForgetsKeysThatNoLongerCount(t *testing.T) {
 }
 
 func TestLimitersWorkInACluster(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Cluster(t)
 	l := on(t, srv.Client(t), patient).RateLimiter("l", rcounter.RateLimiterOptions{Rate: 1, Per: time.Hour, Burst: 2})
 	for i := range 60 {
@@ -491,6 +505,7 @@ func TestLimitersWorkInACluster(t *testing.T) {
 }
 
 func TestALimitersBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
+	t.Parallel()
 	wire := &counting{Client: redistest.Embedded(t).Client(t)}
 	c := on(t, wire, patient)
 	wire.sent.Store(0)
@@ -559,6 +574,7 @@ func BenchmarkRateLimiter(b *testing.B) {
 }
 
 func TestALateCopyOfACallThatWasGivenBackTakesNothing(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := on(t, srv.Client(t), patient)
 		for _, local := range []bool{false, true} {

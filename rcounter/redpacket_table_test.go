@@ -90,6 +90,7 @@ func told(shares []rcounter.Share) string {
 }
 
 func TestGrabTable(t *testing.T) {
+	t.Parallel()
 	one := handing(3, 60, 1, 10, "20 30", "a", "1;10;A")
 	none := handing(2, 30, 2, 30, "", "a", "1;10;A", "b", "2;20;B")
 	last := int64(rcounter.MaxTotal)
@@ -155,6 +156,7 @@ func TestGrabTable(t *testing.T) {
 }
 
 func TestRefundTable(t *testing.T) {
+	t.Parallel()
 	some := handing(3, 60, 1, 10, "20 30", "a", "1;10;A")
 	all := handing(1, 10, 1, 10, "", "a", "1;10;A")
 	cases := []struct {
@@ -197,6 +199,7 @@ func TestRefundTable(t *testing.T) {
 }
 
 func TestSendTable(t *testing.T) {
+	t.Parallel()
 	o := packet(60, 3)
 	shares := []int64{10, 20, 30}
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {

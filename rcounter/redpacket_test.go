@@ -73,6 +73,7 @@ func (p *purse) requireAll(t testing.TB, n int, total int64) {
 }
 
 func TestACrowdTakesExactlyTheSharesOfAPacket(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		const n, total, callers, users = 100, 20_000, 64, 400
 		each := 60
@@ -115,6 +116,7 @@ func TestACrowdTakesExactlyTheSharesOfAPacket(t *testing.T) {
 }
 
 func TestGrabsOverKilledConnectionsAndALostScriptCacheGiveEveryUserOneShare(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	control := srv.Client(t)
 	const n, total, users = 100, 5_000, 150
@@ -159,6 +161,7 @@ func TestGrabsOverKilledConnectionsAndALostScriptCacheGiveEveryUserOneShare(t *t
 }
 
 func TestALargePacketIsSentInPartsAndOpensWithTheLast(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	wire := &counting{Client: srv.Client(t)}
 	c := on(t, wire, patient)
@@ -227,6 +230,7 @@ func sumOf(t testing.TB, c rueidis.Client, list string) (sum int64) {
 }
 
 func TestASendingBrokenOffVanishesByItself(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Embedded(t)
 	began := time.Now().Truncate(time.Millisecond)
 	srv.Embedded.SetTime(began)
@@ -290,6 +294,7 @@ func (m *packetModel) grab(u string) (rcounter.Share, error) {
 }
 
 func TestRedPacketKeepsToItsModel(t *testing.T) {
+	t.Parallel()
 	for wire, wrap := range map[string]func(t *testing.T, s *redistest.Server, rnd *rand.Rand) rueidis.Client{
 		"once":  func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client { return s.Client(t) },
 		"twice": func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client { return twice{s.Client(t)} },
@@ -428,6 +433,7 @@ func packetVerbs(p *rcounter.RedPacket) map[string]func() error {
 }
 
 func TestARedPacketsBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
+	t.Parallel()
 	wire := &counting{Client: redistest.Embedded(t).Client(t)}
 	c := on(t, wire, patient)
 	wire.sent.Store(0)
@@ -471,6 +477,7 @@ func TestARedPacketsBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T
 }
 
 func TestAStockAndARedPacketOfOneNameAreTwoThings(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := on(t, srv.Client(t), patient)
 		s, p := opened(t, c, "x", 1), sent(t, c, "x", packet(5, 2))
@@ -488,6 +495,7 @@ func TestAStockAndARedPacketOfOneNameAreTwoThings(t *testing.T) {
 
 // In a Cluster every part of a packet is in one slot.
 func TestRedPacketsWorkInACluster(t *testing.T) {
+	t.Parallel()
 	c := on(t, redistest.Cluster(t).Client(t), patient)
 	for i := range 8 {
 		p := sent(t, c, "p"+strconv.Itoa(i), packet(100, 3))
@@ -511,6 +519,7 @@ func TestRedPacketsWorkInACluster(t *testing.T) {
 
 // Grabs at the same time travel together, and each gets its own answer; those who leave early leave nothing behind.
 func TestGrabsOfAProcessShareCalls(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	wire := &counting{Client: srv.Client(t)}
 	const users, n, total = 2000, 1200, 40_000
@@ -561,6 +570,7 @@ func TestGrabsOfAProcessShareCalls(t *testing.T) {
 
 // An answer that gives money is confirmed by replicas where that is asked for, and so is its repetition.
 func TestSharesAreConfirmedByReplicas(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	calm := on(t, srv.Client(t), patient)
 	c := on(t, srv.Client(t), rcounter.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond})

@@ -11,6 +11,7 @@ import (
 )
 
 func TestClaimsOfSeveralUnitsAreGrantedInPartAndReturnedOnce(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		raw := srv.Client(t)
 		s := on(t, raw, patient).Stock("s")
@@ -111,6 +112,7 @@ func TestClaimsOfSeveralUnitsAreGrantedInPartAndReturnedOnce(t *testing.T) {
 }
 
 func TestAnAnonymousCallGivenUpNeverRuns(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		s := opened(t, on(t, srv.Client(t), patient), "s", 10)
 		_, err := s.GiveUp(ctx, "late")
@@ -132,6 +134,7 @@ func TestAnAnonymousCallGivenUpNeverRuns(t *testing.T) {
 }
 
 func TestAReservationIsSoldOrGoesBackOnce(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Embedded(t)
 	raw := srv.Client(t)
 	now := time.Now()

@@ -29,6 +29,7 @@ func sequence(entries ...rcounter.Entry) iter.Seq2[rcounter.Entry, error] {
 
 // A sale that goes on must not be suspended by a request that the network held back.
 func TestALateRestoreSuspendsNothing(t *testing.T) {
+	t.Parallel()
 	ann := rcounter.Entry{Claimant: "ann", Ordinal: 1}
 	for name, tc := range map[string]struct {
 		match func([]string) bool
@@ -72,6 +73,7 @@ func TestALateRestoreSuspendsNothing(t *testing.T) {
 }
 
 func TestLateCopiesOfARestoreChangeNothing(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
 	s := opened(t, on(t, admin, exact), "s", 100)
@@ -130,6 +132,7 @@ func TestLateCopiesOfARestoreChangeNothing(t *testing.T) {
 }
 
 func TestACloseWhileAStockIsRestoredStands(t *testing.T) {
+	t.Parallel()
 	for _, when := range []string{"before the winners are read", "before the last step"} {
 		t.Run(when, func(t *testing.T) {
 			srv := redistest.Start(t)
@@ -171,6 +174,7 @@ func TestACloseWhileAStockIsRestoredStands(t *testing.T) {
 }
 
 func TestAResizeWhileAStockIsRestoredStands(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	s := opened(t, on(t, srv.Client(t), exact), "s", 10)
 	claimed(t, s, "ann")
@@ -189,6 +193,7 @@ func TestAResizeWhileAStockIsRestoredStands(t *testing.T) {
 }
 
 func TestWinnersAreRightAboutHowManyUnitsARequestHasAndWhose(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	c := on(t, srv.Client(t), exact)
 	for name, tc := range map[string]struct {
@@ -278,6 +283,7 @@ func TestRestoreCostsAsMuchAsThereAreRecordsNotUnits(t *testing.T) {
 }
 
 func TestRestoreEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Embedded(t)
 	s := opened(t, on(t, srv.Client(t), exact), "s", 10)
 	ctx, cancel := context.WithCancel(ctx)
@@ -298,6 +304,7 @@ func TestRestoreEndsWithItsContext(t *testing.T) {
 }
 
 func TestAFieldThatIsNoRecordIsCorruptToRestoreToo(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		admin := srv.Client(t)
 		for _, field := range []string{"", "x", "r", "zz:top"} {
@@ -318,6 +325,7 @@ func TestAFieldThatIsNoRecordIsCorruptToRestoreToo(t *testing.T) {
 // their order, within the time that a caller may wait for an answer: none of them gives the new one another limit, or lets
 // it sell.
 func TestLateCopiesOfOneOpeningChangeNothingInTheNext(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		admin := srv.Client(t)
 		wire := &recording{Client: admin}
@@ -370,6 +378,7 @@ func TestLateCopiesOfOneOpeningChangeNothingInTheNext(t *testing.T) {
 // The database knows of a unit that was returned after the replica fell behind that was promoted: its ordinal is not given out
 // again in this opening, and the database has no second row for it.
 func TestRestoreGivesOutNoOrdinalOfAUnitThatWasReturned(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		s := opened(t, on(t, srv.Client(t), exact), "s", 10)
 		restored, err := s.Restore(ctx, sequence(

@@ -81,6 +81,7 @@ func snapshot(t testing.TB, c rueidis.Client) (put func()) {
 }
 
 func TestRestoreAfterLossesKeepsEveryWinnersUnitAndSellsNoneTwice(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	raw := srv.Client(t)
 	for name, wire := range map[string]rueidis.Client{"calm": raw, "twice": twice{raw}, "lossy": newLossy(t, srv, func() bool { return rand.IntN(5) == 0 })} {
@@ -231,6 +232,7 @@ func TestRestoreAfterLossesKeepsEveryWinnersUnitAndSellsNoneTwice(t *testing.T) 
 }
 
 func TestRestoreThatFailsLeavesTheStockSuspended(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		s := opened(t, on(t, srv.Client(t), exact), "s", 2)
 		claimed(t, s, "ann")
@@ -272,6 +274,7 @@ func TestRestoreThatFailsLeavesTheStockSuspended(t *testing.T) {
 
 // Whatever part of the records is lost, and whatever part of them the winners know, no unit is sold twice.
 func TestRestoreFromAnyPartOfTheWinnersOversellsNothing(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Embedded(t)
 	raw := srv.Client(t)
 	for range 20 {

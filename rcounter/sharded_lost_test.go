@@ -62,6 +62,7 @@ func openThrough(t *testing.T, srv *redistest.Server, name string, request int) 
 // shard 0 loses its data; B's request arrives and makes it anew, and B goes on. C has come as far as to let it sell, and
 // that request was kept back as well.
 func TestAShardThatWasLostWhileOthersOpenIsNotSoldTwice(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	openedShards(t, on(t, srv.Client(t), patient), "warm", 2, 2) // no NOSCRIPT is kept back
 	for _, openers := range [][]int{{1}, {1, 2}, {1, 1}} {
@@ -96,6 +97,7 @@ func TestAShardThatWasLostWhileOthersOpenIsNotSoldTwice(t *testing.T) {
 
 // A clock that stands still, or was set back to the same microsecond, names no two shards alike.
 func TestAShardMadeAnewInTheSameMicrosecondIsAnother(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Embedded(t)
 	srv.Embedded.SetTime(time.Now())
 	raw := srv.Client(t)
@@ -127,6 +129,7 @@ func TestAShardMadeAnewInTheSameMicrosecondIsAnother(t *testing.T) {
 
 // A failover has set the plan back to before the names were written, and a shard that sold is lost.
 func TestAPlanThatWasSetBackDoesNotNameShardsASecondTime(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		raw := srv.Client(t)
 		s, _ := openedShards(t, on(t, raw, patient), "s", 2, 20)
@@ -149,6 +152,7 @@ func TestAPlanThatWasSetBackDoesNotNameShardsASecondTime(t *testing.T) {
 
 // A plain stock in the place of a lost shard would sell what the shard has sold.
 func TestAShardIsNotOpenedResizedOrRestoredByItself(t *testing.T) {
+	t.Parallel()
 	wire := &counting{Client: redistest.Embedded(t).Client(t)}
 	shard := on(t, wire, patient).Sharded("s", 2).Shard(1)
 	wire.sent.Store(0)

@@ -2,10 +2,10 @@ package rcounter_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -230,7 +230,7 @@ func TestNoOrderOfOpeningsLossesAndLateCopiesOversells(t *testing.T) {
 		t.Log(name, "oversells:", how)
 	}
 	sizes := [][3]uint8{{2, 3, 0}, {1, 1, 2}}
-	if os.Getenv("REDLATCH_LONG") == "1" {
+	if redistest.Long() {
 		sizes = append(sizes, [3]uint8{3, 4, 0}, [3]uint8{2, 2, 2}, [3]uint8{3, 3, 2})
 	}
 	for _, size := range sizes {

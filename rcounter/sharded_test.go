@@ -42,6 +42,7 @@ func userOf(s *rcounter.ShardedStock, home, n int) string {
 // A model in one variable: how many units are left, wherever they are. Steps of transfers are broken off, repeated
 // and delivered late at any time.
 func TestAShardedStockKeepsToTheModelOfAnUnshardedOne(t *testing.T) {
+	t.Parallel()
 	for wire, wrap := range map[string]func(t *testing.T, s *redistest.Server, rnd *rand.Rand) rueidis.Client{
 		"once":  func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client { return s.Client(t) },
 		"twice": func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client { return twice{s.Client(t)} },
@@ -273,6 +274,7 @@ func crowdShards(t *testing.T, stocks []*rcounter.ShardedStock, limit, users int
 }
 
 func TestShardsSellExactlyTheLimitAndNeverSaySoldOutTooEarly(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		limit, users := 120, 400
 		if srv.Embedded != nil {
@@ -306,6 +308,7 @@ func requireAllSell(t testing.TB, s *rcounter.ShardedStock, limit int) {
 
 // On a real Cluster, whose nodes lose connections, scripts and time all the while.
 func TestShardsOnAClusterUnderFaultsSellExactlyTheLimit(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Cluster(t)
 	var nodes []rueidis.Client
 	for _, addr := range srv.Addrs {
@@ -349,6 +352,7 @@ func TestShardsOnAClusterUnderFaultsSellExactlyTheLimit(t *testing.T) {
 }
 
 func TestUnitsOnTheirWayAreNotSoldOut(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := on(t, srv.Client(t), patient)
 		for steps := range 3 {
@@ -384,6 +388,7 @@ func TestUnitsOnTheirWayAreNotSoldOut(t *testing.T) {
 }
 
 func TestACreditIsAddedOnceHoweverLateItComes(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		raw := srv.Client(t)
 		s, epoch := openedShards(t, on(t, raw, patient), "s", 2, 40)
@@ -499,6 +504,7 @@ func (m *meddler) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRe
 // The unit is never seen: whenever a shard is looked at, it has just gone to one that was looked at before. All shards
 // are seen empty, one after the other, and nothing on its way. It is not sold out.
 func TestAUnitThatMovesFromShardToShardBehindTheLooksIsFound(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	calm, epoch := openedShards(t, on(t, srv.Client(t), patient), "s", 3, 1)
 	wire := &meddler{Client: srv.Client(t), key: calm.Shard(2).Key()}
@@ -550,6 +556,7 @@ func TestAUnitThatMovesFromShardToShardBehindTheLooksIsFound(t *testing.T) {
 // The same with units that are returned and claimed: before one that was left is claimed, another is returned at a
 // shard that was just looked at. At no moment is it sold out, and every shard looks the same both times.
 func TestAUnitThatIsAlwaysLeftSomewhereElseIsFound(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	calm, _ := openedShards(t, on(t, srv.Client(t), patient), "s", 3, 3)
 	wire := &meddler{Client: srv.Client(t), key: calm.Shard(2).Key(), meddle: func() {}}
@@ -592,6 +599,7 @@ func TestAUnitThatIsAlwaysLeftSomewhereElseIsFound(t *testing.T) {
 }
 
 func TestAnOpeningThatWasBrokenOffIsBroughtToItsEnd(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := on(t, srv.Client(t), patient)
 		for at := range 7 {
@@ -660,6 +668,7 @@ func TestAnOpeningThatWasBrokenOffIsBroughtToItsEnd(t *testing.T) {
 }
 
 func TestTwoOpensAtTheSameTimeMakeOneStock(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	for round := range 10 {
 		name := strconv.Itoa(round)
@@ -691,6 +700,7 @@ func TestTwoOpensAtTheSameTimeMakeOneStock(t *testing.T) {
 }
 
 func TestAShardThatIsGoneFailsClosed(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		raw := srv.Client(t)
 		c := on(t, raw, patient)
@@ -766,6 +776,7 @@ func TestAShardThatIsGoneFailsClosed(t *testing.T) {
 }
 
 func TestAShardedStockGoesThroughItsLife(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Embedded(t)
 	at := time.Now().Truncate(time.Millisecond)
 	srv.Embedded.SetTime(at)
@@ -828,6 +839,7 @@ func TestAShardedStockGoesThroughItsLife(t *testing.T) {
 }
 
 func TestRequestsOnShards(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := on(t, srv.Client(t), patient)
 		s := c.Sharded("s", 2)
@@ -891,6 +903,7 @@ func shardedVerbs(s *rcounter.ShardedStock) map[string]func() error {
 }
 
 func TestAShardedStocksBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
+	t.Parallel()
 	wire := &counting{Client: redistest.Embedded(t).Client(t)}
 	c := on(t, wire, patient)
 	wire.sent.Store(0)
@@ -951,6 +964,7 @@ func TestAShardedStocksBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testin
 }
 
 func TestAnotherNumberOfShardsIsRefusedBeforeAnythingIsGranted(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := on(t, srv.Client(t), patient)
 		openedShards(t, c, "s", 3, 10)
@@ -967,6 +981,7 @@ func TestAnotherNumberOfShardsIsRefusedBeforeAnythingIsGranted(t *testing.T) {
 
 // Shards lie apart: for most names every one of k equal pieces of the slots has one.
 func TestShardsAreSpreadEvenlyOverTheSlots(t *testing.T) {
+	t.Parallel()
 	c := on(t, redistest.Embedded(t).Client(t), patient)
 	for _, k := range []int{2, 3, 4, 7, 16, 64} {
 		even := 0
@@ -989,6 +1004,7 @@ func TestShardsAreSpreadEvenlyOverTheSlots(t *testing.T) {
 }
 
 func TestUsersAreSpreadEvenlyOverTheShards(t *testing.T) {
+	t.Parallel()
 	c := on(t, redistest.Embedded(t).Client(t), patient)
 	for _, k := range []int{2, 3, 8, 64} {
 		s := c.Sharded("s", k)
@@ -1006,6 +1022,7 @@ func TestUsersAreSpreadEvenlyOverTheShards(t *testing.T) {
 
 // A claim at a home that has units is one round trip, as with a Stock.
 func TestAClaimAtAHomeWithUnitsIsOneRoundTrip(t *testing.T) {
+	t.Parallel()
 	wire := &counting{Client: redistest.Start(t).Client(t)}
 	s, _ := openedShards(t, on(t, wire, patient), "s", 3, 30)
 	_, err := s.Claim(ctx, userOf(s, 0, 0))
@@ -1019,6 +1036,7 @@ func TestAClaimAtAHomeWithUnitsIsOneRoundTrip(t *testing.T) {
 }
 
 func TestAClaimAtAnEmptyHomeEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Cluster(t)
 	s, _ := openedShards(t, on(t, srv.Client(t), rcounter.Options{CallTimeout: 50 * time.Millisecond}), "s", 3, 3)
 	_, err := s.Claim(ctx, userOf(s, 0, 0))

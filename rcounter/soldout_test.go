@@ -56,6 +56,7 @@ func claimed(t testing.TB, s *rcounter.Stock, claimant string) rcounter.Grant {
 }
 
 func TestSoldOutIsAnsweredWithoutTheServerAndWinnersByIt(t *testing.T) {
+	t.Parallel()
 	eachCache(t, func(t *testing.T, srv *redistest.Server, client func() rueidis.Client) {
 		admin := srv.Client(t)
 		const limit = 1500 // several parts of a scan
@@ -139,6 +140,7 @@ func TestNobodyIsToldOfAUnitThatSomebodyElseHas(t *testing.T) {
 // The answer of a process about an id that was cancelled before it was reserved is the server's: at once in the process
 // that cancelled it, and in the others when they have the news.
 func TestWhatIsCancelledBeforeItIsReservedIsCancelledOnASoldOutStock(t *testing.T) {
+	t.Parallel()
 	eachCache(t, func(t *testing.T, srv *redistest.Server, client func() rueidis.Client) {
 		admin := srv.Client(t)
 		here, there := on(t, client(), patient), on(t, client(), patient)
@@ -205,6 +207,7 @@ func TestNoTurnOfASoldOutStockHasTheNameOfAnotherAfterAFailover(t *testing.T) {
 }
 
 func TestAStockWithMoreWinnersThanAreReadAsksTheServer(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
 	o := patient
@@ -226,6 +229,7 @@ func TestAStockWithMoreWinnersThanAreReadAsksTheServer(t *testing.T) {
 }
 
 func TestAReturnedUnitIsSoldByEveryProcess(t *testing.T) {
+	t.Parallel()
 	for name, severed := range map[string]bool{"told by the server": false, "the server's messages are lost": true} {
 		t.Run(name, func(t *testing.T) {
 			srv := redistest.Start(t)
@@ -265,6 +269,7 @@ func TestAReturnedUnitIsSoldByEveryProcess(t *testing.T) {
 // Once the news of a unit that came back is in the process, no answer goes by what was known before: not even the
 // first, and not to its new owner.
 func TestNoAnswerIsOlderThanTheNewsOfAReturn(t *testing.T) {
+	t.Parallel()
 	eachCache(t, func(t *testing.T, srv *redistest.Server, client func() rueidis.Client) {
 		admin := srv.Client(t)
 		home := opened(t, on(t, admin, exact), "s", 1)
@@ -321,6 +326,7 @@ func TestNoAnswerIsOlderThanTheNewsOfAReturn(t *testing.T) {
 func hscans(t testing.TB, c rueidis.Client) int { return redistest.CommandCalls(t, c)["hscan"] }
 
 func TestConfirmsOfASoldOutStockHaveNobodyReadTheWinnersAgain(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
 	home := opened(t, on(t, admin, exact), "s", 20)
@@ -340,6 +346,7 @@ func TestConfirmsOfASoldOutStockHaveNobodyReadTheWinnersAgain(t *testing.T) {
 }
 
 func TestALastUnitThatComesAndGoesDoesNotHaveTheWinnersReadAllTheTime(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
 	const limit = 20_000
@@ -369,6 +376,7 @@ func TestALastUnitThatComesAndGoesDoesNotHaveTheWinnersReadAllTheTime(t *testing
 
 // A server that cannot be asked is not a stock that is sold out.
 func TestSoldOutIsNotSaidForLongerThanItIsTrusted(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
 	o := rcounter.Options{CallTimeout: 50 * time.Millisecond, SoldOut: rcounter.SoldOutOptions{Trust: time.Second}}
@@ -395,6 +403,7 @@ func TestSoldOutIsNotSaidForLongerThanItIsTrusted(t *testing.T) {
 }
 
 func TestAReturnIsSeenAtOnceByItsOwnProcess(t *testing.T) {
+	t.Parallel()
 	eachCache(t, func(t *testing.T, srv *redistest.Server, client func() rueidis.Client) {
 		admin := srv.Client(t)
 		s := opened(t, on(t, client(), patient), "s", 1)
@@ -417,6 +426,7 @@ func TestAReturnIsSeenAtOnceByItsOwnProcess(t *testing.T) {
 }
 
 func TestTimeEndsSoldOut(t *testing.T) {
+	t.Parallel()
 	eachCache(t, func(t *testing.T, srv *redistest.Server, client func() rueidis.Client) {
 		t.Parallel() // it mostly waits
 		admin := srv.Client(t)
@@ -443,6 +453,7 @@ func TestTimeEndsSoldOut(t *testing.T) {
 // A key that many track and many write makes the server send a message to each for every write: only the flag may be
 // tracked, and only once there is one.
 func TestOnlyTheFlagIsTracked(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
 	s := opened(t, on(t, srv.Client(t), patient), "s", 200)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/stretchr/testify/require"
 )
@@ -28,13 +29,10 @@ func requireSplit(t testing.TB, shares []int64, total, n, min, max int64) {
 }
 
 func TestEverySplitHasTheExactSumAndKeepsToItsBounds(t *testing.T) {
+	t.Parallel()
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 1))
-	rounds := 20_000
-	if testing.Short() {
-		rounds = 6_000
-	}
-	for range rounds {
+	for range redistest.Sized(2_000, 6_000, 20_000) {
 		n := 1 + r.Int64N(40)
 		least := r.Int64N(20)
 		room := r.Int64N(1 << r.IntN(20))
@@ -79,6 +77,7 @@ func FuzzSplit(f *testing.F) {
 }
 
 func TestSplitRefusesByNameAndValue(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		total, n, least, most int64
 		m                     rcounter.Method
@@ -108,6 +107,7 @@ func TestSplitRefusesByNameAndValue(t *testing.T) {
 }
 
 func TestTheLargestSplitsWork(t *testing.T) {
+	t.Parallel()
 	for _, m := range methods {
 		shares, err := rcounter.Split(rcounter.MaxTotal, rcounter.MaxShares, 1, 0, m, nil)
 		require.NoError(t, err)
@@ -122,6 +122,7 @@ func TestTheLargestSplitsWork(t *testing.T) {
 }
 
 func TestEqualGivesTheOddCentsToTheFirst(t *testing.T) {
+	t.Parallel()
 	shares, err := rcounter.Split(11, 4, 2, 3, rcounter.Equal, nil)
 	require.NoError(t, err)
 	require.Equal(t, []int64{3, 3, 3, 2}, shares)
@@ -131,6 +132,7 @@ func TestEqualGivesTheOddCentsToTheFirst(t *testing.T) {
 }
 
 func TestTheSameGeneratorGivesTheSameSharesAndNoneGivesOthers(t *testing.T) {
+	t.Parallel()
 	for _, m := range methods[:2] {
 		split := func(r *rand.Rand) []int64 {
 			s, err := rcounter.Split(100_000, 50, 1, 5000, m, r)
@@ -146,6 +148,7 @@ func TestTheSameGeneratorGivesTheSameSharesAndNoneGivesOthers(t *testing.T) {
 // luck, with and without a largest share; and the methods differ as their comments say. Bounds are some five standard
 // errors wide, and the generator is seeded.
 func TestNoPlaceIsBetterThanAnother(t *testing.T) {
+	t.Parallel()
 	const n, total, rounds = 10, 10_000, 20_000
 	for _, most := range []int64{0, 1500} {
 		largest := map[rcounter.Method]float64{}

@@ -89,6 +89,7 @@ func answers(gs []rcounter.Grant) string {
 }
 
 func TestClaimTable(t *testing.T) {
+	t.Parallel()
 	two := selling(2, 1, 1, 1, "a", "1;A")
 	full := selling(1, 1, 1, 1, "a", "1;A")
 	returned := selling(2, 0, 1, 1, "a", "0;A;1;R")
@@ -160,6 +161,7 @@ func TestClaimTable(t *testing.T) {
 }
 
 func TestReturnTable(t *testing.T) {
+	t.Parallel()
 	held := selling(2, 2, 5, 2, "a", "4;A", "b", "5;B")
 	back := selling(2, 1, 5, 2, "a", "0;A;4;R", "b", "5;B")
 	again := selling(2, 2, 6, 2, "a", "6;C;4;R", "b", "5;B")
@@ -210,6 +212,7 @@ func TestReturnTable(t *testing.T) {
 }
 
 func TestLookupTable(t *testing.T) {
+	t.Parallel()
 	held := selling(3, 1, 2, 2, "a", "2;A;1;R", "b", "0;B;1;R")
 	found := rcounter.Grant{Outcome: rcounter.Replayed, Ordinal: 2, N: 1, Remaining: 2, Epoch: testEpoch}
 	cases := []struct {
@@ -246,6 +249,7 @@ func TestLookupTable(t *testing.T) {
 }
 
 func TestStatusTable(t *testing.T) {
+	t.Parallel()
 	base := selling(3, 1, 2, 2, "a", "2;A", "b", "0;B;1;R")
 	cases := []struct {
 		name  string
@@ -289,6 +293,7 @@ func TestStatusTable(t *testing.T) {
 }
 
 func TestOpenTable(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
 		s := on(t, c, patient).Stock("s")
@@ -361,6 +366,7 @@ func TestOpenTable(t *testing.T) {
 }
 
 func TestCloseTable(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
 		s := on(t, c, patient).Stock("s")
@@ -384,6 +390,7 @@ func TestCloseTable(t *testing.T) {
 }
 
 func TestEveryFieldOfAStockIsNeeded(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
 		s := on(t, c, patient).Stock("s")
@@ -399,6 +406,7 @@ func TestEveryFieldOfAStockIsNeeded(t *testing.T) {
 }
 
 func TestTheScriptItselfRefusesTooManyClaimants(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
 		s := on(t, c, patient).Stock("s")

@@ -58,6 +58,7 @@ func (l *ledger) requireExactly(t testing.TB, n int) {
 }
 
 func TestWinnersAreExactlyTheLimitWithOrdinalsOneToN(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		const limit, callers, users = 100, 256, 1500
 		each := 64
@@ -96,6 +97,7 @@ func TestWinnersAreExactlyTheLimitWithOrdinalsOneToN(t *testing.T) {
 }
 
 func TestLastUnitsWinnerGetsTheSameOrdinalOnRetry(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		s := opened(t, on(t, srv.Client(t), patient), "s", 1)
 		first, err := s.Claim(ctx, "ann")
@@ -122,6 +124,7 @@ func TestLastUnitsWinnerGetsTheSameOrdinalOnRetry(t *testing.T) {
 }
 
 func TestReturnsUnderASoldOutStormAreAllResold(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		const limit = 50
 		storm := 32
@@ -191,6 +194,7 @@ func TestReturnsUnderASoldOutStormAreAllResold(t *testing.T) {
 }
 
 func TestReturnIsOnceAndTheClaimantMayClaimAgain(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		s := opened(t, on(t, srv.Client(t), patient), "s", 1)
 		first, err := s.Claim(ctx, "ann")
@@ -220,6 +224,7 @@ func TestReturnIsOnceAndTheClaimantMayClaimAgain(t *testing.T) {
 }
 
 func TestOneClaimantGetsOneUnitFromAThousandClaims(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		s := opened(t, on(t, srv.Client(t), patient), "s", 1000)
 		l := newLedger()
@@ -240,6 +245,7 @@ func TestOneClaimantGetsOneUnitFromAThousandClaims(t *testing.T) {
 }
 
 func TestOpenNeverOverwrites(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := on(t, srv.Client(t), patient)
 		s := c.Stock("s")
@@ -283,6 +289,7 @@ func TestOpenNeverOverwrites(t *testing.T) {
 
 // The life of a stock on a clock that the test moves.
 func TestWindowAndRetentionAreInServerTime(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Embedded(t)
 	raw := srv.Client(t)
 	s := on(t, raw, patient).Stock("s")
@@ -335,6 +342,7 @@ func TestWindowAndRetentionAreInServerTime(t *testing.T) {
 }
 
 func TestDefaultRetainIsADay(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Embedded(t)
 	s := on(t, srv.Client(t), patient).Stock("s")
 	srv.Embedded.SetTime(time.Now())
@@ -346,6 +354,7 @@ func TestDefaultRetainIsADay(t *testing.T) {
 }
 
 func TestFractionsOfAMillisecondAreRoundedUp(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Embedded(t)
 	s := on(t, srv.Client(t), patient).Stock("s")
 	srv.Embedded.SetTime(time.Now())
@@ -413,6 +422,7 @@ func loseDuring(t *testing.T, s *rcounter.Stock, lose func()) (after []rcounter.
 }
 
 func TestNothingIsGrantedOrCreatedOnceTheStockIsGone(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		raw := srv.Client(t)
 		c := on(t, raw, patient)
@@ -446,6 +456,7 @@ func TestNothingIsGrantedOrCreatedOnceTheStockIsGone(t *testing.T) {
 }
 
 func TestNothingIsGrantedOnceRecordsAreMissing(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		raw := srv.Client(t)
 		c := on(t, raw, patient)
@@ -480,6 +491,7 @@ func TestNothingIsGrantedOnceRecordsAreMissing(t *testing.T) {
 }
 
 func TestWrongTypeUnderAStocksKeysIsTypedAndChangesNothing(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		raw := srv.Client(t)
 		s := on(t, raw, patient).Stock("s")
@@ -514,6 +526,7 @@ func TestWrongTypeUnderAStocksKeysIsTypedAndChangesNothing(t *testing.T) {
 }
 
 func TestEveryKeyOfAStockHasAnEndAfterEveryVerb(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		raw := srv.Client(t)
 		c := on(t, raw, patient)
@@ -550,6 +563,7 @@ func TestEveryKeyOfAStockHasAnEndAfterEveryVerb(t *testing.T) {
 }
 
 func TestStocksWorkOnEverySlotOfACluster(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Cluster(t)
 	raw := srv.Client(t)
 	c := on(t, raw, rcounter.Options{KeyPrefix: "shop:", CallTimeout: patient.CallTimeout})
@@ -634,6 +648,7 @@ func TestStocksWorkOnEverySlotOfACluster(t *testing.T) {
 }
 
 func TestOutcomesAndStatesHaveNames(t *testing.T) {
+	t.Parallel()
 	var names []string
 	for o := range rcounter.Returned + 2 {
 		names = append(names, o.String())

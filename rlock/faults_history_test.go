@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,27 +16,6 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
-
-// SeedsEnv names seeds, separated by commas, for TestHistoriesUnderMixedFaultsAreLinearizable. Otherwise it runs ten in
-// CI, where redistest.RequireEnv is set, and three elsewhere.
-const SeedsEnv = "REDLATCH_SEEDS"
-
-func seeds(t *testing.T) []uint64 {
-	t.Helper()
-	list := []uint64{1, 2, 3}
-	if os.Getenv(redistest.RequireEnv) == "1" {
-		list = []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
-	}
-	if text := os.Getenv(SeedsEnv); text != "" {
-		list = nil
-		for _, s := range strings.Split(text, ",") {
-			n, err := strconv.ParseUint(s, 10, 64)
-			require.NoError(t, err)
-			list = append(list, n)
-		}
-	}
-	return list
-}
 
 // The clients of a history.
 const (
@@ -53,7 +29,7 @@ const (
 
 func TestHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
 	t.Parallel()
-	for _, seed := range seeds(t) {
+	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 2, 10)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			recordUnderFaults(t, seed, rlock.Options{WatchdogTimeout: historyLease}, 100*time.Millisecond)
@@ -67,7 +43,7 @@ func TestHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
 // history until it is taken away, and a reason for refusals that the model would not understand: they are not noted.
 func TestHistoriesWithLivenessAreLinearizable(t *testing.T) {
 	t.Parallel()
-	for _, seed := range seeds(t)[:2] {
+	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 3)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			recordUnderFaults(t, seed, rlock.Options{WatchdogTimeout: time.Minute, Liveness: true, Heartbeat: historyLease / 4}, 2*time.Second)

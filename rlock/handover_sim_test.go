@@ -24,13 +24,8 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// SimSeedsEnv names the seeds of TestSimulatedHandOversNeverOverlapAndNeverStall, such as "7,100-199". Without it the
-// test runs seeds from 1 on for simBudget.
-const SimSeedsEnv = "REDLATCH_SIM_SEEDS"
-
 const (
-	simBudget = 10 * time.Second // of real time
-	simLeast  = 8                // seeds, however slow
+	simLeast = 8 // seeds, however slow
 
 	simProcs   = 4
 	simWaiters = 3 // in each
@@ -56,27 +51,6 @@ const (
 )
 
 func (m simMode) String() string { return [...]string{"calm", "crossing", "cancels", "faults"}[m] }
-
-func simSeeds(t *testing.T) (list []uint64, given bool) {
-	text := os.Getenv(SimSeedsEnv)
-	if text == "" {
-		return nil, false
-	}
-	for _, part := range strings.Split(text, ",") {
-		from, to, ranged := strings.Cut(part, "-")
-		a, err := strconv.ParseUint(from, 10, 64)
-		require.NoError(t, err)
-		b := a
-		if ranged {
-			b, err = strconv.ParseUint(to, 10, 64)
-			require.NoError(t, err)
-		}
-		for ; a <= b; a++ {
-			list = append(list, a)
-		}
-	}
-	return list, true
-}
 
 // Waiters in several processes, on a network that delays, loses and repeats, while processes stand still or die and
 // callers give up. The bubble's clock is the true time, so two holders at once are seen as such; so are a free lock that
@@ -109,20 +83,16 @@ func simSeeds(t *testing.T) (list []uint64, given bool) {
 // Not found, because nothing here tells the difference: grants confirmed after a gap (they matter after a failover), a
 // release's not-after (a late one costs time only), and an early grant that wakes its waiter but is not kept (it asks).
 func TestSimulatedHandOversNeverOverlapAndNeverStall(t *testing.T) {
-	list, given := simSeeds(t)
+	list, given := redistest.Seeds(t, 10_000), os.Getenv(redistest.SeedsEnv) != ""
+	budget := redistest.Sized(0, 4*time.Second, time.Minute) // of real time
 	began := time.Now()
 	var total simFigures
 	runs := 0
 	for i := 0; ; i++ {
-		seed := uint64(i + 1)
-		if given {
-			if i == len(list) {
-				break
-			}
-			seed = list[i]
-		} else if i >= simLeast && time.Since(began) > simBudget {
+		if i == len(list) || !given && i >= simLeast && time.Since(began) > budget {
 			break
 		}
+		seed := list[i]
 		mode := [...]simMode{simFaults, simFaults, simCancels, simFaults, simCrossing, simCalm}[seed%6]
 		t.Run(fmt.Sprintf("%v seed %d", mode, seed), func(t *testing.T) {
 			f := simulate(t, seed, mode)

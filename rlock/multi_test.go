@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -704,15 +703,9 @@ func TestAMultiOfASlotThatIsMigratedIsAcquiredOneByOne(t *testing.T) {
 	require.NoError(t, lock(t, m, within(t)).Unlock(within(t)))
 }
 
-// MinuteEnv, set to 1, has TestRandomSetsInRandomOrdersNeverDeadlock run for a minute instead of some seconds.
-const MinuteEnv = "REDLATCH_MINUTE"
-
 func TestRandomSetsInRandomOrdersNeverDeadlock(t *testing.T) {
 	t.Parallel()
-	lasts := 2 * time.Second
-	if os.Getenv(MinuteEnv) == "1" {
-		lasts = time.Minute
-	}
+	lasts := redistest.Sized(200*time.Millisecond, 2*time.Second, time.Minute)
 	const goroutines, names = 50, 12
 	kinds := func(r *rig, i int) *rlock.Lock {
 		name := fmt.Sprint("l", i)

@@ -19,8 +19,7 @@ import (
 
 func TestReadWriteHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
 	t.Parallel()
-	all := seeds(t)
-	for _, seed := range all[:min(len(all), 3)] {
+	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 2, 5)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			recordReadWrite(t, seed)

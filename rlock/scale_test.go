@@ -3,7 +3,6 @@ package rlock_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"runtime"
 	"strconv"
 	"sync"
@@ -15,19 +14,6 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
-
-// ScaleEnv multiplies the numbers of locks in the tests of this file: at 5 they are those of the promises.
-const ScaleEnv = "REDLATCH_SCALE"
-
-func scale(t *testing.T) int {
-	t.Helper()
-	if text := os.Getenv(ScaleEnv); text != "" {
-		n, err := strconv.Atoi(text)
-		require.NoError(t, err)
-		return n
-	}
-	return 1
-}
 
 // each runs fn for 0 to n-1 on a few goroutines.
 func each(n int, fn func(i int)) {
@@ -52,8 +38,7 @@ func heap() (bytes uint64) {
 }
 
 func TestManyHeldLocksCostLittle(t *testing.T) {
-	n := 20_000 * scale(t)
-	faster := max(1, 5/scale(t)) // than at the default lease, for which a small machine has time when there are few
+	n, faster := redistest.Sized(2_000, 10_000, 100_000), redistest.Sized(10, 10, 1) // than at the default lease, for which a small machine has time when there are few
 	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: rlock.DefaultWatchdogTimeout / time.Duration(faster)})
 	for range 3 { // connections, the watchdog, what a first acquisition starts
 		each(64, func(i int) {
@@ -101,7 +86,7 @@ func TestManyHeldLocksCostLittle(t *testing.T) {
 }
 
 func TestNamesUsedOnceLeaveNothing(t *testing.T) {
-	n := 40_000 * scale(t) * scale(t)
+	n := redistest.Sized(40_000, 40_000, 1_000_000)
 	r := newRig(t, redistest.Start(t), rlock.Options{})
 	use := func(from, n int) {
 		each(n, func(i int) {

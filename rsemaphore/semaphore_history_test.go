@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -20,27 +18,6 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
-
-// SeedsEnv names seeds, separated by commas, for TestHistoriesUnderFaultsAndKillsNeverPassTheCapacity. Otherwise it
-// runs three in CI, where redistest.RequireEnv is set, and one elsewhere.
-const SeedsEnv = "REDLATCH_SEEDS"
-
-func seeds(t *testing.T) (list []uint64) {
-	t.Helper()
-	text := os.Getenv(SeedsEnv)
-	switch {
-	case text == "" && os.Getenv(redistest.RequireEnv) == "1":
-		text = "1,2,3"
-	case text == "":
-		text = "1"
-	}
-	for _, s := range strings.Split(text, ",") {
-		n, err := strconv.ParseUint(s, 10, 64)
-		require.NoError(t, err)
-		list = append(list, n)
-	}
-	return list
-}
 
 // use is n permits that somebody could act under at every instant from from to before to: granted before, and neither
 // released nor past the holder's own deadline until then.
@@ -110,7 +87,7 @@ const (
 
 func TestHistoriesUnderFaultsAndKillsNeverPassTheCapacity(t *testing.T) {
 	t.Parallel()
-	for _, seed := range seeds(t) {
+	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 3)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			underFaults(t, seed)
