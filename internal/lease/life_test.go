@@ -56,7 +56,8 @@ func TestContextsOfALongLifeDoNotPileUp(t *testing.T) {
 		"of a context of the life's own": nil,
 		"of parents that end one by one": func(ctx context.Context) context.Context { ctx, stop := context.WithCancel(ctx); stop(); return ctx },
 		"of parents that end by their times": func(ctx context.Context) context.Context {
-			ctx, _ = context.WithTimeout(ctx, time.Millisecond)
+			ctx, stop := context.WithTimeout(ctx, time.Millisecond)
+			context.AfterFunc(ctx, stop)
 			return ctx
 		},
 	} {
