@@ -146,7 +146,8 @@ const (
 // packet of that name is there, empty, over or refunded included, until its retention is over, another Send is
 // ErrAlreadyOpen, an *AlreadyOpenError, and changes nothing.
 //
-// One round trip for every 3,900 shares, each repeated until answered. After ErrUnknownOutcome the packet may be open,
+// One round trip, and one for every 3,900 shares, each repeated until answered; a copy that the network delivers when the
+// call has ended, by five call timeouts or more, opens nothing. After ErrUnknownOutcome the packet may be open,
 // which the next Send will say; a sending that was broken off vanishes by itself within about half a minute, in which
 // another is ErrSending. ErrSendLost: broken off by the server, not open. ErrCorrupt: records or shares of a packet
 // that is lost are there. ErrUnconfirmed: it may be open, and too few replicas know (Options.MinReplicas).
@@ -180,17 +181,33 @@ var packetSendSource string
 
 var packetSendScript = script.New("redpacket_send", packetSendSource)
 
-// sendPart runs redpacket_send.lua.
+// sendPart runs redpacket_send.lua; for the first part, it asks for the server's time before.
 func (p *RedPacket) sendPart(ctx context.Context, id string, o PacketSpec, first int, shares []int64) (epoch int64, err error) {
 	n := func(v int64) string { return strconv.FormatInt(v, 10) }
-	args := append(make([]string, 0, 7+len(shares)), id, n(o.Shares), n(o.Total), n(millis(o.OpenFor)), n(millis(o.Retain)),
-		n(millis(max(sendLease, min(time.Hour, 2*p.c.bound)))), n(int64(first)))
-	for _, s := range shares {
-		args = append(args, n(s))
+	args := append(make([]string, 0, 8+len(shares)), id, n(o.Shares), n(o.Total), n(millis(o.OpenFor)), n(millis(o.Retain)),
+		n(millis(max(sendLease, min(time.Hour, 2*p.c.bound)))), n(int64(first)), "")
+	until := &args[len(args)-1]
+	if first > 0 {
+		*until = "0" // it begins none
 	}
-	v, err := p.sure(ctx, 2, packetSendScript, args...)
-	if err != nil {
-		return 0, err
+	var v []int64
+	for {
+		if *until == "" {
+			v, err = p.reply(ctx, 2, script.Call{Script: packetSendScript, Keys: p.keys, Args: args})
+		} else {
+			all := slices.Clone(args)
+			for _, s := range shares {
+				all = append(all, n(s))
+			}
+			v, err = p.sure(ctx, 2, packetSendScript, all...)
+		}
+		if err != nil {
+			return 0, err
+		}
+		if v[0] != 4 {
+			break
+		}
+		*until = n(v[1] + millis(p.c.wait(ctx)))
 	}
 	switch v[0] {
 	case 0:
@@ -503,7 +520,11 @@ func (p *RedPacket) page(ctx context.Context, from string, size int) (packetPage
 // sure runs one of the packet's scripts, which all may run twice, has it confirmed by Options.MinReplicas, and decodes
 // its reply of at least n integers, which is there with ErrUnconfirmed too.
 func (p *RedPacket) sure(ctx context.Context, n int, sc *script.Script, args ...string) ([]int64, error) {
-	m, unconfirmed := p.c.do(ctx, script.Call{Script: sc, Keys: p.keys, Args: args, Replicas: p.c.replicas, ReplicasWait: p.c.replicasWait})
+	return p.reply(ctx, n, script.Call{Script: sc, Keys: p.keys, Args: args, Replicas: p.c.replicas, ReplicasWait: p.c.replicasWait})
+}
+
+func (p *RedPacket) reply(ctx context.Context, n int, call script.Call) ([]int64, error) {
+	m, unconfirmed := p.c.do(ctx, call)
 	if unconfirmed != nil && !errors.Is(unconfirmed, errs.ErrNotReplicated) {
 		return nil, unconfirmed
 	}

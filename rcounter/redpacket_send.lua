@@ -11,22 +11,26 @@
 -- ARGV[5]  ms from the end to the removal of the keys
 -- ARGV[6]  ms that an unfinished sending is kept after its last part
 -- ARGV[7]  number of shares in the parts before this one
--- ARGV[8…] the shares of this part, in cents
+-- ARGV[8]  the server's ms until which the first part may begin a packet; '' only to ask for the server's time, with no shares
+-- ARGV[9…] the shares of this part, in cents
 --
 -- Replies  { 0, epoch}         stored; epoch is 0 until the packet is open
 --          { 1, 0}             another sending is under way
 --          { 2, epoch}         it is there, by another sending
 --          { 3, stored}        the parts before this one are not all there: too long ago, or lost
+--          { 4, ms}            the server's time: asked for, or too late: nothing changed
 --          {-1, recorded, n}   records or shares are there and no packet, or numbers that cannot be
 --
 -- Safe to run twice: a part that is stored already changes nothing. Nothing can be taken before the last part is there,
--- and a sending broken off goes away by itself.
+-- and a sending broken off goes away by itself. Safe however late: a packet that was opened and lost with all that it had
+-- looks like one that never was, and a copy that comes when its caller has long gone on must not send it again.
 local packet, shares, users = KEYS[1], KEYS[2], KEYS[3]
 local token, n, total, first = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[7])
-local parts = #ARGV - 7
+local parts = #ARGV - 8
 
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
+if ARGV[8] == '' then return {4, now} end
 
 local m = redis.call('HMGET', packet, 'token', 'state', 'gone', 'epoch', 'sum')
 if not m[1] and redis.call('EXISTS', packet) == 1 then return {-1, -1, 0} end -- a hash that is no packet
@@ -49,12 +53,13 @@ if not m[1] then
   local found = redis.call('HLEN', users)
   if stored > 0 or found > 0 then return {-1, 0, stored + found} end
   if first > 0 then return {3, 0} end
+  if now > tonumber(ARGV[8]) then return {4, now} end
   sum = 0
 end
 if stored >= first + parts then return {0, 0} end
 if stored ~= first then return {3, stored} end
 
-for i = 8, #ARGV do
+for i = 9, #ARGV do
   sum = sum + tonumber(ARGV[i])
 end
 local done = first + parts == n
@@ -69,7 +74,7 @@ gone = now + keep
 redis.call('HSET', packet, 'n', ARGV[2], 'total', total, 'sum', string.format('%.0f', sum), 'taken', 0, 'given', 0,
   'state', done and 1 or 0, 'end', string.format('%.0f', now + tonumber(ARGV[4])), 'gone', string.format('%.0f', gone),
   'epoch', string.format('%.0f', epoch), 'token', token)
-redis.call('RPUSH', shares, unpack(ARGV, 8))
+redis.call('RPUSH', shares, unpack(ARGV, 9))
 redis.call('PEXPIRE', packet, string.format('%.0f', keep))
 redis.call('PEXPIRE', shares, string.format('%.0f', keep))
 return {0, epoch}

@@ -169,7 +169,7 @@ func TestALargePacketIsSentInPartsAndOpensWithTheLast(t *testing.T) {
 	sent(t, c, "warm", packet(100, 1))
 	wire.sent.Store(0)
 	p := sent(t, c, "p", packet(total, n))
-	require.EqualValues(t, 3, wire.sent.Load(), "a call for each 3,900")
+	require.EqualValues(t, 4, wire.sent.Load(), "the time, and a call for each 3,900")
 	st, err := p.Status(ctx)
 	require.NoError(t, err)
 	require.EqualValues(t, n, st.Shares)

@@ -411,6 +411,9 @@ func TestALateCopyOfAnOpenOpensNothing(t *testing.T) {
 	require.NoError(t, err)
 	_, err = sharded.Open(ctx, spec(100))
 	require.NoError(t, err)
+	packet, o := c.RedPacket("p"), rcounter.PacketSpec{Total: 10, Shares: 3, OpenFor: time.Hour}
+	_, err = packet.Send(ctx, o)
+	require.NoError(t, err)
 	sent := slices.Clone(wire.sent)
 	require.True(t, claimed(t, s, "ann").Won())
 	g, err := sharded.Claim(ctx, "ann")
@@ -426,6 +429,11 @@ func TestALateCopyOfAnOpenOpensNothing(t *testing.T) {
 		g, err = sharded.Claim(ctx, "bob")
 		require.NoError(t, err)
 		require.Equal(t, rcounter.NotOpen, g.Outcome)
+		share, err := packet.Grab(ctx, "bob")
+		require.NoError(t, err)
+		require.Equal(t, rcounter.NotOpen, share.Outcome)
+		_, err = c.RedPacket("other").Send(ctx, o) // loads the script
+		require.NoError(t, errOf(err, rcounter.ErrAlreadyOpen))
 		_, err = c.Stock("other").Open(ctx, spec(1)) // loads the scripts
 		require.NoError(t, errOf(err, rcounter.ErrAlreadyOpen))
 		_, err = c.Sharded("other", 2).Open(ctx, spec(1))

@@ -144,7 +144,7 @@ func (s *ShardedStock) Home(claimant string) int {
 //
 // It writes down what is to be opened, makes all shards, and only then lets them sell. If it is broken off in between,
 // nothing is granted or, later, some shards sell already; another Open, whatever its spec, brings the first one to
-// its end and answers ErrAlreadyOpen. Five round trips and more, each repeated until answered.
+// its end and answers ErrAlreadyOpen. Six round trips, each repeated until answered.
 func (s *ShardedStock) Open(ctx context.Context, o OpenSpec) (epoch int64, err error) {
 	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
