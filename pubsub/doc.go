@@ -9,7 +9,7 @@
 //   - Subscribe returns once the server has confirmed, so whatever is published after that and reaches the server's
 //     connection to us is delivered, in order, to every Subscription of the channel.
 //   - Redis delivers messages at most once. Whenever messages may have been missed (the subscription was down, or the
-//     subscriber let its buffer run full) the subscriber gets a [Message] with Gap set, in the place where they would
+//     subscriber let its buffer of [Options.Buffer] run full: then the oldest go) the subscriber gets a [Message] with Gap set, in the place where they would
 //     have been. A gap is never silent; whoever acts on messages must look at the state itself after one.
 //   - After its last Subscription was closed, a channel stays subscribed for [Options].Grace, so that frequent short
 //     subscriptions cost no SUBSCRIBE each.
@@ -21,7 +21,8 @@
 //
 // In a Cluster of Redis 7 or later it is SSUBSCRIBE and SPUBLISH, on one connection per node that serves a wanted
 // channel; everywhere else SUBSCRIBE and PUBLISH on one connection. Redisson chooses by the same rule, so both sides
-// hear each other.
+// hear each other. A Cluster that refuses the question to its user (PUBSUB SHARDNUMSUB, which is how one finds out) and names
+// it is one of Redis 7 as well; NewHub then logs what is missing.
 //
 // # Redlatch's own use
 //

@@ -2,8 +2,10 @@ package pubsub
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +22,10 @@ import (
 const (
 	DefaultGrace       = 10 * time.Second
 	DefaultCallTimeout = 5 * time.Second
+	DefaultBuffer      = 128
+
+	MinBuffer = 2 // a gap, and the newest message
+	MaxBuffer = 1 << 20
 )
 
 // Options of a Hub. The zero value is good.
@@ -30,8 +36,15 @@ type Options struct {
 	Grace time.Duration
 	// CallTimeout bounds Publish and the probe that NewHub makes in a Cluster. Defaults to DefaultCallTimeout.
 	CallTimeout time.Duration
-	// Logger gets one line when a subscription is lost or refused and one when it is back. Defaults to slog.Default().
+	// Buffer is how many messages wait for a subscriber that does not call Next in time; then the oldest are dropped, and a
+	// Gap stands in their place. Make it as large as the largest burst. MinBuffer to MaxBuffer. Defaults to DefaultBuffer.
+	Buffer int
+	// Logger gets one line when subscriptions are lost, and one when all of them are back; one when a channel is refused, and
+	// one when it is subscribed after all; and one if a Cluster does not say whether it has sharded channels. Defaults to
+	// slog.Default().
 	Logger *slog.Logger
+	// Observer is told of what happens, for metrics. Its nil functions are skipped.
+	Observer Observer
 }
 
 // Hub is the process's one place for push messages. It is safe for concurrent use.
@@ -41,7 +54,9 @@ type Hub struct {
 	runner  *script.Runner
 	inv     *Invalidations
 	grace   time.Duration
+	buffer  int
 	log     *slog.Logger
+	observe Observer
 	publish string
 
 	cluster   bool // sharded channels: one link per node
@@ -56,7 +71,10 @@ type Hub struct {
 	// nothing that can block is done under it.
 	mu      sync.Mutex
 	closed  bool
-	refused bool // a refusal was logged and nothing confirmed since
+	refused bool   // a refusal was logged and nothing confirmed since
+	shut    string // the channel whose refusal was logged last, and which was not confirmed since
+	lost    bool   // a loss was logged, and some of what was subscribed then is not back
+	missing int    // topics that were confirmed, and are down
 	topics  map[string]*topic
 	links   map[string]*link // by node address; "" where one connection serves all
 	nodes   map[uint16]string
@@ -74,6 +92,12 @@ func NewHub(c rueidis.Client, o Options) (*Hub, error) {
 	if o.CallTimeout < 0 {
 		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("CallTimeout", o.CallTimeout, "0 or more"))
 	}
+	if o.Buffer != 0 && (o.Buffer < MinBuffer || o.Buffer > MaxBuffer) {
+		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("Buffer", o.Buffer, fmt.Sprintf("0 (the default), or %d to %d", MinBuffer, MaxBuffer)))
+	}
+	if o.Buffer == 0 {
+		o.Buffer = DefaultBuffer
+	}
 	if o.Grace == 0 {
 		o.Grace = DefaultGrace
 	}
@@ -84,8 +108,9 @@ func NewHub(c rueidis.Client, o Options) (*Hub, error) {
 		o.Logger = slog.Default()
 	}
 	h := &Hub{
-		client: c, runner: script.NewRunner(c, o.CallTimeout), inv: o.Invalidations, grace: o.Grace, log: o.Logger, publish: "PUBLISH",
-		topics: map[string]*topic{}, links: map[string]*link{}, nodes: map[uint16]string{},
+		client: c, runner: script.NewRunner(c, o.CallTimeout), inv: o.Invalidations, grace: o.Grace, buffer: o.Buffer, log: o.Logger, publish: "PUBLISH",
+		observe: o.Observer.guarded(func(p any) { o.Logger.Error("redlatch: observer panicked", "panic", p) }),
+		topics:  map[string]*topic{}, links: map[string]*link{}, nodes: map[uint16]string{},
 	}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	h.failsOver = c.Mode() != rueidis.ClientModeStandalone
@@ -100,10 +125,33 @@ func NewHub(c rueidis.Client, o Options) (*Hub, error) {
 		case script.Retryable(err):
 			h.cancel(ErrClosed)
 			return nil, fmt.Errorf("pubsub: ask for sharded channels: %w", err)
+		default:
+			refusal := err.Error()
+			if answer := (*rueidis.RedisError)(nil); errors.As(err, &answer) {
+				refusal = answer.Error() // without our own words, which name the subcommand
+			}
+			sharded, sure := shardedBy(refusal)
+			if sharded {
+				h.cluster, h.publish = true, "SPUBLISH"
+				h.log.Warn("redlatch: the user may not ask for sharded channels (+pubsub|shardnumsub); the server has them, and they are used", "error", err)
+			} else if !sure {
+				h.log.Warn("redlatch: the server does not say whether it has sharded channels; it is taken for one older than Redis 7, and channels go to every node", "error", err)
+			}
 		}
-		// any other answer: a Cluster older than Redis 7, which knows only channels that go to every node
 	}
 	return h, nil
+}
+
+// shardedBy says of the refusal of PUBSUB SHARDNUMSUB whether the server has sharded channels, and whether that is sure. One
+// that knows the subcommand by its name, and refuses it to this user, does: it is Redis 7 or later, and those who may ask
+// use sharded channels, so that whoever took the others would neither hear them nor be heard. Redis 6 refuses a user all of
+// PUBSUB, without naming the subcommand, and tells others that it is unknown: its channels go to every node.
+func shardedBy(refusal string) (sharded, sure bool) {
+	text := strings.ToLower(refusal)
+	if strings.Contains(text, "noperm") {
+		return strings.Contains(text, "shardnumsub"), true
+	}
+	return false, strings.Contains(text, "unknown")
 }
 
 // Client returns the client the hub works with.

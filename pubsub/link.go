@@ -50,11 +50,13 @@ func (l *link) run() {
 			t.down()
 		}
 		wanted := len(l.want) > 0 && !h.closed
+		h.lost = h.lost || wanted
 		h.mu.Unlock()
 		if confirmed {
 			failures = 0
 		}
 		if wanted {
+			h.observe.Lost(l.addr, err)
 			if failures == 0 {
 				h.log.Warn("redlatch: subscriptions lost, subscribing again", "node", l.addr, "error", err)
 			}
@@ -292,8 +294,9 @@ func (l *link) refused(name string, err error) bool {
 	if t != asked {
 		return false // came since: asked for at the next look
 	}
+	h.observe.Refused(name, err)
 	if !h.refused { // once, not at every attempt of a program whose user may not subscribe
-		h.refused = true
+		h.refused, h.shut = true, name
 		h.log.Warn("redlatch: subscribe refused; waiting goes on by polling", "channel", name, "error", err)
 	}
 	if no := script.Refused(err); no != nil {

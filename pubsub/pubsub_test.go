@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,7 +24,9 @@ var quiet = slog.New(slog.DiscardHandler)
 
 func newHub(t testing.TB, c rueidis.Client, o pubsub.Options) *pubsub.Hub {
 	t.Helper()
-	o.Logger = quiet
+	if o.Logger == nil {
+		o.Logger = quiet
+	}
 	h, err := pubsub.NewHub(c, o)
 	require.NoError(t, err)
 	t.Cleanup(func() { h.Close() })
@@ -188,6 +192,169 @@ func TestASlowSubscriberHoldsNobodyUpAndIsToldOfTheGap(t *testing.T) {
 		require.NoError(t, err)
 		require.Greater(t, n, last)
 		last = n
+	}
+}
+
+func TestABurstIsDeliveredWhereTheBufferIsAsLarge(t *testing.T) {
+	s := redistest.Embedded(t)
+	for buffer, want := range map[int]int{0: 127, 2: 1, 149: 148, 150: 150} {
+		var dropped atomic.Int64
+		h := newHub(t, s.Client(t), pubsub.Options{Buffer: buffer, Observer: pubsub.Observer{Dropped: func(channel string) {
+			if channel == "c" {
+				dropped.Add(1)
+			}
+		}}})
+		slow, quick := subscribe(t, h, "c"), subscribe(t, h, "c")
+		for i := range 150 {
+			_, err := h.Publish(within(t), "c", strconv.Itoa(i))
+			require.NoError(t, err)
+			require.Equal(t, strconv.Itoa(i), next(t, quick).Payload)
+		}
+		if want < 150 {
+			require.True(t, next(t, slow).Gap, "buffer %d", buffer)
+		}
+		for i := 150 - want; i < 150; i++ {
+			require.Equal(t, strconv.Itoa(i), next(t, slow).Payload, "buffer %d", buffer)
+		}
+		require.EqualValues(t, 150-want, dropped.Load(), "buffer %d", buffer)
+	}
+	for _, bad := range []int{-1, 1, pubsub.MaxBuffer + 1} {
+		_, err := pubsub.NewHub(s.Client(t), pubsub.Options{Buffer: bad})
+		require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+		require.ErrorContains(t, err, "Buffer is "+strconv.Itoa(bad))
+	}
+}
+
+// logbook keeps what was logged.
+type logbook struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *logbook) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logbook) count(s string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Count(b.text.String(), s)
+}
+
+func (b *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
+
+func TestALossIsLoggedOnceAndItsEndOnceAndTheObserverIsTold(t *testing.T) {
+	s := redistest.Start(t)
+	admin := s.Client(t)
+	var book logbook
+	var first, again, lost atomic.Int64
+	h := newHub(t, s.Client(t), pubsub.Options{Logger: book.logger(), Observer: pubsub.Observer{
+		Subscribed: func(_ string, a bool) {
+			if a {
+				again.Add(1)
+			} else {
+				first.Add(1)
+			}
+		},
+		Lost: func(string, error) { lost.Add(1); panic("an observer") },
+	}})
+	subs := []*pubsub.Subscription{subscribe(t, h, "a"), subscribe(t, h, "b"), subscribe(t, h, "c")}
+	require.EqualValues(t, 3, first.Load())
+	require.Zero(t, book.count("redlatch:"))
+	for round := range 2 {
+		require.NoError(t, admin.Do(within(t), admin.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
+		redistest.Eventually(t, 10*time.Second, "all are back", func() bool { return book.count("subscriptions are back") > round })
+		for _, sub := range subs {
+			require.True(t, sub.Live())
+		}
+		require.Equal(t, round+1, book.count("subscriptions lost"))
+		require.Equal(t, round+1, book.count("subscriptions are back"))
+		require.EqualValues(t, 3*(round+1), again.Load())
+		require.EqualValues(t, round+1, lost.Load())
+	}
+	require.Equal(t, 2, book.count("observer panicked"))
+}
+
+func TestAChannelThatIsSubscribedAfterAllIsLogged(t *testing.T) {
+	s := redistest.Start(t)
+	admin := s.Client(t)
+	acl := func(rule ...string) {
+		require.NoError(t, admin.Do(within(t), admin.B().Arbitrary(append([]string{"ACL", "SETUSER", "app", "on", "nopass", "+@all", "~*"}, rule...)...).Build()).Error())
+	}
+	acl("resetchannels")
+	o := s.Option()
+	o.Username, o.Password = "app", "any"
+	c, err := rueidis.NewClient(o)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	var book logbook
+	var refused atomic.Int64
+	h := newHub(t, c, pubsub.Options{Logger: book.logger(), Observer: pubsub.Observer{Refused: func(channel string, err error) {
+		if channel == "shut" && err != nil {
+			refused.Add(1)
+		}
+	}}})
+	for range 3 {
+		_, err = h.Subscribe(within(t), "shut")
+		require.ErrorIs(t, err, pubsub.ErrDenied)
+	}
+	require.EqualValues(t, 3, refused.Load())
+	require.Equal(t, 1, book.count("subscribe refused"))
+	acl("&shut", "&open")
+	subscribe(t, h, "open")
+	require.Zero(t, book.count("had been refused"))
+	subscribe(t, h, "shut")
+	require.Equal(t, 1, book.count("had been refused"))
+}
+
+func TestARefusalIsToldFromAnOldServer(t *testing.T) {
+	for text, want := range map[string][2]bool{
+		"NOPERM User app has no permissions to run the 'pubsub|shardnumsub' command":              {true, true},  // Redis 7, Valkey
+		"NOPERM this user has no permissions to run the 'pubsub|shardnumsub' command":             {true, true},  // Redis 7.0.0
+		"NOPERM this user has no permissions to run the 'pubsub' command or its subcommand":       {false, true}, // Redis 6
+		"ERR Unknown subcommand or wrong number of arguments for 'SHARDNUMSUB'. Try PUBSUB HELP.": {false, true},
+		"ERR unknown command `PUBSUB`, with args beginning with: `SHARDNUMSUB`, ":                 {false, true},
+		"ERR something else that nobody has thought of":                                           {false, false},
+	} {
+		sharded, sure := pubsub.ShardedBy(text)
+		require.Equal(t, want, [2]bool{sharded, sure}, text)
+	}
+}
+
+func TestInAClusterAUserWhoMayNotAskForShardedChannelsUsesThem(t *testing.T) {
+	s := redistest.Cluster(t)
+	for _, addr := range s.Addrs {
+		admin, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true})
+		require.NoError(t, err)
+		t.Cleanup(admin.Close)
+		for user, rights := range map[string]string{"narrow": "-pubsub|shardnumsub", "narrower": "-pubsub"} {
+			require.NoError(t, admin.Do(within(t), admin.B().Arbitrary("ACL", "SETUSER", user, "on", ">pw", "~*", "&*", "+@all", rights).Build()).Error())
+		}
+	}
+	free := newHub(t, s.Client(t), pubsub.Options{})
+	require.Equal(t, "SPUBLISH", free.PublishCommand())
+	heard := subscribe(t, free, "news")
+	for _, user := range []string{"narrow", "narrower"} {
+		o := s.Option()
+		o.Username, o.Password = user, "pw"
+		c, err := rueidis.NewClient(o)
+		require.NoError(t, err)
+		t.Cleanup(c.Close)
+		var book logbook
+		h := newHub(t, c, pubsub.Options{Logger: book.logger()})
+		require.Equal(t, "SPUBLISH", h.PublishCommand(), user)
+		require.Equal(t, 1, book.count("may not ask for sharded channels"))
+		sub := subscribe(t, h, "news")
+		_, err = h.Publish(within(t), "news", user)
+		require.NoError(t, err)
+		require.Equal(t, user, next(t, heard).Payload)
+		require.Equal(t, user, next(t, sub).Payload)
+		_, err = free.Publish(within(t), "news", "all")
+		require.NoError(t, err)
+		require.Equal(t, "all", next(t, heard).Payload)
+		require.Equal(t, "all", next(t, sub).Payload)
 	}
 }
 

@@ -15,10 +15,11 @@ type topic struct {
 	link *link
 	subs map[*Subscription]struct{}
 
-	live   bool        // confirmed on the link's current connection
-	everUp bool        // was live before: a new confirmation means that messages were missed
-	answer *answer     // the server's next, if it is not live
-	grace  *time.Timer // runs while nobody is subscribed
+	live    bool        // confirmed on the link's current connection
+	everUp  bool        // was live before: a new confirmation means that messages were missed
+	missing bool        // was live, is down, and is wanted back
+	answer  *answer     // the server's next, if it is not live
+	grace   *time.Timer // runs while nobody is subscribed
 }
 
 // answer is what the server says to a subscription. Whoever waits for it has it in hand: the topic may be down again,
@@ -77,6 +78,7 @@ func (t *topic) drop() {
 		t.live = false
 		t.hub.live.Add(-1)
 	}
+	t.found() // nobody wants it back
 	delete(t.hub.topics, t.name)
 	delete(t.link.want, t.name)
 	t.link.wake()
@@ -87,20 +89,39 @@ func (t *topic) up() {
 	if t.live {
 		return
 	}
-	t.live, t.hub.refused = true, false
-	t.hub.live.Add(1)
-	t.settle(nil)
-	if t.everUp {
+	h, again := t.hub, t.everUp
+	t.live, t.everUp, h.refused = true, true, false
+	h.live.Add(1)
+	t.found()
+	if again {
 		t.gap()
 	}
-	t.everUp = true
+	if h.shut == t.name {
+		h.shut = ""
+		h.log.Info("redlatch: subscribed to a channel that had been refused", "channel", t.name)
+	}
+	if h.lost && h.missing == 0 {
+		h.lost = false
+		h.log.Info("redlatch: subscriptions are back")
+	}
+	h.observe.Subscribed(t.name, again)
+	t.settle(nil)
+}
+
+// found counts the topic no longer among the missing. Called with mu held.
+func (t *topic) found() {
+	if t.missing {
+		t.missing = false
+		t.hub.missing--
+	}
 }
 
 func (t *topic) down() {
 	if t.live {
-		t.live = false
+		t.live, t.missing = false, true
 		t.answer = newAnswer()
 		t.hub.live.Add(-1)
+		t.hub.missing++
 		t.gap()
 	}
 }
@@ -135,9 +156,6 @@ type Message struct {
 	Gap bool
 }
 
-// bufferSize is how many messages wait for a slow subscriber before the oldest are dropped and a gap is noted.
-const bufferSize = 128
-
 // Subscription receives the messages of one channel. It is safe for concurrent use; each message goes to one caller
 // of Next.
 type Subscription struct {
@@ -152,14 +170,24 @@ type Subscription struct {
 // push never blocks: it runs on the connection's reader, where waiting for a subscriber would hold up every channel.
 func (s *Subscription) push(m Message) {
 	s.mu.Lock()
+	h, dropped := s.topic.hub, 0
 	switch n := len(s.buf); {
 	case s.closed, m.Gap && n > 0 && s.buf[n-1].Gap:
-	case n == bufferSize:
-		s.buf = append(s.buf[:0], Message{Channel: m.Channel, Gap: true}, m)
 	default:
+		for ; len(s.buf) >= h.buffer; s.buf = s.buf[1:] { // the oldest two become one gap, or the oldest joins the gap before it
+			for _, old := range s.buf[:2] {
+				if !old.Gap {
+					dropped++
+				}
+			}
+			s.buf[1] = Message{Channel: m.Channel, Gap: true}
+		}
 		s.buf = append(s.buf, m)
 	}
 	s.mu.Unlock()
+	for range dropped {
+		h.observe.Dropped(m.Channel)
+	}
 	select {
 	case s.ready <- struct{}{}:
 	default:

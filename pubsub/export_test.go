@@ -1,0 +1,3 @@
+package pubsub
+
+var ShardedBy = shardedBy
