@@ -56,8 +56,8 @@ if there == 1 then
     return {3, 0, now}
   end
   -- free, but others were first: whoever comes by keeps the order
-  local open = redis.call('ZSCORE', queue, '!open')
-  if not (open and -open > now) and not hand_over(key, queue, ARGV[5], ARGV[6], now, entry) then
+  local rest = reserved(queue, now)
+  if not rest and not hand_over(key, queue, ARGV[5], ARGV[6], now, entry) then
     redis.call('HSET', key, owner, want)
     redis.call('PEXPIRE', key, lease)
     if entry then
@@ -65,9 +65,9 @@ if there == 1 then
     end
     return granted(lease)
   end
-  if open and -open > now then
+  if rest then
     local ticket = entry and enter(queue, entry, now, time[1] * 1000000 + time[2]) or 0
-    return {0, math.ceil(-open - now), now, ticket, 0}
+    return {0, rest, now, ticket, 0}
   end
 end
 local left = redis.call('PTTL', key)

@@ -3,6 +3,7 @@
 -- A waiter that has looked again since has "!<owner>" in it, score = -ms of the last time; "!open" is -ms until which a
 -- released lock is left to others (see open_release). So the first in line is the lowest score above 0, and a dead
 -- queue expires as one key.
+local OPEN = 5 -- for so many ms
 local QUEUE_TTL = 60000 -- more than twice what any entry can ask for as its "stale after"
 
 -- Which of a lock and its queue (if there is one to use) are there, after the lock's last field may have been removed:
@@ -38,6 +39,16 @@ local function enter(queue, entry, now, us)
   return ticket
 end
 
+-- For how many ms from now a released lock is left to others; nil: it is not. A marker that is further ahead than one can
+-- be is of before the server's clock stepped back.
+local function reserved(queue, now)
+  local open = redis.call('ZSCORE', queue, '!open')
+  local left = open and -open - now
+  if left and left > 0 and left <= OPEN then
+    return math.ceil(left)
+  end
+end
+
 -- How many connections of this server are subscribed to a channel; nil: no right to ask.
 local function listeners(publish, channel)
   local count = redis.pcall('PUBSUB', publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', channel)
@@ -67,7 +78,7 @@ local function hand_over(lock, queue, publish, grants, now, me, over)
     end
     local owner, lease, stale = string.match(entry, '^(%S+) (%d+) (%d+)')
     local stamp, seen = '!' .. owner, ticket / 1000
-    if now - seen > tonumber(stale) then
+    if now - seen > tonumber(stale) or seen > now + 1 then -- or the clock stepped back since
       seen = -tonumber(redis.call('ZSCORE', queue, stamp) or -seen)
     end
     redis.call('ZREM', queue, entry, stamp)
@@ -103,7 +114,7 @@ local function open_release(queue, channel, publish, grants, now)
   if not head[1] then
     return false
   end
-  redis.call('ZADD', queue, -(now + 5), '!open')
+  redis.call('ZADD', queue, -(now + OPEN), '!open')
   redis.pcall(publish, channel, '0')
   local owner = string.match(head[1], '^%S+')
   redis.pcall(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner) -- to look when that is over

@@ -146,6 +146,7 @@ type lineRow struct {
 	ttl   int64
 	line  []waiting
 	open  int64    // ms from now, of the marker; 0: none
+	long  bool     // markers are for longer here than they are, so that the row's has a chance
 	deaf  []string // whose processes are gone
 	alone bool     // the script gets the lock's key only
 	args  []string // CHANNEL and GRANTS stand for the row's own
@@ -184,6 +185,11 @@ func runLineTable(t *testing.T, g *scriptRig, script string, rows []lineRow, gis
 			if r.open != 0 {
 				g.must(t, "ZADD", queue, strconv.FormatInt(-g.now(t)-r.open, 10), "!open")
 			}
+			src := g.src[script]
+			if r.long {
+				src = strings.Replace(src, "OPEN = 5 ", "OPEN = 60000 ", 1)
+				require.NotEqual(t, g.src[script], src)
+			}
 			var listened []string
 			for _, o := range []string{alice, bob, carol} {
 				if !slices.Contains(r.deaf, o) {
@@ -202,7 +208,7 @@ func runLineTable(t *testing.T, g *scriptRig, script string, rows []lineRow, gis
 			}
 			for n, want := range r.runs {
 				before, line := g.look(t, key), g.queue(t, queue)
-				got, err := g.run(t, script, keys, args...)
+				got, err := eval(t, g.c, src, keys, args...)
 				require.NoError(t, err)
 				require.Equal(t, want.reply, gist(got), "run %d", n+1)
 				after, now := g.look(t, key), g.queue(t, queue)
@@ -300,10 +306,16 @@ func TestAcquireScriptWithAQueue(t *testing.T) {
 			runs: both(lineRun{reply: granted, hash: one(alice), left: 300_000, line: []string{bob}})},
 		{name: "without the queue's key there is no place", alone: true, held: one(bob), ttl: 90_000, args: ask(alice),
 			runs: both(lineRun{reply: held, hash: one(bob), left: untouched})},
-		{name: "while a release is left to others everybody only queues", open: 60_000, line: []waiting{{owner: bob, ago: 5000}}, args: ask(alice),
+		{name: "while a release is left to others everybody only queues", open: 60_000, long: true, line: []waiting{{owner: bob, ago: 5000}}, args: ask(alice),
 			runs: [2]lineRun{{reply: inLine, left: gone, line: []string{bob, alice}}, {reply: inLine, left: gone, line: []string{bob, alice}, stamped: []string{alice}}}},
-		{name: "the first in line too", open: 60_000, line: []waiting{{owner: alice, ago: 5000}, {owner: bob, ago: 4000}}, args: ask(alice),
+		{name: "the first in line too", open: 60_000, long: true, line: []waiting{{owner: alice, ago: 5000}, {owner: bob, ago: 4000}}, args: ask(alice),
 			runs: both(lineRun{reply: inLine, left: gone, line: []string{alice, bob}, stamped: []string{alice}})},
+		{name: "a marker of before the clock stepped back is none: the first gets it", open: 60_000, line: []waiting{{owner: alice, ago: 5000}, {owner: bob, ago: 4000}}, args: ask(alice),
+			runs: both(lineRun{reply: granted, hash: one(alice), left: 300_000, line: []string{bob}})},
+		{name: "one that came before the clock stepped back, and has not looked for long since", line: []waiting{{owner: bob, ago: -3_599_000, stamped: 2 * stale}, {owner: alice, ago: -3_600_000}}, args: ask(alice),
+			runs: both(lineRun{reply: granted, hash: one(alice), left: 300_000})},
+		{name: "nor does it keep the lock from nobody's queue", open: 60_000, args: ask(alice),
+			runs: both(lineRun{reply: granted, hash: one(alice), left: 300_000})},
 		{name: "what is left of a queue of nobody goes", open: -60_000, args: ask(alice),
 			runs: both(lineRun{reply: granted, hash: one(alice), left: 300_000})},
 		{name: "once that is over the first in line gets it", open: -60_000, line: []waiting{{owner: bob, ago: 5000}}, args: ask(alice),

@@ -123,6 +123,7 @@ func (l *Lock) describe(ctx context.Context, s *State, r inspectReply) {
 	slices.SortFunc(s.Holders, func(a, b Holder) int { return strings.Compare(string(a.Owner), string(b.Owner)) })
 	for member, until := range r.ends {
 		if owner, waits := strings.CutPrefix(member, "!"); waits && -until > r.server {
+			owner, _, _ = strings.Cut(owner, " ")
 			r.waiting = append(r.waiting, inspectWaiter{owner: owner})
 		}
 	}

@@ -30,9 +30,9 @@ if step == 2 then
   for i = 1, n do
     local key, queue = KEYS[2 * i - 1], KEYS[2 * i]
     if not mine[i] and redis.call('EXISTS', queue) == 1 then
-      local open = redis.call('ZSCORE', queue, '!open')
-      if open and -open > now then
-        return {0, math.ceil(-open - now), now, i}
+      local rest = reserved(queue, now)
+      if rest then
+        return {0, rest, now, i}
       end
       if hand_over(key, queue, publish, ARGV[4 + 2 * i], now) then
         return {0, redis.call('PTTL', key), now, i}

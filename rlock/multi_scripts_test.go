@@ -48,11 +48,12 @@ func TestMultiAcquireScriptTable(t *testing.T) {
 			{name: "others wait for the second", queues: true, reply: [2]int64{0, 2}, left: 60_000, locks: [2]lock{{left: gone}, {queue: entry(carol), there: true, after: one(carol), left: 60_000}}},
 			{name: "the dead wait for the second", queues: true, reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{after: one(alice), left: 300_000}, {queue: entry(carol), after: one(bob), left: 300_000}}},
 			{name: "the second is left to others for a moment", queues: true, reply: [2]int64{0, 2}, left: 60_000, locks: [2]lock{{left: gone}, {queue: "!open", left: gone}}},
+			{name: "unless the clock stepped back", queues: true, reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{after: one(alice), left: 300_000}, {queue: "!stepped", after: one(bob), left: 300_000}}},
 			{name: "too late", queues: true, notAfter: -1000, reply: [2]int64{2, 0}, locks: [2]lock{{left: gone}, {left: gone}}},
 			{name: "in time", queues: true, notAfter: 60_000, reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{after: one(alice), left: 300_000}, {after: one(bob), left: 300_000}}},
 		} {
 			t.Run(c.name, func(t *testing.T) {
-				keys, before := []string{}, []snapshot{}
+				src, keys, before := src, []string{}, []snapshot{}
 				args := []string{"0", "300000", "0", "PUBLISH"}
 				if c.queues {
 					args[0] = "1"
@@ -68,8 +69,13 @@ func TestMultiAcquireScriptTable(t *testing.T) {
 					switch l.queue {
 					case "":
 					case "!open":
+						long := strings.Replace(src, "OPEN = 5 ", "OPEN = 60000 ", 1)
+						require.NotEqual(t, src, long)
+						src = long
 						g.must(t, "ZADD", queue, strconv.FormatInt(-(g.now(t)+60_000), 10), "!open")
 						g.must(t, "ZADD", queue, strconv.FormatInt(g.now(t)*1000, 10), entry(carol))
+					case "!stepped":
+						g.must(t, "ZADD", queue, strconv.FormatInt(-(g.now(t)+3_600_000), 10), "!open")
 					default:
 						g.must(t, "ZADD", queue, strconv.FormatInt(g.now(t)*1000, 10), l.queue)
 					}

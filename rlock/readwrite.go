@@ -80,7 +80,7 @@ var rwWrite = &kind{
 	acquire: func(l *Lock, r acquireRequest) script.Call {
 		mark := "0"
 		if r.entry != "" {
-			mark = millis(5 * l.c.opts.PollCap / 2)
+			mark = l.mark()
 		}
 		return script.Call{Script: rwWriteScript, Keys: l.keys, Args: []string{
 			r.owner, strconv.Itoa(r.want), millis(r.lease), strconv.FormatInt(r.notAfter, 10), mark, l.channel, l.c.publish,
@@ -89,7 +89,7 @@ var rwWrite = &kind{
 	release: func(l *Lock, owner string, remaining int, entry string) script.Call {
 		marked := ""
 		if entry != "" {
-			marked = owner
+			marked = owner + " " + l.mark()
 		}
 		return script.Call{Script: rwReleaseScript, Keys: l.keys, Args: []string{
 			l.field(owner), strconv.Itoa(remaining), l.channel, l.c.publish, "1", marked,
@@ -102,6 +102,9 @@ var rwWrite = &kind{
 	force: rwForceScript,
 	side:  writer,
 }
+
+// mark is for how many ms a waiting writer that is preferred keeps new readers out, each time that it looks.
+func (l *Lock) mark() string { return millis(5 * l.c.opts.PollCap / 2) }
 
 // rwWriteFirst is a write half whose waiters keep new readers out.
 var rwWriteFirst = rwWrite.like(func(k *kind) { k.leaves = true })

@@ -150,6 +150,8 @@ const (
 	aliceW  = alice + ":write"
 	bobW    = bob + ":write"
 	javaW   = java + ":write"
+
+	aliceWaits, carolWaits = "!" + alice + " 60000", "!" + carol + " 60000" // to write, and are preferred
 )
 
 func runRWTable(t *testing.T, rows []rwRow) {
@@ -261,17 +263,20 @@ func TestReadAcquireScriptTable(t *testing.T) {
 		{name: "re-entry of what others have is lost", before: bobReads, args: read(alice, "2", "0", ""), reply: 3, after: bobReads},
 		{name: "re-entry after the own end is lost though others keep the lock", before: rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 900_000, ends: e(alice, -5000, bob, 900_000)}, args: read(alice, "2", "0", ""), reply: 3,
 			after: rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 900_000, ends: e(alice, -5000, bob, 900_000)}},
-		{name: "a waiting writer comes first", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, "!"+carol, 60_000)}, args: read(alice, "1", "0", ""), reply: 0,
-			after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, "!"+carol, 60_000)}},
-		{name: "also while the lock is free", before: rwState{ends: e("!"+carol, 60_000)}, args: read(alice, "1", "0", ""), reply: 0, after: rwState{ends: e("!"+carol, 60_000)}},
-		{name: "a writer that no longer waits does not", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, "!"+carol, -5000)}, args: read(alice, "1", "0", ""), reply: 1,
-			after: rwState{hash: h("mode", "read", bob, "1", alice, "1"), ttl: 300_000, ends: e(bob, 100_000, alice, 300_000, "!"+carol, -5000), timeouts: e(alice, 300_000)}},
-		{name: "a re-entry does not wait for a waiting writer", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, "!"+carol, 60_000)}, args: read(bob, "2", "0", ""), reply: 1,
-			after: rwState{hash: h("mode", "read", bob, "2"), ttl: 300_000, ends: e(bob, 300_000, "!"+carol, 60_000), timeouts: e(bob, 300_000)}},
+		{name: "a waiting writer comes first", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, carolWaits, 60_000)}, args: read(alice, "1", "0", ""), reply: 0,
+			after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, carolWaits, 60_000)}},
+		{name: "also while the lock is free", before: rwState{ends: e(carolWaits, 60_000)}, args: read(alice, "1", "0", ""), reply: 0, after: rwState{ends: e(carolWaits, 60_000)}},
+		{name: "a writer that no longer waits does not", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, carolWaits, -5000)}, args: read(alice, "1", "0", ""), reply: 1,
+			after: rwState{hash: h("mode", "read", bob, "1", alice, "1"), ttl: 300_000, ends: e(bob, 100_000, alice, 300_000, carolWaits, -5000), timeouts: e(alice, 300_000)}},
+		{name: "nor one that waited before the clock stepped back", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, carolWaits, 3_600_000)}, args: read(alice, "1", "0", ""), reply: 1,
+			after: rwState{hash: h("mode", "read", bob, "1", alice, "1"), ttl: 300_000, ends: e(bob, 100_000, alice, 300_000), timeouts: e(alice, 300_000)}},
+		{name: "but one behind that does", before: rwState{ends: e(carolWaits, 3_600_000, aliceWaits, 60_000)}, args: read(bob, "1", "0", ""), reply: 0, after: rwState{ends: e(aliceWaits, 60_000)}},
+		{name: "a re-entry does not wait for a waiting writer", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, carolWaits, 60_000)}, args: read(bob, "2", "0", ""), reply: 1,
+			after: rwState{hash: h("mode", "read", bob, "2"), ttl: 300_000, ends: e(bob, 300_000, carolWaits, 60_000), timeouts: e(bob, 300_000)}},
 		{name: "the writer reads, and keeps its own end", before: bobWrites, args: read(alice, "1", "0", bob), reply: 1,
 			after: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 300_000, ends: e(bobW, 100_000, alice, 300_000), timeouts: e(alice, 300_000)}},
-		{name: "the writer reads though another waits to write", before: rwState{hash: bobWrites.hash, ttl: 100_000, ends: e("!"+carol, 60_000)}, args: read(alice, "1", "0", bob), reply: 1,
-			after: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 300_000, ends: e(bobW, 100_000, alice, 300_000, "!"+carol, 60_000), timeouts: e(alice, 300_000)}},
+		{name: "the writer reads though another waits to write", before: rwState{hash: bobWrites.hash, ttl: 100_000, ends: e(carolWaits, 60_000)}, args: read(alice, "1", "0", bob), reply: 1,
+			after: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 300_000, ends: e(bobW, 100_000, alice, 300_000, carolWaits, 60_000), timeouts: e(alice, 300_000)}},
 		{name: "reading under a write hold that is over is lost", before: bobReads, args: read(alice, "1", "0", carol), reply: 3, after: bobReads},
 		{name: "reading under a write hold whose own end has passed is lost", before: rwState{hash: h("mode", "write", bobW, "1", carol, "1"), ttl: 900_000, ends: e(bobW, -5000, carol, 900_000)}, args: read(alice, "1", "0", bob), reply: 3,
 			after: rwState{hash: h("mode", "write", bobW, "1", carol, "1"), ttl: 900_000, ends: e(bobW, -5000, carol, 900_000)}},
@@ -302,10 +307,10 @@ func TestWriteAcquireScriptTable(t *testing.T) {
 		{name: "another writer does", before: writes, args: write(alice, "1", "0", "0"), reply: 0, after: writes},
 		{name: "another kind of lock does", before: rwState{hash: h(bob, "1"), ttl: 100_000}, args: write(alice, "1", "0", "0"), reply: 0, after: rwState{hash: h(bob, "1"), ttl: 100_000}},
 		{name: "one that waits and is preferred leaves word", before: reads, args: write(alice, "1", "0", "60000"), reply: 0,
-			after: rwState{hash: reads.hash, ttl: 100_000, ends: e(bob, 100_000, "!"+alice, 60_000), timeouts: reads.timeouts}},
-		{name: "and takes it back when granted", before: rwState{ends: e("!"+alice, 60_000, "!"+carol, 60_000)}, args: write(alice, "1", "0", "60000"), reply: 1,
-			after: rwState{hash: one.hash, ttl: 300_000, ends: e("!"+carol, 60_000)}},
-		{name: "word that is over is forgotten", before: rwState{hash: reads.hash, ttl: 100_000, ends: e(bob, 100_000, "!"+carol, -5000)}, args: write(alice, "1", "0", "0"), reply: 0,
+			after: rwState{hash: reads.hash, ttl: 100_000, ends: e(bob, 100_000, aliceWaits, 60_000), timeouts: reads.timeouts}},
+		{name: "and takes it back when granted", before: rwState{ends: e(aliceWaits, 60_000, carolWaits, 60_000)}, args: write(alice, "1", "0", "60000"), reply: 1,
+			after: rwState{hash: one.hash, ttl: 300_000, ends: e(carolWaits, 60_000)}},
+		{name: "word that is over is forgotten", before: rwState{hash: reads.hash, ttl: 100_000, ends: e(bob, 100_000, carolWaits, -5000)}, args: write(alice, "1", "0", "0"), reply: 0,
 			after: rwState{hash: reads.hash, ttl: 100_000, ends: e(bob, 100_000)}},
 		{name: "re-entry raises the count and the lease, which do not add up", before: writes, args: write(bob, "2", "0", "0"), reply: 1, after: rwState{hash: h("mode", "write", bobW, "2"), ttl: 300_000}},
 		{name: "re-entry never shortens", before: rwState{hash: writes.hash, ttl: 900_000}, args: write(bob, "2", "0", "0"), reply: 1, after: rwState{hash: h("mode", "write", bobW, "2"), ttl: 900_000}},
@@ -360,8 +365,8 @@ func TestReadWriteReleaseScriptTable(t *testing.T) {
 		{name: "a writer that reads leaves the lock to readers, and they are told", before: rwState{hash: h("mode", "write", aliceW, "1", carol, "1"), ttl: 900_000, ends: e(aliceW, 900_000, carol, 100_000), timeouts: e(carol, 100_000)},
 			args: writeOut(alice, "0", ""), reply: 2, again: no, told: "1", once: true, after: rwState{hash: h("mode", "read", carol, "1"), ttl: 100_000, ends: e(carol, 100_000), timeouts: e(carol, 100_000)}},
 		{name: "a writer that holds nothing releases nothing", before: rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}, args: writeOut(alice, "0", ""), reply: 0, after: rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}},
-		{name: "one that gives up waiting takes its word back, and readers are told", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, "!"+alice, 60_000, "!"+carol, 60_000)},
-			args: writeOut(alice, "0", alice), reply: 0, told: "1", once: true, after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, "!"+carol, 60_000)}},
+		{name: "one that gives up waiting takes its word back, and readers are told", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, aliceWaits, 60_000, carolWaits, 60_000)},
+			args: writeOut(alice, "0", aliceWaits[1:]), reply: 0, told: "1", once: true, after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, carolWaits, 60_000)}},
 	}
 	for i := range rows {
 		rows[i].script = "rw_release"

@@ -5,8 +5,8 @@
 -- "{n}:<owner>:rwlock_timeout:<k>", k from 1 to the count; a reader of ours has the first, whatever its count.
 --
 -- The ends are a sorted set of ours, so that nobody has to go through all readers: field of the hash -> end, server ms;
--- of a writer only once it reads too, before that it is the lock's. "!<owner>" -> -ms until which a writer that waits
--- comes first.
+-- of a writer only once it reads too, before that it is the lock's. "!<owner> <ms>" -> -ms until which a writer that
+-- waits comes first, for so many ms at a time.
 
 -- Have the lock last for the lease, if it does not last longer or without end; 0 or less asks for nothing. It is a write
 -- in any case: see acquire. Returns what was left.
@@ -58,6 +58,21 @@ local function settle(lock, ends, writer)
     redis.call('HSET', lock, 'mode', 'read')
   end
   return writer
+end
+
+-- For how many ms from now a writer that waits comes first; nil: none does. A mark that is further ahead than it can be is
+-- of before the server's clock stepped back; its writer sets it anew when it looks.
+local function preferred(ends, now)
+  while true do
+    local first = redis.call('ZRANGE', ends, 0, 0, 'WITHSCORES')
+    local left = first[2] and -first[2] - now
+    if not left or left <= 0 then
+      return nil
+    elseif left <= tonumber(string.match(first[1], ' (%d+)$') or 0) then
+      return left
+    end
+    redis.call('ZREM', ends, first[1])
+  end
 end
 
 -- Take out the holds whose own end has passed, which keep nobody out any more though others keep the key. Returns what

@@ -43,9 +43,9 @@ else
   if mode == 'write' or not mode and redis.call('EXISTS', lock) == 1 then -- or it is another kind's
     return {0, redis.call('PTTL', lock), now}
   end
-  local first = redis.call('ZRANGE', ends, 0, 0, 'WITHSCORES')
-  if first[2] and -first[2] > now then
-    return {0, -first[2] - now, now}
+  local rest = preferred(ends, now)
+  if rest then
+    return {0, rest, now}
   end
 end
 if not mode then

@@ -3,7 +3,7 @@
 --   they are left to their expiry
 -- ARGV[1] field  ARGV[2] remaining count  ARGV[3] channel  ARGV[4] PUBLISH or SPUBLISH
 -- ARGV[5] 1: it is the writer's, 0: a reader's, which is Redisson's message too
--- ARGV[6] owner whose waiting new readers need not heed any more, or ''
+-- ARGV[6] owner whose waiting new readers need not heed any more, and for how many ms it marked that, or ''
 -- Reply: 1 still held by this owner; 2 released; 0 the owner held nothing
 -- Twice: the remaining count is set, not subtracted; a second removal finds nothing and says 0. An owner is never used
 --   again, so a late second run cannot meet a newer hold.

@@ -41,7 +41,7 @@ end
 if mode or redis.call('EXISTS', lock) == 1 then -- or it is another kind's
   if mark > 0 and ends then
     -- pcall: memory may be full
-    if type(redis.pcall('ZADD', ends, string.format('%.0f', -now - mark), '!' .. owner)) == 'number' and redis.call('PTTL', ends) < mark then
+    if type(redis.pcall('ZADD', ends, string.format('%.0f', -now - mark), '!' .. owner .. ' ' .. ARGV[5])) == 'number' and redis.call('PTTL', ends) < mark then
       redis.call('PEXPIRE', ends, mark)
     end
   end
@@ -50,7 +50,7 @@ end
 redis.call('HSET', lock, 'mode', 'write', field, want)
 redis.call('PEXPIRE', lock, lease)
 if ends and redis.call('EXISTS', ends) == 1 then
-  redis.call('ZREM', ends, '!' .. owner)
+  redis.call('ZREM', ends, '!' .. owner .. ' ' .. ARGV[5])
   redis.call('ZREMRANGEBYSCORE', ends, 0, '+inf') -- of a lock that was deleted
 end
 return {1, lease, now}

@@ -237,7 +237,7 @@ type inspectReply struct {
 	locked  bool
 	server  int64             // its clock, ms
 	fields  map[string]string // of the lock's hash
-	ends    map[string]int64  // of a read-write lock: field -> end, server ms; "!<owner>" -> -ms of a writer that waits
+	ends    map[string]int64  // of a read-write lock: field -> end, server ms; "!<owner> <ms>" -> -ms of a writer that waits
 	waiting []inspectWaiter
 	token   int64
 }
