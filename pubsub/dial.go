@@ -27,8 +27,8 @@ const topologyRefresh = 5 * time.Second
 // ErrUnavailable: there is no connection, or the server is not ready (it is loading, say, or has too many clients);
 // trying again is safe and may help. ErrDenied: the server does not know the user, or the user lacks a right that is needed
 // to connect. ErrInvalidOption: o cannot be used, and nothing was sent, or the server cannot do what it says (SelectDB, or
-// client-side caching without DisableCache); the text names the field. Any other error is the server's no to what o says:
-// it tells which. After all but the first the same attempt will fail again.
+// client-side caching without DisableCache), or only one side speaks TLS (TLSConfig); the text names the field. Any other
+// error is the server's no to what o says: it tells which. After all but the first the same attempt will fail again.
 //
 // o.ConnLifetime is refused: rueidis sends a script again, unasked, when a connection's lifetime ends while its reply is
 // awaited. Redlatch's scripts bear that, but the second answer can be "lost" for an unlock that succeeded. So is
@@ -55,7 +55,7 @@ func DialWith(o rueidis.ClientOption, h Options) (*Hub, error) {
 		c, err = rueidis.NewClient(h.Invalidations.Option(o))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("pubsub: %w", refusal(err))
+		return nil, fmt.Errorf("pubsub: %w", refusal(o, err))
 	}
 	hub, err := NewHub(c, h)
 	if err != nil {
@@ -99,7 +99,7 @@ var optionErrors = []error{
 }
 
 // refusal says of an error of rueidis.NewClient what to do about it, where that is something else than trying again.
-func refusal(err error) error {
+func refusal(o rueidis.ClientOption, err error) error {
 	if no := script.Refused(err); no != nil {
 		return no
 	}
@@ -115,6 +115,9 @@ func refusal(err error) error {
 	}
 	var re *rueidis.RedisError
 	if !errors.As(err, &re) {
+		if why := crossed(o, err); why != "" {
+			return fmt.Errorf("%w: %s: %w", ErrInvalidOption, why, err)
+		}
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	switch text := re.Error(); {
@@ -122,4 +125,45 @@ func refusal(err error) error {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return fmt.Errorf("the server refuses these options: %w", err)
+}
+
+// probeTimeout bounds each step of a look at how a server speaks.
+const probeTimeout = time.Second
+
+// crossed says so if one side speaks TLS and the other does not, which rueidis' error does not tell: a server without TLS
+// waits for the rest of what it takes for a command, until the client's deadline, and one with TLS hangs up. So the server is
+// asked the other way, without a password, and only once there was no understanding it.
+func crossed(o rueidis.ClientOption, err error) (why string) {
+	var op *net.OpError
+	if o.DialFn != nil || o.DialCtxFn != nil || errors.As(err, &op) && op.Op == "dial" && !op.Timeout() {
+		return "" // nobody is there to be asked
+	}
+	config, field := o.TLSConfig, "TLSConfig"
+	if o.Sentinel.MasterSet != "" {
+		config, field = o.Sentinel.TLSConfig, "Sentinel.TLSConfig"
+	}
+	for _, addr := range o.InitAddress {
+		conn, err := net.DialTimeout("tcp", addr, probeTimeout)
+		if err != nil {
+			continue
+		}
+		conn.SetDeadline(time.Now().Add(probeTimeout))
+		if config != nil {
+			reply := make([]byte, 1)
+			fmt.Fprint(conn, "PING\r\n")
+			if n, _ := conn.Read(reply); n == 1 && (reply[0] == '+' || reply[0] == '-') {
+				why = fmt.Sprintf("%s is set, and the server at %s speaks without TLS", field, addr)
+			}
+		} else {
+			// nothing is sent over it, so it does not matter whose certificate that is
+			err := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).Handshake()
+			var alert tls.AlertError
+			if err == nil || errors.As(err, &alert) {
+				why = fmt.Sprintf("%s is nil, and the server at %s speaks TLS", field, addr)
+			}
+		}
+		conn.Close()
+		return why
+	}
+	return ""
 }

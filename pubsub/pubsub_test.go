@@ -2,8 +2,18 @@ package pubsub_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -694,6 +704,58 @@ func TestDialTellsWhatTryingAgainCannotMend(t *testing.T) {
 	e.Embedded.SetError("LOADING Redis is loading the dataset in memory")
 	_, err = pubsub.Dial(e.Option())
 	require.ErrorIs(t, err, pubsub.ErrUnavailable, "that passes")
+}
+
+func TestDialSaysWhichSideSpeaksTLS(t *testing.T) {
+	t.Parallel()
+	plain := redistest.Start(t)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	now := time.Now()
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	secret, err := x509.MarshalECPrivateKey(key)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	file := func(name, kind string, bytes []byte) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes}), 0o600))
+		return path
+	}
+	cert, priv := file("cert", "CERTIFICATE", der), file("key", "EC PRIVATE KEY", secret)
+	// the server has the plain port as well, by which the test knows it
+	host, _, err := net.SplitHostPort(plain.Addr())
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", host+":0")
+	require.NoError(t, err)
+	port := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	redistest.Start(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", cert, "--tls-key-file", priv, "--tls-ca-cert-file", cert, "--tls-auth-clients", "no")
+	secured := net.JoinHostPort(host, strconv.Itoa(port))
+
+	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{secured}})
+	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	require.ErrorContains(t, err, "TLSConfig is nil, and the server at "+secured+" speaks TLS")
+
+	o := rueidis.ClientOption{InitAddress: []string{plain.Addr()}, TLSConfig: &tls.Config{InsecureSkipVerify: true}}
+	o.Dialer.Timeout = 300 * time.Millisecond
+	_, err = pubsub.Dial(o)
+	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	require.ErrorContains(t, err, "TLSConfig is set, and the server at "+plain.Addr()+" speaks without TLS")
+
+	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{secured}, TLSConfig: &tls.Config{}})
+	require.ErrorContains(t, err, "see TLSConfig", "a certificate that nobody has signed")
+	require.NotErrorIs(t, err, pubsub.ErrUnavailable)
+	h, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{secured}, TLSConfig: &tls.Config{InsecureSkipVerify: true}})
+	require.NoError(t, err)
+	require.NoError(t, h.Close())
+
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	gone.Close()
+	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{gone.Addr().String()}, TLSConfig: &tls.Config{}})
+	require.ErrorIs(t, err, pubsub.ErrUnavailable, "nobody is there")
 }
 
 func TestDialWithOptionsOfTheHub(t *testing.T) {

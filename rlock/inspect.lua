@@ -7,7 +7,9 @@
 local time = redis.call('TIME')
 local reply = {redis.call('PTTL', KEYS[1]), time[1] * 1000 + math.floor(time[2] / 1000), {}, {}, {}, {}, ''}
 local all = redis.pcall('HGETALL', KEYS[1])
-if all.err then -- a plain mutex is a string, its owner
+if all.err and not string.find(all.err, 'WRONGTYPE', 1, true) then
+  return all -- a right is missing
+elseif all.err then -- a plain mutex is a string, its owner
   all = {redis.call('GET', KEYS[1]), '1'}
 end
 reply[3] = all

@@ -389,8 +389,11 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 		received := time.Now()
 		unmet := errors.Is(err, ErrNotReplicated)
 		if err != nil && !unmet {
-			if errors.Is(err, ErrUnknownOutcome) {
+			switch {
+			case errors.Is(err, ErrUnknownOutcome):
 				a.abandoned = a.sent.Add(c.opts.CallTimeout)
+			case errors.Is(err, ErrDenied): // what the script wrote before stands: a lock without an end, it may be
+				a.Owe(received)
 			}
 			return wait.Answer{}, err
 		}

@@ -408,8 +408,11 @@ func (t *together) try(ctx context.Context) (wait.Answer, error) {
 			if errors.As(err, &re) && re.IsTryAgain() {
 				return wait.Answer{}, errOneByOne
 			}
-			if errors.Is(err, ErrUnknownOutcome) {
+			switch {
+			case errors.Is(err, ErrUnknownOutcome):
 				t.abandoned, t.unsure = t.sent.Add(c.opts.CallTimeout), true
+			case errors.Is(err, ErrDenied) && received.After(t.abandoned): // what the script wrote before stands
+				t.abandoned = received
 			}
 			return wait.Answer{}, err
 		}

@@ -261,8 +261,11 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 		received := time.Now()
 		unmet := errors.Is(err, ErrNotReplicated)
 		if err != nil && !unmet {
-			if errors.Is(err, ErrUnknownOutcome) {
+			switch {
+			case errors.Is(err, ErrUnknownOutcome):
 				a.doubt(a.sent.Add(c.opts.CallTimeout))
+			case errors.Is(err, ErrDenied): // what the script wrote before stands
+				a.doubt(received)
 			}
 			return wait.Answer{}, err
 		}

@@ -56,7 +56,7 @@ var noRight = []string{
 var (
 	quotedCommand = regexp.MustCompile(`run the '([^']+)' command`)
 	scriptLine    = regexp.MustCompile(`@user_script: ?(\d+)`)
-	calledCommand = regexp.MustCompile(`redis\.p?call\(\s*(?:['"](\w+)['"]|(publish)\b)`)
+	calledCommand = regexp.MustCompile(`redis\.p?call\)?\(\s*(?:['"](\w+)['"]|(publish)\b)`)
 )
 
 // missing is the right that is missing, in the words of ACL SETUSER, as far as the error tells: old servers do not name the

@@ -1,0 +1,97 @@
+package rlock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// denied is a rig whose user "app" is told afterwards, by rights, what it may not do.
+func denied(t *testing.T, o rlock.Options) (r *rig, rights func(rules ...string)) {
+	t.Helper()
+	s := redistest.Start(t)
+	root := s.Client(t)
+	rights = func(rules ...string) {
+		admin(t, root, append([]string{"ACL", "SETUSER", "app"}, rules...)...)
+	}
+	rights("on", "nopass", "~*", "&*", "+@all")
+	r = newRigWith(t, s, o, func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "any" })
+	r.redis = root
+	return r, rights
+}
+
+func TestAMissingRightIsDeniedByEveryVerbAndNamed(t *testing.T) {
+	t.Parallel()
+	r, rights := denied(t, rlock.Options{})
+	l := r.locks.Reentrant("l")
+	h := lock(t, l, within(t))
+	began := time.Now()
+	for _, x := range []struct {
+		without, with, says string
+		call                func() error
+	}{
+		{"-evalsha", "+evalsha", "lacks +evalsha", func() error { _, err := r.locks.Reentrant("other").Lock(within(t)); return err }},
+		{"-hset", "+hset", "lacks +hset", func() error { _, err := r.locks.Reentrant("other").Lock(within(t)); return err }},
+		{"-hset", "+hset", "lacks +hset", func() error { _, err := l.Lock(h.Context(within(t))); return err }},
+		{"-pexpire", "+pexpire", "lacks +pexpire", func() error { return h.Extend(within(t), time.Hour) }},
+		{"-hgetall", "+hgetall", "lacks ", func() error { _, err := l.Inspect(within(t)); return err }},
+		{"-hget", "+hget", "lacks ", func() error { _, err := l.HoldCount(h.Context(within(t))); return err }},
+		{"-hdel", "+hdel", "lacks +hdel", func() error { return h.Unlock(within(t)) }},
+	} {
+		rights(x.without)
+		err := x.call()
+		require.ErrorIs(t, err, rlock.ErrDenied, x.without)
+		require.NotErrorIs(t, err, rlock.ErrUnavailable, x.without)
+		require.ErrorContains(t, err, x.says)
+		rights(x.with)
+	}
+	require.Less(t, time.Since(began), 25*time.Second, "nothing waits for a right")
+	require.ErrorIs(t, h.Err(), rlock.ErrReleased)
+}
+
+// Without +pexpire the script takes the lock and cannot give it an end.
+func TestALockTakenByHalfForWantOfARightIsGivenBack(t *testing.T) {
+	t.Parallel()
+	r, rights := denied(t, rlock.Options{})
+	rights("-pexpire")
+	_, err := r.locks.Reentrant("l").Lock(within(t))
+	require.ErrorIs(t, err, rlock.ErrDenied)
+	both, err := rlock.Multi(r.locks.Reentrant("m"), r.locks.Reentrant("n"))
+	require.NoError(t, err)
+	_, err = both.Lock(within(t))
+	require.ErrorIs(t, err, rlock.ErrDenied)
+	redistest.Eventually(t, 10*time.Second, "nothing is left", func() bool {
+		n, err := r.redis.Do(within(t), r.redis.B().Exists().Key("l", "m", "n").Build()).AsInt64()
+		return err == nil && n == 0
+	})
+}
+
+func TestAHoldWhoseRenewalsAreDeniedIsLostAtItsDeadlineUnlessTheRightIsBack(t *testing.T) {
+	t.Parallel()
+	renewals := make(chan error, 1000)
+	r, rights := denied(t, rlock.Options{WatchdogTimeout: 900 * time.Millisecond, Observer: rlock.Observer{Renewed: func(_ context.Context, _ string, err error) { renewals <- err }}})
+	h := lock(t, r.locks.Reentrant("l"), within(t))
+	rights("-pexpire")
+	for err := range renewals {
+		if err != nil {
+			require.ErrorIs(t, err, rlock.ErrDenied)
+			break
+		}
+	}
+	rights("+pexpire")
+	for err := range renewals {
+		if err == nil {
+			break
+		}
+	}
+	require.NoError(t, h.Err())
+	rights("-pexpire")
+	<-h.Done()
+	require.ErrorIs(t, h.Err(), rlock.ErrLost)
+}
