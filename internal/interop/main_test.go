@@ -82,6 +82,7 @@ var (
 // driver is where the Java driver is, or the end of the test.
 func driver(t testing.TB) string {
 	t.Helper()
+	redistest.SkipShort(t)
 	dir, err := built()
 	if err == nil {
 		return dir

@@ -64,6 +64,7 @@ func (r *Replicated) Switch(t testing.TB, p Pair) {
 // Sentinel starts a primary, its replica and three sentinels.
 func Sentinel(t testing.TB) *Replicated {
 	t.Helper()
+	SkipShort(t)
 	p := Pair{Primary: Start(t)}
 	host, port, _ := net.SplitHostPort(p.Primary.Addr())
 	p.Replica = Start(t, "--replicaof", host, port)
@@ -100,12 +101,14 @@ sentinel failover-timeout main 2000
 // Cluster starts a Cluster of three masters without replicas and waits until every node serves every slot.
 func Cluster(t testing.TB) *Server {
 	t.Helper()
+	SkipShort(t)
 	return cluster(t, clusterNode(t), clusterNode(t), clusterNode(t))
 }
 
 // ReplicatedCluster starts a Cluster of three primaries, each with a replica.
 func ReplicatedCluster(t testing.TB) *Replicated {
 	t.Helper()
+	SkipShort(t)
 	var nodes []*Server
 	for range 6 {
 		nodes = append(nodes, clusterNode(t, "--cluster-replica-validity-factor", "0", "--cluster-allow-replica-migration", "no",

@@ -9,7 +9,7 @@ import (
 
 // LongEnv, set to 1, has tests that take minutes run in full: all seeds, failovers, migrations, the promised numbers.
 // Without it each runs a part that shows the same promise, and with -short those that take long all the same are
-// skipped.
+// skipped, and so is what needs a Cluster or sentinels.
 const LongEnv = "REDLATCH_LONG"
 
 // Long reports whether tests are to run in full.

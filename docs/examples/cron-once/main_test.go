@@ -12,6 +12,7 @@ import (
 )
 
 func TestTheJobRunsOnceATickWithAMinimumHold(t *testing.T) {
+	redistest.SkipShort(t)
 	for name, s := range map[string]string{"embedded": "", "redis": redistest.Start(t).Addr()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -613,6 +613,13 @@ func TestACheckThatFailedIsSaid(t *testing.T) {
 	require.NotContains(t, stdout.String(), "check ok")
 }
 
+func TestALargeCrowdLeavesAHundredWinnersInTheFile(t *testing.T) {
+	t.Parallel()
+	r := sellAll(t, program{}, "-redis", redistest.Start(t).Addr(), "-users", redistest.Sized("2000", "5000", "100000"))
+	require.Equal(t, "ok", r.Check)
+	require.Len(t, r.out, 100)
+}
+
 func TestARunWithoutRedisGivesUpAndSaysSo(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

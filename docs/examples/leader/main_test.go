@@ -12,6 +12,7 @@ import (
 )
 
 func TestEverySuccessorComesLongBeforeTheLease(t *testing.T) {
+	redistest.SkipShort(t)
 	bin := filepath.Join(t.TempDir(), "leader")
 	out, err := exec.Command("go", "build", "-o", bin, ".").CombinedOutput()
 	require.NoError(t, err, string(out))

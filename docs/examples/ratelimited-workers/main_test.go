@@ -20,6 +20,7 @@ the service never had more than 4 calls at once; 0 were turned away
 $`
 
 func TestTheServiceIsNeverOverrunAndThroughputRecoversAfterAKill(t *testing.T) {
+	redistest.SkipShort(t)
 	bin := filepath.Join(t.TempDir(), "ratelimited-workers")
 	out, err := exec.Command("go", "build", "-o", bin, ".").CombinedOutput()
 	require.NoError(t, err, string(out))

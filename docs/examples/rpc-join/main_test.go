@@ -24,6 +24,7 @@ others:  order:7 acquired
 `
 
 func TestTheOrderIsFreeWhenBothAreDone(t *testing.T) {
+	redistest.SkipShort(t)
 	bin := filepath.Join(t.TempDir(), "rpc-join")
 	out, err := exec.Command("go", "build", "-o", bin, ".").CombinedOutput()
 	require.NoError(t, err, string(out))
