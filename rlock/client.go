@@ -179,14 +179,17 @@ func (c *Client) begin() error {
 }
 
 // Close refuses new acquisitions and ends waiting ones (ErrClosed), ends the contexts of all holds with cause
-// ErrClosed, and waits for the Unlocks of those that are not lost and for releases still owed in the background, until ctx ends. Then it stops
-// renewing what is left, whose leases run out, and names it in its error. It does not close the hub. Later calls
-// return nil at once.
+// ErrClosed, and waits for the Unlocks of those that are not lost and for releases still owed in the background, until
+// ctx ends; for 10 s if ctx has no end, as context.Background. Then it stops renewing what is left, whose leases run out,
+// and names it in its error, what is held and what was not confirmed. It does not close the hub. Later calls return nil at
+// once.
 func (c *Client) Close(ctx context.Context) error {
 	drained, first := c.roster.Close()
 	if !first {
 		return nil
 	}
+	ctx, cancel := lease.Bounded(ctx)
+	defer cancel()
 	c.queue.Close()
 	c.engine.EndAll(ErrClosed)
 	c.cancel()
@@ -195,13 +198,10 @@ func (c *Client) Close(ctx context.Context) error {
 	case <-drained:
 	case <-ctx.Done():
 	}
-	names := c.engine.Names()
+	names := c.engine.Names(func(claim *lease.Claim) bool { return claim.Of.(*owner).inUse() })
 	owed := c.sweeper.Settle(ctx)
 	c.engine.Stop()
 	c.sweeper.Stop()
-	if ctx.Err() == nil {
-		return nil // what is still there was dropped without Unlock, and said so
-	}
 	if err := lease.Leftovers(ctx, names, owed); err != nil {
 		return fmt.Errorf("rlock: %w", err)
 	}

@@ -535,6 +535,7 @@ func (a *acquisition) undo() {
 func (c *Client) owe(own *owner, entry string, after time.Time) {
 	l := own.lock
 	c.sweeper.Owe(&lease.Debt{
+		Name:  l.name,
 		After: after,
 		Until: time.Now().Add(max(own.longest(), c.opts.CallTimeout)),
 		Release: func(ctx context.Context) error {

@@ -183,6 +183,13 @@ func (o *owner) end(why error) {
 	}
 }
 
+// inUse reports whether there is a handle; an owner that was dropped stays with the watchdog until its lease is over.
+func (o *owner) inUse() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.count > 0
+}
+
 // longest is for how long from now the server may have the lock, whatever is done.
 func (o *owner) longest() time.Duration { return o.lock.c.engine.Longest(&o.claim, 0) }
 

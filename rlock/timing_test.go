@@ -156,3 +156,29 @@ func TestAnExpiredLeaseWakesItsWaiterByTimer(t *testing.T) {
 		require.ErrorIs(t, first.Unlock(ctx), rlock.ErrLost)
 	})
 }
+
+// A return before its Unlock must not turn the deferred Close(context.Background()) of a main into one that never returns.
+func TestACloseWhoseContextHasNoEndEndsAndNamesWhatWasNotUnlocked(t *testing.T) {
+	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+		h := lock(t, rigs[0].locks.Reentrant("forgetful"), context.Background())
+		began := time.Now()
+		err := rigs[0].locks.Close(context.Background())
+		require.ErrorContains(t, err, "1 still held, left to their leases: forgetful")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 10*time.Second, time.Since(began))
+		require.ErrorIs(t, h.Err(), rlock.ErrClosed)
+		require.ErrorIs(t, h.Unlock(context.Background()), rlock.ErrLost)
+	})
+}
+
+func TestCloseNamesReleasesThatWereNotConfirmed(t *testing.T) {
+	bubble(t, 1, rlock.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+		h := lock(t, rigs[0].locks.Reentrant("l"), context.Background())
+		s.Embedded.SetError("LOADING Redis is loading the dataset in memory")
+		defer s.Embedded.SetError("")
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, h.Unlock(ctx), rlock.ErrUnavailable)
+		require.ErrorContains(t, rigs[0].locks.Close(context.Background()), "1 unconfirmed releases given up, left to their leases: l")
+	})
+}

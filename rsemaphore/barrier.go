@@ -561,6 +561,7 @@ func (p *party) owe(after time.Time) {
 	c.engine.Remove(&p.claim)
 	anywhere := &party{b: p.b, id: p.id, lease: p.lease}
 	c.sweeper.Owe(&lease.Debt{
+		Name:  p.b.name,
 		After: after,
 		Until: time.Now().Add(max(p.lease, c.opts.CallTimeout)),
 		Release: func(ctx context.Context) error {

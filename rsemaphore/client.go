@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -85,21 +84,26 @@ func (c *Client) begin() error {
 }
 
 // Close refuses new calls and ends waiting ones (ErrClosed), ends the contexts of all permits with cause ErrClosed,
-// and waits for the Releases of those that are not lost and for releases still owed in the background, until ctx ends.
-// Then it stops renewing what is left, whose leases run out, and names it in its error. It does not close the hub.
-// Later calls return nil at once.
+// and waits for the Releases of those that are not lost and for releases still owed in the background, until ctx ends;
+// for 10 s if ctx has no end, as context.Background. Then it stops renewing what is left, whose leases run out, and names
+// it in its error, what is held and what was not confirmed. It does not close the hub. Later calls return nil at once.
 func (c *Client) Close(ctx context.Context) error {
 	drained, first := c.roster.Close()
 	if !first {
 		return nil
 	}
+	ctx, cancel := lease.Bounded(ctx)
+	defer cancel()
 	c.queue.Close()
 	c.engine.EndAll(ErrClosed)
 	select {
 	case <-drained:
 	case <-ctx.Done():
 	}
-	names := c.names()
+	names := c.engine.Names(func(claim *lease.Claim) bool {
+		p, ok := claim.Of.(*permit)
+		return !ok || !p.isDropped()
+	})
 	owed := c.sweeper.Settle(ctx)
 	c.engine.Stop()
 	c.sweeper.Stop()
@@ -107,18 +111,6 @@ func (c *Client) Close(ctx context.Context) error {
 		return fmt.Errorf("rsemaphore: %w", err)
 	}
 	return nil
-}
-
-// names are those of what somebody still holds, each as often as it is held. A permit whose handle was dropped is left
-// to its lease anyway.
-func (c *Client) names() (names []string) {
-	for _, claim := range c.engine.All() {
-		if p, ok := claim.Of.(*permit); !ok || !p.isDropped() {
-			names = append(names, claim.Name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 // ask runs a question, or an intervention, on behalf of a caller whose ctx may have no deadline. bad is what is wrong

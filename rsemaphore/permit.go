@@ -169,6 +169,7 @@ func (p *permit) longest() time.Duration { return p.s.c.engine.Longest(&p.claim,
 func (p *permit) owe(after time.Time) {
 	s, ids := p.s, p.ids()
 	s.c.sweeper.Owe(&lease.Debt{
+		Name:  s.name,
 		After: after,
 		Until: time.Now().Add(max(p.longest(), s.c.opts.CallTimeout)),
 		Release: func(ctx context.Context) error {

@@ -280,3 +280,25 @@ func TestManyPermitsAreRenewedInFewCalls(t *testing.T) {
 		}
 	})
 }
+
+// A return before its Release must not turn the deferred Close(context.Background()) of a main into one that never returns.
+func TestACloseWhoseContextHasNoEndEndsAndNamesWhatWasNotReleased(t *testing.T) {
+	bubble(t, 1, rsemaphore.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+		sem := rigs[0].c.Semaphore("s", 3)
+		held, err := sem.Acquire(context.Background(), 1)
+		require.NoError(t, err)
+		owed, err := sem.Acquire(context.Background(), 1)
+		require.NoError(t, err)
+		s.Embedded.SetError("LOADING Redis is loading the dataset in memory")
+		defer s.Embedded.SetError("")
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, owed.Release(ctx), rsemaphore.ErrUnavailable)
+		began := time.Now()
+		err = rigs[0].c.Close(context.Background())
+		require.Equal(t, 10*time.Second, time.Since(began))
+		require.ErrorContains(t, err, "1 still held, left to their leases: s; 1 unconfirmed releases given up, left to their leases: s")
+		require.ErrorIs(t, held.Err(), rsemaphore.ErrClosed)
+		require.ErrorIs(t, held.Release(context.Background()), rsemaphore.ErrLost)
+	})
+}

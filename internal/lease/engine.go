@@ -514,13 +514,12 @@ func (e *Engine) Find(key, owner string) *Claim {
 	return nil
 }
 
-// Names returns the names held, each as often as it has owners.
-func (e *Engine) Names() []string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	names := make([]string, 0, len(e.due))
-	for _, c := range e.due {
-		names = append(names, c.Name)
+// Names returns the names held, each as often as it has owners that are in use.
+func (e *Engine) Names(inUse func(*Claim) bool) (names []string) {
+	for _, c := range e.All() { // inUse has locks of its own
+		if inUse(c) {
+			names = append(names, c.Name)
+		}
 	}
 	slices.Sort(names)
 	return names

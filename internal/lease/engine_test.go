@@ -45,6 +45,8 @@ for i, key in ipairs(KEYS) do
 end
 return replies`)
 
+func anyClaim(*lease.Claim) bool { return true }
+
 // term is the lease of most claims here: renewed every 10 s.
 const term = 30 * time.Second
 
@@ -313,7 +315,7 @@ func TestALeaseThatIsOverBeforeItsGrantIsSeenIsNotRegistered(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		h := claim("l")
 		require.False(t, s.Add(h.Claim, time.Now(), time.Now().Add(-term+lease.Margin(term)), term, true, 0))
-		require.Empty(t, s.Names())
+		require.Empty(t, s.Names(anyClaim))
 		time.Sleep(time.Hour)
 		require.NoError(t, h.why(t))
 	})
@@ -355,7 +357,7 @@ func TestARenewalInFlightMovesNothing(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.ErrorIs(t, h.why(t), errs.ErrLost)
 		require.Equal(t, deadline, s.Until(h.Claim))
-		require.Empty(t, s.Names())
+		require.Empty(t, s.Names(anyClaim))
 		require.Empty(t, s.tap.calls(), "what is over is not renewed")
 	})
 }
@@ -381,7 +383,7 @@ func TestAReplyThatComesAfterRemoveChangesNothing(t *testing.T) {
 				require.NoError(t, h.why(t))
 				require.Empty(t, s.renewals())
 				require.Equal(t, expected, s.Until(next.Claim))
-				require.Equal(t, []string{"l"}, s.Names())
+				require.Equal(t, []string{"l"}, s.Names(anyClaim))
 				time.Sleep(time.Hour)
 				require.NoError(t, next.why(t))
 				require.True(t, s.Remove(next.Claim))
@@ -400,7 +402,7 @@ func TestNotHeldEndsThatClaimAtOnceAndNoOther(t *testing.T) {
 		require.ErrorIs(t, b.why(t), errs.ErrLost)
 		require.LessOrEqual(t, b.ended, start.Add(10*time.Second), "at the renewal, not at the deadline")
 		require.ElementsMatch(t, []event{{"a", nil}, {"b", errs.ErrLost}, {"c", nil}}, s.renewals())
-		require.Equal(t, []string{"a", "c"}, s.Names())
+		require.Equal(t, []string{"a", "c"}, s.Names(anyClaim))
 		time.Sleep(time.Hour)
 		require.NoError(t, a.why(t))
 		require.NoError(t, c.why(t))
@@ -481,7 +483,7 @@ func TestMaxHoldEndsAHoldThatIsRenewed(t *testing.T) {
 			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			require.ErrorIs(t, h.why(t), errs.ErrMaxHold)
-			require.Empty(t, s.Names())
+			require.Empty(t, s.Names(anyClaim))
 		}
 	})
 }
@@ -694,7 +696,7 @@ func TestClaimsTakenAtAnyTimeStillShareTheirCalls(t *testing.T) {
 		s.tap.calls()
 		time.Sleep(periods * 10 * time.Second)
 		require.LessOrEqual(t, len(s.tap.calls()), periods*101, "one call in 100 ms at most, not one a claim")
-		require.Len(t, s.Names(), claims)
+		require.Len(t, s.Names(anyClaim), claims)
 	})
 }
 
@@ -1049,7 +1051,7 @@ func TestNamesUsedOnceLeaveNothingBehind(t *testing.T) {
 	n, due := e.Entries()
 	require.Zero(t, n)
 	require.Zero(t, due)
-	require.Empty(t, e.Names())
+	require.Empty(t, e.Names(anyClaim))
 }
 
 func TestTenThousandHoldsNeedNoMoreGoroutinesThanOne(t *testing.T) {
@@ -1070,7 +1072,7 @@ func TestTenThousandHoldsNeedNoMoreGoroutinesThanOne(t *testing.T) {
 		require.Greater(t, s.tap.most(), before)
 		// a call is a flight of the engine's and one of the runner's
 		require.LessOrEqual(t, s.tap.most(), before+2*lease.MaxFlights+16, "the client's own included")
-		require.Len(t, s.Names(), claims+1)
+		require.Len(t, s.Names(anyClaim), claims+1)
 		renewed := map[string]int{}
 		for _, c := range s.tap.calls() {
 			for _, k := range c.keys {
@@ -1121,7 +1123,7 @@ func TestTheEngineBearsEverythingAtOnce(t *testing.T) {
 						e.Until(h.Claim)
 					case 5:
 						e.Find(h.Key, h.Owner)
-						e.Names()
+						e.Names(anyClaim)
 					case 6:
 						e.Lost(h.Claim, errs.ErrLost)
 					case 7:
@@ -1195,7 +1197,7 @@ func (d *debts) most() int {
 func owed(s *lease.Sweeper) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	return s.Settle(ctx)
+	return len(s.Settle(ctx))
 }
 
 func TestADebtIsTriedUntilItIsAnswered(t *testing.T) {
@@ -1311,7 +1313,7 @@ func TestSettleWaitsNoLongerThanItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		began := time.Now()
-		require.Equal(t, 20, s.Settle(ctx), "those being tried count")
+		require.Len(t, s.Settle(ctx), 20, "those being tried count")
 		require.Equal(t, 10*time.Second, time.Since(began))
 		began = time.Now()
 		s.Stop()

@@ -109,14 +109,27 @@ func (r *Roster) Close() (drained <-chan struct{}, first bool) {
 	return c, true
 }
 
-// Leftovers is the error of a Close whose ctx ended first: what is left to its lease, nil if nothing is.
-func Leftovers(ctx context.Context, names []string, owed int) error {
+// CloseTime is for how long a Close waits whose ctx has no end. A hold that was never released, as after a return before its
+// Unlock, would otherwise keep a deferred Close(context.Background()) waiting for ever.
+const CloseTime = 10 * time.Second
+
+// Bounded is the ctx of a Close.
+func Bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Done() != nil {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, CloseTime)
+}
+
+// Leftovers is the error of a Close whose ctx ended first: what is left to its lease, nil if nothing is. owed are the names of
+// releases that were not confirmed.
+func Leftovers(ctx context.Context, names, owed []string) error {
 	var problems []string
 	if len(names) > 0 {
 		problems = append(problems, fmt.Sprintf("%d still held, left to their leases: %s", len(names), shorten(names)))
 	}
-	if owed > 0 {
-		problems = append(problems, fmt.Sprintf("%d unconfirmed releases given up, left to their leases", owed))
+	if len(owed) > 0 {
+		problems = append(problems, fmt.Sprintf("%d unconfirmed releases given up, left to their leases: %s", len(owed), shorten(owed)))
 	}
 	switch why := context.Cause(ctx); {
 	case len(problems) == 0:

@@ -3,6 +3,7 @@ package lease
 import (
 	"container/heap"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,9 +18,9 @@ type Sweeper struct {
 	mu      sync.Mutex
 	owed    debts
 	workers int
-	busy    int           // debts being tried right now
-	idle    chan struct{} // closed while nothing is owed or under way
-	sleeps  time.Time     // until when the worker sleeps that waits for the next debt; zero: none does
+	busy    map[*Debt]struct{} // being tried right now
+	idle    chan struct{}      // closed while nothing is owed or under way
+	sleeps  time.Time          // until when the worker sleeps that waits for the next debt; zero: none does
 	wake    chan struct{}
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -28,6 +29,8 @@ type Sweeper struct {
 
 // Debt is one release that is owed.
 type Debt struct {
+	// Name is what is released, as the user knows it.
+	Name string
 	// Release tries once. nil: answered.
 	Release func(ctx context.Context) error
 	// After: an answer before this instant is not the last word, because an acquire sent earlier may yet run.
@@ -58,7 +61,7 @@ const sweepWorkers = 32
 
 // NewSweeper returns an idle sweeper.
 func NewSweeper() *Sweeper {
-	s := &Sweeper{idle: make(chan struct{}), wake: make(chan struct{}, 1)}
+	s := &Sweeper{busy: map[*Debt]struct{}{}, idle: make(chan struct{}), wake: make(chan struct{}, 1)}
 	close(s.idle)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -104,8 +107,8 @@ func (s *Sweeper) hire() {
 	}
 }
 
-// Settle waits until nothing is owed or ctx ends, and returns how many releases are still owed.
-func (s *Sweeper) Settle(ctx context.Context) int {
+// Settle waits until nothing is owed or ctx ends, and returns the names of what is still owed, each as often as it is.
+func (s *Sweeper) Settle(ctx context.Context) (names []string) {
 	s.mu.Lock()
 	idle := s.idle
 	s.mu.Unlock()
@@ -115,7 +118,14 @@ func (s *Sweeper) Settle(ctx context.Context) int {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.owed) + s.busy
+	for _, d := range s.owed {
+		names = append(names, d.Name)
+	}
+	for d := range s.busy {
+		names = append(names, d.Name)
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Stop forgets what is owed and waits for the workers.
@@ -154,7 +164,7 @@ func (s *Sweeper) work() {
 			d.next = d.Until
 		}
 		s.mu.Lock()
-		s.busy--
+		delete(s.busy, d)
 		if !done {
 			s.push(d)
 		}
@@ -194,7 +204,7 @@ func (s *Sweeper) take() (*Debt, time.Duration) {
 		if !now.Before(d.Until) {
 			continue
 		}
-		s.busy++
+		s.busy[d] = struct{}{}
 		if len(s.owed) > 0 && !s.owed[0].next.After(now) {
 			s.hire()
 		}
