@@ -74,9 +74,9 @@ func (o *OpenSpec) check() error {
 // until its retention is over, another Open is ErrAlreadyOpen, an *AlreadyOpenError, and changes nothing.
 //
 // Two round trips, repeated until answered; a copy that the network delivers when the call has ended, by five call
-// timeouts or more, opens nothing. A stock that has lost all its keys looks like one that never was, and is opened: call Open
-// from one place, once, and after such a loss with OpenSpec.Suspended. After ErrUnknownOutcome the stock may be open, which the next Open will
-// say. ErrCorrupt: claimants' records of a stock that is lost are there; they must be removed by hand first, since
+// timeouts or more, opens nothing. After ErrUnknownOutcome the stock may be open, which the next Open will say. A stock
+// that has lost all its keys looks like one that never was, and is opened: call Open from one place, once, and after such
+// a loss with OpenSpec.Suspended. ErrCorrupt: claimants' records of a stock that is lost are there; they must be removed by hand first, since
 // their claimants have units.
 func (s *Stock) Open(ctx context.Context, o OpenSpec) (epoch int64, err error) {
 	defer edge(&err)

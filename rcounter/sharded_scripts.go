@@ -109,7 +109,7 @@ func (s *ShardedStock) planned(ctx context.Context, sc *script.Script, args ...s
 	}
 	p := plan{epoch: v[1], phase: int(v[2]), shards: int(v[3]), total: v[4], per: v[5], ledger: v[6], start: v[7], end: v[8], gone: v[9], mine: v[10] == 1}
 	if p.phase >= phaseReady {
-		if p.incs = strings.Split(text, ","); len(p.incs) != p.shards {
+		if p.incs = strings.Split(text, ","); text == "" || len(p.incs) != p.shards {
 			return plan{}, corrupt(s.plan, -1, 0)
 		}
 	}
