@@ -11,7 +11,8 @@ import (
 // ErrMaxHold): you had it. Unknown (ErrUnknownOutcome): a request was sent and no reply seen.
 var (
 	// ErrNotAcquired: somebody else held the lock for as long as the caller was willing to wait. It is joined with
-	// ctx's error and cause when ctx ended. errors.As gives a *NotAcquiredError. Nothing is held; try later.
+	// ctx's error and cause when ctx ended, also where nothing was known of a holder
+	// by then: a handler looks for context.Canceled first. errors.As gives a *NotAcquiredError. Nothing is held; try later.
 	ErrNotAcquired = errs.ErrNotAcquired
 	// ErrLost: the hold is over and was not released: its lease ran out, or its key was deleted, evicted or taken
 	// over. Somebody else may hold the lock. Stop, and have the resource refuse what was under way (fencing). It is joined

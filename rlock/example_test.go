@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -313,4 +314,65 @@ func ExampleClient_Plain() {
 	// Output:
 	// busy: true
 	// ours: true
+}
+
+// httpStatus is what a handler answers when its work under a lock failed with err. The order counts: a caller that left while
+// it waited is ErrNotAcquired as well.
+func httpStatus(err error) int {
+	switch {
+	case err == nil:
+		return http.StatusOK
+	case errors.Is(err, context.Canceled):
+		return 499 // the client has gone: nobody reads it, and it is nobody's conflict
+	case errors.Is(err, rlock.ErrNotAcquired):
+		return http.StatusLocked // somebody else works on it: try again later
+	case errors.Is(err, rlock.ErrLost), errors.Is(err, rlock.ErrMaxHold):
+		return http.StatusConflict // the work was under way, and somebody else may do it now
+	case errors.Is(err, rlock.ErrUnavailable), errors.Is(err, rlock.ErrUnknownOutcome), errors.Is(err, rlock.ErrClosed):
+		return http.StatusServiceUnavailable // no answer, or this process ends
+	}
+	return http.StatusInternalServerError // ErrDenied, a name that cannot be used, the work's own errors
+}
+
+// What an HTTP handler answers. A request whose client has left is told from one that met somebody else's lock.
+func ExampleNotAcquiredError() {
+	defer serve()()
+	hub, err := pubsub.Dial(option)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hub.Close()
+	locks, err := rlock.New(hub, rlock.Options{CallTimeout: 5 * time.Second})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close(context.Background())
+	handle := func(ctx context.Context) int {
+		return httpStatus(locks.Reentrant("order:17").WithWait(50*time.Millisecond).Do(ctx, func(context.Context) error { return nil }))
+	}
+	fmt.Println("free:", handle(context.Background()))
+
+	hold, err := locks.Reentrant("order:17").Lock(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("somebody else has it:", handle(context.Background()))
+	gone, leave := context.WithCancel(context.Background())
+	leave()
+	fmt.Println("the client has gone:", handle(gone))
+	if err := hold.Unlock(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+
+	server.SetError("LOADING Redis is loading the dataset in memory")
+	fmt.Println("no server:", handle(context.Background()))
+	server.SetError("NOPERM this user has no permissions to run the 'evalsha' command")
+	fmt.Println("a right is missing:", handle(context.Background()))
+	server.SetError("")
+	// Output:
+	// free: 200
+	// somebody else has it: 423
+	// the client has gone: 499
+	// no server: 503
+	// a right is missing: 500
 }

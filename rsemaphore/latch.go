@@ -259,6 +259,10 @@ func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
 
 // Await waits until the latch is open: until its count is zero, or it has none. It returns at once if it is.
 //
+// A latch that nobody has set yet has no count: it is open, as Redisson's is, and Await before TrySetCount does not wait.
+// Whoever starts the parties therefore sets the count first, and starts them, and whoever awaits does so only after
+// TrySetCount has returned.
+//
 // nil: it was open at some moment during the call. ErrLatchExpired, ErrLatchDeleted: it never will be, see there. ctx's
 // error and cause: ctx ended while it was closed, joined with ErrUnavailable or ErrUnknownOutcome if the server could not
 // be asked lately. ErrClosed: the client was closed.
