@@ -10,7 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rlock"
@@ -26,7 +28,7 @@ type Locker struct {
 	turn chan struct{} // full with the hold: the goroutines here wait for each other without the server
 	mu   sync.Mutex
 	hold *rlock.Hold
-	deaf func() bool
+	told *atomic.Bool // of the hold: its end was told, or Unlock sees to it
 }
 
 var _ sync.Locker = (*Locker)(nil)
@@ -39,7 +41,8 @@ const unlockTime = 5 * time.Second
 //
 // lost, which may not be nil, is told as soon as it is known that the lock is no longer held though Unlock was not
 // called, and when an Unlock is not confirmed: with the errors of [rlock.Hold.Err] and [rlock.Hold.Unlock]. What was done
-// under the lock may have been done beside somebody else. It runs on a goroutine of its own or on Unlock's.
+// under the lock may have been done beside somebody else. It runs on a goroutine of its own or on Unlock's. It must not refer
+// to the Locker: a locked Locker that nobody can reach any more is renewed no longer, like an [rlock.Hold].
 func New(ctx context.Context, l *rlock.Lock, lost func(error)) *Locker {
 	if ctx == nil || l == nil || lost == nil {
 		panic("locker: New needs a context, a lock and a function to be told of its loss")
@@ -90,25 +93,34 @@ func (x *Locker) TryLock() bool {
 func (x *Locker) take(hold *rlock.Hold) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.hold = hold
-	x.deaf = context.AfterFunc(hold.Context(context.Background()), func() {
-		if why := hold.Err(); !errors.Is(why, rlock.ErrReleased) {
-			x.lost(why)
-		}
-	})
+	x.hold, x.told = hold, &atomic.Bool{}
+	go watch(hold.Done(), weak.Make(hold), x.told, x.lost)
+}
+
+// watch tells of the end of a hold. It lasts as long as the hold, and refers neither to it nor to the Locker: a locked Locker
+// that is dropped would otherwise be renewed for ever.
+func watch(over <-chan struct{}, hold weak.Pointer[rlock.Hold], told *atomic.Bool, lost func(error)) {
+	<-over
+	why := rlock.ErrLost // of one that was dropped
+	if h := hold.Value(); h != nil {
+		why = h.Err()
+	}
+	if told.CompareAndSwap(false, true) {
+		lost(why)
+	}
 }
 
 // Unlock releases the lock. It panics if it is not locked. What it cannot confirm is told to the function given to New,
 // unless the loss was told before.
 func (x *Locker) Unlock() {
 	x.mu.Lock()
-	hold, deaf := x.hold, x.deaf
-	x.hold, x.deaf = nil, nil
+	hold, told := x.hold, x.told
+	x.hold, x.told = nil, nil
 	x.mu.Unlock()
 	if hold == nil {
 		panic("locker: Unlock of a Locker that is not locked")
 	}
-	unheard := deaf()
+	unheard := told.CompareAndSwap(false, true)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), unlockTime)
 	defer cancel()
 	err := hold.Unlock(ctx)

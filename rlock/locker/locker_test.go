@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -206,4 +207,26 @@ func TestALockerDoesNotSpinWhileTheServerIsAway(t *testing.T) {
 	t.Logf("%d tries in a second", tries.Load())
 	require.Less(t, tries.Load(), int64(100))
 	require.NotZero(t, tries.Load())
+}
+
+func TestALockedLockerThatIsDroppedIsRenewedNoMore(t *testing.T) {
+	t.Parallel()
+	s := redistest.Embedded(t)
+	c := locks(t, s, rlock.Options{WatchdogTimeout: 300 * time.Millisecond})
+	lost := make(chan error, 1)
+	func() { locker.New(context.Background(), c.Reentrant("l"), func(err error) { lost <- err }).Lock() }()
+	var why error
+	redistest.Eventually(t, 20*time.Second, "it is over, and said so", func() bool {
+		runtime.GC()
+		select {
+		case why = <-lost:
+			return true
+		default:
+			return false
+		}
+	})
+	require.ErrorIs(t, why, rlock.ErrLost)
+	locked, err := c.Reentrant("l").IsLocked(context.Background())
+	require.NoError(t, err)
+	require.False(t, locked && s.Embedded.TTL("l") > 300*time.Millisecond)
 }
