@@ -51,7 +51,11 @@ func openThrough(t *testing.T, srv *redistest.Server, name string, request int) 
 		_, err := s.Open(ctx, spec(100))
 		opened <- err
 	}()
-	<-trap.Caught()
+	select {
+	case <-trap.Caught():
+	case err := <-opened:
+		require.Fail(t, "opened without that request", "%v", err)
+	}
 	return func() error {
 		close(released)
 		return <-opened
