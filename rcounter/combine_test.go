@@ -2,6 +2,7 @@ package rcounter_test
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -223,7 +224,8 @@ func TestACallerWithoutADeadlineEndsThoughItsBatchWaits(t *testing.T) {
 	hurried, stop := context.WithTimeout(ctx, 30*time.Millisecond)
 	defer stop()
 	_, err = s.Claim(hurried, "bob")
-	require.ErrorIs(t, err, context.DeadlineExceeded)
+	// where the machine is busy, the batch may have been sent, and given up after its call timeout
+	require.True(t, errors.Is(err, context.DeadlineExceeded) || errors.Is(err, rcounter.ErrUnknownOutcome), "%v", err)
 	cancel()
 	wg.Wait()
 	closed := make(chan error, 1)
