@@ -412,7 +412,7 @@ func TestOneSemaphoreThatCannotBeRenewedLeavesTheOthersAlone(t *testing.T) {
 		r.put(t, sem{count: "4", ttl: 10, out: map[string]int{idA: 10}, outTTL: 10})
 		r.must(t, "SET", "{x}:timeout", "v")
 		keys := append([]string{"x", "{x}:timeout", "{x}:notes"}, semaphoreKeys...)
-		m, err := r.script(t, "renew", append(keys, semaphoreKeys...), idA, thirty, idA, thirty, idC, thirty)
+		m, err := r.script(t, "renew", append(keys, semaphoreKeys[:3]...), idA, thirty, idA, thirty, idC, thirty)
 		require.NoError(t, err)
 		require.Equal(t, []int64{-2, 1, 0}, r.numbers(t, m))
 		require.Equal(t, 30, r.get(t).out[idA])
@@ -441,7 +441,7 @@ func TestAPermitIsRenewedKeyByKeyWhereItsKeysAreApart(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				r.put(t, c.before)
 				for range 2 {
-					for i, key := range semaphoreKeys {
+					for i, key := range semaphoreKeys[:3] { // the fourth is a latch's
 						m, err := r.script(t, "renew", []string{key}, c.ids, c.lease, strconv.Itoa(i+1))
 						require.NoError(t, err)
 						require.Equal(t, c.reply[i:i+1], r.numbers(t, m), key)

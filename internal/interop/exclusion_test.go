@@ -333,7 +333,9 @@ func contend(t *testing.T, r *rig, kind string, capacity, rounds int, loopers []
 		// Where waiters queue, nobody is left out while the others want the lock, too.
 		switch least := slices.Min(shares(all)); kind {
 		case "lock", "fenced":
-			require.Greater(t, least, rounds/100, "somebody hardly ever gets it: %v", shares(all))
+			if redistest.Long() { // a short race may be over before a slow starter has begun
+				require.Greater(t, least, rounds/20, "somebody hardly ever gets it: %v", shares(all))
+			}
 		case "fair":
 			require.Greater(t, least, rounds/3, "in turns: %v", shares(all))
 		}
@@ -374,7 +376,7 @@ func TestFourGoProcessesAndFourJavaThreadsExclude(t *testing.T) {
 					prepare = func(name string) { lanes[0].do(t, "permit.set", name, places) }
 				}
 				n := rounds[kind]
-				contend(t, r, kind, capacity, redistest.Sized(n, max(40, n/3), n), loopers, lanes, prepare)
+				contend(t, r, kind, capacity, redistest.Sized(n, min(n, max(100, n/3)), n), loopers, lanes, prepare)
 			})
 		}
 	})
