@@ -53,11 +53,13 @@ var (
 	ErrWrongType = errs.ErrWrongType
 )
 
-// NotAcquiredError says more of an ErrNotAcquired: what an HTTP handler needs for Retry-After.
+// NotAcquiredError says more of an ErrNotAcquired.
 type NotAcquiredError struct {
 	Name string
 	// HolderLease is how long the holder's lease still lasts unless it is renewed, as last heard; negative if that is
-	// not known or it has no end.
+	// not known or it has no end. It bounds how long a dead holder keeps the lock. It says nothing about the work that is
+	// left: of a hold that is renewed it is two thirds of the lease at least, 20 s by default, however soon the holder is
+	// through. So it is no Retry-After: take how long the work usually lasts.
 	HolderLease time.Duration
 	Waited      time.Duration
 	cause       error

@@ -100,7 +100,7 @@ func ExampleLock_Do() {
 	// Output: printing failed: no paper
 }
 
-// Somebody else has it: when is it worth asking again?
+// Somebody else has it: for how long at most, should its process have died?
 func ExampleLock_TryLock() {
 	locks, end := demo()
 	defer end()
@@ -114,7 +114,7 @@ func ExampleLock_TryLock() {
 	_, err = lock.TryLock(ctx, 0, 0) // waitTime 0: ask once; leaseTime 0: renewed until Unlock
 	var busy *rlock.NotAcquiredError
 	if errors.As(err, &busy) {
-		fmt.Println(busy.Name, "is taken; Retry-After above 50 s:", busy.HolderLease > 50*time.Second)
+		fmt.Println(busy.Name, "is taken; a dead holder would be over within a minute:", busy.HolderLease <= time.Minute)
 	}
 
 	hold.Unlock(ctx)
@@ -122,7 +122,7 @@ func ExampleLock_TryLock() {
 	fmt.Println(err, time.Until(hold.Until()) <= 5*time.Second)
 	hold.Unlock(ctx)
 	// Output:
-	// order:1 is taken; Retry-After above 50 s: true
+	// order:1 is taken; a dead holder would be over within a minute: true
 	// <nil> true
 }
 

@@ -18,7 +18,9 @@ import (
 // concurrent use and belongs to no goroutine.
 //
 // Run the work under [Hold.Context], which ends with the hold. A hold that nobody can reach any more, neither it nor
-// one of its contexts, is no longer renewed, with a warning in the log: its lease runs out.
+// one of its contexts, is no longer renewed, with a warning in the log: its lease runs out. The garbage collector finds that
+// out, which runs every two minutes in a process that is idle: it is renewed until then. What context.AfterFunc runs after one
+// of its contexts counts as one of them.
 type Hold struct {
 	h       *handle
 	cleanup runtime.Cleanup

@@ -57,12 +57,13 @@ var (
 	ErrWrongType = errs.ErrWrongType
 )
 
-// NotAcquiredError says more of an ErrNotAcquired: what an HTTP handler needs for Retry-After.
+// NotAcquiredError says more of an ErrNotAcquired.
 type NotAcquiredError struct {
 	Name string
 	N    int // what was asked for
 	// Lease is how long it takes until leases that run out, if none is renewed, leave enough, as last heard; negative
-	// if that is not known.
+	// if that is not known. It says nothing about the work that is left: leases that are renewed have two thirds of
+	// themselves left at least, 20 s by default. So it is no Retry-After: take how long the work usually lasts.
 	Lease  time.Duration
 	Waited time.Duration
 	cause  error

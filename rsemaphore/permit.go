@@ -17,7 +17,8 @@ import (
 // or until it is lost. It is safe for concurrent use and belongs to no goroutine.
 //
 // Run the work under [Permit.Context], which ends with the permit. A permit that nobody can reach any more, neither it
-// nor one of its contexts, is no longer renewed, with a warning in the log: its lease runs out. One with a leaseTime of
+// nor one of its contexts, is no longer renewed, with a warning in the log: its lease runs out. The garbage collector finds
+// that out, which runs every two minutes in a process that is idle: it is renewed until then. One with a leaseTime of
 // its own may be left to it on purpose: a permit of a minute that nobody releases is one start a minute.
 type Permit struct {
 	p       *permit

@@ -106,12 +106,12 @@ func ExampleSemaphore_TryAcquire() {
 	var busy *rsemaphore.NotAcquiredError
 	switch {
 	case errors.As(err, &busy):
-		fmt.Println("Retry-After:", busy.Lease.Round(time.Minute))
+		fmt.Println("one is free at the latest in", busy.Lease.Round(time.Minute)) // these leases are not renewed
 	case err != nil:
 		log.Fatal(err)
 	}
 	// Output:
-	// Retry-After: 10m0s
+	// one is free at the latest in 10m0s
 }
 
 // The limit is changed while it is in use. Those who hold permits keep them.
