@@ -16,15 +16,16 @@ type composite struct {
 	members []*Lock // of a Multi: in the order in which all processes acquire them
 	need    int     // how many must be held: all, or a majority
 	quorum  bool
+	line    string // of those who wait for a Quorum: its members, whatever their names
 }
 
 // newComposite describes a lock made of members. Their own waits and leases are not used.
 func newComposite(verb string, members []*Lock, need int) *Lock {
-	names := make([]string, len(members))
+	names, line := make([]string, len(members)), make([]string, len(members))
 	for i, m := range members {
-		names[i] = m.name
+		names[i], line[i] = m.name, m.c.id+" "+m.key
 	}
-	q := &composite{members: members, need: need, quorum: verb == "quorum"}
+	q := &composite{members: members, need: need, quorum: verb == "quorum", line: strings.Join(line, ",")}
 	return &Lock{name: verb + "(" + strings.Join(names, ",") + ")", wait: forever, of: q}
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // Waiting is how many calls stand in the process's line for name.
-func (c *Client) Waiting(name string) int { return c.queue.Members(name) }
+func (c *Client) Waiting(name string) int { return c.queue.Members(c.opts.KeyPrefix + name) }
 
 // Lines is how many names somebody waits for.
 func (c *Client) Lines() int { return c.queue.Lines() }

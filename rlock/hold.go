@@ -343,7 +343,7 @@ func (h *handle) release(ctx context.Context) error {
 		case err == nil:
 			// releaseGone after a try of unknown outcome is that try's work: nobody could take the lock before until
 			if remaining == 0 && !named {
-				c.queue.Nudge(l.name)
+				c.queue.Nudge(l.key)
 			}
 			return nil
 		case errors.Is(err, ErrWrongType): // what the watchdog would have found out, too
@@ -384,7 +384,7 @@ func (h *handle) send(ctx context.Context, n, remaining int) (status releaseStat
 		return status, false, err
 	}
 	if n == 0 && remaining == 0 && l.hands() {
-		if o := c.queue.Offer(l.name, time.Now().Add(c.opts.CallTimeout)); o != nil {
+		if o := c.queue.Offer(l.key, time.Now().Add(c.opts.CallTimeout)); o != nil {
 			status, err = l.runPass(ctx, own.claim.Owner, own.doubt.entry, o)
 			return status, true, err
 		}

@@ -179,7 +179,7 @@ func (l *Lock) evict(ctx context.Context, fields map[string]string) (removed int
 	}
 	removed, err = l.runForce(ctx, owners, more)
 	if err == nil {
-		l.c.queue.Nudge(l.name)
+		l.c.queue.Nudge(l.key)
 	}
 	return removed, err
 }

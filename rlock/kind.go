@@ -29,6 +29,8 @@ type kind struct {
 	// query and force are IsLocked and its like, and ForceUnlock; KEYS and replies are those of query.lua and force.lua.
 	query, force *script.Script
 
+	// manner is how waiters wait: those of a process that wait for a key in the same manner stand in one line.
+	manner   string
 	handover bool // waiters queue on the server and are handed the lock
 	crowd    bool // every waiter asks for itself; otherwise those of a process stand in line behind one
 	own      bool // every waiter has a channel of its own
@@ -65,6 +67,7 @@ var reentrant = &kind{
 	keep:     keepScript,
 	query:    queryScript,
 	force:    forceScript,
+	manner:   "queue",
 	handover: true,
 	joinable: true,
 }
@@ -83,7 +86,7 @@ var (
 	nonReentrant = reentrant.like(func(k *kind) { k.once, k.joinable = true, false })
 
 	// spinning is Redisson's RSpinLock, but for its release, which wakes the others' waiters.
-	spinning = reentrant.like(func(k *kind) { k.handover, k.joinable = false, false })
+	spinning = reentrant.like(func(k *kind) { k.manner, k.handover, k.joinable = "spin", false, false })
 
 	// fencing is Redisson's RFencedLock: an RLock, and a counter beside it.
 	fencing = reentrant.like(func(k *kind) {

@@ -461,3 +461,53 @@ func TestAHashedNameIsNoOtherKindsName(t *testing.T) {
 	require.ErrorIs(t, err, rlock.ErrReentry)
 	require.NoError(t, h.Unlock(within(t)))
 }
+
+// Who holds one of two locks and waits for the other must not stand behind somebody who waits for the first.
+func TestIndependentLocksOfOneNameNeverWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	name := strings.Repeat("x", 100)
+	five := embedded(t, 5).process(t, rlock.Options{WatchdogTimeout: lease})
+	quorum := func(servers ...int) *rlock.Lock {
+		p := &process{}
+		for _, i := range servers {
+			p.rigs = append(p.rigs, five.rigs[i])
+		}
+		return p.lock(t, name)
+	}
+	r := five.rigs[0]
+	for what, locks := range map[string][2]*rlock.Lock{
+		"a hashed name":               {r.locks.Plain(name, rlock.PlainOptions{HashOver: 64}), r.locks.Reentrant(name)},
+		"majorities of other servers": {quorum(0, 1, 2), quorum(0, 3, 4)},
+	} {
+		t.Run(what, func(t *testing.T) {
+			h := lock(t, locks[0], within(t))
+			behind := pass(t, locks[0])
+			redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return r.locks.Lines() == 1 })
+			other, err := locks[1].TryLock(within(t), 10*time.Second, 0)
+			require.NoError(t, err)
+			require.NoError(t, other.Unlock(within(t)))
+			require.NoError(t, h.Unlock(within(t)))
+			require.NoError(t, <-behind)
+		})
+	}
+}
+
+// A Spin waiter has the lock only when nobody queues. Those of its process that do queue must not wait for that.
+func TestNoKindStarvesAnotherOfItsProcess(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := s.Client(t)
+	o := rlock.Options{PollCap: 10 * time.Second}
+	holder, r := newRig(t, s, o).warmUp(t), newRig(t, s, o).warmUp(t)
+	h := lock(t, holder.locks.Reentrant("l"), within(t))
+	spun := pass(t, r.locks.Spin("l", rlock.Backoff{Min: 5 * time.Second, Max: 10 * time.Second}))
+	redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return r.locks.Waiting("l") == 1 })
+	w := queueUp(t, c, r.locks.Reentrant("l"), within(t), 1)
+	require.NoError(t, h.Unlock(within(t)))
+	got := <-w
+	require.NoError(t, got.err)
+	began := time.Now()
+	got.unlock(t)
+	require.NoError(t, <-spun)
+	require.Less(t, time.Since(began), 2*time.Second, "the release wakes also who waits in another manner")
+}

@@ -207,7 +207,7 @@ func (a *acquisition) newOwner() *owner {
 
 func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Hold, err error) {
 	l := a.l
-	r := wait.Request{Name: l.name, Channel: l.channel, Taker: a}
+	r := wait.Request{Name: l.name, Line: l.key, Manner: l.kind.manner, Channel: l.channel, Taker: a}
 	if waitTime != forever {
 		r.Until = a.began.Add(waitTime)
 	}
@@ -541,7 +541,7 @@ func (c *Client) owe(own *owner, entry string, after time.Time) {
 		Release: func(ctx context.Context) error {
 			_, err := own.giveUp(ctx, entry)
 			if err == nil {
-				c.queue.Nudge(l.name)
+				c.queue.Nudge(l.key)
 			}
 			if errors.Is(err, ErrWrongType) {
 				return nil // nothing of the owner is left

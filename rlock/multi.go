@@ -275,7 +275,7 @@ func (t *together) possible(ctx context.Context) bool {
 		if t.c.hub.Client().Mode() == rueidis.ClientModeCluster && keyname.Slot(m.key) != slot {
 			return false
 		}
-		if ctx.Value(m.ownKey) != nil || t.waits && t.c.queue.Members(m.name) > 0 {
+		if ctx.Value(m.ownKey) != nil || t.waits && t.c.queue.Members(m.key) > 0 {
 			return false
 		}
 	}

@@ -40,11 +40,12 @@ var plain = &kind{
 	release: func(l *Lock, owner string, _ int, _ string) script.Call {
 		return script.Call{Script: plainReleaseScript, Keys: l.keys, Args: []string{owner, l.channel, l.c.publish}}
 	},
-	renew: script.New("plain renew", plainRenewSource),
-	keep:  script.New("plain keep", plainKeepSource),
-	query: script.New("plain query", plainQuerySource),
-	force: script.New("plain force unlock", plainForceSource),
-	once:  true,
+	renew:  script.New("plain renew", plainRenewSource),
+	keep:   script.New("plain keep", plainKeepSource),
+	query:  script.New("plain query", plainQuerySource),
+	force:  script.New("plain force unlock", plainForceSource),
+	manner: "plain",
+	once:   true,
 }
 
 // PlainOptions of a Plain lock. The zero value is good.

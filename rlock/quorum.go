@@ -131,7 +131,7 @@ func (e *youngError) Unwrap() error { return ErrUnavailable }
 func (q *composite) elect(ctx context.Context, l *Lock, waitTime, leaseTime time.Duration) (*Hold, error) {
 	e := &election{l: l, q: q, members: q.parts(l), began: time.Now(), lease: leaseTime}
 	first := q.members[0].c
-	r := wait.Request{Name: l.name, Alone: waitTime == 0 || e.under(ctx), Try: e.try, Backoff: e.pause}
+	r := wait.Request{Name: l.name, Line: q.line, Manner: "votes", Alone: waitTime == 0 || e.under(ctx), Try: e.try, Backoff: e.pause}
 	if waitTime != forever {
 		r.Until = e.began.Add(waitTime)
 	}
@@ -329,7 +329,7 @@ func (e *election) look() {
 		}
 	}
 	if free >= e.q.need && e.first != nil {
-		e.first.Nudge(e.l.name)
+		e.first.Nudge(e.q.line)
 	}
 }
 

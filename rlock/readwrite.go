@@ -95,19 +95,20 @@ var rwWrite = &kind{
 			l.field(owner), strconv.Itoa(remaining), l.channel, l.c.publish, "1", marked,
 		}}
 	},
-	renew: script.New("renew writes", ownersSource+rwSource+rwWriteRenewSource),
-	more:  func(l *Lock, _ string) []string { return l.keys[1:] },
-	keep:  rwKeepScript,
-	query: rwQueryScript,
-	force: rwForceScript,
-	side:  writer,
+	renew:  script.New("renew writes", ownersSource+rwSource+rwWriteRenewSource),
+	more:   func(l *Lock, _ string) []string { return l.keys[1:] },
+	keep:   rwKeepScript,
+	query:  rwQueryScript,
+	force:  rwForceScript,
+	manner: "write",
+	side:   writer,
 }
 
 // mark is for how many ms a waiting writer that is preferred keeps new readers out, each time that it looks.
 func (l *Lock) mark() string { return millis(5 * l.c.opts.PollCap / 2) }
 
 // rwWriteFirst is a write half whose waiters keep new readers out.
-var rwWriteFirst = rwWrite.like(func(k *kind) { k.leaves = true })
+var rwWriteFirst = rwWrite.like(func(k *kind) { k.manner, k.leaves = "write first", true })
 
 func rwKeys(_ *Client, key string) []string {
 	return []string{key, keyname.Prefix("redlatch_rw", key)}

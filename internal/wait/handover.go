@@ -282,19 +282,24 @@ type Offer struct {
 	w    *waiter // may be through with its wait, and serve another one, at any time
 }
 
-// Offer tells that name is about to be released by this process, and returns the waiter that the release may name;
+// Offer tells that a key is about to be released by this process, and returns the waiter that the release may name;
 // nil if there is none. What came of it is to be said.
-func (q *Queue) Offer(name string, notAfter time.Time) *Offer {
+func (q *Queue) Offer(key string, notAfter time.Time) *Offer {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.lines[name]
+	var l *line // of those that can be handed it: all wait in one manner
+	for m := q.lines[key]; m != nil; m = m.next {
+		m.heldSince = time.Time{}
+		if m.contender != nil {
+			l = m
+		}
+	}
 	if l == nil {
 		return nil
 	}
-	l.heldSince = time.Time{}
 	w := l.contender
 	now := time.Now()
-	if w == nil || w.standing == nil || w.grant != nil || now.Before(w.offered) {
+	if w.standing == nil || w.grant != nil || now.Before(w.offered) {
 		return nil
 	}
 	turn := l.turns > 0 && now.Before(l.turnsEnd)

@@ -12,8 +12,8 @@
 //	try: granted                                           without this try: asleep on a free lock
 //
 // Messages are hints. One that is lost costs at most PollCap; one too many costs a try. Each waiter's place in the
-// process is a semaphore: of all that wait for a name, one contends on the server, the others stand behind it, first
-// come first served.
+// process is a semaphore: of all that wait for a key in the same manner, one contends on the server, the others stand
+// behind it, first come first served.
 //
 // # Hand-over
 //
@@ -45,7 +45,7 @@ type Queue struct {
 	cancel  context.CancelCauseFunc
 
 	mu       sync.Mutex
-	lines    map[string]*line
+	lines    map[string]*line   // by key; see line.next
 	denied   time.Time          // no new SUBSCRIBE before this: the server refused one
 	standing map[string]*waiter // by owner: those a grant may be meant for
 	ears     map[string]*ear    // by channel
@@ -59,8 +59,12 @@ type Queue struct {
 // spare bounds what is kept.
 const spare = 64
 
-// line is the waiters of one name; it exists only while there are any.
+// line is the waiters of one key that wait in one manner; it exists only while there are any. What differs in either
+// must not stand behind each other: who waits for one thing while it holds another would wait for itself, and a waiter
+// that is out of luck by its manner, as one that polls among those that queue, would keep those behind it from theirs.
 type line struct {
+	manner  string
+	next    *line // of the same key
 	turn    *semaphore.Weighted
 	members int
 	nudge   chan struct{}
@@ -90,7 +94,8 @@ func (q *Queue) Close() { q.cancel(errs.ErrClosed) }
 // Request is one wait.
 type Request struct {
 	Name    string // what woken is told
-	Line    string // whose waiters stand in one line; Name if it is empty
+	Line    string // the key whose waiters stand in one line, if their Manner is the same; Name if it is empty
+	Manner  string // of waiting
 	Channel string // where releases are published
 	Own     bool   // Channel is this waiter's alone: it is not kept subscribed afterwards, and MaxPoll bounds its sleep
 	// Alone: do not stand in the process's line. For what can never wait for another waiter: a re-entry behind one
@@ -574,12 +579,16 @@ func (q *Queue) enter(r Request, ctx context.Context) (w *waiter) {
 		return w
 	}
 	l := q.lines[r.Line]
+	for l != nil && l.manner != r.Manner {
+		l = l.next
+	}
 	if l == nil {
 		if n := len(q.freeLines); n > 0 {
 			l, q.freeLines = q.freeLines[n-1], q.freeLines[:n-1]
 		} else {
 			l = &line{turn: semaphore.NewWeighted(1), nudge: make(chan struct{}, 1)}
 		}
+		l.manner, l.next = r.Manner, q.lines[r.Line]
 		q.lines[r.Line] = l
 	}
 	l.members++
@@ -599,7 +608,7 @@ func (w *waiter) exit() {
 			l.turn.Release(1)
 		}
 		if l.members--; l.members == 0 {
-			delete(q.lines, r.Line)
+			q.remove(r.Line, l)
 			if len(q.freeLines) < spare {
 				drain(l.nudge)
 				*l = line{turn: l.turn, nudge: l.nudge}
@@ -618,6 +627,22 @@ func (w *waiter) exit() {
 	}
 }
 
+// remove takes a line that is empty from those of its key. Called with mu held.
+func (q *Queue) remove(key string, l *line) {
+	before := q.lines[key]
+	switch {
+	case before != l:
+		for before.next != l {
+			before = before.next
+		}
+		before.next = l.next
+	case l.next != nil:
+		q.lines[key] = l.next
+	default:
+		delete(q.lines, key)
+	}
+}
+
 func drain(c chan struct{}) {
 	select {
 	case <-c:
@@ -625,52 +650,52 @@ func drain(c chan struct{}) {
 	}
 }
 
-// Nudge wakes the waiter of this process that contends in line, unless it hears of the release anyway: the process
-// has just released what it waits for.
-func (q *Queue) Nudge(line string) {
+// Nudge wakes the waiters of this process that contend in the lines of a key, one of each manner, unless they hear of the
+// release anyway: the process has just released what they wait for.
+func (q *Queue) Nudge(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.lines[line]
-	if l == nil {
-		return
-	}
-	l.heldSince = time.Time{}
-	if w := l.contender; w != nil {
-		if w.ticket == 0 || !w.standing.hears {
-			w.wake()
-		}
-	} else if !l.pushed {
-		select {
-		case l.nudge <- struct{}{}:
-		default:
+	for l := q.lines[key]; l != nil; l = l.next {
+		l.heldSince = time.Time{}
+		if w := l.contender; w != nil {
+			if w.ticket == 0 || !w.standing.hears {
+				w.wake()
+			}
+		} else if !l.pushed {
+			l.wake()
 		}
 	}
 }
 
-// Wake has the waiter of this process that contends in line ask again, also one that hears of releases: for somebody
-// who has just come.
-func (q *Queue) Wake(line string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if l := q.lines[line]; l != nil {
-		select {
-		case l.nudge <- struct{}{}:
-		default:
-		}
+// wake is called with mu held.
+func (l *line) wake() {
+	select {
+	case l.nudge <- struct{}{}:
+	default:
 	}
 }
 
-// Members is how many requests stand in line, the contender included.
-func (q *Queue) Members(line string) int {
+// Wake has the waiters of this process that contend in the lines of a key ask again, also those that hear of releases:
+// for somebody who has just come.
+func (q *Queue) Wake(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if l := q.lines[line]; l != nil {
-		return l.members
+	for l := q.lines[key]; l != nil; l = l.next {
+		l.wake()
 	}
-	return 0
 }
 
-// Lines is how many lines there are.
+// Members is how many requests stand in the lines of a key, the contenders included.
+func (q *Queue) Members(key string) (n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for l := q.lines[key]; l != nil; l = l.next {
+		n += l.members
+	}
+	return n
+}
+
+// Lines is for how many keys there are lines.
 func (q *Queue) Lines() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
