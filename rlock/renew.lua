@@ -1,6 +1,6 @@
 -- Renew the leases of many holds; one call of the watchdog.
 -- KEYS the locks  ARGV owner, lease in ms for each; lease 0: only look, -1: and say for how long
--- Reply, for each: 1 renewed, or 1 + ms left; 0 the owner holds nothing; -1 error on this key, not known; -2 it is no lock
+-- Reply, for each: 1 renewed, or 1 + ms left; 0 the owner holds nothing; -1 not known (memory is full); -3 it may not be read; -2 it is no lock
 -- Twice: a lease is raised to what is asked, never shortened. PEXPIRE works also when memory is full. Nothing but a
 --   field that is there is ever renewed, so a renewal that comes after the release does nothing.
 -- The last access to a key is a read: on a connection that tracks keys without its own writes (NOLOOP), the write
@@ -11,7 +11,7 @@ for i, key in ipairs(KEYS) do
   local owner, lease = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
   local held = redis.pcall('HMGET', key, owner, owner .. '!')
   if held.err then
-    replies[i] = string.find(held.err, 'WRONGTYPE', 1, true) and -2 or -1
+    replies[i] = string.find(held.err, 'WRONGTYPE', 1, true) and -2 or -3
   elseif not held[1] then
     replies[i] = 0
   else

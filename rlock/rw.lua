@@ -41,7 +41,7 @@ end
 -- The same where there or till, what was asked of the lock and of its ends, is an error.
 local function failed(there, till)
   local err = type(there) == 'table' and there.err or till.err
-  return string.find(err, 'WRONGTYPE', 1, true) and -2 or -1
+  return string.find(err, 'WRONGTYPE', 1, true) and -2 or -3
 end
 
 -- See to a lock that has lost holds: without any it is gone, without its writer it is its readers'. Returns whether

@@ -1,7 +1,7 @@
 -- Renew the leases of many write holds; one call of the watchdog.
 -- KEYS for each: the lock, its ends  ARGV owner, lease in ms for each; lease 0: only look, -1: and say for how long
 -- Or, while a slot is being migrated, KEYS[1] one of the two  ARGV owner, lease, which: see package lease.
--- Reply, for each: 1 renewed, or 1 + ms left; 0 the owner holds nothing; -1 error on these keys, not known; -2 they are no
+-- Reply, for each: 1 renewed, or 1 + ms left; 0 the owner holds nothing; -1 not known (memory is full); -3 they may not be read; -2 they are no
 --   lock
 -- Twice: an end is raised to what is asked, never shortened. Nothing but a hold that is there is ever renewed, and none
 --   but its owner's.

@@ -1,7 +1,7 @@
 -- Renew the leases of parties that wait at barriers; one call of the watchdog.
 -- KEYS the barriers (see barrier.lua)
 -- ARGV "<party> <id> <generation>", lease in ms for each; lease 0: only look, -1: and say for how long
--- Reply, for each: 1 renewed, or 1 + ms left; 0 the party is not known, or its lease is over; -1 error on this key, not known;
+-- Reply, for each: 1 renewed, or 1 + ms left; 0 the party is not known, or its lease is over; -1 not known (memory is full); -3 it may not be read;
 --   -2 it is no barrier
 -- Twice: a lease is raised to what is asked, never shortened.
 -- A party whose generation is over counts as renewed: how it ended is told by a look, not by the watchdog. The mark of
@@ -15,7 +15,7 @@ for i, key in ipairs(KEYS) do
   local till = string.format('%.0f', now + lease)
   local held = redis.pcall('HMGET', key, 'id', 'gen', 'm:' .. party, 'b:' .. gen)
   if held.err then
-    replies[i] = string.find(held.err, 'WRONGTYPE', 1, true) and -2 or -1
+    replies[i] = string.find(held.err, 'WRONGTYPE', 1, true) and -2 or -3
   elseif held[1] ~= id then
     replies[i] = 0
   elseif held[2] ~= gen then

@@ -3,7 +3,7 @@
 -- ARGV its ids, 16 bytes each without anything between, and lease in ms; lease 0: only look, -1: and say for how long
 -- Or, while a slot is being migrated, KEYS[1] one of the three  ARGV ids, lease, which: see package lease. The count is
 --   left to its end then, because one that outlasted the permits would miss those: who finds none counts them.
--- Reply, for each: 1 renewed, or 1 + ms left; 0 it is not held, or not all of its ids are; -1 error on these keys, not known; -2 they are no
+-- Reply, for each: 1 renewed, or 1 + ms left; 0 it is not held, or not all of its ids are; -1 not known (memory is full); -3 they may not be read; -2 they are no
 --   permits
 -- Twice: a lease is raised to what is asked, never shortened, and only that of an id that is still out and not over:
 --   a renewal that comes after the release does nothing.
@@ -17,7 +17,7 @@ local function renew(permits, ids, lease)
     local id = string.sub(ids, k, k + 15)
     local till = redis.pcall('ZSCORE', permits, id)
     if type(till) == 'table' then
-      return string.find(till.err, 'WRONGTYPE', 1, true) and -2 or -1, 0
+      return string.find(till.err, 'WRONGTYPE', 1, true) and -2 or -3, 0
     end
     if not till or tonumber(till) <= now then
       return 0, 0

@@ -17,8 +17,8 @@
 // failure never touches another's.
 //
 // A renewal script has KEYS = the claims' keys (Key and More of each) and ARGV = owner, lease in ms for each; it
-// replies one integer for each: 1 renewed, 0 the owner holds nothing there, -1 not known (an error on that key alone), -2 the
-// key holds another type: the claim is over, and was not released.
+// replies one integer for each: 1 renewed, 0 the owner holds nothing there, -1 not known (an error on that key alone), -3 the
+// user may not read that key, -2 the key holds another type: the claim is over, and was not released.
 // Lease -1 asks only whether it is held, and for how long: 1 + ms left, 1 without end. (0 asks only whether it is held; nothing
 // here does.)
 //
@@ -395,7 +395,9 @@ func (e *Engine) Extend(ctx context.Context, c *Claim, d time.Duration) (confirm
 	case err != nil || len(v) != 1:
 		return false, fmt.Errorf("renew on %q: unexpected reply %v, error %v", c.Key, v, err)
 	case v[0] == notKnown:
-		return false, fmt.Errorf("%w: renew on %q: the server could not (memory is full, or a right is missing)", errs.ErrUnavailable, c.Key)
+		return false, fmt.Errorf("%w: renew on %q: the server could not (memory is full)", errs.ErrUnavailable, c.Key)
+	case v[0] == denied:
+		return false, fmt.Errorf("%w: renew on %q: the user may not read it", errs.ErrDenied, c.Key)
 	case v[0] < 1:
 		why := lossOf(v[0])
 		e.Lost(c, why)
@@ -409,6 +411,7 @@ const (
 	notHeld     = 0
 	notKnown    = -1
 	overwritten = -2
+	denied      = -3
 )
 
 // lossOf is how a claim is over of which a script said so.
@@ -789,6 +792,8 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 			c.schedule()
 		case verdicts[i] == notKnown:
 			why = errKey
+		case verdicts[i] == denied:
+			why = errDenied
 		default:
 			e.remove(c)
 			why = lossOf(verdicts[i])
