@@ -11,10 +11,25 @@
 --   keeps its ticket. A second run mints a second token, which nobody has; both are above all before and below all after.
 local key, queue = KEYS[1], KEYS[2]
 local owner, want, lease, notafter = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+if not fit(owner, want, lease) then
+  return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
+end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if notafter > 0 and now > notafter then
   return {2, 0, now}
+end
+
+local there = 0 -- 2: the lock, 1: the queue
+if queue then
+  there = redis.call('EXISTS', key, key, queue)
+else
+  there = redis.call('EXISTS', key, key)
+end
+if there == 0 and want == 1 and not ARGV[8] then -- free, and nobody waits: the common case
+  redis.call('HSET', key, owner, 1)
+  redis.call('PEXPIRE', key, lease)
+  return {1, lease, now}
 end
 
 -- A token is more than any before: one more than the last, which is kept for long, and at least the server's µs, so that
@@ -36,13 +51,7 @@ local function granted(left)
   return {1, left, now, 0, 0, token}
 end
 
-local there = 0 -- 2: the lock, 1: the queue
-if queue then
-  there = redis.call('EXISTS', key, key, queue)
-else
-  there = redis.call('EXISTS', key, key)
-end
-if there == 0 then -- free, and nobody waits: the common case
+if there == 0 then
   if want > 1 then
     return {3, 0, now}
   end

@@ -9,19 +9,6 @@ local QUEUE_TTL = 3600000 -- beyond the last score: for queues whose waiters all
 local MOST = 30000 -- the longest patience: see Client.patience
 local DROPS = 250 -- how many dead one call takes out, so that none is long; who is not served then asks again
 
--- Cut the scores of those of ours that are before all of Redisson's: nobody's patience is going to be taken off them any
--- more. They are too high if they were to outlast that of somebody who has died, or if the clock stepped back.
-local function cut(queue, timeouts, most)
-  for _, owner in ipairs(redis.call('LRANGE', queue, 0, DROPS)) do
-    if not ours(owner) then
-      return
-    end
-    if tonumber(redis.call('ZSCORE', timeouts, owner) or 0) > most then
-      redis.pcall('ZADD', timeouts, string.format('%.0f', most), owner) -- memory may be full
-    end
-  end
-end
-
 -- The first in line that is not dead, and until when; the dead before it are dropped. If those are too many, the next
 -- of the dead, until now.
 local function first(queue, timeouts, now)
@@ -33,8 +20,16 @@ local function first(queue, timeouts, now)
     local till = tonumber(redis.call('ZSCORE', timeouts, head) or 0)
     if till > now then
       if till > now + MOST and ours(head) then
+        -- Nobody's patience is going to be taken off any more before the next of Redisson's. These scores are too high if
+        -- they were to outlast that of somebody who has died, or if the clock stepped back.
         till = now + MOST
-        cut(queue, timeouts, till)
+        for _, owner in ipairs(redis.call('LRANGE', queue, 0, DROPS)) do
+          if not ours(owner) then
+            break
+          elseif tonumber(redis.call('ZSCORE', timeouts, owner) or 0) > till then
+            redis.pcall('ZADD', timeouts, string.format('%.0f', till), owner) -- memory may be full
+          end
+        end
       end
       return head, till
     end
@@ -46,29 +41,23 @@ local function first(queue, timeouts, now)
   end
 end
 
--- Whether an owner stands in the list. It has a score if it does: both are written together, here and in Redisson. Where
--- they have become of different length (one was deleted or evicted alone) the list is gone through.
-local function stands(queue, timeouts, owner, score)
-  local stand = redis.call('LLEN', queue)
-  if stand == redis.call('ZCARD', timeouts) then
-    return score
-  elseif stand == 0 then
-    redis.call('DEL', timeouts)
-    return false
-  end
-  for _, other in ipairs(redis.call('LRANGE', queue, 0, -1)) do
-    if other == owner then
-      return true
-    end
-  end
-  return false
-end
-
 -- Enter the queue, or stay in it.
 local function enter(queue, timeouts, owner, patience, now)
   local score = redis.call('ZSCORE', timeouts, owner)
   local till = math.max(now + patience, tonumber(score or 0))
-  if not stands(queue, timeouts, owner, score) then
+  -- Who has a score stands in the list: both are written together, here and in Redisson. Where they have become of
+  -- different length (one was deleted or evicted alone) the list is gone through.
+  local stands, length = score, redis.call('LLEN', queue)
+  if length == 0 then
+    redis.call('DEL', timeouts)
+    stands = false
+  elseif length ~= redis.call('ZCARD', timeouts) then
+    stands = false
+    for _, other in ipairs(redis.call('LRANGE', queue, 0, -1)) do
+      stands = stands or other == owner
+    end
+  end
+  if not stands then
     local last = redis.call('LINDEX', queue, -1)
     if last then
       local before = tonumber(redis.call('ZSCORE', timeouts, last) or 0)

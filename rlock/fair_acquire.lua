@@ -8,6 +8,9 @@
 -- Twice: as acquire; who stands in line keeps its place.
 local key, queue, timeouts = KEYS[1], KEYS[2], KEYS[3]
 local owner, want, lease, notafter = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+if not fit(owner, want, lease) then
+  return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
+end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if notafter > 0 and now > notafter then

@@ -7,6 +7,9 @@
 -- Twice: as release.
 local key, queue, timeouts = KEYS[1], KEYS[2], KEYS[3]
 local owner, remaining = ARGV[1], tonumber(ARGV[2])
+if owner == '' or not (remaining and remaining >= 0 and remaining % 1 == 0) then -- see fit
+  return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
+end
 local status = 0
 if remaining > 0 then
   if redis.call('HEXISTS', key, owner) == 1 then

@@ -1,7 +1,7 @@
 -- The queue of waiters beside a lock: a sorted set, score = ticket, the server's µs when it was entered and more than
 -- the last one; member = "<owner> <first lease, ms> <stale after, ms> <+ its process hears grants, - it does not>".
 -- A waiter that has looked again since has "!<owner>" in it, score = -ms of the last time; "!open" is -ms until which a
--- released lock is left to others (see open_release). So the first in line is the lowest score above 0, and a dead
+-- released lock is left to others (see open_release in release.lua). So the first in line is the lowest score above 0, and a dead
 -- queue expires as one key.
 local OPEN = 5 -- for so many ms
 local QUEUE_TTL = 60000 -- more than twice what any entry can ask for as its "stale after"
@@ -96,27 +96,4 @@ local function hand_over(lock, queue, publish, grants, now, me, over)
       return nil
     end
   end
-end
-
--- Redisson's waiters stand in no queue of ours: they listen for releases and race. Where somebody listens, one release
--- in eight is theirs to race for. Returns whether this one is.
-local function theirs(channel, publish, us)
-  if us % 8 > 0 then
-    return false
-  end
-  return (listeners(publish, channel) or 0) > 0
-end
-
--- Publish a release, and have our own waiters only wait for a few ms. Returns whether there are any; if not nothing is
--- done.
-local function open_release(queue, channel, publish, grants, now)
-  local head = redis.call('ZRANGEBYSCORE', queue, 0, '+inf', 'LIMIT', 0, 1)
-  if not head[1] then
-    return false
-  end
-  redis.call('ZADD', queue, -(now + OPEN), '!open')
-  redis.pcall(publish, channel, '0')
-  local owner = string.match(head[1], '^%S+')
-  redis.pcall(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner) -- to look when that is over
-  return true
 end

@@ -6,7 +6,11 @@
 -- Reply {status, ms, server ms}, as acquire: 1 joined; 2 too late, nothing done; 3 the owner joined holds nothing
 -- Twice: the joiner's count is 1 whatever it was, its lease is only ever raised.
 local key, parent, joiner, lease, notafter = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local now = clock()
+if not fit(parent ~= '' and joiner or nil, 1, lease) then
+  return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if notafter > 0 and now > notafter then
   return {2, 0, now}
 end

@@ -7,7 +7,12 @@
 -- The owner has an end of its own from here on ("owner!"), with a minus: it holds the lock, but it is through. So nobody
 -- joins it any more, and a renewal or acquisition of its that comes late finds it over.
 local key, owner, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local held, left, now = redis.call('HMGET', key, owner, owner .. '!'), redis.call('PTTL', key), clock()
+if not fit(owner, 1, lease) then
+  return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local held, left = redis.call('HMGET', key, owner, owner .. '!'), redis.call('PTTL', key)
 if not held[1] or held[2] and math.abs(tonumber(held[2])) <= now then
   return 0
 end
@@ -18,5 +23,5 @@ if KEYS[2] then
   redis.call('SET', KEYS[2], '1', 'PX', lease)
 end
 redis.call('HSET', key, owner .. '!', string.format('%.0f', -now - lease))
-expire(key, now)
+remove(key, ARGV, 1, 0, true)
 return 1

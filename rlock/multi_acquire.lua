@@ -8,6 +8,11 @@
 --   their leases. If the first has lost one of them meanwhile, what is left of it is for its caller to give back.
 local step = ARGV[1] == '1' and 2 or 1
 local lease, notafter, publish = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+for i = 5, #ARGV, 2 do
+  if not fit(ARGV[i], 1, lease) then
+    return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
+  end
+end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if notafter > 0 and now > notafter then

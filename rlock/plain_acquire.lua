@@ -5,6 +5,9 @@
 --   none of ours; 2 too late, nothing done
 -- Twice: the owner's own key is granted again, its lease only ever raised.
 local key, owner, lease, notafter = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+if owner == '' or not (lease and lease >= 1 and lease <= 4503599627370496 and lease % 1 == 0) then -- see fit
+  return redis.error_reply('ERR owner or lease is nothing that can be asked for')
+end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if notafter > 0 and now > notafter then

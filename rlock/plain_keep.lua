@@ -3,11 +3,15 @@
 -- ARGV[1] owner  ARGV[2] lease, ms
 -- Reply: 1 done; 0 the owner does not have it
 -- Twice: the lease is set, not added to.
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+local owner, lease = ARGV[1], tonumber(ARGV[2])
+if owner == '' or not (lease and lease >= 1 and lease <= 4503599627370496 and lease % 1 == 0) then -- see fit
+  return redis.error_reply('ERR owner or lease is nothing that can be asked for')
+end
+if redis.call('GET', KEYS[1]) ~= owner then
   return 0
 end
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
+redis.call('PEXPIRE', KEYS[1], lease)
 if KEYS[2] then
-  redis.call('SET', KEYS[2], '1', 'PX', ARGV[2])
+  redis.call('SET', KEYS[2], '1', 'PX', lease)
 end
 return 1

@@ -10,6 +10,12 @@
 --   owner is never used again, so a late second run cannot meet a newer hold.
 local queue, grants, leave, named, entry = KEYS[2], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local key, owner, remaining, channel, publish = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+if owner == '' or not (remaining and remaining >= 0 and remaining % 1 == 0) then -- see fit
+  return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
+end
+if named and not fit(named, 1, tonumber(ARGV[9])) then
+  return redis.error_reply('ERR the waiter named or its lease is nothing that can be asked for')
+end
 local status = 0
 if remaining > 0 then
   if redis.call('HEXISTS', key, owner) == 1 then
@@ -27,6 +33,29 @@ end
 local there = which(key, queue)
 local outcome, ticket = 0, 0
 if there and there < 2 and (there == 1 or named) then
+  -- Redisson's waiters stand in no queue of ours: they listen for releases and race. Where somebody listens, one release
+  -- in eight is theirs to race for. Returns whether this one is.
+  local function theirs(channel, publish, us)
+    if us % 8 > 0 then
+      return false
+    end
+    return (listeners(publish, channel) or 0) > 0
+  end
+
+  -- Publish a release, and have our own waiters only wait for a few ms. Returns whether there are any; if not nothing is
+  -- done.
+  local function open_release(queue, channel, publish, grants, now)
+    local head = redis.call('ZRANGEBYSCORE', queue, 0, '+inf', 'LIMIT', 0, 1)
+    if not head[1] then
+      return false
+    end
+    redis.call('ZADD', queue, -(now + OPEN), '!open')
+    redis.pcall(publish, channel, '0')
+    local owner = string.match(head[1], '^%S+')
+    redis.pcall(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner) -- to look when that is over
+    return true
+  end
+
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   -- Only the holder's own release may name somebody, and only while that waiter believes in it: its deadline counts

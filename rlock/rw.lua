@@ -8,6 +8,11 @@
 -- of a writer only once it reads too, before that it is the lock's. "!<owner> <ms>" -> -ms until which a writer that
 -- waits comes first, for so many ms at a time.
 
+local function clock()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
 -- Have the lock last for the lease, if it does not last longer or without end; 0 or less asks for nothing. It is a write
 -- in any case: see acquire. Returns what was left.
 local function raise(lock, lease)
@@ -58,21 +63,6 @@ local function settle(lock, ends, writer)
     redis.call('HSET', lock, 'mode', 'read')
   end
   return writer
-end
-
--- For how many ms from now a writer that waits comes first; nil: none does. A mark that is further ahead than it can be is
--- of before the server's clock stepped back; its writer sets it anew when it looks.
-local function preferred(ends, now)
-  while true do
-    local first = redis.call('ZRANGE', ends, 0, 0, 'WITHSCORES')
-    local left = first[2] and -first[2] - now
-    if not left or left <= 0 then
-      return nil
-    elseif left <= tonumber(string.match(first[1], ' (%d+)$') or 0) then
-      return left
-    end
-    redis.call('ZREM', ends, first[1])
-  end
 end
 
 -- Take out the holds whose own end has passed, which keep nobody out any more though others keep the key. Returns what

@@ -4,6 +4,9 @@
 -- Reply: 1 done; 0 the owner holds nothing
 -- Twice: the end is set, not added to.
 local lock, ends, timeout, field, lease = KEYS[1], KEYS[2], KEYS[3], ARGV[1], tonumber(ARGV[2])
+if not fit(field, 1, lease) then
+  return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
+end
 local now = clock()
 local till = redis.call('ZSCORE', ends, field)
 if redis.call('HEXISTS', lock, field) == 0 or till and tonumber(till) <= now then

@@ -8,6 +8,9 @@
 local lock, ends, timeout = KEYS[1], KEYS[2], KEYS[3]
 local owner, want, lease, notafter = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local writer = ARGV[5] ~= '' and ARGV[5] .. ':write'
+if not fit(owner, want, lease) then
+  return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
+end
 if not ends then
   return redis.error_reply('TRYAGAIN a read hold is more than one key, and their slot is being migrated')
 end
@@ -43,9 +46,16 @@ else
   if mode == 'write' or not mode and redis.call('EXISTS', lock) == 1 then -- or it is another kind's
     return {0, redis.call('PTTL', lock), now}
   end
-  local rest = preferred(ends, now)
-  if rest then
-    return {0, rest, now}
+  while true do
+    local first = redis.call('ZRANGE', ends, 0, 0, 'WITHSCORES')
+    local rest = first[2] and -first[2] - now
+    if not rest or rest <= 0 then
+      break
+    elseif rest <= tonumber(string.match(first[1], ' (%d+)$') or 0) then
+      return {0, rest, now} -- a writer waits that comes first
+    end
+    -- Further ahead than it can be: the server's clock stepped back. Its writer sets it anew when it looks.
+    redis.call('ZREM', ends, first[1])
   end
 end
 if not mode then

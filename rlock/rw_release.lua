@@ -9,6 +9,9 @@
 --   again, so a late second run cannot meet a newer hold.
 local lock, ends, timeout = KEYS[1], KEYS[2], KEYS[3]
 local field, remaining, writer = ARGV[1], tonumber(ARGV[2]), ARGV[5] == '1'
+if field == '' or not (remaining and remaining >= 0 and remaining % 1 == 0) then -- see fit
+  return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
+end
 local status, tell = 0, false
 if remaining > 0 then
   if redis.call('HEXISTS', lock, field) == 1 then

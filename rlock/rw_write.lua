@@ -9,6 +9,9 @@
 local lock, ends = KEYS[1], KEYS[2]
 local owner, want, lease, notafter = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local field, mark = owner .. ':write', tonumber(ARGV[5])
+if not fit(owner, want, lease) then
+  return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
+end
 local now = clock()
 if notafter > 0 and now > notafter then
   return {2, 0, now}

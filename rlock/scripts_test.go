@@ -393,6 +393,83 @@ func TestNoScriptTouchesAKeyOfAnotherType(t *testing.T) {
 	})
 }
 
+// What no client sends would leave a lock without an end, or one that nobody can release: it is refused before anything is
+// done, on a free lock and on one that is held.
+func TestScriptsRefuseWhatNoClientSends(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newRWRig(t, s)
+		maps.Copy(g.src, sources(t, "owners handover", "multi_acquire"))
+		maps.Copy(g.src, sources(t, "owners fair", "fair_acquire", "fair_release"))
+		maps.Copy(g.src, sources(t, "", "plain_acquire", "plain_release", "plain_keep"))
+		const queue, timeouts, ends = "redisson_lock_queue:{l}", "redisson_lock_timeout:{l}", "redlatch_rw:{l}"
+		leases := []string{"0", "-1", "-300000", "0.5", "1.5", "nan", "inf", "1e300", "", "x"}
+		counts := []string{"0", "-1", "0.5", "nan", "", "x"}
+		lowered := []string{"-1", "0.5", "nan", "", "x"}
+		for _, c := range []struct {
+			script                 string
+			keys, args             []string
+			owners, counts, leases []int // which of args are one
+			remaining              int   // or a count that may be 0
+		}{
+			{"acquire", []string{"l", "redlatch_queue:{l}"}, []string{alice, "1", "300000", "0", "PUBLISH", "c"}, []int{0}, []int{1}, []int{2}, 0},
+			{"release", []string{"l", "redlatch_queue:{l}"}, []string{alice, "0", "c", "PUBLISH", "g:", "", bob, entryOf(bob), "300000", farFuture, "1"}, []int{0, 6}, nil, []int{8}, 1},
+			{"keep", []string{"l"}, []string{alice, "300000"}, []int{0}, nil, []int{1}, 0},
+			{"join", []string{"l"}, []string{alice, bob, "300000", "0"}, []int{0, 1}, nil, []int{2}, 0},
+			{"multi_acquire", []string{"l", "redlatch_queue:{l}"}, []string{"1", "300000", "0", "PUBLISH", alice, "g:"}, []int{4}, nil, []int{1}, 0},
+			{"fair_acquire", []string{"l", queue, timeouts}, []string{alice, "1", "300000", "0", "PUBLISH", "c", "3000"}, []int{0}, []int{1}, []int{2}, 0},
+			{"fair_release", []string{"l", queue, timeouts}, []string{alice, "0", "c", "PUBLISH", ""}, []int{0}, nil, nil, 1},
+			{"plain_acquire", []string{"p"}, []string{alice, "300000", "0"}, []int{0}, nil, []int{1}, 0},
+			{"plain_release", []string{"p"}, []string{alice, "c", "PUBLISH"}, []int{0}, nil, nil, 0},
+			{"plain_keep", []string{"p"}, []string{alice, "300000"}, []int{0}, nil, []int{1}, 0},
+			{"rw_read", []string{"r", ends, "{r}:t"}, []string{alice, "1", "300000", "0", "", "c", "PUBLISH"}, []int{0}, []int{1}, []int{2}, 0},
+			{"rw_write", []string{"r", ends}, []string{alice, "1", "300000", "0", "60000", "c", "PUBLISH"}, []int{0}, []int{1}, []int{2}, 0},
+			{"rw_release", []string{"r", ends, "{r}:t"}, []string{alice, "0", "c", "PUBLISH", "0", ""}, []int{0}, nil, nil, 1},
+			{"rw_keep", []string{"r", ends, "{r}:t"}, []string{alice, "300000"}, []int{0}, nil, []int{1}, 0},
+		} {
+			for _, held := range []bool{false, true} {
+				g.must(t, "FLUSHALL")
+				if held {
+					g.must(t, "HSET", "l", alice, "1")
+					g.must(t, "PEXPIRE", "l", "100000")
+					g.must(t, "HSET", "r", "mode", "read", alice, "1")
+					g.must(t, "PEXPIRE", "r", "100000")
+					g.must(t, "SET", "p", alice, "PX", "100000")
+				}
+				all := func() []string {
+					names, err := g.do(t, "KEYS", "*").AsStrSlice()
+					require.NoError(t, err)
+					slices.Sort(names)
+					return names
+				}
+				names, before := all(), []snapshot{g.look(t, "l"), g.look(t, "r"), g.look(t, "p")}
+				try := func(at []int, values []string) {
+					t.Helper()
+					for _, i := range at {
+						for _, v := range values {
+							args := slices.Clone(c.args)
+							args[i] = v
+							_, err := g.run(t, c.script, c.keys, args...)
+							require.ErrorContains(t, err, "nothing that can be asked for", "%s %q", c.script, args)
+							require.Equal(t, names, all(), "%s %q", c.script, args)
+							for j, key := range []string{"l", "r", "p"} {
+								after := g.look(t, key)
+								require.Equal(t, []any{before[j].hash, before[j].text}, []any{after.hash, after.text})
+								requireTTL(t, untouched, before[j], after)
+							}
+						}
+					}
+				}
+				try(c.owners, []string{""})
+				try(c.counts, counts)
+				try(c.leases, leases)
+				if c.remaining > 0 {
+					try([]int{c.remaining}, lowered)
+				}
+			}
+		}
+	})
+}
+
 func TestARenewBatchAnswersForEachKeyAlone(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
