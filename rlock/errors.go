@@ -62,13 +62,32 @@ type NotAcquiredError struct {
 	// through. So it is no Retry-After: take how long the work usually lasts.
 	HolderLease time.Duration
 	Waited      time.Duration
-	cause       error
+	// Ours: this client holds the lock at the moment. If it is the caller's own hold, acquire under its [Hold.Context] to
+	// re-enter it; waiting for it would never end. Of a read-write lock only its writer counts.
+	Ours bool
+	// Foreign: the holder is not an owner of this library. It may be one of Redisson's, or the key another program's. And
+	// NoEnd: the lock has no end, because somebody removed it or made the key by hand; if nobody releases it, waiting never
+	// ends, and [Lock.ForceUnlock] takes it. Both at once is hardly a lock: look whether two programs use one name. What
+	// Redisson holds always has an end. They are as this call last heard; false if it had no need to ask, Foreign also of Fair and ReadWrite locks.
+	Foreign, NoEnd bool
+	cause          error
 }
 
 func (e *NotAcquiredError) Error() string {
 	s := fmt.Sprintf("rlock: %q %v after %v", e.Name, ErrNotAcquired, e.Waited.Round(time.Millisecond))
 	if e.HolderLease >= 0 {
 		s += fmt.Sprintf(" (holder's lease: %v)", e.HolderLease.Round(time.Millisecond))
+	}
+	switch {
+	case e.Foreign && e.NoEnd:
+		s += " (the key has no end and its holder is none of this library: perhaps not a lock)"
+	case e.NoEnd:
+		s += " (the lock has no end: only its holder or ForceUnlock ends it)"
+	case e.Foreign:
+		s += " (the holder is none of this library)"
+	}
+	if e.Ours {
+		s += " (this client holds it: to re-enter a hold, acquire under its Context)"
 	}
 	if e.cause != nil {
 		s += ": " + e.cause.Error()

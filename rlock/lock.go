@@ -141,6 +141,9 @@ func (l *Lock) take(ctx context.Context, waitTime, leaseTime time.Duration, auto
 	if err != nil {
 		c.roster.Leave()
 		err = l.explain(a.unsure(err), waited)
+		if refused, ok := err.(*NotAcquiredError); ok {
+			refused.Ours, refused.Foreign, refused.NoEnd = c.engine.Holds(l.key), a.foreign, a.noEnd
+		}
 		c.observer.NotAcquired(ctx, l.name, waited, err)
 		return nil, err
 	}
@@ -197,6 +200,8 @@ type acquisition struct {
 	under     *owner        // of the write hold under which it reads
 	patient   bool          // it waits
 	watched   bool          // and the holder's heartbeats are looked at
+	foreign   bool          // when it was last heard of, the holder was none of ours
+	noEnd     bool          // and the lock had no end
 }
 
 func (a *acquisition) newOwner() *owner {
@@ -444,6 +449,7 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 			return a.renamed(received), fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", ErrUnavailable, l.name)
 		}
 		a.since = a.sent
+		a.foreign, a.noEnd = r.foreign, r.left < 0
 		if c.monitor != nil && a.patient && !a.watched {
 			a.watched = true
 			c.monitor.watch(l)

@@ -737,3 +737,32 @@ func TestAReleaseGoesOnForAsLongAsTheLongestLease(t *testing.T) {
 		})
 	}
 }
+
+func TestARefusalSaysWhatIsKnownOfTheHolder(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r, other := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
+		refused := func(l *rlock.Lock) *rlock.NotAcquiredError {
+			_, err := l.TryLock(within(t), 0, 0)
+			var na *rlock.NotAcquiredError
+			require.ErrorAs(t, err, &na)
+			return na
+		}
+		h := lock(t, r.locks.Reentrant("l"), within(t))
+		own := refused(r.locks.Reentrant("l"))
+		require.True(t, own.Ours, "its context was forgotten")
+		require.False(t, own.Foreign || own.NoEnd)
+		require.ErrorContains(t, own, "acquire under its Context")
+		require.False(t, refused(other.locks.Reentrant("l")).Ours)
+		require.NoError(t, r.redis.Do(within(t), r.redis.B().Persist().Key("l").Build()).Error())
+		endless := refused(other.locks.Reentrant("l"))
+		require.True(t, endless.NoEnd && !endless.Foreign)
+		require.ErrorContains(t, endless, "has no end")
+		require.NoError(t, h.Unlock(within(t)))
+
+		require.NoError(t, r.redis.Do(within(t), r.redis.B().Hset().Key("user").FieldValue().FieldValue("name", "Ann").Build()).Error())
+		foreign := refused(r.locks.Reentrant("user"))
+		require.True(t, foreign.NoEnd && foreign.Foreign)
+		require.ErrorContains(t, foreign, "perhaps not a lock")
+		require.True(t, refused(r.locks.Fair("user")).NoEnd)
+	})
+}

@@ -517,6 +517,13 @@ func (e *Engine) Find(key, owner string) *Claim {
 	return nil
 }
 
+// Holds reports whether anything is registered for key.
+func (e *Engine) Holds(key string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.entries[entry(key)] != nil
+}
+
 // Names returns the names held, each as often as it has owners that are in use.
 func (e *Engine) Names(inUse func(*Claim) bool) (names []string) {
 	for _, c := range e.All() { // inUse has locks of its own
