@@ -93,6 +93,7 @@ local function hand_over(lock, queue, publish, grants, now, me, over)
       -- no right to publish there, so nothing was: release openly
       redis.call('HDEL', lock, owner)
       redis.call('ZADD', queue, string.format('%.0f', ticket), entry, -now, stamp)
+      redis.call('PEXPIRE', queue, QUEUE_TTL) -- if it was the last one the queue has been made anew
       return nil
     end
   end

@@ -515,6 +515,14 @@ func TestAGrantThatMayNotBePublishedIsUndone(t *testing.T) {
 		require.Equal(t, map[string]string{bob: "1"}, g.look(t, key).hash, "somebody with the right to finds the first in line")
 		require.Equal(t, []string{fmt.Sprintf("grants:%s %d %d %s", bob[:36], before.tickets[bob], first, bob)}, heard())
 	}
+	// the only one: its queue was gone for a moment, and has an end like any other
+	g.line(t, "alone", waiting{owner: bob, ago: 5000})
+	g.must(t, "HSET", "l", alice, "1")
+	_, err = eval(t, c, g.src["release"], []string{"l", "alone"}, alice, "0", "redisson_lock__channel:{l}", "PUBLISH", "grants:", "")
+	require.NoError(t, err)
+	left, err := g.c.Do(within(t), g.c.B().Pttl().Key("alone").Build()).AsInt64()
+	require.NoError(t, err)
+	require.Positive(t, left)
 }
 
 // TestSomeReleasesAreOpenWhileRedissonListens, and none otherwise.
