@@ -26,9 +26,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/redis/rueidis"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -45,11 +47,11 @@ type Queue struct {
 	cancel  context.CancelCauseFunc
 
 	mu       sync.Mutex
-	lines    map[string]*line   // by key; see line.next
-	denied   time.Time          // no new SUBSCRIBE before this: the server refused one
-	standing map[string]*waiter // by owner: those a grant may be meant for
-	ears     map[string]*ear    // by channel
-	gap      time.Time          // when grants were last missed
+	lines    map[string]*line     // by key; see line.next
+	denied   map[string]time.Time // by kind of channel: no new SUBSCRIBE before this, the user has no right to
+	standing map[string]*waiter   // by owner: those a grant may be meant for
+	ears     map[string]*ear      // by channel
+	gap      time.Time            // when grants were last missed
 
 	// What most waits need and are through with at once, kept for the next.
 	freeLines   []*line
@@ -80,7 +82,7 @@ type line struct {
 
 // NewQueue returns a queue. woken is told of every wake-up of a sleeping waiter; it may be nil.
 func NewQueue(hub *pubsub.Hub, pollCap time.Duration, woken func(ctx context.Context, name string, byMessage bool)) *Queue {
-	q := &Queue{hub: hub, pollCap: pollCap, woken: woken, lines: map[string]*line{}, standing: map[string]*waiter{}, ears: map[string]*ear{}}
+	q := &Queue{hub: hub, pollCap: pollCap, woken: woken, lines: map[string]*line{}, denied: map[string]time.Time{}, standing: map[string]*waiter{}, ears: map[string]*ear{}}
 	if q.woken == nil {
 		q.woken = func(context.Context, string, bool) {}
 	}
@@ -193,8 +195,10 @@ type waiter struct {
 	known   time.Duration // of the holder's lease, when last heard; negative: unknown
 	failure error
 	heard   bool // some try was answered
-	granted bool
-	asked   bool // what queued says, for the waiter itself
+	// refusals of a subscription in a row that may soon be had
+	refusals int
+	granted  bool
+	asked    bool // what queued says, for the waiter itself
 	// placeless: when last asked there was no place in the server's queue to be had
 	placeless bool
 
@@ -330,7 +334,11 @@ func (w *waiter) contend() error {
 		case (taker == nil || answer.Foreign) && w.sub == nil && w.subscribe():
 			// try again at once: see the package comment
 		default:
-			if !w.sleep(w.doze()) {
+			d := w.doze()
+			if w.refusals > 0 {
+				d = min(d, script.Backoff(w.refusals))
+			}
+			if !w.sleep(d) {
 				return w.gaveUp()
 			}
 		}
@@ -453,8 +461,21 @@ func (w *waiter) note(left time.Duration, failure error) {
 	}
 }
 
-// deniedPause is how long a refused subscription is not asked for again, by any waiter of the client.
+// deniedPause is how long a channel whose kind the user has no right to is not asked for again, by any waiter of the client.
 const deniedPause = 30 * time.Second
+
+// kindOf is the prefix of a channel, which says what it is for, and by which rights are given.
+func kindOf(channel string) string {
+	kind, _, _ := strings.Cut(channel, ":")
+	return kind
+}
+
+// denies reports whether the server will give the same answer for long: the user has no right, or there is no such command.
+// Any other refusal, as by a server that is loading or has lost its place in a Cluster, is asked again soon.
+func denies(err error) bool {
+	var re *rueidis.RedisError
+	return errors.As(err, &re) && (strings.HasPrefix(re.Error(), "NOPERM") || strings.HasPrefix(re.Error(), "ERR unknown command"))
+}
 
 // subscribe subscribes to releases, and reports whether to try again at once: it stands, or there is no time to sleep.
 func (w *waiter) subscribe() bool {
@@ -469,7 +490,7 @@ func (w *waiter) subscribe() bool {
 func (w *waiter) subscription(channel string) (sub *pubsub.Subscription, over bool) {
 	q := w.q
 	q.mu.Lock()
-	denied := time.Now().Before(q.denied)
+	denied := time.Now().Before(q.denied[kindOf(channel)])
 	q.mu.Unlock()
 	if denied {
 		return nil, false
@@ -495,11 +516,14 @@ func (w *waiter) subscription(channel string) (sub *pubsub.Subscription, over bo
 	byNudge := <-nudged
 	switch {
 	case err == nil:
-		ended = false
-	case !ended:
+		ended, w.refusals = false, 0
+	case ended:
+	case denies(err):
 		q.mu.Lock()
-		q.denied = time.Now().Add(deniedPause)
+		q.denied[kindOf(channel)] = time.Now().Add(deniedPause)
 		q.mu.Unlock()
+	default:
+		w.refusals++
 	}
 	if over = (ended || byNudge) && w.patience().Err() == nil; over {
 		q.woken(w.ctx, w.r.Name, byNudge)

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
@@ -395,6 +397,48 @@ func TestWithoutTheRightToSubscribeWaitingPolls(t *testing.T) {
 		r.release(true)
 		require.NoError(t, <-got, "no error, only slower")
 		r.server.Embedded.SetError("")
+	})
+}
+
+// refuse has the server answer SUBSCRIBE of such channels so.
+func (r *room) refuse(prefix, answer string) {
+	r.server.Embedded.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
+		if cmd == "SUBSCRIBE" && strings.HasPrefix(args[0], prefix) && answer != "" {
+			c.WriteError(answer)
+			return true
+		}
+		return false
+	})
+}
+
+func TestARightToOneKindOfChannelThatIsMissingCostsTheOthersNothing(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		r.refuse("barrier:", "NOPERM this user has no permissions to access one of the channels used as arguments")
+		r.taken.Store(true)
+		q := r.request()
+		for _, name := range []string{"barrier:one", "permits:one", "barrier:two", "permits:two"} {
+			q.Name, q.Channel = name, name
+			q.Until = time.Now().Add(pollCap / 2)
+			var g *wait.GaveUp
+			require.ErrorAs(t, r.Wait(t.Context(), q), &g)
+		}
+		require.ElementsMatch(t, []string{"permits:one", "permits:two"}, r.server.Embedded.PubSubChannels(""))
+	})
+}
+
+func TestASubscriptionThatIsRefusedForAMomentIsHadSoonAfter(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		r.refuse("c", "LOADING Redis is loading the dataset in memory")
+		r.taken.Store(true)
+		got := make(chan error)
+		go func() { got <- r.Wait(t.Context(), r.request()) }()
+		time.Sleep(2 * pollCap)
+		require.Less(t, r.tries.Load(), int32(60), "with growing pauses")
+		r.refuse("", "")
+		time.Sleep(pollCap / 2)
+		require.Equal(t, []string{"c"}, r.server.Embedded.PubSubChannels(""))
+		r.release(true)
+		require.NoError(t, <-got)
 	})
 }
 
