@@ -103,8 +103,9 @@ func (c *Client) CyclicBarrier(name string, parties int) *CyclicBarrier {
 // on. So an action that must not be repeated needs a mark of its own.
 //
 // The action's ctx is that of the last party's Await, and ends, too, when that party's lease is lost, the Client is closed,
-// or the generation breaks because another party left or died: its cause is then ErrLost, ErrClosed or the
-// *BrokenBarrierError that Await returns. It learns of a break by a message, or within Options.PollCap. If it returns nil after that, it counts as done all the same, if the server still takes it.
+// or the generation breaks because another party left or died: its cause is then ErrLost, ErrClosed or a
+// *BrokenBarrierError as Await returns it. It learns of a break by a message, or within Options.PollCap. If it returns nil
+// after that, it counts as done all the same, if the server still takes it.
 func (b *CyclicBarrier) WithAction(action func(ctx context.Context) error) *CyclicBarrier {
 	w := *b
 	w.action = action
@@ -503,10 +504,15 @@ func (p *party) watched(ctx context.Context) (actx context.Context, stop func())
 	go func() {
 		defer close(done)
 		r, err := p.watch(actx)
-		if err != nil { // the caller's end, or no right to look: renewals go on without it
+		switch {
+		case err == nil:
+			_, err = p.outcome(r, nil)
+		case errors.Is(err, ErrWrongType): // as in await
+			err = p.broken("lost", fmt.Errorf("%w: %w", ErrLost, err))
+		default: // the caller's end, or no right to look: renewals go on without it
 			return
 		}
-		if _, err := p.outcome(r, nil); err != nil {
+		if err != nil {
 			cancel(err)
 		}
 	}()

@@ -374,18 +374,19 @@ func TestAnActionIsToldWhenItsGenerationBreaks(t *testing.T) {
 
 func TestAnActionIsToldWhenTheBarrierIsGone(t *testing.T) {
 	r := newRig(t, redistest.Start(t), rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 50 * time.Millisecond, WatchdogTimeout: time.Hour})
-	b := r.c.CyclicBarrier("b", 1)
-	_, err := b.WithAction(func(actx context.Context) error {
-		r.must(t, "FLUSHALL")
-		select {
-		case <-actx.Done():
-		case <-within(t).Done():
-		}
-		require.ErrorIs(t, context.Cause(actx), rsemaphore.ErrLost)
-		require.ErrorIs(t, context.Cause(actx), rsemaphore.ErrBrokenBarrier)
-		return context.Cause(actx)
-	}).Await(within(t))
-	require.ErrorIs(t, err, rsemaphore.ErrBrokenBarrier)
+	for _, gone := range [][]string{{"FLUSHALL"}, {"SET", "{b}:barrier", "a string"}} {
+		r.must(t, "DEL", "{b}:barrier")
+		r.c.CyclicBarrier("b", 1).WithAction(func(actx context.Context) error {
+			r.must(t, gone...)
+			select {
+			case <-actx.Done():
+			case <-within(t).Done():
+			}
+			require.ErrorIs(t, context.Cause(actx), rsemaphore.ErrLost, gone)
+			require.ErrorIs(t, context.Cause(actx), rsemaphore.ErrBrokenBarrier, gone)
+			return context.Cause(actx)
+		}).Await(within(t))
+	}
 }
 
 func TestACloseBreaksTheGenerationsOfItsParties(t *testing.T) {

@@ -198,6 +198,35 @@ func TestASemaphoreMadeHereIsSharedWhenItSaysSo(t *testing.T) {
 		n, err := s.Available(within(t))
 		require.NoError(t, err)
 		require.Equal(t, 3, n)
+		p, err = s.TryAcquire(within(t), 3, 0, 0)
+		require.NoError(t, err, "the capacity is Java's to change")
+		require.Equal(t, "0", java.do(t, "permit.available", name))
+		require.NoError(t, p.Release(within(t)))
+		before, err := s.Resize(within(t), 6)
+		require.NoError(t, err)
+		require.Equal(t, 4, before)
+		require.Equal(t, "5", java.do(t, "permit.available", name))
+		java.do(t, "permit.add", name, -2)
+		p, err = s.TryAcquire(within(t), 3, 0, 0)
+		require.NoError(t, err, "after a Resize, too")
+		require.NoError(t, p.Release(within(t)))
+	})
+}
+
+// TestOfASemaphoreThatJavaMadeASharedOneTakesTheCapacity whatever it was given itself.
+func TestOfASemaphoreThatJavaMadeASharedOneTakesTheCapacity(t *testing.T) {
+	each(t, []place{newestAlone, olderAlone}, func(t *testing.T, w *world) {
+		r := w.rig(t)
+		name, java := unique(t, "permit"), w.lane(t)
+		require.Equal(t, "true", java.do(t, "permit.set", name, 2))
+		s := r.sems.Semaphore(name, 5).Shared()
+		p, err := s.TryAcquire(within(t), 2, 0, 0)
+		require.NoError(t, err)
+		_, err = s.TryAcquire(within(t), 1, 0, 0)
+		require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+		require.NoError(t, p.Release(within(t)))
+		_, err = r.sems.Semaphore(name, 5).TryAcquire(within(t), 1, 0, 0)
+		require.ErrorIs(t, err, rsemaphore.ErrCapacityMismatch, "one that is not shared has its own")
 	})
 }
 
