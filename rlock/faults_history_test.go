@@ -188,60 +188,11 @@ func withRenewal(op history.Op, waited *bool, rnd *rand.Rand) history.Op {
 	return op
 }
 
-// inflict plays the network and the server until ctx ends, heals everything, and returns how many faults there were.
-func inflict(t *testing.T, ctx context.Context, s *redistest.Server, proxies []*redistest.Proxy, rnd *rand.Rand) (n int) {
-	direct := s.Client(t)
-	for rest := (time.Duration)(0); ; rest = time.Duration(5+rnd.IntN(60)) * time.Millisecond {
-		if !pause(ctx, rest) {
-			return n
-		}
-		n++
-		p := proxies[rnd.IntN(len(proxies))]
-		d := redistest.Direction(rnd.IntN(2))
-		lasts := time.Duration(rnd.IntN(80)) * time.Millisecond
-		switch kind := rnd.IntN(10); kind {
-		case 0, 1:
-			p.Cut()
-			lasts = 0
-		case 2:
-			p.Delay(time.Duration(rnd.IntN(10))*time.Millisecond, time.Duration(rnd.IntN(10))*time.Millisecond)
-		case 3:
-			p.Hold(d)
-		case 4:
-			p.BlackHole(d)
-			if rnd.IntN(4) == 0 {
-				lasts = 2 * historyLease // long enough to lose what is held
-			}
-		case 5:
-			p.Trap(&redistest.Trap{Match: isScript, Fate: redistest.LoseReply})
-		case 6:
-			p.Trap(&redistest.Trap{Match: isScript, Fate: redistest.LoseRequestSilently})
-		case 7:
-			p.SwallowPushes()
-		case 8:
-			direct.Do(context.Background(), direct.B().ScriptFlush().Build())
-			lasts = 0
-		case 9:
-			s.Stop(t)
-			pause(ctx, lasts)
-			s.Resume(t)
-			lasts = 0
-		}
-		pause(ctx, lasts)
-		p.Heal()
-	}
+// inflict plays the network and the server, at times for so long that what is held is lost.
+func inflict(t *testing.T, ctx context.Context, s *redistest.Server, proxies []*redistest.Proxy, rnd *rand.Rand) int {
+	return redistest.Inflict(t, ctx, s, proxies, rnd, 2*historyLease)
 }
 
-func isScript(words []string) bool { return words[0] == "EVALSHA" || words[0] == "EVAL" }
+func isScript(words []string) bool { return redistest.IsScript(words) }
 
-// pause waits, and reports whether ctx lasted that long.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+func pause(ctx context.Context, d time.Duration) bool { return redistest.Pause(ctx, d) }

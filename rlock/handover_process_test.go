@@ -72,7 +72,7 @@ func startQueuer(t *testing.T, s *redistest.Server, r *rig, clients int, pollCap
 func (c *child) kill(t *testing.T, r *rig, alive int) {
 	t.Helper()
 	c.signal(t, syscall.SIGKILL)
-	c.cmd.Wait()
+	c.Cmd.Wait()
 	redistest.Eventually(t, 20*time.Second, "its connections are gone", func() bool {
 		ch, err := r.redis.Do(within(t), r.redis.B().PubsubChannels().Pattern("redlatch_grant:*").Build()).AsStrSlice()
 		return err == nil && len(ch) <= alive
@@ -173,11 +173,11 @@ func TestStoppedWaitersCostOneLeaseTogether(t *testing.T) {
 			require.True(t, ok, text)
 			require.False(t, seen[who])
 			seen[who] = true
-			fmt.Fprintln(c.in)
+			fmt.Fprintln(c.In)
 			// on a very busy machine their first leases may be over before they run again
 			require.Regexp(t, "^unlocked (<nil>|.*lost)$", c.line(t))
 		}
-		require.NoError(t, c.cmd.Wait())
+		require.NoError(t, c.Cmd.Wait())
 	}
 	require.Empty(t, keys(t, r.redis))
 }

@@ -1,13 +1,11 @@
 package rlock_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,44 +27,15 @@ func init() {
 }
 
 // child is another process of this binary.
-type child struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Scanner
+type child struct{ *redistest.Child }
+
+func start(t testing.TB, role string, s *redistest.Server, args ...string) *child {
+	t.Helper()
+	return &child{redistest.Spawn(t, role, s, args...)}
 }
 
-func start(t *testing.T, role string, s *redistest.Server, args ...string) *child {
-	t.Helper()
-	exe, err := os.Executable()
-	require.NoError(t, err)
-	c := &child{cmd: exec.Command(exe, append([]string{s.Addr()}, args...)...)}
-	c.cmd.Env = append(os.Environ(), "REDLATCH_ROLE="+role)
-	c.cmd.Stderr = os.Stderr
-	c.in, err = c.cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := c.cmd.StdoutPipe()
-	require.NoError(t, err)
-	c.out = bufio.NewScanner(out)
-	require.NoError(t, c.cmd.Start())
-	t.Cleanup(func() {
-		c.in.Close()
-		c.cmd.Process.Signal(syscall.SIGCONT)
-		c.cmd.Process.Kill()
-		c.cmd.Wait()
-	})
-	return c
-}
-
-func (c *child) line(t *testing.T) string {
-	t.Helper()
-	require.True(t, c.out.Scan(), "the process ended without a word")
-	return c.out.Text()
-}
-
-func (c *child) signal(t *testing.T, s os.Signal) {
-	t.Helper()
-	require.NoError(t, c.cmd.Process.Signal(s))
-}
+func (c *child) line(t testing.TB) string              { t.Helper(); return c.Line(t) }
+func (c *child) signal(t testing.TB, signal os.Signal) { t.Helper(); c.Signal(t, signal) }
 
 func connectRole(o rlock.Options) (rueidis.Client, *rlock.Client, error) {
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{os.Args[1]}})
@@ -156,7 +125,7 @@ func TestAHundredGoroutinesInFourProcessesExclude(t *testing.T) {
 	}
 	for _, c := range children {
 		require.Equal(t, "done", c.line(t))
-		require.NoError(t, c.cmd.Wait())
+		require.NoError(t, c.Cmd.Wait())
 	}
 	c := s.Client(t)
 	sum, err := c.Do(within(t), c.B().Get().Key("sum").Build()).AsInt64()

@@ -851,8 +851,8 @@ func TestBarrierHistoriesUnderFaultsAndKillsAreAllOrNone(t *testing.T) {
 			c := start(t, "party", srv, strconv.Itoa(parties), "1000000")
 			lines := make(chan string)
 			go func() {
-				for c.out.Scan() {
-					lines <- c.out.Text()
+				for c.Out.Scan() {
+					lines <- c.Out.Text()
 				}
 				close(lines)
 			}()

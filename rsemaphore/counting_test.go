@@ -625,7 +625,7 @@ func TestAKilledProcessTakesAnonymousPermitsWithIt(t *testing.T) {
 	p := start(t, "anonymous", srv)
 	require.Equal(t, "taken", p.line(t))
 	p.signal(t, syscall.SIGKILL)
-	require.Error(t, p.cmd.Wait())
+	require.Error(t, p.Cmd.Wait())
 	require.EqualValues(t, 3, must1[int64](t)(s.Available(within(t))), "as documented")
 	require.NoError(t, s.TryAcquire(within(t), 3, 0))
 }

@@ -602,7 +602,7 @@ func TestAllWaitersOfFiveProcessesReturn(t *testing.T) {
 	}
 	for _, p := range procs {
 		require.Equal(t, "all 100", p.line(t))
-		require.NoError(t, p.cmd.Wait())
+		require.NoError(t, p.Cmd.Wait())
 	}
 }
 

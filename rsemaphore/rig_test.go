@@ -1,16 +1,12 @@
 package rsemaphore_test
 
 import (
-	"bufio"
 	"context"
-	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -147,45 +143,16 @@ func (b *logbook) count(s string) int {
 
 func (b *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
-// child is another process of this binary, in one of the roles; os.Args[1] is the server's address there.
-type child struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Scanner
-}
+// child is another process of this binary.
+type child struct{ *redistest.Child }
 
 func start(t testing.TB, role string, s *redistest.Server, args ...string) *child {
 	t.Helper()
-	exe, err := os.Executable()
-	require.NoError(t, err)
-	c := &child{cmd: exec.Command(exe, append([]string{s.Addr()}, args...)...)}
-	c.cmd.Env = append(os.Environ(), "REDLATCH_ROLE="+role)
-	c.cmd.Stderr = os.Stderr
-	c.in, err = c.cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := c.cmd.StdoutPipe()
-	require.NoError(t, err)
-	c.out = bufio.NewScanner(out)
-	require.NoError(t, c.cmd.Start())
-	t.Cleanup(func() {
-		c.in.Close()
-		c.cmd.Process.Signal(syscall.SIGCONT)
-		c.cmd.Process.Kill()
-		c.cmd.Wait()
-	})
-	return c
+	return &child{redistest.Spawn(t, role, s, args...)}
 }
 
-func (c *child) line(t testing.TB) string {
-	t.Helper()
-	require.True(t, c.out.Scan(), "the process ended without a word")
-	return c.out.Text()
-}
-
-func (c *child) signal(t testing.TB, s os.Signal) {
-	t.Helper()
-	require.NoError(t, c.cmd.Process.Signal(s))
-}
+func (c *child) line(t testing.TB) string              { t.Helper(); return c.Line(t) }
+func (c *child) signal(t testing.TB, signal os.Signal) { t.Helper(); c.Signal(t, signal) }
 
 // connectRole is a role's rig.
 func connectRole(o rsemaphore.Options) (rueidis.Client, *rsemaphore.Client, error) {

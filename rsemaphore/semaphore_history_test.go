@@ -154,7 +154,9 @@ func underFaults(t *testing.T, seed uint64) {
 	others.Go(func() { samples = sample(t, enough, direct, ledgers) })
 	others.Go(func() { resizeAtRandom(t, enough, rigs, rand.New(rand.NewPCG(seed, 900))) })
 	var inflicted int
-	others.Go(func() { inflicted = inflict(t, enough, s, proxies, rand.New(rand.NewPCG(seed, 0))) })
+	others.Go(func() {
+		inflicted = redistest.Inflict(t, enough, s, proxies, rand.New(rand.NewPCG(seed, 0)), 2*historyLease)
+	})
 	workers.Wait()
 	others.Wait()
 
@@ -233,13 +235,13 @@ func useSome(sem *rsemaphore.Semaphore, l *ledger, rnd *rand.Rand, lost *atomic.
 // useByChild has a process use permits some times, and kills it while it holds some.
 func useByChild(t *testing.T, ctx context.Context, s *redistest.Server, l *ledger, rnd *rand.Rand) {
 	c := start(t, "permit user", s, l.name, strconv.Itoa(l.capacity), "500ms")
-	defer func() { c.cmd.Process.Kill(); c.cmd.Wait() }()
+	defer func() { c.Cmd.Process.Kill(); c.Cmd.Wait() }()
 	told := func(order string) string {
-		if _, err := fmt.Fprintln(c.in, order); err != nil || !c.out.Scan() {
+		if _, err := fmt.Fprintln(c.In, order); err != nil || !c.Out.Scan() {
 			t.Error("the process ended by itself: ", err)
 			return ""
 		}
-		return c.out.Text()
+		return c.Out.Text()
 	}
 	for round, last := 0, 3+rnd.IntN(5); ; round++ {
 		n := 1 + rnd.IntN(l.capacity)
@@ -253,7 +255,7 @@ func useByChild(t *testing.T, ctx context.Context, s *redistest.Server, l *ledge
 			l.add(from, to, n)
 		}
 		if round == last || ctx.Err() != nil {
-			c.cmd.Process.Signal(syscall.SIGKILL)
+			c.Cmd.Process.Signal(syscall.SIGKILL)
 			return
 		}
 		told("go")
@@ -305,57 +307,4 @@ func resizeAtRandom(t *testing.T, ctx context.Context, rigs []*rig, rnd *rand.Ra
 	})
 }
 
-// inflict plays the network and the server until ctx ends, heals everything, and returns how many faults there were.
-func inflict(t *testing.T, ctx context.Context, s *redistest.Server, proxies []*redistest.Proxy, rnd *rand.Rand) (n int) {
-	direct := s.Client(t)
-	script := func(words []string) bool { return words[0] == "EVALSHA" || words[0] == "EVAL" }
-	for pause(ctx, time.Duration(5+rnd.IntN(60))*time.Millisecond) {
-		n++
-		p := proxies[rnd.IntN(len(proxies))]
-		d := redistest.Direction(rnd.IntN(2))
-		lasts := time.Duration(rnd.IntN(80)) * time.Millisecond
-		switch rnd.IntN(10) {
-		case 0, 1:
-			p.Cut()
-			lasts = 0
-		case 2:
-			p.Delay(time.Duration(rnd.IntN(10))*time.Millisecond, time.Duration(rnd.IntN(10))*time.Millisecond)
-		case 3:
-			p.Hold(d)
-		case 4:
-			p.BlackHole(d)
-			if rnd.IntN(3) == 0 {
-				lasts = 2 * historyLease // long enough to lose what is held
-			}
-		case 5:
-			p.Trap(&redistest.Trap{Match: script, Fate: redistest.LoseReply})
-		case 6:
-			p.Trap(&redistest.Trap{Match: script, Fate: redistest.LoseRequestSilently})
-		case 7:
-			p.SwallowPushes()
-		case 8:
-			direct.Do(context.Background(), direct.B().ScriptFlush().Build())
-			lasts = 0
-		case 9:
-			s.Stop(t)
-			pause(ctx, lasts)
-			s.Resume(t)
-			lasts = 0
-		}
-		pause(ctx, lasts)
-		p.Heal()
-	}
-	return n
-}
-
-// pause waits, and reports whether ctx lasted that long.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+func pause(ctx context.Context, d time.Duration) bool { return redistest.Pause(ctx, d) }

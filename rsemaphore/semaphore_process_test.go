@@ -57,7 +57,7 @@ func bePermitUser() error {
 
 func (c *child) say(t testing.TB, order string) {
 	t.Helper()
-	_, err := fmt.Fprintln(c.in, order)
+	_, err := fmt.Fprintln(c.In, order)
 	require.NoError(t, err)
 }
 

@@ -1,0 +1,63 @@
+package redistest
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+// Child is another process of the test's program, in one of the roles of Main.
+type Child struct {
+	Cmd *exec.Cmd
+	In  io.WriteCloser
+	Out *bufio.Scanner
+}
+
+// Spawn starts a process in a role; there os.Args has the server's address and args. It ends with the test.
+func Spawn(t testing.TB, role string, s *Server, args ...string) *Child {
+	t.Helper()
+	fail := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("redistest: start a process as %s: %v", role, err)
+		}
+	}
+	exe, err := os.Executable()
+	fail(err)
+	c := &Child{Cmd: exec.Command(exe, append([]string{s.Addr()}, args...)...)}
+	c.Cmd.Env = append(os.Environ(), RoleEnv+"="+role)
+	c.Cmd.Stderr = os.Stderr
+	c.In, err = c.Cmd.StdinPipe()
+	fail(err)
+	out, err := c.Cmd.StdoutPipe()
+	fail(err)
+	c.Out = bufio.NewScanner(out)
+	fail(c.Cmd.Start())
+	t.Cleanup(func() {
+		c.In.Close()
+		c.Cmd.Process.Signal(syscall.SIGCONT)
+		c.Cmd.Process.Kill()
+		c.Cmd.Wait()
+	})
+	return c
+}
+
+// Line is the next line that the process writes.
+func (c *Child) Line(t testing.TB) string {
+	t.Helper()
+	if !c.Out.Scan() {
+		t.Fatal("redistest: the process ended without a word")
+	}
+	return c.Out.Text()
+}
+
+// Signal sends the process a signal.
+func (c *Child) Signal(t testing.TB, s os.Signal) {
+	t.Helper()
+	if err := c.Cmd.Process.Signal(s); err != nil {
+		t.Fatalf("redistest: %v: %v", s, err)
+	}
+}
