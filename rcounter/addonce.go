@@ -19,7 +19,7 @@ const DefaultRemember = time.Hour
 // error, as long as ids are remembered (CounterOptions.Remember); this call repeats itself until it is answered. One round trip.
 //
 // What is refused, as by Add, is not remembered: the same id may be added later. Set and CompareAndSet, and a counter
-// that ends and begins again, leave the ids as they are. They are kept in two keys beside the counter's own, which stays
+// that ends and begins again, leave the ids as they are. They are kept in keys beside the counter's own, which stays
 // a plain integer; they take about 60 bytes each, and the id. If those keys are lost (evicted, deleted, forgotten by a
 // failover), or the server's clock is set forward by as much, ids are forgotten early. A request given up on may be served
 // later: then AddOnce with that id tells.
@@ -49,8 +49,8 @@ const (
 
 // addOnce runs addonce.lua.
 func (k *Counter) addOnce(ctx context.Context, call, id string, d int64) (v int64, replayed bool, err error) {
-	r, err := k.c.adding(ctx, script.Call{Script: addOnceScript, Keys: k.idKeys(),
-		Args: append(k.addArgs(d), call, id, strconv.FormatInt(millis(k.remember), 10))})
+	r, err := k.c.adding(ctx, script.Call{Script: addOnceScript, Keys: k.idKeys(id),
+		Args: append(k.addArgs(d), call, id, strconv.FormatInt(millis(k.remember), 10), strconv.Itoa(idPart(id)))})
 	switch {
 	case err != nil:
 		return 0, false, err

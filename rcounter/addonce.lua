@@ -1,12 +1,13 @@
 -- Adds to a counter once for each id.
 --
 -- KEYS[1]  the counter, a string
--- KEYS[2]  the ids of what was added, a hash: ':' and the id -> 'call;delta;sum'; 'from' -> when it was begun, in ms
+-- KEYS[2]  the ids of what was added, those of one part of 64, a hash: ':' and the id -> 'call;delta;sum'; 'from' -> when it was begun, in ms
 -- KEYS[3]  likewise: of the two the one begun later takes new ids, the other has those of before
 -- ARGV[1…4] as for add.lua
 -- ARGV[5]  id of this call
 -- ARGV[6]  the id
 -- ARGV[7]  for how many ms an id is remembered at least
+-- ARGV[8]  which part this is, from 0
 --
 -- Replies  {0, sum}      added, by this call
 --          {1, value}    as add.lua: not added, and not remembered, since it may change
@@ -17,7 +18,9 @@
 -- Safe to run twice: the second run finds the id, and by the call's that it is its own.
 --
 -- Two hashes take turns: once the later one is as old as an id must be remembered, every id of the other is older than
--- that, and it is emptied and takes over. So an id is remembered for up to twice that time, and none costs a timer.
+-- that, and it is emptied and takes over. So an id is remembered for up to twice that time, and none costs a timer. It is unlinked,
+-- so the server frees it in the background. When nobody adds any more they expire, which holds the server up; so the
+-- parts that were filled at one time end up to a second apart.
 local key, young, old, call, id, keep = KEYS[1], KEYS[2], KEYS[3], ARGV[5], ':' .. ARGV[6], tonumber(ARGV[7])
 
 local a, b = redis.call('HMGET', young, 'from', id), redis.call('HMGET', old, 'from', id)
@@ -41,9 +44,9 @@ if before > from then
 end
 if from < 0 or now - from >= keep then
   young = old
-  redis.call('DEL', young)
+  redis.call('UNLINK', young)
   redis.call('HSET', young, 'from', string.format('%.0f', now))
 end
 redis.call('HSET', young, id, call .. ';' .. ARGV[1] .. ';' .. r[2])
-if redis.call('PTTL', young) < keep then redis.call('PEXPIRE', young, string.format('%.0f', 2 * keep)) end
+if redis.call('PTTL', young) < keep then redis.call('PEXPIRE', young, string.format('%.0f', 2 * keep - math.floor(ARGV[8] * math.min(1000, keep / 128)))) end
 return r

@@ -8,7 +8,7 @@
 --          {{-1, said, found}, '0', {}}
 --          {{-6, 0, 0}, '0', {}}   no stock
 --
--- Safe to run twice: it writes nothing.
+-- Safe to run twice: it writes nothing, but that begin removes what is over.
 local wrong = begin()
 if wrong == 'absent' then return {{-6, 0, 0}, '0', {}} end
 if wrong then return {wrong, '0', {}} end

@@ -10,10 +10,16 @@
 -- It does not begin like the others: a stock with records missing can be closed too.
 local m = redis.call('HMGET', stock, 'gone', 'state')
 gone = tonumber(m[1])
-if not gone then return 0 end
+if not gone then
+  if redis.call('EXISTS', stock) == 0 then strays() end
+  return 0
+end
 local t = redis.call('TIME')
 now = t[1] * 1000 + math.floor(t[2] / 1000)
-if now >= gone then return 0 end
+if now >= gone then
+  remove()
+  return 0
+end
 redis.call('HSET', stock, 'state', (m[2] == '3' or m[2] == '5') and 5 or 2)
 redis.call('DEL', flag)
 if redis.call('PTTL', stock) < 0 then redis.call('PEXPIRE', stock, text(gone - now)) end

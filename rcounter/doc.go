@@ -65,7 +65,7 @@
 // P is Options.KeyPrefix, S is P and the name of a stock, which may not contain braces.
 //
 //	P<name>    string  a Counter: INCR's and RAtomicLong's decimal integer; no end unless TTL
-//	rc:{P<name>}:i0 and :i1, or rc:P<name>:i0 if the name has braces: hashes, the ids of a Counter's AddOnce
+//	rc:{P<name>}:i0.0 to :i0.63 and :i1.0 to :i1.63, or rc:P<name>:i0.0 if the name has braces: hashes, the ids of a Counter's AddOnce
 //	rc:{S}     hash    a Stock: its numbers; times in ms of the server (open.lua)
 //	rc:{S}:u   hash    its claimants: claimant -> ordinal;call, after a return 0;call;returned;by
 //	rc:{S}:r   hash    its requests, reservations, units of nobody in particular, and how many each claimant has (stock.lua)
@@ -80,8 +80,9 @@
 //	                   end in a number that puts it into the right slots
 //	rc:{S:key}:qN      a RateLimiter of one key: a string, at;level;per;id; N is the length of S; rc:{S}:qN without a key
 //
-// All keys of a stock end in the same millisecond, retention after its end, but the flag of being sold out, which ends
-// sooner. Only relative expiries are sent, computed in the scripts from the server's own TIME. A winner costs the
+// A stock's hash ends retention after the stock's end, the flag of being sold out sooner. The other keys may be large, and a
+// server frees what expires in one go; so they are left an hour more, and are unlinked in the background by the process
+// that opened the stock, or by any call before or after. Only relative expiries are sent, computed in the scripts from the server's own TIME. A winner costs the
 // server about 65 bytes and the length of the claimant, a request about 100 and the lengths of both names.
 //
 // # Cost

@@ -43,6 +43,11 @@ func (s *Stock) ConfirmAs(ctx context.Context, call, id string) (Grant, error) {
 	return s.confirm(ctx, call, id)
 }
 
+func (k *Counter) IDKeys(id string) (first, second string) {
+	keys := k.idKeys(id)
+	return keys[1], keys[2]
+}
+
 func (k *Counter) AddOnceAs(ctx context.Context, call, id string, d int64) (v int64, replayed bool, err error) {
 	return k.addOnce(ctx, call, id, d)
 }

@@ -39,12 +39,17 @@ func (f *filter) has(s string) bool {
 
 // at is the block of s, and the hash that chooses the bits in it.
 func (f *filter) at(s string) (*block256, uint32) {
+	h := hash64(s)
+	return &f.blocks[(h>>32)*uint64(len(f.blocks))>>32], uint32(h)
+}
+
+// hash64 is the same in every process, and in every version: AddOnce finds its ids by it.
+func hash64(s string) uint64 {
 	h := uint64(14695981039346656037) // FNV-1a, whose lower bits alone would do neither
 	for i := range len(s) {
 		h = (h ^ uint64(s[i])) * 1099511628211
 	}
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
-	h ^= h >> 33
-	return &f.blocks[(h>>32)*uint64(len(f.blocks))>>32], uint32(h)
+	return h ^ h>>33
 }

@@ -6,7 +6,7 @@
 -- Replies  {0, epoch, remaining, ordinal}   ordinal 0: none; epoch 0: no stock
 --          {-1, said, found}                records are missing, this claimant's perhaps, or numbers that cannot be
 --
--- Safe to run twice: it writes nothing.
+-- Safe to run twice: it writes nothing, but that begin removes what is over.
 local wrong = begin()
 if wrong == 'absent' then return {0, 0, 0, 0} end
 if wrong then return wrong end

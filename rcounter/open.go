@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+	"weak"
 
 	"github.com/redlatch/redlatch/internal/errs"
 )
@@ -129,6 +130,25 @@ func (s *Stock) open(ctx context.Context, id string, o OpenSpec) (openReply, err
 			return openReply{}, err
 		}
 		s.desk().memory.forget()
+		if v[2] == 1 {
+			s.removeAfter(o.StartIn + o.OpenFor + o.Retain)
+		}
 		return openReply{epoch: v[1], opened: v[2] == 1}, nil
 	}
+}
+
+// removeAfter has what is left of the stock removed some time after its retention, which is as long as that from now, is
+// over: see ends in stock.lua. If this process is gone by then, or its client, whoever else calls does it.
+func (s *Stock) removeAfter(d time.Duration) {
+	client, name, keys := weak.Make(s.c), s.name, s.keys
+	time.AfterFunc(d+d/1000+time.Second, func() { // two clocks may run apart
+		c := client.Value()
+		if c == nil || c.closed.Load() {
+			return
+		}
+		c.tasks.spawn(func() {
+			s := &Stock{c: c, name: name, keys: keys}
+			s.reap(context.Background(), reapBatch) // if that fails, they expire
+		})
+	})
 }

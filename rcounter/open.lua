@@ -46,13 +46,12 @@ end
 
 -- Records without the stock's hash: a sale was under way and has lost its half. Its claimants have units; opening
 -- over them would sell those again.
-local found = redis.call('HLEN', users) + redis.call('HLEN', records) + redis.call('ZCARD', holds) + redis.call('EXISTS', ledger)
-if found > 0 and not there then return {-1, 0, found} end
+local found = there and 0 or strays()
+if found > 0 then return {-1, 0, found} end
 
 if ARGV[9] == '' or now > tonumber(ARGV[9]) then return {-11, now, 0} end
 
-if there then redis.call('DEL', stock, users, records, holds, ledger) end -- over, and not yet removed: somebody took the expiry off
-redis.call('DEL', flag)
+remove() -- what is over and not yet removed
 epoch = t[1] * 1000000 + t[2]
 start = now + start_in
 gone = start + open_for + retain

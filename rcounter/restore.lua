@@ -58,7 +58,7 @@ elseif step == 'put' then
   end
   for i = 3, #ARGV, 4 do redis.call('HSET', ARGV[i] == 'u' and users or records, ARGV[i + 1], ARGV[i + 3]) end
 elseif step == 'unhold' then
-  redis.call('DEL', holds)
+  redis.call('UNLINK', holds)
 elseif step == 'hold' then
   for i = 3, #ARGV, 2 do redis.call('ZADD', holds, ARGV[i + 1], ARGV[i]) end
 elseif step == 'end' then
@@ -70,7 +70,5 @@ elseif step == 'end' then
   redis.call('HSET', stock, 'sold', ARGV[9], 'held', ARGV[10], 'seq', ARGV[11], 'recorded', text(seen[4]), 'requests', text(seen[5]),
     'holds', text(seen[6]), 'limit', text(math.max(tonumber(m[10]) or 0, least)), 'state', state == 3 and 1 or 2, 'restorer', '', 'restored', call)
 end
-for i = 1, 6 do
-  if i ~= 5 then redis.call('PEXPIRE', KEYS[i], text(gone - now)) end
-end
+ends()
 return reply()

@@ -176,6 +176,9 @@ func (s *ShardedStock) Open(ctx context.Context, o OpenSpec) (epoch int64, err e
 	if !p.mine {
 		return 0, &AlreadyOpenError{Key: s.plan, Epoch: p.epoch}
 	}
+	for _, shard := range t.shards {
+		shard.removeAfter(o.StartIn + o.OpenFor + o.Retain)
+	}
 	return p.epoch, nil
 }
 

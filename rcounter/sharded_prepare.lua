@@ -46,11 +46,10 @@ if there then
     if state ~= 4 or seq > 0 or e > tonumber(want) then return {1, e, 0} end
   end
 end
-local found = redis.call('HLEN', users) + redis.call('HLEN', records) + redis.call('ZCARD', holds) + redis.call('EXISTS', ledger)
-if found > 0 and not there then return {-1, 0, found} end
+local found = there and 0 or strays()
+if found > 0 then return {-1, 0, found} end
 
-if there then redis.call('DEL', stock, users, records, holds, ledger) end
-redis.call('DEL', flag)
+remove()
 local inc = text(t[1] * 1000000 + t[2]) .. '-' .. ARGV[11]
 redis.call('HSET', stock, 'limit', ARGV[2], 'sold', 0, 'held', 0, 'seq', 0, 'recorded', 0, 'requests', 0, 'holds', 0, 'per', ARGV[3],
   'start', text(now + tonumber(ARGV[4])), 'end', text(now + tonumber(ARGV[5])), 'gone', text(now + tonumber(ARGV[6])), 'epoch', want,

@@ -6,7 +6,7 @@
 --          state: 0 absent, 1 pending, 2 open, 3 ended, 4 closed, 5 suspended, -1 numbers that cannot be; times may be
 --          negative; said and found are those of begin, or equal
 --
--- Safe to run twice: it writes nothing.
+-- Safe to run twice: it writes nothing, but that begin removes what is over.
 local wrong = begin()
 if wrong == 'absent' then return {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0} end
 if wrong and wrong[2] == -1 then return {-1, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0} end

@@ -16,8 +16,8 @@
 -- C cancelled (n 0: before it was made), E expired. deadline is 0 for a request; asked is 0 if Restore made the record
 -- and does not know of which of the two.
 --
--- Every key but the flag ends in the same millisecond; the flag ends when something is left without a write: at the
--- next deadline of a hold, or at the end. A stock says how many fields and members its other keys have. If they have not, a script changes
+-- The stock's hash ends with the retention; the keys of claimants, records, holds and the ledger outlive it by LATER,
+-- see ends. The flag ends when something is left without a write: at the next deadline of a hold, or at the end. A stock says how many fields and members its other keys have. If they have not, a script changes
 -- nothing: {-1, said, found}. Numbers that cannot be: {-1, -1, 0}.
 local stock, users, records, holds, flag, ledger = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local limit, sold, held, seq, recorded, requests, waiting, per, start, ending, gone, epoch, state, keeps, now
@@ -25,11 +25,48 @@ local limit, sold, held, seq, recorded, requests, waiting, per, start, ending, g
 -- text is a number as decimal digits: real Redis prints a double of 15 digits and more as 1e+15.
 local function text(n) return string.format('%.0f', n) end
 
+-- ends has all keys but the flag end: the stock's hash with the retention, the others LATER. A server frees a key that
+-- expires in one go, for 400 ms where it has a million records, and serves nobody meanwhile. So only the small hash expires,
+-- and what is left is unlinked, which frees it in the background: see remove. If nobody comes for that, it expires after all.
+local LATER = 3600000
+local function ends()
+  for i = 1, 6 do
+    if i ~= 5 then redis.call('PEXPIRE', KEYS[i], text(gone - now + (i == 1 and 0 or LATER))) end
+  end
+end
+
+-- remove removes all keys.
+local function remove() redis.call('UNLINK', stock, users, records, holds, flag, ledger) end
+
+-- strays is how many records are there of a stock whose hash is not. What is left of one whose retention is over is none, and
+-- is removed. By what is left to live it is told from that of a stock whose hash was lost, evicted or deleted, while it
+-- sold: that has more than LATER left. Its claimants have units, so nothing may be opened over it. (100 ms are
+-- allowed for between TIME and PEXPIRE in the script that gave the ends; a loss so shortly before the end is one that
+-- the end would have made.)
+--
+-- An Open, however late, and a removal are one script each, so what is removed here is never that of the stock just
+-- opened: its hash is there. A replica promoted without the removal has the keys with the same ends, and removes them
+-- likewise; if its clock is behind, it says that records are there until it has caught up. Keys whose end somebody took off are
+-- those of a stock that was lost.
+local function strays()
+  local n = redis.call('HLEN', users) + redis.call('HLEN', records) + redis.call('ZCARD', holds) + redis.call('EXISTS', ledger)
+  if n == 0 then return 0 end
+  for i = 2, 6 do
+    local ms = i ~= 5 and redis.call('PTTL', KEYS[i]) or 0
+    if ms == -1 or ms > LATER + 100 then return n end
+  end
+  remove()
+  return 0
+end
+
 -- begin reads and checks the stock. It returns nil, or 'absent', or the reply that says what is wrong.
 local function begin()
   local m = redis.call('HMGET', stock, 'limit', 'sold', 'held', 'seq', 'recorded', 'requests', 'holds', 'per', 'start', 'end', 'gone',
     'epoch', 'state', 'ledger')
-  if not m[1] then return 'absent' end
+  if not m[1] then
+    if redis.call('EXISTS', stock) == 0 then strays() end
+    return 'absent'
+  end
   for i = 1, 14 do
     m[i] = tonumber(m[i])
     if not m[i] then return {-1, -1, 0} end
@@ -38,7 +75,10 @@ local function begin()
   start, ending, gone, epoch, state, keeps = m[9], m[10], m[11], m[12], m[13], m[14]
   local t = redis.call('TIME')
   now = t[1] * 1000 + math.floor(t[2] / 1000)
-  if now >= gone then return 'absent' end -- over, and only its keys not yet removed
+  if now >= gone then -- over, and only its keys not yet removed
+    remove()
+    return 'absent'
+  end
   local found = redis.call('HLEN', users)
   if found ~= recorded then return {-1, recorded, found} end
   found = redis.call('HLEN', records)
@@ -96,8 +136,8 @@ local function mark(goes_on)
 end
 
 -- settle is the end of a script that wrote to the stock and to wrote (users, or records by default): the flag follows what is left,
--- of which there was before, and a key without an end gets it, all of them in one go so that they end in the same
--- millisecond; an earlier end of the records alone would look like their loss.
+-- of which there was before, and a key without an end gets it, all of them in one go: an end of the records before that
+-- of the stock would look like their loss.
 local function settle(before, wrote)
   local left = limit - sold - held
   if left > 0 and before <= 0 then
@@ -107,9 +147,7 @@ local function settle(before, wrote)
   end
   if redis.call('PTTL', wrote or records) == -1 or redis.call('PTTL', stock) == -1 or waiting > 0 and redis.call('PTTL', holds) == -1
       or keeps == 1 and redis.call('PTTL', ledger) == -1 then
-    for i = 1, 6 do
-      if i ~= 5 then redis.call('PEXPIRE', KEYS[i], text(gone - now)) end
-    end
+    ends()
   end
 end
 

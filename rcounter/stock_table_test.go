@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -72,6 +73,9 @@ func counts(t testing.TB, c rueidis.Client) string {
 }
 
 func countsOf(st stockState) string {
+	if st.gone < 0 { // whoever comes first removes it
+		return "sold  seq  recorded  state  users map[]"
+	}
 	state := 1
 	if st.closed {
 		state = 2
@@ -116,7 +120,7 @@ func TestClaimTable(t *testing.T) {
 		{"closed", two.shut(), "B", "b", "ended 0", 1, nil, two.shut()},
 		{"closed before its start", two.shut().pending(), "B", "b", "ended 0", 1, nil, two.shut()},
 		{"a winner after Close", two.shut(), "B", "a", "replayed 1", 1, nil, two.shut()},
-		{"retained no longer", two.over(), "B", "a b", "not open 0, not open 0", 0, nil, two},
+		{"retained no longer", two.over(), "B", "a b", "not open 0, not open 0", 0, nil, two.over()},
 		{"a batch", two, "B", "b a c", "granted 2, replayed 1, sold out 0", 0, nil, selling(2, 2, 2, 2, "a", "1;A", "b", "2;B")},
 		{"one claimant twice in a batch", selling(5, 1, 1, 1, "a", "1;A"), "B", "b b a b", "granted 2, replayed 2, replayed 1, replayed 2", 3, nil,
 			selling(5, 2, 2, 2, "a", "1;A", "b", "2;B")},
@@ -187,7 +191,7 @@ func TestReturnTable(t *testing.T) {
 		{"a duplicate after two returns", selling(2, 1, 6, 2, "a", "0;C;6;S", "b", "5;B"), "R", "a", 4, false, nil, selling(2, 1, 6, 2, "a", "0;C;6;S", "b", "5;B")},
 		{"after the end", held.ended(), "R", "a", 4, true, nil, back},
 		{"after Close", held.shut(), "R", "a", 4, true, nil, back.shut()},
-		{"retained no longer", held.over(), "R", "a", 4, false, nil, held},
+		{"retained no longer", held.over(), "R", "a", 4, false, nil, held.over()},
 		{"above 10^15", selling(2e15, 1e15+1, 1e15+1, 1, "a", "1000000000000001;A"), "R", "a", 1e15 + 1, true, nil, selling(2e15, 1e15, 1e15+1, 1, "a", "0;A;1000000000000001;R")},
 		{"records lost", held.drop("b"), "R", "a", 4, false, rcounter.ErrCorrupt, held.drop("b")},
 		{"a record that is none", selling(2, 1, 1, 1, "a", "x"), "R", "a", 1, false, rcounter.ErrCorrupt, selling(2, 1, 1, 1, "a", "x")},
@@ -382,7 +386,7 @@ func TestCloseTable(t *testing.T) {
 		}
 		held.over().write(t, c)
 		require.NoError(t, s.Close(ctx))
-		require.Equal(t, countsOf(held), counts(t, c))
+		require.Equal(t, countsOf(held.over()), counts(t, c))
 		must(t, c, "FLUSHALL")
 		require.NoError(t, s.Close(ctx))
 		require.Empty(t, keys(t, c))
@@ -427,4 +431,78 @@ func TestTheScriptItselfRefusesTooManyClaimants(t *testing.T) {
 			require.Equal(t, rcounter.Grant{Outcome: rcounter.Granted, Ordinal: int64(i + 1), N: 1, Remaining: 72, Epoch: testEpoch}, g)
 		}
 	})
+}
+
+// leavings puts there what a stock leaves behind whose hash is gone, to end after so many ms, or never.
+func leavings(t testing.TB, c rueidis.Client, ms int64) {
+	t.Helper()
+	selling(2, 1, 1, 1, "a", "1;A").write(t, c)
+	must(t, c, "HSET", "rc:{s}:r", "r:order", "G;2;1;1;C;;0;a", "u:a", "1")
+	must(t, c, "ZADD", "rc:{s}:h", "1", "hold")
+	must(t, c, "XADD", "rc:{s}:l", "*", "op", "grant")
+	must(t, c, "DEL", "rc:{s}")
+	for _, k := range []string{"u", "r", "h", "l"} {
+		if ms < 0 {
+			must(t, c, "PERSIST", "rc:{s}:"+k)
+		} else {
+			must(t, c, "PEXPIRE", "rc:{s}:"+k, dec(ms))
+		}
+	}
+}
+
+// A stock's records outlive its hash by an hour. By what they have left it is known whether its retention was over when
+// it went, or it was lost.
+func TestWhatAStockLeavesIsRemovedByWhoeverCallsNextAndWhatWasLostStays(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		c := srv.Client(t)
+		s := on(t, c, patient).Stock("s")
+		verbs := stockVerbs(s)
+		for verb, call := range verbs {
+			if verb == "Restore" || verb == "Ledger" { // the one changes nothing without a stock, the other only moves entries
+				continue
+			}
+			leavings(t, c, hour)
+			err := call()
+			if verb == "Open" {
+				require.NoError(t, err)
+				require.Equal(t, []string{"rc:{s}"}, keys(t, c), "opened over what is over")
+				must(t, c, "DEL", "rc:{s}")
+				continue
+			}
+			require.NotErrorIs(t, err, rcounter.ErrCorrupt, verb)
+			require.Empty(t, keys(t, c), verb)
+		}
+		for what, ms := range map[string]int64{"lost while it sold": hour + 60_000, "its end was taken off": -1} {
+			for verb, call := range verbs {
+				if verb == "Ledger" {
+					continue
+				}
+				leavings(t, c, ms)
+				call()
+				require.Len(t, keys(t, c), 4, "%s: %s", what, verb)
+			}
+			_, err := s.Open(ctx, spec(1))
+			require.ErrorIs(t, err, rcounter.ErrCorrupt, what)
+			g, err := s.Claim(ctx, "b")
+			require.NoError(t, err)
+			require.Equal(t, rcounter.NotOpen, g.Outcome)
+		}
+		for _, k := range []string{"u", "r", "h", "l"} { // of one key alone
+			leavings(t, c, hour)
+			must(t, c, "PEXPIRE", "rc:{s}:"+k, dec(hour+60_000))
+			_, err := s.Open(ctx, spec(1))
+			require.ErrorIs(t, err, rcounter.ErrCorrupt, k)
+		}
+	})
+}
+
+func TestTheProcessThatOpenedAStockRemovesWhatItLeaves(t *testing.T) {
+	t.Parallel()
+	c := redistest.Start(t).Client(t)
+	s := on(t, c, exact).Stock("s")
+	_, err := s.Open(ctx, rcounter.OpenSpec{Limit: 1, OpenFor: 100 * time.Millisecond, Retain: 100 * time.Millisecond})
+	require.NoError(t, err)
+	_, err = s.Claim(ctx, "ann")
+	require.NoError(t, err)
+	redistest.Eventually(t, time.Minute, "nothing is left", func() bool { return len(keys(t, c)) == 0 })
 }
