@@ -37,7 +37,7 @@ const MaxPermits = math.MaxInt32
 // come from nowhere, too: Release makes the key.
 //
 // Waiters of one process are served first come, first served, so a large request is not starved by small ones behind
-// it, except by calls that do not wait (TryAcquire with waitTime 0). Between processes it is whoever asks first after
+// it, also by calls that do not wait (TryAcquire with waitTime 0). Between processes it is whoever asks first after
 // a release.
 //
 // The writing verbs cannot be repeated safely, since the server cannot tell a second request from a repeated one, so
@@ -147,7 +147,8 @@ func (s *CountingSemaphore) Acquire(ctx context.Context, n int) error {
 	return s.acquire(ctx, n, time.Time{}, false)
 }
 
-// TryAcquire is Acquire for at most waitTime; 0: it asks once, ahead of those who wait. waitTime bounds the waiting
+// TryAcquire is Acquire for at most waitTime; 0: it asks once, and not at all while others of this process wait and
+// were told that there are too few: it would overtake them for as long as it is called. waitTime bounds the waiting
 // for permits: the first request itself has Options.CallTimeout.
 func (s *CountingSemaphore) TryAcquire(ctx context.Context, n int, waitTime time.Duration) error {
 	if err := checkWait(waitTime); err != nil {
@@ -178,9 +179,27 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 	}
 	defer s.c.roster.Leave()
 	began := time.Now()
+	hungry := false
+	defer func() {
+		if hungry {
+			s.c.fed(s.line())
+		}
+	}()
+	if once && s.c.isHungry(s.line()) && ctx.Err() == nil {
+		err := s.explain(&wait.GaveUp{Left: -1}, n, 0)
+		s.c.observer.NotAcquired(ctx, s.name, n, 0, err)
+		return err
+	}
 	err := s.c.queue.Wait(ctx, wait.Request{
 		Name: s.name, Line: s.line(), Channel: s.channel, Alone: once, Until: until,
-		Try: func(ctx context.Context) (wait.Answer, error) { return s.try(ctx, n) },
+		Try: func(ctx context.Context) (wait.Answer, error) {
+			answer, err := s.try(ctx, n)
+			if err == nil && !answer.Granted && !once && !hungry {
+				hungry = true
+				s.c.starve(s.line())
+			}
+			return answer, err
+		},
 	})
 	waited := time.Since(began)
 	if err != nil {

@@ -629,3 +629,22 @@ func TestAKilledProcessTakesAnonymousPermitsWithIt(t *testing.T) {
 	require.EqualValues(t, 3, must1[int64](t)(s.Available(within(t))), "as documented")
 	require.NoError(t, s.TryAcquire(within(t), 3, 0))
 }
+
+// The interleaving of x/sync's TestAllocCancelDoesntStarve: calls that do not wait must not keep a waiter from its permits.
+func TestACallThatDoesNotWaitNeverOvertakesWaitersOfItsProcess(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{})
+	s := r.c.CountingSemaphore("s")
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	_, err := s.TrySetPermits(ctx, 2, 0)
+	require.NoError(t, err)
+	require.NoError(t, s.TryAcquire(ctx, 1, 0))
+	got := make(chan error, 1)
+	go func() { got <- s.Acquire(ctx, 2) }()
+	redistest.Eventually(t, 10*time.Second, "it was refused, and waits", func() bool { return r.c.Hungry() == 1 })
+	require.ErrorIs(t, s.TryAcquire(ctx, 1, 0), rsemaphore.ErrNotAcquired, "one is free, and kept for who waits")
+	require.NoError(t, s.Release(ctx, 1))
+	require.NoError(t, <-got)
+	require.Zero(t, r.c.Hungry())
+}

@@ -348,21 +348,27 @@ func (a *acquisition) undo() {
 func (a *acquisition) starve() {
 	if a.waits && !a.hungry {
 		a.hungry = true
-		a.s.c.mu.Lock()
-		a.s.c.hungry[a.s.key]++
-		a.s.c.mu.Unlock()
+		a.s.c.starve(a.s.key)
 	}
 }
 
 func (a *acquisition) fed() {
-	if !a.hungry {
-		return
+	if a.hungry {
+		a.s.c.fed(a.s.key)
 	}
-	c := a.s.c
+}
+
+func (c *Client) starve(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.hungry[a.s.key]--; c.hungry[a.s.key] == 0 {
-		delete(c.hungry, a.s.key)
+	c.hungry[key]++
+}
+
+func (c *Client) fed(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hungry[key]--; c.hungry[key] == 0 {
+		delete(c.hungry, key)
 	}
 }
 
