@@ -130,5 +130,12 @@ func command(args []string) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "%d rows in %s, %v\n", len(rows), *out, time.Since(start).Round(time.Second))
+	lines, empty := worst(rows)
+	for _, line := range lines {
+		fmt.Fprintln(os.Stderr, line)
+	}
+	if broken == nil && empty > 0 {
+		return fmt.Errorf("in %d contended windows redlatch served nobody", empty)
+	}
 	return broken
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,33 @@ func oneLine(s string) string {
 		s = s[:200] + "…"
 	}
 	return s
+}
+
+// worst says of each setting of contended what its slowest window served, beside the median, and the longest wait: medians
+// hide stalls. empty is in how many windows redlatch served nobody.
+func worst(rows []results.Row) (lines []string, empty int) {
+	var order []string
+	windows, longest := map[string][]float64{}, map[string]float64{}
+	for _, r := range rows {
+		if r.Workload != contended || r.OpsPerSec < 0 {
+			continue
+		}
+		k := fmt.Sprintf("%s, %s, %s", r.Peer, plural(r.Processes, "process"), plural(r.Workers, "worker"))
+		if windows[k] == nil {
+			order = append(order, k)
+		}
+		windows[k] = append(windows[k], r.OpsPerSec)
+		longest[k] = max(longest[k], r.Max)
+		if r.Ops == 0 && r.Peer == redlatchPeer.Name {
+			empty++
+		}
+	}
+	for _, k := range order {
+		all := windows[k]
+		slices.Sort(all)
+		lines = append(lines, fmt.Sprintf("%s: slowest of %d windows %.0f/s, median %.0f/s, longest wait %s", k, len(all), all[0], all[len(all)/2], micros(longest[k])))
+	}
+	return lines, empty
 }
 
 // contended has workers in several processes want one lock (workload c2: under it one INCR, then a think time, without
