@@ -101,6 +101,7 @@ func TestAddOnceTable(t *testing.T) {
 
 // An id is remembered for as long as it must be, and not much longer.
 func TestAddOnceForgetsAnIdAfterItsTime(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)

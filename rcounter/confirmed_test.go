@@ -30,6 +30,7 @@ func writes(t testing.TB, c rueidis.Client) int {
 // From Redis 7.2 on WAIT waits for nothing if its connection has written nothing. So a call that only finds what its
 // first copy, or another call, has done must write something, or its answer is confirmed by nobody.
 func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	srv := redistest.Start(t, "--save", "")
 	admin := srv.Client(t)

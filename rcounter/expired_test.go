@@ -12,6 +12,7 @@ import (
 
 // A script ends only so many holds at once. Those that it leaves must refuse nobody.
 func TestHoldsThatAreOverRefuseNobodyHoweverMany(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	const users = 2500
 	last := "u" + strconv.Itoa(users-1)

@@ -294,6 +294,7 @@ func (m *packetModel) grab(u string) (rcounter.Share, error) {
 }
 
 func TestRedPacketKeepsToItsModel(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	for wire, wrap := range map[string]func(t *testing.T, s *redistest.Server, rnd *rand.Rand) rueidis.Client{
 		"once":  func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client { return s.Client(t) },

@@ -167,6 +167,7 @@ func (m *requestModel) giveBack(id string) bool {
 // Requests, reservations, their confirmations, cancellations and returns, in any order, each repeated at any later
 // time, over the three wires: everything is as the model says, and the ordinals are all different.
 func TestRequestsAndReservationsKeepToTheirModelInAnyOrder(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	for wire, wrap := range map[string]func(t *testing.T, s *redistest.Server, rnd *rand.Rand) rueidis.Client{
 		"once":  func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client { return s.Client(t) },

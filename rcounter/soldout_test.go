@@ -56,6 +56,7 @@ func claimed(t testing.TB, s *rcounter.Stock, claimant string) rcounter.Grant {
 }
 
 func TestSoldOutIsAnsweredWithoutTheServerAndWinnersByIt(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	eachCache(t, func(t *testing.T, srv *redistest.Server, client func() rueidis.Client) {
 		admin := srv.Client(t)

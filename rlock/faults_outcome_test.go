@@ -186,6 +186,7 @@ func TestWaitersAreWokenThoughTheirSubscriptionIsKilledAtTheRelease(t *testing.T
 
 // rueidis sends what was awaiting its reply again, unasked, when a connection's lifetime ends.
 func TestNothingIsCountedOrReleasedTwiceWhenRueidisRunsAScriptTwice(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s)

@@ -614,6 +614,7 @@ func TestSomeReleasesAreOpenWhileRedissonListens(t *testing.T) {
 }
 
 func TestTheQueueLastsForAsLongAsSomebodyEntersIt(t *testing.T) {
+	redistest.SkipShort(t)
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
 		g.must(t, "HSET", "l", alice, "1")

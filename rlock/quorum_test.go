@@ -455,6 +455,7 @@ func TestARestartedServerVotesAfterALeaseAndIsHadAgain(t *testing.T) {
 }
 
 func TestServersThatAreJustUpGiveNoVote(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	servers := started(t, 3)
 	o := quick
@@ -699,6 +700,7 @@ func TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld(t *testing.T) {
 
 // The vote that it got is given back, which that server does not confirm.
 func TestAQuorumEndsInTimeWhenAServerFallsSilent(t *testing.T) {
+	redistest.SkipShort(t)
 	servers := started(t, 3)
 	t.Parallel()
 	servers.voting(t)

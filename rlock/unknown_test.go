@@ -174,6 +174,7 @@ func TestASlowReleaseNeverTouchesALaterHold(t *testing.T) {
 }
 
 func TestABlackHoledHolderStopsBeforeAnotherCanAcquire(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	s := redistest.Start(t)
 	waiter := newRig(t, s, rlock.Options{PollCap: 10 * time.Millisecond})

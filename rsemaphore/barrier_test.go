@@ -797,6 +797,7 @@ type outcomes struct {
 // Random histories with failing networks, parties that leave and processes that are killed: of each generation either
 // all parties were told that it tripped, or none; and they go on by themselves.
 func TestBarrierHistoriesUnderFaultsAndKillsAreAllOrNone(t *testing.T) {
+	redistest.SkipShort(t)
 	srv := redistest.Start(t)
 	direct := newRig(t, srv, patient)
 	const parties = 4

@@ -973,6 +973,7 @@ func TestStopWaitsForNoConnectionThatIsNotThereYet(t *testing.T) {
 
 // The same of a real client, whose dialling and closing nobody can hurry: nothing is left of them in the end.
 func TestNothingRunsOnceASilentServerHasBeenGivenUp(t *testing.T) {
+	redistest.SkipShort(t)
 	for _, there := range []bool{false, true} {
 		t.Run(fmt.Sprintf("the connection was there: %v", there), func(t *testing.T) {
 			s := redistest.Start(t)
