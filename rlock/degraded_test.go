@@ -60,7 +60,7 @@ func TestScriptsForgottenInALoopAreSentAgain(t *testing.T) {
 		}
 	})
 	for range 2 {
-		r := newRig(t, s, rlock.Options{WatchdogTimeout: 300 * time.Millisecond})
+		r := newRig(t, s, rlock.Options{WatchdogTimeout: 3 * time.Second})
 		for g := range 4 {
 			wg.Go(func() {
 				for i := range 50 {

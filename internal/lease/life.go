@@ -118,13 +118,34 @@ type lasting struct {
 
 func (x *lasting) Deadline() (time.Time, bool) { return x.parent.Deadline() }
 
-// Value asks the shared context for itself only: package context finds by a value of it what its children hang on, and its
-// cause. All other values there are those of the parent that came first.
+// Value asks the shared context for what package context asks for only, to find what the children hang on, and the cause. All
+// other values there are those of the parent that came first. It asks one of the two: where lives nest, as re-entries do, each
+// would otherwise double the cost of a look-up.
 func (x *lasting) Value(key any) any {
-	if v, ok := x.Context.Value(key).(context.Context); ok && v == x.Context {
-		return v
+	if key == endKey {
+		return x.Context.Value(key)
 	}
 	return x.parent.Value(key)
+}
+
+// endKey is the key for which package context asks a parent. It is not exported; whoever asks for a cause asks for it.
+var endKey = func() any {
+	ended, end := context.WithCancel(context.Background())
+	end()
+	k := &keyOf{Context: ended}
+	context.Cause(k)
+	return k.key
+}()
+
+// keyOf notes the key that it is asked for.
+type keyOf struct {
+	context.Context
+	key any
+}
+
+func (k *keyOf) Value(key any) any {
+	k.key = key
+	return nil
 }
 
 // Count notes that the client has counted it in.

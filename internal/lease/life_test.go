@@ -108,3 +108,30 @@ func TestAContextHasTheValuesOfItsOwnParent(t *testing.T) {
 	require.Error(t, late.Err())
 	require.Equal(t, why, context.Cause(late))
 }
+
+// asked counts how often a value is looked up in it.
+type asked struct {
+	context.Context
+	n *int
+}
+
+func (x asked) Value(key any) any { *x.n++; return x.Context.Value(key) }
+
+// Re-entries nest, each under the context of the one before.
+func TestAValueIsLookedUpOnceHoweverDeepLivesNest(t *testing.T) {
+	t.Parallel()
+	for name, parent := range map[string]context.Context{
+		"that can end":    t.Context(),
+		"that cannot end": context.Background(),
+	} {
+		n := 0
+		ctx := context.Context(asked{context.WithValue(parent, lifeTestKey("k"), "v"), &n})
+		for range 16 {
+			ctx = new(lease.Life).Context(ctx)
+		}
+		n = 0
+		require.Equal(t, "v", ctx.Value(lifeTestKey("k")))
+		require.Nil(t, ctx.Value(lifeTestKey("other")))
+		require.Equal(t, 2, n, name)
+	}
+}
