@@ -72,7 +72,7 @@
 //	rc:{S}:h   zset    its reservations that hold units -> deadline
 //	rc:{S}:o   string  there while it is sold out; the only key that is tracked
 //	rc:{S}:l   stream  its ledger, if it keeps one
-//	rc:{S}:p   hash    a RedPacket: its numbers (redpacket_send.lua)
+//	rc:{S}:p   hash    a RedPacket: its numbers (redpacket.lua)
 //	rc:{S}:a   list    its shares not yet taken, in cents
 //	rc:{S}:g   hash    who took what: user -> ordinal;cents;call
 //	rc:{S}:s   hash    a ShardedStock: its plan (sharded_open.lua)
@@ -82,7 +82,7 @@
 //
 // A stock's hash ends retention after the stock's end, the flag of being sold out sooner. The other keys may be large, and a
 // server frees what expires in one go; so they are left an hour more, and are unlinked in the background by the process
-// that opened the stock, or by any call before or after. Only relative expiries are sent, computed in the scripts from the server's own TIME. A winner costs the
+// that opened the stock, or by any call before or after. So do a red packet's. Only relative expiries are sent, computed in the scripts from the server's own TIME. A winner costs the
 // server about 65 bytes and the length of the claimant, a request about 100 and the lengths of both names.
 //
 // # Cost

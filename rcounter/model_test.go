@@ -40,7 +40,7 @@ func (m *model) open(o rcounter.OpenSpec, epoch int64) error {
 	switch {
 	case m.there:
 		return rcounter.ErrAlreadyOpen
-	case len(m.known) > 0 && m.records && m.now < m.gone-100*time.Millisecond: // see strays in stock.lua
+	case len(m.known) > 0 && m.records && m.now < m.gone-100*time.Millisecond: // see stray in ends.lua
 		return rcounter.ErrCorrupt
 	}
 	*m = model{now: m.now, there: true, records: true, epoch: epoch, limit: o.Limit, held: map[string]int64{}, known: map[string]bool{},

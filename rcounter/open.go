@@ -9,6 +9,7 @@ import (
 	"weak"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 const (
@@ -131,24 +132,22 @@ func (s *Stock) open(ctx context.Context, id string, o OpenSpec) (openReply, err
 		}
 		s.desk().memory.forget()
 		if v[2] == 1 {
-			s.removeAfter(o.StartIn + o.OpenFor + o.Retain)
+			s.c.removeAfter(o.StartIn+o.OpenFor+o.Retain, s.call(reapScript, strconv.Itoa(reapBatch)))
 		}
 		return openReply{epoch: v[1], opened: v[2] == 1}, nil
 	}
 }
 
-// removeAfter has what is left of the stock removed some time after its retention, which is as long as that from now, is
-// over: see ends in stock.lua. If this process is gone by then, or its client, whoever else calls does it.
-func (s *Stock) removeAfter(d time.Duration) {
-	client, name, keys := weak.Make(s.c), s.name, s.keys
+// removeAfter has what is left of an object removed some time after its retention, which is as long as that from now, is
+// over: see ends.lua. call is of a script that does so when it finds the object over, and otherwise no harm. If this process
+// is gone by then, or its client, whoever else calls does it.
+func (c *Client) removeAfter(d time.Duration, call script.Call) {
+	client := weak.Make(c)
 	time.AfterFunc(d+d/1000+time.Second, func() { // two clocks may run apart
 		c := client.Value()
 		if c == nil || c.closed.Load() {
 			return
 		}
-		c.tasks.spawn(func() {
-			s := &Stock{c: c, name: name, keys: keys}
-			s.reap(context.Background(), reapBatch) // if that fails, they expire
-		})
+		c.tasks.spawn(func() { c.do(context.Background(), call) }) // if that fails, they expire
 	})
 }

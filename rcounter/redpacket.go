@@ -173,13 +173,24 @@ func (p *RedPacket) send(ctx context.Context, id string, o PacketSpec, shares []
 			return 0, err
 		}
 	}
+	if len(shares) > part { // a smaller one may expire, and costs no timer
+		p.c.removeAfter(o.OpenFor+o.Retain, p.look("", 0))
+	}
 	return epoch, nil
+}
+
+//go:embed redpacket.lua
+var packetPreludeSource string
+
+// packetScript is a script that begins with ends.lua and redpacket.lua.
+func packetScript(name, source string) *script.Script {
+	return script.New(name, endsSource+packetPreludeSource+source)
 }
 
 //go:embed redpacket_send.lua
 var packetSendSource string
 
-var packetSendScript = script.New("redpacket_send", packetSendSource)
+var packetSendScript = packetScript("redpacket_send", packetSendSource)
 
 // sendPart runs redpacket_send.lua; for the first part, it asks for the server's time before.
 func (p *RedPacket) sendPart(ctx context.Context, id string, o PacketSpec, first int, shares []int64) (epoch int64, err error) {
@@ -290,7 +301,7 @@ func (p *RedPacket) runGrabs(ctx context.Context, seats []*seat) {
 //go:embed redpacket_grab.lua
 var packetGrabSource string
 
-var packetGrabScript = script.New("redpacket_grab", packetGrabSource)
+var packetGrabScript = packetScript("redpacket_grab", packetGrabSource)
 
 // grab runs redpacket_grab.lua for at most 128 users; the shares are in their order. With ErrUnconfirmed they are there
 // too.
@@ -342,7 +353,7 @@ func (p *RedPacket) Refund(ctx context.Context) (_ Refund, err error) {
 //go:embed redpacket_refund.lua
 var packetRefundSource string
 
-var packetRefundScript = script.New("redpacket_refund", packetRefundSource)
+var packetRefundScript = packetScript("redpacket_refund", packetRefundSource)
 
 // refund runs redpacket_refund.lua.
 func (p *RedPacket) refund(ctx context.Context, id string) (Refund, error) {
@@ -467,7 +478,7 @@ func (p *RedPacket) all(ctx context.Context, size int) ([]Share, error) {
 //go:embed redpacket_status.lua
 var packetStatusSource string
 
-var packetStatusScript = script.New("redpacket_status", packetStatusSource)
+var packetStatusScript = packetScript("redpacket_status", packetStatusSource)
 
 type packetPage struct {
 	status PacketStatus
@@ -475,9 +486,14 @@ type packetPage struct {
 	shares []Share
 }
 
-// page runs redpacket_status.lua; from is the cursor of the page of records wanted, "" for none.
+// look is redpacket_status.lua; from is the cursor of the page of records wanted, "" for none.
+func (p *RedPacket) look(from string, size int) script.Call {
+	return script.Call{Script: packetStatusScript, Keys: p.keys, Args: []string{from, strconv.Itoa(size)}}
+}
+
+// page runs it.
 func (p *RedPacket) page(ctx context.Context, from string, size int) (packetPage, error) {
-	m, err := p.c.do(ctx, script.Call{Script: packetStatusScript, Keys: p.keys, Args: []string{from, strconv.Itoa(size)}})
+	m, err := p.c.do(ctx, p.look(from, size))
 	if err != nil {
 		return packetPage{}, err
 	}

@@ -1,8 +1,6 @@
 -- Gives each of some users one share of a red packet, in their order.
 --
--- KEYS[1]  the packet, a hash: see redpacket_send.lua
--- KEYS[2]  the shares not yet taken, a list of cents
--- KEYS[3]  who took what, a hash: user -> 'ordinal;cents;call'
+-- KEYS     those of redpacket.lua; a user's record is 'ordinal;cents;call'
 -- ARGV[1]  id of this call
 -- ARGV[2]  '1' to write something even if nothing is taken and somebody has a share: see own in stock.lua
 -- ARGV[3…] the users, 1 to 128
@@ -19,7 +17,7 @@
 -- Whatever is missing fails closed: the packet counts how many records and how many shares there must be. Everything
 -- is decided before the first write, and the count is written before the share is taken: a run broken off in between
 -- gives too little and says so, never too much.
-local packet, shares, users, call = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
+local call = ARGV[1]
 local n = #ARGV - 2
 if n < 1 or n > 128 then return redis.error_reply('ERR grab takes 1 to 128 users') end
 
@@ -33,6 +31,7 @@ if m[1] then
   end
 end
 if not m[1] or m[5] == 0 or now >= m[7] then
+  tidy(m[1] and m[7], now)
   local out = {0, 0, 0, 0}
   for i = 1, n do
     out[2 + 3 * i], out[3 + 3 * i], out[4 + 3 * i] = 4, 0, 0
@@ -80,15 +79,12 @@ if given > total or left == 0 and given ~= total then return {-1, -1, 0} end
 if state == 1 then out[3], out[4] = left, total - given end
 
 if pops > 0 then
-  redis.call('HSET', packet, 'taken', string.format('%.0f', taken), 'given', string.format('%.0f', given))
+  redis.call('HSET', packet, 'taken', text(taken), 'given', text(given))
   redis.call('LPOP', shares, pops)
   redis.call('HSET', users, unpack(set))
-  -- All keys in one go, so that they end in the same millisecond; an earlier end of one alone would look like its loss.
+  -- All keys in one go: an end of the records before that of the packet would look like their loss.
   if redis.call('PTTL', users) < 0 or redis.call('PTTL', packet) < 0 or left > 0 and redis.call('PTTL', shares) < 0 then
-    local keep = string.format('%.0f', m[7] - now)
-    redis.call('PEXPIRE', packet, keep)
-    redis.call('PEXPIRE', shares, keep)
-    redis.call('PEXPIRE', users, keep)
+    expire(m[7] - now)
   end
 elseif won and ARGV[2] == '1' then
   redis.call('HSET', packet, 'state', state)

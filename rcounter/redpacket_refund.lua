@@ -1,8 +1,6 @@
 -- Takes what is left of a red packet whose time is over back to its sender.
 --
--- KEYS[1]  the packet, a hash: see redpacket_send.lua
--- KEYS[2]  the shares not yet taken, a list of cents
--- KEYS[3]  who took what, a hash: see redpacket_grab.lua
+-- KEYS     those of redpacket.lua
 -- ARGV[1]  id of this call
 -- ARGV[2]  '1' to write something even if it was refunded before: see own in stock.lua
 --
@@ -14,10 +12,13 @@
 --
 -- Safe to run twice: the packet says what was refunded and by which call. What is refunded cannot be taken any more:
 -- the state forbids it, and the shares are gone.
-local packet, shares, users, call = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
+local call = ARGV[1]
 
 local m = redis.call('HMGET', packet, 'n', 'total', 'taken', 'given', 'state', 'end', 'gone', 'epoch', 'refund', 'by')
-if not m[1] then return {2, 0, 0, 0, 0} end
+if not m[1] then
+  tidy()
+  return {2, 0, 0, 0, 0}
+end
 for i = 1, 8 do
   m[i] = tonumber(m[i])
   if not m[i] then return {-1, -1, 0} end
@@ -25,7 +26,10 @@ end
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local left, cents, state = m[1] - m[3], m[2] - m[4], m[5]
-if state == 0 or now >= m[7] then return {2, 0, 0, 0, 0} end
+if state == 0 or now >= m[7] then
+  tidy(m[7], now)
+  return {2, 0, 0, 0, 0}
+end
 if state == 2 then
   local refund = tonumber(m[9])
   if not refund then return {-1, -1, 0} end
@@ -40,7 +44,7 @@ local there = redis.call('LLEN', shares)
 if there ~= left then return {-1, left, there} end
 if cents < 0 or left == 0 and cents ~= 0 then return {-1, -1, 0} end
 
-redis.call('HSET', packet, 'state', 2, 'refund', string.format('%.0f', cents), 'by', call)
-redis.call('DEL', shares)
-if redis.call('PTTL', packet) < 0 then redis.call('PEXPIRE', packet, string.format('%.0f', m[7] - now)) end
+redis.call('HSET', packet, 'state', 2, 'refund', text(cents), 'by', call)
+redis.call('UNLINK', shares)
+if redis.call('PTTL', packet) < 0 then redis.call('PEXPIRE', packet, text(m[7] - now)) end
 return {0, m[8], cents, left, 1}

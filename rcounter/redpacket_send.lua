@@ -1,9 +1,6 @@
 -- Stores one part of a red packet's shares; the part that completes them opens the packet.
 --
--- KEYS[1]  the packet, a hash: n total sum (of the shares stored) taken given state (0 being sent, 1 open, 2 refunded)
---          end gone epoch token; after a refund: refund (cents), by (the call)
--- KEYS[2]  the shares not yet taken, a list of cents
--- KEYS[3]  who took what, a hash: see redpacket_grab.lua
+-- KEYS     those of redpacket.lua
 -- ARGV[1]  id of this sending, the same for all its parts
 -- ARGV[2]  number of shares
 -- ARGV[3]  total in cents
@@ -23,8 +20,9 @@
 --
 -- Safe to run twice: a part that is stored already changes nothing. Nothing can be taken before the last part is there,
 -- and a sending broken off goes away by itself. Safe however late: a packet that was opened and lost with all that it had
--- looks like one that never was, and a copy that comes when its caller has long gone on must not send it again.
-local packet, shares, users = KEYS[1], KEYS[2], KEYS[3]
+-- looks like one that never was, and a copy that comes when its caller has long gone on must not send it again. Nor does a
+-- late copy of a later part: if its packet is over, that part finds no hash, and stores nothing (3); if another sending was
+-- begun meanwhile, it finds that one's token (1, 2).
 local token, n, total, first = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[7])
 local parts = #ARGV - 8
 
@@ -38,7 +36,7 @@ if m[1] then
   local state, gone, epoch, sum = tonumber(m[2]), tonumber(m[3]), tonumber(m[4]), tonumber(m[5])
   if not (state and gone and epoch and sum) then return {-1, -1, 0} end
   if now >= gone then -- over, and only its keys not yet removed
-    redis.call('DEL', packet, shares, users)
+    remove()
     m[1] = false
   elseif m[1] ~= token then
     if state == 0 then return {1, 0} end
@@ -50,11 +48,13 @@ if m[1] then
 end
 local stored, sum = redis.call('LLEN', shares), tonumber(m[5] or '0')
 if not m[1] then
-  local found = redis.call('HLEN', users)
-  if stored > 0 or found > 0 then return {-1, 0, stored + found} end
+  -- What a packet leaves behind that is over, or a sending that was broken off, is removed. Records that stand with more to live
+  -- are of a packet whose hash was lost: its users have money by it.
+  local found = strays()
+  if found > 0 then return {-1, 0, found} end
   if first > 0 then return {3, 0} end
   if now > tonumber(ARGV[8]) then return {4, now} end
-  sum = 0
+  stored, sum = 0, 0
 end
 if stored >= first + parts then return {0, 0} end
 if stored ~= first then return {3, stored} end
@@ -63,7 +63,7 @@ for i = 9, #ARGV do
   sum = sum + tonumber(ARGV[i])
 end
 local done = first + parts == n
-if first + parts > n or done and string.format('%.0f', sum) ~= total then return {-1, -1, 0} end
+if first + parts > n or done and text(sum) ~= total then return {-1, -1, 0} end
 
 local keep, gone, epoch = tonumber(ARGV[6]), 0, 0
 if done then
@@ -71,10 +71,9 @@ if done then
   epoch = t[1] * 1000000 + t[2]
 end
 gone = now + keep
-redis.call('HSET', packet, 'n', ARGV[2], 'total', total, 'sum', string.format('%.0f', sum), 'taken', 0, 'given', 0,
-  'state', done and 1 or 0, 'end', string.format('%.0f', now + tonumber(ARGV[4])), 'gone', string.format('%.0f', gone),
-  'epoch', string.format('%.0f', epoch), 'token', token)
+redis.call('HSET', packet, 'n', ARGV[2], 'total', total, 'sum', text(sum), 'taken', 0, 'given', 0,
+  'state', done and 1 or 0, 'end', text(now + tonumber(ARGV[4])), 'gone', text(gone),
+  'epoch', text(epoch), 'token', token)
 redis.call('RPUSH', shares, unpack(ARGV, 9))
-redis.call('PEXPIRE', packet, string.format('%.0f', keep))
-redis.call('PEXPIRE', shares, string.format('%.0f', keep))
+expire(keep)
 return {0, epoch}

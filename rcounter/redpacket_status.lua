@@ -1,8 +1,6 @@
 -- Reads the state of a red packet, and one page of who took what.
 --
--- KEYS[1]  the packet, a hash: see redpacket_send.lua
--- KEYS[2]  the shares not yet taken, a list of cents
--- KEYS[3]  who took what, a hash: see redpacket_grab.lua
+-- KEYS     those of redpacket.lua
 -- ARGV[1]  where the page begins, an HSCAN cursor; '' for no page
 -- ARGV[2]  about how many records a page has
 --
@@ -10,19 +8,25 @@
 --          state: 0 being sent, 1 open, 2 refunded, 3 absent, 4 ended and not refunded, -1 numbers that cannot be
 --          missing: 1 if records or shares are
 --
--- Safe to run twice: it writes nothing.
-local packet, shares, users, from = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
+-- Safe to run twice: it writes nothing, but removes what is over.
+local from = ARGV[1]
 local nothing = {3, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 local m = redis.call('HMGET', packet, 'n', 'total', 'taken', 'given', 'state', 'end', 'gone', 'epoch', 'refund')
-if not m[1] then return {nothing, '0', {}} end
+if not m[1] then
+  tidy()
+  return {nothing, '0', {}}
+end
 for i = 1, 8 do
   m[i] = tonumber(m[i])
   if not m[i] then return {{-1, 0, 0, 0, 0, 0, 0, 0, 0, 0}, '0', {}} end
 end
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-if now >= m[7] then return {nothing, '0', {}} end
+if now >= m[7] then
+  tidy(m[7], now)
+  return {nothing, '0', {}}
+end
 
 local state, missing = m[5], 0
 if state ~= 0 and redis.call('HLEN', users) ~= m[3] then missing = 1 end

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -73,6 +74,9 @@ func packetCounts(t testing.TB, c rueidis.Client) string {
 }
 
 func packetCountsOf(st packetState) string {
+	if st.gone < 0 { // whoever comes first removes it
+		return "taken  given  state  refund  shares  users map[]"
+	}
 	return fmt.Sprintf("taken %d given %d state %d refund %s shares %s users %v", st.taken, st.given, st.state, st.refund, st.shares, st.users)
 }
 
@@ -115,7 +119,7 @@ func TestGrabTable(t *testing.T) {
 		{"refunded", one.refunded("50 R"), "B", "b a", "ended, replayed 1: 10", "0 0", nil, one.refunded("50 R")},
 		{"refunded, and then the clock was set back", backIn(one.refunded("50 R")), "B", "b a", "ended, replayed 1: 10", "0 0", nil, one.refunded("50 R")},
 		{"being sent", handing(3, 60, 0, 0, "20 30").sending(), "B", "b", "not open", "0 0", nil, handing(3, 60, 0, 0, "20 30").sending()},
-		{"retained no longer", one.over(), "B", "a b", "not open, not open", "0 0", nil, one},
+		{"retained no longer", one.over(), "B", "a b", "not open, not open", "0 0", nil, one.over()},
 		{"a batch", one, "B", "b a c d", "granted 2: 20, replayed 1: 10, granted 3: 30, sold out", "0 0", nil,
 			handing(3, 60, 3, 60, "", "a", "1;10;A", "b", "2;20;B", "c", "3;30;B")},
 		{"one user twice in a batch", one, "B", "b b a b", "granted 2: 20, replayed 2: 20, replayed 1: 10, replayed 2: 20", "1 30", nil,
@@ -173,7 +177,7 @@ func TestRefundTable(t *testing.T) {
 		{"not over", some, "R", rcounter.Refund{}, rcounter.ErrNotEnded, some},
 		{"not over, and empty", all, "R", rcounter.Refund{}, rcounter.ErrNotEnded, all},
 		{"being sent", some.sending(), "R", rcounter.Refund{}, rcounter.ErrNoPacket, some.sending()},
-		{"retained no longer", some.over(), "R", rcounter.Refund{}, rcounter.ErrNoPacket, some},
+		{"retained no longer", some.over(), "R", rcounter.Refund{}, rcounter.ErrNoPacket, some.over()},
 		{"shares lost", handing(3, 60, 1, 10, "20", "a", "1;10;A").ended(), "R", rcounter.Refund{}, rcounter.ErrCorrupt, handing(3, 60, 1, 10, "20", "a", "1;10;A")},
 		{"records lost", handing(3, 60, 1, 10, "20 30").ended(), "R", rcounter.Refund{}, rcounter.ErrCorrupt, handing(3, 60, 1, 10, "20 30")},
 		{"more taken than there was", handing(2, 10, 1, 20, "5", "a", "1;20;A").ended(), "R", rcounter.Refund{}, rcounter.ErrCorrupt, handing(2, 10, 1, 20, "5", "a", "1;20;A")},
@@ -287,4 +291,79 @@ func TestSendTable(t *testing.T) {
 		require.Equal(t, packetCountsOf(handing(3, 60, 0, 0, "10 20 30")), packetCounts(t, c))
 		requireEnds(t, c)
 	})
+}
+
+// What a packet leaves outlives its hash by an hour, as that of a stock does, and is told from what was lost in the same way.
+func TestWhatARedPacketLeavesIsRemovedByWhoeverCallsNextAndWhatWasLostStays(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		c := srv.Client(t)
+		p := on(t, c, patient).RedPacket("p")
+		verbs := packetVerbs(p)
+		leaves := func(ms map[string]int64) {
+			handing(3, 60, 1, 10, "20 30", "a", "1;10;A").write(t, c)
+			must(t, c, "DEL", "rc:{p}:p")
+			for k, ms := range ms {
+				if ms < 0 {
+					must(t, c, "PERSIST", "rc:{p}:"+k)
+				} else {
+					must(t, c, "PEXPIRE", "rc:{p}:"+k, dec(ms))
+				}
+			}
+		}
+		for verb, call := range verbs {
+			leaves(map[string]int64{"a": hour, "g": hour})
+			if err := call(); verb == "Send" {
+				require.NoError(t, err)
+				require.Zero(t, number(t, c, "HLEN", "rc:{p}:g"), "sent over what is over")
+				require.EqualValues(t, 2, number(t, c, "LLEN", "rc:{p}:a"))
+				require.LessOrEqual(t, number(t, c, "PTTL", "rc:{p}:p")+hour, number(t, c, "PTTL", "rc:{p}:a")+1000, "the shares outlive the packet")
+				continue
+			} else if verb == "Refund" {
+				require.ErrorIs(t, err, rcounter.ErrNoPacket)
+			} else {
+				require.NoError(t, err, verb)
+			}
+			require.Empty(t, keys(t, c), verb)
+		}
+		for what, ms := range map[string]map[string]int64{
+			"lost while shares were taken":    {"a": hour + 60_000, "g": hour + 60_000},
+			"the ends of all were taken off":  {"a": -1, "g": -1},
+			"the shares' end was taken off":   {"a": -1, "g": hour},
+			"the users' end was taken off":    {"a": hour, "g": -1},
+			"the users' end was put off":      {"a": hour, "g": hour + 60_000},
+			"a user's record without its end": {"a": 0, "g": -1}, // PEXPIRE 0 deletes
+		} {
+			for verb, call := range verbs {
+				leaves(ms)
+				before := keys(t, c)
+				err := call()
+				require.ElementsMatch(t, before, keys(t, c), "%s: %s", what, verb)
+				if verb == "Send" {
+					require.ErrorIs(t, err, rcounter.ErrCorrupt, what)
+				}
+			}
+			s, err := p.Grab(ctx, "b")
+			require.NoError(t, err)
+			require.Equal(t, rcounter.NotOpen, s.Outcome, what)
+			// a late copy of a part of the sending that was lost
+			_, err = p.SendAs(ctx, "T", packet(60, 3), []int64{10, 20, 30}, 2, 1)
+			require.ErrorIs(t, err, rcounter.ErrCorrupt, what)
+		}
+		// a late copy of a part, when all is over: it stores nothing
+		leaves(map[string]int64{"a": hour, "g": hour})
+		_, err := p.SendAs(ctx, "T", packet(60, 3), []int64{10, 20, 30}, 2, 1)
+		require.ErrorIs(t, err, rcounter.ErrSendLost)
+		require.Empty(t, keys(t, c))
+	})
+}
+
+// One that was sent in several parts is big enough to be worth a timer.
+func TestTheProcessThatSentABigRedPacketRemovesWhatItLeaves(t *testing.T) {
+	t.Parallel()
+	c := redistest.Start(t).Client(t)
+	o := packet(10_000, 4000)
+	o.OpenFor, o.Retain = 100*time.Millisecond, 100*time.Millisecond
+	sent(t, on(t, c, exact), "p", o)
+	redistest.Eventually(t, time.Minute, "nothing is left", func() bool { return len(keys(t, c)) == 0 })
 }

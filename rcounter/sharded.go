@@ -177,7 +177,7 @@ func (s *ShardedStock) Open(ctx context.Context, o OpenSpec) (epoch int64, err e
 		return 0, &AlreadyOpenError{Key: s.plan, Epoch: p.epoch}
 	}
 	for _, shard := range t.shards {
-		shard.removeAfter(o.StartIn + o.OpenFor + o.Retain)
+		s.c.removeAfter(o.StartIn+o.OpenFor+o.Retain, shard.call(reapScript, strconv.Itoa(reapBatch)))
 	}
 	return p.epoch, nil
 }

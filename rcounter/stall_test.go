@@ -1,7 +1,6 @@
 package rcounter_test
 
 import (
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -14,7 +13,7 @@ import (
 
 // records is of how many records a test makes something big.
 func records() int64 {
-	if os.Getenv("REDLATCH_LONG") == "1" {
+	if redistest.Long() {
 		return 1_000_000
 	}
 	return 200_000
@@ -93,6 +92,34 @@ func TestTheEndOfABigStockHoldsNobodyUp(t *testing.T) {
 			return number(t, admin, "DBSIZE") == 0
 		}
 	})
+}
+
+func TestTheEndOfABigRedPacketHoldsNobodyUp(t *testing.T) {
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	c := on(t, admin, exact)
+	stallsLess(t, srv, func(t *testing.T) func() bool {
+		p := sent(t, c, "p", packet(10, 2))
+		grab(t, p, "ann")
+		grown(t, admin, "rc:{p}:g", records()-1)
+		must(t, admin, "HSET", "rc:{p}:p", "n", dec(records()+1), "taken", dec(records()))
+		// its time is over soon, and a grab gives the keys the ends that are theirs
+		must(t, admin, "PERSIST", "rc:{p}:g")
+		must(t, admin, "HSET", "rc:{p}:p", "gone", dec(serverNow(t, admin)+500))
+		require.True(t, grab(t, p, "bob").Won())
+		return func() bool {
+			_, err := p.Status(ctx) // as the process does that sent it
+			require.NoError(t, err)
+			return number(t, admin, "DBSIZE") == 0
+		}
+	})
+}
+
+func grab(t testing.TB, p *rcounter.RedPacket, user string) rcounter.Share {
+	t.Helper()
+	s, err := p.Grab(ctx, user)
+	require.NoError(t, err)
+	return s
 }
 
 // The whole of what AddOnce remembers is forgotten by its turn, and by its expiry, in parts of which the server feels none.

@@ -59,11 +59,16 @@ func (s *Stock) alone() error {
 	return s.refused
 }
 
+//go:embed ends.lua
+var endsSource string
+
 //go:embed stock.lua
 var preludeSource string
 
-// stockScript is a script that begins with stock.lua.
-func stockScript(name, source string) *script.Script { return script.New(name, preludeSource+source) }
+// stockScript is a script that begins with ends.lua and stock.lua.
+func stockScript(name, source string) *script.Script {
+	return script.New(name, endsSource+preludeSource+source)
+}
 
 // call is one of the stock's scripts with its arguments.
 func (s *Stock) call(sc *script.Script, args ...string) script.Call {

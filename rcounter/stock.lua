@@ -1,5 +1,5 @@
--- What every script of a stock begins with: its keys, its numbers, and the acts that the scripts share. It is put in
--- front of each of them as it is, once, when the program starts.
+-- What every script of a stock begins with, after ends.lua: its keys, its numbers, and the acts that the scripts share. It is
+-- put in front of each of them as it is, once, when the program starts.
 --
 -- KEYS[1]  the stock, a hash: see open.lua
 -- KEYS[2]  the claimants, a hash: see claim.lua
@@ -22,41 +22,13 @@
 local stock, users, records, holds, flag, ledger = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local limit, sold, held, seq, recorded, requests, waiting, per, start, ending, gone, epoch, state, keeps, now
 
--- text is a number as decimal digits: real Redis prints a double of 15 digits and more as 1e+15.
-local function text(n) return string.format('%.0f', n) end
+-- ends has all keys but the flag end: the hash with the retention, the others LATER; see ends.lua.
+local function ends() expire(gone - now, 5) end
 
--- ends has all keys but the flag end: the stock's hash with the retention, the others LATER. A server frees a key that
--- expires in one go, for 400 ms where it has a million records, and serves nobody meanwhile. So only the small hash expires,
--- and what is left is unlinked, which frees it in the background: see remove. If nobody comes for that, it expires after all.
-local LATER = 3600000
-local function ends()
-  for i = 1, 6 do
-    if i ~= 5 then redis.call('PEXPIRE', KEYS[i], text(gone - now + (i == 1 and 0 or LATER))) end
-  end
-end
-
--- remove removes all keys.
-local function remove() redis.call('UNLINK', stock, users, records, holds, flag, ledger) end
-
--- strays is how many records are there of a stock whose hash is not. What is left of one whose retention is over is none, and
--- is removed. By what is left to live it is told from that of a stock whose hash was lost, evicted or deleted, while it
--- sold: that has more than LATER left. Its claimants have units, so nothing may be opened over it. (100 ms are
--- allowed for between TIME and PEXPIRE in the script that gave the ends; a loss so shortly before the end is one that
--- the end would have made.)
---
--- An Open, however late, and a removal are one script each, so what is removed here is never that of the stock just
--- opened: its hash is there. A replica promoted without the removal has the keys with the same ends, and removes them
--- likewise; if its clock is behind, it says that records are there until it has caught up. Keys whose end somebody took off are
--- those of a stock that was lost.
+-- strays is how many records are there of a stock whose hash is not, and was lost: its claimants have units, so nothing may be
+-- opened over it.
 local function strays()
-  local n = redis.call('HLEN', users) + redis.call('HLEN', records) + redis.call('ZCARD', holds) + redis.call('EXISTS', ledger)
-  if n == 0 then return 0 end
-  for i = 2, 6 do
-    local ms = i ~= 5 and redis.call('PTTL', KEYS[i]) or 0
-    if ms == -1 or ms > LATER + 100 then return n end
-  end
-  remove()
-  return 0
+  return stray(redis.call('HLEN', users) + redis.call('HLEN', records) + redis.call('ZCARD', holds) + redis.call('EXISTS', ledger), 5)
 end
 
 -- begin reads and checks the stock. It returns nil, or 'absent', or the reply that says what is wrong.
