@@ -184,7 +184,7 @@ func TestAProcessThatStopsInTheMiddleOfAClaimDelaysNobody(t *testing.T) {
 			}
 			done <- g
 		}()
-		<-trap.Caught()
+		trap.Wait(t)
 		for n := range 20 {
 			require.True(t, claimed(t, s, strings.Repeat("x", i+1)+strconv.Itoa(n)).Won())
 		}

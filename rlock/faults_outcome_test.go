@@ -120,7 +120,7 @@ func TestAGrantThatArrivesAfterItsCallerLeftIsReleased(t *testing.T) {
 			_, err := r.locks.Reentrant(name).Lock(ctx)
 			got <- err
 		}()
-		<-trap.Caught()
+		trap.Wait(t)
 		cancel(left)
 		err := <-got
 		// i%2: the request is still on its way, well before its not-after, and is granted to nobody's use

@@ -310,7 +310,7 @@ func TestAGrantThatOvertakesItsPlaceIsUsed(t *testing.T) {
 	trap := p.Trap(&redistest.Trap{Match: asksForAPlace("l"), Fate: redistest.HoldReply, Release: release})
 	heard := grantsOf(t, c, waiter)
 	w := queueUp(t, c, waiter.locks.Reentrant("l"), within(t), 1)
-	<-trap.Caught()
+	trap.Wait(t)
 	before := calls.Load()
 	require.NoError(t, h.Unlock(within(t)))
 	require.Len(t, heard(), 1)
@@ -350,7 +350,7 @@ func TestAGrantAfterAGapIsConfirmed(t *testing.T) {
 		release := make(chan struct{})
 		trap := p.Trap(&redistest.Trap{Match: asksForAPlace("l"), Fate: redistest.HoldReply, Release: release})
 		publish(t, c, waiter, "0 0 "+owner)
-		<-trap.Caught()
+		trap.Wait(t)
 		if gap {
 			before := redistest.CommandCalls(t, c)["subscribe"]
 			require.NoError(t, c.Do(within(t), c.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())

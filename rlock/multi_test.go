@@ -579,7 +579,7 @@ func TestLostRepliesLeaveNothingOfAMulti(t *testing.T) {
 				t.Errorf("round %d: %v", i, err)
 				return
 			}
-			<-trap.Caught()
+			trap.Wait(t)
 			if n := holders(t, r, names...); n != 3 {
 				t.Errorf("round %d: %d holders", i, n)
 			}

@@ -533,7 +533,7 @@ func TestALateVoteJoinsTheHoldOrIsGivenBack(t *testing.T) {
 			release := make(chan struct{})
 			trap := p.proxies[2].Trap(&redistest.Trap{Match: redistest.With("q"), Fate: redistest.HoldReply, Release: release})
 			h, err := q.TryLock(within(t), 0, 0)
-			<-trap.Caught()
+			trap.Wait(t)
 			require.Equal(t, 1, map[bool]int{true: servers.votes(t, "q") - held, false: servers.votes(t, "q") - 2}[held > 0], "it is there, and not known here")
 			close(release)
 			if held == 0 {
@@ -718,7 +718,7 @@ func TestAQuorumEndsInTimeWhenAServerFallsSilent(t *testing.T) {
 	began := time.Now()
 	_, err := p.lock(t, "q").TryLock(within(t), 500*time.Millisecond, 0)
 	took := time.Since(began)
-	<-trap.Caught()
+	trap.Wait(t)
 	require.Error(t, err)
 	require.Less(t, took, 6*time.Second, "not a whole CallTimeout more")
 	close(release)

@@ -64,7 +64,7 @@ func TestALostAcquireReplyCountsOnce(t *testing.T) {
 				t.Errorf("round %d: %v", i, err)
 				return
 			}
-			<-trap.Caught()
+			trap.Wait(t)
 			if got := r.hash(t, name); len(got) != 1 || got[string(h.Owner())] != "1" {
 				t.Errorf("round %d: %v", i, got)
 			}
@@ -151,7 +151,7 @@ func TestASlowReleaseNeverTouchesALaterHold(t *testing.T) {
 		trap := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.HoldRequest, Release: release})
 		unlocked := make(chan error, 1)
 		go func() { unlocked <- h.Unlock(within(t)) }()
-		<-trap.Caught()
+		trap.Wait(t)
 		// the release is on its way; the lock goes to another, and then it arrives
 		if _, err := direct.locks.Reentrant(name).ForceUnlock(within(t)); err != nil {
 			t.Error(err)
@@ -527,11 +527,11 @@ func TestALateReplyDoesNotTakeTheLockFromUnderItsRelease(t *testing.T) {
 		reply, request := make(chan struct{}), make(chan struct{})
 		granted := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.HoldReply, Release: reply})
 		h := lock(t, r.locks.Reentrant(name), within(t)) // by its second request
-		<-granted.Caught()
+		granted.Wait(t)
 		releasing := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.HoldRequest, Release: request})
 		unlocked := make(chan error, 1)
 		go func() { unlocked <- h.Unlock(within(t)) }()
-		<-releasing.Caught()
+		releasing.Wait(t)
 		close(reply) // now the first request's reply comes, of an owner that nobody uses any more
 		time.Sleep(20 * time.Millisecond)
 		close(request)

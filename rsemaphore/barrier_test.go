@@ -487,7 +487,7 @@ func TestBarrierCallsUnderLostRepliesCountOnce(t *testing.T) {
 				for g := range int64(5) {
 					trap := p.Trap(&redistest.Trap{Match: redistest.With("{b}:barrier", verb), Fate: fate})
 					done := arriveAt(within(t), b, 2)
-					<-trap.Caught()
+					trap.Wait(t)
 					time.Sleep(160 * time.Millisecond) // one that goes unanswered is repeated on the same connection
 					p.Heal()
 					for range 2 {
@@ -513,7 +513,7 @@ func TestARepeatedArrivalIsNotCountedInTheNextGeneration(t *testing.T) {
 	require.NoError(t, errOf(b.State(within(t))))
 	trap := p.Trap(&redistest.Trap{Match: redistest.With("{b}:barrier", "arrive"), Fate: redistest.HoldReply, Release: make(chan struct{})})
 	done := arriveAt(within(t), b, 1)
-	<-trap.Caught()
+	trap.Wait(t)
 	a, err := db.Await(within(t))
 	require.NoError(t, err)
 	require.EqualValues(t, 1, a.Generation)

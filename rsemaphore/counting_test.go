@@ -279,7 +279,7 @@ func TestAPlainVerbWithoutAReplyIsSentOnceAndSaysSo(t *testing.T) {
 	} {
 		trap := p.Trap(&redistest.Trap{Match: redistest.With("s"), Fate: redistest.LoseReply})
 		err := verb.do()
-		<-trap.Caught()
+		trap.Wait(t)
 		require.ErrorIs(t, err, rsemaphore.ErrUnknownOutcome, verb.name)
 		require.NotErrorIs(t, err, rsemaphore.ErrUnavailable, verb.name)
 		require.Equal(t, verb.left, direct.text(t, "GET", "s"), "%s ran once", verb.name)

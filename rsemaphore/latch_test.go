@@ -401,7 +401,7 @@ func TestAParticipantCountsOnceUnderLostReplies(t *testing.T) {
 
 	trap := p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: redistest.LoseReply})
 	require.True(t, must1[bool](t)(l.TrySetCount(within(t), 10, time.Hour)), "its own work is not somebody else's")
-	<-trap.Caught()
+	trap.Wait(t)
 	for i, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseReplySilently, redistest.LoseRequest, redistest.LoseRequestSilently} {
 		trap := p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: fate})
 		done := make(chan int64)
@@ -413,7 +413,7 @@ func TestAParticipantCountsOnceUnderLostReplies(t *testing.T) {
 				}
 			}
 		}()
-		<-trap.Caught()
+		trap.Wait(t)
 		time.Sleep(600 * time.Millisecond) // one that goes unanswered is repeated
 		p.Heal()
 		require.EqualValues(t, 9-i, <-done, "fate %d", fate)
@@ -424,12 +424,12 @@ func TestAParticipantCountsOnceUnderLostReplies(t *testing.T) {
 	}
 	trap = p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: redistest.LoseReply})
 	require.ErrorIs(t, errOf(l.CountDown(within(t))), rsemaphore.ErrUnknownOutcome, "the plain one is sent once")
-	<-trap.Caught()
+	trap.Wait(t)
 	require.Equal(t, "5", direct.text(t, "GET", "l"))
 
 	trap = p.Trap(&redistest.Trap{Match: redistest.With("l"), Fate: redistest.LoseReply})
 	require.True(t, must1[bool](t)(l.Delete(within(t))), "so may a deletion")
-	<-trap.Caught()
+	trap.Wait(t)
 }
 
 func TestARepeatedCountDownDoesNotReachIntoTheNextCount(t *testing.T) {
@@ -444,7 +444,7 @@ func TestARepeatedCountDownDoesNotReachIntoTheNextCount(t *testing.T) {
 	trap := p.Trap(&redistest.Trap{Match: redistest.With("l", "a"), Fate: redistest.HoldReply, Release: release})
 	done := make(chan error, 1)
 	go func() { done <- errOf(l.CountDownBy(within(t), "a")) }()
-	<-trap.Caught()
+	trap.Wait(t)
 	require.True(t, must1[bool](t)(dl.TrySetCount(within(t), 3, time.Hour)))
 	p.Cut()
 	require.NoError(t, <-done)

@@ -62,7 +62,7 @@ func TestARepeatedResizeSaysWhatTheCapacityWas(t *testing.T) {
 	for i, fate := range []redistest.Fate{redistest.LoseReply, redistest.LoseRequest} {
 		trap := p.Trap(&redistest.Trap{Match: redistest.With("s"), Fate: fate})
 		before, err := s.Resize(within(t), 6+i)
-		<-trap.Caught()
+		trap.Wait(t)
 		require.NoError(t, err)
 		require.Equal(t, 5+i, before)
 	}
@@ -82,7 +82,7 @@ func TestALostAcquireReplyGrantsOnce(t *testing.T) {
 				t.Errorf("round %d: %v", i, err)
 				return
 			}
-			<-trap.Caught()
+			trap.Wait(t)
 			if available, out := state(t, direct.c.Semaphore(name, 3)); available != 1 || out != 2 {
 				t.Errorf("round %d: %d available, %d out", i, available, out)
 			}
@@ -235,7 +235,7 @@ func TestARequestThatArrivesAfterItsReleaseTakesNothing(t *testing.T) {
 		trap := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.HoldRequest, Release: free})
 		permit, err := r.c.Semaphore(name, 3).Acquire(within(t), 2)
 		if err == nil {
-			<-trap.Caught()
+			trap.Wait(t)
 			err = permit.Release(within(t))
 		}
 		close(free) // the first request, of which its caller never saw a reply
@@ -265,11 +265,11 @@ func TestALateReplyDoesNotTakePermitsFromUnderTheirRelease(t *testing.T) {
 			t.Errorf("round %d: %v", i, err)
 			return
 		}
-		<-granted.Caught()
+		granted.Wait(t)
 		giving := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: redistest.HoldRequest, Release: request})
 		released := make(chan error, 1)
 		go func() { released <- permit.Release(within(t)) }()
-		<-giving.Caught()
+		giving.Wait(t)
 		close(reply) // now the first request's reply comes: the permits are in nobody's use any more
 		time.Sleep(20 * time.Millisecond)
 		close(request)

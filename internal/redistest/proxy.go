@@ -79,6 +79,16 @@ type Trap struct {
 // from the server.
 func (t *Trap) Caught() <-chan struct{} { return t.caught }
 
+// Wait waits until the trap has caught a call, for a minute at most: then the call was never sent, and the test fails.
+func (t *Trap) Wait(tb testing.TB) {
+	tb.Helper()
+	select {
+	case <-t.caught:
+	case <-time.After(time.Minute):
+		tb.Fatal("redistest: a trap has caught no call in a minute")
+	}
+}
+
 // With matches calls that have the given word, such as a key, and all of more.
 func With(word string, more ...string) func([]string) bool {
 	return func(words []string) bool {
