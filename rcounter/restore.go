@@ -21,8 +21,8 @@ type Restored struct {
 	// Added is how many units the stock did not know to be those of whom the winners say.
 	Added int64
 	// Displaced are units that the stock had given to somebody else than the winners say, as after a failover that
-	// forgot the one grant and made the other. They have been taken from those named here, whose next claim may get
-	// them another.
+	// forgot the one grant and made the other, or that were returned by an entry with Back, as after a failover that
+	// forgot the return. They have been taken from those named here, whose next claim may get them another.
 	Displaced []Entry
 	// Unaccounted is how many units the stock counts as sold of which neither its records nor the winners say to whom.
 	// They stay sold; Resize makes up for them.
@@ -39,8 +39,9 @@ type Restored struct {
 // are right, except that a unit returned here stays returned. An ordinal that two of them have is ErrCorrupt. If there are more
 // winners than units, the limit is raised to their number: nothing is left to sell.
 //
-// An entry with Back says that its units were sold and returned: nobody has them, and their ordinals are not given out
-// again. Without it a stock set back by a failover may give such an ordinal to another, and the database has a row of it.
+// An entry with Back says that its units were sold and returned: nobody has them, they are taken from whoever has them
+// here, and their ordinals are not given out again. Without it a stock set back by a failover may give such an ordinal to
+// another, and the database has a row of it.
 //
 // When it fails the stock stays suspended, and Restore can be called again: an error of winners' own, as it is;
 // ErrNotOpen; ErrInvalidOption for an entry that cannot be; ErrRestoring; ErrWrongType, ErrUnavailable,
@@ -49,7 +50,7 @@ type Restored struct {
 // delivers later change nothing. It keeps all records in memory and takes one round trip for 128 of them; a ctx without a deadline gives each
 // of these five call timeouts.
 func (s *Stock) Restore(ctx context.Context, winners iter.Seq2[Entry, error]) (_ Restored, err error) {
-	r := &restorer{s: s, call: callID(), added: map[string]int64{}, displaced: map[string]Entry{}}
+	r := &restorer{s: s, call: callID(), added: map[string]int64{}, displaced: map[string]Entry{}, freed: map[string]freed{}}
 	defer func() {
 		if r.theirs == nil {
 			edge(&err)
@@ -109,6 +110,7 @@ type restorer struct {
 	// What was done, by what it was done to: a round that is broken off may be followed by one that does it again.
 	added       map[string]int64
 	displaced   map[string]Entry
+	freed       map[string]freed // by what had it, as wins
 	unaccounted int64
 
 	theirs error // of winners, to be returned as it is
@@ -138,10 +140,17 @@ func (s span) minus(others []span) (rest []span) {
 
 func bySpan(a, b span) int { return cmp.Compare(a.first, b.first) }
 
-// owned is a span and who has it by the winners.
+// owned is a span and who has it by the winners: nobody, if it was returned.
 type owned struct {
 	span
 	holder string
+}
+
+// freed is the record from which units were taken that nobody has, and how many. The server still counts them as sold
+// until the last step, if the record is the one that was put.
+type freed struct {
+	text string
+	n    int64
 }
 
 // win is what winners say of one holder.
@@ -238,6 +247,15 @@ func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) 
 			return fmt.Errorf("%w: winners: ordinal %d is that of %.64q, and was returned", ErrCorrupt, max(o.first, s.first), o.holder)
 		}
 	}
+	slices.SortFunc(r.back, bySpan)
+	for i, s := range r.back {
+		if last := len(r.owned) - 1; i > 0 && s.first <= r.owned[last].last {
+			r.owned[last].last = max(r.owned[last].last, s.last) // said twice
+			continue
+		}
+		r.owned = append(r.owned, owned{s, ""})
+	}
+	slices.SortFunc(r.owned, func(a, b owned) int { return bySpan(a.span, b.span) })
 	for holder, w := range r.wins {
 		slices.SortFunc(w.spans, bySpan)
 		if holder[0] != 'r' {
@@ -286,7 +304,7 @@ func (r *restorer) mend(ctx context.Context, began restoreReply) error {
 			r.enterAny(holder, w)
 		}
 	}
-	sold, held, top, deadlines, err := r.settle()
+	sold, held, top, free, deadlines, err := r.settle()
 	if err != nil {
 		return err
 	}
@@ -311,8 +329,9 @@ func (r *restorer) mend(ctx context.Context, began restoreReply) error {
 		now.seen[3] != int64(len(r.users.is)) || now.seen[4] != int64(len(r.records.is)) || now.seen[5] != int64(len(deadlines)/2) {
 		return errChanged
 	}
-	r.unaccounted = max(0, now.seen[0]-sold)
-	sold = max(sold, now.seen[0])
+	counted := now.seen[0] - free
+	r.unaccounted = max(0, counted-sold)
+	sold = max(sold, counted)
 	top = max(top, now.seen[2], sold)
 	if sold > MaxLimit-held {
 		return fmt.Errorf("%w: %q would have %d units sold and %d held", ErrCorrupt, r.s.keys[0], sold, held)
@@ -399,32 +418,34 @@ func (r *restorer) enterAny(field string, w win) {
 	r.records.put(field, text)
 }
 
-// settle takes units from those who hold what is somebody else's by the winners, and adds up the rest.
-func (r *restorer) settle() (sold, held, top int64, deadlines []string, err error) {
+// settle takes units from those who hold what is somebody else's by the winners, or nobody's, and adds up the rest. free
+// is how many of those that are nobody's the server counts as sold.
+func (r *restorer) settle() (sold, held, top, free int64, deadlines []string, err error) {
 	bad := func(name string) error {
 		return fmt.Errorf("%w: %q has a record of %.64q that is none", ErrCorrupt, r.s.keys[0], name)
 	}
 	if len(r.owned) > 0 {
 		top = r.owned[len(r.owned)-1].last
 	}
-	for _, s := range r.back {
-		top = max(top, s.last)
-	}
 	for claimant, text := range r.users.is {
 		ordinal, err := strconv.ParseInt(strings.SplitN(text, ";", 2)[0], 10, 64)
 		if err != nil || ordinal < 0 || ordinal > MaxLimit || !strings.Contains(text, ";") {
-			return 0, 0, 0, nil, bad(claimant)
+			return 0, 0, 0, 0, nil, bad(claimant)
 		}
 		if ordinal == 0 {
+			free += r.freedAs("u"+claimant, text)
 			continue
 		}
-		taken := false
-		for range r.others("u"+claimant, span{ordinal, ordinal}) {
+		taken, nobodys := false, int64(0)
+		for o := range r.others("u"+claimant, span{ordinal, ordinal}) {
 			taken = true
+			nobodys += o.nobodys(ordinal, ordinal)
 		}
 		if taken {
 			r.displace(Entry{Ordinal: ordinal, N: 1, Claimant: claimant})
-			r.users.put(claimant, fmt.Sprintf("0;%s;%d;%s", byRestore, ordinal, byRestore))
+			text := fmt.Sprintf("0;%s;%d;%s", byRestore, ordinal, byRestore)
+			r.users.put(claimant, text)
+			free += r.frees("u"+claimant, text, nobodys)
 			continue
 		}
 		sold++
@@ -440,18 +461,23 @@ func (r *restorer) settle() (sold, held, top int64, deadlines []string, err erro
 		case strings.HasPrefix(field, "r:"):
 			q, ok := parseRecord(text)
 			if !ok {
-				return 0, 0, 0, nil, bad(field)
+				return 0, 0, 0, 0, nil, bad(field)
 			}
 			units := span{q.ordinal, q.ordinal + q.n - 1}
 			if q.state == "G" {
-				for range r.others(field, units) {
+				nobodys := int64(0)
+				for o := range r.others(field, units) {
 					q.state = "R"
+					nobodys += o.nobodys(units.first, units.last)
 				}
 				if q.state == "R" {
 					r.displace(Entry{Ordinal: q.ordinal, N: q.n, Claimant: q.claimant, Request: field[2:]})
 					q.by = byRestore
 					r.records.put(field, q.text())
+					free += r.frees(field, q.text(), nobodys)
 				}
+			} else {
+				free += r.freedAs(field, text)
 			}
 			switch q.state {
 			case "G":
@@ -466,15 +492,17 @@ func (r *restorer) settle() (sold, held, top int64, deadlines []string, err erro
 		case strings.HasPrefix(field, "a:"):
 			a, ok := parseAny(text)
 			if !ok {
-				return 0, 0, 0, nil, bad(field)
+				return 0, 0, 0, 0, nil, bad(field)
 			}
 			if a.n == 0 {
 				continue
 			}
 			left := a.units().minus(a.returned)
 			var lost []span
+			nobodys := int64(0)
 			for _, s := range left {
 				for o := range r.others(field, s) {
+					nobodys += o.nobodys(s.first, s.last)
 					o := span{max(o.first, s.first), min(o.last, s.last)}
 					r.displace(Entry{Ordinal: o.first, N: o.n(), Request: field[2:]})
 					text += fmt.Sprintf(";%d.%d.%s", o.first, o.n(), byRestore)
@@ -483,6 +511,9 @@ func (r *restorer) settle() (sold, held, top int64, deadlines []string, err erro
 			}
 			if lost != nil {
 				r.records.put(field, text)
+				free += r.frees(field, text, nobodys)
+			} else {
+				free += r.freedAs(field, text)
 			}
 			for _, s := range left {
 				for _, s := range s.minus(lost) {
@@ -491,10 +522,10 @@ func (r *restorer) settle() (sold, held, top int64, deadlines []string, err erro
 			}
 			top = max(top, a.units().last)
 		default:
-			return 0, 0, 0, nil, bad(field)
+			return 0, 0, 0, 0, nil, bad(field)
 		}
 		if sold > MaxLimit || held > MaxLimit {
-			return 0, 0, 0, nil, bad(field)
+			return 0, 0, 0, 0, nil, bad(field)
 		}
 	}
 	for field, n := range counts {
@@ -502,7 +533,30 @@ func (r *restorer) settle() (sold, held, top int64, deadlines []string, err erro
 			r.records.put(field, text)
 		}
 	}
-	return sold, held, top, deadlines, nil
+	return sold, held, top, free, deadlines, nil
+}
+
+// nobodys is how many of the units first to last are o's, if those were returned.
+func (o owned) nobodys(first, last int64) int64 {
+	if o.holder != "" {
+		return 0
+	}
+	return min(o.last, last) - max(o.first, first) + 1
+}
+
+// frees notes that n units are taken from what had them, and given to nobody, by the record text. It answers n.
+func (r *restorer) frees(holder, text string, n int64) int64 {
+	r.freed[holder] = freed{text, n}
+	return n
+}
+
+// freedAs is how many units an earlier round has taken from what had them, if the record is that round's. If it is not,
+// somebody has returned the units, and the server counts them no more.
+func (r *restorer) freedAs(holder, text string) int64 {
+	if f := r.freed[holder]; f.text == text {
+		return f.n
+	}
+	return 0
 }
 
 func (r *restorer) displace(e Entry) {

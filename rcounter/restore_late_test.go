@@ -459,3 +459,62 @@ func errOf(err, may error) error {
 	}
 	return err
 }
+
+// A failover forgets that units were returned, or gives out their ordinals a second time. The database knows of the
+// returns, so nobody has those units: whoever has one by the stock loses it, and all of them are for sale.
+func TestRestoreTakesBackWhatTheWinnersSayWasReturned(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		wire := &recording{Client: srv.Client(t)}
+		c := on(t, wire, exact)
+		s := opened(t, c, "s", 20)
+		require.EqualValues(t, 1, claimed(t, s, "ann").Ordinal)
+		_, err := s.ClaimOnce(ctx, "r", "bob", 1)
+		require.NoError(t, err)
+		require.EqualValues(t, 3, claimed(t, s, "cid").Ordinal)
+		a, err := s.ClaimAny(ctx, 4)
+		require.NoError(t, err)
+		require.EqualValues(t, 4, a.Ordinal)
+		require.EqualValues(t, 8, claimed(t, s, "dan").Ordinal)
+		require.EqualValues(t, 9, claimed(t, s, "eve").Ordinal)
+
+		other, done := on(t, srv.Client(t), exact).Stock("s"), false
+		wire.before = func(args []string) {
+			if !done && has("unhold")(args) { // eve's is returned as well, and another is: begin again
+				done = true
+				for who, ordinal := range map[string]int64{"dan": 8, "eve": 9} {
+					_, err := other.Return(ctx, who, ordinal)
+					require.NoError(t, err)
+				}
+			}
+		}
+		out, err := s.Restore(ctx, sequence(
+			rcounter.Entry{Ordinal: 1, Back: true},
+			rcounter.Entry{Ordinal: 2, N: 1, Back: true},
+			rcounter.Entry{Ordinal: 2, N: 1, Back: true}, // twice
+			rcounter.Entry{Ordinal: 3, Claimant: "cid"},
+			rcounter.Entry{Ordinal: 5, N: 2, Back: true},
+			rcounter.Entry{Ordinal: 9, Back: true}))
+		require.NoError(t, err)
+		require.True(t, done)
+		require.Zero(t, out.Unaccounted)
+		var ordinals []int64
+		for _, e := range out.Displaced {
+			ordinals = append(ordinals, e.Ordinal)
+		}
+		require.Equal(t, []int64{1, 2, 5, 9}, ordinals)
+		st, err := s.Status(ctx)
+		require.NoError(t, err)
+		require.Equal(t, []int64{3, 17, 9}, []int64{st.Sold, st.Remaining, st.Seq}, "3, 4 and 7 are sold")
+		require.Equal(t, []int64{3, 10}, []int64{claimed(t, s, "cid").Ordinal, claimed(t, s, "ann").Ordinal})
+		_, had, err := s.Lookup(ctx, "eve")
+		require.NoError(t, err)
+		require.False(t, had)
+
+		_, err = s.Restore(ctx, sequence(rcounter.Entry{Ordinal: 1, N: 2, Back: true}))
+		require.NoError(t, err)
+		st, err = s.Status(ctx)
+		require.NoError(t, err)
+		require.EqualValues(t, 4, st.Sold, "what was taken back is so once")
+	})
+}
