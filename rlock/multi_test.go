@@ -252,7 +252,10 @@ func TestAMultiStartsOverWhenAMemberIsLostBeforeAllAreThere(t *testing.T) {
 			h, err := multi(t, reentrants(r, "z", "a")...).TryLock(within(t), waitTime, 0)
 			got <- result{h, err, time.Now()}
 		}()
-		redistest.Eventually(t, 20*time.Second, "it holds the first", func() bool { return holders(t, other, "a") == 1 })
+		// and knows: until it does, it still waits for the first, as it will again
+		redistest.Eventually(t, 20*time.Second, "it holds the first and waits for the second", func() bool {
+			return holders(t, other, "a") == 1 && r.locks.Waiting("z") == 1
+		})
 		taken, err := other.locks.Reentrant("a").ForceUnlock(within(t))
 		require.NoError(t, err)
 		require.True(t, taken)
