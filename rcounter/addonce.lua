@@ -19,8 +19,10 @@
 --
 -- Two hashes take turns: once the later one is as old as an id must be remembered, every id of the other is older than
 -- that, and it is emptied and takes over. So an id is remembered for up to twice that time, and none costs a timer. It is unlinked,
--- so the server frees it in the background. When nobody adds any more they expire, which holds the server up; so the
--- parts that were filled at one time end up to a second apart.
+-- so the server frees it in the background. When nobody adds any more they expire, which holds the server up; so each of
+-- the parts that were filled at one time ends up to a second after the one before it. That is added to twice the time, not
+-- taken off it: what is left after nearly once the time would be too little for an id that is added then, the end would be
+-- moved on, and the ids of before be kept for three times as long.
 local key, young, old, call, id, keep = KEYS[1], KEYS[2], KEYS[3], ARGV[5], ':' .. ARGV[6], tonumber(ARGV[7])
 
 local a, b = redis.call('HMGET', young, 'from', id), redis.call('HMGET', old, 'from', id)
@@ -48,5 +50,5 @@ if from < 0 or now - from >= keep then
   redis.call('HSET', young, 'from', string.format('%.0f', now))
 end
 redis.call('HSET', young, id, call .. ';' .. ARGV[1] .. ';' .. r[2])
-if redis.call('PTTL', young) < keep then redis.call('PEXPIRE', young, string.format('%.0f', 2 * keep - math.floor(ARGV[8] * math.min(1000, keep / 128)))) end
+if redis.call('PTTL', young) < keep then redis.call('PEXPIRE', young, string.format('%.0f', 2 * keep + math.floor(ARGV[8] * math.min(1000, keep / 128)))) end
 return r

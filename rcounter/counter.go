@@ -28,8 +28,8 @@ type CounterOptions struct {
 	// expiry is given TTL. At least a millisecond. Defaults to 0: the key has no end, and an expiry that somebody
 	// else gave it is kept.
 	TTL time.Duration
-	// Remember is how long AddOnce remembers an id at least, a millisecond to MaxLifetime; for up to twice as long in
-	// fact. It should be longer than anybody repeats a call. Defaults to DefaultRemember.
+	// Remember is how long AddOnce remembers an id at least, a millisecond to MaxLifetime; for up to twice as long,
+	// and a minute, in fact. It should be longer than anybody repeats a call. Defaults to DefaultRemember.
 	Remember time.Duration
 }
 
