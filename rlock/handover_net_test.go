@@ -1,6 +1,7 @@
 package rlock_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -32,7 +33,8 @@ type weather struct {
 	doubled   float64 // messages that come again, up to 4 s later
 	lingering float64 // broken connections that the server takes for whole for up to 3 s more
 
-	crossing time.Duration // how much longer than a message a reply takes, at most
+	crossing    time.Duration // how much longer than a message a reply takes, at most
+	subscribing time.Duration // how much longer than other requests a SUBSCRIBE takes, at most
 }
 
 // simNet is the network between some hosts and a server, all in one synctest bubble. Nothing in it ever blocks but in
@@ -70,6 +72,7 @@ type simConn struct {
 
 	over             error // nil while it stands
 	hole             bool
+	listens          bool     // a SUBSCRIBE was sent on it
 	up, down         []parcel // in order
 	strays           []parcel // whole messages, each in its own time
 	rest             []byte   // of the parcel that is being read
@@ -129,6 +132,18 @@ func (h *simHost) standstill() time.Duration {
 	return max(0, time.Until(h.stopped))
 }
 
+// deafen ends the connections on which the host listens.
+func (h *simHost) deafen() {
+	h.net.mu.Lock()
+	defer h.net.mu.Unlock()
+	for c := range h.conns {
+		if c.listens {
+			h.disturbed(time.Now())
+			c.end(syscall.ECONNRESET)
+		}
+	}
+}
+
 // kill ends all connections of the host for good. What it has sent may still arrive.
 func (h *simHost) kill() {
 	h.net.mu.Lock()
@@ -148,6 +163,14 @@ func (h *simHost) quiet() (since, missed time.Time, ok bool) {
 	h.net.mu.Lock()
 	defer h.net.mu.Unlock()
 	return h.rough, h.missed, h.holes == 0 && !h.dead && !h.rough.After(time.Now())
+}
+
+// calm is since when nothing that was done to the host's traffic, and no end of it, was news to the server; false:
+// something may be.
+func (h *simHost) calm() (since time.Time, ok bool) {
+	h.net.mu.Lock()
+	defer h.net.mu.Unlock()
+	return latest(h.rough, h.missed, h.left), h.holes == 0 && !h.rough.After(time.Now()) && (!h.dead || h.served == 0)
 }
 
 // gone is when the server noticed that the host has no connection left; zero if it has one.
@@ -216,8 +239,8 @@ func (h *simHost) dial(ctx context.Context) (net.Conn, error) {
 	return c, nil
 }
 
-// travel is when something sent now arrives, behind what was sent before; it takes up to slow longer than usual. Called
-// with mu held.
+// travel is when something sent now arrives, behind what was sent before; it takes up to slow longer than usual, which is
+// no disturbance. Called with mu held.
 func (h *simHost) travel(last time.Time, slow time.Duration) time.Time {
 	n := h.net
 	d := 100*time.Microsecond + n.upTo(900*time.Microsecond) + n.upTo(slow)
@@ -232,7 +255,7 @@ func (h *simHost) travel(last time.Time, slow time.Duration) time.Time {
 	if last.After(at) {
 		at = last
 	}
-	if d := at.Sub(now); d > 2*time.Millisecond+n.weather.crossing {
+	if d := at.Sub(now); d > 2*time.Millisecond+max(n.weather.crossing, slow) {
 		if d > 20*time.Millisecond {
 			n.note("%s: something takes %v", h.name, d)
 		}
@@ -255,7 +278,11 @@ func (c *simConn) Write(b []byte) (int, error) {
 	if c.hole {
 		return len(b), nil
 	}
-	p := parcel{data: slices.Clone(b), at: h.travel(c.lastUp, 0)}
+	slow := time.Duration(0)
+	if bytes.Contains(b, []byte("\r\nSUBSCRIBE\r\n")) {
+		slow, c.listens = n.weather.subscribing, true
+	}
+	p := parcel{data: slices.Clone(b), at: h.travel(c.lastUp, slow)}
 	c.lastUp = p.at
 	switch x := n.rnd.Float64(); {
 	case x < n.weather.hole:

@@ -3,7 +3,6 @@ package rlock_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -150,10 +149,7 @@ func TestProcessesTakeTurnsAndNobodyStarves(t *testing.T) {
 func TestAHotLockIsNeverIdle(t *testing.T) {
 	t.Parallel()
 	const pollCap = 10 * time.Second
-	starts := 12
-	if os.Getenv("REDLATCH_LONG") == "1" {
-		starts = 200
-	}
+	starts := redistest.Sized(4, 12, 200)
 	run := func(t *testing.T, x *scramble) {
 		x.work, x.think = 500*time.Microsecond, time.Millisecond
 		x.run(t, within(t), 40)

@@ -36,15 +36,26 @@ const (
 	// simDebt is how long after a cancellation something of it may still be there: a release is repeated when the last
 	// unanswered request can no longer run, the call timeout after it was sent.
 	simDebt = rlock.DefaultCallTimeout + simGrace
-	// simAsleep is how long after a grant its waiter acts, if nothing was done to its traffic.
+	// simAsleep is how long after a grant its waiter acts, and after a release a waiter that hears takes what is free, if
+	// nothing was done to its traffic: a message, a call, and a look of the watch.
 	simAsleep = 60 * time.Millisecond
+	// simSubscribing is how much longer than other requests a SUBSCRIBE takes, at most: several holds of its process end
+	// meanwhile, and nudge whoever waits for it.
+	simSubscribing = 30 * time.Millisecond
+	// simBurst is how long the lock is hot at a time in calm runs. Then nobody wants it for so long that grants are not
+	// listened for any more, or only just are (wait's linger), and each process begins with a SUBSCRIBE again.
+	simBurst  = 150 * time.Millisecond
+	simBursts = 12
+	simIdle   = 2 * time.Second
 )
+
+var simFair = weather{subscribing: simSubscribing}
 
 // simMode is what happens in a run beside delays.
 type simMode int
 
 const (
-	simCalm     simMode = iota // nothing
+	simCalm     simMode = iota // nothing but first SUBSCRIBEs, also after one was cut
 	simCrossing                // messages overtake replies
 	simCancels                 // waiters give up
 	simFaults                  // and everything else, too
@@ -53,9 +64,10 @@ const (
 func (m simMode) String() string { return [...]string{"calm", "crossing", "cancels", "faults"}[m] }
 
 // Waiters in several processes, on a network that delays, loses and repeats, while processes stand still or die and
-// callers give up. The bubble's clock is the true time, so two holders at once are seen as such; so are a free lock that
-// waiters nobody disturbs do not take within PollCap, one that is held for somebody who does not act, an order that is
-// not that of the tickets, too many turns, and what is left at the end.
+// callers give up. A SUBSCRIBE takes long, and holds of its process end meanwhile. The bubble's clock is the true time, so
+// two holders at once are seen as such; so are a free lock that waiters who hear do not take at once while no messages are
+// lost, or those whom nobody disturbs within PollCap; one that is held for somebody who does not act; an order that is not
+// that of the tickets, too many turns, and what is left at the end.
 //
 // A seed fixes the plan and the weather, not how goroutines and the library's own jitter meet it: a seed that fails once
 // in a while is run many times.
@@ -79,6 +91,8 @@ func (m simMode) String() string { return [...]string{"calm", "crossing", "cance
 //	the last in line is served first                                   60
 //	turns have no end                                                  55
 //	turns are counted when the release is answered                     10 of 20 in which messages overtake replies
+//	a waiter that cannot hear stands in the queue                      44, asleep on a grant
+//	a waiter does not ask again when it is subscribed                  10, all that are calm; free with waiters
 //
 // Not found, because nothing here tells the difference: grants confirmed after a gap (they matter after a failover), a
 // release's not-after (a late one costs time only), and an early grant that wakes its waiter but is not kept (it asks).
@@ -148,6 +162,9 @@ type simulation struct {
 	procs  []*simProc
 	*witness
 	stop chan struct{} // closed: nothing new is begun
+
+	// guarded by witness.mu:
+	idle, next time.Time // when the burst ends, and the next one begins
 }
 
 // simProc is one process.
@@ -162,13 +179,14 @@ type simProc struct {
 	dead      bool
 	waiting   map[int]time.Time // worker -> since when
 	cancelled time.Time         // when a waiter was last told to give up
+	hears     time.Time         // since when the server has it listen for grants; zero: it does not
 	left      []*rlock.Hold     // that the process died with
 }
 
 var simLeases = []time.Duration{0, 0, 150 * time.Millisecond, 400 * time.Millisecond, 2 * time.Second}
 
 var simStorm = weather{
-	late: 0.04, stuck: 0.004, lost: 0.006, ghosts: 0.004, hole: 0.0004, refused: 0.1,
+	subscribing: simSubscribing, late: 0.04, stuck: 0.004, lost: 0.006, ghosts: 0.004, hole: 0.0004, refused: 0.1,
 	swallowed: 0.04, strayed: 0.06, doubled: 0.06, lingering: 0.3,
 }
 
@@ -213,7 +231,7 @@ func (s *simulation) process(t *testing.T, i int, seed uint64) *simProc {
 	var err error
 	p.redis, err = rueidis.NewClient(o)
 	require.NoError(t, err)
-	p.hub, err = pubsub.NewHub(p.redis, pubsub.Options{Logger: log})
+	p.hub, err = pubsub.NewHub(p.redis, pubsub.Options{Logger: log, Grace: time.Millisecond})
 	require.NoError(t, err)
 	p.locks, err = rlock.New(p.hub, rlock.Options{WatchdogTimeout: 3 * time.Second, PollCap: simPollCap, Logger: log})
 	require.NoError(t, err)
@@ -234,8 +252,20 @@ func (s *simulation) run(waiters int, rnd *rand.Rand, seed uint64) {
 		}
 	}
 	length := 1500 * time.Millisecond
+	s.net.set(simFair, hosts...)
+	if s.mode == simCalm {
+		length = 0
+		for range simBursts {
+			next := s.burst(rnd)
+			if rnd.IntN(3) == 0 {
+				time.Sleep(time.Duration(rnd.Float64() * float64(simBurst)))
+				s.procs[rnd.IntN(len(s.procs))].host.deafen()
+			}
+			time.Sleep(time.Until(next))
+		}
+	}
 	if s.mode == simCrossing {
-		s.net.set(weather{crossing: 20 * time.Millisecond}, hosts...)
+		s.net.set(weather{crossing: 20 * time.Millisecond, subscribing: simSubscribing}, hosts...)
 	}
 	if s.mode == simFaults {
 		s.net.set(simStorm, hosts...)
@@ -264,7 +294,7 @@ func (s *simulation) run(waiters int, rnd *rand.Rand, seed uint64) {
 		}
 		time.Sleep(length - time.Since(began))
 		s.note("fair weather")
-		s.net.set(weather{}, hosts...)
+		s.net.set(simFair, hosts...)
 		length = 3 * time.Second // longer than any lease
 	}
 	time.Sleep(length)
@@ -288,6 +318,25 @@ func (s *simulation) run(waiters int, rnd *rand.Rand, seed uint64) {
 		}
 		<-done
 	}
+}
+
+// burst begins a burst, and returns when the next one does.
+func (s *simulation) burst(rnd *rand.Rand) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.idle = time.Now().Add(simBurst)
+	s.next = s.idle.Add(simIdle - 20*time.Millisecond + time.Duration(rnd.Float64()*float64(60*time.Millisecond)))
+	return s.next
+}
+
+// lull is how long a worker has to wait for the next burst.
+func (s *simulation) lull() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mode != simCalm || time.Now().Before(s.idle) {
+		return 0
+	}
+	return max(0, time.Until(s.next))
 }
 
 // kill ends a process as a crash does: without a word.
@@ -363,7 +412,7 @@ func (s *simulation) rest(p *simProc, d time.Duration) bool {
 func (s *simulation) worker(p *simProc, k int, rnd *rand.Rand) {
 	upTo := func(d time.Duration) time.Duration { return time.Duration(rnd.Float64() * float64(d)) }
 	cancels := [...]float64{0, 0, 0.15, 0.05}[s.mode]
-	for s.rest(p, time.Microsecond+upTo(2*time.Millisecond)) {
+	for s.rest(p, s.lull()+time.Microsecond+upTo(2*time.Millisecond)) {
 		l := p.locks.Reentrant(simName).WithLease(simLeases[rnd.IntN(len(simLeases))])
 		ctx, cancel := context.WithCancel(context.Background())
 		var timer *time.Timer
@@ -487,7 +536,6 @@ func (d *diary) String() string {
 type grant struct {
 	at     time.Time
 	how    string
-	silent bool // its process does not hear of it
 	judged bool // a violation was found
 }
 
@@ -588,7 +636,6 @@ func (w *witness) granted(owner string) {
 	case len(last) == 3 && last[0] == "ZREM" && strings.HasPrefix(last[1], owner+" "):
 		g.how = "handed"
 		w.figures.handed++
-		g.silent = strings.HasSuffix(last[1], "-")
 		mine, _ = strconv.ParseInt(last[2], 10, 64)
 		if unseen := g.at.Sub(w.seen[owner]); unseen > simPollCap*5/2+time.Millisecond {
 			w.violation("%s was granted, and has not asked for %v", owner, unseen)
@@ -780,14 +827,26 @@ func (s *simulation) watch(stop <-chan struct{}) {
 		if keys, err := s.server.Embedded.HKeys(simName); err == nil && len(keys) > 0 {
 			holder = keys[0]
 		}
-		s.look(holder)
+		var channels []string
+		for _, p := range s.procs {
+			channels = append(channels, "redlatch_grant:"+p.locks.ID())
+		}
+		s.look(holder, s.server.Embedded.PubSubNumSub(channels...))
 	}
 }
 
-func (s *simulation) look(holder string) {
+func (s *simulation) look(holder string, listeners map[string]int) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, p := range s.procs {
+		switch {
+		case listeners["redlatch_grant:"+p.locks.ID()] == 0:
+			p.hears = time.Time{}
+		case p.hears.IsZero():
+			p.hears = now
+		}
+	}
 	if holder != "" {
 		s.free = time.Time{}
 		s.lookAtHolder(now, holder)
@@ -805,29 +864,34 @@ func (s *simulation) look(holder string) {
 		s.free = now
 	}
 	s.figures.longestFree = max(s.figures.longestFree, now.Sub(s.free))
+	calm, allCalm := time.Time{}, true
+	for _, p := range s.procs {
+		since, ok := p.host.calm()
+		calm, allCalm = latest(calm, since), allCalm && ok
+	}
 	for _, p := range s.procs {
 		quiet, _, ok := p.host.quiet()
 		if !ok || len(p.waiting) == 0 {
 			continue
 		}
-		from := s.free
 		oldest := now
 		for _, since := range p.waiting {
 			if since.Before(oldest) {
 				oldest = since
 			}
 		}
-		for _, since := range []time.Time{quiet, oldest} {
-			if since.After(from) {
-				from = since
-			}
-		}
-		if d := now.Sub(from); d > simPollCap+simGrace {
+		d := now.Sub(latest(s.free, quiet, oldest))
+		// one that hears takes it at once where nobody can still miss what was lost: whoever does not hear of its grant
+		// may let a short lease of it end, of which nobody else knows
+		prompt := now.Sub(latest(s.free, calm.Add(simPollCap+simGrace), oldest, p.hears))
+		if d > simPollCap+simGrace || allCalm && !p.hears.IsZero() && prompt > simAsleep {
 			s.violation("the lock is free for %v, and %s has waited for %v with nothing wrong at its end", now.Sub(s.free), p.host.name, d)
 			s.free = now
 		}
 	}
 }
+
+func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
 
 // lookAtHolder: whoever holds the lock acts, or is about to, or to let go. Called with mu held.
 func (s *simulation) lookAtHolder(now time.Time, owner string) {
@@ -842,7 +906,7 @@ func (s *simulation) lookAtHolder(now time.Time, owner string) {
 	s.figures.longestIdle = max(s.figures.longestIdle, now.Sub(from))
 	i := slices.IndexFunc(s.procs, func(p *simProc) bool { return strings.HasPrefix(owner, p.locks.ID()) })
 	p := s.procs[i]
-	if gone := p.host.gone(); p.dead && !gone.IsZero() && g.how == "handed" && !g.silent && g.at.After(gone) {
+	if gone := p.host.gone(); p.dead && !gone.IsZero() && g.how == "handed" && g.at.After(gone) {
 		g.judged = true
 		s.violation("%s holds the lock since %s, %v after its last connection ended", owner, g.at.Format("05.000000"), g.at.Sub(gone))
 	}
@@ -851,15 +915,10 @@ func (s *simulation) lookAtHolder(now time.Time, owner string) {
 		return
 	}
 	limit := simAsleep
-	if g.silent || missed.After(g.at.Add(-simAsleep)) {
+	if missed.After(g.at.Add(-simAsleep)) {
 		limit += simPollCap + simGrace
 	}
-	for _, since := range []time.Time{quiet.Add(simGrace), p.cancelled.Add(simDebt)} {
-		if since.After(from) {
-			from = since
-		}
-	}
-	if d := now.Sub(from); d > limit {
+	if d := now.Sub(latest(from, quiet.Add(simGrace), p.cancelled.Add(simDebt))); d > limit {
 		s.violation("%s holds the lock (%s) and has not acted for %v with nothing wrong at its end", owner, g.how, d)
 		g.judged = true
 	}
