@@ -93,21 +93,23 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 	t.Cleanup(func() { hub.Close() })
 	var told sync.Map // events of observers, with their spans
 	see := func(ctx context.Context, event string) { told.Store(event+" in "+spanOf(ctx), true) }
-	locks, err := rlock.New(hub, rlock.Options{Observer: rlock.Observer{
+	// A call that is given up leaves a release for the background, which is nobody's: with this patience none is.
+	const patience = 10 * time.Second
+	locks, err := rlock.New(hub, rlock.Options{CallTimeout: patience, Observer: rlock.Observer{
 		Acquired:    func(ctx context.Context, _ string, _ time.Duration) { see(ctx, "acquired") },
 		NotAcquired: func(ctx context.Context, _ string, _ time.Duration, _ error) { see(ctx, "not acquired") },
 		Released:    func(ctx context.Context, _ string, _ time.Duration, _ error) { see(ctx, "released") },
 	}})
 	require.NoError(t, err)
 	t.Cleanup(func() { locks.Close(t.Context()) }) // which has ended then
-	semaphores, err := rsemaphore.New(hub, rsemaphore.Options{Observer: rsemaphore.Observer{
+	semaphores, err := rsemaphore.New(hub, rsemaphore.Options{CallTimeout: patience, Observer: rsemaphore.Observer{
 		Acquired:    func(ctx context.Context, _ string, _ int, _ time.Duration) { see(ctx, "permits acquired") },
 		NotAcquired: func(ctx context.Context, _ string, _ int, _ time.Duration, _ error) { see(ctx, "permits not acquired") },
 		Released:    func(ctx context.Context, _ string, _ int, _ time.Duration, _ error) { see(ctx, "permits released") },
 	}})
 	require.NoError(t, err)
 	t.Cleanup(func() { semaphores.Close(t.Context()) })
-	counters, err := rcounter.New(hub, rcounter.Options{Observer: rcounter.Observer{
+	counters, err := rcounter.New(hub, rcounter.Options{CallTimeout: patience, Observer: rcounter.Observer{
 		Claimed: func(ctx context.Context, _ string, _ rcounter.Outcome, _ int64, _ time.Duration, _ error) {
 			see(ctx, "claimed")
 		},
@@ -227,7 +229,8 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 			require.NoError(t, v.call(ctx), span)
 			mine := 0
 			for _, c := range notes.take() {
-				if !own(c.command) {
+				// Nor is what removes the place that a refused Fair waiter may have in the queue.
+				if !own(c.command) && !(c.span == "" && strings.HasPrefix(v.name, "Fair.")) {
 					require.Equal(t, span, c.span, "%s sent %s", span, c.command)
 					mine++
 				}
