@@ -45,6 +45,9 @@ type Entry struct {
 // and the ordinal was given out a second time. Then nothing of the batch is removed; Restore, from all rows, sets the stock
 // right, and the entry that was wrong is removed by hand (XDEL). docs/examples/ledger does all that, in SQL.
 //
+// A stock that was lost and opened again, to be restored, has another Epoch. Units of before are returned under the new one: before
+// Restore, copy their rows, those of returns too, from the old Epoch to the new one.
+//
 // One who moves alone gets the entries in the order of the sales, a return after its sale. What is not moved when the
 // stock's retention is over is gone. A shard's ordinals are its own: ShardedStock.Ordinal makes the key one of the whole.
 //

@@ -33,6 +33,7 @@ CREATE VIEW IF NOT EXISTS units AS
 
 const (
 	insertMove = `INSERT INTO moves (stock, epoch, ordinal, kind, entry, claimant, request) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`
+	carryMoves = `INSERT INTO moves SELECT stock, CAST($1 AS bigint), ordinal, kind, entry, claimant, request FROM moves WHERE stock = $2 AND epoch = $3 ON CONFLICT DO NOTHING`
 	selectMove = `SELECT entry, claimant, request FROM moves WHERE stock = $1 AND epoch = $2 AND ordinal = $3 AND kind = $4`
 )
 
@@ -95,26 +96,34 @@ func (b *books) move(ctx context.Context, stock string, entries []rcounter.Entry
 	return tx.Commit()
 }
 
-// holders is who has which unit, by epoch and ordinal.
-func (b *books) holders(ctx context.Context, stock string) (map[[2]int64]string, error) {
-	rows, err := b.db.QueryContext(ctx, `SELECT epoch, ordinal, claimant FROM units WHERE stock = $1`, stock)
+// carry copies the rows of an opening to the one that goes on with its sale: after a loss of the stock, between Open with
+// OpenSpec.Suspended, which answers to, and Restore with the entries of to. What is returned from then on is an entry of to,
+// and would be the return of no row of from. Running it twice changes nothing.
+func (b *books) carry(ctx context.Context, stock string, from, to int64) error {
+	_, err := b.db.ExecContext(ctx, carryMoves, to, stock, from)
+	return err
+}
+
+// holders is who has which unit of an opening, by ordinal.
+func (b *books) holders(ctx context.Context, stock string, epoch int64) (map[int64]string, error) {
+	rows, err := b.db.QueryContext(ctx, `SELECT ordinal, claimant FROM units WHERE stock = $1 AND epoch = $2`, stock, epoch)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	all := map[[2]int64]string{}
+	all := map[int64]string{}
 	for rows.Next() {
-		var unit [2]int64
+		var ordinal int64
 		var claimant string
-		if err := rows.Scan(&unit[0], &unit[1], &claimant); err != nil {
+		if err := rows.Scan(&ordinal, &claimant); err != nil {
 			return nil, err
 		}
-		all[unit] = claimant
+		all[ordinal] = claimant
 	}
 	return all, rows.Err()
 }
 
-// entries is all that the database knows, as Restore takes it: the units that are held, and those that were returned.
+// entries is all that the database knows of an opening, as Restore takes it: the units that are held, and those that were returned.
 func (b *books) entries(ctx context.Context, stock string, epoch int64) func(yield func(rcounter.Entry, error) bool) {
 	return func(yield func(rcounter.Entry, error) bool) {
 		rows, err := b.db.QueryContext(ctx, `

@@ -82,7 +82,8 @@ func run(ctx context.Context, out io.Writer) error {
 
 	const name = "sale"
 	sale := c.Stock(name)
-	if _, err := sale.Open(ctx, rcounter.OpenSpec{Limit: 20, OpenFor: time.Hour, Ledger: true}); err != nil {
+	epoch, err := sale.Open(ctx, rcounter.OpenSpec{Limit: 20, OpenFor: time.Hour, Ledger: true})
+	if err != nil {
 		return err
 	}
 	moving, stop := context.WithCancel(ctx)
@@ -117,7 +118,7 @@ func run(ctx context.Context, out io.Writer) error {
 			break
 		}
 	}
-	held, err := b.holders(ctx, name)
+	held, err := b.holders(ctx, name, epoch)
 	if err != nil {
 		return err
 	}

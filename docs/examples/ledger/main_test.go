@@ -28,6 +28,7 @@ func TestTheProgramEndsWithBooksThatAreRight(t *testing.T) {
 type shop struct {
 	server *miniredis.Miniredis
 	sale   *rcounter.Stock
+	epoch  int64
 	file   string
 	books  *books
 }
@@ -39,7 +40,7 @@ func newShop(t *testing.T, limit int64) *shop {
 	require.NoError(t, err)
 	t.Cleanup(end)
 	s.sale = c.Stock("sale")
-	_, err = s.sale.Open(t.Context(), rcounter.OpenSpec{Limit: limit, OpenFor: time.Hour, Ledger: true})
+	s.epoch, err = s.sale.Open(t.Context(), rcounter.OpenSpec{Limit: limit, OpenFor: time.Hour, Ledger: true})
 	require.NoError(t, err)
 	s.books, err = openBooks(s.file)
 	require.NoError(t, err)
@@ -57,14 +58,16 @@ func (s *shop) claim(t *testing.T, user string) rcounter.Grant {
 // rule is a way to book entries, and to tell who has what.
 type rule struct {
 	move    func(ctx context.Context, b *books, entries []rcounter.Entry) error
-	holders func(ctx context.Context, b *books) (map[[2]int64]string, error)
+	holders func(ctx context.Context, b *books, epoch int64) (map[int64]string, error)
 }
 
 var appendOnly = rule{
 	func(ctx context.Context, b *books, entries []rcounter.Entry) error {
 		return b.move(ctx, "sale", entries)
 	},
-	func(ctx context.Context, b *books) (map[[2]int64]string, error) { return b.holders(ctx, "sale") },
+	func(ctx context.Context, b *books, epoch int64) (map[int64]string, error) {
+		return b.holders(ctx, "sale", epoch)
+	},
 }
 
 // deleting is the rule not to use: "insert … on conflict do nothing, or delete".
@@ -89,20 +92,20 @@ var deleting = rule{
 		}
 		return tx.Commit()
 	},
-	func(ctx context.Context, b *books) (map[[2]int64]string, error) {
-		rows, err := b.db.QueryContext(ctx, `SELECT epoch, ordinal, claimant FROM held`)
+	func(ctx context.Context, b *books, epoch int64) (map[int64]string, error) {
+		rows, err := b.db.QueryContext(ctx, `SELECT ordinal, claimant FROM held WHERE epoch = $1`, epoch)
 		if err != nil {
 			return nil, err
 		}
 		defer rows.Close()
-		all := map[[2]int64]string{}
+		all := map[int64]string{}
 		for rows.Next() {
-			var unit [2]int64
+			var ordinal int64
 			var claimant string
-			if err := rows.Scan(&unit[0], &unit[1], &claimant); err != nil {
+			if err := rows.Scan(&ordinal, &claimant); err != nil {
 				return nil, err
 			}
-			all[unit] = claimant
+			all[ordinal] = claimant
 		}
 		return all, rows.Err()
 	},
@@ -136,7 +139,7 @@ func TestASlowMoverLeavesTheBooksRight(t *testing.T) {
 			require.Equal(t, 2, n)
 			close(goOn)
 			require.NoError(t, <-done)
-			held, err := tc.rule.holders(t.Context(), s.books)
+			held, err := tc.rule.holders(t.Context(), s.books, s.epoch)
 			require.NoError(t, err)
 			require.Len(t, held, tc.has, "nobody has a unit")
 		})
@@ -193,16 +196,16 @@ func TestTwoMoversThatCrashBookEveryUnitOnce(t *testing.T) {
 			}
 		})
 	}
-	have := map[[2]int64]string{}
+	have := map[int64]string{}
 	rnd := rand.New(rand.NewPCG(7, 7))
 	for i := range 400 {
 		user := "user-" + strconv.Itoa(i)
 		g := s.claim(t, user)
 		require.True(t, g.Won())
-		have[[2]int64{g.Epoch, g.Ordinal}] = user
+		have[g.Ordinal] = user
 		for unit, user := range have { // any
 			if rnd.IntN(2) == 0 {
-				ok, err := s.sale.Return(t.Context(), user, unit[1])
+				ok, err := s.sale.Return(t.Context(), user, unit)
 				require.NoError(t, err)
 				require.True(t, ok)
 				delete(have, unit)
@@ -214,7 +217,7 @@ func TestTwoMoversThatCrashBookEveryUnitOnce(t *testing.T) {
 	movers.Wait()
 	require.Empty(t, failed)
 	require.NoError(t, mover(t.Context(), s.books, 99))
-	held, err := s.books.holders(t.Context(), "sale")
+	held, err := s.books.holders(t.Context(), "sale", s.epoch)
 	require.NoError(t, err)
 	require.Equal(t, have, held)
 }
@@ -242,9 +245,21 @@ func TestAnOrdinalThatIsGivenOutTwiceStopsTheMover(t *testing.T) {
 			require.Equal(t, g.Ordinal, again.Ordinal)
 			require.ErrorIs(t, move(), errReissued)
 			require.ErrorIs(t, move(), errReissued, "the entry stays")
-			held, err := s.books.holders(t.Context(), "sale")
+			held, err := s.books.holders(t.Context(), "sale", s.epoch)
 			require.NoError(t, err)
 			require.Empty(t, held)
+
+			// nobody has the unit by the database, nor by the stock from now on
+			out, err := s.sale.Restore(t.Context(), s.books.entries(t.Context(), "sale", s.epoch))
+			require.NoError(t, err)
+			require.Equal(t, rcounter.Restored{Displaced: []rcounter.Entry{{Ordinal: g.Ordinal, N: 1, Claimant: second}}}, out)
+			s.server.Del("rc:{sale}:l") // the entry that was wrong
+			g = s.claim(t, second)
+			require.EqualValues(t, 2, g.Ordinal)
+			ok, err = s.sale.Return(t.Context(), second, g.Ordinal)
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.NoError(t, move())
 		})
 	}
 	s := newShop(t, 5)
@@ -262,4 +277,38 @@ func TestAnOrdinalThatIsGivenOutTwiceStopsTheMover(t *testing.T) {
 	_, err = s.sale.Restore(t.Context(), s.books.entries(t.Context(), "sale", epoch))
 	require.NoError(t, err)
 	require.EqualValues(t, 3, s.claim(t, "bob").Ordinal, "1 and 2 are in the database")
+}
+
+// The stock is lost, and opened again from the database. That is another opening, in which units of the first are returned.
+func TestTheBooksGoOnAfterALoss(t *testing.T) {
+	s := newShop(t, 5)
+	move := func() {
+		_, err := s.sale.Ledger(t.Context(), 10, func(ctx context.Context, entries []rcounter.Entry) error { return s.books.move(ctx, "sale", entries) })
+		require.NoError(t, err)
+	}
+	for _, user := range []string{"ann", "bob", "cid"} {
+		s.claim(t, user)
+	}
+	_, err := s.sale.Return(t.Context(), "cid", 3)
+	require.NoError(t, err)
+	move()
+	for range 2 { // the second time with what was carried over the first time
+		s.server.FlushAll()
+		epoch, err := s.sale.Open(t.Context(), rcounter.OpenSpec{Limit: 5, OpenFor: time.Hour, Ledger: true, Suspended: true})
+		require.NoError(t, err)
+		for range 2 {
+			require.NoError(t, s.books.carry(t.Context(), "sale", s.epoch, epoch))
+		}
+		s.epoch = epoch
+		_, err = s.sale.Restore(t.Context(), s.books.entries(t.Context(), "sale", epoch))
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 4, s.claim(t, "cid").Ordinal, "3 is in the database")
+	ok, err := s.sale.Return(t.Context(), "ann", 1)
+	require.NoError(t, err)
+	require.True(t, ok)
+	move()
+	held, err := s.books.holders(t.Context(), "sale", s.epoch)
+	require.NoError(t, err)
+	require.Equal(t, map[int64]string{2: "bob", 4: "cid"}, held)
 }
