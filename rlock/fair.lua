@@ -13,8 +13,8 @@ local DROPS = 250 -- how many dead one call takes out, so that none is long; who
 -- of the dead, until now.
 local function first(queue, timeouts, now)
   for n = 0, DROPS do
-    local head = redis.call('LINDEX', queue, 0)
-    if not head then
+    local head = redis.pcall('LINDEX', queue, 0)
+    if type(head) ~= 'string' then -- nobody, or see emptied
       return nil
     end
     local till = tonumber(redis.call('ZSCORE', timeouts, head) or 0)

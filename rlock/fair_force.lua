@@ -4,7 +4,7 @@
 -- Reply: how many were removed
 -- Twice: owners are never used again, so a second run removes nobody who came later.
 local removed = remove(KEYS[1], ARGV, 4, #ARGV)
-if KEYS[2] and redis.call('EXISTS', KEYS[1]) == 0 then
+if KEYS[2] and emptied(KEYS[1]) then
   local time = redis.call('TIME')
   tell(first(KEYS[2], KEYS[3], time[1] * 1000 + math.floor(time[2] / 1000)), ARGV[2], ARGV[1])
 end

@@ -25,7 +25,7 @@ end
 if ARGV[5] ~= '' then
   leave(queue, timeouts, owner)
 end
-if redis.call('EXISTS', key) == 0 then
+if emptied(key) then
   local time = redis.call('TIME')
   tell(first(queue, timeouts, time[1] * 1000 + math.floor(time[2] / 1000)), ARGV[4], ARGV[3])
 end

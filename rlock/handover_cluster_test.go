@@ -255,3 +255,45 @@ func TestWhileASlotIsMigratedLocksAreTakenAndReleased(t *testing.T) {
 		got.unlock(t)
 	}
 }
+
+// TestWhileTheirSlotIsMigratedFairAndReadWriteLocksAreReleased: what a script has emptied on the old node it may not look
+// at any more, though all its keys were there when it began.
+func TestWhileTheirSlotIsMigratedFairAndReadWriteLocksAreReleased(t *testing.T) {
+	t.Parallel()
+	s := redistest.Cluster(t)
+	r, other := newRig(t, s, rlock.Options{PollCap: 100 * time.Millisecond}), newRig(t, s, rlock.Options{})
+	m := newMove(t, s, "{l}")
+	rw := func(n int) *rlock.ReadWriteLock { return r.locks.ReadWrite(fmt.Sprint("{l}rw", n)) }
+	wait := func(l *rlock.Lock) <-chan result {
+		waiting := make(chan result, 1)
+		go func() {
+			h, err := l.Lock(within(t))
+			waiting <- result{hold: h, err: err}
+		}()
+		redistest.Eventually(t, 10*time.Second, "it waits", func() bool {
+			i, err := l.Inspect(within(t))
+			return err == nil && len(i.Waiters) == 1
+		})
+		return waiting
+	}
+	fair, forced := r.locks.Fair("{l}1"), r.locks.Fair("{l}2")
+	fairly, taken := lock(t, fair, within(t)), lock(t, forced, within(t))
+	waiting := []<-chan result{wait(fair), wait(forced)}
+	reads, kept, cut := lock(t, rw(1).Read(), within(t)), lock(t, rw(2).Write(), within(t)), lock(t, rw(3).Read(), within(t))
+	under := lock(t, rw(2).Read(), kept.Context(within(t)))
+	m.begin()
+	for _, h := range []*rlock.Hold{fairly, reads, under, kept} {
+		require.NoError(t, h.Unlock(within(t)), h.Name())
+	}
+	for h, l := range map[*rlock.Hold]*rlock.Lock{taken: other.locks.Fair("{l}2"), cut: other.locks.ReadWrite("{l}rw3").Read()} {
+		ok, err := l.ForceUnlock(within(t))
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+	}
+	for _, w := range waiting {
+		got := <-w
+		require.NoError(t, got.err)
+		got.unlock(t)
+	}
+}

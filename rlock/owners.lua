@@ -19,6 +19,12 @@ local function fit(owner, count, lease)
     lease ~= nil and lease >= 1 and lease <= LONGEST and lease % 1 == 0
 end
 
+-- Whether a key is not there, which this script may have emptied. While its slot is being migrated such a key may not even
+-- be looked at any more.
+local function emptied(key)
+  return redis.pcall('EXISTS', key) ~= 1
+end
+
 -- Take owners, those of list from first to last, out of a lock, each with its end. If any had one, or "others" says so,
 -- others may be left that have theirs: the lock lasts as long as the last of them then. The dead among them hold nothing,
 -- and go. One without an end has the lock's, which stays. Returns how many were taken out.

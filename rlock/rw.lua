@@ -51,11 +51,13 @@ end
 
 -- See to a lock that has lost holds: without any it is gone, without its writer it is its readers'. Returns whether
 -- somebody can acquire it now who could not before.
+--
+-- Here and in what follows a caller may have emptied the ends, hence pcall: see emptied.
 local function settle(lock, ends, writer)
   if redis.call('HLEN', lock) <= 1 then
     redis.call('DEL', lock)
     if ends then
-      redis.call('ZREMRANGEBYSCORE', ends, 0, '+inf')
+      redis.pcall('ZREMRANGEBYSCORE', ends, 0, '+inf')
     end
     return true
   end
@@ -68,9 +70,9 @@ end
 -- Take out the holds whose own end has passed, which keep nobody out any more though others keep the key. Returns what
 -- settle does.
 local function forget(lock, ends, now)
-  redis.call('ZREMRANGEBYSCORE', ends, -now, '(0')
-  local dead = redis.call('ZRANGEBYSCORE', ends, 0, now)
-  if #dead == 0 then
+  redis.pcall('ZREMRANGEBYSCORE', ends, -now, '(0')
+  local dead = redis.pcall('ZRANGEBYSCORE', ends, 0, now)
+  if dead.err or #dead == 0 then
     return false
   end
   local writer = false
@@ -89,7 +91,10 @@ local MANY = 64
 
 local function trim(lock, ends, now)
   local left = redis.call('PTTL', lock)
-  local last = redis.call('ZREVRANGE', ends, 0, 0, 'WITHSCORES')
+  local last = redis.pcall('ZREVRANGE', ends, 0, 0, 'WITHSCORES')
+  if last.err then
+    return false
+  end
   local till = math.max(tonumber(last[2] or 0) - now, 0)
   if left <= till + 5 or redis.call('HLEN', lock) > MANY then -- both count whole ms, not from the same instant
     return false

@@ -10,7 +10,7 @@ for i = 4, #ARGV do
     writer = writer or string.sub(ARGV[i], -6) == ':write'
   end
   if ends then
-    redis.call('ZREM', ends, ARGV[i])
+    redis.pcall('ZREM', ends, ARGV[i])
   end
 end
 for i = 3, #KEYS do
@@ -18,7 +18,7 @@ for i = 3, #KEYS do
 end
 if removed > 0 then
   settle(lock, ends, writer)
-  if ends and redis.call('EXISTS', lock) == 1 then
+  if ends and not emptied(lock) then
     trim(lock, ends, clock())
   end
 end

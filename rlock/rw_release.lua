@@ -29,14 +29,14 @@ if remaining == 0 and ends then
   end
 end
 if ARGV[6] ~= '' and ends then
-  tell = redis.call('ZREM', ends, '!' .. ARGV[6]) == 1
+  tell = redis.pcall('ZREM', ends, '!' .. ARGV[6]) == 1
 end
 if status == 2 then
   tell = settle(lock, ends, writer) or tell
-  if ends and redis.call('EXISTS', lock) == 1 then
+  if ends and not emptied(lock) then
     local now = clock()
     tell = forget(lock, ends, now) or tell
-    tell = redis.call('EXISTS', lock) == 1 and trim(lock, ends, now) or tell
+    tell = not emptied(lock) and trim(lock, ends, now) or tell
   end
 elseif redis.call('EXISTS', lock) == 0 then
   tell = true -- it went otherwise (expiry, DEL, failover), and nobody else told them
