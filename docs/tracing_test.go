@@ -218,6 +218,7 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 
 	add("Hub.Publish", func(ctx context.Context) error { _, err := hub.Publish(ctx, "c", "m"); return err })
 
+	held := false // what is held is looked at and renewed on nobody's account
 	for _, v := range verbs {
 		for _, how := range []string{", quiet", ", busy"} {
 			span := v.name + how
@@ -229,7 +230,7 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 			require.NoError(t, v.call(ctx), span)
 			mine := 0
 			for _, c := range notes.take() {
-				if !own(c.command) {
+				if !own(c.command) && !(held && c.span == "") {
 					require.Equal(t, span, c.span, "%s sent %s", span, c.command)
 					mine++
 				}
@@ -237,9 +238,11 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 			require.Positive(t, mine, span)
 			cancel()
 			if hold, again := strings.CutSuffix(v.name, ".TryLock"); again || hold == "Semaphore.Acquire" {
-				break // held now
+				held = true
+				break
 			}
 			if strings.HasSuffix(v.name, "Unlock") || strings.HasSuffix(v.name, "Release") || strings.HasSuffix(v.name, "CountDown") {
+				held = held && strings.HasSuffix(v.name, ".Unlock") // a call about the hold may be under way
 				break
 			}
 		}
