@@ -7,7 +7,8 @@ import (
 
 // Close ends the sale for good: no more grants. The answers given stay readable, and units can be returned, until the
 // retention that Open set is over, and until then the name cannot be opened again. A stock that is closed already, or
-// is not there, is no error. One round trip, repeated until answered.
+// is not there, is no error. Two round trips, repeated until answered; a copy that the network delivers late does not
+// close another opening.
 func (s *Stock) Close(ctx context.Context) (err error) {
 	defer edge(&err)
 	if err := s.c.usable(s.refused); err != nil {
@@ -23,9 +24,15 @@ var closeScript = stockScript("close", closeSource)
 
 // close runs close.lua.
 func (s *Stock) close(ctx context.Context) error {
-	_, err := s.c.do(ctx, s.call(closeScript))
-	if err == nil {
-		s.desk().memory.forget()
+	for epoch := ""; ; {
+		v, err := s.ints(ctx, 3, closeScript, epoch)
+		if err != nil {
+			return err
+		}
+		if v[0] == stockNone || v[2] == 1 {
+			s.desk().memory.forget()
+			return nil
+		}
+		epoch = decimal(v[1])
 	}
-	return err
 }

@@ -88,7 +88,7 @@
 // # Cost
 //
 // Every verb is one round trip: INCR, DECR, INCRBY or GET for a Counter without options, one EVALSHA for the rest; but
-// Counter.Cached, which takes none while the value is cached.
+// Counter.Cached, which takes none while the value is cached, and Open, Resize, Close and Restore, which ask first.
 //
 // Claims of one process on one stock share calls (Combine): one alone is sent at once, the others while it is under way
 // together. And once the server has said that a stock is sold out the process answers by itself (SoldOutOptions).

@@ -345,6 +345,7 @@ func TestLateCopiesOfOneOpeningChangeNothingInTheNext(t *testing.T) {
 		_, err = s.Return(ctx, "ann", ann.Ordinal)
 		require.NoError(t, err)
 		require.NoError(t, s.Resize(ctx, 300))
+		require.NoError(t, s.Close(ctx))
 
 		must(t, admin, "DEL", "rc:{s}", "rc:{s}:u", "rc:{s}:r", "rc:{s}:h", "rc:{s}:o", "rc:{s}:l")
 		sent := slices.Clone(wire.sent)
