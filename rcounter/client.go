@@ -46,8 +46,8 @@ type Options struct {
 	SoldOut SoldOutOptions
 	// Observer is told of claims, and of what fails in the background.
 	Observer Observer
-	// Logger gets a line when something in the background fails for good, at most one of a kind in 10 s. Defaults to
-	// slog.Default().
+	// Logger gets a line when something in the background fails for good, at most one of a kind in 10 s, and one
+	// if the server evicts keys when its memory is full. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -157,7 +157,19 @@ var errPatience = errors.New("no answer within five call timeouts, the bound of 
 func (c *Client) do(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	return c.runner.Do(ctx, call)
+	m, err := c.runner.Do(ctx, call)
+	if err == nil && !c.runner.EvictionAsked() {
+		c.tasks.spawn(c.warnOfEviction)
+	}
+	return m, err
+}
+
+// warnOfEviction looks, once in a client's life and beside the first call that is answered, whether the server may throw
+// counters and stocks away.
+func (c *Client) warnOfEviction() {
+	ctx, cancel := context.WithTimeout(c.hub, c.timeout)
+	defer cancel()
+	c.runner.WarnOfEviction(ctx, c.log, "counters and stocks")
 }
 
 // bounded is ctx, with the client's bound for its deadline if it has none.

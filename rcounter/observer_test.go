@@ -3,6 +3,7 @@ package rcounter_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/stretchr/testify/require"
@@ -162,4 +164,41 @@ func TestWhatFailsInTheBackgroundIsToldAndLoggedOnce(t *testing.T) {
 	require.Contains(t, text(), "could not be returned")
 	require.Equal(t, 1, strings.Count(text(), "could not be reaped"), text())
 	require.Contains(t, text(), "name=s")
+}
+
+func TestAnEvictingServerIsWarnedOfOnce(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
+	admin := srv.Client(t)
+	must(t, admin, "ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all", "-info")
+	o := srv.Option()
+	o.Username, o.Password = "app", "any"
+	denied, err := rueidis.NewClient(o)
+	require.NoError(t, err)
+	t.Cleanup(denied.Close)
+	fine := redistest.Start(t).Client(t)
+	for first, call := range map[string]func(c *rcounter.Client) error{
+		"Open":  func(c *rcounter.Client) error { _, err := c.Stock(rand.Text()).Open(ctx, spec(1)); return err },
+		"Send":  func(c *rcounter.Client) error { _, err := c.RedPacket(rand.Text()).Send(ctx, packet(5, 2)); return err },
+		"Claim": func(c *rcounter.Client) error { _, err := c.Stock("none").Claim(ctx, "ann"); return err },
+		"Incr": func(c *rcounter.Client) error {
+			_, err := c.Counter("k", rcounter.CounterOptions{}).Incr(ctx)
+			return err
+		},
+	} {
+		for client, at := range map[string]rueidis.Client{"may ask": admin, "may not": denied, "has nothing to fear": fine} {
+			log, text := logged()
+			c := on(t, at, rcounter.Options{CallTimeout: patient.CallTimeout, Logger: log})
+			for range 3 {
+				require.NoError(t, call(c), "%s: %s", first, client)
+			}
+			require.NoError(t, c.Close()) // waits for the look
+			want := 0
+			if client == "may ask" {
+				want = 1
+			}
+			require.Equal(t, want, strings.Count(text(), "allkeys-lru"), "%s: %s: %s", first, client, text())
+			require.Equal(t, want, strings.Count(text(), "\n"), text())
+		}
+	}
 }

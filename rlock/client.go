@@ -42,10 +42,9 @@ type Client struct {
 	run       atomic.Int64 // of a Quorum's member: the run of the server that was last heard of
 	metOnce   atomic.Bool  // likewise: the server was given time once to say who it is
 
-	evictionAsked atomic.Bool
-	ctx           context.Context // of what runs in the background; ends at Close
-	cancel        context.CancelFunc
-	background    sync.WaitGroup
+	ctx        context.Context // of what runs in the background; ends at Close
+	cancel     context.CancelFunc
+	background sync.WaitGroup
 
 	roster lease.Roster
 }
@@ -86,14 +85,34 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		c.monitor = newMonitor(c)
 	}
 	if o.Strict {
-		c.evictionAsked.Store(true)
-		if policy := c.evictionPolicy(); policy != "" {
+		c.runner.EvictionAsked() // no warning beside
+		ctx, cancel := context.WithTimeout(c.ctx, evictionTimeout)
+		policy := c.runner.EvictionPolicy(ctx)
+		cancel()
+		if policy != "" {
 			c.Close(context.Background())
 			return nil, fmt.Errorf("rlock: %w", errs.InvalidOption("the server's maxmemory-policy", policy, "noeviction (Options.Strict)"))
 		}
 	}
 	return c, nil
 }
+
+// warnOfEviction looks, once in a client's life and beside the first acquisition, whether the server may throw locks away.
+func (c *Client) warnOfEviction() {
+	if c.runner.EvictionAsked() {
+		return
+	}
+	c.roster.IfOpen(func() { // Close may be waiting for the background already
+		c.background.Go(func() {
+			ctx, cancel := context.WithTimeout(c.ctx, evictionTimeout)
+			defer cancel()
+			c.runner.WarnOfEviction(ctx, c.log, "locks")
+		})
+	})
+}
+
+// evictionTimeout bounds the question.
+const evictionTimeout = 5 * time.Second
 
 // newOwner is an id that was never used. A label becomes part of it: there it needs no key of its own, lives exactly
 // as long as the hold, and changes nothing for Redisson, which only compares owners.

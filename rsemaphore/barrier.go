@@ -238,6 +238,7 @@ func (b *CyclicBarrier) Await(ctx context.Context) (Arrival, error) {
 	if err := p.arrive(ctx); err != nil {
 		return Arrival{}, err
 	}
+	b.c.warnOfEviction()
 	own, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	p.claim = lease.Claim{

@@ -113,6 +113,20 @@ func (c *Client) Close(ctx context.Context) error {
 	return nil
 }
 
+// warnOfEviction looks, once in a client's life and beside the first success, whether the server may throw permits away.
+// Close waits for it, for a call timeout at most.
+func (c *Client) warnOfEviction() {
+	if c.runner.EvictionAsked() || c.roster.Enter() != nil {
+		return
+	}
+	go func() {
+		defer c.roster.Leave()
+		ctx, cancel := context.WithTimeout(c.hub.Context(), c.opts.CallTimeout)
+		defer cancel()
+		c.runner.WarnOfEviction(ctx, c.log, "permits")
+	}()
+}
+
 // ask runs a question, or an intervention, on behalf of a caller whose ctx may have no deadline. bad is what is wrong
 // with the object.
 func ask[T any](ctx context.Context, c *Client, bad error, f func(context.Context) (T, error)) (T, error) {
@@ -129,6 +143,7 @@ func ask[T any](ctx context.Context, c *Client, bad error, f func(context.Contex
 	if err != nil {
 		return none, fmt.Errorf("rsemaphore: %w", err)
 	}
+	c.warnOfEviction()
 	return v, nil
 }
 

@@ -207,6 +207,7 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 		s.c.observer.NotAcquired(ctx, s.name, n, waited, err)
 		return err
 	}
+	s.c.warnOfEviction()
 	s.c.observer.Acquired(ctx, s.name, n, waited)
 	return nil
 }

@@ -44,7 +44,7 @@ type Options struct {
 	MinReplicas int
 	// ReplicaTimeout bounds that wait; at least MinCallTimeout, and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration
-	// Logger gets a line when a permit is lost or forgotten. Defaults to slog.Default().
+	// Logger gets a line when a permit is lost or forgotten, and one if the server evicts keys when its memory is full. Defaults to slog.Default().
 	Logger *slog.Logger
 	// Observer is told of what happens, for metrics. Its nil functions are skipped.
 	Observer Observer

@@ -60,3 +60,40 @@ func TestAReplyThatNobodyExpectsIsSaidAsItIs(t *testing.T) {
 	require.NotContains(t, err.Error(), "%!")
 	require.NoError(t, c.Close(context.Background()))
 }
+
+func TestAnEvictingServerIsWarnedOfOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
+	for first, use := range map[string]func(c *rsemaphore.Client) error{
+		"Acquire": func(c *rsemaphore.Client) error {
+			p, err := c.Semaphore("s", 1).Acquire(within(t), 1)
+			if err == nil {
+				err = p.Release(within(t))
+			}
+			return err
+		},
+		"counting": func(c *rsemaphore.Client) error {
+			_, err := c.CountingSemaphore("c").TrySetPermits(within(t), 1, 0)
+			return err
+		},
+		"latch": func(c *rsemaphore.Client) error {
+			_, err := c.CountDownLatch("l").TrySetCount(within(t), 1, time.Minute)
+			return err
+		},
+		"barrier": func(c *rsemaphore.Client) error {
+			_, err := c.CyclicBarrier("b", 1).Await(within(t))
+			return err
+		},
+	} {
+		log := &logbook{}
+		o := patient
+		o.Logger = log.logger()
+		r := newRig(t, s, o)
+		for range 3 {
+			require.NoError(t, use(r.c), first)
+		}
+		redistest.Eventually(t, 10*time.Second, "a warning", func() bool { return log.count("allkeys-lru") == 1 })
+		require.NoError(t, r.c.Close(within(t)))
+		require.Equal(t, 1, log.count("allkeys-lru"), first)
+	}
+}

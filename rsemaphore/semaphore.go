@@ -173,6 +173,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time
 		c.observer.NotAcquired(ctx, s.name, n, waited, err)
 		return nil, err
 	}
+	c.warnOfEviction()
 	c.observer.Acquired(ctx, s.name, n, waited)
 	return permit, nil
 }

@@ -28,6 +28,8 @@ type Runner struct {
 	lastOK  atomic.Int64 // when a call was last answered, after base
 	timers  sync.Pool    // per runner: a timer made inside a synctest bubble may not leave it
 	Clock   *Clock
+
+	evictionAsked atomic.Bool
 }
 
 // NewRunner returns a runner whose single attempts last at most callTimeout.
