@@ -100,3 +100,19 @@ func TestAHoldWhoseRenewalsAreDeniedIsLostAtItsDeadlineUnlessTheRightIsBack(t *t
 	<-h.Done()
 	require.ErrorIs(t, h.Err(), rlock.ErrLost)
 }
+
+// A client whose user lacks the right to scripts asks again and again, it may be.
+func TestWhatWasDeniedBeforeItBeganIsNotReleased(t *testing.T) {
+	t.Parallel()
+	r, rights := denied(t, rlock.Options{})
+	rights("-evalsha", "-eval")
+	for _, name := range []string{"l", "m", "n"} {
+		_, err := r.locks.Reentrant(name).TryLock(within(t), 0, 0)
+		require.ErrorIs(t, err, rlock.ErrDenied)
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	require.NoError(t, r.locks.Close(ctx), "nothing is owed")
+	require.Less(t, time.Since(began), 10*time.Second)
+}

@@ -397,7 +397,7 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 			switch {
 			case errors.Is(err, ErrUnknownOutcome):
 				a.abandoned = a.sent.Add(c.opts.CallTimeout)
-			case errors.Is(err, ErrDenied): // what the script wrote before stands: a lock without an end, it may be
+			case script.BrokenOff(err): // a lock without an end, it may be
 				a.Owe(received)
 			}
 			return wait.Answer{}, err

@@ -411,7 +411,7 @@ func (t *together) try(ctx context.Context) (wait.Answer, error) {
 			switch {
 			case errors.Is(err, ErrUnknownOutcome):
 				t.abandoned, t.unsure = t.sent.Add(c.opts.CallTimeout), true
-			case errors.Is(err, ErrDenied) && received.After(t.abandoned): // what the script wrote before stands
+			case script.BrokenOff(err) && received.After(t.abandoned):
 				t.abandoned = received
 			}
 			return wait.Answer{}, err

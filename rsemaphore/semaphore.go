@@ -265,7 +265,7 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 			switch {
 			case errors.Is(err, ErrUnknownOutcome):
 				a.doubt(a.sent.Add(c.opts.CallTimeout))
-			case errors.Is(err, ErrDenied): // what the script wrote before stands
+			case script.BrokenOff(err):
 				a.doubt(received)
 			}
 			return wait.Answer{}, err

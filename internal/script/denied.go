@@ -44,6 +44,12 @@ func refusal(src string, err error) (why string, kind error) {
 	return "", nil
 }
 
+// BrokenOff reports whether err is a denial of a command in a script, which had begun: what it wrote before stands. A call
+// that was denied itself has done nothing.
+func BrokenOff(err error) bool {
+	return errors.Is(err, errs.ErrDenied) && strings.Contains(err.Error(), "user_script")
+}
+
 // noRight are the texts by which a server says that a right is missing, of a command of its own or one in a script. Those
 // of scripts are Redis' before 7.2; later ones, and Valkey's, begin as other commands' do.
 var noRight = []string{
