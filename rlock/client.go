@@ -131,7 +131,8 @@ func (c *Client) newOwner(label string) string {
 func (c *Client) ID() string { return c.id }
 
 // Reentrant describes the lock of that name: a hash owner -> count on the server, Redisson's RLock. A name that cannot
-// be used is reported by every call on it.
+// be used is reported by every call on it. Processes that wait queue on the server and are handed the lock in their order;
+// TryLock with a waitTime of 0 acquires only what is free while nobody queues. That holds for NonReentrant and Fenced, too.
 func (c *Client) Reentrant(name string) *Lock {
 	return c.lock(name, reentrant)
 }
@@ -154,7 +155,8 @@ func (c *Client) Fenced(name string) *Lock { return c.lock(name, fencing) }
 // RSpinLock); its release wakes their waiters where it may publish, and those come first: a Spin waiter acquires only
 // when nobody queues.
 //
-// Waiters of one process spin one after the other, not all at once.
+// Waiters of one process spin one after the other, not all at once. A TryLock with a waitTime of 0 may overtake them, but not
+// those of the other kinds that queue.
 func (c *Client) Spin(name string, b Backoff) *Lock {
 	l := c.lock(name, spinning)
 	b, err := b.withDefaults()

@@ -1,5 +1,5 @@
 -- The queue of waiters beside a lock: a sorted set, score = ticket, the server's µs when it was entered and more than
--- the last one; member = "<owner> <first lease, ms> <stale after, ms> <+ its process hears grants, - it does not>".
+-- the last one; member = "<owner> <first lease, ms> <stale after, ms>".
 -- A waiter that has looked again since has "!<owner>" in it, score = -ms of the last time; "!open" is -ms until which a
 -- released lock is left to others (see open_release in release.lua). So the first in line is the lowest score above 0, and a dead
 -- queue expires as one key.

@@ -168,6 +168,61 @@ func TestEveryKindIsRenewedAndLost(t *testing.T) {
 	}
 }
 
+// A lock that is free goes to those who queue on the server, whoever comes by: a program that tries again and again would
+// keep it from them for ever.
+func TestATryThatDoesNotWaitOvertakesNobodyInTheQueue(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	spin := func(c *rlock.Client, name string) *rlock.Lock { return c.Spin(name, rlock.Backoff{}) }
+	for _, x := range []struct {
+		kind          string
+		waiters, late func(*rlock.Client, string) *rlock.Lock
+		queue         string // on the server
+	}{
+		{"Reentrant", (*rlock.Client).Reentrant, (*rlock.Client).Reentrant, "redlatch_queue:"},
+		{"NonReentrant", (*rlock.Client).NonReentrant, (*rlock.Client).NonReentrant, "redlatch_queue:"},
+		{"Fenced", (*rlock.Client).Fenced, (*rlock.Client).Fenced, "redlatch_queue:"},
+		{"Spin", (*rlock.Client).Reentrant, spin, "redlatch_queue:"},
+		{"Fair", (*rlock.Client).Fair, (*rlock.Client).Fair, "redisson_lock_queue:"},
+	} {
+		t.Run(x.kind, func(t *testing.T) {
+			t.Parallel()
+			name := x.kind
+			o := rlock.Options{PollCap: 10 * time.Second}
+			holder, waiter, other := newRig(t, s, rlock.Options{}), newRig(t, s, o), newRig(t, s, o)
+			h := lock(t, x.waiters(holder.locks, name), within(t))
+			ctx, cancel := context.WithCancel(within(t))
+			defer cancel()
+			waiting := make(chan result, 1)
+			go func() {
+				h, err := x.waiters(waiter.locks, name).Lock(ctx)
+				waiting <- result{h, err, time.Now()}
+			}()
+			redistest.Eventually(t, 20*time.Second, "it waits on the server", func() bool {
+				n, err := other.redis.Do(within(t), other.redis.B().Exists().Key(x.queue+"{"+name+"}").Build()).AsInt64()
+				return err == nil && n == 1
+			})
+			// as if the holder had died: nobody is told
+			require.NoError(t, other.redis.Do(within(t), other.redis.B().Del().Key(name).Build()).Error())
+			for _, r := range []*rig{other, waiter} {
+				for range 3 {
+					_, err := x.late(r.locks, name).TryLock(within(t), 0, 0)
+					require.ErrorIs(t, err, rlock.ErrNotAcquired)
+				}
+			}
+			cancel()
+			if got := <-waiting; got.err == nil { // handed over by who came by
+				got.unlock(t)
+			}
+			require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
+			redistest.Eventually(t, 20*time.Second, "nobody queues", func() bool {
+				h, err := x.late(other.locks, name).TryLock(within(t), 0, 0)
+				return err == nil && h.Unlock(within(t)) == nil
+			})
+		})
+	}
+}
+
 func TestKindsOfOneNameExcludeEachOther(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{PollCap: 50 * time.Millisecond})

@@ -108,6 +108,12 @@ func (l *Lock) Lock(ctx context.Context) (*Hold, error) {
 // TryLock is Lock with its own times: it waits for at most waitTime (0: it asks once, and does not wait) and holds for
 // leaseTime (0: renewed until Unlock). waitTime bounds the waiting for somebody else's hold; the first request itself
 // has Options.CallTimeout, so a server that does not answer can make the call last that long.
+//
+// With a waitTime of 0 it stands in no line, but it does not overtake waiters that queue on the server: a Reentrant,
+// NonReentrant, Fenced, Spin or Fair lock is acquired only when nobody does. It may overtake those that are in no queue,
+// however long they have waited: all that wait for a Plain or ReadWrite lock, but for a writer that is preferred, which new
+// readers do not overtake; of the others those that wait for a Spin lock, whose process may not or does not yet subscribe, or
+// whose slot is being migrated, and all in a Cluster without sharded channels.
 func (l *Lock) TryLock(ctx context.Context, waitTime, leaseTime time.Duration) (*Hold, error) {
 	if err := errors.Join(checkWait(waitTime), checkLease(leaseTime)); err != nil {
 		return nil, err

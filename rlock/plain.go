@@ -60,7 +60,8 @@ type PlainOptions struct {
 // pattern on the same key, and no other kind of lock of this package, whose keys are hashes (ErrWrongType).
 //
 // It is not re-entered (ErrReentry). Our waiters are woken by our own releases; of a release by another program they
-// learn within Options.PollCap.
+// learn within Options.PollCap. Waiters of one process stand in line; there is no order among processes, and a TryLock with a
+// waitTime of 0 may overtake all that wait.
 func (c *Client) Plain(name string, o PlainOptions) *Lock {
 	hashed := name
 	if o.HashOver > 0 && len(name) > o.HashOver {

@@ -141,7 +141,7 @@ func (l *Lock) readKeys(owner string) []string {
 // Waiting readers each ask for themselves, and all of them acquire when a writer is through; of the writers that wait in
 // one process one asks. There is no queue on the server: who waits is woken by releases and looks at least every
 // Options.PollCap, and no order is kept. While a waiter asks, so may others: writers can wait for as long as readers keep
-// coming, unless they are preferred.
+// coming, unless they are preferred. A TryLock with a waitTime of 0 is one of those others.
 type ReadWriteLock struct{ read, write *Lock }
 
 // ReadWrite describes the read-write lock of that name. A name that cannot be used is reported by every call on its
