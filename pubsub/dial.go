@@ -138,6 +138,9 @@ func crossed(o rueidis.ClientOption, err error) (why string) {
 	if o.DialFn != nil || o.DialCtxFn != nil || errors.As(err, &op) && op.Op == "dial" && !op.Timeout() {
 		return "" // nobody is there to be asked
 	}
+	if errors.Is(err, rueidis.ErrNoCache) {
+		return "" // the server has answered
+	}
 	config, field := o.TLSConfig, "TLSConfig"
 	if o.Sentinel.MasterSet != "" {
 		config, field = o.Sentinel.TLSConfig, "Sentinel.TLSConfig"

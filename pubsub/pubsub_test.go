@@ -706,6 +706,24 @@ func TestDialTellsWhatTryingAgainCannotMend(t *testing.T) {
 	require.ErrorIs(t, err, pubsub.ErrUnavailable, "that passes")
 }
 
+// A busy server answers HELLO, and refuses CLIENT TRACKING: no option is wrong with that.
+func TestDialToAServerThatIsBusyMayBeRepeated(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "--busy-reply-threshold", "5")
+	busy, killer := s.Client(t), s.Client(t)
+	done := make(chan error, 1)
+	go func() { done <- busy.Do(within(t), busy.B().Eval().Script("while true do end").Numkeys(0).Build()).Error() }()
+	redistest.Eventually(t, 20*time.Second, "busy", func() bool {
+		err := killer.Do(within(t), killer.B().Ping().Build()).Error()
+		return err != nil && strings.HasPrefix(err.Error(), "BUSY ")
+	})
+	_, err := pubsub.Dial(s.Option())
+	require.NoError(t, killer.Do(within(t), killer.B().ScriptKill().Build()).Error())
+	require.ErrorIs(t, err, pubsub.ErrUnavailable)
+	require.NotErrorIs(t, err, pubsub.ErrInvalidOption)
+	require.Error(t, <-done)
+}
+
 func TestDialSaysWhichSideSpeaksTLS(t *testing.T) {
 	t.Parallel()
 	plain := redistest.Start(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -27,6 +28,13 @@ var refusals = []string{
 	"LOADING ", "TRYAGAIN ", "CLUSTERDOWN ", "READONLY ", "MASTERDOWN ", "NOREPLICAS ", "MOVED ", "ASK ", "BUSY ", "OOM ", "MISCONF ", "NOSCRIPT ",
 }
 
+// passing reports whether the server, by its answer, did not start. ErrNoCache is rueidis' word for any answer to CLIENT
+// TRACKING at a connection's start, with which it begins: that of a busy server, too, which answers HELLO.
+func passing(err error) bool {
+	text := err.Error()
+	return slices.ContainsFunc(refusals, func(p string) bool { return strings.HasPrefix(text, p) })
+}
+
 func classify(err error) fate {
 	if err == nil || rueidis.IsRedisNil(err) || errors.Is(err, errs.ErrNotReplicated) {
 		return answered
@@ -35,15 +43,9 @@ func classify(err error) fate {
 	if errors.As(err, &ns) {
 		return notRun
 	}
-	if errors.Is(err, rueidis.ErrNoCache) {
-		return answered // at a connection's start: the same will come again
-	}
-	if re, ok := rueidis.IsRedisErr(err); ok {
-		msg := re.Error()
-		for _, p := range refusals {
-			if strings.HasPrefix(msg, p) {
-				return notRun
-			}
+	if _, ok := rueidis.IsRedisErr(err); ok || errors.Is(err, rueidis.ErrNoCache) {
+		if passing(err) {
+			return notRun
 		}
 		return answered
 	}

@@ -25,7 +25,7 @@ func Refused(err error) error {
 // refusal is Refused of the error of a script, whose text is src; kind is nil if it is neither.
 func refusal(src string, err error) (why string, kind error) {
 	text := err.Error()
-	if errors.Is(err, rueidis.ErrNoCache) && !strings.Contains(text, "NOPERM") {
+	if errors.Is(err, rueidis.ErrNoCache) && !strings.Contains(text, "NOPERM") && !passing(err) {
 		return "the server has no client-side caching, or no HELLO 3: DisableCache must be true", errs.ErrInvalidOption
 	}
 	switch {

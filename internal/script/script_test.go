@@ -3,6 +3,7 @@ package script_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -652,6 +653,20 @@ func TestBackoffGrowsToItsLimit(t *testing.T) {
 }
 
 // What servers say of a missing right, as they said it: Redis 6.2, 7.0, 7.2 and later, and Valkey.
+// Of a busy server, for which rueidis has one error with that of a server that has no client-side caching.
+func TestARefusalAtAConnectionsStartIsWhatTheServerSays(t *testing.T) {
+	for text, kind := range map[string]error{
+		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.": errs.ErrUnavailable,
+		"NOPERM this user has no permissions to run the 'client|tracking' command":               errs.ErrDenied,
+		"ERR unknown subcommand 'TRACKING'. Try CLIENT HELP.":                                    errs.ErrInvalidOption,
+	} {
+		err := script.Explain("x", fmt.Errorf("%s: %v\n%w", text, []string{"CLIENT", "TRACKING", "ON", "OPTIN"}, rueidis.ErrNoCache))
+		for _, k := range []error{errs.ErrUnavailable, errs.ErrDenied, errs.ErrInvalidOption, errs.ErrUnknownOutcome} {
+			require.Equal(t, k == kind, errors.Is(err, k), "%v: %v", k, err)
+		}
+	}
+}
+
 func TestEveryServersWordOnAMissingRightIsDenied(t *testing.T) {
 	lacking := script.New("lacking", "local key = KEYS[1]\nredis.call('HSET', key, 'a', 1)\nreturn redis.call(publish, 'c', redis.call('HGET', key, 'a'))\n")
 	e := redistest.Embedded(t)
