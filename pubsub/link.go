@@ -49,13 +49,13 @@ func (l *link) run() {
 		for _, t := range l.want {
 			t.down()
 		}
-		wanted := len(l.want) > 0 && !h.closed
-		h.lost = h.lost || wanted
+		lost := err != nil && len(l.want) > 0 && !h.closed // without an error it was done with, and is wanted again since
+		h.lost = h.lost || lost
 		h.mu.Unlock()
-		if confirmed {
+		if confirmed || err == nil {
 			failures = 0
 		}
-		if wanted {
+		if lost {
 			h.observe.Lost(l.addr, err)
 			if failures == 0 {
 				h.log.Warn("redlatch: subscriptions lost, subscribing again", "node", l.addr, "error", err)

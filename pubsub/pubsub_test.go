@@ -712,7 +712,9 @@ func TestDialToAServerThatIsBusyMayBeRepeated(t *testing.T) {
 	s := redistest.Start(t, "--busy-reply-threshold", "5")
 	busy, killer := s.Client(t), s.Client(t)
 	done := make(chan error, 1)
-	go func() { done <- busy.Do(within(t), busy.B().Eval().Script("while true do end").Numkeys(0).Build()).Error() }()
+	go func() {
+		done <- busy.Do(within(t), busy.B().Eval().Script("while true do end").Numkeys(0).Build()).Error()
+	}()
 	redistest.Eventually(t, 20*time.Second, "busy", func() bool {
 		err := killer.Do(within(t), killer.B().Ping().Build()).Error()
 		return err != nil && strings.HasPrefix(err.Error(), "BUSY ")
@@ -860,4 +862,17 @@ func TestAChannelThatGoesAndIsWantedAgainDuringACallForAnotherIsConfirmedAnew(t 
 		require.NoError(t, err)
 		return next(t, again).Payload == "heard"
 	})
+}
+
+// A connection ends when nothing is wanted on it; what is wanted just then is subscribed on the next, and has lost nothing.
+func TestAConnectionThatIsDoneWithIsNoLoss(t *testing.T) {
+	t.Parallel()
+	var losses atomic.Int32
+	h := newHub(t, redistest.Start(t).Client(t), pubsub.Options{Grace: time.Nanosecond, Observer: pubsub.Observer{Lost: func(string, error) { losses.Add(1) }}})
+	for i := range 100 {
+		s := subscribe(t, h, "c")
+		s.Close()
+		time.Sleep(time.Duration(i%30) * 20 * time.Microsecond)
+	}
+	require.Zero(t, losses.Load())
 }
