@@ -988,7 +988,7 @@ func TestTheObserverIsToldOfEverythingAndMayPanic(t *testing.T) {
 // One loss is one error: which look finds it first is a race, and callers act on ErrLost.
 func TestAnOverwrittenPermitIsLostAndOfTheWrongTypeWhicheverLookFindsIt(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.Start(t), rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond})
+	r := newRig(t, redistest.Start(t), rsemaphore.Options{WatchdogTimeout: 3 * time.Second})
 	for look, find := range map[string]func(p *rsemaphore.Permit) error{
 		"Release":      func(p *rsemaphore.Permit) error { return p.Release(within(t)) },
 		"Extend":       func(p *rsemaphore.Permit) error { return p.Extend(within(t), time.Minute) },
@@ -1000,6 +1000,7 @@ func TestAnOverwrittenPermitIsLostAndOfTheWrongTypeWhicheverLookFindsIt(t *testi
 		},
 	} {
 		t.Run(look, func(t *testing.T) {
+			t.Parallel()
 			p := acquire(t, r.c.Semaphore(look, 3), 1)
 			if look == "Release" || look == "Extend" { // neither is to be overtaken by the watchdog
 				require.NoError(t, p.Extend(within(t), time.Minute))
