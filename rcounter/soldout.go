@@ -322,7 +322,7 @@ func (m *memory) winners(ctx context.Context, flag string, known *soldOut) (*sol
 	}
 	for i := range n {
 		v, err := strconv.ParseInt(parts[i], 10, 64)
-		if err != nil {
+		if err != nil || v < 0 {
 			return nil, malformed("get", m.keys[4])
 		}
 		n[i] = v

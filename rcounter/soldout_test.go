@@ -473,3 +473,20 @@ func TestOnlyTheFlagIsTracked(t *testing.T) {
 	quiet(t, admin, func() { claimed(t, s, "late") })
 	require.Equal(t, "1", tracked())
 }
+
+// Somebody else writes to the key that says "sold out".
+func TestAFlagThatIsSomethingElseIsNoFlag(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	for _, flag := range []string{"1;1;-1000000;1", "1;1;1;-1000000", "1;1;1", "x"} {
+		must(t, admin, "FLUSHALL")
+		c := on(t, srv.Client(t), patient)
+		s := opened(t, c, "s", 1)
+		claimed(t, s, "ann")
+		must(t, admin, "SET", "rc:{s}:o", flag)
+		require.Equal(t, rcounter.SoldOut, claimed(t, s, "bob").Outcome)
+		require.Equal(t, rcounter.Replayed, claimed(t, s, "ann").Outcome)
+		require.NoError(t, c.Close()) // waits for the look at the flag
+	}
+}
