@@ -464,10 +464,13 @@ func (w *waiter) note(left time.Duration, failure error) {
 // deniedPause is how long a channel whose kind the user has no right to is not asked for again, by any waiter of the client.
 const deniedPause = 30 * time.Second
 
-// kindOf is the prefix of a channel, which says what it is for, and by which rights are given.
+// kindOf is the prefix of a channel, which says what it is for, and by which rights are given. That of a latch ends with a
+// brace only.
 func kindOf(channel string) string {
-	kind, _, _ := strings.Cut(channel, ":")
-	return kind
+	if end := strings.IndexAny(channel, ":{"); end >= 0 {
+		return channel[:end]
+	}
+	return channel
 }
 
 // denies reports whether the server will give the same answer for long: the user has no right, or there is no such command.

@@ -400,15 +400,36 @@ func TestWithoutTheRightToSubscribeWaitingPolls(t *testing.T) {
 	})
 }
 
-// refuse has the server answer SUBSCRIBE of such channels so.
-func (r *room) refuse(prefix, answer string) {
+// refuse has the server answer SUBSCRIBE of such channels so, and counts that.
+func (r *room) refuse(prefix, answer string) (refused *atomic.Int32) {
+	refused = new(atomic.Int32)
 	r.server.Embedded.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
 		if cmd == "SUBSCRIBE" && strings.HasPrefix(args[0], prefix) && answer != "" {
+			refused.Add(1)
 			c.WriteError(answer)
 			return true
 		}
 		return false
 	})
+	return refused
+}
+
+func TestARightToOneKindOfChannelThatIsMissingIsAskedForOnceHoweverManyThereAre(t *testing.T) {
+	for _, kind := range []string{"redlatch_barrier:", "redisson_countdownlatch__channel__"} {
+		inRoom(t, func(t *testing.T, r *room) {
+			refused := r.refuse(kind, "NOPERM this user has no permissions to access one of the channels used as arguments")
+			r.taken.Store(true)
+			q := r.request()
+			for i := range 10 {
+				q.Name = fmt.Sprint(i)
+				q.Channel = kind + "{" + q.Name + "}"
+				q.Until = time.Now().Add(pollCap / 2)
+				var g *wait.GaveUp
+				require.ErrorAs(t, r.Wait(t.Context(), q), &g)
+			}
+			require.EqualValues(t, 1, refused.Load(), kind)
+		})
+	}
 }
 
 func TestARightToOneKindOfChannelThatIsMissingCostsTheOthersNothing(t *testing.T) {
