@@ -11,7 +11,8 @@
 --   keeps its ticket. A second run mints a second token, which nobody has; both are above all before and below all after.
 local key, queue = KEYS[1], KEYS[2]
 local owner, want, lease, notafter = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-if not fit(owner, want, lease) then
+if not (owner and owner ~= '' and want and want >= 1 and want % 1 == 0 and
+    lease and lease >= 1 and lease <= 4503599627370496 and lease % 1 == 0) then -- see fit
   return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
 end
 local time = redis.call('TIME')
@@ -31,6 +32,7 @@ if there == 0 and want == 1 and not ARGV[8] then -- free, and nobody waits: the 
   redis.call('PEXPIRE', key, lease)
   return {1, lease, now}
 end
+-- functions
 
 -- A token is more than any before: one more than the last, which is kept for long, and at least the server's µs, so that
 -- it is also more where the last one is forgotten (expired, flushed, restarted).

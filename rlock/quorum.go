@@ -23,7 +23,7 @@ import (
 var quorumAcquireSource string
 
 var quorumAcquireScript = script.New("acquire a vote",
-	ownersSource+handoverSource+"local function acquire(KEYS, ARGV)\n"+acquireSource+"\nend\n"+quorumAcquireSource)
+	"local function acquire(KEYS, ARGV)\n"+fastFirst(acquireSource)+"\nend\n"+quorumAcquireSource)
 
 // voting is what a kind is as a member of a Quorum.
 func voting(k *kind) *kind {

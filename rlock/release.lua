@@ -13,6 +13,22 @@ local key, owner, remaining, channel, publish = KEYS[1], ARGV[1], tonumber(ARGV[
 if owner == '' or not (remaining and remaining >= 0 and remaining % 1 == 0) then -- see fit
   return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
 end
+-- The common case: no waiter is to be named, no other owner is left, and nobody queues.
+local gone = remaining == 0 and not named and redis.call('HDEL', key, owner, owner .. '!')
+if gone == 1 and leave == '' then
+  local there
+  if queue then
+    there = redis.pcall('EXISTS', key, key, queue) -- see which
+  else
+    there = redis.pcall('EXISTS', key, key)
+  end
+  if there == 0 then
+    redis.pcall(publish, channel, '0')
+    return 2
+  end
+end
+-- functions
+
 if named and not fit(named, 1, tonumber(ARGV[9])) then
   return redis.error_reply('ERR the waiter named or its lease is nothing that can be asked for')
 end
@@ -25,7 +41,10 @@ if remaining > 0 then
   end
 else
   -- of a hold that was joined, or is a join, others may be left
-  status = remove(key, ARGV, 1, 1) > 0 and 2 or 0
+  status = (gone or remove(key, ARGV, 1, 1)) > 0 and 2 or 0
+  if gone == 2 then
+    remove(key, ARGV, 1, 0, true)
+  end
 end
 if leave and leave ~= '' and queue then
   redis.call('ZREM', queue, leave, '!' .. owner)
