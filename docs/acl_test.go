@@ -214,6 +214,7 @@ func run(t *testing.T, s *redistest.Server, admins []rueidis.Client, line []stri
 }
 
 func TestTheACLLineOfTheREADMEIsEnough(t *testing.T) {
+	t.Parallel()
 	eachTopology(t, func(t *testing.T, s *redistest.Server, admins []rueidis.Client) {
 		refused, err := run(t, s, admins, aclLines(t, "../README.md")[0], "", false)
 		require.NoError(t, err)
@@ -222,6 +223,7 @@ func TestTheACLLineOfTheREADMEIsEnough(t *testing.T) {
 }
 
 func TestTheACLLineForOnePrefixIsEnough(t *testing.T) {
+	t.Parallel()
 	eachTopology(t, func(t *testing.T, s *redistest.Server, admins []rueidis.Client) {
 		refused, err := run(t, s, admins, aclLines(t, "operations.md")[0], "shop:", false)
 		require.NoError(t, err)
@@ -240,6 +242,7 @@ var seldom = map[string]string{
 // Every other right in the line is used: taken away, something is refused, alone or in a Cluster.
 func TestTheACLLineHasNothingToSpare(t *testing.T) {
 	redistest.SkipShort(t) // a run for every right
+	t.Parallel()
 	line := aclLines(t, "../README.md")[0]
 	var mu sync.Mutex
 	unused := map[string]int{}

@@ -334,6 +334,7 @@ func TestARefusalIsToldFromAnOldServer(t *testing.T) {
 }
 
 func TestInAClusterAUserWhoMayNotAskForShardedChannelsUsesThem(t *testing.T) {
+	t.Parallel()
 	s := redistest.Cluster(t)
 	for _, addr := range s.Addrs {
 		admin, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true})
@@ -410,6 +411,7 @@ func TestSubscribingWhileTheConnectionIsDownWaitsForTheServersWord(t *testing.T)
 }
 
 func TestARefusalAfterALostConnectionReachesTheCallerAndLeavesTheOthersTrying(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	admin := s.Client(t)
 	acl := func(rule ...string) {
@@ -447,6 +449,7 @@ func TestSubscribeEndsWithItsContext(t *testing.T) {
 }
 
 func TestClusterUsesShardedChannelsOnEveryNode(t *testing.T) {
+	t.Parallel()
 	s := redistest.Cluster(t)
 	c := s.Client(t)
 	h := newHub(t, c, pubsub.Options{})
@@ -465,6 +468,7 @@ func TestClusterUsesShardedChannelsOnEveryNode(t *testing.T) {
 }
 
 func TestAMigratedSlotIsFollowed(t *testing.T) {
+	t.Parallel()
 	s := redistest.Cluster(t)
 	c := s.Client(t)
 	h := newHub(t, c, pubsub.Options{})
@@ -513,6 +517,7 @@ func TestAMigratedSlotIsFollowed(t *testing.T) {
 // A sentinel says only once who is the new primary; the old one, which lives on as a replica, says so only when it is
 // written to.
 func TestDialFindsTheNewPrimaryThoughTheSentinelsMessageIsLost(t *testing.T) {
+	t.Parallel()
 	s := redistest.Sentinel(t)
 	followed := redistest.NewProxy(t, s.Server)
 	o := s.Option()
@@ -544,6 +549,7 @@ func TestDialFindsTheNewPrimaryThoughTheSentinelsMessageIsLost(t *testing.T) {
 // A replica accepts subscriptions to the channels of its slots, and hears what its primary publishes. But a script that
 // publishes on the primary does not count who is subscribed there, and takes the process for gone.
 func TestInAClusterChannelsAreSubscribedAtPrimaries(t *testing.T) {
+	t.Parallel()
 	s := redistest.ReplicatedCluster(t)
 	channels := map[string]redistest.Pair{}
 	at := func(n *redistest.Server, ch string) bool {
@@ -799,6 +805,7 @@ func TestDialWithOptionsOfTheHub(t *testing.T) {
 }
 
 func TestADiscardedChannelGoesAtOnceAndItsConnectionAfterTheGracePeriod(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)
 	h := newHub(t, c, pubsub.Options{Grace: 2 * time.Second})
@@ -847,6 +854,7 @@ func TestAChannelThatIsWantedAgainAtOnceIsConfirmedAnew(t *testing.T) {
 }
 
 func TestAChannelThatGoesAndIsWantedAgainDuringACallForAnotherIsConfirmedAnew(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	direct := s.Client(t)
 	p := redistest.NewProxy(t, s)

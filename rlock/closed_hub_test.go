@@ -13,6 +13,7 @@ import (
 )
 
 func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
+	t.Parallel()
 	for name, dialed := range map[string]bool{"of Dial, whose client is closed": true, "on a client that lasts": false} {
 		t.Run(name, func(t *testing.T) {
 			srv := redistest.Start(t)
@@ -25,7 +26,7 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 				hub, err = pubsub.NewHub(srv.Client(t), pubsub.Options{})
 			}
 			require.NoError(t, err)
-			c, err := rlock.New(hub, rlock.Options{CallTimeout: 3 * time.Second, WatchdogTimeout: time.Hour}) // nothing is renewed meanwhile
+			c, err := rlock.New(hub, rlock.Options{CallTimeout: time.Second, WatchdogTimeout: time.Hour}) // nothing is renewed meanwhile
 			require.NoError(t, err)
 			multi, err := rlock.Multi(c.Reentrant("f"), c.Reentrant("g"))
 			require.NoError(t, err)
@@ -41,7 +42,7 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 					waiting <- err
 				}()
 			}
-			time.Sleep(100 * time.Millisecond) // those who are not there yet are refused
+			redistest.Eventually(t, 20*time.Second, "somebody waits", func() bool { return c.Lines() > 0 }) // those who are not there yet are refused
 			require.NoError(t, hub.Close())
 			for range locks {
 				require.ErrorIs(t, <-waiting, rlock.ErrClosed)

@@ -291,7 +291,8 @@ func TestFairQueueIsSharedWithRedisson(t *testing.T) {
 	for _, x := range []*javaFair{j1, j2} {
 		require.False(t, j3.try(t, "l"), "not before its turn")
 		require.True(t, x.try(t, "l"))
-		time.Sleep(400 * time.Millisecond) // polls of ours come by, and find themselves alive
+		before := scriptCalls(t, r.redis)
+		redistest.Eventually(t, 20*time.Second, "polls of ours come by, and find themselves alive", func() bool { return scriptCalls(t, r.redis) >= before+2 })
 		x.release(t, "l")
 	}
 	require.NoError(t, <-g2, "served after Redisson took its patience off the scores twice")

@@ -110,7 +110,7 @@ func TestInAClusterTheLockIsHandedOverOnEveryNode(t *testing.T) {
 func TestHoldsAreKeptWhileTheirSlotIsMigrated(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
-	const term = 2 * time.Second
+	const term = 4 * time.Second // a busy machine may be late by so much
 	r := newRig(t, s, rlock.Options{WatchdogTimeout: term})
 	held := map[string]*rlock.Hold{
 		"{l}1": lock(t, r.locks.Reentrant("{l}1"), within(t)), "{l}2": lock(t, r.locks.Reentrant("{l}2"), within(t)),
@@ -142,7 +142,7 @@ func TestHoldsAreKeptWhileTheirSlotIsMigrated(t *testing.T) {
 		redistest.Eventually(t, 30*time.Second, "all are renewed again and again", func() bool {
 			for name, h := range held {
 				require.NoError(t, h.Err(), name)
-				if h.Until().Sub(since) < 3*term {
+				if h.Until().Sub(since) < 3*term/2 {
 					return false
 				}
 			}

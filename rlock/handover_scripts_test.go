@@ -527,6 +527,7 @@ func TestAGrantThatMayNotBePublishedIsUndone(t *testing.T) {
 
 // TestSomeReleasesAreOpenWhileRedissonListens, and none otherwise.
 func TestSomeReleasesAreOpenWhileRedissonListens(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
 		const key, queue, channel, grants = "l", "q", "redisson_lock__channel:{l}", "grants:"
@@ -615,6 +616,7 @@ func TestSomeReleasesAreOpenWhileRedissonListens(t *testing.T) {
 
 func TestTheQueueLastsForAsLongAsSomebodyEntersIt(t *testing.T) {
 	redistest.SkipShort(t)
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
 		g.must(t, "HSET", "l", alice, "1")

@@ -98,7 +98,7 @@ func (m simMode) String() string { return [...]string{"calm", "crossing", "cance
 // release's not-after (a late one costs time only), and an early grant that wakes its waiter but is not kept (it asks).
 func TestSimulatedHandOversNeverOverlapAndNeverStall(t *testing.T) {
 	list, given := redistest.Seeds(t, 10_000), os.Getenv(redistest.SeedsEnv) != ""
-	budget := redistest.Sized(0, 4*time.Second, time.Minute) // of real time
+	budget := redistest.Sized(0, 2*time.Second, time.Minute) // of real time
 	began := time.Now()
 	var total simFigures
 	runs := 0

@@ -134,6 +134,7 @@ func TestAHundredGoroutinesInFourProcessesExclude(t *testing.T) {
 }
 
 func TestAKilledHolderBlocksForItsLeaseAndNoLonger(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{})
 	holder := start(t, "holder", s, "1s")
@@ -150,6 +151,7 @@ func TestAKilledHolderBlocksForItsLeaseAndNoLonger(t *testing.T) {
 }
 
 func TestAStoppedHolderIsToldWhenItRunsAgain(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{})
 	holder := start(t, "holder", s, "500ms")

@@ -614,8 +614,9 @@ func TestEveryKeyHasATTLAfterEveryOperation(t *testing.T) {
 }
 
 func TestAClusterWorksOnEveryNode(t *testing.T) {
+	t.Parallel()
 	s := redistest.Cluster(t)
-	a, b := newRig(t, s, rlock.Options{WatchdogTimeout: 500 * time.Millisecond}), newRig(t, s, rlock.Options{})
+	a, b := newRig(t, s, rlock.Options{WatchdogTimeout: 3 * time.Second}), newRig(t, s, rlock.Options{})
 	var holds []*rlock.Hold
 	for i := range 12 {
 		holds = append(holds, lock(t, a.locks.Reentrant(fmt.Sprintf("l%d", i)), within(t)))
@@ -666,7 +667,7 @@ func TestUnlocksOfOneOwnerAtTheSameTimeFindNoLoss(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rlock.Options{WatchdogTimeout: lease})
 		l := r.locks.Reentrant("l")
-		for range 1000 {
+		for range redistest.Sized(200, 300, 1000) {
 			outer := lock(t, l, within(t))
 			inner := lock(t, l, outer.Context(within(t)))
 			var wg sync.WaitGroup
@@ -712,6 +713,7 @@ func TestUnlockUnderAContextOfTheHoldIsNotCutShort(t *testing.T) {
 
 // The lease that was asked for last may be the longest, and whatever was done or lost since, the server may have it.
 func TestAReleaseGoesOnForAsLongAsTheLongestLease(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s)
 	through, aside := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: time.Second}), newRig(t, s, rlock.Options{})

@@ -17,6 +17,7 @@ import (
 )
 
 func TestAGrantThatIsNotReplicatedIsTakenBack(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	host, port, err := net.SplitHostPort(s.Addr())
 	require.NoError(t, err)

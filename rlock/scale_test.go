@@ -39,7 +39,7 @@ func heap() (bytes uint64) {
 
 func TestManyHeldLocksCostLittle(t *testing.T) {
 	redistest.SkipShort(t)
-	n, faster := redistest.Sized(10_000, 10_000, 100_000), redistest.Sized(10, 10, 1) // than at the default lease, for which a small machine has time when there are few
+	n, faster := redistest.Sized(5_000, 5_000, 100_000), redistest.Sized(10, 10, 1) // than at the default lease, for which a small machine has time when there are few
 	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: rlock.DefaultWatchdogTimeout / time.Duration(faster)})
 	for range 3 { // connections, the watchdog, what a first acquisition starts
 		each(64, func(i int) {
@@ -88,7 +88,7 @@ func TestManyHeldLocksCostLittle(t *testing.T) {
 
 func TestNamesUsedOnceLeaveNothing(t *testing.T) {
 	redistest.SkipShort(t)
-	n := redistest.Sized(40_000, 40_000, 1_000_000)
+	n := redistest.Sized(30_000, 30_000, 1_000_000)
 	r := newRig(t, redistest.Start(t), rlock.Options{})
 	use := func(from, n int) {
 		each(n, func(i int) {

@@ -22,6 +22,7 @@ import (
 // lanes runs n rounds of fn in lanes, each lane a client of its own behind a proxy of its own.
 func lanes(t *testing.T, s *redistest.Server, width, n int, o rlock.Options, fn func(t *testing.T, round int, p *redistest.Proxy, r *rig)) {
 	t.Helper()
+	n = redistest.Sized(n/10, n/4, n)
 	var wg sync.WaitGroup
 	var next atomic.Int32
 	for range width {
@@ -487,13 +488,14 @@ func TestConnLifetimesSilentSecondRunIsSafe(t *testing.T) {
 	s := redistest.Start(t)
 	var inside, done atomic.Int32
 	var wg sync.WaitGroup
+	rounds := redistest.Sized(5, 20, 60)
 	for range 3 {
 		r := newRigWith(t, s, rlock.Options{}, func(o *rueidis.ClientOption) {
 			o.ConnLifetime, o.AlwaysPipelining = 20*time.Millisecond, true
 		})
 		for range 8 {
 			wg.Go(func() {
-				for range 60 {
+				for range rounds {
 					h, err := r.locks.Reentrant("l").Lock(within(t))
 					if err != nil {
 						t.Error(err)
@@ -510,7 +512,7 @@ func TestConnLifetimesSilentSecondRunIsSafe(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	require.EqualValues(t, 3*8*60, done.Load())
+	require.EqualValues(t, 3*8*rounds, done.Load())
 	c := s.Client(t)
 	redistest.Eventually(t, 40*time.Second, "no key is left", func() bool { return len(keys(t, c)) == 0 })
 }

@@ -530,6 +530,7 @@ func TestARepeatedArrivalIsNotCountedInTheNextGeneration(t *testing.T) {
 }
 
 func TestAnArrivalThatWasGivenUpIsTakenBack(t *testing.T) {
+	t.Parallel()
 	for name, fate := range map[string]redistest.Fate{"the reply is late": redistest.HoldReply, "the request is late": redistest.HoldRequest, "the reply is lost": redistest.LoseReply} {
 		t.Run(name, func(t *testing.T) {
 			srv := redistest.Start(t)
@@ -580,11 +581,12 @@ func (c *belated) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRe
 }
 
 func TestARequestToArriveThatComesWhenItsPartyIsGoneIsTakenBack(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	direct := newRig(t, srv, patient)
 	direct.load(t, "barrier*.lua")
 	late := &belated{forgetful: newForgetful(t, srv, func() bool { return false })}
-	r := newRigOn(t, srv, late, rsemaphore.Options{CallTimeout: 3 * time.Second})
+	r := newRigOn(t, srv, late, rsemaphore.Options{CallTimeout: time.Second})
 	b, db := r.c.CyclicBarrier("b", 2), direct.c.CyclicBarrier("b", 2)
 	done := arriveAt(within(t), b, 1)
 	require.NoError(t, errOf(db.Await(within(t))))
@@ -599,6 +601,7 @@ func TestARequestToArriveThatComesWhenItsPartyIsGoneIsTakenBack(t *testing.T) {
 }
 
 func TestBarrierNamesWithHashTagsWorkInACluster(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Cluster(t)
 	o := rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Hour} // messages alone have to do it
 	r, other := newRig(t, srv, o), newRig(t, srv, o)
@@ -691,6 +694,7 @@ func beParty() error {
 }
 
 func TestABarrierIsBrokenByTheDeathOfAPartyWhenItsLeaseIsOver(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	r := newRig(t, srv, patient)
 	b := r.c.CyclicBarrier("b", 4)
@@ -718,6 +722,7 @@ func TestABarrierIsBrokenByTheDeathOfAPartyWhenItsLeaseIsOver(t *testing.T) {
 }
 
 func TestABarrierIsBrokenByTheDeathOfTheLastArriverInItsAction(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	r := newRig(t, srv, patient)
 	b := r.c.CyclicBarrier("b", 3)
@@ -735,6 +740,7 @@ func TestABarrierIsBrokenByTheDeathOfTheLastArriverInItsAction(t *testing.T) {
 }
 
 func TestAPartyThatArrivedAndCannotSayThatItLeavesIsOfUnknownOutcome(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	other := newRig(t, srv, patient)
 	ob := other.c.CyclicBarrier("b", 2)
@@ -758,6 +764,7 @@ func TestAPartyThatArrivedAndCannotSayThatItLeavesIsOfUnknownOutcome(t *testing.
 }
 
 func TestAStoppedPartyLearnsThatItsGenerationBroke(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	r := newRig(t, srv, patient)
 	b := r.c.CyclicBarrier("b", 3)
@@ -802,7 +809,7 @@ func TestBarrierHistoriesUnderFaultsAndKillsAreAllOrNone(t *testing.T) {
 	direct := newRig(t, srv, patient)
 	const parties = 4
 	book := &outcomes{tripped: map[int64]int{}, broken: map[int64]int{}, lost: map[int64]int{}}
-	stop, done := context.WithTimeout(context.Background(), 8*time.Second)
+	stop, done := context.WithTimeout(context.Background(), redistest.Sized(5*time.Second, 5*time.Second, 15*time.Second))
 	defer done()
 	var wg sync.WaitGroup
 	var proxies []*redistest.Proxy

@@ -312,6 +312,7 @@ func TestPermitsWhoseReplyCameTooLateAreGivenBack(t *testing.T) {
 
 // Neither of the contexts that bound a request inside comes out as if it were the caller's.
 func TestAnUnansweredRequestNamesTheCallersOwnReasonOnly(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	hasty, slow := newRig(t, srv, rsemaphore.Options{CallTimeout: 200 * time.Millisecond}), newRig(t, srv, rsemaphore.Options{CallTimeout: time.Minute})
 	for _, r := range []*rig{hasty, slow} { // connected
@@ -341,6 +342,7 @@ func TestAnUnansweredRequestNamesTheCallersOwnReasonOnly(t *testing.T) {
 
 // The call timeout is far away, so what keeps these deadlines is not it.
 func TestDeadlinesHoldWhenTheServerIsStopped(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	r := newRig(t, srv, rsemaphore.Options{CallTimeout: time.Minute})
 	require.True(t, must1[bool](t)(r.c.CountDownLatch("l").TrySetCount(within(t), 1, time.Hour)))
@@ -588,6 +590,7 @@ func TestCancelledCountingWaitersLeaveNothing(t *testing.T) {
 }
 
 func TestNamesWithBracesKeepTheirSlotInACluster(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Cluster(t)
 	r, other := newRig(t, srv, patient), newRig(t, srv, patient)
 	for i, name := range []string{"plain", "a{b}", "{b}a", "a{b}c{d}", "sem:{x}:1", "ü{ü}"} {

@@ -56,6 +56,7 @@ func TestTheChannelOfAForgottenPermitIsClosedWithItsLease(t *testing.T) {
 
 // The lease that was asked for last may be the longest, and whatever was done or lost since, the server may have it.
 func TestAReleaseGoesOnForAsLongAsTheLongestLease(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s)
 	through, aside := newRig(t, p.Server(), rsemaphore.Options{WatchdogTimeout: time.Second}), newRig(t, s, rsemaphore.Options{})

@@ -351,7 +351,7 @@ func TestCancellationAtAnyInstantLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	watch := newRig(t, s, patient)
-	r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 50 * time.Millisecond})
+	r := newRig(t, s, rsemaphore.Options{CallTimeout: 3 * time.Second, PollCap: 50 * time.Millisecond})
 	release(t, acquire(t, r.c.Semaphore("warm", 1), 1))
 	const rounds, width, capacity = 4_000, 40, 4
 	var won, gaveUp atomic.Int32
@@ -506,6 +506,7 @@ func collect() {
 }
 
 func TestAPermitThatIsDroppedIsRenewedNoMoreAndLogged(t *testing.T) {
+	t.Parallel()
 	log := &logbook{}
 	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 3 * time.Second, Logger: log.logger()})
 	sem := r.c.Semaphore("s", 2).WithLabel("sieve")
@@ -630,7 +631,8 @@ func TestNothingRunsAfterClose(t *testing.T) {
 	r := newRig(t, redistest.Start(t), patient)
 	require.NoError(t, r.c.Close(within(t)))
 	before := goleak.IgnoreCurrent()
-	c, err := rsemaphore.New(r.hub, rsemaphore.Options{CallTimeout: 10 * time.Second, Logger: (&logbook{}).logger()})
+	// what a request may have left is watched for as long as the request may still come
+	c, err := rsemaphore.New(r.hub, rsemaphore.Options{CallTimeout: time.Second, Logger: (&logbook{}).logger()})
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	for range 20 {

