@@ -49,7 +49,8 @@ var (
 	// ErrInvalidName refuses a name that is empty, over 64 KiB with its prefix, not UTF-8 without NUL bytes, or whose braces would
 	// spread one object over two Cluster slots. Nothing was sent.
 	ErrInvalidName = errs.ErrInvalidName
-	// ErrInvalidOption refuses an option or argument, naming it, its value and its bounds. Nothing was sent.
+	// ErrInvalidOption refuses an option or argument, naming it, its value and its bounds. Nothing was sent; of a request for
+	// more permits than the capacity, which is the server's to say, nothing was acquired.
 	ErrInvalidOption = errs.ErrInvalidOption
 	// ErrWrongType: a key of that name holds something else, or is known to belong to another kind of object (see "One name,
 	// one kind" in the package comment), which the error names. Nothing was changed. A permit whose key was overwritten is
