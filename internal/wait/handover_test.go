@@ -84,6 +84,15 @@ type desk struct {
 	moving bool          // there is no queue to be had
 	idle   time.Duration // the longest time that a process had the lock and did not know, or nobody had it
 	since  time.Time     // since when; zero: its holder acts
+	lost   bool          // grants reach nobody
+	reply  time.Duration // how much longer an answer takes that names a place
+}
+
+// set changes a desk that is in use.
+func (d *desk) set(change func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change()
 }
 
 // acts: whoever has the lock knows.
@@ -102,13 +111,6 @@ func (d *desk) look() (asked, queued int) {
 	return d.asked, len(d.queue)
 }
 
-// move says whether there is no queue to be had.
-func (d *desk) move(moving bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.moving = moving
-}
-
 // release ends the holder's hold; another process, if it is given, takes the lock at once.
 func (d *desk) release(next string) {
 	d.mu.Lock()
@@ -121,6 +123,9 @@ func (d *desk) release(next string) {
 	if len(d.queue) > 0 && !d.moving {
 		head := d.queue[0]
 		d.holder, d.queue = head.Owner, d.queue[1:]
+		if d.lost {
+			return
+		}
 		d.r.server.Embedded.Publish("g", fmt.Sprintf("%d 60000 %s", head.Ticket, head.Owner))
 	}
 }
@@ -140,7 +145,8 @@ const trip = time.Millisecond
 func (s *stander) Ask(_ context.Context, standing *wait.Standing) (wait.Answer, error) {
 	d, sent := s.d, time.Now()
 	time.Sleep(trip / 2)
-	defer time.Sleep(trip / 2)
+	back := trip / 2
+	defer func() { time.Sleep(back) }()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked++
@@ -157,6 +163,7 @@ func (s *stander) Ask(_ context.Context, standing *wait.Standing) (wait.Answer, 
 		d.queue = append(d.queue, wait.Grant{Owner: s.owner, Ticket: d.ticket})
 		place = len(d.queue) - 1
 	}
+	back += d.reply
 	return wait.Answer{Left: time.Hour, Ticket: d.queue[place].Ticket, Sent: sent}, nil
 }
 
@@ -169,6 +176,143 @@ func (d *desk) lock(owner string) error {
 		d.acts()
 	}
 	return err
+}
+
+// queueUp has somebody wait for a lock that is held, and returns when that is in the queue, with its place.
+func (d *desk) queueUp(t *testing.T, owner string) (got chan error, place wait.Grant) {
+	t.Helper()
+	got = make(chan error, 1)
+	go func() { got <- d.lock(owner) }()
+	for began := time.Now(); ; time.Sleep(trip) {
+		if _, queued := d.look(); queued > 0 {
+			break
+		}
+		require.Less(t, time.Since(began), 100*trip)
+	}
+	d.set(func() { place = d.queue[0] })
+	return got, place
+}
+
+// quit ends a hold that nobody waits for.
+func (d *desk) quit() {
+	d.release("")
+	d.acts()
+}
+
+func TestALostGrantIsFoundByAPoll(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		d := &desk{r: r, lost: true}
+		for i := range 9 {
+			require.NoError(t, d.lock(fmt.Sprint("first ", i)))
+			got, _ := d.queueUp(t, fmt.Sprint("second ", i))
+			time.Sleep(2 * trip) // it knows its place
+			before, _ := d.look()
+			d.release("")
+			require.NoError(t, <-got)
+			after, _ := d.look()
+			require.Equal(t, 1, after-before)
+			require.LessOrEqual(t, d.idle, pollCap+trip, "not by the end of its lease")
+			d.quit()
+		}
+		require.Greater(t, d.idle, pollCap/2)
+	})
+}
+
+// A grant of an earlier place is not trusted, nor one of a later place that nobody has heard of: the waiter asks. What is no
+// grant is not heeded.
+func TestAGrantOfAnEarlierPlaceIsNotTrusted(t *testing.T) {
+	inRoomOf(t, 10*time.Second, func(t *testing.T, r *room) {
+		d := &desk{r: r, ticket: 10}
+		require.NoError(t, d.lock("first"))
+		got, place := d.queueUp(t, "second")
+		time.Sleep(5 * trip)
+		hear := func(message string) (asked int) {
+			before, _ := d.look()
+			r.server.Embedded.Publish("g", message)
+			time.Sleep(5 * trip)
+			require.Empty(t, got, "two holders, by %q", message)
+			after, _ := d.look()
+			return after - before
+		}
+		for _, ticket := range []int64{place.Ticket - 1, 1, place.Ticket + 1, 0} {
+			require.Equal(t, 1, hear(fmt.Sprintf("%d 40000 second", ticket)), "ticket %d of %d", ticket, place.Ticket)
+		}
+		for _, garbage := range []string{"", "x", "1", "1 2", "x 2 second", "1 x second", "-1 2 second", fmt.Sprintf("%d 40000 secondx", place.Ticket)} {
+			require.Zero(t, hear(garbage), garbage)
+		}
+		d.release("")
+		require.NoError(t, <-got)
+		require.LessOrEqual(t, d.idle, 2*trip)
+		d.quit()
+	})
+}
+
+// The answer that names the place is on another connection than the grant, and comes later.
+func TestAGrantThatOvertakesItsPlaceIsUsed(t *testing.T) {
+	inRoomOf(t, 10*time.Second, func(t *testing.T, r *room) {
+		d := &desk{r: r, reply: 50 * trip}
+		require.NoError(t, d.lock("first"))
+		got, _ := d.queueUp(t, "second")
+		before, _ := d.look()
+		d.release("")
+		time.Sleep(20 * trip)
+		require.Empty(t, got, "it does not know its place")
+		require.NoError(t, <-got)
+		after, _ := d.look()
+		require.Equal(t, before, after, "without another look")
+		d.quit()
+	})
+}
+
+// Messages were lost since the waiter last asked, so the queue may be one from before a failover.
+func TestAGrantAfterAGapIsConfirmed(t *testing.T) {
+	inRoomOf(t, 10*time.Second, func(t *testing.T, r *room) {
+		d := &desk{r: r}
+		for i, gap := range []bool{false, true} {
+			owner := fmt.Sprint("second ", i)
+			require.NoError(t, d.lock(fmt.Sprint("first ", i)))
+			got, _ := d.queueUp(t, owner)
+			time.Sleep(5 * trip)
+			// it looks again, is told its place, and does not hear of it yet
+			d.set(func() { d.reply = 5 * time.Second })
+			r.server.Embedded.Publish("g", "0 0 "+owner)
+			time.Sleep(5 * trip)
+			if gap {
+				r.cut(t)
+			}
+			before, _ := d.look()
+			d.release("")
+			time.Sleep(5 * trip)
+			require.Empty(t, got, "its look is under way")
+			require.NoError(t, <-got)
+			after, _ := d.look()
+			if gap {
+				require.Equal(t, before+1, after)
+			} else {
+				require.Equal(t, before, after)
+			}
+			d.set(func() { d.reply = 0 })
+			d.quit()
+		}
+	})
+}
+
+// What was lost with a connection is found as soon as there is a new one.
+func TestAfterAGapWaitersLook(t *testing.T) {
+	inRoomOf(t, 10*time.Second, func(t *testing.T, r *room) {
+		d := &desk{r: r, lost: true}
+		require.NoError(t, d.lock("first"))
+		got, _ := d.queueUp(t, "second")
+		time.Sleep(5 * trip)
+		d.release("")
+		time.Sleep(5 * trip)
+		require.Empty(t, got, "the grant is lost")
+		r.cut(t)
+		began := time.Now()
+		require.NoError(t, <-got)
+		require.LessOrEqual(t, time.Since(began), 5*trip, "not by a poll")
+		d.quit()
+	})
 }
 
 // The first SUBSCRIBE of a process is under way when its own release wakes the next waiter, which finds the lock with
@@ -238,7 +382,7 @@ func TestWithoutAQueueToStandInAWaiterLooksMoreOften(t *testing.T) {
 		require.NoError(t, <-got)
 		require.LessOrEqual(t, d.idle, pollCap/20+2*trip)
 		d.release("")
-		d.move(false)
+		d.set(func() { d.moving = false })
 		require.NoError(t, d.lock("again"))
 		got = make(chan error)
 		go func() { got <- d.lock("third") }()

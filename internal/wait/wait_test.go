@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -34,6 +35,24 @@ type room struct {
 	woken  atomic.Int32 // by messages
 	sealed atomic.Bool  // no new connections, and so no subscriptions
 	slow   atomic.Int64 // how long a new connection takes, ns
+
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+// cut ends all connections, and returns when those who listened for grants do so again.
+func (r *room) cut(t *testing.T) {
+	t.Helper()
+	r.mu.Lock()
+	for _, c := range r.conns {
+		c.Close()
+	}
+	r.conns = nil
+	r.mu.Unlock()
+	synctest.Wait()
+	for began := time.Now(); r.server.Embedded.PubSubNumSub("g")["g"] != 1; time.Sleep(time.Millisecond) {
+		require.Less(t, time.Since(began), 10*time.Second)
+	}
 }
 
 func inRoom(t *testing.T, fn func(t *testing.T, r *room)) {
@@ -52,7 +71,13 @@ func inRoomOf(t *testing.T, pollCap time.Duration, fn func(t *testing.T, r *room
 				return nil, errors.New("sealed")
 			}
 			time.Sleep(time.Duration(r.slow.Load()))
-			return dial(ctx, addr, d, c)
+			conn, err := dial(ctx, addr, d, c)
+			if err == nil {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				r.conns = append(r.conns, conn)
+			}
+			return conn, err
 		}
 		c, err := rueidis.NewClient(o)
 		require.NoError(t, err)
