@@ -44,6 +44,7 @@ type Claim struct {
 	deadline instant // acting is safe until then, as far as the lease goes
 	sure     instant // the same, even if the machine was asleep; less than deadline while the server has not answered since
 	heard    instant // when the last confirmation of a lease was taken in
+	looked   instant // when a look that found less was
 	asked    instant // before the request was sent that was granted
 	maxAt    instant // MaxHold, zero: none
 	start    instant // the renewal schedule is start + n*lease/3

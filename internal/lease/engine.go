@@ -264,6 +264,9 @@ func (e *Engine) Confirmed(c *Claim, sent time.Time, lease time.Duration) bool {
 
 func (e *Engine) confirm(c *Claim, sent time.Time, lease time.Duration) {
 	e.trust(c, sent, lease)
+	if e.at(sent).Before(c.looked) {
+		c.checkAt = e.now() // see settle
+	}
 	c.schedule()
 }
 
@@ -286,8 +289,10 @@ func (e *Engine) trust(c *Claim, sent time.Time, lease time.Duration) {
 //	look: sent, reads 5 s left      Extend or re-entry: raises to 30 s, confirmed
 //	look: answered
 //
-// so the claim is looked at again. A confirmation that comes after this only raises the deadline, and was granted after it
-// was asked for.
+// so the claim is looked at again. It is, too, when an answer from before comes after:
+//
+//	Extend: sent, raises to 30 s    somebody shortens to 5 s     look: reads 5 s, answered
+//	Extend: answered
 func (e *Engine) settle(c *Claim, sent time.Time, left time.Duration, now instant) {
 	if e.at(sent).Before(e.woke) {
 		return
@@ -299,7 +304,7 @@ func (e *Engine) settle(c *Claim, sent time.Time, left time.Duration, now instan
 			c.checkAt = now
 			return
 		case shortened:
-			c.deadline = safe
+			c.deadline, c.looked = safe, now
 			if now.Add(left).Before(c.sure) { // and this is not just how long the answer took
 				c.renewAt = now
 			}

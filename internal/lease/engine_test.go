@@ -637,6 +637,26 @@ func TestALookFromBeforeAConfirmationTakesNothingOffIt(t *testing.T) {
 	})
 }
 
+func TestAConfirmationFromBeforeALookDoesNotHideWhatItFound(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		h := claim("l")
+		s.grant(t, h, term)
+		require.True(t, s.Add(h.Claim, time.Now(), time.Now(), term, false, 0))
+		time.Sleep(time.Second)
+		sent := time.Now() // of an Extend, which is answered late
+		time.Sleep(100 * time.Millisecond)
+		s.server.Embedded.SetTTL("l", 5*time.Second)
+		s.Check("l")
+		time.Sleep(100 * time.Millisecond)
+		require.Less(t, time.Until(s.Until(h.Claim)), 5*time.Second)
+		s.tap.calls()
+		require.True(t, s.Confirmed(h.Claim, sent, term))
+		time.Sleep(100 * time.Millisecond)
+		require.Len(t, s.tap.calls(), 1, "it is looked at again")
+		require.Less(t, time.Until(s.Until(h.Claim)), 5*time.Second)
+	})
+}
+
 func TestAHintAboutEverythingIsAlsoOneAboutAClaimThatWasAskedAboutEarly(t *testing.T) {
 	inFreshShop(t, lease.Heartbeats{}, func(t *testing.T, s *shop) {
 		s.take(t, "a", term)
