@@ -367,7 +367,7 @@ func TestEveryVerbIsOneRoundTrip(t *testing.T) {
 	_, err := s.Open(ctx, spec(1))
 	require.NoError(t, err)
 	require.EqualValues(t, 2, wire.sent.Load(), "Open")
-	for name, want := range map[string]int64{"Resize": 2, "Ledger": 1, "Close": 1} {
+	for name, want := range map[string]int64{"Resize": 2, "Ledger": 1, "Close": 2} {
 		verb := stockVerbs(s)[name]
 		wire.sent.Store(0)
 		require.NoError(t, verb(), name)

@@ -116,6 +116,9 @@ func (x *ownerContext) Value(key any) any {
 func (o *owner) enter() (want int, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if errors.Is(o.ended, ErrLost) {
+		return 0, o.ended // with ErrWrongType, if its key was overwritten
+	}
 	if o.ended != nil || o.count == 0 {
 		return 0, ErrLost
 	}
