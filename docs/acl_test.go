@@ -223,6 +223,7 @@ func TestTheACLLineOfTheREADMEIsEnough(t *testing.T) {
 }
 
 func TestTheACLLineForOnePrefixIsEnough(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	eachTopology(t, func(t *testing.T, s *redistest.Server, admins []rueidis.Client) {
 		refused, err := run(t, s, admins, aclLines(t, "operations.md")[0], "shop:", false)

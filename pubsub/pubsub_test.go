@@ -411,6 +411,7 @@ func TestSubscribingWhileTheConnectionIsDownWaitsForTheServersWord(t *testing.T)
 }
 
 func TestARefusalAfterALostConnectionReachesTheCallerAndLeavesTheOthersTrying(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	s := redistest.Start(t)
 	admin := s.Client(t)
@@ -805,6 +806,7 @@ func TestDialWithOptionsOfTheHub(t *testing.T) {
 }
 
 func TestADiscardedChannelGoesAtOnceAndItsConnectionAfterTheGracePeriod(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	s := redistest.Start(t)
 	c := s.Client(t)

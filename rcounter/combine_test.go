@@ -57,6 +57,7 @@ func crowd(callers, each int, op func(caller, i int)) {
 }
 
 func TestConcurrentClaimsShareScriptCalls(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		o           rcounter.Combine

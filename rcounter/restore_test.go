@@ -81,6 +81,7 @@ func snapshot(t testing.TB, c rueidis.Client) (put func()) {
 }
 
 func TestRestoreAfterLossesKeepsEveryWinnersUnitAndSellsNoneTwice(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	srv := redistest.Start(t)
 	raw := srv.Client(t)

@@ -42,6 +42,7 @@ func userOf(s *rcounter.ShardedStock, home, n int) string {
 // A model in one variable: how many units are left, wherever they are. Steps of transfers are broken off, repeated
 // and delivered late at any time.
 func TestAShardedStockKeepsToTheModelOfAnUnshardedOne(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	for wire, wrap := range map[string]func(t *testing.T, s *redistest.Server, rnd *rand.Rand) rueidis.Client{
 		"once":  func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client { return s.Client(t) },

@@ -369,6 +369,7 @@ func TestKilledWorkersLoseAndDoubleNobody(t *testing.T) {
 
 // A leader that is killed with the lock in hand is, to the others, a lock that nobody gives back.
 func TestTheSaleOpensAfterItsLeaderDiedHoldingTheLock(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	s := redistest.Start(t)
 	h, err := pubsub.NewHub(s.Client(t), pubsub.Options{})
@@ -574,6 +575,7 @@ func TestAWorkerThatAlwaysDiesEndsTheRun(t *testing.T) {
 }
 
 func TestAStuckWorkerIsReplaced(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	s := redistest.Start(t)
 	var stopped atomic.Bool
@@ -621,6 +623,7 @@ func TestALargeCrowdLeavesAHundredWinnersInTheFile(t *testing.T) {
 }
 
 func TestARunWithoutRedisGivesUpAndSaysSo(t *testing.T) {
+	redistest.SkipShort(t)
 	t.Parallel()
 	s := redistest.Start(t)
 	var once sync.Once
