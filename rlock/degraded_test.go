@@ -196,6 +196,6 @@ func beBusyHolder() error {
 
 func TestNoHoldIsLostOnOneProcessorWithBusyNeighbours(t *testing.T) {
 	t.Parallel()
-	c := start(t, "busy holder", redistest.Start(t))
-	require.Equal(t, "lost 0 ", c.line(t))
+	c := redistest.Spawn(t, "busy holder", redistest.Start(t))
+	require.Equal(t, "lost 0 ", c.Line(t))
 }

@@ -194,5 +194,3 @@ func inflict(t *testing.T, ctx context.Context, s *redistest.Server, proxies []*
 }
 
 func isScript(words []string) bool { return redistest.IsScript(words) }
-
-func pause(ctx context.Context, d time.Duration) bool { return redistest.Pause(ctx, d) }

@@ -302,6 +302,6 @@ func beCanceller() error {
 
 func TestTenThousandCancellationsLeaveNoGoroutine(t *testing.T) {
 	t.Parallel()
-	c := start(t, "canceller", redistest.Start(t))
-	require.Equal(t, "clean", c.line(t))
+	c := redistest.Spawn(t, "canceller", redistest.Start(t))
+	require.Equal(t, "clean", c.Line(t))
 }

@@ -61,17 +61,17 @@ func beQueuer() error {
 }
 
 // startQueuer returns once all of its clients stand in the queue, behind others.
-func startQueuer(t *testing.T, s *redistest.Server, r *rig, clients int, pollCap time.Duration, others int) *child {
+func startQueuer(t *testing.T, s *redistest.Server, r *rig, clients int, pollCap time.Duration, others int) *redistest.Child {
 	t.Helper()
-	c := start(t, "queuer", s, strconv.Itoa(clients), pollCap.String())
+	c := redistest.Spawn(t, "queuer", s, strconv.Itoa(clients), pollCap.String())
 	redistest.Eventually(t, 30*time.Second, "all are in the queue", func() bool { return len(queued(t, r.redis, "l")) == others+clients })
 	return c
 }
 
-// kill ends a process and waits until the server has noticed.
-func (c *child) kill(t *testing.T, r *rig, alive int) {
+// killQueuer ends a process and waits until the server has noticed.
+func killQueuer(t *testing.T, c *redistest.Child, r *rig, alive int) {
 	t.Helper()
-	c.signal(t, syscall.SIGKILL)
+	c.Signal(t, syscall.SIGKILL)
 	c.Cmd.Wait()
 	redistest.Eventually(t, 20*time.Second, "its connections are gone", func() bool {
 		ch, err := r.redis.Do(within(t), r.redis.B().PubsubChannels().Pattern("redlatch_grant:*").Build()).AsStrSlice()
@@ -93,10 +93,10 @@ func TestFiftyKilledWaitersCostNothing(t *testing.T) {
 	r := newRig(t, s, rlock.Options{})
 	live := newRig(t, s, rlock.Options{PollCap: 10 * time.Second})
 	h := lock(t, r.locks.Reentrant("l"), within(t))
-	dead := []*child{startQueuer(t, s, r, 25, 10*time.Second, 0), startQueuer(t, s, r, 25, 10*time.Second, 25)}
+	dead := []*redistest.Child{startQueuer(t, s, r, 25, 10*time.Second, 0), startQueuer(t, s, r, 25, 10*time.Second, 25)}
 	w := queueUp(t, r.redis, live.locks.Reentrant("l"), within(t), 51)
 	for _, c := range dead {
-		c.kill(t, r, hears(t, r)-25)
+		killQueuer(t, c, r, hears(t, r)-25)
 	}
 	began := time.Now()
 	require.NoError(t, h.Unlock(within(t)))
@@ -113,7 +113,7 @@ func TestTheQueueKeepsItsOrderAroundTheDead(t *testing.T) {
 	h := lock(t, r.locks.Reentrant("l"), within(t))
 	var alive []<-chan result
 	var owners []string
-	var dead []*child
+	var dead []*redistest.Child
 	for i := range 3 {
 		dead = append(dead, startQueuer(t, s, r, 1, 10*time.Second, 2*i))
 		live := newRig(t, s, rlock.Options{PollCap: 10 * time.Second})
@@ -121,7 +121,7 @@ func TestTheQueueKeepsItsOrderAroundTheDead(t *testing.T) {
 		owners = append(owners, queued(t, r.redis, "l")[2*i+1])
 	}
 	for _, c := range dead {
-		c.kill(t, r, hears(t, r)-1)
+		killQueuer(t, c, r, hears(t, r)-1)
 	}
 	began := time.Now()
 	require.NoError(t, h.Unlock(within(t)))
@@ -145,7 +145,7 @@ func TestStoppedWaitersCostOneLeaseTogether(t *testing.T) {
 		h := lock(t, r.locks.Reentrant("l"), within(t))
 		c := startQueuer(t, s, r, clients, pollCap, 0)
 		w := queueUp(t, r.redis, live.locks.Reentrant("l"), within(t), clients+1)
-		c.signal(t, syscall.SIGSTOP)
+		c.Signal(t, syscall.SIGSTOP)
 		if wait { // until nobody counts any more
 			time.Sleep(4 * pollCap)
 		}
@@ -160,7 +160,7 @@ func TestStoppedWaitersCostOneLeaseTogether(t *testing.T) {
 		}
 		// what was granted to them is nothing any more
 		owner := string(got.hold.Owner())
-		c.signal(t, syscall.SIGCONT)
+		c.Signal(t, syscall.SIGCONT)
 		time.Sleep(2 * pollCap)
 		require.Equal(t, map[string]string{owner: "1"}, live.hash(t, "l"))
 		require.NoError(t, got.hold.Err())
@@ -168,14 +168,14 @@ func TestStoppedWaitersCostOneLeaseTogether(t *testing.T) {
 		// and they are served in their turn
 		seen := map[string]bool{owner: true}
 		for range clients {
-			text := c.line(t)
+			text := c.Line(t)
 			who, ok := strings.CutPrefix(text, "got ")
 			require.True(t, ok, text)
 			require.False(t, seen[who])
 			seen[who] = true
 			fmt.Fprintln(c.In)
 			// on a very busy machine their first leases may be over before they run again
-			require.Regexp(t, "^unlocked (<nil>|.*lost)$", c.line(t))
+			require.Regexp(t, "^unlocked (<nil>|.*lost)$", c.Line(t))
 		}
 		require.NoError(t, c.Cmd.Wait())
 	}
@@ -192,12 +192,12 @@ func TestAWaiterKilledWithItsGrantBlocksForItsFirstLease(t *testing.T) {
 	c := startQueuer(t, s, r, 1, pollCap, 0)
 	doomed := queued(t, r.redis, "l")[0]
 	w := queueUp(t, r.redis, live.locks.Reentrant("l"), within(t), 2)
-	c.signal(t, syscall.SIGSTOP)
+	c.Signal(t, syscall.SIGSTOP)
 	require.NoError(t, h.Unlock(within(t)))
 	began := time.Now()
 	require.Equal(t, map[string]string{doomed: "1"}, r.hash(t, "l"), "granted, and not used")
 	left := r.pttl(t, "l")
-	c.signal(t, syscall.SIGKILL)
+	c.Signal(t, syscall.SIGKILL)
 	got := <-w
 	require.NoError(t, got.err)
 	require.Greater(t, got.at.Sub(began), left-50*time.Millisecond)
@@ -209,15 +209,15 @@ func TestAfterAKilledHolderTheFirstInLineIsServed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{})
-	holder := start(t, "holder", s, "1s")
-	require.Equal(t, "held", holder.line(t))
+	holder := redistest.Spawn(t, "holder", s, "1s")
+	require.Equal(t, "held", holder.Line(t))
 	var waiters []<-chan result
 	for i := range 3 {
 		live := newRig(t, s, rlock.Options{PollCap: 500 * time.Millisecond})
 		waiters = append(waiters, queueUp(t, r.redis, live.locks.Reentrant("l"), within(t), i+1))
 	}
 	line := queued(t, r.redis, "l")
-	holder.signal(t, syscall.SIGKILL)
+	holder.Signal(t, syscall.SIGKILL)
 	began := time.Now()
 	for i, w := range waiters {
 		got := <-w

@@ -471,7 +471,7 @@ func TestHistoriesOfEveryKindUnderFaultsAreLinearizable(t *testing.T) {
 							if got != history.OK {
 								continue
 							}
-							pause(context.Background(), time.Duration(rnd.IntN(300))*time.Microsecond)
+							redistest.Pause(context.Background(), time.Duration(rnd.IntN(300))*time.Microsecond)
 							op.Kind = history.Release
 							log.Do(op, func() history.Outcome {
 								ctx, cancel := context.WithTimeout(context.Background(), 2*historyTimeout)

@@ -83,15 +83,15 @@ func TestTheHoldsOfAKilledProcessAreTakenOverLongBeforeTheirLeases(t *testing.T)
 	for kind := range waits {
 		kinds = append(kinds, kind)
 	}
-	holder := start(t, "living", s, append([]string{"living"}, kinds...)...)
-	require.Equal(t, "held", holder.line(t))
+	holder := redistest.Spawn(t, "living", s, append([]string{"living"}, kinds...)...)
+	require.Equal(t, "held", holder.Line(t))
 	var taken sync.Map
 	o := living()
 	o.Observer.TakenOver = func(_ context.Context, name string, holds int) { taken.Store(name, holds) }
 	r := newRig(t, s, o)
 	var wg sync.WaitGroup
 	began := time.Now()
-	holder.signal(t, syscall.SIGKILL)
+	holder.Signal(t, syscall.SIGKILL)
 	for has, asks := range waits {
 		wg.Go(func() {
 			h, err := kindOf[asks](r.locks, has).Lock(within(t)) // 30 s, of a lease of 5 minutes
@@ -152,9 +152,9 @@ func TestALivingHolderIsNeverTakenFrom(t *testing.T) {
 func TestHoldersWithoutHeartbeatsAreNeverTouched(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	holder := start(t, "living", s, "dead", "Reentrant", "Fair", "Write")
-	require.Equal(t, "held", holder.line(t))
-	holder.signal(t, syscall.SIGKILL)
+	holder := redistest.Spawn(t, "living", s, "dead", "Reentrant", "Fair", "Write")
+	require.Equal(t, "held", holder.Line(t))
+	holder.Signal(t, syscall.SIGKILL)
 	c := s.Client(t)
 	java := "8c2d3a54-1111-4fff-9fff-0123456789ab:57"
 	require.NoError(t, c.Do(within(t), c.B().Hset().Key("Java").FieldValue().FieldValue(java, "1").Build()).Error())
@@ -343,12 +343,12 @@ func TestAPreferredWriterThatWasCutOffForLongStillKeepsReadersOut(t *testing.T) 
 func TestAStoppedProcessFindsItsHoldOverWhenItRunsAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	holder := start(t, "living", s, "living", "Reentrant")
-	require.Equal(t, "held", holder.line(t))
-	holder.signal(t, syscall.SIGSTOP)
+	holder := redistest.Spawn(t, "living", s, "living", "Reentrant")
+	require.Equal(t, "held", holder.Line(t))
+	holder.Signal(t, syscall.SIGSTOP)
 	h := lock(t, newRig(t, s, living()).locks.Reentrant("Reentrant"), within(t))
-	holder.signal(t, syscall.SIGCONT)
-	require.Equal(t, "over Reentrant lost", holder.line(t))
+	holder.Signal(t, syscall.SIGCONT)
+	require.Equal(t, "over Reentrant lost", holder.Line(t))
 	require.NoError(t, h.Unlock(within(t)))
 }
 

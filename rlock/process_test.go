@@ -26,17 +26,6 @@ func init() {
 	roles["holder"] = beHolder
 }
 
-// child is another process of this binary.
-type child struct{ *redistest.Child }
-
-func start(t testing.TB, role string, s *redistest.Server, args ...string) *child {
-	t.Helper()
-	return &child{redistest.Spawn(t, role, s, args...)}
-}
-
-func (c *child) line(t testing.TB) string              { t.Helper(); return c.Line(t) }
-func (c *child) signal(t testing.TB, signal os.Signal) { t.Helper(); c.Signal(t, signal) }
-
 func connectRole(o rlock.Options) (rueidis.Client, *rlock.Client, error) {
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{os.Args[1]}})
 	if err != nil {
@@ -119,12 +108,12 @@ func beHolder() error {
 func TestAHundredGoroutinesInFourProcessesExclude(t *testing.T) {
 	s := redistest.Start(t)
 	const processes, goroutines, rounds = 4, 25, 5
-	children := make([]*child, processes)
+	children := make([]*redistest.Child, processes)
 	for i := range children {
-		children[i] = start(t, "adder", s, strconv.Itoa(goroutines), strconv.Itoa(rounds))
+		children[i] = redistest.Spawn(t, "adder", s, strconv.Itoa(goroutines), strconv.Itoa(rounds))
 	}
 	for _, c := range children {
-		require.Equal(t, "done", c.line(t))
+		require.Equal(t, "done", c.Line(t))
 		require.NoError(t, c.Cmd.Wait())
 	}
 	c := s.Client(t)
@@ -137,9 +126,9 @@ func TestAKilledHolderBlocksForItsLeaseAndNoLonger(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{})
-	holder := start(t, "holder", s, "1s")
-	require.Equal(t, "held", holder.line(t))
-	holder.signal(t, syscall.SIGKILL)
+	holder := redistest.Spawn(t, "holder", s, "1s")
+	require.Equal(t, "held", holder.Line(t))
+	holder.Signal(t, syscall.SIGKILL)
 	_, err := r.locks.Reentrant("l").TryLock(within(t), 0, 0)
 	require.ErrorIs(t, err, rlock.ErrNotAcquired)
 	began := time.Now()
@@ -154,12 +143,12 @@ func TestAStoppedHolderIsToldWhenItRunsAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{})
-	holder := start(t, "holder", s, "500ms")
-	require.Equal(t, "held", holder.line(t))
-	holder.signal(t, syscall.SIGSTOP)
+	holder := redistest.Spawn(t, "holder", s, "500ms")
+	require.Equal(t, "held", holder.Line(t))
+	holder.Signal(t, syscall.SIGSTOP)
 	h := lock(t, r.locks.Reentrant("l"), within(t))
-	holder.signal(t, syscall.SIGCONT)
-	over := holder.line(t)
+	holder.Signal(t, syscall.SIGCONT)
+	over := holder.Line(t)
 	require.True(t, strings.HasPrefix(over, "over: lost unlock:") && strings.HasSuffix(over, "lost"), over)
 	require.Equal(t, map[string]string{string(h.Owner()): "1"}, r.hash(t, "l"), "its late unlock touches nobody else's hold")
 	require.NoError(t, h.Unlock(within(t)))

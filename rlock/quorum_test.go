@@ -874,7 +874,7 @@ func recordElections(t *testing.T, servers election, plant func(*rlock.Lock) *rl
 	var faults int
 	wg.Go(func() {
 		rnd := rand.New(rand.NewPCG(7, 100))
-		for pause(enough, time.Duration(5+rnd.IntN(40))*time.Millisecond) {
+		for redistest.Pause(enough, time.Duration(5+rnd.IntN(40))*time.Millisecond) {
 			faults++
 			i := rnd.IntN(3)
 			proxy := processes[rnd.IntN(clients)].proxies[i]
@@ -899,7 +899,7 @@ func recordElections(t *testing.T, servers election, plant func(*rlock.Lock) *rl
 				proxy.SwallowPushes()
 			case 7:
 				servers[i].Stop(t)
-				pause(enough, 3*lasts)
+				redistest.Pause(enough, 3*lasts)
 				servers[i].Resume(t)
 				lasts = 0
 			case 8:
@@ -908,7 +908,7 @@ func recordElections(t *testing.T, servers election, plant func(*rlock.Lock) *rl
 				}
 				lasts = 0
 			}
-			pause(enough, lasts)
+			redistest.Pause(enough, lasts)
 			proxy.Heal()
 		}
 	})

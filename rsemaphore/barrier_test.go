@@ -698,11 +698,11 @@ func TestABarrierIsBrokenByTheDeathOfAPartyWhenItsLeaseIsOver(t *testing.T) {
 	srv := redistest.Start(t)
 	r := newRig(t, srv, patient)
 	b := r.c.CyclicBarrier("b", 4)
-	victim := start(t, "party", srv, "4", "1")
+	victim := redistest.Spawn(t, "party", srv, "4", "1")
 	gathered(t, b, 1)
 	done := arriveAt(within(t), b, 2)
 	gathered(t, b, 3)
-	victim.signal(t, syscall.SIGKILL)
+	victim.Signal(t, syscall.SIGKILL)
 	for range 2 {
 		a := <-done
 		var broken *rsemaphore.BrokenBarrierError
@@ -711,14 +711,14 @@ func TestABarrierIsBrokenByTheDeathOfAPartyWhenItsLeaseIsOver(t *testing.T) {
 		require.NotErrorIs(t, a.err, rsemaphore.ErrLost)
 	}
 	// with one that comes back they are complete again, in the next generation
-	back := start(t, "party", srv, "4", "1")
+	back := redistest.Spawn(t, "party", srv, "4", "1")
 	again := arriveAt(within(t), b, 3)
 	for range 3 {
 		a := <-again
 		require.NoError(t, a.err)
 		require.EqualValues(t, 2, a.Generation)
 	}
-	require.Equal(t, "2 <nil>", back.line(t))
+	require.Equal(t, "2 <nil>", back.Line(t))
 }
 
 func TestABarrierIsBrokenByTheDeathOfTheLastArriverInItsAction(t *testing.T) {
@@ -728,9 +728,9 @@ func TestABarrierIsBrokenByTheDeathOfTheLastArriverInItsAction(t *testing.T) {
 	b := r.c.CyclicBarrier("b", 3)
 	done := arriveAt(within(t), b, 2)
 	gathered(t, b, 2)
-	actor := start(t, "party", srv, "3", "1", "act")
-	require.Equal(t, "acting", actor.line(t))
-	actor.signal(t, syscall.SIGKILL)
+	actor := redistest.Spawn(t, "party", srv, "3", "1", "act")
+	require.Equal(t, "acting", actor.Line(t))
+	actor.Signal(t, syscall.SIGKILL)
 	for range 2 {
 		a := <-done
 		var broken *rsemaphore.BrokenBarrierError
@@ -768,26 +768,26 @@ func TestAStoppedPartyLearnsThatItsGenerationBroke(t *testing.T) {
 	srv := redistest.Start(t)
 	r := newRig(t, srv, patient)
 	b := r.c.CyclicBarrier("b", 3)
-	stopped := start(t, "party", srv, "3", "1")
+	stopped := redistest.Spawn(t, "party", srv, "3", "1")
 	gathered(t, b, 1)
 	redistest.Eventually(t, 20*time.Second, "it knows that it has arrived", func() bool { return !strings.Contains(r.contents(t, "{b}:barrier"), "?") })
-	stopped.signal(t, syscall.SIGSTOP)
+	stopped.Signal(t, syscall.SIGSTOP)
 	done := arriveAt(within(t), b, 1)
 	require.ErrorIs(t, (<-done).err, rsemaphore.ErrBrokenBarrier)
-	stopped.signal(t, syscall.SIGCONT)
-	require.Contains(t, stopped.line(t), "barrier broken")
+	stopped.Signal(t, syscall.SIGCONT)
+	require.Contains(t, stopped.Line(t), "barrier broken")
 }
 
 func TestProcessesGoThroughManyGenerationsTogether(t *testing.T) {
 	srv := redistest.Start(t)
 	const processes, generations = 4, 50
-	var procs []*child
+	var procs []*redistest.Child
 	for range processes {
-		procs = append(procs, start(t, "party", srv, strconv.Itoa(processes), strconv.Itoa(generations)))
+		procs = append(procs, redistest.Spawn(t, "party", srv, strconv.Itoa(processes), strconv.Itoa(generations)))
 	}
 	for g := range generations {
 		for _, p := range procs {
-			require.Equal(t, strconv.Itoa(g+1)+" <nil>", p.line(t))
+			require.Equal(t, strconv.Itoa(g+1)+" <nil>", p.Line(t))
 		}
 	}
 }
@@ -856,7 +856,7 @@ func TestBarrierHistoriesUnderFaultsAndKillsAreAllOrNone(t *testing.T) {
 	wg.Go(func() { // the fourth party is a process that is killed now and then
 		rnd := rand.New(rand.NewPCG(12, 12))
 		for stop.Err() == nil {
-			c := start(t, "party", srv, strconv.Itoa(parties), "1000000")
+			c := redistest.Spawn(t, "party", srv, strconv.Itoa(parties), "1000000")
 			lines := make(chan string)
 			go func() {
 				for c.Out.Scan() {
@@ -878,7 +878,7 @@ func TestBarrierHistoriesUnderFaultsAndKillsAreAllOrNone(t *testing.T) {
 						book.mu.Unlock()
 					}
 				case <-end:
-					c.signal(t, syscall.SIGKILL)
+					c.Signal(t, syscall.SIGKILL)
 					kills++
 					end = nil
 				}

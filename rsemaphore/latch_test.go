@@ -595,18 +595,18 @@ func TestAllWaitersOfFiveProcessesReturn(t *testing.T) {
 	r := newRig(t, srv, patient)
 	l := r.c.CountDownLatch("l")
 	require.True(t, must1[bool](t)(l.TrySetCount(within(t), 5, time.Hour)))
-	var procs []*child
+	var procs []*redistest.Child
 	for range 5 {
-		procs = append(procs, start(t, "awaiter", srv, "100"))
+		procs = append(procs, redistest.Spawn(t, "awaiter", srv, "100"))
 	}
 	for _, p := range procs {
-		require.Equal(t, "waiting", p.line(t))
+		require.Equal(t, "waiting", p.Line(t))
 	}
 	for i := range 5 {
 		require.EqualValues(t, 4-i, must1[int64](t)(l.CountDownBy(within(t), strconv.Itoa(i))))
 	}
 	for _, p := range procs {
-		require.Equal(t, "all 100", p.line(t))
+		require.Equal(t, "all 100", p.Line(t))
 		require.NoError(t, p.Cmd.Wait())
 	}
 }
@@ -615,9 +615,9 @@ func TestAKilledCounterIsAnErrorAtTheTTL(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	r := newRig(t, srv, patient)
-	p := start(t, "counter", srv)
-	require.Equal(t, "set true <nil>", p.line(t))
-	p.signal(t, syscall.SIGKILL)
+	p := redistest.Spawn(t, "counter", srv)
+	require.Equal(t, "set true <nil>", p.Line(t))
+	p.Signal(t, syscall.SIGKILL)
 	left := r.pttl(t, "l")
 	began := time.Now()
 	require.ErrorIs(t, r.c.CountDownLatch("l").Await(within(t)), rsemaphore.ErrLatchExpired)

@@ -143,17 +143,6 @@ func (b *logbook) count(s string) int {
 
 func (b *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
-// child is another process of this binary.
-type child struct{ *redistest.Child }
-
-func start(t testing.TB, role string, s *redistest.Server, args ...string) *child {
-	t.Helper()
-	return &child{redistest.Spawn(t, role, s, args...)}
-}
-
-func (c *child) line(t testing.TB) string              { t.Helper(); return c.Line(t) }
-func (c *child) signal(t testing.TB, signal os.Signal) { t.Helper(); c.Signal(t, signal) }
-
 // connectRole is a role's rig.
 func connectRole(o rsemaphore.Options) (rueidis.Client, *rsemaphore.Client, error) {
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{os.Args[1]}})

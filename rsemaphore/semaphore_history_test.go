@@ -144,7 +144,7 @@ func underFaults(t *testing.T, seed uint64) {
 		})
 	}
 	others.Go(func() {
-		for began := time.Now(); pause(enough, 10*time.Millisecond); {
+		for began := time.Now(); redistest.Pause(enough, 10*time.Millisecond); {
 			if time.Since(began) > historyLasts && granted.Load() > 500 && unknown.Load() > 20 && lost.Load() > 3 && killed.Load() > 3 {
 				stop()
 			}
@@ -234,7 +234,7 @@ func useSome(sem *rsemaphore.Semaphore, l *ledger, rnd *rand.Rand, lost *atomic.
 
 // useByChild has a process use permits some times, and kills it while it holds some.
 func useByChild(t *testing.T, ctx context.Context, s *redistest.Server, l *ledger, rnd *rand.Rand) {
-	c := start(t, "permit user", s, l.name, strconv.Itoa(l.capacity), "500ms")
+	c := redistest.Spawn(t, "permit user", s, l.name, strconv.Itoa(l.capacity), "500ms")
 	defer func() { c.Cmd.Process.Kill(); c.Cmd.Wait() }()
 	told := func(order string) string {
 		if _, err := fmt.Fprintln(c.In, order); err != nil || !c.Out.Scan() {
@@ -249,7 +249,7 @@ func useByChild(t *testing.T, ctx context.Context, s *redistest.Server, l *ledge
 			return
 		}
 		from := time.Now()
-		pause(ctx, time.Duration(rnd.IntN(30))*time.Millisecond)
+		redistest.Pause(ctx, time.Duration(rnd.IntN(30))*time.Millisecond)
 		to := time.Now() // if it says later that it holds them, it did now
 		if told("check") == "held" {
 			l.add(from, to, n)
@@ -266,7 +266,7 @@ func useByChild(t *testing.T, ctx context.Context, s *redistest.Server, l *ledge
 // of them is negative.
 func sample(t *testing.T, ctx context.Context, r *rig, ledgers []*ledger) (samples int) {
 	text := source(t, "query")
-	for ; pause(ctx, 5*time.Millisecond); samples++ {
+	for ; redistest.Pause(ctx, 5*time.Millisecond); samples++ {
 		for _, l := range ledgers {
 			keys := []string{l.name, "{" + l.name + "}:timeout", "{" + l.name + "}:notes"}
 			v, err := r.redis.Do(context.Background(), r.redis.B().Eval().Script(text).Numkeys(3).Key(keys...).Build()).AsIntSlice()
@@ -295,7 +295,7 @@ func resizeAtRandom(t *testing.T, ctx context.Context, rigs []*rig, rnd *rand.Ra
 		})
 	}
 	sem, capacity := rigs[0].c.Semaphore("resized", 2), 2
-	for pause(ctx, time.Duration(rnd.IntN(40))*time.Millisecond) {
+	for redistest.Pause(ctx, time.Duration(rnd.IntN(40))*time.Millisecond) {
 		want := 2 + rnd.IntN(4)
 		redistest.Eventually(t, 20*time.Second, "resized", func() bool { _, err := sem.Resize(context.Background(), want); return err == nil })
 		capacity = want
@@ -306,5 +306,3 @@ func resizeAtRandom(t *testing.T, ctx context.Context, rigs []*rig, rnd *rand.Ra
 		return err == nil && state.Available == capacity && state.Capacity == capacity && len(state.Permits) == 0
 	})
 }
-
-func pause(ctx context.Context, d time.Duration) bool { return redistest.Pause(ctx, d) }

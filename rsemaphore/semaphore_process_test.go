@@ -55,7 +55,7 @@ func bePermitUser() error {
 	return nil
 }
 
-func (c *child) say(t testing.TB, order string) {
+func say(t testing.TB, c *redistest.Child, order string) {
 	t.Helper()
 	_, err := fmt.Fprintln(c.In, order)
 	require.NoError(t, err)
@@ -66,12 +66,12 @@ func TestAKilledProcessGivesItsPermitsBackAfterOneLease(t *testing.T) {
 	s := redistest.Start(t)
 	r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: time.Minute})
 	sem := r.c.Semaphore("s", 10)
-	c := start(t, "permit user", s, "s", "10", "1s")
-	c.say(t, "take 3")
-	require.Equal(t, "got", c.line(t))
+	c := redistest.Spawn(t, "permit user", s, "s", "10", "1s")
+	say(t, c, "take 3")
+	require.Equal(t, "got", c.Line(t))
 	time.Sleep(1500 * time.Millisecond) // it is renewed while it lives
 	require.Equal(t, [3]int{7, 3, 10}, counts(t, sem))
-	c.signal(t, syscall.SIGKILL)
+	c.Signal(t, syscall.SIGKILL)
 	_, err := sem.TryAcquire(within(t), 10, 0, 0)
 	require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
 	state, err := sem.Inspect(within(t))
@@ -89,16 +89,16 @@ func TestAStoppedProcessIsToldWhenItRunsAgain(t *testing.T) {
 	s := redistest.Start(t)
 	r := newRig(t, s, patient)
 	sem := r.c.Semaphore("s", 4)
-	c := start(t, "permit user", s, "s", "4", "500ms")
-	c.say(t, "take 3")
-	require.Equal(t, "got", c.line(t))
-	c.signal(t, syscall.SIGSTOP)
+	c := redistest.Spawn(t, "permit user", s, "s", "4", "500ms")
+	say(t, c, "take 3")
+	require.Equal(t, "got", c.Line(t))
+	c.Signal(t, syscall.SIGSTOP)
 	p := acquire(t, sem, 4)
-	c.signal(t, syscall.SIGCONT)
-	c.say(t, "check")
-	require.Equal(t, "over", c.line(t)[:4])
-	c.say(t, "go")
-	require.Contains(t, c.line(t), "lost")
+	c.Signal(t, syscall.SIGCONT)
+	say(t, c, "check")
+	require.Equal(t, "over", c.Line(t)[:4])
+	say(t, c, "go")
+	require.Contains(t, c.Line(t), "lost")
 	require.Equal(t, [3]int{0, 4, 4}, counts(t, sem), "its late release touches nobody else's permits")
 	release(t, p)
 }
