@@ -29,15 +29,14 @@ type owner struct {
 	doubt *doubt // set before the first handle is made
 	token int64  // likewise; 0: none
 
-	mu      sync.Mutex
-	count   int     // handles alive, and re-entries under way
-	handles *handle // chained
-	ended   error   // why it is over
+	mu        sync.Mutex
+	count     int32   // handles alive, and re-entries under way
+	releasing bool    // the last release is under way
+	again     bool    // and was overtaken by the reply of a try that had been given up
+	handles   *handle // chained
+	ended     error   // why it is over
 
 	keep time.Duration // after its client's base: no release before; see UnlockAfter
-
-	releasing bool // the last release is under way
-	again     bool // and was overtaken by the reply of a try that had been given up
 
 	// the outermost acquisition's, which is mostly the only one: kept here to be one piece of memory
 	first handle
@@ -123,7 +122,7 @@ func (o *owner) enter() (want int, err error) {
 		return 0, ErrLost
 	}
 	o.count++
-	return o.count, nil
+	return int(o.count), nil
 }
 
 // exit counts one handle, or one failed re-entry (nil), out and returns the remaining count. If that is 0, a handle's
@@ -141,7 +140,7 @@ func (o *owner) exit(h *handle) (remaining int) {
 		o.ended = ErrReleased
 		o.releasing = h != nil
 	}
-	return o.count
+	return int(o.count)
 }
 
 // handle makes the handle of an acquisition that was counted in before.

@@ -15,8 +15,8 @@ if owner == '' or not (remaining and remaining >= 0 and remaining % 1 == 0) then
 end
 -- The common case: no waiter is to be named, no other owner is left, and nobody queues.
 local gone = remaining == 0 and not named and redis.call('HDEL', key, owner, owner .. '!')
+local there -- as which has it; asked once, for a lock that is handed over is the common case, too
 if gone == 1 and leave == '' then
-  local there
   if queue then
     there = redis.pcall('EXISTS', key, key, queue) -- see which
   else
@@ -49,7 +49,11 @@ end
 if leave and leave ~= '' and queue then
   redis.call('ZREM', queue, leave, '!' .. owner)
 end
-local there = which(key, queue)
+if not there then
+  there = which(key, queue)
+elseif type(there) == 'table' then
+  there = nil
+end
 local outcome, ticket = 0, 0
 if there and there < 2 and (there == 1 or named) then
   -- Redisson's waiters stand in no queue of ours: they listen for releases and race. Where somebody listens, one release

@@ -430,7 +430,7 @@ func TestARenewalAnsweredAfterUnlockChangesNothing(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	require.GreaterOrEqual(t, done.Load(), int32(20))
+	require.GreaterOrEqual(t, done.Load(), redistest.Sized[int32](1, 3, 20))
 }
 
 func TestCancellationAtAnyInstantLeavesNothing(t *testing.T) {

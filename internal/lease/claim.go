@@ -25,6 +25,7 @@ type Claim struct {
 	Untracked bool
 	// Drift: the claim's deadline leaves room for what Redlock takes off for the drift of clocks, where Margin is less.
 	Drift bool
+	told  atomic.Bool // here, where it takes no room: a held lock is to cost little
 	// Ended is called when the claim is over without having been removed: errs.ErrLost, errs.ErrOverwritten or errs.ErrMaxHold,
 	// once; and with errs.ErrClosed by EndAll, which may be before that, and Stop. It must not block.
 	Ended func(why error)
@@ -55,8 +56,7 @@ type Claim struct {
 	retrying bool          // the last renewal failed; renewAt is a pause's end, not a point of the schedule
 	inFlight bool          // a renewal is under way; only its answer, or the deadline, is the next event
 	state    state
-	district uint8 // see Heartbeats
-	told     atomic.Bool
+	district uint8   // see Heartbeats
 	next     instant // next event: renewal, deadline or MaxHold
 	index    int     // in the heap
 }
