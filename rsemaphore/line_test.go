@@ -23,12 +23,12 @@ func TestWaitersOfDifferentObjectsDoNotStandInOneLineWhateverTheirNames(t *testi
 			must1[int64](t)(other.c.CountDownLatch("job").CountDown(within(t)))
 			return done
 		},
-		"counting:job": func(r *rig) <-chan error {
+		"counting:work": func(r *rig) <-chan error {
 			done := make(chan error, 1)
 			ctx := within(t)
-			go func() { done <- r.c.CountingSemaphore("job").Acquire(ctx, 1) }()
-			waitingIn(t, r, "counting:job", 1)
-			require.NoError(t, other.c.CountingSemaphore("job").Release(within(t), 1))
+			go func() { done <- r.c.CountingSemaphore("work").Acquire(ctx, 1) }()
+			waitingIn(t, r, "counting:work", 1)
+			require.NoError(t, other.c.CountingSemaphore("work").Release(within(t), 1))
 			return done
 		},
 	} {
@@ -52,7 +52,7 @@ func TestWaitersOfDifferentObjectsDoNotStandInOneLineWhateverTheirNames(t *testi
 		require.NoError(t, held.Release(within(t)))
 		mu.Lock()
 		for name := range named {
-			require.Contains(t, []string{"job", semaphore}, name, "the object's own name")
+			require.Contains(t, []string{"job", "work", semaphore}, name, "the object's own name")
 		}
 		mu.Unlock()
 	}
