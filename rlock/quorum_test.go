@@ -833,18 +833,22 @@ func TestQuorumHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := recordElections(t, each[name].voting(t), plant)
-			if strings.HasPrefix(name, "planted") {
-				require.Error(t, err)
-				require.ErrorContains(t, err, "not the history of a lock")
-			} else {
-				require.NoError(t, err)
+			if !strings.HasPrefix(name, "planted") {
+				require.NoError(t, recordElections(t, each[name].voting(t), plant, 0))
+				return
 			}
+			// A history with much that is unknown can take the checker for ever, and both processors with it. It says nothing
+			// then, and another is recorded.
+			err := recordElections(t, each[name].voting(t), plant, 10*time.Second)
+			for n := 0; n < 4 && err != nil && strings.Contains(err.Error(), "not decided"); n++ {
+				err = recordElections(t, each[name].voting(t), plant, 10*time.Second)
+			}
+			require.ErrorContains(t, err, "not the history of a lock")
 		})
 	}
 }
 
-func recordElections(t *testing.T, servers election, plant func(*rlock.Lock) *rlock.Lock) error {
+func recordElections(t *testing.T, servers election, plant func(*rlock.Lock) *rlock.Lock, patience time.Duration) error {
 	log := history.New()
 	const clients, workers, most = 4, 2, 150
 	enough, stop := context.WithTimeout(context.Background(), 40*time.Second)
@@ -922,7 +926,7 @@ func recordElections(t *testing.T, servers election, plant func(*rlock.Lock) *rl
 		c := s.Client(t)
 		redistest.Eventually(t, 20*time.Second, "nothing is left behind", func() bool { return len(keys(t, c)) == 0 })
 	}
-	return history.LockModel{Slack: 2 * time.Millisecond, LateAcquire: 2 * time.Millisecond, Late: time.Second}.Check(log)
+	return history.LockModel{Slack: 2 * time.Millisecond, LateAcquire: 2 * time.Millisecond, Late: time.Second, Timeout: patience}.Check(log)
 }
 
 // elect acquires a Quorum in some way, keeps it for some time, and releases it. A refusal says nothing of a holder: votes
