@@ -36,6 +36,9 @@ func newRigWith(t testing.TB, s *redistest.Server, o rsemaphore.Options, change 
 	co := s.Option()
 	change(&co)
 	c, err := rueidis.NewClient(co)
+	for end := time.Now().Add(20 * time.Second); err != nil && co.ConnLifetime > 0 && time.Now().Before(end); {
+		c, err = rueidis.NewClient(co) // its connection may expire while it is made
+	}
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return newRigOn(t, s, c, o)
