@@ -132,9 +132,9 @@ type BarrierState struct {
 func (b *CyclicBarrier) Name() string { return b.name }
 
 var (
-	//go:embed barrier.lua
+	//go:embed lua/barrier.lua
 	barrierSource string
-	//go:embed barrier_renew.lua
+	//go:embed lua/barrier_renew.lua
 	barrierRenewSource string
 
 	barrierScript      = script.New("barrier", barrierSource)

@@ -68,13 +68,13 @@ func (s *CountingSemaphore) keys() []string {
 func (s *CountingSemaphore) Name() string { return s.name }
 
 var (
-	//go:embed counting_acquire.lua
+	//go:embed lua/counting_acquire.lua
 	countingAcquireSource string
-	//go:embed counting_add.lua
+	//go:embed lua/counting_add.lua
 	countingAddSource string
-	//go:embed counting_set.lua
+	//go:embed lua/counting_set.lua
 	countingSetSource string
-	//go:embed counting_drain.lua
+	//go:embed lua/counting_drain.lua
 	countingDrainSource string
 
 	countingAcquireScript = script.New("acquire", kindSource+countingAcquireSource)

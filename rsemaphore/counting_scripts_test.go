@@ -35,12 +35,12 @@ type scriptCase struct {
 // numberScript is the source of a latch's or a counting semaphore's script, or of a barrier's, which follows no other text.
 func numberScript(t testing.TB, file string) string {
 	t.Helper()
-	src, err := os.ReadFile(file)
+	src, err := os.ReadFile("lua/" + file)
 	require.NoError(t, err)
 	if strings.HasPrefix(file, "barrier") {
 		return string(src)
 	}
-	kind, err := os.ReadFile("kind.lua")
+	kind, err := os.ReadFile("lua/kind.lua")
 	require.NoError(t, err)
 	return string(kind) + string(src)
 }

@@ -249,11 +249,11 @@ func TestAContextThatEndsIsToldAsBothReasons(t *testing.T) {
 // load has the server know these scripts, so that the first reply to each is not that it does not.
 func (r *rig) load(t testing.TB, pattern string) {
 	t.Helper()
-	files, err := filepath.Glob(pattern)
+	files, err := filepath.Glob("lua/" + pattern)
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, f := range files {
-		r.must(t, "SCRIPT", "LOAD", numberScript(t, f))
+		r.must(t, "SCRIPT", "LOAD", numberScript(t, filepath.Base(f)))
 	}
 }
 

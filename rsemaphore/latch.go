@@ -78,13 +78,13 @@ func (c *Client) CountDownLatch(name string) *CountDownLatch {
 func (l *CountDownLatch) Name() string { return l.name }
 
 var (
-	//go:embed latch_set.lua
+	//go:embed lua/latch_set.lua
 	latchSetSource string
-	//go:embed latch_down.lua
+	//go:embed lua/latch_down.lua
 	latchDownSource string
-	//go:embed latch_look.lua
+	//go:embed lua/latch_look.lua
 	latchLookSource string
-	//go:embed latch_delete.lua
+	//go:embed lua/latch_delete.lua
 	latchDeleteSource string
 
 	latchSetScript    = script.New("set count", kindSource+latchSetSource)

@@ -14,21 +14,21 @@ import (
 
 // Each script on permits has one function here that writes its arguments and reads its reply.
 var (
-	//go:embed kind.lua
+	//go:embed lua/kind.lua
 	kindSource string
-	//go:embed permits.lua
+	//go:embed lua/permits.lua
 	permitsSource string
-	//go:embed acquire.lua
+	//go:embed lua/acquire.lua
 	acquireSource string
-	//go:embed release.lua
+	//go:embed lua/release.lua
 	releaseSource string
-	//go:embed renew.lua
+	//go:embed lua/renew.lua
 	renewSource string
-	//go:embed resize.lua
+	//go:embed lua/resize.lua
 	resizeSource string
-	//go:embed query.lua
+	//go:embed lua/query.lua
 	querySource string
-	//go:embed inspect.lua
+	//go:embed lua/inspect.lua
 	inspectSource string
 
 	acquireScript = script.New("acquire", kindSource+permitsSource+acquireSource)

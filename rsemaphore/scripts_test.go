@@ -115,11 +115,11 @@ func (r *rig) get(t *testing.T) sem {
 
 func source(t *testing.T, name string) string {
 	t.Helper()
-	kind, err := os.ReadFile("kind.lua")
+	kind, err := os.ReadFile("lua/kind.lua")
 	require.NoError(t, err)
-	prelude, err := os.ReadFile("permits.lua")
+	prelude, err := os.ReadFile("lua/permits.lua")
 	require.NoError(t, err)
-	text, err := os.ReadFile(name + ".lua")
+	text, err := os.ReadFile("lua/" + name + ".lua")
 	require.NoError(t, err)
 	return string(kind) + string(prelude) + string(text)
 }
@@ -517,7 +517,7 @@ func TestAThousandDeadAreGivenBackInOneCall(t *testing.T) {
 
 func TestEveryScriptSaysHowItIsCalledAndWhatASecondRunDoes(t *testing.T) {
 	for _, name := range []string{"acquire", "release", "renew", "resize", "query", "inspect"} {
-		text, err := os.ReadFile(name + ".lua")
+		text, err := os.ReadFile("lua/" + name + ".lua")
 		require.NoError(t, err)
 		header, _, _ := strings.Cut(string(text), "\nlocal")
 		for _, part := range []string{"-- KEYS", "-- Reply", "-- Twice: "} {
