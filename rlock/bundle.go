@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
 )
 
 // bundle is the hold of a composite as its parts' handles know it. It must not refer to any Hold: they are reachable
 // through the composite's Hold alone, so that all of them are forgotten with it.
 type bundle struct {
-	life lease.Life
+	life session.Life
 
 	mu   sync.Mutex
 	need int                   // the hold is over when fewer parts last

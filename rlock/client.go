@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -34,7 +35,7 @@ type Client struct {
 	runner    *script.Runner
 	engine    *lease.Engine
 	queue     *wait.Queue
-	sweeper   *lease.Sweeper
+	retrier   *session.Retrier
 	monitor   *monitor // nil: Liveness is off
 	observer  Observer
 	log       *slog.Logger
@@ -46,7 +47,7 @@ type Client struct {
 	cancel     context.CancelFunc
 	background sync.WaitGroup
 
-	roster lease.Roster
+	inflight session.Inflight
 }
 
 // New makes a client on a hub, which stays the caller's and may serve others. It sends nothing, unless Options.Strict.
@@ -62,8 +63,8 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if h.Context().Err() != nil {
 		return nil, fmt.Errorf("rlock: hub: %w", ErrClosed)
 	}
-	c := &Client{opts: o, hub: h, base: time.Now(), log: o.Logger, sweeper: lease.NewSweeper()}
-	c.roster.Hub = h.Context()
+	c := &Client{opts: o, hub: h, base: time.Now(), log: o.Logger, retrier: session.NewRetrier()}
+	c.inflight.Hub = h.Context()
 	var beats lease.Heartbeats
 	if o.Liveness {
 		beats = lease.Heartbeats{Interval: o.Heartbeat, Trust: o.trust(), Value: o.Process}
@@ -102,7 +103,7 @@ func (c *Client) warnOfEviction() {
 	if c.runner.EvictionAsked() {
 		return
 	}
-	c.roster.IfOpen(func() { // Close may be waiting for the background already
+	c.inflight.IfOpen(func() { // Close may be waiting for the background already
 		c.background.Go(func() {
 			ctx, cancel := context.WithTimeout(c.ctx, evictionTimeout)
 			defer cancel()
@@ -191,9 +192,9 @@ func (c *Client) lock(name string, k *kind) *Lock {
 // grantPrefix and a connection id are the channel of a process's grants where one server serves all keys.
 const grantPrefix = "redlatch_grant:"
 
-// begin counts an acquisition in, unless the client is closed; roster.Leave counts it out.
+// begin counts an acquisition in, unless the client is closed; inflight.Leave counts it out.
 func (c *Client) begin() error {
-	if err := c.roster.Enter(); err != nil {
+	if err := c.inflight.Enter(); err != nil {
 		return fmt.Errorf("rlock: %w", err)
 	}
 	return nil
@@ -205,11 +206,11 @@ func (c *Client) begin() error {
 // and names it in its error, what is held and what was not confirmed. It does not close the hub. Later calls return nil at
 // once.
 func (c *Client) Close(ctx context.Context) error {
-	drained, first := c.roster.Close()
+	drained, first := c.inflight.Close()
 	if !first {
 		return nil
 	}
-	ctx, cancel := lease.Bounded(ctx)
+	ctx, cancel := session.Bounded(ctx)
 	defer cancel()
 	c.queue.Close()
 	c.engine.EndAll(ErrClosed)
@@ -220,10 +221,10 @@ func (c *Client) Close(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	names := c.engine.Names(func(claim *lease.Claim) bool { return claim.Of.(*owner).inUse() })
-	owed := c.sweeper.Settle(ctx)
+	owed := c.retrier.Settle(ctx)
 	c.engine.Stop()
-	c.sweeper.Stop()
-	if err := lease.Leftovers(ctx, names, owed); err != nil {
+	c.retrier.Stop()
+	if err := session.Leftovers(ctx, names, owed); err != nil {
 		return fmt.Errorf("rlock: %w", err)
 	}
 	return nil

@@ -16,7 +16,7 @@ func (c *Client) Lines() int { return c.queue.Lines() }
 func (c *Client) Owed() int {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	return len(c.sweeper.Settle(ctx))
+	return len(c.retrier.Settle(ctx))
 }
 
 // PlantMinority is a Quorum that makes do with one member fewer than it must.

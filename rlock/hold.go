@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
 )
 
 // Hold is one acquisition of a lock, the right to act as its holder until Unlock, or until it is lost. It is safe for
@@ -35,7 +35,7 @@ type handle struct {
 	auto   bool
 	began  time.Duration // after its client's base
 
-	life lease.Life
+	life session.Life
 	part atomic.Pointer[bundle] // of which it is a part
 
 	mu       sync.Mutex
@@ -84,7 +84,7 @@ func (h *handle) end(why error) {
 // uncount has Close wait for this hold no longer.
 func (h *handle) uncount() {
 	if h.life.Uncount() {
-		h.owner.lock.c.roster.Leave()
+		h.owner.lock.c.inflight.Leave()
 	}
 }
 
@@ -263,12 +263,12 @@ func (x *Hold) releaseContext(ctx context.Context) (context.Context, context.Can
 }
 
 // lifeKey finds out whether a context ends with a hold, also where Detach has hidden whose it is.
-type lifeKey struct{ of *lease.Life }
+type lifeKey struct{ of *session.Life }
 
 func noCancel() {}
 
 // life is whether the hold lasts, and the contexts that end with it.
-func (x *Hold) life() *lease.Life {
+func (x *Hold) life() *session.Life {
 	if x.parts != nil {
 		return &x.parts.b.life
 	}

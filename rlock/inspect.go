@@ -190,7 +190,7 @@ func ask[T any](ctx context.Context, l *Lock, f func(context.Context) (T, error)
 	if l.bad != nil {
 		return none, l.bad
 	}
-	if l.c.roster.Closed() {
+	if l.c.inflight.Closed() {
 		return none, fmt.Errorf("rlock: %w", ErrClosed)
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTries*l.c.opts.CallTimeout)

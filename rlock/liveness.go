@@ -85,7 +85,7 @@ func (m *monitor) watch(l *Lock) {
 		m.watched[k] = w
 	}
 	w.waiters++
-	if !m.running && m.c.roster.IfOpen(func() { m.c.background.Add(1) }) {
+	if !m.running && m.c.inflight.IfOpen(func() { m.c.background.Add(1) }) {
 		m.running = true
 		go m.run()
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
@@ -145,7 +146,7 @@ func (l *Lock) take(ctx context.Context, waitTime, leaseTime time.Duration, auto
 	hold, err := a.run(ctx, waitTime)
 	waited := time.Since(a.began)
 	if err != nil {
-		c.roster.Leave()
+		c.inflight.Leave()
 		err = l.explain(a.unsure(err), waited)
 		if refused, ok := err.(*NotAcquiredError); ok {
 			refused.Ours, refused.Foreign, refused.NoEnd = c.engine.Holds(l.key), a.foreign, a.noEnd
@@ -298,7 +299,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 		a.undo()
 		return nil, fmt.Errorf("%w: %q was granted, but its lease was over before it could be used", ErrUnavailable, l.name)
 	}
-	if l.c.roster.Closed() {
+	if l.c.inflight.Closed() {
 		// Close ran while we were being granted, and has not seen this hold.
 		a.own.end(ErrClosed)
 		l.c.engine.Remove(&a.own.claim)
@@ -516,7 +517,7 @@ func (a *acquisition) call(notAfter int64, standing *wait.Standing) script.Call 
 	return call
 }
 
-// late gives back what a try granted after we had given up on it. The sweeper does so too, but may have looked
+// late gives back what a try granted after we had given up on it. The retrier does so too, but may have looked
 // before the server ran the request.
 func (a *acquisition) late() func(rueidis.RedisResult) {
 	if a.want > 1 {
@@ -546,7 +547,7 @@ func (a *acquisition) undo() {
 // before after is not final.
 func (c *Client) owe(own *owner, entry string, after time.Time) {
 	l := own.lock
-	c.sweeper.Owe(&lease.Debt{
+	c.retrier.Add(&session.Pending{
 		Name:  l.name,
 		After: after,
 		Until: time.Now().Add(max(own.longest(), c.opts.CallTimeout)),

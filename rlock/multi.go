@@ -307,7 +307,7 @@ func (t *together) run(ctx context.Context, waitTime time.Duration) (hold *Hold,
 		return hold, nil
 	}
 	for range entered {
-		c.roster.Leave()
+		c.inflight.Leave()
 	}
 	if errors.Is(err, errOneByOne) {
 		return nil, err
@@ -345,7 +345,7 @@ func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, erro
 			return nil, fmt.Errorf("%w: %q was granted, but its lease was over before it could be used", ErrUnavailable, own.lock.name)
 		}
 	}
-	if c.roster.Closed() { // it has not seen these holds
+	if c.inflight.Closed() { // it has not seen these holds
 		t.drop(ErrClosed)
 		return nil, ErrClosed
 	}

@@ -213,7 +213,7 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 	}
 	n := len(e.members)
 	for _, m := range e.members {
-		if m.c.roster.Closed() {
+		if m.c.inflight.Closed() {
 			return wait.Answer{}, fmt.Errorf("%q: %w", e.l.name, ErrClosed)
 		}
 	}

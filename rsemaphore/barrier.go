@@ -15,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
@@ -233,7 +234,7 @@ func (b *CyclicBarrier) Await(ctx context.Context) (Arrival, error) {
 	if err := b.c.begin(); err != nil {
 		return Arrival{}, err
 	}
-	defer b.c.roster.Leave()
+	defer b.c.inflight.Leave()
 	p := b.newParty()
 	if err := p.arrive(ctx); err != nil {
 		return Arrival{}, err
@@ -250,7 +251,7 @@ func (b *CyclicBarrier) Await(ctx context.Context) (Arrival, error) {
 		p.owe(time.Now())
 		return Arrival{}, p.broken("lost", ErrLost)
 	}
-	if b.c.roster.Closed() { // Close ran meanwhile, and has not seen this claim
+	if b.c.inflight.Closed() { // Close ran meanwhile, and has not seen this claim
 		cancel(ErrClosed)
 	}
 	defer p.finish()
@@ -435,7 +436,7 @@ func (p *party) await(ctx context.Context) (Arrival, error) {
 		p.owe(time.Now())
 		return Arrival{}, p.broken("lost", why)
 	}
-	if c.roster.Closed() {
+	if c.inflight.Closed() {
 		why = ErrClosed
 	} else if ctx.Err() != nil && !errors.Is(why, ctx.Err()) {
 		why = fmt.Errorf("%w: %w", ctx.Err(), why)
@@ -567,7 +568,7 @@ func (p *party) owe(after time.Time) {
 	c := p.b.c
 	c.engine.Remove(&p.claim)
 	anywhere := &party{b: p.b, id: p.id, lease: p.lease}
-	c.sweeper.Owe(&lease.Debt{
+	c.retrier.Add(&session.Pending{
 		Name:  p.b.name,
 		After: after,
 		Until: time.Now().Add(max(p.lease, c.opts.CallTimeout)),

@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -25,11 +26,11 @@ type Client struct {
 	runner   *script.Runner
 	engine   *lease.Engine
 	queue    *wait.Queue
-	sweeper  *lease.Sweeper
+	retrier  *session.Retrier
 	observer Observer
 	log      *slog.Logger
 
-	roster lease.Roster
+	inflight session.Inflight
 
 	mu     sync.Mutex
 	hungry map[string]int // semaphores, by key -> calls that wait for permits and were told that there are not enough
@@ -48,8 +49,8 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if h.Context().Err() != nil {
 		return nil, fmt.Errorf("rsemaphore: hub: %w", ErrClosed)
 	}
-	c := &Client{opts: o, hub: h, log: o.Logger, sweeper: lease.NewSweeper(), hungry: map[string]int{}}
-	c.roster.Hub = h.Context()
+	c := &Client{opts: o, hub: h, log: o.Logger, retrier: session.NewRetrier(), hungry: map[string]int{}}
+	c.inflight.Hub = h.Context()
 	text, id := lease.NewConnectionID(0)
 	c.id, c.seed = text, [8]byte(id[:8])
 	c.observer = o.Observer.guarded(func(p any) { c.log.Error("redlatch: observer panicked", "panic", p) })
@@ -75,9 +76,9 @@ func (c *Client) key(name string) (string, error) {
 	return key, nil
 }
 
-// begin counts in a call that may wait, or a hold, unless the client is closed; roster.Leave counts it out.
+// begin counts in a call that may wait, or a hold, unless the client is closed; inflight.Leave counts it out.
 func (c *Client) begin() error {
-	if err := c.roster.Enter(); err != nil {
+	if err := c.inflight.Enter(); err != nil {
 		return fmt.Errorf("rsemaphore: %w", err)
 	}
 	return nil
@@ -88,11 +89,11 @@ func (c *Client) begin() error {
 // for 10 s if ctx has no end, as context.Background. Then it stops renewing what is left, whose leases run out, and names
 // it in its error, what is held and what was not confirmed. It does not close the hub. Later calls return nil at once.
 func (c *Client) Close(ctx context.Context) error {
-	drained, first := c.roster.Close()
+	drained, first := c.inflight.Close()
 	if !first {
 		return nil
 	}
-	ctx, cancel := lease.Bounded(ctx)
+	ctx, cancel := session.Bounded(ctx)
 	defer cancel()
 	c.queue.Close()
 	c.engine.EndAll(ErrClosed)
@@ -104,10 +105,10 @@ func (c *Client) Close(ctx context.Context) error {
 		p, ok := claim.Of.(*permit)
 		return !ok || !p.isDropped()
 	})
-	owed := c.sweeper.Settle(ctx)
+	owed := c.retrier.Settle(ctx)
 	c.engine.Stop()
-	c.sweeper.Stop()
-	if err := lease.Leftovers(ctx, names, owed); err != nil {
+	c.retrier.Stop()
+	if err := session.Leftovers(ctx, names, owed); err != nil {
 		return fmt.Errorf("rsemaphore: %w", err)
 	}
 	return nil
@@ -116,11 +117,11 @@ func (c *Client) Close(ctx context.Context) error {
 // warnOfEviction looks, once in a client's life and beside the first success, whether the server may throw permits away.
 // Close waits for it, for a call timeout at most.
 func (c *Client) warnOfEviction() {
-	if c.runner.EvictionAsked() || c.roster.Enter() != nil {
+	if c.runner.EvictionAsked() || c.inflight.Enter() != nil {
 		return
 	}
 	go func() {
-		defer c.roster.Leave()
+		defer c.inflight.Leave()
 		ctx, cancel := context.WithTimeout(c.hub.Context(), c.opts.CallTimeout)
 		defer cancel()
 		c.runner.WarnOfEviction(ctx, c.log, "permits")
@@ -134,7 +135,7 @@ func ask[T any](ctx context.Context, c *Client, bad error, f func(context.Contex
 	if bad != nil {
 		return none, bad
 	}
-	if c.roster.Closed() {
+	if c.inflight.Closed() {
 		return none, fmt.Errorf("rsemaphore: %w", ErrClosed)
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTries*c.opts.CallTimeout)

@@ -177,7 +177,7 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 	if err := s.c.begin(); err != nil {
 		return err
 	}
-	defer s.c.roster.Leave()
+	defer s.c.inflight.Leave()
 	began := time.Now()
 	hungry := false
 	defer func() {
@@ -330,7 +330,7 @@ func (s *CountingSemaphore) late(of *script.Script, n int) func(rueidis.RedisRes
 		}
 		err = s.c.begin()
 		if err == nil {
-			defer s.c.roster.Leave()
+			defer s.c.inflight.Leave()
 			ctx, cancel := context.WithTimeout(context.Background(), askTries*s.c.opts.CallTimeout)
 			defer cancel()
 			_, _, err = s.runAdd(ctx, took, false)

@@ -19,5 +19,5 @@ func (c *Client) Hungry() int {
 func (c *Client) Owed() int {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	return len(c.sweeper.Settle(ctx))
+	return len(c.retrier.Settle(ctx))
 }

@@ -277,7 +277,7 @@ func (l *CountDownLatch) Await(ctx context.Context) error {
 	if err := l.c.begin(); err != nil {
 		return err
 	}
-	defer l.c.roster.Leave()
+	defer l.c.inflight.Leave()
 	began := time.Now()
 	room := l.c.enterRoom(l.line())
 	defer room.leave()

@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
 )
 
 // Permit is one acquisition of a semaphore: the right to be one of those, or as many of those as N says, until Release,
@@ -38,7 +39,7 @@ type permit struct {
 	// after the release. Set before the handle is made.
 	doubt time.Time
 
-	life lease.Life
+	life session.Life
 
 	mu       sync.Mutex
 	dropped  bool          // nobody can call Release any more
@@ -136,7 +137,7 @@ func (p *permit) end(why error) {
 // uncount has Close wait for this permit no longer.
 func (p *permit) uncount() {
 	if p.life.Uncount() {
-		p.s.c.roster.Leave()
+		p.s.c.inflight.Leave()
 	}
 }
 
@@ -169,7 +170,7 @@ func (p *permit) longest() time.Duration { return p.s.c.engine.Longest(&p.claim,
 // owe has the permit released in the background until its lease is over. An answer before after is not final.
 func (p *permit) owe(after time.Time) {
 	s, ids := p.s, p.ids()
-	s.c.sweeper.Owe(&lease.Debt{
+	s.c.retrier.Add(&session.Pending{
 		Name:  s.name,
 		After: after,
 		Until: time.Now().Add(max(p.longest(), s.c.opts.CallTimeout)),

@@ -168,7 +168,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time
 	permit, err := a.run(ctx, waitTime)
 	waited := time.Since(a.began)
 	if err != nil {
-		c.roster.Leave()
+		c.inflight.Leave()
 		err = a.explain(err, waited)
 		c.observer.NotAcquired(ctx, s.name, n, waited, err)
 		return nil, err
@@ -236,7 +236,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 		a.undo()
 		return nil, fmt.Errorf("%w: %d of %q were granted, but their lease was over before they could be used", ErrUnavailable, a.n, s.name)
 	}
-	if c.roster.Closed() {
+	if c.inflight.Closed() {
 		// Close ran while we were being granted, and has not seen this permit.
 		a.p.end(ErrClosed)
 		c.engine.Remove(&a.p.claim)
@@ -314,7 +314,7 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 	}
 }
 
-// late gives back what a try granted after we had given up on it. The sweeper does so too, but may have looked
+// late gives back what a try granted after we had given up on it. The retrier does so too, but may have looked
 // before the server ran the request.
 func (a *acquisition) late() func(rueidis.RedisResult) {
 	p := a.p

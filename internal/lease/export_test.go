@@ -17,23 +17,7 @@ func (e *Engine) SetWall(wall func() time.Time) {
 	e.kick <- struct{}{}
 }
 
-// Workers is how many goroutines work off what is owed. It is counted here, because runtime.NumGoroutine also counts those
-// that have ended but are not gone yet.
-func (s *Sweeper) Workers() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.workers
-}
-
-// Kept is how much is kept for contexts.
-func (l *Life) Kept() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.contexts)
-}
-
 const (
-	BatchSize    = batchSize
-	MaxFlights   = maxFlights
-	SweepWorkers = sweepWorkers
+	BatchSize  = batchSize
+	MaxFlights = maxFlights
 )

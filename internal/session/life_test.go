@@ -1,4 +1,4 @@
-package lease_test
+package session_test
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/session"
 )
 
 type lifeTestKey string
@@ -22,7 +22,7 @@ func TestAContextOfALifeEndsWithItAndWithItsParent(t *testing.T) {
 		"that cannot end": context.WithoutCancel(t.Context()),
 	} {
 		t.Run(name, func(t *testing.T) {
-			var life lease.Life
+			var life session.Life
 			ctx := life.Context(context.WithValue(parent, lifeTestKey("k"), "v"))
 			child, cancel := context.WithTimeout(ctx, time.Hour)
 			defer cancel()
@@ -37,10 +37,10 @@ func TestAContextOfALifeEndsWithItAndWithItsParent(t *testing.T) {
 				require.Equal(t, why, context.Cause(c))
 			}
 			require.Equal(t, why, <-heard)
-			require.Equal(t, why, context.Cause(new(lease.Life).Context(ctx)), "its end is that of its parent")
+			require.Equal(t, why, context.Cause(new(session.Life).Context(ctx)), "its end is that of its parent")
 		})
 	}
-	var life lease.Life
+	var life session.Life
 	life.End(why)
 	require.Equal(t, why, context.Cause(life.Context(context.Background())))
 }
@@ -63,7 +63,7 @@ func TestContextsOfALongLifeDoNotPileUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var life lease.Life
+			var life session.Life
 			if parent == nil {
 				own := life.Context(long)
 				parent = func(ctx context.Context) context.Context {
@@ -88,7 +88,7 @@ func TestContextsOfALongLifeDoNotPileUp(t *testing.T) {
 }
 
 func TestAContextHasTheValuesOfItsOwnParent(t *testing.T) {
-	var life lease.Life
+	var life session.Life
 	parent, cancel := context.WithCancelCause(t.Context())
 	first := life.Context(context.WithValue(parent, lifeTestKey("first"), "v"))
 	second := life.Context(context.WithValue(parent, lifeTestKey("second"), []int{1}))
@@ -127,7 +127,7 @@ func TestAValueIsLookedUpOnceHoweverDeepLivesNest(t *testing.T) {
 		n := 0
 		ctx := context.Context(asked{context.WithValue(parent, lifeTestKey("k"), "v"), &n})
 		for range 16 {
-			ctx = new(lease.Life).Context(ctx)
+			ctx = new(session.Life).Context(ctx)
 		}
 		n = 0
 		require.Equal(t, "v", ctx.Value(lifeTestKey("k")))

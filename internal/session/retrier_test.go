@@ -1,0 +1,245 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
+)
+
+// releases tells what a retrier does with them.
+type releases struct {
+	mu       sync.Mutex
+	at       []time.Time
+	fail     bool
+	slow     time.Duration
+	now, top int // under way
+}
+
+var errDown = errors.New("down")
+
+func (d *releases) release(ctx context.Context) error {
+	d.mu.Lock()
+	d.at = append(d.at, time.Now())
+	d.now++
+	d.top = max(d.top, d.now)
+	slow := d.slow
+	d.mu.Unlock()
+	script.Pause(ctx, slow)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.now--
+	if d.fail {
+		return errDown
+	}
+	return nil
+}
+
+func (d *releases) set(fail bool, slow time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fail, d.slow = fail, slow
+}
+
+func (d *releases) tries() []time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.at)
+}
+
+// most is how many tries were under way at once.
+func (d *releases) most() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.top
+}
+
+func pending(r *session.Retrier) int {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return len(r.Settle(ctx))
+}
+
+func TestAPendingReleaseIsTriedUntilItIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := session.NewRetrier()
+		defer r.Stop()
+		require.Zero(t, r.Settle(context.Background()), "nothing is pending")
+		d := &releases{fail: true}
+		r.Add(&session.Pending{Release: d.release, Until: time.Now().Add(time.Hour)})
+		time.Sleep(time.Minute)
+		n := len(d.tries())
+		require.Greater(t, n, 60)
+		require.Less(t, n, 60*20, "with pauses")
+		require.Equal(t, 1, pending(r))
+		d.set(false, 0)
+		require.Zero(t, r.Settle(context.Background()))
+		tries := d.tries()
+		require.Len(t, tries, n+1)
+		time.Sleep(time.Hour)
+		require.Len(t, d.tries(), n+1)
+		r.Stop()
+	})
+}
+
+func TestAnAnswerBeforeAfterIsNotFinal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := session.NewRetrier()
+		defer r.Stop()
+		d := &releases{}
+		start := time.Now()
+		r.Add(&session.Pending{Release: d.release, After: start.Add(5 * time.Second), Until: start.Add(time.Hour)})
+		synctest.Wait()
+		require.Len(t, d.tries(), 1, "the first try is made at once")
+		require.Equal(t, 1, pending(r))
+		require.Zero(t, r.Settle(context.Background()))
+		require.Equal(t, []time.Time{start, start.Add(5 * time.Second)}, d.tries())
+		r.Stop()
+	})
+}
+
+// One worker sleeps until a release that is to be tried again in a minute. It is the only one that is left when the other has
+// failed with its first try.
+func TestAPendingReleaseDoesNotWaitForOneThatIsDueLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := session.NewRetrier()
+		defer r.Stop()
+		start := time.Now()
+		later, d := &releases{}, &releases{fail: true}
+		r.Add(&session.Pending{Release: later.release, After: start.Add(time.Minute), Until: start.Add(time.Hour)})
+		time.Sleep(time.Second)
+		r.Add(&session.Pending{Release: d.release, Until: start.Add(time.Hour)})
+		time.Sleep(time.Second)
+		require.Greater(t, len(d.tries()), 3)
+		d.set(false, 0)
+		time.Sleep(time.Second)
+		require.Equal(t, 1, pending(r), "answered")
+		require.Zero(t, r.Settle(context.Background()))
+		require.Equal(t, []time.Time{start, start.Add(time.Minute)}, later.tries())
+		r.Stop()
+	})
+}
+
+// The same with as many workers as there may be, all others on calls that are not answered.
+func TestAPendingReleaseThatIsDueNowIsTriedThoughTheOnlyWorkerThatIsFreeSleeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := session.NewRetrier()
+		defer r.Stop()
+		start := time.Now()
+		later, hung, d := &releases{}, &releases{slow: 30 * time.Second}, &releases{}
+		r.Add(&session.Pending{Release: later.release, After: start.Add(time.Minute), Until: start.Add(time.Hour)})
+		time.Sleep(time.Second)
+		for range session.RetryWorkers - 1 {
+			r.Add(&session.Pending{Release: hung.release, Until: start.Add(time.Hour)})
+		}
+		synctest.Wait()
+		require.Len(t, hung.tries(), session.RetryWorkers-1)
+		for range 3 {
+			r.Add(&session.Pending{Release: d.release, Until: start.Add(time.Hour)})
+		}
+		synctest.Wait()
+		require.Equal(t, []time.Time{start.Add(time.Second), start.Add(time.Second), start.Add(time.Second)}, d.tries())
+		require.LessOrEqual(t, r.Workers(), session.RetryWorkers)
+		r.Stop()
+	})
+}
+
+func TestAPendingReleaseIsGivenUpWhenItsLeaseIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := session.NewRetrier()
+		defer r.Stop()
+		d := &releases{fail: true}
+		until := time.Now().Add(10 * time.Second)
+		r.Add(&session.Pending{Release: d.release, Until: until})
+		r.Add(&session.Pending{Release: d.release, After: time.Now().Add(time.Hour), Until: until})
+		require.Zero(t, r.Settle(context.Background()))
+		require.False(t, time.Now().Before(until))
+		require.Less(t, time.Since(until), time.Second)
+		for _, at := range d.tries() {
+			require.False(t, at.After(until))
+		}
+		r.Stop()
+	})
+}
+
+func TestSettleWaitsNoLongerThanItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := session.NewRetrier()
+		defer r.Stop()
+		d := &releases{fail: true, slow: 400 * time.Millisecond}
+		for range 20 {
+			r.Add(&session.Pending{Release: d.release, Until: time.Now().Add(time.Hour)})
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		began := time.Now()
+		require.Len(t, r.Settle(ctx), 20, "those being tried count")
+		require.Equal(t, 10*time.Second, time.Since(began))
+		began = time.Now()
+		r.Stop()
+		require.Less(t, time.Since(began), time.Second, "what is pending is forgotten")
+		n := len(d.tries())
+		r.Add(&session.Pending{Release: d.release, Until: time.Now().Add(time.Hour)})
+		time.Sleep(time.Hour)
+		require.Len(t, d.tries(), n, "nothing runs after Stop")
+	})
+}
+
+// A leftover hold keeps others out for as long as its release is pending: with more of them than can be tried, the newest
+// must not be served before the first.
+func TestPendingReleasesAreTriedInTheirOrderHoweverManyThereAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := session.NewRetrier()
+		defer r.Stop()
+		const many = 5000
+		var mu sync.Mutex
+		var tried []int
+		for i := range many { // ten times as fast as they can be tried
+			r.Add(&session.Pending{Until: time.Now().Add(time.Hour), Release: func(context.Context) error {
+				mu.Lock()
+				tried = append(tried, i)
+				mu.Unlock()
+				time.Sleep(session.RetryWorkers * 10 * time.Millisecond)
+				return nil
+			}})
+			time.Sleep(time.Millisecond)
+		}
+		require.Zero(t, r.Settle(context.Background()))
+		require.Len(t, tried, many)
+		for at, i := range tried {
+			require.InDelta(t, at, i, session.RetryWorkers)
+		}
+		r.Stop()
+	})
+}
+
+func TestManyPendingReleasesToADeadServerNeedFewGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 5000
+		r := session.NewRetrier()
+		defer r.Stop()
+		d := &releases{fail: true, slow: 500 * time.Millisecond}
+		for range many {
+			r.Add(&session.Pending{Release: d.release, Until: time.Now().Add(time.Hour)})
+		}
+		for range 20 {
+			time.Sleep(time.Second)
+			require.LessOrEqual(t, r.Workers(), session.RetryWorkers)
+		}
+		require.Equal(t, many, pending(r))
+		require.Equal(t, session.RetryWorkers, d.most())
+		d.set(false, time.Millisecond)
+		require.Zero(t, r.Settle(context.Background()))
+		synctest.Wait()
+		require.Zero(t, r.Workers(), "an idle retrier has none")
+		r.Stop()
+	})
+}
