@@ -66,7 +66,7 @@ func (b *bundle) require(need int) bool {
 // ended is told when a part is over.
 func (b *bundle) ended(h *handle) {
 	why, until := h.life.Err(), time.Now()
-	if d := h.owner.lock.c.engine.Until(&h.owner.claim); d.Before(until) {
+	if d := h.owner.lock.c.engine.Until(&h.owner.lease); d.Before(until) {
 		until = d
 	}
 	b.mu.Lock()

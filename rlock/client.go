@@ -220,7 +220,7 @@ func (c *Client) Close(ctx context.Context) error {
 	case <-drained:
 	case <-ctx.Done():
 	}
-	names := c.engine.Names(func(claim *lease.Claim) bool { return claim.Of.(*owner).inUse() })
+	names := c.engine.Names(func(l *lease.Lease) bool { return l.Of.(*owner).inUse() })
 	owed := c.retrier.Settle(ctx)
 	c.engine.Stop()
 	c.retrier.Stop()

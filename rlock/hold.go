@@ -55,7 +55,7 @@ func newHold(h *handle) *Hold {
 func (h *handle) forgotten() {
 	c := h.owner.lock.c
 	if h.auto {
-		c.engine.Manual(&h.owner.claim)
+		c.engine.Manual(&h.owner.lease)
 	}
 	h.owner.exit(nil) // counted out, but told when it ends: somebody may wait for its Done
 	h.uncount()       // Close need not wait for an Unlock that cannot come
@@ -63,7 +63,7 @@ func (h *handle) forgotten() {
 }
 
 func (l *Lock) warn(msg string, own *owner) {
-	args := []any{"name", l.name, "owner", own.claim.Owner}
+	args := []any{"name", l.name, "owner", own.lease.Owner}
 	if l.label != "" {
 		args = append(args, "label", l.label)
 	}
@@ -120,7 +120,7 @@ func (x *Hold) Owner() Owner {
 	if x.parts != nil {
 		return x.parts.owners()
 	}
-	return Owner(x.h.owner.claim.Owner)
+	return Owner(x.h.owner.lease.Owner)
 }
 
 // Token returns the hold's fencing token; false if the lock is not a Fenced one.
@@ -141,7 +141,7 @@ func (x *Hold) Until() time.Time {
 	if x.parts != nil {
 		return x.parts.until()
 	}
-	return x.h.owner.lock.c.engine.Until(&x.h.owner.claim)
+	return x.h.owner.lock.c.engine.Until(&x.h.owner.lease)
 }
 
 // Extend makes the hold last for at least d from now, at least MinLease; it never shortens it. nil: confirmed by the
@@ -159,7 +159,7 @@ func (x *Hold) Extend(ctx context.Context, d time.Duration) error {
 		return x.parts.extend(ctx, d)
 	}
 	own := x.h.owner
-	confirmed, err := own.lock.c.engine.Extend(ctx, &own.claim, d)
+	confirmed, err := own.lock.c.engine.Extend(ctx, &own.lease, d)
 	switch {
 	case errors.Is(err, ErrLost):
 		return fmt.Errorf("rlock: extend %q: %w", x.Name(), err)
@@ -287,16 +287,16 @@ func (h *handle) release(ctx context.Context) error {
 			c.owe(own, own.doubt.entry, own.doubt.until)
 		}
 	}()
-	until := c.engine.Until(&own.claim)
+	until := c.engine.Until(&own.lease)
 	defer h.uncount()
 	held := false
 	if remaining > 0 {
-		held = c.engine.Live(&own.claim)
+		held = c.engine.Live(&own.lease)
 		if h.auto {
-			c.engine.Manual(&own.claim)
+			c.engine.Manual(&own.lease)
 		}
 	} else {
-		held = c.engine.Remove(&own.claim) // before the release is sent: see package lease
+		held = c.engine.Remove(&own.lease) // before the release is sent: see package lease
 	}
 	if why == ErrMaxHold { // the lock is still there, only renewal and trust have ended
 		held, until = true, time.Now().Add(own.longest())
@@ -334,7 +334,7 @@ func (h *handle) release(ctx context.Context) error {
 			return nil
 		case err == nil && status == releaseGone && !unsure:
 			if remaining > 0 {
-				c.engine.Lost(&own.claim, ErrLost)
+				c.engine.Lost(&own.lease, ErrLost)
 			}
 			if why == ErrMaxHold {
 				return fmt.Errorf("rlock: unlock %q: %w: %w", l.name, ErrLost, why)
@@ -348,7 +348,7 @@ func (h *handle) release(ctx context.Context) error {
 			return nil
 		case errors.Is(err, ErrWrongType): // what the watchdog would have found out, too
 			if remaining > 0 {
-				c.engine.Lost(&own.claim, errs.ErrOverwritten)
+				c.engine.Lost(&own.lease, errs.ErrOverwritten)
 			}
 			return fmt.Errorf("rlock: unlock %q: %w: %w", l.name, ErrLost, err)
 		case !script.Retryable(err):
@@ -385,10 +385,10 @@ func (h *handle) send(ctx context.Context, n, remaining int) (status releaseStat
 	}
 	if n == 0 && remaining == 0 && l.hands() {
 		if o := c.queue.Offer(l.key, time.Now().Add(c.opts.CallTimeout)); o != nil {
-			status, err = l.runPass(ctx, own.claim.Owner, own.doubt.entry, o)
+			status, err = l.runPass(ctx, own.lease.Owner, own.doubt.entry, o)
 			return status, true, err
 		}
 	}
-	status, err = l.runRelease(ctx, own.claim.Owner, remaining, own.doubt.entry)
+	status, err = l.runRelease(ctx, own.lease.Owner, remaining, own.doubt.entry)
 	return status, false, err
 }

@@ -21,9 +21,9 @@ type kind struct {
 	// has as many.
 	renew *script.Script
 	more  func(l *Lock, owner string) []string
-	// claim is the key that stands for a hold in place of the lock's own, if that is written by others all the time; more
+	// leaseKey is the key that stands for a hold in place of the lock's own, if that is written by others all the time; more
 	// has the lock's own then.
-	claim func(l *Lock, owner string) string
+	leaseKey func(l *Lock, owner string) string
 	// keep leaves a hold to the end of a lease from now; see keep.lua.
 	keep *script.Script
 	// query and force are IsLocked and its like, and ForceUnlock; KEYS and replies are those of query.lua and force.lua.

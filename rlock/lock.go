@@ -243,13 +243,13 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 			return nil, fmt.Errorf("re-enter %q: %w", l.name, err)
 		}
 		a.own, a.want, r.Alone = own, want, true
-		l.c.engine.Longest(&own.claim, a.lease)
+		l.c.engine.Longest(&own.lease, a.lease)
 		if err := l.c.queue.Wait(ctx, r); err != nil {
-			err = l.lost(&own.claim, err)
+			err = l.lost(&own.lease, err)
 			a.retreat()
 			return nil, err
 		}
-		if a.auto && !l.c.engine.Auto(&own.claim, a.lease) || !l.c.engine.Confirmed(&own.claim, a.sent, a.lease) {
+		if a.auto && !l.c.engine.Auto(&own.lease, a.lease) || !l.c.engine.Confirmed(&own.lease, a.sent, a.lease) {
 			a.retreat()
 			return nil, fmt.Errorf("re-enter %q: %w", l.name, own.why())
 		}
@@ -270,7 +270,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 		r.Backoff = l.backoff.after
 	}
 	if !l.hands() {
-		r.Channel, r.Own = l.kind.channel(l.key, a.own.claim.Owner), l.kind.own
+		r.Channel, r.Own = l.kind.channel(l.key, a.own.lease.Owner), l.kind.own
 		r.Taker, r.Try = nil, func(ctx context.Context) (wait.Answer, error) { return a.Ask(ctx, nil) }
 	} else if !r.Alone {
 		r.Grants = l.grants + l.c.id
@@ -280,7 +280,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 			a.Owe(time.Time{}) // its place in the queue
 		}
 		if a.under != nil {
-			err = l.lost(&a.under.claim, err)
+			err = l.lost(&a.under.lease, err)
 		} else if a.join != "" && errors.Is(err, ErrWrongType) {
 			err = fmt.Errorf("join %s on %q: %w: %w", a.join, l.name, ErrLost, err)
 		}
@@ -289,9 +289,9 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 	}
 	added := false
 	if a.handed {
-		added = l.c.engine.AddHanded(&a.own.claim, a.sent, a.written, a.lease, a.auto, l.c.opts.MaxHold)
+		added = l.c.engine.AddHanded(&a.own.lease, a.sent, a.written, a.lease, a.auto, l.c.opts.MaxHold)
 	} else {
-		added = l.c.engine.Add(&a.own.claim, a.since, a.sent, a.lease, a.auto, l.c.opts.MaxHold)
+		added = l.c.engine.Add(&a.own.lease, a.since, a.sent, a.lease, a.auto, l.c.opts.MaxHold)
 	}
 	if !added {
 		// Only a stall of this very machine since try looked; the server's lease may have some time left.
@@ -302,7 +302,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 	if l.c.inflight.Closed() {
 		// Close ran while we were being granted, and has not seen this hold.
 		a.own.end(ErrClosed)
-		l.c.engine.Remove(&a.own.claim)
+		l.c.engine.Remove(&a.own.lease)
 		a.abandoned = time.Now()
 		a.undo()
 		return nil, ErrClosed
@@ -316,7 +316,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 
 // lost ends the hold in use if err, of an acquisition that relied on it, says that it is over, and returns err as the loss
 // that it is.
-func (l *Lock) lost(c *lease.Claim, err error) error {
+func (l *Lock) lost(c *lease.Lease, err error) error {
 	switch {
 	case errors.Is(err, ErrWrongType):
 		l.c.engine.Lost(c, errs.ErrOverwritten)
@@ -337,7 +337,7 @@ func (l *Lock) hands() bool { return l.kind.handover && l.c.handover }
 //	re-entry: given up                      nobody is left to release it
 func (a *acquisition) retreat() {
 	if a.own.exit(nil) == 0 {
-		a.l.c.engine.Remove(&a.own.claim)
+		a.l.c.engine.Remove(&a.own.lease)
 		a.l.c.owe(a.own, a.entry, a.abandoned)
 	}
 }
@@ -352,8 +352,8 @@ func (a *acquisition) Stand() wait.Standing {
 	// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps nobody out for long.
 	// It leaves time for a renewal that gets no answer, and another.
 	first := min(a.lease, max(4*poll, 4*c.opts.CallTimeout, time.Second))
-	a.entry = fmt.Sprintf("%s %d %d", a.own.claim.Owner, first.Milliseconds(), (5 * poll / 2).Milliseconds())
-	return wait.Standing{Owner: a.own.claim.Owner, Entry: a.entry, Lease: a.lease}
+	a.entry = fmt.Sprintf("%s %d %d", a.own.lease.Owner, first.Milliseconds(), (5 * poll / 2).Milliseconds())
+	return wait.Standing{Owner: a.own.lease.Owner, Entry: a.entry, Lease: a.lease}
 }
 
 // Taken implements wait.Taker: a grant with replicas to be asked for or a token to be had, one that is half over, and a
@@ -473,7 +473,7 @@ func (a *acquisition) renamed(received time.Time) wait.Answer {
 	a.own, a.entry, a.since = a.newOwner(), a.place(), time.Time{}
 	answer := wait.Answer{Renamed: true}
 	if a.l.kind.own {
-		answer.Channel = a.l.kind.channel(a.l.key, a.own.claim.Owner)
+		answer.Channel = a.l.kind.channel(a.l.key, a.own.lease.Owner)
 	}
 	return answer
 }
@@ -490,7 +490,7 @@ func (a *acquisition) place() string {
 func (a *acquisition) takeBack(ctx context.Context, err error) error {
 	l := a.l
 	if a.want == 1 {
-		if _, e := l.runRelease(ctx, a.own.claim.Owner, 0, a.entry); e != nil {
+		if _, e := l.runRelease(ctx, a.own.lease.Owner, 0, a.entry); e != nil {
 			a.abandoned = time.Now() // undo goes on with it
 		}
 	}
@@ -499,7 +499,7 @@ func (a *acquisition) takeBack(ctx context.Context, err error) error {
 
 func (a *acquisition) call(notAfter int64, standing *wait.Standing) script.Call {
 	if a.join != "" {
-		return joinCall(a.l.key, string(a.join), a.own.claim.Owner, a.lease, notAfter, a.late())
+		return joinCall(a.l.key, string(a.join), a.own.lease.Owner, a.lease, notAfter, a.late())
 	}
 	entry := ""
 	switch {
@@ -510,9 +510,9 @@ func (a *acquisition) call(notAfter int64, standing *wait.Standing) script.Call 
 	}
 	under := ""
 	if a.under != nil {
-		under = a.under.claim.Owner
+		under = a.under.lease.Owner
 	}
-	call := a.l.kind.acquire(a.l, acquireRequest{a.own.claim.Owner, a.want, a.lease, notAfter, entry, under})
+	call := a.l.kind.acquire(a.l, acquireRequest{a.own.lease.Owner, a.want, a.lease, notAfter, entry, under})
 	call.Late = a.late()
 	return call
 }
@@ -593,7 +593,7 @@ func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	if own != nil {
 		id = ""
 		if own, _, _ = l.meet(own); own != nil {
-			id = Owner(own.claim.Owner)
+			id = Owner(own.lease.Owner)
 		}
 	}
 	q, err := l.query(ctx, string(id))

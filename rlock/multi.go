@@ -234,7 +234,7 @@ func (t *together) settle(ctx context.Context, p *parts) error {
 	wg.Wait()
 	for _, x := range holds {
 		x.h.auto = false
-		x.h.owner.lock.c.engine.Manual(&x.h.owner.claim)
+		x.h.owner.lock.c.engine.Manual(&x.h.owner.lease)
 	}
 	return errors.Join(errs...)
 }
@@ -340,7 +340,7 @@ func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, erro
 		return nil, err
 	}
 	for _, own := range t.owners {
-		if !c.engine.Add(&own.claim, t.since, t.sent, t.lease, t.auto, c.opts.MaxHold) {
+		if !c.engine.Add(&own.lease, t.since, t.sent, t.lease, t.auto, c.opts.MaxHold) {
 			t.drop(ErrNotAcquired)
 			return nil, fmt.Errorf("%w: %q was granted, but its lease was over before it could be used", ErrUnavailable, own.lock.name)
 		}
@@ -372,7 +372,7 @@ func (t *together) renew(ctx context.Context) {
 func (t *together) drop(why error) {
 	for _, own := range t.owners {
 		own.end(why)
-		t.c.engine.Remove(&own.claim)
+		t.c.engine.Remove(&own.lease)
 	}
 	t.abandoned = time.Now()
 	t.undo()
@@ -454,7 +454,7 @@ func (t *together) takeBack(ctx context.Context) {
 	for _, own := range t.owners {
 		own.end(ErrNotAcquired)
 		wg.Go(func() {
-			if _, err := own.lock.runRelease(ctx, own.claim.Owner, 0, ""); err != nil || !t.abandoned.IsZero() {
+			if _, err := own.lock.runRelease(ctx, own.lease.Owner, 0, ""); err != nil || !t.abandoned.IsZero() {
 				t.c.owe(own, "", t.abandoned)
 			}
 		})
@@ -476,7 +476,7 @@ func (t *together) call(notAfter int64) script.Call {
 		if t.c.handover {
 			keys = append(keys, queueKey(m.key))
 		}
-		args = append(args, t.owners[i].claim.Owner, m.grants)
+		args = append(args, t.owners[i].lease.Owner, m.grants)
 	}
 	c, owners := t.c, t.owners
 	return script.Call{

@@ -23,7 +23,7 @@ var noDoubt = &doubt{}
 // owner is one outermost acquisition and its re-entries: one field of the lock's hash. Its id is never used again.
 type owner struct {
 	lock  *Lock
-	claim lease.Claim
+	lease lease.Lease
 	under *owner // of the write hold under which it reads
 
 	doubt *doubt // set before the first handle is made
@@ -44,19 +44,19 @@ type owner struct {
 
 func (l *Lock) newOwner(ctx context.Context, d time.Duration) *owner {
 	own := &owner{lock: l, count: 1, doubt: noDoubt}
-	own.claim = lease.Claim{Name: l.name, Owner: l.c.newOwner(l.label), Renew: l.kind.renew, Ended: own.lost, Ctx: ctx, Of: own, Longest: d}
-	own.claim.Drift = l.kind.votes
-	own.claim.Key = l.claimKey(own.claim.Owner)
+	own.lease = lease.Lease{Name: l.name, Owner: l.c.newOwner(l.label), Renew: l.kind.renew, Ended: own.lost, Ctx: ctx, Of: own, Longest: d}
+	own.lease.Drift = l.kind.votes
+	own.lease.Key = l.leaseKey(own.lease.Owner)
 	if l.kind.more != nil {
-		own.claim.More = l.kind.more(l, own.claim.Owner)
+		own.lease.More = l.kind.more(l, own.lease.Owner)
 	}
 	return own
 }
 
-// claimKey is the key under which the watchdog knows an owner's hold.
-func (l *Lock) claimKey(owner string) string {
-	if l.kind.claim != nil {
-		return l.kind.claim(l, owner)
+// leaseKey is the key under which the watchdog knows an owner's hold.
+func (l *Lock) leaseKey(owner string) string {
+	if l.kind.leaseKey != nil {
+		return l.kind.leaseKey(l, owner)
 	}
 	return l.key
 }
@@ -164,8 +164,8 @@ func (o *owner) handle(auto bool) *Hold {
 // lost is the watchdog's word that the hold is over. It may come again: a hold that Close has ended stays with the watchdog
 // until Unlock, and can be lost before that. ended does not tell: it is set for a hold that was dropped.
 func (o *owner) lost(why error) {
-	if o.claim.Tell() {
-		o.lock.c.observer.Ended(o.claim.Values(), o.lock.name, why)
+	if o.lease.Tell() {
+		o.lock.c.observer.Ended(o.lease.Values(), o.lock.name, why)
 	}
 	o.end(why)
 }
@@ -193,7 +193,7 @@ func (o *owner) inUse() bool {
 }
 
 // longest is for how long from now the server may have the lock, whatever is done.
-func (o *owner) longest() time.Duration { return o.lock.c.engine.Longest(&o.claim, 0) }
+func (o *owner) longest() time.Duration { return o.lock.c.engine.Longest(&o.lease, 0) }
 
 // through reports whether the last of its holds has been given to Unlock, in good time.
 func (o *owner) through() bool {
@@ -238,9 +238,9 @@ func (o *owner) rest() time.Duration {
 // giveUp sends the release of an owner that is through once, or, before its time, has the lock end then.
 func (o *owner) giveUp(ctx context.Context, entry string) (releaseStatus, error) {
 	if rest := o.rest(); rest > 0 {
-		return o.lock.runKeep(ctx, o.claim.Owner, (rest + time.Millisecond).Truncate(time.Millisecond))
+		return o.lock.runKeep(ctx, o.lease.Owner, (rest + time.Millisecond).Truncate(time.Millisecond))
 	}
-	return o.lock.runRelease(ctx, o.claim.Owner, 0, entry)
+	return o.lock.runRelease(ctx, o.lease.Owner, 0, entry)
 }
 
 // finish ends a release, and reports whether a grant came to light in between.
@@ -262,9 +262,9 @@ type ownerKey struct {
 func ownerIn(ctx context.Context, l *Lock) (*owner, Owner) {
 	switch v := ctx.Value(l.ownKey).(type) {
 	case *owner:
-		return v, Owner(v.claim.Owner)
+		return v, Owner(v.lease.Owner)
 	case named:
-		if c := l.c.engine.Find(l.claimKey(string(v.owner)), string(v.owner)); c != nil {
+		if c := l.c.engine.Find(l.leaseKey(string(v.owner)), string(v.owner)); c != nil {
 			return c.Of.(*owner), v.owner
 		}
 		return nil, v.owner

@@ -64,13 +64,13 @@ var rwRead = &kind{
 	},
 	renew: script.New("renew reads", ownersSource+rwSource+rwReadRenewSource),
 	// The lock's own key is written by every reader that comes or goes. What nobody else writes is the timeout key.
-	claim: func(l *Lock, owner string) string { return timeoutKey(l.key, owner, 1) },
-	more:  func(l *Lock, _ string) []string { return l.keys },
-	keep:  rwKeepScript,
-	query: rwQueryScript,
-	force: rwForceScript,
-	crowd: true,
-	side:  reader,
+	leaseKey: func(l *Lock, owner string) string { return timeoutKey(l.key, owner, 1) },
+	more:     func(l *Lock, _ string) []string { return l.keys },
+	keep:     rwKeepScript,
+	query:    rwQueryScript,
+	force:    rwForceScript,
+	crowd:    true,
+	side:     reader,
 }
 
 // rwWrite is the write half.

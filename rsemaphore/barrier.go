@@ -192,23 +192,23 @@ var partyCount atomic.Int64
 type party struct {
 	b      *CyclicBarrier
 	id     string // never used again
-	lease  time.Duration
+	term   time.Duration
 	sent   time.Time // of the first request by which it may have arrived
 	doubt  time.Time // some request to arrive got no reply, and may run until then
 	joined barrierReply
-	claim  lease.Claim
+	lease  lease.Lease
 	over   atomic.Bool // Await has returned, or is about to
 }
 
 func (b *CyclicBarrier) newParty() *party {
-	return &party{b: b, id: b.c.id + ":" + strconv.FormatInt(partyCount.Add(1), 10), lease: b.c.opts.WatchdogTimeout}
+	return &party{b: b, id: b.c.id + ":" + strconv.FormatInt(partyCount.Add(1), 10), term: b.c.opts.WatchdogTimeout}
 }
 
 // call is one verb of barrier.lua.
 func (p *party) call(verb string, notAfter int64, why string, late func(rueidis.RedisResult)) script.Call {
 	b := p.b
 	return script.Call{Script: barrierScript, Keys: []string{b.key}, Late: late, Args: []string{
-		verb, p.id, p.joined.id, strconv.FormatInt(p.joined.gen, 10), strconv.Itoa(b.parties), strconv.FormatInt(millis(p.lease), 10),
+		verb, p.id, p.joined.id, strconv.FormatInt(p.joined.gen, 10), strconv.Itoa(b.parties), strconv.FormatInt(millis(p.term), 10),
 		strconv.FormatInt(notAfter, 10), strconv.FormatInt(millis(BarrierMemory), 10), b.channel, b.c.hub.PublishCommand(), why,
 	}}
 }
@@ -242,16 +242,16 @@ func (b *CyclicBarrier) Await(ctx context.Context) (Arrival, error) {
 	b.c.warnOfEviction()
 	own, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	p.claim = lease.Claim{
+	p.lease = lease.Lease{
 		Name: b.name, Key: b.key, Owner: p.id + " " + p.joined.id + " " + strconv.FormatInt(p.joined.gen, 10),
 		Renew: barrierRenewScript, Untracked: true, Ctx: ctx, Ended: func(why error) { cancel(why) },
 	}
-	if !b.c.engine.Add(&p.claim, p.sent, p.sent, p.lease, true, 0) {
+	if !b.c.engine.Add(&p.lease, p.sent, p.sent, p.term, true, 0) {
 		// only a stall of this very machine, or of the network, as long as the lease
 		p.owe(time.Now())
 		return Arrival{}, p.broken("lost", ErrLost)
 	}
-	if b.c.inflight.Closed() { // Close ran meanwhile, and has not seen this claim
+	if b.c.inflight.Closed() { // Close ran meanwhile, and has not seen this lease
 		cancel(ErrClosed)
 	}
 	defer p.finish()
@@ -263,7 +263,7 @@ func (b *CyclicBarrier) Await(ctx context.Context) (Arrival, error) {
 
 // finish is the end of Await for a party that had arrived.
 func (p *party) finish() {
-	p.b.c.engine.Remove(&p.claim)
+	p.b.c.engine.Remove(&p.lease)
 	p.over.Store(true)
 	if !p.doubt.IsZero() {
 		// A request to arrive may still be on its way, on another connection, and would arrive for a party that is
@@ -323,7 +323,7 @@ func (p *party) tryArrive(ctx context.Context) (wait.Answer, error) {
 	b, c := p.b, p.b.c
 	for again := false; ; again = true {
 		sent := time.Now()
-		if !p.doubt.IsZero() && !sent.Before(p.sent.Add(p.lease-lease.Margin(p.lease))) {
+		if !p.doubt.IsZero() && !sent.Before(p.sent.Add(p.term-lease.Margin(p.term))) {
 			// A request without a reply may have arrived, and what the server knows of it may be forgotten from here
 			// on: another would arrive a second time.
 			return wait.Answer{}, final{fmt.Errorf("%w: arrive at %q: no reply for a whole lease", ErrUnknownOutcome, b.name)}
@@ -376,7 +376,7 @@ func (p *party) line() string {
 }
 
 // watch waits until the generation is over, or this party is not in it any more, and returns the server's word on that. ctx
-// ends with the caller's patience, the claim, or the client.
+// ends with the caller's patience, the lease, or the client.
 func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 	c := p.b.c
 	began := time.Now()
@@ -418,7 +418,7 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 func (p *party) await(ctx context.Context) (Arrival, error) {
 	c := p.b.c
 	result, err := p.watch(ctx)
-	if err == nil && time.Now().Before(c.engine.Until(&p.claim)) {
+	if err == nil && time.Now().Before(c.engine.Until(&p.lease)) {
 		return p.outcome(result, nil)
 	}
 	if errors.Is(err, ErrWrongType) { // what the watchdog would have found out, too
@@ -469,7 +469,7 @@ func (p *party) outcome(r barrierReply, cause error) (Arrival, error) {
 // leave takes the party back, which breaks its generation unless that is over.
 func (p *party) leave(ctx context.Context, why string, cause error) (Arrival, error) {
 	c := p.b.c
-	c.engine.Remove(&p.claim) // before it is sent: see package lease
+	c.engine.Remove(&p.lease) // before it is sent: see package lease
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.CallTimeout)
 	defer cancel()
 	r, err := p.end(ctx, "leave", why)
@@ -543,7 +543,7 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 		}
 	}
 	c := p.b.c
-	until, tctx := c.engine.Until(&p.claim), ctx
+	until, tctx := c.engine.Until(&p.lease), ctx
 	if ctx.Err() != nil { // and yet the action is done
 		until, tctx = time.Now().Add(c.opts.CallTimeout), context.WithoutCancel(ctx)
 	}
@@ -553,7 +553,7 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 	if err == nil {
 		return p.outcome(r, nil)
 	}
-	if why := context.Cause(ctx); errors.Is(why, ErrLost) || !time.Now().Before(c.engine.Until(&p.claim)) {
+	if why := context.Cause(ctx); errors.Is(why, ErrLost) || !time.Now().Before(c.engine.Until(&p.lease)) {
 		p.owe(time.Now())
 		return Arrival{}, p.broken("lost", ErrLost)
 	} else if why != nil {
@@ -566,12 +566,12 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 // answer before after is not final.
 func (p *party) owe(after time.Time) {
 	c := p.b.c
-	c.engine.Remove(&p.claim)
-	anywhere := &party{b: p.b, id: p.id, lease: p.lease}
+	c.engine.Remove(&p.lease)
+	anywhere := &party{b: p.b, id: p.id, term: p.term}
 	c.retrier.Add(&session.Pending{
 		Name:  p.b.name,
 		After: after,
-		Until: time.Now().Add(max(p.lease, c.opts.CallTimeout)),
+		Until: time.Now().Add(max(p.term, c.opts.CallTimeout)),
 		Release: func(ctx context.Context) error {
 			_, err := c.runner.Attempt(ctx, anywhere.call("leave", 0, "left", nil))
 			if errors.Is(err, ErrWrongType) {

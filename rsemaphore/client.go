@@ -101,8 +101,8 @@ func (c *Client) Close(ctx context.Context) error {
 	case <-drained:
 	case <-ctx.Done():
 	}
-	names := c.engine.Names(func(claim *lease.Claim) bool {
-		p, ok := claim.Of.(*permit)
+	names := c.engine.Names(func(l *lease.Lease) bool {
+		p, ok := l.Of.(*permit)
 		return !ok || !p.isDropped()
 	})
 	owed := c.retrier.Settle(ctx)

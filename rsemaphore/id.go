@@ -13,7 +13,7 @@ import (
 // eight bytes, by which Inspect tells whose they are, and eight random ones.
 const idSize = 16
 
-// newIDs returns n fresh ids in one string: the owner of a claim.
+// newIDs returns n fresh ids in one string: the owner of a lease.
 func (c *Client) newIDs(n int) string {
 	b := make([]byte, n*idSize)
 	rand.Read(b) // never fails

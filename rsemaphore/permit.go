@@ -31,7 +31,7 @@ type Permit struct {
 type permit struct {
 	s     *Semaphore
 	n     int
-	claim lease.Claim // its owner is all the ids in one
+	lease lease.Lease // its owner is all the ids in one
 	auto  bool
 	began time.Time
 
@@ -53,7 +53,7 @@ type permit struct {
 func (s *Semaphore) newPermit(ctx context.Context, n int, d time.Duration, auto bool) *permit {
 	p := &permit{s: s, n: n, auto: auto, released: make(chan struct{})}
 	ids := s.c.newIDs(n)
-	p.claim = lease.Claim{Name: s.name, Key: s.key, More: []string{s.permits, s.notes}, Owner: ids, Shown: shown(ids),
+	p.lease = lease.Lease{Name: s.name, Key: s.key, More: []string{s.permits, s.notes}, Owner: ids, Shown: shown(ids),
 		Renew: renewScript, Untracked: true, Ctx: ctx, Of: p, Longest: d,
 		Ended: p.ended}
 	return p
@@ -62,8 +62,8 @@ func (s *Semaphore) newPermit(ctx context.Context, n int, d time.Duration, auto 
 // ended is the watchdog's word that the permit is over. It may come again: a permit that Close has ended stays with the
 // watchdog until Release, and can be lost before that.
 func (p *permit) ended(why error) {
-	if p.claim.Tell() {
-		p.s.c.observer.Ended(p.claim.Values(), p.s.name, why)
+	if p.lease.Tell() {
+		p.s.c.observer.Ended(p.lease.Values(), p.s.name, why)
 	}
 	p.end(why)
 }
@@ -80,7 +80,7 @@ func shown(ids string) string {
 func (p *permit) ids() []string {
 	ids := make([]string, p.n)
 	for i := range ids {
-		ids[i] = p.claim.Owner[i*idSize : (i+1)*idSize]
+		ids[i] = p.lease.Owner[i*idSize : (i+1)*idSize]
 	}
 	return ids
 }
@@ -107,13 +107,13 @@ func (p *permit) forgotten() {
 	p.dropped = true
 	p.mu.Unlock()
 	if p.auto {
-		p.s.c.engine.Manual(&p.claim) // it stays until its lease is over: somebody may wait for its Done
+		p.s.c.engine.Manual(&p.lease) // it stays until its lease is over: somebody may wait for its Done
 	}
 	p.uncount() // Close need not wait for a Release that cannot come
 	if !p.auto || !live {
 		return
 	}
-	args := []any{"name", p.s.name, "permit", p.claim.Shown}
+	args := []any{"name", p.s.name, "permit", p.lease.Shown}
 	if p.s.label != "" {
 		args = append(args, "label", p.s.label)
 	}
@@ -165,7 +165,7 @@ func (p *permit) finish() {
 }
 
 // longest is for how long from now the server may have the permit, whatever is done.
-func (p *permit) longest() time.Duration { return p.s.c.engine.Longest(&p.claim, 0) }
+func (p *permit) longest() time.Duration { return p.s.c.engine.Longest(&p.lease, 0) }
 
 // owe has the permit released in the background until its lease is over. An answer before after is not final.
 func (p *permit) owe(after time.Time) {
@@ -236,7 +236,7 @@ func (x *Permit) IDs() []string {
 
 // Until returns the instant, on this process's monotonic clock, until which it is safe to act. It moves on with every
 // confirmed renewal; after the permit is over it says nothing.
-func (x *Permit) Until() time.Time { return x.p.s.c.engine.Until(&x.p.claim) }
+func (x *Permit) Until() time.Time { return x.p.s.c.engine.Until(&x.p.lease) }
 
 // Extend makes the permit last for at least d from now, at least MinLease; it never shortens it. nil: confirmed by the
 // server. ErrLost: the permit is over and this is how it was found out, or it was before; ErrReleased after Release.
@@ -249,7 +249,7 @@ func (x *Permit) Extend(ctx context.Context, d time.Duration) error {
 	if why := x.Err(); why != nil {
 		return fmt.Errorf("rsemaphore: extend %q: %w", s.name, why)
 	}
-	confirmed, err := s.c.engine.Extend(ctx, &p.claim, d)
+	confirmed, err := s.c.engine.Extend(ctx, &p.lease, d)
 	switch {
 	case confirmed:
 		return nil
@@ -307,9 +307,9 @@ func (p *permit) release(ctx context.Context) error {
 	s, c := p.s, p.s.c
 	p.end(ErrReleased) // before anything is sent: nobody may work under the permit while it is being given away
 	why := p.life.Err()
-	until := c.engine.Until(&p.claim)
+	until := c.engine.Until(&p.lease)
 	defer p.uncount()
-	held := c.engine.Remove(&p.claim) // before the release is sent: see package lease
+	held := c.engine.Remove(&p.lease) // before the release is sent: see package lease
 	if why == ErrMaxHold {            // the permit is still there, only renewal and trust have ended
 		held, until = true, time.Now().Add(p.longest())
 	}

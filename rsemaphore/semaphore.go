@@ -230,7 +230,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 		a.undo()
 		return nil, err
 	}
-	if !c.engine.Add(&a.p.claim, a.sent, a.sent, a.lease, a.auto, c.opts.MaxHold) {
+	if !c.engine.Add(&a.p.lease, a.sent, a.sent, a.lease, a.auto, c.opts.MaxHold) {
 		// Only a stall of this very machine since try looked; the server's lease may have some time left.
 		a.doubt(time.Now())
 		a.undo()
@@ -239,7 +239,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 	if c.inflight.Closed() {
 		// Close ran while we were being granted, and has not seen this permit.
 		a.p.end(ErrClosed)
-		c.engine.Remove(&a.p.claim)
+		c.engine.Remove(&a.p.lease)
 		a.doubt(time.Now())
 		a.undo()
 		return nil, ErrClosed
@@ -297,7 +297,7 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 				// never used again.
 				a.doubt(received)
 				a.undo()
-				a.p = s.newPermit(a.p.claim.Ctx, a.n, a.lease, a.auto)
+				a.p = s.newPermit(a.p.lease.Ctx, a.n, a.lease, a.auto)
 				return wait.Answer{}, fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, s.name, a.lease)
 			}
 			return wait.Answer{Granted: true}, nil

@@ -2,7 +2,7 @@
 //
 // # Deadlines
 //
-// A claim's deadline is
+// A lease's deadline is
 //
 //	(monotonic time before the request that confirmed it was sent) + lease - Margin(lease)
 //
@@ -11,21 +11,21 @@
 //
 // # Renewal
 //
-// One goroutine keeps the time of all claims of a client. Every third of its lease a claim is renewed, on an absolute
+// One goroutine keeps the time of all leases of a client. Every third of its length a lease is renewed, on an absolute
 // schedule; what is due at about the same time for the same node's slot goes into one script call of at most batchSize
-// claims. A failed call says nothing about the claims in it, and is repeated until their deadlines; one claim's
+// leases. A failed call says nothing about the leases in it, and is repeated until their deadlines; one lease's
 // failure never touches another's.
 //
-// A renewal script has KEYS = the claims' keys (Key and More of each) and ARGV = owner, lease in ms for each; it
+// A renewal script has KEYS = the leases' keys (Key and More of each) and ARGV = owner, lease in ms for each; it
 // replies one integer for each: 1 renewed, 0 the owner holds nothing there, -1 not known (an error on that key alone), -3 the
-// user may not read that key, -2 the key holds another type: the claim is over, and was not released.
+// user may not read that key, -2 the key holds another type: the lease is over, and was not released.
 // Lease -1 asks only whether it is held, and for how long: 1 + ms left, 1 without end. (0 asks only whether it is held; nothing
 // here does.)
 //
 // While a slot is being migrated its keys may be on two nodes, for as long as that takes, and the server refuses what uses
-// both (TRYAGAIN; also if a key that is not there is among them). Then each claim is renewed alone, and one of several keys
+// both (TRYAGAIN; also if a key that is not there is among them). Then each lease is renewed alone, and one of several keys
 // key by key: KEYS = one of them, ARGV = owner, lease, which it is (from 1); the script does what is to be done there, and
-// replies the same. The claim is renewed if every key says so, twice (see askByKey).
+// replies the same. The lease is renewed if every key says so, twice (see askByKey).
 //
 // # Sleep
 //
@@ -50,7 +50,7 @@
 //
 // # The race with release
 //
-// A claim is removed before its release is sent, and the answer of a renewal that was under way then is dropped. The
+// A lease is removed before its release is sent, and the answer of a renewal that was under way then is dropped. The
 // renewal itself may still reach the server after the release: it names an owner that is never used again, finds
 // nothing, and changes nothing.
 package lease
@@ -112,8 +112,8 @@ type Engine struct {
 	heart        *heart // nil: no heartbeats
 
 	mu       sync.Mutex
-	entries  map[entry]*Claim // the watchdog map: the owners here, chained
-	due      claims
+	entries  map[entry]*Lease // the watchdog map: the owners here, chained
+	due      leases
 	wakeAt   instant // when the goroutine will look next; zero while it is looking
 	asked    instant // what the last kick was for; zero if there was none since it looked
 	wall     func() time.Time
@@ -139,7 +139,7 @@ type Config struct {
 	Replicas     int
 	ReplicasWait time.Duration
 	Heartbeats   Heartbeats
-	// Renewed, if set, is called after every renewal attempt of a claim, with its Values, and nil or why it failed.
+	// Renewed, if set, is called after every renewal attempt of a lease, with its Values, and nil or why it failed.
 	Renewed func(ctx context.Context, name string, err error)
 }
 
@@ -148,7 +148,7 @@ func New(o Config) *Engine {
 	e := &Engine{
 		base:   time.Now().Add(-time.Hour), // no instant is zero
 		client: o.Client, runner: o.Runner, cluster: o.Client.Mode() == rueidis.ClientModeCluster, log: o.Log, renewed: o.Renewed,
-		kick: make(chan struct{}, 1), flight: make(chan struct{}, maxFlights), entries: map[entry]*Claim{}, wall: time.Now,
+		kick: make(chan struct{}, 1), flight: make(chan struct{}, maxFlights), entries: map[entry]*Lease{}, wall: time.Now,
 	}
 	e.replicas, e.replicasWait = o.Replicas, o.ReplicasWait
 	if e.renewed == nil {
@@ -170,8 +170,8 @@ func New(o Config) *Engine {
 	return e
 }
 
-// Stop ends the engine and waits for its goroutines, but for the tracker's, which asks nothing about claims any more.
-// Claims still registered end with errs.ErrClosed.
+// Stop ends the engine and waits for its goroutines, but for the tracker's, which asks nothing about leases any more.
+// Leases still registered end with errs.ErrClosed.
 func (e *Engine) Stop() {
 	if e.unwatch != nil {
 		e.unwatch()
@@ -180,171 +180,171 @@ func (e *Engine) Stop() {
 	e.wg.Wait()
 	e.mu.Lock()
 	rest := slices.Clone(e.due)
-	for _, c := range rest {
-		e.remove(c)
+	for _, l := range rest {
+		e.remove(l)
 	}
 	e.mu.Unlock()
-	for _, c := range rest {
-		c.Ended(errs.ErrClosed)
+	for _, l := range rest {
+		l.Ended(errs.ErrClosed)
 	}
 }
 
-// Add registers c, granted by a request sent at sent, or by an earlier one since asked, whose answer was not seen. maxHold
-// 0 is none. It reports false, and registers nothing, if c is over already.
-func (e *Engine) Add(c *Claim, asked, sent time.Time, lease time.Duration, auto bool, maxHold time.Duration) bool {
-	c.start, c.asked = e.at(sent), e.at(asked)
-	return e.add(c, sent, lease, lease, auto, maxHold)
+// Add registers l, granted by a request sent at sent, or by an earlier one since asked, whose answer was not seen. maxHold
+// 0 is none. It reports false, and registers nothing, if l is over already.
+func (e *Engine) Add(l *Lease, asked, sent time.Time, length time.Duration, auto bool, maxHold time.Duration) bool {
+	l.start, l.asked = e.at(sent), e.at(asked)
+	return e.add(l, sent, length, length, auto, maxHold)
 }
 
-// AddHanded is Add for a claim that was handed over: granted at any time from sent to now, with a lease of written on the
-// server, which is renewed once to the full lease after a third of it, also if the claim is not auto.
-func (e *Engine) AddHanded(c *Claim, sent time.Time, written, lease time.Duration, auto bool, maxHold time.Duration) bool {
+// AddHanded is Add for a lease that was handed over: granted at any time from sent to now, with a length of written on the
+// server, which is renewed once to its full length after a third of that, also if the lease is not auto.
+func (e *Engine) AddHanded(l *Lease, sent time.Time, written, length time.Duration, auto bool, maxHold time.Duration) bool {
 	// What is safe counts from sent, which may be long ago; all else from now.
-	c.start, c.asked = e.now(), e.at(sent)
-	if written < lease {
-		c.short, c.renewAt = written, e.at(sent).Add(written/3)
+	l.start, l.asked = e.now(), e.at(sent)
+	if written < length {
+		l.short, l.renewAt = written, e.at(sent).Add(written/3)
 	}
-	return e.add(c, sent, written, lease, auto, maxHold)
+	return e.add(l, sent, written, length, auto, maxHold)
 }
 
 func (e *Engine) at(t time.Time) instant { return instant(t.Sub(e.base)) }
 func (e *Engine) now() instant           { return instant(time.Since(e.base)) }
 
-func (e *Engine) add(c *Claim, sent time.Time, written, lease time.Duration, auto bool, maxHold time.Duration) bool {
+func (e *Engine) add(l *Lease, sent time.Time, written, length time.Duration, auto bool, maxHold time.Duration) bool {
 	now := e.now()
-	c.lease = lease
+	l.length = length
 	if e.heart != nil {
-		c.district = uint8(District(e.cluster, c.Key))
+		l.district = uint8(District(e.cluster, l.Key))
 	}
 	if maxHold > 0 {
-		c.maxAt = c.start.Add(maxHold)
+		l.maxAt = l.start.Add(maxHold)
 	}
 	if auto {
-		c.auto = 1
+		l.auto = 1
 	}
-	if c.short == 0 {
-		c.plan(now)
+	if l.short == 0 {
+		l.plan(now)
 	}
-	if e.tracks() && !c.Untracked {
-		c.checkAt = c.start.Add(trackAfter)
+	if e.tracks() && !l.Untracked {
+		l.checkAt = l.start.Add(trackAfter)
 	}
-	at := entry(c.Key)
+	at := entry(l.Key)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.trust(c, sent, written)
-	if e.over(c, now) {
+	e.trust(l, sent, written)
+	if e.over(l, now) {
 		return false
 	}
-	c.state = registered
-	c.schedule()
-	c.beside = e.entries[at]
-	e.entries[at] = c
-	heap.Push(&e.due, c)
-	next := c.next
+	l.state = registered
+	l.schedule()
+	l.beside = e.entries[at]
+	e.entries[at] = l
+	heap.Push(&e.due, l)
+	next := l.next
 	if e.heart != nil {
-		next = min(next, e.heart.count(c, now))
+		next = min(next, e.heart.count(l, now))
 	}
 	e.wakeBy(next)
 	return true
 }
 
-// Confirmed records that a request sent at sent left c with at least lease on the server. It can only move the
-// deadline forward. It reports false if c is over.
-func (e *Engine) Confirmed(c *Claim, sent time.Time, lease time.Duration) bool {
+// Confirmed records that a request sent at sent left l with at least length on the server. It can only move the
+// deadline forward. It reports false if l is over.
+func (e *Engine) Confirmed(l *Lease, sent time.Time, length time.Duration) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if c.state != registered {
+	if l.state != registered {
 		return false
 	}
-	e.confirm(c, sent, lease)
-	heap.Fix(&e.due, c.index)
-	e.wakeBy(c.next)
+	e.confirm(l, sent, length)
+	heap.Fix(&e.due, l.index)
+	e.wakeBy(l.next)
 	return true
 }
 
-func (e *Engine) confirm(c *Claim, sent time.Time, lease time.Duration) {
-	e.trust(c, sent, lease)
-	if e.at(sent).Before(c.looked) {
-		c.checkAt = e.now() // see settle
+func (e *Engine) confirm(l *Lease, sent time.Time, length time.Duration) {
+	e.trust(l, sent, length)
+	if e.at(sent).Before(l.looked) {
+		l.checkAt = e.now() // see settle
 	}
-	c.schedule()
+	l.schedule()
 }
 
-// trust moves the deadline to what a request sent at sent, which left c with lease, is good for, if that is later.
-func (e *Engine) trust(c *Claim, sent time.Time, lease time.Duration) {
-	d := e.at(sent).Add(lease - c.margin(lease))
-	c.heard = e.now()
-	c.deadline = max(c.deadline, d)
+// trust moves the deadline to what a request sent at sent, which left l with length, is good for, if that is later.
+func (e *Engine) trust(l *Lease, sent time.Time, length time.Duration) {
+	d := e.at(sent).Add(length - l.margin(length))
+	l.heard = e.now()
+	l.deadline = max(l.deadline, d)
 	if e.at(sent).Before(e.woke) {
 		d = d.Add(-e.slept)
 	}
-	c.sure = max(c.sure, d)
+	l.sure = max(l.sure, d)
 }
 
-// settle takes in how long c has left, less than a millisecond more: 0 without end.
+// settle takes in how long l has left, less than a millisecond more: 0 without end.
 //
 // That may be less than what was confirmed: somebody has shortened the lease (PEXPIRE). Then the deadline is earlier, and a
-// claim that is renewed is renewed now. It is no less if a confirmation came in between:
+// lease that is renewed is renewed now. It is no less if a confirmation came in between:
 //
 //	look: sent, reads 5 s left      Extend or re-entry: raises to 30 s, confirmed
 //	look: answered
 //
-// so the claim is looked at again. It is, too, when an answer from before comes after:
+// so the lease is looked at again. It is, too, when an answer from before comes after:
 //
 //	Extend: sent, raises to 30 s    somebody shortens to 5 s     look: reads 5 s, answered
 //	Extend: answered
-func (e *Engine) settle(c *Claim, sent time.Time, left time.Duration, now instant) {
+func (e *Engine) settle(l *Lease, sent time.Time, left time.Duration, now instant) {
 	if e.at(sent).Before(e.woke) {
 		return
 	}
 	if left > 0 {
-		safe := e.at(sent).Add(left - c.margin(left))
-		switch shortened := e.at(sent).Add(left).Before(c.sure); {
-		case shortened && c.heard.After(e.at(sent)):
-			c.checkAt = now
+		safe := e.at(sent).Add(left - l.margin(left))
+		switch shortened := e.at(sent).Add(left).Before(l.sure); {
+		case shortened && l.heard.After(e.at(sent)):
+			l.checkAt = now
 			return
 		case shortened:
-			c.deadline, c.looked = safe, now
-			if now.Add(left).Before(c.sure) { // and this is not just how long the answer took
-				c.renewAt = now
+			l.deadline, l.looked = safe, now
+			if now.Add(left).Before(l.sure) { // and this is not just how long the answer took
+				l.renewAt = now
 			}
 		default:
-			c.deadline = max(c.sure, min(c.deadline, safe))
+			l.deadline = max(l.sure, min(l.deadline, safe))
 		}
 	}
-	c.sure = c.deadline
+	l.sure = l.deadline
 }
 
-// Auto adds a handle that wants c renewed, with at least the given lease. It reports false if c is over.
-func (e *Engine) Auto(c *Claim, lease time.Duration) bool {
+// Auto adds a handle that wants l renewed, with at least the given length. It reports false if l is over.
+func (e *Engine) Auto(l *Lease, length time.Duration) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if c.state != registered {
+	if l.state != registered {
 		return false
 	}
 	// While the raise after a hand-over is due, nothing else says which lease it is to be raised to, and when.
-	if lease > c.lease || c.auto == 0 && c.short == 0 {
-		c.lease = lease
+	if length > l.length || l.auto == 0 && l.short == 0 {
+		l.length = length
 	}
-	c.auto++
-	if c.short == 0 {
-		c.renewAt = 0
-		c.plan(e.now())
+	l.auto++
+	if l.short == 0 {
+		l.renewAt = 0
+		l.plan(e.now())
 	}
-	c.schedule()
-	heap.Fix(&e.due, c.index)
-	e.wakeBy(c.next)
+	l.schedule()
+	heap.Fix(&e.due, l.index)
+	e.wakeBy(l.next)
 	return true
 }
 
-// Manual takes back one Auto, or the one that Add was given: after the last, c's lease runs out.
-func (e *Engine) Manual(c *Claim) {
+// Manual takes back one Auto, or the one that Add was given: after the last, l's lease runs out.
+func (e *Engine) Manual(l *Lease) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if c.state == registered {
-		c.auto--
-		c.schedule()
-		heap.Fix(&e.due, c.index)
+	if l.state == registered {
+		l.auto--
+		l.schedule()
+		heap.Fix(&e.due, l.index)
 	}
 }
 
@@ -354,42 +354,42 @@ func (e *Engine) EndAll(why error) {
 	e.mu.Lock()
 	all := slices.Clone(e.due)
 	e.mu.Unlock()
-	for _, c := range all {
-		c.Ended(why)
+	for _, l := range all {
+		l.Ended(why)
 	}
 }
 
-// Remove takes c out, before its release is sent. It reports whether c was still held by the local clock; if not,
+// Remove takes l out, before its release is sent. It reports whether l was still held by the local clock; if not,
 // Ended has been or is being called.
-func (e *Engine) Remove(c *Claim) bool {
+func (e *Engine) Remove(l *Lease) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if c.state != registered {
+	if l.state != registered {
 		return false
 	}
-	held := !e.over(c, e.now())
-	e.remove(c)
+	held := !e.over(l, e.now())
+	e.remove(l)
 	return held
 }
 
-// Longest raises c.Longest to d, and returns it.
-func (e *Engine) Longest(c *Claim, d time.Duration) time.Duration {
+// Longest raises l.Longest to d, and returns it.
+func (e *Engine) Longest(l *Lease, d time.Duration) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c.Longest = max(c.Longest, d)
-	return c.Longest
+	l.Longest = max(l.Longest, d)
+	return l.Longest
 }
 
-// Extend asks at once for what the watchdog asks for in its time, a lease of at least d, until it is answered or ctx or c is
-// over. errs.ErrLost or errs.ErrOverwritten: the server says that c is not held, which ends it. Neither confirmed nor an error: c was over before
+// Extend asks at once for what the watchdog asks for in its time, a lease of at least d, until it is answered or ctx or l is
+// over. errs.ErrLost or errs.ErrOverwritten: the server says that l is not held, which ends it. Neither confirmed nor an error: l was over before
 // that could be noted, see Ended.
-func (e *Engine) Extend(ctx context.Context, c *Claim, d time.Duration) (confirmed bool, err error) {
-	ctx, cancel := context.WithDeadline(ctx, e.Until(c)) // no answer is worth waiting for once it is over
+func (e *Engine) Extend(ctx context.Context, l *Lease, d time.Duration) (confirmed bool, err error) {
+	ctx, cancel := context.WithDeadline(ctx, e.Until(l)) // no answer is worth waiting for once it is over
 	defer cancel()
-	e.Longest(c, d)
+	e.Longest(l, d)
 	sent := time.Now()
 	m, err := e.runner.Do(ctx, script.Call{
-		Script: c.Renew, Keys: append([]string{c.Key}, c.More...), Args: []string{c.Owner, millis(d + time.Millisecond - 1)},
+		Script: l.Renew, Keys: append([]string{l.Key}, l.More...), Args: []string{l.Owner, millis(d + time.Millisecond - 1)},
 		Replicas: e.replicas, ReplicasWait: e.replicasWait,
 	})
 	if err != nil {
@@ -398,20 +398,20 @@ func (e *Engine) Extend(ctx context.Context, c *Claim, d time.Duration) (confirm
 	v, err := m.AsIntSlice()
 	switch {
 	case err != nil || len(v) != 1:
-		return false, fmt.Errorf("renew on %q: unexpected reply %v, error %v", c.Key, v, err)
+		return false, fmt.Errorf("renew on %q: unexpected reply %v, error %v", l.Key, v, err)
 	case v[0] == notKnown:
-		return false, fmt.Errorf("%w: renew on %q: the server could not (memory is full)", errs.ErrUnavailable, c.Key)
+		return false, fmt.Errorf("%w: renew on %q: the server could not (memory is full)", errs.ErrUnavailable, l.Key)
 	case v[0] == denied:
-		return false, fmt.Errorf("%w: renew on %q: the user may not read it", errs.ErrDenied, c.Key)
+		return false, fmt.Errorf("%w: renew on %q: the user may not read it", errs.ErrDenied, l.Key)
 	case v[0] < 1:
 		why := lossOf(v[0])
-		e.Lost(c, why)
+		e.Lost(l, why)
 		return false, why
 	}
-	return e.Confirmed(c, sent, d), nil
+	return e.Confirmed(l, sent, d), nil
 }
 
-// What a renewal script says of a claim, if it is not how long it has left.
+// What a renewal script says of a lease, if it is not how long it has left.
 const (
 	notHeld     = 0
 	notKnown    = -1
@@ -419,7 +419,7 @@ const (
 	denied      = -3
 )
 
-// lossOf is how a claim is over of which a script said so.
+// lossOf is how a lease is over of which a script said so.
 func lossOf(verdict int64) error {
 	if verdict == overwritten {
 		return errs.ErrOverwritten
@@ -427,72 +427,72 @@ func lossOf(verdict int64) error {
 	return errs.ErrLost
 }
 
-// Lost ends c with why, errs.ErrLost or errs.ErrOverwritten, because the server said so. It reports false if c was over
+// Lost ends l with why, errs.ErrLost or errs.ErrOverwritten, because the server said so. It reports false if l was over
 // already.
-func (e *Engine) Lost(c *Claim, why error) bool {
+func (e *Engine) Lost(l *Lease, why error) bool {
 	e.mu.Lock()
-	live := c.state == registered
+	live := l.state == registered
 	if live {
-		e.remove(c)
+		e.remove(l)
 	}
 	e.mu.Unlock()
 	if live {
-		c.Ended(why)
+		l.Ended(why)
 	}
 	return live
 }
 
-func (e *Engine) remove(c *Claim) {
-	c.state = over
-	heap.Remove(&e.due, c.index)
+func (e *Engine) remove(l *Lease) {
+	l.state = over
+	heap.Remove(&e.due, l.index)
 	if e.heart != nil {
-		e.heart.parts[c.district].claims--
+		e.heart.parts[l.district].leases--
 	}
-	at := entry(c.Key)
+	at := entry(l.Key)
 	switch first := e.entries[at]; {
-	case first != c:
-		for first.beside != c {
+	case first != l:
+		for first.beside != l {
 			first = first.beside
 		}
-		first.beside = c.beside
-	case c.beside != nil:
-		e.entries[at] = c.beside
+		first.beside = l.beside
+	case l.beside != nil:
+		e.entries[at] = l.beside
 	default:
 		delete(e.entries, at) // a name nobody holds costs nothing
 	}
-	c.beside = nil
+	l.beside = nil
 }
 
-// Live reports whether c is registered and its deadline ahead.
-func (e *Engine) Live(c *Claim) bool {
+// Live reports whether l is registered and its deadline ahead.
+func (e *Engine) Live(l *Lease) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return c.state == registered && !e.over(c, e.now())
+	return l.state == registered && !e.over(l, e.now())
 }
 
-// Trusted reports whether a claim that may exist since asked could still be added, as far as heartbeats go.
+// Trusted reports whether a lease that may exist since asked could still be added, as far as heartbeats go.
 func (e *Engine) Trusted(key string, asked time.Time) bool {
 	if e.heart == nil {
 		return true
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.now().Before(e.heart.trusted(&Claim{asked: e.at(asked), district: uint8(District(e.cluster, key))}))
+	return e.now().Before(e.heart.trusted(&Lease{asked: e.at(asked), district: uint8(District(e.cluster, key))}))
 }
 
-// Until is c's deadline, or MaxHold's end, or that of its trust in heartbeats, if that is earlier; all of it without what is
+// Until is l's deadline, or MaxHold's end, or that of its trust in heartbeats, if that is earlier; all of it without what is
 // in doubt after a sleep.
-func (e *Engine) Until(c *Claim) time.Time {
+func (e *Engine) Until(l *Lease) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	until := c.sure
+	until := l.sure
 	if e.heart != nil {
-		until = min(until, e.heart.trusted(c).Add(-e.heart.parts[c.district].slept))
+		until = min(until, e.heart.trusted(l).Add(-e.heart.parts[l.district].slept))
 	}
 	_, _, ahead := e.clocks()
 	until = until.Add(-ahead)
-	if !c.maxAt.IsZero() {
-		until = min(until, c.maxAt)
+	if !l.maxAt.IsZero() {
+		until = min(until, l.maxAt)
 	}
 	return e.base.Add(time.Duration(until))
 }
@@ -510,13 +510,13 @@ func (e *Engine) clocks() (wall, mono time.Time, ahead time.Duration) {
 	return wall, mono, ahead
 }
 
-// Find returns the registered claim of that owner on that key, or nil.
-func (e *Engine) Find(key, owner string) *Claim {
+// Find returns the registered lease of that owner on that key, or nil.
+func (e *Engine) Find(key, owner string) *Lease {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for c := e.entries[entry(key)]; c != nil; c = c.beside {
-		if c.Owner == owner {
-			return c
+	for l := e.entries[entry(key)]; l != nil; l = l.beside {
+		if l.Owner == owner {
+			return l
 		}
 	}
 	return nil
@@ -530,24 +530,24 @@ func (e *Engine) Holds(key string) bool {
 }
 
 // Names returns the names held, each as often as it has owners that are in use.
-func (e *Engine) Names(inUse func(*Claim) bool) (names []string) {
-	for _, c := range e.All() { // inUse has locks of its own
-		if inUse(c) {
-			names = append(names, c.Name)
+func (e *Engine) Names(inUse func(*Lease) bool) (names []string) {
+	for _, l := range e.All() { // inUse has locks of its own
+		if inUse(l) {
+			names = append(names, l.Name)
 		}
 	}
 	slices.Sort(names)
 	return names
 }
 
-// All returns the claims registered.
-func (e *Engine) All() []*Claim {
+// All returns the leases registered.
+func (e *Engine) All() []*Lease {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.due)
 }
 
-// wakeBy has the goroutine look again by t. Called with mu held. Removing a claim leaves an early wake-up behind, also
+// wakeBy has the goroutine look again by t. Called with mu held. Removing a lease leaves an early wake-up behind, also
 // if it was removed before the goroutine got to look: lock and unlock in a loop then disturb it every trackAfter or so,
 // not every time.
 func (e *Engine) wakeBy(t instant) {
@@ -577,7 +577,7 @@ func (e *Engine) run() {
 
 // pass ends what is over, sends what is due, and returns how long it is until it should look next.
 func (e *Engine) pass() time.Duration {
-	var ended, unheard []*Claim
+	var ended, unheard []*Lease
 	var whys []error
 	var beats []int
 	batches := map[batchKey][]asked{}
@@ -591,33 +591,33 @@ func (e *Engine) pass() time.Duration {
 			e.heart.wake(now, ahead)
 		}
 		e.log.Warn("redlatch: the wall clock ran ahead of the monotonic clock; renewing every hold now", "holds", len(e.due))
-		for _, c := range e.due {
-			c.sure = c.sure.Add(-ahead)
-			c.renewAt, c.checkAt = now, now // also those that are never renewed: their leases may be over
-			c.schedule()
+		for _, l := range e.due {
+			l.sure = l.sure.Add(-ahead)
+			l.renewAt, l.checkAt = now, now // also those that are never renewed: their leases may be over
+			l.schedule()
 		}
 		heap.Init(&e.due)
 	}
 	for len(e.due) > 0 {
-		c := e.due[0]
+		l := e.due[0]
 		switch {
-		case !now.Before(c.deadline):
-			e.remove(c)
-			ended, whys = append(ended, c), append(whys, errs.ErrLost)
+		case !now.Before(l.deadline):
+			e.remove(l)
+			ended, whys = append(ended, l), append(whys, errs.ErrLost)
 			continue
-		case !c.maxAt.IsZero() && !now.Before(c.maxAt):
-			e.remove(c)
-			ended, whys = append(ended, c), append(whys, errs.ErrMaxHold)
+		case !l.maxAt.IsZero() && !now.Before(l.maxAt):
+			e.remove(l)
+			ended, whys = append(ended, l), append(whys, errs.ErrMaxHold)
 			continue
 		}
-		if lease, ok := c.wanted(now); ok {
-			c.inFlight, c.checkAt = true, 0
-			k := batchKey{script: c.Renew, untracked: c.Untracked}
+		if length, ok := l.wanted(now); ok {
+			l.inFlight, l.checkAt = true, 0
+			k := batchKey{script: l.Renew, untracked: l.Untracked}
 			if e.cluster {
-				k.slot = keyname.Slot(c.Key)
+				k.slot = keyname.Slot(l.Key)
 			}
-			batches[k] = append(batches[k], asked{c, lease, c.term()})
-			c.schedule()
+			batches[k] = append(batches[k], asked{l, length, l.term()})
+			l.schedule()
 			heap.Fix(&e.due, 0)
 			continue
 		}
@@ -635,9 +635,9 @@ func (e *Engine) pass() time.Duration {
 	}
 	e.wakeAt, e.asked = next, 0
 	e.mu.Unlock()
-	for i, c := range ended {
-		e.log.Warn("redlatch: hold ended", "name", c.Name, "owner", c.owner(), "why", whys[i])
-		c.Ended(whys[i])
+	for i, l := range ended {
+		e.log.Warn("redlatch: hold ended", "name", l.Name, "owner", l.owner(), "why", whys[i])
+		l.Ended(whys[i])
 	}
 	e.mute(unheard)
 	for _, d := range beats {
@@ -651,11 +651,11 @@ func (e *Engine) pass() time.Duration {
 	return next.Sub(now)
 }
 
-// asked is one claim in a call.
+// asked is one lease in a call.
 type asked struct {
-	*Claim
-	lease time.Duration
-	term  time.Duration // the claim's lease, whatever is asked for
+	*Lease
+	length time.Duration // asked for: howLong for a look
+	term   time.Duration // the lease's length, whatever is asked for
 }
 
 type batchKey struct {
@@ -697,7 +697,7 @@ func (e *Engine) deliver(ctx context.Context, conn script.Conn, batch []asked) {
 	args := make([]string, 0, 2*len(batch))
 	for _, a := range batch {
 		keys = append(append(keys, a.Key), a.More...)
-		args = append(args, a.Owner, millis(a.lease))
+		args = append(args, a.Owner, millis(a.length))
 	}
 	sent := time.Now()
 	verdicts, err := e.ask(ctx, conn, batch[0].Renew, keys, args, len(batch))
@@ -717,7 +717,7 @@ func (e *Engine) deliver(ctx context.Context, conn script.Conn, batch []asked) {
 	e.answer(batch, verdicts, sent, err)
 }
 
-// askByKey renews a claim whose keys are apart: each alone, and all of them twice.
+// askByKey renews a lease whose keys are apart: each alone, and all of them twice.
 //
 // Once would not do, because between two calls others may act on what the first has not seen to yet. A write hold with an
 // end of its own, in the second key, that has just passed:
@@ -732,7 +732,7 @@ func (e *Engine) askByKey(ctx context.Context, conn script.Conn, a asked, keys [
 	least := int64(1)
 	for i := range 2 * len(keys) {
 		n := i % len(keys)
-		args := []string{a.Owner, millis(a.lease), strconv.Itoa(n + 1)}
+		args := []string{a.Owner, millis(a.length), strconv.Itoa(n + 1)}
 		if verdicts, err = e.ask(ctx, conn, a.Renew, keys[n:n+1], args, 1); err != nil || verdicts[0] < 1 {
 			return verdicts, err
 		}
@@ -745,7 +745,7 @@ func (e *Engine) askByKey(ctx context.Context, conn script.Conn, a asked, keys [
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// ask makes one call of a renewal script, on n claims.
+// ask makes one call of a renewal script, on n leases.
 func (e *Engine) ask(ctx context.Context, conn script.Conn, s *script.Script, keys, args []string, n int) (verdicts []int64, err error) {
 	m, err := e.runner.Attempt(ctx, script.Call{
 		Script: s, Keys: keys, Args: args, Tracked: conn, Replicas: e.replicas, ReplicasWait: e.replicasWait,
@@ -770,86 +770,86 @@ func (e *Engine) ask(ctx context.Context, conn script.Conn, s *script.Script, ke
 	return verdicts, err
 }
 
-// answer takes in what a call said of each claim. err: nothing is known of any.
+// answer takes in what a call said of each lease. err: nothing is known of any.
 func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err error) {
-	var lost []*Claim
+	var lost []*Lease
 	var whys []error
 	var events []event
 	now := e.now()
 	e.mu.Lock()
 	for i, a := range batch {
-		c := a.Claim
-		if c.state != registered {
+		l := a.Lease
+		if l.state != registered {
 			continue // released or ended meanwhile: the answer is about nothing any more
 		}
-		c.inFlight = false
+		l.inFlight = false
 		why := err
 		switch {
 		case err != nil:
 		case verdicts[i] >= 1:
-			c.retrying = false
+			l.retrying = false
 			switch {
-			case a.lease > 0:
-				c.short = 0
-				c.plan(now)
-				e.trust(c, sent, a.lease)
-			case a.lease == howLong:
-				e.settle(c, sent, time.Duration(verdicts[i]-1)*time.Millisecond, now)
+			case a.length > 0:
+				l.short = 0
+				l.plan(now)
+				e.trust(l, sent, a.length)
+			case a.length == howLong:
+				e.settle(l, sent, time.Duration(verdicts[i]-1)*time.Millisecond, now)
 			}
 			if e.at(sent).Before(e.woke) {
-				c.renewAt, c.checkAt = now, now
-			} else if c.doubted() {
-				c.checkAt = now // it has a lease beyond that of its renewals
+				l.renewAt, l.checkAt = now, now
+			} else if l.doubted() {
+				l.checkAt = now // it has a lease beyond that of its renewals
 			}
-			c.schedule()
+			l.schedule()
 		case verdicts[i] == notKnown:
 			why = errKey
 		case verdicts[i] == denied:
 			why = errDenied
 		default:
-			e.remove(c)
+			e.remove(l)
 			why = lossOf(verdicts[i])
-			lost, whys = append(lost, c), append(whys, why)
+			lost, whys = append(lost, l), append(whys, why)
 		}
-		if c.state == registered {
+		if l.state == registered {
 			if why != nil {
-				c.retrying = true
-				if again := now.Add(retryPause(c.term(), err)); a.lease > 0 {
-					c.renewAt = again
+				l.retrying = true
+				if again := now.Add(retryPause(l.term(), err)); a.length > 0 {
+					l.renewAt = again
 				} else {
-					c.checkAt = again
+					l.checkAt = again
 				}
-				c.schedule()
+				l.schedule()
 			}
-			heap.Fix(&e.due, c.index)
-			e.wakeBy(c.next)
+			heap.Fix(&e.due, l.index)
+			e.wakeBy(l.next)
 		}
-		if why != errNoSlot && (a.lease > 0 || why != nil) { // a look that finds nothing amiss is no renewal
-			events = append(events, event{c, why})
+		if why != errNoSlot && (a.length > 0 || why != nil) { // a look that finds nothing amiss is no renewal
+			events = append(events, event{l, why})
 		}
 	}
 	e.mu.Unlock()
-	for i, c := range lost {
-		e.log.Warn("redlatch: hold lost: the server no longer knows it", "name", c.Name, "owner", c.owner(), "why", whys[i])
-		c.Ended(whys[i])
+	for i, l := range lost {
+		e.log.Warn("redlatch: hold lost: the server no longer knows it", "name", l.Name, "owner", l.owner(), "why", whys[i])
+		l.Ended(whys[i])
 	}
 	for _, ev := range events {
-		e.renewed(ev.claim.Values(), ev.claim.Name, ev.err)
+		e.renewed(ev.lease.Values(), ev.lease.Name, ev.err)
 	}
 }
 
 type event struct {
-	claim *Claim
+	lease *Lease
 	err   error
 }
 
 // retryPause is short, because a third of the lease is all there is before the next scheduled try, and long enough
 // not to hammer a server that refuses at once.
-func retryPause(lease time.Duration, err error) time.Duration {
+func retryPause(length time.Duration, err error) time.Duration {
 	if err == errNoSlot {
 		// long enough that a stopped server with a hundred thousand holds does not keep a processor busy, and still
-		// maxFlights*batchSize claims each time
+		// maxFlights*batchSize leases each time
 		return 20 * time.Millisecond
 	}
-	return min(max(lease/60, time.Millisecond), 250*time.Millisecond)
+	return min(max(length/60, time.Millisecond), 250*time.Millisecond)
 }

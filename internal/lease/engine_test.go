@@ -44,9 +44,9 @@ for i, key in ipairs(KEYS) do
 end
 return replies`)
 
-func anyClaim(*lease.Claim) bool { return true }
+func anyLease(*lease.Lease) bool { return true }
 
-// term is the lease of most claims here: renewed every 10 s.
+// term is the length of most leases here: renewed every 10 s.
 const term = 30 * time.Second
 
 // tap is the client of an engine: it notes the renewals that pass and can keep their replies back.
@@ -172,7 +172,7 @@ func inShopWith(t *testing.T, beats lease.Heartbeats, fn func(t *testing.T, s *s
 		// The first look of all finds out that this server does not track keys; from then on there are only renewals.
 		first := s.take(t, "first", term)
 		time.Sleep(time.Second)
-		require.True(t, s.Remove(first.Claim))
+		require.True(t, s.Remove(first.Lease))
 		s.tap.calls()
 		s.renewals()
 		fn(t, s)
@@ -214,9 +214,9 @@ func (s *shop) renewals() []event {
 	return events
 }
 
-// held is a claim and what was said of its end.
+// held is a lease and what was said of its end.
 type held struct {
-	*lease.Claim
+	*lease.Lease
 	mu    sync.Mutex
 	whys  []error
 	ended time.Time
@@ -241,9 +241,9 @@ func (h *held) end() time.Time {
 
 var owners atomic.Int64
 
-func claim(name string) *held {
+func newLease(name string) *held {
 	h := &held{}
-	h.Claim = &lease.Claim{
+	h.Lease = &lease.Lease{
 		Name: name, Key: name, Owner: strconv.FormatInt(owners.Add(1), 10), Renew: renew,
 		Ended: func(why error) {
 			h.mu.Lock()
@@ -264,9 +264,9 @@ func (s *shop) grant(t *testing.T, h *held, d time.Duration) {
 // take is an acquisition that took no time, to be renewed.
 func (s *shop) take(t *testing.T, name string, d time.Duration) *held {
 	t.Helper()
-	h := claim(name)
+	h := newLease(name)
 	s.grant(t, h, d)
-	require.True(t, s.Add(h.Claim, time.Now(), time.Now(), d, true, 0))
+	require.True(t, s.Add(h.Lease, time.Now(), time.Now(), d, true, 0))
 	return h
 }
 
@@ -287,34 +287,34 @@ func TestTheDeadlineCountsFromBeforeTheSend(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		sent := time.Now()
 		time.Sleep(2 * time.Second) // the round trip
-		h := claim("l")
+		h := newLease("l")
 		s.grant(t, h, term)
-		require.True(t, s.Add(h.Claim, sent, sent, term, false, 0))
+		require.True(t, s.Add(h.Lease, sent, sent, term, false, 0))
 		deadline := sent.Add(term - lease.Margin(term))
-		require.Equal(t, deadline, s.Until(h.Claim))
-		require.Equal(t, h.Claim, s.Find("l", h.Owner))
+		require.Equal(t, deadline, s.Until(h.Lease))
+		require.Equal(t, h.Lease, s.Find("l", h.Owner))
 		require.Nil(t, s.Find("l", "somebody"))
 		time.Sleep(time.Until(deadline) - 1)
-		require.True(t, s.Live(h.Claim))
+		require.True(t, s.Live(h.Lease))
 		require.NoError(t, h.why(t))
 		time.Sleep(time.Nanosecond)
-		require.False(t, s.Live(h.Claim))
+		require.False(t, s.Live(h.Lease))
 		synctest.Wait()
 		require.ErrorIs(t, h.why(t), errs.ErrLost)
 		require.Equal(t, deadline, h.end())
-		require.False(t, s.Remove(h.Claim))
-		require.False(t, s.Confirmed(h.Claim, time.Now(), term), "what is over stays over")
-		require.False(t, s.Auto(h.Claim, term))
-		require.False(t, s.Lost(h.Claim, errs.ErrLost))
+		require.False(t, s.Remove(h.Lease))
+		require.False(t, s.Confirmed(h.Lease, time.Now(), term), "what is over stays over")
+		require.False(t, s.Auto(h.Lease, term))
+		require.False(t, s.Lost(h.Lease, errs.ErrLost))
 		require.Empty(t, s.tap.calls(), "nobody wanted it renewed")
 	})
 }
 
 func TestALeaseThatIsOverBeforeItsGrantIsSeenIsNotRegistered(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
-		h := claim("l")
-		require.False(t, s.Add(h.Claim, time.Now(), time.Now().Add(-term+lease.Margin(term)), term, true, 0))
-		require.Empty(t, s.Names(anyClaim))
+		h := newLease("l")
+		require.False(t, s.Add(h.Lease, time.Now(), time.Now().Add(-term+lease.Margin(term)), term, true, 0))
+		require.Empty(t, s.Names(anyLease))
 		time.Sleep(time.Hour)
 		require.NoError(t, h.why(t))
 	})
@@ -332,10 +332,10 @@ func TestRenewalsKeepToTheirScheduleHoweverSlowTheyAre(t *testing.T) {
 			point := start.Add(time.Duration(n+1) * 10 * time.Second)
 			require.LessOrEqual(t, calls[0].at, point)
 			require.LessOrEqual(t, point.Sub(calls[0].at), 100*time.Millisecond)
-			require.Equal(t, calls[0].at.Add(term-lease.Margin(term)), s.Until(h.Claim), "from before the send")
+			require.Equal(t, calls[0].at.Add(term-lease.Margin(term)), s.Until(h.Lease), "from before the send")
 		}
 		require.NoError(t, h.why(t))
-		require.True(t, s.Remove(h.Claim))
+		require.True(t, s.Remove(h.Lease))
 	})
 }
 
@@ -343,11 +343,11 @@ func TestARenewalInFlightMovesNothing(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		letGo := s.tap.hold()
 		h := s.take(t, "l", term)
-		deadline := s.Until(h.Claim)
+		deadline := s.Until(h.Lease)
 		time.Sleep(29 * time.Second)
 		require.NotEmpty(t, s.tap.calls(), "sent")
 		require.Greater(t, s.server.Embedded.TTL("l"), 28*time.Second, "and done")
-		require.Equal(t, deadline, s.Until(h.Claim))
+		require.Equal(t, deadline, s.Until(h.Lease))
 		time.Sleep(time.Second)
 		require.ErrorIs(t, h.why(t), errs.ErrLost)
 		require.Equal(t, deadline, h.end())
@@ -355,8 +355,8 @@ func TestARenewalInFlightMovesNothing(t *testing.T) {
 		s.tap.calls()
 		time.Sleep(time.Hour)
 		require.ErrorIs(t, h.why(t), errs.ErrLost)
-		require.Equal(t, deadline, s.Until(h.Claim))
-		require.Empty(t, s.Names(anyClaim))
+		require.Equal(t, deadline, s.Until(h.Lease))
+		require.Empty(t, s.Names(anyLease))
 		require.Empty(t, s.tap.calls(), "what is over is not renewed")
 	})
 }
@@ -366,7 +366,7 @@ func TestAReplyThatComesAfterRemoveChangesNothing(t *testing.T) {
 		t.Run(verdict, func(t *testing.T) {
 			inShop(t, func(t *testing.T, s *shop) {
 				h := s.take(t, "l", term)
-				deadline := s.Until(h.Claim)
+				deadline := s.Until(h.Lease)
 				time.Sleep(9 * time.Second)
 				if verdict == "gone" {
 					s.server.Embedded.Del("l")
@@ -374,24 +374,24 @@ func TestAReplyThatComesAfterRemoveChangesNothing(t *testing.T) {
 				s.tap.delay(400 * time.Millisecond)
 				time.Sleep(time.Second + 200*time.Millisecond)
 				require.Equal(t, 1, len(s.tap.calls()), "a renewal is under way")
-				require.True(t, s.Remove(h.Claim))
+				require.True(t, s.Remove(h.Lease))
 				next := s.take(t, "l", term) // the same name again, another owner
-				expected := s.Until(next.Claim)
+				expected := s.Until(next.Lease)
 				time.Sleep(time.Second)
-				require.Equal(t, deadline, s.Until(h.Claim))
+				require.Equal(t, deadline, s.Until(h.Lease))
 				require.NoError(t, h.why(t))
 				require.Empty(t, s.renewals())
-				require.Equal(t, expected, s.Until(next.Claim))
-				require.Equal(t, []string{"l"}, s.Names(anyClaim))
+				require.Equal(t, expected, s.Until(next.Lease))
+				require.Equal(t, []string{"l"}, s.Names(anyLease))
 				time.Sleep(time.Hour)
 				require.NoError(t, next.why(t))
-				require.True(t, s.Remove(next.Claim))
+				require.True(t, s.Remove(next.Lease))
 			})
 		})
 	}
 }
 
-func TestNotHeldEndsThatClaimAtOnceAndNoOther(t *testing.T) {
+func TestNotHeldEndsThatLeaseAtOnceAndNoOther(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		start := time.Now()
 		a, b, c := s.take(t, "a", term), s.take(t, "b", term), s.take(t, "c", term)
@@ -401,7 +401,7 @@ func TestNotHeldEndsThatClaimAtOnceAndNoOther(t *testing.T) {
 		require.ErrorIs(t, b.why(t), errs.ErrLost)
 		require.LessOrEqual(t, b.ended, start.Add(10*time.Second), "at the renewal, not at the deadline")
 		require.ElementsMatch(t, []event{{"a", nil}, {"b", errs.ErrLost}, {"c", nil}}, s.renewals())
-		require.Equal(t, []string{"a", "c"}, s.Names(anyClaim))
+		require.Equal(t, []string{"a", "c"}, s.Names(anyLease))
 		time.Sleep(time.Hour)
 		require.NoError(t, a.why(t))
 		require.NoError(t, c.why(t))
@@ -417,7 +417,7 @@ func TestWhatIsNotKnownIsAskedAgainUntilTheDeadline(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, mended: %v", trouble, mended), func(t *testing.T) {
 				inShop(t, func(t *testing.T, s *shop) {
 					a, b := s.take(t, "a", term), s.take(t, "b", term)
-					deadline := s.Until(b.Claim)
+					deadline := s.Until(b.Lease)
 					time.Sleep(5 * time.Second)
 					mend := func() {}
 					switch trouble {
@@ -434,7 +434,7 @@ func TestWhatIsNotKnownIsAskedAgainUntilTheDeadline(t *testing.T) {
 					time.Sleep(20 * time.Second) // until 25 s of 30
 					require.Greater(t, len(s.tap.calls()), 10)
 					require.NoError(t, b.why(t))
-					require.Equal(t, deadline, s.Until(b.Claim))
+					require.Equal(t, deadline, s.Until(b.Lease))
 					failed := 0
 					for _, ev := range s.renewals() {
 						if ev.err != nil {
@@ -472,17 +472,17 @@ func TestMaxHoldEndsAHoldThatIsRenewed(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		for _, most := range []time.Duration{5 * time.Second, 100 * time.Second} {
 			start := time.Now()
-			h := claim("l")
+			h := newLease("l")
 			s.grant(t, h, term)
-			require.True(t, s.Add(h.Claim, start, start, term, true, most))
-			require.LessOrEqual(t, s.Until(h.Claim), start.Add(most))
+			require.True(t, s.Add(h.Lease, start, start, term, true, most))
+			require.LessOrEqual(t, s.Until(h.Lease), start.Add(most))
 			time.Sleep(most - 1)
 			require.NoError(t, h.why(t))
-			require.Equal(t, start.Add(most), s.Until(h.Claim))
+			require.Equal(t, start.Add(most), s.Until(h.Lease))
 			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			require.ErrorIs(t, h.why(t), errs.ErrMaxHold)
-			require.Empty(t, s.Names(anyClaim))
+			require.Empty(t, s.Names(anyLease))
 		}
 	})
 }
@@ -490,19 +490,19 @@ func TestMaxHoldEndsAHoldThatIsRenewed(t *testing.T) {
 func TestOnlyWhatIsWantedIsRenewed(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		start := time.Now()
-		h := claim("l")
+		h := newLease("l")
 		s.grant(t, h, term)
-		require.True(t, s.Add(h.Claim, start, start, term, false, 0))
+		require.True(t, s.Add(h.Lease, start, start, term, false, 0))
 		time.Sleep(15 * time.Second)
 		require.Empty(t, s.tap.calls())
-		require.True(t, s.Auto(h.Claim, term))
-		require.True(t, s.Auto(h.Claim, term))
+		require.True(t, s.Auto(h.Lease, term))
+		require.True(t, s.Auto(h.Lease, term))
 		time.Sleep(100 * time.Second)
 		require.Equal(t, 10, len(s.tap.calls()))
-		s.Manual(h.Claim)
+		s.Manual(h.Lease)
 		time.Sleep(100 * time.Second)
 		require.Equal(t, 10, len(s.tap.calls()), "one handle still wants it")
-		s.Manual(h.Claim)
+		s.Manual(h.Lease)
 		time.Sleep(100 * time.Second)
 		require.Empty(t, s.tap.calls())
 		require.ErrorIs(t, h.why(t), errs.ErrLost)
@@ -518,22 +518,22 @@ func TestAReentryBeforeTheRaiseDoesNotForgetTheLeaseOfTheHoldItEnters(t *testing
 		t.Run(fmt.Sprintf("it ends before the raise: %v", left), func(t *testing.T) {
 			inShop(t, func(t *testing.T, s *shop) {
 				sent := time.Now()
-				h := claim("l")
+				h := newLease("l")
 				s.grant(t, h, written)
-				require.True(t, s.AddHanded(h.Claim, sent, written, term, false, 0))
+				require.True(t, s.AddHanded(h.Lease, sent, written, term, false, 0))
 				time.Sleep(100 * time.Millisecond)
-				require.True(t, s.Confirmed(h.Claim, time.Now(), short))
-				require.True(t, s.Auto(h.Claim, short))
+				require.True(t, s.Confirmed(h.Lease, time.Now(), short))
+				require.True(t, s.Auto(h.Lease, short))
 				require.Empty(t, s.tap.calls())
 				if left {
-					s.Manual(h.Claim)
+					s.Manual(h.Lease)
 				}
 				time.Sleep(written / 2)
 				require.NoError(t, h.why(t))
 				if !left {
-					s.Manual(h.Claim)
+					s.Manual(h.Lease)
 				}
-				require.WithinDuration(t, sent.Add(term), s.Until(h.Claim), written)
+				require.WithinDuration(t, sent.Add(term), s.Until(h.Lease), written)
 				time.Sleep(time.Until(sent.Add(term - time.Second)))
 				require.NoError(t, h.why(t))
 				time.Sleep(written)
@@ -546,17 +546,17 @@ func TestAReentryBeforeTheRaiseDoesNotForgetTheLeaseOfTheHoldItEnters(t *testing
 func TestAConfirmationOnlyMovesTheDeadlineForward(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		sent := time.Now()
-		h := claim("l")
+		h := newLease("l")
 		s.grant(t, h, term)
-		require.True(t, s.Add(h.Claim, sent, sent, term, false, 0))
-		deadline := s.Until(h.Claim)
-		require.True(t, s.Confirmed(h.Claim, sent, term/2))
-		require.Equal(t, deadline, s.Until(h.Claim))
-		require.True(t, s.Confirmed(h.Claim, sent.Add(-time.Hour), term))
-		require.Equal(t, deadline, s.Until(h.Claim))
-		require.True(t, s.Confirmed(h.Claim, sent, time.Hour))
+		require.True(t, s.Add(h.Lease, sent, sent, term, false, 0))
+		deadline := s.Until(h.Lease)
+		require.True(t, s.Confirmed(h.Lease, sent, term/2))
+		require.Equal(t, deadline, s.Until(h.Lease))
+		require.True(t, s.Confirmed(h.Lease, sent.Add(-time.Hour), term))
+		require.Equal(t, deadline, s.Until(h.Lease))
+		require.True(t, s.Confirmed(h.Lease, sent, time.Hour))
 		deadline = sent.Add(time.Hour - lease.Margin(time.Hour))
-		require.Equal(t, deadline, s.Until(h.Claim))
+		require.Equal(t, deadline, s.Until(h.Lease))
 		time.Sleep(2 * time.Hour)
 		require.Equal(t, deadline, h.end())
 	})
@@ -565,9 +565,9 @@ func TestAConfirmationOnlyMovesTheDeadlineForward(t *testing.T) {
 func TestAHintIsFollowedAtOnceButProvesNothing(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		a, b := s.take(t, "a", time.Hour), s.take(t, "b", time.Hour)
-		manual := claim("m")
+		manual := newLease("m")
 		s.grant(t, manual, time.Hour)
-		require.True(t, s.Add(manual.Claim, time.Now(), time.Now(), time.Hour, false, 0))
+		require.True(t, s.Add(manual.Lease, time.Now(), time.Now(), time.Hour, false, 0))
 		time.Sleep(time.Minute)
 		s.tap.calls()
 		s.Check("a")
@@ -590,13 +590,13 @@ func TestAHintIsFollowedAtOnceButProvesNothing(t *testing.T) {
 	})
 }
 
-// The connection that tracks comes up, or loses everything, just after a claim was asked about that was a little young
+// The connection that tracks comes up, or loses everything, just after a lease was asked about that was a little young
 // for it and went with another.
 func TestALeaseThatSomebodyShortenedIsRaisedAtOnceOrTrustedNoLonger(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
-		fixed, auto := claim("fixed"), s.take(t, "auto", term)
+		fixed, auto := newLease("fixed"), s.take(t, "auto", term)
 		s.grant(t, fixed, term)
-		require.True(t, s.Add(fixed.Claim, time.Now(), time.Now(), term, false, 0))
+		require.True(t, s.Add(fixed.Lease, time.Now(), time.Now(), term, false, 0))
 		time.Sleep(time.Second)
 		s.tap.calls()
 		const left = 5 * time.Second
@@ -605,9 +605,9 @@ func TestALeaseThatSomebodyShortenedIsRaisedAtOnceOrTrustedNoLonger(t *testing.T
 			s.Check(h.Key)
 		}
 		time.Sleep(100 * time.Millisecond)
-		require.Less(t, time.Until(s.Until(fixed.Claim)), left)
-		require.Greater(t, time.Until(s.Until(fixed.Claim)), left/2)
-		require.Greater(t, time.Until(s.Until(auto.Claim)), term-time.Second)
+		require.Less(t, time.Until(s.Until(fixed.Lease)), left)
+		require.Greater(t, time.Until(s.Until(fixed.Lease)), left/2)
+		require.Greater(t, time.Until(s.Until(auto.Lease)), term-time.Second)
 		require.Greater(t, s.server.Embedded.TTL("auto"), term-time.Second)
 		time.Sleep(2 * left)
 		require.ErrorIs(t, fixed.why(t), errs.ErrLost)
@@ -618,45 +618,45 @@ func TestALeaseThatSomebodyShortenedIsRaisedAtOnceOrTrustedNoLonger(t *testing.T
 // A look reads the short lease; before its answer is there, an Extend is confirmed.
 func TestALookFromBeforeAConfirmationTakesNothingOffIt(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
-		h := claim("l")
+		h := newLease("l")
 		s.grant(t, h, term)
-		require.True(t, s.Add(h.Claim, time.Now(), time.Now(), term, false, 0))
+		require.True(t, s.Add(h.Lease, time.Now(), time.Now(), term, false, 0))
 		time.Sleep(time.Second)
 		s.server.Embedded.SetTTL("l", 5*time.Second)
 		letGo := s.tap.hold()
 		s.Check("l")
 		time.Sleep(100 * time.Millisecond)
 		s.server.Embedded.SetTTL("l", term)
-		require.True(t, s.Confirmed(h.Claim, time.Now(), term))
+		require.True(t, s.Confirmed(h.Lease, time.Now(), term))
 		s.tap.calls()
 		letGo()
 		time.Sleep(100 * time.Millisecond)
-		require.Greater(t, time.Until(s.Until(h.Claim)), term-time.Second)
+		require.Greater(t, time.Until(s.Until(h.Lease)), term-time.Second)
 		require.Len(t, s.tap.calls(), 1, "it is looked at again")
 	})
 }
 
 func TestAConfirmationFromBeforeALookDoesNotHideWhatItFound(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
-		h := claim("l")
+		h := newLease("l")
 		s.grant(t, h, term)
-		require.True(t, s.Add(h.Claim, time.Now(), time.Now(), term, false, 0))
+		require.True(t, s.Add(h.Lease, time.Now(), time.Now(), term, false, 0))
 		time.Sleep(time.Second)
 		sent := time.Now() // of an Extend, which is answered late
 		time.Sleep(100 * time.Millisecond)
 		s.server.Embedded.SetTTL("l", 5*time.Second)
 		s.Check("l")
 		time.Sleep(100 * time.Millisecond)
-		require.Less(t, time.Until(s.Until(h.Claim)), 5*time.Second)
+		require.Less(t, time.Until(s.Until(h.Lease)), 5*time.Second)
 		s.tap.calls()
-		require.True(t, s.Confirmed(h.Claim, sent, term))
+		require.True(t, s.Confirmed(h.Lease, sent, term))
 		time.Sleep(100 * time.Millisecond)
 		require.Len(t, s.tap.calls(), 1, "it is looked at again")
-		require.Less(t, time.Until(s.Until(h.Claim)), 5*time.Second)
+		require.Less(t, time.Until(s.Until(h.Lease)), 5*time.Second)
 	})
 }
 
-func TestAHintAboutEverythingIsAlsoOneAboutAClaimThatWasAskedAboutEarly(t *testing.T) {
+func TestAHintAboutEverythingIsAlsoOneAboutALeaseThatWasAskedAboutEarly(t *testing.T) {
 	inFreshShop(t, lease.Heartbeats{}, func(t *testing.T, s *shop) {
 		s.take(t, "a", term)
 		time.Sleep(8 * time.Millisecond)
@@ -675,11 +675,11 @@ func TestAHintAboutEverythingIsAlsoOneAboutAClaimThatWasAskedAboutEarly(t *testi
 	})
 }
 
-func TestClaimsOfTheSameLeaseTravelTogether(t *testing.T) {
-	const claims, periods = 1000, 10
-	const calls = (claims + lease.BatchSize - 1) / lease.BatchSize
+func TestLeasesOfTheSameLeaseTravelTogether(t *testing.T) {
+	const leases, periods = 1000, 10
+	const calls = (leases + lease.BatchSize - 1) / lease.BatchSize
 	inShop(t, func(t *testing.T, s *shop) {
-		all := make([]*held, claims)
+		all := make([]*held, leases)
 		for i := range all {
 			all[i] = s.take(t, fmt.Sprint("l", i), term)
 			if i%100 == 99 {
@@ -696,26 +696,26 @@ func TestClaimsOfTheSameLeaseTravelTogether(t *testing.T) {
 				renewed[k]++
 			}
 		}
-		require.Len(t, renewed, claims)
+		require.Len(t, renewed, leases)
 		for _, h := range all {
 			require.Equal(t, periods, renewed[h.Key])
 			require.NoError(t, h.why(t))
-			require.True(t, s.Remove(h.Claim))
+			require.True(t, s.Remove(h.Lease))
 		}
 	})
 }
 
-func TestClaimsTakenAtAnyTimeStillShareTheirCalls(t *testing.T) {
-	const claims, periods = 1000, 5
+func TestLeasesTakenAtAnyTimeStillShareTheirCalls(t *testing.T) {
+	const leases, periods = 1000, 5
 	inShop(t, func(t *testing.T, s *shop) {
-		for i := range claims {
+		for i := range leases {
 			s.take(t, fmt.Sprint("l", i), term)
 			time.Sleep(10 * time.Millisecond)
 		}
 		s.tap.calls()
 		time.Sleep(periods * 10 * time.Second)
-		require.LessOrEqual(t, len(s.tap.calls()), periods*101, "one call in 100 ms at most, not one a claim")
-		require.Len(t, s.Names(anyClaim), claims)
+		require.LessOrEqual(t, len(s.tap.calls()), periods*101, "one call in 100 ms at most, not one a lease")
+		require.Len(t, s.Names(anyLease), leases)
 	})
 }
 
@@ -726,7 +726,7 @@ func TestAJumpOfTheWallClockForcesARenewalAndNothingElse(t *testing.T) {
 		s.SetWall(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
 		start := time.Now()
 		a, b := s.take(t, "a", time.Hour), s.take(t, "b", time.Hour)
-		deadline := s.Until(a.Claim)
+		deadline := s.Until(a.Lease)
 		time.Sleep(time.Minute)
 		require.Empty(t, s.tap.calls())
 
@@ -737,7 +737,7 @@ func TestAJumpOfTheWallClockForcesARenewalAndNothingElse(t *testing.T) {
 		ahead.Add(int64(-10 * time.Minute))
 		time.Sleep(time.Minute)
 		require.Empty(t, s.tap.calls(), "a clock that is slewed, or set back, says nothing")
-		require.Equal(t, deadline, s.Until(a.Claim))
+		require.Equal(t, deadline, s.Until(a.Lease))
 
 		ahead.Add(int64(time.Minute)) // the machine was suspended
 		s.server.Embedded.Del("b")
@@ -748,7 +748,7 @@ func TestAJumpOfTheWallClockForcesARenewalAndNothingElse(t *testing.T) {
 		require.False(t, calls[0].looks)
 		require.ErrorIs(t, b.why(t), errs.ErrLost, "what was lost in its sleep is known at once")
 		require.NoError(t, a.why(t))
-		require.Equal(t, calls[0].at.Add(time.Hour-lease.Margin(time.Hour)), s.Until(a.Claim))
+		require.Equal(t, calls[0].at.Add(time.Hour-lease.Margin(time.Hour)), s.Until(a.Lease))
 
 		time.Sleep(time.Until(start.Add(time.Hour - time.Minute)))
 		calls = s.tap.calls()
@@ -783,27 +783,27 @@ func TestAfterASleepAHoldIsTrustedForAsLongAsTheServerGivesAndNoLonger(t *testin
 				var ahead atomic.Int64
 				synctest.Wait()
 				s.SetWall(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
-				h := claim("l")
+				h := newLease("l")
 				lasts := term
 				s.grant(t, h, lasts)
-				require.True(t, s.Add(h.Claim, time.Now(), time.Now(), term, x.auto, 0))
+				require.True(t, s.Add(h.Lease, time.Now(), time.Now(), term, x.auto, 0))
 				if x.extends {
 					lasts = 2 * term
 					s.server.Embedded.SetTTL("l", lasts)
-					require.True(t, s.Confirmed(h.Claim, time.Now(), lasts))
+					require.True(t, s.Confirmed(h.Lease, time.Now(), lasts))
 				}
-				start, deadline := time.Now(), s.Until(h.Claim)
+				start, deadline := time.Now(), s.Until(h.Lease)
 				time.Sleep(5 * time.Second)
 				s.asleep(&ahead, nap)
-				require.Equal(t, deadline.Add(-nap), s.Until(h.Claim), "Until needs no timer")
+				require.Equal(t, deadline.Add(-nap), s.Until(h.Lease), "Until needs no timer")
 				time.Sleep(2 * time.Second)
 				require.NoError(t, h.why(t))
 				over := start.Add(lasts - nap) // on the server
-				until := s.Until(h.Claim)
+				until := s.Until(h.Lease)
 				require.False(t, until.After(over))
 				require.WithinDuration(t, over, until, time.Second)
 				if x.auto {
-					s.Manual(h.Claim)
+					s.Manual(h.Lease)
 				}
 				time.Sleep(2 * lasts)
 				require.ErrorIs(t, h.why(t), errs.ErrLost)
@@ -818,23 +818,23 @@ func TestAStepOfTheWallClockEndsNoHoldAndIsForgottenWhenTheServerHasAnswered(t *
 		var ahead atomic.Int64
 		synctest.Wait()
 		s.SetWall(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
-		fixed, auto := claim("fixed"), s.take(t, "auto", term)
+		fixed, auto := newLease("fixed"), s.take(t, "auto", term)
 		s.grant(t, fixed, term)
-		require.True(t, s.Add(fixed.Claim, time.Now(), time.Now(), term, false, 0))
-		deadline := s.Until(fixed.Claim)
+		require.True(t, s.Add(fixed.Lease, time.Now(), time.Now(), term, false, 0))
+		deadline := s.Until(fixed.Lease)
 		time.Sleep(time.Second)
 		letGo := s.tap.hold()
 		ahead.Add(int64(24 * time.Hour))
 		time.Sleep(8 * time.Second)
 		for _, h := range []*held{fixed, auto} {
-			require.True(t, s.Until(h.Claim).Before(time.Now()), "nobody knows")
+			require.True(t, s.Until(h.Lease).Before(time.Now()), "nobody knows")
 			require.NoError(t, h.why(t))
-			require.True(t, s.Live(h.Claim))
+			require.True(t, s.Live(h.Lease))
 		}
 		letGo()
 		time.Sleep(time.Second)
-		require.WithinDuration(t, deadline, s.Until(fixed.Claim), 100*time.Millisecond)
-		require.Greater(t, time.Until(s.Until(auto.Claim)), term/2)
+		require.WithinDuration(t, deadline, s.Until(fixed.Lease), 100*time.Millisecond)
+		require.Greater(t, time.Until(s.Until(auto.Lease)), term/2)
 		s.tap.calls()
 		time.Sleep(time.Until(deadline) - time.Second)
 		for _, c := range s.tap.calls() {
@@ -865,17 +865,17 @@ func TestAnAnswerFromBeforeASleepIsNoAnswerAfterIt(t *testing.T) {
 		s.asleep(&ahead, 15*time.Second)
 		s.SetWall(wall) // which has it look
 		synctest.Wait()
-		before := s.Until(h.Claim)
+		before := s.Until(h.Lease)
 		time.Sleep(500 * time.Millisecond)
 		synctest.Wait()
-		answered := s.Until(h.Claim)
+		answered := s.Until(h.Lease)
 		require.True(t, answered.After(before), "answered")
 		require.Equal(t, sent[0].at.Add(term-lease.Margin(term)-15*time.Second), answered)
 		time.Sleep(2 * time.Second)
 		again := s.tap.calls()
 		require.NotEmpty(t, again)
 		require.False(t, again[0].looks)
-		require.Greater(t, s.Until(h.Claim), sent[0].at.Add(term-time.Second), "and it is asked again")
+		require.Greater(t, s.Until(h.Lease), sent[0].at.Add(term-time.Second), "and it is asked again")
 		require.NoError(t, h.why(t))
 	})
 }
@@ -883,14 +883,14 @@ func TestAnAnswerFromBeforeASleepIsNoAnswerAfterIt(t *testing.T) {
 func TestStopEndsWhatIsLeft(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		a, b := s.take(t, "a", term), s.take(t, "b", term)
-		require.True(t, s.Remove(b.Claim))
+		require.True(t, s.Remove(b.Lease))
 		s.Stop()
 		require.ErrorIs(t, a.why(t), errs.ErrClosed)
 		require.NoError(t, b.why(t))
 		names, due := s.Entries()
 		require.Zero(t, names)
 		require.Zero(t, due)
-		require.False(t, s.Remove(a.Claim))
+		require.False(t, s.Remove(a.Lease))
 	})
 }
 
@@ -956,9 +956,9 @@ func TestStopWaitsForNoConnectionThatIsNotThereYet(t *testing.T) {
 					require.NoError(t, err)
 					c := &late{Client: inner, gate: make(chan struct{}), connect: connect}
 					e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.DiscardHandler)})
-					h := claim("l")
+					h := newLease("l")
 					require.NoError(t, server.Embedded.Set(h.Key, h.Owner))
-					require.True(t, e.Add(h.Claim, time.Now(), time.Now(), term, true, 0))
+					require.True(t, e.Add(h.Lease, time.Now(), time.Now(), term, true, 0))
 					time.Sleep(time.Second)
 					require.EqualValues(t, 1, c.asked.Load())
 					stopped := make(chan struct{})
@@ -1003,12 +1003,12 @@ func TestNothingRunsOnceASilentServerHasBeenGivenUp(t *testing.T) {
 			c, err := rueidis.NewClient(o)
 			require.NoError(t, err)
 			e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.DiscardHandler)})
-			h := claim("l")
+			h := newLease("l")
 			require.NoError(t, c.Do(t.Context(), c.B().Set().Key("l").Value(h.Owner).Build()).Error())
 			if !there {
 				p.BlackHole(redistest.Up)
 			}
-			require.True(t, e.Add(h.Claim, time.Now(), time.Now(), term, true, 0))
+			require.True(t, e.Add(h.Lease, time.Now(), time.Now(), term, true, 0))
 			if there {
 				redistest.Eventually(t, 20*time.Second, "tracked", func() bool { return redistest.CommandCalls(t, c)["client|caching"] > 0 })
 				p.BlackHole(redistest.Up)
@@ -1037,7 +1037,7 @@ func TestEndAllLetsGoOfNothing(t *testing.T) {
 		require.ErrorIs(t, h.why(t), errs.ErrClosed)
 		time.Sleep(time.Hour + 5*time.Second)
 		require.Equal(t, 360, len(s.tap.calls()), "the lock is still held for the work that is ending")
-		require.True(t, s.Remove(h.Claim))
+		require.True(t, s.Remove(h.Lease))
 	})
 }
 
@@ -1046,7 +1046,7 @@ func TestNamesUsedOnceLeaveNothingBehind(t *testing.T) {
 	c := s.Client(t)
 	e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.DiscardHandler)})
 	defer e.Stop()
-	// a worker that is kept from running for a moment may have its claims looked at
+	// a worker that is kept from running for a moment may have its leases looked at
 	always := script.New("always held", "local r = {} for i = 1, #KEYS do r[i] = 1 end return r")
 	const names, workers = 100_000, 4
 	var wg sync.WaitGroup
@@ -1054,14 +1054,14 @@ func TestNamesUsedOnceLeaveNothingBehind(t *testing.T) {
 		wg.Go(func() {
 			for i := w; i < names; i += workers {
 				// two owners of each name, as joins have
-				a, b := claim(strconv.Itoa(i)), claim(strconv.Itoa(i))
+				a, b := newLease(strconv.Itoa(i)), newLease(strconv.Itoa(i))
 				for _, h := range []*held{a, b} {
 					h.Renew = always
-					if !e.Add(h.Claim, time.Now(), time.Now(), time.Hour, true, 0) {
+					if !e.Add(h.Lease, time.Now(), time.Now(), time.Hour, true, 0) {
 						t.Error("not added")
 					}
 				}
-				if !e.Remove(a.Claim) || e.Find(a.Key, a.Owner) != nil || e.Find(b.Key, b.Owner) != b.Claim || !e.Remove(b.Claim) {
+				if !e.Remove(a.Lease) || e.Find(a.Key, a.Owner) != nil || e.Find(b.Key, b.Owner) != b.Lease || !e.Remove(b.Lease) {
 					t.Errorf("name %d", i)
 				}
 			}
@@ -1071,17 +1071,17 @@ func TestNamesUsedOnceLeaveNothingBehind(t *testing.T) {
 	n, due := e.Entries()
 	require.Zero(t, n)
 	require.Zero(t, due)
-	require.Empty(t, e.Names(anyClaim))
+	require.Empty(t, e.Names(anyLease))
 }
 
 func TestTenThousandHoldsNeedNoMoreGoroutinesThanOne(t *testing.T) {
-	const claims = 10_000
+	const leases = 10_000
 	inShop(t, func(t *testing.T, s *shop) {
 		one := s.take(t, "one", term)
 		time.Sleep(15 * time.Second)
 		synctest.Wait()
 		before := runtime.NumGoroutine()
-		for i := range claims {
+		for i := range leases {
 			s.take(t, fmt.Sprint("l", i), term)
 		}
 		synctest.Wait()
@@ -1092,20 +1092,20 @@ func TestTenThousandHoldsNeedNoMoreGoroutinesThanOne(t *testing.T) {
 		require.Greater(t, s.tap.most(), before)
 		// a call is a flight of the engine's and one of the runner's
 		require.LessOrEqual(t, s.tap.most(), before+2*lease.MaxFlights+16, "the client's own included")
-		require.Len(t, s.Names(anyClaim), claims+1)
+		require.Len(t, s.Names(anyLease), leases+1)
 		renewed := map[string]int{}
 		for _, c := range s.tap.calls() {
 			for _, k := range c.keys {
 				renewed[k]++
 			}
 		}
-		require.Len(t, renewed, claims+1)
+		require.Len(t, renewed, leases+1)
 		for k, n := range renewed {
 			require.GreaterOrEqual(t, n, 2, k)
 		}
 		synctest.Wait()
 		require.LessOrEqual(t, runtime.NumGoroutine(), before+16, "the client opens its few connections as it needs them")
-		require.True(t, s.Remove(one.Claim))
+		require.True(t, s.Remove(one.Lease))
 	})
 }
 
@@ -1123,34 +1123,34 @@ func TestTheEngineBearsEverythingAtOnce(t *testing.T) {
 					return
 				default:
 				}
-				h := claim(strconv.Itoa(rand.IntN(20)))
+				h := newLease(strconv.Itoa(rand.IntN(20)))
 				s.Embedded.Set(h.Key, h.Owner) // may take it from another worker, whose next renewal says so
-				if !e.Add(h.Claim, time.Now(), time.Now(), 20*time.Millisecond, rand.IntN(2) == 0, time.Duration(rand.IntN(2))*30*time.Millisecond) {
+				if !e.Add(h.Lease, time.Now(), time.Now(), 20*time.Millisecond, rand.IntN(2) == 0, time.Duration(rand.IntN(2))*30*time.Millisecond) {
 					continue
 				}
 				for range rand.IntN(20) {
 					switch rand.IntN(8) {
 					case 0:
-						e.Auto(h.Claim, 40*time.Millisecond)
+						e.Auto(h.Lease, 40*time.Millisecond)
 					case 1:
-						e.Confirmed(h.Claim, time.Now(), 30*time.Millisecond)
+						e.Confirmed(h.Lease, time.Now(), 30*time.Millisecond)
 					case 2:
 						e.Check(h.Key)
 					case 3:
 						e.CheckAll()
 					case 4:
-						e.Live(h.Claim)
-						e.Until(h.Claim)
+						e.Live(h.Lease)
+						e.Until(h.Lease)
 					case 5:
 						e.Find(h.Key, h.Owner)
-						e.Names(anyClaim)
+						e.Names(anyLease)
 					case 6:
-						e.Lost(h.Claim, errs.ErrLost)
+						e.Lost(h.Lease, errs.ErrLost)
 					case 7:
 						script.Pause(context.Background(), time.Duration(rand.IntN(5))*time.Millisecond)
 					}
 				}
-				removed := e.Remove(h.Claim)
+				removed := e.Remove(h.Lease)
 				h.mu.Lock()
 				if removed && len(h.whys) > 0 || len(h.whys) > 1 {
 					t.Errorf("removed: %v, ended: %v", removed, h.whys)
@@ -1174,10 +1174,10 @@ func TestAddingAndRemovingInALoopLeavesTheWatchdogAsleep(t *testing.T) {
 		synctest.Wait()
 		looks.Store(0)
 		for range 1000 {
-			h := claim("l")
+			h := newLease("l")
 			s.grant(t, h, term)
-			require.True(t, s.Add(h.Claim, time.Now(), time.Now(), term, true, 0))
-			require.True(t, s.Remove(h.Claim)) // before the watchdog gets to look
+			require.True(t, s.Add(h.Lease, time.Now(), time.Now(), term, true, 0))
+			require.True(t, s.Remove(h.Lease)) // before the watchdog gets to look
 			time.Sleep(time.Millisecond)
 		}
 		require.LessOrEqual(t, looks.Load(), int32(3))

@@ -2,7 +2,7 @@ package lease
 
 import "time"
 
-// Entries is how many names are in the watchdog map, Due how many claims are in the heap.
+// Entries is how many names are in the watchdog map, Due how many leases are in the heap.
 func (e *Engine) Entries() (names, due int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

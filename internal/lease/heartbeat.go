@@ -82,23 +82,23 @@ type heart struct {
 }
 
 type pulse struct {
-	claims int
+	leases int
 	beat   instant // before the last confirmed beat was sent
 	since  instant // before the first of the unbroken row of beats to which that belongs was sent
 	began  instant // and when it was confirmed
 	next   instant // when one is to be sent
 	flying bool
 	failed bool          // the last one, and that was said
-	ends   instant       // no claim is over before this for want of beats
+	ends   instant       // no lease is over before this for want of beats
 	slept  time.Duration // how much of the time since the beat the machine may have slept
 }
 
-// trusted is until when c may be relied on as far as beats go. A row of beats that began when c's time was over already
+// trusted is until when l may be relied on as far as beats go. A row of beats that began when l's time was over already
 // does nothing for it.
-func (h *heart) trusted(c *Claim) instant {
-	p, trust := &h.parts[c.district], h.trust()
-	end := c.asked.Add(trust)
-	if !c.asked.Before(p.since) || p.began.Before(end) {
+func (h *heart) trusted(l *Lease) instant {
+	p, trust := &h.parts[l.district], h.trust()
+	end := l.asked.Add(trust)
+	if !l.asked.Before(p.since) || p.began.Before(end) {
 		end = max(end, p.beat.Add(trust))
 	}
 	return end
@@ -112,74 +112,74 @@ func (p *pulse) confirmed(sent, now instant, trust time.Duration) {
 	p.beat = max(p.beat, sent)
 	if broken {
 		p.since, p.began = sent, now
-		p.ends = 0 // to be found anew: claims may be over, and were not looked at yet
+		p.ends = 0 // to be found anew: leases may be over, and were not looked at yet
 	} else {
 		p.ends = max(p.ends, p.beat.Add(trust))
 	}
 }
 
-// over reports whether c's own time has come, by its lease or for want of beats.
-func (e *Engine) over(c *Claim, now instant) bool {
-	return !now.Before(c.deadline) || e.heart != nil && !now.Before(e.heart.trusted(c))
+// over reports whether l's own time has come, by its lease or for want of beats.
+func (e *Engine) over(l *Lease, now instant) bool {
+	return !now.Before(l.deadline) || e.heart != nil && !now.Before(e.heart.trusted(l))
 }
 
 // wake has beats sent at once after a sleep, which the others have counted as time without one.
 func (h *heart) wake(now instant, slept time.Duration) {
 	for d := range h.parts {
-		if p := &h.parts[d]; p.claims > 0 {
+		if p := &h.parts[d]; p.leases > 0 {
 			p.slept += slept
 			p.next = now
 		}
 	}
 }
 
-// count takes c in, and returns when the engine has to look next on its account.
-func (h *heart) count(c *Claim, now instant) instant {
-	p := &h.parts[c.district]
-	if p.claims++; p.claims == 1 {
+// count takes l in, and returns when the engine has to look next on its account.
+func (h *heart) count(l *Lease, now instant) instant {
+	p := &h.parts[l.district]
+	if p.leases++; p.leases == 1 {
 		p.slept = 0
-		p.ends = h.trusted(c)
+		p.ends = h.trusted(l)
 		if p.next.Before(now) {
 			p.next = now.Add(h.Interval) // a hold that is short needs no beat
 		}
 	}
-	p.ends = min(p.ends, h.trusted(c))
+	p.ends = min(p.ends, h.trusted(l))
 	return min(p.ends, p.next)
 }
 
-// listen ends the claims that have been without a beat for too long, says which beats are to be sent, and when to look
+// listen ends the leases that have been without a beat for too long, says which beats are to be sent, and when to look
 // again. Called with mu held.
-func (e *Engine) listen(now instant) (ended []*Claim, beats []int, next instant) {
+func (e *Engine) listen(now instant) (ended []*Lease, beats []int, next instant) {
 	h := e.heart
 	next = now.Add(time.Hour)
 	for d := range h.parts {
 		p := &h.parts[d]
-		if p.claims == 0 {
+		if p.leases == 0 {
 			continue
 		}
 		if !now.Before(p.ends) {
 			p.ends = now.Add(time.Hour)
-			for _, c := range e.due {
-				if int(c.district) != d {
+			for _, l := range e.due {
+				if int(l.district) != d {
 					continue
 				}
-				if end := h.trusted(c); now.Before(end) {
+				if end := h.trusted(l); now.Before(end) {
 					p.ends = min(p.ends, end)
 				} else {
-					ended = append(ended, c)
+					ended = append(ended, l)
 				}
 			}
-			for _, c := range ended {
-				if c.state == registered {
-					e.remove(c)
+			for _, l := range ended {
+				if l.state == registered {
+					e.remove(l)
 				}
 			}
 		}
-		if !p.flying && !now.Before(p.next) && p.claims > 0 {
+		if !p.flying && !now.Before(p.next) && p.leases > 0 {
 			p.flying = true
 			beats = append(beats, d)
 		}
-		if p.claims > 0 {
+		if p.leases > 0 {
 			next = min(next, p.ends)
 			if !p.flying {
 				next = min(next, p.next)
@@ -227,11 +227,11 @@ func (e *Engine) pulsate(district int) {
 	}()
 }
 
-// mute ends claims that had no beat for too long.
-func (e *Engine) mute(ended []*Claim) {
-	for _, c := range ended {
-		e.log.Warn("redlatch: hold ended: no heartbeat was confirmed in time", "name", c.Name, "owner", c.owner())
-		c.Ended(errs.ErrLost)
+// mute ends leases that had no beat for too long.
+func (e *Engine) mute(ended []*Lease) {
+	for _, l := range ended {
+		e.log.Warn("redlatch: hold ended: no heartbeat was confirmed in time", "name", l.Name, "owner", l.owner())
+		l.Ended(errs.ErrLost)
 	}
 }
 

@@ -36,25 +36,25 @@ func TestAHoldLastsForAsLongAsHeartbeatsAreConfirmed(t *testing.T) {
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		start := time.Now()
 		h := s.take(t, "l", hour)
-		require.Equal(t, start.Add(trusted), s.Until(h.Claim), "without any beat")
+		require.Equal(t, start.Add(trusted), s.Until(h.Lease), "without any beat")
 		time.Sleep(time.Minute + between)
 		require.NoError(t, h.why(t))
-		require.True(t, s.Live(h.Claim))
-		require.WithinRange(t, s.Until(h.Claim), time.Now().Add(trusted-beats.Interval), time.Now().Add(trusted))
-		at := s.Until(h.Claim).Add(-trusted) // when the last one was sent
+		require.True(t, s.Live(h.Lease))
+		require.WithinRange(t, s.Until(h.Lease), time.Now().Add(trusted-beats.Interval), time.Now().Add(trusted))
+		at := s.Until(h.Lease).Add(-trusted) // when the last one was sent
 
 		letGo := s.tap.hold()
 		time.Sleep(time.Until(at.Add(trusted - time.Millisecond)))
 		require.NoError(t, h.why(t))
-		require.True(t, s.Live(h.Claim))
+		require.True(t, s.Live(h.Lease))
 		time.Sleep(time.Millisecond)
-		require.False(t, s.Live(h.Claim), "at once, whoever gets to look first")
+		require.False(t, s.Live(h.Lease), "at once, whoever gets to look first")
 		time.Sleep(time.Millisecond)
 		require.ErrorIs(t, h.why(t), errs.ErrLost)
 		require.Equal(t, at.Add(trusted), h.end())
 		letGo()
 		time.Sleep(time.Minute)
-		require.False(t, s.Live(h.Claim), "for good")
+		require.False(t, s.Live(h.Lease), "for good")
 	})
 }
 
@@ -65,7 +65,7 @@ func TestAfterASleepABeatIsSentAtOnceAndTrustIsShorterUntilIt(t *testing.T) {
 		s.SetWall(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
 		h := s.take(t, "l", hour)
 		time.Sleep(time.Minute + between)
-		until := s.Until(h.Claim)
+		until := s.Until(h.Lease)
 		letGo := s.tap.hold()
 		ahead.Add(int64(2 * time.Second))
 		s.SetWall(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }) // which has it look
@@ -75,12 +75,12 @@ func TestAfterASleepABeatIsSentAtOnceAndTrustIsShorterUntilIt(t *testing.T) {
 			beat = beat || c.keys[0] == "alive:0"
 		}
 		require.True(t, beat)
-		require.Equal(t, until.Add(-2*time.Second), s.Until(h.Claim))
+		require.Equal(t, until.Add(-2*time.Second), s.Until(h.Lease))
 		require.NoError(t, h.why(t))
 		now := time.Now()
 		letGo()
 		synctest.Wait()
-		require.Equal(t, now.Add(trusted), s.Until(h.Claim))
+		require.Equal(t, now.Add(trusted), s.Until(h.Lease))
 		time.Sleep(time.Minute)
 		require.NoError(t, h.why(t))
 	})
@@ -91,17 +91,17 @@ func TestAHoldIsTrustedFromWhenItMayFirstHaveBeenSeen(t *testing.T) {
 		time.Sleep(time.Minute) // beats of before do not count
 		asked := time.Now()
 		time.Sleep(2 * time.Second)
-		h := claim("l")
+		h := newLease("l")
 		s.grant(t, h, hour)
-		require.True(t, s.Add(h.Claim, asked, time.Now(), hour, true, 0))
-		require.Equal(t, asked.Add(trusted), s.Until(h.Claim), "not from the call that said so")
-		require.True(t, s.Remove(h.Claim))
+		require.True(t, s.Add(h.Lease, asked, time.Now(), hour, true, 0))
+		require.Equal(t, asked.Add(trusted), s.Until(h.Lease), "not from the call that said so")
+		require.True(t, s.Remove(h.Lease))
 
 		require.False(t, s.Trusted("l", time.Now().Add(-trusted)))
 		require.True(t, s.Trusted("l", time.Now().Add(-trusted+time.Millisecond)))
-		late := claim("late")
+		late := newLease("late")
 		s.grant(t, late, hour)
-		require.False(t, s.Add(late.Claim, time.Now().Add(-trusted), time.Now(), hour, true, 0))
+		require.False(t, s.Add(late.Lease, time.Now().Add(-trusted), time.Now(), hour, true, 0))
 		require.Nil(t, s.Find("late", late.Owner))
 	})
 }
@@ -112,14 +112,14 @@ func TestBeatsForOneHoldAreBeatsForAll(t *testing.T) {
 		asked := time.Now()
 		s.take(t, "other", hour)
 		time.Sleep(10*time.Second + between)
-		h := claim("l")
+		h := newLease("l")
 		s.grant(t, h, hour)
-		require.True(t, s.Add(h.Claim, asked.Add(5*time.Second), time.Now(), hour, true, 0))
-		require.Greater(t, s.Until(h.Claim), time.Now().Add(trusted-2*beats.Interval))
+		require.True(t, s.Add(h.Lease, asked.Add(5*time.Second), time.Now(), hour, true, 0))
+		require.Greater(t, s.Until(h.Lease), time.Now().Add(trusted-2*beats.Interval))
 		// Before the first beat of the row there may have been none for too long.
-		old := claim("old")
+		old := newLease("old")
 		s.grant(t, old, hour)
-		require.False(t, s.Add(old.Claim, asked.Add(-10*time.Second), time.Now(), hour, true, 0))
+		require.False(t, s.Add(old.Lease, asked.Add(-10*time.Second), time.Now(), hour, true, 0))
 	})
 }
 
@@ -152,7 +152,7 @@ func TestAHoldThatIsYoungerThanTheGapOutlastsIt(t *testing.T) {
 		time.Sleep(2500 * time.Millisecond)
 		require.ErrorIs(t, old.why(t), errs.ErrLost)
 		require.NoError(t, young.why(t))
-		require.Equal(t, at.Add(trusted), s.Until(young.Claim))
+		require.Equal(t, at.Add(trusted), s.Until(young.Lease))
 		letGo()
 		time.Sleep(10 * time.Second)
 		require.NoError(t, young.why(t), "it was heard in time")
@@ -167,7 +167,7 @@ func TestShortHoldsSendNoHeartbeat(t *testing.T) {
 		for range 50 {
 			h := s.take(t, "l", hour)
 			time.Sleep(10 * time.Millisecond)
-			require.True(t, s.Remove(h.Claim))
+			require.True(t, s.Remove(h.Lease))
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(time.Minute)

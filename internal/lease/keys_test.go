@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// renewPair renews claims of two keys each, which hold their owner.
+// renewPair renews leases of two keys each, which hold their owner.
 var renewPair = script.New("renew pairs", `
 local replies = {}
 if #KEYS == 1 then
@@ -40,16 +40,16 @@ for i = 1, #KEYS / 2 do
 end
 return replies`)
 
-// While a slot is being migrated two claims in it may lie on two nodes, for as long as that takes. What is true of one of
+// While a slot is being migrated two leases in it may lie on two nodes, for as long as that takes. What is true of one of
 // them must not be waited for by the others: its node may be the one that is gone.
-func TestClaimsThatAreApartAreRenewedEachAlone(t *testing.T) {
+func TestLeasesThatAreApartAreRenewedEachAlone(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		var all []*held
 		for i := range lease.BatchSize + 2 {
 			all = append(all, s.take(t, fmt.Sprint("l", i), term))
 		}
 		look := s.take(t, "manual", time.Hour)
-		s.Manual(look.Claim)
+		s.Manual(look.Lease)
 		s.tap.migrate(true, "l7")
 		time.Sleep(term / 2)
 		require.NoError(t, s.server.Embedded.Set("l3", "somebody else"))
@@ -78,20 +78,20 @@ func TestClaimsThatAreApartAreRenewedEachAlone(t *testing.T) {
 	})
 }
 
-func TestAClaimWhoseKeysAreApartIsRenewedKeyByKey(t *testing.T) {
+func TestALeaseWhoseKeysAreApartIsRenewedKeyByKey(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		pair := func(name string) *held {
-			h := claim(name)
+			h := newLease(name)
 			h.More, h.Renew = []string{name + "+"}, renewPair
 			s.grant(t, h, term)
 			require.NoError(t, s.server.Embedded.Set(name+"+", h.Owner))
 			s.server.Embedded.SetTTL(name+"+", term)
-			require.True(t, s.Add(h.Claim, time.Now(), time.Now(), term, true, 0))
+			require.True(t, s.Add(h.Lease, time.Now(), time.Now(), term, true, 0))
 			return h
 		}
 		a, b, c := pair("a"), pair("b"), pair("c")
 		s.tap.migrate(true, "c+")
-		deadline := s.Until(c.Claim)
+		deadline := s.Until(c.Lease)
 		time.Sleep(10 * term)
 		require.NoError(t, a.why(t))
 		require.NoError(t, b.why(t))
@@ -105,20 +105,20 @@ func TestAClaimWhoseKeysAreApartIsRenewedKeyByKey(t *testing.T) {
 	})
 }
 
-func TestAClaimOfSeveralKeysIsRenewedWithAllOfThem(t *testing.T) {
+func TestALeaseOfSeveralKeysIsRenewedWithAllOfThem(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		pair := func(name string) *held {
-			h := claim(name)
+			h := newLease(name)
 			h.More, h.Renew = []string{name + "+"}, renewPair
 			s.grant(t, h, term)
 			require.NoError(t, s.server.Embedded.Set(name+"+", h.Owner))
 			s.server.Embedded.SetTTL(name+"+", term)
-			require.True(t, s.Add(h.Claim, time.Now(), time.Now(), term, true, 0))
+			require.True(t, s.Add(h.Lease, time.Now(), time.Now(), term, true, 0))
 			return h
 		}
 		require.Empty(t, s.All())
 		a, b := pair("a"), pair("b")
-		require.ElementsMatch(t, []*lease.Claim{a.Claim, b.Claim}, s.All())
+		require.ElementsMatch(t, []*lease.Lease{a.Lease, b.Lease}, s.All())
 		c := s.take(t, "c", term) // of one key, by another script
 		time.Sleep(time.Hour + 11*time.Second)
 		for _, h := range []*held{a, b, c} {
@@ -142,17 +142,17 @@ func TestKeysThatChangeAllTheTimeAreNotTracked(t *testing.T) {
 	e := lease.New(lease.Config{Client: tapped, Runner: script.NewRunner(tapped, time.Second), Log: slog.New(slog.DiscardHandler)})
 	defer e.Stop()
 	take := func(name string, untracked bool) *held {
-		h := claim(name)
+		h := newLease(name)
 		h.Untracked = untracked
 		require.NoError(t, c.Do(t.Context(), c.B().Set().Key(name).Value(h.Owner).PxMilliseconds(2000).Build()).Error())
-		require.True(t, e.Add(h.Claim, time.Now(), time.Now(), 2*time.Second, true, 0))
+		require.True(t, e.Add(h.Lease, time.Now(), time.Now(), 2*time.Second, true, 0))
 		return h
 	}
 	busy, calm := take("busy", true), take("calm", false)
 	tracked := func() int { return redistest.CommandCalls(t, c)["client|caching"] }
 	redistest.Eventually(t, 20*time.Second, "the calm one is tracked", func() bool { return tracked() > 0 })
 	tapped.calls()
-	for range 50 { // a change that concerns the claim is a reason to look, if it is tracked
+	for range 50 { // a change that concerns the lease is a reason to look, if it is tracked
 		require.NoError(t, c.Do(t.Context(), c.B().Pexpire().Key("busy").Milliseconds(2000).Build()).Error())
 		e.Check("busy")
 		e.CheckAll()
@@ -175,9 +175,9 @@ func TestLogsCallAnOwnerThatIsNoTextByAnotherName(t *testing.T) {
 	s := redistest.Embedded(t)
 	c := s.Client(t)
 	e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.NewTextHandler(&log, nil))})
-	h := claim("l")
+	h := newLease("l")
 	h.Owner, h.Shown = "\xff\xfe", "fffe"
-	require.True(t, e.Add(h.Claim, time.Now(), time.Now(), 20*time.Millisecond, false, 0))
+	require.True(t, e.Add(h.Lease, time.Now(), time.Now(), 20*time.Millisecond, false, 0))
 	redistest.Eventually(t, 20*time.Second, "the lease is over", func() bool { return !h.end().IsZero() })
 	e.Stop()
 	require.Contains(t, log.String(), "owner=fffe")

@@ -17,14 +17,14 @@ import (
 // must not count (NOLOOP), which would make a client's cached reads stale if it were switched on there, and because a
 // client that observes invalidations pipelines on every connection, which makes each single call slower.
 //
-// A key is tracked by renewing its claim here: CLIENT CACHING YES, then the script, whose last access to the key is a
+// A key is tracked by renewing its lease here: CLIENT CACHING YES, then the script, whose last access to the key is a
 // read. So keeping a key tracked costs nothing beyond the renewals that are needed anyway.
 //
 // In a Cluster every node would need such a connection, and a way to follow moving slots. There the keys are tracked on
 // the client's own connections, if its invalidations are observed (pubsub.Invalidations). Its own renewals count there:
 // each causes one look, which writes nothing.
 //
-// What comes is a hint, never proof: it has the claims of that key looked at, which also finds out that a lease was
+// What comes is a hint, never proof: it has the leases of that key looked at, which also finds out that a lease was
 // shortened (see settle). A lost connection has all of them checked,
 // which tracks them on the next one.
 type tracker struct {
@@ -134,36 +134,36 @@ func (e *Engine) invalidated(keys []string) {
 	}
 }
 
-// Check has the claims on key asked about at once: something has happened to it.
+// Check has the leases on key asked about at once: something has happened to it.
 func (e *Engine) Check(key string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.now()
-	for c := e.entries[entry(key)]; c != nil; c = c.beside {
-		if c.Untracked {
+	for l := e.entries[entry(key)]; l != nil; l = l.beside {
+		if l.Untracked {
 			continue
 		}
-		c.checkAt = now
-		c.schedule()
-		heap.Fix(&e.due, c.index)
-		e.wakeBy(c.next)
+		l.checkAt = now
+		l.schedule()
+		heap.Fix(&e.due, l.index)
+		e.wakeBy(l.next)
 	}
 }
 
 // CheckAll has everything asked about, but for what is too young to have been asked about yet.
 //
-// Age alone would not tell: a claim may be asked about a little before it is trackAfter old, to travel with others. If
+// Age alone would not tell: a lease may be asked about a little before it is trackAfter old, to travel with others. If
 // that was before the connection was there, or the key was flushed in the rest of that time, it is not tracked now.
 func (e *Engine) CheckAll() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.now()
-	for _, c := range e.due {
-		if first := c.start.Add(trackAfter); c.Untracked || c.checkAt == first {
+	for _, l := range e.due {
+		if first := l.start.Add(trackAfter); l.Untracked || l.checkAt == first {
 			continue
 		}
-		c.checkAt = now
-		c.schedule()
+		l.checkAt = now
+		l.schedule()
 	}
 	heap.Init(&e.due)
 	if len(e.due) > 0 {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Life is the public side of one handle of a claim: whether it lasts, why it ended, and the contexts that end with it.
+// Life is the public side of one handle of a lease: whether it lasts, why it ended, and the contexts that end with it.
 // The zero value lasts. It is safe for concurrent use.
 type Life struct {
 	mu       sync.Mutex

@@ -1,0 +1,197 @@
+package lease
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Lease is what one owner holds of one name, until a local deadline. The exported fields are set before Add and not
+// changed afterwards; the rest is guarded by Engine.mu.
+type Lease struct {
+	Name string // as the user knows it
+	Key  string // on the server
+	// More are further keys of the lease, in Key's slot, for its renewal script. As many for every lease of one script.
+	More  []string
+	Owner string // never used for another lease, so a lease's identity is its generation
+	Shown string // what logs call the owner, if it is not text
+
+	// Renew extends the lease on the server; see the package comment for its form.
+	Renew *script.Script
+	// Untracked: others write the lease's keys all the time, so that a change there says nothing about the lease. It is
+	// only renewed, never looked at in between.
+	Untracked bool
+	// Drift: the lease's deadline leaves room for what Redlock takes off for the drift of clocks, where Margin is less.
+	Drift bool
+	told  atomic.Bool // here, where it takes no room: a held lock is to cost little
+	// Ended is called when the lease is over without having been removed: errs.ErrLost, errs.ErrOverwritten or errs.ErrMaxHold,
+	// once; and with errs.ErrClosed by EndAll, which may be before that, and Stop. It must not block.
+	Ended func(why error)
+
+	// Ctx is that of the acquisition, for Values; nil: none.
+	Ctx context.Context
+
+	// Of is what the lease belongs to, for whoever looks it up.
+	Of any
+
+	// Longest is the longest that has been asked for: the server may keep the lease for so long from now, whatever is
+	// done. Once the lease is in use it is Engine.Longest's.
+	Longest time.Duration
+
+	beside   *Lease        // the next lease of the same key
+	length   time.Duration // of the renewals
+	deadline instant       // acting is safe until then, as far as the lease goes
+	sure     instant       // the same, even if the machine was asleep; less than deadline while the server has not answered since
+	heard    instant       // when the last confirmation of a lease was taken in
+	looked   instant       // when a look that found less was
+	asked    instant       // before the request was sent that was granted
+	maxAt    instant       // MaxHold, zero: none
+	start    instant       // the renewal schedule is start + n*length/3
+	renewAt  instant
+	checkAt  instant       // when to look whether it is still held; zero: no reason to
+	short    time.Duration // the lease that the server has, if it is shorter than ours is to be: one renewal is due in any case
+	auto     int32         // how many handles want it renewed
+	retrying bool          // the last renewal failed; renewAt is a pause's end, not a point of the schedule
+	inFlight bool          // a renewal is under way; only its answer, or the deadline, is the next event
+	state    state
+	district uint8   // see Heartbeats
+	next     instant // next event: renewal, deadline or MaxHold
+	index    int     // in the heap
+}
+
+// instant is a time on the monotonic clock, after an engine's base: a third of a time.Time, of which a lease has many.
+// The zero value is none.
+type instant time.Duration
+
+func (i instant) Before(j instant) bool       { return i < j }
+func (i instant) After(j instant) bool        { return i > j }
+func (i instant) Add(d time.Duration) instant { return i + instant(d) }
+func (i instant) Sub(j instant) time.Duration { return time.Duration(i - j) }
+func (i instant) IsZero() bool                { return i == 0 }
+
+type state uint8
+
+const (
+	unregistered state = iota
+	registered
+	over // removed, or ended by the engine
+)
+
+// Margin is what is taken off a lease before it is trusted locally: half a percent, for clocks that run at different
+// rates (a poor quartz is a hundred times better), and up to 10 ms for what passes between looking at the clock and
+// acting on it.
+func Margin(length time.Duration) time.Duration {
+	return length/200 + min(length/10, 10*time.Millisecond)
+}
+
+// margin is what is taken off a length of the lease.
+func (l *Lease) margin(length time.Duration) time.Duration {
+	m := Margin(length)
+	if l.Drift {
+		m = max(m, length/100+2*time.Millisecond)
+	}
+	return m
+}
+
+// Values is a context with the values of the acquisition and without its end, for what happens to the lease while nobody
+// calls.
+func (l *Lease) Values() context.Context {
+	if l.Ctx == nil {
+		return context.Background()
+	}
+	return context.WithoutCancel(l.Ctx)
+}
+
+// owner is what logs call the owner.
+func (l *Lease) owner() string {
+	if l.Shown != "" {
+		return l.Shown
+	}
+	return l.Owner
+}
+
+// schedule computes the next event. Called with mu held.
+func (l *Lease) schedule() {
+	l.next = l.deadline
+	if !l.maxAt.IsZero() && l.maxAt.Before(l.next) {
+		l.next = l.maxAt
+	}
+	if l.inFlight {
+		return
+	}
+	if (l.auto > 0 || l.short > 0) && l.renewAt.Before(l.next) {
+		l.next = l.renewAt
+	}
+	if !l.checkAt.IsZero() && l.checkAt.Before(l.next) {
+		l.next = l.checkAt
+	}
+}
+
+// Tell reports whether this is the first time that it is asked: an observer is told of an end once, which Ended is not.
+func (l *Lease) Tell() bool { return l.told.CompareAndSwap(false, true) }
+
+// doubted reports whether the lease may end before the deadline, because the machine may have been asleep.
+func (l *Lease) doubted() bool { return l.sure.Before(l.deadline) }
+
+// term is the lease that the server has: how much time there is for trying.
+func (l *Lease) term() time.Duration {
+	if l.short > 0 {
+		return l.short
+	}
+	return l.length
+}
+
+// howLong is the length that a look asks for. A look says how long the lease has left. It writes nothing, and so causes no
+// invalidation of its own.
+const howLong = -time.Millisecond
+
+// wanted reports whether a call about l should go out at now, and the length it should ask for: howLong for a look.
+func (l *Lease) wanted(now instant) (length time.Duration, ok bool) {
+	if l.inFlight {
+		return 0, false
+	}
+	// What is due soon goes with the rest: otherwise every lease is a batch of its own. Not so a retry, whose pause
+	// may be shorter than that.
+	renewBy, checkBy := now, now
+	if !l.retrying {
+		renewBy, checkBy = now.Add(min(l.length/100, earliest)), now.Add(earliest/10)
+	}
+	switch {
+	case l.auto > 0 && !renewBy.Before(l.renewAt):
+		return l.length, true
+	case l.short > 0 && !renewBy.Before(l.renewAt):
+		return l.start.Add(l.length).Sub(now), true
+	case !l.checkAt.IsZero() && !checkBy.Before(l.checkAt):
+		return howLong, true
+	}
+	return 0, false
+}
+
+// plan sets the next renewal to the first point of the absolute schedule after now, and after the one that was
+// planned, which may just have been done a little early. Renewals that are late do not push the later ones back:
+// delays of a few milliseconds each would add up until a lease runs out.
+func (l *Lease) plan(now instant) {
+	after := now
+	if l.renewAt.After(after) {
+		after = l.renewAt
+	}
+	period := l.length / 3
+	l.renewAt = l.start.Add((after.Sub(l.start)/period + 1) * period)
+}
+
+// leases is a binary heap by next event.
+type leases []*Lease
+
+func (h leases) Len() int           { return len(h) }
+func (h leases) Less(i, j int) bool { return h[i].next.Before(h[j].next) }
+func (h leases) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].index, h[j].index = i, j }
+func (h *leases) Push(x any)        { l := x.(*Lease); l.index = len(*h); *h = append(*h, l) }
+func (h *leases) Pop() any {
+	old := *h
+	l := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return l
+}
