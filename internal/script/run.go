@@ -359,7 +359,7 @@ func (c *Call) send(ctx context.Context, conn Conn, text bool, before interface{
 	at := len(cmds)
 	cmds = append(cmds, c.command(conn.B(), text))
 	if c.Replicas > 0 {
-		cmds = append(cmds, conn.B().Wait().Numreplicas(int64(c.Replicas)).Timeout(c.ReplicasWait.Milliseconds()).Build())
+		cmds = append(cmds, conn.B().Wait().Numreplicas(int64(c.Replicas)).Timeout(millis(c.ReplicasWait)).Build())
 	}
 	results := conn.DoMulti(ctx, cmds...)
 	if c.Replicas > 0 {

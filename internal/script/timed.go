@@ -1,0 +1,108 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+// Reply is the decoded reply of a script that refuses to run after an instant.
+type Reply interface {
+	// Clock is the server's time in ms when the script ran, and whether the script came too late and so did nothing.
+	Clock() (server int64, late bool)
+}
+
+// Timed is a call that the server refuses after an instant, so that nothing is granted to a caller that has given up.
+// Deadlines cannot do that: a request that was sent may run at any time later.
+//
+// The instant, not after, is in the server's own time, which this client estimates from earlier replies (see Clock).
+// The first call to a server has none.
+//
+//	this client                                 server
+//	estimates that the server's clock is at T
+//	                                            steps its clock forward, or another takes its place
+//	sends "not after T + 500 ms"
+//	                                            its clock is later than that: does nothing, replies LATE, and its time
+//	forgets the estimate, takes that time for
+//	the next, sends once more
+//	                                            does it
+//
+// A second LATE is no matter of the estimate: requests take too long to get there. The caller is told that nothing was
+// done, and may try again later.
+type Timed[R Reply] struct {
+	Key string // by which the server's clock is known
+	// GiveUp is how long after sending the caller gives up on the request. Zero: the runner's call timeout, as is right
+	// for one attempt. The caller gives up at the deadline of its context if that is sooner.
+	GiveUp time.Duration
+	// Beyond is how long after that deadline the caller still waits for the reply.
+	Beyond time.Duration
+	// Send makes the call. It is called again, with another sent and notAfter, for the one retry. notAfter is the
+	// server's time in ms, 0 for none. What is written on the server holds from sent on, at the earliest.
+	Send func(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error)
+	// Decode reads the reply.
+	Decode func(rueidis.RedisMessage) (R, error)
+}
+
+// Run makes the call. A reply is returned if the error is nil, and beside an errs.ErrNotReplicated. ErrUnavailable: the
+// request came too late, or Send said so. Other errors are those of Send and Decode.
+func (t *Timed[R]) Run(ctx context.Context, r *Runner) (reply R, err error) {
+	for again := false; ; again = true {
+		sent := time.Now()
+		m, err := t.Send(ctx, sent, r.Clock.At(t.Key, t.notAfter(ctx, r, sent)))
+		received := time.Now()
+		if err != nil && !errors.Is(err, errs.ErrNotReplicated) {
+			return reply, err
+		}
+		got, bad := t.Decode(m)
+		if bad != nil {
+			return reply, bad
+		}
+		server, late := got.Clock()
+		if !late {
+			r.Clock.Learn(t.Key, server, sent, received)
+			return got, err
+		}
+		r.Clock.Relearn(t.Key, server, sent, received)
+		if again {
+			return reply, fmt.Errorf("%w: %q: the request reached the server too late", errs.ErrUnavailable, t.Key)
+		}
+	}
+}
+
+// notAfter is the instant at which the caller gives up on a request sent at sent. Clock.At turns it into the server's
+// time and rounds it down: a request is refused a moment too soon, never granted after its caller left.
+func (t *Timed[R]) notAfter(ctx context.Context, r *Runner, sent time.Time) time.Time {
+	giveUp := t.GiveUp
+	if giveUp == 0 {
+		giveUp = r.timeout
+	}
+	end := sent.Add(giveUp)
+	if d, ok := ctx.Deadline(); ok && d.Add(t.Beyond).Before(end) {
+		return d.Add(t.Beyond)
+	}
+	return end
+}
+
+// Millis is d as an argument of a script: in whole milliseconds, rounded up. What goes to the server in whole milliseconds
+// are leases, the ends of keys, and times for which something is remembered or waited for. Rounded up
+//
+//   - a lease lasts on the server no shorter than its holder, who counts in nanoseconds, believes;
+//   - what is to be there for d is there for d;
+//   - and no bound is cut to 0, which PEXPIRE takes for "now", WAIT for "for ever" and scripts for "none".
+//
+// Instants are none of these: one after which a request is refused is rounded down (Clock.At).
+func Millis(d time.Duration) string { return strconv.FormatInt(millis(d), 10) }
+
+func millis(d time.Duration) int64 {
+	ms := d.Milliseconds()
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return ms
+}
