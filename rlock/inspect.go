@@ -136,52 +136,57 @@ func (l *Lock) describe(ctx context.Context, s *State, r inspectReply) {
 	}
 }
 
-// ForceUnlock takes the lock from whoever holds it at the time of the call and wakes the waiters; it reports whether
-// anybody held it. The holders learn of it at their next renewal, or at once where their client tracks its keys, as
-// ErrLost; until then they act beside the next holder. Whoever acquires the lock meanwhile is left alone. Errors as of
-// [Lock.IsLocked]; after ErrUnknownOutcome it may have been taken.
-func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
+// IsLocked reports whether anybody holds the lock. Like all questions it is asked until it is answered, ctx ends or four
+// CallTimeouts are over, and fails with ErrUnavailable, ErrUnknownOutcome, ErrClosed, ErrInvalidName, ErrInvalidOption,
+// ErrWrongType or what else the server answers.
+func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	if l.of != nil {
-		return l.of.forceUnlock(ctx, l)
+		left, err := l.of.left(ctx, l)
+		return left != 0, err
 	}
-	return ask(ctx, l, func(ctx context.Context) (bool, error) {
-		r, err := l.c.runInspect(ctx, l.key)
-		if err != nil || !r.locked {
-			return false, err
-		}
-		fields := r.fields
-		if l.kind.side != alone {
-			fields = map[string]string{}
-			for field, count := range r.fields {
-				if field != "mode" && strings.HasSuffix(field, ":write") == (l.kind.side == writer) {
-					fields[field] = count
-				}
-			}
-		}
-		removed, err := l.evict(ctx, fields)
-		return removed > 0, err
-	})
+	q, err := l.query(ctx, "")
+	return q.owners > 0, err
 }
 
-// evict takes the lock from the owners of these fields of its hash, hands it over or wakes its waiters, and returns how
-// many of them held it still.
-func (l *Lock) evict(ctx context.Context, fields map[string]string) (removed int64, err error) {
-	owners := make([]string, 0, len(fields))
-	var more []string
-	for field, count := range fields {
-		if strings.HasSuffix(field, "!") {
-			continue
-		}
-		owners = append(owners, field)
-		if l.kind.side != alone {
-			more = append(more, l.timeouts(field, count)...)
+// IsHeldBy reports whether the owner that ctx carries (see [Hold.Context]) holds the lock, by the server's word. It is
+// false for a ctx that carries none of this lock.
+func (l *Lock) IsHeldBy(ctx context.Context) (bool, error) {
+	n, err := l.HoldCount(ctx)
+	return n > 0, err
+}
+
+// HoldCount is how often the owner that ctx carries holds the lock, by the server's word; 0 if it does not. While
+// other goroutines of the same owner are locking or unlocking it may be one off.
+func (l *Lock) HoldCount(ctx context.Context) (int, error) {
+	if l.of != nil {
+		return l.of.holdCount(ctx, l)
+	}
+	own, id := ownerIn(ctx, l)
+	if own != nil {
+		id = ""
+		if own, _, _ = l.meet(own); own != nil {
+			id = Owner(own.lease.Owner)
 		}
 	}
-	removed, err = l.runForce(ctx, owners, more)
-	if err == nil {
-		l.c.queue.Nudge(l.key)
+	q, err := l.query(ctx, string(id))
+	if id == "" {
+		q.count = 0
 	}
-	return removed, err
+	return int(q.count), err
+}
+
+// RemainingLease is how long the present lease still lasts if nobody renews it: 0 if nobody holds the lock, NoExpiry
+// if it has no end. Errors as of IsLocked.
+func (l *Lock) RemainingLease(ctx context.Context) (time.Duration, error) {
+	if l.of != nil {
+		return l.of.left(ctx, l)
+	}
+	q, err := l.query(ctx, "")
+	return q.left, err
+}
+
+func (l *Lock) query(ctx context.Context, owner string) (queryReply, error) {
+	return ask(ctx, l, func(ctx context.Context) (queryReply, error) { return l.runQuery(ctx, owner) })
 }
 
 // ask runs a question, or an intervention, on behalf of a caller whose ctx may have no deadline.

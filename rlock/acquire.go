@@ -1,0 +1,253 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
+	"github.com/redlatch/redlatch/internal/wait"
+)
+
+// take acquires a lock that is not a composite. auto: the hold is renewed, which a lease of 0 asks for and a part of a
+// composite needs until all are there.
+func (l *Lock) take(ctx context.Context, waitTime, leaseTime time.Duration, auto bool) (*Hold, error) {
+	c := l.c
+	if err := c.begin(); err != nil {
+		return nil, err
+	}
+	a := acquisition{l: l, ctx: ctx, began: time.Now(), auto: auto, lease: leaseTime}
+	if leaseTime == 0 {
+		a.lease = c.opts.WatchdogTimeout
+	}
+	hold, err := a.run(ctx, waitTime)
+	waited := time.Since(a.began)
+	if err != nil {
+		c.inflight.Leave()
+		err = l.explain(a.unsure(err), waited)
+		if refused, ok := err.(*NotAcquiredError); ok {
+			refused.Ours, refused.Foreign, refused.NoEnd = c.engine.Holds(l.key), a.foreign, a.noEnd
+		}
+		c.observer.NotAcquired(ctx, l.name, waited, err)
+		return nil, err
+	}
+	c.warnOfEviction()
+	c.observer.Acquired(ctx, l.name, waited)
+	return hold, nil
+}
+
+// unsure keeps an error from saying that nothing has happened, if a try before the last may have taken the lock.
+func (a *acquisition) unsure(err error) error {
+	var g *wait.GaveUp
+	if errors.As(err, &g) && g.Failure != nil && !a.abandoned.IsZero() {
+		g.Failure = script.Unsure(g.Failure)
+	}
+	return err
+}
+
+// explain turns what ended a wait into what the caller is told.
+func (l *Lock) explain(err error, waited time.Duration) error {
+	var g *wait.GaveUp
+	switch {
+	case !errors.As(err, &g):
+		return fmt.Errorf("rlock: %w", err)
+	case errors.Is(g.Cause, ErrClosed):
+		return fmt.Errorf("rlock: %q: %w", l.name, g.Cause)
+	case g.Failure != nil && g.Cause != nil:
+		return fmt.Errorf("rlock: %w: %w", g.Failure, g.Cause)
+	case g.Failure != nil:
+		return fmt.Errorf("rlock: %w", g.Failure)
+	}
+	return &NotAcquiredError{Name: l.name, HolderLease: g.Left, Waited: waited, cause: g.Cause}
+}
+
+// acquisition is one call of Lock.
+type acquisition struct {
+	l     *Lock
+	ctx   context.Context // the caller's
+	began time.Time
+	auto  bool
+	lease time.Duration
+
+	own   *owner
+	want  int
+	join  Owner     // of another process, to be joined
+	sent  time.Time // of the try that was granted
+	since time.Time // the owner may hold the lock from here on: before that the server said that it does not
+	// abandoned: some try was sent and not answered, and may take the lock up to this instant
+	abandoned time.Time
+	handed    bool          // by the server, from its queue
+	written   time.Duration // and with this lease
+	entry     string        // in the queue on the server, once it was asked for
+	token     int64         // fencing token
+	inQueue   bool          // granted by a call that could not take it out of the queue
+	under     *owner        // of the write hold under which it reads
+	patient   bool          // it waits
+	watched   bool          // and the holder's heartbeats are looked at
+	foreign   bool          // when it was last heard of, the holder was none of ours
+	noEnd     bool          // and the lock had no end
+}
+
+func (a *acquisition) newOwner() *owner {
+	own := a.l.newOwner(a.ctx, a.lease)
+	own.under = a.under
+	return own
+}
+
+func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Hold, err error) {
+	l := a.l
+	r := wait.Request{Name: l.name, Line: l.key, Manner: l.kind.manner, Channel: l.channel, Taker: a}
+	if waitTime != forever {
+		r.Until = a.began.Add(waitTime)
+	}
+	a.patient = waitTime != 0
+	defer func() {
+		if a.watched {
+			l.c.monitor.unwatch(l)
+		}
+	}()
+	own, id := ownerIn(ctx, l)
+	own, a.under, err = l.meet(own)
+	if err != nil {
+		return nil, err
+	}
+	if own != nil {
+		if l.kind.once {
+			return nil, fmt.Errorf("%w: %q", ErrReentry, l.name)
+		}
+		want, err := own.enter()
+		if err != nil {
+			return nil, fmt.Errorf("re-enter %q: %w", l.name, err)
+		}
+		a.own, a.want, r.Alone = own, want, true
+		l.c.engine.Longest(&own.lease, a.lease)
+		if err := l.c.queue.Wait(ctx, r); err != nil {
+			err = l.lost(&own.lease, err)
+			a.retreat()
+			return nil, err
+		}
+		if a.auto && !l.c.engine.Auto(&own.lease, a.lease) || !l.c.engine.Confirmed(&own.lease, a.sent, a.lease) {
+			a.retreat()
+			return nil, fmt.Errorf("re-enter %q: %w", l.name, own.why())
+		}
+		return own.handle(a.auto), nil
+	}
+	if id != "" && a.under == nil {
+		if !lease.Ours(string(id)) {
+			return nil, fmt.Errorf("%w: owner is %.128q, must be an owner of this library", ErrInvalidOption, id)
+		}
+		if !l.kind.joinable {
+			return nil, fmt.Errorf("%w: owner is %q, of another process: only Reentrant locks can be joined", ErrInvalidOption, id)
+		}
+		a.join = id
+	}
+	a.own, a.want, r.Alone = a.newOwner(), 1, waitTime == 0 || a.join != "" || l.kind.crowd
+	a.entry = a.place()
+	if l.backoff != nil {
+		r.Backoff = l.backoff.after
+	}
+	if !l.hands() {
+		r.Channel, r.Own = l.kind.channel(l.key, a.own.lease.Owner), l.kind.own
+		r.Taker, r.Try = nil, func(ctx context.Context) (wait.Answer, error) { return a.Ask(ctx, nil) }
+	} else if !r.Alone {
+		r.Grants = l.grants + l.c.id
+	}
+	if err := l.c.queue.Wait(ctx, r); err != nil {
+		if l.kind.leaves && a.entry != "" && !a.sent.IsZero() {
+			a.Owe(time.Time{}) // its place in the queue
+		}
+		if a.under != nil {
+			err = l.lost(&a.under.lease, err)
+		} else if a.join != "" && errors.Is(err, ErrWrongType) {
+			err = fmt.Errorf("join %s on %q: %w: %w", a.join, l.name, ErrLost, err)
+		}
+		a.undo()
+		return nil, err
+	}
+	added := false
+	if a.handed {
+		added = l.c.engine.AddHanded(&a.own.lease, a.sent, a.written, a.lease, a.auto, l.c.opts.MaxHold)
+	} else {
+		added = l.c.engine.Add(&a.own.lease, a.since, a.sent, a.lease, a.auto, l.c.opts.MaxHold)
+	}
+	if !added {
+		// Only a stall of this very machine since try looked; the server's lease may have some time left.
+		a.abandoned = time.Now()
+		a.undo()
+		return nil, fmt.Errorf("%w: %q was granted, but its lease was over before it could be used", ErrUnavailable, l.name)
+	}
+	if l.c.inflight.Closed() {
+		// Close ran while we were being granted, and has not seen this hold.
+		a.own.end(ErrClosed)
+		l.c.engine.Remove(&a.own.lease)
+		a.abandoned = time.Now()
+		a.undo()
+		return nil, ErrClosed
+	}
+	a.own.token = a.token
+	if !a.abandoned.IsZero() || a.inQueue {
+		a.own.doubt = &doubt{a.abandoned, a.entry}
+	}
+	return a.own.handle(a.auto), nil
+}
+
+// lost ends the hold in use if err, of an acquisition that relied on it, says that it is over, and returns err as the loss
+// that it is.
+func (l *Lock) lost(c *lease.Lease, err error) error {
+	switch {
+	case errors.Is(err, ErrWrongType):
+		l.c.engine.Lost(c, errs.ErrOverwritten)
+		return fmt.Errorf("re-enter %q: %w: %w", l.name, ErrLost, err)
+	case errors.Is(err, ErrLost):
+		l.c.engine.Lost(c, ErrLost)
+	}
+	return err
+}
+
+// hands reports whether waiters queue on the server and releases hand the lock over to them.
+func (l *Lock) hands() bool { return l.kind.handover && l.c.handover }
+
+// retreat counts a failed re-entry out. The count on the server may be one too high then, until it is next set. But
+// every hold that was there when it was tried may have been released meanwhile, each leaving the lock to it:
+//
+//	re-entry: counted in, request lost      Unlock of the outer hold: one is left, so the lock is kept
+//	re-entry: given up                      nobody is left to release it
+func (a *acquisition) retreat() {
+	if a.own.exit(nil) == 0 {
+		a.l.c.engine.Remove(&a.own.lease)
+		a.l.c.owe(a.own, a.entry, a.abandoned)
+	}
+}
+
+// undo releases, in the background, whatever the tries of a failed acquisition may have taken.
+func (a *acquisition) undo() {
+	a.own.end(ErrNotAcquired)
+	if !a.abandoned.IsZero() {
+		a.l.c.owe(a.own, a.entry, a.abandoned)
+	}
+}
+
+// owe has an owner released in the background until its lease is over, and its entry taken out of the queue. An answer
+// before after is not final.
+func (c *Client) owe(own *owner, entry string, after time.Time) {
+	l := own.lock
+	c.retrier.Add(&session.Pending{
+		Name:  l.name,
+		After: after,
+		Until: time.Now().Add(max(own.longest(), c.opts.CallTimeout)),
+		Release: func(ctx context.Context) error {
+			_, err := own.giveUp(ctx, entry)
+			if err == nil {
+				c.queue.Nudge(l.key)
+			}
+			if errors.Is(err, ErrWrongType) {
+				return nil // nothing of the owner is left
+			}
+			return err // also a refusal: the right that is missing may be given
+		},
+	})
+}

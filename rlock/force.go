@@ -1,0 +1,54 @@
+package rlock
+
+import (
+	"context"
+	"strings"
+)
+
+// ForceUnlock takes the lock from whoever holds it at the time of the call and wakes the waiters; it reports whether
+// anybody held it. The holders learn of it at their next renewal, or at once where their client tracks its keys, as
+// ErrLost; until then they act beside the next holder. Whoever acquires the lock meanwhile is left alone. Errors as of
+// [Lock.IsLocked]; after ErrUnknownOutcome it may have been taken.
+func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
+	if l.of != nil {
+		return l.of.forceUnlock(ctx, l)
+	}
+	return ask(ctx, l, func(ctx context.Context) (bool, error) {
+		r, err := l.c.runInspect(ctx, l.key)
+		if err != nil || !r.locked {
+			return false, err
+		}
+		fields := r.fields
+		if l.kind.side != alone {
+			fields = map[string]string{}
+			for field, count := range r.fields {
+				if field != "mode" && strings.HasSuffix(field, ":write") == (l.kind.side == writer) {
+					fields[field] = count
+				}
+			}
+		}
+		removed, err := l.evict(ctx, fields)
+		return removed > 0, err
+	})
+}
+
+// evict takes the lock from the owners of these fields of its hash, hands it over or wakes its waiters, and returns how
+// many of them held it still.
+func (l *Lock) evict(ctx context.Context, fields map[string]string) (removed int64, err error) {
+	owners := make([]string, 0, len(fields))
+	var more []string
+	for field, count := range fields {
+		if strings.HasSuffix(field, "!") {
+			continue
+		}
+		owners = append(owners, field)
+		if l.kind.side != alone {
+			more = append(more, l.timeouts(field, count)...)
+		}
+	}
+	removed, err = l.runForce(ctx, owners, more)
+	if err == nil {
+		l.c.queue.Nudge(l.key)
+	}
+	return removed, err
+}

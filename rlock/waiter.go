@@ -1,0 +1,207 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
+)
+
+// Stand implements wait.Taker.
+func (a *acquisition) Stand() wait.Standing {
+	c := a.l.c
+	if a.since.IsZero() { // from here on a release may name this owner, before it has asked
+		a.since = time.Now()
+	}
+	poll := min(c.opts.PollCap, wait.MaxPoll)
+	// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps nobody out for long.
+	// It leaves time for a renewal that gets no answer, and another.
+	first := min(a.lease, max(4*poll, 4*c.opts.CallTimeout, time.Second))
+	a.entry = fmt.Sprintf("%s %d %d", a.own.lease.Owner, first.Milliseconds(), (5 * poll / 2).Milliseconds())
+	return wait.Standing{Owner: a.own.lease.Owner, Entry: a.entry, Lease: a.lease}
+}
+
+// Taken implements wait.Taker: a grant with replicas to be asked for or a token to be had, one that is half over, and a
+// short lease that is not renewed are confirmed by asking, which counts the lease anew.
+func (a *acquisition) Taken(g wait.Grant) bool {
+	switch {
+	case a.l.c.opts.MinReplicas > 0, a.l.kind.fenced:
+		return false
+	case !a.auto && g.Ticket > 0 && g.Lease >= a.lease:
+		return false // a lease that nobody raises later is to be all there from now on
+	case !a.l.c.engine.Trusted(a.l.key, g.Sent):
+		return false
+	case time.Until(g.Sent.Add(g.Lease)) < g.Lease/2:
+		return false
+	}
+	a.sent, a.written, a.handed = g.Sent, g.Lease, g.Ticket > 0
+	return true
+}
+
+// Owe implements wait.Taker.
+func (a *acquisition) Owe(after time.Time) {
+	if after.IsZero() {
+		after = time.Now()
+	}
+	if after.After(a.abandoned) {
+		a.abandoned = after
+	}
+}
+
+// Ask implements wait.Taker: it asks the server once.
+func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
+	l, c := a.l, a.l.c
+	for again := false; ; again = true {
+		a.sent = time.Now()
+		if a.since.IsZero() {
+			a.since = a.sent
+		}
+		end := a.sent.Add(c.opts.CallTimeout) // when we shall have given up on this try
+		if d, ok := ctx.Deadline(); ok && d.Before(end) {
+			end = d
+		}
+		call := a.call(c.runner.Clock.At(l.key, end), standing)
+		call.Replicas, call.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
+		m, err := c.queued(ctx, &call)
+		received := time.Now()
+		unmet := errors.Is(err, ErrNotReplicated)
+		if err != nil && !unmet {
+			switch {
+			case errors.Is(err, ErrUnknownOutcome):
+				a.abandoned = a.sent.Add(c.opts.CallTimeout)
+			case script.BrokenOff(err): // a lock without an end, it may be
+				a.Owe(received)
+			}
+			return wait.Answer{}, err
+		}
+		r, bad := decodeAcquire(m)
+		if bad != nil {
+			return wait.Answer{}, bad
+		}
+		if unmet && r.status == acquireGranted {
+			return wait.Answer{}, a.takeBack(ctx, err)
+		}
+		if r.status == acquireLate {
+			// The estimate of the server's clock was off, by a failover or a step of the clock, or the request took
+			// too long to get there. The first can be mended here.
+			c.runner.Clock.Relearn(l.key, r.server, a.sent, received)
+			if again {
+				return wait.Answer{}, fmt.Errorf("%w: %q: the request reached the server too late", ErrUnavailable, l.name)
+			}
+			continue
+		}
+		c.runner.Clock.Learn(l.key, r.server, a.sent, received)
+		if r.run != 0 {
+			c.run.Store(r.run)
+		}
+		switch r.status {
+		case acquireGranted:
+			if a.want == 1 && !received.Before(a.sent.Add(a.lease-lease.Margin(a.lease))) {
+				// A reply slower than the lease is worthless.
+				return a.renamed(received), fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, l.name, a.lease)
+			}
+			if a.want == 1 && !c.engine.Trusted(l.key, a.since) {
+				// Somebody may have seen it for long enough to take it away.
+				return a.renamed(received), fmt.Errorf("%w: %q: the grant was not known of before a heartbeat was due", ErrUnavailable, l.name)
+			}
+			a.handed, a.token = false, r.token
+			a.inQueue = standing != nil && len(call.Keys) == 1
+			return wait.Answer{Granted: true}, nil
+		case acquireLost:
+			if a.join != "" {
+				return wait.Answer{}, fmt.Errorf("join %s on %q: %w", a.join, l.name, ErrLost)
+			}
+			return wait.Answer{}, fmt.Errorf("re-enter %q: %w", l.name, ErrLost)
+		case acquireYoung:
+			return wait.Answer{}, &youngError{l.name, r.left}
+		}
+		if !c.engine.Trusted(l.key, a.since) {
+			// It may have been handed the lock, and had it taken away, since it was last heard. Who saw that must not
+			// meet the same owner again.
+			return a.renamed(received), fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", ErrUnavailable, l.name)
+		}
+		a.since = a.sent
+		a.foreign, a.noEnd = r.foreign, r.left < 0
+		if c.monitor != nil && a.patient && !a.watched {
+			a.watched = true
+			c.monitor.watch(l)
+		}
+		return wait.Answer{Left: r.left, Foreign: r.foreign, Ticket: r.ticket, Sent: a.sent}, nil
+	}
+}
+
+// renamed gives back a grant that came too late, and goes on as another owner: ids of what has been released are never
+// used again.
+func (a *acquisition) renamed(received time.Time) wait.Answer {
+	a.abandoned = received
+	a.undo()
+	a.own, a.entry, a.since = a.newOwner(), a.place(), time.Time{}
+	answer := wait.Answer{Renamed: true}
+	if a.l.kind.own {
+		answer.Channel = a.l.kind.channel(a.l.key, a.own.lease.Owner)
+	}
+	return answer
+}
+
+// place is what to ask with of a kind whose refused tries leave something behind; "" of others, and of one that asks once.
+func (a *acquisition) place() string {
+	if a.l.kind.leaves && a.patient {
+		return millis(a.l.c.patience())
+	}
+	return ""
+}
+
+// takeBack releases a grant that too few replicas have, and returns err.
+func (a *acquisition) takeBack(ctx context.Context, err error) error {
+	l := a.l
+	if a.want == 1 {
+		if _, e := l.runRelease(ctx, a.own.lease.Owner, 0, a.entry); e != nil {
+			a.abandoned = time.Now() // undo goes on with it
+		}
+	}
+	return err
+}
+
+func (a *acquisition) call(notAfter int64, standing *wait.Standing) script.Call {
+	if a.join != "" {
+		return joinCall(a.l.key, string(a.join), a.own.lease.Owner, a.lease, notAfter, a.late())
+	}
+	entry := ""
+	switch {
+	case standing != nil:
+		entry = standing.Entry
+	case a.l.kind.leaves:
+		entry = a.entry
+	}
+	under := ""
+	if a.under != nil {
+		under = a.under.lease.Owner
+	}
+	call := a.l.kind.acquire(a.l, acquireRequest{a.own.lease.Owner, a.want, a.lease, notAfter, entry, under})
+	call.Late = a.late()
+	return call
+}
+
+// late gives back what a try granted after we had given up on it. The retrier does so too, but may have looked
+// before the server ran the request.
+func (a *acquisition) late() func(rueidis.RedisResult) {
+	if a.want > 1 {
+		return nil // the owner is ours and is released with its hold
+	}
+	l, own, entry := a.l, a.own, a.entry
+	return func(res rueidis.RedisResult) {
+		m, err := res.ToMessage()
+		if err != nil {
+			return
+		}
+		if r, err := decodeAcquire(m); err == nil && r.status == acquireGranted && own.unwanted() {
+			l.c.owe(own, entry, time.Time{})
+		}
+	}
+}
