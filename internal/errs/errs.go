@@ -4,6 +4,7 @@
 package errs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 )
@@ -44,4 +45,14 @@ var (
 // InvalidOption builds the refusal of one field: which, what it was, and what it must be.
 func InvalidOption(field string, value any, must string) error {
 	return fmt.Errorf("%w: %s is %v, must be %s", ErrInvalidOption, field, value, must)
+}
+
+// Ended is why ctx ended: its error, and its cause where the caller set one that says more. Both hold for errors.Is. nil
+// while ctx lasts.
+func Ended(ctx context.Context) error {
+	err, why := ctx.Err(), context.Cause(ctx)
+	if why == nil || errors.Is(why, err) {
+		return why
+	}
+	return fmt.Errorf("%w: %w", err, why)
 }

@@ -1,7 +1,6 @@
 package script
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -126,12 +125,3 @@ type unsureError struct {
 
 func (e unsureError) Error() string   { return e.text }
 func (e unsureError) Unwrap() []error { return e.is }
-
-// cause is ctx's cause, which says more than its Err where a caller set one; both are kept for errors.Is.
-func cause(ctx context.Context) error {
-	err, why := ctx.Err(), context.Cause(ctx)
-	if why == nil || errors.Is(why, err) {
-		return why
-	}
-	return fmt.Errorf("%w: %w", err, why)
-}

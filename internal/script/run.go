@@ -119,7 +119,7 @@ func Pause(ctx context.Context, d time.Duration) bool {
 // no full ring, so then the call is made in place if ctx allows it (see patient).
 func (r *Runner) attempt(ctx context.Context, c Call, timeout time.Duration) (rueidis.RedisMessage, error) {
 	if ctx.Err() != nil {
-		return rueidis.RedisMessage{}, errNotSent{cause(ctx)}
+		return rueidis.RedisMessage{}, errNotSent{errs.Ended(ctx)}
 	}
 	if c.Command == nil && c.CachedFor == 0 && c.Tracked == nil && c.Replicas == 0 && r.fresh() {
 		if limit := time.Now().Add(timeout); patient(ctx, limit) {
@@ -134,7 +134,7 @@ func (r *Runner) attempt(ctx context.Context, c Call, timeout time.Duration) (ru
 	select {
 	case <-f.done:
 	case <-ctx.Done():
-		gaveUp = cause(ctx)
+		gaveUp = errs.Ended(ctx)
 	case <-t.C:
 		gaveUp = errCallTimeout
 	}
@@ -219,7 +219,7 @@ func (r *Runner) inPlace(ctx context.Context, c Call, limit time.Time) (rueidis.
 	m, err := res.ToMessage()
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		if why := cause(ctx); why != nil {
+		if why := errs.Ended(ctx); why != nil {
 			return m, errInFlight{why}
 		}
 		return m, errInFlight{errCallTimeout}

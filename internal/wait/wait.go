@@ -24,7 +24,6 @@ package wait
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -50,6 +49,7 @@ type Queue struct {
 	lines    map[string]*line     // by key; see line.next
 	denied   map[string]time.Time // by kind of channel: no new SUBSCRIBE before this, the user has no right to
 	standing map[string]*waiter   // by owner: those a grant may be meant for
+	shared   map[string]*Shared   // by key, as long as anybody waits for the result
 	ears     map[string]*ear      // by channel
 	gap      time.Time            // when grants were last missed
 
@@ -82,7 +82,7 @@ type line struct {
 
 // NewQueue returns a queue. woken is told of every wake-up of a sleeping waiter; it may be nil.
 func NewQueue(hub *pubsub.Hub, pollCap time.Duration, woken func(ctx context.Context, name string, byMessage bool)) *Queue {
-	q := &Queue{hub: hub, pollCap: pollCap, woken: woken, lines: map[string]*line{}, denied: map[string]time.Time{}, standing: map[string]*waiter{}, ears: map[string]*ear{}}
+	q := &Queue{hub: hub, pollCap: pollCap, woken: woken, lines: map[string]*line{}, denied: map[string]time.Time{}, standing: map[string]*waiter{}, shared: map[string]*Shared{}, ears: map[string]*ear{}}
 	if q.woken == nil {
 		q.woken = func(context.Context, string, bool) {}
 	}
@@ -131,17 +131,6 @@ type Answer struct {
 	Channel string
 }
 
-// GaveUp is the error of a wait that ended without a grant.
-type GaveUp struct {
-	Left    time.Duration // of the holder's lease when last heard of, negative if unknown
-	Failure error         // why the server could not be asked when it was last tried; nil if it said "held"
-	Cause   error         // the context's; nil if the time was up
-}
-
-func (g *GaveUp) Error() string {
-	return fmt.Sprintf("gave up waiting (failure: %v, cause: %v)", g.Failure, g.Cause)
-}
-
 // Wait returns nil when a try was granted; *GaveUp when ctx, Until or the queue ended first; or the first error of Try
 // that asking again cannot mend.
 func (q *Queue) Wait(ctx context.Context, r Request) error {
@@ -167,18 +156,7 @@ func (q *Queue) ended(ctx context.Context) error {
 	if q.ctx.Err() != nil {
 		return errs.ErrClosed
 	}
-	if ctx.Err() != nil {
-		return ctxError(ctx)
-	}
-	return nil
-}
-
-// ctxError keeps both ctx's error and its cause for errors.Is.
-func ctxError(ctx context.Context) error {
-	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
-		return fmt.Errorf("%w: %w", ctx.Err(), cause)
-	}
-	return ctx.Err()
+	return errs.Ended(ctx)
 }
 
 // waiter is one call of Wait.

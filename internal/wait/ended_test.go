@@ -1,0 +1,69 @@
+package wait_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/wait"
+)
+
+// Of each way in which a wait can end: what its caller is told, and what its caller must not be told.
+func TestACallerIsToldWhatEndedItsWait(t *testing.T) {
+	left := fmt.Errorf("%w: %w", context.Canceled, errors.New("the user left"))
+	away := fmt.Errorf("%w: no server", errs.ErrUnavailable)
+	contended := errors.New("somebody else has it")
+	for name, c := range map[string]struct {
+		err    error
+		unsure bool
+		text   string
+		is     []error
+		not    []error
+	}{
+		"a refusal of the try":        {err: errs.ErrWrongType, text: "p: key holds another type", is: []error{errs.ErrWrongType}},
+		"a try that is not repeated":  {err: wait.Final(errs.ErrUnknownOutcome), text: "p: outcome unknown", is: []error{errs.ErrUnknownOutcome}},
+		"the client was closed":       {err: &wait.GaveUp{Failure: away, Cause: errs.ErrClosed}, text: `p: "n": closed`, is: []error{errs.ErrClosed}, not: []error{errs.ErrUnavailable}},
+		"others had it":               {err: &wait.GaveUp{}, text: "somebody else has it", is: []error{contended}},
+		"others had it, ctx ended":    {err: &wait.GaveUp{Cause: left}, text: "somebody else has it", is: []error{contended}},
+		"no server":                   {err: &wait.GaveUp{Failure: away}, text: "p: redis unavailable: no server", is: []error{errs.ErrUnavailable}},
+		"no server, ctx ended":        {err: &wait.GaveUp{Failure: away, Cause: left}, text: "p: redis unavailable: no server: context canceled: the user left", is: []error{errs.ErrUnavailable, context.Canceled}},
+		"no server, but one before":   {err: &wait.GaveUp{Failure: away}, unsure: true, is: []error{errs.ErrUnknownOutcome}, not: []error{errs.ErrUnavailable}},
+		"that, and ctx ended":         {err: &wait.GaveUp{Failure: away, Cause: left}, unsure: true, is: []error{errs.ErrUnknownOutcome, context.Canceled}, not: []error{errs.ErrUnavailable}},
+		"others had it, after unsure": {err: &wait.GaveUp{}, unsure: true, is: []error{contended}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got *wait.GaveUp
+			err := wait.Ending{Package: "p", Name: "n", Unsure: c.unsure, Contended: func(g *wait.GaveUp) error { got = g; return contended }}.Explain(c.err)
+			if c.text != "" {
+				require.EqualError(t, err, c.text)
+			}
+			for _, is := range c.is {
+				require.ErrorIs(t, err, is)
+			}
+			for _, not := range c.not {
+				require.NotErrorIs(t, err, not)
+			}
+			if got != nil {
+				require.Same(t, c.err, got)
+			}
+		})
+	}
+	require.NoError(t, wait.Ending{}.Explain(nil))
+}
+
+func TestAFinalErrorEndsTheWaitThoughAskingAgainMightMendIt(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		q := r.request()
+		q.Try = func(context.Context) (wait.Answer, error) {
+			r.tries.Add(1)
+			return wait.Answer{}, wait.Final(errs.ErrUnknownOutcome)
+		}
+		err := r.Wait(t.Context(), q)
+		require.EqualError(t, err, errs.ErrUnknownOutcome.Error())
+		require.EqualValues(t, 1, r.tries.Load())
+	})
+}
