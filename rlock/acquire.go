@@ -13,22 +13,27 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// take acquires a lock that is not a composite. auto: the hold is renewed, which a lease of 0 asks for and a part of a
-// composite needs until all are there.
-func (l *Lock) take(ctx context.Context, waitTime, leaseTime time.Duration, auto bool) (*Hold, error) {
+// acquire implements form.
+func (l *single) acquire(ctx context.Context, t terms) (*Hold, error) {
+	return l.take(ctx, t, t.lease == 0)
+}
+
+// take acquires the lock. auto: the hold is renewed, which a lease of 0 asks for and a part of a composite needs until all
+// are there.
+func (l *single) take(ctx context.Context, t terms, auto bool) (*Hold, error) {
 	c := l.c
 	if err := c.begin(); err != nil {
 		return nil, err
 	}
-	a := acquisition{l: l, ctx: ctx, began: time.Now(), auto: auto, lease: leaseTime}
-	if leaseTime == 0 {
+	a := acquisition{l: l, ctx: ctx, began: time.Now(), auto: auto, lease: t.lease, label: t.label}
+	if t.lease == 0 {
 		a.lease = c.opts.WatchdogTimeout
 	}
-	hold, err := a.run(ctx, waitTime)
+	hold, err := a.run(ctx, t.wait)
 	waited := time.Since(a.began)
 	if err != nil {
 		c.inflight.Leave()
-		err = l.explain(a.unsure(err), waited)
+		err = explain(l.name, a.unsure(err), waited)
 		if refused, ok := err.(*NotAcquiredError); ok {
 			refused.Ours, refused.Foreign, refused.NoEnd = c.engine.Holds(l.key), a.foreign, a.noEnd
 		}
@@ -50,28 +55,29 @@ func (a *acquisition) unsure(err error) error {
 }
 
 // explain turns what ended a wait into what the caller is told.
-func (l *Lock) explain(err error, waited time.Duration) error {
+func explain(name string, err error, waited time.Duration) error {
 	var g *wait.GaveUp
 	switch {
 	case !errors.As(err, &g):
 		return fmt.Errorf("rlock: %w", err)
 	case errors.Is(g.Cause, ErrClosed):
-		return fmt.Errorf("rlock: %q: %w", l.name, g.Cause)
+		return fmt.Errorf("rlock: %q: %w", name, g.Cause)
 	case g.Failure != nil && g.Cause != nil:
 		return fmt.Errorf("rlock: %w: %w", g.Failure, g.Cause)
 	case g.Failure != nil:
 		return fmt.Errorf("rlock: %w", g.Failure)
 	}
-	return &NotAcquiredError{Name: l.name, HolderLease: g.Left, Waited: waited, cause: g.Cause}
+	return &NotAcquiredError{Name: name, HolderLease: g.Left, Waited: waited, cause: g.Cause}
 }
 
 // acquisition is one call of Lock.
 type acquisition struct {
-	l     *Lock
+	l     *single
 	ctx   context.Context // the caller's
 	began time.Time
 	auto  bool
 	lease time.Duration
+	label string
 
 	own   *owner
 	want  int
@@ -93,7 +99,7 @@ type acquisition struct {
 }
 
 func (a *acquisition) newOwner() *owner {
-	own := a.l.newOwner(a.ctx, a.lease)
+	own := a.l.newOwner(a.ctx, a.lease, a.label)
 	own.under = a.under
 	return own
 }
@@ -197,7 +203,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 
 // lost ends the hold in use if err, of an acquisition that relied on it, says that it is over, and returns err as the loss
 // that it is.
-func (l *Lock) lost(c *lease.Lease, err error) error {
+func (l *single) lost(c *lease.Lease, err error) error {
 	switch {
 	case errors.Is(err, ErrWrongType):
 		l.c.engine.Lost(c, errs.ErrOverwritten)
@@ -207,9 +213,6 @@ func (l *Lock) lost(c *lease.Lease, err error) error {
 	}
 	return err
 }
-
-// hands reports whether waiters queue on the server and releases hand the lock over to them.
-func (l *Lock) hands() bool { return l.kind.handover && l.c.handover }
 
 // retreat counts a failed re-entry out. The count on the server may be one too high then, until it is next set. But
 // every hold that was there when it was tried may have been released meanwhile, each leaving the lock to it:

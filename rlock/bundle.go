@@ -124,7 +124,7 @@ func (b *bundle) rest() {
 
 // parts is the hold of a composite, as its Hold knows it.
 type parts struct {
-	lock  *Lock
+	of    *composite
 	b     *bundle
 	began time.Time // when all were there
 
@@ -135,8 +135,8 @@ type parts struct {
 	result   error
 }
 
-func newParts(l *Lock) *parts {
-	return &parts{lock: l, b: newBundle(), holds: make([]*Hold, len(l.of.members))}
+func newParts(q *composite) *parts {
+	return &parts{of: q, b: newBundle(), holds: make([]*Hold, len(q.members))}
 }
 
 // add takes in the hold of the i-th member. false: nobody wants it any more.
@@ -147,7 +147,7 @@ func (p *parts) add(i int, x *Hold) (wanted bool) {
 		return false
 	}
 	p.holds[i] = x
-	p.b.attach(x, !p.lock.of.quorum)
+	p.b.attach(x, !p.of.quorum)
 	return true
 }
 
@@ -218,7 +218,7 @@ func (p *parts) token() (token int64, ok bool) {
 	return token, ok
 }
 
-func (p *parts) until() time.Time { return p.b.until(p.all(), p.lock.of.need) }
+func (p *parts) until() time.Time { return p.b.until(p.all(), p.of.need) }
 
 // outOfTime is for how long a call whose time is up still waits for what it gives back: a server that answers has it by
 // then, so that nothing is held when the call returns.
@@ -267,7 +267,7 @@ func (x *Hold) discard(ctx context.Context) {
 }
 
 func (p *parts) extend(ctx context.Context, d time.Duration) error {
-	if p.lock.of.quorum {
+	if p.of.quorum {
 		for _, x := range p.all() {
 			if x == nil {
 				continue
@@ -285,9 +285,9 @@ func (p *parts) extend(ctx context.Context, d time.Duration) error {
 	case ok:
 		return nil
 	case p.b.life.Err() != nil:
-		return fmt.Errorf("rlock: extend %q: %w", p.lock.name, p.b.life.Err())
+		return fmt.Errorf("rlock: extend %q: %w", p.of.name, p.b.life.Err())
 	}
-	return p.lock.of.combined(p.lock.name, failures)
+	return p.of.combined(p.of.name, failures)
 }
 
 // each does something with all holds at the same time. It returns as soon as as many as must be held have succeeded, when
@@ -311,8 +311,8 @@ func (p *parts) each(ctx context.Context, holds []*Hold, do func(context.Context
 				errs = append(errs, err)
 			}
 		case <-ctx.Done():
-			if p.lock.of.quorum {
-				return append(errs, fmt.Errorf("rlock: %q: %w: %w", p.lock.name, ErrUnknownOutcome, context.Cause(ctx))), false
+			if p.of.quorum {
+				return append(errs, fmt.Errorf("rlock: %q: %w: %w", p.of.name, ErrUnknownOutcome, context.Cause(ctx))), false
 			}
 			err := <-done // each ends with ctx by itself
 			if err == nil {
@@ -321,7 +321,7 @@ func (p *parts) each(ctx context.Context, holds []*Hold, do func(context.Context
 				errs = append(errs, err)
 			}
 		}
-		if succeeded >= p.lock.of.need {
+		if succeeded >= p.of.need {
 			return errs, true
 		}
 	}
@@ -352,7 +352,7 @@ func (p *parts) unlock(ctx context.Context, x *Hold) error {
 		case <-p.unlocked:
 			return p.result
 		case <-ctx.Done():
-			return fmt.Errorf("rlock: unlock %q: %w: another Unlock of this hold is still under way: %w", p.lock.name, ErrUnknownOutcome, context.Cause(ctx))
+			return fmt.Errorf("rlock: unlock %q: %w: another Unlock of this hold is still under way: %w", p.of.name, ErrUnknownOutcome, context.Cause(ctx))
 		}
 	}
 	p.b.rest()
@@ -364,7 +364,7 @@ func (p *parts) unlock(ctx context.Context, x *Hold) error {
 
 // release gives all parts back. why: what ended the hold.
 func (p *parts) release(ctx context.Context, why error) error {
-	q := p.lock.of
+	q := p.of
 	unlock := func(ctx context.Context, x *Hold) error { return x.Unlock(ctx) }
 	if q.quorum {
 		unlock = func(ctx context.Context, x *Hold) error { // goes on when a majority has answered
@@ -379,11 +379,11 @@ func (p *parts) release(ctx context.Context, why error) error {
 	}
 	switch {
 	case errors.Is(why, ErrLost) && (q.quorum || len(errs) == 0):
-		return fmt.Errorf("rlock: unlock %q: %w", p.lock.name, why)
+		return fmt.Errorf("rlock: unlock %q: %w", p.of.name, why)
 	case ok:
 		return nil
 	}
-	return q.combined(p.lock.name, errs)
+	return q.combined(p.of.name, errs)
 }
 
 // combined is what went wrong with members. Of a Quorum it says no more than is true of the whole.

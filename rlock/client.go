@@ -14,7 +14,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
@@ -159,38 +158,14 @@ func (c *Client) Fenced(name string) *Lock { return c.lock(name, fencing) }
 // Waiters of one process spin one after the other, not all at once. A TryLock with a waitTime of 0 may overtake them, but not
 // those of the other kinds that queue.
 func (c *Client) Spin(name string, b Backoff) *Lock {
-	l := c.lock(name, spinning)
+	s, bad := c.single(name, spinning)
 	b, err := b.withDefaults()
-	if err != nil && l.bad == nil {
-		l.bad = fmt.Errorf("rlock: %w", err)
+	if err != nil && bad == nil {
+		bad = fmt.Errorf("rlock: %w", err)
 	}
-	l.backoff = &b
-	return l
+	s.backoff = &b
+	return s.asLock(bad)
 }
-
-func (c *Client) lock(name string, k *kind) *Lock {
-	key := c.opts.KeyPrefix + name
-	l := &Lock{c: c, kind: k, name: name, key: key, wait: forever, ownKey: ownerKey{c, name, k.side != alone}}
-	switch {
-	case name == "":
-		l.bad = fmt.Errorf("rlock: %w: it is empty", ErrInvalidName)
-	default:
-		if err := keyname.Check(key); err != nil {
-			l.bad = fmt.Errorf("rlock: %w", err)
-		}
-	}
-	l.channel, l.keys = k.channel(key, ""), k.keys(c, key)
-	if c.handover {
-		l.grants = grantPrefix
-		if c.sharded {
-			l.grants = keyname.Prefix("redlatch_grant", key) + ":"
-		}
-	}
-	return l
-}
-
-// grantPrefix and a connection id are the channel of a process's grants where one server serves all keys.
-const grantPrefix = "redlatch_grant:"
 
 // begin counts an acquisition in, unless the client is closed; inflight.Leave counts it out.
 func (c *Client) begin() error {

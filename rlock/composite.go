@@ -11,61 +11,74 @@ import (
 	"time"
 )
 
-// composite is what a Multi or Quorum lock is made of.
+// composite is a lock made of several: a Multi, or a Quorum.
 type composite struct {
-	members []*Lock // of a Multi: in the order in which all processes acquire them
-	need    int     // how many must be held: all, or a majority
+	name    string
+	members []member // of a Multi: in the order in which all processes acquire them
+	need    int      // how many must be held: all, or a majority
 	quorum  bool
-	line    string // of those who wait for a Quorum: its members, whatever their names
+	line    string // of those that wait for a Quorum: its members, whatever their names
 }
 
-// newComposite describes a lock made of members. Their own waits and leases are not used.
-func newComposite(verb string, members []*Lock, need int) *Lock {
+// member is one of a composite's locks. Its own wait and lease are not used.
+type member struct {
+	*single
+	label string
+}
+
+// newComposite describes a lock made of members.
+func newComposite(verb string, members []member, need int) *Lock {
 	names, line := make([]string, len(members)), make([]string, len(members))
 	for i, m := range members {
 		names[i], line[i] = m.name, m.c.id+" "+m.key
 	}
-	q := &composite{members: members, need: need, quorum: verb == "quorum", line: strings.Join(line, ",")}
-	return &Lock{name: verb + "(" + strings.Join(names, ",") + ")", wait: forever, of: q}
+	name := verb + "(" + strings.Join(names, ",") + ")"
+	return &Lock{form: &composite{name, members, need, verb == "quorum", strings.Join(line, ",")}, terms: terms{wait: forever}}
 }
 
-// checkParts refuses what no composite can be made of.
-func checkParts(verb string, locks []*Lock) error {
+// membersOf refuses what no composite can be made of.
+func membersOf(verb string, locks []*Lock) ([]member, error) {
+	members := make([]member, len(locks))
 	for i, l := range locks {
-		switch {
-		case l == nil:
-			return fmt.Errorf("rlock: %w: %s: lock %d is nil", ErrInvalidOption, verb, i+1)
-		case l.bad != nil:
-			return l.bad
-		case l.of != nil:
-			return fmt.Errorf("rlock: %w: %s: lock %d is %q, must not be made of several itself", ErrInvalidOption, verb, i+1, l.name)
+		if l == nil {
+			return nil, fmt.Errorf("rlock: %w: %s: lock %d is nil", ErrInvalidOption, verb, i+1)
 		}
+		if l.bad != nil {
+			return nil, l.bad
+		}
+		s, ok := l.form.(*single)
+		if !ok {
+			return nil, fmt.Errorf("rlock: %w: %s: lock %d is %q, must not be made of several itself", ErrInvalidOption, verb, i+1, l.Name())
+		}
+		members[i] = member{s, l.terms.label}
 	}
-	return nil
+	return members, nil
 }
 
-// parts are the members as this very lock uses them: a label goes to those that have none.
-func (q *composite) parts(l *Lock) []*Lock {
-	if l.label == "" {
+// Name implements form.
+func (q *composite) Name() string { return q.name }
+
+// labelled are the members for one acquisition: a label of the whole goes to those that have none.
+func (q *composite) labelled(label string) []member {
+	if label == "" {
 		return q.members
 	}
 	labelled := slices.Clone(q.members)
-	for i, m := range labelled {
-		if m.label == "" {
-			labelled[i] = m.WithLabel(l.label)
-		}
+	for i := range labelled {
+		labelled[i].label = cmp.Or(labelled[i].label, label)
 	}
 	return labelled
 }
 
-func (q *composite) acquire(ctx context.Context, l *Lock, waitTime, leaseTime time.Duration) (*Hold, error) {
+// acquire implements form.
+func (q *composite) acquire(ctx context.Context, t terms) (*Hold, error) {
 	if q.quorum {
-		return q.elect(ctx, l, waitTime, leaseTime)
+		return q.elect(ctx, t)
 	}
-	return q.collect(ctx, l, waitTime, leaseTime)
+	return q.collect(ctx, t)
 }
 
-// withOwner gives each member its part of what Hold.Owner of a composite says.
+// withOwner implements form: it gives each member its part of what Hold.Owner of a composite says.
 func (q *composite) withOwner(ctx context.Context, o Owner) context.Context {
 	owners := strings.Split(string(o), ",")
 	for i, m := range q.members {
@@ -76,18 +89,14 @@ func (q *composite) withOwner(ctx context.Context, o Owner) context.Context {
 		if own == "" {
 			own = "none" // a Quorum's member that had no vote to give: it has none for who joins
 		}
-		ctx = m.WithOwner(ctx, Owner(own))
+		ctx = m.withOwner(ctx, Owner(own))
 	}
 	return ctx
 }
 
 // gather asks all members at the same time. The error says that fewer answered than must be held.
-func gather[T any](ctx context.Context, q *composite, l *Lock, ask func(context.Context, *Lock) (T, error)) (answers []T, failed []bool, err error) {
-	if l.bad != nil {
-		return nil, nil, l.bad
-	}
-	answers, failed = make([]T, len(q.members)), make([]bool, len(q.members))
-	errs := make([]error, len(q.members))
+func gather[T any](ctx context.Context, q *composite, ask func(form, context.Context) (T, error)) (answers []T, failed []error, err error) {
+	answers, failed = make([]T, len(q.members)), make([]error, len(q.members))
 	var wg sync.WaitGroup
 	for i, m := range q.members {
 		wg.Go(func() {
@@ -97,75 +106,71 @@ func gather[T any](ctx context.Context, q *composite, l *Lock, ask func(context.
 				ctx, cancel = context.WithTimeout(ctx, m.c.opts.CallTimeout)
 				defer cancel()
 			}
-			answers[i], errs[i] = ask(ctx, m)
-			failed[i] = errs[i] != nil
+			answers[i], failed[i] = ask(m.single, ctx)
 		})
 	}
 	wg.Wait()
 	answered := 0
-	for _, f := range failed {
-		if !f {
+	for _, err := range failed {
+		if err == nil {
 			answered++
 		}
 	}
 	if answered < q.need {
-		err = errors.Join(errs...)
+		err = errors.Join(failed...)
 	}
 	return answers, failed, err
 }
 
-// left is how long it is until as many members are free as must be held.
-func (q *composite) left(ctx context.Context, l *Lock) (time.Duration, error) {
-	lefts, failed, err := gather(ctx, q, l, func(ctx context.Context, m *Lock) (time.Duration, error) { return m.RemainingLease(ctx) })
-	if err != nil {
-		return 0, err
-	}
+// free is how long it is until as many members are free as must be held. lefts are the members' leases.
+func (q *composite) free(lefts []time.Duration, failed []error) time.Duration {
 	for i, d := range lefts {
-		if failed[i] || d == NoExpiry {
+		if failed[i] != nil || d == NoExpiry {
 			lefts[i] = MaxDuration + 1
 		}
 	}
 	slices.Sort(lefts)
 	if d := lefts[q.need-1]; d <= MaxDuration {
-		return d, nil
+		return d
 	}
-	return NoExpiry, nil
+	return NoExpiry
 }
 
-// holdCount is how often the owners that ctx carries hold as many members as must be held.
-func (q *composite) holdCount(ctx context.Context, l *Lock) (int, error) {
-	counts, _, err := gather(ctx, q, l, func(ctx context.Context, m *Lock) (int, error) { return m.HoldCount(ctx) })
+// query implements form: the count is how often the owners that ctx carries hold as many members as must be held.
+func (q *composite) query(ctx context.Context) (queryReply, error) {
+	replies, failed, err := gather(ctx, q, form.query)
 	if err != nil {
-		return 0, err
+		return queryReply{}, err
 	}
-	slices.SortFunc(counts, func(a, b int) int { return cmp.Compare(b, a) })
-	return counts[q.need-1], nil
+	lefts, counts := make([]time.Duration, len(replies)), make([]int64, len(replies))
+	for i, r := range replies {
+		lefts[i], counts[i] = r.left, -r.count
+	}
+	slices.Sort(counts)
+	whole := queryReply{count: -counts[q.need-1], left: q.free(lefts, failed)}
+	if whole.left != 0 {
+		whole.owners = 1
+	}
+	return whole, nil
 }
 
-func (q *composite) inspect(ctx context.Context, l *Lock) (State, error) {
-	states, failed, err := gather(ctx, q, l, func(ctx context.Context, m *Lock) (State, error) { return m.Inspect(ctx) })
-	s := State{Name: l.name}
+func (q *composite) inspect(ctx context.Context) (State, error) {
+	states, failed, err := gather(ctx, q, form.inspect)
 	if err != nil {
-		return s, err
+		return State{Name: q.name}, err
 	}
 	lefts := make([]time.Duration, len(states))
 	for i, m := range states {
-		if lefts[i] = m.Lease; m.Lease == NoExpiry {
-			lefts[i] = MaxDuration + 1
-		}
-		if failed[i] {
-			states[i], lefts[i] = State{Name: q.members[i].name}, MaxDuration+1
+		lefts[i] = m.Lease
+		if failed[i] != nil {
+			states[i] = State{Name: q.members[i].name}
 		}
 	}
-	slices.Sort(lefts)
-	if s.Lease = lefts[q.need-1]; s.Lease > MaxDuration {
-		s.Lease = NoExpiry
-	}
-	s.Locked, s.Members = s.Lease != 0, states
-	return s, nil
+	left := q.free(lefts, failed)
+	return State{Name: q.name, Locked: left != 0, Lease: left, Members: states}, nil
 }
 
-func (q *composite) forceUnlock(ctx context.Context, l *Lock) (bool, error) {
-	removed, _, err := gather(ctx, q, l, func(ctx context.Context, m *Lock) (bool, error) { return m.ForceUnlock(ctx) })
+func (q *composite) forceUnlock(ctx context.Context) (bool, error) {
+	removed, _, err := gather(ctx, q, form.forceUnlock)
 	return slices.Contains(removed, true), err
 }

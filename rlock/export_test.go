@@ -21,28 +21,28 @@ func (c *Client) Owed() int {
 
 // PlantMinority is a Quorum that makes do with one member fewer than it must.
 func PlantMinority(l *Lock) *Lock {
-	m, q := *l, *l.of
+	m, q := *l, *l.form.(*composite)
 	q.need--
-	m.of = &q
+	m.form = &q
 	return &m
 }
 
 // PlantNoUptimeRule is a Quorum whose servers vote as soon as they are up.
 func PlantNoUptimeRule(l *Lock) *Lock {
-	m, q := *l, *l.of
+	lock, q := *l, *l.form.(*composite)
 	q.members = nil
-	for _, member := range l.of.members {
-		with := *member
+	for _, m := range l.form.(*composite).members {
+		with := *m.single
 		with.kind = with.kind.like(func(k *kind) {
 			acquire := k.acquire
-			k.acquire = func(l *Lock, r acquireRequest) script.Call {
+			k.acquire = func(l *single, r acquireRequest) script.Call {
 				call := acquire(l, r)
 				call.Args[7] = "-5000"
 				return call
 			}
 		})
-		q.members = append(q.members, &with)
+		q.members = append(q.members, member{&with, m.label})
 	}
-	m.of = &q
-	return &m
+	lock.form = &q
+	return &lock
 }

@@ -36,12 +36,12 @@ var fair = &kind{
 		}
 		return c
 	},
-	acquire: func(l *Lock, r acquireRequest) script.Call {
+	acquire: func(l *single, r acquireRequest) script.Call {
 		return script.Call{Script: fairAcquireScript, Keys: l.keys, Args: []string{
 			r.owner, strconv.Itoa(r.want), millis(r.lease), strconv.FormatInt(r.notAfter, 10), l.c.publish, l.channel, r.entry,
 		}}
 	},
-	release: func(l *Lock, owner string, remaining int, entry string) script.Call {
+	release: func(l *single, owner string, remaining int, entry string) script.Call {
 		return script.Call{Script: fairReleaseScript, Keys: l.keys, Args: []string{owner, strconv.Itoa(remaining), l.channel, l.c.publish, entry}}
 	},
 	renew:  renewScript,

@@ -10,10 +10,14 @@ import (
 // ErrLost; until then they act beside the next holder. Whoever acquires the lock meanwhile is left alone. Errors as of
 // [Lock.IsLocked]; after ErrUnknownOutcome it may have been taken.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
-	if l.of != nil {
-		return l.of.forceUnlock(ctx, l)
+	if l.bad != nil {
+		return false, l.bad
 	}
-	return ask(ctx, l, func(ctx context.Context) (bool, error) {
+	return l.form.forceUnlock(ctx)
+}
+
+func (l *single) forceUnlock(ctx context.Context) (bool, error) {
+	return ask(ctx, l.c, func(ctx context.Context) (bool, error) {
 		r, err := l.c.runInspect(ctx, l.key)
 		if err != nil || !r.locked {
 			return false, err
@@ -34,7 +38,7 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 
 // evict takes the lock from the owners of these fields of its hash, hands it over or wakes its waiters, and returns how
 // many of them held it still.
-func (l *Lock) evict(ctx context.Context, fields map[string]string) (removed int64, err error) {
+func (l *single) evict(ctx context.Context, fields map[string]string) (removed int64, err error) {
 	owners := make([]string, 0, len(fields))
 	var more []string
 	for field, count := range fields {

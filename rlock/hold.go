@@ -62,10 +62,10 @@ func (h *handle) forgotten() {
 	h.owner.lock.warn("redlatch: a hold was dropped without Unlock; it is no longer renewed", h.owner)
 }
 
-func (l *Lock) warn(msg string, own *owner) {
+func (l *single) warn(msg string, own *owner) {
 	args := []any{"name", l.name, "owner", own.lease.Owner}
-	if l.label != "" {
-		args = append(args, "label", l.label)
+	if label := Owner(own.lease.Owner).Label(); label != "" {
+		args = append(args, "label", label)
 	}
 	l.c.log.Warn(msg, args...)
 }
@@ -110,7 +110,7 @@ func (x *Hold) Err() error { return x.life().Err() }
 // Name returns the lock's name.
 func (x *Hold) Name() string {
 	if x.parts != nil {
-		return x.parts.lock.name
+		return x.parts.of.name
 	}
 	return x.h.owner.lock.name
 }

@@ -68,11 +68,15 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 // Inspect is [Client.Inspect] of this lock's name. It costs one call, and one for each process that holds the lock and
 // has Options.Liveness on; of a Multi or Quorum, that for each member.
 func (l *Lock) Inspect(ctx context.Context) (State, error) {
-	if l.of != nil {
-		return l.of.inspect(ctx, l)
+	if l.bad != nil {
+		return State{Name: l.Name()}, l.bad
 	}
+	return l.form.inspect(ctx)
+}
+
+func (l *single) inspect(ctx context.Context) (State, error) {
 	s := State{Name: l.name}
-	_, err := ask(ctx, l, func(ctx context.Context) (struct{}, error) {
+	_, err := ask(ctx, l.c, func(ctx context.Context) (struct{}, error) {
 		r, err := l.c.runInspect(ctx, l.key, queueKey(l.key), keyname.Prefix("redlatch_rw", l.key),
 			keyname.Prefix("redisson_lock_queue", l.key), keyname.Prefix("redisson_lock_token", l.key))
 		if err == nil {
@@ -83,7 +87,7 @@ func (l *Lock) Inspect(ctx context.Context) (State, error) {
 	return s, err
 }
 
-func (l *Lock) describe(ctx context.Context, s *State, r inspectReply) {
+func (l *single) describe(ctx context.Context, s *State, r inspectReply) {
 	processes := map[string]string{}
 	process := func(owner string) string {
 		key := l.c.aliveOf(l.key, owner)
@@ -140,11 +144,7 @@ func (l *Lock) describe(ctx context.Context, s *State, r inspectReply) {
 // CallTimeouts are over, and fails with ErrUnavailable, ErrUnknownOutcome, ErrClosed, ErrInvalidName, ErrInvalidOption,
 // ErrWrongType or what else the server answers.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
-	if l.of != nil {
-		left, err := l.of.left(ctx, l)
-		return left != 0, err
-	}
-	q, err := l.query(ctx, "")
+	q, err := l.query(ctx)
 	return q.owners > 0, err
 }
 
@@ -158,9 +158,25 @@ func (l *Lock) IsHeldBy(ctx context.Context) (bool, error) {
 // HoldCount is how often the owner that ctx carries holds the lock, by the server's word; 0 if it does not. While
 // other goroutines of the same owner are locking or unlocking it may be one off.
 func (l *Lock) HoldCount(ctx context.Context) (int, error) {
-	if l.of != nil {
-		return l.of.holdCount(ctx, l)
+	q, err := l.query(ctx)
+	return int(q.count), err
+}
+
+// RemainingLease is how long the present lease still lasts if nobody renews it: 0 if nobody holds the lock, NoExpiry
+// if it has no end. Errors as of IsLocked.
+func (l *Lock) RemainingLease(ctx context.Context) (time.Duration, error) {
+	q, err := l.query(ctx)
+	return q.left, err
+}
+
+func (l *Lock) query(ctx context.Context) (queryReply, error) {
+	if l.bad != nil {
+		return queryReply{}, l.bad
 	}
+	return l.form.query(ctx)
+}
+
+func (l *single) query(ctx context.Context) (queryReply, error) {
 	own, id := ownerIn(ctx, l)
 	if own != nil {
 		id = ""
@@ -168,37 +184,20 @@ func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 			id = Owner(own.lease.Owner)
 		}
 	}
-	q, err := l.query(ctx, string(id))
+	q, err := ask(ctx, l.c, func(ctx context.Context) (queryReply, error) { return l.runQuery(ctx, string(id)) })
 	if id == "" {
 		q.count = 0
 	}
-	return int(q.count), err
-}
-
-// RemainingLease is how long the present lease still lasts if nobody renews it: 0 if nobody holds the lock, NoExpiry
-// if it has no end. Errors as of IsLocked.
-func (l *Lock) RemainingLease(ctx context.Context) (time.Duration, error) {
-	if l.of != nil {
-		return l.of.left(ctx, l)
-	}
-	q, err := l.query(ctx, "")
-	return q.left, err
-}
-
-func (l *Lock) query(ctx context.Context, owner string) (queryReply, error) {
-	return ask(ctx, l, func(ctx context.Context) (queryReply, error) { return l.runQuery(ctx, owner) })
+	return q, err
 }
 
 // ask runs a question, or an intervention, on behalf of a caller whose ctx may have no deadline.
-func ask[T any](ctx context.Context, l *Lock, f func(context.Context) (T, error)) (T, error) {
+func ask[T any](ctx context.Context, c *Client, f func(context.Context) (T, error)) (T, error) {
 	var none T
-	if l.bad != nil {
-		return none, l.bad
-	}
-	if l.c.inflight.Closed() {
+	if c.inflight.Closed() {
 		return none, fmt.Errorf("rlock: %w", ErrClosed)
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTries*l.c.opts.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, askTries*c.opts.CallTimeout)
 	defer cancel()
 	v, err := f(ctx)
 	if err != nil {

@@ -15,15 +15,15 @@ type kind struct {
 	// channel is where releases are published that waiters listen for. owner: for kinds that tell each waiter on its own.
 	channel func(key, owner string) string
 	// acquire and release are the calls; their replies are those of acquire.lua and release.lua.
-	acquire func(l *Lock, r acquireRequest) script.Call
-	release func(l *Lock, owner string, remaining int, entry string) script.Call
+	acquire func(l *single, r acquireRequest) script.Call
+	release func(l *single, owner string, remaining int, entry string) script.Call
 	// renew is the watchdog's script, and runs on the lock's own key and those of more, of which every hold of the kind
 	// has as many.
 	renew *script.Script
-	more  func(l *Lock, owner string) []string
+	more  func(l *single, owner string) []string
 	// leaseKey is the key that stands for a hold in place of the lock's own, if that is written by others all the time; more
 	// has the lock's own then.
-	leaseKey func(l *Lock, owner string) string
+	leaseKey func(l *single, owner string) string
 	// keep leaves a hold to the end of a lease from now; see keep.lua.
 	keep *script.Script
 	// query and force are IsLocked and its like, and ForceUnlock; KEYS and replies are those of query.lua and force.lua.
@@ -94,12 +94,12 @@ var (
 		k.keys = func(_ *Client, key string) []string {
 			return []string{key, queueKey(key), keyname.Prefix("redisson_lock_token", key)}
 		}
-		k.acquire = func(l *Lock, r acquireRequest) script.Call {
+		k.acquire = func(l *single, r acquireRequest) script.Call {
 			call := acquireCall(l, r)
 			call.Args = append(append(call.Args[:6:6], r.entry), millis(l.c.opts.TokenRetention))
 			return call
 		}
-		k.release = func(l *Lock, owner string, remaining int, entry string) script.Call {
+		k.release = func(l *single, owner string, remaining int, entry string) script.Call {
 			call := releaseCall(l, owner, remaining, entry)
 			call.Keys = call.Keys[:2:2]
 			return call

@@ -55,7 +55,7 @@ type watchKey struct {
 
 // watch is one lock.
 type watch struct {
-	l       *Lock
+	l       *single
 	waiters int
 	holds   map[string]time.Time // field of the hash -> when it was first seen; the goroutine's own
 }
@@ -75,7 +75,7 @@ func newMonitor(c *Client) *monitor {
 }
 
 // watch has l looked after until unwatch. Nothing on a nil monitor.
-func (m *monitor) watch(l *Lock) {
+func (m *monitor) watch(l *single) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k := watchKey{l.key, l.kind}
@@ -91,7 +91,7 @@ func (m *monitor) watch(l *Lock) {
 	}
 }
 
-func (m *monitor) unwatch(l *Lock) {
+func (m *monitor) unwatch(l *single) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k := watchKey{l.key, l.kind}
@@ -225,7 +225,7 @@ func (m *monitor) gone(w *watch) (fields []string) {
 }
 
 // takeOver removes holds, and wakes or serves who waits for them.
-func (m *monitor) takeOver(ctx context.Context, l *Lock, r inspectReply, gone []string) {
+func (m *monitor) takeOver(ctx context.Context, l *single, r inspectReply, gone []string) {
 	fields := make(map[string]string, len(gone))
 	for _, field := range gone {
 		kept := keptKey(l.key, strings.TrimSuffix(field, ":write"))

@@ -11,18 +11,26 @@ import (
 // Lock describes one lock and how to acquire it. It is immutable and holds no state: share it, derive from it, make
 // it anew for every use. What is held is a *Hold.
 type Lock struct {
-	c                  *Client
-	kind               *kind
-	name, key, channel string
-	keys               []string      // of its scripts: the lock and, where waiters queue, their queue
-	grants             string        // channels of grants, without the connection id
-	ownKey             any           // an ownerKey, boxed once
-	wait               time.Duration // of Lock; forever: only ctx bounds it
-	lease              time.Duration // 0: watchdog
-	label              string
-	backoff            *Backoff   // of a lock that spins
-	bad                error      // what every call returns
-	of                 *composite // of what a Multi or Quorum lock is made; then c, kind and the keys are not used
+	form  form
+	terms terms // of Lock and Do
+	bad   error // what every call returns
+}
+
+// form is what a Lock is on the servers: a single key, or a composite of several.
+type form interface {
+	Name() string
+	acquire(ctx context.Context, t terms) (*Hold, error)
+	query(ctx context.Context) (queryReply, error)
+	inspect(ctx context.Context) (State, error)
+	forceUnlock(ctx context.Context) (bool, error)
+	withOwner(ctx context.Context, o Owner) context.Context
+}
+
+// terms are how a lock is acquired.
+type terms struct {
+	wait  time.Duration // forever: only ctx bounds it
+	lease time.Duration // 0: renewed until Unlock
+	label string
 }
 
 const forever time.Duration = -1
@@ -34,13 +42,13 @@ const MaxLabel = 256
 const NoExpiry time.Duration = -1
 
 // Name returns the lock's name, without Options.KeyPrefix.
-func (l *Lock) Name() string { return l.name }
+func (l *Lock) Name() string { return l.form.Name() }
 
 // WithWait returns the same lock whose Lock and Do wait for at most d for somebody else's hold; 0: ask once. Without
 // it only ctx bounds the waiting. A negative d is refused by every call on the result.
 func (l *Lock) WithWait(d time.Duration) *Lock {
 	m := *l
-	m.wait = d
+	m.terms.wait = d
 	if err := checkWait(d); err != nil && m.bad == nil {
 		m.bad = err
 	}
@@ -51,7 +59,7 @@ func (l *Lock) WithWait(d time.Duration) *Lock {
 // 0: renewed until Unlock, the default.
 func (l *Lock) WithLease(d time.Duration) *Lock {
 	m := *l
-	m.lease = d
+	m.terms.lease = d
 	if err := checkLease(d); err != nil && m.bad == nil {
 		m.bad = err
 	}
@@ -62,7 +70,7 @@ func (l *Lock) WithLease(d time.Duration) *Lock {
 // on the server, where [Client.Inspect] and log lines show it to everybody. At most MaxLabel bytes of UTF-8.
 func (l *Lock) WithLabel(label string) *Lock {
 	m := *l
-	m.label = label
+	m.terms.label = label
 	if (len(label) > MaxLabel || !utf8.ValidString(label)) && m.bad == nil {
 		m.bad = fmt.Errorf("rlock: %w: label is %.64q, must be UTF-8 of at most %d bytes", ErrInvalidOption, label, MaxLabel)
 	}
@@ -95,7 +103,7 @@ func checkLease(d time.Duration) error {
 // ErrInvalidOption or ErrWrongType. Any other refusal of the server, as for want of a right, comes at once, and wrapped. While
 // the server cannot be asked the call goes on trying for as long as it may wait.
 func (l *Lock) Lock(ctx context.Context) (*Hold, error) {
-	return l.acquire(ctx, l.wait, l.lease)
+	return l.acquire(ctx, l.terms)
 }
 
 // TryLock is Lock with its own times: it waits for at most waitTime (0: it asks once, and does not wait) and holds for
@@ -111,15 +119,12 @@ func (l *Lock) TryLock(ctx context.Context, waitTime, leaseTime time.Duration) (
 	if err := errors.Join(checkWait(waitTime), checkLease(leaseTime)); err != nil {
 		return nil, err
 	}
-	return l.acquire(ctx, waitTime, leaseTime)
+	return l.acquire(ctx, terms{waitTime, leaseTime, l.terms.label})
 }
 
-func (l *Lock) acquire(ctx context.Context, waitTime, leaseTime time.Duration) (*Hold, error) {
-	switch {
-	case l.bad != nil:
+func (l *Lock) acquire(ctx context.Context, t terms) (*Hold, error) {
+	if l.bad != nil {
 		return nil, l.bad
-	case l.of != nil:
-		return l.of.acquire(ctx, l, waitTime, leaseTime)
 	}
-	return l.take(ctx, waitTime, leaseTime, leaseTime == 0)
+	return l.form.acquire(ctx, t)
 }

@@ -59,20 +59,21 @@ func Multi(locks ...*Lock) (*Lock, error) {
 	if len(locks) == 0 {
 		return nil, fmt.Errorf("rlock: %w: multi: no locks, must be one or more", ErrInvalidOption)
 	}
-	if err := checkParts("multi", locks); err != nil {
+	given, err := membersOf("multi", locks)
+	if err != nil {
 		return nil, err
 	}
 	type place struct {
 		server rueidis.Client
 		key    string
 	}
-	seen := map[place]*Lock{}
-	members := make([]*Lock, 0, len(locks))
-	for _, l := range locks {
+	seen := map[place]*single{}
+	members := make([]member, 0, len(given))
+	for _, l := range given {
 		at := place{l.c.hub.Client(), l.key}
 		switch other := seen[at]; {
 		case other == nil:
-			seen[at] = l
+			seen[at] = l.single
 			members = append(members, l)
 		case other.kind != l.kind:
 			return nil, fmt.Errorf("rlock: %w: multi: %q is there as %s and as %s, which would wait for each other",
@@ -80,7 +81,7 @@ func Multi(locks ...*Lock) (*Lock, error) {
 		}
 	}
 	// By key first: then only what is the same key on several servers needs a name for those.
-	slices.SortStableFunc(members, func(a, b *Lock) int {
+	slices.SortStableFunc(members, func(a, b member) int {
 		if a.key != b.key {
 			return cmp.Compare(a.key, b.key)
 		}
@@ -120,8 +121,9 @@ func (k *kind) title() string {
 }
 
 // collect acquires all members of a Multi.
-func (q *composite) collect(ctx context.Context, l *Lock, waitTime, leaseTime time.Duration) (*Hold, error) {
-	t := &together{l: l, members: q.parts(l), began: time.Now(), auto: leaseTime == 0, lease: leaseTime, waits: waitTime != 0}
+func (q *composite) collect(ctx context.Context, terms terms) (*Hold, error) {
+	waitTime := terms.wait
+	t := &together{q: q, members: q.labelled(terms.label), began: time.Now(), auto: terms.lease == 0, lease: terms.lease, waits: waitTime != 0}
 	if t.possible(ctx) {
 		hold, err := t.run(ctx, waitTime)
 		if !errors.Is(err, errOneByOne) {
@@ -159,12 +161,12 @@ func (q *composite) collect(ctx context.Context, l *Lock, waitTime, leaseTime ti
 // They are renewed meanwhile also where a lease was asked for: a wait that is longer than that lease would otherwise end
 // with all granted and the first ones free again.
 func (t *together) assemble(ctx context.Context, left func() time.Duration) (p *parts, lost bool, err error) {
-	p = newParts(t.l)
+	p = newParts(t.q)
 	all, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wctx := p.b.life.Context(all) // ends the waiting when a member is lost
 	for i, m := range t.members {
-		x, e := m.take(wctx, left(), t.lease, true)
+		x, e := m.take(wctx, terms{left(), t.lease, m.label}, true)
 		if e == nil {
 			p.add(i, x)
 		}
@@ -187,7 +189,7 @@ func (t *together) assemble(ctx context.Context, left func() time.Duration) (p *
 	if why == nil && err == nil && time.Now().Before(p.until()) {
 		return p, false, nil
 	}
-	name := t.l.name
+	name := t.q.name
 	for i, x := range p.all() {
 		if x != nil && x.Err() != nil {
 			name = t.members[i].name
@@ -198,7 +200,7 @@ func (t *together) assemble(ctx context.Context, left func() time.Duration) (p *
 	case why == ErrClosed:
 		return nil, false, fmt.Errorf("rlock: %q: %w", name, ErrClosed)
 	case why == ErrMaxHold:
-		return nil, false, fmt.Errorf("rlock: %q: %w before all of %q were acquired", name, ErrMaxHold, t.l.name)
+		return nil, false, fmt.Errorf("rlock: %q: %w before all of %q were acquired", name, ErrMaxHold, t.q.name)
 	case why == nil && err != nil:
 		return nil, false, err
 	}
@@ -241,8 +243,8 @@ func (t *together) settle(ctx context.Context, p *parts) error {
 
 // together is one acquisition of a Multi, at first by one script.
 type together struct {
-	l       *Lock
-	members []*Lock
+	q       *composite
+	members []member
 	began   time.Time
 	auto    bool
 	lease   time.Duration // 0: that of each client's watchdog
@@ -255,7 +257,7 @@ type together struct {
 	sent      time.Time
 	abandoned time.Time // see acquisition
 	unsure    bool      // some attempt may have run that is not answered for
-	blocked   *Lock     // that somebody else held when last asked
+	blocked   *single   // that somebody else held when last asked
 }
 
 // errOneByOne ends an attempt to acquire all members by one script, because one of them has to be waited for or one
@@ -312,16 +314,16 @@ func (t *together) run(ctx context.Context, waitTime time.Duration) (hold *Hold,
 	if errors.Is(err, errOneByOne) {
 		return nil, err
 	}
-	of := t.l
+	name := t.q.name
 	if t.blocked != nil {
-		of = t.blocked
+		name = t.blocked.name
 	}
 	waited := time.Since(t.began)
 	var g *wait.GaveUp
 	if t.unsure && errors.As(err, &g) && g.Failure != nil {
 		g.Failure = script.Unsure(g.Failure)
 	}
-	err = of.explain(err, waited)
+	err = explain(name, err, waited)
 	for _, m := range t.members {
 		c.observer.NotAcquired(ctx, m.name, waited, err)
 	}
@@ -331,7 +333,7 @@ func (t *together) run(ctx context.Context, waitTime time.Duration) (hold *Hold,
 func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, error) {
 	c := t.c
 	t.renew(ctx)
-	r := wait.Request{Name: t.l.name, Alone: true, Try: t.try, Backoff: script.Backoff}
+	r := wait.Request{Name: t.q.name, Alone: true, Try: t.try, Backoff: script.Backoff}
 	if waitTime != forever {
 		r.Until = t.began.Add(waitTime)
 	}
@@ -349,7 +351,7 @@ func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, erro
 		t.drop(ErrClosed)
 		return nil, ErrClosed
 	}
-	p := newParts(t.l)
+	p := newParts(t.q)
 	for i, own := range t.owners {
 		if !t.abandoned.IsZero() {
 			own.doubt = &doubt{t.abandoned, ""}
@@ -364,7 +366,7 @@ func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, erro
 func (t *together) renew(ctx context.Context) {
 	t.owners, t.since = make([]*owner, len(t.members)), time.Time{}
 	for i, m := range t.members {
-		t.owners[i] = m.newOwner(ctx, t.lease)
+		t.owners[i] = m.newOwner(ctx, t.lease, m.label)
 	}
 }
 
@@ -423,7 +425,7 @@ func (t *together) try(ctx context.Context) (wait.Answer, error) {
 		if r.status == acquireLate {
 			c.runner.Clock.Relearn(t.members[0].key, r.server, t.sent, received)
 			if again {
-				return wait.Answer{}, fmt.Errorf("%w: %q: the request reached the server too late", ErrUnavailable, t.l.name)
+				return wait.Answer{}, fmt.Errorf("%w: %q: the request reached the server too late", ErrUnavailable, t.q.name)
 			}
 			continue
 		}
@@ -432,13 +434,13 @@ func (t *together) try(ctx context.Context) (wait.Answer, error) {
 			if t.waits {
 				return wait.Answer{}, errOneByOne
 			}
-			t.blocked = t.members[r.which-1]
+			t.blocked = t.members[r.which-1].single
 			return wait.Answer{Left: r.left}, nil
 		}
-		trusted := !slices.ContainsFunc(t.members, func(m *Lock) bool { return !c.engine.Trusted(m.key, t.since) })
+		trusted := !slices.ContainsFunc(t.members, func(m member) bool { return !c.engine.Trusted(m.key, t.since) })
 		if unmet || !trusted || !received.Before(t.sent.Add(t.lease-lease.Margin(t.lease))) {
 			if !unmet {
-				err, t.unsure = fmt.Errorf("%w: %q: the grant took longer than its lease of %v, or than heartbeats are trusted", ErrUnavailable, t.l.name, t.lease), true
+				err, t.unsure = fmt.Errorf("%w: %q: the grant took longer than its lease of %v, or than heartbeats are trusted", ErrUnavailable, t.q.name, t.lease), true
 			}
 			t.takeBack(ctx)
 			t.renew(ctx)

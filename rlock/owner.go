@@ -22,7 +22,7 @@ var noDoubt = &doubt{}
 
 // owner is one outermost acquisition and its re-entries: one field of the lock's hash. Its id is never used again.
 type owner struct {
-	lock  *Lock
+	lock  *single
 	lease lease.Lease
 	under *owner // of the write hold under which it reads
 
@@ -42,9 +42,9 @@ type owner struct {
 	first handle
 }
 
-func (l *Lock) newOwner(ctx context.Context, d time.Duration) *owner {
+func (l *single) newOwner(ctx context.Context, d time.Duration, label string) *owner {
 	own := &owner{lock: l, count: 1, doubt: noDoubt}
-	own.lease = lease.Lease{Name: l.name, Owner: l.c.newOwner(l.label), Renew: l.kind.renew, Ended: own.lost, Ctx: ctx, Of: own, Longest: d}
+	own.lease = lease.Lease{Name: l.name, Owner: l.c.newOwner(label), Renew: l.kind.renew, Ended: own.lost, Ctx: ctx, Of: own, Longest: d}
 	own.lease.Drift = l.kind.votes
 	own.lease.Key = l.leaseKey(own.lease.Owner)
 	if l.kind.more != nil {
@@ -54,7 +54,7 @@ func (l *Lock) newOwner(ctx context.Context, d time.Duration) *owner {
 }
 
 // leaseKey is the key under which the watchdog knows an owner's hold.
-func (l *Lock) leaseKey(owner string) string {
+func (l *single) leaseKey(owner string) string {
 	if l.kind.leaseKey != nil {
 		return l.kind.leaseKey(l, owner)
 	}
@@ -92,9 +92,10 @@ type named struct{ owner Owner }
 // A joiner that dies keeps the lock taken for no longer than its own lease, and so does an owner that dies while it is
 // joined; the server's clock decides.
 func (l *Lock) WithOwner(ctx context.Context, o Owner) context.Context {
-	if l.of != nil {
-		return l.of.withOwner(ctx, o)
-	}
+	return l.form.withOwner(ctx, o)
+}
+
+func (l *single) withOwner(ctx context.Context, o Owner) context.Context {
 	return &ownerContext{ctx, l.ownKey, named{o}}
 }
 
@@ -259,7 +260,7 @@ type ownerKey struct {
 }
 
 // ownerIn is the owner of l that ctx carries: one of this process, or the text of one, or neither.
-func ownerIn(ctx context.Context, l *Lock) (*owner, Owner) {
+func ownerIn(ctx context.Context, l *single) (*owner, Owner) {
 	switch v := ctx.Value(l.ownKey).(type) {
 	case *owner:
 		return v, Owner(v.lease.Owner)

@@ -34,10 +34,10 @@ var (
 var plain = &kind{
 	keys:    func(_ *Client, key string) []string { return []string{key} },
 	channel: func(key, _ string) string { return keyname.Prefix("redlatch_plain", key) },
-	acquire: func(l *Lock, r acquireRequest) script.Call {
+	acquire: func(l *single, r acquireRequest) script.Call {
 		return script.Call{Script: plainAcquireScript, Keys: l.keys, Args: []string{r.owner, millis(r.lease), strconv.FormatInt(r.notAfter, 10)}}
 	},
-	release: func(l *Lock, owner string, _ int, _ string) script.Call {
+	release: func(l *single, owner string, _ int, _ string) script.Call {
 		return script.Call{Script: plainReleaseScript, Keys: l.keys, Args: []string{owner, l.channel, l.c.publish}}
 	},
 	renew:  script.New("plain renew", plainRenewSource),
@@ -68,10 +68,10 @@ func (c *Client) Plain(name string, o PlainOptions) *Lock {
 		sum := sha256.Sum256([]byte(name))
 		hashed = hex.EncodeToString(sum[:])
 	}
-	l := c.lock(hashed, plain)
-	l.name = name
-	if o.HashOver < 0 && l.bad == nil {
-		l.bad = fmt.Errorf("rlock: %w", errs.InvalidOption("HashOver", o.HashOver, "0 (never), or more"))
+	s, bad := c.single(hashed, plain)
+	s.name = name
+	if o.HashOver < 0 && bad == nil {
+		bad = fmt.Errorf("rlock: %w", errs.InvalidOption("HashOver", o.HashOver, "0 (never), or more"))
 	}
-	return l
+	return s.asLock(bad)
 }

@@ -29,7 +29,7 @@ var quorumAcquireScript = script.New("acquire a vote",
 func voting(k *kind) *kind {
 	return k.like(func(k *kind) {
 		k.votes = true
-		k.acquire = func(l *Lock, r acquireRequest) script.Call {
+		k.acquire = func(l *single, r acquireRequest) script.Call {
 			r.entry = ""
 			call := acquireCall(l, r)
 			call.Script = quorumAcquireScript
@@ -85,12 +85,12 @@ func Quorum(locks ...*Lock) (*Lock, error) {
 	if len(locks) < 3 {
 		return nil, fmt.Errorf("rlock: %w: quorum: %d locks, must be 3 or more", ErrInvalidOption, len(locks))
 	}
-	if err := checkParts("quorum", locks); err != nil {
+	members, err := membersOf("quorum", locks)
+	if err != nil {
 		return nil, err
 	}
 	seen := map[any]int{}
-	members := make([]*Lock, len(locks))
-	for i, l := range locks {
+	for i, l := range members {
 		k := votingKinds[l.kind]
 		if k == nil {
 			return nil, fmt.Errorf("rlock: %w: quorum: lock %d, %q, is %s, must be Reentrant, NonReentrant or Spin", ErrInvalidOption, i+1, l.name, l.kind.title())
@@ -100,18 +100,18 @@ func Quorum(locks ...*Lock) (*Lock, error) {
 		}
 		for _, of := range []any{l.c.hub, l.c.hub.Client()} {
 			if j := seen[of]; j > 0 {
-				return nil, sameServer(j, i+1, locks[j-1], l)
+				return nil, sameServer(j, i+1, members[j-1], l)
 			}
 			seen[of] = i + 1
 		}
-		m := *l
-		m.kind = k
-		members[i] = &m
+		voter := *l.single
+		voter.kind = k
+		members[i].single = &voter
 	}
 	return newComposite("quorum", members, len(members)/2+1), nil
 }
 
-func sameServer(i, j int, a, b *Lock) error {
+func sameServer(i, j int, a, b member) error {
 	return fmt.Errorf("rlock: %w: quorum: locks %d and %d, %q and %q, are on the same server, must each be on another", ErrInvalidOption, i, j, a.name, b.name)
 }
 
@@ -128,10 +128,11 @@ func (e *youngError) Error() string {
 func (e *youngError) Unwrap() error { return ErrUnavailable }
 
 // elect acquires a majority of the members of a Quorum.
-func (q *composite) elect(ctx context.Context, l *Lock, waitTime, leaseTime time.Duration) (*Hold, error) {
-	e := &election{l: l, q: q, members: q.parts(l), began: time.Now(), lease: leaseTime}
+func (q *composite) elect(ctx context.Context, t terms) (*Hold, error) {
+	waitTime := t.wait
+	e := &election{q: q, members: q.labelled(t.label), began: time.Now(), lease: t.lease}
 	first := q.members[0].c
-	r := wait.Request{Name: l.name, Line: q.line, Manner: "votes", Alone: waitTime == 0 || e.under(ctx), Try: e.try, Backoff: e.pause}
+	r := wait.Request{Name: q.name, Line: q.line, Manner: "votes", Alone: waitTime == 0 || e.under(ctx), Try: e.try, Backoff: e.pause}
 	if waitTime != forever {
 		r.Until = e.began.Add(waitTime)
 	}
@@ -145,7 +146,7 @@ func (q *composite) elect(ctx context.Context, l *Lock, waitTime, leaseTime time
 		if e.unsure && errors.As(err, &g) && g.Failure != nil {
 			g.Failure = script.Unsure(g.Failure)
 		}
-		return nil, l.explain(err, time.Since(e.began))
+		return nil, explain(q.name, err, time.Since(e.began))
 	}
 	e.won.began = time.Now()
 	return &Hold{parts: e.won}, nil
@@ -153,9 +154,8 @@ func (q *composite) elect(ctx context.Context, l *Lock, waitTime, leaseTime time
 
 // election is one acquisition of a Quorum.
 type election struct {
-	l       *Lock
 	q       *composite
-	members []*Lock
+	members []member
 	began   time.Time
 	lease   time.Duration // 0: that of each client's watchdog
 	until   time.Time     // of the waiting; zero: only ctx says
@@ -181,11 +181,11 @@ type election struct {
 
 // under reports whether ctx carries an owner of a member.
 func (e *election) under(ctx context.Context) bool {
-	return slices.ContainsFunc(e.members, func(m *Lock) bool { return ctx.Value(m.ownKey) != nil })
+	return slices.ContainsFunc(e.members, func(m member) bool { return ctx.Value(m.ownKey) != nil })
 }
 
 // limit is how long a server has to answer.
-func (e *election) limit(m *Lock) time.Duration {
+func (e *election) limit(m member) time.Duration {
 	d := e.lease
 	if d == 0 {
 		d = m.c.opts.WatchdogTimeout
@@ -206,7 +206,7 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 		e.split = 0
 	}
 	if e.split > 0 && !script.Pause(ctx, rand.N(4*time.Millisecond<<min(e.split, 6))) {
-		return wait.Answer{}, fmt.Errorf("%w: %q: %w", ErrUnavailable, e.l.name, context.Cause(ctx))
+		return wait.Answer{}, fmt.Errorf("%w: %q: %w", ErrUnavailable, e.q.name, context.Cause(ctx))
 	}
 	if e.rounds++; e.rounds == 2 {
 		e.listen(ctx)
@@ -214,17 +214,17 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 	n := len(e.members)
 	for _, m := range e.members {
 		if m.c.inflight.Closed() {
-			return wait.Answer{}, fmt.Errorf("%q: %w", e.l.name, ErrClosed)
+			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, ErrClosed)
 		}
 	}
 	round := e.begin()
-	p := newParts(e.l)
+	p := newParts(e.q)
 	votes := make(chan vote, n) // so that nobody waits to tell a round that is over
 	for i, m := range e.members {
 		go func() {
 			own, cancel := context.WithTimeout(ctx, e.limit(m))
 			defer cancel()
-			x, err := m.take(own, 0, e.lease, e.lease == 0)
+			x, err := m.take(own, terms{0, e.lease, m.label}, e.lease == 0)
 			if err != nil {
 				e.refuse(round, i)
 			}
@@ -259,7 +259,7 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 			e.win(p, granted == n)
 			return wait.Answer{Granted: true}, nil
 		}
-		err = fmt.Errorf("%w: %q: the votes took longer than their lease", ErrUnavailable, e.l.name)
+		err = fmt.Errorf("%w: %q: the votes took longer than their lease", ErrUnavailable, e.q.name)
 		if why := p.b.life.Err(); why != nil && !errors.Is(why, ErrLost) {
 			err = why
 		}
@@ -384,7 +384,7 @@ func (e *election) count(answered []bool, results []error, granted int) (wait.An
 			lefts = append(lefts, 0)
 		case err == nil:
 		case errors.Is(err, ErrClosed):
-			return wait.Answer{}, fmt.Errorf("%q: %w", e.l.name, ErrClosed)
+			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, ErrClosed)
 		case errors.As(err, &contended) && contended.cause == nil:
 			held++
 			if contended.HolderLease >= 0 {
@@ -405,7 +405,7 @@ func (e *election) count(answered []bool, results []error, granted int) (wait.An
 	}
 	switch {
 	case n-len(fatal) < e.q.need:
-		return wait.Answer{}, fmt.Errorf("%q: %w", e.l.name, errors.Join(fatal...))
+		return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, errors.Join(fatal...))
 	case held > 0 && n-away-len(fatal) >= e.q.need:
 		return wait.Answer{Left: e.known}, nil
 	}
@@ -419,7 +419,7 @@ func (e *election) count(answered []bool, results []error, granted int) (wait.An
 	if e.unsure {
 		kind = ErrUnknownOutcome
 	}
-	return wait.Answer{}, fmt.Errorf("%w: %q: %d of %d servers cannot vote: %w", kind, e.l.name, len(problems), n, errors.Join(problems...))
+	return wait.Answer{}, fmt.Errorf("%w: %q: %d of %d servers cannot vote: %w", kind, e.q.name, len(problems), n, errors.Join(problems...))
 }
 
 // win makes a round's parts the hold.
@@ -472,15 +472,15 @@ func (e *election) win(p *parts, all bool) {
 }
 
 // fill asks once more for the members that are missing.
-func (p *parts) fill(members []*Lock) {
-	e := &election{l: p.lock, members: members}
+func (p *parts) fill(members []member) {
+	e := &election{q: p.of, members: members}
 	var wg sync.WaitGroup
 	for _, i := range p.missing() {
 		m := members[i]
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(m.c.ctx, e.limit(m))
 			defer cancel()
-			x, err := m.take(ctx, 0, 0, true)
+			x, err := m.take(ctx, terms{0, 0, m.label}, true)
 			if err != nil {
 				return
 			}
@@ -517,7 +517,7 @@ func (e *election) listen(ctx context.Context) {
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
 	for i, m := range e.members {
 		if m.c.monitor != nil {
-			m.c.monitor.watch(m)
+			m.c.monitor.watch(m.single)
 		}
 		if m.backoff != nil {
 			continue // a Spin lock has no channel
@@ -544,7 +544,7 @@ func (e *election) deafen() {
 		e.hearing.Wait()
 		for _, m := range e.members {
 			if m.c.monitor != nil {
-				m.c.monitor.unwatch(m)
+				m.c.monitor.unwatch(m.single)
 			}
 		}
 	}

@@ -52,20 +52,20 @@ const (
 var rwRead = &kind{
 	keys:    rwKeys,
 	channel: rwChannel,
-	acquire: func(l *Lock, r acquireRequest) script.Call {
+	acquire: func(l *single, r acquireRequest) script.Call {
 		return script.Call{Script: rwReadScript, Keys: l.readKeys(r.owner), Args: []string{
 			r.owner, strconv.Itoa(r.want), millis(r.lease), strconv.FormatInt(r.notAfter, 10), r.under, l.channel, l.c.publish,
 		}}
 	},
-	release: func(l *Lock, owner string, remaining int, _ string) script.Call {
+	release: func(l *single, owner string, remaining int, _ string) script.Call {
 		return script.Call{Script: rwReleaseScript, Keys: l.readKeys(owner), Args: []string{
 			owner, strconv.Itoa(remaining), l.channel, l.c.publish, "0", "",
 		}}
 	},
 	renew: script.New("renew reads", ownersSource+rwSource+rwReadRenewSource),
 	// The lock's own key is written by every reader that comes or goes. What nobody else writes is the timeout key.
-	leaseKey: func(l *Lock, owner string) string { return timeoutKey(l.key, owner, 1) },
-	more:     func(l *Lock, _ string) []string { return l.keys },
+	leaseKey: func(l *single, owner string) string { return timeoutKey(l.key, owner, 1) },
+	more:     func(l *single, _ string) []string { return l.keys },
 	keep:     rwKeepScript,
 	query:    rwQueryScript,
 	force:    rwForceScript,
@@ -77,7 +77,7 @@ var rwRead = &kind{
 var rwWrite = &kind{
 	keys:    rwKeys,
 	channel: rwChannel,
-	acquire: func(l *Lock, r acquireRequest) script.Call {
+	acquire: func(l *single, r acquireRequest) script.Call {
 		mark := "0"
 		if r.entry != "" {
 			mark = l.mark()
@@ -86,7 +86,7 @@ var rwWrite = &kind{
 			r.owner, strconv.Itoa(r.want), millis(r.lease), strconv.FormatInt(r.notAfter, 10), mark, l.channel, l.c.publish,
 		}}
 	},
-	release: func(l *Lock, owner string, remaining int, entry string) script.Call {
+	release: func(l *single, owner string, remaining int, entry string) script.Call {
 		marked := ""
 		if entry != "" {
 			marked = owner + " " + l.mark()
@@ -96,7 +96,7 @@ var rwWrite = &kind{
 		}}
 	},
 	renew:  script.New("renew writes", ownersSource+rwSource+rwWriteRenewSource),
-	more:   func(l *Lock, _ string) []string { return l.keys[1:] },
+	more:   func(l *single, _ string) []string { return l.keys[1:] },
 	keep:   rwKeepScript,
 	query:  rwQueryScript,
 	force:  rwForceScript,
@@ -105,7 +105,7 @@ var rwWrite = &kind{
 }
 
 // mark is for how many ms a waiting writer that is preferred keeps new readers out, each time that it looks.
-func (l *Lock) mark() string { return millis(5 * l.c.opts.PollCap / 2) }
+func (l *single) mark() string { return millis(5 * l.c.opts.PollCap / 2) }
 
 // rwWriteFirst is a write half whose waiters keep new readers out.
 var rwWriteFirst = rwWrite.like(func(k *kind) { k.manner, k.leaves = "write first", true })
@@ -121,7 +121,7 @@ func timeoutKey(key, owner string, k int) string {
 	return keyname.Suffix(key, owner+":rwlock_timeout:"+strconv.Itoa(k))
 }
 
-func (l *Lock) readKeys(owner string) []string {
+func (l *single) readKeys(owner string) []string {
 	return append(l.keys[:2:2], timeoutKey(l.key, owner, 1))
 }
 
@@ -152,7 +152,7 @@ func (c *Client) ReadWrite(name string) *ReadWriteLock {
 }
 
 // Name returns the lock's name, without Options.KeyPrefix.
-func (x *ReadWriteLock) Name() string { return x.read.name }
+func (x *ReadWriteLock) Name() string { return x.read.Name() }
 
 // Read is the side that any number of owners can hold at the same time, while nobody else holds the other.
 func (x *ReadWriteLock) Read() *Lock { return x.read }
@@ -168,13 +168,13 @@ func (x *ReadWriteLock) Write() *Lock { return x.write }
 // readers do not know of it. A writer that dies while it waits keeps readers out for two and a half of its PollCaps. With
 // a waitTime of 0 nobody waits, and no reader is kept out. A flood of writers can starve readers.
 func (x *ReadWriteLock) PreferWriters() *ReadWriteLock {
-	w := *x.write
+	w := *x.write.form.(*single)
 	w.kind = rwWriteFirst
-	return &ReadWriteLock{x.read, &w}
+	return &ReadWriteLock{x.read, w.asLock(x.write.bad)}
 }
 
 // field is what the server has of an owner.
-func (l *Lock) field(owner string) string {
+func (l *single) field(owner string) string {
 	if l.kind.side == writer {
 		return owner + ":write"
 	}
@@ -183,7 +183,7 @@ func (l *Lock) field(owner string) string {
 
 // meet says what acquiring l under a context that carries own is: a re-entry of again, or, if that is nil, a new hold
 // under another of the same lock.
-func (l *Lock) meet(own *owner) (again, under *owner, err error) {
+func (l *single) meet(own *owner) (again, under *owner, err error) {
 	switch {
 	case own == nil || own.lock.kind.side == l.kind.side:
 		return own, nil, nil
@@ -206,7 +206,7 @@ func (o *owner) lasts() bool {
 }
 
 // timeouts are the keys in which Redisson may have put the end of a field of a read-write lock's hash.
-func (l *Lock) timeouts(field, count string) (keys []string) {
+func (l *single) timeouts(field, count string) (keys []string) {
 	if strings.HasSuffix(field, ":write") {
 		return nil
 	}

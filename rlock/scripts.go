@@ -77,7 +77,7 @@ type acquireReply struct {
 }
 
 // acquireCall asks for the lock; with an entry also for a place in the queue.
-func acquireCall(l *Lock, r acquireRequest) script.Call {
+func acquireCall(l *single, r acquireRequest) script.Call {
 	args := make([]string, 6, 7)
 	args[0], args[1], args[2], args[3], args[4], args[5] = r.owner, strconv.Itoa(r.want), millis(r.lease), strconv.FormatInt(r.notAfter, 10), l.c.publish, l.grants
 	if r.entry != "" {
@@ -135,7 +135,7 @@ const (
 )
 
 // runRelease lowers the count, or ends the hold; entry: of this owner, if it may still be in the queue.
-func (l *Lock) runRelease(ctx context.Context, owner string, remaining int, entry string) (releaseStatus, error) {
+func (l *single) runRelease(ctx context.Context, owner string, remaining int, entry string) (releaseStatus, error) {
 	call := l.kind.release(l, owner, remaining, entry)
 	m, err := l.c.queued(ctx, &call)
 	if err != nil {
@@ -145,13 +145,13 @@ func (l *Lock) runRelease(ctx context.Context, owner string, remaining int, entr
 	return releaseStatus(v), err
 }
 
-func releaseCall(l *Lock, owner string, remaining int, entry string) script.Call {
+func releaseCall(l *single, owner string, remaining int, entry string) script.Call {
 	args := [...]string{owner, strconv.Itoa(remaining), l.channel, l.c.publish, l.grants, entry}
 	return script.Call{Script: releaseScript, Keys: l.keys, Args: args[:]}
 }
 
 // runPass ends a hold and may make the waiter named the next holder.
-func (l *Lock) runPass(ctx context.Context, owner, entry string, o *wait.Offer) (releaseStatus, error) {
+func (l *single) runPass(ctx context.Context, owner, entry string, o *wait.Offer) (releaseStatus, error) {
 	notAfter := l.c.runner.Clock.At(l.key, o.NotAfter)
 	if notAfter == 0 {
 		o.Refused()
@@ -189,7 +189,7 @@ func (l *Lock) runPass(ctx context.Context, owner, entry string, o *wait.Offer) 
 func keptKey(key, owner string) string { return keyname.Prefix("redlatch_kept", key) + ":" + owner }
 
 // runKeep leaves a hold to the end of a lease from now. Its reply is that of runRelease.
-func (l *Lock) runKeep(ctx context.Context, owner string, d time.Duration) (releaseStatus, error) {
+func (l *single) runKeep(ctx context.Context, owner string, d time.Duration) (releaseStatus, error) {
 	keys := l.keys[:1:1]
 	switch l.kind.side {
 	case reader:
@@ -216,7 +216,7 @@ type queryReply struct {
 	left          time.Duration // -1: without end
 }
 
-func (l *Lock) runQuery(ctx context.Context, owner string) (queryReply, error) {
+func (l *single) runQuery(ctx context.Context, owner string) (queryReply, error) {
 	keys := []string{l.key}
 	if l.kind.side != alone {
 		keys = l.keys
@@ -300,7 +300,7 @@ func (c *Client) runInspect(ctx context.Context, key string, others ...string) (
 	return r, nil
 }
 
-func (l *Lock) runForce(ctx context.Context, owners, more []string) (removed int64, err error) {
+func (l *single) runForce(ctx context.Context, owners, more []string) (removed int64, err error) {
 	call := script.Call{Script: l.kind.force, Keys: append(l.keys[:len(l.keys):len(l.keys)], more...), Args: append([]string{l.channel, l.c.publish, l.grants}, owners...)}
 	m, err := l.c.queued(ctx, &call)
 	if err != nil {

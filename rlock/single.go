@@ -1,0 +1,61 @@
+package rlock
+
+import (
+	"fmt"
+
+	"github.com/redlatch/redlatch/internal/keyname"
+)
+
+// single is a lock on one key. Like Lock it is immutable and holds no state.
+type single struct {
+	c                  *Client
+	kind               *kind
+	name, key, channel string
+	keys               []string // of its scripts: the lock and, where waiters queue, their queue
+	grants             string   // channels of grants, without the connection id
+	ownKey             any      // an ownerKey, boxed once
+	backoff            *Backoff // of a lock that spins
+}
+
+func (c *Client) lock(name string, k *kind) *Lock {
+	s, bad := c.single(name, k)
+	return s.asLock(bad)
+}
+
+// single is the lock of that name, and why it cannot be used, if so.
+func (c *Client) single(name string, k *kind) (s single, bad error) {
+	key := c.opts.KeyPrefix + name
+	s = single{c: c, kind: k, name: name, key: key, ownKey: ownerKey{c, name, k.side != alone}}
+	if name == "" {
+		bad = fmt.Errorf("rlock: %w: it is empty", ErrInvalidName)
+	} else if err := keyname.Check(key); err != nil {
+		bad = fmt.Errorf("rlock: %w", err)
+	}
+	s.channel, s.keys = k.channel(key, ""), k.keys(c, key)
+	if c.handover {
+		s.grants = grantPrefix
+		if c.sharded {
+			s.grants = keyname.Prefix("redlatch_grant", key) + ":"
+		}
+	}
+	return s, bad
+}
+
+// grantPrefix and a connection id are the channel of a process's grants where one server serves all keys.
+const grantPrefix = "redlatch_grant:"
+
+// asLock makes the Lock, in one piece of memory with s.
+func (s single) asLock(bad error) *Lock {
+	x := &struct {
+		Lock
+		single
+	}{Lock{terms: terms{wait: forever}, bad: bad}, s}
+	x.form = &x.single
+	return &x.Lock
+}
+
+// Name implements form.
+func (l *single) Name() string { return l.name }
+
+// hands reports whether waiters queue on the server and releases hand the lock over to them.
+func (l *single) hands() bool { return l.kind.handover && l.c.handover }
