@@ -52,15 +52,12 @@ func (e *BrokenBarrierError) Unwrap() []error {
 }
 
 const (
-	// MaxParties is the most parties of a barrier.
-	MaxParties = 10_000
-	// BarrierMemory is how long a barrier that nobody uses is remembered. One that is used again later counts its
-	// generations from 1.
-	BarrierMemory = time.Hour
+	maxParties    = 10_000
+	barrierMemory = time.Hour // how long a barrier that nobody uses is remembered
 )
 
 // CyclicBarrier lets a number of parties, in any processes, wait for each other: Await returns when all have arrived.
-// Then it is as new, for the next generation. It is an immutable description, safe for concurrent use, and costs
+// Then it is as new, for the next generation; one that nobody has used for an hour counts its generations from 1. It is an immutable description, safe for concurrent use, and costs
 // nothing until used. Redisson has none; the keys are our own ({name}:barrier, or name:barrier where the name has
 // braces).
 //
@@ -83,13 +80,13 @@ type CyclicBarrier struct {
 	bad     error
 }
 
-// CyclicBarrier describes the barrier of that name for so many parties, 1 to MaxParties. Nothing is sent. A name or
+// CyclicBarrier describes the barrier of that name for so many parties, 1 to 10,000. Nothing is sent. A name or
 // number that cannot be used is reported by every call on it. All that arrive in one generation must say the same
 // number (ErrCapacityMismatch); the next generation may have another.
 func (c *Client) CyclicBarrier(name string, parties int) *CyclicBarrier {
 	key, bad := c.key(name)
-	if bad == nil && (parties < 1 || parties > MaxParties) {
-		bad = fmt.Errorf("rsemaphore: %w", errs.InvalidOption("parties", parties, fmt.Sprintf("1 to %d", MaxParties)))
+	if bad == nil && (parties < 1 || parties > maxParties) {
+		bad = fmt.Errorf("rsemaphore: %w", errs.InvalidOption("parties", parties, fmt.Sprintf("1 to %d", maxParties)))
 	}
 	return &CyclicBarrier{c: c, name: name, key: keyname.Suffix(key, "barrier"), channel: keyname.Prefix("redlatch_barrier", key), parties: parties, bad: bad}
 }
@@ -209,7 +206,7 @@ func (p *party) call(verb string, notAfter int64, why string, late func(rueidis.
 	b := p.b
 	return script.Call{Script: barrierScript, Keys: []string{b.key}, Late: late, Args: []string{
 		verb, p.id, p.joined.id, strconv.FormatInt(p.joined.gen, 10), strconv.Itoa(b.parties), strconv.FormatInt(millis(p.term), 10),
-		strconv.FormatInt(notAfter, 10), strconv.FormatInt(millis(BarrierMemory), 10), b.channel, b.c.hub.PublishCommand(), why,
+		strconv.FormatInt(notAfter, 10), strconv.FormatInt(millis(barrierMemory), 10), b.channel, b.c.hub.PublishCommand(), why,
 	}}
 }
 
@@ -363,7 +360,7 @@ func (p *party) tryArrive(ctx context.Context) (wait.Answer, error) {
 		case barrierFull:
 			return wait.Answer{Left: r.left}, nil
 		case barrierMismatch:
-			return wait.Answer{}, &CapacityMismatchError{Name: b.name, Capacity: int(r.parties), Wanted: b.parties}
+			return wait.Answer{}, capacityMismatch(b.name, r.parties, b.parties)
 		}
 		return wait.Answer{}, malformed("arrive", b.key)
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// MaxPermits is the most permits that one call may name, the bound of a Java int: Redisson's methods take no more.
-const MaxPermits = math.MaxInt32
+// maxPermits is the most permits that one call may name, the bound of a Java int: Redisson's methods take no more.
+const maxPermits = math.MaxInt32
 
 // CountingSemaphore is Redisson's RSemaphore, for sharing one with Java: a number of free permits under the name
 // itself, and nothing else. It is an immutable description, safe for concurrent use, and costs nothing until used.
@@ -107,12 +107,12 @@ func integers(m rueidis.RedisMessage, n int, what, key string) ([]int64, error) 
 	return v, nil
 }
 
-// TrySetPermits makes the semaphore with n free permits, 0 to MaxPermits, unless it is there: false, and nothing is
+// TrySetPermits makes the semaphore with n free permits, 0 to 2³¹-1, unless it is there: false, and nothing is
 // changed. With ttl, at least a millisecond, all of it is gone after that time, permits and waiters' hopes; 0 is no
 // end, as in Redisson. Sent once.
 func (s *CountingSemaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration) (bool, error) {
-	if n < 0 || n > MaxPermits {
-		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("permits", n, fmt.Sprintf("0 to %d", MaxPermits)))
+	if n < 0 || n > maxPermits {
+		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("permits", n, fmt.Sprintf("0 to %d", maxPermits)))
 	}
 	if ttl != 0 && (ttl < time.Millisecond || ttl > MaxDuration) {
 		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("ttl", ttl, "0 (no end) or 1ms to "+MaxDuration.String()))
@@ -136,7 +136,7 @@ func (s *CountingSemaphore) TrySetPermits(ctx context.Context, n int, ttl time.D
 	})
 }
 
-// Acquire takes n permits, 1 to MaxPermits, all of them at once, and waits until they are free or ctx ends.
+// Acquire takes n permits, 1 to 2³¹-1, all of them at once, and waits until they are free or ctx ends.
 //
 // nil: taken. ErrNotAcquired, joined with ctx's error and cause: too few were free for as long as ctx lasted; nothing
 // was taken. ErrUnavailable: the server could not be asked, and nothing was taken. ErrUnknownOutcome: a request got no
@@ -164,8 +164,8 @@ func (s *CountingSemaphore) checkPermits(n int) error {
 	if s.bad != nil {
 		return s.bad
 	}
-	if n < 1 || n > MaxPermits {
-		return fmt.Errorf("rsemaphore: %w", errs.InvalidOption("permits", n, fmt.Sprintf("1 to %d", MaxPermits)))
+	if n < 1 || n > maxPermits {
+		return fmt.Errorf("rsemaphore: %w", errs.InvalidOption("permits", n, fmt.Sprintf("1 to %d", maxPermits)))
 	}
 	return nil
 }
@@ -402,7 +402,7 @@ func (s *CountingSemaphore) add(ctx context.Context, n, sign int, ifThere bool) 
 	return r.there, r.free, err
 }
 
-// Release gives n permits back, 1 to MaxPermits, and wakes waiters. Nobody checks that they were acquired, and the
+// Release gives n permits back, 1 to 2³¹-1, and wakes waiters. Nobody checks that they were acquired, and the
 // key is made if it is missing. It may be called with a ctx that has ended, and then has a second. Sent once.
 func (s *CountingSemaphore) Release(ctx context.Context, n int) error {
 	ctx, cancel := toRelease(ctx)
@@ -428,14 +428,14 @@ func (s *CountingSemaphore) ReleaseIfExists(ctx context.Context, n int) (bool, e
 	return there, err
 }
 
-// AddPermits raises the number of free permits by n, 1 to MaxPermits, wakes waiters, and returns what is free then.
+// AddPermits raises the number of free permits by n, 1 to 2³¹-1, wakes waiters, and returns what is free then.
 // It makes the key if it is missing, and leaves its expiry as it is (Redisson's drops it). Sent once.
 func (s *CountingSemaphore) AddPermits(ctx context.Context, n int) (int64, error) {
 	_, free, err := s.add(ctx, n, 1, false)
 	return free, err
 }
 
-// ReducePermits lowers the number of free permits by n, 1 to MaxPermits, and returns what is free then, which is
+// ReducePermits lowers the number of free permits by n, 1 to 2³¹-1, and returns what is free then, which is
 // negative if more than that were in use: as many releases free nobody. It does not wait. Sent once.
 func (s *CountingSemaphore) ReducePermits(ctx context.Context, n int) (int64, error) {
 	_, free, err := s.add(ctx, n, -1, false)

@@ -71,7 +71,7 @@
 //	{P<name>}:notes     hash    ours: labels, and what a Resize says; absent without either
 //	redisson_sc:{P<name>}       channel, the number available at each release
 //
-// The keys end with the longest lease in them; a resized semaphore's [ResizeKept] after its last use. Keys made by
+// The keys end with the longest lease in them; a resized semaphore's seven days after its last use. Keys made by
 // Redisson have no end and are left so ([Semaphore.Shared]). Of an id, the first eight bytes are its client's and the
 // others random; Redisson's are random.
 //
@@ -83,7 +83,7 @@
 //
 //   - a Semaphore, by a permit that is out, or to a latch by the end of its key, which no latch without our record has;
 //   - a CountDownLatch that was set or counted down here, by its record. Of one without a TTL the record is kept for a
-//     minute, or [ParticipantMemory] after the last CountDownBy.
+//     minute, or a day after the last CountDownBy.
 //
 // What cannot: a CountingSemaphore or a Counter, a latch of Java's, a shared Semaphore nobody holds a permit of. Those are
 // a number and nothing else.

@@ -16,13 +16,12 @@ var (
 	ErrNotAcquired = errs.ErrNotAcquired
 	// ErrLost: the permit is over and was not released: its lease ran out, or it was taken away on the server.
 	// Somebody else may have it. Stop. It is joined with ErrWrongType, whichever call finds it out, where the server said
-	// that the key now holds something else.
+	// that the key now holds something else. Of ids (ReleaseIDs): one was never granted, was released before, or its lease
+	// is over; nothing was changed.
 	ErrLost = errs.ErrLost
-	// ErrNotHeld: an id that is not held: never granted, released before, or its lease is over. Nothing was changed.
-	ErrNotHeld = errors.New("not held")
 	// ErrCapacityMismatch: the object exists on the server with another capacity than the caller's, and nobody has
 	// resized it, nor is it [Semaphore.Shared]; or it was, and the request is for more than there are now. Nothing was
-	// changed. errors.As gives a *CapacityMismatchError.
+	// changed. The text says both.
 	ErrCapacityMismatch = errors.New("capacity mismatch")
 	// ErrReleased is the cause of a permit's contexts after Release, and what calls on a released permit return.
 	ErrReleased = errs.ErrReleased
@@ -89,16 +88,7 @@ func (e *NotAcquiredError) Unwrap() []error {
 	return []error{ErrNotAcquired, e.cause}
 }
 
-// CapacityMismatchError says more of an ErrCapacityMismatch.
-type CapacityMismatchError struct {
-	Name     string
-	Capacity int // on the server
-	Wanted   int // the caller's; of a request for more than the server's capacity, what it asks for
+// capacityMismatch says what the server has, and what the caller brought or asked for.
+func capacityMismatch(name string, has int64, wanted int) error {
+	return fmt.Errorf("%w: %q has %d, not %d", ErrCapacityMismatch, name, has, wanted)
 }
-
-func (e *CapacityMismatchError) Error() string {
-	return fmt.Sprintf("%v: %q has %d, not %d", ErrCapacityMismatch, e.Name, e.Capacity, e.Wanted)
-}
-
-// Unwrap returns ErrCapacityMismatch.
-func (e *CapacityMismatchError) Unwrap() error { return ErrCapacityMismatch }

@@ -36,8 +36,8 @@ func idClient(raw string) string {
 }
 
 func parseIDs(ids []string) ([]string, error) {
-	if len(ids) < 1 || len(ids) > MaxPerCall {
-		return nil, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("number of ids", len(ids), fmt.Sprintf("1 to %d", MaxPerCall)))
+	if len(ids) < 1 || len(ids) > maxPerCall {
+		return nil, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("number of ids", len(ids), fmt.Sprintf("1 to %d", maxPerCall)))
 	}
 	raw := make([]string, len(ids))
 	for i, id := range ids {

@@ -28,14 +28,10 @@ var (
 )
 
 const (
-	// MaxCount is the largest count of a latch: up to there the server's scripts count exactly.
-	MaxCount = 1 << 53
-	// MaxParticipant is the longest participant id, in bytes.
-	MaxParticipant = 1024
-	// ParticipantMemory is how long a latch without a TTL remembers who counted it down, after the last who did.
-	ParticipantMemory = 24 * time.Hour
-
-	latchMemory = time.Minute // how long the record of a latch is kept at least
+	maxCount          = 1 << 53 // up to there the server's scripts count exactly
+	maxParticipant    = 1024    // bytes
+	participantMemory = 24 * time.Hour
+	latchMemory       = time.Minute // how long the record of a latch is kept at least
 )
 
 // CountDownLatch is Redisson's RCountDownLatch: a count under the name itself, and everybody waits until it is zero.
@@ -141,15 +137,15 @@ func (l *CountDownLatch) publish(ctx context.Context, payload string) {
 // line is where the process's waiters of this latch stand.
 func (l *CountDownLatch) line() string { return "latch:" + l.key }
 
-// TrySetCount closes the latch with count, 1 to MaxCount, if it is open, and reports whether it did; a latch that is
+// TrySetCount closes the latch with count, 1 to 2⁵³, if it is open, and reports whether it did; a latch that is
 // there is not changed. It may be repeated: a call whose first request got no reply does not take its own work for
 // somebody else's.
 //
 // With ttl, at least a millisecond, the latch expires: waiters then get ErrLatchExpired. Give one wherever a process
 // that counts down may die. 0 is no end, as in Redisson.
 func (l *CountDownLatch) TrySetCount(ctx context.Context, count int64, ttl time.Duration) (bool, error) {
-	if l.bad == nil && (count < 1 || count > MaxCount) {
-		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("count", count, fmt.Sprintf("1 to %d", int64(MaxCount))))
+	if l.bad == nil && (count < 1 || count > maxCount) {
+		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("count", count, fmt.Sprintf("1 to %d", int64(maxCount))))
 	}
 	if l.bad == nil && ttl != 0 && (ttl < time.Millisecond || ttl > MaxDuration) {
 		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("ttl", ttl, "0 (no end) or 1ms to "+MaxDuration.String()))
@@ -180,20 +176,20 @@ func (l *CountDownLatch) CountDown(ctx context.Context) (left int64, err error) 
 
 // CountDownBy is CountDown that counts once for each participant, however often it is called: a repeated call changes
 // nothing and returns what is left. So it may be repeated after any error. The participant is text of 1 to
-// MaxParticipant bytes, such as the id of a job; the next count that is set starts with nobody.
+// 1,024 bytes, such as the id of a job; the next count that is set starts with nobody.
 //
-// Participants are remembered until the latch opens or expires; of a latch without a TTL, for ParticipantMemory after
+// Participants are remembered until the latch opens or expires; of a latch without a TTL, for a day after
 // the last of them. A latch that a Java process sets anew, after another Java process counted it down to zero, still
 // has those of before, unless some process looked at it through this package in between.
 func (l *CountDownLatch) CountDownBy(ctx context.Context, participant string) (left int64, err error) {
-	if l.bad == nil && (participant == "" || len(participant) > MaxParticipant || !utf8.ValidString(participant)) {
-		return 0, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("participant", fmt.Sprintf("%.64q", participant), fmt.Sprintf("UTF-8 of 1 to %d bytes", MaxParticipant)))
+	if l.bad == nil && (participant == "" || len(participant) > maxParticipant || !utf8.ValidString(participant)) {
+		return 0, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("participant", fmt.Sprintf("%.64q", participant), fmt.Sprintf("UTF-8 of 1 to %d bytes", maxParticipant)))
 	}
 	return l.down(ctx, participant)
 }
 
 func (l *CountDownLatch) down(ctx context.Context, participant string) (int64, error) {
-	args := []string{participant, rand.Text(), strconv.FormatInt(millis(ParticipantMemory), 10), strconv.FormatInt(millis(l.memory()), 10), l.channel, l.publishing()}
+	args := []string{participant, rand.Text(), strconv.FormatInt(millis(participantMemory), 10), strconv.FormatInt(millis(l.memory()), 10), l.channel, l.publishing()}
 	return ask(ctx, l.c, l.bad, func(ctx context.Context) (int64, error) {
 		send := l.c.runner.Do
 		if participant == "" {

@@ -102,7 +102,7 @@ type resizeReply struct {
 
 func (s *Semaphore) runResize(ctx context.Context, capacity int, notAfter int64, call string) (resizeReply, error) {
 	m, err := s.c.runner.Do(ctx, script.Call{Script: resizeScript, Keys: s.allKeys(), Args: []string{
-		strconv.Itoa(capacity), strconv.Itoa(s.capacity), decimal(millis(ResizeKept)), decimal(notAfter),
+		strconv.Itoa(capacity), strconv.Itoa(s.capacity), decimal(millis(resizeKept)), decimal(notAfter),
 		s.channel, s.c.hub.PublishCommand(), flag(s.shared), call,
 	}})
 	if err != nil {
@@ -145,21 +145,21 @@ func (s *Semaphore) known(counted bool, available, out, resized int64) queryRepl
 	return q
 }
 
-func (s *Semaphore) runInspect(ctx context.Context) (State, error) {
+func (s *Semaphore) runInspect(ctx context.Context) (SemaphoreState, error) {
 	m, err := s.c.runner.Do(ctx, script.Call{Script: inspectScript, Keys: s.keys()})
 	if err != nil {
-		return State{}, err
+		return SemaphoreState{}, err
 	}
 	v, err := m.ToArray()
 	if err != nil || len(v) < 4 || len(v)%3 != 1 {
-		return State{}, fmt.Errorf("inspect %q: unexpected reply of %d values, error %v", s.key, len(v), err)
+		return SemaphoreState{}, fmt.Errorf("inspect %q: unexpected reply of %d values, error %v", s.key, len(v), err)
 	}
 	var head [4]int64
 	for i := range head {
 		head[i], _ = v[i].AsInt64()
 	}
 	now, over := head[0], int64(0)
-	state := State{Name: s.name, Resized: head[3] > 0}
+	state := SemaphoreState{Resized: head[3] > 0}
 	for i := 4; i < len(v); i += 3 {
 		id, _ := v[i].ToString()
 		end, _ := v[i+1].AsInt64()
@@ -168,9 +168,9 @@ func (s *Semaphore) runInspect(ctx context.Context) (State, error) {
 			over++
 			continue
 		}
-		h := Holding{ID: idText(id), Client: idClient(id), Label: label, Lease: time.Duration(end-now) * time.Millisecond}
+		h := Holder{ID: idText(id), Client: idClient(id), Label: label, Lease: time.Duration(end-now) * time.Millisecond}
 		if end >= forever {
-			h.Lease = NoExpiry
+			h.Lease = -1
 		}
 		state.Permits = append(state.Permits, h)
 	}

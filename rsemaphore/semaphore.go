@@ -31,22 +31,16 @@ type Semaphore struct {
 }
 
 const (
-	// MaxCapacity is the largest capacity of a semaphore: Redisson's.
-	MaxCapacity = math.MaxInt32
-	// MaxPerCall is how many permits one call can acquire or release. Each is an id of its own on the server.
-	MaxPerCall = 1000
-	// MaxLabel is the length of the longest label, in bytes.
-	MaxLabel = 256
-	// ResizeKept is how long a capacity that was set by Resize is remembered while nobody uses the semaphore.
-	ResizeKept = 7 * 24 * time.Hour
-	// NoExpiry is the lease of a permit that has none: one of Redisson's.
-	NoExpiry time.Duration = -1
+	maxCapacity = math.MaxInt32 // Redisson's
+	maxPerCall  = 1000          // permits that one call can acquire or release: each is an id of its own on the server
+	maxLabel    = 256           // bytes
+	resizeKept  = 7 * 24 * time.Hour
 )
 
 const unlimited time.Duration = -1
 
 // Semaphore describes the semaphore of that name: Redisson's RPermitExpirableSemaphore. capacity is how many permits
-// there are in all, 1 to MaxCapacity. The first acquisition writes it; everybody else must bring the same
+// there are in all, 1 to 2³¹-1. The first acquisition writes it; everybody else must bring the same
 // (ErrCapacityMismatch), until a Resize, or if it is Shared. A name or capacity that cannot be used is reported by every
 // call on it.
 //
@@ -54,8 +48,8 @@ const unlimited time.Duration = -1
 // the package comment.
 func (c *Client) Semaphore(name string, capacity int) *Semaphore {
 	key, bad := c.key(name)
-	if bad == nil && (capacity < 1 || capacity > MaxCapacity) {
-		bad = fmt.Errorf("rsemaphore: %q: %w", name, errs.InvalidOption("capacity", capacity, fmt.Sprintf("1 to %d", MaxCapacity)))
+	if bad == nil && (capacity < 1 || capacity > maxCapacity) {
+		bad = fmt.Errorf("rsemaphore: %q: %w", name, errs.InvalidOption("capacity", capacity, fmt.Sprintf("1 to %d", maxCapacity)))
 	}
 	return &Semaphore{c: c, name: name, key: key, capacity: capacity, bad: bad,
 		permits: keyname.Suffix(key, "timeout"), notes: keyname.Suffix(key, "notes"), latch: keyname.Suffix(key, "latch"), channel: keyname.Prefix("redisson_sc", key)}
@@ -68,12 +62,12 @@ func (s *Semaphore) line() string { return "permits:" + s.key }
 func (s *Semaphore) Name() string { return s.name }
 
 // WithLabel returns the same semaphore whose permits carry a label, such as a job's name or a host, which Inspect shows
-// to everybody. At most MaxLabel bytes of UTF-8. It is kept in a key of its own beside Redisson's.
+// to everybody. At most 256 bytes of UTF-8. It is kept in a key of its own beside Redisson's.
 func (s *Semaphore) WithLabel(label string) *Semaphore {
 	m := *s
 	m.label = label
-	if (len(label) > MaxLabel || !utf8.ValidString(label)) && m.bad == nil {
-		m.bad = fmt.Errorf("rsemaphore: %w: label is %.64q, must be UTF-8 of at most %d bytes", ErrInvalidOption, label, MaxLabel)
+	if (len(label) > maxLabel || !utf8.ValidString(label)) && m.bad == nil {
+		m.bad = fmt.Errorf("rsemaphore: %w: label is %.64q, must be UTF-8 of at most %d bytes", ErrInvalidOption, label, maxLabel)
 	}
 	return &m
 }
@@ -92,7 +86,7 @@ func (s *Semaphore) WithLabel(label string) *Semaphore {
 //
 // All Go processes should say it of a semaphore that Java uses. A Semaphore that does not say it leaves keys without an
 // end as they are, refuses a capacity that differs from its own even where Java has changed it, and forgets a Resize that
-// has not been used for ResizeKept.
+// has not been used for seven days.
 func (s *Semaphore) Shared() *Semaphore {
 	m := *s
 	m.shared = true
@@ -101,7 +95,7 @@ func (s *Semaphore) Shared() *Semaphore {
 
 // Acquire acquires n permits, all or none, waiting until there are as many, or ctx ends.
 //
-// n is 1 to the capacity (the server's, after a Resize or if Shared), and at most MaxPerCall. On success the permits are renewed until Release. ctx bounds the
+// n is 1 to the capacity (the server's, after a Resize or if Shared), and at most 1,000. On success the permits are renewed until Release. ctx bounds the
 // waiting only: the permit outlives it.
 //
 // The waiting calls of one process are served first come, first served, whatever they ask for: a large request is not
@@ -147,15 +141,15 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 }
 
 func (s *Semaphore) badN(n, most int) error {
-	return fmt.Errorf("%q: %w", s.name, errs.InvalidOption("n", n, fmt.Sprintf("1 to %d", min(most, MaxPerCall))))
+	return fmt.Errorf("%q: %w", s.name, errs.InvalidOption("n", n, fmt.Sprintf("1 to %d", min(most, maxPerCall))))
 }
 
 func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time.Duration) (*Permit, error) {
 	if s.bad != nil {
 		return nil, s.bad
 	}
-	if n < 1 || n > MaxPerCall { // whether n is over the capacity the server knows, where that was resized or is shared
-		return nil, fmt.Errorf("rsemaphore: %w", s.badN(n, MaxPerCall))
+	if n < 1 || n > maxPerCall { // whether n is over the capacity the server knows, where that was resized or is shared
+		return nil, fmt.Errorf("rsemaphore: %w", s.badN(n, maxPerCall))
 	}
 	c := s.c
 	if err := c.begin(); err != nil {
@@ -302,12 +296,12 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 			}
 			return wait.Answer{Granted: true}, nil
 		case acquireMismatch:
-			return wait.Answer{}, &CapacityMismatchError{Name: s.name, Capacity: int(r.capacity), Wanted: s.capacity}
+			return wait.Answer{}, capacityMismatch(s.name, r.capacity, s.capacity)
 		case acquireTooMany:
 			if a.n > s.capacity && r.capacity == int64(s.capacity) {
 				return wait.Answer{}, s.badN(a.n, s.capacity)
 			}
-			return wait.Answer{}, &CapacityMismatchError{Name: s.name, Capacity: int(r.capacity), Wanted: a.n}
+			return wait.Answer{}, capacityMismatch(s.name, r.capacity, a.n)
 		}
 		a.starve()
 		return wait.Answer{Left: r.left}, nil
@@ -380,9 +374,9 @@ func (c *Client) isHungry(key string) bool {
 }
 
 // ReleaseIDs gives permits back by their ids, all or none: those of [Permit.IDs], of this process or another, or of
-// Redisson. 1 to MaxPerCall ids, none twice.
+// Redisson. 1 to 1,000 ids, none twice.
 //
-// nil: all were held and are given back. ErrNotHeld: not all of them are held (released before, never granted, or their
+// nil: all were held and are given back. ErrLost: not all of them are held (released before, never granted, or their
 // lease is over); nothing was given back. ErrUnknownOutcome: a request was lost, and the ids may have been released by
 // it. A *Permit whose id is released so is lost: it learns of it at its next renewal.
 func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
@@ -398,7 +392,7 @@ func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
 			case err == nil && held < 0 && unsure:
 				return none, fmt.Errorf("%w: release on %q: an earlier request may have released them", ErrUnknownOutcome, s.name)
 			case err == nil && held < 0:
-				return none, fmt.Errorf("release on %q: %w", s.name, ErrNotHeld)
+				return none, fmt.Errorf("release on %q: %w", s.name, ErrLost)
 			case err == nil:
 				s.c.queue.Nudge(s.line())
 				return none, nil
@@ -418,14 +412,14 @@ func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
 }
 
 // Resize sets the capacity, whatever it was, and returns what it was, also if a request had to be repeated. From then on
-// the server's capacity counts and not the one that Semaphore was given: until it has not been used for ResizeKept,
+// the server's capacity counts and not the one that Semaphore was given: until it has not been used for seven days,
 // nobody's differing one is refused. It is Redisson's setPermits; if the semaphore is Shared there is no end to it.
 //
 // More permits wake waiters. Fewer take nothing from those who hold some: Available is negative until enough have been
 // released. Waiters that ask for more than there is left in all get ErrCapacityMismatch.
 func (s *Semaphore) Resize(ctx context.Context, capacity int) (before int, err error) {
-	if capacity < 1 || capacity > MaxCapacity {
-		return 0, fmt.Errorf("rsemaphore: %q: %w", s.name, errs.InvalidOption("capacity", capacity, fmt.Sprintf("1 to %d", MaxCapacity)))
+	if capacity < 1 || capacity > maxCapacity {
+		return 0, fmt.Errorf("rsemaphore: %q: %w", s.name, errs.InvalidOption("capacity", capacity, fmt.Sprintf("1 to %d", maxCapacity)))
 	}
 	return ask(ctx, s.c, s.bad, func(ctx context.Context) (int, error) {
 		call := rand.Text()
@@ -456,42 +450,28 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	return int(q.available), err
 }
 
-// Acquired is how many permits are held.
-func (s *Semaphore) Acquired(ctx context.Context) (int, error) {
-	q, err := ask(ctx, s.c, s.bad, s.runQuery)
-	return int(q.out), err
+// SemaphoreState is a semaphore as the server knew it at one moment.
+type SemaphoreState struct {
+	// Capacity is how many permits there are in all: what Client.Semaphore was given if the semaphore is not in use.
+	Capacity int
+	// Available is how many permits can be acquired; negative if a Resize left fewer than are held.
+	Available int
+	Resized   bool     // Capacity was set by Resize
+	Permits   []Holder // the permits that are held, first the one whose lease ends first
 }
 
-// Capacity is how many permits there are in all, by the server's word; what Semaphore was given if it is not in use.
-func (s *Semaphore) Capacity(ctx context.Context) (int, error) {
-	q, err := ask(ctx, s.c, s.bad, s.runQuery)
-	return int(q.capacity), err
-}
-
-// State is a semaphore as the server knew it at one moment.
-type State struct {
-	Name                string
-	Capacity, Available int
-	Resized             bool      // Capacity was set by Resize
-	Permits             []Holding // those that are held, the one that ends first in front
-}
-
-// Holding is one permit that somebody holds. A *Permit of n has n.
-type Holding struct {
+// Holder is one permit that somebody holds. A *Permit of n has n.
+type Holder struct {
 	ID string
 	// Client is the beginning of the holder's Client.ID; "" if it is not one of this library.
 	Client string
 	Label  string // see WithLabel
-	// Lease is how long it lasts if nobody renews it; NoExpiry if it has no end.
+	// Lease is how long it lasts if nobody renews it; negative if it has no end.
 	Lease time.Duration
 }
 
-// Inspect says who holds which permits, and for how long. It changes nothing and is for people: what it says may be
-// over when it is read, and it costs the server as much as there are permits out.
-func (s *Semaphore) Inspect(ctx context.Context) (State, error) {
-	state, err := ask(ctx, s.c, s.bad, s.runInspect)
-	if err != nil {
-		return State{Name: s.name}, err
-	}
-	return state, nil
+// Inspect tells who holds which permits, and for how long. It changes nothing and is for people: what it tells may be
+// over when it is read, and it costs the server as much as there are permits out. Available is cheaper.
+func (s *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
+	return ask(ctx, s.c, s.bad, s.runInspect)
 }

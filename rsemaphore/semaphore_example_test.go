@@ -166,7 +166,7 @@ func ExampleSemaphore_Inspect() {
 }
 
 // Everybody must bring the same capacity: two configurations of one limit are a mistake that should be seen.
-func ExampleCapacityMismatchError() {
+func ExampleSemaphore_Acquire_mismatch() {
 	c, end := demo()
 	defer end()
 	ctx := context.Background()

@@ -146,9 +146,9 @@ func againstModel(t *testing.T, c *rsemaphore.Client, rnd *rand.Rand, twice bool
 				live := h.live()
 				err := sem.ReleaseIDs(ctx, h.p.IDs()...)
 				if live {
-					require.True(t, ok(err, rsemaphore.ErrNotHeld), "%v", err)
+					require.True(t, ok(err, rsemaphore.ErrLost), "%v", err)
 				} else {
-					require.ErrorIs(t, err, rsemaphore.ErrNotHeld)
+					require.ErrorIs(t, err, rsemaphore.ErrLost)
 					notHeld++
 				}
 				h.gone = true
