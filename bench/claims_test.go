@@ -60,9 +60,9 @@ func rawIncr(b *testing.B, s *redistest.Server) func(context.Context, int64) err
 }
 
 func counters(b *testing.B, s *redistest.Server, o rcounter.Options) *rcounter.Client {
-	hub, err := pubsub.Dial(s.Option())
+	hub, err := pubsub.Dial(s.Option(), pubsub.Options{})
 	require.NoError(b, err)
-	b.Cleanup(func() { hub.Close() })
+	b.Cleanup(func() { hub.Close(context.Background()) })
 	c, err := rcounter.New(hub, o)
 	require.NoError(b, err)
 	return c

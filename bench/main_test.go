@@ -71,9 +71,9 @@ func open(b *testing.B, s *redistest.Server, o rlock.Options) *rlock.Client {
 
 func openWith(b *testing.B, server rueidis.ClientOption, o rlock.Options) *rlock.Client {
 	b.Helper()
-	hub, err := pubsub.Dial(server)
+	hub, err := pubsub.Dial(server, pubsub.Options{})
 	require.NoError(b, err)
-	b.Cleanup(func() { hub.Close() })
+	b.Cleanup(func() { hub.Close(context.Background()) })
 	locks, err := rlock.New(hub, o)
 	require.NoError(b, err)
 	b.Cleanup(func() {

@@ -24,9 +24,9 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 	o := s.Option()
 	o.Username, o.Password = "nobody", "pw"
 	quiet := slog.New(slog.DiscardHandler)
-	hub, err := pubsub.DialWith(o, pubsub.Options{Logger: quiet})
+	hub, err := pubsub.Dial(o, pubsub.Options{Logger: quiet})
 	require.NoError(t, err)
-	t.Cleanup(func() { hub.Close() })
+	t.Cleanup(func() { hub.Close(context.Background()) })
 	locks, err := rlock.New(hub, rlock.Options{Logger: quiet})
 	require.NoError(t, err)
 	t.Cleanup(func() { locks.Close(t.Context()) })

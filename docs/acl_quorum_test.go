@@ -29,9 +29,9 @@ func TestTheACLLinesAreEnoughForAQuorum(t *testing.T) {
 			client := func(s *redistest.Server) *rlock.Client {
 				o := s.Option()
 				o.Username, o.Password = "redlatch", "secret"
-				hub, err := pubsub.Dial(o)
+				hub, err := pubsub.Dial(o, pubsub.Options{})
 				require.NoError(t, err)
-				t.Cleanup(func() { hub.Close() })
+				t.Cleanup(func() { hub.Close(context.Background()) })
 				c, err := rlock.New(hub, rlock.Options{KeyPrefix: prefix, WatchdogTimeout: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 				require.NoError(t, err)
 				t.Cleanup(func() { c.Close(context.Background()) })

@@ -56,11 +56,11 @@ func everything(o rueidis.ClientOption, prefix string, brief bool) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	o.Username, o.Password = "redlatch", "secret"
-	hub, err := pubsub.Dial(o)
+	hub, err := pubsub.Dial(o, pubsub.Options{})
 	if err != nil {
 		return err
 	}
-	defer hub.Close()
+	defer hub.Close(context.Background())
 	quiet := slog.New(slog.DiscardHandler)
 	locks, err := rlock.New(hub, rlock.Options{KeyPrefix: prefix, Logger: quiet, WatchdogTimeout: 210 * time.Millisecond})
 	if err != nil {
@@ -81,11 +81,11 @@ func everything(o rueidis.ClientOption, prefix string, brief bool) (err error) {
 	}
 
 	// a channel of a second hub, unsubscribed while the rest goes on
-	other, e := pubsub.NewHub(hub.Client(), pubsub.Options{Grace: time.Millisecond, Logger: quiet})
+	other, e := pubsub.New(hub.Client(), pubsub.Options{Grace: time.Millisecond, Logger: quiet})
 	if e != nil {
 		return e
 	}
-	defer other.Close()
+	defer other.Close(context.Background())
 	if sub, e := other.Subscribe(ctx, "redisson_lock__channel:{"+prefix+"e}"); e == nil {
 		_, e = other.Publish(ctx, "redisson_lock__channel:{"+prefix+"e}", "0")
 		must("publish", e)

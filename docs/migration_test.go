@@ -27,7 +27,7 @@ func migrated() (ctx context.Context, locks *rlock.Client, end func()) {
 	if err := server.Start(); err != nil {
 		log.Fatal(err)
 	}
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func migrated() (ctx context.Context, locks *rlock.Client, end func()) {
 	ctx = context.Background()
 	return ctx, locks, func() {
 		locks.Close(ctx)
-		hub.Close()
+		hub.Close(context.Background())
 		server.Close()
 	}
 }

@@ -88,9 +88,9 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 	t.Parallel()
 	notes := &spans{}
 	client := &traced{redistest.Start(t).Client(t), notes}
-	hub, err := pubsub.NewHub(client, pubsub.Options{})
+	hub, err := pubsub.New(client, pubsub.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { hub.Close() })
+	t.Cleanup(func() { hub.Close(context.Background()) })
 	var told sync.Map // events of observers, with their spans
 	see := func(ctx context.Context, event string) { told.Store(event+" in "+spanOf(ctx), true) }
 	// A call that is given up leaves a release for the background, which is nobody's: with this patience none is.
@@ -261,9 +261,9 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 func TestACallOfSeveralClaimsCarriesTheValuesOfOneOfThem(t *testing.T) {
 	t.Parallel()
 	notes := &spans{}
-	hub, err := pubsub.NewHub(&traced{redistest.Start(t).Client(t), notes}, pubsub.Options{})
+	hub, err := pubsub.New(&traced{redistest.Start(t).Client(t), notes}, pubsub.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { hub.Close() })
+	t.Cleanup(func() { hub.Close(context.Background()) })
 	counters, err := rcounter.New(hub, rcounter.Options{CallTimeout: 10 * time.Second, Combine: rcounter.Combine{MaxFlights: 1}})
 	require.NoError(t, err)
 	stock := counters.Stock("st")
@@ -292,9 +292,9 @@ func TestACallOfSeveralClaimsCarriesTheValuesOfOneOfThem(t *testing.T) {
 func TestObserversAreToldOfRenewalsAndLossesWithTheValuesOfTheAcquisition(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t).Client(t)
-	hub, err := pubsub.NewHub(client, pubsub.Options{})
+	hub, err := pubsub.New(client, pubsub.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { hub.Close() })
+	t.Cleanup(func() { hub.Close(context.Background()) })
 	events := make(chan string, 1000)
 	see := func(what string) func(ctx context.Context, name string, err error) {
 		return func(ctx context.Context, name string, _ error) {

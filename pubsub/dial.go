@@ -17,47 +17,51 @@ import (
 // topologyRefresh is what rueidis advises.
 const topologyRefresh = 5 * time.Second
 
-// Dial connects with o and makes a hub on the client: the common case. The client is the hub's, reached by Client and
-// closed by Close. In a Cluster its invalidations are observed. On one node, or behind Sentinel, they are not: there
-// rlock has a connection of its own for that, and a client that observes them pipelines on every connection, which
-// makes each single call slower. Behind Sentinel the client asks every five seconds who is the primary, unless
-// o.Sentinel.TopologyRefreshInterval says otherwise: the sentinels' message is sent once, and a client that misses it
+// Dial connects with o and makes a hub on the client, which belongs to the hub: Client returns it, Close closes it. Most
+// programs want Dial: it refuses what redlatch cannot work with, names the field that is wrong, and observes invalidations
+// in a Cluster. A program that has a client already, and closes it itself, gives it to [New].
+//
+// ErrUnavailable: there is no connection, or the server is not ready (it is loading, or has too many clients); trying
+// again is safe and may help. After all other errors the same attempt will fail again. ErrDenied: the server does not know
+// the user, or the user lacks a right that connecting needs. ErrInvalidOption: o cannot be used, and nothing was sent; or
+// the server cannot do what o says (SelectDB, or client-side caching without DisableCache); or only one side speaks TLS
+// (TLSConfig). The text names the field. Any other error is the server's refusal of what o says, and its text tells which.
+//
+// o.ConnLifetime is refused. When a connection's lifetime ends while a reply is awaited, rueidis sends the script again
+// unasked. Redlatch's scripts bear that, but the second answer can be "lost" for an unlock that succeeded. o.ReplicaOnly
+// is refused too: everything here writes.
+//
+// Behind Sentinel the client asks every five seconds which server is the primary, unless
+// o.Sentinel.TopologyRefreshInterval says otherwise. The sentinels send their message once, and a client that missed it
 // would stay with a primary that has become a replica.
 //
-// ErrUnavailable: there is no connection, or the server is not ready (it is loading, say, or has too many clients);
-// trying again is safe and may help. ErrDenied: the server does not know the user, or the user lacks a right that is needed
-// to connect. ErrInvalidOption: o cannot be used, and nothing was sent, or the server cannot do what it says (SelectDB, or
-// client-side caching without DisableCache), or only one side speaks TLS (TLSConfig); the text names the field. Any other
-// error is the server's no to what o says: it tells which. After all but the first the same attempt will fail again.
-//
-// o.ConnLifetime is refused: rueidis sends a script again, unasked, when a connection's lifetime ends while its reply is
-// awaited. Redlatch's scripts bear that, but the second answer can be "lost" for an unlock that succeeded. So is
-// o.ReplicaOnly: everything here writes.
-func Dial(o rueidis.ClientOption) (*Hub, error) { return DialWith(o, Options{}) }
-
-// DialWith is Dial for a hub with options of its own. With h.Invalidations the client's invalidations are observed there,
-// Cluster or not.
-func DialWith(o rueidis.ClientOption, h Options) (*Hub, error) {
+// Invalidations are observed in a Cluster, and wherever opts.Invalidations is set. Elsewhere rlock has a connection of its
+// own for them: a client that observes them pipelines on every connection, which makes each single call slower.
+func Dial(o rueidis.ClientOption, opts Options) (*Hub, error) {
 	if err := checkOption(o); err != nil {
 		return nil, fmt.Errorf("pubsub: %w", err)
 	}
 	if o.Sentinel.MasterSet != "" && o.Sentinel.TopologyRefreshInterval == 0 {
 		o.Sentinel.TopologyRefreshInterval = topologyRefresh
 	}
-	if h.Invalidations != nil {
-		o = h.Invalidations.Option(o)
+	newClient := opts.NewClient
+	if newClient == nil {
+		newClient = rueidis.NewClient
 	}
-	c, err := rueidis.NewClient(o)
-	if err == nil && h.Invalidations == nil && c.Mode() == rueidis.ClientModeCluster {
+	if opts.Invalidations != nil {
+		o = opts.Invalidations.Option(o)
+	}
+	c, err := newClient(o)
+	if err == nil && opts.Invalidations == nil && c.Mode() == rueidis.ClientModeCluster {
 		// only now is it known to be one, and the callback is an option of the client
 		c.Close()
-		h.Invalidations = &Invalidations{}
-		c, err = rueidis.NewClient(h.Invalidations.Option(o))
+		opts.Invalidations = &Invalidations{}
+		c, err = newClient(opts.Invalidations.Option(o))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pubsub: %w", refusal(o, err))
 	}
-	hub, err := NewHub(c, h)
+	hub, err := New(c, opts)
 	if err != nil {
 		c.Close()
 		return nil, err

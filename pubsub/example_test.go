@@ -13,12 +13,12 @@ import (
 func Example() {
 	server, _ := miniredis.Run() // yours is a Redis or Valkey
 	defer server.Close()
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer hub.Close()
+	defer hub.Close(context.Background())
 
 	ctx := context.Background()
 	sub, err := hub.Subscribe(ctx, "orders") // the server has confirmed when this returns
@@ -37,8 +37,8 @@ func Example() {
 func ExampleSubscription_Next() {
 	server, _ := miniredis.Run()
 	defer server.Close()
-	hub, _ := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
-	defer hub.Close()
+	hub, _ := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
+	defer hub.Close(context.Background())
 
 	ctx := context.Background()
 	sub, _ := hub.Subscribe(ctx, "orders")

@@ -18,26 +18,29 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Defaults of Options.
 const (
-	DefaultGrace       = 10 * time.Second
-	DefaultCallTimeout = 5 * time.Second
-	DefaultBuffer      = 128
+	defaultGrace       = 10 * time.Second
+	defaultCallTimeout = 5 * time.Second
+	defaultBuffer      = 128
 
-	MinBuffer = 2 // a gap, and the newest message
-	MaxBuffer = 1 << 20
+	minBuffer = 2 // a gap, and the newest message
+	maxBuffer = 1 << 20
 )
 
 // Options of a Hub. The zero value is good.
 type Options struct {
-	// Invalidations, if the client was built with it, gives the hub's users early notice of changed keys.
+	// NewClient makes the client of Dial: a constructor that adds hooks or tracing, as rueidisotel.NewClient does. New does
+	// not use it. Defaults to rueidis.NewClient.
+	NewClient func(rueidis.ClientOption) (rueidis.Client, error)
+	// Invalidations gives the hub's users early notice of changed keys. A client that is given to New must have been built
+	// with it. Defaults to none; in a Cluster Dial makes one.
 	Invalidations *Invalidations
-	// Grace is how long a channel stays subscribed after its last Subscription was closed. Defaults to DefaultGrace.
+	// Grace is how long a channel stays subscribed after its last Subscription was closed. Defaults to 10 s.
 	Grace time.Duration
-	// CallTimeout bounds Publish and the probe that NewHub makes in a Cluster. Defaults to DefaultCallTimeout.
+	// CallTimeout bounds Publish, and the question that a Cluster is asked at the start. Defaults to 5 s.
 	CallTimeout time.Duration
-	// Buffer is how many messages wait for a subscriber that does not call Next in time; then the oldest are dropped, and a
-	// Gap stands in their place. Make it as large as the largest burst. MinBuffer to MaxBuffer. Defaults to DefaultBuffer.
+	// Buffer is how many messages wait for a subscriber that does not call Next in time. When it is full the oldest are
+	// dropped, and a Gap stands in their place. Make it as large as the largest burst. 2 to 1,048,576. Defaults to 128.
 	Buffer int
 	// Logger gets one line when subscriptions are lost, and one when all of them are back; one when a channel is refused, and
 	// one when it is subscribed after all; and one if a Cluster does not say whether it has sharded channels. Defaults to
@@ -72,7 +75,7 @@ type Hub struct {
 	mu      sync.Mutex
 	closed  bool
 	refused bool   // a refusal was logged and nothing confirmed since
-	shut    string // the channel whose refusal was logged last, and which was not confirmed since
+	shunned string // the channel whose refusal was logged last, and which was not confirmed since
 	lost    bool   // a loss was logged, and some of what was subscribed then is not back
 	missing int    // topics that were confirmed, and are down
 	topics  map[string]*topic
@@ -80,9 +83,10 @@ type Hub struct {
 	nodes   map[uint16]string
 }
 
-// NewHub makes a hub on a client that you built and will close yourself, after the hub. In a Cluster it asks one node
-// whether it knows sharded channels; otherwise nothing is sent until it is used.
-func NewHub(c rueidis.Client, o Options) (*Hub, error) {
+// New makes a hub on a client that the caller built, and closes after the hub. It does not see how the client was built,
+// so nothing of what [Dial] refuses is refused here. In a Cluster it asks one node whether it knows sharded channels;
+// otherwise nothing is sent until the hub is used.
+func New(c rueidis.Client, o Options) (*Hub, error) {
 	if c == nil {
 		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("client", nil, "a rueidis.Client"))
 	}
@@ -92,17 +96,17 @@ func NewHub(c rueidis.Client, o Options) (*Hub, error) {
 	if o.CallTimeout < 0 {
 		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("CallTimeout", o.CallTimeout, "0 or more"))
 	}
-	if o.Buffer != 0 && (o.Buffer < MinBuffer || o.Buffer > MaxBuffer) {
-		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("Buffer", o.Buffer, fmt.Sprintf("0 (the default), or %d to %d", MinBuffer, MaxBuffer)))
+	if o.Buffer != 0 && (o.Buffer < minBuffer || o.Buffer > maxBuffer) {
+		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("Buffer", o.Buffer, fmt.Sprintf("0 (the default), or %d to %d", minBuffer, maxBuffer)))
 	}
 	if o.Buffer == 0 {
-		o.Buffer = DefaultBuffer
+		o.Buffer = defaultBuffer
 	}
 	if o.Grace == 0 {
-		o.Grace = DefaultGrace
+		o.Grace = defaultGrace
 	}
 	if o.CallTimeout == 0 {
-		o.CallTimeout = DefaultCallTimeout
+		o.CallTimeout = defaultCallTimeout
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -164,13 +168,15 @@ func (h *Hub) Context() context.Context { return h.ctx }
 // must use.
 func (h *Hub) PublishCommand() string { return h.publish }
 
-// Watch calls fn for every invalidation observed until stop is called, as [Invalidations.Watch] says. It reports
-// whether invalidations are observed at all; if not, fn is never called.
+// Watch calls fn for every invalidation until stop is called: with the keys that changed or went, or with nil when
+// anything may have (FLUSHALL, or a connection was lost and with it what it tracked). An invalidation is a hint, never
+// proof. fn runs on the connection's reader: it must return at once and must not call the client. observed is false if
+// the hub has no Invalidations, and then fn is never called.
 func (h *Hub) Watch(fn func(keys []string)) (stop func(), observed bool) {
 	if h.inv == nil {
 		return func() {}, false
 	}
-	return h.inv.Watch(fn), true
+	return h.inv.watch(fn), true
 }
 
 // Publish sends payload to the subscribers of channel and returns how many connections got it; in a Cluster those on
@@ -267,16 +273,40 @@ func (h *Hub) TrySubscribe(channel string) (s *Subscription, ok bool) {
 	return nil, false
 }
 
-// Close ends every subscription (their Next returns ErrClosed) and the hub's connections, waits for the hub's
-// goroutines, and closes the client if Dial made it. Calls of rlock, rsemaphore and rcounter that wait end with
-// ErrClosed, and later ones are refused with it; only Unlock and Release are still sent, as long as there is a client.
-// So close those clients first, which waits for what they hold. With a server that does not answer this can take as long as
-// rueidis' dialing does (5 s by default). Later calls do nothing. It always returns nil.
-func (h *Hub) Close() error {
-	h.mu.Lock()
-	if h.closed {
-		h.mu.Unlock()
+// Close ends the hub: every Next returns ErrClosed, the hub's connections are closed, and so is the client that Dial made.
+// It waits for all of that until ctx ends; the rest then goes on in the background, and the error says so. With a server
+// that does not answer it lasts as long as rueidis' dialing, 5 s by default, also if ctx has no end. Later calls do nothing.
+//
+// Close the clients of rlock, rsemaphore and rcounter first, which waits for what they hold. On a closed hub their
+// waiting calls end with ErrClosed, and later calls are refused with it; only Unlock and Release are still sent, as long
+// as there is a client.
+func (h *Hub) Close(ctx context.Context) error {
+	if !h.shut() {
 		return nil
+	}
+	h.cancel(ErrClosed)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		h.wg.Wait()
+		if h.owned {
+			h.client.Close()
+		}
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("pubsub: close: connections are still being closed: %w", context.Cause(ctx))
+	}
+}
+
+// shut ends all subscriptions and lets nobody in any more. It reports whether this is the first time.
+func (h *Hub) shut() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return false
 	}
 	h.closed = true
 	for _, t := range h.topics {
@@ -289,13 +319,7 @@ func (h *Hub) Close() error {
 	}
 	clear(h.topics)
 	h.live.Store(0)
-	h.mu.Unlock()
-	h.cancel(ErrClosed)
-	h.wg.Wait()
-	if h.owned {
-		h.client.Close()
-	}
-	return nil
+	return true
 }
 
 // route puts the topic onto the link of its node, starting it if need be. Called with mu held.

@@ -6,12 +6,12 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Invalidations observes the invalidations of client-side caching of a client that you build yourself. Its zero value
-// is ready; put it into the client's options and into the hub's:
+// Invalidations observes the invalidations of a client with client-side caching that is given to [New]. Its zero value is
+// ready; it goes into the client's options and into the hub's:
 //
 //	var inv pubsub.Invalidations
 //	client, err := rueidis.NewClient(inv.Option(option))
-//	hub, err := pubsub.NewHub(client, pubsub.Options{Invalidations: &inv})
+//	hub, err := pubsub.New(client, pubsub.Options{Invalidations: &inv})
 //
 // It must not be copied after first use. It is safe for concurrent use.
 type Invalidations struct {
@@ -32,10 +32,8 @@ func (i *Invalidations) Option(o rueidis.ClientOption) rueidis.ClientOption {
 	return o
 }
 
-// Watch calls fn for every invalidation until stop is called: with the keys that changed or went, or with nil when
-// anything may have (FLUSHALL, or a connection was lost and with it what it tracked). An invalidation is a hint, never
-// proof. fn runs on the connection's reader: it must return at once and must not call the client.
-func (i *Invalidations) Watch(fn func(keys []string)) (stop func()) {
+// watch calls fn for every invalidation until stop is called; see Hub.Watch.
+func (i *Invalidations) watch(fn func(keys []string)) (stop func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.fns == nil {

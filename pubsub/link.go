@@ -296,7 +296,7 @@ func (l *link) refused(name string, err error) bool {
 	}
 	h.observe.Refused(name, err)
 	if !h.refused { // once, not at every attempt of a program whose user may not subscribe
-		h.refused, h.shut = true, name
+		h.refused, h.shunned = true, name
 		h.log.Warn("redlatch: subscribe refused; waiting goes on by polling", "channel", name, "error", err)
 	}
 	if no := script.Refused(err); no != nil {

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/big"
@@ -37,9 +38,9 @@ func newHub(t testing.TB, c rueidis.Client, o pubsub.Options) *pubsub.Hub {
 	if o.Logger == nil {
 		o.Logger = quiet
 	}
-	h, err := pubsub.NewHub(c, o)
+	h, err := pubsub.New(c, o)
 	require.NoError(t, err)
-	t.Cleanup(func() { h.Close() })
+	t.Cleanup(func() { h.Close(context.Background()) })
 	return h
 }
 
@@ -229,7 +230,7 @@ func TestABurstIsDeliveredWhereTheBufferIsAsLarge(t *testing.T) {
 		require.EqualValues(t, 150-want, dropped.Load(), "buffer %d", buffer)
 	}
 	for _, bad := range []int{-1, 1, pubsub.MaxBuffer + 1} {
-		_, err := pubsub.NewHub(s.Client(t), pubsub.Options{Buffer: bad})
+		_, err := pubsub.New(s.Client(t), pubsub.Options{Buffer: bad})
 		require.ErrorIs(t, err, pubsub.ErrInvalidOption)
 		require.ErrorContains(t, err, "Buffer is "+strconv.Itoa(bad))
 	}
@@ -523,9 +524,9 @@ func TestDialFindsTheNewPrimaryThoughTheSentinelsMessageIsLost(t *testing.T) {
 	followed := redistest.NewProxy(t, s.Server)
 	o := s.Option()
 	o.InitAddress = []string{followed.Addr()}
-	h, err := pubsub.Dial(o)
+	h, err := pubsub.Dial(o, pubsub.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { h.Close() })
+	t.Cleanup(func() { h.Close(context.Background()) })
 	sub := subscribe(t, h, "c")
 	followed.SwallowPushes()
 	s.Switch(t, s.Pairs[0])
@@ -597,7 +598,7 @@ func TestCloseEndsSubscriptionsAndLeavesNothingRunning(t *testing.T) {
 	sub := subscribe(t, h, "c")
 	gone := make(chan error)
 	go func() { _, err := sub.Next(context.Background()); gone <- err }()
-	require.NoError(t, h.Close())
+	require.NoError(t, h.Close(context.Background()))
 	require.ErrorIs(t, <-gone, pubsub.ErrClosed)
 	_, err := h.Subscribe(within(t), "c")
 	require.ErrorIs(t, err, pubsub.ErrClosed)
@@ -605,7 +606,7 @@ func TestCloseEndsSubscriptionsAndLeavesNothingRunning(t *testing.T) {
 	require.ErrorIs(t, err, pubsub.ErrClosed)
 	_, ok := h.TrySubscribe("c")
 	require.False(t, ok)
-	require.NoError(t, h.Close())
+	require.NoError(t, h.Close(context.Background()))
 	sub.Close()
 	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("github.com/alicebob/miniredis/v2/server.(*Server).servePeer"))
 }
@@ -636,18 +637,18 @@ func TestInvalidationsReachEveryWatcher(t *testing.T) {
 }
 
 func TestBadInputIsRefused(t *testing.T) {
-	_, err := pubsub.NewHub(nil, pubsub.Options{})
+	_, err := pubsub.New(nil, pubsub.Options{})
 	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
 	c := redistest.Embedded(t).Client(t)
-	_, err = pubsub.NewHub(c, pubsub.Options{Grace: -1})
+	_, err = pubsub.New(c, pubsub.Options{Grace: -1})
 	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
-	_, err = pubsub.NewHub(c, pubsub.Options{CallTimeout: -1})
+	_, err = pubsub.New(c, pubsub.Options{CallTimeout: -1})
 	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
-	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, ConnLifetime: time.Minute})
+	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, ConnLifetime: time.Minute}, pubsub.Options{})
 	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
-	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, ReplicaOnly: true})
+	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, ReplicaOnly: true}, pubsub.Options{})
 	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
-	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}})
+	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}}, pubsub.Options{})
 	require.ErrorIs(t, err, pubsub.ErrUnavailable)
 	h := newHub(t, c, pubsub.Options{})
 	for _, ch := range []string{"", strings.Repeat("c", keyname.MaxLen+1), "\xff"} {
@@ -676,7 +677,7 @@ func TestDialTellsWhatTryingAgainCannotMend(t *testing.T) {
 	}
 	refused := func(name string, o rueidis.ClientOption, says string, is error) {
 		t.Helper()
-		h, err := pubsub.Dial(o)
+		h, err := pubsub.Dial(o, pubsub.Options{})
 		require.Error(t, err, name)
 		require.Nil(t, h)
 		require.NotErrorIs(t, err, pubsub.ErrUnavailable, name)
@@ -695,21 +696,21 @@ func TestDialTellsWhatTryingAgainCannotMend(t *testing.T) {
 	refused("a password where there is none", with(func(o *rueidis.ClientOption) { o.Password, o.AlwaysRESP2, o.DisableCache = "pw", true, true }), "the server has none", pubsub.ErrInvalidOption)
 	run("CONFIG", "SET", "requirepass", "pw")
 	refused("no password", s.Option(), "Username and Password", pubsub.ErrDenied)
-	h, err := pubsub.Dial(with(func(o *rueidis.ClientOption) { o.Password = "pw" }))
+	h, err := pubsub.Dial(with(func(o *rueidis.ClientOption) { o.Password = "pw" }), pubsub.Options{})
 	require.NoError(t, err)
-	require.NoError(t, h.Close())
+	require.NoError(t, h.Close(context.Background()))
 
 	old := redistest.Start(t, "--rename-command", "HELLO", "")
 	refused("a server without HELLO", old.Option(), "DisableCache must be true", pubsub.ErrInvalidOption)
 	o := old.Option()
 	o.DisableCache = true
-	h, err = pubsub.Dial(o)
+	h, err = pubsub.Dial(o, pubsub.Options{})
 	require.NoError(t, err)
-	require.NoError(t, h.Close())
+	require.NoError(t, h.Close(context.Background()))
 
 	e := redistest.Embedded(t)
 	e.Embedded.SetError("LOADING Redis is loading the dataset in memory")
-	_, err = pubsub.Dial(e.Option())
+	_, err = pubsub.Dial(e.Option(), pubsub.Options{})
 	require.ErrorIs(t, err, pubsub.ErrUnavailable, "that passes")
 }
 
@@ -726,7 +727,7 @@ func TestDialToAServerThatIsBusyMayBeRepeated(t *testing.T) {
 		err := killer.Do(within(t), killer.B().Ping().Build()).Error()
 		return err != nil && strings.HasPrefix(err.Error(), "BUSY ")
 	})
-	_, err := pubsub.Dial(s.Option())
+	_, err := pubsub.Dial(s.Option(), pubsub.Options{})
 	require.NoError(t, killer.Do(within(t), killer.B().ScriptKill().Build()).Error())
 	require.ErrorIs(t, err, pubsub.ErrUnavailable)
 	require.NotErrorIs(t, err, pubsub.ErrInvalidOption)
@@ -761,27 +762,27 @@ func TestDialSaysWhichSideSpeaksTLS(t *testing.T) {
 	redistest.Start(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", cert, "--tls-key-file", priv, "--tls-ca-cert-file", cert, "--tls-auth-clients", "no")
 	secured := net.JoinHostPort(host, strconv.Itoa(port))
 
-	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{secured}})
+	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{secured}}, pubsub.Options{})
 	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
 	require.ErrorContains(t, err, "TLSConfig is nil, and the server at "+secured+" speaks TLS")
 
 	o := rueidis.ClientOption{InitAddress: []string{plain.Addr()}, TLSConfig: &tls.Config{InsecureSkipVerify: true}}
 	o.Dialer.Timeout = 300 * time.Millisecond
-	_, err = pubsub.Dial(o)
+	_, err = pubsub.Dial(o, pubsub.Options{})
 	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
 	require.ErrorContains(t, err, "TLSConfig is set, and the server at "+plain.Addr()+" speaks without TLS")
 
-	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{secured}, TLSConfig: &tls.Config{}})
+	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{secured}, TLSConfig: &tls.Config{}}, pubsub.Options{})
 	require.ErrorContains(t, err, "see TLSConfig", "a certificate that nobody has signed")
 	require.NotErrorIs(t, err, pubsub.ErrUnavailable)
-	h, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{secured}, TLSConfig: &tls.Config{InsecureSkipVerify: true}})
+	h, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{secured}, TLSConfig: &tls.Config{InsecureSkipVerify: true}}, pubsub.Options{})
 	require.NoError(t, err)
-	require.NoError(t, h.Close())
+	require.NoError(t, h.Close(context.Background()))
 
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	gone.Close()
-	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{gone.Addr().String()}, TLSConfig: &tls.Config{}})
+	_, err = pubsub.Dial(rueidis.ClientOption{InitAddress: []string{gone.Addr().String()}, TLSConfig: &tls.Config{}}, pubsub.Options{})
 	require.ErrorIs(t, err, pubsub.ErrUnavailable, "nobody is there")
 }
 
@@ -789,7 +790,7 @@ func TestDialWithOptionsOfTheHub(t *testing.T) {
 	s := redistest.Start(t)
 	var inv pubsub.Invalidations
 	var log strings.Builder
-	h, err := pubsub.DialWith(s.Option(), pubsub.Options{Invalidations: &inv, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	h, err := pubsub.Dial(s.Option(), pubsub.Options{Invalidations: &inv, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
 	sub := subscribe(t, h, "c")
 	stop, observed := h.Watch(func([]string) {})
@@ -799,10 +800,46 @@ func TestDialWithOptionsOfTheHub(t *testing.T) {
 	require.NoError(t, c.Do(within(t), c.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
 	require.True(t, next(t, sub).Gap)
 	redistest.Eventually(t, 10*time.Second, "subscribed again", sub.Live)
-	require.NoError(t, h.Close())
+	require.NoError(t, h.Close(context.Background()))
 	require.Contains(t, log.String(), "subscriptions lost")
-	_, err = pubsub.DialWith(s.Option(), pubsub.Options{Grace: -1})
+	_, err = pubsub.Dial(s.Option(), pubsub.Options{Grace: -1})
 	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+}
+
+// heldOpen is a client whose Close lasts until it may end.
+type heldOpen struct {
+	rueidis.Client
+	may, closed chan struct{}
+}
+
+func (c heldOpen) Close() {
+	<-c.may
+	c.Client.Close()
+	close(c.closed)
+}
+
+func TestDialMakesItsClientWithTheConstructorThatIsGiven(t *testing.T) {
+	s := redistest.Embedded(t)
+	held := heldOpen{may: make(chan struct{}), closed: make(chan struct{})}
+	h, err := pubsub.Dial(s.Option(), pubsub.Options{NewClient: func(o rueidis.ClientOption) (rueidis.Client, error) {
+		var err error
+		held.Client, err = rueidis.NewClient(o)
+		return held, err
+	}})
+	require.NoError(t, err)
+	require.IsType(t, heldOpen{}, h.Client())
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errors.New("patience is over"))
+	err = h.Close(ctx)
+	require.ErrorContains(t, err, "patience is over", "the client is not closed yet")
+	require.NoError(t, h.Close(ctx), "later calls do nothing")
+	close(held.may)
+	<-held.closed
+
+	_, err = pubsub.Dial(s.Option(), pubsub.Options{NewClient: func(rueidis.ClientOption) (rueidis.Client, error) {
+		return nil, errors.New("no client")
+	}})
+	require.ErrorContains(t, err, "no client")
 }
 
 func TestADiscardedChannelGoesAtOnceAndItsConnectionAfterTheGracePeriod(t *testing.T) {

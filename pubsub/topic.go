@@ -96,8 +96,8 @@ func (t *topic) up() {
 	if again {
 		t.gap()
 	}
-	if h.shut == t.name {
-		h.shut = ""
+	if h.shunned == t.name {
+		h.shunned = ""
 		h.log.Info("redlatch: subscribed to a channel that had been refused", "channel", t.name)
 	}
 	if h.lost && h.missing == 0 {
@@ -247,14 +247,6 @@ func (s *Subscription) Drain() {
 	s.mu.Lock()
 	s.buf = s.buf[:0]
 	s.mu.Unlock()
-}
-
-// Live reports whether the channel is subscribed at this moment.
-func (s *Subscription) Live() bool {
-	h := s.topic.hub
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return s.topic.live
 }
 
 // Close ends the subscription; waiting calls of Next return ErrClosed. Later calls do nothing. The channel stays

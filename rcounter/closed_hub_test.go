@@ -1,6 +1,7 @@
 package rcounter_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,11 +14,11 @@ import (
 func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	hub, err := pubsub.Dial(srv.Option())
+	hub, err := pubsub.Dial(srv.Option(), pubsub.Options{})
 	require.NoError(t, err)
 	c, err := rcounter.New(hub, patient)
 	require.NoError(t, err)
-	require.NoError(t, hub.Close())
+	require.NoError(t, hub.Close(context.Background()))
 	_, err = c.Counter("n", rcounter.CounterOptions{}).Incr(ctx)
 	require.ErrorIs(t, err, rcounter.ErrClosed)
 	_, err = c.Stock("s").Claim(ctx, "who")

@@ -23,10 +23,10 @@ func demo() (h *pubsub.Hub, end func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if h, err = pubsub.NewHub(client, pubsub.Options{}); err != nil {
+	if h, err = pubsub.New(client, pubsub.Options{}); err != nil {
 		log.Fatal(err)
 	}
-	return h, func() { h.Close(); client.Close(); server.Close() }
+	return h, func() { h.Close(context.Background()); client.Close(); server.Close() }
 }
 
 // demoClient is a client on an embedded server, which may take its time on a busy machine.

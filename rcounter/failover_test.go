@@ -196,9 +196,9 @@ func TestConfirmedGrantsStayThroughFailovers(t *testing.T) {
 			const limit = 1 << 20
 			o := rcounter.Options{CallTimeout: time.Second, MinReplicas: 1, ReplicaTimeout: 100 * time.Millisecond}
 			dial := func() *rcounter.Client {
-				h, err := pubsub.Dial(srv.Option())
+				h, err := pubsub.Dial(srv.Option(), pubsub.Options{})
 				require.NoError(t, err)
-				t.Cleanup(func() { h.Close() })
+				t.Cleanup(func() { h.Close(context.Background()) })
 				c, err := rcounter.New(h, o)
 				require.NoError(t, err)
 				t.Cleanup(func() { c.Close() })

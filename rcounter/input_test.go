@@ -306,9 +306,9 @@ func TestNewRefusesWhatItCannotUse(t *testing.T) {
 	require.ErrorIs(t, err, rcounter.ErrInvalidOption)
 	require.ErrorContains(t, err, "hub is nil")
 
-	h, err := pubsub.NewHub(redistest.Embedded(t).Client(t), pubsub.Options{})
+	h, err := pubsub.New(redistest.Embedded(t).Client(t), pubsub.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { h.Close() })
+	t.Cleanup(func() { h.Close(context.Background()) })
 	for _, tc := range []struct {
 		o    rcounter.Options
 		says []string
@@ -360,9 +360,9 @@ func TestTheLongestNamesAndClaimantsWork(t *testing.T) {
 func TestClosingTheClientLeavesHubAndServerAlone(t *testing.T) {
 	t.Parallel()
 	raw := redistest.Embedded(t).Client(t)
-	h, err := pubsub.NewHub(raw, pubsub.Options{})
+	h, err := pubsub.New(raw, pubsub.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { h.Close() })
+	t.Cleanup(func() { h.Close(context.Background()) })
 	c, err := rcounter.New(h, rcounter.Options{})
 	require.NoError(t, err)
 	_, err = c.Counter("k", rcounter.CounterOptions{}).Incr(ctx)

@@ -27,9 +27,9 @@ var exact = rcounter.Options{CallTimeout: patient.CallTimeout, SoldOut: rcounter
 // on makes a client of the library on c.
 func on(t testing.TB, c rueidis.Client, o rcounter.Options) *rcounter.Client {
 	t.Helper()
-	h, err := pubsub.NewHub(c, pubsub.Options{})
+	h, err := pubsub.New(c, pubsub.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { h.Close() })
+	t.Cleanup(func() { h.Close(context.Background()) })
 	rc, err := rcounter.New(h, o)
 	require.NoError(t, err)
 	t.Cleanup(func() { rc.Close() })

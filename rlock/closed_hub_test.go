@@ -21,9 +21,9 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 			var hub *pubsub.Hub
 			var err error
 			if dialed {
-				hub, err = pubsub.Dial(srv.Option())
+				hub, err = pubsub.Dial(srv.Option(), pubsub.Options{})
 			} else {
-				hub, err = pubsub.NewHub(srv.Client(t), pubsub.Options{})
+				hub, err = pubsub.New(srv.Client(t), pubsub.Options{})
 			}
 			require.NoError(t, err)
 			c, err := rlock.New(hub, rlock.Options{CallTimeout: time.Second, WatchdogTimeout: time.Hour}) // nothing is renewed meanwhile
@@ -43,7 +43,7 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 				}()
 			}
 			redistest.Eventually(t, 20*time.Second, "somebody waits", func() bool { return c.Lines() > 0 }) // those who are not there yet are refused
-			require.NoError(t, hub.Close())
+			require.NoError(t, hub.Close(context.Background()))
 			for range locks {
 				require.ErrorIs(t, <-waiting, rlock.ErrClosed)
 			}

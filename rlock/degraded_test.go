@@ -138,7 +138,7 @@ func TestNothingRunsAfterClose(t *testing.T) {
 	}
 	wg.Wait()
 	require.NoError(t, locks.Close(within(t)))
-	require.NoError(t, r.hub.Close())
+	require.NoError(t, r.hub.Close(context.Background()))
 	goleak.VerifyNone(t, before,
 		// the client is still open: its connections are its own
 		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*pipe)._background"),

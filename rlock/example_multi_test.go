@@ -75,7 +75,7 @@ func fleet() (servers []*miniredis.Miniredis, clients []*rlock.Client, end func(
 			log.Fatal(err)
 		}
 		redistest.Describe(server, time.Hour) // up for long enough to vote
-		hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+		hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func fleet() (servers []*miniredis.Miniredis, clients []*rlock.Client, end func(
 			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			defer cancel()
 			locks.Close(ctx) // what is owed to a dead server is owed for a lease
-			hub.Close()
+			hub.Close(context.Background())
 			server.Close()
 		})
 	}

@@ -38,11 +38,11 @@ func serve() (end func()) {
 func Example() {
 	defer serve()()
 
-	hub, err := pubsub.Dial(option)
+	hub, err := pubsub.Dial(option, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer hub.Close()
+	defer hub.Close(context.Background())
 	locks, err := rlock.New(hub, rlock.Options{})
 	if err != nil {
 		log.Fatal(err)
@@ -65,7 +65,7 @@ func Example() {
 // demo is a client on the examples' server. Its call timeout is generous so that a busy machine changes no output.
 func demo() (locks *rlock.Client, end func()) {
 	stop := serve()
-	hub, err := pubsub.Dial(option)
+	hub, err := pubsub.Dial(option, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func demo() (locks *rlock.Client, end func()) {
 	}
 	return locks, func() {
 		locks.Close(context.Background())
-		hub.Close()
+		hub.Close(context.Background())
 		stop()
 	}
 }
@@ -337,11 +337,11 @@ func httpStatus(err error) int {
 // What an HTTP handler answers. A request whose client has left is told from one that met somebody else's lock.
 func ExampleNotAcquiredError() {
 	defer serve()()
-	hub, err := pubsub.Dial(option)
+	hub, err := pubsub.Dial(option, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer hub.Close()
+	defer hub.Close(context.Background())
 	locks, err := rlock.New(hub, rlock.Options{CallTimeout: 5 * time.Second})
 	if err != nil {
 		log.Fatal(err)

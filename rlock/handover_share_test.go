@@ -166,7 +166,7 @@ func TestAHotLockIsNeverIdle(t *testing.T) {
 			run(t, x)
 			for _, r := range x.rigs {
 				require.NoError(t, r.locks.Close(within(t)))
-				require.NoError(t, r.hub.Close())
+				require.NoError(t, r.hub.Close(context.Background()))
 			}
 		}
 	})

@@ -231,7 +231,7 @@ func (s *simulation) process(t *testing.T, i int, seed uint64) *simProc {
 	var err error
 	p.redis, err = rueidis.NewClient(o)
 	require.NoError(t, err)
-	p.hub, err = pubsub.NewHub(p.redis, pubsub.Options{Logger: log, Grace: time.Millisecond})
+	p.hub, err = pubsub.New(p.redis, pubsub.Options{Logger: log, Grace: time.Millisecond})
 	require.NoError(t, err)
 	p.locks, err = rlock.New(p.hub, rlock.Options{WatchdogTimeout: 3 * time.Second, PollCap: simPollCap, Logger: log})
 	require.NoError(t, err)
@@ -359,7 +359,7 @@ func (s *simulation) kill(p *simProc) {
 	for _, h := range p.left {
 		h.Unlock(ctx) // nothing of it gets out; a Hold that is dropped is cleaned up outside of the bubble
 	}
-	p.hub.Close()
+	p.hub.Close(context.Background())
 	p.redis.Close()
 }
 
@@ -374,7 +374,7 @@ func (s *simulation) end() {
 			s.violated("%s: %v", p.host.name, err)
 		}
 		cancel()
-		p.hub.Close()
+		p.hub.Close(context.Background())
 		p.redis.Close()
 	}
 	if s.server.Embedded.Exists(simName) {

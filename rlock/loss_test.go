@@ -128,9 +128,9 @@ func TestAForgottenHoldIsNoticedThoughOneOfItsContextsWasMadeOfAnother(t *testin
 
 func TestLossInAClusterIsNoticedAtOnceWhereInvalidationsAreObserved(t *testing.T) {
 	s := redistest.Cluster(t)
-	hub, err := pubsub.Dial(s.Option())
+	hub, err := pubsub.Dial(s.Option(), pubsub.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { hub.Close() })
+	t.Cleanup(func() { hub.Close(context.Background()) })
 	c, err := rlock.New(hub, rlock.Options{Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	var holds []*rlock.Hold

@@ -31,7 +31,7 @@ func connectRole(o rlock.Options) (rueidis.Client, *rlock.Client, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	hub, err := pubsub.NewHub(c, pubsub.Options{})
+	hub, err := pubsub.New(c, pubsub.Options{})
 	if err != nil {
 		return nil, nil, err
 	}

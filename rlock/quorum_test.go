@@ -132,9 +132,9 @@ func TestWhatCannotBeAQuorumIsRefusedByName(t *testing.T) {
 	servers := embedded(t, 3)
 	p := servers.process(t, rlock.Options{})
 	a, b, c := p.rigs[0].locks, p.rigs[1].locks, p.rigs[2].locks
-	hub, err := pubsub.NewHub(p.rigs[0].redis, pubsub.Options{})
+	hub, err := pubsub.New(p.rigs[0].redis, pubsub.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { hub.Close() })
+	t.Cleanup(func() { hub.Close(context.Background()) })
 	twin, err := rlock.New(hub, rlock.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { twin.Close(context.Background()) })

@@ -69,8 +69,7 @@ var rwRead = &kind{
 	keep:     rwKeepScript,
 	query:    rwQueryScript,
 	force:    rwForceScript,
-	title:    "ReadWrite.Read",
-	entry:    entryInside,
+	crowd:    true,
 	side:     reader,
 }
 
@@ -101,9 +100,7 @@ var rwWrite = &kind{
 	keep:   rwKeepScript,
 	query:  rwQueryScript,
 	force:  rwForceScript,
-	title:  "ReadWrite.Write",
 	manner: "write",
-	entry:  entryInside,
 	side:   writer,
 }
 
@@ -111,7 +108,7 @@ var rwWrite = &kind{
 func (l *single) mark() string { return millis(5 * l.c.opts.PollCap / 2) }
 
 // rwWriteFirst is a write half whose waiters keep new readers out.
-var rwWriteFirst = rwWrite.like(func(k *kind) { k.title, k.manner, k.place = "ReadWrite.PreferWriters.Write", "write first", mark })
+var rwWriteFirst = rwWrite.like(func(k *kind) { k.manner, k.leaves = "write first", true })
 
 func rwKeys(_ *Client, key string) []string {
 	return []string{key, keyname.Prefix("redlatch_rw", key)}

@@ -667,7 +667,7 @@ func TestCancellingReadersAndWritersAtAnyInstantLeavesNothing(t *testing.T) {
 	redistest.Eventually(t, 20*time.Second, "no key", func() bool { return r.locks.Owed() == 0 && len(keys(t, watch)) == 0 })
 	require.Zero(t, r.locks.Lines())
 	require.NoError(t, r.locks.Close(within(t)))
-	require.NoError(t, r.hub.Close())
+	require.NoError(t, r.hub.Close(context.Background()))
 	redistest.Eventually(t, 20*time.Second, "no channel", func() bool {
 		ch, err := watch.Do(within(t), watch.B().PubsubChannels().Build()).AsStrSlice()
 		return err == nil && len(ch) == 0

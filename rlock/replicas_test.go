@@ -1,6 +1,7 @@
 package rlock_test
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"slices"
@@ -80,9 +81,9 @@ func TestStrictSaysNothingWhereTheServerMayNotBeAsked(t *testing.T) {
 	require.NoError(t, admin.Do(within(t), admin.B().Arbitrary("ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all", "-info").Build()).Error())
 	o := s.Option()
 	o.Username, o.Password = "app", "any"
-	hub, err := pubsub.Dial(o)
+	hub, err := pubsub.Dial(o, pubsub.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { hub.Close() })
+	t.Cleanup(func() { hub.Close(context.Background()) })
 	c, err := rlock.New(hub, rlock.Options{Strict: true, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	require.NoError(t, c.Close(within(t)))

@@ -41,9 +41,9 @@ func newRigWith(t testing.TB, s *redistest.Server, o rlock.Options, change func(
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	r := &rig{server: s, redis: c}
-	r.hub, err = pubsub.NewHub(r.redis, pubsub.Options{Logger: o.Logger})
+	r.hub, err = pubsub.New(r.redis, pubsub.Options{Logger: o.Logger})
 	require.NoError(t, err)
-	t.Cleanup(func() { r.hub.Close() })
+	t.Cleanup(func() { r.hub.Close(context.Background()) })
 	r.locks, err = rlock.New(r.hub, o)
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -1,6 +1,7 @@
 package rlock_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,9 +36,9 @@ func newScriptRig(t *testing.T, s *redistest.Server) *scriptRig {
 	t.Helper()
 	g := &scriptRig{c: s.Client(t), exact: s.Embedded == nil}
 	var err error
-	g.hub, err = pubsub.NewHub(g.c, pubsub.Options{})
+	g.hub, err = pubsub.New(g.c, pubsub.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { g.hub.Close() })
+	t.Cleanup(func() { g.hub.Close(context.Background()) })
 	g.src = sources(t, "owners", "renew", "query", "join", "keep")
 	maps.Copy(g.src, sources(t, "owners handover", "acquire", "release", "force"))
 	return g

@@ -27,7 +27,7 @@ func bubble(t *testing.T, n int, o rlock.Options, fn func(t *testing.T, s *redis
 		for i := range rigs {
 			c, err := rueidis.NewClient(s.Option())
 			require.NoError(t, err)
-			h, err := pubsub.NewHub(c, pubsub.Options{Logger: o.Logger})
+			h, err := pubsub.New(c, pubsub.Options{Logger: o.Logger})
 			require.NoError(t, err)
 			locks, err := rlock.New(h, o)
 			require.NoError(t, err)
@@ -38,7 +38,7 @@ func bubble(t *testing.T, n int, o rlock.Options, fn func(t *testing.T, s *redis
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			require.NoError(t, r.locks.Close(ctx))
 			cancel()
-			require.NoError(t, r.hub.Close())
+			require.NoError(t, r.hub.Close(context.Background()))
 			r.redis.Close()
 		}
 		s.Embedded.Close()

@@ -476,7 +476,7 @@ func TestCancellationAtAnyInstantLeavesNothing(t *testing.T) {
 	redistest.Eventually(t, 20*time.Second, "no key", func() bool { return r.locks.Owed() == 0 && len(keys(t, watch)) == 0 })
 	require.Zero(t, r.locks.Lines())
 	require.NoError(t, r.locks.Close(within(t)))
-	require.NoError(t, r.hub.Close())
+	require.NoError(t, r.hub.Close(context.Background()))
 	redistest.Eventually(t, 20*time.Second, "no channel", func() bool {
 		ch, err := watch.Do(within(t), watch.B().PubsubChannels().Build()).AsStrSlice()
 		return err == nil && len(ch) == 0
@@ -560,9 +560,9 @@ func TestCloseDoesNotWaitForWhatIsLostMeanwhile(t *testing.T) {
 
 func TestAReplyThatNobodyExpectsIsSaidAsItIs(t *testing.T) {
 	s := redistest.Embedded(t)
-	hub, err := pubsub.NewHub(redistest.Forged{Client: s.Client(t)}, pubsub.Options{})
+	hub, err := pubsub.New(redistest.Forged{Client: s.Client(t)}, pubsub.Options{})
 	require.NoError(t, err)
-	defer hub.Close()
+	defer hub.Close(context.Background())
 	locks, err := rlock.New(hub, rlock.Options{})
 	require.NoError(t, err)
 	defer locks.Close(within(t))

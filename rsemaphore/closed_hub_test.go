@@ -20,9 +20,9 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 			var hub *pubsub.Hub
 			var err error
 			if dialed {
-				hub, err = pubsub.Dial(srv.Option())
+				hub, err = pubsub.Dial(srv.Option(), pubsub.Options{})
 			} else {
-				hub, err = pubsub.NewHub(srv.Client(t), pubsub.Options{})
+				hub, err = pubsub.New(srv.Client(t), pubsub.Options{})
 			}
 			require.NoError(t, err)
 			c, err := rsemaphore.New(hub, rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: time.Hour}) // nothing is renewed meanwhile
@@ -36,7 +36,7 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 			go func() { waiting <- latch.Await(context.Background()) }()
 			go func() { waiting <- errOf(barrier.Await(context.Background())) }()
 			redistest.Eventually(t, 20*time.Second, "all wait", func() bool { return c.Lines() == 4 })
-			require.NoError(t, hub.Close())
+			require.NoError(t, hub.Close(context.Background()))
 			for range 4 {
 				require.ErrorIs(t, <-waiting, rsemaphore.ErrClosed)
 			}

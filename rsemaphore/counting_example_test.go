@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// onEmbedded is a client on an embedded server. Yours is pubsub.Dial(rueidis.ClientOption{InitAddress: …}) and
+// onEmbedded is a client on an embedded server. Yours is pubsub.Dial(rueidis.ClientOption{InitAddress: …}, pubsub.Options{}) and
 // rsemaphore.New(hub, rsemaphore.Options{}).
 func onEmbedded() (c *rsemaphore.Client, end func()) {
 	server := miniredis.NewMiniRedis()
@@ -24,7 +24,7 @@ func onEmbedded() (c *rsemaphore.Client, end func()) {
 		log.Fatal(err)
 	}
 	// the embedded server knows neither Cluster nor client-side caching
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func onEmbedded() (c *rsemaphore.Client, end func()) {
 	}
 	return c, func() {
 		c.Close(context.Background())
-		hub.Close()
+		hub.Close(context.Background())
 		server.Close()
 	}
 }

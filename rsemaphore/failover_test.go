@@ -23,9 +23,9 @@ func TestPermitsAndLatchesGoOnWhenAReplicaTakesOver(t *testing.T) {
 			minute, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			dial := func() *rsemaphore.Client {
-				hub, err := pubsub.Dial(s.Option())
+				hub, err := pubsub.Dial(s.Option(), pubsub.Options{})
 				require.NoError(t, err)
-				t.Cleanup(func() { hub.Close() })
+				t.Cleanup(func() { hub.Close(context.Background()) })
 				c, err := rsemaphore.New(hub, rsemaphore.Options{WatchdogTimeout: 24 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 				require.NoError(t, err)
 				t.Cleanup(func() { c.Close(within(t)) })

@@ -118,9 +118,9 @@ func TestTheACLLinesAreEnoughForLatchesAndBarriers(t *testing.T) {
 				}
 				o := srv.Option()
 				o.Username, o.Password = "redlatch", "secret"
-				hub, err := pubsub.Dial(o)
+				hub, err := pubsub.Dial(o, pubsub.Options{})
 				require.NoError(t, err)
-				defer hub.Close()
+				defer hub.Close(context.Background())
 				require.NoError(t, primitives(within(t), hub, prefix))
 				for _, c := range admins {
 					entries, err := c.Do(within(t), c.B().Arbitrary("ACL", "LOG").Build()).ToArray()

@@ -15,9 +15,9 @@ import (
 )
 
 func TestOptionsOutOfBoundsAreRefusedByName(t *testing.T) {
-	hub, err := pubsub.NewHub(redistest.Embedded(t).Client(t), pubsub.Options{})
+	hub, err := pubsub.New(redistest.Embedded(t).Client(t), pubsub.Options{})
 	require.NoError(t, err)
-	defer hub.Close()
+	defer hub.Close(context.Background())
 	for field, o := range map[string]rsemaphore.Options{
 		"KeyPrefix":       {KeyPrefix: "a}"},
 		"WatchdogTimeout": {WatchdogTimeout: 99 * time.Millisecond},
@@ -50,9 +50,9 @@ func TestAClosedClientCloses(t *testing.T) {
 }
 
 func TestAReplyThatNobodyExpectsIsSaidAsItIs(t *testing.T) {
-	hub, err := pubsub.NewHub(redistest.Forged{Client: redistest.Embedded(t).Client(t)}, pubsub.Options{})
+	hub, err := pubsub.New(redistest.Forged{Client: redistest.Embedded(t).Client(t)}, pubsub.Options{})
 	require.NoError(t, err)
-	defer hub.Close()
+	defer hub.Close(context.Background())
 	c, err := rsemaphore.New(hub, rsemaphore.Options{})
 	require.NoError(t, err)
 	_, err = c.Semaphore("s", 1).Inspect(context.Background())

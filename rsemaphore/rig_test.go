@@ -52,9 +52,9 @@ func newRigOn(t testing.TB, s *redistest.Server, c rueidis.Client, o rsemaphore.
 	}
 	r := &rig{server: s, redis: c}
 	var err error
-	r.hub, err = pubsub.NewHub(r.redis, pubsub.Options{Logger: o.Logger})
+	r.hub, err = pubsub.New(r.redis, pubsub.Options{Logger: o.Logger})
 	require.NoError(t, err)
-	t.Cleanup(func() { r.hub.Close() })
+	t.Cleanup(func() { r.hub.Close(context.Background()) })
 	r.c, err = rsemaphore.New(r.hub, o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -152,7 +152,7 @@ func connectRole(o rsemaphore.Options) (rueidis.Client, *rsemaphore.Client, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	hub, err := pubsub.NewHub(c, pubsub.Options{})
+	hub, err := pubsub.New(c, pubsub.Options{})
 	if err != nil {
 		return nil, nil, err
 	}

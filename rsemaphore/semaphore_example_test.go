@@ -24,11 +24,11 @@ func Example() {
 	}
 	defer server.Close()
 
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer hub.Close()
+	defer hub.Close(context.Background())
 	c, err := rsemaphore.New(hub, rsemaphore.Options{})
 	if err != nil {
 		log.Fatal(err)
@@ -51,7 +51,7 @@ func demo() (c *rsemaphore.Client, end func()) {
 	if err := server.Start(); err != nil {
 		log.Fatal(err)
 	}
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func demo() (c *rsemaphore.Client, end func()) {
 	}
 	return c, func() {
 		c.Close(context.Background())
-		hub.Close()
+		hub.Close(context.Background())
 		server.Close()
 	}
 }

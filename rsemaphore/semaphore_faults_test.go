@@ -393,7 +393,7 @@ func TestCancellationAtAnyInstantLeavesNothing(t *testing.T) {
 	require.Zero(t, r.c.Lines())
 	require.Zero(t, r.c.Hungry())
 	require.NoError(t, r.c.Close(within(t)))
-	require.NoError(t, r.hub.Close())
+	require.NoError(t, r.hub.Close(context.Background()))
 	redistest.Eventually(t, 20*time.Second, "no channel", func() bool {
 		ch, err := watch.do(t, "PUBSUB", "CHANNELS").AsStrSlice()
 		return err == nil && len(ch) == 0
@@ -648,7 +648,7 @@ func TestNothingRunsAfterClose(t *testing.T) {
 	}
 	wg.Wait()
 	require.NoError(t, c.Close(within(t)))
-	require.NoError(t, r.hub.Close())
+	require.NoError(t, r.hub.Close(context.Background()))
 	goleak.VerifyNone(t, before,
 		// the client is still open: its connections are its own
 		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*pipe)._background"),

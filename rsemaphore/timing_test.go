@@ -34,7 +34,7 @@ func bubbleOn(t *testing.T, n int, o rsemaphore.Options, wrap func(rueidis.Clien
 			c, err := rueidis.NewClient(s.Option())
 			require.NoError(t, err)
 			c = wrap(c)
-			h, err := pubsub.NewHub(c, pubsub.Options{Logger: o.Logger})
+			h, err := pubsub.New(c, pubsub.Options{Logger: o.Logger})
 			require.NoError(t, err)
 			sc, err := rsemaphore.New(h, o)
 			require.NoError(t, err)
@@ -45,7 +45,7 @@ func bubbleOn(t *testing.T, n int, o rsemaphore.Options, wrap func(rueidis.Clien
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			require.NoError(t, r.c.Close(ctx))
 			cancel()
-			require.NoError(t, r.hub.Close())
+			require.NoError(t, r.hub.Close(context.Background()))
 			r.redis.Close()
 		}
 		s.Embedded.Close()

@@ -140,7 +140,7 @@ func openClaims(ctx context.Context, mode string, s Setup) (*claimer, error) {
 }
 
 func (c *claimer) redlatch(o rcounter.Options) (*rcounter.Client, error) {
-	hub, err := pubsub.NewHub(c.client, pubsub.Options{})
+	hub, err := pubsub.New(c.client, pubsub.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -24,13 +24,13 @@ type redlatchLocker struct {
 }
 
 func openRedlatch(o rueidis.ClientOption, s Setup) (*redlatchLocker, error) {
-	hub, err := pubsub.Dial(o)
+	hub, err := pubsub.Dial(o, pubsub.Options{})
 	if err != nil {
 		return nil, err
 	}
 	client, err := rlock.New(hub, rlock.Options{WatchdogTimeout: s.Lease})
 	if err != nil {
-		hub.Close()
+		hub.Close(context.Background())
 		return nil, err
 	}
 	return &redlatchLocker{hub, client}, nil
@@ -48,5 +48,5 @@ func (l *redlatchLocker) Close() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // what is still held runs out
 	l.client.Close(ctx)
-	l.hub.Close()
+	l.hub.Close(context.Background())
 }

@@ -39,7 +39,7 @@ func (w *world) rigOf(t testing.TB, poll, watchdog time.Duration) *rig {
 }
 
 func connect(o rueidis.ClientOption, poll, watchdog time.Duration) (*rig, func(), error) {
-	hub, err := pubsub.Dial(o)
+	hub, err := pubsub.Dial(o, pubsub.Options{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -53,7 +53,7 @@ func connect(o rueidis.ClientOption, poll, watchdog time.Duration) (*rig, func()
 		r.counters, err = rcounter.New(hub, rcounter.Options{})
 	}
 	if err != nil {
-		hub.Close()
+		hub.Close(context.Background())
 		return nil, nil, err
 	}
 	return r, func() {
@@ -62,7 +62,7 @@ func connect(o rueidis.ClientOption, poll, watchdog time.Duration) (*rig, func()
 		r.locks.Close(ctx)
 		r.sems.Close(ctx)
 		r.counters.Close()
-		hub.Close()
+		hub.Close(context.Background())
 	}, nil
 }
 

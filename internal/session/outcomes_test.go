@@ -234,9 +234,9 @@ func newScene(t *testing.T, server *redistest.Server, p primitive, name string, 
 		c, err := rueidis.NewClient(co)
 		require.NoError(t, err)
 		t.Cleanup(c.Close)
-		h, err := pubsub.NewHub(c, pubsub.Options{Logger: slog.New(slog.DiscardHandler)})
+		h, err := pubsub.New(c, pubsub.Options{Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
-		t.Cleanup(func() { h.Close() })
+		t.Cleanup(func() { h.Close(context.Background()) })
 		return h
 	}
 	var err error
@@ -417,8 +417,8 @@ func TestHoldsAndPermitsAreReleasedAlike(t *testing.T) {
 			s.closing <- nil
 			s.proxy.Heal()
 		}, want: outcome{"lost", "closed", "ended closed, released lost", "", "ok", ""}},
-		{name: "hub closed", before: func(s *scene) { require.NoError(s, s.hub.Close()) }, want: done},
-		{name: "hub closed, and unanswered", settings: quick, before: func(s *scene) { require.NoError(s, s.hub.Close()); s.blackHole() }, after: func(s *scene) { s.proxy.Heal() },
+		{name: "hub closed", before: func(s *scene) { require.NoError(s, s.hub.Close(context.Background())) }, want: done},
+		{name: "hub closed, and unanswered", settings: quick, before: func(s *scene) { require.NoError(s, s.hub.Close(context.Background())); s.blackHole() }, after: func(s *scene) { s.proxy.Heal() },
 			want: outcome{"unknown+closed", "released", "released unknown+closed", "taken", "ok", "free"}},
 	}
 	server := redistest.Start(t)

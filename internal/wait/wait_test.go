@@ -81,7 +81,7 @@ func inRoomOf(t *testing.T, pollCap time.Duration, fn func(t *testing.T, r *room
 		}
 		c, err := rueidis.NewClient(o)
 		require.NoError(t, err)
-		hub, err := pubsub.NewHub(c, pubsub.Options{Logger: slog.New(slog.DiscardHandler)})
+		hub, err := pubsub.New(c, pubsub.Options{Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		r.Queue = wait.NewQueue(hub, pollCap, func(_ context.Context, _ string, byMessage bool) {
 			if byMessage {
@@ -91,7 +91,7 @@ func inRoomOf(t *testing.T, pollCap time.Duration, fn func(t *testing.T, r *room
 		fn(t, r)
 		require.Zero(t, r.Lines(), "nothing is left of names nobody waits for")
 		r.Close()
-		require.NoError(t, hub.Close())
+		require.NoError(t, hub.Close(context.Background()))
 		c.Close()
 		r.server.Embedded.Close()
 	})

@@ -27,9 +27,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func locks(t testing.TB, s *redistest.Server, o rlock.Options) *rlock.Client {
 	t.Helper()
 	o.Logger = slog.New(slog.DiscardHandler)
-	hub, err := pubsub.NewHub(s.Client(t), pubsub.Options{Logger: o.Logger})
+	hub, err := pubsub.New(s.Client(t), pubsub.Options{Logger: o.Logger})
 	require.NoError(t, err)
-	t.Cleanup(func() { hub.Close() })
+	t.Cleanup(func() { hub.Close(context.Background()) })
 	c, err := rlock.New(hub, o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -161,11 +161,11 @@ func Example() {
 		panic(err)
 	}
 	defer server.Close()
-	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		panic(err)
 	}
-	defer hub.Close()
+	defer hub.Close(context.Background())
 	locks, err := rlock.New(hub, rlock.Options{})
 	if err != nil {
 		panic(err)

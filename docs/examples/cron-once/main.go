@@ -115,11 +115,11 @@ func (c config) machine(ctx context.Context, start time.Time, unlock func(contex
 		return err
 	}
 	defer client.Close()
-	hub, err := pubsub.NewHub(client, pubsub.Options{})
+	hub, err := pubsub.New(client, pubsub.Options{})
 	if err != nil {
 		return err
 	}
-	defer hub.Close()
+	defer hub.Close(context.Background())
 	locks, err := rlock.New(hub, rlock.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err

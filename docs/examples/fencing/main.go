@@ -74,14 +74,14 @@ func open(addr string) (*office, error) {
 	if err != nil {
 		return nil, err
 	}
-	hub, err := pubsub.NewHub(client, pubsub.Options{})
+	hub, err := pubsub.New(client, pubsub.Options{})
 	if err != nil {
 		client.Close()
 		return nil, err
 	}
 	locks, err := rlock.New(hub, rlock.Options{})
 	if err != nil {
-		hub.Close()
+		hub.Close(context.Background())
 		client.Close()
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (o *office) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	o.locks.Close(ctx)
-	o.hub.Close()
+	o.hub.Close(context.Background())
 	o.client.Close()
 }
 

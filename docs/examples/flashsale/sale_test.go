@@ -182,9 +182,9 @@ func (l *lockedBuffer) String() string {
 // stockOf is the stock that a run uses, as another process sees it.
 func stockOf(t *testing.T, s *redistest.Server, name string) *rcounter.Stock {
 	t.Helper()
-	h, err := pubsub.NewHub(s.Client(t), pubsub.Options{})
+	h, err := pubsub.New(s.Client(t), pubsub.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { h.Close() })
+	t.Cleanup(func() { h.Close(context.Background()) })
 	c, err := rcounter.New(h, rcounter.Options{})
 	require.NoError(t, err)
 	return c.Stock(name)
@@ -372,9 +372,9 @@ func TestTheSaleOpensAfterItsLeaderDiedHoldingTheLock(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	s := redistest.Start(t)
-	h, err := pubsub.NewHub(s.Client(t), pubsub.Options{})
+	h, err := pubsub.New(s.Client(t), pubsub.Options{})
 	require.NoError(t, err)
-	defer h.Close()
+	defer h.Close(context.Background())
 	locks, err := rlock.New(h, rlock.Options{})
 	require.NoError(t, err)
 	over, cancel := context.WithCancel(context.Background())

@@ -75,7 +75,7 @@ func connect(srv server, stock string, f form) (*shop, error) {
 func (s *shop) dial(srv server) (err error) {
 	o := rueidis.ClientOption{InitAddress: srv.Addrs, ForceSingleClient: srv.Embedded, DisableCache: srv.Embedded}
 	if !srv.Embedded {
-		if s.hub, err = pubsub.Dial(o); !errors.Is(err, rueidis.ErrNoCache) {
+		if s.hub, err = pubsub.Dial(o, pubsub.Options{}); !errors.Is(err, rueidis.ErrNoCache) {
 			return err
 		}
 		o.DisableCache = true // a server or proxy without CLIENT TRACKING; nothing here depends on it
@@ -83,7 +83,7 @@ func (s *shop) dial(srv server) (err error) {
 	if s.own, err = rueidis.NewClient(o); err != nil {
 		return fmt.Errorf("%w: %w", rcounter.ErrUnavailable, err)
 	}
-	s.hub, err = pubsub.NewHub(s.own, pubsub.Options{})
+	s.hub, err = pubsub.New(s.own, pubsub.Options{})
 	return err
 }
 
@@ -97,7 +97,7 @@ func (s *shop) close() {
 		s.counters.Close()
 	}
 	if s.hub != nil {
-		s.hub.Close()
+		s.hub.Close(context.Background())
 	}
 	if s.own != nil {
 		s.own.Close()

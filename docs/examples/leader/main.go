@@ -74,11 +74,11 @@ func stand(c config) error {
 	}
 	defer client.Close()
 	quiet := slog.New(slog.DiscardHandler)
-	hub, err := pubsub.NewHub(client, pubsub.Options{Logger: quiet})
+	hub, err := pubsub.New(client, pubsub.Options{Logger: quiet})
 	if err != nil {
 		return err
 	}
-	defer hub.Close()
+	defer hub.Close(context.Background())
 	locks, err := rlock.New(hub, rlock.Options{Liveness: true, Heartbeat: c.heartbeat, WatchdogTimeout: lease, Logger: quiet})
 	if err != nil {
 		return err

@@ -43,18 +43,18 @@ func dial(addr string) (c *rcounter.Client, end func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	hub, err := pubsub.NewHub(client, pubsub.Options{})
+	hub, err := pubsub.New(client, pubsub.Options{})
 	if err != nil {
 		client.Close()
 		return nil, nil, err
 	}
 	c, err = rcounter.New(hub, rcounter.Options{CallTimeout: 5 * time.Second})
 	if err != nil {
-		hub.Close()
+		hub.Close(context.Background())
 		client.Close()
 		return nil, nil, err
 	}
-	return c, func() { c.Close(); hub.Close(); client.Close() }, nil
+	return c, func() { c.Close(); hub.Close(context.Background()); client.Close() }, nil
 }
 
 func run(ctx context.Context, out io.Writer) error {

@@ -67,14 +67,14 @@ func connect(c config, label string) (*rsemaphore.Semaphore, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	hub, err := pubsub.NewHub(client, pubsub.Options{})
+	hub, err := pubsub.New(client, pubsub.Options{})
 	if err != nil {
 		client.Close()
 		return nil, nil, err
 	}
 	semaphores, err := rsemaphore.New(hub, rsemaphore.Options{WatchdogTimeout: c.lease})
 	if err != nil {
-		hub.Close()
+		hub.Close(context.Background())
 		client.Close()
 		return nil, nil, err
 	}
@@ -84,7 +84,7 @@ func connect(c config, label string) (*rsemaphore.Semaphore, func(), error) {
 		if err := semaphores.Close(ctx); err != nil {
 			fmt.Fprintln(os.Stderr, "ratelimited-workers:", err)
 		}
-		hub.Close()
+		hub.Close(context.Background())
 		client.Close()
 	}, nil
 }

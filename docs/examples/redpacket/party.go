@@ -107,9 +107,9 @@ func connect(addrs []string) (c *rcounter.Client, where string, end func(), err 
 		return nil, "", nil, fmt.Errorf("cannot use %s: %w", where, err)
 	}
 	ends = append(ends, client.Close)
-	hub, err := pubsub.NewHub(client, pubsub.Options{})
+	hub, err := pubsub.New(client, pubsub.Options{})
 	if err == nil {
-		ends = append(ends, func() { hub.Close() })
+		ends = append(ends, func() { hub.Close(context.Background()) })
 		c, err = rcounter.New(hub, rcounter.Options{})
 	}
 	if err != nil {

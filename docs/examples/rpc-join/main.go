@@ -53,14 +53,14 @@ func connect(addr string) (*rlock.Client, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	hub, err := pubsub.NewHub(client, pubsub.Options{})
+	hub, err := pubsub.New(client, pubsub.Options{})
 	if err != nil {
 		client.Close()
 		return nil, nil, err
 	}
 	locks, err := rlock.New(hub, rlock.Options{})
 	if err != nil {
-		hub.Close()
+		hub.Close(context.Background())
 		client.Close()
 		return nil, nil, err
 	}
@@ -70,7 +70,7 @@ func connect(addr string) (*rlock.Client, func(), error) {
 		if err := locks.Close(ctx); err != nil {
 			fmt.Fprintln(os.Stderr, "rpc-join:", err)
 		}
-		hub.Close()
+		hub.Close(context.Background())
 		client.Close()
 	}, nil
 }
