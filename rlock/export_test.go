@@ -10,7 +10,7 @@ import (
 func (c *Client) Waiting(name string) int { return c.queue.Members(c.opts.KeyPrefix + name) }
 
 // Lines is how many names somebody waits for.
-func (c *Client) Lines() int { return c.queue.Lines() }
+func (c *Client) Lines() int { return c.queue.Census().Lines }
 
 // Owed is how many releases are still owed in the background.
 func (c *Client) Owed() int {

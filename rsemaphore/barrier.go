@@ -162,6 +162,9 @@ type barrierReply struct {
 	parties int64
 }
 
+// Clock implements script.Reply.
+func (r barrierReply) Clock() (server int64, late bool) { return r.server, r.status == barrierLate }
+
 func (b *CyclicBarrier) decode(m rueidis.RedisMessage) (r barrierReply, err error) {
 	v, err := m.ToArray()
 	if err != nil || len(v) != 8 {
@@ -205,8 +208,8 @@ func (b *CyclicBarrier) newParty() *party {
 func (p *party) call(verb string, notAfter int64, why string, late func(rueidis.RedisResult)) script.Call {
 	b := p.b
 	return script.Call{Script: barrierScript, Keys: []string{b.key}, Late: late, Args: []string{
-		verb, p.id, p.joined.id, strconv.FormatInt(p.joined.gen, 10), strconv.Itoa(b.parties), strconv.FormatInt(millis(p.term), 10),
-		strconv.FormatInt(notAfter, 10), strconv.FormatInt(millis(barrierMemory), 10), b.channel, b.c.hub.PublishCommand(), why,
+		verb, p.id, p.joined.id, strconv.FormatInt(p.joined.gen, 10), strconv.Itoa(b.parties), script.Millis(p.term),
+		decimal(notAfter), script.Millis(barrierMemory), b.channel, b.c.hub.PublishCommand(), why,
 	}}
 }
 
@@ -293,77 +296,46 @@ func (p *party) arrive(ctx context.Context) error {
 	if !p.doubt.IsZero() {
 		p.owe(p.doubt)
 	}
-	var g *wait.GaveUp
-	var f final
-	switch {
-	case errors.As(err, &f):
-		return fmt.Errorf("rsemaphore: %w", f.err)
-	case !errors.As(err, &g):
-		return fmt.Errorf("rsemaphore: %w", err)
-	}
-	if !p.doubt.IsZero() && g.Failure != nil {
-		g.Failure = script.Unsure(g.Failure)
-	}
-	switch {
-	case errors.Is(g.Cause, ErrClosed):
-		return fmt.Errorf("rsemaphore: %q: %w", b.name, g.Cause)
-	case g.Failure != nil && g.Cause != nil:
-		return fmt.Errorf("rsemaphore: %w: %w", g.Failure, g.Cause)
-	case g.Failure != nil:
-		return fmt.Errorf("rsemaphore: %w", g.Failure)
-	}
-	return fmt.Errorf("rsemaphore: barrier %q is full: %w: %w", b.name, ErrNotAcquired, g.Cause)
+	return wait.Ending{Package: "rsemaphore", Name: b.name, Unsure: !p.doubt.IsZero(), Contended: func(g *wait.GaveUp) error {
+		return fmt.Errorf("rsemaphore: barrier %q is full: %w: %w", b.name, ErrNotAcquired, g.Cause)
+	}}.Explain(err)
 }
 
 // tryArrive asks once.
 func (p *party) tryArrive(ctx context.Context) (wait.Answer, error) {
 	b, c := p.b, p.b.c
-	for again := false; ; again = true {
-		sent := time.Now()
-		if !p.doubt.IsZero() && !sent.Before(p.sent.Add(p.term-lease.Margin(p.term))) {
-			// A request without a reply may have arrived, and what the server knows of it may be forgotten from here
-			// on: another would arrive a second time.
-			return wait.Answer{}, final{fmt.Errorf("%w: arrive at %q: no reply for a whole lease", ErrUnknownOutcome, b.name)}
-		}
-		end := sent.Add(c.opts.CallTimeout) // when we shall have given up on this try
-		if d, ok := ctx.Deadline(); ok && d.Add(seeThrough).Before(end) {
-			end = d.Add(seeThrough)
-		}
-		if p.doubt.IsZero() {
-			p.sent = sent
-		}
-		m, err := c.attemptOnce(ctx, p.call("arrive", c.runner.Clock.At(b.key, end), "", p.late))
-		if err != nil {
-			if errors.Is(err, ErrUnknownOutcome) {
-				p.doubt = sent.Add(c.opts.CallTimeout)
-			}
-			return wait.Answer{}, err
-		}
-		received := time.Now()
-		r, err := b.decode(m)
-		if err != nil {
-			return wait.Answer{}, err
-		}
-		if r.status == barrierLate {
-			// see CountingSemaphore.try
-			c.runner.Clock.Relearn(b.key, r.server, sent, received)
-			if again {
-				return wait.Answer{}, fmt.Errorf("%w: %q: the request reached the server too late", ErrUnavailable, b.name)
-			}
-			continue
-		}
-		c.runner.Clock.Learn(b.key, r.server, sent, received)
-		switch r.status {
-		case barrierWaiting, barrierLast:
-			p.joined = r
-			return wait.Answer{Granted: true}, nil
-		case barrierFull:
-			return wait.Answer{Left: r.left}, nil
-		case barrierMismatch:
-			return wait.Answer{}, capacityMismatch(b.name, r.parties, b.parties)
-		}
-		return wait.Answer{}, malformed("arrive", b.key)
+	timed := script.Timed[barrierReply]{Key: b.key, Beyond: seeThrough, Decode: b.decode, Send: p.sendArrival}
+	r, err := timed.Run(ctx, c.runner)
+	if err != nil {
+		return wait.Answer{}, err
 	}
+	switch r.status {
+	case barrierWaiting, barrierLast:
+		p.joined = r
+		return wait.Answer{Granted: true}, nil
+	case barrierFull:
+		return wait.Answer{Left: r.left}, nil
+	case barrierMismatch:
+		return wait.Answer{}, capacityMismatch(b.name, r.parties, b.parties)
+	}
+	return wait.Answer{}, malformed("arrive", b.key)
+}
+
+func (p *party) sendArrival(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error) {
+	c := p.b.c
+	if !p.doubt.IsZero() && !sent.Before(p.sent.Add(p.term-lease.Margin(p.term))) {
+		// A request without a reply may have arrived, and what the server knows of it may be forgotten from here
+		// on: another would arrive a second time.
+		return rueidis.RedisMessage{}, wait.Final(fmt.Errorf("%w: arrive at %q: no reply for a whole lease", ErrUnknownOutcome, p.b.name))
+	}
+	if p.doubt.IsZero() {
+		p.sent = sent
+	}
+	m, err := c.attemptOnce(ctx, p.call("arrive", notAfter, "", p.late))
+	if errors.Is(err, ErrUnknownOutcome) {
+		p.doubt = sent.Add(c.opts.CallTimeout)
+	}
+	return m, err
 }
 
 // line is where the process's parties of one generation wait: never behind those of another, who may be waiting for
@@ -377,8 +349,8 @@ func (p *party) line() string {
 func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 	c := p.b.c
 	began := time.Now()
-	room := c.enterRoom(p.line())
-	defer room.leave()
+	shared, _ := c.queue.Share(p.line())
+	defer shared.Leave()
 	look := func(ctx context.Context) (wait.Answer, error) {
 		sent := time.Now()
 		m, err := c.runner.Attempt(ctx, p.call("look", 0, "", nil))
@@ -392,7 +364,7 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 			return wait.Answer{Left: result.left}, nil
 		}
 		if result.status != barrierUnknown { // that is about this party alone
-			room.tell(sent, result)
+			shared.Publish(sent, result)
 		}
 		return wait.Answer{Granted: true}, nil
 	}
@@ -401,7 +373,7 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 	answer, err := look(ctx)
 	if err != nil || !answer.Granted {
 		err = c.queue.Wait(ctx, wait.Request{Name: p.b.name, Line: p.line(), Channel: p.b.channel, Try: func(ctx context.Context) (wait.Answer, error) {
-			if event, ok := room.heard(began); ok {
+			if event, ok := shared.Load(began); ok {
 				result = event.(barrierReply)
 				return wait.Answer{Granted: true}, nil
 			}
@@ -435,8 +407,8 @@ func (p *party) await(ctx context.Context) (Arrival, error) {
 	}
 	if c.inflight.Closed() {
 		why = ErrClosed
-	} else if ctx.Err() != nil && !errors.Is(why, ctx.Err()) {
-		why = fmt.Errorf("%w: %w", ctx.Err(), why)
+	} else if ended := errs.Ended(ctx); ended != nil {
+		why = ended
 	}
 	return p.leave(ctx, "left", why)
 }

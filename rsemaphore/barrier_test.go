@@ -106,8 +106,8 @@ func TestABarrierLetsAllGoWhenTheLastArrivesGenerationAfterGeneration(t *testing
 		require.Equal(t, rsemaphore.BarrierState{Generation: generations + 1, Parties: parties}, st)
 		require.Equal(t, []string{"{b}:barrier"}, rigs[0].keys(t))
 		rigs[0].settled(t, "{b}:barrier")
-		require.Zero(t, rsemaphore.Rooms())
 		for _, r := range rigs {
+			require.Zero(t, r.c.Shared())
 			require.Zero(t, r.c.Lines())
 		}
 	})
@@ -121,7 +121,7 @@ func TestPartiesOfOneProcessAskTheServerTwiceEachAndTogetherForTheEnd(t *testing
 	done := arriveAt(within(t), b, parties-1)
 	gathered(t, b, parties-1)
 	subscribedTo(t, r, "redlatch_barrier:{b}")
-	redistest.Eventually(t, 20*time.Second, "they stand in one line", func() bool { return r.c.Lines() == 1 && rsemaphore.Rooms() == 1 })
+	redistest.Eventually(t, 20*time.Second, "they stand in one line", func() bool { return r.c.Lines() == 1 && r.c.Shared() == 1 })
 	calls := func() int { return redistest.CommandCalls(t, r.redis)["evalsha"] }
 	redistest.Eventually(t, 20*time.Second, "all sleep", func() bool { n := calls(); time.Sleep(100 * time.Millisecond); return calls() == n })
 	before := calls()
@@ -660,7 +660,7 @@ func TestCancelledPartiesLeaveNothing(t *testing.T) {
 	redistest.Eventually(t, 20*time.Second, "nothing is owed", func() bool { return r.c.Owed() == 0 })
 	r.settled(t, "{b}:barrier")
 	require.Zero(t, r.c.Lines())
-	require.Zero(t, rsemaphore.Rooms())
+	require.Zero(t, r.c.Shared())
 	redistest.Eventually(t, 20*time.Second, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before+8 })
 }
 

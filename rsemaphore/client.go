@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
-	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
@@ -31,9 +29,6 @@ type Client struct {
 	log      *slog.Logger
 
 	inflight session.Inflight
-
-	mu     sync.Mutex
-	hungry map[string]int // semaphores, by key -> calls that wait for permits and were told that there are not enough
 }
 
 // New makes a client on a hub, which stays the caller's and may serve others. It sends nothing. ErrClosed: the hub is
@@ -49,7 +44,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if h.Context().Err() != nil {
 		return nil, fmt.Errorf("rsemaphore: hub: %w", ErrClosed)
 	}
-	c := &Client{opts: o, hub: h, log: o.Logger, retrier: session.NewRetrier(), hungry: map[string]int{}}
+	c := &Client{opts: o, hub: h, log: o.Logger, retrier: session.NewRetrier()}
 	c.inflight.Hub = h.Context()
 	text, id := lease.NewConnectionID(0)
 	c.id, c.seed = text, [8]byte(id[:8])
@@ -150,8 +145,3 @@ func ask[T any](ctx context.Context, c *Client, bad error, f func(context.Contex
 
 // askTries times CallTimeout bounds a question.
 const askTries = 4
-
-// millis is d in whole milliseconds, rounded up: a bound is never cut to nothing.
-func millis(d time.Duration) int64 {
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
-}

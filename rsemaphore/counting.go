@@ -120,7 +120,7 @@ func (s *CountingSemaphore) TrySetPermits(ctx context.Context, n int, ttl time.D
 	return ask(ctx, s.c, s.bad, func(ctx context.Context) (bool, error) {
 		m, err := s.c.doOnce(ctx, script.Call{
 			Script: countingSetScript, Keys: s.keys(), Once: true,
-			Args: []string{strconv.Itoa(n), strconv.FormatInt(millis(ttl), 10), s.channel, s.c.hub.PublishCommand()},
+			Args: []string{strconv.Itoa(n), script.Millis(ttl), s.channel, s.c.hub.PublishCommand()},
 		})
 		if err != nil {
 			return false, err
@@ -179,27 +179,9 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 	}
 	defer s.c.inflight.Leave()
 	began := time.Now()
-	hungry := false
-	defer func() {
-		if hungry {
-			s.c.fed(s.line())
-		}
-	}()
-	if once && s.c.isHungry(s.line()) && ctx.Err() == nil {
-		err := s.explain(&wait.GaveUp{Left: -1}, n, 0)
-		s.c.observer.NotAcquired(ctx, s.name, n, 0, err)
-		return err
-	}
 	err := s.c.queue.Wait(ctx, wait.Request{
-		Name: s.name, Line: s.line(), Channel: s.channel, Alone: once, Until: until,
-		Try: func(ctx context.Context) (wait.Answer, error) {
-			answer, err := s.try(ctx, n)
-			if err == nil && !answer.Granted && !once && !hungry {
-				hungry = true
-				s.c.starve(s.line())
-			}
-			return answer, err
-		},
+		Name: s.name, Line: s.line(), Channel: s.channel, Alone: once, Yield: once, Until: until,
+		Try: func(ctx context.Context) (wait.Answer, error) { return s.try(ctx, n) },
 	})
 	waited := time.Since(began)
 	if err != nil {
@@ -211,12 +193,6 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 	s.c.observer.Acquired(ctx, s.name, n, waited)
 	return nil
 }
-
-// final keeps the wait loop from asking again after a request of unknown outcome, which looks to it like any failure
-// that asking again may mend: it unwraps to nothing.
-type final struct{ err error }
-
-func (e final) Error() string { return e.err.Error() }
 
 // attemptOnce is Runner.Attempt for a request that its caller cannot ask about afterwards: it sees it through, and has
 // Call.Late get the reply of one that it gave up.
@@ -238,7 +214,7 @@ func (c *Client) attemptOnce(ctx context.Context, call script.Call) (rueidis.Red
 	// What ended may be ours: the caller is told of its own.
 	switch unknown := errors.Is(err, ErrUnknownOutcome); {
 	case unknown && ctx.Err() != nil:
-		err = fmt.Errorf("%w: on %q: %w", ErrUnknownOutcome, call.Keys[0], whyEnded(ctx))
+		err = fmt.Errorf("%w: on %q: %w", ErrUnknownOutcome, call.Keys[0], errs.Ended(ctx))
 	case unknown && own.Err() != nil:
 		err = fmt.Errorf("%w: on %q: %w", ErrUnknownOutcome, call.Keys[0], errNoReply)
 	}
@@ -251,14 +227,6 @@ const seeThrough = 40 * time.Millisecond
 
 var errNoReply = errors.New("no reply within the call timeout")
 
-// whyEnded keeps both ctx's error and its cause for errors.Is.
-func whyEnded(ctx context.Context) error {
-	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
-		return fmt.Errorf("%w: %w", ctx.Err(), cause)
-	}
-	return ctx.Err()
-}
-
 // doOnce is Runner.Do for a request that may not be repeated: it is, while it surely has not run.
 func (c *Client) doOnce(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
 	for n := 0; ; n++ {
@@ -269,45 +237,40 @@ func (c *Client) doOnce(ctx context.Context, call script.Call) (rueidis.RedisMes
 	}
 }
 
+// countingReply is that of counting_acquire.lua.
+type countingReply struct{ status, server int64 }
+
+// Clock implements script.Reply.
+func (r countingReply) Clock() (server int64, late bool) { return r.server, r.status == countingLate }
+
+func (s *CountingSemaphore) decodeAcquire(m rueidis.RedisMessage) (countingReply, error) {
+	v, err := integers(m, 3, "acquire", s.key)
+	if err != nil {
+		return countingReply{}, err
+	}
+	return countingReply{v[0], v[2]}, nil
+}
+
 // try asks the server once.
 func (s *CountingSemaphore) try(ctx context.Context, n int) (wait.Answer, error) {
 	c := s.c
-	for again := false; ; again = true {
-		sent := time.Now()
-		end := sent.Add(c.opts.CallTimeout) // when we shall have given up on this try
-		if d, ok := ctx.Deadline(); ok && d.Add(seeThrough).Before(end) {
-			end = d.Add(seeThrough)
-		}
-		m, err := c.attemptOnce(ctx, script.Call{
-			Script: countingAcquireScript, Keys: s.keys(), Once: true, Late: s.late(countingAcquireScript, n),
-			Args: []string{strconv.Itoa(n), strconv.FormatInt(c.runner.Clock.At(s.key, end), 10)},
-		})
-		if errors.Is(err, ErrUnknownOutcome) {
-			return wait.Answer{}, final{err}
-		}
-		if err != nil {
-			return wait.Answer{}, err
-		}
-		received := time.Now()
-		v, err := integers(m, 3, "acquire", s.key)
-		if err != nil {
-			return wait.Answer{}, err
-		}
-		if v[0] == countingLate {
-			// The estimate of the server's clock was off, or the request took too long to get there. The first can be
-			// mended here.
-			c.runner.Clock.Relearn(s.key, v[2], sent, received)
-			if again {
-				return wait.Answer{}, fmt.Errorf("%w: %q: the request reached the server too late", ErrUnavailable, s.key)
-			}
-			continue
-		}
-		c.runner.Clock.Learn(s.key, v[2], sent, received)
-		if v[0] == countingNoInteger {
-			return wait.Answer{}, s.noInteger()
-		}
-		return wait.Answer{Granted: v[0] == countingOK, Left: -1}, nil
+	timed := script.Timed[countingReply]{Key: s.key, Beyond: seeThrough, Decode: s.decodeAcquire,
+		Send: func(ctx context.Context, _ time.Time, notAfter int64) (rueidis.RedisMessage, error) {
+			return c.attemptOnce(ctx, script.Call{
+				Script: countingAcquireScript, Keys: s.keys(), Once: true, Late: s.late(countingAcquireScript, n),
+				Args: []string{strconv.Itoa(n), decimal(notAfter)},
+			})
+		}}
+	r, err := timed.Run(ctx, c.runner)
+	switch {
+	case errors.Is(err, ErrUnknownOutcome):
+		return wait.Answer{}, wait.Final(err)
+	case err != nil:
+		return wait.Answer{}, err
+	case r.status == countingNoInteger:
+		return wait.Answer{}, s.noInteger()
 	}
+	return wait.Answer{Granted: r.status == countingOK, Left: -1}, nil
 }
 
 // late gives back what a request took that had been given up on.
@@ -343,21 +306,9 @@ func (s *CountingSemaphore) late(of *script.Script, n int) func(rueidis.RedisRes
 
 // explain turns what ended a wait into what the caller is told.
 func (s *CountingSemaphore) explain(err error, n int, waited time.Duration) error {
-	var g *wait.GaveUp
-	var f final
-	switch {
-	case errors.As(err, &f):
-		return fmt.Errorf("rsemaphore: %w", f.err)
-	case !errors.As(err, &g):
-		return fmt.Errorf("rsemaphore: %w", err)
-	case errors.Is(g.Cause, ErrClosed):
-		return fmt.Errorf("rsemaphore: %q: %w", s.name, g.Cause)
-	case g.Failure != nil && g.Cause != nil:
-		return fmt.Errorf("rsemaphore: %w: %w", g.Failure, g.Cause)
-	case g.Failure != nil:
-		return fmt.Errorf("rsemaphore: %w", g.Failure)
-	}
-	return &NotAcquiredError{Name: s.name, N: n, Lease: -1, Waited: waited, cause: g.Cause}
+	return wait.Ending{Package: "rsemaphore", Name: s.name, Contended: func(g *wait.GaveUp) error {
+		return &NotAcquiredError{Name: s.name, N: n, Lease: -1, Waited: waited, cause: g.Cause}
+	}}.Explain(err)
 }
 
 // runAdd runs counting_add.lua.

@@ -646,9 +646,9 @@ func TestACallThatDoesNotWaitNeverOvertakesWaitersOfItsProcess(t *testing.T) {
 	require.NoError(t, s.TryAcquire(ctx, 1, 0))
 	got := make(chan error, 1)
 	go func() { got <- s.Acquire(ctx, 2) }()
-	redistest.Eventually(t, 10*time.Second, "it was refused, and waits", func() bool { return r.c.Hungry() == 1 })
+	redistest.Eventually(t, 10*time.Second, "it was refused, and waits", func() bool { return r.c.Refused() == 1 })
 	require.ErrorIs(t, s.TryAcquire(ctx, 1, 0), rsemaphore.ErrNotAcquired, "one is free, and kept for who waits")
 	require.NoError(t, s.Release(ctx, 1))
 	require.NoError(t, <-got)
-	require.Zero(t, r.c.Hungry())
+	require.Zero(t, r.c.Refused())
 }

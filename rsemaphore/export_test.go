@@ -6,14 +6,13 @@ import "context"
 func (c *Client) Waiting(line string) int { return c.queue.Members(line) }
 
 // Lines is how many names somebody waits for.
-func (c *Client) Lines() int { return c.queue.Lines() }
+func (c *Client) Lines() int { return c.queue.Census().Lines }
 
-// Hungry is for how many semaphores somebody was told that there are not enough permits, and waits.
-func (c *Client) Hungry() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.hungry)
-}
+// Refused is for how many semaphores somebody was told that there are not enough permits, and waits.
+func (c *Client) Refused() int { return c.queue.Census().Waiting }
+
+// Shared is for how many events of latches and barriers waiters share what one of them is told.
+func (c *Client) Shared() int { return c.queue.Census().Shared }
 
 // Owed is how many releases are still owed in the background.
 func (c *Client) Owed() int {

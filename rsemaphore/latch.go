@@ -150,7 +150,7 @@ func (l *CountDownLatch) TrySetCount(ctx context.Context, count int64, ttl time.
 	if l.bad == nil && ttl != 0 && (ttl < time.Millisecond || ttl > MaxDuration) {
 		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("ttl", ttl, "0 (no end) or 1ms to "+MaxDuration.String()))
 	}
-	args := []string{strconv.FormatInt(count, 10), strconv.FormatInt(millis(ttl), 10), rand.Text(), strconv.FormatInt(millis(l.memory()), 10), l.channel, l.publishing()}
+	args := []string{strconv.FormatInt(count, 10), script.Millis(ttl), rand.Text(), script.Millis(l.memory()), l.channel, l.publishing()}
 	return ask(ctx, l.c, l.bad, func(ctx context.Context) (bool, error) {
 		m, err := l.c.runner.Do(ctx, script.Call{Script: latchSetScript, Keys: l.keys(), Args: args})
 		if err != nil {
@@ -189,7 +189,7 @@ func (l *CountDownLatch) CountDownBy(ctx context.Context, participant string) (l
 }
 
 func (l *CountDownLatch) down(ctx context.Context, participant string) (int64, error) {
-	args := []string{participant, rand.Text(), strconv.FormatInt(millis(participantMemory), 10), strconv.FormatInt(millis(l.memory()), 10), l.channel, l.publishing()}
+	args := []string{participant, rand.Text(), script.Millis(participantMemory), script.Millis(l.memory()), l.channel, l.publishing()}
 	return ask(ctx, l.c, l.bad, func(ctx context.Context) (int64, error) {
 		send := l.c.runner.Do
 		if participant == "" {
@@ -235,7 +235,7 @@ func (l *CountDownLatch) Count(ctx context.Context) (int64, error) {
 // ErrLatchDeleted; Java's go on waiting, as Redisson has it. Later calls of Await find a latch that was never set.
 // It may be repeated.
 func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
-	args := []string{rand.Text(), strconv.FormatInt(millis(l.memory()), 10), l.channel, l.publishing()}
+	args := []string{rand.Text(), script.Millis(l.memory()), l.channel, l.publishing()}
 	return ask(ctx, l.c, l.bad, func(ctx context.Context) (bool, error) {
 		m, err := l.c.runner.Do(ctx, script.Call{Script: latchDeleteScript, Keys: l.keys(), Args: args})
 		if err != nil {
@@ -275,20 +275,20 @@ func (l *CountDownLatch) Await(ctx context.Context) error {
 	}
 	defer l.c.inflight.Leave()
 	began := time.Now()
-	room := l.c.enterRoom(l.line())
-	defer room.leave()
-	if room.others() {
+	shared, first := l.c.queue.Share(l.line())
+	defer shared.Leave()
+	if !first {
 		// If the latch is set again before anybody looks, it is known to have been open only to those who came before a
 		// look at it. The one that looks for all is to do so for us.
 		l.c.queue.Wake(l.line())
 	}
 	err := l.c.queue.Wait(ctx, wait.Request{Name: l.name, Line: l.line(), Channel: l.channel, Try: func(ctx context.Context) (wait.Answer, error) {
-		if event, ok := room.heard(began); ok {
+		if event, ok := shared.Load(began); ok {
 			why, _ := event.(error)
 			return wait.Answer{Granted: why == nil}, why
 		}
 		since := firstLook
-		note, told := room.recall(began)
+		note, told := shared.LastNote(began)
 		closed, again := note.(latchClosedAt)
 		if again {
 			since = closed.mark
@@ -309,7 +309,7 @@ func (l *CountDownLatch) Await(ctx context.Context) error {
 			if r.left >= 0 {
 				now.until = sent.Add(r.left)
 			}
-			room.remember(sent, now)
+			shared.Note(sent, now)
 			return wait.Answer{Left: r.left}, nil
 		case latchOpen:
 			told = sent
@@ -324,10 +324,12 @@ func (l *CountDownLatch) Await(ctx context.Context) error {
 		case latchDeleted:
 			why = l.is(ErrLatchDeleted)
 		}
-		room.tell(told, why)
+		shared.Publish(told, why)
 		return wait.Answer{Granted: why == nil}, why
 	}})
-	return l.explain(err)
+	return wait.Ending{Package: "rsemaphore", Name: l.name, Contended: func(g *wait.GaveUp) error {
+		return fmt.Errorf("rsemaphore: latch %q is still closed: %w", l.name, g.Cause)
+	}}.Explain(err)
 }
 
 // latchClosedAt is what a look at a closed latch leaves to the next one.
@@ -368,20 +370,4 @@ func (l *CountDownLatch) decodeLook(m rueidis.RedisMessage) (r latchLook, err er
 		return r, l.noInteger()
 	}
 	return r, nil
-}
-
-// explain turns what ended a wait into what the caller is told.
-func (l *CountDownLatch) explain(err error) error {
-	var g *wait.GaveUp
-	switch {
-	case err == nil:
-		return nil
-	case !errors.As(err, &g):
-		return fmt.Errorf("rsemaphore: %w", err)
-	case errors.Is(g.Cause, ErrClosed):
-		return fmt.Errorf("rsemaphore: %q: %w", l.name, g.Cause)
-	case g.Failure != nil:
-		return fmt.Errorf("rsemaphore: await %q: %w: %w", l.name, g.Failure, g.Cause)
-	}
-	return fmt.Errorf("rsemaphore: latch %q is still closed: %w", l.name, g.Cause)
 }

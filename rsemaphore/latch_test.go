@@ -540,7 +540,7 @@ func TestCancelledLatchWaitersLeaveNothing(t *testing.T) {
 	}
 	wg.Wait()
 	require.Zero(t, r.c.Lines())
-	require.Zero(t, rsemaphore.Rooms())
+	require.Zero(t, r.c.Shared())
 	require.Equal(t, before, r.contents(t, "{l}:latch"))
 	require.Equal(t, "1", r.text(t, "GET", "l"))
 	require.ElementsMatch(t, []string{"l", "{l}:latch"}, r.keys(t))
@@ -619,8 +619,8 @@ func TestAKilledCounterIsAnErrorAtTheTTL(t *testing.T) {
 	p := redistest.Spawn(t, "counter", srv)
 	require.Equal(t, "set true <nil>", p.Line(t))
 	p.Signal(t, syscall.SIGKILL)
+	began := time.Now() // before the look: a machine that stalls after it makes the wait shorter than what was left
 	left := r.pttl(t, "l")
-	began := time.Now()
 	require.ErrorIs(t, r.c.CountDownLatch("l").Await(within(t)), rsemaphore.ErrLatchExpired)
 	require.Greater(t, time.Since(began), left-50*time.Millisecond, "not before")
 }

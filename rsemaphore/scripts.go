@@ -72,7 +72,7 @@ type acquireReply struct {
 
 func (s *Semaphore) acquireCall(ids []string, lease time.Duration, notAfter int64, late func(rueidis.RedisResult)) script.Call {
 	args := make([]string, 0, 7+len(ids))
-	args = append(args, strconv.Itoa(s.capacity), decimal(millis(lease)), decimal(notAfter), s.channel, s.c.hub.PublishCommand(), s.label, flag(s.shared))
+	args = append(args, strconv.Itoa(s.capacity), script.Millis(lease), decimal(notAfter), s.channel, s.c.hub.PublishCommand(), s.label, flag(s.shared))
 	return script.Call{Script: acquireScript, Keys: s.allKeys(), Args: append(args, ids...), Late: late}
 }
 
@@ -83,6 +83,9 @@ func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
 	}
 	return acquireReply{acquireStatus(v[0]), time.Duration(v[1]) * time.Millisecond, v[2], v[3]}, nil
 }
+
+// Clock implements script.Reply.
+func (r acquireReply) Clock() (server int64, late bool) { return r.server, r.status == acquireLate }
 
 // runRelease gives ids back and returns how many of them were held; -1 if all had to be and were not.
 func (s *Semaphore) runRelease(ctx context.Context, ids []string, all bool) (held int64, err error) {
@@ -100,17 +103,20 @@ type resizeReply struct {
 	server int64
 }
 
-func (s *Semaphore) runResize(ctx context.Context, capacity int, notAfter int64, call string) (resizeReply, error) {
-	m, err := s.c.runner.Do(ctx, script.Call{Script: resizeScript, Keys: s.allKeys(), Args: []string{
-		strconv.Itoa(capacity), strconv.Itoa(s.capacity), decimal(millis(resizeKept)), decimal(notAfter),
-		s.channel, s.c.hub.PublishCommand(), flag(s.shared), call,
-	}})
-	if err != nil {
-		return resizeReply{}, err
-	}
+// Clock implements script.Reply.
+func (r resizeReply) Clock() (server int64, late bool) { return r.server, r.late }
+
+func (s *Semaphore) resizeCall(capacity int, notAfter int64, id string) script.Call {
+	return script.Call{Script: resizeScript, Keys: s.allKeys(), Args: []string{
+		strconv.Itoa(capacity), strconv.Itoa(s.capacity), script.Millis(resizeKept), decimal(notAfter),
+		s.channel, s.c.hub.PublishCommand(), flag(s.shared), id,
+	}}
+}
+
+func decodeResize(m rueidis.RedisMessage) (resizeReply, error) {
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) != 3 {
-		return resizeReply{}, fmt.Errorf("resize on %q: unexpected reply %v, error %v", s.key, v, err)
+		return resizeReply{}, fmt.Errorf("resize: unexpected reply %v, error %v", v, err)
 	}
 	return resizeReply{late: v[0] == 2, before: v[1], server: v[2]}, nil
 }

@@ -174,13 +174,12 @@ func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time
 
 // acquisition is one call of Acquire.
 type acquisition struct {
-	s      *Semaphore
-	n      int
-	began  time.Time
-	auto   bool
-	lease  time.Duration
-	waits  bool
-	hungry bool // counted in Client.hungry
+	s     *Semaphore
+	n     int
+	began time.Time
+	auto  bool
+	lease time.Duration
+	waits bool
 
 	p    *permit
 	sent time.Time // of the try that was granted
@@ -190,35 +189,20 @@ type acquisition struct {
 
 // explain turns what ended a wait into what the caller is told.
 func (a *acquisition) explain(err error, waited time.Duration) error {
-	var g *wait.GaveUp
-	if !errors.As(err, &g) {
-		return fmt.Errorf("rsemaphore: %w", err)
-	}
-	failure := g.Failure
-	if failure != nil && !a.abandoned.IsZero() {
-		failure = script.Unsure(failure) // a try before the last may have taken permits
-	}
-	switch {
-	case errors.Is(g.Cause, ErrClosed):
-		return fmt.Errorf("rsemaphore: %q: %w", a.s.name, g.Cause)
-	case failure != nil && g.Cause != nil:
-		return fmt.Errorf("rsemaphore: %w: %w", failure, g.Cause)
-	case failure != nil:
-		return fmt.Errorf("rsemaphore: %w", failure)
-	}
-	return &NotAcquiredError{Name: a.s.name, N: a.n, Lease: g.Left, Waited: waited, cause: g.Cause}
+	return wait.Ending{
+		Package: "rsemaphore", Name: a.s.name, Unsure: !a.abandoned.IsZero(),
+		Contended: func(g *wait.GaveUp) error {
+			return &NotAcquiredError{Name: a.s.name, N: a.n, Lease: g.Left, Waited: waited, cause: g.Cause}
+		},
+	}.Explain(err)
 }
 
 func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit, error) {
 	s, c := a.s, a.s.c
-	r := wait.Request{Name: s.name, Line: s.line(), Channel: s.channel, Try: a.try, Alone: !a.waits}
+	r := wait.Request{Name: s.name, Line: s.line(), Channel: s.channel, Try: a.try, Alone: !a.waits, Yield: !a.waits}
 	if waitTime != unlimited {
 		r.Until = a.began.Add(waitTime)
 	}
-	if !a.waits && c.isHungry(s.key) && ctx.Err() == nil {
-		return nil, &wait.GaveUp{Left: -1}
-	}
-	defer a.fed()
 	a.p = s.newPermit(ctx, a.n, a.lease, a.auto)
 	if err := c.queue.Wait(ctx, r); err != nil {
 		a.undo()
@@ -244,68 +228,50 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 // try asks the server once.
 func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 	s, c := a.s, a.s.c
-	for again := false; ; again = true {
-		a.sent = time.Now()
-		end := a.sent.Add(c.opts.CallTimeout) // when we shall have given up on this try
-		if d, ok := ctx.Deadline(); ok && d.Before(end) {
-			end = d
-		}
-		call := s.acquireCall(a.p.ids(), a.lease, c.runner.Clock.At(s.key, end), a.late())
+	timed := script.Timed[acquireReply]{Key: s.key, Decode: decodeAcquire, Send: func(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error) {
+		a.sent = sent
+		call := s.acquireCall(a.p.ids(), a.lease, notAfter, a.late())
 		call.Replicas, call.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
-		m, err := c.runner.Attempt(ctx, call)
-		received := time.Now()
-		unmet := errors.Is(err, ErrNotReplicated)
-		if err != nil && !unmet {
-			switch {
-			case errors.Is(err, ErrUnknownOutcome):
-				a.doubt(a.sent.Add(c.opts.CallTimeout))
-			case script.BrokenOff(err):
-				a.doubt(received)
-			}
-			return wait.Answer{}, err
+		return c.runner.Attempt(ctx, call)
+	}}
+	r, err := timed.Run(ctx, c.runner)
+	received := time.Now()
+	switch {
+	case errors.Is(err, ErrNotReplicated) && r.status != acquireGranted: // nothing that replicas need have
+	case errors.Is(err, ErrNotReplicated):
+		if _, e := s.runRelease(ctx, a.p.ids(), false); e != nil {
+			a.doubt(time.Now()) // undo goes on with it
 		}
-		r, bad := decodeAcquire(m)
-		if bad != nil {
-			return wait.Answer{}, bad
-		}
-		if unmet && r.status == acquireGranted {
-			if _, e := s.runRelease(ctx, a.p.ids(), false); e != nil {
-				a.doubt(time.Now()) // undo goes on with it
-			}
-			return wait.Answer{}, err
-		}
-		if r.status == acquireLate {
-			// The estimate of the server's clock was off, by a failover or a step of the clock, or the request took
-			// too long to get there. The first can be mended here.
-			c.runner.Clock.Relearn(s.key, r.server, a.sent, received)
-			if again {
-				return wait.Answer{}, fmt.Errorf("%w: %q: the request reached the server too late", ErrUnavailable, s.name)
-			}
-			continue
-		}
-		c.runner.Clock.Learn(s.key, r.server, a.sent, received)
-		switch r.status {
-		case acquireGranted:
-			if !received.Before(a.sent.Add(a.lease - lease.Margin(a.lease))) {
-				// A reply slower than the lease is worthless. Its ids are spent: ids of what has been released are
-				// never used again.
-				a.doubt(received)
-				a.undo()
-				a.p = s.newPermit(a.p.lease.Ctx, a.n, a.lease, a.auto)
-				return wait.Answer{}, fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, s.name, a.lease)
-			}
-			return wait.Answer{Granted: true}, nil
-		case acquireMismatch:
-			return wait.Answer{}, capacityMismatch(s.name, r.capacity, s.capacity)
-		case acquireTooMany:
-			if a.n > s.capacity && r.capacity == int64(s.capacity) {
-				return wait.Answer{}, s.badN(a.n, s.capacity)
-			}
-			return wait.Answer{}, capacityMismatch(s.name, r.capacity, a.n)
-		}
-		a.starve()
-		return wait.Answer{Left: r.left}, nil
+		return wait.Answer{}, err
+	case errors.Is(err, ErrUnknownOutcome):
+		a.doubt(a.sent.Add(c.opts.CallTimeout))
+		return wait.Answer{}, err
+	case script.BrokenOff(err):
+		a.doubt(received)
+		return wait.Answer{}, err
+	case err != nil:
+		return wait.Answer{}, err
 	}
+	switch r.status {
+	case acquireGranted:
+		if !received.Before(a.sent.Add(a.lease - lease.Margin(a.lease))) {
+			// A reply slower than the lease is worthless. Its ids are spent: ids of what has been released are
+			// never used again.
+			a.doubt(received)
+			a.undo()
+			a.p = s.newPermit(a.p.lease.Ctx, a.n, a.lease, a.auto)
+			return wait.Answer{}, fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, s.name, a.lease)
+		}
+		return wait.Answer{Granted: true}, nil
+	case acquireMismatch:
+		return wait.Answer{}, capacityMismatch(s.name, r.capacity, s.capacity)
+	case acquireTooMany:
+		if a.n > s.capacity && r.capacity == int64(s.capacity) {
+			return wait.Answer{}, s.badN(a.n, s.capacity)
+		}
+		return wait.Answer{}, capacityMismatch(s.name, r.capacity, a.n)
+	}
+	return wait.Answer{Left: r.left}, nil
 }
 
 // late gives back what a try granted after we had given up on it. The retrier does so too, but may have looked
@@ -337,40 +303,6 @@ func (a *acquisition) undo() {
 	if !a.abandoned.IsZero() {
 		a.p.owe(a.abandoned)
 	}
-}
-
-// starve notes that this call waits for permits and was told that there are not enough; fed, that it no longer waits.
-func (a *acquisition) starve() {
-	if a.waits && !a.hungry {
-		a.hungry = true
-		a.s.c.starve(a.s.key)
-	}
-}
-
-func (a *acquisition) fed() {
-	if a.hungry {
-		a.s.c.fed(a.s.key)
-	}
-}
-
-func (c *Client) starve(key string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.hungry[key]++
-}
-
-func (c *Client) fed(key string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.hungry[key]--; c.hungry[key] == 0 {
-		delete(c.hungry, key)
-	}
-}
-
-func (c *Client) isHungry(key string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.hungry[key] > 0
 }
 
 // ReleaseIDs gives permits back by their ids, all or none: those of [Permit.IDs], of this process or another, or of
@@ -422,24 +354,16 @@ func (s *Semaphore) Resize(ctx context.Context, capacity int) (before int, err e
 		return 0, fmt.Errorf("rsemaphore: %q: %w", s.name, errs.InvalidOption("capacity", capacity, fmt.Sprintf("1 to %d", maxCapacity)))
 	}
 	return ask(ctx, s.c, s.bad, func(ctx context.Context) (int, error) {
-		call := rand.Text()
-		for again := false; ; again = true {
-			sent := time.Now()
-			end, _ := ctx.Deadline()
-			r, err := s.runResize(ctx, capacity, s.c.runner.Clock.At(s.key, end), call)
-			if err != nil {
-				return 0, err
-			}
-			if !r.late {
-				s.c.runner.Clock.Learn(s.key, r.server, sent, time.Now())
-				s.c.queue.Nudge(s.line())
-				return int(r.before), nil
-			}
-			s.c.runner.Clock.Relearn(s.key, r.server, sent, time.Now())
-			if again {
-				return 0, fmt.Errorf("%w: %q: the request reached the server too late", ErrUnavailable, s.name)
-			}
+		id := rand.Text()
+		timed := script.Timed[resizeReply]{Key: s.key, GiveUp: askTries * s.c.opts.CallTimeout, Decode: decodeResize, // at the end of ctx
+			Send: func(ctx context.Context, _ time.Time, notAfter int64) (rueidis.RedisMessage, error) {
+				return s.c.runner.Do(ctx, s.resizeCall(capacity, notAfter, id))
+			}}
+		r, err := timed.Run(ctx, s.c.runner)
+		if err == nil {
+			s.c.queue.Nudge(s.line())
 		}
+		return int(r.before), err
 	})
 }
 

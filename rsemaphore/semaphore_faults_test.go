@@ -391,7 +391,7 @@ func TestCancellationAtAnyInstantLeavesNothing(t *testing.T) {
 		require.Equal(t, [3]int{capacity, 0, capacity}, counts(t, watch.c.Semaphore(fmt.Sprint("s", i), capacity)))
 	}
 	require.Zero(t, r.c.Lines())
-	require.Zero(t, r.c.Hungry())
+	require.Zero(t, r.c.Refused())
 	require.NoError(t, r.c.Close(within(t)))
 	require.NoError(t, r.hub.Close(context.Background()))
 	redistest.Eventually(t, 20*time.Second, "no channel", func() bool {
@@ -412,7 +412,7 @@ func TestWaitersAreServedWithinPollCapWithoutAnyMessage(t *testing.T) {
 		go func() {
 			got <- waiter.c.Semaphore("s", 2).Do(within(t), 2, func(context.Context) error { return nil })
 		}()
-		redistest.Eventually(t, 10*time.Second, "it waits", func() bool { return waiter.c.Hungry() == 1 })
+		redistest.Eventually(t, 10*time.Second, "it waits", func() bool { return waiter.c.Refused() == 1 })
 		if i%2 == 1 { // and with its subscription killed besides
 			holder.must(t, "CLIENT", "KILL", "TYPE", "pubsub")
 		}
@@ -436,7 +436,7 @@ func TestWithoutTheRightToSubscribeOrPublishWaitersPoll(t *testing.T) {
 		go func() {
 			got <- r.c.Semaphore("s", 1).Do(within(t), 1, func(context.Context) error { return nil })
 		}()
-		redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Hungry() == 1 })
+		redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Refused() == 1 })
 		release(t, h)
 		require.NoError(t, <-got)
 	}

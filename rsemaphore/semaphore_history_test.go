@@ -183,7 +183,7 @@ func underFaults(t *testing.T, seed uint64) {
 	for _, r := range rigs {
 		redistest.Eventually(t, 20*time.Second, "nothing is owed", func() bool { return r.c.Owed() == 0 })
 		require.Zero(t, r.c.Lines())
-		require.Zero(t, r.c.Hungry())
+		require.Zero(t, r.c.Refused())
 	}
 }
 

@@ -235,7 +235,7 @@ func TestResizeUpWakesAndDownDrains(t *testing.T) {
 			n, err := r.do(t, "PUBSUB", "NUMSUB", "redisson_sc:{s}").ToArray()
 			require.NoError(t, err)
 			subscribed, _ := n[1].AsInt64()
-			return subscribed == 2 && r.c.Hungry()+far.c.Hungry() == 2
+			return subscribed == 2 && r.c.Refused()+far.c.Refused() == 2
 		})
 		time.Sleep(20 * time.Millisecond) // the look after the subscription
 		before, err := r.c.Semaphore("s", 2).Resize(within(t), 4)
@@ -282,7 +282,7 @@ func TestAWaiterForTwoIsServedByTwoReleasesOfOne(t *testing.T) {
 				}
 				got <- p
 			}()
-			redistest.Eventually(t, 10*time.Second, "it waits", func() bool { return w.c.Hungry() == 1 && subscribed(t, r) })
+			redistest.Eventually(t, 10*time.Second, "it waits", func() bool { return w.c.Refused() == 1 && subscribed(t, r) })
 			time.Sleep(20 * time.Millisecond)
 			release(t, a)
 			select {
@@ -507,7 +507,7 @@ func TestNamesUsedOnceLeaveNothingAfterTheirLease(t *testing.T) {
 	wg.Wait()
 	redistest.Eventually(t, 30*time.Second, "no key is left", func() bool { return len(r.keys(t)) == 0 })
 	require.Zero(t, r.c.Lines())
-	require.Zero(t, r.c.Hungry())
+	require.Zero(t, r.c.Refused())
 }
 
 func TestWithoutContentionAcquireAndReleaseAreOneCallEachAndNoChannel(t *testing.T) {
@@ -544,7 +544,7 @@ func TestNamesMayHaveHashTagsAndWorkInACluster(t *testing.T) {
 		first := p.Until()
 		got := make(chan error, 1)
 		go func() { got <- sem.Do(within(t), 1, func(context.Context) error { return nil }) }()
-		redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Hungry() == 1 })
+		redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Refused() == 1 })
 		redistest.Eventually(t, 10*time.Second, "renewed", func() bool { return p.Until().After(first) })
 		_, err := sem.Resize(within(t), 2)
 		require.NoError(t, err)
@@ -698,7 +698,7 @@ func TestAWaiterOfASharedSemaphoreIsWokenByPermitsThatJavaAdds(t *testing.T) {
 			}
 			got <- err
 		}()
-		redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Hungry() == 1 && subscribed(t, r) })
+		redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Refused() == 1 && subscribed(t, r) })
 		// its look after the subscription may still be under way, and either it or a message finds the permit
 		javaAddPermits(t, r, 1)
 		require.NoError(t, <-got)
@@ -796,7 +796,7 @@ func TestGoAndJavaShareOneSemaphore(t *testing.T) {
 			}
 			got <- p
 		}()
-		redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Hungry() == 1 && subscribed(t, r) })
+		redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Refused() == 1 && subscribed(t, r) })
 		time.Sleep(20 * time.Millisecond)
 		javaRelease(t, r, idC)
 		q := <-got
@@ -850,7 +850,7 @@ func TestCloseEndsWaitersAndPermitsAndNamesWhatIsLeft(t *testing.T) {
 	p, q := acquire(t, sem, 1), acquire(t, sem, 1)
 	waiter := make(chan error, 1)
 	go func() { _, err := sem.Acquire(context.Background(), 1); waiter <- err }()
-	redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Hungry() == 1 })
+	redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Refused() == 1 })
 	go func() { // as a worker does that is told
 		<-p.Done()
 		p.Release(context.Background())
@@ -969,7 +969,7 @@ func TestTheObserverIsToldOfEverythingAndMayPanic(t *testing.T) {
 		}
 		got <- q
 	}()
-	redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Hungry() == 1 && subscribed(t, r) })
+	redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Refused() == 1 && subscribed(t, r) })
 	time.Sleep(20 * time.Millisecond)
 	release(t, p)
 	q := <-got

@@ -176,7 +176,7 @@ func TestWaitersOfOneProcessAreServedInOrderAndLargeOnesAreNotOvertaken(t *testi
 		require.Len(t, order, 12)
 		require.True(t, slices.IsSorted([]int{order[0], order[4], order[8]}) && order[0] == 0 && order[4] == 4 && order[8] == 8, "the large ones in their turn: %v", order)
 		require.Zero(t, rigs[0].c.Lines())
-		require.Zero(t, rigs[0].c.Hungry())
+		require.Zero(t, rigs[0].c.Refused())
 		p, err := sem.TryAcquire(ctx, 4, 0, 0)
 		require.NoError(t, err)
 		require.NoError(t, p.Release(ctx))

@@ -69,6 +69,7 @@ type line struct {
 	next    *line // of the same key
 	turn    *semaphore.Weighted
 	members int
+	waiting int // members that have been refused what they wait for
 	nudge   chan struct{}
 	pushed  bool      // the contender hears of releases without a nudge
 	freeBy  time.Time // when the holder's lease ends, as the contender last heard; zero if unknown
@@ -103,6 +104,9 @@ type Request struct {
 	// Alone: do not stand in the process's line. For what can never wait for another waiter: a re-entry behind one
 	// would be a deadlock.
 	Alone bool
+	// Yield, with Alone: give up unasked while a waiter in the line of that key waits for what it was refused, which this
+	// request would overtake for as long as it is made.
+	Yield bool
 	// Until bounds the waiting, zero: only ctx does. If it has passed after the first try, that was the only one.
 	Until time.Time
 	// Try asks once. ctx ends with the caller's patience, but Until does not cut the first try short.
@@ -136,6 +140,9 @@ type Answer struct {
 func (q *Queue) Wait(ctx context.Context, r Request) error {
 	if err := q.ended(ctx); err != nil {
 		return &GaveUp{Left: -1, Cause: err}
+	}
+	if r.Yield && q.waiting(r.Line) {
+		return &GaveUp{Left: -1}
 	}
 	w := q.enter(r, ctx)
 	defer w.leave()
@@ -173,6 +180,7 @@ type waiter struct {
 	known   time.Duration // of the holder's lease, when last heard; negative: unknown
 	failure error
 	heard   bool // some try was answered
+	refused bool // with no, and so it counts in line.waiting
 	// refusals of a subscription in a row that may soon be had
 	refusals int
 	granted  bool
@@ -432,6 +440,10 @@ func (w *waiter) note(left time.Duration, failure error) {
 	defer w.q.mu.Unlock()
 	w.line.failure = failure
 	if failure == nil {
+		if !w.refused {
+			w.refused = true
+			w.line.waiting++
+		}
 		w.line.freeBy = time.Time{}
 		if left >= 0 {
 			w.line.freeBy = time.Now().Add(left)
@@ -612,6 +624,9 @@ func (w *waiter) exit() {
 			l.pushed = false
 			l.turn.Release(1)
 		}
+		if w.refused {
+			l.waiting--
+		}
 		if l.members--; l.members == 0 {
 			q.remove(r.Line, l)
 			if len(q.freeLines) < spare {
@@ -700,9 +715,37 @@ func (q *Queue) Members(key string) (n int) {
 	return n
 }
 
-// Lines is for how many keys there are lines.
-func (q *Queue) Lines() int {
+// waiting reports whether anybody in the lines of a key has been refused what it waits for.
+func (q *Queue) waiting(key string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.lines)
+	for l := q.lines[key]; l != nil; l = l.next {
+		if l.waiting > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Census is what a Queue keeps, in numbers: nothing when nobody waits.
+type Census struct {
+	Lines   int // keys that somebody waits for, or contends for
+	Waiting int // keys of which somebody has been refused what it waits for
+	Shared  int // results that somebody shares
+}
+
+// Census is for tests.
+func (q *Queue) Census() Census {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := Census{Lines: len(q.lines), Shared: len(q.shared)}
+	for _, l := range q.lines {
+		for ; l != nil; l = l.next {
+			if l.waiting > 0 {
+				n.Waiting++
+				break
+			}
+		}
+	}
+	return n
 }

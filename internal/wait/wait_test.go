@@ -89,7 +89,7 @@ func inRoomOf(t *testing.T, pollCap time.Duration, fn func(t *testing.T, r *room
 			}
 		})
 		fn(t, r)
-		require.Zero(t, r.Lines(), "nothing is left of names nobody waits for")
+		require.Zero(t, r.Census(), "nothing is left of names nobody waits for")
 		r.Close()
 		require.NoError(t, hub.Close(context.Background()))
 		c.Close()
@@ -266,6 +266,36 @@ func TestWhoAsksAloneIsNotInTheLine(t *testing.T) {
 		require.NoError(t, r.Wait(t.Context(), alone))
 		r.release(true)
 		require.NoError(t, <-got)
+	})
+}
+
+func TestARequestThatYieldsDoesNotAskWhileOthersWaitForWhatTheyWereRefused(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		yields := r.request()
+		yields.Alone, yields.Yield, yields.Until, yields.Line = true, true, time.Now(), "k"
+		r.taken.Store(true)
+		var g *wait.GaveUp
+		require.ErrorAs(t, r.Wait(t.Context(), yields), &g)
+		require.EqualValues(t, 1, r.tries.Load(), "nobody waits: it asks")
+
+		q := r.request()
+		q.Line = "k"
+		got := make(chan error)
+		go func() { got <- r.Wait(t.Context(), q) }()
+		synctest.Wait()
+		require.Equal(t, wait.Census{Lines: 1, Waiting: 1}, r.Census())
+		asked := r.tries.Load()
+		r.taken.Store(false) // free, and not yet known to those that wait
+		require.ErrorAs(t, r.Wait(t.Context(), yields), &g)
+		require.NoError(t, g.Cause)
+		require.NoError(t, g.Failure)
+		require.Equal(t, asked, r.tries.Load())
+
+		r.server.Embedded.Publish("c", "0")
+		require.NoError(t, <-got)
+		require.Zero(t, r.Census())
+		r.taken.Store(false)
+		require.NoError(t, r.Wait(t.Context(), yields))
 	})
 }
 
