@@ -122,7 +122,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 		return nil, err
 	}
 	if own != nil {
-		if l.kind.once {
+		if l.kind.entry == entryNever {
 			return nil, fmt.Errorf("%w: %q", ErrReentry, l.name)
 		}
 		want, err := own.enter()
@@ -146,24 +146,24 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 		if !lease.Ours(string(id)) {
 			return nil, fmt.Errorf("%w: owner is %.128q, must be an owner of this library", ErrInvalidOption, id)
 		}
-		if !l.kind.joinable {
+		if l.kind.entry != entryAnywhere {
 			return nil, fmt.Errorf("%w: owner is %q, of another process: only Reentrant locks can be joined", ErrInvalidOption, id)
 		}
 		a.join = id
 	}
-	a.own, a.want, r.Alone = a.newOwner(), 1, waitTime == 0 || a.join != "" || l.kind.crowd
+	a.own, a.want, r.Alone = a.newOwner(), 1, waitTime == 0 || a.join != "" || l.kind.manner == ""
 	a.entry = a.place()
 	if l.backoff != nil {
 		r.Backoff = l.backoff.after
 	}
 	if !l.hands() {
-		r.Channel, r.Own = l.kind.channel(l.key, a.own.lease.Owner), l.kind.own
+		r.Channel, r.Own = l.kind.channel(l.key, a.own.lease.Owner), l.kind.place == fairQueue
 		r.Taker, r.Try = nil, func(ctx context.Context) (wait.Answer, error) { return a.Ask(ctx, nil) }
 	} else if !r.Alone {
 		r.Grants = l.grants + l.c.id
 	}
 	if err := l.c.queue.Wait(ctx, r); err != nil {
-		if l.kind.leaves && a.entry != "" && !a.sent.IsZero() {
+		if l.kind.place.left() && a.entry != "" && !a.sent.IsZero() {
 			a.Owe(time.Time{}) // its place in the queue
 		}
 		if a.under != nil {

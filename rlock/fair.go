@@ -44,13 +44,13 @@ var fair = &kind{
 	release: func(l *single, owner string, remaining int, entry string) script.Call {
 		return script.Call{Script: fairReleaseScript, Keys: l.keys, Args: []string{owner, strconv.Itoa(remaining), l.channel, l.c.publish, entry}}
 	},
-	renew:  renewScript,
-	keep:   keepScript,
-	query:  queryScript,
-	force:  script.New("fair force unlock", ownersSource+fairSource+fairForceSource),
-	crowd:  true,
-	own:    true,
-	leaves: true,
+	renew: renewScript,
+	keep:  keepScript,
+	query: queryScript,
+	force: script.New("fair force unlock", ownersSource+fairSource+fairForceSource),
+	title: "Fair",
+	place: fairQueue,
+	entry: entryInside,
 }
 
 // Fair describes a lock that is acquired in the order in which it was asked for, by waiters of all processes and of

@@ -29,18 +29,38 @@ type kind struct {
 	// query and force are IsLocked and its like, and ForceUnlock; KEYS and replies are those of query.lua and force.lua.
 	query, force *script.Script
 
-	// manner is how waiters wait: those of a process that wait for a key in the same manner stand in one line.
-	manner   string
-	handover bool // waiters queue on the server and are handed the lock
-	crowd    bool // every waiter asks for itself; otherwise those of a process stand in line behind one
-	own      bool // every waiter has a channel of its own
-	leaves   bool // a refused try of one that waits leaves something behind, which a release with its entry takes away
-	joinable bool // by an owner in another process
-	once     bool // an owner does not re-enter
-	fenced   bool // every new hold has a token
-	votes    bool // it is a member of a Quorum
-	side     side // of a read-write lock
+	title string // in errors
+	// manner is how waiters wait: those of a process that wait for a key in the same manner stand in one line, behind one
+	// that asks. "": each asks for itself.
+	manner string
+	place  place
+	entry  entry
+	side   side // of a read-write lock
+	fenced bool // every new hold has a token
+	votes  bool // it is a member of a Quorum
 }
+
+// place is what a waiter has on the server.
+type place uint8
+
+const (
+	nowhere   place = iota // nothing: it is woken, and asks
+	handed                 // an entry in the queue, from which releases hand the lock over
+	fairQueue              // an entry in Redisson's queue, and a channel of its own, on which it is told that it is next
+	mark                   // one that keeps new readers out
+)
+
+// left reports whether refused tries of one that waits leave something behind, which a release with its entry takes away.
+func (p place) left() bool { return p == fairQueue || p == mark }
+
+// entry is who may acquire what an owner holds, as that owner.
+type entry uint8
+
+const (
+	entryNever    entry = iota // nobody
+	entryInside                // under a context of the hold
+	entryAnywhere              // and who names the owner, in another process
+)
 
 // acquireRequest is one try.
 type acquireRequest struct {
@@ -60,16 +80,17 @@ var reentrant = &kind{
 		}
 		return []string{key, queueKey(key)}
 	},
-	channel:  func(key, _ string) string { return keyname.Prefix("redisson_lock__channel", key) },
-	acquire:  acquireCall,
-	release:  releaseCall,
-	renew:    renewScript,
-	keep:     keepScript,
-	query:    queryScript,
-	force:    forceScript,
-	manner:   "queue",
-	handover: true,
-	joinable: true,
+	channel: func(key, _ string) string { return keyname.Prefix("redisson_lock__channel", key) },
+	acquire: acquireCall,
+	release: releaseCall,
+	renew:   renewScript,
+	keep:    keepScript,
+	query:   queryScript,
+	force:   forceScript,
+	title:   "Reentrant",
+	manner:  "queue",
+	place:   handed,
+	entry:   entryAnywhere,
 }
 
 func queueKey(key string) string { return keyname.Prefix("redlatch_queue", key) }
@@ -83,14 +104,14 @@ func (k *kind) like(change func(*kind)) *kind {
 
 var (
 	// nonReentrant is Redisson's RedissonNonReentrantLock: an RLock on the wire.
-	nonReentrant = reentrant.like(func(k *kind) { k.once, k.joinable = true, false })
+	nonReentrant = reentrant.like(func(k *kind) { k.title, k.entry = "NonReentrant", entryNever })
 
 	// spinning is Redisson's RSpinLock, but for its release, which wakes the others' waiters.
-	spinning = reentrant.like(func(k *kind) { k.manner, k.handover, k.joinable = "spin", false, false })
+	spinning = reentrant.like(func(k *kind) { k.title, k.manner, k.place, k.entry = "Spin", "spin", nowhere, entryInside })
 
 	// fencing is Redisson's RFencedLock: an RLock, and a counter beside it.
 	fencing = reentrant.like(func(k *kind) {
-		k.fenced, k.joinable = true, false
+		k.title, k.fenced, k.entry = "Fenced", true, entryInside
 		k.keys = func(_ *Client, key string) []string {
 			return []string{key, queueKey(key), keyname.Prefix("redisson_lock_token", key)}
 		}

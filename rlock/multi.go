@@ -77,7 +77,7 @@ func Multi(locks ...*Lock) (*Lock, error) {
 			members = append(members, l)
 		case other.kind != l.kind:
 			return nil, fmt.Errorf("rlock: %w: multi: %q is there as %s and as %s, which would wait for each other",
-				ErrInvalidOption, l.name, other.kind.title(), l.kind.title())
+				ErrInvalidOption, l.name, other.kind.title, l.kind.title)
 		}
 	}
 	// By key first: then only what is the same key on several servers needs a name for those.
@@ -93,31 +93,6 @@ func Multi(locks ...*Lock) (*Lock, error) {
 // address names the server: the first of its nodes' addresses.
 func (c *Client) address() string {
 	return slices.Min(slices.Collect(maps.Keys(c.hub.Client().Nodes())))
-}
-
-// title names a kind in errors.
-func (k *kind) title() string {
-	switch k {
-	case reentrant:
-		return "Reentrant"
-	case nonReentrant:
-		return "NonReentrant"
-	case fencing:
-		return "Fenced"
-	case spinning:
-		return "Spin"
-	case fair:
-		return "Fair"
-	case plain:
-		return "Plain"
-	case rwRead:
-		return "ReadWrite.Read"
-	case rwWrite:
-		return "ReadWrite.Write"
-	case rwWriteFirst:
-		return "ReadWrite.PreferWriters.Write"
-	}
-	return "member of a Quorum"
 }
 
 // collect acquires all members of a Multi.
@@ -271,7 +246,7 @@ func (t *together) possible(ctx context.Context) bool {
 	t.c = first.c
 	slot := keyname.Slot(first.key)
 	for _, m := range t.members {
-		if m.c != t.c || m.kind != reentrant && m.kind != nonReentrant && m.kind != spinning {
+		if m.c != t.c || votingKinds[m.kind] == nil {
 			return false
 		}
 		if t.c.hub.Client().Mode() == rueidis.ClientModeCluster && keyname.Slot(m.key) != slot {

@@ -44,8 +44,8 @@ var plain = &kind{
 	keep:   script.New("plain keep", plainKeepSource),
 	query:  script.New("plain query", plainQuerySource),
 	force:  script.New("plain force unlock", plainForceSource),
+	title:  "Plain",
 	manner: "plain",
-	once:   true,
 }
 
 // PlainOptions of a Plain lock. The zero value is good.

@@ -28,7 +28,7 @@ var quorumAcquireScript = script.New("acquire a vote",
 // voting is what a kind is as a member of a Quorum.
 func voting(k *kind) *kind {
 	return k.like(func(k *kind) {
-		k.votes = true
+		k.title, k.votes = "member of a Quorum", true
 		k.acquire = func(l *single, r acquireRequest) script.Call {
 			r.entry = ""
 			call := acquireCall(l, r)
@@ -93,7 +93,7 @@ func Quorum(locks ...*Lock) (*Lock, error) {
 	for i, l := range members {
 		k := votingKinds[l.kind]
 		if k == nil {
-			return nil, fmt.Errorf("rlock: %w: quorum: lock %d, %q, is %s, must be Reentrant, NonReentrant or Spin", ErrInvalidOption, i+1, l.name, l.kind.title())
+			return nil, fmt.Errorf("rlock: %w: quorum: lock %d, %q, is %s, must be Reentrant, NonReentrant or Spin", ErrInvalidOption, i+1, l.name, l.kind.title)
 		}
 		if mode := l.c.hub.Client().Mode(); mode != rueidis.ClientModeStandalone {
 			return nil, fmt.Errorf("rlock: %w: quorum: lock %d, %q, is of a %s, must be of a single server", ErrInvalidOption, i+1, l.name, mode)

@@ -69,7 +69,8 @@ var rwRead = &kind{
 	keep:     rwKeepScript,
 	query:    rwQueryScript,
 	force:    rwForceScript,
-	crowd:    true,
+	title:    "ReadWrite.Read",
+	entry:    entryInside,
 	side:     reader,
 }
 
@@ -100,7 +101,9 @@ var rwWrite = &kind{
 	keep:   rwKeepScript,
 	query:  rwQueryScript,
 	force:  rwForceScript,
+	title:  "ReadWrite.Write",
 	manner: "write",
+	entry:  entryInside,
 	side:   writer,
 }
 
@@ -108,7 +111,7 @@ var rwWrite = &kind{
 func (l *single) mark() string { return millis(5 * l.c.opts.PollCap / 2) }
 
 // rwWriteFirst is a write half whose waiters keep new readers out.
-var rwWriteFirst = rwWrite.like(func(k *kind) { k.manner, k.leaves = "write first", true })
+var rwWriteFirst = rwWrite.like(func(k *kind) { k.title, k.manner, k.place = "ReadWrite.PreferWriters.Write", "write first", mark })
 
 func rwKeys(_ *Client, key string) []string {
 	return []string{key, keyname.Prefix("redlatch_rw", key)}

@@ -58,4 +58,4 @@ func (s single) asLock(bad error) *Lock {
 func (l *single) Name() string { return l.name }
 
 // hands reports whether waiters queue on the server and releases hand the lock over to them.
-func (l *single) hands() bool { return l.kind.handover && l.c.handover }
+func (l *single) hands() bool { return l.kind.place == handed && l.c.handover }

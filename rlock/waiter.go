@@ -143,7 +143,7 @@ func (a *acquisition) renamed(received time.Time) wait.Answer {
 	a.undo()
 	a.own, a.entry, a.since = a.newOwner(), a.place(), time.Time{}
 	answer := wait.Answer{Renamed: true}
-	if a.l.kind.own {
+	if a.l.kind.place == fairQueue {
 		answer.Channel = a.l.kind.channel(a.l.key, a.own.lease.Owner)
 	}
 	return answer
@@ -151,7 +151,7 @@ func (a *acquisition) renamed(received time.Time) wait.Answer {
 
 // place is what to ask with of a kind whose refused tries leave something behind; "" of others, and of one that asks once.
 func (a *acquisition) place() string {
-	if a.l.kind.leaves && a.patient {
+	if a.l.kind.place.left() && a.patient {
 		return millis(a.l.c.patience())
 	}
 	return ""
@@ -176,7 +176,7 @@ func (a *acquisition) call(notAfter int64, standing *wait.Standing) script.Call 
 	switch {
 	case standing != nil:
 		entry = standing.Entry
-	case a.l.kind.leaves:
+	case a.l.kind.place.left():
 		entry = a.entry
 	}
 	under := ""
