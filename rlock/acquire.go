@@ -8,7 +8,6 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
-	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
 )
@@ -33,7 +32,7 @@ func (l *single) take(ctx context.Context, t terms, auto bool) (*Hold, error) {
 	waited := time.Since(a.began)
 	if err != nil {
 		c.inflight.Leave()
-		err = explain(l.name, a.unsure(err), waited)
+		err = ending(l.name, waited, !a.unanswered.IsZero()).Explain(err)
 		if refused, ok := err.(*NotAcquiredError); ok {
 			refused.Ours, refused.Foreign, refused.NoEnd = c.engine.Holds(l.key), a.foreign, a.noEnd
 		}
@@ -45,29 +44,11 @@ func (l *single) take(ctx context.Context, t terms, auto bool) (*Hold, error) {
 	return hold, nil
 }
 
-// unsure keeps an error from saying that nothing has happened, if a try before the last may have taken the lock.
-func (a *acquisition) unsure(err error) error {
-	var g *wait.GaveUp
-	if errors.As(err, &g) && g.Failure != nil && !a.abandoned.IsZero() {
-		g.Failure = script.Unsure(g.Failure)
-	}
-	return err
-}
-
-// explain turns what ended a wait into what the caller is told.
-func explain(name string, err error, waited time.Duration) error {
-	var g *wait.GaveUp
-	switch {
-	case !errors.As(err, &g):
-		return fmt.Errorf("rlock: %w", err)
-	case errors.Is(g.Cause, ErrClosed):
-		return fmt.Errorf("rlock: %q: %w", name, g.Cause)
-	case g.Failure != nil && g.Cause != nil:
-		return fmt.Errorf("rlock: %w: %w", g.Failure, g.Cause)
-	case g.Failure != nil:
-		return fmt.Errorf("rlock: %w", g.Failure)
-	}
-	return &NotAcquiredError{Name: name, HolderLease: g.Left, Waited: waited, cause: g.Cause}
+// ending is what the caller of an acquisition is told. unsure: a try may have taken the lock that was not answered.
+func ending(name string, waited time.Duration, unsure bool) wait.Ending {
+	return wait.Ending{Package: "rlock", Name: name, Unsure: unsure, Contended: func(g *wait.GaveUp) error {
+		return &NotAcquiredError{Name: name, HolderLease: g.Left, Waited: waited, cause: g.Cause}
+	}}
 }
 
 // acquisition is one call of Lock.
@@ -84,18 +65,18 @@ type acquisition struct {
 	join  Owner     // of another process, to be joined
 	sent  time.Time // of the try that was granted
 	since time.Time // the owner may hold the lock from here on: before that the server said that it does not
-	// abandoned: some try was sent and not answered, and may take the lock up to this instant
-	abandoned time.Time
-	handed    bool          // by the server, from its queue
-	written   time.Duration // and with this lease
-	entry     string        // in the queue on the server, once it was asked for
-	token     int64         // fencing token
-	inQueue   bool          // granted by a call that could not take it out of the queue
-	under     *owner        // of the write hold under which it reads
-	patient   bool          // it waits
-	watched   bool          // and the holder's heartbeats are looked at
-	foreign   bool          // when it was last heard of, the holder was none of ours
-	noEnd     bool          // and the lock had no end
+	// unanswered: some try was sent and not answered, and may take the lock up to this instant
+	unanswered time.Time
+	handed     bool          // by the server, from its queue
+	written    time.Duration // and with this lease
+	entry      string        // in the queue on the server, once it was asked for
+	token      int64         // fencing token
+	inQueue    bool          // granted by a call that could not take it out of the queue
+	under      *owner        // of the write hold under which it reads
+	patient    bool          // it waits
+	watched    bool          // and the holder's heartbeats are looked at
+	foreign    bool          // when it was last heard of, the holder was none of ours
+	noEnd      bool          // and the lock had no end
 }
 
 func (a *acquisition) newOwner() *owner {
@@ -117,37 +98,15 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 		}
 	}()
 	own, id := ownerIn(ctx, l)
-	own, a.under, err = l.meet(own)
-	if err != nil {
+	own, a.under, err = l.resolve(own)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if own != nil {
-		if l.kind.entry == entryNever {
-			return nil, fmt.Errorf("%w: %q", ErrReentry, l.name)
-		}
-		want, err := own.enter()
-		if err != nil {
-			return nil, fmt.Errorf("re-enter %q: %w", l.name, err)
-		}
-		a.own, a.want, r.Alone = own, want, true
-		l.c.engine.Longest(&own.lease, a.lease)
-		if err := l.c.queue.Wait(ctx, r); err != nil {
-			err = l.lost(&own.lease, err)
-			a.retreat()
+	case own != nil:
+		return a.reenter(ctx, r, own)
+	case id != "" && a.under == nil:
+		if err := l.joinable(id); err != nil {
 			return nil, err
-		}
-		if a.auto && !l.c.engine.Auto(&own.lease, a.lease) || !l.c.engine.Confirmed(&own.lease, a.sent, a.lease) {
-			a.retreat()
-			return nil, fmt.Errorf("re-enter %q: %w", l.name, own.why())
-		}
-		return own.handle(a.auto), nil
-	}
-	if id != "" && a.under == nil {
-		if !lease.Ours(string(id)) {
-			return nil, fmt.Errorf("%w: owner is %.128q, must be an owner of this library", ErrInvalidOption, id)
-		}
-		if l.kind.entry != entryAnywhere {
-			return nil, fmt.Errorf("%w: owner is %q, of another process: only Reentrant locks can be joined", ErrInvalidOption, id)
 		}
 		a.join = id
 	}
@@ -163,42 +122,93 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 		r.Grants = l.grants + l.c.id
 	}
 	if err := l.c.queue.Wait(ctx, r); err != nil {
-		if l.kind.place.left() && a.entry != "" && !a.sent.IsZero() {
-			a.Owe(time.Time{}) // its place in the queue
-		}
-		if a.under != nil {
-			err = l.lost(&a.under.lease, err)
-		} else if a.join != "" && errors.Is(err, ErrWrongType) {
-			err = fmt.Errorf("join %s on %q: %w: %w", a.join, l.name, ErrLost, err)
-		}
-		a.undo()
+		return nil, a.failed(err)
+	}
+	return a.register()
+}
+
+// reenter acquires for an owner that holds the lock.
+func (a *acquisition) reenter(ctx context.Context, r wait.Request, own *owner) (*Hold, error) {
+	l := a.l
+	if l.kind.entry == entryNever {
+		return nil, fmt.Errorf("%w: %q", ErrReentry, l.name)
+	}
+	want, err := own.enter()
+	if err != nil {
+		return nil, fmt.Errorf("re-enter %q: %w", l.name, err)
+	}
+	a.own, a.want, r.Alone = own, want, true
+	l.c.engine.Longest(&own.lease, a.lease)
+	if err := l.c.queue.Wait(ctx, r); err != nil {
+		err = l.lost(&own.lease, err)
+		a.retreat()
 		return nil, err
 	}
+	if a.auto && !l.c.engine.Auto(&own.lease, a.lease) || !l.c.engine.Confirmed(&own.lease, a.sent, a.lease) {
+		a.retreat()
+		return nil, fmt.Errorf("re-enter %q: %w", l.name, own.why())
+	}
+	return own.handle(a.auto), nil
+}
+
+// joinable says why an owner of another process cannot be joined, if so.
+func (l *single) joinable(id Owner) error {
+	if !lease.Ours(string(id)) {
+		return fmt.Errorf("%w: owner is %.128q, must be an owner of this library", ErrInvalidOption, id)
+	}
+	if l.kind.entry != entryAnywhere {
+		return fmt.Errorf("%w: owner is %q, of another process: only Reentrant locks can be joined", ErrInvalidOption, id)
+	}
+	return nil
+}
+
+// failed ends an acquisition whose wait ended with err.
+func (a *acquisition) failed(err error) error {
+	l := a.l
+	if l.kind.place.left() && a.entry != "" && !a.sent.IsZero() {
+		a.Owe(time.Time{}) // its place in the queue
+	}
+	if a.under != nil {
+		err = l.lost(&a.under.lease, err)
+	} else if a.join != "" && errors.Is(err, ErrWrongType) {
+		err = fmt.Errorf("join %s on %q: %w: %w", a.join, l.name, ErrLost, err)
+	}
+	a.undo()
+	return err
+}
+
+// register has what was granted renewed, and makes its handle.
+func (a *acquisition) register() (*Hold, error) {
+	l, own := a.l, a.own
 	added := false
 	if a.handed {
-		added = l.c.engine.AddHanded(&a.own.lease, a.sent, a.written, a.lease, a.auto, l.c.opts.MaxHold)
+		added = l.c.engine.AddHanded(&own.lease, a.sent, a.written, a.lease, a.auto, l.c.opts.MaxHold)
 	} else {
-		added = l.c.engine.Add(&a.own.lease, a.since, a.sent, a.lease, a.auto, l.c.opts.MaxHold)
+		added = l.c.engine.Add(&own.lease, a.since, a.sent, a.lease, a.auto, l.c.opts.MaxHold)
 	}
 	if !added {
 		// Only a stall of this very machine since try looked; the server's lease may have some time left.
-		a.abandoned = time.Now()
+		a.unanswered = time.Now()
 		a.undo()
-		return nil, fmt.Errorf("%w: %q was granted, but its lease was over before it could be used", ErrUnavailable, l.name)
+		return nil, expiredUnused(l.name)
 	}
 	if l.c.inflight.Closed() {
 		// Close ran while we were being granted, and has not seen this hold.
-		a.own.end(ErrClosed)
-		l.c.engine.Remove(&a.own.lease)
-		a.abandoned = time.Now()
+		own.end(ErrClosed)
+		l.c.engine.Remove(&own.lease)
+		a.unanswered = time.Now()
 		a.undo()
 		return nil, ErrClosed
 	}
-	a.own.token = a.token
-	if !a.abandoned.IsZero() || a.inQueue {
-		a.own.doubt = &doubt{a.abandoned, a.entry}
+	own.token = a.token
+	if !a.unanswered.IsZero() || a.inQueue {
+		own.doubt = &doubt{a.unanswered, a.entry}
 	}
-	return a.own.handle(a.auto), nil
+	return own.handle(a.auto), nil
+}
+
+func expiredUnused(name string) error {
+	return fmt.Errorf("%w: %q was granted, but its lease was over before it could be used", ErrUnavailable, name)
 }
 
 // lost ends the hold in use if err, of an acquisition that relied on it, says that it is over, and returns err as the loss
@@ -222,15 +232,15 @@ func (l *single) lost(c *lease.Lease, err error) error {
 func (a *acquisition) retreat() {
 	if a.own.exit(nil) == 0 {
 		a.l.c.engine.Remove(&a.own.lease)
-		a.l.c.owe(a.own, a.entry, a.abandoned)
+		a.l.c.owe(a.own, a.entry, a.unanswered)
 	}
 }
 
 // undo releases, in the background, whatever the tries of a failed acquisition may have taken.
 func (a *acquisition) undo() {
 	a.own.end(ErrNotAcquired)
-	if !a.abandoned.IsZero() {
-		a.l.c.owe(a.own, a.entry, a.abandoned)
+	if !a.unanswered.IsZero() {
+		a.l.c.owe(a.own, a.entry, a.unanswered)
 	}
 }
 

@@ -180,7 +180,7 @@ func (l *single) query(ctx context.Context) (queryReply, error) {
 	own, id := ownerIn(ctx, l)
 	if own != nil {
 		id = ""
-		if own, _, _ = l.meet(own); own != nil {
+		if own, _, _ = l.resolve(own); own != nil {
 			id = Owner(own.lease.Owner)
 		}
 	}

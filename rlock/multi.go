@@ -226,13 +226,13 @@ type together struct {
 	waits   bool
 	until   time.Time // when giving back what was got is not waited for any more; zero: only ctx says
 
-	c         *Client
-	owners    []*owner
-	since     time.Time // see acquisition
-	sent      time.Time
-	abandoned time.Time // see acquisition
-	unsure    bool      // some attempt may have run that is not answered for
-	blocked   *single   // that somebody else held when last asked
+	c          *Client
+	owners     []*owner
+	since      time.Time // see acquisition
+	sent       time.Time
+	unanswered time.Time // see acquisition
+	unsure     bool      // some attempt may have run that is not answered for
+	blocked    *single   // that somebody else held when last asked
 }
 
 // errOneByOne ends an attempt to acquire all members by one script, because one of them has to be waited for or one
@@ -294,11 +294,7 @@ func (t *together) run(ctx context.Context, waitTime time.Duration) (hold *Hold,
 		name = t.blocked.name
 	}
 	waited := time.Since(t.began)
-	var g *wait.GaveUp
-	if t.unsure && errors.As(err, &g) && g.Failure != nil {
-		g.Failure = script.Unsure(g.Failure)
-	}
-	err = explain(name, err, waited)
+	err = ending(name, waited, t.unsure).Explain(err)
 	for _, m := range t.members {
 		c.observer.NotAcquired(ctx, m.name, waited, err)
 	}
@@ -319,7 +315,7 @@ func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, erro
 	for _, own := range t.owners {
 		if !c.engine.Add(&own.lease, t.since, t.sent, t.lease, t.auto, c.opts.MaxHold) {
 			t.drop(ErrNotAcquired)
-			return nil, fmt.Errorf("%w: %q was granted, but its lease was over before it could be used", ErrUnavailable, own.lock.name)
+			return nil, expiredUnused(own.lock.name)
 		}
 	}
 	if c.inflight.Closed() { // it has not seen these holds
@@ -328,8 +324,8 @@ func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, erro
 	}
 	p := newParts(t.q)
 	for i, own := range t.owners {
-		if !t.abandoned.IsZero() {
-			own.doubt = &doubt{t.abandoned, ""}
+		if !t.unanswered.IsZero() {
+			own.doubt = &doubt{t.unanswered, ""}
 		}
 		p.add(i, own.handle(t.auto))
 	}
@@ -351,7 +347,7 @@ func (t *together) drop(why error) {
 		own.end(why)
 		t.c.engine.Remove(&own.lease)
 	}
-	t.abandoned = time.Now()
+	t.unanswered = time.Now()
 	t.undo()
 }
 
@@ -359,8 +355,8 @@ func (t *together) drop(why error) {
 func (t *together) undo() {
 	for _, own := range t.owners {
 		own.end(ErrNotAcquired)
-		if !t.abandoned.IsZero() {
-			t.c.owe(own, "", t.abandoned)
+		if !t.unanswered.IsZero() {
+			t.c.owe(own, "", t.unanswered)
 		}
 	}
 }
@@ -368,61 +364,49 @@ func (t *together) undo() {
 // try asks the server once. It is acquisition.Ask for several locks.
 func (t *together) try(ctx context.Context) (wait.Answer, error) {
 	c := t.c
-	for again := false; ; again = true {
-		t.sent = time.Now()
-		if t.since.IsZero() {
-			t.since = t.sent
-		}
-		end := t.sent.Add(c.opts.CallTimeout)
-		if d, ok := ctx.Deadline(); ok && d.Before(end) {
-			end = d
-		}
-		m, err := c.runner.Attempt(ctx, t.call(c.runner.Clock.At(t.members[0].key, end)))
-		received := time.Now()
-		unmet := errors.Is(err, ErrNotReplicated)
-		if err != nil && !unmet {
-			var re *rueidis.RedisError
-			if errors.As(err, &re) && re.IsTryAgain() {
-				return wait.Answer{}, errOneByOne
+	timed := script.Timed[multiReply]{
+		Key: t.members[0].key,
+		Send: func(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error) {
+			t.sent = sent
+			if t.since.IsZero() {
+				t.since = sent
 			}
-			switch {
-			case errors.Is(err, ErrUnknownOutcome):
-				t.abandoned, t.unsure = t.sent.Add(c.opts.CallTimeout), true
-			case script.BrokenOff(err) && received.After(t.abandoned):
-				t.abandoned = received
-			}
-			return wait.Answer{}, err
-		}
-		r, bad := decodeMulti(m, len(t.members))
-		if bad != nil {
-			return wait.Answer{}, bad
-		}
-		if r.status == acquireLate {
-			c.runner.Clock.Relearn(t.members[0].key, r.server, t.sent, received)
-			if again {
-				return wait.Answer{}, fmt.Errorf("%w: %q: the request reached the server too late", ErrUnavailable, t.q.name)
-			}
-			continue
-		}
-		c.runner.Clock.Learn(t.members[0].key, r.server, t.sent, received)
-		if r.status == acquireHeld {
-			if t.waits {
-				return wait.Answer{}, errOneByOne
-			}
-			t.blocked = t.members[r.which-1].single
-			return wait.Answer{Left: r.left}, nil
-		}
-		trusted := !slices.ContainsFunc(t.members, func(m member) bool { return !c.engine.Trusted(m.key, t.since) })
-		if unmet || !trusted || !received.Before(t.sent.Add(t.lease-lease.Margin(t.lease))) {
-			if !unmet {
-				err, t.unsure = fmt.Errorf("%w: %q: the grant took longer than its lease of %v, or than heartbeats are trusted", ErrUnavailable, t.q.name, t.lease), true
-			}
-			t.takeBack(ctx)
-			t.renew(ctx)
-			return wait.Answer{}, err
-		}
-		return wait.Answer{Granted: true}, nil
+			return c.runner.Attempt(ctx, t.call(notAfter))
+		},
+		Decode: func(m rueidis.RedisMessage) (multiReply, error) { return decodeMulti(m, len(t.members)) },
 	}
+	r, err := timed.Run(ctx, c.runner)
+	received := time.Now()
+	unmet := errors.Is(err, ErrNotReplicated)
+	if err != nil && !unmet {
+		var re *rueidis.RedisError
+		switch {
+		case errors.As(err, &re) && re.IsTryAgain():
+			return wait.Answer{}, errOneByOne
+		case errors.Is(err, ErrUnknownOutcome):
+			t.unanswered, t.unsure = t.sent.Add(c.opts.CallTimeout), true
+		case script.BrokenOff(err) && received.After(t.unanswered):
+			t.unanswered = received
+		}
+		return wait.Answer{}, err
+	}
+	if r.status == acquireHeld {
+		if t.waits {
+			return wait.Answer{}, errOneByOne
+		}
+		t.blocked = t.members[r.which-1].single
+		return wait.Answer{Left: r.left}, nil
+	}
+	trusted := !slices.ContainsFunc(t.members, func(m member) bool { return !c.engine.Trusted(m.key, t.since) })
+	if unmet || !trusted || !received.Before(t.sent.Add(t.lease-lease.Margin(t.lease))) {
+		if !unmet {
+			err, t.unsure = fmt.Errorf("%w: %q: the grant took longer than its lease of %v, or than heartbeats are trusted", ErrUnavailable, t.q.name, t.lease), true
+		}
+		t.takeBack(ctx)
+		t.renew(ctx)
+		return wait.Answer{}, err
+	}
+	return wait.Answer{Granted: true}, nil
 }
 
 // takeBack releases a grant that is no use, and owes what cannot be confirmed now or may come later.
@@ -431,13 +415,13 @@ func (t *together) takeBack(ctx context.Context) {
 	for _, own := range t.owners {
 		own.end(ErrNotAcquired)
 		wg.Go(func() {
-			if _, err := own.lock.runRelease(ctx, own.lease.Owner, 0, ""); err != nil || !t.abandoned.IsZero() {
-				t.c.owe(own, "", t.abandoned)
+			if _, err := own.lock.runRelease(ctx, own.lease.Owner, 0, ""); err != nil || !t.unanswered.IsZero() {
+				t.c.owe(own, "", t.unanswered)
 			}
 		})
 	}
 	wg.Wait()
-	t.abandoned = time.Time{}
+	t.unanswered = time.Time{}
 }
 
 // call is the request. The owners of an attempt that is given up are not wanted if it is granted after all.
@@ -481,6 +465,9 @@ type multiReply struct {
 	server int64         // its clock, ms
 	which  int64         // is held, from 1
 }
+
+// Clock implements script.Reply.
+func (r multiReply) Clock() (server int64, late bool) { return r.server, r.status == acquireLate }
 
 func decodeMulti(m rueidis.RedisMessage, n int) (multiReply, error) {
 	v, err := m.AsIntSlice()

@@ -142,11 +142,7 @@ func (q *composite) elect(ctx context.Context, t terms) (*Hold, error) {
 		e.first = first.queue
 	}
 	if err := first.queue.Wait(ctx, r); err != nil {
-		var g *wait.GaveUp
-		if e.unsure && errors.As(err, &g) && g.Failure != nil {
-			g.Failure = script.Unsure(g.Failure)
-		}
-		return nil, explain(q.name, err, time.Since(e.began))
+		return nil, ending(q.name, time.Since(e.began), e.unsure).Explain(err)
 	}
 	e.won.began = time.Now()
 	return &Hold{parts: e.won}, nil

@@ -184,9 +184,9 @@ func (l *single) field(owner string) string {
 	return owner
 }
 
-// meet says what acquiring l under a context that carries own is: a re-entry of again, or, if that is nil, a new hold
-// under another of the same lock.
-func (l *single) meet(own *owner) (again, under *owner, err error) {
+// resolve decides whether acquiring l under a context that carries own is a re-entry, of again, or a new hold under a
+// write hold of the same lock.
+func (l *single) resolve(own *owner) (again, under *owner, err error) {
 	switch {
 	case own == nil || own.lock.kind.side == l.kind.side:
 		return own, nil, nil

@@ -76,6 +76,9 @@ type acquireReply struct {
 	run     int64         // of a Quorum's member: which run of the server it is, of its run_id; 0: not said
 }
 
+// Clock implements script.Reply.
+func (r acquireReply) Clock() (server int64, late bool) { return r.server, r.status == acquireLate }
+
 // acquireCall asks for the lock; with an entry also for a place in the queue.
 func acquireCall(l *single, r acquireRequest) script.Call {
 	args := make([]string, 6, 7)

@@ -49,97 +49,101 @@ func (a *acquisition) Owe(after time.Time) {
 	if after.IsZero() {
 		after = time.Now()
 	}
-	if after.After(a.abandoned) {
-		a.abandoned = after
+	if after.After(a.unanswered) {
+		a.unanswered = after
 	}
 }
 
 // Ask implements wait.Taker: it asks the server once.
 func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
-	l, c := a.l, a.l.c
-	for again := false; ; again = true {
-		a.sent = time.Now()
-		if a.since.IsZero() {
-			a.since = a.sent
-		}
-		end := a.sent.Add(c.opts.CallTimeout) // when we shall have given up on this try
-		if d, ok := ctx.Deadline(); ok && d.Before(end) {
-			end = d
-		}
-		call := a.call(c.runner.Clock.At(l.key, end), standing)
-		call.Replicas, call.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
-		m, err := c.queued(ctx, &call)
-		received := time.Now()
-		unmet := errors.Is(err, ErrNotReplicated)
-		if err != nil && !unmet {
-			switch {
-			case errors.Is(err, ErrUnknownOutcome):
-				a.abandoned = a.sent.Add(c.opts.CallTimeout)
-			case script.BrokenOff(err): // a lock without an end, it may be
-				a.Owe(received)
+	c, placeless := a.l.c, false
+	timed := script.Timed[acquireReply]{
+		Key: a.l.key,
+		Send: func(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error) {
+			a.sent = sent
+			if a.since.IsZero() {
+				a.since = sent
 			}
-			return wait.Answer{}, err
-		}
-		r, bad := decodeAcquire(m)
-		if bad != nil {
-			return wait.Answer{}, bad
-		}
-		if unmet && r.status == acquireGranted {
-			return wait.Answer{}, a.takeBack(ctx, err)
-		}
-		if r.status == acquireLate {
-			// The estimate of the server's clock was off, by a failover or a step of the clock, or the request took
-			// too long to get there. The first can be mended here.
-			c.runner.Clock.Relearn(l.key, r.server, a.sent, received)
-			if again {
-				return wait.Answer{}, fmt.Errorf("%w: %q: the request reached the server too late", ErrUnavailable, l.name)
-			}
-			continue
-		}
-		c.runner.Clock.Learn(l.key, r.server, a.sent, received)
-		if r.run != 0 {
-			c.run.Store(r.run)
-		}
-		switch r.status {
-		case acquireGranted:
-			if a.want == 1 && !received.Before(a.sent.Add(a.lease-lease.Margin(a.lease))) {
-				// A reply slower than the lease is worthless.
-				return a.renamed(received), fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, l.name, a.lease)
-			}
-			if a.want == 1 && !c.engine.Trusted(l.key, a.since) {
-				// Somebody may have seen it for long enough to take it away.
-				return a.renamed(received), fmt.Errorf("%w: %q: the grant was not known of before a heartbeat was due", ErrUnavailable, l.name)
-			}
-			a.handed, a.token = false, r.token
-			a.inQueue = standing != nil && len(call.Keys) == 1
-			return wait.Answer{Granted: true}, nil
-		case acquireLost:
-			if a.join != "" {
-				return wait.Answer{}, fmt.Errorf("join %s on %q: %w", a.join, l.name, ErrLost)
-			}
-			return wait.Answer{}, fmt.Errorf("re-enter %q: %w", l.name, ErrLost)
-		case acquireYoung:
-			return wait.Answer{}, &youngError{l.name, r.left}
-		}
-		if !c.engine.Trusted(l.key, a.since) {
-			// It may have been handed the lock, and had it taken away, since it was last heard. Who saw that must not
-			// meet the same owner again.
-			return a.renamed(received), fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", ErrUnavailable, l.name)
-		}
-		a.since = a.sent
-		a.foreign, a.noEnd = r.foreign, r.left < 0
-		if c.monitor != nil && a.patient && !a.watched {
-			a.watched = true
-			c.monitor.watch(l)
-		}
-		return wait.Answer{Left: r.left, Foreign: r.foreign, Ticket: r.ticket, Sent: a.sent}, nil
+			call := a.call(notAfter, standing)
+			call.Replicas, call.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
+			m, err := c.queued(ctx, &call)
+			placeless = len(call.Keys) == 1
+			return m, err
+		},
+		Decode: decodeAcquire,
 	}
+	r, err := timed.Run(ctx, c.runner)
+	received := time.Now()
+	unmet := errors.Is(err, ErrNotReplicated)
+	if err != nil && !unmet {
+		switch {
+		case errors.Is(err, ErrUnknownOutcome):
+			a.unanswered = a.sent.Add(c.opts.CallTimeout)
+		case script.BrokenOff(err): // a lock without an end, it may be
+			a.Owe(received)
+		}
+		return wait.Answer{}, err
+	}
+	if unmet && r.status == acquireGranted {
+		return wait.Answer{}, a.takeBack(ctx, err)
+	}
+	if r.run != 0 {
+		c.run.Store(r.run)
+	}
+	switch r.status {
+	case acquireGranted:
+		answer, err := a.granted(received)
+		if err == nil {
+			a.handed, a.token, a.inQueue = false, r.token, standing != nil && placeless
+		}
+		return answer, err
+	case acquireLost:
+		if a.join != "" {
+			return wait.Answer{}, fmt.Errorf("join %s on %q: %w", a.join, a.l.name, ErrLost)
+		}
+		return wait.Answer{}, fmt.Errorf("re-enter %q: %w", a.l.name, ErrLost)
+	case acquireYoung:
+		return wait.Answer{}, &youngError{a.l.name, r.left}
+	}
+	return a.refused(r, received)
+}
+
+// granted is the answer to a try that was granted.
+func (a *acquisition) granted(received time.Time) (wait.Answer, error) {
+	l := a.l
+	switch {
+	case a.want > 1:
+	case !received.Before(a.sent.Add(a.lease - lease.Margin(a.lease))):
+		// A reply slower than the lease is worthless.
+		return a.renamed(received), fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, l.name, a.lease)
+	case !l.c.engine.Trusted(l.key, a.since):
+		// Somebody may have seen it for long enough to take it away.
+		return a.renamed(received), fmt.Errorf("%w: %q: the grant was not known of before a heartbeat was due", ErrUnavailable, l.name)
+	}
+	return wait.Answer{Granted: true}, nil
+}
+
+// refused is the answer to a try that found somebody else there.
+func (a *acquisition) refused(r acquireReply, received time.Time) (wait.Answer, error) {
+	l := a.l
+	if !l.c.engine.Trusted(l.key, a.since) {
+		// It may have been handed the lock, and had it taken away, since it was last heard. The process that saw that must
+		// not meet the same owner again.
+		return a.renamed(received), fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", ErrUnavailable, l.name)
+	}
+	a.since = a.sent
+	a.foreign, a.noEnd = r.foreign, r.left < 0
+	if l.c.monitor != nil && a.patient && !a.watched {
+		a.watched = true
+		l.c.monitor.watch(l)
+	}
+	return wait.Answer{Left: r.left, Foreign: r.foreign, Ticket: r.ticket, Sent: a.sent}, nil
 }
 
 // renamed gives back a grant that came too late, and goes on as another owner: ids of what has been released are never
 // used again.
 func (a *acquisition) renamed(received time.Time) wait.Answer {
-	a.abandoned = received
+	a.unanswered = received
 	a.undo()
 	a.own, a.entry, a.since = a.newOwner(), a.place(), time.Time{}
 	answer := wait.Answer{Renamed: true}
@@ -162,7 +166,7 @@ func (a *acquisition) takeBack(ctx context.Context, err error) error {
 	l := a.l
 	if a.want == 1 {
 		if _, e := l.runRelease(ctx, a.own.lease.Owner, 0, a.entry); e != nil {
-			a.abandoned = time.Now() // undo goes on with it
+			a.unanswered = time.Now() // undo goes on with it
 		}
 	}
 	return err
