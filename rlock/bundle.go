@@ -25,8 +25,8 @@ type bundle struct {
 	dead map[*handle]time.Time // parts that do not, and until when they could be relied on
 	why  error                 // another reason than ErrLost for which one has ended before any was needed
 
-	mend    func() // of a Quorum: have parts that are missing seen to some time soon
-	mending *time.Timer
+	reacquire   func() // of a Quorum: have the votes that are missing asked for again some time soon
+	reacquiring *time.Timer
 }
 
 func newBundle() *bundle {
@@ -80,13 +80,13 @@ func (b *bundle) ended(h *handle) {
 	if !errors.Is(why, ErrLost) {
 		b.why = why
 	}
-	mend := b.mend
+	reacquire := b.reacquire
 	b.mu.Unlock()
 	switch {
 	case over:
 		b.life.End(why)
-	case mend != nil:
-		mend()
+	case reacquire != nil:
+		reacquire()
 	}
 }
 
@@ -112,13 +112,13 @@ func (b *bundle) until(holds []*Hold, n int) time.Time {
 	return ends[n-1]
 }
 
-// rest ends the mending. The hold is over.
+// rest ends the reacquiring of votes. The hold is over.
 func (b *bundle) rest() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.mend = nil
-	if b.mending != nil {
-		b.mending.Stop()
+	b.reacquire = nil
+	if b.reacquiring != nil {
+		b.reacquiring.Stop()
 	}
 }
 

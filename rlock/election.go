@@ -1,0 +1,348 @@
+package rlock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
+)
+
+// election is one acquisition of a Quorum.
+type election struct {
+	q       *composite
+	members []member
+	began   time.Time
+	lease   time.Duration // 0: that of each client's watchdog
+	until   time.Time     // of the waiting; zero: only ctx says
+	won     *parts
+	unsure  bool // a vote may have been given that no reply told of
+
+	rounds int
+	split  int       // rounds in a row that got some votes
+	ended  time.Time // the last of them
+	known  time.Duration
+
+	mu      sync.Mutex
+	round   int    // that is under way, or the last
+	asking  bool   // it is under way
+	refused []bool // by member: it did not vote for us in this round
+	heard   []bool // by member: it may have been released since the round began
+
+	first     *wait.Queue  // of the line in which we stand
+	listening atomic.Int32 // how many channels are heard
+	stop      context.CancelFunc
+	hearing   sync.WaitGroup
+}
+
+// under reports whether ctx carries an owner of a member.
+func (e *election) under(ctx context.Context) bool {
+	return slices.ContainsFunc(e.members, func(m member) bool { return ctx.Value(m.ownKey) != nil })
+}
+
+// limit is how long a server has to answer.
+func (e *election) limit(m member) time.Duration {
+	d := e.lease
+	if d == 0 {
+		d = m.c.opts.WatchdogTimeout
+	}
+	return max(min(m.c.opts.CallTimeout, d/10), MinCallTimeout)
+}
+
+// tally is what came of a round, by member.
+type tally struct {
+	answered []bool
+	results  []error // nil: it voted for us
+	granted  int
+}
+
+// try is one round.
+func (e *election) try(ctx context.Context) (wait.Answer, error) {
+	if time.Since(e.ended) > splitOver {
+		e.split = 0
+	}
+	if e.split > 0 && !script.Pause(ctx, rand.N(4*time.Millisecond<<min(e.split, 6))) {
+		return wait.Answer{}, fmt.Errorf("%w: %q: %w", ErrUnavailable, e.q.name, context.Cause(ctx))
+	}
+	if e.rounds++; e.rounds == 2 {
+		e.listen(ctx)
+	}
+	for _, m := range e.members {
+		if m.c.inflight.Closed() {
+			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, ErrClosed)
+		}
+	}
+	p := newParts(e.q)
+	t := e.ask(ctx, p)
+	for _, m := range e.members {
+		m.c.metOnce.Store(true)
+	}
+	err := e.twins()
+	if err == nil && t.granted >= e.q.need {
+		if p.b.require(e.q.need) && time.Now().Before(p.until()) {
+			e.win(p, t.granted == len(e.members))
+			return wait.Answer{Granted: true}, nil
+		}
+		err = fmt.Errorf("%w: %q: the votes took longer than their lease", ErrUnavailable, e.q.name)
+		if why := p.b.life.Err(); why != nil && !errors.Is(why, ErrLost) {
+			err = why
+		}
+	}
+	p.giveBack(ctx, e.patience())
+	if err != nil {
+		return wait.Answer{}, err
+	}
+	if t.granted > 0 {
+		e.split++
+	} else {
+		e.split = 0
+	}
+	e.ended = time.Now()
+	e.end()
+	return e.count(t)
+}
+
+// ask asks all members for their votes, which p takes in, until a majority has granted or cannot be had.
+func (e *election) ask(ctx context.Context, p *parts) tally {
+	type vote struct {
+		i   int
+		err error
+	}
+	n := len(e.members)
+	round := e.begin()
+	votes := make(chan vote, n) // so that nobody waits to tell a round that is over
+	for i, m := range e.members {
+		go func() {
+			own, cancel := context.WithTimeout(ctx, e.limit(m))
+			defer cancel()
+			x, err := m.take(own, terms{0, e.lease, m.label}, e.lease == 0)
+			if err != nil {
+				e.refuse(round, i)
+			}
+			if err == nil && !p.add(i, x) {
+				x.discard(ctx)
+				return
+			}
+			votes <- vote{i, err}
+		}()
+	}
+	t := tally{answered: make([]bool, n), results: make([]error, n)}
+	for failed := 0; t.granted+failed < n; {
+		v := <-votes
+		t.answered[v.i], t.results[v.i] = true, v.err
+		if v.err == nil {
+			t.granted++
+		} else {
+			failed++
+		}
+		if n-failed < e.q.need || t.granted >= e.q.need && !e.strangers(t.answered) {
+			break
+		}
+	}
+	return t
+}
+
+// splitOver is how long after a round that was split the next one needs no pause: nobody else comes from it any more.
+const splitOver = 500 * time.Millisecond
+
+// begin begins a round, and returns its number.
+func (e *election) begin() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.round++
+	e.asking = true
+	e.refused, e.heard = make([]bool, len(e.members)), make([]bool, len(e.members))
+	return e.round
+}
+
+// refuse notes that a member did not vote for us, which may become known after the round.
+func (e *election) refuse(round, i int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if round == e.round {
+		e.refused[i] = true
+	}
+}
+
+// end ends a round that got no majority.
+func (e *election) end() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.asking = false
+	e.look()
+}
+
+// hear takes in that a member may have been released.
+func (e *election) hear(i int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.heard[i] = true
+	if !e.asking {
+		e.look()
+	}
+}
+
+// look wakes the line in which we stand if a majority may be had now. While somebody holds one, those who wait take what is
+// left of the votes and give it back; were each to look when another has given back, they would go on among themselves.
+// Called with mu held.
+func (e *election) look() {
+	free := 0
+	for i := range e.members {
+		if !e.refused[i] || e.heard[i] {
+			free++
+		}
+	}
+	if free >= e.q.need && e.first != nil {
+		e.first.Nudge(e.q.line)
+	}
+}
+
+// patience is until when what a round has got is waited for to be given back: no longer than the round waited for votes, for
+// a server that fell silent in between is to cost nothing.
+func (e *election) patience() time.Time {
+	limit := time.Duration(0)
+	for _, m := range e.members {
+		limit = max(limit, e.limit(m))
+	}
+	end := time.Now().Add(limit)
+	if !e.until.IsZero() && e.until.After(e.began) && e.until.Before(end) {
+		return e.until
+	}
+	return end
+}
+
+// strangers reports whether a member has not been heard whose server we have never met; it is given the time to answer
+// once, so that two members of one server are told from the first acquisition on.
+func (e *election) strangers(answered []bool) bool {
+	for i, m := range e.members {
+		if !answered[i] && m.c.run.Load() == 0 && !m.c.metOnce.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// twins refuses two members of one server.
+func (e *election) twins() error {
+	seen := map[int64]int{}
+	for i, m := range e.members {
+		run := m.c.run.Load()
+		if j := seen[run]; run != 0 && j > 0 {
+			return sameServer(j, i+1, e.members[j-1], m)
+		}
+		seen[run] = i + 1
+	}
+	return nil
+}
+
+// count says what a round means that got no majority.
+func (e *election) count(t tally) (wait.Answer, error) {
+	n := len(t.results)
+	var held, away int
+	var fatal, problems []error
+	lefts := make([]time.Duration, t.granted, n) // until each is free, at the earliest
+	for i, err := range t.results {
+		var contended *NotAcquiredError
+		switch {
+		case !t.answered[i]:
+			lefts = append(lefts, 0)
+		case err == nil:
+		case errors.Is(err, ErrClosed):
+			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, ErrClosed)
+		case errors.As(err, &contended) && contended.cause == nil:
+			held++
+			if contended.HolderLease >= 0 {
+				lefts = append(lefts, contended.HolderLease)
+			}
+		case script.Retryable(err), errors.As(err, &contended):
+			away++
+			e.unsure = e.unsure || errors.Is(err, ErrUnknownOutcome)
+			problems = append(problems, err)
+		default:
+			fatal = append(fatal, err)
+		}
+	}
+	slices.SortFunc(lefts, cmp.Compare[time.Duration])
+	e.known = -1
+	if len(lefts) >= e.q.need {
+		e.known = lefts[e.q.need-1]
+	}
+	switch {
+	case n-len(fatal) < e.q.need:
+		return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, errors.Join(fatal...))
+	case held > 0 && n-away-len(fatal) >= e.q.need:
+		return wait.Answer{Left: e.known}, nil
+	}
+	problems = append(problems, fatal...)
+	for i, err := range problems {
+		if e.unsure {
+			problems[i] = script.Unsure(err)
+		}
+	}
+	kind := ErrUnavailable
+	if e.unsure {
+		kind = ErrUnknownOutcome
+	}
+	return wait.Answer{}, fmt.Errorf("%w: %q: %d of %d servers cannot vote: %w", kind, e.q.name, len(problems), n, errors.Join(problems...))
+}
+
+// pause is how long to sleep after a round unless something is heard.
+func (e *election) pause(int) time.Duration {
+	d := wait.MaxPoll // and PollCap, if that is less
+	if e.listening.Load() == 0 {
+		d = 4 * script.Backoff(e.rounds)
+	}
+	if e.known >= 0 {
+		d = min(d, e.known+time.Millisecond+rand.N(time.Millisecond+e.known/50))
+	}
+	return d - rand.N(d/10+1)
+}
+
+// listen hears of releases on all members. Each channel that is heard, and each gap in it, may stand for one.
+func (e *election) listen(ctx context.Context) {
+	if e.first == nil {
+		return
+	}
+	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
+	for i, m := range e.members {
+		if m.c.monitor != nil {
+			m.c.monitor.watch(m.single)
+		}
+		if m.backoff != nil {
+			continue // a Spin lock has no channel
+		}
+		e.hearing.Go(func() {
+			sub, err := m.c.hub.Subscribe(ctx, m.channel)
+			if err != nil {
+				return
+			}
+			defer sub.Close()
+			e.listening.Add(1)
+			defer e.listening.Add(-1)
+			for err == nil {
+				e.hear(i)
+				_, err = sub.Next(ctx)
+			}
+		})
+	}
+}
+
+// stopListening ends what listen began.
+func (e *election) stopListening() {
+	if e.stop != nil {
+		e.stop()
+		e.hearing.Wait()
+		for _, m := range e.members {
+			if m.c.monitor != nil {
+				m.c.monitor.unwatch(m.single)
+			}
+		}
+	}
+}
