@@ -2,7 +2,6 @@ package rsemaphore
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"strconv"
@@ -128,16 +127,6 @@ type BarrierState struct {
 
 // Name returns the name of the barrier.
 func (b *CyclicBarrier) Name() string { return b.name }
-
-var (
-	//go:embed lua/barrier.lua
-	barrierSource string
-	//go:embed lua/barrier_renew.lua
-	barrierRenewSource string
-
-	barrierScript      = script.New("barrier", barrierSource)
-	barrierRenewScript = script.New("renew party", barrierRenewSource)
-)
 
 // What barrier.lua replies first.
 const (

@@ -31,7 +31,7 @@ func TestBarrierScriptTable(t *testing.T) {
 	is := func(text string) map[string]string { return map[string]string{"KEY": text} }
 	kept := map[string]int64{"KEY": 3_900_000}
 	rested := map[string]int64{"KEY": 3_600_000}
-	runCases(t, "barrier.lua", barrierKeys, []scriptCase{
+	runCases(t, "barrier", barrierKeys, []scriptCase{
 		{name: "the first arrives, once", args: arrive("p1"), reply: []string{"0", "p1", "1", "1", "300000", "", "T", "3"}, after: is("gen=1, id=p1, lease=300000, m:p1=T?, n=1, parties=3, soon=T"), ttl: kept},
 		{name: "the next arrives", before: idle(""), args: arrive("p1"), reply: []string{"0", "x", "5", "1", "300000", "", "T", "3"}, after: is("gen=5, id=x, lease=300000, m:p1=T?, n=1, parties=3, soon=T"), ttl: kept},
 		{name: "the last arrives, and acts", before: waiting, args: arrive("p1"), reply: []string{"1", "x", "4", "3", "210000", "", "T", "3"}, after: is("act=p1, gen=4, id=x, lease=300000, m:a=T, m:b=T, m:p1=T?, n=3, parties=3, soon=T"), ttl: kept},
@@ -78,7 +78,7 @@ func TestBarrierRenewScriptTable(t *testing.T) {
 	args := func(party, id, gen string) []string { return []string{party + " " + id + " " + gen, "300000"} }
 	is := func(text string) map[string]string { return map[string]string{"KEY": text} }
 	ttl := map[string]int64{"KEY": 660_000}
-	runCases(t, "barrier_renew.lua", barrierKeys, []scriptCase{
+	runCases(t, "barrier_renew", barrierKeys, []scriptCase{
 		{name: "nothing there", args: args("a", "x", "4"), reply: []string{"0"}},
 		{name: "a waiting party, which thereby shows that it knows", before: []string{"HSET KEY id x gen 4 n 1 m:a NOW+1000?", "PEXPIRE KEY 100000"}, args: args("a", "x", "4"), reply: []string{"1"}, after: is("gen=4, id=x, m:a=T, n=1"), ttl: ttl},
 		{name: "a longer lease is not shortened", before: []string{"HSET KEY id x gen 4 n 1 m:a NOW+900000", "PEXPIRE KEY 3600000"}, args: args("a", "x", "4"), reply: []string{"1"}, after: is("gen=4, id=x, m:a=T, n=1"), ttl: map[string]int64{"KEY": 3_600_000}},

@@ -479,7 +479,7 @@ func TestBarrierCallsUnderLostRepliesCountOnce(t *testing.T) {
 				srv := redistest.Start(t)
 				p := redistest.NewProxy(t, srv)
 				r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 150 * time.Millisecond}), newRig(t, srv, patient)
-				direct.load(t, "barrier*.lua")
+				direct.load(t, "barrier*")
 				b := r.c.CyclicBarrier("b", 2)
 				require.NoError(t, errOf(b.State(within(t)))) // connected
 				for g := range int64(5) {
@@ -506,7 +506,7 @@ func TestARepeatedArrivalIsNotCountedInTheNextGeneration(t *testing.T) {
 	srv := redistest.Start(t)
 	p := redistest.NewProxy(t, srv)
 	r, direct := newRig(t, p.Server(), patient), newRig(t, srv, patient)
-	direct.load(t, "barrier*.lua")
+	direct.load(t, "barrier*")
 	b, db := r.c.CyclicBarrier("b", 2), direct.c.CyclicBarrier("b", 2)
 	require.NoError(t, errOf(b.State(within(t))))
 	trap := p.Trap(&redistest.Trap{Match: redistest.With("{b}:barrier", "arrive"), Fate: redistest.HoldReply, Release: make(chan struct{})})
@@ -534,7 +534,7 @@ func TestAnArrivalThatWasGivenUpIsTakenBack(t *testing.T) {
 			srv := redistest.Start(t)
 			p := redistest.NewProxy(t, srv)
 			r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 150 * time.Millisecond}), newRig(t, srv, patient)
-			direct.load(t, "barrier*.lua")
+			direct.load(t, "barrier*")
 			b, db := r.c.CyclicBarrier("b", 2), direct.c.CyclicBarrier("b", 2)
 			require.NoError(t, errOf(b.State(within(t))))
 			release := make(chan struct{})
@@ -582,7 +582,7 @@ func TestARequestToArriveThatComesWhenItsPartyIsGoneIsTakenBack(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	direct := newRig(t, srv, patient)
-	direct.load(t, "barrier*.lua")
+	direct.load(t, "barrier*")
 	late := &belated{forgetful: newForgetful(t, srv, func() bool { return false })}
 	r := newRigOn(t, srv, late, rsemaphore.Options{CallTimeout: time.Second})
 	b, db := r.c.CyclicBarrier("b", 2), direct.c.CyclicBarrier("b", 2)

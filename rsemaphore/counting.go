@@ -2,7 +2,6 @@ package rsemaphore
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"math"
@@ -66,23 +65,6 @@ func (s *CountingSemaphore) keys() []string {
 
 // Name returns the name of the semaphore.
 func (s *CountingSemaphore) Name() string { return s.name }
-
-var (
-	//go:embed lua/counting_acquire.lua
-	countingAcquireSource string
-	//go:embed lua/counting_add.lua
-	countingAddSource string
-	//go:embed lua/counting_set.lua
-	countingSetSource string
-	//go:embed lua/counting_drain.lua
-	countingDrainSource string
-
-	countingAcquireScript = script.New("acquire", kindSource+countingAcquireSource)
-	countingAddScript     = script.New("add permits", kindSource+countingAddSource)
-	countingSetScript     = script.New("set permits", kindSource+countingSetSource)
-	countingDrainScript   = script.New("drain", kindSource+countingDrainSource)
-	countingGetScript     = script.Plain("get permits")
-)
 
 const (
 	countingTooFew int64 = iota

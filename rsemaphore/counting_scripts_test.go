@@ -3,7 +3,6 @@ package rsemaphore_test
 import (
 	"fmt"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -32,22 +31,9 @@ type scriptCase struct {
 	retold []string          // of the second run
 }
 
-// numberScript is the source of a latch's or a counting semaphore's script, or of a barrier's, which follows no other text.
-func numberScript(t testing.TB, file string) string {
-	t.Helper()
-	src, err := os.ReadFile("lua/" + file)
-	require.NoError(t, err)
-	if strings.HasPrefix(file, "barrier") {
-		return string(src)
-	}
-	kind, err := os.ReadFile("lua/kind.lua")
-	require.NoError(t, err)
-	return string(kind) + string(src)
-}
-
 // runCases runs each row's script twice, with the keys that a row's names stand for.
 func runCases(t *testing.T, script string, keys func(i int) (map[string]string, []string), cases []scriptCase) {
-	src := numberScript(t, script)
+	src := source(t, script)
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, rsemaphore.Options{})
 		for i, k := range cases {
@@ -207,7 +193,7 @@ func countingKeys(i int) (map[string]string, []string) {
 
 func TestCountingAcquireScriptTable(t *testing.T) {
 	is := func(v string) map[string]string { return map[string]string{"KEY": v} }
-	runCases(t, "counting_acquire.lua", countingKeys, []scriptCase{
+	runCases(t, "counting_acquire", countingKeys, []scriptCase{
 		{name: "of a missing key nothing can be had", args: []string{"1", "0"}, reply: []string{"0", "0", "T"}},
 		{name: "what is free is taken, at every run", before: []string{"SET KEY 5"}, args: []string{"2", "0"}, reply: []string{"1", "3", "T"}, again: []string{"1", "1", "T"}, after: is("3"), later: is("1")},
 		{name: "to the last", before: []string{"SET KEY 2"}, args: []string{"2", "0"}, reply: []string{"1", "0", "T"}, again: []string{"0", "0", "T"}, after: is("0")},
@@ -224,7 +210,7 @@ func TestCountingAcquireScriptTable(t *testing.T) {
 func TestCountingAddScriptTable(t *testing.T) {
 	is := func(v string) map[string]string { return map[string]string{"KEY": v} }
 	args := func(n, ifThere string) []string { return []string{n, ifThere, "CHANNEL", "PUBLISH"} }
-	runCases(t, "counting_add.lua", countingKeys, []scriptCase{
+	runCases(t, "counting_add", countingKeys, []scriptCase{
 		{name: "a release makes the key, and says what is free now, at every run", args: args("2", "0"), reply: []string{"1", "2"}, again: []string{"1", "4"}, after: is("2"), later: is("4"), told: []string{"2"}, retold: []string{"4"}},
 		{name: "added to what is there, and the expiry is kept", before: []string{"SET KEY 3 PX 100000"}, args: args("1", "0"), reply: []string{"1", "4"}, again: []string{"1", "5"}, after: is("4"), later: is("5"), told: []string{"4"}, retold: []string{"5"}, ttl: map[string]int64{"KEY": 100_000}},
 		{name: "if it exists: it does not", args: args("1", "1"), reply: []string{"0", "0"}},
@@ -237,7 +223,7 @@ func TestCountingAddScriptTable(t *testing.T) {
 func TestCountingSetScriptTable(t *testing.T) {
 	is := func(v string) map[string]string { return map[string]string{"KEY": v} }
 	args := func(n, ttl string) []string { return []string{n, ttl, "CHANNEL", "PUBLISH"} }
-	runCases(t, "counting_set.lua", countingKeys, []scriptCase{
+	runCases(t, "counting_set", countingKeys, []scriptCase{
 		{name: "set once, and waiters are told how many", args: args("7", "0"), reply: []string{"1"}, again: []string{"0"}, after: is("7"), told: []string{"7"}},
 		{name: "with a TTL", args: args("7", "300000"), reply: []string{"1"}, again: []string{"0"}, after: is("7"), told: []string{"7"}, ttl: map[string]int64{"KEY": 300_000}},
 		{name: "none are nothing to tell", args: args("0", "0"), reply: []string{"1"}, again: []string{"0"}, after: is("0")},
@@ -247,7 +233,7 @@ func TestCountingSetScriptTable(t *testing.T) {
 
 func TestCountingDrainScriptTable(t *testing.T) {
 	is := func(v string) map[string]string { return map[string]string{"KEY": v} }
-	runCases(t, "counting_drain.lua", countingKeys, []scriptCase{
+	runCases(t, "counting_drain", countingKeys, []scriptCase{
 		{name: "a missing key stays missing", reply: []string{"0", "0"}},
 		{name: "all of it, and the expiry is kept", before: []string{"SET KEY 9 PX 100000"}, reply: []string{"1", "9"}, again: []string{"1", "0"}, after: is("0"), ttl: map[string]int64{"KEY": 100_000}},
 		{name: "a debt is forgiven", before: []string{"SET KEY -2"}, reply: []string{"1", "-2"}, again: []string{"1", "0"}, after: is("0")},

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -249,11 +250,11 @@ func TestAContextThatEndsIsToldAsBothReasons(t *testing.T) {
 // load has the server know these scripts, so that the first reply to each is not that it does not.
 func (r *rig) load(t testing.TB, pattern string) {
 	t.Helper()
-	files, err := filepath.Glob("lua/" + pattern)
+	files, err := filepath.Glob("lua/" + pattern + ".lua")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, f := range files {
-		r.must(t, "SCRIPT", "LOAD", numberScript(t, filepath.Base(f)))
+		r.must(t, "SCRIPT", "LOAD", source(t, strings.TrimSuffix(filepath.Base(f), ".lua")))
 	}
 }
 
@@ -263,7 +264,7 @@ func TestAPlainVerbWithoutAReplyIsSentOnceAndSaysSo(t *testing.T) {
 	r, direct := newRig(t, p.Server(), patient), newRig(t, srv, patient)
 	s := r.c.CountingSemaphore("s")
 	direct.must(t, "SET", "s", "10")
-	direct.load(t, "counting_*.lua")
+	direct.load(t, "counting_*")
 	require.EqualValues(t, 10, must1[int64](t)(s.Available(within(t)))) // connected
 	for _, verb := range []struct {
 		name string
@@ -296,7 +297,7 @@ func TestPermitsWhoseReplyCameTooLateAreGivenBack(t *testing.T) {
 	r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 200 * time.Millisecond}), newRig(t, srv, patient)
 	s := r.c.CountingSemaphore("s")
 	direct.must(t, "SET", "s", "10")
-	direct.load(t, "counting_*.lua")
+	direct.load(t, "counting_*")
 	for what, f := range map[string]func() error{
 		"acquire": func() error { return s.Acquire(within(t), 4) },
 		"drain":   func() error { return errOf(s.Drain(within(t))) },
@@ -383,7 +384,7 @@ func TestARequestUnderWayIsSeenThroughWhenItsContextEnds(t *testing.T) {
 	srv := redistest.Start(t)
 	p := redistest.NewProxy(t, srv)
 	r, direct := newRig(t, p.Server(), patient), newRig(t, srv, patient)
-	direct.load(t, "counting_*.lua")
+	direct.load(t, "counting_*")
 	direct.must(t, "SET", "s", "1000")
 	s := r.c.CountingSemaphore("s")
 	require.NoError(t, s.Acquire(within(t), 1))

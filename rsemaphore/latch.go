@@ -3,7 +3,6 @@ package rsemaphore
 import (
 	"context"
 	"crypto/rand"
-	_ "embed"
 	"errors"
 	"fmt"
 	"strconv"
@@ -72,22 +71,6 @@ func (c *Client) CountDownLatch(name string) *CountDownLatch {
 
 // Name returns the name of the latch.
 func (l *CountDownLatch) Name() string { return l.name }
-
-var (
-	//go:embed lua/latch_set.lua
-	latchSetSource string
-	//go:embed lua/latch_down.lua
-	latchDownSource string
-	//go:embed lua/latch_look.lua
-	latchLookSource string
-	//go:embed lua/latch_delete.lua
-	latchDeleteSource string
-
-	latchSetScript    = script.New("set count", kindSource+latchSetSource)
-	latchDownScript   = script.New("count down", kindSource+latchDownSource)
-	latchLookScript   = script.New("look at latch", kindSource+latchLookSource)
-	latchDeleteScript = script.New("delete latch", kindSource+latchDeleteSource)
-)
 
 // What the scripts reply first.
 const (

@@ -136,7 +136,7 @@ func TestLatchKeepsToItsModel(t *testing.T) {
 		began := time.Now().Truncate(time.Millisecond)
 		srv.Embedded.SetTime(began)
 		direct := newRig(t, srv, patient)
-		direct.load(t, "latch_*.lua")
+		direct.load(t, "latch_*")
 		l := r.c.CountDownLatch("l")
 		m := &latchModel{}
 		var trace []string
@@ -247,7 +247,7 @@ func TestCountingSemaphoreKeepsToItsModel(t *testing.T) {
 		began := time.Now().Truncate(time.Millisecond)
 		srv.Embedded.SetTime(began)
 		direct := newRig(t, srv, patient)
-		direct.load(t, "counting_*.lua")
+		direct.load(t, "counting_*")
 		s := r.c.CountingSemaphore("s")
 		m := &countingModel{}
 		var trace []string

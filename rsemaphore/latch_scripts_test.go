@@ -27,7 +27,7 @@ func TestLatchSetScriptTable(t *testing.T) {
 		return []string{count, ttl, "call1", "60000", "CHANNEL", "PUBLISH"}
 	}
 	minute := map[string]int64{"RECORD": 60_000}
-	runCases(t, "latch_set.lua", latchKeys, []scriptCase{
+	runCases(t, "latch_set", latchKeys, []scriptCase{
 		{name: "a free name, without end", args: args("3", "0"), reply: []string{"1"}, after: latchIs("3", "before=open , gen=1, set=call1, until=0"), ttl: minute, told: []string{"1"}},
 		{name: "with a TTL its record lasts for as long again", args: args("3", "300000"), reply: []string{"1"}, after: latchIs("3", "before=open , gen=1, set=call1, until=T"), ttl: map[string]int64{"KEY": 300_000, "RECORD": 600_000}, told: []string{"1"}},
 		{name: "what is closed stays as it is", before: []string{"SET KEY 2"}, args: args("3", "300000"), reply: []string{"0"}, after: latchIs("2", "")},
@@ -44,7 +44,7 @@ func TestLatchDownScriptTable(t *testing.T) {
 		return []string{who, "call1", "86400000", "60000", "CHANNEL", "PUBLISH"}
 	}
 	minute, day := map[string]int64{"RECORD": 60_000}, map[string]int64{"RECORD": 86_400_000}
-	runCases(t, "latch_down.lua", latchKeys, []scriptCase{
+	runCases(t, "latch_down", latchKeys, []scriptCase{
 		{name: "Redisson's countDown, at every run", before: []string{"SET KEY 3"}, args: args(""), reply: []string{"1", "2"}, again: []string{"1", "1"}, after: latchIs("2", ""), later: latchIs("1", "")},
 		{name: "at zero the key goes and everybody is told", before: []string{"SET KEY 1"}, args: args(""), reply: []string{"1", "0"}, again: []string{"0", "0"}, told: []string{"0"}},
 		{name: "an open latch stays missing", args: args(""), reply: []string{"0", "0"}},
@@ -70,7 +70,7 @@ func TestLatchDownScriptTable(t *testing.T) {
 
 func TestLatchLookScriptTable(t *testing.T) {
 	long := map[string]int64{"RECORD": 500_000}
-	runCases(t, "latch_look.lua", latchKeys, []scriptCase{
+	runCases(t, "latch_look", latchKeys, []scriptCase{
 		{name: "never set is open", args: []string{"-"}, reply: []string{"0", "0", "0", " "}},
 		{name: "closed, without end", before: []string{"SET KEY 3"}, args: []string{"-"}, reply: []string{"1", "3", "-1", " "}, after: latchIs("3", "")},
 		{name: "zero is open", before: []string{"SET KEY 0"}, args: []string{"-"}, reply: []string{"0", "0", "0", " "}, after: latchIs("0", "")},
@@ -100,7 +100,7 @@ func TestLatchLookScriptTable(t *testing.T) {
 
 func TestLatchDeleteScriptTable(t *testing.T) {
 	args := []string{"call1", "60000", "CHANNEL", "PUBLISH"}
-	runCases(t, "latch_delete.lua", latchKeys, []scriptCase{
+	runCases(t, "latch_delete", latchKeys, []scriptCase{
 		{name: "nothing there", args: args, reply: []string{"0"}},
 		{name: "removed, told as Redisson does, and said again", before: []string{"SET KEY 3"}, args: args, reply: []string{"1"}, after: latchIs("", "deleted=call1, gen=1, gone="), ttl: map[string]int64{"RECORD": 60_000}, told: []string{"1"}},
 		{name: "one with a TTL", before: []string{"SET KEY 3 PX 300000", "HSET RECORD gen 7 set s1 until NOW+300000", "PEXPIRE RECORD 600000"}, args: args, reply: []string{"1"}, after: latchIs("", "deleted=call1, gen=8, gone=s1, set=s1"), ttl: map[string]int64{"RECORD": 60_000}, told: []string{"1"}},

@@ -303,7 +303,7 @@ func TestALatchThatIsSetAgainBeforeAWaiterLooksWasOpen(t *testing.T) {
 			p := redistest.NewProxy(t, srv)
 			r := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: poll})
 			other := newRig(t, srv, patient)
-			other.load(t, "latch_*.lua")
+			other.load(t, "latch_*")
 			l, ol := r.c.CountDownLatch("l"), other.c.CountDownLatch("l")
 			for i := range 5 {
 				require.True(t, must1[bool](t)(ol.TrySetCount(within(t), 1, time.Hour)))
@@ -316,8 +316,8 @@ func TestALatchThatIsSetAgainBeforeAWaiterLooksWasOpen(t *testing.T) {
 				}
 				opened := other.redis.DoMulti(within(t), // nobody looks in between
 					other.redis.B().Multi().Build(),
-					latchCommand(t, other, "latch_down.lua", "", "down", "86400000", "80000", latchChannel, "PUBLISH"),
-					latchCommand(t, other, "latch_set.lua", "1", "3600000", "next"+strconv.Itoa(i), "80000", latchChannel, "PUBLISH"),
+					latchCommand(t, other, "latch_down", "", "down", "86400000", "80000", latchChannel, "PUBLISH"),
+					latchCommand(t, other, "latch_set", "1", "3600000", "next"+strconv.Itoa(i), "80000", latchChannel, "PUBLISH"),
 					other.redis.B().Exec().Build())
 				for _, res := range opened {
 					require.NoError(t, res.Error())
@@ -368,7 +368,7 @@ func TestALatchThatIsSetAgainAfterItExpiredOrWasDeletedIsNoSuccess(t *testing.T)
 // latchCommand is one of the scripts about the latch l, to be sent past the library.
 func latchCommand(t testing.TB, r *rig, file string, args ...string) rueidis.Completed {
 	t.Helper()
-	return r.redis.B().Eval().Script(numberScript(t, file)).Numkeys(3).Key("l", "{l}:latch", "{l}:timeout").Arg(args...).Build()
+	return r.redis.B().Eval().Script(source(t, file)).Numkeys(3).Key("l", "{l}:latch", "{l}:timeout").Arg(args...).Build()
 }
 
 func TestADeletedLatchIsAnErrorToThoseWhoWaitAndOpenToOthers(t *testing.T) {
@@ -398,7 +398,7 @@ func TestAParticipantCountsOnceUnderLostReplies(t *testing.T) {
 	srv := redistest.Start(t)
 	p := redistest.NewProxy(t, srv)
 	r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 500 * time.Millisecond}), newRig(t, srv, patient)
-	direct.load(t, "latch_*.lua")
+	direct.load(t, "latch_*")
 	l := r.c.CountDownLatch("l")
 	require.Zero(t, must1[int64](t)(l.Count(within(t)))) // connected
 
@@ -441,7 +441,7 @@ func TestARepeatedCountDownDoesNotReachIntoTheNextCount(t *testing.T) {
 	srv := redistest.Start(t)
 	p := redistest.NewProxy(t, srv)
 	r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 10 * time.Second}), newRig(t, srv, patient)
-	direct.load(t, "latch_*.lua")
+	direct.load(t, "latch_*")
 	l, dl := r.c.CountDownLatch("l"), direct.c.CountDownLatch("l")
 	require.True(t, must1[bool](t)(l.TrySetCount(within(t), 1, time.Hour)))
 	// the reply of the one that opens it is kept back, and lost when the next count is set

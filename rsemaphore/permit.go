@@ -169,7 +169,7 @@ func (p *permit) longest() time.Duration { return p.s.c.engine.Longest(&p.lease,
 
 // owe has the permit released in the background until its lease is over. An answer before after is not final.
 func (p *permit) owe(after time.Time) {
-	s, ids := p.s, p.ids()
+	s, ids := p.s, p.lease.Owner
 	s.c.retrier.Add(&session.Pending{
 		Name:  s.name,
 		After: after,
@@ -334,7 +334,7 @@ func (p *permit) release(ctx context.Context) error {
 			sctx, cancel = context.WithDeadline(ctx, until)
 			defer cancel()
 		}
-		held, err := s.runRelease(sctx, p.ids(), false)
+		held, err := s.runRelease(sctx, p.lease.Owner, false)
 		switch {
 		case err == nil:
 			c.queue.Nudge(s.line())

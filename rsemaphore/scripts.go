@@ -2,7 +2,7 @@ package rsemaphore
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"fmt"
 	"strconv"
 	"time"
@@ -12,31 +12,31 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Each script on permits has one function here that writes its arguments and reads its reply.
-var (
-	//go:embed lua/kind.lua
-	kindSource string
-	//go:embed lua/permits.lua
-	permitsSource string
-	//go:embed lua/acquire.lua
-	acquireSource string
-	//go:embed lua/release.lua
-	releaseSource string
-	//go:embed lua/renew.lua
-	renewSource string
-	//go:embed lua/resize.lua
-	resizeSource string
-	//go:embed lua/query.lua
-	querySource string
-	//go:embed lua/inspect.lua
-	inspectSource string
+//go:embed lua
+var luaFiles embed.FS
 
-	acquireScript = script.New("acquire", kindSource+permitsSource+acquireSource)
-	releaseScript = script.New("release", permitsSource+releaseSource)
-	renewScript   = script.New("renew", permitsSource+renewSource)
-	resizeScript  = script.New("resize", kindSource+permitsSource+resizeSource)
-	queryScript   = script.New("query", permitsSource+querySource)
-	inspectScript = script.New("inspect", permitsSource+inspectSource)
+// Each script has one function that encodes its arguments and one that decodes its reply.
+var (
+	acquireScript = script.Load("acquire", luaFiles, "acquire")
+	releaseScript = script.Load("release", luaFiles, "release")
+	renewScript   = script.Load("renew", luaFiles, "renew")
+	resizeScript  = script.Load("resize", luaFiles, "resize")
+	queryScript   = script.Load("query", luaFiles, "query")
+	inspectScript = script.Load("inspect", luaFiles, "inspect")
+
+	countingAcquireScript = script.Load("acquire", luaFiles, "counting_acquire")
+	countingAddScript     = script.Load("add permits", luaFiles, "counting_add")
+	countingSetScript     = script.Load("set permits", luaFiles, "counting_set")
+	countingDrainScript   = script.Load("drain", luaFiles, "counting_drain")
+	countingGetScript     = script.Plain("get permits")
+
+	latchSetScript    = script.Load("set count", luaFiles, "latch_set")
+	latchDownScript   = script.Load("count down", luaFiles, "latch_down")
+	latchLookScript   = script.Load("look at latch", luaFiles, "latch_look")
+	latchDeleteScript = script.Load("delete latch", luaFiles, "latch_delete")
+
+	barrierScript      = script.Load("barrier", luaFiles, "barrier")
+	barrierRenewScript = script.Load("renew party", luaFiles, "barrier_renew")
 )
 
 func (s *Semaphore) keys() []string { return []string{s.key, s.permits, s.notes} }
@@ -70,10 +70,10 @@ type acquireReply struct {
 	capacity int64
 }
 
-func (s *Semaphore) acquireCall(ids []string, lease time.Duration, notAfter int64, late func(rueidis.RedisResult)) script.Call {
-	args := make([]string, 0, 7+len(ids))
-	args = append(args, strconv.Itoa(s.capacity), script.Millis(lease), decimal(notAfter), s.channel, s.c.hub.PublishCommand(), s.label, flag(s.shared))
-	return script.Call{Script: acquireScript, Keys: s.allKeys(), Args: append(args, ids...), Late: late}
+func (s *Semaphore) acquireCall(ids string, lease time.Duration, notAfter int64, late func(rueidis.RedisResult)) script.Call {
+	return script.Call{Script: acquireScript, Keys: s.allKeys(), Late: late, Args: []string{
+		ids, strconv.Itoa(s.capacity), script.Millis(lease), decimal(notAfter), s.channel, s.c.hub.PublishCommand(), s.label, flag(s.shared),
+	}}
 }
 
 func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
@@ -88,8 +88,8 @@ func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
 func (r acquireReply) Clock() (server int64, late bool) { return r.server, r.status == acquireLate }
 
 // runRelease gives ids back and returns how many of them were held; -1 if all had to be and were not.
-func (s *Semaphore) runRelease(ctx context.Context, ids []string, all bool) (held int64, err error) {
-	args := append([]string{s.channel, s.c.hub.PublishCommand(), flag(all)}, ids...)
+func (s *Semaphore) runRelease(ctx context.Context, ids string, all bool) (held int64, err error) {
+	args := []string{ids, flag(all), s.channel, s.c.hub.PublishCommand()}
 	m, err := s.c.runner.Attempt(ctx, script.Call{Script: releaseScript, Keys: s.keys(), Args: args})
 	if err != nil {
 		return 0, err

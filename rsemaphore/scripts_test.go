@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -113,15 +114,12 @@ func (r *rig) get(t *testing.T) sem {
 	return s
 }
 
-func source(t *testing.T, name string) string {
+// source is what is sent for a script.
+func source(t testing.TB, name string) string {
 	t.Helper()
-	kind, err := os.ReadFile("lua/kind.lua")
+	text, err := script.Compose(os.DirFS("."), name)
 	require.NoError(t, err)
-	prelude, err := os.ReadFile("lua/permits.lua")
-	require.NoError(t, err)
-	text, err := os.ReadFile("lua/" + name + ".lua")
-	require.NoError(t, err)
-	return string(kind) + string(prelude) + string(text)
+	return text
 }
 
 func (r *rig) script(t *testing.T, name string, keys []string, args ...string) (rueidis.RedisMessage, error) {
@@ -179,11 +177,11 @@ func taking(capacity, lease int, ids ...string) []string {
 }
 
 func takingAs(label string, capacity, lease int, ids ...string) []string {
-	return append([]string{strconv.Itoa(capacity), strconv.Itoa(lease * unit), "0", "redisson_sc:{s}", "PUBLISH", label, "0"}, ids...)
+	return []string{strings.Join(ids, ""), strconv.Itoa(capacity), strconv.Itoa(lease * unit), "0", "redisson_sc:{s}", "PUBLISH", label, "0"}
 }
 
 func giving(all string, ids ...string) []string {
-	return append([]string{"redisson_sc:{s}", "PUBLISH", all}, ids...)
+	return []string{strings.Join(ids, ""), all, "redisson_sc:{s}", "PUBLISH"}
 }
 
 const thirty = "1800000" // units
@@ -261,9 +259,9 @@ func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 			[]int64{0, 50 * unit, -7, 2}, sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50, notes: resized("2"), noteTTL: 50}, nil, nil},
 		{"without an end it is Java that may have set the permits of a resized one", sem{count: "1", notes: resized("3"), noteTTL: 50}, "acquire", taking(3, 30, idC),
 			[]int64{1, 30 * unit, -7, 1}, sem{count: "0", out: ends{idC: 30}, notes: resized("3"), noteTTL: 600}, nil, nil},
-		{"of a shared one any capacity will do", sem{count: "5"}, "acquire", []string{"2", thirty, "0", "redisson_sc:{s}", "PUBLISH", "", "1", idA, idB, idC},
+		{"of a shared one any capacity will do", sem{count: "5"}, "acquire", []string{idA + idB + idC, "2", thirty, "0", "redisson_sc:{s}", "PUBLISH", "", "1"},
 			[]int64{1, 30 * unit, -7, 5}, sem{count: "2", out: ends{idA: 30, idB: 30, idC: 30}}, nil, nil},
-		{"and more than that cannot be had", sem{count: "2"}, "acquire", []string{"5", thirty, "0", "redisson_sc:{s}", "PUBLISH", "", "1", idA, idB, idC},
+		{"and more than that cannot be had", sem{count: "2"}, "acquire", []string{idA + idB + idC, "5", thirty, "0", "redisson_sc:{s}", "PUBLISH", "", "1"},
 			[]int64{4, 0, -7, 2}, sem{count: "2"}, nil, nil},
 		{"Redisson's keys without an end stay so", sem{count: "5"}, "acquire", taking(5, 30, idA),
 			[]int64{1, 30 * unit, -7, 5}, sem{count: "4", out: ends{idA: 30}}, nil, nil},
@@ -271,9 +269,9 @@ func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 			[]int64{1, 30 * unit, -7, 4}, sem{count: "1", ttl: 30, out: ends{idA: 50, idB: always, idC: 30}}, nil, nil},
 		{"a longer permit outlasts a count made anew", sem{out: ends{idA: 50}}, "acquire", taking(4, 30, idC),
 			[]int64{1, 30 * unit, -7, 4}, sem{count: "2", ttl: 30, out: ends{idA: 50, idC: 30}, outTTL: 50}, nil, nil},
-		{"shared with Redisson", sem{}, "acquire", []string{"5", thirty, "0", "redisson_sc:{s}", "PUBLISH", "who", "1", idA},
+		{"shared with Redisson", sem{}, "acquire", []string{idA, "5", thirty, "0", "redisson_sc:{s}", "PUBLISH", "who", "1"},
 			[]int64{1, 30 * unit, -7, 5}, sem{count: "4", out: ends{idA: 30}, notes: map[string]string{idA: "who"}, noteTTL: 30}, nil, nil},
-		{"shared from now on", sem{count: "4", ttl: 50, out: ends{idB: 50}, outTTL: 50}, "acquire", []string{"5", thirty, "0", "redisson_sc:{s}", "PUBLISH", "", "1", idA},
+		{"shared from now on", sem{count: "4", ttl: 50, out: ends{idB: 50}, outTTL: 50}, "acquire", []string{idA, "5", thirty, "0", "redisson_sc:{s}", "PUBLISH", "", "1"},
 			[]int64{1, 30 * unit, -7, 5}, sem{count: "3", out: ends{idA: 30, idB: 50}}, nil, nil},
 		{"a label", sem{}, "acquire", takingAs("me", 5, 30, idA, idB),
 			[]int64{1, 30 * unit, -7, 5}, sem{count: "3", ttl: 30, out: ends{idA: 30, idB: 30}, outTTL: 30, notes: map[string]string{idA: "me", idB: "me"}, noteTTL: 30}, nil, nil},
@@ -281,9 +279,9 @@ func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 			[]int64{1, 30 * unit, -7, 5}, sem{count: "3", ttl: 30, out: ends{idA: 30, idB: 50}, outTTL: 50}, nil, nil},
 		{"a repeated request takes what it has lost", sem{count: "3", ttl: 20, out: ends{idA: 20, idC: 20}, outTTL: 20}, "acquire", taking(5, 30, idA, idB),
 			[]int64{1, 30 * unit, -7, 5}, sem{count: "2", ttl: 30, out: ends{idA: 30, idB: 30, idC: 20}, outTTL: 30}, nil, nil},
-		{"in time", sem{}, "acquire", append([]string{"5", thirty, "99999999999999", "c", "PUBLISH", "", "0"}, idA),
+		{"in time", sem{}, "acquire", []string{idA, "5", thirty, "99999999999999", "c", "PUBLISH", "", "0"},
 			[]int64{1, 30 * unit, -7, 5}, sem{count: "4", ttl: 30, out: ends{idA: 30}, outTTL: 30}, nil, nil},
-		{"too late", sem{out: ends{idB: -1}}, "acquire", append([]string{"5", thirty, "1600000000000", "c", "PUBLISH", "", "0"}, idA),
+		{"too late", sem{out: ends{idB: -1}}, "acquire", []string{idA, "5", thirty, "1600000000000", "c", "PUBLISH", "", "0"},
 			[]int64{2, 0, -7, 0}, sem{out: ends{idB: -1}}, nil, nil},
 
 		// release: how many were held

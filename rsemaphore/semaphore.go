@@ -230,7 +230,7 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 	s, c := a.s, a.s.c
 	timed := script.Timed[acquireReply]{Key: s.key, Decode: decodeAcquire, Send: func(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error) {
 		a.sent = sent
-		call := s.acquireCall(a.p.ids(), a.lease, notAfter, a.late())
+		call := s.acquireCall(a.p.lease.Owner, a.lease, notAfter, a.late())
 		call.Replicas, call.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
 		return c.runner.Attempt(ctx, call)
 	}}
@@ -239,7 +239,7 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 	switch {
 	case errors.Is(err, ErrNotReplicated) && r.status != acquireGranted: // nothing that replicas need have
 	case errors.Is(err, ErrNotReplicated):
-		if _, e := s.runRelease(ctx, a.p.ids(), false); e != nil {
+		if _, e := s.runRelease(ctx, a.p.lease.Owner, false); e != nil {
 			a.doubt(time.Now()) // undo goes on with it
 		}
 		return wait.Answer{}, err

@@ -15,21 +15,17 @@
 -- Twice: an arrival is known by its party, during its generation (m:) and, if its reply may have been lost, after it
 --   (r:). A generation that is over stays as it ended, so trip and leave find it so and do nothing. Marks are kept for a
 --   lease: a party that has not renewed for so long gives up by its own clock and does not ask any more.
+-- uses: clock
 local key, verb, party, id, gen = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local parties, lease, notafter, idle = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local parties, lease, notafter, idle = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
 local channel, publish, why = ARGV[9], ARGV[10], ARGV[11]
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if notafter > 0 and now > notafter then
+local now = clock()
+if late(notafter, now) then
   return {2, '', 0, 0, 0, '', now, 0}
 end
 local h = redis.call('HMGET', key, 'id', 'gen', 'parties', 'n', 'act', 'lease', 'soon')
 local hid, hgen, hparties, n, act = h[1] or '', tonumber(h[2]) or 0, tonumber(h[3]) or 0, tonumber(h[4]) or 0, h[5]
 local longest, soon = tonumber(h[6]) or 0, tonumber(h[7]) or 0
-
-local function text(number)
-  return string.format('%.0f', number)
-end
 
 local function reply(status, reason)
   return {status, hid, hgen, n, math.max(0, soon - now), reason or '', now, hparties}
@@ -38,7 +34,7 @@ end
 -- settle ends the generation; broke says why it broke, nil that it tripped. The first write only removes something,
 -- which a server without memory does not refuse, and what comes after it in a script it does not refuse either.
 local function settle(broke)
-  local till = text(now + longest)
+  local till = digits(now + longest)
   local all = redis.call('HGETALL', key)
   redis.call('HDEL', key, 'n', 'act', 'lease', 'soon')
   for i = 1, #all, 2 do
@@ -47,25 +43,25 @@ local function settle(broke)
     if kind == 'm:' then
       redis.call('HDEL', key, field)
       if string.sub(value, -1) == '?' then
-        redis.call('HSET', key, 'r:' .. string.sub(field, 3), till .. ' ' .. text(hgen))
+        redis.call('HSET', key, 'r:' .. string.sub(field, 3), till .. ' ' .. digits(hgen))
       end
     elseif (kind == 'r:' or kind == 'b:') and tonumber(string.match(value, '^%d+')) < now then
       redis.call('HDEL', key, field)
     end
   end
   if broke then
-    redis.call('HSET', key, 'b:' .. text(hgen), till .. ' ' .. broke)
+    redis.call('HSET', key, 'b:' .. digits(hgen), till .. ' ' .. broke)
   end
-  redis.call('HSET', key, 'gen', text(hgen + 1))
+  redis.call('HSET', key, 'gen', digits(hgen + 1))
   redis.call('PEXPIRE', key, idle + longest)
-  redis.pcall(publish, channel, text(hgen))
+  redis.pcall(publish, channel, digits(hgen))
   hgen, n, act, longest, soon = hgen + 1, 0, nil, 0, 0
 end
 
 -- ended is what became of a generation that is over.
 local function ended()
   redis.call('HDEL', key, 'r:' .. party)
-  local mark = redis.call('HGET', key, 'b:' .. text(gen))
+  local mark = redis.call('HGET', key, 'b:' .. digits(gen))
   hgen = gen
   if mark then
     return reply(6, string.match(mark, ' (.*)$'))
@@ -86,7 +82,7 @@ if n > 0 and (now >= soon or soon > now + longest) then
       ends = tonumber(ends)
       if ends > now + longest then
         ends = now + longest
-        redis.pcall('HSET', key, all[i], text(ends) .. mark)
+        redis.pcall('HSET', key, all[i], digits(ends) .. mark)
       end
       first = math.min(first, ends)
     end
@@ -95,7 +91,7 @@ if n > 0 and (now >= soon or soon > now + longest) then
   if first <= now then
     settle('lease')
   else
-    redis.pcall('HSET', key, 'soon', text(soon))
+    redis.pcall('HSET', key, 'soon', digits(soon))
   end
 end
 
@@ -126,8 +122,8 @@ if verb == 'arrive' then
     soon, hparties = till, parties
   end
   n, longest, soon = n + 1, math.max(longest, lease), math.min(soon, till)
-  redis.call('HSET', key, 'id', hid, 'gen', text(hgen), 'parties', text(parties), 'n', text(n), 'lease', text(longest),
-    'soon', text(soon), 'm:' .. party, text(till) .. '?')
+  redis.call('HSET', key, 'id', hid, 'gen', digits(hgen), 'parties', digits(parties), 'n', digits(n), 'lease', digits(longest),
+    'soon', digits(soon), 'm:' .. party, digits(till) .. '?')
   if n == parties then
     act = party
     redis.call('HSET', key, 'act', party)

@@ -6,13 +6,13 @@
 -- Twice: a lease is raised to what is asked, never shortened.
 -- A party whose generation is over counts as renewed: how it ended is told by a look, not by the watchdog. The mark of
 -- one that broke is then kept for another lease, because a party whose renewal succeeded trusts what it reads for so long.
+-- uses: clock
 local replies = {}
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = clock()
 for i, key in ipairs(KEYS) do
   local party, id, gen = string.match(ARGV[2 * i - 1], '^(%S+) (%S+) (%d+)$')
   local lease = tonumber(ARGV[2 * i])
-  local till = string.format('%.0f', now + lease)
+  local till = digits(now + lease)
   local held = redis.pcall('HMGET', key, 'id', 'gen', 'm:' .. party, 'b:' .. gen)
   if held.err then
     replies[i] = string.find(held.err, 'WRONGTYPE', 1, true) and -2 or -3

@@ -1,11 +1,12 @@
 -- Look at a latch.
--- KEYS[1] the count  KEYS[2] our record (see latch_set.lua)  KEYS[3] the permits of a Semaphore of that name (see kind.lua)
+-- KEYS[1] the count  KEYS[2] our record (see latch_set.lua)  KEYS[3] the permits of a Semaphore of that name (see lib/kind.lua)
 -- ARGV[1] what the reply to the caller's last look said last; '-' for a first look
 -- Reply {status, count, ms, mark}: 0 open; 1 closed, with ms left of its TTL (-1 none); 3 the key holds no integer;
 --   4 expired. Since the caller's last look, by which the latch was closed, and whatever it is now: 5 deleted; 6 opened;
 --   7 expired; 8 over, and it is not known how
 -- Twice: only what is known is written down, that a latch is open which somebody else has opened.
-local key, record, last = KEYS[1], KEYS[2], ARGV[1]
+-- uses: kind, record
+local key, record, permits, last = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 local held = redis.call('HMGET', record, 'gen', 'until', 'deleted', 'set', 'before', 'gone')
 local gen, till, deleted, set, before, gone = held[1], held[2], held[3] or '', held[4] or '', held[5], held[6] or ''
 local mark = deleted .. ' ' .. set
@@ -27,20 +28,16 @@ if last ~= '-' then
     return {8, 0, 0, mark}
   end
 end
-local function over()
-  redis.call('HDEL', record, 'until')
-  redis.call('HSET', record, 'gen', string.format('%.0f', tonumber(gen or '0') + 1))
-end
 local value = redis.call('GET', key)
-refuse_all_but_latch(key, KEYS[3], value, till)
+refuse_all_but_latch(key, permits, value, till)
 if value then
-  if value ~= '0' and not string.find(value, '^%-?[1-9]%d*$') then
+  if not integer(value) then
     return {3, 0, 0, mark}
   end
   local count, left = tonumber(value), redis.call('PTTL', key)
   if left == -1 and till and till ~= '0' then
     -- What was set with a TTL has gone, and a process that does not know the record has set this one.
-    over()
+    close_record(record, gen)
   end
   if count > 0 then
     return {1, count, left, mark}
@@ -48,15 +45,12 @@ if value then
   return {0, 0, 0, mark}
 end
 if till then
-  if till ~= '0' then
-    local time = redis.call('TIME')
-    if time[1] * 1000 + math.floor(time[2] / 1000) >= tonumber(till) then
-      return {4, 0, 0, mark}
-    end
+  if ran_out(till) then
+    return {4, 0, 0, mark}
   end
   -- Gone before its TTL: counted down by a process that does not know the record. Written down, or it would count as
   -- expired later.
-  over()
+  close_record(record, gen)
 elseif mine ~= '' and not gen then -- over for so long that the record is gone, too
   return {8, 0, 0, mark}
 end

@@ -3,34 +3,31 @@
 --   over, server ms, 0: none, not there once the latch is known to be over; set, the call that set it; before, how the
 --   one before ended and which that was, "open <set>" or "expired <set>"; deleted, the last deletion, and gone, which
 --   latch that was; p:<participant>, "<gen> <call>"
--- KEYS[3] the permits of a Semaphore of that name (see kind.lua)
+-- KEYS[3] the permits of a Semaphore of that name (see lib/kind.lua)
 -- ARGV[1] count  ARGV[2] TTL, ms (0: none)  ARGV[3] id of this call  ARGV[4] how long the record is kept, ms, with
 --   a TTL for that and as long again, if that is longer
 -- ARGV[5] channel  ARGV[6] PUBLISH or SPUBLISH, '' to publish nothing
 -- Reply: 1 set; 0 the key is there, nothing done
 -- Twice: a second run of the same call finds its id in the record, says 1 again and sets nothing, also if the latch has
 --   been opened since.
-local key, record, count, ttl, call, keep, channel, publish = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
+-- uses: clock, kind, record, wake
+local key, record, permits = KEYS[1], KEYS[2], KEYS[3]
+local count, ttl, call, keep, channel, publish = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local held = redis.call('HMGET', record, 'gen', 'set', 'until')
 if held[2] == call then
   return 1
 end
 local there = redis.call('EXISTS', key) == 1
-refuse_all_but_latch(key, KEYS[3], there, held[3])
+refuse_all_but_latch(key, permits, there, held[3])
 if there then
   return 0
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local gen = string.format('%.0f', (tonumber(held[1]) or 0) + 1)
+local gen = next_generation(held[1])
 -- For those who wait for the one before, and look only now.
-local before = 'open '
-if held[3] and held[3] ~= '0' and now >= tonumber(held[3]) then
-  before = 'expired '
-end
+local before = ran_out(held[3]) and 'expired ' or 'open '
 local till = '0'
 if ttl > 0 then
-  till = string.format('%.0f', now + ttl)
+  till = digits(clock() + ttl)
   keep = ttl + math.max(ttl, keep) -- so that those who come too late learn that it expired
   -- an instant and not a duration: it has to be the very one in the record
   redis.call('SET', key, count, 'PXAT', till)
@@ -57,7 +54,5 @@ if held[1] then
     at = part[1]
   until at == '0'
 end
-if publish ~= '' then
-  redis.pcall(publish, channel, '1')
-end
+wake(publish, channel, '1')
 return 1

@@ -7,14 +7,14 @@
 --   permits
 -- Twice: a lease is raised to what is asked, never shortened, and only that of an id that is still out and not over:
 --   a renewal that comes after the release does nothing.
+-- uses: clock, permits
 local replies = {}
 local now = clock()
 
 -- Returns the verdict, and how many leases it has raised.
 local function renew(permits, ids, lease)
-  local raise, least = {}, forever
-  for k = 1, #ids, 16 do
-    local id = string.sub(ids, k, k + 15)
+  local raise, least = {}, FOREVER
+  for _, id in ipairs(split(ids)) do
     local till = redis.pcall('ZSCORE', permits, id)
     if type(till) == 'table' then
       return string.find(till.err, 'WRONGTYPE', 1, true) and -2 or -3, 0
@@ -38,10 +38,10 @@ local function renew(permits, ids, lease)
     -- When memory is full, ZADD is refused as the first write of a script even where it adds nothing. ZREM is not.
     redis.call('ZREM', permits, '')
     for _, id in ipairs(raise) do
-      redis.call('ZADD', permits, 'XX', number(now + lease), id)
+      redis.call('ZADD', permits, 'XX', digits(now + lease), id)
     end
   end
-  return lease < 0 and least < forever and 1 + least - now or 1, #raise
+  return lease < 0 and least < FOREVER and 1 + least - now or 1, #raise
 end
 
 if #KEYS == 1 then
@@ -59,7 +59,7 @@ for i = 1, #KEYS / 3 do
   if raised > 0 then
     local keep = redis.pcall('HGET', notes, 'keep')
     keep = type(keep) == 'string' and tonumber(keep) or 0
-    last(count, permits, notes, now, math.max(lease + 1, keep))
+    prolong(count, permits, notes, now, math.max(lease + 1, keep))
   end
   replies[i] = verdict
 end

@@ -1,6 +1,7 @@
--- What tells the kinds apart whose key is a number under the name itself, because Redisson has it so; what takes or counts
--- follows this text. A semaphore has a set of permits while somebody holds one; a latch that was set or counted down here
--- has "until" in its record until it is over. These end the script, before anything is written, where the key is of another kind.
+-- What tells the kinds apart whose key is a number under the name itself, because Redisson has it so. A semaphore has a set
+-- of permits while somebody holds one; a latch that was set or counted down here has "until" in its record until it is over.
+-- These functions end the script, before anything is written, where the key is of another kind.
+
 local function refuse_semaphore(permits, kind)
   if redis.call('EXISTS', permits) == 1 then
     error('WRONGTYPE the key is a Semaphore, not a ' .. kind, 0)
@@ -13,6 +14,11 @@ local function refuse_latch(record, kind)
   end
 end
 
+local function refuse_all_but_counting(permits, record)
+  refuse_semaphore(permits, 'CountingSemaphore')
+  refuse_latch(record, 'CountingSemaphore')
+end
+
 -- A latch that has an end was set here, and has till, the "until" of its record.
 local function refuse_all_but_latch(key, permits, there, till)
   refuse_semaphore(permits, 'CountDownLatch')
@@ -21,3 +27,7 @@ local function refuse_all_but_latch(key, permits, there, till)
   end
 end
 
+-- Reports whether a text is an integer, as INCRBY has it.
+local function integer(text)
+  return text == '0' or string.find(text, '^%-?[1-9]%d*$') ~= nil
+end

@@ -1,19 +1,21 @@
--- What the scripts on permits share; each of them follows this text. They have three keys for a semaphore:
+-- What the scripts on permits share. They have three keys for a semaphore:
 --   count    how many permits are available: a string, Redisson's. With those out it adds up to the capacity.
---   permits  those out: a sorted set, id of 16 bytes -> end of its lease, server ms; Redisson's. `forever` has none.
+--   permits  those out: a sorted set, id of 16 bytes -> end of its lease, server ms; Redisson's. FOREVER is no end.
 --   notes    ours, often absent: a hash, "keep", "capacity" and "before" ("<call> <capacity>") after a resize, id -> label.
-local forever = 922337203685477
+-- uses: clock
 
-local function clock()
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
+local FOREVER = 922337203685477
+
+-- Returns the ids in a text, 16 bytes each without anything between.
+local function split(ids)
+  local list = {}
+  for k = 1, #ids, 16 do
+    list[#list + 1] = string.sub(ids, k, k + 15)
+  end
+  return list
 end
 
-local function number(n)
-  return string.format('%.0f', n)
-end
-
--- The stored count; nil if there is none.
+-- Returns the stored count, nil if there is none.
 local function stored(count)
   local text = redis.call('GET', count)
   local n = text and tonumber(text)
@@ -23,9 +25,9 @@ local function stored(count)
   return n
 end
 
--- Give back the permits whose lease is over, and say how many they were.
+-- Gives back the permits whose lease is over, and returns how many they were.
 local function prune(count, permits, notes, now)
-  local dead = redis.call('ZRANGE', permits, '-inf', number(now), 'BYSCORE')
+  local dead = redis.call('ZRANGE', permits, '-inf', digits(now), 'BYSCORE')
   for i = 1, #dead, 1000 do
     redis.call('ZREM', permits, unpack(dead, i, math.min(i + 999, #dead)))
     redis.call('HDEL', notes, unpack(dead, i, math.min(i + 999, #dead)))
@@ -36,8 +38,8 @@ local function prune(count, permits, notes, now)
   return #dead
 end
 
--- What the count of a resized semaphore lacks of the capacity in the notes, or has too much. Somebody deleted the permits
--- alone, or wrote the count: what is out is in the set and nowhere else, so that the count follows from the two. Of a count
+-- Returns what the count of a resized semaphore lacks of the capacity in the notes, negative if it has too much. Somebody
+-- deleted the permits alone, or wrote the count: what is out is in the set and nowhere else, so that the count follows from the two. Of a count
 -- without an end it is 0: Redisson sets and adds permits without the notes, and the count is the only word on them.
 --
 -- The holders whose permits were deleted learn of it at their next renewal, which finds no id. A release of theirs that
@@ -50,9 +52,9 @@ local function lacking(count, resized, available, out)
   return resized - out - available
 end
 
--- Have the keys last for at least so long. A count without an end was made so by Redisson, or to be shared with it,
+-- Makes the keys last for at least ms. A count without an end was made so by Redisson, or to be shared with it,
 -- and stays so. The notes always have an end.
-local function last(count, permits, notes, now, ms)
+local function prolong(count, permits, notes, now, ms)
   local left, ours, noted = redis.call('PTTL', count), redis.call('PTTL', permits), redis.call('PTTL', notes)
   if left >= 0 and left < ms then
     redis.call('PEXPIRE', count, ms)
@@ -62,7 +64,7 @@ local function last(count, permits, notes, now, ms)
     redis.call('PEXPIRE', permits, need)
   elseif ours == -1 and left >= 0 then -- just made; or the count is younger, and what is out may last longer
     local till = tonumber(redis.call('ZRANGE', permits, -1, -1, 'WITHSCORES')[2])
-    if till < forever then
+    if till < FOREVER then
       redis.call('PEXPIRE', permits, math.max(need, till - now + 1))
     end
   end
@@ -70,12 +72,3 @@ local function last(count, permits, notes, now, ms)
     redis.call('PEXPIRE', notes, ms)
   end
 end
-
--- Wake waiters. Redisson's take the payload for a number of permits, and fail on a negative one. A user without rights
--- on the channel can still release: waiters then poll.
-local function tell(publish, channel, available)
-  if available > 0 then
-    redis.pcall(publish, channel, number(available))
-  end
-end
-

@@ -1,0 +1,19 @@
+-- The record of a latch, a hash beside its count: see latch_set.lua.
+-- uses: clock
+
+-- Returns the generation after gen, which may be missing.
+local function next_generation(gen)
+  return digits((tonumber(gen) or 0) + 1)
+end
+
+-- Notes that the latch of generation gen is over. What removes comes first: a server without memory does not refuse it,
+-- nor what a script writes after it.
+local function close_record(record, gen)
+  redis.call('HDEL', record, 'until')
+  redis.call('HSET', record, 'gen', next_generation(gen))
+end
+
+-- Reports whether the TTL of a latch whose count is gone ran out, by the "until" of its record.
+local function ran_out(till)
+  return till and till ~= '0' and clock() >= tonumber(till)
+end

@@ -1,0 +1,16 @@
+-- Messages that wake waiters. A user without rights on the channel can still release: waiters then poll.
+-- uses: clock
+
+-- Wakes the waiters on a channel with a message; publish is PUBLISH or SPUBLISH, '' to send nothing.
+local function wake(publish, channel, payload)
+  if publish ~= '' then
+    redis.pcall(publish, channel, payload)
+  end
+end
+
+-- Wakes waiters for permits. Redisson's waiters take the payload for a number of permits, and fail on a negative one.
+local function wake_for(publish, channel, available)
+  if available > 0 then
+    wake(publish, channel, digits(available))
+  end
+end
