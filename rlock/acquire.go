@@ -166,7 +166,7 @@ func (l *single) joinable(id Owner) error {
 func (a *acquisition) failed(err error) error {
 	l := a.l
 	if l.kind.place.left() && a.entry != "" && !a.sent.IsZero() {
-		a.Owe(time.Time{}) // its place in the queue
+		a.ReleaseLater(time.Time{}) // its place in the queue
 	}
 	if a.under != nil {
 		err = l.lost(&a.under.lease, err)
@@ -255,7 +255,7 @@ func (c *Client) owe(own *owner, entry string, after time.Time) {
 		Release: func(ctx context.Context) error {
 			_, err := own.giveUp(ctx, entry)
 			if err == nil {
-				c.queue.Nudge(l.key)
+				c.queue.Wake(l.key)
 			}
 			if errors.Is(err, ErrWrongType) {
 				return nil // nothing of the owner is left

@@ -375,7 +375,7 @@ func (p *parts) release(ctx context.Context, why error) error {
 	}
 	errs, ok := p.each(ctx, p.take(), unlock)
 	if q.quorum {
-		q.members[0].c.queue.Nudge(q.line)
+		q.members[0].c.queue.Wake(q.line)
 	}
 	switch {
 	case errors.Is(why, ErrLost) && (q.quorum || len(errs) == 0):

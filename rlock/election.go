@@ -200,7 +200,7 @@ func (e *election) look() {
 		}
 	}
 	if free >= e.q.need && e.first != nil {
-		e.first.Nudge(e.q.line)
+		e.first.Wake(e.q.line)
 	}
 }
 

@@ -52,7 +52,7 @@ func (l *single) evict(ctx context.Context, fields map[string]string) (removed i
 	}
 	removed, err = l.runForce(ctx, owners, more)
 	if err == nil {
-		l.c.queue.Nudge(l.key)
+		l.c.queue.Wake(l.key)
 	}
 	return removed, err
 }

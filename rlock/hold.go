@@ -343,7 +343,7 @@ func (h *handle) release(ctx context.Context) error {
 		case err == nil:
 			// releaseGone after a try of unknown outcome is that try's work: nobody could take the lock before until
 			if remaining == 0 && !named {
-				c.queue.Nudge(l.key)
+				c.queue.Wake(l.key)
 			}
 			return nil
 		case errors.Is(err, ErrWrongType): // what the watchdog would have found out, too

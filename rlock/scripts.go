@@ -162,7 +162,7 @@ func (l *single) runPass(ctx context.Context, owner, entry string, o *wait.Offer
 	}
 	call := l.kind.release(l, owner, 0, entry)
 	turn := "0"
-	if o.Turn {
+	if o.Local {
 		turn = "1"
 	}
 	call.Args = append(call.Args, o.Owner, o.Entry, millis(o.Lease), strconv.FormatInt(notAfter, 10), turn)

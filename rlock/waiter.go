@@ -45,7 +45,7 @@ func (a *acquisition) Taken(g wait.Grant) bool {
 }
 
 // Owe implements wait.Taker.
-func (a *acquisition) Owe(after time.Time) {
+func (a *acquisition) ReleaseLater(after time.Time) {
 	if after.IsZero() {
 		after = time.Now()
 	}
@@ -80,7 +80,7 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 		case errors.Is(err, ErrUnknownOutcome):
 			a.unanswered = a.sent.Add(c.opts.CallTimeout)
 		case script.BrokenOff(err): // a lock without an end, it may be
-			a.Owe(received)
+			a.ReleaseLater(received)
 		}
 		return wait.Answer{}, err
 	}

@@ -448,7 +448,7 @@ func (p *party) end(ctx context.Context, verb, why string) (barrierReply, error)
 	}
 	r, err := p.b.decode(m)
 	if err == nil {
-		c.queue.Nudge(p.line())
+		c.queue.Wake(p.line())
 	}
 	return r, err
 }

@@ -112,7 +112,7 @@ func (s *CountingSemaphore) TrySetPermits(ctx context.Context, n int, ttl time.D
 			return false, malformed("set permits", s.key)
 		}
 		if set == 1 {
-			s.c.queue.Nudge(s.line())
+			s.c.queue.Wake(s.line())
 		}
 		return set == 1, nil
 	})
@@ -315,7 +315,7 @@ func (s *CountingSemaphore) runAdd(ctx context.Context, n int64, ifThere bool) (
 		return false, 0, err
 	}
 	if v[1] > 0 {
-		s.c.queue.Nudge(s.line())
+		s.c.queue.Wake(s.line())
 	}
 	return v[0] == 1, v[1], nil
 }

@@ -192,7 +192,7 @@ func (l *CountDownLatch) down(ctx context.Context, participant string) (int64, e
 			return 0, l.is(ErrLatchExpired)
 		case v[0] == latchCounted && v[1] == 0:
 			l.publish(ctx, "0")
-			l.c.queue.Nudge(l.line())
+			l.c.queue.Wake(l.line())
 		}
 		return v[1], nil
 	})
@@ -230,7 +230,7 @@ func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
 		}
 		if removed == 1 {
 			l.publish(ctx, "1")
-			l.c.queue.Nudge(l.line())
+			l.c.queue.Wake(l.line())
 		}
 		return removed == 1, nil
 	})
@@ -263,7 +263,7 @@ func (l *CountDownLatch) Await(ctx context.Context) error {
 	if !first {
 		// If the latch is set again before anybody looks, it is known to have been open only to those who came before a
 		// look at it. The one that looks for all is to do so for us.
-		l.c.queue.Wake(l.line())
+		l.c.queue.WakeAll(l.line())
 	}
 	err := l.c.queue.Wait(ctx, wait.Request{Name: l.name, Line: l.line(), Channel: l.channel, Try: func(ctx context.Context) (wait.Answer, error) {
 		if event, ok := shared.Load(began); ok {

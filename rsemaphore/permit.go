@@ -177,7 +177,7 @@ func (p *permit) owe(after time.Time) {
 		Release: func(ctx context.Context) error {
 			_, err := s.runRelease(ctx, ids, false)
 			if err == nil {
-				s.c.queue.Nudge(s.line())
+				s.c.queue.Wake(s.line())
 			}
 			if errors.Is(err, ErrWrongType) {
 				return nil // nothing of it is left
@@ -337,7 +337,7 @@ func (p *permit) release(ctx context.Context) error {
 		held, err := s.runRelease(sctx, p.lease.Owner, false)
 		switch {
 		case err == nil:
-			c.queue.Nudge(s.line())
+			c.queue.Wake(s.line())
 			// fewer after a try of unknown outcome is that try's work: nobody could take them before until
 			if held == int64(p.n) || unsure {
 				return nil

@@ -326,7 +326,7 @@ func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
 			case err == nil && held < 0:
 				return none, fmt.Errorf("release on %q: %w", s.name, ErrLost)
 			case err == nil:
-				s.c.queue.Nudge(s.line())
+				s.c.queue.Wake(s.line())
 				return none, nil
 			case !script.Retryable(err):
 				return none, err
@@ -361,7 +361,7 @@ func (s *Semaphore) Resize(ctx context.Context, capacity int) (before int, err e
 			}}
 		r, err := timed.Run(ctx, s.c.runner)
 		if err == nil {
-			s.c.queue.Nudge(s.line())
+			s.c.queue.Wake(s.line())
 		}
 		return int(r.before), err
 	})

@@ -2,11 +2,7 @@ package wait
 
 import (
 	"context"
-	"strconv"
-	"strings"
 	"time"
-
-	"github.com/redlatch/redlatch/pubsub"
 )
 
 // Taker is a waiter to whom a release can give what it waits for, without another try: handed over by the server from
@@ -19,9 +15,9 @@ type Taker interface {
 	Ask(ctx context.Context, s *Standing) (Answer, error)
 	// Taken is told of a grant. false: it is not to be used unconfirmed; Ask is called at once.
 	Taken(g Grant) bool
-	// Owe is called when the wait ends without a grant, but something of it may be left on the server, or get there
-	// until after: it is to be released in the background.
-	Owe(after time.Time)
+	// ReleaseLater is called when the wait ends without a grant, but something of it may be left on the server, or may get
+	// there until after. The taker has it released in the background.
+	ReleaseLater(after time.Time)
 }
 
 // Standing is how the server and the releases of this process know a waiter.
@@ -44,112 +40,88 @@ type Grant struct {
 }
 
 const (
-	// moment is how long a waiter whose process holds the lock hopes to be named by the release before it asks for a
+	// moment is how long a waiter whose process holds the lock waits to be named by its release before it asks for a
 	// place in the server's queue. A lock that is held for less costs its process one call for each acquisition.
 	moment = 5 * time.Millisecond
-	// mostTurns and turnTime bound how long a lock stays within a process while others queue for it.
-	mostTurns = 32
-	turnTime  = 20 * time.Millisecond
-	// linger is how long grants are listened for when nobody waits.
+	// mostLocal and localTime bound how long a lock stays within a process while others queue for it.
+	mostLocal = 32
+	localTime = 20 * time.Millisecond
+	// linger is how long a grant subscription stays when nobody waits.
 	linger = 2 * time.Second
 	// MaxPoll bounds the sleep of a waiter in a queue on the server, whatever PollCap: entries that are not stamped for
 	// longer than two and a half polls are passed over.
 	MaxPoll = 10 * time.Second
 )
 
-// ear listens to one channel of grants.
-type ear struct {
-	sub   *pubsub.Subscription
-	users int
-	idle  *time.Timer
-}
-
-// hears reports whether grants on channel are listened for already.
-func (q *Queue) hears(channel string) bool {
+// awaitLocal waits for a moment where this process holds the lock: its release will name us, which saves asking for a place
+// in the server's queue.
+func (w *waiter) awaitLocal() error {
+	q := w.q
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.ears[channel] != nil
-}
-
-// listen has grants on channel heard, if the server allows. over is subscription's.
-func (w *waiter) listen() (hears, over bool) {
-	q, channel := w.q, w.r.Grants
-	if q.hears(channel) {
-		return true, false
-	}
-	sub, over := w.subscription(channel)
-	if sub == nil {
-		return false, over
-	}
-	q.mu.Lock()
-	if q.ears[channel] != nil || q.ctx.Err() != nil {
-		q.mu.Unlock()
-		sub.Close()
-		return true, over
-	}
-	e := &ear{sub: sub}
-	q.ears[channel] = e
+	since := w.line.heldSince
+	hears := q.grantSubs[w.r.Grants] != nil
 	q.mu.Unlock()
-	go q.hear(channel, e)
-	return true, over
-}
-
-func (q *Queue) hear(channel string, e *ear) {
-	defer func() {
-		e.sub.Close()
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		if q.ears[channel] == e {
-			delete(q.ears, channel)
+	rest := moment - time.Since(since)
+	if since.IsZero() || rest <= 0 {
+		if hears {
+			w.stand(true)
 		}
-	}()
-	for {
-		m, err := e.sub.Next(q.ctx)
-		switch {
-		case err != nil:
-			return
-		case m.Gap:
-			q.missed()
-		default:
-			if g, ok := parseGrant(m.Payload); ok {
-				q.deliver(g)
-			}
-		}
+		return nil
 	}
-}
-
-// parseGrant reads "ticket lease-ms owner". Ticket 0 is none, only a reason to look.
-func parseGrant(text string) (g Grant, ok bool) {
-	ticket, rest, _ := strings.Cut(text, " ")
-	lease, owner, _ := strings.Cut(rest, " ")
-	n, err1 := strconv.ParseInt(ticket, 10, 64)
-	ms, err2 := strconv.ParseInt(lease, 10, 64)
-	return Grant{Ticket: n, Lease: time.Duration(ms) * time.Millisecond, Owner: owner}, err1 == nil && err2 == nil && n >= 0
-}
-
-// missed: grants may have gone by unheard, and what comes next may be from before a failover. Everybody asks.
-func (q *Queue) missed() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.gap = time.Now()
-	for _, w := range q.standing {
-		w.wake()
+	over := false
+	w.stand(hears)
+	if !hears {
+		hears, over = w.subscribeToGrants()
+		w.stand(hears)
 	}
+	if !over && !w.sleep(rest) {
+		return w.gaveUp()
+	}
+	return nil
 }
 
-// deliver hands a grant to its waiter. One that is not there any more has seen to what may come (Owe), or holds what it
-// is granted: nothing is to be done about its grant.
-func (q *Queue) deliver(g Grant) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	w := q.standing[g.Owner]
-	if w == nil {
+// hears reports whether the waiter is known as one that is told of a grant.
+func (w *waiter) hears() bool { return w.standing != nil && w.standing.hears }
+
+// listenForGrants listens for grants, and reports whether to ask again at once: they are heard, or there is no time to sleep.
+func (w *waiter) listenForGrants() bool {
+	w.stand(false) // nameable meanwhile
+	hears, over := w.subscribeToGrants()
+	w.stand(hears)
+	return hears || over
+}
+
+// asking returns what to ask for a place in the server's queue with, nil for one that hears no grants, and notes that
+// it is about to be asked for.
+func (w *waiter) asking() *Standing {
+	if !w.hears() {
+		return nil
+	}
+	if !w.asked {
+		w.asked = true
+		w.q.mu.Lock()
+		w.queued = true
+		w.q.mu.Unlock()
+	}
+	return w.standing
+}
+
+// learn takes in what an Ask said of our place in the server's queue.
+func (w *waiter) learn(a Answer, err error) {
+	if w.standing == nil {
 		return
 	}
-	if g.Ticket > 0 && (w.grant == nil || w.grant.Ticket != 0 && w.grant.Ticket < g.Ticket) {
-		w.grant = &g
+	if err == nil {
+		w.placeless = a.Ticket == 0
 	}
-	w.wake()
+	w.q.mu.Lock()
+	defer w.q.mu.Unlock()
+	switch {
+	case a.Renamed:
+		w.unstand()
+	case err == nil && a.Ticket > 0 && a.Ticket >= w.ticket && a.Sent.After(w.held):
+		w.ticket, w.held = a.Ticket, a.Sent
+	}
 }
 
 // stand makes the waiter known: before anything is sent that may be answered by a grant.
@@ -162,8 +134,9 @@ func (q *Queue) deliver(g Grant) {
 //	does not hear; sleeps for up to PollCap
 //	                                         releases: hands the lock over to the waiter, tells nobody
 //
-// The first SUBSCRIBE of a process takes a moment, which any nudge cuts short, so this was common wherever a program
-// started. The ear may also go between listen and here, when it has lingered for long enough; the loop listens again.
+// The first SUBSCRIBE of a process takes a moment, which any wake-up cuts short, so this was common wherever a program
+// started. The subscription may also
+// end between subscribeToGrants and here, when nobody has used it for long enough; the loop subscribes again.
 func (w *waiter) stand(hears bool) {
 	q := w.q
 	q.mu.Lock()
@@ -171,16 +144,16 @@ func (w *waiter) stand(hears bool) {
 	if w.standing == nil {
 		s := w.r.Taker.Stand()
 		w.standing = &s
-		if w.nudge == nil {
-			w.nudge = make(chan struct{}, 1)
+		if w.wakeup == nil {
+			w.wakeup = make(chan struct{}, 1)
 		}
 		q.standing[s.Owner] = w
 		w.line.contender = w
 	}
-	if e := q.ears[w.r.Grants]; hears && e != nil && w.ear == nil {
+	if e := q.grantSubs[w.r.Grants]; hears && e != nil && w.grantSub == nil {
 		w.standing.hears = true
 		e.users++
-		w.ear = e
+		w.grantSub = e
 		if e.idle != nil {
 			e.idle.Stop()
 			e.idle = nil
@@ -196,29 +169,21 @@ func (w *waiter) unstand() {
 	q := w.q
 	delete(q.standing, w.standing.Owner)
 	w.standing, w.grant, w.ticket = nil, nil, 0
-	if e := w.ear; e != nil {
-		w.ear = nil
+	if e := w.grantSub; e != nil {
+		w.grantSub = nil
 		if e.users--; e.users == 0 && q.ctx.Err() == nil {
 			channel := w.r.Grants
 			var timer *time.Timer
 			timer = time.AfterFunc(linger, func() {
 				q.mu.Lock()
 				defer q.mu.Unlock()
-				if e.idle == timer && e.users == 0 && q.ears[channel] == e {
-					delete(q.ears, channel)
+				if e.idle == timer && e.users == 0 && q.grantSubs[channel] == e {
+					delete(q.grantSubs, channel)
 					e.sub.Close()
 				}
 			})
 			e.idle = timer
 		}
-	}
-}
-
-// wake is called with mu held.
-func (w *waiter) wake() {
-	select {
-	case w.nudge <- struct{}{}:
-	default:
 	}
 }
 
@@ -244,120 +209,29 @@ func (w *waiter) taken() bool {
 		if g.Ticket != 0 {
 			g.Sent = w.held
 		}
-		w.byTurn = g.Ticket == 0
+		w.byLocal = g.Ticket == 0
 	}
 	q.mu.Unlock()
 	return use && w.r.Taker.Taken(*g)
 }
 
-// settled is called with mu held when the wait ends. owes: something of it may be left on the server, or get there
+// settled is called with mu held when the wait ends. unsettled: something of it may be left on the server, or get there
 // until after.
-func (w *waiter) settled(granted bool) (after time.Time, owes bool) {
+func (w *waiter) settled(granted bool) (after time.Time, unsettled bool) {
 	l := w.line
 	if l.contender == w {
 		l.contender = nil
 	}
-	after, owes = w.offered, w.queued || w.grant != nil || !w.offered.IsZero()
+	after, unsettled = w.offered, w.queued || w.grant != nil || !w.offered.IsZero()
 	w.unstand()
 	if granted {
 		if w.head && l.members > 1 {
 			l.heldSince = time.Now()
-			if !w.byTurn {
-				l.turns, l.turnsEnd = min(l.members-1, mostTurns), l.heldSince.Add(turnTime)
+			if !w.byLocal {
+				l.local, l.localEnd = min(l.members-1, mostLocal), l.heldSince.Add(localTime)
 			}
 		}
 		return after, false
 	}
-	return after, owes
-}
-
-// Offer names the waiter that a release under way may make the next holder.
-type Offer struct {
-	Standing
-	// NotAfter is when that waiter stops believing in this offer.
-	NotAfter time.Time
-	// Turn: in this process's turn, before others in the server's queue.
-	Turn bool
-	q    *Queue
-	w    *waiter // may be through with its wait, and serve another one, at any time
-}
-
-// Offer tells that a key is about to be released by this process, and returns the waiter that the release may name;
-// nil if there is none. What came of it is to be said.
-func (q *Queue) Offer(key string, notAfter time.Time) *Offer {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	var l *line // of those that can be handed it: all wait in one manner
-	for m := q.lines[key]; m != nil; m = m.next {
-		m.heldSince = time.Time{}
-		if m.contender != nil {
-			l = m
-		}
-	}
-	if l == nil {
-		return nil
-	}
-	w := l.contender
-	now := time.Now()
-	if w.standing == nil || w.grant != nil || now.Before(w.offered) {
-		return nil
-	}
-	turn := l.turns > 0 && now.Before(l.turnsEnd)
-	if !turn && !w.standing.hears {
-		return nil // the server would have to tell it
-	}
-	if u := w.r.Until; !u.IsZero() && u.Before(notAfter) {
-		notAfter = u
-	}
-	w.offered = notAfter
-	// Counted now, not when it is known to have been used: on a slow network the waiter hears of it from the server, by
-	// asking, before the release is answered, and a turn that does not count as one would bring new turns.
-	w.byTurn = turn
-	if turn {
-		l.turns--
-	}
-	return &Offer{Standing: *w.standing, NotAfter: notAfter, Turn: turn, q: q, w: w}
-}
-
-// Granted: the release, sent at sent, has made the waiter the holder with its lease in full.
-func (o *Offer) Granted(sent time.Time) {
-	o.settle(func(w *waiter) {
-		w.offered = time.Time{}
-		w.grant = &Grant{Owner: o.Owner, Sent: sent, Lease: o.Lease}
-		w.wake()
-	})
-}
-
-// Queued: the release, sent at sent, has found or given the waiter a place in the server's queue.
-func (o *Offer) Queued(ticket int64, sent time.Time) {
-	o.settle(func(w *waiter) {
-		w.offered = time.Time{}
-		w.queued = true
-		if ticket >= w.ticket && sent.After(w.held) {
-			w.ticket, w.held = ticket, sent
-		}
-		if w.grant != nil {
-			w.wake()
-		}
-	})
-}
-
-// Refused: nothing came of it; the waiter asks for itself.
-func (o *Offer) Refused() {
-	o.settle(func(w *waiter) {
-		w.offered = time.Time{}
-		w.wake()
-	})
-}
-
-// Failed: what came of it is not known. The waiter asks for itself, and is not named again before NotAfter.
-func (o *Offer) Failed() { o.settle(func(w *waiter) { w.wake() }) }
-
-// settle: a waiter that has left meanwhile has seen to what may come until NotAfter.
-func (o *Offer) settle(f func(*waiter)) {
-	o.q.mu.Lock()
-	defer o.q.mu.Unlock()
-	if s := o.w.standing; s != nil && s.Owner == o.Owner {
-		f(o.w)
-	}
+	return after, unsettled
 }

@@ -27,8 +27,8 @@ func (a *asker) Ask(context.Context, *wait.Standing) (wait.Answer, error) {
 	return wait.Answer{Granted: true, Sent: time.Now()}, nil
 }
 
-func (a *asker) Taken(wait.Grant) bool { return true }
-func (a *asker) Owe(time.Time)         {}
+func (a *asker) Taken(wait.Grant) bool  { return true }
+func (a *asker) ReleaseLater(time.Time) {}
 
 // On a slow network the waiter that a release names asks before the answer to that release is there, and hears from
 // the server that it is the holder. That was its process's turn like any other.
@@ -57,7 +57,7 @@ func TestATurnThatIsHeardOfByAskingIsCounted(t *testing.T) {
 			o := r.Offer("n", sent.Add(time.Second))
 			require.NotNil(t, o)
 			require.NoError(t, <-held)
-			if !o.Turn {
+			if !o.Local {
 				break
 			}
 			turns++
@@ -66,7 +66,7 @@ func TestATurnThatIsHeardOfByAskingIsCounted(t *testing.T) {
 		require.Positive(t, turns)
 		require.LessOrEqual(t, turns, members)
 		for range members - 1 {
-			r.Nudge("n")
+			r.Wake("n")
 			require.NoError(t, <-held)
 		}
 	})
@@ -167,8 +167,8 @@ func (s *stander) Ask(_ context.Context, standing *wait.Standing) (wait.Answer, 
 	return wait.Answer{Left: time.Hour, Ticket: d.queue[place].Ticket, Sent: sent}, nil
 }
 
-func (s *stander) Taken(wait.Grant) bool { return true }
-func (s *stander) Owe(time.Time)         {}
+func (s *stander) Taken(wait.Grant) bool  { return true }
+func (s *stander) ReleaseLater(time.Time) {}
 
 func (d *desk) lock(owner string) error {
 	err := d.r.Wait(context.Background(), wait.Request{Name: "n", Channel: "c", Grants: "g", Taker: &stander{d, owner}})
@@ -331,7 +331,7 @@ func TestAReleaseDuringTheFirstSubscribeLeavesNoLockIdle(t *testing.T) {
 				require.NoError(t, <-got)
 				time.Sleep(trip) // the second hopes for a turn, and subscribes
 				d.release("another process's")
-				r.Nudge("n")
+				r.Wake("n")
 				time.Sleep(3 * trip) // it has asked again
 				d.release("")
 				require.NoError(t, <-got)
@@ -415,7 +415,7 @@ func TestWhoMayNotListenStandsInNoQueue(t *testing.T) {
 		o := r.Offer("n", time.Now().Add(time.Second))
 		require.Nil(t, o, "its turn is over")
 		d.release("")
-		r.Nudge("n")
+		r.Wake("n")
 		require.NoError(t, <-got)
 		time.Sleep(trip)
 		o = r.Offer("n", time.Now().Add(time.Second))

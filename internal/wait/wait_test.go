@@ -528,11 +528,11 @@ func TestANudgeReachesTheContenderThatHearsNoMessages(t *testing.T) {
 		time.Sleep(5*pollCap + pollCap/3)
 		r.release(false)
 		began := time.Now()
-		r.Nudge("n")
+		r.Wake("n")
 		require.NoError(t, <-got)
 		require.Zero(t, time.Since(began))
 		r.server.Embedded.SetError("")
-		r.Nudge("n") // nobody waits: nothing happens
+		r.Wake("n") // nobody waits: nothing happens
 	})
 }
 
@@ -542,7 +542,7 @@ func TestAWaiterWithoutItsSubscriptionWakesAsIfItSlept(t *testing.T) {
 		free  func(r *room)
 		by    time.Duration
 	}{
-		"a nudge":                       {time.Hour, func(r *room) { r.Nudge("n") }, 0},
+		"a nudge":                       {time.Hour, func(r *room) { r.Wake("n") }, 0},
 		"the end of the holder's lease": {700 * time.Millisecond, func(*room) {}, 300 * time.Millisecond},
 		"PollCap":                       {0, func(*room) {}, pollCap},
 	} {

@@ -1,0 +1,105 @@
+package wait
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/pubsub"
+)
+
+// grantSubscription is the one subscription of a client to one channel of grants, for all its waiters.
+type grantSubscription struct {
+	sub   *pubsub.Subscription
+	users int         // waiters that stand as ones that hear grants
+	idle  *time.Timer // ends it when there have been none for a while
+}
+
+// hearsGrants reports whether grants on channel are listened for already.
+func (q *Queue) hearsGrants(channel string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.grantSubs[channel] != nil
+}
+
+// subscribeToGrants has grants on channel heard, if the server allows. over is subscription's.
+func (w *waiter) subscribeToGrants() (hears, over bool) {
+	q, channel := w.q, w.r.Grants
+	if q.hearsGrants(channel) {
+		return true, false
+	}
+	sub, over := w.subscription(channel)
+	if sub == nil {
+		return false, over
+	}
+	q.mu.Lock()
+	if q.grantSubs[channel] != nil || q.ctx.Err() != nil {
+		q.mu.Unlock()
+		sub.Close()
+		return true, over
+	}
+	e := &grantSubscription{sub: sub}
+	q.grantSubs[channel] = e
+	q.mu.Unlock()
+	go q.receiveGrants(channel, e)
+	return true, over
+}
+
+func (q *Queue) receiveGrants(channel string, e *grantSubscription) {
+	defer func() {
+		e.sub.Close()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if q.grantSubs[channel] == e {
+			delete(q.grantSubs, channel)
+		}
+	}()
+	for {
+		m, err := e.sub.Next(q.ctx)
+		switch {
+		case err != nil:
+			return
+		case m.Gap:
+			q.grantsMissed()
+		default:
+			if g, ok := parseGrant(m.Payload); ok {
+				q.deliver(g)
+			}
+		}
+	}
+}
+
+// parseGrant reads "ticket lease-ms owner". Ticket 0 is none, only a reason to look.
+func parseGrant(text string) (g Grant, ok bool) {
+	ticket, rest, _ := strings.Cut(text, " ")
+	lease, owner, _ := strings.Cut(rest, " ")
+	n, err1 := strconv.ParseInt(ticket, 10, 64)
+	ms, err2 := strconv.ParseInt(lease, 10, 64)
+	return Grant{Ticket: n, Lease: time.Duration(ms) * time.Millisecond, Owner: owner}, err1 == nil && err2 == nil && n >= 0
+}
+
+// grantsMissed is called after a gap: grants may have gone by unheard, and the next may be from before a failover. All
+// waiters ask.
+func (q *Queue) grantsMissed() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.gap = time.Now()
+	for _, w := range q.standing {
+		signal(w.wakeup)
+	}
+}
+
+// deliver hands a grant to its waiter. A waiter that has left has either seen to what may come (Taker.ReleaseLater) or holds
+// what it is granted: nothing is to be done about its grant.
+func (q *Queue) deliver(g Grant) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w := q.standing[g.Owner]
+	if w == nil {
+		return
+	}
+	if g.Ticket > 0 && (w.grant == nil || w.grant.Ticket != 0 && w.grant.Ticket < g.Ticket) {
+		w.grant = &g
+	}
+	signal(w.wakeup)
+}

@@ -1,0 +1,197 @@
+package wait
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// line is the waiters of one key that wait in one manner. It exists only while there are any. Waiters that differ in key or
+// manner must not stand behind each other. A caller that waits for one thing while it holds another would wait for itself.
+// And a waiter whose manner gives it no luck, such as one that polls among others that queue, would keep those behind it
+// from theirs.
+type line struct {
+	manner  string
+	next    *line               // of the same key
+	front   *semaphore.Weighted // held by the member that contends
+	members int
+	waiting int // members that have been refused what they wait for
+	wakeup  chan struct{}
+	pushed  bool      // the contender hears of releases without a wake-up
+	freeBy  time.Time // when the holder's lease ends, as the contender last heard; zero if unknown
+	failure error     // why the contender could not ask, when it last tried; nil if it was answered
+
+	contender *waiter   // that may be offered what is released; nil if there is none
+	heldSince time.Time // since when this process holds the name; zero if not known to
+	local     int       // how often a release may still give it to this process before others
+	localEnd  time.Time
+}
+
+// enter makes the waiter, and puts it into its line.
+func (q *Queue) enter(r Request, ctx context.Context) (w *waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if n := len(q.freeWaiters); n > 0 {
+		w, q.freeWaiters = q.freeWaiters[n-1], q.freeWaiters[:n-1]
+	} else {
+		w = &waiter{}
+	}
+	w.q, w.r, w.ctx, w.known = q, r, ctx, -1
+	if r.Alone {
+		return w
+	}
+	l := q.lines[r.Line]
+	for l != nil && l.manner != r.Manner {
+		l = l.next
+	}
+	if l == nil {
+		if n := len(q.freeLines); n > 0 {
+			l, q.freeLines = q.freeLines[n-1], q.freeLines[:n-1]
+		} else {
+			l = &line{front: semaphore.NewWeighted(1), wakeup: make(chan struct{}, 1)}
+		}
+		l.manner, l.next = r.Manner, q.lines[r.Line]
+		q.lines[r.Line] = l
+	}
+	l.members++
+	w.line = l
+	return w
+}
+
+// exit leaves the line, and whatever may be left of us on the server to the Taker. The waiter is no more after this.
+func (w *waiter) exit() {
+	q, l, r := w.q, w.line, w.r
+	unsettled, after := false, time.Time{}
+	q.mu.Lock()
+	if l != nil {
+		after, unsettled = w.settled(w.granted)
+		if w.head {
+			l.pushed = false
+			l.front.Release(1)
+		}
+		if w.refused {
+			l.waiting--
+		}
+		if l.members--; l.members == 0 {
+			q.remove(r.Line, l)
+			if len(q.freeLines) < spare {
+				drain(l.wakeup)
+				*l = line{front: l.front, wakeup: l.wakeup}
+				q.freeLines = append(q.freeLines, l)
+			}
+		}
+	}
+	if len(q.freeWaiters) < spare {
+		drain(w.wakeup)
+		*w = waiter{wakeup: w.wakeup}
+		q.freeWaiters = append(q.freeWaiters, w)
+	}
+	q.mu.Unlock()
+	if unsettled {
+		r.Taker.ReleaseLater(after)
+	}
+}
+
+// remove takes a line that is empty from those of its key. Called with mu held.
+func (q *Queue) remove(key string, l *line) {
+	before := q.lines[key]
+	switch {
+	case before != l:
+		for before.next != l {
+			before = before.next
+		}
+		before.next = l.next
+	case l.next != nil:
+		q.lines[key] = l.next
+	default:
+		delete(q.lines, key)
+	}
+}
+
+func drain(c chan struct{}) {
+	select {
+	case <-c:
+	default:
+	}
+}
+
+// Wake is called when this process has just released what the waiters of a key wait for. It wakes those that contend, one of
+// each manner, unless they hear of the release anyway.
+func (q *Queue) Wake(key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for l := q.lines[key]; l != nil; l = l.next {
+		l.heldSince = time.Time{}
+		if w := l.contender; w != nil {
+			if w.ticket == 0 || !w.standing.hears {
+				signal(w.wakeup)
+			}
+		} else if !l.pushed {
+			signal(l.wakeup)
+		}
+	}
+}
+
+// signal wakes the waiter that sleeps on c, or else the next one that does.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// WakeAll wakes the waiters of this process that contend in the lines of a key, also those that hear of releases: they are to
+// ask again for a waiter that has just come.
+func (q *Queue) WakeAll(key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for l := q.lines[key]; l != nil; l = l.next {
+		signal(l.wakeup)
+	}
+}
+
+// Members is how many requests stand in the lines of a key, the contenders included.
+func (q *Queue) Members(key string) (n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for l := q.lines[key]; l != nil; l = l.next {
+		n += l.members
+	}
+	return n
+}
+
+// waiting reports whether anybody in the lines of a key has been refused what it waits for.
+func (q *Queue) waiting(key string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for l := q.lines[key]; l != nil; l = l.next {
+		if l.waiting > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Census is what a Queue keeps, in numbers: nothing when nobody waits.
+type Census struct {
+	Lines   int // keys that somebody waits for, or contends for
+	Waiting int // keys of which somebody has been refused what it waits for
+	Shared  int // results that somebody shares
+}
+
+// Census is for tests.
+func (q *Queue) Census() Census {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := Census{Lines: len(q.lines), Shared: len(q.shared)}
+	for _, l := range q.lines {
+		for ; l != nil; l = l.next {
+			if l.waiting > 0 {
+				n.Waiting++
+				break
+			}
+		}
+	}
+	return n
+}

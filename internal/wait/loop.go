@@ -1,0 +1,156 @@
+package wait
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// contend asks until it is granted what the waiter waits for, or there is a reason to stop.
+func (w *waiter) contend() error {
+	if err := w.prepare(); err != nil {
+		return err
+	}
+	for n := 0; ; n++ {
+		if w.standing != nil && w.taken() {
+			return nil
+		}
+		answer, err := w.ask(n)
+		switch {
+		case err == nil && answer.Granted:
+			return nil
+		case err != nil && !script.Retryable(err):
+			return err
+		case w.q.ended(w.ctx) != nil || !w.r.Until.IsZero() && !time.Now().Before(w.r.Until):
+			return w.gaveUp()
+		case !w.pause(n, answer.Foreign):
+			return w.gaveUp()
+		}
+	}
+}
+
+// taker is what takes part in the hand-over; nil for a waiter that does not stand in a line.
+func (w *waiter) taker() Taker {
+	if w.line == nil {
+		return nil
+	}
+	return w.r.Taker
+}
+
+// prepare is what comes before the first try.
+func (w *waiter) prepare() error {
+	switch {
+	case w.r.Backoff != nil:
+	case w.taker() == nil:
+		// Subscribed before the first try, where that costs nothing, the try after the subscription is saved.
+		w.attach(w.q.hub.TrySubscribe(w.r.Channel))
+	default:
+		return w.awaitLocal()
+	}
+	return nil
+}
+
+// ask is the n-th try, from 0. An error that asking again may mend is noted, and counted in failures.
+func (w *waiter) ask(n int) (answer Answer, err error) {
+	ctx := w.ctx
+	if n > 0 {
+		ctx = w.patience()
+	}
+	if w.sub != nil {
+		w.sub.Drain()
+	}
+	began := time.Now()
+	switch {
+	case w.taker() != nil:
+		answer, err = w.r.Taker.Ask(ctx, w.asking())
+		w.learn(answer, err)
+	case w.r.Taker != nil:
+		answer, err = w.r.Taker.Ask(ctx, nil)
+	default:
+		answer, err = w.r.Try(ctx)
+	}
+	w.move(answer.Channel)
+	switch {
+	case err == nil && answer.Granted:
+	case err == nil:
+		w.heard, w.failures = true, 0
+		w.note(answer.Left, nil)
+	case script.Retryable(err):
+		// A try that our own patience cut short says nothing about the server. The server is told when that ends, and
+		// may refuse what comes later by its clock before our timer goes off: no other try would fit in either.
+		if end, ok := ctx.Deadline(); !w.heard || ctx.Err() == nil && !(ok && time.Until(end) <= time.Since(began)) {
+			w.note(-1, err)
+		}
+		w.failures++
+	}
+	return answer, err
+}
+
+// pause waits after the n-th try for a reason to ask again; false: out of patience. foreign: the holder's release is only
+// published on Request.Channel.
+func (w *waiter) pause(n int, foreign bool) bool {
+	hands := w.taker() != nil
+	switch {
+	case w.failures > 0:
+		return script.Pause(w.patience(), min(script.Backoff(w.failures), w.q.pollCap))
+	case w.r.Backoff != nil:
+		return w.sleep(min(w.r.Backoff(n), w.q.pollCap))
+	case hands && !w.hears() && w.listenForGrants():
+		return true // the next try asks for a place in the queue, if grants are heard by now
+	case (!hands || foreign) && w.sub == nil && w.subscribe():
+		return true // try again at once: see the package comment
+	}
+	d := w.sleepTime()
+	if w.refusals > 0 {
+		d = min(d, script.Backoff(w.refusals))
+	}
+	return w.sleep(d)
+}
+
+// sleepTime is how long to sleep when nothing happens.
+func (w *waiter) sleepTime() time.Duration {
+	d := w.q.pollCap
+	if w.standing != nil || w.r.Own { // in a queue on the server, ours or Redisson's
+		d = min(d, MaxPoll)
+	}
+	if w.hears() && w.placeless { // its slot is being migrated, and nobody is told of a release meanwhile
+		d /= placelessPolls
+	}
+	if w.known >= 0 {
+		// a little after the lease: the server counts in whole milliseconds, and all waiters of all processes know
+		// the same instant
+		d = min(d, w.known+time.Millisecond+rand.N(time.Millisecond+w.known/50))
+	}
+	d -= rand.N(d/10 + 1)
+	if w.known >= 0 && w.known < d {
+		d = w.known + time.Millisecond
+	}
+	return d
+}
+
+// placelessPolls is how often a waiter asks in a PollCap while the server's queue cannot be used.
+const placelessPolls = 20
+
+// sleep waits for a reason to try again, for d at most; false: out of patience.
+func (w *waiter) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	var pushed <-chan struct{}
+	if w.sub != nil {
+		pushed = w.sub.Ready()
+	}
+	select {
+	case <-t.C:
+		w.q.woken(w.ctx, w.r.Name, false)
+	case <-pushed:
+		w.q.woken(w.ctx, w.r.Name, true)
+	case <-w.lineWakeup():
+		w.q.woken(w.ctx, w.r.Name, true)
+	case <-w.wakeup:
+		w.q.woken(w.ctx, w.r.Name, true)
+	case <-w.patience().Done():
+		return false
+	}
+	return true
+}

@@ -1,0 +1,94 @@
+package wait
+
+import "time"
+
+// Offer names the waiter that a release under way may make the next holder.
+type Offer struct {
+	Standing
+	// NotAfter is when that waiter stops believing in this offer.
+	NotAfter time.Time
+	// Local: a local hand-over, before others in the server's queue.
+	Local bool
+	q     *Queue
+	w     *waiter // may be through with its wait, and serve another one, at any time
+}
+
+// Offer tells that a key is about to be released by this process, and returns the waiter that the release may name;
+// nil if there is none. What came of it is to be said.
+func (q *Queue) Offer(key string, notAfter time.Time) *Offer {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var l *line // of those that can be handed it: all wait in one manner
+	for m := q.lines[key]; m != nil; m = m.next {
+		m.heldSince = time.Time{}
+		if m.contender != nil {
+			l = m
+		}
+	}
+	if l == nil {
+		return nil
+	}
+	w := l.contender
+	now := time.Now()
+	if w.standing == nil || w.grant != nil || now.Before(w.offered) {
+		return nil
+	}
+	local := l.local > 0 && now.Before(l.localEnd)
+	if !local && !w.standing.hears {
+		return nil // the server would have to tell it
+	}
+	if u := w.r.Until; !u.IsZero() && u.Before(notAfter) {
+		notAfter = u
+	}
+	w.offered = notAfter
+	// Counted now, not when it is known to have been used: on a slow network the waiter hears of it from the server, by
+	// asking, before the release is answered, and a local hand-over that does not count as one would bring new ones.
+	w.byLocal = local
+	if local {
+		l.local--
+	}
+	return &Offer{Standing: *w.standing, NotAfter: notAfter, Local: local, q: q, w: w}
+}
+
+// Granted: the release, sent at sent, has made the waiter the holder with its lease in full.
+func (o *Offer) Granted(sent time.Time) {
+	o.settle(func(w *waiter) {
+		w.offered = time.Time{}
+		w.grant = &Grant{Owner: o.Owner, Sent: sent, Lease: o.Lease}
+		signal(w.wakeup)
+	})
+}
+
+// Queued: the release, sent at sent, has found or given the waiter a place in the server's queue.
+func (o *Offer) Queued(ticket int64, sent time.Time) {
+	o.settle(func(w *waiter) {
+		w.offered = time.Time{}
+		w.queued = true
+		if ticket >= w.ticket && sent.After(w.held) {
+			w.ticket, w.held = ticket, sent
+		}
+		if w.grant != nil {
+			signal(w.wakeup)
+		}
+	})
+}
+
+// Refused: nothing came of it; the waiter asks for itself.
+func (o *Offer) Refused() {
+	o.settle(func(w *waiter) {
+		w.offered = time.Time{}
+		signal(w.wakeup)
+	})
+}
+
+// Failed: what came of it is not known. The waiter asks for itself, and is not named again before NotAfter.
+func (o *Offer) Failed() { o.settle(func(w *waiter) { signal(w.wakeup) }) }
+
+// settle: a waiter that has left meanwhile has seen to what may come until NotAfter.
+func (o *Offer) settle(f func(*waiter)) {
+	o.q.mu.Lock()
+	defer o.q.mu.Unlock()
+	if s := o.w.standing; s != nil && s.Owner == o.Owner {
+		f(o.w)
+	}
+}

@@ -1,0 +1,105 @@
+package wait
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/pubsub"
+)
+
+// deniedPause is how long a channel whose kind the user has no right to is not asked for again, by any waiter of the client.
+const deniedPause = 30 * time.Second
+
+// kindOf is the prefix of a channel, which says what it is for, and by which rights are given. That of a latch ends with a
+// brace only.
+func kindOf(channel string) string {
+	if end := strings.IndexAny(channel, ":{"); end >= 0 {
+		return channel[:end]
+	}
+	return channel
+}
+
+// denies reports whether the server will give the same answer for long: the user has no right, or there is no such command.
+// Any other refusal, as by a server that is loading or has lost its place in a Cluster, is asked again soon.
+func denies(err error) bool {
+	var re *rueidis.RedisError
+	return errors.As(err, &re) && (strings.HasPrefix(re.Error(), "NOPERM") || strings.HasPrefix(re.Error(), "ERR unknown command"))
+}
+
+func (w *waiter) attach(sub *pubsub.Subscription, ok bool) {
+	if !ok {
+		return
+	}
+	w.sub = sub
+	if w.line != nil {
+		w.q.mu.Lock()
+		w.line.pushed = true
+		w.q.mu.Unlock()
+	}
+}
+
+// subscribe subscribes to releases, and reports whether to try again at once: it stands, or there is no time to sleep.
+func (w *waiter) subscribe() bool {
+	sub, over := w.subscription(w.r.Channel)
+	w.attach(sub, sub != nil)
+	return sub != nil || over
+}
+
+// subscription subscribes, for as long as the waiter would sleep otherwise: a server that does not confirm must not keep
+// us from polling, nor from what a wake-up or the end of the holder's lease is a reason for. over: that has come, and the
+// next thing is a try. If there is no subscription to be had the waiter polls; it is no error.
+func (w *waiter) subscription(channel string) (sub *pubsub.Subscription, over bool) {
+	q := w.q
+	q.mu.Lock()
+	denied := time.Now().Before(q.denied[kindOf(channel)])
+	q.mu.Unlock()
+	if denied {
+		return nil, false
+	}
+	ctx, cancel := context.WithTimeout(w.patience(), w.sleepTime())
+	defer cancel()
+	woke := make(chan bool, 1)
+	go func() {
+		select {
+		case <-w.lineWakeup():
+			cancel()
+			woke <- true
+		case <-w.wakeup:
+			cancel()
+			woke <- true
+		case <-ctx.Done():
+			woke <- false
+		}
+	}()
+	sub, err := q.hub.Subscribe(ctx, channel)
+	ended := ctx.Err() != nil
+	cancel()
+	byWakeup := <-woke
+	switch {
+	case err == nil:
+		ended, w.refusals = false, 0
+	case ended:
+	case denies(err):
+		q.mu.Lock()
+		q.denied[kindOf(channel)] = time.Now().Add(deniedPause)
+		q.mu.Unlock()
+	default:
+		w.refusals++
+	}
+	if over = (ended || byWakeup) && w.patience().Err() == nil; over {
+		q.woken(w.ctx, w.r.Name, byWakeup)
+	}
+	return sub, over
+}
+
+// lineWakeup wakes the contender of the line, nil for a waiter that stands in none.
+func (w *waiter) lineWakeup() <-chan struct{} {
+	if w.line == nil {
+		return nil
+	}
+	return w.line.wakeup
+}

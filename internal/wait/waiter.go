@@ -1,0 +1,130 @@
+package wait
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/pubsub"
+)
+
+// waiter is one call of Wait.
+type waiter struct {
+	q    *Queue
+	r    Request
+	ctx  context.Context // the caller's
+	slow context.Context // ctx, Until and the queue's end together; made when first needed
+	stop []func()
+	line *line
+	head bool
+	sub  *pubsub.Subscription
+
+	known   time.Duration // of the holder's lease, when last heard; negative: unknown
+	failure error
+	// failures of tries in a row
+	failures int
+	heard    bool // some try was answered
+	refused  bool // with no, and so it counts in line.waiting
+	// refusals of a subscription in a row that may soon be had
+	refusals int
+	granted  bool
+	asked    bool // what queued says, for the waiter itself
+	// placeless: when last asked there was no place in the server's queue to be had
+	placeless bool
+
+	// Of the hand-over. Guarded by Queue.mu from stand on:
+	standing *Standing
+	wakeup   chan struct{}
+	grantSub *grantSubscription
+	grant    *Grant
+	ticket   int64     // the place that the newest answer named
+	held     time.Time // when the call was sent that was so answered
+	offered  time.Time // a release names us until then
+	queued   bool      // a call went out that may have put us into the server's queue
+	byLocal  bool      // granted inside the process
+}
+
+// patience is the context that ends when any reason to stop waiting does.
+func (w *waiter) patience() context.Context {
+	if w.slow == nil {
+		ctx, cancel := context.WithCancelCause(w.ctx)
+		unlink := context.AfterFunc(w.q.ctx, func() { cancel(errs.ErrClosed) })
+		w.stop = append(w.stop, func() { unlink(); cancel(nil) })
+		if !w.r.Until.IsZero() {
+			var cancelTimer context.CancelFunc
+			ctx, cancelTimer = context.WithDeadlineCause(ctx, w.r.Until, errTimeUp)
+			w.stop = append(w.stop, cancelTimer)
+		}
+		w.slow = ctx
+	}
+	return w.slow
+}
+
+var errTimeUp = errors.New("waitTime is over")
+
+func (w *waiter) gaveUp() error {
+	g := &GaveUp{Left: w.known, Failure: w.failure, Cause: w.q.ended(w.ctx)}
+	if w.line != nil {
+		w.q.mu.Lock()
+		if !w.line.freeBy.IsZero() {
+			g.Left = max(0, time.Until(w.line.freeBy))
+		}
+		if !w.head { // never asked itself: what the contender knows is all there is to know
+			g.Failure = w.line.failure
+		}
+		w.q.mu.Unlock()
+	}
+	return g
+}
+
+func (w *waiter) leave() {
+	for _, stop := range w.stop {
+		stop()
+	}
+	switch {
+	case w.sub == nil:
+	case w.r.Own:
+		w.sub.Discard()
+	default:
+		w.sub.Close()
+	}
+	w.exit()
+}
+
+// note keeps what the last try found, for those behind us too: the rest of the holder's lease, or why the server
+// could not be asked.
+func (w *waiter) note(left time.Duration, failure error) {
+	w.failure = failure
+	if failure == nil {
+		w.known = left
+	}
+	if w.line == nil {
+		return
+	}
+	w.q.mu.Lock()
+	defer w.q.mu.Unlock()
+	w.line.failure = failure
+	if failure == nil {
+		if !w.refused {
+			w.refused = true
+			w.line.waiting++
+		}
+		w.line.freeBy = time.Time{}
+		if left >= 0 {
+			w.line.freeBy = time.Now().Add(left)
+		}
+	}
+}
+
+// move leaves the channel of an owner that is another one now.
+func (w *waiter) move(channel string) {
+	if channel == "" || channel == w.r.Channel {
+		return
+	}
+	w.r.Channel = channel
+	if w.sub != nil {
+		w.sub.Discard()
+		w.sub = nil
+	}
+}
