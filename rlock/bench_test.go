@@ -2,7 +2,6 @@ package rlock_test
 
 import (
 	"context"
-	"os"
 	"testing"
 
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -38,22 +37,14 @@ func BenchmarkFloor(b *testing.B) {
 func BenchmarkSameScripts(b *testing.B) {
 	c := redistest.Start(b).Client(b)
 	ctx := context.Background()
-	load := func(file string) string {
-		var src string
-		for _, f := range []string{"owners.lua", "handover.lua", file} {
-			text, err := os.ReadFile(f)
-			if err != nil {
-				b.Fatal(err)
-			}
-			src += string(text)
-		}
-		sha, err := c.Do(ctx, c.B().ScriptLoad().Script(src).Build()).ToString()
+	load := func(name string) string {
+		sha, err := c.Do(ctx, c.B().ScriptLoad().Script(source(b, name)).Build()).ToString()
 		if err != nil {
 			b.Fatal(err)
 		}
 		return sha
 	}
-	take, drop := load("acquire.lua"), load("release.lua")
+	take, drop := load("acquire"), load("release")
 	const owner = "0e5d0d5e-1111-8000-8000-000000000000:1"
 	b.ReportAllocs()
 	for b.Loop() {

@@ -1,7 +1,6 @@
 package rlock
 
 import (
-	_ "embed"
 	"strconv"
 	"time"
 
@@ -11,17 +10,8 @@ import (
 )
 
 var (
-	//go:embed fair.lua
-	fairSource string // functions of the three below it
-	//go:embed fair_acquire.lua
-	fairAcquireSource string
-	//go:embed fair_release.lua
-	fairReleaseSource string
-	//go:embed fair_force.lua
-	fairForceSource string
-
-	fairAcquireScript = script.New("fair acquire", ownersSource+fairSource+fairAcquireSource)
-	fairReleaseScript = script.New("fair release", ownersSource+fairSource+fairReleaseSource)
+	fairAcquireScript = load("fair acquire", "fair_acquire")
+	fairReleaseScript = load("fair release", "fair_release")
 )
 
 // fair is Redisson's RFairLock: the hash of an RLock, a list of waiters and a sorted set of when they count as dead.
@@ -37,9 +27,7 @@ var fair = &kind{
 		return c
 	},
 	acquire: func(l *single, r acquireRequest) script.Call {
-		return script.Call{Script: fairAcquireScript, Keys: l.keys, Args: []string{
-			r.owner, strconv.Itoa(r.want), millis(r.lease), strconv.FormatInt(r.notAfter, 10), l.c.publish, l.channel, r.entry,
-		}}
+		return script.Call{Script: fairAcquireScript, Keys: l.keys, Args: append(r.asked(3), l.c.publish, l.channel, r.entry)}
 	},
 	release: func(l *single, owner string, remaining int, entry string) script.Call {
 		return script.Call{Script: fairReleaseScript, Keys: l.keys, Args: []string{owner, strconv.Itoa(remaining), l.channel, l.c.publish, entry}}
@@ -47,7 +35,7 @@ var fair = &kind{
 	renew: renewScript,
 	keep:  keepScript,
 	query: queryScript,
-	force: script.New("fair force unlock", ownersSource+fairSource+fairForceSource),
+	force: load("fair force unlock", "fair_force"),
 	title: "Fair",
 	place: fairQueue,
 	entry: entryInside,

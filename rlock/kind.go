@@ -115,11 +115,7 @@ var (
 		k.keys = func(_ *Client, key string) []string {
 			return []string{key, queueKey(key), keyname.Prefix("redisson_lock_token", key)}
 		}
-		k.acquire = func(l *single, r acquireRequest) script.Call {
-			call := acquireCall(l, r)
-			call.Args = append(append(call.Args[:6:6], r.entry), millis(l.c.opts.TokenRetention))
-			return call
-		}
+		k.acquire = fencedCall
 		k.release = func(l *single, owner string, remaining int, entry string) script.Call {
 			call := releaseCall(l, owner, remaining, entry)
 			call.Keys = call.Keys[:2:2]

@@ -11,25 +11,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
-// functions is what stands in files, one after the other.
-func functions(t *testing.T, files string) (src string) {
+// source is the text of a script as it is sent.
+func source(t testing.TB, name string) string {
 	t.Helper()
-	for _, name := range strings.Fields(files) {
-		text, err := os.ReadFile(name + ".lua")
-		require.NoError(t, err)
-		src += string(text)
-	}
-	return src
+	text, err := script.Compose(os.DirFS("."), name)
+	require.NoError(t, err)
+	return text
 }
 
-// sources are scripts, each with the functions of some files above it.
-func sources(t *testing.T, above string, names ...string) map[string]string {
+// sources are the texts of scripts.
+func sources(t *testing.T, names ...string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, name := range names {
-		all[name] = functions(t, above+" "+name)
+		all[name] = source(t, name)
 	}
 	return all
 }
@@ -37,7 +35,7 @@ func sources(t *testing.T, above string, names ...string) map[string]string {
 func TestPlainScriptTable(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
-		src := sources(t, "", "plain_acquire", "plain_release", "plain_renew", "plain_query", "plain_force", "plain_keep")
+		src := sources(t, "plain_acquire", "plain_release", "plain_renew", "plain_query", "plain_force", "plain_keep")
 		far := strconv.FormatInt(g.now(t)+86_400_000, 10)
 		past := strconv.FormatInt(g.now(t)-86_400_000, 10)
 		const left = -7 // any number of ms above 0
@@ -131,7 +129,7 @@ func TestFairScriptTable(t *testing.T) {
 	one := func(owner, count string) map[string]string { return map[string]string{owner: count} }
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
-		src := sources(t, "owners fair", "fair_acquire", "fair_release", "fair_force")
+		src := sources(t, "fair_acquire", "fair_release", "fair_force")
 		acquire := func(owner, want, patience string) []string {
 			return []string{owner, want, "300000", "0", "PUBLISH", "CHANNEL", patience}
 		}
@@ -246,7 +244,7 @@ return 1`, []string{"redisson_lock_queue:{" + key + "}", "redisson_lock_timeout:
 
 func TestAPollOfAFairWaiterCostsTheSameHoweverManyWait(t *testing.T) {
 	g := newScriptRig(t, redistest.Start(t))
-	src := sources(t, "owners fair", "fair_acquire")["fair_acquire"]
+	src := source(t, "fair_acquire")
 	sha, err := g.do(t, "SCRIPT", "LOAD", src).ToString()
 	require.NoError(t, err)
 	g.must(t, "HSET", "holder", bob, "1")
@@ -290,7 +288,7 @@ func TestAPollOfAFairWaiterCostsTheSameHoweverManyWait(t *testing.T) {
 func TestManyDeadFairWaitersAreDroppedByAFewCalls(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
-		src := sources(t, "owners fair", "fair_acquire")["fair_acquire"]
+		src := source(t, "fair_acquire")
 		keys := []string{"l", "redisson_lock_queue:{l}", "redisson_lock_timeout:{l}"}
 		fairQueue(t, g, "l", 1000, -time.Second)
 		for before := int64(1001); ; {
@@ -318,7 +316,7 @@ func TestHalfAFairQueueKeepsNobodyOut(t *testing.T) {
 	const carol = "2b3c4d5e-5a1e-8c61-9d0a-6f4f3a2b1c0d:9"
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
-		src := sources(t, "owners fair", "fair_acquire")["fair_acquire"]
+		src := source(t, "fair_acquire")
 		keys := []string{"l", "redisson_lock_queue:{l}", "redisson_lock_timeout:{l}"}
 		for _, lost := range keys[1:] {
 			g.must(t, "FLUSHALL")
@@ -349,7 +347,7 @@ func TestHalfAFairQueueKeepsNobodyOut(t *testing.T) {
 func TestAFairWaiterOfOursThatIsFirstDiesInThirtySeconds(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
-		src := sources(t, "owners fair", "fair_acquire")["fair_acquire"]
+		src := source(t, "fair_acquire")
 		keys := []string{"l", "redisson_lock_queue:{l}", "redisson_lock_timeout:{l}"}
 		now := g.now(t)
 		for _, w := range []string{bob, bob + "1", java, bob + "2"} {
@@ -378,7 +376,7 @@ func TestAFairWaiterOfOursThatIsFirstDiesInThirtySeconds(t *testing.T) {
 func TestFairScoresOutlastRedissonsSubtractions(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
-		src := sources(t, "owners fair", "fair_acquire")
+		src := sources(t, "fair_acquire")
 		key, queue, timeouts := "l", "redisson_lock_queue:{l}", "redisson_lock_timeout:{l}"
 		g.must(t, "HSET", key, bob, "1")
 		g.must(t, "PEXPIRE", key, "100000")
@@ -419,14 +417,14 @@ func TestWhoIsOursIsToldByTheWholeShape(t *testing.T) {
 			require.Equal(t, []int64{0, 1}, []int64{got[0], got[4]}, "its release has to be listened for")
 
 			g.must(t, "SET", "p", foreign, "PX", "100000")
-			got, err = eval(t, g.c, sources(t, "", "plain_acquire")["plain_acquire"], []string{"p"}, alice, "300000", "0")
+			got, err = eval(t, g.c, source(t, "plain_acquire"), []string{"p"}, alice, "300000", "0")
 			require.NoError(t, err)
 			require.Equal(t, []int64{0, 1}, []int64{got[0], got[4]})
 
 			now := g.now(t)
 			g.must(t, "RPUSH", "redisson_lock_queue:{l}", foreign)
 			g.must(t, "ZADD", "redisson_lock_timeout:{l}", strconv.FormatInt(now+400_000, 10), foreign)
-			_, err = eval(t, g.c, sources(t, "owners fair", "fair_acquire")["fair_acquire"], []string{"l", "redisson_lock_queue:{l}", "redisson_lock_timeout:{l}"},
+			_, err = eval(t, g.c, source(t, "fair_acquire"), []string{"l", "redisson_lock_queue:{l}", "redisson_lock_timeout:{l}"},
 				alice, "1", "300000", "0", "PUBLISH", "c", "3000")
 			require.NoError(t, err)
 			score, err := g.do(t, "ZSCORE", "redisson_lock_timeout:{l}", alice).AsFloat64()

@@ -3,7 +3,6 @@ package rlock
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"maps"
@@ -20,10 +19,7 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-//go:embed multi_acquire.lua
-var multiAcquireSource string
-
-var multiAcquireScript = script.New("acquire several", ownersSource+handoverSource+multiAcquireSource)
+var severalScript = load("acquire several", "several_acquire")
 
 // Multi describes several locks as one: acquired all or none, valid only while all are held, released together.
 // Redisson's RMultiLock. The locks may be of any kind and of several clients and servers; for all others they are the
@@ -428,7 +424,7 @@ func (t *together) takeBack(ctx context.Context) {
 func (t *together) call(notAfter int64) script.Call {
 	keys := make([]string, 0, 2*len(t.members))
 	args := make([]string, 4, 4+2*len(t.members))
-	args[0], args[1], args[2], args[3] = "0", millis(t.lease), strconv.FormatInt(notAfter, 10), t.c.publish
+	args[0], args[1], args[2], args[3] = "0", script.Millis(t.lease), strconv.FormatInt(notAfter, 10), t.c.publish
 	if t.c.handover {
 		args[0] = "1"
 	}
@@ -441,7 +437,7 @@ func (t *together) call(notAfter int64) script.Call {
 	}
 	c, owners := t.c, t.owners
 	return script.Call{
-		Script: multiAcquireScript, Keys: keys, Args: args, Replicas: c.opts.MinReplicas, ReplicasWait: c.opts.ReplicaTimeout,
+		Script: severalScript, Keys: keys, Args: args, Replicas: c.opts.MinReplicas, ReplicasWait: c.opts.ReplicaTimeout,
 		Late: func(res rueidis.RedisResult) {
 			m, err := res.ToMessage()
 			if err != nil {

@@ -26,7 +26,7 @@ func TestMultiAcquireScriptTable(t *testing.T) {
 	entry := func(owner string) string { return owner + " 60000 2500" }
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
-		src := sources(t, "owners handover", "multi_acquire")["multi_acquire"]
+		src := source(t, "several_acquire")
 		for i, c := range []struct {
 			name     string
 			locks    [2]lock // of alice and bob
@@ -118,7 +118,7 @@ func TestMultiAcquireScriptTable(t *testing.T) {
 func TestQuorumAcquireScriptTable(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
-		src := functions(t, "owners handover") + "local function acquire(KEYS, ARGV)\n" + functions(t, "acquire") + "\nend\n" + functions(t, "quorum_acquire")
+		src := source(t, "vote_acquire")
 		run := func() int64 {
 			info, err := g.do(t, "INFO", "server").ToString()
 			require.NoError(t, err)
@@ -149,7 +149,7 @@ func TestQuorumAcquireScriptTable(t *testing.T) {
 				key := fmt.Sprint("v", i)
 				row{before: c.before, ttl: c.ttl}.prepare(t, g, key)
 				before := g.look(t, key)
-				args := append(append(c.args[:4:4], "PUBLISH", "redlatch_grant:", ""), c.args[4])
+				args := append(append(c.args[:4:4], "PUBLISH", "redlatch_grant:"), c.args[4])
 				for again := range 2 {
 					got, err := eval(t, g.c, src, []string{key, "redlatch_queue:{" + key + "}"}, args...)
 					require.NoError(t, err)

@@ -2,7 +2,6 @@ package rlock
 
 import (
 	"crypto/sha256"
-	_ "embed"
 	"encoding/hex"
 	"fmt"
 	"strconv"
@@ -13,21 +12,8 @@ import (
 )
 
 var (
-	//go:embed plain_acquire.lua
-	plainAcquireSource string
-	//go:embed plain_release.lua
-	plainReleaseSource string
-	//go:embed plain_renew.lua
-	plainRenewSource string
-	//go:embed plain_keep.lua
-	plainKeepSource string
-	//go:embed plain_query.lua
-	plainQuerySource string
-	//go:embed plain_force.lua
-	plainForceSource string
-
-	plainAcquireScript = script.New("plain acquire", plainAcquireSource)
-	plainReleaseScript = script.New("plain release", plainReleaseSource)
+	plainAcquireScript = load("plain acquire", "plain_acquire")
+	plainReleaseScript = load("plain release", "plain_release")
 )
 
 // plain is one string key, owner as its value.
@@ -35,15 +21,15 @@ var plain = &kind{
 	keys:    func(_ *Client, key string) []string { return []string{key} },
 	channel: func(key, _ string) string { return keyname.Prefix("redlatch_plain", key) },
 	acquire: func(l *single, r acquireRequest) script.Call {
-		return script.Call{Script: plainAcquireScript, Keys: l.keys, Args: []string{r.owner, millis(r.lease), strconv.FormatInt(r.notAfter, 10)}}
+		return script.Call{Script: plainAcquireScript, Keys: l.keys, Args: []string{r.owner, script.Millis(r.lease), strconv.FormatInt(r.notAfter, 10)}}
 	},
 	release: func(l *single, owner string, _ int, _ string) script.Call {
 		return script.Call{Script: plainReleaseScript, Keys: l.keys, Args: []string{owner, l.channel, l.c.publish}}
 	},
-	renew:  script.New("plain renew", plainRenewSource),
-	keep:   script.New("plain keep", plainKeepSource),
-	query:  script.New("plain query", plainQuerySource),
-	force:  script.New("plain force unlock", plainForceSource),
+	renew:  load("plain renew", "plain_renew"),
+	keep:   load("plain keep", "plain_keep"),
+	query:  load("plain query", "plain_query"),
+	force:  load("plain force unlock", "plain_force"),
 	title:  "Plain",
 	manner: "plain",
 }

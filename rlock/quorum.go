@@ -2,33 +2,19 @@ package rlock
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"time"
 
 	"github.com/redis/rueidis"
 
-	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/wait"
 )
-
-//go:embed quorum_acquire.lua
-var quorumAcquireSource string
-
-var quorumAcquireScript = script.New("acquire a vote",
-	"local function acquire(KEYS, ARGV)\n"+fastFirst(acquireSource)+"\nend\n"+quorumAcquireSource)
 
 // voting is what a kind is as a member of a Quorum.
 func voting(k *kind) *kind {
 	return k.like(func(k *kind) {
 		k.title, k.votes = "member of a Quorum", true
-		k.acquire = func(l *single, r acquireRequest) script.Call {
-			r.entry = ""
-			call := acquireCall(l, r)
-			call.Script = quorumAcquireScript
-			call.Args = append(call.Args[:6:6], "", millis(max(r.lease, l.c.opts.WatchdogTimeout)))
-			return call
-		}
+		k.acquire = voteCall
 	})
 }
 

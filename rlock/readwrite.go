@@ -1,7 +1,6 @@
 package rlock
 
 import (
-	_ "embed"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,31 +11,12 @@ import (
 )
 
 var (
-	//go:embed rw.lua
-	rwSource string // functions of the others
-	//go:embed rw_read.lua
-	rwReadSource string
-	//go:embed rw_write.lua
-	rwWriteSource string
-	//go:embed rw_release.lua
-	rwReleaseSource string
-	//go:embed rw_read_renew.lua
-	rwReadRenewSource string
-	//go:embed rw_write_renew.lua
-	rwWriteRenewSource string
-	//go:embed rw_keep.lua
-	rwKeepSource string
-	//go:embed rw_query.lua
-	rwQuerySource string
-	//go:embed rw_force.lua
-	rwForceSource string
-
-	rwReadScript    = script.New("acquire read", ownersSource+rwSource+rwReadSource)
-	rwWriteScript   = script.New("acquire write", ownersSource+rwSource+rwWriteSource)
-	rwReleaseScript = script.New("release read-write", ownersSource+rwSource+rwReleaseSource)
-	rwKeepScript    = script.New("keep read-write", ownersSource+rwSource+rwKeepSource)
-	rwQueryScript   = script.New("query read-write", ownersSource+rwSource+rwQuerySource)
-	rwForceScript   = script.New("force unlock read-write", ownersSource+rwSource+rwForceSource)
+	rwReadScript    = load("acquire read", "rw_read")
+	rwWriteScript   = load("acquire write", "rw_write")
+	rwReleaseScript = load("release read-write", "rw_release")
+	rwKeepScript    = load("keep read-write", "rw_keep")
+	rwQueryScript   = load("query read-write", "rw_query")
+	rwForceScript   = load("force unlock read-write", "rw_force")
 )
 
 // side is a lock's place in a read-write lock.
@@ -53,16 +33,14 @@ var rwRead = &kind{
 	keys:    rwKeys,
 	channel: rwChannel,
 	acquire: func(l *single, r acquireRequest) script.Call {
-		return script.Call{Script: rwReadScript, Keys: l.readKeys(r.owner), Args: []string{
-			r.owner, strconv.Itoa(r.want), millis(r.lease), strconv.FormatInt(r.notAfter, 10), r.under, l.channel, l.c.publish,
-		}}
+		return script.Call{Script: rwReadScript, Keys: l.readKeys(r.owner), Args: append(r.asked(3), r.under, l.channel, l.c.publish)}
 	},
 	release: func(l *single, owner string, remaining int, _ string) script.Call {
 		return script.Call{Script: rwReleaseScript, Keys: l.readKeys(owner), Args: []string{
 			owner, strconv.Itoa(remaining), l.channel, l.c.publish, "0", "",
 		}}
 	},
-	renew: script.New("renew reads", ownersSource+rwSource+rwReadRenewSource),
+	renew: load("renew reads", "rw_read_renew"),
 	// The lock's own key is written by every reader that comes or goes. What nobody else writes is the timeout key.
 	leaseKey: func(l *single, owner string) string { return timeoutKey(l.key, owner, 1) },
 	more:     func(l *single, _ string) []string { return l.keys },
@@ -83,9 +61,7 @@ var rwWrite = &kind{
 		if r.entry != "" {
 			mark = l.mark()
 		}
-		return script.Call{Script: rwWriteScript, Keys: l.keys, Args: []string{
-			r.owner, strconv.Itoa(r.want), millis(r.lease), strconv.FormatInt(r.notAfter, 10), mark, l.channel, l.c.publish,
-		}}
+		return script.Call{Script: rwWriteScript, Keys: l.keys, Args: append(r.asked(3), mark, l.channel, l.c.publish)}
 	},
 	release: func(l *single, owner string, remaining int, entry string) script.Call {
 		marked := ""
@@ -96,7 +72,7 @@ var rwWrite = &kind{
 			l.field(owner), strconv.Itoa(remaining), l.channel, l.c.publish, "1", marked,
 		}}
 	},
-	renew:  script.New("renew writes", ownersSource+rwSource+rwWriteRenewSource),
+	renew:  load("renew writes", "rw_write_renew"),
 	more:   func(l *single, _ string) []string { return l.keys[1:] },
 	keep:   rwKeepScript,
 	query:  rwQueryScript,
@@ -108,7 +84,7 @@ var rwWrite = &kind{
 }
 
 // mark is for how many ms a waiting writer that is preferred keeps new readers out, each time that it looks.
-func (l *single) mark() string { return millis(5 * l.c.opts.PollCap / 2) }
+func (l *single) mark() string { return script.Millis(5 * l.c.opts.PollCap / 2) }
 
 // rwWriteFirst is a write half whose waiters keep new readers out.
 var rwWriteFirst = rwWrite.like(func(k *kind) { k.title, k.manner, k.place = "ReadWrite.PreferWriters.Write", "write first", mark })

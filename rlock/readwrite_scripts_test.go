@@ -18,11 +18,11 @@ import (
 func newRWRig(t *testing.T, s *redistest.Server) *scriptRig {
 	t.Helper()
 	g := newScriptRig(t, s)
-	files, err := os.ReadDir(".")
+	files, err := os.ReadDir("lua")
 	require.NoError(t, err)
 	for _, f := range files {
 		if name, ok := strings.CutSuffix(f.Name(), ".lua"); ok && strings.HasPrefix(name, "rw_") {
-			maps.Copy(g.src, sources(t, "owners rw", name))
+			g.src[name] = source(t, name)
 		}
 	}
 	return g
@@ -585,9 +585,7 @@ func TestALookThatAsksForHowLongIsToldByEveryKind(t *testing.T) {
 			{"rw_write_renew", []string{ends("w")}, "2", 0},
 		} {
 			if g.src[c.script] == "" {
-				text, err := os.ReadFile(c.script + ".lua")
-				require.NoError(t, err)
-				g.src[c.script] = string(text)
+				g.src[c.script] = source(t, c.script)
 			}
 			args := []string{alice, "-1"}
 			if c.which != "" {

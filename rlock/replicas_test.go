@@ -162,7 +162,7 @@ func TestEveryConfirmationIsAWrite(t *testing.T) {
 
 	// an acquisition that is asked again, and has more already
 	g := newScriptRig(t, s)
-	src := map[string]string{"acquire": g.src["acquire"], "fair_acquire": sources(t, "owners fair", "fair_acquire")["fair_acquire"], "plain_acquire": sources(t, "", "plain_acquire")["plain_acquire"]}
+	src := map[string]string{"acquire": g.src["acquire"], "fair_acquire": source(t, "fair_acquire"), "plain_acquire": source(t, "plain_acquire")}
 	for name, keys := range map[string][]string{"acquire": {"a"}, "fair_acquire": {"b", "bq", "bt"}, "plain_acquire": {"c"}} {
 		args := []string{alice, "1", "60000", "0", "PUBLISH", "GRANTS", ""}
 		if name == "plain_acquire" {

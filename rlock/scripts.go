@@ -2,7 +2,6 @@ package rlock
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"strconv"
@@ -16,45 +15,19 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// Each script has one function here that writes its arguments and reads its reply.
+// Each script has one function that writes its arguments and one that reads its reply.
 var (
-	//go:embed owners.lua
-	ownersSource string // functions of all locks that are hashes
-	//go:embed handover.lua
-	handoverSource string // functions of the three below it
-	//go:embed acquire.lua
-	acquireSource string
-	//go:embed release.lua
-	releaseSource string
-	//go:embed force.lua
-	forceSource string
-	//go:embed renew.lua
-	renewSource string
-	//go:embed keep.lua
-	keepSource string
-	//go:embed query.lua
-	querySource string
-	//go:embed join.lua
-	joinSource string
-	//go:embed inspect.lua
-	inspectSource string
-
-	acquireScript = script.New("acquire", fastFirst(acquireSource))
-	releaseScript = script.New("release", fastFirst(releaseSource))
-	renewScript   = script.New("renew", renewSource)
-	keepScript    = script.New("keep", ownersSource+keepSource)
-	queryScript   = script.New("query", querySource)
-	joinScript    = script.New("join", ownersSource+joinSource)
-	inspectScript = script.New("inspect", inspectSource)
-	forceScript   = script.New("force unlock", ownersSource+handoverSource+forceSource)
+	acquireScript = load("acquire", "acquire")
+	fencedScript  = load("acquire", "fenced_acquire")
+	voteScript    = load("acquire a vote", "vote_acquire")
+	releaseScript = load("release", "release")
+	renewScript   = load("renew", "renew")
+	keepScript    = load("keep", "keep")
+	queryScript   = load("query", "query")
+	joinScript    = load("join", "join")
+	inspectScript = load("inspect", "inspect")
+	forceScript   = load("force unlock", "force")
 )
-
-// fastFirst puts the functions that a script uses where it says "-- functions". The server makes functions anew in each run,
-// so what is common goes before them, and uses none.
-func fastFirst(source string) string {
-	common, rest, _ := strings.Cut(source, "-- functions\n")
-	return common + ownersSource + handoverSource + rest
-}
 
 type acquireStatus int64
 
@@ -79,21 +52,39 @@ type acquireReply struct {
 // Clock implements script.Reply.
 func (r acquireReply) Clock() (server int64, late bool) { return r.server, r.status == acquireLate }
 
+// asked are the arguments with which the scripts that acquire begin, with room for more.
+func (r acquireRequest) asked(more int) []string {
+	args := make([]string, 4, 4+more)
+	args[0], args[1], args[2], args[3] = r.owner, strconv.Itoa(r.want), script.Millis(r.lease), strconv.FormatInt(r.notAfter, 10)
+	return args
+}
+
 // acquireCall asks for the lock; with an entry also for a place in the queue.
 func acquireCall(l *single, r acquireRequest) script.Call {
-	args := make([]string, 6, 7)
-	args[0], args[1], args[2], args[3], args[4], args[5] = r.owner, strconv.Itoa(r.want), millis(r.lease), strconv.FormatInt(r.notAfter, 10), l.c.publish, l.grants
+	args := append(r.asked(3), l.c.publish, l.grants)
 	if r.entry != "" {
 		args = append(args, r.entry)
 	}
 	return script.Call{Script: acquireScript, Keys: l.keys, Args: args}
 }
 
+// fencedCall asks for a fenced lock.
+func fencedCall(l *single, r acquireRequest) script.Call {
+	args := append(r.asked(4), l.c.publish, l.grants, r.entry, script.Millis(l.c.opts.TokenRetention))
+	return script.Call{Script: fencedScript, Keys: l.keys, Args: args}
+}
+
+// voteCall asks a member of a Quorum for its vote. Nobody queues for one.
+func voteCall(l *single, r acquireRequest) script.Call {
+	args := append(r.asked(3), l.c.publish, l.grants, script.Millis(max(r.lease, l.c.opts.WatchdogTimeout)))
+	return script.Call{Script: voteScript, Keys: l.keys, Args: args}
+}
+
 // joinCall's reply is that of acquireCall.
 func joinCall(key, parent, joiner string, lease time.Duration, notAfter int64, late func(rueidis.RedisResult)) script.Call {
 	return script.Call{
 		Script: joinScript, Keys: []string{key}, Late: late,
-		Args: []string{parent, joiner, millis(lease), strconv.FormatInt(notAfter, 10)},
+		Args: []string{parent, joiner, script.Millis(lease), strconv.FormatInt(notAfter, 10)},
 	}
 }
 
@@ -165,7 +156,7 @@ func (l *single) runPass(ctx context.Context, owner, entry string, o *wait.Offer
 	if o.Local {
 		turn = "1"
 	}
-	call.Args = append(call.Args, o.Owner, o.Entry, millis(o.Lease), strconv.FormatInt(notAfter, 10), turn)
+	call.Args = append(call.Args, o.Owner, o.Entry, script.Millis(o.Lease), strconv.FormatInt(notAfter, 10), turn)
 	sent := time.Now()
 	m, err := l.c.queued(ctx, &call)
 	if err != nil {
@@ -203,7 +194,7 @@ func (l *single) runKeep(ctx context.Context, owner string, d time.Duration) (re
 	if l.c.opts.Liveness {
 		keys = append(keys, keptKey(l.key, owner))
 	}
-	m, err := l.c.runner.Attempt(ctx, script.Call{Script: l.kind.keep, Keys: keys, Args: []string{l.field(owner), millis(d)}})
+	m, err := l.c.runner.Attempt(ctx, script.Call{Script: l.kind.keep, Keys: keys, Args: []string{l.field(owner), script.Millis(d)}})
 	if err != nil {
 		return 0, err
 	}
@@ -311,5 +302,3 @@ func (l *single) runForce(ctx context.Context, owners, more []string) (removed i
 	}
 	return m.AsInt64()
 }
-
-func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -39,8 +39,7 @@ func newScriptRig(t *testing.T, s *redistest.Server) *scriptRig {
 	g.hub, err = pubsub.New(g.c, pubsub.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { g.hub.Close(context.Background()) })
-	g.src = sources(t, "owners", "renew", "query", "join", "keep")
-	maps.Copy(g.src, sources(t, "owners handover", "acquire", "release", "force"))
+	g.src = sources(t, "renew", "query", "join", "keep", "acquire", "release", "force")
 	return g
 }
 
@@ -399,9 +398,9 @@ func TestNoScriptTouchesAKeyOfAnotherType(t *testing.T) {
 func TestScriptsRefuseWhatNoClientSends(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newRWRig(t, s)
-		maps.Copy(g.src, sources(t, "owners handover", "multi_acquire"))
-		maps.Copy(g.src, sources(t, "owners fair", "fair_acquire", "fair_release"))
-		maps.Copy(g.src, sources(t, "", "plain_acquire", "plain_release", "plain_keep"))
+		maps.Copy(g.src, sources(t, "several_acquire", "fenced_acquire", "vote_acquire"))
+		maps.Copy(g.src, sources(t, "fair_acquire", "fair_release"))
+		maps.Copy(g.src, sources(t, "plain_acquire", "plain_release", "plain_keep"))
 		const queue, timeouts, ends = "redisson_lock_queue:{l}", "redisson_lock_timeout:{l}", "redlatch_rw:{l}"
 		leases := []string{"0", "-1", "-300000", "0.5", "1.5", "nan", "inf", "1e300", "", "x"}
 		counts := []string{"0", "-1", "0.5", "nan", "", "x"}
@@ -416,7 +415,9 @@ func TestScriptsRefuseWhatNoClientSends(t *testing.T) {
 			{"release", []string{"l", "redlatch_queue:{l}"}, []string{alice, "0", "c", "PUBLISH", "g:", "", bob, entryOf(bob), "300000", farFuture, "1"}, []int{0, 6}, nil, []int{8}, 1},
 			{"keep", []string{"l"}, []string{alice, "300000"}, []int{0}, nil, []int{1}, 0},
 			{"join", []string{"l"}, []string{alice, bob, "300000", "0"}, []int{0, 1}, nil, []int{2}, 0},
-			{"multi_acquire", []string{"l", "redlatch_queue:{l}"}, []string{"1", "300000", "0", "PUBLISH", alice, "g:"}, []int{4}, nil, []int{1}, 0},
+			{"fenced_acquire", []string{"l", "redlatch_queue:{l}", "token"}, []string{alice, "1", "300000", "0", "PUBLISH", "c", "", "300000"}, []int{0}, []int{1}, []int{2}, 0},
+			{"vote_acquire", []string{"l", "redlatch_queue:{l}"}, []string{alice, "1", "300000", "0", "PUBLISH", "c", "-5000"}, []int{0}, []int{1}, []int{2}, 0},
+			{"several_acquire", []string{"l", "redlatch_queue:{l}"}, []string{"1", "300000", "0", "PUBLISH", alice, "g:"}, []int{4}, nil, []int{1}, 0},
 			{"fair_acquire", []string{"l", queue, timeouts}, []string{alice, "1", "300000", "0", "PUBLISH", "c", "3000"}, []int{0}, []int{1}, []int{2}, 0},
 			{"fair_release", []string{"l", queue, timeouts}, []string{alice, "0", "c", "PUBLISH", ""}, []int{0}, nil, nil, 1},
 			{"plain_acquire", []string{"p"}, []string{alice, "300000", "0"}, []int{0}, nil, []int{1}, 0},

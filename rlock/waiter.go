@@ -156,7 +156,7 @@ func (a *acquisition) renamed(received time.Time) wait.Answer {
 // place is what to ask with of a kind whose refused tries leave something behind; "" of others, and of one that asks once.
 func (a *acquisition) place() string {
 	if a.l.kind.place.left() && a.patient {
-		return millis(a.l.c.patience())
+		return script.Millis(a.l.c.patience())
 	}
 	return ""
 }

@@ -1,5 +1,6 @@
 -- Leave a lock to the end of a lease that is counted from now, shorter or longer than what is left: for an owner that is
 -- through with it.
+-- uses: owners, clock
 -- KEYS[1] the lock  KEYS[2] if there is one: where it is noted that the owner's heartbeats no longer matter
 -- ARGV[1] owner  ARGV[2] lease, ms
 -- Reply: 1 done; 0 the owner holds nothing
@@ -7,11 +8,11 @@
 -- The owner has an end of its own from here on ("owner!"), with a minus: it holds the lock, but it is through. So nobody
 -- joins it any more, and a renewal or acquisition of its that comes late finds it over.
 local key, owner, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
-if not fit(owner, 1, lease) then
-  return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
+local bad = unfit(owner, 1, lease)
+if bad then
+  return bad
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = clock()
 local held, left = redis.call('HMGET', key, owner, owner .. '!'), redis.call('PTTL', key)
 if not held[1] or held[2] and math.abs(tonumber(held[2])) <= now then
   return 0
@@ -22,6 +23,6 @@ redis.call('PEXPIRE', key, math.max(left, lease))
 if KEYS[2] then
   redis.call('SET', KEYS[2], '1', 'PX', lease)
 end
-redis.call('HSET', key, owner .. '!', string.format('%.0f', -now - lease))
+redis.call('HSET', key, owner .. '!', digits(-now - lease))
 remove(key, ARGV, 1, 0, true)
 return 1

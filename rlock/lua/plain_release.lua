@@ -1,9 +1,11 @@
 -- Delete a plain mutex if it is its owner's, and wake the waiters.
+-- uses: owners
 -- KEYS[1] the lock  ARGV[1] owner  ARGV[2] channel  ARGV[3] PUBLISH or SPUBLISH
 -- Reply: 2 released; 0 the owner held nothing
 -- Twice: a second run finds nothing, or another's, and says 0. An owner is never used again.
-if ARGV[1] == '' then
-  return redis.error_reply('ERR owner is nothing that can be asked for')
+local bad = unfit(ARGV[1], 1, 1)
+if bad then
+  return bad
 end
 local held = redis.call('GET', KEYS[1])
 local status = 0

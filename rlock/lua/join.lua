@@ -1,18 +1,15 @@
 -- Join the hold of another owner of ours: the lock is free when both are released. The joiner gets a field and a lease
 -- of its own; from then on every owner of this lock has one ("owner!" -> its end, server ms), so that the death of one
 -- keeps nobody out for longer than its lease. The end of one that is through is below 0 (see keep), and over to who joins.
+-- uses: owners, clock
 -- KEYS[1] the lock
 -- ARGV[1] owner joined  ARGV[2] joiner  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
 -- Reply {status, ms, server ms}, as acquire: 1 joined; 2 too late, nothing done; 3 the owner joined holds nothing
 -- Twice: the joiner's count is 1 whatever it was, its lease is only ever raised.
-local key, parent, joiner, lease, notafter = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-if not fit(parent ~= '' and joiner or nil, 1, lease) then
-  return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if notafter > 0 and now > notafter then
-  return {2, 0, now}
+local key, parent, joiner, lease = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+local no, now = refuse(parent ~= '' and joiner or nil, 1, lease, ARGV[4])
+if no then
+  return no
 end
 local held = redis.call('HMGET', key, joiner, joiner .. '!', parent, parent .. '!', 'mode')
 if held[5] then -- the joiner would be none of its holds, and stay behind
@@ -27,9 +24,9 @@ elseif not held[3] or held[4] and tonumber(held[4]) <= now then
 end
 if held[3] and not held[4] and left >= 0 then
   -- until now the owner's lease was the key's
-  redis.call('HSET', key, parent .. '!', string.format('%.0f', now + left))
+  redis.call('HSET', key, parent .. '!', digits(now + left))
 end
-redis.call('HSET', key, joiner, 1, joiner .. '!', string.format('%.0f', till))
+redis.call('HSET', key, joiner, 1, joiner .. '!', digits(till))
 if left >= 0 and left < lease then
   redis.call('PEXPIRE', key, lease)
 end

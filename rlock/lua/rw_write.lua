@@ -1,4 +1,5 @@
 -- Become the writer, or raise its count.
+-- uses: owners, raise, rw, clock
 -- KEYS[1] the lock  KEYS[2] its ends; without it (a slot is being migrated) the dead are not told from the living
 -- ARGV[1] owner  ARGV[2] wanted count  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
 -- ARGV[5] for how many ms, if it is refused, new readers wait for it; 0: they do not
@@ -7,14 +8,11 @@
 --   3 lost: the owner to be re-entered holds nothing
 -- Twice: the count is set to what is wanted, never added to; leases are only ever raised, and never add up.
 local lock, ends = KEYS[1], KEYS[2]
-local owner, want, lease, notafter = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local owner, want, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local field, mark = owner .. ':write', tonumber(ARGV[5])
-if not fit(owner, want, lease) then
-  return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
-end
-local now = clock()
-if notafter > 0 and now > notafter then
-  return {2, 0, now}
+local no, now = refuse(owner, want, lease, ARGV[4])
+if no then
+  return no
 end
 local held = redis.call('HMGET', lock, 'mode', field)
 local mode, count = held[1], held[2] and tonumber(held[2])
@@ -44,7 +42,7 @@ end
 if mode or redis.call('EXISTS', lock) == 1 then -- or it is another kind's
   if mark > 0 and ends then
     -- pcall: memory may be full
-    if type(redis.pcall('ZADD', ends, string.format('%.0f', -now - mark), '!' .. owner .. ' ' .. ARGV[5])) == 'number' and redis.call('PTTL', ends) < mark then
+    if type(redis.pcall('ZADD', ends, digits(-now - mark), '!' .. owner .. ' ' .. ARGV[5])) == 'number' and redis.call('PTTL', ends) < mark then
       redis.call('PEXPIRE', ends, mark)
     end
   end

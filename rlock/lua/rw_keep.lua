@@ -1,11 +1,13 @@
 -- Leave a hold of a read-write lock to the end of a lease that is counted from now: see keep.
+-- uses: owners, rw, clock
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its timeout key; of a writer the lock again  KEYS[4] if there is one: see keep
 -- ARGV[1] field  ARGV[2] lease, ms
 -- Reply: 1 done; 0 the owner holds nothing
 -- Twice: the end is set, not added to.
 local lock, ends, timeout, field, lease = KEYS[1], KEYS[2], KEYS[3], ARGV[1], tonumber(ARGV[2])
-if not fit(field, 1, lease) then
-  return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
+local bad = unfit(field, 1, lease)
+if bad then
+  return bad
 end
 local now = clock()
 local till = redis.call('ZSCORE', ends, field)
@@ -16,11 +18,11 @@ redis.call('ZREM', ends, '') -- a write before the others: see rw_read_renew.lua
 if KEYS[4] then
   redis.call('SET', KEYS[4], '1', 'PX', lease)
 end
-if not till and string.sub(field, -6) == ':write' then -- it reads nothing: the lock's end is its own
+if not till and writes(field) then -- it reads nothing: the lock's end is its own
   redis.call('PEXPIRE', lock, lease)
   return 1
 end
-redis.call('ZADD', ends, string.format('%.0f', now + lease), field)
+redis.call('ZADD', ends, digits(now + lease), field)
 if timeout ~= lock then
   redis.call('SET', timeout, '1', 'PX', lease)
 end

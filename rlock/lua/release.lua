@@ -1,4 +1,5 @@
 -- Lower the count of an owner, or remove it and, with the last one, the lock; then hand it over, or wake the waiters.
+-- uses: owners, handover, clock
 -- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) nothing is handed over
 -- ARGV[1] owner  ARGV[2] remaining count  ARGV[3] channel  ARGV[4] PUBLISH or SPUBLISH
 -- ARGV[5] grant channels, without the connection id  ARGV[6] entry of this owner that may be in the queue, or ''
@@ -10,7 +11,7 @@
 --   owner is never used again, so a late second run cannot meet a newer hold.
 local queue, grants, leave, named, entry = KEYS[2], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local key, owner, remaining, channel, publish = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
-if owner == '' or not (remaining and remaining >= 0 and remaining % 1 == 0) then -- see fit
+if owner == '' or not (remaining and remaining >= 0 and remaining % 1 == 0) then -- see unfit; the common case makes no function
   return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
 end
 -- The common case: no waiter is to be named, no other owner is left, and nobody queues.
@@ -27,30 +28,28 @@ if gone == 1 and leave == '' then
     return 2
   end
 end
--- functions
+-- libraries
 
 if named and not fit(named, 1, tonumber(ARGV[9])) then
   return redis.error_reply('ERR the waiter named or its lease is nothing that can be asked for')
 end
-local status = 0
-if remaining > 0 then
-  if redis.call('HEXISTS', key, owner) == 1 then
-    -- HSET is refused when memory is full; the count only informs, so that is no reason to fail
-    redis.pcall('HSET', key, owner, remaining)
-    return 1
+local status
+if gone then
+  status = gone > 0 and 2 or 0
+  if gone == 2 then -- of a hold that was joined, or is a join, others may be left
+    remove(key, ARGV, 1, 0, true)
   end
 else
-  -- of a hold that was joined, or is a join, others may be left
-  status = (gone or remove(key, ARGV, 1, 1)) > 0 and 2 or 0
-  if gone == 2 then
-    remove(key, ARGV, 1, 0, true)
+  status = lower(key, owner, remaining)
+  if status == 1 then
+    return 1
   end
 end
 if leave and leave ~= '' and queue then
   redis.call('ZREM', queue, leave, '!' .. owner)
 end
 if not there then
-  there = which(key, queue)
+  there = which(key, queue, true)
 elseif type(there) == 'table' then
   there = nil
 end
@@ -79,16 +78,15 @@ if there and there < 2 and (there == 1 or named) then
     return true
   end
 
-  local time = redis.call('TIME')
-  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local now, us = clock()
   -- Only the holder's own release may name somebody, and only while that waiter believes in it: its deadline counts
   -- from when this call was sent, which a second run would not know.
   local naming = named and status == 2 and now <= tonumber(ARGV[10])
   -- Who is named outside a turn is in line like the others, even as the only one: Redisson's waiters could not get past
   -- a single process that names somebody each time.
-  local open = (there == 1 or naming) and not (naming and ARGV[11] == '1') and queue and theirs(channel, publish, time[2])
+  local open = (there == 1 or naming) and not (naming and ARGV[11] == '1') and queue and theirs(channel, publish, us)
   if naming and (there == 1 or open) and ARGV[11] ~= '1' then
-    ticket = enter(queue, entry, now, time[1] * 1000000 + time[2])
+    ticket = enter(queue, entry, now, us)
     outcome = 2
   end
   local served

@@ -1,4 +1,5 @@
 -- Become a reader, or raise a reader's count.
+-- uses: owners, raise, rw
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] this owner's timeout key
 -- ARGV[1] owner  ARGV[2] wanted count  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
 -- ARGV[5] the owner of a write hold under which it reads, or ''  ARGV[6] channel  ARGV[7] PUBLISH or SPUBLISH
@@ -6,17 +7,14 @@
 --   without end); 2 too late, nothing done; 3 lost: the owner, or the one under which it reads, holds nothing
 -- Twice: the count is set to what is wanted, never added to, and ends are only ever raised.
 local lock, ends, timeout = KEYS[1], KEYS[2], KEYS[3]
-local owner, want, lease, notafter = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local owner, want, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local writer = ARGV[5] ~= '' and ARGV[5] .. ':write'
-if not fit(owner, want, lease) then
-  return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
+local no, now = refuse(owner, want, lease, ARGV[4])
+if no then
+  return no
 end
 if not ends then
   return redis.error_reply('TRYAGAIN a read hold is more than one key, and their slot is being migrated')
-end
-local now = clock()
-if notafter > 0 and now > notafter then
-  return {2, 0, now}
 end
 local held = redis.call('HMGET', lock, 'mode', owner, writer or '')
 local mode, count = held[1], held[2] and tonumber(held[2])

@@ -3,18 +3,20 @@
 -- A waiter that has looked again since has "!<owner>" in it, score = -ms of the last time; "!open" is -ms until which a
 -- released lock is left to others (see open_release in release.lua). So the first in line is the lowest score above 0, and a dead
 -- queue expires as one key.
+-- uses: clock
+
 local OPEN = 5 -- for so many ms
 local QUEUE_TTL = 60000 -- more than twice what any entry can ask for as its "stale after"
 
--- Which of a lock and its queue (if there is one to use) are there, after the lock's last field may have been removed:
--- 3 both, 2 the lock, 1 the queue. While their slot is being migrated, what has been removed here may not even be looked
--- at any more, and is made anew on the other node: then nil, and nothing can be handed over.
-local function which(lock, queue)
+-- Which of a lock and its queue (if there is one to use) are there: 3 both, 2 the lock, 1 the queue. removed: this script
+-- may have removed the lock's last field. While their slot is being migrated, what has been removed here may not even be
+-- looked at any more, and is made anew on the other node: then nil, and nothing can be handed over.
+local function which(lock, queue, removed)
   local there
   if queue then
-    there = redis.pcall('EXISTS', lock, lock, queue)
+    there = (removed and redis.pcall or redis.call)('EXISTS', lock, lock, queue)
   else
-    there = redis.pcall('EXISTS', lock, lock)
+    there = (removed and redis.pcall or redis.call)('EXISTS', lock, lock)
   end
   if type(there) ~= 'table' then
     return there
@@ -28,7 +30,7 @@ local function enter(queue, entry, now, us)
   if last >= ticket then -- the clock stepped back
     ticket = last + 1
   end
-  if redis.call('ZADD', queue, 'NX', string.format('%.0f', ticket), entry) == 0 then
+  if redis.call('ZADD', queue, 'NX', digits(ticket), entry) == 0 then
     ticket = tonumber(redis.call('ZSCORE', queue, entry))
     redis.call('ZADD', queue, -now, '!' .. string.match(entry, '^%S+'))
   end
@@ -92,7 +94,7 @@ local function hand_over(lock, queue, publish, grants, now, me, over)
       end
       -- no right to publish there, so nothing was: release openly
       redis.call('HDEL', lock, owner)
-      redis.call('ZADD', queue, string.format('%.0f', ticket), entry, -now, stamp)
+      redis.call('ZADD', queue, digits(ticket), entry, -now, stamp)
       redis.call('PEXPIRE', queue, QUEUE_TTL) -- if it was the last one the queue has been made anew
       return nil
     end

@@ -1,4 +1,5 @@
 -- Lower the count of a reader or of the writer, or end its hold; then wake whoever can acquire the lock now.
+-- uses: owners, rw, clock
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] a reader's timeout key; without the others (a slot is being migrated)
 --   they are left to their expiry
 -- ARGV[1] field  ARGV[2] remaining count  ARGV[3] channel  ARGV[4] PUBLISH or SPUBLISH
@@ -9,18 +10,9 @@
 --   again, so a late second run cannot meet a newer hold.
 local lock, ends, timeout = KEYS[1], KEYS[2], KEYS[3]
 local field, remaining, writer = ARGV[1], tonumber(ARGV[2]), ARGV[5] == '1'
-if field == '' or not (remaining and remaining >= 0 and remaining % 1 == 0) then -- see fit
-  return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
-end
-local status, tell = 0, false
-if remaining > 0 then
-  if redis.call('HEXISTS', lock, field) == 1 then
-    -- HSET is refused when memory is full; the count only informs, so that is no reason to fail
-    redis.pcall('HSET', lock, field, remaining)
-    return 1
-  end
-elseif remove(lock, ARGV, 1, 1) > 0 then
-  status = 2
+local status, tell = lower(lock, field, remaining), false
+if status ~= 0 and status ~= 2 then
+  return status
 end
 if remaining == 0 and ends then
   redis.call('ZREM', ends, field)

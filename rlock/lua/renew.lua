@@ -1,6 +1,7 @@
 -- Renew the leases of many holds; one call of the watchdog.
+-- uses: raise, renewal, clock
 -- KEYS the locks  ARGV owner, lease in ms for each; lease 0: only look, -1: and say for how long
--- Reply, for each: 1 renewed, or 1 + ms left; 0 the owner holds nothing; -1 not known (memory is full); -3 it may not be read; -2 it is no lock
+-- Reply, for each: see renewal
 -- Twice: a lease is raised to what is asked, never shortened. PEXPIRE works also when memory is full. Nothing but a
 --   field that is there is ever renewed, so a renewal that comes after the release does nothing.
 -- The last access to a key is a read: on a connection that tracks keys without its own writes (NOLOOP), the write
@@ -11,34 +12,27 @@ for i, key in ipairs(KEYS) do
   local owner, lease = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
   local held = redis.pcall('HMGET', key, owner, owner .. '!')
   if held.err then
-    replies[i] = string.find(held.err, 'WRONGTYPE', 1, true) and -2 or -3
+    replies[i] = failed(held)
   elseif not held[1] then
     replies[i] = 0
   else
     replies[i] = 1
     local till = held[2] and tonumber(held[2])
     if till then -- joined: each owner has a lease of its own, in the server's time
-      if not now then
-        local time = redis.call('TIME')
-        now = time[1] * 1000 + math.floor(time[2] / 1000)
-      end
+      now = now or clock()
       if till < 0 then
         replies[i] = 0 -- it is through, and the lock left to its end: see keep
       elseif till <= now then
         redis.call('HDEL', key, owner, owner .. '!')
         replies[i] = 0
-      elseif till < now + lease and type(redis.pcall('HSET', key, owner .. '!', string.format('%.0f', now + lease))) == 'table' then
+      elseif till < now + lease and type(redis.pcall('HSET', key, owner .. '!', digits(now + lease))) == 'table' then
         replies[i] = -1 -- memory is full: this owner's own lease stands as it was
       end
     end
     if replies[i] == 1 then
-      local left = redis.call('PTTL', key)
-      if left >= 0 and lease > 0 then
-        redis.call('PEXPIRE', key, math.max(left, lease)) -- a write in any case: see acquire
+      replies[i] = verdict(lease, raise(key, lease), till, now)
+      if lease > 0 then
         redis.call('PTTL', key)
-      end
-      if lease < 0 and (left >= 0 or till) then
-        replies[i] = 1 + math.max(1, math.min(left >= 0 and left or math.huge, till and till - now or math.huge))
       end
     end
   end

@@ -1,11 +1,13 @@
 -- Leave a plain mutex to the end of a lease that is counted from now: see keep.
+-- uses: owners
 -- KEYS[1] the lock  KEYS[2] if there is one: see keep
 -- ARGV[1] owner  ARGV[2] lease, ms
 -- Reply: 1 done; 0 the owner does not have it
 -- Twice: the lease is set, not added to.
 local owner, lease = ARGV[1], tonumber(ARGV[2])
-if owner == '' or not (lease and lease >= 1 and lease <= 4503599627370496 and lease % 1 == 0) then -- see fit
-  return redis.error_reply('ERR owner or lease is nothing that can be asked for')
+local bad = unfit(owner, 1, lease)
+if bad then
+  return bad
 end
 if redis.call('GET', KEYS[1]) ~= owner then
   return 0

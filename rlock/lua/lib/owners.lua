@@ -1,13 +1,15 @@
--- Functions of every lock that is a hash, owner -> count.
+-- Owners of a lock, and of locks that are a hash: owner -> count.
+-- uses: clock
 --
 -- An owner that was joined, is a join, or is through with the lock has an end of its own beside it, "<owner>!" -> server
 -- ms, with a minus if it is through (see join and keep). Whatever takes an owner out takes its end along: an end whose owner
 -- is gone would keep the lock.
 
--- Whether an owner is one of this library: its connection id is a UUID of version 8. The whole shape, because what other
--- programs call themselves may be any text.
+-- Whether an owner is one of this library: its connection id is a UUID of version 8, a number follows, and perhaps a label.
+-- The whole shape, as lease.Ours has it, because what other programs call themselves may be any text.
 local function ours(owner)
-  return string.match(owner, '^%x%x%x%x%x%x%x%x%-%x%x%x%x%-8%x%x%x%-[89ab]%x%x%x%-%x%x%x%x%x%x%x%x%x%x%x%x:%d') ~= nil
+  local label = string.match(owner, '^%x%x%x%x%x%x%x%x%-%x%x%x%x%-8%x%x%x%-[89ab]%x%x%x%-%x%x%x%x%x%x%x%x%x%x%x%x:%d+(.*)$')
+  return label ~= nil and not string.find(owner, '^[^:]*%u') and (label == '' or string.find(label, '^:[^!{}]*$') ~= nil)
 end
 
 -- Whether an owner, a count and a lease in ms are what a client may send. None sends another; one that came all the same
@@ -17,6 +19,27 @@ local LONGEST = 4503599627370496
 local function fit(owner, count, lease)
   return owner ~= nil and owner ~= '' and count ~= nil and count >= 1 and count % 1 == 0 and
     lease ~= nil and lease >= 1 and lease <= LONGEST and lease % 1 == 0
+end
+
+-- The reply to a request that no client may send; nil: this one may be sent.
+local function unfit(owner, count, lease)
+  if not fit(owner, count, lease) then
+    return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
+  end
+end
+
+-- The reply to a request to acquire that no client may send, or that comes too late; nil: go on. Then the server's time in
+-- ms and in µs.
+local function refuse(owner, count, lease, notafter)
+  local bad = unfit(owner, count, lease)
+  if bad then
+    return bad
+  end
+  local now, us = clock()
+  if late(notafter, now) then
+    return {2, 0, now}
+  end
+  return nil, now, us
 end
 
 -- Whether a key is not there, which this script may have emptied. While its slot is being migrated such a key may not even
@@ -41,8 +64,8 @@ local function remove(key, list, first, last, others)
     end
   end
   if others then
-    local all, time = redis.pcall('HGETALL', key), redis.call('TIME')
-    local now, most, owners, ends = time[1] * 1000 + math.floor(time[2] / 1000), 0, 0, 0
+    local all, now = redis.pcall('HGETALL', key), clock()
+    local most, owners, ends = 0, 0, 0
     for i = 1, all.err and 0 or #all, 2 do
       if string.sub(all[i], -1) ~= '!' then
         owners = owners + 1
@@ -57,8 +80,24 @@ local function remove(key, list, first, last, others)
       end
     end
     if most > 0 and ends >= owners then
-      redis.call('PEXPIRE', key, string.format('%.0f', most - now))
+      redis.call('PEXPIRE', key, digits(most - now))
     end
   end
   return removed
+end
+
+-- Lower the count of an owner, or take it out: its remaining count is set, not subtracted. Returns 1 if it still holds the
+-- lock, 2 if it is released, 0 if it held nothing; or the reply to a request that no client may send.
+local function lower(key, owner, remaining)
+  local bad = unfit(owner, remaining and remaining + 1, 1)
+  if bad then
+    return bad
+  elseif remaining == 0 then
+    return remove(key, {owner}, 1, 1) > 0 and 2 or 0
+  elseif redis.call('HEXISTS', key, owner) == 0 then
+    return 0
+  end
+  -- HSET is refused when memory is full; the count only informs, so that is no reason to fail
+  redis.pcall('HSET', key, owner, remaining)
+  return 1
 end

@@ -1,11 +1,11 @@
 -- Everything there is to know of a lock of whatever kind, without changing it.
+-- uses: clock
 -- KEYS[1] the lock  KEYS[2] its queue of waiters  KEYS[3] ends of a read-write lock  KEYS[4] queue of a fair lock
 -- KEYS[5] last fencing token; the lock alone will do
 -- Reply {ms left (-1 without end, -2 not locked), server ms, {field, value, …}, {waiter, µs when it came, …},
 --   {field, end in server ms, …}, {fair waiter, …}, token}
 -- Twice: reads only.
-local time = redis.call('TIME')
-local reply = {redis.call('PTTL', KEYS[1]), time[1] * 1000 + math.floor(time[2] / 1000), {}, {}, {}, {}, ''}
+local reply = {redis.call('PTTL', KEYS[1]), (clock()), {}, {}, {}, {}, ''}
 local all = redis.pcall('HGETALL', KEYS[1])
 if all.err and not string.find(all.err, 'WRONGTYPE', 1, true) then
   return all -- a right is missing

@@ -5,13 +5,15 @@
 -- last when it comes, and as high as one of ours that is. From then on whatever Redisson takes off, it takes off the
 -- scores of those before it as well: it stays above them without anybody looking for them. So dead ones of ours cost one
 -- patience together, none alive is dropped because Redisson was served, and no call goes through the queue.
-local QUEUE_TTL = 3600000 -- beyond the last score: for queues whose waiters all died. Redisson sets none.
+-- uses: owners, clock
+
+local LINE_TTL = 3600000 -- beyond the last score: for queues whose waiters all died. Redisson sets none.
 local MOST = 30000 -- the longest patience: see Client.patience
 local DROPS = 250 -- how many dead one call takes out, so that none is long; who is not served then asks again
 
 -- The first in line that is not dead, and until when; the dead before it are dropped. If those are too many, the next
 -- of the dead, until now.
-local function first(queue, timeouts, now)
+local function front(queue, timeouts, now)
   for n = 0, DROPS do
     local head = redis.pcall('LINDEX', queue, 0)
     if type(head) ~= 'string' then -- nobody, or see emptied
@@ -27,7 +29,7 @@ local function first(queue, timeouts, now)
           if not ours(owner) then
             break
           elseif tonumber(redis.call('ZSCORE', timeouts, owner) or 0) > till then
-            redis.pcall('ZADD', timeouts, string.format('%.0f', till), owner) -- memory may be full
+            redis.pcall('ZADD', timeouts, digits(till), owner) -- memory may be full
           end
         end
       end
@@ -42,7 +44,7 @@ local function first(queue, timeouts, now)
 end
 
 -- Enter the queue, or stay in it.
-local function enter(queue, timeouts, owner, patience, now)
+local function line_up(queue, timeouts, owner, patience, now)
   local score = redis.call('ZSCORE', timeouts, owner)
   local till = math.max(now + patience, tonumber(score or 0))
   -- Who has a score stands in the list: both are written together, here and in Redisson. Where they have become of
@@ -65,10 +67,10 @@ local function enter(queue, timeouts, owner, patience, now)
     end
     redis.call('RPUSH', queue, owner)
   end
-  redis.call('ZADD', timeouts, string.format('%.0f', till), owner)
-  local ttl = QUEUE_TTL + tonumber(redis.call('ZREVRANGE', timeouts, 0, 0, 'WITHSCORES')[2]) - now
-  redis.call('PEXPIRE', queue, string.format('%.0f', ttl))
-  redis.call('PEXPIRE', timeouts, string.format('%.0f', ttl))
+  redis.call('ZADD', timeouts, digits(till), owner)
+  local ttl = LINE_TTL + tonumber(redis.call('ZREVRANGE', timeouts, 0, 0, 'WITHSCORES')[2]) - now
+  redis.call('PEXPIRE', queue, digits(ttl))
+  redis.call('PEXPIRE', timeouts, digits(ttl))
 end
 
 local function leave(queue, timeouts, owner)

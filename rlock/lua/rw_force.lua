@@ -1,4 +1,5 @@
 -- Take a read-write lock from the holds named, whoever's they are, and wake the waiters.
+-- uses: owners, rw, clock
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3…] their timeout keys; the lock alone will do (a slot is being migrated)
 -- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] not used  ARGV[4…] fields
 -- Reply: how many were removed
@@ -7,7 +8,7 @@ local lock, ends, removed, writer = KEYS[1], KEYS[2], 0, false
 for i = 4, #ARGV do
   if remove(lock, ARGV, i, i) > 0 then
     removed = removed + 1
-    writer = writer or string.sub(ARGV[i], -6) == ':write'
+    writer = writer or writes(ARGV[i])
   end
   if ends then
     redis.pcall('ZREM', ends, ARGV[i])

@@ -7,46 +7,58 @@
 -- The ends are a sorted set of ours, so that nobody has to go through all readers: field of the hash -> end, server ms;
 -- of a writer only once it reads too, before that it is the lock's. "!<owner> <ms>" -> -ms until which a writer that
 -- waits comes first, for so many ms at a time.
+-- uses: owners, raise, renewal, clock
 
-local function clock()
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
-end
-
--- Have the lock last for the lease, if it does not last longer or without end; 0 or less asks for nothing. It is a write
--- in any case: see acquire. Returns what was left.
-local function raise(lock, lease)
-  local left = redis.call('PTTL', lock)
-  if left >= 0 and lease > 0 then
-    redis.call('PEXPIRE', lock, math.max(left, lease))
-  end
-  return left
+-- Whether a field of the hash is the writer's.
+local function writes(field)
+  return string.sub(field, -6) == ':write'
 end
 
 -- Enter an end, and have the set last as long. An end is only ever raised.
 local function enter(ends, member, till, now)
   local score = redis.call('ZSCORE', ends, member)
   if not score or tonumber(score) < till then
-    redis.call('ZADD', ends, string.format('%.0f', till), member)
+    redis.call('ZADD', ends, digits(till), member)
   end
   if redis.call('PTTL', ends) < till - now then
-    redis.call('PEXPIRE', ends, string.format('%.0f', till - now))
+    redis.call('PEXPIRE', ends, digits(till - now))
   end
 end
 
--- The reply of a renewal: 1, and of one that asks for how long it is held (lease -1) the ms left besides, if there is an
--- end. left: of the key, as by PTTL. till: the hold's own end, if it has one.
-local function verdict(lease, left, till, now)
-  if lease >= 0 or left < 0 and not till then
-    return 1
+-- Renew a hold of a lock by the lock alone, or by its ends alone: so while their slot is being migrated. always: the hold has
+-- an end of its own in any case. Returns the reply.
+local function renew_lock(lock, field, lease, now)
+  local there = redis.pcall('HEXISTS', lock, field)
+  if there ~= 1 then
+    return there == 0 and 0 or failed(there)
   end
-  return 1 + math.max(1, math.min(left >= 0 and left or math.huge, till and tonumber(till) - now or math.huge))
+  local reply = verdict(lease, raise(lock, lease), nil, now)
+  redis.call('HEXISTS', lock, field)
+  return reply
 end
 
--- The same where there or till, what was asked of the lock and of its ends, is an error.
-local function failed(there, till)
-  local err = type(there) == 'table' and there.err or till.err
-  return string.find(err, 'WRONGTYPE', 1, true) and -2 or -3
+local function renew_end(ends, field, lease, now, always)
+  local till = redis.pcall('ZSCORE', ends, field)
+  if type(till) == 'table' then
+    return failed(till)
+  elseif till and tonumber(till) <= now then
+    return 0
+  elseif lease > 0 and (till or always) then
+    redis.call('ZREM', ends, '')
+    enter(ends, field, now + lease, now)
+  end
+  return verdict(lease, -1, till and tonumber(till), now)
+end
+
+-- Whether a hold is there to be renewed: nil and its own end, if it has one; or the reply if it is not.
+local function over(lock, ends, field, now)
+  local there, till = redis.pcall('HEXISTS', lock, field), redis.pcall('ZSCORE', ends, field)
+  if type(there) == 'table' or type(till) == 'table' then
+    return failed(type(there) == 'table' and there or till)
+  elseif there == 0 or till and tonumber(till) <= now then
+    return 0
+  end
+  return nil, till and tonumber(till)
 end
 
 -- See to a lock that has lost holds: without any it is gone, without its writer it is its readers'. Returns whether
@@ -78,7 +90,7 @@ local function forget(lock, ends, now)
   local writer = false
   for i, field in ipairs(dead) do
     redis.call('ZREM', ends, field)
-    writer = remove(lock, dead, i, i) > 0 and string.sub(field, -6) == ':write' or writer
+    writer = remove(lock, dead, i, i) > 0 and writes(field) or writer
   end
   return settle(lock, ends, writer)
 end
@@ -104,7 +116,7 @@ local function trim(lock, ends, now)
   for i = 1, #all, 2 do
     local field = all[i]
     if field ~= 'mode' and not redis.call('ZSCORE', ends, field) then
-      if ours(field) or string.sub(field, -6) == ':write' then
+      if ours(field) or writes(field) then
         return false
       end
       local most = 0
@@ -126,7 +138,7 @@ local function trim(lock, ends, now)
     return true
   end
   if till < left then
-    redis.call('PEXPIRE', lock, string.format('%.0f', till))
+    redis.call('PEXPIRE', lock, digits(till))
   end
   return false
 end

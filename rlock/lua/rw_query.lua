@@ -1,18 +1,19 @@
 -- Look at one side of a read-write lock without changing it.
+-- uses: clock, rw
 -- KEYS[1] the lock  KEYS[2] its ends  ARGV[1] field, of a nameless owner '' or ':write', which says the side
 -- Reply {holders of that side, count of this one, ms left (-1 without end, -2 that side is not held)}
 -- Twice: reads only.
 local lock, ends, field = KEYS[1], KEYS[2], ARGV[1]
-local writes, now = string.sub(field, -6) == ':write', clock()
+local of_writer, now = writes(field), clock()
 local mode = redis.call('HGET', lock, 'mode')
 if not mode then
   return {0, 0, -2}
 end
 local left = redis.call('PTTL', lock)
 local writer = mode == 'write' and 1 or 0
-local holders = writes and writer or redis.call('HLEN', lock) - 1 - writer
+local holders = of_writer and writer or redis.call('HLEN', lock) - 1 - writer
 for _, dead in ipairs(redis.call('ZRANGEBYSCORE', ends, 0, now)) do
-  if (string.sub(dead, -6) == ':write') == writes and redis.call('HEXISTS', lock, dead) == 1 then
+  if writes(dead) == of_writer and redis.call('HEXISTS', lock, dead) == 1 then
     holders = holders - 1
   end
 end
@@ -22,7 +23,7 @@ end
 if writer == 1 and left >= 0 then -- few: the writer, and what it reads
   local known = redis.call('ZREVRANGE', ends, 0, -1, 'WITHSCORES')
   for i = 1, #known, 2 do
-    if (string.sub(known[i], -6) == ':write') == writes and tonumber(known[i + 1]) > now then
+    if writes(known[i]) == of_writer and tonumber(known[i + 1]) > now then
       left = math.min(left, known[i + 1] - now)
       break
     end

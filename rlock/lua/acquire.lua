@@ -1,0 +1,36 @@
+-- Take the lock, or raise the count of its owner. Reentrant lock on Redisson's layout: a hash, owner -> count.
+-- uses: acquire
+-- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) nobody queues, nothing is handed over
+-- ARGV[1] owner  ARGV[2] wanted count  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
+-- ARGV[5] PUBLISH or SPUBLISH  ARGV[6] grant channels, without the connection id  ARGV[7] entry to queue with, or '' or none
+-- Reply {status, ms, server ms, …}: 1 granted, ms left of the lease; 0 held by another, ms left (-1 without end),
+--   ticket in the queue (0: none), 1 if the holder is not one of ours; 2 too late, nothing done; 3 lost, the owner to
+--   be re-entered holds nothing
+-- Twice: the count is set to what is wanted, never added to, the lease is only ever raised, and who is in the queue
+--   keeps its ticket.
+local key, queue = KEYS[1], KEYS[2]
+local owner, want, lease, notafter = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+-- The common case makes no function, so it says itself what fit, clock and late say.
+if not (owner and owner ~= '' and want and want >= 1 and want % 1 == 0 and
+    lease and lease >= 1 and lease <= 4503599627370496 and lease % 1 == 0) then
+  return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if notafter > 0 and now > notafter then
+  return {2, 0, now}
+end
+local there -- as which has it
+if queue then
+  there = redis.call('EXISTS', key, key, queue)
+else
+  there = redis.call('EXISTS', key, key)
+end
+if there == 0 and want == 1 then -- free, and nobody waits: the common case
+  redis.call('HSET', key, owner, 1)
+  redis.call('PEXPIRE', key, lease)
+  return {1, lease, now}
+end
+-- libraries
+local entry = ARGV[7] ~= '' and ARGV[7] or nil
+return acquire(key, queue, owner, want, lease, now, time[1] * 1000000 + time[2], there, entry, ARGV[5], ARGV[6])

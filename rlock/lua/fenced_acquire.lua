@@ -1,0 +1,29 @@
+-- Take a fenced lock, or raise the count of its owner: see acquire.
+-- uses: owners, handover, acquire, clock
+-- KEYS[1] the lock  KEYS[2] its queue  KEYS[3] the last token; the lock alone will do (a slot is being migrated)
+-- ARGV[1…7] as of acquire  ARGV[8] how long the last token is kept, ms
+-- Reply as of acquire; a grant that is no re-entry is {1, ms, server ms, 0, 0, token}
+-- Twice: as acquire. A second run mints a second token, which nobody has; both are above all before and below all after.
+local key, queue, last = KEYS[1], KEYS[2], KEYS[3]
+local owner, want, lease, publish, grants = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[5], ARGV[6]
+local entry, kept = ARGV[7] ~= '' and ARGV[7] or nil, ARGV[8]
+local no, now, us = refuse(owner, want, lease, ARGV[4])
+if no then
+  return no
+end
+local reply = acquire(key, queue, owner, want, lease, now, us, which(key, queue), entry, publish, grants)
+if reply[1] ~= 1 or want > 1 then
+  return reply
+end
+-- A token is more than any before: one more than the last, which is kept for long, and at least the server's µs, so that
+-- it is also more where the last one is forgotten (expired, flushed, restarted).
+local token = us
+if last then
+  token = math.max(token, tonumber(redis.call('GET', last) or 0) + 1)
+  if redis.call('PTTL', last) == -1 then -- made by Redisson, which counts from 1 when it is gone
+    redis.call('SET', last, digits(token))
+  else
+    redis.call('SET', last, digits(token), 'PX', kept)
+  end
+end
+return {1, reply[2], now, 0, 0, token}

@@ -1,0 +1,30 @@
+-- Renew the leases of many write holds; one call of the watchdog.
+-- uses: rw, raise, renewal, clock
+-- KEYS for each: the lock, its ends  ARGV owner, lease in ms for each; lease 0: only look, -1: and say for how long
+-- Or, while a slot is being migrated, KEYS[1] one of the two  ARGV owner, lease, which: see package lease.
+-- Reply, for each: see renewal
+-- Twice: an end is raised to what is asked, never shortened. Nothing but a hold that is there is ever renewed, and none
+--   but its owner's.
+-- The last access to the lock is a read, and another write goes before ZADD: see rw_read_renew.lua.
+local replies, now = {}, clock()
+if #KEYS == 1 then
+  local key, field, lease = KEYS[1], ARGV[1] .. ':write', tonumber(ARGV[2])
+  if ARGV[3] == '1' then
+    return {renew_lock(key, field, lease, now)}
+  end
+  return {renew_end(key, field, lease, now)}
+end
+for i = 1, #KEYS / 2 do
+  local lock, ends, field, lease = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i - 1] .. ':write', tonumber(ARGV[2 * i])
+  local reply, till = over(lock, ends, field, now)
+  if not reply then
+    reply = verdict(lease, raise(lock, lease), till, now)
+    if till and lease > 0 then -- most writers have no end here: theirs is the lock's
+      redis.call('ZREM', ends, '')
+      enter(ends, field, now + lease, now)
+    end
+    redis.call('HEXISTS', lock, field)
+  end
+  replies[i] = reply
+end
+return replies

@@ -1,0 +1,44 @@
+-- Take several locks, all of them or none. Each is a hash, owner -> count, Redisson's layout.
+-- uses: owners, handover, acquire
+-- KEYS the locks, and after each its queue if ARGV[1] is 1. While a slot is being migrated the call is refused
+-- ARGV[1] 1: with queues, 0: without  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
+-- ARGV[4] PUBLISH or SPUBLISH  ARGV[5…] for each lock: owner, grant channels without the connection id
+-- Reply {status, ms, server ms, which}: 1 granted, ms left of the leases; 0 nothing is taken, ms left (-1 without end) of
+--   the first that is not to be had, and which that is, from 1; 2 too late, nothing done
+-- Twice: owners are never used again, so a second run finds its own fields, sets them to what they are and only ever raises
+--   their leases. If the first has lost one of them meanwhile, what is left of it is for its caller to give back.
+local step = ARGV[1] == '1' and 2 or 1
+local lease, publish = tonumber(ARGV[2]), ARGV[4]
+for i = 7, #ARGV, 2 do
+  local bad = unfit(ARGV[i], 1, lease)
+  if bad then
+    return bad
+  end
+end
+local no, now, us = refuse(ARGV[5], 1, lease, ARGV[3])
+if no then
+  no[4] = 0
+  return no
+end
+-- First those that are held, because to look at a free one that others wait for hands it over: to them it goes, and so it
+-- would without us.
+local n, states, mine = #KEYS / step, {}, {}
+for free = 0, 1 do
+  for i = 1, n do
+    local key, queue, owner = KEYS[(i - 1) * step + 1], step == 2 and KEYS[2 * i] or nil, ARGV[3 + 2 * i]
+    if free == 0 then
+      states[i] = which(key, queue)
+    end
+    if (states[i] < 2) == (free == 1) then
+      local blocking, left, count, till = blocked(key, queue, owner, 1, now, us, states[i], nil, publish, ARGV[4 + 2 * i])
+      if blocking then -- another's, or its owner is through with it: see acquire
+        return {0, blocking[1] == 0 and blocking[2] or redis.call('PTTL', key), now, i}
+      end
+      mine[i] = {left, count, till}
+    end
+  end
+end
+for i = 1, n do
+  grant(KEYS[(i - 1) * step + 1], ARGV[3 + 2 * i], 1, lease, now, unpack(mine[i], 1, 3))
+end
+return {1, lease, now, 0}
