@@ -40,7 +40,7 @@ func rawSetNX(b *testing.B, s *redistest.Server) load.Acquire {
 	c := s.Client(b)
 	take := rueidis.NewLuaScript("return redis.call('SET',KEYS[1],ARGV[1],'NX','PX',ARGV[2])")
 	drop := rueidis.NewLuaScript("if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) end return 0")
-	lease := strconv.FormatInt(rlock.DefaultWatchdogTimeout.Milliseconds(), 10)
+	lease := strconv.FormatInt((30 * time.Second).Milliseconds(), 10)
 	return func(ctx context.Context, name string) (load.Release, error) {
 		if err := take.Exec(ctx, c, []string{name}, []string{"owner", lease}).Error(); err != nil {
 			return nil, err

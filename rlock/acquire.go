@@ -21,7 +21,7 @@ func (l *single) acquire(ctx context.Context, t terms) (*Hold, error) {
 // are there.
 func (l *single) take(ctx context.Context, t terms, auto bool) (*Hold, error) {
 	c := l.c
-	if err := c.begin(); err != nil {
+	if err := c.session.Enter(); err != nil {
 		return nil, err
 	}
 	a := acquisition{l: l, ctx: ctx, began: time.Now(), auto: auto, lease: t.lease, label: t.label}
@@ -31,7 +31,7 @@ func (l *single) take(ctx context.Context, t terms, auto bool) (*Hold, error) {
 	hold, err := a.run(ctx, t.wait)
 	waited := time.Since(a.began)
 	if err != nil {
-		c.inflight.Leave()
+		c.session.Leave()
 		err = ending(l.name, waited, !a.unanswered.IsZero()).Explain(err)
 		if refused, ok := err.(*NotAcquiredError); ok {
 			refused.Ours, refused.Foreign, refused.NoEnd = c.engine.Holds(l.key), a.foreign, a.noEnd
@@ -39,7 +39,7 @@ func (l *single) take(ctx context.Context, t terms, auto bool) (*Hold, error) {
 		c.observer.NotAcquired(ctx, l.name, waited, err)
 		return nil, err
 	}
-	c.warnOfEviction()
+	c.session.Answered()
 	c.observer.Acquired(ctx, l.name, waited)
 	return hold, nil
 }
@@ -192,7 +192,7 @@ func (a *acquisition) register() (*Hold, error) {
 		a.undo()
 		return nil, expiredUnused(l.name)
 	}
-	if l.c.inflight.Closed() {
+	if l.c.session.Closed() {
 		// Close ran while we were being granted, and has not seen this hold.
 		own.end(ErrClosed)
 		l.c.engine.Remove(&own.lease)

@@ -274,7 +274,7 @@ func (p *parts) extend(ctx context.Context, d time.Duration) error {
 			}
 			// A restarted server votes after this time: nobody may trust a vote of before for longer.
 			if most := max(x.h.owner.longest(), x.h.owner.lock.c.opts.WatchdogTimeout); d > most {
-				return fmt.Errorf("rlock: %w", errs.InvalidOption("extension of a Quorum", d, fmt.Sprintf("%v to %v, its lease or WatchdogTimeout", MinLease, most)))
+				return fmt.Errorf("rlock: %w", errs.InvalidOption("extension of a Quorum", d, fmt.Sprintf("%v to %v, its lease or WatchdogTimeout", session.MinLease, most)))
 			}
 		}
 	}

@@ -4,10 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/url"
-	"strconv"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,108 +19,64 @@ import (
 
 // Client makes locks and keeps the holds of this process. It is safe for concurrent use; make one and share it.
 type Client struct {
-	id        string // connection id: the first half of every owner
-	base      time.Time
-	opts      Options
-	hub       *pubsub.Hub
-	publish   string // PUBLISH or SPUBLISH
-	handover  bool   // waiters queue on the server
-	clustered bool
-	sharded   bool // a channel lives on the node of its hash tag
-	runner    *script.Runner
-	engine    *lease.Engine
-	queue     *wait.Queue
-	retrier   *session.Retrier
-	monitor   *monitor // nil: Liveness is off
-	observer  Observer
-	log       *slog.Logger
-	owners    atomic.Int64 // the second half of the last owner
-	run       atomic.Int64 // of a Quorum's member: the run of the server that was last heard of
-	metOnce   atomic.Bool  // likewise: the server was given time once to say who it is
+	session *session.Session
+	// What the session has, and is asked for all the time.
+	id      string // connection id: the first half of every owner
+	base    time.Time
+	opts    session.Options
+	hub     *pubsub.Hub
+	runner  *script.Runner
+	engine  *lease.Engine
+	queue   *wait.Queue
+	retrier *session.Retrier
+	log     *slog.Logger
 
-	ctx        context.Context // of what runs in the background; ends at Close
-	cancel     context.CancelFunc
-	background sync.WaitGroup
-
-	inflight session.Inflight
+	publish        string // PUBLISH or SPUBLISH
+	handover       bool   // waiters queue on the server
+	clustered      bool
+	sharded        bool // a channel lives on the node of its hash tag
+	tokenRetention time.Duration
+	heartbeat      time.Duration // 0: Liveness is off
+	monitor        *monitor      // nil: likewise
+	observer       Observer
+	run            atomic.Int64 // of a Quorum's member: the run of the server that was last heard of
+	metOnce        atomic.Bool  // likewise: the server was given time once to say who it is
 }
 
 // New makes a client on a hub, which stays the caller's and may serve others. It sends nothing, unless Options.Strict.
 // ErrClosed: the hub is closed.
 func New(h *pubsub.Hub, o Options) (*Client, error) {
-	if h == nil {
-		return nil, fmt.Errorf("rlock: %w", errs.InvalidOption("hub", nil, "a *pubsub.Hub"))
+	s, err := session.New(h, "rlock", "locks", o.session())
+	if err == nil {
+		err = s.Error(o.check())
 	}
-	o, err := o.withDefaults()
 	if err != nil {
-		return nil, fmt.Errorf("rlock: %w", err)
+		return nil, err
 	}
-	if h.Context().Err() != nil {
-		return nil, fmt.Errorf("rlock: hub: %w", ErrClosed)
-	}
-	c := &Client{opts: o, hub: h, base: time.Now(), log: o.Logger, retrier: session.NewRetrier()}
-	c.inflight.Hub = h.Context()
-	var beats lease.Heartbeats
-	if o.Liveness {
-		beats = lease.Heartbeats{Interval: o.Heartbeat, Trust: o.trust(), Value: o.Process}
-	}
-	c.id, _ = lease.NewConnectionID(beats.Trust)
-	beats.Key = func(district int) string { return c.aliveKey(district, c.id) }
-	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.observer = o.Observer.guarded(func(p any) { c.log.Error("redlatch: observer panicked", "panic", p) })
-	c.runner = script.NewRunner(h.Client(), o.CallTimeout)
-	c.publish = h.PublishCommand()
+	c := &Client{session: s, publish: h.PublishCommand(), clustered: h.Client().Mode() == rueidis.ClientModeCluster, tokenRetention: o.TokenRetention}
 	c.sharded = c.publish == "SPUBLISH"
-	c.clustered = h.Client().Mode() == rueidis.ClientModeCluster
 	// In a Cluster older than Redis 7 a publisher does not learn who hears it: there waiters race.
 	c.handover = c.sharded || !c.clustered
-	c.queue = wait.NewQueue(h, o.PollCap, c.observer.Woken)
-	c.engine = lease.New(lease.Config{Client: h.Client(), Runner: c.runner, Log: c.log, Watch: h.Watch,
-		Replicas: o.MinReplicas, ReplicasWait: o.ReplicaTimeout, Heartbeats: beats, Renewed: c.observer.Renewed})
+	c.observer = o.Observer.guarded(s)
+	beats := lease.Heartbeats{Key: func(district int) string { return c.aliveKey(district, s.ID) }}
+	if o.Liveness {
+		beats.Interval, beats.Trust, beats.Value = o.Heartbeat, o.trust(), o.Process
+		c.heartbeat = o.Heartbeat
+		s.PollCap = min(s.PollCap, o.Heartbeat) // a hold is seen from when it is granted, not from when its waiter hears of it
+	}
+	s.Start(lease.Config{Watch: h.Watch, Heartbeats: beats, Renewed: c.observer.Renewed}, c.observer.Woken)
+	c.id, c.base, c.opts, c.hub, c.runner, c.log = s.ID, s.Base, s.Options, s.Hub, s.Runner, s.Logger
+	c.engine, c.queue, c.retrier = s.Engine, s.Queue, s.Retrier
 	if o.Liveness {
 		c.monitor = newMonitor(c)
 	}
 	if o.Strict {
-		c.runner.EvictionAsked() // no warning beside
-		ctx, cancel := context.WithTimeout(c.ctx, evictionTimeout)
-		policy := c.runner.EvictionPolicy(ctx)
-		cancel()
-		if policy != "" {
+		if policy := s.EvictionPolicy(); policy != "" {
 			c.Close(context.Background())
-			return nil, fmt.Errorf("rlock: %w", errs.InvalidOption("the server's maxmemory-policy", policy, "noeviction (Options.Strict)"))
+			return nil, s.Error(errs.InvalidOption("the server's maxmemory-policy", policy, "noeviction (Options.Strict)"))
 		}
 	}
 	return c, nil
-}
-
-// warnOfEviction looks, once in a client's life and beside the first acquisition, whether the server may throw locks away.
-func (c *Client) warnOfEviction() {
-	if c.runner.EvictionAsked() {
-		return
-	}
-	c.inflight.IfOpen(func() { // Close may be waiting for the background already
-		c.background.Go(func() {
-			ctx, cancel := context.WithTimeout(c.ctx, evictionTimeout)
-			defer cancel()
-			c.runner.WarnOfEviction(ctx, c.log, "locks")
-		})
-	})
-}
-
-// evictionTimeout bounds the question.
-const evictionTimeout = 5 * time.Second
-
-// newOwner is an id that was never used. A label becomes part of it: there it needs no key of its own, lives exactly
-// as long as the hold, and changes nothing for Redisson, which only compares owners.
-func (c *Client) newOwner(label string) string {
-	id := c.id + ":" + strconv.FormatInt(c.owners.Add(1), 10)
-	if label != "" {
-		id += ":" + url.PathEscape(label)
-		if head, ok := strings.CutSuffix(id, ":write"); ok {
-			id = head + ":%77rite" // Redisson's mark of a writer
-		}
-	}
-	return id
 }
 
 // ID is the connection id: the part before the colon of every owner of this client.
@@ -167,40 +119,9 @@ func (c *Client) Spin(name string, b Backoff) *Lock {
 	return s.asLock(bad)
 }
 
-// begin counts an acquisition in, unless the client is closed; inflight.Leave counts it out.
-func (c *Client) begin() error {
-	if err := c.inflight.Enter(); err != nil {
-		return fmt.Errorf("rlock: %w", err)
-	}
-	return nil
-}
-
 // Close refuses new acquisitions and ends waiting ones (ErrClosed), ends the contexts of all holds with cause
-// ErrClosed, and waits for the Unlocks of those that are not lost and for releases still owed in the background, until
+// ErrClosed, and waits for the Unlocks of those that are not lost and for releases still pending in the background, until
 // ctx ends; for 10 s if ctx has no end, as context.Background. Then it stops renewing what is left, whose leases run out,
 // and names it in its error, what is held and what was not confirmed. It does not close the hub. Later calls return nil at
 // once.
-func (c *Client) Close(ctx context.Context) error {
-	drained, first := c.inflight.Close()
-	if !first {
-		return nil
-	}
-	ctx, cancel := session.Bounded(ctx)
-	defer cancel()
-	c.queue.Close()
-	c.engine.EndAll(ErrClosed)
-	c.cancel()
-	defer c.background.Wait()
-	select {
-	case <-drained:
-	case <-ctx.Done():
-	}
-	names := c.engine.Names(func(l *lease.Lease) bool { return l.Of.(*owner).inUse() })
-	owed := c.retrier.Settle(ctx)
-	c.engine.Stop()
-	c.retrier.Stop()
-	if err := session.Leftovers(ctx, names, owed); err != nil {
-		return fmt.Errorf("rlock: %w", err)
-	}
-	return nil
-}
+func (c *Client) Close(ctx context.Context) error { return c.session.Close(ctx) }

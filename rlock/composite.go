@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/session"
 )
 
 // composite is a lock made of several: a Multi, or a Quorum.
@@ -126,11 +128,11 @@ func gather[T any](ctx context.Context, q *composite, ask func(form, context.Con
 func (q *composite) free(lefts []time.Duration, failed []error) time.Duration {
 	for i, d := range lefts {
 		if failed[i] != nil || d == NoExpiry {
-			lefts[i] = MaxDuration + 1
+			lefts[i] = session.MaxDuration + 1
 		}
 	}
 	slices.Sort(lefts)
-	if d := lefts[q.need-1]; d <= MaxDuration {
+	if d := lefts[q.need-1]; d <= session.MaxDuration {
 		return d
 	}
 	return NoExpiry

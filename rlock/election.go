@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
@@ -53,7 +54,7 @@ func (e *election) limit(m member) time.Duration {
 	if d == 0 {
 		d = m.c.opts.WatchdogTimeout
 	}
-	return max(min(m.c.opts.CallTimeout, d/10), MinCallTimeout)
+	return max(min(m.c.opts.CallTimeout, d/10), session.MinCallTimeout)
 }
 
 // tally is what came of a round, by member.
@@ -75,7 +76,7 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 		e.listen(ctx)
 	}
 	for _, m := range e.members {
-		if m.c.inflight.Closed() {
+		if m.c.session.Closed() {
 			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, ErrClosed)
 		}
 	}

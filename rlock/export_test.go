@@ -2,8 +2,10 @@ package rlock
 
 import (
 	"context"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
 )
 
 // Waiting is how many calls stand in the process's line for name.
@@ -46,3 +48,13 @@ func PlantNoUptimeRule(l *Lock) *Lock {
 	lock.form = &q
 	return &lock
 }
+
+// Defaults and bounds.
+const (
+	DefaultWatchdogTimeout = 30 * time.Second
+	DefaultCallTimeout     = 500 * time.Millisecond
+	DefaultTokenRetention  = 24 * time.Hour
+	MinLease               = session.MinLease
+	MaxDuration            = session.MaxDuration
+	MaxLabel               = maxLabel
+)

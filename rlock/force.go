@@ -3,6 +3,8 @@ package rlock
 import (
 	"context"
 	"strings"
+
+	"github.com/redlatch/redlatch/internal/session"
 )
 
 // ForceUnlock takes the lock from whoever holds it at the time of the call and wakes the waiters; it reports whether
@@ -17,7 +19,7 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 }
 
 func (l *single) forceUnlock(ctx context.Context) (bool, error) {
-	return ask(ctx, l.c, func(ctx context.Context) (bool, error) {
+	return session.Ask(ctx, l.c.session, nil, func(ctx context.Context) (bool, error) {
 		r, err := l.c.runInspect(ctx, l.key)
 		if err != nil || !r.locked {
 			return false, err

@@ -84,7 +84,7 @@ func (h *handle) end(why error) {
 // uncount has Close wait for this hold no longer.
 func (h *handle) uncount() {
 	if h.life.Uncount() {
-		h.owner.lock.c.inflight.Leave()
+		h.owner.lock.c.session.Leave()
 	}
 }
 
@@ -144,13 +144,13 @@ func (x *Hold) Until() time.Time {
 	return x.h.owner.lock.c.engine.Until(&x.h.owner.lease)
 }
 
-// Extend makes the hold last for at least d from now, at least MinLease; it never shortens it. nil: confirmed by the
+// Extend makes the hold last for at least d from now, at least 10 ms; it never shortens it. nil: confirmed by the
 // server. ErrLost: the hold is over and this is how it was found out, or it was before; ErrMaxHold, ErrClosed, ErrReleased
 // likewise. ErrUnavailable, ErrUnknownOutcome or ErrNotReplicated: Until is as it was. ErrInvalidOption: d is out of bounds,
 // and nothing was sent.
 func (x *Hold) Extend(ctx context.Context, d time.Duration) error {
-	if d < MinLease || d > MaxDuration {
-		return fmt.Errorf("rlock: %w", errs.InvalidOption("extension", d, fmt.Sprintf("%v to %v", MinLease, MaxDuration)))
+	if err := session.CheckRange("extension", d, session.MinLease); err != nil {
+		return errs.Edge("rlock", err)
 	}
 	if why := x.Err(); why != nil {
 		return fmt.Errorf("rlock: extend %q: %w", x.Name(), why)
@@ -229,10 +229,10 @@ func (x *Hold) Unlock(ctx context.Context) error {
 // Nobody is told when that happens; waiters look when it is due. The result is Unlock's: nil says that the server
 // confirmed it. ErrUnavailable or ErrUnknownOutcome: the lock stays taken for d or for the lease it had, whichever comes
 // about; this goes on in the background. Of several holds of one owner the longest d counts, from the last Unlock on.
-// d is 0 to MaxDuration, whatever the lease and MaxHold; ErrInvalidOption otherwise, and nothing is done.
+// d is at most a hundred years, whatever the lease and MaxHold; ErrInvalidOption otherwise, and nothing is done.
 func (x *Hold) UnlockAfter(ctx context.Context, d time.Duration) error {
-	if d < 0 || d > MaxDuration {
-		return fmt.Errorf("rlock: %w", errs.InvalidOption("minimum hold", d, fmt.Sprintf("0 to %v", MaxDuration)))
+	if err := session.CheckRange("minimum hold", d, 0); err != nil {
+		return errs.Edge("rlock", err)
 	}
 	if x.parts != nil {
 		x.parts.keep(d)

@@ -2,7 +2,6 @@ package rlock
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/session"
 )
 
 // State is a lock as the server knew it at one moment.
@@ -76,7 +76,7 @@ func (l *Lock) Inspect(ctx context.Context) (State, error) {
 
 func (l *single) inspect(ctx context.Context) (State, error) {
 	s := State{Name: l.name}
-	_, err := ask(ctx, l.c, func(ctx context.Context) (struct{}, error) {
+	_, err := session.Ask(ctx, l.c.session, nil, func(ctx context.Context) (struct{}, error) {
 		r, err := l.c.runInspect(ctx, l.key, queueKey(l.key), keyname.Prefix("redlatch_rw", l.key),
 			keyname.Prefix("redisson_lock_queue", l.key), keyname.Prefix("redisson_lock_token", l.key))
 		if err == nil {
@@ -184,27 +184,9 @@ func (l *single) query(ctx context.Context) (queryReply, error) {
 			id = Owner(own.lease.Owner)
 		}
 	}
-	q, err := ask(ctx, l.c, func(ctx context.Context) (queryReply, error) { return l.runQuery(ctx, string(id)) })
+	q, err := session.Ask(ctx, l.c.session, nil, func(ctx context.Context) (queryReply, error) { return l.runQuery(ctx, string(id)) })
 	if id == "" {
 		q.count = 0
 	}
 	return q, err
 }
-
-// ask runs a question, or an intervention, on behalf of a caller whose ctx may have no deadline.
-func ask[T any](ctx context.Context, c *Client, f func(context.Context) (T, error)) (T, error) {
-	var none T
-	if c.inflight.Closed() {
-		return none, fmt.Errorf("rlock: %w", ErrClosed)
-	}
-	ctx, cancel := context.WithTimeout(ctx, askTries*c.opts.CallTimeout)
-	defer cancel()
-	v, err := f(ctx)
-	if err != nil {
-		return none, fmt.Errorf("rlock: %w", err)
-	}
-	return v, nil
-}
-
-// askTries times CallTimeout bounds a question.
-const askTries = 4

@@ -85,9 +85,8 @@ func (m *monitor) watch(l *single) {
 		m.watched[k] = w
 	}
 	w.waiters++
-	if !m.running && m.c.inflight.IfOpen(func() { m.c.background.Add(1) }) {
-		m.running = true
-		go m.run()
+	if !m.running {
+		m.running = m.c.session.Background(m.run)
 	}
 }
 
@@ -102,13 +101,12 @@ func (m *monitor) unwatch(l *single) {
 	}
 }
 
-func (m *monitor) run() {
-	defer m.c.background.Done()
-	tick := time.NewTicker(m.c.opts.Heartbeat / 2) // so that it is three of them on average
+func (m *monitor) run(ctx context.Context) {
+	tick := time.NewTicker(m.c.heartbeat / 2) // so that it is three of them on average
 	defer tick.Stop()
 	for {
 		select {
-		case <-m.c.ctx.Done():
+		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
@@ -124,13 +122,13 @@ func (m *monitor) run() {
 			return
 		}
 		m.mu.Unlock()
-		m.round(watches)
+		m.round(ctx, watches)
 	}
 }
 
 // round looks at all locks, then at the heartbeats of their holders, and removes the holds of those that are gone.
-func (m *monitor) round(watches []*watch) {
-	ctx, cancel := context.WithTimeout(m.c.ctx, max(m.c.opts.Heartbeat, m.c.opts.CallTimeout))
+func (m *monitor) round(ctx context.Context, watches []*watch) {
+	ctx, cancel := context.WithTimeout(ctx, max(m.c.heartbeat, m.c.opts.CallTimeout))
 	defer cancel()
 	states := make([]inspectReply, len(watches))
 	var each errgroup.Group

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"time"
 	"unicode/utf8"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/session"
 )
 
 // Lock describes one lock and how to acquire it. It is immutable and holds no state: share it, derive from it, make
@@ -35,8 +38,8 @@ type terms struct {
 
 const forever time.Duration = -1
 
-// MaxLabel is the length of the longest label, in bytes.
-const MaxLabel = 256
+// maxLabel is the length of the longest label, in bytes.
+const maxLabel = 256
 
 // NoExpiry is what RemainingLease says of a lock without a lease: somebody set the key by hand.
 const NoExpiry time.Duration = -1
@@ -49,46 +52,32 @@ func (l *Lock) Name() string { return l.form.Name() }
 func (l *Lock) WithWait(d time.Duration) *Lock {
 	m := *l
 	m.terms.wait = d
-	if err := checkWait(d); err != nil && m.bad == nil {
-		m.bad = err
+	if err := session.CheckWait(d); err != nil && m.bad == nil {
+		m.bad = errs.Edge("rlock", err)
 	}
 	return &m
 }
 
-// WithLease returns the same lock whose holds last for d and are not renewed, unless Extended; at least MinLease.
+// WithLease returns the same lock whose holds last for d and are not renewed, unless Extended; at least 10 ms.
 // 0: renewed until Unlock, the default.
 func (l *Lock) WithLease(d time.Duration) *Lock {
 	m := *l
 	m.terms.lease = d
-	if err := checkLease(d); err != nil && m.bad == nil {
-		m.bad = err
+	if err := session.CheckLease(d); err != nil && m.bad == nil {
+		m.bad = errs.Edge("rlock", err)
 	}
 	return &m
 }
 
 // WithLabel returns the same lock whose holds carry a label, such as a job's name or a trace id: part of their owner
-// on the server, where [Client.Inspect] and log lines show it to everybody. At most MaxLabel bytes of UTF-8.
+// on the server, where [Client.Inspect] and log lines show it to everybody. At most 256 bytes of UTF-8.
 func (l *Lock) WithLabel(label string) *Lock {
 	m := *l
 	m.terms.label = label
-	if (len(label) > MaxLabel || !utf8.ValidString(label)) && m.bad == nil {
-		m.bad = fmt.Errorf("rlock: %w: label is %.64q, must be UTF-8 of at most %d bytes", ErrInvalidOption, label, MaxLabel)
+	if (len(label) > maxLabel || !utf8.ValidString(label)) && m.bad == nil {
+		m.bad = fmt.Errorf("rlock: %w: label is %.64q, must be UTF-8 of at most %d bytes", ErrInvalidOption, label, maxLabel)
 	}
 	return &m
-}
-
-func checkWait(d time.Duration) error {
-	if d < 0 || d > MaxDuration {
-		return fmt.Errorf("rlock: %w: waitTime is %v, must be 0 to %v", ErrInvalidOption, d, MaxDuration)
-	}
-	return nil
-}
-
-func checkLease(d time.Duration) error {
-	if d != 0 && (d < MinLease || d > MaxDuration) {
-		return fmt.Errorf("rlock: %w: leaseTime is %v, must be 0 (renewed) or %v to %v", ErrInvalidOption, d, MinLease, MaxDuration)
-	}
-	return nil
 }
 
 // Lock acquires the lock, waiting until it is free, ctx ends or the time of WithWait is over.
@@ -116,8 +105,8 @@ func (l *Lock) Lock(ctx context.Context) (*Hold, error) {
 // readers do not overtake; of the others those that wait for a Spin lock, whose process may not or does not yet subscribe, or
 // whose slot is being migrated, and all in a Cluster without sharded channels.
 func (l *Lock) TryLock(ctx context.Context, waitTime, leaseTime time.Duration) (*Hold, error) {
-	if err := errors.Join(checkWait(waitTime), checkLease(leaseTime)); err != nil {
-		return nil, err
+	if err := errors.Join(session.CheckWait(waitTime), session.CheckLease(leaseTime)); err != nil {
+		return nil, errs.Edge("rlock", err)
 	}
 	return l.acquire(ctx, terms{waitTime, leaseTime, l.terms.label})
 }

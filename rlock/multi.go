@@ -260,7 +260,7 @@ func (t *together) run(ctx context.Context, waitTime time.Duration) (hold *Hold,
 	c := t.c
 	entered := 0
 	for range t.members { // each hold is counted for itself
-		if err = c.begin(); err != nil {
+		if err = c.session.Enter(); err != nil {
 			break
 		}
 		entered++
@@ -273,14 +273,14 @@ func (t *together) run(ctx context.Context, waitTime time.Duration) (hold *Hold,
 		hold, err = t.ask(ctx, waitTime)
 	}
 	if err == nil {
-		c.warnOfEviction()
+		c.session.Answered()
 		for _, m := range t.members {
 			c.observer.Acquired(ctx, m.name, time.Since(t.began))
 		}
 		return hold, nil
 	}
 	for range entered {
-		c.inflight.Leave()
+		c.session.Leave()
 	}
 	if errors.Is(err, errOneByOne) {
 		return nil, err
@@ -314,7 +314,7 @@ func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, erro
 			return nil, expiredUnused(own.lock.name)
 		}
 	}
-	if c.inflight.Closed() { // it has not seen these holds
+	if c.session.Closed() { // it has not seen these holds
 		t.drop(ErrClosed)
 		return nil, ErrClosed
 	}

@@ -9,26 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/keyname"
-)
-
-// Defaults of Options, and bounds.
-const (
-	DefaultWatchdogTimeout = 30 * time.Second
-	DefaultPollCap         = time.Second
-	DefaultCallTimeout     = 500 * time.Millisecond
-	DefaultTokenRetention  = 24 * time.Hour
-	DefaultHeartbeat       = time.Second
-
-	MinWatchdogTimeout = 100 * time.Millisecond
-	MinLease           = 10 * time.Millisecond
-	MinPollCap         = 10 * time.Millisecond
-	MinCallTimeout     = time.Millisecond
-	MinTokenRetention  = time.Minute
-	MinHeartbeat       = 50 * time.Millisecond
-	MaxHeartbeat       = 10 * time.Second
-	// MaxDuration bounds every duration sent to the server.
-	MaxDuration = 100 * 365 * 24 * time.Hour
+	"github.com/redlatch/redlatch/internal/session"
 )
 
 // Options of a Client. The zero value is good.
@@ -36,27 +17,27 @@ type Options struct {
 	// KeyPrefix is put before every name to make its key. Redisson has none. Defaults to "".
 	KeyPrefix string
 	// WatchdogTimeout is the lease of a hold that is renewed for its holder: how long a crashed process blocks the
-	// others. It is renewed every third of it. At least MinWatchdogTimeout. Defaults to DefaultWatchdogTimeout.
+	// others. It is renewed every third of it. At least 100 ms. Defaults to 30 s.
 	WatchdogTimeout time.Duration
-	// PollCap is the longest a waiter sleeps without looking, whatever messages come or do not. At least MinPollCap.
-	// Waiters in the server's queue look every 10 s all the same, with Liveness every Heartbeat. Defaults to
-	// DefaultPollCap.
+	// PollCap is the longest a waiter sleeps without looking, whatever messages come or do not. At least 10 ms.
+	// Waiters in the server's queue look every 10 s all the same, with Liveness every Heartbeat. Defaults to 1 s.
 	PollCap time.Duration
-	// CallTimeout bounds one request to the server. At least MinCallTimeout. Defaults to DefaultCallTimeout.
+	// CallTimeout bounds one request to the server. A call that asks only, and whose context has no deadline,
+	// ends after five of them. At least 1 ms. Defaults to 500 ms.
 	CallTimeout time.Duration
 	// MaxHold ends every hold after this time (ErrMaxHold), also one whose work is stuck. 0: no limit, the default.
-	// At least MinLease.
+	// At least 10 ms.
 	MaxHold time.Duration
 	// TokenRetention is how long the last token of a Fenced lock is kept after its last grant. It matters where the
 	// server's clock may step back, and where Redisson holds the lock, too, which counts from 1 when the last token is
-	// gone. At least MinTokenRetention. Defaults to DefaultTokenRetention.
+	// gone. At least 1 min. Defaults to 24 h.
 	TokenRetention time.Duration
 	// MinReplicas has every grant and every renewal confirmed by so many replicas (WAIT, on the same connection)
 	// within ReplicaTimeout: a grant that is not is taken back (ErrNotReplicated), a renewal that is not does not
 	// count. It makes it less likely that a failover forgets a hold, not impossible: another replica than those that
 	// confirmed may be promoted. Each call takes a connection for itself while it waits. 0: off, the default.
 	MinReplicas int
-	// ReplicaTimeout bounds that wait; at least MinCallTimeout, and less than CallTimeout. Defaults to half of CallTimeout.
+	// ReplicaTimeout bounds that wait; at least 1 ms, and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration
 	// Liveness has the locks of a crashed process taken over long before their leases are over, by the waiters of
 	// clients that have it on, too: about three Heartbeats after the crash. See "Crashed holders" in the package comment. It
@@ -65,10 +46,10 @@ type Options struct {
 	// for. The price: a hold ends (ErrLost) when no heartbeat was confirmed for three Heartbeats, however long its lease is. PollCap is at most a Heartbeat then. Off by
 	// default.
 	Liveness bool
-	// Heartbeat is the interval. MinHeartbeat to MaxHeartbeat. Defaults to DefaultHeartbeat.
+	// Heartbeat is the interval. 50 ms to 10 s. Defaults to 1 s.
 	Heartbeat time.Duration
 	// Process is what [Client.Inspect] shows of this process while Liveness is on, to everybody who may read the keys.
-	// At most MaxLabel bytes of UTF-8. Defaults to "host:pid".
+	// At most 256 bytes of UTF-8. Defaults to "host:pid".
 	Process string
 	// Strict has New fail (ErrInvalidOption) if a server would evict keys when its memory is full (maxmemory-policy
 	// other than noeviction), which can take a lock from under its holder. Otherwise the first acquisition logs a
@@ -80,35 +61,23 @@ type Options struct {
 	Observer Observer
 }
 
-func (o Options) withDefaults() (Options, error) {
-	if o.KeyPrefix != "" {
-		if err := keyname.Check(o.KeyPrefix + "x"); err != nil {
-			return o, errs.InvalidOption("KeyPrefix", o.KeyPrefix, "such that names with it stay valid: "+err.Error())
-		}
+// session are the options that all clients have.
+func (o *Options) session() session.Options {
+	return session.Options{KeyPrefix: o.KeyPrefix, WatchdogTimeout: o.WatchdogTimeout, PollCap: o.PollCap, CallTimeout: o.CallTimeout,
+		MaxHold: o.MaxHold, MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger}
+}
+
+// check refuses what is out of bounds among the options that only locks have, and fills in their defaults.
+func (o *Options) check() error {
+	err := session.Check(
+		session.Duration{Name: "TokenRetention", Value: &o.TokenRetention, Least: time.Minute, Most: session.MaxDuration, Default: 24 * time.Hour},
+		session.Duration{Name: "Heartbeat", Value: &o.Heartbeat, Least: 50 * time.Millisecond, Most: 10 * time.Second, Default: time.Second},
+	)
+	if err != nil {
+		return err
 	}
-	for _, d := range []struct {
-		name     string
-		value    *time.Duration
-		min, def time.Duration
-	}{
-		{"WatchdogTimeout", &o.WatchdogTimeout, MinWatchdogTimeout, DefaultWatchdogTimeout},
-		{"PollCap", &o.PollCap, MinPollCap, DefaultPollCap},
-		{"CallTimeout", &o.CallTimeout, MinCallTimeout, DefaultCallTimeout},
-		{"MaxHold", &o.MaxHold, MinLease, 0},
-		{"TokenRetention", &o.TokenRetention, MinTokenRetention, DefaultTokenRetention},
-		{"Heartbeat", &o.Heartbeat, MinHeartbeat, DefaultHeartbeat},
-	} {
-		if *d.value == 0 {
-			*d.value = d.def
-		} else if err := checkDuration(d.name, *d.value, d.min); err != nil {
-			return o, err
-		}
-	}
-	if o.Heartbeat > MaxHeartbeat {
-		return o, errs.InvalidOption("Heartbeat", o.Heartbeat, fmt.Sprintf("0 (the default), or %v to %v", MinHeartbeat, MaxHeartbeat))
-	}
-	if len(o.Process) > MaxLabel || !utf8.ValidString(o.Process) {
-		return o, errs.InvalidOption("Process", fmt.Sprintf("%.64q", o.Process), fmt.Sprintf("UTF-8 of at most %d bytes", MaxLabel))
+	if len(o.Process) > maxLabel || !utf8.ValidString(o.Process) {
+		return errs.InvalidOption("Process", fmt.Sprintf("%.64q", o.Process), fmt.Sprintf("UTF-8 of at most %d bytes", maxLabel))
 	}
 	if o.Process == "" {
 		host, err := os.Hostname()
@@ -117,32 +86,10 @@ func (o Options) withDefaults() (Options, error) {
 		}
 		o.Process = host + ":" + strconv.Itoa(os.Getpid())
 	}
-	if o.MinReplicas < 0 {
-		return o, errs.InvalidOption("MinReplicas", o.MinReplicas, "0 or more")
-	}
-	if o.ReplicaTimeout == 0 {
-		o.ReplicaTimeout = o.CallTimeout / 2
-	}
-	if o.ReplicaTimeout < MinCallTimeout && o.MinReplicas > 0 || o.ReplicaTimeout < 0 || o.ReplicaTimeout >= o.CallTimeout {
-		return o, errs.InvalidOption("ReplicaTimeout", o.ReplicaTimeout, fmt.Sprintf("%v or more, and less than CallTimeout (%v)", MinCallTimeout, o.CallTimeout))
-	}
-	if o.Liveness {
-		o.PollCap = min(o.PollCap, o.Heartbeat) // a hold is seen from when it is granted, not from when its waiter hears of it
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-	return o, nil
+	return nil
 }
 
 // trust is for how long after a heartbeat the client's holds last. A connection id says it in units of 10 ms.
 func (o *Options) trust() time.Duration {
 	return (3*o.Heartbeat + 10*time.Millisecond - 1).Truncate(10 * time.Millisecond)
-}
-
-func checkDuration(field string, d, least time.Duration) error {
-	if d < least || d > MaxDuration {
-		return errs.InvalidOption(field, d, "0 (the default), or "+least.String()+" to "+MaxDuration.String())
-	}
-	return nil
 }

@@ -44,7 +44,7 @@ type owner struct {
 
 func (l *single) newOwner(ctx context.Context, d time.Duration, label string) *owner {
 	own := &owner{lock: l, count: 1, doubt: noDoubt}
-	own.lease = lease.Lease{Name: l.name, Owner: l.c.newOwner(label), Renew: l.kind.renew, Ended: own.lost, Ctx: ctx, Of: own, Longest: d}
+	own.lease = lease.Lease{Name: l.name, Owner: l.c.session.NewOwner(label), Renew: l.kind.renew, Ended: own.lost, Ctx: ctx, Of: own, Longest: d}
 	own.lease.Drift = l.kind.votes
 	own.lease.Key = l.leaseKey(own.lease.Owner)
 	if l.kind.more != nil {
@@ -186,8 +186,8 @@ func (o *owner) end(why error) {
 	}
 }
 
-// inUse reports whether there is a handle; an owner that was dropped stays with the watchdog until its lease is over.
-func (o *owner) inUse() bool {
+// InUse reports whether there is a handle; an owner that was dropped stays with the watchdog until its lease is over.
+func (o *owner) InUse() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.count > 0

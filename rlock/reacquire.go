@@ -64,7 +64,7 @@ func (p *parts) reacquire(members []member) {
 	for _, i := range p.missing() {
 		m := members[i]
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(m.c.ctx, e.limit(m))
+			ctx, cancel := context.WithTimeout(m.c.session.Context(), e.limit(m))
 			defer cancel()
 			x, err := m.take(ctx, terms{0, 0, m.label}, true)
 			if err != nil {

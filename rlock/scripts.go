@@ -70,7 +70,7 @@ func acquireCall(l *single, r acquireRequest) script.Call {
 
 // fencedCall asks for a fenced lock.
 func fencedCall(l *single, r acquireRequest) script.Call {
-	args := append(r.asked(4), l.c.publish, l.grants, r.entry, script.Millis(l.c.opts.TokenRetention))
+	args := append(r.asked(4), l.c.publish, l.grants, r.entry, script.Millis(l.c.tokenRetention))
 	return script.Call{Script: fencedScript, Keys: l.keys, Args: args}
 }
 
@@ -191,7 +191,7 @@ func (l *single) runKeep(ctx context.Context, owner string, d time.Duration) (re
 	case writer:
 		keys = append(l.keys[:2:2], l.key)
 	}
-	if l.c.opts.Liveness {
+	if l.c.heartbeat > 0 {
 		keys = append(keys, keptKey(l.key, owner))
 	}
 	m, err := l.c.runner.Attempt(ctx, script.Call{Script: l.kind.keep, Keys: keys, Args: []string{l.field(owner), script.Millis(d)}})

@@ -1,8 +1,6 @@
 package rlock
 
 import (
-	"fmt"
-
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
@@ -24,13 +22,8 @@ func (c *Client) lock(name string, k *kind) *Lock {
 
 // single is the lock of that name, and why it cannot be used, if so.
 func (c *Client) single(name string, k *kind) (s single, bad error) {
-	key := c.opts.KeyPrefix + name
+	key, bad := c.session.Key(name)
 	s = single{c: c, kind: k, name: name, key: key, ownKey: ownerKey{c, name, k.side != alone}}
-	if name == "" {
-		bad = fmt.Errorf("rlock: %w: it is empty", ErrInvalidName)
-	} else if err := keyname.Check(key); err != nil {
-		bad = fmt.Errorf("rlock: %w", err)
-	}
 	s.channel, s.keys = k.channel(key, ""), k.keys(c, key)
 	if c.handover {
 		s.grants = grantPrefix

@@ -83,7 +83,7 @@ type CyclicBarrier struct {
 // number that cannot be used is reported by every call on it. All that arrive in one generation must say the same
 // number (ErrCapacityMismatch); the next generation may have another.
 func (c *Client) CyclicBarrier(name string, parties int) *CyclicBarrier {
-	key, bad := c.key(name)
+	key, bad := c.session.Key(name)
 	if bad == nil && (parties < 1 || parties > maxParties) {
 		bad = fmt.Errorf("rsemaphore: %w", errs.InvalidOption("parties", parties, fmt.Sprintf("1 to %d", maxParties)))
 	}
@@ -220,15 +220,15 @@ func (b *CyclicBarrier) Await(ctx context.Context) (Arrival, error) {
 	if b.bad != nil {
 		return Arrival{}, b.bad
 	}
-	if err := b.c.begin(); err != nil {
+	if err := b.c.session.Enter(); err != nil {
 		return Arrival{}, err
 	}
-	defer b.c.inflight.Leave()
+	defer b.c.session.Leave()
 	p := b.newParty()
 	if err := p.arrive(ctx); err != nil {
 		return Arrival{}, err
 	}
-	b.c.warnOfEviction()
+	b.c.session.Answered()
 	own, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	p.lease = lease.Lease{
@@ -240,7 +240,7 @@ func (b *CyclicBarrier) Await(ctx context.Context) (Arrival, error) {
 		p.owe(time.Now())
 		return Arrival{}, p.broken("lost", ErrLost)
 	}
-	if b.c.inflight.Closed() { // Close ran meanwhile, and has not seen this lease
+	if b.c.session.Closed() { // Close ran meanwhile, and has not seen this lease
 		cancel(ErrClosed)
 	}
 	defer p.finish()
@@ -394,7 +394,7 @@ func (p *party) await(ctx context.Context) (Arrival, error) {
 		p.owe(time.Now())
 		return Arrival{}, p.broken("lost", why)
 	}
-	if c.inflight.Closed() {
+	if c.session.Closed() {
 		why = ErrClosed
 	} else if ended := errs.Ended(ctx); ended != nil {
 		why = ended
@@ -542,7 +542,7 @@ func (p *party) owe(after time.Time) {
 
 // State looks at the barrier.
 func (b *CyclicBarrier) State(ctx context.Context) (BarrierState, error) {
-	return ask(ctx, b.c, b.bad, func(ctx context.Context) (BarrierState, error) {
+	return session.Ask(ctx, b.c.session, b.bad, func(ctx context.Context) (BarrierState, error) {
 		m, err := b.c.runner.Do(ctx, (&party{b: b}).call("state", 0, "", nil))
 		if err != nil {
 			return BarrierState{}, err

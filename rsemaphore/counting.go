@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
@@ -54,7 +55,7 @@ type CountingSemaphore struct {
 // CountingSemaphore describes the counting semaphore of that name. Nothing is sent. A name that cannot be used is
 // reported by every call on it.
 func (c *Client) CountingSemaphore(name string) *CountingSemaphore {
-	key, bad := c.key(name)
+	key, bad := c.session.Key(name)
 	return &CountingSemaphore{c: c, name: name, key: key, bad: bad, channel: keyname.Prefix("redisson_sc", key)}
 }
 
@@ -96,10 +97,10 @@ func (s *CountingSemaphore) TrySetPermits(ctx context.Context, n int, ttl time.D
 	if n < 0 || n > maxPermits {
 		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("permits", n, fmt.Sprintf("0 to %d", maxPermits)))
 	}
-	if ttl != 0 && (ttl < time.Millisecond || ttl > MaxDuration) {
-		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("ttl", ttl, "0 (no end) or 1ms to "+MaxDuration.String()))
+	if ttl != 0 && (ttl < time.Millisecond || ttl > session.MaxDuration) {
+		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("ttl", ttl, "0 (no end) or 1ms to "+session.MaxDuration.String()))
 	}
-	return ask(ctx, s.c, s.bad, func(ctx context.Context) (bool, error) {
+	return session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (bool, error) {
 		m, err := s.c.doOnce(ctx, script.Call{
 			Script: countingSetScript, Keys: s.keys(), Once: true,
 			Args: []string{strconv.Itoa(n), script.Millis(ttl), s.channel, s.c.hub.PublishCommand()},
@@ -133,8 +134,8 @@ func (s *CountingSemaphore) Acquire(ctx context.Context, n int) error {
 // were told that there are too few: it would overtake them for as long as it is called. waitTime bounds the waiting
 // for permits: the first request itself has Options.CallTimeout.
 func (s *CountingSemaphore) TryAcquire(ctx context.Context, n int, waitTime time.Duration) error {
-	if err := checkWait(waitTime); err != nil {
-		return err
+	if err := session.CheckWait(waitTime); err != nil {
+		return s.c.session.Error(err)
 	}
 	return s.acquire(ctx, n, time.Now().Add(waitTime), waitTime == 0)
 }
@@ -156,10 +157,10 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 	if err := s.checkPermits(n); err != nil {
 		return err
 	}
-	if err := s.c.begin(); err != nil {
+	if err := s.c.session.Enter(); err != nil {
 		return err
 	}
-	defer s.c.inflight.Leave()
+	defer s.c.session.Leave()
 	began := time.Now()
 	err := s.c.queue.Wait(ctx, wait.Request{
 		Name: s.name, Line: s.line(), Channel: s.channel, Alone: once, Yield: once, Until: until,
@@ -171,7 +172,7 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 		s.c.observer.NotAcquired(ctx, s.name, n, waited, err)
 		return err
 	}
-	s.c.warnOfEviction()
+	s.c.session.Answered()
 	s.c.observer.Acquired(ctx, s.name, n, waited)
 	return nil
 }
@@ -273,10 +274,10 @@ func (s *CountingSemaphore) late(of *script.Script, n int) func(rueidis.RedisRes
 		if took == 0 {
 			return
 		}
-		err = s.c.begin()
+		err = s.c.session.Enter()
 		if err == nil {
-			defer s.c.inflight.Leave()
-			ctx, cancel := context.WithTimeout(context.Background(), askTries*s.c.opts.CallTimeout)
+			defer s.c.session.Leave()
+			ctx, cancel := context.WithTimeout(context.Background(), s.c.session.Bound())
 			defer cancel()
 			_, _, err = s.runAdd(ctx, took, false)
 		}
@@ -328,7 +329,7 @@ func (s *CountingSemaphore) add(ctx context.Context, n, sign int, ifThere bool) 
 		there bool
 		free  int64
 	}
-	r, err := ask(ctx, s.c, nil, func(ctx context.Context) (r reply, err error) {
+	r, err := session.Ask(ctx, s.c.session, nil, func(ctx context.Context) (r reply, err error) {
 		r.there, r.free, err = s.runAdd(ctx, int64(sign)*int64(n), ifThere)
 		return r, err
 	})
@@ -378,7 +379,7 @@ func (s *CountingSemaphore) ReducePermits(ctx context.Context, n int) (int64, er
 // Drain takes all free permits and returns how many that were: negative if there was a debt, which is then forgiven.
 // A missing key is 0 and stays missing. Sent once.
 func (s *CountingSemaphore) Drain(ctx context.Context) (int64, error) {
-	return ask(ctx, s.c, s.bad, func(ctx context.Context) (int64, error) {
+	return session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (int64, error) {
 		m, err := s.c.doOnce(ctx, script.Call{Script: countingDrainScript, Keys: s.keys(), Once: true, Late: s.late(countingDrainScript, 0)})
 		if err != nil {
 			return 0, err
@@ -396,7 +397,7 @@ func (s *CountingSemaphore) Drain(ctx context.Context) (int64, error) {
 
 // Available is how many permits are free: 0 of a missing key, negative after ReducePermits below what was free.
 func (s *CountingSemaphore) Available(ctx context.Context) (int64, error) {
-	return ask(ctx, s.c, s.bad, func(ctx context.Context) (int64, error) {
+	return session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (int64, error) {
 		m, err := s.c.runner.Do(ctx, script.Call{Script: countingGetScript, Keys: []string{s.key}, Command: func(b rueidis.Builder) rueidis.Completed {
 			return b.Get().Key(s.key).Build()
 		}})

@@ -1,6 +1,10 @@
 package rsemaphore
 
-import "context"
+import (
+	"context"
+
+	"github.com/redlatch/redlatch/internal/session"
+)
 
 // Waiting is how many calls stand in the process's line of that name.
 func (c *Client) Waiting(line string) int { return c.queue.Members(line) }
@@ -20,3 +24,6 @@ func (c *Client) Owed() int {
 	cancel()
 	return len(c.retrier.Settle(ctx))
 }
+
+// MinLease is the shortest lease.
+const MinLease = session.MinLease

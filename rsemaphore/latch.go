@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
@@ -64,7 +65,7 @@ type CountDownLatch struct {
 // CountDownLatch describes the latch of that name. Nothing is sent. A name that cannot be used is reported by every
 // call on it.
 func (c *Client) CountDownLatch(name string) *CountDownLatch {
-	key, bad := c.key(name)
+	key, bad := c.session.Key(name)
 	return &CountDownLatch{c: c, name: name, key: key, bad: bad, record: keyname.Suffix(key, "latch"), permits: keyname.Suffix(key, "timeout"),
 		channel: "redisson_countdownlatch__channel__{" + key + "}"} // Redisson adds braces here whatever the name has
 }
@@ -97,7 +98,7 @@ func (l *CountDownLatch) is(what error) error { return fmt.Errorf("%q: %w", l.na
 
 // memory is how long the record outlives what it is about: longer than any waiter sleeps or any call is repeated.
 func (l *CountDownLatch) memory() time.Duration {
-	return max(latchMemory, 4*l.c.opts.PollCap, 2*askTries*l.c.opts.CallTimeout)
+	return max(latchMemory, 4*l.c.opts.PollCap, 2*l.c.session.Bound())
 }
 
 // publishing is what a script gets to publish with, "" if it cannot: a sharded channel of another slot than the keys',
@@ -130,11 +131,11 @@ func (l *CountDownLatch) TrySetCount(ctx context.Context, count int64, ttl time.
 	if l.bad == nil && (count < 1 || count > maxCount) {
 		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("count", count, fmt.Sprintf("1 to %d", int64(maxCount))))
 	}
-	if l.bad == nil && ttl != 0 && (ttl < time.Millisecond || ttl > MaxDuration) {
-		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("ttl", ttl, "0 (no end) or 1ms to "+MaxDuration.String()))
+	if l.bad == nil && ttl != 0 && (ttl < time.Millisecond || ttl > session.MaxDuration) {
+		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("ttl", ttl, "0 (no end) or 1ms to "+session.MaxDuration.String()))
 	}
 	args := []string{strconv.FormatInt(count, 10), script.Millis(ttl), rand.Text(), script.Millis(l.memory()), l.channel, l.publishing()}
-	return ask(ctx, l.c, l.bad, func(ctx context.Context) (bool, error) {
+	return session.Ask(ctx, l.c.session, l.bad, func(ctx context.Context) (bool, error) {
 		m, err := l.c.runner.Do(ctx, script.Call{Script: latchSetScript, Keys: l.keys(), Args: args})
 		if err != nil {
 			return false, err
@@ -173,7 +174,7 @@ func (l *CountDownLatch) CountDownBy(ctx context.Context, participant string) (l
 
 func (l *CountDownLatch) down(ctx context.Context, participant string) (int64, error) {
 	args := []string{participant, rand.Text(), script.Millis(participantMemory), script.Millis(l.memory()), l.channel, l.publishing()}
-	return ask(ctx, l.c, l.bad, func(ctx context.Context) (int64, error) {
+	return session.Ask(ctx, l.c.session, l.bad, func(ctx context.Context) (int64, error) {
 		send := l.c.runner.Do
 		if participant == "" {
 			send = l.c.doOnce
@@ -201,7 +202,7 @@ func (l *CountDownLatch) down(ctx context.Context, participant string) (int64, e
 // Count is what is left to be counted down: 0 of a latch that is open, or was never set. ErrLatchExpired of one that
 // expired.
 func (l *CountDownLatch) Count(ctx context.Context) (int64, error) {
-	return ask(ctx, l.c, l.bad, func(ctx context.Context) (int64, error) {
+	return session.Ask(ctx, l.c.session, l.bad, func(ctx context.Context) (int64, error) {
 		m, err := l.c.runner.Do(ctx, l.lookCall(firstLook))
 		if err != nil {
 			return 0, err
@@ -219,7 +220,7 @@ func (l *CountDownLatch) Count(ctx context.Context) (int64, error) {
 // It may be repeated.
 func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
 	args := []string{rand.Text(), script.Millis(l.memory()), l.channel, l.publishing()}
-	return ask(ctx, l.c, l.bad, func(ctx context.Context) (bool, error) {
+	return session.Ask(ctx, l.c.session, l.bad, func(ctx context.Context) (bool, error) {
 		m, err := l.c.runner.Do(ctx, script.Call{Script: latchDeleteScript, Keys: l.keys(), Args: args})
 		if err != nil {
 			return false, err
@@ -253,10 +254,10 @@ func (l *CountDownLatch) Await(ctx context.Context) error {
 	if l.bad != nil {
 		return l.bad
 	}
-	if err := l.c.begin(); err != nil {
+	if err := l.c.session.Enter(); err != nil {
 		return err
 	}
-	defer l.c.inflight.Leave()
+	defer l.c.session.Leave()
 	began := time.Now()
 	shared, first := l.c.queue.Share(l.line())
 	defer shared.Leave()

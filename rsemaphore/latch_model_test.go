@@ -78,7 +78,7 @@ type latchModel struct {
 	counted map[string]bool
 }
 
-const latchRemembered = 80 * time.Second // 8 call timeouts
+const latchRemembered = 100 * time.Second // 10 call timeouts
 
 func (m *latchModel) settle() {
 	if m.count > 0 && m.ends > 0 && m.now >= m.ends {

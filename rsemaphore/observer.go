@@ -3,6 +3,8 @@ package rsemaphore
 import (
 	"context"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/session"
 )
 
 // Observer is a set of functions told of what happens, each with a context and the object's name; nil ones are skipped.
@@ -26,44 +28,14 @@ type Observer struct {
 	Woken func(ctx context.Context, name string, byMessage bool)
 }
 
-// guarded returns o with every function safe to call: never nil, its panics caught.
-func (o Observer) guarded(report func(any)) Observer {
-	safe := func() {
-		if p := recover(); p != nil {
-			report(p)
-		}
+// guarded returns o with every function safe to call.
+func (o Observer) guarded(s *session.Session) Observer {
+	return Observer{
+		Acquired:    session.Guard2(s, o.Acquired),
+		NotAcquired: session.Guard3(s, o.NotAcquired),
+		Released:    session.Guard3(s, o.Released),
+		Renewed:     session.Guard1(s, o.Renewed),
+		Ended:       session.Guard1(s, o.Ended),
+		Woken:       session.Guard1(s, o.Woken),
 	}
-	g := Observer{
-		Acquired:    func(context.Context, string, int, time.Duration) {},
-		NotAcquired: func(context.Context, string, int, time.Duration, error) {},
-		Released:    func(context.Context, string, int, time.Duration, error) {},
-		Renewed:     func(context.Context, string, error) {},
-		Ended:       func(context.Context, string, error) {},
-		Woken:       func(context.Context, string, bool) {},
-	}
-	if f := o.Acquired; f != nil {
-		g.Acquired = func(ctx context.Context, n string, k int, d time.Duration) { defer safe(); f(ctx, n, k, d) }
-	}
-	if f := o.NotAcquired; f != nil {
-		g.NotAcquired = func(ctx context.Context, n string, k int, d time.Duration, err error) {
-			defer safe()
-			f(ctx, n, k, d, err)
-		}
-	}
-	if f := o.Released; f != nil {
-		g.Released = func(ctx context.Context, n string, k int, d time.Duration, err error) {
-			defer safe()
-			f(ctx, n, k, d, err)
-		}
-	}
-	if f := o.Renewed; f != nil {
-		g.Renewed = func(ctx context.Context, n string, err error) { defer safe(); f(ctx, n, err) }
-	}
-	if f := o.Ended; f != nil {
-		g.Ended = func(ctx context.Context, n string, why error) { defer safe(); f(ctx, n, why) }
-	}
-	if f := o.Woken; f != nil {
-		g.Woken = func(ctx context.Context, n string, m bool) { defer safe(); f(ctx, n, m) }
-	}
-	return g
 }

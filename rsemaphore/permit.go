@@ -120,10 +120,11 @@ func (p *permit) forgotten() {
 	p.s.c.log.Warn("redlatch: a permit was dropped without Release; it is no longer renewed", args...)
 }
 
-func (p *permit) isDropped() bool {
+// InUse implements session.Holder.
+func (p *permit) InUse() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.dropped
+	return !p.dropped
 }
 
 // end ends the permit and its contexts; the first reason counts.
@@ -137,7 +138,7 @@ func (p *permit) end(why error) {
 // uncount has Close wait for this permit no longer.
 func (p *permit) uncount() {
 	if p.life.Uncount() {
-		p.s.c.inflight.Leave()
+		p.s.c.session.Leave()
 	}
 }
 
@@ -238,13 +239,13 @@ func (x *Permit) IDs() []string {
 // confirmed renewal; after the permit is over it says nothing.
 func (x *Permit) Until() time.Time { return x.p.s.c.engine.Until(&x.p.lease) }
 
-// Extend makes the permit last for at least d from now, at least MinLease; it never shortens it. nil: confirmed by the
+// Extend makes the permit last for at least d from now, at least 10 ms; it never shortens it. nil: confirmed by the
 // server. ErrLost: the permit is over and this is how it was found out, or it was before; ErrReleased after Release.
 // ErrUnavailable, ErrUnknownOutcome or ErrNotReplicated: Until is as it was.
 func (x *Permit) Extend(ctx context.Context, d time.Duration) error {
 	p, s := x.p, x.p.s
-	if d < MinLease || d > MaxDuration {
-		return fmt.Errorf("rsemaphore: %w", errs.InvalidOption("extension", d, fmt.Sprintf("%v to %v", MinLease, MaxDuration)))
+	if err := session.CheckRange("extension", d, session.MinLease); err != nil {
+		return errs.Edge("rsemaphore", err)
 	}
 	if why := x.Err(); why != nil {
 		return fmt.Errorf("rsemaphore: extend %q: %w", s.name, why)

@@ -15,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
@@ -47,7 +48,7 @@ const unlimited time.Duration = -1
 // The name must not be that of a CountingSemaphore, a CountDownLatch or an rcounter.Counter, whose keys look alike: see
 // the package comment.
 func (c *Client) Semaphore(name string, capacity int) *Semaphore {
-	key, bad := c.key(name)
+	key, bad := c.session.Key(name)
 	if bad == nil && (capacity < 1 || capacity > maxCapacity) {
 		bad = fmt.Errorf("rsemaphore: %q: %w", name, errs.InvalidOption("capacity", capacity, fmt.Sprintf("1 to %d", maxCapacity)))
 	}
@@ -112,12 +113,12 @@ func (s *Semaphore) Acquire(ctx context.Context, n int) (*Permit, error) {
 }
 
 // TryAcquire is Acquire with times of its own: it waits for at most waitTime (0: it asks once, and does not wait) and
-// holds for leaseTime (0: renewed until Release; otherwise at least MinLease). waitTime bounds the waiting for others;
+// holds for leaseTime (0: renewed until Release; otherwise at least 10 ms). waitTime bounds the waiting for others;
 // the first request itself has Options.CallTimeout, so a server that does not answer can make the call last that long.
 // With waitTime 0 and others of this process waiting for permits it does not ask at all: what there is is theirs.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, waitTime, leaseTime time.Duration) (*Permit, error) {
-	if err := errors.Join(checkWait(waitTime), checkLease(leaseTime)); err != nil {
-		return nil, err
+	if err := errors.Join(session.CheckWait(waitTime), session.CheckLease(leaseTime)); err != nil {
+		return nil, s.c.session.Error(err)
 	}
 	return s.acquire(ctx, n, waitTime, leaseTime)
 }
@@ -152,7 +153,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time
 		return nil, fmt.Errorf("rsemaphore: %w", s.badN(n, maxPerCall))
 	}
 	c := s.c
-	if err := c.begin(); err != nil {
+	if err := c.session.Enter(); err != nil {
 		return nil, err
 	}
 	a := acquisition{s: s, n: n, began: time.Now(), auto: leaseTime == 0, lease: leaseTime, waits: waitTime != 0}
@@ -162,12 +163,12 @@ func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time
 	permit, err := a.run(ctx, waitTime)
 	waited := time.Since(a.began)
 	if err != nil {
-		c.inflight.Leave()
+		c.session.Leave()
 		err = a.explain(err, waited)
 		c.observer.NotAcquired(ctx, s.name, n, waited, err)
 		return nil, err
 	}
-	c.warnOfEviction()
+	c.session.Answered()
 	c.observer.Acquired(ctx, s.name, n, waited)
 	return permit, nil
 }
@@ -214,7 +215,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 		a.undo()
 		return nil, fmt.Errorf("%w: %d of %q were granted, but their lease was over before they could be used", ErrUnavailable, a.n, s.name)
 	}
-	if c.inflight.Closed() {
+	if c.session.Closed() {
 		// Close ran while we were being granted, and has not seen this permit.
 		a.p.end(ErrClosed)
 		c.engine.Remove(&a.p.lease)
@@ -316,7 +317,7 @@ func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
 	if err != nil {
 		return err
 	}
-	_, err = ask(ctx, s.c, s.bad, func(ctx context.Context) (none struct{}, err error) {
+	_, err = session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (none struct{}, err error) {
 		unsure := false
 		for n := 0; ; n++ {
 			held, err := s.runRelease(ctx, raw, true)
@@ -353,9 +354,9 @@ func (s *Semaphore) Resize(ctx context.Context, capacity int) (before int, err e
 	if capacity < 1 || capacity > maxCapacity {
 		return 0, fmt.Errorf("rsemaphore: %q: %w", s.name, errs.InvalidOption("capacity", capacity, fmt.Sprintf("1 to %d", maxCapacity)))
 	}
-	return ask(ctx, s.c, s.bad, func(ctx context.Context) (int, error) {
+	return session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (int, error) {
 		id := rand.Text()
-		timed := script.Timed[resizeReply]{Key: s.key, GiveUp: askTries * s.c.opts.CallTimeout, Decode: decodeResize, // at the end of ctx
+		timed := script.Timed[resizeReply]{Key: s.key, GiveUp: s.c.session.Bound(), Decode: decodeResize, // at the end of ctx
 			Send: func(ctx context.Context, _ time.Time, notAfter int64) (rueidis.RedisMessage, error) {
 				return s.c.runner.Do(ctx, s.resizeCall(capacity, notAfter, id))
 			}}
@@ -370,7 +371,7 @@ func (s *Semaphore) Resize(ctx context.Context, capacity int) (before int, err e
 // Available is how many permits can be acquired now; negative if a Resize left fewer than are held. All of the capacity
 // if the semaphore is not in use.
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
-	q, err := ask(ctx, s.c, s.bad, s.runQuery)
+	q, err := session.Ask(ctx, s.c.session, s.bad, s.runQuery)
 	return int(q.available), err
 }
 
@@ -397,5 +398,5 @@ type Holder struct {
 // Inspect tells who holds which permits, and for how long. It changes nothing and is for people: what it tells may be
 // over when it is read, and it costs the server as much as there are permits out. Available is cheaper.
 func (s *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
-	return ask(ctx, s.c, s.bad, s.runInspect)
+	return session.Ask(ctx, s.c.session, s.bad, s.runInspect)
 }

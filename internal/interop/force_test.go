@@ -27,7 +27,7 @@ func TestForceUnlockWakesAWaiterAndTheHolderIsTold(t *testing.T) {
 	}
 	each(t, everywhere, func(t *testing.T, w *world) {
 		holding, forcing, patient := w.rig(t), w.rig(t), w.rig(t)
-		looking, renewing := w.rigOf(t, rlock.DefaultPollCap, 0), w.rigOf(t, pollCap, 3*time.Second)
+		looking, renewing := w.rigOf(t, time.Second, 0), w.rigOf(t, pollCap, 3*time.Second)
 		for _, kind := range []string{"lock", "fair", "write", "read"} {
 			for n := 1; n < 7; n++ {
 				javaHolds, javaForces, javaWaits := n&1 > 0, n&2 > 0, n&4 > 0

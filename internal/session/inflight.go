@@ -10,18 +10,17 @@ import (
 // Inflight counts what a client's Close waits for: acquisitions under way, and what is held and neither released nor
 // lost. The zero value is open and empty.
 type Inflight struct {
-	// Hub, if set, is the context of the hub that the client works on: nobody gets in after its end. Set before use.
-	Hub context.Context
+	hub context.Context // that of the client's hub: nobody gets in after its end. Set before use; nil: none
 
 	mu      sync.Mutex
 	closed  bool
-	held    int
-	drained chan struct{} // made by Close, closed when held reaches 0
+	n       int
+	drained chan struct{} // made by close, closed when n reaches 0
 }
 
 // Enter counts one in, or returns errs.ErrClosed; Leave counts it out.
 func (f *Inflight) Enter() error {
-	if !f.IfOpen(func() { f.held++ }) {
+	if !f.IfOpen(func() { f.n++ }) {
 		return errs.ErrClosed
 	}
 	return nil
@@ -31,7 +30,7 @@ func (f *Inflight) Enter() error {
 func (f *Inflight) Leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.held--; f.held == 0 && f.drained != nil {
+	if f.n--; f.n == 0 && f.drained != nil {
 		close(f.drained)
 		f.drained = nil
 	}
@@ -42,7 +41,7 @@ func (f *Inflight) Leave() {
 func (f *Inflight) IfOpen(do func()) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed || f.Hub != nil && f.Hub.Err() != nil {
+	if f.closed || f.hub != nil && f.hub.Err() != nil {
 		return false
 	}
 	do()
@@ -52,8 +51,22 @@ func (f *Inflight) IfOpen(do func()) bool {
 // Closed reports whether Close has begun, or the hub is closed.
 func (f *Inflight) Closed() bool { return !f.IfOpen(func() {}) }
 
-// Close lets nobody in any more, and returns a channel that is closed when all have left. first: nobody had closed it.
-func (f *Inflight) Close() (drained <-chan struct{}, first bool) {
+// add counts one in, whatever is closed.
+func (f *Inflight) add() {
+	f.mu.Lock()
+	f.n++
+	f.mu.Unlock()
+}
+
+// count is how many are in.
+func (f *Inflight) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.n
+}
+
+// close lets nobody in any more, and returns a channel that is closed when all have left. first: nobody had closed it.
+func (f *Inflight) close() (drained <-chan struct{}, first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
@@ -61,7 +74,7 @@ func (f *Inflight) Close() (drained <-chan struct{}, first bool) {
 	}
 	f.closed = true
 	c := make(chan struct{})
-	if f.held == 0 {
+	if f.n == 0 {
 		close(c)
 	} else {
 		f.drained = c

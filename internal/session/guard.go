@@ -1,0 +1,43 @@
+package session
+
+import "context"
+
+// guard logs a panic of an observer's function. Those all begin with a context and a name; the numbers below are those of their
+// other arguments.
+func (s *Session) guard() {
+	if p := recover(); p != nil {
+		s.Logger.Error("redlatch: observer panicked", "panic", p)
+	}
+}
+
+// Guard1 returns f guarded: never nil, and its panics are logged.
+func Guard1[A any](s *Session, f func(context.Context, string, A)) func(context.Context, string, A) {
+	if f == nil {
+		return func(context.Context, string, A) {}
+	}
+	return func(ctx context.Context, name string, a A) { defer s.guard(); f(ctx, name, a) }
+}
+
+// Guard2 is Guard1 for two arguments.
+func Guard2[A, B any](s *Session, f func(context.Context, string, A, B)) func(context.Context, string, A, B) {
+	if f == nil {
+		return func(context.Context, string, A, B) {}
+	}
+	return func(ctx context.Context, name string, a A, b B) { defer s.guard(); f(ctx, name, a, b) }
+}
+
+// Guard3 is Guard1 for three arguments.
+func Guard3[A, B, C any](s *Session, f func(context.Context, string, A, B, C)) func(context.Context, string, A, B, C) {
+	if f == nil {
+		return func(context.Context, string, A, B, C) {}
+	}
+	return func(ctx context.Context, name string, a A, b B, c C) { defer s.guard(); f(ctx, name, a, b, c) }
+}
+
+// Guard4 is Guard1 for four arguments.
+func Guard4[A, B, C, D any](s *Session, f func(context.Context, string, A, B, C, D)) func(context.Context, string, A, B, C, D) {
+	if f == nil {
+		return func(context.Context, string, A, B, C, D) {}
+	}
+	return func(ctx context.Context, name string, a A, b B, c C, d D) { defer s.guard(); f(ctx, name, a, b, c, d) }
+}

@@ -1,0 +1,100 @@
+package session
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+)
+
+// Bounds that are the same in all packages.
+const (
+	MinLease       = 10 * time.Millisecond
+	MinCallTimeout = time.Millisecond
+	// MaxDuration bounds every duration sent to the server.
+	MaxDuration = 100 * 365 * 24 * time.Hour
+)
+
+// Options are what the options of clients have in common. A package sets those that its own Options have; the others keep
+// their defaults, and nobody uses them.
+type Options struct {
+	KeyPrefix       string
+	WatchdogTimeout time.Duration
+	PollCap         time.Duration
+	CallTimeout     time.Duration
+	MaxHold         time.Duration
+	MinReplicas     int
+	ReplicaTimeout  time.Duration
+	Logger          *slog.Logger
+}
+
+// check refuses what is out of bounds, and fills in the defaults.
+func (o *Options) check() error {
+	// A name that follows the prefix has to be able to stay valid: see keyname.Check for braces.
+	if err := keyname.Check(o.KeyPrefix + "x"); err != nil {
+		return errs.InvalidOption("KeyPrefix", fmt.Sprintf("%.64q", o.KeyPrefix), "such that names with it stay valid: "+err.Error())
+	}
+	err := Check(
+		Duration{"WatchdogTimeout", &o.WatchdogTimeout, 100 * time.Millisecond, MaxDuration, 30 * time.Second},
+		Duration{"PollCap", &o.PollCap, 10 * time.Millisecond, MaxDuration, time.Second},
+		Duration{"CallTimeout", &o.CallTimeout, MinCallTimeout, MaxDuration, 500 * time.Millisecond},
+		Duration{"MaxHold", &o.MaxHold, MinLease, MaxDuration, 0},
+	)
+	if err != nil {
+		return err
+	}
+	if o.MinReplicas < 0 {
+		return errs.InvalidOption("MinReplicas", o.MinReplicas, "0 or more")
+	}
+	if o.ReplicaTimeout == 0 {
+		o.ReplicaTimeout = o.CallTimeout / 2
+	}
+	if o.ReplicaTimeout < MinCallTimeout && o.MinReplicas > 0 || o.ReplicaTimeout < 0 || o.ReplicaTimeout >= o.CallTimeout {
+		return errs.InvalidOption("ReplicaTimeout", o.ReplicaTimeout, fmt.Sprintf("%v or more, and less than CallTimeout (%v)", MinCallTimeout, o.CallTimeout))
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return nil
+}
+
+// Duration is one option that is a duration.
+type Duration struct {
+	Name        string
+	Value       *time.Duration // 0: becomes Default
+	Least, Most time.Duration
+	Default     time.Duration
+}
+
+// Check fills in the defaults, and refuses the first that is out of its bounds.
+func Check(durations ...Duration) error {
+	for _, d := range durations {
+		if *d.Value == 0 {
+			*d.Value = d.Default
+		} else if *d.Value < d.Least || *d.Value > d.Most {
+			return errs.InvalidOption(d.Name, *d.Value, fmt.Sprintf("0 (the default), or %v to %v", d.Least, d.Most))
+		}
+	}
+	return nil
+}
+
+// CheckWait refuses a waitTime.
+func CheckWait(d time.Duration) error { return CheckRange("waitTime", d, 0) }
+
+// CheckLease refuses a leaseTime; 0 is a lease that is renewed.
+func CheckLease(d time.Duration) error {
+	if d != 0 && (d < MinLease || d > MaxDuration) {
+		return errs.InvalidOption("leaseTime", d, fmt.Sprintf("0 (renewed) or %v to %v", MinLease, MaxDuration))
+	}
+	return nil
+}
+
+// CheckRange refuses an argument that is less than least or more than MaxDuration.
+func CheckRange(field string, d, least time.Duration) error {
+	if d < least || d > MaxDuration {
+		return errs.InvalidOption(field, d, fmt.Sprintf("%v to %v", least, MaxDuration))
+	}
+	return nil
+}

@@ -1,0 +1,199 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
+	"github.com/redlatch/redlatch/pubsub"
+)
+
+// Session is what every client has, whatever it is a client for. The fields are set by New and Start and not changed
+// afterwards. It is safe for concurrent use.
+type Session struct {
+	Inflight
+	Options // as given, with the defaults filled in
+	Hub     *pubsub.Hub
+	Runner  *script.Runner
+	Base    time.Time // when it was made
+
+	// Nil without Start.
+	Engine  *lease.Engine
+	Queue   *wait.Queue
+	Retrier *Retrier
+	ID      string   // the connection id: the first half of every owner
+	Seed    [16]byte // the same as it is
+
+	pkg, keeps string
+	owners     atomic.Int64 // the second half of the last owner
+
+	ctx        context.Context // of what runs in the background; ends at Close
+	cancel     context.CancelFunc
+	background sync.WaitGroup
+}
+
+// New makes a session on a hub, which stays the caller's. It sends nothing. pkg is the name of the public package, which
+// its errors begin with. keeps says what the package keeps in keys that the server may evict. The error is ErrInvalidOption
+// for a nil hub, a hub without a client, or options out of bounds, ErrClosed for a hub that is closed.
+func New(h *pubsub.Hub, pkg, keeps string, o Options) (*Session, error) {
+	if h == nil || h.Client() == nil {
+		return nil, errs.Edge(pkg, errs.InvalidOption("hub", "nil, or without a client", "a hub made by pubsub.Dial or pubsub.NewHub"))
+	}
+	if err := o.check(); err != nil {
+		return nil, errs.Edge(pkg, err)
+	}
+	if h.Context().Err() != nil {
+		return nil, errs.Edge(pkg, fmt.Errorf("hub: %w", errs.ErrClosed))
+	}
+	s := &Session{Options: o, Hub: h, Runner: script.NewRunner(h.Client(), o.CallTimeout), Base: time.Now(), pkg: pkg, keeps: keeps}
+	s.Inflight.hub = h.Context()
+	s.ctx, s.cancel = context.WithCancel(h.Context())
+	return s, nil
+}
+
+// Start gives the session what clients need that hold something for a time, or wait. It fills in what is missing in o. woken
+// is called when a waiter wakes up.
+func (s *Session) Start(o lease.Config, woken func(ctx context.Context, name string, byMessage bool)) {
+	s.ID, s.Seed = lease.NewConnectionID(o.Heartbeats.Trust)
+	s.Retrier = NewRetrier()
+	s.Queue = wait.NewQueue(s.Hub, s.PollCap, woken)
+	o.Client, o.Runner, o.Log, o.Replicas, o.ReplicasWait = s.Hub.Client(), s.Runner, s.Logger, s.MinReplicas, s.ReplicaTimeout
+	s.Engine = lease.New(o)
+}
+
+// Error is err with the name of the package in front.
+func (s *Session) Error(err error) error { return errs.Edge(s.pkg, err) }
+
+// Key is the main key of an object, and why the name cannot be used.
+func (s *Session) Key(name string) (string, error) {
+	key := s.KeyPrefix + name
+	if name == "" {
+		return key, s.Error(fmt.Errorf("%w: it is empty", errs.ErrInvalidName))
+	}
+	return key, s.Error(keyname.Check(key))
+}
+
+// NewOwner is an id that was never used. A label becomes part of it: there it needs no key of its own, lives exactly
+// as long as the hold, and changes nothing for Redisson, which only compares owners.
+func (s *Session) NewOwner(label string) string {
+	id := s.ID + ":" + strconv.FormatInt(s.owners.Add(1), 10)
+	if label != "" {
+		id += ":" + url.PathEscape(label)
+		if head, ok := strings.CutSuffix(id, ":write"); ok {
+			id = head + ":%77rite" // Redisson's mark of a writer
+		}
+	}
+	return id
+}
+
+// Enter counts in a call that Close waits for, or a hold; Leave counts it out. ErrClosed: the client is closed, or its hub.
+func (s *Session) Enter() error { return s.Error(s.Inflight.Enter()) }
+
+// Usable returns why nothing may be asked: bad, which is what is wrong with the object, or ErrClosed.
+func (s *Session) Usable(bad error) error {
+	if bad == nil && s.Closed() {
+		bad = errs.ErrClosed
+	}
+	return s.Error(bad)
+}
+
+// Context ends at Close, and with the hub.
+func (s *Session) Context() context.Context { return s.ctx }
+
+// Background runs fn on a goroutine, unless Close has begun. ctx ends at Close, which waits for fn.
+func (s *Session) Background(fn func(ctx context.Context)) bool {
+	return s.IfOpen(func() { // Close may be waiting for the background already
+		s.background.Go(func() { fn(s.ctx) })
+	})
+}
+
+// Finish runs fn on a goroutine, also if Close has begun: a call leaves it behind, and it has to be done. Close waits for it
+// as for a call under way.
+func (s *Session) Finish(fn func()) {
+	s.add()
+	go func() {
+		defer s.Leave()
+		fn()
+	}()
+}
+
+// patience is how many call timeouts a call may last whose context has no deadline.
+const patience = 5
+
+var errPatience = errors.New("no answer within five call timeouts")
+
+// Bound is how long a call lasts whose context has no deadline.
+func (s *Session) Bound() time.Duration { return patience * min(s.CallTimeout, math.MaxInt64/patience) }
+
+// Bounded is ctx, with Bound for its deadline if it has none.
+func (s *Session) Bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, s.Bound(), errPatience)
+}
+
+// Do runs a call that may be repeated, until ctx ends or, if ctx has no deadline, for Bound.
+func (s *Session) Do(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	m, err := s.Runner.Do(ctx, call)
+	if err == nil {
+		s.Answered()
+	}
+	return m, err
+}
+
+// Ask runs f, a question or an intervention, until ctx ends, for Bound at most: what is repeated there is remembered on the
+// server for twice that time. bad is what is wrong with the object.
+func Ask[T any](ctx context.Context, s *Session, bad error, f func(context.Context) (T, error)) (v T, err error) {
+	if err := s.Usable(bad); err != nil {
+		return v, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.Bound(), errPatience)
+	defer cancel()
+	if v, err = f(ctx); err != nil {
+		var none T
+		return none, s.Error(err)
+	}
+	s.Answered()
+	return v, nil
+}
+
+// Answered is called after a success. Beside the first of a client's life it looks whether the server may evict what the
+// package keeps; to the others it costs the read of a bool.
+func (s *Session) Answered() {
+	if s.Runner.EvictionAsked() {
+		return
+	}
+	s.Background(func(context.Context) {
+		if policy := s.EvictionPolicy(); policy != "" {
+			s.Logger.Warn("redlatch: the server evicts keys when its memory is full, "+s.keeps+" among them; set maxmemory-policy to noeviction", "maxmemory-policy", policy)
+		}
+	})
+}
+
+// evictionTimeout bounds the question.
+const evictionTimeout = 5 * time.Second
+
+// EvictionPolicy is that of the servers if it is another than noeviction; "" also if they do not say.
+func (s *Session) EvictionPolicy() string {
+	s.Runner.EvictionAsked() // a warning beside it would say the same
+	ctx, cancel := context.WithTimeout(s.ctx, evictionTimeout)
+	defer cancel()
+	return s.Runner.EvictionPolicy(ctx)
+}
