@@ -19,36 +19,10 @@ import (
 )
 
 // ErrBrokenBarrier: a party that had arrived left before all were there: its context ended, its lease ran out because
-// its process died or was cut off, or its action failed. Everybody who had arrived in that generation gets it. The
-// next arrival begins the next generation. errors.As gives a *BrokenBarrierError.
+// its process died or was cut off, or its action failed. All that had arrived in that generation get it, with an Arrival
+// that says which generation it was, and why. The next arrival begins the next generation. Where this party itself broke
+// it the error is joined with the reason: its context's error and cause, its action's error, or ErrLost.
 var ErrBrokenBarrier = errors.New("barrier broken")
-
-// BrokenBarrierError says more of an ErrBrokenBarrier.
-type BrokenBarrierError struct {
-	Name       string
-	Generation int64 // the one that broke
-	// Why is what the party that broke it did: "left", "lease" (it ran out), "action" (its action failed), or "lost"
-	// (this party itself was forgotten by the server, or could not reach it for a lease).
-	Why   string
-	cause error
-}
-
-func (e *BrokenBarrierError) Error() string {
-	s := fmt.Sprintf("rsemaphore: %v: %q in generation %d (%s)", ErrBrokenBarrier, e.Name, e.Generation, e.Why)
-	if e.cause != nil {
-		s += ": " + e.cause.Error()
-	}
-	return s
-}
-
-// Unwrap makes errors.Is hold for ErrBrokenBarrier and, where this party broke it, for its reason: its context's error
-// and cause, its action's error, or ErrLost.
-func (e *BrokenBarrierError) Unwrap() []error {
-	if e.cause == nil {
-		return []error{ErrBrokenBarrier}
-	}
-	return []error{ErrBrokenBarrier, e.cause}
-}
 
 const (
 	maxParties    = 10_000
@@ -100,8 +74,8 @@ func (c *Client) CyclicBarrier(name string, parties int) *CyclicBarrier {
 // on. So an action that must not be repeated needs a mark of its own.
 //
 // The action's ctx is that of the last party's Await, and ends, too, when that party's lease is lost, the Client is closed,
-// or the generation breaks because another party left or died: its cause is then ErrLost, ErrClosed or a
-// *BrokenBarrierError as Await returns it. It learns of a break by a message, or within Options.PollCap. If it returns nil
+// or the generation breaks because another party left or died: its cause is then ErrLost, ErrClosed or
+// ErrBrokenBarrier as Await returns it. It learns of a break by a message, or within Options.PollCap. If it returns nil
 // after that, it counts as done all the same, if the server still takes it.
 func (b *CyclicBarrier) WithAction(action func(ctx context.Context) error) *CyclicBarrier {
 	w := *b
@@ -113,8 +87,12 @@ func (b *CyclicBarrier) WithAction(action func(ctx context.Context) error) *Cycl
 type Arrival struct {
 	// Generation counts from 1 and grows by one with each generation, tripped or broken.
 	Generation int64
-	// Last is true for one party of each generation, the one that arrived last.
+	// Last is true for one party of each generation that tripped, the one that arrived last.
 	Last bool
+	// Why is what the party did that broke the generation: "left", "lease" (it ran out), "action" (its action failed), or
+	// "lost" (the server has forgotten this party itself, or could not be reached for a lease). "" if the generation
+	// tripped, or if it is not known how it ended.
+	Why string
 }
 
 // BarrierState is what a barrier looks like from outside.
@@ -238,7 +216,7 @@ func (b *CyclicBarrier) Await(ctx context.Context) (Arrival, error) {
 	if !b.c.engine.Add(&p.lease, p.sent, p.sent, p.term, true, 0) {
 		// only a stall of this very machine, or of the network, as long as the lease
 		p.owe(time.Now())
-		return Arrival{}, p.broken("lost", ErrLost)
+		return p.broken("lost", ErrLost)
 	}
 	if b.c.session.Closed() { // Close ran meanwhile, and has not seen this lease
 		cancel(ErrClosed)
@@ -270,8 +248,13 @@ func (p *party) late(res rueidis.RedisResult) {
 	}
 }
 
-func (p *party) broken(why string, cause error) error {
-	return &BrokenBarrierError{Name: p.b.name, Generation: p.joined.gen, Why: why, cause: cause}
+// broken is how a generation ends that broke; cause is this party's own reason, if it broke the generation.
+func (p *party) broken(why string, cause error) (Arrival, error) {
+	err := fmt.Errorf("rsemaphore: %w: %q in generation %d (%s)", ErrBrokenBarrier, p.b.name, p.joined.gen, why)
+	if cause != nil {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	return Arrival{Generation: p.joined.gen, Why: why}, err
 }
 
 // arrive tries until the party has arrived.
@@ -381,7 +364,7 @@ func (p *party) await(ctx context.Context) (Arrival, error) {
 	}
 	if errors.Is(err, ErrWrongType) { // what the watchdog would have found out, too
 		p.owe(time.Now())
-		return Arrival{}, p.broken("lost", fmt.Errorf("%w: %w", ErrLost, err))
+		return p.broken("lost", fmt.Errorf("%w: %w", ErrLost, err))
 	}
 	if err != nil && ctx.Err() == nil && !isGaveUp(err) { // the server refuses for good, as for want of a right
 		return p.leave(ctx, "left", err)
@@ -392,7 +375,7 @@ func (p *party) await(ctx context.Context) (Arrival, error) {
 			why = ErrLost
 		}
 		p.owe(time.Now())
-		return Arrival{}, p.broken("lost", why)
+		return p.broken("lost", why)
 	}
 	if c.session.Closed() {
 		why = ErrClosed
@@ -414,14 +397,14 @@ func (p *party) outcome(r barrierReply, cause error) (Arrival, error) {
 	case barrierTripped:
 		return Arrival{Generation: p.joined.gen, Last: p.joined.status == barrierLast}, nil
 	case barrierBroken:
-		return Arrival{}, p.broken(r.why, cause)
+		return p.broken(r.why, cause)
 	}
 	if cause != nil {
 		cause = fmt.Errorf("%w: %w", ErrLost, cause)
 	} else {
 		cause = ErrLost
 	}
-	return Arrival{}, p.broken("lost", cause)
+	return p.broken("lost", cause)
 }
 
 // leave takes the party back, which breaks its generation unless that is over.
@@ -468,7 +451,7 @@ func (p *party) watched(ctx context.Context) (actx context.Context, stop func())
 		case err == nil:
 			_, err = p.outcome(r, nil)
 		case errors.Is(err, ErrWrongType): // as in await
-			err = p.broken("lost", fmt.Errorf("%w: %w", ErrLost, err))
+			_, err = p.broken("lost", fmt.Errorf("%w: %w", ErrLost, err))
 		default: // the caller's end, or no right to look: renewals go on without it
 			return
 		}
@@ -513,7 +496,7 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 	}
 	if why := context.Cause(ctx); errors.Is(why, ErrLost) || !time.Now().Before(c.engine.Until(&p.lease)) {
 		p.owe(time.Now())
-		return Arrival{}, p.broken("lost", ErrLost)
+		return p.broken("lost", ErrLost)
 	} else if why != nil {
 		err = errors.Join(err, why)
 	}

@@ -203,11 +203,9 @@ func TestAPartyThatLeavesBreaksItsGenerationForAllAndTheNextIsAsNew(t *testing.T
 			a := <-done
 			require.ErrorIs(t, a.err, rsemaphore.ErrBrokenBarrier)
 			require.NotErrorIs(t, a.err, context.Canceled, "that is another's")
-			var broken *rsemaphore.BrokenBarrierError
-			require.ErrorAs(t, a.err, &broken)
-			require.Equal(t, "b", broken.Name)
-			require.EqualValues(t, 1, broken.Generation)
-			require.Equal(t, "left", broken.Why)
+			require.ErrorIs(t, a.err, rsemaphore.ErrBrokenBarrier)
+			require.ErrorContains(t, a.err, `"b" in generation 1 (left)`)
+			require.Equal(t, rsemaphore.Arrival{Generation: 1, Why: "left"}, a.Arrival)
 		}
 		again := arriveAt(within(t), b, 4)
 		for range 4 {
@@ -287,9 +285,8 @@ func TestAnActionThatFailsBreaksTheGeneration(t *testing.T) {
 	require.ErrorIs(t, err, rsemaphore.ErrBrokenBarrier)
 	for range 2 {
 		a := <-done
-		var broken *rsemaphore.BrokenBarrierError
-		require.ErrorAs(t, a.err, &broken)
-		require.Equal(t, "action", broken.Why)
+		require.ErrorIs(t, a.err, rsemaphore.ErrBrokenBarrier)
+		require.Equal(t, "action", a.Why)
 	}
 
 	done = arriveAt(within(t), plain, 2)
@@ -325,14 +322,13 @@ func TestAPartyThatLeavesDuringTheActionBreaksIt(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := arriveAt(ctx, b, 1)
 	gathered(t, b, 1)
-	_, err := b.WithAction(func(context.Context) error {
+	a, err := b.WithAction(func(context.Context) error {
 		cancel()
 		require.ErrorIs(t, (<-done).err, rsemaphore.ErrBrokenBarrier)
 		return nil
 	}).Await(within(t))
-	var broken *rsemaphore.BrokenBarrierError
-	require.ErrorAs(t, err, &broken)
-	require.Equal(t, "left", broken.Why)
+	require.ErrorIs(t, err, rsemaphore.ErrBrokenBarrier)
+	require.Equal(t, "left", a.Why)
 }
 
 func TestAnActionIsToldWhenItsGenerationBreaks(t *testing.T) {
@@ -362,10 +358,8 @@ func TestAnActionIsToldWhenItsGenerationBreaks(t *testing.T) {
 			}).Await(within(t))
 			require.ErrorIs(t, (<-done).err, rsemaphore.ErrBrokenBarrier)
 			require.ErrorIs(t, err, rsemaphore.ErrBrokenBarrier)
-			var broken *rsemaphore.BrokenBarrierError
-			require.ErrorAs(t, cause, &broken)
-			require.Equal(t, "left", broken.Why)
-			require.EqualValues(t, 1, broken.Generation)
+			require.ErrorIs(t, cause, rsemaphore.ErrBrokenBarrier)
+			require.ErrorContains(t, cause, "in generation 1 (left)")
 		})
 	}
 }
@@ -703,9 +697,8 @@ func TestABarrierIsBrokenByTheDeathOfAPartyWhenItsLeaseIsOver(t *testing.T) {
 	victim.Signal(t, syscall.SIGKILL)
 	for range 2 {
 		a := <-done
-		var broken *rsemaphore.BrokenBarrierError
-		require.ErrorAs(t, a.err, &broken)
-		require.Equal(t, "lease", broken.Why)
+		require.ErrorIs(t, a.err, rsemaphore.ErrBrokenBarrier)
+		require.Equal(t, "lease", a.Why)
 		require.NotErrorIs(t, a.err, rsemaphore.ErrLost)
 	}
 	// with one that comes back they are complete again, in the next generation
@@ -731,9 +724,8 @@ func TestABarrierIsBrokenByTheDeathOfTheLastArriverInItsAction(t *testing.T) {
 	actor.Signal(t, syscall.SIGKILL)
 	for range 2 {
 		a := <-done
-		var broken *rsemaphore.BrokenBarrierError
-		require.ErrorAs(t, a.err, &broken)
-		require.Equal(t, "lease", broken.Why)
+		require.ErrorIs(t, a.err, rsemaphore.ErrBrokenBarrier)
+		require.Equal(t, "lease", a.Why)
 	}
 }
 
@@ -834,15 +826,14 @@ func TestBarrierHistoriesUnderFaultsAndKillsAreAllOrNone(t *testing.T) {
 				}
 				a, err := at.Await(actx)
 				cancel()
-				var broken *rsemaphore.BrokenBarrierError
 				book.mu.Lock()
 				switch {
 				case err == nil:
 					book.tripped[a.Generation]++
-				case errors.As(err, &broken) && broken.Why == "lost":
-					book.lost[broken.Generation]++
-				case errors.As(err, &broken):
-					book.broken[broken.Generation]++
+				case errors.Is(err, rsemaphore.ErrBrokenBarrier) && a.Why == "lost":
+					book.lost[a.Generation]++
+				case errors.Is(err, rsemaphore.ErrBrokenBarrier):
+					book.broken[a.Generation]++
 				default:
 					book.others++
 				}
