@@ -154,3 +154,9 @@ func TestMillisecondsAreRoundedUp(t *testing.T) {
 		require.Equal(t, ms, script.Millis(d), "%d ns", d)
 	}
 }
+
+func TestWhatIsRefusedLaterIsSaidInWholeMillisecondsThatAreNotLater(t *testing.T) {
+	for d, at := range map[time.Duration]string{0: "5000", 1: "5000", time.Millisecond - 1: "5000", time.Millisecond: "5001", time.Second + 999*time.Microsecond: "6000"} {
+		require.Equal(t, at, script.NotAfter(5000, d), "%d ns", d)
+	}
+}
