@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -70,7 +71,8 @@ func (t *Timed[R]) Run(ctx context.Context, r *Runner) (reply R, err error) {
 		}
 		r.Clock.Relearn(t.Key, server, sent, received)
 		if again {
-			return reply, fmt.Errorf("%w: %q: the request reached the server too late", errs.ErrUnavailable, t.Key)
+			// A copy of the key: the error would keep t, and with it Send, on the heap in every call.
+			return reply, fmt.Errorf("%w: %q: the request reached the server too late", errs.ErrUnavailable, strings.Clone(t.Key))
 		}
 	}
 }
