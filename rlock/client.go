@@ -58,7 +58,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	// In a Cluster older than Redis 7 a publisher does not learn who hears it: there waiters race.
 	c.handover = c.sharded || !c.clustered
 	c.observer = o.Observer.guarded(s)
-	beats := lease.Heartbeats{Key: func(district int) string { return c.aliveKey(district, s.ID) }}
+	beats := lease.Heartbeats{Key: func(group int) string { return c.aliveKey(group, s.ID) }}
 	if o.Liveness {
 		beats.Interval, beats.Trust, beats.Value = o.Heartbeat, o.trust(), o.Process
 		c.heartbeat = o.Heartbeat

@@ -13,17 +13,17 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// aliveKey is where a client of that connection id has its heartbeats for the keys of a district.
-func (c *Client) aliveKey(district int, id string) string {
+// aliveKey is where a client of that connection id has its heartbeats for the keys of a slot group.
+func (c *Client) aliveKey(group int, id string) string {
 	if !c.clustered {
 		return "redlatch_alive:" + id
 	}
-	return "redlatch_alive:{" + districtTags()[district] + "}:" + id
+	return "redlatch_alive:{" + groupTags()[group] + "}:" + id
 }
 
-var districtTags = sync.OnceValue(func() (tags [lease.Districts]string) {
+var groupTags = sync.OnceValue(func() (tags [lease.SlotGroups]string) {
 	for d := range tags {
-		tags[d] = lease.DistrictTag(d)
+		tags[d] = lease.SlotGroupTag(d)
 	}
 	return tags
 })
@@ -33,7 +33,7 @@ func (c *Client) aliveOf(key, owner string) string {
 	if lease.TrustIn(owner) == 0 {
 		return ""
 	}
-	return c.aliveKey(lease.District(c.clustered, key), owner[:36])
+	return c.aliveKey(lease.SlotGroup(c.clustered, key), owner[:36])
 }
 
 // monitor takes locks that this process waits for from processes that are gone: see lease.Heartbeats for why that is

@@ -46,30 +46,30 @@ var (
 type Heartbeats struct {
 	Interval time.Duration // 0: none
 	Trust    time.Duration
-	// Key is where the beats for the keys of one district (see District) go.
-	Key func(district int) string
+	// Key is where the beats for the keys of one slot group (see SlotGroup) go.
+	Key func(group int) string
 	// Value is something about the process, for people.
 	Value string
 }
 
-// Districts is in how many parts a Cluster's slots are divided for heartbeats: each has a key of its own, so that a node
+// SlotGroups is in how many parts a Cluster's slots are divided for heartbeats: each has a key of its own, so that a node
 // that is down takes little more with it than its own locks, wherever slots move.
-const Districts = 16
+const SlotGroups = 16
 
 const slots = 16384
 
-// District is the part to which a key belongs.
-func District(cluster bool, key string) int {
+// SlotGroup is the part to which a key belongs.
+func SlotGroup(cluster bool, key string) int {
 	if !cluster {
 		return 0
 	}
-	return int(keyname.Slot(key)) * Districts / slots
+	return int(keyname.Slot(key)) * SlotGroups / slots
 }
 
-// DistrictTag is a hash tag, the same for all processes, of the slots of a district.
-func DistrictTag(district int) string {
+// SlotGroupTag is a hash tag, the same for all processes, of the slots of a slot group.
+func SlotGroupTag(group int) string {
 	for n := 0; ; n++ {
-		if tag := strconv.Itoa(n); District(true, tag) == district {
+		if tag := strconv.Itoa(n); SlotGroup(true, tag) == group {
 			return tag
 		}
 	}
@@ -78,7 +78,7 @@ func DistrictTag(district int) string {
 // heart sends the beats of an engine. All of it is guarded by Engine.mu.
 type heart struct {
 	Heartbeats
-	parts [Districts]pulse
+	parts [SlotGroups]pulse
 }
 
 type pulse struct {
@@ -96,7 +96,7 @@ type pulse struct {
 // trusted is until when l may be relied on as far as beats go. A row of beats that began when l's time was over already
 // does nothing for it.
 func (h *heart) trusted(l *Lease) instant {
-	p, trust := &h.parts[l.district], h.trust()
+	p, trust := &h.parts[l.group], h.trust()
 	end := l.asked.Add(trust)
 	if !l.asked.Before(p.since) || p.began.Before(end) {
 		end = max(end, p.beat.Add(trust))
@@ -135,7 +135,7 @@ func (h *heart) wake(now instant, slept time.Duration) {
 
 // count takes l in, and returns when the engine has to look next on its account.
 func (h *heart) count(l *Lease, now instant) instant {
-	p := &h.parts[l.district]
+	p := &h.parts[l.group]
 	if p.leases++; p.leases == 1 {
 		p.slept = 0
 		p.ends = h.trusted(l)
@@ -160,7 +160,7 @@ func (e *Engine) listen(now instant) (ended []*Lease, beats []int, next instant)
 		if !now.Before(p.ends) {
 			p.ends = now.Add(time.Hour)
 			for _, l := range e.due {
-				if int(l.district) != d {
+				if int(l.group) != d {
 					continue
 				}
 				if end := h.trusted(l); now.Before(end) {
@@ -190,21 +190,21 @@ func (e *Engine) listen(now instant) (ended []*Lease, beats []int, next instant)
 }
 
 // pulsate sends one beat.
-func (e *Engine) pulsate(district int) {
+func (e *Engine) pulsate(group int) {
 	e.wg.Add(1)
 	go func() {
 		defer e.wg.Done()
 		h := e.heart
-		key := h.Key(district)
+		key := h.Key(group)
 		ctx, cancel := context.WithTimeout(e.ctx, h.Interval)
 		defer cancel()
 		sent := e.now()
 		_, err := e.runner.Attempt(ctx, script.Call{
-			Script: beatScript, Keys: []string{key}, Args: []string{strconv.FormatInt(2*h.Trust.Milliseconds(), 10), h.Value},
+			Script: beatScript, Keys: []string{key}, Args: []string{script.Millis(2 * h.Trust), h.Value},
 		})
 		now := e.now()
 		e.mu.Lock()
-		p := &h.parts[district]
+		p := &h.parts[group]
 		p.flying = false
 		say := err != nil && !p.failed && e.ctx.Err() == nil
 		p.failed = err != nil

@@ -21,7 +21,7 @@ import (
 // Beats of a second, trusted for three.
 var beats = lease.Heartbeats{
 	Interval: time.Second, Trust: 3 * time.Second, Value: "process",
-	Key: func(district int) string { return fmt.Sprint("alive:", district) },
+	Key: func(group int) string { return fmt.Sprint("alive:", group) },
 }
 
 var trusted = beats.Trust - lease.Margin(beats.Trust)
@@ -178,18 +178,18 @@ func TestShortHoldsSendNoHeartbeat(t *testing.T) {
 	})
 }
 
-func TestDistrictsCoverTheSlotsAndTheirTagsAreWithin(t *testing.T) {
+func TestSlotGroupsCoverTheSlotsAndTheirTagsAreWithin(t *testing.T) {
 	seen := map[int]int{}
 	for n := range 1 << 14 {
-		d := lease.District(true, fmt.Sprint("key", n))
-		require.True(t, d >= 0 && d < lease.Districts)
+		d := lease.SlotGroup(true, fmt.Sprint("key", n))
+		require.True(t, d >= 0 && d < lease.SlotGroups)
 		seen[d]++
 	}
-	require.Len(t, seen, lease.Districts)
-	for d := range lease.Districts {
-		tag := lease.DistrictTag(d)
-		require.Equal(t, d, int(keyname.Slot("redlatch_alive:{"+tag+"}:x"))*lease.Districts/16384)
-		require.Zero(t, lease.District(false, tag))
+	require.Len(t, seen, lease.SlotGroups)
+	for d := range lease.SlotGroups {
+		tag := lease.SlotGroupTag(d)
+		require.Equal(t, d, int(keyname.Slot("redlatch_alive:{"+tag+"}:x"))*lease.SlotGroups/16384)
+		require.Zero(t, lease.SlotGroup(false, tag))
 	}
 }
 

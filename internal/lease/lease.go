@@ -56,7 +56,7 @@ type Lease struct {
 	retrying bool          // the last renewal failed; renewAt is a pause's end, not a point of the schedule
 	inFlight bool          // a renewal is under way; only its answer, or the deadline, is the next event
 	state    state
-	district uint8   // see Heartbeats
+	group    uint8   // see Heartbeats
 	next     instant // next event: renewal, deadline or MaxHold
 	index    int     // in the heap
 }
@@ -167,6 +167,16 @@ func (l *Lease) wanted(now instant) (length time.Duration, ok bool) {
 		return howLong, true
 	}
 	return 0, false
+}
+
+// retry has what was asked for asked for again at that time.
+func (l *Lease) retry(at instant, length time.Duration) {
+	l.retrying = true
+	if length > 0 {
+		l.renewAt = at
+	} else {
+		l.checkAt = at
+	}
 }
 
 // plan sets the next renewal to the first point of the absolute schedule after now, and after the one that was

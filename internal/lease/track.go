@@ -139,7 +139,7 @@ func (e *Engine) Check(key string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.now()
-	for l := e.entries[entry(key)]; l != nil; l = l.beside {
+	for l := e.entries[e.entry(key)]; l != nil; l = l.beside {
 		if l.Untracked {
 			continue
 		}

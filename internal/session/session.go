@@ -51,7 +51,7 @@ type Session struct {
 // for a nil hub, a hub without a client, or options out of bounds, ErrClosed for a hub that is closed.
 func New(h *pubsub.Hub, pkg, keeps string, o Options) (*Session, error) {
 	if h == nil || h.Client() == nil {
-		return nil, errs.Edge(pkg, errs.InvalidOption("hub", "nil, or without a client", "a hub made by pubsub.Dial or pubsub.NewHub"))
+		return nil, errs.Edge(pkg, errs.InvalidOption("hub", "nil, or without a client", "a hub made by pubsub.Dial or pubsub.New"))
 	}
 	if err := o.check(); err != nil {
 		return nil, errs.Edge(pkg, err)
@@ -71,7 +71,7 @@ func (s *Session) Start(o lease.Config, woken func(ctx context.Context, name str
 	s.ID, s.Seed = lease.NewConnectionID(o.Heartbeats.Trust)
 	s.Retrier = NewRetrier()
 	s.Queue = wait.NewQueue(s.Hub, s.PollCap, woken)
-	o.Client, o.Runner, o.Log, o.Replicas, o.ReplicasWait = s.Hub.Client(), s.Runner, s.Logger, s.MinReplicas, s.ReplicaTimeout
+	o.ConnectionID, o.Client, o.Runner, o.Log, o.Replicas, o.ReplicasWait = s.ID, s.Hub.Client(), s.Runner, s.Logger, s.MinReplicas, s.ReplicaTimeout
 	s.Engine = lease.New(o)
 }
 

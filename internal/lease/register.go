@@ -1,0 +1,164 @@
+package lease
+
+import (
+	"container/heap"
+	"slices"
+	"time"
+)
+
+// Add registers l, granted by a request sent at sent, or by an earlier one since asked, whose answer was not seen. maxHold
+// 0 is none. It reports false, and registers nothing, if l is over already.
+func (e *Engine) Add(l *Lease, asked, sent time.Time, length time.Duration, auto bool, maxHold time.Duration) bool {
+	l.start, l.asked = e.at(sent), e.at(asked)
+	return e.add(l, sent, length, length, auto, maxHold)
+}
+
+// AddHanded is Add for a lease that was handed over: granted at any time from sent to now, with a length of written on the
+// server, which is renewed once to its full length after a third of that, also if the lease is not auto.
+func (e *Engine) AddHanded(l *Lease, sent time.Time, written, length time.Duration, auto bool, maxHold time.Duration) bool {
+	// What is safe counts from sent, which may be long ago; all else from now.
+	l.start, l.asked = e.now(), e.at(sent)
+	if written < length {
+		l.short, l.renewAt = written, e.at(sent).Add(written/3)
+	}
+	return e.add(l, sent, written, length, auto, maxHold)
+}
+
+func (e *Engine) add(l *Lease, sent time.Time, written, length time.Duration, auto bool, maxHold time.Duration) bool {
+	now := e.now()
+	l.length = length
+	if e.heart != nil {
+		l.group = uint8(SlotGroup(e.cluster, l.Key))
+	}
+	if maxHold > 0 {
+		l.maxAt = l.start.Add(maxHold)
+	}
+	if auto {
+		l.auto = 1
+	}
+	if l.short == 0 {
+		l.plan(now)
+	}
+	if e.tracks() && !l.Untracked {
+		l.checkAt = l.start.Add(trackAfter)
+	}
+	at := e.entry(l.Key)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.trust(l, sent, written)
+	if e.over(l, now) {
+		return false
+	}
+	l.state = registered
+	l.schedule()
+	l.beside = e.entries[at]
+	e.entries[at] = l
+	heap.Push(&e.due, l)
+	next := l.next
+	if e.heart != nil {
+		next = min(next, e.heart.count(l, now))
+	}
+	e.wakeBy(next)
+	return true
+}
+
+// Auto adds a handle that wants l renewed, with at least the given length. It reports false if l is over.
+func (e *Engine) Auto(l *Lease, length time.Duration) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if l.state != registered {
+		return false
+	}
+	// While the raise after a hand-over is due, nothing else says which lease it is to be raised to, and when.
+	if length > l.length || l.auto == 0 && l.short == 0 {
+		l.length = length
+	}
+	l.auto++
+	if l.short == 0 {
+		l.renewAt = 0
+		l.plan(e.now())
+	}
+	l.schedule()
+	heap.Fix(&e.due, l.index)
+	e.wakeBy(l.next)
+	return true
+}
+
+// Manual takes back one Auto, or the one that Add was given: after the last, l's lease runs out.
+func (e *Engine) Manual(l *Lease) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if l.state == registered {
+		l.auto--
+		l.schedule()
+		heap.Fix(&e.due, l.index)
+	}
+}
+
+// Remove takes l out, before its release is sent. It reports whether l was still held by the local clock; if not,
+// Ended has been or is being called.
+func (e *Engine) Remove(l *Lease) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if l.state != registered {
+		return false
+	}
+	held := !e.over(l, e.now())
+	e.remove(l)
+	return held
+}
+
+// Lost ends l with why, errs.ErrLost or errs.ErrOverwritten, because the server said so. It reports false if l was over
+// already.
+func (e *Engine) Lost(l *Lease, why error) bool {
+	e.mu.Lock()
+	live := l.state == registered
+	if live {
+		e.remove(l)
+	}
+	e.mu.Unlock()
+	if live {
+		l.Ended(why)
+	}
+	return live
+}
+
+func (e *Engine) remove(l *Lease) {
+	l.state = over
+	heap.Remove(&e.due, l.index)
+	if e.heart != nil {
+		e.heart.parts[l.group].leases--
+	}
+	at := e.entry(l.Key)
+	switch first := e.entries[at]; {
+	case first != l:
+		for first.beside != l {
+			first = first.beside
+		}
+		first.beside = l.beside
+	case l.beside != nil:
+		e.entries[at] = l.beside
+	default:
+		delete(e.entries, at) // a name nobody holds costs nothing
+	}
+	l.beside = nil
+}
+
+// Longest raises l.Longest to d, and returns it.
+func (e *Engine) Longest(l *Lease, d time.Duration) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l.Longest = max(l.Longest, d)
+	return l.Longest
+}
+
+// EndAll tells the holders of everything registered that their hold is over, without letting go of it: it stays
+// renewed until it is removed or the engine stops.
+func (e *Engine) EndAll(why error) {
+	e.mu.Lock()
+	all := slices.Clone(e.due)
+	e.mu.Unlock()
+	for _, l := range all {
+		l.Ended(why)
+	}
+}

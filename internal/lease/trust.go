@@ -1,0 +1,120 @@
+package lease
+
+import (
+	"container/heap"
+	"time"
+)
+
+// Confirmed records that a request sent at sent left l with at least length on the server. It can only move the
+// deadline forward. It reports false if l is over.
+func (e *Engine) Confirmed(l *Lease, sent time.Time, length time.Duration) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if l.state != registered {
+		return false
+	}
+	e.confirm(l, sent, length)
+	heap.Fix(&e.due, l.index)
+	e.wakeBy(l.next)
+	return true
+}
+
+func (e *Engine) confirm(l *Lease, sent time.Time, length time.Duration) {
+	e.trust(l, sent, length)
+	if e.at(sent).Before(l.looked) {
+		l.checkAt = e.now() // see settle
+	}
+	l.schedule()
+}
+
+// trust moves the deadline to what a request sent at sent, which left l with length, is good for, if that is later.
+func (e *Engine) trust(l *Lease, sent time.Time, length time.Duration) {
+	d := e.at(sent).Add(length - l.margin(length))
+	l.heard = e.now()
+	l.deadline = max(l.deadline, d)
+	if e.at(sent).Before(e.woke) {
+		d = d.Add(-e.slept)
+	}
+	l.sure = max(l.sure, d)
+}
+
+// settle takes in how long l has left, less than a millisecond more: 0 without end.
+//
+// That may be less than what was confirmed: somebody has shortened the lease (PEXPIRE). Then the deadline is earlier, and a
+// lease that is renewed is renewed now. It is no less if a confirmation came in between:
+//
+//	look: sent, reads 5 s left      Extend or re-entry: raises to 30 s, confirmed
+//	look: answered
+//
+// so the lease is looked at again. It is, too, when an answer from before comes after:
+//
+//	Extend: sent, raises to 30 s    somebody shortens to 5 s     look: reads 5 s, answered
+//	Extend: answered
+func (e *Engine) settle(l *Lease, sent time.Time, left time.Duration, now instant) {
+	if e.at(sent).Before(e.woke) {
+		return
+	}
+	if left > 0 {
+		safe := e.at(sent).Add(left - l.margin(left))
+		switch shortened := e.at(sent).Add(left).Before(l.sure); {
+		case shortened && l.heard.After(e.at(sent)):
+			l.checkAt = now
+			return
+		case shortened:
+			l.deadline, l.looked = safe, now
+			if now.Add(left).Before(l.sure) { // and this is not just how long the answer took
+				l.renewAt = now
+			}
+		default:
+			l.deadline = max(l.sure, min(l.deadline, safe))
+		}
+	}
+	l.sure = l.deadline
+}
+
+// Live reports whether l is registered and its deadline ahead.
+func (e *Engine) Live(l *Lease) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return l.state == registered && !e.over(l, e.now())
+}
+
+// Trusted reports whether a lease that may exist since asked could still be added, as far as heartbeats go.
+func (e *Engine) Trusted(key string, asked time.Time) bool {
+	if e.heart == nil {
+		return true
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.now().Before(e.heart.trusted(&Lease{asked: e.at(asked), group: uint8(SlotGroup(e.cluster, key))}))
+}
+
+// Until is l's deadline, or MaxHold's end, or that of its trust in heartbeats, if that is earlier; all of it without what is
+// in doubt after a sleep.
+func (e *Engine) Until(l *Lease) time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	until := l.sure
+	if e.heart != nil {
+		until = min(until, e.heart.trusted(l).Add(-e.heart.parts[l.group].slept))
+	}
+	_, _, ahead := e.clocks()
+	until = until.Add(-ahead)
+	if !l.maxAt.IsZero() {
+		until = min(until, l.maxAt)
+	}
+	return e.base.Add(time.Duration(until))
+}
+
+// clocks reads both clocks, and says how much further the wall clock has run than the other since it was last noted, if that
+// is worth mentioning. The wall clock is never used as a time here, only as a witness that more time has passed than the
+// monotonic clock saw. Called with mu held.
+func (e *Engine) clocks() (wall, mono time.Time, ahead time.Duration) {
+	wall, mono = e.wall(), time.Now()
+	passed := mono.Sub(e.lastMono)
+	ahead = wall.Round(0).Sub(e.lastWall.Round(0)) - passed // Round(0) drops the monotonic reading
+	if ahead <= wallJump+passed/wallSlew {
+		ahead = 0
+	}
+	return wall, mono, ahead
+}
