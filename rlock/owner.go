@@ -48,7 +48,8 @@ func (l *single) newOwner(ctx context.Context, d time.Duration, label string) *o
 	own.lease.Drift = l.kind.votes
 	own.lease.Key = l.leaseKey(own.lease.Owner)
 	if l.kind.more != nil {
-		own.lease.More = l.kind.more(l, own.lease.Owner)
+		more := l.kind.more(l, own.lease.Owner)
+		own.lease.More = &more
 	}
 	return own
 }

@@ -53,7 +53,7 @@ type permit struct {
 func (s *Semaphore) newPermit(ctx context.Context, n int, d time.Duration, auto bool) *permit {
 	p := &permit{s: s, n: n, auto: auto, released: make(chan struct{})}
 	ids := s.c.newIDs(n)
-	p.lease = lease.Lease{Name: s.name, Key: s.key, More: []string{s.permits, s.notes}, Owner: ids, Shown: shown(ids),
+	p.lease = lease.Lease{Name: s.name, Key: s.key, More: &[]string{s.permits, s.notes}, Owner: ids,
 		Renew: renewScript, Untracked: true, Ctx: ctx, Of: p, Longest: d,
 		Ended: p.ended}
 	return p
@@ -68,12 +68,13 @@ func (p *permit) ended(why error) {
 	p.end(why)
 }
 
-// shown is how logs call a permit.
-func shown(ids string) string {
-	if n := len(ids) / idSize; n > 1 {
-		return fmt.Sprintf("%s and %d more", idText(ids[:idSize]), n-1)
+// Shown is how logs call a permit.
+func (p *permit) Shown() string {
+	first := idText(p.lease.Owner[:idSize])
+	if p.n > 1 {
+		return fmt.Sprintf("%s and %d more", first, p.n-1)
 	}
-	return idText(ids)
+	return first
 }
 
 // ids are the raw ids.
@@ -113,7 +114,7 @@ func (p *permit) forgotten() {
 	if !p.auto || !live {
 		return
 	}
-	args := []any{"name", p.s.name, "permit", p.lease.Shown}
+	args := []any{"name", p.s.name, "permit", p.Shown()}
 	if p.s.label != "" {
 		args = append(args, "label", p.s.label)
 	}

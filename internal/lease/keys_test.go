@@ -82,7 +82,7 @@ func TestALeaseWhoseKeysAreApartIsRenewedKeyByKey(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		pair := func(name string) *held {
 			h := newLease(name)
-			h.More, h.Renew = []string{name + "+"}, renewPair
+			h.More, h.Renew = &[]string{name + "+"}, renewPair
 			s.grant(t, h, term)
 			require.NoError(t, s.server.Embedded.Set(name+"+", h.Owner))
 			s.server.Embedded.SetTTL(name+"+", term)
@@ -109,7 +109,7 @@ func TestALeaseOfSeveralKeysIsRenewedWithAllOfThem(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		pair := func(name string) *held {
 			h := newLease(name)
-			h.More, h.Renew = []string{name + "+"}, renewPair
+			h.More, h.Renew = &[]string{name + "+"}, renewPair
 			s.grant(t, h, term)
 			require.NoError(t, s.server.Embedded.Set(name+"+", h.Owner))
 			s.server.Embedded.SetTTL(name+"+", term)
@@ -170,13 +170,17 @@ func TestKeysThatChangeAllTheTimeAreNotTracked(t *testing.T) {
 	require.NoError(t, calm.why(t))
 }
 
+type shownAs string
+
+func (s shownAs) Shown() string { return string(s) }
+
 func TestLogsCallAnOwnerThatIsNoTextByAnotherName(t *testing.T) {
 	var log strings.Builder
 	s := redistest.Embedded(t)
 	c := s.Client(t)
 	e := lease.New(lease.Config{Client: c, Runner: script.NewRunner(c, time.Second), Log: slog.New(slog.NewTextHandler(&log, nil))})
 	h := newLease("l")
-	h.Owner, h.Shown = "\xff\xfe", "fffe"
+	h.Owner, h.Of = "\xff\xfe", shownAs("fffe")
 	require.True(t, e.Add(h.Lease, time.Now(), time.Now(), 20*time.Millisecond, false, 0))
 	redistest.Eventually(t, 20*time.Second, "the lease is over", func() bool { return !h.end().IsZero() })
 	e.Stop()

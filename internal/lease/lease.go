@@ -13,10 +13,10 @@ import (
 type Lease struct {
 	Name string // as the user knows it
 	Key  string // on the server
-	// More are further keys of the lease, in Key's slot, for its renewal script. As many for every lease of one script.
-	More  []string
+	// More are further keys of the lease, in Key's slot, for its renewal script. As many for every lease of one script; nil:
+	// none. It is a pointer because few leases have any, and a held lock is to cost little.
+	More  *[]string
 	Owner string // never used for another lease, so a lease's identity is its generation
-	Shown string // what logs call the owner, if it is not text
 
 	// Renew extends the lease on the server; see the package comment for its form.
 	Renew *script.Script
@@ -33,7 +33,8 @@ type Lease struct {
 	// Ctx is that of the acquisition, for Values; nil: none.
 	Ctx context.Context
 
-	// Of is what the lease belongs to, for whoever looks it up.
+	// Of is what the lease belongs to, for callers that look it up. Where an owner is not text, Of has a method Shown() string,
+	// and that is what logs call it.
 	Of any
 
 	// Longest is the longest that has been asked for: the server may keep the lease for so long from now, whatever is
@@ -95,6 +96,14 @@ func (l *Lease) margin(length time.Duration) time.Duration {
 	return m
 }
 
+// keys are all keys of the lease.
+func (l *Lease) keys() []string {
+	if l.More == nil {
+		return []string{l.Key}
+	}
+	return append([]string{l.Key}, *l.More...)
+}
+
 // Values is a context with the values of the acquisition and without its end, for what happens to the lease while nobody
 // calls.
 func (l *Lease) Values() context.Context {
@@ -106,8 +115,8 @@ func (l *Lease) Values() context.Context {
 
 // owner is what logs call the owner.
 func (l *Lease) owner() string {
-	if l.Shown != "" {
-		return l.Shown
+	if of, ok := l.Of.(interface{ Shown() string }); ok {
+		return of.Shown()
 	}
 	return l.Owner
 }

@@ -56,10 +56,10 @@ func (e *Engine) send(batch []asked) {
 
 // deliver renews one batch, together if the server lets it.
 func (e *Engine) deliver(ctx context.Context, conn script.Conn, batch []asked) {
-	keys := make([]string, 0, len(batch)*(1+len(batch[0].More)))
+	keys := make([]string, 0, len(batch))
 	args := make([]string, 0, 2*len(batch))
 	for _, a := range batch {
-		keys = append(append(keys, a.Key), a.More...)
+		keys = append(keys, a.keys()...)
 		args = append(args, a.Owner, script.Millis(a.length))
 	}
 	sent := time.Now()
