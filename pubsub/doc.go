@@ -22,7 +22,7 @@
 // In a Cluster of Redis 7 or later it is SSUBSCRIBE and SPUBLISH, on one connection per node that serves a wanted
 // channel; everywhere else SUBSCRIBE and PUBLISH on one connection. Redisson chooses by the same rule, so both sides
 // hear each other. A Cluster that refuses the question to its user (PUBSUB SHARDNUMSUB, which is how one finds out) and names
-// it is one of Redis 7 as well; NewHub then logs what is missing.
+// it is one of Redis 7 as well; New then logs what is missing.
 //
 // # Redlatch's own use
 //
