@@ -157,14 +157,15 @@ var partyCount atomic.Int64
 
 // party is one call of Await.
 type party struct {
-	b      *CyclicBarrier
-	id     string // never used again
-	term   time.Duration
-	sent   time.Time // of the first request by which it may have arrived
-	doubt  time.Time // some request to arrive got no reply, and may run until then
-	joined barrierReply
-	lease  lease.Lease
-	over   atomic.Bool // Await has returned, or is about to
+	b    *CyclicBarrier
+	id   string // never used again
+	term time.Duration
+	sent time.Time // of the first request by which it may have arrived
+	// unanswered: some request to arrive got no reply, and may run until then
+	unanswered time.Time
+	joined     barrierReply
+	lease      lease.Lease
+	over       atomic.Bool // Await has returned, or is about to
 }
 
 func (b *CyclicBarrier) newParty() *party {
@@ -215,7 +216,7 @@ func (b *CyclicBarrier) Await(ctx context.Context) (Arrival, error) {
 	}
 	if !b.c.engine.Add(&p.lease, p.sent, p.sent, p.term, true, 0) {
 		// only a stall of this very machine, or of the network, as long as the lease
-		p.owe(time.Now())
+		p.leaveLater(time.Now())
 		return p.broken("lost", ErrLost)
 	}
 	if b.c.session.Closed() { // Close ran meanwhile, and has not seen this lease
@@ -232,10 +233,10 @@ func (b *CyclicBarrier) Await(ctx context.Context) (Arrival, error) {
 func (p *party) finish() {
 	p.b.c.engine.Remove(&p.lease)
 	p.over.Store(true)
-	if !p.doubt.IsZero() {
+	if !p.unanswered.IsZero() {
 		// A request to arrive may still be on its way, on another connection, and would arrive for a party that is
 		// through with it.
-		p.owe(p.doubt)
+		p.leaveLater(p.unanswered)
 	}
 }
 
@@ -243,7 +244,7 @@ func (p *party) finish() {
 func (p *party) late(res rueidis.RedisResult) {
 	if m, err := res.ToMessage(); err == nil && p.over.Load() {
 		if r, err := p.b.decode(m); err == nil && (r.status == barrierWaiting || r.status == barrierLast) {
-			p.owe(time.Time{})
+			p.leaveLater(time.Time{})
 		}
 	}
 }
@@ -265,10 +266,10 @@ func (p *party) arrive(ctx context.Context) error {
 		return nil
 	}
 	p.over.Store(true)
-	if !p.doubt.IsZero() {
-		p.owe(p.doubt)
+	if !p.unanswered.IsZero() {
+		p.leaveLater(p.unanswered)
 	}
-	return wait.Ending{Package: "rsemaphore", Name: b.name, Unsure: !p.doubt.IsZero(), Contended: func(g *wait.GaveUp) error {
+	return wait.Ending{Package: "rsemaphore", Name: b.name, Unsure: !p.unanswered.IsZero(), Contended: func(g *wait.GaveUp) error {
 		return fmt.Errorf("rsemaphore: barrier %q is full: %w: %w", b.name, ErrNotAcquired, g.Cause)
 	}}.Explain(err)
 }
@@ -295,17 +296,17 @@ func (p *party) tryArrive(ctx context.Context) (wait.Answer, error) {
 
 func (p *party) sendArrival(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error) {
 	c := p.b.c
-	if !p.doubt.IsZero() && !sent.Before(p.sent.Add(p.term-lease.Margin(p.term))) {
+	if !p.unanswered.IsZero() && !sent.Before(p.sent.Add(p.term-lease.Margin(p.term))) {
 		// A request without a reply may have arrived, and what the server knows of it may be forgotten from here
 		// on: another would arrive a second time.
 		return rueidis.RedisMessage{}, wait.Final(fmt.Errorf("%w: arrive at %q: no reply for a whole lease", ErrUnknownOutcome, p.b.name))
 	}
-	if p.doubt.IsZero() {
+	if p.unanswered.IsZero() {
 		p.sent = sent
 	}
 	m, err := c.attemptOnce(ctx, p.call("arrive", notAfter, "", p.late))
 	if errors.Is(err, ErrUnknownOutcome) {
-		p.doubt = sent.Add(c.opts.CallTimeout)
+		p.unanswered = sent.Add(c.opts.CallTimeout)
 	}
 	return m, err
 }
@@ -363,7 +364,7 @@ func (p *party) await(ctx context.Context) (Arrival, error) {
 		return p.outcome(result, nil)
 	}
 	if errors.Is(err, ErrWrongType) { // what the watchdog would have found out, too
-		p.owe(time.Now())
+		p.leaveLater(time.Now())
 		return p.broken("lost", fmt.Errorf("%w: %w", ErrLost, err))
 	}
 	if err != nil && ctx.Err() == nil && !isGaveUp(err) { // the server refuses for good, as for want of a right
@@ -374,7 +375,7 @@ func (p *party) await(ctx context.Context) (Arrival, error) {
 		if !errors.Is(why, ErrLost) {
 			why = ErrLost
 		}
-		p.owe(time.Now())
+		p.leaveLater(time.Now())
 		return p.broken("lost", why)
 	}
 	if c.session.Closed() {
@@ -415,7 +416,7 @@ func (p *party) leave(ctx context.Context, why string, cause error) (Arrival, er
 	defer cancel()
 	r, err := p.end(ctx, "leave", why)
 	if err != nil {
-		p.owe(time.Now())
+		p.leaveLater(time.Now())
 		// Not to be asked is not to have done nothing: the party has arrived, and the others may have gone on with it.
 		return Arrival{}, fmt.Errorf("rsemaphore: leave barrier %q: %w", p.b.name, errors.Join(script.Unsure(err), script.Unsure(cause)))
 	}
@@ -495,7 +496,7 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 		return p.outcome(r, nil)
 	}
 	if why := context.Cause(ctx); errors.Is(why, ErrLost) || !time.Now().Before(c.engine.Until(&p.lease)) {
-		p.owe(time.Now())
+		p.leaveLater(time.Now())
 		return p.broken("lost", ErrLost)
 	} else if why != nil {
 		err = errors.Join(err, why)
@@ -503,9 +504,9 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 	return p.leave(ctx, "left", err) // that says what became of the trip, too
 }
 
-// owe has the party taken back, from whatever generation it may be in, in the background until its lease is over. An
+// leaveLater has the party taken back, from whatever generation it may be in, in the background until its lease is over. An
 // answer before after is not final.
-func (p *party) owe(after time.Time) {
+func (p *party) leaveLater(after time.Time) {
 	c := p.b.c
 	c.engine.Remove(&p.lease)
 	anywhere := &party{b: p.b, id: p.id, term: p.term}

@@ -78,18 +78,6 @@ func (s *CountingSemaphore) noInteger() error {
 	return fmt.Errorf("%w: %q is not an integer", ErrWrongType, s.key)
 }
 
-// malformed is a reply that none of our scripts gives.
-func malformed(what, key string) error { return fmt.Errorf("unexpected reply to %s on %q", what, key) }
-
-// integers decodes a reply of n integers.
-func integers(m rueidis.RedisMessage, n int, what, key string) ([]int64, error) {
-	v, err := m.AsIntSlice()
-	if err != nil || len(v) != n {
-		return nil, malformed(what, key)
-	}
-	return v, nil
-}
-
 // TrySetPermits makes the semaphore with n free permits, 0 to 2³¹-1, unless it is there: false, and nothing is
 // changed. With ttl, at least a millisecond, all of it is gone after that time, permits and waiters' hopes; 0 is no
 // end, as in Redisson. Sent once.
@@ -175,49 +163,6 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 	s.c.session.Answered()
 	s.c.observer.Acquired(ctx, s.name, n, waited)
 	return nil
-}
-
-// attemptOnce is Runner.Attempt for a request that its caller cannot ask about afterwards: it sees it through, and has
-// Call.Late get the reply of one that it gave up.
-func (c *Client) attemptOnce(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
-	if ctx.Err() != nil {
-		return c.runner.Attempt(ctx, call) // says so, and sends nothing
-	}
-	// A deadline that is nearer than the attempt's own makes the runner send it on a goroutine of its own, where the
-	// reply is not lost.
-	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.CallTimeout-time.Microsecond)
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() {
-		if script.Pause(own, seeThrough) {
-			cancel()
-		}
-	})
-	defer stop()
-	m, err := c.runner.Attempt(own, call)
-	// What ended may be ours: the caller is told of its own.
-	switch unknown := errors.Is(err, ErrUnknownOutcome); {
-	case unknown && ctx.Err() != nil:
-		err = fmt.Errorf("%w: on %q: %w", ErrUnknownOutcome, call.Keys[0], errs.Ended(ctx))
-	case unknown && own.Err() != nil:
-		err = fmt.Errorf("%w: on %q: %w", ErrUnknownOutcome, call.Keys[0], errNoReply)
-	}
-	return m, err
-}
-
-// seeThrough is how long the reply to such a request is still awaited after its caller's context has ended. A server
-// that is well answers long before, so that giving up does not cost the caller the outcome.
-const seeThrough = 40 * time.Millisecond
-
-var errNoReply = errors.New("no reply within the call timeout")
-
-// doOnce is Runner.Do for a request that may not be repeated: it is, while it surely has not run.
-func (c *Client) doOnce(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
-	for n := 0; ; n++ {
-		m, err := c.attemptOnce(ctx, call)
-		if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil || !script.Pause(ctx, script.Backoff(n)) {
-			return m, err
-		}
-	}
 }
 
 // countingReply is that of counting_acquire.lua.
@@ -343,14 +288,6 @@ func (s *CountingSemaphore) Release(ctx context.Context, n int) error {
 	defer cancel()
 	_, _, err := s.add(ctx, n, 1, false)
 	return err
-}
-
-// toRelease gives a caller whose context has ended a second of its own: releasing is what such callers do last.
-func toRelease(ctx context.Context) (context.Context, context.CancelFunc) {
-	if ctx.Err() == nil {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 }
 
 // ReleaseIfExists is Release for a semaphore that is there; otherwise it changes nothing and reports false. It keeps
