@@ -2,14 +2,18 @@ package rlock_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	engine "github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -399,6 +403,39 @@ func TestFairScoresOutlastRedissonsSubtractions(t *testing.T) {
 		left, err := g.do(t, "PTTL", queue).AsInt64()
 		require.NoError(t, err)
 		require.Greater(t, time.Duration(left)*time.Millisecond, time.Hour, "longer than anybody in it can wait")
+	})
+}
+
+// The scripts and the client must have one idea of who is an owner of this library: the client removes, when a heartbeat is
+// missing, the holds of those that it takes for ours, and a script tells waiters whether the holder is one.
+func TestLuaAndGoHaveOneIdeaOfOurs(t *testing.T) {
+	const id = "0f8b3c52-5a1e-8c61-9d0a-6f4f3a2b1c0d"
+	table := map[string]bool{
+		alice: true, bob: true, id + ":0": true, id + ":18446744073709551615": true,
+		id + ":1:": true, id + ":1:label": true, id + ":1:Label, of any case:1": true, id + ":1:a\nb": true, id + ":1:\xff": true,
+		strings.Replace(id, "9d0a", "8d0a", 1) + ":1": true, strings.Replace(id, "9d0a", "bd0a", 1) + ":1": true,
+		java: false, "": false, id: false, id + ":": false, id + ":x": false, id + ":1x": false, id + ":1!": false, id + ":1 ": false, id + ":-1": false,
+		id + ":1:la!bel": false, id + ":1:{label": false, id + ":1:label}": false, id + ":1\n": false,
+		strings.ToUpper(id) + ":1": false, strings.Replace(id, "8c61", "8C61", 1) + ":1:label": false,
+		" " + id + ":1": false, "x" + id + ":1": false, id + "0:1": false, id[1:] + ":1": false, strings.ReplaceAll(id, "-", "") + ":1": false,
+		strings.Replace(id, "8c61", "7c61", 1) + ":1": false, strings.Replace(id, "9d0a", "cd0a", 1) + ":1": false, strings.Replace(id, "9d0a", "7d0a", 1) + ":1": false,
+		strings.Replace(id, "0f8b", "0g8b", 1) + ":1": false, "0123456789abcd800a0123456789abcdef012345:1": false,
+	}
+	owners, err := os.ReadFile("lua/lib/owners.lua")
+	require.NoError(t, err)
+	text, err := script.Compose(fstest.MapFS{
+		"lua/lib/owners.lua": {Data: owners},
+		"lua/ours.lua":       {Data: []byte("-- uses: owners\nlocal r = {}\nfor i, id in ipairs(ARGV) do\n  r[i] = ours(id) and 1 or 0\nend\nreturn r\n")},
+	}, "ours")
+	require.NoError(t, err)
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		ids := slices.Sorted(maps.Keys(table))
+		said, err := eval(t, s.Client(t), text, []string{"k"}, ids...)
+		require.NoError(t, err)
+		for i, id := range ids {
+			require.Equal(t, table[id], engine.Ours(id), "Go: %q", id)
+			require.Equal(t, table[id], said[i] == 1, "Lua: %q", id)
+		}
 	})
 }
 

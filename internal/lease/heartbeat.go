@@ -2,7 +2,7 @@ package lease
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"fmt"
 	"strconv"
 	"time"
@@ -13,13 +13,11 @@ import (
 )
 
 var (
-	//go:embed heartbeat_beat.lua
-	beatSource string
-	//go:embed heartbeat_look.lua
-	lookSource string
+	//go:embed lua
+	lua embed.FS
 
-	beatScript = script.New("heartbeat", beatSource)
-	lookScript = script.New("look at a heartbeat", lookSource)
+	beatScript = script.Load("heartbeat", lua, "heartbeat_beat")
+	lookScript = script.Load("look at a heartbeat", lua, "heartbeat_look")
 )
 
 // Heartbeats let others take over from a process that is gone before its leases are over, without taking anything from

@@ -232,9 +232,6 @@ func TestEveryScriptOfTheModuleDeclaresWhatItUses(t *testing.T) {
 	e := redistest.Embedded(t).Client(t)
 	for _, f := range scripts {
 		folder := path.Dir(path.Dir(f.file))
-		if folders[folder] == nil && len(f.uses) == 0 && strings.HasPrefix(folder, "rsemaphore") {
-			continue // not made of libraries yet
-		}
 		require.Empty(t, checkUses(f, libraries(folder)))
 		text, err := script.Compose(os.DirFS(filepath.Join("../..", folder)), strings.TrimSuffix(path.Base(f.file), ".lua"))
 		require.NoError(t, err, f.file)

@@ -1,4 +1,5 @@
 -- When a heartbeat's key expires, which each beat changes, and its value.
+-- uses: clock
 -- KEYS[1] the heartbeat
 -- Reply {server ms; 0: it is not there, value}
 -- Twice: reads only.
@@ -6,5 +7,4 @@ local left = redis.call('PTTL', KEYS[1])
 if left < 0 then
   return {0, ''}
 end
-local time = redis.call('TIME')
-return {time[1] * 1000 + math.floor(time[2] / 1000) + left, redis.call('GET', KEYS[1]) or ''}
+return {clock() + left, redis.call('GET', KEYS[1]) or ''}
