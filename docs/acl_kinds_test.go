@@ -65,7 +65,7 @@ func kinds(ctx context.Context, locks *rlock.Client, must func(what string, e er
 			must(kind+": extend", hold.Extend(ctx, time.Second))
 			_, e = l.RemainingLease(ctx)
 			must(kind+": query", e)
-			_, e = locks.Inspect(ctx, l.Name())
+			_, e = locks.Reentrant(l.Name()).Inspect(ctx)
 			must(kind+": inspect", e)
 			time.Sleep(80 * time.Millisecond) // a renewal; the waiters' second try
 			must(kind+": unlock", hold.Unlock(ctx))

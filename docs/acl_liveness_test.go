@@ -25,7 +25,7 @@ func liveness(ctx context.Context, hub *pubsub.Hub, prefix string, must func(wha
 			return
 		}
 		time.Sleep(2 * o.Heartbeat)
-		_, e = here.Inspect(ctx, name)
+		_, e = here.Reentrant(name).Inspect(ctx)
 		must("liveness: inspect", e)
 		over, cancel := context.WithCancel(ctx)
 		cancel()

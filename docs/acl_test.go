@@ -109,7 +109,7 @@ func everything(o rueidis.ClientOption, prefix string, brief bool) (err error) {
 		must("extend", hold.Extend(ctx, time.Second))
 		_, e = l.RemainingLease(ctx)
 		must("query", e)
-		_, e = locks.Inspect(ctx, name)
+		_, e = locks.Reentrant(name).Inspect(ctx)
 		must("inspect", e)
 		waited := make(chan error, 1)
 		go func() { // subscribes

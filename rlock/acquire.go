@@ -47,7 +47,7 @@ func (l *single) take(ctx context.Context, t terms, auto bool) (*Hold, error) {
 // ending is what the caller of an acquisition is told. unsure: a try may have taken the lock that was not answered.
 func ending(name string, waited time.Duration, unsure bool) wait.Ending {
 	return wait.Ending{Package: "rlock", Name: name, Unsure: unsure, Contended: func(g *wait.GaveUp) error {
-		return &NotAcquiredError{Name: name, HolderLease: g.Left, Waited: waited, cause: g.Cause}
+		return &NotAcquiredError{Name: name, Lease: g.Left, Waited: waited, cause: g.Cause}
 	}}
 }
 
@@ -153,7 +153,7 @@ func (a *acquisition) reenter(ctx context.Context, r wait.Request, own *owner) (
 
 // joinable says why an owner of another process cannot be joined, if so.
 func (l *single) joinable(id Owner) error {
-	if !lease.Ours(string(id)) {
+	if !id.Ours() {
 		return fmt.Errorf("%w: owner is %.128q, must be an owner of this library", ErrInvalidOption, id)
 	}
 	if l.kind.entry != entryAnywhere {

@@ -259,8 +259,8 @@ func (e *election) count(t tally) (wait.Answer, error) {
 			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, ErrClosed)
 		case errors.As(err, &contended) && contended.cause == nil:
 			held++
-			if contended.HolderLease >= 0 {
-				lefts = append(lefts, contended.HolderLease)
+			if contended.Lease >= 0 {
+				lefts = append(lefts, contended.Lease)
 			}
 		case script.Retryable(err), errors.As(err, &contended):
 			away++

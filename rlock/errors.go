@@ -56,12 +56,12 @@ var (
 // NotAcquiredError says more of an ErrNotAcquired.
 type NotAcquiredError struct {
 	Name string
-	// HolderLease is how long the holder's lease still lasts unless it is renewed, as last heard; negative if that is
+	// Lease is how long the holder's lease still lasts unless it is renewed, as last heard; negative if that is
 	// not known or it has no end. It bounds how long a dead holder keeps the lock. It says nothing about the work that is
 	// left: of a hold that is renewed it is two thirds of the lease at least, 20 s by default, however soon the holder is
 	// through. So it is no Retry-After: take how long the work usually lasts.
-	HolderLease time.Duration
-	Waited      time.Duration
+	Lease  time.Duration
+	Waited time.Duration
 	// Ours: this client holds the lock at the moment. If it is the caller's own hold, acquire under its [Hold.Context] to
 	// re-enter it; waiting for it would never end. Of a read-write lock only its writer counts.
 	Ours bool
@@ -75,8 +75,8 @@ type NotAcquiredError struct {
 
 func (e *NotAcquiredError) Error() string {
 	s := fmt.Sprintf("rlock: %q %v after %v", e.Name, ErrNotAcquired, e.Waited.Round(time.Millisecond))
-	if e.HolderLease >= 0 {
-		s += fmt.Sprintf(" (holder's lease: %v)", e.HolderLease.Round(time.Millisecond))
+	if e.Lease >= 0 {
+		s += fmt.Sprintf(" (holder's lease: %v)", e.Lease.Round(time.Millisecond))
 	}
 	switch {
 	case e.Foreign && e.NoEnd:

@@ -114,7 +114,7 @@ func ExampleLock_TryLock() {
 	_, err = lock.TryLock(ctx, 0, 0) // waitTime 0: ask once; leaseTime 0: renewed until Unlock
 	var busy *rlock.NotAcquiredError
 	if errors.As(err, &busy) {
-		fmt.Println(busy.Name, "is taken; a dead holder would be over within a minute:", busy.HolderLease <= time.Minute)
+		fmt.Println(busy.Name, "is taken; a dead holder would be over within a minute:", busy.Lease <= time.Minute)
 	}
 
 	hold.Unlock(ctx)

@@ -119,13 +119,13 @@ func TestHoldsAreKeptWhileTheirSlotIsMigrated(t *testing.T) {
 	for i := range 4 {
 		rw := r.locks.ReadWrite(fmt.Sprintf("{l}rw%d", i))
 		if i < 2 {
-			held[rw.Name()+" read"] = lock(t, rw.Read(), within(t))
+			held[rw.Write().Name()+" read"] = lock(t, rw.Read(), within(t))
 			continue
 		}
 		w := lock(t, rw.Write(), within(t))
-		held[rw.Name()+" write"] = w
+		held[rw.Write().Name()+" write"] = w
 		if i == 3 {
-			held[rw.Name()+" read"] = lock(t, rw.Read(), w.Context(within(t)))
+			held[rw.Write().Name()+" read"] = lock(t, rw.Read(), w.Context(within(t)))
 		}
 	}
 	m := newMove(t, s, "{l}")

@@ -36,14 +36,11 @@ type State struct {
 type Holder struct {
 	Owner Owner
 	Count int
-	Label string // see WithLabel
 	// Process is Options.Process of the holder's client, "" if it has Liveness off, has held for less than a heartbeat or
 	// has not been heard of for long.
 	Process string
 	// Lease is the holder's own where the hold was joined or a reader's, otherwise the lock's. It is 0 for one that died.
 	Lease time.Duration
-	// Ours: an owner of this library, not one of Redisson's.
-	Ours bool
 	// Write: it is the writer of a read-write lock. What it also reads are holders of their own.
 	Write bool
 }
@@ -51,22 +48,15 @@ type Holder struct {
 // Waiter is one that queues for a lock. Behind it there may be others of its process.
 type Waiter struct {
 	Owner   Owner
-	Label   string // see WithLabel
 	Process string // as Holder's: it is known if the process holds something, too
 	// Waiting is for how long it has been in the queue; 0 if that is not known (Fair, ReadWrite).
 	Waiting time.Duration
-	Ours    bool // as Holder's
 }
 
 // Inspect says who holds the lock of that name, of whatever kind, for how long, and who queues for it. It changes
 // nothing and is for people: what it says may be over when it is read. A Plain lock whose name is hashed is only found
-// by its own [Lock.Inspect]. Errors as of [Lock.IsLocked].
-func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
-	return c.Reentrant(name).Inspect(ctx)
-}
-
-// Inspect is [Client.Inspect] of this lock's name. It costs one call, and one for each process that holds the lock and
-// has Options.Liveness on; of a Multi or Quorum, that for each member.
+// by a Plain lock that hashes it, too. It costs one call, and one for each process that holds the lock and has
+// Options.Liveness on; of a Multi or Quorum, that for each member. Errors as of [Lock.IsLocked].
 func (l *Lock) Inspect(ctx context.Context) (State, error) {
 	if l.bad != nil {
 		return State{Name: l.Name()}, l.bad
@@ -113,7 +103,7 @@ func (l *single) describe(ctx context.Context, s *State, r inspectReply) {
 		if s.Mode != "" {
 			owner, write = strings.CutSuffix(field, ":write")
 		}
-		h := Holder{Owner: Owner(owner), Label: Owner(owner).Label(), Process: process(owner), Lease: r.left, Ours: lease.Ours(owner), Write: write}
+		h := Holder{Owner: Owner(owner), Process: process(owner), Lease: r.left, Write: write}
 		h.Count, _ = strconv.Atoi(value)
 		end, bounded := r.ends[field]
 		if till, err := strconv.ParseInt(r.fields[field+"!"], 10, 64); err == nil {
@@ -132,7 +122,7 @@ func (l *single) describe(ctx context.Context, s *State, r inspectReply) {
 		}
 	}
 	for _, w := range r.waiting {
-		x := Waiter{Owner: Owner(w.owner), Label: Owner(w.owner).Label(), Process: process(w.owner), Ours: lease.Ours(w.owner)}
+		x := Waiter{Owner: Owner(w.owner), Process: process(w.owner)}
 		if w.since > 0 {
 			x.Waiting = max(0, time.Duration(r.server-w.since)*time.Millisecond)
 		}
@@ -148,14 +138,8 @@ func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	return q.owners > 0, err
 }
 
-// IsHeldBy reports whether the owner that ctx carries (see [Hold.Context]) holds the lock, by the server's word. It is
-// false for a ctx that carries none of this lock.
-func (l *Lock) IsHeldBy(ctx context.Context) (bool, error) {
-	n, err := l.HoldCount(ctx)
-	return n > 0, err
-}
-
-// HoldCount is how often the owner that ctx carries holds the lock, by the server's word; 0 if it does not. While
+// HoldCount is how often the owner that ctx carries (see [Hold.Context]) holds the lock, by the server's word; 0 if it does
+// not, or ctx carries none of this lock. While
 // other goroutines of the same owner are locking or unlocking it may be one off.
 func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	q, err := l.query(ctx)

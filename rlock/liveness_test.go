@@ -262,9 +262,9 @@ func TestAWaiterThatWasCutOffForLongIsAnotherOwner(t *testing.T) {
 	defer cancel()
 	waits := func() (owner rlock.Owner) {
 		redistest.Eventually(t, 20*time.Second, "in the queue", func() bool {
-			state, err := holder.locks.Inspect(within(t), "l")
+			state, err := holder.locks.Reentrant("l").Inspect(within(t))
 			for _, w := range state.Waiters {
-				if w.Label == "cut" {
+				if w.Owner.Label() == "cut" {
 					owner = w.Owner
 				}
 			}
@@ -323,7 +323,7 @@ func TestAPreferredWriterThatWasCutOffForLongStillKeepsReadersOut(t *testing.T) 
 	got := pass(t, cut.locks.ReadWrite("l").PreferWriters().Write())
 	waits := func() (owner rlock.Owner) {
 		redistest.Eventually(t, 20*time.Second, "the writer waits", func() bool {
-			state, err := holder.locks.Inspect(within(t), "l")
+			state, err := holder.locks.Reentrant("l").Inspect(within(t))
 			if err == nil && len(state.Waiters) == 1 {
 				owner = state.Waiters[0].Owner
 			}
@@ -460,24 +460,24 @@ func TestInspectShowsWaitersInOrderTokensAndProcesses(t *testing.T) {
 		for n, r := range rigs {
 			wg.Go(func() { of(r.locks, kind).WithLabel(fmt.Sprint("waiter ", n)).Lock(ctx) })
 			redistest.Eventually(t, 20*time.Second, "in the queue", func() bool {
-				state, err := holder.locks.Inspect(within(t), kind)
+				state, err := holder.locks.Reentrant(kind).Inspect(within(t))
 				return err == nil && len(state.Waiters) == n+1
 			})
 		}
 		redistest.Eventually(t, 20*time.Second, "a heartbeat", func() bool {
-			state, err := rigs[0].locks.Inspect(within(t), kind)
+			state, err := rigs[0].locks.Reentrant(kind).Inspect(within(t))
 			return err == nil && state.Holders[0].Process != ""
 		})
-		state, err := rigs[0].locks.Inspect(within(t), kind)
+		state, err := rigs[0].locks.Reentrant(kind).Inspect(within(t))
 		require.NoError(t, err)
 		require.True(t, state.Locked)
 		require.Len(t, state.Holders, 1)
 		require.Equal(t, h.Owner(), state.Holders[0].Owner)
-		require.Equal(t, "job", state.Holders[0].Label)
+		require.Equal(t, "job", state.Holders[0].Owner.Label())
 		require.Equal(t, "shop/web-1", state.Holders[0].Process)
 		for n, w := range state.Waiters {
-			require.Equal(t, fmt.Sprint("waiter ", n), w.Label)
-			require.True(t, w.Ours)
+			require.Equal(t, fmt.Sprint("waiter ", n), w.Owner.Label())
+			require.True(t, w.Owner.Ours())
 			require.Equal(t, kind != "Fair", w.Waiting > 0)
 		}
 		token, _ := h.Token()
@@ -486,8 +486,8 @@ func TestInspectShowsWaitersInOrderTokensAndProcesses(t *testing.T) {
 	w := lock(t, holder.locks.ReadWrite("rw").Read(), within(t))
 	wg.Go(func() { rigs[0].locks.ReadWrite("rw").PreferWriters().Write().WithLabel("writer").Lock(ctx) })
 	redistest.Eventually(t, 20*time.Second, "a preferred writer", func() bool {
-		state, err := holder.locks.Inspect(within(t), "rw")
-		return err == nil && len(state.Waiters) == 1 && state.Waiters[0].Label == "writer" && state.Mode == "read"
+		state, err := holder.locks.Reentrant("rw").Inspect(within(t))
+		return err == nil && len(state.Waiters) == 1 && state.Waiters[0].Owner.Label() == "writer" && state.Mode == "read"
 	})
 	require.NoError(t, w.Err())
 
@@ -507,7 +507,7 @@ func TestInspectAsAUserWhoMaySeeTheLockOnly(t *testing.T) {
 	admin(t, r.redis, "ACL", "SETUSER", "narrow", "on", ">secret", "~l", "~redlatch_queue:{l}", "&*", "+@all")
 	narrow := newRigWith(t, s, rlock.Options{}, func(o *rueidis.ClientOption) { o.Username, o.Password = "narrow", "secret" })
 	h := lock(t, r.locks.Reentrant("l"), within(t))
-	state, err := narrow.locks.Inspect(within(t), "l")
+	state, err := narrow.locks.Reentrant("l").Inspect(within(t))
 	require.NoError(t, err)
 	require.Equal(t, h.Owner(), state.Holders[0].Owner)
 }
@@ -535,7 +535,7 @@ func TestInspectOfAMultiShowsItsMembers(t *testing.T) {
 		require.Equal(t, both.Name(), state.Name)
 		require.Greater(t, state.Lease, lease/2)
 		for _, m := range state.Members {
-			require.Equal(t, "job", m.Holders[0].Label)
+			require.Equal(t, "job", m.Holders[0].Owner.Label())
 		}
 		token, _ := h.Token()
 		require.Equal(t, token, state.Members[1].Token)

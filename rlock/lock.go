@@ -70,7 +70,7 @@ func (l *Lock) WithLease(d time.Duration) *Lock {
 }
 
 // WithLabel returns the same lock whose holds carry a label, such as a job's name or a trace id: part of their owner
-// on the server, where [Client.Inspect] and log lines show it to everybody. At most 256 bytes of UTF-8.
+// on the server, where [Lock.Inspect] and log lines show it to everybody. At most 256 bytes of UTF-8.
 func (l *Lock) WithLabel(label string) *Lock {
 	m := *l
 	m.terms.label = label

@@ -39,7 +39,8 @@ var severalScript = load("acquire several", "several_acquire")
 //     Unlock act on all at the same time; their errors are joined. UnlockAfter counts from when all were there. Owner is
 //     the members' owners, joined by commas, and goes with [Lock.WithOwner] of the same Multi. Token is that of the only
 //     Fenced member, if there is just one.
-//   - IsLocked: somebody holds one or more. IsHeldBy: ctx's owners hold all; HoldCount: the least of their counts.
+//   - IsLocked: somebody holds one or more. HoldCount: the least of the counts of ctx's owners, 0 unless
+//     they hold all.
 //     RemainingLease: until all are free. ForceUnlock: takes all from whoever holds them.
 //
 // A lock given twice counts once. Two kinds, or both sides of a ReadWrite lock, of one key are refused
@@ -175,7 +176,7 @@ func (t *together) assemble(ctx context.Context, left func() time.Duration) (p *
 	case why == nil && err != nil:
 		return nil, false, err
 	}
-	e := &NotAcquiredError{Name: name, HolderLease: -1, Waited: time.Since(t.began), cause: errLostMeanwhile}
+	e := &NotAcquiredError{Name: name, Lease: -1, Waited: time.Since(t.began), cause: errLostMeanwhile}
 	if ctx.Err() != nil {
 		e.cause = fmt.Errorf("%w: %w", e.cause, context.Cause(ctx))
 	}

@@ -48,7 +48,7 @@ type Options struct {
 	Liveness bool
 	// Heartbeat is the interval. 50 ms to 10 s. Defaults to 1 s.
 	Heartbeat time.Duration
-	// Process is what [Client.Inspect] shows of this process while Liveness is on, to everybody who may read the keys.
+	// Process is what [Lock.Inspect] shows of this process while Liveness is on, to everybody who may read the keys.
 	// At most 256 bytes of UTF-8. Defaults to "host:pid".
 	Process string
 	// Strict has New fail (ErrInvalidOption) if a server would evict keys when its memory is full (maxmemory-policy

@@ -66,10 +66,13 @@ func (l *single) leaseKey(owner string) string {
 // one. It can be sent to another process, which joins the hold with [Lock.WithOwner].
 type Owner string
 
+// Ours reports whether it is an owner of this library, not one of Redisson's.
+func (o Owner) Ours() bool { return lease.Ours(string(o)) }
+
 // Label is the label of the Lock that the owner acquired, "" if it had none or the owner is not one of this library.
 func (o Owner) Label() string {
 	parts := strings.SplitN(string(o), ":", 3)
-	if len(parts) < 3 || !lease.Ours(string(o)) {
+	if len(parts) < 3 || !o.Ours() {
 		return ""
 	}
 	label, err := url.PathUnescape(parts[2])

@@ -209,7 +209,7 @@ func TestAQuorumIsExclusiveAndGivesEverythingBack(t *testing.T) {
 			var contended *rlock.NotAcquiredError
 			require.ErrorAs(t, err, &contended)
 			require.Equal(t, q.Name(), contended.Name)
-			require.InDelta(t, 20*time.Second, contended.HolderLease, float64(10*time.Second))
+			require.InDelta(t, 20*time.Second, contended.Lease, float64(10*time.Second))
 			locked, err = theirs.IsLocked(within(t))
 			require.NoError(t, err)
 			require.True(t, locked)

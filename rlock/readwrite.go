@@ -130,9 +130,6 @@ func (c *Client) ReadWrite(name string) *ReadWriteLock {
 	return &ReadWriteLock{c.lock(name, rwRead), c.lock(name, rwWrite)}
 }
 
-// Name returns the lock's name, without Options.KeyPrefix.
-func (x *ReadWriteLock) Name() string { return x.read.Name() }
-
 // Read is the side that any number of owners can hold at the same time, while nobody else holds the other.
 func (x *ReadWriteLock) Read() *Lock { return x.read }
 

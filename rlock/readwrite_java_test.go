@@ -211,7 +211,7 @@ func TestGoAndJavaReadersShareAndKeepTheirOwnEnds(t *testing.T) {
 			_, err := l.TryLock(within(t), 0, 0)
 			require.ErrorIs(t, err, rlock.ErrNotAcquired)
 		}
-		st, err := r.locks.Inspect(within(t), "l")
+		st, err := r.locks.Reentrant("l").Inspect(within(t))
 		require.NoError(t, err)
 		require.Equal(t, []rlock.Holder{{Owner: java, Count: 1, Lease: st.Lease, Write: true}}, st.Holders)
 		reader := acquiring(t, rw.Read())

@@ -571,7 +571,7 @@ func TestAReplyThatNobodyExpectsIsSaidAsItIs(t *testing.T) {
 	_, err = m.TryLock(within(t), 0, 0)
 	require.ErrorContains(t, err, "unexpected reply [1]")
 	require.NotContains(t, err.Error(), "%!")
-	_, err = locks.Inspect(within(t), "a")
+	_, err = locks.Reentrant("a").Inspect(within(t))
 	require.ErrorContains(t, err, "unexpected reply of 1 values")
 	require.NotContains(t, err.Error(), "%!")
 }

@@ -67,7 +67,7 @@ func TestUnlockAfterLeavesThoseWhoJoined(t *testing.T) {
 		joined := lock(t, l, l.WithOwner(within(t), h.Owner()))
 		require.NoError(t, h.UnlockAfter(within(t), time.Minute))
 		require.Greater(t, r.pttl(t, "l"), lease, "the joiner has its own")
-		state, err := r.locks.Inspect(within(t), "l")
+		state, err := r.locks.Reentrant("l").Inspect(within(t))
 		require.NoError(t, err)
 		require.Len(t, state.Holders, 2)
 		for _, holder := range state.Holders {
@@ -100,7 +100,7 @@ func TestWhatIsKeptIsNotJoined(t *testing.T) {
 		_, err := l.TryLock(within(t), 0, 0)
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
 		require.LessOrEqual(t, r.pttl(t, "l"), time.Minute, "nobody has raised its lease")
-		state, err := r.locks.Inspect(within(t), "l")
+		state, err := r.locks.Reentrant("l").Inspect(within(t))
 		require.NoError(t, err)
 		require.Len(t, state.Holders, 1)
 		require.InDelta(t, time.Minute, state.Holders[0].Lease, float64(30*time.Second))

@@ -38,20 +38,17 @@ func TestOfAJavaHoldBothSidesReadTheSame(t *testing.T) {
 				for n := 1; n <= 3; n++ {
 					java.do(t, "lock", kind, name, lease.Milliseconds())
 					require.Equal(t, strconv.Itoa(n), java.do(t, "count", kind, name))
-					st, err := r.locks.Inspect(within(t), name)
+					st, err := r.locks.Reentrant(name).Inspect(within(t))
 					require.NoError(t, err)
 					require.Len(t, st.Holders, 1)
 					require.Equal(t, n, st.Holders[0].Count)
-					require.False(t, st.Holders[0].Ours)
+					require.False(t, st.Holders[0].Owner.Ours())
 					require.Equal(t, kind == "write", st.Holders[0].Write)
 				}
 				locked, err := l.IsLocked(within(t))
 				require.NoError(t, err)
 				require.True(t, locked)
 				require.Equal(t, "true", java.do(t, "held", kind, name))
-				held, err := l.IsHeldBy(within(t))
-				require.NoError(t, err)
-				require.False(t, held)
 				count, err := l.HoldCount(within(t))
 				require.NoError(t, err)
 				require.Zero(t, count)
@@ -65,7 +62,7 @@ func TestOfAJavaHoldBothSidesReadTheSame(t *testing.T) {
 				}
 				for n := 2; n >= 0; n-- {
 					java.do(t, "unlock", kind, name)
-					st, err := r.locks.Inspect(within(t), name)
+					st, err := r.locks.Reentrant(name).Inspect(within(t))
 					require.NoError(t, err)
 					require.Equal(t, n > 0, st.Locked)
 					if n > 0 {

@@ -20,7 +20,7 @@ func TestReadersOfBothLanguagesShareAndWritersWaitForAllOfThem(t *testing.T) {
 		require.Equal(t, "true", w.lane(t).do(t, "trynow", "read", name), "readers share")
 		another := hold(t, rw.Read(), within(t))
 		release(t, another)
-		st, err := r.locks.Inspect(within(t), name)
+		st, err := r.locks.Reentrant(name).Inspect(within(t))
 		require.NoError(t, err)
 		require.Equal(t, "read", st.Mode)
 		require.Len(t, st.Holders, 3)

@@ -143,7 +143,7 @@ func runShop(ctx context.Context, addr string, out io.Writer) error {
 }
 
 func show(ctx context.Context, locks *rlock.Client, out io.Writer) {
-	state, err := locks.Inspect(ctx, "order:7")
+	state, err := locks.Reentrant("order:7").Inspect(ctx)
 	if err != nil {
 		fmt.Fprintln(out, "         inspect:", err)
 		return
@@ -154,7 +154,7 @@ func show(ctx context.Context, locks *rlock.Client, out io.Writer) {
 	}
 	labels := make([]string, 0, len(state.Holders))
 	for _, h := range state.Holders {
-		labels = append(labels, h.Label)
+		labels = append(labels, h.Owner.Label())
 	}
 	fmt.Fprintf(out, "         order:7 held by %d: %s\n", len(labels), strings.Join(labels, ", "))
 }
