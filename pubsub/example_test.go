@@ -3,6 +3,7 @@ package pubsub_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
@@ -59,4 +60,81 @@ func ExampleSubscription_Next() {
 		}
 	}
 	// Output: some orders were missed: read them all again
+}
+
+// A program that has a client already, and closes it itself, makes its hub with New.
+func ExampleNew() {
+	server, _ := miniredis.Run()
+	defer server.Close()
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	ctx := context.Background()
+	var hub *pubsub.Hub
+	hub, err = pubsub.New(client, pubsub.Options{Observer: pubsub.Observer{
+		Subscribed: func(channel string, again bool) { fmt.Println("subscribed to", channel) },
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer hub.Close(ctx)
+	sub, err := hub.Subscribe(ctx, "prices")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer sub.Discard() // "prices" will not be wanted again
+	fmt.Println(hub.Client() == client)
+	// Output:
+	// subscribed to prices
+	// true
+}
+
+// A waiter that takes messages as hints looks at the state itself, whatever came, and has a timer beside them.
+func ExampleSubscription_Ready() {
+	server, _ := miniredis.Run()
+	defer server.Close()
+	hub, _ := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
+	ctx := context.Background()
+	defer hub.Close(ctx)
+
+	first, _ := hub.Subscribe(ctx, "stock")
+	defer first.Close()
+	sub, ok := hub.TrySubscribe("stock") // the process is subscribed already, so this sends nothing
+	if !ok {
+		return
+	}
+	defer sub.Close()
+	hub.Publish(ctx, "stock", "changed")
+	select {
+	case <-sub.Ready():
+		sub.Drain()
+	case <-time.After(time.Minute):
+	}
+	fmt.Println("look at the stock itself")
+	// Output: look at the stock itself
+}
+
+// A client with client-side caching tells the hub which keys have changed.
+func ExampleHub_Watch() {
+	var invalidations pubsub.Invalidations
+	option := invalidations.Option(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}})
+	client, err := rueidis.NewClient(option)
+	if err != nil {
+		return
+	}
+	defer client.Close()
+	hub, err := pubsub.New(client, pubsub.Options{Invalidations: &invalidations})
+	if err != nil {
+		return
+	}
+	ctx := context.Background()
+	defer hub.Close(ctx)
+	stop, observed := hub.Watch(func(keys []string) { fmt.Println("changed:", keys) })
+	defer stop()
+	fmt.Println(observed)
 }

@@ -1,0 +1,384 @@
+package docs_test
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	longestFile     = 600
+	longestFunction = 80
+	module          = "github.com/redlatch/redlatch"
+)
+
+// tooLong are the files and functions that are longer than the house allows. Nothing is added here.
+var tooLong = []string{
+	"main.go: command", "document.go", "svg.go: lines", "proxy.go: pump", // bench/peers, bench/report, internal/redistest
+	"restore.go", "restore.go: settle", "sharded.go", // rcounter
+	"hold.go: release", // rlock
+}
+
+// layers are the packages of the module that a package may import, beside the standard library and other modules. A
+// package that is not named is a public one.
+var layers = map[string][]string{
+	"internal/errs":    {},
+	"internal/keyname": {"internal/errs"},
+	"internal/script":  {"internal/keyname", "internal/errs"},
+	"pubsub":           {"internal/script", "internal/keyname", "internal/errs"},
+	"internal/wait":    {"internal/script", "internal/keyname", "internal/errs", "pubsub"},
+	"internal/lease":   {"internal/script", "internal/keyname", "internal/errs"},
+	"internal/batch":   {"internal/script", "internal/keyname", "internal/errs"},
+	"internal/session": {"internal/lease", "internal/wait", "internal/script", "internal/keyname", "internal/errs", "pubsub"},
+
+	// only tests import these
+	"internal/redistest": {"internal/keyname"},
+	"internal/history":   {},
+	"internal/interop":   {},
+	"internal/sim":       {"internal/redistest"},
+	"internal/chaos":     {"internal/redistest", "internal/history"},
+}
+
+// below are the packages that a public package may import.
+var below = []string{
+	"internal/session", "internal/batch", "internal/lease", "internal/wait", "internal/script", "internal/keyname", "internal/errs", "pubsub",
+}
+
+// onTop are the public packages that are made of other public ones.
+var onTop = map[string][]string{
+	"":               {"rlock", "rsemaphore", "rcounter", "rcounter/stock", "rcounter/redpacket", "rcounter/ratelimit"},
+	"rlock/locker":   {"rlock"},
+	"rlock/election": {"rlock"},
+}
+
+// withoutExample are the types, functions and methods that no Example of their package names yet. Nothing is added here.
+var withoutExample = strings.Fields(`
+	Admission
+	AlreadyOpenError
+	Arrival
+	BarrierState
+	Block.Flush
+	Block.Grant
+	BlockHeldError
+	BlockStatus
+	Client
+	Client.ID
+	Client.Inspect
+	Combine
+	CountDownLatch.Count
+	CountDownLatch.CountDown
+	CountDownLatch.Delete
+	CountDownLatch.Name
+	Counter.CompareAndSet
+	Counter.Set
+	CountingSemaphore.AddPermits
+	CountingSemaphore.Drain
+	CountingSemaphore.Name
+	CountingSemaphore.ReducePermits
+	CountingSemaphore.ReleaseIfExists
+	CyclicBarrier.Name
+	Fresh
+	Grant
+	Hold.UnlockAfter
+	Holder
+	Hub.Context
+	Hub.PublishCommand
+	Lock.HoldCount
+	Lock.Inspect
+	Lock.IsHeldBy
+	Lock.RemainingLease
+	Lock.WithLabel
+	Lock.WithOwner
+	Locker
+	Locker.TryLock
+	Message
+	Observer
+	Owner.Label
+	PacketState
+	PacketStatus
+	Permit
+	Permit.Done
+	Permit.Err
+	Permit.Extend
+	Permit.IDs
+	Permit.Name
+	Permit.Until
+	Reservation
+	Restored
+	Semaphore.Name
+	Semaphore.ReleaseIDs
+	Semaphore.Shared
+	SemaphoreState
+	ShardedStock.ClaimAny
+	ShardedStock.Home
+	ShardedStock.Lookup
+	ShardedStock.ReturnAny
+	ShardedStock.ReturnOnce
+	ShardedStock.Shard
+	ShardedStock.Shards
+	Share
+	SoldOutOptions
+	State
+	Stock.ClaimAny
+	Stock.KeepLedger
+	Stock.KeepReaped
+	Stock.Lookup
+	Stock.Reap
+	Stock.Resize
+	Stock.Restore
+	Stock.ReturnAny
+	Stock.ReturnOnce
+	Waiter
+`)
+
+// source is a file of the tree, parsed if it is Go.
+type source struct {
+	path string // from the root, with slashes
+	text []byte
+	file *ast.File
+}
+
+func (s source) dir() string {
+	if d := path.Dir(s.path); d != "." {
+		return d
+	}
+	return ""
+}
+
+func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") }
+
+// house is all Go and Lua of the tree, its other modules included.
+func house(t *testing.T) (set *token.FileSet, all []source) {
+	t.Helper()
+	set = token.NewFileSet()
+	require.NoError(t, filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && d.Name() != ".." {
+			return fs.SkipDir
+		}
+		if ext := filepath.Ext(name); d.IsDir() || ext != ".go" && ext != ".lua" {
+			return nil
+		}
+		s := source{path: strings.TrimPrefix(filepath.ToSlash(name), "../")}
+		if s.text, err = os.ReadFile(name); err != nil {
+			return err
+		}
+		if strings.HasSuffix(name, ".go") {
+			if s.file, err = parser.ParseFile(set, s.path, s.text, parser.ParseComments|parser.SkipObjectResolution); err != nil {
+				return err
+			}
+		}
+		all = append(all, s)
+		return nil
+	}))
+	require.Greater(t, len(all), 100, "the tree was not found")
+	return set, all
+}
+
+// library are the files of the module that users import, without tests.
+func library(all []source) (files []source) {
+	for _, s := range all {
+		if top, _, _ := strings.Cut(s.path, "/"); !s.test() && !slices.Contains([]string{"bench", "docs", "cmd", "contrib"}, top) {
+			files = append(files, s)
+		}
+	}
+	return files
+}
+
+func public(dir string) bool { return !strings.HasPrefix(dir, "internal/") }
+
+// only fails for what is found and not excepted, and for what is excepted and not found: exceptions go when they can.
+func only(t *testing.T, what string, found, excepted []string) {
+	t.Helper()
+	for _, f := range found {
+		if !slices.Contains(excepted, f) {
+			t.Errorf("%s: %s", what, f)
+		}
+	}
+	for _, e := range excepted {
+		if !slices.Contains(found, e) {
+			t.Errorf("%s: %s is an exception that is no longer needed: take it off the list", what, e)
+		}
+	}
+}
+
+func TestNoFileAndNoFunctionIsTooLong(t *testing.T) {
+	set, all := house(t)
+	var found []string
+	for _, s := range all {
+		if s.test() {
+			continue
+		}
+		if bytes.Count(s.text, []byte("\n")) > longestFile {
+			found = append(found, path.Base(s.path))
+		}
+		if s.file == nil {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && set.Position(fn.End()).Line-set.Position(fn.Pos()).Line+1 > longestFunction {
+				found = append(found, path.Base(s.path)+": "+fn.Name.Name)
+			}
+		}
+	}
+	only(t, "too long", found, tooLong)
+}
+
+func TestEveryPackageImportsOnlyWhatIsBelowIt(t *testing.T) {
+	_, all := house(t)
+	for _, s := range library(all) {
+		if s.file == nil {
+			continue
+		}
+		allowed, known := layers[s.dir()]
+		if !known {
+			if !public(s.dir()) {
+				t.Errorf("%s has no place among the layers", s.dir())
+				continue
+			}
+			allowed = append(slices.Clone(below), onTop[s.dir()]...)
+		}
+		for _, i := range s.file.Imports {
+			imported := strings.Trim(i.Path.Value, `"`)
+			if p, ours := strings.CutPrefix(imported, module); ours && !slices.Contains(allowed, strings.TrimPrefix(p, "/")) {
+				t.Errorf("%s imports %s", s.path, imported)
+			}
+		}
+	}
+}
+
+func TestEveryPublicPackageHasItsDocGo(t *testing.T) {
+	_, all := house(t)
+	documented := map[string]bool{}
+	for _, s := range library(all) {
+		if s.file != nil && public(s.dir()) {
+			documented[s.dir()] = documented[s.dir()] || path.Base(s.path) == "doc.go" && s.file.Doc != nil
+		}
+	}
+	require.GreaterOrEqual(t, len(documented), 4)
+	for dir, ok := range documented {
+		require.True(t, ok, "%s has no doc.go with a package comment", dir)
+	}
+}
+
+// exported calls fn for every exported type, function and method, and every exported name of a var or const.
+func exported(f *ast.File, fn func(name string, doc bool)) {
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			on := ""
+			if d.Recv != nil {
+				if on = receiver(d.Recv.List[0].Type); !ast.IsExported(on) {
+					continue
+				}
+				on += "."
+			}
+			if d.Name.IsExported() {
+				fn(on+d.Name.Name, d.Doc != nil)
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					if spec.Name.IsExported() {
+						fn(spec.Name.Name, d.Doc != nil || spec.Doc != nil)
+					}
+				case *ast.ValueSpec:
+					for _, n := range spec.Names {
+						if n.IsExported() {
+							fn("="+n.Name, d.Doc != nil || spec.Doc != nil || spec.Comment != nil)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	panic(fmt.Sprintf("a receiver of %T", e))
+}
+
+// standard reports whether a method is one that the standard library's interfaces ask for: its name says what it does, and
+// nobody calls it.
+func standard(name string) bool {
+	_, method, ok := strings.Cut(name, ".")
+	return ok && slices.Contains([]string{"Error", "Unwrap", "Is", "As", "String", "Len", "Less", "Swap", "Push", "Pop"}, method)
+}
+
+func TestEveryExportedNameHasADocComment(t *testing.T) {
+	_, all := house(t)
+	for _, s := range library(all) {
+		if s.file == nil {
+			continue
+		}
+		exported(s.file, func(name string, doc bool) {
+			if !doc && !standard(name) {
+				t.Errorf("%s: %s has no doc comment", s.path, strings.TrimPrefix(name, "="))
+			}
+		})
+	}
+}
+
+// TestEveryTypeAndVerbIsMetInAnExample goes by names: one that stands in the body of an Example, or in its name, is met.
+func TestEveryTypeAndVerbIsMetInAnExample(t *testing.T) {
+	_, all := house(t)
+	met := map[string]map[string]bool{}
+	for _, s := range all {
+		if !s.test() || !public(s.dir()) {
+			continue
+		}
+		if met[s.dir()] == nil {
+			met[s.dir()] = map[string]bool{}
+		}
+		for _, d := range s.file.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || !strings.HasPrefix(fn.Name.Name, "Example") {
+				continue
+			}
+			for _, word := range strings.Split(strings.TrimPrefix(fn.Name.Name, "Example"), "_") {
+				met[s.dir()][word] = true
+			}
+			ast.Inspect(fn.Body, func(n ast.Node) bool {
+				if id, ok := n.(*ast.Ident); ok {
+					met[s.dir()][id.Name] = true
+				}
+				return true
+			})
+		}
+	}
+	var unmet []string
+	for _, s := range library(all) {
+		if s.file == nil || !public(s.dir()) {
+			continue
+		}
+		exported(s.file, func(name string, _ bool) {
+			last := name[strings.LastIndex(name, ".")+1:]
+			if !strings.HasPrefix(name, "=") && !met[s.dir()][last] && !standard(name) {
+				unmet = append(unmet, name)
+			}
+		})
+	}
+	only(t, "met in no Example", unmet, withoutExample)
+}
