@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/redlatch/redlatch/bench/internal/load"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/stretchr/testify/require"
 )
 
 // The first N win, from 1 goroutine and from 256, beside a plain INCR. Every claim is granted, except sold-out.
@@ -32,19 +32,19 @@ var claims = func() (out []workload) {
 		{"floor-INCR", rawIncr},
 		{"Incr", counterIncr},
 		{"Claim", func(b *testing.B, s *redistest.Server) func(context.Context, int64) error {
-			return claim(b, s, rcounter.Options{}, rcounter.MaxLimit, rcounter.Granted)
+			return claim(b, s, stock.Options{}, 1<<53-1, stock.Granted)
 		}},
 		{"Claim-uncombined", func(b *testing.B, s *redistest.Server) func(context.Context, int64) error {
-			return claim(b, s, rcounter.Options{Combine: rcounter.Combine{Off: true}}, rcounter.MaxLimit, rcounter.Granted)
+			return claim(b, s, stock.Options{MaxBatch: -1}, 1<<53-1, stock.Granted)
 		}},
 		{"Claim-sold-out", func(b *testing.B, s *redistest.Server) func(context.Context, int64) error {
-			return claim(b, s, rcounter.Options{}, 1, rcounter.SoldOut)
+			return claim(b, s, stock.Options{}, 1, stock.SoldOut)
 		}},
 		{"ClaimAny", func(b *testing.B, s *redistest.Server) func(context.Context, int64) error {
-			return claimAny(b, s, rcounter.Options{})
+			return claimAny(b, s, stock.Options{})
 		}},
 		{"ClaimAny-uncombined", func(b *testing.B, s *redistest.Server) func(context.Context, int64) error {
-			return claimAny(b, s, rcounter.Options{Combine: rcounter.Combine{Off: true}})
+			return claimAny(b, s, stock.Options{MaxBatch: -1})
 		}},
 	} {
 		for _, goroutines := range []int{1, 256} {
@@ -59,30 +59,32 @@ func rawIncr(b *testing.B, s *redistest.Server) func(context.Context, int64) err
 	return func(ctx context.Context, _ int64) error { return c.Do(ctx, c.B().Incr().Key("s").Build()).Error() }
 }
 
-func counters(b *testing.B, s *redistest.Server, o rcounter.Options) *rcounter.Client {
+func dial(b *testing.B, s *redistest.Server) *pubsub.Hub {
 	hub, err := pubsub.Dial(s.Option(), pubsub.Options{})
 	require.NoError(b, err)
 	b.Cleanup(func() { hub.Close(context.Background()) })
-	c, err := rcounter.New(hub, o)
-	require.NoError(b, err)
-	return c
+	return hub
 }
 
 func counterIncr(b *testing.B, s *redistest.Server) func(context.Context, int64) error {
-	k := counters(b, s, rcounter.Options{}).Counter("s", rcounter.CounterOptions{})
+	c, err := rcounter.New(dial(b, s), rcounter.Options{})
+	require.NoError(b, err)
+	k := c.Counter("s", rcounter.CounterOptions{})
 	return func(ctx context.Context, _ int64) error { _, err := k.Incr(ctx); return err }
 }
 
-func stock(b *testing.B, s *redistest.Server, o rcounter.Options, limit int64) *rcounter.Stock {
-	st := counters(b, s, o).Stock("s")
-	_, err := st.Open(context.Background(), rcounter.OpenSpec{Limit: limit, OpenFor: time.Hour})
+func opened(b *testing.B, s *redistest.Server, o stock.Options, limit int64) *stock.Stock {
+	c, err := stock.New(dial(b, s), o)
+	require.NoError(b, err)
+	st := c.Stock("s")
+	_, err = st.Open(context.Background(), stock.Spec{Limit: limit, OpenFor: time.Hour})
 	require.NoError(b, err)
 	return st
 }
 
-func claim(b *testing.B, s *redistest.Server, o rcounter.Options, limit int64, want rcounter.Outcome) func(context.Context, int64) error {
-	st := stock(b, s, o, limit)
-	if want == rcounter.SoldOut {
+func claim(b *testing.B, s *redistest.Server, o stock.Options, limit int64, want stock.Outcome) func(context.Context, int64) error {
+	st := opened(b, s, o, limit)
+	if want == stock.SoldOut {
 		_, err := st.Claim(context.Background(), "the first")
 		require.NoError(b, err)
 	}
@@ -95,8 +97,8 @@ func claim(b *testing.B, s *redistest.Server, o rcounter.Options, limit int64, w
 	}
 }
 
-func claimAny(b *testing.B, s *redistest.Server, o rcounter.Options) func(context.Context, int64) error {
-	st := stock(b, s, o, rcounter.MaxLimit)
+func claimAny(b *testing.B, s *redistest.Server, o stock.Options) func(context.Context, int64) error {
+	st := opened(b, s, o, 1<<53-1)
 	return func(ctx context.Context, n int64) error {
 		g, err := st.ClaimAny(ctx, 1)
 		if err == nil && !g.Won() {

@@ -6,13 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
+	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/stretchr/testify/require"
 )
 
 func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
@@ -35,7 +37,16 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 	t.Cleanup(func() { semaphores.Close(t.Context()) })
 	counters, err := rcounter.New(hub, rcounter.Options{Logger: quiet})
 	require.NoError(t, err)
-	t.Cleanup(func() { counters.Close() })
+	t.Cleanup(func() { counters.Close(t.Context()) })
+	stocks, err := stock.New(hub, stock.Options{Logger: quiet})
+	require.NoError(t, err)
+	t.Cleanup(func() { stocks.Close(t.Context()) })
+	packets, err := redpacket.New(hub, redpacket.Options{Logger: quiet})
+	require.NoError(t, err)
+	t.Cleanup(func() { packets.Close(t.Context()) })
+	limiters, err := ratelimit.New(hub, ratelimit.Options{Logger: quiet})
+	require.NoError(t, err)
+	t.Cleanup(func() { limiters.Close(t.Context()) })
 
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -77,28 +88,28 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 	} {
 		require.ErrorIs(t, err, rsemaphore.ErrDenied, verb)
 	}
-	counter, stock, sharded, packet := counters.Counter("n", rcounter.CounterOptions{}), counters.Stock("st"), counters.Sharded("w", 2), counters.RedPacket("p")
-	spec := rcounter.OpenSpec{Limit: 2, OpenFor: time.Minute, Retain: time.Minute}
+	counter, sale, sharded, packet := counters.Counter("n", rcounter.CounterOptions{}), stocks.Stock("st"), stocks.Sharded("w", 2), packets.Packet("p")
+	spec := stock.Spec{Limit: 2, OpenFor: time.Minute, Retain: time.Minute}
 	for verb, err := range map[string]error{
 		"Counter.Add":           second(counter.Add(ctx, 1)),
 		"Counter.Get":           second(counter.Get(ctx)),
 		"Counter.Cached":        second(counter.Cached(ctx, time.Second)),
 		"Counter.Set":           counter.Set(ctx, 1),
 		"Counter.CompareAndSet": second(counter.CompareAndSet(ctx, 1, 2)),
-		"Stock.Open":            second(stock.Open(ctx, spec)),
-		"Stock.Claim":           second(stock.Claim(ctx, "ann")),
-		"Stock.ClaimOnce":       second(stock.ClaimOnce(ctx, "r", "ann", 1)),
-		"Stock.ClaimAny":        second(stock.ClaimAny(ctx, 1)),
-		"Stock.Reserve":         second(stock.Reserve(ctx, "r", "ann", 1, time.Minute)),
-		"Stock.Return":          second(stock.Return(ctx, "ann", 1)),
-		"Stock.Resize":          stock.Resize(ctx, 3),
-		"Stock.Status":          second(stock.Status(ctx)),
-		"Stock.Close":           stock.Close(ctx),
-		"ShardedStock.Open":     second(sharded.Open(ctx, spec)),
-		"ShardedStock.Claim":    second(sharded.Claim(ctx, "ann")),
-		"RedPacket.Send":        second(packet.Send(ctx, rcounter.PacketSpec{Total: 10, Shares: 3, OpenFor: time.Minute, Retain: time.Minute})),
-		"RedPacket.Grab":        second(packet.Grab(ctx, "ann")),
-		"RateLimiter.Allow":     second(counters.RateLimiter("r", rcounter.RateLimiterOptions{Rate: 1}).Allow(ctx, "k", 1)),
+		"Stock.Open":            second(sale.Open(ctx, spec)),
+		"Stock.Claim":           second(sale.Claim(ctx, "ann")),
+		"Stock.ClaimOnce":       second(sale.ClaimOnce(ctx, "r", "ann", 1)),
+		"Stock.ClaimAny":        second(sale.ClaimAny(ctx, 1)),
+		"Stock.Reserve":         second(sale.Reserve(ctx, "r", "ann", 1, time.Minute)),
+		"Stock.Return":          second(sale.Return(ctx, "ann", 1)),
+		"Stock.Resize":          sale.Resize(ctx, 3),
+		"Stock.Inspect":         second(sale.Inspect(ctx)),
+		"Stock.Close":           sale.Close(ctx),
+		"Sharded.Open":          second(sharded.Open(ctx, spec)),
+		"Sharded.Claim":         second(sharded.Claim(ctx, "ann")),
+		"Packet.Send":           second(packet.Send(ctx, redpacket.Spec{Total: 10, Shares: 3, OpenFor: time.Minute, Retain: time.Minute})),
+		"Packet.Grab":           second(packet.Grab(ctx, "ann")),
+		"Limiter.Allow":         second(limiters.Limiter("r", ratelimit.LimiterOptions{Rate: 1}).Allow(ctx, "k", 1)),
 	} {
 		require.ErrorIs(t, err, rcounter.ErrDenied, verb)
 	}

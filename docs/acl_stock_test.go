@@ -4,13 +4,13 @@ import (
 	"context"
 	"time"
 
-	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// stocks uses what a stock has beside claims of one unit.
-func stocks(ctx context.Context, c *rcounter.Client, must func(what string, e error)) {
+// useOfStocks uses what a stock has beside claims of one unit.
+func useOfStocks(ctx context.Context, c *stock.Client, must func(what string, e error)) {
 	s := c.Stock("complete")
-	_, e := s.Open(ctx, rcounter.OpenSpec{Limit: 3, PerUser: 3, OpenFor: time.Minute, Retain: time.Minute, Ledger: true})
+	_, e := s.Open(ctx, stock.Spec{Limit: 3, PerUser: 3, OpenFor: time.Minute, Retain: time.Minute, Ledger: true})
 	must("open with a ledger", e)
 	_, e = s.Reserve(ctx, "late", "ann", 1, time.Millisecond)
 	must("reserve", e)
@@ -32,9 +32,9 @@ func stocks(ctx context.Context, c *rcounter.Client, must func(what string, e er
 	}
 	_, e = s.ReturnOnce(ctx, "order")
 	must("return once", e)
-	_, e = s.Ledger(ctx, 100, func(context.Context, []rcounter.Entry) error { return nil })
+	_, e = s.Ledger(ctx, 100, func(context.Context, []stock.Entry) error { return nil })
 	must("ledger", e)
 	must("resize", s.Resize(ctx, 5))
-	_, e = s.Restore(ctx, func(func(rcounter.Entry, error) bool) {})
+	_, e = s.Restore(ctx, func(func(stock.Entry, error) bool) {})
 	must("restore", e)
 }

@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
-	"github.com/stretchr/testify/require"
-
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
+	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/stretchr/testify/require"
 )
 
 // aclLines are the ACL SETUSER lines of a document, each as the words of its command.
@@ -68,6 +69,14 @@ func everything(o rueidis.ClientOption, prefix string, brief bool) (err error) {
 	}
 	defer locks.Close(ctx)
 	counters, err := rcounter.New(hub, rcounter.Options{KeyPrefix: prefix})
+	if err != nil {
+		return err
+	}
+	stocks, err := stock.New(hub, stock.Options{KeyPrefix: prefix})
+	if err != nil {
+		return err
+	}
+	packets, err := redpacket.New(hub, redpacket.Options{KeyPrefix: prefix})
 	if err != nil {
 		return err
 	}
@@ -147,8 +156,8 @@ func everything(o rueidis.ClientOption, prefix string, brief bool) (err error) {
 		must("compare and set", e)
 	}
 
-	sale := counters.Stock("sale")
-	_, e = sale.Open(ctx, rcounter.OpenSpec{Limit: 1, OpenFor: time.Minute, Retain: time.Minute})
+	sale := stocks.Stock("sale")
+	_, e = sale.Open(ctx, stock.Spec{Limit: 1, OpenFor: time.Minute, Retain: time.Minute})
 	must("open", e)
 	g, e := sale.Claim(ctx, "ann")
 	must("claim", e)
@@ -158,13 +167,13 @@ func everything(o rueidis.ClientOption, prefix string, brief bool) (err error) {
 		_, e = sale.Return(ctx, "ann", g.Ordinal)
 		must("return", e)
 	}
-	_, e = sale.Status(ctx)
+	_, e = sale.Inspect(ctx)
 	must("status", e)
 	must("close", sale.Close(ctx))
 	kinds(ctx, locks, must)
 	liveness(ctx, hub, prefix, must)
-	packets(ctx, counters, must)
-	stocks(ctx, counters, must)
+	useOfPackets(ctx, packets, must)
+	useOfStocks(ctx, stocks, must)
 	semaphores(ctx, hub, prefix, must)
 	return err
 }

@@ -11,13 +11,15 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
-	"github.com/stretchr/testify/require"
-
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
+	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/stretchr/testify/require"
 )
 
 // spanKey is the context key of the caller's span; its value is the verb that is being called.
@@ -109,13 +111,22 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	t.Cleanup(func() { semaphores.Close(t.Context()) })
-	counters, err := rcounter.New(hub, rcounter.Options{CallTimeout: patience, Observer: rcounter.Observer{
-		Claimed: func(ctx context.Context, _ string, _ rcounter.Outcome, _ int64, _ time.Duration, _ error) {
+	counters, err := rcounter.New(hub, rcounter.Options{CallTimeout: patience})
+	require.NoError(t, err)
+	t.Cleanup(func() { counters.Close(t.Context()) })
+	stocks, err := stock.New(hub, stock.Options{CallTimeout: patience, Observer: stock.Observer{
+		Claimed: func(ctx context.Context, _ string, _ stock.Outcome, _ int64, _ time.Duration, _ error) {
 			see(ctx, "claimed")
 		},
 	}})
 	require.NoError(t, err)
-	t.Cleanup(func() { counters.Close() })
+	t.Cleanup(func() { stocks.Close(t.Context()) })
+	packets, err := redpacket.New(hub, redpacket.Options{CallTimeout: patience})
+	require.NoError(t, err)
+	t.Cleanup(func() { packets.Close(t.Context()) })
+	limiters, err := ratelimit.New(hub, ratelimit.Options{CallTimeout: patience})
+	require.NoError(t, err)
+	t.Cleanup(func() { limiters.Close(t.Context()) })
 
 	type verb struct {
 		name string
@@ -177,44 +188,44 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 	add("Counter.Set", func(ctx context.Context) error { return counter.Set(ctx, 7) })
 	add("Counter.CompareAndSet", func(ctx context.Context) error { _, err := counter.CompareAndSet(ctx, 7, 8); return err })
 	add("Counter.AddOnce", func(ctx context.Context) error { _, _, err := counter.AddOnce(ctx, "id", 1); return err })
-	stock := counters.Stock("st")
+	sale := stocks.Stock("st")
 	add("Stock.Open", func(ctx context.Context) error {
-		_, err := stock.Open(ctx, rcounter.OpenSpec{Limit: 100, PerUser: 100, OpenFor: time.Minute, Retain: time.Minute})
-		if errors.Is(err, rcounter.ErrAlreadyOpen) {
+		_, err := sale.Open(ctx, stock.Spec{Limit: 100, PerUser: 100, OpenFor: time.Minute, Retain: time.Minute})
+		if errors.Is(err, stock.ErrAlreadyOpen) {
 			err = nil
 		}
 		return err
 	})
-	add("Stock.Claim", func(ctx context.Context) error { _, err := stock.Claim(ctx, "ann"); return err })
-	add("Stock.ClaimOnce", func(ctx context.Context) error { _, err := stock.ClaimOnce(ctx, "r", "ann", 1); return err })
-	add("Stock.ClaimAny", func(ctx context.Context) error { _, err := stock.ClaimAny(ctx, 1); return err })
+	add("Stock.Claim", func(ctx context.Context) error { _, err := sale.Claim(ctx, "ann"); return err })
+	add("Stock.ClaimOnce", func(ctx context.Context) error { _, err := sale.ClaimOnce(ctx, "r", "ann", 1); return err })
+	add("Stock.ClaimAny", func(ctx context.Context) error { _, err := sale.ClaimAny(ctx, 1); return err })
 	add("Stock.Reserve", func(ctx context.Context) error {
-		_, err := stock.Reserve(ctx, spanOf(ctx), "bob", 1, time.Minute)
+		_, err := sale.Reserve(ctx, spanOf(ctx), "bob", 1, time.Minute)
 		return err
 	})
 	add("CountDownLatch.CountDown", func(ctx context.Context) error { _, err := latch.CountDown(ctx); return err })
-	add("Stock.Lookup", func(ctx context.Context) error { _, _, err := stock.Lookup(ctx, "ann"); return err })
-	add("Stock.Status", func(ctx context.Context) error { _, err := stock.Status(ctx); return err })
-	sharded := counters.Sharded("wide", 2)
-	add("ShardedStock.Open", func(ctx context.Context) error {
-		_, err := sharded.Open(ctx, rcounter.OpenSpec{Limit: 2, OpenFor: time.Minute, Retain: time.Minute})
-		if errors.Is(err, rcounter.ErrAlreadyOpen) {
+	add("Stock.Lookup", func(ctx context.Context) error { _, _, err := sale.Lookup(ctx, "ann"); return err })
+	add("Stock.Inspect", func(ctx context.Context) error { _, err := sale.Inspect(ctx); return err })
+	sharded := stocks.Sharded("wide", 2)
+	add("Sharded.Open", func(ctx context.Context) error {
+		_, err := sharded.Open(ctx, stock.Spec{Limit: 2, OpenFor: time.Minute, Retain: time.Minute})
+		if errors.Is(err, stock.ErrAlreadyOpen) {
 			err = nil
 		}
 		return err
 	})
-	add("ShardedStock.Claim", func(ctx context.Context) error { _, err := sharded.Claim(ctx, spanOf(ctx)); return err })
-	packet := counters.RedPacket("p")
-	add("RedPacket.Send", func(ctx context.Context) error {
-		_, err := packet.Send(ctx, rcounter.PacketSpec{Total: 10, Shares: 3, OpenFor: time.Minute, Retain: time.Minute})
-		if errors.Is(err, rcounter.ErrAlreadyOpen) {
+	add("Sharded.Claim", func(ctx context.Context) error { _, err := sharded.Claim(ctx, spanOf(ctx)); return err })
+	packet := packets.Packet("p")
+	add("Packet.Send", func(ctx context.Context) error {
+		_, err := packet.Send(ctx, redpacket.Spec{Total: 10, Shares: 3, OpenFor: time.Minute, Retain: time.Minute})
+		if errors.Is(err, stock.ErrAlreadyOpen) {
 			err = nil
 		}
 		return err
 	})
-	add("RedPacket.Grab", func(ctx context.Context) error { _, err := packet.Grab(ctx, spanOf(ctx)); return err })
-	limiter := counters.RateLimiter("r", rcounter.RateLimiterOptions{Rate: 1e6, Per: time.Second})
-	add("RateLimiter.Allow", func(ctx context.Context) error { _, err := limiter.Allow(ctx, "k", 1); return err })
+	add("Packet.Grab", func(ctx context.Context) error { _, err := packet.Grab(ctx, spanOf(ctx)); return err })
+	limiter := limiters.Limiter("r", ratelimit.LimiterOptions{Rate: 1e6, Per: time.Second})
+	add("Limiter.Allow", func(ctx context.Context) error { _, err := limiter.Allow(ctx, "k", 1); return err })
 
 	add("Hub.Publish", func(ctx context.Context) error { _, err := hub.Publish(ctx, "c", "m"); return err })
 
@@ -264,10 +275,10 @@ func TestACallOfSeveralClaimsCarriesTheValuesOfOneOfThem(t *testing.T) {
 	hub, err := pubsub.New(&traced{redistest.Start(t).Client(t), notes}, pubsub.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { hub.Close(context.Background()) })
-	counters, err := rcounter.New(hub, rcounter.Options{CallTimeout: 10 * time.Second, Combine: rcounter.Combine{MaxFlights: 1}})
+	stocks, err := stock.New(hub, stock.Options{CallTimeout: 10 * time.Second, MaxCalls: 1})
 	require.NoError(t, err)
-	stock := counters.Stock("st")
-	_, err = stock.Open(context.WithValue(t.Context(), spanKey{}, "open"), rcounter.OpenSpec{Limit: 200, OpenFor: time.Minute, Retain: time.Minute})
+	sale := stocks.Stock("st")
+	_, err = sale.Open(context.WithValue(t.Context(), spanKey{}, "open"), stock.Spec{Limit: 200, OpenFor: time.Minute, Retain: time.Minute})
 	require.NoError(t, err)
 	notes.take()
 	var wg sync.WaitGroup
@@ -276,7 +287,7 @@ func TestACallOfSeveralClaimsCarriesTheValuesOfOneOfThem(t *testing.T) {
 		span := fmt.Sprint("claim ", i)
 		spans[span] = true
 		wg.Go(func() {
-			if _, err := stock.Claim(context.WithValue(t.Context(), spanKey{}, span), span); err != nil {
+			if _, err := sale.Claim(context.WithValue(t.Context(), spanKey{}, span), span); err != nil {
 				t.Error(err)
 			}
 		})

@@ -2,20 +2,13 @@ package rcounter
 
 import (
 	"context"
-	_ "embed"
 	"strconv"
 
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-//go:embed counter.lua
-var counterSource string
-
-//go:embed add.lua
-var addSource string
-
-var addScript = script.New("add", counterSource+addSource)
+var addScript = script.Load("add", files, "add")
 
 const (
 	addOK = iota
@@ -41,7 +34,7 @@ func (k *Counter) add(ctx context.Context, d int64) (addReply, error) {
 
 // adding runs a script that replies as add.lua does.
 func (c *Client) adding(ctx context.Context, call script.Call) (addReply, error) {
-	m, err := c.do(ctx, call)
+	m, err := c.calls.Do(ctx, call)
 	if err != nil {
 		return addReply{}, err
 	}

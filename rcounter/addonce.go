@@ -2,16 +2,21 @@ package rcounter
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"strconv"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
 )
 
-// DefaultRemember is the default of CounterOptions.Remember.
-const DefaultRemember = time.Hour
+const (
+	// defaultRemember is the default of CounterOptions.Remember.
+	defaultRemember = time.Hour
+	// maxRemember is the longest time for which ids are remembered.
+	maxRemember = 100 * 365 * 24 * time.Hour
+)
 
 // AddOnce is Add, once for each id: a call with an id that was added before adds nothing, and answers with the value that
 // was reached then. replayed reports that it was another call, of this process or another, that did so. id is the
@@ -27,19 +32,16 @@ const DefaultRemember = time.Hour
 // Errors: ErrInvalidName for the id, ErrMismatch, and those of Add.
 func (k *Counter) AddOnce(ctx context.Context, id string, d int64) (v int64, replayed bool, err error) {
 	defer edge(&err)
-	if err := k.c.usable(k.refused); err != nil {
+	if err := k.c.calls.Usable(k.refused); err != nil {
 		return 0, false, err
 	}
-	if err := checkRequest(id); err != nil {
+	if err := keyname.Required("id", id); err != nil {
 		return 0, false, err
 	}
-	return k.addOnce(ctx, callID(), id, d)
+	return k.addOnce(ctx, session.CallID(), id, d)
 }
 
-//go:embed addonce.lua
-var addOnceSource string
-
-var addOnceScript = script.New("addonce", counterSource+addOnceSource)
+var addOnceScript = script.Load("addonce", files, "addonce")
 
 // What addonce.lua answers beyond add.lua's codes.
 const (
@@ -50,7 +52,7 @@ const (
 // addOnce runs addonce.lua.
 func (k *Counter) addOnce(ctx context.Context, call, id string, d int64) (v int64, replayed bool, err error) {
 	r, err := k.c.adding(ctx, script.Call{Script: addOnceScript, Keys: k.idKeys(id),
-		Args: append(k.addArgs(d), call, id, strconv.FormatInt(millis(k.remember), 10), strconv.Itoa(idPart(id)))})
+		Args: append(k.addArgs(d), call, id, script.Millis(k.remember), strconv.Itoa(idPart(id)))})
 	switch {
 	case err != nil:
 		return 0, false, err

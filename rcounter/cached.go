@@ -18,13 +18,13 @@ import (
 // Without client-side caching it is a plain Get, and so it is of a counter that is missing.
 func (k *Counter) Cached(ctx context.Context, maxStale time.Duration) (_ int64, err error) {
 	defer edge(&err)
-	if err := k.c.usable(k.refused); err != nil {
+	if err := k.c.calls.Usable(k.refused); err != nil {
 		return 0, err
 	}
 	if maxStale < time.Millisecond {
 		return 0, errs.InvalidOption("maxStale", maxStale, "at least 1ms")
 	}
-	ctx, cancel := k.c.bounded(ctx)
+	ctx, cancel := k.c.calls.Bounded(ctx)
 	defer cancel()
 	text, err := k.cached(ctx, maxStale.Truncate(time.Millisecond))
 	if v, ok := integer(text); err == nil && ok {
@@ -46,16 +46,16 @@ func (k *Counter) cached(ctx context.Context, age time.Duration) (string, error)
 	if t == nil || t.age != age {
 		// An entry of the cache lasts for as long as the one who had it read wanted. Its name is the command with all
 		// arguments, so each age has a range of its own, which is all of the value in any case.
-		t = &tracked{age: age, get: k.c.client.B().Getrange().Key(k.key).Start(0).End(1000 + age.Milliseconds()).Cache().Pin()}
+		t = &tracked{age: age, get: k.c.calls.Client().B().Getrange().Key(k.key).Start(0).End(1000 + age.Milliseconds()).Cache().Pin()}
 		k.tracked.Store(t)
 	}
-	now := k.c.now()
+	now := k.c.calls.Now()
 	if now < t.there.Load() { // see memory.stands
-		place, done := script.Within(ctx, k.c.base.Add(time.Duration(now)+k.c.timeout))
+		place, done := script.Within(ctx, k.c.calls.At(now).Add(k.c.calls.Timeout()))
 		defer done()
-		return k.c.client.DoCache(place, t.get, age).ToString()
+		return k.c.calls.Client().DoCache(place, t.get, age).ToString()
 	}
-	m, err := k.c.runner.Attempt(ctx, script.Call{Script: getrangeScript, Keys: []string{k.key}, Cached: t.get, CachedFor: age})
+	m, err := k.c.calls.Attempt(ctx, script.Call{Script: getrangeScript, Keys: []string{k.key}, Cached: t.get, CachedFor: age})
 	if err != nil {
 		return "", err
 	}

@@ -75,7 +75,7 @@ func TestCachedIsAGetOtherwise(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, 7, v, "missing")
 		}
-		for value, want := range map[string]error{"": rcounter.ErrNotInteger, "1e3": rcounter.ErrNotInteger, dec(minInt): nil} {
+		for value, want := range map[string]error{"": rcounter.ErrWrongType, "1e3": rcounter.ErrWrongType, dec(minInt): nil} {
 			must(t, admin, "SET", "k", value)
 			redistest.Eventually(t, 20*time.Second, value, func() bool {
 				v, err := k.Cached(ctx, time.Hour)

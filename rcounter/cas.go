@@ -2,16 +2,12 @@ package rcounter
 
 import (
 	"context"
-	_ "embed"
 	"strconv"
 
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-//go:embed cas.lua
-var casSource string
-
-var casScript = script.New("compareandset", casSource)
+var casScript = script.Load("compareandset", files, "cas")
 
 type casArgs struct {
 	old, next, initial int64
@@ -25,7 +21,7 @@ type casReply struct {
 
 // cas runs cas.lua.
 func (c *Client) cas(ctx context.Context, key string, a casArgs) (casReply, error) {
-	m, err := c.do(ctx, script.Call{Script: casScript, Keys: []string{key}, Once: true,
+	m, err := c.calls.Do(ctx, script.Call{Script: casScript, Keys: []string{key}, Once: true,
 		Args: []string{strconv.FormatInt(a.old, 10), strconv.FormatInt(a.next, 10), strconv.FormatInt(a.initial, 10), a.ttl}})
 	if err != nil {
 		return casReply{}, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math"
 	"math/big"
 	"strconv"
@@ -28,8 +29,8 @@ type CounterOptions struct {
 	// expiry is given TTL. At least a millisecond. Defaults to 0: the key has no end, and an expiry that somebody
 	// else gave it is kept.
 	TTL time.Duration
-	// Remember is how long AddOnce remembers an id at least, a millisecond to MaxLifetime; for up to twice as long,
-	// and a minute, in fact. It should be longer than anybody repeats a call. Defaults to DefaultRemember.
+	// Remember is how long AddOnce remembers an id at least, a millisecond to 100 years; for up to twice as long,
+	// and a minute, in fact. It should be longer than anybody repeats a call. Defaults to an hour.
 	Remember time.Duration
 }
 
@@ -51,10 +52,11 @@ func Bound(v int64) *int64 { return &v }
 // The writing verbs are sent once, all but AddOnce. If the reply is lost the error is ErrUnknownOutcome and the value may
 // or may not have moved; no verb can be repeated safely then, except AddOnce, and CompareAndSet where values do not recur.
 //
-// A value that is not a 64-bit integer by INCR's own rules is ErrNotInteger, a key of another type ErrWrongType.
-// Both are left as they are.
+// A value that is not a 64-bit integer by INCR's own rules, or a key of another type, is ErrWrongType.
+// It is left as it is.
 type Counter struct {
 	c       *Client
+	name    string
 	key     string
 	refused error // what is wrong with name or options
 
@@ -69,9 +71,9 @@ type Counter struct {
 // Counter describes the counter called name. Nothing is sent. A name or options that cannot be used make every verb
 // of the result fail: ErrInvalidName, ErrInvalidOption.
 func (c *Client) Counter(name string, o CounterOptions) *Counter {
-	k := &Counter{c: c, key: c.prefix + name, initial: o.Initial, ttl: strconv.FormatInt(millis(o.TTL), 10), remember: o.Remember}
+	k := &Counter{c: c, name: name, key: c.calls.Prefix() + name, initial: o.Initial, ttl: script.Millis(o.TTL), remember: o.Remember}
 	if k.remember == 0 {
-		k.remember = DefaultRemember
+		k.remember = defaultRemember
 	}
 	// copies: the caller may change what the pointers point to
 	if o.Min != nil {
@@ -95,8 +97,8 @@ func (k *Counter) check(name string, ttl time.Duration) error {
 	if ttl < 0 || ttl > 0 && ttl < time.Millisecond {
 		return errs.InvalidOption("TTL", ttl, "at least 1ms, or 0 for none")
 	}
-	if k.remember < time.Millisecond || k.remember > MaxLifetime {
-		return errs.InvalidOption("Remember", k.remember, fmt.Sprintf("between 1ms and %v, or 0 for the default", MaxLifetime))
+	if k.remember < time.Millisecond || k.remember > maxRemember {
+		return errs.InvalidOption("Remember", k.remember, fmt.Sprintf("between 1ms and %v, or 0 for the default", maxRemember))
 	}
 	if k.min != nil && k.max != nil && *k.min > *k.max {
 		return errs.InvalidOption("Min", *k.min, fmt.Sprintf("at most Max, which is %d", *k.max))
@@ -112,7 +114,7 @@ func (k *Counter) check(name string, ttl time.Duration) error {
 const idParts = 64
 
 // idPart is the part in which an id is.
-func idPart(id string) int { return int(hash64(id) % idParts) }
+func idPart(id string) int { return int(crc32.ChecksumIEEE([]byte(id)) % idParts) }
 
 // idKeys are the keys of AddOnce for an id, all in the counter's slot.
 func (k *Counter) idKeys(id string) []string {
@@ -146,7 +148,7 @@ func (k *Counter) Decr(ctx context.Context) (int64, error) { return k.Add(ctx, -
 // It is sent once: after ErrUnknownOutcome d may have been added, or be added yet.
 func (k *Counter) Add(ctx context.Context, d int64) (_ int64, err error) {
 	defer edge(&err)
-	if err := k.c.usable(k.refused); err != nil {
+	if err := k.c.calls.Usable(k.refused); err != nil {
 		return 0, err
 	}
 	if k.plain {
@@ -165,11 +167,11 @@ func (k *Counter) added(d int64, r addReply) (int64, error) {
 	case r.code == addOK:
 		return r.value, nil
 	case r.code == addBeyond && bound != nil:
-		return 0, &RangeError{Key: k.key, Value: r.value, Delta: d, Bound: *bound}
+		return 0, &RangeError{Name: k.name, Value: r.value, Delta: d, Bound: *bound}
 	case r.code == addBeyond:
 		return 0, fmt.Errorf("%w: %q stands at %d, adding %d", ErrOverflow, k.key, r.value, d)
 	}
-	return 0, fmt.Errorf("%w: %q is %.64q", ErrNotInteger, k.key, r.raw)
+	return 0, notInteger(k.key, r.raw)
 }
 
 // ahead is the bound that adding d moves towards, nil if there is none.
@@ -208,7 +210,7 @@ func (k *Counter) incrby(ctx context.Context, d int64) (int64, error) {
 	case -1:
 		name, build = decrScript, func(b rueidis.Builder) rueidis.Completed { return b.Decr().Key(k.key).Build() }
 	}
-	m, err := k.c.do(ctx, script.Call{Script: name, Keys: []string{k.key}, Command: build, Once: true})
+	m, err := k.c.calls.Do(ctx, script.Call{Script: name, Keys: []string{k.key}, Command: build, Once: true})
 	if err != nil {
 		return 0, numeric(err)
 	}
@@ -232,7 +234,7 @@ func numeric(err error) error {
 	case strings.Contains(msg, "would overflow"):
 		return fmt.Errorf("%w: %w", ErrOverflow, err)
 	case strings.Contains(msg, "not an integer"):
-		return fmt.Errorf("%w: %w", ErrNotInteger, err)
+		return fmt.Errorf("%w: %w", ErrWrongType, err)
 	}
 	return err
 }
@@ -241,10 +243,10 @@ func numeric(err error) error {
 // client that sends reads to replicas it is a replica's value.
 func (k *Counter) Get(ctx context.Context) (_ int64, err error) {
 	defer edge(&err)
-	if err := k.c.usable(k.refused); err != nil {
+	if err := k.c.calls.Usable(k.refused); err != nil {
 		return 0, err
 	}
-	m, err := k.c.do(ctx, script.Call{Script: getScript, Keys: []string{k.key}, Command: func(b rueidis.Builder) rueidis.Completed {
+	m, err := k.c.calls.Do(ctx, script.Call{Script: getScript, Keys: []string{k.key}, Command: func(b rueidis.Builder) rueidis.Completed {
 		return b.Get().Key(k.key).Build()
 	}})
 	if errors.Is(err, rueidis.Nil) {
@@ -259,7 +261,7 @@ func (k *Counter) Get(ctx context.Context) (_ int64, err error) {
 	}
 	v, ok := integer(s)
 	if !ok {
-		return 0, fmt.Errorf("%w: %q is %.64q", ErrNotInteger, k.key, s)
+		return 0, notInteger(k.key, s)
 	}
 	return v, nil
 }
@@ -274,7 +276,7 @@ func integer(s string) (int64, bool) {
 // v beyond Min or Max is ErrOutOfRange and not sent. Sent once. One round trip.
 func (k *Counter) Set(ctx context.Context, v int64) (err error) {
 	defer edge(&err)
-	if err := k.c.usable(k.refused); err != nil {
+	if err := k.c.calls.Usable(k.refused); err != nil {
 		return err
 	}
 	if err := k.within(v); err != nil {
@@ -288,7 +290,7 @@ func (k *Counter) Set(ctx context.Context, v int64) (err error) {
 // ErrOutOfRange and not sent. Sent once: sent again, a call that had succeeded would answer false. One round trip.
 func (k *Counter) CompareAndSet(ctx context.Context, old, next int64) (_ bool, err error) {
 	defer edge(&err)
-	if err := k.c.usable(k.refused); err != nil {
+	if err := k.c.calls.Usable(k.refused); err != nil {
 		return false, err
 	}
 	if err := k.within(next); err != nil {
@@ -299,7 +301,7 @@ func (k *Counter) CompareAndSet(ctx context.Context, old, next int64) (_ bool, e
 		return false, err
 	}
 	if _, ok := integer(r.raw); !ok {
-		return false, fmt.Errorf("%w: %q is %.64q", ErrNotInteger, k.key, r.raw)
+		return false, notInteger(k.key, r.raw)
 	}
 	return r.set, nil
 }

@@ -23,8 +23,6 @@ const (
 
 var bound = rcounter.Bound
 
-func dec(v int64) string { return strconv.FormatInt(v, 10) }
-
 // state of a counter's key in the tables: its string, or missing, or a list.
 const (
 	missing = "(nil)"
@@ -91,21 +89,21 @@ func TestAddTable(t *testing.T) {
 		{"the other limit beyond 64 bits", "7", from(5, 5, 9), minInt, rcounter.ErrOutOfRange, "7"},
 		{"an initial value that overflows", missing, rcounter.CounterOptions{Initial: maxInt}, 1, rcounter.ErrOverflow, missing},
 
-		{"empty", "", full, 1, rcounter.ErrNotInteger, ""},
-		{"space after", "10 ", full, 1, rcounter.ErrNotInteger, "10 "},
-		{"space before", " 10", full, 1, rcounter.ErrNotInteger, " 10"},
-		{"newline after", "10\n", full, 1, rcounter.ErrNotInteger, "10\n"},
-		{"leading zero", "010", full, 1, rcounter.ErrNotInteger, "010"},
-		{"plus", "+10", full, 1, rcounter.ErrNotInteger, "+10"},
-		{"fraction", "1.0", full, 1, rcounter.ErrNotInteger, "1.0"},
-		{"exponent", "1e3", full, 1, rcounter.ErrNotInteger, "1e3"},
-		{"hexadecimal", "0x10", full, 1, rcounter.ErrNotInteger, "0x10"},
-		{"minus zero", "-0", full, 1, rcounter.ErrNotInteger, "-0"},
-		{"minus", "-", full, 1, rcounter.ErrNotInteger, "-"},
-		{"2^63", huge, full, -1, rcounter.ErrNotInteger, huge},
-		{"-2^63-1", "-9223372036854775809", full, 1, rcounter.ErrNotInteger, "-9223372036854775809"},
-		{"30 digits", "123456789012345678901234567890", full, 1, rcounter.ErrNotInteger, "123456789012345678901234567890"},
-		{"text", "abc", full, 1, rcounter.ErrNotInteger, "abc"},
+		{"empty", "", full, 1, rcounter.ErrWrongType, ""},
+		{"space after", "10 ", full, 1, rcounter.ErrWrongType, "10 "},
+		{"space before", " 10", full, 1, rcounter.ErrWrongType, " 10"},
+		{"newline after", "10\n", full, 1, rcounter.ErrWrongType, "10\n"},
+		{"leading zero", "010", full, 1, rcounter.ErrWrongType, "010"},
+		{"plus", "+10", full, 1, rcounter.ErrWrongType, "+10"},
+		{"fraction", "1.0", full, 1, rcounter.ErrWrongType, "1.0"},
+		{"exponent", "1e3", full, 1, rcounter.ErrWrongType, "1e3"},
+		{"hexadecimal", "0x10", full, 1, rcounter.ErrWrongType, "0x10"},
+		{"minus zero", "-0", full, 1, rcounter.ErrWrongType, "-0"},
+		{"minus", "-", full, 1, rcounter.ErrWrongType, "-"},
+		{"2^63", huge, full, -1, rcounter.ErrWrongType, huge},
+		{"-2^63-1", "-9223372036854775809", full, 1, rcounter.ErrWrongType, "-9223372036854775809"},
+		{"30 digits", "123456789012345678901234567890", full, 1, rcounter.ErrWrongType, "123456789012345678901234567890"},
+		{"text", "abc", full, 1, rcounter.ErrWrongType, "abc"},
 		{"a list", aList, full, 1, rcounter.ErrWrongType, aList},
 	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -163,15 +161,15 @@ func TestPlainVerbsKeepINCRsRules(t *testing.T) {
 	for _, bad := range []string{"", "10 ", " 10", "010", "+10", "1.0", "1e3", "-0", "abc", "9223372036854775808"} {
 		put(t, s, "k", bad)
 		_, err := k.Incr(ctx)
-		require.ErrorIs(t, err, rcounter.ErrNotInteger, "%q", bad)
+		require.ErrorIs(t, err, rcounter.ErrWrongType, "%q", bad)
 		_, err = k.Decr(ctx)
-		require.ErrorIs(t, err, rcounter.ErrNotInteger, "%q", bad)
+		require.ErrorIs(t, err, rcounter.ErrWrongType, "%q", bad)
 		_, err = k.Add(ctx, 5)
-		require.ErrorIs(t, err, rcounter.ErrNotInteger, "%q", bad)
+		require.ErrorIs(t, err, rcounter.ErrWrongType, "%q", bad)
 		_, err = k.Get(ctx)
-		require.ErrorIs(t, err, rcounter.ErrNotInteger, "%q", bad)
+		require.ErrorIs(t, err, rcounter.ErrWrongType, "%q", bad)
 		_, err = k.CompareAndSet(ctx, 10, 11)
-		require.ErrorIs(t, err, rcounter.ErrNotInteger, "%q", bad)
+		require.ErrorIs(t, err, rcounter.ErrWrongType, "%q", bad)
 		require.Equal(t, bad, got(t, s, "k"), "left as it was")
 	}
 	put(t, s, "k", dec(maxInt))
@@ -301,9 +299,9 @@ func TestSetAndCompareAndSetTable(t *testing.T) {
 		{"one bit above 2^53", dec(p53 + 1), o, cas(p53, 8), false, nil, dec(p53 + 1)},
 		{"exactly above 2^53", dec(p53 + 1), o, cas(p53+1, maxInt), true, nil, dec(maxInt)},
 		{"next beyond Min", "7", o, cas(7, -1), false, rcounter.ErrOutOfRange, "7"},
-		{"compare with 010", "010", o, cas(10, 8), false, rcounter.ErrNotInteger, "010"},
-		{"compare with -0", "-0", zero, cas(0, 8), false, rcounter.ErrNotInteger, "-0"},
-		{"compare with 2^63", "9223372036854775808", zero, cas(0, 8), false, rcounter.ErrNotInteger, "9223372036854775808"},
+		{"compare with 010", "010", o, cas(10, 8), false, rcounter.ErrWrongType, "010"},
+		{"compare with -0", "-0", zero, cas(0, 8), false, rcounter.ErrWrongType, "-0"},
+		{"compare with 2^63", "9223372036854775808", zero, cas(0, 8), false, rcounter.ErrWrongType, "9223372036854775808"},
 		{"compare with a list", aList, o, cas(5, 8), false, rcounter.ErrWrongType, aList},
 	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -334,9 +332,9 @@ func TestGetReadsAndCreatesNothing(t *testing.T) {
 			{missing, rcounter.CounterOptions{Initial: 9, TTL: time.Hour}, 9, nil},
 			{"-3", rcounter.CounterOptions{Min: bound(0)}, -3, nil},
 			{dec(p53 + 1), rcounter.CounterOptions{}, p53 + 1, nil},
-			{"010", rcounter.CounterOptions{}, 0, rcounter.ErrNotInteger},
-			{"-0", rcounter.CounterOptions{}, 0, rcounter.ErrNotInteger},
-			{"", rcounter.CounterOptions{}, 0, rcounter.ErrNotInteger},
+			{"010", rcounter.CounterOptions{}, 0, rcounter.ErrWrongType},
+			{"-0", rcounter.CounterOptions{}, 0, rcounter.ErrWrongType},
+			{"", rcounter.CounterOptions{}, 0, rcounter.ErrWrongType},
 			{aList, rcounter.CounterOptions{}, 0, rcounter.ErrWrongType},
 		} {
 			put(t, s, "k", tc.state)
@@ -372,9 +370,9 @@ func TestRangeErrorSaysWhereTheCounterStands(t *testing.T) {
 	_, err = k.Add(ctx, 2)
 	var re *rcounter.RangeError
 	require.ErrorAs(t, err, &re)
-	require.Equal(t, rcounter.RangeError{Key: "p:k", Value: 2, Delta: 2, Bound: 3}, *re)
+	require.Equal(t, rcounter.RangeError{Name: "k", Value: 2, Delta: 2, Bound: 3}, *re)
 	require.ErrorIs(t, err, rcounter.ErrOutOfRange)
-	require.EqualError(t, err, `rcounter: out of range: "p:k" stands at 2, adding 2 would pass 3`)
+	require.EqualError(t, err, `rcounter: out of range: "k" stands at 2, adding 2 would pass 3`)
 }
 
 func TestBoundsAreCopied(t *testing.T) {

@@ -39,96 +39,47 @@ func demoClient() (c *rcounter.Client, end func()) {
 	return c, end
 }
 
-// Two units, three claimants, and one of them asks again.
-func Example() {
-	hub, end := demo()
+// Points for an order: a queue that delivers it twice does not give them twice.
+func ExampleCounter_AddOnce() {
+	c, end := demoClient()
 	defer end()
-	c, err := rcounter.New(hub, rcounter.Options{KeyPrefix: "shop:", CallTimeout: 10 * time.Second})
+	ctx := context.Background()
+	points := c.Counter("points:ann", rcounter.CounterOptions{Remember: 24 * time.Hour})
+	for _, order := range []string{"order-1", "order-2", "order-1"} {
+		v, replayed, err := points.AddOnce(ctx, order, 10)
+		if err != nil {
+			log.Fatal(err) // asking again is safe
+		}
+		fmt.Println(order, v, replayed)
+	}
+	v, err := points.Get(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer c.Close()
-	ctx := context.Background()
+	fmt.Println(v)
+	// Output:
+	// order-1 10 false
+	// order-2 20 false
+	// order-1 10 true
+	// 20
+}
 
-	sale := c.Stock("sneakers")
-	if _, err := sale.Open(ctx, rcounter.OpenSpec{Limit: 2, OpenFor: time.Hour}); err != nil {
+// A number on a page that everybody looks at.
+func ExampleCounter_Cached() {
+	c, end := demoClient() // whose server has no client-side caching: a plain Get
+	defer end()
+	ctx := context.Background()
+	views := c.Counter("views", rcounter.CounterOptions{})
+	if _, err := views.Add(ctx, 1234); err != nil {
 		log.Fatal(err)
 	}
-	for _, user := range []string{"ann", "bob", "cid", "bob"} {
-		g, err := sale.Claim(ctx, user)
-		if err != nil {
-			log.Fatal(err) // no answer: asking again is safe
-		}
-		fmt.Println(user, g.Outcome, g.Ordinal)
+	v, err := views.Cached(ctx, 10*time.Second)
+	if err != nil {
+		log.Fatal(err)
 	}
+	fmt.Println(v)
 	// Output:
-	// ann granted 1
-	// bob granted 2
-	// cid sold out 0
-	// bob replayed 2
-}
-
-// A handler needs to know only whether the claimant won: the answer to a repeated request is the same.
-func ExampleStock_Claim() {
-	c, end := demoClient()
-	defer end()
-	ctx := context.Background()
-	sale := c.Stock("tickets")
-	sale.Open(ctx, rcounter.OpenSpec{Limit: 1, OpenFor: time.Hour})
-
-	for _, user := range []string{"ann", "bob", "ann"} {
-		switch g, err := sale.Claim(ctx, user); {
-		case err != nil:
-			fmt.Println("503, try again:", err)
-		case g.Won():
-			fmt.Printf("%s has seat %d\n", user, g.Ordinal)
-		default:
-			fmt.Printf("%s: %v\n", user, g.Outcome)
-		}
-	}
-	// Output:
-	// ann has seat 1
-	// bob: sold out
-	// ann has seat 1
-}
-
-// A unit that is returned is sold again under a new ordinal, and a second copy of the cancellation changes nothing.
-func ExampleStock_Return() {
-	c, end := demoClient()
-	defer end()
-	ctx := context.Background()
-	sale := c.Stock("tickets")
-	sale.Open(ctx, rcounter.OpenSpec{Limit: 1, OpenFor: time.Hour})
-
-	first, _ := sale.Claim(ctx, "ann")
-	returned, _ := sale.Return(ctx, "ann", first.Ordinal)
-	fmt.Println("returned", first.Ordinal, returned)
-	again, _ := sale.Claim(ctx, "ann")
-	fmt.Println(again.Outcome, again.Ordinal)
-	returned, _ = sale.Return(ctx, "ann", first.Ordinal)
-	fmt.Println("returned", first.Ordinal, returned)
-	// Output:
-	// returned 1 true
-	// granted 2
-	// returned 1 false
-}
-
-// A sale that is announced: open it ahead, for an instant by time.Until.
-func ExampleStock_Open() {
-	c, end := demoClient()
-	defer end()
-	ctx := context.Background()
-	noon := time.Now().Add(3 * time.Hour)
-
-	sale := c.Stock("tickets")
-	sale.Open(ctx, rcounter.OpenSpec{Limit: 100, StartIn: max(0, time.Until(noon)), OpenFor: time.Hour, Retain: 7 * 24 * time.Hour})
-	g, _ := sale.Claim(ctx, "ann")
-	fmt.Println(g.Outcome)
-	_, err := sale.Open(ctx, rcounter.OpenSpec{Limit: 5, OpenFor: time.Hour}) // a second server of the fleet starts
-	fmt.Println(errors.Is(err, rcounter.ErrAlreadyOpen))
-	// Output:
-	// not started
-	// true
+	// 1234
 }
 
 // The INCR form of first N win: the value is the ordinal.
@@ -185,14 +136,4 @@ func ExampleRangeError() {
 	// Output:
 	// 0 5 3
 	// rcounter: out of range: "seats" stands at 0, adding 5 would pass 3
-}
-
-// A name that cannot be used is refused by the first verb, before anything is sent.
-func ExampleClient_Stock_invalidName() {
-	c, end := demoClient()
-	defer end()
-
-	_, err := c.Stock("sale{1}").Claim(context.Background(), "ann")
-	fmt.Println(errors.Is(err, rcounter.ErrInvalidName))
-	// Output: true
 }

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
-
 	"github.com/redlatch/redlatch/bench/internal/load"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 // claimMode is one way to have the first N win. There is no library to compare with (none was found), so the others
@@ -63,7 +63,7 @@ var claimModes = []claimMode{
 		}, nil
 	}},
 	{"Counter.Incr", "rcounter, no bounds", func(_ context.Context, c *claimer) (func(context.Context, int64) error, error) {
-		counters, err := c.redlatch(rcounter.Options{})
+		counters, err := c.counters()
 		if err != nil {
 			return nil, err
 		}
@@ -78,7 +78,7 @@ var claimModes = []claimMode{
 		return func(ctx context.Context, _ int64) error { _, err := k.Incr(ctx); return err }, nil
 	}},
 	{"Counter.Incr, bounded", "rcounter, with a Max", func(_ context.Context, c *claimer) (func(context.Context, int64) error, error) {
-		counters, err := c.redlatch(rcounter.Options{})
+		counters, err := c.counters()
 		if err != nil {
 			return nil, err
 		}
@@ -86,19 +86,19 @@ var claimModes = []claimMode{
 		return func(ctx context.Context, _ int64) error { _, err := k.Incr(ctx); return err }, nil
 	}},
 	{"Stock.Claim", "rcounter, a new claimant each time, all granted", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
-		return c.claims(ctx, rcounter.Options{})
+		return c.claims(ctx, stock.Options{})
 	}},
 	{"Stock.Claim, uncombined", "the same, every claim a call of its own", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
-		return c.claims(ctx, rcounter.Options{Combine: rcounter.Combine{Off: true}})
+		return c.claims(ctx, stock.Options{MaxBatch: -1})
 	}},
 	{"Stock.ClaimAny", "rcounter, one unit for nobody in particular", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
-		return c.claimsAny(ctx, rcounter.Options{})
+		return c.claimsAny(ctx, stock.Options{})
 	}},
 	{"Stock.ClaimAny, uncombined", "the same, every claim a call of its own", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
-		return c.claimsAny(ctx, rcounter.Options{Combine: rcounter.Combine{Off: true}})
+		return c.claimsAny(ctx, stock.Options{MaxBatch: -1})
 	}},
 	{"Stock.Claim, sold out", "rcounter, a new claimant each time, one unit in all", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
-		s, err := c.stock(ctx, rcounter.Options{}, 1)
+		s, err := c.stock(ctx, stock.Options{}, 1)
 		if err != nil {
 			return nil, err
 		}
@@ -107,7 +107,7 @@ var claimModes = []claimMode{
 		}
 		return func(ctx context.Context, n int64) error {
 			g, err := s.Claim(ctx, strconv.FormatInt(n, 10))
-			if err == nil && g.Outcome != rcounter.SoldOut {
+			if err == nil && g.Outcome != stock.SoldOut {
 				err = fmt.Errorf("claim when sold out: %v", g.Outcome)
 			}
 			return err
@@ -139,50 +139,54 @@ func openClaims(ctx context.Context, mode string, s Setup) (*claimer, error) {
 	return nil, fmt.Errorf("no way to claim called %q", mode)
 }
 
-func (c *claimer) redlatch(o rcounter.Options) (*rcounter.Client, error) {
+func (c *claimer) counters() (*rcounter.Client, error) {
 	hub, err := pubsub.New(c.client, pubsub.Options{})
 	if err != nil {
 		return nil, err
 	}
-	return rcounter.New(hub, o)
+	return rcounter.New(hub, rcounter.Options{})
 }
 
 // stock opens one, and has every turn compare what it says with what was granted.
-func (c *claimer) stock(ctx context.Context, o rcounter.Options, limit int64) (*rcounter.Stock, error) {
-	counters, err := c.redlatch(o)
+func (c *claimer) stock(ctx context.Context, o stock.Options, limit int64) (*stock.Stock, error) {
+	hub, err := pubsub.New(c.client, pubsub.Options{})
 	if err != nil {
 		return nil, err
 	}
-	s := counters.Stock("s")
+	stocks, err := stock.New(hub, o)
+	if err != nil {
+		return nil, err
+	}
+	s := stocks.Stock("s")
 	if limit > 1 {
 		c.check = func(ctx context.Context, granted int64) error {
-			st, err := s.Status(ctx)
+			st, err := s.Inspect(ctx)
 			if err == nil && (st.Sold != granted || st.Seq != granted) {
 				err = fmt.Errorf("%d claims were granted, the stock says %d sold, %d ordinals", granted, st.Sold, st.Seq)
 			}
 			return err
 		}
 	}
-	_, err = s.Open(ctx, rcounter.OpenSpec{Limit: limit, OpenFor: time.Hour})
+	_, err = s.Open(ctx, stock.Spec{Limit: limit, OpenFor: time.Hour})
 	return s, err
 }
 
-func (c *claimer) claims(ctx context.Context, o rcounter.Options) (func(context.Context, int64) error, error) {
-	s, err := c.stock(ctx, o, rcounter.MaxLimit)
+func (c *claimer) claims(ctx context.Context, o stock.Options) (func(context.Context, int64) error, error) {
+	s, err := c.stock(ctx, o, 1<<53-1)
 	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, n int64) error {
 		g, err := s.Claim(ctx, strconv.FormatInt(n, 10))
-		if err == nil && g.Outcome != rcounter.Granted {
+		if err == nil && g.Outcome != stock.Granted {
 			err = fmt.Errorf("claim of a new claimant: %v", g.Outcome)
 		}
 		return err
 	}, nil
 }
 
-func (c *claimer) claimsAny(ctx context.Context, o rcounter.Options) (func(context.Context, int64) error, error) {
-	s, err := c.stock(ctx, o, rcounter.MaxLimit)
+func (c *claimer) claimsAny(ctx context.Context, o stock.Options) (func(context.Context, int64) error, error) {
+	s, err := c.stock(ctx, o, 1<<53-1)
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ func connect(o rueidis.ClientOption, poll, watchdog time.Duration) (*rig, func()
 		cancel()
 		r.locks.Close(ctx)
 		r.sems.Close(ctx)
-		r.counters.Close()
+		r.counters.Close(ctx)
 		hub.Close(context.Background())
 	}, nil
 }

@@ -8,8 +8,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-
-	"github.com/redlatch/redlatch/rcounter"
 )
 
 // options are the flags, checked.
@@ -26,6 +24,12 @@ type options struct {
 
 	unitsGiven bool
 }
+
+// What the library takes.
+const (
+	maxShards = 64
+	maxShares = 1_000_000
+)
 
 const (
 	defaultUnits = 100
@@ -121,8 +125,8 @@ func parseFlags(args []string) (options, error) {
 	fs.Func("redpacket", "", func(s string) (err error) { o.Packet, err = parseAmount(s); return err })
 	fs.Func("shards", "", func(s string) error {
 		n, err := strconv.Atoi(s)
-		if err != nil || n < 2 || n > rcounter.MaxShards {
-			return fmt.Errorf("want a whole number from 2 to %d", rcounter.MaxShards)
+		if err != nil || n < 2 || n > maxShards {
+			return fmt.Errorf("want a whole number from 2 to %d", maxShards)
 		}
 		o.Shards = n
 		return nil
@@ -150,8 +154,8 @@ func parseFlags(args []string) (options, error) {
 		return o, fmt.Errorf("-reserve and -shards %d: leave one of the two out", o.Shards)
 	case o.Packet > 0 && o.Shards > 0:
 		return o, fmt.Errorf("-redpacket %s and -shards %d: leave one of the two out", money(o.Packet), o.Shards)
-	case o.Packet > 0 && o.units > rcounter.MaxShares:
-		return o, fmt.Errorf("-stock %d with -redpacket: want at most %s shares", o.units, group(rcounter.MaxShares))
+	case o.Packet > 0 && o.units > maxShares:
+		return o, fmt.Errorf("-stock %d with -redpacket: want at most %s shares", o.units, group(maxShares))
 	case o.Packet > 0 && o.Packet < o.units:
 		return o, fmt.Errorf("-redpacket %s: too little for %s of at least a cent", money(o.Packet), plural(o.units, "share"))
 	case o.out == "-":

@@ -26,7 +26,7 @@ func TestBadInputIsRefusedInOneLineBeforeAnyWork(t *testing.T) {
 		{"-procs 65", `invalid value "65" for flag -procs`},
 		{"-procs", "flag needs an argument: -procs"},
 		{"-name=", `invalid value "" for flag -name`},
-		{"-name a{b}", `-name "a{b}": rcounter: invalid name`},
+		{"-name a{b}", `-name "a{b}": stock: invalid name`},
 		{"-claims=", `invalid value "" for flag -claims`},
 		{"-claims " + dir + "/none", "-claims " + dir + "/none: no such file or directory"},
 		{"-claims " + dir, "-claims " + dir + ": is a directory"},

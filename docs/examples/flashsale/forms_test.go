@@ -73,7 +73,7 @@ func TestAShardedSaleSellsExactlyItsUnitsOnAClusterThoughWorkersAreKilled(t *tes
 	require.Equal(t, []int64{90, 40, 30, 20, 60}, []int64{r.Claims, r.Winners, r.Already, r.SoldOut, r.SoldBefore})
 	r = run("u1\n", "-shards", "2")
 	require.Equal(t, exitUsage, r.status)
-	require.Contains(t, r.stderr, "-shards 2: rcounter: invalid option: shards is 2, must be 3")
+	require.Contains(t, r.stderr, "-shards 2: stock: invalid option: shards is 2, must be 3")
 }
 
 func TestARedPacketsSaleGivesOutTheWholeAmount(t *testing.T) {

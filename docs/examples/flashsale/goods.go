@@ -7,14 +7,15 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// form is how the units are sold: by default as a rcounter.Stock, from which a user claims one.
+// form is how the units are sold: by default as a stock.Stock, from which a user claims one.
 type form struct {
 	Reserve bool  // a Stock: a unit is reserved, and sold when the user has paid
-	Shards  int   // a ShardedStock, 0: none
-	Packet  int64 // a RedPacket: the units are shares of so many cents, 0: none
+	Shards  int   // a stock.Sharded, 0: none
+	Packet  int64 // a redpacket.Packet: the units are shares of so many cents, 0: none
 }
 
 func (f form) String() string {
@@ -43,7 +44,7 @@ type goods interface {
 
 // bought is what a user has.
 type bought struct {
-	outcome rcounter.Outcome
+	outcome stock.Outcome
 	ordinal int64
 	cents   int64 // of a red packet
 	epoch   int64
@@ -51,32 +52,32 @@ type bought struct {
 
 // shelf is the goods as they are now.
 type shelf struct {
-	rcounter.Status
+	stock.Status
 	lasts []int64 // of a sharded stock: the last ordinal of each shard
 	cents int64   // of a red packet: how much was taken
 }
 
-func (f form) goods(c *rcounter.Client, name string) goods {
+func (f form) goods(stocks *stock.Client, packets *redpacket.Client, name string) goods {
 	switch {
 	case f.Shards > 0:
-		return shardedGoods{c.Sharded(name, f.Shards)}
+		return shardedGoods{stocks.Sharded(name, f.Shards)}
 	case f.Packet > 0:
-		return packetGoods{c.RedPacket(name), f.Packet}
+		return packetGoods{packets.Packet(name), f.Packet}
 	case f.Reserve:
-		return reservedGoods{stockGoods{c.Stock(name)}}
+		return reservedGoods{stockGoods{stocks.Stock(name)}}
 	}
-	return stockGoods{c.Stock(name)}
+	return stockGoods{stocks.Stock(name)}
 }
 
-func grantOf(g rcounter.Grant) bought {
+func grantOf(g stock.Grant) bought {
 	return bought{outcome: g.Outcome, ordinal: g.Ordinal, epoch: g.Epoch}
 }
 
 // stockGoods is a Stock.
-type stockGoods struct{ stock *rcounter.Stock }
+type stockGoods struct{ stock *stock.Stock }
 
 func (s stockGoods) open(ctx context.Context, units int64, openFor time.Duration) error {
-	_, err := s.stock.Open(ctx, rcounter.OpenSpec{Limit: units, OpenFor: openFor, Retain: retain})
+	_, err := s.stock.Open(ctx, stock.Spec{Limit: units, OpenFor: openFor, Retain: retain})
 	return err
 }
 
@@ -91,7 +92,7 @@ func (s stockGoods) lookup(ctx context.Context, user string) (bought, error) {
 }
 
 func (s stockGoods) status(ctx context.Context) (shelf, error) {
-	st, err := s.stock.Status(ctx)
+	st, err := s.stock.Inspect(ctx)
 	return shelf{Status: st}, err
 }
 
@@ -115,7 +116,7 @@ func (s reservedGoods) claim(ctx context.Context, user string) (bought, error) {
 	for n := 1; ; n++ {
 		id := holdID(user, n)
 		r, err := s.stock.Reserve(ctx, id, user, 1, holdFor)
-		if errors.Is(err, rcounter.ErrReservationExpired) && n < maxHolds {
+		if errors.Is(err, stock.ErrReservationExpired) && n < maxHolds {
 			continue
 		}
 		if err != nil {
@@ -126,7 +127,7 @@ func (s reservedGoods) claim(ctx context.Context, user string) (bought, error) {
 		}
 		// here the user would pay
 		g, err := s.stock.Confirm(ctx, id)
-		if errors.Is(err, rcounter.ErrReservationExpired) && n < maxHolds {
+		if errors.Is(err, stock.ErrReservationExpired) && n < maxHolds {
 			continue
 		}
 		return grantOf(g), err
@@ -138,9 +139,9 @@ func (s reservedGoods) lookup(ctx context.Context, user string) (bought, error) 
 	for n := 1; n <= maxHolds; n++ {
 		g, err := s.stock.Confirm(ctx, holdID(user, n))
 		switch {
-		case errors.Is(err, rcounter.ErrNoReservation):
+		case errors.Is(err, stock.ErrNoReservation):
 			return bought{}, nil
-		case errors.Is(err, rcounter.ErrReservationExpired):
+		case errors.Is(err, stock.ErrReservationExpired):
 			continue
 		}
 		return grantOf(g), err
@@ -148,11 +149,11 @@ func (s reservedGoods) lookup(ctx context.Context, user string) (bought, error) 
 	return bought{}, nil
 }
 
-// shardedGoods is a ShardedStock.
-type shardedGoods struct{ stock *rcounter.ShardedStock }
+// shardedGoods is a stock.Sharded.
+type shardedGoods struct{ stock *stock.Sharded }
 
 func (s shardedGoods) open(ctx context.Context, units int64, openFor time.Duration) error {
-	_, err := s.stock.Open(ctx, rcounter.OpenSpec{Limit: units, OpenFor: openFor, Retain: retain})
+	_, err := s.stock.Open(ctx, stock.Spec{Limit: units, OpenFor: openFor, Retain: retain})
 	return err
 }
 
@@ -167,13 +168,13 @@ func (s shardedGoods) lookup(ctx context.Context, user string) (bought, error) {
 }
 
 func (s shardedGoods) status(ctx context.Context) (shelf, error) {
-	st, err := s.stock.Status(ctx)
-	if err != nil || st.State == rcounter.StateAbsent {
+	st, err := s.stock.Inspect(ctx)
+	if err != nil || st.State == stock.StateAbsent {
 		return shelf{Status: st}, err
 	}
 	sh := shelf{Status: st}
 	for i := range s.stock.Shards() {
-		one, err := s.stock.Shard(i).Status(ctx)
+		one, err := s.stock.Shard(i).Inspect(ctx)
 		if err != nil {
 			return shelf{}, err
 		}
@@ -184,22 +185,26 @@ func (s shardedGoods) status(ctx context.Context) (shelf, error) {
 
 func (s shardedGoods) close(ctx context.Context) error { return s.stock.Close(ctx) }
 
-// packetGoods is a RedPacket: a unit is a share of the money.
+// packetGoods is a redpacket.Packet: a unit is a share of the money.
 type packetGoods struct {
-	packet *rcounter.RedPacket
+	packet *redpacket.Packet
 	total  int64
 }
 
 func (p packetGoods) open(ctx context.Context, units int64, openFor time.Duration) error {
-	_, err := p.packet.Send(ctx, rcounter.PacketSpec{Total: p.total, Shares: units, OpenFor: openFor, Retain: retain})
-	if errors.Is(err, rcounter.ErrSending) { // a leader that died over it; the next one asks again, until it has vanished
-		err = fmt.Errorf("%w: %w", rcounter.ErrUnavailable, err)
+	_, err := p.packet.Send(ctx, redpacket.Spec{Total: p.total, Shares: units, OpenFor: openFor, Retain: retain})
+	if errors.Is(err, redpacket.ErrSending) { // a leader that died over it; the next one asks again, until it has vanished
+		err = fmt.Errorf("%w: %w", stock.ErrUnavailable, err)
 	}
 	return err
 }
 
-func shareOf(s rcounter.Share) bought {
-	return bought{outcome: s.Outcome, ordinal: s.Ordinal, cents: s.Cents, epoch: s.Epoch}
+// outcomes are a packet's as those of a stock.
+var outcomes = map[redpacket.Outcome]stock.Outcome{redpacket.Granted: stock.Granted, redpacket.Replayed: stock.Replayed, redpacket.SoldOut: stock.SoldOut,
+	redpacket.NotOpen: stock.NotOpen, redpacket.Ended: stock.Ended}
+
+func shareOf(s redpacket.Share) bought {
+	return bought{outcome: outcomes[s.Outcome], ordinal: s.Ordinal, cents: s.Cents, epoch: s.Epoch}
 }
 
 func (p packetGoods) claim(ctx context.Context, user string) (bought, error) {
@@ -218,16 +223,16 @@ func (p packetGoods) lookup(ctx context.Context, user string) (bought, error) {
 }
 
 func (p packetGoods) status(ctx context.Context) (shelf, error) {
-	st, err := p.packet.Status(ctx)
+	st, err := p.packet.Inspect(ctx)
 	if err != nil {
 		return shelf{}, err
 	}
-	states := map[rcounter.PacketState]rcounter.State{rcounter.PacketOpen: rcounter.StateOpen, rcounter.PacketEnded: rcounter.StateEnded,
-		rcounter.PacketRefunded: rcounter.StateClosed, rcounter.PacketSending: rcounter.StateAbsent, rcounter.PacketAbsent: rcounter.StateAbsent}
-	if st.State == rcounter.PacketOpen && st.Total != p.total {
+	states := map[redpacket.State]stock.State{redpacket.StateOpen: stock.StateOpen, redpacket.StateEnded: stock.StateEnded,
+		redpacket.StateRefunded: stock.StateClosed, redpacket.StateSending: stock.StateAbsent, redpacket.StateAbsent: stock.StateAbsent}
+	if st.State == redpacket.StateOpen && st.Total != p.total {
 		return shelf{}, fmt.Errorf("%w: the packet is one of %s", errOtherTotal, money(st.Total))
 	}
-	return shelf{Status: rcounter.Status{State: states[st.State], Limit: st.Shares, Sold: st.Taken, Remaining: st.Shares - st.Taken, Seq: st.Taken,
+	return shelf{Status: stock.Status{State: states[st.State], Limit: st.Shares, Sold: st.Taken, Remaining: st.Shares - st.Taken, Seq: st.Taken,
 		Epoch: st.Epoch, UntilEnd: st.UntilEnd, UntilGone: st.UntilGone}, cents: st.TakenCents}, nil
 }
 

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 // Exit statuses.
@@ -151,10 +151,10 @@ func (s *sale) prepare() (sh *shop, status int, end func()) {
 	defer cancel()
 	st, err := sh.status(ctx)
 	switch {
-	case errors.Is(err, rcounter.ErrInvalidName):
+	case errors.Is(err, stock.ErrInvalidName):
 		s.console.say("-name %q: %v", s.name, err)
 		return nil, exitUsage, end
-	case s.Shards > 0 && errors.Is(err, rcounter.ErrInvalidOption):
+	case s.Shards > 0 && errors.Is(err, stock.ErrInvalidOption):
 		s.console.say("-shards %d: %v", s.Shards, err)
 		return nil, exitUsage, end
 	case errors.Is(err, errOtherTotal):
@@ -163,9 +163,9 @@ func (s *sale) prepare() (sh *shop, status int, end func()) {
 	case err != nil:
 		s.console.say("cannot read stock %q on %v: %v", s.name, s.server, err)
 		return nil, exitBad, end
-	case st.State == rcounter.StateAbsent:
+	case st.State == stock.StateAbsent:
 		return sh, exitOK, end
-	case st.State != rcounter.StateOpen:
+	case st.State != stock.StateOpen:
 		s.console.say("-name %q: this stock is there and %v; Redis keeps it for another %v, choose another name", s.name, st.State, st.UntilGone.Round(time.Minute))
 		return nil, exitUsage, end
 	case s.unitsGiven && st.Limit != s.units:

@@ -27,7 +27,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
-	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/stretchr/testify/require"
 )
@@ -180,18 +180,18 @@ func (l *lockedBuffer) String() string {
 }
 
 // stockOf is the stock that a run uses, as another process sees it.
-func stockOf(t *testing.T, s *redistest.Server, name string) *rcounter.Stock {
+func stockOf(t *testing.T, s *redistest.Server, name string) *stock.Stock {
 	t.Helper()
 	h, err := pubsub.New(s.Client(t), pubsub.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { h.Close(context.Background()) })
-	c, err := rcounter.New(h, rcounter.Options{})
+	c, err := stock.New(h, stock.Options{})
 	require.NoError(t, err)
 	return c.Stock(name)
 }
 
-func soldBy(t *testing.T, stock *rcounter.Stock) int64 {
-	st, err := stock.Status(context.Background())
+func soldBy(t *testing.T, stock *stock.Stock) int64 {
+	st, err := stock.Inspect(context.Background())
 	require.NoError(t, err)
 	return st.Sold
 }
@@ -530,7 +530,7 @@ func TestAnInterruptedRunStillKnowsItsWinners(t *testing.T) {
 	go func() {
 		_, err := io.WriteString(feed, crowdCSV(1, 30))
 		for end := time.Now().Add(20 * time.Second); err == nil; {
-			st, e := stock.Status(context.Background())
+			st, e := stock.Inspect(context.Background())
 			if err = e; st.Sold == 20 {
 				break
 			}

@@ -9,7 +9,8 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/pubsub"
-	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
+	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -28,12 +29,13 @@ func (s server) String() string {
 
 // shop is one process's connection to the stock: all that this program uses of redlatch.
 type shop struct {
-	hub      *pubsub.Hub
-	own      rueidis.Client // closed after the hub, if the hub does not do so
-	locks    *rlock.Client
-	counters *rcounter.Client
-	goods    goods
-	lock     *rlock.Lock
+	hub     *pubsub.Hub
+	own     rueidis.Client // closed after the hub, if the hub does not do so
+	locks   *rlock.Client
+	stocks  *stock.Client
+	packets *redpacket.Client
+	goods   goods
+	lock    *rlock.Lock
 }
 
 const (
@@ -54,21 +56,24 @@ var errClosedStock = errors.New("does not sell")
 var errVanished = errors.New("the stock is gone from Redis (flushed, evicted, or restarted without its data?)")
 
 // connect makes a shop of one stock. The error names the server.
-func connect(srv server, stock string, f form) (*shop, error) {
+func connect(srv server, name string, f form) (*shop, error) {
 	s := &shop{}
 	err := s.dial(srv)
 	if err == nil {
 		s.locks, err = rlock.New(s.hub, rlock.Options{})
 	}
 	if err == nil {
-		s.counters, err = rcounter.New(s.hub, rcounter.Options{})
+		s.stocks, err = stock.New(s.hub, stock.Options{})
+	}
+	if err == nil {
+		s.packets, err = redpacket.New(s.hub, redpacket.Options{})
 	}
 	if err != nil {
 		s.close()
 		return nil, fmt.Errorf("cannot use %v: %w", srv, err)
 	}
-	s.goods = f.goods(s.counters, stock)
-	s.lock = s.locks.Reentrant(stock + leaderLock).WithLease(leaderLease)
+	s.goods = f.goods(s.stocks, s.packets, name)
+	s.lock = s.locks.Reentrant(name + leaderLock).WithLease(leaderLease)
 	return s, nil
 }
 
@@ -81,20 +86,23 @@ func (s *shop) dial(srv server) (err error) {
 		o.DisableCache = true // a server or proxy without CLIENT TRACKING; nothing here depends on it
 	}
 	if s.own, err = rueidis.NewClient(o); err != nil {
-		return fmt.Errorf("%w: %w", rcounter.ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", stock.ErrUnavailable, err)
 	}
 	s.hub, err = pubsub.New(s.own, pubsub.Options{})
 	return err
 }
 
 func (s *shop) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
 	if s.locks != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		s.locks.Close(ctx) // holds nothing by now
-		cancel()
 	}
-	if s.counters != nil {
-		s.counters.Close()
+	if s.stocks != nil {
+		s.stocks.Close(ctx)
+	}
+	if s.packets != nil {
+		s.packets.Close(ctx)
 	}
 	if s.hub != nil {
 		s.hub.Close(context.Background())
@@ -112,14 +120,14 @@ func (s *shop) enter(ctx context.Context, cfg workerConfig) (opening, error) {
 		return opening{}, err
 	}
 	opened := false
-	if st.State == rcounter.StateAbsent {
+	if st.State == stock.StateAbsent {
 		if !cfg.MayOpen {
 			return opening{}, errVanished
 		}
 		err = s.lock.Do(ctx, func(ctx context.Context) error {
 			err := s.goods.open(ctx, cfg.Units, cfg.OpenFor)
 			opened = err == nil
-			if err != nil && !errors.Is(err, rcounter.ErrAlreadyOpen) { // another leader was quicker
+			if err != nil && !errors.Is(err, stock.ErrAlreadyOpen) { // another leader was quicker
 				return err
 			}
 			st, err = s.goods.status(ctx)
@@ -129,7 +137,7 @@ func (s *shop) enter(ctx context.Context, cfg workerConfig) (opening, error) {
 			return opening{}, err
 		}
 	}
-	if st.State != rcounter.StateOpen {
+	if st.State != stock.StateOpen {
 		return opening{}, fmt.Errorf("the stock %w: it is %v", errClosedStock, st.State)
 	}
 	return opening{Opened: opened, Limit: st.Limit, Count: st.Sold, Last: st.Seq, Lasts: st.lasts, Cents: st.cents, Epoch: st.Epoch}, nil
@@ -142,17 +150,17 @@ func (s *shop) claim(ctx context.Context, user string, epoch int64) answer {
 	if err != nil {
 		return answer{outcome: failed, err: err.Error(), asked: unanswered(err)}
 	}
-	if g.outcome != rcounter.NotOpen && g.epoch != epoch {
+	if g.outcome != stock.NotOpen && g.epoch != epoch {
 		return answer{outcome: failed, err: fmt.Sprintf("the stock was opened anew during the run (opening %d, now %d)", epoch, g.epoch)}
 	}
 	switch g.outcome {
-	case rcounter.Granted:
+	case stock.Granted:
 		return answer{outcome: granted, ordinal: g.ordinal, cents: g.cents}
-	case rcounter.Replayed:
+	case stock.Replayed:
 		return answer{outcome: replayed, ordinal: g.ordinal, cents: g.cents}
-	case rcounter.SoldOut:
+	case stock.SoldOut:
 		return answer{outcome: soldOut}
-	case rcounter.NotOpen:
+	case stock.NotOpen:
 		return answer{outcome: failed, err: errVanished.Error()}
 	}
 	return answer{outcome: failed, err: fmt.Sprintf("the stock %v: %v", errClosedStock, g.outcome)}
@@ -160,7 +168,7 @@ func (s *shop) claim(ctx context.Context, user string, epoch int64) answer {
 
 // unanswered reports whether err means that the server could not be asked, as opposed to what it said.
 func unanswered(err error) bool {
-	return errors.Is(err, rcounter.ErrUnavailable) || errors.Is(err, rcounter.ErrUnknownOutcome) || errors.Is(err, rlock.ErrNotAcquired)
+	return errors.Is(err, stock.ErrUnavailable) || errors.Is(err, stock.ErrUnknownOutcome) || errors.Is(err, rlock.ErrNotAcquired)
 }
 
 // lookup returns what user has, ordinal 0 for nothing.

@@ -8,7 +8,7 @@ import (
 
 	_ "github.com/ncruces/go-sqlite3/driver"
 	_ "github.com/ncruces/go-sqlite3/embed"
-	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 // schema is SQLite's, and PostgreSQL's but for the view's IF NOT EXISTS. A row is written once, for each unit of an entry, and
@@ -62,7 +62,7 @@ func openBooks(file string) (*books, error) {
 // A row that is there already is left as it is if it is of the same entry. If it is of another, nothing of the batch is
 // written and the entries stay in the stream: the stock has to be restored from the database (see entries), and the entry
 // that was wrong removed from the stream (XDEL) before the ledger can be moved on.
-func (b *books) move(ctx context.Context, stock string, entries []rcounter.Entry) error {
+func (b *books) move(ctx context.Context, name string, entries []stock.Entry) error {
 	tx, err := b.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (b *books) move(ctx context.Context, stock string, entries []rcounter.Entry
 			kind = "return"
 		}
 		for ordinal := e.Ordinal; ordinal < e.Ordinal+e.N; ordinal++ {
-			res, err := tx.ExecContext(ctx, insertMove, stock, e.Epoch, ordinal, kind, e.ID, e.Claimant, e.Request)
+			res, err := tx.ExecContext(ctx, insertMove, name, e.Epoch, ordinal, kind, e.ID, e.Claimant, e.Request)
 			if err != nil {
 				return err
 			}
@@ -84,12 +84,12 @@ func (b *books) move(ctx context.Context, stock string, entries []rcounter.Entry
 				continue
 			}
 			var entry, claimant, request string
-			if err := tx.QueryRowContext(ctx, selectMove, stock, e.Epoch, ordinal, kind).Scan(&entry, &claimant, &request); err != nil {
+			if err := tx.QueryRowContext(ctx, selectMove, name, e.Epoch, ordinal, kind).Scan(&entry, &claimant, &request); err != nil {
 				return err
 			}
 			if entry != e.ID || claimant != e.Claimant || request != e.Request {
 				return fmt.Errorf("%w: %s of %d of %q: entry %s says %q %q, the database %q %q, by entry %s",
-					errReissued, kind, ordinal, stock, e.ID, e.Claimant, e.Request, claimant, request, entry)
+					errReissued, kind, ordinal, name, e.ID, e.Claimant, e.Request, claimant, request, entry)
 			}
 		}
 	}
@@ -97,7 +97,7 @@ func (b *books) move(ctx context.Context, stock string, entries []rcounter.Entry
 }
 
 // carry copies the rows of an opening to the one that goes on with its sale: after a loss of the stock, between Open with
-// OpenSpec.Suspended, which answers to, and Restore with the entries of to. What is returned from then on is an entry of to,
+// Spec.Suspended, which answers to, and Restore with the entries of to. What is returned from then on is an entry of to,
 // and would be the return of no row of from. Running it twice changes nothing.
 func (b *books) carry(ctx context.Context, stock string, from, to int64) error {
 	_, err := b.db.ExecContext(ctx, carryMoves, to, stock, from)
@@ -124,25 +124,25 @@ func (b *books) holders(ctx context.Context, stock string, epoch int64) (map[int
 }
 
 // entries is all that the database knows of an opening, as Restore takes it: the units that are held, and those that were returned.
-func (b *books) entries(ctx context.Context, stock string, epoch int64) func(yield func(rcounter.Entry, error) bool) {
-	return func(yield func(rcounter.Entry, error) bool) {
+func (b *books) entries(ctx context.Context, name string, epoch int64) func(yield func(stock.Entry, error) bool) {
+	return func(yield func(stock.Entry, error) bool) {
 		rows, err := b.db.QueryContext(ctx, `
 			SELECT ordinal, claimant, request, 0 FROM units WHERE stock = $1 AND epoch = $2
-			UNION ALL SELECT ordinal, claimant, request, 1 FROM moves WHERE stock = $1 AND epoch = $2 AND kind = 'return'`, stock, epoch)
+			UNION ALL SELECT ordinal, claimant, request, 1 FROM moves WHERE stock = $1 AND epoch = $2 AND kind = 'return'`, name, epoch)
 		if err != nil {
-			yield(rcounter.Entry{}, err)
+			yield(stock.Entry{}, err)
 			return
 		}
 		defer rows.Close()
 		for rows.Next() {
-			e := rcounter.Entry{N: 1}
+			e := stock.Entry{N: 1}
 			err := rows.Scan(&e.Ordinal, &e.Claimant, &e.Request, &e.Back)
 			if !yield(e, err) || err != nil {
 				return
 			}
 		}
 		if err := rows.Err(); err != nil {
-			yield(rcounter.Entry{}, err)
+			yield(stock.Entry{}, err)
 		}
 	}
 }

@@ -23,9 +23,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
-
 	"github.com/redlatch/redlatch/pubsub"
-	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 func main() {
@@ -38,7 +37,7 @@ func main() {
 }
 
 // dial makes a client for a server without client-side caching, which the embedded one has not.
-func dial(addr string) (c *rcounter.Client, end func(), err error) {
+func dial(addr string) (c *stock.Client, end func(), err error) {
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, ForceSingleClient: true})
 	if err != nil {
 		return nil, nil, err
@@ -48,13 +47,13 @@ func dial(addr string) (c *rcounter.Client, end func(), err error) {
 		client.Close()
 		return nil, nil, err
 	}
-	c, err = rcounter.New(hub, rcounter.Options{CallTimeout: 5 * time.Second})
+	c, err = stock.New(hub, stock.Options{CallTimeout: 5 * time.Second})
 	if err != nil {
 		hub.Close(context.Background())
 		client.Close()
 		return nil, nil, err
 	}
-	return c, func() { c.Close(); hub.Close(context.Background()); client.Close() }, nil
+	return c, func() { c.Close(context.Background()); hub.Close(context.Background()); client.Close() }, nil
 }
 
 func run(ctx context.Context, out io.Writer) error {
@@ -82,7 +81,7 @@ func run(ctx context.Context, out io.Writer) error {
 
 	const name = "sale"
 	sale := c.Stock(name)
-	epoch, err := sale.Open(ctx, rcounter.OpenSpec{Limit: 20, OpenFor: time.Hour, Ledger: true})
+	epoch, err := sale.Open(ctx, stock.Spec{Limit: 20, OpenFor: time.Hour, Ledger: true})
 	if err != nil {
 		return err
 	}
@@ -90,7 +89,7 @@ func run(ctx context.Context, out io.Writer) error {
 	var movers sync.WaitGroup
 	for range 2 {
 		movers.Go(func() {
-			sale.KeepLedger(moving, 10*time.Millisecond, 5, func(ctx context.Context, entries []rcounter.Entry) error {
+			sale.KeepLedger(moving, 10*time.Millisecond, 5, func(ctx context.Context, entries []stock.Entry) error {
 				return b.move(ctx, name, entries)
 			})
 		})
@@ -110,7 +109,7 @@ func run(ctx context.Context, out io.Writer) error {
 		}
 	}
 	for ctx.Err() == nil { // until the ledger is empty; with two movers, a batch may be in the database and not yet removed
-		n, err := sale.Ledger(ctx, 100, func(ctx context.Context, entries []rcounter.Entry) error { return b.move(ctx, name, entries) })
+		n, err := sale.Ledger(ctx, 100, func(ctx context.Context, entries []stock.Entry) error { return b.move(ctx, name, entries) })
 		if err != nil {
 			return err
 		}
@@ -122,7 +121,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	st, err := sale.Status(ctx)
+	st, err := sale.Inspect(ctx)
 	if err != nil {
 		return err
 	}

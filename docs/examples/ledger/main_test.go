@@ -13,9 +13,8 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
-
-	"github.com/redlatch/redlatch/rcounter"
 )
 
 func TestTheProgramEndsWithBooksThatAreRight(t *testing.T) {
@@ -27,7 +26,7 @@ func TestTheProgramEndsWithBooksThatAreRight(t *testing.T) {
 // shop is a sale, and a database that two movers write to.
 type shop struct {
 	server *miniredis.Miniredis
-	sale   *rcounter.Stock
+	sale   *stock.Stock
 	epoch  int64
 	file   string
 	books  *books
@@ -40,7 +39,7 @@ func newShop(t *testing.T, limit int64) *shop {
 	require.NoError(t, err)
 	t.Cleanup(end)
 	s.sale = c.Stock("sale")
-	s.epoch, err = s.sale.Open(t.Context(), rcounter.OpenSpec{Limit: limit, OpenFor: time.Hour, Ledger: true})
+	s.epoch, err = s.sale.Open(t.Context(), stock.Spec{Limit: limit, OpenFor: time.Hour, Ledger: true})
 	require.NoError(t, err)
 	s.books, err = openBooks(s.file)
 	require.NoError(t, err)
@@ -48,7 +47,7 @@ func newShop(t *testing.T, limit int64) *shop {
 	return s
 }
 
-func (s *shop) claim(t *testing.T, user string) rcounter.Grant {
+func (s *shop) claim(t *testing.T, user string) stock.Grant {
 	t.Helper()
 	g, err := s.sale.Claim(t.Context(), user)
 	require.NoError(t, err)
@@ -57,12 +56,12 @@ func (s *shop) claim(t *testing.T, user string) rcounter.Grant {
 
 // rule is a way to book entries, and to tell who has what.
 type rule struct {
-	move    func(ctx context.Context, b *books, entries []rcounter.Entry) error
+	move    func(ctx context.Context, b *books, entries []stock.Entry) error
 	holders func(ctx context.Context, b *books, epoch int64) (map[int64]string, error)
 }
 
 var appendOnly = rule{
-	func(ctx context.Context, b *books, entries []rcounter.Entry) error {
+	func(ctx context.Context, b *books, entries []stock.Entry) error {
 		return b.move(ctx, "sale", entries)
 	},
 	func(ctx context.Context, b *books, epoch int64) (map[int64]string, error) {
@@ -72,7 +71,7 @@ var appendOnly = rule{
 
 // deleting is the rule not to use: "insert … on conflict do nothing, or delete".
 var deleting = rule{
-	func(ctx context.Context, b *books, entries []rcounter.Entry) error {
+	func(ctx context.Context, b *books, entries []stock.Entry) error {
 		tx, err := b.db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
@@ -123,7 +122,7 @@ func TestASlowMoverLeavesTheBooksRight(t *testing.T) {
 			g := s.claim(t, "ann")
 			read, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 			go func() {
-				_, err := s.sale.Ledger(t.Context(), 10, func(ctx context.Context, entries []rcounter.Entry) error {
+				_, err := s.sale.Ledger(t.Context(), 10, func(ctx context.Context, entries []stock.Entry) error {
 					close(read)
 					<-goOn
 					return tc.rule.move(ctx, s.books, entries)
@@ -134,7 +133,7 @@ func TestASlowMoverLeavesTheBooksRight(t *testing.T) {
 			ok, err := s.sale.Return(t.Context(), "ann", g.Ordinal)
 			require.NoError(t, err)
 			require.True(t, ok)
-			n, err := s.sale.Ledger(t.Context(), 10, func(ctx context.Context, entries []rcounter.Entry) error { return tc.rule.move(ctx, s.books, entries) })
+			n, err := s.sale.Ledger(t.Context(), 10, func(ctx context.Context, entries []stock.Entry) error { return tc.rule.move(ctx, s.books, entries) })
 			require.NoError(t, err)
 			require.Equal(t, 2, n)
 			close(goOn)
@@ -158,7 +157,7 @@ func TestTwoMoversThatCrashBookEveryUnitOnce(t *testing.T) {
 	mover := func(ctx context.Context, b *books, seed uint64) error {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		for {
-			n, err := s.sale.Ledger(ctx, 1+rnd.IntN(20), func(ctx context.Context, entries []rcounter.Entry) error {
+			n, err := s.sale.Ledger(ctx, 1+rnd.IntN(20), func(ctx context.Context, entries []stock.Entry) error {
 				if rnd.IntN(5) == 0 {
 					time.Sleep(time.Duration(rnd.IntN(10)) * time.Millisecond) // the other overtakes
 				}
@@ -229,7 +228,7 @@ func TestAnOrdinalThatIsGivenOutTwiceStopsTheMover(t *testing.T) {
 		t.Run(fmt.Sprint("to ", second), func(t *testing.T) {
 			s := newShop(t, 5)
 			move := func() error {
-				_, err := s.sale.Ledger(t.Context(), 10, func(ctx context.Context, entries []rcounter.Entry) error { return s.books.move(ctx, "sale", entries) })
+				_, err := s.sale.Ledger(t.Context(), 10, func(ctx context.Context, entries []stock.Entry) error { return s.books.move(ctx, "sale", entries) })
 				return err
 			}
 			g := s.claim(t, "ann")
@@ -252,7 +251,7 @@ func TestAnOrdinalThatIsGivenOutTwiceStopsTheMover(t *testing.T) {
 			// nobody has the unit by the database, nor by the stock from now on
 			out, err := s.sale.Restore(t.Context(), s.books.entries(t.Context(), "sale", s.epoch))
 			require.NoError(t, err)
-			require.Equal(t, rcounter.Restored{Displaced: []rcounter.Entry{{Ordinal: g.Ordinal, N: 1, Claimant: second}}}, out)
+			require.Equal(t, stock.Restored{Displaced: []stock.Entry{{Ordinal: g.Ordinal, N: 1, Claimant: second}}}, out)
 			s.server.Del("rc:{sale}:l") // the entry that was wrong
 			g = s.claim(t, second)
 			require.EqualValues(t, 2, g.Ordinal)
@@ -268,7 +267,7 @@ func TestAnOrdinalThatIsGivenOutTwiceStopsTheMover(t *testing.T) {
 		_, err := s.sale.Return(t.Context(), "ann", g.Ordinal)
 		require.NoError(t, err)
 	}
-	_, err := s.sale.Ledger(t.Context(), 10, func(ctx context.Context, entries []rcounter.Entry) error { return s.books.move(ctx, "sale", entries) })
+	_, err := s.sale.Ledger(t.Context(), 10, func(ctx context.Context, entries []stock.Entry) error { return s.books.move(ctx, "sale", entries) })
 	require.NoError(t, err)
 	epoch := s.claim(t, "cid").Epoch // and this grant is forgotten by both
 	s.server.Del("rc:{sale}:u")
@@ -283,7 +282,7 @@ func TestAnOrdinalThatIsGivenOutTwiceStopsTheMover(t *testing.T) {
 func TestTheBooksGoOnAfterALoss(t *testing.T) {
 	s := newShop(t, 5)
 	move := func() {
-		_, err := s.sale.Ledger(t.Context(), 10, func(ctx context.Context, entries []rcounter.Entry) error { return s.books.move(ctx, "sale", entries) })
+		_, err := s.sale.Ledger(t.Context(), 10, func(ctx context.Context, entries []stock.Entry) error { return s.books.move(ctx, "sale", entries) })
 		require.NoError(t, err)
 	}
 	for _, user := range []string{"ann", "bob", "cid"} {
@@ -294,7 +293,7 @@ func TestTheBooksGoOnAfterALoss(t *testing.T) {
 	move()
 	for range 2 { // the second time with what was carried over the first time
 		s.server.FlushAll()
-		epoch, err := s.sale.Open(t.Context(), rcounter.OpenSpec{Limit: 5, OpenFor: time.Hour, Ledger: true, Suspended: true})
+		epoch, err := s.sale.Open(t.Context(), stock.Spec{Limit: 5, OpenFor: time.Hour, Ledger: true, Suspended: true})
 		require.NoError(t, err)
 		for range 2 {
 			require.NoError(t, s.books.carry(t.Context(), "sale", s.epoch, epoch))

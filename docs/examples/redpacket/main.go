@@ -30,7 +30,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
 )
 
 // Exit statuses.
@@ -68,7 +68,7 @@ Exit status: 0 all well; 1 a promise was broken, or Redis gave no answer; 2 bad 
 // options are the flags, checked as far as they can be without rcounter.
 type options struct {
 	addrs  []string // empty: the embedded server
-	packet rcounter.PacketSpec
+	packet redpacket.Spec
 	users  int64
 	name   string
 	svg    string
@@ -123,7 +123,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // parseFlags checks args. Its error is one line that names the flag and the value.
 func parseFlags(args []string) (options, error) {
-	o := options{users: 60, packet: rcounter.PacketSpec{Total: 20_000, Shares: 50, OpenFor: 10 * time.Second, Retain: time.Hour}}
+	o := options{users: 60, packet: redpacket.Spec{Total: 20_000, Shares: 50, OpenFor: 10 * time.Second, Retain: time.Hour}}
 	fs := flag.NewFlagSet("redpacket", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	number := func(to *int64, most int64) func(string) error {
@@ -156,7 +156,7 @@ func parseFlags(args []string) (options, error) {
 	fs.Func("name", "", text(&o.name, "a name"))
 	fs.Func("svg", "", text(&o.svg, "a file"))
 	fs.Func("method", "", func(s string) error {
-		methods := map[string]rcounter.Method{"double": rcounter.DoubleMean, "line": rcounter.LineCutting, "equal": rcounter.Equal}
+		methods := map[string]redpacket.Method{"double": redpacket.DoubleMean, "line": redpacket.LineCutting, "equal": redpacket.Equal}
 		m, ok := methods[s]
 		if !ok {
 			return errors.New("want double, line or equal")
@@ -190,7 +190,7 @@ func parseFlags(args []string) (options, error) {
 		o.packet.Min = 1
 	}
 	// what does not fit together is rcounter's to say, but in the words of the flags
-	if _, err := rcounter.Split(o.packet.Total, o.packet.Shares, o.packet.Min, o.packet.Max, o.packet.Method, nil); err != nil {
+	if _, err := redpacket.Split(o.packet.Total, o.packet.Shares, o.packet.Min, o.packet.Max, o.packet.Method, nil); err != nil {
 		most := "no -max"
 		if o.packet.Max > 0 {
 			most = "-max " + money(o.packet.Max)

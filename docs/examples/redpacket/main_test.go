@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/stretchr/testify/require"
 )
 
@@ -123,13 +123,13 @@ func TestNoServerIsSaidAndNothingElse(t *testing.T) {
 
 // The check is a check: each promise broken is found.
 func TestTheCheckFindsWhatIsWrong(t *testing.T) {
-	share := func(user string, ordinal, cents int64) rcounter.Share {
-		return rcounter.Share{User: user, Outcome: rcounter.Granted, Ordinal: ordinal, Cents: cents, Epoch: 1}
+	share := func(user string, ordinal, cents int64) redpacket.Share {
+		return redpacket.Share{User: user, Outcome: redpacket.Granted, Ordinal: ordinal, Cents: cents, Epoch: 1}
 	}
 	sound := func() (*party, []answer) {
 		a, b := share("user-0001", 1, 40), share("user-0002", 2, 60)
-		none := rcounter.Share{Outcome: rcounter.SoldOut}
-		return &party{users: 3, spec: rcounter.PacketSpec{Total: 100, Shares: 2, Min: 1, Max: 70}, shares: []rcounter.Share{a, b}}, []answer{{a, a}, {b, b}, {none, none}}
+		none := redpacket.Share{Outcome: redpacket.SoldOut}
+		return &party{users: 3, spec: redpacket.Spec{Total: 100, Shares: 2, Min: 1, Max: 70}, shares: []redpacket.Share{a, b}}, []answer{{a, a}, {b, b}, {none, none}}
 	}
 	p, answers := sound()
 	p.check(answers, 1)
@@ -144,7 +144,7 @@ func TestTheCheckFindsWhatIsWrong(t *testing.T) {
 		"were due":     func(p *party, _ []answer) { p.spec.Shares = 3 },
 		"not 1.01":     func(p *party, _ []answer) { p.spec.Total = 101 },
 		"1.05, not":    func(p *party, _ []answer) { p.refund.Cents = 5 },
-		"was told no":  func(_ *party, a []answer) { a[1][0] = rcounter.Share{} },
+		"was told no":  func(_ *party, a []answer) { a[1][0] = redpacket.Share{} },
 		"was told gra": func(_ *party, a []answer) { a[2][0] = share("user-0003", 1, 40) },
 	} {
 		p, answers := sound()

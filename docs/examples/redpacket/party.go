@@ -14,9 +14,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
-
 	"github.com/redlatch/redlatch/pubsub"
-	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
 )
 
 const (
@@ -28,11 +27,11 @@ const (
 type party struct {
 	name   string
 	where  string
-	spec   rcounter.PacketSpec
+	spec   redpacket.Spec
 	users  int64
-	shares []rcounter.Share // taken, in the order of taking
-	empty  int64            // users who came too late
-	refund rcounter.Refund
+	shares []redpacket.Share // taken, in the order of taking
+	empty  int64             // users who came too late
+	refund redpacket.Refund
 	ended  bool // the packet was refunded
 	took   time.Duration
 	faults []string
@@ -53,12 +52,12 @@ func hold(ctx context.Context, o options) (p *party, status int, err error) {
 		return nil, exitBad, err
 	}
 	defer end()
-	packet := counters.RedPacket(o.name)
+	packet := counters.Packet(o.name)
 	epoch, err := packet.Send(ctx, o.packet)
 	switch {
-	case errors.Is(err, rcounter.ErrAlreadyOpen):
+	case errors.Is(err, redpacket.ErrAlreadyOpen):
 		return nil, exitUsage, fmt.Errorf("-name %s: there is such a packet already; Redis keeps it until an hour after its end, choose another name", o.name)
-	case errors.Is(err, rcounter.ErrInvalidName):
+	case errors.Is(err, redpacket.ErrInvalidName):
 		return nil, exitUsage, fmt.Errorf("-name %s: %w", o.name, err)
 	case err != nil:
 		return nil, exitBad, fmt.Errorf("sending the packet: %w", err)
@@ -82,7 +81,7 @@ func hold(ctx context.Context, o options) (p *party, status int, err error) {
 }
 
 // connect makes a client on these servers, or on one of its own.
-func connect(addrs []string) (c *rcounter.Client, where string, end func(), err error) {
+func connect(addrs []string) (c *redpacket.Client, where string, end func(), err error) {
 	var ends []func()
 	end = func() {
 		for _, f := range slices.Backward(ends) {
@@ -110,21 +109,21 @@ func connect(addrs []string) (c *rcounter.Client, where string, end func(), err 
 	hub, err := pubsub.New(client, pubsub.Options{})
 	if err == nil {
 		ends = append(ends, func() { hub.Close(context.Background()) })
-		c, err = rcounter.New(hub, rcounter.Options{})
+		c, err = redpacket.New(hub, redpacket.Options{})
 	}
 	if err != nil {
 		end()
 		return nil, "", nil, fmt.Errorf("cannot use %s: %w", where, err)
 	}
-	ends = append(ends, func() { c.Close() })
+	ends = append(ends, func() { c.Close(context.Background()) })
 	return c, where, end, nil
 }
 
 // answer is what one user was told, the first and the second time.
-type answer [2]rcounter.Share
+type answer [2]redpacket.Share
 
 // tap has every user tap twice, as impatient users do.
-func (p *party) tap(ctx context.Context, packet *rcounter.RedPacket) ([]answer, error) {
+func (p *party) tap(ctx context.Context, packet *redpacket.Packet) ([]answer, error) {
 	began := time.Now()
 	answers := make([]answer, p.users)
 	order := mrand.Perm(int(p.users))
@@ -158,8 +157,8 @@ func (p *party) tap(ctx context.Context, packet *rcounter.RedPacket) ([]answer, 
 }
 
 // close waits for the packet's end, if anything is left, and has that refunded.
-func (p *party) close(ctx context.Context, packet *rcounter.RedPacket) error {
-	st, err := packet.Status(ctx)
+func (p *party) close(ctx context.Context, packet *redpacket.Packet) error {
+	st, err := packet.Inspect(ctx)
 	if err != nil {
 		return fmt.Errorf("reading the packet: %w", err)
 	}
@@ -168,7 +167,7 @@ func (p *party) close(ctx context.Context, packet *rcounter.RedPacket) error {
 	}
 	for {
 		p.refund, err = packet.Refund(ctx)
-		var early *rcounter.NotEndedError
+		var early *redpacket.NotEndedError
 		if !errors.As(err, &early) {
 			break
 		}
@@ -189,7 +188,7 @@ func (p *party) close(ctx context.Context, packet *rcounter.RedPacket) error {
 func (p *party) check(answers []answer, epoch int64) {
 	fault := func(format string, a ...any) { p.faults = append(p.faults, fmt.Sprintf(format, a...)) }
 	var taken int64
-	byUser := map[string]rcounter.Share{}
+	byUser := map[string]redpacket.Share{}
 	for i, s := range p.shares {
 		if _, twice := byUser[s.User]; twice {
 			fault("%s took two shares", s.User)
@@ -228,7 +227,7 @@ func (p *party) check(answers []answer, epoch int64) {
 }
 
 // best is the largest share.
-func (p *party) best() (best rcounter.Share) {
+func (p *party) best() (best redpacket.Share) {
 	for _, s := range p.shares {
 		if s.Cents > best.Cents {
 			best = s

@@ -1,0 +1,276 @@
+// Package batch lets the requests of one process share calls: first come, first sent, the others together.
+package batch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/session"
+)
+
+const (
+	// maxBatch is the most requests that share a call: one of 128 claimants takes the server some 200 us, during which it
+	// does nothing else.
+	maxBatch      = 128
+	defaultCalls  = 64
+	defaultWindow = 100 * time.Microsecond
+)
+
+// Options say how requests share calls. The zero value is good.
+type Options struct {
+	// MaxBatch is how many requests share a call at most, 1 to 128; negative: each is sent by itself, at once, however
+	// many are under way. Defaults to 128.
+	MaxBatch int
+	// MaxCalls is how many calls are under way at most. Defaults to 64.
+	MaxCalls int
+	// Window is how long the first request of a call that is not full waits for more, while others are under way.
+	// Defaults to 100 us.
+	Window time.Duration
+}
+
+// Check checks the options and fills in the defaults.
+func (o *Options) Check() error {
+	switch {
+	case o.MaxBatch > maxBatch:
+		return errs.InvalidOption("MaxBatch", o.MaxBatch, fmt.Sprintf("between 1 and %d, 0 for the default, or negative for none", maxBatch))
+	case o.MaxCalls < 0:
+		return errs.InvalidOption("MaxCalls", o.MaxCalls, "at least 1, or 0 for the default")
+	case o.Window < 0:
+		return errs.InvalidOption("BatchWindow", o.Window, "0 for the default, or more")
+	}
+	if o.MaxBatch == 0 {
+		o.MaxBatch = maxBatch
+	}
+	if o.MaxCalls == 0 {
+		o.MaxCalls = defaultCalls
+	}
+	if o.Window == 0 {
+		o.Window = defaultWindow
+	}
+	return nil
+}
+
+// Batcher combines the requests of one kind for one object:
+//
+//   - nothing is under way: the request is sent alone, at once, on its caller's goroutine
+//   - otherwise it joins the open batch
+//   - the batch is full, or its first request came a Window ago: it is sent, if calls are left
+//   - a call is answered: the next batch is sent, full or not
+//
+// A call carries the values of the context of its first request: a span of it is in that caller's trace, and in no other.
+//
+// A fixed batch on a single call is several times slower than no batches as soon as the server is a millisecond
+// away; this keeps as many calls under way as there are batches to fill.
+//
+// A batcher lives as long as somebody asks: nothing is in it when nobody does.
+type Batcher[Q, A any] struct {
+	// Options are checked.
+	Options *Options
+	// Run answers the requests of one call.
+	Run func(ctx context.Context, requests []*Request[Q, A])
+	// Abandoned is told of requests that were answered without an error when their callers had left; nil where that does not
+	// matter.
+	Abandoned func(requests []*Request[Q, A])
+	Calls     *session.Calls
+	// What and Key say in errors what is asked of which key.
+	What, Key string
+
+	mu    sync.Mutex
+	open  *batch[Q, A]
+	ready []*batch[Q, A] // full, waiting for a call
+	calls int
+}
+
+// Request is one request in a batch. Until that is answered, Answer and Err are the call's.
+type Request[Q, A any] struct {
+	Ctx context.Context // its caller's, for the values in it
+	Ask Q
+
+	Answer A
+	Err    error
+	left   bool // the caller has gone; guarded by Batcher.mu
+}
+
+// batch is what one call carries, guarded by Batcher.mu.
+type batch[Q, A any] struct {
+	requests []*Request[Q, A]
+	until    time.Time   // when the last caller's patience ends
+	timer    *time.Timer // of the window
+	sent     bool
+	answered bool
+	waiting  int // callers of a batch that was sent and who have not left
+	cancel   context.CancelFunc
+	done     chan struct{} // closed when answered: one close wakes everybody
+
+	late  chan struct{} // closed when the patience of those without a deadline ends
+	clock *time.Timer
+}
+
+// Do answers one request.
+func (l *Batcher[Q, A]) Do(ctx context.Context, ask Q) (none A, _ error) {
+	if ctx.Err() != nil {
+		return none, fmt.Errorf("%w: %s on %q: %w", errs.ErrUnavailable, l.What, l.Key, errs.Ended(ctx))
+	}
+	mine := &Request[Q, A]{Ctx: ctx, Ask: ask}
+	if l.Options.MaxBatch < 0 {
+		l.Run(ctx, []*Request[Q, A]{mine})
+		return mine.Answer, mine.Err
+	}
+	l.mu.Lock()
+	if l.calls == 0 {
+		l.calls++
+		l.mu.Unlock()
+		return l.alone(ctx, mine)
+	}
+	b, late := l.join(ctx, mine)
+	l.mu.Unlock()
+
+	var gaveUp error
+	select {
+	case <-b.done:
+		return mine.Answer, mine.Err
+	case <-late: // nil if ctx has a deadline
+		gaveUp = session.ErrPatience
+	case <-ctx.Done():
+		gaveUp = errs.Ended(ctx)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case b.answered: // in between: to drop the answer now would lose a unit
+		return mine.Answer, mine.Err
+	case b.sent:
+		mine.left = true // whoever answers the call sees it
+		if b.waiting--; b.waiting == 0 {
+			b.cancel() // nobody is left to ask for
+		}
+		return none, fmt.Errorf("%w: %s on %q: %w", errs.ErrUnknownOutcome, l.What, l.Key, gaveUp)
+	}
+	mine.left = true
+	return none, fmt.Errorf("%w: %s on %q: %w", errs.ErrUnavailable, l.What, l.Key, gaveUp)
+}
+
+// alone sends one request on the caller's goroutine.
+func (l *Batcher[Q, A]) alone(ctx context.Context, mine *Request[Q, A]) (A, error) {
+	defer l.next()
+	l.Run(ctx, []*Request[Q, A]{mine})
+	return mine.Answer, mine.Err
+}
+
+// join puts a request into the open batch. late is closed when the patience of a caller without a deadline ends. Called with mu
+// held.
+func (l *Batcher[Q, A]) join(ctx context.Context, mine *Request[Q, A]) (b *batch[Q, A], late <-chan struct{}) {
+	b = l.open
+	if b == nil {
+		b = &batch[Q, A]{done: make(chan struct{}), requests: make([]*Request[Q, A], 0, min(16, l.Options.MaxBatch))}
+		l.open = b
+		if l.calls < l.Options.MaxCalls && l.Options.MaxBatch > 1 {
+			b.timer = time.AfterFunc(l.Options.Window, func() { l.waited(b) })
+		}
+	}
+	b.requests = append(b.requests, mine)
+	until, ok := ctx.Deadline()
+	if !ok {
+		until = time.Now().Add(l.Calls.Bound())
+		if b.late == nil {
+			c := make(chan struct{})
+			b.late, b.clock = c, time.AfterFunc(l.Calls.Bound(), func() { close(c) })
+		}
+		late = b.late
+	}
+	if until.After(b.until) {
+		b.until = until
+	}
+	if len(b.requests) == l.Options.MaxBatch {
+		l.close()
+		if l.calls < l.Options.MaxCalls {
+			l.calls++
+			l.Calls.Tasks.Spawn(func() { l.send(b) })
+		} else {
+			l.ready = append(l.ready, b)
+		}
+	}
+	return b, late
+}
+
+// close closes the open batch to more requests. Called with mu held.
+func (l *Batcher[Q, A]) close() {
+	if l.open.timer != nil {
+		l.open.timer.Stop()
+	}
+	l.open = nil
+}
+
+// waited is the end of b's window.
+func (l *Batcher[Q, A]) waited(b *batch[Q, A]) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open == b && l.calls < l.Options.MaxCalls {
+		l.close()
+		l.calls++
+		l.Calls.Tasks.Spawn(func() { l.send(b) })
+	}
+}
+
+// next ends a call: the next batch takes its place.
+func (l *Batcher[Q, A]) next() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var next *batch[Q, A]
+	switch {
+	case len(l.ready) > 0:
+		next, l.ready = l.ready[0], l.ready[1:]
+	case l.open != nil:
+		next = l.open
+		l.close()
+	default:
+		l.calls--
+		return
+	}
+	l.Calls.Tasks.Spawn(func() { l.send(next) })
+}
+
+// send makes the call of b.
+func (l *Batcher[Q, A]) send(b *batch[Q, A]) {
+	defer l.next()
+	l.mu.Lock()
+	wanted := make([]*Request[Q, A], 0, len(b.requests))
+	for _, r := range b.requests {
+		if !r.left { // whoever left before this moment is told that nothing was sent
+			wanted = append(wanted, r)
+		}
+	}
+	b.sent, b.waiting = true, len(wanted)
+	ctx := context.Context(context.Background())
+	if len(wanted) > 0 {
+		ctx = context.WithoutCancel(wanted[0].Ctx) // one call has one parent: the first request's
+	}
+	ctx, b.cancel = context.WithDeadline(ctx, b.until)
+	defer b.cancel()
+	l.mu.Unlock()
+	if len(wanted) > 0 {
+		l.Run(ctx, wanted)
+	}
+
+	l.mu.Lock()
+	b.answered = true
+	var abandoned []*Request[Q, A]
+	if l.Abandoned != nil {
+		for _, r := range wanted {
+			if r.left && r.Err == nil {
+				abandoned = append(abandoned, r)
+			}
+		}
+	}
+	l.mu.Unlock()
+	close(b.done)
+	if b.clock != nil {
+		b.clock.Stop()
+	}
+	if abandoned != nil {
+		l.Abandoned(abandoned)
+	}
+}

@@ -1,0 +1,25 @@
+package rig
+
+import (
+	"testing"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+func EachCache(t *testing.T, fn func(t *testing.T, srv *redistest.Server, client func() rueidis.Client)) {
+	for name, off := range map[string]bool{"with client-side caching": false, "without": true} {
+		t.Run(name, func(t *testing.T) {
+			srv := redistest.Start(t)
+			fn(t, srv, func() rueidis.Client {
+				o := srv.Option()
+				o.DisableCache = off
+				c, err := rueidis.NewClient(o)
+				require.NoError(t, err)
+				t.Cleanup(c.Close)
+				return c
+			})
+		})
+	}
+}

@@ -1,0 +1,57 @@
+package rig
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// Logged is a logger and what it wrote.
+func Logged() (*slog.Logger, func() string) {
+	var mu sync.Mutex
+	var b bytes.Buffer
+	write := func(p []byte) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return b.Write(p)
+	}
+	return slog.New(slog.NewTextHandler(writer(write), nil)), func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return b.String()
+	}
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }
+
+// Evicting is a server that evicts keys, as one may ask of it and as one may not, and one that does not evict.
+func Evicting(t *testing.T) map[string]rueidis.Client {
+	srv := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
+	admin := srv.Client(t)
+	Must(t, admin, "ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all", "-info")
+	o := srv.Option()
+	o.Username, o.Password = "app", "any"
+	denied, err := rueidis.NewClient(o)
+	require.NoError(t, err)
+	t.Cleanup(denied.Close)
+	return map[string]rueidis.Client{"may ask": admin, "may not": denied, "has nothing to fear": redistest.Start(t).Client(t)}
+}
+
+// Warned fails unless text has one line, of eviction, where client may ask and has something to fear.
+func Warned(t *testing.T, client, text string) {
+	t.Helper()
+	want := 0
+	if client == "may ask" {
+		want = 1
+	}
+	require.Equal(t, want, strings.Count(text, "allkeys-lru"), "%s: %s", client, text)
+	require.Equal(t, want, strings.Count(text, "\n"), text)
+}

@@ -1,0 +1,215 @@
+// Package rig is what tests send past the library, and clients that lose, repeat, record or hold back what it sends.
+package rig
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/stretchr/testify/require"
+)
+
+var ctx = context.Background()
+
+// Hub is a hub on c that ends with the test.
+func Hub(t testing.TB, c rueidis.Client) *pubsub.Hub {
+	t.Helper()
+	h, err := pubsub.New(c, pubsub.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { h.Close(context.Background()) })
+	return h
+}
+
+// Raw sends one command past the library.
+func Raw(c rueidis.Client, args ...string) rueidis.RedisResult {
+	return c.Do(ctx, c.B().Arbitrary(args...).Build())
+}
+
+// Must is Raw for commands that a test needs to succeed.
+func Must(t testing.TB, c rueidis.Client, args ...string) {
+	t.Helper()
+	if err := Raw(c, args...).Error(); err != nil && !rueidis.IsRedisNil(err) {
+		require.NoError(t, err, args)
+	}
+}
+
+// Text is a reply that is a text, (nil) for none.
+func Text(t testing.TB, c rueidis.Client, args ...string) string {
+	t.Helper()
+	v, err := Raw(c, args...).ToString()
+	if rueidis.IsRedisNil(err) {
+		return "(nil)"
+	}
+	require.NoError(t, err, args)
+	return v
+}
+
+// Number is a reply that is a number.
+func Number(t testing.TB, c rueidis.Client, args ...string) int64 {
+	t.Helper()
+	v, err := Raw(c, args...).AsInt64()
+	require.NoError(t, err, args)
+	return v
+}
+
+// Hash is a hash.
+func Hash(t testing.TB, c rueidis.Client, key string) map[string]string {
+	t.Helper()
+	v, err := Raw(c, "HGETALL", key).AsStrMap()
+	require.NoError(t, err)
+	return v
+}
+
+// Keys are all keys of a single server.
+func Keys(t testing.TB, c rueidis.Client) []string {
+	t.Helper()
+	v, err := Raw(c, "KEYS", "*").AsStrSlice()
+	require.NoError(t, err)
+	return v
+}
+
+// RequireEnds fails if any key of the server has no TTL.
+func RequireEnds(t testing.TB, c rueidis.Client) {
+	t.Helper()
+	for _, k := range Keys(t, c) {
+		require.Positive(t, Number(t, c, "PTTL", k), "%q has no end", k)
+	}
+}
+
+// ServerNow is the server's time in ms.
+func ServerNow(t testing.TB, c rueidis.Client) int64 {
+	t.Helper()
+	v, err := Raw(c, "TIME").AsStrSlice()
+	require.NoError(t, err)
+	s, _ := strconv.ParseInt(v[0], 10, 64)
+	us, _ := strconv.ParseInt(v[1], 10, 64)
+	return s*1000 + us/1000
+}
+
+// Counting counts what is sent.
+type Counting struct {
+	rueidis.Client
+	Sent atomic.Int64
+}
+
+func (c *Counting) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	c.Sent.Add(1)
+	return c.Client.Do(ctx, cmd)
+}
+
+// Twice sends everything two times, as a network may, and hands out the second reply.
+type Twice struct{ rueidis.Client }
+
+func (c Twice) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	cmd = cmd.Pin()
+	c.Client.Do(ctx, cmd)
+	return c.Client.Do(ctx, cmd)
+}
+
+// Lossy runs everything and loses the reply where lose says so: the caller sees a closed connection.
+type Lossy struct {
+	rueidis.Client
+	lost rueidis.RedisResult // the error of a connection that was closed
+	lose func() bool
+}
+
+// NewLossy is one on s.
+func NewLossy(t testing.TB, s *redistest.Server, lose func() bool) *Lossy {
+	dead, err := rueidis.NewClient(s.Option())
+	require.NoError(t, err)
+	dead.Close()
+	lost := dead.Do(ctx, dead.B().Ping().Build())
+	require.Error(t, lost.Error()) // asked once: one that is asked by many at a time connects again
+	return &Lossy{s.Client(t), lost, lose}
+}
+
+func (c *Lossy) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	r := c.Client.Do(ctx, cmd)
+	if c.lose() {
+		return c.lost
+	}
+	return r
+}
+
+// Recording notes everything that is sent; Before, if set, is called first.
+type Recording struct {
+	rueidis.Client
+	Before func(args []string)
+
+	Mu   sync.Mutex
+	Sent [][]string
+}
+
+func (c *Recording) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	args := slices.Clone(cmd.Commands())
+	if c.Before != nil {
+		c.Before(args)
+	}
+	c.Mu.Lock()
+	c.Sent = append(c.Sent, args)
+	c.Mu.Unlock()
+	return c.Client.Do(ctx, cmd)
+}
+
+// Late keeps every request that match likes to itself: its sender sees a closed connection, and the server the request
+// when Deliver is called.
+type Late struct {
+	*Lossy
+	match func(args []string) bool
+
+	mu   sync.Mutex
+	held [][]string
+}
+
+// NewLate is one on s.
+func NewLate(t testing.TB, s *redistest.Server, match func(args []string) bool) *Late {
+	return &Late{Lossy: NewLossy(t, s, func() bool { return false }), match: match}
+}
+
+func (c *Late) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	args := slices.Clone(cmd.Commands())
+	c.mu.Lock()
+	mine := c.match(args)
+	if mine {
+		c.held = append(c.held, args)
+	}
+	c.mu.Unlock()
+	if mine {
+		return c.lost
+	}
+	return c.Client.Do(ctx, cmd)
+}
+
+// Deliver sends what was kept.
+func (c *Late) Deliver(t testing.TB) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	require.NotEmpty(t, c.held)
+	for _, args := range c.held {
+		require.NoError(t, Raw(c.Client, args...).Error())
+	}
+}
+
+// Once is match the first time only.
+func Once(match func(args []string) bool) func(args []string) bool {
+	done := false
+	return func(args []string) bool {
+		if done || !match(args) {
+			return false
+		}
+		done = true
+		return true
+	}
+}
+
+// Has matches requests with this argument.
+func Has(arg string) func(args []string) bool {
+	return func(args []string) bool { return slices.Contains(args, arg) }
+}

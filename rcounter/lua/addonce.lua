@@ -1,0 +1,54 @@
+-- Adds to a counter once for each id.
+-- uses: clock, counter
+--
+-- KEYS[1]  the counter, a string
+-- KEYS[2]  the ids of what was added, those of one part of 64, a hash: ':' and the id -> 'call;delta;sum'; 'from' -> when it was begun, in ms
+-- KEYS[3]  likewise: of the two the one begun later takes new ids, the other has those of before
+-- ARGV[1…4] as for add.lua
+-- ARGV[5]  id of this call
+-- ARGV[6]  the id
+-- ARGV[7]  for how many ms an id is remembered at least
+-- ARGV[8]  which part this is, from 0
+--
+-- Replies  {0, sum}      added, by this call
+--          {1, value}    as add.lua: not added, and not remembered, since it may change
+--          {2, value}    likewise
+--          {3, sum}      added before, by another call
+--          {4, delta}    the id stands for another delta: not added
+--
+-- Safe to run twice: the second run finds the id, and by the call's that it is its own.
+--
+-- Two hashes take turns: once the later one is as old as an id must be remembered, every id of the other is older than
+-- that, and it is emptied and takes over. So an id is remembered for up to twice that time, and none costs a timer. It is unlinked,
+-- so the server frees it in the background. When nobody adds any more they expire, which holds the server up; so each of
+-- the parts that were filled at one time ends up to a second after the one before it. That is added to twice the time, not
+-- taken off it: what is left after nearly once the time would be too little for an id that is added then, the end would be
+-- moved on, and the ids of before be kept for three times as long.
+local key, young, old, call, id, keep = KEYS[1], KEYS[2], KEYS[3], ARGV[5], ':' .. ARGV[6], tonumber(ARGV[7])
+
+local a, b = redis.call('HMGET', young, 'from', id), redis.call('HMGET', old, 'from', id)
+local record = a[2] or b[2]
+if record then
+  local by, delta, sum = record:match('^([^;]*);(%-?%d+);(%-?%d+)$')
+  if not by then return redis.error_reply('ERR the ids of a counter are something else') end
+  if delta ~= ARGV[1] then return {4, delta} end
+  return {by == call and 0 or 3, sum}
+end
+
+local r = add(key, ARGV[1], ARGV[2], ARGV[3], ARGV[4])
+if r[1] ~= 0 then return r end
+
+local now = clock()
+local from, before = tonumber(a[1] or '') or -1, tonumber(b[1] or '') or -1
+if before > from then
+  young, old = KEYS[3], KEYS[2]
+  from = before
+end
+if from < 0 or now - from >= keep then
+  young = old
+  redis.call('UNLINK', young)
+  redis.call('HSET', young, 'from', digits(now))
+end
+redis.call('HSET', young, id, call .. ';' .. ARGV[1] .. ';' .. r[2])
+if redis.call('PTTL', young) < keep then redis.call('PEXPIRE', young, digits(2 * keep + math.floor(ARGV[8] * math.min(1000, keep / 128)))) end
+return r

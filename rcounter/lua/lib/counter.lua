@@ -1,0 +1,50 @@
+-- What the scripts that add to a counter share.
+--
+-- Lua's numbers are doubles, exact to 2^53 only. No value becomes one here: INCRBY adds, replies are strings, and the
+-- comparisons are of decimal strings.
+
+-- less reports a < b of decimal integers of up to 25 digits.
+local function less(a, b)
+  local na, nb = a:byte(1) == 45, b:byte(1) == 45 -- '-'
+  if na ~= nb then return na end
+  if na then -- of negative numbers the one with the larger digits is less (not "a, b = b:sub(2), a:sub(2)", which the
+    -- embedded server's Lua runs one after the other)
+    local rest = a:sub(2)
+    a = b:sub(2)
+    b = rest
+  end
+  if #a ~= #b then return #a < #b end
+  -- in two parts, each exact as a double; not by Lua's own string order, which follows the server's locale
+  local ha, hb = a:sub(1, -11), b:sub(1, -11)
+  if ha ~= hb then return tonumber(ha) < tonumber(hb) end
+  return tonumber(a:sub(-10)) < tonumber(b:sub(-10))
+end
+
+-- add is add.lua, which says what its arguments and replies are.
+local function add(key, delta, initial, limit, ttl)
+  -- repair gives a key without an end its TTL. A counter that stands at its bound needs it too: without one it would
+  -- refuse everybody for ever.
+  local function repair()
+    if ttl ~= '0' and redis.call('PTTL', key) == -1 then redis.call('PEXPIRE', key, ttl) end
+  end
+
+  local value = redis.call('GET', key)
+  local missing = not value
+  if missing then
+    value = initial
+  elseif not (value == '0' or value:find('^%-?[1-9]%d*$'))
+      or less('9223372036854775807', value) or less(value, '-9223372036854775808') then
+    return {2, value}
+  end
+
+  local down = delta:byte(1) == 45
+  if limit ~= '' and (down and less(value, limit) or not down and less(limit, value)) then
+    if not missing then repair() end
+    return {1, value}
+  end
+
+  if missing and initial ~= '0' then redis.call('SET', key, initial) end
+  redis.call('INCRBY', key, delta)
+  repair()
+  return {0, redis.call('GET', key)}
+end

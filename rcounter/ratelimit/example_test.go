@@ -1,0 +1,80 @@
+package ratelimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
+)
+
+// demo is a hub on an embedded server; a program would call pubsub.Dial with its server's address.
+func demo() (h *pubsub.Hub, end func()) {
+	server := miniredis.NewMiniRedis()
+	if err := server.Start(); err != nil {
+		log.Fatal(err)
+	}
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if h, err = pubsub.New(client, pubsub.Options{}); err != nil {
+		log.Fatal(err)
+	}
+	return h, func() { h.Close(context.Background()); client.Close(); server.Close() }
+}
+
+// demoClient is a client on an embedded server, which may take its time on a busy machine.
+func demoClient() (c *ratelimit.Client, end func()) {
+	hub, end := demo()
+	c, err := ratelimit.New(hub, ratelimit.Options{CallTimeout: 10 * time.Second})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return c, end
+}
+
+// In front of a sale: every user may tap three times at once, and then once in a minute.
+func ExampleLimiter_Allow() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+
+	taps := c.Limiter("taps", ratelimit.LimiterOptions{Rate: 1, Per: time.Minute, Burst: 3})
+	for range 4 {
+		a, err := taps.Allow(ctx, "ann", 1)
+		if err != nil {
+			fmt.Println("503, try again:", err)
+			continue
+		}
+		fmt.Println(a.Allowed, a.Remaining, a.RetryAfter.Round(time.Minute))
+	}
+	// Output:
+	// true 2 0s
+	// true 1 0s
+	// true 0 0s
+	// false 0 1m0s
+}
+
+// A worker that may call a supplier ten times a second, together with all other workers, waits for its turn; it is
+// told at once if that would come too late.
+func ExampleLimiter_Wait() {
+	c, end := demoClient()
+	defer end()
+
+	calls := c.Limiter("supplier", ratelimit.LimiterOptions{Rate: 10, Per: time.Hour})
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	fmt.Println(calls.Wait(ctx, "", 1))
+	err := calls.Wait(ctx, "", 1)
+	var limited *ratelimit.LimitedError
+	fmt.Println(errors.As(err, &limited), limited.RetryAfter.Round(time.Minute))
+	// Output:
+	// <nil>
+	// true 6m0s
+}

@@ -1,0 +1,317 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
+)
+
+// maxWait is the longest time for which Wait waits if its context has no deadline.
+const maxWait = 24 * time.Hour
+
+// LimiterOptions describe a Limiter. They live in the program, not on the server: all users of a name should
+// pass the same ones. If they change, what was let through before still counts.
+type LimiterOptions struct {
+	// Rate is how many units pass in every Per, 1 to 1,000,000,000. Required.
+	Rate int64
+	// Per is the period, whole microseconds up to 366 days. Defaults to a second.
+	Per time.Duration
+	// Burst is how many units may pass at once after a pause, at least 1; Burst times Per in microseconds is at most
+	// 2^52. Defaults to 1: units pass evenly spaced, Per / Rate apart.
+	Burst int64
+	// PerProcess limits this process alone, and each process by itself: nothing is sent, and nothing is shared. For
+	// what a process may do to its server. Defaults to false: all processes together.
+	PerProcess bool
+}
+
+// maxPer is the longest period of a rate limiter.
+const maxPer = 366 * 24 * time.Hour
+
+func (o *LimiterOptions) check() error {
+	if o.Per == 0 {
+		o.Per = time.Second
+	}
+	if o.Burst == 0 {
+		o.Burst = 1
+	}
+	switch {
+	case o.Rate < 1 || o.Rate > 1_000_000_000:
+		return errs.InvalidOption("Rate", o.Rate, "between 1 and 1000000000")
+	case o.Per < time.Microsecond || o.Per > maxPer || o.Per%time.Microsecond != 0:
+		return errs.InvalidOption("Per", o.Per, fmt.Sprintf("whole microseconds between 1µs and %v, or 0 for a second", maxPer))
+	case o.Burst < 1:
+		return errs.InvalidOption("Burst", o.Burst, "at least 1, or 0 for 1")
+	}
+	if high, low := bits.Mul64(uint64(o.Burst), uint64(o.Per.Microseconds())); high > 0 || low > 1<<52 {
+		return errs.InvalidOption("Burst", o.Burst, fmt.Sprintf("at most %d with Per %v", int64(1<<52)/o.Per.Microseconds(), o.Per))
+	}
+	return nil
+}
+
+// Limiter lets units through at a rate: what a sale puts in front of itself. It is an immutable description, safe
+// for concurrent use. Every key it is asked for (a user, an address; "" for all together) has a limit of its own.
+//
+// In any interval of length T no more than Burst + T * Rate / Per units pass, whoever asks, from whatever process, in
+// the server's own time: the generic cell rate algorithm, in whole numbers, so that nothing drifts. A reply that is
+// lost and asked for again may count its units twice: too few pass then, never too many. It is for admission, not for
+// allocation: what must not be given out twice is a Stock's.
+//
+// A key costs the server about 150 bytes while its units still count, and nothing afterwards. One that is lost (evicted,
+// deleted, a failover) is as if nobody had come: up to Burst units too many pass. A clock that is set forward lets
+// pass what the step is worth, at most Burst; one that is set back makes the limiter stand still until the next call, no longer.
+//
+// The layout is this library's own, and not that of Redisson's RRateLimiter.
+type Limiter struct {
+	c       *Client
+	name    string
+	refused error // what is wrong with name or options
+
+	o     LimiterOptions
+	args  []string // rate, per, burst
+	local *localLimits
+}
+
+// Limiter describes the rate limiter called name. Nothing is sent. A name or options that cannot be used make
+// every verb of the result fail: ErrInvalidName, ErrInvalidOption. With PerProcess, values made by separate calls share
+// nothing.
+func (c *Client) Limiter(name string, o LimiterOptions) *Limiter {
+	l := &Limiter{c: c, name: name}
+	_, refused := keyname.Braced(c.calls.Prefix(), name, "a rate limiter")
+	if refused == nil {
+		refused = o.check()
+	}
+	edge(&refused)
+	l.refused = refused
+	l.o = o
+	l.args = []string{strconv.FormatInt(o.Rate, 10), strconv.FormatInt(o.Per.Microseconds(), 10), strconv.FormatInt(o.Burst, 10)}
+	if o.PerProcess {
+		l.local = &localLimits{base: time.Now(), keys: map[string]localLevel{}}
+	}
+	return l
+}
+
+// Admission is the answer of Allow.
+type Admission struct {
+	// Allowed reports whether the units may pass, and then they have been taken.
+	Allowed bool
+	// RetryAfter is how long until as many units could pass, if not Allowed and nobody else comes.
+	RetryAfter time.Duration
+	// Remaining is how many more units could pass at once.
+	Remaining int64
+	// ResetAfter is how long until the whole burst could pass again.
+	ResetAfter time.Duration
+}
+
+// Allow takes n units from key's limit if they may pass now, and says how long to wait if not. n is 0, to look, to
+// Burst. One round trip, repeated until answered; none with PerProcess.
+//
+// Errors: ErrInvalidName for the key, ErrInvalidOption for n, ErrUnavailable, ErrUnknownOutcome: the units may have
+// been taken.
+func (l *Limiter) Allow(ctx context.Context, key string, n int64) (_ Admission, err error) {
+	defer edge(&err)
+	if err := l.check(key, n, 0); err != nil {
+		return Admission{}, err
+	}
+	r, err := l.take(ctx, session.CallID(), key, n, 0)
+	if err != nil {
+		return Admission{}, err
+	}
+	a := Admission{Allowed: r.passed, Remaining: r.free, ResetAfter: r.empty}
+	if !a.Allowed {
+		a.RetryAfter = r.wait
+	}
+	return a, nil
+}
+
+// Wait takes n units, 1 to Burst, from key's limit and returns nil when they may pass. They are taken at once, in the
+// order in which the server runs the calls, and Wait sleeps for exactly as long as it then takes; it does not ask
+// again. One round trip; none with PerProcess.
+//
+// If the turn would come after ctx's deadline (after maxWait without one), the error is ErrLimited at once, a
+// *LimitedError, and nothing is taken. If ctx ends while Wait sleeps, the error is ctx's, at once, and the units are
+// given back in the background, if nobody has come after (those who have were told their times already) and the server
+// answers within a call timeout. The same is tried if ctx ends while the reply is awaited: ErrUnknownOutcome.
+//
+// Errors as for Allow.
+func (l *Limiter) Wait(ctx context.Context, key string, n int64) (err error) {
+	defer edge(&err)
+	if err := l.check(key, n, 1); err != nil {
+		return err
+	}
+	most := maxWait
+	if d, ok := ctx.Deadline(); ok {
+		most = max(0, min(most, time.Until(d)))
+	}
+	id := session.CallID()
+	r, err := l.take(ctx, id, key, n, most)
+	switch {
+	case errors.Is(err, ErrUnknownOutcome): // they may have been taken, for a caller who does not wait any more
+		l.giveBack(ctx, id, key, n)
+		return err
+	case err != nil:
+		return err
+	case !r.passed:
+		return &LimitedError{Name: l.name, Key: key, RetryAfter: r.wait}
+	case r.wait == 0:
+		return nil
+	}
+	// From here on it is counted from the reply: the units pass no earlier than the server said.
+	if script.Pause(ctx, r.wait) {
+		return nil
+	}
+	l.giveBack(ctx, id, key, n)
+	return errs.Ended(ctx)
+}
+
+// giveBack undoes what take did under id, if nobody has come after: in the background, since ctx has ended, and for no
+// longer than a call may take. If it fails, too few pass.
+func (l *Limiter) giveBack(ctx context.Context, id, key string, n int64) {
+	undo := func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.c.calls.Timeout())
+		defer cancel()
+		if _, err := l.take(ctx, id, key, -n, 0); err != nil {
+			l.c.failed(ctx, l.name, err)
+		}
+	}
+	if l.local != nil {
+		undo()
+		return
+	}
+	l.c.calls.Tasks.Spawn(undo)
+}
+
+func (l *Limiter) check(key string, n, least int64) error {
+	if err := l.c.calls.Usable(l.refused); err != nil {
+		return err
+	}
+	if err := keyname.Text("key", key); err != nil {
+		return err
+	}
+	if n < least || n > l.o.Burst {
+		return errs.InvalidOption("n", n, fmt.Sprintf("between %d and Burst, which is %d", least, l.o.Burst))
+	}
+	return nil
+}
+
+// key is the Redis key of a limit. The hash tag is the name and the key, so that the keys of one limiter are spread
+// over a Cluster; the length of the name says where it ends, so that "a", "b:c" and "a:b", "c" are two.
+func (l *Limiter) key(key string) string {
+	full := l.c.calls.Prefix() + l.name
+	suffix := ":q" + strconv.Itoa(len(full))
+	if key == "" {
+		return keyname.Prefix("rc", full) + suffix
+	}
+	return "rc:{" + full + ":" + key + "}" + suffix
+}
+
+type rateReply struct {
+	passed      bool
+	wait, empty time.Duration
+	free        int64
+}
+
+var rateScript = script.Load("take", files, "take")
+
+// take runs take.lua, or the same here.
+func (l *Limiter) take(ctx context.Context, id, key string, n int64, most time.Duration) (rateReply, error) {
+	if l.local != nil {
+		if ctx.Err() != nil {
+			return rateReply{}, fmt.Errorf("%w: rate limit of %q: %w", ErrUnavailable, l.key(key), errs.Ended(ctx))
+		}
+		return l.local.take(l.o, id, key, n, most), nil
+	}
+	k := l.key(key)
+	m, err := l.c.calls.Do(ctx, script.Call{Script: rateScript, Keys: []string{k}, Args: append([]string{id}, append(l.args[:3:3],
+		strconv.FormatInt(n, 10), strconv.FormatInt(most.Microseconds(), 10))...)})
+	if err != nil {
+		return rateReply{}, err
+	}
+	v, err := m.AsIntSlice()
+	if err != nil || len(v) != 4 {
+		return rateReply{}, fmt.Errorf("unexpected reply to take on %q", k)
+	}
+	return rateReply{passed: v[0] == 1, wait: script.Micros(v[1]), free: v[2], empty: script.Micros(v[3])}, nil
+}
+
+// localLimits are the limits of one process: take.lua with a map for a server and a monotonic clock.
+type localLimits struct {
+	mu   sync.Mutex
+	base time.Time
+	keys map[string]localLevel
+	tidy int // keys at which those that are empty are looked for
+}
+
+type localLevel struct {
+	at, level int64 // us since base; units * per
+	id        string
+}
+
+const tidyAt = 1024
+
+func (l *localLimits) take(o LimiterOptions, id, key string, n int64, most time.Duration) rateReply {
+	per := o.Per.Microseconds()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Since(l.base).Microseconds()
+	s := l.keys[key]
+	s.drain(now, o.Rate)
+	answer := func(passed bool, wait int64) rateReply {
+		return rateReply{passed: passed, wait: script.Micros(wait), free: max(0, (o.Burst*per-s.level)/per), empty: script.Micros(ceilDiv(s.level, o.Rate))}
+	}
+	mine := s.id == id
+	switch {
+	case n < 0 && !mine:
+		return answer(false, 0)
+	case n < 0:
+		s.level, s.id = max(0, s.level+n*per), "!"+id
+	case n == 0:
+		return answer(true, 0)
+	case s.id == "!"+id:
+		return answer(false, 0)
+	case mine: // as the script, though nothing repeats a call here
+	default:
+		wait := max(0, ceilDiv(s.level+n*per-o.Burst*per, o.Rate))
+		if wait > most.Microseconds() || s.level+n*per > 1<<53-1 {
+			return answer(false, wait)
+		}
+		s.level, s.id = s.level+n*per, id
+	}
+	s.at = now
+	// a key whose units no longer count is as if it had never been there
+	if l.keys[key] = s; len(l.keys) >= max(tidyAt, l.tidy) {
+		for k, s := range l.keys {
+			if s.drain(now, o.Rate); s.level == 0 {
+				delete(l.keys, k)
+			}
+		}
+		l.tidy = 2 * len(l.keys)
+	}
+	return answer(true, max(0, ceilDiv(s.level-o.Burst*per, o.Rate)))
+}
+
+// drain takes off what has passed since the last call.
+func (s *localLevel) drain(now, rate int64) {
+	if past := now - s.at; past > s.level/rate {
+		s.level = 0
+	} else if past > 0 {
+		s.level -= past * rate
+	}
+}
+
+// ceilDiv is a/b rounded up, for b > 0.
+func ceilDiv(a, b int64) int64 {
+	q := a / b
+	if a > q*b {
+		q++
+	}
+	return q
+}

@@ -1,0 +1,41 @@
+package ratelimit_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/redistest/rig"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
+	"github.com/stretchr/testify/require"
+)
+
+var ctx = context.Background()
+
+var (
+	raw      = rig.Raw
+	must     = rig.Must
+	number   = rig.Number
+	keys     = rig.Keys
+	newLossy = rig.NewLossy
+	dec      = rig.Dec
+	both     = rig.Both
+)
+
+type (
+	counting = rig.Counting
+	twice    = rig.Twice
+)
+
+// patient are options for tests that are not about time: a busy machine may take its while.
+var patient = ratelimit.Options{CallTimeout: 10 * time.Second}
+
+// on makes a client of the library on c.
+func on(t testing.TB, c rueidis.Client, o ratelimit.Options) *ratelimit.Client {
+	t.Helper()
+	rc, err := ratelimit.New(rig.Hub(t, c), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { rc.Close(ctx) })
+	return rc
+}

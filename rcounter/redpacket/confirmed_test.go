@@ -1,0 +1,41 @@
+package redpacket_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/redistest/rig"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
+	"github.com/stretchr/testify/require"
+)
+
+// From Redis 7.2 on WAIT waits for nothing if its connection has written nothing. So a call that only finds what its
+// first copy, or another call, has done must write something, or its answer is confirmed by nobody.
+func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
+	redistest.SkipShort(t)
+	t.Parallel()
+	srv := redistest.Start(t, "--save", "")
+	admin := srv.Client(t)
+	c := on(t, srv.Client(t), redpacket.Options{CallTimeout: patient.CallTimeout, MinReplicas: 1, ReplicaTimeout: time.Millisecond})
+	p := c.Packet("p")
+	packet := redpacket.Spec{Total: 10, Shares: 3, OpenFor: time.Hour, Retain: time.Hour}
+	_, err := p.SendAs(ctx, "S", packet, []int64{3, 3, 4}, 0, 3)
+	require.ErrorIs(t, err, redpacket.ErrNotReplicated)
+	brief := c.Packet("brief")
+	_, err = brief.SendAs(ctx, "S", redpacket.Spec{Total: 10, Shares: 3, OpenFor: time.Millisecond, Retain: time.Hour}, []int64{3, 3, 4}, 0, 3)
+	require.ErrorIs(t, err, redpacket.ErrNotReplicated)
+	for _, tc := range []struct {
+		name string
+		call func() error
+	}{
+		{"Grab", func() error { _, err := p.GrabAs(ctx, "G", "ann"); return err }},
+		{"Refund", func() error { _, err := brief.RefundAs(ctx, "R"); return err }},
+		{"Send", func() error { _, err := p.SendAs(ctx, "S", packet, []int64{3, 3, 4}, 0, 3); return err }},
+	} {
+		require.ErrorIs(t, tc.call(), redpacket.ErrNotReplicated, tc.name)
+		before := rig.Writes(t, admin)
+		require.ErrorIs(t, tc.call(), redpacket.ErrNotReplicated, tc.name)
+		require.Greater(t, rig.Writes(t, admin), before, tc.name)
+	}
+}

@@ -1,0 +1,124 @@
+package redpacket_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"math/rand/v2"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
+)
+
+// demo is a hub on an embedded server; a program would call pubsub.Dial with its server's address.
+func demo() (h *pubsub.Hub, end func()) {
+	server := miniredis.NewMiniRedis()
+	if err := server.Start(); err != nil {
+		log.Fatal(err)
+	}
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if h, err = pubsub.New(client, pubsub.Options{}); err != nil {
+		log.Fatal(err)
+	}
+	return h, func() { h.Close(context.Background()); client.Close(); server.Close() }
+}
+
+// demoClient is a client on an embedded server, which may take its time on a busy machine.
+func demoClient() (c *redpacket.Client, end func()) {
+	hub, end := demo()
+	c, err := redpacket.New(hub, redpacket.Options{CallTimeout: 10 * time.Second})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return c, end
+}
+
+// Ten yuan among five friends, of whom one asks again.
+func ExamplePacket() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+
+	packet := c.Packet("new-year")
+	if _, err := packet.Send(ctx, redpacket.Spec{Total: 1000, Shares: 5, OpenFor: 24 * time.Hour, Retain: 7 * 24 * time.Hour,
+		Rand: rand.New(rand.NewPCG(1, 2))}); err != nil { // leave Rand out: these amounts can be predicted
+		log.Fatal(err)
+	}
+	for _, user := range []string{"ann", "bob", "ann"} {
+		share, err := packet.Grab(ctx, user)
+		if err != nil {
+			log.Fatal(err) // no answer: asking again is safe
+		}
+		fmt.Printf("%s %v: %d.%02d, %d left\n", user, share.Outcome, share.Cents/100, share.Cents%100, share.Left)
+	}
+	_, err := packet.Refund(ctx)
+	fmt.Println("refund:", errors.Is(err, redpacket.ErrNotEnded))
+	// Output:
+	// ann granted: 2.51, 4 left
+	// bob granted: 1.82, 3 left
+	// ann replayed: 2.51, 3 left
+	// refund: true
+}
+
+// What nobody took goes back once, however often it is asked for.
+func ExamplePacket_Refund() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+	packet := c.Packet("short")
+	packet.Send(ctx, redpacket.Spec{Total: 1000, Shares: 4, Method: redpacket.Equal, OpenFor: 500 * time.Millisecond})
+	packet.Grab(ctx, "ann")
+
+	for n := 0; n < 2; {
+		refund, err := packet.Refund(ctx)
+		var early *redpacket.NotEndedError
+		if errors.As(err, &early) {
+			time.Sleep(early.Left)
+			continue
+		}
+		fmt.Println(refund.Cents, refund.First) // pay it out by an entry unique over (packet, refund.Epoch)
+		n++
+	}
+	// Output:
+	// 750 true
+	// 750 false
+}
+
+// Who took what, in the order of taking.
+func ExamplePacket_Shares() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+	packet := c.Packet("equal")
+	packet.Send(ctx, redpacket.Spec{Total: 1000, Shares: 3, Method: redpacket.Equal, OpenFor: time.Hour})
+	packet.Grab(ctx, "ann")
+	packet.Grab(ctx, "bob")
+
+	for share, err := range packet.Shares(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(share.Ordinal, share.User, share.Cents)
+	}
+	// Output:
+	// 1 ann 334
+	// 2 bob 333
+}
+
+// The splitting alone, without a server.
+func ExampleSplit() {
+	shares, err := redpacket.Split(1000, 5, 100, 300, redpacket.DoubleMean, rand.New(rand.NewPCG(1, 2)))
+	fmt.Println(shares, err)
+	_, err = redpacket.Split(10, 20, 1, 0, redpacket.Equal, nil)
+	fmt.Println(err)
+	// Output:
+	// [225 191 123 254 207] <nil>
+	// redpacket: invalid option: total is 10, must be at least n * min, which is 20 * 1
+}

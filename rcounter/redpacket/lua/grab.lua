@@ -1,0 +1,92 @@
+-- Gives each of some users one share of a red packet, in their order.
+-- uses: clock, ends, packet
+--
+-- KEYS     those of redpacket.lua; a user's record is 'ordinal;cents;call'
+-- ARGV[1]  id of this call
+-- ARGV[2]  '1' to write something even if nothing is taken and somebody has a share: see own in stock.lua
+-- ARGV[3…] the users, 1 to 128
+--
+-- Replies  { 0, epoch, shares left, cents left, outcome, ordinal, cents, outcome, ordinal, cents …}
+--          {-1, recorded, found}   records or shares are missing, or numbers that cannot be (recorded is -1)
+--          outcomes: 1 granted, 2 replayed, 3 none left, 4 not there or still being sent, 6 over
+--
+-- The user's record comes first, then the window, then what is left: who took the last share and asks again gets the
+-- same answer.
+--
+-- Safe to run twice: the second run finds the records of the first, and by the call's id that they are its own.
+--
+-- Whatever is missing fails closed: the packet counts how many records and how many shares there must be. Everything
+-- is decided before the first write, and the count is written before the share is taken: a run broken off in between
+-- gives too little and says so, never too much.
+local call = ARGV[1]
+local n = #ARGV - 2
+if n < 1 or n > 128 then return redis.error_reply('ERR grab takes 1 to 128 users') end
+
+local m = redis.call('HMGET', packet, 'n', 'total', 'taken', 'given', 'state', 'end', 'gone', 'epoch')
+local now = clock()
+if m[1] then
+  for i = 1, 8 do
+    m[i] = tonumber(m[i])
+    if not m[i] then return {-1, -1, 0} end
+  end
+end
+if not m[1] or m[5] == 0 or now >= m[7] then
+  tidy(m[1] and m[7], now)
+  local out = {0, 0, 0, 0}
+  for i = 1, n do
+    out[2 + 3 * i], out[3 + 3 * i], out[4 + 3 * i] = 4, 0, 0
+  end
+  return out
+end
+local total, taken, given, state = m[2], m[3], m[4], m[5]
+
+local found = redis.call('HLEN', users)
+if found ~= taken then return {-1, taken, found} end
+local left = m[1] - taken
+if left < 0 or given > total then return {-1, -1, 0} end
+if state == 1 then -- after a refund no shares are kept
+  local there = redis.call('LLEN', shares)
+  if there ~= left then return {-1, left, there} end
+end
+
+local over = state ~= 1 or now >= m[6]
+local old = redis.call('HMGET', users, unpack(ARGV, 3))
+local next_shares = {}
+if not over and left > 0 then next_shares = redis.call('LRANGE', shares, 0, math.min(n, left) - 1) end
+
+local out, set, mine, pops, won = {0, m[8], 0, 0}, {}, {}, 0, false
+for i = 1, n do
+  local user, outcome, ordinal, cents = ARGV[2 + i], 6, 0, 0
+  if mine[user] then -- a second time in this call
+    outcome, ordinal, cents = 2, mine[user][1], mine[user][2]
+  elseif old[i] then
+    local o, c, by = old[i]:match('^(%d+);(%d+);(.*)$')
+    if not o then return {-1, -1, 0} end
+    outcome, ordinal, cents, won = by == call and 1 or 2, tonumber(o), tonumber(c), true
+  elseif not over and left == 0 then
+    outcome = 3
+  elseif not over then
+    pops, left, taken = pops + 1, left - 1, taken + 1
+    cents = tonumber(next_shares[pops])
+    if not cents then return {-1, -1, 0} end
+    outcome, ordinal, mine[user], given = 1, taken, {taken, cents}, given + cents
+    set[#set + 1] = user
+    set[#set + 1] = string.format('%.0f;%.0f;', taken, cents) .. call
+  end
+  out[2 + 3 * i], out[3 + 3 * i], out[4 + 3 * i] = outcome, ordinal, cents
+end
+if given > total or left == 0 and given ~= total then return {-1, -1, 0} end
+if state == 1 then out[3], out[4] = left, total - given end
+
+if pops > 0 then
+  redis.call('HSET', packet, 'taken', digits(taken), 'given', digits(given))
+  redis.call('LPOP', shares, pops)
+  redis.call('HSET', users, unpack(set))
+  -- All keys in one go: an end of the records before that of the packet would look like their loss.
+  if redis.call('PTTL', users) < 0 or redis.call('PTTL', packet) < 0 or left > 0 and redis.call('PTTL', shares) < 0 then
+    expire(m[7] - now)
+  end
+elseif won and ARGV[2] == '1' then
+  redis.call('HSET', packet, 'state', state)
+end
+return out

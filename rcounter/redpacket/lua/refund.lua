@@ -1,0 +1,50 @@
+-- Takes what is left of a red packet whose time is over back to its sender.
+-- uses: clock, packet
+--
+-- KEYS     those of redpacket.lua
+-- ARGV[1]  id of this call
+-- ARGV[2]  '1' to write something even if it was refunded before: see own in stock.lua
+--
+-- Replies  { 0, epoch, cents, shares, 1}   refunded, by this call
+--          { 0, epoch, cents, shares, 0}   refunded before, by another
+--          { 1, epoch, ms to the end, 0, 0}
+--          { 2, 0, 0, 0, 0}                there is none, or it is still being sent
+--          {-1, recorded, found}           records or shares are missing, or numbers that cannot be: nothing refunded
+--
+-- Safe to run twice: the packet says what was refunded and by which call. What is refunded cannot be taken any more:
+-- the state forbids it, and the shares are gone.
+local call = ARGV[1]
+
+local m = redis.call('HMGET', packet, 'n', 'total', 'taken', 'given', 'state', 'end', 'gone', 'epoch', 'refund', 'by')
+if not m[1] then
+  tidy()
+  return {2, 0, 0, 0, 0}
+end
+for i = 1, 8 do
+  m[i] = tonumber(m[i])
+  if not m[i] then return {-1, -1, 0} end
+end
+local now = clock()
+local left, cents, state = m[1] - m[3], m[2] - m[4], m[5]
+if state == 0 or now >= m[7] then
+  tidy(m[7], now)
+  return {2, 0, 0, 0, 0}
+end
+if state == 2 then
+  local refund = tonumber(m[9])
+  if not refund then return {-1, -1, 0} end
+  if ARGV[2] == '1' then redis.call('HSET', packet, 'state', 2) end
+  return {0, m[8], refund, left, m[10] == call and 1 or 0}
+end
+if now < m[6] then return {1, m[8], m[6] - now, 0, 0} end
+
+local found = redis.call('HLEN', users)
+if found ~= m[3] then return {-1, m[3], found} end
+local there = redis.call('LLEN', shares)
+if there ~= left then return {-1, left, there} end
+if cents < 0 or left == 0 and cents ~= 0 then return {-1, -1, 0} end
+
+redis.call('HSET', packet, 'state', 2, 'refund', digits(cents), 'by', call)
+redis.call('UNLINK', shares)
+if redis.call('PTTL', packet) < 0 then redis.call('PEXPIRE', packet, digits(m[7] - now)) end
+return {0, m[8], cents, left, 1}

@@ -1,0 +1,60 @@
+package redpacket_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/redistest/rig"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
+	"github.com/stretchr/testify/require"
+)
+
+var ctx = context.Background()
+
+var (
+	raw         = rig.Raw
+	must        = rig.Must
+	text        = rig.Text
+	number      = rig.Number
+	hash        = rig.Hash
+	keys        = rig.Keys
+	requireEnds = rig.RequireEnds
+	serverNow   = rig.ServerNow
+	newLossy    = rig.NewLossy
+	dec         = rig.Dec
+	during      = rig.During
+	both        = rig.Both
+)
+
+type (
+	counting  = rig.Counting
+	twice     = rig.Twice
+	recording = rig.Recording
+)
+
+// hour is in ms.
+const hour = 3600_000
+
+// testEpoch is one that no server gives.
+const testEpoch = 1_700_000_000_000_001
+
+// patient are options for tests that are not about time: a busy machine may take its while.
+var patient = redpacket.Options{CallTimeout: 10 * time.Second}
+
+// on makes a client of the library on c.
+func on(t testing.TB, c rueidis.Client, o redpacket.Options) *redpacket.Client {
+	t.Helper()
+	rc, err := redpacket.New(rig.Hub(t, c), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { rc.Close(ctx) })
+	return rc
+}
+
+// The bounds of a packet.
+const (
+	maxTotal  = 1<<53 - 1
+	maxShares = 1_000_000
+	lifetime  = 100 * 365 * 24 * time.Hour
+)

@@ -1,0 +1,185 @@
+package redpacket
+
+import (
+	crand "crypto/rand"
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+const (
+	// maxShares is the largest number of shares of a red packet.
+	maxShares = 1_000_000
+	// maxTotal is the largest total of a red packet, in cents: 2^53-1, to which the server's Lua counts exactly.
+	maxTotal = 1<<53 - 1
+)
+
+// Method is how a total is split into shares.
+type Method uint8
+
+const (
+	// DoubleMean draws each share between the least and twice the mean of what is then left, and shuffles the shares,
+	// so that none is better for its place. It is what users of red packets know: many middling shares, the largest
+	// about twice the mean. The default.
+	DoubleMean Method = iota
+	// LineCutting cuts the total at random points: the spread is wider than DoubleMean's, the largest share about
+	// ln(n) times the mean.
+	LineCutting
+	// Equal gives everybody the same, to the cent: the first total mod n shares have one more.
+	Equal
+)
+
+var methodNames = [...]string{"double mean", "line cutting", "equal"}
+
+func (m Method) String() string {
+	if int(m) < len(methodNames) {
+		return methodNames[m]
+	}
+	return "method " + strconv.Itoa(int(m))
+}
+
+// Split splits total cents into n shares, each at least min and at most max (0: no most), whose sum is exactly total.
+// The same r, in the same state, gives the same shares; nil is a generator of its own that nobody can predict. Under
+// DoubleMean and LineCutting every place has the same distribution.
+//
+// The error is ErrInvalidOption: total outside 1 to maxTotal, n outside 1 to maxShares, min below 0, max below min,
+// a total that n shares of such sizes cannot add up to, or an unknown method.
+func Split(total, n, min, max int64, m Method, r *rand.Rand) (_ []int64, err error) {
+	defer edge(&err)
+	max, err = checkSplit(total, n, min, max, m, [...]string{"total", "n", "min", "max", "method"})
+	if err != nil {
+		return nil, err
+	}
+	if r == nil {
+		var seed [32]byte
+		crand.Read(seed[:]) // never fails
+		r = rand.New(rand.NewChaCha8(seed))
+	}
+	// Every share has min; only the surplus is drawn, up to room a share.
+	surplus, room := total-n*min, max-min
+	shares := make([]int64, n)
+	switch m {
+	case DoubleMean:
+		doubleMean(shares, surplus, room, r)
+	case LineCutting:
+		lineCutting(shares, surplus, room, r)
+	case Equal:
+		for i := range shares {
+			shares[i] = surplus / n
+			if int64(i) < surplus%n {
+				shares[i]++
+			}
+		}
+	}
+	for i := range shares {
+		shares[i] += min
+	}
+	return shares, nil
+}
+
+// checkSplit refuses what cannot be split, under the names the caller knows, and returns max, total for none.
+func checkSplit(total, n, min, max int64, m Method, name [5]string) (int64, error) {
+	if max == 0 {
+		max = total
+	}
+	switch {
+	case total < 1 || total > maxTotal:
+		return 0, errs.InvalidOption(name[0], total, fmt.Sprintf("between 1 and %d", int64(maxTotal)))
+	case n < 1 || n > maxShares:
+		return 0, errs.InvalidOption(name[1], n, fmt.Sprintf("between 1 and %d", maxShares))
+	case min < 0:
+		return 0, errs.InvalidOption(name[2], min, "at least 0")
+	case max < min:
+		return 0, errs.InvalidOption(name[3], max, fmt.Sprintf("at least %s, which is %d, or 0 for none", name[2], min))
+	case lessThanProduct(total, n, min):
+		return 0, errs.InvalidOption(name[0], total, fmt.Sprintf("at least %s * %s, which is %d * %d", name[1], name[2], n, min))
+	case !lessThanProduct(total, n, max) && total != n*max:
+		return 0, errs.InvalidOption(name[0], total, fmt.Sprintf("at most %s * %s, which is %d * %d", name[1], name[3], n, max))
+	case int(m) >= len(methodNames):
+		return 0, errs.InvalidOption(name[4], m, "DoubleMean, LineCutting or Equal")
+	}
+	return max, nil
+}
+
+// lessThanProduct reports a < b*c for numbers that are not negative.
+func lessThanProduct(a, b, c int64) bool {
+	high, low := bits.Mul64(uint64(b), uint64(c))
+	return high > 0 || uint64(a) < low
+}
+
+// doubleMean draws each share evenly from [0, 2*mean of the rest], or, where room is less than that, from the interval
+// around the same mean that ends at room: the means of all places are then still equal, and what is left always fits
+// into the shares that are left. (Cutting the draw off at room instead would leave too much for the last ones.)
+func doubleMean(shares []int64, rest, room int64, r *rand.Rand) {
+	for i := range shares[:len(shares)-1] {
+		left := int64(len(shares) - i)
+		// 2*rest/left rounded down and up, without leaving 64 bits: rest < 2^53
+		high := 2 * rest / left
+		low := int64(0)
+		if high > room {
+			low = (2*rest+left-1)/left - room
+			high = room
+		}
+		// rounding: the rest must fit into left-1 shares
+		if least := rest - min(rest, saturated(left-1, room)); low < least {
+			low = least
+		}
+		shares[i] = low + r.Int64N(high-low+1)
+		rest -= shares[i]
+	}
+	shares[len(shares)-1] = rest
+	r.Shuffle(len(shares), func(i, j int) { shares[i], shares[j] = shares[j], shares[i] })
+}
+
+// saturated is a*b, or maxTotal if that is less.
+func saturated(a, b int64) int64 {
+	if lessThanProduct(maxTotal, a, b) {
+		return maxTotal
+	}
+	return a * b
+}
+
+// lineCutting cuts [0, surplus] at len(shares)-1 random points. What a share gets beyond room is put together and cut
+// again among those with room, a bounded number of times; then it fills them in a random order.
+func lineCutting(shares []int64, surplus, room int64, r *rand.Rand) {
+	open := make([]int, len(shares)) // shares with room
+	for i := range open {
+		open[i] = i
+	}
+	cuts := make([]int64, 0, len(shares))
+	for range 32 {
+		cuts = cuts[:0]
+		for range len(open) - 1 {
+			cuts = append(cuts, r.Int64N(surplus+1))
+		}
+		slices.Sort(cuts)
+		cuts = append(cuts, surplus)
+		var from, excess int64
+		still := open[:0]
+		for k, i := range open {
+			shares[i] += cuts[k] - from
+			from = cuts[k]
+			if over := shares[i] - room; over > 0 {
+				shares[i] -= over
+				excess += over
+			}
+			if shares[i] < room {
+				still = append(still, i)
+			}
+		}
+		open, surplus = still, excess
+		if surplus == 0 {
+			return
+		}
+	}
+	r.Shuffle(len(open), func(i, j int) { open[i], open[j] = open[j], open[i] })
+	for _, i := range open {
+		add := min(surplus, room-shares[i])
+		shares[i] += add
+		surplus -= add
+	}
+}

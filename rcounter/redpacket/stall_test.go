@@ -1,0 +1,38 @@
+package redpacket_test
+
+import (
+	"testing"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/redistest/rig"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheEndOfABigRedPacketHoldsNobodyUp(t *testing.T) {
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	c := on(t, admin, patient)
+	rig.StallsLess(t, srv, func(t *testing.T) func() bool {
+		p := sent(t, c, "p", packet(10, 2))
+		grab(t, p, "ann")
+		rig.Grown(t, admin, "rc:{p}:g", rig.Records()-1)
+		must(t, admin, "HSET", "rc:{p}:p", "n", dec(rig.Records()+1), "taken", dec(rig.Records()))
+		// its time is over soon, and a grab gives the keys the ends that are theirs
+		must(t, admin, "PERSIST", "rc:{p}:g")
+		must(t, admin, "HSET", "rc:{p}:p", "gone", dec(serverNow(t, admin)+500))
+		require.True(t, grab(t, p, "bob").Won())
+		return func() bool {
+			_, err := p.Inspect(ctx) // as the process does that sent it
+			require.NoError(t, err)
+			return number(t, admin, "DBSIZE") == 0
+		}
+	})
+}
+
+func grab(t testing.TB, p *redpacket.Packet, user string) redpacket.Share {
+	t.Helper()
+	s, err := p.Grab(ctx, user)
+	require.NoError(t, err)
+	return s
+}

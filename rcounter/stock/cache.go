@@ -1,0 +1,423 @@
+package stock
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// soldOutOptions say how claims on a stock that is sold out are answered without asking the server.
+//
+// Once the server has said "sold out", the process reads the winners once, and then answers SoldOut by itself to every
+// claimant who is none of them. Whoever may be one asks the server: the process never says by itself that somebody has
+// a unit. The server writes a small key, the flag, when the last unit goes and removes it when one comes back.
+//
+// With client-side caching every such answer looks at the flag in rueidis' cache first, and is given only if it is the
+// flag of when the winners were read. So once the server's message that a unit came back is here, which takes
+// milliseconds, the server is asked again; where the message is lost, that takes trust at most. Without client-side
+// caching (rueidis' DisableCache) the flag is asked for every 5 ms while claims come, and an answer goes by what was
+// asked for no more than 10 ms ago. The process that returned a unit sells it at once.
+type soldOutOptions struct {
+	off     bool
+	trust   time.Duration
+	winners int
+}
+
+type freshKey struct{}
+
+// Fresh has the claims and reservations made with the context ask the server, whatever the process knows: for a
+// claimant who asks a second time.
+func Fresh(ctx context.Context) context.Context { return context.WithValue(ctx, freshKey{}, true) }
+
+func (o *Options) soldOut() (soldOutOptions, error) {
+	s := soldOutOptions{off: o.SoldOutTrust < 0, trust: o.SoldOutTrust, winners: o.MaxWinners}
+	if s.trust <= 0 {
+		s.trust = time.Second
+	}
+	if s.trust < 10*time.Millisecond || s.trust > maxLifetime {
+		return s, errs.InvalidOption("SoldOutTrust", o.SoldOutTrust, "at least 10ms, 0 for the default, or negative for none")
+	}
+	if s.winners == 0 {
+		s.winners = 1_000_000
+	}
+	return s, nil
+}
+
+const (
+	// lookEvery is the least time between two looks at the flag.
+	lookEvery = int64(time.Millisecond)
+	// uncachedFor is how long ago a look may have begun by whose result an answer goes, where nothing is cached. The next
+	// one begins at half of it, so that it is there in time.
+	uncachedFor = int64(10 * time.Millisecond)
+	// restFor is the longest pause after the winners were read.
+	restFor = int64(10 * time.Second)
+)
+
+// cache is what a process knows of a stock's being sold out.
+//
+// The flag's text is unique: each time nothing is left any more the server begins a new turn. So if the turn reads the
+// same before and after the winners were read, the flag was there all the while, nothing was granted or returned in
+// between, and the winners are all the winners; and as long as it stays the same, they stay so. Likewise the ids, as
+// long as all of the text stays the same: a Cancel that comes before its Reserve adds one within a turn.
+type cache struct {
+	c    *Client
+	keys []string
+	get  rueidis.Cacheable // the flag
+
+	sold  atomic.Pointer[soldOut]
+	next  atomic.Int64 // when to look again, ns after the client's base
+	there atomic.Int64 // until when the flag is in rueidis' cache, unless it has changed
+	busy  atomic.Bool  // somebody looks
+
+	rested atomic.Int64 // when the winners may be read again
+	broken int          // how often reading them has been broken off in a row; only for who looks
+
+	mu    sync.Mutex // for the writes of sold
+	turns int        // counts forget: what was being looked up before one must not be kept after it
+	swept bool       // a timer is set that forgets what nobody uses
+}
+
+func newCache(c *Client, keys []string) cache {
+	return cache{c: c, keys: keys, get: c.calls.Client().B().Get().Key(keys[4]).Cache().Pin()}
+}
+
+// soldOut is never changed.
+type soldOut struct {
+	flag    string
+	epoch   int64
+	looked  int64   // ns after the client's base: when it was asked for last
+	winners *filter // nil: too many
+	ids     *filter // of requests and reservations; nil: too many, or not all of them are known
+	behind  bool    // ids can be read
+}
+
+// turn is the flag's text without the number of requests.
+func turn(flag string) string { return flag[:max(0, strings.LastIndexByte(flag, ';'))] }
+
+// known is what is known for sure now, or nil: then the server is to be asked.
+func (m *cache) known(ctx context.Context) *soldOut {
+	k := m.sold.Load()
+	if k == nil || ctx.Value(freshKey{}) != nil {
+		return nil
+	}
+	now := m.c.calls.Now()
+	age := now - k.looked
+	switch {
+	case !m.c.caches.Load():
+		if age >= uncachedFor/2 {
+			m.look(now)
+		}
+		if age < min(uncachedFor, int64(m.c.soldOut.trust)) {
+			return k
+		}
+	case age < int64(m.c.soldOut.trust) && now < m.there.Load():
+		switch flag := m.cached(ctx, now); {
+		case flag == k.flag:
+			return k
+		case flag != "" && turn(flag) == turn(k.flag):
+			m.look(now)
+			winnersOnly := *k
+			winnersOnly.ids, winnersOnly.behind = nil, false
+			return &winnersOnly
+		}
+		m.look(now)
+	default:
+		m.look(now)
+	}
+	return nil
+}
+
+// cached is the flag by rueidis' cache. It is called only while it should be in there.
+// If it is not, it has changed, and the round trip that this takes goes to a server that was heard of a moment ago; or
+// the connection is lost, and dialling is given no more time than a call.
+func (m *cache) cached(ctx context.Context, now int64) string {
+	ctx, done := script.Within(ctx, m.c.calls.At(now).Add(m.c.calls.Timeout()))
+	defer done()
+	flag, err := m.c.calls.Client().DoCache(ctx, m.get, m.keep()).ToString()
+	if err != nil {
+		return ""
+	}
+	return flag
+}
+
+// keep is for how long rueidis keeps the flag: half of Trust, so that it is read again before what was read last is
+// trusted no longer.
+func (m *cache) keep() time.Duration { return m.c.soldOut.trust / 2 }
+
+// claim answers a claim if that can be done without the server: to who has no unit. That somebody has one is never
+// said from here. Limit 1: X wins, returns the unit in another process, Y claims it there, and X asks here before
+// the news has come; X and Y would both have it.
+func (m *cache) claim(ctx context.Context, claimant string) (Grant, bool) {
+	if k := m.known(ctx); k != nil && k.winners != nil && !k.winners.has(claimant) {
+		return Grant{Outcome: SoldOut, Epoch: k.epoch}, true
+	}
+	return Grant{}, false
+}
+
+// any answers ClaimAny.
+func (m *cache) any(ctx context.Context) (Grant, bool) {
+	if k := m.known(ctx); k != nil {
+		return Grant{Outcome: SoldOut, Epoch: k.epoch}, true
+	}
+	return Grant{}, false
+}
+
+// request answers a request or reservation that the server has no record of.
+func (m *cache) request(ctx context.Context, id string) (Grant, bool) {
+	k := m.known(ctx)
+	switch {
+	case k == nil:
+	case k.ids != nil && !k.ids.has(id):
+		return Grant{Outcome: SoldOut, Epoch: k.epoch}, true
+	case k.behind:
+		if now := m.c.calls.Now(); now >= m.rested.Load() {
+			m.look(now)
+		}
+	}
+	return Grant{}, false
+}
+
+// heard is told of every answer of the server's.
+func (m *cache) heard(o Outcome) {
+	if o == SoldOut && !m.c.soldOut.off {
+		m.look(m.c.calls.Now())
+	}
+}
+
+// forget is called when this process has given units back: it must be the first to see them.
+func (m *cache) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.turns++
+	m.sold.Store(nil)
+}
+
+// forgetIDs is called when this process has made an id known to the server that no request had: it must be the first to
+// ask the server about it.
+func (m *cache) forgetIDs() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.turns++
+	if k := m.sold.Load(); k != nil && k.ids != nil {
+		winnersOnly := *k
+		winnersOnly.ids, winnersOnly.behind = nil, true
+		m.sold.Store(&winnersOnly)
+	}
+}
+
+// look looks at the flag in the background, if it is time.
+func (m *cache) look(now int64) {
+	if now < m.next.Load() || !m.busy.CompareAndSwap(false, true) {
+		return
+	}
+	m.next.Store(now + lookEvery)
+	m.mu.Lock()
+	turns := m.turns
+	m.mu.Unlock()
+	m.c.calls.Tasks.Spawn(func() {
+		defer m.busy.Store(false)
+		ctx, cancel := context.WithTimeout(context.Background(), m.c.calls.Bound())
+		defer cancel()
+		k, err := m.read(ctx, m.sold.Load())
+		if err != nil {
+			m.next.Store(m.c.calls.Now() + uncachedFor)
+			return // what was known is trusted until its time is over
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.turns != turns {
+			return
+		}
+		m.sold.Store(k)
+		if k != nil && !m.swept {
+			m.swept = true
+			time.AfterFunc(10*m.c.soldOut.trust, m.sweep)
+		}
+	})
+}
+
+// read is what is known after a look at the flag, nil if the stock sells; old is what was known.
+func (m *cache) read(ctx context.Context, old *soldOut) (*soldOut, error) {
+	sent := m.c.calls.Now()
+	flag, cached, err := m.flag(ctx, true)
+	if err != nil || flag == "" {
+		return nil, err
+	}
+	if old == nil || turn(old.flag) != turn(flag) {
+		return m.learn(ctx, flag, nil)
+	}
+	if cached { // says no more than when it was read
+		if sent = old.looked; m.c.calls.Now()-sent >= int64(m.c.soldOut.trust) {
+			// somebody else has it kept for longer than it is trusted
+			sent = m.c.calls.Now()
+			if flag, _, err = m.flag(ctx, false); err != nil || turn(flag) != turn(old.flag) {
+				return nil, err
+			}
+		}
+	}
+	k := *old
+	k.looked = sent
+	if flag != old.flag {
+		k.flag, k.ids, k.behind = flag, nil, true
+	}
+	if k.behind {
+		return m.learn(ctx, flag, &k)
+	}
+	return &k, nil
+}
+
+// learn reads the winners of a stock whose flag was read, and the ids; or, where it is told what is known of the same turn, the
+// ids. It rests for nine times as long as that takes before it does so again, and after one that was broken off for
+// longer each time, up to restFor: a stock whose last unit comes and goes would have its winners read all the time.
+func (m *cache) learn(ctx context.Context, flag string, known *soldOut) (*soldOut, error) {
+	began := m.c.calls.Now()
+	if rested := m.rested.Load(); began < rested {
+		if known == nil {
+			m.next.Store(rested)
+		}
+		return known, nil
+	}
+	k, err := m.winners(ctx, flag, known)
+	now := m.c.calls.Now()
+	rest := 9 * (now - began)
+	if k == nil || k.behind {
+		m.broken = min(m.broken+1, 10)
+		rest = max(rest, uncachedFor<<m.broken)
+	} else {
+		m.broken = 0
+	}
+	m.rested.Store(now + min(rest, restFor))
+	return k, err
+}
+
+// winners reads the winners, unless they are known, and the ids. It returns nil if the turn ended meanwhile.
+func (m *cache) winners(ctx context.Context, flag string, known *soldOut) (*soldOut, error) {
+	parts := strings.Split(flag, ";")
+	var n [4]int64
+	if len(parts) != len(n) {
+		return nil, malformed("get", m.keys[4])
+	}
+	for i := range n {
+		v, err := strconv.ParseInt(parts[i], 10, 64)
+		if err != nil || v < 0 {
+			return nil, malformed("get", m.keys[4])
+		}
+		n[i] = v
+	}
+	k := &soldOut{epoch: n[0]}
+	most := int64(m.c.soldOut.winners)
+	switch {
+	case known != nil:
+		k.winners = known.winners
+	case n[2] <= most:
+		k.winners = newFilter(n[2])
+		err := m.c.scan(ctx, m.keys[1], func(claimant, record string) error {
+			if record == "" || record[0] < '0' || record[0] > '9' {
+				return ErrCorrupt
+			}
+			if record[0] != '0' { // returned
+				k.winners.add(claimant)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if n[3] <= most {
+		k.ids = newFilter(n[3])
+		err := m.c.scan(ctx, m.keys[2], func(field, _ string) error {
+			if id, ok := strings.CutPrefix(field, "r:"); ok {
+				k.ids.add(id)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	k.looked = m.c.calls.Now()
+	again, _, err := m.flag(ctx, false)
+	if err != nil || again == "" || turn(again) != turn(flag) {
+		return nil, err
+	}
+	if k.flag = again; again != flag && k.ids != nil {
+		k.ids, k.behind = nil, true
+	}
+	// It was read through the cache before. So this tells whether there is one.
+	if _, _, err := m.flag(ctx, true); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// flag reads the flag, "" if there is none. Through rueidis' cache it registers for the news of its change.
+func (m *cache) flag(ctx context.Context, cache bool) (value string, cached bool, err error) {
+	client := m.c.calls.Client()
+	var r rueidis.RedisResult
+	if cache {
+		sent := m.c.calls.Now()
+		if r = client.DoCache(ctx, m.get, m.keep()); r.IsCacheHit() {
+			m.c.caches.Store(true)
+			m.there.Store(sent + r.CachePTTL()*int64(time.Millisecond))
+		} else if r.Error() == nil {
+			m.there.Store(sent + int64(m.keep()))
+		}
+	} else {
+		r = client.Do(ctx, client.B().Get().Key(m.keys[4]).Build())
+	}
+	value, err = r.ToString()
+	if rueidis.IsRedisNil(err) {
+		return "", r.IsCacheHit(), nil
+	}
+	return value, r.IsCacheHit(), err
+}
+
+var hscanScript = script.Plain("hscan")
+
+// scan reads all of a hash that does not change meanwhile, in parts, so that the server does other things in between.
+// A field may come more than once.
+func (c *Client) scan(ctx context.Context, key string, each func(field, value string) error) error {
+	for cursor := uint64(0); ; {
+		m, err := c.calls.Do(ctx, script.Call{Script: hscanScript, Keys: []string{key}, Command: func(b rueidis.Builder) rueidis.Completed {
+			return b.Hscan().Key(key).Cursor(cursor).Count(1000).Build()
+		}})
+		if err != nil {
+			return err
+		}
+		e, err := m.AsScanEntry()
+		if err != nil {
+			return malformed("hscan", key)
+		}
+		for i := 0; i+1 < len(e.Elements); i += 2 {
+			if err := each(e.Elements[i], e.Elements[i+1]); err != nil {
+				return fmt.Errorf("%w: %q has a record that is none", ErrCorrupt, key)
+			}
+		}
+		if cursor = e.Cursor; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+// sweep forgets what nobody has asked for in a while. Until it does, its timer keeps what is known alive though no
+// Stock value refers to it: programs make those anew for every use.
+func (m *cache) sweep() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := m.sold.Load()
+	if k == nil || m.c.calls.Now() > k.looked+5*int64(m.c.soldOut.trust) {
+		m.sold.Store(nil)
+		m.swept = false
+		return
+	}
+	time.AfterFunc(10*m.c.soldOut.trust, m.sweep)
+}

@@ -1,0 +1,36 @@
+package stock
+
+import (
+	"context"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Close ends the sale for good: no more grants. The answers given stay readable, and units can be returned, until the
+// retention that Open set is over, and until then the name cannot be opened again. A stock that is closed already, or
+// is not there, is no error. Two round trips, repeated until answered; a copy that the network delivers late does not
+// close another opening.
+func (s *Stock) Close(ctx context.Context) (err error) {
+	defer edge(&err)
+	if err := s.c.calls.Usable(s.refused); err != nil {
+		return err
+	}
+	return s.close(ctx)
+}
+
+var closeScript = script.Load("close", files, "close")
+
+// close runs close.lua.
+func (s *Stock) close(ctx context.Context) error {
+	for epoch := ""; ; {
+		v, err := s.ints(ctx, 3, closeScript, epoch)
+		if err != nil {
+			return err
+		}
+		if v[0] == stockNone || v[2] == 1 {
+			s.shared().cache.forget()
+			return nil
+		}
+		epoch = decimal(v[1])
+	}
+}

@@ -1,0 +1,26 @@
+package stock_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/stretchr/testify/require"
+)
+
+func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	hub, err := pubsub.Dial(srv.Option(), pubsub.Options{})
+	require.NoError(t, err)
+	c, err := stock.New(hub, patient)
+	require.NoError(t, err)
+	require.NoError(t, hub.Close(context.Background()))
+	_, err = c.Stock("s").Claim(ctx, "who")
+	require.ErrorIs(t, err, stock.ErrClosed)
+	_, err = stock.New(hub, patient)
+	require.ErrorIs(t, err, stock.ErrClosed)
+	require.NoError(t, c.Close(ctx))
+}

@@ -1,0 +1,89 @@
+package stock_test
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/redistest/rig"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/stretchr/testify/require"
+)
+
+// From Redis 7.2 on WAIT waits for nothing if its connection has written nothing. So a call that only finds what its
+// first copy, or another call, has done must write something, or its answer is confirmed by nobody.
+func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
+	redistest.SkipShort(t)
+	t.Parallel()
+	srv := redistest.Start(t, "--save", "")
+	admin := srv.Client(t)
+	c := on(t, srv.Client(t), stock.Options{CallTimeout: patient.CallTimeout, MinReplicas: 1, ReplicaTimeout: time.Millisecond})
+	s := c.Stock("s")
+	o := spec(100)
+	o.PerUser = 10
+	_, err := s.Open(ctx, o)
+	require.NoError(t, err)
+	for _, tc := range []struct {
+		name string
+		call func() error
+	}{
+		{"Claim", func() error { _, err := s.ClaimAs(ctx, "C", "ann"); return err }},
+		{"Claim, by another call", func() error { _, err := s.ClaimAs(ctx, "D", "ann"); return err }},
+		{"Claim, returned meanwhile", func() error {
+			_, err := s.ReturnAs(ctx, "R", "ann", 1)
+			require.NoError(t, err)
+			_, err = s.ClaimAs(ctx, "C", "ann")
+			return err
+		}},
+		{"ClaimOnce", func() error { _, err := s.OnceAs(ctx, "C", "r", "bob", 2); return err }},
+		{"ClaimOnce, by another call", func() error { _, err := s.OnceAs(ctx, "D", "r", "bob", 2); return err }},
+		{"ClaimOnce, returned meanwhile", func() error {
+			_, err := s.ReturnOnce(ctx, "r")
+			require.NoError(t, err)
+			_, err = s.OnceAs(ctx, "C", "r", "bob", 2)
+			return err
+		}},
+		{"ClaimAny", func() error { _, err := s.AnyAs(ctx, "A", 2); return err }},
+		{"Reserve", func() error { _, err := s.ReserveAs(ctx, "C", "h", "bob", 1); return err }},
+		{"Reserve, by another call", func() error { _, err := s.ReserveAs(ctx, "D", "h", "bob", 1); return err }},
+		{"Confirm", func() error { _, err := s.ConfirmAs(ctx, "C", "h"); return err }},
+		{"Confirm, by another call", func() error { _, err := s.ConfirmAs(ctx, "D", "h"); return err }},
+		{"Block", func() error { _, err := s.BlockAs(ctx, "B", 2); return err }},
+		{"Block.Close", func() error { return s.EndBlockAs(ctx, "E", "B", 1, "close") }},
+		{"Block.Close, by another call", func() error { return s.EndBlockAs(ctx, "F", "B", 1, "close") }},
+		{"Block.Close before the block", func() error { return s.EndBlockAs(ctx, "E", "never", 0, "close") }},
+	} {
+		require.ErrorIs(t, tc.call(), stock.ErrNotReplicated, tc.name)
+		before := rig.Writes(t, admin)
+		require.ErrorIs(t, tc.call(), stock.ErrNotReplicated, tc.name)
+		require.Greater(t, rig.Writes(t, admin), before, tc.name)
+	}
+}
+
+// The first copy of a request ran, its connection broke while it waited for a replica that confirms nothing, and the
+// second copy comes by another.
+func TestARetryOverANewConnectionIsNotConfirmedByNobody(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	o := stock.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 300 * time.Millisecond}
+	proxy := redistest.NewProxy(t, p.primary)
+	opened(t, on(t, p.primary.Client(t), exact), "s", 1000)
+	s := on(t, proxy.Server().Client(t), o).Stock("s")
+	redistest.Eventually(t, 30*time.Second, "confirmed", func() bool { _, err := s.ClaimOnce(ctx, "warm", "w", 1); return err == nil })
+	require.NoError(t, p.replica.Process.Signal(syscall.SIGSTOP)) // connected, and confirms nothing
+	defer p.replica.Process.Signal(syscall.SIGCONT)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(time.Millisecond) {
+			if ran, err := raw(p.admin, "HEXISTS", "rc:{s}:r", "r:order").AsInt64(); err == nil && ran == 1 {
+				break
+			}
+		}
+		proxy.Cut() // while WAIT waits
+	}()
+	_, err := s.ClaimOnce(ctx, "order", "ann", 1)
+	<-done
+	require.ErrorIs(t, err, stock.ErrNotReplicated)
+}

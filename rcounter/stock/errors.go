@@ -1,0 +1,104 @@
+package stock
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+// Refusals: nothing was sent, and sending the same again will be refused again.
+var (
+	// ErrInvalidName: the name of a stock, a claimant or an id cannot be used: empty, too long (64 KiB, or 1024 bytes for a
+	// claimant and an id), not UTF-8, with a NUL byte, or, of a name, with braces. Every verb of the Stock returns that of a name.
+	ErrInvalidName = errs.ErrInvalidName
+	// ErrInvalidOption: an option or argument is outside its bounds; the text names the field and the value.
+	ErrInvalidOption = errs.ErrInvalidOption
+	// ErrClosed: the Client was closed, or its hub.
+	ErrClosed = errs.ErrClosed
+)
+
+// Answers of the server by which nothing was changed there.
+var (
+	// ErrOutOfRange: a limit below what is sold and held, or more than 1024 returned parts of one grant. Nothing was
+	// changed.
+	ErrOutOfRange = errs.ErrOutOfRange
+	// ErrOverflow: the stock has given out ordinal 2^53-1. Nothing was written.
+	ErrOverflow = errs.ErrOverflow
+	// ErrWrongType: a key holds another type of value: another program uses the same name.
+	ErrWrongType = errs.ErrWrongType
+	// ErrAlreadyOpen: the stock exists, opened by another call of Open, and its results are still retained. The error
+	// is an *AlreadyOpenError.
+	ErrAlreadyOpen = errs.ErrAlreadyOpen
+	// ErrMismatch: the id of a request or reservation has been used before with another claimant, another number of
+	// units, or for the other of the two. Nothing was changed; a new request needs a new id.
+	ErrMismatch = errs.ErrMismatch
+	// ErrReservationExpired: the reservation's time was over, by the server's clock, before it was confirmed. Its units
+	// have gone back to the stock.
+	ErrReservationExpired = errors.New("reservation expired")
+	// ErrReservationCancelled: the reservation was cancelled, perhaps before it was made.
+	ErrReservationCancelled = errors.New("reservation cancelled")
+	// ErrReservationReturned: the reservation was confirmed and its units were returned.
+	ErrReservationReturned = errors.New("reservation returned")
+	// ErrNoReservation: there is no reservation of that id.
+	ErrNoReservation = errors.New("no such reservation")
+	// ErrNotOpen: there is no stock to resize or restore. (A claim on it is no error: NotOpen.)
+	ErrNotOpen = errors.New("no such stock")
+	// ErrRestoring: another call of Restore has begun since; that one goes on, this one has ended.
+	ErrRestoring = errors.New("restored by another call")
+	// ErrCorrupt: the keys of a stock do not agree: records of claimants are missing (evicted, deleted, lost in a
+	// failover) or a number in it cannot be. Nothing is granted any more, because a claimant who has a unit could be
+	// given a second one. Restore mends it from the caller's own records of the sale; deleting the stock's keys
+	// makes the name free.
+	ErrCorrupt = errs.ErrCorrupt
+)
+
+// Failures to get an answer.
+var (
+	// ErrUnavailable: the server did not run the request; nothing changed there. It wraps the cause: what rueidis
+	// said, or ctx's error.
+	ErrUnavailable = errs.ErrUnavailable
+	// ErrDenied: the server does not know the user, or the user lacks a right; the text says which, as far as the server
+	// tells, and for which operation. What a script wrote before the command that was refused stands: once the user has
+	// the right, every verb of Stock can be called again with the same arguments.
+	ErrDenied = errs.ErrDenied
+	// ErrUnknownOutcome: the request was sent and no reply seen; it may have run, or may run yet. Every verb
+	// can then be called again, with the same arguments, and gives the one answer.
+	ErrUnknownOutcome = errs.ErrUnknownOutcome
+	// ErrNotReplicated: units were granted, but fewer than Options.MinReplicas replicas confirmed it in time, so that a
+	// failover may forget it. Nothing is taken back: the same call, with the same claimant or id, is safe to repeat
+	// and answers with the same units once it is confirmed.
+	ErrNotReplicated = errs.ErrNotReplicated
+)
+
+// edge gives an error that a verb returns the package's name, once.
+func edge(err *error) { *err = errs.Edge("stock", *err) }
+
+// edged is err as edge leaves it.
+func edged(err error) error { return errs.Edge("stock", err) }
+
+// AlreadyOpenError is the ErrAlreadyOpen of Stock.Open.
+type AlreadyOpenError struct {
+	Name  string // as the caller gave it
+	Epoch int64  // of the opening that stands
+}
+
+func (e *AlreadyOpenError) Error() string {
+	return fmt.Sprintf("%v: %q, epoch %d", ErrAlreadyOpen, e.Name, e.Epoch)
+}
+
+// Unwrap returns ErrAlreadyOpen.
+func (e *AlreadyOpenError) Unwrap() error { return ErrAlreadyOpen }
+
+// corrupt says what of key does not fit together.
+func corrupt(key string, recorded, found int64) error {
+	if recorded < 0 {
+		return fmt.Errorf("%w: %q has numbers that cannot be", ErrCorrupt, key)
+	}
+	return fmt.Errorf("%w: %q counts %d records, and %d are there", ErrCorrupt, key, recorded, found)
+}
+
+// malformed is a reply that none of our scripts gives.
+func malformed(what, key string) error {
+	return fmt.Errorf("unexpected reply to %s on %q", what, key)
+}

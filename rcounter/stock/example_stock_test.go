@@ -1,0 +1,121 @@
+package stock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/redlatch/redlatch/rcounter/stock"
+)
+
+// Two seats are held while the buyer pays, and sold when the payment is through.
+func ExampleStock_Reserve() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+	seats := c.Stock("seats")
+	if _, err := seats.Open(ctx, stock.Spec{Limit: 3, PerUser: 2, OpenFor: time.Hour}); err != nil {
+		log.Fatal(err)
+	}
+
+	r, err := seats.Reserve(ctx, "cart-1", "ann", 2, 15*time.Minute)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(r.Outcome, r.N, "held,", r.Remaining, "left")
+	r, err = seats.Reserve(ctx, "cart-2", "bob", 2, 15*time.Minute)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(r.Outcome, "with", r.Remaining, "left: all or none")
+
+	for range 2 { // a payment provider that calls twice
+		g, err := seats.Confirm(ctx, "cart-1")
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(g.Outcome, "seats", g.Ordinal, "to", g.Ordinal+g.N-1)
+	}
+	if _, err := seats.Cancel(ctx, "cart-3"); err != nil { // overtakes what it cancels
+		log.Fatal(err)
+	}
+	_, err = seats.Reserve(ctx, "cart-3", "cid", 1, 15*time.Minute)
+	fmt.Println(errors.Is(err, stock.ErrReservationCancelled))
+	// Output:
+	// granted 2 held, 1 left
+	// sold out with 1 left: all or none
+	// granted seats 1 to 2
+	// replayed seats 1 to 2
+	// true
+}
+
+// An order claims as many as it may have; the same order again gets the same ones.
+func ExampleStock_ClaimOnce() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+	sale := c.Stock("sale")
+	if _, err := sale.Open(ctx, stock.Spec{Limit: 100, PerUser: 5, OpenFor: time.Hour}); err != nil {
+		log.Fatal(err)
+	}
+	for _, order := range []string{"order-1", "order-2", "order-1", "order-3"} {
+		g, err := sale.ClaimOnce(ctx, order, "ann", 3)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(order, g.Outcome, g.N)
+	}
+	// Output:
+	// order-1 granted 3
+	// order-2 granted 2
+	// order-1 replayed 3
+	// order-3 user limit 0
+}
+
+// Every sale goes into the ledger in the script that makes it, and from there into a database, where rows are only ever
+// added: whatever comes again, or late, changes nothing. docs/examples/ledger is the same in SQL.
+func ExampleStock_Ledger() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+	sale := c.Stock("sale")
+	if _, err := sale.Open(ctx, stock.Spec{Limit: 100, OpenFor: time.Hour, Ledger: true}); err != nil {
+		log.Fatal(err)
+	}
+	for _, user := range []string{"ann", "bob"} {
+		if _, err := sale.Claim(ctx, user); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if _, err := sale.Return(ctx, "ann", 1); err != nil {
+		log.Fatal(err)
+	}
+	type key struct { // primary key (stock, epoch, ordinal, back)
+		epoch, ordinal int64
+		back           bool
+	}
+	moves := map[key]stock.Entry{}
+	n, err := sale.Ledger(ctx, 1000, func(_ context.Context, entries []stock.Entry) error { // one transaction
+		for _, e := range entries {
+			for ordinal := e.Ordinal; ordinal < e.Ordinal+e.N; ordinal++ {
+				k := key{e.Epoch, ordinal, e.Back}
+				if row, there := moves[k]; there && row != e { // insert … on conflict do nothing, and look what is there
+					return fmt.Errorf("ordinal %d given out twice: %+v and %+v", ordinal, row, e)
+				}
+				moves[k] = e
+			}
+		}
+		return nil // after the commit: now the entries are removed
+	})
+	fmt.Println(n, err)
+	for k, e := range moves { // a view
+		if _, returned := moves[key{k.epoch, k.ordinal, true}]; !returned {
+			fmt.Println(e.Claimant, "has", k.ordinal)
+		}
+	}
+	// Output:
+	// 3 <nil>
+	// bob has 2
+}

@@ -1,0 +1,137 @@
+package stock_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/stretchr/testify/require"
+)
+
+// A script ends only so many holds at once. Those that it leaves must refuse nobody.
+func TestHoldsThatAreOverRefuseNobodyHoweverMany(t *testing.T) {
+	redistest.SkipShort(t)
+	t.Parallel()
+	const users = 2500
+	last := "u" + strconv.Itoa(users-1)
+	for name, call := range map[string]func(t *testing.T, s *stock.Stock){
+		"Claim by the claimant of one": func(t *testing.T, s *stock.Stock) {
+			require.Equal(t, stock.Granted, claimed(t, s, last).Outcome)
+		},
+		"Claim in company": func(t *testing.T, s *stock.Stock) {
+			gs, err := s.ClaimAs(ctx, "B", "ann", last, "bob")
+			require.NoError(t, err)
+			require.Equal(t, "granted 1, granted 2, granted 3", answers(gs))
+		},
+		"ClaimOnce by the claimant of one": func(t *testing.T, s *stock.Stock) {
+			g, err := s.ClaimOnce(ctx, "r", last, 1)
+			require.NoError(t, err)
+			require.Equal(t, stock.Granted, g.Outcome)
+		},
+		"Reserve by the claimant of one": func(t *testing.T, s *stock.Stock) {
+			r, err := s.Reserve(ctx, "again", last, 1, time.Hour)
+			require.NoError(t, err)
+			require.Equal(t, stock.Granted, r.Outcome)
+		},
+		"ClaimAny of all": func(t *testing.T, s *stock.Stock) {
+			g, err := s.ClaimAny(ctx, users)
+			require.NoError(t, err)
+			require.EqualValues(t, users, g.N)
+		},
+		"Block of all": func(t *testing.T, s *stock.Stock) {
+			b, err := s.Block(ctx, users, time.Hour)
+			require.NoError(t, err)
+			require.EqualValues(t, users, b.Grant().N)
+		},
+		"Resize to less than was held": func(t *testing.T, s *stock.Stock) {
+			require.NoError(t, s.Resize(ctx, 1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) { overdue(t, users, 1, call) })
+	}
+	t.Run("ClaimOnce of all", func(t *testing.T) {
+		overdue(t, users, users, func(t *testing.T, s *stock.Stock) {
+			g, err := s.ClaimOnce(ctx, "r", "ann", users)
+			require.NoError(t, err)
+			require.EqualValues(t, users, g.N)
+		})
+	})
+	t.Run("Reserve of all", func(t *testing.T) {
+		overdue(t, users, users, func(t *testing.T, s *stock.Stock) {
+			r, err := s.Reserve(ctx, "all", "ann", users, time.Hour)
+			require.NoError(t, err)
+			require.Equal(t, stock.Granted, r.Outcome)
+		})
+	})
+}
+
+// overdue calls with a stock of so many units that are all held, by reservations whose time is over.
+func overdue(t *testing.T, users, per int64, call func(t *testing.T, s *stock.Stock)) {
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	s := on(t, admin, exact).Stock("s")
+	_, err := s.Open(ctx, stock.Spec{Limit: users, PerUser: per, OpenFor: time.Hour})
+	require.NoError(t, err)
+	crowd(25, int(users)/25, func(c, i int) {
+		n := strconv.Itoa(c*int(users)/25 + i)
+		if _, err := s.Reserve(ctx, "h"+n, "u"+n, 1, time.Hour); err != nil {
+			t.Error(err)
+		}
+	})
+	for i := range users {
+		must(t, admin, "ZADD", "rc:{s}:h", "XX", dec(i+1), "h"+dec(i))
+	}
+	ended := int64(0)
+	wire := &recording{Client: admin, Before: func([]string) {
+		st, err := s.Inspect(ctx)
+		require.NoError(t, err)
+		now := users - st.Reservations
+		require.LessOrEqual(t, now-ended, int64(1024+128), "no script does it all")
+		ended = now
+	}}
+	call(t, on(t, wire, exact).Stock("s"))
+	st, err := s.Inspect(ctx)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, users-st.Reservations, users-1)
+	require.LessOrEqual(t, st.Sold+st.Held, users)
+	require.Equal(t, st.Seq, st.Sold, "what was refused on the way left nothing")
+}
+
+func TestConfirmsLeaveASoldOutStocksFlagAsItIs(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		admin := srv.Client(t)
+		s := opened(t, on(t, admin, exact), "s", 4)
+		for id, ttl := range map[string]time.Duration{"soon": 20 * time.Minute, "later": 30 * time.Minute, "last": 40 * time.Minute, "lasting": 2 * time.Hour} {
+			_, err := s.Reserve(ctx, id, id, 1, ttl)
+			require.NoError(t, err)
+		}
+		flag := text(t, admin, "GET", "rc:{s}:o")
+		require.NotEqual(t, "(nil)", flag)
+		left := func() time.Duration {
+			return time.Duration(number(t, admin, "PTTL", "rc:{s}:o")) * time.Millisecond
+		}
+		for _, tc := range []struct {
+			confirm    string
+			over, most time.Duration
+		}{
+			{"", 0, 20 * time.Minute},
+			{"later", 0, 20 * time.Minute},
+			{"soon", 20 * time.Minute, 40 * time.Minute},
+			{"last", 40 * time.Minute, time.Hour}, // the end of the sale
+			{"lasting", 40 * time.Minute, time.Hour},
+		} {
+			for range 2 {
+				if tc.confirm != "" {
+					_, err := s.Confirm(ctx, tc.confirm)
+					require.NoError(t, err)
+				}
+				require.Equal(t, flag, text(t, admin, "GET", "rc:{s}:o"), tc.confirm)
+				require.LessOrEqual(t, left(), tc.most, tc.confirm)
+				require.Greater(t, left(), tc.over, tc.confirm)
+			}
+		}
+	})
+}

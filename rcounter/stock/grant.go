@@ -1,0 +1,58 @@
+package stock
+
+import (
+	"strconv"
+)
+
+// Outcome is how a claim was answered. The zero Outcome is no answer.
+type Outcome uint8
+
+// The outcomes of a claim. Sold out, not open and over are answers, not errors.
+const (
+	// Granted: the claimant has a unit, by this claim.
+	Granted Outcome = iota + 1
+	// Replayed: the claimant has a unit, by an earlier claim, whose ordinal this is.
+	Replayed
+	// SoldOut: every unit is taken. One that is returned makes the stock sell again.
+	SoldOut
+	// NotOpen: there is no stock of that name: never opened, retained no longer, or lost.
+	NotOpen
+	// NotStarted: the stock is there and its start is ahead.
+	NotStarted
+	// Ended: its time is over, or it was closed.
+	Ended
+	// UserLimit: the claimant has as many units as Spec.PerUser allows, by requests or reservations.
+	UserLimit
+	// Suspended: the stock grants nothing until Restore has been through.
+	Suspended
+	// Returned: this request was granted units and they were returned. Another request may claim.
+	Returned
+)
+
+var outcomeNames = [...]string{"none", "granted", "replayed", "sold out", "not open", "not started", "ended", "user limit", "suspended", "returned"}
+
+func (o Outcome) String() string {
+	if int(o) < len(outcomeNames) {
+		return outcomeNames[o]
+	}
+	return "outcome " + strconv.Itoa(int(o))
+}
+
+// Grant is the answer to a claim.
+type Grant struct {
+	Outcome Outcome
+	// Ordinal numbers the unit, from 1 in the order of granting, if Won. An ordinal is given out once in an opening:
+	// that of a returned unit is not used again, so that after returns ordinals may be above the limit.
+	Ordinal int64
+	// N is how many units were granted, if Won: Ordinal to Ordinal + N - 1. A request for several may get fewer.
+	N int64
+	// Request is the id under which ClaimOnce, ClaimAny or Confirm was granted them; empty for Claim.
+	Request string
+	// Remaining is how many units were left, neither sold nor held, when the server answered.
+	Remaining int64
+	// Epoch is the opening that answered, as Open returned it; 0 if NotOpen.
+	Epoch int64
+}
+
+// Won reports whether the claimant has units: Granted or Replayed.
+func (g Grant) Won() bool { return g.Outcome == Granted || g.Outcome == Replayed }

@@ -1,0 +1,285 @@
+package stock_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/stretchr/testify/require"
+)
+
+func stockVerbs(s *stock.Stock) map[string]func() error {
+	return map[string]func() error{
+		"Open":   func() error { _, err := s.Open(ctx, spec(1)); return err },
+		"Claim":  func() error { _, err := s.Claim(ctx, "u"); return err },
+		"Lookup": func() error { _, _, err := s.Lookup(ctx, "u"); return err },
+		"Return": func() error { _, err := s.Return(ctx, "u", 1); return err },
+		"Status": func() error { _, err := s.Inspect(ctx); return err },
+		"Close":  func() error { return s.Close(ctx) },
+
+		"ClaimAny":   func() error { _, err := s.ClaimAny(ctx, 1); return err },
+		"ClaimOnce":  func() error { _, err := s.ClaimOnce(ctx, "r", "u", 1); return err },
+		"ReturnOnce": func() error { _, err := s.ReturnOnce(ctx, "r"); return err },
+		"ReturnAny": func() error {
+			_, err := s.ReturnAny(ctx, stock.Grant{Outcome: stock.Granted, Ordinal: 1, N: 1, Request: "a"})
+			return err
+		},
+		"Reserve": func() error {
+			_, err := s.Reserve(ctx, "h", "u", 1, time.Minute)
+			return inSomeOrder(err)
+		},
+		"Confirm": func() error {
+			_, err := s.Confirm(ctx, "h")
+			return inSomeOrder(err)
+		},
+		"Cancel": func() error { _, err := s.Cancel(ctx, "h"); return err },
+		"Reap":   func() error { _, err := s.Reap(ctx); return err },
+		"Resize": func() error { return s.Resize(ctx, 100) },
+		"Ledger": func() error {
+			_, err := s.Ledger(ctx, 1, func(context.Context, []stock.Entry) error { return nil })
+			return err
+		},
+		"Restore": func() error {
+			_, err := s.Restore(ctx, func(func(stock.Entry, error) bool) {})
+			return err
+		},
+	}
+}
+
+// inSomeOrder is err, unless it is how a reservation answers when these verbs come in another order.
+func inSomeOrder(err error) error {
+	for _, e := range []error{stock.ErrReservationCancelled, stock.ErrReservationReturned, stock.ErrNoReservation} {
+		if errors.Is(err, e) {
+			return nil
+		}
+	}
+	return err
+}
+
+func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
+	t.Parallel()
+	wire := &counting{Client: redistest.Embedded(t).Client(t)}
+	c := on(t, wire, patient)
+	prefixed := on(t, wire, stock.Options{KeyPrefix: "shop{1}:"})
+	wire.Sent.Store(0)
+	refused := func(what string, err, want error, says ...string) {
+		t.Helper()
+		require.ErrorIs(t, err, want, what)
+		requirePrefix(t, err)
+		for _, s := range says {
+			require.ErrorContains(t, err, s, what)
+		}
+		require.Zero(t, wire.Sent.Load(), what)
+	}
+	long := strings.Repeat("x", 64<<10+1)
+
+	for what, name := range map[string]string{"empty": "", "too long": long, "not UTF-8": "a\xff", "a NUL byte": "a\x00b", "open brace": "a{b", "empty braces": "a{}b", "closing brace": "a}b"} {
+		for verb, call := range stockVerbs(c.Stock(name)) {
+			refused(what+" "+verb, call(), stock.ErrInvalidName)
+		}
+	}
+	for verb, call := range stockVerbs(c.Stock("a{b}")) {
+		refused(verb, call(), stock.ErrInvalidName, `"a{b}"`)
+	}
+	for verb, call := range stockVerbs(prefixed.Stock("a")) {
+		refused(verb, call(), stock.ErrInvalidName, `"shop{1}:a"`)
+	}
+	s := c.Stock("s")
+	var err error
+	for _, tc := range []struct {
+		o    stock.Spec
+		says []string
+	}{
+		{stock.Spec{}, []string{"Limit", "0"}},
+		{stock.Spec{Limit: -1, OpenFor: time.Hour}, []string{"Limit", "-1"}},
+		{stock.Spec{Limit: 1 << 53, OpenFor: time.Hour}, []string{"Limit", "9007199254740992", "9007199254740991"}},
+		{stock.Spec{Limit: 1, PerUser: 1 << 53, OpenFor: time.Hour}, []string{"PerUser", "9007199254740992"}},
+		{stock.Spec{Limit: 1, PerUser: -1, OpenFor: time.Hour}, []string{"PerUser", "-1"}},
+		{stock.Spec{Limit: 1, StartIn: -time.Second, OpenFor: time.Hour}, []string{"StartIn", "-1s"}},
+		{stock.Spec{Limit: 1}, []string{"OpenFor", "0s"}},
+		{stock.Spec{Limit: 1, OpenFor: -time.Hour}, []string{"OpenFor", "-1h0m0s"}},
+		{stock.Spec{Limit: 1, OpenFor: time.Microsecond}, []string{"OpenFor", "1µs"}},
+		{stock.Spec{Limit: 1, OpenFor: time.Hour, Retain: -time.Second}, []string{"Retain", "-1s"}},
+		{stock.Spec{Limit: 1, OpenFor: time.Hour, Retain: time.Microsecond}, []string{"Retain", "1µs"}},
+		{stock.Spec{Limit: 1, StartIn: 1<<63 - 1, OpenFor: time.Hour}, []string{"StartIn"}},
+		{stock.Spec{Limit: 1, OpenFor: 1<<63 - 1}, []string{"OpenFor"}},
+		{stock.Spec{Limit: 1, OpenFor: time.Hour, Retain: 1<<63 - 1}, []string{"Retain"}},
+		{stock.Spec{Limit: 1, StartIn: lifetime, OpenFor: lifetime}, []string{"StartIn + OpenFor + Retain"}},
+		{stock.Spec{Limit: 1, StartIn: lifetime / 2, OpenFor: lifetime / 2}, []string{"StartIn + OpenFor + Retain"}},
+	} {
+		_, err := s.Open(ctx, tc.o)
+		refused("Open", err, stock.ErrInvalidOption, tc.says...)
+	}
+	for what, claimant := range map[string]string{"empty": "", "1025": strings.Repeat("x", 1024+1), "UTF-8": "a\xff", `claimant "a\x00b" has a NUL`: "a\x00b"} {
+		_, err := s.Claim(ctx, claimant)
+		refused(what, err, stock.ErrInvalidName, what)
+		_, _, err = s.Lookup(ctx, claimant)
+		refused(what, err, stock.ErrInvalidName, what)
+		_, err = s.Return(ctx, claimant, 1)
+		refused(what, err, stock.ErrInvalidName, what)
+	}
+	long = strings.Repeat("x", 1024+1)
+	for what, id := range map[string]string{"empty": "", "1025": long, "UTF-8": "a\xff", `"a\x00b" has a NUL`: "a\x00b"} {
+		for verb, call := range map[string]func() error{
+			"ClaimOnce":            func() error { _, err := s.ClaimOnce(ctx, id, "u", 1); return err },
+			"ClaimOnce's claimant": func() error { _, err := s.ClaimOnce(ctx, "r", id, 1); return err },
+			"ReturnOnce":           func() error { _, err := s.ReturnOnce(ctx, id); return err },
+			"Reserve":              func() error { _, err := s.Reserve(ctx, id, "u", 1, time.Minute); return err },
+			"Reserve's claimant":   func() error { _, err := s.Reserve(ctx, "h", id, 1, time.Minute); return err },
+			"Confirm":              func() error { _, err := s.Confirm(ctx, id); return err },
+			"Cancel":               func() error { _, err := s.Cancel(ctx, id); return err },
+			"SettleBlock":          func() error { _, err := s.SettleBlock(ctx, id, 1); return err },
+		} {
+			refused(verb+" "+what, call(), stock.ErrInvalidName, what)
+		}
+	}
+	for _, n := range []int64{0, -1, 1 << 53} {
+		_, err := s.ClaimAny(ctx, n)
+		refused("ClaimAny", err, stock.ErrInvalidOption, "n is", dec(n))
+		_, err = s.ClaimOnce(ctx, "r", "u", n)
+		refused("ClaimOnce", err, stock.ErrInvalidOption, "n is", dec(n))
+		_, err = s.Reserve(ctx, "h", "u", n, time.Minute)
+		refused("Reserve", err, stock.ErrInvalidOption, "n is", dec(n))
+		refused("Resize", s.Resize(ctx, n), stock.ErrInvalidOption, "limit", dec(n))
+		_, err = s.ReturnAny(ctx, stock.Grant{Outcome: stock.Granted, Ordinal: 5, N: n, Request: "a"})
+		refused("ReturnAny", err, stock.ErrInvalidOption, "N is", dec(n))
+		_, err = s.ReturnAny(ctx, stock.Grant{Outcome: stock.Granted, Ordinal: n, N: 1, Request: "a"})
+		refused("ReturnAny", err, stock.ErrInvalidOption, "Ordinal", dec(n))
+	}
+	_, err = s.ReturnAny(ctx, stock.Grant{Outcome: stock.SoldOut, Ordinal: 5, N: 1, Request: "a"})
+	refused("ReturnAny", err, stock.ErrInvalidOption, "grant", "sold out")
+	_, err = s.ReturnAny(ctx, stock.Grant{Outcome: stock.Granted, Ordinal: 5, N: 1})
+	refused("ReturnAny", err, stock.ErrInvalidOption, "Request")
+	for _, ttl := range []time.Duration{0, -time.Second, time.Microsecond, lifetime + 1} {
+		_, err = s.Reserve(ctx, "h", "u", 1, ttl)
+		refused("Reserve", err, stock.ErrInvalidOption, "ttl", ttl.String())
+	}
+	nothing := func(context.Context, []stock.Entry) error { return nil }
+	for _, max := range []int{0, -1, 10_000 + 1} {
+		_, err = s.Ledger(ctx, max, nothing)
+		refused("Ledger", err, stock.ErrInvalidOption, "max", strconv.Itoa(max))
+	}
+	_, err = s.Ledger(ctx, 1, nil)
+	refused("Ledger", err, stock.ErrInvalidOption, "fn")
+	refused("KeepLedger", s.KeepLedger(ctx, time.Second, 1, nil), stock.ErrInvalidOption, "fn")
+	refused("KeepLedger", s.KeepLedger(ctx, 0, 1, nothing), stock.ErrInvalidOption, "every", "0s")
+	refused("KeepReaped", s.KeepReaped(ctx, time.Microsecond), stock.ErrInvalidOption, "every", "1µs")
+	_, err = s.Restore(ctx, nil)
+	refused("Restore", err, stock.ErrInvalidOption, "winners")
+	for _, o := range []int64{0, -1, 1 << 53} {
+		_, err := s.Return(ctx, "u", o)
+		refused("Return", err, stock.ErrInvalidOption, "ordinal", dec(o))
+	}
+
+	require.NoError(t, c.Close(ctx))
+	for verb, call := range stockVerbs(s) {
+		refused(verb, call(), stock.ErrClosed)
+	}
+	_, err = c.Stock("x").Claim(ctx, "u")
+	refused("a stock made afterwards", err, stock.ErrClosed)
+	require.NoError(t, c.Close(ctx), "again")
+}
+
+// requirePrefix fails if the error does not begin with the package's name, once.
+func requirePrefix(t testing.TB, err error) {
+	t.Helper()
+	require.True(t, strings.HasPrefix(err.Error(), "stock: "), err)
+	require.Equal(t, 1, strings.Count(err.Error(), "stock: "), err)
+}
+
+// Whatever kind of error it is, and wherever it comes from.
+func TestEveryErrorBeginsWithThePackagesNameOnce(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	c := on(t, srv.Client(t), patient)
+	for verb, call := range shardedVerbs(c.Sharded("a{b}", 2)) {
+		err := call()
+		require.ErrorIs(t, err, stock.ErrInvalidName, verb)
+		requirePrefix(t, err)
+	}
+	must(t, srv.Client(t), "SET", "rc:{s}", "another type")
+	for verb, call := range stockVerbs(c.Stock("s")) {
+		if verb == "Ledger" {
+			continue // its key is another
+		}
+		err := call()
+		require.ErrorIs(t, err, stock.ErrWrongType, verb)
+		requirePrefix(t, err)
+	}
+	_, err := c.Stock("none").Confirm(ctx, "r")
+	requirePrefix(t, err)
+	sure := on(t, srv.Client(t), stock.Options{CallTimeout: patient.CallTimeout, MinReplicas: 1, ReplicaTimeout: time.Millisecond})
+	_, err = opened(t, sure, "unsure", 1).Claim(ctx, "ann")
+	require.ErrorIs(t, err, stock.ErrNotReplicated)
+	requirePrefix(t, err)
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = c.Stock("other").Claim(ended, "ann")
+	require.ErrorIs(t, err, context.Canceled)
+	requirePrefix(t, err)
+
+	mine := errors.New("mine")
+	s := opened(t, c, "fresh", 1)
+	_, err = s.Restore(ctx, func(yield func(stock.Entry, error) bool) { yield(stock.Entry{}, mine) })
+	require.Same(t, mine, err, "the caller's own, as it is")
+}
+
+func TestNewRefusesWhatItCannotUse(t *testing.T) {
+	t.Parallel()
+	_, err := stock.New(nil, stock.Options{})
+	require.ErrorIs(t, err, stock.ErrInvalidOption)
+	require.ErrorContains(t, err, "hub is nil")
+
+	h, err := pubsub.New(redistest.Embedded(t).Client(t), pubsub.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { h.Close(context.Background()) })
+	for _, tc := range []struct {
+		o    stock.Options
+		says []string
+	}{
+		{stock.Options{CallTimeout: -time.Second}, []string{"CallTimeout", "-1s"}},
+		{stock.Options{CallTimeout: time.Microsecond}, []string{"CallTimeout", "1µs"}},
+		{stock.Options{MinReplicas: -1}, []string{"MinReplicas", "-1"}},
+		{stock.Options{ReplicaTimeout: -time.Second}, []string{"ReplicaTimeout", "-1s"}},
+		{stock.Options{MinReplicas: 1, ReplicaTimeout: time.Microsecond}, []string{"ReplicaTimeout", "1µs"}},
+		{stock.Options{CallTimeout: time.Second, ReplicaTimeout: time.Second}, []string{"ReplicaTimeout", "1s"}},
+		{stock.Options{MaxBatch: 129}, []string{"MaxBatch", "129", "128"}},
+		{stock.Options{MaxCalls: -1}, []string{"MaxCalls", "-1"}},
+		{stock.Options{BatchWindow: -time.Second}, []string{"BatchWindow", "-1s"}},
+		{stock.Options{SoldOutTrust: time.Millisecond}, []string{"SoldOutTrust", "1ms"}},
+		{stock.Options{SoldOutTrust: 101 * 365 * 24 * time.Hour}, []string{"SoldOutTrust", "884760h"}},
+		{stock.Options{KeyPrefix: "a\xff"}, []string{"KeyPrefix", `"a\xff"`}},
+		{stock.Options{KeyPrefix: "a\x00"}, []string{"KeyPrefix", `"a\x00"`}},
+		{stock.Options{KeyPrefix: "shop{}:"}, []string{"KeyPrefix", `"shop{}:"`}},
+		{stock.Options{KeyPrefix: "{}"}, []string{"KeyPrefix", `"{}"`}},
+		{stock.Options{KeyPrefix: strings.Repeat("x", 64<<10)}, []string{"KeyPrefix", `"xxx`}},
+	} {
+		_, err := stock.New(h, tc.o)
+		require.ErrorIs(t, err, stock.ErrInvalidOption)
+		requirePrefix(t, err)
+		for _, s := range tc.says {
+			require.ErrorContains(t, err, s)
+		}
+	}
+}
+
+func TestTheLongestNamesAndClaimantsWork(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		c := on(t, srv.Client(t), patient)
+		longest := strings.Repeat("é", 32<<10)
+		s := opened(t, c, longest, 1)
+		for _, claimant := range []string{strings.Repeat("x", 1024), "\x01;0;\u00ff"} {
+			_, err := s.Claim(ctx, claimant)
+			require.NoError(t, err)
+			_, _, err = s.Lookup(ctx, claimant)
+			require.NoError(t, err)
+		}
+	})
+}

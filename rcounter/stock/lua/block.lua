@@ -1,0 +1,60 @@
+-- Sells up to n units as a block, to be handed out by one process.
+-- uses: clock, stock
+--
+-- KEYS     those of stock.lua. The units are recorded in KEYS[3] under 'a:' and the id, as any.lua does; the stock's hash
+--          has 'block:' and the id -> 'state;taken;deadline;owner', where state is O while its owner may hand out
+--          units, C closed by it, S settled by another (owner is then the id of the call that did it); taken is how
+--          many units the owner said to have handed out, in the order of their ordinals
+-- ARGV[1]  id of the block
+-- ARGV[2]  '1' to write something even if nothing is granted: see own in stock.lua
+-- ARGV[3]  n, a decimal from 1
+-- ARGV[4]  ms from now until its owner stops handing out units
+-- ARGV[5]  who that is
+--
+-- Replies  { 0, epoch, remaining, outcome, ordinal, n}
+--          {-1, said, found}
+--          {-2, 0, 0}   the ordinals are used up: nothing granted
+--          {-12, 0, 0}  call again, see more in stock.lua: nothing granted
+--          outcomes: those of once.lua; 9: given up before it ran, or closed
+--
+-- Safe to run twice: the second run finds the record of the first. (It does not prolong the block.)
+local id, sure, n = ARGV[1], ARGV[2], tonumber(ARGV[3])
+
+local wrong = begin()
+if wrong == 'absent' then return {0, 0, 0, 4, 0, 0} end
+if wrong then return wrong end
+wrong = reap(128)
+if wrong then return wrong end
+
+local record = requests > 0 and redis.call('HGET', records, 'a:' .. id)
+if record then
+  local ordinal, got = record:match('^(%d+);(%d+)')
+  if not got then return {-1, -1, 0} end
+  local block = redis.call('HGET', stock, 'block:' .. id)
+  if not block or block:byte(1) ~= 79 then return {0, epoch, limit - sold - held, 9, 0, 0} end -- 'O'
+  own(sure)
+  return {0, epoch, limit - sold - held, 1, tonumber(ordinal), tonumber(got)}
+end
+
+local closed = refusal()
+if closed then return {0, epoch, limit - sold - held, closed, 0, 0} end
+local before = limit - sold - held
+if n > before then
+  wrong = more()
+  if wrong then return wrong end
+end
+if before == 0 then
+  if redis.call('EXISTS', flag) == 0 then mark() end
+  return {0, epoch, 0, 3, 0, 0}
+end
+n = math.min(n, before)
+if seq > 9007199254740991 - n then return {-2, 0, 0} end
+
+local ordinal = seq + 1
+sold, seq, requests = sold + n, seq + n, requests + 1
+count()
+redis.call('HSET', records, 'a:' .. id, digits(ordinal) .. ';' .. digits(n))
+redis.call('HSET', stock, 'block:' .. id, 'O;0;' .. digits(now + tonumber(ARGV[4])) .. ';' .. ARGV[5])
+enter('grant', ordinal, n, '', id)
+settle(before, records)
+return {0, epoch, limit - sold - held, 1, ordinal, n}

@@ -1,0 +1,111 @@
+-- Claims one unit for each of some claimants, in their order.
+-- uses: clock, stock
+--
+-- KEYS     those of stock.lua. A claimant's record in KEYS[2] is 'ordinal;call', after a return
+--          '0;call;returned;by', where by is the id of the call that returned the ordinal returned; a later claim keeps
+--          that: 'ordinal;call;returned;by'
+-- ARGV[1]  id of this call
+-- ARGV[2]  '1' to write something even if nothing is granted and somebody has a unit: see own in stock.lua
+-- ARGV[3…] the claimants, 1 to 128
+--
+-- Replies  { 0, epoch, remaining, outcome, ordinal, outcome, ordinal …}
+--          {-1, said, found}   records are missing, or numbers that cannot be (said is -1): nothing granted
+--          {-2, 0, 0}          the ordinals are used up: nothing granted
+--          {-12, 0, 0}         call again, see more in stock.lua: nothing granted
+--          outcomes: 1 granted, 2 replayed, 3 sold out, 4 not open, 5 not started, 6 ended, 7 the claimant has as many
+--          as it may have, 8 suspended
+--
+-- The claimant's record comes first, then the window, then what is left: were the stock asked first, the winner of
+-- the last unit who asks again would be told "sold out".
+--
+-- Safe to run twice: the second run finds the records of the first, and by the call's id in them that they are its own.
+-- If a unit was returned in between, its record still names the call that had claimed it, and that call gets its first
+-- answer and nothing new; else a duplicate that comes late would claim a unit nobody knows of. (Only the last return
+-- is remembered: a duplicate so late that its claimant has claimed and returned a second time meanwhile is a claim
+-- like any other.)
+--
+-- A missing key fails closed: no stock, no grant, nothing created; claimants' records fewer than the stock has counted,
+-- no grant, because those missing have units. Everything is decided and checked before the first write. (The holds
+-- whose time is over are an act of their own.)
+local call, sure = ARGV[1], ARGV[2]
+local n = #ARGV - 2
+if n < 1 or n > 128 then return redis.error_reply('ERR claim takes 1 to 128 claimants') end
+
+local wrong = begin()
+if wrong == 'absent' then
+  local out = {0, 0, 0}
+  for i = 1, n do
+    out[2 + 2 * i], out[3 + 2 * i] = 4, 0
+  end
+  return out
+end
+if wrong then return wrong end
+
+wrong = reap(128) -- each gives one unit at least, so that nobody here finds it sold out for want of a reaper
+if wrong then return wrong end
+
+local before, closed = limit - sold - held, refusal()
+local old, counts = redis.call('HMGET', users, unpack(ARGV, 3)), nil
+if requests > 0 then
+  local fields = {}
+  for i = 1, n do fields[i] = 'u:' .. ARGV[2 + i] end
+  counts = redis.call('HMGET', records, unpack(fields))
+end
+
+local was = {sold = sold, seq = seq, recorded = recorded}
+local out, set, mine, won, limited = {0, epoch, 0}, {}, {}, false, false
+for i = 1, n do
+  local user, record = ARGV[2 + i], old[i]
+  local outcome, ordinal = closed, 0
+  local has, by, past
+  if record then
+    has, by, past = record:match('^(%d+);([^;]*)(.*)$')
+    if not has then return {-1, -1, 0} end
+  end
+  if mine[user] then -- a second time in this call
+    outcome, ordinal = 2, mine[user]
+  elseif record and has ~= '0' then
+    ordinal, won = tonumber(has), true
+    outcome, mine[user] = by == call and 1 or 2, ordinal
+  elseif record and by == call then
+    outcome, ordinal = 1, tonumber(past:match('^;(%d+)') or '')
+    if not ordinal then return {-1, -1, 0} end
+    mine[user], won = ordinal, true
+  elseif closed then
+    outcome = closed
+  elseif sold + held >= limit then
+    outcome = 3
+  elseif counts and counts[i] and tonumber(counts[i]) >= per then
+    outcome, limited = 7, true
+  else
+    if seq >= 9007199254740991 then return {-2, 0, 0} end
+    sold, seq = sold + 1, seq + 1
+    if not record then recorded = recorded + 1 end
+    outcome, ordinal, mine[user] = 1, seq, seq
+    set[#set + 1] = user
+    set[#set + 1] = digits(seq) .. ';' .. call .. (past or '')
+  end
+  out[2 + 2 * i], out[3 + 2 * i] = outcome, ordinal
+end
+out[3] = limit - sold - held
+if limited then -- by holds that are over, perhaps; they are ended as if this call had not begun
+  local s, q, c = sold, seq, recorded
+  sold, seq, recorded = was.sold, was.seq, was.recorded
+  wrong = more()
+  if wrong then return wrong end
+  sold, seq, recorded = s, q, c
+end
+
+if #set > 0 then
+  count()
+  redis.call('HSET', users, unpack(set))
+  if keeps == 1 then
+    for i = 1, #set, 2 do enter('grant', tonumber(set[i + 1]:match('^%d+')), 1, set[i], '') end
+  end
+  settle(before, users)
+elseif won then
+  own(sure)
+elseif out[3] == 0 and not closed and redis.call('EXISTS', flag) == 0 then
+  mark()
+end
+return out

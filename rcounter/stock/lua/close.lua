@@ -1,0 +1,31 @@
+-- Closes a stock for good: no more grants. What was granted stays readable for as long as before.
+-- uses: clock, ends, stock
+--
+-- KEYS     those of stock.lua
+-- ARGV[1]  the epoch of the opening to close, '' to ask for it
+--
+-- Replies  { 0, epoch, 1}    closed, now or before
+--          { 0, epoch, 0}    the epoch asked for, or another than meant: nothing changed
+--          {-6, 0, 0}        there is none
+--
+-- Safe to run twice: the second run finds the stock closed and writes the same. Safe however late: a copy that comes after
+-- the stock was lost and opened again names another opening. One that is suspended stays so as
+-- well, until it has been restored: a reservation confirmed before that could get an ordinal that was given out.
+--
+-- It does not begin like the others: a stock with records missing can be closed too.
+local m = redis.call('HMGET', stock, 'gone', 'state', 'epoch')
+gone, epoch = tonumber(m[1]), tonumber(m[3]) or 0
+if not gone then
+  if redis.call('EXISTS', stock) == 0 then strays() end
+  return {-6, 0, 0}
+end
+now = clock()
+if now >= gone then
+  remove()
+  return {-6, 0, 0}
+end
+if digits(epoch) ~= ARGV[1] then return {0, epoch, 0} end
+redis.call('HSET', stock, 'state', (m[2] == '3' or m[2] == '5') and 5 or 2)
+redis.call('DEL', flag)
+if redis.call('PTTL', stock) < 0 then redis.call('PEXPIRE', stock, digits(gone - now)) end
+return {0, epoch, 1}

@@ -1,0 +1,187 @@
+-- A stock: its keys, its numbers, and the acts that its scripts share.
+-- uses: clock, ends
+--
+-- KEYS[1]  the stock, a hash: see open.lua
+-- KEYS[2]  the claimants, a hash: see claim.lua
+-- KEYS[3]  the records, a hash: 'r:' and an id -> a request or reservation, see below
+--          'a:' and an id -> units without a claimant, see any.lua; 'u:' and a claimant -> units by requests and
+--          reservations, those returned or expired taken off
+-- KEYS[4]  the holds, a zset: id of a reservation that is held -> its deadline in ms
+-- KEYS[5]  the flag, a string: 'epoch;turn;recorded;requests' while nothing is left. A turn begins when nothing is left
+--          any more, or when the flag was lost; within one, requests grows with every id that cancel.lua adds
+-- KEYS[6]  the ledger, a stream, if the stock keeps one
+--
+-- A record of a request or reservation is 'state;ordinal;n;asked;call;by;deadline;claimant', where call is the id of
+-- the call that made it and by of the one that ended it; state: G its units are sold, H held, R sold and returned,
+-- C cancelled (n 0: before it was made), E expired. deadline is 0 for a request; asked is 0 if Restore made the record
+-- and does not know of which of the two.
+--
+-- The stock's hash ends with the retention; the keys of claimants, records, holds and the ledger outlive it by LATER,
+-- see ends. The flag ends when something is left without a write: at the next deadline of a hold, or at the end. A stock says how many fields and members its other keys have. If they have not, a script changes
+-- nothing: {-1, said, found}. Numbers that cannot be: {-1, -1, 0}.
+local stock, users, records, holds, flag, ledger = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local limit, sold, held, seq, recorded, requests, waiting, per, start, ending, gone, epoch, state, keeps, now
+
+-- ends has all keys but the flag end: the hash with the retention, the others LATER; see ends.lua.
+local function ends() expire(gone - now, 5) end
+
+-- strays is how many records are there of a stock whose hash is not, and was lost: its claimants have units, so nothing may be
+-- opened over it.
+local function strays()
+  return stray(redis.call('HLEN', users) + redis.call('HLEN', records) + redis.call('ZCARD', holds) + redis.call('EXISTS', ledger), 5)
+end
+
+-- begin reads and checks the stock. It returns nil, or 'absent', or the reply that says what is wrong.
+local function begin()
+  local m = redis.call('HMGET', stock, 'limit', 'sold', 'held', 'seq', 'recorded', 'requests', 'holds', 'per', 'start', 'end', 'gone',
+    'epoch', 'state', 'ledger')
+  if not m[1] then
+    if redis.call('EXISTS', stock) == 0 then strays() end
+    return 'absent'
+  end
+  for i = 1, 14 do
+    m[i] = tonumber(m[i])
+    if not m[i] then return {-1, -1, 0} end
+  end
+  limit, sold, held, seq, recorded, requests, waiting, per = m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8]
+  start, ending, gone, epoch, state, keeps = m[9], m[10], m[11], m[12], m[13], m[14]
+  now = clock()
+  if now >= gone then -- over, and only its keys not yet removed
+    remove()
+    return 'absent'
+  end
+  local found = redis.call('HLEN', users)
+  if found ~= recorded then return {-1, recorded, found} end
+  found = redis.call('HLEN', records)
+  if found ~= requests then return {-1, requests, found} end
+  if waiting > 0 or held > 0 then
+    found = redis.call('ZCARD', holds)
+    if found ~= waiting then return {-1, waiting, found} end
+  end
+  if keeps == 1 then redis.call('XLEN', ledger) end -- a key of another type fails here, before anything is written
+  if sold < 0 or held < 0 or sold + held > limit or sold > seq or per < 1 then return {-1, -1, 0} end
+end
+
+-- refusal is the outcome of whoever has nothing yet, or nil while the stock sells.
+local function refusal()
+  if state == 3 then return 8 end
+  if state ~= 1 or now >= ending then return 6 end
+  if now < start then return 5 end
+end
+
+-- enter writes a line of the ledger.
+local function enter(op, ordinal, n, claimant, request)
+  if keeps == 1 then
+    redis.call('XADD', ledger, '*', 'op', op, 'epoch', digits(epoch), 'ordinal', digits(ordinal), 'n', digits(n), 'claimant', claimant, 'request', request)
+  end
+end
+
+-- count writes the numbers: before records of new sales, after records of returns, so that a run broken off between
+-- the two sells too little and says so, never too much.
+local function count()
+  redis.call('HSET', stock, 'sold', digits(sold), 'held', digits(held), 'seq', digits(seq), 'recorded', digits(recorded),
+    'requests', digits(requests), 'holds', digits(waiting))
+end
+
+-- till is for how many ms nothing is left unless somebody writes: until the next deadline of a hold, or the end.
+local function till()
+  local ms = ending - now
+  if waiting > 0 then ms = math.min(ms, tonumber(redis.call('ZRANGE', holds, 0, 0, 'WITHSCORES')[2]) - now) end
+  return ms
+end
+
+-- mark sets the flag, for a turn of its own or, if the turn goes on, with another number of requests.
+--
+-- No two turns have one name, or a process would take the winners of the one for those of the other. So the name is the
+-- server's time, or one more than the last if that is more: a count alone goes back at a failover to a replica that has
+-- not heard of a turn, and the next one would have its name.
+local function mark(goes_on)
+  local ms = till()
+  if refusal() or ms <= 0 then return end
+  local turn = tonumber(redis.call('HGET', stock, 'turn')) or 0
+  if not goes_on then
+    turn = math.max(turn + 1, now)
+    redis.call('HSET', stock, 'turn', digits(turn))
+  end
+  redis.call('SET', flag, digits(epoch) .. ';' .. digits(turn) .. ';' .. digits(recorded) .. ';' .. digits(requests), 'PX', digits(ms))
+end
+
+-- settle is the end of a script that wrote to the stock and to wrote (users, or records by default): the flag follows what is left,
+-- of which there was before, and a key without an end gets it, all of them in one go: an end of the records before that
+-- of the stock would look like their loss.
+local function settle(before, wrote)
+  local left = limit - sold - held
+  if left > 0 and before <= 0 then
+    redis.call('DEL', flag)
+  elseif left <= 0 and (before > 0 or redis.call('EXISTS', flag) == 0) then
+    mark()
+  end
+  if redis.call('PTTL', wrote or records) == -1 or redis.call('PTTL', stock) == -1 or waiting > 0 and redis.call('PTTL', holds) == -1
+      or keeps == 1 and redis.call('PTTL', ledger) == -1 then
+    ends()
+  end
+end
+
+-- own writes something, and changes nothing, for a call that answers with what is recorded and whose caller waits for
+-- replicas (sure is '1'): WAIT waits for what its own connection wrote, so the answer to a retry that came by another one, or
+-- that finds the work of its first copy, would be confirmed without being so. This write comes later in the server's
+-- history than the grant.
+local function own(sure)
+  if sure == '1' then redis.call('HSET', stock, 'state', digits(state)) end
+end
+
+-- parse reads the record of a request or reservation; nil if it is none.
+local function parse(record)
+  local state, ordinal, n, asked, call, by, deadline, claimant = record:match('^(%u);(%d+);(%d+);(%d+);([^;]*);([^;]*);(%d+);(.*)$')
+  if not state then return nil end
+  return {state = state, ordinal = tonumber(ordinal), n = tonumber(n), asked = tonumber(asked), call = call, by = by, deadline = tonumber(deadline), claimant = claimant}
+end
+
+-- keep writes it.
+local function keep(id, r)
+  redis.call('HSET', records, 'r:' .. id, r.state .. ';' .. digits(r.ordinal) .. ';' .. digits(r.n) .. ';' .. digits(r.asked) .. ';' .. r.call .. ';' ..
+    r.by .. ';' .. digits(r.deadline) .. ';' .. r.claimant)
+end
+
+-- bought is how many units a claimant has, and whether there is a count of those by requests.
+local function bought(claimant)
+  local n, counted = 0, false
+  if requests > 0 then
+    local c = redis.call('HGET', records, 'u:' .. claimant)
+    if c then n, counted = tonumber(c), true end
+  end
+  local record = recorded > 0 and redis.call('HGET', users, claimant)
+  if record and record:byte(1) ~= 48 then n = n + 1 end -- '0': returned
+  return n, counted
+end
+
+-- reap ends at most so many holds whose time is over. It is complete in itself; what it returns is what is wrong.
+local function reap(most)
+  if waiting == 0 then return end
+  local due = redis.call('ZRANGEBYSCORE', holds, '-inf', digits(now), 'LIMIT', 0, most)
+  if #due == 0 then return end
+  local ended, n = {}, 0
+  for i, id in ipairs(due) do
+    local record = redis.call('HGET', records, 'r:' .. id)
+    local r = record and parse(record)
+    if not r or r.state ~= 'H' then return {-1, -1, 0} end
+    r.state, ended[i], n = 'E', r, n + r.n
+  end
+  if n > held then return {-1, -1, 0} end
+  for i, id in ipairs(due) do
+    redis.call('ZREM', holds, id)
+    keep(id, ended[i])
+    redis.call('HINCRBY', records, 'u:' .. ended[i].claimant, digits(-ended[i].n))
+  end
+  local before = limit - sold - held
+  held, waiting = held - n, waiting - #due
+  count()
+  settle(before, records)
+end
+
+-- more is what a script answers in place of "sold out" and "the user's limit" while there are holds whose time is over and
+-- that were too many for one reap: it ends some of them, and asks to be called again. Or it is what is wrong; or nil.
+local function more()
+  if waiting == 0 or #redis.call('ZRANGEBYSCORE', holds, '-inf', digits(now), 'LIMIT', 0, 1) == 0 then return end
+  return reap(1024) or {-12, 0, 0}
+end

@@ -1,0 +1,20 @@
+-- Reads what a claimant has.
+-- uses: stock
+--
+-- KEYS     those of stock.lua
+-- ARGV[1]  the claimant
+--
+-- Replies  {0, epoch, remaining, ordinal}   ordinal 0: none; epoch 0: no stock
+--          {-1, said, found}                records are missing, this claimant's perhaps, or numbers that cannot be
+--
+-- Safe to run twice: it writes nothing, but that begin removes what is over.
+local wrong = begin()
+if wrong == 'absent' then return {0, 0, 0, 0} end
+if wrong then return wrong end
+
+local record, ordinal = redis.call('HGET', users, ARGV[1]), 0
+if record then
+  ordinal = tonumber(record:match('^(%d+);') or '')
+  if not ordinal then return {-1, -1, 0} end
+end
+return {0, epoch, limit - sold - held, ordinal}

@@ -1,0 +1,63 @@
+-- Opens a stock. Nothing else ever creates its hash.
+-- uses: clock, ends, stock
+--
+-- KEYS     those of stock.lua. The stock's hash: limit sold held seq, the fields of its other keys recorded requests
+--          holds, per start end gone epoch state (1 open, 2 closed, 3 suspended, 5 both), token (id of the call that opened it),
+--          turn (how often the flag was set), ledger (1 if there is one), revision and resizer (of resize.lua);
+--          revision begins at the epoch, so that no request meant for one opening changes another
+-- ARGV[1]  id of this call
+-- ARGV[2]  limit
+-- ARGV[3]  units a claimant may have
+-- ARGV[4]  ms from now to the start
+-- ARGV[5]  ms from the start to the end
+-- ARGV[6]  ms from the end to the removal of all keys
+-- ARGV[7]  '1' if it keeps a ledger
+-- ARGV[8]  state: '1' open, '3' suspended
+-- ARGV[9]  the server's ms until which this call may open it, '' only to ask
+--
+-- Replies  { 0, epoch, 1}      opened, by this call
+--          { 0, epoch, 0}      it is there, opened by another call: nothing changed
+--          {-1, said, found}   records of a stock are there and the stock is not (said is 0), or a hash that is no
+--                              stock (said is -1): nothing changed
+--          {-11, ms, 0}        there is none, and it was only asked for or is too late: nothing changed; ms is the
+--                              server's time
+--
+-- Safe to run twice: the first run leaves its call's id in the hash, by which the second knows its own work. Safe however
+-- late: a stock that was opened, sold and lost with all that it had looks like one that never was. A copy that the network
+-- kept, and that comes when its caller has long gone on, must not open it again.
+--
+-- All times kept are the server's own, in ms; only differences come in. The epoch is the server's time in us: it
+-- differs for every opening of a name.
+local token = ARGV[1]
+local start_in, open_for, retain = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+
+local micros
+now, micros = clock()
+
+local m = redis.call('HMGET', stock, 'token', 'epoch', 'gone')
+local there = redis.call('EXISTS', stock) == 1
+if there then
+  local e, g = tonumber(m[2]), tonumber(m[3])
+  if not e or not g then return {-1, -1, 0} end
+  if now < g then
+    if m[1] == token then return {0, e, 1} end
+    return {0, e, 0}
+  end
+end
+
+-- Records without the stock's hash: a sale was under way and has lost its half. Its claimants have units; opening
+-- over them would sell those again.
+local found = there and 0 or strays()
+if found > 0 then return {-1, 0, found} end
+
+if ARGV[9] == '' or now > tonumber(ARGV[9]) then return {-11, now, 0} end
+
+remove() -- what is over and not yet removed
+epoch = micros
+start = now + start_in
+gone = start + open_for + retain
+redis.call('HSET', stock, 'limit', ARGV[2], 'sold', 0, 'held', 0, 'seq', 0, 'recorded', 0, 'requests', 0, 'holds', 0, 'per', ARGV[3],
+  'start', digits(start), 'end', digits(start + open_for), 'gone', digits(gone), 'epoch', digits(epoch), 'state', ARGV[8], 'token', token,
+  'turn', 0, 'ledger', ARGV[7], 'revision', digits(epoch))
+redis.call('PEXPIRE', stock, digits(gone - now))
+return {0, epoch, 1}

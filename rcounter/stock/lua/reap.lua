@@ -1,0 +1,17 @@
+-- Gives back what is held by reservations whose time is over.
+-- uses: stock
+--
+-- KEYS     those of stock.lua
+-- ARGV[1]  how many reservations at most
+--
+-- Replies  { 0, n, held}        n reservations ended, and units held still
+--          {-1, said, found}
+--
+-- Safe to run twice: the second run finds them ended.
+local wrong = begin()
+if wrong == 'absent' then return {0, 0, 0} end
+if wrong then return wrong end
+local before = waiting
+wrong = reap(tonumber(ARGV[1]))
+if wrong then return wrong end
+return {0, before - waiting, held}

@@ -1,0 +1,74 @@
+-- One step of mending a stock from its owner's records of the sale.
+-- uses: clock, stock
+--
+-- KEYS     those of stock.lua
+-- ARGV[1]  the step
+-- ARGV[2]  id of the round that restores
+-- ARGV[3…] 'look'    nothing
+--          'begin'   the revision that it means to suspend, and the server's ms until which it may: suspends the stock
+--          'again'   id of the round before: takes over from that one
+--          'put'     (kind, name, old, new)…, at most 128 of them: kind 'u' writes the record of a claimant, 'r' a field of
+--                    KEYS[3]; old is what it was when it was read, '' for none
+--          'unhold'  nothing: empties KEYS[4], to be filled by 'hold'
+--          'hold'    (id, deadline)…, at most 128 of them
+--          'end'     what 'look' answered when the records were read, from sold to holds, then sold, held and seq as they
+--                    are to be: lets the stock sell on, if it is not closed
+--
+-- Replies  { 0, epoch, sold, held, seq, claimants, records, holds, revision, ms}   ms is the server's time
+--          {-1, -1, 0}   no stock of ours
+--          {-6, 0, 0}    no stock, or a shard that does not sell yet
+--          {-10, 0, 0}   all but 'look' and 'begin': another round restores it now
+--          {-11, 0, 0}   'begin': it is another revision now, or too late; 'put', 'end': something has changed since it was
+--                        read. Nothing is written
+--
+-- Safe to run twice, and however late. 'begin' needs the revision that its call was told, and makes it another; every
+-- other step needs the id of its round, which stands in the hash from 'begin' or 'again' to 'end', or to the next
+-- round. Within a round every step writes what is so, not what is more. It does not begin like the other scripts,
+-- since its stock may be one that they refuse.
+local step, call = ARGV[1], ARGV[2]
+local m = redis.call('HMGET', stock, 'sold', 'held', 'seq', 'gone', 'epoch', 'state', 'restorer', 'revision', 'restored', 'limit')
+if redis.call('EXISTS', stock) == 0 then return {-6, 0, 0} end
+gone, epoch = tonumber(m[4]), tonumber(m[5])
+if not gone or not epoch then return {-1, -1, 0} end
+now = clock()
+if now >= gone then return {-6, 0, 0} end
+state = tonumber(m[6]) or 3
+if state == 4 then return {-6, 0, 0} end
+local revision = tonumber(m[8]) or -1
+
+local seen = {tonumber(m[1]) or 0, tonumber(m[2]) or 0, tonumber(m[3]) or 0, redis.call('HLEN', users), redis.call('HLEN', records), redis.call('ZCARD', holds)}
+local function reply() return {0, epoch, seen[1], seen[2], seen[3], seen[4], seen[5], seen[6], revision, now} end
+
+if step == 'look' or step == 'end' and m[9] == call then
+  return reply()
+elseif step == 'begin' then
+  if m[7] ~= call then
+    if revision ~= tonumber(ARGV[3]) or now > tonumber(ARGV[4]) then return {-11, 0, 0} end
+    redis.call('HSET', stock, 'state', state == 2 and 5 or state == 1 and 3 or state, 'restorer', call, 'revision', digits(revision + 1))
+    redis.call('DEL', flag)
+  end
+elseif step == 'again' and m[7] == ARGV[3] then
+  redis.call('HSET', stock, 'restorer', call)
+elseif m[7] ~= call then
+  return {-10, 0, 0}
+elseif step == 'put' then
+  for i = 3, #ARGV, 4 do
+    local is = redis.call('HGET', ARGV[i] == 'u' and users or records, ARGV[i + 1]) or ''
+    if is ~= ARGV[i + 2] and is ~= ARGV[i + 3] then return {-11, 0, 0} end
+  end
+  for i = 3, #ARGV, 4 do redis.call('HSET', ARGV[i] == 'u' and users or records, ARGV[i + 1], ARGV[i + 3]) end
+elseif step == 'unhold' then
+  redis.call('UNLINK', holds)
+elseif step == 'hold' then
+  for i = 3, #ARGV, 2 do redis.call('ZADD', holds, ARGV[i + 1], ARGV[i]) end
+elseif step == 'end' then
+  for i = 1, 6 do
+    if tonumber(ARGV[2 + i]) ~= seen[i] then return {-11, 0, 0} end
+  end
+  -- the limit and the state are those of now: somebody may have resized it, or closed it, while it was restored
+  local least = tonumber(ARGV[9]) + tonumber(ARGV[10])
+  redis.call('HSET', stock, 'sold', ARGV[9], 'held', ARGV[10], 'seq', ARGV[11], 'recorded', digits(seen[4]), 'requests', digits(seen[5]),
+    'holds', digits(seen[6]), 'limit', digits(math.max(tonumber(m[10]) or 0, least)), 'state', state == 3 and 1 or 2, 'restorer', '', 'restored', call)
+end
+ends()
+return reply()

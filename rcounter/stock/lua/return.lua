@@ -1,0 +1,40 @@
+-- Returns the unit that a claimant has, if it is the one named.
+-- uses: stock
+--
+-- KEYS     those of stock.lua
+-- ARGV[1]  id of this call
+-- ARGV[2]  the claimant
+-- ARGV[3]  the ordinal of the unit, a decimal from 1
+--
+-- Replies  { 0, 1, 0}          returned, by this call
+--          { 0, 0, 0}          the claimant does not have that unit: nothing changed
+--          {-1, said, found}   records are missing, or numbers that cannot be: nothing changed
+--
+-- Safe to run twice: the record says which ordinal was returned last and by which call, so the second run answers as
+-- the first did. It never takes a unit claimed in between, because that has another ordinal: 'seq', from which
+-- ordinals come, does not go back. (If that later unit too has been returned before the duplicate runs, its answer is
+-- 0; it changes nothing.)
+--
+-- The record is not deleted, so that the number of records goes on saying whether any are lost.
+local call, user, ordinal = ARGV[1], ARGV[2], ARGV[3]
+
+local wrong = begin()
+if wrong == 'absent' then return {0, 0, 0} end
+if wrong then return wrong end
+
+local record = redis.call('HGET', users, user)
+if not record then return {0, 0, 0} end
+local has, by, past = record:match('^(%d+);([^;]*)(.*)$')
+if not has then return {-1, -1, 0} end
+if has == ordinal then
+  if sold < 1 then return {-1, -1, 0} end
+  local before = limit - sold - held
+  redis.call('HSET', users, user, '0;' .. by .. ';' .. ordinal .. ';' .. call)
+  sold = sold - 1
+  count()
+  enter('return', tonumber(ordinal), 1, user, '')
+  settle(before, users)
+  return {0, 1, 0}
+end
+if past == ';' .. ordinal .. ';' .. call then return {0, 1, 0} end
+return {0, 0, 0}

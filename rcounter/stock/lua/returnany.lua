@@ -1,0 +1,56 @@
+-- Returns a part of the units that a call took without a claimant, or gives the call up.
+-- uses: clock, stock
+--
+-- KEYS     those of stock.lua; the record is that of any.lua
+-- ARGV[1]  id of this call
+-- ARGV[2]  id of the call that took the units
+-- ARGV[3]  the first ordinal to return; '0' to give the call up: all that it took, if none of it was returned, and if
+--          it has not run yet it never will
+-- ARGV[4]  how many
+--
+-- Replies  { 0, 1, n}   n returned, by this call
+--          { 0, 0, 0}   nothing returned: they are not that call's, or some of them were returned before
+--          {-1, said, found}
+--          {-4, 0, 0}   the record has too many parts: nothing returned
+--
+-- Safe to run twice: the part in the record names the call that returned it.
+local call, id, from, n = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+
+local wrong = begin()
+if wrong == 'absent' then return {0, 0, 0} end
+if wrong then return wrong end
+local before = limit - sold - held
+
+local record = requests > 0 and redis.call('HGET', records, 'a:' .. id)
+if not record then
+  if from ~= 0 then return {0, 0, 0} end
+  requests = requests + 1
+  count()
+  redis.call('HSET', records, 'a:' .. id, '0;0;' .. call)
+  settle(before, records)
+  return {0, 1, 0}
+end
+local ordinal, got, parts = record:match('^(%d+);(%d+)(.*)$')
+if not got then return {-1, -1, 0} end
+if got == '0' then return {0, 0, 0} end
+ordinal, got = tonumber(ordinal), tonumber(got)
+
+local last, pieces = from + n - 1, 0
+for f, c, by in parts:gmatch(';(%d+)%.(%d+)%.([^;]*)') do
+  f, c, pieces = tonumber(f), tonumber(c), pieces + 1
+  if by == call then return {0, 1, c} end
+  if from == 0 or f <= last and from <= f + c - 1 then return {0, 0, 0} end
+end
+if from == 0 then
+  from, n = ordinal, got
+elseif from < ordinal or last > ordinal + got - 1 then
+  return {0, 0, 0}
+end
+if pieces >= 1024 then return {-4, 0, 0} end
+if n > sold then return {-1, -1, 0} end
+redis.call('HSET', records, 'a:' .. id, record .. ';' .. digits(from) .. '.' .. digits(n) .. '.' .. call)
+sold = sold - n
+count()
+enter('return', from, n, '', id)
+settle(before, records)
+return {0, 1, n}

@@ -1,0 +1,101 @@
+package stock
+
+import (
+	"context"
+	"time"
+)
+
+// Observer is a set of functions told of what happens, each with a context and the name of the stock or whatever else it
+// is; nil ones are skipped and cost nothing. They run on the goroutine where it happens, claims' own among them: they must
+// return at once. One that panics is logged and otherwise ignored.
+//
+// The context is that of the call that is spoken of: it carries the caller's span, and may have ended. BackgroundFailed
+// comes with the values of the context of the call that left the work behind.
+type Observer struct {
+	// Claimed: the server answered a Claim, ClaimOnce, ClaimAny, Reserve or Block of a Stock or a Sharded, with n
+	// units if it was won; or it did not, for the reason in err.
+	Claimed func(ctx context.Context, name string, outcome Outcome, n int64, took time.Duration, err error)
+	// AnsweredLocally: the process answered one of these by itself, since the stock is sold out (SoldOut).
+	// Claimed is not told of it.
+	AnsweredLocally func(ctx context.Context, name string, outcome Outcome)
+	// BackgroundFailed: something that goes on in the background failed, and is not tried again: the return of units
+	// whose callers had left, or the end of a block that its caller never saw, which stay sold; the return of units of a
+	// RateLimiter. KeepReaped and KeepLedger tell of every failure that they bear.
+	BackgroundFailed func(ctx context.Context, name string, err error)
+}
+
+// guarded returns o with its functions' panics caught.
+func (o Observer) guarded(report func(any)) Observer {
+	safe := func() {
+		if p := recover(); p != nil {
+			report(p)
+		}
+	}
+	var g Observer
+	if f := o.Claimed; f != nil {
+		g.Claimed = func(ctx context.Context, name string, outcome Outcome, n int64, took time.Duration, err error) {
+			defer safe()
+			f(ctx, name, outcome, n, took, err)
+		}
+	}
+	if f := o.AnsweredLocally; f != nil {
+		g.AnsweredLocally = func(ctx context.Context, name string, outcome Outcome) { defer safe(); f(ctx, name, outcome) }
+	}
+	if f := o.BackgroundFailed; f != nil {
+		g.BackgroundFailed = func(ctx context.Context, name string, err error) { defer safe(); f(ctx, name, err) }
+	}
+	return g
+}
+
+// began is when a claim began, for claimed; zero if nobody wants to know.
+func (c *Client) began() (t time.Time) {
+	if c.observer.Claimed != nil {
+		t = time.Now()
+	}
+	return t
+}
+
+// claimed tells of a claim that the server was asked for.
+func (c *Client) claimed(ctx context.Context, name string, began time.Time, o Outcome, n int64, err error) {
+	if f := c.observer.Claimed; f != nil {
+		f(ctx, name, o, n, time.Since(began), edged(err))
+	}
+}
+
+// answered tells of a claim that the process answered.
+func (c *Client) answered(ctx context.Context, name string, o Outcome) {
+	if f := c.observer.AnsweredLocally; f != nil {
+		f(ctx, name, o)
+	}
+}
+
+// failed tells of something in the background that failed: what says what that means.
+func (c *Client) failed(ctx context.Context, what, name string, err error) {
+	if f := c.observer.BackgroundFailed; f != nil {
+		f(ctx, name, edged(err))
+	}
+	c.calls.Complain(what, name, err)
+}
+
+// bears tells of a failure of what is repeated anyway, and logs the first of several in a row.
+func (c *Client) bears(ctx context.Context, what, name string, err error, failing *bool) {
+	if err == nil || ctx.Err() != nil {
+		*failing = false
+		return
+	}
+	if f := c.observer.BackgroundFailed; f != nil {
+		f(ctx, name, edged(err))
+	}
+	if !*failing {
+		*failing = true
+		c.calls.Complain(what, name, err)
+	}
+}
+
+// The kinds of complaints.
+const (
+	notReturned = "units of a claim given up on could not be returned, and stay sold"
+	notEnded    = "a block that its caller never saw could not be ended, and its units stay sold"
+	notReaped   = "reservations could not be reaped; it goes on"
+	notMoved    = "a ledger could not be moved; it goes on"
+)

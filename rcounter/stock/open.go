@@ -1,0 +1,135 @@
+package stock
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
+)
+
+const (
+	// maxLimit is the largest limit of a stock: 2^53-1, to which the server's Lua counts exactly.
+	maxLimit = 1<<53 - 1
+	// defaultRetain is the default of Spec.Retain.
+	defaultRetain = 24 * time.Hour
+	// maxLifetime is the longest time from Open to the removal of the stock.
+	maxLifetime = 100 * 365 * 24 * time.Hour
+)
+
+// Spec is what a stock is opened with. Durations are counted on the server's clock from the moment it runs Open,
+// so the clocks of the callers do not matter; fractions of a millisecond are rounded up.
+type Spec struct {
+	// Limit is how many units there are, 1 to maxLimit. Required.
+	Limit int64
+	// PerUser is how many units a claimant may have, 1 to maxLimit: one by Claim, the rest by ClaimOnce and
+	// reservations; units without a claimant do not count. Defaults to 1.
+	PerUser int64
+	// StartIn is the time until claims are granted: max(0, time.Until(t)) for an instant t. Defaults to 0: at once.
+	StartIn time.Duration
+	// OpenFor is the time from the start to the end, at least a millisecond. Required.
+	OpenFor time.Duration
+	// Retain is how long after the end the answers stay, at least a millisecond. Until then a claimant's Claim gives
+	// the same answer, and the name cannot be opened again. It should be longer than anybody retries, since a request
+	// so late that it meets the next opening is one of that opening. Defaults to defaultRetain.
+	Retain time.Duration
+	// Ledger has every grant and every return written into a stream, in the script that makes it, from where
+	// Stock.Ledger moves them into a database. Defaults to none.
+	Ledger bool
+	// Suspended opens a stock that grants nothing (Suspended) until Restore has been through: what to do after a stock
+	// was lost. Defaults to one that grants.
+	Suspended bool
+}
+
+func (o *Spec) check() error {
+	switch {
+	case o.Limit < 1 || o.Limit > maxLimit:
+		return errs.InvalidOption("Limit", o.Limit, fmt.Sprintf("between 1 and %d", int64(maxLimit)))
+	case o.PerUser < 0 || o.PerUser > maxLimit:
+		return errs.InvalidOption("PerUser", o.PerUser, fmt.Sprintf("between 1 and %d, or 0 for the default", int64(maxLimit)))
+	case o.StartIn < 0 || o.StartIn > maxLifetime:
+		return errs.InvalidOption("StartIn", o.StartIn, fmt.Sprintf("between 0 and %v", maxLifetime))
+	case o.OpenFor < time.Millisecond || o.OpenFor > maxLifetime:
+		return errs.InvalidOption("OpenFor", o.OpenFor, fmt.Sprintf("between 1ms and %v", maxLifetime))
+	case o.Retain < 0 || o.Retain > 0 && o.Retain < time.Millisecond || o.Retain > maxLifetime:
+		return errs.InvalidOption("Retain", o.Retain, fmt.Sprintf("between 1ms and %v, or 0 for the default", maxLifetime))
+	}
+	if o.PerUser == 0 {
+		o.PerUser = 1
+	}
+	if o.Retain == 0 {
+		o.Retain = defaultRetain
+	}
+	// two of the three cannot overflow, and neither can that sum, found too long, be added to
+	if sum := o.StartIn + o.OpenFor; sum > maxLifetime || sum+o.Retain > maxLifetime {
+		return errs.InvalidOption("StartIn + OpenFor + Retain", fmt.Sprintf("%v + %v + %v", o.StartIn, o.OpenFor, o.Retain), fmt.Sprintf("at most %v", maxLifetime))
+	}
+	return nil
+}
+
+// Open creates the stock, and returns the epoch by which its grants can be told from those of an earlier or later
+// opening of the name. It never overwrites: while a stock of that name exists, sold out, ended or closed included,
+// until its retention is over, another Open is ErrAlreadyOpen, an *AlreadyOpenError, and changes nothing.
+//
+// Two round trips, repeated until answered; a copy that the network delivers when the call has ended, by five call
+// timeouts or more, opens nothing. After ErrUnknownOutcome the stock may be open, which the next Open will say. A stock
+// that has lost all its keys looks like one that never was, and is opened: call Open from one place, once, and after such
+// a loss with Spec.Suspended. ErrCorrupt: claimants' records of a stock that is lost are there; they must be removed by hand first, since
+// their claimants have units.
+func (s *Stock) Open(ctx context.Context, o Spec) (epoch int64, err error) {
+	defer edge(&err)
+	if err := s.c.calls.Usable(s.alone()); err != nil {
+		return 0, err
+	}
+	if err := o.check(); err != nil {
+		return 0, err
+	}
+	r, err := s.open(ctx, session.CallID(), o)
+	if err != nil {
+		return 0, err
+	}
+	if !r.opened {
+		return 0, &AlreadyOpenError{Name: s.name, Epoch: r.epoch}
+	}
+	return r.epoch, nil
+}
+
+var openScript = script.Load("open", files, "open")
+
+type openReply struct {
+	epoch  int64
+	opened bool // by this call
+}
+
+// open runs open.lua.
+func (s *Stock) open(ctx context.Context, id string, o Spec) (openReply, error) {
+	n := func(v int64) string { return strconv.FormatInt(v, 10) }
+	ledger, state := "0", "1"
+	if o.Ledger {
+		ledger = "1"
+	}
+	if o.Suspended {
+		state = "3"
+	}
+	for until := ""; ; {
+		v, err := s.ints(ctx, 3, openScript, id, n(o.Limit), n(o.PerUser), script.Millis(o.StartIn), script.Millis(o.OpenFor), script.Millis(o.Retain), ledger, state, until)
+		if err != nil {
+			return openReply{}, err
+		}
+		if v[0] == stockChanged {
+			until = n(v[1] + script.WholeMillis(s.c.calls.Wanted(ctx)))
+			continue
+		}
+		if err := s.verdict(v); err != nil {
+			return openReply{}, err
+		}
+		s.shared().cache.forget()
+		if v[2] == 1 {
+			s.c.calls.RemoveAfter(o.StartIn+o.OpenFor+o.Retain, s.call(reapScript, strconv.Itoa(reapBatch)))
+		}
+		return openReply{epoch: v[1], opened: v[2] == 1}, nil
+	}
+}

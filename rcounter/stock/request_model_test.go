@@ -1,0 +1,356 @@
+package stock_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/stretchr/testify/require"
+)
+
+// act is what a request or reservation has come to.
+type act struct {
+	state    string // granted, held, returned, cancelled, expired
+	kind     string // once, reserve, or forbidden: cancelled before it was made
+	claimant string
+	asked, n int64
+	ordinal  int64
+	deadline time.Duration
+}
+
+// requestModel is a stock of requests and reservations as their documentation describes it.
+type requestModel struct {
+	now        time.Duration
+	limit, per int64
+	seq        int64
+	acts       map[string]*act
+	single     map[string]int64   // by Claim
+	parts      map[int64][2]int64 // ClaimAny: first ordinal -> units, and how many of them from the front were returned
+}
+
+// settle ends the reservations whose time is over: when that is written down makes no difference to anybody.
+func (m *requestModel) settle() {
+	for _, a := range m.acts {
+		if a.state == "held" && m.now >= a.deadline {
+			a.state = "expired"
+		}
+	}
+}
+
+func (m *requestModel) sold() (n int64) {
+	for _, a := range m.acts {
+		if a.state == "granted" {
+			n += a.n
+		}
+	}
+	for _, p := range m.parts {
+		n += p[0] - p[1]
+	}
+	return n + int64(len(m.single))
+}
+
+func (m *requestModel) held() (n int64) {
+	for _, a := range m.acts {
+		if a.state == "held" {
+			n += a.n
+		}
+	}
+	return n
+}
+
+func (m *requestModel) left() int64 { return m.limit - m.sold() - m.held() }
+
+func (m *requestModel) has(claimant string) (n int64) {
+	for _, a := range m.acts {
+		if a.claimant == claimant && (a.state == "granted" || a.state == "held") {
+			n += a.n
+		}
+	}
+	if m.single[claimant] > 0 {
+		n++
+	}
+	return n
+}
+
+func (m *requestModel) once(id, claimant string, n int64) (stock.Grant, error) {
+	a := m.acts[id]
+	switch {
+	case a != nil && (a.kind != "once" || a.claimant != claimant || a.asked != n):
+		return stock.Grant{}, stock.ErrMismatch
+	case a != nil && a.state == "returned":
+		return stock.Grant{Outcome: stock.Returned}, nil
+	case a != nil:
+		return stock.Grant{Outcome: stock.Replayed, Ordinal: a.ordinal, N: a.n, Request: id}, nil
+	case m.left() == 0:
+		return stock.Grant{Outcome: stock.SoldOut}, nil
+	case m.has(claimant) >= m.per:
+		return stock.Grant{Outcome: stock.UserLimit}, nil
+	}
+	got := min(n, m.left(), m.per-m.has(claimant))
+	m.acts[id] = &act{state: "granted", kind: "once", claimant: claimant, asked: n, n: got, ordinal: m.seq + 1}
+	m.seq += got
+	return stock.Grant{Outcome: stock.Granted, Ordinal: m.acts[id].ordinal, N: got, Request: id}, nil
+}
+
+func (a *act) over() error {
+	return map[string]error{"returned": stock.ErrReservationReturned, "cancelled": stock.ErrReservationCancelled, "expired": stock.ErrReservationExpired}[a.state]
+}
+
+func (m *requestModel) reserve(id, claimant string, n int64, ttl time.Duration) (stock.Reservation, error) {
+	a := m.acts[id]
+	switch {
+	case a != nil && a.kind == "forbidden":
+		return stock.Reservation{}, stock.ErrReservationCancelled
+	case a != nil && (a.kind != "reserve" || a.claimant != claimant || a.asked != n):
+		return stock.Reservation{}, stock.ErrMismatch
+	case a != nil && a.over() != nil:
+		return stock.Reservation{}, a.over()
+	case a != nil:
+		return stock.Reservation{ID: id, Outcome: stock.Replayed, N: n, Ordinal: a.ordinal}, nil
+	case m.left() < n:
+		return stock.Reservation{ID: id, Outcome: stock.SoldOut}, nil
+	case m.has(claimant)+n > m.per:
+		return stock.Reservation{ID: id, Outcome: stock.UserLimit}, nil
+	}
+	m.acts[id] = &act{state: "held", kind: "reserve", claimant: claimant, asked: n, n: n, deadline: m.now + ttl}
+	return stock.Reservation{ID: id, Outcome: stock.Granted, N: n}, nil
+}
+
+func (m *requestModel) confirm(id string) (stock.Grant, error) {
+	a := m.acts[id]
+	switch {
+	case a == nil:
+		return stock.Grant{}, stock.ErrNoReservation
+	case a.kind == "forbidden":
+		return stock.Grant{}, stock.ErrReservationCancelled
+	case a.kind != "reserve":
+		return stock.Grant{}, stock.ErrMismatch
+	case a.over() != nil:
+		return stock.Grant{}, a.over()
+	case a.state == "granted":
+		return stock.Grant{Outcome: stock.Replayed, Ordinal: a.ordinal, N: a.n, Request: id}, nil
+	}
+	a.state, a.ordinal = "granted", m.seq+1
+	m.seq += a.n
+	return stock.Grant{Outcome: stock.Granted, Ordinal: a.ordinal, N: a.n, Request: id}, nil
+}
+
+func (m *requestModel) cancel(id string) (bool, error) {
+	a := m.acts[id]
+	switch {
+	case a == nil:
+		m.acts[id] = &act{state: "cancelled", kind: "forbidden"}
+	case a.kind == "once":
+		return false, stock.ErrMismatch
+	case a.state == "held":
+		a.state = "cancelled"
+		return true, nil
+	}
+	return false, nil
+}
+
+func (m *requestModel) giveBack(id string) bool {
+	a := m.acts[id]
+	if a == nil || a.state != "granted" {
+		return false
+	}
+	a.state = "returned"
+	return true
+}
+
+// Requests, reservations, their confirmations, cancellations and returns, in any order, each repeated at any later
+// time, over the three wires: everything is as the model says, and the ordinals are all different.
+func TestRequestsAndReservationsKeepToTheirModelInAnyOrder(t *testing.T) {
+	redistest.SkipShort(t)
+	t.Parallel()
+	for wire, wrap := range map[string]func(t *testing.T, s *redistest.Server, rnd *rand.Rand) rueidis.Client{
+		"once": func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client { return s.Client(t) },
+		"twice": func(t *testing.T, s *redistest.Server, _ *rand.Rand) rueidis.Client {
+			return twice{Client: s.Client(t)}
+		},
+		"lossy": func(t *testing.T, s *redistest.Server, rnd *rand.Rand) rueidis.Client {
+			return newLossy(t, s, func() bool { return rnd.IntN(3) == 0 })
+		},
+	} {
+		rounds := 3
+		if underRace {
+			rounds = 2
+		}
+		for i := range rounds {
+			seed := rand.Uint64()
+			t.Run(fmt.Sprintf("%s/%d", wire, seed), func(t *testing.T) {
+				srv := redistest.Embedded(t)
+				if i == 0 {
+					srv = redistest.Start(t) // whose clock cannot be moved: nothing expires
+				}
+				walkRequests(t, srv, on(t, wrap(t, srv, rand.New(rand.NewPCG(seed, 2))), exact), rand.New(rand.NewPCG(seed, 1)))
+			})
+		}
+	}
+}
+
+func walkRequests(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *rand.Rand) {
+	began := time.Now().Truncate(time.Millisecond)
+	life := time.Second
+	if srv.Embedded != nil {
+		srv.Embedded.SetTime(began)
+	} else {
+		life = time.Hour
+	}
+	raw := srv.Client(t)
+	s := c.Stock("s")
+	m := &requestModel{limit: 1 + rnd.Int64N(8), per: 1 + rnd.Int64N(4), acts: map[string]*act{}, single: map[string]int64{}, parts: map[int64][2]int64{}}
+	epoch, err := s.Open(ctx, stock.Spec{Limit: m.limit, PerUser: m.per, OpenFor: 1000 * time.Hour, Ledger: true})
+	require.NoError(t, err)
+	var trace []string
+	same := func(what string, want, got any, wantErr, gotErr error) {
+		t.Helper()
+		trace = append(trace, fmt.Sprintf("%v %s: %v %v", m.now, what, got, gotErr))
+		if len(trace) > 30 {
+			trace = trace[1:]
+		}
+		require.ErrorIs(t, gotErr, wantErr, "%v", trace)
+		require.Equal(t, want, got, "%v", trace)
+	}
+	full := func(g stock.Grant, err error) (stock.Grant, error) {
+		if err == nil {
+			g.Remaining, g.Epoch = m.left(), epoch
+		}
+		return g, err
+	}
+	anys := map[int64]stock.Grant{}
+	steps := 300
+	if underRace {
+		steps = 200
+	}
+	for range steps {
+		id := fmt.Sprintf("id%d", rnd.IntN(12))
+		claimant := []string{"ann", "bob;1", "c\nd\x01", "dan"}[rnd.IntN(4)]
+		n := 1 + rnd.Int64N(3)
+		if a := m.acts[id]; a != nil && a.asked > 0 && rnd.IntN(4) > 0 {
+			claimant, n = a.claimant, a.asked // mostly the same again
+		}
+		m.settle()
+		switch op := rnd.IntN(100); {
+		case op < 18:
+			want, wantErr := full(m.once(id, claimant, n))
+			got, err := s.ClaimOnce(ctx, id, claimant, n)
+			same(fmt.Sprintf("once %s %q %d", id, claimant, n), want, got, wantErr, err)
+		case op < 38:
+			ttl := time.Duration(1+rnd.IntN(20)) * life
+			want, wantErr := m.reserve(id, claimant, n, ttl)
+			got, err := s.Reserve(ctx, id, claimant, n, ttl)
+			if err != nil {
+				same("reserve "+id, (*stock.Reservation)(nil), got, wantErr, err)
+				break
+			}
+			want.Remaining, want.Epoch, want.Until = m.left(), epoch, got.Until
+			same(fmt.Sprintf("reserve %s %q %d", id, claimant, n), want, *got, wantErr, err)
+		case op < 52:
+			want, wantErr := full(m.confirm(id))
+			got, err := s.Confirm(ctx, id)
+			same("confirm "+id, want, got, wantErr, err)
+		case op < 60:
+			want, wantErr := m.cancel(id)
+			got, err := s.Cancel(ctx, id)
+			same("cancel "+id, want, got, wantErr, err)
+		case op < 68:
+			want := m.giveBack(id)
+			got, err := s.ReturnOnce(ctx, id)
+			same("return "+id, want, got, nil, err)
+		case op < 74:
+			left := m.left()
+			got, err := s.ClaimAny(ctx, n)
+			require.NoError(t, err)
+			want := stock.Grant{Outcome: stock.SoldOut}
+			if left > 0 {
+				want = stock.Grant{Outcome: stock.Granted, Ordinal: m.seq + 1, N: min(n, left), Request: got.Request}
+				m.parts[want.Ordinal] = [2]int64{want.N, 0}
+				m.seq += want.N
+				anys[want.Ordinal] = got
+			}
+			want, _ = full(want, nil)
+			same("any", want, got, nil, err)
+		case op < 82 && len(anys) > 0:
+			firsts := make([]int64, 0, len(anys))
+			for o := range anys {
+				firsts = append(firsts, o)
+			}
+			slices.Sort(firsts)
+			first := firsts[rnd.IntN(len(firsts))]
+			p, g := m.parts[first], anys[first]
+			g.N = 1 + rnd.Int64N(3)
+			g.Ordinal += p[1] - rnd.Int64N(2) // the next part, or one that was returned, or is before it
+			want := g.Ordinal == first+p[1] && p[1]+g.N <= p[0]
+			if g.Ordinal < 1 {
+				break
+			}
+			if want {
+				m.parts[first] = [2]int64{p[0], p[1] + g.N}
+			}
+			got, err := s.ReturnAny(ctx, g)
+			same(fmt.Sprintf("return any %d+%d", g.Ordinal, g.N), want, got, nil, err)
+		case op < 86:
+			want := stock.Grant{Outcome: stock.Granted, N: 1}
+			switch {
+			case m.single[claimant] > 0:
+				want.Outcome, want.Ordinal = stock.Replayed, m.single[claimant]
+			case m.left() == 0:
+				want = stock.Grant{Outcome: stock.SoldOut}
+			case m.has(claimant) >= m.per:
+				want = stock.Grant{Outcome: stock.UserLimit}
+			default:
+				m.seq++
+				m.single[claimant], want.Ordinal = m.seq, m.seq
+			}
+			want, _ = full(want, nil)
+			got, err := s.Claim(ctx, claimant)
+			same("claim "+claimant, want, got, nil, err)
+		case op < 90:
+			limit := 1 + rnd.Int64N(10)
+			var wantErr error
+			if limit < m.sold()+m.held() {
+				wantErr = stock.ErrOutOfRange
+			} else {
+				m.limit = limit
+			}
+			same(fmt.Sprintf("resize %d", limit), nil, nil, wantErr, s.Resize(ctx, limit))
+		case op < 92:
+			_, err := s.Reap(ctx)
+			require.NoError(t, err)
+			st, err := s.Inspect(ctx)
+			require.NoError(t, err)
+			same("status", [4]int64{m.limit, m.sold(), m.held(), m.seq}, [4]int64{st.Limit, st.Sold, st.Held, st.Seq}, nil, nil)
+		case srv.Embedded != nil:
+			m.now += time.Duration(rnd.IntN(6000)) * time.Millisecond
+			srv.Embedded.SetTime(began.Add(m.now))
+		}
+		requireEnds(t, raw)
+		flagged := number(t, raw, "EXISTS", "rc:{s}:o") == 1
+		if m.settle(); flagged {
+			require.Zero(t, m.left(), "the flag stands while a unit is left: %v", trace)
+		}
+	}
+	// the ledger tells the same story
+	units := map[int64]bool{}
+	_, err = s.Ledger(ctx, 10_000, func(_ context.Context, entries []stock.Entry) error {
+		for _, e := range entries {
+			for o := e.Ordinal; o < e.Ordinal+e.N; o++ {
+				require.Equal(t, e.Back, units[o], "sold once, and returned once after that: %d", o)
+				units[o] = !e.Back
+				if e.Back {
+					delete(units, o)
+				}
+			}
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.EqualValues(t, m.sold(), len(units))
+}

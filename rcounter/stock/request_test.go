@@ -1,0 +1,221 @@
+package stock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/stretchr/testify/require"
+)
+
+func TestClaimsOfSeveralUnitsAreGrantedInPartAndReturnedOnce(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		raw := srv.Client(t)
+		s := on(t, raw, patient).Stock("s")
+		o := spec(10)
+		o.PerUser, o.Ledger = 4, true
+		epoch, err := s.Open(ctx, o)
+		require.NoError(t, err)
+		grant := func(outcome stock.Outcome, ordinal, n, left int64, request string) stock.Grant {
+			return stock.Grant{Outcome: outcome, Ordinal: ordinal, N: n, Remaining: left, Epoch: epoch, Request: request}
+		}
+		once := func(want stock.Grant, request, claimant string, n int64) {
+			t.Helper()
+			g, err := s.ClaimOnce(ctx, request, claimant, n)
+			require.NoError(t, err)
+			require.Equal(t, want, g)
+			requireEnds(t, raw)
+		}
+		once(grant(stock.Granted, 1, 3, 7, "r1"), "r1", "ann", 3)
+		once(grant(stock.Replayed, 1, 3, 7, "r1"), "r1", "ann", 3)
+		once(grant(stock.Granted, 4, 1, 6, "r2"), "r2", "ann", 3) // her fourth is her last
+		once(grant(stock.UserLimit, 0, 0, 6, ""), "r3", "ann", 1)
+		g, err := s.Claim(ctx, "ann")
+		require.NoError(t, err)
+		require.Equal(t, grant(stock.UserLimit, 0, 0, 6, ""), g)
+		for _, other := range []struct {
+			claimant string
+			n        int64
+		}{{"bob", 3}, {"ann", 2}} {
+			_, err = s.ClaimOnce(ctx, "r1", other.claimant, other.n)
+			require.ErrorIs(t, err, stock.ErrMismatch)
+		}
+		anon, err := s.ClaimAny(ctx, 5)
+		require.NoError(t, err)
+		require.Equal(t, grant(stock.Granted, 5, 5, 1, anon.Request), anon)
+		once(grant(stock.Granted, 10, 1, 0, "r4"), "r4", "bob", 4)
+		once(grant(stock.SoldOut, 0, 0, 0, ""), "r5", "bob", 1)
+		once(grant(stock.Replayed, 10, 1, 0, "r4"), "r4", "bob", 4)
+
+		back := func(want bool, got bool, err error) {
+			t.Helper()
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+			requireEnds(t, raw)
+		}
+		part := anon
+		part.Ordinal, part.N = 6, 2
+		ok, err := s.ReturnAny(ctx, part)
+		back(true, ok, err)
+		for _, again := range [][2]int64{{6, 2}, {7, 1}, {5, 5}, {5, 2}, {7, 2}, {4, 1}, {9, 2}, {10, 1}} {
+			part.Ordinal, part.N = again[0], again[1]
+			ok, err = s.ReturnAny(ctx, part)
+			back(false, ok, err)
+		}
+		part.Ordinal, part.N = 8, 2
+		ok, err = s.ReturnAny(ctx, part)
+		back(true, ok, err)
+		ok, err = s.ReturnOnce(ctx, "r1")
+		back(true, ok, err)
+		ok, err = s.ReturnOnce(ctx, "r1")
+		back(false, ok, err)
+		ok, err = s.ReturnOnce(ctx, "never")
+		back(false, ok, err)
+		once(grant(stock.Returned, 0, 0, 7, ""), "r1", "ann", 3)
+		once(grant(stock.Granted, 11, 3, 4, "r6"), "r6", "ann", 9)
+
+		require.ErrorIs(t, s.Resize(ctx, 5), stock.ErrOutOfRange)
+		require.NoError(t, s.Resize(ctx, 6))
+		once(grant(stock.SoldOut, 0, 0, 0, ""), "r7", "cid", 1)
+		require.NoError(t, s.Resize(ctx, 8))
+		once(grant(stock.Granted, 14, 2, 0, "r7"), "r7", "cid", 3)
+		require.ErrorIs(t, on(t, raw, patient).Stock("none").Resize(ctx, 8), stock.ErrNotOpen)
+
+		st, err := s.Inspect(ctx)
+		require.NoError(t, err)
+		require.EqualValues(t, 8, st.Sold)
+		require.EqualValues(t, 15, st.Seq)
+
+		var got []stock.Entry
+		n, err := s.Ledger(ctx, 100, func(_ context.Context, entries []stock.Entry) error { got = entries; return nil })
+		require.NoError(t, err)
+		require.Equal(t, len(got), n)
+		for i := range got {
+			require.NotEmpty(t, got[i].ID)
+			got[i].ID = ""
+		}
+		e := func(back bool, ordinal, n int64, claimant, request string) stock.Entry {
+			return stock.Entry{Back: back, Epoch: epoch, Ordinal: ordinal, N: n, Claimant: claimant, Request: request}
+		}
+		require.Equal(t, []stock.Entry{
+			e(false, 1, 3, "ann", "r1"), e(false, 4, 1, "ann", "r2"), e(false, 5, 5, "", anon.Request), e(false, 10, 1, "bob", "r4"),
+			e(true, 6, 2, "", anon.Request), e(true, 8, 2, "", anon.Request), e(true, 1, 3, "ann", "r1"),
+			e(false, 11, 3, "ann", "r6"), e(false, 14, 2, "cid", "r7"),
+		}, got)
+		n, err = s.Ledger(ctx, 100, func(context.Context, []stock.Entry) error { return nil })
+		require.NoError(t, err)
+		require.Zero(t, n)
+	})
+}
+
+func TestAnAnonymousCallGivenUpNeverRuns(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		s := opened(t, on(t, srv.Client(t), patient), "s", 10)
+		_, err := s.GiveUp(ctx, "late")
+		require.NoError(t, err)
+		g, err := s.AnyAs(ctx, "late", 3)
+		require.NoError(t, err)
+		require.Equal(t, stock.Returned, g.Outcome)
+		_, err = s.AnyAs(ctx, "early", 3)
+		require.NoError(t, err)
+		for _, want := range []int64{3, 0} {
+			n, err := s.GiveUp(ctx, "early")
+			require.NoError(t, err)
+			require.Equal(t, want, n)
+		}
+		st, err := s.Inspect(ctx)
+		require.NoError(t, err)
+		require.Zero(t, st.Sold)
+	})
+}
+
+func TestAReservationIsSoldOrGoesBackOnce(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	raw := srv.Client(t)
+	now := time.Now()
+	forward := func(d time.Duration) { now = now.Add(d); srv.Embedded.SetTime(now) }
+	forward(0)
+	s := on(t, raw, patient).Stock("s")
+	o := spec(3)
+	o.PerUser = 3
+	_, err := s.Open(ctx, o)
+	require.NoError(t, err)
+	r, err := s.Reserve(ctx, "a", "ann", 2, time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, stock.Granted, r.Outcome)
+	require.EqualValues(t, 2, r.N)
+	require.EqualValues(t, 1, r.Remaining)
+	require.InDelta(t, time.Until(r.Until).Seconds(), 60, 10)
+	r, err = s.Reserve(ctx, "a", "ann", 2, time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, stock.Replayed, r.Outcome)
+	require.Less(t, time.Until(r.Until), 2*time.Minute, "prolongs nothing")
+	r, err = s.Reserve(ctx, "b", "bob", 2, time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, stock.SoldOut, r.Outcome)
+	require.EqualValues(t, 1, r.Remaining)
+	r, err = s.Reserve(ctx, "b", "bob", 1, time.Hour)
+	require.NoError(t, err)
+	require.True(t, r.Won())
+	g, err := s.Claim(ctx, "cid")
+	require.NoError(t, err)
+	require.Equal(t, stock.SoldOut, g.Outcome)
+
+	g, err = s.Confirm(ctx, "b")
+	require.NoError(t, err)
+	require.Equal(t, stock.Granted, g.Outcome)
+	require.EqualValues(t, 1, g.Ordinal)
+	g, err = s.Confirm(ctx, "b")
+	require.NoError(t, err)
+	require.Equal(t, stock.Replayed, g.Outcome)
+	ok, err := s.Cancel(ctx, "b")
+	require.NoError(t, err)
+	require.False(t, ok, "sold")
+
+	forward(time.Minute)
+	_, err = s.Confirm(ctx, "a")
+	require.ErrorIs(t, err, stock.ErrReservationExpired)
+	_, err = s.Reserve(ctx, "a", "ann", 2, time.Minute)
+	require.ErrorIs(t, err, stock.ErrReservationExpired)
+	st, err := s.Inspect(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, st.Remaining)
+	require.Zero(t, st.Held)
+
+	ok, err = s.Cancel(ctx, "unmade")
+	require.NoError(t, err)
+	require.False(t, ok)
+	_, err = s.Reserve(ctx, "unmade", "ann", 1, time.Minute)
+	require.ErrorIs(t, err, stock.ErrReservationCancelled)
+	_, err = s.Confirm(ctx, "unmade")
+	require.ErrorIs(t, err, stock.ErrReservationCancelled)
+	_, err = s.Confirm(ctx, "unknown")
+	require.ErrorIs(t, err, stock.ErrNoReservation)
+
+	for _, id := range []string{"c", "d"} {
+		r, err = s.Reserve(ctx, id, "cid", 1, time.Minute)
+		require.NoError(t, err)
+		require.True(t, r.Won())
+	}
+	forward(time.Minute)
+	n, err := s.Reap(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, n)
+	n, err = s.Reap(ctx)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	ok, err = s.ReturnOnce(ctx, "b")
+	require.NoError(t, err)
+	require.True(t, ok)
+	_, err = s.Confirm(ctx, "b")
+	require.ErrorIs(t, err, stock.ErrReservationReturned)
+	st, err = s.Inspect(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, st.Remaining)
+	requireEnds(t, raw)
+}

@@ -1,0 +1,687 @@
+package stock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
+)
+
+// Restored is what Restore has done.
+type Restored struct {
+	// Added is how many units the stock did not know to be those of whom the winners say.
+	Added int64
+	// Displaced are units that the stock had given to somebody else than the winners say, as after a failover that
+	// forgot the one grant and made the other, or that were returned by an entry with Back, as after a failover that
+	// forgot the return. They have been taken from those named here, whose next claim may get them another.
+	Displaced []Entry
+	// Unaccounted is how many units the stock counts as sold of which neither its records nor the winners say to whom.
+	// They stay sold; Resize makes up for them.
+	Unaccounted int64
+}
+
+// Restore mends a stock from the caller's own records: after a failover that lost grants, after ErrCorrupt, and after
+// the stock was lost and opened again with Spec.Suspended. It suspends the stock, enters every winner that it does
+// not know, raises what is sold and the sequence of ordinals above them, and lets it sell on. A stock that is closed, before
+// or meanwhile, stays closed, and a Resize meanwhile stands.
+//
+// winners are the units that are held, each once, as the ledger's entries told them or unit by unit: Ordinal, N (0
+// stands for 1), Claimant and, if there was one, Request. Where they and the stock say different things, the winners
+// are right, except that a unit returned here stays returned. An ordinal that two of them have is ErrCorrupt. If there are more
+// winners than units, the limit is raised to their number: nothing is left to sell.
+//
+// An entry with Back says that its units were sold and returned: nobody has them, they are taken from whoever has them
+// here, and their ordinals are not given out again. Without it a stock set back by a failover may give such an ordinal to
+// another, and the database has a row of it.
+//
+// When it fails the stock stays suspended, and Restore can be called again: an error of winners' own, as it is;
+// ErrNotOpen; ErrInvalidOption for an entry that cannot be; ErrRestoring; ErrWrongType, ErrUnavailable,
+// ErrUnknownOutcome. (If it fails before winners is asked for anything, the stock may sell on, and if that was
+// ErrUnknownOutcome it may be suspended up to five call timeouts later.) Copies of its requests that the network
+// delivers later change nothing. It keeps all records in memory and takes one round trip for 128 of them; a ctx without a deadline gives each
+// of these five call timeouts.
+func (s *Stock) Restore(ctx context.Context, winners iter.Seq2[Entry, error]) (_ Restored, err error) {
+	r := &restorer{s: s, call: session.CallID(), added: map[string]int64{}, displaced: map[string]Entry{}, freed: map[string]freed{}}
+	defer func() {
+		if r.theirs == nil {
+			edge(&err)
+		}
+	}()
+	if err := s.c.calls.Usable(s.alone()); err != nil {
+		return Restored{}, err
+	}
+	if winners == nil {
+		return Restored{}, errs.InvalidOption("winners", "nil", "a sequence")
+	}
+	if err := r.begin(ctx); err != nil {
+		return Restored{}, err
+	}
+	s.shared().cache.forget()
+	if err := r.gather(ctx, winners); err != nil {
+		return Restored{}, err
+	}
+	for {
+		seen, err := r.step(ctx, "look")
+		if err != nil {
+			return Restored{}, err
+		}
+		if err := r.read(ctx); err != nil {
+			return Restored{}, err
+		}
+		err = r.mend(ctx, seen)
+		if err == nil {
+			return r.out(), nil
+		}
+		if err != errChanged { // by a return or a cancellation
+			return Restored{}, err
+		}
+		// A copy of a step of this round that comes late must not undo one of the next.
+		id := session.CallID()
+		if _, err := r.step(ctx, "again", r.call, id); err != nil {
+			return Restored{}, err
+		}
+		r.call = id
+	}
+}
+
+// byRestore stands for the id of a call in records that Restore made: no call has an id so short.
+const byRestore = "-"
+
+// restorer is one run of Restore.
+type restorer struct {
+	s    *Stock
+	call string // id of the round
+
+	wins  map[string]win // by what has them: 'u' and a claimant, 'r:' or 'a:' and a request
+	owned []owned        // all of wins, by ordinal
+	back  []span         // what was returned
+
+	users, records table // as they are on the server
+
+	// What was done, by what it was done to: a round that is broken off may be followed by one that does it again.
+	added       map[string]int64
+	displaced   map[string]Entry
+	freed       map[string]freed // by what had it, as wins
+	unaccounted int64
+
+	theirs error // of winners, to be returned as it is
+}
+
+// span is the units first to last.
+type span struct{ first, last int64 }
+
+func (s span) n() int64 { return s.last - s.first + 1 }
+
+// minus is what of s is in none of others, which are sorted and do not overlap.
+func (s span) minus(others []span) (rest []span) {
+	for _, o := range others {
+		if o.last < s.first || o.first > s.last {
+			continue
+		}
+		if o.first > s.first {
+			rest = append(rest, span{s.first, o.first - 1})
+		}
+		s.first = o.last + 1
+	}
+	if s.first <= s.last {
+		rest = append(rest, s)
+	}
+	return rest
+}
+
+func bySpan(a, b span) int { return cmp.Compare(a.first, b.first) }
+
+// owned is a span and who has it by the winners: nobody, if it was returned.
+type owned struct {
+	span
+	holder string
+}
+
+// freed is the record from which units were taken that nobody has, and how many. The server still counts them as sold
+// until the last step, if the record is the one that was put.
+type freed struct {
+	text string
+	n    int64
+}
+
+// win is what winners say of one holder.
+type win struct {
+	claimant string
+	spans    []span // by ordinal
+}
+
+// table is a hash of the server's as it was read, with the changes that are to be made.
+type table struct {
+	kind string
+	is   map[string]string
+	was  map[string]string // what those had that were changed, "" for nothing
+}
+
+func (t *table) put(name, value string) {
+	if _, again := t.was[name]; !again {
+		t.was[name] = t.is[name]
+	}
+	t.is[name] = value
+}
+
+// changes are (kind, name, old, new)….
+func (t *table) changes() (args []string) {
+	for name, old := range t.was {
+		if t.is[name] != old {
+			args = append(args, t.kind, name, old, t.is[name])
+		}
+	}
+	return args
+}
+
+// begin suspends the stock.
+func (r *restorer) begin(ctx context.Context) error {
+	for {
+		seen, err := r.step(ctx, "look")
+		if err != nil {
+			return err
+		}
+		_, err = r.step(ctx, "begin", strconv.FormatInt(seen.revision, 10), strconv.FormatInt(seen.at+script.WholeMillis(r.s.c.calls.Wanted(ctx)), 10))
+		if err != errChanged {
+			return err
+		}
+	}
+}
+
+// gather reads the winners.
+func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) error {
+	r.wins = map[string]win{}
+	for e, err := range winners {
+		if err != nil {
+			r.theirs = err
+			return err
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: restore of %q: %w", ErrUnavailable, r.s.keys[0], errs.Ended(ctx))
+		}
+		n := max(e.N, 1)
+		var holder string
+		switch {
+		case e.N < 0 || e.N > maxLimit || e.Ordinal < 1 || e.Ordinal > maxLimit-n+1:
+			return errs.InvalidOption("Ordinal and N", fmt.Sprintf("%d and %d", e.Ordinal, e.N), fmt.Sprintf("within 1 and %d", int64(maxLimit)))
+		case keyname.Text("", e.Claimant) != nil || keyname.Text("", e.Request) != nil:
+			return errs.InvalidOption("Claimant or Request", fmt.Sprintf("%.32q, %.32q", e.Claimant, e.Request), fmt.Sprintf("UTF-8 of at most %d bytes, without a NUL byte", keyname.MaxText))
+		case e.Back:
+			r.back = append(r.back, span{e.Ordinal, e.Ordinal + n - 1})
+			continue
+		case e.Claimant == "" && e.Request == "":
+			return errs.InvalidOption("Claimant and Request", "empty", fmt.Sprintf("set, one of them at least: ordinal %d", e.Ordinal))
+		case e.Claimant == "":
+			holder = "a:" + e.Request
+		case e.Request == "":
+			holder = "u" + e.Claimant
+		default:
+			holder = "r:" + e.Request
+		}
+		w, units := r.wins[holder], span{e.Ordinal, e.Ordinal + n - 1}
+		w.claimant = e.Claimant
+		w.spans = append(w.spans, units)
+		if holder[0] == 'u' && (n > 1 || len(w.spans) > 1) {
+			return errs.InvalidOption("Request", "empty", fmt.Sprintf("set: %.64q has more than one unit", e.Claimant))
+		}
+		r.wins[holder] = w
+		r.owned = append(r.owned, owned{units, holder})
+	}
+	slices.SortFunc(r.owned, func(a, b owned) int { return bySpan(a.span, b.span) })
+	for i, o := range r.owned {
+		if i > 0 && o.first <= r.owned[i-1].last {
+			return fmt.Errorf("%w: winners: ordinal %d is that of %.64q and of %.64q", ErrCorrupt, o.first, r.owned[i-1].holder, o.holder)
+		}
+	}
+	for _, s := range r.back {
+		for o := range r.others("", s) {
+			return fmt.Errorf("%w: winners: ordinal %d is that of %.64q, and was returned", ErrCorrupt, max(o.first, s.first), o.holder)
+		}
+	}
+	slices.SortFunc(r.back, bySpan)
+	for i, s := range r.back {
+		if last := len(r.owned) - 1; i > 0 && s.first <= r.owned[last].last {
+			r.owned[last].last = max(r.owned[last].last, s.last) // said twice
+			continue
+		}
+		r.owned = append(r.owned, owned{s, ""})
+	}
+	slices.SortFunc(r.owned, func(a, b owned) int { return bySpan(a.span, b.span) })
+	for holder, w := range r.wins {
+		slices.SortFunc(w.spans, bySpan)
+		if holder[0] != 'r' {
+			continue
+		}
+		for o := range r.others(holder, span{w.spans[0].first, w.spans[len(w.spans)-1].last}) {
+			return fmt.Errorf("%w: winners: ordinal %d, amid those of %.64q, is that of %.64q", ErrCorrupt, o.first, holder, o.holder)
+		}
+	}
+	return nil
+}
+
+// others are the winners' spans, of other holders than that one, that overlap s.
+func (r *restorer) others(holder string, s span) iter.Seq[owned] {
+	return func(yield func(owned) bool) {
+		for i := sort.Search(len(r.owned), func(i int) bool { return r.owned[i].last >= s.first }); i < len(r.owned) && r.owned[i].first <= s.last; i++ {
+			if o := r.owned[i]; o.holder != holder && !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+// read reads all that the server has.
+func (r *restorer) read(ctx context.Context) error {
+	r.users = table{"u", map[string]string{}, map[string]string{}}
+	r.records = table{"r", map[string]string{}, map[string]string{}}
+	for i, to := range []table{r.users, r.records} {
+		if err := r.s.c.scan(ctx, r.s.keys[1+i], func(field, value string) error { to.is[field] = value; return nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mend makes the server's records those that they should be, and lets the stock sell on. It returns errChanged if
+// something has changed since it was seen.
+func (r *restorer) mend(ctx context.Context, began restoreReply) error {
+	for holder, w := range r.wins {
+		switch holder[0] {
+		case 'u':
+			r.enterUser(holder, w)
+		case 'r':
+			r.enterRequest(holder, w)
+		default:
+			r.enterAny(holder, w)
+		}
+	}
+	sold, held, top, free, deadlines, err := r.settle()
+	if err != nil {
+		return err
+	}
+	for part := range slices.Chunk(append(r.users.changes(), r.records.changes()...), 4*128) {
+		if _, err := r.step(ctx, "put", part...); err != nil {
+			return err
+		}
+	}
+	if _, err := r.step(ctx, "unhold"); err != nil {
+		return err
+	}
+	for part := range slices.Chunk(deadlines, 2*128) {
+		if _, err := r.step(ctx, "hold", part...); err != nil {
+			return err
+		}
+	}
+	now, err := r.step(ctx, "look")
+	if err != nil {
+		return err
+	}
+	if now.seen[0] != began.seen[0] || now.seen[1] != began.seen[1] || now.seen[2] != began.seen[2] ||
+		now.seen[3] != int64(len(r.users.is)) || now.seen[4] != int64(len(r.records.is)) || now.seen[5] != int64(len(deadlines)/2) {
+		return errChanged
+	}
+	counted := now.seen[0] - free
+	r.unaccounted = max(0, counted-sold)
+	sold = max(sold, counted)
+	top = max(top, now.seen[2], sold)
+	if sold > maxLimit-held {
+		return fmt.Errorf("%w: %q would have %d units sold and %d held", ErrCorrupt, r.s.keys[0], sold, held)
+	}
+	var args []string
+	for _, v := range append(now.seen[:], sold, held, top) {
+		args = append(args, strconv.FormatInt(v, 10))
+	}
+	_, err = r.step(ctx, "end", args...)
+	return err
+}
+
+// enterUser enters a unit of Claim.
+func (r *restorer) enterUser(holder string, w win) {
+	unit := w.spans[0].first
+	record, ordinal := r.users.is[w.claimant], strconv.FormatInt(unit, 10)
+	parts := strings.SplitN(record, ";", 4) // ordinal;call[;returned;by]
+	if parts[0] == ordinal || parts[0] == "0" && len(parts) == 4 && parts[2] == ordinal {
+		return
+	}
+	r.added[holder] = 1
+	if parts[0] != "" && parts[0] != "0" {
+		r.displace(Entry{Ordinal: number(parts[0]), N: 1, Claimant: w.claimant})
+	}
+	r.users.put(w.claimant, ordinal+";"+byRestore)
+}
+
+// enterRequest enters units of ClaimOnce or of a reservation.
+func (r *restorer) enterRequest(field string, w win) {
+	units := span{w.spans[0].first, w.spans[len(w.spans)-1].last}
+	old, known := parseRecord(r.records.is[field])
+	was := span{old.ordinal, old.ordinal + old.n - 1}
+	same := known && old.claimant == w.claimant
+	switch {
+	case same && old.state == "G" && was == units:
+		return
+	case same && old.state == "R" && was.first <= units.first && units.last <= was.last: // what was returned here stays returned
+		return
+	}
+	next := record{state: "G", ordinal: units.first, n: units.n(), call: byRestore, claimant: w.claimant}
+	if same { // the same call is to find itself again
+		next.asked, next.deadline, next.call = old.asked, old.deadline, old.call
+	}
+	switch {
+	case known && old.state == "G":
+		kept := []span{units}
+		if !same {
+			kept = nil
+		}
+		rest := was.minus(kept)
+		lost := int64(0)
+		for _, s := range rest {
+			r.displace(Entry{Ordinal: s.first, N: s.n(), Claimant: old.claimant, Request: field[2:]})
+			lost += s.n()
+		}
+		r.added[field] = units.n() - (was.n() - lost)
+	case !known || old.state != "H":
+		r.added[field] = units.n()
+	}
+	r.records.put(field, next.text())
+}
+
+// enterAny enters units of ClaimAny.
+func (r *restorer) enterAny(field string, w win) {
+	units := span{w.spans[0].first, w.spans[len(w.spans)-1].last}
+	if a, ok := parseAny(r.records.is[field]); ok && a.n > 0 {
+		if a.ordinal <= units.first && units.last < a.ordinal+a.n {
+			return
+		}
+		for _, s := range a.units().minus(a.returned) {
+			for _, s := range s.minus(w.spans) {
+				r.displace(Entry{Ordinal: s.first, N: s.n(), Request: field[2:]})
+			}
+		}
+	}
+	text := fmt.Sprintf("%d;%d", units.first, units.n())
+	holes := units.minus(w.spans) // returned one by one
+	n := units.n()
+	for _, s := range holes {
+		text += fmt.Sprintf(";%d.%d.%s", s.first, s.n(), byRestore)
+		n -= s.n()
+	}
+	r.added[field] = n
+	r.records.put(field, text)
+}
+
+// settle takes units from those who hold what is somebody else's by the winners, or nobody's, and adds up the rest. free
+// is how many of those that are nobody's the server counts as sold.
+func (r *restorer) settle() (sold, held, top, free int64, deadlines []string, err error) {
+	bad := func(name string) error {
+		return fmt.Errorf("%w: %q has a record of %.64q that is none", ErrCorrupt, r.s.keys[0], name)
+	}
+	if len(r.owned) > 0 {
+		top = r.owned[len(r.owned)-1].last
+	}
+	for claimant, text := range r.users.is {
+		ordinal, err := strconv.ParseInt(strings.SplitN(text, ";", 2)[0], 10, 64)
+		if err != nil || ordinal < 0 || ordinal > maxLimit || !strings.Contains(text, ";") {
+			return 0, 0, 0, 0, nil, bad(claimant)
+		}
+		if ordinal == 0 {
+			free += r.freedAs("u"+claimant, text)
+			continue
+		}
+		taken, nobodys := false, int64(0)
+		for o := range r.others("u"+claimant, span{ordinal, ordinal}) {
+			taken = true
+			nobodys += o.nobodys(ordinal, ordinal)
+		}
+		if taken {
+			r.displace(Entry{Ordinal: ordinal, N: 1, Claimant: claimant})
+			text := fmt.Sprintf("0;%s;%d;%s", byRestore, ordinal, byRestore)
+			r.users.put(claimant, text)
+			free += r.frees("u"+claimant, text, nobodys)
+			continue
+		}
+		sold++
+		top = max(top, ordinal)
+	}
+	counts := map[string]int64{}
+	for field, text := range r.records.is {
+		switch {
+		case strings.HasPrefix(field, "u:"):
+			if _, there := counts[field]; !there {
+				counts[field] = 0
+			}
+		case strings.HasPrefix(field, "r:"):
+			q, ok := parseRecord(text)
+			if !ok {
+				return 0, 0, 0, 0, nil, bad(field)
+			}
+			units := span{q.ordinal, q.ordinal + q.n - 1}
+			if q.state == "G" {
+				nobodys := int64(0)
+				for o := range r.others(field, units) {
+					q.state = "R"
+					nobodys += o.nobodys(units.first, units.last)
+				}
+				if q.state == "R" {
+					r.displace(Entry{Ordinal: q.ordinal, N: q.n, Claimant: q.claimant, Request: field[2:]})
+					q.by = byRestore
+					r.records.put(field, q.text())
+					free += r.frees(field, q.text(), nobodys)
+				}
+			} else {
+				free += r.freedAs(field, text)
+			}
+			switch q.state {
+			case "G":
+				sold += q.n
+				top = max(top, units.last)
+				counts["u:"+q.claimant] += q.n
+			case "H":
+				held += q.n
+				counts["u:"+q.claimant] += q.n
+				deadlines = append(deadlines, field[2:], strconv.FormatInt(q.deadline, 10))
+			}
+		case strings.HasPrefix(field, "a:"):
+			a, ok := parseAny(text)
+			if !ok {
+				return 0, 0, 0, 0, nil, bad(field)
+			}
+			if a.n == 0 {
+				continue
+			}
+			left := a.units().minus(a.returned)
+			var lost []span
+			nobodys := int64(0)
+			for _, s := range left {
+				for o := range r.others(field, s) {
+					nobodys += o.nobodys(s.first, s.last)
+					o := span{max(o.first, s.first), min(o.last, s.last)}
+					r.displace(Entry{Ordinal: o.first, N: o.n(), Request: field[2:]})
+					text += fmt.Sprintf(";%d.%d.%s", o.first, o.n(), byRestore)
+					lost = append(lost, o)
+				}
+			}
+			if lost != nil {
+				r.records.put(field, text)
+				free += r.frees(field, text, nobodys)
+			} else {
+				free += r.freedAs(field, text)
+			}
+			for _, s := range left {
+				for _, s := range s.minus(lost) {
+					sold += s.n()
+				}
+			}
+			top = max(top, a.units().last)
+		default:
+			return 0, 0, 0, 0, nil, bad(field)
+		}
+		if sold > maxLimit || held > maxLimit {
+			return 0, 0, 0, 0, nil, bad(field)
+		}
+	}
+	for field, n := range counts {
+		if text := strconv.FormatInt(n, 10); r.records.is[field] != text {
+			r.records.put(field, text)
+		}
+	}
+	return sold, held, top, free, deadlines, nil
+}
+
+// nobodys is how many of the units first to last are o's, if those were returned.
+func (o owned) nobodys(first, last int64) int64 {
+	if o.holder != "" {
+		return 0
+	}
+	return min(o.last, last) - max(o.first, first) + 1
+}
+
+// frees notes that n units are taken from what had them, and given to nobody, by the record text. It answers n.
+func (r *restorer) frees(holder, text string, n int64) int64 {
+	r.freed[holder] = freed{text, n}
+	return n
+}
+
+// freedAs is how many units an earlier round has taken from what had them, if the record is that round's. If it is not,
+// somebody has returned the units, and the server counts them no more.
+func (r *restorer) freedAs(holder, text string) int64 {
+	if f := r.freed[holder]; f.text == text {
+		return f.n
+	}
+	return 0
+}
+
+func (r *restorer) displace(e Entry) {
+	r.displaced[fmt.Sprintf("%d;%s;%s", e.Ordinal, e.Claimant, e.Request)] = e
+}
+
+// out is what was done in all rounds.
+func (r *restorer) out() Restored {
+	out := Restored{Unaccounted: r.unaccounted}
+	for _, n := range r.added {
+		out.Added += n
+	}
+	out.Displaced = slices.SortedFunc(maps.Values(r.displaced), func(a, b Entry) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
+	return out
+}
+
+var restoreScript = script.Load("restore", files, "restore")
+
+type restoreReply struct {
+	seen     [6]int64 // sold held seq, and the lengths of claimants, records and holds
+	revision int64
+	at       int64 // the server's ms
+}
+
+var errChanged = errors.New("changed meanwhile")
+
+// What restore.lua says when it is not this call's turn, and when something is not as it was.
+const (
+	stockRestoring = -10
+	stockChanged   = -11
+)
+
+// step runs restore.lua. The error is errChanged, as it is, if what the step was made for has changed.
+func (r *restorer) step(ctx context.Context, step string, args ...string) (restoreReply, error) {
+	id := r.call
+	if step == "again" {
+		args, id = args[:1], args[1]
+	}
+	v, err := r.s.ints(ctx, 10, restoreScript, append([]string{step, id}, args...)...)
+	if err != nil {
+		return restoreReply{}, err
+	}
+	switch v[0] {
+	case stockNone:
+		return restoreReply{}, fmt.Errorf("%w: %q", ErrNotOpen, r.s.keys[0])
+	case stockRestoring:
+		return restoreReply{}, fmt.Errorf("%w: %q", ErrRestoring, r.s.keys[0])
+	case stockChanged:
+		return restoreReply{}, errChanged
+	}
+	if err := r.s.verdict(v); err != nil {
+		return restoreReply{}, err
+	}
+	return restoreReply{seen: [6]int64(v[2:8]), revision: v[8], at: v[9]}, nil
+}
+
+// record is the record of a request or reservation: see stock.lua.
+type record struct {
+	state                       string
+	ordinal, n, asked, deadline int64
+	call, by, claimant          string
+}
+
+func parseRecord(text string) (record, bool) {
+	p := strings.SplitN(text, ";", 8)
+	if len(p) != 8 || len(p[0]) != 1 {
+		return record{}, false
+	}
+	q := record{state: p[0], ordinal: number(p[1]), n: number(p[2]), asked: number(p[3]), call: p[4], by: p[5], deadline: number(p[6]), claimant: p[7]}
+	return q, q.ordinal >= 0 && q.n >= 0 && q.asked >= 0 && q.deadline >= 0
+}
+
+func (q record) text() string {
+	return fmt.Sprintf("%s;%d;%d;%d;%s;%s;%d;%s", q.state, q.ordinal, q.n, q.asked, q.call, q.by, q.deadline, q.claimant)
+}
+
+// anyRecord is the record of a claim without a claimant: see any.lua.
+type anyRecord struct {
+	ordinal, n int64
+	returned   []span // by ordinal; they do not overlap
+}
+
+func (a anyRecord) units() span { return span{a.ordinal, a.ordinal + a.n - 1} }
+
+func parseAny(text string) (anyRecord, bool) {
+	p := strings.Split(text, ";")
+	if len(p) < 2 {
+		return anyRecord{}, false
+	}
+	a := anyRecord{ordinal: number(p[0]), n: number(p[1])}
+	if a.ordinal < 0 || a.n < 0 {
+		return anyRecord{}, false
+	}
+	if a.n == 0 { // given up before it ran
+		return a, true
+	}
+	for _, part := range p[2:] {
+		f := strings.SplitN(part, ".", 3)
+		if len(f) != 3 {
+			return anyRecord{}, false
+		}
+		first, n := number(f[0]), number(f[1])
+		if first < a.ordinal || n < 0 || first+n > a.ordinal+a.n {
+			return anyRecord{}, false
+		}
+		if n > 0 {
+			a.returned = append(a.returned, span{first, first + n - 1})
+		}
+	}
+	slices.SortFunc(a.returned, bySpan)
+	for i, s := range a.returned {
+		if i > 0 && s.first <= a.returned[i-1].last {
+			return anyRecord{}, false
+		}
+	}
+	return a, true
+}
+
+// number is a decimal from 0 to maxLimit, or -1.
+func number(text string) int64 {
+	v, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || v < 0 || v > maxLimit {
+		return -1
+	}
+	return v
+}

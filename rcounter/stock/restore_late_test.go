@@ -1,0 +1,513 @@
+package stock_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/stretchr/testify/require"
+)
+
+// sequence is entries as a database tells them.
+func sequence(entries ...stock.Entry) iter.Seq2[stock.Entry, error] {
+	return func(yield func(stock.Entry, error) bool) {
+		for _, e := range entries {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// A sale that goes on must not be suspended by a request that the network held back.
+func TestALateRestoreSuspendsNothing(t *testing.T) {
+	t.Parallel()
+	ann := stock.Entry{Claimant: "ann", Ordinal: 1}
+	for name, tc := range map[string]struct {
+		match func([]string) bool
+		try   func(t *testing.T, s *stock.Stock, other *stock.Stock)
+	}{
+		"that ended": {once(has("begin")), func(t *testing.T, s, _ *stock.Stock) {
+			_, err := s.Restore(ctx, sequence(ann))
+			require.NoError(t, err)
+		}},
+		"that failed": {has("begin"), func(t *testing.T, s, _ *stock.Stock) {
+			short, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			_, err := s.Restore(short, sequence(ann))
+			require.ErrorIs(t, err, stock.ErrUnknownOutcome)
+			<-short.Done()
+			time.Sleep(10 * time.Millisecond)
+		}},
+		"that was followed by another": {once(has("begin")), func(t *testing.T, s, other *stock.Stock) {
+			_, err := s.Restore(ctx, func(yield func(stock.Entry, error) bool) {
+				_, err := other.Restore(ctx, sequence(ann))
+				require.NoError(t, err)
+				yield(ann, nil)
+			})
+			require.ErrorIs(t, err, stock.ErrRestoring)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := redistest.Start(t)
+			s := opened(t, on(t, srv.Client(t), exact), "s", 10)
+			claimed(t, s, "ann")
+			wire := newLate(t, srv, tc.match)
+			tc.try(t, on(t, wire, exact).Stock("s"), s)
+			require.Equal(t, stock.Granted, claimed(t, s, "bob").Outcome, "it sells")
+			wire.Deliver(t)
+			require.Equal(t, stock.Granted, claimed(t, s, "cid").Outcome, "and goes on")
+			require.NoError(t, s.Resize(ctx, 12))
+			wire.Deliver(t)
+			require.Equal(t, stock.Granted, claimed(t, s, "dan").Outcome)
+		})
+	}
+}
+
+func TestLateCopiesOfARestoreChangeNothing(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	s := opened(t, on(t, admin, exact), "s", 100)
+	var winners []stock.Entry
+	for i := range 20 {
+		u := "u" + strconv.Itoa(i)
+		winners = append(winners, stock.Entry{Claimant: u, Ordinal: claimed(t, s, u).Ordinal})
+	}
+	for _, id := range []string{"h1", "h2"} {
+		_, err := s.Reserve(ctx, id, id, 1, time.Hour)
+		require.NoError(t, err)
+	}
+	must(t, admin, "HDEL", "rc:{s}:u", "u3", "u4")
+	winners[7].Claimant, winners[8].Claimant = "x7", "x8"
+	wire := &recording{Client: admin}
+	rounds := 0
+	wire.Before = func(args []string) { // something changes in the middle of the first round
+		if has("unhold")(args) {
+			if rounds++; rounds == 1 {
+				must(t, admin, "HINCRBY", "rc:{s}", "sold", "1")
+			}
+		}
+	}
+	_, err := on(t, wire, exact).Stock("s").Restore(ctx, sequence(winners...))
+	require.NoError(t, err)
+	require.Greater(t, rounds, 1)
+
+	act := func(i int) {
+		g := claimed(t, s, "new"+strconv.Itoa(i))
+		require.Equal(t, stock.Granted, g.Outcome)
+		if i == 1 {
+			ok, err := s.Return(ctx, "u1", 2)
+			require.NoError(t, err)
+			require.True(t, ok)
+			_, err = s.Cancel(ctx, "h1")
+			require.NoError(t, err)
+		}
+	}
+	state := func() (all []map[string]string) {
+		for _, k := range []string{"rc:{s}", "rc:{s}:u", "rc:{s}:r"} {
+			all = append(all, hash(t, admin, k))
+		}
+		return append(all, map[string]string{"held": dec(number(t, admin, "ZCARD", "rc:{s}:h"))})
+	}
+	for i := range 3 {
+		act(i)
+		before := state()
+		for _, j := range rand.Perm(len(wire.Sent)) {
+			if has("HSCAN")(wire.Sent[j]) {
+				continue
+			}
+			require.NoError(t, raw(admin, wire.Sent[j]...).Error())
+			require.Equal(t, before, state(), wire.Sent[j])
+		}
+	}
+}
+
+func TestACloseWhileAStockIsRestoredStands(t *testing.T) {
+	t.Parallel()
+	for _, when := range []string{"before the winners are read", "before the last step"} {
+		t.Run(when, func(t *testing.T) {
+			srv := redistest.Start(t)
+			s := opened(t, on(t, srv.Client(t), exact), "s", 10)
+			claimed(t, s, "ann")
+			r, err := s.Reserve(ctx, "h", "bob", 1, time.Hour)
+			require.NoError(t, err)
+			require.True(t, r.Won())
+			shut := func() {
+				require.NoError(t, s.Close(ctx))
+				require.Equal(t, stock.Ended, claimed(t, s, "cid").Outcome, "at once")
+				g, err := s.Confirm(ctx, "h")
+				require.NoError(t, err)
+				require.Equal(t, stock.Suspended, g.Outcome, "its ordinal may be out already, for all the stock knows")
+			}
+			step := once(has("end"))
+			wire := &recording{Client: srv.Client(t), Before: func(args []string) {
+				if when == "before the last step" && step(args) {
+					shut()
+				}
+			}}
+			_, err = on(t, wire, exact).Stock("s").Restore(ctx, func(yield func(stock.Entry, error) bool) {
+				if when == "before the winners are read" {
+					shut()
+				}
+				yield(stock.Entry{Claimant: "ann", Ordinal: 1}, nil)
+			})
+			require.NoError(t, err)
+			require.Equal(t, stock.Ended, claimed(t, s, "cid").Outcome, "for good")
+			st, err := s.Inspect(ctx)
+			require.NoError(t, err)
+			require.Equal(t, stock.StateClosed, st.State)
+			g, err := s.Confirm(ctx, "h")
+			require.NoError(t, err)
+			require.Equal(t, stock.Granted, g.Outcome)
+			require.EqualValues(t, 2, g.Ordinal)
+		})
+	}
+}
+
+func TestAResizeWhileAStockIsRestoredStands(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	s := opened(t, on(t, srv.Client(t), exact), "s", 10)
+	claimed(t, s, "ann")
+	step := once(has("end"))
+	wire := &recording{Client: srv.Client(t), Before: func(args []string) {
+		if step(args) {
+			require.NoError(t, s.Resize(ctx, 3))
+		}
+	}}
+	_, err := on(t, wire, exact).Stock("s").Restore(ctx, sequence(stock.Entry{Claimant: "ann", Ordinal: 1}))
+	require.NoError(t, err)
+	st, err := s.Inspect(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, st.Limit)
+	require.NoError(t, s.Resize(ctx, 4), "and another one works")
+}
+
+func TestWinnersAreRightAboutHowManyUnitsARequestHasAndWhose(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	c := on(t, srv.Client(t), exact)
+	for name, tc := range map[string]struct {
+		winners   []stock.Entry
+		displaced []stock.Entry
+	}{
+		// the server knows: order has 1 to 5 for ann
+		"fewer units": {
+			[]stock.Entry{{Claimant: "ann", Request: "order", Ordinal: 1, N: 3}, {Claimant: "bob", Ordinal: 4}},
+			[]stock.Entry{{Claimant: "ann", Request: "order", Ordinal: 4, N: 2}},
+		},
+		"more units": {
+			[]stock.Entry{{Claimant: "ann", Request: "order", Ordinal: 1, N: 6}, {Claimant: "bob", Ordinal: 7}}, nil,
+		},
+		"another claimant": {
+			[]stock.Entry{{Claimant: "eve", Request: "order", Ordinal: 1, N: 5}, {Claimant: "bob", Ordinal: 6}},
+			[]stock.Entry{{Claimant: "ann", Request: "order", Ordinal: 1, N: 5}},
+		},
+		"other units": {
+			[]stock.Entry{{Claimant: "ann", Request: "order", Ordinal: 4}, {Claimant: "ann", Request: "order", Ordinal: 5, N: 3}, {Claimant: "bob", Ordinal: 1}},
+			[]stock.Entry{{Claimant: "ann", Request: "order", Ordinal: 1, N: 3}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := c.Stock(name)
+			_, err := s.Open(ctx, stock.Spec{Limit: 20, PerUser: 9, OpenFor: time.Hour})
+			require.NoError(t, err)
+			g, err := s.ClaimOnce(ctx, "order", "ann", 5)
+			require.NoError(t, err)
+			require.EqualValues(t, 5, g.N)
+			for range 2 { // and again: what is right stays so
+				out, err := s.Restore(ctx, sequence(tc.winners...))
+				require.NoError(t, err)
+				require.Equal(t, tc.displaced, out.Displaced)
+				tc.displaced = nil
+
+				first, n, claimant := tc.winners[0].Ordinal, int64(0), tc.winners[0].Claimant
+				for _, e := range tc.winners {
+					if e.Request == "" {
+						require.Equal(t, e.Ordinal, claimed(t, s, e.Claimant).Ordinal, "a winner")
+						continue
+					}
+					n += max(1, e.N)
+				}
+				g, err = s.ClaimOnce(ctx, "order", claimant, 5)
+				require.NoError(t, err)
+				require.Equal(t, []any{stock.Replayed, first, n}, []any{g.Outcome, g.Ordinal, g.N})
+			}
+			ok, err := s.ReturnOnce(ctx, "order")
+			require.NoError(t, err)
+			require.True(t, ok)
+			_, err = s.Restore(ctx, sequence(tc.winners...))
+			require.NoError(t, err)
+			g, err = s.ClaimOnce(ctx, "order", tc.winners[0].Claimant, 5)
+			require.NoError(t, err)
+			require.Equal(t, stock.Returned, g.Outcome, "what was returned here stays returned")
+		})
+	}
+	s := opened(t, c, "torn", 10)
+	_, err := s.Restore(ctx, sequence(stock.Entry{Claimant: "ann", Request: "r", Ordinal: 1}, stock.Entry{Claimant: "bob", Ordinal: 2}, stock.Entry{Claimant: "ann", Request: "r", Ordinal: 3}))
+	require.ErrorIs(t, err, stock.ErrCorrupt, "a request's units are in one piece")
+}
+
+func TestRestoreCostsAsMuchAsThereAreRecordsNotUnits(t *testing.T) {
+	srv := redistest.Start(t)
+	s := opened(t, on(t, srv.Client(t), exact), "s", int64(1<<53-1))
+	n := int64(10_000_000) // would have taken a gigabyte
+	g, err := s.ClaimAny(ctx, n)
+	require.NoError(t, err)
+	part := g
+	part.Ordinal, part.N = 11, n-20
+	ok, err := s.ReturnAny(ctx, part)
+	require.NoError(t, err)
+	require.True(t, ok)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	out, err := s.Restore(ctx, sequence(stock.Entry{Request: "lot", Ordinal: n + 1, N: n}, stock.Entry{Claimant: "ann", Ordinal: 3}))
+	require.NoError(t, err)
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20))
+	require.Equal(t, []stock.Entry{{Request: g.Request, Ordinal: 3, N: 1}}, out.Displaced)
+	require.EqualValues(t, n+1, out.Added)
+	st, err := s.Inspect(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 19+n+1, st.Sold)
+	require.EqualValues(t, 2*n, st.Seq)
+}
+
+func TestRestoreEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	s := opened(t, on(t, srv.Client(t), exact), "s", 10)
+	ctx, cancel := context.WithCancel(ctx)
+	asked := 0
+	_, err := s.Restore(ctx, func(yield func(stock.Entry, error) bool) {
+		for o := int64(1); o < 1000; o++ {
+			if asked++; asked == 10 {
+				cancel()
+			}
+			if !yield(stock.Entry{Claimant: dec(o), Ordinal: o}, nil) {
+				return
+			}
+		}
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, stock.ErrUnavailable)
+	require.Equal(t, 10, asked)
+}
+
+func TestAFieldThatIsNoRecordIsCorruptToRestoreToo(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		admin := srv.Client(t)
+		for _, field := range []string{"", "x", "r", "zz:top"} {
+			must(t, admin, "FLUSHALL")
+			s := opened(t, on(t, admin, exact), "s", 10)
+			_, err := s.ClaimOnce(ctx, "r", "ann", 1)
+			require.NoError(t, err)
+			must(t, admin, "HSET", "rc:{s}:r", field, "1")
+			_, err = s.Claim(ctx, "bob")
+			require.ErrorIs(t, err, stock.ErrCorrupt)
+			_, err = s.Restore(ctx, sequence())
+			require.ErrorIs(t, err, stock.ErrCorrupt)
+		}
+	})
+}
+
+// A stock is lost with all that it has, and opened anew to be restored. Copies of what was asked of the one before arrive in
+// their order, within the time that a caller may wait for an answer: none of them gives the new one another limit, or lets
+// it sell.
+func TestLateCopiesOfOneOpeningChangeNothingInTheNext(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		admin := srv.Client(t)
+		wire := &recording{Client: admin}
+		s := on(t, wire, exact).Stock("s")
+		_, err := s.Open(ctx, spec(10))
+		require.NoError(t, err)
+		require.NoError(t, s.Resize(ctx, 200))
+		ann := claimed(t, s, "ann")
+		_, err = s.Restore(ctx, sequence(stock.Entry{Claimant: "ann", Ordinal: ann.Ordinal}, stock.Entry{Claimant: "bob", Ordinal: 7}))
+		require.NoError(t, err)
+		claimed(t, s, "cid")
+		_, err = s.Reserve(ctx, "h1", "h1", 1, time.Hour)
+		require.NoError(t, err)
+		block, err := s.Block(ctx, 5, time.Hour)
+		require.NoError(t, err)
+		require.NoError(t, block.Flush(ctx))
+		_, err = s.Return(ctx, "ann", ann.Ordinal)
+		require.NoError(t, err)
+		require.NoError(t, s.Resize(ctx, 300))
+		require.NoError(t, s.Close(ctx))
+
+		must(t, admin, "DEL", "rc:{s}", "rc:{s}:u", "rc:{s}:r", "rc:{s}:h", "rc:{s}:o", "rc:{s}:l")
+		sent := slices.Clone(wire.Sent)
+		o := spec(10)
+		o.Suspended = true
+		calm := on(t, admin, exact).Stock("s")
+		_, err = calm.Open(ctx, o)
+		require.NoError(t, err)
+		before := [2]map[string]string{hash(t, admin, "rc:{s}"), hash(t, admin, "rc:{s}:u")}
+		for _, args := range sent {
+			if has("HSCAN")(args) {
+				continue
+			}
+			require.NoError(t, raw(admin, args...).Error())
+			require.Equal(t, before, [2]map[string]string{hash(t, admin, "rc:{s}"), hash(t, admin, "rc:{s}:u")}, args)
+		}
+
+		_, err = calm.Restore(ctx, sequence(stock.Entry{Claimant: "cid", Ordinal: 8}))
+		require.NoError(t, err)
+		for _, args := range sent {
+			if has("HSCAN")(args) {
+				continue
+			}
+			require.NoError(t, raw(admin, args...).Error())
+			is := hash(t, admin, "rc:{s}")
+			require.Equal(t, []string{"10", "1"}, []string{is["limit"], is["state"]}, args)
+		}
+	})
+}
+
+// The database knows of a unit that was returned after the replica fell behind that was promoted: its ordinal is not given out
+// again in this opening, and the database has no second row for it.
+func TestRestoreGivesOutNoOrdinalOfAUnitThatWasReturned(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		s := opened(t, on(t, srv.Client(t), exact), "s", 10)
+		restored, err := s.Restore(ctx, sequence(
+			stock.Entry{Claimant: "ann", Ordinal: 1},
+			stock.Entry{Claimant: "bob", Request: "r", Ordinal: 2, N: 3},
+			stock.Entry{Claimant: "bob", Request: "r", Ordinal: 2, N: 3, Back: true}))
+		require.ErrorIs(t, err, stock.ErrCorrupt, "held and returned")
+		require.Zero(t, restored)
+		restored, err = s.Restore(ctx, sequence(
+			stock.Entry{Claimant: "ann", Ordinal: 1},
+			stock.Entry{Claimant: "bob", Request: "r", Ordinal: 2, N: 3, Back: true}))
+		require.NoError(t, err)
+		require.Equal(t, stock.Restored{Added: 1}, restored)
+		g := claimed(t, s, "bob")
+		require.Equal(t, []int64{5, 8}, []int64{g.Ordinal, g.Remaining})
+	})
+}
+
+// An opening's requests stay in the network. The stock is opened by another copy of them, sells, and is lost with all that it
+// has; then they arrive, after their caller has long had its answer. Nobody asked for what would sell again.
+func TestALateCopyOfAnOpenOpensNothing(t *testing.T) {
+	srv := redistest.Embedded(t)
+	at := time.Now()
+	srv.Embedded.SetTime(at)
+	admin := srv.Client(t)
+	wire := &recording{Client: admin}
+	c := on(t, wire, exact)
+	s, sharded := c.Stock("s"), c.Sharded("s", 2)
+	_, err := s.Open(ctx, spec(3))
+	require.NoError(t, err)
+	_, err = sharded.Open(ctx, spec(100))
+	require.NoError(t, err)
+	sent := slices.Clone(wire.Sent)
+	require.True(t, claimed(t, s, "ann").Won())
+	g, err := sharded.Claim(ctx, "ann")
+	require.NoError(t, err)
+	require.True(t, g.Won())
+	srv.Embedded.FlushAll()
+	srv.Embedded.SetTime(at.Add(6 * exact.CallTimeout))
+	for range 2 {
+		for _, args := range sent {
+			raw(admin, args...) // some are EVALSHA that the server does not know now
+		}
+		require.Equal(t, stock.NotOpen, claimed(t, s, "bob").Outcome)
+		g, err = sharded.Claim(ctx, "bob")
+		require.NoError(t, err)
+		require.Equal(t, stock.NotOpen, g.Outcome)
+		_, err = c.Stock("other").Open(ctx, spec(1)) // loads the scripts
+		require.NoError(t, errOf(err, stock.ErrAlreadyOpen))
+		_, err = c.Sharded("other", 2).Open(ctx, spec(1))
+		require.NoError(t, errOf(err, stock.ErrAlreadyOpen))
+	}
+
+	// what is opened then is what was asked for then
+	_, err = s.Open(ctx, spec(1))
+	require.NoError(t, err)
+	_, err = sharded.Open(ctx, spec(5))
+	require.NoError(t, err)
+	for _, args := range sent {
+		raw(admin, args...)
+	}
+	require.Equal(t, []stock.Outcome{stock.Granted, stock.SoldOut}, []stock.Outcome{claimed(t, s, "bob").Outcome, claimed(t, s, "cid").Outcome})
+	require.Equal(t, 5, sellAll(t, sharded, 0, 20))
+}
+
+// errOf is err, nil if it is the one that may be.
+func errOf(err, may error) error {
+	if errors.Is(err, may) {
+		return nil
+	}
+	return err
+}
+
+// A failover forgets that units were returned, or gives out their ordinals a second time. The database knows of the
+// returns, so nobody has those units: whoever has one by the stock loses it, and all of them are for sale.
+func TestRestoreTakesBackWhatTheWinnersSayWasReturned(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		wire := &recording{Client: srv.Client(t)}
+		c := on(t, wire, exact)
+		s := opened(t, c, "s", 20)
+		require.EqualValues(t, 1, claimed(t, s, "ann").Ordinal)
+		_, err := s.ClaimOnce(ctx, "r", "bob", 1)
+		require.NoError(t, err)
+		require.EqualValues(t, 3, claimed(t, s, "cid").Ordinal)
+		a, err := s.ClaimAny(ctx, 4)
+		require.NoError(t, err)
+		require.EqualValues(t, 4, a.Ordinal)
+		require.EqualValues(t, 8, claimed(t, s, "dan").Ordinal)
+		require.EqualValues(t, 9, claimed(t, s, "eve").Ordinal)
+
+		other, done := on(t, srv.Client(t), exact).Stock("s"), false
+		wire.Before = func(args []string) {
+			if !done && has("unhold")(args) { // eve's is returned as well, and another is: begin again
+				done = true
+				for who, ordinal := range map[string]int64{"dan": 8, "eve": 9} {
+					_, err := other.Return(ctx, who, ordinal)
+					require.NoError(t, err)
+				}
+			}
+		}
+		out, err := s.Restore(ctx, sequence(
+			stock.Entry{Ordinal: 1, Back: true},
+			stock.Entry{Ordinal: 2, N: 1, Back: true},
+			stock.Entry{Ordinal: 2, N: 1, Back: true}, // twice
+			stock.Entry{Ordinal: 3, Claimant: "cid"},
+			stock.Entry{Ordinal: 5, N: 2, Back: true},
+			stock.Entry{Ordinal: 9, Back: true}))
+		require.NoError(t, err)
+		require.True(t, done)
+		require.Zero(t, out.Unaccounted)
+		var ordinals []int64
+		for _, e := range out.Displaced {
+			ordinals = append(ordinals, e.Ordinal)
+		}
+		require.Equal(t, []int64{1, 2, 5, 9}, ordinals)
+		st, err := s.Inspect(ctx)
+		require.NoError(t, err)
+		require.Equal(t, []int64{3, 17, 9}, []int64{st.Sold, st.Remaining, st.Seq}, "3, 4 and 7 are sold")
+		require.Equal(t, []int64{3, 10}, []int64{claimed(t, s, "cid").Ordinal, claimed(t, s, "ann").Ordinal})
+		_, had, err := s.Lookup(ctx, "eve")
+		require.NoError(t, err)
+		require.False(t, had)
+
+		_, err = s.Restore(ctx, sequence(stock.Entry{Ordinal: 1, N: 2, Back: true}))
+		require.NoError(t, err)
+		st, err = s.Inspect(ctx)
+		require.NoError(t, err)
+		require.EqualValues(t, 4, st.Sold, "what was taken back is so once")
+	})
+}

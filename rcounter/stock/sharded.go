@@ -1,0 +1,829 @@
+package stock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
+)
+
+const (
+	// maxShards is the largest number of shards of a stock.
+	maxShards = 64
+	// maxShardedLimit is the largest limit of a sharded stock, so that the ordinals of a shard do not run into those
+	// of the next.
+	maxShardedLimit = 1<<shardBits - 1
+
+	shardBits = 40
+)
+
+// Sharded is a stock whose units lie in several shards, for a sale so hot that one Cluster node cannot serve it:
+// past some million combined claims a second, not before. Every shard is a Stock, on keys that are spread evenly over
+// the slots, so that with as many shards as primaries each has one; more shards than primaries only cost.
+//
+// A claimant has one home, by the hash of its name, and claims only there: so it gets one unit at most, and the same
+// answer whenever it asks, by the same script as in a Stock. Where a home has nothing left, half of what the fullest
+// other shard has is moved there, in three steps that may each be lost, repeated, or left to another process: the
+// units are taken out of the one and noted there as on their way, added to the other once, and the note is closed.
+//
+// SoldOut is answered only when all shards were seen twice with nothing left and nothing on its way, and nothing
+// moved in between: then there was a moment, during the call, at which no unit was left anywhere. All units together
+// are always exactly the limit; if they are not, because a shard has lost something, that is ErrCorrupt. A shard that is gone is
+// ErrCorrupt for its claimants, and for those who would otherwise be told SoldOut; the others go on. It sells nothing again
+// in this opening, whoever makes it anew: its server names each shard that it makes, the plan has the names of those that
+// may sell, and nothing that another process began before the loss can bring another to sell.
+//
+// What is given up for that: ordinals are unique but neither dense nor in the order of claiming (shard i has those from
+// i * 2^40); a sold-out answer costs a look at all shards, shared by all who claim through one value at the same time;
+// reservations, Resize and Restore are not offered; each shard keeps the window by the clock of its own server; and a
+// failover that loses a transfer may change the sum, in either direction, unless Options.MinReplicas prevents it. Make one value and keep it.
+type Sharded struct {
+	c       *Client
+	name    string
+	refused error // what is wrong with the name or the number
+	plan    string
+	shards  []*Stock
+	sweeps  sweeps
+}
+
+// Sharded describes the stock called name in so many shards, 1 to maxShards. Nothing is sent. The number must be the
+// same in all processes; one that finds another is told so (ErrInvalidOption) before anything is granted. A name or
+// number that cannot be used makes every verb fail.
+func (c *Client) Sharded(name string, shards int) *Sharded {
+	s := &Sharded{c: c, name: name}
+	tag, refused := keyname.Braced(c.calls.Prefix(), name, "a stock")
+	if s.refused = edged(refused); refused != nil {
+		return s
+	}
+	if shards < 1 || shards > maxShards {
+		s.refused = errs.InvalidOption("shards", shards, fmt.Sprintf("between 1 and %d", maxShards))
+		return s
+	}
+	s.plan = tag + ":s"
+	for i := range shards {
+		st := c.Stock(shardName(c.calls.Prefix(), name, i, shards))
+		if st.refused != nil {
+			s.refused = st.refused
+			return s
+		}
+		st.part = true
+		s.shards = append(s.shards, st)
+	}
+	s.sweeps.sweep = s.sweep
+	s.sweeps.spawn = c.calls.Tasks.Spawn
+	return s
+}
+
+// shardName is the name of a shard, such that its slot lies about i/k of all slots after that of the first: a Cluster
+// whose slots are spread evenly, in one piece each, over k nodes then has a shard on every one.
+func shardName(prefix, name string, i, k int) string {
+	slot := func(name string) int { return int(keyname.Slot(keyname.Prefix("rc", prefix+name))) }
+	base := name + "#0/" + strconv.Itoa(k)
+	if i == 0 {
+		return base
+	}
+	want := (slot(base) + i*keyname.Slots/k) % keyname.Slots
+	plain := name + "#" + strconv.Itoa(i) + "/" + strconv.Itoa(k)
+	best, off := plain, keyname.Slots
+	for n := range 64 * k { // finds one within an eighth of a k-th, but for one name in some millions
+		candidate := plain
+		if n > 0 {
+			candidate += "." + strconv.Itoa(n)
+		}
+		d := (slot(candidate) - want + keyname.Slots) % keyname.Slots
+		d = min(d, keyname.Slots-d)
+		if d < off {
+			best, off = candidate, d
+		}
+		if off <= keyname.Slots/k/8 {
+			break
+		}
+	}
+	return best
+}
+
+// Shards is how many shards there are.
+func (s *Sharded) Shards() int { return len(s.shards) }
+
+// Shard is one of the shards, from 0, nil if there is none of that number: for its Ledger, KeepLedger and Status.
+// Ordinals are its own there; Ordinal tells the whole stock's. Its limit belongs to the whole: its Open, Resize and Restore
+// are ErrInvalidOption. (A plain stock opened in the place of a lost shard would sell what the shard has sold.)
+func (s *Sharded) Shard(i int) *Stock {
+	if i < 0 || i >= len(s.shards) {
+		return nil
+	}
+	return s.shards[i]
+}
+
+// Ordinal is the ordinal in the whole stock of a shard's own.
+func (s *Sharded) Ordinal(shard int, own int64) int64 { return int64(shard)<<shardBits + own }
+
+// Home is the shard at which claimant claims.
+func (s *Sharded) Home(claimant string) int {
+	h := fnv.New64a()
+	h.Write([]byte(claimant))
+	v := h.Sum64()
+	v ^= v >> 32 // the low bits alone are the weakest
+	v *= 0x9e3779b97f4a7c15
+	return int((v >> 33) % uint64(len(s.shards)))
+}
+
+// Open opens the stock, its units spread evenly over the shards, and returns the epoch of all of them. As
+// Stock.Open, it never overwrites, and while the plan is there it sells no lost shard's units a second time: where one was
+// lost while several opened, it is ErrCorrupt. Spec.Limit is at most maxShardedLimit, and Suspended is refused.
+//
+// It writes down what is to be opened, makes all shards, and only then lets them sell. If it is broken off in between,
+// nothing is granted or, later, some shards sell already; another Open, whatever its spec, brings the first one to
+// its end and answers ErrAlreadyOpen. Six round trips, each repeated until answered.
+func (s *Sharded) Open(ctx context.Context, o Spec) (epoch int64, err error) {
+	defer edge(&err)
+	if err := s.c.calls.Usable(s.refused); err != nil {
+		return 0, err
+	}
+	if o.Limit > maxShardedLimit {
+		return 0, errs.InvalidOption("Limit", o.Limit, fmt.Sprintf("between 1 and %d", int64(maxShardedLimit)))
+	}
+	if o.Suspended {
+		return 0, errs.InvalidOption("Suspended", true, "false: a sharded stock is not restored")
+	}
+	if err := o.check(); err != nil {
+		return 0, err
+	}
+	p, err := s.begin(ctx, session.CallID(), o)
+	if err != nil {
+		return 0, err
+	}
+	t := s
+	if p.shards != len(s.shards) { // somebody else's
+		t = s.c.Sharded(s.name, p.shards)
+		if t.refused != nil {
+			return 0, t.refused
+		}
+	}
+	if err := t.complete(ctx, p); err != nil {
+		return 0, err
+	}
+	if !p.mine {
+		return 0, &AlreadyOpenError{Name: s.name, Epoch: p.epoch}
+	}
+	for _, shard := range t.shards {
+		s.c.calls.RemoveAfter(o.StartIn+o.OpenFor+o.Retain, shard.call(reapScript, strconv.Itoa(reapBatch)))
+	}
+	return p.epoch, nil
+}
+
+// complete brings an opening to its end, from whatever phase it is in.
+func (s *Sharded) complete(ctx context.Context, p plan) error {
+	if p.phase < phaseReady {
+		incs, sells := make([]string, len(s.shards)), make([]bool, len(s.shards))
+		err := s.each(func(i int) (err error) {
+			incs[i], sells[i], err = s.prepare(ctx, i, p)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		// From here on it is what the plan says that may sell, not what this call has just made or found.
+		if p, err = s.fix(ctx, p.epoch, incs, slices.Contains(sells, true)); err != nil {
+			return err
+		}
+		for i, inc := range incs {
+			if inc != p.inc(i) {
+				return s.anew(i)
+			}
+		}
+	}
+	if p.phase < phaseLive {
+		if err := s.each(func(i int) error { return s.enliven(ctx, i, p) }); err != nil {
+			return err
+		}
+		_, err := s.advance(ctx, p.epoch, phaseLive)
+		return err
+	}
+	return nil
+}
+
+// each runs fn for every shard at the same time, and returns the first error by number.
+func (s *Sharded) each(fn func(i int) error) error {
+	failed := make([]error, len(s.shards))
+	var wg sync.WaitGroup
+	for i := range s.shards {
+		wg.Go(func() { failed[i] = fn(i) })
+	}
+	wg.Wait()
+	for _, err := range failed {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Claim is Stock.Claim, with Remaining the home's. One round trip while the home has units.
+func (s *Sharded) Claim(ctx context.Context, claimant string) (_ Grant, err error) {
+	defer edge(&err)
+	if err := s.c.calls.Usable(s.refused); err != nil {
+		return Grant{}, err
+	}
+	if err := keyname.Required("claimant", claimant); err != nil {
+		return Grant{}, err
+	}
+	home := s.Home(claimant)
+	return s.obtain(ctx, home, func(ctx context.Context) (Grant, error) {
+		// past what this process remembers of the home's being sold out: that may be a moment old
+		return s.shards[home].shared().claims.Do(ctx, claimant)
+	})
+}
+
+// ClaimOnce is Stock.ClaimOnce, at claimant's home. It may be granted fewer units than are left elsewhere, but none
+// only if none are left at all.
+func (s *Sharded) ClaimOnce(ctx context.Context, request, claimant string, n int64) (_ Grant, err error) {
+	defer edge(&err)
+	if err := s.c.calls.Usable(s.refused); err != nil {
+		return Grant{}, err
+	}
+	if err := keyname.Required("id", request); err != nil {
+		return Grant{}, err
+	}
+	if err := keyname.Required("claimant", claimant); err != nil {
+		return Grant{}, err
+	}
+	if err := checkN(n); err != nil {
+		return Grant{}, err
+	}
+	home, id := s.Home(claimant), session.CallID()
+	return s.obtain(ctx, home, func(ctx context.Context) (Grant, error) {
+		return s.shards[home].once(ctx, id, request, claimant, n)
+	})
+}
+
+// ClaimAny is Stock.ClaimAny, at a shard picked at random. It may be granted fewer units than are left elsewhere, but
+// none only if none are left at all.
+func (s *Sharded) ClaimAny(ctx context.Context, n int64) (_ Grant, err error) {
+	defer edge(&err)
+	if err := s.c.calls.Usable(s.refused); err != nil {
+		return Grant{}, err
+	}
+	if err := checkN(n); err != nil {
+		return Grant{}, err
+	}
+	home := rand.IntN(len(s.shards))
+	return s.obtain(ctx, home, func(ctx context.Context) (Grant, error) {
+		return s.shards[home].shared().anys.Do(ctx, n)
+	})
+}
+
+// obtain asks the home, and as long as that has nothing, sees to it that it gets something or that there is nothing.
+func (s *Sharded) obtain(ctx context.Context, home int, ask func(ctx context.Context) (Grant, error)) (Grant, error) {
+	began := s.c.began()
+	g, err := s.search(ctx, home, ask)
+	s.c.claimed(ctx, s.name, began, g.Outcome, g.N, err)
+	return g, err
+}
+
+func (s *Sharded) search(ctx context.Context, home int, ask func(ctx context.Context) (Grant, error)) (Grant, error) {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, s.c.calls.Bound(), session.ErrPatience)
+		defer cancel()
+	}
+	for n := 0; ; n++ {
+		g, err := ask(ctx)
+		if err != nil {
+			return Grant{}, err
+		}
+		switch g.Outcome {
+		case SoldOut, Ended, NotOpen:
+		default:
+			return s.whole(home, g)
+		}
+		// What others brought here may be gone before it is asked for, and so may what this call brings: after a few
+		// rounds, everybody waits for a random while, so that two homes do not pass the last unit back and forth.
+		if n > 2 && !script.Pause(ctx, script.Backoff(min(n-3, 4))) {
+			return Grant{}, unswept{fmt.Sprintf("%v: looking for units of %q: %v", ErrUnavailable, s.name, errs.Ended(ctx)), errs.Ended(ctx)}
+		}
+		v, lost := s.sweeps.join(ctx, home)
+		if script.Retryable(lost) { // the home has answered: nothing was granted, whatever became of the sweep
+			ended := errs.Ended(ctx)
+			if ended == nil && errors.Is(lost, context.DeadlineExceeded) { // the sweep has the same deadline
+				ended = context.DeadlineExceeded
+			}
+			return Grant{}, unswept{fmt.Sprintf("%v: looking for units of %q: %v", ErrUnavailable, s.name, lost), ended}
+		}
+		if lost != nil {
+			return Grant{}, lost
+		}
+		if v.outcomes[home] != 0 {
+			return Grant{Outcome: v.outcomes[home], Epoch: v.epoch}, nil
+		}
+	}
+}
+
+// unswept is the ErrUnavailable of a claim whose home has nothing, and of the other shards it is not known.
+type unswept struct {
+	text string
+	ctx  error // its end, if that was it
+}
+
+func (e unswept) Error() string { return e.text }
+
+func (e unswept) Unwrap() []error {
+	if e.ctx == nil {
+		return []error{ErrUnavailable}
+	}
+	return []error{ErrUnavailable, e.ctx}
+}
+
+// whole is a shard's grant as one of the whole stock.
+func (s *Sharded) whole(shard int, g Grant) (Grant, error) {
+	if g.Ordinal == 0 {
+		return g, nil
+	}
+	if g.Ordinal+g.N > 1<<shardBits {
+		return Grant{}, fmt.Errorf("%w: %q has given out ordinal %d", ErrOverflow, s.shards[shard].keys[0], int64(maxShardedLimit))
+	}
+	g.Ordinal = s.Ordinal(shard, g.Ordinal)
+	return g, nil
+}
+
+// Lookup is Stock.Lookup, with Remaining the home's. One round trip if claimant has a unit.
+func (s *Sharded) Lookup(ctx context.Context, claimant string) (_ Grant, _ bool, err error) {
+	defer edge(&err)
+	if err := s.c.calls.Usable(s.refused); err != nil {
+		return Grant{}, false, err
+	}
+	if err := keyname.Required("claimant", claimant); err != nil {
+		return Grant{}, false, err
+	}
+	home := s.Home(claimant)
+	g, err := s.shards[home].lookup(ctx, claimant)
+	if err != nil {
+		return Grant{}, false, err
+	}
+	if !g.Won() {
+		// A home that is gone has no claimants either; but there was one, if the plan says so.
+		shot, err := s.look(ctx)
+		if err == nil {
+			err = s.sound(shot)
+		}
+		return Grant{}, false, err
+	}
+	g, err = s.whole(home, g)
+	return g, g.Won(), err
+}
+
+// Return is Stock.Return: what is returned can be claimed at any home.
+func (s *Sharded) Return(ctx context.Context, claimant string, ordinal int64) (_ bool, err error) {
+	defer edge(&err)
+	if err := s.c.calls.Usable(s.refused); err != nil {
+		return false, err
+	}
+	if err := keyname.Required("claimant", claimant); err != nil {
+		return false, err
+	}
+	if ordinal < 1 || ordinal > maxLimit {
+		return false, errs.InvalidOption("ordinal", ordinal, "that of a Grant that was won, at least 1")
+	}
+	home, own := s.Home(claimant), ordinal&(1<<shardBits-1)
+	if int64(home) != ordinal>>shardBits || own == 0 {
+		return false, nil // not that claimant's, whatever it is
+	}
+	return s.shards[home].Return(ctx, claimant, own)
+}
+
+// ReturnOnce is Stock.ReturnOnce, for a request that claimant made.
+func (s *Sharded) ReturnOnce(ctx context.Context, request, claimant string) (_ bool, err error) {
+	defer edge(&err)
+	if err := s.c.calls.Usable(s.refused); err != nil {
+		return false, err
+	}
+	if err := keyname.Required("claimant", claimant); err != nil {
+		return false, err
+	}
+	return s.shards[s.Home(claimant)].ReturnOnce(ctx, request)
+}
+
+// ReturnAny is Stock.ReturnAny.
+func (s *Sharded) ReturnAny(ctx context.Context, g Grant) (_ bool, err error) {
+	defer edge(&err)
+	if err := s.c.calls.Usable(s.refused); err != nil {
+		return false, err
+	}
+	shard := g.Ordinal >> shardBits
+	if g.Ordinal < 1 || shard >= int64(len(s.shards)) {
+		return false, errs.InvalidOption("Ordinal", g.Ordinal, "that of ClaimAny's grant")
+	}
+	g.Ordinal &= 1<<shardBits - 1
+	return s.shards[shard].ReturnAny(ctx, g)
+}
+
+// Close closes every shard for good, all of them at the same time but not in one moment: a claim that comes in
+// between may be granted at one and Ended at another. After an error some may be closed: Close again.
+func (s *Sharded) Close(ctx context.Context) (err error) {
+	defer edge(&err)
+	if err := s.c.calls.Usable(s.refused); err != nil {
+		return err
+	}
+	return s.each(func(i int) error { return s.shards[i].Close(ctx) })
+}
+
+// Inspect reads all shards, in one round trip to each: Limit, Sold, Held and Remaining are of the whole stock, what is on
+// its way between shards included, and Seq is the number of units ever granted. While units are sold or moved they are of
+// slightly different moments, and Remaining is then what Sold and Held leave of the limit. All zero, StateAbsent, if there is none,
+// or none that sells yet. Units that do not add up at rest are ErrCorrupt.
+func (s *Sharded) Inspect(ctx context.Context) (_ Status, err error) {
+	defer edge(&err)
+	if err := s.c.calls.Usable(s.refused); err != nil {
+		return Status{}, err
+	}
+	shot, err := s.look(ctx)
+	if err != nil {
+		return Status{}, err
+	}
+	if err := s.sound(shot); err != nil || shot.plan.phase < phaseReady {
+		return Status{}, err
+	}
+	p := shot.plan
+	st := Status{Limit: p.total, Epoch: p.epoch, UntilStart: script.Duration(max(0, p.start)), UntilEnd: script.Duration(max(0, p.end)), UntilGone: script.Duration(max(0, p.gone))}
+	for _, sh := range shot.shards {
+		st.Sold += sh.sold
+		st.Held += sh.held
+		st.Seq += sh.seq
+		life := StateOpen // or will be, as soon as somebody claims
+		switch {
+		case sh.state == shardClosed || sh.state == shardShut:
+			life = StateClosed
+		case sh.end <= 0:
+			life = StateEnded
+		case sh.start > 0:
+			life = StatePending
+		}
+		if st.State == StateAbsent || openness[life] > openness[st.State] {
+			st.State = life
+		}
+	}
+	st.Remaining = max(0, st.Limit-st.Sold-st.Held)
+	if shot.units() != p.total { // moved while it was looked at, or lost
+		again, err := s.look(ctx)
+		if err != nil {
+			return Status{}, err
+		}
+		if again.same(shot) {
+			return st, s.wrongSum(shot)
+		}
+	}
+	return st, nil
+}
+
+// openness orders the states of shards: the stock is what the most open one is.
+var openness = map[State]int{StateClosed: 1, StateEnded: 2, StatePending: 3, StateOpen: 4}
+
+// The states of a shard, as its scripts have them, beyond those of a stock.
+const (
+	shardOpen      = 1
+	shardClosed    = 2
+	shardSuspended = 3
+	shardPrepared  = 4
+	shardShut      = 5 // closed and suspended
+)
+
+// The phases of an opening.
+const (
+	phaseMaking = 1 // the shards are being made
+	phaseReady  = 2 // all are there, and may sell
+	phaseLive   = 3 // all sell
+)
+
+// plan is what sharded_open.lua keeps; the zero plan is none.
+type plan struct {
+	epoch            int64
+	phase, shards    int
+	total            int64
+	per, ledger      int64
+	start, end, gone int64    // ms from when the server answered
+	incs             []string // from phaseReady on, the incarnation of each shard: see sharded_prepare.lua
+	mine             bool
+	now              int64 // the server's ms, if there is no plan and none was begun
+}
+
+// inc is the incarnation of shard i, "" if the plan has none yet.
+func (p *plan) inc(i int) string {
+	if i >= len(p.incs) {
+		return ""
+	}
+	return p.incs[i]
+}
+
+// shard is one shard as it was when its server answered; the zero shard is none.
+type shard struct {
+	epoch            int64
+	state            int64
+	limit            int64
+	sold, held, seq  int64
+	start, end, gone int64 // ms from when the server answered
+	anew             bool  // another incarnation than the plan's
+	out              []transfer
+	in               []int64
+}
+
+// transfer is the last one from a shard to another.
+type transfer struct{ number, n int64 }
+
+func (s *shard) left() int64 { return s.limit - s.sold - s.held }
+
+// shot is the plan and all shards, each as it was at some moment between the beginning and the end of a look.
+type shot struct {
+	plan   plan
+	shards []shard
+}
+
+// units is how many there are, on their way included.
+func (s *shot) units() (n int64) {
+	for i := range s.shards {
+		n += s.shards[i].limit
+		for j, t := range s.shards[i].out {
+			if t.number > s.shards[j].in[i] {
+				n += t.n
+			}
+		}
+	}
+	return n
+}
+
+// same reports whether nothing has moved between two shots. What comes to a shard and leaves it again does not go
+// unseen: it leaves by a grant, which raises seq, or by a transfer, which has a number.
+func (s *shot) same(t *shot) bool {
+	if s.plan.epoch != t.plan.epoch || s.plan.phase != t.plan.phase {
+		return false
+	}
+	for i := range s.shards {
+		a, b := &s.shards[i], &t.shards[i]
+		if a.epoch != b.epoch || a.state != b.state || a.limit != b.limit || a.sold != b.sold || a.held != b.held || a.seq != b.seq ||
+			!slices.Equal(a.out, b.out) || !slices.Equal(a.in, b.in) {
+			return false
+		}
+	}
+	return true
+}
+
+// look takes a shot: all is read after it was called and before it returns, the plan before the shards. So a shard has
+// come at least as far as the plan says.
+func (s *Sharded) look(ctx context.Context) (*shot, error) {
+	for {
+		p, err := s.read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if p.epoch != 0 && p.shards != len(s.shards) { // first: all else is a consequence
+			return nil, errs.InvalidOption("shards", len(s.shards), fmt.Sprintf("%d, as %q was opened", p.shards, s.name))
+		}
+		t := &shot{plan: p, shards: make([]shard, len(s.shards))}
+		err = s.each(func(i int) (err error) {
+			t.shards[i], err = s.lookAt(ctx, i, p)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if p.epoch == 0 && slices.ContainsFunc(t.shards, func(sh shard) bool { return sh.epoch != 0 }) {
+			// shards without a plan: is it lost, or was it not there yet?
+			if p, err = s.read(ctx); err != nil {
+				return nil, err
+			}
+			if p.epoch != 0 {
+				continue
+			}
+		}
+		return t, nil
+	}
+}
+
+// goneSkew is how far apart the removals of the keys of one opening may be: each server counts on its own clock.
+const goneSkew = int64(time.Minute / time.Millisecond)
+
+// sound says what of a shot cannot be: a plan without its shards, shards without their plan.
+func (s *Sharded) sound(t *shot) error {
+	p := t.plan
+	for i := range t.shards {
+		sh := &t.shards[i]
+		switch {
+		case p.epoch == 0 && sh.epoch != 0 && sh.gone > goneSkew && sh.state != shardPrepared:
+			return fmt.Errorf("%w: %q is gone, and its shard %q is there", ErrCorrupt, s.plan, s.shards[i].keys[0])
+		case p.phase < phaseReady: // none, or none yet
+		case sh.epoch != p.epoch && p.gone > goneSkew:
+			return fmt.Errorf("%w: shard %q is gone", ErrCorrupt, s.shards[i].keys[0])
+		case sh.epoch == p.epoch && (sh.anew || sh.state == shardPrepared && p.phase == phaseLive):
+			return s.anew(i)
+		}
+	}
+	return nil
+}
+
+func (s *Sharded) anew(i int) error {
+	return fmt.Errorf("%w: shard %q was lost and made anew", ErrCorrupt, s.shards[i].keys[0])
+}
+
+func (s *Sharded) wrongSum(t *shot) error {
+	return fmt.Errorf("%w: the shards of %q have %d units, and there must be %d", ErrCorrupt, s.name, t.units(), t.plan.total)
+}
+
+// verdict is what a sweep found for every home: an outcome, or 0: ask it again.
+type verdict struct {
+	epoch    int64
+	outcomes []Outcome
+}
+
+// sweep looks at all shards, and sees to it that the homes wanted have units, if any are left.
+func (s *Sharded) sweep(ctx context.Context, wanted []int) (verdict, error) {
+	t, err := s.look(ctx)
+	if err == nil {
+		err = s.sound(t)
+	}
+	if err != nil {
+		return verdict{}, err
+	}
+	v := verdict{epoch: t.plan.epoch, outcomes: make([]Outcome, len(s.shards))}
+	empty := make([]bool, len(s.shards))
+	donors := false
+	for i := range t.shards {
+		sh := &t.shards[i]
+		switch {
+		case t.plan.phase < phaseReady || sh.epoch != t.plan.epoch:
+			v.outcomes[i] = NotOpen
+		case sh.state == shardClosed || sh.state == shardShut || sh.end <= 0:
+			v.outcomes[i] = Ended
+		case sh.state == shardSuspended:
+			v.outcomes[i] = Suspended
+		case sh.start > 0:
+			v.outcomes[i] = NotStarted
+		default:
+			empty[i] = sh.left() <= 0
+		}
+		donors = donors || sh.state == shardOpen && sh.epoch == t.plan.epoch && sh.left() > 0
+	}
+	if t.plan.phase < phaseReady {
+		v.epoch = 0
+		return v, nil
+	}
+	if !slices.ContainsFunc(wanted, func(i int) bool { return v.outcomes[i] == 0 }) {
+		return v, nil
+	}
+	if t.plan.phase == phaseReady { // an opening that was broken off, or is not through: let all shards sell
+		return v, s.complete(ctx, t.plan)
+	}
+
+	moved, err := s.arrive(ctx, t)
+	if err != nil || moved {
+		return v, err
+	}
+	if donors {
+		return v, s.supply(ctx, t, wanted, empty)
+	}
+	again, err := s.look(ctx)
+	if err != nil || !again.same(t) {
+		return v, err
+	}
+	if t.units() != t.plan.total {
+		return verdict{}, s.wrongSum(t)
+	}
+	for i := range empty {
+		if empty[i] {
+			v.outcomes[i] = SoldOut
+		}
+	}
+	return v, nil
+}
+
+// arrive sees to it that whatever is on its way arrives, and reports whether anything was.
+func (s *Sharded) arrive(ctx context.Context, t *shot) (moved bool, err error) {
+	for i := range t.shards {
+		for j, tr := range t.shards[i].out {
+			if tr.n > 0 {
+				moved = true
+				if _, err := s.move(ctx, t.plan, i, j, false); err != nil {
+					return moved, err
+				}
+			}
+		}
+	}
+	return moved, nil
+}
+
+// supply moves units to every home that is wanted and empty, each from the shard that has most.
+func (s *Sharded) supply(ctx context.Context, t *shot, wanted []int, empty []bool) error {
+	for _, home := range wanted {
+		if !empty[home] {
+			continue
+		}
+		donor := -1
+		for i := range t.shards {
+			if t.shards[i].state == shardOpen && t.shards[i].left() > 0 && (donor < 0 || t.shards[i].left() > t.shards[donor].left()) {
+				donor = i
+			}
+		}
+		if donor < 0 {
+			return nil // the next sweep sees
+		}
+		n, err := s.move(ctx, t.plan, donor, home, true)
+		if err != nil {
+			return err
+		}
+		t.shards[donor].limit -= max(1, n) // what is known of it, so that the next home asks another
+	}
+	return nil
+}
+
+// move brings what is on its way from one shard to another to its end; with fresh it sets units on their way first,
+// if none are. Every step may be repeated, by whoever finds it undone.
+//
+// The first step is taken also for what is known to be on its way: with Options.MinReplicas it is confirmed by that,
+// and units that a failover puts back at the giver are not added to the receiver as well.
+func (s *Sharded) move(ctx context.Context, p plan, from, to int, fresh bool) (n int64, err error) {
+	tr, err := s.debit(ctx, p, from, to, fresh)
+	if err != nil || tr.n == 0 {
+		return 0, err
+	}
+	if err := s.credit(ctx, p, from, to, tr); err != nil {
+		return 0, err
+	}
+	return tr.n, s.acknowledge(ctx, p, from, to, tr.number)
+}
+
+// sweeps lets all who need a sweep at the same time have the same one.
+type sweeps struct {
+	sweep func(ctx context.Context, wanted []int) (verdict, error)
+	spawn func(func())
+
+	mu      sync.Mutex
+	running bool
+	next    *round
+}
+
+// round is one sweep.
+type round struct {
+	ctx     context.Context // with the values of the first of those who wait for it
+	wanted  map[int]bool
+	until   time.Time     // when the last of those who wait for it ends waiting
+	done    chan struct{} // closed when verdict and err are there
+	verdict verdict
+	err     error
+}
+
+// join returns the verdict of a sweep that begins after the call. One that is under way is no good: it may have seen
+// nothing left before a unit was returned that the caller's home did not get.
+func (s *sweeps) join(ctx context.Context, home int) (verdict, error) {
+	s.mu.Lock()
+	if s.next == nil {
+		s.next = &round{ctx: context.WithoutCancel(ctx), wanted: map[int]bool{}, done: make(chan struct{})}
+	}
+	r := s.next
+	r.wanted[home] = true
+	if d, ok := ctx.Deadline(); ok && d.After(r.until) {
+		r.until = d
+	}
+	if !s.running {
+		s.running = true
+		s.spawn(s.run)
+	}
+	s.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.verdict, r.err
+	case <-ctx.Done():
+		return verdict{}, fmt.Errorf("%w: %w", ErrUnavailable, errs.Ended(ctx))
+	}
+}
+
+// run sweeps while anybody waits.
+func (s *sweeps) run() {
+	for {
+		s.mu.Lock()
+		r := s.next
+		s.next = nil
+		if r == nil {
+			s.running = false
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		var wanted []int
+		for i := range r.wanted {
+			wanted = append(wanted, i)
+		}
+		slices.Sort(wanted)
+		ctx, cancel := context.WithDeadline(r.ctx, r.until)
+		r.verdict, r.err = s.sweep(ctx, wanted)
+		cancel()
+		close(r.done)
+	}
+}

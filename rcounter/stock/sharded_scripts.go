@@ -1,0 +1,210 @@
+package stock
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
+)
+
+var (
+	shardedOpenScript    = script.Load("sharded_open", files, "sharded_open")
+	shardedPhaseScript   = script.Load("sharded_phase", files, "sharded_phase")
+	shardedPrepareScript = script.Load("sharded_prepare", files, "sharded_prepare")
+	shardedLiveScript    = script.Load("sharded_live", files, "sharded_live")
+	shardedLookScript    = script.Load("sharded_look", files, "sharded_look")
+	shardedDebitScript   = script.Load("sharded_debit", files, "sharded_debit")
+	shardedCreditScript  = script.Load("sharded_credit", files, "sharded_credit")
+	shardedAckScript     = script.Load("sharded_ack", files, "sharded_ack")
+)
+
+func decimal(v int64) string { return strconv.FormatInt(v, 10) }
+
+// begin runs sharded_open.lua.
+func (s *Sharded) begin(ctx context.Context, id string, o Spec) (plan, error) {
+	ledger := int64(0)
+	if o.Ledger {
+		ledger = 1
+	}
+	for until := ""; ; {
+		p, err := s.planned(ctx, shardedOpenScript, id, strconv.Itoa(len(s.shards)), decimal(o.Limit), decimal(o.PerUser),
+			script.Millis(o.StartIn), script.Millis(o.OpenFor), script.Millis(o.Retain), decimal(ledger), until)
+		if err != nil || p.now == 0 {
+			return p, err
+		}
+		until = decimal(p.now + script.WholeMillis(s.c.calls.Wanted(ctx)))
+	}
+}
+
+// read runs sharded_phase.lua to read.
+func (s *Sharded) read(ctx context.Context) (plan, error) {
+	return s.planned(ctx, shardedPhaseScript, "", "0", "", "0")
+}
+
+// fix runs sharded_phase.lua to write down which incarnations of the shards may sell, and answers those that do:
+// another opener may have been quicker. sells says that one of them does already.
+func (s *Sharded) fix(ctx context.Context, epoch int64, incs []string, sells bool) (plan, error) {
+	flag := "0"
+	if sells {
+		flag = "1"
+	}
+	return s.advance(ctx, epoch, phaseReady, strings.Join(incs, ","), flag)
+}
+
+// advance runs sharded_phase.lua to move an opening on.
+func (s *Sharded) advance(ctx context.Context, epoch int64, phase int, fixed ...string) (plan, error) {
+	if len(fixed) == 0 {
+		fixed = []string{"", "0"}
+	}
+	p, err := s.planned(ctx, shardedPhaseScript, append([]string{decimal(epoch), strconv.Itoa(phase)}, fixed...)...)
+	if err == nil && (p.epoch != epoch || p.phase < phase) {
+		err = fmt.Errorf("%w: %q went away while it was opened", ErrCorrupt, s.plan)
+	}
+	return p, err
+}
+
+func (s *Sharded) planned(ctx context.Context, sc *script.Script, args ...string) (plan, error) {
+	m, err := s.c.calls.Do(ctx, script.Call{Script: sc, Keys: []string{s.plan}, Args: args})
+	if err != nil {
+		return plan{}, err
+	}
+	v, text, ok := intsAndText(m)
+	switch {
+	case !ok || len(v) < 3:
+		return plan{}, malformed("a sharded stock's script", s.plan)
+	case v[0] == stockCorrupt:
+		return plan{}, corrupt(s.plan, -1, 0)
+	case v[0] == stockChanged:
+		return plan{now: v[1]}, nil
+	case v[0] != stockOK || len(v) != 11:
+		return plan{}, malformed("a sharded stock's script", s.plan)
+	}
+	p := plan{epoch: v[1], phase: int(v[2]), shards: int(v[3]), total: v[4], per: v[5], ledger: v[6], start: v[7], end: v[8], gone: v[9], mine: v[10] == 1}
+	if p.phase >= phaseReady {
+		if p.incs = strings.Split(text, ","); text == "" || len(p.incs) != p.shards {
+			return plan{}, corrupt(s.plan, -1, 0)
+		}
+	}
+	return p, nil
+}
+
+// intsAndText decodes a reply of integers and, at its end, one text.
+func intsAndText(m rueidis.RedisMessage) (v []int64, text string, ok bool) {
+	list, err := m.ToArray()
+	if err != nil {
+		return nil, "", false
+	}
+	for i := range list {
+		if n, err := list[i].ToInt64(); err == nil {
+			v = append(v, n)
+			continue
+		}
+		if text, err = list[i].ToString(); err != nil || i < len(list)-1 {
+			return nil, "", false
+		}
+	}
+	return v, text, true
+}
+
+// prepare runs sharded_prepare.lua: shard i has its even part of the total, the first ones one unit more. It answers
+// the incarnation of the shard that is there now, and whether that sells.
+func (s *Sharded) prepare(ctx context.Context, i int, p plan) (inc string, sells bool, err error) {
+	k := int64(len(s.shards))
+	part := p.total / k
+	if int64(i) < p.total%k {
+		part++
+	}
+	st := s.shards[i]
+	m, err := s.c.calls.Do(ctx, st.call(shardedPrepareScript, decimal(p.epoch), decimal(part), decimal(p.per), decimal(p.start), decimal(p.end), decimal(max(1, p.gone)),
+		decimal(p.ledger), strconv.Itoa(len(s.shards)), strconv.Itoa(i), decimal(p.total), session.CallID()))
+	if err != nil {
+		return "", false, err
+	}
+	v, inc, ok := intsAndText(m)
+	switch {
+	case !ok || len(v) < 3:
+		return "", false, malformed("sharded_prepare", st.keys[0])
+	case v[0] == 1:
+		return "", false, &AlreadyOpenError{Name: s.name, Epoch: v[1]}
+	case v[0] != stockOK:
+		return "", false, st.verdict(v)
+	case inc == "":
+		return "", false, malformed("sharded_prepare", st.keys[0])
+	}
+	return inc, v[1] == shardOpen, nil
+}
+
+// enliven runs sharded_live.lua.
+func (s *Sharded) enliven(ctx context.Context, i int, p plan) error {
+	_, err := s.atShard(ctx, i, false, shardedLiveScript, p)
+	return err
+}
+
+// lookAt runs sharded_look.lua; the zero shard is none.
+func (s *Sharded) lookAt(ctx context.Context, i int, p plan) (shard, error) {
+	st, k := s.shards[i], len(s.shards)
+	v, err := st.ints(ctx, 3, shardedLookScript, strconv.Itoa(k), p.inc(i))
+	if err != nil {
+		return shard{}, err
+	}
+	if v[0] == stockNone {
+		return shard{out: make([]transfer, k), in: make([]int64, k)}, nil
+	}
+	if err := st.verdict(v); err != nil {
+		return shard{}, err
+	}
+	if len(v) != 12+3*k {
+		return shard{}, malformed("sharded_look", st.keys[0])
+	}
+	sh := shard{epoch: v[1], state: v[2], limit: v[3], sold: v[4], held: v[5], seq: v[6], start: v[7], end: v[8], gone: v[9], anew: v[11] != 1, out: make([]transfer, k), in: v[12+2*k:]}
+	for j := range k {
+		sh.out[j] = transfer{number: v[12+2*j], n: v[13+2*j]}
+	}
+	return sh, nil
+}
+
+// debit runs sharded_debit.lua.
+func (s *Sharded) debit(ctx context.Context, p plan, from, to int, fresh bool) (transfer, error) {
+	wanted := "0"
+	if fresh {
+		wanted = "1"
+	}
+	v, err := s.atShard(ctx, from, true, shardedDebitScript, p, s.c.calls.Mark(), strconv.Itoa(to), wanted)
+	if err != nil {
+		return transfer{}, err
+	}
+	return transfer{number: v[1], n: v[2]}, nil
+}
+
+// credit runs sharded_credit.lua.
+func (s *Sharded) credit(ctx context.Context, p plan, from, to int, t transfer) error {
+	_, err := s.atShard(ctx, to, true, shardedCreditScript, p, s.c.calls.Mark(), strconv.Itoa(from), decimal(t.number), decimal(t.n))
+	return err
+}
+
+// acknowledge runs sharded_ack.lua.
+func (s *Sharded) acknowledge(ctx context.Context, p plan, from, to int, number int64) error {
+	_, err := s.atShard(ctx, from, false, shardedAckScript, p, strconv.Itoa(to), decimal(number))
+	return err
+}
+
+// atShard runs one of the scripts that need the very shard that the plan names; sure has it confirmed by replicas.
+func (s *Sharded) atShard(ctx context.Context, i int, sure bool, sc *script.Script, p plan, args ...string) ([]int64, error) {
+	st := s.shards[i]
+	run := st.ints
+	if sure {
+		run = st.sure
+	}
+	v, err := run(ctx, 3, sc, append([]string{decimal(p.epoch), p.inc(i)}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	if v[0] == stockNone {
+		return nil, fmt.Errorf("%w: shard %q is gone, or was lost and made anew", ErrCorrupt, st.keys[0])
+	}
+	return v, st.verdict(v)
+}

@@ -1,0 +1,122 @@
+package stock
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"weak"
+
+	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/session"
+)
+
+// shared is what a process keeps of a stock while it claims from it: the claims that share calls, and what is known of
+// its being sold out. All Stock values of a name share one, made when first needed, and it goes when nobody has one
+// of them and nothing is under way: the client's map holds it weakly.
+type shared struct {
+	claims batch.Batcher[string, Grant] // by claimant
+	anys   batch.Batcher[int64, Grant]  // by how many units
+	cache  cache
+}
+
+// shared is what this process keeps of the stock.
+func (s *Stock) shared() *shared {
+	if d := s.known.Load(); d != nil {
+		return d
+	}
+	d := s.c.shared(s)
+	s.known.Store(d)
+	return d
+}
+
+func (c *Client) shared(s *Stock) *shared {
+	key := s.keys[0]
+	for {
+		if v, ok := c.stocks.Load(key); ok {
+			if d := v.(weak.Pointer[shared]).Value(); d != nil {
+				return d
+			}
+			c.stocks.CompareAndDelete(key, v)
+		}
+		d := newShared(c, s)
+		p := weak.Make(d)
+		if _, loaded := c.stocks.LoadOrStore(key, p); !loaded {
+			runtime.AddCleanup(d, func(key string) { c.stocks.CompareAndDelete(key, p) }, key)
+			return d
+		}
+	}
+}
+
+func newShared(c *Client, s *Stock) *shared {
+	s = &Stock{c: c, name: s.name, keys: s.keys} // not the caller's, which refers to what is made here
+	d := &shared{cache: newCache(c, s.keys)}
+	d.claims = batch.Batcher[string, Grant]{Options: &c.batch, Calls: c.calls, What: "claim", Key: s.keys[0], Run: s.runClaims}
+	d.anys = batch.Batcher[int64, Grant]{Options: &c.batch, Calls: c.calls, What: "claim", Key: s.keys[0], Run: s.runAnys, Abandoned: s.takeBack}
+	return d
+}
+
+// runClaims is a call of Claim.
+func (s *Stock) runClaims(ctx context.Context, requests []*batch.Request[string, Grant]) {
+	claimants := make([]string, len(requests))
+	for i, r := range requests {
+		claimants[i] = r.Ask
+	}
+	grants, err := s.claim(ctx, session.CallID(), claimants)
+	for i, r := range requests {
+		if grants == nil || err != nil && grants[i].Won() {
+			r.Err = err
+		} else {
+			r.Answer = grants[i] // what was refused needs no replica
+		}
+	}
+}
+
+// runAnys is a call of ClaimAny: one grant for the sum, shared out in the order of asking.
+func (s *Stock) runAnys(ctx context.Context, requests []*batch.Request[int64, Grant]) {
+	id, sum := session.RecordID(), int64(0)
+	for _, r := range requests {
+		sum = min(sum+r.Ask, maxLimit) // of two numbers up to 2^53
+	}
+	g, err := s.any(ctx, id, sum)
+	if err != nil {
+		for _, r := range requests {
+			r.Err = err
+		}
+		if errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrNotReplicated) {
+			s.c.calls.Tasks.Spawn(func() { s.handBack(ctx, id, 0, 0) })
+		}
+		return
+	}
+	next, rest := g.Ordinal, g.N
+	for _, r := range requests {
+		r.Answer = g
+		n := min(r.Ask, rest)
+		switch {
+		case !g.Won():
+		case n > 0:
+			r.Answer.Ordinal, r.Answer.N = next, n
+			next, rest = next+n, rest-n
+		default: // the call won, and nothing of it is left for this one
+			r.Answer = Grant{Outcome: SoldOut, Remaining: g.Remaining, Epoch: g.Epoch}
+		}
+	}
+}
+
+// takeBack returns the units of claims whose callers left before the answer.
+func (s *Stock) takeBack(left []*batch.Request[int64, Grant]) {
+	s.c.calls.Tasks.Spawn(func() {
+		for _, r := range left {
+			if r.Answer.Won() {
+				s.handBack(r.Ctx, r.Answer.Request, r.Answer.Ordinal, r.Answer.N)
+			}
+		}
+	})
+}
+
+// handBack is giveBackAny for units that nobody waits for.
+func (s *Stock) handBack(ctx context.Context, request string, first, n int64) {
+	ctx = context.WithoutCancel(ctx) // whose caller has left
+	if _, err := s.giveBackAny(ctx, session.CallID(), request, first, n); err != nil {
+		s.c.failed(ctx, notReturned, s.name, err)
+	}
+}

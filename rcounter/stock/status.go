@@ -1,0 +1,75 @@
+package stock
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// State is where a stock is in its life.
+type State uint8
+
+// The states of a stock. Sold out is none of them: it is an open stock with nothing Remaining.
+const (
+	StateAbsent    State = iota // never opened, retained no longer, or lost
+	StatePending                // opened, the start is ahead
+	StateOpen                   // granting while units remain
+	StateEnded                  // its time is over
+	StateClosed                 // ended by Close
+	StateSuspended              // grants nothing until Restore has been through
+)
+
+var stateNames = [...]string{"absent", "pending", "open", "ended", "closed", "suspended"}
+
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return "state " + strconv.Itoa(int(s))
+}
+
+// Status is a stock as it was when the server answered.
+type Status struct {
+	State     State
+	Limit     int64
+	Sold      int64 // units that claimants have
+	Held      int64 // units of reservations, those whose time is over included until the next claim or Reap
+	Remaining int64 // Limit - Sold - Held
+	Seq       int64 // the last ordinal given out; above Sold by the number of units returned
+	Epoch     int64 // as Open returned it
+	// Reservations is how many hold the units Held.
+	Reservations int64
+	// Times left on the server's clock, 0 when past.
+	UntilStart, UntilEnd, UntilGone time.Duration
+}
+
+// Inspect reads the stock; all zero, StateAbsent, if there is none. One round trip, repeated until answered. With
+// ErrCorrupt for records that are missing the Status is what the stock itself says.
+func (s *Stock) Inspect(ctx context.Context) (_ Status, err error) {
+	defer edge(&err)
+	if err := s.c.calls.Usable(s.refused); err != nil {
+		return Status{}, err
+	}
+	return s.status(ctx)
+}
+
+var statusScript = script.Load("status", files, "status")
+
+// status runs status.lua.
+func (s *Stock) status(ctx context.Context) (Status, error) {
+	v, err := s.ints(ctx, 12, statusScript)
+	if err != nil {
+		return Status{}, err
+	}
+	if v[0] < 0 {
+		return Status{}, corrupt(s.keys[0], -1, 0)
+	}
+	st := Status{State: State(v[0]), Limit: v[1], Sold: v[2], Held: v[10], Remaining: v[1] - v[2] - v[10], Seq: v[3], Epoch: v[4], Reservations: v[11],
+		UntilStart: script.Duration(max(0, v[5])), UntilEnd: script.Duration(max(0, v[6])), UntilGone: script.Duration(max(0, v[7]))}
+	if recorded, found := v[8], v[9]; recorded != found {
+		return st, corrupt(s.keys[0], recorded, found)
+	}
+	return st, nil
+}
