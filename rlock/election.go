@@ -301,7 +301,7 @@ func (e *election) pause(int) time.Duration {
 		d = 4 * script.Backoff(e.rounds)
 	}
 	if e.known >= 0 {
-		d = min(d, e.known+time.Millisecond+rand.N(time.Millisecond+e.known/50))
+		d = min(d, wait.AfterLease(e.known))
 	}
 	return d - rand.N(d/10+1)
 }

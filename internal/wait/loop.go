@@ -118,15 +118,19 @@ func (w *waiter) sleepTime() time.Duration {
 		d /= placelessPolls
 	}
 	if w.known >= 0 {
-		// a little after the lease: the server counts in whole milliseconds, and all waiters of all processes know
-		// the same instant
-		d = min(d, w.known+time.Millisecond+rand.N(time.Millisecond+w.known/50))
+		d = min(d, AfterLease(w.known))
 	}
 	d -= rand.N(d/10 + 1)
 	if w.known >= 0 && w.known < d {
 		d = w.known + time.Millisecond
 	}
 	return d
+}
+
+// AfterLease is how long to sleep for a lease that ends in left: a little longer, because the server counts in whole
+// milliseconds, and at random, because all waiters of all processes know the same instant.
+func AfterLease(left time.Duration) time.Duration {
+	return left + time.Millisecond + rand.N(time.Millisecond+left/50)
 }
 
 // placelessPolls is how often a waiter asks in a PollCap while the server's queue cannot be used.
