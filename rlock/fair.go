@@ -29,8 +29,8 @@ var fair = &kind{
 	acquire: func(l *single, r acquireRequest) script.Call {
 		return script.Call{Script: fairAcquireScript, Keys: l.keys, Args: append(r.asked(3), l.c.publish, l.channel, r.entry)}
 	},
-	release: func(l *single, owner string, remaining int, entry string) script.Call {
-		return script.Call{Script: fairReleaseScript, Keys: l.keys, Args: []string{owner, strconv.Itoa(remaining), l.channel, l.c.publish, entry}}
+	release: func(l *single, r releaseRequest) script.Call {
+		return script.Call{Script: fairReleaseScript, Keys: l.keys, Args: []string{r.owner, strconv.Itoa(r.remaining), l.channel, l.c.publish, r.entry}}
 	},
 	renew: renewScript,
 	keep:  keepScript,

@@ -5,6 +5,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
 )
 
 // kind is what the locks of one kind do in their own way: their keys, scripts and manner of waiting. All else is the
@@ -16,7 +17,7 @@ type kind struct {
 	channel func(key, owner string) string
 	// acquire and release are the calls; their replies are those of acquire.lua and release.lua.
 	acquire func(l *single, r acquireRequest) script.Call
-	release func(l *single, owner string, remaining int, entry string) script.Call
+	release func(l *single, r releaseRequest) script.Call
 	// renew is the watchdog's script, and runs on the lock's own key and those of more, of which every hold of the kind
 	// has as many.
 	renew *script.Script
@@ -72,6 +73,15 @@ type acquireRequest struct {
 	under    string // owner of a write hold under which it reads
 }
 
+// releaseRequest is one release.
+type releaseRequest struct {
+	owner     string
+	remaining int         // the count
+	entry     string      // of this owner, if it may still be in the queue
+	offer     *wait.Offer // a waiter of this process that may be the next holder; nil: none
+	notAfter  int64       // server ms until which it may
+}
+
 // reentrant is Redisson's RLock: a hash, owner -> count.
 var reentrant = &kind{
 	keys: func(c *Client, key string) []string {
@@ -112,14 +122,7 @@ var (
 	// fencing is Redisson's RFencedLock: an RLock, and a counter beside it.
 	fencing = reentrant.like(func(k *kind) {
 		k.title, k.fenced, k.entry = "Fenced", true, entryInside
-		k.keys = func(_ *Client, key string) []string {
-			return []string{key, queueKey(key), keyname.Prefix("redisson_lock_token", key)}
-		}
+		k.keys = func(_ *Client, key string) []string { return []string{key, queueKey(key)} }
 		k.acquire = fencedCall
-		k.release = func(l *single, owner string, remaining int, entry string) script.Call {
-			call := releaseCall(l, owner, remaining, entry)
-			call.Keys = call.Keys[:2:2]
-			return call
-		}
 	})
 )

@@ -125,6 +125,69 @@ type line []struct {
 	dead  int64
 }
 
+func TestFencedAcquireScriptTable(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newScriptRig(t, s)
+		src := source(t, "fenced_acquire")
+		const far = int64(9_000_000_000_000_000) // µs, some centuries from now
+		for i, c := range []struct {
+			name     string
+			before   map[string]string
+			ttl      int64
+			last     string // token
+			lastTTL  int64  // 0: none
+			want     string
+			alone    bool // no key but the lock's
+			status   int64
+			token    int64 // 0: none, -1: the server's µs
+			kept     int64 // what becomes of the token's TTL
+			after    map[string]string
+			afterTTL int64
+		}{
+			{name: "free, no token before", want: "1", status: 1, token: -1, kept: 900_000, after: h(alice, "1"), afterTTL: 300_000},
+			{name: "free, a token before", last: "41", lastTTL: 100_000, want: "1", status: 1, token: -1, kept: 900_000, after: h(alice, "1"), afterTTL: 300_000},
+			{name: "free, a token before that the clock is behind", last: strconv.FormatInt(far, 10), lastTTL: 100_000, want: "1", status: 1, token: far + 1, kept: 900_000, after: h(alice, "1"), afterTTL: 300_000},
+			{name: "Redisson's token has no end", last: strconv.FormatInt(far, 10), want: "1", status: 1, token: far + 1, kept: endless, after: h(alice, "1"), afterTTL: 300_000},
+			{name: "while a slot is being migrated", want: "1", alone: true, status: 1, token: -1, kept: gone, after: h(alice, "1"), afterTTL: 300_000},
+			{name: "held by another", before: h(bob, "1"), ttl: 100_000, want: "1", kept: gone, after: h(bob, "1"), afterTTL: 100_000},
+			{name: "re-entry has the token it had", before: h(alice, "1"), ttl: 100_000, last: "41", lastTTL: 100_000, want: "2", status: 1, kept: 100_000, after: h(alice, "2"), afterTTL: 300_000},
+			{name: "re-entry of what is lost", want: "2", status: 3, kept: gone, afterTTL: gone},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				key := fmt.Sprint("f", i)
+				keys := []string{key, "redlatch_queue:{" + key + "}", "redisson_lock_token:{" + key + "}"}
+				row{before: c.before, ttl: c.ttl}.prepare(t, g, key)
+				if c.last != "" {
+					g.must(t, "SET", keys[2], c.last)
+				}
+				if c.lastTTL > 0 {
+					g.must(t, "PEXPIRE", keys[2], strconv.FormatInt(c.lastTTL, 10))
+				}
+				token := c.token
+				for range 2 {
+					before, us := g.look(t, key), g.nowMicros(t)
+					got, err := eval(t, g.c, src, keys[:map[bool]int{true: 1, false: 3}[c.alone]], alice, c.want, "300000", "0", "PUBLISH", "g:", "", "900000")
+					require.NoError(t, err)
+					require.Equal(t, c.status, got[0])
+					if token == 0 {
+						require.Less(t, len(got), 6)
+					} else if token == -1 {
+						require.GreaterOrEqual(t, got[5], us)
+						require.LessOrEqual(t, got[5], g.nowMicros(t)+1)
+					} else {
+						require.Equal(t, token, got[5])
+						token++ // a second run mints another
+					}
+					after := g.look(t, key)
+					require.Equal(t, c.after, after.hash)
+					requireTTL(t, c.afterTTL, before, after)
+					requireTTL(t, c.kept, before, g.look(t, keys[2]))
+				}
+			})
+		}
+	})
+}
+
 func TestFairScriptTable(t *testing.T) {
 	const (
 		carol = "2b3c4d5e-5a1e-8c61-9d0a-6f4f3a2b1c0d:9"

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -18,8 +17,6 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/wait"
 )
-
-var severalScript = load("acquire several", "several_acquire")
 
 // Multi describes several locks as one: acquired all or none, valid only while all are held, released together.
 // Redisson's RMultiLock. The locks may be of any kind and of several clients and servers; for all others they are the
@@ -361,7 +358,7 @@ func (t *together) undo() {
 // try asks the server once. It is acquisition.Ask for several locks.
 func (t *together) try(ctx context.Context) (wait.Answer, error) {
 	c := t.c
-	timed := script.Timed[multiReply]{
+	timed := script.Timed[severalReply]{
 		Key: t.members[0].key,
 		Send: func(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error) {
 			t.sent = sent
@@ -370,7 +367,7 @@ func (t *together) try(ctx context.Context) (wait.Answer, error) {
 			}
 			return c.runner.Attempt(ctx, t.call(notAfter))
 		},
-		Decode: func(m rueidis.RedisMessage) (multiReply, error) { return decodeMulti(m, len(t.members)) },
+		Decode: func(m rueidis.RedisMessage) (severalReply, error) { return decodeSeveral(m, len(t.members)) },
 	}
 	r, err := timed.Run(ctx, c.runner)
 	received := time.Now()
@@ -423,53 +420,22 @@ func (t *together) takeBack(ctx context.Context) {
 
 // call is the request. The owners of an attempt that is given up are not wanted if it is granted after all.
 func (t *together) call(notAfter int64) script.Call {
-	keys := make([]string, 0, 2*len(t.members))
-	args := make([]string, 4, 4+2*len(t.members))
-	args[0], args[1], args[2], args[3] = "0", script.Millis(t.lease), strconv.FormatInt(notAfter, 10), t.c.publish
-	if t.c.handover {
-		args[0] = "1"
-	}
-	for i, m := range t.members {
-		keys = append(keys, m.key)
-		if t.c.handover {
-			keys = append(keys, queueKey(m.key))
-		}
-		args = append(args, t.owners[i].lease.Owner, m.grants)
-	}
 	c, owners := t.c, t.owners
-	return script.Call{
-		Script: severalScript, Keys: keys, Args: args, Replicas: c.opts.MinReplicas, ReplicasWait: c.opts.ReplicaTimeout,
-		Late: func(res rueidis.RedisResult) {
-			m, err := res.ToMessage()
-			if err != nil {
-				return
+	call := severalCall(c, severalRequest{owners, t.lease, notAfter})
+	call.Replicas, call.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
+	call.Late = func(res rueidis.RedisResult) {
+		m, err := res.ToMessage()
+		if err != nil {
+			return
+		}
+		if r, err := decodeSeveral(m, len(owners)); err != nil || r.status != acquireGranted {
+			return
+		}
+		for _, own := range owners {
+			if own.unwanted() {
+				c.owe(own, "", time.Time{})
 			}
-			if r, err := decodeMulti(m, len(owners)); err != nil || r.status != acquireGranted {
-				return
-			}
-			for _, own := range owners {
-				if own.unwanted() {
-					c.owe(own, "", time.Time{})
-				}
-			}
-		},
+		}
 	}
-}
-
-type multiReply struct {
-	status acquireStatus
-	left   time.Duration // of the lock that is held; negative: without end
-	server int64         // its clock, ms
-	which  int64         // is held, from 1
-}
-
-// Clock implements script.Reply.
-func (r multiReply) Clock() (server int64, late bool) { return r.server, r.status == acquireLate }
-
-func decodeMulti(m rueidis.RedisMessage, n int) (multiReply, error) {
-	v, err := m.AsIntSlice()
-	if err != nil || len(v) != 4 || acquireStatus(v[0]) == acquireHeld && (v[3] < 1 || v[3] > int64(n)) {
-		return multiReply{}, fmt.Errorf("acquire several: unexpected reply %v, error %v", v, err)
-	}
-	return multiReply{acquireStatus(v[0]), time.Duration(v[1]) * time.Millisecond, v[2], v[3]}, nil
+	return call
 }

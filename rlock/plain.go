@@ -23,8 +23,8 @@ var plain = &kind{
 	acquire: func(l *single, r acquireRequest) script.Call {
 		return script.Call{Script: plainAcquireScript, Keys: l.keys, Args: []string{r.owner, script.Millis(r.lease), strconv.FormatInt(r.notAfter, 10)}}
 	},
-	release: func(l *single, owner string, _ int, _ string) script.Call {
-		return script.Call{Script: plainReleaseScript, Keys: l.keys, Args: []string{owner, l.channel, l.c.publish}}
+	release: func(l *single, r releaseRequest) script.Call {
+		return script.Call{Script: plainReleaseScript, Keys: l.keys, Args: []string{r.owner, l.channel, l.c.publish}}
 	},
 	renew:  load("plain renew", "plain_renew"),
 	keep:   load("plain keep", "plain_keep"),

@@ -35,10 +35,8 @@ var rwRead = &kind{
 	acquire: func(l *single, r acquireRequest) script.Call {
 		return script.Call{Script: rwReadScript, Keys: l.readKeys(r.owner), Args: append(r.asked(3), r.under, l.channel, l.c.publish)}
 	},
-	release: func(l *single, owner string, remaining int, _ string) script.Call {
-		return script.Call{Script: rwReleaseScript, Keys: l.readKeys(owner), Args: []string{
-			owner, strconv.Itoa(remaining), l.channel, l.c.publish, "0", "",
-		}}
+	release: func(l *single, r releaseRequest) script.Call {
+		return rwReleaseCall(l, l.readKeys(r.owner), r, "0", "")
 	},
 	renew: load("renew reads", "rw_read_renew"),
 	// The lock's own key is written by every reader that comes or goes. What nobody else writes is the timeout key.
@@ -52,6 +50,13 @@ var rwRead = &kind{
 	side:     reader,
 }
 
+// rwReleaseCall ends a hold of either side: "0" of a reader, "1" of the writer. marked is what the owner wrote while it
+// waited, if it did.
+func rwReleaseCall(l *single, keys []string, r releaseRequest, side, marked string) script.Call {
+	args := []string{l.field(r.owner), strconv.Itoa(r.remaining), l.channel, l.c.publish, side, marked}
+	return script.Call{Script: rwReleaseScript, Keys: keys, Args: args}
+}
+
 // rwWrite is the write half.
 var rwWrite = &kind{
 	keys:    rwKeys,
@@ -63,14 +68,12 @@ var rwWrite = &kind{
 		}
 		return script.Call{Script: rwWriteScript, Keys: l.keys, Args: append(r.asked(3), mark, l.channel, l.c.publish)}
 	},
-	release: func(l *single, owner string, remaining int, entry string) script.Call {
+	release: func(l *single, r releaseRequest) script.Call {
 		marked := ""
-		if entry != "" {
-			marked = owner + " " + l.mark()
+		if r.entry != "" {
+			marked = r.owner + " " + l.mark()
 		}
-		return script.Call{Script: rwReleaseScript, Keys: l.keys, Args: []string{
-			l.field(owner), strconv.Itoa(remaining), l.channel, l.c.publish, "1", marked,
-		}}
+		return rwReleaseCall(l, l.keys, r, "1", marked)
 	},
 	renew:  load("renew writes", "rw_write_renew"),
 	more:   func(l *single, _ string) []string { return l.keys[1:] },

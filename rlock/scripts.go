@@ -20,6 +20,7 @@ var (
 	acquireScript = load("acquire", "acquire")
 	fencedScript  = load("acquire", "fenced_acquire")
 	voteScript    = load("acquire a vote", "vote_acquire")
+	severalScript = load("acquire several", "several_acquire")
 	releaseScript = load("release", "release")
 	renewScript   = load("renew", "renew")
 	keepScript    = load("keep", "keep")
@@ -70,14 +71,57 @@ func acquireCall(l *single, r acquireRequest) script.Call {
 
 // fencedCall asks for a fenced lock.
 func fencedCall(l *single, r acquireRequest) script.Call {
+	keys := append(l.keys[:len(l.keys):len(l.keys)], keyname.Prefix("redisson_lock_token", l.key))
 	args := append(r.asked(4), l.c.publish, l.grants, r.entry, script.Millis(l.c.tokenRetention))
-	return script.Call{Script: fencedScript, Keys: l.keys, Args: args}
+	return script.Call{Script: fencedScript, Keys: keys, Args: args}
 }
 
 // voteCall asks a member of a Quorum for its vote. Nobody queues for one.
 func voteCall(l *single, r acquireRequest) script.Call {
 	args := append(r.asked(3), l.c.publish, l.grants, script.Millis(max(r.lease, l.c.opts.WatchdogTimeout)))
 	return script.Call{Script: voteScript, Keys: l.keys, Args: args}
+}
+
+// severalRequest is one try to take several locks of a client.
+type severalRequest struct {
+	owners   []*owner // one of each lock
+	lease    time.Duration
+	notAfter int64 // server ms; 0: any time
+}
+
+func severalCall(c *Client, r severalRequest) script.Call {
+	keys := make([]string, 0, 2*len(r.owners))
+	args := make([]string, 4, 4+2*len(r.owners))
+	args[0], args[1], args[2], args[3] = "0", script.Millis(r.lease), strconv.FormatInt(r.notAfter, 10), c.publish
+	if c.handover {
+		args[0] = "1"
+	}
+	for _, own := range r.owners {
+		keys = append(keys, own.lock.key)
+		if c.handover {
+			keys = append(keys, queueKey(own.lock.key))
+		}
+		args = append(args, own.lease.Owner, own.lock.grants)
+	}
+	return script.Call{Script: severalScript, Keys: keys, Args: args}
+}
+
+type severalReply struct {
+	status acquireStatus
+	left   time.Duration // of the lock that is held; negative: without end
+	server int64         // its clock, ms
+	which  int64         // is held, from 1
+}
+
+// Clock implements script.Reply.
+func (r severalReply) Clock() (server int64, late bool) { return r.server, r.status == acquireLate }
+
+func decodeSeveral(m rueidis.RedisMessage, n int) (severalReply, error) {
+	v, err := m.AsIntSlice()
+	if err != nil || len(v) != 4 || acquireStatus(v[0]) == acquireHeld && (v[3] < 1 || v[3] > int64(n)) {
+		return severalReply{}, fmt.Errorf("acquire several: unexpected reply %v, error %v", v, err)
+	}
+	return severalReply{acquireStatus(v[0]), time.Duration(v[1]) * time.Millisecond, v[2], v[3]}, nil
 }
 
 // joinCall's reply is that of acquireCall.
@@ -128,20 +172,49 @@ const (
 	releaseDone
 )
 
-// runRelease lowers the count, or ends the hold; entry: of this owner, if it may still be in the queue.
-func (l *single) runRelease(ctx context.Context, owner string, remaining int, entry string) (releaseStatus, error) {
-	call := l.kind.release(l, owner, remaining, entry)
-	m, err := l.c.queued(ctx, &call)
-	if err != nil {
-		return 0, err
-	}
-	v, err := m.AsInt64()
-	return releaseStatus(v), err
+type releaseReply struct {
+	status  releaseStatus
+	outcome int64 // for the waiter named: 1 it holds the lock now, 2 it is in the queue, 0 neither
+	ticket  int64 // in the queue
 }
 
-func releaseCall(l *single, owner string, remaining int, entry string) script.Call {
-	args := [...]string{owner, strconv.Itoa(remaining), l.channel, l.c.publish, l.grants, entry}
-	return script.Call{Script: releaseScript, Keys: l.keys, Args: args[:]}
+func releaseCall(l *single, r releaseRequest) script.Call {
+	args := []string{r.owner, strconv.Itoa(r.remaining), l.channel, l.c.publish, l.grants, r.entry}
+	if o := r.offer; o != nil {
+		local := "0"
+		if o.Local {
+			local = "1"
+		}
+		args = append(args, o.Owner, o.Entry, script.Millis(o.Lease), strconv.FormatInt(r.notAfter, 10), local)
+	}
+	return script.Call{Script: releaseScript, Keys: l.keys, Args: args}
+}
+
+func decodeRelease(m rueidis.RedisMessage, named bool) (releaseReply, error) {
+	if !named {
+		v, err := m.AsInt64()
+		return releaseReply{status: releaseStatus(v)}, err
+	}
+	v, err := m.AsIntSlice()
+	if err != nil || len(v) != 3 {
+		return releaseReply{}, fmt.Errorf("release: unexpected reply %v, error %v", v, err)
+	}
+	return releaseReply{releaseStatus(v[0]), v[1], v[2]}, nil
+}
+
+func (l *single) sendRelease(ctx context.Context, r releaseRequest) (releaseReply, error) {
+	call := l.kind.release(l, r)
+	m, err := l.c.queued(ctx, &call)
+	if err != nil {
+		return releaseReply{}, err
+	}
+	return decodeRelease(m, r.offer != nil)
+}
+
+// runRelease lowers the count, or ends the hold; entry: of this owner, if it may still be in the queue.
+func (l *single) runRelease(ctx context.Context, owner string, remaining int, entry string) (releaseStatus, error) {
+	r, err := l.sendRelease(ctx, releaseRequest{owner: owner, remaining: remaining, entry: entry})
+	return r.status, err
 }
 
 // runPass ends a hold and may make the waiter named the next holder.
@@ -151,32 +224,19 @@ func (l *single) runPass(ctx context.Context, owner, entry string, o *wait.Offer
 		o.Refused()
 		return l.runRelease(ctx, owner, 0, entry)
 	}
-	call := l.kind.release(l, owner, 0, entry)
-	turn := "0"
-	if o.Local {
-		turn = "1"
-	}
-	call.Args = append(call.Args, o.Owner, o.Entry, script.Millis(o.Lease), strconv.FormatInt(notAfter, 10), turn)
 	sent := time.Now()
-	m, err := l.c.queued(ctx, &call)
-	if err != nil {
+	r, err := l.sendRelease(ctx, releaseRequest{owner: owner, entry: entry, offer: o, notAfter: notAfter})
+	switch {
+	case err != nil:
 		o.Failed()
-		return 0, err
-	}
-	v, err := m.AsIntSlice()
-	if err != nil || len(v) != 3 {
-		o.Failed()
-		return 0, fmt.Errorf("release: unexpected reply %v, error %v", v, err)
-	}
-	switch v[1] {
-	case 1:
+	case r.outcome == 1:
 		o.Granted(sent)
-	case 2:
-		o.Queued(v[2], sent)
+	case r.outcome == 2:
+		o.Queued(r.ticket, sent)
 	default:
 		o.Refused()
 	}
-	return releaseStatus(v[0]), nil
+	return r.status, err
 }
 
 // keptKey is there while a hold is left to the end of its lease, which heartbeats have no say in.
