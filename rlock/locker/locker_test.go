@@ -155,6 +155,35 @@ func TestLockGoesOnWhileTheServerIsAway(t *testing.T) {
 	use(x)
 }
 
+// A Locker is locked like a sync.Mutex, and excludes other processes, too.
+func ExampleLocker_TryLock() {
+	server := miniredis.NewMiniRedis() // yours is a Redis server
+	if err := server.Start(); err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer hub.Close(context.Background())
+	locks, err := rlock.New(hub, rlock.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer locks.Close(context.Background())
+
+	x := locker.New(context.Background(), locks.Reentrant("cache"), func(err error) { panic(err) })
+	x.Lock()
+	fmt.Println("again:", x.TryLock())
+	x.Unlock()
+	fmt.Println("free:", x.TryLock())
+	x.Unlock()
+	// Output:
+	// again: false
+	// free: true
+}
+
 func Example() {
 	server := miniredis.NewMiniRedis() // yours is a Redis server
 	if err := server.Start(); err != nil {

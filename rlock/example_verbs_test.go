@@ -1,0 +1,181 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// Inspect shows people who holds a lock, by the label that the holder gave.
+func ExampleLock_Inspect() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	report := locks.Reentrant("report")
+	hold, err := report.WithLabel("nightly run 17").WithLease(time.Hour).Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hold.Unlock(ctx)
+
+	state, err := report.Inspect(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s: locked: %t for up to %v, waiters: %d\n", state.Name, state.Locked, state.Lease.Round(time.Minute), len(state.Waiters))
+	for _, holder := range state.Holders {
+		fmt.Printf("%q, of this library: %t, %d time(s)\n", holder.Owner.Label(), holder.Owner.Ours(), holder.Count)
+	}
+	// Output:
+	// report: locked: true for up to 1h0m0s, waiters: 0
+	// "nightly run 17", of this library: true, 1 time(s)
+}
+
+// An operator takes a lock from a holder that is stuck. The holder finds out when it next talks to the server.
+func ExampleLock_ForceUnlock() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	deploy := locks.Reentrant("deploy")
+	stuck, err := deploy.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	left, err := deploy.RemainingLease(ctx)
+	fmt.Println("locked for up to:", left.Round(time.Minute), err)
+	taken, err := deploy.ForceUnlock(ctx)
+	fmt.Println("taken:", taken, err)
+	locked, err := deploy.IsLocked(ctx)
+	fmt.Println("locked:", locked, err)
+	fmt.Println("lost:", errors.Is(stuck.Unlock(ctx), rlock.ErrLost))
+	// Output:
+	// locked for up to: 1m0s <nil>
+	// taken: true <nil>
+	// locked: false <nil>
+	// lost: true
+}
+
+// A process hands its owner to another, as in a request, which then works under the same lock at the same time.
+func ExampleLock_WithOwner() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	order := locks.Reentrant("order:7")
+	shop, err := order.WithLabel("shop").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	sent := shop.Owner() // goes with the request
+
+	payment := order.WithOwner(ctx, sent)
+	hold, err := order.Lock(payment) // at once
+	if err != nil {
+		log.Fatal(err)
+	}
+	n, err := order.HoldCount(payment)
+	fmt.Println(sent.Label(), "is joined, holds:", n, err)
+	shop.Unlock(ctx)
+	locked, err := order.IsLocked(ctx)
+	fmt.Println("locked until both are done:", locked, err)
+	fmt.Println(hold.Unlock(ctx))
+	// Output:
+	// shop is joined, holds: 2 <nil>
+	// locked until both are done: true <nil>
+	// <nil>
+}
+
+// WithWait bounds the waiting where ctx does not.
+func ExampleLock_WithWait() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	seat := locks.Reentrant("seat:12A")
+	hold, err := seat.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hold.Unlock(ctx)
+
+	_, err = seat.WithWait(20 * time.Millisecond).Lock(ctx)
+	fmt.Println("taken:", errors.Is(err, rlock.ErrNotAcquired))
+	// Output: taken: true
+}
+
+// A job that takes a moment is not run again by a machine whose clock is a little behind.
+func ExampleHold_UnlockAfter() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	job := locks.Reentrant("job:mails")
+	hold, err := job.TryLock(ctx, 0, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("mails are sent")
+
+	fmt.Println(hold.UnlockAfter(ctx, time.Minute))
+	<-hold.Done()
+	fmt.Println("this hold is over:", hold.Err())
+	_, err = job.TryLock(ctx, 0, 0)
+	fmt.Println("not again within a minute:", errors.Is(err, rlock.ErrNotAcquired))
+	// Output:
+	// mails are sent
+	// <nil>
+	// this hold is over: released
+	// not again within a minute: true
+}
+
+// Until is the last moment at which it is safe to begin what cannot be taken back.
+func ExampleHold_Until() {
+	locks, end := demo()
+	defer end()
+	ctx := context.Background()
+	hold, err := locks.Reentrant("payout").WithLease(10 * time.Second).Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hold.Unlock(ctx)
+
+	const needed = 2 * time.Second
+	if time.Until(hold.Until()) < needed {
+		return
+	}
+	fmt.Println(hold.Name(), "is sent")
+	// Output: payout is sent
+}
+
+// An Observer feeds metrics. It is told of each lock by name.
+func ExampleObserver() {
+	defer serve()()
+	ctx := context.Background()
+	hub, err := pubsub.Dial(option, pubsub.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hub.Close(ctx)
+	locks, err := rlock.New(hub, rlock.Options{Observer: rlock.Observer{
+		Acquired: func(_ context.Context, name string, waited time.Duration) { fmt.Println("acquired", name) },
+		Released: func(_ context.Context, name string, held time.Duration, err error) {
+			fmt.Println("released", name, err)
+		},
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close(ctx)
+
+	hold, err := locks.Reentrant("report").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	hold.Unlock(ctx)
+	// Output:
+	// acquired report
+	// released report <nil>
+}
