@@ -1,0 +1,329 @@
+package session_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
+	"github.com/redlatch/redlatch/internal/wait"
+	"github.com/redlatch/redlatch/pubsub"
+)
+
+func newHub(t *testing.T) *pubsub.Hub {
+	hub, err := pubsub.New(redistest.Embedded(t).Client(t), pubsub.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { hub.Close(context.Background()) })
+	return hub
+}
+
+// newSession is a session of a package "shop"; started: with an engine, a queue and a retrier.
+func newSession(t *testing.T, started bool, o session.Options) *session.Session {
+	s, err := session.New(newHub(t), "shop", "goods", o)
+	require.NoError(t, err)
+	if started {
+		s.Start(lease.Config{}, func(context.Context, string, bool) {})
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		s.Close(ctx)
+	})
+	return s
+}
+
+// ended is a context that has ended.
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+func TestNewRefusesWhatNoClientCanWorkWith(t *testing.T) {
+	hub := newHub(t)
+	for name, c := range map[string]struct {
+		hub  *pubsub.Hub
+		o    session.Options
+		says string
+	}{
+		"no hub":                    {nil, session.Options{}, "hub"},
+		"a hub that nobody made":    {new(pubsub.Hub), session.Options{}, "hub"},
+		"prefix of half a tag":      {hub, session.Options{KeyPrefix: "a{b"}, "KeyPrefix"},
+		"prefix of an empty tag":    {hub, session.Options{KeyPrefix: "{}"}, "KeyPrefix"},
+		"prefix with a NUL":         {hub, session.Options{KeyPrefix: "a\x00"}, "KeyPrefix"},
+		"watchdog too short":        {hub, session.Options{WatchdogTimeout: 99 * time.Millisecond}, "WatchdogTimeout"},
+		"poll cap below zero":       {hub, session.Options{PollCap: -1}, "PollCap"},
+		"call timeout too short":    {hub, session.Options{CallTimeout: time.Microsecond}, "CallTimeout"},
+		"max hold too long":         {hub, session.Options{MaxHold: session.MaxDuration + 1}, "MaxHold"},
+		"replicas below zero":       {hub, session.Options{MinReplicas: -1}, "MinReplicas"},
+		"replicas given no time":    {hub, session.Options{MinReplicas: 1, ReplicaTimeout: 1}, "ReplicaTimeout"},
+		"replicas given all of it":  {hub, session.Options{ReplicaTimeout: 500 * time.Millisecond}, "ReplicaTimeout"},
+		"replicas given time below": {hub, session.Options{ReplicaTimeout: -1}, "ReplicaTimeout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := session.New(c.hub, "shop", "goods", c.o)
+			require.ErrorIs(t, err, errs.ErrInvalidOption)
+			require.ErrorContains(t, err, "shop: ")
+			require.ErrorContains(t, err, c.says)
+		})
+	}
+	require.NoError(t, hub.Close(context.Background()))
+	_, err := session.New(hub, "shop", "goods", session.Options{})
+	require.ErrorIs(t, err, errs.ErrClosed)
+	require.EqualError(t, err, "shop: hub: closed")
+}
+
+func TestOptionsThatAreNotGivenHaveTheirDefaults(t *testing.T) {
+	s := newSession(t, false, session.Options{KeyPrefix: "{t}:"})
+	require.Equal(t, session.Options{KeyPrefix: "{t}:", WatchdogTimeout: 30 * time.Second, PollCap: time.Second, CallTimeout: 500 * time.Millisecond,
+		ReplicaTimeout: 250 * time.Millisecond, Logger: slog.Default()}, s.Options)
+	require.Equal(t, 2500*time.Millisecond, s.Bound())
+	s = newSession(t, false, session.Options{CallTimeout: session.MaxDuration})
+	require.Positive(t, s.Bound(), "however long a call may last")
+}
+
+func TestANameIsCheckedWithItsPrefix(t *testing.T) {
+	s := newSession(t, false, session.Options{KeyPrefix: "shop:"})
+	key, err := s.Key("a")
+	require.NoError(t, err)
+	require.Equal(t, "shop:a", key)
+	for _, name := range []string{"", "a{b", "}", "\xff", "\x00"} {
+		_, err := s.Key(name)
+		require.ErrorIs(t, err, errs.ErrInvalidName, name)
+		require.ErrorContains(t, err, "shop: ")
+	}
+}
+
+func TestOwnersAreNeverTheSame(t *testing.T) {
+	s := newSession(t, true, session.Options{})
+	seen := map[string]bool{}
+	for _, label := range []string{"", "job", "", "a:b", "x:write", "write"} {
+		owner := s.NewOwner(label)
+		require.True(t, lease.Ours(owner), owner)
+		require.False(t, seen[owner], owner)
+		require.NotRegexp(t, ":write$", owner, "which is Redisson's mark of a writer")
+		seen[owner] = true
+	}
+}
+
+func TestALeaseAndAWaitHaveTheSameBoundsEverywhere(t *testing.T) {
+	for d, want := range map[time.Duration][2]bool{
+		-1: {false, false}, 0: {true, true}, 1: {true, false}, session.MinLease: {true, true},
+		session.MaxDuration: {true, true}, session.MaxDuration + 1: {false, false},
+	} {
+		require.Equal(t, want, [2]bool{session.CheckWait(d) == nil, session.CheckLease(d) == nil}, "wait, lease %v", d)
+	}
+	require.ErrorIs(t, session.CheckWait(-1), errs.ErrInvalidOption)
+	require.ErrorIs(t, session.CheckLease(1), errs.ErrInvalidOption)
+}
+
+func TestNobodyGetsInOnceCloseHasBegunOrTheHubIsClosed(t *testing.T) {
+	for name, end := range map[string]func(*session.Session){
+		"close": func(s *session.Session) { require.NoError(t, s.Close(context.Background())) },
+		"hub":   func(s *session.Session) { require.NoError(t, s.Hub.Close(context.Background())) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSession(t, true, session.Options{})
+			bad := errors.New("bad")
+			require.NoError(t, s.Enter())
+			s.Leave()
+			require.NoError(t, s.Usable(nil))
+			require.ErrorIs(t, s.Usable(bad), bad)
+			end(s)
+			require.True(t, s.Closed())
+			require.EqualError(t, s.Enter(), "shop: closed")
+			require.ErrorIs(t, s.Usable(nil), errs.ErrClosed)
+			require.ErrorIs(t, s.Usable(bad), bad, "which will not be better with another client")
+			_, err := session.Ask(context.Background(), s, nil, func(context.Context) (int, error) { panic("asked") })
+			require.ErrorIs(t, err, errs.ErrClosed)
+			require.False(t, s.Background(func(context.Context) { panic("run") }))
+			require.Error(t, s.Context().Err(), "what runs in the background ends")
+		})
+	}
+}
+
+// holder is the Of of a lease.
+type holder struct{ dropped bool }
+
+func (h *holder) InUse() bool { return !h.dropped }
+
+// keep has every lease renewed.
+var keep = script.New("keep", `local all = {} for i = 1, #KEYS do all[i] = 1 end return all`)
+
+// hold adds a lease, and returns why it ended.
+func hold(s *session.Session, name string, of any) (l *lease.Lease, why chan error) {
+	why = make(chan error, 1)
+	l = &lease.Lease{Name: name, Key: name, Owner: s.NewOwner(""), Renew: keep, Of: of, Ended: func(err error) {
+		select {
+		case why <- err:
+		default: // Stop tells once more
+		}
+	}}
+	s.Engine.Add(l, time.Now(), time.Now(), time.Minute, true, 0)
+	return l, why
+}
+
+func TestCloseEndsWaitersAndContextsFirstAndWaitsForReleasesThen(t *testing.T) {
+	s := newSession(t, true, session.Options{})
+	l, why := hold(s, "a", &holder{})
+	require.NoError(t, s.Enter(), "the hold")
+	waited := make(chan error, 1)
+	require.NoError(t, s.Enter(), "the waiter")
+	go func() {
+		defer s.Leave()
+		waited <- s.Queue.Wait(context.Background(), wait.Request{Name: "a", Line: "a", Channel: "c", Try: func(context.Context) (wait.Answer, error) {
+			return wait.Answer{Left: time.Minute}, nil
+		}})
+	}()
+	redistest.Eventually(t, 10*time.Second, "it waits", func() bool { return s.Queue.Members("a") == 1 })
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close(context.Background()) }()
+
+	require.ErrorContains(t, <-waited, "cause: closed", "it would have what is released next")
+	require.ErrorIs(t, <-why, errs.ErrClosed)
+	require.True(t, s.Engine.Live(l), "it is renewed until its release")
+	<-s.Context().Done()
+
+	// The release of the hold fails, and becomes a pending one, before it is counted out.
+	answer, tried := make(chan error), make(chan struct{}, 1)
+	require.True(t, s.Engine.Remove(l))
+	s.Retrier.Add(&session.Pending{Name: "a", Until: time.Now().Add(time.Minute), Release: func(context.Context) error {
+		tried <- struct{}{}
+		return <-answer
+	}})
+	s.Leave()
+	<-tried
+	select {
+	case err := <-closed:
+		t.Fatal("closed before the release was confirmed", err)
+	default:
+	}
+	answer <- nil
+	require.NoError(t, <-closed)
+	require.NoError(t, s.Close(context.Background()), "again")
+}
+
+func TestCloseThatMayNotWaitNamesWhatIsLeft(t *testing.T) {
+	s := newSession(t, true, session.Options{})
+	for _, name := range []string{"b", "a"} {
+		hold(s, name, &holder{})
+		require.NoError(t, s.Enter())
+	}
+	hold(s, "party", nil)
+	hold(s, "dropped", &holder{dropped: true}) // which the log has told of, and nobody will release
+	for range 21 {
+		s.Retrier.Add(&session.Pending{Name: "c", Until: time.Now().Add(time.Minute), Release: func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}})
+	}
+	why := errors.New("going down")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(why)
+	err := s.Close(ctx)
+	require.ErrorIs(t, err, why)
+	require.ErrorContains(t, err, "shop: close: 3 still held, left to their leases: a, b, party; 21 unconfirmed releases given up, left to their leases: c, c,")
+	require.ErrorContains(t, err, "c and 1 more: going down")
+}
+
+func TestCloseWaitsForWhatCallsLeftBehind(t *testing.T) {
+	s := newSession(t, false, session.Options{})
+	going, end := make(chan struct{}, 2), make(chan struct{})
+	work := func() { going <- struct{}{}; <-end }
+	s.Finish(work)
+	<-going
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close(context.Background()) }()
+	<-s.Context().Done()
+	s.Finish(work) // by a call that was under way
+	<-going
+	require.Empty(t, closed)
+	close(end)
+	require.NoError(t, <-closed)
+
+	s, end = newSession(t, false, session.Options{}), make(chan struct{})
+	defer close(end)
+	s.Finish(work)
+	err := s.Close(ended())
+	require.ErrorIs(t, err, context.Canceled)
+	require.EqualError(t, err, "shop: close: 1 calls in the background not waited for: context canceled")
+}
+
+func TestCloseEndsAndOutlastsWhatRunsInTheBackgroundWhateverItsContext(t *testing.T) {
+	s := newSession(t, true, session.Options{})
+	over := false
+	require.True(t, s.Background(func(ctx context.Context) { <-ctx.Done(); over = true }))
+	require.NoError(t, s.Close(ended()))
+	require.True(t, over)
+}
+
+func TestAQuestionEndsAfterFiveCallTimeouts(t *testing.T) {
+	s := newSession(t, false, session.Options{CallTimeout: 10 * time.Millisecond})
+	ctx, cancel := s.Bounded(context.Background())
+	defer cancel()
+	end, ok := ctx.Deadline()
+	require.True(t, ok)
+	require.LessOrEqual(t, time.Until(end), 50*time.Millisecond)
+	long, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	ctx, cancel = s.Bounded(long)
+	defer cancel()
+	require.Equal(t, long, ctx, "a call does what its context says")
+
+	_, err := session.Ask(long, s, nil, func(ctx context.Context) (int, error) {
+		<-ctx.Done()
+		return 1, context.Cause(ctx)
+	})
+	require.EqualError(t, err, "shop: no answer within five call timeouts")
+	n, err := session.Ask(long, s, nil, func(ctx context.Context) (int, error) { return 1, nil })
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+}
+
+func TestAnErrorHasTheNameOfItsPackageOnce(t *testing.T) {
+	s := newSession(t, false, session.Options{})
+	require.NoError(t, s.Error(nil))
+	err := s.Error(s.Error(errs.ErrLost))
+	require.EqualError(t, err, "shop: lost")
+	require.ErrorIs(t, err, errs.ErrLost)
+}
+
+// lines is a log.
+type lines struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Buffer.Write(b)
+}
+
+func TestAnObserverThatPanicsIsLogged(t *testing.T) {
+	var log lines
+	s := newSession(t, false, session.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	ctx, told := context.Background(), 0
+	session.Guard1[int](s, nil)(ctx, "a", 1)
+	session.Guard2[int, int](s, nil)(ctx, "a", 1, 2)
+	session.Guard3[int, int, int](s, nil)(ctx, "a", 1, 2, 3)
+	session.Guard4[int, int, int, int](s, nil)(ctx, "a", 1, 2, 3, 4)
+	session.Guard1(s, func(_ context.Context, _ string, a int) { told += a; panic("one") })(ctx, "a", 1)
+	session.Guard2(s, func(_ context.Context, _ string, a, b int) { told += a * b; panic("two") })(ctx, "a", 2, 5)
+	session.Guard3(s, func(_ context.Context, _ string, a, b, c int) { told += a * b * c; panic("three") })(ctx, "a", 2, 5, 10)
+	session.Guard4(s, func(_ context.Context, _ string, a, b, c, d int) { told += a * b * c * d; panic("four") })(ctx, "a", 2, 5, 10, 10)
+	require.Equal(t, 1111, told)
+	for _, what := range []string{"one", "two", "three", "four"} {
+		require.Contains(t, log.String(), `msg="redlatch: observer panicked" panic=`+what)
+	}
+}
