@@ -84,7 +84,7 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 		"CountDownLatch.Await":            latch.Await(ctx),
 		"CountDownLatch.Delete":           second(latch.Delete(ctx)),
 		"CyclicBarrier.Await":             second(semaphores.CyclicBarrier("b", 1).Await(ctx)),
-		"CyclicBarrier.State":             second(semaphores.CyclicBarrier("b", 1).State(ctx)),
+		"CyclicBarrier.Inspect":           second(semaphores.CyclicBarrier("b", 1).Inspect(ctx)),
 	} {
 		require.ErrorIs(t, err, rsemaphore.ErrDenied, verb)
 	}

@@ -132,26 +132,6 @@ type barrierReply struct {
 // Clock implements script.Reply.
 func (r barrierReply) Clock() (server int64, late bool) { return r.server, r.status == barrierLate }
 
-func (b *CyclicBarrier) decode(m rueidis.RedisMessage) (r barrierReply, err error) {
-	v, err := m.ToArray()
-	if err != nil || len(v) != 8 {
-		return r, malformed("barrier", b.key)
-	}
-	var ms int64
-	for i, p := range map[int]*int64{0: &r.status, 2: &r.gen, 3: &r.arrived, 4: &ms, 6: &r.server, 7: &r.parties} {
-		if *p, err = v[i].AsInt64(); err != nil {
-			return r, malformed("barrier", b.key)
-		}
-	}
-	r.left = time.Duration(ms) * time.Millisecond
-	for i, p := range map[int]*string{1: &r.id, 5: &r.why} {
-		if *p, err = v[i].ToString(); err != nil {
-			return r, malformed("barrier", b.key)
-		}
-	}
-	return r, nil
-}
-
 // partyCount counts the parties of all clients of the process: the second half of their ids.
 var partyCount atomic.Int64
 
@@ -172,12 +152,15 @@ func (b *CyclicBarrier) newParty() *party {
 	return &party{b: b, id: b.c.id + ":" + strconv.FormatInt(partyCount.Add(1), 10), term: b.c.opts.WatchdogTimeout}
 }
 
-// call is one verb of barrier.lua.
-func (p *party) call(verb string, notAfter int64, why string, late func(rueidis.RedisResult)) script.Call {
+// exchange is one verb of barrier.lua.
+func (p *party) exchange(verb string, notAfter int64, why string) exchange[barrierReply] {
 	b := p.b
-	return script.Call{Script: barrierScript, Keys: []string{b.key}, Late: late, Args: []string{
-		verb, p.id, p.joined.id, strconv.FormatInt(p.joined.gen, 10), strconv.Itoa(b.parties), script.Millis(p.term),
+	return exchange[barrierReply]{script.Call{Script: barrierScript, Keys: []string{b.key}, Args: []string{
+		verb, p.id, p.joined.id, decimal(p.joined.gen), strconv.Itoa(b.parties), script.Millis(p.term),
 		decimal(notAfter), script.Millis(barrierMemory), b.channel, b.c.hub.PublishCommand(), why,
+	}}, func(m rueidis.RedisMessage) (r barrierReply, err error) {
+		err = read(m, verb, b.key, &r.status, &r.id, &r.gen, &r.arrived, &r.left, &r.why, &r.server, &r.parties)
+		return r, err
 	}}
 }
 
@@ -241,11 +224,9 @@ func (p *party) finish() {
 }
 
 // late takes the party back if a request to arrive that had been given up was answered after the party's end.
-func (p *party) late(res rueidis.RedisResult) {
-	if m, err := res.ToMessage(); err == nil && p.over.Load() {
-		if r, err := p.b.decode(m); err == nil && (r.status == barrierWaiting || r.status == barrierLast) {
-			p.leaveLater(time.Time{})
-		}
+func (p *party) late(r barrierReply) {
+	if p.over.Load() && (r.status == barrierWaiting || r.status == barrierLast) {
+		p.leaveLater(time.Time{})
 	}
 }
 
@@ -277,8 +258,15 @@ func (p *party) arrive(ctx context.Context) error {
 // tryArrive asks once.
 func (p *party) tryArrive(ctx context.Context) (wait.Answer, error) {
 	b, c := p.b, p.b.c
-	timed := script.Timed[barrierReply]{Key: b.key, Beyond: seeThrough, Decode: b.decode, Send: p.sendArrival}
-	r, err := timed.Run(ctx, c.runner)
+	var sent time.Time
+	arrival := timed(b.key, func(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
+		return p.sendArrival(ctx, sent, call)
+	}, func(now time.Time, notAfter int64) exchange[barrierReply] {
+		sent = now
+		return p.exchange("arrive", notAfter, "").late(p.late)
+	})
+	arrival.Beyond = seeThrough
+	r, err := arrival.Run(ctx, c.runner)
 	if err != nil {
 		return wait.Answer{}, err
 	}
@@ -291,10 +279,10 @@ func (p *party) tryArrive(ctx context.Context) (wait.Answer, error) {
 	case barrierMismatch:
 		return wait.Answer{}, capacityMismatch(b.name, r.parties, b.parties)
 	}
-	return wait.Answer{}, malformed("arrive", b.key)
+	return wait.Answer{}, malformed("arrive", b.key, r)
 }
 
-func (p *party) sendArrival(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error) {
+func (p *party) sendArrival(ctx context.Context, sent time.Time, call script.Call) (rueidis.RedisMessage, error) {
 	c := p.b.c
 	if !p.unanswered.IsZero() && !sent.Before(p.sent.Add(p.term-lease.Margin(p.term))) {
 		// A request without a reply may have arrived, and what the server knows of it may be forgotten from here
@@ -304,7 +292,7 @@ func (p *party) sendArrival(ctx context.Context, sent time.Time, notAfter int64)
 	if p.unanswered.IsZero() {
 		p.sent = sent
 	}
-	m, err := c.attemptOnce(ctx, p.call("arrive", notAfter, "", p.late))
+	m, err := c.attemptOnce(ctx, call)
 	if errors.Is(err, ErrUnknownOutcome) {
 		p.unanswered = sent.Add(c.opts.CallTimeout)
 	}
@@ -326,11 +314,7 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 	defer shared.Leave()
 	look := func(ctx context.Context) (wait.Answer, error) {
 		sent := time.Now()
-		m, err := c.runner.Attempt(ctx, p.call("look", 0, "", nil))
-		if err != nil {
-			return wait.Answer{}, err
-		}
-		if result, err = p.b.decode(m); err != nil {
+		if result, err = p.exchange("look", 0, "").by(ctx, c.runner.Attempt); err != nil {
 			return wait.Answer{}, err
 		}
 		if result.status == barrierWaiting {
@@ -426,11 +410,7 @@ func (p *party) leave(ctx context.Context, why string, cause error) (Arrival, er
 // end runs one of the verbs that end a generation, until it is answered.
 func (p *party) end(ctx context.Context, verb, why string) (barrierReply, error) {
 	c := p.b.c
-	m, err := c.runner.Do(ctx, p.call(verb, 0, why, nil))
-	if err != nil {
-		return barrierReply{}, err
-	}
-	r, err := p.b.decode(m)
+	r, err := p.exchange(verb, 0, why).by(ctx, c.runner.Do)
 	if err == nil {
 		c.queue.Wake(p.line())
 	}
@@ -515,7 +495,7 @@ func (p *party) leaveLater(after time.Time) {
 		After: after,
 		Until: time.Now().Add(max(p.term, c.opts.CallTimeout)),
 		Release: func(ctx context.Context) error {
-			_, err := c.runner.Attempt(ctx, anywhere.call("leave", 0, "left", nil))
+			_, err := anywhere.exchange("leave", 0, "left").by(ctx, c.runner.Attempt)
 			if errors.Is(err, ErrWrongType) {
 				return nil // nothing of the party is left
 			}
@@ -524,17 +504,11 @@ func (p *party) leaveLater(after time.Time) {
 	})
 }
 
-// State looks at the barrier.
-func (b *CyclicBarrier) State(ctx context.Context) (BarrierState, error) {
-	return session.Ask(ctx, b.c.session, b.bad, func(ctx context.Context) (BarrierState, error) {
-		m, err := b.c.runner.Do(ctx, (&party{b: b}).call("state", 0, "", nil))
-		if err != nil {
-			return BarrierState{}, err
-		}
-		r, err := b.decode(m)
-		if err != nil {
-			return BarrierState{}, err
-		}
-		return BarrierState{Generation: max(r.gen, 1), Waiting: int(r.arrived), Parties: int(r.parties), Acting: r.status == barrierLast}, nil
-	})
+// Inspect looks at the barrier.
+func (b *CyclicBarrier) Inspect(ctx context.Context) (BarrierState, error) {
+	r, err := ask(ctx, b.c, b.bad, (&party{b: b}).exchange("state", 0, ""), b.c.runner.Do)
+	if err != nil {
+		return BarrierState{}, err
+	}
+	return BarrierState{Generation: max(r.gen, 1), Waiting: int(r.arrived), Parties: int(r.parties), Acting: r.status == barrierLast}, nil
 }

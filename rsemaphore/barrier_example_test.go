@@ -30,7 +30,7 @@ func ExampleCyclicBarrier() {
 		})
 	}
 	workers.Wait()
-	state, _ := step.State(context.Background())
+	state, _ := step.Inspect(context.Background())
 	fmt.Println("next generation:", state.Generation)
 	// Output:
 	// merge
@@ -55,13 +55,13 @@ func ExampleCyclicBarrier_Await_broken() {
 		})
 	}
 	for {
-		if state, err := b.State(ctx); err != nil || state.Waiting == 2 {
+		if state, err := b.Inspect(ctx); err != nil || state.Waiting == 2 {
 			break
 		}
 	}
 	cancel()
 	workers.Wait()
-	state, _ := b.State(ctx)
+	state, _ := b.Inspect(ctx)
 	fmt.Println("waiting:", state.Waiting, "next generation:", state.Generation)
 	// Output:
 	// broken: true

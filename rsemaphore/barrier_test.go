@@ -49,7 +49,7 @@ func gathered(t testing.TB, b *rsemaphore.CyclicBarrier, n int) rsemaphore.Barri
 	var st rsemaphore.BarrierState
 	redistest.Eventually(t, 20*time.Second, fmt.Sprintf("%d parties wait", n), func() bool {
 		var err error
-		st, err = b.State(within(t))
+		st, err = b.Inspect(within(t))
 		require.NoError(t, err)
 		return st.Waiting == n
 	})
@@ -101,7 +101,7 @@ func TestABarrierLetsAllGoWhenTheLastArrivesGenerationAfterGeneration(t *testing
 		for g := range generations {
 			require.EqualValues(t, 1, last[g].Load(), "one is last")
 		}
-		st, err := rigs[0].c.CyclicBarrier("b", parties).State(within(t))
+		st, err := rigs[0].c.CyclicBarrier("b", parties).Inspect(within(t))
 		require.NoError(t, err)
 		require.Equal(t, rsemaphore.BarrierState{Generation: generations + 1, Parties: parties}, st)
 		require.Equal(t, []string{"{b}:barrier"}, rigs[0].keys(t))
@@ -142,10 +142,10 @@ func TestWhatABarrierRefuses(t *testing.T) {
 	}
 	for _, name := range []string{"", "{}x", "a{b", "a}b"} {
 		require.ErrorIs(t, errOf(r.c.CyclicBarrier(name, 2).Await(ctx)), rsemaphore.ErrInvalidName)
-		require.ErrorIs(t, errOf(r.c.CyclicBarrier(name, 2).State(ctx)), rsemaphore.ErrInvalidName)
+		require.ErrorIs(t, errOf(r.c.CyclicBarrier(name, 2).Inspect(ctx)), rsemaphore.ErrInvalidName)
 	}
 	require.Empty(t, r.keys(t))
-	st, err := r.c.CyclicBarrier("b", 2).State(ctx)
+	st, err := r.c.CyclicBarrier("b", 2).Inspect(ctx)
 	require.NoError(t, err)
 	require.Equal(t, rsemaphore.BarrierState{Generation: 1}, st)
 	require.Empty(t, r.keys(t), "looking makes nothing")
@@ -228,7 +228,7 @@ func TestTheLastArriverRunsTheActionBeforeTheOthersGoOn(t *testing.T) {
 		})
 		done := arriveAt(within(t), b, 3)
 		redistest.Eventually(t, 20*time.Second, "it acts", func() bool {
-			st, err := b.State(within(t))
+			st, err := b.Inspect(within(t))
 			require.NoError(t, err)
 			return st.Acting && st.Waiting == 3
 		})
@@ -422,9 +422,9 @@ func TestWaitingPartiesAreRenewedForAsLongAsItTakes(t *testing.T) {
 		for range 2 {
 			require.NoError(t, (<-done).err)
 		}
-		require.EqualValues(t, 2, must1[rsemaphore.BarrierState](t)(rigs[0].c.CyclicBarrier("b", 3).State(ctx)).Generation)
+		require.EqualValues(t, 2, must1[rsemaphore.BarrierState](t)(rigs[0].c.CyclicBarrier("b", 3).Inspect(ctx)).Generation)
 		time.Sleep(2 * time.Hour)
-		require.EqualValues(t, 1, must1[rsemaphore.BarrierState](t)(rigs[0].c.CyclicBarrier("b", 3).State(ctx)).Generation, "an idle one is forgotten")
+		require.EqualValues(t, 1, must1[rsemaphore.BarrierState](t)(rigs[0].c.CyclicBarrier("b", 3).Inspect(ctx)).Generation, "an idle one is forgotten")
 	})
 }
 
@@ -475,7 +475,7 @@ func TestBarrierCallsUnderLostRepliesCountOnce(t *testing.T) {
 				r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 150 * time.Millisecond}), newRig(t, srv, patient)
 				direct.load(t, "barrier*")
 				b := r.c.CyclicBarrier("b", 2)
-				require.NoError(t, errOf(b.State(within(t)))) // connected
+				require.NoError(t, errOf(b.Inspect(within(t)))) // connected
 				for g := range int64(5) {
 					trap := p.Trap(&redistest.Trap{Match: redistest.With("{b}:barrier", verb), Fate: fate})
 					done := arriveAt(within(t), b, 2)
@@ -502,7 +502,7 @@ func TestARepeatedArrivalIsNotCountedInTheNextGeneration(t *testing.T) {
 	r, direct := newRig(t, p.Server(), patient), newRig(t, srv, patient)
 	direct.load(t, "barrier*")
 	b, db := r.c.CyclicBarrier("b", 2), direct.c.CyclicBarrier("b", 2)
-	require.NoError(t, errOf(b.State(within(t))))
+	require.NoError(t, errOf(b.Inspect(within(t))))
 	trap := p.Trap(&redistest.Trap{Match: redistest.With("{b}:barrier", "arrive"), Fate: redistest.HoldReply, Release: make(chan struct{})})
 	done := arriveAt(within(t), b, 1)
 	trap.Wait(t)
@@ -530,7 +530,7 @@ func TestAnArrivalThatWasGivenUpIsTakenBack(t *testing.T) {
 			r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 150 * time.Millisecond}), newRig(t, srv, patient)
 			direct.load(t, "barrier*")
 			b, db := r.c.CyclicBarrier("b", 2), direct.c.CyclicBarrier("b", 2)
-			require.NoError(t, errOf(b.State(within(t))))
+			require.NoError(t, errOf(b.Inspect(within(t))))
 			release := make(chan struct{})
 			p.Trap(&redistest.Trap{Match: redistest.With("{b}:barrier", "arrive"), Fate: fate, Every: true, Release: release})
 			ctx, cancel := context.WithTimeout(context.Background(), 600*time.Millisecond)

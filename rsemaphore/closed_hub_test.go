@@ -49,7 +49,7 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 				errOf(s.Acquire(context.Background(), 1)), errOf(s.TryAcquire(within(t), 1, 0, 0)), errOf(s.Resize(within(t), 2)), errOf(s.Inspect(within(t))),
 				counting.Acquire(context.Background(), 1), counting.Release(within(t), 1), errOf(counting.Available(within(t))),
 				latch.Await(context.Background()), errOf(latch.CountDown(within(t))), errOf(latch.TrySetCount(within(t), 1, 0)),
-				errOf(barrier.Await(context.Background())), errOf(barrier.State(within(t))),
+				errOf(barrier.Await(context.Background())), errOf(barrier.Inspect(within(t))),
 				errOf(rsemaphore.New(hub, patient)),
 			} {
 				require.ErrorIs(t, err, rsemaphore.ErrClosed)

@@ -74,10 +74,6 @@ const (
 	countingNoInteger
 )
 
-func (s *CountingSemaphore) noInteger() error {
-	return fmt.Errorf("%w: %q is not an integer", ErrWrongType, s.key)
-}
-
 // TrySetPermits makes the semaphore with n free permits, 0 to 2³¹-1, unless it is there: false, and nothing is
 // changed. With ttl, at least a millisecond, all of it is gone after that time, permits and waiters' hopes; 0 is no
 // end, as in Redisson. Sent once.
@@ -88,23 +84,20 @@ func (s *CountingSemaphore) TrySetPermits(ctx context.Context, n int, ttl time.D
 	if ttl != 0 && (ttl < time.Millisecond || ttl > session.MaxDuration) {
 		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("ttl", ttl, "0 (no end) or 1ms to "+session.MaxDuration.String()))
 	}
-	return session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (bool, error) {
-		m, err := s.c.doOnce(ctx, script.Call{
-			Script: countingSetScript, Keys: s.keys(), Once: true,
-			Args: []string{strconv.Itoa(n), script.Millis(ttl), s.channel, s.c.hub.PublishCommand()},
-		})
-		if err != nil {
-			return false, err
-		}
-		set, err := m.AsInt64()
-		if err != nil {
-			return false, malformed("set permits", s.key)
-		}
-		if set == 1 {
-			s.c.queue.Wake(s.line())
-		}
-		return set == 1, nil
-	})
+	set, err := ask(ctx, s.c, s.bad, s.setExchange(n, ttl), s.c.doOnce)
+	if set {
+		s.c.queue.Wake(s.line())
+	}
+	return set, err
+}
+
+func (s *CountingSemaphore) setExchange(n int, ttl time.Duration) exchange[bool] {
+	return exchange[bool]{script.Call{Script: countingSetScript, Keys: s.keys(), Once: true, Args: []string{
+		strconv.Itoa(n), script.Millis(ttl), s.channel, s.c.hub.PublishCommand(),
+	}}, func(m rueidis.RedisMessage) (set bool, err error) {
+		err = read(m, "set permits", s.key, &set)
+		return set, err
+	}}
 }
 
 // Acquire takes n permits, 1 to 2³¹-1, all of them at once, and waits until they are free or ctx ends.
@@ -166,69 +159,53 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 }
 
 // countingReply is that of counting_acquire.lua.
-type countingReply struct{ status, server int64 }
+type countingReply struct{ status, free, server int64 }
 
 // Clock implements script.Reply.
 func (r countingReply) Clock() (server int64, late bool) { return r.server, r.status == countingLate }
 
-func (s *CountingSemaphore) decodeAcquire(m rueidis.RedisMessage) (countingReply, error) {
-	v, err := integers(m, 3, "acquire", s.key)
-	if err != nil {
-		return countingReply{}, err
-	}
-	return countingReply{v[0], v[2]}, nil
+func (s *CountingSemaphore) acquireExchange(n int, notAfter int64) exchange[countingReply] {
+	return exchange[countingReply]{script.Call{Script: countingAcquireScript, Keys: s.keys(), Once: true, Args: []string{
+		strconv.Itoa(n), decimal(notAfter),
+	}}, func(m rueidis.RedisMessage) (r countingReply, err error) {
+		if err = read(m, "acquire", s.key, &r.status, &r.free, &r.server); err == nil && r.status == countingNoInteger {
+			err = notInteger(s.key)
+		}
+		return r, err
+	}}
 }
 
 // try asks the server once.
 func (s *CountingSemaphore) try(ctx context.Context, n int) (wait.Answer, error) {
-	c := s.c
-	timed := script.Timed[countingReply]{Key: s.key, Beyond: seeThrough, Decode: s.decodeAcquire,
-		Send: func(ctx context.Context, _ time.Time, notAfter int64) (rueidis.RedisMessage, error) {
-			return c.attemptOnce(ctx, script.Call{
-				Script: countingAcquireScript, Keys: s.keys(), Once: true, Late: s.late(countingAcquireScript, n),
-				Args: []string{strconv.Itoa(n), decimal(notAfter)},
-			})
-		}}
-	r, err := timed.Run(ctx, c.runner)
-	switch {
-	case errors.Is(err, ErrUnknownOutcome):
-		return wait.Answer{}, wait.Final(err)
-	case err != nil:
-		return wait.Answer{}, err
-	case r.status == countingNoInteger:
-		return wait.Answer{}, s.noInteger()
+	call := timed(s.key, s.c.attemptOnce, func(_ time.Time, notAfter int64) exchange[countingReply] {
+		return s.acquireExchange(n, notAfter).late(func(r countingReply) {
+			if r.status == countingOK {
+				s.giveBack(int64(n))
+			}
+		})
+	})
+	call.Beyond = seeThrough
+	r, err := call.Run(ctx, s.c.runner)
+	if errors.Is(err, ErrUnknownOutcome) {
+		err = wait.Final(err)
 	}
-	return wait.Answer{Granted: r.status == countingOK, Left: -1}, nil
+	return wait.Answer{Granted: err == nil && r.status == countingOK, Left: -1}, err
 }
 
-// late gives back what a request took that had been given up on.
-func (s *CountingSemaphore) late(of *script.Script, n int) func(rueidis.RedisResult) {
-	return func(res rueidis.RedisResult) {
-		m, err := res.ToMessage()
-		if err != nil {
-			return
-		}
-		v, err := m.AsIntSlice()
-		if err != nil || len(v) < 2 || v[0] != countingOK {
-			return
-		}
-		took := int64(n)
-		if of == countingDrainScript {
-			took = v[1]
-		}
-		if took == 0 {
-			return
-		}
-		err = s.c.session.Enter()
-		if err == nil {
-			defer s.c.session.Leave()
-			ctx, cancel := context.WithTimeout(context.Background(), s.c.session.Bound())
-			defer cancel()
-			_, _, err = s.runAdd(ctx, took, false)
-		}
-		if err != nil {
-			s.c.log.Warn("redlatch: permits taken for a caller that had given up were not given back", "name", s.name, "permits", took, "error", err)
-		}
+// giveBack gives back what a request took that had been given up on.
+func (s *CountingSemaphore) giveBack(took int64) {
+	if took == 0 {
+		return
+	}
+	err := s.c.session.Enter()
+	if err == nil {
+		defer s.c.session.Leave()
+		ctx, cancel := context.WithTimeout(context.Background(), s.c.session.Bound())
+		defer cancel()
+		_, err = s.runAdd(ctx, took, false)
+	}
+	if err != nil {
+		s.c.log.Warn("redlatch: permits taken for a caller that had given up were not given back", "name", s.name, "permits", took, "error", err)
 	}
 }
 
@@ -239,46 +216,39 @@ func (s *CountingSemaphore) explain(err error, n int, waited time.Duration) erro
 	}}.Explain(err)
 }
 
-// runAdd runs counting_add.lua.
-func (s *CountingSemaphore) runAdd(ctx context.Context, n int64, ifThere bool) (there bool, free int64, err error) {
-	only := "0"
-	if ifThere {
-		only = "1"
-	}
-	m, err := s.c.doOnce(ctx, script.Call{
-		Script: countingAddScript, Keys: s.keys(), Once: true,
-		Args: []string{strconv.FormatInt(n, 10), only, s.channel, s.c.hub.PublishCommand()},
-	})
-	var re *rueidis.RedisError
-	if errors.As(err, &re) && strings.Contains(re.Error(), "not an integer") {
-		return false, 0, s.noInteger()
-	}
-	if err != nil {
-		return false, 0, err
-	}
-	v, err := integers(m, 2, "add permits", s.key)
-	if err != nil {
-		return false, 0, err
-	}
-	if v[1] > 0 {
-		s.c.queue.Wake(s.line())
-	}
-	return v[0] == 1, v[1], nil
+type addReply struct {
+	there bool
+	free  int64
 }
 
-func (s *CountingSemaphore) add(ctx context.Context, n, sign int, ifThere bool) (bool, int64, error) {
-	if err := s.checkPermits(n); err != nil {
-		return false, 0, err
-	}
-	type reply struct {
-		there bool
-		free  int64
-	}
-	r, err := session.Ask(ctx, s.c.session, nil, func(ctx context.Context) (r reply, err error) {
-		r.there, r.free, err = s.runAdd(ctx, int64(sign)*int64(n), ifThere)
+func (s *CountingSemaphore) addExchange(n int64, ifThere bool) exchange[addReply] {
+	return exchange[addReply]{script.Call{Script: countingAddScript, Keys: s.keys(), Once: true, Args: []string{
+		decimal(n), flag(ifThere), s.channel, s.c.hub.PublishCommand(),
+	}}, func(m rueidis.RedisMessage) (r addReply, err error) {
+		err = read(m, "add permits", s.key, &r.there, &r.free)
 		return r, err
+	}}
+}
+
+func (s *CountingSemaphore) runAdd(ctx context.Context, n int64, ifThere bool) (addReply, error) {
+	r, err := s.addExchange(n, ifThere).by(ctx, s.c.doOnce)
+	var re *rueidis.RedisError
+	if errors.As(err, &re) && strings.Contains(re.Error(), "not an integer") {
+		err = notInteger(s.key)
+	}
+	if r.free > 0 {
+		s.c.queue.Wake(s.line())
+	}
+	return r, err
+}
+
+func (s *CountingSemaphore) add(ctx context.Context, n, sign int, ifThere bool) (addReply, error) {
+	if err := s.checkPermits(n); err != nil {
+		return addReply{}, err
+	}
+	return session.Ask(ctx, s.c.session, nil, func(ctx context.Context) (addReply, error) {
+		return s.runAdd(ctx, int64(sign)*int64(n), ifThere)
 	})
-	return r.there, r.free, err
 }
 
 // Release gives n permits back, 1 to 2³¹-1, and wakes waiters. Nobody checks that they were acquired, and the
@@ -286,7 +256,7 @@ func (s *CountingSemaphore) add(ctx context.Context, n, sign int, ifThere bool) 
 func (s *CountingSemaphore) Release(ctx context.Context, n int) error {
 	ctx, cancel := toRelease(ctx)
 	defer cancel()
-	_, _, err := s.add(ctx, n, 1, false)
+	_, err := s.add(ctx, n, 1, false)
 	return err
 }
 
@@ -295,41 +265,38 @@ func (s *CountingSemaphore) Release(ctx context.Context, n int) error {
 func (s *CountingSemaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
 	ctx, cancel := toRelease(ctx)
 	defer cancel()
-	there, _, err := s.add(ctx, n, 1, true)
-	return there, err
+	r, err := s.add(ctx, n, 1, true)
+	return r.there, err
 }
 
 // AddPermits raises the number of free permits by n, 1 to 2³¹-1, wakes waiters, and returns what is free then.
 // It makes the key if it is missing, and leaves its expiry as it is (Redisson's drops it). Sent once.
 func (s *CountingSemaphore) AddPermits(ctx context.Context, n int) (int64, error) {
-	_, free, err := s.add(ctx, n, 1, false)
-	return free, err
+	r, err := s.add(ctx, n, 1, false)
+	return r.free, err
 }
 
 // ReducePermits lowers the number of free permits by n, 1 to 2³¹-1, and returns what is free then, which is
 // negative if more than that were in use: as many releases free nobody. It does not wait. Sent once.
 func (s *CountingSemaphore) ReducePermits(ctx context.Context, n int) (int64, error) {
-	_, free, err := s.add(ctx, n, -1, false)
-	return free, err
+	r, err := s.add(ctx, n, -1, false)
+	return r.free, err
 }
 
 // Drain takes all free permits and returns how many that were: negative if there was a debt, which is then forgiven.
 // A missing key is 0 and stays missing. Sent once.
 func (s *CountingSemaphore) Drain(ctx context.Context) (int64, error) {
-	return session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (int64, error) {
-		m, err := s.c.doOnce(ctx, script.Call{Script: countingDrainScript, Keys: s.keys(), Once: true, Late: s.late(countingDrainScript, 0)})
-		if err != nil {
-			return 0, err
+	return ask(ctx, s.c, s.bad, s.drainExchange().late(s.giveBack), s.c.doOnce)
+}
+
+func (s *CountingSemaphore) drainExchange() exchange[int64] {
+	return exchange[int64]{script.Call{Script: countingDrainScript, Keys: s.keys(), Once: true}, func(m rueidis.RedisMessage) (taken int64, err error) {
+		var status int64
+		if err = read(m, "drain", s.key, &status, &taken); err == nil && status == countingNoInteger {
+			err = notInteger(s.key)
 		}
-		v, err := integers(m, 2, "drain", s.key)
-		if err != nil {
-			return 0, err
-		}
-		if v[0] == countingNoInteger {
-			return 0, s.noInteger()
-		}
-		return v[1], nil
-	})
+		return taken, err
+	}}
 }
 
 // Available is how many permits are free: 0 of a missing key, negative after ReducePermits below what was free.
@@ -346,12 +313,29 @@ func (s *CountingSemaphore) Available(ctx context.Context) (int64, error) {
 		}
 		text, err := m.ToString()
 		if err != nil {
-			return 0, malformed("get permits", s.key)
+			return 0, malformed("get permits", s.key, &m)
 		}
 		v, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return 0, s.noInteger()
+			return 0, notInteger(s.key)
 		}
 		return v, nil
 	})
+}
+
+// Inspect looks at the semaphore: how many permits are free, and how long it lasts.
+func (s *CountingSemaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
+	return ask(ctx, s.c, s.bad, s.inspectExchange(), s.c.runner.Do)
+}
+
+func (s *CountingSemaphore) inspectExchange() exchange[SemaphoreState] {
+	return exchange[SemaphoreState]{script.Call{Script: countingInspectScript, Keys: s.keys()}, func(m rueidis.RedisMessage) (SemaphoreState, error) {
+		var status, free int64
+		var ttl time.Duration
+		err := read(m, "inspect", s.key, &status, &free, &ttl)
+		if err == nil && status == countingNoInteger {
+			err = notInteger(s.key)
+		}
+		return SemaphoreState{Available: int(free), TTL: ttl}, err
+	}}
 }

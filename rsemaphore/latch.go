@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -90,10 +89,6 @@ const (
 
 func (l *CountDownLatch) keys() []string { return []string{l.key, l.record, l.permits} }
 
-func (l *CountDownLatch) noInteger() error {
-	return fmt.Errorf("%w: %q is not an integer", ErrWrongType, l.key)
-}
-
 func (l *CountDownLatch) is(what error) error { return fmt.Errorf("%q: %w", l.name, what) }
 
 // memory is how long the record outlives what it is about: longer than any waiter sleeps or any call is repeated.
@@ -134,20 +129,27 @@ func (l *CountDownLatch) TrySetCount(ctx context.Context, count int64, ttl time.
 	if l.bad == nil && ttl != 0 && (ttl < time.Millisecond || ttl > session.MaxDuration) {
 		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("ttl", ttl, "0 (no end) or 1ms to "+session.MaxDuration.String()))
 	}
-	args := []string{strconv.FormatInt(count, 10), script.Millis(ttl), rand.Text(), script.Millis(l.memory()), l.channel, l.publishing()}
+	return l.change(ctx, l.setExchange(count, ttl), "1")
+}
+
+func (l *CountDownLatch) setExchange(count int64, ttl time.Duration) exchange[bool] {
+	return exchange[bool]{script.Call{Script: latchSetScript, Keys: l.keys(), Args: []string{
+		decimal(count), script.Millis(ttl), rand.Text(), script.Millis(l.memory()), l.channel, l.publishing(),
+	}}, func(m rueidis.RedisMessage) (set bool, err error) {
+		err = read(m, "set count", l.key, &set)
+		return set, err
+	}}
+}
+
+// change runs an exchange that sets or removes the latch, and wakes its waiters if it did.
+func (l *CountDownLatch) change(ctx context.Context, x exchange[bool], payload string) (bool, error) {
 	return session.Ask(ctx, l.c.session, l.bad, func(ctx context.Context) (bool, error) {
-		m, err := l.c.runner.Do(ctx, script.Call{Script: latchSetScript, Keys: l.keys(), Args: args})
-		if err != nil {
-			return false, err
+		done, err := x.by(ctx, l.c.runner.Do)
+		if done {
+			l.publish(ctx, payload)
+			l.c.queue.Wake(l.line())
 		}
-		set, err := m.AsInt64()
-		if err != nil {
-			return false, malformed("set count", l.key)
-		}
-		if set == 1 {
-			l.publish(ctx, "1")
-		}
-		return set == 1, nil
+		return done, err
 	})
 }
 
@@ -173,45 +175,68 @@ func (l *CountDownLatch) CountDownBy(ctx context.Context, participant string) (l
 }
 
 func (l *CountDownLatch) down(ctx context.Context, participant string) (int64, error) {
-	args := []string{participant, rand.Text(), script.Millis(participantMemory), script.Millis(l.memory()), l.channel, l.publishing()}
+	x, send := l.downExchange(participant), l.c.runner.Do
+	if participant == "" {
+		x.Once, send = true, l.c.doOnce
+	}
 	return session.Ask(ctx, l.c.session, l.bad, func(ctx context.Context) (int64, error) {
-		send := l.c.runner.Do
-		if participant == "" {
-			send = l.c.doOnce
-		}
-		m, err := send(ctx, script.Call{Script: latchDownScript, Keys: l.keys(), Args: args, Once: participant == ""})
-		if err != nil {
-			return 0, err
-		}
-		v, err := integers(m, 2, "count down", l.key)
-		switch {
-		case err != nil:
-			return 0, err
-		case v[0] == latchNoInteger:
-			return 0, l.noInteger()
-		case v[0] == latchExpired:
-			return 0, l.is(ErrLatchExpired)
-		case v[0] == latchCounted && v[1] == 0:
+		r, err := x.by(ctx, send)
+		if err == nil && r.status == latchCounted && r.left == 0 {
 			l.publish(ctx, "0")
 			l.c.queue.Wake(l.line())
 		}
-		return v[1], nil
+		return r.left, err
 	})
+}
+
+type downReply struct{ status, left int64 }
+
+func (l *CountDownLatch) downExchange(participant string) exchange[downReply] {
+	return exchange[downReply]{script.Call{Script: latchDownScript, Keys: l.keys(), Args: []string{
+		participant, rand.Text(), script.Millis(participantMemory), script.Millis(l.memory()), l.channel, l.publishing(),
+	}}, func(m rueidis.RedisMessage) (r downReply, err error) {
+		if err = read(m, "count down", l.key, &r.status, &r.left); err == nil {
+			err = l.wrong(r.status)
+		}
+		return r, err
+	}}
+}
+
+// wrong is the error that a status is.
+func (l *CountDownLatch) wrong(status int64) error {
+	switch status {
+	case latchNoInteger:
+		return notInteger(l.key)
+	case latchExpired:
+		return l.is(ErrLatchExpired)
+	}
+	return nil
 }
 
 // Count is what is left to be counted down: 0 of a latch that is open, or was never set. ErrLatchExpired of one that
 // expired.
 func (l *CountDownLatch) Count(ctx context.Context) (int64, error) {
-	return session.Ask(ctx, l.c.session, l.bad, func(ctx context.Context) (int64, error) {
-		m, err := l.c.runner.Do(ctx, l.lookCall(firstLook))
-		if err != nil {
-			return 0, err
+	state, err := l.Inspect(ctx)
+	return state.Count, err
+}
+
+// LatchState is a latch as the server knew it at one moment.
+type LatchState struct {
+	Count int64         // what is left to be counted down: 0 of a latch that is open, or was never set
+	TTL   time.Duration // what is left until it expires; negative: it has no end, or is open
+}
+
+// Inspect looks at the latch. ErrLatchExpired of one that expired.
+func (l *CountDownLatch) Inspect(ctx context.Context) (LatchState, error) {
+	return session.Ask(ctx, l.c.session, l.bad, func(ctx context.Context) (LatchState, error) {
+		r, err := l.lookExchange(firstLook).by(ctx, l.c.runner.Do)
+		if err == nil {
+			err = l.wrong(r.status)
 		}
-		r, err := l.decodeLook(m)
-		if err == nil && r.status == latchExpired {
-			err = l.is(ErrLatchExpired)
+		if r.status != latchClosed {
+			r.left = -1
 		}
-		return r.count, err
+		return LatchState{Count: r.count, TTL: r.left}, err
 	})
 }
 
@@ -219,22 +244,16 @@ func (l *CountDownLatch) Count(ctx context.Context) (int64, error) {
 // ErrLatchDeleted; Java's go on waiting, as Redisson has it. Later calls of Await find a latch that was never set.
 // It may be repeated.
 func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
-	args := []string{rand.Text(), script.Millis(l.memory()), l.channel, l.publishing()}
-	return session.Ask(ctx, l.c.session, l.bad, func(ctx context.Context) (bool, error) {
-		m, err := l.c.runner.Do(ctx, script.Call{Script: latchDeleteScript, Keys: l.keys(), Args: args})
-		if err != nil {
-			return false, err
-		}
-		removed, err := m.AsInt64()
-		if err != nil {
-			return false, malformed("delete latch", l.key)
-		}
-		if removed == 1 {
-			l.publish(ctx, "1")
-			l.c.queue.Wake(l.line())
-		}
-		return removed == 1, nil
-	})
+	return l.change(ctx, l.deleteExchange(), "1")
+}
+
+func (l *CountDownLatch) deleteExchange() exchange[bool] {
+	return exchange[bool]{script.Call{Script: latchDeleteScript, Keys: l.keys(), Args: []string{
+		rand.Text(), script.Millis(l.memory()), l.channel, l.publishing(),
+	}}, func(m rueidis.RedisMessage) (removed bool, err error) {
+		err = read(m, "delete latch", l.key, &removed)
+		return removed, err
+	}}
 }
 
 // Await waits until the latch is open: until its count is zero, or it has none. It returns at once if it is.
@@ -278,11 +297,7 @@ func (l *CountDownLatch) Await(ctx context.Context) error {
 			since = closed.mark
 		}
 		sent := time.Now()
-		m, err := l.c.runner.Attempt(ctx, l.lookCall(since))
-		if err != nil {
-			return wait.Answer{}, err
-		}
-		r, err := l.decodeLook(m)
+		r, err := l.lookExchange(since).by(ctx, l.c.runner.Attempt)
 		if err != nil {
 			return wait.Answer{}, err
 		}
@@ -325,33 +340,17 @@ type latchClosedAt struct {
 // firstLook is the memory of a waiter that has not looked yet.
 const firstLook = "-"
 
-func (l *CountDownLatch) lookCall(since string) script.Call {
-	return script.Call{Script: latchLookScript, Keys: l.keys(), Args: []string{since}}
-}
-
 type latchLook struct {
 	status, count int64
 	left          time.Duration // negative: no TTL
 	mark          string        // for the next look
 }
 
-func (l *CountDownLatch) decodeLook(m rueidis.RedisMessage) (r latchLook, err error) {
-	v, err := m.ToArray()
-	if err != nil || len(v) != 4 {
-		return r, malformed("look at latch", l.key)
-	}
-	var ms int64
-	for i, p := range []*int64{&r.status, &r.count, &ms} {
-		if *p, err = v[i].AsInt64(); err != nil {
-			return r, malformed("look at latch", l.key)
+func (l *CountDownLatch) lookExchange(since string) exchange[latchLook] {
+	return exchange[latchLook]{script.Call{Script: latchLookScript, Keys: l.keys(), Args: []string{since}}, func(m rueidis.RedisMessage) (r latchLook, err error) {
+		if err = read(m, "look at latch", l.key, &r.status, &r.count, &r.left, &r.mark); err == nil && r.status == latchNoInteger {
+			err = notInteger(l.key)
 		}
-	}
-	r.left = time.Duration(ms) * time.Millisecond
-	if r.mark, err = v[3].ToString(); err != nil {
-		return r, malformed("look at latch", l.key)
-	}
-	if r.status == latchNoInteger {
-		return r, l.noInteger()
-	}
-	return r, nil
+		return r, err
+	}}
 }

@@ -73,7 +73,7 @@ func primitives(ctx context.Context, hub *pubsub.Hub, prefix string) error {
 		arrive := func(ctx context.Context) {
 			go func() { waited <- errOf(b.Await(ctx)) }()
 			for {
-				st, err := b.State(ctx)
+				st, err := b.Inspect(ctx)
 				must("state", err)
 				if err != nil || st.Waiting == 1 {
 					return

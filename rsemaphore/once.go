@@ -62,15 +62,3 @@ func toRelease(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 	return context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 }
-
-// malformed is a reply that none of our scripts gives.
-func malformed(what, key string) error { return fmt.Errorf("unexpected reply to %s on %q", what, key) }
-
-// integers decodes a reply of n integers.
-func integers(m rueidis.RedisMessage, n int, what, key string) ([]int64, error) {
-	v, err := m.AsIntSlice()
-	if err != nil || len(v) != n {
-		return nil, malformed(what, key)
-	}
-	return v, nil
-}

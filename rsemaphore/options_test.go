@@ -56,7 +56,7 @@ func TestAReplyThatNobodyExpectsIsSaidAsItIs(t *testing.T) {
 	c, err := rsemaphore.New(hub, rsemaphore.Options{})
 	require.NoError(t, err)
 	_, err = c.Semaphore("s", 1).Inspect(context.Background())
-	require.ErrorContains(t, err, "unexpected reply of 1 values")
+	require.ErrorContains(t, err, `unexpected reply to inspect on "s": {`)
 	require.NotContains(t, err.Error(), "%!")
 	require.NoError(t, c.Close(context.Background()))
 }

@@ -3,7 +3,6 @@ package rsemaphore
 import (
 	"context"
 	"embed"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 //go:embed lua
 var luaFiles embed.FS
 
-// Each script has one function that encodes its arguments and one that decodes its reply.
 var (
 	acquireScript = script.Load("acquire", luaFiles, "acquire")
 	releaseScript = script.Load("release", luaFiles, "release")
@@ -28,6 +26,7 @@ var (
 	countingAddScript     = script.Load("add permits", luaFiles, "counting_add")
 	countingSetScript     = script.Load("set permits", luaFiles, "counting_set")
 	countingDrainScript   = script.Load("drain", luaFiles, "counting_drain")
+	countingInspectScript = script.Load("inspect", luaFiles, "counting_inspect")
 	countingGetScript     = script.Plain("get permits")
 
 	latchSetScript    = script.Load("set count", luaFiles, "latch_set")
@@ -44,19 +43,10 @@ func (s *Semaphore) keys() []string { return []string{s.key, s.permits, s.notes}
 // allKeys are those of what may not go on where a latch has the name.
 func (s *Semaphore) allKeys() []string { return []string{s.key, s.permits, s.notes, s.latch} }
 
-func flag(b bool) string {
-	if b {
-		return "1"
-	}
-	return "0"
-}
-
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
-type acquireStatus int64
-
 const (
-	acquireTooFew acquireStatus = iota
+	acquireTooFew int64 = iota
 	acquireGranted
 	acquireLate
 	acquireMismatch
@@ -64,76 +54,63 @@ const (
 )
 
 type acquireReply struct {
-	status   acquireStatus
+	status   int64
 	left     time.Duration // until enough leases are over, negative: not known
 	server   int64         // its clock, ms
 	capacity int64
 }
 
-func (s *Semaphore) acquireCall(ids string, lease time.Duration, notAfter int64, late func(rueidis.RedisResult)) script.Call {
-	return script.Call{Script: acquireScript, Keys: s.allKeys(), Late: late, Args: []string{
-		ids, strconv.Itoa(s.capacity), script.Millis(lease), decimal(notAfter), s.channel, s.c.hub.PublishCommand(), s.label, flag(s.shared),
-	}}
-}
-
-func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
-	v, err := m.AsIntSlice()
-	if err != nil || len(v) != 4 {
-		return acquireReply{}, fmt.Errorf("acquire: unexpected reply %v, error %v", v, err)
-	}
-	return acquireReply{acquireStatus(v[0]), time.Duration(v[1]) * time.Millisecond, v[2], v[3]}, nil
-}
-
 // Clock implements script.Reply.
 func (r acquireReply) Clock() (server int64, late bool) { return r.server, r.status == acquireLate }
 
-// runRelease gives ids back and returns how many of them were held; -1 if all had to be and were not.
-func (s *Semaphore) runRelease(ctx context.Context, ids string, all bool) (held int64, err error) {
-	args := []string{ids, flag(all), s.channel, s.c.hub.PublishCommand()}
-	m, err := s.c.runner.Attempt(ctx, script.Call{Script: releaseScript, Keys: s.keys(), Args: args})
-	if err != nil {
-		return 0, err
-	}
-	return m.AsInt64()
-}
-
-type resizeReply struct {
-	late   bool
-	before int64
-	server int64
-}
-
-// Clock implements script.Reply.
-func (r resizeReply) Clock() (server int64, late bool) { return r.server, r.late }
-
-func (s *Semaphore) resizeCall(capacity int, notAfter int64, id string) script.Call {
-	return script.Call{Script: resizeScript, Keys: s.allKeys(), Args: []string{
-		strconv.Itoa(capacity), strconv.Itoa(s.capacity), script.Millis(resizeKept), decimal(notAfter),
-		s.channel, s.c.hub.PublishCommand(), flag(s.shared), id,
+func (s *Semaphore) acquireExchange(ids string, lease time.Duration, notAfter int64) exchange[acquireReply] {
+	return exchange[acquireReply]{script.Call{Script: acquireScript, Keys: s.allKeys(), Args: []string{
+		ids, strconv.Itoa(s.capacity), script.Millis(lease), decimal(notAfter), s.channel, s.c.hub.PublishCommand(), s.label, flag(s.shared),
+	}}, func(m rueidis.RedisMessage) (r acquireReply, err error) {
+		err = read(m, "acquire", s.key, &r.status, &r.left, &r.server, &r.capacity)
+		return r, err
 	}}
 }
 
-func decodeResize(m rueidis.RedisMessage) (resizeReply, error) {
-	v, err := m.AsIntSlice()
-	if err != nil || len(v) != 3 {
-		return resizeReply{}, fmt.Errorf("resize: unexpected reply %v, error %v", v, err)
-	}
-	return resizeReply{late: v[0] == 2, before: v[1], server: v[2]}, nil
+// releaseExchange gives ids back and replies how many of them were held; -1 if all had to be and were not.
+func (s *Semaphore) releaseExchange(ids string, all bool) exchange[int64] {
+	return exchange[int64]{script.Call{Script: releaseScript, Keys: s.keys(), Args: []string{
+		ids, flag(all), s.channel, s.c.hub.PublishCommand(),
+	}}, func(m rueidis.RedisMessage) (held int64, err error) {
+		err = read(m, "release", s.key, &held)
+		return held, err
+	}}
+}
+
+func (s *Semaphore) runRelease(ctx context.Context, ids string, all bool) (held int64, err error) {
+	return s.releaseExchange(ids, all).by(ctx, s.c.runner.Attempt)
+}
+
+type resizeReply struct{ status, before, server int64 }
+
+// Clock implements script.Reply.
+func (r resizeReply) Clock() (server int64, late bool) { return r.server, r.status == 2 }
+
+func (s *Semaphore) resizeExchange(capacity int, notAfter int64, id string) exchange[resizeReply] {
+	return exchange[resizeReply]{script.Call{Script: resizeScript, Keys: s.allKeys(), Args: []string{
+		strconv.Itoa(capacity), strconv.Itoa(s.capacity), script.Millis(resizeKept), decimal(notAfter),
+		s.channel, s.c.hub.PublishCommand(), flag(s.shared), id,
+	}}, func(m rueidis.RedisMessage) (r resizeReply, err error) {
+		err = read(m, "resize", s.key, &r.status, &r.before, &r.server)
+		return r, err
+	}}
 }
 
 // queryReply is what is known of a semaphore; one not in use is as this handle would make it.
 type queryReply struct{ available, out, capacity int64 }
 
-func (s *Semaphore) runQuery(ctx context.Context) (queryReply, error) {
-	m, err := s.c.runner.Do(ctx, script.Call{Script: queryScript, Keys: s.keys()})
-	if err != nil {
-		return queryReply{}, err
-	}
-	v, err := m.AsIntSlice()
-	if err != nil || len(v) != 4 {
-		return queryReply{}, fmt.Errorf("query on %q: unexpected reply %v, error %v", s.key, v, err)
-	}
-	return s.known(v[0] == 1, v[1], v[2], v[3]), nil
+func (s *Semaphore) queryExchange() exchange[queryReply] {
+	return exchange[queryReply]{script.Call{Script: queryScript, Keys: s.keys()}, func(m rueidis.RedisMessage) (queryReply, error) {
+		var counted bool
+		var available, out, resized int64
+		err := read(m, "query", s.key, &counted, &available, &out, &resized)
+		return s.known(counted, available, out, resized), err
+	}}
 }
 
 func (s *Semaphore) known(counted bool, available, out, resized int64) queryReply {
@@ -151,14 +128,14 @@ func (s *Semaphore) known(counted bool, available, out, resized int64) queryRepl
 	return q
 }
 
-func (s *Semaphore) runInspect(ctx context.Context) (SemaphoreState, error) {
-	m, err := s.c.runner.Do(ctx, script.Call{Script: inspectScript, Keys: s.keys()})
-	if err != nil {
-		return SemaphoreState{}, err
-	}
+func (s *Semaphore) inspectExchange() exchange[SemaphoreState] {
+	return exchange[SemaphoreState]{script.Call{Script: inspectScript, Keys: s.keys()}, s.decodeState}
+}
+
+func (s *Semaphore) decodeState(m rueidis.RedisMessage) (SemaphoreState, error) {
 	v, err := m.ToArray()
 	if err != nil || len(v) < 4 || len(v)%3 != 1 {
-		return SemaphoreState{}, fmt.Errorf("inspect %q: unexpected reply of %d values, error %v", s.key, len(v), err)
+		return SemaphoreState{}, malformed("inspect", s.key, &m)
 	}
 	var head [4]int64
 	for i := range head {

@@ -9,8 +9,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/redis/rueidis"
-
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
@@ -229,13 +227,13 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 // try asks the server once.
 func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 	s, c := a.s, a.s.c
-	timed := script.Timed[acquireReply]{Key: s.key, Decode: decodeAcquire, Send: func(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error) {
+	call := timed(s.key, c.runner.Attempt, func(sent time.Time, notAfter int64) exchange[acquireReply] {
 		a.sent = sent
-		call := s.acquireCall(a.p.lease.Owner, a.lease, notAfter, a.late())
-		call.Replicas, call.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
-		return c.runner.Attempt(ctx, call)
-	}}
-	r, err := timed.Run(ctx, c.runner)
+		x := s.acquireExchange(a.p.lease.Owner, a.lease, notAfter).late(a.late())
+		x.Replicas, x.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
+		return x
+	})
+	r, err := call.Run(ctx, c.runner)
 	received := time.Now()
 	switch {
 	case errors.Is(err, ErrNotReplicated) && r.status != acquireGranted: // nothing that replicas need have
@@ -277,14 +275,10 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 
 // late gives back what a try granted after we had given up on it. The retrier does so too, but may have looked
 // before the server ran the request.
-func (a *acquisition) late() func(rueidis.RedisResult) {
+func (a *acquisition) late() func(acquireReply) {
 	p := a.p
-	return func(res rueidis.RedisResult) {
-		m, err := res.ToMessage()
-		if err != nil {
-			return
-		}
-		if r, err := decodeAcquire(m); err == nil && r.status == acquireGranted {
+	return func(r acquireReply) {
+		if r.status == acquireGranted {
 			p.late()
 		}
 	}
@@ -356,11 +350,11 @@ func (s *Semaphore) Resize(ctx context.Context, capacity int) (before int, err e
 	}
 	return session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (int, error) {
 		id := rand.Text()
-		timed := script.Timed[resizeReply]{Key: s.key, GiveUp: s.c.session.Bound(), Decode: decodeResize, // at the end of ctx
-			Send: func(ctx context.Context, _ time.Time, notAfter int64) (rueidis.RedisMessage, error) {
-				return s.c.runner.Do(ctx, s.resizeCall(capacity, notAfter, id))
-			}}
-		r, err := timed.Run(ctx, s.c.runner)
+		call := timed(s.key, s.c.runner.Do, func(_ time.Time, notAfter int64) exchange[resizeReply] {
+			return s.resizeExchange(capacity, notAfter, id)
+		})
+		call.GiveUp = s.c.session.Bound() // at the end of ctx
+		r, err := call.Run(ctx, s.c.runner)
 		if err == nil {
 			s.c.queue.Wake(s.line())
 		}
@@ -371,18 +365,20 @@ func (s *Semaphore) Resize(ctx context.Context, capacity int) (before int, err e
 // Available is how many permits can be acquired now; negative if a Resize left fewer than are held. All of the capacity
 // if the semaphore is not in use.
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
-	q, err := session.Ask(ctx, s.c.session, s.bad, s.runQuery)
+	q, err := ask(ctx, s.c, s.bad, s.queryExchange(), s.c.runner.Do)
 	return int(q.available), err
 }
 
-// SemaphoreState is a semaphore as the server knew it at one moment.
+// SemaphoreState is a semaphore as the server knew it at one moment. Of a CountingSemaphore, which is a number of free
+// permits and nothing else, there are Available and TTL.
 type SemaphoreState struct {
 	// Capacity is how many permits there are in all: what Client.Semaphore was given if the semaphore is not in use.
 	Capacity int
 	// Available is how many permits can be acquired; negative if a Resize left fewer than are held.
 	Available int
-	Resized   bool     // Capacity was set by Resize
-	Permits   []Holder // the permits that are held, first the one whose lease ends first
+	TTL       time.Duration // what is left of a CountingSemaphore's; negative: it has none
+	Resized   bool          // Capacity was set by Resize
+	Permits   []Holder      // the permits that are held, first the one whose lease ends first
 }
 
 // Holder is one permit that somebody holds. A *Permit of n has n.
@@ -398,5 +394,5 @@ type Holder struct {
 // Inspect tells who holds which permits, and for how long. It changes nothing and is for people: what it tells may be
 // over when it is read, and it costs the server as much as there are permits out. Available is cheaper.
 func (s *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
-	return session.Ask(ctx, s.c.session, s.bad, s.runInspect)
+	return ask(ctx, s.c, s.bad, s.inspectExchange(), s.c.runner.Do)
 }
