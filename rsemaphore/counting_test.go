@@ -653,3 +653,23 @@ func TestACallThatDoesNotWaitNeverOvertakesWaitersOfItsProcess(t *testing.T) {
 	require.NoError(t, <-got)
 	require.Zero(t, r.c.Refused())
 }
+
+func TestInspectTellsOfACountingSemaphoreWhatIsFreeAndForHowLong(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		r := newRig(t, srv, patient)
+		inspect := func(name string) rsemaphore.SemaphoreState {
+			return must1[rsemaphore.SemaphoreState](t)(r.c.CountingSemaphore(name).Inspect(within(t)))
+		}
+		require.Equal(t, rsemaphore.SemaphoreState{TTL: -1}, inspect("none"))
+		require.True(t, must1[bool](t)(r.c.CountingSemaphore("lasting").TrySetPermits(within(t), 3, 0)))
+		require.Equal(t, rsemaphore.SemaphoreState{Available: 3, TTL: -1}, inspect("lasting"))
+		require.True(t, must1[bool](t)(r.c.CountingSemaphore("short").TrySetPermits(within(t), 3, time.Hour)))
+		state := inspect("short")
+		require.Equal(t, 3, state.Available)
+		require.InDelta(t, time.Hour, state.TTL, float64(time.Minute))
+		r.must(t, "SET", "text", "abc")
+		require.ErrorIs(t, errOf(r.c.CountingSemaphore("text").Inspect(within(t))), rsemaphore.ErrWrongType)
+		acquire(t, r.c.Semaphore("s", 2), 1)
+		require.ErrorIs(t, errOf(r.c.CountingSemaphore("s").Inspect(within(t))), rsemaphore.ErrWrongType)
+	})
+}

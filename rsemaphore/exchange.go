@@ -65,7 +65,8 @@ func malformed(what, key string, reply any) error {
 	return fmt.Errorf("unexpected reply to %s on %q: %.200v", what, key, reply)
 }
 
-// read reads a reply of one value, or of as many as there are: *int64, *bool (1), *string, or *time.Duration (ms).
+// read reads a reply of one value, or of as many as there are: *int64, *bool (1), *string, or *time.Duration (ms; -1 for all
+// that is negative).
 func read(m rueidis.RedisMessage, what, key string, values ...any) error {
 	list, err := []rueidis.RedisMessage{m}, error(nil)
 	if len(values) > 1 {
@@ -89,7 +90,7 @@ func read(m rueidis.RedisMessage, what, key string, values ...any) error {
 		case *bool:
 			*v = n == 1
 		case *time.Duration:
-			*v = time.Duration(n) * time.Millisecond
+			*v = max(-1, time.Duration(n)*time.Millisecond)
 		}
 	}
 	return nil

@@ -624,3 +624,24 @@ func TestAKilledCounterIsAnErrorAtTheTTL(t *testing.T) {
 	require.ErrorIs(t, r.c.CountDownLatch("l").Await(within(t)), rsemaphore.ErrLatchExpired)
 	require.Greater(t, time.Since(began), left-50*time.Millisecond, "not before")
 }
+
+func TestInspectTellsOfALatchWhatIsLeftOfItsCountAndTTL(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		r := newRig(t, srv, patient)
+		l := r.c.CountDownLatch("l")
+		inspect := func() rsemaphore.LatchState { return must1[rsemaphore.LatchState](t)(l.Inspect(within(t))) }
+		require.Equal(t, rsemaphore.LatchState{TTL: -1}, inspect(), "open")
+		require.True(t, must1[bool](t)(l.TrySetCount(within(t), 2, 0)))
+		require.Equal(t, rsemaphore.LatchState{Count: 2, TTL: -1}, inspect())
+		require.True(t, must1[bool](t)(l.Delete(within(t))))
+		require.True(t, must1[bool](t)(l.TrySetCount(within(t), 2, time.Hour)))
+		state := inspect()
+		require.EqualValues(t, 2, state.Count)
+		require.InDelta(t, time.Hour, state.TTL, float64(time.Minute))
+		brief := r.c.CountDownLatch("brief")
+		require.True(t, must1[bool](t)(brief.TrySetCount(within(t), 2, time.Millisecond)))
+		redistest.Eventually(t, 10*time.Second, "expired", func() bool {
+			return errors.Is(errOf(brief.Inspect(within(t))), rsemaphore.ErrLatchExpired)
+		})
+	})
+}
