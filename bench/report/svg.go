@@ -194,11 +194,7 @@ func lines(title, note string, xs []string, all []line, format func(float64) str
 	for i, name := range xs {
 		c.text(x(i), top+height+18, "n", "middle", name)
 	}
-	type end struct {
-		peer string
-		y    float64
-	}
-	var ends []end
+	names := ends{}
 	// redlatch last, so that it lies above the others
 	slices.SortStableFunc(all, func(a, b line) int {
 		is := func(p string) int {
@@ -210,47 +206,12 @@ func lines(title, note string, xs []string, all []line, format func(float64) str
 		return cmp.Compare(is(a.peer), is(b.peer))
 	})
 	for _, l := range all {
-		class, stroke := c.class(l.peer), 1.8
-		if l.peer == ours {
-			stroke = 3.2
-		}
-		var path strings.Builder
-		last := -1
-		for i, v := range l.values {
-			if !(v > 0) {
-				continue
-			}
-			verb := "L"
-			if last < 0 {
-				verb = "M"
-			}
-			fmt.Fprintf(&path, "%s%.1f %.1f", verb, x(i), y(v))
-			last = i
-		}
-		if last < 0 {
-			continue
-		}
-		fmt.Fprintf(&c.b, `<path class="%s" d="%s" stroke-width="%.1f"%s/>`+"\n", class, &path, stroke, dashed(l.peer))
-		for i, v := range l.values {
-			if v > 0 {
-				fmt.Fprintf(&c.b, `<circle class="%s" cx="%.1f" cy="%.1f" r="%.1f"/>`+"\n", class, x(i), y(v), stroke+1)
-			}
-		}
-		ends = append(ends, end{l.peer, y(l.values[last])})
-	}
-	// names at the ends of the lines, pushed apart where they would cover each other
-	slices.SortFunc(ends, func(a, b end) int { return cmp.Compare(a.y, b.y) })
-	const apart = 15.0
-	for i := 1; i < len(ends); i++ {
-		ends[i].y = max(ends[i].y, ends[i-1].y+apart)
-	}
-	if n := len(ends); n > 0 {
-		ends[n-1].y = min(ends[n-1].y, top+height+4)
-		for i := n - 2; i >= 0; i-- {
-			ends[i].y = min(ends[i].y, ends[i+1].y-apart)
+		if at, ok := c.line(l, x, y); ok {
+			names = append(names, end{l.peer, at})
 		}
 	}
-	for _, e := range ends {
+	names.spread(top + height + 4)
+	for _, e := range names {
 		class := "n0"
 		if e.peer == ours {
 			class = "o"
@@ -259,4 +220,59 @@ func lines(title, note string, xs []string, all []line, format func(float64) str
 		c.text(left+width+34, e.y+4, class, "start", e.peer)
 	}
 	return c.done(title, note)
+}
+
+// line draws one peer of a line chart, and says at which height it ends; ok is false if it has no value.
+func (c *canvas) line(l line, x func(i int) float64, y func(v float64) float64) (at float64, ok bool) {
+	class, stroke := c.class(l.peer), 1.8
+	if l.peer == ours {
+		stroke = 3.2
+	}
+	var path strings.Builder
+	last := -1
+	for i, v := range l.values {
+		if !(v > 0) {
+			continue
+		}
+		verb := "L"
+		if last < 0 {
+			verb = "M"
+		}
+		fmt.Fprintf(&path, "%s%.1f %.1f", verb, x(i), y(v))
+		last = i
+	}
+	if last < 0 {
+		return 0, false
+	}
+	fmt.Fprintf(&c.b, `<path class="%s" d="%s" stroke-width="%.1f"%s/>`+"\n", class, &path, stroke, dashed(l.peer))
+	for i, v := range l.values {
+		if v > 0 {
+			fmt.Fprintf(&c.b, `<circle class="%s" cx="%.1f" cy="%.1f" r="%.1f"/>`+"\n", class, x(i), y(v), stroke+1)
+		}
+	}
+	return y(l.values[last]), true
+}
+
+// end is where a line ends, and what is written there.
+type end struct {
+	peer string
+	y    float64
+}
+
+type ends []end
+
+// spread sorts the ends from above, and pushes them apart, none below bottom.
+func (all ends) spread(bottom float64) {
+	// names at the ends of the lines, pushed apart where they would cover each other
+	slices.SortFunc(all, func(a, b end) int { return cmp.Compare(a.y, b.y) })
+	const apart = 15.0
+	for i := 1; i < len(all); i++ {
+		all[i].y = max(all[i].y, all[i-1].y+apart)
+	}
+	if n := len(all); n > 0 {
+		all[n-1].y = min(all[n-1].y, bottom)
+		for i := n - 2; i >= 0; i-- {
+			all[i].y = min(all[i].y, all[i+1].y-apart)
+		}
+	}
 }

@@ -310,67 +310,13 @@ type verdict struct {
 
 // pump copies one direction frame by frame.
 func (pr *pair) pump(src, dst net.Conn, d Direction, judge func(frame []byte) verdict) {
-	p := pr.p
 	chunk := make([]byte, 64<<10)
-	var in, out []byte
-	flush := func() bool {
-		if len(out) == 0 {
-			return true
-		}
-		_, err := dst.Write(out)
-		out = out[:0]
-		return err == nil
-	}
+	var in []byte
+	to := &outgoing{dst: dst}
 	for {
 		n, err := src.Read(chunk)
-		in = append(in, chunk[:n]...)
-		for len(in) > 0 {
-			size := frameSize(in)
-			if size < 0 {
-				break
-			}
-			p.mu.Lock()
-			hold, delay := p.hold[d], p.delay[d]
-			p.mu.Unlock()
-			if hold != nil || delay > 0 {
-				if !flush() {
-					pr.reset()
-					return
-				}
-				if hold != nil {
-					pr.wait(hold)
-				}
-				if delay > 0 {
-					pr.pause(delay)
-				}
-			}
-			// everything that arrived together is late together, not one after the other
-			for len(in) > 0 && size >= 0 {
-				v := judge(in[:size])
-				if v.reset || v.wait != nil {
-					if !flush() {
-						pr.reset()
-						return
-					}
-				}
-				if v.said != nil {
-					v.said.once.Do(func() { close(v.said.caught) })
-				}
-				if v.reset {
-					pr.reset()
-					return
-				}
-				if v.wait != nil {
-					pr.wait(v.wait)
-				}
-				if v.pass {
-					out = append(out, in[:size]...)
-				}
-				in = in[size:]
-				size = frameSize(in)
-			}
-		}
-		if !flush() {
+		var ok bool
+		if in, ok = pr.forward(append(in, chunk[:n]...), to, d, judge); !ok || !to.flush() {
 			pr.reset()
 			return
 		}
@@ -389,6 +335,62 @@ func (pr *pair) pump(src, dst net.Conn, d Direction, judge func(frame []byte) ve
 		}
 		in = append([]byte(nil), in...) // lets go of what has passed
 	}
+}
+
+// outgoing is what has passed and is not written yet.
+type outgoing struct {
+	dst net.Conn
+	buf []byte
+}
+
+func (o *outgoing) flush() bool {
+	if len(o.buf) == 0 {
+		return true
+	}
+	_, err := o.dst.Write(o.buf)
+	o.buf = o.buf[:0]
+	return err == nil
+}
+
+// forward passes on the whole frames of in, and returns the rest. ok is false if the connection is to be reset.
+func (pr *pair) forward(in []byte, to *outgoing, d Direction, judge func(frame []byte) verdict) (rest []byte, ok bool) {
+	size := frameSize(in)
+	if size < 0 {
+		return in, true
+	}
+	pr.p.mu.Lock()
+	hold, delay := pr.p.hold[d], pr.p.delay[d]
+	pr.p.mu.Unlock()
+	if (hold != nil || delay > 0) && !to.flush() {
+		return in, false
+	}
+	if hold != nil {
+		pr.wait(hold)
+	}
+	if delay > 0 {
+		pr.pause(delay)
+	}
+	// everything that arrived together is late together, not one after the other
+	for ; size >= 0; size = frameSize(in) {
+		v := judge(in[:size])
+		if (v.reset || v.wait != nil) && !to.flush() {
+			return in, false
+		}
+		if v.said != nil {
+			v.said.once.Do(func() { close(v.said.caught) })
+		}
+		if v.reset {
+			return in, false
+		}
+		if v.wait != nil {
+			pr.wait(v.wait)
+		}
+		if v.pass {
+			to.buf = append(to.buf, in[:size]...)
+		}
+		in = in[size:]
+	}
+	return in, true
 }
 
 func (pr *pair) wait(c <-chan struct{}) {

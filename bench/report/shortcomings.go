@@ -1,0 +1,134 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// behind lists every figure in which a peer is better.
+func (p *page) behind() {
+	var rows [][]string
+	look := func(k setting, what string, m metric, high bool, format func(float64) string) {
+		v, ok := p.s.median(k, ours, m)
+		if !ok {
+			return
+		}
+		var better []string
+		for _, peer := range p.s.sorted(k, m, high) {
+			w, _ := p.s.median(k, peer, m)
+			if !rival(peer) || math.Abs(w-v) < 0.02*v || (w > v) != high {
+				continue
+			}
+			better = append(better, peer+" "+format(w))
+		}
+		if len(better) > 0 {
+			where := k.workload
+			if k.workload == "contended" {
+				where += fmt.Sprintf(", %d %s, %d workers", k.processes, plural(k.processes, "process", "processes"), k.workers)
+			} else if k.workload == "handover" || k.workload == "uncontended" {
+				where += fmt.Sprintf(", %d", k.workers)
+			}
+			rows = append(rows, []string{where, what, format(v), strings.Join(better, "; ")})
+		}
+	}
+	for _, k := range p.s.settings("uncontended") {
+		look(k, "p50", p50, false, duration)
+		look(k, "p99", p99, false, duration)
+		look(k, "rate", rate, true, perSecond)
+		look(k, "commands", commands, false, figure)
+		look(k, "server CPU", serverCPU, false, duration)
+	}
+	for _, k := range p.s.settings("contended") {
+		look(k, "rate", rate, true, perSecond)
+		look(k, "p50", p50, false, duration)
+		look(k, "p99", p99, false, duration)
+		look(k, "Jain", jain, true, share)
+		look(k, "commands", commands, false, figure)
+		look(k, "server CPU", serverCPU, false, duration)
+		look(k, "connections", conns, false, whole)
+	}
+	for _, k := range p.s.settings("handover") {
+		look(k, "p50", p50, false, duration)
+		look(k, "p99", p99, false, duration)
+		look(k, "commands", commands, false, figure)
+	}
+	for _, k := range p.s.settings("crash") {
+		look(k, "after the kill, p50", p50, false, duration)
+	}
+	for _, k := range p.s.settings("renewal") {
+		look(k, "scripts", scripts, false, figure)
+		look(k, "commands", commands, false, figure)
+		look(k, "bytes for a lock", extra("bytes_per_lock"), false, whole)
+	}
+	p.say("## Where others are better")
+	if len(rows) == 0 {
+		p.say("In nothing that was measured in this run.")
+		return
+	}
+	p.say("Every figure of this page in which a peer is ahead of redlatch by more than 2 %%, the raw floors aside. The p50 of a peer that polls is low because whoever has just had the lock finds it free, and has it again; its p99 is those who slept.")
+	p.table([]string{"", "", "redlatch", "better"}, rows)
+}
+
+// wrong lists broken promises, errors and what could not be measured.
+func (p *page) wrong() {
+	type entry struct {
+		where, peer, what string
+	}
+	seen := map[entry]int{}
+	var order []entry
+	for _, r := range p.s.file.Rows {
+		var what []string
+		switch {
+		case r.Workload == "renewal" && r.Lost > 0: // the note says it
+		case r.Overlaps+r.Lost > 0:
+			what = append(what, fmt.Sprintf("**mutual exclusion broken**: %d overlaps, %d updates lost", r.Overlaps, r.Lost))
+		}
+		if r.Errors > 0 {
+			what = append(what, fmt.Sprintf("%d %s", r.Errors, plural(int(r.Errors), "error", "errors")))
+		}
+		if r.Note != "" {
+			what = append(what, r.Note)
+		}
+		if len(what) > 0 {
+			e := entry{fmt.Sprintf("%s, %d %s, %d", r.Workload, r.Processes, plural(r.Processes, "process", "processes"), r.Workers), r.Peer, strings.ReplaceAll(strings.Join(what, "; "), "|", "/")}
+			if seen[e]++; seen[e] == 1 {
+				order = append(order, e)
+			}
+		}
+	}
+	p.say("## What went wrong")
+	if len(order) == 0 {
+		p.say("Nothing: no peer let two in, none reported an error.")
+		return
+	}
+	p.say("Nobody injected faults here and no lock was held for longer than its lease, so a peer that is not in this table has not been cleared of anything.")
+	var rows [][]string
+	for _, e := range order {
+		rows = append(rows, []string{e.where, bold(e.peer), e.what, fmt.Sprintf("%d", seen[e])})
+	}
+	p.table([]string{"", "", "", "rounds"}, rows)
+}
+
+func (p *page) peers() {
+	p.say("## Who was measured")
+	p.say("Module versions are the newest that build with the Go version of this repository. A client for each process; go-redis clients may have 64 connections. " +
+		"They do not promise the same: redsync is made for several independent servers and is used with one here, which costs it a goroutine for each call; " +
+		"etcd gives consensus and fencing and is here to show another family's price; only redlatch, rueidislock, go-redisson and etcd renew leases by themselves; only etcd and redlatch queue their waiters.")
+	var rows [][]string
+	for _, name := range p.s.peers {
+		if v := p.s.file.Fact("peer " + name); v != "" {
+			rows = append(rows, []string{bold(name), strings.ReplaceAll(v, "|", "/")})
+		}
+	}
+	p.table([]string{"", ""}, rows)
+	rows = nil
+	for _, name := range p.s.peers {
+		if v := p.s.file.Fact("claims " + name); v != "" {
+			rows = append(rows, []string{name, strings.ReplaceAll(v, "|", "/")})
+		}
+	}
+	if len(rows) > 0 {
+		p.table([]string{"claims", ""}, rows)
+	}
+}
