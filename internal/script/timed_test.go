@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
@@ -143,20 +142,4 @@ func TestATimedCallPassesErrorsOnAndTheReplyBesideOneOfReplicas(t *testing.T) {
 	_, err = c.Run(within(t), r)
 	require.Equal(t, errs.ErrUnknownOutcome, err)
 	require.Len(t, s.asked, 3, "none is repeated")
-}
-
-func TestMillisecondsAreRoundedUp(t *testing.T) {
-	for d, ms := range map[time.Duration]string{
-		0: "0", 1: "1", time.Millisecond - 1: "1", time.Millisecond: "1", time.Millisecond + 1: "2",
-		30 * time.Second: "30000", 30*time.Second + 1: "30001",
-		-1: "0", -time.Millisecond: "-1", math.MaxInt64: "9223372036855",
-	} {
-		require.Equal(t, ms, script.Millis(d), "%d ns", d)
-	}
-}
-
-func TestWhatIsRefusedLaterIsSaidInWholeMillisecondsThatAreNotLater(t *testing.T) {
-	for d, at := range map[time.Duration]string{0: "5000", 1: "5000", time.Millisecond - 1: "5000", time.Millisecond: "5001", time.Second + 999*time.Microsecond: "6000"} {
-		require.Equal(t, at, script.NotAfter(5000, d), "%d ns", d)
-	}
 }

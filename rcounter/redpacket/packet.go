@@ -151,7 +151,7 @@ var packetSendScript = script.Load("redpacket_send", files, "send")
 func (p *Packet) sendPart(ctx context.Context, id string, o Spec, first int, shares []int64) (epoch int64, err error) {
 	n := func(v int64) string { return strconv.FormatInt(v, 10) }
 	args := append(make([]string, 0, 8+len(shares)), id, n(o.Shares), n(o.Total), script.Millis(o.OpenFor), script.Millis(o.Retain),
-		n(script.WholeMillis(max(sendLease, min(time.Hour, 2*p.c.calls.Bound())))), n(int64(first)), "")
+		script.Millis(max(sendLease, min(time.Hour, 2*p.c.calls.Bound()))), n(int64(first)), "")
 	until := &args[len(args)-1]
 	if first > 0 {
 		*until = "0" // it begins none
@@ -173,7 +173,7 @@ func (p *Packet) sendPart(ctx context.Context, id string, o Spec, first int, sha
 		if v[0] != 4 {
 			break
 		}
-		*until = n(v[1] + script.WholeMillis(p.c.calls.Wanted(ctx)))
+		*until = script.NotAfter(v[1], p.c.calls.Wanted(ctx))
 	}
 	switch v[0] {
 	case 0:

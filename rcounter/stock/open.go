@@ -120,7 +120,7 @@ func (s *Stock) open(ctx context.Context, id string, o Spec) (openReply, error) 
 			return openReply{}, err
 		}
 		if v[0] == stockChanged {
-			until = n(v[1] + script.WholeMillis(s.c.calls.Wanted(ctx)))
+			until = script.NotAfter(v[1], s.c.calls.Wanted(ctx))
 			continue
 		}
 		if err := s.verdict(v); err != nil {

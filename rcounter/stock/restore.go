@@ -192,7 +192,7 @@ func (r *restorer) begin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		_, err = r.step(ctx, "begin", strconv.FormatInt(seen.revision, 10), strconv.FormatInt(seen.at+script.WholeMillis(r.s.c.calls.Wanted(ctx)), 10))
+		_, err = r.step(ctx, "begin", strconv.FormatInt(seen.revision, 10), script.NotAfter(seen.at, r.s.c.calls.Wanted(ctx)))
 		if err != errChanged {
 			return err
 		}

@@ -36,7 +36,7 @@ func (s *Sharded) begin(ctx context.Context, id string, o Spec) (plan, error) {
 		if err != nil || p.now == 0 {
 			return p, err
 		}
-		until = decimal(p.now + script.WholeMillis(s.c.calls.Wanted(ctx)))
+		until = script.NotAfter(p.now, s.c.calls.Wanted(ctx))
 	}
 }
 
