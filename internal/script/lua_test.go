@@ -237,6 +237,10 @@ func TestEveryScriptOfTheModuleDeclaresWhatItUses(t *testing.T) {
 		require.NoError(t, err, f.file)
 		require.Empty(t, checkNames(f.file, text))
 		require.NoError(t, e.Do(within(t), e.B().ScriptLoad().Script(text).Build()).Error(), f.file)
+		header, _, _ := strings.Cut("\n"+f.text, "\nlocal ")
+		for _, part := range []string{"\n-- KEYS", "\n-- Repl", "wice"} {
+			require.Contains(t, header, part, f.file)
+		}
 	}
 }
 

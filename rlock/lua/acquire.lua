@@ -6,8 +6,8 @@
 -- Reply {status, ms, server ms, …}: 1 granted, ms left of the lease; 0 held by another, ms left (-1 without end),
 --   ticket in the queue (0: none), 1 if the holder is not one of ours; 2 too late, nothing done; 3 lost, the owner to
 --   be re-entered holds nothing
--- Twice: the count is set to what is wanted, never added to, the lease is only ever raised, and who is in the queue
---   keeps its ticket.
+-- Twice: the count is set to what is wanted, never added to, the lease is only ever raised, and an owner in the
+--   queue keeps its ticket.
 local key, queue = KEYS[1], KEYS[2]
 local owner, want, lease, notafter = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 -- The common case makes no function, so it says itself what fit, clock and late say.

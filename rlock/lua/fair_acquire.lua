@@ -6,7 +6,7 @@
 -- ARGV[5] PUBLISH or SPUBLISH  ARGV[6] channel, without ":" and the owner  ARGV[7] patience, ms: stand in line, and be
 --   taken for dead after so long without asking; '': do not stand in line
 -- Reply {status, ms, server ms}, as acquire. Where others are first, ms is until the first of them counts as dead.
--- Twice: as acquire; who stands in line keeps its place.
+-- Twice: as acquire; an owner in line keeps its place.
 local key, queue, timeouts = KEYS[1], KEYS[2], KEYS[3]
 local owner, want, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local no, now = refuse(owner, want, lease, ARGV[4])

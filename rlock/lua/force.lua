@@ -1,9 +1,9 @@
--- Take a lock from the owners named, whoever they are; if nobody is left hand it over, or wake the waiters.
+-- Take a lock from the owners named, this client's or not; if nobody is left hand it over, or wake the waiters.
 -- uses: owners, handover, clock
 -- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) nothing is handed over
 -- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id  ARGV[4…] owners
 -- Reply: how many were removed
--- Twice: owners are never used again, so a second run removes nobody who came later.
+-- Twice: owners are never used again, so a second run removes no later owner.
 local removed = remove(KEYS[1], ARGV, 4, #ARGV)
 local there = which(KEYS[1], KEYS[2], true)
 if not there then

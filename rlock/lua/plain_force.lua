@@ -2,7 +2,7 @@
 -- KEYS[1] the lock
 -- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] nothing  ARGV[4…] owners
 -- Reply: how many were removed
--- Twice: owners are never used again, so a second run removes nobody who came later.
+-- Twice: owners are never used again, so a second run removes no later owner.
 local held = redis.call('GET', KEYS[1])
 for i = 4, #ARGV do
   if held == ARGV[i] then

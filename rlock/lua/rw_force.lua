@@ -1,9 +1,9 @@
--- Take a read-write lock from the holds named, whoever's they are, and wake the waiters.
+-- Take a read-write lock from the holds named, this client's or not, and wake the waiters.
 -- uses: owners, rw, clock
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3…] their timeout keys; the lock alone will do (a slot is being migrated)
 -- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] not used  ARGV[4…] fields
 -- Reply: how many were removed
--- Twice: owners are never used again, so a second run removes nobody who came later.
+-- Twice: owners are never used again, so a second run removes no later owner.
 local lock, ends, removed, writer = KEYS[1], KEYS[2], 0, false
 for i = 4, #ARGV do
   if remove(lock, ARGV, i, i) > 0 then

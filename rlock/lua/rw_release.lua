@@ -1,4 +1,4 @@
--- Lower the count of a reader or of the writer, or end its hold; then wake whoever can acquire the lock now.
+-- Lower the count of a reader or of the writer, or end its hold; then wake the waiters that can acquire the lock now.
 -- uses: owners, rw, clock
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] a reader's timeout key; without the others (a slot is being migrated)
 --   they are left to their expiry

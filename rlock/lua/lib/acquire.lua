@@ -12,7 +12,7 @@ local function blocked(key, queue, owner, want, now, us, there, entry, publish, 
     elseif there == 0 then
       return nil
     end
-    -- free, but others were first: whoever comes by keeps the order
+    -- free, but others were first: every request that finds it so keeps the order
     local rest = reserved(queue, now)
     if rest then
       return {0, rest, now, entry and enter(queue, entry, now, us) or 0, 0}

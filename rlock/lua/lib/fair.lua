@@ -1,6 +1,6 @@
 -- Redisson's queue of a fair lock: a list of owners, first come first, and beside it a sorted set with the instant (ms)
 -- after which each counts as dead, which is looked at when it is the first. A waiter of ours is dead when it has not looked
--- for its patience; Redisson's scores are sums: each adds its own patience to the score of who was last, and takes it off
+-- for its patience; Redisson's scores are sums: each adds its own patience to the score of the last waiter, and takes it off
 -- all others' when it is served. So ours begins at least its patience above the score of one of Redisson's that is
 -- last when it comes, and as high as one of ours that is. From then on whatever Redisson takes off, it takes off the
 -- scores of those before it as well: it stays above them without anybody looking for them. So dead ones of ours cost one
@@ -9,7 +9,7 @@
 
 local LINE_TTL = 3600000 -- beyond the last score: for queues whose waiters all died. Redisson sets none.
 local MOST = 30000 -- the longest patience: see Client.patience
-local DROPS = 250 -- how many dead one call takes out, so that none is long; who is not served then asks again
+local DROPS = 250 -- how many dead one call takes out, so that no call is long; a waiter that is not served then asks again
 
 -- The first in line that is not dead, and until when; the dead before it are dropped. If those are too many, the next
 -- of the dead, until now.
@@ -23,7 +23,7 @@ local function front(queue, timeouts, now)
     if till > now then
       if till > now + MOST and ours(head) then
         -- Nobody's patience is going to be taken off any more before the next of Redisson's. These scores are too high if
-        -- they were to outlast that of somebody who has died, or if the clock stepped back.
+        -- they were made to outlast the score of a waiter that has died, or if the clock stepped back.
         till = now + MOST
         for _, owner in ipairs(redis.call('LRANGE', queue, 0, DROPS)) do
           if not ours(owner) then

@@ -34,7 +34,7 @@ local function enter(queue, entry, now, us)
     ticket = tonumber(redis.call('ZSCORE', queue, entry))
     redis.call('ZADD', queue, -now, '!' .. string.match(entry, '^%S+'))
   end
-  -- The queue's end is moved on by whoever is the first of a second: of the newest entry's second somebody has been.
+  -- The queue's end is moved on by the first entry of each second: the newest entry's second has had one.
   if math.floor(us / 1000000) ~= math.floor(last / 1000000) then
     redis.call('PEXPIRE', queue, QUEUE_TTL)
   end
@@ -64,8 +64,8 @@ end
 -- the same reason nothing is taken back once it is published: that it has no receivers here does not say that nobody
 -- hears it, since a server passes it on to its replicas, where a process may be subscribed. So whether the process is
 -- there is asked before. One that is gone does not count, and its entry is dropped; one that is there but has not
--- looked for long (stopped, cut off) is passed over. A wrong count costs time: who is dropped looks again and queues
--- anew, and who is granted without hearing of it finds out when it looks. An entry of "over", an owner that is through,
+-- looked for long (stopped, cut off) is passed over. A wrong count costs time: a waiter that is dropped looks again and queues
+-- anew, and one that is granted without hearing of it finds out when it looks. An entry of "over", an owner that is through,
 -- has been left behind where the queue could not be reached; it is dropped.
 local function hand_over(lock, queue, publish, grants, now, me, over)
   while true do

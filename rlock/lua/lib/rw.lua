@@ -62,7 +62,7 @@ local function over(lock, ends, field, now)
 end
 
 -- See to a lock that has lost holds: without any it is gone, without its writer it is its readers'. Returns whether
--- somebody can acquire it now who could not before.
+-- a waiter can acquire it now that could not before.
 --
 -- Here and in what follows a caller may have emptied the ends, hence pcall: see emptied.
 local function settle(lock, ends, writer)
