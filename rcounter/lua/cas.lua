@@ -9,7 +9,7 @@
 -- Replies  {1, value}   set; value is the new one
 --          {0, value}   it has another value, perhaps none that is an integer: nothing set
 --
--- The caller sends it once: run again, it would answer 0 after 1. As an integer has one decimal form only, comparing
+-- Not safe to run twice: it would answer 0 after 1. The caller sends it once. As an integer has one decimal form only, comparing
 -- the text compares the numbers, as RAtomicLong does.
 local key, old, new, initial, ttl = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 

@@ -6,7 +6,7 @@
 --
 -- Replies  1
 --
--- The caller sends it once: run again later, it would undo what others added in between.
+-- Not safe to run twice: a later run would undo what others added in between. The caller sends it once.
 local key, value, ttl = KEYS[1], ARGV[1], ARGV[2]
 
 redis.call('GET', key) -- SET alone would replace a value of another type; this fails with WRONGTYPE
