@@ -41,7 +41,7 @@ func kinds(ctx context.Context, locks *rlock.Client, must func(what string, e er
 		rw := locks.ReadWrite(name + ":rw")
 		for kind, l := range map[string]*rlock.Lock{
 			"non-reentrant": locks.NonReentrant(name + ":n"), "fenced": locks.Fenced(name + ":f"), "spin": locks.Spin(name+":s", rlock.Backoff{}),
-			"fair": locks.Fair(name + ":q"), "plain": locks.Plain(name+":p", rlock.PlainOptions{}), "read": rw.Read(), "write": rw.Write(),
+			"fair": locks.Fair(name + ":q"), "plain": locks.Plain(name + ":p"), "read": rw.Read(), "write": rw.Write(),
 		} {
 			hold, e := l.Lock(ctx)
 			must(kind, e)

@@ -99,7 +99,7 @@ func Example_fromRedsync() {
 	ctx, locks, end := migrated()
 	defer end()
 
-	order := locks.Reentrant("order:1") // while redsync still runs: locks.Plain("order:1", rlock.PlainOptions{})
+	order := locks.Reentrant("order:1") // while redsync still runs: locks.Plain("order:1")
 	err := order.WithWait(3*time.Second).Do(ctx, func(ctx context.Context) error {
 		return work(ctx) // renewed until it returns; ctx ends if the lock is lost
 	})
@@ -116,7 +116,7 @@ func Example_fromRueidislock() {
 	ctx, locks, end := migrated()
 	defer end()
 
-	order := locks.Reentrant("order:1") // while rueidislock still runs: locks.Plain("rueidislock:0:order:1", rlock.PlainOptions{})
+	order := locks.Reentrant("order:1") // while rueidislock still runs: locks.Plain("rueidislock:0:order:1")
 	hold, err := order.Lock(ctx)        // ctx bounds the waiting, not the hold
 	if err != nil {
 		log.Fatal(err)
@@ -130,7 +130,7 @@ func Example_fromRedislock() {
 	ctx, locks, end := migrated()
 	defer end()
 
-	order := locks.Reentrant("order:1") // while redislock still runs: locks.Plain("order:1", rlock.PlainOptions{})
+	order := locks.Reentrant("order:1") // while redislock still runs: locks.Plain("order:1")
 	hold, err := order.TryLock(ctx, 0, 10*time.Second)
 	if errors.Is(err, rlock.ErrNotAcquired) {
 		return // somebody else has it

@@ -36,6 +36,7 @@ type Client struct {
 	clustered      bool
 	sharded        bool // a channel lives on the node of its hash tag
 	tokenRetention time.Duration
+	hashOver       int
 	heartbeat      time.Duration // 0: Liveness is off
 	monitor        *monitor      // nil: likewise
 	observer       Observer
@@ -53,7 +54,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{session: s, publish: h.PublishCommand(), clustered: h.Client().Mode() == rueidis.ClientModeCluster, tokenRetention: o.TokenRetention}
+	c := &Client{session: s, publish: h.PublishCommand(), clustered: h.Client().Mode() == rueidis.ClientModeCluster, tokenRetention: o.TokenRetention, hashOver: o.HashOver}
 	c.sharded = c.publish == "SPUBLISH"
 	// In a Cluster older than Redis 7 a publisher does not learn who hears it: there waiters race.
 	c.handover = c.sharded || !c.clustered

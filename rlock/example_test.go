@@ -303,10 +303,10 @@ func ExampleClient_Plain() {
 	ctx := context.Background()
 	server.Set("import", "some random value of the other program")
 
-	_, err := locks.Plain("import", rlock.PlainOptions{}).TryLock(ctx, 0, 0)
+	_, err := locks.Plain("import").TryLock(ctx, 0, 0)
 	fmt.Println("busy:", errors.Is(err, rlock.ErrNotAcquired))
 	server.Del("import")
-	hold, err := locks.Plain("import", rlock.PlainOptions{}).TryLock(ctx, 0, 0)
+	hold, err := locks.Plain("import").TryLock(ctx, 0, 0)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -114,7 +114,7 @@ func TestHoldsAreKeptWhileTheirSlotIsMigrated(t *testing.T) {
 	r := newRig(t, s, rlock.Options{WatchdogTimeout: term})
 	held := map[string]*rlock.Hold{
 		"{l}1": lock(t, r.locks.Reentrant("{l}1"), within(t)), "{l}2": lock(t, r.locks.Reentrant("{l}2"), within(t)),
-		"plain": lock(t, r.locks.Plain("{l}3", rlock.PlainOptions{}), within(t)),
+		"plain": lock(t, r.locks.Plain("{l}3"), within(t)),
 	}
 	for i := range 4 {
 		rw := r.locks.ReadWrite(fmt.Sprintf("{l}rw%d", i))

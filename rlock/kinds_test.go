@@ -35,7 +35,7 @@ var exclusive = map[string]exclusiveKind{
 	"Spin": {lock: func(c *rlock.Client, name string) *rlock.Lock {
 		return c.Spin(name, rlock.Backoff{Max: 4 * time.Millisecond})
 	}, again: true, typ: "hash"},
-	"Plain": {lock: func(c *rlock.Client, name string) *rlock.Lock { return c.Plain(name, rlock.PlainOptions{}) }, typ: "string"},
+	"Plain": {lock: func(c *rlock.Client, name string) *rlock.Lock { return c.Plain(name) }, typ: "string"},
 }
 
 // lease is long enough that no stall of the machine ends it.
@@ -383,16 +383,13 @@ func TestBackoffIsChecked(t *testing.T) {
 	for _, b := range []rlock.Backoff{{}, {Min: time.Second}, {Max: time.Millisecond}, {Min: time.Second, Max: time.Second}} {
 		require.NoError(t, lock(t, r.locks.Spin("l", b), within(t)).Unlock(within(t)), "%+v", b)
 	}
-	_, err := r.locks.Plain("l", rlock.PlainOptions{HashOver: -1}).TryLock(within(t), 0, 0)
-	require.ErrorIs(t, err, rlock.ErrInvalidOption)
-	require.ErrorContains(t, err, "HashOver")
 }
 
 func TestPlainMeetsWhoFollowsThePattern(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		r := newRig(t, s, rlock.Options{PollCap: 20 * time.Millisecond})
+		r := newRig(t, s, rlock.Options{PollCap: 20 * time.Millisecond, HashOver: 100})
 		c, ctx := r.redis, within(t)
-		l := r.locks.Plain("l", rlock.PlainOptions{})
+		l := r.locks.Plain("l")
 		take := func() error {
 			return c.Do(ctx, c.B().Set().Key("l").Value("theirs").Nx().PxMilliseconds(300_000).Build()).Error()
 		}
@@ -415,7 +412,7 @@ func TestPlainMeetsWhoFollowsThePattern(t *testing.T) {
 		require.NoError(t, h.Unlock(ctx))
 
 		long := strings.Repeat("x{", 1000) + "\xff"
-		hashed := r.locks.Plain(long, rlock.PlainOptions{HashOver: 100})
+		hashed := r.locks.Plain(long)
 		h = lock(t, hashed, ctx)
 		keys, err := c.Do(ctx, c.B().Keys().Pattern("*").Build()).AsStrSlice()
 		require.NoError(t, err)
@@ -425,7 +422,7 @@ func TestPlainMeetsWhoFollowsThePattern(t *testing.T) {
 		_, err = hashed.Lock(h.Context(ctx))
 		require.ErrorIs(t, err, rlock.ErrReentry)
 		require.NoError(t, h.Unlock(ctx))
-		_, err = r.locks.Plain(long, rlock.PlainOptions{}).TryLock(ctx, 0, 0)
+		_, err = newRig(t, s, rlock.Options{}).locks.Plain(long).TryLock(ctx, 0, 0)
 		require.ErrorIs(t, err, rlock.ErrInvalidName)
 	})
 }
@@ -506,13 +503,13 @@ func TestHistoriesOfEveryKindUnderFaultsAreLinearizable(t *testing.T) {
 }
 
 func TestAHashedNameIsNoOtherKindsName(t *testing.T) {
-	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: lease})
+	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: lease, HashOver: 64})
 	name := strings.Repeat("x", 100)
-	h := lock(t, r.locks.Plain(name, rlock.PlainOptions{HashOver: 64}), within(t))
+	h := lock(t, r.locks.Plain(name), within(t))
 	other := lock(t, r.locks.Reentrant(name), h.Context(within(t)))
 	require.NotEqual(t, h.Owner(), other.Owner())
 	require.NoError(t, other.Unlock(within(t)))
-	_, err := r.locks.Plain(name, rlock.PlainOptions{HashOver: 64}).Lock(h.Context(within(t)))
+	_, err := r.locks.Plain(name).Lock(h.Context(within(t)))
 	require.ErrorIs(t, err, rlock.ErrReentry)
 	require.NoError(t, h.Unlock(within(t)))
 }
@@ -521,7 +518,7 @@ func TestAHashedNameIsNoOtherKindsName(t *testing.T) {
 func TestIndependentLocksOfOneNameNeverWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	name := strings.Repeat("x", 100)
-	five := embedded(t, 5).process(t, rlock.Options{WatchdogTimeout: lease})
+	five := embedded(t, 5).process(t, rlock.Options{WatchdogTimeout: lease, HashOver: 64})
 	quorum := func(servers ...int) *rlock.Lock {
 		p := &process{}
 		for _, i := range servers {
@@ -531,7 +528,7 @@ func TestIndependentLocksOfOneNameNeverWaitForEachOther(t *testing.T) {
 	}
 	r := five.rigs[0]
 	for what, locks := range map[string][2]*rlock.Lock{
-		"a hashed name":               {r.locks.Plain(name, rlock.PlainOptions{HashOver: 64}), r.locks.Reentrant(name)},
+		"a hashed name":               {r.locks.Plain(name), r.locks.Reentrant(name)},
 		"majorities of other servers": {quorum(0, 1, 2), quorum(0, 3, 4)},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -35,7 +35,7 @@ var kindOf = map[string]func(c *rlock.Client, name string) *rlock.Lock{
 	"Fenced":       (*rlock.Client).Fenced,
 	"Fair":         (*rlock.Client).Fair,
 	"Spin":         func(c *rlock.Client, name string) *rlock.Lock { return c.Spin(name, rlock.Backoff{}) },
-	"Plain":        func(c *rlock.Client, name string) *rlock.Lock { return c.Plain(name, rlock.PlainOptions{}) },
+	"Plain":        func(c *rlock.Client, name string) *rlock.Lock { return c.Plain(name) },
 	"Read":         func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).Read() },
 	"Write":        func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).Write() },
 	"WriteFirst":   func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).PreferWriters().Write() },
@@ -187,7 +187,7 @@ func TestAPlainLockOfAnotherProgramIsNeverTakenWhateverItsValue(t *testing.T) {
 	} {
 		require.NoError(t, r.redis.Do(within(t), r.redis.B().Set().Key(name).Value(value).Px(lease).Build()).Error())
 		wg.Go(func() {
-			if _, err := r.locks.Plain(name, rlock.PlainOptions{}).TryLock(within(t), 12*beat, 0); !isNotAcquired(err) {
+			if _, err := r.locks.Plain(name).TryLock(within(t), 12*beat, 0); !isNotAcquired(err) {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
@@ -426,12 +426,13 @@ func TestLivenessInACluster(t *testing.T) {
 	wg.Wait()
 }
 
-func TestLivenessOptionsAreChecked(t *testing.T) {
+func TestOptionsOfLocksAloneAreChecked(t *testing.T) {
 	s := redistest.Embedded(t)
 	hub := newRig(t, s, rlock.Options{}).hub
 	for field, o := range map[string]rlock.Options{
 		"Heartbeat is 1ms":    {Liveness: true, Heartbeat: time.Millisecond},
 		"Heartbeat is 1m0s":   {Heartbeat: time.Minute},
+		"HashOver is -1":      {HashOver: -1},
 		`Process is "\xff"`:   {Process: "\xff"},
 		"Process is \"xxxxxx": {Process: strings.Repeat("x", rlock.MaxLabel+1)},
 	} {
@@ -445,7 +446,7 @@ func TestInspectShowsWaitersInOrderTokensAndProcesses(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	o := living()
-	o.Process = "shop/web-1"
+	o.Process, o.HashOver = "shop/web-1", 64
 	holder := newRig(t, s, o)
 	var rigs []*rig
 	for range 3 {
@@ -492,7 +493,7 @@ func TestInspectShowsWaitersInOrderTokensAndProcesses(t *testing.T) {
 	require.NoError(t, w.Err())
 
 	long := strings.Repeat("long", 100)
-	p := holder.locks.Plain(long, rlock.PlainOptions{HashOver: 64})
+	p := holder.locks.Plain(long)
 	ph := lock(t, p, within(t))
 	state, err := p.Inspect(within(t))
 	require.NoError(t, err)

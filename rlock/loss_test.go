@@ -191,7 +191,7 @@ func TestAnOverwrittenLockIsLostAndOfTheWrongTypeWhicheverLookFindsIt(t *testing
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{})
 	l := r.locks
-	plain := func(name string) *rlock.Lock { return l.Plain(name, rlock.PlainOptions{}) }
+	plain := func(name string) *rlock.Lock { return l.Plain(name) }
 	locks := map[string]func(name string) *rlock.Lock{
 		"reentrant": l.Reentrant, "fair": l.Fair, "fenced": l.Fenced, "plain": plain,
 		"read":  func(name string) *rlock.Lock { return l.ReadWrite(name).Read() },
@@ -269,7 +269,7 @@ func TestAReleaseThatTheServerRefusesGoesOnInTheBackground(t *testing.T) {
 	r := newRigWith(t, s, rlock.Options{}, func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "x" })
 	locksOf := func(l *rlock.Client) map[string]*rlock.Lock {
 		return map[string]*rlock.Lock{
-			"reentrant": l.Reentrant("reentrant"), "fair": l.Fair("fair"), "plain": l.Plain("plain", rlock.PlainOptions{}),
+			"reentrant": l.Reentrant("reentrant"), "fair": l.Fair("fair"), "plain": l.Plain("plain"),
 			"read": l.ReadWrite("read").Read(), "write": l.ReadWrite("write").Write(), "kept": l.Reentrant("kept"),
 		}
 	}
@@ -305,7 +305,7 @@ func TestALeaseThatSomebodyShortenedIsRaisedAtOnceOrTrustedNoLonger(t *testing.T
 	r := newRig(t, redistest.Start(t), rlock.Options{})
 	l := r.locks
 	locks := map[string]*rlock.Lock{
-		"reentrant": l.Reentrant("reentrant"), "fair": l.Fair("fair"), "plain": l.Plain("plain", rlock.PlainOptions{}),
+		"reentrant": l.Reentrant("reentrant"), "fair": l.Fair("fair"), "plain": l.Plain("plain"),
 		"write": l.ReadWrite("write").Write(),
 	}
 	var holds []*rlock.Hold

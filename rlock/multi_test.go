@@ -39,7 +39,7 @@ func everyKind(r *rig, name string) []*rlock.Lock {
 	rw := r.locks.ReadWrite
 	return []*rlock.Lock{
 		r.locks.Reentrant(name + "r"), r.locks.NonReentrant(name + "n"), r.locks.Fenced(name + "f"), r.locks.Spin(name+"s", rlock.Backoff{}),
-		r.locks.Fair(name + "q"), r.locks.Plain(name+"p", rlock.PlainOptions{}), rw(name + "R").Read(), rw(name + "W").Write(),
+		r.locks.Fair(name + "q"), r.locks.Plain(name + "p"), rw(name + "R").Read(), rw(name + "W").Write(),
 		rw(name + "P").PreferWriters().Write(),
 	}
 }

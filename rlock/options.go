@@ -51,6 +51,10 @@ type Options struct {
 	// Process is what [Lock.Inspect] shows of this process while Liveness is on, to everybody who may read the keys.
 	// At most 256 bytes of UTF-8. Defaults to "host:pid".
 	Process string
+	// HashOver, if above 0, has names of Plain locks that are longer than so many bytes replaced in the key by their SHA-256
+	// in hex (64 bytes, after KeyPrefix): for names made of what users send. Such a name may be any text. Defaults to 0:
+	// never.
+	HashOver int
 	// Strict has New fail (ErrInvalidOption) if a server would evict keys when its memory is full (maxmemory-policy
 	// other than noeviction), which can take a lock from under its holder. Otherwise the first acquisition logs a
 	// warning. Where the server does not let us ask, neither happens.
@@ -75,6 +79,9 @@ func (o *Options) check() error {
 	)
 	if err != nil {
 		return err
+	}
+	if o.HashOver < 0 {
+		return errs.InvalidOption("HashOver", o.HashOver, "0 (never), or more")
 	}
 	if len(o.Process) > maxLabel || !utf8.ValidString(o.Process) {
 		return errs.InvalidOption("Process", fmt.Sprintf("%.64q", o.Process), fmt.Sprintf("UTF-8 of at most %d bytes", maxLabel))

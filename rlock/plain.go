@@ -3,10 +3,8 @@ package rlock
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"strconv"
 
-	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -34,13 +32,6 @@ var plain = &kind{
 	manner: "plain",
 }
 
-// PlainOptions of a Plain lock. The zero value is good.
-type PlainOptions struct {
-	// HashOver, if above 0, has names longer than so many bytes replaced in the key by their SHA-256 in hex (64 bytes,
-	// after Options.KeyPrefix): for names made of what users send. Such a name may be any text.
-	HashOver int
-}
-
 // Plain describes the plain mutex of the Redis documentation: one string key, set with NX and PX to a value that
 // nobody else uses, deleted and prolonged only by who finds that value. It excludes every program that follows the
 // pattern on the same key, and no other kind of lock of this package, whose keys are hashes (ErrWrongType).
@@ -48,16 +39,15 @@ type PlainOptions struct {
 // It is not re-entered (ErrReentry). Our waiters are woken by our own releases; of a release by another program they
 // learn within Options.PollCap. Waiters of one process stand in line; there is no order among processes, and a TryLock with a
 // waitTime of 0 may overtake all that wait.
-func (c *Client) Plain(name string, o PlainOptions) *Lock {
+//
+// Names longer than Options.HashOver are hashed.
+func (c *Client) Plain(name string) *Lock {
 	hashed := name
-	if o.HashOver > 0 && len(name) > o.HashOver {
+	if most := c.hashOver; most > 0 && len(name) > most {
 		sum := sha256.Sum256([]byte(name))
 		hashed = hex.EncodeToString(sum[:])
 	}
 	s, bad := c.single(hashed, plain)
 	s.name = name
-	if o.HashOver < 0 && bad == nil {
-		bad = fmt.Errorf("rlock: %w", errs.InvalidOption("HashOver", o.HashOver, "0 (never), or more"))
-	}
 	return s.asLock(bad)
 }

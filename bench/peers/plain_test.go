@@ -35,7 +35,7 @@ func TestPlainExcludesThePeersOnTheirKeys(t *testing.T) {
 			ours, err := openRedlatch(rueidis.ClientOption{InitAddress: []string{s.addr}}, Setup{Lease: 20 * time.Second})
 			require.NoError(t, err)
 			defer ours.Close()
-			plain := ours.client.Plain(c.key, rlock.PlainOptions{})
+			plain := ours.client.Plain(c.key)
 
 			release, err := theirs.Lock(ctx, "order:1")
 			require.NoError(t, err)

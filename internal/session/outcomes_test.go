@@ -174,7 +174,7 @@ var primitives = []primitive{
 	locking("Fenced", true, (*rlock.Client).Fenced),
 	locking("Spin", true, func(c *rlock.Client, name string) *rlock.Lock { return c.Spin(name, rlock.Backoff{}) }),
 	locking("Fair", true, (*rlock.Client).Fair),
-	locking("Plain", false, func(c *rlock.Client, name string) *rlock.Lock { return c.Plain(name, rlock.PlainOptions{}) }),
+	locking("Plain", false, func(c *rlock.Client, name string) *rlock.Lock { return c.Plain(name) }),
 	lockingOf("Read", 1, true, func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).Read() }, writeSide),
 	locking("Write", true, writeSide),
 	lockingOf("Multi", 2, true, both, both),
