@@ -186,6 +186,13 @@ func (b *CyclicBarrier) Await(ctx context.Context) (Arrival, error) {
 		return Arrival{}, err
 	}
 	defer b.c.session.Leave()
+	began := time.Now()
+	a, err := b.await(ctx)
+	b.c.observer.Waited(ctx, b.name, time.Since(began), err)
+	return a, err
+}
+
+func (b *CyclicBarrier) await(ctx context.Context) (Arrival, error) {
 	p := b.newParty()
 	if err := p.arrive(ctx); err != nil {
 		return Arrival{}, err

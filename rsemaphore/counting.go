@@ -254,18 +254,24 @@ func (s *CountingSemaphore) add(ctx context.Context, n, sign int, ifThere bool) 
 // Release gives n permits back, 1 to 2³¹-1, and wakes waiters. Nobody checks that they were acquired, and the
 // key is made if it is missing. It may be called with a ctx that has ended, and then has a second. Sent once.
 func (s *CountingSemaphore) Release(ctx context.Context, n int) error {
-	ctx, cancel := toRelease(ctx)
-	defer cancel()
-	_, err := s.add(ctx, n, 1, false)
+	_, err := s.release(ctx, n, false)
 	return err
 }
 
 // ReleaseIfExists is Release for a semaphore that is there; otherwise it changes nothing and reports false. It keeps
 // a release that comes after the semaphore's TTL from making one without an end. Sent once.
 func (s *CountingSemaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
+	return s.release(ctx, n, true)
+}
+
+// release is Release, of a semaphore that is there if that is asked for. It reports whether anything was released.
+func (s *CountingSemaphore) release(ctx context.Context, n int, ifThere bool) (bool, error) {
 	ctx, cancel := toRelease(ctx)
 	defer cancel()
-	r, err := s.add(ctx, n, 1, true)
+	r, err := s.add(ctx, n, 1, ifThere)
+	if r.there || err != nil {
+		s.c.observer.Released(ctx, s.name, n, -1, err)
+	}
 	return r.there, err
 }
 

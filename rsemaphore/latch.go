@@ -278,6 +278,12 @@ func (l *CountDownLatch) Await(ctx context.Context) error {
 	}
 	defer l.c.session.Leave()
 	began := time.Now()
+	err := l.await(ctx, began)
+	l.c.observer.Waited(ctx, l.name, time.Since(began), err)
+	return err
+}
+
+func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 	shared, first := l.c.queue.Share(l.line())
 	defer shared.Leave()
 	if !first {

@@ -18,9 +18,13 @@ type Observer struct {
 	Acquired func(ctx context.Context, name string, n int, waited time.Duration)
 	// NotAcquired: an acquisition ended without the permits, for the reason in err.
 	NotAcquired func(ctx context.Context, name string, n int, waited time.Duration, err error)
-	// Released: Release ended, with its result, of n permits that were held for so long.
+	// Waited: an Await ended after so long: nil, the latch opened or the barrier tripped; otherwise err says why it did not.
+	Waited func(ctx context.Context, name string, waited time.Duration, err error)
+	// Released: Release ended, with its result, of n permits that were held for so long. Of a CountingSemaphore, which knows
+	// no holders, held is negative.
 	Released func(ctx context.Context, name string, n int, held time.Duration, err error)
-	// Renewed: a renewal was confirmed (nil) or failed (err). A failure is not final; Ended says when a permit is lost.
+	// Renewed: a renewal of a permit, or of the lease of a barrier's party, was confirmed (nil) or failed (err). A failure is
+	// not final; Ended says when a permit is lost, Waited when a party is.
 	Renewed func(ctx context.Context, name string, err error)
 	// Ended: a permit ended without Release, with ErrLost, ErrMaxHold or ErrClosed.
 	Ended func(ctx context.Context, name string, why error)
@@ -33,6 +37,7 @@ func (o Observer) guarded(s *session.Session) Observer {
 	return Observer{
 		Acquired:    session.Guard2(s, o.Acquired),
 		NotAcquired: session.Guard3(s, o.NotAcquired),
+		Waited:      session.Guard2(s, o.Waited),
 		Released:    session.Guard3(s, o.Released),
 		Renewed:     session.Guard1(s, o.Renewed),
 		Ended:       session.Guard1(s, o.Ended),

@@ -952,6 +952,7 @@ func TestTheObserverIsToldOfEverythingAndMayPanic(t *testing.T) {
 		Released: func(_ context.Context, name string, n int, _ time.Duration, err error) {
 			see("released %d of %s: %v", n, name, err)
 		},
+		Waited:  func(_ context.Context, name string, _ time.Duration, err error) { see("waited for %s: %v", name, err) },
 		Renewed: func(_ context.Context, name string, err error) { see("renewed %s: %v", name, err) },
 		Ended:   func(_ context.Context, name string, why error) { see("ended %s: %v", name, why) },
 		Woken:   func(_ context.Context, name string, byMessage bool) { see("woken %s: %t", name, byMessage) },
@@ -978,6 +979,30 @@ func TestTheObserverIsToldOfEverythingAndMayPanic(t *testing.T) {
 		return has("acquired 2 of s") && has("acquired 1 of s") && has("not acquired 1 of s: true") && has("released 2 of s: <nil>") && has("ended s: lost")
 	})
 	require.True(t, has("woken s: true") || has("woken s: false"))
+
+	counting := r.c.CountingSemaphore("c")
+	require.NoError(t, counting.Release(within(t), 3))
+	require.True(t, has("released 3 of c: <nil>"))
+	there, err := r.c.CountingSemaphore("none").ReleaseIfExists(within(t), 1)
+	require.NoError(t, err)
+	require.False(t, there)
+	require.False(t, has("released 1 of none: <nil>"), "nothing was")
+	require.NoError(t, counting.Acquire(within(t), 2))
+	require.True(t, has("acquired 2 of c"))
+	require.Error(t, counting.TryAcquire(within(t), 2, 0))
+	require.True(t, has("not acquired 2 of c: true"))
+
+	latch := r.c.CountDownLatch("l")
+	require.NoError(t, latch.Await(within(t)))
+	require.True(t, has("waited for l: <nil>"))
+	require.True(t, must1[bool](t)(latch.TrySetCount(within(t), 1, 0)))
+	ended, cancel := context.WithCancel(within(t))
+	cancel()
+	err = latch.Await(ended)
+	require.Error(t, err)
+	require.True(t, has("waited for l: "+err.Error()))
+	require.NoError(t, errOf(r.c.CyclicBarrier("b", 1).Await(within(t))))
+	require.True(t, has("waited for b: <nil>"))
 	require.Positive(t, log.count("observer panicked"))
 }
 

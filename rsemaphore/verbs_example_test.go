@@ -1,0 +1,164 @@
+package rsemaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// A permit that is over closes Done, and says why it is over.
+func ExamplePermit() {
+	c, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	permit, err := c.Semaphore("slots", 5).TryAcquire(ctx, 1, 0, 30*time.Second) // 30 s, and not renewed
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(permit.Name(), permit.N(), permit.Err(), time.Until(permit.Until()) > 20*time.Second)
+	if err := permit.Extend(ctx, time.Hour); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("extended:", time.Until(permit.Until()) > 50*time.Minute)
+	if err := permit.Release(ctx); err != nil {
+		log.Fatal(err)
+	}
+	<-permit.Done()
+	fmt.Println(permit.Err())
+	// Output:
+	// slots 1 <nil> true
+	// extended: true
+	// released
+}
+
+// Another process, or an operator, gives back a permit by its id. The ids are those that Inspect shows.
+func ExampleSemaphore_ReleaseIDs() {
+	c, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	slots := c.Semaphore("slots", 5)
+	permit, err := slots.TryAcquire(ctx, 2, 0, time.Minute)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(permit.IDs()), slots.ReleaseIDs(ctx, permit.IDs()...))
+	err = slots.ReleaseIDs(ctx, permit.IDs()...)
+	fmt.Println("not held any more:", errors.Is(err, rsemaphore.ErrLost))
+	// Output:
+	// 2 <nil>
+	// not held any more: true
+}
+
+// Java sets the capacity of a semaphore that is shared with Redisson, and no Go process objects.
+func ExampleSemaphore_Shared() {
+	c, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	if _, err := c.Semaphore("slots", 8).Shared().Resize(ctx, 8); err != nil { // as Redisson's setPermits
+		log.Fatal(err)
+	}
+	slots := c.Semaphore("slots", 5).Shared()
+	permit, err := slots.Acquire(ctx, 7)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer permit.Release(ctx)
+	available, _ := slots.Available(ctx)
+	fmt.Println(slots.Name(), available)
+	// Output:
+	// slots 1
+}
+
+// Inspect tells whose a permit is: the client's whose ID begins so.
+func ExampleClient_ID() {
+	c, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	slots := c.Semaphore("slots", 5)
+	permit, err := slots.Acquire(ctx, 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer permit.Release(ctx)
+	state, err := slots.Inspect(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("ours:", c.ID()[:len(state.Permits[0].Client)] == state.Permits[0].Client)
+	// Output:
+	// ours: true
+}
+
+// The number of permits changes while the semaphore is in use.
+func ExampleCountingSemaphore_AddPermits() {
+	c, end := onEmbedded()
+	defer end()
+	ctx := context.Background()
+
+	s := c.CountingSemaphore("printer")
+	there, err := s.ReleaseIfExists(ctx, 1)
+	fmt.Println(s.Name(), there, err)
+	free, err := s.AddPermits(ctx, 3)
+	fmt.Println(free, err)
+	free, err = s.ReducePermits(ctx, 1)
+	fmt.Println(free, err)
+	state, err := s.Inspect(ctx)
+	fmt.Println(state.Available, state.TTL < 0, err)
+	taken, err := s.Drain(ctx)
+	fmt.Println(taken, err)
+	// Output:
+	// printer false <nil>
+	// 3 <nil>
+	// 2 <nil>
+	// 2 true <nil>
+	// 2 <nil>
+}
+
+// What is left of a latch, and its end.
+func ExampleCountDownLatch_CountDown() {
+	c, end := onEmbedded()
+	defer end()
+	ctx := context.Background()
+
+	l := c.CountDownLatch("import")
+	if _, err := l.TrySetCount(ctx, 3, time.Hour); err != nil {
+		log.Fatal(err)
+	}
+	left, err := l.CountDown(ctx)
+	fmt.Println(l.Name(), left, err)
+	left, err = l.Count(ctx)
+	fmt.Println(left, err)
+	state, err := l.Inspect(ctx)
+	fmt.Println(state.Count, state.TTL > 50*time.Minute, err)
+	deleted, err := l.Delete(ctx)
+	fmt.Println(deleted, err)
+	// Output:
+	// import 2 <nil>
+	// 2 <nil>
+	// 2 true <nil>
+	// true <nil>
+}
+
+// How many have arrived, and in which generation.
+func ExampleCyclicBarrier_Inspect() {
+	c, end := onEmbedded()
+	defer end()
+	ctx := context.Background()
+
+	b := c.CyclicBarrier("simulation", 1)
+	arrival, err := b.Await(ctx)
+	fmt.Println(b.Name(), arrival.Generation, arrival.Last, err)
+	state, err := b.Inspect(ctx)
+	fmt.Println(state.Generation, state.Waiting, state.Parties, err)
+	// Output:
+	// simulation 1 true <nil>
+	// 2 0 1 <nil>
+}
