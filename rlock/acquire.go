@@ -8,7 +8,6 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
-	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
@@ -116,7 +115,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 		r.Backoff = l.backoff.after
 	}
 	if !l.hands() {
-		r.Channel, r.Own = l.kind.channel(l.key, a.own.lease.Owner), l.kind.place == fairQueue
+		r.Channel, r.Own = l.kind.channel(l.key, a.own.Lease.Owner), l.kind.place == fairQueue
 		r.Taker, r.Try = nil, func(ctx context.Context) (wait.Answer, error) { return a.Ask(ctx, nil) }
 	} else if !r.Alone {
 		r.Grants = l.grants + l.c.id
@@ -133,22 +132,22 @@ func (a *acquisition) reenter(ctx context.Context, r wait.Request, own *owner) (
 	if l.kind.entry == entryNever {
 		return nil, fmt.Errorf("%w: %q", ErrReentry, l.name)
 	}
-	want, err := own.enter()
+	want, err := own.Enter()
 	if err != nil {
 		return nil, fmt.Errorf("re-enter %q: %w", l.name, err)
 	}
 	a.own, a.want, r.Alone = own, want, true
-	l.c.engine.Longest(&own.lease, a.lease)
+	l.c.engine.Longest(&own.Lease, a.lease)
 	if err := l.c.queue.Wait(ctx, r); err != nil {
-		err = l.lost(&own.lease, err)
-		a.retreat()
+		err = l.lost(&own.Lease, err)
+		own.Retreat(a.unanswered)
 		return nil, err
 	}
-	if a.auto && !l.c.engine.Auto(&own.lease, a.lease) || !l.c.engine.Confirmed(&own.lease, a.sent, a.lease) {
-		a.retreat()
-		return nil, fmt.Errorf("re-enter %q: %w", l.name, own.why())
+	if a.auto && !l.c.engine.Auto(&own.Lease, a.lease) || !l.c.engine.Confirmed(&own.Lease, a.sent, a.lease) {
+		own.Retreat(a.unanswered)
+		return nil, fmt.Errorf("re-enter %q: %w", l.name, own.Why())
 	}
-	return own.handle(a.auto), nil
+	return newHold(own.Handle(a.auto)), nil
 }
 
 // joinable says why an owner of another process cannot be joined, if so.
@@ -169,11 +168,11 @@ func (a *acquisition) failed(err error) error {
 		a.ReleaseLater(time.Time{}) // its place in the queue
 	}
 	if a.under != nil {
-		err = l.lost(&a.under.lease, err)
+		err = l.lost(&a.under.Lease, err)
 	} else if a.join != "" && errors.Is(err, ErrWrongType) {
 		err = fmt.Errorf("join %s on %q: %w: %w", a.join, l.name, ErrLost, err)
 	}
-	a.undo()
+	a.own.Abandon(a.unanswered, a.entry)
 	return err
 }
 
@@ -182,33 +181,19 @@ func (a *acquisition) register() (*Hold, error) {
 	l, own := a.l, a.own
 	added := false
 	if a.handed {
-		added = l.c.engine.AddHanded(&own.lease, a.sent, a.written, a.lease, a.auto, l.c.opts.MaxHold)
+		added = l.c.engine.AddHanded(&own.Lease, a.sent, a.written, a.lease, a.auto, l.c.opts.MaxHold)
 	} else {
-		added = l.c.engine.Add(&own.lease, a.since, a.sent, a.lease, a.auto, l.c.opts.MaxHold)
-	}
-	if !added {
-		// Only a stall of this very machine since try looked; the server's lease may have some time left.
-		a.unanswered = time.Now()
-		a.undo()
-		return nil, expiredUnused(l.name)
-	}
-	if l.c.session.Closed() {
-		// Close ran while we were being granted, and has not seen this hold.
-		own.end(ErrClosed)
-		l.c.engine.Remove(&own.lease)
-		a.unanswered = time.Now()
-		a.undo()
-		return nil, ErrClosed
+		added = l.c.engine.Add(&own.Lease, a.since, a.sent, a.lease, a.auto, l.c.opts.MaxHold)
 	}
 	own.token = a.token
-	if !a.unanswered.IsZero() || a.inQueue {
-		own.doubt = &doubt{a.unanswered, a.entry}
+	if a.unanswered.IsZero() && !a.inQueue { // then the grant has taken it out of the queue
+		a.entry = ""
 	}
-	return own.handle(a.auto), nil
-}
-
-func expiredUnused(name string) error {
-	return fmt.Errorf("%w: %q was granted, but its lease was over before it could be used", ErrUnavailable, name)
+	h, err := own.Start(added, a.auto, a.unanswered, a.entry)
+	if err != nil {
+		return nil, err
+	}
+	return newHold(h), nil
 }
 
 // lost ends the hold in use if err, of an acquisition that relied on it, says that it is over, and returns err as the loss
@@ -222,45 +207,4 @@ func (l *single) lost(c *lease.Lease, err error) error {
 		l.c.engine.Lost(c, ErrLost)
 	}
 	return err
-}
-
-// retreat counts a failed re-entry out. The count on the server may be one too high then, until it is next set. But
-// every hold that was there when it was tried may have been released meanwhile, each leaving the lock to it:
-//
-//	re-entry: counted in, request lost      Unlock of the outer hold: one is left, so the lock is kept
-//	re-entry: given up                      nobody is left to release it
-func (a *acquisition) retreat() {
-	if a.own.exit(nil) == 0 {
-		a.l.c.engine.Remove(&a.own.lease)
-		a.l.c.owe(a.own, a.entry, a.unanswered)
-	}
-}
-
-// undo releases, in the background, whatever the tries of a failed acquisition may have taken.
-func (a *acquisition) undo() {
-	a.own.end(ErrNotAcquired)
-	if !a.unanswered.IsZero() {
-		a.l.c.owe(a.own, a.entry, a.unanswered)
-	}
-}
-
-// owe has an owner released in the background until its lease is over, and its entry taken out of the queue. An answer
-// before after is not final.
-func (c *Client) owe(own *owner, entry string, after time.Time) {
-	l := own.lock
-	c.retrier.Add(&session.Pending{
-		Name:  l.name,
-		After: after,
-		Until: time.Now().Add(max(own.longest(), c.opts.CallTimeout)),
-		Release: func(ctx context.Context) error {
-			_, err := own.giveUp(ctx, entry)
-			if err == nil {
-				c.queue.Wake(l.key)
-			}
-			if errors.Is(err, ErrWrongType) {
-				return nil // nothing of the owner is left
-			}
-			return err // also a refusal: the right that is missing may be given
-		},
-	})
 }

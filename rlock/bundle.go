@@ -18,19 +18,22 @@ import (
 // through the composite's Hold alone, so that all of them are forgotten with it.
 type bundle struct {
 	life session.Life
+	hook func(*session.Handle) // ended
 
 	mu   sync.Mutex
-	need int                   // the hold is over when fewer parts last
-	live map[*handle]struct{}  // parts that last
-	dead map[*handle]time.Time // parts that do not, and until when they could be relied on
-	why  error                 // another reason than ErrLost for which one has ended before any was needed
+	need int                           // the hold is over when fewer parts last
+	live map[*session.Handle]struct{}  // parts that last
+	dead map[*session.Handle]time.Time // parts that do not, and until when they could be relied on
+	why  error                         // another reason than ErrLost for which one has ended before any was needed
 
 	reacquire   func() // of a Quorum: have the votes that are missing asked for again some time soon
 	reacquiring *time.Timer
 }
 
 func newBundle() *bundle {
-	return &bundle{live: map[*handle]struct{}{}, dead: map[*handle]time.Time{}}
+	b := &bundle{live: map[*session.Handle]struct{}{}, dead: map[*session.Handle]time.Time{}}
+	b.hook = b.ended
+	return b
 }
 
 // attach takes in a hold that was just acquired; it may have ended already. needed: the hold of all is over without it.
@@ -42,10 +45,7 @@ func (b *bundle) attach(x *Hold, needed bool) {
 		b.need++
 	}
 	b.mu.Unlock()
-	h.part.Store(b)
-	if h.life.Err() != nil { // before it could tell us
-		b.ended(h)
-	}
+	h.OnEnd(&b.hook)
 }
 
 // require has the hold of all end when fewer than need parts last; false: it has.
@@ -64,9 +64,9 @@ func (b *bundle) require(need int) bool {
 }
 
 // ended is told when a part is over.
-func (b *bundle) ended(h *handle) {
-	why, until := h.life.Err(), time.Now()
-	if d := h.owner.lock.c.engine.Until(&h.owner.lease); d.Before(until) {
+func (b *bundle) ended(h *session.Handle) {
+	why, until := h.Err(), time.Now()
+	if d := h.Holding.Until(); d.Before(until) {
 		until = d
 	}
 	b.mu.Lock()
@@ -128,11 +128,10 @@ type parts struct {
 	b     *bundle
 	began time.Time // when all were there
 
-	mu       sync.Mutex
-	holds    []*Hold // by member; nil: not held
-	given    bool    // given back, or about to be: what comes now is not wanted
-	unlocked chan struct{}
-	result   error
+	mu    sync.Mutex
+	holds []*Hold // by member; nil: not held
+	given bool    // given back, or about to be: what comes now is not wanted
+	once  session.Once
 }
 
 func newParts(q *composite) *parts {
@@ -154,7 +153,7 @@ func (p *parts) add(i int, x *Hold) (wanted bool) {
 // missing are the members of which there is no hold that lasts.
 func (p *parts) missing() (which []int) {
 	for i, x := range p.all() {
-		if x == nil || x.h.life.Err() != nil {
+		if x == nil || x.h.Err() != nil {
 			which = append(which, i)
 		}
 	}
@@ -183,8 +182,8 @@ func (p *parts) owner(key any) *owner {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, x := range p.holds {
-		if x != nil && x.h.owner.lock.ownKey == key {
-			return x.h.owner
+		if x != nil && ownerOf(x.h).lock.ownKey == key {
+			return ownerOf(x.h)
 		}
 	}
 	return nil
@@ -233,7 +232,7 @@ func (p *parts) giveBack(ctx context.Context, until time.Time) {
 	done := make(chan struct{}, len(holds))
 	limit := time.Duration(0)
 	for _, x := range holds {
-		limit = max(limit, x.h.owner.lock.c.opts.CallTimeout)
+		limit = max(limit, ownerOf(x.h).lock.c.opts.CallTimeout)
 		go func() {
 			x.discard(ctx)
 			done <- struct{}{}
@@ -261,19 +260,25 @@ func (p *parts) giveBack(ctx context.Context, until time.Time) {
 
 // discard unlocks a part that is not wanted.
 func (x *Hold) discard(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), x.h.owner.lock.c.opts.CallTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownerOf(x.h).lock.c.opts.CallTimeout)
 	defer cancel()
 	x.Unlock(ctx) // if it fails it goes on by itself
 }
 
 func (p *parts) extend(ctx context.Context, d time.Duration) error {
+	if err := session.CheckRange("extension", d, session.MinLease); err != nil {
+		return errs.Edge("rlock", err)
+	}
+	if why := p.b.life.Err(); why != nil {
+		return fmt.Errorf("rlock: extend %q: %w", p.of.name, why)
+	}
 	if p.of.quorum {
 		for _, x := range p.all() {
 			if x == nil {
 				continue
 			}
 			// A restarted server votes after this time: nobody may trust a vote of before for longer.
-			if most := max(x.h.owner.longest(), x.h.owner.lock.c.opts.WatchdogTimeout); d > most {
+			if most := max(x.h.Holding.Longest(), ownerOf(x.h).lock.c.opts.WatchdogTimeout); d > most {
 				return fmt.Errorf("rlock: %w", errs.InvalidOption("extension of a Quorum", d, fmt.Sprintf("%v to %v, its lease or WatchdogTimeout", session.MinLease, most)))
 			}
 		}
@@ -332,35 +337,22 @@ func (p *parts) each(ctx context.Context, holds []*Hold, do func(context.Context
 func (p *parts) keep(d time.Duration) {
 	for _, x := range p.all() {
 		if x != nil {
-			x.h.keep(p.began.Add(d).Sub(x.h.owner.lock.c.base.Add(x.h.began)))
+			keep(x.h, p.began.Add(d).Sub(ownerOf(x.h).lock.c.base.Add(x.h.Began)))
 		}
 	}
 }
 
 // unlock is Hold.Unlock of a composite.
-func (p *parts) unlock(ctx context.Context, x *Hold) error {
-	p.mu.Lock()
-	first := p.unlocked == nil
-	if first {
-		p.unlocked = make(chan struct{})
-	}
-	p.mu.Unlock()
-	ctx, cancel := x.releaseContext(ctx)
-	defer cancel()
-	if !first {
-		select {
-		case <-p.unlocked:
-			return p.result
-		case <-ctx.Done():
-			return fmt.Errorf("rlock: unlock %q: %w: another Unlock of this hold is still under way: %w", p.of.name, ErrUnknownOutcome, context.Cause(ctx))
-		}
-	}
-	p.b.rest()
-	p.b.life.End(ErrReleased) // before anything is sent: nobody may work under the hold while it is being given away
-	p.result = p.release(ctx, p.b.life.Err())
-	close(p.unlocked)
-	return p.result
+func (p *parts) unlock(ctx context.Context) error {
+	return p.handles().Release(ctx, p.of.name, &p.b.life, &p.once, func(ctx context.Context) error {
+		p.b.rest()
+		p.b.life.End(ErrReleased) // before anything is sent: nobody may work under the hold while it is being given away
+		return p.release(ctx, p.b.life.Err())
+	})
 }
+
+// handles are those of the first member's client.
+func (p *parts) handles() *session.Handles { return &p.of.members[0].c.handles }
 
 // release gives all parts back. why: what ended the hold.
 func (p *parts) release(ctx context.Context, why error) error {
@@ -368,7 +360,7 @@ func (p *parts) release(ctx context.Context, why error) error {
 	unlock := func(ctx context.Context, x *Hold) error { return x.Unlock(ctx) }
 	if q.quorum {
 		unlock = func(ctx context.Context, x *Hold) error { // goes on when a majority has answered
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 4*x.h.owner.lock.c.opts.CallTimeout)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 4*ownerOf(x.h).lock.c.opts.CallTimeout)
 			defer cancel()
 			return x.Unlock(ctx)
 		}

@@ -20,6 +20,7 @@ import (
 // Client makes locks and keeps the holds of this process. It is safe for concurrent use; make one and share it.
 type Client struct {
 	session *session.Session
+	handles session.Handles // what holds have in common
 	// What the session has, and is asked for all the time.
 	id      string // connection id: the first half of every owner
 	base    time.Time
@@ -68,6 +69,10 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	s.Start(lease.Config{Watch: h.Watch, Heartbeats: beats, Renewed: c.observer.Renewed}, c.observer.Woken)
 	c.id, c.base, c.opts, c.hub, c.runner, c.log = s.ID, s.Base, s.Options, s.Hub, s.Runner, s.Logger
 	c.engine, c.queue, c.retrier = s.Engine, s.Queue, s.Retrier
+	c.handles = session.Handles{Session: s, Noun: "hold", Verb: "Unlock", Ended: c.observer.Ended,
+		Released: func(ctx context.Context, h *session.Holding, lasted time.Duration, err error) {
+			c.observer.Released(ctx, h.Lease.Name, lasted, err)
+		}}
 	if o.Liveness {
 		c.monitor = newMonitor(c)
 	}

@@ -165,7 +165,7 @@ func (l *single) query(ctx context.Context) (queryReply, error) {
 	if own != nil {
 		id = ""
 		if own, _, _ = l.resolve(own); own != nil {
-			id = Owner(own.lease.Owner)
+			id = Owner(own.Lease.Owner)
 		}
 	}
 	q, err := session.Ask(ctx, l.c.session, nil, func(ctx context.Context) (queryReply, error) { return l.runQuery(ctx, string(id)) })

@@ -188,7 +188,7 @@ func (t *together) settle(ctx context.Context, p *parts) error {
 	holds := p.all()
 	errs := make([]error, len(holds))
 	if !t.until.IsZero() {
-		end := time.Now().Add(holds[0].h.owner.lock.c.opts.CallTimeout) // one call is not begun for nothing
+		end := time.Now().Add(ownerOf(holds[0].h).lock.c.opts.CallTimeout) // one call is not begun for nothing
 		if t.until.After(end) {
 			end = t.until
 		}
@@ -204,8 +204,7 @@ func (t *together) settle(ctx context.Context, p *parts) error {
 	}
 	wg.Wait()
 	for _, x := range holds {
-		x.h.auto = false
-		x.h.owner.lock.c.engine.Manual(&x.h.owner.lease)
+		x.h.Manual()
 	}
 	return errors.Join(errs...)
 }
@@ -303,13 +302,13 @@ func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, erro
 		r.Until = t.began.Add(waitTime)
 	}
 	if err := c.queue.Wait(ctx, r); err != nil {
-		t.undo()
+		t.abandon(t.unanswered)
 		return nil, err
 	}
 	for _, own := range t.owners {
-		if !c.engine.Add(&own.lease, t.since, t.sent, t.lease, t.auto, c.opts.MaxHold) {
+		if !c.engine.Add(&own.Lease, t.since, t.sent, t.lease, t.auto, c.opts.MaxHold) {
 			t.drop(ErrNotAcquired)
-			return nil, expiredUnused(own.lock.name)
+			return nil, own.Expired()
 		}
 	}
 	if c.session.Closed() { // it has not seen these holds
@@ -318,10 +317,7 @@ func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, erro
 	}
 	p := newParts(t.q)
 	for i, own := range t.owners {
-		if !t.unanswered.IsZero() {
-			own.doubt = &doubt{t.unanswered, ""}
-		}
-		p.add(i, own.handle(t.auto))
+		p.add(i, newHold(own.First(t.auto, t.unanswered, "")))
 	}
 	p.began = time.Now()
 	return &Hold{parts: p}, nil
@@ -338,20 +334,16 @@ func (t *together) renew(ctx context.Context) {
 // drop gives back what was granted, and may be registered in part.
 func (t *together) drop(why error) {
 	for _, own := range t.owners {
-		own.end(why)
-		t.c.engine.Remove(&own.lease)
+		own.End(why)
+		t.c.engine.Remove(&own.Lease)
 	}
-	t.unanswered = time.Now()
-	t.undo()
+	t.abandon(time.Now())
 }
 
-// undo is acquisition.undo for all.
-func (t *together) undo() {
+// abandon releases, in the background, what requests may take until then.
+func (t *together) abandon(until time.Time) {
 	for _, own := range t.owners {
-		own.end(ErrNotAcquired)
-		if !t.unanswered.IsZero() {
-			t.c.owe(own, "", t.unanswered)
-		}
+		own.Abandon(until, "")
 	}
 }
 
@@ -403,15 +395,17 @@ func (t *together) try(ctx context.Context) (wait.Answer, error) {
 	return wait.Answer{Granted: true}, nil
 }
 
-// takeBack releases a grant that is no use, and owes what cannot be confirmed now or may come later.
+// takeBack releases a grant that is no use, and has what cannot be confirmed now, or may come later, released in the background.
 func (t *together) takeBack(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, own := range t.owners {
-		own.end(ErrNotAcquired)
+		own.End(ErrNotAcquired)
 		wg.Go(func() {
-			if _, err := own.lock.runRelease(ctx, own.lease.Owner, 0, ""); err != nil || !t.unanswered.IsZero() {
-				t.c.owe(own, "", t.unanswered)
+			until := t.unanswered
+			if _, err := own.lock.runRelease(ctx, own.Lease.Owner, 0, ""); err != nil && until.IsZero() {
+				until = time.Now()
 			}
+			own.Abandon(until, "")
 		})
 	}
 	wg.Wait()
@@ -432,9 +426,7 @@ func (t *together) call(notAfter int64) script.Call {
 			return
 		}
 		for _, own := range owners {
-			if own.unwanted() {
-				c.owe(own, "", time.Time{})
-			}
+			own.Late()
 		}
 	}
 	return call

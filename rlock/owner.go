@@ -2,55 +2,34 @@ package rlock
 
 import (
 	"context"
-	"errors"
 	"net/url"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/session"
 )
-
-// doubt is what requests of an acquisition that were never answered may leave behind on the server, also after the
-// release.
-type doubt struct {
-	until time.Time // they do not run later than this
-	entry string    // of the queue, "" if it was never asked for
-}
-
-var noDoubt = &doubt{}
 
 // owner is one outermost acquisition and its re-entries: one field of the lock's hash. Its id is never used again.
 type owner struct {
+	session.Holding
 	lock  *single
-	lease lease.Lease
-	under *owner // of the write hold under which it reads
-
-	doubt *doubt // set before the first handle is made
-	token int64  // likewise; 0: none
-
-	mu        sync.Mutex
-	count     int32   // handles alive, and re-entries under way
-	releasing bool    // the last release is under way
-	again     bool    // and was overtaken by the reply of a try that had been given up
-	handles   *handle // chained
-	ended     error   // why it is over
-
-	keep time.Duration // after its client's base: no release before; see UnlockAfter
-
-	// the outermost acquisition's, which is mostly the only one: kept here to be one piece of memory
-	first handle
+	under *owner       // of the write hold under which it reads
+	token int64        // set before the first handle is made; 0: none
+	keep  atomic.Int64 // ns after its client's base: no release before; see UnlockAfter
 }
 
 func (l *single) newOwner(ctx context.Context, d time.Duration, label string) *owner {
-	own := &owner{lock: l, count: 1, doubt: noDoubt}
-	own.lease = lease.Lease{Name: l.name, Owner: l.c.session.NewOwner(label), Renew: l.kind.renew, Ended: own.lost, Ctx: ctx, Of: own, Longest: d}
-	own.lease.Drift = l.kind.votes
-	own.lease.Key = l.leaseKey(own.lease.Owner)
+	own := &owner{lock: l}
+	own.Lease = lease.Lease{Name: l.name, Owner: l.c.session.NewOwner(label), Renew: l.kind.renew, Ctx: ctx, Longest: d}
+	own.Lease.Drift = l.kind.votes
+	own.Lease.Key = l.leaseKey(own.Lease.Owner)
 	if l.kind.more != nil {
-		more := l.kind.more(l, own.lease.Owner)
-		own.lease.More = &more
+		more := l.kind.more(l, own.Lease.Owner)
+		own.Lease.More = &more
 	}
+	own.Begin(&l.c.handles, own)
 	return own
 }
 
@@ -116,144 +95,34 @@ func (x *ownerContext) Value(key any) any {
 	return x.Context.Value(key)
 }
 
-// enter counts a re-entry in and returns the count wanted on the server, or why there is nothing to re-enter.
-func (o *owner) enter() (want int, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if errors.Is(o.ended, ErrLost) {
-		return 0, o.ended // with ErrWrongType, if its key was overwritten
-	}
-	if o.ended != nil || o.count == 0 {
-		return 0, ErrLost
-	}
-	o.count++
-	return int(o.count), nil
-}
+// Label implements session.Resource.
+func (o *owner) Label() string { return Owner(o.Lease.Owner).Label() }
 
-// exit counts one handle, or one failed re-entry (nil), out and returns the remaining count. If that is 0, a handle's
-// release begins, which finish ends.
-func (o *owner) exit(h *handle) (remaining int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for at := &o.handles; *at != nil; at = &(*at).beside {
-		if *at == h {
-			*at = h.beside
-			break
+// Send implements session.Resource. Before its time it has the lock end then. The first time a waiter of this process may be
+// named as the next holder; after that it might be a second run, which no waiter could count its lease from.
+func (o *owner) Send(ctx context.Context, remaining int, again bool) (gone bool, err error) {
+	l, c := o.lock, o.lock.c
+	var status releaseStatus
+	rest := time.Duration(0)
+	if k := o.keep.Load(); k != 0 && remaining == 0 {
+		rest = time.Duration(k) - time.Since(c.base)
+	}
+	switch {
+	case rest > 0:
+		status, err = l.runKeep(ctx, o.Lease.Owner, (rest + time.Millisecond).Truncate(time.Millisecond))
+	case !again && remaining == 0 && l.hands():
+		if offer := c.queue.Offer(l.key, time.Now().Add(c.opts.CallTimeout)); offer != nil {
+			status, err = l.runPass(ctx, o.Lease.Owner, o.Entry(), offer)
+			return status == releaseGone, err
 		}
+		fallthrough
+	default:
+		status, err = l.runRelease(ctx, o.Lease.Owner, remaining, o.Entry())
 	}
-	if o.count--; o.count == 0 && o.ended == nil {
-		o.ended = ErrReleased
-		o.releasing = h != nil
+	if err == nil && remaining == 0 {
+		c.queue.Wake(l.key)
 	}
-	return int(o.count)
-}
-
-// handle makes the handle of an acquisition that was counted in before.
-func (o *owner) handle(auto bool) *Hold {
-	o.mu.Lock()
-	h := &o.first
-	if h.owner != nil {
-		h = &handle{}
-	}
-	h.owner, h.auto, h.began = o, auto, time.Since(o.lock.c.base)
-	h.life.Count()
-	h.beside, o.handles = o.handles, h
-	ended := o.ended
-	o.mu.Unlock()
-	if ended != nil { // lost between the grant and here
-		h.end(ended)
-	}
-	return newHold(h)
-}
-
-// lost is the watchdog's word that the hold is over. It may come again: a hold that Close has ended stays with the watchdog
-// until Unlock, and can be lost before that. ended does not tell: it is set for a hold that was dropped.
-func (o *owner) lost(why error) {
-	if o.lease.Tell() {
-		o.lock.c.observer.Ended(o.lease.Values(), o.lock.name, why)
-	}
-	o.end(why)
-}
-
-func (o *owner) end(why error) {
-	o.mu.Lock()
-	if o.ended == nil {
-		o.ended = why
-	}
-	var handles []*handle
-	for h := o.handles; h != nil; h = h.beside {
-		handles = append(handles, h)
-	}
-	o.mu.Unlock()
-	for _, h := range handles {
-		h.end(why)
-	}
-}
-
-// InUse reports whether there is a handle; an owner that was dropped stays with the watchdog until its lease is over.
-func (o *owner) InUse() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.count > 0
-}
-
-// longest is for how long from now the server may have the lock, whatever is done.
-func (o *owner) longest() time.Duration { return o.lock.c.engine.Longest(&o.lease, 0) }
-
-// through reports whether the last of its holds has been given to Unlock, in good time.
-func (o *owner) through() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.ended == ErrReleased
-}
-
-func (o *owner) why() error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.ended == nil {
-		return ErrLost
-	}
-	return o.ended
-}
-
-// unwanted reports whether nobody uses the owner, or ever will, so that a grant that comes now is to be given back. A
-// closed client's holds, and those past MaxHold, are in use until Unlock. While its release is under way the answer is no:
-// another one beside it would find the owner first, and the release, finding nothing, would say that it was lost. It is
-// made afterwards (see finish).
-func (o *owner) unwanted() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.releasing {
-		o.again = true
-		return false
-	}
-	return o.ended == ErrNotAcquired || o.ended == ErrReleased || errors.Is(o.ended, ErrLost)
-}
-
-// rest is for how long the lock is not to be released yet.
-func (o *owner) rest() time.Duration {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.keep == 0 {
-		return 0
-	}
-	return o.keep - time.Since(o.lock.c.base)
-}
-
-// giveUp sends the release of an owner that is through once, or, before its time, has the lock end then.
-func (o *owner) giveUp(ctx context.Context, entry string) (releaseStatus, error) {
-	if rest := o.rest(); rest > 0 {
-		return o.lock.runKeep(ctx, o.lease.Owner, (rest + time.Millisecond).Truncate(time.Millisecond))
-	}
-	return o.lock.runRelease(ctx, o.lease.Owner, 0, entry)
-}
-
-// finish ends a release, and reports whether a grant came to light in between.
-func (o *owner) finish() (again bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.releasing = false
-	return o.again
+	return status == releaseGone, err
 }
 
 // ownerKey is the context key of the owner of one lock: a hold's context says nothing about other locks.
@@ -267,7 +136,7 @@ type ownerKey struct {
 func ownerIn(ctx context.Context, l *single) (*owner, Owner) {
 	switch v := ctx.Value(l.ownKey).(type) {
 	case *owner:
-		return v, Owner(v.lease.Owner)
+		return v, Owner(v.Lease.Owner)
 	case named:
 		if c := l.c.engine.Find(l.leaseKey(string(v.owner)), string(v.owner)); c != nil {
 			return c.Of.(*owner), v.owner
@@ -285,14 +154,11 @@ type holdContext struct {
 }
 
 func (x *holdContext) Value(key any) any {
-	if k, ok := key.(lifeKey); ok && k.of == x.hold.life() {
-		return true
-	}
 	if p := x.hold.parts; p != nil {
 		if own := p.owner(key); own != nil {
 			return own
 		}
-	} else if own := x.hold.h.owner; key == own.lock.ownKey {
+	} else if own := ownerOf(x.hold.h); key == own.lock.ownKey {
 		return own
 	}
 	return x.Context.Value(key)

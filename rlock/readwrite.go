@@ -167,21 +167,14 @@ func (l *single) resolve(own *owner) (again, under *owner, err error) {
 	case own == nil || own.lock.kind.side == l.kind.side:
 		return own, nil, nil
 	case l.kind.side == reader:
-		if !own.lasts() {
+		if !own.Lasts() {
 			return nil, nil, fmt.Errorf("read %q under its write hold: %w", l.name, ErrLost)
 		}
 		return nil, own, nil
-	case own.under != nil && own.under.lasts():
+	case own.under != nil && own.under.Lasts():
 		return own.under, nil, nil
 	}
 	return nil, nil, fmt.Errorf("%w: %q is held for reading, and would wait for itself: release that first", ErrReentry, l.name)
-}
-
-// lasts reports whether the owner holds something, as far as is known here.
-func (o *owner) lasts() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.ended == nil && o.count > 0
 }
 
 // timeouts are the keys in which Redisson may have put the end of a field of a read-write lock's hash.

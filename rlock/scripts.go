@@ -101,7 +101,7 @@ func severalCall(c *Client, r severalRequest) script.Call {
 		if c.handover {
 			keys = append(keys, queueKey(own.lock.key))
 		}
-		args = append(args, own.lease.Owner, own.lock.grants)
+		args = append(args, own.Lease.Owner, own.lock.grants)
 	}
 	return script.Call{Script: severalScript, Keys: keys, Args: args}
 }

@@ -23,8 +23,8 @@ func (a *acquisition) Stand() wait.Standing {
 	// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps nobody out for long.
 	// It leaves time for a renewal that gets no answer, and another.
 	first := min(a.lease, max(4*poll, 4*c.opts.CallTimeout, time.Second))
-	a.entry = fmt.Sprintf("%s %d %d", a.own.lease.Owner, first.Milliseconds(), (5 * poll / 2).Milliseconds())
-	return wait.Standing{Owner: a.own.lease.Owner, Entry: a.entry, Lease: a.lease}
+	a.entry = fmt.Sprintf("%s %d %d", a.own.Lease.Owner, first.Milliseconds(), (5 * poll / 2).Milliseconds())
+	return wait.Standing{Owner: a.own.Lease.Owner, Entry: a.entry, Lease: a.lease}
 }
 
 // Taken implements wait.Taker: a grant with replicas to be asked for or a token to be had, one that is half over, and a
@@ -144,11 +144,11 @@ func (a *acquisition) refused(r acquireReply, received time.Time) (wait.Answer, 
 // used again.
 func (a *acquisition) renamed(received time.Time) wait.Answer {
 	a.unanswered = received
-	a.undo()
+	a.own.Abandon(a.unanswered, a.entry)
 	a.own, a.entry, a.since = a.newOwner(), a.place(), time.Time{}
 	answer := wait.Answer{Renamed: true}
 	if a.l.kind.place == fairQueue {
-		answer.Channel = a.l.kind.channel(a.l.key, a.own.lease.Owner)
+		answer.Channel = a.l.kind.channel(a.l.key, a.own.Lease.Owner)
 	}
 	return answer
 }
@@ -165,8 +165,8 @@ func (a *acquisition) place() string {
 func (a *acquisition) takeBack(ctx context.Context, err error) error {
 	l := a.l
 	if a.want == 1 {
-		if _, e := l.runRelease(ctx, a.own.lease.Owner, 0, a.entry); e != nil {
-			a.unanswered = time.Now() // undo goes on with it
+		if _, e := l.runRelease(ctx, a.own.Lease.Owner, 0, a.entry); e != nil {
+			a.unanswered = time.Now() // Abandon goes on with it
 		}
 	}
 	return err
@@ -174,7 +174,7 @@ func (a *acquisition) takeBack(ctx context.Context, err error) error {
 
 func (a *acquisition) call(notAfter int64, standing *wait.Standing) script.Call {
 	if a.join != "" {
-		return joinCall(a.l.key, string(a.join), a.own.lease.Owner, a.lease, notAfter, a.late())
+		return joinCall(a.l.key, string(a.join), a.own.Lease.Owner, a.lease, notAfter, a.late())
 	}
 	entry := ""
 	switch {
@@ -185,9 +185,9 @@ func (a *acquisition) call(notAfter int64, standing *wait.Standing) script.Call 
 	}
 	under := ""
 	if a.under != nil {
-		under = a.under.lease.Owner
+		under = a.under.Lease.Owner
 	}
-	call := a.l.kind.acquire(a.l, acquireRequest{a.own.lease.Owner, a.want, a.lease, notAfter, entry, under})
+	call := a.l.kind.acquire(a.l, acquireRequest{a.own.Lease.Owner, a.want, a.lease, notAfter, entry, under})
 	call.Late = a.late()
 	return call
 }
@@ -198,14 +198,14 @@ func (a *acquisition) late() func(rueidis.RedisResult) {
 	if a.want > 1 {
 		return nil // the owner is ours and is released with its hold
 	}
-	l, own, entry := a.l, a.own, a.entry
+	own := a.own
 	return func(res rueidis.RedisResult) {
 		m, err := res.ToMessage()
 		if err != nil {
 			return
 		}
-		if r, err := decodeAcquire(m); err == nil && r.status == acquireGranted && own.unwanted() {
-			l.c.owe(own, entry, time.Time{})
+		if r, err := decodeAcquire(m); err == nil && r.status == acquireGranted {
+			own.Late()
 		}
 	}
 }

@@ -3,6 +3,7 @@ package rsemaphore
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
@@ -15,6 +16,7 @@ import (
 // use; make one and share it.
 type Client struct {
 	session *session.Session
+	handles session.Handles // what permits have in common
 	// What the session has, and is asked for all the time.
 	id      string
 	seed    [8]byte // the first half of every permit id: the first of the connection id
@@ -40,6 +42,10 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	s.Start(lease.Config{Renewed: c.observer.Renewed}, c.observer.Woken)
 	c.id, c.seed, c.opts, c.hub, c.runner, c.log = s.ID, [8]byte(s.Seed[:8]), s.Options, s.Hub, s.Runner, s.Logger
 	c.engine, c.queue, c.retrier = s.Engine, s.Queue, s.Retrier
+	c.handles = session.Handles{Session: s, Noun: "permit", Verb: "Release", Ended: c.observer.Ended,
+		Released: func(ctx context.Context, h *session.Holding, lasted time.Duration, err error) {
+			c.observer.Released(ctx, h.Lease.Name, h.Lease.Of.(*permit).n, lasted, err)
+		}}
 	return c, nil
 }
 

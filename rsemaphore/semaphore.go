@@ -182,14 +182,14 @@ type acquisition struct {
 
 	p    *permit
 	sent time.Time // of the try that was granted
-	// abandoned: some try was sent and not answered, and may take permits up to this instant
-	abandoned time.Time
+	// unanswered: some try was sent and not answered, and may take permits up to this instant
+	unanswered time.Time
 }
 
 // explain turns what ended a wait into what the caller is told.
 func (a *acquisition) explain(err error, waited time.Duration) error {
 	return wait.Ending{
-		Package: "rsemaphore", Name: a.s.name, Unsure: !a.abandoned.IsZero(),
+		Package: "rsemaphore", Name: a.s.name, Unsure: !a.unanswered.IsZero(),
 		Contended: func(g *wait.GaveUp) error {
 			return &NotAcquiredError{Name: a.s.name, N: a.n, Lease: g.Left, Waited: waited, cause: g.Cause}
 		},
@@ -202,26 +202,17 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 	if waitTime != unlimited {
 		r.Until = a.began.Add(waitTime)
 	}
-	a.p = s.newPermit(ctx, a.n, a.lease, a.auto)
+	a.p = s.newPermit(ctx, a.n, a.lease)
 	if err := c.queue.Wait(ctx, r); err != nil {
-		a.undo()
+		a.p.Abandon(a.unanswered, "")
 		return nil, err
 	}
-	if !c.engine.Add(&a.p.lease, a.sent, a.sent, a.lease, a.auto, c.opts.MaxHold) {
-		// Only a stall of this very machine since try looked; the server's lease may have some time left.
-		a.doubt(time.Now())
-		a.undo()
-		return nil, fmt.Errorf("%w: %d of %q were granted, but their lease was over before they could be used", ErrUnavailable, a.n, s.name)
+	added := c.engine.Add(&a.p.Lease, a.sent, a.sent, a.lease, a.auto, c.opts.MaxHold)
+	h, err := a.p.Start(added, a.auto, a.unanswered, "")
+	if err != nil {
+		return nil, err
 	}
-	if c.session.Closed() {
-		// Close ran while we were being granted, and has not seen this permit.
-		a.p.end(ErrClosed)
-		c.engine.Remove(&a.p.lease)
-		a.doubt(time.Now())
-		a.undo()
-		return nil, ErrClosed
-	}
-	return a.p.handle(a.abandoned), nil
+	return newPermitHandle(h), nil
 }
 
 // try asks the server once.
@@ -229,7 +220,7 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 	s, c := a.s, a.s.c
 	call := timed(s.key, c.runner.Attempt, func(sent time.Time, notAfter int64) exchange[acquireReply] {
 		a.sent = sent
-		x := s.acquireExchange(a.p.lease.Owner, a.lease, notAfter).late(a.late())
+		x := s.acquireExchange(a.p.Lease.Owner, a.lease, notAfter).late(a.late())
 		x.Replicas, x.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
 		return x
 	})
@@ -238,15 +229,15 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 	switch {
 	case errors.Is(err, ErrNotReplicated) && r.status != acquireGranted: // nothing that replicas need have
 	case errors.Is(err, ErrNotReplicated):
-		if _, e := s.runRelease(ctx, a.p.lease.Owner, false); e != nil {
-			a.doubt(time.Now()) // undo goes on with it
+		if _, e := s.runRelease(ctx, a.p.Lease.Owner, false); e != nil {
+			a.mayRun(time.Now()) // Abandon goes on with it
 		}
 		return wait.Answer{}, err
 	case errors.Is(err, ErrUnknownOutcome):
-		a.doubt(a.sent.Add(c.opts.CallTimeout))
+		a.mayRun(a.sent.Add(c.opts.CallTimeout))
 		return wait.Answer{}, err
 	case script.BrokenOff(err):
-		a.doubt(received)
+		a.mayRun(received)
 		return wait.Answer{}, err
 	case err != nil:
 		return wait.Answer{}, err
@@ -256,9 +247,9 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 		if !received.Before(a.sent.Add(a.lease - lease.Margin(a.lease))) {
 			// A reply slower than the lease is worthless. Its ids are spent: ids of what has been released are
 			// never used again.
-			a.doubt(received)
-			a.undo()
-			a.p = s.newPermit(a.p.lease.Ctx, a.n, a.lease, a.auto)
+			a.mayRun(received)
+			a.p.Abandon(a.unanswered, "")
+			a.p = s.newPermit(a.p.Lease.Ctx, a.n, a.lease)
 			return wait.Answer{}, fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, s.name, a.lease)
 		}
 		return wait.Answer{Granted: true}, nil
@@ -279,24 +270,15 @@ func (a *acquisition) late() func(acquireReply) {
 	p := a.p
 	return func(r acquireReply) {
 		if r.status == acquireGranted {
-			p.late()
+			p.Late()
 		}
 	}
 }
 
-// doubt notes that permits may have been taken, or may be until then.
-func (a *acquisition) doubt(until time.Time) {
-	if until.After(a.abandoned) {
-		a.abandoned = until
-	}
-}
-
-// undo releases, in the background, whatever the tries of a failed acquisition may have taken.
-func (a *acquisition) undo() {
-	a.p.end(ErrNotAcquired)
-	a.p.finish()
-	if !a.abandoned.IsZero() {
-		a.p.owe(a.abandoned)
+// mayRun notes that a request which was not answered may take permits up to that instant.
+func (a *acquisition) mayRun(until time.Time) {
+	if until.After(a.unanswered) {
+		a.unanswered = until
 	}
 }
 

@@ -301,7 +301,7 @@ type event struct {
 // end tells the holders of leases that are over. Called without mu.
 func (e *Engine) end(message string, ended []event) {
 	for _, ev := range ended {
-		e.log.Warn(message, "name", ev.lease.Name, "owner", ev.lease.owner(), "error", ev.err)
+		e.log.Warn(message, "name", ev.lease.Name, "owner", ev.lease.Called(), "error", ev.err)
 		ev.lease.Ended(ev.err)
 	}
 }

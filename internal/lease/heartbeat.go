@@ -228,7 +228,7 @@ func (e *Engine) pulsate(group int) {
 // mute ends leases that had no beat for too long.
 func (e *Engine) mute(ended []*Lease) {
 	for _, l := range ended {
-		e.log.Warn("redlatch: hold ended: no heartbeat was confirmed in time", "name", l.Name, "owner", l.owner())
+		e.log.Warn("redlatch: hold ended: no heartbeat was confirmed in time", "name", l.Name, "owner", l.Called())
 		l.Ended(errs.ErrLost)
 	}
 }

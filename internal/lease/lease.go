@@ -113,8 +113,8 @@ func (l *Lease) Values() context.Context {
 	return context.WithoutCancel(l.Ctx)
 }
 
-// owner is what logs call the owner.
-func (l *Lease) owner() string {
+// Called is what logs call the owner.
+func (l *Lease) Called() string {
 	if of, ok := l.Of.(interface{ Shown() string }); ok {
 		return of.Shown()
 	}

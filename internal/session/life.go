@@ -13,7 +13,6 @@ type Life struct {
 	why      error
 	done     chan struct{}               // made when first asked for
 	contexts map[<-chan struct{}]*shared // made when first needed; see Context
-	counted  bool                        // among those that a client's Close waits for
 }
 
 // shared is what ends with a life and with all parents of one Done channel.
@@ -76,7 +75,7 @@ func (l *Life) Context(parent context.Context) context.Context {
 	s := l.contexts[done]
 	l.mu.Unlock()
 	if s != nil {
-		return &lasting{s.ctx, parent}
+		return &lasting{s.ctx, parent, l}
 	}
 	base := parent
 	if done == nil {
@@ -88,11 +87,11 @@ func (l *Life) Context(parent context.Context) context.Context {
 	defer l.mu.Unlock()
 	if l.why != nil {
 		s.cancel(l.why)
-		return &lasting{s.ctx, parent}
+		return &lasting{s.ctx, parent, l}
 	}
 	if other := l.contexts[done]; other != nil {
 		s.cancel(nil)
-		return &lasting{other.ctx, parent}
+		return &lasting{other.ctx, parent, l}
 	}
 	if l.contexts == nil {
 		l.contexts = map[<-chan struct{}]*shared{}
@@ -107,13 +106,14 @@ func (l *Life) Context(parent context.Context) context.Context {
 			delete(l.contexts, own)
 		})
 	}
-	return &lasting{s.ctx, parent}
+	return &lasting{s.ctx, parent, l}
 }
 
 // lasting is a shared context with the values of one of its parents.
 type lasting struct {
 	context.Context
 	parent context.Context
+	life   *Life
 }
 
 func (x *lasting) Deadline() (time.Time, bool) { return x.parent.Deadline() }
@@ -125,8 +125,17 @@ func (x *lasting) Value(key any) any {
 	if key == endKey {
 		return x.Context.Value(key)
 	}
+	if key == (lifeKey{x.life}) {
+		return true
+	}
 	return x.parent.Value(key)
 }
+
+// lifeKey finds out whether a context ends with a life, also where its other values are hidden.
+type lifeKey struct{ of *Life }
+
+// ends reports whether ctx ends with it.
+func (l *Life) ends(ctx context.Context) bool { return ctx.Value(lifeKey{l}) != nil }
 
 // endKey is the key for which package context asks a parent. It is not exported; whoever asks for a cause asks for it.
 var endKey = func() any {
@@ -146,20 +155,4 @@ type keyOf struct {
 func (k *keyOf) Value(key any) any {
 	k.key = key
 	return nil
-}
-
-// Count notes that the client has counted it in.
-func (l *Life) Count() {
-	l.mu.Lock()
-	l.counted = true
-	l.mu.Unlock()
-}
-
-// Uncount reports, once, whether the client is to count it out.
-func (l *Life) Uncount() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	counted := l.counted
-	l.counted = false
-	return counted
 }

@@ -1,0 +1,359 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
+)
+
+// Handles is what the handles of one client have in common. It is set up before the first and not changed afterwards.
+type Handles struct {
+	*Session
+	Noun string // what a handle is called: "hold"
+	Verb string // the method that releases it: "Unlock"
+
+	// Ended and Released tell the observer.
+	Ended    func(ctx context.Context, name string, why error)
+	Released func(ctx context.Context, o *Holding, lasted time.Duration, err error)
+}
+
+// Resource is what a primitive knows of a Holding of its own: it is the Of of the holding's lease.
+type Resource interface {
+	// Send sends the release once. remaining is how many handles stay; 0: all is released. again: it is not the first try,
+	// so an earlier one may have run, or may still. gone: the server did not have all that was to be released.
+	//
+	// It wakes the waiters of this process that can have what was released.
+	Send(ctx context.Context, remaining int, again bool) (gone bool, err error)
+	// Label is what the user calls the holder, "" without one.
+	Label() string
+}
+
+// Holding is what one owner holds: a lease that the watchdog keeps, and the handles of the acquisition and its re-entries,
+// whose last release gives it back. It must not refer to what its users have in hand, whose reachability is what tells
+// whether it was dropped.
+//
+// It begins with the first request, before anybody knows whether that is granted, so that a grant whose caller has left is
+// given back.
+type Holding struct {
+	Lease lease.Lease
+
+	of         *Handles
+	unanswered *unanswered // set before the first handle is made; nil: all requests were answered
+
+	mu        sync.Mutex
+	count     int32   // handles that may be released, and acquisitions and re-entries under way
+	releasing bool    // the last release is under way
+	again     bool    // and was overtaken by the reply of a request that had been given up
+	dropped   bool    // the last handle was dropped: it is left to its lease
+	handles   *Handle // chained
+	ended     error   // why it is over
+
+	// the outermost acquisition's, which is mostly the only one: kept here to be one piece of memory
+	first Handle
+}
+
+// unanswered is what requests of an acquisition that were never answered may leave behind on the server, also after the
+// release.
+type unanswered struct {
+	until time.Time // they do not run later than this
+	entry string    // their place in a queue on the server, "" if none was asked for
+}
+
+// Begin counts the acquisition in. The lease's fields are set but for Of and Ended.
+func (o *Holding) Begin(of *Handles, r Resource) {
+	o.of, o.count = of, 1
+	o.Lease.Of, o.Lease.Ended = r, o.lost
+}
+
+// Entry is the place in a queue that a request may have left behind.
+func (o *Holding) Entry() string { return o.left().entry }
+
+// left is what requests may have left behind that were not answered.
+func (o *Holding) left() (left unanswered) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.unanswered != nil {
+		left = *o.unanswered
+	}
+	return left
+}
+
+// leaves notes it, before there is a handle. The watchdog may have ended the holding by then, and Late look at it.
+func (o *Holding) leaves(until time.Time, entry string) {
+	if until.IsZero() && entry == "" {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.unanswered = &unanswered{until, entry}
+}
+
+// Handle makes the handle of an acquisition, or of a re-entry, that was counted in before, also at Inflight. auto: the lease
+// is renewed for it.
+func (o *Holding) Handle(auto bool) *Handle {
+	o.mu.Lock()
+	h := &o.first
+	if h.Holding != nil {
+		h = &Handle{}
+	}
+	h.Holding, h.auto, h.counted, h.Began = o, auto, true, time.Since(o.of.Base)
+	h.beside, o.handles = o.handles, h
+	ended := o.ended
+	o.mu.Unlock()
+	if ended != nil { // between the grant and here
+		h.end(ended)
+	}
+	return h
+}
+
+// Start makes the first handle of what was granted, and was added to the watchdog unless its lease was over. until is until
+// when requests may run that were not answered, and entry their place in a queue; zero if there is nothing of that. What
+// cannot be used is given back.
+func (o *Holding) Start(added, auto bool, until time.Time, entry string) (*Handle, error) {
+	if now := time.Now(); !added {
+		// Only a stall of this very machine since the grant was looked at; the server's lease may have some time left.
+		o.Abandon(now, entry)
+		return nil, o.Expired()
+	} else if o.of.Closed() { // Close ran meanwhile, and has not seen it
+		o.End(errs.ErrClosed)
+		o.of.Engine.Remove(&o.Lease)
+		o.Abandon(now, entry)
+		return nil, errs.ErrClosed
+	}
+	return o.First(auto, until, entry), nil
+}
+
+// Expired is the error of what was granted and cannot be used any more.
+func (o *Holding) Expired() error {
+	return fmt.Errorf("%w: %q was granted, but its lease was over before it could be used", errs.ErrUnavailable, o.Lease.Name)
+}
+
+// First makes the first handle. until and entry are as of Start.
+func (o *Holding) First(auto bool, until time.Time, entry string) *Handle {
+	o.leaves(until, entry)
+	return o.Handle(auto)
+}
+
+// Enter counts a re-entry in and returns how many there are with it, or why there is nothing to re-enter. Handle or Retreat
+// follows.
+func (o *Holding) Enter() (want int, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if errors.Is(o.ended, errs.ErrLost) {
+		return 0, o.ended // with ErrWrongType, if its key was overwritten
+	}
+	if o.ended != nil || o.count == 0 {
+		return 0, errs.ErrLost
+	}
+	o.count++
+	return int(o.count), nil
+}
+
+// Retreat counts a failed re-entry out, whose requests may run until then. The count on the server may be one too high
+// afterwards, until it is next set. But every hold that was there when it was tried may have been released meanwhile, each
+// leaving the lock to it:
+//
+//	re-entry: counted in, request lost      Unlock of the outer hold: one is left, so the lock is kept
+//	re-entry: given up                      nobody is left to release it
+func (o *Holding) Retreat(until time.Time) {
+	o.mu.Lock()
+	o.count--
+	last := o.count == 0
+	if last && o.ended == nil {
+		o.ended = errs.ErrReleased
+	}
+	o.mu.Unlock()
+	if last {
+		o.of.Engine.Remove(&o.Lease)
+		o.releaseLater(until)
+	}
+}
+
+// Abandon ends the holding of an acquisition that failed, and has what its requests may take until then released in the
+// background; zero: nothing.
+func (o *Holding) Abandon(until time.Time, entry string) {
+	o.leaves(until, entry)
+	o.End(errs.ErrNotAcquired)
+	o.mu.Lock()
+	o.count = 0
+	o.mu.Unlock()
+	if !until.IsZero() {
+		o.releaseLater(until)
+	}
+}
+
+// Late is told that a request which its caller had given up has been granted. That is given back if nobody would do so
+// otherwise: not what is in use, as it is past MaxHold and in a closed client until it is released, nor what was left to its
+// lease. Beside a release under way another would find the owner first, and that release, finding nothing, would say that
+// it was lost: so it is made afterwards.
+func (o *Holding) Late() {
+	o.mu.Lock()
+	o.again = o.again || o.releasing
+	unwanted := !o.releasing && (o.count == 0 && !o.dropped || errors.Is(o.ended, errs.ErrLost))
+	o.mu.Unlock()
+	if unwanted {
+		o.releaseLater(time.Time{})
+	}
+}
+
+// lost is the watchdog's word that the holding is over. It may come again: what Close has ended stays with the watchdog
+// until its release, and can be lost before that.
+func (o *Holding) lost(why error) {
+	o.End(why) // first: an Unlock meanwhile is to know why
+	if o.Lease.Tell() {
+		o.of.Ended(o.Lease.Values(), o.Lease.Name, why)
+	}
+}
+
+// End ends it and its handles; the first reason counts.
+func (o *Holding) End(why error) {
+	o.mu.Lock()
+	if o.ended == nil {
+		o.ended = why
+	}
+	var handles []*Handle
+	for h := o.handles; h != nil; h = h.beside {
+		handles = append(handles, h)
+	}
+	o.mu.Unlock()
+	for _, h := range handles {
+		h.end(why)
+	}
+}
+
+// Why is why it is over, or cannot be used: ErrLost if nothing more is known.
+func (o *Holding) Why() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended == nil {
+		return errs.ErrLost
+	}
+	return o.ended
+}
+
+// Lasts reports whether it holds something, as far as is known here.
+func (o *Holding) Lasts() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.ended == nil && o.count > 0
+}
+
+// InUse reports whether there is a handle to release. What was dropped stays with the watchdog until its lease is over.
+func (o *Holding) InUse() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.count > 0
+}
+
+// Longest is for how long from now the server may have it, whatever is done.
+func (o *Holding) Longest() time.Duration { return o.of.Engine.Longest(&o.Lease, 0) }
+
+// Until is the instant until which it is safe to act.
+func (o *Holding) Until() time.Time { return o.of.Engine.Until(&o.Lease) }
+
+// Handle is one acquisition or re-entry, as the watchdog knows it: it must not refer to what the user has of it.
+type Handle struct {
+	Life
+	Once    // the release
+	Holding *Holding
+	Began   time.Duration // after Session.Base
+
+	beside  *Handle // the holding's next; guarded by its mu
+	hook    atomic.Pointer[func(*Handle)]
+	auto    bool
+	counted bool // among those that a client's Close waits for; guarded by Once.mu
+}
+
+// OnEnd has f called, which must not block, when the handle is over; at once if it is already. There is one f.
+func (h *Handle) OnEnd(f *func(*Handle)) {
+	h.hook.Store(f)
+	if h.Err() != nil { // before it was there
+		(*f)(h)
+	}
+}
+
+// end ends the handle and its contexts; the first reason counts.
+func (h *Handle) end(why error) {
+	h.Life.End(why)
+	if f := h.hook.Load(); f != nil {
+		(*f)(h)
+	}
+	if errors.Is(why, errs.ErrLost) { // nothing is held that Close could wait for, whatever ended it before
+		h.uncount()
+	}
+}
+
+// uncount has Close wait for this handle no longer.
+func (h *Handle) uncount() {
+	h.Once.mu.Lock()
+	counted := h.counted
+	h.counted = false
+	h.Once.mu.Unlock()
+	if counted {
+		h.Holding.of.Leave()
+	}
+}
+
+// Manual has the lease no longer renewed for this handle.
+func (h *Handle) Manual() {
+	if h.auto {
+		h.auto = false
+		h.Holding.of.Engine.Manual(&h.Holding.Lease)
+	}
+}
+
+// Dropped is to be called when nobody can reach the handle any more, nor one of its contexts, and it was not released. It is
+// told when it ends all the same: somebody may wait for its Done. One that was never renewed may be left to its lease on
+// purpose.
+func (h *Handle) Dropped() {
+	o := h.Holding
+	renewed := h.auto && h.Err() == nil
+	h.Manual()
+	o.mu.Lock()
+	o.count--
+	o.dropped = o.count == 0
+	o.mu.Unlock()
+	h.uncount() // Close need not wait for a release that cannot come
+	if !renewed {
+		return
+	}
+	args := []any{"name", o.Lease.Name, "owner", o.Lease.Called()}
+	if label := o.Lease.Of.(Resource).Label(); label != "" {
+		args = append(args, "label", label)
+	}
+	o.of.Logger.Warn(fmt.Sprintf("redlatch: a %s was dropped without %s; it is no longer renewed", o.of.Noun, o.of.Verb), args...)
+}
+
+// Extend makes the lease last for at least d from now. nil: confirmed by the server.
+func (h *Handle) Extend(ctx context.Context, d time.Duration) error {
+	o := h.Holding
+	if err := CheckRange("extension", d, MinLease); err != nil {
+		return o.of.Error(err)
+	}
+	why := h.Err()
+	if why == nil {
+		var confirmed bool
+		confirmed, why = o.of.Engine.Extend(ctx, &o.Lease, d)
+		switch {
+		case confirmed:
+			return nil
+		case why == nil:
+			why = o.Why()
+		case !errors.Is(why, errs.ErrLost):
+			return o.of.Error(why)
+		}
+	}
+	return o.of.Error(fmt.Errorf("extend %q: %w", o.Lease.Name, why))
+}
+
+// failed is the error of a release.
+func (c *Handles) failed(name string, why error) error {
+	return c.Error(fmt.Errorf("%s %q: %w", strings.ToLower(c.Verb), name, why))
+}
