@@ -90,7 +90,9 @@ func (q *Queue) grantsMissed() {
 }
 
 // deliver hands a grant to its waiter. A waiter that has left has either seen to what may come (Taker.ReleaseLater) or holds
-// what it is granted: nothing is to be done about its grant.
+// what it is granted: nothing is to be done about its grant. Were a grant released on sight that nobody waits for, a message
+// that comes late would take the lock from a waiter that had found its grant by asking, and was already unlocking it: the
+// unlock would find nothing, and say that the lock was lost.
 func (q *Queue) deliver(g Grant) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -124,7 +124,8 @@ func (w *waiter) learn(a Answer, err error) {
 	}
 }
 
-// stand makes the waiter known: before anything is sent that may be answered by a grant.
+// stand makes the waiter known: before anything is sent that may be answered by a grant, which can overtake the reply that
+// says that the waiter is in the queue.
 //
 // One that hears no grants asks for no place in the server's queue. Only releases of this process can name it; it polls,
 // and goes on trying to hear. A place in the queue would be served in silence, and the lock be idle until the next poll:
@@ -135,8 +136,10 @@ func (w *waiter) learn(a Answer, err error) {
 //	                                         releases: hands the lock over to the waiter, tells nobody
 //
 // The first SUBSCRIBE of a process takes a moment, which any wake-up cuts short, so this was common wherever a program
-// started. The subscription may also
-// end between subscribeToGrants and here, when nobody has used it for long enough; the loop subscribes again.
+// started (TestAReleaseDuringTheFirstSubscribeLeavesNoLockIdle). With one process of four that may not subscribe, the other
+// three had 2 acquisitions a second each in place of 200 (TestWhoMayNotListenStandsInNoQueue). The price: while others
+// queue, a waiter that does not hear may never find the lock free. The subscription may also end between subscribeToGrants
+// and here, when nobody has used it for long enough; the loop subscribes again.
 func (w *waiter) stand(hears bool) {
 	q := w.q
 	q.mu.Lock()
@@ -193,10 +196,13 @@ func (w *waiter) unstand() {
 //   - a grant inside the process: when the release that wrote it was sent;
 //   - one from the server's queue: when the last call was sent that was answered "held, and you are in the queue with
 //     this ticket": the grant of that ticket came later. Never from when the message arrived, which may be any time
-//     after; and never by a message about an earlier place of the same owner, whose lease is long over.
+//     after: its lease may be over, and somebody else's running. And never by a message about an earlier place of the
+//     same owner, which was passed over and queues anew: that message's lease is long over
+//     (TestAGrantOfAnEarlierPlaceIsNotTrusted).
 //
-// One whose ticket no answer has named yet may have overtaken that answer: it is kept. After a gap in the messages the
-// queue may be one from before a failover; the next grant is confirmed then.
+// One whose ticket no answer has named yet may have overtaken that answer: it is kept
+// (TestAGrantThatOvertakesItsPlaceIsUsed). After a gap in the messages the queue may be one from before a failover; the
+// next grant is confirmed then (TestAGrantAfterAGapIsConfirmed).
 func (w *waiter) taken() bool {
 	q := w.q
 	q.mu.Lock()

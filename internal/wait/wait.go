@@ -10,6 +10,7 @@
 //	                               release, publish        (nobody hears)
 //	subscribe, confirmed
 //	try: granted                                           without this try: asleep on a free lock
+//	                                                       (TestAReleaseBetweenTheFirstTryAndTheSubscriptionIsFound)
 //
 // Messages are hints. One that is lost costs at most PollCap; one too many costs a try. Each waiter's place in the
 // process is a semaphore: of all that wait for a key in the same manner, one contends on the server, the others stand
@@ -75,7 +76,7 @@ type Request struct {
 	Channel string // where releases are published
 	Own     bool   // Channel is this waiter's alone: it is not kept subscribed afterwards, and MaxPoll bounds its sleep
 	// Alone: do not stand in the process's line. For what can never wait for another waiter: a re-entry behind one
-	// would be a deadlock.
+	// would be a deadlock, since its own owner holds the lock that the waiters in the line wait for.
 	Alone bool
 	// Yield, with Alone: give up unasked while a waiter in the line of that key waits for what it was refused, which this
 	// request would overtake for as long as it is made.
