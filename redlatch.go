@@ -1,0 +1,172 @@
+package redlatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// Options of Open. The zero value is good.
+//
+// The first five fields stand for the field of the same name in the options of every package that has one and leaves it at
+// its zero value. What differs from package to package is set in that package's options.
+type Options struct {
+	// KeyPrefix is put before every name to make its key. Redisson has none. Defaults to "".
+	KeyPrefix string
+	// CallTimeout bounds one request to the server. At least 1 ms. Defaults to 500 ms; that of the hub to 5 s.
+	CallTimeout time.Duration
+	// MinReplicas has grants and renewals confirmed by so many replicas within ReplicaTimeout. Defaults to 0: off.
+	MinReplicas int
+	// ReplicaTimeout bounds that wait. At least 1 ms, and less than CallTimeout. Defaults to half of CallTimeout.
+	ReplicaTimeout time.Duration
+	// Logger gets the lines of all packages. Defaults to slog.Default().
+	Logger *slog.Logger
+
+	// Hub has NewClient, a constructor of the rueidis client that adds tracing or hooks.
+	Hub        pubsub.Options
+	Locks      rlock.Options
+	Semaphores rsemaphore.Options
+	Counters   rcounter.Options
+	Stocks     stock.Options
+	RedPackets redpacket.Options
+	Limiters   ratelimit.Options
+}
+
+// shared has every package use what is set for all, where it sets nothing itself.
+func (o *Options) shared() {
+	for _, p := range []*string{&o.Locks.KeyPrefix, &o.Semaphores.KeyPrefix, &o.Counters.KeyPrefix, &o.Stocks.KeyPrefix, &o.RedPackets.KeyPrefix, &o.Limiters.KeyPrefix} {
+		unset(p, o.KeyPrefix)
+	}
+	for _, p := range []*time.Duration{&o.Hub.CallTimeout, &o.Locks.CallTimeout, &o.Semaphores.CallTimeout, &o.Counters.CallTimeout, &o.Stocks.CallTimeout, &o.RedPackets.CallTimeout, &o.Limiters.CallTimeout} {
+		unset(p, o.CallTimeout)
+	}
+	for _, p := range []*int{&o.Locks.MinReplicas, &o.Semaphores.MinReplicas, &o.Stocks.MinReplicas, &o.RedPackets.MinReplicas} {
+		unset(p, o.MinReplicas)
+	}
+	for _, p := range []*time.Duration{&o.Locks.ReplicaTimeout, &o.Semaphores.ReplicaTimeout, &o.Stocks.ReplicaTimeout, &o.RedPackets.ReplicaTimeout} {
+		unset(p, o.ReplicaTimeout)
+	}
+	for _, p := range []**slog.Logger{&o.Hub.Logger, &o.Locks.Logger, &o.Semaphores.Logger, &o.Counters.Logger, &o.Stocks.Logger, &o.RedPackets.Logger, &o.Limiters.Logger} {
+		unset(p, o.Logger)
+	}
+}
+
+func unset[T comparable](field *T, v T) {
+	var zero T
+	if *field == zero {
+		*field = v
+	}
+}
+
+// Client has one connection to a server, Sentinel group or Cluster, and a client of each package on it. It is safe for
+// concurrent use; a process needs one.
+type Client struct {
+	hub        *pubsub.Hub
+	locks      *rlock.Client
+	semaphores *rsemaphore.Client
+	counters   *rcounter.Client
+	stocks     *stock.Client
+	packets    *redpacket.Client
+	limiters   *ratelimit.Client
+
+	clients []closer // all of them
+	closing sync.Once
+}
+
+// Open connects with o, by [pubsub.Dial], and makes the clients on that hub. A client that is not used costs a few hundred
+// bytes, and neither a goroutine nor a request. The errors are those of pubsub.Dial and of the packages' New: ErrInvalidOption
+// names each package, field and value that cannot be used. After an error nothing is left open.
+func Open(o rueidis.ClientOption, opts Options) (*Client, error) {
+	opts.shared()
+	hub, err := pubsub.Dial(o, opts.Hub)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{hub: hub}
+	err = errors.Join(
+		add(c, &c.locks, rlock.New, opts.Locks),
+		add(c, &c.semaphores, rsemaphore.New, opts.Semaphores),
+		add(c, &c.counters, rcounter.New, opts.Counters),
+		add(c, &c.stocks, stock.New, opts.Stocks),
+		add(c, &c.packets, redpacket.New, opts.RedPackets),
+		add(c, &c.limiters, ratelimit.New, opts.Limiters),
+	)
+	if err != nil {
+		c.Close(context.Background())
+		return nil, fmt.Errorf("redlatch: %w", err)
+	}
+	return c, nil
+}
+
+// add makes the client of one package, for Close to close.
+func add[P closer, O any](c *Client, to *P, create func(*pubsub.Hub, O) (P, error), o O) error {
+	p, err := create(c.hub, o)
+	if err == nil {
+		*to, c.clients = p, append(c.clients, p)
+	}
+	return err
+}
+
+// closer is a client of any package.
+type closer interface {
+	Close(ctx context.Context) error
+}
+
+// Hub is what all clients hear messages through. Its Client is the rueidis client.
+func (c *Client) Hub() *pubsub.Hub { return c.hub }
+
+// Locks makes locks, and keeps the holds of this process.
+func (c *Client) Locks() *rlock.Client { return c.locks }
+
+// Semaphores makes semaphores, latches and barriers, and keeps the permits of this process.
+func (c *Client) Semaphores() *rsemaphore.Client { return c.semaphores }
+
+// Counters makes counters.
+func (c *Client) Counters() *rcounter.Client { return c.counters }
+
+// Stocks makes stocks, of which the first N win.
+func (c *Client) Stocks() *stock.Client { return c.stocks }
+
+// RedPackets makes red packets.
+func (c *Client) RedPackets() *redpacket.Client { return c.packets }
+
+// Limiters makes rate limiters.
+func (c *Client) Limiters() *ratelimit.Client { return c.limiters }
+
+// Close closes all clients at the same time, and then the hub with its connections. Waiting calls end with ErrClosed, and the
+// contexts of what is held end; Close then waits for what is held to be released, and for releases that the server has not
+// confirmed yet, until ctx ends, or for 10 s if ctx has no end. What is left after that runs out with its lease. The error
+// names it. Later calls return nil at once.
+func (c *Client) Close(ctx context.Context) (err error) {
+	c.closing.Do(func() { err = c.close(ctx) })
+	return err
+}
+
+// close: the hub goes last. A client that outlived it could not be woken, and would be told that its hub was closed, not
+// that its holds were released.
+func (c *Client) close(ctx context.Context) error {
+	errs := make([]error, len(c.clients), len(c.clients)+1)
+	var all sync.WaitGroup
+	for i, p := range c.clients {
+		all.Go(func() { errs[i] = p.Close(ctx) })
+	}
+	all.Wait()
+	err := errors.Join(append(errs, c.hub.Close(ctx))...)
+	if err != nil {
+		return fmt.Errorf("redlatch: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,243 @@
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m, nil) }
+
+// closer is a client of any package.
+type closer interface {
+	Close(ctx context.Context) error
+}
+
+// settings are the options that several packages have.
+type settings struct {
+	prefix            string
+	timeout, replicas time.Duration
+	count             int
+}
+
+// product is one package: its constructor, and which of the settings it has.
+type product struct {
+	name       string
+	create     func(h *pubsub.Hub, s settings) (closer, error)
+	replicates bool
+}
+
+var products = []product{
+	{"rlock", func(h *pubsub.Hub, s settings) (closer, error) {
+		return rlock.New(h, rlock.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, MinReplicas: s.count, ReplicaTimeout: s.replicas})
+	}, true},
+	{"rsemaphore", func(h *pubsub.Hub, s settings) (closer, error) {
+		return rsemaphore.New(h, rsemaphore.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, MinReplicas: s.count, ReplicaTimeout: s.replicas})
+	}, true},
+	{"rcounter", func(h *pubsub.Hub, s settings) (closer, error) {
+		return rcounter.New(h, rcounter.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout})
+	}, false},
+	{"stock", func(h *pubsub.Hub, s settings) (closer, error) {
+		return stock.New(h, stock.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, MinReplicas: s.count, ReplicaTimeout: s.replicas})
+	}, true},
+	{"redpacket", func(h *pubsub.Hub, s settings) (closer, error) {
+		return redpacket.New(h, redpacket.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, MinReplicas: s.count, ReplicaTimeout: s.replicas})
+	}, true},
+	{"ratelimit", func(h *pubsub.Hub, s settings) (closer, error) {
+		return ratelimit.New(h, ratelimit.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout})
+	}, false},
+}
+
+func TestEveryConstructorRefusesTheSameThingsWithTheSameErrors(t *testing.T) {
+	t.Parallel()
+	server := redistest.Embedded(t)
+	hub, err := pubsub.New(server.Client(t), pubsub.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { hub.Close(context.Background()) })
+	closed, err := pubsub.New(server.Client(t), pubsub.Options{})
+	require.NoError(t, err)
+	require.NoError(t, closed.Close(context.Background()))
+	before := server.Embedded.CommandCount()
+	for _, p := range products {
+		for _, c := range []struct {
+			what  string
+			hub   *pubsub.Hub
+			set   settings
+			is    error
+			names string
+			only  bool // for packages that replicate
+		}{
+			{"no hub", nil, settings{}, errs.ErrInvalidOption, "hub", false},
+			{"a closed hub", closed, settings{}, errs.ErrClosed, "hub", false},
+			{"a prefix that splits names over slots", hub, settings{prefix: "a{b"}, errs.ErrInvalidOption, "KeyPrefix", false},
+			{"a prefix that is no text", hub, settings{prefix: "\xff"}, errs.ErrInvalidOption, "KeyPrefix", false},
+			{"a timeout below a millisecond", hub, settings{timeout: time.Microsecond}, errs.ErrInvalidOption, "CallTimeout", false},
+			{"a negative timeout", hub, settings{timeout: -time.Second}, errs.ErrInvalidOption, "CallTimeout", false},
+			{"a timeout without an end", hub, settings{timeout: 1<<63 - 1}, errs.ErrInvalidOption, "CallTimeout", false},
+			{"replicas below zero", hub, settings{count: -1}, errs.ErrInvalidOption, "MinReplicas", true},
+			{"a wait for replicas as long as the call", hub, settings{timeout: time.Second, count: 1, replicas: time.Second}, errs.ErrInvalidOption, "ReplicaTimeout", true},
+		} {
+			if c.only && !p.replicates {
+				continue
+			}
+			client, err := p.create(c.hub, c.set)
+			require.ErrorIs(t, err, c.is, "%s: %s", p.name, c.what)
+			require.ErrorContains(t, err, c.names, "%s: %s", p.name, c.what)
+			require.True(t, strings.HasPrefix(err.Error(), p.name+": "), "%s: %s: %v", p.name, c.what, err)
+			require.Nil(t, client, "%s: %s", p.name, c.what)
+		}
+	}
+	require.Equal(t, before, server.Embedded.CommandCount(), "nothing was sent")
+}
+
+func TestAClientThatWasClosedRefusesCallsInEveryPackage(t *testing.T) {
+	t.Parallel()
+	server := redistest.Embedded(t)
+	red := open(t, server, redlatch.Options{})
+	verbs := verbsOf(red)
+	for name, verb := range verbs {
+		require.NoError(t, verb(t.Context()), name)
+	}
+	require.NoError(t, red.Close(t.Context()))
+	for name, verb := range verbs {
+		err := verb(t.Context())
+		require.ErrorIs(t, err, errs.ErrClosed, name)
+		require.True(t, strings.HasPrefix(err.Error(), name+": "), "%s: %v", name, err)
+	}
+	require.NoError(t, red.Close(t.Context()), "later calls return at once")
+}
+
+// verbsOf is a call of each package.
+func verbsOf(red *redlatch.Client) map[string]func(ctx context.Context) error {
+	none := func(context.Context) error { return nil }
+	return map[string]func(ctx context.Context) error{
+		"rlock":      func(ctx context.Context) error { return red.Locks().Reentrant("verbs").Do(ctx, none) },
+		"rsemaphore": func(ctx context.Context) error { return red.Semaphores().Semaphore("verbs:semaphore", 3).Do(ctx, none) },
+		"rcounter":   func(ctx context.Context) error { _, err := red.Counters().Counter("verbs:counter", rcounter.CounterOptions{}).Incr(ctx); return err },
+		"stock":      func(ctx context.Context) error { _, err := red.Stocks().Stock("verbs").Inspect(ctx); return err },
+		"redpacket":  func(ctx context.Context) error { _, err := red.RedPackets().Packet("verbs").Inspect(ctx); return err },
+		"ratelimit": func(ctx context.Context) error {
+			_, err := red.Limiters().Limiter("verbs", ratelimit.LimiterOptions{Rate: 10, Per: time.Second, Burst: 10}).Allow(ctx, "", 1)
+			return err
+		},
+	}
+}
+
+func open(t *testing.T, server *redistest.Server, o redlatch.Options) *redlatch.Client {
+	t.Helper()
+	red, err := redlatch.Open(server.Option(), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { red.Close(context.Background()) })
+	return red
+}
+
+func TestOpenNamesEveryOptionThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	server := redistest.Embedded(t)
+	red, err := redlatch.Open(server.Option(), redlatch.Options{
+		KeyPrefix: "a{b", Locks: rlock.Options{KeyPrefix: "locks:", MaxHold: time.Nanosecond}, Counters: rcounter.Options{KeyPrefix: "counters:"},
+	})
+	require.Nil(t, red)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
+	for _, text := range []string{"rlock: ", "MaxHold is 1ns", "rsemaphore: ", "stock: ", "KeyPrefix is a{b"} {
+		require.ErrorContains(t, err, text)
+	}
+	require.NotContains(t, err.Error(), "rcounter: ", "its own prefix is good")
+}
+
+func TestWhatIsSetForAllHoldsWhereAPackageSetsNothingItself(t *testing.T) {
+	t.Parallel()
+	server := redistest.Embedded(t)
+	red := open(t, server, redlatch.Options{KeyPrefix: "app:", Counters: rcounter.Options{KeyPrefix: "numbers:"}})
+	hold, err := red.Locks().Reentrant("report").Lock(t.Context())
+	require.NoError(t, err)
+	_, err = red.Counters().Counter("hits", rcounter.CounterOptions{}).Incr(t.Context())
+	require.NoError(t, err)
+	require.True(t, server.Embedded.Exists("app:report"))
+	require.True(t, server.Embedded.Exists("numbers:hits"))
+	require.NoError(t, hold.Unlock(t.Context()))
+}
+
+func TestOpenUsesTheConstructorThatItIsGiven(t *testing.T) {
+	t.Parallel()
+	server := redistest.Embedded(t)
+	var made atomic.Int32
+	red := open(t, server, redlatch.Options{Hub: pubsub.Options{NewClient: func(o rueidis.ClientOption) (rueidis.Client, error) {
+		made.Add(1)
+		return rueidis.NewClient(o)
+	}}})
+	require.EqualValues(t, 1, made.Load())
+	require.NotNil(t, red.Hub().Client())
+}
+
+func TestCloseEndsWhatIsHeldAndNamesWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	server := redistest.Embedded(t)
+	red := open(t, server, redlatch.Options{Logger: slog.New(slog.DiscardHandler)})
+	hold, err := red.Locks().Reentrant("kept-lock").Lock(t.Context())
+	require.NoError(t, err)
+	permit, err := red.Semaphores().Semaphore("kept-permit", 1).Acquire(t.Context())
+	require.NoError(t, err)
+	gone, err := red.Locks().Reentrant("released").Lock(t.Context())
+	require.NoError(t, err)
+	closed := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { closed <- red.Close(ctx) }()
+	<-hold.Done()
+	<-permit.Done()
+	require.NoError(t, gone.Unlock(t.Context()), "what is held can still be released")
+	cancel()
+	err = <-closed
+	require.ErrorContains(t, err, "kept-lock")
+	require.ErrorContains(t, err, "kept-permit")
+	require.NotContains(t, err.Error(), "released")
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestAClientThatIsNotUsedCostsNoGoroutine(t *testing.T) {
+	server := redistest.Embedded(t)
+	red := open(t, server, redlatch.Options{})
+	hub, err := pubsub.New(red.Hub().Client(), pubsub.Options{})
+	require.NoError(t, err)
+	defer hub.Close(context.Background())
+	before := runtime.NumGoroutine()
+	for range 20 {
+		for _, p := range products {
+			c, err := p.create(hub, settings{})
+			require.NoError(t, err)
+			defer c.Close(context.Background())
+		}
+	}
+	require.Less(t, runtime.NumGoroutine(), before+20, "of 120 clients")
+}
+
+func TestOpenLeavesNothingBehindWhenItFails(t *testing.T) {
+	t.Parallel()
+	_, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{"no-port"}}, redlatch.Options{})
+	require.ErrorIs(t, err, pubsub.ErrInvalidOption)
+	server := redistest.Embedded(t)
+	var made rueidis.Client
+	_, err = redlatch.Open(server.Option(), redlatch.Options{CallTimeout: time.Nanosecond, Hub: pubsub.Options{CallTimeout: time.Second,
+		NewClient: func(o rueidis.ClientOption) (c rueidis.Client, err error) { made, err = rueidis.NewClient(o); return made, err }}})
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
+	require.True(t, errors.Is(made.Do(t.Context(), made.B().Ping().Build()).Error(), rueidis.ErrClosing), "the client was closed")
+}
