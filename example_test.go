@@ -2,7 +2,6 @@ package redlatch_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"time"
@@ -11,10 +10,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/pubsub"
-	"github.com/redlatch/redlatch/rcounter"
-	"github.com/redlatch/redlatch/rcounter/ratelimit"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 // option is that of your server; here of one inside the process.

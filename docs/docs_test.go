@@ -53,7 +53,7 @@ func TestTheCodeOfTheREADMEIsTheExample(t *testing.T) {
 	_, block, ok := strings.Cut(read(t, "../README.md"), "```go\n")
 	require.True(t, ok, "the README has no Go code")
 	block, _, _ = strings.Cut(block, "```")
-	example := body(t, read(t, "../rlock/example_test.go"), "Example")
+	example := body(t, read(t, "../example_test.go"), "Example")
 	_, example, ok = strings.Cut(example, "\tdefer serve()()\n\n") // the one line about the embedded server
 	require.True(t, ok)
 	example, _, _ = strings.Cut(example, "\t// Output:")

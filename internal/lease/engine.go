@@ -57,6 +57,7 @@ type Engine struct {
 	heart        *heart // nil: no heartbeats
 
 	mu       sync.Mutex
+	started  bool
 	entries  map[entry]*Lease // the watchdog map: the owners here, chained
 	due      leases
 	wakeAt   instant // when the goroutine will look next; zero while it is looking
@@ -95,7 +96,7 @@ type Config struct {
 	Renewed func(ctx context.Context, name string, err error)
 }
 
-// New starts an engine.
+// New makes an engine. Its goroutine starts with the first lease.
 func New(o Config) *Engine {
 	e := &Engine{
 		base:   time.Now().Add(-time.Hour), // no instant is zero
@@ -109,7 +110,6 @@ func New(o Config) *Engine {
 	if o.Heartbeats.Interval > 0 {
 		e.heart = &heart{Heartbeats: o.Heartbeats}
 	}
-	e.lastWall, e.lastMono = e.wall(), time.Now()
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	if !e.cluster {
 		e.tracker = &tracker{e: e, client: o.Client}
@@ -117,9 +117,18 @@ func New(o Config) *Engine {
 		stop, observed := o.Watch(e.invalidated)
 		e.watched, e.unwatch = observed, stop
 	}
+	return e
+}
+
+// start is called with mu held, when something is registered: a client that holds nothing has no goroutine.
+func (e *Engine) start() {
+	if e.started || e.ctx.Err() != nil {
+		return
+	}
+	e.started = true
+	e.lastWall, e.lastMono = e.wall(), time.Now()
 	e.wg.Add(1)
 	go e.run()
-	return e
 }
 
 // Stop ends the engine and waits for its goroutines, but for the tracker's, which asks nothing about leases any more.
@@ -128,7 +137,9 @@ func (e *Engine) Stop() {
 	if e.unwatch != nil {
 		e.unwatch()
 	}
+	e.mu.Lock() // start adds to wg, which must not happen beside Wait
 	e.cancel()
+	e.mu.Unlock()
 	e.wg.Wait()
 	e.mu.Lock()
 	rest := slices.Clone(e.due)

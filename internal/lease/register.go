@@ -45,6 +45,7 @@ func (e *Engine) add(l *Lease, sent time.Time, written, length time.Duration, au
 	at := e.entry(l.Key)
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.start()
 	e.trust(l, sent, written)
 	if e.over(l, now) {
 		return false
