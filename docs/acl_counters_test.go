@@ -25,11 +25,10 @@ func useOfPackets(ctx context.Context, packets *redpacket.Client, must func(what
 	}
 	for {
 		_, e = packets.Packet("gift").Refund(ctx)
-		var early *redpacket.NotEndedError
-		if !errors.As(e, &early) {
+		if !errors.Is(e, redpacket.ErrNotEnded) {
 			break
 		}
-		time.Sleep(early.Left)
+		time.Sleep(time.Millisecond)
 	}
 	must("refund", e)
 }

@@ -1,6 +1,7 @@
 package rcounter_test
 
 import (
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -86,7 +87,11 @@ func TestAddOnceTable(t *testing.T) {
 					for range 2 { // and again: the script may run twice
 						v, replayed, err := k.AddOnceAs(ctx, tc.call, tc.id, tc.d)
 						require.ErrorIs(t, err, tc.err)
-						require.Equal(t, tc.want, v)
+						if errors.Is(tc.err, rcounter.ErrOutOfRange) {
+							require.Equal(t, tc.value, dec(v), "where it stands")
+						} else {
+							require.Equal(t, tc.want, v)
+						}
 						require.Equal(t, tc.replayed, replayed)
 						require.Equal(t, tc.after, text(t, c, "GET", "k"))
 						ids := hash(t, c, later)

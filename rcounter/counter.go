@@ -141,7 +141,7 @@ func (k *Counter) Decr(ctx context.Context) (int64, error) { return k.Add(ctx, -
 
 // Add adds d, which may be negative or 0, and returns the new value. One round trip.
 //
-// A rise is held to Max and a fall to Min: beyond it nothing is written and the error is a *RangeError, ErrOutOfRange.
+// A rise is held to Max and a fall to Min: beyond it nothing is written and the error is ErrOutOfRange; the value returned with it is where the counter stands.
 // A counter that is already beyond a bound (set by somebody else, or under other options) may always move back
 // towards it. A sum beyond 64 bits is ErrOverflow, and nothing is written either.
 //
@@ -167,7 +167,7 @@ func (k *Counter) added(d int64, r addReply) (int64, error) {
 	case r.code == addOK:
 		return r.value, nil
 	case r.code == addBeyond && bound != nil:
-		return 0, &RangeError{Name: k.name, Value: r.value, Delta: d, Bound: *bound}
+		return r.value, fmt.Errorf("%w: %q stands at %d, adding %d would pass %d", ErrOutOfRange, k.name, r.value, d, *bound)
 	case r.code == addBeyond:
 		return 0, fmt.Errorf("%w: %q stands at %d, adding %d", ErrOverflow, k.key, r.value, d)
 	}

@@ -20,8 +20,8 @@ var (
 
 // Answers of the server by which nothing was changed there.
 var (
-	// ErrOutOfRange: the counter would pass Min or Max. It stands where it stood; nothing was written. An Add's error
-	// is a *RangeError.
+	// ErrOutOfRange: the counter would pass Min or Max. It stands where it stood; nothing was written. Add and AddOnce
+	// return that value beside it.
 	ErrOutOfRange = errs.ErrOutOfRange
 	// ErrOverflow: the counter would leave the 64-bit integers. Nothing was written.
 	ErrOverflow = errs.ErrOverflow
@@ -53,21 +53,6 @@ func edge(err *error) { *err = errs.Edge("rcounter", *err) }
 
 // edged is err as edge leaves it.
 func edged(err error) error { return errs.Edge("rcounter", err) }
-
-// RangeError is the ErrOutOfRange of Incr, Decr and Add.
-type RangeError struct {
-	Name  string // as the caller gave it
-	Value int64  // where the counter stands
-	Delta int64  // what was to be added
-	Bound int64  // the Min or Max that Value + Delta would have passed
-}
-
-func (e *RangeError) Error() string {
-	return fmt.Sprintf("%v: %q stands at %d, adding %d would pass %d", ErrOutOfRange, e.Name, e.Value, e.Delta, e.Bound)
-}
-
-// Unwrap returns ErrOutOfRange.
-func (e *RangeError) Unwrap() error { return ErrOutOfRange }
 
 // notInteger is the ErrWrongType of a string that is no integer.
 func notInteger(key, value string) error {

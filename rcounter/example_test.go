@@ -122,18 +122,39 @@ func ExampleCounter_Decr() {
 }
 
 // What a refusal says.
-func ExampleRangeError() {
+func ExampleCounter_Add() {
 	c, end := demoClient()
 	defer end()
 	ctx := context.Background()
 
-	_, err := c.Counter("seats", rcounter.CounterOptions{Max: rcounter.Bound(3)}).Add(ctx, 5)
-	var full *rcounter.RangeError
-	if errors.As(err, &full) {
-		fmt.Println(full.Value, full.Delta, full.Bound)
-	}
+	v, err := c.Counter("seats", rcounter.CounterOptions{Max: rcounter.Bound(3)}).Add(ctx, 5)
+	fmt.Println(v, errors.Is(err, rcounter.ErrOutOfRange))
 	fmt.Println(err)
 	// Output:
-	// 0 5 3
+	// 0 true
 	// rcounter: out of range: "seats" stands at 0, adding 5 would pass 3
+}
+
+// A counter of its own client: set, and changed if nobody else has changed it.
+func Example() {
+	hub, end := demo()
+	defer end()
+	counters, err := rcounter.New(hub, rcounter.Options{KeyPrefix: "shop:", CallTimeout: 10 * time.Second})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	defer counters.Close(ctx)
+
+	price := counters.Counter("price", rcounter.CounterOptions{})
+	if err := price.Set(ctx, 100); err != nil {
+		log.Fatal(err)
+	}
+	set, err := price.CompareAndSet(ctx, 100, 90)
+	fmt.Println(set, err)
+	set, err = price.CompareAndSet(ctx, 100, 80)
+	fmt.Println(set, err)
+	// Output:
+	// true <nil>
+	// false <nil>
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/session"
 )
 
 const (
@@ -74,7 +73,11 @@ type Batcher[Q, A any] struct {
 	// Abandoned is told of requests that were answered without an error when their callers had left; nil where that does not
 	// matter.
 	Abandoned func(requests []*Request[Q, A])
-	Calls     *session.Calls
+	// Spawn runs what is sent for callers that may have left.
+	Spawn func(func())
+	// Bound is how long a caller waits whose context has no deadline, and Patience the error then.
+	Bound    time.Duration
+	Patience error
 	// What and Key say in errors what is asked of which key.
 	What, Key string
 
@@ -133,7 +136,7 @@ func (l *Batcher[Q, A]) Do(ctx context.Context, ask Q) (none A, _ error) {
 	case <-b.done:
 		return mine.Answer, mine.Err
 	case <-late: // nil if ctx has a deadline
-		gaveUp = session.ErrPatience
+		gaveUp = l.Patience
 	case <-ctx.Done():
 		gaveUp = errs.Ended(ctx)
 	}
@@ -174,10 +177,10 @@ func (l *Batcher[Q, A]) join(ctx context.Context, mine *Request[Q, A]) (b *batch
 	b.requests = append(b.requests, mine)
 	until, ok := ctx.Deadline()
 	if !ok {
-		until = time.Now().Add(l.Calls.Bound())
+		until = time.Now().Add(l.Bound)
 		if b.late == nil {
 			c := make(chan struct{})
-			b.late, b.clock = c, time.AfterFunc(l.Calls.Bound(), func() { close(c) })
+			b.late, b.clock = c, time.AfterFunc(l.Bound, func() { close(c) })
 		}
 		late = b.late
 	}
@@ -188,7 +191,7 @@ func (l *Batcher[Q, A]) join(ctx context.Context, mine *Request[Q, A]) (b *batch
 		l.close()
 		if l.calls < l.Options.MaxCalls {
 			l.calls++
-			l.Calls.Tasks.Spawn(func() { l.send(b) })
+			l.Spawn(func() { l.send(b) })
 		} else {
 			l.ready = append(l.ready, b)
 		}
@@ -211,7 +214,7 @@ func (l *Batcher[Q, A]) waited(b *batch[Q, A]) {
 	if l.open == b && l.calls < l.Options.MaxCalls {
 		l.close()
 		l.calls++
-		l.Calls.Tasks.Spawn(func() { l.send(b) })
+		l.Spawn(func() { l.send(b) })
 	}
 }
 
@@ -230,7 +233,7 @@ func (l *Batcher[Q, A]) next() {
 		l.calls--
 		return
 	}
-	l.Calls.Tasks.Spawn(func() { l.send(next) })
+	l.Spawn(func() { l.send(next) })
 }
 
 // send makes the call of b.

@@ -116,9 +116,11 @@ func (c *Calls) Client() rueidis.Client { return c.client }
 // Prefix is what stands before every name.
 func (c *Calls) Prefix() string { return c.o.KeyPrefix }
 
-// Timeout is for how long one attempt waits for its reply, and Bound for how long a call without a deadline lasts.
+// Timeout is for how long one attempt waits for its reply.
 func (c *Calls) Timeout() time.Duration { return c.o.CallTimeout }
-func (c *Calls) Bound() time.Duration   { return c.bound }
+
+// Bound is for how long a call without a deadline lasts.
+func (c *Calls) Bound() time.Duration { return c.bound }
 
 // ErrPatience is the cause of the end of a call without a deadline.
 var ErrPatience = errors.New("no answer within five call timeouts, the bound of a context without a deadline")
@@ -177,8 +179,10 @@ func (c *Calls) Wanted(ctx context.Context) time.Duration {
 	return c.bound
 }
 
-// Now is the monotonic time since the client was made, in ns; At is the instant of such a time.
-func (c *Calls) Now() int64             { return int64(time.Since(c.base)) }
+// Now is the monotonic time since the client was made, in ns.
+func (c *Calls) Now() int64 { return int64(time.Since(c.base)) }
+
+// At is the instant of a time that Now told.
 func (c *Calls) At(now int64) time.Time { return c.base.Add(time.Duration(now)) }
 
 // RemoveAfter has what is left of an object removed some time after its retention, which is as long as that from now, is

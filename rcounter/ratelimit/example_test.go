@@ -78,3 +78,30 @@ func ExampleLimiter_Wait() {
 	// <nil>
 	// true 6m0s
 }
+
+// A limiter of a client of its own, in front of a handler: ten calls a second for each user.
+func Example() {
+	hub, end := demo()
+	defer end()
+	limiters, err := ratelimit.New(hub, ratelimit.Options{KeyPrefix: "api:", CallTimeout: 10 * time.Second})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	defer limiters.Close(ctx)
+
+	calls := limiters.Limiter("calls", ratelimit.LimiterOptions{Rate: 10, Burst: 2})
+	var a ratelimit.Admission
+	for range 3 {
+		if a, err = calls.Allow(ctx, "ann", 1); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(a.Allowed, a.Remaining)
+	}
+	fmt.Println("retry later:", a.RetryAfter > 0)
+	// Output:
+	// true 1
+	// true 0
+	// false 0
+	// retry later: true
+}

@@ -3,7 +3,6 @@ package redpacket
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
 )
@@ -23,8 +22,8 @@ var (
 var (
 	// ErrWrongType: a key holds another type of value: another program uses the same name.
 	ErrWrongType = errs.ErrWrongType
-	// ErrAlreadyOpen: the packet exists, sent by another call of Send, and its results are still retained. The error
-	// is an *AlreadyOpenError.
+	// ErrAlreadyOpen: the packet exists, sent by another call of Send, and its results are still retained. The epoch
+	// returned with it is that of the one that stands.
 	ErrAlreadyOpen = errs.ErrAlreadyOpen
 	// ErrSending: another Send of that name is under way, or was broken off within the last minute. Nothing was sent.
 	// A while later the packet is there (ErrAlreadyOpen), or the name is free.
@@ -32,7 +31,7 @@ var (
 	// ErrSendLost: the parts of a large packet that were stored before were gone when the next one came: it paused for
 	// too long, or the server lost them. No packet was opened; Send it again.
 	ErrSendLost = errors.New("the parts sent before are gone")
-	// ErrNotEnded: a packet is refunded when its time is over. The error is a *NotEndedError.
+	// ErrNotEnded: a packet is refunded when its time is over. Inspect tells when.
 	ErrNotEnded = errors.New("not over yet")
 	// ErrNoPacket: there is no red packet of that name to refund: never sent, retained no longer, or lost.
 	ErrNoPacket = errors.New("no such red packet")
@@ -64,32 +63,6 @@ func edge(err *error) { *err = errs.Edge("redpacket", *err) }
 
 // edged is err as edge leaves it.
 func edged(err error) error { return errs.Edge("redpacket", err) }
-
-// AlreadyOpenError is the ErrAlreadyOpen of Packet.Send.
-type AlreadyOpenError struct {
-	Name  string // as the caller gave it
-	Epoch int64  // of the sending that stands
-}
-
-func (e *AlreadyOpenError) Error() string {
-	return fmt.Sprintf("%v: %q, epoch %d", ErrAlreadyOpen, e.Name, e.Epoch)
-}
-
-// Unwrap returns ErrAlreadyOpen.
-func (e *AlreadyOpenError) Unwrap() error { return ErrAlreadyOpen }
-
-// NotEndedError is the ErrNotEnded of Packet.Refund.
-type NotEndedError struct {
-	Name string // as the caller gave it
-	Left time.Duration
-}
-
-func (e *NotEndedError) Error() string {
-	return fmt.Sprintf("%v: %q, for another %v", ErrNotEnded, e.Name, e.Left)
-}
-
-// Unwrap returns ErrNotEnded.
-func (e *NotEndedError) Unwrap() error { return ErrNotEnded }
 
 // malformed is a reply that none of our scripts gives.
 func malformed(what, key string) error {

@@ -78,9 +78,9 @@ func ExamplePacket_Refund() {
 
 	for n := 0; n < 2; {
 		refund, err := packet.Refund(ctx)
-		var early *redpacket.NotEndedError
-		if errors.As(err, &early) {
-			time.Sleep(early.Left)
+		if errors.Is(err, redpacket.ErrNotEnded) {
+			st, _ := packet.Inspect(ctx)
+			time.Sleep(st.UntilEnd)
 			continue
 		}
 		fmt.Println(refund.Cents, refund.First) // pay it out by an entry unique over (packet, refund.Epoch)
@@ -121,4 +121,31 @@ func ExampleSplit() {
 	// Output:
 	// [225 191 123 254 207] <nil>
 	// redpacket: invalid option: total is 10, must be at least n * min, which is 20 * 1
+}
+
+// A packet of a client of its own, and what became of it.
+func ExamplePacket_Inspect() {
+	hub, end := demo()
+	defer end()
+	packets, err := redpacket.New(hub, redpacket.Options{KeyPrefix: "party:", CallTimeout: 10 * time.Second})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	defer packets.Close(ctx)
+
+	packet := packets.Packet("birthday")
+	if _, err := packet.Send(ctx, redpacket.Spec{Total: 900, Shares: 3, Method: redpacket.Equal, OpenFor: time.Hour}); err != nil {
+		log.Fatal(err)
+	}
+	share, err := packet.Grab(ctx, "ann")
+	fmt.Println(share.Won(), share.Cents, err)
+	var st redpacket.Status
+	if st, err = packet.Inspect(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(st.State == redpacket.StateOpen, st.Taken, st.TakenCents, st.Total)
+	// Output:
+	// true 300 <nil>
+	// true 1 300 900
 }

@@ -17,7 +17,7 @@ func (p *Packet) SendAs(ctx context.Context, id string, o Spec, shares []int64, 
 	}
 	for at := from; at < len(shares); at += part {
 		if epoch, err = p.sendPart(ctx, id, o, at, shares[at:min(at+part, len(shares))]); err != nil {
-			return 0, err
+			return epoch, err
 		}
 	}
 	return epoch, nil

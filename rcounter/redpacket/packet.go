@@ -47,7 +47,7 @@ func (c *Client) Packet(name string) *Packet {
 	tag, p.refused = keyname.Braced(c.calls.Prefix(), name, "a red packet")
 	p.refused = edged(p.refused)
 	p.keys = []string{tag + ":p", tag + ":a", tag + ":g"}
-	p.grabs = batch.Batcher[string, Share]{Options: &c.batch, Calls: c.calls, What: "grab", Key: p.keys[0], Run: p.runGrabs}
+	p.grabs = batch.Batcher[string, Share]{Options: &c.batch, Spawn: c.calls.Tasks.Spawn, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "grab", Key: p.keys[0], Run: p.runGrabs}
 	return p
 }
 
@@ -110,7 +110,7 @@ const (
 // Send splits the total and opens the packet, and returns the epoch by which its answers can be told from those of
 // another packet under the same name. Nothing can be taken before all shares are stored. It never overwrites: while a
 // packet of that name is there, empty, over or refunded included, until its retention is over, another Send is
-// ErrAlreadyOpen, an *AlreadyOpenError, and changes nothing.
+// ErrAlreadyOpen, with the epoch of the one that stands, and changes nothing.
 //
 // One round trip, and one for every 3,900 shares, each repeated until answered; a copy that the network delivers when the
 // call has ended, by five call timeouts or more, opens nothing. After ErrUnknownOutcome the packet may be open,
@@ -136,7 +136,7 @@ func (p *Packet) Send(ctx context.Context, o Spec) (epoch int64, err error) {
 func (p *Packet) send(ctx context.Context, id string, o Spec, shares []int64, part int) (epoch int64, err error) {
 	for at := 0; at < len(shares); at += part {
 		if epoch, err = p.sendPart(ctx, id, o, at, shares[at:min(at+part, len(shares))]); err != nil {
-			return 0, err
+			return epoch, err
 		}
 	}
 	if len(shares) > part { // a smaller one may expire, and costs no timer
@@ -181,7 +181,7 @@ func (p *Packet) sendPart(ctx context.Context, id string, o Spec, first int, sha
 	case 1:
 		return 0, fmt.Errorf("%w: of %q", ErrSending, p.keys[0])
 	case 2:
-		return 0, &AlreadyOpenError{Name: p.name, Epoch: v[1]}
+		return v[1], fmt.Errorf("%w: %q, epoch %d", ErrAlreadyOpen, p.name, v[1])
 	case 3:
 		return 0, fmt.Errorf("%w: of %q, %d of the first %d shares are there", ErrSendLost, p.keys[0], v[1], first)
 	}
@@ -284,7 +284,7 @@ type Refund struct {
 // caller who was First may have died before it paid. It must happen within the packet's retention: afterwards the
 // server has forgotten the packet, and the error is ErrNoPacket.
 //
-// ErrNotEnded, a *NotEndedError, before the end, even if all shares are taken. ErrNotReplicated as for Grab. One round trip, repeated until answered.
+// ErrNotEnded before the end, even if all shares are taken. ErrNotReplicated as for Grab. One round trip, repeated until answered.
 func (p *Packet) Refund(ctx context.Context) (_ Refund, err error) {
 	defer edge(&err)
 	if err := p.c.calls.Usable(p.refused); err != nil {
@@ -303,7 +303,7 @@ func (p *Packet) refund(ctx context.Context, id string) (Refund, error) {
 	}
 	switch {
 	case v[0] == 1:
-		return Refund{}, &NotEndedError{Name: p.name, Left: script.Duration(v[2])}
+		return Refund{}, fmt.Errorf("%w: %q, for another %v", ErrNotEnded, p.name, script.Duration(v[2]))
 	case v[0] == 2:
 		return Refund{}, fmt.Errorf("%w: %q", ErrNoPacket, p.keys[0])
 	case v[0] == 0 && len(v) == 5 && unconfirmed != nil:

@@ -29,25 +29,11 @@ const (
 var (
 	// ErrBlockEnded: the block was settled, or closed by its owner; it stands as it was.
 	ErrBlockEnded = errors.New("block ended")
-	// ErrBlockHeld: its owner may still hand out units of it. The error is a *BlockHeldError.
+	// ErrBlockHeld: its owner may still hand out units of it. Blocks tells for how long.
 	ErrBlockHeld = errors.New("block held")
 	// ErrNoBlock: there is no such stock, or no such block of it.
 	ErrNoBlock = errors.New("no such block")
 )
-
-// BlockHeldError is the ErrBlockHeld of Stock.SettleBlock.
-type BlockHeldError struct {
-	Name  string // the stock's, as the caller gave it
-	ID    string
-	Lease time.Duration // for how long at most
-}
-
-func (e *BlockHeldError) Error() string {
-	return fmt.Sprintf("%v: %q of %q, for another %v", ErrBlockHeld, e.ID, e.Name, e.Lease)
-}
-
-// Unwrap returns ErrBlockHeld.
-func (e *BlockHeldError) Unwrap() error { return ErrBlockHeld }
 
 // Block is a number of units, without claimants, that one process may hand out by itself, with no round trip for each:
 // for a crowd that asks faster than a server answers. It is safe for concurrent use.
@@ -232,7 +218,7 @@ func (s *Stock) Blocks(ctx context.Context) (_ []BlockStatus, err error) {
 // after the block's time is over and whatever the owner had begun is done, or a unit that was handed out goes out twice.
 // One round trip, repeated until answered.
 //
-// ErrBlockHeld, a *BlockHeldError, before its time is over. ErrBlockEnded: it has been closed or settled. ErrInvalidOption: taken is less
+// ErrBlockHeld before its time is over. ErrBlockEnded: it has been closed or settled. ErrInvalidOption: taken is less
 // than what the owner said, or more than there were. ErrNoBlock. Nothing is changed then.
 func (s *Stock) SettleBlock(ctx context.Context, id string, taken int64) (returned int64, err error) {
 	defer edge(&err)
@@ -279,7 +265,7 @@ func (s *Stock) endBlock(ctx context.Context, call, id string, taken int64, act 
 	case 1:
 		return 0, fmt.Errorf("%w: %q of %q, with %d handed out", ErrBlockEnded, id, s.keys[0], v[1])
 	case 2:
-		return 0, &BlockHeldError{Name: s.name, ID: id, Lease: script.Duration(v[1])}
+		return 0, fmt.Errorf("%w: %q of %q, for another %v", ErrBlockHeld, id, s.name, script.Duration(v[1]))
 	case 3:
 		return 0, errs.InvalidOption("taken", taken, fmt.Sprintf("at least %d, which its owner has handed out, and at most its units", v[1]))
 	case stockNone:

@@ -27,8 +27,8 @@ var (
 	ErrOverflow = errs.ErrOverflow
 	// ErrWrongType: a key holds another type of value: another program uses the same name.
 	ErrWrongType = errs.ErrWrongType
-	// ErrAlreadyOpen: the stock exists, opened by another call of Open, and its results are still retained. The error
-	// is an *AlreadyOpenError.
+	// ErrAlreadyOpen: the stock exists, opened by another call of Open, and its results are still retained. The epoch
+	// returned with it is that of the one that stands.
 	ErrAlreadyOpen = errs.ErrAlreadyOpen
 	// ErrMismatch: the id of a request or reservation has been used before with another claimant, another number of
 	// units, or for the other of the two. Nothing was changed; a new request needs a new id.
@@ -76,19 +76,6 @@ func edge(err *error) { *err = errs.Edge("stock", *err) }
 
 // edged is err as edge leaves it.
 func edged(err error) error { return errs.Edge("stock", err) }
-
-// AlreadyOpenError is the ErrAlreadyOpen of Stock.Open.
-type AlreadyOpenError struct {
-	Name  string // as the caller gave it
-	Epoch int64  // of the opening that stands
-}
-
-func (e *AlreadyOpenError) Error() string {
-	return fmt.Sprintf("%v: %q, epoch %d", ErrAlreadyOpen, e.Name, e.Epoch)
-}
-
-// Unwrap returns ErrAlreadyOpen.
-func (e *AlreadyOpenError) Unwrap() error { return ErrAlreadyOpen }
 
 // corrupt says what of key does not fit together.
 func corrupt(key string, recorded, found int64) error {

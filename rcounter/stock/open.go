@@ -72,7 +72,7 @@ func (o *Spec) check() error {
 
 // Open creates the stock, and returns the epoch by which its grants can be told from those of an earlier or later
 // opening of the name. It never overwrites: while a stock of that name exists, sold out, ended or closed included,
-// until its retention is over, another Open is ErrAlreadyOpen, an *AlreadyOpenError, and changes nothing.
+// until its retention is over, another Open is ErrAlreadyOpen, with the epoch of the one that stands, and changes nothing.
 //
 // Two round trips, repeated until answered; a copy that the network delivers when the call has ended, by five call
 // timeouts or more, opens nothing. After ErrUnknownOutcome the stock may be open, which the next Open will say. A stock
@@ -92,7 +92,7 @@ func (s *Stock) Open(ctx context.Context, o Spec) (epoch int64, err error) {
 		return 0, err
 	}
 	if !r.opened {
-		return 0, &AlreadyOpenError{Name: s.name, Epoch: r.epoch}
+		return r.epoch, fmt.Errorf("%w: %q, epoch %d", ErrAlreadyOpen, s.name, r.epoch)
 	}
 	return r.epoch, nil
 }

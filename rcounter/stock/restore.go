@@ -118,30 +118,6 @@ type restorer struct {
 	theirs error // of winners, to be returned as it is
 }
 
-// span is the units first to last.
-type span struct{ first, last int64 }
-
-func (s span) n() int64 { return s.last - s.first + 1 }
-
-// minus is what of s is in none of others, which are sorted and do not overlap.
-func (s span) minus(others []span) (rest []span) {
-	for _, o := range others {
-		if o.last < s.first || o.first > s.last {
-			continue
-		}
-		if o.first > s.first {
-			rest = append(rest, span{s.first, o.first - 1})
-		}
-		s.first = o.last + 1
-	}
-	if s.first <= s.last {
-		rest = append(rest, s)
-	}
-	return rest
-}
-
-func bySpan(a, b span) int { return cmp.Compare(a.first, b.first) }
-
 // owned is a span and who has it by the winners: nobody, if it was returned.
 type owned struct {
 	span
@@ -306,7 +282,7 @@ func (r *restorer) mend(ctx context.Context, began restoreReply) error {
 			r.enterAny(holder, w)
 		}
 	}
-	sold, held, top, free, deadlines, err := r.settle()
+	t, err := r.settle()
 	if err != nil {
 		return err
 	}
@@ -318,7 +294,7 @@ func (r *restorer) mend(ctx context.Context, began restoreReply) error {
 	if _, err := r.step(ctx, "unhold"); err != nil {
 		return err
 	}
-	for part := range slices.Chunk(deadlines, 2*128) {
+	for part := range slices.Chunk(t.deadlines, 2*128) {
 		if _, err := r.step(ctx, "hold", part...); err != nil {
 			return err
 		}
@@ -328,18 +304,18 @@ func (r *restorer) mend(ctx context.Context, began restoreReply) error {
 		return err
 	}
 	if now.seen[0] != began.seen[0] || now.seen[1] != began.seen[1] || now.seen[2] != began.seen[2] ||
-		now.seen[3] != int64(len(r.users.is)) || now.seen[4] != int64(len(r.records.is)) || now.seen[5] != int64(len(deadlines)/2) {
+		now.seen[3] != int64(len(r.users.is)) || now.seen[4] != int64(len(r.records.is)) || now.seen[5] != int64(len(t.deadlines)/2) {
 		return errChanged
 	}
-	counted := now.seen[0] - free
-	r.unaccounted = max(0, counted-sold)
-	sold = max(sold, counted)
-	top = max(top, now.seen[2], sold)
-	if sold > maxLimit-held {
-		return fmt.Errorf("%w: %q would have %d units sold and %d held", ErrCorrupt, r.s.keys[0], sold, held)
+	counted := now.seen[0] - t.free
+	r.unaccounted = max(0, counted-t.sold)
+	sold := max(t.sold, counted)
+	top := max(t.top, now.seen[2], sold)
+	if sold > maxLimit-t.held {
+		return fmt.Errorf("%w: %q would have %d units sold and %d held", ErrCorrupt, r.s.keys[0], sold, t.held)
 	}
 	var args []string
-	for _, v := range append(now.seen[:], sold, held, top) {
+	for _, v := range append(now.seen[:], sold, t.held, top) {
 		args = append(args, strconv.FormatInt(v, 10))
 	}
 	_, err = r.step(ctx, "end", args...)
@@ -420,151 +396,6 @@ func (r *restorer) enterAny(field string, w win) {
 	r.records.put(field, text)
 }
 
-// settle takes units from those who hold what is somebody else's by the winners, or nobody's, and adds up the rest. free
-// is how many of those that are nobody's the server counts as sold.
-func (r *restorer) settle() (sold, held, top, free int64, deadlines []string, err error) {
-	bad := func(name string) error {
-		return fmt.Errorf("%w: %q has a record of %.64q that is none", ErrCorrupt, r.s.keys[0], name)
-	}
-	if len(r.owned) > 0 {
-		top = r.owned[len(r.owned)-1].last
-	}
-	for claimant, text := range r.users.is {
-		ordinal, err := strconv.ParseInt(strings.SplitN(text, ";", 2)[0], 10, 64)
-		if err != nil || ordinal < 0 || ordinal > maxLimit || !strings.Contains(text, ";") {
-			return 0, 0, 0, 0, nil, bad(claimant)
-		}
-		if ordinal == 0 {
-			free += r.freedAs("u"+claimant, text)
-			continue
-		}
-		taken, nobodys := false, int64(0)
-		for o := range r.others("u"+claimant, span{ordinal, ordinal}) {
-			taken = true
-			nobodys += o.nobodys(ordinal, ordinal)
-		}
-		if taken {
-			r.displace(Entry{Ordinal: ordinal, N: 1, Claimant: claimant})
-			text := fmt.Sprintf("0;%s;%d;%s", byRestore, ordinal, byRestore)
-			r.users.put(claimant, text)
-			free += r.frees("u"+claimant, text, nobodys)
-			continue
-		}
-		sold++
-		top = max(top, ordinal)
-	}
-	counts := map[string]int64{}
-	for field, text := range r.records.is {
-		switch {
-		case strings.HasPrefix(field, "u:"):
-			if _, there := counts[field]; !there {
-				counts[field] = 0
-			}
-		case strings.HasPrefix(field, "r:"):
-			q, ok := parseRecord(text)
-			if !ok {
-				return 0, 0, 0, 0, nil, bad(field)
-			}
-			units := span{q.ordinal, q.ordinal + q.n - 1}
-			if q.state == "G" {
-				nobodys := int64(0)
-				for o := range r.others(field, units) {
-					q.state = "R"
-					nobodys += o.nobodys(units.first, units.last)
-				}
-				if q.state == "R" {
-					r.displace(Entry{Ordinal: q.ordinal, N: q.n, Claimant: q.claimant, Request: field[2:]})
-					q.by = byRestore
-					r.records.put(field, q.text())
-					free += r.frees(field, q.text(), nobodys)
-				}
-			} else {
-				free += r.freedAs(field, text)
-			}
-			switch q.state {
-			case "G":
-				sold += q.n
-				top = max(top, units.last)
-				counts["u:"+q.claimant] += q.n
-			case "H":
-				held += q.n
-				counts["u:"+q.claimant] += q.n
-				deadlines = append(deadlines, field[2:], strconv.FormatInt(q.deadline, 10))
-			}
-		case strings.HasPrefix(field, "a:"):
-			a, ok := parseAny(text)
-			if !ok {
-				return 0, 0, 0, 0, nil, bad(field)
-			}
-			if a.n == 0 {
-				continue
-			}
-			left := a.units().minus(a.returned)
-			var lost []span
-			nobodys := int64(0)
-			for _, s := range left {
-				for o := range r.others(field, s) {
-					nobodys += o.nobodys(s.first, s.last)
-					o := span{max(o.first, s.first), min(o.last, s.last)}
-					r.displace(Entry{Ordinal: o.first, N: o.n(), Request: field[2:]})
-					text += fmt.Sprintf(";%d.%d.%s", o.first, o.n(), byRestore)
-					lost = append(lost, o)
-				}
-			}
-			if lost != nil {
-				r.records.put(field, text)
-				free += r.frees(field, text, nobodys)
-			} else {
-				free += r.freedAs(field, text)
-			}
-			for _, s := range left {
-				for _, s := range s.minus(lost) {
-					sold += s.n()
-				}
-			}
-			top = max(top, a.units().last)
-		default:
-			return 0, 0, 0, 0, nil, bad(field)
-		}
-		if sold > maxLimit || held > maxLimit {
-			return 0, 0, 0, 0, nil, bad(field)
-		}
-	}
-	for field, n := range counts {
-		if text := strconv.FormatInt(n, 10); r.records.is[field] != text {
-			r.records.put(field, text)
-		}
-	}
-	return sold, held, top, free, deadlines, nil
-}
-
-// nobodys is how many of the units first to last are o's, if those were returned.
-func (o owned) nobodys(first, last int64) int64 {
-	if o.holder != "" {
-		return 0
-	}
-	return min(o.last, last) - max(o.first, first) + 1
-}
-
-// frees notes that n units are taken from what had them, and given to nobody, by the record text. It answers n.
-func (r *restorer) frees(holder, text string, n int64) int64 {
-	r.freed[holder] = freed{text, n}
-	return n
-}
-
-// freedAs is how many units an earlier round has taken from what had them, if the record is that round's. If it is not,
-// somebody has returned the units, and the server counts them no more.
-func (r *restorer) freedAs(holder, text string) int64 {
-	if f := r.freed[holder]; f.text == text {
-		return f.n
-	}
-	return 0
-}
-
-func (r *restorer) displace(e Entry) {
-	r.displaced[fmt.Sprintf("%d;%s;%s", e.Ordinal, e.Claimant, e.Request)] = e
-}
-
 // out is what was done in all rounds.
 func (r *restorer) out() Restored {
 	out := Restored{Unaccounted: r.unaccounted}
@@ -613,75 +444,4 @@ func (r *restorer) step(ctx context.Context, step string, args ...string) (resto
 		return restoreReply{}, err
 	}
 	return restoreReply{seen: [6]int64(v[2:8]), revision: v[8], at: v[9]}, nil
-}
-
-// record is the record of a request or reservation: see stock.lua.
-type record struct {
-	state                       string
-	ordinal, n, asked, deadline int64
-	call, by, claimant          string
-}
-
-func parseRecord(text string) (record, bool) {
-	p := strings.SplitN(text, ";", 8)
-	if len(p) != 8 || len(p[0]) != 1 {
-		return record{}, false
-	}
-	q := record{state: p[0], ordinal: number(p[1]), n: number(p[2]), asked: number(p[3]), call: p[4], by: p[5], deadline: number(p[6]), claimant: p[7]}
-	return q, q.ordinal >= 0 && q.n >= 0 && q.asked >= 0 && q.deadline >= 0
-}
-
-func (q record) text() string {
-	return fmt.Sprintf("%s;%d;%d;%d;%s;%s;%d;%s", q.state, q.ordinal, q.n, q.asked, q.call, q.by, q.deadline, q.claimant)
-}
-
-// anyRecord is the record of a claim without a claimant: see any.lua.
-type anyRecord struct {
-	ordinal, n int64
-	returned   []span // by ordinal; they do not overlap
-}
-
-func (a anyRecord) units() span { return span{a.ordinal, a.ordinal + a.n - 1} }
-
-func parseAny(text string) (anyRecord, bool) {
-	p := strings.Split(text, ";")
-	if len(p) < 2 {
-		return anyRecord{}, false
-	}
-	a := anyRecord{ordinal: number(p[0]), n: number(p[1])}
-	if a.ordinal < 0 || a.n < 0 {
-		return anyRecord{}, false
-	}
-	if a.n == 0 { // given up before it ran
-		return a, true
-	}
-	for _, part := range p[2:] {
-		f := strings.SplitN(part, ".", 3)
-		if len(f) != 3 {
-			return anyRecord{}, false
-		}
-		first, n := number(f[0]), number(f[1])
-		if first < a.ordinal || n < 0 || first+n > a.ordinal+a.n {
-			return anyRecord{}, false
-		}
-		if n > 0 {
-			a.returned = append(a.returned, span{first, first + n - 1})
-		}
-	}
-	slices.SortFunc(a.returned, bySpan)
-	for i, s := range a.returned {
-		if i > 0 && s.first <= a.returned[i-1].last {
-			return anyRecord{}, false
-		}
-	}
-	return a, true
-}
-
-// number is a decimal from 0 to maxLimit, or -1.
-func number(text string) int64 {
-	v, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || v < 0 || v > maxLimit {
-		return -1
-	}
-	return v
 }

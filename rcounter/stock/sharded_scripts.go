@@ -129,7 +129,7 @@ func (s *Sharded) prepare(ctx context.Context, i int, p plan) (inc string, sells
 	case !ok || len(v) < 3:
 		return "", false, malformed("sharded_prepare", st.keys[0])
 	case v[0] == 1:
-		return "", false, &AlreadyOpenError{Name: s.name, Epoch: v[1]}
+		return "", false, fmt.Errorf("%w: %q, epoch %d", ErrAlreadyOpen, s.name, v[1])
 	case v[0] != stockOK:
 		return "", false, st.verdict(v)
 	case inc == "":

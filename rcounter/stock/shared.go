@@ -50,8 +50,8 @@ func (c *Client) shared(s *Stock) *shared {
 func newShared(c *Client, s *Stock) *shared {
 	s = &Stock{c: c, name: s.name, keys: s.keys} // not the caller's, which refers to what is made here
 	d := &shared{cache: newCache(c, s.keys)}
-	d.claims = batch.Batcher[string, Grant]{Options: &c.batch, Calls: c.calls, What: "claim", Key: s.keys[0], Run: s.runClaims}
-	d.anys = batch.Batcher[int64, Grant]{Options: &c.batch, Calls: c.calls, What: "claim", Key: s.keys[0], Run: s.runAnys, Abandoned: s.takeBack}
+	d.claims = batch.Batcher[string, Grant]{Options: &c.batch, Spawn: c.calls.Tasks.Spawn, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "claim", Key: s.keys[0], Run: s.runClaims}
+	d.anys = batch.Batcher[int64, Grant]{Options: &c.batch, Spawn: c.calls.Tasks.Spawn, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "claim", Key: s.keys[0], Run: s.runAnys, Abandoned: s.takeBack}
 	return d
 }
 

@@ -262,12 +262,11 @@ func TestOpenNeverOverwrites(t *testing.T) {
 					won = append(won, epoch)
 					return
 				}
-				var already *stock.AlreadyOpenError
-				if !errors.As(err, &already) {
+				if !errors.Is(err, stock.ErrAlreadyOpen) {
 					t.Error(err)
 					return
 				}
-				seen = append(seen, already.Epoch)
+				seen = append(seen, epoch)
 			})
 		}
 		wg.Wait()

@@ -167,12 +167,14 @@ func (p *party) close(ctx context.Context, packet *redpacket.Packet) error {
 	}
 	for {
 		p.refund, err = packet.Refund(ctx)
-		var early *redpacket.NotEndedError
-		if !errors.As(err, &early) {
+		if !errors.Is(err, redpacket.ErrNotEnded) {
 			break
 		}
+		if st, err = packet.Inspect(ctx); err != nil {
+			return fmt.Errorf("reading the packet: %w", err)
+		}
 		select {
-		case <-time.After(early.Left):
+		case <-time.After(st.UntilEnd):
 		case <-ctx.Done():
 			return fmt.Errorf("stopped before the packet's end: %w", context.Cause(ctx))
 		}

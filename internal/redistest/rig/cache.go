@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// EachCache runs fn with clients that have client-side caching, and with clients that do not.
+// EachCache runs fn with clients that cache on their side, and with clients that do not.
 func EachCache(t *testing.T, fn func(t *testing.T, srv *redistest.Server, client func() rueidis.Client)) {
 	for name, off := range map[string]bool{"with client-side caching": false, "without": true} {
 		t.Run(name, func(t *testing.T) {

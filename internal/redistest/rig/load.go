@@ -34,7 +34,7 @@ func Alone(b *testing.B, op func() error) {
 	})
 }
 
-// Crowded measures op with 256 callers at a time or more.
+// Crowded runs op from 256 goroutines.
 func Crowded(b *testing.B, op func() error) {
 	b.Run("256", func(b *testing.B) {
 		b.SetParallelism(128) // times GOMAXPROCS
@@ -49,7 +49,7 @@ func Crowded(b *testing.B, op func() error) {
 	})
 }
 
-// Both measures op Alone and Crowded.
+// Both is Alone, then Crowded.
 func Both(b *testing.B, op func() error) { Alone(b, op); Crowded(b, op) }
 
 // Crowd runs op from so many goroutines, each so many times.

@@ -98,7 +98,7 @@ type Counting struct {
 	Sent atomic.Int64
 }
 
-// Do sends one command.
+// Do counts cmd.
 func (c *Counting) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	c.Sent.Add(1)
 	return c.Client.Do(ctx, cmd)
@@ -107,7 +107,7 @@ func (c *Counting) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisR
 // Twice sends everything two times, as a network may, and hands out the second reply.
 type Twice struct{ rueidis.Client }
 
-// Do sends one command.
+// Do sends cmd twice.
 func (c Twice) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	cmd = cmd.Pin()
 	c.Client.Do(ctx, cmd)
@@ -131,7 +131,7 @@ func NewLossy(t testing.TB, s *redistest.Server, lose func() bool) *Lossy {
 	return &Lossy{s.Client(t), lost, lose}
 }
 
-// Do sends one command.
+// Do sends cmd, and may lose its reply.
 func (c *Lossy) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	r := c.Client.Do(ctx, cmd)
 	if c.lose() {
@@ -149,7 +149,7 @@ type Recording struct {
 	Sent [][]string
 }
 
-// Do sends one command.
+// Do notes and sends cmd.
 func (c *Recording) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	args := slices.Clone(cmd.Commands())
 	if c.Before != nil {
@@ -176,7 +176,7 @@ func NewLate(t testing.TB, s *redistest.Server, match func(args []string) bool) 
 	return &Late{Lossy: NewLossy(t, s, func() bool { return false }), match: match}
 }
 
-// Do sends one command.
+// Do sends cmd, or keeps it.
 func (c *Late) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	args := slices.Clone(cmd.Commands())
 	c.mu.Lock()

@@ -1,0 +1,200 @@
+package stock_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/redlatch/redlatch/rcounter/stock"
+)
+
+// Units for nobody in particular go back in parts, and the limit may change while the stock sells.
+func ExampleStock_ClaimAny() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+	sale := c.Stock("leaflets")
+	sale.Open(ctx, stock.Spec{Limit: 3, OpenFor: time.Hour})
+
+	g, err := sale.ClaimAny(ctx, 5)
+	fmt.Println(g.Outcome, g.N, err)
+	back, err := sale.ReturnAny(ctx, stock.Grant{Outcome: g.Outcome, Request: g.Request, Ordinal: g.Ordinal, N: 1})
+	fmt.Println(back, err)
+	fmt.Println(sale.Resize(ctx, 10))
+	var st stock.Status
+	if st, err = sale.Inspect(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(st.State == stock.StateOpen, st.Limit, st.Sold, st.Remaining)
+	// Output:
+	// granted 3 <nil>
+	// true <nil>
+	// <nil>
+	// true 10 2 8
+}
+
+// What a claimant has, after an order was cancelled; Fresh asks the server, whatever this process knows.
+func ExampleStock_Lookup() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+	sale := c.Stock("tickets")
+	sale.Open(ctx, stock.Spec{Limit: 1, OpenFor: time.Hour})
+
+	sale.ClaimOnce(ctx, "order-1", "ann", 1)
+	back, err := sale.ReturnOnce(ctx, "order-1")
+	fmt.Println(back, err)
+	g, err := sale.Claim(stock.Fresh(ctx), "bob")
+	fmt.Println(g.Outcome, err)
+	_, has, err := sale.Lookup(ctx, "ann")
+	fmt.Println(has, err)
+	_, has, err = sale.Lookup(ctx, "bob")
+	fmt.Println(has, err)
+	// Output:
+	// true <nil>
+	// granted <nil>
+	// false <nil>
+	// true <nil>
+}
+
+// A stock that was lost is opened again, sells nothing, and gets back what the shop's own records say.
+func ExampleStock_Restore() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+	sale := c.Stock("tickets")
+	sale.Open(ctx, stock.Spec{Limit: 3, OpenFor: time.Hour, Suspended: true})
+
+	orders := []stock.Entry{{Ordinal: 1, Claimant: "ann"}, {Ordinal: 2, Claimant: "bob"}}
+	var done stock.Restored
+	done, err := sale.Restore(ctx, func(yield func(stock.Entry, error) bool) {
+		for _, o := range orders {
+			if !yield(o, nil) {
+				return
+			}
+		}
+	})
+	fmt.Println(done.Added, err)
+	g, _ := sale.Claim(ctx, "bob")
+	fmt.Println(g.Outcome, g.Ordinal)
+	g, _ = sale.Claim(ctx, "cid")
+	fmt.Println(g.Outcome, g.Ordinal)
+	// Output:
+	// 2 <nil>
+	// replayed 2
+	// granted 3
+}
+
+// One process, or each, gives back what customers have held for too long, and moves the ledger on.
+func ExampleStock_KeepReaped() {
+	c, end := demoClient()
+	defer end()
+	ctx, stop := context.WithCancel(context.Background())
+	sale := c.Stock("tickets")
+	sale.Open(ctx, stock.Spec{Limit: 1, OpenFor: time.Hour, Ledger: true})
+
+	moved := make(chan string, 2)
+	go sale.KeepReaped(ctx, time.Second)
+	go sale.KeepLedger(ctx, 10*time.Millisecond, 100, func(_ context.Context, entries []stock.Entry) error {
+		for _, e := range entries {
+			moved <- e.Claimant
+		}
+		return nil
+	})
+	sale.Claim(ctx, "ann")
+	fmt.Println(<-moved)
+	ended, err := sale.Reap(ctx)
+	fmt.Println(ended, err)
+	stop()
+	// Output:
+	// ann
+	// 0 <nil>
+}
+
+// A block is handed out by one process; what was handed out is told to the server now and then.
+func ExampleBlock() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+	sale := c.Stock("vouchers")
+	sale.Open(ctx, stock.Spec{Limit: 10, OpenFor: time.Hour})
+
+	b, err := sale.Block(ctx, 4, time.Minute)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(b.Grant().N, time.Until(b.Until()) > 0)
+	b.Take()
+	fmt.Println(b.Flush(ctx), b.Left())
+	var all []stock.BlockStatus
+	if all, err = sale.Blocks(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(all), all[0].ID == b.ID(), all[0].Taken)
+	fmt.Println(b.Close(ctx))
+	// Output:
+	// 4 true
+	// <nil> 3
+	// 1 true 1
+	// <nil>
+}
+
+// A stock in shards has the same verbs.
+func ExampleSharded_Lookup() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+	sale := c.Sharded("phones", 2)
+	sale.Open(ctx, stock.Spec{Limit: 10, PerUser: 3, OpenFor: time.Hour})
+
+	g, _ := sale.Claim(ctx, "ann")
+	_, has, err := sale.Lookup(ctx, "ann")
+	fmt.Println(has, err)
+	home := sale.Home("ann")
+	own, _, _ := sale.Shard(home).Lookup(ctx, "ann")
+	fmt.Println(sale.Shards(), g.Ordinal == sale.Ordinal(home, own.Ordinal))
+
+	sale.ClaimOnce(ctx, "order-1", "ann", 2)
+	back, err := sale.ReturnOnce(ctx, "order-1", "ann")
+	fmt.Println(back, err)
+	g, _ = sale.ClaimAny(ctx, 1)
+	back, err = sale.ReturnAny(ctx, g)
+	fmt.Println(back, err)
+	back, err = sale.Return(ctx, "ann", 1<<40)
+	fmt.Println(back, err, sale.Close(ctx))
+	// Output:
+	// true <nil>
+	// 2 true
+	// true <nil>
+	// true <nil>
+	// false <nil> <nil>
+}
+
+// What the server answers is counted; a reservation is the same kind of answer.
+func ExampleObserver() {
+	hub, end := demo()
+	defer end()
+	stocks, err := stock.New(hub, stock.Options{CallTimeout: 10 * time.Second, Observer: stock.Observer{
+		Claimed: func(_ context.Context, name string, outcome stock.Outcome, n int64, _ time.Duration, _ error) {
+			fmt.Println(name, outcome, n)
+		},
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	defer stocks.Close(ctx)
+	sale := stocks.Stock("tickets")
+	sale.Open(ctx, stock.Spec{Limit: 2, OpenFor: time.Hour})
+	sale.Claim(ctx, "ann")
+	var held *stock.Reservation
+	if held, err = sale.Reserve(ctx, "order-1", "bob", 1, time.Minute); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(held.Won(), held.N)
+	// Output:
+	// tickets granted 1
+	// tickets granted 1
+	// true 1
+}

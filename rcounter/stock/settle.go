@@ -1,0 +1,176 @@
+package stock
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// tally is what a stock has after it was settled.
+type tally struct {
+	sold, held, top int64
+	// free is how many of the units that are nobody's the server counts as sold.
+	free      int64
+	deadlines []string         // of what is held: id, deadline …
+	counts    map[string]int64 // 'u:' and a claimant -> units by requests and reservations
+}
+
+// settle takes units from those who hold what is somebody else's by the winners, or nobody's, and adds up the rest.
+func (r *restorer) settle() (tally, error) {
+	bad := func(name string) error {
+		return fmt.Errorf("%w: %q has a record of %.64q that is none", ErrCorrupt, r.s.keys[0], name)
+	}
+	t := tally{counts: map[string]int64{}}
+	if len(r.owned) > 0 {
+		t.top = r.owned[len(r.owned)-1].last
+	}
+	for claimant, text := range r.users.is {
+		if !r.settleUser(&t, claimant, text) {
+			return tally{}, bad(claimant)
+		}
+	}
+	for field, text := range r.records.is {
+		ok := false
+		switch {
+		case strings.HasPrefix(field, "u:"):
+			t.counts[field] += 0
+			ok = true
+		case strings.HasPrefix(field, "r:"):
+			ok = r.settleRequest(&t, field, text)
+		case strings.HasPrefix(field, "a:"):
+			ok = r.settleAny(&t, field, text)
+		}
+		if !ok || t.sold > maxLimit || t.held > maxLimit {
+			return tally{}, bad(field)
+		}
+	}
+	for field, n := range t.counts {
+		if text := strconv.FormatInt(n, 10); r.records.is[field] != text {
+			r.records.put(field, text)
+		}
+	}
+	return t, nil
+}
+
+// settleUser settles a unit of Claim. Like the two below it reports whether the record is one.
+func (r *restorer) settleUser(t *tally, claimant, text string) bool {
+	head, _, ok := strings.Cut(text, ";")
+	ordinal := number(head)
+	if !ok || ordinal < 0 {
+		return false
+	}
+	if ordinal == 0 {
+		t.free += r.freedAs("u"+claimant, text)
+		return true
+	}
+	taken, nobodys := false, int64(0)
+	for o := range r.others("u"+claimant, span{ordinal, ordinal}) {
+		taken = true
+		nobodys += o.nobodys(ordinal, ordinal)
+	}
+	if taken {
+		r.displace(Entry{Ordinal: ordinal, N: 1, Claimant: claimant})
+		text := fmt.Sprintf("0;%s;%d;%s", byRestore, ordinal, byRestore)
+		r.users.put(claimant, text)
+		t.free += r.frees("u"+claimant, text, nobodys)
+		return true
+	}
+	t.sold++
+	t.top = max(t.top, ordinal)
+	return true
+}
+
+// settleRequest settles units of ClaimOnce or of a reservation.
+func (r *restorer) settleRequest(t *tally, field, text string) bool {
+	q, ok := parseRecord(text)
+	if !ok {
+		return false
+	}
+	units := span{q.ordinal, q.ordinal + q.n - 1}
+	if q.state == "G" {
+		nobodys := int64(0)
+		for o := range r.others(field, units) {
+			q.state = "R"
+			nobodys += o.nobodys(units.first, units.last)
+		}
+		if q.state == "R" {
+			r.displace(Entry{Ordinal: q.ordinal, N: q.n, Claimant: q.claimant, Request: field[2:]})
+			q.by = byRestore
+			r.records.put(field, q.text())
+			t.free += r.frees(field, q.text(), nobodys)
+		}
+	} else {
+		t.free += r.freedAs(field, text)
+	}
+	switch q.state {
+	case "G":
+		t.sold += q.n
+		t.top = max(t.top, units.last)
+		t.counts["u:"+q.claimant] += q.n
+	case "H":
+		t.held += q.n
+		t.counts["u:"+q.claimant] += q.n
+		t.deadlines = append(t.deadlines, field[2:], strconv.FormatInt(q.deadline, 10))
+	}
+	return true
+}
+
+// settleAny settles units of ClaimAny.
+func (r *restorer) settleAny(t *tally, field, text string) bool {
+	a, ok := parseAny(text)
+	if !ok || a.n == 0 {
+		return ok
+	}
+	left := a.units().minus(a.returned)
+	var lost []span
+	nobodys := int64(0)
+	for _, s := range left {
+		for o := range r.others(field, s) {
+			nobodys += o.nobodys(s.first, s.last)
+			o := span{max(o.first, s.first), min(o.last, s.last)}
+			r.displace(Entry{Ordinal: o.first, N: o.n(), Request: field[2:]})
+			text += fmt.Sprintf(";%d.%d.%s", o.first, o.n(), byRestore)
+			lost = append(lost, o)
+		}
+	}
+	if lost != nil {
+		r.records.put(field, text)
+		t.free += r.frees(field, text, nobodys)
+	} else {
+		t.free += r.freedAs(field, text)
+	}
+	for _, s := range left {
+		for _, s := range s.minus(lost) {
+			t.sold += s.n()
+		}
+	}
+	t.top = max(t.top, a.units().last)
+	return true
+}
+
+// nobodys is how many of the units first to last are o's, if those were returned.
+func (o owned) nobodys(first, last int64) int64 {
+	if o.holder != "" {
+		return 0
+	}
+	return min(o.last, last) - max(o.first, first) + 1
+}
+
+// frees notes that n units are taken from what had them, and given to nobody, by the record text. It answers n.
+func (r *restorer) frees(holder, text string, n int64) int64 {
+	r.freed[holder] = freed{text, n}
+	return n
+}
+
+// freedAs is how many units an earlier round has taken from what had them, if the record is that round's. If it is not,
+// somebody has returned the units, and the server counts them no more.
+func (r *restorer) freedAs(holder, text string) int64 {
+	if f := r.freed[holder]; f.text == text {
+		return f.n
+	}
+	return 0
+}
+
+func (r *restorer) displace(e Entry) {
+	r.displaced[fmt.Sprintf("%d;%s;%s", e.Ordinal, e.Claimant, e.Request)] = e
+}
