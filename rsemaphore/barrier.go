@@ -306,7 +306,7 @@ func (p *party) sendArrival(ctx context.Context, sent time.Time, call script.Cal
 	return m, err
 }
 
-// line is where the process's parties of one generation wait: never behind those of another, who may be waiting for
+// line is where the process's parties of one generation wait: never behind those of another, which may be waiting for
 // these.
 func (p *party) line() string {
 	return "barrier:" + p.b.key + " " + p.joined.id + " " + strconv.FormatInt(p.joined.gen, 10)

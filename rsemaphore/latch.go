@@ -43,13 +43,13 @@ const (
 //   - A TTL, optional. When a process that was to count down has died, the count would never reach zero. With a TTL the
 //     waiters learn of that by ErrLatchExpired, not by success.
 //   - Who has counted down (CountDownBy), so that a repeated message or a restarted job does not count twice.
-//   - That it was deleted, for those who wait.
+//   - That it was deleted, for its waiters.
 //
 // Its name must not be that of a Semaphore, a CountingSemaphore or an rcounter.Counter: a CountDown would take from those.
 // Where it can be known the call is refused with ErrWrongType: see the package comment.
 //
 // A latch that a Java process deletes, or that somebody removes by hand, cannot be told from one that was counted down.
-// One that a Java process sets again within moments of its opening is, for those who have not looked in between, the
+// One that a Java process sets again within moments of its opening is, for waiters that have not looked in between, the
 // same latch still closed.
 type CountDownLatch struct {
 	c       *Client
@@ -154,7 +154,7 @@ func (l *CountDownLatch) change(ctx context.Context, x exchange[bool], payload s
 }
 
 // CountDown lowers the count by one, as Redisson's countDown, and returns what is left; at 0 the latch is open and
-// everybody who waits is woken. Of a latch that is open, 0, and nothing is changed; ErrLatchExpired of one that
+// all waiters are woken. Of a latch that is open, 0, and nothing is changed; ErrLatchExpired of one that
 // expired. It is sent once: after ErrUnknownOutcome it may have counted. See CountDownBy.
 func (l *CountDownLatch) CountDown(ctx context.Context) (left int64, err error) {
 	return l.down(ctx, "")
@@ -240,7 +240,7 @@ func (l *CountDownLatch) Inspect(ctx context.Context) (LatchState, error) {
 	})
 }
 
-// Delete removes the latch and reports whether it was there. Those of this package who wait for it get
+// Delete removes the latch and reports whether it was there. Waiters of this package get
 // ErrLatchDeleted; Java's go on waiting, as Redisson has it. Later calls of Await find a latch that was never set.
 // It may be repeated.
 func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
@@ -266,7 +266,7 @@ func (l *CountDownLatch) deleteExchange() exchange[bool] {
 // error and cause: ctx ended while it was closed, joined with ErrUnavailable or ErrUnknownOutcome if the server could not
 // be asked lately. ErrClosed: the client was closed.
 //
-// Everybody who waits is woken when it opens. A message that is lost costs at most Options.PollCap; a latch that has
+// All waiters are woken when it opens. A message that is lost costs at most Options.PollCap; a latch that has
 // been set again by then, not by Java, is known to have been open. Of a waiter that could not ask the server for longer
 // than this is remembered, one with a TTL that is over expired.
 func (l *CountDownLatch) Await(ctx context.Context) error {

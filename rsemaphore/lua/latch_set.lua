@@ -23,12 +23,12 @@ if there then
   return 0
 end
 local gen = next_generation(held[1])
--- For those who wait for the one before, and look only now.
+-- For waiters for the one before that look only now.
 local before = ran_out(held[3]) and 'expired ' or 'open '
 local till = '0'
 if ttl > 0 then
   till = digits(clock() + ttl)
-  keep = ttl + math.max(ttl, keep) -- so that those who come too late learn that it expired
+  keep = ttl + math.max(ttl, keep) -- so that a waiter that comes too late learns that it expired
   -- an instant and not a duration: it has to be the very one in the record
   redis.call('SET', key, count, 'PXAT', till)
 else
