@@ -50,32 +50,36 @@ func (l *Lock) Name() string { return l.form.Name() }
 // WithWait returns the same lock whose Lock and Do wait for at most d for somebody else's hold; 0: ask once. Without
 // it only ctx bounds the waiting. A negative d is refused by every call on the result.
 func (l *Lock) WithWait(d time.Duration) *Lock {
-	m := *l
-	m.terms.wait = d
-	if err := session.CheckWait(d); err != nil && m.bad == nil {
-		m.bad = errs.Edge("rlock", err)
-	}
-	return &m
+	t := l.terms
+	t.wait = d
+	return l.with(t, session.CheckWait(d))
 }
 
 // WithLease returns the same lock whose holds last for d and are not renewed, unless Extended; at least 10 ms.
 // 0: renewed until Unlock, the default.
 func (l *Lock) WithLease(d time.Duration) *Lock {
-	m := *l
-	m.terms.lease = d
-	if err := session.CheckLease(d); err != nil && m.bad == nil {
-		m.bad = errs.Edge("rlock", err)
-	}
-	return &m
+	t := l.terms
+	t.lease = d
+	return l.with(t, session.CheckLease(d))
 }
 
 // WithLabel returns the same lock whose holds carry a label, such as a job's name or a trace id: part of their owner
 // on the server, where [Lock.Inspect] and log lines show it to everybody. At most 256 bytes of UTF-8.
 func (l *Lock) WithLabel(label string) *Lock {
-	m := *l
-	m.terms.label = label
-	if (len(label) > maxLabel || !utf8.ValidString(label)) && m.bad == nil {
-		m.bad = fmt.Errorf("rlock: %w: label is %.64q, must be UTF-8 of at most %d bytes", ErrInvalidOption, label, maxLabel)
+	t := l.terms
+	t.label = label
+	var err error
+	if len(label) > maxLabel || !utf8.ValidString(label) {
+		err = errs.InvalidOption("label", fmt.Sprintf("%.64q", label), fmt.Sprintf("UTF-8 of at most %d bytes", maxLabel))
+	}
+	return l.with(t, err)
+}
+
+// with is the same lock on other terms; bad says why they are refused, the first reason counts.
+func (l *Lock) with(t terms, bad error) *Lock {
+	m := Lock{l.form, t, l.bad}
+	if bad != nil && m.bad == nil {
+		m.bad = errs.Edge("rlock", bad)
 	}
 	return &m
 }
