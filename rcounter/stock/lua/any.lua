@@ -1,5 +1,5 @@
 -- Claims up to n units without a claimant, for one caller or for all of a combined call.
--- uses: clock, stock
+-- uses: stock
 --
 -- KEYS     those of stock.lua. The record in KEYS[3] is 'ordinal;n' and ';from.n.call' for each part returned; '0;0;call' is a
 --          call that was given up before it ran
@@ -12,10 +12,7 @@
 -- Safe to run twice: the second run finds the record of the first.
 local id, sure, n = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
-local wrong = begin()
-if wrong == 'absent' then return {0, 0, 0, 4, 0, 0} end
-if wrong then return wrong end
-wrong = reap(128)
+local wrong = ready({0, 0, 0, 4, 0, 0})
 if wrong then return wrong end
 
 local record = requests > 0 and redis.call('HGET', records, 'a:' .. id)
@@ -27,24 +24,4 @@ if record then
   return {0, epoch, limit - sold - held, 1, tonumber(ordinal), tonumber(got)}
 end
 
-local closed = refusal()
-if closed then return {0, epoch, limit - sold - held, closed, 0, 0} end
-local before = limit - sold - held
-if n > before then
-  wrong = more()
-  if wrong then return wrong end
-end
-if before == 0 then
-  if redis.call('EXISTS', flag) == 0 then mark() end
-  return {0, epoch, 0, 3, 0, 0}
-end
-n = math.min(n, before)
-if seq > 9007199254740991 - n then return {-2, 0, 0} end
-
-local ordinal = seq + 1
-sold, seq, requests = sold + n, seq + n, requests + 1
-count()
-redis.call('HSET', records, 'a:' .. id, digits(ordinal) .. ';' .. digits(n))
-enter('grant', ordinal, n, '', id)
-settle(before, records)
-return {0, epoch, limit - sold - held, 1, ordinal, n}
+return sell(id, n)

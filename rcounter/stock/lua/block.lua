@@ -20,10 +20,7 @@
 -- Safe to run twice: the second run finds the record of the first. (It does not prolong the block.)
 local id, sure, n = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
-local wrong = begin()
-if wrong == 'absent' then return {0, 0, 0, 4, 0, 0} end
-if wrong then return wrong end
-wrong = reap(128)
+local wrong = ready({0, 0, 0, 4, 0, 0})
 if wrong then return wrong end
 
 local record = requests > 0 and redis.call('HGET', records, 'a:' .. id)
@@ -36,25 +33,4 @@ if record then
   return {0, epoch, limit - sold - held, 1, tonumber(ordinal), tonumber(got)}
 end
 
-local closed = refusal()
-if closed then return {0, epoch, limit - sold - held, closed, 0, 0} end
-local before = limit - sold - held
-if n > before then
-  wrong = more()
-  if wrong then return wrong end
-end
-if before == 0 then
-  if redis.call('EXISTS', flag) == 0 then mark() end
-  return {0, epoch, 0, 3, 0, 0}
-end
-n = math.min(n, before)
-if seq > 9007199254740991 - n then return {-2, 0, 0} end
-
-local ordinal = seq + 1
-sold, seq, requests = sold + n, seq + n, requests + 1
-count()
-redis.call('HSET', records, 'a:' .. id, digits(ordinal) .. ';' .. digits(n))
-redis.call('HSET', stock, 'block:' .. id, 'O;0;' .. digits(now + tonumber(ARGV[4])) .. ';' .. ARGV[5])
-enter('grant', ordinal, n, '', id)
-settle(before, records)
-return {0, epoch, limit - sold - held, 1, ordinal, n}
+return sell(id, n, 'O;0;' .. digits(now + tonumber(ARGV[4])) .. ';' .. ARGV[5])

@@ -14,10 +14,7 @@
 -- Safe to run twice: the record says who cancelled it.
 local call, id = ARGV[1], ARGV[2]
 
-local wrong = begin()
-if wrong == 'absent' then return {0, 0, 0} end
-if wrong then return wrong end
-wrong = reap(128)
+local wrong = ready({0, 0, 0})
 if wrong then return wrong end
 local before = limit - sold - held
 local record = requests > 0 and redis.call('HGET', records, 'r:' .. id)

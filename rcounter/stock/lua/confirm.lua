@@ -18,10 +18,7 @@
 -- Safe to run twice: the record says who confirmed it.
 local call, sure, id = ARGV[1], ARGV[2], ARGV[3]
 
-local wrong = begin()
-if wrong == 'absent' then return {0, 0, 0, 4, 0, 0} end
-if wrong then return wrong end
-wrong = reap(128)
+local wrong = ready({0, 0, 0, 4, 0, 0})
 if wrong then return wrong end
 local record = requests > 0 and redis.call('HGET', records, 'r:' .. id)
 if not record then return {-6, 0, 0} end

@@ -18,10 +18,7 @@
 -- Safe to run twice: the second run finds the record of the first. Refusals leave none: they may change.
 local call, sure, id, claimant, n = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
-local wrong = begin()
-if wrong == 'absent' then return {0, 0, 0, 4, 0, 0} end
-if wrong then return wrong end
-wrong = reap(128)
+local wrong = ready({0, 0, 0, 4, 0, 0})
 if wrong then return wrong end
 
 local record = requests > 0 and redis.call('HGET', records, 'r:' .. id)

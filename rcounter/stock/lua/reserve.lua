@@ -21,10 +21,7 @@
 -- All n or none. Safe to run twice: the second run finds the record of the first, and the deadline stays the first's.
 local call, sure, id, claimant, n, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 
-local wrong = begin()
-if wrong == 'absent' then return {0, 0, 0, 4, 0, 0} end
-if wrong then return wrong end
-wrong = reap(128)
+local wrong = ready({0, 0, 0, 4, 0, 0})
 if wrong then return wrong end
 local before = limit - sold - held
 

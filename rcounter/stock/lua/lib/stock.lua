@@ -185,3 +185,37 @@ local function more()
   if waiting == 0 or #redis.call('ZRANGEBYSCORE', holds, '-inf', digits(now), 'LIMIT', 0, 1) == 0 then return end
   return reap(1024) or {-12, 0, 0}
 end
+
+-- ready begins a script that needs units: it ends holds whose time is over, so that nobody finds the stock sold out for want of
+-- somebody who does. It returns nil, or the reply: absent if there is no stock, or what is wrong.
+local function ready(absent)
+  local wrong = begin()
+  if wrong == 'absent' then return absent end
+  return wrong or reap(128)
+end
+
+-- sell sells up to n units without a claimant, recorded under 'a:' and id, and returns the reply. block, if there is one, is
+-- noted in the stock's hash. All is decided before the first write.
+local function sell(id, n, block)
+  local before, closed = limit - sold - held, refusal()
+  if closed then return {0, epoch, before, closed, 0, 0} end
+  if n > before then
+    local wrong = more()
+    if wrong then return wrong end
+  end
+  if before == 0 then
+    if redis.call('EXISTS', flag) == 0 then mark() end
+    return {0, epoch, 0, 3, 0, 0}
+  end
+  n = math.min(n, before)
+  if seq > 9007199254740991 - n then return {-2, 0, 0} end
+
+  local ordinal = seq + 1
+  sold, seq, requests = sold + n, seq + n, requests + 1
+  count()
+  redis.call('HSET', records, 'a:' .. id, digits(ordinal) .. ';' .. digits(n))
+  if block then redis.call('HSET', stock, 'block:' .. id, block) end
+  enter('grant', ordinal, n, '', id)
+  settle(before, records)
+  return {0, epoch, limit - sold - held, 1, ordinal, n}
+end
