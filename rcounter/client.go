@@ -32,7 +32,7 @@ type Client struct{ calls *session.Calls }
 // sends nothing.
 func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 	defer edge(&err)
-	calls, err := session.NewCalls(h, session.CallOptions{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, Logger: o.Logger, Kept: "counters"})
+	calls, err := session.NewCalls(h, "rcounter", "counters", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}

@@ -130,7 +130,7 @@ func (l *single) describe(ctx context.Context, s *State, r inspectReply) {
 	}
 }
 
-// IsLocked reports whether anybody holds the lock. Like all questions it is asked until it is answered, ctx ends or four
+// IsLocked reports whether anybody holds the lock. Like all questions it is asked until it is answered, ctx ends or five
 // CallTimeouts are over, and fails with ErrUnavailable, ErrUnknownOutcome, ErrClosed, ErrInvalidName, ErrInvalidOption,
 // ErrWrongType or what else the server answers.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {

@@ -2,20 +2,12 @@ package script
 
 import (
 	"context"
-	"log/slog"
 	"strings"
 )
 
 // EvictionAsked reports whether it was called before. So one caller in a runner's life looks whether the servers may throw
 // keys away, beside its first success; to the others it costs the read of a bool.
 func (r *Runner) EvictionAsked() bool { return r.evictionAsked.Load() || r.evictionAsked.Swap(true) }
-
-// WarnOfEviction has a line logged if EvictionPolicy returns one; what is among the keys that are kept there.
-func (r *Runner) WarnOfEviction(ctx context.Context, log *slog.Logger, what string) {
-	if policy := r.EvictionPolicy(ctx); policy != "" {
-		log.Warn("redlatch: the server evicts keys when its memory is full, "+what+" among them; set maxmemory-policy to noeviction", "maxmemory-policy", policy)
-	}
-}
 
 // EvictionPolicy returns the first policy other than noeviction among the nodes, "" if there is none or none may be
 // asked before ctx ends. INFO tells it also where CONFIG is forbidden. It is asked on connections of its own: one call

@@ -50,7 +50,7 @@ func (s *Session) Close(ctx context.Context) error {
 	}
 	if s.Engine == nil {
 		if left > 0 {
-			return s.Error(fmt.Errorf("close: %d calls in the background not waited for: %w", left, context.Cause(ctx)))
+			return s.Error(fmt.Errorf("close: %d tasks in the background still under way: %w", left, errs.Ended(ctx)))
 		}
 		return nil
 	}

@@ -1,4 +1,11 @@
-// Package session holds what the clients of all primitives share: what is under way and held by a client, which its Close
-// waits for ([Inflight]), the releases that the server has not confirmed yet ([Retrier]), what one owner holds and how that
-// is released ([Holding], [Handle]), and the life of one handle with the contexts that end with it ([Life]).
+// Package session holds what the clients of all primitives share.
+//
+//	session    New, the options that all have, names, owner ids, questions, Close    [Session]
+//	calls      the session of a client that holds nothing: counters, stocks          [Calls]
+//	inflight   what is under way and held, which Close waits for                     [Inflight]
+//	handle     what one owner holds, its handles, and how it is released             [Holding], [Handle]
+//	retrier    releases that the server has not confirmed yet                        [Retrier]
+//	life       one handle: whether it lasts, and the contexts that end with it       [Life]
+//
+// The engines that it starts are in packages lease (renewal) and wait (queues).
 package session

@@ -134,7 +134,8 @@ func (s *Session) Finish(fn func()) {
 // patience is how many call timeouts a call may last whose context has no deadline.
 const patience = 5
 
-var errPatience = errors.New("no answer within five call timeouts")
+// ErrPatience is the cause of the end of a call that lasted that long.
+var ErrPatience = errors.New("no answer within five call timeouts")
 
 // Bound is how long a call lasts whose context has no deadline.
 func (s *Session) Bound() time.Duration { return patience * min(s.CallTimeout, math.MaxInt64/patience) }
@@ -144,7 +145,7 @@ func (s *Session) Bounded(ctx context.Context) (context.Context, context.CancelF
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
 	}
-	return context.WithTimeoutCause(ctx, s.Bound(), errPatience)
+	return context.WithTimeoutCause(ctx, s.Bound(), ErrPatience)
 }
 
 // Do runs a call that may be repeated, until ctx ends or, if ctx has no deadline, for Bound.
@@ -164,7 +165,7 @@ func Ask[T any](ctx context.Context, s *Session, bad error, f func(context.Conte
 	if err := s.Usable(bad); err != nil {
 		return v, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, s.Bound(), errPatience)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.Bound(), ErrPatience)
 	defer cancel()
 	if v, err = f(ctx); err != nil {
 		var none T

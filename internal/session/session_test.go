@@ -256,7 +256,7 @@ func TestCloseWaitsForWhatCallsLeftBehind(t *testing.T) {
 	s.Finish(work)
 	err := s.Close(ended())
 	require.ErrorIs(t, err, context.Canceled)
-	require.EqualError(t, err, "shop: close: 1 calls in the background not waited for: context canceled")
+	require.EqualError(t, err, "shop: close: 1 tasks in the background still under way: context canceled")
 }
 
 func TestCloseEndsAndOutlastsWhatRunsInTheBackgroundWhateverItsContext(t *testing.T) {

@@ -47,7 +47,7 @@ type Client struct {
 // sends nothing.
 func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 	defer edge(&err)
-	calls, err := session.NewCalls(h, session.CallOptions{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, Logger: o.Logger, Kept: "rate limits"})
+	calls, err := session.NewCalls(h, "ratelimit", "rate limits", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}

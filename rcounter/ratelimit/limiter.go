@@ -186,7 +186,7 @@ func (l *Limiter) giveBack(ctx context.Context, id, key string, n int64) {
 		undo()
 		return
 	}
-	l.c.calls.Tasks.Spawn(undo)
+	l.c.calls.Finish(undo)
 }
 
 func (l *Limiter) check(key string, n, least int64) error {

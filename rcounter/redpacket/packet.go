@@ -47,7 +47,7 @@ func (c *Client) Packet(name string) *Packet {
 	tag, p.refused = keyname.Braced(c.calls.Prefix(), name, "a red packet")
 	p.refused = edged(p.refused)
 	p.keys = []string{tag + ":p", tag + ":a", tag + ":g"}
-	p.grabs = batch.Batcher[string, Share]{Options: &c.batch, Spawn: c.calls.Tasks.Spawn, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "grab", Key: p.keys[0], Run: p.runGrabs}
+	p.grabs = batch.Batcher[string, Share]{Options: &c.batch, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "grab", Key: p.keys[0], Run: p.runGrabs}
 	return p
 }
 

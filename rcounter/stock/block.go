@@ -85,7 +85,7 @@ func (s *Stock) Block(ctx context.Context, n int64, ttl time.Duration) (_ *Block
 	if err != nil {
 		if errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrNotReplicated) {
 			ctx := context.WithoutCancel(ctx)
-			s.c.calls.Tasks.Spawn(func() {
+			s.c.calls.Finish(func() {
 				_, err := s.endBlock(ctx, session.CallID(), b.id, 0, blockClose, 0)
 				if err != nil && !errors.Is(err, ErrBlockEnded) && !errors.Is(err, ErrNoBlock) && !errors.Is(err, ErrNotReplicated) {
 					s.c.failed(ctx, notEnded, s.name, err)

@@ -222,7 +222,7 @@ func (m *cache) look(now int64) {
 	m.mu.Lock()
 	turns := m.turns
 	m.mu.Unlock()
-	m.c.calls.Tasks.Spawn(func() {
+	m.c.calls.Finish(func() {
 		defer m.busy.Store(false)
 		ctx, cancel := context.WithTimeout(context.Background(), m.c.calls.Bound())
 		defer cancel()

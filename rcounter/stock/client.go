@@ -70,8 +70,8 @@ type Client struct {
 func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 	defer edge(&err)
 	c := &Client{batch: batch.Options{MaxBatch: o.MaxBatch, MaxCalls: o.MaxCalls, Window: o.BatchWindow}}
-	c.calls, err = session.NewCalls(h, session.CallOptions{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, MinReplicas: o.MinReplicas,
-		ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger, Kept: "stocks"})
+	c.calls, err = session.NewCalls(h, "stock", "stocks", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, MinReplicas: o.MinReplicas,
+		ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}

@@ -79,7 +79,7 @@ func (c *Client) Sharded(name string, shards int) *Sharded {
 		s.shards = append(s.shards, st)
 	}
 	s.sweeps.sweep = s.sweep
-	s.sweeps.spawn = c.calls.Tasks.Spawn
+	s.sweeps.spawn = c.calls.Finish
 	return s
 }
 

@@ -50,8 +50,8 @@ func (c *Client) shared(s *Stock) *shared {
 func newShared(c *Client, s *Stock) *shared {
 	s = &Stock{c: c, name: s.name, keys: s.keys} // not the caller's, which refers to what is made here
 	d := &shared{cache: newCache(c, s.keys)}
-	d.claims = batch.Batcher[string, Grant]{Options: &c.batch, Spawn: c.calls.Tasks.Spawn, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "claim", Key: s.keys[0], Run: s.runClaims}
-	d.anys = batch.Batcher[int64, Grant]{Options: &c.batch, Spawn: c.calls.Tasks.Spawn, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "claim", Key: s.keys[0], Run: s.runAnys, Abandoned: s.takeBack}
+	d.claims = batch.Batcher[string, Grant]{Options: &c.batch, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "claim", Key: s.keys[0], Run: s.runClaims}
+	d.anys = batch.Batcher[int64, Grant]{Options: &c.batch, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "claim", Key: s.keys[0], Run: s.runAnys, Abandoned: s.takeBack}
 	return d
 }
 
@@ -83,7 +83,7 @@ func (s *Stock) runAnys(ctx context.Context, requests []*batch.Request[int64, Gr
 			r.Err = err
 		}
 		if errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrNotReplicated) {
-			s.c.calls.Tasks.Spawn(func() { s.handBack(ctx, id, 0, 0) })
+			s.c.calls.Finish(func() { s.handBack(ctx, id, 0, 0) })
 		}
 		return
 	}
@@ -104,7 +104,7 @@ func (s *Stock) runAnys(ctx context.Context, requests []*batch.Request[int64, Gr
 
 // takeBack returns the units of claims whose callers left before the answer.
 func (s *Stock) takeBack(left []*batch.Request[int64, Grant]) {
-	s.c.calls.Tasks.Spawn(func() {
+	s.c.calls.Finish(func() {
 		for _, r := range left {
 			if r.Answer.Won() {
 				s.handBack(r.Ctx, r.Answer.Request, r.Answer.Ordinal, r.Answer.N)
