@@ -23,8 +23,7 @@ func TestAnEvictingServerIsWarnedOfOnce(t *testing.T) {
 			for range 3 {
 				require.NoError(t, call(c), "%s: %s", first, client)
 			}
-			require.NoError(t, c.Close(ctx)) // waits for the look
-			rig.Warned(t, client, text())
+			rig.Warned(t, client, text, func() error { return c.Close(ctx) })
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -45,13 +46,17 @@ func Evicting(t *testing.T) map[string]rueidis.Client {
 	return map[string]rueidis.Client{"may ask": admin, "may not": denied, "has nothing to fear": redistest.Start(t).Client(t)}
 }
 
-// Warned fails unless text has one line, of eviction, where client may ask and has something to fear.
-func Warned(t *testing.T, client, text string) {
+// Warned fails unless what is logged until the end of close is one line, of eviction, where client may ask and has something to
+// fear. The question ends at close, so the line is waited for before.
+func Warned(t *testing.T, client string, logged func() string, close func() error) {
 	t.Helper()
 	want := 0
 	if client == "may ask" {
 		want = 1
+		redistest.Eventually(t, 30*time.Second, "warned", func() bool { return strings.Contains(logged(), "allkeys-lru") })
 	}
+	require.NoError(t, close())
+	text := logged()
 	require.Equal(t, want, strings.Count(text, "allkeys-lru"), "%s: %s", client, text)
 	require.Equal(t, want, strings.Count(text, "\n"), text)
 }
