@@ -67,6 +67,48 @@ var products = []product{
 	}, false},
 }
 
+func TestEveryConstructorRefusesTheSameThingsWithTheSameErrors(t *testing.T) {
+	t.Parallel()
+	server := redistest.Embedded(t)
+	hub, err := pubsub.New(server.Client(t), pubsub.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { hub.Close(context.Background()) })
+	closed, err := pubsub.New(server.Client(t), pubsub.Options{})
+	require.NoError(t, err)
+	require.NoError(t, closed.Close(context.Background()))
+	before := server.Embedded.CommandCount()
+	for _, p := range products {
+		for _, c := range []struct {
+			what  string
+			hub   *pubsub.Hub
+			set   settings
+			is    error
+			names string
+			only  bool // for packages that replicate
+		}{
+			{"no hub", nil, settings{}, errs.ErrInvalidOption, "hub", false},
+			{"a closed hub", closed, settings{}, errs.ErrClosed, "hub", false},
+			{"a prefix that splits names over slots", hub, settings{prefix: "a{b"}, errs.ErrInvalidOption, "KeyPrefix", false},
+			{"a prefix that is no text", hub, settings{prefix: "\xff"}, errs.ErrInvalidOption, "KeyPrefix", false},
+			{"a timeout below a millisecond", hub, settings{timeout: time.Microsecond}, errs.ErrInvalidOption, "CallTimeout", false},
+			{"a negative timeout", hub, settings{timeout: -time.Second}, errs.ErrInvalidOption, "CallTimeout", false},
+			{"a timeout without an end", hub, settings{timeout: 1<<63 - 1}, errs.ErrInvalidOption, "CallTimeout", false},
+			{"replicas below zero", hub, settings{count: -1}, errs.ErrInvalidOption, "MinReplicas", true},
+			{"a wait for replicas as long as the call", hub, settings{timeout: time.Second, count: 1, replicas: time.Second}, errs.ErrInvalidOption, "ReplicaTimeout", true},
+		} {
+			if c.only && !p.replicates {
+				continue
+			}
+			client, err := p.create(c.hub, c.set)
+			require.ErrorIs(t, err, c.is, "%s: %s", p.name, c.what)
+			require.ErrorContains(t, err, c.names, "%s: %s", p.name, c.what)
+			require.True(t, strings.HasPrefix(err.Error(), p.name+": "), "%s: %s: %v", p.name, c.what, err)
+			require.Nil(t, client, "%s: %s", p.name, c.what)
+		}
+	}
+	require.Equal(t, before, server.Embedded.CommandCount(), "nothing was sent")
+}
+
 func TestAClientThatWasClosedRefusesCallsInEveryPackage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Embedded(t)
@@ -111,6 +153,20 @@ func open(t *testing.T, server *redistest.Server, o redlatch.Options) *redlatch.
 	require.NoError(t, err)
 	t.Cleanup(func() { red.Close(context.Background()) })
 	return red
+}
+
+func TestOpenNamesEveryOptionThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	server := redistest.Embedded(t)
+	red, err := redlatch.Open(server.Option(), redlatch.Options{
+		KeyPrefix: "a{b", Locks: rlock.Options{KeyPrefix: "locks:", MaxHold: time.Nanosecond}, Counters: rcounter.Options{KeyPrefix: "counters:"},
+	})
+	require.Nil(t, red)
+	require.ErrorIs(t, err, errs.ErrInvalidOption)
+	for _, text := range []string{"rlock: ", "MaxHold is 1ns", "rsemaphore: ", "stock: ", `KeyPrefix is "a{b"`} {
+		require.ErrorContains(t, err, text)
+	}
+	require.NotContains(t, err.Error(), "rcounter: ", "its own prefix is good")
 }
 
 func TestWhatIsSetForAllHoldsWhereAPackageSetsNothingItself(t *testing.T) {

@@ -136,8 +136,7 @@ func ExampleCountDownLatch_CountDown() {
 	fmt.Println(l.Name(), left, err)
 	left, err = l.Count(ctx)
 	fmt.Println(left, err)
-	var state rsemaphore.LatchState
-	state, err = l.Inspect(ctx)
+	state, err := l.Inspect(ctx)
 	fmt.Println(state.Count, state.TTL > 50*time.Minute, err)
 	deleted, err := l.Delete(ctx)
 	fmt.Println(deleted, err)
