@@ -1,0 +1,171 @@
+package docs_test
+
+import (
+	"go/ast"
+	"go/token"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// onHub are the packages whose Client is made on a hub.
+var onHub = []string{"rlock", "rsemaphore", "rcounter", "rcounter/stock", "rcounter/redpacket", "rcounter/ratelimit"}
+
+// logKeys are all that a log line may name.
+var logKeys = []string{
+	"name", "error", "owner", // one thing, one key
+	"channel", "holds", "maxmemory-policy", "more", "node", "panic", "permits", "trust",
+}
+
+// text is an expression as it stands in the source.
+func text(set *token.FileSet, s source, n ast.Node) string {
+	return string(s.text[set.Position(n.Pos()).Offset:set.Position(n.End()).Offset])
+}
+
+// signature is a function's parameters and results, as types only.
+func signature(set *token.FileSet, s source, t *ast.FuncType) (params, results string) {
+	types := func(l *ast.FieldList) string {
+		var all []string
+		if l != nil {
+			for _, f := range l.List {
+				for range max(1, len(f.Names)) {
+					all = append(all, text(set, s, f.Type))
+				}
+			}
+		}
+		return strings.Join(all, ", ")
+	}
+	return types(t.Params), types(t.Results)
+}
+
+// functions calls fn for every function of the public packages, with the type it is a method of, or "".
+func functions(all []source, fn func(s source, on string, d *ast.FuncDecl)) {
+	for _, s := range library(all) {
+		if s.file == nil || !public(s.dir()) {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			if d, ok := d.(*ast.FuncDecl); ok {
+				on := ""
+				if d.Recv != nil {
+					on = receiver(d.Recv.List[0].Type)
+				}
+				fn(s, on, d)
+			}
+		}
+	}
+}
+
+func TestEveryClientIsMadeAndClosedAlike(t *testing.T) {
+	set, all := house(t)
+	made, closed := map[string]bool{}, map[string]bool{}
+	functions(all, func(s source, on string, d *ast.FuncDecl) {
+		params, results := signature(set, s, d.Type)
+		switch {
+		case on == "" && d.Name.Name == "New" && slices.Contains(onHub, s.dir()):
+			require.Equal(t, "*pubsub.Hub, Options", params, s.path)
+			require.Equal(t, "*Client, error", results, s.path)
+			made[s.dir()] = true
+		case (on == "Client" || on == "Hub") && d.Name.Name == "Close":
+			require.Equal(t, "context.Context", params, s.path)
+			require.Equal(t, "error", results, s.path)
+			closed[s.dir()] = true
+		}
+	})
+	for _, dir := range onHub {
+		require.True(t, made[dir], "%s has no New", dir)
+		require.True(t, closed[dir], "%s: Client has no Close", dir)
+	}
+	require.True(t, closed["pubsub"] && closed[""], "a Hub and the client of everything are closed alike")
+}
+
+func TestInspectIsTheOneVerbOfLooking(t *testing.T) {
+	set, all := house(t)
+	seen := 0
+	functions(all, func(s source, on string, d *ast.FuncDecl) {
+		if !ast.IsExported(on) {
+			return
+		}
+		require.NotContains(t, []string{"State", "Status", "Stat", "Info"}, d.Name.Name, "%s: %s", s.path, on)
+		if d.Name.Name == "Inspect" {
+			params, results := signature(set, s, d.Type)
+			require.Equal(t, "context.Context", params, s.path)
+			require.Regexp(t, `^\w*(State|Status), error$`, results, s.path)
+			seen++
+		}
+	})
+	require.GreaterOrEqual(t, seen, 8)
+}
+
+// A default or bound is said in the doc comment of its option, and in the text of the error that refuses it.
+func TestNoBoundIsExported(t *testing.T) {
+	set, all := house(t)
+	bound := regexp.MustCompile(`^=(Default|Min|Max)[A-Z]`)
+	for _, s := range library(all) {
+		if s.file == nil || !public(s.dir()) {
+			continue
+		}
+		exported(set, s.file, func(name string, _ bool) {
+			require.NotRegexp(t, bound, name, s.path)
+		})
+	}
+}
+
+func TestEveryObserverIsGivenAContextFirst(t *testing.T) {
+	set, all := house(t)
+	seen := map[string]bool{}
+	for _, s := range library(all) {
+		if s.file == nil || !public(s.dir()) {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok || spec.Name.Name != "Observer" {
+				return true
+			}
+			for _, f := range spec.Type.(*ast.StructType).Fields.List {
+				if fn, ok := f.Type.(*ast.FuncType); ok {
+					params, _ := signature(set, s, fn)
+					if s.dir() != "pubsub" { // a connection is nobody's call
+						require.True(t, strings.HasPrefix(params, "context.Context, string"), "%s: %s(%s)", s.path, f.Names[0], params)
+					}
+					seen[s.dir()] = true
+				}
+			}
+			return true
+		})
+	}
+	require.GreaterOrEqual(t, len(seen), 4)
+}
+
+func TestLogLinesUseOneSetOfKeys(t *testing.T) {
+	_, all := house(t)
+	seen := 0
+	for _, s := range library(all) {
+		if s.file == nil || strings.HasPrefix(path.Base(s.dir()), "redistest") {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			fn, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok || !slices.Contains([]string{"Debug", "Info", "Warn", "Error"}, fn.Sel.Name) || len(call.Args) < 3 {
+				return true
+			}
+			for i := 1; i < len(call.Args); i += 2 {
+				if key, ok := call.Args[i].(*ast.BasicLit); ok && key.Kind == token.STRING {
+					require.Contains(t, logKeys, strings.Trim(key.Value, `"`), s.path)
+					seen++
+				}
+			}
+			return true
+		})
+	}
+	require.Greater(t, seen, 10)
+}
