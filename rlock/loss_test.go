@@ -18,10 +18,10 @@ import (
 )
 
 // tracked waits until the server remembers so many keys.
-func tracked(t *testing.T, r *rig, n int) {
+func tracked(t *testing.T, c rueidis.Client, n int) {
 	t.Helper()
 	redistest.Eventually(t, 10*time.Second, "the keys of holds are tracked", func() bool {
-		info, err := r.redis.Do(within(t), r.redis.B().Info().Section("stats").Build()).ToString()
+		info, err := c.Do(within(t), c.B().Info().Section("stats").Build()).ToString()
 		return err == nil && strings.Contains(info, "tracking_total_keys:"+strconv.Itoa(n)+"\r\n")
 	})
 }
@@ -67,7 +67,7 @@ func TestLossIsNoticedAtOnceWhereKeysAreTracked(t *testing.T) {
 				r := newRig(t, redistest.Start(t), rlock.Options{})
 				h, err := r.locks.Reentrant("l").TryLock(within(t), 0, lease)
 				require.NoError(t, err)
-				tracked(t, r, 1)
+				tracked(t, r.redis, 1)
 				began := time.Now()
 				lose(t, r)
 				<-h.Done()
@@ -82,10 +82,10 @@ func TestRenewalsKeepTheKeyTracked(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 900 * time.Millisecond})
 	h := lock(t, r.locks.Reentrant("l"), within(t))
-	tracked(t, r, 1)
+	tracked(t, r.redis, 1)
 	first := h.Until()
 	redistest.Eventually(t, 20*time.Second, "several renewals", func() bool { return h.Until().Sub(first) > 500*time.Millisecond })
-	tracked(t, r, 1)
+	tracked(t, r.redis, 1)
 	before := redistest.CommandCalls(t, r.redis)["evalsha"]
 	first = h.Until()
 	redistest.Eventually(t, 20*time.Second, "seven more", func() bool { return h.Until().Sub(first) >= 2*time.Second })
@@ -313,8 +313,8 @@ func TestALeaseThatSomebodyShortenedIsRaisedAtOnceOrTrustedNoLonger(t *testing.T
 		holds = append(holds, mustTry(t, lock, 0))
 	}
 	fixed := mustTry(t, l.Reentrant("fixed"), time.Hour)
-	tracked(t, r, len(locks)+2)  // a write lock has two keys
-	const left = 8 * time.Second // less than what is left until the first renewal
+	tracked(t, r.redis, len(locks)+2) // a write lock has two keys
+	const left = 8 * time.Second      // less than what is left until the first renewal
 	for name := range locks {
 		admin(t, r.redis, "PEXPIRE", name, strconv.FormatInt(left.Milliseconds(), 10))
 	}

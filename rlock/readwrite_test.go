@@ -330,7 +330,7 @@ func TestReadersAndWritersAreToldOfLossAtOnceWhereKeysAreTracked(t *testing.T) {
 			rw := r.locks.ReadWrite("l")
 			w := lock(t, rw.Write(), within(t))
 			read := lock(t, rw.Read(), w.Context(within(t)))
-			tracked(t, r, 3) // the lock, its ends, the timeout key of the reader
+			tracked(t, r.redis, 3) // the lock, its ends, the timeout key of the reader
 			began := time.Now()
 			lose(t, r, rw)
 			for _, h := range []*rlock.Hold{w, read} {

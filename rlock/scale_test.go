@@ -49,7 +49,7 @@ func TestManyHeldLocksCostLittle(t *testing.T) {
 		})
 	}
 	long := lock(t, r.locks.Reentrant("long"), within(t))
-	tracked(t, r, 1)
+	tracked(t, r.redis, 1)
 	holds, names := make([]*rlock.Hold, n), make([]string, n) // the user's
 	for i := range names {
 		names[i] = "order:" + strconv.Itoa(i)
