@@ -52,7 +52,7 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 	defer cancel()
 	for kind, l := range map[string]*rlock.Lock{
 		"Reentrant": locks.Reentrant("a"), "NonReentrant": locks.NonReentrant("b"), "Fenced": locks.Fenced("c"), "Fair": locks.Fair("d"),
-		"Spin": locks.Spin("e", rlock.Backoff{}), "Plain": locks.Plain("f"), "Read": locks.ReadWrite("g").Read(), "Write": locks.ReadWrite("h").Write(),
+		"Spin": locks.Spin("e", 0, 0), "Plain": locks.Plain("f"), "Read": locks.ReadWrite("g").Read(), "Write": locks.ReadWrite("h").Write(),
 	} {
 		for verb, err := range map[string]error{
 			"Lock":           second(l.Lock(ctx)),

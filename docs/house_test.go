@@ -71,7 +71,6 @@ var withoutExample = strings.Fields(`
 	rcounter.Client
 	redpacket.Client
 	redpacket.Share
-	rlock.Client.ID
 	rlock.Holder
 	rlock.State
 	rlock.Waiter

@@ -136,7 +136,7 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 	add := func(name string, call func(ctx context.Context) error) { verbs = append(verbs, verb{name, call}) }
 	for kind, l := range map[string]*rlock.Lock{
 		"Reentrant": locks.Reentrant("a"), "NonReentrant": locks.NonReentrant("b"), "Fenced": locks.Fenced("c"), "Fair": locks.Fair("d"),
-		"Spin": locks.Spin("e", rlock.Backoff{}), "Plain": locks.Plain("f"), "Read": locks.ReadWrite("g").Read(), "Write": locks.ReadWrite("h").Write(),
+		"Spin": locks.Spin("e", 0, 0), "Plain": locks.Plain("f"), "Read": locks.ReadWrite("g").Read(), "Write": locks.ReadWrite("h").Write(),
 	} {
 		var hold *rlock.Hold
 		add(kind+".TryLock", func(ctx context.Context) (err error) { hold, err = l.TryLock(ctx, 0, 0); return err })

@@ -2,7 +2,6 @@ package rlock
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -85,9 +84,6 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	return c, nil
 }
 
-// ID is the connection id: the part before the colon of every owner of this client.
-func (c *Client) ID() string { return c.id }
-
 // Reentrant describes the lock of that name: a hash owner -> count on the server, Redisson's RLock. A name that cannot
 // be used is reported by every call on it. Processes that wait queue on the server and are handed the lock in their order;
 // TryLock with a waitTime of 0 acquires only what is free while nobody queues. That holds for NonReentrant and Fenced, too.
@@ -107,23 +103,6 @@ func (c *Client) NonReentrant(name string) *Lock { return c.lock(name, nonReentr
 // the server's time in µs; provided that clock does not step back by more than Options.TokenRetention, or by as much
 // as a lock that lost its last token was idle. Re-entries have the token of the hold they re-enter.
 func (c *Client) Fenced(name string) *Lock { return c.lock(name, fencing) }
-
-// Spin describes a lock whose waiters poll, and neither publish nor subscribe: for servers that forbid that, and for
-// locks that are free again within a moment. For all others it is the Reentrant lock of that name (Redisson's
-// RSpinLock); its release wakes their waiters where it may publish, and those come first: a Spin waiter acquires only
-// when nobody queues.
-//
-// Waiters of one process spin one after the other, not all at once. A TryLock with a waitTime of 0 may overtake them, but not
-// those of the other kinds that queue.
-func (c *Client) Spin(name string, b Backoff) *Lock {
-	s, bad := c.single(name, spinning)
-	b, err := b.withDefaults()
-	if err != nil && bad == nil {
-		bad = fmt.Errorf("rlock: %w", err)
-	}
-	s.backoff = &b
-	return s.asLock(bad)
-}
 
 // Close refuses new acquisitions and ends waiting ones (ErrClosed), ends the contexts of all holds with cause
 // ErrClosed, and waits for the Unlocks of those that are not lost and for releases still pending in the background, until

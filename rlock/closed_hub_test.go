@@ -30,7 +30,7 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 			require.NoError(t, err)
 			multi, err := rlock.Multi(c.Reentrant("f"), c.Reentrant("g"))
 			require.NoError(t, err)
-			locks := []*rlock.Lock{c.Reentrant("a"), c.Fair("b"), c.Plain("c"), c.ReadWrite("d").Write(), c.Spin("e", rlock.Backoff{}), multi}
+			locks := []*rlock.Lock{c.Reentrant("a"), c.Fair("b"), c.Plain("c"), c.ReadWrite("d").Write(), c.Spin("e", 0, 0), multi}
 			var holds []*rlock.Hold
 			waiting := make(chan error, len(locks))
 			for _, l := range locks {

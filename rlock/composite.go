@@ -127,7 +127,7 @@ func gather[T any](ctx context.Context, q *composite, ask func(form, context.Con
 // free is how long it is until as many members are free as must be held. lefts are the members' leases.
 func (q *composite) free(lefts []time.Duration, failed []error) time.Duration {
 	for i, d := range lefts {
-		if failed[i] != nil || d == NoExpiry {
+		if failed[i] != nil || d == noEnd {
 			lefts[i] = session.MaxDuration + 1
 		}
 	}
@@ -135,7 +135,7 @@ func (q *composite) free(lefts []time.Duration, failed []error) time.Duration {
 	if d := lefts[q.need-1]; d <= session.MaxDuration {
 		return d
 	}
-	return NoExpiry
+	return noEnd
 }
 
 // query implements form: the count is how often the owners that ctx carries hold as many members as must be held.

@@ -288,7 +288,7 @@ func ExampleClient_Spin() {
 	defer end()
 	ctx := context.Background()
 
-	hold, err := locks.Spin("counter", rlock.Backoff{Min: time.Millisecond, Max: 16 * time.Millisecond}).Lock(ctx)
+	hold, err := locks.Spin("counter", time.Millisecond, 16*time.Millisecond).Lock(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}

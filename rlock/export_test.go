@@ -8,6 +8,9 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
+// ID is the connection id.
+func (c *Client) ID() string { return c.id }
+
 // Waiting is how many calls stand in the process's line for name.
 func (c *Client) Waiting(name string) int { return c.queue.Members(c.opts.KeyPrefix + name) }
 

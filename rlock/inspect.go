@@ -18,7 +18,7 @@ type State struct {
 	Locked bool
 	// Mode of a read-write lock: "read" or "write"; "" of other kinds.
 	Mode string
-	// Lease is how long the lock stays taken if nobody renews it; NoExpiry if it has no end.
+	// Lease is how long the lock stays taken if nobody renews it; negative if it has no end.
 	Lease   time.Duration
 	Holders []Holder
 	// Waiters are those that queue on the server, first come first: for a Reentrant lock and its like one for each
@@ -146,8 +146,8 @@ func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	return int(q.count), err
 }
 
-// RemainingLease is how long the present lease still lasts if nobody renews it: 0 if nobody holds the lock, NoExpiry
-// if it has no end. Errors as of IsLocked.
+// RemainingLease is how long the present lease still lasts if nobody renews it: 0 if nobody holds the lock, negative
+// if the lock has no end. Errors as of IsLocked.
 func (l *Lock) RemainingLease(ctx context.Context) (time.Duration, error) {
 	q, err := l.query(ctx)
 	return q.left, err

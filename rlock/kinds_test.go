@@ -33,7 +33,7 @@ var exclusive = map[string]exclusiveKind{
 	"NonReentrant": {lock: (*rlock.Client).NonReentrant, typ: "hash"},
 	"Fenced":       {lock: (*rlock.Client).Fenced, again: true, typ: "hash"},
 	"Spin": {lock: func(c *rlock.Client, name string) *rlock.Lock {
-		return c.Spin(name, rlock.Backoff{Max: 4 * time.Millisecond})
+		return c.Spin(name, 0, 4*time.Millisecond)
 	}, again: true, typ: "hash"},
 	"Plain": {lock: func(c *rlock.Client, name string) *rlock.Lock { return c.Plain(name) }, typ: "string"},
 }
@@ -173,7 +173,7 @@ func TestEveryKindIsRenewedAndLost(t *testing.T) {
 func TestATryThatDoesNotWaitOvertakesNobodyInTheQueue(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	spin := func(c *rlock.Client, name string) *rlock.Lock { return c.Spin(name, rlock.Backoff{}) }
+	spin := func(c *rlock.Client, name string) *rlock.Lock { return c.Spin(name, 0, 0) }
 	for _, x := range []struct {
 		kind          string
 		waiters, late func(*rlock.Client, string) *rlock.Lock
@@ -349,7 +349,7 @@ func TestSpinUsesNoChannelAndItsReleaseWakesOthers(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{})
-	l := r.locks.Spin("l", rlock.Backoff{})
+	l := r.locks.Spin("l", 0, 0)
 	h := lock(t, l, within(t))
 	got := pass(t, l)
 	redistest.Eventually(t, 10*time.Second, "it waits", func() bool { return r.locks.Waiting("l") == 1 })
@@ -374,14 +374,15 @@ func TestSpinUsesNoChannelAndItsReleaseWakesOthers(t *testing.T) {
 }
 
 func TestBackoffIsChecked(t *testing.T) {
+	type backoff struct{ Min, Max time.Duration }
 	r := newRig(t, redistest.Embedded(t), rlock.Options{})
-	for _, b := range []rlock.Backoff{{Min: time.Microsecond}, {Min: time.Second, Max: time.Millisecond}, {Max: -1}, {Min: -1}, {Max: 200 * 365 * 24 * time.Hour}} {
-		_, err := r.locks.Spin("l", b).TryLock(within(t), 0, 0)
+	for _, b := range []backoff{{Min: time.Microsecond}, {Min: time.Second, Max: time.Millisecond}, {Max: -1}, {Min: -1}, {Max: 200 * 365 * 24 * time.Hour}} {
+		_, err := r.locks.Spin("l", b.Min, b.Max).TryLock(within(t), 0, 0)
 		require.ErrorIs(t, err, rlock.ErrInvalidOption, "%+v", b)
-		require.ErrorContains(t, err, "Backoff.M")
+		require.ErrorContains(t, err, "est sleep")
 	}
-	for _, b := range []rlock.Backoff{{}, {Min: time.Second}, {Max: time.Millisecond}, {Min: time.Second, Max: time.Second}} {
-		require.NoError(t, lock(t, r.locks.Spin("l", b), within(t)).Unlock(within(t)), "%+v", b)
+	for _, b := range []backoff{{}, {Min: time.Second}, {Max: time.Millisecond}, {Min: time.Second, Max: time.Second}} {
+		require.NoError(t, lock(t, r.locks.Spin("l", b.Min, b.Max), within(t)).Unlock(within(t)), "%+v", b)
 	}
 }
 
@@ -552,7 +553,7 @@ func TestNoKindStarvesAnotherOfItsProcess(t *testing.T) {
 	o := rlock.Options{PollCap: 10 * time.Second}
 	holder, r := newRig(t, s, o).warmUp(t), newRig(t, s, o).warmUp(t)
 	h := lock(t, holder.locks.Reentrant("l"), within(t))
-	spun := pass(t, r.locks.Spin("l", rlock.Backoff{Min: 5 * time.Second, Max: 10 * time.Second}))
+	spun := pass(t, r.locks.Spin("l", 5*time.Second, 10*time.Second))
 	redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return r.locks.Waiting("l") == 1 })
 	w := queueUp(t, c, r.locks.Reentrant("l"), within(t), 1)
 	require.NoError(t, h.Unlock(within(t)))

@@ -34,7 +34,7 @@ var kindOf = map[string]func(c *rlock.Client, name string) *rlock.Lock{
 	"NonReentrant": (*rlock.Client).NonReentrant,
 	"Fenced":       (*rlock.Client).Fenced,
 	"Fair":         (*rlock.Client).Fair,
-	"Spin":         func(c *rlock.Client, name string) *rlock.Lock { return c.Spin(name, rlock.Backoff{}) },
+	"Spin":         func(c *rlock.Client, name string) *rlock.Lock { return c.Spin(name, 0, 0) },
 	"Plain":        func(c *rlock.Client, name string) *rlock.Lock { return c.Plain(name) },
 	"Read":         func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).Read() },
 	"Write":        func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).Write() },

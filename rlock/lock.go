@@ -41,8 +41,8 @@ const forever time.Duration = -1
 // maxLabel is the length of the longest label, in bytes.
 const maxLabel = 256
 
-// NoExpiry is what RemainingLease says of a lock without a lease: somebody set the key by hand.
-const NoExpiry time.Duration = -1
+// noEnd is the lease of a lock that never ends: somebody made or changed the key by hand.
+const noEnd time.Duration = -1
 
 // Name returns the lock's name, without Options.KeyPrefix.
 func (l *Lock) Name() string { return l.form.Name() }

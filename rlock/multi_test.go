@@ -38,7 +38,7 @@ func reentrants(r *rig, names ...string) (locks []*rlock.Lock) {
 func everyKind(r *rig, name string) []*rlock.Lock {
 	rw := r.locks.ReadWrite
 	return []*rlock.Lock{
-		r.locks.Reentrant(name + "r"), r.locks.NonReentrant(name + "n"), r.locks.Fenced(name + "f"), r.locks.Spin(name+"s", rlock.Backoff{}),
+		r.locks.Reentrant(name + "r"), r.locks.NonReentrant(name + "n"), r.locks.Fenced(name + "f"), r.locks.Spin(name+"s", 0, 0),
 		r.locks.Fair(name + "q"), r.locks.Plain(name + "p"), rw(name + "R").Read(), rw(name + "W").Write(),
 		rw(name + "P").PreferWriters().Write(),
 	}
@@ -722,7 +722,7 @@ func TestRandomSetsInRandomOrdersNeverDeadlock(t *testing.T) {
 		case 4:
 			return r.locks.ReadWrite(name).Write()
 		case 5:
-			return r.locks.Spin(name, rlock.Backoff{})
+			return r.locks.Spin(name, 0, 0)
 		}
 		return r.locks.Reentrant(name)
 	}

@@ -165,7 +165,7 @@ func TestWhatCannotBeAQuorumIsRefusedByName(t *testing.T) {
 	_, err = rlock.Multi(q)
 	require.ErrorIs(t, err, rlock.ErrInvalidOption)
 	require.Equal(t, "quorum(q,q,q)", q.Name())
-	spin, err := rlock.Quorum(a.NonReentrant("q"), b.Spin("q", rlock.Backoff{}), r(c))
+	spin, err := rlock.Quorum(a.NonReentrant("q"), b.Spin("q", 0, 0), r(c))
 	require.NoError(t, err)
 	h := lock(t, spin, within(t))
 	_, err = spin.Lock(h.Context(within(t)))

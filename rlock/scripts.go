@@ -288,7 +288,7 @@ func (l *single) runQuery(ctx context.Context, owner string) (queryReply, error)
 	case -2:
 		q.left = 0
 	case -1:
-		q.left = NoExpiry
+		q.left = noEnd
 	}
 	return q, nil
 }
@@ -326,7 +326,7 @@ func (c *Client) runInspect(ctx context.Context, key string, others ...string) (
 	left, _ := v[0].AsInt64()
 	r := inspectReply{left: time.Duration(left) * time.Millisecond, locked: left != -2, ends: map[string]int64{}}
 	if left == -1 {
-		r.left = NoExpiry
+		r.left = noEnd
 	}
 	r.server, _ = v[1].AsInt64()
 	r.token, _ = v[6].AsInt64()

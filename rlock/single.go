@@ -12,7 +12,7 @@ type single struct {
 	keys               []string // of its scripts: the lock and, where waiters queue, their queue
 	grants             string   // channels of grants, without the connection id
 	ownKey             any      // an ownerKey, boxed once
-	backoff            *Backoff // of a lock that spins
+	backoff            *backoff // of a lock that spins
 }
 
 func (c *Client) lock(name string, k *kind) *Lock {

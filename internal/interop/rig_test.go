@@ -78,7 +78,7 @@ func (r *rig) lock(kind, name string) *rlock.Lock {
 	case "fenced":
 		return r.locks.Fenced(name)
 	case "spin":
-		return r.locks.Spin(name, rlock.Backoff{})
+		return r.locks.Spin(name, 0, 0)
 	case "read":
 		return r.locks.ReadWrite(name).Read()
 	case "write":

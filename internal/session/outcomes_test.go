@@ -172,7 +172,7 @@ var primitives = []primitive{
 	locking("Reentrant", true, (*rlock.Client).Reentrant),
 	locking("NonReentrant", false, (*rlock.Client).NonReentrant),
 	locking("Fenced", true, (*rlock.Client).Fenced),
-	locking("Spin", true, func(c *rlock.Client, name string) *rlock.Lock { return c.Spin(name, rlock.Backoff{}) }),
+	locking("Spin", true, func(c *rlock.Client, name string) *rlock.Lock { return c.Spin(name, 0, 0) }),
 	locking("Fair", true, (*rlock.Client).Fair),
 	locking("Plain", false, func(c *rlock.Client, name string) *rlock.Lock { return c.Plain(name) }),
 	lockingOf("Read", 1, true, func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).Read() }, writeSide),
