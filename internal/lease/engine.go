@@ -286,6 +286,7 @@ func (e *Engine) takeDue(now instant) (ended []event, batches map[batchKey][]ask
 			ended = append(ended, event{l, errs.ErrLost})
 		case !l.maxAt.IsZero() && !now.Before(l.maxAt):
 			e.remove(l)
+			l.state = exceeded
 			ended = append(ended, event{l, errs.ErrMaxHold})
 		case due:
 			l.inFlight, l.checkAt = true, 0

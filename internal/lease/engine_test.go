@@ -172,7 +172,7 @@ func inShopWith(t *testing.T, beats lease.Heartbeats, fn func(t *testing.T, s *s
 		// The first look of all finds out that this server does not track keys; from then on there are only renewals.
 		first := s.take(t, "first", term)
 		time.Sleep(time.Second)
-		require.True(t, s.Remove(first.Lease))
+		require.NoError(t, s.Remove(first.Lease))
 		s.tap.calls()
 		s.renewals()
 		fn(t, s)
@@ -295,14 +295,14 @@ func TestTheDeadlineCountsFromBeforeTheSend(t *testing.T) {
 		require.Equal(t, h.Lease, s.Find("l", h.Owner))
 		require.Nil(t, s.Find("l", "somebody"))
 		time.Sleep(time.Until(deadline) - 1)
-		require.True(t, s.Live(h.Lease))
+		require.NoError(t, s.Over(h.Lease))
 		require.NoError(t, h.why(t))
 		time.Sleep(time.Nanosecond)
-		require.False(t, s.Live(h.Lease))
+		require.ErrorIs(t, s.Over(h.Lease), errs.ErrLost)
 		synctest.Wait()
 		require.ErrorIs(t, h.why(t), errs.ErrLost)
 		require.Equal(t, deadline, h.end())
-		require.False(t, s.Remove(h.Lease))
+		require.ErrorIs(t, s.Remove(h.Lease), errs.ErrLost)
 		require.False(t, s.Confirmed(h.Lease, time.Now(), term), "what is over stays over")
 		require.False(t, s.Auto(h.Lease, term))
 		require.False(t, s.Lost(h.Lease, errs.ErrLost))
@@ -335,7 +335,7 @@ func TestRenewalsKeepToTheirScheduleHoweverSlowTheyAre(t *testing.T) {
 			require.Equal(t, calls[0].at.Add(term-lease.Margin(term)), s.Until(h.Lease), "from before the send")
 		}
 		require.NoError(t, h.why(t))
-		require.True(t, s.Remove(h.Lease))
+		require.NoError(t, s.Remove(h.Lease))
 	})
 }
 
@@ -374,7 +374,7 @@ func TestAReplyThatComesAfterRemoveChangesNothing(t *testing.T) {
 				s.tap.delay(400 * time.Millisecond)
 				time.Sleep(time.Second + 200*time.Millisecond)
 				require.Equal(t, 1, len(s.tap.calls()), "a renewal is under way")
-				require.True(t, s.Remove(h.Lease))
+				require.NoError(t, s.Remove(h.Lease))
 				next := s.take(t, "l", term) // the same name again, another owner
 				expected := s.Until(next.Lease)
 				time.Sleep(time.Second)
@@ -385,7 +385,7 @@ func TestAReplyThatComesAfterRemoveChangesNothing(t *testing.T) {
 				require.Equal(t, []string{"l"}, s.Names(anyLease))
 				time.Sleep(time.Hour)
 				require.NoError(t, next.why(t))
-				require.True(t, s.Remove(next.Lease))
+				require.NoError(t, s.Remove(next.Lease))
 			})
 		})
 	}
@@ -483,8 +483,32 @@ func TestMaxHoldEndsAHoldThatIsRenewed(t *testing.T) {
 			synctest.Wait()
 			require.ErrorIs(t, h.why(t), errs.ErrMaxHold)
 			require.Empty(t, s.Names(anyLease))
+			require.Equal(t, errs.ErrMaxHold, s.Remove(h.Lease), "for good")
 		}
 	})
+}
+
+func TestWhoeverRemovesALeaseIsToldThatMaxHoldEndedIt(t *testing.T) {
+	for name, length := range map[string]time.Duration{"before its deadline": term, "at its deadline": 4 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			inShop(t, func(t *testing.T, s *shop) {
+				h := newLease("l")
+				s.grant(t, h, length)
+				var over error
+				h.Ended = func(error) { over = s.Over(h.Lease) } // before the handle is told
+				now := time.Now()
+				require.True(t, s.Add(h.Lease, now, now, length, false, 4*time.Second))
+				time.Sleep(4 * time.Second)
+				synctest.Wait()
+				want := errs.ErrMaxHold
+				if length < term {
+					want = errs.ErrLost
+				}
+				require.Equal(t, want, over)
+				require.Equal(t, want, s.Remove(h.Lease))
+			})
+		})
+	}
 }
 
 func TestOnlyWhatIsWantedIsRenewed(t *testing.T) {
@@ -700,7 +724,7 @@ func TestLeasesOfTheSameLeaseTravelTogether(t *testing.T) {
 		for _, h := range all {
 			require.Equal(t, periods, renewed[h.Key])
 			require.NoError(t, h.why(t))
-			require.True(t, s.Remove(h.Lease))
+			require.NoError(t, s.Remove(h.Lease))
 		}
 	})
 }
@@ -829,7 +853,7 @@ func TestAStepOfTheWallClockEndsNoHoldAndIsForgottenWhenTheServerHasAnswered(t *
 		for _, h := range []*held{fixed, auto} {
 			require.True(t, s.Until(h.Lease).Before(time.Now()), "nobody knows")
 			require.NoError(t, h.why(t))
-			require.True(t, s.Live(h.Lease))
+			require.NoError(t, s.Over(h.Lease))
 		}
 		letGo()
 		time.Sleep(time.Second)
@@ -883,14 +907,14 @@ func TestAnAnswerFromBeforeASleepIsNoAnswerAfterIt(t *testing.T) {
 func TestStopEndsWhatIsLeft(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		a, b := s.take(t, "a", term), s.take(t, "b", term)
-		require.True(t, s.Remove(b.Lease))
+		require.NoError(t, s.Remove(b.Lease))
 		s.Stop()
 		require.ErrorIs(t, a.why(t), errs.ErrClosed)
 		require.NoError(t, b.why(t))
 		names, due := s.Entries()
 		require.Zero(t, names)
 		require.Zero(t, due)
-		require.False(t, s.Remove(a.Lease))
+		require.ErrorIs(t, s.Remove(a.Lease), errs.ErrLost)
 	})
 }
 
@@ -1037,7 +1061,7 @@ func TestEndAllLetsGoOfNothing(t *testing.T) {
 		require.ErrorIs(t, h.why(t), errs.ErrClosed)
 		time.Sleep(time.Hour + 5*time.Second)
 		require.Equal(t, 360, len(s.tap.calls()), "the lock is still held for the work that is ending")
-		require.True(t, s.Remove(h.Lease))
+		require.NoError(t, s.Remove(h.Lease))
 	})
 }
 
@@ -1061,7 +1085,7 @@ func TestNamesUsedOnceLeaveNothingBehind(t *testing.T) {
 						t.Error("not added")
 					}
 				}
-				if !e.Remove(a.Lease) || e.Find(a.Key, a.Owner) != nil || e.Find(b.Key, b.Owner) != b.Lease || !e.Remove(b.Lease) {
+				if e.Remove(a.Lease) != nil || e.Find(a.Key, a.Owner) != nil || e.Find(b.Key, b.Owner) != b.Lease || e.Remove(b.Lease) != nil {
 					t.Errorf("name %d", i)
 				}
 			}
@@ -1105,7 +1129,7 @@ func TestTenThousandHoldsNeedNoMoreGoroutinesThanOne(t *testing.T) {
 		}
 		synctest.Wait()
 		require.LessOrEqual(t, runtime.NumGoroutine(), before+16, "the client opens its few connections as it needs them")
-		require.True(t, s.Remove(one.Lease))
+		require.NoError(t, s.Remove(one.Lease))
 	})
 }
 
@@ -1139,7 +1163,7 @@ func TestTheEngineBearsEverythingAtOnce(t *testing.T) {
 					case 3:
 						e.CheckAll()
 					case 4:
-						e.Live(h.Lease)
+						e.Over(h.Lease)
 						e.Until(h.Lease)
 					case 5:
 						e.Find(h.Key, h.Owner)
@@ -1150,7 +1174,7 @@ func TestTheEngineBearsEverythingAtOnce(t *testing.T) {
 						script.Pause(context.Background(), time.Duration(rand.IntN(5))*time.Millisecond)
 					}
 				}
-				removed := e.Remove(h.Lease)
+				removed := e.Remove(h.Lease) == nil
 				h.mu.Lock()
 				if removed && len(h.whys) > 0 || len(h.whys) > 1 {
 					t.Errorf("removed: %v, ended: %v", removed, h.whys)
@@ -1177,7 +1201,7 @@ func TestAddingAndRemovingInALoopLeavesTheWatchdogAsleep(t *testing.T) {
 			h := newLease("l")
 			s.grant(t, h, term)
 			require.True(t, s.Add(h.Lease, time.Now(), time.Now(), term, true, 0))
-			require.True(t, s.Remove(h.Lease)) // before the watchdog gets to look
+			require.NoError(t, s.Remove(h.Lease)) // before the watchdog gets to look
 			time.Sleep(time.Millisecond)
 		}
 		require.LessOrEqual(t, looks.Load(), int32(3))

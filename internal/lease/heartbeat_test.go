@@ -39,22 +39,22 @@ func TestAHoldLastsForAsLongAsHeartbeatsAreConfirmed(t *testing.T) {
 		require.Equal(t, start.Add(trusted), s.Until(h.Lease), "without any beat")
 		time.Sleep(time.Minute + between)
 		require.NoError(t, h.why(t))
-		require.True(t, s.Live(h.Lease))
+		require.NoError(t, s.Over(h.Lease))
 		require.WithinRange(t, s.Until(h.Lease), time.Now().Add(trusted-beats.Interval), time.Now().Add(trusted))
 		at := s.Until(h.Lease).Add(-trusted) // when the last one was sent
 
 		letGo := s.tap.hold()
 		time.Sleep(time.Until(at.Add(trusted - time.Millisecond)))
 		require.NoError(t, h.why(t))
-		require.True(t, s.Live(h.Lease))
+		require.NoError(t, s.Over(h.Lease))
 		time.Sleep(time.Millisecond)
-		require.False(t, s.Live(h.Lease), "at once, whoever gets to look first")
+		require.ErrorIs(t, s.Over(h.Lease), errs.ErrLost, "at once, whoever gets to look first")
 		time.Sleep(time.Millisecond)
 		require.ErrorIs(t, h.why(t), errs.ErrLost)
 		require.Equal(t, at.Add(trusted), h.end())
 		letGo()
 		time.Sleep(time.Minute)
-		require.False(t, s.Live(h.Lease), "for good")
+		require.ErrorIs(t, s.Over(h.Lease), errs.ErrLost, "for good")
 	})
 }
 
@@ -95,7 +95,7 @@ func TestAHoldIsTrustedFromWhenItMayFirstHaveBeenSeen(t *testing.T) {
 		s.grant(t, h, hour)
 		require.True(t, s.Add(h.Lease, asked, time.Now(), hour, true, 0))
 		require.Equal(t, asked.Add(trusted), s.Until(h.Lease), "not from the call that said so")
-		require.True(t, s.Remove(h.Lease))
+		require.NoError(t, s.Remove(h.Lease))
 
 		require.False(t, s.Trusted("l", time.Now().Add(-trusted)))
 		require.True(t, s.Trusted("l", time.Now().Add(-trusted+time.Millisecond)))
@@ -167,7 +167,7 @@ func TestShortHoldsSendNoHeartbeat(t *testing.T) {
 		for range 50 {
 			h := s.take(t, "l", hour)
 			time.Sleep(10 * time.Millisecond)
-			require.True(t, s.Remove(h.Lease))
+			require.NoError(t, s.Remove(h.Lease))
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(time.Minute)

@@ -77,7 +77,8 @@ type state uint8
 const (
 	unregistered state = iota
 	registered
-	over // removed, or ended by the engine
+	over     // removed, or lost
+	exceeded // ended by MaxHold: the server may still have it
 )
 
 // Margin is what is taken off a lease before it is trusted locally: half a percent, for clocks that run at different

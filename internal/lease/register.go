@@ -4,6 +4,8 @@ import (
 	"container/heap"
 	"slices"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
 )
 
 // Add registers l, granted by a request sent at sent, or by an earlier one since asked, whose answer was not seen. maxHold
@@ -96,17 +98,44 @@ func (e *Engine) Manual(l *Lease) {
 	}
 }
 
-// Remove takes l out, before its release is sent. It reports whether l was still held by the local clock; if not,
-// Ended has been or is being called.
-func (e *Engine) Remove(l *Lease) bool {
+// Remove takes l out, before its release is sent. It returns why l is over, as Over does; nil: l was held until now.
+func (e *Engine) Remove(l *Lease) (why error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if l.state != registered {
-		return false
+	if why = e.why(l); l.state == registered {
+		e.remove(l)
 	}
-	held := !e.over(l, e.now())
-	e.remove(l)
-	return held
+	return why
+}
+
+// Over returns why l is over, and nil while it is registered and may be relied on. errs.ErrMaxHold: the lease on the server may
+// last, so that a release can still be confirmed. errs.ErrLost: l may be somebody else's, or was removed before.
+//
+// The handle may not have been told yet:
+//
+//	watchdog: takes l out, because MaxHold is over
+//	                                                  release: asks here, and has to go on as for a hold that MaxHold ended
+//	watchdog: calls Ended
+//
+// (TestAReleaseBetweenTheEndOfMaxHoldAndItsNewsIsNoLoss in internal/session)
+func (e *Engine) Over(l *Lease) (why error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.why(l)
+}
+
+// why is Over, called with mu held.
+func (e *Engine) why(l *Lease) error {
+	now := e.now()
+	switch {
+	case l.state == exceeded:
+		return errs.ErrMaxHold
+	case l.state != registered, e.over(l, now):
+		return errs.ErrLost
+	case !l.maxAt.IsZero() && !now.Before(l.maxAt):
+		return errs.ErrMaxHold
+	}
+	return nil
 }
 
 // Lost ends l with why, errs.ErrLost or errs.ErrOverwritten, because the server said so. It reports false if l was over

@@ -72,13 +72,6 @@ func (e *Engine) settle(l *Lease, sent time.Time, left time.Duration, now instan
 	l.sure = l.deadline
 }
 
-// Live reports whether l is registered and its deadline ahead.
-func (e *Engine) Live(l *Lease) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return l.state == registered && !e.over(l, e.now())
-}
-
 // Trusted reports whether a lease that may exist since asked could still be added, as far as heartbeats go.
 func (e *Engine) Trusted(key string, asked time.Time) bool {
 	if e.heart == nil {

@@ -32,6 +32,14 @@ type primitive struct {
 type settings struct {
 	watchdog, call, maxHold time.Duration
 	story                   *story
+	log                     *slog.Logger // nil: none
+}
+
+func (s settings) logger() *slog.Logger {
+	if s.log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return s.log
 }
 
 type client struct {
@@ -101,7 +109,7 @@ func locking(name string, reenter bool, make func(c *rlock.Client, name string) 
 func lockingOf(name string, members int, reenter bool, make, probe func(c *rlock.Client, name string) *rlock.Lock) primitive {
 	return primitive{name, reenter, members, func(hub *pubsub.Hub, o settings) (client, error) {
 		c, err := rlock.New(hub, rlock.Options{
-			WatchdogTimeout: o.watchdog, CallTimeout: o.call, MaxHold: o.maxHold, Logger: slog.New(slog.DiscardHandler),
+			WatchdogTimeout: o.watchdog, CallTimeout: o.call, MaxHold: o.maxHold, Logger: o.logger(),
 			Observer: rlock.Observer{
 				Ended:    func(_ context.Context, name string, why error) { o.story.tell(name, "ended", why) },
 				Released: func(_ context.Context, name string, _ time.Duration, err error) { o.story.tell(name, "released", err) },
@@ -134,7 +142,7 @@ func permitting(name string, n int) primitive {
 	const capacity = 3
 	return primitive{name, false, 1, func(hub *pubsub.Hub, o settings) (client, error) {
 		c, err := rsemaphore.New(hub, rsemaphore.Options{
-			WatchdogTimeout: o.watchdog, CallTimeout: o.call, MaxHold: o.maxHold, Logger: slog.New(slog.DiscardHandler),
+			WatchdogTimeout: o.watchdog, CallTimeout: o.call, MaxHold: o.maxHold, Logger: o.logger(),
 			Observer: rsemaphore.Observer{
 				Ended: func(_ context.Context, name string, why error) { o.story.tell(name, "ended", why) },
 				Released: func(_ context.Context, name string, _ int, _ time.Duration, err error) {

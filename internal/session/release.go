@@ -95,22 +95,22 @@ func (h *Handle) release(ctx context.Context) error {
 	defer h.uncount()       // last: a Close that waits for it then waits for what is pending
 	h.end(errs.ErrReleased) // before anything is sent: nobody may work under it while it is being given away
 	r := release{Holding: o, why: h.Err(), remaining: o.leave(h), until: o.Until()}
-	var held bool
+	var over error
 	if r.remaining > 0 {
-		held = c.Engine.Live(&o.Lease)
+		over = c.Engine.Over(&o.Lease)
 		h.Manual()
 	} else {
-		held = c.Engine.Remove(&o.Lease) // before the release is sent: see package lease
+		over = c.Engine.Remove(&o.Lease) // before the release is sent: see package lease
 	}
-	if r.why == errs.ErrMaxHold { // the server still has it, only renewal and trust have ended
-		held, r.until = true, time.Now().Add(o.Longest())
+	if over == errs.ErrMaxHold { // the server still has it, only renewal and trust have ended
+		over, r.why, r.until = nil, errs.ErrMaxHold, time.Now().Add(o.Longest())
 	}
 	// A request of the acquisition may still be on its way, on another connection, and would acquire anew for an owner that
 	// has been released: then this release, even if it is confirmed, is not the last.
 	final := !time.Now().Before(o.left().until)
 	var confirmed bool
 	var err error
-	if held {
+	if over == nil {
 		confirmed, err = r.run(ctx)
 	} else {
 		confirmed, err = r.lost()

@@ -191,12 +191,12 @@ func TestCloseEndsWaitersAndContextsFirstAndWaitsForReleasesThen(t *testing.T) {
 
 	require.ErrorContains(t, <-waited, "cause: closed", "it would have what is released next")
 	require.ErrorIs(t, <-why, errs.ErrClosed)
-	require.True(t, s.Engine.Live(l), "it is renewed until its release")
+	require.NoError(t, s.Engine.Over(l), "it is renewed until its release")
 	<-s.Context().Done()
 
 	// The release of the hold fails, and becomes a pending one, before it is counted out.
 	answer, tried := make(chan error), make(chan struct{}, 1)
-	require.True(t, s.Engine.Remove(l))
+	require.NoError(t, s.Engine.Remove(l))
 	s.Retrier.Add(&session.Pending{Name: "a", Until: time.Now().Add(time.Minute), Release: func(context.Context) error {
 		tried <- struct{}{}
 		return <-answer
