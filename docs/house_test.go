@@ -74,33 +74,6 @@ var withoutExample = strings.Fields(`
 	rlock.Holder
 	rlock.State
 	rlock.Waiter
-	rsemaphore.Arrival
-	rsemaphore.BarrierState
-	rsemaphore.Client
-	rsemaphore.Client.ID
-	rsemaphore.CountDownLatch.Count
-	rsemaphore.CountDownLatch.CountDown
-	rsemaphore.CountDownLatch.Delete
-	rsemaphore.CountDownLatch.Name
-	rsemaphore.CountingSemaphore.AddPermits
-	rsemaphore.CountingSemaphore.Drain
-	rsemaphore.CountingSemaphore.Name
-	rsemaphore.CountingSemaphore.ReducePermits
-	rsemaphore.CountingSemaphore.ReleaseIfExists
-	rsemaphore.CyclicBarrier.Name
-	rsemaphore.Holder
-	rsemaphore.Observer
-	rsemaphore.Permit
-	rsemaphore.Permit.Done
-	rsemaphore.Permit.Err
-	rsemaphore.Permit.Extend
-	rsemaphore.Permit.IDs
-	rsemaphore.Permit.Name
-	rsemaphore.Permit.Until
-	rsemaphore.Semaphore.Name
-	rsemaphore.Semaphore.ReleaseIDs
-	rsemaphore.Semaphore.Shared
-	rsemaphore.SemaphoreState
 `)
 
 // source is a file of the tree, parsed if it is Go.

@@ -44,24 +44,19 @@ const (
 // Everything before Await in any party happens before everything after it in all others of that generation: no party
 // goes on before all have arrived, and none is in two generations at a time.
 type CyclicBarrier struct {
-	c       *Client
-	name    string
-	key     string
-	channel string
+	object
 	parties int
 	action  func(context.Context) error
-	bad     error
 }
 
 // CyclicBarrier describes the barrier of that name for so many parties, 1 to 10,000. Nothing is sent. A name or
 // number that cannot be used is reported by every call on it. All that arrive in one generation must say the same
 // number (ErrCapacityMismatch); the next generation may have another.
 func (c *Client) CyclicBarrier(name string, parties int) *CyclicBarrier {
-	key, bad := c.session.Key(name)
-	if bad == nil && (parties < 1 || parties > maxParties) {
-		bad = fmt.Errorf("rsemaphore: %w", errs.InvalidOption("parties", parties, fmt.Sprintf("1 to %d", maxParties)))
-	}
-	return &CyclicBarrier{c: c, name: name, key: keyname.Suffix(key, "barrier"), channel: keyname.Prefix("redlatch_barrier", key), parties: parties, bad: bad}
+	b := &CyclicBarrier{object: c.object(name), parties: parties}
+	b.refuse(checkRange("parties", int64(parties), 1, maxParties))
+	b.channel, b.key = keyname.Prefix("redlatch_barrier", b.key), keyname.Suffix(b.key, "barrier")
+	return b
 }
 
 // WithAction returns the barrier with an action, which the last party to arrive runs, in its own process, before any
@@ -98,13 +93,9 @@ type Arrival struct {
 // BarrierState is what a barrier looks like from outside.
 type BarrierState struct {
 	Generation int64 // that gathers now
-	Waiting    int   // parties that have arrived in it
+	Waiting    int   // parties that have arrived in it; as many as Parties while the last runs its action
 	Parties    int   // that it waits for, as the last that arrived had it; 0 if it was never used
-	Acting     bool  // all have arrived, and the last runs its action
 }
-
-// Name returns the name of the barrier.
-func (b *CyclicBarrier) Name() string { return b.name }
 
 // What barrier.lua replies first.
 const (
@@ -513,9 +504,9 @@ func (p *party) leaveLater(after time.Time) {
 
 // Inspect looks at the barrier.
 func (b *CyclicBarrier) Inspect(ctx context.Context) (BarrierState, error) {
-	r, err := ask(ctx, b.c, b.bad, (&party{b: b}).exchange("state", 0, ""), b.c.runner.Do)
+	r, err := ask(ctx, &b.object, (&party{b: b}).exchange("state", 0, ""), b.c.runner.Do)
 	if err != nil {
 		return BarrierState{}, err
 	}
-	return BarrierState{Generation: max(r.gen, 1), Waiting: int(r.arrived), Parties: int(r.parties), Acting: r.status == barrierLast}, nil
+	return BarrierState{Generation: max(r.gen, 1), Waiting: int(r.arrived), Parties: int(r.parties)}, nil
 }

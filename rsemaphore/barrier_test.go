@@ -230,7 +230,7 @@ func TestTheLastArriverRunsTheActionBeforeTheOthersGoOn(t *testing.T) {
 		redistest.Eventually(t, 20*time.Second, "it acts", func() bool {
 			st, err := b.Inspect(within(t))
 			require.NoError(t, err)
-			return st.Acting && st.Waiting == 3
+			return st.Parties == 3 && st.Waiting == 3
 		})
 		// one too many has to wait for the next generation
 		extra := arriveAt(within(t), b, 1)

@@ -1,9 +1,9 @@
 package rsemaphore
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
@@ -45,27 +44,21 @@ const maxPermits = math.MaxInt32
 // back in the background if its reply comes late after all; if the reply is lost, so are the permits. Do not release
 // what you were not granted: it may be given back twice.
 type CountingSemaphore struct {
-	c       *Client
-	name    string
-	key     string
-	channel string
-	bad     error
+	object
 }
 
 // CountingSemaphore describes the counting semaphore of that name. Nothing is sent. A name that cannot be used is
 // reported by every call on it.
 func (c *Client) CountingSemaphore(name string) *CountingSemaphore {
-	key, bad := c.session.Key(name)
-	return &CountingSemaphore{c: c, name: name, key: key, bad: bad, channel: keyname.Prefix("redisson_sc", key)}
+	s := &CountingSemaphore{c.object(name)}
+	s.channel = keyname.Prefix("redisson_sc", s.key)
+	return s
 }
 
 // keys are the count, and the keys by which a Semaphore or a latch of that name would be known.
 func (s *CountingSemaphore) keys() []string {
 	return []string{s.key, keyname.Suffix(s.key, "timeout"), keyname.Suffix(s.key, "latch")}
 }
-
-// Name returns the name of the semaphore.
-func (s *CountingSemaphore) Name() string { return s.name }
 
 const (
 	countingTooFew int64 = iota
@@ -78,13 +71,10 @@ const (
 // changed. With ttl, at least a millisecond, all of it is gone after that time, permits and waiters' hopes; 0 is no
 // end, as in Redisson. Sent once.
 func (s *CountingSemaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration) (bool, error) {
-	if n < 0 || n > maxPermits {
-		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("permits", n, fmt.Sprintf("0 to %d", maxPermits)))
+	if err := cmp.Or(checkRange("permits", int64(n), 0, maxPermits), checkTTL(ttl)); err != nil {
+		return false, s.c.session.Error(err)
 	}
-	if ttl != 0 && (ttl < time.Millisecond || ttl > session.MaxDuration) {
-		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("ttl", ttl, "0 (no end) or 1ms to "+session.MaxDuration.String()))
-	}
-	set, err := ask(ctx, s.c, s.bad, s.setExchange(n, ttl), s.c.doOnce)
+	set, err := ask(ctx, &s.object, s.setExchange(n, ttl), s.c.doOnce)
 	if set {
 		s.c.queue.Wake(s.line())
 	}
@@ -124,19 +114,9 @@ func (s *CountingSemaphore) TryAcquire(ctx context.Context, n int, waitTime time
 // line is where the process's waiters of this semaphore stand.
 func (s *CountingSemaphore) line() string { return "counting:" + s.key }
 
-func (s *CountingSemaphore) checkPermits(n int) error {
-	if s.bad != nil {
-		return s.bad
-	}
-	if n < 1 || n > maxPermits {
-		return fmt.Errorf("rsemaphore: %w", errs.InvalidOption("permits", n, fmt.Sprintf("1 to %d", maxPermits)))
-	}
-	return nil
-}
-
 func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time, once bool) error {
-	if err := s.checkPermits(n); err != nil {
-		return err
+	if err := cmp.Or(s.bad, checkRange("permits", int64(n), 1, maxPermits)); err != nil {
+		return s.c.session.Error(err)
 	}
 	if err := s.c.session.Enter(); err != nil {
 		return err
@@ -212,7 +192,7 @@ func (s *CountingSemaphore) giveBack(took int64) {
 // explain turns what ended a wait into what the caller is told.
 func (s *CountingSemaphore) explain(err error, n int, waited time.Duration) error {
 	return wait.Ending{Package: "rsemaphore", Name: s.name, Contended: func(g *wait.GaveUp) error {
-		return &NotAcquiredError{Name: s.name, N: n, Lease: -1, Waited: waited, cause: g.Cause}
+		return &NotAcquiredError{Name: s.name, n: n, Lease: -1, Waited: waited, cause: g.Cause}
 	}}.Explain(err)
 }
 
@@ -242,12 +222,11 @@ func (s *CountingSemaphore) runAdd(ctx context.Context, n int64, ifThere bool) (
 	return r, err
 }
 
-func (s *CountingSemaphore) add(ctx context.Context, n, sign int, ifThere bool) (addReply, error) {
-	if err := s.checkPermits(n); err != nil {
-		return addReply{}, err
-	}
-	return session.Ask(ctx, s.c.session, nil, func(ctx context.Context) (addReply, error) {
-		return s.runAdd(ctx, int64(sign)*int64(n), ifThere)
+// add adds n permits, least or more.
+func (s *CountingSemaphore) add(ctx context.Context, n, least int, ifThere bool) (addReply, error) {
+	bad := cmp.Or(s.bad, checkRange("permits", int64(n), int64(least), maxPermits))
+	return session.Ask(ctx, s.c.session, bad, func(ctx context.Context) (addReply, error) {
+		return s.runAdd(ctx, int64(n), ifThere)
 	})
 }
 
@@ -275,24 +254,19 @@ func (s *CountingSemaphore) release(ctx context.Context, n int, ifThere bool) (b
 	return r.there, err
 }
 
-// AddPermits raises the number of free permits by n, 1 to 2³¹-1, wakes waiters, and returns what is free then.
-// It makes the key if it is missing, and leaves its expiry as it is (Redisson's drops it). Sent once.
+// AddPermits adds n, -(2³¹-1) to 2³¹-1, to the number of free permits, wakes waiters, and returns what is free then. It
+// does not wait. A negative n takes permits away, as Redisson's reducePermits does. The result is negative if more of
+// them were in use than are left: then as many releases free nobody. AddPermits makes the key if it is missing, and
+// leaves its expiry as it is (Redisson's drops it). Sent once.
 func (s *CountingSemaphore) AddPermits(ctx context.Context, n int) (int64, error) {
-	r, err := s.add(ctx, n, 1, false)
-	return r.free, err
-}
-
-// ReducePermits lowers the number of free permits by n, 1 to 2³¹-1, and returns what is free then, which is
-// negative if more than that were in use: as many releases free nobody. It does not wait. Sent once.
-func (s *CountingSemaphore) ReducePermits(ctx context.Context, n int) (int64, error) {
-	r, err := s.add(ctx, n, -1, false)
+	r, err := s.add(ctx, n, -maxPermits, false)
 	return r.free, err
 }
 
 // Drain takes all free permits and returns how many that were: negative if there was a debt, which is then forgiven.
 // A missing key is 0 and stays missing. Sent once.
 func (s *CountingSemaphore) Drain(ctx context.Context) (int64, error) {
-	return ask(ctx, s.c, s.bad, s.drainExchange().late(s.giveBack), s.c.doOnce)
+	return ask(ctx, &s.object, s.drainExchange().late(s.giveBack), s.c.doOnce)
 }
 
 func (s *CountingSemaphore) drainExchange() exchange[int64] {
@@ -305,7 +279,7 @@ func (s *CountingSemaphore) drainExchange() exchange[int64] {
 	}}
 }
 
-// Available is how many permits are free: 0 of a missing key, negative after ReducePermits below what was free.
+// Available is how many permits are free: 0 of a missing key, negative after AddPermits of less than what was free.
 func (s *CountingSemaphore) Available(ctx context.Context) (int64, error) {
 	return session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (int64, error) {
 		m, err := s.c.runner.Do(ctx, script.Call{Script: countingGetScript, Keys: []string{s.key}, Command: func(b rueidis.Builder) rueidis.Completed {
@@ -331,7 +305,7 @@ func (s *CountingSemaphore) Available(ctx context.Context) (int64, error) {
 
 // Inspect looks at the semaphore: how many permits are free, and how long it lasts.
 func (s *CountingSemaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
-	return ask(ctx, s.c, s.bad, s.inspectExchange(), s.c.runner.Do)
+	return ask(ctx, &s.object, s.inspectExchange(), s.c.runner.Do)
 }
 
 func (s *CountingSemaphore) inspectExchange() exchange[SemaphoreState] {

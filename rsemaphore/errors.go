@@ -60,17 +60,17 @@ var (
 // NotAcquiredError says more of an ErrNotAcquired.
 type NotAcquiredError struct {
 	Name string
-	N    int // what was asked for
 	// Lease is how long it takes until leases that run out, if none is renewed, leave enough, as last heard; negative
 	// if that is not known. It says nothing about the work that is left: leases that are renewed have two thirds of
 	// themselves left at least, 20 s by default. So it is no Retry-After: take how long the work usually lasts.
 	Lease  time.Duration
 	Waited time.Duration
+	n      int // what was asked for
 	cause  error
 }
 
 func (e *NotAcquiredError) Error() string {
-	s := fmt.Sprintf("rsemaphore: %d of %q %v after %v", e.N, e.Name, ErrNotAcquired, e.Waited.Round(time.Millisecond))
+	s := fmt.Sprintf("rsemaphore: %d of %q %v after %v", e.n, e.Name, ErrNotAcquired, e.Waited.Round(time.Millisecond))
 	if e.Lease >= 0 {
 		s += fmt.Sprintf(" (leases end in %v)", e.Lease.Round(time.Millisecond))
 	}

@@ -55,9 +55,9 @@ func timed[R script.Reply](key string, send sender, next func(sent time.Time, no
 	}
 }
 
-// ask runs an exchange on behalf of a caller whose ctx may have no deadline. bad is what is wrong with the object.
-func ask[R any](ctx context.Context, c *Client, bad error, x exchange[R], send sender) (R, error) {
-	return session.Ask(ctx, c.session, bad, func(ctx context.Context) (R, error) { return x.by(ctx, send) })
+// ask runs an exchange about an object on behalf of a caller whose ctx may have no deadline.
+func ask[R any](ctx context.Context, o *object, x exchange[R], send sender) (R, error) {
+	return session.Ask(ctx, o.c.session, o.bad, func(ctx context.Context) (R, error) { return x.by(ctx, send) })
 }
 
 // malformed is a reply that none of our scripts gives.

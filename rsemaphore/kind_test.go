@@ -51,8 +51,8 @@ func TestWhatIsKnownToBeAnotherKindIsRefusedAndNothingIsChanged(t *testing.T) {
 		"TrySetPermits": func(t *testing.T, r *rig, name string) error {
 			return errOf(r.c.CountingSemaphore(name).TrySetPermits(within(t), 3, 0))
 		},
-		"ReducePermits": func(t *testing.T, r *rig, name string) error {
-			return errOf(r.c.CountingSemaphore(name).ReducePermits(within(t), 1))
+		"AddPermits": func(t *testing.T, r *rig, name string) error {
+			return errOf(r.c.CountingSemaphore(name).AddPermits(within(t), -1))
 		},
 	}
 	leased := map[string]call{

@@ -1,6 +1,7 @@
 package rsemaphore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -52,25 +53,19 @@ const (
 // One that a Java process sets again within moments of its opening is, for waiters that have not looked in between, the
 // same latch still closed.
 type CountDownLatch struct {
-	c       *Client
-	name    string
-	key     string
+	object
 	record  string
 	permits string // the set that a Semaphore of that name would have
-	channel string
-	bad     error
 }
 
 // CountDownLatch describes the latch of that name. Nothing is sent. A name that cannot be used is reported by every
 // call on it.
 func (c *Client) CountDownLatch(name string) *CountDownLatch {
-	key, bad := c.session.Key(name)
-	return &CountDownLatch{c: c, name: name, key: key, bad: bad, record: keyname.Suffix(key, "latch"), permits: keyname.Suffix(key, "timeout"),
-		channel: "redisson_countdownlatch__channel__{" + key + "}"} // Redisson adds braces here whatever the name has
+	l := &CountDownLatch{object: c.object(name)}
+	l.record, l.permits = keyname.Suffix(l.key, "latch"), keyname.Suffix(l.key, "timeout")
+	l.channel = "redisson_countdownlatch__channel__{" + l.key + "}" // Redisson adds braces here whatever the name has
+	return l
 }
-
-// Name returns the name of the latch.
-func (l *CountDownLatch) Name() string { return l.name }
 
 // What the scripts reply first.
 const (
@@ -123,11 +118,8 @@ func (l *CountDownLatch) line() string { return "latch:" + l.key }
 // With ttl, at least a millisecond, the latch expires: waiters then get ErrLatchExpired. Give one wherever a process
 // that counts down may die. 0 is no end, as in Redisson.
 func (l *CountDownLatch) TrySetCount(ctx context.Context, count int64, ttl time.Duration) (bool, error) {
-	if l.bad == nil && (count < 1 || count > maxCount) {
-		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("count", count, fmt.Sprintf("1 to %d", int64(maxCount))))
-	}
-	if l.bad == nil && ttl != 0 && (ttl < time.Millisecond || ttl > session.MaxDuration) {
-		return false, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("ttl", ttl, "0 (no end) or 1ms to "+session.MaxDuration.String()))
+	if err := cmp.Or(l.bad, checkRange("count", count, 1, maxCount), checkTTL(ttl)); err != nil {
+		return false, l.c.session.Error(err)
 	}
 	return l.change(ctx, l.setExchange(count, ttl), "1")
 }

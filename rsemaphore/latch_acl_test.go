@@ -45,7 +45,7 @@ func primitives(ctx context.Context, hub *pubsub.Hub, prefix string) error {
 		must("waiter for permits", <-waited)
 		must("release if exists", errOf(s.ReleaseIfExists(ctx, 1)))
 		must("add", errOf(s.AddPermits(ctx, 1)))
-		must("reduce", errOf(s.ReducePermits(ctx, 1)))
+		must("reduce", errOf(s.AddPermits(ctx, -1)))
 		must("drain", errOf(s.Drain(ctx)))
 		must("available", errOf(s.Available(ctx)))
 

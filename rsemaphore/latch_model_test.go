@@ -305,7 +305,7 @@ func TestCountingSemaphoreKeepsToItsModel(t *testing.T) {
 				got, err := s.AddPermits(ctx, n)
 				same("add", m.add(int64(n)), got, nil, err)
 			case op < 83:
-				got, err := s.ReducePermits(ctx, n)
+				got, err := s.AddPermits(ctx, -n)
 				same("reduce", m.add(-int64(n)), got, nil, err)
 			case op < 86:
 				want := m.free

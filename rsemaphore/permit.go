@@ -10,8 +10,8 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Permit is one acquisition of a semaphore: the right to be one of those, or as many of those as N says, until Release,
-// or until it is lost. It is safe for concurrent use and belongs to no goroutine.
+// Permit is one acquisition of a semaphore: the right to as many permits as were asked for, until Release or until
+// it is lost. It is safe for concurrent use and belongs to no goroutine.
 //
 // Run the work under [Permit.Context], which ends with the permit. A permit that nobody can reach any more, neither it
 // nor one of its contexts, is no longer renewed, with a warning in the log: its lease runs out. The garbage collector finds
@@ -101,10 +101,7 @@ func (x *Permit) Err() error { return x.h.Err() }
 // Name returns the semaphore's name.
 func (x *Permit) Name() string { return x.h.Holding.Lease.Name }
 
-// N is how many permits these are.
-func (x *Permit) N() int { return x.permit().n }
-
-// IDs returns their ids, N of them, each 32 hexadecimal digits: what [Semaphore.ReleaseIDs] and Redisson take.
+// IDs returns the ids of its permits, as many as were acquired, each 32 hexadecimal digits: what [Semaphore.ReleaseIDs] and Redisson take.
 func (x *Permit) IDs() []string {
 	ids := x.permit().ids()
 	for i, raw := range ids {

@@ -142,7 +142,7 @@ func (s *Semaphore) decodeState(m rueidis.RedisMessage) (SemaphoreState, error) 
 		head[i], _ = v[i].AsInt64()
 	}
 	now, over := head[0], int64(0)
-	state := SemaphoreState{Resized: head[3] > 0}
+	var state SemaphoreState
 	for i := 4; i < len(v); i += 3 {
 		id, _ := v[i].ToString()
 		end, _ := v[i+1].AsInt64()

@@ -20,13 +20,12 @@ import (
 // Semaphore describes a number of permits that processes share, and how to acquire them. It is immutable and holds no
 // state: share it, or make it anew for every use. What is held is a *Permit.
 type Semaphore struct {
-	c                                  *Client
-	name, key, permits, notes, channel string
-	latch                              string // the record that a latch of that name would have
-	capacity                           int
-	label                              string
-	shared                             bool
-	bad                                error // what every call returns
+	object
+	permits, notes string
+	latch          string // the record that a latch of that name would have
+	capacity       int
+	label          string
+	shared         bool
 }
 
 const (
@@ -46,27 +45,30 @@ const unlimited time.Duration = -1
 // The name must not be that of a CountingSemaphore, a CountDownLatch or an rcounter.Counter, whose keys look alike: see
 // the package comment.
 func (c *Client) Semaphore(name string, capacity int) *Semaphore {
-	key, bad := c.session.Key(name)
-	if bad == nil && (capacity < 1 || capacity > maxCapacity) {
-		bad = fmt.Errorf("rsemaphore: %q: %w", name, errs.InvalidOption("capacity", capacity, fmt.Sprintf("1 to %d", maxCapacity)))
+	s := &Semaphore{object: c.object(name), capacity: capacity}
+	s.refuse(s.checkCapacity(capacity))
+	s.permits, s.notes, s.latch = keyname.Suffix(s.key, "timeout"), keyname.Suffix(s.key, "notes"), keyname.Suffix(s.key, "latch")
+	s.channel = keyname.Prefix("redisson_sc", s.key)
+	return s
+}
+
+func (s *Semaphore) checkCapacity(n int) error {
+	if err := checkRange("capacity", int64(n), 1, maxCapacity); err != nil {
+		return fmt.Errorf("%q: %w", s.name, err)
 	}
-	return &Semaphore{c: c, name: name, key: key, capacity: capacity, bad: bad,
-		permits: keyname.Suffix(key, "timeout"), notes: keyname.Suffix(key, "notes"), latch: keyname.Suffix(key, "latch"), channel: keyname.Prefix("redisson_sc", key)}
+	return nil
 }
 
 // line is where the process's calls that wait for its permits stand.
 func (s *Semaphore) line() string { return "permits:" + s.key }
-
-// Name returns the semaphore's name, without Options.KeyPrefix.
-func (s *Semaphore) Name() string { return s.name }
 
 // WithLabel returns the same semaphore whose permits carry a label, such as a job's name or a host, which Inspect shows
 // to everybody. At most 256 bytes of UTF-8. It is kept in a key of its own beside Redisson's.
 func (s *Semaphore) WithLabel(label string) *Semaphore {
 	m := *s
 	m.label = label
-	if (len(label) > maxLabel || !utf8.ValidString(label)) && m.bad == nil {
-		m.bad = fmt.Errorf("rsemaphore: %w: label is %.64q, must be UTF-8 of at most %d bytes", ErrInvalidOption, label, maxLabel)
+	if len(label) > maxLabel || !utf8.ValidString(label) {
+		m.refuse(errs.InvalidOption("label", fmt.Sprintf("%.64q", label), fmt.Sprintf("UTF-8 of at most %d bytes", maxLabel)))
 	}
 	return &m
 }
@@ -191,7 +193,7 @@ func (a *acquisition) explain(err error, waited time.Duration) error {
 	return wait.Ending{
 		Package: "rsemaphore", Name: a.s.name, Unsure: !a.unanswered.IsZero(),
 		Contended: func(g *wait.GaveUp) error {
-			return &NotAcquiredError{Name: a.s.name, N: a.n, Lease: g.Left, Waited: waited, cause: g.Cause}
+			return &NotAcquiredError{Name: a.s.name, n: a.n, Lease: g.Left, Waited: waited, cause: g.Cause}
 		},
 	}.Explain(err)
 }
@@ -327,8 +329,8 @@ func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
 // More permits wake waiters. Fewer take nothing from those who hold some: Available is negative until enough have been
 // released. Waiters that ask for more than there is left in all get ErrCapacityMismatch.
 func (s *Semaphore) Resize(ctx context.Context, capacity int) (before int, err error) {
-	if capacity < 1 || capacity > maxCapacity {
-		return 0, fmt.Errorf("rsemaphore: %q: %w", s.name, errs.InvalidOption("capacity", capacity, fmt.Sprintf("1 to %d", maxCapacity)))
+	if err := s.checkCapacity(capacity); err != nil {
+		return 0, s.c.session.Error(err)
 	}
 	return session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (int, error) {
 		id := rand.Text()
@@ -347,7 +349,7 @@ func (s *Semaphore) Resize(ctx context.Context, capacity int) (before int, err e
 // Available is how many permits can be acquired now; negative if a Resize left fewer than are held. All of the capacity
 // if the semaphore is not in use.
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
-	q, err := ask(ctx, s.c, s.bad, s.queryExchange(), s.c.runner.Do)
+	q, err := ask(ctx, &s.object, s.queryExchange(), s.c.runner.Do)
 	return int(q.available), err
 }
 
@@ -359,7 +361,6 @@ type SemaphoreState struct {
 	// Available is how many permits can be acquired; negative if a Resize left fewer than are held.
 	Available int
 	TTL       time.Duration // what is left of a CountingSemaphore's; negative: it has none
-	Resized   bool          // Capacity was set by Resize
 	Permits   []Holder      // the permits that are held, first the one whose lease ends first
 }
 
@@ -376,5 +377,5 @@ type Holder struct {
 // Inspect tells who holds which permits, and for how long. It changes nothing and is for people: what it tells may be
 // over when it is read, and it costs the server as much as there are permits out. Available is cheaper.
 func (s *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
-	return ask(ctx, s.c, s.bad, s.inspectExchange(), s.c.runner.Do)
+	return ask(ctx, &s.object, s.inspectExchange(), s.c.runner.Do)
 }

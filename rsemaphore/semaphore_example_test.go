@@ -1,11 +1,13 @@
 package rsemaphore_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -78,7 +80,7 @@ func ExampleSemaphore_Acquire() {
 		log.Fatal(err)
 	}
 	available, _ := gpus.Available(ctx)
-	fmt.Println("holds", permit.N(), "available", available)
+	fmt.Println("holds", len(permit.IDs()), "available", available)
 	work := permit.Context(ctx) // ends with the permit
 	if err := permit.Release(ctx); err != nil {
 		log.Fatal(err)
@@ -152,14 +154,18 @@ func ExampleSemaphore_Inspect() {
 	}
 	defer permit.Release(ctx)
 
+	show := func(state rsemaphore.SemaphoreState) {
+		slices.SortFunc(state.Permits, func(a, b rsemaphore.Holder) int { return cmp.Compare(a.Label, b.Label) })
+		for _, held := range state.Permits {
+			fmt.Println(held.Label, "for up to", held.Lease.Round(time.Minute))
+		}
+		fmt.Println(state.Available, "of", state.Capacity, "available")
+	}
 	state, err := calls.Inspect(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, held := range state.Permits {
-		fmt.Println(held.Label, "for up to", held.Lease.Round(time.Minute))
-	}
-	fmt.Println(state.Available, "of", state.Capacity, "available")
+	show(state)
 	// Output:
 	// host-7 import for up to 1m0s
 	// 4 of 5 available

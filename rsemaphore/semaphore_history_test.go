@@ -221,7 +221,7 @@ func useSome(sem *rsemaphore.Semaphore, l *ledger, rnd *rand.Rand, lost *atomic.
 	if until := p.Until(); until.Before(to) {
 		to = until
 	}
-	l.add(from, to, p.N())
+	l.add(from, to, len(p.IDs()))
 	ctx, cancel := context.WithTimeout(context.Background(), 2*historyTimeout)
 	defer cancel()
 	switch err := p.Release(ctx); {

@@ -3,10 +3,15 @@ package rsemaphore_test
 import (
 	"context"
 	"errors"
+	"expvar"
 	"fmt"
 	"log"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -20,7 +25,7 @@ func ExamplePermit() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(permit.Name(), permit.N(), permit.Err(), time.Until(permit.Until()) > 20*time.Second)
+	fmt.Println(permit.Name(), len(permit.IDs()), permit.Err(), time.Until(permit.Until()) > 20*time.Second)
 	if err := permit.Extend(ctx, time.Hour); err != nil {
 		log.Fatal(err)
 	}
@@ -71,9 +76,9 @@ func ExampleSemaphore_Shared() {
 	}
 	defer permit.Release(ctx)
 	available, _ := slots.Available(ctx)
-	fmt.Println(slots.Name(), available)
+	fmt.Println(available)
 	// Output:
-	// slots 1
+	// 1
 }
 
 // Inspect tells whose a permit is: the client's whose ID begins so.
@@ -105,17 +110,17 @@ func ExampleCountingSemaphore_AddPermits() {
 
 	s := c.CountingSemaphore("printer")
 	there, err := s.ReleaseIfExists(ctx, 1)
-	fmt.Println(s.Name(), there, err)
+	fmt.Println(there, err)
 	free, err := s.AddPermits(ctx, 3)
 	fmt.Println(free, err)
-	free, err = s.ReducePermits(ctx, 1)
+	free, err = s.AddPermits(ctx, -1)
 	fmt.Println(free, err)
 	state, err := s.Inspect(ctx)
 	fmt.Println(state.Available, state.TTL < 0, err)
 	taken, err := s.Drain(ctx)
 	fmt.Println(taken, err)
 	// Output:
-	// printer false <nil>
+	// false <nil>
 	// 3 <nil>
 	// 2 <nil>
 	// 2 true <nil>
@@ -123,7 +128,7 @@ func ExampleCountingSemaphore_AddPermits() {
 }
 
 // What is left of a latch, and its end.
-func ExampleCountDownLatch_CountDown() {
+func ExampleLatchState() {
 	c, end := onEmbedded()
 	defer end()
 	ctx := context.Background()
@@ -133,7 +138,7 @@ func ExampleCountDownLatch_CountDown() {
 		log.Fatal(err)
 	}
 	left, err := l.CountDown(ctx)
-	fmt.Println(l.Name(), left, err)
+	fmt.Println(left, err)
 	left, err = l.Count(ctx)
 	fmt.Println(left, err)
 	state, err := l.Inspect(ctx)
@@ -141,24 +146,78 @@ func ExampleCountDownLatch_CountDown() {
 	deleted, err := l.Delete(ctx)
 	fmt.Println(deleted, err)
 	// Output:
-	// import 2 <nil>
+	// 2 <nil>
 	// 2 <nil>
 	// 2 true <nil>
 	// true <nil>
 }
 
+// One party of each generation is told that it was the last: it does what is to be done once.
+func ExampleArrival() {
+	c, end := onEmbedded()
+	defer end()
+
+	b := c.CyclicBarrier("simulation", 2)
+	arrivals := make(chan rsemaphore.Arrival)
+	for range 2 {
+		go func() {
+			arrival, err := b.Await(context.Background())
+			if err != nil {
+				log.Print(err) // arrival.Why says what broke the generation
+			}
+			arrivals <- arrival
+		}()
+	}
+	one, other := <-arrivals, <-arrivals
+	fmt.Println(one.Generation, other.Generation, one.Last != other.Last)
+	// Output:
+	// 1 1 true
+}
+
 // How many have arrived, and in which generation.
-func ExampleCyclicBarrier_Inspect() {
+func ExampleBarrierState() {
 	c, end := onEmbedded()
 	defer end()
 	ctx := context.Background()
 
 	b := c.CyclicBarrier("simulation", 1)
-	arrival, err := b.Await(ctx)
-	fmt.Println(b.Name(), arrival.Generation, arrival.Last, err)
+	if _, err := b.Await(ctx); err != nil {
+		log.Fatal(err)
+	}
 	state, err := b.Inspect(ctx)
 	fmt.Println(state.Generation, state.Waiting, state.Parties, err)
 	// Output:
-	// simulation 1 true <nil>
 	// 2 0 1 <nil>
+}
+
+// Metrics: how many permits of each name this process holds.
+func ExampleObserver() {
+	server := miniredis.NewMiniRedis()
+	if err := server.Start(); err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hub.Close(context.Background())
+	held := expvar.Map{}
+	c, err := rsemaphore.New(hub, rsemaphore.Options{CallTimeout: 10 * time.Second, Observer: rsemaphore.Observer{
+		Acquired: func(_ context.Context, name string, n int, _ time.Duration) { held.Add(name, int64(n)) },
+		Released: func(_ context.Context, name string, n int, _ time.Duration, _ error) { held.Add(name, -int64(n)) },
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(context.Background())
+
+	err = c.Semaphore("gpus", 8).Do(context.Background(), 6, func(context.Context) error {
+		fmt.Println(held.String())
+		return nil
+	})
+	fmt.Println(held.String(), err)
+	// Output:
+	// {"gpus": 6}
+	// {"gpus": 0} <nil>
 }

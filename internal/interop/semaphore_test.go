@@ -67,7 +67,7 @@ func TestACountingSemaphoreIsOneNumberForBothSides(t *testing.T) {
 		_, err = s.AddPermits(within(t), 3)
 		require.NoError(t, err)
 		same(7)
-		_, err = s.ReducePermits(within(t), 9)
+		_, err = s.AddPermits(within(t), -9)
 		require.NoError(t, err)
 		same(-2)
 		require.Equal(t, "-2", java.do(t, "sem.drain", name))
