@@ -112,8 +112,8 @@ func (b *bundle) until(holds []*Hold, n int) time.Time {
 	return ends[n-1]
 }
 
-// rest ends the reacquiring of votes. The hold is over.
-func (b *bundle) rest() {
+// stopReacquiring ends the asking for missing votes. The hold is over.
+func (b *bundle) stopReacquiring() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.reacquire = nil
@@ -227,7 +227,7 @@ const outOfTime = 50 * time.Millisecond
 // take, and no longer than until (zero: no such bound) and ctx allow; what is not confirmed then is released in the
 // background. Close waits for that.
 func (p *parts) giveBack(ctx context.Context, until time.Time) {
-	p.b.rest()
+	p.b.stopReacquiring()
 	holds := p.take()
 	done := make(chan struct{}, len(holds))
 	limit := time.Duration(0)
@@ -345,7 +345,7 @@ func (p *parts) keep(d time.Duration) {
 // unlock is Hold.Unlock of a composite.
 func (p *parts) unlock(ctx context.Context) error {
 	return p.handles().Release(ctx, p.of.name, &p.b.life, &p.once, func(ctx context.Context) error {
-		p.b.rest()
+		p.b.stopReacquiring()
 		p.b.life.End(ErrReleased) // before anything is sent: nobody may work under the hold while it is being given away
 		return p.release(ctx, p.b.life.Err())
 	})

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/session"
 )
@@ -67,8 +66,7 @@ func (l *Lock) Inspect(ctx context.Context) (State, error) {
 func (l *single) inspect(ctx context.Context) (State, error) {
 	s := State{Name: l.name}
 	_, err := session.Ask(ctx, l.c.session, nil, func(ctx context.Context) (struct{}, error) {
-		r, err := l.c.runInspect(ctx, l.key, queueKey(l.key), keyname.Prefix("redlatch_rw", l.key),
-			keyname.Prefix("redisson_lock_queue", l.key), keyname.Prefix("redisson_lock_token", l.key))
+		r, err := l.c.runInspect(ctx, inspectRequest{l.key, true})
 		if err == nil {
 			l.describe(ctx, &s, r)
 		}
@@ -168,7 +166,7 @@ func (l *single) query(ctx context.Context) (queryReply, error) {
 			id = Owner(own.Lease.Owner)
 		}
 	}
-	q, err := session.Ask(ctx, l.c.session, nil, func(ctx context.Context) (queryReply, error) { return l.runQuery(ctx, string(id)) })
+	q, err := session.Ask(ctx, l.c.session, nil, func(ctx context.Context) (queryReply, error) { return l.runQuery(ctx, queryRequest{string(id)}) })
 	if id == "" {
 		q.count = 0
 	}

@@ -1,11 +1,8 @@
 package rlock
 
 import (
-	"time"
-
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/wait"
 )
 
 // kind is what the locks of one kind do in their own way: their keys, scripts and manner of waiting. All else is the
@@ -62,25 +59,6 @@ const (
 	entryInside                // under a context of the hold
 	entryAnywhere              // and who names the owner, in another process
 )
-
-// acquireRequest is one try.
-type acquireRequest struct {
-	owner    string
-	want     int // the count
-	lease    time.Duration
-	notAfter int64  // server ms; 0: any time
-	entry    string // to queue with; "": do not
-	under    string // owner of a write hold under which it reads
-}
-
-// releaseRequest is one release.
-type releaseRequest struct {
-	owner     string
-	remaining int         // the count
-	entry     string      // of this owner, if it may still be in the queue
-	offer     *wait.Offer // a waiter of this process that may be the next holder; nil: none
-	notAfter  int64       // server ms until which it may
-}
 
 // reentrant is Redisson's RLock: a hash, owner -> count.
 var reentrant = &kind{

@@ -135,7 +135,7 @@ func (m *monitor) round(ctx context.Context, watches []*watch) {
 	each.SetLimit(lookers)
 	for i, w := range watches {
 		each.Go(func() error {
-			if r, err := m.c.runInspect(ctx, w.l.key); err == nil {
+			if r, err := m.c.runInspect(ctx, inspectRequest{key: w.l.key}); err == nil {
 				states[i] = r
 			}
 			return nil

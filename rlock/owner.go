@@ -109,7 +109,7 @@ func (o *owner) Send(ctx context.Context, remaining int, again bool) (gone bool,
 	}
 	switch {
 	case rest > 0:
-		status, err = l.runKeep(ctx, o.Lease.Owner, (rest + time.Millisecond).Truncate(time.Millisecond))
+		status, err = l.runKeep(ctx, keepRequest{o.Lease.Owner, rest})
 	case !again && remaining == 0 && l.hands():
 		if offer := c.queue.Offer(l.key, time.Now().Add(c.opts.CallTimeout)); offer != nil {
 			status, err = l.runPass(ctx, o.Lease.Owner, o.Entry(), offer)

@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -103,8 +104,9 @@ func timeoutKey(key, owner string, k int) string {
 	return keyname.Suffix(key, owner+":rwlock_timeout:"+strconv.Itoa(k))
 }
 
+// readKeys are those of a read hold: the lock, its ends, and the owner's timeout key.
 func (l *single) readKeys(owner string) []string {
-	return append(l.keys[:2:2], timeoutKey(l.key, owner, 1))
+	return slices.Concat(l.keys, []string{timeoutKey(l.key, owner, 1)})
 }
 
 // ReadWriteLock describes a lock with two sides, Redisson's RReadWriteLock: any number of readers, or one writer. Like

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -23,7 +24,7 @@ func (a *acquisition) Stand() wait.Standing {
 	// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps nobody out for long.
 	// It leaves time for a renewal that gets no answer, and another.
 	first := min(a.lease, max(4*poll, 4*c.opts.CallTimeout, time.Second))
-	a.entry = fmt.Sprintf("%s %d %d", a.own.Lease.Owner, first.Milliseconds(), (5 * poll / 2).Milliseconds())
+	a.entry = strings.Join([]string{a.own.Lease.Owner, script.Millis(first), script.Millis(5 * poll / 2)}, " ")
 	return wait.Standing{Owner: a.own.Lease.Owner, Entry: a.entry, Lease: a.lease}
 }
 
@@ -44,7 +45,7 @@ func (a *acquisition) Taken(g wait.Grant) bool {
 	return true
 }
 
-// Owe implements wait.Taker.
+// ReleaseLater implements wait.Taker.
 func (a *acquisition) ReleaseLater(after time.Time) {
 	if after.IsZero() {
 		after = time.Now()
@@ -174,7 +175,9 @@ func (a *acquisition) takeBack(ctx context.Context, err error) error {
 
 func (a *acquisition) call(notAfter int64, standing *wait.Standing) script.Call {
 	if a.join != "" {
-		return joinCall(a.l.key, string(a.join), a.own.Lease.Owner, a.lease, notAfter, a.late())
+		call := joinCall(a.l, joinRequest{string(a.join), a.own.Lease.Owner, a.lease, notAfter})
+		call.Late = a.late()
+		return call
 	}
 	entry := ""
 	switch {

@@ -1,0 +1,103 @@
+package rlock
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+var (
+	acquireScript = load("acquire", "acquire")
+	fencedScript  = load("acquire", "fenced_acquire")
+	voteScript    = load("acquire a vote", "vote_acquire")
+)
+
+// acquireRequest is one try.
+type acquireRequest struct {
+	owner    string
+	want     int // the count
+	lease    time.Duration
+	notAfter int64  // server ms; 0: any time
+	entry    string // to queue with; "": do not
+	under    string // owner of a write hold under which it reads
+}
+
+// asked are the arguments with which the scripts that acquire begin, with room for more.
+func (r acquireRequest) asked(more int) []string {
+	args := make([]string, 4, 4+more)
+	args[0], args[1], args[2], args[3] = r.owner, strconv.Itoa(r.want), script.Millis(r.lease), strconv.FormatInt(r.notAfter, 10)
+	return args
+}
+
+type acquireStatus int64
+
+const (
+	acquireHeld acquireStatus = iota
+	acquireGranted
+	acquireLate
+	acquireLost
+	acquireYoung // of a Quorum's member: the server has been up for too short a time
+)
+
+type acquireReply struct {
+	status  acquireStatus
+	left    time.Duration // negative: without end
+	server  int64         // its clock, ms
+	ticket  int64         // in the queue; 0: not in it
+	foreign bool          // the holder is not one of ours
+	token   int64         // fencing token of a new hold; 0: none
+	run     int64         // of a Quorum's member: which run of the server it is, of its run_id; 0: not said
+}
+
+// Clock implements script.Reply.
+func (r acquireReply) Clock() (server int64, late bool) { return r.server, r.status == acquireLate }
+
+func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
+	v, err := m.AsIntSlice()
+	if err != nil || len(v) < 3 {
+		return acquireReply{}, fmt.Errorf("acquire: unexpected reply %v, error %v", v, err)
+	}
+	r := acquireReply{status: acquireStatus(v[0]), left: time.Duration(v[1]) * time.Millisecond, server: v[2]}
+	if len(v) > 4 {
+		r.ticket, r.foreign = v[3], v[4] == 1
+	}
+	if len(v) > 5 {
+		r.token = v[5]
+	}
+	if len(v) > 6 {
+		r.run = v[6]
+	}
+	return r, nil
+}
+
+// acquireCall asks for the lock; with an entry also for a place in the queue.
+func acquireCall(l *single, r acquireRequest) script.Call {
+	args := append(r.asked(3), l.c.publish, l.grants)
+	if r.entry != "" {
+		args = append(args, r.entry)
+	}
+	return script.Call{Script: acquireScript, Keys: l.keys, Args: args}
+}
+
+// fencedCall asks for a fenced lock.
+func fencedCall(l *single, r acquireRequest) script.Call {
+	args := append(r.asked(4), l.c.publish, l.grants, r.entry, script.Millis(l.c.tokenRetention))
+	return script.Call{Script: fencedScript, Keys: l.fencedKeys(), Args: args}
+}
+
+// fencedKeys are those of a fenced lock, and the last token's.
+func (l *single) fencedKeys() []string {
+	return slices.Concat(l.keys, []string{keyname.Prefix("redisson_lock_token", l.key)})
+}
+
+// voteCall asks a member of a Quorum for its vote. Nobody queues for one.
+func voteCall(l *single, r acquireRequest) script.Call {
+	args := append(r.asked(3), l.c.publish, l.grants, script.Millis(max(r.lease, l.c.opts.WatchdogTimeout)))
+	return script.Call{Script: voteScript, Keys: l.keys, Args: args}
+}

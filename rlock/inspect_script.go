@@ -1,0 +1,95 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+var inspectScript = load("inspect", "inspect")
+
+// inspectRequest asks for the holders of a lock.
+type inspectRequest struct {
+	key string
+	all bool // and for what stands beside it: waiters, ends, the last token
+}
+
+type inspectReply struct {
+	left    time.Duration
+	locked  bool
+	server  int64             // its clock, ms
+	fields  map[string]string // of the lock's hash
+	ends    map[string]int64  // of a read-write lock: field -> end, server ms; "!<owner> <ms>" -> -ms of a writer that waits
+	waiting []inspectWaiter
+	token   int64
+}
+
+type inspectWaiter struct {
+	owner string
+	since int64 // server ms; 0: not known
+}
+
+func inspectCall(r inspectRequest) script.Call {
+	keys := []string{r.key}
+	if r.all {
+		keys = append(keys, queueKey(r.key), keyname.Prefix("redlatch_rw", r.key),
+			keyname.Prefix("redisson_lock_queue", r.key), keyname.Prefix("redisson_lock_token", r.key))
+	}
+	return script.Call{Script: inspectScript, Keys: keys}
+}
+
+func decodeInspect(m rueidis.RedisMessage) (inspectReply, error) {
+	v, err := m.ToArray()
+	if err != nil || len(v) != 7 {
+		return inspectReply{}, fmt.Errorf("inspect: unexpected reply of %d values, error %v", len(v), err)
+	}
+	left, _ := v[0].AsInt64()
+	r := inspectReply{left: time.Duration(left) * time.Millisecond, locked: left != -2, ends: map[string]int64{}}
+	if left == -1 {
+		r.left = noEnd
+	}
+	r.server, _ = v[1].AsInt64()
+	r.token, _ = v[6].AsInt64()
+	list := func(n int) []string {
+		s, _ := v[n].AsStrSlice()
+		return s
+	}
+	fields, queue, ends := list(2), list(3), list(4)
+	r.fields = make(map[string]string, len(fields)/2)
+	for i := 1; i < len(fields); i += 2 {
+		r.fields[fields[i-1]] = fields[i]
+	}
+	for i := 1; i < len(ends); i += 2 {
+		end, _ := strconv.ParseFloat(ends[i], 64)
+		r.ends[ends[i-1]] = int64(end)
+	}
+	for i := 1; i < len(queue); i += 2 {
+		us, _ := strconv.ParseFloat(queue[i], 64)
+		owner, _, _ := strings.Cut(queue[i-1], " ")
+		r.waiting = append(r.waiting, inspectWaiter{owner, int64(us / 1000)})
+	}
+	for _, owner := range list(5) {
+		r.waiting = append(r.waiting, inspectWaiter{owner: owner})
+	}
+	return r, nil
+}
+
+func (c *Client) runInspect(ctx context.Context, r inspectRequest) (inspectReply, error) {
+	m, err := c.runner.Do(ctx, inspectCall(r))
+	var re *rueidis.RedisError
+	if r.all && errors.As(err, &re) && (re.IsTryAgain() || strings.HasPrefix(re.Error(), "NOPERM")) {
+		return c.runInspect(ctx, inspectRequest{key: r.key}) // a slot on the move; a user who may not see the other kinds' keys
+	}
+	if err != nil {
+		return inspectReply{}, err
+	}
+	return decodeInspect(m)
+}
