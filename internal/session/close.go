@@ -42,6 +42,14 @@ func (s *Session) Close(ctx context.Context) error {
 	}
 	s.cancel()
 	defer s.background.Wait()
+	if s.eviction != nil {
+		defer func() {
+			select {
+			case <-s.eviction:
+			case <-ctx.Done(): // it ends by itself (TestCloseWaitsForNoConnection)
+			}
+		}()
+	}
 	left := 0
 	select {
 	case <-drained:

@@ -43,18 +43,17 @@ func TestAReleaseBetweenTheEndOfMaxHoldAndItsNewsIsNoLoss(t *testing.T) {
 				require.NoError(t, err)
 				hub, err := pubsub.New(redis, pubsub.Options{Logger: slog.New(slog.DiscardHandler)})
 				require.NoError(t, err)
-				var h *held
-				var released error
+				taken, released := make(chan *held, 1), make(chan error, 1)
 				told := &story{told: map[string][]string{}}
 				c, err := p.open(hub, settings{maxHold: most, story: told, log: slog.New(onEnd{
-					Handler: slog.DiscardHandler, once: &sync.Once{}, call: func() { released = h.release(ctx) },
+					Handler: slog.DiscardHandler, once: &sync.Once{}, call: func() { released <- (<-taken).release(ctx) },
 				})})
 				require.NoError(t, err)
-				h, err = c.acquire(ctx, "l", 0)
+				h, err := c.acquire(ctx, "l", 0)
 				require.NoError(t, err)
-				time.Sleep(most)
+				taken <- h
+				require.NoError(t, <-released, "the server has it until now")
 				synctest.Wait()
-				require.NoError(t, released, "the server has it until now")
 				require.Contains(t, told.of("l"), "released ok")
 				require.NoError(t, c.probe(ctx, "l"), "it is free")
 				require.NoError(t, c.close(ctx))

@@ -44,6 +44,7 @@ type Session struct {
 	ctx        context.Context // of what runs in the background; ends at Close
 	cancel     context.CancelFunc
 	background sync.WaitGroup
+	eviction   chan struct{} // closed when the question about eviction has ended; nil until it is asked; guarded by Inflight.mu
 }
 
 // New makes a session on a hub, which stays the caller's. It sends nothing. pkg is the name of the public package, which
@@ -177,14 +178,22 @@ func Ask[T any](ctx context.Context, s *Session, bad error, f func(context.Conte
 
 // Answered is called after a success. Beside the first of a client's life it looks whether the server may evict what the
 // package keeps; to the others it costs the read of a bool.
+//
+// The question has a connection of its own, and rueidis heeds no context while it makes one: a server that falls silent holds
+// the question up for 5 s. So it is not among what runs in the background, for which Close waits whatever its ctx says.
 func (s *Session) Answered() {
 	if s.Runner.EvictionAsked() {
 		return
 	}
-	s.Background(func(context.Context) {
-		if policy := s.EvictionPolicy(); policy != "" {
-			s.Logger.Warn("redlatch: the server evicts keys when its memory is full, "+s.keeps+" among them; set maxmemory-policy to noeviction", "maxmemory-policy", policy)
-		}
+	s.IfOpen(func() {
+		ended := make(chan struct{})
+		s.eviction = ended
+		go func() {
+			defer close(ended)
+			if policy := s.EvictionPolicy(); policy != "" {
+				s.Logger.Warn("redlatch: the server evicts keys when its memory is full, "+s.keeps+" among them; set maxmemory-policy to noeviction", "maxmemory-policy", policy)
+			}
+		}()
 	})
 }
 

@@ -267,6 +267,36 @@ func TestCloseEndsAndOutlastsWhatRunsInTheBackgroundWhateverItsContext(t *testin
 	require.True(t, over)
 }
 
+// rueidis heeds no context while it connects, so a question whose connection is being made when the server falls silent ends
+// seconds later.
+func TestCloseWaitsForNoConnection(t *testing.T) {
+	for name, started := range map[string]bool{"of a client that holds nothing": false, "of a client that holds": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.NewProxy(t, redistest.Embedded(t))
+			hub, err := pubsub.New(proxy.Server().Client(t), pubsub.Options{})
+			require.NoError(t, err)
+			t.Cleanup(func() { hub.Close(context.Background()) })
+			s, err := session.New(hub, "shop", "goods", session.Options{})
+			require.NoError(t, err)
+			if started {
+				s.Start(lease.Config{}, func(context.Context, string, bool) {})
+			}
+			// Where a connection begins, nothing comes back from here on.
+			silence := proxy.Trap(&redistest.Trap{Match: func(words []string) bool { return words[0] == "HELLO" }, Fate: redistest.LoseReplySilently})
+			s.Answered()
+			silence.Wait(t)
+			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+			defer cancel()
+			begun := time.Now()
+			require.NoError(t, s.Close(ctx), "nothing is left that matters")
+			require.Less(t, time.Since(begun), 2*time.Second)
+			proxy.Heal()
+			proxy.Cut()
+		})
+	}
+}
+
 func TestAQuestionEndsAfterFiveCallTimeouts(t *testing.T) {
 	s := newSession(t, false, session.Options{CallTimeout: 10 * time.Millisecond})
 	ctx, cancel := s.Bounded(context.Background())
