@@ -1,15 +1,17 @@
-// Command cron-once runs a job once for each tick of a schedule, though several machines have the same schedule and none of
-// their clocks agree.
+// Command cron-once runs a job once for each tick of a schedule, although several machines have the same schedule and their
+// clocks differ.
 //
 //	go run ./docs/examples/cron-once                      embedded server, nothing else needed
 //	go run ./docs/examples/cron-once -redis 127.0.0.1:6379
 //
-// A lock alone does not do: the job takes a moment, the lock is free again, and the machine whose clock is behind comes to
-// the same tick and runs it again. The first part shows that. In the second the machines end with UnlockAfter, which keeps
-// the lock for most of a period after it was acquired, longer than clocks differ, whatever becomes of the process. Two
-// locks together (rlock.Multi) keep the job also from another one that uses the same report.
+// A lock alone is not enough. The job takes a moment, and then the lock is free again. A machine whose clock is behind comes to
+// the same tick later, and runs the job again. The first part shows that.
 //
-// It ends with status 1 if the second part ran the job more or less often than once a tick.
+// In the second part the machines release the lock with UnlockAfter. It keeps the lock taken for most of a period after it was
+// acquired, which is longer than the clocks differ. That also holds if the process exits. The job holds two locks together
+// (rlock.Multi), so that it also excludes another job that uses the same report.
+//
+// The program ends with status 1 if the second part did not run the job exactly once for each tick.
 package main
 
 import (
@@ -27,7 +29,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
-	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -108,23 +110,15 @@ func (c config) schedule(ctx context.Context, out io.Writer, how string, unlock 
 	return total, errors.Join(errs...)
 }
 
-// machine comes to each tick when its clock says so, and runs the job if nobody has the locks.
+// machine waits for each tick by its own clock, and runs the job if no other machine has the locks.
 func (c config) machine(ctx context.Context, start time.Time, unlock func(context.Context, *rlock.Hold) error, job func(tick int)) error {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{c.redis}, DisableCache: true, ForceSingleClient: true})
+	option := rueidis.ClientOption{InitAddress: []string{c.redis}, DisableCache: true, ForceSingleClient: true}
+	red, err := redlatch.Open(option, redlatch.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	hub, err := pubsub.New(client, pubsub.Options{})
-	if err != nil {
-		return err
-	}
-	defer hub.Close(context.Background())
-	locks, err := rlock.New(hub, rlock.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return err
-	}
-	defer locks.Close(ctx)
+	defer red.Close(ctx)
+	locks := red.Locks()
 	both, err := rlock.Multi(locks.Reentrant("{cron}:nightly-report"), locks.Reentrant("{cron}:report-file"))
 	if err != nil {
 		return err
@@ -134,7 +128,7 @@ func (c config) machine(ctx context.Context, start time.Time, unlock func(contex
 		hold, err := both.TryLock(ctx, 0, 0)
 		switch {
 		case errors.Is(err, rlock.ErrNotAcquired):
-			continue // somebody else does it, or has done it
+			continue // another machine runs it, or has run it
 		case err != nil:
 			return err
 		}

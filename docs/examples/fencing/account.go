@@ -35,7 +35,7 @@ func openAccount(o *office, kind, file string, guarded bool) (account, error) {
 		}
 		return &sqlAccount{db, guarded}, nil
 	case "Redis":
-		return &redisAccount{o.client, guarded}, nil
+		return &redisAccount{o.redis(), guarded}, nil
 	}
 	return nil, fmt.Errorf("no account of kind %q, only SQL and Redis", kind)
 }

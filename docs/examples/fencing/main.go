@@ -2,10 +2,10 @@
 
 // Command fencing shows what a lock cannot do by itself, and the other half that can.
 //
-// A clerk holds the lock of an account, has read its balance, and is stopped (SIGSTOP: a long garbage collection, a
-// suspended virtual machine) until its lease is over. Another clerk gets the lock and books a deposit. Then the first
-// one goes on where it was, and writes what it computed from the old balance: no lock can keep it from that. The
-// account can: it keeps the greatest fencing token it has seen, and refuses a write with a smaller one.
+// A clerk process holds the lock of an account and has read the balance. Then it is stopped until its lease is over, by SIGSTOP,
+// which stands for a long pause or a suspended virtual machine. Another clerk gets the lock and books a deposit. Then the first
+// clerk continues, and writes what it computed from the old balance. No lock can prevent that. The account can: it keeps
+// the greatest fencing token that it has seen, and refuses a write with a smaller one.
 //
 //	cd docs/examples/fencing && go run .                        embedded Redis and SQLite, nothing else needed
 //	cd docs/examples/fencing && go run . -redis 127.0.0.1:6379
@@ -31,7 +31,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
-	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -62,38 +62,24 @@ func main() {
 	}
 }
 
-// office is a process's way to the server: its locks, and the client for an account that lives there.
-type office struct {
-	client rueidis.Client
-	hub    *pubsub.Hub
-	locks  *rlock.Client
-}
+// office is a process's connection to the server: its locks, and the client for an account in Redis.
+type office struct{ *redlatch.Client }
+
+func (o *office) redis() rueidis.Client { return o.Hub().Client() }
 
 func open(addr string) (*office, error) {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, ForceSingleClient: true})
+	option := rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, ForceSingleClient: true}
+	red, err := redlatch.Open(option, redlatch.Options{})
 	if err != nil {
 		return nil, err
 	}
-	hub, err := pubsub.New(client, pubsub.Options{})
-	if err != nil {
-		client.Close()
-		return nil, err
-	}
-	locks, err := rlock.New(hub, rlock.Options{})
-	if err != nil {
-		hub.Close(context.Background())
-		client.Close()
-		return nil, err
-	}
-	return &office{client, hub, locks}, nil
+	return &office{red}, nil
 }
 
 func (o *office) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	o.locks.Close(ctx)
-	o.hub.Close(context.Background())
-	o.client.Close()
+	o.Close(ctx)
 }
 
 // outcome is how one of the four runs ended.
@@ -194,7 +180,7 @@ func book(ctx context.Context, o *office, addr, kind, file string, guarded bool,
 	fmt.Fprintln(out, "  (the slow clerk is stopped; its lease runs out)")
 	fmt.Fprintln(in, "go on") // read when it is woken
 
-	hold, err := o.locks.Fenced(lockName(kind)).Lock(ctx)
+	hold, err := o.Locks().Fenced(lockName(kind)).Lock(ctx)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -259,7 +245,7 @@ func serveSlowly(ctx context.Context, addr, kind, file string, guarded bool) err
 		return err
 	}
 	defer account.close()
-	hold, err := o.locks.Fenced(lockName(kind)).WithLease(lease).Lock(ctx)
+	hold, err := o.Locks().Fenced(lockName(kind)).WithLease(lease).Lock(ctx)
 	if err != nil {
 		return err
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
-	"github.com/redlatch/redlatch/pubsub"
-	"github.com/redlatch/redlatch/rcounter/redpacket"
+
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -29,13 +29,9 @@ func (s server) String() string {
 
 // shop is one process's connection to the stock: all that this program uses of redlatch.
 type shop struct {
-	hub     *pubsub.Hub
-	own     rueidis.Client // closed after the hub, if the hub does not do so
-	locks   *rlock.Client
-	stocks  *stock.Client
-	packets *redpacket.Client
-	goods   goods
-	lock    *rlock.Lock
+	red   *redlatch.Client
+	goods goods
+	lock  *rlock.Lock
 }
 
 const (
@@ -57,59 +53,26 @@ var errVanished = errors.New("the stock is gone from Redis (flushed, evicted, or
 
 // connect makes a shop of one stock. The error names the server.
 func connect(srv server, name string, f form) (*shop, error) {
-	s := &shop{}
-	err := s.dial(srv)
-	if err == nil {
-		s.locks, err = rlock.New(s.hub, rlock.Options{})
-	}
-	if err == nil {
-		s.stocks, err = stock.New(s.hub, stock.Options{})
-	}
-	if err == nil {
-		s.packets, err = redpacket.New(s.hub, redpacket.Options{})
+	o := rueidis.ClientOption{InitAddress: srv.Addrs, ForceSingleClient: srv.Embedded, DisableCache: srv.Embedded}
+	red, err := redlatch.Open(o, redlatch.Options{})
+	if errors.Is(err, rueidis.ErrNoCache) {
+		o.DisableCache = true // a server or proxy without CLIENT TRACKING; nothing here depends on it
+		red, err = redlatch.Open(o, redlatch.Options{})
 	}
 	if err != nil {
-		s.close()
 		return nil, fmt.Errorf("cannot use %v: %w", srv, err)
 	}
-	s.goods = f.goods(s.stocks, s.packets, name)
-	s.lock = s.locks.Reentrant(name + leaderLock).WithLease(leaderLease)
-	return s, nil
-}
-
-func (s *shop) dial(srv server) (err error) {
-	o := rueidis.ClientOption{InitAddress: srv.Addrs, ForceSingleClient: srv.Embedded, DisableCache: srv.Embedded}
-	if !srv.Embedded {
-		if s.hub, err = pubsub.Dial(o, pubsub.Options{}); !errors.Is(err, rueidis.ErrNoCache) {
-			return err
-		}
-		o.DisableCache = true // a server or proxy without CLIENT TRACKING; nothing here depends on it
-	}
-	if s.own, err = rueidis.NewClient(o); err != nil {
-		return fmt.Errorf("%w: %w", stock.ErrUnavailable, err)
-	}
-	s.hub, err = pubsub.New(s.own, pubsub.Options{})
-	return err
+	return &shop{
+		red:   red,
+		goods: f.goods(red.Stocks(), red.RedPackets(), name),
+		lock:  red.Locks().Reentrant(name + leaderLock).WithLease(leaderLease),
+	}, nil
 }
 
 func (s *shop) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if s.locks != nil {
-		s.locks.Close(ctx) // holds nothing by now
-	}
-	if s.stocks != nil {
-		s.stocks.Close(ctx)
-	}
-	if s.packets != nil {
-		s.packets.Close(ctx)
-	}
-	if s.hub != nil {
-		s.hub.Close(context.Background())
-	}
-	if s.own != nil {
-		s.own.Close()
-	}
+	s.red.Close(ctx) // holds nothing by now
 }
 
 // enter makes sure that the sale is open, by opening it if this process gets the leader lock first, and returns what

@@ -1,15 +1,18 @@
-// Command leader elects one of several processes and shows what becomes of its office when it is told to stop, when it is
-// killed and when it is frozen.
+// Command leader elects one of several processes as the leader. It shows what happens when the leader is told to stop, when it
+// is killed, and when it is frozen.
 //
 //	go run ./docs/examples/leader                      embedded server, nothing else needed
 //	go run ./docs/examples/leader -redis 127.0.0.1:6379
 //
-// The lock's lease is 30 s. A leader that gets SIGTERM finishes what it is doing, unlocks and is followed at once. One that
-// is killed is followed after about three heartbeats (rlock's Options.Liveness), because its successor sees that it has
-// none. One that is frozen is followed likewise, and when it runs again finds its hold over before it does anything; should
-// it not, what it writes would be refused for its fencing token.
+// The lock's lease is 30 s.
 //
-// It ends with status 1 if a successor took as long as a lease, or a former leader was not told.
+//   - A leader that gets SIGTERM finishes its work and unlocks. Its successor follows at once.
+//   - A leader that is killed sends no heartbeats any more. Its successor sees that, and follows after about three heartbeats
+//     (rlock's Options.Liveness).
+//   - A leader that is frozen is followed in the same way. When it runs again, it finds that its hold is over before it does
+//     anything. If it did not, its writes would be refused because of its fencing token.
+//
+// The program ends with status 1 if a successor took as long as a lease, or if a former leader did not learn of its loss.
 package main
 
 import (
@@ -31,7 +34,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
-	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -65,40 +68,34 @@ func main() {
 
 // stand is a candidate: it leads whenever it can, until SIGTERM.
 func stand(c config) error {
-	// From SIGTERM on it does not wait for the office any more, and if it has it finishes what it is doing.
+	// After SIGTERM it stops waiting to become the leader. A leader finishes the work that it has begun.
 	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{c.redis}, DisableCache: true, ForceSingleClient: true})
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	quiet := slog.New(slog.DiscardHandler)
-	hub, err := pubsub.New(client, pubsub.Options{Logger: quiet})
-	if err != nil {
-		return err
-	}
-	defer hub.Close(context.Background())
-	locks, err := rlock.New(hub, rlock.Options{Liveness: true, Heartbeat: c.heartbeat, WatchdogTimeout: lease, Logger: quiet})
+	red, err := redlatch.Open(
+		rueidis.ClientOption{InitAddress: []string{c.redis}, DisableCache: true, ForceSingleClient: true},
+		redlatch.Options{
+			Logger: slog.New(slog.DiscardHandler),
+			Locks:  rlock.Options{Liveness: true, Heartbeat: c.heartbeat, WatchdogTimeout: lease},
+		})
 	if err != nil {
 		return err
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		locks.Close(ctx)
+		red.Close(ctx)
 	}()
-	office := locks.Fenced("leader").WithLabel("candidate " + strconv.Itoa(c.candidate))
+	office := red.Locks().Fenced("leader").WithLabel("candidate " + strconv.Itoa(c.candidate))
 	for stop.Err() == nil {
 		hold, err := office.Lock(stop)
 		switch {
 		case stop.Err() != nil && err != nil:
-			return nil // told to stop while it waited
+			return nil // it was told to stop while it waited
 		case err != nil:
 			return err
 		}
-		lead(stop, client, hold)
-		// Not under stop, which has ended: this is what it still wants to be done.
+		lead(stop, red.Hub().Client(), hold)
+		// Not under stop, which may have ended: the release still has to be done.
 		if err := hold.Unlock(context.Background()); errors.Is(err, rlock.ErrLost) {
 			fmt.Println("lost")
 		} else if err != nil {
@@ -110,11 +107,11 @@ func stand(c config) error {
 	return nil
 }
 
-// lead does one piece of work after the other until it is told to stop, between two of them, or is no longer the leader.
+// lead does one piece of work after the other, until it is told to stop or is no longer the leader.
 func lead(stop context.Context, client rueidis.Client, hold *rlock.Hold) {
 	token, _ := hold.Token()
 	fmt.Println("leads")
-	ctx := hold.Context(context.Background()) // not of stop: the work that was begun is to be finished
+	ctx := hold.Context(context.Background()) // not of stop: work that was begun is finished
 	for ctx.Err() == nil && stop.Err() == nil {
 		select {
 		case <-time.After(50 * time.Millisecond): // the work
@@ -122,7 +119,7 @@ func lead(stop context.Context, client rueidis.Client, hold *rlock.Hold) {
 			return
 		}
 		if !time.Now().Before(hold.Until()) {
-			return // frozen, and not told yet
+			return // it was frozen, and ctx has not ended yet
 		}
 		accepted, err := guarded.Exec(ctx, client, []string{"work"}, []string{strconv.FormatInt(token, 10)}).AsInt64()
 		switch {
@@ -137,7 +134,7 @@ func lead(stop context.Context, client rueidis.Client, hold *rlock.Hold) {
 	}
 }
 
-// guarded is a resource that refuses who acts late.
+// guarded is a resource that checks fencing tokens.
 var guarded = rueidis.NewLuaScript(`
 if tonumber(redis.call('GET', KEYS[1]) or 0) > tonumber(ARGV[1]) then
   return 0

@@ -1,9 +1,9 @@
 // Command ledger moves the ledger of a sale into a database, with two movers at the same time.
 //
-// A sale writes every grant and every return into a stream, in the script that makes it. What comes out of the stream
-// comes at least once: again after a crash, and late from a mover that was slow. So the database keeps what happened, in rows
-// that are never changed, under a key that tells one from another; who has which unit is a view. (Books that insert a
-// row for a grant and delete it for a return are wrong as soon as a slow mover inserts after another has deleted.)
+// A sale writes every grant and every return into a stream, in the same script. A mover delivers each entry at least once:
+// again after a crash, and late if the mover was slow. So the database keeps one row for each event, under a unique key, and
+// never changes it. The present owner of each unit is a view. (Books that insert a row for a grant and delete it for a
+// return are wrong as soon as a slow mover inserts after another has deleted.)
 //
 //	cd docs/examples/ledger && go run .        embedded Redis and SQLite, nothing else needed
 //
@@ -23,7 +23,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
-	"github.com/redlatch/redlatch/pubsub"
+
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
@@ -36,24 +37,14 @@ func main() {
 	}
 }
 
-// dial makes a client for a server without client-side caching, which the embedded one has not.
+// dial connects to a server without client-side caching, as the embedded one.
 func dial(addr string) (c *stock.Client, end func(), err error) {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, ForceSingleClient: true})
+	option := rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, ForceSingleClient: true}
+	red, err := redlatch.Open(option, redlatch.Options{CallTimeout: 5 * time.Second})
 	if err != nil {
 		return nil, nil, err
 	}
-	hub, err := pubsub.New(client, pubsub.Options{})
-	if err != nil {
-		client.Close()
-		return nil, nil, err
-	}
-	c, err = stock.New(hub, stock.Options{CallTimeout: 5 * time.Second})
-	if err != nil {
-		hub.Close(context.Background())
-		client.Close()
-		return nil, nil, err
-	}
-	return c, func() { c.Close(context.Background()); hub.Close(context.Background()); client.Close() }, nil
+	return red.Stocks(), func() { red.Close(context.Background()) }, nil
 }
 
 func run(ctx context.Context, out io.Writer) error {

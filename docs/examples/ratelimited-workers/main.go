@@ -1,11 +1,11 @@
-// Command ratelimited-workers shows a semaphore before a service that breaks when too many call it at once: worker
-// processes share a few slots, one of them is killed while it holds some, and its slots come back after one lease,
-// without anybody's help.
+// Command ratelimited-workers shows a semaphore in front of a service that breaks when too many call it at once. Worker
+// processes share a few slots. One worker is killed while it holds some of them. Its slots come back after one lease,
+// by themselves.
 //
 //	go run ./docs/examples/ratelimited-workers                      embedded server, nothing else needed
 //	go run ./docs/examples/ratelimited-workers -redis 127.0.0.1:6379
 //
-// It ends with status 1 if the service was ever called by more than -slots at once, or if the throughput did not recover.
+// The program ends with status 1 if the service was ever called by more than -slots at once, or if the throughput did not recover.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
-	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -38,7 +38,7 @@ func main() {
 	var c config
 	flag.StringVar(&c.redis, "redis", "", "`address` of a Redis or Valkey server; empty: one is embedded")
 	flag.IntVar(&c.workers, "workers", 8, "worker processes")
-	flag.IntVar(&c.slots, "slots", 5, "calls that the service bears at once")
+	flag.IntVar(&c.slots, "slots", 5, "calls that the service can serve at once")
 	flag.DurationVar(&c.lease, "lease", 2*time.Second, "how long a killed worker's slots stay taken")
 	flag.DurationVar(&c.phase, "phase", 3*time.Second, "how long to measure, before the kill and after the lease")
 	flag.StringVar(&c.service, "service", "", "`URL` of the service (given to the workers)")
@@ -63,29 +63,17 @@ func main() {
 
 // connect makes the semaphore that all processes share. Its permits are renewed while their holder lives.
 func connect(c config, label string) (*rsemaphore.Semaphore, func(), error) {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{c.redis}, DisableCache: true, ForceSingleClient: true})
+	option := rueidis.ClientOption{InitAddress: []string{c.redis}, DisableCache: true, ForceSingleClient: true}
+	red, err := redlatch.Open(option, redlatch.Options{Semaphores: rsemaphore.Options{WatchdogTimeout: c.lease}})
 	if err != nil {
 		return nil, nil, err
 	}
-	hub, err := pubsub.New(client, pubsub.Options{})
-	if err != nil {
-		client.Close()
-		return nil, nil, err
-	}
-	semaphores, err := rsemaphore.New(hub, rsemaphore.Options{WatchdogTimeout: c.lease})
-	if err != nil {
-		hub.Close(context.Background())
-		client.Close()
-		return nil, nil, err
-	}
-	return semaphores.Semaphore("fragile-service", c.slots).WithLabel(label), func() {
+	return red.Semaphores().Semaphore("fragile-service", c.slots).WithLabel(label), func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		if err := semaphores.Close(ctx); err != nil {
+		if err := red.Close(ctx); err != nil {
 			fmt.Fprintln(os.Stderr, "ratelimited-workers:", err)
 		}
-		hub.Close(context.Background())
-		client.Close()
 	}, nil
 }
 
@@ -158,7 +146,7 @@ func run(ctx context.Context, c config, out io.Writer) error {
 	return verdict(c.slots, peak, broken, before, after)
 }
 
-// verdict is what was wrong, if anything was. That a rate of nothing is no less than half of nothing proves nothing.
+// verdict says what was wrong, or nil. A rate of 0 before is an error: no rate after it could be too low.
 func verdict(slots int, peak, broken int64, before, after float64) error {
 	switch {
 	case broken > 0 || peak > int64(slots):

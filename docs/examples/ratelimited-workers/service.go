@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// service is the fragile one: it takes its time for a call, and breaks when more than bears come at once.
+// service is fragile: each call takes a while, and more calls at once than bears break it.
 type service struct {
 	url    string
 	bears  int64

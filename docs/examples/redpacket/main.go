@@ -1,8 +1,8 @@
-// Redpacket sends a red packet to a group of friends and shows who got how much: an amount of money, split into random
-// shares, first come, first served, and back to the sender goes what nobody took. It is rcounter's RedPacket, in one
-// program.
+// Redpacket sends a red packet to a group of friends and shows how much each of them got. A red packet is an amount of money,
+// split into random shares. The first users get one share each. What nobody took goes back to the sender. The program uses
+// package rcounter/redpacket.
 //
-// Run it from the root of the repository; nothing but Go is needed:
+// Run it from the root of the repository. It needs nothing but Go:
 //
 //	go run ./docs/examples/redpacket
 //	go run ./docs/examples/redpacket -total 88.88 -shares 10 -method line -users 8 -open 3s
@@ -11,9 +11,12 @@
 //
 // # How it works
 //
-// main.go reads the flags, party.go sends the packet, lets the users tap and has what is left refunded, terminal.go
-// and svg.go draw the amounts. At the end the shares, read back from Redis, are held against the promises: every user
-// at most one, everybody told the same however often they asked, and taken, refunded and left add up to the total.
+// main.go reads the flags. party.go sends the packet, lets the users tap, and refunds what is left. terminal.go and svg.go draw
+// the amounts. At the end the program reads the shares back from Redis and checks the promises:
+//
+//   - Each user has at most one share.
+//   - Each user got the same answer both times.
+//   - What was taken and what was refunded add up to the total.
 package main
 
 import (
@@ -51,7 +54,7 @@ for 50 shares of 200.00.
   -total AMOUNT          what is in the packet, like 200 or 88.88 (default 200.00)
   -shares N              into how many shares it is split, 1 to 100,000 (default 50)
   -min AMOUNT            the least a share may be (default 0.01)
-  -max AMOUNT            the most a share may be (default: no most)
+  -max AMOUNT            the most a share may be (default: no upper limit)
   -method NAME           how it is split: double (double mean, shuffled), line (line cutting) or equal (default double)
   -users N               users who tap, each twice, all at the same time, 1 to 1,000,000 (default 60)
   -open DURATION         how long the packet is open, like 10s or 5m (default 10s); what is left then is refunded
@@ -65,7 +68,7 @@ Amounts are whole cents. The chart and the summary go to stdout, whatever went w
 Exit status: 0 all well; 1 a promise was broken, or Redis gave no answer; 2 bad flags or files, nothing was sent.
 `
 
-// options are the flags, checked as far as they can be without rcounter.
+// options are the flags, checked as far as possible without the server.
 type options struct {
 	addrs  []string // empty: the embedded server
 	packet redpacket.Spec
@@ -189,7 +192,7 @@ func parseFlags(args []string) (options, error) {
 	if o.packet.Min == 0 {
 		o.packet.Min = 1
 	}
-	// what does not fit together is rcounter's to say, but in the words of the flags
+	// package redpacket decides what fits together; the error is in the words of the flags
 	if _, err := redpacket.Split(o.packet.Total, o.packet.Shares, o.packet.Min, o.packet.Max, o.packet.Method, nil); err != nil {
 		most := "no -max"
 		if o.packet.Max > 0 {

@@ -14,7 +14,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
-	"github.com/redlatch/redlatch/pubsub"
+
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 )
 
@@ -23,7 +24,7 @@ const (
 	patience = 10 * time.Second // of a user, while Redis does not answer
 )
 
-// party is what came of one packet.
+// party is one packet and its result.
 type party struct {
 	name   string
 	where  string
@@ -37,7 +38,7 @@ type party struct {
 	faults []string
 }
 
-// hold sends a packet, has everybody tap, waits for its end if anything is left, and checks.
+// hold sends a packet and lets all users tap. It waits for the end of the packet if anything is left, and checks the result.
 func hold(ctx context.Context, o options) (p *party, status int, err error) {
 	if o.seed != nil {
 		o.packet.Rand = mrand.New(mrand.NewPCG(*o.seed, 0))
@@ -47,12 +48,12 @@ func hold(ctx context.Context, o options) (p *party, status int, err error) {
 		rand.Read(b[:]) // never fails
 		o.name = "redpacket-" + hex.EncodeToString(b[:])
 	}
-	counters, where, end, err := connect(o.addrs)
+	packets, where, end, err := connect(o.addrs)
 	if err != nil {
 		return nil, exitBad, err
 	}
 	defer end()
-	packet := counters.Packet(o.name)
+	packet := packets.Packet(o.name)
 	epoch, err := packet.Send(ctx, o.packet)
 	switch {
 	case errors.Is(err, redpacket.ErrAlreadyOpen):
@@ -100,26 +101,16 @@ func connect(addrs []string) (c *redpacket.Client, where string, end func(), err
 		where = "the embedded server"
 		o.InitAddress, o.ForceSingleClient = []string{m.Addr()}, true
 	}
-	client, err := rueidis.NewClient(o)
+	red, err := redlatch.Open(o, redlatch.Options{})
 	if err != nil {
 		end()
 		return nil, "", nil, fmt.Errorf("cannot use %s: %w", where, err)
 	}
-	ends = append(ends, client.Close)
-	hub, err := pubsub.New(client, pubsub.Options{})
-	if err == nil {
-		ends = append(ends, func() { hub.Close(context.Background()) })
-		c, err = redpacket.New(hub, redpacket.Options{})
-	}
-	if err != nil {
-		end()
-		return nil, "", nil, fmt.Errorf("cannot use %s: %w", where, err)
-	}
-	ends = append(ends, func() { c.Close(context.Background()) })
-	return c, where, end, nil
+	ends = append(ends, func() { red.Close(context.Background()) })
+	return red.RedPackets(), where, end, nil
 }
 
-// answer is what one user was told, the first and the second time.
+// answer is what one user got, the first and the second time.
 type answer [2]redpacket.Share
 
 // tap has every user tap twice, as impatient users do.
@@ -156,7 +147,7 @@ func (p *party) tap(ctx context.Context, packet *redpacket.Packet) ([]answer, er
 	return answers, context.Cause(ctx)
 }
 
-// close waits for the packet's end, if anything is left, and has that refunded.
+// close waits for the packet's end, if anything is left, and refunds what is left.
 func (p *party) close(ctx context.Context, packet *redpacket.Packet) error {
 	st, err := packet.Inspect(ctx)
 	if err != nil {
@@ -186,7 +177,7 @@ func (p *party) close(ctx context.Context, packet *redpacket.Packet) error {
 	return nil
 }
 
-// check holds what users were told against what the server has, and both against the promises.
+// check compares what users were told with what the server has, and both with the promises.
 func (p *party) check(answers []answer, epoch int64) {
 	fault := func(format string, a ...any) { p.faults = append(p.faults, fmt.Sprintf(format, a...)) }
 	var taken int64

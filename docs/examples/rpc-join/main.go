@@ -1,6 +1,6 @@
-// Command rpc-join hands a held lock over an RPC: a shop holds the lock of an order, asks a billing service in another
-// process to work on it, and sends its owner along in an HTTP header. The service joins the hold instead of waiting
-// for it, may finish after the shop has let go, and only then is the order free for others.
+// Command rpc-join lets another process join a held lock. A shop holds the lock of an order and calls a billing service in
+// another process. It sends its owner along in an HTTP header. The service joins the hold instead of waiting for it, and may
+// finish after the shop has released. The order is free for others when both have released.
 //
 //	go run ./docs/examples/rpc-join                      embedded server, nothing else needed
 //	go run ./docs/examples/rpc-join -redis 127.0.0.1:6379
@@ -23,11 +23,11 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
-	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// header carries the owner. Whoever can send it can join the hold: treat it like a session id.
+// header carries the owner. Anybody that can send it can join the hold: treat it like a session id.
 const header = "Redlatch-Owner"
 
 func main() {
@@ -49,29 +49,17 @@ func main() {
 }
 
 func connect(addr string) (*rlock.Client, func(), error) {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, ForceSingleClient: true})
+	option := rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, ForceSingleClient: true}
+	red, err := redlatch.Open(option, redlatch.Options{})
 	if err != nil {
 		return nil, nil, err
 	}
-	hub, err := pubsub.New(client, pubsub.Options{})
-	if err != nil {
-		client.Close()
-		return nil, nil, err
-	}
-	locks, err := rlock.New(hub, rlock.Options{})
-	if err != nil {
-		hub.Close(context.Background())
-		client.Close()
-		return nil, nil, err
-	}
-	return locks, func() {
+	return red.Locks(), func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		if err := locks.Close(ctx); err != nil {
+		if err := red.Close(ctx); err != nil {
 			fmt.Fprintln(os.Stderr, "rpc-join:", err)
 		}
-		hub.Close(context.Background())
-		client.Close()
 	}, nil
 }
 
@@ -113,7 +101,7 @@ func runShop(ctx context.Context, addr string, out io.Writer) error {
 	if err := hold.Unlock(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "shop:    done, has let go")
+	fmt.Fprintln(out, "shop:    done, has released")
 	show(ctx, locks, out)
 	if _, err := order.TryLock(ctx, 0, 0); !errors.Is(err, rlock.ErrNotAcquired) {
 		return fmt.Errorf("somebody else got the order while billing was at work: %v", err)
@@ -123,7 +111,7 @@ func runShop(ctx context.Context, addr string, out io.Writer) error {
 	if err := post(ctx, service+"/finish", ""); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "billing: done, has let go")
+	fmt.Fprintln(out, "billing: done, has released")
 	show(ctx, locks, out)
 	next, err := order.TryLock(ctx, 0, 0)
 	if err != nil {
@@ -185,7 +173,7 @@ func startBilling(ctx context.Context, addr string) (url string, stop func(), er
 	}
 	cmd := exec.CommandContext(ctx, self, "-billing", "-redis", addr)
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe() // its end tells the service that we are gone
+	in, err := cmd.StdinPipe() // its end tells the service that the shop has exited
 	if err != nil {
 		return "", nil, err
 	}
@@ -222,7 +210,7 @@ func serveBilling(ctx context.Context, addr string) error {
 	mux.HandleFunc("POST /bill", func(w http.ResponseWriter, r *http.Request) {
 		hold, err := order.Lock(order.WithOwner(r.Context(), rlock.Owner(r.Header.Get(header))))
 		switch {
-		case errors.Is(err, rlock.ErrLost): // the caller's hold is over: its request must not be acted on
+		case errors.Is(err, rlock.ErrLost): // the caller's hold is over: do not act on its request
 			http.Error(w, err.Error(), http.StatusConflict)
 			return
 		case err != nil:

@@ -15,10 +15,10 @@ import (
 const story = `shop:    holds order:7
 billing: joined the hold and is at work
          order:7 held by 2: shop, billing
-shop:    done, has let go
+shop:    done, has released
          order:7 held by 1: billing
 others:  turned away
-billing: done, has let go
+billing: done, has released
          order:7 is free
 others:  order:7 acquired
 `
