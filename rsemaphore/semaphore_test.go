@@ -534,7 +534,7 @@ func TestWithoutContentionAcquireAndReleaseAreOneCallEachAndNoChannel(t *testing
 func TestNamesMayHaveHashTagsAndWorkInACluster(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
-	r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 300 * time.Millisecond, PollCap: time.Minute})
+	r := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 2 * time.Second, PollCap: time.Minute})
 	for _, name := range []string{"plain", "{tag}rest", "a{b}c", "日本語"} {
 		sem := r.c.Semaphore(name, 2).WithLabel("l")
 		p := acquire(t, sem, 2)
