@@ -46,13 +46,12 @@ const seeThrough = 40 * time.Millisecond
 var errNoReply = errors.New("no reply within the call timeout")
 
 // doOnce is Runner.Do for a request that may not be repeated: it is, while it surely has not run.
-func (c *Client) doOnce(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
-	for n := 0; ; n++ {
-		m, err := c.attemptOnce(ctx, call)
-		if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil || !script.Pause(ctx, script.Backoff(n)) {
-			return m, err
-		}
-	}
+func (c *Client) doOnce(ctx context.Context, call script.Call) (m rueidis.RedisMessage, err error) {
+	_, err = script.Repeat(ctx, true, func() (err error) {
+		m, err = c.attemptOnce(ctx, call)
+		return err
+	})
+	return m, err
 }
 
 // toRelease gives a caller whose context has ended a second of its own: releasing is what such callers do last.

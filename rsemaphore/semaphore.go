@@ -295,29 +295,21 @@ func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
 	if err != nil {
 		return err
 	}
-	_, err = session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (none struct{}, err error) {
-		unsure := false
-		for n := 0; ; n++ {
-			held, err := s.runRelease(ctx, raw, true)
-			switch {
-			case err == nil && held < 0 && unsure:
-				return none, fmt.Errorf("%w: release on %q: an earlier request may have released them", ErrUnknownOutcome, s.name)
-			case err == nil && held < 0:
-				return none, fmt.Errorf("release on %q: %w", s.name, ErrLost)
-			case err == nil:
-				s.c.queue.Wake(s.line())
-				return none, nil
-			case !script.Retryable(err):
-				return none, err
-			}
-			unsure = unsure || errors.Is(err, ErrUnknownOutcome)
-			if !script.Pause(ctx, script.Backoff(n)) {
-				if unsure {
-					err = script.Unsure(err)
-				}
-				return none, err
-			}
+	_, err = session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (held int64, err error) {
+		unsure, err := script.Repeat(ctx, false, func() (err error) {
+			held, err = s.runRelease(ctx, raw, true)
+			return err
+		})
+		switch {
+		case err != nil:
+			return 0, err
+		case held < 0 && unsure:
+			return 0, fmt.Errorf("%w: release on %q: an earlier request may have released them", ErrUnknownOutcome, s.name)
+		case held < 0:
+			return 0, fmt.Errorf("release on %q: %w", s.name, ErrLost)
 		}
+		s.c.queue.Wake(s.line())
+		return held, nil
 	})
 	return err
 }

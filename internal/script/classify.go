@@ -67,14 +67,14 @@ func classify(err error) fate {
 	return unknown
 }
 
-// wrap turns the last error of a call into what callers see. unsure says that some attempt of the call may have run.
-func wrap(s *Script, key string, err error, unsure bool) error {
+// wrap turns the error of an attempt into what callers see.
+func wrap(s *Script, key string, err error) error {
 	if err == nil {
 		return nil
 	}
 	kind := errs.ErrUnavailable
 	switch f := classify(err); {
-	case unsure || f == unknown:
+	case f == unknown:
 		kind = errs.ErrUnknownOutcome
 	case f == answered:
 		return answeredError(s, key, err)
@@ -83,7 +83,7 @@ func wrap(s *Script, key string, err error, unsure bool) error {
 }
 
 // Explain classifies an error of a command that did not go through a Runner.
-func Explain(command string, err error) error { return wrap(Plain(command), "", err, false) }
+func Explain(command string, err error) error { return wrap(Plain(command), "", err) }
 
 func answeredError(s *Script, key string, err error) error {
 	if why, kind := refusal(s.src, err); kind != nil {

@@ -69,22 +69,34 @@ type Call struct {
 // It never outlasts either, whatever rueidis and the server do.
 func (r *Runner) Attempt(ctx context.Context, c Call) (rueidis.RedisMessage, error) {
 	res, err := r.attempt(ctx, c, r.timeout)
-	return res, wrap(c.Script, c.Keys[0], err, false)
+	return res, wrap(c.Script, c.Keys[0], err)
 }
 
 // Do repeats the call until it is answered, with growing pauses, while that is safe and ctx lasts; each attempt gets
 // at most the call timeout. ctx should have a deadline. The error is ErrUnknownOutcome if any attempt may have run.
-func (r *Runner) Do(ctx context.Context, c Call) (rueidis.RedisMessage, error) {
-	unsure := false
+func (r *Runner) Do(ctx context.Context, c Call) (m rueidis.RedisMessage, err error) {
+	_, err = Repeat(ctx, c.Once, func() (err error) {
+		m, err = r.Attempt(ctx, c)
+		return err
+	})
+	return m, err
+}
+
+// Repeat calls try until it is answered, which may be by an error, with growing pauses while ctx lasts; once: not after
+// an ErrUnknownOutcome. unsure: a try of unknown outcome came before the answer, so what the answer speaks of may be that
+// try's work. Without an answer the error is ErrUnknownOutcome if any try may have run.
+func Repeat(ctx context.Context, once bool, try func() error) (unsure bool, err error) {
 	for n := 0; ; n++ {
-		res, err := r.attempt(ctx, c, r.timeout)
-		f := classify(err)
-		if f == answered {
-			return res, wrap(c.Script, c.Keys[0], err, false)
+		if err = try(); err == nil || !Retryable(err) {
+			return unsure, err
 		}
-		unsure = unsure || f == unknown
-		if f == unknown && c.Once || ctx.Err() != nil || !Pause(ctx, Backoff(n)) {
-			return res, wrap(c.Script, c.Keys[0], err, unsure)
+		unknown := errors.Is(err, errs.ErrUnknownOutcome)
+		unsure = unsure || unknown
+		if unknown && once || ctx.Err() != nil || !Pause(ctx, Backoff(n)) {
+			if unsure {
+				err = Unsure(err)
+			}
+			return unsure, err
 		}
 	}
 }
