@@ -16,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// Client makes locks and keeps the holds of this process. It is safe for concurrent use; make one and share it.
+// Client makes locks and keeps the holds of this process. It is safe for concurrent use. Make one and share it.
 type Client struct {
 	session *session.Session
 	handles session.Handles // what holds have in common
@@ -44,8 +44,8 @@ type Client struct {
 	metOnce        atomic.Bool  // likewise: the server was given time once to say who it is
 }
 
-// New makes a client on a hub, which stays the caller's and may serve others. It sends nothing, unless Options.Strict.
-// ErrClosed: the hub is closed.
+// New makes a client on a hub. The hub stays the caller's and may serve other clients. New sends nothing, unless
+// Options.Strict is set. It returns ErrInvalidOption if an option is out of bounds, and ErrClosed if the hub is closed.
 func New(h *pubsub.Hub, o Options) (*Client, error) {
 	s, err := session.New(h, "rlock", "locks", o.session())
 	if err == nil {
@@ -84,29 +84,33 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	return c, nil
 }
 
-// Reentrant describes the lock of that name: a hash owner -> count on the server, Redisson's RLock. A name that cannot
-// be used is reported by every call on it. Processes that wait queue on the server and are handed the lock in their order;
-// TryLock with a waitTime of 0 acquires only what is free while nobody queues. That holds for NonReentrant and Fenced, too.
+// Reentrant describes the lock of that name: a hash owner -> count on the server, Redisson's RLock. If the name cannot be
+// used, every call on the lock returns ErrInvalidName.
+//
+// Waiting processes queue on the server and are handed the lock in their order. TryLock with a waitTime of 0 acquires the
+// lock only if it is free and nobody queues. The same is true of NonReentrant and Fenced.
 func (c *Client) Reentrant(name string) *Lock {
 	return c.lock(name, reentrant)
 }
 
-// NonReentrant describes a lock whose owner cannot acquire it again: doing so fails with ErrReentry, at once. For all
-// others it is the Reentrant lock of that name.
+// NonReentrant describes a lock whose owner cannot acquire it again: such a call returns ErrReentry at once. For everybody
+// else it is the Reentrant lock of that name.
 func (c *Client) NonReentrant(name string) *Lock { return c.lock(name, nonReentrant) }
 
-// Fenced describes a lock whose holds have a fencing token ([Hold.Token]): a number greater than that of every earlier
-// hold of the name, which a resource can use to refuse those who act late. For all others it is the Reentrant lock of
-// that name; Redisson's RFencedLock. Where it is contended each acquisition takes one call more than a Reentrant one.
+// Fenced describes a lock whose holds have a fencing token ([Hold.Token]). The token is a number greater than that of every
+// earlier hold of the name. A resource that checks fencing tokens refuses an act with a lower one than it has seen. For
+// everybody else it is the Reentrant lock of that name. It is Redisson's RFencedLock. Under contention each acquisition
+// takes one call more than that of a Reentrant lock.
 //
-// Tokens grow across expiry, DEL, FLUSHALL, failover and a restart without persistence, because a token is at least
-// the server's time in µs; provided that clock does not step back by more than Options.TokenRetention, or by as much
-// as a lock that lost its last token was idle. Re-entries have the token of the hold they re-enter.
+// Tokens grow across expiry, DEL, FLUSHALL, failover and a restart without persistence, because a token is at least the
+// server's time in µs. The condition is that this clock does not step back by more than Options.TokenRetention, or, if the
+// last token was lost, by more than the time for which the lock was idle. A re-entry has the token of the hold that it
+// re-enters.
 func (c *Client) Fenced(name string) *Lock { return c.lock(name, fencing) }
 
-// Close refuses new acquisitions and ends waiting ones (ErrClosed), ends the contexts of all holds with cause
-// ErrClosed, and waits for the Unlocks of those that are not lost and for releases still pending in the background, until
-// ctx ends; for 10 s if ctx has no end, as context.Background. Then it stops renewing what is left, whose leases run out,
-// and names it in its error, what is held and what was not confirmed. It does not close the hub. Later calls return nil at
-// once.
+// Close refuses new acquisitions, ends waiting ones (ErrClosed), and ends the contexts of all holds with cause ErrClosed.
+// Then it waits for the Unlocks of the holds that are not lost, and for releases that are pending in the background, until
+// ctx ends; for 10 s if ctx has no deadline and cannot be cancelled, such as context.Background. After that it stops
+// renewing what is left, whose leases run out. Its error names the holds that were not unlocked and the releases that were
+// not confirmed. It does not close the hub. Later calls return nil at once.
 func (c *Client) Close(ctx context.Context) error { return c.session.Close(ctx) }

@@ -1,7 +1,8 @@
-// Package rlock is locks that processes share through Redis or Valkey: at most one owner at a time, waiting without
-// spinning, releases that hand the lock to the next waiter, a watchdog that renews what is held, and a hold that knows
-// when it is over. Their keys are those of Redisson's locks, so that Go and Java processes exclude each other on the same
-// names.
+// Package rlock provides distributed locks on Redis or Valkey.
+//
+// A lock has at most one owner at a time. Waiters do not spin: a release hands the lock to the next of them. A watchdog renews
+// the lease of every hold, and a hold knows when it is over. The keys are those of Redisson's locks, so that Go and Java
+// processes exclude each other on the same names.
 //
 //	hold, err := locks.Reentrant("order:1").Lock(ctx) // ctx bounds the waiting
 //	...
@@ -10,83 +11,107 @@
 //
 // # What is guaranteed
 //
-//   - At most one owner holds a lock, as seen by holders that act before [Hold.Until] and stop when their hold's
-//     context ends.
-//   - A holder learns of its loss by its own clock, without the network, before the server lets anybody else in.
-//   - Every script may run twice. A reply that is lost, or a request that is sent again, never counts a hold twice and
-//     never releases somebody else's.
-//   - A call that fails holds nothing. What a request without a reply may have acquired is released in the background.
-//   - An attempt that fails never touches the holder's lease; a re-entry or a partial unlock never shortens it. No
-//     operation leaves a key without an expiry.
-//   - A lost message costs a waiter [Options].PollCap at most. A hold begins with what a script answered, or with a
-//     grant published by the release that wrote it, trusted only for as long as the server surely keeps it.
-//   - The lock of a crashed process is free when its lease is over: [Options].WatchdogTimeout after its last renewal
-//     at the latest.
+//   - A lock has at most one owner. A holder that stops at its deadline ([Hold.Until], or the end of its hold's context)
+//     never overlaps another.
+//   - A holder learns of a loss by its own clock, without the network, before the server gives the lock to anybody else.
+//   - Every script may run twice. If a reply is lost, or a request is sent again, no hold is counted twice and nobody else's
+//     hold is released.
+//   - A call that fails holds nothing. If a request was not answered, the library releases in the background what it may have
+//     acquired.
+//   - A failed attempt never changes the holder's lease. A re-entry or a partial unlock never shortens it. No operation leaves
+//     a key without an expiry.
+//   - A lost message costs a waiter at most Options.PollCap. A hold begins with the answer of a script, or with a grant that a
+//     release published after it had written it. A grant is trusted only for as long as the server surely keeps it.
+//   - The lock of a crashed process is free when its lease is over, at most Options.WatchdogTimeout after its last renewal.
 //
 // # Deadlines
 //
-// A hold may be relied on until
+// A hold can be trusted until
 //
 //	(monotonic time before the request was sent) + lease - Margin
 //	Margin = lease/200 + min(lease/10, 10ms)
 //
-// where the request is the one that acquired it, or the last renewal that the server confirmed; at the default lease of
-// 30 s the margin is 160 ms. A renewal under way moves nothing. Only durations go to the server, never a time, and the
-// wall clock is read for one purpose: if it runs ahead of the monotonic clock, as on a machine that was suspended,
-// every hold is renewed at once, or the server asked how long it lasts, and Until is earlier by that much until the answer.
+// The request is the one that acquired the lock, or the last renewal that the server confirmed. A renewal that is under way
+// does not move the deadline. At the default lease of 30 s the margin is 160 ms.
 //
-// # What is not
+// Only durations are sent to the server, never a time. The wall clock has one use: if it runs ahead of the monotonic clock, the
+// machine was suspended. Then every hold is renewed at once, or the server is asked how long it lasts, and Until is earlier by
+// the difference until the answer.
 //
-// One Redis cannot promise these, so neither does this package. In each case two owners may act at the same time, until
-// the first one's next renewal or deadline:
+// # The life of a hold
 //
-//   - Failover: a lock that was granted and not yet replicated is free on the promoted replica.
-//     [Options].MinReplicas makes that less likely, not impossible.
-//   - The server's clock stepping forward: leases end early. Backward: they last longer, and nobody is let in early.
+//	       Lock
+//	        |
+//	        v        renewed every third of the lease
+//	   +--------+ <-----------------------------------+
+//	   |  held  | ------------------------------------+
+//	   +--------+
+//	     |    |
+//	     |    +-- the deadline passed, or the server says "not yours" --> ErrLost
+//	     |    +-- Options.MaxHold is over -----------------------------> ErrMaxHold
+//	     |    +-- Client.Close, or the hub was closed -----------------> ErrClosed
+//	   Unlock                                                              |
+//	     |                                                               Unlock
+//	     v                                                                 v
+//	ErrReleased                                             releases what is left on the server
+//
+// Each end is final. The contexts of the hold end with it, and the error is their cause. Unlock must be called in every case;
+// after a loss it returns ErrLost.
+//
+// # What is not guaranteed
+//
+// A single Redis cannot promise these, so this package does not. In each case two owners may act at the same time, until the
+// next renewal or the deadline of the first one:
+//
+//   - Failover: a lock that was not yet replicated is free on the promoted replica. Options.MinReplicas makes that less likely,
+//     not impossible.
+//   - The server's clock steps forward: leases end early. If it steps back, they last longer, and nobody is let in early.
 //   - FLUSHALL, DEL, [Lock.ForceUnlock], and a restart without the data.
-//   - Eviction: set maxmemory-policy to noeviction ([Options].Strict insists).
-//   - A machine that is suspended while Go's monotonic clock stands still: its holders find out when it goes on.
-//   - A process that is paused for longer than its lease, and acts before its timers have run. Check [Hold.Until]
-//     directly before what cannot be taken back.
+//   - Eviction: set maxmemory-policy to noeviction. Options.Strict insists on it.
+//   - A machine is suspended while Go's monotonic clock stands still. Its holders learn of it when it goes on.
+//   - A process is paused for longer than its lease and acts before its timers have run. Check Hold.Until directly before an act
+//     that cannot be undone.
 //
-// Where that matters, the resource must refuse the late one itself: a unique index, a compare-and-set, a version.
+// Where that matters, the resource itself must refuse an act that comes late: by a fencing token, a unique index, a
+// compare-and-set or a version.
 //
 // # Kinds
 //
-//	Reentrant     Redisson's RLock: the one to take unless there is a reason for another
+//	Reentrant     Redisson's RLock: take this one unless there is a reason for another
 //	NonReentrant  the same, but acquiring again under a hold's context is ErrReentry
-//	Fenced        RFencedLock: each hold has a token that grows, for a resource that refuses the late
+//	Fenced        RFencedLock: each hold has a token that grows, for a resource that checks fencing tokens
 //	Fair          RFairLock: in the order of asking, among all waiters of all processes
 //	Spin          RSpinLock: its waiters poll with backoff, without any channel
 //	ReadWrite     RReadWriteLock: many readers or one writer
 //	Plain         the string of the Redis documentation (SET NX PX), for programs that follow that pattern
 //
-// All return the same [Hold] and keep the same promises. Waiters of one process on a name are served first come, first
-// served (Fair: of all processes; readers: all of them as soon as no writer has the lock). Reentrant, NonReentrant and
-// Fenced locks serve the processes that wait in turns, in the order in which they came; a process keeps the lock for as
-// many of its own waiters as there were, 32 and 20 ms at most.
+// All of them return the same Hold and keep the same promises. Waiters of one process on a name are served first come, first
+// served. A Fair lock serves the waiters of all processes in that order; waiting readers acquire together as soon as no writer
+// has the lock. Reentrant, NonReentrant and Fenced locks serve the waiting processes in the order in which they came. A
+// process that is served keeps the lock for as many of its own waiters as it had then, for at most 32 of them and 20 ms.
 //
 // # Crashed holders
 //
-// The lock of a process that died is free when its lease is over. With [Options].Liveness it is taken over long before:
-// a process that holds anything shows every [Options].Heartbeat that it is there, by one key however many locks it holds,
-// and one that waits and sees neither a change of that key nor of the hold for three of them removes the hold, hands the
-// lock over and goes on. On average that is three heartbeats after the crash, at most about four; 3 to 4 s as it is by default.
+// The lock of a process that died is free when its lease is over. With Options.Liveness it is taken over long before. A process
+// that holds locks sends a heartbeat every Options.Heartbeat: one key, however many locks it holds. A process that waits
+// watches the heartbeats of the holder. If it sees neither a change of that key nor another holder for three heartbeats, it
+// removes the hold and hands the lock over. On average that is three heartbeats after the crash, at most about four: 3 to 4 s
+// by default.
 //
-// Nothing is taken from a holder that is alive: the other side of it is that a hold ends ([ErrLost]) unless a heartbeat was
-// confirmed within the last three, as seen from before it was sent. Who is cut off from the server is over before anybody
-// can take what it had. Only holders with heartbeats are looked at: not Redisson's, nor those of clients that have Liveness
-// off. Who waits has to have it on, too. A call with a waitTime of 0 takes nothing over.
+// Nothing is taken from a holder that is alive. In return, a hold ends (ErrLost) unless one of its last three heartbeats was
+// confirmed, counted from before it was sent: a disconnected holder's lock ends locally before anyone can take it. Only
+// holders with heartbeats are watched. Locks held by Redisson, by other software, or by clients with Liveness off are never
+// taken over. The waiter needs Liveness, too. A call with a waitTime of 0 takes nothing over.
 //
-// At a planned end do better: finish the work, Unlock, and the next holder has the lock within a millisecond
+// When a process ends as planned, do better: finish the work and Unlock. The next holder then has the lock within a millisecond
 // (docs/examples/leader).
 //
 // # Several locks as one
 //
-// [Multi] makes one lock of several, of any kind and on any servers: all are acquired or none, under one deadline, and the
-// hold lasts while all of them do. Opposite orders cannot deadlock. [Quorum] makes one lock of the same name on three or
-// more independent servers: whoever has a majority holds it (Redlock), so that any minority of them may be down, slow, or
-// come back with nothing. Both return the same [Lock] and [Hold]; their comments say what each method means there.
+// [Multi] makes one lock of several, of any kind and on any servers. All are acquired or none, under one deadline, and the hold
+// lasts while all of them do. Opposite orders cannot deadlock. [Quorum] makes one lock of the same name on three or more
+// independent servers. The owner of a majority holds it (Redlock), so that any minority of the servers may be down, slow, or
+// restarted without their data. Both return the same Lock and Hold; their comments say what each method means there.
 //
 //	             acquire, free                       acquire, contended         renew, every third   release
 //	Multi        1 call if one slot and one client;  1, and for each lock       with all other       1 call for each,
@@ -94,26 +119,25 @@
 //	Quorum       1 call to each server, in parallel  the same for each round    the same             1 call to each, in parallel
 //
 // A Multi of one slot takes 1 round trip, any other as many as it has members. A Quorum takes 1, that of the server in the
-// middle; a dead or slow one is not waited for, but the first time, when it has not said yet which server it is.
+// middle. It waits for a dead or slow server only the first time, because it does not know yet which server that is.
 //
 // # Contexts
 //
-// The ctx of [Lock.Lock] bounds the waiting, not the hold: a helper that acquires under its own timeout hands out a
-// healthy hold. Nothing releases a lock under running work; when a context ends, the lock stays until Unlock.
+// The ctx of [Lock.Lock] bounds the waiting, not the hold: a function that acquires under its own timeout returns a healthy
+// hold. When a context ends, the lock stays held until Unlock, because nothing releases a lock under running work.
 //
-// Reentrancy goes by contexts, since goroutines have no identity. Every acquisition is a new owner, except under
-// [Hold.Context] of a hold of the same lock: that one is re-entered, at once, and the lock is free after the last
-// Unlock. A hold's context says nothing about other names, so goroutines that work under one hold exclude each other on
-// those. [Detach] takes the owner out of a context again. [Lock.WithOwner] joins a hold from another process.
+// Re-entry is decided by contexts, since goroutines have no identity. Every acquisition is a new owner, except under
+// [Hold.Context] of a hold of the same lock. Such an acquisition re-enters that hold, at once, and the lock is free after the
+// last Unlock. A hold's context carries nothing for other names, so goroutines that work under one hold exclude each other on
+// those. [Detach] takes the owner out of a context. [Lock.WithOwner] joins a hold of another process.
 //
 // # Keys
 //
-// P is [Options].KeyPrefix; names are used as they are.
+// P is Options.KeyPrefix; names are used as they are. If the name has braces of its own, those around P<name> are left out.
 //
 //	P<name>                             hash  owner -> count, with the lease as its expiry: Redisson's RLock
-//	                                          owner! -> end, server ms, where a hold was joined from another process
-//	redisson_lock__channel:{P<name>}    channel, "0" at each release that nobody is waiting for; without the braces if
-//	                                          the name has its own, here and below
+//	                                          owner! -> end, server ms, if a hold was joined from another process
+//	redisson_lock__channel:{P<name>}    channel, "0" at each release that nobody is waiting for
 //	redlatch_queue:{P<name>}            sorted set of waiters, while there are any, and a minute
 //	redlatch_grant:<connectionID>       channel of a process; in a Cluster redlatch_grant:{P<name>}:<connectionID>
 //	redisson_lock_token:{P<name>}       string, the last token of a Fenced lock, for [Options].TokenRetention
@@ -122,27 +146,27 @@
 //	                                          redisson_lock__channel:{P<name>}:<owner>
 //	P<name> of a read-write lock        hash  mode -> read or write, a reader's owner -> count, a writer's owner:write -> count
 //	{P<name>}:<owner>:rwlock_timeout:1  string, lasts as long as that reader's lease
-//	redlatch_rw:{P<name>}               sorted set, when holds end, in the server's time; writers that wait and go first
+//	redlatch_rw:{P<name>}               sorted set, when holds end, in the server's time; waiting writers that go first
 //	redisson_rwlock:{P<name>}           channel, "0" when the last reader is gone, "1" when a writer is
 //	redlatch_plain:{P<name>}            channel of a Plain lock, whose key is a string
 //	redlatch_alive:<connectionID>       string, Options.Process, expires two trusts after the last heartbeat; in a Cluster
 //	                                          redlatch_alive:{<tag>}:<connectionID>, one for each sixteenth of the slots
-//	redlatch_kept:{P<name>}:<owner>     string, until the time of an UnlockAfter, where the client has Liveness on
+//	redlatch_kept:{P<name>}:<owner>     string, until the time of an UnlockAfter, if the client has Liveness on
 //
-// An owner is "<connectionID>:<n>", with ":<label>" where [Lock.WithLabel] set one. The connection id is a random UUID
-// of version 8 (Redisson's are of version 4) in which 12 bits say for how long the process is trusted without a heartbeat,
-// in units of 10 ms, 0 for ever; n counts the acquisitions of the process, and none is used again.
+// An owner is "<connectionID>:<n>", with ":<label>" if [Lock.WithLabel] set one. The connection id is a random UUID of version
+// 8 (Redisson's are of version 4). Twelve of its bits say for how long the process is trusted after a heartbeat, in units of
+// 10 ms; 0 stands for ever. n counts the acquisitions of the process. No owner is used again.
 //
 // # Cost
 //
-// Lock and Unlock without contention are one script call each, two round trips, and touch no channel. A hold that
-// lasts is renewed every third of its lease, many holds in one call; where keys are tracked it is also looked at once,
-// after 50 ms, so that the server tells when its key changes.
+// Lock and Unlock without contention are one script call each, two round trips, and use no channel. A hold that lasts is
+// renewed every third of its lease, many holds in one call. If keys are tracked, it is also looked at once, after 50 ms, so
+// that the server tells when its key changes.
 //
-// Under contention a release is one call, and hands the lock over: to a waiter of its own process, which has then cost
-// no call of its own, or to the first process in the queue, whose waiter has cost one. With one waiter or hundreds that
-// is 7 to 17 commands on the server for an acquisition, those inside scripts counted. A Fenced lock takes one call more.
-// A Fair lock takes a subscription for each waiter and 3 calls, a Plain lock 2 to 3 for each process that waits. A reader
-// that had to wait has cost 3 calls and one more for every wake-up or Options.PollCap in vain, and so has the one writer of
-// a process that asks; there is no hand-over between readers and writers.
+// Under contention a release is one call and hands the lock over: to a waiter of its own process, which then needs no call
+// of its own, or to the first process in the queue, whose waiter has needed one. An acquisition is then 7 to 17 commands on
+// the server, with one waiter or with hundreds; commands inside scripts are counted. A Fenced lock takes one call more. A Fair
+// lock takes a subscription for each waiter and 3 calls. A Plain lock takes 2 to 3 calls for each process that waits. A reader
+// that has to wait takes 3 calls, and one more for every wake-up or Options.PollCap after which it is refused again. So does
+// the one writer of a process that asks. There is no hand-over between readers and writers.
 package rlock

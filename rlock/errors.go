@@ -7,68 +7,70 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// Three families of errors need different answers. Contended (ErrNotAcquired): somebody else has it. Lost (ErrLost,
-// ErrMaxHold): you had it. Unknown (ErrUnknownOutcome): a request was sent and no reply seen.
+// Errors fall into three families, which need different answers. Contended (ErrNotAcquired): somebody else holds the lock. Lost
+// (ErrLost, ErrMaxHold): the caller held it and holds it no longer. Unknown (ErrUnknownOutcome): a request was sent and its
+// reply was not seen. Compare with errors.Is.
 var (
-	// ErrNotAcquired: somebody else held the lock for as long as the caller was willing to wait. It is joined with
-	// ctx's error and cause when ctx ended, also where nothing was known of a holder
-	// by then: a handler looks for context.Canceled first. errors.As gives a *NotAcquiredError. Nothing is held; try later.
+	// ErrNotAcquired is returned if somebody else held the lock for as long as the caller was willing to wait. Nothing is
+	// held; try later. If ctx ended, the error is joined with ctx's error and cause, even if nothing was known of a holder
+	// by then: a handler checks for context.Canceled first. errors.As gives a *NotAcquiredError.
 	ErrNotAcquired = errs.ErrNotAcquired
-	// ErrLost: the hold is over and was not released: its lease ran out, or its key was deleted, evicted or taken
-	// over. Somebody else may hold the lock. Stop, and have the resource refuse what was under way (fencing). It is joined
-	// with ErrWrongType, whichever call finds it out, where the server said that the key now holds something else.
+	// ErrLost says that a hold ended without being released. Its lease ran out, or its key was deleted, evicted or taken
+	// over. Somebody else may hold the lock. Stop, and have the resource refuse what was under way (fencing). If the server
+	// said that the key now holds something else, the error is joined with ErrWrongType, whichever call finds that out.
 	ErrLost = errs.ErrLost
-	// ErrReleased is the cause of a hold's contexts after Unlock, and what calls on a released hold return.
+	// ErrReleased is the cause of a hold's contexts after Unlock, and the error of calls on a released hold.
 	ErrReleased = errs.ErrReleased
-	// ErrMaxHold: the hold reached Options.MaxHold. It is renewed no more; the lock stays taken until Unlock or until
-	// its lease runs out, whichever is first.
+	// ErrMaxHold says that the hold reached Options.MaxHold. It is renewed no more. The lock stays taken until Unlock or
+	// until its lease runs out, whichever is first.
 	ErrMaxHold = errs.ErrMaxHold
-	// ErrUnavailable: the server could not be asked, or refused before doing anything; nothing changed there. It wraps
-	// rueidis' error.
+	// ErrUnavailable is returned if the server could not be asked, or refused before it did anything. Nothing changed there.
+	// It wraps rueidis' error.
 	ErrUnavailable = errs.ErrUnavailable
-	// ErrUnknownOutcome: the request was sent and its reply not seen in time. What an acquire may have taken is
-	// released in the background; what a release may have left goes on being released until the lease is over.
+	// ErrUnknownOutcome is returned if a request was sent and its reply was not seen in time. What an acquisition may have
+	// taken is released in the background. A release goes on in the background until it is confirmed or the lease is over.
 	ErrUnknownOutcome = errs.ErrUnknownOutcome
-	// ErrDenied: the server does not know the user, or the user lacks a right; the text says which, as far as the server
-	// tells, and for which operation. Waiting does not help, so no call waits. Nothing is acquired: what a script did
-	// before the command that was refused is released, as far as the rights go. A hold whose renewals are denied
-	// lasts until Until, and ends with ErrLost unless the right is back by then; one whose release is denied has ended
+	// ErrDenied is returned if the server does not know the user, or the user lacks a right. The text names the right, as
+	// far as the server tells, and the operation. No call waits, because waiting does not help. Nothing is acquired: what a
+	// script did before the refused command is released, as far as the rights go. A hold whose renewals are denied lasts
+	// until Hold.Until, and ends with ErrLost unless the right is back by then. A hold whose release is denied has ended
 	// here, and its lock stays taken until the end of its lease.
 	ErrDenied = errs.ErrDenied
-	// ErrNotReplicated: the lock was granted, but fewer than Options.MinReplicas replicas confirmed it in time. It has
-	// been taken back; nothing is held.
+	// ErrNotReplicated is returned if the lock was granted, but fewer than Options.MinReplicas replicas confirmed it in
+	// time. The grant was taken back; nothing is held.
 	ErrNotReplicated = errs.ErrNotReplicated
-	// ErrReentry: the owner holds this lock already, and it is one that is not re-entered; or it reads, and asks to write
-	// the same lock. Nothing changed.
+	// ErrReentry is returned if the owner holds this lock already, and the lock cannot be re-entered; or if the owner reads
+	// and asks to write the same lock. Nothing changed.
 	ErrReentry = errs.ErrReentry
-	// ErrClosed: the client was closed, or its hub.
+	// ErrClosed is returned after the client, or its hub, was closed.
 	ErrClosed = errs.ErrClosed
-	// ErrInvalidName refuses a name that is empty, over 64 KiB with its prefix, not UTF-8 without NUL bytes, or whose braces would
-	// spread one lock over two Cluster slots. Nothing was sent.
+	// ErrInvalidName refuses a name. It is empty, longer than 64 KiB with its prefix, not UTF-8, contains a NUL byte, or has
+	// braces that would spread one lock over two Cluster slots. Nothing was sent.
 	ErrInvalidName = errs.ErrInvalidName
-	// ErrInvalidOption refuses an option or argument, naming it, its value and its bounds. Nothing was sent.
+	// ErrInvalidOption refuses an option or argument. The text names it, its value and its bounds. Nothing was sent.
 	ErrInvalidOption = errs.ErrInvalidOption
-	// ErrWrongType: the key of that name holds something that is not a lock. Nothing was changed. A hold whose key was
-	// overwritten is lost: ErrLost, too.
+	// ErrWrongType is returned if the key holds something that is not a lock of this kind. Nothing was changed. A hold whose
+	// key was overwritten is lost: its error is ErrLost, too.
 	ErrWrongType = errs.ErrWrongType
 )
 
-// NotAcquiredError says more of an ErrNotAcquired.
+// NotAcquiredError is the error of an acquisition that ended without the lock, with what was last heard of the holder.
 type NotAcquiredError struct {
-	Name string
-	// Lease is how long the holder's lease still lasts unless it is renewed, as last heard; negative if that is
-	// not known or it has no end. It bounds how long a dead holder keeps the lock. It says nothing about the work that is
-	// left: of a hold that is renewed it is two thirds of the lease at least, 20 s by default, however soon the holder is
-	// through. So it is no Retry-After: take how long the work usually lasts.
+	Name string // of the lock, or of the member of a Multi that was held
+	// Lease is how long the holder's lease still lasts unless it is renewed. It is negative if that is not known, or if the
+	// lease has no end. It bounds how long a dead holder keeps the lock. It says nothing about the work that is left: the
+	// lease of a hold that is renewed has at least two thirds of its time left, 20 s by default, however soon the holder is
+	// done. So do not send it as a Retry-After; send how long the work usually takes.
 	Lease  time.Duration
-	Waited time.Duration
-	// Ours: this client holds the lock at the moment. If it is the caller's own hold, acquire under its [Hold.Context] to
-	// re-enter it; waiting for it would never end. Of a read-write lock only its writer counts.
+	Waited time.Duration // before the call gave up
+	// Ours says that this client holds the lock at the moment. If the hold is the caller's own, acquire under its
+	// [Hold.Context] to re-enter it; waiting for it would never end. Of a read-write lock only the writer counts.
 	Ours bool
-	// Foreign: the holder is not an owner of this library. It may be one of Redisson's, or the key another program's. And
-	// NoEnd: the lock has no end, because somebody removed it or made the key by hand; if nobody releases it, waiting never
-	// ends, and [Lock.ForceUnlock] takes it. Both at once is hardly a lock: look whether two programs use one name. What
-	// Redisson holds always has an end. They are as this call last heard; false if it had no need to ask, Foreign also of Fair and ReadWrite locks.
+	// Foreign says that the holder is not an owner of this library: Redisson holds the lock, or the key belongs to another
+	// program. NoEnd says that the lock has no end, because somebody removed it or made the key by hand. Waiting for such a
+	// lock may never end; [Lock.ForceUnlock] takes it. A lock of Redisson's always has an end, so if both are true, check
+	// whether two programs use one name. Both are as this call last heard, and false if it did not ask. Foreign is false for
+	// Fair and ReadWrite locks.
 	Foreign, NoEnd bool
 	cause          error
 }
@@ -80,11 +82,11 @@ func (e *NotAcquiredError) Error() string {
 	}
 	switch {
 	case e.Foreign && e.NoEnd:
-		s += " (the key has no end and its holder is none of this library: perhaps not a lock)"
+		s += " (the key has no end and its holder is not of this library: perhaps it is not a lock)"
 	case e.NoEnd:
 		s += " (the lock has no end: only its holder or ForceUnlock ends it)"
 	case e.Foreign:
-		s += " (the holder is none of this library)"
+		s += " (the holder is not of this library)"
 	}
 	if e.Ours {
 		s += " (this client holds it: to re-enter a hold, acquire under its Context)"
@@ -95,7 +97,7 @@ func (e *NotAcquiredError) Error() string {
 	return s
 }
 
-// Unwrap makes errors.Is hold for ErrNotAcquired and for the context's error and cause.
+// Unwrap returns ErrNotAcquired, and the context's error and cause if ctx ended.
 func (e *NotAcquiredError) Unwrap() []error {
 	if e.cause == nil {
 		return []error{ErrNotAcquired}

@@ -9,13 +9,14 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Hold is one acquisition of a lock, the right to act as its holder until Unlock, or until it is lost. It is safe for
+// Hold is one acquisition of a lock: the right to act as its holder until Unlock, or until it is lost. It is safe for
 // concurrent use and belongs to no goroutine.
 //
-// Run the work under [Hold.Context], which ends with the hold. A hold that nobody can reach any more, neither it nor
-// one of its contexts, is no longer renewed, with a warning in the log: its lease runs out. The garbage collector finds that
-// out, which runs every two minutes in a process that is idle: it is renewed until then. What context.AfterFunc runs after one
-// of its contexts counts as one of them.
+// Run the work under [Hold.Context], which ends with the hold. If the program can no longer reach a hold or any of its
+// contexts, the hold was forgotten: it is renewed no more, a warning is logged, and its lease runs out. A function that
+// context.AfterFunc runs after one of its contexts keeps it reachable. The garbage collector finds forgotten holds. In an
+// idle process it runs every two minutes, and the hold is renewed until then. WithLease, Options.MaxHold and [Lock.Do] bound
+// a hold without it.
 type Hold struct {
 	h       *session.Handle
 	cleanup runtime.Cleanup
@@ -31,11 +32,11 @@ func newHold(h *session.Handle) *Hold {
 // ownerOf is the owner of which h is a handle.
 func ownerOf(h *session.Handle) *owner { return h.Holding.Lease.Of.(*owner) }
 
-// Context returns a child of parent that ends with the hold: at Unlock with cause ErrReleased, otherwise with ErrLost,
+// Context returns a child of parent that ends with the hold. Its cause is ErrReleased after Unlock, otherwise ErrLost,
 // ErrMaxHold or ErrClosed. It carries the owner of this lock: acquiring the same lock under it re-enters the hold. It
-// carries nothing for other locks, so goroutines that share it exclude each other on them.
+// carries nothing for other locks, so goroutines that share it exclude each other on those.
 //
-// The context of a hold that is over has ended.
+// If the hold is over, the context has already ended.
 func (x *Hold) Context(parent context.Context) context.Context {
 	if own, ok := parent.(*holdContext); ok && own.hold == x {
 		parent = own.Context // it refers to the Hold, and the life, which the watchdog knows, to it
@@ -46,8 +47,8 @@ func (x *Hold) Context(parent context.Context) context.Context {
 // Done returns a channel that is closed when the hold is over.
 func (x *Hold) Done() <-chan struct{} { return x.life().Done() }
 
-// Err says why the hold is over: ErrReleased, ErrLost (which may be joined with ErrWrongType: compare with errors.Is),
-// ErrMaxHold or ErrClosed; nil while it lasts.
+// Err returns nil while the hold lasts, and then why it ended: ErrReleased, ErrLost, ErrMaxHold or ErrClosed. ErrLost may be
+// joined with ErrWrongType, so compare with errors.Is.
 func (x *Hold) Err() error { return x.life().Err() }
 
 // Name returns the lock's name.
@@ -58,7 +59,7 @@ func (x *Hold) Name() string {
 	return x.h.Holding.Lease.Name
 }
 
-// Owner returns the owner as the server knows it. Re-entries share it.
+// Owner returns the owner as the server knows it. A re-entry has the owner of the hold that it re-enters.
 func (x *Hold) Owner() Owner {
 	if x.parts != nil {
 		return x.parts.owners()
@@ -66,7 +67,7 @@ func (x *Hold) Owner() Owner {
 	return Owner(x.h.Holding.Lease.Owner)
 }
 
-// Token returns the hold's fencing token; false if the lock is not a Fenced one.
+// Token returns the fencing token of the hold. ok is false if the lock is not a Fenced one.
 func (x *Hold) Token() (token int64, ok bool) {
 	if x.parts != nil {
 		return x.parts.token()
@@ -75,11 +76,11 @@ func (x *Hold) Token() (token int64, ok bool) {
 	return token, token != 0
 }
 
-// Until returns the instant, on this process's monotonic clock, until which it is safe to act. It moves on with every
-// confirmed renewal, and back when it is found out that somebody has shortened the lease on the server; after the hold is
-// over it says nothing. A lock that was handed over has a short lease at first (four
-// PollCaps of 10 s at most, four CallTimeouts or a second, whichever is most), which is raised to the full one after a third
-// of it, also that of WithLease.
+// Until returns the instant, on this process's monotonic clock, until which it is safe to act. Every confirmed renewal moves
+// it on. It moves back if the server says that somebody has shortened the lease. After the hold is over it has no meaning.
+//
+// A lock that was handed over has a short lease at first: the greatest of four PollCaps of at most 10 s, four CallTimeouts,
+// and a second. After a third of that it is raised to the full lease, also to that of WithLease.
 func (x *Hold) Until() time.Time {
 	if x.parts != nil {
 		return x.parts.until()
@@ -87,10 +88,11 @@ func (x *Hold) Until() time.Time {
 	return x.h.Holding.Until()
 }
 
-// Extend makes the hold last for at least d from now, at least 10 ms; it never shortens it. nil: confirmed by the
-// server. ErrLost: the hold is over and this is how it was found out, or it was before; ErrMaxHold, ErrClosed, ErrReleased
-// likewise. ErrUnavailable, ErrUnknownOutcome or ErrNotReplicated: Until is as it was. ErrInvalidOption: d is out of bounds,
-// and nothing was sent.
+// Extend makes the hold last for at least d from now. d is at least 10 ms. It never shortens the hold.
+//
+// nil: the server has confirmed it. ErrLost, ErrMaxHold, ErrClosed or ErrReleased: the hold is over, and was so before the
+// call or this call found it out. ErrUnavailable, ErrUnknownOutcome or ErrNotReplicated: Until has not moved.
+// ErrInvalidOption: d is out of bounds, and nothing was sent.
 func (x *Hold) Extend(ctx context.Context, d time.Duration) error {
 	if x.parts != nil {
 		return x.parts.extend(ctx, d)
@@ -98,14 +100,16 @@ func (x *Hold) Extend(ctx context.Context, d time.Duration) error {
 	return x.h.Extend(ctx, d)
 }
 
-// Unlock ends the hold and releases the lock, or lowers its count if other holds of the same owner last. It may be
-// called from any goroutine and with a ctx that has ended.
+// Unlock ends the hold and releases the lock, or lowers its count if other holds of the same owner last. It may be called
+// from any goroutine, and with a ctx that has ended: the release then has a second. A ctx that comes from this hold's
+// Context, which Unlock ends, has a second, too.
 //
-// nil: released, confirmed by the server. ErrLost: the hold was over before, somebody else may have had the lock.
-// ErrUnavailable or ErrUnknownOutcome: not confirmed while ctx lasted (1 s if it had ended at the call, or comes from
-// this hold's Context, which Unlock ends); the release goes on in the background until the lease is over. Any other
-// refusal of the server, as for want of a right, comes at once, and the release goes on likewise. In every
-// case the hold's contexts have ended and it is not renewed any more. Later calls return the first one's result.
+// nil: the lock was released, and the server has confirmed it. ErrLost: the hold was over before, and somebody else may have
+// held the lock since. ErrUnavailable or ErrUnknownOutcome: the release was not confirmed while ctx lasted; it goes on in
+// the background until the lease is over. Any other refusal of the server, such as ErrDenied, is returned at once, and the
+// release goes on likewise.
+//
+// In every case the hold's contexts have ended and it is renewed no more. Later calls return the first one's result.
 func (x *Hold) Unlock(ctx context.Context) error {
 	if x.parts != nil {
 		return x.parts.unlock(ctx)
@@ -116,13 +120,14 @@ func (x *Hold) Unlock(ctx context.Context) error {
 
 // UnlockAfter is Unlock for work that must not be done again too soon: the lock stays taken until d after it was acquired,
 // however early the work is done. So a job that takes a moment is not run again by a machine that comes a little later, or
-// whose clock is behind (ShedLock's lockAtLeastFor). If d is over it is Unlock.
+// whose clock is behind (ShedLock's lockAtLeastFor). If d is over, UnlockAfter is Unlock.
 //
-// Otherwise the hold ends, and the server is left to end the lock when d is over: this process need not last until then.
-// Nobody is told when that happens; waiters look when it is due. The result is Unlock's: nil says that the server
-// confirmed it. ErrUnavailable or ErrUnknownOutcome: the lock stays taken for d or for the lease it had, whichever comes
-// about; this goes on in the background. Of several holds of one owner the longest d counts, from the last Unlock on.
-// d is at most a hundred years, whatever the lease and MaxHold; ErrInvalidOption otherwise, and nothing is done.
+// Otherwise the hold ends, and the server ends the lock when d is over, even if the process exits. Nobody is told when that
+// happens; waiters look when it is due. The result is Unlock's: nil says that the server has confirmed it. After
+// ErrUnavailable or ErrUnknownOutcome the lock stays taken for d or for the lease that it had; the call goes on in the
+// background. If one owner has several holds, the longest d counts, from the last Unlock on.
+//
+// d is at most a hundred years, whatever the lease and MaxHold. ErrInvalidOption: it is not, and nothing was done.
 func (x *Hold) UnlockAfter(ctx context.Context, d time.Duration) error {
 	if err := session.CheckRange("minimum hold", d, 0); err != nil {
 		return errs.Edge("rlock", err)

@@ -11,8 +11,8 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Lock describes one lock and how to acquire it. It is immutable and holds no state: share it, derive from it, make
-// it anew for every use. What is held is a *Hold.
+// Lock describes one lock and how to acquire it. It is immutable and has no state. Lock values are free: share one, or make
+// one for every use. A Lock that is held is a *Hold.
 type Lock struct {
 	form  form
 	terms terms // of Lock and Do
@@ -47,24 +47,25 @@ const noEnd time.Duration = -1
 // Name returns the lock's name, without Options.KeyPrefix.
 func (l *Lock) Name() string { return l.form.Name() }
 
-// WithWait returns the same lock whose Lock and Do wait for at most d for somebody else's hold; 0: ask once. Without
-// it only ctx bounds the waiting. A negative d is refused by every call on the result.
+// WithWait returns the same lock, whose Lock and Do wait at most d for somebody else's hold; 0: they ask once. Without it
+// only ctx bounds the waiting. If d is negative, every call on the result returns ErrInvalidOption.
 func (l *Lock) WithWait(d time.Duration) *Lock {
 	t := l.terms
 	t.wait = d
 	return l.with(t, session.CheckWait(d))
 }
 
-// WithLease returns the same lock whose holds last for d and are not renewed, unless Extended; at least 10 ms.
-// 0: renewed until Unlock, the default.
+// WithLease returns the same lock, whose holds last for d and are not renewed, unless they are extended. d is at least 10
+// ms. 0 is the default: holds are renewed until Unlock.
 func (l *Lock) WithLease(d time.Duration) *Lock {
 	t := l.terms
 	t.lease = d
 	return l.with(t, session.CheckLease(d))
 }
 
-// WithLabel returns the same lock whose holds carry a label, such as a job's name or a trace id: part of their owner
-// on the server, where [Lock.Inspect] and log lines show it to everybody. At most 256 bytes of UTF-8.
+// WithLabel returns the same lock, whose holds carry a label, such as a job's name or a trace id. The label is part of the
+// owner on the server, so it lives as long as the hold. [Lock.Inspect] and log lines show it to everybody. It has at most
+// 256 bytes of UTF-8.
 func (l *Lock) WithLabel(label string) *Lock {
 	t := l.terms
 	t.label = label
@@ -84,30 +85,38 @@ func (l *Lock) with(t terms, bad error) *Lock {
 	return &m
 }
 
-// Lock acquires the lock, waiting until it is free, ctx ends or the time of WithWait is over.
+// Lock acquires the lock. It waits until the lock is free, ctx ends, or the time of WithWait is over.
 //
-// On success the hold is renewed until Unlock, or lasts for the time of WithLease. ctx bounds the waiting only: the
-// hold outlives it. If ctx carries the owner of this very lock (it is, or comes from, [Hold.Context] of a hold that
-// still lasts) the hold is re-entered, at once.
+// On success the hold is renewed until Unlock, or lasts for the time of WithLease. ctx bounds the waiting only: the hold
+// outlives it. If ctx carries the owner of this very lock, that is, if it comes from [Hold.Context] of a hold that still
+// lasts, Lock re-enters that hold at once.
 //
-// Otherwise nothing is held by this call, and the error is ErrNotAcquired (contended, or ctx ended: then it is joined
-// with ctx's error and cause), ErrUnavailable, ErrUnknownOutcome, ErrLost (ctx carries an owner whose hold is over),
-// ErrReentry (NonReentrant and Plain; Write under a read hold), ErrNotReplicated, ErrClosed, ErrInvalidName,
-// ErrInvalidOption or ErrWrongType. Any other refusal of the server, as for want of a right, comes at once, and wrapped. While
-// the server cannot be asked the call goes on trying for as long as it may wait.
+// On failure this call holds nothing. The error is one of:
+//
+//   - ErrNotAcquired: somebody else held the lock, or ctx ended. If ctx ended, it is joined with ctx's error and cause.
+//   - ErrUnavailable or ErrUnknownOutcome: the server could not be asked. The call tries again for as long as it may
+//     wait.
+//   - ErrLost: ctx carries an owner whose hold is over.
+//   - ErrReentry: the lock is NonReentrant or Plain and ctx carries its owner, or the call is Write under a read hold.
+//   - ErrNotReplicated, ErrClosed, ErrInvalidName, ErrInvalidOption, ErrWrongType, ErrDenied: see there. Any other
+//     refusal of the server is returned at once, wrapped.
 func (l *Lock) Lock(ctx context.Context) (*Hold, error) {
 	return l.acquire(ctx, l.terms)
 }
 
-// TryLock is Lock with its own times: it waits for at most waitTime (0: it asks once, and does not wait) and holds for
-// leaseTime (0: renewed until Unlock). waitTime bounds the waiting for somebody else's hold; the first request itself
-// has Options.CallTimeout, so a server that does not answer can make the call last that long.
+// TryLock acquires the lock like Lock, with its own times. It waits at most waitTime for somebody else's hold (0: it asks
+// once), and holds the lock for leaseTime (0: until Unlock, renewed). The first request itself is bounded by
+// Options.CallTimeout, so if a server does not answer, the call can last that long.
 //
-// With a waitTime of 0 it stands in no line, but it does not overtake waiters that queue on the server: a Reentrant,
-// NonReentrant, Fenced, Spin or Fair lock is acquired only when nobody does. It may overtake those that are in no queue,
-// however long they have waited: all that wait for a Plain or ReadWrite lock, but for a writer that is preferred, which new
-// readers do not overtake; of the others those that wait for a Spin lock, whose process may not or does not yet subscribe, or
-// whose slot is being migrated, and all in a Cluster without sharded channels.
+// With a waitTime of 0 the call does not queue, but it does not overtake waiters that queue on the server: it acquires a
+// Reentrant, NonReentrant, Fenced, Spin or Fair lock only if nobody queues. It may overtake waiters that are in no queue,
+// however long they have waited:
+//
+//   - all waiters of a Plain or ReadWrite lock, except that new readers do not overtake a preferred writer;
+//   - waiters of a Spin lock;
+//   - waiters of a process that has not subscribed yet, or has no right to;
+//   - waiters of a lock whose slot is being migrated;
+//   - all waiters in a Cluster without sharded channels.
 func (l *Lock) TryLock(ctx context.Context, waitTime, leaseTime time.Duration) (*Hold, error) {
 	if err := errors.Join(session.CheckWait(waitTime), session.CheckLease(leaseTime)); err != nil {
 		return nil, errs.Edge("rlock", err)
