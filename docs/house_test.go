@@ -63,9 +63,6 @@ var onTop = map[string][]string{
 
 // withoutExample are the types, functions and methods that no Example of their package names yet. Nothing is added here.
 var withoutExample = strings.Fields(`
-	pubsub.Hub.Context
-	pubsub.Hub.PublishCommand
-	pubsub.Message
 	ratelimit.Client
 	ratelimit.Observer
 	rcounter.Client

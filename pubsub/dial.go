@@ -17,26 +17,29 @@ import (
 // topologyRefresh is what rueidis advises.
 const topologyRefresh = 5 * time.Second
 
-// Dial connects with o and makes a hub on the client, which belongs to the hub: Client returns it, Close closes it. Most
+// Dial connects with o and makes a hub on the client. The client belongs to the hub: Client returns it, Close closes it. Most
 // programs want Dial: it refuses what redlatch cannot work with, names the field that is wrong, and observes invalidations
 // in a Cluster. A program that has a client already, and closes it itself, gives it to [New].
 //
-// ErrUnavailable: there is no connection, or the server is not ready (it is loading, or has too many clients); trying
-// again is safe and may help. After all other errors the same attempt will fail again. ErrDenied: the server does not know
-// the user, or the user lacks a right that connecting needs. ErrInvalidOption: o cannot be used, and nothing was sent; or
-// the server cannot do what o says (SelectDB, or client-side caching without DisableCache); or only one side speaks TLS
-// (TLSConfig). The text names the field. Any other error is the server's refusal of what o says, and its text tells which.
+// The errors are:
+//
+//   - ErrUnavailable: there is no connection, or the server is not ready because it is loading or has too many clients.
+//     Trying again is safe and may help. After every other error the same attempt will fail again.
+//   - ErrDenied: the server does not know the user, or the user lacks a right that connecting needs.
+//   - ErrInvalidOption: o cannot be used, and nothing was sent; or the server cannot do what o says (SelectDB, or client-side
+//     caching without DisableCache); or only one side speaks TLS (TLSConfig). The text names the field.
+//   - Any other error is the server's refusal of what o says, and its text tells which.
 //
 // o.ConnLifetime is refused. When a connection's lifetime ends while a reply is awaited, rueidis sends the script again
-// unasked. Redlatch's scripts bear that, but the second answer can be "lost" for an unlock that succeeded. o.ReplicaOnly
-// is refused too: everything here writes.
+// unasked. Redlatch's scripts may run twice, but the second answer can be "lost" for an unlock that succeeded. o.ReplicaOnly
+// is refused too, because every script writes.
 //
 // Behind Sentinel the client asks every five seconds which server is the primary, unless
-// o.Sentinel.TopologyRefreshInterval says otherwise. The sentinels send their message once, and a client that missed it
-// would stay with a primary that has become a replica.
+// o.Sentinel.TopologyRefreshInterval says otherwise. The sentinels announce a new primary once. A client that missed the
+// message would stay with a primary that has become a replica.
 //
 // Invalidations are observed in a Cluster, and wherever opts.Invalidations is set. Elsewhere rlock has a connection of its
-// own for them: a client that observes them pipelines on every connection, which makes each single call slower.
+// own for them: a client that observes invalidations pipelines on every connection, which makes each single call slower.
 func Dial(o rueidis.ClientOption, opts Options) (*Hub, error) {
 	if err := checkOption(o); err != nil {
 		return nil, fmt.Errorf("pubsub: %w", err)
@@ -70,7 +73,7 @@ func Dial(o rueidis.ClientOption, opts Options) (*Hub, error) {
 	return hub, nil
 }
 
-// checkOption finds what cannot be used before rueidis finds it, or does not.
+// checkOption refuses what cannot be used, whether rueidis would refuse it later or not.
 func checkOption(o rueidis.ClientOption) error {
 	switch {
 	case o.ConnLifetime != 0:
@@ -81,7 +84,7 @@ func checkOption(o rueidis.ClientOption) error {
 		return errs.InvalidOption("InitAddress", "empty", "one host:port or more")
 	}
 	if o.DialFn != nil || o.DialCtxFn != nil {
-		return nil // which may understand other addresses
+		return nil // the program's own dialer may understand other addresses
 	}
 	for _, addr := range o.InitAddress {
 		if strings.Contains(addr, "://") { // not shown: there may be a password in it
@@ -102,7 +105,7 @@ var optionErrors = []error{
 	rueidis.ErrReplicaOnlyConflictWithReadNodeSelector, rueidis.ErrReplicaSelectorConflictWithReadNodeSelector,
 }
 
-// refusal says of an error of rueidis.NewClient what to do about it, where that is something else than trying again.
+// refusal is the error for one of rueidis.NewClient. It says what to do where trying again does not help.
 func refusal(o rueidis.ClientOption, err error) error {
 	if no := script.Refused(err); no != nil {
 		return no
@@ -131,16 +134,16 @@ func refusal(o rueidis.ClientOption, err error) error {
 	return fmt.Errorf("the server refuses these options: %w", err)
 }
 
-// probeTimeout bounds each step of a look at how a server speaks.
+// probeTimeout bounds each step of finding out whether a server speaks TLS.
 const probeTimeout = time.Second
 
-// crossed says so if one side speaks TLS and the other does not, which rueidis' error does not tell: a server without TLS
-// waits for the rest of what it takes for a command, until the client's deadline, and one with TLS hangs up. So the server is
-// asked the other way, without a password, and only once there was no understanding it.
+// crossed says why, if one side speaks TLS and the other does not. The error of rueidis does not tell: a server without TLS
+// takes the handshake for a command and waits for the rest of it until the client's deadline, and a server with TLS hangs up.
+// So the server is asked the other way, without a password, and only after the way of the options has failed.
 func crossed(o rueidis.ClientOption, err error) (why string) {
 	var op *net.OpError
 	if o.DialFn != nil || o.DialCtxFn != nil || errors.As(err, &op) && op.Op == "dial" && !op.Timeout() {
-		return "" // nobody is there to be asked
+		return "" // there is no server to ask
 	}
 	if errors.Is(err, rueidis.ErrNoCache) {
 		return "" // the server has answered
@@ -162,7 +165,7 @@ func crossed(o rueidis.ClientOption, err error) (why string) {
 				why = fmt.Sprintf("%s is set, and the server at %s speaks without TLS", field, addr)
 			}
 		} else {
-			// nothing is sent over it, so it does not matter whose certificate that is
+			// nothing is sent over the connection, so it does not matter whose certificate that is
 			err := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).Handshake()
 			var alert tls.AlertError
 			if err == nil || errors.As(err, &alert) {

@@ -29,7 +29,12 @@ func Example() {
 	}
 	defer sub.Close()
 	receivers, _ := hub.Publish(ctx, "orders", "order 7 paid")
-	m, _ := sub.Next(ctx)
+	var m pubsub.Message
+	m, err = sub.Next(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	fmt.Println(receivers, m.Payload)
 	// Output: 1 order 7 paid
 }
@@ -112,11 +117,29 @@ func ExampleSubscription_Ready() {
 	hub.Publish(ctx, "stock", "changed")
 	select {
 	case <-sub.Ready():
-		sub.Drain()
 	case <-time.After(time.Minute):
 	}
 	fmt.Println("look at the stock itself")
 	// Output: look at the stock itself
+}
+
+// A script publishes with the command that reaches the hub's subscribers, which is another one in a Cluster.
+func ExampleHub_PublishCommand() {
+	server, _ := miniredis.Run()
+	defer server.Close()
+	hub, _ := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
+	ctx := hub.Context() // what is under way ends with the hub
+	defer hub.Close(context.Background())
+
+	sub, _ := hub.Subscribe(ctx, "orders")
+	script := rueidis.NewLuaScript("return redis.call(ARGV[1], ARGV[2], 'paid')")
+	if err := script.Exec(ctx, hub.Client(), []string{"orders"}, []string{hub.PublishCommand(), "orders"}).Error(); err != nil {
+		fmt.Println(err)
+		return
+	}
+	m, _ := sub.Next(ctx)
+	fmt.Println(hub.PublishCommand(), m.Payload)
+	// Output: PUBLISH paid
 }
 
 // A client with client-side caching tells the hub which keys have changed.

@@ -27,30 +27,30 @@ const (
 	maxBuffer = 1 << 20
 )
 
-// Options of a Hub. The zero value is good.
+// Options of a Hub. The zero value has all defaults.
 type Options struct {
-	// NewClient makes the client of Dial: a constructor that adds hooks or tracing, as rueidisotel.NewClient does. New does
-	// not use it. Defaults to rueidis.NewClient.
+	// NewClient makes the client of Dial. It is for a constructor that adds hooks or tracing, such as rueidisotel.NewClient. New
+	// does not use it. Defaults to rueidis.NewClient.
 	NewClient func(rueidis.ClientOption) (rueidis.Client, error)
 	// Invalidations gives the hub's users early notice of changed keys. A client that is given to New must have been built
-	// with it. Defaults to none; in a Cluster Dial makes one.
+	// with its Option. Defaults to none; in a Cluster Dial makes one.
 	Invalidations *Invalidations
 	// Grace is how long a channel stays subscribed after its last Subscription was closed. Defaults to 10 s.
 	Grace time.Duration
 	// CallTimeout bounds Publish, and the question that a Cluster is asked at the start. Defaults to 5 s.
 	CallTimeout time.Duration
-	// Buffer is how many messages wait for a subscriber that does not call Next in time. When it is full the oldest are
-	// dropped, and a Gap stands in their place. Make it as large as the largest burst. 2 to 1,048,576. Defaults to 128.
+	// Buffer is how many messages wait for a subscriber that does not call Next in time, 2 to 1,048,576. When it is full the
+	// oldest are dropped, and a Gap stands in their place. Make it as large as the largest burst. Defaults to 128.
 	Buffer int
-	// Logger gets one line when subscriptions are lost, and one when all of them are back; one when a channel is refused, and
-	// one when it is subscribed after all; and one if a Cluster does not say whether it has sharded channels. Defaults to
-	// slog.Default().
+	// Logger gets one line when subscriptions are lost, and one when all of them are back; one line when a channel is refused,
+	// and one when it is subscribed after all; and one line if a Cluster does not say whether it has sharded channels. Defaults
+	// to slog.Default().
 	Logger *slog.Logger
-	// Observer is told of what happens, for metrics. Its nil functions are skipped.
+	// Observer is told what happens, for metrics. Its nil functions are skipped.
 	Observer Observer
 }
 
-// Hub is the process's one place for push messages. It is safe for concurrent use.
+// Hub receives push messages for the whole process. A process needs one for each server. It is safe for concurrent use.
 type Hub struct {
 	client  rueidis.Client
 	owned   bool // made by Dial: closed with the hub
@@ -65,26 +65,28 @@ type Hub struct {
 	cluster   bool // sharded channels: one link per node
 	failsOver bool // a node that is connected to may be, or become, a replica
 
-	ctx    context.Context // ends at Close
+	// ctx ends at Close. The clients of the other packages let no call in after that, and what waits in them has a child of it.
+	ctx    context.Context
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
-	live   atomic.Int32 // topics confirmed: lets TrySubscribe say no without the mutex
+	live   atomic.Int32 // confirmed topics: lets TrySubscribe say no without the mutex
 
-	// mu guards everything below and the fields of topics and links. It is taken on rueidis' reader goroutine, so
-	// nothing that can block is done under it.
+	// mu guards everything below and the fields of topics and links. It is taken on rueidis' reader goroutine, so nothing that
+	// can block is done under it: the reader would wait, and with it the reply for which the holder of mu waits. For the same
+	// reason a message is handed over without waiting for its subscriber (TestASlowSubscriberHoldsNobodyUpAndIsToldOfTheGap).
 	mu      sync.Mutex
 	closed  bool
-	refused bool   // a refusal was logged and nothing confirmed since
-	shunned string // the channel whose refusal was logged last, and which was not confirmed since
+	refused bool   // a refusal was logged, and nothing was confirmed since
+	shunned string // the channel whose refusal was logged last, if it was not confirmed since
 	lost    bool   // a loss was logged, and some of what was subscribed then is not back
-	missing int    // topics that were confirmed, and are down
+	missing int    // topics that were confirmed and are down
 	topics  map[string]*topic
 	links   map[string]*link // by node address; "" where one connection serves all
 	nodes   map[uint16]string
 }
 
-// New makes a hub on a client that the caller built, and closes after the hub. It does not see how the client was built,
-// so nothing of what [Dial] refuses is refused here. In a Cluster it asks one node whether it knows sharded channels;
+// New makes a hub on a client that the caller has built. The caller closes the client after the hub. New does not see the
+// client's options, so it cannot refuse what [Dial] refuses. In a Cluster it asks one node whether it knows sharded channels;
 // otherwise nothing is sent until the hub is used.
 func New(c rueidis.Client, o Options) (*Hub, error) {
 	if c == nil {
@@ -146,10 +148,12 @@ func New(c rueidis.Client, o Options) (*Hub, error) {
 	return h, nil
 }
 
-// shardedBy says of the refusal of PUBSUB SHARDNUMSUB whether the server has sharded channels, and whether that is sure. One
-// that knows the subcommand by its name, and refuses it to this user, does: it is Redis 7 or later, and those who may ask
-// use sharded channels, so that whoever took the others would neither hear them nor be heard. Redis 6 refuses a user all of
-// PUBSUB, without naming the subcommand, and tells others that it is unknown: its channels go to every node.
+// shardedBy reports, from the refusal of PUBSUB SHARDNUMSUB, whether the server has sharded channels, and whether that is sure.
+//
+// A server that names the subcommand and refuses it to this user has them: it is Redis 7 or later. The processes whose users
+// may ask use sharded channels there, and this one has to use the same to hear them and to be heard. Redis 6 refuses a user
+// all of PUBSUB, without naming the subcommand, and tells other users that the subcommand is unknown: its channels go to
+// every node.
 func shardedBy(refusal string) (sharded, sure bool) {
 	text := strings.ToLower(refusal)
 	if strings.Contains(text, "noperm") {
@@ -158,20 +162,20 @@ func shardedBy(refusal string) (sharded, sure bool) {
 	return false, strings.Contains(text, "unknown")
 }
 
-// Client returns the client the hub works with.
+// Client returns the client that the hub works with.
 func (h *Hub) Client() rueidis.Client { return h.client }
 
 // Context returns a context that ends when the hub is closed, with cause ErrClosed.
 func (h *Hub) Context() context.Context { return h.ctx }
 
-// PublishCommand is the command that reaches this hub's subscribers, PUBLISH or SPUBLISH: what a script that publishes
-// must use.
+// PublishCommand returns the command that reaches this hub's subscribers, PUBLISH or SPUBLISH. A script that publishes must
+// use it.
 func (h *Hub) PublishCommand() string { return h.publish }
 
-// Watch calls fn for every invalidation until stop is called: with the keys that changed or went, or with nil when
-// anything may have (FLUSHALL, or a connection was lost and with it what it tracked). An invalidation is a hint, never
-// proof. fn runs on the connection's reader: it must return at once and must not call the client. observed is false if
-// the hub has no Invalidations, and then fn is never called.
+// Watch calls fn for every invalidation until stop is called: with the keys that were changed or removed, or with nil when
+// any key may have been (after FLUSHALL, or when a connection was lost, and with it what the server tracked for it). An
+// invalidation is a hint, never proof. fn runs on the connection's reader: it must return at once and must not call the client.
+// observed is false if the hub has no Invalidations; then fn is never called.
 func (h *Hub) Watch(fn func(keys []string)) (stop func(), observed bool) {
 	if h.inv == nil {
 		return func() {}, false
@@ -179,8 +183,8 @@ func (h *Hub) Watch(fn func(keys []string)) (stop func(), observed bool) {
 	return h.inv.watch(fn), true
 }
 
-// Publish sends payload to the subscribers of channel and returns how many connections got it; in a Cluster those on
-// the node asked, which is not all of them. It is sent once: after ErrUnknownOutcome it may have been delivered.
+// Publish sends payload to the subscribers of channel and returns how many connections got it. In a Cluster it counts only the
+// connections to the node that was asked. The message is sent once: after ErrUnknownOutcome it may have been delivered.
 func (h *Hub) Publish(ctx context.Context, channel, payload string) (receivers int64, err error) {
 	if err := checkChannel(channel); err != nil {
 		return 0, err
@@ -204,7 +208,7 @@ func (h *Hub) Publish(ctx context.Context, channel, payload string) (receivers i
 }
 
 func checkChannel(channel string) error {
-	// channels are not bound by the rules for keys with braces: any that is not empty can be hashed
+	// the rules for braces in keys do not bind channels: any name that is not empty can be hashed
 	if err := keyname.Check(channel); err != nil && (channel == "" || len(channel) > keyname.MaxLen || !utf8.ValidString(channel)) {
 		return fmt.Errorf("pubsub: channel: %w", err)
 	}
@@ -217,9 +221,9 @@ func (h *Hub) isClosed() bool {
 	return h.closed
 }
 
-// Subscribe subscribes to channel and returns when the server has confirmed, at once if the process is subscribed
-// already; if the connection is down, when that is mended. If ctx ends first, or the server refuses, nothing is left behind; an error that wraps the server's says
-// why. Close the subscription when done.
+// Subscribe subscribes to channel and returns when the server has confirmed: at once if the process is subscribed already, and
+// once there is a connection again if it is lost. If ctx ends first, or the server refuses, nothing is left behind; the error
+// wraps ctx's cause or the server's refusal. The caller closes the subscription.
 func (h *Hub) Subscribe(ctx context.Context, channel string) (*Subscription, error) {
 	if err := checkChannel(channel); err != nil {
 		return nil, err
@@ -259,8 +263,8 @@ func (h *Hub) Subscribe(ctx context.Context, channel string) (*Subscription, err
 	}
 }
 
-// TrySubscribe is Subscribe for a channel that the process is subscribed to already. It sends nothing and never
-// waits; ok is false if the channel is not subscribed now.
+// TrySubscribe is Subscribe for a channel to which the process is subscribed already. It sends nothing and never waits. ok is
+// false if the process is not subscribed to the channel now.
 func (h *Hub) TrySubscribe(channel string) (s *Subscription, ok bool) {
 	if h.live.Load() == 0 {
 		return nil, false
@@ -273,13 +277,14 @@ func (h *Hub) TrySubscribe(channel string) (s *Subscription, ok bool) {
 	return nil, false
 }
 
-// Close ends the hub: every Next returns ErrClosed, the hub's connections are closed, and so is the client that Dial made.
-// It waits for all of that until ctx ends; the rest then goes on in the background, and the error says so. With a server
-// that does not answer it lasts as long as rueidis' dialing, 5 s by default, also if ctx has no end. Later calls do nothing.
+// Close ends the hub: every Next returns ErrClosed, the hub's connections are closed, and so is the client that Dial made. Close
+// waits for all of that until ctx ends. What is left then goes on in the background, and the error says so. With a server
+// that does not answer Close lasts as long as rueidis takes to dial, 5 s by default, even if ctx has no end. Later calls do
+// nothing.
 //
-// Close the clients of rlock, rsemaphore and rcounter first, which waits for what they hold. On a closed hub their
-// waiting calls end with ErrClosed, and later calls are refused with it; only Unlock and Release are still sent, as long
-// as there is a client.
+// Close the clients of the other packages first, because their Close waits for what they hold. On a closed hub their waiting
+// calls end with ErrClosed, and later calls are refused with it. Only Unlock and Release are still sent, as long as there is a
+// client.
 func (h *Hub) Close(ctx context.Context) error {
 	if !h.shut() {
 		return nil
@@ -301,7 +306,7 @@ func (h *Hub) Close(ctx context.Context) error {
 	}
 }
 
-// shut ends all subscriptions and lets nobody in any more. It reports whether this is the first time.
+// shut ends all subscriptions and refuses new ones. It reports whether this is the first time.
 func (h *Hub) shut() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -322,7 +327,7 @@ func (h *Hub) shut() bool {
 	return true
 }
 
-// route puts the topic onto the link of its node, starting it if need be. Called with mu held.
+// route puts the topic onto the link of its node, and starts the link if there is none. Called with mu held.
 func (h *Hub) route(t *topic) {
 	addr := ""
 	if h.cluster {

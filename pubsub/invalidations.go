@@ -6,8 +6,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Invalidations observes the invalidations of a client with client-side caching that is given to [New]. Its zero value is
-// ready; it goes into the client's options and into the hub's:
+// Invalidations observes the invalidations of a client with client-side caching that is given to [New]. Its zero value is ready
+// for use. It goes into the client's options and into the hub's:
 //
 //	var inv pubsub.Invalidations
 //	client, err := rueidis.NewClient(inv.Option(option))

@@ -12,20 +12,20 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// link is one connection for subscriptions, and the goroutine that keeps it and brings what is subscribed on it into
-// line with what is wanted. The fields are guarded by Hub.mu.
+// link is one connection for subscriptions, and the goroutine that keeps it and brings what is subscribed on it into line with
+// what is wanted. The fields are guarded by Hub.mu.
 //
-// The connection is dedicated, not shared with commands: a subscriber that is slow, or calls the client from a
-// callback, would otherwise stop the commands behind it on the same connection. With Dedicate rueidis reports a lost
-// connection on a channel, where its Receive would resubscribe in silence and hide the gap.
+// The connection is dedicated, not shared with commands. On a shared one a subscriber that is slow, or calls the client from a
+// callback, stops the replies behind it. With Dedicate rueidis reports a lost connection on a channel; its Receive would
+// resubscribe in silence and hide the gap.
 type link struct {
 	hub     *Hub
 	addr    string
 	kick    chan struct{}
 	want    map[string]*topic
-	have    map[string]*topic // subscribe sent on the current connection, for this one
-	leaving map[string]int    // unsubscribes sent and not confirmed
-	linger  time.Time         // the connection is kept until then though nothing is wanted
+	have    map[string]*topic // for which SUBSCRIBE was sent on the current connection
+	leaving map[string]int    // how many UNSUBSCRIBEs were sent and not confirmed
+	linger  time.Time         // until when the connection is kept though nothing is wanted
 }
 
 func (l *link) wake() {
@@ -49,7 +49,7 @@ func (l *link) run() {
 		for _, t := range l.want {
 			t.down()
 		}
-		lost := err != nil && len(l.want) > 0 && !h.closed // without an error it was done with, and is wanted again since
+		lost := err != nil && len(l.want) > 0 && !h.closed // without an error nothing was wanted when it ended
 		h.lost = h.lost || lost
 		h.mu.Unlock()
 		if confirmed || err == nil {
@@ -62,8 +62,8 @@ func (l *link) run() {
 			}
 			pause := script.Backoff(failures) * 4
 			if h.cluster && !confirmed {
-				// a node that is gone stays in the other nodes' answers for a while, each of which would send us to
-				// a new link for it at once
+				// a node that is gone stays in the other nodes' answers for a while, and each answer would lead to a new
+				// link for it at once
 				pause = script.Backoff(7)
 			}
 			script.Pause(h.ctx, pause)
@@ -72,7 +72,7 @@ func (l *link) run() {
 		if h.cluster && !h.closed {
 			l.rehome()
 		}
-		// decided under mu together with leaving the map, so that a topic routed here after this finds a new link
+		// decided under mu together with leaving the map: a topic that is routed to this node afterwards finds a new link
 		if len(l.want) == 0 || h.closed {
 			delete(h.links, l.addr)
 			h.mu.Unlock()
@@ -82,8 +82,8 @@ func (l *link) run() {
 	}
 }
 
-// rehome lets go of what this link's node may no longer serve: whoever asks the cluster anew finds the right one.
-// Called with mu held.
+// rehome lets go of the topics that this link's node may no longer serve: the answer to the next SUBSCRIBE leads to the right
+// node. Called with mu held.
 func (l *link) rehome() {
 	if l.addr == "" {
 		return
@@ -101,8 +101,8 @@ func (l *link) rehome() {
 	}
 }
 
-// serve opens one connection and works on it until it is lost, the hub closes or nothing is wanted any more. It
-// reports whether the server confirmed anything on it.
+// serve opens one connection and works on it until it is lost, the hub closes or nothing is wanted any more. It reports
+// whether the server confirmed anything on it.
 func (l *link) serve() (confirmed bool, err error) {
 	h := l.hub
 	client := h.client
@@ -114,7 +114,7 @@ func (l *link) serve() (confirmed bool, err error) {
 		client = node
 	} else if h.cluster {
 		err := errReplica
-		for _, node := range client.Nodes() { // any primary will do: it answers MOVED
+		for _, node := range client.Nodes() { // any primary will do: it answers MOVED with the right one
 			if err = h.vouch(node); err == nil {
 				client = node
 				break
@@ -126,7 +126,7 @@ func (l *link) serve() (confirmed bool, err error) {
 	}
 	conn, release := client.Dedicate()
 	defer func() {
-		conn.Close() // never back into the pool: its subscriptions would go with it
+		conn.Close() // it must not return to the pool: its subscriptions would go with it
 		release()
 	}()
 	up := make(chan struct{}, 1)
@@ -175,11 +175,11 @@ func (l *link) serve() (confirmed bool, err error) {
 	}
 }
 
-// errReplica: a replica passes on what its primary publishes, but its subscribers are not among the receivers that the
-// primary counts, by which a script tells the processes that are there from those that are gone.
+// errReplica: a replica passes on what its primary publishes, but the primary does not count its subscribers, and by that
+// count a script tells the processes that are there from those that are gone (TestInAClusterChannelsAreSubscribedAtPrimaries).
 var errReplica = errors.New("the node is a replica")
 
-// replica is errReplica if the answer to INFO replication says so. Who may not ask is not told.
+// replica returns errReplica if the answer to INFO replication says so, and nil if the user may not ask.
 func replica(info rueidis.RedisResult) error {
 	text, err := info.ToString()
 	if _, answered := rueidis.IsRedisErr(err); answered {
@@ -191,7 +191,7 @@ func replica(info rueidis.RedisResult) error {
 	return err
 }
 
-// vouch is nil if node is a primary.
+// vouch returns nil if node is a primary.
 func (h *Hub) vouch(node rueidis.Client) error {
 	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout/5) // there are others to ask
 	defer cancel()
@@ -205,14 +205,15 @@ func (l *link) rest() time.Duration {
 	return time.Until(l.linger)
 }
 
-// reconcile subscribes and unsubscribes until have equals want. done: nothing is wanted, the connection may go.
+// reconcile subscribes and unsubscribes until have equals want. done: nothing is wanted, so the connection may be closed.
 func (l *link) reconcile(conn rueidis.DedicatedClient) (again, done bool, err error) {
 	h := l.hub
 	h.mu.Lock()
 	var in, out []string
 	for name, t := range l.want {
-		// One that was dropped and is wanted again before we looked is another topic, which waits for a confirmation of
-		// its own: the server confirms a second SUBSCRIBE like the first.
+		// Compared by topic, not by name. A channel that was dropped and wanted again since the last look is another topic,
+		// which waits for a confirmation of its own: taken for subscribed, it would wait for ever. The server confirms a
+		// second SUBSCRIBE like the first (TestAChannelThatIsWantedAgainAtOnceIsConfirmedAnew).
 		if l.have[name] != t {
 			in = append(in, name)
 			l.have[name] = t
@@ -230,8 +231,8 @@ func (l *link) reconcile(conn rueidis.DedicatedClient) (again, done bool, err er
 	if len(in)+len(out) == 0 {
 		return false, done, nil
 	}
-	// one command a channel, pipelined: the server refuses a command whole, and one channel out of reach (ACL, moved
-	// slot) must not take the others with it
+	// One command for each channel, pipelined: the server refuses a command whole, and one channel out of reach (ACL, moved
+	// slot) must not take the others with it (TestARefusedSubscribeSaysWhyAndIsNotRemembered).
 	cmds := make([]rueidis.Completed, 0, len(in)+len(out))
 	for _, name := range in {
 		if h.cluster {
@@ -251,8 +252,8 @@ func (l *link) reconcile(conn rueidis.DedicatedClient) (again, done bool, err er
 	defer cancel()
 	answers := conn.DoMulti(ctx, cmds...)
 	if len(in) > 0 && h.failsOver {
-		// After the subscriptions: a primary that becomes a replica later takes them away, or ends the connection. Not
-		// among them, which rueidis refuses in RESP2.
+		// Asked after the subscriptions stand: a primary that becomes a replica later takes them away, or ends the
+		// connection. Not asked in the same call, which rueidis refuses in RESP2.
 		if err := replica(conn.Do(ctx, conn.B().Info().Section("replication").Build())); err != nil {
 			return false, false, err
 		}
@@ -270,12 +271,12 @@ func (l *link) reconcile(conn rueidis.DedicatedClient) (again, done bool, err er
 		}
 	}
 	if len(in) == 0 {
-		return l.reconcile(conn) // only unsubscribed: perhaps nothing is left
+		return l.reconcile(conn) // there were only unsubscribes: perhaps nothing is left
 	}
 	return again, false, nil
 }
 
-// refused handles the server's no to one channel. It reports whether to try again later.
+// refused deals with the server's refusal of one channel. It reports whether to try again later.
 func (l *link) refused(name string, err error) bool {
 	h := l.hub
 	h.mu.Lock()
@@ -292,10 +293,10 @@ func (l *link) refused(name string, err error) bool {
 		return false
 	}
 	if t != asked {
-		return false // came since: asked for at the next look
+		return false // another topic came since: it is asked for at the next look
 	}
 	h.observe.Refused(name, err)
-	if !h.refused { // once, not at every attempt of a program whose user may not subscribe
+	if !h.refused { // logged once, not at every attempt of a program whose user may not subscribe
 		h.refused, h.shunned = true, name
 		h.log.Warn("redlatch: subscribe refused; waiting goes on by polling", "channel", name, "error", err)
 	}
@@ -305,18 +306,19 @@ func (l *link) refused(name string, err error) bool {
 	return t.refuse(fmt.Errorf("%w: %w", ErrUnavailable, err))
 }
 
-// onMessage and onSubscription run on the connection's reader.
+// onMessage runs on the connection's reader.
 func (l *link) onMessage(m rueidis.PubSubMessage) {
 	h := l.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if t := h.topics[m.Channel]; t != nil {
 		for s := range t.subs {
-			s.push(Message{Channel: m.Channel, Payload: m.Message})
+			s.push(Message{Payload: m.Message})
 		}
 	}
 }
 
+// onSubscription runs on the connection's reader. It reports whether the server has confirmed a channel.
 func (l *link) onSubscription(s rueidis.PubSubSubscription) (confirmed bool) {
 	h := l.hub
 	h.mu.Lock()
@@ -324,14 +326,14 @@ func (l *link) onSubscription(s rueidis.PubSubSubscription) (confirmed bool) {
 	t := l.want[s.Channel]
 	switch s.Kind {
 	case "subscribe", "ssubscribe":
-		// No late word on an earlier topic of that name comes after the next one was asked for: reconcile waits for the
-		// answers to all that it sends, and a connection that does not give them is left.
+		// This is no late confirmation of an earlier topic of that name: reconcile waits for the answers to all that it sends
+		// before it asks for the next topic, and leaves a connection that does not give them.
 		if t != nil && l.have[s.Channel] == t {
 			t.up()
 		}
 		return true
 	case "unsubscribe", "sunsubscribe":
-		if n := l.leaving[s.Channel]; n > 0 { // the answer to our own
+		if n := l.leaving[s.Channel]; n > 0 { // the answer to a command of ours
 			if n--; n == 0 {
 				delete(l.leaving, s.Channel)
 			} else {
@@ -339,7 +341,7 @@ func (l *link) onSubscription(s rueidis.PubSubSubscription) (confirmed bool) {
 			}
 			return false
 		}
-		// sent by the server: the slot has moved, or somebody took the subscription away
+		// the server did it unasked: the slot has moved, or the right was taken away
 		delete(l.have, s.Channel)
 		if t != nil {
 			t.down()

@@ -1,17 +1,17 @@
 package pubsub
 
-// Observer is a set of functions told of what happens, for metrics; nil ones are skipped. They run on the goroutine where it
-// happens, most of them the connection's reader, with the hub's lock held: they must return at once, and must not call the
-// hub or its subscriptions. One that panics is logged and otherwise ignored. They have no context, because what they tell
-// is no caller's doing.
+// Observer is a set of functions that are told what happens, for metrics. Nil functions are skipped. They run on the goroutine
+// where it happens, most of them on the connection's reader, with the hub's lock held: they must return at once, and must not
+// call the hub or its subscriptions. A panic in one of them is logged and otherwise ignored. They get no context, because
+// what they tell is no caller's doing.
 type Observer struct {
-	// Subscribed: the server confirmed a channel; again, if it had been confirmed before and was down meanwhile.
+	// Subscribed: the server confirmed a channel. again: it had been confirmed before, and was down meanwhile.
 	Subscribed func(channel string, again bool)
 	// Refused: the server refused to subscribe a channel.
 	Refused func(channel string, err error)
-	// Lost: a connection with subscriptions ended, or could not be made; another is tried. node is its address in a Cluster.
+	// Lost: a connection with subscriptions ended, or could not be made. The hub tries another. node is its address in a Cluster.
 	Lost func(node string, err error)
-	// Dropped: a message was dropped, because Options.Buffer others waited for a subscriber; a Gap stands for it.
+	// Dropped: a message was dropped, because Options.Buffer others waited for a subscriber. A Gap stands in its place.
 	Dropped func(channel string)
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// topic is one channel of the process: what is wanted of it and what the server has confirmed. Guarded by Hub.mu.
+// topic is one channel in the process: what is wanted of it and what the server has confirmed. Guarded by Hub.mu.
 type topic struct {
 	hub  *Hub
 	name string
@@ -22,8 +22,8 @@ type topic struct {
 	grace   *time.Timer // runs while nobody is subscribed
 }
 
-// answer is what the server says to a subscription. Whoever waits for it has it in hand: the topic may be down again,
-// and wait for the next, before they look.
+// answer is the server's next word on a subscription. A call that waits has a reference to it of its own: before the call
+// looks, the topic may be down again and wait for another answer.
 type answer struct {
 	given chan struct{} // closed then
 	err   error         // why it was refused; set before
@@ -31,7 +31,7 @@ type answer struct {
 
 func newAnswer() *answer { return &answer{given: make(chan struct{})} }
 
-// settle gives the answer. Called with mu held.
+// settle gives the answer to those that wait for it. Called with mu held.
 func (t *topic) settle(err error) {
 	t.answer.err = err
 	close(t.answer.given)
@@ -64,7 +64,7 @@ func (t *topic) leave(s *Subscription, grace time.Duration) {
 	timer = time.AfterFunc(grace, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		// Stop does not wait for a timer that has fired: somebody may have joined, or joined and left again, since
+		// Stop does not wait for a timer that has fired: a subscriber may have joined, or joined and left again, since
 		if t.grace == timer && len(t.subs) == 0 {
 			t.drop()
 		}
@@ -78,13 +78,13 @@ func (t *topic) drop() {
 		t.live = false
 		t.hub.live.Add(-1)
 	}
-	t.found() // nobody wants it back
+	t.found() // it is not wanted back
 	delete(t.hub.topics, t.name)
 	delete(t.link.want, t.name)
 	t.link.wake()
 }
 
-// up and down are the server's word and the connection's. Called with mu held.
+// up is called when the server has confirmed the topic. Called with mu held.
 func (t *topic) up() {
 	if t.live {
 		return
@@ -116,6 +116,7 @@ func (t *topic) found() {
 	}
 }
 
+// down is called when the connection ends, or the server takes the subscription away. Called with mu held.
 func (t *topic) down() {
 	if t.live {
 		t.live, t.missing = false, true
@@ -126,9 +127,9 @@ func (t *topic) down() {
 	}
 }
 
-// refuse is the server's no: those who wait for its answer get err. Of a channel that was never confirmed nothing is
-// kept, and the next Subscribe asks the server anew; what was confirmed before is asked for until somebody gets it back
-// or nobody wants it any more. It reports which. Called with mu held.
+// refuse is called when the server refuses the topic: the calls that wait for its answer get err. A topic that was never
+// confirmed is dropped, and the next Subscribe asks the server anew. One that was confirmed before is asked for again, until
+// it is confirmed or not wanted any more. It reports whether to ask again. Called with mu held.
 func (t *topic) refuse(err error) (again bool) {
 	t.settle(err)
 	if !t.everUp {
@@ -139,25 +140,32 @@ func (t *topic) refuse(err error) (again bool) {
 	return true
 }
 
-// gap tells every subscriber that messages may have been missed, which wakes all waiters of the channel. It is said
-// both when a subscription goes down and when it is up again: a waiter that looked at the state in between would
-// otherwise sleep on what was published after it looked and before the new subscription stood.
+// gap tells every subscriber that messages may have been missed, which wakes all waiters of the channel. It comes both when a
+// subscription goes down and when it is up again. The first alone would not do:
+//
+//	waiter                           subscription           somebody else
+//	                                 down: a gap
+//	wakes, looks: held, sleeps
+//	                                                        releases, publishes: nobody hears
+//	                                 confirmed: a gap
+//	wakes, looks: free
+//
+// (TestALostConnectionIsAGapAndIsSubscribedAgain)
 func (t *topic) gap() {
 	for s := range t.subs {
-		s.push(Message{Channel: t.name, Gap: true})
+		s.push(Message{Gap: true})
 	}
 }
 
-// Message is one message of a channel, or a gap in them.
+// Message is one message of a subscription's channel, or a gap between messages.
 type Message struct {
-	Channel string
 	Payload string
 	// Gap: messages may have been missed at this place. Payload is empty.
 	Gap bool
 }
 
-// Subscription receives the messages of one channel. It is safe for concurrent use; each message goes to one caller
-// of Next.
+// Subscription receives the messages of one channel, by Next or by Ready. It is safe for concurrent use. Each message goes to
+// one caller of Next.
 type Subscription struct {
 	topic *topic
 	ready chan struct{}
@@ -167,26 +175,27 @@ type Subscription struct {
 	closed bool
 }
 
-// push never blocks: it runs on the connection's reader, where waiting for a subscriber would hold up every channel.
+// push adds a message. It never blocks: it runs on the connection's reader, where waiting for a subscriber would hold up every
+// channel.
 func (s *Subscription) push(m Message) {
 	s.mu.Lock()
 	h, dropped := s.topic.hub, 0
 	switch n := len(s.buf); {
 	case s.closed, m.Gap && n > 0 && s.buf[n-1].Gap:
 	default:
-		for ; len(s.buf) >= h.buffer; s.buf = s.buf[1:] { // the oldest two become one gap, or the oldest joins the gap before it
+		for ; len(s.buf) >= h.buffer; s.buf = s.buf[1:] { // the oldest two become one gap; the oldest may be a gap already
 			for _, old := range s.buf[:2] {
 				if !old.Gap {
 					dropped++
 				}
 			}
-			s.buf[1] = Message{Channel: m.Channel, Gap: true}
+			s.buf[1] = Message{Gap: true}
 		}
 		s.buf = append(s.buf, m)
 	}
 	s.mu.Unlock()
 	for range dropped {
-		h.observe.Dropped(m.Channel)
+		h.observe.Dropped(s.topic.name)
 	}
 	select {
 	case s.ready <- struct{}{}:
@@ -205,14 +214,14 @@ func (s *Subscription) end() {
 	}
 }
 
-// Next returns the next message or gap, waiting for one until ctx ends (ctx's cause) or the subscription or its hub
-// is closed (ErrClosed).
+// Next returns the next message or gap. It waits for one until ctx ends, and then returns ctx's cause, or until the
+// subscription or its hub is closed, and then returns ErrClosed.
 func (s *Subscription) Next(ctx context.Context) (Message, error) {
 	for {
 		s.mu.Lock()
 		if s.closed {
 			s.mu.Unlock()
-			s.end() // pass the wake-up on: other callers of Next may wait too
+			s.end() // passes the wake-up on: other callers of Next may wait, too
 			return Message{}, fmt.Errorf("pubsub: subscription to %q: %w", s.topic.name, ErrClosed)
 		}
 		if len(s.buf) > 0 {
@@ -238,22 +247,20 @@ func (s *Subscription) Next(ctx context.Context) (Message, error) {
 	}
 }
 
-// Ready receives a value when there may be something to read since the last time it did: for a select that treats
-// messages as mere wake-ups. Use it with Drain, not with Next.
-func (s *Subscription) Ready() <-chan struct{} { return s.ready }
-
-// Drain throws away what is buffered.
-func (s *Subscription) Drain() {
+// Ready returns a channel for a select that treats messages as mere wake-ups: it receives a value if a message or gap has come
+// since it last did. Ready drops the messages themselves, so it is called for every select, and not together with Next.
+func (s *Subscription) Ready() <-chan struct{} {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.buf = s.buf[:0]
-	s.mu.Unlock()
+	return s.ready
 }
 
-// Close ends the subscription; waiting calls of Next return ErrClosed. Later calls do nothing. The channel stays
-// subscribed for Options.Grace if this was the last of it.
+// Close ends the subscription; waiting calls of Next return ErrClosed. If this was the channel's last Subscription the channel
+// stays subscribed for Options.Grace. Later calls do nothing.
 func (s *Subscription) Close() { s.close(s.topic.hub.grace) }
 
-// Discard is Close for a channel that will not be wanted again: it is unsubscribed at once.
+// Discard is Close for a channel that will not be wanted again: the hub unsubscribes at once.
 func (s *Subscription) Discard() { s.close(0) }
 
 func (s *Subscription) close(grace time.Duration) {

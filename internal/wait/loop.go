@@ -57,9 +57,6 @@ func (w *waiter) ask(n int) (answer Answer, err error) {
 	if n > 0 {
 		ctx = w.patience()
 	}
-	if w.sub != nil {
-		w.sub.Drain()
-	}
 	began := time.Now()
 	switch {
 	case w.taker() != nil:

@@ -1,0 +1,68 @@
+package redlatch_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
+	"github.com/redlatch/redlatch/rcounter/stock"
+)
+
+// Every package through one door. An error is answered with what the package says of it; here it ends the program.
+func ExampleClient() {
+	defer serve()()
+	ctx := context.Background()
+	check := func(err error) {
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	var red *redlatch.Client
+	red, err := redlatch.Open(option, redlatch.Options{CallTimeout: 10 * time.Second})
+	check(err)
+	defer red.Close(ctx)
+
+	// At most three exports at a time, across processes.
+	exports := red.Semaphores().Semaphore("exports", 3)
+	check(exports.Do(ctx, 1, func(context.Context) error { fmt.Println("exporting"); return nil }))
+
+	visits, err := red.Counters().Counter("visits", rcounter.CounterOptions{}).Incr(ctx)
+	check(err)
+	fmt.Println("visit", visits)
+
+	// The first hundred buyers win.
+	sale := red.Stocks().Stock("sale")
+	_, err = sale.Open(ctx, stock.Spec{Limit: 100, OpenFor: time.Hour})
+	check(err)
+	unit, err := sale.Claim(ctx, "ann")
+	check(err)
+	fmt.Println("sold to ann:", unit.Won())
+
+	packet := red.RedPackets().Packet("new-year")
+	_, err = packet.Send(ctx, redpacket.Spec{Total: 1000, Shares: 1, OpenFor: time.Hour})
+	check(err)
+	share, err := packet.Grab(ctx, "ann")
+	check(err)
+	fmt.Println("cents for ann:", share.Cents)
+
+	api := red.Limiters().Limiter("api", ratelimit.LimiterOptions{Rate: 10, Per: time.Second, Burst: 20})
+	admission, err := api.Allow(ctx, "ann", 1)
+	check(err)
+	fmt.Println("allowed:", admission.Allowed)
+
+	// Other commands can go over the same connections.
+	server := red.Hub().Client()
+	check(server.Do(ctx, server.B().Ping().Build()).Error())
+	// Output:
+	// exporting
+	// visit 1
+	// sold to ann: true
+	// cents for ann: 1000
+	// allowed: true
+}
