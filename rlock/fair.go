@@ -41,16 +41,16 @@ var fair = &kind{
 	entry: entryInside,
 }
 
-// Fair describes a lock that is acquired in the order in which it was asked for, by waiters of all processes and of
-// Redisson's RFairLock: its layout, and its queue. The order is that in which the server saw their first requests. A
-// waiter that has not asked for three PollCaps (of 10 s at most) counts as dead and is passed over, however many there
-// are in a row; it queues anew should it be alive after all. TryLock with a waitTime of 0 acquires only what is free
-// while nobody queues.
+// Fair describes a lock that is acquired in the order in which it was asked for, by the waiters of all processes. It has the
+// layout and the queue of Redisson's RFairLock, and shares them with it. The order is that in which the server saw the
+// waiters' first requests. A waiter that has not asked for three PollCaps (of 10 s at most) counts as dead. The dead are
+// passed over at once, however many there are; a waiter that is alive after all queues again. TryLock with a waitTime of 0
+// acquires the lock only if it is free and nobody queues.
 //
-// Each waiter has a subscription of its own and asks for itself, so a Fair lock costs more than a Reentrant one, which
-// serves processes in their order, too. Use one of the two for a name: they exclude each other, but do not wake each
+// Each waiter asks for itself and has a subscription of its own, so a Fair lock costs more than a Reentrant one, which
+// serves processes in their order, too. Use only one of the two for a name: they exclude each other, but do not wake each
 // other's waiters.
 func (c *Client) Fair(name string) *Lock { return c.lock(name, fair) }
 
-// patience is after how long without a word a waiter in a fair queue counts as dead.
+// patience is for how long a waiter in a fair queue may not ask before it counts as dead.
 func (c *Client) patience() time.Duration { return 3 * min(c.opts.PollCap, wait.MaxPoll) }

@@ -7,10 +7,10 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// ForceUnlock takes the lock from whoever holds it at the time of the call and wakes the waiters; it reports whether
-// anybody held it. The holders learn of it at their next renewal, or at once where their client tracks its keys, as
-// ErrLost; until then they act beside the next holder. Whoever acquires the lock meanwhile is left alone. Errors as of
-// [Lock.IsLocked]; after ErrUnknownOutcome it may have been taken.
+// ForceUnlock takes the lock from the owners that hold it at the time of the call, and wakes the waiters. It reports whether
+// anybody held it. A holder learns of it, as ErrLost, at its next renewal, or at once if its client tracks the key. Until
+// then it may act beside the next holder. An owner that acquires the lock during the call keeps it. The errors are those of
+// [Lock.IsLocked]; after ErrUnknownOutcome the lock may have been taken.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	if l.bad != nil {
 		return false, l.bad

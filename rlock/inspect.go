@@ -11,51 +11,53 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// State is a lock as the server knew it at one moment.
+// State is what the server knew of a lock at one moment.
 type State struct {
 	Name   string
-	Locked bool
-	// Mode of a read-write lock: "read" or "write"; "" of other kinds.
+	Locked bool // somebody holds it
+	// Mode of a read-write lock is "read" or "write". It is "" if nobody holds the lock, and for other kinds.
 	Mode string
-	// Lease is how long the lock stays taken if nobody renews it; negative if it has no end.
+	// Lease is how long the lock stays taken if nobody renews it. It is negative if the lock has no end.
 	Lease   time.Duration
 	Holders []Holder
-	// Waiters are those that queue on the server, first come first: for a Reentrant lock and its like one for each
-	// process, for a Fair one all, also Redisson's; of a read-write lock the writers that go before readers, in no order.
-	// Other waiters only listen, and are not known.
+	// Waiters are those that queue on the server, first come first. A Reentrant lock and its like have one for each process.
+	// A Fair lock has all, also Redisson's. A read-write lock has the preferred writers, in no order. Other waiters only
+	// listen, and are not known.
 	Waiters []Waiter
-	// Token is the last fencing token that was given out; 0: none, or forgotten.
+	// Token is the last fencing token that was given out; 0 if there was none, or it is forgotten.
 	Token int64
-	// Members are those of a Multi or Quorum, which has no holders or waiters of its own; one that could not be asked has
-	// nothing but its Name.
+	// Members are the states of the locks that make up a Multi or Quorum, which has no holders or waiters of its own. A
+	// member that could not be asked has nothing but its Name.
 	Members []State
 }
 
-// Holder is one owner of a lock. More than one: the first hold was joined, or there are several readers.
+// Holder is one owner of a lock. There is more than one if the first hold was joined, or if there are several readers.
 type Holder struct {
 	Owner Owner
-	Count int
-	// Process is Options.Process of the holder's client, "" if it has Liveness off, has held for less than a heartbeat or
-	// has not been heard of for long.
+	Count int // how often it holds the lock
+	// Process is Options.Process of the holder's client. It is "" if that client has Liveness off, has held anything for less
+	// than a heartbeat, or has sent no heartbeat for long.
 	Process string
-	// Lease is the holder's own where the hold was joined or a reader's, otherwise the lock's. It is 0 for one that died.
+	// Lease is the holder's own if the hold was joined or is a reader's, otherwise the lock's. It is 0 if it has run out.
 	Lease time.Duration
-	// Write: it is the writer of a read-write lock. What it also reads are holders of their own.
+	// Write says that the holder is the writer of a read-write lock. Its read holds are holders of their own.
 	Write bool
 }
 
-// Waiter is one that queues for a lock. Behind it there may be others of its process.
+// Waiter is one that queues for a lock on the server. Others of its process may wait behind it.
 type Waiter struct {
 	Owner   Owner
-	Process string // as Holder's: it is known if the process holds something, too
-	// Waiting is for how long it has been in the queue; 0 if that is not known (Fair, ReadWrite).
+	Process string // as that of a Holder: it is known only if the process holds something
+	// Waiting is for how long the waiter has been in the queue; 0 if that is not known (Fair, ReadWrite).
 	Waiting time.Duration
 }
 
-// Inspect says who holds the lock of that name, of whatever kind, for how long, and who queues for it. It changes
-// nothing and is for people: what it says may be over when it is read. A Plain lock whose name is hashed is only found
-// by a Plain lock that hashes it, too. It costs one call, and one for each process that holds the lock and has
-// Options.Liveness on; of a Multi or Quorum, that for each member. Errors as of [Lock.IsLocked].
+// Inspect returns who holds the lock of that name, of whatever kind, for how long, and who queues for it. It changes
+// nothing. It is meant for people: what it returns may be out of date when it is read. A Plain lock whose name is hashed is
+// found only by a Plain lock of a client that hashes it, too.
+//
+// It costs one call, and one more for each process that holds the lock and has Options.Liveness on. Inspect of a Multi or
+// Quorum costs that for each member. Its errors are those of [Lock.IsLocked].
 func (l *Lock) Inspect(ctx context.Context) (State, error) {
 	if l.bad != nil {
 		return State{Name: l.Name()}, l.bad
@@ -128,24 +130,26 @@ func (l *single) describe(ctx context.Context, s *State, r inspectReply) {
 	}
 }
 
-// IsLocked reports whether anybody holds the lock. Like all questions it is asked until it is answered, ctx ends or five
-// CallTimeouts are over, and fails with ErrUnavailable, ErrUnknownOutcome, ErrClosed, ErrInvalidName, ErrInvalidOption,
-// ErrWrongType or what else the server answers.
+// IsLocked reports whether anybody holds the lock; of a side of a read-write lock, whether anybody holds that side.
+//
+// Like all calls that only ask, it tries until it is answered, ctx ends or, if ctx has no deadline, five CallTimeouts are
+// over. The error is ErrUnavailable, ErrUnknownOutcome, ErrClosed, ErrInvalidName, ErrInvalidOption, ErrWrongType,
+// ErrDenied, or another refusal of the server.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	q, err := l.query(ctx)
 	return q.owners > 0, err
 }
 
-// HoldCount is how often the owner that ctx carries (see [Hold.Context]) holds the lock, by the server's word; 0 if it does
-// not, or ctx carries none of this lock. While
-// other goroutines of the same owner are locking or unlocking it may be one off.
+// HoldCount returns how often the owner that ctx carries (see [Hold.Context]) holds the lock, by the server's word. It is 0
+// if the owner does not hold it, or if ctx carries no owner of this lock. While other goroutines of the same owner lock or
+// unlock, it may be off by one. Its errors are those of IsLocked.
 func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	q, err := l.query(ctx)
 	return int(q.count), err
 }
 
-// RemainingLease is how long the present lease still lasts if nobody renews it: 0 if nobody holds the lock, negative
-// if the lock has no end. Errors as of IsLocked.
+// RemainingLease returns how long the lock stays taken if nobody renews it: 0 if nobody holds the lock, negative if the lock
+// has no end. Its errors are those of IsLocked.
 func (l *Lock) RemainingLease(ctx context.Context) (time.Duration, error) {
 	q, err := l.query(ctx)
 	return q.left, err

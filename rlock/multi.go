@@ -18,37 +18,39 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// Multi describes several locks as one: acquired all or none, valid only while all are held, released together.
-// Redisson's RMultiLock. The locks may be of any kind and of several clients and servers; for all others they are the
+// Multi describes several locks as one: acquired all or none, valid only while all are held, released together. It is
+// Redisson's RMultiLock. The locks may be of any kind and of several clients and servers. For everybody else they are the
 // single locks that they are.
 //
-// The lock returned has its own WithWait, WithLease and WithLabel; those of its members are not used, but for labels
-// where it has none. One deadline counts for all. Acquiring under a hold's context re-enters what that context carries:
-// a hold of the Multi, or of any member. Opposite orders cannot deadlock: all processes acquire by key, and the same key
-// on several servers by the servers' addresses, which must therefore be the same text for all processes. What is held
-// already when a Multi is acquired under a context stays held meanwhile; that order is the caller's.
+// The returned lock has its own WithWait, WithLease and WithLabel. Those of its members are not used, except a member's
+// label if the returned lock has none. One deadline counts for all. Acquiring under a hold's context re-enters what that
+// context carries: a hold of the Multi, or of any member. Opposite orders cannot deadlock, because all processes acquire by
+// key; if keys on several servers are equal, by the servers' addresses, so all processes must know the servers by the same
+// addresses. A lock that is held already when a Multi is acquired under its context stays held meanwhile; that order is the
+// caller's.
 //
-//   - Lock and TryLock: on failure nothing is held; what a server does not confirm while there is time is given back in the
-//     background, which Close waits for. A *NotAcquiredError names the member that somebody else held. With a
-//     waitTime of 0 each member is asked once, up to the first that is held.
-//   - Hold: Err, Done and Context end when any member is lost, with that reason. The others stay held, and renewed,
-//     until Unlock: nothing releases a lock under running work. Until is that of the member that ends first. Extend and
-//     Unlock act on all at the same time; their errors are joined. UnlockAfter counts from when all were there. Owner is
-//     the members' owners, joined by commas, and goes with [Lock.WithOwner] of the same Multi. Token is that of the only
-//     Fenced member, if there is just one.
-//   - IsLocked: somebody holds one or more. HoldCount: the least of the counts of ctx's owners, 0 unless
-//     they hold all.
-//     RemainingLease: until all are free. ForceUnlock: takes all from whoever holds them.
+//   - Lock and TryLock: on failure nothing is held. What a server does not confirm in time is released in the
+//     background, which Close waits for. A *NotAcquiredError names the member that somebody else held. With a waitTime
+//     of 0 each member is asked once, until the first that is held.
+//   - Err, Done and Context of the Hold end when any member is lost, with that reason. The others stay held, and
+//     renewed, until Unlock, because nothing releases a lock under running work.
+//   - Until is that of the member that ends first. Extend and Unlock act on all members at the same time; their errors
+//     are joined. UnlockAfter counts from when all members were held.
+//   - Owner is the members' owners, joined by commas; pass it to [Lock.WithOwner] of the same Multi. Token is that of
+//     the Fenced member, if there is exactly one.
+//   - IsLocked reports whether somebody holds one or more members. HoldCount is the least of the counts of ctx's owners,
+//     0 unless they hold all. RemainingLease is the time until all are free. ForceUnlock takes all of them from their
+//     holders.
 //
-// A lock given twice counts once. Two kinds, or both sides of a ReadWrite lock, of one key are refused
-// (ErrInvalidOption), because they would wait for each other; so are nil, no locks at all, and locks that are Multi or
-// Quorum themselves. Two clients that differ in more than their names may not be known to be of one server: the same key
-// through both waits for itself.
+// A lock that is given twice counts once. Multi returns ErrInvalidOption for two kinds, or both sides of a ReadWrite lock,
+// on one key, because they would wait for each other; for nil; for no locks at all; and for locks that are a Multi or Quorum
+// themselves. If two clients reach one server by different addresses, Multi may not notice it: the same key through both
+// waits for itself.
 //
-// Cost: if all are Reentrant, NonReentrant or Spin locks of one client, and of one slot in a Cluster, and free, one script
-// call acquires them. Otherwise, and when one of them has to be waited for, it is one call and more for each, one after
-// the other, with the place in each queue that a single lock has; what is acquired first is held meanwhile, and renewed
-// whatever the lease. Unlock is one call for each, at the same time.
+// Cost: one script call acquires all members if they are free, are Reentrant, NonReentrant or Spin locks of one client, and
+// in a Cluster of one slot. Otherwise, and if one of them is held, each takes one call or more, one after the other, with
+// the place in each queue that a single lock has. The first ones are held meanwhile, and renewed whatever the lease. Unlock
+// is one call for each, at the same time.
 func Multi(locks ...*Lock) (*Lock, error) {
 	if len(locks) == 0 {
 		return nil, fmt.Errorf("rlock: %w: multi: no locks, must be one or more", ErrInvalidOption)

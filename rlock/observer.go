@@ -7,28 +7,28 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Observer is a set of functions told of what happens, each with a context and the lock's name; nil ones are skipped. They
-// run on the goroutine where it happens, some of them the watchdog's: they must return at once. One that panics is logged
-// and otherwise ignored.
+// Observer is a set of functions that are called when something happens, each with a context and the lock's name. A nil
+// function is skipped. They run on the goroutine where it happens, some of them on the watchdog's, so they must return at
+// once. A panic in one of them is logged and otherwise ignored.
 //
-// The context is that of the call that is spoken of: it carries the caller's span, and may have ended. What happens while
-// nobody calls, Renewed and Ended, comes with the values of the context of the acquisition, without its end, and TakenOver
-// with a context without values.
+// The context is that of the call in question: it has the caller's span, and may have ended. Renewed and Ended happen while
+// nobody calls; they get the values of the acquisition's context, without its end. TakenOver gets a context without values.
 type Observer struct {
-	// Acquired: a lock was acquired after waiting so long.
+	// Acquired is called when a lock was acquired. waited is how long the call took.
 	Acquired func(ctx context.Context, name string, waited time.Duration)
-	// NotAcquired: an acquisition ended without the lock, for the reason in err.
+	// NotAcquired is called when an acquisition ended without the lock. err is the call's error.
 	NotAcquired func(ctx context.Context, name string, waited time.Duration, err error)
-	// Released: Unlock ended, with its result, of a hold that lasted so long.
+	// Released is called when Unlock has ended. held is how long the hold lasted, err the call's error.
 	Released func(ctx context.Context, name string, held time.Duration, err error)
-	// Renewed: a renewal was confirmed (nil) or failed (err). A failure is not final; Ended says when a hold is lost.
+	// Renewed is called when a renewal was confirmed (nil) or failed (err). A failure is not final: Ended says when a hold
+	// is lost.
 	Renewed func(ctx context.Context, name string, err error)
-	// Ended: a hold ended without Unlock, with ErrLost, ErrMaxHold or ErrClosed.
+	// Ended is called when a hold ended without Unlock, with ErrLost, ErrMaxHold or ErrClosed.
 	Ended func(ctx context.Context, name string, why error)
-	// Woken: a sleeping waiter woke up to try again, because of a message or because its timer ran out.
+	// Woken is called when a sleeping waiter tries again, because of a message or because its timer ran out.
 	Woken func(ctx context.Context, name string, byMessage bool)
-	// TakenOver: this client removed so many holds of processes that are gone (Options.Liveness) from a lock that it waits
-	// for. Who acquires it then is another matter.
+	// TakenOver is called when this client has removed holds of crashed processes (Options.Liveness) from a lock that it
+	// waits for. Another process may acquire the lock then.
 	TakenOver func(ctx context.Context, name string, holds int)
 }
 

@@ -12,56 +12,60 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Options of a Client. The zero value is good.
+// Options are the settings of a Client. The zero value has the defaults. New refuses a value that is out of bounds with
+// ErrInvalidOption.
 type Options struct {
-	// KeyPrefix is put before every name to make its key. Redisson has none. Defaults to "".
+	// KeyPrefix is put before every name to make its key. Redisson has no prefix. Defaults to "".
 	KeyPrefix string
-	// WatchdogTimeout is the lease of a hold that is renewed for its holder: how long a crashed process blocks the
-	// others. It is renewed every third of it. At least 100 ms. Defaults to 30 s.
+	// WatchdogTimeout is the lease of a hold that is renewed for its holder: how long a crashed process blocks the others.
+	// It is renewed every third of that time. At least 100 ms. Defaults to 30 s.
 	WatchdogTimeout time.Duration
-	// PollCap is the longest a waiter sleeps without looking, whatever messages come or do not. At least 10 ms.
-	// Waiters in the server's queue look every 10 s all the same, with Liveness every Heartbeat. Defaults to 1 s.
+	// PollCap is the longest time for which a waiter sleeps before it asks again, whether or not messages come. At least 10
+	// ms. Waiters that queue on the server ask every 10 s in any case, with Liveness every Heartbeat. Defaults to 1 s.
 	PollCap time.Duration
-	// CallTimeout bounds one request to the server. A call that asks only, and whose context has no deadline,
-	// ends after five of them. At least 1 ms. Defaults to 500 ms.
+	// CallTimeout bounds one request to the server. A call that only asks, and whose context has no deadline, ends after
+	// five CallTimeouts. At least 1 ms. Defaults to 500 ms.
 	CallTimeout time.Duration
-	// MaxHold ends every hold after this time (ErrMaxHold), also one whose work is stuck. 0: no limit, the default.
-	// At least 10 ms.
+	// MaxHold ends every hold after this time (ErrMaxHold), even if its work is stuck. At least 10 ms. Defaults to 0: no
+	// upper limit.
 	MaxHold time.Duration
-	// TokenRetention is how long the last token of a Fenced lock is kept after its last grant. It matters where the
-	// server's clock may step back, and where Redisson holds the lock, too, which counts from 1 when the last token is
-	// gone. At least 1 min. Defaults to 24 h.
+	// TokenRetention is how long the last token of a Fenced lock is kept after its last grant. It matters if the server's
+	// clock may step back, and if Redisson takes the lock, too: Redisson counts from 1 when the last token is gone. At least
+	// 1 min. Defaults to 24 h.
 	TokenRetention time.Duration
-	// MinReplicas has every grant and every renewal confirmed by so many replicas (WAIT, on the same connection)
-	// within ReplicaTimeout: a grant that is not is taken back (ErrNotReplicated), a renewal that is not does not
-	// count. It makes it less likely that a failover forgets a hold, not impossible: another replica than those that
-	// confirmed may be promoted. Each call takes a connection for itself while it waits. 0: off, the default.
+	// MinReplicas is for how many replicas each grant and each renewal waits (WAIT, on the same connection), for
+	// ReplicaTimeout at most. If fewer have confirmed it by then, a grant is taken back (ErrNotReplicated), and a renewal
+	// does not count. It makes it less likely that a failover forgets a hold, not impossible: another replica than those
+	// that confirmed may be promoted. Each call occupies a connection while it waits. Defaults to 0: off.
 	MinReplicas int
-	// ReplicaTimeout bounds that wait; at least 1 ms, and less than CallTimeout. Defaults to half of CallTimeout.
+	// ReplicaTimeout bounds that wait. At least 1 ms, and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration
-	// Liveness has the locks of a crashed process taken over long before their leases are over, by the waiters of
-	// clients that have it on, too: about three Heartbeats after the crash. See "Crashed holders" in the package comment. It
-	// costs one script call for each Heartbeat in which the client holds anything (in a Cluster, for each sixteenth of the
-	// slots), however many locks that is, and a process that waits two reads every half Heartbeat for each name it waits
-	// for. The price: a hold ends (ErrLost) when no heartbeat was confirmed for three Heartbeats, however long its lease is. PollCap is at most a Heartbeat then. Off by
-	// default.
+	// Liveness sends heartbeats while the client holds locks, and takes the locks of crashed processes over long before
+	// their leases are over: about three Heartbeats after the crash. Holder and waiter both need it. See "Crashed holders"
+	// in the package comment. In return, a hold ends (ErrLost) if no heartbeat was confirmed for three Heartbeats, however
+	// long its lease is. PollCap is then at most a Heartbeat.
+	//
+	// It costs one script call for each Heartbeat in which the client holds anything, however many locks that is; in a
+	// Cluster, one for each sixteenth of the slots. A process that waits reads two keys every half Heartbeat for each name
+	// that it waits for. Defaults to off.
 	Liveness bool
-	// Heartbeat is the interval. 50 ms to 10 s. Defaults to 1 s.
+	// Heartbeat is the interval between heartbeats. 50 ms to 10 s. Defaults to 1 s.
 	Heartbeat time.Duration
-	// Process is what [Lock.Inspect] shows of this process while Liveness is on, to everybody who may read the keys.
-	// At most 256 bytes of UTF-8. Defaults to "host:pid".
+	// Process is what [Lock.Inspect] shows of this process while Liveness is on, to everybody who may read the keys. At most
+	// 256 bytes of UTF-8. Defaults to "host:pid".
 	Process string
-	// HashOver, if above 0, has names of Plain locks that are longer than so many bytes replaced in the key by their SHA-256
-	// in hex (64 bytes, after KeyPrefix): for names made of what users send. Such a name may be any text. Defaults to 0:
+	// HashOver is the length in bytes above which the name of a Plain lock is replaced in the key by its SHA-256 in hex (64
+	// bytes, after KeyPrefix). Use it for names made of what users send: a hashed name may be any text. Defaults to 0:
 	// never.
 	HashOver int
-	// Strict has New fail (ErrInvalidOption) if a server would evict keys when its memory is full (maxmemory-policy
-	// other than noeviction), which can take a lock from under its holder. Otherwise the first acquisition logs a
-	// warning. Where the server does not let us ask, neither happens.
+	// Strict makes New fail (ErrInvalidOption) if a server would evict keys when its memory is full, that is, if its
+	// maxmemory-policy is not noeviction. Eviction can take a lock from its holder. Without Strict the first acquisition
+	// logs a warning. If the server does not let us ask, neither happens.
 	Strict bool
-	// Logger gets a line when a hold is lost or forgotten. Defaults to slog.Default().
+	// Logger gets a line when a hold is lost or forgotten, and when the library works with less than it should. Defaults to
+	// slog.Default().
 	Logger *slog.Logger
-	// Observer is told of what happens, for metrics. Its nil functions are skipped.
+	// Observer is called with what happens, for metrics and traces. Functions that are nil are skipped.
 	Observer Observer
 }
 

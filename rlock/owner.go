@@ -41,14 +41,15 @@ func (l *single) leaseKey(owner string) string {
 	return l.key
 }
 
-// Owner is the text under which the server knows a holder: "<connectionID>:<n>", and ":<label>" where the lock has
-// one. It can be sent to another process, which joins the hold with [Lock.WithOwner].
+// Owner is the text under which the server knows a holder: "<connectionID>:<n>", and ":<label>" if the lock has one. It can
+// be sent to another process, which joins the hold with [Lock.WithOwner].
 type Owner string
 
-// Ours reports whether it is an owner of this library, not one of Redisson's.
+// Ours reports whether o is an owner of this library, and not one of Redisson's or another program's.
 func (o Owner) Ours() bool { return lease.Ours(string(o)) }
 
-// Label is the label of the Lock that the owner acquired, "" if it had none or the owner is not one of this library.
+// Label returns the label of the lock that the owner acquired; "" if it had none, or if the owner is not one of this
+// library.
 func (o Owner) Label() string {
 	parts := strings.SplitN(string(o), ":", 3)
 	if len(parts) < 3 || !o.Ours() {
@@ -64,16 +65,16 @@ func (o Owner) Label() string {
 // named is an owner that another process sent.
 type named struct{ owner Owner }
 
-// WithOwner returns ctx naming an owner of this lock, which another process sent (see [Hold.Owner]). Acquiring the
-// lock under it joins that owner's hold, at once and without waiting: the joiner gets a hold of its own, with its own
-// lease, and the lock is free when the last hold or join is released. An owner of this very client is re-entered.
+// WithOwner returns ctx with an owner of this lock, which another process sent (see [Hold.Owner]). Acquiring the lock under
+// it joins that owner's hold at once, without waiting. The joiner gets a hold of its own, with its own lease. The lock is
+// free when the last hold or join is released. If the owner is one of this very client, it is re-entered.
 //
-// Acquiring fails with ErrLost if that owner does not hold the lock any more, or has left it by [Hold.UnlockAfter], and
-// with ErrInvalidOption if the text is not an owner of this library (a Java holder's unlock would delete the lock under its
-// joiners) or the lock is not a Reentrant one.
+// Acquiring returns ErrLost if that owner does not hold the lock any more, or has left it by [Hold.UnlockAfter]. It returns
+// ErrInvalidOption if the lock is not a Reentrant one, or if the text is not an owner of this library: the unlock of a Java
+// holder would delete the lock under its joiners.
 //
-// A joiner that dies keeps the lock taken for no longer than its own lease, and so does an owner that dies while it is
-// joined; the server's clock decides.
+// A joiner that dies keeps the lock taken no longer than its own lease lasts. So does an owner that dies while it is joined.
+// The server's clock decides.
 func (l *Lock) WithOwner(ctx context.Context, o Owner) context.Context {
 	return l.form.withOwner(ctx, o)
 }
@@ -164,9 +165,8 @@ func (x *holdContext) Value(key any) any {
 	return x.Context.Value(key)
 }
 
-// Detach returns ctx without the owners it carries: what runs under it is nobody's re-entry, and waits for the locks
-// its starter holds like everybody else. It ends when ctx ends; add context.WithoutCancel for work that must outlive
-// the hold.
+// Detach returns ctx without the owners that it carries. An acquisition under it is nobody's re-entry: it waits for the
+// locks that its starter holds. It ends when ctx ends; add context.WithoutCancel for work that must outlive the hold.
 func Detach(ctx context.Context) context.Context { return detached{ctx} }
 
 type detached struct{ context.Context }

@@ -32,13 +32,13 @@ var plain = &kind{
 	manner: "plain",
 }
 
-// Plain describes the plain mutex of the Redis documentation: one string key, set with NX and PX to a value that
-// nobody else uses, deleted and prolonged only by who finds that value. It excludes every program that follows the
-// pattern on the same key, and no other kind of lock of this package, whose keys are hashes (ErrWrongType).
+// Plain describes the mutex of the Redis documentation: one string key, set with NX and PX to a value that nobody else uses.
+// Only the owner of that value deletes or prolongs it. A Plain lock excludes every program that follows the pattern on the
+// same key. It excludes no other kind of lock of this package: those are hashes, and the call returns ErrWrongType.
 //
-// It is not re-entered (ErrReentry). Our waiters are woken by our own releases; of a release by another program they
-// learn within Options.PollCap. Waiters of one process stand in line; there is no order among processes, and a TryLock with a
-// waitTime of 0 may overtake all that wait.
+// It cannot be re-entered (ErrReentry). Its releases wake the waiters of this library. If another program releases it, they
+// learn of that within Options.PollCap. Waiters of one process stand in line. There is no order among processes, and a
+// TryLock with a waitTime of 0 may overtake all waiters.
 //
 // Names longer than Options.HashOver are hashed.
 func (c *Client) Plain(name string) *Lock {

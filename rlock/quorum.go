@@ -20,46 +20,51 @@ func voting(k *kind) *kind {
 
 var votingKinds = map[*kind]*kind{reentrant: voting(reentrant), nonReentrant: voting(nonReentrant), spinning: voting(spinning)}
 
-// Quorum describes a lock that is held by whoever holds a majority of its members, each on a server of its own: Redlock.
-// It stays available, and exclusive, while any minority of the servers is down, slow, cut off, or has lost its data. The
-// servers must be independent: a server that fails over to a replica may forget a vote it gave, which is why clients of a
-// Sentinel or a Cluster are refused.
+// Quorum describes a lock that is held by the owner of a majority of its members, each on a server of its own: Redlock. It
+// stays available, and exclusive, while any minority of the servers is down, slow, disconnected, or has lost its data. The
+// servers must be independent. A server that fails over to a replica may forget a vote that it gave, so Quorum refuses
+// clients of a Sentinel or a Cluster.
 //
-// There must be at least 3 members, of kinds Reentrant, NonReentrant or Spin, usually of the same name, each of another
-// server; an odd number is best. Two members of one rueidis client or hub are refused here, two clients of one server when
-// the servers have said who they are (their run_id), which is waited for once: both are ErrInvalidOption. Use the name for
+// There must be at least 3 members, of kinds Reentrant, NonReentrant or Spin, usually of the same name, each on another
+// server. An odd number is best. Quorum refuses two members of one rueidis client or hub (ErrInvalidOption). The first
+// acquisition refuses two clients of one server, after the servers have said which they are (their run_id). Use the name for
 // nothing else on these servers, and the same lease in all processes.
 //
-// The lock returned has its own WithWait, WithLease and WithLabel; those of its members are not used, but for labels where
-// it has none.
+// The returned lock has its own WithWait, WithLease and WithLabel. Those of its members are not used, except a member's
+// label if the returned lock has none.
 //
-//   - Lock and TryLock ask all servers at the same time, each once and for a tenth of the lease, 500 ms
-//     (Options.CallTimeout) at most. They return as soon as a majority has granted, or cannot be had; then everything is
-//     given back. A server that answers later joins the hold. Who waits asks again when members are released, after a
-//     random pause that grows while votes are split, and every PollCap. No order is kept among processes.
-//   - Hold: it lasts while a majority of its members last, each renewed on its own; Until is the end of the last majority.
-//     Each member's deadline leaves lease/100 + 2 ms, or the Margin if that is more, for clocks that drift apart. A
-//     member that was not had, or is lost because its server restarted, is asked for again, soon and then every third of
-//     the lease, if the hold is renewed. ErrMaxHold and ErrClosed of any member end the hold. Extend and Unlock need a
-//     majority's answer; Unlock goes on for the others in the background, and Extend is for no longer than a server must
-//     have been up. A restarted server forgets the minimum time of UnlockAfter like any vote. Owner is the members' owners,
-//     joined by commas, with nothing for one that is not held; it goes with [Lock.WithOwner] of the same Quorum. There is
-//     no Token.
-//   - IsLocked: fewer than a majority are free. RemainingLease: until a majority are. HoldCount: what a majority has.
+//   - Lock and TryLock ask all servers at the same time, each once, for a tenth of the lease and at most
+//     Options.CallTimeout. They return as soon as a majority has granted its vote, or cannot do so any more; then all
+//     votes are given back. A vote that comes later joins the hold. A waiter asks again when members are released, after
+//     a random pause that grows while votes are split, and every PollCap. There is no order among processes.
+//   - The hold lasts while a majority of its members last, each renewed on its own. Until is the instant up to which a
+//     majority can be trusted. Each member's deadline allows lease/100 + 2 ms, or the Margin if that is more, for clocks
+//     that drift apart.
+//   - A vote that was not granted, or was lost because its server restarted, is asked for again if the hold is renewed:
+//     soon, and then every third of the lease. ErrMaxHold and ErrClosed of any member end the hold.
+//   - Extend and Unlock need the answers of a majority. Unlock goes on for the others in the background. Extend is at
+//     most for as long as a server must have been up to vote. A restarted server forgets the time of UnlockAfter like
+//     any vote.
+//   - Owner is the members' owners, joined by commas, and empty for a member that is not held; pass it to
+//     [Lock.WithOwner] of the same Quorum. There is no Token.
+//   - IsLocked reports whether fewer members than a majority are free. RemainingLease is the time until a majority is
+//     free. HoldCount is the count that a majority has.
 //
-// Errors are ErrNotAcquired if a majority was asked and somebody else holds too many; ErrUnavailable or ErrUnknownOutcome
-// if too few servers could be asked.
+// Acquiring returns ErrNotAcquired if a majority was asked and others hold too many of them. It returns ErrUnavailable or
+// ErrUnknownOutcome if too few servers could be asked.
 //
-// A server votes when it has been up for as long as the greater of the lease and its client's Options.WatchdogTimeout:
-// before, it may have forgotten a vote that it gave and that still counts. So the first acquisition after a deployment of
-// all servers takes that long; until then it fails, or waits, with an error that says for how long (ErrUnavailable).
+// A server votes only when it has been up for as long as the lease, or Options.WatchdogTimeout of its client if that is
+// longer. Before that it may have forgotten a vote that it gave and that still counts. So if all servers were started
+// together, the first acquisition takes that long: until then it waits, or fails with an ErrUnavailable that says for how
+// long.
 //
-// What a majority cannot promise: a server whose data is deleted while it runs (FLUSHALL, DEL, eviction), or whose clock
-// steps forward, can give the same vote twice, and one such vote may be enough for a second holder. Have the resource refuse
-// the late where that matters.
+// A majority cannot promise everything. A server whose data is deleted while it runs (FLUSHALL, DEL, eviction), or whose
+// clock steps forward, can give the same vote twice, and one such vote may be enough for a second holder. Where that
+// matters, use a resource that checks for late acts.
 //
-// Cost: one script call to each server to acquire, one to release, in parallel; a renewal to each every third of the
-// lease. The call to acquire runs INFO, whose right the user must have. Who waits subscribes to each member's channel.
+// Cost: one script call to each server to acquire and one to release, in parallel, and a renewal to each every third of the
+// lease. The call to acquire runs INFO, for which the user needs the right. A waiter subscribes to the channel of each
+// member.
 func Quorum(locks ...*Lock) (*Lock, error) {
 	if len(locks) < 3 {
 		return nil, fmt.Errorf("rlock: %w: quorum: %d locks, must be 3 or more", ErrInvalidOption, len(locks))

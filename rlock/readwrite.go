@@ -109,45 +109,44 @@ func (l *single) readKeys(owner string) []string {
 	return slices.Concat(l.keys, []string{timeoutKey(l.key, owner, 1)})
 }
 
-// ReadWriteLock describes a lock with two sides, Redisson's RReadWriteLock: any number of readers, or one writer. Like
-// Lock it is immutable and holds no state. Its sides are Locks with all that Locks can do, except to be joined from
-// another process.
+// ReadWriteLock describes a lock with two sides: any number of readers, or one writer. It is Redisson's RReadWriteLock. Like
+// Lock it is immutable and has no state. Its sides are Locks and do everything that Locks do, except that another process
+// cannot join them.
 //
-// Both sides are re-entered under a context of a hold of theirs. Under a context of a write hold the read side is
-// acquired too, at once: as a hold of its own, with its own owner and lease, which may outlive the write hold. When that
-// one is released the lock is open to other readers, and waiting ones are woken. The other way round is refused: Write
-// under a context of a read hold is ErrReentry, at once, because it would wait for itself; release the read hold first,
-// and look again at what was read.
+// Each side is re-entered under a context of one of its holds. Under a context of a write hold the read side is acquired at
+// once, as a hold of its own, with its own owner and lease; it may outlive the write hold. When the write hold is released,
+// other readers can acquire the lock, and waiting ones are woken. The reverse is refused: Write under a context of a read
+// hold returns ErrReentry at once, because it would wait for itself. Release the read hold first, and check again what was
+// read.
 //
-// Every reader has a lease of its own, in the server's time: a reader that dies keeps writers out until its own lease is
+// Every reader has a lease of its own, in the server's time. A reader that dies keeps writers out until its own lease is
 // over, whatever other readers do.
 //
-// Waiting readers each ask for themselves, and all of them acquire when a writer is through; of the writers that wait in
-// one process one asks. There is no queue on the server: who waits is woken by releases and looks at least every
-// Options.PollCap, and no order is kept. While a waiter asks, so may others: writers can wait for as long as readers keep
-// coming, unless they are preferred. A TryLock with a waitTime of 0 is one of those others.
+// Each waiting reader asks for itself, and all of them acquire when a writer has released the lock. Of the writers that wait
+// in one process one asks. There is no queue on the server and no order: waiters are woken by releases and ask at least
+// every Options.PollCap, and anybody may acquire in between. So writers can wait for as long as readers keep coming, unless
+// the writers are preferred.
 type ReadWriteLock struct{ read, write *Lock }
 
-// ReadWrite describes the read-write lock of that name. A name that cannot be used is reported by every call on its
-// sides. The name of a read-write lock is not to be used for another kind of lock: each excludes the other, but is not
-// woken by it.
+// ReadWrite describes the read-write lock of that name. If the name cannot be used, every call on its sides returns
+// ErrInvalidName. Do not use the name for another kind of lock: each would exclude the other, but not wake its waiters.
 func (c *Client) ReadWrite(name string) *ReadWriteLock {
 	return &ReadWriteLock{c.lock(name, rwRead), c.lock(name, rwWrite)}
 }
 
-// Read is the side that any number of owners can hold at the same time, while nobody else holds the other.
+// Read returns the side that any number of owners can hold at the same time, while nobody else holds the other side.
 func (x *ReadWriteLock) Read() *Lock { return x.read }
 
-// Write is the side that one owner holds at a time, while nobody else holds either.
+// Write returns the side that one owner holds at a time, while nobody else holds either side.
 func (x *ReadWriteLock) Write() *Lock { return x.write }
 
-// PreferWriters returns the same lock whose waiting writers go first: from a writer's first refused request until it
-// acquires or gives up, new readers wait, so that no flood of them can starve it. Readers that are in may re-enter, and
-// so may a writer read.
+// PreferWriters returns the same lock, whose waiting writers go first. From a writer's first refused request until the
+// writer acquires the lock or gives up, new readers wait, so that no flood of readers can starve it. Readers that hold the
+// lock may re-enter it, and a writer may still read under its own hold.
 //
-// It concerns the writers that wait on what is returned, and every reader of this library in any process; Redisson's
-// readers do not know of it. A writer that dies while it waits keeps readers out for two and a half of its PollCaps. With
-// a waitTime of 0 nobody waits, and no reader is kept out. A flood of writers can starve readers.
+// Only the writers that wait on the returned lock are preferred. Every reader of this library waits for them, in any
+// process; Redisson's readers do not. A writer that dies while it waits keeps readers out for two and a half of its
+// PollCaps. A writer with a waitTime of 0 does not wait and keeps no reader out. A flood of writers can starve readers.
 func (x *ReadWriteLock) PreferWriters() *ReadWriteLock {
 	w := *x.write.form.(*single)
 	w.kind = rwWriteFirst
@@ -162,8 +161,8 @@ func (l *single) field(owner string) string {
 	return owner
 }
 
-// resolve decides whether acquiring l under a context that carries own is a re-entry, of again, or a new hold under a
-// write hold of the same lock.
+// resolve decides, for an acquisition of l under a context that carries own, whether it is a re-entry (again is its owner)
+// or a new hold under a write hold of the same lock (under is the owner of that).
 func (l *single) resolve(own *owner) (again, under *owner, err error) {
 	switch {
 	case own == nil || own.lock.kind.side == l.kind.side:

@@ -1,6 +1,6 @@
 // Package locker provides a [sync.Locker] on a lock of package rlock, for code that wants one and cannot be changed.
 //
-// A sync.Locker cannot say what matters about a lock on a network: that it could not be had, and that it was lost. So
-// this adapter panics for the first and calls a function for the second. Use rlock itself wherever you can: its Lock
-// returns an error and its Hold has a context that ends with it.
+// A sync.Locker has no way to report that a network lock could not be acquired, or that it was lost. So this adapter panics in
+// the first case and calls a function in the second. Use package rlock itself wherever you can: its Lock returns an error, and
+// its Hold has a context that ends with it.
 package locker

@@ -13,8 +13,8 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// Locker is one lock for all goroutines that share it: they exclude each other, and all other holders of the lock. It is
-// not re-entrant, like sync.Mutex. It is safe for concurrent use and must not be copied.
+// Locker is one lock for all goroutines that share it: they exclude each other, and all other holders of the lock. Like
+// sync.Mutex it is not re-entrant. It is safe for concurrent use and must not be copied.
 type Locker struct {
 	ctx  context.Context
 	lock *rlock.Lock
@@ -31,13 +31,14 @@ var _ sync.Locker = (*Locker)(nil)
 // unlockTime bounds an Unlock's waiting for the server; the release goes on in the background after that.
 const unlockTime = 5 * time.Second
 
-// New returns a Locker on l. ctx bounds every Lock's waiting; l's WithWait bounds that for holders other than this Locker.
-// An owner of l that ctx carries is not used.
+// New returns a Locker on l. ctx bounds the waiting of every Lock. WithWait of l bounds the waiting for holders other than
+// this Locker. An owner of l that ctx carries is not used.
 //
-// lost, which may not be nil, is told as soon as it is known that the lock is no longer held though Unlock was not
-// called, and when an Unlock is not confirmed: with the errors of [rlock.Hold.Err] and [rlock.Hold.Unlock]. What was done
-// under the lock may have been done beside somebody else. It runs on a goroutine of its own or on Unlock's. It must not refer
-// to the Locker: a locked Locker that nobody can reach any more is renewed no longer, like an [rlock.Hold].
+// lost is called when the lock is known to be no longer held although Unlock was not called, with the error of
+// [rlock.Hold.Err]; and when an Unlock is not confirmed, with that of [rlock.Hold.Unlock]. What was done under the lock may
+// have been done beside somebody else. lost runs on a goroutine of its own, or on that of Unlock. It must not be nil. It
+// must not refer to the Locker: if the program can no longer reach a locked Locker, its lock is renewed no more, as that of
+// a forgotten [rlock.Hold].
 func New(ctx context.Context, l *rlock.Lock, lost func(error)) *Locker {
 	if ctx == nil || l == nil || lost == nil {
 		panic("locker: New needs a context, a lock and a function to be told of its loss")
@@ -45,8 +46,8 @@ func New(ctx context.Context, l *rlock.Lock, lost func(error)) *Locker {
 	return &Locker{ctx: rlock.Detach(ctx), lock: l, lost: lost, turn: make(chan struct{}, 1)}
 }
 
-// Lock acquires the lock. It panics with an error, [rlock.Lock.Lock]'s, if that cannot be: ctx ended, the lock's WithWait
-// is over, its client is closed or its name invalid. While the server cannot be asked it goes on trying.
+// Lock acquires the lock. It panics with the error of [rlock.Lock.Lock] if it cannot: ctx has ended, the time of WithWait is
+// over, the client is closed or the name is invalid. While the server cannot be asked, Lock tries again.
 func (x *Locker) Lock() {
 	select {
 	case x.turn <- struct{}{}:
@@ -69,7 +70,8 @@ func (x *Locker) Lock() {
 	}
 }
 
-// TryLock acquires the lock if it is free and reports whether it did; also false if the server could not be asked.
+// TryLock acquires the lock if it is free, and reports whether it did. It returns false, too, if the server could not be
+// asked.
 func (x *Locker) TryLock() bool {
 	select {
 	case x.turn <- struct{}{}:
@@ -92,8 +94,9 @@ func (x *Locker) take(hold *rlock.Hold) {
 	go watch(hold.Done(), weak.Make(hold), x.told, x.lost)
 }
 
-// watch tells of the end of a hold. It lasts as long as the hold, and refers neither to it nor to the Locker: a locked Locker
-// that is dropped would otherwise be renewed for ever.
+// watch tells of the end of a hold. It lasts as long as the hold. It refers neither to the hold, except by a weak pointer,
+// nor to the Locker: whatever listens on a context of the hold keeps the hold in use, and a locked Locker that is dropped
+// would be renewed for ever (TestALockedLockerThatIsDroppedIsRenewedNoMore).
 func watch(over <-chan struct{}, hold weak.Pointer[rlock.Hold], told *atomic.Bool, lost func(error)) {
 	<-over
 	why := rlock.ErrLost // of one that was dropped
@@ -105,8 +108,8 @@ func watch(over <-chan struct{}, hold weak.Pointer[rlock.Hold], told *atomic.Boo
 	}
 }
 
-// Unlock releases the lock. It panics if it is not locked. What it cannot confirm is told to the function given to New,
-// unless the loss was told before.
+// Unlock releases the lock. It panics if the Locker is not locked. If the release is not confirmed, the function given to
+// New is called, unless it was called for the loss before.
 func (x *Locker) Unlock() {
 	x.mu.Lock()
 	hold, told := x.hold, x.told
