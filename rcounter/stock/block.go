@@ -21,138 +21,120 @@ import (
 const (
 	// minBlockTTL is the shortest time for which a block may be handed out.
 	minBlockTTL = 10 * time.Millisecond
-	// blockMargin of a block's time is what its owner stops early: its clock and the server's may run apart by that.
+	// blockMargin: an owner stops a hundredth of the block's time early. So far may its clock and the server's run apart.
 	blockMargin = 100
 )
 
-// What the server answers about blocks.
-var (
-	// ErrBlockEnded: the block was settled, or closed by its owner; it stands as it was.
-	ErrBlockEnded = errors.New("block ended")
-	// ErrBlockHeld: its owner may still hand out units of it. Blocks tells for how long.
-	ErrBlockHeld = errors.New("block held")
-	// ErrNoBlock: there is no such stock, or no such block of it.
-	ErrNoBlock = errors.New("no such block")
-)
-
-// Block is a number of units, without claimants, that one process may hand out by itself, with no round trip for each:
+// Block is a number of units, without claimants, that one process hands out by itself, with no round trip for each:
 // for a crowd that asks faster than a server answers. It is safe for concurrent use.
 //
 // The units are sold from the moment the block is made. Close gives back those not handed out. If the process dies,
 // its units stay sold: nothing is handed out twice, and too little is sold by at most what was left of its blocks.
-// Stock.Blocks lists such blocks, and once their time is over Stock.SettleBlock closes them in the owner's place, given
+// Stock.Blocks lists such blocks. Once the time of one is over, Stock.SettleBlock ends it in the owner's place, given
 // how many units were handed out, which the caller's own records must tell. That is safe because Take stops by itself
-// when the block's time is over, by this machine's monotonic clock, a hundredth of the time early, before the server's
-// clock has come so far. (Not if that is stepped forward.) Flush prolongs the time.
+// when the block's time is over, by this machine's monotonic clock, a hundredth of the time early: before the server's
+// clock has come so far. (Not if that clock is stepped forward.) Flush prolongs the time.
 //
-// A unit that was handed out goes back to the stock by ReturnAny: Grant{Outcome: Granted, Request: the block's ID,
-// Ordinal, N: 1}.
+// A unit that was handed out goes back to the stock by ReturnAny, given the block's Grant with Ordinal set to the unit and
+// N set to 1.
 type Block struct {
-	s       *Stock
-	id      string
-	ttl     time.Duration
-	outcome Grant
+	s   *Stock
+	id  string
+	ttl time.Duration
 
 	mu    sync.Mutex
+	grant Grant // only Until changes
 	taken int64
-	until time.Time
-	ended error // set by Close, and by the server's word that it is over
+	ended error // set by Close, and when the server says that the block is over
 }
 
 // Block claims up to n units as a block, for ttl: at least 10 ms, and longer than anything that may keep the process
 // from flushing. Fewer are granted if fewer are left; none, and an empty Block whose Grant says why, if the stock does
 // not sell. One round trip, repeated until answered.
 //
-// After an error the caller has no units. What the server may have granted all the same is returned in the background as soon
-// as the server can be asked, for as long as five call timeouts; after that it is a block like that of a dead process.
+// After an error the caller has no units. Units that the server may have granted all the same are returned in the
+// background as soon as the server can be asked, for at most five call timeouts; after that they are a block like that
+// of a dead process.
 //
 // Errors: ErrInvalidOption for n or ttl, ErrNotReplicated, and those of Claim.
 func (s *Stock) Block(ctx context.Context, n int64, ttl time.Duration) (_ *Block, err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.refused); err != nil {
+	if err := cmp.Or(s.usable(), checkN(n), checkTTL(ttl, minBlockTTL)); err != nil {
 		return nil, err
-	}
-	if err := checkN(n); err != nil {
-		return nil, err
-	}
-	if ttl < minBlockTTL || ttl > maxLifetime {
-		return nil, errs.InvalidOption("ttl", ttl, fmt.Sprintf("between %v and %v", minBlockTTL, maxLifetime))
 	}
 	b := &Block{s: s, id: session.RecordID(), ttl: ttl}
 	sent := time.Now()
-	g, err := s.block(ctx, b.id, n, ttl)
-	s.c.claimed(ctx, s.name, sent, g.Outcome, g.N, err)
-	if err != nil {
-		if errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrNotReplicated) {
-			ctx := context.WithoutCancel(ctx)
-			s.c.calls.Finish(func() {
-				_, err := s.endBlock(ctx, session.CallID(), b.id, 0, blockClose, 0)
-				if err != nil && !errors.Is(err, ErrBlockEnded) && !errors.Is(err, ErrNoBlock) && !errors.Is(err, ErrNotReplicated) {
-					s.c.failed(ctx, notEnded, s.name, err)
-				}
-			})
-		}
-		return nil, err
+	b.grant, err = s.obtain(ctx, nil, func() (Grant, error) { return s.block(ctx, b.id, n, ttl) })
+	switch {
+	case err == nil:
+		b.prolong(sent)
+		return b, nil
+	case errors.Is(err, ErrUnknownOutcome), errors.Is(err, ErrNotReplicated):
+		ctx := context.WithoutCancel(ctx)
+		s.c.calls.Finish(func() {
+			_, err := s.endBlock(ctx, session.CallID(), b.id, 0, blockClose, 0)
+			if err != nil && !errors.Is(err, ErrBlockEnded) && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrNotReplicated) {
+				s.c.failed(ctx, notEnded, s.name, err)
+			}
+		})
 	}
-	b.outcome = g
-	b.prolong(sent)
-	return b, nil
+	return nil, err
 }
 
-// prolong moves the end to ttl after sent, less the margin.
+// prolong moves the end to ttl after sent, less the margin. It is never moved back: a Flush that is answered late was sent
+// early.
 func (b *Block) prolong(sent time.Time) {
-	if until := sent.Add(b.ttl - b.ttl/blockMargin); until.After(b.until) {
-		b.until = until
+	if until := sent.Add(b.ttl - b.ttl/blockMargin); b.grant.Won() && until.After(b.grant.Until) {
+		b.grant.Until = until
 	}
 }
 
-// ID names the block in Stock.Blocks.
-func (b *Block) ID() string { return b.id }
-
-// Grant is the answer to the claim: Ordinal to Ordinal + N - 1 are the block's units, if Won.
-func (b *Block) Grant() Grant { return b.outcome }
+// Grant is the answer to the claim. If Won, Ordinal to Ordinal + N - 1 are the block's units, Request is the id by which
+// Stock.Blocks and SettleBlock know it, and Until is when Take stops unless Flush prolongs the block.
+func (b *Block) Grant() Grant {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.grant
+}
 
 // Take hands out the next unit. It is false when there is none left, when the block's time is over, and after Close.
 // No round trip.
 func (b *Block) Take() (ordinal int64, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.ended != nil || b.taken == b.outcome.N || !time.Now().Before(b.until) {
+	if b.left() == 0 {
 		return 0, false
 	}
 	b.taken++
-	return b.outcome.Ordinal + b.taken - 1, true
+	return b.grant.Ordinal + b.taken - 1, true
 }
 
-// Left is how many units Take may still hand out.
+// Left is how many units Take may still hand out: none after the block's time, and after Close.
 func (b *Block) Left() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.ended != nil || !time.Now().Before(b.until) {
+	return b.left()
+}
+
+func (b *Block) left() int64 {
+	if b.ended != nil || !time.Now().Before(b.grant.Until) {
 		return 0
 	}
-	return b.outcome.N - b.taken
+	return b.grant.N - b.taken
 }
 
-// Until is when Take stops, on this machine's monotonic clock, unless Flush moves it.
-func (b *Block) Until() time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.until
-}
-
-// Flush tells the server how many units have been handed out, so that after a crash no fewer are settled, and
-// prolongs the block's time: it has ttl left from before this call, also if it was over. One round trip, repeated until
-// answered. ErrBlockEnded if it was settled meanwhile: Take stops; ErrNoBlock if the stock is gone.
+// Flush tells the server how many units have been handed out, so that no fewer are settled after a crash, and
+// prolongs the block: it has ttl left, counted from before this call, also if its time was over. One round trip, repeated
+// until answered. ErrBlockEnded: it was settled meanwhile, or closed, and Take stops. ErrNotFound: the stock is gone.
 func (b *Block) Flush(ctx context.Context) (err error) {
 	defer edge(&err)
-	if err := b.s.c.calls.Usable(b.s.refused); err != nil {
+	if err := b.s.usable(); err != nil {
 		return err
 	}
 	b.mu.Lock()
-	taken, ended := b.taken, b.ended
+	taken, ended, won := b.taken, b.ended, b.grant.Won()
 	b.mu.Unlock()
-	if ended != nil || !b.outcome.Won() {
+	if ended != nil || !won {
 		return ended
 	}
 	sent := time.Now()
@@ -162,14 +144,14 @@ func (b *Block) Flush(ctx context.Context) (err error) {
 	switch {
 	case err == nil:
 		b.prolong(sent)
-	case errors.Is(err, ErrBlockEnded) && b.ended == nil, errors.Is(err, ErrNoBlock) && b.ended == nil:
+	case b.ended == nil && (errors.Is(err, ErrBlockEnded) || errors.Is(err, ErrNotFound)):
 		b.ended = err
 	}
 	return err
 }
 
 // Close ends the handing out, at once, and gives back what is left. It may be called again after an error, until it
-// returns nil or ErrBlockEnded (it was settled meanwhile); until then, and if it never does, what is left stays sold. One
+// returns nil or ErrBlockEnded (it was settled meanwhile). Until then, and if it never does, what is left stays sold. One
 // round trip, repeated until answered.
 func (b *Block) Close(ctx context.Context) (err error) {
 	defer edge(&err)
@@ -177,13 +159,10 @@ func (b *Block) Close(ctx context.Context) (err error) {
 	if b.ended == nil {
 		b.ended = fmt.Errorf("%w: %q, closed", ErrBlockEnded, b.id)
 	}
-	taken := b.taken
+	taken, won := b.taken, b.grant.Won()
 	b.mu.Unlock()
-	if err := b.s.c.calls.Usable(b.s.refused); err != nil {
+	if err := b.s.usable(); err != nil || !won {
 		return err
-	}
-	if !b.outcome.Won() {
-		return nil
 	}
 	_, err = b.s.endBlock(ctx, "close-"+b.id, b.id, taken, blockClose, 0)
 	return err
@@ -191,41 +170,37 @@ func (b *Block) Close(ctx context.Context) (err error) {
 
 // BlockStatus is a block as the server has it.
 type BlockStatus struct {
-	ID string
-	// Owner is the machine and the process that made it, as that machine calls itself, until it has ended.
+	// Grant has the block's units and its id, Request. Until is when the owner hands out units no longer and the block can be
+	// settled, counted from when the server's answer was here; zero if it has ended.
+	Grant Grant
+	// Owner is the machine and the process that made the block, as that machine calls itself; empty if it has ended.
 	Owner string
-	// Ordinal to Ordinal + N - 1 are its units. The first Taken of them were handed out, as the owner said last, or
-	// who settled it.
-	Ordinal, N, Taken int64
+	// Taken is how many of the units were handed out, in the order of their ordinals, as the owner or SettleBlock said last.
+	Taken int64
 	// Ended reports that the rest was given back, by the owner or by SettleBlock.
 	Ended bool
-	// Left is for how long the owner may hand out units: 0 or less if the block can be settled.
-	Left time.Duration
 }
 
-// Blocks lists the stock's blocks, those ended included, by their units. A round trip for about 500.
+// Blocks lists the stock's blocks, also those that have ended, by their ordinals. One round trip for about 500.
 func (s *Stock) Blocks(ctx context.Context) (_ []BlockStatus, err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.refused); err != nil {
+	if err := s.usable(); err != nil {
 		return nil, err
 	}
 	return s.blocks(ctx, blocksPage)
 }
 
 // SettleBlock ends a block whose owner is gone, in its place: the first taken of its units were handed out, the rest goes
-// back to the stock, and how many those were is returned. Ordinals are handed out in their order; so taken is the
-// highest one that the caller's own records know, minus the block's Ordinal, plus 1, or 0 if they know none. They must be asked
-// after the block's time is over and whatever the owner had begun is done, or a unit that was handed out goes out twice.
+// back to the stock. It returns the number of units that went back. Ordinals are handed out in their order; so taken is the
+// highest one that the caller's own records know, minus the block's Ordinal, plus 1, or 0 if they know none. Read them
+// after the block's time is over and the owner's work has ended, or a unit that was handed out is sold twice.
 // One round trip, repeated until answered.
 //
-// ErrBlockHeld before its time is over. ErrBlockEnded: it has been closed or settled. ErrInvalidOption: taken is less
-// than what the owner said, or more than there were. ErrNoBlock. Nothing is changed then.
+// ErrBlockHeld: its time is not over. ErrBlockEnded: it was closed or settled before. ErrInvalidOption: taken is less
+// than what the owner said, or more than there were. ErrNotFound. Nothing is changed then.
 func (s *Stock) SettleBlock(ctx context.Context, id string, taken int64) (returned int64, err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.refused); err != nil {
-		return 0, err
-	}
-	if err := keyname.Required("id", id); err != nil {
+	if err := cmp.Or(s.usable(), keyname.Required("id", id)); err != nil {
 		return 0, err
 	}
 	if taken < 0 || taken > maxLimit {
@@ -243,8 +218,7 @@ var (
 // block runs block.lua.
 func (s *Stock) block(ctx context.Context, id string, n int64, ttl time.Duration) (Grant, error) {
 	host, _ := os.Hostname() // or nothing
-	v, unconfirmed := s.sure(ctx, 3, blockScript, id, s.c.calls.Mark(), strconv.FormatInt(n, 10), script.Millis(ttl), host+":"+strconv.Itoa(os.Getpid()))
-	return s.granted("block", id, v, unconfirmed)
+	return s.grant(ctx, blockScript, id, id, decimal(n), script.Millis(ttl), host+":"+strconv.Itoa(os.Getpid()))
 }
 
 type blockAct string
@@ -257,7 +231,7 @@ const (
 
 // endBlock runs block_end.lua.
 func (s *Stock) endBlock(ctx context.Context, call, id string, taken int64, act blockAct, ttl time.Duration) (returned int64, err error) {
-	v, err := s.sure(ctx, 3, blockEndScript, call, s.c.calls.Mark(), id, strconv.FormatInt(taken, 10), string(act), script.Millis(ttl))
+	v, err := s.sure(ctx, 3, blockEndScript, call, s.c.calls.Mark(), id, decimal(taken), string(act), script.Millis(ttl))
 	if err != nil {
 		return 0, err
 	}
@@ -269,7 +243,7 @@ func (s *Stock) endBlock(ctx context.Context, call, id string, taken int64, act 
 	case 3:
 		return 0, errs.InvalidOption("taken", taken, fmt.Sprintf("at least %d, which its owner has handed out, and at most its units", v[1]))
 	case stockNone:
-		return 0, fmt.Errorf("%w: %q of %q", ErrNoBlock, id, s.keys[0])
+		return 0, fmt.Errorf("%w: block %q of %q", ErrNotFound, id, s.keys[0])
 	}
 	return v[2], s.verdict(v)
 }
@@ -290,7 +264,7 @@ func (s *Stock) blocks(ctx context.Context, size int) ([]BlockStatus, error) {
 		v, err1 := parts[0].AsIntSlice()
 		next, err2 := parts[1].ToString()
 		entries, err3 := parts[2].AsStrSlice()
-		if errors.Join(err1, err2, err3) != nil || len(v) < 2 || len(entries)%3 != 0 {
+		if errors.Join(err1, err2, err3) != nil || len(v) < 3 || len(entries)%3 != 0 {
 			return nil, bad
 		}
 		if v[0] == stockNone {
@@ -300,11 +274,12 @@ func (s *Stock) blocks(ctx context.Context, size int) ([]BlockStatus, error) {
 			return nil, err
 		}
 		for i := 0; i < len(entries); i += 3 {
-			b, ok := parseBlock(entries[i], entries[i+1], entries[i+2], v[1])
+			b, ok := parseBlock(entries[i+1], entries[i+2], v[2])
 			if !ok {
 				return nil, corrupt(s.keys[0], -1, 0)
 			}
-			byID[b.ID] = b
+			b.Grant.Request, b.Grant.Epoch = entries[i], v[1]
+			byID[entries[i]] = b
 		}
 		if cursor = next; cursor == "0" {
 			break
@@ -314,27 +289,23 @@ func (s *Stock) blocks(ctx context.Context, size int) ([]BlockStatus, error) {
 	for _, b := range byID {
 		all = append(all, b)
 	}
-	slices.SortFunc(all, func(a, b BlockStatus) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
+	slices.SortFunc(all, func(a, b BlockStatus) int { return cmp.Compare(a.Grant.Ordinal, b.Grant.Ordinal) })
 	return all, nil
 }
 
-// parseBlock decodes 'state;taken;deadline;owner' and 'ordinal;n;…'.
-func parseBlock(id, block, units string, now int64) (BlockStatus, bool) {
-	f, u := strings.SplitN(block, ";", 4), strings.SplitN(units, ";", 3)
-	if len(f) != 4 || len(u) < 2 {
+// parseBlock decodes 'state;taken;deadline;owner' and 'ordinal;n;…'; now is the server's time.
+func parseBlock(block, units string, now int64) (BlockStatus, bool) {
+	f := strings.SplitN(block, ";", 4)
+	a, ok := parseAny(units)
+	if !ok || len(f) != 4 {
 		return BlockStatus{}, false
 	}
-	b := BlockStatus{ID: id, Ended: f[0] != "O"}
-	var errs [4]error
-	var deadline int64
-	b.Taken, errs[0] = strconv.ParseInt(f[1], 10, 64)
-	deadline, errs[1] = strconv.ParseInt(f[2], 10, 64)
-	b.Ordinal, errs[2] = strconv.ParseInt(u[0], 10, 64)
-	b.N, errs[3] = strconv.ParseInt(u[1], 10, 64)
+	b := BlockStatus{Grant: Grant{Outcome: Replayed, Ordinal: a.ordinal, N: a.n}, Taken: number(f[1]), Ended: f[0] != "O"}
+	deadline := number(f[2])
 	if !b.Ended {
-		b.Owner, b.Left = f[3], script.Duration(deadline-now)
+		b.Owner, b.Grant.Until = f[3], time.Now().Add(script.Duration(deadline-now))
 	}
-	return b, errors.Join(errs[:]...) == nil
+	return b, b.Taken >= 0 && deadline >= 0
 }
 
 // blocksPage is about how many records one call of Blocks reads.

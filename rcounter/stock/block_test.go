@@ -67,10 +67,10 @@ func TestABlockHandsOutItsUnitsOnceAndGivesBackTheRest(t *testing.T) {
 		require.ErrorIs(t, b.Flush(ctx), stock.ErrBlockEnded)
 
 		// a unit handed out comes back by itself, and only once
-		ok, err := s.ReturnAny(ctx, stock.Grant{Outcome: stock.Granted, Request: b.ID(), Ordinal: 3, N: 1})
+		ok, err := s.ReturnAny(ctx, stock.Grant{Outcome: stock.Granted, Request: b.Grant().Request, Ordinal: 3, N: 1})
 		require.NoError(t, err)
 		require.True(t, ok)
-		ok, err = s.ReturnAny(ctx, stock.Grant{Outcome: stock.Granted, Request: b.ID(), Ordinal: 20, N: 1})
+		ok, err = s.ReturnAny(ctx, stock.Grant{Outcome: stock.Granted, Request: b.Grant().Request, Ordinal: 20, N: 1})
 		require.NoError(t, err)
 		require.False(t, ok, "returned by Close")
 		require.EqualValues(t, 85, remaining(t, s))
@@ -129,12 +129,12 @@ func TestTakeStopsBeforeTheServerSaysThatTheBlocksTimeIsOver(t *testing.T) {
 		b := block(t, s, 5, 400*time.Millisecond)
 		_, ok := b.Take()
 		require.True(t, ok)
-		require.Positive(t, time.Until(b.Until()))
+		require.Positive(t, time.Until(b.Grant().Until))
 		redistest.Eventually(t, 20*time.Second, "Take stops", func() bool {
 			all, err := s.Blocks(ctx)
 			require.NoError(t, err)
 			require.Len(t, all, 1)
-			if all[0].Left <= 0 { // the server's word, of a moment ago
+			if !time.Now().Before(all[0].Grant.Until) { // the server has said so
 				_, ok := b.Take()
 				require.False(t, ok, "over on the server, and still handed out here")
 			}
@@ -169,7 +169,7 @@ func TestABlockOfADeadProcessIsAccountedFor(t *testing.T) {
 		b.Take()
 	}
 	require.NoError(t, b.Flush(ctx))
-	require.NoError(t, s.EndBlockAs(ctx, "late", b.ID(), 3, "flush"), "a late copy of an earlier one")
+	require.NoError(t, s.EndBlockAs(ctx, "late", b.Grant().Request, 3, "flush"), "a late copy of an earlier one")
 	for range 3 {
 		b.Take() // and then it dies: 10 handed out, 7 told
 	}
@@ -177,30 +177,30 @@ func TestABlockOfADeadProcessIsAccountedFor(t *testing.T) {
 	all, err := s.Blocks(ctx)
 	require.NoError(t, err)
 	require.Len(t, all, 2)
-	require.Equal(t, []any{b.ID(), int64(1), int64(20), int64(7), false}, []any{all[0].ID, all[0].Ordinal, all[0].N, all[0].Taken, all[0].Ended})
+	require.Equal(t, []any{b.Grant().Request, int64(1), int64(20), int64(7), false}, []any{all[0].Grant.Request, all[0].Grant.Ordinal, all[0].Grant.N, all[0].Taken, all[0].Ended})
 	require.NotEmpty(t, all[0].Owner)
 	require.EqualValues(t, 75, remaining(t, s), "its units stay sold")
 
-	_, err = s.SettleBlock(ctx, b.ID(), 10)
+	_, err = s.SettleBlock(ctx, b.Grant().Request, 10)
 	require.ErrorIs(t, err, stock.ErrBlockHeld)
 	require.ErrorContains(t, err, "for another 1h0m0s")
 	srv.Embedded.SetTime(at.Add(time.Hour))
 	for _, taken := range []int64{6, 21} {
-		_, err = s.SettleBlock(ctx, b.ID(), taken)
+		_, err = s.SettleBlock(ctx, b.Grant().Request, taken)
 		require.ErrorIs(t, err, stock.ErrInvalidOption)
 		require.ErrorContains(t, err, "taken is "+dec(taken))
 	}
 	require.EqualValues(t, 75, remaining(t, s))
-	returned, err := s.SettleBlock(ctx, b.ID(), 10)
+	returned, err := s.SettleBlock(ctx, b.Grant().Request, 10)
 	require.NoError(t, err)
 	require.EqualValues(t, 10, returned)
 	require.EqualValues(t, 85, remaining(t, s))
-	_, err = s.SettleBlock(ctx, b.ID(), 10)
+	_, err = s.SettleBlock(ctx, b.Grant().Request, 10)
 	require.ErrorIs(t, err, stock.ErrBlockEnded)
-	_, err = s.SettleBlock(ctx, other.ID(), 0)
+	_, err = s.SettleBlock(ctx, other.Grant().Request, 0)
 	require.ErrorIs(t, err, stock.ErrBlockHeld)
 	_, err = s.SettleBlock(ctx, "no such", 0)
-	require.ErrorIs(t, err, stock.ErrNoBlock)
+	require.ErrorIs(t, err, stock.ErrNotFound)
 	require.EqualValues(t, 85, remaining(t, s))
 
 	// it was not dead after all
@@ -242,7 +242,7 @@ func TestUnitsOfABlockThatWereReturnedOneByOneAreNotReturnedAgain(t *testing.T) 
 			b.Take()
 		}
 		for _, part := range [][2]int64{{11, 1}, {3, 2}, {14, 2}, {20, 1}} { // 14, 15 and 20 were not handed out: a mistake, and counted once all the same
-			ok, err := s.ReturnAny(ctx, stock.Grant{Outcome: stock.Granted, Request: b.ID(), Ordinal: part[0], N: part[1]})
+			ok, err := s.ReturnAny(ctx, stock.Grant{Outcome: stock.Granted, Request: b.Grant().Request, Ordinal: part[0], N: part[1]})
 			require.NoError(t, err)
 			require.True(t, ok)
 		}
@@ -250,7 +250,7 @@ func TestUnitsOfABlockThatWereReturnedOneByOneAreNotReturnedAgain(t *testing.T) 
 		require.NoError(t, b.Close(ctx))
 		require.EqualValues(t, 31, remaining(t, s), "13, and 16 to 19")
 		for o := int64(1); o <= 20; o++ {
-			ok, err := s.ReturnAny(ctx, stock.Grant{Outcome: stock.Granted, Request: b.ID(), Ordinal: o, N: 1})
+			ok, err := s.ReturnAny(ctx, stock.Grant{Outcome: stock.Granted, Request: b.Grant().Request, Ordinal: o, N: 1})
 			require.NoError(t, err)
 			require.Equal(t, o < 11 && o != 3 && o != 4 || o == 12, ok, "%d", o)
 		}
@@ -330,11 +330,11 @@ func TestBlocksKeepToTheirModel(t *testing.T) {
 					jumps++
 					b := dead[0]
 					dead = dead[1:]
-					if _, err := s.SettleBlock(ctx, b.ID(), b.taken); err != nil {
+					if _, err := s.SettleBlock(ctx, b.Grant().Request, b.taken); err != nil {
 						require.ErrorIs(t, err, stock.ErrBlockHeld)
 						at = at.Add(2 * time.Minute) // for the living, who take by their own clock, no time has passed
 						srv.Embedded.SetTime(at)
-						returned, err := s.SettleBlock(ctx, b.ID(), b.taken)
+						returned, err := s.SettleBlock(ctx, b.Grant().Request, b.taken)
 						require.NoError(t, err)
 						require.Equal(t, b.Grant().N-b.taken, returned)
 					}

@@ -152,42 +152,35 @@ func (m *cache) cached(ctx context.Context, now int64) string {
 // trusted no longer.
 func (m *cache) keep() time.Duration { return m.c.soldOut.trust / 2 }
 
-// claim answers a claim if that can be done without the server: to who has no unit. That somebody has one is never
-// said from here. Limit 1: X wins, returns the unit in another process, Y claims it there, and X asks here before
-// the news has come; X and Y would both have it.
-func (m *cache) claim(ctx context.Context, claimant string) (Grant, bool) {
+// claim is what is known, if claimant can be told SoldOut without asking the server: claimant has no unit. The process
+// never says by itself that a claimant has a unit. Limit 1: X wins, returns the unit in another process, Y claims it there,
+// and X asks here before the news has come; X and Y would both have it. SoldOut of a moment ago gives nobody a unit
+// (TestAUnitWonAgainElsewhereIsNeverDenied).
+func (m *cache) claim(ctx context.Context, claimant string) *soldOut {
 	if k := m.known(ctx); k != nil && k.winners != nil && !k.winners.has(claimant) {
-		return Grant{Outcome: SoldOut, Epoch: k.epoch}, true
+		return k
 	}
-	return Grant{}, false
+	return nil
 }
 
-// any answers ClaimAny.
-func (m *cache) any(ctx context.Context) (Grant, bool) {
-	if k := m.known(ctx); k != nil {
-		return Grant{Outcome: SoldOut, Epoch: k.epoch}, true
-	}
-	return Grant{}, false
-}
-
-// request answers a request or reservation that the server has no record of.
-func (m *cache) request(ctx context.Context, id string) (Grant, bool) {
+// request is the same for a request or reservation: the server has no record of its id.
+func (m *cache) request(ctx context.Context, id string) *soldOut {
 	k := m.known(ctx)
 	switch {
 	case k == nil:
 	case k.ids != nil && !k.ids.has(id):
-		return Grant{Outcome: SoldOut, Epoch: k.epoch}, true
+		return k
 	case k.behind:
 		if now := m.c.calls.Now(); now >= m.rested.Load() {
 			m.look(now)
 		}
 	}
-	return Grant{}, false
+	return nil
 }
 
-// heard is told of every answer of the server's.
-func (m *cache) heard(o Outcome) {
-	if o == SoldOut && !m.c.soldOut.off {
+// heard gets every answer of the server's. (A Reserve can be SoldOut while fewer units are left than it wants.)
+func (m *cache) heard(g Grant) {
+	if g.Outcome == SoldOut && g.Remaining == 0 && !m.c.soldOut.off {
 		m.look(m.c.calls.Now())
 	}
 }

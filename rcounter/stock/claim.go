@@ -1,6 +1,7 @@
 package stock
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/redlatch/redlatch/internal/keyname"
@@ -22,21 +23,23 @@ import (
 // then zero, and Won is false.
 func (s *Stock) Claim(ctx context.Context, claimant string) (_ Grant, err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.refused); err != nil {
-		return Grant{}, err
-	}
-	if err := keyname.Required("claimant", claimant); err != nil {
+	if err := cmp.Or(s.usable(), keyname.Required("claimant", claimant)); err != nil {
 		return Grant{}, err
 	}
 	d := s.shared()
-	if g, ok := d.cache.claim(ctx, claimant); ok {
-		s.c.answered(ctx, s.name, g.Outcome)
-		return g, nil
+	return s.obtain(ctx, d.cache.claim(ctx, claimant), func() (Grant, error) { return d.claims.Do(ctx, claimant) })
+}
+
+// obtain answers a claim: SoldOut by the process itself if it knows that (k), else as the server answers (ask).
+func (s *Stock) obtain(ctx context.Context, k *soldOut, ask func() (Grant, error)) (Grant, error) {
+	if k != nil {
+		s.c.answered(ctx, s.name, SoldOut)
+		return Grant{Outcome: SoldOut, Epoch: k.epoch}, nil
 	}
 	began := s.c.began()
-	g, err := d.claims.Do(ctx, claimant)
-	d.cache.heard(g.Outcome)
-	s.c.claimed(ctx, s.name, began, g.Outcome, g.N, err)
+	g, err := ask()
+	s.shared().cache.heard(g)
+	s.c.claimed(ctx, s.name, began, g, err)
 	return g, err
 }
 

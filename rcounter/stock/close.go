@@ -12,7 +12,7 @@ import (
 // close another opening.
 func (s *Stock) Close(ctx context.Context) (err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.refused); err != nil {
+	if err := s.usable(); err != nil {
 		return err
 	}
 	return s.close(ctx)

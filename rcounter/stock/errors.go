@@ -40,8 +40,12 @@ var (
 	ErrReservationCancelled = errors.New("reservation cancelled")
 	// ErrReservationReturned: the reservation was confirmed and its units were returned.
 	ErrReservationReturned = errors.New("reservation returned")
-	// ErrNoReservation: there is no reservation of that id.
-	ErrNoReservation = errors.New("no such reservation")
+	// ErrNotFound: the stock has no reservation or block of that id, or there is no stock.
+	ErrNotFound = errors.New("no such reservation or block")
+	// ErrBlockEnded: the block was settled, or closed by its owner; it stands as it was.
+	ErrBlockEnded = errors.New("block ended")
+	// ErrBlockHeld: the block's owner may still hand out units of it. Blocks tells until when.
+	ErrBlockHeld = errors.New("block held")
 	// ErrNotOpen: there is no stock to resize or restore. (A claim on it is no error: NotOpen.)
 	ErrNotOpen = errors.New("no such stock")
 	// ErrRestoring: another call of Restore has begun since; that one goes on, this one has ended.

@@ -52,9 +52,9 @@ func ExampleStock_SettleBlock() {
 		if b.Ended {
 			continue
 		}
-		time.Sleep(max(0, b.Left))
-		const highest = 1 // coupon that the database knows, of those from b.Ordinal to b.Ordinal + b.N - 1
-		returned, err := sale.SettleBlock(ctx, b.ID, highest-b.Ordinal+1)
+		time.Sleep(time.Until(b.Grant.Until))
+		const highest = 1 // coupon that the database knows, of those from b.Grant.Ordinal on
+		returned, err := sale.SettleBlock(ctx, b.Grant.Request, highest-b.Grant.Ordinal+1)
 		fmt.Println(returned, err)
 	}
 	// Output:

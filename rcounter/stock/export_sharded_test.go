@@ -83,6 +83,15 @@ func (s *Sharded) Acknowledge(ctx context.Context, epoch int64, from, to int, nu
 	return s.acknowledge(ctx, p, from, to, number)
 }
 
+// Home is the shard at which claimant claims; Shard is a shard, nil if there is none of that number.
+func (s *Sharded) Home(claimant string) int { return s.home(claimant) }
+func (s *Sharded) Shard(i int) *Stock {
+	if i < 0 || i >= len(s.shards) {
+		return nil
+	}
+	return s.shards[i]
+}
+
 // Key is a shard's main key.
 func (s *Stock) Key() string { return s.keys[0] }
 

@@ -37,7 +37,7 @@ func (s *Stock) GiveUp(ctx context.Context, id string) (int64, error) {
 	return s.giveBackAny(ctx, session.CallID(), id, 0, 0)
 }
 
-func (s *Stock) ReserveAs(ctx context.Context, call, id, claimant string, n int64) (*Reservation, error) {
+func (s *Stock) ReserveAs(ctx context.Context, call, id, claimant string, n int64) (Grant, error) {
 	return s.reserve(ctx, call, id, claimant, n, time.Hour)
 }
 

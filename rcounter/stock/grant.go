@@ -2,6 +2,7 @@ package stock
 
 import (
 	"strconv"
+	"time"
 )
 
 // Outcome is how a claim was answered. The zero Outcome is no answer.
@@ -38,17 +39,23 @@ func (o Outcome) String() string {
 	return "outcome " + strconv.Itoa(int(o))
 }
 
-// Grant is the answer to a claim.
+// Grant is the answer to a claim or a reservation. The zero Grant is no answer.
 type Grant struct {
 	Outcome Outcome
-	// Ordinal numbers the unit, from 1 in the order of granting, if Won. An ordinal is given out once in an opening:
-	// that of a returned unit is not used again, so that after returns ordinals may be above the limit.
+	// Ordinal is the number of the first unit, from 1 in the order of granting, if Won. An ordinal is given out once in an
+	// opening: the ordinal of a returned unit is not used again, so after returns ordinals can be above the limit. 0 if the
+	// units are only reserved: they get their numbers when they are sold.
 	Ordinal int64
-	// N is how many units were granted, if Won: Ordinal to Ordinal + N - 1. A request for several may get fewer.
+	// N is the number of units, if Won: Ordinal to Ordinal + N - 1. A request for several may get fewer.
 	N int64
-	// Request is the id under which ClaimOnce, ClaimAny or Confirm was granted them; empty for Claim.
+	// Request is the id of the record of the units, if Won: that of ClaimOnce or Reserve, or one that ClaimAny or Block
+	// made. Empty for Claim.
 	Request string
-	// Remaining is how many units were left, neither sold nor held, when the server answered.
+	// Until is the instant, on this machine's monotonic clock, at which units that are reserved go back unless they are
+	// confirmed first, and at which the units of a Block are handed out no longer. The server's clock decides; Until is
+	// counted from before the request, so it is never later than that. Zero for all other units, and if not Won.
+	Until time.Time
+	// Remaining is the number of units left, neither sold nor held, when the server answered.
 	Remaining int64
 	// Epoch is the opening that answered, as Open returned it; 0 if NotOpen.
 	Epoch int64

@@ -54,7 +54,7 @@ func stockVerbs(s *stock.Stock) map[string]func() error {
 
 // inSomeOrder is err, unless it is how a reservation answers when these verbs come in another order.
 func inSomeOrder(err error) error {
-	for _, e := range []error{stock.ErrReservationCancelled, stock.ErrReservationReturned, stock.ErrNoReservation} {
+	for _, e := range []error{stock.ErrReservationCancelled, stock.ErrReservationReturned, stock.ErrNotFound} {
 		if errors.Is(err, e) {
 			return nil
 		}

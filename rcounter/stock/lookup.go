@@ -1,6 +1,7 @@
 package stock
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/redlatch/redlatch/internal/keyname"
@@ -11,10 +12,7 @@ import (
 // that is not there has no claimants. It claims nothing. One round trip, repeated until answered.
 func (s *Stock) Lookup(ctx context.Context, claimant string) (_ Grant, _ bool, err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.refused); err != nil {
-		return Grant{}, false, err
-	}
-	if err := keyname.Required("claimant", claimant); err != nil {
+	if err := cmp.Or(s.usable(), keyname.Required("claimant", claimant)); err != nil {
 		return Grant{}, false, err
 	}
 	g, err := s.lookup(ctx, claimant)
@@ -25,15 +23,9 @@ var lookupScript = script.Load("lookup", files, "lookup")
 
 // lookup runs lookup.lua; the grant is zero if there is none.
 func (s *Stock) lookup(ctx context.Context, claimant string) (Grant, error) {
-	v, err := s.ints(ctx, 4, lookupScript, claimant)
-	if err != nil {
+	v, err := s.run(ctx, 4, lookupScript, claimant)
+	if err != nil || v[3] == 0 {
 		return Grant{}, err
-	}
-	if err := s.verdict(v); err != nil {
-		return Grant{}, err
-	}
-	if v[3] == 0 {
-		return Grant{}, nil
 	}
 	return Grant{Outcome: Replayed, Epoch: v[1], Remaining: v[2], Ordinal: v[3], N: 1}, nil
 }

@@ -56,9 +56,9 @@ func (c *Client) began() (t time.Time) {
 }
 
 // claimed tells of a claim that the server was asked for.
-func (c *Client) claimed(ctx context.Context, name string, began time.Time, o Outcome, n int64, err error) {
+func (c *Client) claimed(ctx context.Context, name string, began time.Time, g Grant, err error) {
 	if f := c.observer.Claimed; f != nil {
-		f(ctx, name, o, n, time.Since(began), edged(err))
+		f(ctx, name, g.Outcome, g.N, time.Since(began), edged(err))
 	}
 }
 

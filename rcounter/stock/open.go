@@ -3,7 +3,6 @@ package stock
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -106,7 +105,6 @@ type openReply struct {
 
 // open runs open.lua.
 func (s *Stock) open(ctx context.Context, id string, o Spec) (openReply, error) {
-	n := func(v int64) string { return strconv.FormatInt(v, 10) }
 	ledger, state := "0", "1"
 	if o.Ledger {
 		ledger = "1"
@@ -115,7 +113,7 @@ func (s *Stock) open(ctx context.Context, id string, o Spec) (openReply, error) 
 		state = "3"
 	}
 	for until := ""; ; {
-		v, err := s.ints(ctx, 3, openScript, id, n(o.Limit), n(o.PerUser), script.Millis(o.StartIn), script.Millis(o.OpenFor), script.Millis(o.Retain), ledger, state, until)
+		v, err := s.ints(ctx, 3, openScript, id, decimal(o.Limit), decimal(o.PerUser), script.Millis(o.StartIn), script.Millis(o.OpenFor), script.Millis(o.Retain), ledger, state, until)
 		if err != nil {
 			return openReply{}, err
 		}
@@ -128,7 +126,7 @@ func (s *Stock) open(ctx context.Context, id string, o Spec) (openReply, error) 
 		}
 		s.shared().cache.forget()
 		if v[2] == 1 {
-			s.c.calls.RemoveAfter(o.StartIn+o.OpenFor+o.Retain, s.call(reapScript, strconv.Itoa(reapBatch)))
+			s.removeAfter(o)
 		}
 		return openReply{epoch: v[1], opened: v[2] == 1}, nil
 	}

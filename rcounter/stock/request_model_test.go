@@ -102,31 +102,31 @@ func (a *act) over() error {
 	return map[string]error{"returned": stock.ErrReservationReturned, "cancelled": stock.ErrReservationCancelled, "expired": stock.ErrReservationExpired}[a.state]
 }
 
-func (m *requestModel) reserve(id, claimant string, n int64, ttl time.Duration) (stock.Reservation, error) {
+func (m *requestModel) reserve(id, claimant string, n int64, ttl time.Duration) (stock.Grant, error) {
 	a := m.acts[id]
 	switch {
 	case a != nil && a.kind == "forbidden":
-		return stock.Reservation{}, stock.ErrReservationCancelled
+		return stock.Grant{}, stock.ErrReservationCancelled
 	case a != nil && (a.kind != "reserve" || a.claimant != claimant || a.asked != n):
-		return stock.Reservation{}, stock.ErrMismatch
+		return stock.Grant{}, stock.ErrMismatch
 	case a != nil && a.over() != nil:
-		return stock.Reservation{}, a.over()
+		return stock.Grant{}, a.over()
 	case a != nil:
-		return stock.Reservation{ID: id, Outcome: stock.Replayed, N: n, Ordinal: a.ordinal}, nil
+		return stock.Grant{Outcome: stock.Replayed, N: n, Ordinal: a.ordinal, Request: id}, nil
 	case m.left() < n:
-		return stock.Reservation{ID: id, Outcome: stock.SoldOut}, nil
+		return stock.Grant{Outcome: stock.SoldOut}, nil
 	case m.has(claimant)+n > m.per:
-		return stock.Reservation{ID: id, Outcome: stock.UserLimit}, nil
+		return stock.Grant{Outcome: stock.UserLimit}, nil
 	}
 	m.acts[id] = &act{state: "held", kind: "reserve", claimant: claimant, asked: n, n: n, deadline: m.now + ttl}
-	return stock.Reservation{ID: id, Outcome: stock.Granted, N: n}, nil
+	return stock.Grant{Outcome: stock.Granted, N: n, Request: id}, nil
 }
 
 func (m *requestModel) confirm(id string) (stock.Grant, error) {
 	a := m.acts[id]
 	switch {
 	case a == nil:
-		return stock.Grant{}, stock.ErrNoReservation
+		return stock.Grant{}, stock.ErrNotFound
 	case a.kind == "forbidden":
 		return stock.Grant{}, stock.ErrReservationCancelled
 	case a.kind != "reserve":
@@ -247,11 +247,11 @@ func walkRequests(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *ran
 			want, wantErr := m.reserve(id, claimant, n, ttl)
 			got, err := s.Reserve(ctx, id, claimant, n, ttl)
 			if err != nil {
-				same("reserve "+id, (*stock.Reservation)(nil), got, wantErr, err)
+				same("reserve "+id, stock.Grant{}, got, wantErr, err)
 				break
 			}
 			want.Remaining, want.Epoch, want.Until = m.left(), epoch, got.Until
-			same(fmt.Sprintf("reserve %s %q %d", id, claimant, n), want, *got, wantErr, err)
+			same(fmt.Sprintf("reserve %s %q %d", id, claimant, n), want, got, wantErr, err)
 		case op < 52:
 			want, wantErr := full(m.confirm(id))
 			got, err := s.Confirm(ctx, id)

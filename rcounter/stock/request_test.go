@@ -195,7 +195,7 @@ func TestAReservationIsSoldOrGoesBackOnce(t *testing.T) {
 	_, err = s.Confirm(ctx, "unmade")
 	require.ErrorIs(t, err, stock.ErrReservationCancelled)
 	_, err = s.Confirm(ctx, "unknown")
-	require.ErrorIs(t, err, stock.ErrNoReservation)
+	require.ErrorIs(t, err, stock.ErrNotFound)
 
 	for _, id := range []string{"c", "d"} {
 		r, err = s.Reserve(ctx, id, "cid", 1, time.Minute)

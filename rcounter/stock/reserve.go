@@ -1,9 +1,9 @@
 package stock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -15,112 +15,69 @@ import (
 // minReservation is the shortest time a reservation may be made for.
 const minReservation = time.Millisecond
 
-// Reservation is the answer to Reserve. It is a value: Confirm and Cancel are the stock's, by its ID, from any process.
-type Reservation struct {
-	ID string
-	// Outcome is Granted if this call made the reservation, Replayed if an earlier one did; otherwise why there is none.
-	Outcome Outcome
-	// N is how many units are held, or sold if it is confirmed; 0 if not Won.
-	N int64
-	// Ordinal is the first unit's if the reservation is confirmed, 0 before: units are numbered when they are sold.
-	Ordinal int64
-	// Remaining is how many units were left, neither sold nor held, when the server answered.
-	Remaining int64
-	// Epoch is the opening that answered; 0 if NotOpen.
-	Epoch int64
-	// Until is, on this machine's monotonic clock, when the units go back unless confirmed before, if not a moment
-	// later: it is counted from before the request was sent. The server's clock decides. Zero if not Won.
-	Until time.Time
-}
-
-// Won reports whether the units are held for, or sold to, the claimant: Granted or Replayed.
-func (r Reservation) Won() bool { return r.Outcome == Granted || r.Outcome == Replayed }
-
 // Reserve holds n units for claimant, all or none, until Confirm sells them, Cancel gives them back, or ttl is over by
-// the server's clock; then they go back by themselves, once. id is the caller's own, one for a reservation, and must
-// not be that of a ClaimOnce. One round trip, repeated until answered.
+// the server's clock; then they go back by themselves, once. id is the caller's own, a new one for each reservation, and
+// must not be that of a ClaimOnce. One round trip, repeated until answered.
 //
-// The same call again answers Replayed and prolongs nothing. Fewer than n left is SoldOut, with what is left in
-// Remaining; more than claimant may have is UserLimit. Not an outcome but an error: what has become of the id already,
-// ErrReservationExpired, ErrReservationCancelled (also if Cancel came before this call did), ErrReservationReturned.
+// Grant.Until says when the units go back. The answer to the same call again is Replayed, and prolongs nothing; if the
+// reservation was confirmed, it has the ordinals. Fewer than n left is SoldOut, with what is left in Remaining; more than
+// claimant may have is UserLimit. What has become of the id already is not an outcome but an error: ErrReservationExpired,
+// ErrReservationCancelled (also if Cancel came before this call), ErrReservationReturned.
 //
-// Other errors: ErrInvalidName for id or claimant, ErrInvalidOption for n or ttl, ErrMismatch, ErrNotReplicated, and those of Claim.
-func (s *Stock) Reserve(ctx context.Context, id, claimant string, n int64, ttl time.Duration) (_ *Reservation, err error) {
+// Other errors: ErrInvalidName for id or claimant, ErrInvalidOption for n or ttl, ErrMismatch, ErrNotReplicated, and
+// those of Claim.
+func (s *Stock) Reserve(ctx context.Context, id, claimant string, n int64, ttl time.Duration) (_ Grant, err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.refused); err != nil {
-		return nil, err
+	if err := cmp.Or(s.usable(), checkRequest(id, claimant, n), checkTTL(ttl, minReservation)); err != nil {
+		return Grant{}, err
 	}
-	if err := keyname.Required("id", id); err != nil {
-		return nil, err
-	}
-	if err := keyname.Required("claimant", claimant); err != nil {
-		return nil, err
-	}
-	if err := checkN(n); err != nil {
-		return nil, err
-	}
-	if ttl < minReservation || ttl > maxLifetime {
-		return nil, errs.InvalidOption("ttl", ttl, fmt.Sprintf("between %v and %v", minReservation, maxLifetime))
-	}
-	d := s.shared()
-	if g, ok := d.cache.request(ctx, id); ok {
-		s.c.answered(ctx, s.name, g.Outcome)
-		return &Reservation{ID: id, Outcome: g.Outcome, Epoch: g.Epoch}, nil
-	}
-	began := s.c.began()
-	r, err := s.reserve(ctx, session.CallID(), id, claimant, n, ttl)
-	if err != nil {
-		s.c.claimed(ctx, s.name, began, 0, 0, err)
-		return nil, err
-	}
-	if r.Remaining == 0 {
-		d.cache.heard(r.Outcome)
-	}
-	s.c.claimed(ctx, s.name, began, r.Outcome, r.N, nil)
-	return r, nil
+	return s.obtain(ctx, s.shared().cache.request(ctx, id), func() (Grant, error) {
+		return s.reserve(ctx, session.CallID(), id, claimant, n, ttl)
+	})
 }
 
-// Confirm sells what the reservation holds, and answers with the units: Granted the first time, Replayed from then on.
+func checkTTL(ttl, least time.Duration) error {
+	if ttl < least || ttl > maxLifetime {
+		return errs.InvalidOption("ttl", ttl, fmt.Sprintf("between %v and %v", least, maxLifetime))
+	}
+	return nil
+}
+
+// Confirm sells the units of a reservation, and answers with them: Granted the first time, Replayed from then on.
 // It works until the reservation's time is over, whether the stock still sells or not. One round trip, repeated until
 // answered. ReturnOnce takes the sale back.
 //
-// A late one is ErrReservationExpired, and nothing is sold. ErrReservationCancelled, ErrReservationReturned,
-// ErrNoReservation, ErrMismatch and the errors of Claim.
+// A Confirm that comes too late is ErrReservationExpired, and nothing is sold. Other errors: ErrReservationCancelled,
+// ErrReservationReturned, ErrNotFound, ErrMismatch and those of Claim. A stock that is Suspended confirms nothing.
 func (s *Stock) Confirm(ctx context.Context, id string) (_ Grant, err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.refused); err != nil {
-		return Grant{}, err
-	}
-	if err := keyname.Required("id", id); err != nil {
+	if err := cmp.Or(s.usable(), keyname.Required("id", id)); err != nil {
 		return Grant{}, err
 	}
 	return s.confirm(ctx, session.CallID(), id)
 }
 
-// Cancel gives back what the reservation holds, and reports whether this call did so. False: its time was over, it was
-// confirmed (and stays so) or cancelled before; or it had not been made, and now never will be: a Reserve of that id
-// which arrives later is ErrReservationCancelled. One round trip, repeated until answered.
+// Cancel gives back the units of a reservation, and reports whether this call did so. False: its time was over, it was
+// confirmed (and stays so) or cancelled before; or it had not been made, and now it never will be: a Reserve of that id
+// that arrives later is ErrReservationCancelled. One round trip, repeated until answered.
 func (s *Stock) Cancel(ctx context.Context, id string) (_ bool, err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.refused); err != nil {
-		return false, err
-	}
-	if err := keyname.Required("id", id); err != nil {
+	if err := cmp.Or(s.usable(), keyname.Required("id", id)); err != nil {
 		return false, err
 	}
 	return s.cancel(ctx, session.CallID(), id)
 }
 
-// Reap ends the reservations whose time is over, and returns how many those were. Claims and reservations that need
-// units do the same first, so a stock that sells has no need of it; where nobody comes, Status and the ledger's
-// readers see the units back only after it. See KeepReaped.
+// Reap ends the reservations whose time is over, and returns their number. Claims and reservations that need
+// units do the same first, so a stock that sells does not need it. If no claims come, Inspect and the ledger's
+// readers see the units back only after a Reap. See KeepReaped.
 func (s *Stock) Reap(ctx context.Context) (ended int64, err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.refused); err != nil {
+	if err := s.usable(); err != nil {
 		return 0, err
 	}
 	for {
-		n, err := s.reap(ctx, reapBatch)
+		n, err := s.reap(ctx)
 		ended += n
 		if err != nil || n < reapBatch {
 			return ended, err
@@ -128,8 +85,8 @@ func (s *Stock) Reap(ctx context.Context) (ended int64, err error) {
 	}
 }
 
-// KeepReaped runs Reap every so often until ctx ends, and returns ctx's error, or ErrClosed, or ErrCorrupt, at which
-// it ends too; other errors it bears. Any number of processes may do so for one stock.
+// KeepReaped runs Reap at the interval every until ctx ends, and returns ctx's error, or ErrClosed or ErrCorrupt, at which
+// it ends too; after other errors it goes on. Any number of processes may do so for one stock.
 func (s *Stock) KeepReaped(ctx context.Context, every time.Duration) error {
 	if every < time.Millisecond {
 		return edged(errs.InvalidOption("every", every, "at least 1ms"))
@@ -162,55 +119,36 @@ var (
 )
 
 // reserve runs reserve.lua.
-func (s *Stock) reserve(ctx context.Context, call, id, claimant string, n int64, ttl time.Duration) (*Reservation, error) {
-	sent := time.Now()
-	v, unconfirmed := s.sure(ctx, 6, reserveScript, call, s.c.calls.Mark(), id, claimant, strconv.FormatInt(n, 10), script.Millis(ttl))
-	if v == nil {
-		return nil, unconfirmed
-	}
-	if err := s.verdict(v); err != nil {
-		return nil, err
-	}
-	r := &Reservation{ID: id, Outcome: Outcome(v[3]), Ordinal: v[4], Remaining: v[2], Epoch: v[1]}
-	if r.Won() {
-		if unconfirmed != nil {
-			return nil, unconfirmed
-		}
-		r.N, r.Until = n, sent.Add(script.Duration(v[5]))
-	}
-	return r, nil
+func (s *Stock) reserve(ctx context.Context, call, id, claimant string, n int64, ttl time.Duration) (Grant, error) {
+	return s.grant(ctx, reserveScript, call, id, id, claimant, decimal(n), script.Millis(ttl))
 }
 
 // confirm runs confirm.lua.
 func (s *Stock) confirm(ctx context.Context, call, id string) (Grant, error) {
-	v, unconfirmed := s.sure(ctx, 6, confirmScript, call, s.c.calls.Mark(), id)
-	if v != nil && (v[0] == stockNone || v[0] == stockOK && v[3] == int64(NotOpen)) {
-		return Grant{}, fmt.Errorf("%w: %.64q on %q", ErrNoReservation, id, s.keys[0])
-	}
-	return s.granted("confirm", id, v, unconfirmed)
+	return s.grant(ctx, confirmScript, call, id, id)
 }
 
 // cancel runs cancel.lua.
 func (s *Stock) cancel(ctx context.Context, call, id string) (bool, error) {
-	v, err := s.ints(ctx, 3, cancelScript, call, id)
-	if err != nil {
-		return false, err
-	}
-	if v[0] == stockOK && v[2] == 1 {
+	v, err := s.run(ctx, 3, cancelScript, call, id)
+	if err == nil && v[2] == 1 {
 		s.shared().cache.forgetIDs()
-	} else {
+	} else if v != nil {
 		s.shared().cache.forget()
 	}
-	return v[0] == stockOK && v[1] == 1, s.verdict(v)
+	return err == nil && v[1] == 1, err
 }
 
-// reap runs reap.lua.
-func (s *Stock) reap(ctx context.Context, most int64) (ended int64, err error) {
-	v, err := s.ints(ctx, 3, reapScript, strconv.FormatInt(most, 10))
-	if err != nil {
-		return 0, err
+// reaping is reap.lua.
+func (s *Stock) reaping() script.Call { return s.call(reapScript, decimal(reapBatch)) }
+
+// reap runs it.
+func (s *Stock) reap(ctx context.Context) (ended int64, err error) {
+	v, err := s.reply(ctx, 3, s.reaping())
+	if err == nil {
+		err = s.verdict(v)
 	}
-	if err := s.verdict(v); err != nil {
+	if err != nil {
 		return 0, err
 	}
 	if v[1] > 0 {
@@ -218,3 +156,6 @@ func (s *Stock) reap(ctx context.Context, most int64) (ended int64, err error) {
 	}
 	return v[1], nil
 }
+
+// removeAfter has what is left of the stock removed when the retention that o says is over.
+func (s *Stock) removeAfter(o Spec) { s.c.calls.RemoveAfter(o.StartIn+o.OpenFor+o.Retain, s.reaping()) }

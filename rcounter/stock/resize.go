@@ -3,18 +3,17 @@ package stock
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Resize gives the stock another limit, 1 to maxLimit, at any time until its retention is over. Less than what is sold
-// and held is ErrOutOfRange, and no stock ErrNotOpen; nothing is changed then. Two round trips, repeated until
-// answered; a copy that the network delivers late changes nothing.
+// Resize gives the stock another limit, 1 to 2^53-1, at any time until its retention is over. A limit below what is sold
+// and held is ErrOutOfRange, and if there is no stock it is ErrNotOpen; nothing is changed then. Two round trips, repeated
+// until answered; a copy that the network delivers late changes nothing.
 //
-// After ErrUnknownOutcome the limit may be the new one; Status tells.
+// After ErrUnknownOutcome the limit may be the new one; Inspect tells.
 func (s *Stock) Resize(ctx context.Context, limit int64) (err error) {
 	defer edge(&err)
 	if err := s.c.calls.Usable(s.alone()); err != nil {
@@ -23,35 +22,25 @@ func (s *Stock) Resize(ctx context.Context, limit int64) (err error) {
 	if limit < 1 || limit > maxLimit {
 		return errs.InvalidOption("limit", limit, fmt.Sprintf("between 1 and %d", int64(maxLimit)))
 	}
-	id, revision := session.CallID(), ""
-	for {
-		r, err := s.resize(ctx, id, limit, revision)
-		if err != nil || r.done {
-			return err
-		}
-		revision = strconv.FormatInt(r.revision, 10) // somebody else was quicker: what was asked for is still wanted
-	}
+	return s.resize(ctx, session.CallID(), limit)
 }
 
 var resizeScript = script.Load("resize", files, "resize")
 
-type resizeReply struct {
-	revision int64
-	done     bool
-}
-
-// resize runs resize.lua.
-func (s *Stock) resize(ctx context.Context, id string, limit int64, revision string) (resizeReply, error) {
-	v, err := s.ints(ctx, 3, resizeScript, id, strconv.FormatInt(limit, 10), revision)
-	if err != nil {
-		return resizeReply{}, err
+// resize runs resize.lua, first to ask for the revision, and again while other calls are quicker.
+func (s *Stock) resize(ctx context.Context, call string, limit int64) error {
+	for revision := ""; ; {
+		v, err := s.run(ctx, 3, resizeScript, call, decimal(limit), revision)
+		if v != nil && v[0] == stockNone {
+			return fmt.Errorf("%w: %q", ErrNotOpen, s.keys[0])
+		}
+		if err != nil {
+			return err
+		}
+		s.shared().cache.forget()
+		if v[2] == 1 {
+			return nil
+		}
+		revision = decimal(v[1])
 	}
-	if v[0] == stockNone {
-		return resizeReply{}, fmt.Errorf("%w: %q", ErrNotOpen, s.keys[0])
-	}
-	if err := s.verdict(v); err != nil {
-		return resizeReply{}, err
-	}
-	s.shared().cache.forget()
-	return resizeReply{revision: v[1], done: v[2] == 1}, nil
 }

@@ -1,6 +1,7 @@
 package stock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,24 +112,16 @@ func shardName(prefix, name string, i, k int) string {
 	return best
 }
 
-// Shards is how many shards there are.
-func (s *Sharded) Shards() int { return len(s.shards) }
-
-// Shard is one of the shards, from 0, nil if there is none of that number: for its Ledger, KeepLedger and Status.
-// Ordinals are its own there; Ordinal tells the whole stock's. Its limit belongs to the whole: its Open, Resize and Restore
-// are ErrInvalidOption. (A plain stock opened in the place of a lost shard would sell what the shard has sold.)
-func (s *Sharded) Shard(i int) *Stock {
-	if i < 0 || i >= len(s.shards) {
-		return nil
-	}
-	return s.shards[i]
-}
+// Shards are the shards, in their order: for their Ledger, KeepLedger and Inspect.
+// Ordinals are their own there; Ordinal tells the whole stock's. The limit belongs to the whole: Open, Resize and Restore
+// of a shard are ErrInvalidOption. (A plain stock opened in the place of a lost shard would sell what the shard has sold.)
+func (s *Sharded) Shards() []*Stock { return slices.Clone(s.shards) }
 
 // Ordinal is the ordinal in the whole stock of a shard's own.
 func (s *Sharded) Ordinal(shard int, own int64) int64 { return int64(shard)<<shardBits + own }
 
-// Home is the shard at which claimant claims.
-func (s *Sharded) Home(claimant string) int {
+// home is the shard at which claimant claims.
+func (s *Sharded) home(claimant string) int {
 	h := fnv.New64a()
 	h.Write([]byte(claimant))
 	v := h.Sum64()
@@ -136,6 +129,9 @@ func (s *Sharded) Home(claimant string) int {
 	v *= 0x9e3779b97f4a7c15
 	return int((v >> 33) % uint64(len(s.shards)))
 }
+
+// usable is the reason if no verb of s can run.
+func (s *Sharded) usable() error { return s.c.calls.Usable(s.refused) }
 
 // Open opens the stock, its units spread evenly over the shards, and returns the epoch of all of them. As
 // Stock.Open, it never overwrites, and while the plan is there it sells no lost shard's units a second time: where one was
@@ -146,7 +142,7 @@ func (s *Sharded) Home(claimant string) int {
 // its end and answers ErrAlreadyOpen. Six round trips, each repeated until answered.
 func (s *Sharded) Open(ctx context.Context, o Spec) (epoch int64, err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.refused); err != nil {
+	if err := s.usable(); err != nil {
 		return 0, err
 	}
 	if o.Limit > maxShardedLimit {
@@ -176,7 +172,7 @@ func (s *Sharded) Open(ctx context.Context, o Spec) (epoch int64, err error) {
 		return p.epoch, fmt.Errorf("%w: %q, epoch %d", ErrAlreadyOpen, s.name, p.epoch)
 	}
 	for _, shard := range t.shards {
-		s.c.calls.RemoveAfter(o.StartIn+o.OpenFor+o.Retain, shard.call(reapScript, strconv.Itoa(reapBatch)))
+		shard.removeAfter(o)
 	}
 	return p.epoch, nil
 }
@@ -231,13 +227,10 @@ func (s *Sharded) each(fn func(i int) error) error {
 // Claim is Stock.Claim, with Remaining the home's. One round trip while the home has units.
 func (s *Sharded) Claim(ctx context.Context, claimant string) (_ Grant, err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.refused); err != nil {
+	if err := cmp.Or(s.usable(), keyname.Required("claimant", claimant)); err != nil {
 		return Grant{}, err
 	}
-	if err := keyname.Required("claimant", claimant); err != nil {
-		return Grant{}, err
-	}
-	home := s.Home(claimant)
+	home := s.home(claimant)
 	return s.obtain(ctx, home, func(ctx context.Context) (Grant, error) {
 		// past what this process remembers of the home's being sold out: that may be a moment old
 		return s.shards[home].shared().claims.Do(ctx, claimant)
@@ -248,19 +241,10 @@ func (s *Sharded) Claim(ctx context.Context, claimant string) (_ Grant, err erro
 // only if none are left at all.
 func (s *Sharded) ClaimOnce(ctx context.Context, request, claimant string, n int64) (_ Grant, err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.refused); err != nil {
+	if err := cmp.Or(s.usable(), checkRequest(request, claimant, n)); err != nil {
 		return Grant{}, err
 	}
-	if err := keyname.Required("id", request); err != nil {
-		return Grant{}, err
-	}
-	if err := keyname.Required("claimant", claimant); err != nil {
-		return Grant{}, err
-	}
-	if err := checkN(n); err != nil {
-		return Grant{}, err
-	}
-	home, id := s.Home(claimant), session.CallID()
+	home, id := s.home(claimant), session.CallID()
 	return s.obtain(ctx, home, func(ctx context.Context) (Grant, error) {
 		return s.shards[home].once(ctx, id, request, claimant, n)
 	})
@@ -270,10 +254,7 @@ func (s *Sharded) ClaimOnce(ctx context.Context, request, claimant string, n int
 // none only if none are left at all.
 func (s *Sharded) ClaimAny(ctx context.Context, n int64) (_ Grant, err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.refused); err != nil {
-		return Grant{}, err
-	}
-	if err := checkN(n); err != nil {
+	if err := cmp.Or(s.usable(), checkN(n)); err != nil {
 		return Grant{}, err
 	}
 	home := rand.IntN(len(s.shards))
@@ -286,7 +267,7 @@ func (s *Sharded) ClaimAny(ctx context.Context, n int64) (_ Grant, err error) {
 func (s *Sharded) obtain(ctx context.Context, home int, ask func(ctx context.Context) (Grant, error)) (Grant, error) {
 	began := s.c.began()
 	g, err := s.search(ctx, home, ask)
-	s.c.claimed(ctx, s.name, began, g.Outcome, g.N, err)
+	s.c.claimed(ctx, s.name, began, g, err)
 	return g, err
 }
 
@@ -358,13 +339,10 @@ func (s *Sharded) whole(shard int, g Grant) (Grant, error) {
 // Lookup is Stock.Lookup, with Remaining the home's. One round trip if claimant has a unit.
 func (s *Sharded) Lookup(ctx context.Context, claimant string) (_ Grant, _ bool, err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.refused); err != nil {
+	if err := cmp.Or(s.usable(), keyname.Required("claimant", claimant)); err != nil {
 		return Grant{}, false, err
 	}
-	if err := keyname.Required("claimant", claimant); err != nil {
-		return Grant{}, false, err
-	}
-	home := s.Home(claimant)
+	home := s.home(claimant)
 	g, err := s.shards[home].lookup(ctx, claimant)
 	if err != nil {
 		return Grant{}, false, err
@@ -384,16 +362,10 @@ func (s *Sharded) Lookup(ctx context.Context, claimant string) (_ Grant, _ bool,
 // Return is Stock.Return: what is returned can be claimed at any home.
 func (s *Sharded) Return(ctx context.Context, claimant string, ordinal int64) (_ bool, err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.refused); err != nil {
+	if err := cmp.Or(s.usable(), checkUnit(claimant, ordinal)); err != nil {
 		return false, err
 	}
-	if err := keyname.Required("claimant", claimant); err != nil {
-		return false, err
-	}
-	if ordinal < 1 || ordinal > maxLimit {
-		return false, errs.InvalidOption("ordinal", ordinal, "that of a Grant that was won, at least 1")
-	}
-	home, own := s.Home(claimant), ordinal&(1<<shardBits-1)
+	home, own := s.home(claimant), ordinal&(1<<shardBits-1)
 	if int64(home) != ordinal>>shardBits || own == 0 {
 		return false, nil // not that claimant's, whatever it is
 	}
@@ -403,19 +375,16 @@ func (s *Sharded) Return(ctx context.Context, claimant string, ordinal int64) (_
 // ReturnOnce is Stock.ReturnOnce, for a request that claimant made.
 func (s *Sharded) ReturnOnce(ctx context.Context, request, claimant string) (_ bool, err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.refused); err != nil {
+	if err := cmp.Or(s.usable(), keyname.Required("claimant", claimant)); err != nil {
 		return false, err
 	}
-	if err := keyname.Required("claimant", claimant); err != nil {
-		return false, err
-	}
-	return s.shards[s.Home(claimant)].ReturnOnce(ctx, request)
+	return s.shards[s.home(claimant)].ReturnOnce(ctx, request)
 }
 
 // ReturnAny is Stock.ReturnAny.
 func (s *Sharded) ReturnAny(ctx context.Context, g Grant) (_ bool, err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.refused); err != nil {
+	if err := s.usable(); err != nil {
 		return false, err
 	}
 	shard := g.Ordinal >> shardBits
@@ -430,7 +399,7 @@ func (s *Sharded) ReturnAny(ctx context.Context, g Grant) (_ bool, err error) {
 // between may be granted at one and Ended at another. After an error some may be closed: Close again.
 func (s *Sharded) Close(ctx context.Context) (err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.refused); err != nil {
+	if err := s.usable(); err != nil {
 		return err
 	}
 	return s.each(func(i int) error { return s.shards[i].Close(ctx) })
@@ -442,7 +411,7 @@ func (s *Sharded) Close(ctx context.Context) (err error) {
 // or none that sells yet. Units that do not add up at rest are ErrCorrupt.
 func (s *Sharded) Inspect(ctx context.Context) (_ Status, err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.refused); err != nil {
+	if err := s.usable(); err != nil {
 		return Status{}, err
 	}
 	shot, err := s.look(ctx)

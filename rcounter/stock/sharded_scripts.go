@@ -22,8 +22,6 @@ var (
 	shardedAckScript     = script.Load("sharded_ack", files, "sharded_ack")
 )
 
-func decimal(v int64) string { return strconv.FormatInt(v, 10) }
-
 // begin runs sharded_open.lua.
 func (s *Sharded) begin(ctx context.Context, id string, o Spec) (plan, error) {
 	ledger := int64(0)

@@ -49,7 +49,7 @@ type Status struct {
 // ErrCorrupt for records that are missing the Status is what the stock itself says.
 func (s *Stock) Inspect(ctx context.Context) (_ Status, err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.refused); err != nil {
+	if err := s.usable(); err != nil {
 		return Status{}, err
 	}
 	return s.status(ctx)

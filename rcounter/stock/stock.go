@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
@@ -57,9 +59,46 @@ func (s *Stock) call(sc *script.Script, args ...string) script.Call {
 	return script.Call{Script: sc, Keys: s.keys, Args: args}
 }
 
+// usable is the reason if no verb of s can run.
+func (s *Stock) usable() error { return s.c.calls.Usable(s.refused) }
+
+func decimal(v int64) string { return strconv.FormatInt(v, 10) }
+
 // ints runs one of the stock's scripts, which all may run twice, and decodes its reply of at least n integers.
 func (s *Stock) ints(ctx context.Context, n int, sc *script.Script, args ...string) ([]int64, error) {
 	return s.reply(ctx, n, s.call(sc, args...))
+}
+
+// run is ints for a script whose reply begins with how it ended. With an error that the reply says, it is there too.
+func (s *Stock) run(ctx context.Context, n int, sc *script.Script, args ...string) (v []int64, err error) {
+	if v, err = s.ints(ctx, n, sc, args...); err == nil {
+		err = s.verdict(v)
+	}
+	return v, err
+}
+
+// grant runs a script that grants units under an id, as the call named, and decodes its reply: {0, epoch, remaining,
+// outcome, ordinal, n}, and for units that are only held in how many ms they go back.
+func (s *Stock) grant(ctx context.Context, sc *script.Script, call, id string, args ...string) (Grant, error) {
+	sent := time.Now()
+	v, unconfirmed := s.sure(ctx, 6, sc, append([]string{call, s.c.calls.Mark()}, args...)...)
+	if v == nil {
+		return Grant{}, unconfirmed
+	}
+	if err := s.verdict(v); err != nil {
+		return Grant{}, err
+	}
+	g := Grant{Outcome: Outcome(v[3]), Ordinal: v[4], N: v[5], Remaining: v[2], Epoch: v[1]}
+	switch {
+	case !g.Won():
+		return g, nil // nothing was granted that a replica could forget
+	case unconfirmed != nil:
+		return Grant{}, unconfirmed
+	case len(v) > 6:
+		g.Until = sent.Add(script.Duration(v[6]))
+	}
+	g.Request = id
+	return g, nil
 }
 
 // sure is ints for a script that grants: the grant is confirmed by Options.MinReplicas. With ErrNotReplicated the reply
@@ -99,7 +138,7 @@ const (
 	stockMismatch  = -3 // the id is that of something else
 	stockParts     = -4 // too many parts of one grant were returned one by one
 	stockTooSmall  = -5 // followed by how many are sold and held
-	stockNone      = -6 // no stock, or no such reservation
+	stockNone      = -6 // no stock, or no such reservation or block
 	stockExpired   = -7
 	stockCancelled = -8
 	stockReturned  = -9
@@ -121,6 +160,8 @@ func (s *Stock) verdict(v []int64) error {
 		return fmt.Errorf("%w: %q keeps no more than 1024 returned parts of one grant", ErrOutOfRange, s.keys[0])
 	case stockTooSmall:
 		return fmt.Errorf("%w: %q has %d units sold and held", ErrOutOfRange, s.keys[0], v[1])
+	case stockNone:
+		return fmt.Errorf("%w: on %q", ErrNotFound, s.keys[0])
 	case stockExpired:
 		return fmt.Errorf("%w: on %q", ErrReservationExpired, s.keys[0])
 	case stockCancelled:

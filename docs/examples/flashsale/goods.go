@@ -139,7 +139,7 @@ func (s reservedGoods) lookup(ctx context.Context, user string) (bought, error) 
 	for n := 1; n <= maxHolds; n++ {
 		g, err := s.stock.Confirm(ctx, holdID(user, n))
 		switch {
-		case errors.Is(err, stock.ErrNoReservation):
+		case errors.Is(err, stock.ErrNotFound):
 			return bought{}, nil
 		case errors.Is(err, stock.ErrReservationExpired):
 			continue
@@ -173,8 +173,8 @@ func (s shardedGoods) status(ctx context.Context) (shelf, error) {
 		return shelf{Status: st}, err
 	}
 	sh := shelf{Status: st}
-	for i := range s.stock.Shards() {
-		one, err := s.stock.Shard(i).Inspect(ctx)
+	for i, shard := range s.stock.Shards() {
+		one, err := shard.Inspect(ctx)
 		if err != nil {
 			return shelf{}, err
 		}

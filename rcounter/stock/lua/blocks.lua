@@ -5,7 +5,7 @@
 -- ARGV[1]  where the page begins, an HSCAN cursor
 -- ARGV[2]  about how many fields are looked at
 --
--- Replies  {{0, now}, cursor, {id, block, units, id, block, units …}}
+-- Replies  {{0, epoch, now}, cursor, {id, block, units, id, block, units …}}
 --          {{-1, said, found}, '0', {}}
 --          {{-6, 0, 0}, '0', {}}   no stock
 --
@@ -24,4 +24,4 @@ for i = 1, #page[2], 2 do
   out[#out + 1] = page[2][i + 1]
   out[#out + 1] = units
 end
-return {{0, now}, page[1], out}
+return {{0, epoch, now}, page[1], out}

@@ -6,11 +6,11 @@
 -- ARGV[2]  '1' to write something even if nothing is sold: see own in stock.lua
 -- ARGV[3]  id of the reservation
 --
--- Replies  { 0, epoch, remaining, outcome, ordinal, n}   outcome 1, or 2 if another call confirmed it, or 4
+-- Replies  { 0, epoch, remaining, outcome, ordinal, n}   outcome 1, or 2 if another call confirmed it, or 8
 --          {-1, said, found}
 --          {-2, 0, 0}   the ordinals are used up
 --          {-3, 0, 0}   the id is that of something else
---          {-6, 0, 0}   there is no such reservation
+--          {-6, 0, 0}   there is no such reservation, or no stock
 --          {-7, 0, 0}   its time is over
 --          {-8, 0, 0}   it was cancelled
 --          {-9, 0, 0}   it was confirmed and returned
@@ -18,7 +18,7 @@
 -- Safe to run twice: the record says who confirmed it.
 local call, sure, id = ARGV[1], ARGV[2], ARGV[3]
 
-local wrong = ready({0, 0, 0, 4, 0, 0})
+local wrong = ready({-6, 0, 0})
 if wrong then return wrong end
 local record = requests > 0 and redis.call('HGET', records, 'r:' .. id)
 if not record then return {-6, 0, 0} end

@@ -9,14 +9,15 @@
 -- ARGV[5]  n, a decimal from 1
 -- ARGV[6]  ms from now to the deadline
 --
--- Replies  { 0, epoch, remaining, outcome, ordinal, ms left}   ordinal is 0 until confirmed
+-- Replies  { 0, epoch, remaining, outcome, 0, n, ms left}   held
+--          { 0, epoch, remaining, outcome, ordinal, n}        confirmed, or refused: n is 0
 --          {-1, said, found}
 --          {-3, 0, 0}   the id is that of something else
 --          {-7, 0, 0}   its time is over
 --          {-8, 0, 0}   it was cancelled
 --          {-9, 0, 0}   it was confirmed and returned
 --          {-12, 0, 0}  call again, see more in stock.lua: nothing held
---          outcomes: as in claim.lua; 2 is held by an earlier call, or confirmed if there is an ordinal
+--          outcomes: as in claim.lua; 2 is held by an earlier call, or confirmed
 --
 -- All n or none. Safe to run twice: the second run finds the record of the first, and the deadline stays the first's.
 local call, sure, id, claimant, n, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -35,7 +36,9 @@ if record then
   if r.state == 'R' then return {-9, 0, 0} end
   if r.state == 'E' or r.state == 'H' and now >= r.deadline then return {-7, 0, 0} end
   own(sure)
-  return {0, epoch, before, r.call == call and 1 or 2, r.ordinal, math.max(0, r.deadline - now)}
+  local won = r.call == call and 1 or 2
+  if r.state == 'H' then return {0, epoch, before, won, 0, r.n, r.deadline - now} end
+  return {0, epoch, before, won, r.ordinal, r.n}
 end
 
 local closed = refusal()
@@ -58,4 +61,4 @@ keep(id, {state = 'H', ordinal = 0, n = n, asked = n, call = call, by = '', dead
 redis.call('ZADD', holds, digits(now + ttl), id)
 redis.call('HINCRBY', records, 'u:' .. claimant, digits(n))
 settle(before, records)
-return {0, epoch, limit - sold - held, 1, 0, ttl}
+return {0, epoch, limit - sold - held, 1, 0, n, ttl}

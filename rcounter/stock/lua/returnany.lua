@@ -8,8 +8,8 @@
 --          it has not run yet it never will
 -- ARGV[4]  how many
 --
--- Replies  { 0, 1, n}   n returned, by this call
---          { 0, 0, 0}   nothing returned: they are not that call's, or some of them were returned before
+-- Replies  { 0, n, 0}   n returned, by this call
+--          { 0, 0, 0}   nothing returned, or the call was given up before it ran: they are not that call's, or some of them were returned before
 --          {-1, said, found}
 --          {-4, 0, 0}   the record has too many parts: nothing returned
 --
@@ -28,7 +28,7 @@ if not record then
   count()
   redis.call('HSET', records, 'a:' .. id, '0;0;' .. call)
   settle(before, records)
-  return {0, 1, 0}
+  return {0, 0, 0}
 end
 local ordinal, got, parts = record:match('^(%d+);(%d+)(.*)$')
 if not got then return {-1, -1, 0} end
@@ -38,7 +38,7 @@ ordinal, got = tonumber(ordinal), tonumber(got)
 local last, pieces = from + n - 1, 0
 for f, c, by in parts:gmatch(';(%d+)%.(%d+)%.([^;]*)') do
   f, c, pieces = tonumber(f), tonumber(c), pieces + 1
-  if by == call then return {0, 1, c} end
+  if by == call then return {0, c, 0} end
   if from == 0 or f <= last and from <= f + c - 1 then return {0, 0, 0} end
 end
 if from == 0 then
@@ -53,4 +53,4 @@ sold = sold - n
 count()
 enter('return', from, n, '', id)
 settle(before, records)
-return {0, 1, n}
+return {0, n, 0}
