@@ -157,12 +157,21 @@ func (o *Holding) finish() (again bool) {
 
 // releaseLater has it released in the background until its lease is over. An answer before after is not final.
 func (o *Holding) releaseLater(after time.Time) {
-	o.of.Retrier.Add(&Pending{
-		Name:  o.Lease.Name,
+	o.of.ReleaseLater(o.Lease.Name, after, o.Longest(), func(ctx context.Context) error {
+		_, err := o.Lease.Of.(Resource).Send(ctx, 0, true)
+		return err
+	})
+}
+
+// ReleaseLater has send release, in the background, what the server has of a name, until it is answered after after, or
+// until longest from now, when the lease there is over.
+func (s *Session) ReleaseLater(name string, after time.Time, longest time.Duration, send func(context.Context) error) {
+	s.Retrier.Add(&Pending{
+		Name:  name,
 		After: after,
-		Until: time.Now().Add(max(o.Longest(), o.of.CallTimeout)),
+		Until: time.Now().Add(max(longest, s.CallTimeout)),
 		Release: func(ctx context.Context) error {
-			_, err := o.Lease.Of.(Resource).Send(ctx, 0, true)
+			err := send(ctx)
 			if errors.Is(err, errs.ErrWrongType) {
 				return nil // nothing of the owner is left
 			}

@@ -1,0 +1,386 @@
+package rsemaphore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
+)
+
+// What barrier.lua replies first.
+const (
+	barrierWaiting int64 = iota
+	barrierLast
+	barrierLate
+	barrierFull
+	barrierMismatch
+	barrierTripped
+	barrierBroken
+	barrierUnknown
+)
+
+type barrierReply struct {
+	status  int64
+	id      string
+	gen     int64
+	arrived int64
+	left    time.Duration
+	why     string
+	server  int64
+	parties int64
+}
+
+// Clock implements script.Reply.
+func (r barrierReply) Clock() (server int64, late bool) { return r.server, r.status == barrierLate }
+
+// partyCount counts the parties of all clients of the process: the second half of their ids.
+var partyCount atomic.Int64
+
+// party is one call of Await.
+type party struct {
+	b    *CyclicBarrier
+	id   string // never used again
+	term time.Duration
+	sent time.Time // of the first request by which it may have arrived
+	// unanswered: some request to arrive got no reply, and may run until then
+	unanswered time.Time
+	joined     barrierReply
+	lease      lease.Lease
+	over       atomic.Bool // Await has returned, or is about to
+}
+
+func (b *CyclicBarrier) newParty() *party {
+	return &party{b: b, id: b.c.id + ":" + strconv.FormatInt(partyCount.Add(1), 10), term: b.c.opts.WatchdogTimeout}
+}
+
+// exchange is one verb of barrier.lua.
+func (p *party) exchange(verb string, notAfter int64, why string) exchange[barrierReply] {
+	b := p.b
+	return exchange[barrierReply]{script.Call{Script: barrierScript, Keys: []string{b.key}, Args: []string{
+		verb, p.id, p.joined.id, decimal(p.joined.gen), strconv.Itoa(b.parties), script.Millis(p.term),
+		decimal(notAfter), script.Millis(barrierMemory), b.channel, b.c.hub.PublishCommand(), why,
+	}}, func(m rueidis.RedisMessage) (r barrierReply, err error) {
+		err = read(m, verb, b.key, &r.status, &r.id, &r.gen, &r.arrived, &r.left, &r.why, &r.server, &r.parties)
+		return r, err
+	}}
+}
+
+func (b *CyclicBarrier) await(ctx context.Context) (Arrival, error) {
+	p := b.newParty()
+	if err := p.arrive(ctx); err != nil {
+		return Arrival{}, err
+	}
+	b.c.session.Answered()
+	own, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	p.lease = lease.Lease{
+		Name: b.name, Key: b.key, Owner: p.id + " " + p.joined.id + " " + strconv.FormatInt(p.joined.gen, 10),
+		Renew: barrierRenewScript, Untracked: true, Ctx: ctx, Ended: func(why error) { cancel(why) },
+	}
+	if !b.c.engine.Add(&p.lease, p.sent, p.sent, p.term, true, 0) {
+		// only a stall of this very machine, or of the network, as long as the lease
+		p.leaveLater(time.Now())
+		return p.broken("lost", ErrLost)
+	}
+	if b.c.session.Closed() { // Close ran meanwhile, and has not seen this lease
+		cancel(ErrClosed)
+	}
+	defer p.finish()
+	if p.joined.status == barrierLast {
+		return p.act(own)
+	}
+	return p.await(own)
+}
+
+// finish is the end of Await for a party that had arrived.
+func (p *party) finish() {
+	p.b.c.engine.Remove(&p.lease)
+	p.over.Store(true)
+	if !p.unanswered.IsZero() {
+		// A request to arrive may still be on its way, on another connection, and would arrive for a party that is
+		// through with it.
+		p.leaveLater(p.unanswered)
+	}
+}
+
+// late takes the party back if a request to arrive that had been given up was answered after the party's end.
+func (p *party) late(r barrierReply) {
+	if p.over.Load() && (r.status == barrierWaiting || r.status == barrierLast) {
+		p.leaveLater(time.Time{})
+	}
+}
+
+// broken is how a generation ends that broke; cause is this party's own reason, if it broke the generation.
+func (p *party) broken(why string, cause error) (Arrival, error) {
+	err := fmt.Errorf("rsemaphore: %w: %q in generation %d (%s)", ErrBrokenBarrier, p.b.name, p.joined.gen, why)
+	if cause != nil {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	return Arrival{Generation: p.joined.gen, Why: why}, err
+}
+
+// arrive tries until the party has arrived.
+func (p *party) arrive(ctx context.Context) error {
+	b := p.b
+	err := b.c.queue.Wait(ctx, wait.Request{Name: b.name, Channel: b.channel, Alone: true, Try: p.tryArrive})
+	if err == nil {
+		return nil
+	}
+	p.over.Store(true)
+	if !p.unanswered.IsZero() {
+		p.leaveLater(p.unanswered)
+	}
+	return wait.Ending{Package: "rsemaphore", Name: b.name, Unsure: !p.unanswered.IsZero(), Contended: func(g *wait.GaveUp) error {
+		return fmt.Errorf("rsemaphore: barrier %q is full: %w: %w", b.name, ErrNotAcquired, g.Cause)
+	}}.Explain(err)
+}
+
+// tryArrive asks once.
+func (p *party) tryArrive(ctx context.Context) (wait.Answer, error) {
+	b, c := p.b, p.b.c
+	var sent time.Time
+	arrival := timed(b.key, func(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
+		return p.sendArrival(ctx, sent, call)
+	}, func(now time.Time, notAfter int64) exchange[barrierReply] {
+		sent = now
+		return p.exchange("arrive", notAfter, "").late(p.late)
+	})
+	arrival.Beyond = seeThrough
+	r, err := arrival.Run(ctx, c.runner)
+	if err != nil {
+		return wait.Answer{}, err
+	}
+	switch r.status {
+	case barrierWaiting, barrierLast:
+		p.joined = r
+		return wait.Answer{Granted: true}, nil
+	case barrierFull:
+		return wait.Answer{Left: r.left}, nil
+	case barrierMismatch:
+		return wait.Answer{}, capacityMismatch(b.name, r.parties, b.parties)
+	}
+	return wait.Answer{}, malformed("arrive", b.key, r)
+}
+
+func (p *party) sendArrival(ctx context.Context, sent time.Time, call script.Call) (rueidis.RedisMessage, error) {
+	c := p.b.c
+	if !p.unanswered.IsZero() && !sent.Before(p.sent.Add(p.term-lease.Margin(p.term))) {
+		// A request without a reply may have arrived, and what the server knows of it may be forgotten from here
+		// on: another would arrive a second time.
+		return rueidis.RedisMessage{}, wait.Final(fmt.Errorf("%w: arrive at %q: no reply for a whole lease", ErrUnknownOutcome, p.b.name))
+	}
+	if p.unanswered.IsZero() {
+		p.sent = sent
+	}
+	m, err := c.attemptOnce(ctx, call)
+	if errors.Is(err, ErrUnknownOutcome) {
+		p.unanswered = sent.Add(c.opts.CallTimeout)
+	}
+	return m, err
+}
+
+// line is where the process's parties of one generation wait: never behind those of another, which may be waiting for
+// these.
+func (p *party) line() string {
+	return "barrier:" + p.b.key + " " + p.joined.id + " " + strconv.FormatInt(p.joined.gen, 10)
+}
+
+// watch waits until the generation is over, or this party is not in it any more, and returns the server's word on that. ctx
+// ends with the caller's patience, the lease, or the client.
+func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
+	c := p.b.c
+	began := time.Now()
+	shared, _ := c.queue.Share(p.line())
+	defer shared.Leave()
+	look := func(ctx context.Context) (wait.Answer, error) {
+		sent := time.Now()
+		if result, err = p.exchange("look", 0, "").by(ctx, c.runner.Attempt); err != nil {
+			return wait.Answer{}, err
+		}
+		if result.status == barrierWaiting {
+			return wait.Answer{Left: result.left}, nil
+		}
+		if result.status != barrierUnknown { // that is about this party alone
+			shared.Publish(sent, result)
+		}
+		return wait.Answer{Granted: true}, nil
+	}
+	// Each party looks for itself once: it tells the server that the arrival's reply has come (see barrier.lua). If
+	// that fails the line is there to try again.
+	answer, err := look(ctx)
+	if err != nil || !answer.Granted {
+		err = c.queue.Wait(ctx, wait.Request{Name: p.b.name, Line: p.line(), Channel: p.b.channel, Try: func(ctx context.Context) (wait.Answer, error) {
+			if event, ok := shared.Load(began); ok {
+				result = event.(barrierReply)
+				return wait.Answer{Granted: true}, nil
+			}
+			return look(ctx)
+		}})
+	}
+	return result, err
+}
+
+// await is the part of a party that is not the last.
+func (p *party) await(ctx context.Context) (Arrival, error) {
+	c := p.b.c
+	result, err := p.watch(ctx)
+	if err == nil && time.Now().Before(c.engine.Until(&p.lease)) {
+		return p.outcome(result, nil)
+	}
+	if errors.Is(err, ErrWrongType) { // what the watchdog would have found out, too
+		p.leaveLater(time.Now())
+		return p.broken("lost", fmt.Errorf("%w: %w", ErrLost, err))
+	}
+	if err != nil && ctx.Err() == nil && !isGaveUp(err) { // the server refuses for good, as for want of a right
+		return p.leave(ctx, "left", err)
+	}
+	why := context.Cause(ctx)
+	if err == nil || errors.Is(why, ErrLost) {
+		if !errors.Is(why, ErrLost) {
+			why = ErrLost
+		}
+		p.leaveLater(time.Now())
+		return p.broken("lost", why)
+	}
+	if c.session.Closed() {
+		why = ErrClosed
+	} else if ended := errs.Ended(ctx); ended != nil {
+		why = ended
+	}
+	return p.leave(ctx, "left", why)
+}
+
+func isGaveUp(err error) bool {
+	var g *wait.GaveUp
+	return errors.As(err, &g)
+}
+
+// outcome turns an answer about the party's generation into its result. cause is this party's own reason if it broke
+// the generation.
+func (p *party) outcome(r barrierReply, cause error) (Arrival, error) {
+	switch r.status {
+	case barrierTripped:
+		return Arrival{Generation: p.joined.gen, Last: p.joined.status == barrierLast}, nil
+	case barrierBroken:
+		return p.broken(r.why, cause)
+	}
+	if cause != nil {
+		cause = fmt.Errorf("%w: %w", ErrLost, cause)
+	} else {
+		cause = ErrLost
+	}
+	return p.broken("lost", cause)
+}
+
+// leave takes the party back, which breaks its generation unless that is over.
+func (p *party) leave(ctx context.Context, why string, cause error) (Arrival, error) {
+	c := p.b.c
+	c.engine.Remove(&p.lease) // before it is sent: see package lease
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.CallTimeout)
+	defer cancel()
+	r, err := p.end(ctx, "leave", why)
+	if err != nil {
+		p.leaveLater(time.Now())
+		// Not to be asked is not to have done nothing: the party has arrived, and the others may have gone on with it.
+		return Arrival{}, fmt.Errorf("rsemaphore: leave barrier %q: %w", p.b.name, errors.Join(script.Unsure(err), script.Unsure(cause)))
+	}
+	return p.outcome(r, cause)
+}
+
+// end runs one of the verbs that end a generation, until it is answered.
+func (p *party) end(ctx context.Context, verb, why string) (barrierReply, error) {
+	c := p.b.c
+	r, err := p.exchange(verb, 0, why).by(ctx, c.runner.Do)
+	if err == nil {
+		c.queue.Wake(p.line())
+	}
+	return r, err
+}
+
+// watched returns a child of ctx for the action, which ends when the generation breaks; stop ends the watching. The
+// watchdog cannot tell: a party whose generation is over counts as renewed (see barrier_renew.lua), because how it ended is
+// the server's answer to a look. A generation that broke before the first look is found by it, one that breaks later by the
+// message or the poll that any party waits for; one that trips does so by the caller's own request, after the action. An
+// end that comes after the action has returned, and before the trip, is the answer to the trip.
+func (p *party) watched(ctx context.Context) (actx context.Context, stop func()) {
+	actx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r, err := p.watch(actx)
+		switch {
+		case err == nil:
+			_, err = p.outcome(r, nil)
+		case errors.Is(err, ErrWrongType): // as in await
+			_, err = p.broken("lost", fmt.Errorf("%w: %w", ErrLost, err))
+		default: // the caller's end, or no right to look: renewals go on without it
+			return
+		}
+		if err != nil {
+			cancel(err)
+		}
+	}()
+	return actx, func() {
+		cancel(nil)
+		<-done
+	}
+}
+
+// act is the last arriver's part.
+func (p *party) act(ctx context.Context) (_ Arrival, err error) {
+	if p.b.action != nil {
+		actx, stop := p.watched(ctx)
+		returned := false
+		defer func() {
+			if !returned { // a panic, or runtime.Goexit
+				stop()
+				p.leave(ctx, "action", nil)
+			}
+		}()
+		err = p.b.action(actx)
+		returned = true
+		stop()
+		if err != nil {
+			return p.leave(ctx, "action", err)
+		}
+	}
+	c := p.b.c
+	until, tctx := c.engine.Until(&p.lease), ctx
+	if ctx.Err() != nil { // and yet the action is done
+		until, tctx = time.Now().Add(c.opts.CallTimeout), context.WithoutCancel(ctx)
+	}
+	tctx, cancel := context.WithDeadline(tctx, until)
+	defer cancel()
+	r, err := p.end(tctx, "trip", "")
+	if err == nil {
+		return p.outcome(r, nil)
+	}
+	if why := context.Cause(ctx); errors.Is(why, ErrLost) || !time.Now().Before(c.engine.Until(&p.lease)) {
+		p.leaveLater(time.Now())
+		return p.broken("lost", ErrLost)
+	} else if why != nil {
+		err = errors.Join(err, why)
+	}
+	return p.leave(ctx, "left", err) // that says what became of the trip, too
+}
+
+// leaveLater has the party taken back, from whatever generation it may be in, in the background until its lease is over. An
+// answer before after is not final.
+func (p *party) leaveLater(after time.Time) {
+	c := p.b.c
+	c.engine.Remove(&p.lease)
+	anywhere := &party{b: p.b, id: p.id, term: p.term}
+	c.session.ReleaseLater(p.b.name, after, p.term, func(ctx context.Context) error {
+		_, err := anywhere.exchange("leave", 0, "left").by(ctx, c.runner.Attempt)
+		return err
+	})
+}
