@@ -31,6 +31,35 @@ func TestAForgottenPermitIsNoticedHoweverItsContextsWereMade(t *testing.T) {
 	}
 }
 
+func TestAPermitThatIsOverIsDroppedWithoutAWord(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	var book logbook
+	brief := newRig(t, srv, rsemaphore.Options{MaxHold: 20 * time.Millisecond, Logger: book.logger()})
+	r := newRig(t, srv, rsemaphore.Options{Logger: book.logger()})
+	func() {
+		p := acquire(t, brief.c.Semaphore("over", 1), 1)
+		<-p.Done()
+		require.ErrorIs(t, p.Err(), rsemaphore.ErrMaxHold)
+	}()
+	for range 3 {
+		collect()
+	}
+	func() { acquire(t, r.c.Semaphore("lasts", 1), 1) }()
+	redistest.Eventually(t, 20*time.Second, "warned of the one that lasts", func() bool {
+		collect()
+		return book.count("dropped without Release") > 0
+	})
+	for range 3 {
+		collect()
+	}
+	require.Equal(t, 1, book.count("dropped without Release"))
+	require.Equal(t, 1, book.count(`it is no longer renewed" name=lasts`))
+	ctx := within(t)
+	require.NoError(t, brief.c.Close(ctx))
+	require.NoError(t, ctx.Err(), "it was dropped, and nobody waits for it")
+}
+
 func TestTheChannelOfAForgottenPermitIsClosedWithItsLease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t), rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond})

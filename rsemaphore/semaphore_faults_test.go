@@ -175,6 +175,36 @@ func TestARequestThatRunsAfterItsReleaseBeforeTheServersTimeIsKnownIsTakenBack(t
 	})
 }
 
+func TestALostPermitsReleaseIsPendingForAsLongAsARequestForItMayRun(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	dead, err := rueidis.NewClient(s.Option())
+	require.NoError(t, err)
+	dead.Close()
+	const call = 3 * time.Second
+	var calls atomic.Int32
+	late := lagging{s.Client(t), dead, func(words []string) bool {
+		return slices.Contains(words, "s") && words[0] == "EVAL" && calls.Add(1) == 1
+	}, 1500 * time.Millisecond, make(chan struct{})}
+	r := newRigOn(t, s, late, rsemaphore.Options{CallTimeout: call})
+	sem := r.c.Semaphore("s", 3)
+	began := time.Now()
+	p, err := sem.TryAcquire(within(t), 2, 20*time.Second, 500*time.Millisecond) // by its second request
+	require.NoError(t, err)
+	<-p.Done()
+	require.ErrorIs(t, p.Release(within(t)), rsemaphore.ErrLost)
+	for {
+		owed := r.c.Owed()
+		if !time.Now().Before(began.Add(call)) {
+			break
+		}
+		require.Equal(t, 1, owed, "the first request may still run")
+		time.Sleep(10 * time.Millisecond)
+	}
+	<-late.ran
+	redistest.Eventually(t, 20*time.Second, "nothing is left", func() bool { return r.c.Owed() == 0 && counts(t, sem) == [3]int{3, 0, 3} })
+}
+
 func TestAnErrorThatAnEarlierTryMayContradictSaysUnknown(t *testing.T) {
 	s := redistest.Embedded(t)
 	dead, err := rueidis.NewClient(s.Option())
