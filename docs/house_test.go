@@ -63,11 +63,6 @@ var onTop = map[string][]string{
 
 // withoutExample are the types, functions and methods that no Example of their package names yet. Nothing is added here.
 var withoutExample = strings.Fields(`
-	ratelimit.Client
-	ratelimit.Observer
-	rcounter.Client
-	redpacket.Client
-	redpacket.Share
 	rlock.Holder
 	rlock.State
 	rlock.Waiter

@@ -38,7 +38,11 @@ func (k *Counter) AddOnce(ctx context.Context, id string, d int64) (v int64, rep
 	if err := keyname.Required("id", id); err != nil {
 		return 0, false, err
 	}
-	return k.addOnce(ctx, session.CallID(), id, d)
+	err = k.write(ctx, func() (err error) {
+		v, replayed, err = k.addOnce(ctx, session.CallID(), id, d)
+		return err
+	})
+	return v, replayed, err
 }
 
 var addOnceScript = script.Load("addonce", files, "addonce")

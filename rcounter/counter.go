@@ -146,19 +146,24 @@ func (k *Counter) Decr(ctx context.Context) (int64, error) { return k.Add(ctx, -
 // towards it. A sum beyond 64 bits is ErrOverflow, and nothing is written either.
 //
 // It is sent once: after ErrUnknownOutcome d may have been added, or be added yet.
-func (k *Counter) Add(ctx context.Context, d int64) (_ int64, err error) {
+func (k *Counter) Add(ctx context.Context, d int64) (v int64, err error) {
 	defer edge(&err)
 	if err := k.c.calls.Usable(k.refused); err != nil {
 		return 0, err
 	}
-	if k.plain {
-		return k.incrby(ctx, d)
-	}
-	r, err := k.add(ctx, d)
-	if err != nil {
-		return 0, err
-	}
-	return k.added(d, r)
+	err = k.write(ctx, func() (err error) {
+		if k.plain {
+			v, err = k.incrby(ctx, d)
+			return err
+		}
+		r, err := k.add(ctx, d)
+		if err != nil {
+			return err
+		}
+		v, err = k.added(d, r)
+		return err
+	})
+	return v, err
 }
 
 // added is what add.lua's reply says of adding d.
@@ -282,13 +287,13 @@ func (k *Counter) Set(ctx context.Context, v int64) (err error) {
 	if err := k.within(v); err != nil {
 		return err
 	}
-	return k.c.set(ctx, k.key, v, k.ttl)
+	return k.write(ctx, func() error { return k.c.set(ctx, k.key, v, k.ttl) })
 }
 
 // CompareAndSet makes next the value if it is old, and reports whether it was; a missing key is Initial, which
 // without CounterOptions is RAtomicLong's 0. The expiry of an existing key is kept. next beyond Min or Max is
 // ErrOutOfRange and not sent. Sent once: sent again, a call that had succeeded would answer false. One round trip.
-func (k *Counter) CompareAndSet(ctx context.Context, old, next int64) (_ bool, err error) {
+func (k *Counter) CompareAndSet(ctx context.Context, old, next int64) (set bool, err error) {
 	defer edge(&err)
 	if err := k.c.calls.Usable(k.refused); err != nil {
 		return false, err
@@ -296,12 +301,13 @@ func (k *Counter) CompareAndSet(ctx context.Context, old, next int64) (_ bool, e
 	if err := k.within(next); err != nil {
 		return false, err
 	}
-	r, err := k.c.cas(ctx, k.key, casArgs{old: old, next: next, initial: k.initial, ttl: k.ttl})
-	if err != nil {
-		return false, err
-	}
-	if _, ok := integer(r.raw); !ok {
-		return false, notInteger(k.key, r.raw)
-	}
-	return r.set, nil
+	err = k.write(ctx, func() error {
+		r, err := k.c.cas(ctx, k.key, casArgs{old: old, next: next, initial: k.initial, ttl: k.ttl})
+		if _, ok := integer(r.raw); err == nil && !ok {
+			err = notInteger(k.key, r.raw)
+		}
+		set = err == nil && r.set
+		return err
+	})
+	return set, err
 }

@@ -158,3 +158,21 @@ func Example() {
 	// true <nil>
 	// false <nil>
 }
+
+// Metrics of what is written.
+func ExampleClient_observer() {
+	hub, end := demo()
+	defer end()
+	counters, err := rcounter.New(hub, rcounter.Options{CallTimeout: 10 * time.Second, Observer: rcounter.Observer{
+		Written: func(ctx context.Context, name string, took time.Duration, err error) {
+			fmt.Println(name, took > 0, err)
+		},
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer counters.Close(context.Background())
+	counters.Counter("hits", rcounter.CounterOptions{}).Incr(context.Background())
+	// Output:
+	// hits true <nil>
+}

@@ -97,6 +97,26 @@ type Request[Q, A any] struct {
 	left   bool // the caller has gone; guarded by Batcher.mu
 }
 
+// Each is a Run for calls that answer every request by itself, in their order. won reports whether an answer grants something:
+// with an error beside the answers it is not confirmed by replicas, and the error is the answer. A refusal needs no replica. No
+// answers: the error is everybody's.
+func Each[Q, A any](call func(ctx context.Context, asks []Q) ([]A, error), won func(A) bool) func(context.Context, []*Request[Q, A]) {
+	return func(ctx context.Context, requests []*Request[Q, A]) {
+		asks := make([]Q, len(requests))
+		for i, r := range requests {
+			asks[i] = r.Ask
+		}
+		answers, err := call(ctx, asks)
+		for i, r := range requests {
+			if answers == nil || err != nil && won(answers[i]) {
+				r.Err = err
+			} else {
+				r.Answer = answers[i]
+			}
+		}
+	}
+}
+
 // batch is what one call carries, guarded by Batcher.mu.
 type batch[Q, A any] struct {
 	requests []*Request[Q, A]

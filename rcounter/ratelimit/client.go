@@ -6,20 +6,18 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
 // Options of a Client. The zero value is good.
 type Options struct {
-	// KeyPrefix stands before every name. One with braces is refused by every verb, and one whose first brace is that of
-	// an empty {} by New. Defaults to "".
+	// KeyPrefix is put before every name to make its key. It has no braces. Defaults to "".
 	KeyPrefix string
-	// CallTimeout is how long one attempt may wait for its reply, at least a millisecond. A call whose context has
-	// no deadline ends after five of them. Defaults to 500 ms.
+	// CallTimeout bounds one request to the server. A call whose context has no deadline ends after five of them.
+	// At least 1 ms. Defaults to 500 ms.
 	CallTimeout time.Duration
-	// Observer is told of what fails in the background.
+	// Observer is told of what happens, for metrics. Its nil functions are skipped.
 	Observer Observer
 	// Logger gets a line when something in the background fails for good, at most one in 10 s, and one
 	// if the server evicts keys when its memory is full. Defaults to slog.Default().
@@ -30,33 +28,33 @@ type Options struct {
 // and cost nothing. They run on the goroutine where it happens: they must return at once. One that panics is logged and
 // otherwise ignored.
 type Observer struct {
-	// BackgroundFailed: the return of units whose caller has left failed, and is not tried again: too few pass. ctx has the
-	// values of the caller's, and may have ended.
+	// BackgroundFailed: units that were taken for a call whose caller has left could not be given back, and that is not tried
+	// again: too few units pass. ctx has the values of the caller's context, and may have ended.
 	BackgroundFailed func(ctx context.Context, name string, err error)
 }
 
-// Client makes rate limiters on one server, Sentinel group or Cluster. It is safe for concurrent use, holds no
-// connection and no goroutine of its own, and costs nothing per name that is not used.
+// Client makes rate limiters on one server, Sentinel group or Cluster. It is safe for concurrent use. It holds no
+// connection and no goroutine of its own, and nothing for a name that is not used.
 type Client struct {
-	calls    *session.Calls
-	observer Observer
+	calls            *session.Calls
+	backgroundFailed func(ctx context.Context, name string, err error)
 }
 
-// New makes a client on h's rueidis client. h stays the caller's: Close does not close it. The error is
-// ErrInvalidOption for a nil hub, a hub without a client, or options out of bounds, ErrClosed for a hub that is closed; New
-// sends nothing.
+// New makes a client on the hub's connection. The hub stays the caller's: Close does not close it. New sends nothing. The
+// error is ErrInvalidOption for a nil hub, a hub without a client, or an option out of its bounds, and ErrClosed for a closed
+// hub.
 func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 	defer edge(&err)
 	calls, err := session.NewCalls(h, "ratelimit", "rate limits", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}
-	return &Client{calls, o.Observer}, nil
+	return &Client{calls, session.Guard1(calls.Session, o.Observer.BackgroundFailed)}, nil
 }
 
-// Close makes every later call on c and its limiters fail with ErrClosed. Calls under way end as they would have. It waits for
-// the return of units whose callers have left, at most a call timeout. If ctx ends first, the error says so, and that goes on.
-// It may be called again.
+// Close makes every later call on c and its limiters fail with ErrClosed. Calls under way end as they would have. Close waits
+// until units whose callers have left are given back, at most a call timeout. If ctx ends first, the error says so, and that
+// goes on. Later calls return nil at once.
 func (c *Client) Close(ctx context.Context) (err error) {
 	defer edge(&err)
 	return c.calls.Close(ctx)
@@ -66,17 +64,8 @@ const notGivenBack = "units of a rate limiter could not be given back, and too f
 
 // failed tells of units that could not be given back.
 func (c *Client) failed(ctx context.Context, name string, err error) {
-	err = errs.Edge("ratelimit", err)
-	if f := c.observer.BackgroundFailed; f != nil {
-		func() {
-			defer func() {
-				if p := recover(); p != nil {
-					c.calls.Logger().Error("redlatch: observer panicked", "panic", p)
-				}
-			}()
-			f(ctx, name, err)
-		}()
-	}
+	edge(&err)
+	c.backgroundFailed(ctx, name, err)
 	c.calls.Complain(notGivenBack, name, err)
 }
 

@@ -70,13 +70,13 @@ func ExampleLimiter_Wait() {
 	calls := c.Limiter("supplier", ratelimit.LimiterOptions{Rate: 10, Per: time.Hour})
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	fmt.Println(calls.Wait(ctx, "", 1))
-	err := calls.Wait(ctx, "", 1)
-	var limited *ratelimit.LimitedError
-	fmt.Println(errors.As(err, &limited), limited.RetryAfter.Round(time.Minute))
+	for range 2 {
+		a, err := calls.Wait(ctx, "", 1)
+		fmt.Println(a.Allowed, errors.Is(err, ratelimit.ErrLimited), a.RetryAfter.Round(time.Minute))
+	}
 	// Output:
-	// <nil>
-	// true 6m0s
+	// true false 0s
+	// false true 6m0s
 }
 
 // A limiter of a client of its own, in front of a handler: ten calls a second for each user.
@@ -104,4 +104,25 @@ func Example() {
 	// true 0
 	// false 0
 	// retry later: true
+}
+
+// An alarm for units that could not be given back. Here all is well, and nothing is printed.
+func ExampleClient_observer() {
+	hub, end := demo()
+	defer end()
+	limiters, err := ratelimit.New(hub, ratelimit.Options{CallTimeout: 10 * time.Second, Observer: ratelimit.Observer{
+		BackgroundFailed: func(ctx context.Context, name string, err error) { fmt.Println("too few units of", name, "pass:", err) },
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer limiters.Close(context.Background())
+	ctx, giveUp := context.WithCancel(context.Background())
+	mails := limiters.Limiter("mails", ratelimit.LimiterOptions{Rate: 1, Per: time.Hour})
+	mails.Wait(ctx, "", 1)
+	time.AfterFunc(10*time.Millisecond, giveUp)
+	_, err = mails.Wait(ctx, "", 1)
+	fmt.Println(errors.Is(err, context.Canceled))
+	// Output:
+	// true
 }

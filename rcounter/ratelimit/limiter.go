@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/bits"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -99,11 +98,12 @@ func (c *Client) Limiter(name string, o LimiterOptions) *Limiter {
 	return l
 }
 
-// Admission is the answer of Allow.
+// Admission is the answer of Allow and Wait.
 type Admission struct {
 	// Allowed reports whether the units may pass, and then they have been taken.
 	Allowed bool
-	// RetryAfter is how long until as many units could pass, if not Allowed and nobody else comes.
+	// RetryAfter is how long until as many units could pass, if not Allowed and nobody else comes. An HTTP handler sends it as
+	// Retry-After, with status 429.
 	RetryAfter time.Duration
 	// Remaining is how many more units could pass at once.
 	Remaining int64
@@ -125,11 +125,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, n int64) (_ Admission, 
 	if err != nil {
 		return Admission{}, err
 	}
-	a := Admission{Allowed: r.passed, Remaining: r.free, ResetAfter: r.empty}
-	if !a.Allowed {
-		a.RetryAfter = r.wait
-	}
-	return a, nil
+	return r.admission(), nil
 }
 
 // Wait takes n units, 1 to Burst, from key's limit and returns nil when they may pass. They are taken at once, in the
@@ -142,10 +138,10 @@ func (l *Limiter) Allow(ctx context.Context, key string, n int64) (_ Admission, 
 // answers within a call timeout. The same is tried if ctx ends while the reply is awaited: ErrUnknownOutcome.
 //
 // Errors as for Allow.
-func (l *Limiter) Wait(ctx context.Context, key string, n int64) (err error) {
+func (l *Limiter) Wait(ctx context.Context, key string, n int64) (_ Admission, err error) {
 	defer edge(&err)
 	if err := l.check(key, n, 1); err != nil {
-		return err
+		return Admission{}, err
 	}
 	most := maxWait
 	if d, ok := ctx.Deadline(); ok {
@@ -156,20 +152,20 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (err error) {
 	switch {
 	case errors.Is(err, ErrUnknownOutcome): // they may have been taken, for a caller who does not wait any more
 		l.giveBack(ctx, id, key, n)
-		return err
+		return Admission{}, err
 	case err != nil:
-		return err
+		return Admission{}, err
 	case !r.passed:
-		return &LimitedError{Name: l.name, Key: key, RetryAfter: r.wait}
+		return r.admission(), fmt.Errorf("%w: %q of %q, for another %v", ErrLimited, key, l.name, r.wait)
 	case r.wait == 0:
-		return nil
+		return r.admission(), nil
 	}
 	// From here on it is counted from the reply: the units pass no earlier than the server said.
 	if script.Pause(ctx, r.wait) {
-		return nil
+		return r.admission(), nil
 	}
 	l.giveBack(ctx, id, key, n)
-	return errs.Ended(ctx)
+	return Admission{}, errs.Ended(ctx)
 }
 
 // giveBack undoes what take did under id, if nobody has come after: in the background, since ctx has ended, and for no
@@ -219,6 +215,15 @@ type rateReply struct {
 	free        int64
 }
 
+// admission is what the caller is told.
+func (r rateReply) admission() Admission {
+	a := Admission{Allowed: r.passed, Remaining: r.free, ResetAfter: r.empty}
+	if !r.passed {
+		a.RetryAfter = r.wait
+	}
+	return a
+}
+
 var rateScript = script.Load("take", files, "take")
 
 // take runs take.lua, or the same here.
@@ -240,78 +245,4 @@ func (l *Limiter) take(ctx context.Context, id, key string, n int64, most time.D
 		return rateReply{}, fmt.Errorf("unexpected reply to take on %q", k)
 	}
 	return rateReply{passed: v[0] == 1, wait: script.Micros(v[1]), free: v[2], empty: script.Micros(v[3])}, nil
-}
-
-// localLimits are the limits of one process: take.lua with a map for a server and a monotonic clock.
-type localLimits struct {
-	mu   sync.Mutex
-	base time.Time
-	keys map[string]localLevel
-	tidy int // keys at which those that are empty are looked for
-}
-
-type localLevel struct {
-	at, level int64 // us since base; units * per
-	id        string
-}
-
-const tidyAt = 1024
-
-func (l *localLimits) take(o LimiterOptions, id, key string, n int64, most time.Duration) rateReply {
-	per := o.Per.Microseconds()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Since(l.base).Microseconds()
-	s := l.keys[key]
-	s.drain(now, o.Rate)
-	answer := func(passed bool, wait int64) rateReply {
-		return rateReply{passed: passed, wait: script.Micros(wait), free: max(0, (o.Burst*per-s.level)/per), empty: script.Micros(ceilDiv(s.level, o.Rate))}
-	}
-	mine := s.id == id
-	switch {
-	case n < 0 && !mine:
-		return answer(false, 0)
-	case n < 0:
-		s.level, s.id = max(0, s.level+n*per), "!"+id
-	case n == 0:
-		return answer(true, 0)
-	case s.id == "!"+id:
-		return answer(false, 0)
-	case mine: // as the script, though nothing repeats a call here
-	default:
-		wait := max(0, ceilDiv(s.level+n*per-o.Burst*per, o.Rate))
-		if wait > most.Microseconds() || s.level+n*per > 1<<53-1 {
-			return answer(false, wait)
-		}
-		s.level, s.id = s.level+n*per, id
-	}
-	s.at = now
-	// a key whose units no longer count is as if it had never been there
-	if l.keys[key] = s; len(l.keys) >= max(tidyAt, l.tidy) {
-		for k, s := range l.keys {
-			if s.drain(now, o.Rate); s.level == 0 {
-				delete(l.keys, k)
-			}
-		}
-		l.tidy = 2 * len(l.keys)
-	}
-	return answer(true, max(0, ceilDiv(s.level-o.Burst*per, o.Rate)))
-}
-
-// drain takes off what has passed since the last call.
-func (s *localLevel) drain(now, rate int64) {
-	if past := now - s.at; past > s.level/rate {
-		s.level = 0
-	} else if past > 0 {
-		s.level -= past * rate
-	}
-}
-
-// ceilDiv is a/b rounded up, for b > 0.
-func ceilDiv(a, b int64) int64 {
-	q := a / b
-	if a > q*b {
-		q++
-	}
-	return q
 }

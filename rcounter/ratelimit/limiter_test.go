@@ -233,12 +233,12 @@ func TestWaitSleepsExactlyUntilItsTurn(t *testing.T) {
 		l := on(t, nowhere{}, patient).Limiter("l", ratelimit.LimiterOptions{Rate: 4, Burst: 2, PerProcess: true})
 		began := time.Now()
 		for _, want := range []time.Duration{0, 0, 250, 500, 750} {
-			require.NoError(t, l.Wait(ctx, "", 1))
+			require.NoError(t, only(l.Wait(ctx, "", 1)))
 			require.Equal(t, want*time.Millisecond, time.Since(began))
 		}
-		require.NoError(t, l.Wait(ctx, "", 2))
+		require.NoError(t, only(l.Wait(ctx, "", 2)))
 		require.Equal(t, 1250*time.Millisecond, time.Since(began), "two units are two spacings")
-		require.NoError(t, l.Wait(ctx, "other", 2))
+		require.NoError(t, only(l.Wait(ctx, "other", 2)))
 		require.Equal(t, 1250*time.Millisecond, time.Since(began), "another key has a limit of its own")
 
 		// those who wait at the same time have turns one after the other
@@ -248,7 +248,7 @@ func TestWaitSleepsExactlyUntilItsTurn(t *testing.T) {
 		began = time.Now()
 		for range 4 {
 			wg.Go(func() {
-				if l.Wait(ctx, "", 1) == nil {
+				if only(l.Wait(ctx, "", 1)) == nil {
 					mu.Lock()
 					turns = append(turns, time.Since(began))
 					mu.Unlock()
@@ -265,11 +265,11 @@ func TestWaitOnAServerComesNoEarlierThanItsTurnAndAsksOnce(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		wire := &counting{Client: srv.Client(t)}
 		l := on(t, wire, patient).Limiter("l", ratelimit.LimiterOptions{Rate: 20})
-		require.NoError(t, l.Wait(ctx, "warm", 1))
+		require.NoError(t, only(l.Wait(ctx, "warm", 1)))
 		wire.Sent.Store(0)
 		began := time.Now()
 		for range 4 {
-			require.NoError(t, l.Wait(ctx, "k", 1))
+			require.NoError(t, only(l.Wait(ctx, "k", 1)))
 		}
 		require.GreaterOrEqual(t, time.Since(began), 150*time.Millisecond-time.Millisecond, "three spacings")
 		require.EqualValues(t, 4, wire.Sent.Load(), "one call each")
@@ -284,18 +284,16 @@ func TestAWaitThatCannotBeInTimeTakesNothing(t *testing.T) {
 		for _, local := range []bool{false, true} {
 			o.PerProcess = local
 			l := c.Limiter("l", o)
-			require.NoError(t, l.Wait(ctx, "k", 2))
+			require.NoError(t, only(l.Wait(ctx, "k", 2)))
 			before, err := l.Allow(ctx, "k", 0)
 			require.NoError(t, err)
 			short, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
 			for range 3 {
-				err := l.Wait(short, "k", 1)
+				limited, err := l.Wait(short, "k", 1)
 				require.ErrorIs(t, err, ratelimit.ErrLimited)
-				var limited *ratelimit.LimitedError
-				require.ErrorAs(t, err, &limited)
-				require.Equal(t, "k", limited.Key)
-				require.Equal(t, "l", limited.Name)
+				require.ErrorContains(t, err, `"k" of "l"`)
+				require.False(t, limited.Allowed)
 				require.InDelta(t, time.Hour, limited.RetryAfter, float64(time.Minute))
 			}
 			after, err := l.Allow(ctx, "k", 0)
@@ -308,17 +306,17 @@ func TestAWaitThatCannotBeInTimeTakesNothing(t *testing.T) {
 		const most = 1 << 52 / 1_000_000
 		for _, local := range []bool{false, true} {
 			l := c.Limiter("huge", ratelimit.LimiterOptions{Rate: 1_000_000_000, Burst: most, PerProcess: local})
-			require.NoError(t, l.Wait(ctx, "", most))
+			require.NoError(t, only(l.Wait(ctx, "", most)))
 			brief, cancel := context.WithTimeout(ctx, time.Hour)
 			var wg sync.WaitGroup
-			wg.Go(func() { l.Wait(brief, "", most) })
+			wg.Go(func() { only(l.Wait(brief, "", most)) })
 			redistest.Eventually(t, 10*time.Second, "another waits", func() bool {
 				a, err := l.Allow(ctx, "", 0)
 				require.NoError(t, err)
 				return a.ResetAfter > 5*time.Second
 			})
 			time.AfterFunc(300*time.Millisecond, cancel)
-			require.ErrorIs(t, l.Wait(brief, "", most), ratelimit.ErrLimited)
+			require.ErrorIs(t, only(l.Wait(brief, "", most)), ratelimit.ErrLimited)
 			cancel()
 			wg.Wait()
 		}
@@ -338,13 +336,13 @@ func TestAWaitGivenUpGivesItsUnitsBackIfNobodyCameAfter(t *testing.T) {
 			giveUp := func(then func()) error {
 				waiting, cancel := context.WithCancelCause(ctx)
 				ended := make(chan error, 1)
-				go func() { ended <- l.Wait(waiting, "k", 3) }()
+				go func() { ended <- only(l.Wait(waiting, "k", 3)) }()
 				redistest.Eventually(t, 10*time.Second, "it waits", func() bool { return stands() == 6*time.Minute })
 				then()
 				cancel(errors.New("gone home"))
 				return <-ended
 			}
-			require.NoError(t, l.Wait(ctx, "k", 3))
+			require.NoError(t, only(l.Wait(ctx, "k", 3)))
 			require.Equal(t, 3*time.Minute, stands())
 			err := giveUp(func() {})
 			require.ErrorIs(t, err, context.Canceled)
@@ -360,7 +358,7 @@ func TestAWaitGivenUpGivesItsUnitsBackIfNobodyCameAfter(t *testing.T) {
 			var wg sync.WaitGroup
 			other, stop := context.WithCancel(ctx)
 			err = giveUp(func() {
-				wg.Go(func() { l.Wait(other, "k", 1) })
+				wg.Go(func() { only(l.Wait(other, "k", 1)) })
 				redistest.Eventually(t, 10*time.Second, "the other waits", func() bool { return stands() == 7*time.Minute })
 			})
 			require.ErrorIs(t, err, context.Canceled)
@@ -378,10 +376,10 @@ func TestAWaitEndsWithItsContextThoughTheServerIsSilent(t *testing.T) {
 	admin := srv.Client(t)
 	c := on(t, srv.Client(t), ratelimit.Options{CallTimeout: 40 * time.Second})
 	l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1, Per: time.Hour})
-	require.NoError(t, l.Wait(ctx, "", 1))
+	require.NoError(t, only(l.Wait(ctx, "", 1)))
 	waiting, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- l.Wait(waiting, "", 1) }()
+	go func() { ended <- only(l.Wait(waiting, "", 1)) }()
 	taken := func() time.Duration {
 		a, err := l.Allow(ctx, "", 0)
 		require.NoError(t, err)
@@ -514,7 +512,7 @@ func TestALimitersBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) 
 	wire.Sent.Store(0)
 	verbs := func(l *ratelimit.Limiter) map[string]error {
 		_, err := l.Allow(ctx, "k", 1)
-		return map[string]error{"Allow": err, "Wait": l.Wait(ctx, "k", 1)}
+		return map[string]error{"Allow": err, "Wait": only(l.Wait(ctx, "k", 1))}
 	}
 	good := ratelimit.LimiterOptions{Rate: 1, Burst: 3}
 	for _, name := range []string{"", "a{b", "a\xff", strings.Repeat("x", 64<<10+1)} {
@@ -548,10 +546,10 @@ func TestALimitersBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) 
 			_, err := l.Allow(ctx, "k", n)
 			require.ErrorIs(t, err, ratelimit.ErrInvalidOption)
 			require.ErrorContains(t, err, "n is "+dec(n))
-			require.ErrorContains(t, l.Wait(ctx, "k", n), "n is "+dec(n))
+			require.ErrorContains(t, only(l.Wait(ctx, "k", n)), "n is "+dec(n))
 		}
-		require.ErrorContains(t, l.Wait(ctx, "k", 0), "n is 0")
-		require.ErrorIs(t, l.Wait(ctx, strings.Repeat("x", 1024+1), 1), ratelimit.ErrInvalidName)
+		require.ErrorContains(t, only(l.Wait(ctx, "k", 0)), "n is 0")
+		require.ErrorIs(t, only(l.Wait(ctx, strings.Repeat("x", 1024+1), 1)), ratelimit.ErrInvalidName)
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
 		_, err := l.Allow(ended, "k", 1)

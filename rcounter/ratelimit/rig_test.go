@@ -31,6 +31,9 @@ type (
 // patient are options for tests that are not about time: a busy machine may take its while.
 var patient = ratelimit.Options{CallTimeout: 10 * time.Second}
 
+// only is the error of a Wait.
+func only(_ ratelimit.Admission, err error) error { return err }
+
 // on makes a client of the library on c.
 func on(t testing.TB, c rueidis.Client, o ratelimit.Options) *ratelimit.Client {
 	t.Helper()

@@ -7,64 +7,70 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// Refusals: nothing was sent, and sending the same again will be refused again.
+// The server refused.
 var (
-	// ErrInvalidName: the name of a packet or a user cannot be used: empty, too long (64 KiB, or 1024 bytes for a user), not
-	// UTF-8, with a NUL byte, or, of a name, with braces. Every verb of the Packet returns that of its name.
-	ErrInvalidName = errs.ErrInvalidName
-	// ErrInvalidOption: an option or argument is outside its bounds; the text names the field and the value.
-	ErrInvalidOption = errs.ErrInvalidOption
-	// ErrClosed: the Client was closed, or its hub.
-	ErrClosed = errs.ErrClosed
-)
-
-// Answers of the server by which nothing was changed there.
-var (
-	// ErrWrongType: a key holds another type of value: another program uses the same name.
-	ErrWrongType = errs.ErrWrongType
-	// ErrAlreadyOpen: the packet exists, sent by another call of Send, and its results are still retained. The epoch
-	// returned with it is that of the one that stands.
+	// ErrNotEnded: a packet can be refunded when its time is over. Packet.Inspect tells when that is.
+	ErrNotEnded = errors.New("not over yet")
+	// ErrAlreadyOpen: the packet exists, sent by another call of Send, and its retention is not over. The epoch returned
+	// with it is that of the existing packet. Nothing changed.
 	ErrAlreadyOpen = errs.ErrAlreadyOpen
-	// ErrSending: another Send of that name is under way, or was broken off within the last minute. Nothing was sent.
+	// ErrCorrupt: the keys of a packet do not agree: records or shares are missing (evicted, deleted, lost in a failover) or
+	// it has impossible numbers. Nobody gets anything more, because a user who has a share could get a second one.
+	ErrCorrupt = errs.ErrCorrupt
+	// ErrSending: another Send of that name is running, or was broken off within the last minute. Nothing changed.
 	// A while later the packet is there (ErrAlreadyOpen), or the name is free.
 	ErrSending = errors.New("another send is under way")
-	// ErrSendLost: the parts of a large packet that were stored before were gone when the next one came: it paused for
-	// too long, or the server lost them. No packet was opened; Send it again.
-	ErrSendLost = errors.New("the parts sent before are gone")
-	// ErrNotEnded: a packet is refunded when its time is over. Inspect tells when.
-	ErrNotEnded = errors.New("not over yet")
-	// ErrNoPacket: there is no red packet of that name to refund: never sent, retained no longer, or lost.
-	ErrNoPacket = errors.New("no such red packet")
-	// ErrCorrupt: the keys of a packet do not agree: records or shares are missing (evicted, deleted, lost in a failover) or a
-	// number in it cannot be. Nobody gets anything more, because a user who has a share could be given a second one.
-	ErrCorrupt = errs.ErrCorrupt
-)
-
-// Failures to get an answer.
-var (
-	// ErrUnavailable: the server did not run the request; nothing changed there. It wraps the cause: what rueidis
-	// said, or ctx's error.
-	ErrUnavailable = errs.ErrUnavailable
-	// ErrDenied: the server does not know the user, or the user lacks a right; the text says which, as far as the server
-	// tells, and for which operation. What a script wrote before the command that was refused stands: once the user has
+	// ErrWrongType: a key holds another type of value: another program uses the same name. Nothing changed.
+	ErrWrongType = errs.ErrWrongType
+	// ErrDenied: the server does not know the user, or the user lacks a right. The text says which right and for which
+	// operation, as far as the server tells. What a script wrote before the refused command stands: once the user has
 	// the right, every verb can be called again with the same arguments.
 	ErrDenied = errs.ErrDenied
-	// ErrUnknownOutcome: the request was sent and no reply seen; it may have run, or may run yet. Every verb but Send can then
-	// be called again, with the same arguments, and gives the one answer.
-	ErrUnknownOutcome = errs.ErrUnknownOutcome
-	// ErrNotReplicated: it was done, but fewer than Options.MinReplicas replicas confirmed it in time, so that a
-	// failover may forget it. Nothing is taken back: the same call is safe to repeat and gives the same answer once it is
-	// confirmed.
-	ErrNotReplicated = errs.ErrNotReplicated
+	// ErrNoPacket: there is no red packet of that name to refund: it was never sent, its retention is over, or it was lost.
+	ErrNoPacket = errors.New("no such red packet")
+)
+
+// The request did not run: nothing changed on the server.
+var (
+	// ErrInvalidName: the name of a packet or a user cannot be used. It is empty, too long (64 KiB for a name with its prefix,
+	// 1024 bytes for a user), not UTF-8, or has a NUL byte, or the name has braces. Every verb of the Packet returns the error of
+	// its name. Nothing was sent.
+	ErrInvalidName = errs.ErrInvalidName
+	// ErrInvalidOption: an option or argument is outside its bounds; the text names the field and the value. Nothing was sent.
+	ErrInvalidOption = errs.ErrInvalidOption
+	// ErrClosed: the Client or its hub was closed. Nothing was sent.
+	ErrClosed = errs.ErrClosed
+	// ErrUnavailable: the server did not run the request. It wraps the cause: the error of rueidis, or of ctx. Of Send, also: the
+	// parts of a large packet that were stored before were gone when the next one came, because Send paused for too long or the
+	// server lost them. No packet was opened; call Send again.
+	ErrUnavailable = errs.ErrUnavailable
 )
 
 // edge gives an error that a verb returns the package's name, once.
-func edge(err *error) { *err = errs.Edge("redpacket", *err) }
+func edge(err *error) { *err = edged(*err) }
 
-// edged is err as edge leaves it.
 func edged(err error) error { return errs.Edge("redpacket", err) }
 
-// malformed is a reply that none of our scripts gives.
+// The outcome is not known, or not safe from a failover.
+var (
+	// ErrUnknownOutcome: the request was sent and no reply came; it may have run, or may still run. Every verb but Send can then
+	// be called again with the same arguments, and gives the one answer.
+	ErrUnknownOutcome = errs.ErrUnknownOutcome
+	// ErrNotReplicated: the request ran, but fewer than Options.MinReplicas replicas confirmed it in time, so a failover may
+	// forget it. Nothing is taken back: call the verb again with the same arguments, and it gives the same answer once
+	// that is confirmed.
+	ErrNotReplicated = errs.ErrNotReplicated
+)
+
+// malformed is the error of a reply that no script of ours gives.
 func malformed(what, key string) error {
 	return fmt.Errorf("unexpected reply to %s on %q", what, key)
+}
+
+// corrupt says what of key does not fit together.
+func corrupt(key string, recorded, found int64) error {
+	if recorded < 0 {
+		return fmt.Errorf("%w: %q has impossible numbers", ErrCorrupt, key)
+	}
+	return fmt.Errorf("%w: %q counts %d records or shares, and %d are there", ErrCorrupt, key, recorded, found)
 }

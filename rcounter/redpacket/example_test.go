@@ -83,12 +83,12 @@ func ExamplePacket_Refund() {
 			time.Sleep(st.UntilEnd)
 			continue
 		}
-		fmt.Println(refund.Cents, refund.First) // pay it out by an entry unique over (packet, refund.Epoch)
+		fmt.Println(refund.Cents, refund.Outcome) // pay it out by an entry that is unique over (packet, refund.Epoch)
 		n++
 	}
 	// Output:
-	// 750 true
-	// 750 false
+	// 750 granted
+	// 750 replayed
 }
 
 // Who took what, in the order of taking.
@@ -101,10 +101,14 @@ func ExamplePacket_Shares() {
 	packet.Grab(ctx, "ann")
 	packet.Grab(ctx, "bob")
 
+	var paid []redpacket.Share
 	for share, err := range packet.Shares(ctx) {
 		if err != nil {
 			log.Fatal(err)
 		}
+		paid = append(paid, share)
+	}
+	for _, share := range paid {
 		fmt.Println(share.Ordinal, share.User, share.Cents)
 	}
 	// Output:
@@ -148,4 +152,27 @@ func ExamplePacket_Inspect() {
 	// Output:
 	// true 300 <nil>
 	// true 1 300 900
+}
+
+// Metrics of what is taken, in cents.
+func ExampleClient_observer() {
+	hub, end := demo()
+	defer end()
+	packets, err := redpacket.New(hub, redpacket.Options{CallTimeout: 10 * time.Second, Observer: redpacket.Observer{
+		Claimed: func(ctx context.Context, name string, outcome redpacket.Outcome, n int64, took time.Duration, err error) {
+			fmt.Println(name, outcome, n, err)
+		},
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	defer packets.Close(ctx)
+	packet := packets.Packet("wedding")
+	packet.Send(ctx, redpacket.Spec{Total: 800, Shares: 1, OpenFor: time.Hour})
+	packet.Grab(ctx, "ann")
+	packet.Grab(ctx, "bob")
+	// Output:
+	// wedding granted 800 <nil>
+	// wedding sold out 0 <nil>
 }

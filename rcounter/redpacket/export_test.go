@@ -23,7 +23,7 @@ func (p *Packet) SendAs(ctx context.Context, id string, o Spec, shares []int64, 
 	return epoch, nil
 }
 
-func (p *Packet) RefundAs(ctx context.Context, id string) (Refund, error) {
+func (p *Packet) RefundAs(ctx context.Context, id string) (Share, error) {
 	return p.refund(ctx, id)
 }
 

@@ -57,8 +57,6 @@ func TestNewRefusesWhatItCannotUse(t *testing.T) {
 		{redpacket.Options{MinReplicas: 1, ReplicaTimeout: time.Microsecond}, []string{"ReplicaTimeout", "1µs"}},
 		{redpacket.Options{CallTimeout: time.Second, ReplicaTimeout: time.Second}, []string{"ReplicaTimeout", "1s"}},
 		{redpacket.Options{MaxBatch: 129}, []string{"MaxBatch", "129", "128"}},
-		{redpacket.Options{MaxCalls: -1}, []string{"MaxCalls", "-1"}},
-		{redpacket.Options{BatchWindow: -time.Second}, []string{"BatchWindow", "-1s"}},
 		{redpacket.Options{KeyPrefix: "a\xff"}, []string{"KeyPrefix", `"a\xff"`}},
 		{redpacket.Options{KeyPrefix: "a\x00"}, []string{"KeyPrefix", `"a\x00"`}},
 		{redpacket.Options{KeyPrefix: "shop{}:"}, []string{"KeyPrefix", `"shop{}:"`}},

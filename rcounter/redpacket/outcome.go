@@ -1,32 +1,25 @@
 package redpacket
 
-import (
-	"strconv"
-)
+import "github.com/redlatch/redlatch/internal/session"
 
-// Outcome is how a Grab was answered. The zero Outcome is no answer.
+// Outcome says how the server answered a Grab or a Refund. The zero Outcome is no answer.
 type Outcome uint8
 
-// The outcomes of a Grab. Sold out, not open and over are answers, not errors.
+func (o Outcome) String() string {
+	return session.Word(o, "outcome", "none", "granted", "replayed", "sold out", "not open", "", "ended")
+}
+
+// The outcomes. SoldOut, NotOpen and Ended are answers, not errors.
 const (
-	// Granted: the user has a share, by this Grab.
+	// Granted: the user got a share by this Grab, or the sender the rest by this Refund.
 	Granted Outcome = iota + 1
-	// Replayed: the user has a share, by an earlier Grab, and this is it.
+	// Replayed: an earlier call got it, and the answer is the same again.
 	Replayed
 	// SoldOut: every share is taken.
 	SoldOut
-	// NotOpen: there is no packet of that name: never sent, retained no longer, or lost.
+	// NotOpen: there is no packet of that name: it was never sent, its retention is over, or it was lost.
 	NotOpen
 	_
-	// Ended: its time is over.
+	// Ended: the time of the packet is over.
 	Ended
 )
-
-var outcomeNames = [...]string{"none", "granted", "replayed", "sold out", "not open", "", "ended"}
-
-func (o Outcome) String() string {
-	if int(o) < len(outcomeNames) {
-		return outcomeNames[o]
-	}
-	return "outcome " + strconv.Itoa(int(o))
-}

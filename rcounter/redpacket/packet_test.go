@@ -112,7 +112,7 @@ func TestACrowdTakesExactlyTheSharesOfAPacket(t *testing.T) {
 		st, err := packets[0].Inspect(ctx)
 		require.NoError(t, err)
 		require.Equal(t, redpacket.StateOpen, st.State)
-		require.EqualValues(t, []int64{n, n, total, total, 0}, []int64{st.Shares, st.Taken, st.Total, st.TakenCents, st.RefundedCents})
+		require.EqualValues(t, []int64{n, n, total, total}, []int64{st.Shares, st.Taken, st.Total, st.TakenCents})
 		requireEnds(t, c)
 	})
 }
@@ -251,7 +251,8 @@ func TestASendingBrokenOffVanishesByItself(t *testing.T) {
 	require.Equal(t, redpacket.StateSending, st.State)
 	srv.Embedded.SetTime(began.Add(31 * time.Second))
 	_, err = p.SendAs(ctx, "A", o, []int64{10, 20, 30}, 2, 1)
-	require.ErrorIs(t, err, redpacket.ErrSendLost)
+	require.ErrorIs(t, err, redpacket.ErrUnavailable)
+	require.ErrorContains(t, err, "the parts of")
 	_, err = p.Send(ctx, o)
 	require.NoError(t, err)
 }
@@ -355,15 +356,18 @@ func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *r
 			require.Equal(t, want, got)
 		case op < 75:
 			got, err := p.Refund(ctx)
-			want, wantErr := redpacket.Refund{Cents: m.total - m.given, Shares: m.n - int64(len(m.taken)), First: !m.refunded, Epoch: m.epoch}, error(nil)
+			want, wantErr := redpacket.Share{Outcome: redpacket.Granted, Cents: m.total - m.given, Left: m.n - int64(len(m.taken)), Epoch: m.epoch}, error(nil)
+			if m.refunded {
+				want.Outcome = redpacket.Replayed
+			}
 			switch {
 			case !m.there:
-				want, wantErr = redpacket.Refund{}, redpacket.ErrNoPacket
+				want, wantErr = redpacket.Share{}, redpacket.ErrNoPacket
 			case m.refunded: // the model's breakage is of the records only, and the refund stands
 			case m.now < m.end:
-				want, wantErr = redpacket.Refund{}, redpacket.ErrNotEnded
+				want, wantErr = redpacket.Share{}, redpacket.ErrNotEnded
 			case m.broken:
-				want, wantErr = redpacket.Refund{}, redpacket.ErrCorrupt
+				want, wantErr = redpacket.Share{}, redpacket.ErrCorrupt
 			}
 			require.ErrorIs(t, err, wantErr)
 			require.Equal(t, want, got)
@@ -381,7 +385,7 @@ func walkPacket(t *testing.T, srv *redistest.Server, c *redpacket.Client, rnd *r
 					Epoch: m.epoch, UntilEnd: max(0, m.end-m.now), UntilGone: m.gone - m.now}
 				switch {
 				case m.refunded:
-					want.State, want.RefundedCents = redpacket.StateRefunded, m.total-m.given
+					want.State = redpacket.StateRefunded
 				case m.now >= m.end:
 					want.State = redpacket.StateEnded
 				}

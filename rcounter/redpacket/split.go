@@ -6,9 +6,9 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/session"
 )
 
 const (
@@ -33,13 +33,8 @@ const (
 	Equal
 )
 
-var methodNames = [...]string{"double mean", "line cutting", "equal"}
-
 func (m Method) String() string {
-	if int(m) < len(methodNames) {
-		return methodNames[m]
-	}
-	return "method " + strconv.Itoa(int(m))
+	return session.Word(m, "method", "double mean", "line cutting", "equal")
 }
 
 // Split splits total cents into n shares, each at least min and at most max (0: no most), whose sum is exactly total.
@@ -99,7 +94,7 @@ func checkSplit(total, n, min, max int64, m Method, name [5]string) (int64, erro
 		return 0, errs.InvalidOption(name[0], total, fmt.Sprintf("at least %s * %s, which is %d * %d", name[1], name[2], n, min))
 	case !lessThanProduct(total, n, max) && total != n*max:
 		return 0, errs.InvalidOption(name[0], total, fmt.Sprintf("at most %s * %s, which is %d * %d", name[1], name[3], n, max))
-	case int(m) >= len(methodNames):
+	case m > Equal:
 		return 0, errs.InvalidOption(name[4], m, "DoubleMean, LineCutting or Equal")
 	}
 	return max, nil

@@ -167,20 +167,20 @@ func TestRefundTable(t *testing.T) {
 		name  string
 		state packetState
 		call  string
-		want  redpacket.Refund
+		want  redpacket.Share
 		err   error
 		after packetState
 	}{
-		{"what is left", some.ended(), "R", redpacket.Refund{Cents: 50, Shares: 2, First: true, Epoch: testEpoch}, nil, some.refunded("50 R")},
-		{"nothing is left", all.ended(), "R", redpacket.Refund{First: true, Epoch: testEpoch}, nil, all.refunded("0 R")},
-		{"again", some.refunded("50 R"), "S", redpacket.Refund{Cents: 50, Shares: 2, Epoch: testEpoch}, nil, some.refunded("50 R")},
-		{"not over", some, "R", redpacket.Refund{}, redpacket.ErrNotEnded, some},
-		{"not over, and empty", all, "R", redpacket.Refund{}, redpacket.ErrNotEnded, all},
-		{"being sent", some.sending(), "R", redpacket.Refund{}, redpacket.ErrNoPacket, some.sending()},
-		{"retained no longer", some.over(), "R", redpacket.Refund{}, redpacket.ErrNoPacket, some.over()},
-		{"shares lost", handing(3, 60, 1, 10, "20", "a", "1;10;A").ended(), "R", redpacket.Refund{}, redpacket.ErrCorrupt, handing(3, 60, 1, 10, "20", "a", "1;10;A")},
-		{"records lost", handing(3, 60, 1, 10, "20 30").ended(), "R", redpacket.Refund{}, redpacket.ErrCorrupt, handing(3, 60, 1, 10, "20 30")},
-		{"more taken than there was", handing(2, 10, 1, 20, "5", "a", "1;20;A").ended(), "R", redpacket.Refund{}, redpacket.ErrCorrupt, handing(2, 10, 1, 20, "5", "a", "1;20;A")},
+		{"what is left", some.ended(), "R", redpacket.Share{Outcome: redpacket.Granted, Cents: 50, Left: 2, Epoch: testEpoch}, nil, some.refunded("50 R")},
+		{"nothing is left", all.ended(), "R", redpacket.Share{Outcome: redpacket.Granted, Epoch: testEpoch}, nil, all.refunded("0 R")},
+		{"again", some.refunded("50 R"), "S", redpacket.Share{Outcome: redpacket.Replayed, Cents: 50, Left: 2, Epoch: testEpoch}, nil, some.refunded("50 R")},
+		{"not over", some, "R", redpacket.Share{}, redpacket.ErrNotEnded, some},
+		{"not over, and empty", all, "R", redpacket.Share{}, redpacket.ErrNotEnded, all},
+		{"being sent", some.sending(), "R", redpacket.Share{}, redpacket.ErrNoPacket, some.sending()},
+		{"retained no longer", some.over(), "R", redpacket.Share{}, redpacket.ErrNoPacket, some.over()},
+		{"shares lost", handing(3, 60, 1, 10, "20", "a", "1;10;A").ended(), "R", redpacket.Share{}, redpacket.ErrCorrupt, handing(3, 60, 1, 10, "20", "a", "1;10;A")},
+		{"records lost", handing(3, 60, 1, 10, "20 30").ended(), "R", redpacket.Share{}, redpacket.ErrCorrupt, handing(3, 60, 1, 10, "20 30")},
+		{"more taken than there was", handing(2, 10, 1, 20, "5", "a", "1;20;A").ended(), "R", redpacket.Share{}, redpacket.ErrCorrupt, handing(2, 10, 1, 20, "5", "a", "1;20;A")},
 	}
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		c := srv.Client(t)
@@ -261,11 +261,11 @@ func TestSendTable(t *testing.T) {
 		require.ErrorIs(t, err, redpacket.ErrSending)
 		must(t, c, "DEL", "rc:{p}:a")
 		_, err = p.SendAs(ctx, "A", o, shares, 2, 1)
-		require.ErrorIs(t, err, redpacket.ErrSendLost, "the list is gone")
+		require.ErrorContains(t, err, "unavailable: the parts of", "the list is gone")
 		notOpen("the list is gone")
 		fresh()
 		_, err = p.SendAs(ctx, "A", o, shares, 2, 1)
-		require.ErrorIs(t, err, redpacket.ErrSendLost, "all of it is gone")
+		require.ErrorContains(t, err, "unavailable: the parts of", "all of it is gone")
 		require.Empty(t, keys(t, c), "and nothing is created")
 
 		_, err = p.SendAs(ctx, "A", o, []int64{10, 20, 31}, 0, 3)
@@ -351,7 +351,7 @@ func TestWhatARedPacketLeavesIsRemovedByWhoeverCallsNextAndWhatWasLostStays(t *t
 		// a late copy of a part, when all is over: it stores nothing
 		leaves(map[string]int64{"a": hour, "g": hour})
 		_, err := p.SendAs(ctx, "T", packet(60, 3), []int64{10, 20, 30}, 2, 1)
-		require.ErrorIs(t, err, redpacket.ErrSendLost)
+		require.ErrorContains(t, err, "unavailable: the parts of")
 		require.Empty(t, keys(t, c))
 	})
 }

@@ -32,7 +32,7 @@ type party struct {
 	users  int64
 	shares []redpacket.Share // taken, in the order of taking
 	empty  int64             // users who came too late
-	refund redpacket.Refund
+	refund redpacket.Share
 	ended  bool // the packet was refunded
 	took   time.Duration
 	faults []string

@@ -1,0 +1,19 @@
+package rcounter
+
+import (
+	"log/slog"
+	"time"
+)
+
+// Options of a Client. The zero value is good.
+type Options struct {
+	// KeyPrefix is put before every name to make its key. Redisson has none. Defaults to "".
+	KeyPrefix string
+	// CallTimeout bounds one request to the server. A call whose context has no deadline ends after five of them.
+	// At least 1 ms. Defaults to 500 ms.
+	CallTimeout time.Duration
+	// Logger gets a line if the server evicts keys when its memory is full. Defaults to slog.Default().
+	Logger *slog.Logger
+	// Observer is told of what happens, for metrics. Its nil functions are skipped.
+	Observer Observer
+}

@@ -1,0 +1,28 @@
+package redpacket
+
+import (
+	"log/slog"
+	"time"
+)
+
+// Options of a Client. The zero value is good.
+type Options struct {
+	// KeyPrefix is put before every name to make its key. It has no braces. Defaults to "".
+	KeyPrefix string
+	// CallTimeout bounds one request to the server. A call whose context has no deadline ends after five of them.
+	// At least 1 ms. Defaults to 500 ms.
+	CallTimeout time.Duration
+	// MaxBatch is how many Grabs of this process on one Packet share a call at most, 1 to 128: a Grab that finds no call under
+	// way is sent at once, alone. Negative: each Grab is sent alone, at once. Defaults to 128.
+	MaxBatch int
+	// MinReplicas has every answer of a Send, Grab or Refund confirmed by so many replicas (WAIT, once for all Grabs that
+	// share a call) within ReplicaTimeout, and returns ErrNotReplicated if they do not. It makes it less likely that a failover
+	// forgets the answer, not impossible: another replica than those that confirmed may be promoted. Defaults to 0: off.
+	MinReplicas int
+	// ReplicaTimeout bounds that wait. At least 1 ms, and less than CallTimeout. Defaults to half of CallTimeout.
+	ReplicaTimeout time.Duration
+	// Logger gets a line if the server evicts keys when its memory is full. Defaults to slog.Default().
+	Logger *slog.Logger
+	// Observer is told of what happens, for metrics. Its nil functions are skipped.
+	Observer Observer
+}
