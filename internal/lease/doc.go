@@ -1,4 +1,4 @@
-// Package lease is the watchdog: it renews what is held, and tells holders when it no longer is.
+// Package lease is the watchdog: it renews what is held, and tells holders when it is held no longer.
 //
 // # Deadlines
 //
@@ -6,31 +6,64 @@
 //
 //	(monotonic time before the request that confirmed it was sent) + lease - Margin(lease)
 //
-// and moves only when the server confirms a renewal. A renewal in flight moves nothing: a holder cut off from the
-// server must stop before the server lets somebody else in, and the server started counting no earlier than the send.
+// It moves only when the server confirms a renewal, and counts from before the send, because the server may have started
+// counting at any time between the send and the reply. A renewal under way moves nothing. If it did:
 //
-// # Renewal
+//	holder                                  network      server
+//	sends a renewal, trusts send + lease    goes silent
+//	                                                     the lease, counted from the last renewal that
+//	                                                     arrived, is over: somebody else acquires
+//	acts until send + lease
 //
-// One goroutine keeps the time of all leases of a client. Every third of its length a lease is renewed, on an absolute
-// schedule; what is due at about the same time for the same node's slot goes into one script call of at most batchSize
-// leases. A failed call says nothing about the leases in it, and is repeated until their deadlines; one lease's
-// failure never touches another's.
+// there would be two holders for as long as the renewal was late (TestTheDeadlineCountsFromBeforeTheSend,
+// TestARenewalInFlightMovesNothing).
 //
-// A renewal script has KEYS = the leases' keys (Key and More of each) and ARGV = owner, lease in ms for each; it
-// replies one integer for each: 1 renewed, 0 the owner holds nothing there, -1 not known (an error on that key alone), -3 the
-// user may not read that key, -2 the key holds another type: the lease is over, and was not released.
-// Lease -1 asks only whether it is held, and for how long: 1 + ms left, 1 without end. (0 asks only whether it is held; nothing
-// here does.)
+// # Renew and lose
 //
-// While a slot is being migrated its keys may be on two nodes, for as long as that takes, and the server refuses what uses
-// both (TRYAGAIN; also if a key that is not there is among them). Then each lease is renewed alone, and one of several keys
-// key by key: KEYS = one of them, ARGV = owner, lease, which it is (from 1); the script does what is to be done there, and
-// replies the same. The lease is renewed if every key says so, twice (see askByKey).
+//	                    renewed: deadline = send + lease - margin
+//	                   +---------+
+//	             Add   v         |         deadline, "not held", no heartbeat: ErrLost
+//	(granted) ------> registered +-------> over
+//	                   |                   MaxHold: ErrMaxHold
+//	                   +--> Remove, before the release is sent
+//
+// The rules are:
+//
+//  1. One goroutine keeps a heap of all leases of a client by their next event: a renewal, the deadline, the end of MaxHold, or
+//     a look (a question that renews nothing).
+//  2. Every third of its length a lease is renewed, on an absolute schedule. What is due at about the same time goes out in
+//     batches of at most batchSize, in a Cluster for each slot, each on one of at most maxFlights goroutines and for at most a
+//     sixth of the lease. A call that fails says nothing about the leases in it, and one lease's failure never touches
+//     another's.
+//  3. Confirmed: the deadline moves. "Not held": ErrLost. No answer: the renewal is repeated after a sixtieth of the lease, 250
+//     ms at most; the deadline stays where it is.
+//  4. At the deadline the lease is over, whatever is under way.
+//  5. Keys are tracked by the server, so that a holder hears within milliseconds of a key that was deleted, flushed or evicted:
+//     see tracker. An invalidation has the leases of that key looked at; a lost connection has all of them looked at.
+//  6. While a slot is being migrated its keys may be on two nodes, and the server refuses what uses both (TRYAGAIN; also if one
+//     of the keys does not exist). Then each lease of the batch is renewed alone, and one of several keys key by key: see
+//     askByKey. Extend is not taken apart like that.
+//  7. The wall clock running 500 ms ahead of the monotonic one between two looks has everything renewed at once: see Sleep.
+//
+// # Renewal scripts
+//
+// A renewal script has KEYS = the leases' keys (Key and More of each) and ARGV = owner, lease in ms for each. It replies with
+// one integer for each:
+//
+//	 1      renewed; to a look, 1 + the ms left, or 1 if the lease has no end
+//	 0      the owner holds nothing there
+//	-1      not known: an error on that key alone
+//	-2      the key holds another type: the lease is over, and was not released
+//	-3      the user may not read that key
+//
+// Lease -1 asks only whether it is held, and for how long. (0 asks only whether it is held; nothing in this package does.) Asked
+// key by key, KEYS is one of the keys and ARGV = owner, lease, which key it is (from 1). The script does what is to be done
+// there, and replies the same.
 //
 // # Sleep
 //
-// The monotonic clock of most systems stands still while the machine is suspended, or its virtual machine stopped; the
-// server's goes on. A deadline is then later than the server's end of the lease, by the length of the sleep:
+// The monotonic clock of most systems stands still while the machine is suspended, or its virtual machine stopped. The server's
+// clock goes on. A deadline is then later than the server's end of the lease, by the length of the sleep:
 //
 //	holder                                    server
 //	granted for 60 s, trusted until 60 s
@@ -39,18 +72,26 @@
 //	                                          lets somebody else in when the holder's clock says 40 s
 //	stops at 60 s
 //
-// That it slept shows in nothing but the wall clock, which has run ahead; but that may have been set. So a jump ends
-// nothing, and is not believed either: everything is renewed or asked about at once, and until the answer Until is earlier by
-// the jump. A renewal that is confirmed counts from its own send. What is not renewed is asked how long it has left, and
-// that, counted from before the question was sent, less the margin, is its deadline from then on. If the clock was only set,
-// this is what the deadline was. What was sent before the jump was noticed is no answer.
+// Only the wall clock shows the sleep: it has run ahead. But it may also have been set. So a jump ends nothing, and is not
+// believed either: everything is renewed or asked about at once, and until the answer Until is earlier by the jump. A renewal
+// that is confirmed counts from its own send. "Held" alone would be no answer: the lease is held, and will not be for as long
+// as its holder thinks. So what is not renewed is asked how long it has left; that, counted from before the question was sent,
+// less the margin, is its deadline from then on. If the clock was only set, this is what the deadline was. An answer to what
+// was sent before the jump was noticed is no answer (TestAfterASleepAHoldIsTrustedForAsLongAsTheServerGivesAndNoLonger,
+// TestAStepOfTheWallClockEndsNoHoldAndIsForgottenWhenTheServerHasAnswered, TestAnAnswerFromBeforeASleepIsNoAnswerAfterIt).
 //
-// A jump is noticed within a tick, and by Until at once. While the server does not answer, the hold's contexts last until
-// the deadline as it was: what is acted on then has to ask Until.
+// A jump is noticed within a tick, and by Until at once. While the server does not answer, the hold's contexts last until the
+// deadline as it was: code that acts then has to ask Until.
+//
+// # Heartbeats
+//
+// A client with heartbeats shows that it is there, so that its holds can be taken over soon after it has gone: see
+// [Heartbeats].
 //
 // # The race with release
 //
-// A lease is removed before its release is sent, and the answer of a renewal that was under way then is dropped. The
-// renewal itself may still reach the server after the release: it names an owner that is never used again, finds
-// nothing, and changes nothing.
+// A lease is removed before its release is sent, and the answer of a renewal that was under way then is dropped. Otherwise the
+// release runs, the renewal of the same instant finds nothing, and a hold that was released in order is reported lost. The
+// renewal itself may still reach the server after the release: it names an owner that is never used again, finds nothing, and
+// changes nothing (TestAReplyThatComesAfterRemoveChangesNothing).
 package lease

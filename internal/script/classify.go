@@ -16,19 +16,19 @@ import (
 type fate int
 
 const (
-	answered fate = iota // the server replied; sending again would get the same
+	answered fate = iota // the server replied; sending again would get the same reply
 	notRun               // nothing happened on the server
-	unknown              // it may have run, or may still
+	unknown              // it may have run, or may run yet
 )
 
-// refusals are the error replies by which a server says that it did not start, or undid nothing because nothing was
-// written: the first write of a script is refused before it happens, and our scripts decide before they write.
+// refusals are the error replies by which a server says that it did not begin, or that nothing was written: the first write of a
+// script is refused before it happens, and our scripts decide before they write.
 var refusals = []string{
 	"LOADING ", "TRYAGAIN ", "CLUSTERDOWN ", "READONLY ", "MASTERDOWN ", "NOREPLICAS ", "MOVED ", "ASK ", "BUSY ", "OOM ", "MISCONF ", "NOSCRIPT ",
 }
 
-// passing reports whether the server, by its answer, did not start. ErrNoCache is rueidis' word for any answer to CLIENT
-// TRACKING at a connection's start, with which it begins: that of a busy server, too, which answers HELLO.
+// passing reports whether err is one of the refusals. ErrNoCache is rueidis' error for any refusal of CLIENT TRACKING at a
+// connection's start, with the server's text in front: also for that of a busy server, which answers HELLO.
 func passing(err error) bool {
 	text := err.Error()
 	return slices.ContainsFunc(refusals, func(p string) bool { return strings.HasPrefix(text, p) })
@@ -62,8 +62,8 @@ func classify(err error) fate {
 	if errors.As(err, &dns) {
 		return notRun
 	}
-	// rueidis.ErrClosing, EOF, resets, time-outs: the bytes may have left. A deadline error here may be rueidis' own
-	// (a new connection's HELLO has a timeout even if the caller has none), which cannot be told from one in flight.
+	// rueidis.ErrClosing, EOF, resets, time-outs: the bytes may have left. A deadline error here may be rueidis' own, because a
+	// new connection's HELLO has a timeout even if the caller has none; it cannot be told from that of a call under way.
 	return unknown
 }
 
@@ -95,14 +95,14 @@ func answeredError(s *Script, key string, err error) error {
 	return fmt.Errorf("%s on %q: %w", s.name, key, err)
 }
 
-// Retryable reports whether err says that the server could not be asked, so that asking again may help:
-// it wraps ErrUnavailable or ErrUnknownOutcome.
+// Retryable reports whether err says that the server could not be asked, so that asking again may help: it wraps ErrUnavailable
+// or ErrUnknownOutcome.
 func Retryable(err error) bool {
 	return errors.Is(err, errs.ErrUnavailable) || errors.Is(err, errs.ErrUnknownOutcome)
 }
 
-// Unsure is err, by which the last of several tries surely did not run, for a call of which an earlier try may have:
-// ErrUnknownOutcome, and ErrUnavailable no longer.
+// Unsure is for a call of which an earlier try may have run. err says that the last try surely did not run; what it returns says
+// ErrUnknownOutcome, and no longer ErrUnavailable.
 func Unsure(err error) error {
 	if !errors.Is(err, errs.ErrUnavailable) {
 		return err

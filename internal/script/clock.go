@@ -7,12 +7,12 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
-// Clock estimates each node's own time from the times its replies carry, so that a request can say "not after" in
-// the only clock its reader has. Nothing here is compared with this machine's wall clock: an estimate is a server
-// time and the monotonic instant at which it was current, and only differences are added to it.
+// Clock estimates each node's own time from the times that its replies carry, so that a request can say "not after" by the only
+// clock that the server has. Nothing here is compared with this machine's wall clock: an estimate is a server time and the
+// monotonic instant at which it was current, and only differences are added to it.
 type Clock struct {
 	mu      sync.Mutex
-	samples map[uint16]sample // by hash slot: which node serves a slot is not known here, and need not be
+	samples map[uint16]sample // by hash slot: which node serves a slot need not be known here
 	cluster bool
 }
 
@@ -33,8 +33,8 @@ func (c *Clock) slot(key string) uint16 {
 	return keyname.Slot(key)
 }
 
-// sampleAge is how long a better sample is kept before a worse, newer one replaces it: two clocks that differ by a
-// part in a thousand drift 30 ms apart in that time.
+// sampleAge is how long a better sample is kept before a worse, newer one replaces it: clocks that differ by a part in a thousand
+// are 30 ms further apart after that time.
 const sampleAge = 30 * time.Second
 
 // Learn records that the server of key said ms in a reply to a request sent at sent and received at received.
@@ -56,9 +56,9 @@ func (c *Clock) Relearn(key string, ms int64, sent, received time.Time) {
 	c.samples[c.slot(key)] = sample{server: ms, at: received, spread: received.Sub(sent)}
 }
 
-// At is the server's time at the monotonic instant t, in ms, or 0 if nothing is known of that server yet. It errs
-// to the early side by at most the round trip of the sample: a request is refused a moment too soon, never granted
-// after its caller left.
+// At returns the server's time at the monotonic instant t, in ms, or 0 if nothing is known of that server yet. It errs to the
+// early side, by at most the round trip of the sample: a request is refused a moment too soon, never granted after its caller
+// has left (TestTheClockErrsToTheEarlySideOnly).
 func (c *Clock) At(key string, t time.Time) int64 {
 	c.mu.Lock()
 	s, ok := c.samples[c.slot(key)]
@@ -67,7 +67,7 @@ func (c *Clock) At(key string, t time.Time) int64 {
 		return 0
 	}
 	d := t.Sub(s.at)
-	if d < 0 { // a sample came while t was computed; division rounds towards zero, which then is the late side
+	if d < 0 { // a sample came while t was computed; division rounds towards zero, and that is the late side then
 		d -= time.Millisecond - 1
 	}
 	return s.server + d.Milliseconds()

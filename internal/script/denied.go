@@ -13,8 +13,8 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// Refused is err as an ErrDenied, if by it the server does not know the user or the user lacks a right, or as an
-// ErrInvalidOption, if the server does not take an option of the client; nil if it is neither.
+// Refused returns err as an ErrDenied, if it says that the server does not know the user or that the user lacks a right, or as an
+// ErrInvalidOption, if it says that the server does not take an option of the client. It returns nil if err says neither.
 func Refused(err error) error {
 	if why, kind := refusal("", err); kind != nil {
 		return fmt.Errorf("%w: %s: %w", kind, why, err)
@@ -22,7 +22,7 @@ func Refused(err error) error {
 	return nil
 }
 
-// refusal is Refused of the error of a script, whose text is src; kind is nil if it is neither.
+// refusal is Refused for the error of a script whose text is src; kind is nil if err says neither.
 func refusal(src string, err error) (why string, kind error) {
 	text := err.Error()
 	if errors.Is(err, rueidis.ErrNoCache) && !strings.Contains(text, "NOPERM") && !passing(err) {
@@ -44,14 +44,14 @@ func refusal(src string, err error) (why string, kind error) {
 	return "", nil
 }
 
-// BrokenOff reports whether err is a denial of a command in a script, which had begun: what it wrote before stands. A call
-// that was denied itself has done nothing.
+// BrokenOff reports whether err denies a command inside a script. The script had begun then, and what it wrote before stands. A
+// call that was denied as a whole has done nothing.
 func BrokenOff(err error) bool {
 	return errors.Is(err, errs.ErrDenied) && strings.Contains(err.Error(), "user_script")
 }
 
-// noRight are the texts by which a server says that a right is missing, of a command of its own or one in a script. Those
-// of scripts are Redis' before 7.2; later ones, and Valkey's, begin as other commands' do.
+// noRight are the texts by which a server says that a right is missing, for a command or for one inside a script. Those about
+// scripts are of Redis before 7.2; later versions, and Valkey, use the same text as for other commands.
 var noRight = []string{
 	"NOPERM ",
 	"The user executing the script can't ",
@@ -65,8 +65,8 @@ var (
 	calledCommand = regexp.MustCompile(`redis\.p?call\)?\(\s*(?:['"](\w+)['"]|(publish)\b)`)
 )
 
-// missing is the right that is missing, in the words of ACL SETUSER, as far as the error tells: old servers do not name the
-// command that a script may not run, but its line.
+// missing returns the right that is missing, in the words of ACL SETUSER, as far as the error tells. Old servers name the line of
+// the script, not the command that it may not run.
 func missing(src, text string) (right string, denied bool) {
 	if !slices.ContainsFunc(noRight, func(s string) bool { return strings.Contains(text, s) }) {
 		return "", false

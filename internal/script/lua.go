@@ -16,22 +16,22 @@ import (
 //
 //	-- uses: clock, owners
 //
-// which names the libraries whose functions it calls. A library is nothing but local functions and local constants, each
-// of which begins in the first column. It may use other libraries.
+// which names the libraries whose functions it calls. A library consists of local functions and local constants, each of which
+// begins in the first column. It may use other libraries.
 //
 // What is sent is the script with those functions and constants of its libraries that it uses, directly or through others.
-// The server makes every function anew in each run, so none is sent for nothing. They stand after the script's header, or
-// where the script has the line
+// The server makes every function anew in each run, so only functions that are used are sent. They stand after the script's
+// header, or where the script has the line
 //
 //	-- libraries
 //
-// if it has one: what is common stands before it, and costs no function at all.
+// if it has one. The most frequent path stands before that line, and costs no function at all.
 
 //go:embed lua
 var shared embed.FS
 
-// Load makes a script of the file lua/<file>.lua in files, with what it uses of its libraries. name is used in error texts.
-// It panics if the file or one of its libraries is missing or is not laid out as scripts are.
+// Load makes a script of the file lua/<file>.lua in files, with what it uses of its libraries. name stands in error texts. Load
+// panics if the file or one of its libraries is missing or is not laid out as scripts are.
 func Load(name string, files fs.FS, file string) *Script {
 	src, err := Compose(files, file)
 	if err != nil {

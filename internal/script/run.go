@@ -14,7 +14,8 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// Conn sends several commands in a row over one connection: a dedicated client, or a client if they are of one slot.
+// Conn sends several commands in a row over one connection. It is a dedicated client, or a client if the commands are of one
+// slot.
 type Conn interface {
 	B() rueidis.Builder
 	DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult
@@ -26,7 +27,7 @@ type Runner struct {
 	timeout time.Duration
 	base    time.Time
 	lastOK  atomic.Int64 // when a call was last answered, after base
-	timers  sync.Pool    // per runner: a timer made inside a synctest bubble may not leave it
+	timers  sync.Pool    // of each runner: a timer that is made inside a synctest bubble may not leave it
 	Clock   *Clock
 
 	evictionAsked atomic.Bool
@@ -40,33 +41,33 @@ func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
 	}
 }
 
-// Call is one request: a script, its keys (at least one; it routes the call) and its arguments. Neither slice may be
-// changed afterwards, because an abandoned attempt may still read them.
+// Call is one request: a script, its keys and its arguments. There is at least one key, which routes the call. Neither slice may
+// be changed afterwards, because an attempt that was given up may still read them.
 type Call struct {
 	Script     *Script
 	Keys, Args []string
-	// Command, if set, is sent in place of the script, whose name still stands in errors (see Plain). It is called
-	// anew for every attempt, because rueidis recycles commands.
+	// Command, if set, makes the command that is sent in place of the script; the script's name still stands in errors (see
+	// Plain). It is called anew for every attempt, because rueidis recycles commands.
 	Command func(b rueidis.Builder) rueidis.Completed
-	// Cached, if CachedFor is set, is read through the client's cache in place of that, and kept there for so long. It is
-	// pinned.
+	// Cached, if CachedFor is set, is a command that is read through the client's cache in place of the script, and kept there
+	// for so long. It is pinned.
 	Cached    rueidis.Cacheable
 	CachedFor time.Duration
 	// Tracked, if set, is a connection on which the server is to remember the keys that the script reads.
 	Tracked Conn
-	// Replicas > 0: the call is followed by WAIT on the same connection, for so many replicas and so long. If they do
-	// not confirm in time the attempt's error is errs.ErrNotReplicated, and its reply is returned beside it.
+	// Replicas > 0: WAIT follows the call on the same connection, for so many replicas and at most ReplicasWait. If they do not
+	// confirm in time the attempt's error is errs.ErrNotReplicated, and its reply is returned beside it.
 	Replicas     int
 	ReplicasWait time.Duration
-	// Once: the script may not run twice, so an attempt of unknown outcome ends the call.
+	// Once: the script must not run twice, so an attempt of unknown outcome ends the call.
 	Once bool
-	// Late, if set, gets the reply of an attempt that was given up on and answered after all. It runs on a goroutine
-	// of the runner.
+	// Late, if set, gets the reply of an attempt that was given up and answered after all. It runs on a goroutine of the
+	// runner.
 	Late func(rueidis.RedisResult)
 }
 
-// Attempt sends the call once and waits for its reply until ctx ends, but for no longer than the call timeout.
-// It never outlasts either, whatever rueidis and the server do.
+// Attempt sends the call once and waits for its reply until ctx ends, and for no longer than the call timeout. It outlasts
+// neither, whatever rueidis and the server do.
 func (r *Runner) Attempt(ctx context.Context, c Call) (rueidis.RedisMessage, error) {
 	res, err := r.attempt(ctx, c, r.timeout)
 	return res, wrap(c.Script, c.Keys[0], err)
@@ -122,13 +123,15 @@ func Pause(ctx context.Context, d time.Duration) bool {
 
 // attempt sends the call once.
 //
-// In general it hands the call to a goroutine of its own and waits beside it, because rueidis cannot be trusted with
-// the caller's patience: it ignores the context while its ring is full (its issue 858), and on a connection that is
-// not pipelining it looks at the deadline but never at cancellation. It also drops a reply that comes late, which an
-// acquire needs to see. So the flight gets a deadline far away and the caller leaves when it likes.
+// In general the call gets a goroutine of its own (a flight), and the caller waits beside it. rueidis does not heed the caller's
+// ctx everywhere: it ignores ctx while its ring is full (its issue 858), and on a connection that is not pipelining it looks
+// at the deadline and never at cancellation. The caller would wait too long. rueidis also drops a reply that comes late, so
+// that a grant which arrives after the caller has left would never be released. So the flight gets a deadline far away, and
+// the caller leaves when its own patience ends (TestCallersLeaveInTimeThoughTheRingIsFull,
+// TestAttemptObeysCancellationOnAConnectionThatIsNotPipelining).
 //
-// That costs two switches of goroutines, more than all else we add to a call. A server that answered a moment ago has
-// no full ring, so then the call is made in place if ctx allows it (see patient).
+// That costs two switches of goroutines, more than all else that is added to a call. A server that answered a moment ago has no
+// full ring, so then the call is made in place if ctx allows it (see patient).
 func (r *Runner) attempt(ctx context.Context, c Call, timeout time.Duration) (rueidis.RedisMessage, error) {
 	if ctx.Err() != nil {
 		return rueidis.RedisMessage{}, errNotSent{errs.Ended(ctx)}
@@ -168,7 +171,7 @@ func (r *Runner) attempt(ctx context.Context, c Call, timeout time.Duration) (ru
 
 var errCallTimeout = errors.New("no reply within the call timeout")
 
-// errNotSent is a context that had ended before anything was sent; errInFlight one that ended while a reply was awaited.
+// errNotSent: the context had ended before anything was sent. errInFlight: it ended while a reply was awaited.
 type (
 	errNotSent  struct{ error }
 	errInFlight struct{ error }
@@ -241,8 +244,8 @@ func (r *Runner) inPlace(ctx context.Context, c Call, limit time.Time) (rueidis.
 	return m, err
 }
 
-// placeContext is parent with a deadline, whose timer is made only if somebody asks for the channel: rueidis does when
-// the call joins others on a pipelining connection, and sets the deadline on the connection itself otherwise.
+// placeContext is parent with a deadline. Its timer is made only when the channel is asked for: rueidis asks when the call joins
+// others on a pipelining connection, and sets the deadline on the connection itself otherwise.
 type placeContext struct {
 	parent context.Context
 	until  time.Time
@@ -250,8 +253,8 @@ type placeContext struct {
 	cancel context.CancelFunc
 }
 
-// Within is ctx with the end until, for one call in place whose reply is expected to be at hand; it costs no timer then.
-// done must be called afterwards.
+// Within returns ctx with the deadline until, for one call in place whose reply is expected at once; it costs no timer then. done
+// must be called afterwards.
 func Within(ctx context.Context, until time.Time) (place context.Context, done func()) {
 	x := &placeContext{parent: ctx, until: until}
 	return x, x.done
@@ -292,7 +295,8 @@ func (r *Runner) exec(ctx context.Context, c Call) (rueidis.RedisResult, error) 
 	if c.Command != nil {
 		return r.client.Do(ctx, c.Command(r.client.B())), nil
 	}
-	// EVALSHA, and the text itself only after the one error that proves that nothing ran because of it.
+	// EVALSHA, and the text itself only after the one error that proves that nothing ran: an EVAL after any other would be a
+	// second run (TestTheTextIsSentOnlyWhereTheServerDoesNotKnowTheScript).
 	res, unmet := r.send(ctx, c, false)
 	if re, ok := rueidis.IsRedisErr(res.Error()); ok && re.IsNoScript() {
 		res, unmet = r.send(ctx, c, true)
@@ -324,12 +328,12 @@ func (r *Runner) send(ctx context.Context, c Call, text bool) (res rueidis.Redis
 	return c.send(ctx, r.client, text, nil)
 }
 
-// redirects is how often a node of a Cluster may send us on to another.
+// redirects is how many redirections of a Cluster's nodes are followed.
 const redirects = 3
 
-// sendConfirmed is send for a call that replicas are to confirm, in a Cluster. There rueidis follows MOVED and ASK with
-// the script alone: the WAIT that is answered is that of the node where nothing was written. (At an ASK it panics.) So the
-// redirections are followed here, each time with both.
+// sendConfirmed is send for a call that replicas are to confirm, in a Cluster. There rueidis follows MOVED and ASK with the script
+// alone: the WAIT is answered by the node where nothing was written. (At an ASK rueidis panics.) So the redirections are
+// followed here, each time with both.
 func (r *Runner) sendConfirmed(ctx context.Context, c Call, text bool) (res rueidis.RedisResult, unmet error) {
 	conn, release := r.client.Dedicate() // which follows none
 	defer release()
@@ -387,8 +391,8 @@ func (c *Call) send(ctx context.Context, conn Conn, text bool, before interface{
 // flightLimit ends a flight that rueidis itself does not end (its redirections in a Cluster are unbounded).
 const flightLimit = 15 * time.Second
 
-// flightContext is the caller's without its end (a hook around the client finds its span there), with a deadline but no
-// channel, which keeps rueidis on its path without background goroutines and without a timer of ours per call.
+// flightContext is the caller's context without its end, so that a hook around the client finds its span there. It has a deadline
+// and no channel, which keeps rueidis on its path without background goroutines, and costs no timer for each call.
 type flightContext struct {
 	context.Context
 	until time.Time

@@ -33,12 +33,12 @@ type Reply interface {
 //	the next, sends once more
 //	                                            does it
 //
-// A second LATE is no matter of the estimate: requests take too long to get there. The caller is told that nothing was
-// done, and may try again later.
+// After a second LATE the estimate is not to blame: requests take too long to arrive. The caller is told that nothing was done,
+// and may try again later (TestATimedCallLearnsTheClockAnewFromALateReplyAndRepeatsOnce).
 type Timed[R Reply] struct {
-	Key string // by which the server's clock is known
-	// GiveUp is how long after sending the caller gives up on the request. Zero: the runner's call timeout, as is right
-	// for one attempt. The caller gives up at the deadline of its context if that is sooner.
+	Key string // whose server's clock counts
+	// GiveUp is how long after sending the caller gives up on the request. Zero: the runner's call timeout, as is right for one
+	// attempt. If the deadline of the caller's context is sooner, the caller gives up then.
 	GiveUp time.Duration
 	// Beyond is how long after that deadline the caller still waits for the reply.
 	Beyond time.Duration

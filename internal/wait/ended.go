@@ -20,8 +20,8 @@ func (g *GaveUp) Error() string {
 	return fmt.Sprintf("gave up waiting (failure: %v, cause: %v)", g.Failure, g.Cause)
 }
 
-// Final has the error of a try end the wait where the loop would ask again: the outcome of a request is unknown, and
-// another could do a second time what the first did. Ending.Explain returns err itself.
+// Final returns an error of a try that ends the wait where the loop would ask again: the outcome of a request is unknown, and
+// another request could do a second time what the first did. Ending.Explain returns err itself.
 func Final(err error) error { return final{err} }
 
 // final unwraps to nothing, so that the loop does not see what asking again might mend.
@@ -29,17 +29,17 @@ type final struct{ err error }
 
 func (f final) Error() string { return f.err.Error() }
 
-// Ending is what is to be known of a wait to tell its caller how it ended.
+// Ending is what must be known of a wait to tell its caller how it ended.
 type Ending struct {
 	Package string // begins the error's text
 	Name    string // of what was waited for
 	// Unsure: a try before the last may have taken what was waited for, so an error must not say that nothing has happened.
 	Unsure bool
-	// Contended is the error of a wait during which the server was asked and said no until its end.
+	// Contended returns the error of a wait during which the server refused until the end.
 	Contended func(g *GaveUp) error
 }
 
-// Explain turns the error of Queue.Wait into what the caller is told; nil is nil.
+// Explain returns what the caller is told of an error of Queue.Wait; nil is nil.
 func (e Ending) Explain(err error) error {
 	var g *GaveUp
 	var f final

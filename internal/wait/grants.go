@@ -11,7 +11,7 @@ import (
 // grantSubscription is the one subscription of a client to one channel of grants, for all its waiters.
 type grantSubscription struct {
 	sub   *pubsub.Subscription
-	users int         // waiters that stand as ones that hear grants
+	users int         // waiters whose standing says that they hear grants
 	idle  *time.Timer // ends it when there have been none for a while
 }
 
@@ -22,7 +22,7 @@ func (q *Queue) hearsGrants(channel string) bool {
 	return q.grantSubs[channel] != nil
 }
 
-// subscribeToGrants has grants on channel heard, if the server allows. over is subscription's.
+// subscribeToGrants subscribes to the channel of grants, if the server allows it. over is as of subscription.
 func (w *waiter) subscribeToGrants() (hears, over bool) {
 	q, channel := w.q, w.r.Grants
 	if q.hearsGrants(channel) {
@@ -69,7 +69,7 @@ func (q *Queue) receiveGrants(channel string, e *grantSubscription) {
 	}
 }
 
-// parseGrant reads "ticket lease-ms owner". Ticket 0 is none, only a reason to look.
+// parseGrant reads "ticket lease-ms owner". Ticket 0 grants nothing; it is only a reason to look.
 func parseGrant(text string) (g Grant, ok bool) {
 	ticket, rest, _ := strings.Cut(text, " ")
 	lease, owner, _ := strings.Cut(rest, " ")
@@ -78,8 +78,8 @@ func parseGrant(text string) (g Grant, ok bool) {
 	return Grant{Ticket: n, Lease: time.Duration(ms) * time.Millisecond, Owner: owner}, err1 == nil && err2 == nil && n >= 0
 }
 
-// grantsMissed is called after a gap: grants may have gone by unheard, and the next may be from before a failover. All
-// waiters ask.
+// grantsMissed is called after a gap: grants may have been missed, and the next one may be from before a failover. All waiters
+// ask.
 func (q *Queue) grantsMissed() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -89,10 +89,18 @@ func (q *Queue) grantsMissed() {
 	}
 }
 
-// deliver hands a grant to its waiter. A waiter that has left has either seen to what may come (Taker.ReleaseLater) or holds
-// what it is granted: nothing is to be done about its grant. Were a grant released on sight that nobody waits for, a message
-// that comes late would take the lock from a waiter that had found its grant by asking, and was already unlocking it: the
-// unlock would find nothing, and say that the lock was lost.
+// deliver hands a grant to its waiter. For a waiter that has left nothing is done: either it has a release pending
+// (Taker.ReleaseLater), which takes the owner out of the queue and the lock and hands over again, or it holds what was granted.
+// A grant is not released because no waiter is there for it:
+//
+//	waiter                          here                     server
+//	                                                         grants, publishes: the message is late
+//	asks: granted
+//	unlocks: the request is sent
+//	                                the message arrives
+//	                                releases the owner  ---> the lock is free
+//	                                                         the unlock finds nothing
+//	is told that the lock was lost
 func (q *Queue) deliver(g Grant) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

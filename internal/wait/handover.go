@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Taker is a waiter to whom a release can give what it waits for, without another try: handed over by the server from
-// its queue, or named by a release of this very process. The protocol, and which of its rules keep it safe, is in
-// docs/design.md.
+// Taker is a waiter to which a release can give what it waits for, without another try: the server hands it over from its queue,
+// or a release of this very process names the waiter. The package comment has the protocol.
 type Taker interface {
 	// Stand returns how the waiter is to be known. It must not block, nor call the Queue.
 	Stand() Standing
@@ -20,7 +19,7 @@ type Taker interface {
 	ReleaseLater(after time.Time)
 }
 
-// Standing is how the server and the releases of this process know a waiter.
+// Standing is how the server, and the releases of this process, know a waiter.
 type Standing struct {
 	Owner string        // never used for another acquisition
 	Entry string        // in the server's queue
@@ -28,7 +27,7 @@ type Standing struct {
 	hears bool          // grants published to this process reach it
 }
 
-// Grant is the word that a release has made a waiter the holder.
+// Grant says that a release has made a waiter the holder.
 type Grant struct {
 	Owner string
 	// Ticket is the place in the server's queue that was served; 0 for a grant inside the process.
@@ -46,14 +45,14 @@ const (
 	// mostLocal and localTime bound how long a lock stays within a process while others queue for it.
 	mostLocal = 32
 	localTime = 20 * time.Millisecond
-	// linger is how long a grant subscription stays when nobody waits.
+	// linger is how long a grant subscription stays when nothing waits.
 	linger = 2 * time.Second
 	// MaxPoll bounds the sleep of a waiter in a queue on the server, whatever PollCap: entries that are not stamped for
 	// longer than two and a half polls are passed over.
 	MaxPoll = 10 * time.Second
 )
 
-// awaitLocal waits for a moment where this process holds the lock: its release will name us, which saves asking for a place
+// awaitLocal waits for a moment if this process holds the lock: its release will name this waiter, which saves asking for a place
 // in the server's queue.
 func (w *waiter) awaitLocal() error {
 	q := w.q
@@ -83,16 +82,17 @@ func (w *waiter) awaitLocal() error {
 // hears reports whether the waiter is known as one that is told of a grant.
 func (w *waiter) hears() bool { return w.standing != nil && w.standing.hears }
 
-// listenForGrants listens for grants, and reports whether to ask again at once: they are heard, or there is no time to sleep.
+// listenForGrants has grants listened for, and reports whether to ask again at once, because they are heard or there is no time
+// to sleep.
 func (w *waiter) listenForGrants() bool {
-	w.stand(false) // nameable meanwhile
+	w.stand(false) // a release of this process can name it meanwhile
 	hears, over := w.subscribeToGrants()
 	w.stand(hears)
 	return hears || over
 }
 
-// asking returns what to ask for a place in the server's queue with, nil for one that hears no grants, and notes that
-// it is about to be asked for.
+// asking returns the standing with which to ask for a place in the server's queue, nil for a waiter that hears no grants. It
+// notes that the place is about to be asked for.
 func (w *waiter) asking() *Standing {
 	if !w.hears() {
 		return nil
@@ -106,7 +106,7 @@ func (w *waiter) asking() *Standing {
 	return w.standing
 }
 
-// learn takes in what an Ask said of our place in the server's queue.
+// learn takes in what an Ask said of the waiter's place in the server's queue.
 func (w *waiter) learn(a Answer, err error) {
 	if w.standing == nil {
 		return
@@ -124,8 +124,8 @@ func (w *waiter) learn(a Answer, err error) {
 	}
 }
 
-// stand makes the waiter known: before anything is sent that may be answered by a grant, which can overtake the reply that
-// says that the waiter is in the queue.
+// stand makes the waiter known, before anything is sent that may be answered by a grant: the grant can overtake the reply which
+// says that the waiter is in the queue (TestAGrantThatOvertakesItsPlaceIsUsed).
 //
 // One that hears no grants asks for no place in the server's queue. Only releases of this process can name it; it polls,
 // and goes on trying to hear. A place in the queue would be served in silence, and the lock be idle until the next poll:
@@ -139,7 +139,7 @@ func (w *waiter) learn(a Answer, err error) {
 // started (TestAReleaseDuringTheFirstSubscribeLeavesNoLockIdle). With one process of four that may not subscribe, the other
 // three had 2 acquisitions a second each in place of 200 (TestWhoMayNotListenStandsInNoQueue). The price: while others
 // queue, a waiter that does not hear may never find the lock free. The subscription may also end between subscribeToGrants
-// and here, when nobody has used it for long enough; the loop subscribes again.
+// and here, if nothing has used it for long enough; the loop subscribes again.
 func (w *waiter) stand(hears bool) {
 	q := w.q
 	q.mu.Lock()
@@ -195,14 +195,14 @@ func (w *waiter) unstand() {
 //
 //   - a grant inside the process: when the release that wrote it was sent;
 //   - one from the server's queue: when the last call was sent that was answered "held, and you are in the queue with
-//     this ticket": the grant of that ticket came later. Never from when the message arrived, which may be any time
-//     after: its lease may be over, and somebody else's running. And never by a message about an earlier place of the
-//     same owner, which was passed over and queues anew: that message's lease is long over
+//     this ticket": the grant of that ticket came later. It never counts from the message's arrival, which may be any time
+//     after it was sent: its lease may be over, and another owner's running. And a message about an earlier place of the
+//     same owner, which was passed over and has queued anew, is never trusted: its lease is long over
 //     (TestAGrantOfAnEarlierPlaceIsNotTrusted).
 //
-// One whose ticket no answer has named yet may have overtaken that answer: it is kept
-// (TestAGrantThatOvertakesItsPlaceIsUsed). After a gap in the messages the queue may be one from before a failover; the
-// next grant is confirmed then (TestAGrantAfterAGapIsConfirmed).
+// A grant whose ticket no answer has named yet may have overtaken that answer: it is kept
+// (TestAGrantThatOvertakesItsPlaceIsUsed). After a gap in the messages the queue may be one from before a failover: the next
+// grant is confirmed then (TestAGrantAfterAGapIsConfirmed).
 func (w *waiter) taken() bool {
 	q := w.q
 	q.mu.Lock()

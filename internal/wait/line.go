@@ -7,25 +7,24 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// line is the waiters of one key that wait in one manner. It exists only while there are any. Waiters that differ in key or
-// manner must not stand behind each other. A caller that waits for one thing while it holds another would wait for itself.
-// And a waiter whose manner gives it no luck, such as one that polls among others that queue, would keep those behind it
-// from theirs.
+// line holds the waiters of one key that wait in one manner. It exists only while there are any. Waiters that differ in key or
+// manner must not stand behind each other: a caller that waits for one thing while it holds another would wait for itself, and a
+// waiter whose manner gives it little chance, such as one that polls among others that queue, would keep back those behind it.
 type line struct {
 	manner  string
 	next    *line               // of the same key
 	front   *semaphore.Weighted // held by the member that contends
 	members int
-	waiting int // members that have been refused what they wait for
+	waiting int // members that were refused what they wait for
 	wakeup  chan struct{}
 	pushed  bool      // the contender hears of releases without a wake-up
 	freeBy  time.Time // when the holder's lease ends, as the contender last heard; zero if unknown
 	failure error     // why the contender could not ask, when it last tried; nil if it was answered
 
-	contender *waiter   // that may be offered what is released; nil if there is none
-	heldSince time.Time // since when this process holds the name; zero if not known to
-	local     int       // how often a release may still give it to this process before others
-	localEnd  time.Time
+	contender *waiter   // the waiter that may be offered what is released; nil if there is none
+	heldSince time.Time // since when this process holds the name; zero if it is not known to
+	local     int       // how many local hand-overs may still come before others are served
+	localEnd  time.Time // when they end
 }
 
 // enter makes the waiter, and puts it into its line.
@@ -59,7 +58,7 @@ func (q *Queue) enter(r Request, ctx context.Context) (w *waiter) {
 	return w
 }
 
-// exit leaves the line, and whatever may be left of us on the server to the Taker. The waiter is no more after this.
+// exit leaves the line, and leaves to the Taker what the server may still have of the waiter. The waiter is not used after this.
 func (w *waiter) exit() {
 	q, l, r := w.q, w.line, w.r
 	unsettled, after := false, time.Time{}
@@ -93,7 +92,7 @@ func (w *waiter) exit() {
 	}
 }
 
-// remove takes a line that is empty from those of its key. Called with mu held.
+// remove takes an empty line from the lines of its key. Called with mu held.
 func (q *Queue) remove(key string, l *line) {
 	before := q.lines[key]
 	switch {
@@ -116,8 +115,8 @@ func drain(c chan struct{}) {
 	}
 }
 
-// Wake is called when this process has just released what the waiters of a key wait for. It wakes those that contend, one of
-// each manner, unless they hear of the release anyway.
+// Wake is called when this process has just released what the waiters of a key wait for. It wakes the contenders, one of each
+// manner, unless they hear of the release anyway.
 func (q *Queue) Wake(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -141,8 +140,8 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// WakeAll wakes the waiters of this process that contend in the lines of a key, also those that hear of releases: they are to
-// ask again for a waiter that has just come.
+// WakeAll wakes the contenders in the lines of a key, also those that hear of releases: they ask again for a waiter that has just
+// come.
 func (q *Queue) WakeAll(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -151,7 +150,7 @@ func (q *Queue) WakeAll(key string) {
 	}
 }
 
-// Members is how many requests stand in the lines of a key, the contenders included.
+// Members returns how many requests stand in the lines of a key, with the contenders.
 func (q *Queue) Members(key string) (n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -161,7 +160,7 @@ func (q *Queue) Members(key string) (n int) {
 	return n
 }
 
-// waiting reports whether anybody in the lines of a key has been refused what it waits for.
+// waiting reports whether any member of the lines of a key was refused what it waits for.
 func (q *Queue) waiting(key string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -173,11 +172,11 @@ func (q *Queue) waiting(key string) bool {
 	return false
 }
 
-// Census is what a Queue keeps, in numbers: nothing when nobody waits.
+// Census is what a Queue keeps, in numbers: nothing while nothing waits.
 type Census struct {
-	Lines   int // keys that somebody waits for, or contends for
-	Waiting int // keys of which somebody has been refused what it waits for
-	Shared  int // results that somebody shares
+	Lines   int // keys with lines
+	Waiting int // keys in whose lines a member was refused what it waits for
+	Shared  int // results that are shared
 }
 
 // Census is for tests.

@@ -7,7 +7,7 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// contend asks until it is granted what the waiter waits for, or there is a reason to stop.
+// contend asks until it is granted, or there is a reason to stop.
 func (w *waiter) contend() error {
 	if err := w.prepare(); err != nil {
 		return err
@@ -30,7 +30,7 @@ func (w *waiter) contend() error {
 	}
 }
 
-// taker is what takes part in the hand-over; nil for a waiter that does not stand in a line.
+// taker returns what takes part in the hand-over; nil for a waiter that stands in no line.
 func (w *waiter) taker() Taker {
 	if w.line == nil {
 		return nil
@@ -38,12 +38,12 @@ func (w *waiter) taker() Taker {
 	return w.r.Taker
 }
 
-// prepare is what comes before the first try.
+// prepare does what comes before the first try.
 func (w *waiter) prepare() error {
 	switch {
 	case w.r.Backoff != nil:
 	case w.taker() == nil:
-		// Subscribed before the first try, where that costs nothing, the try after the subscription is saved.
+		// Where the process is subscribed already this costs nothing, and saves the try after the subscription.
 		w.attach(w.q.hub.TrySubscribe(w.r.Channel))
 	default:
 		return w.awaitLocal()
@@ -51,7 +51,7 @@ func (w *waiter) prepare() error {
 	return nil
 }
 
-// ask is the n-th try, from 0. An error that asking again may mend is noted, and counted in failures.
+// ask makes the n-th try, from 0. An error after which asking again may help is noted, and counted in failures.
 func (w *waiter) ask(n int) (answer Answer, err error) {
 	ctx := w.ctx
 	if n > 0 {
@@ -74,8 +74,8 @@ func (w *waiter) ask(n int) (answer Answer, err error) {
 		w.heard, w.failures = true, 0
 		w.note(answer.Left, nil)
 	case script.Retryable(err):
-		// A try that our own patience cut short says nothing about the server. The server is told when that ends, and
-		// may refuse what comes later by its clock before our timer goes off: no other try would fit in either.
+		// A try that the waiter's own patience cut short says nothing about the server. The server is told when the patience
+		// ends, and may refuse what comes later by its clock before the timer here goes off. No other try would fit in, either.
 		if end, ok := ctx.Deadline(); !w.heard || ctx.Err() == nil && !(ok && time.Until(end) <= time.Since(began)) {
 			w.note(-1, err)
 		}
@@ -105,13 +105,13 @@ func (w *waiter) pause(n int, foreign bool) bool {
 	return w.sleep(d)
 }
 
-// sleepTime is how long to sleep when nothing happens.
+// sleepTime returns how long to sleep when nothing happens.
 func (w *waiter) sleepTime() time.Duration {
 	d := w.q.pollCap
 	if w.standing != nil || w.r.Own { // in a queue on the server, ours or Redisson's
 		d = min(d, MaxPoll)
 	}
-	if w.hears() && w.placeless { // its slot is being migrated, and nobody is told of a release meanwhile
+	if w.hears() && w.placeless { // the key's slot is being migrated, and no release is told meanwhile
 		d /= placelessPolls
 	}
 	if w.known >= 0 {
@@ -124,8 +124,8 @@ func (w *waiter) sleepTime() time.Duration {
 	return d
 }
 
-// AfterLease is how long to sleep for a lease that ends in left: a little longer, because the server counts in whole
-// milliseconds, and at random, because all waiters of all processes know the same instant.
+// AfterLease returns how long to sleep for a lease that ends in left: a little longer, because the server counts in whole
+// milliseconds, and by a random time longer, because all waiters of all processes know the same instant.
 func AfterLease(left time.Duration) time.Duration {
 	return left + time.Millisecond + rand.N(time.Millisecond+left/50)
 }

@@ -2,7 +2,8 @@ package wait
 
 import "time"
 
-// Offer names the waiter that a release under way may make the next holder.
+// Offer names the waiter that a release under way may make the next holder. After the release exactly one of Granted, Queued,
+// Refused and Failed is called.
 type Offer struct {
 	Standing
 	// NotAfter is when that waiter stops believing in this offer.
@@ -10,15 +11,14 @@ type Offer struct {
 	// Local: a local hand-over, before others in the server's queue.
 	Local bool
 	q     *Queue
-	w     *waiter // may be through with its wait, and serve another one, at any time
+	w     *waiter // its wait may end, and the value serve another wait, at any time
 }
 
-// Offer tells that a key is about to be released by this process, and returns the waiter that the release may name;
-// nil if there is none. What came of it is to be said.
+// Offer is called before this process releases a key. It returns the waiter that the release may name, nil if there is none.
 func (q *Queue) Offer(key string, notAfter time.Time) *Offer {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var l *line // of those that can be handed it: all wait in one manner
+	var l *line // the one whose waiters can be handed the key: they all wait in one manner
 	for m := q.lines[key]; m != nil; m = m.next {
 		m.heldSince = time.Time{}
 		if m.contender != nil {
@@ -35,14 +35,14 @@ func (q *Queue) Offer(key string, notAfter time.Time) *Offer {
 	}
 	local := l.local > 0 && now.Before(l.localEnd)
 	if !local && !w.standing.hears {
-		return nil // the server would have to tell it
+		return nil // only the server could serve it, and the waiter would not hear of that
 	}
 	if u := w.r.Until; !u.IsZero() && u.Before(notAfter) {
 		notAfter = u
 	}
 	w.offered = notAfter
-	// Counted now, not when it is known to have been used: on a slow network the waiter hears of it from the server, by
-	// asking, before the release is answered, and a local hand-over that does not count as one would bring new ones.
+	// Counted now, not when it is known to have been used. On a slow network the waiter hears of it from the server, by asking,
+	// before the release is answered; a local hand-over that did not count as one would bring new ones.
 	w.byLocal = local
 	if local {
 		l.local--
@@ -84,7 +84,7 @@ func (o *Offer) Refused() {
 // Failed: what came of it is not known. The waiter asks for itself, and is not named again before NotAfter.
 func (o *Offer) Failed() { o.settle(func(w *waiter) { signal(w.wakeup) }) }
 
-// settle: a waiter that has left meanwhile has seen to what may come until NotAfter.
+// settle calls f if the waiter still waits. One that has left meanwhile has a release pending, for what may come until NotAfter.
 func (o *Offer) settle(f func(*waiter)) {
 	o.q.mu.Lock()
 	defer o.q.mu.Unlock()

@@ -17,8 +17,8 @@ import "time"
 //	                                loads it; had it asked, it
 //	                                would be told "closed"
 //
-// An answer is one for every waiter that came before the request was sent, and for no other: a later one may wait for
-// the next event.
+// An answer is for every waiter that came before the request was sent, and for no other: a later one may wait for the next event
+// (TestASharedResultIsForThoseThatCameBeforeItsRequestWasSent).
 type Shared struct {
 	q       *Queue
 	key     string
@@ -27,13 +27,13 @@ type Shared struct {
 	note    dated
 }
 
-// dated is what was learned by a request that was sent at that time; zero: nothing was.
+// dated is what was learned from a request that was sent at that time; zero: nothing was.
 type dated struct {
 	sent  time.Time
 	value any
 }
 
-// Share has the caller share the result of that key until it calls Leave. first: nobody else does now.
+// Share adds the caller to those that share the result of a key, until it calls Leave. first: there is no other now.
 func (q *Queue) Share(key string) (s *Shared, first bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -55,21 +55,21 @@ func (s *Shared) Leave() {
 	}
 }
 
-// Publish passes on that the event has come, as the server replied to a request sent at sent. If it is only known to have
-// come after an earlier request, and may be another event than the newest waiters wait for, sent is that request's time.
+// Publish tells the others that the event has come, as the server replied to a request sent at sent. If it is only known to have
+// come after an earlier request, and so may be another event than the newest waiters wait for, sent is that request's time.
 func (s *Shared) Publish(sent time.Time, result any) { s.set(&s.result, sent, result) }
 
-// Load is what was published of a request that was sent no earlier than since, when the caller came.
+// Load returns what was published of a request that was sent no earlier than since, when the caller came.
 func (s *Shared) Load(since time.Time) (result any, ok bool) {
 	result, sent := s.get(&s.result, since)
 	return result, !sent.IsZero()
 }
 
-// Note keeps what the server replied to a request sent at sent, by which the event was yet to come: who asks next can say
-// so, and learn of the event by the difference.
+// Note keeps what the server replied to a request sent at sent while the event was yet to come: the next request can carry it, and
+// learn of the event by the difference.
 func (s *Shared) Note(sent time.Time, note any) { s.set(&s.note, sent, note) }
 
-// LastNote is the note of a request that was sent no earlier than since, and when that was; zero if there is none.
+// LastNote returns the note of a request that was sent no earlier than since, and when that was; zero if there is none.
 func (s *Shared) LastNote(since time.Time) (note any, sent time.Time) { return s.get(&s.note, since) }
 
 func (s *Shared) set(d *dated, sent time.Time, value any) {

@@ -11,11 +11,11 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// deniedPause is how long a channel whose kind the user has no right to is not asked for again, by any waiter of the client.
+// deniedPause is how long no waiter of the client asks again for a kind of channel to which the user has no right.
 const deniedPause = 30 * time.Second
 
-// kindOf is the prefix of a channel, which says what it is for, and by which rights are given. That of a latch ends with a
-// brace only.
+// kindOf returns the prefix of a channel, which says what it is for, and by which rights are given. It ends at a colon, or at a
+// brace as that of a latch does.
 func kindOf(channel string) string {
 	if end := strings.IndexAny(channel, ":{"); end >= 0 {
 		return channel[:end]
@@ -23,8 +23,8 @@ func kindOf(channel string) string {
 	return channel
 }
 
-// denies reports whether the server will give the same answer for long: the user has no right, or there is no such command.
-// Any other refusal, as by a server that is loading or has lost its place in a Cluster, is asked again soon.
+// denies reports whether the server will give the same answer for long, because the user has no right or there is no such
+// command. After any other refusal, as by a server that is loading or has lost its place in a Cluster, it is asked again soon.
 func denies(err error) bool {
 	var re *rueidis.RedisError
 	return errors.As(err, &re) && (strings.HasPrefix(re.Error(), "NOPERM") || strings.HasPrefix(re.Error(), "ERR unknown command"))
@@ -49,9 +49,9 @@ func (w *waiter) subscribe() bool {
 	return sub != nil || over
 }
 
-// subscription subscribes, for as long as the waiter would sleep otherwise: a server that does not confirm must not keep
-// us from polling, nor from what a wake-up or the end of the holder's lease is a reason for. over: that has come, and the
-// next thing is a try. If there is no subscription to be had the waiter polls; it is no error.
+// subscription subscribes, for as long as the waiter would sleep otherwise. A server that does not confirm must not keep the waiter
+// from polling, nor from asking after a wake-up or at the end of the holder's lease. over: one of these has come, so the next
+// thing is a try. Without a subscription the waiter polls; that is no error.
 func (w *waiter) subscription(channel string) (sub *pubsub.Subscription, over bool) {
 	q := w.q
 	q.mu.Lock()
@@ -96,7 +96,7 @@ func (w *waiter) subscription(channel string) (sub *pubsub.Subscription, over bo
 	return sub, over
 }
 
-// lineWakeup wakes the contender of the line, nil for a waiter that stands in none.
+// lineWakeup returns the channel that wakes the contender of the line, nil for a waiter that stands in none.
 func (w *waiter) lineWakeup() <-chan struct{} {
 	if w.line == nil {
 		return nil

@@ -1,25 +1,3 @@
-// Package wait is the one place where anything waits for somebody else's lock, permit or latch.
-//
-// # The loop
-//
-// Try; subscribe and have it confirmed; try again; then sleep until a message, a wake-up from inside the process, the
-// end of the holder's lease, or PollCap, whichever is first; and so on until granted or out of time.
-//
-//	waiter                         holder
-//	try: held
-//	                               release, publish        (nobody hears)
-//	subscribe, confirmed
-//	try: granted                                           without this try: asleep on a free lock
-//	                                                       (TestAReleaseBetweenTheFirstTryAndTheSubscriptionIsFound)
-//
-// Messages are hints. One that is lost costs at most PollCap; one too many costs a try. Each waiter's place in the
-// process is a semaphore: of all that wait for a key in the same manner, one contends on the server, the others stand
-// behind it, first come first served.
-//
-// # Hand-over
-//
-// With a Taker the contender also stands in a queue on the server, and a release makes it the holder (handover.go).
-// Everything above stays true: whatever becomes of grants, it asks at least every PollCap.
 package wait
 
 import (
@@ -31,31 +9,31 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// Queue is the waiting room of one client.
+// Queue holds all that wait in one client. It is safe for concurrent use.
 type Queue struct {
 	hub     *pubsub.Hub
 	pollCap time.Duration
 	woken   func(ctx context.Context, name string, byMessage bool)
-	ctx     context.Context // ends when the client or the hub closes, with cause errs.ErrClosed
+	ctx     context.Context // ends with the client or the hub, with cause errs.ErrClosed
 	cancel  context.CancelCauseFunc
 
 	mu        sync.Mutex
 	lines     map[string]*line              // by key; see line.next
-	denied    map[string]time.Time          // by kind of channel: no new SUBSCRIBE before this, the user has no right to
-	standing  map[string]*waiter            // by owner: those a grant may be meant for
-	shared    map[string]*Shared            // by key, as long as anybody waits for the result
+	denied    map[string]time.Time          // by kind of channel to which the user has no right: no new SUBSCRIBE before this
+	standing  map[string]*waiter            // by owner: the waiters that may be granted unasked
+	shared    map[string]*Shared            // by key, as long as anything waits for the result
 	grantSubs map[string]*grantSubscription // by channel
 	gap       time.Time                     // when grants were last missed
 
-	// What most waits need and are through with at once, kept for the next.
+	// What most waits need for a moment only: kept for the next.
 	freeLines   []*line
 	freeWaiters []*waiter
 }
 
-// spare bounds what is kept.
+// spare bounds how many of each are kept.
 const spare = 64
 
-// NewQueue returns a queue. woken is told of every wake-up of a sleeping waiter; it may be nil.
+// NewQueue returns an empty queue. woken is called at every wake-up of a sleeping waiter; it may be nil.
 func NewQueue(hub *pubsub.Hub, pollCap time.Duration, woken func(ctx context.Context, name string, byMessage bool)) *Queue {
 	q := &Queue{hub: hub, pollCap: pollCap, woken: woken, lines: map[string]*line{}, denied: map[string]time.Time{}, standing: map[string]*waiter{}, shared: map[string]*Shared{}, grantSubs: map[string]*grantSubscription{}}
 	if q.woken == nil {
@@ -70,22 +48,23 @@ func (q *Queue) Close() { q.cancel(errs.ErrClosed) }
 
 // Request is one wait.
 type Request struct {
-	Name    string // what woken is told
+	Name    string // as woken is told it
 	Line    string // the key whose waiters stand in one line, if their Manner is the same; Name if it is empty
 	Manner  string // of waiting
 	Channel string // where releases are published
 	Own     bool   // Channel is this waiter's alone: it is not kept subscribed afterwards, and MaxPoll bounds its sleep
-	// Alone: do not stand in the process's line. For what can never wait for another waiter: a re-entry behind one
-	// would be a deadlock, since its own owner holds the lock that the waiters in the line wait for.
+	// Alone: the request does not stand in the process's line. It is for what must never wait for another waiter: a re-entry
+	// in the line would be a deadlock, because its own owner holds the lock for which the waiters in the line wait
+	// (TestWhoAsksAloneIsNotInTheLine).
 	Alone bool
-	// Yield, with Alone: give up unasked while a waiter in the line of that key waits for what it was refused, which this
-	// request would overtake for as long as it is made.
+	// Yield, with Alone: the request gives up unasked while a waiter in the line of that key waits for what it was refused.
+	// Otherwise requests that are repeated overtake that waiter for as long as they are made.
 	Yield bool
-	// Until bounds the waiting, zero: only ctx does. If it has passed after the first try, that was the only one.
+	// Until bounds the waiting; zero: only ctx does. If it has passed after the first try, that was the only one.
 	Until time.Time
 	// Try asks once. ctx ends with the caller's patience, but Until does not cut the first try short.
 	Try func(ctx context.Context) (Answer, error)
-	// Taker, if set, is asked in place of Try, and takes part in the hand-over; not with Alone.
+	// Taker, if set, is asked in place of Try, and takes part in the hand-over, but not with Alone.
 	Taker Taker
 	// Grants is where the grants for this process are published.
 	Grants string
@@ -103,14 +82,14 @@ type Answer struct {
 	Foreign bool      // the holder's release is only published on Request.Channel
 	Ticket  int64     // the place in the server's queue; 0: none
 	Sent    time.Time // when the call that was answered was sent
-	Renamed bool      // the owner is another one now, also beside an error
+	Renamed bool      // the owner is another one now; also beside an error
 
-	// Channel, if set, is where releases are published for this waiter from now on, also beside an error.
+	// Channel, if set, is where releases are published for this waiter from now on; also beside an error.
 	Channel string
 }
 
-// Wait returns nil when a try was granted; *GaveUp when ctx, Until or the queue ended first; or the first error of Try
-// that asking again cannot mend.
+// Wait returns nil when a try was granted, *GaveUp when ctx, Until or the queue ended first, or the first error of Try for which
+// asking again is of no use.
 func (q *Queue) Wait(ctx context.Context, r Request) error {
 	if err := q.ended(ctx); err != nil {
 		return &GaveUp{Left: -1, Cause: err}

@@ -20,18 +20,15 @@ type waiter struct {
 	head bool
 	sub  *pubsub.Subscription
 
-	known   time.Duration // of the holder's lease, when last heard; negative: unknown
-	failure error
-	// failures of tries in a row
-	failures int
-	heard    bool // some try was answered
-	refused  bool // with no, and so it counts in line.waiting
-	// refusals of a subscription in a row that may soon be had
-	refusals int
-	granted  bool
-	asked    bool // what queued says, for the waiter itself
-	// placeless: when last asked there was no place in the server's queue to be had
-	placeless bool
+	known     time.Duration // what was left of the holder's lease by the last answer; negative: unknown
+	failure   error         // why the last try failed; nil if it was answered
+	failures  int           // tries in a row that failed
+	heard     bool          // some try was answered
+	refused   bool          // some try was refused: the waiter counts in line.waiting
+	refusals  int           // refusals in a row of a subscription that may soon be granted
+	granted   bool
+	asked     bool // what queued says, for the waiter itself
+	placeless bool // the last answer named no place in the server's queue
 
 	// Of the hand-over. Guarded by Queue.mu from stand on:
 	standing *Standing
@@ -39,13 +36,13 @@ type waiter struct {
 	grantSub *grantSubscription
 	grant    *Grant
 	ticket   int64     // the place that the newest answer named
-	held     time.Time // when the call was sent that was so answered
-	offered  time.Time // a release names us until then
-	queued   bool      // a call went out that may have put us into the server's queue
+	held     time.Time // when the call was sent that got this answer
+	offered  time.Time // a release names this waiter until then
+	queued   bool      // a call was sent that may have put this waiter into the server's queue
 	byLocal  bool      // granted inside the process
 }
 
-// patience is the context that ends when any reason to stop waiting does.
+// patience returns the context that ends as soon as there is any reason to stop waiting.
 func (w *waiter) patience() context.Context {
 	if w.slow == nil {
 		ctx, cancel := context.WithCancelCause(w.ctx)
@@ -70,7 +67,7 @@ func (w *waiter) gaveUp() error {
 		if !w.line.freeBy.IsZero() {
 			g.Left = max(0, time.Until(w.line.freeBy))
 		}
-		if !w.head { // never asked itself: what the contender knows is all there is to know
+		if !w.head { // it never asked itself: only the contender knows anything
 			g.Failure = w.line.failure
 		}
 		w.q.mu.Unlock()
@@ -92,7 +89,7 @@ func (w *waiter) leave() {
 	w.exit()
 }
 
-// note keeps what the last try found, for those behind us too: the rest of the holder's lease, or why the server
+// note keeps what the last try found, for the waiters behind this one too: the rest of the holder's lease, or why the server
 // could not be asked.
 func (w *waiter) note(left time.Duration, failure error) {
 	w.failure = failure
@@ -117,7 +114,7 @@ func (w *waiter) note(left time.Duration, failure error) {
 	}
 }
 
-// move leaves the channel of an owner that is another one now.
+// move leaves the old channel of a waiter whose owner is another one now.
 func (w *waiter) move(channel string) {
 	if channel == "" || channel == w.r.Channel {
 		return

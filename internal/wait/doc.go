@@ -1,0 +1,65 @@
+// Package wait is the one place where anything waits for a lock, permit or latch that is not free.
+//
+// # The loop
+//
+// Try; subscribe and have the subscription confirmed; try again; then sleep until a message, a wake-up from inside the process,
+// the end of the holder's lease, or PollCap, whichever is first; and so on until granted or out of time.
+//
+//	waiter                         holder
+//	try: held
+//	                               release, publish        (nobody hears)
+//	subscribe, confirmed
+//	try: granted                                           without this try: asleep on a free lock
+//	                                                       (TestAReleaseBetweenTheFirstTryAndTheSubscriptionIsFound)
+//
+// Messages are hints. One that is lost costs at most PollCap; one too many costs a try. In detail:
+//
+//  1. A waiter enters the line of its key and its manner of waiting (queue, spin, plain, write, ...) in this process. The first
+//     in the line contends on the server. The others stand behind its semaphore without asking the server, first come first
+//     served. Re-entries, joins, waits of no time and waiters of fair and shared locks never stand in a line.
+//  2. The contender tries. With a Taker, if grants are listened for already, the try asks for a place in the server's queue at
+//     once. If the process itself holds the lock the contender first waits for 5 ms to be named by its release. Without a
+//     Taker the waiter shares the subscription to the channel if the process has one.
+//  3. It subscribes, to grants or to the channel, and tries again at once. Subscribing lasts no longer than the sleep in whose
+//     place it is, and ends by the same wake-ups. If the user has no right to this kind of channel, the waiters of the client
+//     poll, and do not ask again for 30 s. After any other refusal they ask again with growing pauses.
+//  4. It sleeps until a grant, a message, a wake-up, the end of the holder's lease plus a little at random, or PollCap (10 s at
+//     most in the server's queue), and tries again. A grant that may be trusted ends the wait without another try.
+//  5. A try that fails pauses for 2 ms and more. The waiter goes on for as long as its caller may wait.
+//  6. A waiter that leaves the line lets the next one contend. One that leaves without a grant, and may have been in the
+//     server's queue, has its release made in the background, which takes it out of the queue.
+//
+// # Hand-over
+//
+// With a [Taker] the contender also stands in a queue on the server, and a release makes it the holder. Everything above stays
+// true: whatever becomes of grants, it asks at least every PollCap.
+//
+//	waiter                              server                          releasing process
+//	asks: held, ticket 7 <------------- queue: ... 7
+//	sleeps
+//	                                    takes 7 out, writes the   <---- release
+//	                                    waiter's field and lease
+//	grant: ticket 7, lease <----------- publishes
+//	holds, until the send of its
+//	last question + lease - margin
+//
+// The rules are:
+//
+//  1. The queue holds one entry for each process and key, not for each waiter: the others stand in line inside the process.
+//     The order is exact among processes, and within each, but not across all waiters. It is what makes a contended
+//     acquisition one call.
+//  2. A grant is trusted by the ticket that the last "held" answer named, and its lease counts from the send of that call: the
+//     grant was written after the call ran. A grant of which half of the lease is gone, one after a gap in the messages, and
+//     one for which replicas or a token are wanted, is confirmed: the waiter asks, and finds its own field.
+//  3. A release names the contender of its own process, if there is one ([Queue.Offer]), and the script makes that one the
+//     holder with its lease in full: one call for a release and an acquisition. Its deadline counts from the send of the
+//     release. A process has as many of these local hand-overs as it had waiters when it was given the lock, 32 and 20 ms at
+//     most. Then the same call puts the contender into the queue and serves the first in it. With nobody in the queue local
+//     hand-overs do not end.
+//  4. A second run of a release names nobody. The waiter's deadline counts from the first send; a later run that granted would
+//     be trusted for too long. After a reply that is lost the waiter asks for itself.
+//  5. In a slot that is being migrated a script with two keys is refused. It is sent again without the queue, and waiters
+//     poll, twenty times in a PollCap.
+//
+// The server's side of the queue is in the Lua of package rlock (lib/handover.lua).
+package wait
