@@ -32,10 +32,7 @@ const (
 // Errors: ErrInvalidName for the id, ErrMismatch, and those of Add.
 func (k *Counter) AddOnce(ctx context.Context, id string, d int64) (v int64, replayed bool, err error) {
 	defer edge(&err)
-	if err := k.c.calls.Usable(k.refused); err != nil {
-		return 0, false, err
-	}
-	if err := keyname.Required("id", id); err != nil {
+	if err := k.c.calls.Usable(k.refused, keyname.Required("id", id)); err != nil {
 		return 0, false, err
 	}
 	err = k.write(ctx, func() (err error) {

@@ -281,10 +281,7 @@ func integer(s string) (int64, bool) {
 // v beyond Min or Max is ErrOutOfRange and not sent. Sent once. One round trip.
 func (k *Counter) Set(ctx context.Context, v int64) (err error) {
 	defer edge(&err)
-	if err := k.c.calls.Usable(k.refused); err != nil {
-		return err
-	}
-	if err := k.within(v); err != nil {
+	if err := k.c.calls.Usable(k.refused, k.within(v)); err != nil {
 		return err
 	}
 	return k.write(ctx, func() error { return k.c.set(ctx, k.key, v, k.ttl) })
@@ -295,10 +292,7 @@ func (k *Counter) Set(ctx context.Context, v int64) (err error) {
 // ErrOutOfRange and not sent. Sent once: sent again, a call that had succeeded would answer false. One round trip.
 func (k *Counter) CompareAndSet(ctx context.Context, old, next int64) (set bool, err error) {
 	defer edge(&err)
-	if err := k.c.calls.Usable(k.refused); err != nil {
-		return false, err
-	}
-	if err := k.within(next); err != nil {
+	if err := k.c.calls.Usable(k.refused, k.within(next)); err != nil {
 		return false, err
 	}
 	err = k.write(ctx, func() error {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,12 +105,13 @@ func (s *Session) NewOwner(label string) string {
 // Enter counts in a call that Close waits for, or a hold; Leave counts it out. ErrClosed: the client is closed, or its hub.
 func (s *Session) Enter() error { return s.Error(s.Inflight.Enter()) }
 
-// Usable returns why nothing may be asked: bad, which is what is wrong with the object, or ErrClosed.
-func (s *Session) Usable(bad error) error {
+// Usable returns why nothing may be asked: bad, which is what is wrong with the object, or ErrClosed, or the first error of arguments,
+// which is what is wrong with the call's.
+func (s *Session) Usable(bad error, arguments ...error) error {
 	if bad == nil && s.Closed() {
 		bad = errs.ErrClosed
 	}
-	return s.Error(bad)
+	return s.Error(cmp.Or(bad, cmp.Or(arguments...)))
 }
 
 // Context ends at Close, and with the hub.

@@ -186,10 +186,7 @@ func (l *Limiter) giveBack(ctx context.Context, id, key string, n int64) {
 }
 
 func (l *Limiter) check(key string, n, least int64) error {
-	if err := l.c.calls.Usable(l.refused); err != nil {
-		return err
-	}
-	if err := keyname.Text("key", key); err != nil {
+	if err := l.c.calls.Usable(l.refused, keyname.Text("key", key)); err != nil {
 		return err
 	}
 	if n < least || n > l.o.Burst {

@@ -80,10 +80,7 @@ func (o *Spec) check() error {
 // their claimants have units.
 func (s *Stock) Open(ctx context.Context, o Spec) (epoch int64, err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.alone()); err != nil {
-		return 0, err
-	}
-	if err := o.check(); err != nil {
+	if err := s.c.calls.Usable(s.alone(), o.check()); err != nil {
 		return 0, err
 	}
 	r, err := s.open(ctx, session.CallID(), o)
