@@ -63,9 +63,6 @@ var onTop = map[string][]string{
 
 // withoutExample are the types, functions and methods that no Example of their package names yet. Nothing is added here.
 var withoutExample = strings.Fields(`
-	rlock.Holder
-	rlock.State
-	rlock.Waiter
 `)
 
 // source is a file of the tree, parsed if it is Go.

@@ -11,13 +11,30 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
+// How a lock on one key is acquired:
+//
+//  1. take counts the acquisition in (Session.Enter), so that Close waits for it.
+//  2. If ctx carries an owner of this very lock, its re-entry is counted in, and the new count is asked for. Otherwise the
+//     acquisition gets a new owner and asks for count 1.
+//  3. Ask sends the kind's script: owner, wanted count, lease, and the instant in the server's time until which the reply is
+//     wanted. The reply is granted, held (and what is left of the lease), late or lost, and always has the server's clock. After
+//     a late reply the clock is learned anew and the try is repeated once (script.Timed).
+//  4. Refused: package wait has the caller wait, and calls Ask again. A release may also grant without another call (Taken).
+//  5. Granted: if the reply came after the deadline, the grant is worthless; the owner is released and the acquisition goes on
+//     as another. Otherwise register tells the watchdog, before Lock returns. The deadline counts from before the send.
+//  6. With MinReplicas the request is followed by WAIT on the same connection. If too few replicas confirm, the grant is
+//     taken back.
+//
+// An acquisition that ends without a grant, after a try that was not answered, has its owner released in the background, until
+// the release is answered after the last instant at which the try could still be granted.
+
 // acquire implements form.
 func (l *single) acquire(ctx context.Context, t terms) (*Hold, error) {
 	return l.take(ctx, t, t.lease == 0)
 }
 
-// take acquires the lock. auto: the hold is renewed, which a lease of 0 asks for and a part of a composite needs until all
-// are there.
+// take acquires the lock. auto says that the hold is renewed: a lease of 0 asks for that, and the parts of a composite need
+// it until all are there.
 func (l *single) take(ctx context.Context, t terms, auto bool) (*Hold, error) {
 	c := l.c
 	if err := c.session.Enter(); err != nil {
@@ -43,7 +60,8 @@ func (l *single) take(ctx context.Context, t terms, auto bool) (*Hold, error) {
 	return hold, nil
 }
 
-// ending is what the caller of an acquisition is told. unsure: a try may have taken the lock that was not answered.
+// ending says how the error of an acquisition is made from that of its wait. unsure: a try that was not answered may have
+// taken the lock. It is the one place where rlock does so, for single locks, Multi and Quorum.
 func ending(name string, waited time.Duration, unsure bool) wait.Ending {
 	return wait.Ending{Package: "rlock", Name: name, Unsure: unsure, Contended: func(g *wait.GaveUp) error {
 		return &NotAcquiredError{Name: name, Lease: g.Left, Waited: waited, cause: g.Cause}
@@ -136,10 +154,14 @@ func (a *acquisition) reenter(ctx context.Context, r wait.Request, own *owner) (
 	if err != nil {
 		return nil, fmt.Errorf("re-enter %q: %w", l.name, err)
 	}
+	// It stands in no line: the lock that those in the line wait for is held by its own owner
+	// (TestAReentryIsNotBehindALocalWaiter).
 	a.own, a.want, r.Alone = own, want, true
 	l.c.engine.Longest(&own.Lease, a.lease)
 	if err := l.c.queue.Wait(ctx, r); err != nil {
 		err = l.lost(&own.Lease, err)
+		// It may be the last one there: it was counted in, its request was lost, and the outer hold was unlocked meanwhile,
+		// which kept the lock for it. So it has to release.
 		own.Retreat(a.unanswered)
 		return nil, err
 	}
@@ -186,6 +208,10 @@ func (a *acquisition) register() (*Hold, error) {
 		added = l.c.engine.Add(&own.Lease, a.since, a.sent, a.lease, a.auto, l.c.opts.MaxHold)
 	}
 	own.token = a.token
+	// A release does not always end the acquisition: its first request was not answered, the second was granted, and the hold is
+	// released; the first, on another connection, arrives only now and takes the lock for an owner that is done with it. So the
+	// release is sent once more after the last instant at which that request may run
+	// (TestWhatATryOfUnknownOutcomeTookIsGivenBack).
 	if a.unanswered.IsZero() && !a.inQueue { // then the grant has taken it out of the queue
 		a.entry = ""
 	}
@@ -196,8 +222,8 @@ func (a *acquisition) register() (*Hold, error) {
 	return newHold(h), nil
 }
 
-// lost ends the hold in use if err, of an acquisition that relied on it, says that it is over, and returns err as the loss
-// that it is.
+// lost returns err, the error of an acquisition that relied on a hold in use. If err says that this hold is over, lost ends
+// the hold, and returns the error as the loss that it is.
 func (l *single) lost(c *lease.Lease, err error) error {
 	switch {
 	case errors.Is(err, ErrWrongType):

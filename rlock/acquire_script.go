@@ -20,8 +20,10 @@ var (
 
 // acquireRequest is one try.
 type acquireRequest struct {
-	owner    string
-	want     int // the count
+	owner string
+	// want is the count that is set, never 1 to be added: if the reply is lost and the request is sent again, two counts would
+	// stand for one hold, and the lock would never be free again (TestALostAcquireReplyCountsOnce).
+	want     int
 	lease    time.Duration
 	notAfter int64  // server ms; 0: any time
 	entry    string // to queue with; "": do not
@@ -97,6 +99,9 @@ func (l *single) fencedKeys() []string {
 }
 
 // voteCall asks a member of a Quorum for its vote. Nobody queues for one.
+//
+// The server must have been up for the watchdog's lease even if a shorter one is asked for: the vote that it forgot may be that of
+// another process, with the longer lease (TestAVoteThatWasForgottenIsNotGivenTwice).
 func voteCall(l *single, r acquireRequest) script.Call {
 	args := append(r.asked(3), l.c.publish, l.grants, script.Millis(max(r.lease, l.c.opts.WatchdogTimeout)))
 	return script.Call{Script: voteScript, Keys: l.keys, Args: args}

@@ -14,8 +14,9 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// bundle is the hold of a composite as its parts' handles know it. It must not refer to any Hold: they are reachable
-// through the composite's Hold alone, so that all of them are forgotten with it.
+// bundle is the hold of a composite as its parts' handles know it. It must not refer to any Hold: the watchdog refers to the
+// handles, and they to the bundle, so a forgotten composite would be renewed for ever
+// (TestAForgottenMultiIsNotRenewedAndEndsWithItsLease, TestAForgottenQuorumIsNotRenewedNorMended).
 type bundle struct {
 	life session.Life
 	hook func(*session.Handle) // ended
@@ -26,7 +27,7 @@ type bundle struct {
 	dead map[*session.Handle]time.Time // parts that do not, and until when they could be relied on
 	why  error                         // another reason than ErrLost for which one has ended before any was needed
 
-	reacquire   func() // of a Quorum: have the votes that are missing asked for again some time soon
+	reacquire   func() // of a Quorum: asks for the missing votes again, soon
 	reacquiring *time.Timer
 }
 
@@ -63,7 +64,8 @@ func (b *bundle) require(need int) bool {
 	return why == nil
 }
 
-// ended is told when a part is over.
+// ended is called when a part is over. ErrMaxHold and ErrClosed of any part end the whole: to acquire a vote again would pass
+// the limit.
 func (b *bundle) ended(h *session.Handle) {
 	why, until := h.Err(), time.Now()
 	if d := h.Holding.Until(); d.Before(until) {
@@ -90,7 +92,7 @@ func (b *bundle) ended(h *session.Handle) {
 	}
 }
 
-// until is when the first n parts of those of holds that are trusted longest are no longer all to be trusted.
+// until is the n-th latest deadline of the parts: until then n parts can be trusted.
 func (b *bundle) until(holds []*Hold, n int) time.Time {
 	ends := make([]time.Time, 0, len(holds))
 	b.mu.Lock()
@@ -130,7 +132,7 @@ type parts struct {
 
 	mu    sync.Mutex
 	holds []*Hold // by member; nil: not held
-	given bool    // given back, or about to be: what comes now is not wanted
+	given bool    // given back, or about to be: a part that comes now is not wanted
 	once  session.Once
 }
 
@@ -138,7 +140,7 @@ func newParts(q *composite) *parts {
 	return &parts{of: q, b: newBundle(), holds: make([]*Hold, len(q.members))}
 }
 
-// add takes in the hold of the i-th member. false: nobody wants it any more.
+// add takes in the hold of the i-th member. wanted is false if the composite has been given back.
 func (p *parts) add(i int, x *Hold) (wanted bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,7 +168,7 @@ func (p *parts) all() []*Hold {
 	return slices.Clone(p.holds)
 }
 
-// take has everything that comes later refused, and returns what there is.
+// take returns the parts, and has every later one refused.
 func (p *parts) take() []*Hold {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -277,7 +279,8 @@ func (p *parts) extend(ctx context.Context, d time.Duration) error {
 			if x == nil {
 				continue
 			}
-			// A restarted server votes after this time: nobody may trust a vote of before for longer.
+			// A restarted server votes after this time. With an extension of an hour it would vote for another holder after 30 s,
+			// while the holder of before, which cannot reach it, still trusts the vote that the server forgot.
 			if most := max(x.h.Holding.Longest(), ownerOf(x.h).lock.c.opts.WatchdogTimeout); d > most {
 				return fmt.Errorf("rlock: %w", errs.InvalidOption("extension of a Quorum", d, fmt.Sprintf("%v to %v, its lease or WatchdogTimeout", session.MinLease, most)))
 			}
@@ -378,7 +381,7 @@ func (p *parts) release(ctx context.Context, why error) error {
 	return q.combined(p.of.name, errs)
 }
 
-// combined is what went wrong with members. Of a Quorum it says no more than is true of the whole.
+// combined is the error of a composite, from those of its members. Of a Quorum it says no more than is true of the whole.
 func (q *composite) combined(name string, errs []error) error {
 	if !q.quorum {
 		return errors.Join(errs...)

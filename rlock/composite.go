@@ -13,7 +13,9 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// composite is a lock made of several: a Multi, or a Quorum.
+// composite is a lock made of several: a Multi, or a Quorum. Its Hold has the members' Holds (parts). The handle of each refers to
+// one bundle, which knows how many must last, and ends the composite's life when fewer do. Everything else is the members' own:
+// owners, watchdog, contexts, pending releases, Close. The composite's contexts carry the members' owners.
 type composite struct {
 	name    string
 	members []member // of a Multi: in the order in which all processes acquire them
@@ -38,7 +40,7 @@ func newComposite(verb string, members []member, need int) *Lock {
 	return &Lock{form: &composite{name, members, need, verb == "quorum", strings.Join(line, ",")}, terms: terms{wait: forever}}
 }
 
-// membersOf refuses what no composite can be made of.
+// membersOf returns the members of a composite, or refuses what none can be made of.
 func membersOf(verb string, locks []*Lock) ([]member, error) {
 	members := make([]member, len(locks))
 	for i, l := range locks {
@@ -89,7 +91,7 @@ func (q *composite) withOwner(ctx context.Context, o Owner) context.Context {
 			own = owners[i]
 		}
 		if own == "" {
-			own = "none" // a Quorum's member that had no vote to give: it has none for who joins
+			own = "none" // the member of a Quorum gave no vote: it has none for a joiner, either
 		}
 		ctx = m.withOwner(ctx, Owner(own))
 	}
@@ -103,7 +105,7 @@ func gather[T any](ctx context.Context, q *composite, ask func(form, context.Con
 	for i, m := range q.members {
 		wg.Go(func() {
 			ctx := ctx
-			if q.quorum { // one that is dead is not worth its patience
+			if q.quorum { // a dead server gets the time of one call, not of five
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, m.c.opts.CallTimeout)
 				defer cancel()

@@ -16,7 +16,22 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// election is one acquisition of a Quorum.
+// election is one acquisition of a Quorum:
+//
+//  1. A round asks all members at the same time by vote_acquire.lua, for a tenth of the lease or the call timeout, whichever is
+//     less. The reply says which run of the server it is. A server gives no vote before it has been up for a lease.
+//  2. The round ends when a majority has granted or cannot any more. Later votes join the hold, or are given back. A member
+//     whose server has never answered is waited for once, so that two members of one server are found.
+//  3. Without a majority all is given back. Waiters stand in one line, of the first member's client. The first in it listens
+//     to the channels of all members, and asks again when so many of those that refused it may have been released that a
+//     majority may be free: what other waiters take of the remaining votes, and give back, wakes nobody
+//     (TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld). After a split it pauses at random before the next round, up
+//     to 8 ms, doubled up to 256 ms, unless the split is half a second past. The losers' own releases would otherwise wake all
+//     of them at the same instant (TestCrossingVotesMakeProgress).
+//  4. Each vote is renewed by its own client. A missing vote is asked for again (win).
+//  5. Unlock returns when a majority has released. The other releases have four call timeouts, and then are pending.
+//
+// Only single servers are members: after a failover nothing tells that the replica has not got a vote.
 type election struct {
 	q       *composite
 	members []member
@@ -35,12 +50,12 @@ type election struct {
 	round   int    // that is under way, or the last
 	asking  bool   // it is under way
 	refused []bool // by member: it did not vote for us in this round
-	heard   []bool // by member: it may have been released since the round began
+	freed   []bool // by member: it may have been released since the round began
 
 	first     *wait.Queue  // of the line in which we stand
-	listening atomic.Int32 // how many channels are heard
+	listening atomic.Int32 // to how many channels
 	stop      context.CancelFunc
-	hearing   sync.WaitGroup
+	listeners sync.WaitGroup
 }
 
 // under reports whether ctx carries an owner of a member.
@@ -150,7 +165,7 @@ func (e *election) ask(ctx context.Context, p *parts) tally {
 	return t
 }
 
-// splitOver is how long after a round that was split the next one needs no pause: nobody else comes from it any more.
+// splitOver is how long after a split round the next one needs no pause: nobody else comes from that split any more.
 const splitOver = 500 * time.Millisecond
 
 // begin begins a round, and returns its number.
@@ -159,7 +174,7 @@ func (e *election) begin() int {
 	defer e.mu.Unlock()
 	e.round++
 	e.asking = true
-	e.refused, e.heard = make([]bool, len(e.members)), make([]bool, len(e.members))
+	e.refused, e.freed = make([]bool, len(e.members)), make([]bool, len(e.members))
 	return e.round
 }
 
@@ -180,23 +195,23 @@ func (e *election) end() {
 	e.look()
 }
 
-// hear takes in that a member may have been released.
-func (e *election) hear(i int) {
+// mayBeFree notes that a member may have been released.
+func (e *election) mayBeFree(i int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.heard[i] = true
+	e.freed[i] = true
 	if !e.asking {
 		e.look()
 	}
 }
 
-// look wakes the line in which we stand if a majority may be had now. While somebody holds one, those who wait take what is
-// left of the votes and give it back; were each to look when another has given back, they would go on among themselves.
+// look wakes the line in which this waiter stands if a majority may be free now. While somebody holds a majority, waiters take
+// the remaining votes and give them back; if each asked again when another has given back, they would keep each other busy.
 // Called with mu held.
 func (e *election) look() {
 	free := 0
 	for i := range e.members {
-		if !e.refused[i] || e.heard[i] {
+		if !e.refused[i] || e.freed[i] {
 			free++
 		}
 	}
@@ -205,8 +220,8 @@ func (e *election) look() {
 	}
 }
 
-// patience is until when what a round has got is waited for to be given back: no longer than the round waited for votes, for
-// a server that fell silent in between is to cost nothing.
+// patience is until when a round waits for its votes to be given back: no longer than it waited for the votes themselves,
+// because a server that fell silent in between is to cost nothing.
 func (e *election) patience() time.Time {
 	limit := time.Duration(0)
 	for _, m := range e.members {
@@ -219,8 +234,8 @@ func (e *election) patience() time.Time {
 	return end
 }
 
-// strangers reports whether a member has not been heard whose server we have never met; it is given the time to answer
-// once, so that two members of one server are told from the first acquisition on.
+// strangers reports whether a member has not answered whose server has never answered before. It is given the time to answer
+// once, so that two members of one server are found in the first acquisition.
 func (e *election) strangers(answered []bool) bool {
 	for i, m := range e.members {
 		if !answered[i] && m.c.run.Load() == 0 && !m.c.metOnce.Load() {
@@ -306,7 +321,7 @@ func (e *election) pause(int) time.Duration {
 	return d - rand.N(d/10+1)
 }
 
-// listen hears of releases on all members. Each channel that is heard, and each gap in it, may stand for one.
+// listen listens for releases of all members. A subscription that begins, and each gap in it, may stand for one.
 func (e *election) listen(ctx context.Context) {
 	if e.first == nil {
 		return
@@ -319,7 +334,7 @@ func (e *election) listen(ctx context.Context) {
 		if m.backoff != nil {
 			continue // a Spin lock has no channel
 		}
-		e.hearing.Go(func() {
+		e.listeners.Go(func() {
 			sub, err := m.c.hub.Subscribe(ctx, m.channel)
 			if err != nil {
 				return
@@ -328,7 +343,7 @@ func (e *election) listen(ctx context.Context) {
 			e.listening.Add(1)
 			defer e.listening.Add(-1)
 			for err == nil {
-				e.hear(i)
+				e.mayBeFree(i)
 				_, err = sub.Next(ctx)
 			}
 		})
@@ -339,7 +354,7 @@ func (e *election) listen(ctx context.Context) {
 func (e *election) stopListening() {
 	if e.stop != nil {
 		e.stop()
-		e.hearing.Wait()
+		e.listeners.Wait()
 		for _, m := range e.members {
 			if m.c.monitor != nil {
 				m.c.monitor.unwatch(m.single)

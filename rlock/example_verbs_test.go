@@ -23,16 +23,29 @@ func ExampleLock_Inspect() {
 	}
 	defer hold.Unlock(ctx)
 
+	show := func(state rlock.State) {
+		fmt.Printf("%s: locked: %t for up to %v\n", state.Name, state.Locked, state.Lease.Round(time.Minute))
+	}
+	holder := func(h rlock.Holder) {
+		fmt.Printf("%q, of this library: %t, %d time(s)\n", h.Owner.Label(), h.Owner.Ours(), h.Count)
+	}
+	waiter := func(w rlock.Waiter) {
+		fmt.Printf("%q waits for %v\n", w.Owner.Label(), w.Waiting)
+	}
+
 	state, err := report.Inspect(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("%s: locked: %t for up to %v, waiters: %d\n", state.Name, state.Locked, state.Lease.Round(time.Minute), len(state.Waiters))
-	for _, holder := range state.Holders {
-		fmt.Printf("%q, of this library: %t, %d time(s)\n", holder.Owner.Label(), holder.Owner.Ours(), holder.Count)
+	show(state)
+	for _, h := range state.Holders {
+		holder(h)
+	}
+	for _, w := range state.Waiters {
+		waiter(w)
 	}
 	// Output:
-	// report: locked: true for up to 1h0m0s, waiters: 0
+	// report: locked: true for up to 1h0m0s
 	// "nightly run 17", of this library: true, 1 time(s)
 }
 

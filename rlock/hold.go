@@ -23,6 +23,10 @@ type Hold struct {
 	parts   *parts // of a Multi or Quorum lock: then h is nil
 }
 
+// newHold makes the Hold of a handle, and learns from the garbage collector if it is forgotten.
+//
+// Nothing here runs the garbage collector for that. It would go through the whole heap of every idle process that holds a lock,
+// for a mistake that most programs do not make and that the log names.
 func newHold(h *session.Handle) *Hold {
 	hold := &Hold{h: h}
 	hold.cleanup = runtime.AddCleanup(hold, (*session.Handle).Dropped, h)

@@ -5,8 +5,21 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// kind is what the locks of one kind do in their own way: their keys, scripts and manner of waiting. All else is the
-// same for all: see docs/design.md, "Kinds".
+// kind is what the locks of one kind do in their own way: their keys, scripts and manner of waiting. Owners, holds, the
+// watchdog, unknown outcomes and pending releases are the same for all.
+//
+//	kind          on the server                                    waiters                           calls when contended
+//	Reentrant     hash, Redisson's RLock                           queue, and are handed the lock    1 to 2
+//	NonReentrant  the same; the client refuses a re-entry          the same                          the same
+//	Fenced        the same, and the last token                     the same; a grant is confirmed,   1 more
+//	                                                               which mints its token
+//	Spin          as Reentrant                                     one of each process polls         as many as it polls
+//	Fair          as Reentrant, and Redisson's list and sorted     each asks for itself, on a        3, a SUBSCRIBE and
+//	              set of waiters                                   channel of its own                an UNSUBSCRIBE
+//	ReadWrite     hash with its mode, a string for each reader,    each reader asks for itself, one  2 to 3, a subscription
+//	              and when each hold ends                          writer of each process            for each process
+//	Plain         a string, its owner                              one of each process, on a         2 to 3 for each process
+//	                                                               channel
 type kind struct {
 	// keys are those of acquire and release; the first is the lock's own.
 	keys func(c *Client, key string) []string
@@ -28,7 +41,7 @@ type kind struct {
 	query, force *script.Script
 
 	title string // in errors
-	// manner is how waiters wait: those of a process that wait for a key in the same manner stand in one line, behind one
+	// manner is how waiters wait: those of a process that wait for a key in the same manner stand in one line, behind the one
 	// that asks. "": each asks for itself.
 	manner string
 	place  place
@@ -51,13 +64,13 @@ const (
 // left reports whether refused tries of one that waits leave something behind, which a release with its entry takes away.
 func (p place) left() bool { return p == fairQueue || p == mark }
 
-// entry is who may acquire what an owner holds, as that owner.
+// entry says under which contexts an acquisition re-enters or joins what an owner holds.
 type entry uint8
 
 const (
-	entryNever    entry = iota // nobody
+	entryNever    entry = iota // under none
 	entryInside                // under a context of the hold
-	entryAnywhere              // and who names the owner, in another process
+	entryAnywhere              // also under one that names the owner, in another process (WithOwner)
 )
 
 // reentrant is Redisson's RLock: a hash, owner -> count.

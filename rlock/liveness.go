@@ -13,7 +13,8 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// aliveKey is where a client of that connection id has its heartbeats for the keys of a slot group.
+// aliveKey is where a client of that connection id has its heartbeats for the keys of a slot group. Groups are fixed sixteenths of the
+// slots, not nodes: all processes agree on them, though they see slots move at different times.
 func (c *Client) aliveKey(group int, id string) string {
 	if !c.clustered {
 		return "redlatch_alive:" + id
@@ -36,8 +37,32 @@ func (c *Client) aliveOf(key, owner string) string {
 	return c.aliveKey(lease.SlotGroup(c.clustered, key), owner[:36])
 }
 
-// monitor takes locks that this process waits for from processes that are gone: see lease.Heartbeats for why that is
-// safe. It looks twice every heartbeat, at all of them, while any acquisition waits.
+// monitor takes locks that this process waits for from processes that are gone:
+//
+//  1. While a client with Liveness holds anything, it moves the expiry of one key on, every heartbeat; in a Cluster one for each
+//     sixteenth of the slots in which it holds something. Its connection id says for how long it is trusted after one: three
+//     heartbeats.
+//
+//  2. Each of its holds lasts until (before the last confirmed heartbeat was sent, or since when the hold may exist) + trust -
+//     margin, if its lease does not end before (lease.Heartbeats).
+//
+//  3. While any acquisition waits, the monitor looks every half heartbeat at the lock and at the keys of its holders. A hold that
+//     it has seen for the trust, by its own clock, with the key unchanged or missing all the time, it removes, by owner, as
+//     ForceUnlock does. Owners are never used again, so it hits nobody else.
+//
+//  4. Before that it asks whether the lock is kept by UnlockAfter (keptKey).
+//
+//     holder                                monitor of a waiter
+//     heartbeat sent  <- trusted from here
+//     heartbeat runs on the server
+//     (cut off)                           sees the changed key: counts from here, which is later
+//     trust - margin over: the hold ends
+//     trust over without a change: removes the hold, hands the lock over
+//
+// It watches for a change of the key, not for its expiry. By expiry, a server's clock that steps forward, an eviction or a DEL would
+// take every lock from living holders (TestALivingHolderIsNeverTakenFrom). Whether a holder has heartbeats is told by the whole
+// shape of its owner: the value of a Plain lock may be any text of another program
+// (TestAPlainLockOfAnotherProgramIsNeverTakenWhateverItsValue).
 type monitor struct {
 	c *Client
 
@@ -74,7 +99,7 @@ func newMonitor(c *Client) *monitor {
 	return &monitor{c: c, watched: map[watchKey]*watch{}, beats: map[string]*beatSeen{}}
 }
 
-// watch has l looked after until unwatch. Nothing on a nil monitor.
+// watch has l watched until unwatch.
 func (m *monitor) watch(l *single) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -222,7 +247,7 @@ func (m *monitor) gone(w *watch) (fields []string) {
 	return fields
 }
 
-// takeOver removes holds, and wakes or serves who waits for them.
+// takeOver removes holds, and wakes the waiters or hands the lock over.
 func (m *monitor) takeOver(ctx context.Context, l *single, r inspectReply, gone []string) {
 	fields := make(map[string]string, len(gone))
 	for _, field := range gone {

@@ -76,7 +76,8 @@ func Multi(locks ...*Lock) (*Lock, error) {
 				ErrInvalidOption, l.name, other.kind.title, l.kind.title)
 		}
 	}
-	// By key first: then only what is the same key on several servers needs a name for those.
+	// By key first, and by server only if keys are equal: otherwise every order would depend on all processes knowing the
+	// servers by the same addresses.
 	slices.SortStableFunc(members, func(a, b member) int {
 		if a.key != b.key {
 			return cmp.Compare(a.key, b.key)
@@ -91,7 +92,16 @@ func (c *Client) address() string {
 	return slices.Min(slices.Collect(maps.Keys(c.hub.Client().Nodes())))
 }
 
-// collect acquires all members of a Multi.
+// collect acquires all members of a Multi:
+//
+//  1. The members are sorted by key; each key of a rueidis client is there once.
+//  2. If all are of one client and one slot, on the layout of RLock, and none is re-entered or waited for inside the process, one
+//     script asks for all. If any is held, it replies which, and takes none. A member that is free but queued for is
+//     handed to the first in its queue, as by acquire.lua, and counts as held.
+//  3. If that is refused and there is time, the members are acquired one after the other in that order, each with its ordinary
+//     wait, all under one deadline, each renewed as soon as it is there. If one is lost meanwhile, all are given back, and it
+//     starts over. A call that is out of time waits 50 ms for what it gives back; the rest goes on in the background.
+//  4. When all are there, those with a fixed lease are extended if they have lost more than a tenth of it, and renewed no more.
 func (q *composite) collect(ctx context.Context, terms terms) (*Hold, error) {
 	waitTime := terms.wait
 	t := &together{q: q, members: q.labelled(terms.label), began: time.Now(), auto: terms.lease == 0, lease: terms.lease, waits: waitTime != 0}
@@ -129,8 +139,8 @@ func (q *composite) collect(ctx context.Context, terms terms) (*Hold, error) {
 
 // assemble acquires the members one after the other. lost: one was lost while others were acquired.
 //
-// They are renewed meanwhile also where a lease was asked for: a wait that is longer than that lease would otherwise end
-// with all granted and the first ones free again.
+// They are renewed meanwhile, even if a lease was asked for. Otherwise, if the wait is longer than that lease, the first ones are
+// free again, and somebody else's, when the last is granted (TestALeaseShorterThanTheWaitMakesNoSecondHolder).
 func (t *together) assemble(ctx context.Context, left func() time.Duration) (p *parts, lost bool, err error) {
 	p = newParts(t.q)
 	all, cancel := context.WithCancel(ctx)

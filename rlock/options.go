@@ -23,8 +23,8 @@ type Options struct {
 	// PollCap is the longest time for which a waiter sleeps before it asks again, whether or not messages come. At least 10
 	// ms. Waiters that queue on the server ask every 10 s in any case, with Liveness every Heartbeat. Defaults to 1 s.
 	PollCap time.Duration
-	// CallTimeout bounds one request to the server. A call that only asks, and whose context has no deadline, ends after
-	// five CallTimeouts. At least 1 ms. Defaults to 500 ms.
+	// CallTimeout bounds one request to the server. A call that only asks ends after five of them. At least 1 ms. Defaults
+	// to 500 ms.
 	CallTimeout time.Duration
 	// MaxHold ends every hold after this time (ErrMaxHold), even if its work is stuck. At least 10 ms. Defaults to 0: no
 	// upper limit.

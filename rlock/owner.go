@@ -11,7 +11,12 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// owner is one outermost acquisition and its re-entries: one field of the lock's hash. Its id is never used again.
+// owner is one outermost acquisition and its re-entries: one field of the lock's hash.
+//
+// Its id is never used again, not even by the same goroutine for the same lock. Otherwise the release of a first hold, of
+// unknown outcome, could arrive after a second acquisition by the same id, and remove the second hold
+// (TestASlowReleaseNeverTouchesALaterHold, TestEveryAcquisitionIsANewOwner). The label is part of the id: a key or field of its
+// own could outlive the hold, or be missed by it.
 type owner struct {
 	session.Holding
 	lock  *single
@@ -23,7 +28,7 @@ type owner struct {
 func (l *single) newOwner(ctx context.Context, d time.Duration, label string) *owner {
 	own := &owner{lock: l}
 	own.Lease = lease.Lease{Name: l.name, Owner: l.c.session.NewOwner(label), Renew: l.kind.renew, Ctx: ctx, Longest: d}
-	own.Lease.Drift = l.kind.votes
+	own.Lease.Drift = l.kind.votes // in each vote's deadline, not in the majority's: each server has a clock of its own
 	own.Lease.Key = l.leaseKey(own.Lease.Owner)
 	if l.kind.more != nil {
 		more := l.kind.more(l, own.Lease.Owner)
@@ -99,8 +104,16 @@ func (x *ownerContext) Value(key any) any {
 // Label implements session.Resource.
 func (o *owner) Label() string { return Owner(o.Lease.Owner).Label() }
 
-// Send implements session.Resource. Before its time it has the lock end then. The first time a waiter of this process may be
-// named as the next holder; after that it might be a second run, which no waiter could count its lease from.
+// Send implements session.Resource: it sends the release once.
+//
+//   - Before the time of UnlockAfter it has the lock end at that time (keep.lua).
+//   - The first time it may name a waiter of this process as the next holder (release.lua). A later try may be the second run of
+//     the first: the waiter's deadline counts from the first send, so a grant by a later run would be trusted for too long. It
+//     names nobody, and the waiter asks for itself.
+//   - Otherwise it removes the owner, or lowers its count. The script hands the lock over, or publishes the release.
+//
+// After that a waiter of this process is woken, unless it hears of the release anyway. Before Send, session.Handle has ended the
+// hold's contexts, so that nobody works under it, and has taken the owner out of the watchdog.
 func (o *owner) Send(ctx context.Context, remaining int, again bool) (gone bool, err error) {
 	l, c := o.lock, o.lock.c
 	var status releaseStatus
@@ -147,8 +160,9 @@ func ownerIn(ctx context.Context, l *single) (*owner, Owner) {
 	return nil, ""
 }
 
-// holdContext is a context of a hold. It refers to the Hold, which therefore counts as in use for as long as any of
-// its contexts does.
+// holdContext is a context of a hold. It refers to the Hold, so the Hold is in use for as long as any of its contexts is. The
+// watchdog refers to the handle behind the Hold only. The other way round, a hold that is used only through its context would be
+// collected and renewed no more, or a forgotten one be renewed for ever (TestAForgottenHoldIsNotRenewedAndWarnedOfOnce).
 type holdContext struct {
 	context.Context
 	hold *Hold

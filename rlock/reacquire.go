@@ -8,19 +8,21 @@ import (
 	"weak"
 )
 
-// win makes a round's parts the hold, and has the votes that are missing, or are lost later, asked for again.
+// win makes a round's parts the hold. From then on votes that are missing, or are lost later, are asked for again.
+//
+// The first time is soon: Unlock returns when a majority has released, so the slowest server refuses an acquisition that
+// follows at once. Without the early retry the hold would have no vote to spare for a third of the lease.
 func (e *election) win(p *parts, all bool) {
 	e.won = p
 	if e.lease > 0 {
 		return
 	}
-	// The plan must not keep the hold from being forgotten.
+	// The timer must not keep a forgotten hold in use.
 	b, weakly, members := p.b, weak.Make(p), e.members
 	after := e.members[0].c.opts.WatchdogTimeout
 	for _, m := range members {
 		after = min(after, m.c.opts.WatchdogTimeout)
 	}
-	// At first soon: what was refused was perhaps just being released. Then every third of the lease.
 	var reacquire func()
 	tries := 0
 	reacquire = func() {

@@ -28,12 +28,13 @@ func (a *acquisition) Stand() wait.Standing {
 	return wait.Standing{Owner: a.own.Lease.Owner, Entry: a.entry, Lease: a.lease}
 }
 
-// Taken implements wait.Taker: a grant with replicas to be asked for or a token to be had, one that is half over, and a
-// short lease that is not renewed are confirmed by asking, which counts the lease anew.
+// Taken implements wait.Taker. It refuses to use a grant unconfirmed if replicas are to be asked or a token is to be minted,
+// if half of its lease is over, and if its lease is short and nobody will raise it. Asking again confirms such a grant, and
+// its lease counts anew.
 func (a *acquisition) Taken(g wait.Grant) bool {
 	switch {
 	case a.l.c.opts.MinReplicas > 0, a.l.kind.fenced:
-		return false
+		return false // the acquire itself confirms: it finds its own field, and mints the token for a holder that is there
 	case !a.auto && g.Ticket > 0 && g.Lease >= a.lease:
 		return false // a lease that nobody raises later is to be all there from now on
 	case !a.l.c.engine.Trusted(a.l.key, g.Sent):
@@ -141,8 +142,8 @@ func (a *acquisition) refused(r acquireReply, received time.Time) (wait.Answer, 
 	return wait.Answer{Left: r.left, Foreign: r.foreign, Ticket: r.ticket, Sent: a.sent}, nil
 }
 
-// renamed gives back a grant that came too late, and goes on as another owner: ids of what has been released are never
-// used again.
+// renamed gives back a grant that came too late, and goes on as another owner: the id of what was released is never used
+// again.
 func (a *acquisition) renamed(received time.Time) wait.Answer {
 	a.unanswered = received
 	a.own.Abandon(a.unanswered, a.entry)
@@ -154,7 +155,8 @@ func (a *acquisition) renamed(received time.Time) wait.Answer {
 	return answer
 }
 
-// place is what to ask with of a kind whose refused tries leave something behind; "" of others, and of one that asks once.
+// place is the entry to ask with, for a kind whose refused tries leave something on the server; "" for other kinds, and for
+// an acquisition that asks once.
 func (a *acquisition) place() string {
 	if a.l.kind.place.left() && a.patient {
 		return script.Millis(a.l.c.patience())
@@ -195,8 +197,8 @@ func (a *acquisition) call(notAfter int64, standing *wait.Standing) script.Call 
 	return call
 }
 
-// late gives back what a try granted after we had given up on it. The retrier does so too, but may have looked
-// before the server ran the request.
+// late gives back what a try granted after the acquisition had given up on it. The retrier does so, too, but it may have
+// asked before the server ran the request.
 func (a *acquisition) late() func(rueidis.RedisResult) {
 	if a.want > 1 {
 		return nil // the owner is ours and is released with its hold
