@@ -28,6 +28,22 @@
 //  3. The release is sent with the count that remains. It is repeated until it is answered, ctx ends or the lease is over.
 //  4. A release that is not confirmed while ctx lasts becomes a pending one.
 //
+// What the release of the last handle returns, and what is left to do in the background:
+//
+//	                                  returns                pending release
+//	answered: it was there            nil                    none (1)
+//	answered: it was not there        ErrLost                none (1)
+//	the same, and a try before it     nil                    none (1)
+//	had no reply
+//	the key holds something else      ErrLost, ErrWrongType  none (1)
+//	over by the local clock           ErrLost                until it is answered
+//	no reply while ctx lasts          ErrUnavailable or      until it is answered
+//	                                  ErrUnknownOutcome
+//	refused, as for want of a right   that error             until it is answered
+//
+// (1) One is left if a request of the acquisition was never answered and may still run. TestHoldsAndPermitsAreReleasedAlike runs
+// these and more over all kinds of locks and over permits.
+//
 // A release with the hold's own context gets a second of its own: `defer hold.Unlock(ctx)` inside the work has the context that
 // the release itself ends first.
 //
