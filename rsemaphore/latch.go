@@ -300,6 +300,15 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 			return wait.Answer{}, err
 		}
 		var why error
+		// What was learned of the one before is told only to those that were there:
+		//
+		//	this waiter looks: closed      another process             a second waiter, of this process
+		//	                               opens it, sets it again
+		//	                                                           comes; waits for the new one
+		//	looks: opened since last look
+		//	must not let the second go
+		//
+		// So told stays the time of the look before (TestALatchThatIsSetAgainAtOnceKeepsNobodyOfAProcessThatSawItOpen).
 		switch r.status {
 		case latchClosed:
 			now := latchClosedAt{mark: r.mark}
@@ -329,7 +338,9 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 	}}.Explain(err)
 }
 
-// latchClosedAt is what a look at a closed latch leaves to the next one.
+// latchClosedAt is what a look at a closed latch leaves to the next one. A latch is known by the call that set it, not by its
+// count: a job that sets it again at once leaves no moment in which the key is missing, and a waiter that looked only after
+// that would wait for the next opening, and the next (TestALatchThatIsSetAgainBeforeAWaiterLooksWasOpen).
 type latchClosedAt struct {
 	mark  string    // the server's word for which latch it was
 	until time.Time // it does not expire before; zero: never

@@ -76,7 +76,11 @@ func newPermitHandle(h *session.Handle) *Permit {
 
 func (x *Permit) permit() *permit { return x.h.Holding.Lease.Of.(*permit) }
 
-// permitContext refers to the Permit, which therefore counts as in use for as long as any of its contexts does.
+// permitContext refers to the Permit, which therefore counts as in use for as long as any of its contexts does. The watchdog
+// refers to the handle behind the Permit, and never to the Permit. Were it the other way round, a permit that is used only
+// through its context would be collected and no longer renewed, or a forgotten one renewed for ever
+// (TestAPermitThatIsDroppedIsRenewedNoMoreAndLogged, TestAForgottenPermitIsNoticedHoweverItsContextsWereMade). Whatever
+// listens on a context keeps it, too: context.AfterFunc refers to it.
 type permitContext struct {
 	context.Context
 	permit *Permit
@@ -86,7 +90,7 @@ type permitContext struct {
 // ErrLost, ErrMaxHold or ErrClosed. The context of a permit that is over has ended.
 func (x *Permit) Context(parent context.Context) context.Context {
 	if own, ok := parent.(*permitContext); ok && own.permit == x {
-		parent = own.Context // it refers to the Permit, and the life, which the watchdog knows, to it
+		parent = own.Context // own refers to the Permit, and would be referred to by the life, which the watchdog knows
 	}
 	return &permitContext{x.h.Life.Context(parent), x}
 }

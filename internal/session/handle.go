@@ -36,10 +36,10 @@ type Resource interface {
 }
 
 // Holding is what one owner holds: a lease that the watchdog keeps, and the handles of the acquisition and its re-entries,
-// whose last release gives it back. It must not refer to what its users have in hand, whose reachability is what tells
-// whether it was dropped.
+// whose last release gives it back. It must not refer to what its users have in hand: whether they can still reach that tells
+// whether a handle was dropped.
 //
-// It begins with the first request, before anybody knows whether that is granted, so that a grant whose caller has left is
+// It begins before the first request, when nobody knows yet whether that is granted. So a grant whose caller has left is
 // given back.
 type Holding struct {
 	Lease lease.Lease
@@ -59,7 +59,7 @@ type Holding struct {
 	first Handle
 }
 
-// unanswered is what requests of an acquisition that were never answered may leave behind on the server, also after the
+// unanswered is what requests of an acquisition may leave behind on the server if they were never answered, also after the
 // release.
 type unanswered struct {
 	until time.Time // they do not run later than this
@@ -85,7 +85,8 @@ func (o *Holding) left() (left unanswered) {
 	return left
 }
 
-// leaves notes it, before there is a handle. The watchdog may have ended the holding by then, and Late look at it.
+// leaves notes what requests may leave behind, before there is a handle. The watchdog may end the holding at the same time, and
+// Late look at it.
 func (o *Holding) leaves(until time.Time, entry string) {
 	if until.IsZero() && entry == "" {
 		return
@@ -113,15 +114,17 @@ func (o *Holding) Handle(auto bool) *Handle {
 	return h
 }
 
-// Start makes the first handle of what was granted, and was added to the watchdog unless its lease was over. until is until
-// when requests may run that were not answered, and entry their place in a queue; zero if there is nothing of that. What
+// Start makes the first handle of what was granted. added: the watchdog has it; false if its lease was over by then. Requests
+// that were not answered may run until until, and entry is their place in a queue; both are zero if there are none. What
 // cannot be used is given back.
 func (o *Holding) Start(added, auto bool, until time.Time, entry string) (*Handle, error) {
 	if now := time.Now(); !added {
 		// Only a stall of this very machine since the grant was looked at; the server's lease may have some time left.
 		o.Abandon(now, entry)
 		return nil, o.Expired()
-	} else if o.of.Closed() { // Close ran meanwhile, and has not seen it
+	} else if o.of.Closed() {
+		// Close and the grant have crossed: Close ended all that was registered, and only then this was. Nobody would end it.
+		// So it is looked for after registering (TestCloseWhilePermitsAreBeingGrantedLeavesNothing).
 		o.End(errs.ErrClosed)
 		o.of.Engine.Remove(&o.Lease)
 		o.Abandon(now, entry)
@@ -141,8 +144,8 @@ func (o *Holding) First(auto bool, until time.Time, entry string) *Handle {
 	return o.Handle(auto)
 }
 
-// Enter counts a re-entry in and returns how many there are with it, or why there is nothing to re-enter. Handle or Retreat
-// follows.
+// Enter counts a re-entry in. It returns the new count, or why there is nothing to re-enter. The caller calls Handle or Retreat
+// next.
 func (o *Holding) Enter() (want int, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -156,9 +159,9 @@ func (o *Holding) Enter() (want int, err error) {
 	return int(o.count), nil
 }
 
-// Retreat counts a failed re-entry out, whose requests may run until then. The count on the server may be one too high
-// afterwards, until it is next set. But every hold that was there when it was tried may have been released meanwhile, each
-// leaving the lock to it:
+// Retreat counts out a failed re-entry whose requests may run until until. The count on the server may be one too high
+// afterwards, until it is next set. If every hold that was there when it was tried has been released meanwhile, each left the
+// lock to the re-entry:
 //
 //	re-entry: counted in, request lost      Unlock of the outer hold: one is left, so the lock is kept
 //	re-entry: given up                      nobody is left to release it
@@ -189,10 +192,10 @@ func (o *Holding) Abandon(until time.Time, entry string) {
 	}
 }
 
-// Late is told that a request which its caller had given up has been granted. That is given back if nobody would do so
-// otherwise: not what is in use, as it is past MaxHold and in a closed client until it is released, nor what was left to its
-// lease. Beside a release under way another would find the owner first, and that release, finding nothing, would say that
-// it was lost: so it is made afterwards.
+// Late is called when a request that its caller had given up was granted after all. The grant is given back unless the holding
+// is in use, which it is until its release also past MaxHold and in a closed client, or was left to its lease. While a release
+// is under way a second one could reach the server first; the other would find nothing and say that the holding was lost. So
+// it is made afterwards (TestALateReplyDoesNotTakePermitsFromUnderTheirRelease).
 func (o *Holding) Late() {
 	o.mu.Lock()
 	o.again = o.again || o.releasing
@@ -203,10 +206,10 @@ func (o *Holding) Late() {
 	}
 }
 
-// lost is the watchdog's word that the holding is over. It may come again: what Close has ended stays with the watchdog
+// lost is called by the watchdog when the holding is over. It may be called again: what Close has ended stays with the watchdog
 // until its release, and can be lost before that.
 func (o *Holding) lost(why error) {
-	o.End(why) // first: an Unlock meanwhile is to know why
+	o.End(why) // first: an Unlock at the same time must know why
 	if o.Lease.Tell() {
 		o.of.Ended(o.Lease.Values(), o.Lease.Name, why)
 	}
@@ -238,7 +241,7 @@ func (o *Holding) Why() error {
 	return o.ended
 }
 
-// Lasts reports whether it holds something, as far as is known here.
+// Lasts reports whether it holds something, as far as this process knows.
 func (o *Holding) Lasts() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -271,7 +274,7 @@ type Handle struct {
 	counted bool // among those that a client's Close waits for; guarded by Once.mu
 }
 
-// OnEnd has f called, which must not block, when the handle is over; at once if it is already. There is one f.
+// OnEnd has f called when the handle is over; at once if it is over already. f must not block. There is one f.
 func (h *Handle) OnEnd(f *func(*Handle)) {
 	h.hook.Store(f)
 	if h.Err() != nil { // before it was there
@@ -309,9 +312,14 @@ func (h *Handle) Manual() {
 	}
 }
 
-// Dropped is to be called when nobody can reach the handle any more, nor one of its contexts, and it was not released. It is
-// told when it ends all the same: somebody may wait for its Done. One that was never renewed may be left to its lease on
-// purpose.
+// Dropped is called by a cleanup of the garbage collector, when nobody can reach what the user had of the handle any more,
+// nor one of its contexts, and it was not released. The handle still learns of its end: somebody may wait for its Done. A
+// line is logged only for a handle that was renewed and lasted (TestAPermitThatIsOverIsDroppedWithoutAWord): one that was
+// never renewed may be left to its lease on purpose.
+//
+// Nothing here runs the garbage collector. An idle process finds forgotten handles within the runtime's two minutes. A
+// runtime.GC of ours for every handle that is a minute old would go through the whole heap of every idle leader each time,
+// for a mistake that most programs do not make, and that the log then names.
 func (h *Handle) Dropped() {
 	o := h.Holding
 	renewed := h.auto && h.Err() == nil

@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Once is something that is done once, and has one result for all that ask for it. The zero value is not done.
+// Once is something that is done once and has one result for all callers. In the zero value nothing was done yet.
 type Once struct {
 	mu             sync.Mutex
 	result         error
@@ -19,7 +19,7 @@ type Once struct {
 	begun, settled bool
 }
 
-// Unless runs f, which must not block, unless it has begun.
+// Unless runs f unless it has begun. f must not block.
 func (o *Once) Unless(f func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -28,7 +28,8 @@ func (o *Once) Unless(f func()) {
 	}
 }
 
-// Do does it, or waits until ctx ends for the result of whoever does. An error with which the waiting ends is ok == false.
+// Do runs f if it is the first call; otherwise it waits until ctx ends for the result of the first. ok is false if ctx ended
+// before that; err is then its cause.
 func (o *Once) Do(ctx context.Context, f func(context.Context) error) (err error, ok bool) {
 	o.mu.Lock()
 	first, settled := !o.begun, o.settled
@@ -59,8 +60,10 @@ func (o *Once) Do(ctx context.Context, f func(context.Context) error) (err error
 	}
 }
 
-// Release is the release of a handle of that name with that life, for as long as ctx lasts; for a second if ctx has ended,
-// because releasing is what a caller does last whose context has ended, or if it ends with this very handle.
+// Release runs f, the release of a handle of that name with that life, for as long as ctx lasts. If ctx has ended, or ends with
+// this very handle, f has a second of its own. A caller whose context has ended releases last. And "defer hold.Unlock(ctx)"
+// inside the work has the context that Unlock ends first: it would never see its confirmation ("with its own context" in
+// TestHoldsAndPermitsAreReleasedAlike).
 func (c *Handles) Release(ctx context.Context, name string, life *Life, once *Once, f func(context.Context) error) error {
 	if ctx.Err() != nil || life.ends(ctx) {
 		var cancel context.CancelFunc
@@ -79,7 +82,7 @@ func (c *Handles) Release(ctx context.Context, name string, life *Life, once *On
 // nil: confirmed by the server. ErrLost: it was over before, or this is how that was found out. ErrUnavailable and
 // ErrUnknownOutcome: not confirmed while ctx lasted, see Handles.Release; any other refusal of the server comes at once. After
 // these the release of the last handle goes on in the background until the lease is over. Later calls return the first
-// one's result. What the user has of the handle is then not dropped any more: its cleanup is stopped before.
+// one's result. The caller first stops the cleanup that would call Dropped.
 func (h *Handle) Release(ctx context.Context) error {
 	o := h.Holding
 	return o.of.Release(ctx, o.Lease.Name, &h.Life, &h.Once, func(ctx context.Context) error {
@@ -106,7 +109,14 @@ func (h *Handle) release(ctx context.Context) error {
 		over, r.why, r.until = nil, errs.ErrMaxHold, time.Now().Add(o.Longest())
 	}
 	// A request of the acquisition may still be on its way, on another connection, and would acquire anew for an owner that
-	// has been released: then this release, even if it is confirmed, is not the last.
+	// has been released:
+	//
+	//	acquire, no reply ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄▶ runs: takes it for an owner that is through
+	//	acquire again, granted … release, confirmed
+	//
+	// So this release, even if it is confirmed, is not the last
+	// (TestARequestThatRunsAfterItsReleaseBeforeTheServersTimeIsKnownIsTakenBack), nor is there one that nobody sends, of what
+	// was lost (TestALostPermitsReleaseIsPendingForAsLongAsARequestForItMayRun).
 	final := !time.Now().Before(o.left().until)
 	var confirmed bool
 	var err error
@@ -121,7 +131,7 @@ func (h *Handle) release(ctx context.Context) error {
 	return err
 }
 
-// leave counts a handle out whose release begins, and returns how many stay. If none does, finish follows.
+// leave counts out a handle whose release begins, and returns how many stay. If none does, the caller calls finish later.
 func (o *Holding) leave(h *Handle) (remaining int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -140,14 +150,14 @@ func (o *Holding) leave(h *Handle) (remaining int) {
 	return int(o.count)
 }
 
-// released reports whether the last handle has been given to Release, in good time.
+// released reports whether Release of the last handle was called in time.
 func (o *Holding) released() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.ended == errs.ErrReleased
 }
 
-// finish ends the last release, and reports whether a grant came to light in between. From now on Late deals with them.
+// finish ends the last release, and reports whether Late was told of a grant during it. Late gives later ones back itself.
 func (o *Holding) finish() (again bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -189,8 +199,8 @@ type release struct {
 	unsure    bool      // a try was sent and not answered
 }
 
-// lost is the outcome of a release of what is over by the local clock. The caller need not wait to hear it; the server may
-// still have it for the margin that we left, so that it is given back early.
+// lost is the outcome of a release of what is over by the local clock. The caller does not wait for the server. The server may
+// still have it for as long as the margin, so it is released in the background.
 func (r *release) lost() (confirmed bool, err error) {
 	if r.remaining > 0 && r.released() {
 		return true, nil // the last handle is being released, or was: that release says whether it was lost
@@ -235,8 +245,8 @@ func (r *release) run(ctx context.Context) (confirmed bool, err error) {
 	}
 }
 
-// answered is what a release says that the server has answered. gone after a try of unknown outcome is that try's work:
-// nobody else could have it before until.
+// answered is the result of a release that the server has answered. If it was gone after a try of unknown outcome, that try
+// has released it: nobody else could have it before until.
 func (r *release) answered(gone bool) error {
 	switch {
 	case !gone, r.unsure, r.remaining > 0 && r.released():
@@ -255,8 +265,8 @@ func (r *release) tell(why error) {
 	}
 }
 
-// pending is what a release says that was not confirmed. That of the last handle goes on; the count of those that stay only
-// informs.
+// pending is the result of a release that was not confirmed. That of the last handle goes on in the background. If other
+// handles stay, the count on the server only informs, and nothing is repeated.
 func (r *release) pending(err error) error {
 	if r.remaining > 0 {
 		return r.of.Error(err)

@@ -38,9 +38,11 @@ local function prune(count, permits, notes, now)
   return #dead
 end
 
--- Returns what the count of a resized semaphore lacks of the capacity in the notes, negative if it has too much. Somebody
--- deleted the permits alone, or wrote the count: what is out is in the set and nowhere else, so that the count follows from the two. Of a count
--- without an end it is 0: Redisson sets and adds permits without the notes, and the count is the only word on them.
+-- Returns what the count of a resized semaphore lacks of the capacity in the notes, negative if it has too much. It lacks some
+-- if somebody deleted the permits alone, or wrote the count. What is out is in the set and nowhere else, so the count follows
+-- from the set and the capacity (TestAResizedSemaphoreWhosePermitsAreDeletedHasAllOfThem). A count with an end is ours alone. One
+-- without an end may be Redisson's, which sets and adds permits without the notes: it is the only word on them, and is
+-- believed; the result is 0 (TestOfASharedSemaphoreTheServersCapacityCountsWhoeverSetIt).
 --
 -- The holders whose permits were deleted learn of it at their next renewal, which finds no id. A release of theirs that
 -- comes after the count was put right removes no id and adds nothing; a second run of their acquisition takes anew, of
