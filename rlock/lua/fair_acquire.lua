@@ -17,7 +17,7 @@ local left = redis.call('PTTL', key)
 if left ~= -2 then
   local held = redis.call('HMGET', key, owner, owner .. '!')
   local count, till = held[1] and tonumber(held[1]), held[2] and tonumber(held[2])
-  if count and till and till <= now then -- joined, or through with it: see acquire
+  if count and till and till <= now then -- joined, or done with it: see acquire
     return {3, 0, now}
   elseif count then
     return grant(key, owner, want, lease, now, left, count, till)

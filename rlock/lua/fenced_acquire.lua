@@ -16,7 +16,8 @@ if reply[1] ~= 1 or want > 1 then
   return reply
 end
 -- A token is more than any before: one more than the last, which is kept for long, and at least the server's µs, so that
--- it is also more where the last one is forgotten (expired, flushed, restarted).
+-- it is also more where the last one is forgotten (expired, flushed, restarted). A counter alone would start again from 1, and
+-- the next holder's writes be refused for ever, or the last one's accepted (TestTokensGrowWhateverBecomesOfTheKeys).
 local token = us
 if last then
   token = math.max(token, tonumber(redis.call('GET', last) or 0) + 1)

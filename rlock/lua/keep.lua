@@ -1,12 +1,12 @@
 -- Leave a lock to the end of a lease that is counted from now, shorter or longer than what is left: for an owner that is
--- through with it.
+-- done with it.
 -- uses: owners, clock
 -- KEYS[1] the lock  KEYS[2] if there is one: where it is noted that the owner's heartbeats no longer matter
 -- ARGV[1] owner  ARGV[2] lease, ms
 -- Reply: 1 done; 0 the owner holds nothing
 -- Twice: the lease is set, not added to; a second run counts it from a little later.
--- The owner has an end of its own from here on ("owner!"), with a minus: it holds the lock, but it is through. So nobody
--- joins it any more, and a renewal or acquisition of its that comes late finds it over.
+-- The owner has an end of its own from here on ("owner!"), with a minus: it holds the lock, but is done with it. So nobody
+-- joins it any more (TestWhatIsKeptIsNotJoined), and a renewal or acquisition of its that comes late finds it over.
 local key, owner, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local bad = unfit(owner, 1, lease)
 if bad then

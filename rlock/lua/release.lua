@@ -79,11 +79,12 @@ if there and there < 2 and (there == 1 or named) then
   end
 
   local now, us = clock()
-  -- Only the holder's own release may name somebody, and only while that waiter believes in it: its deadline counts
-  -- from when this call was sent, which a second run would not know.
+  -- Only the holder's own release may name a waiter, and only while that waiter believes in it. Its deadline counts from when
+  -- this call was first sent; a second run, which finds the holder gone, would grant a lease that is trusted for too long
+  -- (TestReleaseScriptWithAQueue).
   local naming = named and status == 2 and now <= tonumber(ARGV[10])
-  -- Who is named outside a turn is in line like the others, even as the only one: Redisson's waiters could not get past
-  -- a single process that names somebody each time.
+  -- A waiter that is named outside a local hand-over is in line like the others, even as the only one: Redisson's waiters
+  -- could not get past a single process that names a waiter each time.
   local open = (there == 1 or naming) and not (naming and ARGV[11] == '1') and queue and theirs(channel, publish, us)
   if naming and (there == 1 or open) and ARGV[11] ~= '1' then
     ticket = enter(queue, entry, now, us)
@@ -109,7 +110,8 @@ if there and there < 2 and (there == 1 or named) then
   end
 end
 -- The key is gone with its last owner. Waiters are told also when it went otherwise (expiry, DEL, failover), because
--- nobody else told them. A user without rights on the channel can still release: waiters then poll.
+-- nobody else told them (TestUnlockAfterTheKeyWentReportsLostAndWakesWaiters). A user without rights on the channel can still
+-- release, and waiters poll (TestAUserWithoutRightsOnTheChannelCanStillRelease).
 if not there or there < 2 then
   redis.pcall(publish, channel, '0')
 end

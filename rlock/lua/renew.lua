@@ -21,7 +21,7 @@ for i, key in ipairs(KEYS) do
     if till then -- joined: each owner has a lease of its own, in the server's time
       now = now or clock()
       if till < 0 then
-        replies[i] = 0 -- it is through, and the lock left to its end: see keep
+        replies[i] = 0 -- it is done, and the lock left to its end: see keep
       elseif till <= now then
         redis.call('HDEL', key, owner, owner .. '!')
         replies[i] = 0

@@ -31,7 +31,7 @@ for free = 0, 1 do
     end
     if (states[i] < 2) == (free == 1) then
       local blocking, left, count, till = blocked(key, queue, owner, 1, now, us, states[i], nil, publish, ARGV[4 + 2 * i])
-      if blocking then -- another's, or its owner is through with it: see acquire
+      if blocking then -- another's, or its owner is done with it: see acquire
         return {0, blocking[1] == 0 and blocking[2] or redis.call('PTTL', key), now, i}
       end
       mine[i] = {left, count, till}

@@ -8,6 +8,8 @@
 -- Reply as of acquire, and which run (of the run_id, 52 bits) as the 7th; or {4, ms until it votes, server ms, 0, 0, 0,
 --   run}, nothing done. A re-entry needs no vote anew.
 -- Twice: as acquire.
+-- The age is asked in the script that grants. Asked before, on another connection, the server may restart in between: old enough
+-- by the answer, and it has forgotten every vote (TestServersThatAreJustUpGiveNoVote, TestAVoteThatWasForgottenIsNotGivenTwice).
 local key, queue = KEYS[1], KEYS[2]
 local owner, want, lease, publish, grants = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[5], ARGV[6]
 local info = redis.pcall('INFO', 'server')

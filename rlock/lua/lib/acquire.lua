@@ -7,7 +7,7 @@
 -- entry, if there is one, queues.
 local function blocked(key, queue, owner, want, now, us, there, entry, publish, grants)
   if there < 2 then
-    if want > 1 then
+    if want > 1 then -- a re-entry that made the key would give its owner a lock that another may have had in between
       return {3, 0, now}
     elseif there == 0 then
       return nil

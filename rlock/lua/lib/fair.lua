@@ -4,7 +4,8 @@
 -- all others' when it is served. So ours begins at least its patience above the score of one of Redisson's that is
 -- last when it comes, and as high as one of ours that is. From then on whatever Redisson takes off, it takes off the
 -- scores of those before it as well: it stays above them without anybody looking for them. So dead ones of ours cost one
--- patience together, none alive is dropped because Redisson was served, and no call goes through the queue.
+-- patience together, none alive is dropped because Redisson was served, and no call goes through the queue
+-- (TestFairScoresOutlastRedissonsSubtractions, TestDeadFairWaitersCostTheirPatienceTogether).
 -- uses: owners, clock
 
 local LINE_TTL = 3600000 -- beyond the last score: for queues whose waiters all died. Redisson sets none.
@@ -47,7 +48,7 @@ end
 local function line_up(queue, timeouts, owner, patience, now)
   local score = redis.call('ZSCORE', timeouts, owner)
   local till = math.max(now + patience, tonumber(score or 0))
-  -- Who has a score stands in the list: both are written together, here and in Redisson. Where they have become of
+  -- An owner that has a score stands in the list: both are written together, here and in Redisson. Where they have become of
   -- different length (one was deleted or evicted alone) the list is gone through.
   local stands, length = score, redis.call('LLEN', queue)
   if length == 0 then

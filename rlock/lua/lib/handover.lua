@@ -1,8 +1,34 @@
 -- The queue of waiters beside a lock: a sorted set, score = ticket, the server's µs when it was entered and more than
--- the last one; member = "<owner> <first lease, ms> <stale after, ms>".
--- A waiter that has looked again since has "!<owner>" in it, score = -ms of the last time; "!open" is -ms until which a
--- released lock is left to others (see open_release in release.lua). So the first in line is the lowest score above 0, and a dead
--- queue expires as one key.
+-- the last one; member = "<owner> <first lease, ms> <stale after, ms>". It has one entry for each process and manner of
+-- waiting: the other waiters stand in line inside the process.
+-- A waiter that has asked again since has "!<owner>" in it, its stamp, score = -ms of the last time; "!open" is -ms until
+-- which a released lock is left to others (see open_release in release.lua). So the first in line is the lowest score above 0,
+-- and a dead queue expires as one key.
+--
+--   waiter B                                     holder A
+--   acquire: held; queued, ticket T  ----------->
+--   (its deadline will count from this send)     works
+--   sleeps, stamps its entry at every poll
+--                                                release: takes T out of the queue, writes B's field and B's
+--                                                own first lease, then publishes T, lease and owner
+--   <------------------------------- on B's channel redlatch_grant:<connectionID>
+--   checks that T is the ticket of its last "held" answer: it holds the lock
+--   after a third of the short lease the watchdog raises it to the full one
+--
+-- * The lease that is written is the waiter's own, short one: a waiter that turns out to be cut off keeps nobody out for long.
+--   Were it the releaser's, the waiter would count a lease that is not there (TestLeasesOfHandedOverHolds).
+-- * A request that finds the lock free and others in the queue hands it to the first of them, and keeps the order.
+-- * A waiter that leaves takes its stamp along. Otherwise the stamps of waiters long gone pile up for as long as anybody waits
+--   (TestWhoGivesUpLeavesTheQueue).
+-- * A grant that comes too late is not given back on sight, but by the release that the waiter that gave up owes. Otherwise a
+--   late message would take the lock from a waiter that had found its grant by asking and was already unlocking: its unlock
+--   would find nothing and report a loss.
+-- * Local hand-overs: a release names a waiter of its own process, which becomes the holder with its full lease in the same
+--   call. Its deadline counts from when the release was sent. A process has as many as it had waiters when it was given the
+--   lock, 32 and 20 ms at most; then its waiter is queued in the same call, and the first in the queue served. If nobody
+--   queues, they do not end.
+-- * Redisson's waiters race for what is published: see theirs in release.lua.
+-- * While the slot is being migrated, a script with two keys is refused. It is sent again without the queue, and waiters poll.
 -- uses: clock
 
 local OPEN = 5 -- for so many ms
@@ -62,7 +88,8 @@ end
 --
 -- Its field and lease are written before anything is published: a process that acts on the message must find them. For
 -- the same reason nothing is taken back once it is published: that it has no receivers here does not say that nobody
--- hears it, since a server passes it on to its replicas, where a process may be subscribed. So whether the process is
+-- hears it, since a server passes it on to its replicas, where a process may be subscribed: the primary would undo and serve
+-- another, and both would hold (TestHoldersExcludeEachOtherWhilePrimaryAndReplicaChangePlaces). So whether the process is
 -- there is asked before. One that is gone does not count, and its entry is dropped; one that is there but has not
 -- looked for long (stopped, cut off) is passed over. A wrong count costs time: a waiter that is dropped looks again and queues
 -- anew, and one that is granted without hearing of it finds out when it looks. An entry of "over", an owner that is through,

@@ -1,11 +1,12 @@
 -- Owners of a lock, and of locks that are a hash: owner -> count.
 -- uses: clock
 --
--- An owner that was joined, is a join, or is through with the lock has an end of its own beside it, "<owner>!" -> server
--- ms, with a minus if it is through (see join and keep). Whatever takes an owner out takes its end along: an end whose owner
--- is gone would keep the lock.
+-- An owner that was joined, is a join, or is done with the lock has an end of its own beside it, "<owner>!" -> server
+-- ms, with a minus if it is done with it (see join and keep). Whatever takes an owner out takes its end along, and does so by
+-- remove: an end whose owner is gone would keep a lock that nobody holds, for a lease, and after UnlockAfter even ForceUnlock
+-- could not free it (TestAHoldOfAnyKindThatWasJoinedLeavesNothing, TestForceUnlockFreesWhatUnlockAfterLeft).
 
--- Whether an owner is one of this library: its connection id is a UUID of version 8, a number follows, and perhaps a label.
+-- Whether an owner is one of this library (TestLuaAndGoHaveOneIdeaOfOurs): its connection id is a UUID of version 8, a number follows, and perhaps a label.
 -- The whole shape, as lease.Ours has it, because what other programs call themselves may be any text.
 local function ours(owner)
   local label = string.match(owner, '^%x%x%x%x%x%x%x%x%-%x%x%x%x%-8%x%x%x%-[89ab]%x%x%x%-%x%x%x%x%x%x%x%x%x%x%x%x:%d+(.*)$')
@@ -97,7 +98,8 @@ local function lower(key, owner, remaining)
   elseif redis.call('HEXISTS', key, owner) == 0 then
     return 0
   end
-  -- HSET is refused when memory is full; the count only informs, so that is no reason to fail
+  -- HSET is refused when memory is full. The count only informs, and a release must work then, so that is no reason to fail
+  -- (TestAFullServerStillRenewsAndReleasesAndRefusesToAcquire).
   redis.pcall('HSET', key, owner, remaining)
   return 1
 end
