@@ -46,16 +46,16 @@ func (k *Counter) cached(ctx context.Context, age time.Duration) (string, error)
 	if t == nil || t.age != age {
 		// An entry of the cache lasts for as long as the one who had it read wanted. Its name is the command with all
 		// arguments, so each age has a range of its own, which is all of the value in any case.
-		t = &tracked{age: age, get: k.c.calls.Client().B().Getrange().Key(k.key).Start(0).End(1000 + age.Milliseconds()).Cache().Pin()}
+		t = &tracked{age: age, get: k.c.calls.Hub.Client().B().Getrange().Key(k.key).Start(0).End(1000 + age.Milliseconds()).Cache().Pin()}
 		k.tracked.Store(t)
 	}
 	now := k.c.calls.Now()
 	if now < t.there.Load() { // see memory.stands
-		place, done := script.Within(ctx, k.c.calls.At(now).Add(k.c.calls.Timeout()))
+		place, done := script.Within(ctx, k.c.calls.At(now).Add(k.c.calls.CallTimeout))
 		defer done()
-		return k.c.calls.Client().DoCache(place, t.get, age).ToString()
+		return k.c.calls.Hub.Client().DoCache(place, t.get, age).ToString()
 	}
-	m, err := k.c.calls.Attempt(ctx, script.Call{Script: getrangeScript, Keys: []string{k.key}, Cached: t.get, CachedFor: age})
+	m, err := k.c.calls.Runner.Attempt(ctx, script.Call{Script: getrangeScript, Keys: []string{k.key}, Cached: t.get, CachedFor: age})
 	if err != nil {
 		return "", err
 	}

@@ -12,16 +12,15 @@ import (
 // Client makes counters on one server, Sentinel group or Cluster. It is safe for concurrent use. It holds no
 // connection and no goroutine of its own, and nothing for a name that is not used.
 type Client struct {
-	calls   *session.Calls
+	calls   *session.Session
 	written func(ctx context.Context, name string, took time.Duration, err error) // nil: nobody is told
 }
 
 // New makes a client on the hub's connection. The hub stays the caller's: Close does not close it. New sends nothing. The
 // error is ErrInvalidOption for a nil hub, a hub without a client, or an option out of its bounds, and ErrClosed for a closed
 // hub.
-func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
-	defer edge(&err)
-	calls, err := session.NewCalls(h, "rcounter", "counters", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, Logger: o.Logger})
+func New(h *pubsub.Hub, o Options) (*Client, error) {
+	calls, err := session.New(h, "rcounter", "counters", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}
@@ -30,10 +29,7 @@ func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 
 // Close makes every later call on c and its counters fail with ErrClosed. Calls under way end as they would have. Close waits for
 // a look at the server's settings that may go on in the background. Later calls return nil at once.
-func (c *Client) Close(ctx context.Context) (err error) {
-	defer edge(&err)
-	return c.calls.Close(ctx)
-}
+func (c *Client) Close(ctx context.Context) error { return c.calls.Close(ctx) }
 
 //go:embed lua
 var files embed.FS

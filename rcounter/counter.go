@@ -71,7 +71,7 @@ type Counter struct {
 // Counter describes the counter called name. Nothing is sent. A name or options that cannot be used make every verb
 // of the result fail: ErrInvalidName, ErrInvalidOption.
 func (c *Client) Counter(name string, o CounterOptions) *Counter {
-	k := &Counter{c: c, name: name, key: c.calls.Prefix() + name, initial: o.Initial, ttl: script.Millis(o.TTL), remember: o.Remember}
+	k := &Counter{c: c, name: name, key: c.calls.KeyPrefix + name, initial: o.Initial, ttl: script.Millis(o.TTL), remember: o.Remember}
 	if k.remember == 0 {
 		k.remember = defaultRemember
 	}

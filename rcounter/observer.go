@@ -21,7 +21,7 @@ type Observer struct {
 // observe takes o, guarded.
 func (c *Client) observe(o Observer) *Client {
 	if o.Written != nil {
-		c.written = session.Guard2(c.calls.Session, o.Written)
+		c.written = session.Guard2(c.calls, o.Written)
 	}
 	return c
 }

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"log/slog"
 	"sync"
 	"time"
 )
@@ -11,9 +10,8 @@ const complainEvery = 10 * time.Second
 
 // complaints are the lines that were logged last.
 type complaints struct {
-	to   *slog.Logger
 	mu   sync.Mutex
-	last map[string]*complaint
+	last map[string]complaint
 }
 
 type complaint struct {
@@ -21,23 +19,20 @@ type complaint struct {
 	skipped int // since then
 }
 
-func (c *complaints) log(what, name string, err error) {
+// Complain logs something in the background that failed for good: what says what that means. Of one kind it logs at most one
+// line in 10 s.
+func (s *Session) Complain(what, name string, err error) {
+	c := &s.complaints
 	c.mu.Lock()
-	l := c.last[what]
-	if l == nil {
-		l = &complaint{}
-		if c.last == nil {
-			c.last = map[string]*complaint{}
-		}
-		c.last[what] = l
+	last := c.last[what]
+	due := time.Since(last.at) >= complainEvery
+	if due {
+		c.last[what] = complaint{at: time.Now()}
+	} else {
+		c.last[what] = complaint{last.at, last.skipped + 1}
 	}
-	if !l.at.IsZero() && time.Since(l.at) < complainEvery {
-		l.skipped++
-		c.mu.Unlock()
-		return
-	}
-	skipped := l.skipped
-	l.at, l.skipped = time.Now(), 0
 	c.mu.Unlock()
-	c.to.Warn("redlatch: "+what, "name", name, "error", err, "more", skipped)
+	if due {
+		s.Logger.Warn("redlatch: "+what, "name", name, "error", err, "more", last.skipped)
+	}
 }

@@ -41,6 +41,7 @@ type Session struct {
 
 	pkg, keeps string
 	owners     atomic.Int64 // the second half of the last owner
+	complaints complaints
 
 	ctx        context.Context // of what runs in the background; ends at Close
 	cancel     context.CancelFunc
@@ -62,6 +63,7 @@ func New(h *pubsub.Hub, pkg, keeps string, o Options) (*Session, error) {
 		return nil, errs.Edge(pkg, fmt.Errorf("hub: %w", errs.ErrClosed))
 	}
 	s := &Session{Options: o, Hub: h, Runner: script.NewRunner(h.Client(), o.CallTimeout), Base: time.Now(), pkg: pkg, keeps: keeps}
+	s.complaints.last = map[string]complaint{}
 	s.Inflight.hub = h.Context()
 	s.ctx, s.cancel = context.WithCancel(h.Context())
 	return s, nil

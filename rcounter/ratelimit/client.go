@@ -36,29 +36,25 @@ type Observer struct {
 // Client makes rate limiters on one server, Sentinel group or Cluster. It is safe for concurrent use. It holds no
 // connection and no goroutine of its own, and nothing for a name that is not used.
 type Client struct {
-	calls            *session.Calls
+	calls            *session.Session
 	backgroundFailed func(ctx context.Context, name string, err error)
 }
 
 // New makes a client on the hub's connection. The hub stays the caller's: Close does not close it. New sends nothing. The
 // error is ErrInvalidOption for a nil hub, a hub without a client, or an option out of its bounds, and ErrClosed for a closed
 // hub.
-func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
-	defer edge(&err)
-	calls, err := session.NewCalls(h, "ratelimit", "rate limits", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, Logger: o.Logger})
+func New(h *pubsub.Hub, o Options) (*Client, error) {
+	calls, err := session.New(h, "ratelimit", "rate limits", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}
-	return &Client{calls, session.Guard1(calls.Session, o.Observer.BackgroundFailed)}, nil
+	return &Client{calls, session.Guard1(calls, o.Observer.BackgroundFailed)}, nil
 }
 
 // Close makes every later call on c and its limiters fail with ErrClosed. Calls under way end as they would have. Close waits
 // until units whose callers have left are given back, at most a call timeout. If ctx ends first, the error says so, and that
 // goes on. Later calls return nil at once.
-func (c *Client) Close(ctx context.Context) (err error) {
-	defer edge(&err)
-	return c.calls.Close(ctx)
-}
+func (c *Client) Close(ctx context.Context) error { return c.calls.Close(ctx) }
 
 const notGivenBack = "units of a rate limiter could not be given back, and too few pass"
 

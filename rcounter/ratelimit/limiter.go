@@ -84,7 +84,7 @@ type Limiter struct {
 // nothing.
 func (c *Client) Limiter(name string, o LimiterOptions) *Limiter {
 	l := &Limiter{c: c, name: name}
-	_, refused := keyname.Braced(c.calls.Prefix(), name, "a rate limiter")
+	_, refused := keyname.Braced(c.calls.KeyPrefix, name, "a rate limiter")
 	if refused == nil {
 		refused = o.check()
 	}
@@ -172,7 +172,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (_ Admission, e
 // longer than a call may take. If it fails, too few pass.
 func (l *Limiter) giveBack(ctx context.Context, id, key string, n int64) {
 	undo := func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.c.calls.Timeout())
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.c.calls.CallTimeout)
 		defer cancel()
 		if _, err := l.take(ctx, id, key, -n, 0); err != nil {
 			l.c.failed(ctx, l.name, err)
@@ -198,7 +198,7 @@ func (l *Limiter) check(key string, n, least int64) error {
 // key is the Redis key of a limit. The hash tag is the name and the key, so that the keys of one limiter are spread
 // over a Cluster; the length of the name says where it ends, so that "a", "b:c" and "a:b", "c" are two.
 func (l *Limiter) key(key string) string {
-	full := l.c.calls.Prefix() + l.name
+	full := l.c.calls.KeyPrefix + l.name
 	suffix := ":q" + strconv.Itoa(len(full))
 	if key == "" {
 		return keyname.Prefix("rc", full) + suffix

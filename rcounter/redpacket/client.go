@@ -13,7 +13,7 @@ import (
 // Client makes red packets on one server, Sentinel group or Cluster. It is safe for concurrent use. It holds no connection of
 // its own, no goroutine while nobody grabs, and nothing for a name that is not used.
 type Client struct {
-	calls   *session.Calls
+	calls   *session.Session
 	batch   batch.Options
 	claimed func(ctx context.Context, name string, o Outcome, n int64, took time.Duration, err error) // nil: nobody is told
 }
@@ -24,7 +24,7 @@ type Client struct {
 func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 	defer edge(&err)
 	c := &Client{batch: batch.Options{MaxBatch: o.MaxBatch}}
-	c.calls, err = session.NewCalls(h, "redpacket", "red packets", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout,
+	c.calls, err = session.New(h, "redpacket", "red packets", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout,
 		MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger})
 	if err != nil {
 		return nil, err
@@ -39,10 +39,7 @@ func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 // Close makes every later call on c and its packets fail with ErrClosed. Calls under way end as they would have. Close waits for
 // the calls that Grabs share, at most five call timeouts. If ctx ends first, the error says so, and they go on. Later calls
 // return nil at once.
-func (c *Client) Close(ctx context.Context) (err error) {
-	defer edge(&err)
-	return c.calls.Close(ctx)
-}
+func (c *Client) Close(ctx context.Context) error { return c.calls.Close(ctx) }
 
 //go:embed lua
 var files embed.FS

@@ -20,7 +20,7 @@ type Observer struct {
 // observe takes o, guarded.
 func (c *Client) observe(o Observer) {
 	if o.Claimed != nil {
-		c.claimed = session.Guard4(c.calls.Session, o.Claimed)
+		c.claimed = session.Guard4(c.calls, o.Claimed)
 	}
 }
 

@@ -36,7 +36,7 @@ type Packet struct {
 func (c *Client) Packet(name string) *Packet {
 	p := &Packet{c: c, name: name}
 	var tag string
-	tag, p.refused = keyname.Braced(c.calls.Prefix(), name, "a red packet")
+	tag, p.refused = keyname.Braced(c.calls.KeyPrefix, name, "a red packet")
 	p.refused = edged(p.refused)
 	p.keys = []string{tag + ":p", tag + ":a", tag + ":g"}
 	p.grabs = batch.Batcher[string, Share]{Options: &c.batch, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "grab", Key: p.keys[0],

@@ -86,7 +86,7 @@ type cache struct {
 }
 
 func newCache(c *Client, keys []string) cache {
-	return cache{c: c, keys: keys, get: c.calls.Client().B().Get().Key(keys[4]).Cache().Pin()}
+	return cache{c: c, keys: keys, get: c.calls.Hub.Client().B().Get().Key(keys[4]).Cache().Pin()}
 }
 
 // soldOut is never changed.
@@ -139,9 +139,9 @@ func (m *cache) known(ctx context.Context) *soldOut {
 // If it is not, it has changed, and the round trip that this takes goes to a server that was heard of a moment ago; or
 // the connection is lost, and dialling is given no more time than a call.
 func (m *cache) cached(ctx context.Context, now int64) string {
-	ctx, done := script.Within(ctx, m.c.calls.At(now).Add(m.c.calls.Timeout()))
+	ctx, done := script.Within(ctx, m.c.calls.At(now).Add(m.c.calls.CallTimeout))
 	defer done()
-	flag, err := m.c.calls.Client().DoCache(ctx, m.get, m.keep()).ToString()
+	flag, err := m.c.calls.Hub.Client().DoCache(ctx, m.get, m.keep()).ToString()
 	if err != nil {
 		return ""
 	}
@@ -354,7 +354,7 @@ func (m *cache) winners(ctx context.Context, flag string, known *soldOut) (*sold
 
 // flag reads the flag, "" if there is none. Through rueidis' cache it registers for the news of its change.
 func (m *cache) flag(ctx context.Context, cache bool) (value string, cached bool, err error) {
-	client := m.c.calls.Client()
+	client := m.c.calls.Hub.Client()
 	var r rueidis.RedisResult
 	if cache {
 		sent := m.c.calls.Now()

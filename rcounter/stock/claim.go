@@ -33,7 +33,7 @@ func (s *Stock) Claim(ctx context.Context, claimant string) (_ Grant, err error)
 // obtain answers a claim: SoldOut by the process itself if it knows that (k), else as the server answers (ask).
 func (s *Stock) obtain(ctx context.Context, k *soldOut, ask func() (Grant, error)) (Grant, error) {
 	if k != nil {
-		s.c.answered(ctx, s.name, SoldOut)
+		s.c.observer.AnsweredLocally(ctx, s.name, SoldOut)
 		return Grant{Outcome: SoldOut, Epoch: k.epoch}, nil
 	}
 	began := s.c.began()

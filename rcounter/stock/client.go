@@ -56,7 +56,7 @@ type Options struct {
 // Client makes stocks on one server, Sentinel group or Cluster. It is safe for concurrent use, holds no
 // connection of its own, no goroutine while nobody claims, and costs nothing per name that is not used.
 type Client struct {
-	calls    *session.Calls
+	calls    *session.Session
 	caches   atomic.Bool // client-side caching was seen to work
 	batch    batch.Options
 	soldOut  soldOutOptions
@@ -70,7 +70,7 @@ type Client struct {
 func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 	defer edge(&err)
 	c := &Client{batch: batch.Options{MaxBatch: o.MaxBatch, MaxCalls: o.MaxCalls, Window: o.BatchWindow}}
-	c.calls, err = session.NewCalls(h, "stock", "stocks", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, MinReplicas: o.MinReplicas,
+	c.calls, err = session.New(h, "stock", "stocks", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, MinReplicas: o.MinReplicas,
 		ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger})
 	if err != nil {
 		return nil, err
@@ -81,8 +81,7 @@ func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 	if c.soldOut, err = o.soldOut(); err != nil {
 		return nil, err
 	}
-	log := c.calls.Logger()
-	c.observer = o.Observer.guarded(func(p any) { log.Error("redlatch: observer panicked", "panic", p) })
+	c.observer = o.Observer.guarded(c.calls)
 	return c, nil
 }
 
@@ -90,10 +89,7 @@ func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 // would have. It waits for what goes on in the background: claims that share a call, and the return of units
 // whose callers had left, which takes at most five call timeouts. If ctx ends first, the error says so, and all of that goes on.
 // It may be called again.
-func (c *Client) Close(ctx context.Context) (err error) {
-	defer edge(&err)
-	return c.calls.Close(ctx)
-}
+func (c *Client) Close(ctx context.Context) error { return c.calls.Close(ctx) }
 
 //go:embed lua
 var files embed.FS

@@ -3,6 +3,8 @@ package stock
 import (
 	"context"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/session"
 )
 
 // Observer is a set of functions told of what happens, each with a context and the name of the stock or whatever else it
@@ -24,27 +26,13 @@ type Observer struct {
 	BackgroundFailed func(ctx context.Context, name string, err error)
 }
 
-// guarded returns o with its functions' panics caught.
-func (o Observer) guarded(report func(any)) Observer {
-	safe := func() {
-		if p := recover(); p != nil {
-			report(p)
-		}
+// guarded returns o with its functions' panics caught. Only Claimed may still be nil, and then no clock is read for it.
+func (o Observer) guarded(s *session.Session) Observer {
+	if o.Claimed != nil {
+		o.Claimed = session.Guard4(s, o.Claimed)
 	}
-	var g Observer
-	if f := o.Claimed; f != nil {
-		g.Claimed = func(ctx context.Context, name string, outcome Outcome, n int64, took time.Duration, err error) {
-			defer safe()
-			f(ctx, name, outcome, n, took, err)
-		}
-	}
-	if f := o.AnsweredLocally; f != nil {
-		g.AnsweredLocally = func(ctx context.Context, name string, outcome Outcome) { defer safe(); f(ctx, name, outcome) }
-	}
-	if f := o.BackgroundFailed; f != nil {
-		g.BackgroundFailed = func(ctx context.Context, name string, err error) { defer safe(); f(ctx, name, err) }
-	}
-	return g
+	o.AnsweredLocally, o.BackgroundFailed = session.Guard1(s, o.AnsweredLocally), session.Guard1(s, o.BackgroundFailed)
+	return o
 }
 
 // began is when a claim began, for claimed; zero if nobody wants to know.
@@ -62,18 +50,9 @@ func (c *Client) claimed(ctx context.Context, name string, began time.Time, g Gr
 	}
 }
 
-// answered tells of a claim that the process answered.
-func (c *Client) answered(ctx context.Context, name string, o Outcome) {
-	if f := c.observer.AnsweredLocally; f != nil {
-		f(ctx, name, o)
-	}
-}
-
 // failed tells of something in the background that failed: what says what that means.
 func (c *Client) failed(ctx context.Context, what, name string, err error) {
-	if f := c.observer.BackgroundFailed; f != nil {
-		f(ctx, name, edged(err))
-	}
+	c.observer.BackgroundFailed(ctx, name, edged(err))
 	c.calls.Complain(what, name, err)
 }
 
@@ -83,9 +62,7 @@ func (c *Client) bears(ctx context.Context, what, name string, err error, failin
 		*failing = false
 		return
 	}
-	if f := c.observer.BackgroundFailed; f != nil {
-		f(ctx, name, edged(err))
-	}
+	c.observer.BackgroundFailed(ctx, name, edged(err))
 	if !*failing {
 		*failing = true
 		c.calls.Complain(what, name, err)

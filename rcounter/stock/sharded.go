@@ -61,7 +61,7 @@ type Sharded struct {
 // number that cannot be used makes every verb fail.
 func (c *Client) Sharded(name string, shards int) *Sharded {
 	s := &Sharded{c: c, name: name}
-	tag, refused := keyname.Braced(c.calls.Prefix(), name, "a stock")
+	tag, refused := keyname.Braced(c.calls.KeyPrefix, name, "a stock")
 	if s.refused = edged(refused); refused != nil {
 		return s
 	}
@@ -71,7 +71,7 @@ func (c *Client) Sharded(name string, shards int) *Sharded {
 	}
 	s.plan = tag + ":s"
 	for i := range shards {
-		st := c.Stock(shardName(c.calls.Prefix(), name, i, shards))
+		st := c.Stock(shardName(c.calls.KeyPrefix, name, i, shards))
 		if st.refused != nil {
 			s.refused = st.refused
 			return s

@@ -39,7 +39,7 @@ type Stock struct {
 // verb of the result fail with ErrInvalidName.
 func (c *Client) Stock(name string) *Stock {
 	s := &Stock{c: c, name: name}
-	key, refused := keyname.Braced(c.calls.Prefix(), name, "a stock")
+	key, refused := keyname.Braced(c.calls.KeyPrefix, name, "a stock")
 	if s.refused = edged(refused); refused == nil {
 		s.keys = []string{key, key + ":u", key + ":r", key + ":h", key + ":o", key + ":l"}
 	}
