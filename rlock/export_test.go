@@ -24,6 +24,10 @@ func (c *Client) Owed() int {
 	return len(c.retrier.Settle(ctx))
 }
 
+// Late is what the reply to an earlier try of the hold does, if it comes only now and says that it was granted. It does not keep
+// the hold in use.
+func (x *Hold) Late() func() { return ownerOf(x.h).Late }
+
 // PlantMinority is a Quorum that makes do with one member fewer than it must.
 func PlantMinority(l *Lock) *Lock {
 	m, q := *l, *l.form.(*composite)
