@@ -17,9 +17,9 @@ import (
 type Client struct {
 	session *session.Session
 	handles session.Handles // what permits have in common
-	// What the session has, and is asked for all the time.
+	// from the session, because they are used all the time:
 	id      string
-	seed    [8]byte // the first half of every permit id: the first of the connection id
+	seed    [8]byte // the first half of every permit id: the first bytes of the connection id
 	opts    session.Options
 	hub     *pubsub.Hub
 	runner  *script.Runner
@@ -49,11 +49,12 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	return c, nil
 }
 
-// ID is the connection id: what tells this client from others on the server.
+// ID is the connection id, which tells this client from others on the server.
 func (c *Client) ID() string { return c.id }
 
-// Close refuses new calls and ends waiting ones (ErrClosed), ends the contexts of all permits with cause ErrClosed,
-// and waits for the Releases of those that are not lost and for releases still pending in the background, until ctx ends;
-// for 10 s if ctx has no end, as context.Background. Then it stops renewing what is left, whose leases run out, and names
-// it in its error, what is held and what was not confirmed. It does not close the hub. Later calls return nil at once.
+// Close refuses new calls, ends waiting ones (ErrClosed), and ends the contexts of all permits with cause ErrClosed. It
+// waits until the permits that are not lost have been released, and until no release is pending in the background. It waits
+// until ctx ends, or for 10 s if ctx has no end, as context.Background. Then it stops renewing what is left, whose leases run
+// out. Its error names the permits that are still held and the releases that were not confirmed. It does not close the hub.
+// Later calls return nil at once.
 func (c *Client) Close(ctx context.Context) error { return c.session.Close(ctx) }

@@ -12,8 +12,8 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// attemptOnce is Runner.Attempt for a request that its caller cannot ask about afterwards: it sees it through, and has
-// Call.Late get the reply of one that it gave up.
+// attemptOnce is Runner.Attempt for a request of which nobody can find out afterwards whether it ran. So it awaits the reply
+// for a moment after ctx has ended; a reply that comes later still goes to Call.Late.
 func (c *Client) attemptOnce(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
 	if ctx.Err() != nil {
 		return c.runner.Attempt(ctx, call) // says so, and sends nothing
@@ -29,7 +29,7 @@ func (c *Client) attemptOnce(ctx context.Context, call script.Call) (rueidis.Red
 	})
 	defer stop()
 	m, err := c.runner.Attempt(own, call)
-	// What ended may be ours: the caller is told of its own.
+	// The context that ended may be own, which the caller does not know: the error speaks of the caller's.
 	switch unknown := errors.Is(err, ErrUnknownOutcome); {
 	case unknown && ctx.Err() != nil:
 		err = fmt.Errorf("%w: on %q: %w", ErrUnknownOutcome, call.Keys[0], errs.Ended(ctx))
@@ -45,7 +45,7 @@ const seeThrough = 40 * time.Millisecond
 
 var errNoReply = errors.New("no reply within the call timeout")
 
-// doOnce is Runner.Do for a request that may not be repeated: it is, while it surely has not run.
+// doOnce is Runner.Do for a request that may not run twice: it is repeated only while it surely has not run.
 func (c *Client) doOnce(ctx context.Context, call script.Call) (m rueidis.RedisMessage, err error) {
 	_, err = script.Repeat(ctx, true, func() (err error) {
 		m, err = c.attemptOnce(ctx, call)

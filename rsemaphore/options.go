@@ -11,28 +11,29 @@ import (
 type Options struct {
 	// KeyPrefix is put before every name to make its key. Redisson has none. Defaults to "".
 	KeyPrefix string
-	// WatchdogTimeout is the lease of what is renewed for its holder: how long a crashed process keeps it from the
-	// others. It is renewed every third of it. At least 100 ms. Defaults to 30 s.
+	// WatchdogTimeout is the lease of permits and parties that are renewed: for so long a crashed process keeps theirs from
+	// the others. They are renewed every third of it. At least 100 ms. Defaults to 30 s.
 	WatchdogTimeout time.Duration
-	// PollCap is the longest a waiter sleeps without looking, whatever messages come or do not. At least 10 ms.
+	// MaxHold ends every permit after this time (ErrMaxHold), also one whose work is stuck. At least 10 ms. Defaults to 0:
+	// no limit.
+	MaxHold time.Duration
+	// PollCap is the longest time that a waiter sleeps before it asks again, whatever messages come. At least 10 ms.
 	// Defaults to 1 s.
 	PollCap time.Duration
-	// CallTimeout bounds one request to the server. A call that asks only, and whose context has no deadline,
-	// ends after five of them. At least 1 ms. Defaults to 500 ms.
+	// CallTimeout bounds one request to the server. A call that does not wait for permits or parties, and whose context has
+	// no deadline, ends after five of them. At least 1 ms. Defaults to 500 ms.
 	CallTimeout time.Duration
-	// MaxHold ends every permit after this time (ErrMaxHold), also one whose work is stuck. 0: no limit, the default.
-	// At least 10 ms.
-	MaxHold time.Duration
-	// MinReplicas has every grant and every renewal of a permit confirmed by so many replicas (WAIT, on the same
-	// connection) within ReplicaTimeout: a grant that is not is taken back (ErrNotReplicated), a renewal that is not
-	// does not count. It makes it less likely that a failover forgets a permit, not impossible. 0: off, the default.
+	// MinReplicas waits for so many replicas on every grant and renewal of a permit (WAIT, on the same connection), for at
+	// most ReplicaTimeout. A grant that they do not confirm is given back (ErrNotReplicated); a renewal does not count. A
+	// failover is less likely to forget a permit then; it still may. Defaults to 0: off.
 	MinReplicas int
-	// ReplicaTimeout bounds that wait; at least 1 ms, and less than CallTimeout. Defaults to half of CallTimeout.
+	// ReplicaTimeout bounds that wait. At least 1 ms, and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration
-	// Logger gets a line when a permit is lost or forgotten, and one if the server evicts keys when its memory is full. Defaults to slog.Default().
-	Logger *slog.Logger
 	// Observer is told of what happens, for metrics. Its nil functions are skipped.
 	Observer Observer
+	// Logger gets a line when a permit is lost or forgotten, and one if the server evicts keys when its memory is full.
+	// Defaults to slog.Default().
+	Logger *slog.Logger
 }
 
 // session are the options that all clients have.

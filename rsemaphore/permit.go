@@ -13,10 +13,11 @@ import (
 // Permit is one acquisition of a semaphore: the right to as many permits as were asked for, until Release or until
 // it is lost. It is safe for concurrent use and belongs to no goroutine.
 //
-// Run the work under [Permit.Context], which ends with the permit. A permit that nobody can reach any more, neither it
-// nor one of its contexts, is no longer renewed, with a warning in the log: its lease runs out. The garbage collector finds
-// that out, which runs every two minutes in a process that is idle: it is renewed until then. One with a leaseTime of
-// its own may be left to it on purpose: a permit of a minute that nobody releases is one start a minute.
+// Run the work under [Permit.Context], which ends with the permit. A permit is forgotten when neither it nor one of its
+// contexts can be reached any more. It is then no longer renewed, its lease runs out, and a warning is logged. The garbage
+// collector finds that out, which runs every two minutes in an idle process; until then the permit is renewed. A permit with
+// a leaseTime of its own may be left to it on purpose: of permits for a minute that nobody releases, each is one start a
+// minute.
 type Permit struct {
 	h       *session.Handle
 	cleanup runtime.Cleanup
@@ -38,7 +39,7 @@ func (s *Semaphore) newPermit(ctx context.Context, n int, d time.Duration) *perm
 	return p
 }
 
-// Shown is how logs call a permit.
+// Shown is what logs call a permit.
 func (p *permit) Shown() string {
 	first := idText(p.Lease.Owner[:idSize])
 	if p.n > 1 {
@@ -114,12 +115,12 @@ func (x *Permit) IDs() []string {
 	return ids
 }
 
-// Until returns the instant, on this process's monotonic clock, until which it is safe to act. It moves on with every
-// confirmed renewal; after the permit is over it says nothing.
+// Until returns the instant, on this process's monotonic clock, until which it is safe to act. Every confirmed renewal moves
+// it on. After the end of the permit it means nothing.
 func (x *Permit) Until() time.Time { return x.h.Holding.Until() }
 
-// Extend makes the permit last for at least d from now, at least 10 ms; it never shortens it. nil: confirmed by the
-// server. ErrLost: the permit is over and this is how it was found out, or it was before; ErrReleased after Release.
+// Extend makes the permit last for at least d from now; it never shortens it. d is at least 10 ms. nil: the server has
+// confirmed it. ErrLost: the permit is over; this call may have found that out. ErrReleased: Release was called.
 // ErrUnavailable, ErrUnknownOutcome or ErrNotReplicated: Until is as it was.
 func (x *Permit) Extend(ctx context.Context, d time.Duration) error {
 	return x.h.Extend(ctx, d)
@@ -128,12 +129,11 @@ func (x *Permit) Extend(ctx context.Context, d time.Duration) error {
 // Release ends the permit and gives it back, all of it. It may be called from any goroutine and with a ctx that has
 // ended.
 //
-// nil: given back, confirmed by the server. ErrLost: it was over before, in whole or in part; somebody else may have
-// had it. ErrUnavailable or ErrUnknownOutcome: not confirmed while ctx lasted (1 s if it had ended at the call, or comes
-// from this permit's Context, which Release ends); the release goes on in the background until the lease is over. Any
-// other refusal of the server, as for want of a right, comes at once, and the release goes on likewise. In
-// every case the permit's contexts have ended and it is not renewed any more. Later calls return the first one's
-// result.
+// nil: the server has confirmed it. ErrLost: the permit was over before, in whole or in part; somebody else may have had it.
+// ErrUnavailable or ErrUnknownOutcome: the server has not confirmed it while ctx lasted, or within 1 s if ctx had ended or
+// comes from this permit's Context, which Release ends. The release goes on in the background until the lease is over. Any
+// other error, as for want of a right, is returned at once, and the release goes on likewise. In every case the permit's
+// contexts have ended and it is no longer renewed. Later calls return the first one's result.
 func (x *Permit) Release(ctx context.Context) error {
 	x.cleanup.Stop()
 	return x.h.Release(ctx)
