@@ -20,7 +20,7 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// migrated is what the code of redisson.md's migrations finds: clients on an embedded server.
+// migrated makes what the code of redisson.md's migrations uses: clients on an embedded server.
 func migrated() (ctx context.Context, locks *rlock.Client, end func()) {
 	server := miniredis.NewMiniRedis()
 	server.ClockTTL(true)
@@ -57,7 +57,7 @@ func Example_fromRedisson() {
 
 	hold, err := locks.Reentrant("order:1").TryLock(ctx, 3*time.Second, 10*time.Second)
 	if errors.Is(err, rlock.ErrNotAcquired) {
-		return // somebody else has it
+		return // another owner has it
 	}
 	if err != nil {
 		log.Fatal(err)
@@ -133,7 +133,7 @@ func Example_fromRedislock() {
 	order := locks.Reentrant("order:1") // while redislock still runs: locks.Plain("order:1")
 	hold, err := order.TryLock(ctx, 0, 10*time.Second)
 	if errors.Is(err, rlock.ErrNotAcquired) {
-		return // somebody else has it
+		return // another owner has it
 	}
 	if err != nil {
 		log.Fatal(err)

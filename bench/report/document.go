@@ -153,8 +153,8 @@ func (p *page) ratioCell(k setting, peer, base string, m metric) string {
 func (p *page) head() {
 	f := p.s.file
 	p.say("# Benchmarks")
-	p.say("Written by `go run ./bench/report` from [results.csv](benchmarks/results.csv); every figure, also where redlatch is behind, comes from there.")
-	p.say("To do it again, on a machine with Go and a redis-server:")
+	p.say("`go run ./bench/report` writes this page from [results.csv](benchmarks/results.csv). Every figure comes from there, also where redlatch is behind.")
+	p.say("To repeat it on a machine with Go and a redis-server:")
 	p.say("```\ngo -C bench/peers run . -out ../../docs/benchmarks/results.csv && go run ./bench/report\n```")
 	rows := [][]string{}
 	for _, name := range []string{"date", "machine", "memory", "go", "server", "redlatch", "command", "rounds", "contended", "load before", "load after", "took", "incomplete"} {
@@ -169,13 +169,13 @@ func (p *page) head() {
 		}
 	}
 	p.table([]string{"", ""}, rows)
-	p.say("**How to read it.** Clients and server share the machine, and the machine was shared with other work (its load is in the table), so seconds and rates are not what yours will show; " +
-		"ratios within one table are what can be compared. Peers take turns, in another order in each round; the figures are medians over the rounds, [lowest .. highest] where that helps, " +
-		"and ratios are taken round by round before the median. Every measurement has a new server, and processes of its own. " +
-		"*Commands* are those the server ran for one operation, those inside scripts included, as `INFO commandstats` counts them; the INCR under a contended lock is not counted. " +
-		"*Jain* is Jain's fairness index over all workers: 1 if all got the same, 1/n if one got everything. A wait that was still going on at the end counts with what it had lasted.")
-	p.say("While it is measured it is checked: the processes share a page of memory in which each sees who is inside the lock, and a counter that only the lock protects. " +
-		"[What was found](#what-went-wrong) is at the end.")
+	p.say("**How to read it.** Clients and server share the machine, and the machine did other work too (its load is in the table). So your times and rates will differ. " +
+		"Compare ratios within one table. The peers run in another order in each round. The figures are medians over the rounds, some with [lowest .. highest]. " +
+		"Ratios are taken in each round, before the median. Every measurement has a new server, and processes of its own. " +
+		"*Commands* are the commands that the server ran for one operation, including those inside scripts, as `INFO commandstats` counts them. The INCR under a contended lock is not counted. " +
+		"*Jain* is Jain's fairness index over all workers: 1 if all got the same, 1/n if one got everything. A wait that had not ended at the end of the measurement counts with the time until then.")
+	p.say("The measurement also checks mutual exclusion: the processes share a page of memory that shows which of them are inside the lock, and a counter that only the lock protects. " +
+		"[What it found](#what-went-wrong) is at the end.")
 }
 
 // goal is one line of what the project wants to reach.
@@ -247,13 +247,13 @@ func (p *page) goals() {
 	if len(all) == 0 {
 		return
 	}
-	p.say("## What is wanted, and what was reached")
+	p.say("## Goals")
 	var rows [][]string
 	for _, g := range all {
 		rows = append(rows, []string{g.what, g.want, g.got, g.reached})
 	}
-	p.table([]string{"", "wanted", "measured", "reached"}, rows)
-	p.say("With 2 workers the rate says nothing: each stays away for a millisecond after its release, and that is nearly all of the time. With many workers the waits of the slowest peers are cut short by the end of the measurement, which flatters them in the comparison of p99.")
+	p.table([]string{"", "goal", "measured", "reached"}, rows)
+	p.say("With 2 workers the rate says little: each worker pauses for a millisecond after its release, and that is nearly all of the time. With many workers the end of the measurement cuts off the waits of the slowest peers, so their p99 looks better than it is.")
 }
 
 // most is the highest number of processes that contended was measured with.
@@ -270,8 +270,8 @@ func (p *page) uncontended() {
 	if len(settings) == 0 {
 		return
 	}
-	p.say("## Nobody else wants it")
-	p.say("Lock and unlock, each goroutine on a lock of its own. *%s* are the two script calls that redlatch sends, recorded and sent again by a program that does nothing else: the floor. "+
+	p.say("## Uncontended")
+	p.say("Lock and unlock, each goroutine on a lock of its own. *%s* are the two script calls that redlatch sends, recorded and sent again by a program that does nothing else. That is the floor. "+
 		"*%s* are the two smallest scripts that lock and unlock safely.", floor, setnx)
 	for _, k := range settings {
 		var all []bar
@@ -285,7 +285,7 @@ func (p *page) uncontended() {
 				all = append(all, bar{peer, v, times(v.median) + "  " + p.cell(k, peer, p50, duration)})
 			}
 		}
-		title := "Lock and unlock, nobody else wants it: " + goroutines(k)
+		title := "Lock and unlock, uncontended: " + goroutines(k)
 		p.chart(fmt.Sprintf("uncontended-%d.svg", k.workers), title, bars(title, "p50 over that of the same two script calls sent raw; shorter is better; line: lowest to highest round", all, false))
 		var rows [][]string
 		for _, peer := range order {
@@ -303,10 +303,10 @@ func (p *page) contended() {
 	if len(settings) == 0 {
 		return
 	}
-	p.say("## Everybody wants it")
-	p.say("All workers want one lock; under it one INCR, after it a worker stays away for a millisecond. Without that pause a lock that lets its last holder take it again at once looks best: " +
-		"the rates of the peers that poll come from it even so, as their fairness and their p99 show. *From asking to holding* is what p50, p99 and the longest are of; " +
-		"least and most are what single workers got. A wait with a > was cut short by the end of the measurement.")
+	p.say("## Contended")
+	p.say("All workers want one lock. A worker does one INCR under the lock, and pauses for a millisecond after it. Without that pause a lock that its last holder can take again at once looks best. " +
+		"Even with it the rates of the polling peers come from that, as their fairness and their p99 show. p50, p99 and longest are times from asking to holding. " +
+		"Least and most are the acquisitions of single workers. A wait with a > was cut off by the end of the measurement.")
 	byProcs := map[int][]setting{}
 	procs := p.most()
 	for _, k := range settings {
@@ -384,8 +384,8 @@ func (p *page) handover() {
 	if len(settings) == 0 {
 		return
 	}
-	p.say("## From one to the next")
-	p.say("From the call of unlock to the waiter holding the lock; the waiter has waited for 15 to 115 ms, at random. *%s* asks again and again without a pause, which is the quickest way to be first and the dearest one.", setnx)
+	p.say("## Hand-over")
+	p.say("The time from the call of unlock until the waiter holds the lock. The waiter has waited for 15 to 115 ms, at random. *%s* asks again and again without a pause, which is the fastest way and the most expensive one.", setnx)
 	for _, k := range slices.Backward(settings) { // two clients first: the goal is about them
 		where := "the waiter is of another client"
 		if k.workers == 1 {
@@ -415,8 +415,8 @@ func (p *page) handover() {
 func (p *page) crash() {
 	for _, k := range p.s.settings("crash") {
 		p.say("## The holder is killed")
-		p.say("A process that holds %d locks is killed while another one waits for them all. Until then a lock lasts as long as its lease says, so what a peer can do well is to be there when it ends: "+
-			"*late* is the time from the lease's end, as the holder's side saw it, to the lock in the waiter's hand. A lease that is a little shorter than was asked for makes it negative.", k.workers)
+		p.say("A process that holds %d locks is killed while another one waits for all of them. A lock lasts until the end of its lease, so a good peer acquires it soon after that: "+
+			"*late* is the time from the lease's end, as the holder's side saw it, until the waiter holds the lock. It is negative if the lease was a little shorter than requested.", k.workers)
 		late := func(r results.Row) (float64, bool) {
 			left, ok := r.Value("left_ms")
 			return r.P50/1000 - left, ok && r.P50 >= 0
@@ -432,9 +432,9 @@ func (p *page) crash() {
 
 func (p *page) renewal() {
 	for _, k := range p.s.settings("renewal") {
-		p.say("## Locks that are only held")
-		p.say("One process holds %d locks and does nothing. *Scripts* and *commands* are what one lock costs the server in the time of one lease, so that leases of any length compare. "+
-			"Memory is heap and stacks in use. Peers that leave renewing to their caller (redsync, redislock) are not here.", k.workers)
+		p.say("## Held locks")
+		p.say("One process holds %d locks and does nothing. *Scripts* and *commands* are the cost of one lock for the server during one lease, so that leases of any length can be compared. "+
+			"Memory is heap and stacks in use. Peers that leave renewals to their caller (redsync, redislock) are not in this table.", k.workers)
 		var rows [][]string
 		var all []bar
 		for _, peer := range p.s.in(k) {
@@ -465,7 +465,7 @@ func (p *page) claims() {
 		return
 	}
 	p.say("## The first N win")
-	p.say("No Go library for this was found to compare with, so the others are what it is made of and what people write by hand. Claims are checked: as many units sold, and ordinals given, as claims granted.")
+	p.say("We found no Go library for this. So the others are the commands that it is made of, and what people write by hand. The claims are checked: units sold and ordinals given equal the claims granted.")
 	for _, k := range settings {
 		order := p.s.sorted(k, rate, true)
 		var all []bar

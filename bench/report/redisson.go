@@ -17,11 +17,11 @@ func (p *page) redisson() {
 		return
 	}
 	p.say("## Beside Redisson")
-	p.say("A run of its own ([redisson.csv](benchmarks/redisson.csv)): its figures are to be compared within it only. Redisson is asked through the small Java driver of the tests, a JVM for each client. " +
-		"JVMs are warmed up before anything counts, for six seconds each, beside each other on the processors that they share, so their code may still be under compilation. Hence two processes: with eight JVMs on two processors an earlier run got tens of acquisitions a second, which says more of the machine than of Redisson, and is not shown. " +
-		"*redisson's driver* asks a JVM to do nothing, twice, as locking and unlocking does: that much of Redisson's figures is the way there and back, which a Java program does not pay. " +
-		"Where all want one lock, it is added to each hold. The commands for an operation do not depend on how quick the client is, and are the surest thing here.")
-	p.say("Among the commands of Redisson's hand-overs are renewals: after a phase in which a client locks and unlocks thousands of times a second, as when it is warmed up, MONITOR shows version 4.7.0 renewing the few locks that are held then hundreds of times a second and more, for some seconds; after a short warm-up it was 29 commands for a hand-over.")
+	p.say("This is a separate run ([redisson.csv](benchmarks/redisson.csv)): compare its figures only with each other. Redisson runs in the small Java driver of the tests, with a JVM for each client. " +
+		"The JVMs warm up before the measurement, for six seconds, side by side on shared processors, so they may still compile code. That is why there are two processes: with eight JVMs on two processors an earlier run got tens of acquisitions a second, which measures the machine and not Redisson. " +
+		"*redisson's driver* asks a JVM to do nothing, twice, as a lock and an unlock do. That part of Redisson's figures is the way to the driver and back, which a Java program does not pay. " +
+		"In the contended runs it is added to each hold. The commands for an operation do not depend on the speed of the client. They are the most reliable figures here.")
+	p.say("The commands of Redisson's hand-overs include renewals. A warm-up locks and unlocks thousands of times a second. After it, MONITOR shows that version 4.7.0 renews the few locks that are held then hundreds of times a second, for some seconds. After a short warm-up a hand-over was 29 commands.")
 	var facts [][]string
 	for _, name := range []string{"date", "command", "rounds", "contended", "load before", "load after", "took"} {
 		if v := s.file.Fact(name); v != "" {
@@ -46,10 +46,10 @@ func (p *page) redisson() {
 				q.ratioCell(k, peer, ours, rate), q.cell(k, peer, commands, figure), q.cell(k, peer, serverCPU, duration),
 			})
 		}
-		p.table([]string{"nobody else wants it, " + goroutines(k), "p50", "over redlatch's", "p99", "rate", "over redlatch's", "commands", "server CPU"}, rows)
+		p.table([]string{"uncontended, " + goroutines(k), "p50", "over redlatch's", "p99", "rate", "over redlatch's", "commands", "server CPU"}, rows)
 	}
 	for _, k := range s.settings("contended") {
-		p.say("Everybody wants it, %d workers in %d %s:", k.workers, k.processes, plural(k.processes, "process", "processes"))
+		p.say("Contended, %d workers in %d %s:", k.workers, k.processes, plural(k.processes, "process", "processes"))
 		var rows [][]string
 		for _, peer := range s.sorted(k, p99, false) {
 			rows = append(rows, []string{
@@ -79,7 +79,7 @@ func (p *page) redisson() {
 		}
 	}
 	if broken == 0 {
-		p.say("Nobody let two in.")
+		p.say("No peer had two holders at the same time.")
 	} else {
 		p.say("**Mutual exclusion was broken**, %d times: see the file.", broken)
 	}

@@ -63,10 +63,10 @@ func (p *page) behind() {
 	}
 	p.say("## Where others are better")
 	if len(rows) == 0 {
-		p.say("In nothing that was measured in this run.")
+		p.say("In no figure of this run.")
 		return
 	}
-	p.say("Every figure of this page in which a peer is ahead of redlatch by more than 2 %%, the raw floors aside. The p50 of a peer that polls is low because whoever has just had the lock finds it free, and has it again; its p99 is those who slept.")
+	p.say("Every figure of this page in which a peer is ahead of redlatch by more than 2 %%, without the raw floors. The p50 of a polling peer is low because the last holder finds the lock free and takes it again. Its p99 shows the workers that slept.")
 	p.table([]string{"", "", "redlatch", "better"}, rows)
 }
 
@@ -99,10 +99,10 @@ func (p *page) wrong() {
 	}
 	p.say("## What went wrong")
 	if len(order) == 0 {
-		p.say("Nothing: no peer let two in, none reported an error.")
+		p.say("Nothing: no peer had two holders at the same time, and none reported an error.")
 		return
 	}
-	p.say("Nobody injected faults here and no lock was held for longer than its lease, so a peer that is not in this table has not been cleared of anything.")
+	p.say("No faults were injected here, and no lock was held for longer than its lease. So this table does not prove that a peer which is not in it is safe.")
 	var rows [][]string
 	for _, e := range order {
 		rows = append(rows, []string{e.where, bold(e.peer), e.what, fmt.Sprintf("%d", seen[e])})
@@ -111,10 +111,10 @@ func (p *page) wrong() {
 }
 
 func (p *page) peers() {
-	p.say("## Who was measured")
-	p.say("Module versions are the newest that build with the Go version of this repository. A client for each process; go-redis clients may have 64 connections. " +
-		"They do not promise the same: redsync is made for several independent servers and is used with one here, which costs it a goroutine for each call; " +
-		"etcd gives consensus and fencing and is here to show another family's price; only redlatch, rueidislock, go-redisson and etcd renew leases by themselves; only etcd and redlatch queue their waiters.")
+	p.say("## What was measured")
+	p.say("Module versions are the newest that build with the Go version of this repository. Each process has one client. go-redis clients may have 64 connections. " +
+		"The peers do not promise the same. redsync is made for several independent servers and is used with one here, which costs it a goroutine for each call. " +
+		"etcd gives consensus and fencing, and shows the price of that. Only redlatch, rueidislock, go-redisson and etcd renew leases by themselves. Only etcd and redlatch queue their waiters.")
 	var rows [][]string
 	for _, name := range p.s.peers {
 		if v := p.s.file.Fact("peer " + name); v != "" {
