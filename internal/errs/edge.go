@@ -1,6 +1,6 @@
 package errs
 
-// Edge gives an error that a package returns the package's name in front, once: what it wrapped before stays as it is.
+// Edge returns err with the name of the package that returns it in front. An error that has one already stays as it is.
 func Edge(pkg string, err error) error {
 	if _, done := err.(*edged); done || err == nil {
 		return err

@@ -1,6 +1,5 @@
-// Package errs holds the error values that more than one public package returns. Each is one value,
-// re-exported under the same name wherever it can come out, so errors.Is gives the same answer whichever
-// package the caller imported.
+// Package errs holds the error values that more than one public package returns. Each is one value, exported again under the same
+// name by every package that can return it, so errors.Is gives the same answer whichever package the caller imported.
 package errs
 
 import (
@@ -9,10 +8,10 @@ import (
 	"fmt"
 )
 
-// Three families: contended (somebody else has it), lost (you had it), unknown (sent, no reply seen).
-// The rest are refusals and failures of the environment.
+// There are three families: contended (another owner has it), lost (the caller had it), and unknown (the request was sent, and no
+// reply was seen). The rest are refusals, and failures of the environment.
 var (
-	// ErrNotAcquired: contended. Somebody else held it for as long as the caller was willing to wait.
+	// ErrNotAcquired: contended. Another owner held it for as long as the caller was willing to wait.
 	ErrNotAcquired = errors.New("not acquired")
 	// ErrLost: the caller held it and no longer does: the lease ran out, or the key was removed or taken over.
 	ErrLost = errors.New("lost")
@@ -22,33 +21,33 @@ var (
 	ErrMaxHold = errors.New("held longer than MaxHold")
 	// ErrUnavailable: the server did not run the request; nothing changed there.
 	ErrUnavailable = errors.New("redis unavailable")
-	// ErrUnknownOutcome: the request was sent and its reply never seen; it may or may not have run.
+	// ErrUnknownOutcome: the request was sent and its reply was never seen; it may have run, or not, or may run yet.
 	ErrUnknownOutcome = errors.New("outcome unknown")
 	// ErrDenied: the server does not know the user, or the user lacks a right.
 	ErrDenied = errors.New("denied")
 	// ErrNotReplicated: too few replicas confirmed a grant in time; it was taken back.
 	ErrNotReplicated = errors.New("not replicated")
-	// ErrReentry: the owner holds it already, and may not twice.
+	// ErrReentry: the owner holds it already, and cannot hold it twice.
 	ErrReentry = errors.New("held already by this owner")
 	// ErrClosed: the client, hub or subscription was closed.
 	ErrClosed = errors.New("closed")
 	// ErrInvalidName: a name that cannot be used; nothing was sent.
 	ErrInvalidName = errors.New("invalid name")
-	// ErrInvalidOption: an option or argument outside its bounds; nothing was sent.
+	// ErrInvalidOption: an option or argument is outside its bounds; nothing was sent.
 	ErrInvalidOption = errors.New("invalid option")
 	// ErrWrongType: the key holds a value of another type; nothing was changed.
 	ErrWrongType = errors.New("key holds another type")
-	// ErrOverwritten is ErrLost of a claim in whose key somebody has put something else: ErrWrongType, too.
+	// ErrOverwritten is ErrLost for a lease whose key was overwritten with another type: it is ErrWrongType, too.
 	ErrOverwritten = fmt.Errorf("%w: %w", ErrLost, ErrWrongType)
 )
 
-// InvalidOption builds the refusal of one field: which, what it was, and what it must be.
+// InvalidOption returns the refusal of one field, with its value and what it must be.
 func InvalidOption(field string, value any, must string) error {
 	return fmt.Errorf("%w: %s is %v, must be %s", ErrInvalidOption, field, value, must)
 }
 
-// Ended is why ctx ended: its error, and its cause where the caller set one that says more. Both hold for errors.Is. nil
-// while ctx lasts.
+// Ended returns why ctx ended: its error and, where the caller set one that says more, its cause. errors.Is finds both. It returns
+// nil while ctx lasts.
 func Ended(ctx context.Context) error {
 	err, why := ctx.Err(), context.Cause(ctx)
 	if why == nil || errors.Is(why, err) {

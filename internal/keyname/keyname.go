@@ -1,5 +1,5 @@
-// Package keyname builds and checks the names of keys and channels by Redisson's rules, so that Java and Go
-// processes meet on the same ones.
+// Package keyname builds and checks the names of keys and channels by Redisson's rules, so that Java and Go processes use the same
+// ones.
 package keyname
 
 import (
@@ -13,15 +13,14 @@ import (
 // MaxLen is the longest key accepted, in bytes. Redis takes far more; a name this long is a bug at the caller.
 const MaxLen = 64 << 10
 
-// Check reports, as an error wrapping errs.ErrInvalidName, why key cannot be the main key of an object.
+// Check returns nil if key can be the main key of an object, and otherwise an error that wraps errs.ErrInvalidName and says why not.
 //
-// A name is text that every program beside Redis can keep: logs, labels of metrics, columns of a database, of which
-// PostgreSQL's take no NUL byte.
+// A name is text that other programs can keep, too: logs, labels of metrics, columns of a database. Those of PostgreSQL take no
+// NUL byte.
 //
-// Redisson wraps a name in braces only if it contains no '{', so three shapes put the derived keys of one object
-// into another Cluster slot than its main key, where every script on both fails: an opening brace that is never
-// closed, an empty pair that comes first, and a closing brace in a name without an opening one (the derived
-// {a}b} hashes as "a").
+// Redisson wraps a name in braces only if it contains no '{'. So three shapes put the derived keys of one object into another
+// Cluster slot than its main key, where every script on both fails: an opening brace that is never closed, an empty pair that
+// comes first, and a closing brace in a name without an opening one (the derived {a}b} hashes as "a").
 func Check(key string) error {
 	switch {
 	case key == "":
@@ -49,7 +48,7 @@ func Check(key string) error {
 	return nil
 }
 
-// Prefix is Redisson's prefixName: "p:{n}", or "p:n" where n brings its own braces.
+// Prefix is Redisson's prefixName: "p:{n}", or "p:n" if n has braces of its own.
 func Prefix(p, n string) string {
 	if strings.IndexByte(n, '{') >= 0 {
 		return p + ":" + n
@@ -57,7 +56,7 @@ func Prefix(p, n string) string {
 	return p + ":{" + n + "}"
 }
 
-// Suffix is Redisson's suffixName: "{n}:s", or "n:s" where n brings its own braces.
+// Suffix is Redisson's suffixName: "{n}:s", or "n:s" if n has braces of its own.
 func Suffix(n, s string) string {
 	if strings.IndexByte(n, '{') >= 0 {
 		return n + ":" + s
@@ -65,8 +64,8 @@ func Suffix(n, s string) string {
 	return "{" + n + "}:" + s
 }
 
-// Slot is the Cluster hash slot of key: CRC16 (XMODEM) of its hash tag, or of all of it, modulo 16384
-// (Redis Cluster specification, "Hash tags").
+// Slot returns the Cluster hash slot of key: CRC16 (XMODEM) of its hash tag, or of the whole key, modulo 16384 (Redis Cluster
+// specification, "Hash tags").
 func Slot(key string) uint16 {
 	if i := strings.IndexByte(key, '{'); i >= 0 {
 		if j := strings.IndexByte(key[i+1:], '}'); j > 0 {

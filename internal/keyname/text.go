@@ -11,7 +11,7 @@ import (
 // MaxText is the longest text accepted that names something within an object, in bytes: a claimant, an id, the key of a limit.
 const MaxText = 1024
 
-// Required is Text for what may not be empty.
+// Required is Text for a text that must not be empty.
 func Required(what, text string) error {
 	if text == "" {
 		return fmt.Errorf("%w: the %s is empty", errs.ErrInvalidName, what)
@@ -19,8 +19,8 @@ func Required(what, text string) error {
 	return Text(what, text)
 }
 
-// Text is the check of any text that becomes part of a key or a record: what no database and no JSON could hold
-// as it is does not go into Redis either. PostgreSQL refuses a NUL byte, so one such entry would block a ledger for good.
+// Text checks a text that becomes part of a key or a record. A text that a database or JSON cannot hold as it is, is refused:
+// PostgreSQL takes no NUL byte, so one such entry would block a ledger for good.
 func Text(what, text string) error {
 	switch {
 	case len(text) > MaxText:
@@ -33,8 +33,9 @@ func Text(what, text string) error {
 	return nil
 }
 
-// Braced is the prefix of the keys of an object with several of them, rc:{full}, where full is prefix and name; what says which
-// object that is. The error says why there is none.
+// Braced returns the prefix of the keys of an object that has several: rc:{full}, where full is prefix and name. what is the kind of
+// object, for the error, which says why the name cannot be used. Names have no braces of their own: the keys are held together
+// by those of the prefix.
 func Braced(prefix, name, what string) (key string, err error) {
 	switch full := prefix + name; {
 	case name == "":

@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// batchSize bounds the server time of one renewal call: 128 keys are some 100 µs.
+	// batchSize bounds the server time of one renewal call: 128 keys take some 100 µs.
 	batchSize = 128
 	// maxFlights bounds the renewal calls under way, and so the engine's goroutines.
 	maxFlights = 32
-	// earliest bounds how much too early a renewal may go, to travel with others.
+	// earliest bounds how much too early a renewal may be sent, together with others.
 	earliest = 100 * time.Millisecond
 	// tick is how often the wall clock is looked at while anything is held.
 	tick = time.Second
-	// wallJump is how far the wall clock may run ahead of the monotonic one between two looks before it is taken for
-	// a suspended machine, whose leases ran on while its monotonic clock stood still. Beside it wallSlew of the time between
-	// the looks: a clock that is corrected gently runs up to 500 ppm fast, and nobody looks while nothing is held.
+	// wallJump is how far the wall clock may run ahead of the monotonic one between two looks before the machine is taken to
+	// have been suspended: its leases ran on while its monotonic clock stood still. A wallSlew-th of the time between the looks
+	// is added: a clock that is corrected gently runs up to 500 ppm fast, and while nothing is held there are no looks.
 	wallJump = 500 * time.Millisecond
 	wallSlew = 1000
 )
@@ -69,8 +69,9 @@ type Engine struct {
 	slept    time.Duration
 }
 
-// entry is the key of the watchdog map: connectionID:key. The id is a handle, one word, because a held lock is to cost less
-// than 1 KiB; TestManyHeldLocksCostLittle in rlock shows what it costs.
+// entry is the key of the watchdog map: connectionID:key. There is one entry for each process and name, with the leases of all
+// owners there. The id is a handle of one word, because a held lock must cost less than 1 KiB; TestManyHeldLocksCostLittle in
+// rlock shows what it costs.
 type entry struct {
 	connection unique.Handle[string]
 	key        string
@@ -87,8 +88,8 @@ type Config struct {
 	Log          *slog.Logger
 	// Watch, if set, observes the invalidations of Client: used in a Cluster, see tracker.
 	Watch func(fn func(keys []string)) (stop func(), observed bool)
-	// Replicas > 0: a renewal counts as confirmed only when so many replicas have it within ReplicasWait. Otherwise a
-	// failover could bring back the shorter lease of before.
+	// Replicas > 0: a renewal counts as confirmed only if so many replicas have it within ReplicasWait. Otherwise a failover could
+	// bring back the shorter lease of before.
 	Replicas     int
 	ReplicasWait time.Duration
 	Heartbeats   Heartbeats
@@ -193,9 +194,11 @@ func (e *Engine) All() []*Lease {
 	return slices.Clone(e.due)
 }
 
-// wakeBy has the goroutine look again by t. Called with mu held. Removing a lease leaves an early wake-up behind, also
-// if it was removed before the goroutine got to look: lock and unlock in a loop then disturb it every trackAfter or so,
-// not every time.
+// wakeBy has the goroutine look again by t. Called with mu held.
+//
+// The wake-up outlives the lease for which it was set, also if the lease is removed before the goroutine looks. Otherwise lock and
+// unlock in a loop would wake the goroutine every time: it finds nothing, goes to sleep for an hour, and the next lease has to
+// wake it again. So they disturb it every trackAfter or so (TestAddingAndRemovingInALoopLeavesTheWatchdogAsleep).
 func (e *Engine) wakeBy(t instant) {
 	if !e.wakeAt.IsZero() && t.Before(e.wakeAt) {
 		e.wakeAt, e.asked = 0, t
@@ -221,7 +224,7 @@ func (e *Engine) run() {
 	}
 }
 
-// pass ends what is over, sends what is due, and returns how long it is until it should look next.
+// pass ends what is over, sends what is due, and returns how long to sleep until the next look.
 func (e *Engine) pass() time.Duration {
 	e.mu.Lock()
 	wall, mono, ahead := e.clocks()
@@ -258,7 +261,7 @@ func (e *Engine) pass() time.Duration {
 	return next.Sub(now)
 }
 
-// jump has every lease renewed or asked about now, because the machine may have slept for so long; see the package comment.
+// jump has every lease renewed or asked about now, because the machine may have slept for so long: see the package comment.
 // Called with mu held.
 func (e *Engine) jump(now instant, slept time.Duration) {
 	e.woke, e.slept = now, slept
@@ -304,7 +307,7 @@ func (e *Engine) takeDue(now instant) (ended []event, batches map[batchKey][]ask
 	return ended, batches
 }
 
-// event is what happened to a lease: nil, or why it ended or was not renewed.
+// event is what happened to a lease: err is nil, or why it ended or was not renewed.
 type event struct {
 	lease *Lease
 	err   error

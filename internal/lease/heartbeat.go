@@ -20,13 +20,14 @@ var (
 	lookScript = script.Load("look at a heartbeat", lua, "heartbeat_look")
 )
 
-// Heartbeats let others take over from a process that is gone before its leases are over, without taking anything from
-// one that is not: while anything is held a key's expiry is moved on every Interval, and a hold is trusted until
+// Heartbeats let others take over from a process that is gone before its leases are over, and take nothing from a process that is
+// there. While anything is held a key's expiry is moved on every Interval, and a hold is trusted until
 //
 //	(monotonic time before the last confirmed beat was sent, or since when it may have existed) + Trust - Margin(Trust)
 //
-// if its lease does not end before, and for good: a beat that is confirmed after that does not bring it back. Whoever wants to take over has to see the hold, and the key unchanged or missing, for
-// Trust by its own clock, and then to find the hold still there:
+// unless its lease ends before. It ends for good: a beat that is confirmed after that does not bring it back. A process that wants
+// to take over has to see the hold, and the key unchanged or missing, for Trust by its own clock, and then has to find the hold
+// still there:
 //
 //	holder                              the other
 //	beat sent at s, confirmed
@@ -35,10 +36,11 @@ var (
 //	s + Trust - Margin: the hold is over
 //	                                    sees that beat at r + Trust or later: removes the hold
 //
-// It is the change that counts, not that the key is gone: one that expired early, because the server's clock stepped or
-// somebody deleted it, is there again with the next beat. And it counts for each hold from when that was first seen: a
-// process that holds nothing does not beat. It may have been seen from when the server may first have granted it, which is
-// before the call that said so if others were sent earlier. Neither side compares its clock with the other's, or with the server's.
+// The change counts, not whether the key exists: a key that expired early, because the server's clock stepped or because it was
+// deleted, is there again with the next beat. It counts for each hold from when the hold was first seen, because a process that
+// holds nothing does not beat. A hold may have been seen since the server may first have granted it; if requests were sent
+// before the one that was answered, that is before that one. Neither side compares its clock with the other's, or with the
+// server's.
 //
 // The idea of watching a version that its owner keeps changing is that of the Amazon DynamoDB lock client.
 type Heartbeats struct {
@@ -46,17 +48,19 @@ type Heartbeats struct {
 	Trust    time.Duration
 	// Key is where the beats for the keys of one slot group (see SlotGroup) go.
 	Key func(group int) string
-	// Value is something about the process, for people.
+	// Value tells people something about the process.
 	Value string
 }
 
-// SlotGroups is in how many parts a Cluster's slots are divided for heartbeats: each has a key of its own, so that a node
-// that is down takes little more with it than its own locks, wherever slots move.
+// SlotGroups is the number of parts into which a Cluster's slots are divided for heartbeats. Each part has a key of its own, so that
+// a node that is down takes little more with it than its own locks, wherever slots move. The parts are fixed, not the nodes':
+// all processes agree on them though they see slots move at different times. A part's key may be on another node than a lock of
+// the part; that costs independence, not safety.
 const SlotGroups = 16
 
 const slots = 16384
 
-// SlotGroup is the part to which a key belongs.
+// SlotGroup returns the part to which a key belongs.
 func SlotGroup(cluster bool, key string) int {
 	if !cluster {
 		return 0
@@ -64,7 +68,7 @@ func SlotGroup(cluster bool, key string) int {
 	return int(keyname.Slot(key)) * SlotGroups / slots
 }
 
-// SlotGroupTag is a hash tag, the same for all processes, of the slots of a slot group.
+// SlotGroupTag returns a hash tag of the slots of a part, the same for all processes.
 func SlotGroupTag(group int) string {
 	for n := 0; ; n++ {
 		if tag := strconv.Itoa(n); SlotGroup(true, tag) == group {
@@ -86,13 +90,13 @@ type pulse struct {
 	began  instant // and when it was confirmed
 	next   instant // when one is to be sent
 	flying bool
-	failed bool          // the last one, and that was said
-	ends   instant       // no lease is over before this for want of beats
+	failed bool          // the last beat failed, and that was logged
+	ends   instant       // no lease ends before this for want of beats
 	slept  time.Duration // how much of the time since the beat the machine may have slept
 }
 
-// trusted is until when l may be relied on as far as beats go. A row of beats that began when l's time was over already
-// does nothing for it.
+// trusted returns until when l may be relied on as far as beats go. A row of beats that began when l's time was over does not help
+// l (TestAHeartbeatAfterAGapBringsNothingBack).
 func (h *heart) trusted(l *Lease) instant {
 	p, trust := &h.parts[l.group], h.trust()
 	end := l.asked.Add(trust)
@@ -121,7 +125,7 @@ func (e *Engine) over(l *Lease, now instant) bool {
 	return !now.Before(l.deadline) || e.heart != nil && !now.Before(e.heart.trusted(l))
 }
 
-// wake has beats sent at once after a sleep, which the others have counted as time without one.
+// wake has beats sent at once after a sleep, which the other processes have counted as time without a beat.
 func (h *heart) wake(now instant, slept time.Duration) {
 	for d := range h.parts {
 		if p := &h.parts[d]; p.leases > 0 {
@@ -145,8 +149,8 @@ func (h *heart) count(l *Lease, now instant) instant {
 	return min(p.ends, p.next)
 }
 
-// listen ends the leases that have been without a beat for too long, says which beats are to be sent, and when to look
-// again. Called with mu held.
+// listen ends the leases that were without a beat for too long, and returns which beats are to be sent, and when to look again.
+// Called with mu held.
 func (e *Engine) listen(now instant) (ended []*Lease, beats []int, next instant) {
 	h := e.heart
 	next = now.Add(time.Hour)
@@ -225,7 +229,7 @@ func (e *Engine) pulsate(group int) {
 	}()
 }
 
-// mute ends leases that had no beat for too long.
+// mute tells the holders of leases that were without a beat for too long.
 func (e *Engine) mute(ended []*Lease) {
 	for _, l := range ended {
 		e.log.Warn("redlatch: hold ended: no heartbeat was confirmed in time", "name", l.Name, "owner", l.Called())
@@ -233,14 +237,14 @@ func (e *Engine) mute(ended []*Lease) {
 	}
 }
 
-// Beat is what the others see of a process.
+// Beat is what other processes see of a process.
 type Beat struct {
 	expiry int64 // server ms; 0: there is none
 	Value  string
 }
 
-// Same reports whether there was no beat between seeing b and seeing a. Of servers that do not stop their clock for a
-// script the expiry is 1 ms off now and then.
+// Same reports whether there was no beat between seeing b and seeing a. On servers that do not stop their clock during a script the
+// expiry is 1 ms off now and then.
 func (a Beat) Same(b Beat) bool {
 	return a.expiry == 0 || b.expiry != 0 && max(a.expiry-b.expiry, b.expiry-a.expiry) <= 2
 }

@@ -13,57 +13,57 @@ import (
 type Lease struct {
 	Name string // as the user knows it
 	Key  string // on the server
-	// More are further keys of the lease, in Key's slot, for its renewal script. As many for every lease of one script; nil:
-	// none. It is a pointer because few leases have any, and a held lock is to cost little.
+	// More are further keys of the lease, in Key's slot, for its renewal script: as many for every lease of one script; nil: none.
+	// It is a pointer because few leases have any, and a held lock must cost little.
 	More  *[]string
 	Owner string // never used for another lease, so a lease's identity is its generation
 
 	// Renew extends the lease on the server; see the package comment for its form.
 	Renew *script.Script
-	// Untracked: others write the lease's keys all the time, so that a change there says nothing about the lease. It is
-	// only renewed, never looked at in between.
+	// Untracked: others write the lease's keys all the time, so that a change there says nothing about the lease. The lease is
+	// renewed, and never looked at in between.
 	Untracked bool
 	// Drift: the lease's deadline leaves room for what Redlock takes off for the drift of clocks, where Margin is less.
 	Drift bool
-	told  atomic.Bool // here, where it takes no room: a held lock is to cost little
-	// Ended is called when the lease is over without having been removed: errs.ErrLost, errs.ErrOverwritten or errs.ErrMaxHold,
-	// once; and with errs.ErrClosed by EndAll, which may be before that, and Stop. It must not block.
+	told  atomic.Bool // here, where it takes no room: a held lock must cost little
+	// Ended is called when the lease is over without having been removed: once with errs.ErrLost, errs.ErrOverwritten or
+	// errs.ErrMaxHold; and with errs.ErrClosed by Stop, and by EndAll, which may come before. It must not block.
 	Ended func(why error)
 
 	// Ctx is that of the acquisition, for Values; nil: none.
 	Ctx context.Context
 
-	// Of is what the lease belongs to, for callers that look it up. Where an owner is not text, Of has a method Shown() string,
-	// and that is what logs call it.
+	// Of is what the lease belongs to, for callers that look it up. Where an owner is not text, Of has a method Shown() string, by
+	// which logs call it.
 	Of any
 
-	// Longest is the longest that has been asked for: the server may keep the lease for so long from now, whatever is
-	// done. Once the lease is in use it is Engine.Longest's.
+	// Longest is the longest length that was asked for: the server may keep the lease for so long from now, whatever is done.
+	// Once the lease is in use, only Engine.Longest reads and changes it.
 	Longest time.Duration
 
 	beside   *Lease        // the next lease of the same key
 	length   time.Duration // of the renewals
 	deadline instant       // acting is safe until then, as far as the lease goes
-	sure     instant       // the same, even if the machine was asleep; less than deadline while the server has not answered since
-	heard    instant       // when the last confirmation of a lease was taken in
-	looked   instant       // when a look that found less was
-	asked    instant       // before the request was sent that was granted
+	sure     instant       // the same, even if the machine was asleep; before deadline while the server has not answered since
+	heard    instant       // when the last confirmation was taken in
+	looked   instant       // when the last look was that found less than was confirmed
+	asked    instant       // before the first request was sent that may have been granted
 	maxAt    instant       // MaxHold, zero: none
 	start    instant       // the renewal schedule is start + n*length/3
 	renewAt  instant
-	checkAt  instant       // when to look whether it is still held; zero: no reason to
-	short    time.Duration // the lease that the server has, if it is shorter than ours is to be: one renewal is due in any case
+	checkAt  instant       // when to look whether it is still held; zero: there is no reason to
+	short    time.Duration // the lease that the server has, if a hand-over wrote a shorter one: one renewal is due in any case
 	auto     int32         // how many handles want it renewed
-	retrying bool          // the last renewal failed; renewAt is a pause's end, not a point of the schedule
-	inFlight bool          // a renewal is under way; only its answer, or the deadline, is the next event
+	retrying bool          // the last renewal failed; renewAt is the end of a pause, not a point of the schedule
+	inFlight bool          // a renewal is under way; the next event is its answer, or the deadline
 	state    state
 	group    uint8   // see Heartbeats
 	next     instant // next event: renewal, deadline or MaxHold
 	index    int     // in the heap
 }
 
-// instant is a time on the monotonic clock, after an engine's base: a third of a time.Time, of which a lease has many.
-// The zero value is none.
+// instant is a time on the monotonic clock, after an engine's base: a third of a time.Time in size, and a lease has many. The zero
+// value is none.
 type instant time.Duration
 
 func (i instant) Before(j instant) bool       { return i < j }
@@ -81,14 +81,13 @@ const (
 	exceeded // ended by MaxHold: the server may still have it
 )
 
-// Margin is what is taken off a lease before it is trusted locally: half a percent, for clocks that run at different
-// rates (a poor quartz is a hundred times better), and up to 10 ms for what passes between looking at the clock and
-// acting on it.
+// Margin returns what is taken off a lease before it is trusted locally: half a percent for clocks that run at different rates (a
+// poor quartz is a hundred times better), and up to 10 ms for what passes between looking at the clock and acting on it.
 func Margin(length time.Duration) time.Duration {
 	return length/200 + min(length/10, 10*time.Millisecond)
 }
 
-// margin is what is taken off a length of the lease.
+// margin is Margin, or more for a lease with Drift.
 func (l *Lease) margin(length time.Duration) time.Duration {
 	m := Margin(length)
 	if l.Drift {
@@ -97,16 +96,8 @@ func (l *Lease) margin(length time.Duration) time.Duration {
 	return m
 }
 
-// keys are all keys of the lease.
-func (l *Lease) keys() []string {
-	if l.More == nil {
-		return []string{l.Key}
-	}
-	return append([]string{l.Key}, *l.More...)
-}
-
-// Values is a context with the values of the acquisition and without its end, for what happens to the lease while nobody
-// calls.
+// Values returns a context with the values of the acquisition and without its end, for what happens to the lease outside of any
+// call.
 func (l *Lease) Values() context.Context {
 	if l.Ctx == nil {
 		return context.Background()
@@ -114,7 +105,7 @@ func (l *Lease) Values() context.Context {
 	return context.WithoutCancel(l.Ctx)
 }
 
-// Called is what logs call the owner.
+// Called returns the name by which logs call the owner.
 func (l *Lease) Called() string {
 	if of, ok := l.Of.(interface{ Shown() string }); ok {
 		return of.Shown()
@@ -139,13 +130,13 @@ func (l *Lease) schedule() {
 	}
 }
 
-// Tell reports whether this is the first time that it is asked: an observer is told of an end once, which Ended is not.
+// Tell reports whether this is the first call: Ended may be called twice, and an observer is told once.
 func (l *Lease) Tell() bool { return l.told.CompareAndSwap(false, true) }
 
 // doubted reports whether the lease may end before the deadline, because the machine may have been asleep.
 func (l *Lease) doubted() bool { return l.sure.Before(l.deadline) }
 
-// term is the lease that the server has: how much time there is for trying.
+// term returns the length of the lease that the server has: how much time there is for tries.
 func (l *Lease) term() time.Duration {
 	if l.short > 0 {
 		return l.short
@@ -153,17 +144,17 @@ func (l *Lease) term() time.Duration {
 	return l.length
 }
 
-// howLong is the length that a look asks for. A look says how long the lease has left. It writes nothing, and so causes no
+// howLong is the length that a look asks for. The answer is how long the lease has left. A look writes nothing, and so causes no
 // invalidation of its own.
 const howLong = -time.Millisecond
 
-// wanted reports whether a call about l should go out at now, and the length it should ask for: howLong for a look.
+// wanted reports whether a call about l should be sent at now, and the length that it should ask for: howLong for a look.
 func (l *Lease) wanted(now instant) (length time.Duration, ok bool) {
 	if l.inFlight {
 		return 0, false
 	}
-	// What is due soon goes with the rest: otherwise every lease is a batch of its own. Not so a retry, whose pause
-	// may be shorter than that.
+	// What is due soon goes with the rest: otherwise every lease would be a batch of its own. Not so a retry, whose pause may be
+	// shorter than that: it would be due at once, and a server that refuses quickly would be asked in a busy loop.
 	renewBy, checkBy := now, now
 	if !l.retrying {
 		renewBy, checkBy = now.Add(min(l.length/100, earliest)), now.Add(earliest/10)
@@ -179,7 +170,7 @@ func (l *Lease) wanted(now instant) (length time.Duration, ok bool) {
 	return 0, false
 }
 
-// retry has what was asked for asked for again at that time.
+// retry plans the same request again for that time.
 func (l *Lease) retry(at instant, length time.Duration) {
 	l.retrying = true
 	if length > 0 {
@@ -189,9 +180,9 @@ func (l *Lease) retry(at instant, length time.Duration) {
 	}
 }
 
-// plan sets the next renewal to the first point of the absolute schedule after now, and after the one that was
-// planned, which may just have been done a little early. Renewals that are late do not push the later ones back:
-// delays of a few milliseconds each would add up until a lease runs out.
+// plan sets the next renewal to the first point of the absolute schedule after now, and after the one that was planned, which may
+// just have been made a little early. A late renewal does not push the later ones back: delays of a few milliseconds each would
+// add up until a short lease runs out (TestRenewalsKeepToTheirScheduleHoweverSlowTheyAre).
 func (l *Lease) plan(now instant) {
 	after := now
 	if l.renewAt.After(after) {

@@ -8,17 +8,18 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// Add registers l, granted by a request sent at sent, or by an earlier one since asked, whose answer was not seen. maxHold
-// 0 is none. It reports false, and registers nothing, if l is over already.
+// Add registers l, which was granted by a request sent at sent, or by an earlier one, not before asked, whose answer was not seen.
+// maxHold 0: there is no limit. It reports false, and registers nothing, if l is over already. It is called before the
+// acquisition returns, so that no hold is ever without its watchdog.
 func (e *Engine) Add(l *Lease, asked, sent time.Time, length time.Duration, auto bool, maxHold time.Duration) bool {
 	l.start, l.asked = e.at(sent), e.at(asked)
 	return e.add(l, sent, length, length, auto, maxHold)
 }
 
-// AddHanded is Add for a lease that was handed over: granted at any time from sent to now, with a length of written on the
-// server, which is renewed once to its full length after a third of that, also if the lease is not auto.
+// AddHanded is Add for a lease that was handed over: granted at any time from sent to now, with a length of written on the server.
+// After a third of that it is renewed once, to its full length, also if it is not auto.
 func (e *Engine) AddHanded(l *Lease, sent time.Time, written, length time.Duration, auto bool, maxHold time.Duration) bool {
-	// What is safe counts from sent, which may be long ago; all else from now.
+	// The deadline counts from sent, which may be long ago; everything else counts from now.
 	l.start, l.asked = e.now(), e.at(sent)
 	if written < length {
 		l.short, l.renewAt = written, e.at(sent).Add(written/3)
@@ -72,7 +73,9 @@ func (e *Engine) Auto(l *Lease, length time.Duration) bool {
 	if l.state != registered {
 		return false
 	}
-	// While the raise after a hand-over is due, nothing else says which lease it is to be raised to, and when.
+	// While the renewal after a hand-over is due, only l.length says to what the lease is raised, and renewAt when: a re-entry
+	// neither puts it off nor changes the length, unless its own lease is longer
+	// (TestAReentryBeforeTheRaiseDoesNotForgetTheLeaseOfTheHoldItEnters).
 	if length > l.length || l.auto == 0 && l.short == 0 {
 		l.length = length
 	}
@@ -138,8 +141,7 @@ func (e *Engine) why(l *Lease) error {
 	return nil
 }
 
-// Lost ends l with why, errs.ErrLost or errs.ErrOverwritten, because the server said so. It reports false if l was over
-// already.
+// Lost ends l with why, errs.ErrLost or errs.ErrOverwritten, because the server said so. It reports false if l was over before.
 func (e *Engine) Lost(l *Lease, why error) bool {
 	e.mu.Lock()
 	live := l.state == registered
@@ -169,7 +171,7 @@ func (e *Engine) remove(l *Lease) {
 	case l.beside != nil:
 		e.entries[at] = l.beside
 	default:
-		delete(e.entries, at) // a name nobody holds costs nothing
+		delete(e.entries, at) // a name that is not held costs nothing
 	}
 	l.beside = nil
 }
@@ -182,8 +184,8 @@ func (e *Engine) Longest(l *Lease, d time.Duration) time.Duration {
 	return l.Longest
 }
 
-// EndAll tells the holders of everything registered that their hold is over, without letting go of it: it stays
-// renewed until it is removed or the engine stops.
+// EndAll tells the holders of all registered leases that they are over, and goes on renewing each lease until it is removed or
+// the engine stops.
 func (e *Engine) EndAll(why error) {
 	e.mu.Lock()
 	all := slices.Clone(e.due)

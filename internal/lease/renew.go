@@ -4,8 +4,6 @@ import (
 	"container/heap"
 	"context"
 	"errors"
-	"strconv"
-	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -17,18 +15,19 @@ import (
 // asked is one lease in a call.
 type asked struct {
 	*Lease
-	length time.Duration // asked for: howLong for a look
+	length time.Duration // that is asked for: howLong for a look
 	term   time.Duration // the lease's length, whatever is asked for
 }
 
+// batchKey is what the leases of one call have in common.
 type batchKey struct {
 	script    *script.Script
 	slot      uint16
 	untracked bool
 }
 
-// send renews one batch on a goroutine of its own, so that the clock is never held up by the network. Without a free
-// slot the batch is put back, to be retried within moments.
+// send renews one batch on a goroutine of its own, so that the network never holds up the clock. Without a free place among
+// maxFlights the batch is put back, to be tried again within moments.
 func (e *Engine) send(batch []asked) {
 	select {
 	case e.flight <- struct{}{}:
@@ -47,7 +46,7 @@ func (e *Engine) send(batch []asked) {
 		for _, a := range batch {
 			shortest = min(shortest, a.term)
 		}
-		// two tries fit between the moment a renewal is due and half of what is left of the lease
+		// two tries fit between the moment at which a renewal is due and half of what is left of the lease
 		ctx, cancel := context.WithTimeout(e.ctx, shortest/6)
 		defer cancel()
 		e.deliver(ctx, conn, batch)
@@ -65,15 +64,12 @@ func (e *Engine) deliver(ctx context.Context, conn script.Conn, batch []asked) {
 	sent := time.Now()
 	verdicts, err := e.ask(ctx, conn, batch[0].Renew, keys, args, len(batch))
 	var re *rueidis.RedisError
-	if apart := errors.As(err, &re) && re.IsTryAgain(); apart && len(batch) > 1 {
-		// All at the same time: one may be at a node that does not answer. Their number is bounded with the batch's.
-		var wg sync.WaitGroup
-		for i := range batch {
-			wg.Go(func() { e.deliver(ctx, conn, batch[i:i+1]) })
-		}
-		wg.Wait()
+	apart := errors.As(err, &re) && re.IsTryAgain() // their slot is being migrated: see keys.go
+	switch {
+	case apart && len(batch) > 1:
+		e.deliverEach(ctx, conn, batch)
 		return
-	} else if apart && len(keys) > 1 {
+	case apart && len(keys) > 1:
 		sent = time.Now()
 		verdicts, err = e.askByKey(ctx, conn, batch[0], keys)
 	}
@@ -88,38 +84,12 @@ const (
 	denied      = -3
 )
 
-// lossOf is how a lease is over of which a script said so.
+// lossOf returns why a lease is over that a script did not find.
 func lossOf(verdict int64) error {
 	if verdict == overwritten {
 		return errs.ErrOverwritten
 	}
 	return errs.ErrLost
-}
-
-// askByKey renews a lease whose keys are apart: each alone, and all of them twice.
-//
-// Once would not do, because between two calls others may act on what the first has not seen to yet. A write hold with an
-// end of its own, in the second key, that has just passed:
-//
-//	ours      raises the first key: it is held
-//	another   finds the end passed, and takes the hold out of both keys
-//	ours      finds no end in the second key, as most write holds have none
-//
-// The second time the first key says that nothing is held. What it says then is true from the first time on, and what is
-// made from the keys since then lasts as long as they were raised to.
-func (e *Engine) askByKey(ctx context.Context, conn script.Conn, a asked, keys []string) (verdicts []int64, err error) {
-	least := int64(1)
-	for i := range 2 * len(keys) {
-		n := i % len(keys)
-		args := []string{a.Owner, script.Millis(a.length), strconv.Itoa(n + 1)}
-		if verdicts, err = e.ask(ctx, conn, a.Renew, keys[n:n+1], args, 1); err != nil || verdicts[0] < 1 {
-			return verdicts, err
-		}
-		if v := verdicts[0]; v > 1 && (v < least || least == 1) {
-			least = v
-		}
-	}
-	return []int64{least}, nil
 }
 
 // ask makes one call of a renewal script, on n leases.
@@ -132,7 +102,7 @@ func (e *Engine) ask(ctx context.Context, conn script.Conn, s *script.Script, ke
 		if verdicts, bad = m.AsIntSlice(); bad != nil {
 			err = bad
 		} else if unmet {
-			// "not held" is true all the same; "renewed" is not to be relied on
+			// "not held" is true all the same; "renewed" cannot be relied on
 			for i, v := range verdicts {
 				if v >= 1 {
 					verdicts[i] = -1
@@ -147,7 +117,10 @@ func (e *Engine) ask(ctx context.Context, conn script.Conn, s *script.Script, ke
 	return verdicts, err
 }
 
-// answer takes in what a call said of each lease. err: nothing is known of any.
+// answer takes in what a call said of each lease. err: nothing is known of any of them.
+//
+// Errors inside the renewal script are caught key by key: an error on one key, as of another type, costs the other leases of the
+// batch nothing (TestNotHeldEndsThatLeaseAtOnceAndNoOther).
 func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err error) {
 	var lost, events []event
 	now := e.now()
@@ -155,7 +128,7 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 	for i, a := range batch {
 		l := a.Lease
 		if l.state != registered {
-			continue // released or ended meanwhile: the answer is about nothing any more
+			continue // released or ended meanwhile: the answer has no object any more
 		}
 		l.inFlight = false
 		why := err
@@ -191,7 +164,7 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 	}
 }
 
-// renewedOrSeen takes in that the server said yes to what was asked. Called with mu held.
+// renewedOrSeen takes in that the server has renewed the lease, or seen it. Called with mu held.
 func (e *Engine) renewedOrSeen(a asked, verdict int64, sent time.Time, now instant) {
 	l := a.Lease
 	l.retrying = false
@@ -210,12 +183,12 @@ func (e *Engine) renewedOrSeen(a asked, verdict int64, sent time.Time, now insta
 	}
 }
 
-// retryPause is short, because a third of the lease is all there is before the next scheduled try, and long enough
-// not to hammer a server that refuses at once.
+// retryPause is short, because a third of the lease is all there is before the next scheduled try, and long enough not to flood
+// a server that refuses at once.
 func retryPause(length time.Duration, err error) time.Duration {
 	if err == errNoSlot {
-		// long enough that a stopped server with a hundred thousand holds does not keep a processor busy, and still
-		// maxFlights*batchSize leases each time
+		// long enough that a hundred thousand holds on a stopped server do not keep a processor busy; each time there is
+		// room for maxFlights*batchSize leases
 		return 20 * time.Millisecond
 	}
 	return min(max(length/60, time.Millisecond), 250*time.Millisecond)

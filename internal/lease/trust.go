@@ -38,18 +38,20 @@ func (e *Engine) trust(l *Lease, sent time.Time, length time.Duration) {
 	l.sure = max(l.sure, d)
 }
 
-// settle takes in how long l has left, less than a millisecond more: 0 without end.
+// settle takes in how long l has left by the server, to less than a millisecond; 0: it has no end.
 //
-// That may be less than what was confirmed: somebody has shortened the lease (PEXPIRE). Then the deadline is earlier, and a
-// lease that is renewed is renewed now. It is no less if a confirmation came in between:
+// That may be less than what was confirmed, because another program has shortened the lease (PEXPIRE). Then the deadline is
+// earlier, and a lease that is renewed is renewed now. But it may also be from before a confirmation:
 //
 //	look: sent, reads 5 s left      Extend or re-entry: raises to 30 s, confirmed
 //	look: answered
 //
-// so the lease is looked at again. It is, too, when an answer from before comes after:
+// so the lease is looked at again. It is also looked at again when an older answer comes after the look:
 //
-//	Extend: sent, raises to 30 s    somebody shortens to 5 s     look: reads 5 s, answered
+//	Extend: sent, raises to 30 s    another shortens to 5 s      look: reads 5 s, answered
 //	Extend: answered
+//
+// (TestALookFromBeforeAConfirmationTakesNothingOffIt, TestAConfirmationFromBeforeALookDoesNotHideWhatItFound)
 func (e *Engine) settle(l *Lease, sent time.Time, left time.Duration, now instant) {
 	if e.at(sent).Before(e.woke) {
 		return
@@ -62,7 +64,7 @@ func (e *Engine) settle(l *Lease, sent time.Time, left time.Duration, now instan
 			return
 		case shortened:
 			l.deadline, l.looked = safe, now
-			if now.Add(left).Before(l.sure) { // and this is not just how long the answer took
+			if now.Add(left).Before(l.sure) { // and this is not only the time that the answer took
 				l.renewAt = now
 			}
 		default:
@@ -72,7 +74,7 @@ func (e *Engine) settle(l *Lease, sent time.Time, left time.Duration, now instan
 	l.sure = l.deadline
 }
 
-// Trusted reports whether a lease that may exist since asked could still be added, as far as heartbeats go.
+// Trusted reports whether heartbeats allow that a lease which may exist since asked is still added.
 func (e *Engine) Trusted(key string, asked time.Time) bool {
 	if e.heart == nil {
 		return true
@@ -82,8 +84,8 @@ func (e *Engine) Trusted(key string, asked time.Time) bool {
 	return e.now().Before(e.heart.trusted(&Lease{asked: e.at(asked), group: uint8(SlotGroup(e.cluster, key))}))
 }
 
-// Until is l's deadline, or MaxHold's end, or that of its trust in heartbeats, if that is earlier; all of it without what is
-// in doubt after a sleep.
+// Until returns the earliest of l's deadline, the end of MaxHold and the end of its trust in heartbeats, each earlier by what the
+// machine may have slept since the server last answered.
 func (e *Engine) Until(l *Lease) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -99,8 +101,8 @@ func (e *Engine) Until(l *Lease) time.Time {
 	return e.base.Add(time.Duration(until))
 }
 
-// clocks reads both clocks, and says how much further the wall clock has run than the other since it was last noted, if that
-// is worth mentioning. The wall clock is never used as a time here, only as a witness that more time has passed than the
+// clocks reads both clocks, and returns how much further the wall clock has run than the other since the last note, 0 if that is
+// too little to mean a sleep. The wall clock is never used as a time here: it only shows that more time has passed than the
 // monotonic clock saw. Called with mu held.
 func (e *Engine) clocks() (wall, mono time.Time, ahead time.Duration) {
 	wall, mono = e.wall(), time.Now()
