@@ -41,7 +41,7 @@ type Client struct {
 	monitor        *monitor      // nil: likewise
 	observer       Observer
 	run            atomic.Int64 // of a Quorum's member: the run of the server that was last heard of
-	metOnce        atomic.Bool  // likewise: the server was given time once to say who it is
+	metOnce        atomic.Bool  // likewise: the server was given time once to say which it is
 }
 
 // New makes a client on a hub. The hub stays the caller's and may serve other clients. New sends nothing, unless
@@ -56,7 +56,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	}
 	c := &Client{session: s, publish: h.PublishCommand(), clustered: h.Client().Mode() == rueidis.ClientModeCluster, tokenRetention: o.TokenRetention, hashOver: o.HashOver}
 	c.sharded = c.publish == "SPUBLISH"
-	// In a Cluster older than Redis 7 a publisher does not learn who hears it: there waiters race.
+	// In a Cluster older than Redis 7 a publisher cannot ask who is subscribed: there waiters race.
 	c.handover = c.sharded || !c.clustered
 	c.observer = o.Observer.guarded(s)
 	beats := lease.Heartbeats{Key: func(group int) string { return c.aliveKey(group, s.ID) }}

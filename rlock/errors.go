@@ -82,7 +82,7 @@ func (e *NotAcquiredError) Error() string {
 	}
 	switch {
 	case e.Foreign && e.NoEnd:
-		s += " (the key has no end and its holder is not of this library: perhaps it is not a lock)"
+		s += " (the key has no end and its holder is not of this library: perhaps not a lock)"
 	case e.NoEnd:
 		s += " (the lock has no end: only its holder or ForceUnlock ends it)"
 	case e.Foreign:

@@ -87,7 +87,7 @@ func (l *single) describe(ctx context.Context, s *State, r inspectReply) {
 		if p, ok := processes[key]; ok {
 			return p
 		}
-		b, _ := lease.Look(ctx, l.c.runner, key) // who may not look does not know
+		b, _ := lease.Look(ctx, l.c.runner, key) // without the right to look it is not known
 		processes[key] = b.Value
 		return b.Value
 	}

@@ -86,7 +86,7 @@ func (c *Client) runInspect(ctx context.Context, r inspectRequest) (inspectReply
 	m, err := c.runner.Do(ctx, inspectCall(r))
 	var re *rueidis.RedisError
 	if r.all && errors.As(err, &re) && (re.IsTryAgain() || strings.HasPrefix(re.Error(), "NOPERM")) {
-		return c.runInspect(ctx, inspectRequest{key: r.key}) // a slot on the move; a user who may not see the other kinds' keys
+		return c.runInspect(ctx, inspectRequest{key: r.key}) // the slot is being migrated, or the user has no right to the other kinds' keys
 	}
 	if err != nil {
 		return inspectReply{}, err

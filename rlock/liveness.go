@@ -198,7 +198,7 @@ func (m *monitor) round(ctx context.Context, watches []*watch) {
 	}
 }
 
-// see notes who holds a lock, and whose heartbeats to look at. fields nil: it could not be asked.
+// see notes the holders of a lock, and which heartbeats to look at. fields is nil if the server could not be asked.
 func (m *monitor) see(w *watch, fields map[string]string) {
 	if fields == nil {
 		return // what was seen stays: a hold that is still there when it can be asked again was there all the time

@@ -40,7 +40,7 @@ if queue and ARGV[7] ~= '' then
   line_up(queue, timeouts, owner, tonumber(ARGV[7]), now)
 end
 if left == -2 then
-  -- free, and its turn: the word of the release may not have reached it
+  -- free, and the first in line may not have heard of the release
   tell(head, ARGV[5], ARGV[6])
   left = math.ceil(till - now)
 end

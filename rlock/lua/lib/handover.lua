@@ -20,7 +20,7 @@
 -- * A request that finds the lock free and others in the queue hands it to the first of them, and keeps the order.
 -- * A waiter that leaves takes its stamp along. Otherwise the stamps of waiters long gone pile up for as long as anybody waits
 --   (TestWhoGivesUpLeavesTheQueue).
--- * A grant that comes too late is not given back on sight, but by the release that the waiter that gave up owes. Otherwise a
+-- * A grant that comes too late is not given back on sight: the waiter that gave up has a release pending for it. Otherwise a
 --   late message would take the lock from a waiter that had found its grant by asking and was already unlocking: its unlock
 --   would find nothing and report a loss.
 -- * Local hand-overs: a release names a waiter of its own process, which becomes the holder with its full lease in the same
@@ -92,7 +92,7 @@ end
 -- another, and both would hold (TestHoldersExcludeEachOtherWhilePrimaryAndReplicaChangePlaces). So whether the process is
 -- there is asked before. One that is gone does not count, and its entry is dropped; one that is there but has not
 -- looked for long (stopped, cut off) is passed over. A wrong count costs time: a waiter that is dropped looks again and queues
--- anew, and one that is granted without hearing of it finds out when it looks. An entry of "over", an owner that is through,
+-- anew, and one that is granted without hearing of it finds out when it looks. An entry of "over", an owner that is released,
 -- has been left behind where the queue could not be reached; it is dropped.
 local function hand_over(lock, queue, publish, grants, now, me, over)
   while true do
