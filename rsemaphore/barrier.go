@@ -19,17 +19,16 @@ const (
 	barrierMemory = time.Hour // how long a barrier that nobody uses is remembered
 )
 
-// CyclicBarrier lets a number of parties, in any processes, wait for each other: Await returns when all have arrived.
-// Then it is as new, for the next generation; one that nobody has used for an hour counts its generations from 1. It is an immutable description, safe for concurrent use, and costs
-// nothing until used. Redisson has none; the keys are our own ({name}:barrier, or name:barrier where the name has
-// braces).
+// CyclicBarrier lets a number of parties, in any processes, wait for each other: Await returns when all have arrived. The
+// barrier is then ready for the next generation. After an hour without use it counts its generations from 1 again. The value
+// is an immutable description, safe for concurrent use, and costs nothing until used. Redisson has no such barrier; the key is
+// ours ({name}:barrier, or name:barrier where the name has braces).
 //
-// A party is one call of Await. It has a lease, renewed by the watchdog while it waits. If its process dies, or its
-// context ends, before all have arrived, the generation is broken: all that have arrived get ErrBrokenBarrier, at
-// latest when the lease of the dead one is over (Options.WatchdogTimeout), by the server's clock. Those that have not
-// arrived yet are not told: they arrive in the next generation, with those that come back. So parties that go on by
-// calling Await again are together again without anybody's help; where a party must know that it missed one, the
-// generation in Arrival says so.
+// A party is one call of Await. It has a lease, which is renewed while it waits. If its process dies, or its context ends,
+// before all have arrived, the generation is broken: all that have arrived get ErrBrokenBarrier, at the latest when the lease
+// of the dead one is over (Options.WatchdogTimeout) by the server's clock. Parties that have not arrived yet are not told:
+// they arrive in the next generation, with those that come back. So parties that call Await again are together again without
+// anybody's help. A party that must know whether it missed a generation looks at Arrival.Generation.
 //
 // Everything before Await in any party happens before everything after it in all others of that generation: no party
 // goes on before all have arrived, and none is in two generations at a time.

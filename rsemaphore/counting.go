@@ -23,26 +23,25 @@ const maxPermits = math.MaxInt32
 // CountingSemaphore is Redisson's RSemaphore, for sharing one with Java: a number of free permits under the name
 // itself, and nothing else. It is an immutable description, safe for concurrent use, and costs nothing until used.
 //
-// It is anonymous. Nobody knows who has a permit: any process may release what it never acquired, which raises the
-// count, and a process that dies takes its permits with it until somebody adds as many by hand. There is no lease and
-// no handle. Where no Java process shares it, use [Client.Semaphore].
+// Its permits are anonymous. The server does not know which process has one. Any process may release what it never acquired,
+// which raises the count. A process that dies takes its permits with it, until somebody adds as many by hand. There is no
+// lease and no handle. Where no Java process shares it, use [Client.Semaphore].
 //
 // Its name must not be that of a Semaphore, a CountDownLatch or an rcounter.Counter: see the package comment. Of a
 // Semaphore that somebody holds a permit of, or of a latch that was set here, every verb but Available is refused
 // (ErrWrongType). To see that, each script asks for their keys beside its own, so while its Cluster slot is being migrated
 // the server refuses it (TRYAGAIN), and it is repeated until the slot is through.
 //
-// A missing key is a semaphore without permits: acquiring waits until somebody sets some. Permits that are released
-// come from nowhere, too: Release makes the key.
+// A missing key is a semaphore without free permits: acquiring waits until somebody sets some. Release makes the key if it is
+// missing.
 //
-// Waiters of one process are served first come, first served, so a large request is not starved by small ones behind
-// it, also by calls that do not wait (TryAcquire with waitTime 0). Between processes it is whoever asks first after
-// a release.
+// Waiters of one process are served first come, first served. So small requests behind a large one do not overtake it, nor do
+// calls that do not wait (TryAcquire with waitTime 0). Of different processes, the first to ask after a release is served.
 //
-// The writing verbs cannot be repeated safely, since the server cannot tell a second request from a repeated one, so
-// each request is sent once. After ErrUnknownOutcome it may have run. What an acquire of unknown outcome took is given
-// back in the background if its reply comes late after all; if the reply is lost, so are the permits. Do not release
-// what you were not granted: it may be given back twice.
+// The writing verbs cannot be repeated safely, because the server cannot tell a repeated request from a second one. So each
+// request is sent once. After ErrUnknownOutcome it may have run. What an acquisition of unknown outcome took is given back in
+// the background if its reply still comes; if the reply is lost, so are the permits. Do not release what was not granted: it
+// may be given back twice.
 type CountingSemaphore struct {
 	object
 }
@@ -68,8 +67,8 @@ const (
 )
 
 // TrySetPermits makes the semaphore with n free permits, 0 to 2³¹-1, unless it is there: false, and nothing is
-// changed. With ttl, at least a millisecond, all of it is gone after that time, permits and waiters' hopes; 0 is no
-// end, as in Redisson. Sent once.
+// changed. ttl is at least a millisecond; after that time the key is gone, with all permits. With ttl 0 it has no end, as in
+// Redisson. Sent once.
 func (s *CountingSemaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration) (bool, error) {
 	if err := cmp.Or(checkRange("permits", int64(n), 0, maxPermits), checkTTL(ttl)); err != nil {
 		return false, s.c.session.Error(err)
@@ -230,15 +229,15 @@ func (s *CountingSemaphore) add(ctx context.Context, n, least int, ifThere bool)
 	})
 }
 
-// Release gives n permits back, 1 to 2³¹-1, and wakes waiters. Nobody checks that they were acquired, and the
-// key is made if it is missing. It may be called with a ctx that has ended, and then has a second. Sent once.
+// Release gives n permits back, 1 to 2³¹-1, and wakes waiters. Nothing checks that they were acquired. Release makes the key
+// if it is missing. It may be called with a ctx that has ended, and then has a second. Sent once.
 func (s *CountingSemaphore) Release(ctx context.Context, n int) error {
 	_, err := s.release(ctx, n, false)
 	return err
 }
 
-// ReleaseIfExists is Release for a semaphore that is there; otherwise it changes nothing and reports false. It keeps
-// a release that comes after the semaphore's TTL from making one without an end. Sent once.
+// ReleaseIfExists is Release if the semaphore is there; otherwise it changes nothing and reports false. So a release after
+// the semaphore's TTL does not make one without an end. Sent once.
 func (s *CountingSemaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
 	return s.release(ctx, n, true)
 }

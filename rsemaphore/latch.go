@@ -34,17 +34,18 @@ const (
 	latchMemory       = time.Minute // how long the record of a latch is kept at least
 )
 
-// CountDownLatch is Redisson's RCountDownLatch: a count under the name itself, and everybody waits until it is zero.
-// Zero is a missing key, so a latch that was never set is open. A latch can be set again once it is open. It is an
-// immutable description, safe for concurrent use, and costs nothing until used.
+// CountDownLatch is Redisson's RCountDownLatch: a count, for which callers wait until it is zero. Zero is a missing key, so a
+// latch that was never set is open. A latch can be set again once it is open. The value is an immutable description, safe for
+// concurrent use, and costs nothing until used.
 //
 // Java processes may set, count down, delete and await the same latch. What Redisson does not have is kept in a record
 // of our own beside the count ({name}:latch, or name:latch where the name has braces), which Java does not read:
 //
-//   - A TTL, optional. When a process that was to count down has died, the count would never reach zero. With a TTL the
-//     waiters learn of that by ErrLatchExpired, not by success.
-//   - Who has counted down (CountDownBy), so that a repeated message or a restarted job does not count twice.
-//   - That it was deleted, for its waiters.
+//   - A TTL, if one was given. If a process that was to count down has died, the count never reaches zero. With a TTL the
+//     waiters then get ErrLatchExpired.
+//   - The participants that have counted down (CountDownBy), so that a repeated message or a restarted job does not count
+//     twice.
+//   - That the latch was deleted, for its waiters.
 //
 // Its name must not be that of a Semaphore, a CountingSemaphore or an rcounter.Counter: a CountDown would take from those.
 // Where it can be known the call is refused with ErrWrongType: see the package comment.
@@ -205,8 +206,7 @@ func (l *CountDownLatch) wrong(status int64) error {
 	return nil
 }
 
-// Count is what is left to be counted down: 0 of a latch that is open, or was never set. ErrLatchExpired of one that
-// expired.
+// Count returns what is left to be counted down: 0 for a latch that is open, or was never set. ErrLatchExpired: it expired.
 func (l *CountDownLatch) Count(ctx context.Context) (int64, error) {
 	state, err := l.Inspect(ctx)
 	return state.Count, err
@@ -218,7 +218,7 @@ type LatchState struct {
 	TTL   time.Duration // what is left until it expires; negative: it has no end, or is open
 }
 
-// Inspect looks at the latch. ErrLatchExpired of one that expired.
+// Inspect looks at the latch. ErrLatchExpired: it expired.
 func (l *CountDownLatch) Inspect(ctx context.Context) (LatchState, error) {
 	return session.Ask(ctx, l.c.session, l.bad, func(ctx context.Context) (LatchState, error) {
 		r, err := l.lookExchange(firstLook).by(ctx, l.c.runner.Do)
@@ -250,9 +250,8 @@ func (l *CountDownLatch) deleteExchange() exchange[bool] {
 
 // Await waits until the latch is open: until its count is zero, or it has none. It returns at once if it is.
 //
-// A latch that nobody has set yet has no count: it is open, as Redisson's is, and Await before TrySetCount does not wait.
-// Whoever starts the parties therefore sets the count first, and starts them, and whoever awaits does so only after
-// TrySetCount has returned.
+// A latch that nobody has set yet has no count: it is open, as Redisson's is, and Await before TrySetCount does not wait. So
+// set the count first, then start the processes that count down, and await only after TrySetCount has returned.
 //
 // nil: it was open at some moment during the call. ErrLatchExpired, ErrLatchDeleted: it never will be, see there. ctx's
 // error and cause: ctx ended while it was closed, joined with ErrUnavailable or ErrUnknownOutcome if the server could not

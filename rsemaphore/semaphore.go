@@ -96,13 +96,13 @@ func (s *Semaphore) Shared() *Semaphore {
 
 // Acquire acquires n permits, all or none, waiting until there are as many, or ctx ends.
 //
-// n is 1 to the capacity (the server's, after a Resize or if Shared), and at most 1,000. On success the permits are renewed until Release. ctx bounds the
-// waiting only: the permit outlives it.
+// n is 1 to the capacity (the server's, after a Resize or if Shared), and at most 1,000. On success the permits are renewed
+// until Release. ctx bounds the waiting only: the permit outlives it.
 //
 // The waiting calls of one process are served first come, first served, whatever they ask for: a large request is not
 // overtaken by small ones that came later. There is no order among processes, so a large request may wait for as long
-// as others keep taking small ones. Permits know no reentrancy: under a permit's context, too, Acquire takes more of
-// them. Whoever waits for more while holding some may be waiting for somebody who does the same; ask for all at once.
+// as others keep taking small ones. Permits are not re-entered: Acquire under a permit's context takes more of them. Two
+// callers that each hold some and wait for more may wait for each other; so ask for all at once.
 //
 // Otherwise nothing is held by this call, and the error is ErrNotAcquired (not enough permits, or ctx ended: then it is
 // joined with ctx's error and cause), ErrCapacityMismatch, ErrUnavailable, ErrUnknownOutcome, ErrNotReplicated,
@@ -115,7 +115,7 @@ func (s *Semaphore) Acquire(ctx context.Context, n int) (*Permit, error) {
 // TryAcquire is Acquire with times of its own: it waits for at most waitTime (0: it asks once, and does not wait) and
 // holds for leaseTime (0: renewed until Release; otherwise at least 10 ms). waitTime bounds the waiting for others;
 // the first request itself has Options.CallTimeout, so a server that does not answer can make the call last that long.
-// With waitTime 0 and others of this process waiting for permits it does not ask at all: what there is is theirs.
+// With waitTime 0 it does not ask at all while others of this process wait for permits: they come first.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, waitTime, leaseTime time.Duration) (*Permit, error) {
 	if err := errors.Join(session.CheckWait(waitTime), session.CheckLease(leaseTime)); err != nil {
 		return nil, s.c.session.Error(err)
@@ -125,9 +125,9 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int, waitTime, leaseTime t
 
 // Do acquires n permits as Acquire does, runs fn under the permit's context, and releases.
 //
-// fn's ctx ends if the permit is lost; fn should then return. The error is Acquire's if nothing was acquired (fn did
-// not run), otherwise fn's joined with Release's: ErrLost among them says that the permit was not held until fn
-// returned. A panic in fn releases and goes on.
+// fn's ctx ends if the permit is lost; fn should then return. If nothing was acquired fn does not run, and the error is
+// Acquire's. Otherwise it is fn's joined with Release's: ErrLost among them says that the permit was lost before fn returned.
+// If fn panics the permit is released, and the panic goes on.
 func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error) (err error) {
 	permit, err := s.Acquire(ctx, n)
 	if err != nil {
@@ -266,7 +266,7 @@ func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
 	return wait.Answer{Left: r.left}, nil
 }
 
-// late gives back what a try granted after we had given up on it. The retrier does so too, but may have looked
+// late gives back what a try granted after its caller had given up on it. The retrier does so, too, but it may have asked
 // before the server ran the request.
 func (a *acquisition) late() func(acquireReply) {
 	p := a.p
@@ -318,8 +318,8 @@ func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
 // the server's capacity counts and not the one that Semaphore was given: until it has not been used for seven days,
 // nobody's differing one is refused. It is Redisson's setPermits; if the semaphore is Shared there is no end to it.
 //
-// More permits wake waiters. Fewer take nothing from those who hold some: Available is negative until enough have been
-// released. Waiters that ask for more than there is left in all get ErrCapacityMismatch.
+// A larger capacity wakes waiters. A smaller one takes nothing from holders: Available is negative until enough permits have
+// been released. Waiters that ask for more than the new capacity get ErrCapacityMismatch.
 func (s *Semaphore) Resize(ctx context.Context, capacity int) (before int, err error) {
 	if err := s.checkCapacity(capacity); err != nil {
 		return 0, s.c.session.Error(err)
@@ -366,8 +366,8 @@ type Holder struct {
 	Lease time.Duration
 }
 
-// Inspect tells who holds which permits, and for how long. It changes nothing and is for people: what it tells may be
-// over when it is read, and it costs the server as much as there are permits out. Available is cheaper.
+// Inspect tells which permits are held, by which clients, and for how long. It changes nothing and is for people: what it
+// tells may be over when it is read. Its cost to the server grows with the number of permits out. Available is cheaper.
 func (s *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
 	return ask(ctx, &s.object, s.inspectExchange(), s.c.runner.Do)
 }
