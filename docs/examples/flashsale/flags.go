@@ -46,8 +46,8 @@ Usage: go run ./docs/examples/flashsale [flags]
 
 Without flags it needs nothing but Go: it serves a Redis of its own (miniredis) on a loopback port and lets 10,000
 simulated users claim 100 units through 4 worker processes. One worker takes a leader lock (rlock) and opens the sale
-(rcounter); then all of them claim. Kill any worker at any moment, the next one goes on where it stopped, and no
-winner is lost or doubled. At the end the run checks itself.
+(rcounter/stock). Then all of them claim. Kill any worker at any moment: the next one continues where it stopped, and
+no winner is lost or doubled. At the end the run checks itself.
 
   -redis ADDR[,ADDR...]  use this Redis or Valkey, host:port; several addresses are nodes of one Cluster
   -stock N               units to allocate (default 100)
@@ -71,25 +71,25 @@ byte order mark are fine. The file is streamed, never held in memory. Claims are
 the file are not always the first to win.
 
 Names. With -name the stock stays open for 30 days: a later run with the same name goes on with the units that are
-left, and -stock, if given, has to agree with it. Who won in an earlier run is counted as "already had one". Runs may
-share a name at the same time; a user who meanwhile wins through the other one is counted as a winner in both. Without
+left, and -stock, if given, has to agree with it. A winner of an earlier run is counted as "already had one". Runs may
+share a name at the same time. A user that wins through the other run meanwhile is counted as a winner in both. Without
 -name the stock is closed at the end, and Redis forgets it 25 hours after it was opened.
 
-Forms. Without further flags a claim is one call of rcounter's Stock: claims of a worker share script calls, and once
+Forms. Without further flags a claim is one call of a Stock: claims of a worker share script calls, and once
 the stock is sold out the workers answer by themselves. With -reserve a claim is two calls: the unit is held for a
-minute, and then sold; a worker that is killed in between leaves a hold that its successor confirms. With -redpacket
-the units are a RedPacket's shares, at most 1,000,000 of them and at least a cent each, drawn when the sale opens;
--out has a third column, cents, and the self-check adds the amounts up. With -shards ordinals are unique and not
-dense: shard i has those from i * 2^40. The three exclude each other, and goods of different forms are different,
+minute, and then sold. A worker that is killed in between leaves a hold that its successor confirms. With -redpacket
+the units are the shares of a red packet, at most 1,000,000 of them and at least a cent each, drawn when the sale
+opens. -out then has a third column, cents, and the self-check adds the amounts up. With -shards ordinals are unique
+and not dense: shard i has those from i * 2^40. The three exclude each other. Goods of different forms are different,
 whatever their name.
 
-Output. The summary, or the JSON object, goes to stdout; progress and whatever went wrong to stderr. Every claim read
+Output. The summary, or the JSON object, goes to stdout, progress and errors to stderr. Every claim read
 is counted exactly once: as a winner, as one whose user already had a unit, as sold out, as malformed, as an error
 (Redis gave no answer for 10 s, or refused), or as unanswered if the run was stopped. p50 and p99 are the time from
 handing a claim to the library to its answer.
 
 The self-check fails if a unit was given twice, a user won twice, more was won than was free, the server's own count
-disagrees, or, with every line answered, the winners are not min(free units, distinct users who had none).
+disagrees, or, with every line answered, the winners are not min(free units, distinct users that had none).
 
 Exit status: 0 all well; 1 the self-check failed, or the run is incomplete (errors, lines left unanswered); 2 bad
 flags or files, nothing was done; 130 stopped by Ctrl-C, with the summary so far (129 and 143 for SIGHUP and SIGTERM).

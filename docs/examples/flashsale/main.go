@@ -1,11 +1,11 @@
-// Flashsale allocates a stock to a crowd: first come, first served, one unit to a user, from several processes that
-// may be killed at any moment. It is what redlatch is for, in one program:
+// Flashsale sells a stock to a crowd: first come, first served, one unit to a user. Several processes sell it, and each of
+// them may be killed at any moment. The program shows redlatch as a whole:
 //
-//   - rcounter's Stock decides who wins. A claim is answered the same however often it is asked, so after a crash or a
-//     lost reply the whole recovery is to ask again.
-//   - rlock's lock makes one of the worker processes the leader that opens the sale.
+//   - A Stock (rcounter/stock) decides which users win. A repeated claim gets the same answer, so the whole recovery after a
+//     crash or a lost reply is to ask again.
+//   - A lock (rlock) makes one of the worker processes the leader, which opens the sale.
 //
-// Run it from the root of the repository; nothing but Go is needed:
+// Run it from the root of the repository. It needs nothing but Go:
 //
 //	go run ./docs/examples/flashsale
 //	go run ./docs/examples/flashsale -redis 127.0.0.1:6379 -claims claims.csv -out winners.csv
@@ -13,15 +13,17 @@
 //	go run ./docs/examples/flashsale -redis 127.0.0.1:6379 -shards 3
 //	go run ./docs/examples/flashsale -help
 //
-// The first serves a Redis of its own (miniredis) and lets 10,000 simulated users claim 100 units. While a longer run
-// goes on (-users 1000000), kill -9 any worker: their ids are shown when they start.
+// The first command starts an embedded server (miniredis) and lets 10,000 simulated users claim 100 units. During a longer run
+// (-users 1000000), kill any worker with kill -9. The program prints their ids when they start.
 //
 // # How it works
 //
-// The parent process (program.go, sale.go) reads the claims (claims.go) and runs itself again as worker processes
-// (worker.go), to which it talks in lines (protocol.go). Each has a slot (slot.go) that remembers what it was asked and
-// has not answered, and starts another in its place when it dies. Answers go into the books (books.go), which at the
-// end are held against the promises. shop.go and goods.go are all that touches redlatch.
+//   - The parent process (program.go, sale.go) reads the claims (claims.go) and starts itself again as worker processes
+//     (worker.go). It exchanges lines with them (protocol.go).
+//   - Each worker has a slot (slot.go). The slot remembers the claims that the worker has not answered, and starts another
+//     worker when it dies.
+//   - Answers go into the books (books.go). At the end the program compares the books with the promises.
+//   - Only shop.go and goods.go use redlatch.
 package main
 
 import (

@@ -11,8 +11,8 @@ import (
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// schema is SQLite's, and PostgreSQL's but for the view's IF NOT EXISTS. A row is written once, for each unit of an entry, and
-// never changed or deleted: who has which unit is what a view makes of the rows, in whatever order they came.
+// schema is SQLite's, and PostgreSQL's except for the view's IF NOT EXISTS. Each unit of an entry is one row, which is written
+// once and never changed or deleted. The view shows the present owner of each unit, whatever the order of the rows.
 const schema = `
 CREATE TABLE IF NOT EXISTS moves (
   stock    text   NOT NULL,
@@ -37,7 +37,7 @@ const (
 	selectMove = `SELECT entry, claimant, request FROM moves WHERE stock = $1 AND epoch = $2 AND ordinal = $3 AND kind = $4`
 )
 
-// errReissued: the server has given out an ordinal that the database knows to be another's. A failover forgot the first
+// errReissued: the server has given out an ordinal that already has another owner in the database. A failover lost the first
 // grant, or the return.
 var errReissued = errors.New("ordinal given out twice")
 

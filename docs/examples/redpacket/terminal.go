@@ -70,7 +70,7 @@ func bar(count, most int) string {
 	return s
 }
 
-// list names who took what, the first of them.
+// list shows the first users and their shares.
 func (p *party) list(b *strings.Builder) {
 	best := p.best()
 	for i, s := range p.shares {
