@@ -44,7 +44,7 @@ var (
 	ErrReentry = errs.ErrReentry
 	// ErrClosed is returned after the client, or its hub, was closed.
 	ErrClosed = errs.ErrClosed
-	// ErrInvalidName refuses a name. It is empty, longer than 64 KiB with its prefix, not UTF-8, contains a NUL byte, or has
+	// ErrInvalidName refuses a name that is empty, longer than 64 KiB with its prefix, not UTF-8, or that has a NUL byte, or
 	// braces that would spread one lock over two Cluster slots. Nothing was sent.
 	ErrInvalidName = errs.ErrInvalidName
 	// ErrInvalidOption refuses an option or argument. The text names it, its value and its bounds. Nothing was sent.
