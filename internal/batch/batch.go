@@ -2,6 +2,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -40,15 +41,7 @@ func (o *Options) Check() error {
 	case o.Window < 0:
 		return errs.InvalidOption("BatchWindow", o.Window, "0 for the default, or more")
 	}
-	if o.MaxBatch == 0 {
-		o.MaxBatch = maxBatch
-	}
-	if o.MaxCalls == 0 {
-		o.MaxCalls = defaultCalls
-	}
-	if o.Window == 0 {
-		o.Window = defaultWindow
-	}
+	o.MaxBatch, o.MaxCalls, o.Window = cmp.Or(o.MaxBatch, maxBatch), cmp.Or(o.MaxCalls, defaultCalls), cmp.Or(o.Window, defaultWindow)
 	return nil
 }
 

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/redlatch/redlatch/internal/errs"
 )
@@ -13,7 +14,7 @@ type Inflight struct {
 	hub context.Context // that of the client's hub: nobody gets in after its end. Set before use; nil: none
 
 	mu      sync.Mutex
-	closed  bool
+	closed  atomic.Bool // written under mu
 	n       int
 	drained chan struct{} // made by close, closed when n reaches 0
 }
@@ -41,7 +42,7 @@ func (f *Inflight) Leave() {
 func (f *Inflight) IfOpen(do func()) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed || f.hub != nil && f.hub.Err() != nil {
+	if f.closed.Load() || f.hub != nil && f.hub.Err() != nil {
 		return false
 	}
 	do()
@@ -49,7 +50,8 @@ func (f *Inflight) IfOpen(do func()) bool {
 }
 
 // Closed reports whether Close has begun, or the hub is closed.
-func (f *Inflight) Closed() bool { return !f.IfOpen(func() {}) }
+// It takes no mutex: every claim asks, also those that the process answers by itself.
+func (f *Inflight) Closed() bool { return f.closed.Load() || f.hub != nil && f.hub.Err() != nil }
 
 // add counts one in, whatever is closed.
 func (f *Inflight) add() {
@@ -69,10 +71,10 @@ func (f *Inflight) count() int {
 func (f *Inflight) close() (drained <-chan struct{}, first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed {
+	if f.closed.Load() {
 		return nil, false
 	}
-	f.closed = true
+	f.closed.Store(true)
 	c := make(chan struct{})
 	if f.n == 0 {
 		close(c)

@@ -50,15 +50,9 @@ var claimScript = script.Load("claim", files, "claim")
 func (s *Stock) claim(ctx context.Context, id string, claimants []string) ([]Grant, error) {
 	args := make([]string, 2, 2+len(claimants))
 	args[0], args[1] = id, s.c.calls.Mark()
-	v, unconfirmed := s.sure(ctx, 3, claimScript, append(args, claimants...)...)
+	v, unconfirmed := s.sure(ctx, 3+2*len(claimants), claimScript, append(args, claimants...)...)
 	if v == nil {
 		return nil, unconfirmed
-	}
-	if err := s.verdict(v); err != nil {
-		return nil, err
-	}
-	if len(v) != 3+2*len(claimants) {
-		return nil, malformed("claim", s.keys[0])
 	}
 	grants := make([]Grant, len(claimants))
 	for i := range grants {

@@ -28,15 +28,6 @@ type Options struct {
 	MinReplicas int
 	// ReplicaTimeout bounds that wait, at least a millisecond and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration
-	// MaxBatch is how many claims of this process on one stock share a call at most, 1 to 128: Claim and ClaimAny do, and a
-	// call that finds nothing under way is sent at once, by itself. Negative: each claim is sent by itself, at once. Defaults to 128:
-	// one of 128 claimants takes the server some 200 us, during which it does nothing else.
-	MaxBatch int
-	// MaxCalls is how many calls that claims share are under way at most. Defaults to 64.
-	MaxCalls int
-	// BatchWindow is how long the first claim of a call that is not full waits for more, while others are under way.
-	// Defaults to 100 us.
-	BatchWindow time.Duration
 	// SoldOutTrust is the longest time for which an answer of the server's that nothing is left stands without being
 	// confirmed: for so long this process answers SoldOut by itself, to every claimant that the server has no unit of,
 	// unless news of a return comes, which takes milliseconds; see "Sold out" in the package comment. At least 10 ms.
@@ -46,6 +37,15 @@ type Options struct {
 	// larger one only ClaimAny is answered by the process. They take two bytes each. Defaults to 1,000,000; negative: none
 	// are read.
 	MaxWinners int
+	// MaxBatch is how many claims of this process on one stock share a call at most, 1 to 128: Claim and ClaimAny do, and a
+	// call that finds nothing under way is sent at once, by itself. Negative: each claim is sent by itself, at once. Defaults to 128:
+	// one of 128 claimants takes the server some 200 us, during which it does nothing else.
+	MaxBatch int
+	// MaxCalls is how many calls that claims share are under way at most. Defaults to 64.
+	MaxCalls int
+	// BatchWindow is how long the first claim of a call that is not full waits for more, while others are under way.
+	// Defaults to 100 us.
+	BatchWindow time.Duration
 	// Observer is told of claims, and of what fails in the background.
 	Observer Observer
 	// Logger gets a line when something in the background fails for good, at most one of a kind in 10 s, and one
@@ -69,16 +69,17 @@ type Client struct {
 // sends nothing.
 func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 	defer edge(&err)
-	c := &Client{batch: batch.Options{MaxBatch: o.MaxBatch, MaxCalls: o.MaxCalls, Window: o.BatchWindow}}
+	c := new(Client)
 	c.calls, err = session.New(h, "stock", "stocks", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, MinReplicas: o.MinReplicas,
 		ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}
-	if err := c.batch.Check(); err != nil {
+	if c.soldOut, err = o.soldOut(); err != nil {
 		return nil, err
 	}
-	if c.soldOut, err = o.soldOut(); err != nil {
+	c.batch = batch.Options{MaxBatch: o.MaxBatch, MaxCalls: o.MaxCalls, Window: o.BatchWindow}
+	if err := c.batch.Check(); err != nil {
 		return nil, err
 	}
 	c.observer = o.Observer.guarded(c.calls)

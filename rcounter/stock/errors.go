@@ -7,31 +7,41 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// Refusals: nothing was sent, and sending the same again will be refused again.
+// The errors of the package. The first three refuse a call before anything is sent. The last four say that there is no answer.
+// All others are answers of the server, by which nothing was changed there.
 var (
+	// ErrClosed: the Client was closed, or its hub.
+	ErrClosed = errs.ErrClosed
 	// ErrInvalidName: the name of a stock, a claimant or an id cannot be used: empty, too long (64 KiB, or 1024 bytes for a
-	// claimant and an id), not UTF-8, with a NUL byte, or, of a name, with braces. Every verb of the Stock returns that of a name.
+	// claimant and an id), not UTF-8, with a NUL byte, or, of a name, with braces. If it is the stock's name, every verb of
+	// the Stock returns this error.
 	ErrInvalidName = errs.ErrInvalidName
 	// ErrInvalidOption: an option or argument is outside its bounds; the text names the field and the value.
 	ErrInvalidOption = errs.ErrInvalidOption
-	// ErrClosed: the Client was closed, or its hub.
-	ErrClosed = errs.ErrClosed
-)
 
-// Answers of the server by which nothing was changed there.
-var (
-	// ErrOutOfRange: a limit below what is sold and held, or more than 1024 returned parts of one grant. Nothing was
-	// changed.
-	ErrOutOfRange = errs.ErrOutOfRange
-	// ErrOverflow: the stock has given out ordinal 2^53-1. Nothing was written.
-	ErrOverflow = errs.ErrOverflow
+	// ErrNotOpen: there is no stock to resize or restore. (A claim on it is no error: NotOpen.)
+	ErrNotOpen = errors.New("no such stock")
+	// ErrAlreadyOpen: the stock exists, opened by another call of Open, and its results are still retained. The epoch
+	// returned with the error is that of the existing stock.
+	ErrAlreadyOpen = errs.ErrAlreadyOpen
 	// ErrWrongType: a key holds another type of value: another program uses the same name.
 	ErrWrongType = errs.ErrWrongType
-	// ErrAlreadyOpen: the stock exists, opened by another call of Open, and its results are still retained. The epoch
-	// returned with it is that of the one that stands.
-	ErrAlreadyOpen = errs.ErrAlreadyOpen
+	// ErrCorrupt: the keys of a stock do not agree: records of claimants are missing (evicted, deleted, lost in a
+	// failover) or a number is impossible. The stock grants nothing any more, because a claimant who has a unit could be
+	// given a second one. Restore repairs it from the caller's own records of the sale; deleting the stock's keys
+	// makes the name free.
+	ErrCorrupt = errs.ErrCorrupt
+	// ErrRestoring: another call of Restore began later; that one goes on, this one has ended.
+	ErrRestoring = errors.New("restored by another call")
+	// ErrOutOfRange: a limit below what is sold and held, or more than 1024 returned parts of one grant.
+	ErrOutOfRange = errs.ErrOutOfRange
+	// ErrOverflow: the stock has given out ordinal 2^53-1.
+	ErrOverflow = errs.ErrOverflow
+
+	// ErrNotFound: the stock has no reservation or block of that id, or there is no stock.
+	ErrNotFound = errors.New("no such reservation or block")
 	// ErrMismatch: the id of a request or reservation has been used before with another claimant, another number of
-	// units, or for the other of the two. Nothing was changed; a new request needs a new id.
+	// units, or for the other of the two. A new request needs a new id.
 	ErrMismatch = errs.ErrMismatch
 	// ErrReservationExpired: the reservation's time was over, by the server's clock, before it was confirmed. Its units
 	// have gone back to the stock.
@@ -40,54 +50,40 @@ var (
 	ErrReservationCancelled = errors.New("reservation cancelled")
 	// ErrReservationReturned: the reservation was confirmed and its units were returned.
 	ErrReservationReturned = errors.New("reservation returned")
-	// ErrNotFound: the stock has no reservation or block of that id, or there is no stock.
-	ErrNotFound = errors.New("no such reservation or block")
-	// ErrBlockEnded: the block was settled, or closed by its owner; it stands as it was.
+	// ErrBlockEnded: the block was settled, or closed by its owner; it stays as it was.
 	ErrBlockEnded = errors.New("block ended")
 	// ErrBlockHeld: the block's owner may still hand out units of it. Blocks tells until when.
 	ErrBlockHeld = errors.New("block held")
-	// ErrNotOpen: there is no stock to resize or restore. (A claim on it is no error: NotOpen.)
-	ErrNotOpen = errors.New("no such stock")
-	// ErrRestoring: another call of Restore has begun since; that one goes on, this one has ended.
-	ErrRestoring = errors.New("restored by another call")
-	// ErrCorrupt: the keys of a stock do not agree: records of claimants are missing (evicted, deleted, lost in a
-	// failover) or a number in it cannot be. Nothing is granted any more, because a claimant who has a unit could be
-	// given a second one. Restore mends it from the caller's own records of the sale; deleting the stock's keys
-	// makes the name free.
-	ErrCorrupt = errs.ErrCorrupt
-)
 
-// Failures to get an answer.
-var (
 	// ErrUnavailable: the server did not run the request; nothing changed there. It wraps the cause: what rueidis
 	// said, or ctx's error.
 	ErrUnavailable = errs.ErrUnavailable
+	// ErrUnknownOutcome: the request was sent and no reply seen; it may have run, or may run later. Every verb
+	// can then be called again, with the same arguments, and gives the one answer.
+	ErrUnknownOutcome = errs.ErrUnknownOutcome
+	// ErrNotReplicated: units were granted, but fewer than Options.MinReplicas replicas confirmed it in time, so that a
+	// failover may forget it. Nothing is taken back: the same call, with the same claimant or id, can be repeated
+	// and answers with the same units once they are confirmed.
+	ErrNotReplicated = errs.ErrNotReplicated
 	// ErrDenied: the server does not know the user, or the user lacks a right; the text says which, as far as the server
 	// tells, and for which operation. What a script wrote before the command that was refused stands: once the user has
 	// the right, every verb of Stock can be called again with the same arguments.
 	ErrDenied = errs.ErrDenied
-	// ErrUnknownOutcome: the request was sent and no reply seen; it may have run, or may run yet. Every verb
-	// can then be called again, with the same arguments, and gives the one answer.
-	ErrUnknownOutcome = errs.ErrUnknownOutcome
-	// ErrNotReplicated: units were granted, but fewer than Options.MinReplicas replicas confirmed it in time, so that a
-	// failover may forget it. Nothing is taken back: the same call, with the same claimant or id, is safe to repeat
-	// and answers with the same units once it is confirmed.
-	ErrNotReplicated = errs.ErrNotReplicated
 )
+
+// corrupt says what of key does not fit together.
+func corrupt(key string, recorded, found int64) error {
+	if recorded < 0 {
+		return fmt.Errorf("%w: %q has numbers that are impossible", ErrCorrupt, key)
+	}
+	return fmt.Errorf("%w: %q counts %d records, and %d are there", ErrCorrupt, key, recorded, found)
+}
 
 // edge gives an error that a verb returns the package's name, once.
 func edge(err *error) { *err = errs.Edge("stock", *err) }
 
 // edged is err as edge leaves it.
 func edged(err error) error { return errs.Edge("stock", err) }
-
-// corrupt says what of key does not fit together.
-func corrupt(key string, recorded, found int64) error {
-	if recorded < 0 {
-		return fmt.Errorf("%w: %q has numbers that cannot be", ErrCorrupt, key)
-	}
-	return fmt.Errorf("%w: %q counts %d records, and %d are there", ErrCorrupt, key, recorded, found)
-}
 
 // malformed is a reply that none of our scripts gives.
 func malformed(what, key string) error {

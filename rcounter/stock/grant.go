@@ -1,12 +1,17 @@
 package stock
 
 import (
-	"strconv"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/session"
 )
 
 // Outcome is how a claim was answered. The zero Outcome is no answer.
 type Outcome uint8
+
+func (o Outcome) String() string {
+	return session.Word(o, "outcome", "none", "granted", "replayed", "sold out", "not open", "not started", "ended", "user limit", "suspended", "returned")
+}
 
 // The outcomes of a claim. Sold out, not open and over are answers, not errors.
 const (
@@ -29,15 +34,6 @@ const (
 	// Returned: this request was granted units and they were returned. Another request may claim.
 	Returned
 )
-
-var outcomeNames = [...]string{"none", "granted", "replayed", "sold out", "not open", "not started", "ended", "user limit", "suspended", "returned"}
-
-func (o Outcome) String() string {
-	if int(o) < len(outcomeNames) {
-		return outcomeNames[o]
-	}
-	return "outcome " + strconv.Itoa(int(o))
-}
 
 // Grant is the answer to a claim or a reservation. The zero Grant is no answer.
 type Grant struct {

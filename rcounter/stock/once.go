@@ -3,10 +3,7 @@ package stock
 import (
 	"cmp"
 	"context"
-	"fmt"
 
-	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 )
@@ -29,18 +26,6 @@ func (s *Stock) ClaimOnce(ctx context.Context, request, claimant string, n int64
 	return s.obtain(ctx, s.shared().cache.request(ctx, request), func() (Grant, error) {
 		return s.once(ctx, session.CallID(), request, claimant, n)
 	})
-}
-
-// checkRequest refuses the arguments of a request or reservation.
-func checkRequest(id, claimant string, n int64) error {
-	return cmp.Or(keyname.Required("id", id), keyname.Required("claimant", claimant), checkN(n))
-}
-
-func checkN(n int64) error {
-	if n < 1 || n > maxLimit {
-		return errs.InvalidOption("n", n, fmt.Sprintf("between 1 and %d", int64(maxLimit)))
-	}
-	return nil
 }
 
 var onceScript = script.Load("claim once", files, "once")

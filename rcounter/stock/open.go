@@ -102,15 +102,12 @@ type openReply struct {
 
 // open runs open.lua.
 func (s *Stock) open(ctx context.Context, id string, o Spec) (openReply, error) {
-	ledger, state := "0", "1"
-	if o.Ledger {
-		ledger = "1"
-	}
+	state := "1"
 	if o.Suspended {
 		state = "3"
 	}
 	for until := ""; ; {
-		v, err := s.ints(ctx, 3, openScript, id, decimal(o.Limit), decimal(o.PerUser), script.Millis(o.StartIn), script.Millis(o.OpenFor), script.Millis(o.Retain), ledger, state, until)
+		v, err := s.ints(ctx, 3, openScript, id, decimal(o.Limit), decimal(o.PerUser), script.Millis(o.StartIn), script.Millis(o.OpenFor), script.Millis(o.Retain), flagged(o.Ledger), state, until)
 		if err != nil {
 			return openReply{}, err
 		}

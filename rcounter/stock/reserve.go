@@ -3,7 +3,6 @@ package stock
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -34,13 +33,6 @@ func (s *Stock) Reserve(ctx context.Context, id, claimant string, n int64, ttl t
 	return s.obtain(ctx, s.shared().cache.request(ctx, id), func() (Grant, error) {
 		return s.reserve(ctx, session.CallID(), id, claimant, n, ttl)
 	})
-}
-
-func checkTTL(ttl, least time.Duration) error {
-	if ttl < least || ttl > maxLifetime {
-		return errs.InvalidOption("ttl", ttl, fmt.Sprintf("between %v and %v", least, maxLifetime))
-	}
-	return nil
 }
 
 // Confirm sells the units of a reservation, and answers with them: Granted the first time, Replayed from then on.

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"sort"
-	"strconv"
 	"strings"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -168,7 +167,7 @@ func (r *restorer) begin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		_, err = r.step(ctx, "begin", strconv.FormatInt(seen.revision, 10), script.NotAfter(seen.at, r.s.c.calls.Wanted(ctx)))
+		_, err = r.step(ctx, "begin", decimal(seen.revision), script.NotAfter(seen.at, r.s.c.calls.Wanted(ctx)))
 		if err != errChanged {
 			return err
 		}
@@ -316,7 +315,7 @@ func (r *restorer) mend(ctx context.Context, began restoreReply) error {
 	}
 	var args []string
 	for _, v := range append(now.seen[:], sold, t.held, top) {
-		args = append(args, strconv.FormatInt(v, 10))
+		args = append(args, decimal(v))
 	}
 	_, err = r.step(ctx, "end", args...)
 	return err
@@ -325,7 +324,7 @@ func (r *restorer) mend(ctx context.Context, began restoreReply) error {
 // enterUser enters a unit of Claim.
 func (r *restorer) enterUser(holder string, w win) {
 	unit := w.spans[0].first
-	record, ordinal := r.users.is[w.claimant], strconv.FormatInt(unit, 10)
+	record, ordinal := r.users.is[w.claimant], decimal(unit)
 	parts := strings.SplitN(record, ";", 4) // ordinal;call[;returned;by]
 	if parts[0] == ordinal || parts[0] == "0" && len(parts) == 4 && parts[2] == ordinal {
 		return

@@ -29,15 +29,6 @@ func (s *Stock) Return(ctx context.Context, claimant string, ordinal int64) (_ b
 	return s.giveBack(ctx, session.CallID(), claimant, ordinal)
 }
 
-// checkUnit refuses the arguments of Return.
-func checkUnit(claimant string, ordinal int64) error {
-	err := keyname.Required("claimant", claimant)
-	if err == nil && (ordinal < 1 || ordinal > maxLimit) {
-		err = errs.InvalidOption("ordinal", ordinal, "that of a Grant that was won, at least 1")
-	}
-	return err
-}
-
 // ReturnOnce gives back the units that ClaimOnce granted to request, or that a reservation of that id was confirmed
 // for, and reports whether this call did so. They can then be claimed again and get new ordinals. The id cannot be used
 // again: a late copy of the request finds the record and gets nothing (Returned). One round trip, repeated until

@@ -2,7 +2,6 @@ package stock
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 )
 
@@ -45,7 +44,7 @@ func (r *restorer) settle() (tally, error) {
 		}
 	}
 	for field, n := range t.counts {
-		if text := strconv.FormatInt(n, 10); r.records.is[field] != text {
+		if text := decimal(n); r.records.is[field] != text {
 			r.records.put(field, text)
 		}
 	}
@@ -110,7 +109,7 @@ func (r *restorer) settleRequest(t *tally, field, text string) bool {
 	case "H":
 		t.held += q.n
 		t.counts["u:"+q.claimant] += q.n
-		t.deadlines = append(t.deadlines, field[2:], strconv.FormatInt(q.deadline, 10))
+		t.deadlines = append(t.deadlines, field[2:], decimal(q.deadline))
 	}
 	return true
 }

@@ -202,7 +202,7 @@ func (s *Sharded) complete(ctx context.Context, p plan) error {
 		if err := s.each(func(i int) error { return s.enliven(ctx, i, p) }); err != nil {
 			return err
 		}
-		_, err := s.advance(ctx, p.epoch, phaseLive)
+		_, err := s.advance(ctx, p.epoch, phaseLive, nil, false)
 		return err
 	}
 	return nil

@@ -11,26 +11,13 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-var (
-	shardedOpenScript    = script.Load("sharded_open", files, "sharded_open")
-	shardedPhaseScript   = script.Load("sharded_phase", files, "sharded_phase")
-	shardedPrepareScript = script.Load("sharded_prepare", files, "sharded_prepare")
-	shardedLiveScript    = script.Load("sharded_live", files, "sharded_live")
-	shardedLookScript    = script.Load("sharded_look", files, "sharded_look")
-	shardedDebitScript   = script.Load("sharded_debit", files, "sharded_debit")
-	shardedCreditScript  = script.Load("sharded_credit", files, "sharded_credit")
-	shardedAckScript     = script.Load("sharded_ack", files, "sharded_ack")
-)
+var shardedOpenScript = script.Load("sharded_open", files, "sharded_open")
 
 // begin runs sharded_open.lua.
 func (s *Sharded) begin(ctx context.Context, id string, o Spec) (plan, error) {
-	ledger := int64(0)
-	if o.Ledger {
-		ledger = 1
-	}
 	for until := ""; ; {
 		p, err := s.planned(ctx, shardedOpenScript, id, strconv.Itoa(len(s.shards)), decimal(o.Limit), decimal(o.PerUser),
-			script.Millis(o.StartIn), script.Millis(o.OpenFor), script.Millis(o.Retain), decimal(ledger), until)
+			script.Millis(o.StartIn), script.Millis(o.OpenFor), script.Millis(o.Retain), flagged(o.Ledger), until)
 		if err != nil || p.now == 0 {
 			return p, err
 		}
@@ -38,33 +25,40 @@ func (s *Sharded) begin(ctx context.Context, id string, o Spec) (plan, error) {
 	}
 }
 
-// read runs sharded_phase.lua to read.
-func (s *Sharded) read(ctx context.Context) (plan, error) {
-	return s.planned(ctx, shardedPhaseScript, "", "0", "", "0")
-}
+var shardedPhaseScript = script.Load("sharded_phase", files, "sharded_phase")
 
-// fix runs sharded_phase.lua to write down which incarnations of the shards may sell, and answers those that do:
-// another opener may have been quicker. sells says that one of them does already.
+// read reads the plan.
+func (s *Sharded) read(ctx context.Context) (plan, error) { return s.phase(ctx, "", 0, nil, false) }
+
+// fix writes down which incarnations of the shards may sell, and answers those that do: another opener may have been
+// quicker. sells says that one of them does already.
 func (s *Sharded) fix(ctx context.Context, epoch int64, incs []string, sells bool) (plan, error) {
-	flag := "0"
-	if sells {
-		flag = "1"
-	}
-	return s.advance(ctx, epoch, phaseReady, strings.Join(incs, ","), flag)
+	return s.advance(ctx, epoch, phaseReady, incs, sells)
 }
 
-// advance runs sharded_phase.lua to move an opening on.
-func (s *Sharded) advance(ctx context.Context, epoch int64, phase int, fixed ...string) (plan, error) {
-	if len(fixed) == 0 {
-		fixed = []string{"", "0"}
-	}
-	p, err := s.planned(ctx, shardedPhaseScript, append([]string{decimal(epoch), strconv.Itoa(phase)}, fixed...)...)
+// advance moves an opening on.
+func (s *Sharded) advance(ctx context.Context, epoch int64, phase int, incs []string, sells bool) (plan, error) {
+	p, err := s.phase(ctx, decimal(epoch), phase, incs, sells)
 	if err == nil && (p.epoch != epoch || p.phase < phase) {
 		err = fmt.Errorf("%w: %q went away while it was opened", ErrCorrupt, s.plan)
 	}
 	return p, err
 }
 
+// phase runs sharded_phase.lua.
+func (s *Sharded) phase(ctx context.Context, epoch string, phase int, incs []string, sells bool) (plan, error) {
+	return s.planned(ctx, shardedPhaseScript, epoch, strconv.Itoa(phase), strings.Join(incs, ","), flagged(sells))
+}
+
+// flagged is a bool as an argument of a script.
+func flagged(yes bool) string {
+	if yes {
+		return "1"
+	}
+	return "0"
+}
+
+// planned decodes the reply of the scripts of the plan.
 func (s *Sharded) planned(ctx context.Context, sc *script.Script, args ...string) (plan, error) {
 	m, err := s.c.calls.Do(ctx, script.Call{Script: sc, Keys: []string{s.plan}, Args: args})
 	if err != nil {
@@ -108,6 +102,8 @@ func intsAndText(m rueidis.RedisMessage) (v []int64, text string, ok bool) {
 	return v, text, true
 }
 
+var shardedPrepareScript = script.Load("sharded_prepare", files, "sharded_prepare")
+
 // prepare runs sharded_prepare.lua: shard i has its even part of the total, the first ones one unit more. It answers
 // the incarnation of the shard that is there now, and whether that sells.
 func (s *Sharded) prepare(ctx context.Context, i int, p plan) (inc string, sells bool, err error) {
@@ -136,11 +132,15 @@ func (s *Sharded) prepare(ctx context.Context, i int, p plan) (inc string, sells
 	return inc, v[1] == shardOpen, nil
 }
 
+var shardedLiveScript = script.Load("sharded_live", files, "sharded_live")
+
 // enliven runs sharded_live.lua.
 func (s *Sharded) enliven(ctx context.Context, i int, p plan) error {
 	_, err := s.atShard(ctx, i, false, shardedLiveScript, p)
 	return err
 }
+
+var shardedLookScript = script.Load("sharded_look", files, "sharded_look")
 
 // lookAt runs sharded_look.lua; the zero shard is none.
 func (s *Sharded) lookAt(ctx context.Context, i int, p plan) (shard, error) {
@@ -165,24 +165,26 @@ func (s *Sharded) lookAt(ctx context.Context, i int, p plan) (shard, error) {
 	return sh, nil
 }
 
+var shardedDebitScript = script.Load("sharded_debit", files, "sharded_debit")
+
 // debit runs sharded_debit.lua.
 func (s *Sharded) debit(ctx context.Context, p plan, from, to int, fresh bool) (transfer, error) {
-	wanted := "0"
-	if fresh {
-		wanted = "1"
-	}
-	v, err := s.atShard(ctx, from, true, shardedDebitScript, p, s.c.calls.Mark(), strconv.Itoa(to), wanted)
+	v, err := s.atShard(ctx, from, true, shardedDebitScript, p, s.c.calls.Mark(), strconv.Itoa(to), flagged(fresh))
 	if err != nil {
 		return transfer{}, err
 	}
 	return transfer{number: v[1], n: v[2]}, nil
 }
 
+var shardedCreditScript = script.Load("sharded_credit", files, "sharded_credit")
+
 // credit runs sharded_credit.lua.
 func (s *Sharded) credit(ctx context.Context, p plan, from, to int, t transfer) error {
 	_, err := s.atShard(ctx, to, true, shardedCreditScript, p, s.c.calls.Mark(), strconv.Itoa(from), decimal(t.number), decimal(t.n))
 	return err
 }
+
+var shardedAckScript = script.Load("sharded_ack", files, "sharded_ack")
 
 // acknowledge runs sharded_ack.lua.
 func (s *Sharded) acknowledge(ctx context.Context, p plan, from, to int, number int64) error {
@@ -195,7 +197,7 @@ func (s *Sharded) atShard(ctx context.Context, i int, sure bool, sc *script.Scri
 	st := s.shards[i]
 	run := st.ints
 	if sure {
-		run = st.sure
+		run = st.confirmed
 	}
 	v, err := run(ctx, 3, sc, append([]string{decimal(p.epoch), p.inc(i)}, args...)...)
 	if err != nil {

@@ -50,25 +50,12 @@ func (c *Client) shared(s *Stock) *shared {
 func newShared(c *Client, s *Stock) *shared {
 	s = &Stock{c: c, name: s.name, keys: s.keys} // not the caller's, which refers to what is made here
 	d := &shared{cache: newCache(c, s.keys)}
-	d.claims = batch.Batcher[string, Grant]{Options: &c.batch, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "claim", Key: s.keys[0], Run: s.runClaims}
+	d.claims = batch.Batcher[string, Grant]{Options: &c.batch, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "claim", Key: s.keys[0],
+		Run: batch.Each(func(ctx context.Context, claimants []string) ([]Grant, error) {
+			return s.claim(ctx, session.CallID(), claimants)
+		}, Grant.Won)}
 	d.anys = batch.Batcher[int64, Grant]{Options: &c.batch, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "claim", Key: s.keys[0], Run: s.runAnys, Abandoned: s.takeBack}
 	return d
-}
-
-// runClaims is a call of Claim.
-func (s *Stock) runClaims(ctx context.Context, requests []*batch.Request[string, Grant]) {
-	claimants := make([]string, len(requests))
-	for i, r := range requests {
-		claimants[i] = r.Ask
-	}
-	grants, err := s.claim(ctx, session.CallID(), claimants)
-	for i, r := range requests {
-		if grants == nil || err != nil && grants[i].Won() {
-			r.Err = err
-		} else {
-			r.Answer = grants[i] // what was refused needs no replica
-		}
-	}
 }
 
 // runAnys is a call of ClaimAny: one grant for the sum, shared out in the order of asking.

@@ -2,10 +2,10 @@ package stock
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
 )
 
 // State is where a stock is in its life.
@@ -21,13 +21,8 @@ const (
 	StateSuspended              // grants nothing until Restore has been through
 )
 
-var stateNames = [...]string{"absent", "pending", "open", "ended", "closed", "suspended"}
-
 func (s State) String() string {
-	if int(s) < len(stateNames) {
-		return stateNames[s]
-	}
-	return "state " + strconv.Itoa(int(s))
+	return session.Word(s, "state", "absent", "pending", "open", "ended", "closed", "suspended")
 }
 
 // Status is a stock as it was when the server answered.

@@ -15,13 +15,4 @@ local id, sure, n = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local wrong = ready({0, 0, 0, 4, 0, 0})
 if wrong then return wrong end
 
-local record = requests > 0 and redis.call('HGET', records, 'a:' .. id)
-if record then
-  local ordinal, got = record:match('^(%d+);(%d+)')
-  if not got then return {-1, -1, 0} end
-  if got == '0' then return {0, epoch, limit - sold - held, 9, 0, 0} end
-  own(sure)
-  return {0, epoch, limit - sold - held, 1, tonumber(ordinal), tonumber(got)}
-end
-
-return sell(id, n)
+return replay(id, sure) or sell(id, n)

@@ -23,14 +23,8 @@ local id, sure, n = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local wrong = ready({0, 0, 0, 4, 0, 0})
 if wrong then return wrong end
 
-local record = requests > 0 and redis.call('HGET', records, 'a:' .. id)
-if record then
-  local ordinal, got = record:match('^(%d+);(%d+)')
-  if not got then return {-1, -1, 0} end
+local function over()
   local block = redis.call('HGET', stock, 'block:' .. id)
-  if not block or block:byte(1) ~= 79 then return {0, epoch, limit - sold - held, 9, 0, 0} end -- 'O'
-  own(sure)
-  return {0, epoch, limit - sold - held, 1, tonumber(ordinal), tonumber(got)}
+  return not block or block:byte(1) ~= 79 -- 'O'
 end
-
-return sell(id, n, 'O;0;' .. digits(now + tonumber(ARGV[4])) .. ';' .. ARGV[5])
+return replay(id, sure, over) or sell(id, n, 'O;0;' .. digits(now + tonumber(ARGV[4])) .. ';' .. ARGV[5])

@@ -21,8 +21,7 @@
 -- that ended it. A block that is closed before it was made never will be: 'close' leaves a record, which block.lua finds.
 local call, sure, id, taken, act = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 
-local wrong = begin()
-if wrong == 'absent' then return {-6, 0, 0} end
+local wrong = present({-6, 0, 0})
 if wrong then return wrong end
 local before = limit - sold - held
 
@@ -34,10 +33,7 @@ if not block then
     return {0, 0, 0}
   end
   if record or act ~= 'close' then return {-6, 0, 0} end
-  requests = requests + 1
-  count()
-  redis.call('HSET', records, 'a:' .. id, '0;0;' .. call)
-  settle(before, records)
+  forbid(id, call)
   return {0, 0, 0}
 end
 local life, said, deadline, owner = block:match('^(%u);(%d+);(%d+);(.*)$')

@@ -8,8 +8,7 @@
 --          {-1, said, found}                records are missing, this claimant's perhaps, or numbers that cannot be
 --
 -- Safe to run twice: it writes nothing, but that begin removes what is over.
-local wrong = begin()
-if wrong == 'absent' then return {0, 0, 0, 0} end
+local wrong = present({0, 0, 0, 0})
 if wrong then return wrong end
 
 local record, ordinal = redis.call('HGET', users, ARGV[1]), 0

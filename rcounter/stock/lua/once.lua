@@ -31,18 +31,10 @@ if record then
   return {0, epoch, limit - sold - held, r.call == call and 1 or 2, r.ordinal, r.n}
 end
 
-local closed = refusal()
-if closed then return {0, epoch, limit - sold - held, closed, 0, 0} end
-local before = limit - sold - held
 local has, counted = bought(claimant)
-if n > math.min(before, per - has) then
-  wrong = more()
-  if wrong then return wrong end
-end
-if before == 0 then
-  if redis.call('EXISTS', flag) == 0 then mark() end
-  return {0, epoch, 0, 3, 0, 0}
-end
+wrong = refuse(n, per - has)
+if wrong then return wrong end
+local before = limit - sold - held
 if has >= per then return {0, epoch, before, 7, 0, 0} end
 local asked = n
 n = math.min(n, before, per - has)

@@ -8,8 +8,7 @@
 --          {-1, said, found}
 --
 -- Safe to run twice: the second run finds them ended.
-local wrong = begin()
-if wrong == 'absent' then return {0, 0, 0} end
+local wrong = present({0, 0, 0})
 if wrong then return wrong end
 local before = waiting
 wrong = reap(tonumber(ARGV[1]))

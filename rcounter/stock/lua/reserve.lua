@@ -41,17 +41,10 @@ if record then
   return {0, epoch, before, won, r.ordinal, r.n}
 end
 
-local closed = refusal()
-if closed then return {0, epoch, before, closed, 0, 0} end
 local has, counted = bought(claimant)
-if before < n or has + n > per then
-  wrong = more()
-  if wrong then return wrong end
-end
-if before < n then
-  if before == 0 and redis.call('EXISTS', flag) == 0 then mark() end
-  return {0, epoch, before, 3, 0, 0}
-end
+wrong = refuse(n, per - has)
+if wrong then return wrong end
+if before < n then return {0, epoch, before, 3, 0, 0} end
 redis.call('ZCARD', holds) -- a key of another type fails here, before anything is written
 if has + n > per then return {0, epoch, before, 7, 0, 0} end
 

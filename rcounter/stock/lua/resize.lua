@@ -18,8 +18,7 @@
 -- the stock may have been lost and opened again since the revision was asked for.
 local call, want, revision = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
-local wrong = begin()
-if wrong == 'absent' then return {-6, 0, 0} end
+local wrong = present({-6, 0, 0})
 if wrong then return wrong end
 local m = redis.call('HMGET', stock, 'revision', 'resizer')
 if not tonumber(m[1]) then return {-1, -1, 0} end

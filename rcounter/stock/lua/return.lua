@@ -18,8 +18,7 @@
 -- The record is not deleted, so that the number of records goes on saying whether any are lost.
 local call, user, ordinal = ARGV[1], ARGV[2], ARGV[3]
 
-local wrong = begin()
-if wrong == 'absent' then return {0, 0, 0} end
+local wrong = present({0, 0, 0})
 if wrong then return wrong end
 
 local record = redis.call('HGET', users, user)

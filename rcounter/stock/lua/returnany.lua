@@ -16,18 +16,14 @@
 -- Safe to run twice: the part in the record names the call that returned it.
 local call, id, from, n = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 
-local wrong = begin()
-if wrong == 'absent' then return {0, 0, 0} end
+local wrong = present({0, 0, 0})
 if wrong then return wrong end
 local before = limit - sold - held
 
 local record = requests > 0 and redis.call('HGET', records, 'a:' .. id)
 if not record then
   if from ~= 0 then return {0, 0, 0} end
-  requests = requests + 1
-  count()
-  redis.call('HSET', records, 'a:' .. id, '0;0;' .. call)
-  settle(before, records)
+  forbid(id, call)
   return {0, 0, 0}
 end
 local ordinal, got, parts = record:match('^(%d+);(%d+)(.*)$')

@@ -12,8 +12,7 @@
 -- Safe to run twice: the record names the call that returned it. It stays, so that a late copy of the request finds it.
 local call, id = ARGV[1], ARGV[2]
 
-local wrong = begin()
-if wrong == 'absent' then return {0, 0, 0} end
+local wrong = present({0, 0, 0})
 if wrong then return wrong end
 local record = requests > 0 and redis.call('HGET', records, 'r:' .. id)
 if not record then return {0, 0, 0} end

@@ -155,6 +155,14 @@ local function bought(claimant)
   return n, counted
 end
 
+-- present begins a script that writes only to what is there. It returns nil, or the reply: absent if there is no stock, or what
+-- is wrong.
+local function present(absent)
+  local wrong = begin()
+  if wrong == 'absent' then return absent end
+  return wrong
+end
+
 -- reap ends at most so many holds whose time is over. It is complete in itself; what it returns is what is wrong.
 local function reap(most)
   if waiting == 0 then return end
@@ -189,24 +197,52 @@ end
 -- ready begins a script that needs units: it ends holds whose time is over, so that nobody finds the stock sold out for want of
 -- somebody who does. It returns nil, or the reply: absent if there is no stock, or what is wrong.
 local function ready(absent)
-  local wrong = begin()
-  if wrong == 'absent' then return absent end
-  return wrong or reap(128)
+  return present(absent) or reap(128)
+end
+
+-- refuse is the reply to a call that wants n units, of which its claimant may have so many, if it gets none; nil if it may get
+-- some. Holds that are over are ended first: the claimant whose own reservation is the 129th of them would be at the limit for
+-- something that is over.
+local function refuse(n, may)
+  local left, closed = limit - sold - held, refusal()
+  if closed then return {0, epoch, left, closed, 0, 0} end
+  if n > math.min(left, may) then
+    local wrong = more()
+    if wrong then return wrong end
+  end
+  if left == 0 then
+    if redis.call('EXISTS', flag) == 0 then mark() end
+    return {0, epoch, 0, 3, 0, 0}
+  end
+end
+
+-- replay is the reply to a call that has the record 'a:' and id already; nil if there is none. dead, if given, says whether
+-- the units are nobody's to hand out any more.
+local function replay(id, sure, dead)
+  local record = requests > 0 and redis.call('HGET', records, 'a:' .. id)
+  if not record then return end
+  local ordinal, n = record:match('^(%d+);(%d+)')
+  if not n then return {-1, -1, 0} end
+  if n == '0' or dead and dead() then return {0, epoch, limit - sold - held, 9, 0, 0} end
+  own(sure)
+  return {0, epoch, limit - sold - held, 1, tonumber(ordinal), tonumber(n)}
+end
+
+-- forbid records that the call with that id, which has not run, never will: call has given it up.
+local function forbid(id, call)
+  local before = limit - sold - held
+  requests = requests + 1
+  count()
+  redis.call('HSET', records, 'a:' .. id, '0;0;' .. call)
+  settle(before, records)
 end
 
 -- sell sells up to n units without a claimant, recorded under 'a:' and id, and returns the reply. block, if there is one, is
 -- noted in the stock's hash. All is decided before the first write.
 local function sell(id, n, block)
-  local before, closed = limit - sold - held, refusal()
-  if closed then return {0, epoch, before, closed, 0, 0} end
-  if n > before then
-    local wrong = more()
-    if wrong then return wrong end
-  end
-  if before == 0 then
-    if redis.call('EXISTS', flag) == 0 then mark() end
-    return {0, epoch, 0, 3, 0, 0}
-  end
+  local wrong = refuse(n, n)
+  if wrong then return wrong end
+  local before = limit - sold - held
   n = math.min(n, before)
   if seq > 9007199254740991 - n then return {-2, 0, 0} end
 

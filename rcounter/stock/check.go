@@ -1,0 +1,38 @@
+package stock
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+)
+
+// checkRequest refuses the arguments of a request or reservation.
+func checkRequest(id, claimant string, n int64) error {
+	return cmp.Or(keyname.Required("id", id), keyname.Required("claimant", claimant), checkN(n))
+}
+
+func checkN(n int64) error {
+	if n < 1 || n > maxLimit {
+		return errs.InvalidOption("n", n, fmt.Sprintf("between 1 and %d", int64(maxLimit)))
+	}
+	return nil
+}
+
+func checkTTL(ttl, least time.Duration) error {
+	if ttl < least || ttl > maxLifetime {
+		return errs.InvalidOption("ttl", ttl, fmt.Sprintf("between %v and %v", least, maxLifetime))
+	}
+	return nil
+}
+
+// checkUnit refuses the arguments of Return.
+func checkUnit(claimant string, ordinal int64) error {
+	err := keyname.Required("claimant", claimant)
+	if err == nil && (ordinal < 1 || ordinal > maxLimit) {
+		err = errs.InvalidOption("ordinal", ordinal, "that of a Grant that was won, at least 1")
+	}
+	return err
+}
