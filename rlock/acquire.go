@@ -136,7 +136,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 		r.Channel, r.Own = l.kind.channel(l.key, a.own.Lease.Owner), l.kind.place == fairQueue
 		r.Taker, r.Try = nil, func(ctx context.Context) (wait.Answer, error) { return a.Ask(ctx, nil) }
 	} else if !r.Alone {
-		r.Grants = l.grants + l.c.id
+		r.Grants = l.grants + l.c.session.ID
 	}
 	if err := l.c.queue.Wait(ctx, r); err != nil {
 		return nil, a.failed(err)

@@ -340,7 +340,7 @@ func (p *parts) each(ctx context.Context, holds []*Hold, do func(context.Context
 func (p *parts) keep(d time.Duration) {
 	for _, x := range p.all() {
 		if x != nil {
-			keep(x.h, p.began.Add(d).Sub(ownerOf(x.h).lock.c.base.Add(x.h.Began)))
+			keep(x.h, p.began.Add(d).Sub(ownerOf(x.h).lock.c.session.Base.Add(x.h.Began)))
 		}
 	}
 }

@@ -2,7 +2,6 @@ package rlock
 
 import (
 	"context"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -21,15 +20,10 @@ type Client struct {
 	session *session.Session
 	handles session.Handles // what holds have in common
 	// What the session has, and is asked for all the time.
-	id      string // connection id: the first half of every owner
-	base    time.Time
-	opts    session.Options
-	hub     *pubsub.Hub
-	runner  *script.Runner
-	engine  *lease.Engine
-	queue   *wait.Queue
-	retrier *session.Retrier
-	log     *slog.Logger
+	opts   session.Options
+	runner *script.Runner
+	engine *lease.Engine
+	queue  *wait.Queue
 
 	publish        string // PUBLISH or SPUBLISH
 	handover       bool   // waiters queue on the server
@@ -66,8 +60,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		s.PollCap = min(s.PollCap, o.Heartbeat) // a hold is seen from when it is granted, not from when its waiter hears of it
 	}
 	s.Start(lease.Config{Watch: h.Watch, Heartbeats: beats, Renewed: c.observer.Renewed}, c.observer.Woken)
-	c.id, c.base, c.opts, c.hub, c.runner, c.log = s.ID, s.Base, s.Options, s.Hub, s.Runner, s.Logger
-	c.engine, c.queue, c.retrier = s.Engine, s.Queue, s.Retrier
+	c.opts, c.runner, c.engine, c.queue = s.Options, s.Runner, s.Engine, s.Queue
 	c.handles = session.Handles{Session: s, Noun: "hold", Verb: "Unlock", Ended: c.observer.Ended,
 		Released: func(ctx context.Context, h *session.Holding, lasted time.Duration, err error) {
 			c.observer.Released(ctx, h.Lease.Name, lasted, err)

@@ -34,7 +34,7 @@ type member struct {
 func newComposite(verb string, members []member, need int) *Lock {
 	names, line := make([]string, len(members)), make([]string, len(members))
 	for i, m := range members {
-		names[i], line[i] = m.name, m.c.id+" "+m.key
+		names[i], line[i] = m.name, m.c.session.ID+" "+m.key
 	}
 	name := verb + "(" + strings.Join(names, ",") + ")"
 	return &Lock{form: &composite{name, members, need, verb == "quorum", strings.Join(line, ",")}, terms: terms{wait: forever}}

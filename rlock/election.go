@@ -335,7 +335,7 @@ func (e *election) listen(ctx context.Context) {
 			continue // a Spin lock has no channel
 		}
 		e.listeners.Go(func() {
-			sub, err := m.c.hub.Subscribe(ctx, m.channel)
+			sub, err := m.c.session.Hub.Subscribe(ctx, m.channel)
 			if err != nil {
 				return
 			}

@@ -20,7 +20,7 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 
 func (l *single) forceUnlock(ctx context.Context) (bool, error) {
 	return session.Ask(ctx, l.c.session, nil, func(ctx context.Context) (bool, error) {
-		r, err := l.c.runInspect(ctx, inspectRequest{key: l.key})
+		r, err := l.c.runInspect(ctx, l.key, false)
 		if err != nil || !r.locked {
 			return false, err
 		}
@@ -52,7 +52,7 @@ func (l *single) evict(ctx context.Context, fields map[string]string) (removed i
 			more = append(more, l.timeouts(field, count)...)
 		}
 	}
-	removed, err = l.runForce(ctx, forceRequest{owners, more})
+	removed, err = l.runForce(ctx, owners, more)
 	if err == nil {
 		l.c.queue.Wake(l.key)
 	}

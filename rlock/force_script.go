@@ -9,20 +9,11 @@ import (
 
 var forceScript = load("force unlock", "force")
 
-// forceRequest takes a lock from owners.
-type forceRequest struct {
-	fields   []string // of the lock's hash
-	timeouts []string // of a read-write lock: the keys in which Redisson has the ends of these fields
-}
-
-func forceCall(l *single, r forceRequest) script.Call {
-	args := slices.Concat([]string{l.channel, l.c.publish, l.grants}, r.fields)
-	return script.Call{Script: l.kind.force, Keys: slices.Concat(l.keys, r.timeouts), Args: args}
-}
-
-// runForce returns how many held the lock still.
-func (l *single) runForce(ctx context.Context, r forceRequest) (removed int64, err error) {
-	call := forceCall(l, r)
+// runForce takes a lock from owners, which are fields of the lock's hash, and returns how many held it still. timeouts are
+// the keys in which Redisson has the ends of these fields of a read-write lock.
+func (l *single) runForce(ctx context.Context, fields, timeouts []string) (removed int64, err error) {
+	args := slices.Concat([]string{l.channel, l.c.publish, l.grants}, fields)
+	call := script.Call{Script: l.kind.force, Keys: slices.Concat(l.keys, timeouts), Args: args}
 	m, err := l.c.queued(ctx, &call)
 	if err != nil {
 		return 0, err

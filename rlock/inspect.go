@@ -68,7 +68,7 @@ func (l *Lock) Inspect(ctx context.Context) (State, error) {
 func (l *single) inspect(ctx context.Context) (State, error) {
 	s := State{Name: l.name}
 	_, err := session.Ask(ctx, l.c.session, nil, func(ctx context.Context) (struct{}, error) {
-		r, err := l.c.runInspect(ctx, inspectRequest{l.key, true})
+		r, err := l.c.runInspect(ctx, l.key, true)
 		if err == nil {
 			l.describe(ctx, &s, r)
 		}
@@ -170,7 +170,7 @@ func (l *single) query(ctx context.Context) (queryReply, error) {
 			id = Owner(own.Lease.Owner)
 		}
 	}
-	q, err := session.Ask(ctx, l.c.session, nil, func(ctx context.Context) (queryReply, error) { return l.runQuery(ctx, queryRequest{string(id)}) })
+	q, err := session.Ask(ctx, l.c.session, nil, func(ctx context.Context) (queryReply, error) { return l.runQuery(ctx, string(id)) })
 	if id == "" {
 		q.count = 0
 	}

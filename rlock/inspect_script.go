@@ -16,12 +16,6 @@ import (
 
 var inspectScript = load("inspect", "inspect")
 
-// inspectRequest asks for the holders of a lock.
-type inspectRequest struct {
-	key string
-	all bool // and for what stands beside it: waiters, ends, the last token
-}
-
 type inspectReply struct {
 	left    time.Duration
 	locked  bool
@@ -35,15 +29,6 @@ type inspectReply struct {
 type inspectWaiter struct {
 	owner string
 	since int64 // server ms; 0: not known
-}
-
-func inspectCall(r inspectRequest) script.Call {
-	keys := []string{r.key}
-	if r.all {
-		keys = append(keys, queueKey(r.key), keyname.Prefix("redlatch_rw", r.key),
-			keyname.Prefix("redisson_lock_queue", r.key), keyname.Prefix("redisson_lock_token", r.key))
-	}
-	return script.Call{Script: inspectScript, Keys: keys}
 }
 
 func decodeInspect(m rueidis.RedisMessage) (inspectReply, error) {
@@ -82,11 +67,17 @@ func decodeInspect(m rueidis.RedisMessage) (inspectReply, error) {
 	return r, nil
 }
 
-func (c *Client) runInspect(ctx context.Context, r inspectRequest) (inspectReply, error) {
-	m, err := c.runner.Do(ctx, inspectCall(r))
+// runInspect asks for the holders of a lock and, if it is for all, for what stands beside it: waiters, ends, the last token.
+func (c *Client) runInspect(ctx context.Context, key string, all bool) (inspectReply, error) {
+	keys := []string{key}
+	if all {
+		keys = append(keys, queueKey(key), keyname.Prefix("redlatch_rw", key),
+			keyname.Prefix("redisson_lock_queue", key), keyname.Prefix("redisson_lock_token", key))
+	}
+	m, err := c.runner.Do(ctx, script.Call{Script: inspectScript, Keys: keys})
 	var re *rueidis.RedisError
-	if r.all && errors.As(err, &re) && (re.IsTryAgain() || strings.HasPrefix(re.Error(), "NOPERM")) {
-		return c.runInspect(ctx, inspectRequest{key: r.key}) // the slot is being migrated, or the user has no right to the other kinds' keys
+	if all && errors.As(err, &re) && (re.IsTryAgain() || strings.HasPrefix(re.Error(), "NOPERM")) {
+		return c.runInspect(ctx, key, false) // the slot is being migrated, or the user has no right to the other kinds' keys
 	}
 	if err != nil {
 		return inspectReply{}, err

@@ -9,15 +9,9 @@ import (
 
 var joinScript = load("join", "join")
 
-// joinRequest is one try to join the hold of another process.
-type joinRequest struct {
-	parent, joiner string // owners
-	lease          time.Duration
-	notAfter       int64 // server ms; 0: any time
-}
-
-// joinCall's reply is that of acquireCall.
-func joinCall(l *single, r joinRequest) script.Call {
-	args := []string{r.parent, r.joiner, script.Millis(r.lease), strconv.FormatInt(r.notAfter, 10)}
+// joinCall is one try of the owner joiner to join the hold of another process, whose owner is parent. notAfter is in the
+// server's ms; 0 is any time. The reply is that of acquireCall.
+func joinCall(l *single, parent, joiner string, lease time.Duration, notAfter int64) script.Call {
+	args := []string{parent, joiner, script.Millis(lease), strconv.FormatInt(notAfter, 10)}
 	return script.Call{Script: joinScript, Keys: lockAlone(l.keys), Args: args}
 }

@@ -11,16 +11,6 @@ import (
 
 var keepScript = load("keep", "keep")
 
-// keepRequest leaves a hold to the end of a lease that is counted from now.
-type keepRequest struct {
-	owner string
-	lease time.Duration
-}
-
-func keepCall(l *single, r keepRequest) script.Call {
-	return script.Call{Script: l.kind.keep, Keys: l.keepKeys(r.owner), Args: []string{l.field(r.owner), script.Millis(r.lease)}}
-}
-
 // keepKeys are the keys of keep.lua, or of rw_keep.lua, in which a writer has the lock in place of a reader's timeout key.
 func (l *single) keepKeys(owner string) []string {
 	keys := lockAlone(l.keys)
@@ -39,8 +29,10 @@ func (l *single) keepKeys(owner string) []string {
 // keptKey is there while a hold is left to the end of its lease, which heartbeats have no say in.
 func keptKey(key, owner string) string { return keyname.Prefix("redlatch_kept", key) + ":" + owner }
 
-func (l *single) runKeep(ctx context.Context, r keepRequest) (releaseStatus, error) {
-	m, err := l.c.runner.Attempt(ctx, keepCall(l, r))
+// runKeep leaves owner's hold to the end of a lease that is counted from now.
+func (l *single) runKeep(ctx context.Context, owner string, lease time.Duration) (releaseStatus, error) {
+	args := []string{l.field(owner), script.Millis(lease)}
+	m, err := l.c.runner.Attempt(ctx, script.Call{Script: l.kind.keep, Keys: l.keepKeys(owner), Args: args})
 	if err != nil {
 		return 0, err
 	}

@@ -160,7 +160,7 @@ func (m *monitor) round(ctx context.Context, watches []*watch) {
 	each.SetLimit(lookers)
 	for i, w := range watches {
 		each.Go(func() error {
-			if r, err := m.c.runInspect(ctx, inspectRequest{key: w.l.key}); err == nil {
+			if r, err := m.c.runInspect(ctx, w.l.key, false); err == nil {
 				states[i] = r
 			}
 			return nil
@@ -214,7 +214,7 @@ func (m *monitor) see(w *watch, fields map[string]string) {
 			continue
 		}
 		alive := m.c.aliveOf(w.l.key, field)
-		if alive == "" || strings.HasPrefix(field, m.c.id) {
+		if alive == "" || strings.HasPrefix(field, m.c.session.ID) {
 			continue
 		}
 		if _, ok := w.holds[field]; !ok {
@@ -268,7 +268,7 @@ func (m *monitor) takeOver(ctx context.Context, l *single, r inspectReply, gone 
 		return // next time, or it was over anyway
 	}
 	for field := range fields {
-		l.c.log.Warn("redlatch: took a lock from a process without a heartbeat", "name", l.name, "owner", strings.TrimSuffix(field, ":write"))
+		l.c.session.Logger.Warn("redlatch: took a lock from a process without a heartbeat", "name", l.name, "owner", strings.TrimSuffix(field, ":write"))
 	}
 	l.c.observer.TakenOver(context.WithoutCancel(ctx), l.name, int(removed))
 }

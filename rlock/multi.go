@@ -66,7 +66,7 @@ func Multi(locks ...*Lock) (*Lock, error) {
 	seen := map[place]*single{}
 	members := make([]member, 0, len(given))
 	for _, l := range given {
-		at := place{l.c.hub.Client(), l.key}
+		at := place{l.c.session.Hub.Client(), l.key}
 		switch other := seen[at]; {
 		case other == nil:
 			seen[at] = l.single
@@ -89,7 +89,7 @@ func Multi(locks ...*Lock) (*Lock, error) {
 
 // address names the server: the first of its nodes' addresses.
 func (c *Client) address() string {
-	return slices.Min(slices.Collect(maps.Keys(c.hub.Client().Nodes())))
+	return slices.Min(slices.Collect(maps.Keys(c.session.Hub.Client().Nodes())))
 }
 
 // collect acquires all members of a Multi:
@@ -254,7 +254,7 @@ func (t *together) possible(ctx context.Context) bool {
 		if m.c != t.c || votingKinds[m.kind] == nil {
 			return false
 		}
-		if t.c.hub.Client().Mode() == rueidis.ClientModeCluster && keyname.Slot(m.key) != slot {
+		if t.c.session.Hub.Client().Mode() == rueidis.ClientModeCluster && keyname.Slot(m.key) != slot {
 			return false
 		}
 		if ctx.Value(m.ownKey) != nil || t.waits && t.c.queue.Members(m.key) > 0 {

@@ -119,11 +119,11 @@ func (o *owner) Send(ctx context.Context, remaining int, again bool) (gone bool,
 	var status releaseStatus
 	rest := time.Duration(0)
 	if k := o.keep.Load(); k != 0 && remaining == 0 {
-		rest = time.Duration(k) - time.Since(c.base)
+		rest = time.Duration(k) - time.Since(c.session.Base)
 	}
 	switch {
 	case rest > 0:
-		status, err = l.runKeep(ctx, keepRequest{o.Lease.Owner, rest})
+		status, err = l.runKeep(ctx, o.Lease.Owner, rest)
 	case !again && remaining == 0 && l.hands():
 		if offer := c.queue.Offer(l.key, time.Now().Add(c.opts.CallTimeout)); offer != nil {
 			status, err = l.runPass(ctx, o.Lease.Owner, o.Entry(), offer)

@@ -12,22 +12,9 @@ import (
 
 var queryScript = load("query", "query")
 
-// queryRequest asks whether a lock, or a side of one, is held, and how often an owner holds it.
-type queryRequest struct {
-	owner string // may be empty
-}
-
 type queryReply struct {
 	owners, count int64
 	left          time.Duration // 0: not held; negative: without end
-}
-
-func queryCall(l *single, r queryRequest) script.Call {
-	keys := lockAlone(l.keys)
-	if l.kind.side != alone {
-		keys = l.keys
-	}
-	return script.Call{Script: l.kind.query, Keys: keys, Args: []string{l.field(r.owner)}}
 }
 
 func decodeQuery(m rueidis.RedisMessage) (queryReply, error) {
@@ -45,8 +32,13 @@ func decodeQuery(m rueidis.RedisMessage) (queryReply, error) {
 	return q, nil
 }
 
-func (l *single) runQuery(ctx context.Context, r queryRequest) (queryReply, error) {
-	m, err := l.c.runner.Do(ctx, queryCall(l, r))
+// runQuery asks whether a lock, or a side of one, is held, and how often owner, which may be empty, holds it.
+func (l *single) runQuery(ctx context.Context, owner string) (queryReply, error) {
+	keys := lockAlone(l.keys)
+	if l.kind.side != alone {
+		keys = l.keys
+	}
+	m, err := l.c.runner.Do(ctx, script.Call{Script: l.kind.query, Keys: keys, Args: []string{l.field(owner)}})
 	if err != nil {
 		return queryReply{}, err
 	}

@@ -79,10 +79,10 @@ func Quorum(locks ...*Lock) (*Lock, error) {
 		if k == nil {
 			return nil, fmt.Errorf("rlock: %w: quorum: lock %d, %q, is %s, must be Reentrant, NonReentrant or Spin", ErrInvalidOption, i+1, l.name, l.kind.title)
 		}
-		if mode := l.c.hub.Client().Mode(); mode != rueidis.ClientModeStandalone {
+		if mode := l.c.session.Hub.Client().Mode(); mode != rueidis.ClientModeStandalone {
 			return nil, fmt.Errorf("rlock: %w: quorum: lock %d, %q, is of a %s, must be of a single server", ErrInvalidOption, i+1, l.name, mode)
 		}
-		for _, of := range []any{l.c.hub, l.c.hub.Client()} {
+		for _, of := range []any{l.c.session.Hub, l.c.session.Hub.Client()} {
 			if j := seen[of]; j > 0 {
 				return nil, sameServer(j, i+1, members[j-1], l)
 			}

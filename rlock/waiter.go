@@ -177,7 +177,7 @@ func (a *acquisition) takeBack(ctx context.Context, err error) error {
 
 func (a *acquisition) call(notAfter int64, standing *wait.Standing) script.Call {
 	if a.join != "" {
-		call := joinCall(a.l, joinRequest{string(a.join), a.own.Lease.Owner, a.lease, notAfter})
+		call := joinCall(a.l, string(a.join), a.own.Lease.Owner, a.lease, notAfter)
 		call.Late = a.late()
 		return call
 	}

@@ -2,7 +2,6 @@ package rsemaphore
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/lease"
@@ -18,15 +17,11 @@ type Client struct {
 	session *session.Session
 	handles session.Handles // what permits have in common
 	// from the session, because they are used all the time:
-	id      string
-	seed    [8]byte // the first half of every permit id: the first bytes of the connection id
-	opts    session.Options
-	hub     *pubsub.Hub
-	runner  *script.Runner
-	engine  *lease.Engine
-	queue   *wait.Queue
-	retrier *session.Retrier
-	log     *slog.Logger
+	seed   [8]byte // the first half of every permit id: the first bytes of the connection id
+	opts   session.Options
+	runner *script.Runner
+	engine *lease.Engine
+	queue  *wait.Queue
 
 	observer Observer
 }
@@ -40,8 +35,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	}
 	c := &Client{session: s, observer: o.Observer.guarded(s)}
 	s.Start(lease.Config{Renewed: c.observer.Renewed}, c.observer.Woken)
-	c.id, c.seed, c.opts, c.hub, c.runner, c.log = s.ID, [8]byte(s.Seed[:8]), s.Options, s.Hub, s.Runner, s.Logger
-	c.engine, c.queue, c.retrier = s.Engine, s.Queue, s.Retrier
+	c.seed, c.opts, c.runner, c.engine, c.queue = [8]byte(s.Seed[:8]), s.Options, s.Runner, s.Engine, s.Queue
 	c.handles = session.Handles{Session: s, Noun: "permit", Verb: "Release", Ended: c.observer.Ended,
 		Released: func(ctx context.Context, h *session.Holding, lasted time.Duration, err error) {
 			c.observer.Released(ctx, h.Lease.Name, h.Lease.Of.(*permit).n, lasted, err)
@@ -50,7 +44,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 }
 
 // ID is the connection id, which tells this client from others on the server.
-func (c *Client) ID() string { return c.id }
+func (c *Client) ID() string { return c.session.ID }
 
 // Close refuses new calls, ends waiting ones (ErrClosed), and ends the contexts of all permits with cause ErrClosed. It
 // waits until the permits that are not lost have been released, and until no release is pending in the background. It waits

@@ -82,7 +82,7 @@ func (s *CountingSemaphore) TrySetPermits(ctx context.Context, n int, ttl time.D
 
 func (s *CountingSemaphore) setExchange(n int, ttl time.Duration) exchange[bool] {
 	return exchange[bool]{script.Call{Script: countingSetScript, Keys: s.keys(), Once: true, Args: []string{
-		strconv.Itoa(n), script.Millis(ttl), s.channel, s.c.hub.PublishCommand(),
+		strconv.Itoa(n), script.Millis(ttl), s.channel, s.c.session.Hub.PublishCommand(),
 	}}, func(m rueidis.RedisMessage) (set bool, err error) {
 		err = read(m, "set permits", s.key, &set)
 		return set, err
@@ -184,7 +184,7 @@ func (s *CountingSemaphore) giveBack(took int64) {
 		_, err = s.runAdd(ctx, took, false)
 	}
 	if err != nil {
-		s.c.log.Warn("redlatch: permits taken for a caller that had given up were not given back", "name", s.name, "permits", took, "error", err)
+		s.c.session.Logger.Warn("redlatch: permits taken for a caller that had given up were not given back", "name", s.name, "permits", took, "error", err)
 	}
 }
 
@@ -202,7 +202,7 @@ type addReply struct {
 
 func (s *CountingSemaphore) addExchange(n int64, ifThere bool) exchange[addReply] {
 	return exchange[addReply]{script.Call{Script: countingAddScript, Keys: s.keys(), Once: true, Args: []string{
-		decimal(n), flag(ifThere), s.channel, s.c.hub.PublishCommand(),
+		decimal(n), flag(ifThere), s.channel, s.c.session.Hub.PublishCommand(),
 	}}, func(m rueidis.RedisMessage) (r addReply, err error) {
 		err = read(m, "add permits", s.key, &r.there, &r.free)
 		return r, err

@@ -22,7 +22,7 @@ func (c *Client) Shared() int { return c.queue.Census().Shared }
 func (c *Client) Owed() int {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	return len(c.retrier.Settle(ctx))
+	return len(c.session.Retrier.Settle(ctx))
 }
 
 // MinLease is the shortest lease.

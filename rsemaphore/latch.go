@@ -95,7 +95,7 @@ func (l *CountDownLatch) memory() time.Duration {
 // publishing is what a script gets to publish with, "" if it cannot: a sharded channel of another slot than the keys',
 // as a name with braces of its own has. A Java process may wait on that channel all the same, so it is told by us.
 func (l *CountDownLatch) publishing() string {
-	cmd := l.c.hub.PublishCommand()
+	cmd := l.c.session.Hub.PublishCommand()
 	if cmd != "PUBLISH" && keyname.Slot(l.channel) != keyname.Slot(l.key) {
 		return ""
 	}
@@ -105,7 +105,7 @@ func (l *CountDownLatch) publishing() string {
 // publish is what the script could not. If it fails, waiters poll.
 func (l *CountDownLatch) publish(ctx context.Context, payload string) {
 	if l.publishing() == "" {
-		l.c.hub.Publish(ctx, l.channel, payload)
+		l.c.session.Hub.Publish(ctx, l.channel, payload)
 	}
 }
 

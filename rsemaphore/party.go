@@ -59,7 +59,7 @@ type party struct {
 }
 
 func (b *CyclicBarrier) newParty() *party {
-	return &party{b: b, id: b.c.id + ":" + strconv.FormatInt(partyCount.Add(1), 10), term: b.c.opts.WatchdogTimeout}
+	return &party{b: b, id: b.c.session.ID + ":" + strconv.FormatInt(partyCount.Add(1), 10), term: b.c.opts.WatchdogTimeout}
 }
 
 // exchange is one verb of barrier.lua.
@@ -67,7 +67,7 @@ func (p *party) exchange(verb string, notAfter int64, why string) exchange[barri
 	b := p.b
 	return exchange[barrierReply]{script.Call{Script: barrierScript, Keys: []string{b.key}, Args: []string{
 		verb, p.id, p.joined.id, decimal(p.joined.gen), strconv.Itoa(b.parties), script.Millis(p.term),
-		decimal(notAfter), script.Millis(barrierMemory), b.channel, b.c.hub.PublishCommand(), why,
+		decimal(notAfter), script.Millis(barrierMemory), b.channel, b.c.session.Hub.PublishCommand(), why,
 	}}, func(m rueidis.RedisMessage) (r barrierReply, err error) {
 		err = read(m, verb, b.key, &r.status, &r.id, &r.gen, &r.arrived, &r.left, &r.why, &r.server, &r.parties)
 		return r, err

@@ -65,7 +65,7 @@ func (r acquireReply) Clock() (server int64, late bool) { return r.server, r.sta
 
 func (s *Semaphore) acquireExchange(ids string, lease time.Duration, notAfter int64) exchange[acquireReply] {
 	return exchange[acquireReply]{script.Call{Script: acquireScript, Keys: s.allKeys(), Args: []string{
-		ids, strconv.Itoa(s.capacity), script.Millis(lease), decimal(notAfter), s.channel, s.c.hub.PublishCommand(), s.label, flag(s.shared),
+		ids, strconv.Itoa(s.capacity), script.Millis(lease), decimal(notAfter), s.channel, s.c.session.Hub.PublishCommand(), s.label, flag(s.shared),
 	}}, func(m rueidis.RedisMessage) (r acquireReply, err error) {
 		err = read(m, "acquire", s.key, &r.status, &r.left, &r.server, &r.capacity)
 		return r, err
@@ -75,7 +75,7 @@ func (s *Semaphore) acquireExchange(ids string, lease time.Duration, notAfter in
 // releaseExchange gives ids back and replies how many of them were held; -1 if all had to be and were not.
 func (s *Semaphore) releaseExchange(ids string, all bool) exchange[int64] {
 	return exchange[int64]{script.Call{Script: releaseScript, Keys: s.keys(), Args: []string{
-		ids, flag(all), s.channel, s.c.hub.PublishCommand(),
+		ids, flag(all), s.channel, s.c.session.Hub.PublishCommand(),
 	}}, func(m rueidis.RedisMessage) (held int64, err error) {
 		err = read(m, "release", s.key, &held)
 		return held, err
@@ -94,7 +94,7 @@ func (r resizeReply) Clock() (server int64, late bool) { return r.server, r.stat
 func (s *Semaphore) resizeExchange(capacity int, notAfter int64, id string) exchange[resizeReply] {
 	return exchange[resizeReply]{script.Call{Script: resizeScript, Keys: s.allKeys(), Args: []string{
 		strconv.Itoa(capacity), strconv.Itoa(s.capacity), script.Millis(resizeKept), decimal(notAfter),
-		s.channel, s.c.hub.PublishCommand(), flag(s.shared), id,
+		s.channel, s.c.session.Hub.PublishCommand(), flag(s.shared), id,
 	}}, func(m rueidis.RedisMessage) (r resizeReply, err error) {
 		err = read(m, "resize", s.key, &r.status, &r.before, &r.server)
 		return r, err
