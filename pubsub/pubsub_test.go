@@ -17,7 +17,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -236,32 +235,12 @@ func TestABurstIsDeliveredWhereTheBufferIsAsLarge(t *testing.T) {
 	}
 }
 
-// logbook keeps what was logged.
-type logbook struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *logbook) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logbook) count(s string) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Count(b.text.String(), s)
-}
-
-func (b *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
-
 func TestALossIsLoggedOnceAndItsEndOnceAndTheObserverIsTold(t *testing.T) {
 	s := redistest.Start(t)
 	admin := s.Client(t)
-	var book logbook
+	var book redistest.Logbook
 	var first, again, lost atomic.Int64
-	h := newHub(t, s.Client(t), pubsub.Options{Logger: book.logger(), Observer: pubsub.Observer{
+	h := newHub(t, s.Client(t), pubsub.Options{Logger: book.Logger(), Observer: pubsub.Observer{
 		Subscribed: func(_ string, a bool) {
 			if a {
 				again.Add(1)
@@ -273,19 +252,19 @@ func TestALossIsLoggedOnceAndItsEndOnceAndTheObserverIsTold(t *testing.T) {
 	}})
 	subs := []*pubsub.Subscription{subscribe(t, h, "a"), subscribe(t, h, "b"), subscribe(t, h, "c")}
 	require.EqualValues(t, 3, first.Load())
-	require.Zero(t, book.count("redlatch:"))
+	require.Zero(t, book.Count("redlatch:"))
 	for round := range 2 {
 		require.NoError(t, admin.Do(within(t), admin.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
-		redistest.Eventually(t, 10*time.Second, "all are back", func() bool { return book.count("subscriptions are back") > round })
+		redistest.Eventually(t, 10*time.Second, "all are back", func() bool { return book.Count("subscriptions are back") > round })
 		for _, sub := range subs {
 			require.True(t, sub.Live())
 		}
-		require.Equal(t, round+1, book.count("subscriptions lost"))
-		require.Equal(t, round+1, book.count("subscriptions are back"))
+		require.Equal(t, round+1, book.Count("subscriptions lost"))
+		require.Equal(t, round+1, book.Count("subscriptions are back"))
 		require.EqualValues(t, 3*(round+1), again.Load())
 		require.EqualValues(t, round+1, lost.Load())
 	}
-	require.Equal(t, 2, book.count("observer panicked"))
+	require.Equal(t, 2, book.Count("observer panicked"))
 }
 
 func TestAChannelThatIsSubscribedAfterAllIsLogged(t *testing.T) {
@@ -300,9 +279,9 @@ func TestAChannelThatIsSubscribedAfterAllIsLogged(t *testing.T) {
 	c, err := rueidis.NewClient(o)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	var book logbook
+	var book redistest.Logbook
 	var refused atomic.Int64
-	h := newHub(t, c, pubsub.Options{Logger: book.logger(), Observer: pubsub.Observer{Refused: func(channel string, err error) {
+	h := newHub(t, c, pubsub.Options{Logger: book.Logger(), Observer: pubsub.Observer{Refused: func(channel string, err error) {
 		if channel == "shut" && err != nil {
 			refused.Add(1)
 		}
@@ -312,12 +291,12 @@ func TestAChannelThatIsSubscribedAfterAllIsLogged(t *testing.T) {
 		require.ErrorIs(t, err, pubsub.ErrDenied)
 	}
 	require.EqualValues(t, 3, refused.Load())
-	require.Equal(t, 1, book.count("subscribe refused"))
+	require.Equal(t, 1, book.Count("subscribe refused"))
 	acl("&shut", "&open")
 	subscribe(t, h, "open")
-	require.Zero(t, book.count("had been refused"))
+	require.Zero(t, book.Count("had been refused"))
 	subscribe(t, h, "shut")
-	require.Equal(t, 1, book.count("had been refused"))
+	require.Equal(t, 1, book.Count("had been refused"))
 }
 
 func TestARefusalIsToldFromAnOldServer(t *testing.T) {
@@ -354,10 +333,10 @@ func TestInAClusterAUserWhoMayNotAskForShardedChannelsUsesThem(t *testing.T) {
 		c, err := rueidis.NewClient(o)
 		require.NoError(t, err)
 		t.Cleanup(c.Close)
-		var book logbook
-		h := newHub(t, c, pubsub.Options{Logger: book.logger()})
+		var book redistest.Logbook
+		h := newHub(t, c, pubsub.Options{Logger: book.Logger()})
 		require.Equal(t, "SPUBLISH", h.PublishCommand(), user)
-		require.Equal(t, 1, book.count("may not ask for sharded channels"))
+		require.Equal(t, 1, book.Count("may not ask for sharded channels"))
 		sub := subscribe(t, h, "news")
 		_, err = h.Publish(within(t), "news", user)
 		require.NoError(t, err)

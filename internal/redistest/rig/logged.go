@@ -1,10 +1,8 @@
 package rig
 
 import (
-	"bytes"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,23 +13,9 @@ import (
 
 // Logged is a logger and what it wrote.
 func Logged() (*slog.Logger, func() string) {
-	var mu sync.Mutex
-	var b bytes.Buffer
-	write := func(p []byte) (int, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		return b.Write(p)
-	}
-	return slog.New(slog.NewTextHandler(writer(write), nil)), func() string {
-		mu.Lock()
-		defer mu.Unlock()
-		return b.String()
-	}
+	var book redistest.Logbook
+	return book.Logger(), book.String
 }
-
-type writer func([]byte) (int, error)
-
-func (w writer) Write(p []byte) (int, error) { return w(p) }
 
 // Evicting is a server that evicts keys, as one may ask of it and as one may not, and one that does not evict.
 func Evicting(t *testing.T) map[string]rueidis.Client {
