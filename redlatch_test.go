@@ -16,6 +16,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
@@ -36,35 +37,48 @@ type closer interface {
 type settings struct {
 	prefix            string
 	timeout, replicas time.Duration
-	count             int
+	count, batch      int
+	watchdog, poll    time.Duration
+	maxHold           time.Duration
 }
 
 // product is one package: its constructor, and which of the settings it has.
 type product struct {
-	name       string
-	create     func(h *pubsub.Hub, s settings) (closer, error)
-	replicates bool
+	name   string
+	create func(h *pubsub.Hub, s settings) (closer, error)
+	has    traits
 }
+
+// traits are groups of settings that not all packages have.
+type traits uint8
+
+const (
+	replicates traits = 1 << iota // MinReplicas, ReplicaTimeout
+	batches                       // MaxBatch
+	leases                        // WatchdogTimeout, PollCap, MaxHold
+)
 
 var products = []product{
 	{"rlock", func(h *pubsub.Hub, s settings) (closer, error) {
-		return rlock.New(h, rlock.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, MinReplicas: s.count, ReplicaTimeout: s.replicas})
-	}, true},
+		return rlock.New(h, rlock.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, MinReplicas: s.count, ReplicaTimeout: s.replicas,
+			WatchdogTimeout: s.watchdog, PollCap: s.poll, MaxHold: s.maxHold})
+	}, replicates | leases},
 	{"rsemaphore", func(h *pubsub.Hub, s settings) (closer, error) {
-		return rsemaphore.New(h, rsemaphore.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, MinReplicas: s.count, ReplicaTimeout: s.replicas})
-	}, true},
+		return rsemaphore.New(h, rsemaphore.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, MinReplicas: s.count, ReplicaTimeout: s.replicas,
+			WatchdogTimeout: s.watchdog, PollCap: s.poll, MaxHold: s.maxHold})
+	}, replicates | leases},
 	{"rcounter", func(h *pubsub.Hub, s settings) (closer, error) {
 		return rcounter.New(h, rcounter.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout})
-	}, false},
+	}, 0},
 	{"stock", func(h *pubsub.Hub, s settings) (closer, error) {
-		return stock.New(h, stock.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, MinReplicas: s.count, ReplicaTimeout: s.replicas})
-	}, true},
+		return stock.New(h, stock.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, MinReplicas: s.count, ReplicaTimeout: s.replicas, MaxBatch: s.batch})
+	}, replicates | batches},
 	{"redpacket", func(h *pubsub.Hub, s settings) (closer, error) {
-		return redpacket.New(h, redpacket.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, MinReplicas: s.count, ReplicaTimeout: s.replicas})
-	}, true},
+		return redpacket.New(h, redpacket.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, MinReplicas: s.count, ReplicaTimeout: s.replicas, MaxBatch: s.batch})
+	}, replicates | batches},
 	{"ratelimit", func(h *pubsub.Hub, s settings) (closer, error) {
 		return ratelimit.New(h, ratelimit.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout})
-	}, false},
+	}, 0},
 }
 
 func TestEveryConstructorRefusesTheSameThingsWithTheSameErrors(t *testing.T) {
@@ -84,19 +98,26 @@ func TestEveryConstructorRefusesTheSameThingsWithTheSameErrors(t *testing.T) {
 			set   settings
 			is    error
 			names string
-			only  bool // for packages that replicate
+			only  traits // for packages that have them
 		}{
-			{"no hub", nil, settings{}, errs.ErrInvalidOption, "hub", false},
-			{"a closed hub", closed, settings{}, errs.ErrClosed, "hub", false},
-			{"a prefix that splits names over slots", hub, settings{prefix: "a{b"}, errs.ErrInvalidOption, "KeyPrefix", false},
-			{"a prefix that is no text", hub, settings{prefix: "\xff"}, errs.ErrInvalidOption, "KeyPrefix", false},
-			{"a timeout below a millisecond", hub, settings{timeout: time.Microsecond}, errs.ErrInvalidOption, "CallTimeout", false},
-			{"a negative timeout", hub, settings{timeout: -time.Second}, errs.ErrInvalidOption, "CallTimeout", false},
-			{"a timeout without an end", hub, settings{timeout: 1<<63 - 1}, errs.ErrInvalidOption, "CallTimeout", false},
-			{"replicas below zero", hub, settings{count: -1}, errs.ErrInvalidOption, "MinReplicas", true},
-			{"a wait for replicas as long as the call", hub, settings{timeout: time.Second, count: 1, replicas: time.Second}, errs.ErrInvalidOption, "ReplicaTimeout", true},
+			{"no hub", nil, settings{}, errs.ErrInvalidOption, "hub", 0},
+			{"a closed hub", closed, settings{}, errs.ErrClosed, "hub", 0},
+			{"a prefix that splits names over slots", hub, settings{prefix: "a{b"}, errs.ErrInvalidOption, "KeyPrefix", 0},
+			{"a prefix that is no text", hub, settings{prefix: "\xff"}, errs.ErrInvalidOption, "KeyPrefix", 0},
+			{"a timeout below a millisecond", hub, settings{timeout: time.Microsecond}, errs.ErrInvalidOption, "CallTimeout", 0},
+			{"a negative timeout", hub, settings{timeout: -time.Second}, errs.ErrInvalidOption, "CallTimeout", 0},
+			{"a timeout without an end", hub, settings{timeout: 1<<63 - 1}, errs.ErrInvalidOption, "CallTimeout", 0},
+			{"replicas below zero", hub, settings{count: -1}, errs.ErrInvalidOption, "MinReplicas", replicates},
+			{"a wait for replicas as long as the call", hub, settings{timeout: time.Second, count: 1, replicas: time.Second}, errs.ErrInvalidOption, "ReplicaTimeout", replicates},
+			{"a negative wait for replicas", hub, settings{count: 1, replicas: -time.Second}, errs.ErrInvalidOption, "ReplicaTimeout", replicates},
+			{"batches that keep the server for long", hub, settings{batch: 129}, errs.ErrInvalidOption, "MaxBatch is 129, must be between 1 and 128", batches},
+			{"a lease below 100 ms", hub, settings{watchdog: 99 * time.Millisecond}, errs.ErrInvalidOption, "WatchdogTimeout", leases},
+			{"a lease of 200 years", hub, settings{watchdog: 200 * 365 * 24 * time.Hour}, errs.ErrInvalidOption, "WatchdogTimeout", leases},
+			{"a sleep below 10 ms", hub, settings{poll: time.Millisecond}, errs.ErrInvalidOption, "PollCap", leases},
+			{"a negative sleep", hub, settings{poll: -time.Second}, errs.ErrInvalidOption, "PollCap", leases},
+			{"a hold below 10 ms", hub, settings{maxHold: time.Millisecond}, errs.ErrInvalidOption, "MaxHold", leases},
 		} {
-			if c.only && !p.replicates {
+			if c.only&p.has != c.only {
 				continue
 			}
 			client, err := p.create(c.hub, c.set)
@@ -113,7 +134,7 @@ func TestAClientThatWasClosedRefusesCallsInEveryPackage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Embedded(t)
 	red := open(t, server, redlatch.Options{})
-	verbs := verbsOf(red)
+	verbs := verbsOf(red, "verbs")
 	for name, verb := range verbs {
 		require.NoError(t, verb(t.Context()), name)
 	}
@@ -121,27 +142,129 @@ func TestAClientThatWasClosedRefusesCallsInEveryPackage(t *testing.T) {
 	for name, verb := range verbs {
 		err := verb(t.Context())
 		require.ErrorIs(t, err, errs.ErrClosed, name)
-		require.True(t, strings.HasPrefix(err.Error(), name+": "), "%s: %v", name, err)
+		requirePrefix(t, name, err)
 	}
 	require.NoError(t, red.Close(t.Context()), "later calls return at once")
 }
 
-// verbsOf is a call of each package.
-func verbsOf(red *redlatch.Client) map[string]func(ctx context.Context) error {
+func requirePrefix(t *testing.T, name string, err error) {
+	t.Helper()
+	require.True(t, strings.HasPrefix(err.Error(), name+": "), "%s: %v", name, err)
+	require.Equal(t, 1, strings.Count(err.Error(), name+": "), "%s: %v", name, err)
+}
+
+func TestANameThatCannotBeUsedIsRefusedByEveryPackageBeforeAnythingIsSent(t *testing.T) {
+	t.Parallel()
+	server := redistest.Embedded(t)
+	red := open(t, server, redlatch.Options{})
+	before := server.Embedded.CommandCount()
+	for what, bad := range map[string]string{"empty": "", "too long": strings.Repeat("x", 64<<10+1), "not UTF-8": "a\xff", "a NUL byte": "a\x00b", "an open brace": "a{b", "empty braces": "a{}b"} {
+		for name, verb := range verbsOf(red, bad) {
+			err := verb(t.Context())
+			require.ErrorIs(t, err, errs.ErrInvalidName, "%s: %s", name, what)
+			requirePrefix(t, name, err)
+		}
+	}
+	require.Equal(t, before, server.Embedded.CommandCount(), "nothing was sent")
+}
+
+func TestAContextThatHasEndedEndsACallOfEveryPackage(t *testing.T) {
+	t.Parallel()
+	red := open(t, redistest.Embedded(t), redlatch.Options{})
+	why := errors.New("the customer left")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	for name, verb := range verbsOf(red, "verbs") {
+		err := verb(ctx)
+		require.ErrorIs(t, err, context.Canceled, name)
+		require.ErrorIs(t, err, why, name)
+		requirePrefix(t, name, err)
+	}
+}
+
+func TestEveryClientIsClosedTwiceAndWithAContextThatHasEnded(t *testing.T) {
+	t.Parallel()
+	hub, err := pubsub.New(redistest.Embedded(t).Client(t), pubsub.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { hub.Close(context.Background()) })
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, p := range products {
+		for what, ctx := range map[string]context.Context{"with time": t.Context(), "without an end": context.Background(), "that has ended": ended} {
+			c, err := p.create(hub, settings{})
+			require.NoError(t, err)
+			require.NoError(t, c.Close(ctx), "%s: nothing is left, %s", p.name, what)
+			require.NoError(t, c.Close(ctx), "%s: again, %s", p.name, what)
+		}
+	}
+}
+
+func TestAnObserverThatPanicsIsLoggedAndChangesNothingInAnyPackage(t *testing.T) {
+	t.Parallel()
+	server := redistest.Embedded(t)
+	log, logged := rig.Logged()
+	var o redlatch.Options
+	o.Logger = log
+	o.Locks.Observer.Acquired = func(context.Context, string, time.Duration) { panic("of rlock") }
+	o.Semaphores.Observer.Acquired = func(context.Context, string, int, time.Duration) { panic("of rsemaphore") }
+	o.Counters.Observer.Written = func(context.Context, string, time.Duration, error) { panic("of rcounter") }
+	o.Stocks.Observer.Claimed = func(context.Context, string, stock.Outcome, int64, time.Duration, error) { panic("of stock") }
+	o.RedPackets.Observer.Claimed = func(context.Context, string, redpacket.Outcome, int64, time.Duration, error) {
+		panic("of redpacket")
+	}
+	o.Limiters.Observer.BackgroundFailed = func(context.Context, string, error) { panic("of ratelimit") }
+	red := open(t, server, o)
+	verbs := verbsOf(red, "verbs")
+	verbs["stock"] = func(ctx context.Context) error { _, err := red.Stocks().Stock("verbs").Claim(ctx, "ann"); return err }
+	verbs["redpacket"] = func(ctx context.Context) error {
+		_, err := red.RedPackets().Packet("verbs").Grab(ctx, "ann")
+		return err
+	}
+	verbs["ratelimit"] = func(ctx context.Context) error {
+		slow := red.Limiters().Limiter("slow", ratelimit.LimiterOptions{Rate: 1, Per: time.Hour})
+		if _, err := slow.Wait(ctx, "", 1); err != nil {
+			return err
+		}
+		ctx, giveUp := context.WithCancel(ctx)
+		given := make(chan error, 1)
+		go func() { _, err := slow.Wait(ctx, "", 1); given <- err }()
+		redistest.Eventually(t, 20*time.Second, "it waits", func() bool {
+			a, err := slow.Allow(t.Context(), "", 0)
+			return err == nil && a.ResetAfter > 90*time.Minute
+		})
+		server.Embedded.SetError("ERR out of order")
+		giveUp()
+		require.ErrorIs(t, <-given, context.Canceled)
+		return nil
+	}
+	for _, p := range products { // ratelimit is the last: it leaves the server out of order
+		require.NoError(t, verbs[p.name](t.Context()), p.name)
+		redistest.Eventually(t, 20*time.Second, "logged", func() bool { return strings.Contains(logged(), "of "+p.name) })
+	}
+}
+
+// verbsOf is a call of each package, of an object called name.
+func verbsOf(red *redlatch.Client, name string) map[string]func(ctx context.Context) error {
 	none := func(context.Context) error { return nil }
+	part := func(suffix string) string { // objects of two packages do not share a key
+		if name == "" || strings.ContainsAny(name, "{\x00\xff") {
+			return name
+		}
+		return name + suffix
+	}
 	return map[string]func(ctx context.Context) error{
-		"rlock": func(ctx context.Context) error { return red.Locks().Reentrant("verbs").Do(ctx, none) },
+		"rlock": func(ctx context.Context) error { return red.Locks().Reentrant(name).Do(ctx, none) },
 		"rsemaphore": func(ctx context.Context) error {
-			return red.Semaphores().Semaphore("verbs:semaphore", 3).Do(ctx, 1, none)
+			return red.Semaphores().Semaphore(part(":semaphore"), 3).Do(ctx, 1, none)
 		},
 		"rcounter": func(ctx context.Context) error {
-			_, err := red.Counters().Counter("verbs:counter", rcounter.CounterOptions{}).Incr(ctx)
+			_, err := red.Counters().Counter(part(":counter"), rcounter.CounterOptions{}).Incr(ctx)
 			return err
 		},
-		"stock":     func(ctx context.Context) error { _, err := red.Stocks().Stock("verbs").Inspect(ctx); return err },
-		"redpacket": func(ctx context.Context) error { _, err := red.RedPackets().Packet("verbs").Inspect(ctx); return err },
+		"stock":     func(ctx context.Context) error { _, err := red.Stocks().Stock(name).Inspect(ctx); return err },
+		"redpacket": func(ctx context.Context) error { _, err := red.RedPackets().Packet(name).Inspect(ctx); return err },
 		"ratelimit": func(ctx context.Context) error {
-			_, err := red.Limiters().Limiter("verbs", ratelimit.LimiterOptions{Rate: 10, Per: time.Second, Burst: 10}).Allow(ctx, "", 1)
+			_, err := red.Limiters().Limiter(name, ratelimit.LimiterOptions{Rate: 10, Per: time.Second, Burst: 10}).Allow(ctx, "", 1)
 			return err
 		},
 	}
