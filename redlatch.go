@@ -21,8 +21,8 @@ import (
 
 // Options of Open. The zero value is good.
 //
-// The first five fields stand for the field of the same name in the options of every package that has one and leaves it at
-// its zero value. What differs from package to package is set in that package's options.
+// The first five fields are for all packages: each package takes them where it has a field of that name and its own options leave
+// it zero. What differs from package to package is set in that package's options.
 type Options struct {
 	// KeyPrefix is put before every name to make its key. Redisson has none. Defaults to "".
 	KeyPrefix string
@@ -45,7 +45,7 @@ type Options struct {
 	Limiters   ratelimit.Options
 }
 
-// shared has every package use what is set for all, where it sets nothing itself.
+// shared gives every package what is set for all, where its own options leave it out.
 func (o *Options) shared() {
 	for _, p := range []*string{&o.Locks.KeyPrefix, &o.Semaphores.KeyPrefix, &o.Counters.KeyPrefix, &o.Stocks.KeyPrefix, &o.RedPackets.KeyPrefix, &o.Limiters.KeyPrefix} {
 		unset(p, o.KeyPrefix)
@@ -71,8 +71,8 @@ func unset[T comparable](field *T, v T) {
 	}
 }
 
-// Client has one connection to a server, Sentinel group or Cluster, and a client of each package on it. It is safe for
-// concurrent use; a process needs one.
+// Client is a connection to a server, Sentinel group or Cluster, and the client of every package on it. It is safe for
+// concurrent use. A process needs one.
 type Client struct {
 	hub        *pubsub.Hub
 	locks      *rlock.Client
@@ -86,9 +86,9 @@ type Client struct {
 	closing sync.Once
 }
 
-// Open connects with o, by [pubsub.Dial], and makes the clients on that hub. A client that is not used costs a few hundred
+// Open connects by [pubsub.Dial] and makes the client of every package on that hub. A client that is not used costs a few hundred
 // bytes, and neither a goroutine nor a request. The errors are those of pubsub.Dial and of the packages' New: ErrInvalidOption
-// names each package, field and value that cannot be used. After an error nothing is left open.
+// names every package, field and value that cannot be used. After an error nothing is left open.
 func Open(o rueidis.ClientOption, opts Options) (*Client, error) {
 	opts.shared()
 	hub, err := pubsub.Dial(o, opts.Hub)
@@ -125,38 +125,38 @@ type closer interface {
 	Close(ctx context.Context) error
 }
 
-// Hub is what all clients hear messages through. Its Client is the rueidis client.
+// Hub returns the hub through which all clients hear messages. Hub.Client is the rueidis client.
 func (c *Client) Hub() *pubsub.Hub { return c.hub }
 
-// Locks makes locks, and keeps the holds of this process.
+// Locks returns the client that makes locks.
 func (c *Client) Locks() *rlock.Client { return c.locks }
 
-// Semaphores makes semaphores, latches and barriers, and keeps the permits of this process.
+// Semaphores returns the client that makes semaphores, latches and barriers.
 func (c *Client) Semaphores() *rsemaphore.Client { return c.semaphores }
 
-// Counters makes counters.
+// Counters returns the client that makes counters.
 func (c *Client) Counters() *rcounter.Client { return c.counters }
 
-// Stocks makes stocks, of which the first N win.
+// Stocks returns the client that makes stocks, of which the first N users get a unit each.
 func (c *Client) Stocks() *stock.Client { return c.stocks }
 
-// RedPackets makes red packets.
+// RedPackets returns the client that makes red packets.
 func (c *Client) RedPackets() *redpacket.Client { return c.packets }
 
-// Limiters makes rate limiters.
+// Limiters returns the client that makes rate limiters.
 func (c *Client) Limiters() *ratelimit.Client { return c.limiters }
 
 // Close closes all clients at the same time, and then the hub with its connections. Waiting calls end with ErrClosed, and the
-// contexts of what is held end; Close then waits for what is held to be released, and for releases that the server has not
-// confirmed yet, until ctx ends, or for 10 s if ctx has no end. What is left after that runs out with its lease. The error
-// names it. Later calls return nil at once.
+// contexts of what is held end. Close then waits until what is held is released and the server has confirmed all releases, until
+// ctx ends, or for 10 s if ctx has no end. What is left then stays taken until the end of its lease, and the error names it.
+// Later calls return nil at once.
 func (c *Client) Close(ctx context.Context) (err error) {
 	c.closing.Do(func() { err = c.close(ctx) })
 	return err
 }
 
-// close: the hub goes last. A client that outlived it could not be woken, and would be told that its hub was closed, not
-// that its holds were released.
+// close closes the hub last. The calls of a client that outlived it could not be woken, and would return that the hub was
+// closed, not that the holds were released.
 func (c *Client) close(ctx context.Context) error {
 	errs := make([]error, len(c.clients), len(c.clients)+1)
 	var all sync.WaitGroup

@@ -1,6 +1,7 @@
-// Package rcounter counts on Redis: a Counter is a 64-bit integer with bounds, under one key, that all processes share.
+// Package rcounter provides counters on Redis or Valkey. A Counter is a 64-bit integer with bounds, under one key, that all
+// processes share.
 //
-// Stocks ("first N win"), red packets and rate limiters have packages of their own beside it.
+// Stocks (the first N users get a unit each), red packets and rate limiters have packages of their own below this one.
 //
 // # What is promised
 //
@@ -10,27 +11,49 @@
 // # What is not
 //
 //   - Failover. What the primary acknowledged and had not replicated is gone after a failover.
-//   - Eviction, FLUSHALL and DEL. A Counter that goes starts again at Initial.
-//   - Retries of the writing verbs, but AddOnce. They are sent once; a lost reply is ErrUnknownOutcome.
+//   - Eviction, FLUSHALL and DEL. A Counter whose key is gone starts again at Initial.
+//   - Safe repetition of the writing verbs other than AddOnce. They are sent once; a lost reply is ErrUnknownOutcome.
 //
 // # Errors
 //
-// An error says that there is no answer, and of which kind: refused before anything was sent (ErrInvalidName,
-// ErrInvalidOption, ErrClosed), refused by the server (ErrOutOfRange, ErrOverflow, ErrWrongType, ErrMismatch, ErrDenied),
-// never run (ErrUnavailable), or unknown (ErrUnknownOutcome).
+// There are three families. The request did not run: ErrInvalidName, ErrInvalidOption and ErrClosed before anything was sent,
+// ErrUnavailable. The server refused: ErrOutOfRange, ErrOverflow, ErrWrongType, ErrMismatch, ErrDenied. The outcome is unknown:
+// ErrUnknownOutcome.
 //
-// A call lasts until its context ends, and one whose context has no deadline for at most five call timeouts. Within
-// that time, what surely did not run is sent again, and so are Get and AddOnce, which may run twice.
+// A call lasts until its context ends, or at most five call timeouts if the context has no deadline. Within
+// that time a request that surely did not run is sent again, and so are Get and AddOnce, which may run twice.
+//
+// # Protocol
+//
+// A Counter without options uses INCR, DECR, INCRBY and GET themselves. With options, one script checks the bounds and adds.
+// No value becomes a Lua number there, because Lua's numbers are doubles: INCRBY adds, and bounds are compared as decimal text.
+//
+// AddOnce writes each id beside the counter, in two hashes that take turns. New ids go into the later hash:
+//
+//	           Remember        Remember        Remember
+//	i0   |---- takes ids ----|-- only read --|---- takes ids ---
+//	i1                       |-- takes ids --|-- only read --|
+//	     ^ begun             ^ i0 is as old as an id must be remembered: i1 is emptied and takes over
+//
+// When the later hash is as old as an id must be remembered (CounterOptions.Remember), all ids in the other one are older. It is
+// then emptied and takes over. So an id is remembered for Remember at least, for about twice that at most, and needs no
+// expiry of its own, which hash fields have from Redis 7.4 on only. There are 64 pairs of hashes, by a checksum of the id, so
+// that the server never frees many ids at once.
+//
+// Cached reads go through the client-side cache of rueidis, where an entry lasts for as long as the caller that read it
+// wanted. The name of an entry is its command with all arguments. Therefore each maxStale reads a range of the value with an end
+// of its own, beyond all digits.
 //
 // # Keys
 //
 // P is Options.KeyPrefix.
 //
-//	P<name>    string  a Counter: INCR's and RAtomicLong's decimal integer; no end unless TTL
-//	rc:{P<name>}:i0.0 to :i0.63 and :i1.0 to :i1.63, or rc:P<name>:i0.0 if the name has braces: hashes, the ids of a Counter's AddOnce
+//	P<name>            string  a decimal integer, as INCR and RAtomicLong keep it; no expiry unless CounterOptions.TTL
+//	rc:{P<name>}:i0.n  hash    ids of AddOnce, n from 0 to 63; rc:P<name>:i0.n if the name has braces
+//	rc:{P<name>}:i1.n  hash    the other one of each pair
 //
 // # Cost
 //
-// Every verb is one round trip: INCR, DECR, INCRBY or GET for a Counter without options, one EVALSHA for the rest; but
-// Cached, which takes none while the value is cached.
+// Every verb is one round trip: INCR, DECR, INCRBY or GET for a Counter without options, one EVALSHA otherwise. Cached takes
+// none while the value is cached.
 package rcounter

@@ -1,30 +1,45 @@
-// Package ratelimit lets units through at a rate that all processes share, on Redis: what a sale puts in front of itself.
+// Package ratelimit provides rate limiters on Redis or Valkey: units pass at a rate that all processes share.
 //
 // # What is promised
 //
-// In any interval of length T no more than Burst + T * Rate / Per units pass, whoever asks, from whatever process, in
-// the server's own time. It is for admission, and allocates nothing: a reply that is lost may count its units twice, so too few
-// pass then, never too many.
+// In any interval of length T at most Burst + T * Rate / Per units pass, from all processes together, measured by the server's
+// clock. A limiter admits; it does not allocate. A reply that is lost may count its units twice: too few units pass then, never
+// too many.
 //
 // # What is not
 //
-// A key that is lost (evicted, deleted, a failover) is as if nobody had come: up to Burst units too many pass. So does a server's
-// clock that is set forward.
+// If a key is lost (evicted, deleted, a failover), the limiter starts again as if no unit had passed: up to Burst units too many
+// pass. The same happens if the server's clock is set forward.
 //
 // # Errors
 //
-// ErrLimited is the only refusal that is not a mistake. The others: refused before anything was sent (ErrInvalidName,
-// ErrInvalidOption, ErrClosed), refused by the server (ErrWrongType, ErrDenied), never run (ErrUnavailable), unknown
-// (ErrUnknownOutcome). A call lasts until its context ends, and one whose context has no deadline for at most five call
-// timeouts, within which it is sent again until it is answered.
+// ErrLimited is the one refusal that is not a mistake. The request did not run: ErrInvalidName, ErrInvalidOption and ErrClosed
+// before anything was sent, ErrUnavailable. The server refused: ErrWrongType, ErrDenied. The outcome is unknown:
+// ErrUnknownOutcome. A call lasts until its context ends, or at most five call timeouts if the context has no deadline. It is
+// sent again within that time until it is answered.
+//
+// # Protocol
+//
+// This is the generic cell rate algorithm in its form with a level, in whole numbers. A unit adds Per to the level, and every
+// microsecond takes Rate off. A unit passes while the level stays within Burst * Per. The script keeps the level, the time
+// of it and the id of the call that changed it last, by which a second run of the same call knows its own work.
+//
+//	level
+//	Burst*Per -|- - - - - - - - - - - - - - - - -   above it: not yet
+//	           |      /\
+//	           |  /\ /  \
+//	           | /  '    \        each unit adds Per; the level falls by Rate a microsecond
+//	         0 +-----------'-------------------->   time
+//
+// Wait takes its units at once, in the order in which the server runs the calls, and sleeps until they pass. It does not ask again.
 //
 // # Keys
 //
 // S is Options.KeyPrefix and the name of a limiter, which may not contain braces.
 //
-//	rc:{S:key}:qN  string  a limit of one key: at;level;per;id; N is the length of S; rc:{S}:qN without a key
+//	rc:{S:key}:qN  string  the limit of one key: at;level;per;id. N is the length of S. Without a key: rc:{S}:qN
 //
 // # Cost
 //
-// Every verb is one round trip of one EVALSHA; none with LimiterOptions.PerProcess.
+// Every verb is one round trip of one EVALSHA, or none with LimiterOptions.PerProcess.
 package ratelimit

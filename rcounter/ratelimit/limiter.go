@@ -17,8 +17,8 @@ import (
 // maxWait is the longest time for which Wait waits if its context has no deadline.
 const maxWait = 24 * time.Hour
 
-// LimiterOptions describe a Limiter. They live in the program, not on the server: all users of a name should
-// pass the same ones. If they change, what was let through before still counts.
+// LimiterOptions describe a Limiter. They are not stored on the server: all users of a name must
+// pass the same ones. If they change, the units that passed before still count.
 type LimiterOptions struct {
 	// Rate is how many units pass in every Per, 1 to 1,000,000,000. Required.
 	Rate int64
@@ -27,8 +27,8 @@ type LimiterOptions struct {
 	// Burst is how many units may pass at once after a pause, at least 1; Burst times Per in microseconds is at most
 	// 2^52. Defaults to 1: units pass evenly spaced, Per / Rate apart.
 	Burst int64
-	// PerProcess limits this process alone, and each process by itself: nothing is sent, and nothing is shared. For
-	// what a process may do to its server. Defaults to false: all processes together.
+	// PerProcess limits each process by itself: nothing is sent, and nothing is shared. It bounds what one process may do to
+	// its server. Defaults to false: all processes together.
 	PerProcess bool
 }
 
@@ -56,19 +56,20 @@ func (o *LimiterOptions) check() error {
 	return nil
 }
 
-// Limiter lets units through at a rate: what a sale puts in front of itself. It is an immutable description, safe
-// for concurrent use. Every key it is asked for (a user, an address; "" for all together) has a limit of its own.
+// Limiter lets units pass at a rate, such as the requests in front of a sale. Every key (a user, an address; "" for all
+// together) has a limit of its own. A Limiter is an immutable description, safe for concurrent use.
 //
-// In any interval of length T no more than Burst + T * Rate / Per units pass, whoever asks, from whatever process, in
-// the server's own time: the generic cell rate algorithm, in whole numbers, so that nothing drifts. A reply that is
-// lost and asked for again may count its units twice: too few pass then, never too many. It is for admission, not for
-// allocation: what must not be given out twice is a Stock's.
+// In any interval of length T at most Burst + T * Rate / Per units pass, from all processes together, measured by the server's
+// clock. The algorithm is the generic cell rate algorithm in whole numbers, so nothing drifts. A request whose reply is
+// lost is sent again and may count its units twice: too few units pass then, never too many. A limiter admits; it does not
+// allocate: for what must not be given out twice, use a Stock.
 //
-// A key costs the server about 150 bytes while its units still count, and nothing afterwards. One that is lost (evicted,
-// deleted, a failover) is as if nobody had come: up to Burst units too many pass. A clock that is set forward lets
-// pass what the step is worth, at most Burst; one that is set back makes the limiter stand still until the next call, no longer.
+// A key costs the server about 150 bytes while its units still count, and nothing afterwards. If a key is lost (evicted,
+// deleted, a failover), its limit starts again as if no unit had passed: up to Burst units too many pass. If the server's clock
+// is set forward, as many units pass as the step is worth, at most Burst. If it is set back, the limiter stands still until the
+// next call, no longer.
 //
-// The layout is this library's own, and not that of Redisson's RRateLimiter.
+// The layout is not that of Redisson's RRateLimiter.
 type Limiter struct {
 	c       *Client
 	name    string
@@ -79,8 +80,8 @@ type Limiter struct {
 	local *localLimits
 }
 
-// Limiter describes the rate limiter called name. Nothing is sent. A name or options that cannot be used make
-// every verb of the result fail: ErrInvalidName, ErrInvalidOption. With PerProcess, values made by separate calls share
+// Limiter describes the rate limiter called name. It sends nothing. If the name or the options cannot be used,
+// every verb of the result fails with ErrInvalidName or ErrInvalidOption. With PerProcess, the results of two calls share
 // nothing.
 func (c *Client) Limiter(name string, o LimiterOptions) *Limiter {
 	l := &Limiter{c: c, name: name}
@@ -111,11 +112,11 @@ type Admission struct {
 	ResetAfter time.Duration
 }
 
-// Allow takes n units from key's limit if they may pass now, and says how long to wait if not. n is 0, to look, to
-// Burst. One round trip, repeated until answered; none with PerProcess.
+// Allow takes n units from key's limit if they may pass now. If not, it takes none and says how long to wait. n is 0 to Burst;
+// with 0 it only looks. One round trip, repeated until answered; none with PerProcess.
 //
-// Errors: ErrInvalidName for the key, ErrInvalidOption for n, ErrUnavailable, ErrUnknownOutcome: the units may have
-// been taken.
+// Errors: ErrInvalidName for the key, ErrInvalidOption for n, ErrWrongType, ErrDenied, ErrUnavailable, and ErrUnknownOutcome,
+// after which the units may have been taken.
 func (l *Limiter) Allow(ctx context.Context, key string, n int64) (_ Admission, err error) {
 	defer edge(&err)
 	if err := l.check(key, n, 0); err != nil {
@@ -128,16 +129,16 @@ func (l *Limiter) Allow(ctx context.Context, key string, n int64) (_ Admission, 
 	return r.admission(), nil
 }
 
-// Wait takes n units, 1 to Burst, from key's limit and returns nil when they may pass. They are taken at once, in the
-// order in which the server runs the calls, and Wait sleeps for exactly as long as it then takes; it does not ask
-// again. One round trip; none with PerProcess.
+// Wait takes n units, 1 to Burst, from key's limit and returns when they may pass. It takes them at once, in the
+// order in which the server runs the calls, and sleeps until they may pass; it does not ask
+// again. The Admission is the server's, of before the sleep. One round trip; none with PerProcess.
 //
-// If the turn would come after ctx's deadline (after maxWait without one), the error is ErrLimited at once, a
-// *LimitedError, and nothing is taken. If ctx ends while Wait sleeps, the error is ctx's, at once, and the units are
-// given back in the background, if nobody has come after (those who have were told their times already) and the server
-// answers within a call timeout. The same is tried if ctx ends while the reply is awaited: ErrUnknownOutcome.
+// If the units could only pass after ctx's deadline, or after 24 hours if it has none, Wait takes nothing and returns ErrLimited
+// at once, with an Admission that says how long. If ctx ends while Wait sleeps, it returns ctx's error at once. The units are
+// then given back in the background, if no other call has come since, because later calls were told their times already,
+// and if the server answers within a call timeout. The same is tried if ctx ends before the reply comes: ErrUnknownOutcome.
 //
-// Errors as for Allow.
+// The other errors are those of Allow.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) (_ Admission, err error) {
 	defer edge(&err)
 	if err := l.check(key, n, 1); err != nil {
@@ -168,8 +169,8 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (_ Admission, e
 	return Admission{}, errs.Ended(ctx)
 }
 
-// giveBack undoes what take did under id, if nobody has come after: in the background, since ctx has ended, and for no
-// longer than a call may take. If it fails, too few pass.
+// giveBack undoes what take did under id, if no other call has come since. It runs in the background, because ctx has ended, for
+// a call timeout at most. If it fails, too few units pass.
 func (l *Limiter) giveBack(ctx context.Context, id, key string, n int64) {
 	undo := func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.c.calls.CallTimeout)
@@ -223,7 +224,7 @@ func (r rateReply) admission() Admission {
 
 var rateScript = script.Load("take", files, "take")
 
-// take runs take.lua, or the same here.
+// take runs take.lua, or does the same in this process.
 func (l *Limiter) take(ctx context.Context, id, key string, n int64, most time.Duration) (rateReply, error) {
 	if l.local != nil {
 		if ctx.Err() != nil {

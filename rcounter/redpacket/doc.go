@@ -1,43 +1,60 @@
-// Package redpacket hands out money on Redis: an amount in whole cents, split into shares once (Split), of which each user
-// takes one, first come, first served.
+// Package redpacket hands out money on Redis or Valkey. An amount in whole cents is split into shares once (Split), and each user
+// takes one share, first come, first served.
 //
 // # What is promised
 //
 // What was taken, what is left and what was refunded always add up to the total. A user who has a share gets the same answer
-// however often it is asked for, while the packet is retained. A packet fails closed: if records or shares are missing on the
+// to every Grab until the packet's retention is over. A packet fails closed: if records or shares are missing on the
 // server, nobody gets anything more.
 //
 // # What is not
 //
-//   - Failover. A share that the primary acknowledged and had not replicated is gone after a failover, and goes out again.
-//     Options.MinReplicas has shares confirmed by replicas first, which makes that less likely. Money should move by entries
+//   - Failover. A share that the primary acknowledged and had not replicated is gone after a failover, and another user can get
+//     it. Options.MinReplicas has shares confirmed by replicas first, which makes that less likely. Move money by entries
 //     that are unique over (packet, epoch, user) and, for the refund, over (packet, epoch).
-//   - The server's clock. End and retention are kept in it. If it is stepped, they move with the step.
-//   - Eviction, FLUSHALL and DEL. A whole packet can go (NotOpen), or its records or shares (ErrCorrupt).
+//   - The server's clock. End and retention are counted on it. If it is stepped, they move with the step.
+//   - Eviction, FLUSHALL and DEL. A whole packet can vanish (NotOpen), or its records or shares (ErrCorrupt).
 //
 // # Outcomes and errors
 //
-// Sold out, not open and over are outcomes in a Share, not errors. An error says that there is no answer, and of which kind:
-// refused before anything was sent (ErrInvalidName, ErrInvalidOption, ErrClosed), refused by the server (ErrWrongType,
-// ErrAlreadyOpen, ErrSending, ErrSendLost, ErrNotEnded, ErrNoPacket, ErrCorrupt, ErrDenied), never run (ErrUnavailable), unknown
-// (ErrUnknownOutcome), or done and not confirmed by replicas (ErrNotReplicated).
+// Sold out, not open and over are outcomes in a Share, not errors. An error says that there is no answer. There are four
+// families. The request did not run: ErrInvalidName, ErrInvalidOption and ErrClosed before anything was sent, ErrUnavailable.
+// The server refused: ErrWrongType, ErrAlreadyOpen, ErrSending, ErrNotEnded, ErrNoPacket, ErrCorrupt, ErrDenied. The outcome
+// is unknown: ErrUnknownOutcome. The request ran, and too few replicas know: ErrNotReplicated.
 //
-// A call lasts until its context ends, and one whose context has no deadline for at most five call timeouts. Within
+// A call lasts until its context ends, or at most five call timeouts if the context has no deadline. Within
 // that time every verb is sent again until it is answered: all may run twice.
+//
+// # Protocol
+//
+//	          Send, one call for every 3,900 shares
+//	absent ------------> sending ------------> open -------> ended --------> refunded
+//	   ^                    |    the last part      OpenFor        Refund        |
+//	   |                    | broken off: 30 s                                   |
+//	   +--------------------+----------------------------------------------------+
+//	                                         Retain is over
+//
+// Send asks for the server's time, draws all shares and stores them; the part that completes them opens the packet. The first
+// part names a time of the server's after which it begins nothing. Without that, a copy that the network delivers late would
+// send again a packet that was opened and then lost with all that it had. A Grab is one script: is the packet there, are all
+// records there, what has this user, is it open, is a share left. The user's record comes before what is left: if it
+// came after, the user who took the last share and repeats the question would hear "sold out". Each call has an id that is
+// written with the record, by which a second run of the script knows its own work.
 //
 // # Keys
 //
 // S is Options.KeyPrefix and the name of a packet, which may not contain braces.
 //
-//	rc:{S}:p   hash    a Packet: its numbers (packet.lua)
-//	rc:{S}:a   list    its shares not yet taken, in cents
-//	rc:{S}:g   hash    who took what: user -> ordinal;cents;call
+//	rc:{S}:p   hash    the numbers of a Packet (packet.lua)
+//	rc:{S}:a   list    its shares that nobody has taken yet, in cents
+//	rc:{S}:g   hash    its records: user -> ordinal;cents;call
 //
-// The first ends retention after the packet's end. The others may be large, and a server frees what expires in one go; so they
-// are left an hour more, and are unlinked in the background by the process that sent the packet, or by any call before or after.
+// The first expires when the retention is over. The others can be large, and a server stands still while it frees a large key that
+// expires. So they expire an hour later, and before that they are unlinked in the background, by the process that sent the
+// packet or by any call after the retention.
 //
 // # Cost
 //
-// Every verb is one round trip of one EVALSHA, but Send, which asks for the server's time first and takes one for every 3,900
-// shares, and Shares, one for about 500. Grabs of one process by one Packet share calls (Options.MaxBatch).
+// Every verb is one round trip of one EVALSHA. Send takes one to ask for the server's time and one for every 3,900 shares, Shares
+// one for about 500 records. Grabs of one process through one Packet value share calls (Options.MaxBatch).
 package redpacket
