@@ -18,16 +18,16 @@ const (
 	maxRemember = 100 * 365 * 24 * time.Hour
 )
 
-// AddOnce is Add, once for each id: a call with an id that was added before adds nothing, and answers with the value that
-// was reached then. replayed reports that it was another call, of this process or another, that did so. id is the
-// caller's own, such as that of an order; the same id with another d is ErrMismatch. It may be repeated after any
-// error, as long as ids are remembered (CounterOptions.Remember); this call repeats itself until it is answered. One round trip.
+// AddOnce adds d once for each id. A call with an id that was added before adds nothing and returns the value that the counter
+// had then; replayed reports that another call, of this process or another one, had added it. The caller chooses the id, such as
+// that of an order; the same id with another d is ErrMismatch. AddOnce can be called again after any error, as long as ids
+// are remembered (CounterOptions.Remember). One round trip, repeated until answered.
 //
-// What is refused, as by Add, is not remembered: the same id may be added later. Set and CompareAndSet, and a counter
-// that ends and begins again, leave the ids as they are. They are kept in keys beside the counter's own, which stays
-// a plain integer; they take about 60 bytes each, and the id. If those keys are lost (evicted, deleted, forgotten by a
-// failover), or the server's clock is set forward by as much, ids are forgotten early. A request given up on may be served
-// later: then AddOnce with that id tells.
+// A refused id, as by Add, is not remembered: it can be added later. Set, CompareAndSet and a counter
+// that expires and starts again leave the ids as they are. The ids are in keys beside the counter's own, which stays
+// a plain integer; each takes about 60 bytes and its own length. If those keys are lost (evicted, deleted, forgotten by a
+// failover), or the server's clock is set forward by as much, ids are forgotten early. A request whose caller gave up may still
+// run: AddOnce with that id then says so.
 //
 // Errors: ErrInvalidName for the id, ErrMismatch, and those of Add.
 func (k *Counter) AddOnce(ctx context.Context, id string, d int64) (v int64, replayed bool, err error) {

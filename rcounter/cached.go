@@ -10,12 +10,12 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Cached is Get from rueidis' client-side cache: the value as it was at most maxStale ago, at least a millisecond, and
-// newer than that once the server's message that it has changed is here, which takes milliseconds. No round trip
-// while it is cached, one otherwise. For what is shown, and read far more often than it is counted: every change of a counter
-// that is read this way is told to every process that does.
+// Cached returns the value from the client-side cache of rueidis: as it was at most maxStale ago, which is at least 1 ms. A
+// change is seen earlier, as soon as the server's message about it arrives, which takes milliseconds. No round trip
+// while the value is cached, one otherwise. Use it for numbers that are shown and read far more often than they change: the
+// server tells every process that reads a counter this way of every change.
 //
-// Without client-side caching it is a plain Get, and so it is of a counter that is missing.
+// Without client-side caching, and while the counter is missing, Cached is Get.
 func (k *Counter) Cached(ctx context.Context, maxStale time.Duration) (_ int64, err error) {
 	defer edge(&err)
 	if err := k.c.calls.Usable(k.refused); err != nil {
@@ -33,7 +33,7 @@ func (k *Counter) Cached(ctx context.Context, maxStale time.Duration) (_ int64, 
 	return k.Get(ctx) // which says what is wrong, if anything is
 }
 
-// tracked is how a counter is read through the cache by those who bear one age.
+// tracked is how callers with the same maxStale read a counter through the cache.
 type tracked struct {
 	age   time.Duration
 	get   rueidis.Cacheable
@@ -44,8 +44,9 @@ type tracked struct {
 func (k *Counter) cached(ctx context.Context, age time.Duration) (string, error) {
 	t := k.tracked.Load()
 	if t == nil || t.age != age {
-		// An entry of the cache lasts for as long as the one who had it read wanted. Its name is the command with all
-		// arguments, so each age has a range of its own, which is all of the value in any case.
+		// An entry of the cache lasts for as long as the caller that read it wanted. Its name is the command with all
+		// arguments. With one name for all, a caller with maxStale of 10 ms would be answered by the entry of a caller with an
+		// hour (TestCachedIsNoOlderThanAsked). So each age reads a range of its own, which is all of the value in any case.
 		t = &tracked{age: age, get: k.c.calls.Hub.Client().B().Getrange().Key(k.key).Start(0).End(1000 + age.Milliseconds()).Cache().Pin()}
 		k.tracked.Store(t)
 	}

@@ -18,42 +18,41 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// CounterOptions describe a Counter. They live in the program, not on the server: all users of a name should pass
+// CounterOptions describe a Counter. They are not stored on the server: all users of a name must pass
 // the same ones. The zero value is Redisson's RAtomicLong.
 type CounterOptions struct {
-	// Initial is what a missing key stands for. Reading does not create the key. Defaults to 0.
+	// Initial is the value of a missing key. Reading does not create the key. Defaults to 0.
 	Initial int64
-	// Min and Max, both inclusive, are the values that Add does not go beyond; see Bound. Default to none (nil).
+	// Min and Max are the values that Add does not go beyond, both inclusive; see Bound. Default to nil: no bound.
 	Min, Max *int64
-	// TTL is how long a counter lives from its creation: later writes do not prolong it, and one found without an
-	// expiry is given TTL. At least a millisecond. Defaults to 0: the key has no end, and an expiry that somebody
-	// else gave it is kept.
+	// TTL is how long a counter lives from its creation. Later writes do not prolong it, and a counter that is found without an
+	// expiry gets TTL. At least 1 ms. Defaults to 0: the library sets no expiry, and keeps one that another program set.
 	TTL time.Duration
-	// Remember is how long AddOnce remembers an id at least, a millisecond to 100 years; for up to twice as long,
-	// and a minute, in fact. It should be longer than anybody repeats a call. Defaults to an hour.
+	// Remember is how long AddOnce remembers an id at least, 1 ms to 100 years; at most it is twice as long
+	// and a minute. It must be longer than any caller repeats a call. Defaults to an hour.
 	Remember time.Duration
 }
 
 // Bound is v as a bound: CounterOptions{Max: rcounter.Bound(100)}.
 func Bound(v int64) *int64 { return &v }
 
-// Counter is a 64-bit integer under one key, a plain string as INCR and Redisson's RAtomicLong keep it, so that Java
-// and redis-cli may count on the same one. It is an immutable description, safe for concurrent use, and costs nothing
+// Counter is a 64-bit integer under one key, a plain string as INCR and Redisson's RAtomicLong keep it. So Java
+// and redis-cli can count on the same key. A Counter is an immutable description, safe for concurrent use, and costs nothing
 // until used.
 //
-// Nothing tells its key from that of an rsemaphore.CountingSemaphore or a latch of the same name, which are numbers, too:
-// give them other names, or a KeyPrefix of their own.
+// Its key looks like that of an rsemaphore.CountingSemaphore or a latch of the same name, which are numbers, too.
+// Give them different names, or clients with different KeyPrefixes.
 //
-// With Max it is the INCR form of "first N win": Incr's result is the caller's ordinal, 1 to N, and those who come
-// later get ErrOutOfRange. With Initial N and Min 0 it is the DECR form: the result is what is left. Both forget
+// With Max, Incr says which of the first N the caller is: its result is the caller's ordinal, 1 to N, and later
+// callers get ErrOutOfRange. With Initial N and Min 0, Decr's result is what is left. Both forget
 // everything with their key: a counter that expires, is deleted or evicted starts again at Initial. Where that must
-// not happen use a Stock; where a retry must not count twice, AddOnce.
+// not happen, use a Stock. Where a retry must not count twice, use AddOnce.
 //
-// The writing verbs are sent once, all but AddOnce. If the reply is lost the error is ErrUnknownOutcome and the value may
-// or may not have moved; no verb can be repeated safely then, except AddOnce, and CompareAndSet where values do not recur.
+// All writing verbs except AddOnce are sent once. If the reply is lost, the error is ErrUnknownOutcome and the value may
+// or may not have changed. Only AddOnce can safely be called again then, and CompareAndSet where values do not recur.
 //
-// A value that is not a 64-bit integer by INCR's own rules, or a key of another type, is ErrWrongType.
-// It is left as it is.
+// If the value is not a 64-bit integer by INCR's rules, or the key has another type, the error is ErrWrongType, and the key stays as
+// it is.
 type Counter struct {
 	c       *Client
 	name    string
@@ -68,8 +67,8 @@ type Counter struct {
 	tracked  atomic.Pointer[tracked]
 }
 
-// Counter describes the counter called name. Nothing is sent. A name or options that cannot be used make every verb
-// of the result fail: ErrInvalidName, ErrInvalidOption.
+// Counter describes the counter called name. It sends nothing. If the name or the options cannot be used, every verb
+// of the result fails with ErrInvalidName or ErrInvalidOption.
 func (c *Client) Counter(name string, o CounterOptions) *Counter {
 	k := &Counter{c: c, name: name, key: c.calls.KeyPrefix + name, initial: o.Initial, ttl: script.Millis(o.TTL), remember: o.Remember}
 	if k.remember == 0 {
@@ -109,8 +108,8 @@ func (k *Counter) check(name string, ttl time.Duration) error {
 	return nil
 }
 
-// idParts is in how many parts the ids of AddOnce are kept, each of two keys: a server frees a key that expires in one
-// go, for 400 ms where it has a million ids.
+// idParts is the number of parts in which the ids of AddOnce are kept, each of two keys. A server stands still while it frees a
+// key that expires: 400 ms where it has a million ids (TestTheIDsOfAddOnceEndInPartsOneAfterTheOther).
 const idParts = 64
 
 // idPart is the part in which an id is.
@@ -141,11 +140,11 @@ func (k *Counter) Decr(ctx context.Context) (int64, error) { return k.Add(ctx, -
 
 // Add adds d, which may be negative or 0, and returns the new value. One round trip.
 //
-// A rise is held to Max and a fall to Min: beyond it nothing is written and the error is ErrOutOfRange; the value returned with it is where the counter stands.
-// A counter that is already beyond a bound (set by somebody else, or under other options) may always move back
-// towards it. A sum beyond 64 bits is ErrOverflow, and nothing is written either.
+// If the sum would rise above Max or fall below Min, nothing is written: the error is ErrOutOfRange, and the value returned with
+// it is where the counter stands. A counter that is already beyond a bound (set by another program, or under other options) can
+// always move back towards it. If the sum does not fit into 64 bits, nothing is written, and the error is ErrOverflow.
 //
-// It is sent once: after ErrUnknownOutcome d may have been added, or be added yet.
+// Add is sent once: after ErrUnknownOutcome, d may have been added or may still be added.
 func (k *Counter) Add(ctx context.Context, d int64) (v int64, err error) {
 	defer edge(&err)
 	if err := k.c.calls.Usable(k.refused); err != nil {
@@ -191,8 +190,8 @@ func (k *Counter) ahead(d int64) *int64 {
 }
 
 // limit is the furthest value to which d may be added, in decimal: Max - d for a rise, Min - d for a fall, where no
-// bound is the bound of 64 bits. It is computed here, in as many bits as it takes, because Lua's numbers are doubles:
-// the script compares decimal strings.
+// bound means the bound of 64 bits. It is computed here, in as many bits as it needs, because Lua's numbers are doubles, exact to
+// 2^53 and printed as 1e+15 from there on: the script compares decimal text (TestAddAgreesWithBigIntegers).
 func (k *Counter) limit(d int64) string {
 	bound := k.ahead(d)
 	switch {
@@ -244,8 +243,8 @@ func numeric(err error) error {
 	return err
 }
 
-// Get returns the value, Initial if the key is missing. One round trip, repeated until answered. With a rueidis
-// client that sends reads to replicas it is a replica's value.
+// Get returns the value, or Initial if the key is missing. One round trip, repeated until answered. If the rueidis
+// client sends reads to replicas, it is a replica's value.
 func (k *Counter) Get(ctx context.Context) (_ int64, err error) {
 	defer edge(&err)
 	if err := k.c.calls.Usable(k.refused); err != nil {
@@ -277,8 +276,8 @@ func integer(s string) (int64, bool) {
 	return v, err == nil && strconv.FormatInt(v, 10) == s
 }
 
-// Set makes v the value, whatever it was, a string that is no number included; the expiry of an existing key is kept.
-// v beyond Min or Max is ErrOutOfRange and not sent. Sent once. One round trip.
+// Set makes v the value, whatever the value was, also if it was a string that is no number. It keeps the expiry of an existing key.
+// If v is beyond Min or Max, nothing is sent, and the error is ErrOutOfRange. Set is sent once. One round trip.
 func (k *Counter) Set(ctx context.Context, v int64) (err error) {
 	defer edge(&err)
 	if err := k.c.calls.Usable(k.refused, k.within(v)); err != nil {
@@ -287,9 +286,9 @@ func (k *Counter) Set(ctx context.Context, v int64) (err error) {
 	return k.write(ctx, func() error { return k.c.set(ctx, k.key, v, k.ttl) })
 }
 
-// CompareAndSet makes next the value if it is old, and reports whether it was; a missing key is Initial, which
-// without CounterOptions is RAtomicLong's 0. The expiry of an existing key is kept. next beyond Min or Max is
-// ErrOutOfRange and not sent. Sent once: sent again, a call that had succeeded would answer false. One round trip.
+// CompareAndSet makes next the value if it is old, and reports whether it was. A missing key counts as Initial. It keeps the
+// expiry of an existing key. If next is beyond Min or Max, nothing is sent, and the error is ErrOutOfRange. CompareAndSet is sent
+// once: sent again, a call that had succeeded would answer false. One round trip.
 func (k *Counter) CompareAndSet(ctx context.Context, old, next int64) (set bool, err error) {
 	defer edge(&err)
 	if err := k.c.calls.Usable(k.refused, k.within(next)); err != nil {

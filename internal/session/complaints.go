@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// complainEvery is the least time between two lines of one kind: a server that is gone has many calls fail.
+// complainEvery is the least time between two lines of one kind: many calls fail when a server is gone.
 const complainEvery = 10 * time.Second
 
-// complaints are the lines that were logged last.
+// complaints remembers when a line of each kind was logged last.
 type complaints struct {
 	mu   sync.Mutex
 	last map[string]complaint

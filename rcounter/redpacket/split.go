@@ -22,8 +22,8 @@ const (
 type Method uint8
 
 const (
-	// DoubleMean draws each share between the least and twice the mean of what is then left, and shuffles the shares,
-	// so that none is better for its place. It is what users of red packets know: many middling shares, the largest
+	// DoubleMean draws each share between the least and twice the mean of what is left by then, and shuffles the shares,
+	// so that no place is better than another. Users of red packets know it: many shares near the mean, the largest
 	// about twice the mean. The default.
 	DoubleMean Method = iota
 	// LineCutting cuts the total at random points: the spread is wider than DoubleMean's, the largest share about
@@ -37,12 +37,12 @@ func (m Method) String() string {
 	return session.Word(m, "method", "double mean", "line cutting", "equal")
 }
 
-// Split splits total cents into n shares, each at least min and at most max (0: no most), whose sum is exactly total.
-// The same r, in the same state, gives the same shares; nil is a generator of its own that nobody can predict. Under
+// Split splits total cents into n shares whose sum is exactly total. Each share is at least min and at most max; max 0 means no
+// upper limit. The same r in the same state gives the same shares; a nil r stands for a generator that nobody can predict. With
 // DoubleMean and LineCutting every place has the same distribution.
 //
-// The error is ErrInvalidOption: total outside 1 to maxTotal, n outside 1 to maxShares, min below 0, max below min,
-// a total that n shares of such sizes cannot add up to, or an unknown method.
+// The error is ErrInvalidOption if total is outside 1 to 2^53-1, n is outside 1 to 1,000,000, min is below 0, max is below min,
+// n shares of such sizes cannot add up to total, or the method is unknown.
 func Split(total, n, min, max int64, m Method, r *rand.Rand) (_ []int64, err error) {
 	defer edge(&err)
 	max, err = checkSplit(total, n, min, max, m, [...]string{"total", "n", "min", "max", "method"})
@@ -76,7 +76,7 @@ func Split(total, n, min, max int64, m Method, r *rand.Rand) (_ []int64, err err
 	return shares, nil
 }
 
-// checkSplit refuses what cannot be split, under the names the caller knows, and returns max, total for none.
+// checkSplit refuses what cannot be split, under the names that the caller knows, and returns max: total if it was 0.
 func checkSplit(total, n, min, max int64, m Method, name [5]string) (int64, error) {
 	if max == 0 {
 		max = total

@@ -1,7 +1,7 @@
 -- What the scripts that add to a counter share.
 --
--- Lua's numbers are doubles, exact to 2^53 only. No value becomes one here: INCRBY adds, replies are strings, and the
--- comparisons are of decimal strings.
+-- Lua's numbers are doubles: exact to 2^53, and printed as 1e+15 from there on. No value becomes one here: INCRBY adds, replies are
+-- strings, and decimal strings are compared (TestAddAgreesWithBigIntegers).
 
 -- less reports a < b of decimal integers of up to 25 digits.
 local function less(a, b)

@@ -10,14 +10,14 @@
 --          {-1, recorded, found}   records or shares are missing, or numbers that cannot be (recorded is -1)
 --          outcomes: 1 granted, 2 replayed, 3 none left, 4 not there or still being sent, 6 over
 --
--- The user's record comes first, then the window, then what is left: who took the last share and asks again gets the
--- same answer.
+-- The user's record is looked at first, then the window, then what is left: the user who took the last share and asks again gets
+-- the same answer (TestGrabTable). Asked the other way round, that user would be told "none left".
 --
 -- Safe to run twice: the second run finds the records of the first, and by the call's id that they are its own.
 --
 -- Whatever is missing fails closed: the packet counts how many records and how many shares there must be. Everything
--- is decided before the first write, and the count is written before the share is taken: a run broken off in between
--- gives too little and says so, never too much.
+-- is decided before the first write, and the count is written before the share is taken: a run that is broken off in between
+-- gives too little and says so, never too much (TestRedPacketKeepsToItsModel).
 local call = ARGV[1]
 local n = #ARGV - 2
 if n < 1 or n > 128 then return redis.error_reply('ERR grab takes 1 to 128 users') end

@@ -20,8 +20,9 @@
 --          {-1, recorded, n}   records or shares are there and no packet, or numbers that cannot be
 --
 -- Safe to run twice: a part that is stored already changes nothing. Nothing can be taken before the last part is there,
--- and a sending broken off goes away by itself. Safe however late: a packet that was opened and lost with all that it had
--- looks like one that never was, and a copy that comes when its caller has long gone on must not send it again. Nor does a
+-- and a sending that was broken off vanishes by itself. Safe however late (TestALateCopyOfASendOpensNothing): a packet that was
+-- opened and lost with all that it had looks like one that never was, and a copy that arrives long after its call must not send it
+-- again. Nor does a
 -- late copy of a later part: if its packet is over, that part finds no hash, and stores nothing (3); if another sending was
 -- begun meanwhile, it finds that one's token (1, 2).
 local token, n, total, first = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[7])
@@ -48,8 +49,9 @@ if m[1] then
 end
 local stored, sum = redis.call('LLEN', shares), tonumber(m[5] or '0')
 if not m[1] then
-  -- What a packet leaves behind that is over, or a sending that was broken off, is removed. Records that stand with more to live
-  -- are of a packet whose hash was lost: its users have money by it.
+  -- What a packet leaves behind that is over, or a sending that was broken off, is removed. Records that have more time to live
+  -- belong to a packet whose hash was lost: its users have money by it
+  -- (TestWhatARedPacketLeavesIsRemovedByWhoeverCallsNextAndWhatWasLostStays).
   local found = strays()
   if found > 0 then return {-1, 0, found} end
   if first > 0 then return {3, 0} end
