@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
@@ -247,7 +248,7 @@ func TestAnObserverThatPanicsIsLoggedAndChangesNothingInAnyPackage(t *testing.T)
 func verbsOf(red *redlatch.Client, name string) map[string]func(ctx context.Context) error {
 	none := func(context.Context) error { return nil }
 	part := func(suffix string) string { // objects of two packages do not share a key
-		if name == "" || strings.ContainsAny(name, "{\x00\xff") {
+		if name == "" || !utf8.ValidString(name) || strings.ContainsAny(name, "{\x00") {
 			return name
 		}
 		return name + suffix
