@@ -153,7 +153,7 @@ func (m *cache) keep() time.Duration { return m.c.soldOut.trust / 2 }
 // claim is what is known, if claimant can be told SoldOut without asking the server: claimant has no unit. The process
 // never says by itself that a claimant has a unit. Limit 1: X wins, returns the unit in another process, Y claims it there,
 // and X asks here before the news has come; X and Y would both have it. SoldOut of a moment ago gives nobody a unit
-// (TestAUnitWonAgainElsewhereIsNeverDenied).
+// (TestNobodyIsToldOfAUnitThatSomebodyElseHas).
 func (m *cache) claim(ctx context.Context, claimant string) *soldOut {
 	if k := m.known(ctx); k != nil && k.winners != nil && !k.winners.has(claimant) {
 		return k

@@ -25,6 +25,21 @@
 // left anywhere or on its way between shards. A Block is a number of units that one process hands out by itself; those
 // of a process that died stay sold until somebody settles them.
 //
+// # The life of a unit
+//
+//	        Claim, ClaimOnce, ClaimAny, Block
+//	free ---------------------------------------> sold
+//	^  |                                          |  ^
+//	|  | Reserve                          Return, |  | Confirm: the unit
+//	|  |                              ReturnOnce, |  | gets its ordinal
+//	|  v                               ReturnAny, |  |
+//	|  held --------------------------------------)--+
+//	|   | Cancel, or its time is over  Block.Close|
+//	+---+-----------------------------------------+
+//
+// A unit that comes back is free under a new ordinal. The record of what it was stays, so that the number of records still tells
+// whether one is missing, and a late copy of a call that was answered finds its answer.
+//
 // # What is not
 //
 //   - Failover. A grant that the primary acknowledged and had not replicated is gone after a failover, and its ordinal

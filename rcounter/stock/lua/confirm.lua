@@ -44,7 +44,8 @@ count()
 redis.call('ZREM', holds, id)
 keep(id, r)
 enter('grant', r.ordinal, r.n, r.claimant, id)
--- Nothing came back: the flag's text stays, or every process would read all winners anew. It ends at the next deadline,
+-- Nothing came back: the flag's text stays, or every process would read all winners anew for each payment
+-- (TestConfirmsLeaveASoldOutStocksFlagAsItIs). It ends at the next deadline,
 -- and if that was this one's, later now.
 if before == 0 and r.deadline - now <= till() and redis.call('EXISTS', flag) == 1 then redis.call('PEXPIRE', flag, digits(till())) end
 settle(before, records)

@@ -94,7 +94,7 @@ end
 --
 -- No two turns have one name, or a process would take the winners of the one for those of the other. So the name is the
 -- server's time, or one more than the last if that is more: a count alone goes back at a failover to a replica that has
--- not heard of a turn, and the next one would have its name.
+-- not heard of a turn, and the next one would have its name (TestNoTurnOfASoldOutStockHasTheNameOfAnotherAfterAFailover).
 local function mark(goes_on)
   local ms = till()
   if refusal() or ms <= 0 then return end
