@@ -15,46 +15,43 @@ import (
 
 // Options of a Client. The zero value is good.
 type Options struct {
-	// KeyPrefix stands before every name. One with braces is refused by every verb, and one whose first brace is that of
-	// an empty {} by New. Defaults to "".
+	// KeyPrefix stands before every name. Every verb refuses a prefix with braces. New refuses one whose first brace begins
+	// an empty {}. Defaults to "".
 	KeyPrefix string
-	// CallTimeout is how long one attempt may wait for its reply, at least a millisecond. A call whose context has
-	// no deadline ends after five of them. Defaults to 500 ms.
+	// CallTimeout is how long one attempt waits for its reply, at least a millisecond. A call whose context has no deadline
+	// ends after five call timeouts. Defaults to 500 ms.
 	CallTimeout time.Duration
-	// MinReplicas has every answer that grants or repeats a grant confirmed by so many replicas (WAIT, once for all
-	// claims that share a call) within ReplicaTimeout, and is ErrNotReplicated if they do not. It makes it less likely that
-	// a failover forgets a grant, not impossible: another replica than those that confirmed may be promoted. Defaults
-	// to 0: off.
+	// MinReplicas is how many replicas must confirm every answer that grants units or repeats a grant (WAIT, once for all
+	// claims that share a call). If they do not within ReplicaTimeout, the call returns ErrNotReplicated. A failover is then
+	// less likely to forget a grant, but it still can: it may promote a replica that did not confirm. Defaults to 0: none.
 	MinReplicas int
 	// ReplicaTimeout bounds that wait, at least a millisecond and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration
-	// SoldOutTrust is the longest time for which an answer of the server's that nothing is left stands without being
-	// confirmed: for so long this process answers SoldOut by itself, to every claimant that the server has no unit of,
-	// unless news of a return comes, which takes milliseconds; see "Sold out" in the package comment. At least 10 ms.
-	// Defaults to a second; negative: every claim asks the server.
+	// SoldOutTrust is how long this process answers SoldOut by itself after the server last said that nothing is left, to
+	// claimants of whom the server has no unit. News of a return ends it sooner, within milliseconds; see "Sold out" in the
+	// package comment. At least 10 ms. Defaults to a second. Negative: every claim asks the server.
 	SoldOutTrust time.Duration
-	// MaxWinners is how many claimants, and as many requests, a stock may have had for them to be read for that. Of a
-	// larger one only ClaimAny is answered by the process. They take two bytes each. Defaults to 1,000,000; negative: none
-	// are read.
+	// MaxWinners is how many winners, and as many requests, the process reads for that, at two bytes each. If a stock has
+	// more, the process answers only ClaimAny by itself. Defaults to 1,000,000. Negative: it reads none.
 	MaxWinners int
-	// MaxBatch is how many claims of this process on one stock share a call at most, 1 to 128: Claim and ClaimAny do, and a
-	// call that finds nothing under way is sent at once, by itself. Negative: each claim is sent by itself, at once. Defaults to 128:
-	// one of 128 claimants takes the server some 200 us, during which it does nothing else.
+	// MaxBatch is how many claims of this process on one stock share a call at most, 1 to 128. Only Claim and ClaimAny share
+	// calls. A claim that finds no call under way is sent alone, at once. Negative: every claim is sent alone, at once.
+	// Defaults to 128: a call of 128 claimants takes the server some 200 us, during which it does nothing else.
 	MaxBatch int
-	// MaxCalls is how many calls that claims share are under way at most. Defaults to 64.
+	// MaxCalls is how many shared calls are under way at most. Defaults to 64.
 	MaxCalls int
-	// BatchWindow is how long the first claim of a call that is not full waits for more, while others are under way.
-	// Defaults to 100 us.
+	// BatchWindow is how long the first claim of a call that is not full waits for more claims, while other calls are under
+	// way. Defaults to 100 us.
 	BatchWindow time.Duration
 	// Observer is told of claims, and of what fails in the background.
 	Observer Observer
-	// Logger gets a line when something in the background fails for good, at most one of a kind in 10 s, and one
+	// Logger gets a line when something in the background fails for good, at most one line of a kind in 10 s, and one line
 	// if the server evicts keys when its memory is full. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// Client makes stocks on one server, Sentinel group or Cluster. It is safe for concurrent use, holds no
-// connection of its own, no goroutine while nobody claims, and costs nothing per name that is not used.
+// Client makes stocks on one server, Sentinel group or Cluster. It is safe for concurrent use. It holds no connection of its
+// own and no goroutine while nothing is claimed, and a name that is not used costs nothing.
 type Client struct {
 	calls    *session.Session
 	caches   atomic.Bool // client-side caching was seen to work
@@ -64,9 +61,9 @@ type Client struct {
 	observer Observer
 }
 
-// New makes a client on h's rueidis client. h stays the caller's: Close does not close it. The error is
-// ErrInvalidOption for a nil hub, a hub without a client, or options out of bounds, ErrClosed for a hub that is closed; New
-// sends nothing.
+// New makes a client on h's rueidis client. It sends nothing. The hub stays the caller's: Close does not close it.
+//
+// Errors: ErrInvalidOption for a nil hub, a hub without a client, or options out of bounds; ErrClosed for a closed hub.
 func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 	defer edge(&err)
 	c := new(Client)
@@ -86,10 +83,10 @@ func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 	return c, nil
 }
 
-// Close makes every later call on c and its stocks fail with ErrClosed. Calls under way end as they
-// would have. It waits for what goes on in the background: claims that share a call, and the return of units
-// whose callers had left, which takes at most five call timeouts. If ctx ends first, the error says so, and all of that goes on.
-// It may be called again.
+// Close makes every later call on c and its stocks return ErrClosed. Calls under way end as they would have. Close waits for
+// what goes on in the background: calls that claims share, and the return of units whose callers had left, which takes at most
+// five call timeouts. If ctx ends first, Close returns an error that says so, and the background work goes on. Close may be
+// called again.
 func (c *Client) Close(ctx context.Context) error { return c.calls.Close(ctx) }
 
 //go:embed lua

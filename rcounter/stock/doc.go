@@ -1,29 +1,21 @@
-// Package stock sells a limited number of units on Redis, "first N win": at most one to a claimant, the same answer however
-// often it is asked for.
+// Package stock sells a limited number of units on Redis: the first N claims win. A claimant gets at most one unit, and the
+// same answer however often it asks.
 //
 // # What is promised
 //
-// A Stock never grants more units than its limit, never gives two claimants one ordinal, and never gives a claimant who
-// has a unit another answer than that unit, whatever is lost, repeated, delayed or run twice on the way. Everything that decides is one script on
-// the server:
+// A Stock never grants more units than its limit. It never gives two claimants one ordinal. The server never gives a
+// claimant who has a unit another answer than that unit. All of this holds whatever is lost, repeated, delayed or run twice on the way.
 //
-//	the claimant's record  ->  the window, in server time  ->  what is left
+// The same holds for units that are claimed several at a time under the id of a request (ClaimOnce), for units that are
+// reserved, and then confirmed, cancelled or left to expire (Reserve), and for units without a claimant (ClaimAny). Each of
+// them is returned once, by its id. What a reservation holds goes back to the stock exactly once; the server's clock decides.
 //
-// in this order, because the winner of the last unit may ask again. A refund is visible at once, since nothing is
-// ever decremented first and put back afterwards. Ordinals come from a number that only grows; that of a returned
-// unit is not used again.
+// A Stock fails closed. Without its key every claim is NotOpen, and no verb but Open creates the key. The stock counts how
+// many records there must be: if some are missing (evicted, deleted), every call from then on is ErrCorrupt.
 //
-// The same holds for units claimed several at a time under the id of a request (ClaimOnce), for those reserved, and
-// confirmed or cancelled or left to expire (Reserve), and for those claimed for nobody in particular (ClaimAny). Each
-// is returned once, by its id. What a reservation holds goes back to the stock exactly once, decided by the server's clock.
-//
-// A Stock fails closed. Without its key it is NotOpen and no verb but Open creates it. If claimants' records are
-// missing (evicted, deleted), it is ErrCorrupt from the next call on: the stock counts how many there must be.
-//
-// A Sharded stock is a stock in several shards, for a Cluster: its
-// units are always exactly its limit, and SoldOut is said only if there was a moment, during the call, at which none was
-// left anywhere or on its way between shards. A Block is a number of units that one process hands out by itself; those
-// of a process that died stay sold until somebody settles them.
+// A Sharded stock lies in several shards, for a Cluster. Its units are always exactly its limit. It answers SoldOut only if
+// there was a moment, during the call, at which no unit was left anywhere or on its way between shards. A Block is a number
+// of units that one process hands out by itself. If that process dies, its units stay sold until SettleBlock ends the block.
 //
 // # The life of a unit
 //
@@ -37,52 +29,117 @@
 //	|   | Cancel, or its time is over  Block.Close|
 //	+---+-----------------------------------------+
 //
-// A unit that comes back is free under a new ordinal. The record of what it was stays, so that the number of records still tells
+// A unit that comes back is free under a new ordinal. The record of what it was stays: the number of records still tells
 // whether one is missing, and a late copy of a call that was answered finds its answer.
 //
-// # What is not
+// # What is not promised
 //
-//   - Failover. A grant that the primary acknowledged and had not replicated is gone after a failover, and its ordinal
-//     goes out again. Options.MinReplicas has grants confirmed by replicas first, which makes that less likely, and
-//     Stock.Restore mends it afterwards; a unique index over (sale, epoch, ordinal) where orders are kept is the last guard.
-//   - The server's clock. Start, end and retention are kept in it. If it is stepped, they move with the step.
-//   - Eviction, FLUSHALL and DEL. Under a maxmemory-policy other than noeviction, a whole stock can go (NotOpen), or
-//     its records (ErrCorrupt); both stop the sale.
-//   - Claims given up on. A request of which the caller saw no reply, or a copy of it that the network held back, may
-//     be served later, for as long as the stock sells: the claimant then has a unit that the next Claim or Lookup
-//     tells, and that nobody else gets until it is returned. (Units of a ClaimAny given up on are returned by the
-//     library, if it can ask the server within five call timeouts.)
-//   - That a unit which came back is sold the moment it did. The process that returned it sells it at once, others
-//     as soon as the server's message is there, within milliseconds, or within Options.SoldOutTrust if that is lost;
-//     without client-side caching within 10 ms. Until then a claimant may still be told SoldOut elsewhere, the
-//     winner of that unit too if it was won again since. Fresh asks the server. No process says by itself that somebody has a unit.
-//   - Requests that come later than a stock's retention. They meet the next opening of the name.
+//   - Failover. A grant that the primary acknowledged and had not replicated is gone after a failover, and its ordinal goes
+//     out again. Options.MinReplicas has grants confirmed by replicas first, which makes that less likely. Stock.Restore
+//     repairs it afterwards. A unique index over (sale, epoch, ordinal) where the orders are kept is the last guard.
+//   - The server's clock. Start, end and retention are counted on it. If it is stepped, they move with the step.
+//   - Eviction, FLUSHALL and DEL. Under a maxmemory-policy other than noeviction a whole stock can vanish (NotOpen), or its
+//     records (ErrCorrupt). Both stop the sale.
+//   - Claims that were given up. A request whose reply the caller did not see may be served later, and so may a copy of it
+//     that the network held back, for as long as the stock sells. The claimant then has a unit. The next Claim or Lookup
+//     tells which, and nobody else gets it until it is returned. (The library itself returns units of a ClaimAny that was
+//     given up, if it can ask the server within five call timeouts.)
+//   - That a unit which came back is sold at once. The process that returned it sells it at once. Other processes do when
+//     the server's message arrives, within milliseconds; if the message is lost, within Options.SoldOutTrust; without
+//     client-side caching, within 10 ms. Until then another process may still answer SoldOut, also to a claimant who has won
+//     that unit since. Fresh asks the server. No process says by itself that somebody has a unit.
+//   - Requests that arrive after a stock's retention. They meet the next opening of the name.
+//
+// # A claim
+//
+// A claim is one script. It asks five questions, in this order, and everything is decided before the first write:
+//
+//  1. Is the stock there? If not: NotOpen.
+//  2. Are all records there? If not: ErrCorrupt. A claimant whose record is missing could get a second unit.
+//  3. What does this claimant have? A unit: the same answer as before. This comes before the next two, because the winner of
+//     the last unit, or of one before the end, may ask again.
+//  4. Does the stock sell now, by the server's time? If not: NotStarted, Ended or Suspended.
+//  5. Is a unit left, and may this claimant have it? If not: SoldOut or UserLimit. Before that answer the script ends the
+//     reservations whose time is over, and their units are free.
+//
+// Every call has an id of its own, which is written with the record. By it a second run of the script knows its own work. A
+// return is visible at once, since nothing is ever taken first and put back afterwards. Ordinals come from a number that
+// only grows.
 //
 // # Sold out
 //
-// Once the server has said that nothing is left, the process reads the winners once, and then answers SoldOut by itself to every
-// claimant who is none of them. Whoever may be one asks the server. The server writes a small key, the flag, when the last unit
-// goes and removes it when one comes back.
+// Once the server has said that nothing is left, the process reads the winners once. From then on it answers SoldOut by
+// itself to every claimant who is none of them. Any claimant who may be one of them asks the server.
 //
-// With client-side caching every such answer looks at the flag in rueidis' cache first, and is given only if it is the
-// flag of when the winners were read. So once the server's message that a unit came back is here, which takes
-// milliseconds, the server is asked again; where the message is lost, that takes Options.SoldOutTrust at most. Without client-side
-// caching (rueidis' DisableCache) the flag is asked for every 5 ms while claims come, and an answer goes by what was
-// asked for no more than 10 ms ago. The process that returned a unit sells it at once.
+// What makes this safe is a small key, the flag, which is there while nothing is left. Its text names a turn: the time from
+// one moment at which nothing was left any more to the moment at which a unit came back. No two turns have one name.
 //
-// What stays inexact: for as long as the news of a return takes, a claimant who has won that unit in another process
-// since can be told SoldOut here. A claimant who asks again, for whom that answer would be wrong, claims with Fresh.
+//	server                                 process
+//	the last unit goes: flag = turn 7
+//	                                       a claim: the server says SoldOut
+//	                                       reads the flag: turn 7
+//	                                       reads the winners
+//	                                       reads the flag: turn 7, so these were all winners
+//	                                       a claim of X: the cached flag is turn 7, and X is
+//	                                       no winner: SoldOut, without a request
+//	a unit comes back: no flag
+//	          ---- invalidation ---->      the cached flag is gone
+//	                                       a claim of X: asks the server
+//	the unit goes again: flag = turn 8
+//	                                       reads the winners again
+//
+// With client-side caching every such answer looks at the flag in rueidis' cache first. So once the server's message that a
+// unit came back arrives, which takes milliseconds, the process asks the server again. If that message is lost, it does so
+// within Options.SoldOutTrust. Without client-side caching (rueidis' DisableCache) the process asks for the flag every 5 ms
+// while claims come, and no answer goes by a flag older than 10 ms. The process that returned a unit sells it at once.
+//
+// The winners are kept as a Bloom filter of 14 bits for each. So one loser in 400 asks the server too.
+//
+// # Restore
+//
+//  1. It asks for the stock's revision and for the server's time.
+//  2. It suspends the stock, if that is still the revision and a time of the server's has not passed. So a late copy of this
+//     step suspends nothing. Every later step names the id of this round, which the stock keeps; all others are refused.
+//  3. It reads the winners that the caller has, and refuses two of them with one ordinal.
+//  4. It reads the stock's records, and compares both as intervals of ordinals.
+//  5. It writes what differs, 128 records at a time, each with the text that it replaces. It writes the holds anew.
+//  6. If a return or a cancellation changed something meanwhile, it takes a new round id and goes back to 4.
+//  7. It sets the numbers of units and ordinals, and the stock sells on, unless it was closed.
+//
+// # Shards
+//
+// An opening writes down a plan, makes all shards, writes into the plan which shards these are, and then lets them sell:
+//
+//	phase 1: making            phase 2: ready                 phase 3: live
+//	every server makes its     the plan names the             every shard sells,
+//	shard, which does not      incarnations: no other         if it is the one that
+//	sell, and names it: its    shard sells in this opening    the plan names
+//	incarnation
+//
+// A server names the shard, not the caller: a late copy of a request may make a shard a second time after it was lost with
+// all that it had sold, and that one must not have the name that may sell.
+//
+// If a claimant's home has nothing left, units move there in three steps. Each step may be lost, repeated, or left to another
+// process:
+//
+//	giver (10 left)                      receiver (none left)
+//	debit:  5 left, transfer 1 of 5
+//	        is written down
+//	                                     credit: 5 left, transfer 1 is here
+//	ack:    transfer 1 is done
+//
+// SoldOut needs two looks at all shards, with nothing left, nothing on its way, and nothing that moved between the looks.
 //
 // # Outcomes and errors
 //
-// Sold out, not open, not started and over are outcomes in a Grant, not errors. An error says that there is no
-// answer, and of which kind: refused before anything was sent (ErrInvalidName, ErrInvalidOption, ErrClosed), refused
-// by the server (ErrOutOfRange, ErrOverflow, ErrWrongType, ErrAlreadyOpen, ErrNotOpen, ErrMismatch,
-// ErrCorrupt, ErrDenied and those of reservations and blocks), never run (ErrUnavailable), unknown (ErrUnknownOutcome), or granted
-// and not confirmed by replicas (ErrNotReplicated).
+// Sold out, not open, not started and over are outcomes in a Grant, not errors. An error says that there is no answer. There
+// are five families. Nothing was sent: ErrInvalidName, ErrInvalidOption, ErrClosed. The server refused: ErrOutOfRange,
+// ErrOverflow, ErrWrongType, ErrAlreadyOpen, ErrNotOpen, ErrMismatch, ErrCorrupt, ErrDenied and those of reservations and
+// blocks. The request did not run: ErrUnavailable. The outcome is unknown: ErrUnknownOutcome. Units were granted, and too
+// few replicas know: ErrNotReplicated.
 //
-// A call lasts until its context ends, and one whose context has no deadline for at most five call timeouts. Within
-// that time every verb is sent again until it is answered: all may run twice.
+// A call lasts until its context ends, or at most five call timeouts if the context has no deadline. Within that time every
+// verb is sent again until it is answered: all may run twice.
 //
 // # Keys
 //
@@ -90,26 +147,27 @@
 //
 //	rc:{S}     hash    a Stock: its numbers; times in ms of the server (open.lua)
 //	rc:{S}:u   hash    its claimants: claimant -> ordinal;call, after a return 0;call;returned;by
-//	rc:{S}:r   hash    its requests, reservations, units of nobody in particular, and how many each claimant has (stock.lua)
+//	rc:{S}:r   hash    its requests, reservations, units without a claimant, and how many each claimant has (stock.lua)
 //	rc:{S}:h   zset    its reservations that hold units -> deadline
-//	rc:{S}:o   string  there while it is sold out; the only key that is tracked
+//	rc:{S}:o   string  the flag, there while nothing is left; the only key that is tracked
 //	rc:{S}:l   stream  its ledger, if it keeps one
 //	rc:{S}:s   hash    a Sharded stock: its plan (sharded_open.lua)
 //	rc:{S#i/k} and so on: its i-th shard of k, a Stock, whose hash has its transfers too (sharded_prepare.lua); the name may
 //	                   end in a number that puts it into the right slots
 //
-// A stock's hash ends retention after the stock's end, the flag of being sold out sooner. The other keys may be large, and a
-// server frees what expires in one go; so they are left an hour more, and are unlinked in the background by the process
-// that opened the stock, or by any call before or after. Only relative expiries are sent, computed in the scripts from the server's own TIME. A winner costs the
-// server about 65 bytes and the length of the claimant, a request about 100 and the lengths of both names.
+// A stock's hash expires when its retention is over, and the flag sooner. The other keys can be large, and a server stands
+// still while it frees a large key that expires. So they expire an hour later, and before that they are unlinked in the
+// background, by the process that opened the stock or by any call after the retention. Only relative expiries are sent; the
+// scripts compute them from the server's own TIME. A winner costs the server about 65 bytes and the length of the claimant. A
+// request costs about 100 bytes and the lengths of both names.
 //
 // # Cost
 //
-// Every verb is one round trip of one EVALSHA, but Open, Resize, Close and Restore, which ask first.
+// Every verb is one round trip of one EVALSHA, except Open, Resize, Close and Restore, which ask first.
 //
-// Claims of one process on one stock share calls (Options.MaxBatch): one alone is sent at once, the others while it is under way
-// together. And once the server has said that a stock is sold out the process answers by itself (Options.SoldOutTrust).
+// Claims of one process on one stock share calls (Options.MaxBatch). A claim that finds no call under way is sent at once;
+// those that come while one is under way are sent together.
 //
-// A script of several keys gets TRYAGAIN while their slot is moving to another node of a Cluster, and is sent again until
-// the move is through.
+// A script of several keys gets TRYAGAIN while their slot moves to another node of a Cluster. It is sent again until the move
+// is over.
 package stock

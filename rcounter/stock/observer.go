@@ -7,22 +7,22 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Observer is a set of functions told of what happens, each with a context and the name of the stock or whatever else it
-// is; nil ones are skipped and cost nothing. They run on the goroutine where it happens, claims' own among them: they must
-// return at once. One that panics is logged and otherwise ignored.
+// Observer is a set of functions that are told what happens, each with a context and the stock's name. A nil function is
+// skipped and costs nothing. A function runs on the goroutine where the event happens, which may be that of a claim: it must
+// return at once. If it panics, that is logged and changes nothing else.
 //
-// The context is that of the call that is spoken of: it carries the caller's span, and may have ended. BackgroundFailed
-// comes with the values of the context of the call that left the work behind.
+// The context is that of the call: it carries the caller's span, and may have ended. BackgroundFailed gets the values of the
+// context of the call that left the work behind.
 type Observer struct {
-	// Claimed: the server answered a Claim, ClaimOnce, ClaimAny, Reserve or Block of a Stock or a Sharded, with n
-	// units if it was won; or it did not, for the reason in err.
+	// Claimed: the server answered a Claim, ClaimOnce, ClaimAny, Reserve or Block of a Stock or a Sharded, with n units if
+	// it was won; or there is no answer, for the reason in err.
 	Claimed func(ctx context.Context, name string, outcome Outcome, n int64, took time.Duration, err error)
-	// AnsweredLocally: the process answered one of these by itself, since the stock is sold out (SoldOut).
-	// Claimed is not told of it.
+	// AnsweredLocally: the process answered one of these by itself, because the stock is sold out. Claimed is not told of
+	// it.
 	AnsweredLocally func(ctx context.Context, name string, outcome Outcome)
-	// BackgroundFailed: something that goes on in the background failed, and is not tried again: the return of units
-	// whose callers had left, or the end of a block that its caller never saw, which stay sold; the return of units of a
-	// RateLimiter. KeepReaped and KeepLedger tell of every failure that they bear.
+	// BackgroundFailed: work in the background failed and is not tried again: the return of units whose callers had left, or
+	// the end of a block that its caller never saw. These units stay sold. KeepReaped and KeepLedger tell of every failure
+	// after which they go on.
 	BackgroundFailed func(ctx context.Context, name string, err error)
 }
 
@@ -50,13 +50,13 @@ func (c *Client) claimed(ctx context.Context, name string, began time.Time, g Gr
 	}
 }
 
-// failed tells of something in the background that failed: what says what that means.
+// failed tells of work in the background that failed; what says what that means.
 func (c *Client) failed(ctx context.Context, what, name string, err error) {
 	c.observer.BackgroundFailed(ctx, name, edged(err))
 	c.calls.Complain(what, name, err)
 }
 
-// bears tells of a failure of what is repeated anyway, and logs the first of several in a row.
+// bears tells of a failure of work that is repeated anyway. It logs the first of several in a row.
 func (c *Client) bears(ctx context.Context, what, name string, err error, failing *bool) {
 	if err == nil || ctx.Err() != nil {
 		*failing = false

@@ -19,27 +19,27 @@ const (
 	maxLifetime = 100 * 365 * 24 * time.Hour
 )
 
-// Spec is what a stock is opened with. Durations are counted on the server's clock from the moment it runs Open,
-// so the clocks of the callers do not matter; fractions of a millisecond are rounded up.
+// Spec says what Open opens. The server counts durations on its own clock from the moment it runs Open, so the clocks of the
+// callers do not matter. Fractions of a millisecond are rounded up.
 type Spec struct {
-	// Limit is how many units there are, 1 to maxLimit. Required.
+	// Limit is how many units there are, 1 to 2^53-1. Required.
 	Limit int64
-	// PerUser is how many units a claimant may have, 1 to maxLimit: one by Claim, the rest by ClaimOnce and
-	// reservations; units without a claimant do not count. Defaults to 1.
+	// PerUser is how many units a claimant may have, 1 to 2^53-1: one by Claim, the others by ClaimOnce and reservations.
+	// Units without a claimant do not count. Defaults to 1.
 	PerUser int64
 	// StartIn is the time until claims are granted: max(0, time.Until(t)) for an instant t. Defaults to 0: at once.
 	StartIn time.Duration
 	// OpenFor is the time from the start to the end, at least a millisecond. Required.
 	OpenFor time.Duration
-	// Retain is how long after the end the answers stay, at least a millisecond. Until then a claimant's Claim gives
-	// the same answer, and the name cannot be opened again. It should be longer than anybody retries, since a request
-	// so late that it meets the next opening is one of that opening. Defaults to defaultRetain.
+	// Retain is how long after the end the answers stay, at least a millisecond. Until then a claimant's Claim gets the same
+	// answer, and the name cannot be opened again. It should be longer than any caller retries: a request that meets the next
+	// opening is a request of that opening. Defaults to 24 hours.
 	Retain time.Duration
-	// Ledger has every grant and every return written into a stream, in the script that makes it, from where
-	// Stock.Ledger moves them into a database. Defaults to none.
+	// Ledger has every grant and every return written into a stream, by the script that makes it. Stock.Ledger moves them
+	// from there into a database. Defaults to no ledger.
 	Ledger bool
-	// Suspended opens a stock that grants nothing (Suspended) until Restore has been through: what to do after a stock
-	// was lost. Defaults to one that grants.
+	// Suspended opens a stock that grants nothing (Suspended) until Restore has run: open it so after a stock was lost.
+	// Defaults to a stock that grants.
 	Suspended bool
 }
 
@@ -69,15 +69,18 @@ func (o *Spec) check() error {
 	return nil
 }
 
-// Open creates the stock, and returns the epoch by which its grants can be told from those of an earlier or later
-// opening of the name. It never overwrites: while a stock of that name exists, sold out, ended or closed included,
-// until its retention is over, another Open is ErrAlreadyOpen, with the epoch of the one that stands, and changes nothing.
+// Open creates the stock and returns its epoch, which tells its grants from those of an earlier or later opening of the name.
+// It never overwrites. Until the retention of a stock of that name is over, whether that stock sells, is sold out, has ended
+// or was closed, Open changes nothing and returns ErrAlreadyOpen with the epoch of that stock.
 //
-// Two round trips, repeated until answered; a copy that the network delivers when the call has ended, by five call
-// timeouts or more, opens nothing. After ErrUnknownOutcome the stock may be open, which the next Open will say. A stock
-// that has lost all its keys looks like one that never was, and is opened: call Open from one place, once, and after such
-// a loss with Spec.Suspended. ErrCorrupt: claimants' records of a stock that is lost are there; they must be removed by hand first, since
-// their claimants have units.
+// A stock that has lost all its keys looks like one that never was, and Open opens it. So call Open from one place, once, and
+// after such a loss with Spec.Suspended.
+//
+// Other errors: ErrCorrupt if the records of a lost stock are there; their claimants have units, so these keys must be
+// removed by hand first. After ErrUnknownOutcome the stock may be open; the next Open tells.
+//
+// Two round trips, repeated until answered. A copy that the network delivers after the call has ended, by five call timeouts
+// or more, opens nothing.
 func (s *Stock) Open(ctx context.Context, o Spec) (epoch int64, err error) {
 	defer edge(&err)
 	if err := s.c.calls.Usable(s.alone(), o.check()); err != nil {

@@ -13,12 +13,12 @@ type State uint8
 
 // The states of a stock. Sold out is none of them: it is an open stock with nothing Remaining.
 const (
-	StateAbsent    State = iota // never opened, retained no longer, or lost
-	StatePending                // opened, the start is ahead
-	StateOpen                   // granting while units remain
+	StateAbsent    State = iota // it was never opened, its retention is over, or it was lost
+	StatePending                // it was opened, and its start is ahead
+	StateOpen                   // it grants units while some remain
 	StateEnded                  // its time is over
-	StateClosed                 // ended by Close
-	StateSuspended              // grants nothing until Restore has been through
+	StateClosed                 // Close ended it
+	StateSuspended              // it grants nothing until Restore has run
 )
 
 func (s State) String() string {
@@ -29,19 +29,19 @@ func (s State) String() string {
 type Status struct {
 	State     State
 	Limit     int64
-	Sold      int64 // units that claimants have
-	Held      int64 // units of reservations, those whose time is over included until the next claim or Reap
+	Sold      int64 // how many units are sold
+	Held      int64 // how many units reservations hold; one whose time is over counts until the next claim or Reap
 	Remaining int64 // Limit - Sold - Held
-	Seq       int64 // the last ordinal given out; above Sold by the number of units returned
-	Epoch     int64 // as Open returned it
-	// Reservations is how many hold the units Held.
+	Seq       int64 // the last ordinal that was given out; it is above Sold by the number of units that were returned
+	Epoch     int64 // the epoch that Open returned
+	// Reservations is how many reservations hold the units in Held.
 	Reservations int64
-	// Times left on the server's clock, 0 when past.
+	// The times left until start, end and removal, on the server's clock; 0 when they are past.
 	UntilStart, UntilEnd, UntilGone time.Duration
 }
 
-// Inspect reads the stock; all zero, StateAbsent, if there is none. One round trip, repeated until answered. With
-// ErrCorrupt for records that are missing the Status is what the stock itself says.
+// Inspect reads the stock. If there is none, the Status is zero: StateAbsent. If records are missing, the error is ErrCorrupt
+// and the Status is what the stock's own numbers say. One round trip, repeated until answered.
 func (s *Stock) Inspect(ctx context.Context) (_ Status, err error) {
 	defer edge(&err)
 	if err := s.usable(); err != nil {

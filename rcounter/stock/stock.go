@@ -10,18 +10,18 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Stock is a number of units of which each claimant gets at most one: first N win. Every unit has an ordinal, every
-// answer is kept, and asking again gives the same one. It is an immutable description, safe for concurrent use, and
-// costs nothing until used.
+// Stock is a number of units that are sold first come, first served: the first N claims win. Every unit has an ordinal. Every
+// answer is kept, and the same question gets the same answer. A Stock value is an immutable description. It is safe for
+// concurrent use and costs nothing until it is used.
 //
-// All that decides is on the server, in one script: the claimant's record first, then the window in the server's own
-// time, then what is left. A claim can therefore be repeated by anybody, at any time, until the records' retention is
-// over, and the winner of the last unit who never saw the answer still wins when told "sold out" would be wrong.
+// Everything is decided on the server, in one script: the claimant's record comes first, then the window in the server's own
+// time, then what is left. So any process can repeat a claim at any time until the retention is over. If the winner of the
+// last unit never saw the answer and asks again, the answer is that unit and not SoldOut.
 //
-// A stock that is not there grants nothing: only Open creates one. A stock that has lost records grants nothing and
-// says ErrCorrupt. Not promised: that a grant acknowledged by a primary survives its failover to a replica that had
-// not received it, and that the window keeps to the sale's time when the server's clock is stepped. A unique index
-// over (sale, claimant) and (sale, ordinal) where the orders are kept is the last guard.
+// A stock that is not there grants nothing: only Open creates one. A stock that has lost records grants nothing, and its
+// verbs return ErrCorrupt. Two things are not promised: that a grant survives a failover to a replica that had not received
+// it, and that the window keeps to the sale's time when the server's clock is stepped. A unique index over (sale, claimant)
+// and (sale, ordinal) where the orders are kept is the last guard.
 type Stock struct {
 	c       *Client
 	name    string
@@ -32,8 +32,11 @@ type Stock struct {
 	known atomic.Pointer[shared]
 }
 
-// Stock describes the stock called name. Nothing is sent. A name that cannot be used, braces included, makes every
-// verb of the result fail with ErrInvalidName.
+// Stock describes the stock called name. It sends nothing. If the name cannot be used (it has braces, for example), every
+// verb of the result returns ErrInvalidName.
+//
+// The name has no braces because the keys of a stock have braces of their own, which put them into one slot
+// (TestStocksWorkOnEverySlotOfACluster).
 func (c *Client) Stock(name string) *Stock {
 	s := &Stock{c: c, name: name}
 	key, refused := keyname.Braced(c.calls.KeyPrefix, name, "a stock")
@@ -43,7 +46,8 @@ func (c *Client) Stock(name string) *Stock {
 	return s
 }
 
-// alone is refused, and for a shard that it is one: what gives a stock another limit, or makes it, belongs to the whole.
+// alone is the reason if no verb can run that makes a stock or gives it another limit: the name is refused, or s is a shard. These
+// verbs belong to the whole stock (TestAShardIsNotOpenedResizedOrRestoredByItself).
 func (s *Stock) alone() error {
 	if s.refused == nil && s.part {
 		return errs.InvalidOption("stock", fmt.Sprintf("%.64q", s.name), "no shard: it is opened with the others, and neither resized nor restored")
