@@ -15,43 +15,48 @@ import (
 // maxLedgerBatch is the largest batch that Ledger takes.
 const maxLedgerBatch = 10_000
 
-// Entry is a line of a stock's ledger: units sold, or given back; and what Restore takes back in.
+// Entry is a line of a stock's ledger: units that were sold or returned. It is also what Restore takes.
 type Entry struct {
-	// ID orders the entries of an opening, as the server wrote them, and tells an entry that comes again (the same) from
-	// one about an ordinal that a failover gave out a second time (another).
+	// ID orders the entries of an opening as the server wrote them. An entry that comes again has the same ID; one about an
+	// ordinal that was given out a second time, after a failover, has another.
 	ID string
 	// Back says that the units were returned.
 	Back bool
-	// Epoch is the opening. (stock, Epoch, ordinal, Back) is the key under which a database should keep what happened to a
-	// unit: it was sold once, and returned at most once, since a unit that was returned and sold again has another ordinal.
+	// Epoch is the opening. A database should keep what happened to a unit under the key (stock, Epoch, ordinal, Back). A
+	// unit is sold once and returned at most once under one ordinal: when it is sold again, it has another.
 	Epoch int64
 	// Ordinal to Ordinal + N - 1 are the units.
 	Ordinal, N int64
-	// Claimant is who has them; empty for ClaimAny.
+	// Claimant is the claimant that has, or had, the units; empty for ClaimAny.
 	Claimant string
-	// Request is the id of ClaimOnce or of the reservation, for ClaimAny one that the library made; empty for Claim.
+	// Request is the id of the ClaimOnce or of the reservation. For ClaimAny it is one that the library made; for Claim it
+	// is empty.
 	Request string
 }
 
-// Ledger hands the ledger's first entries, at most max, to fn, and removes them once fn has returned nil. It returns
-// how many that were: 0 when the ledger is empty, or there is none (Spec.Ledger). Two round trips.
+// Ledger hands the first entries of the ledger, at most max (1 to 10,000), to fn, and removes them once fn has returned nil.
+// It returns how many entries it moved: 0 if the ledger is empty or the stock keeps none (Spec.Ledger). The error is fn's,
+// unchanged, or the server's. Two round trips.
 //
-// Every entry is handed over until an fn with it has returned nil and its removal was confirmed: again after an error,
-// a crash, or a removal that failed, and by two callers at once if two call. So a grant may come again after the return of its
-// unit was moved by another, and fn must be such that neither the number of times nor the order matters: in one transaction,
-// which is committed before fn returns nil, insert a row for every unit under the primary key (stock, Epoch, ordinal, Back),
-// "on conflict do nothing". Delete none: who has a unit is a view, the rows of grants without one of a return. Where a row
-// is there already and is of another entry (ID, Claimant or Request), return an error: a failover has forgotten it
-// and the ordinal was given out a second time. Then nothing of the batch is removed; Restore, from all rows, sets the stock
-// right, and the entry that was wrong is removed by hand (XDEL). docs/examples/ledger does all that, in SQL.
+// fn may get an entry more than once: after an error, a crash, or a removal that failed, and from two callers that move at the
+// same time. So a grant may come again after another caller has moved the return of its unit, and neither the number of times
+// nor the order may matter to fn:
 //
-// A stock that was lost and opened again, to be restored, has another Epoch. Units of before are returned under the new one: before
-// Restore, copy their rows, those of returns too, from the old Epoch to the new one.
+//   - In one transaction, committed before fn returns nil, insert a row for every unit under the primary key (stock, Epoch,
+//     ordinal, Back), "on conflict do nothing".
+//   - Delete no row. The units that are held are a view: the grants without a return.
+//   - If a row is there already and is of another entry (ID, Claimant or Request), return an error: a failover has forgotten a
+//     grant, and the ordinal was given out a second time. Then no entry of the batch is removed. Restore, from all rows, sets
+//     the stock right; remove the wrong entry by hand (XDEL).
 //
-// One who moves alone gets the entries in the order of the sales, a return after its sale. What is not moved when the
-// stock's retention is over is gone. A shard's ordinals are its own: Sharded.Ordinal makes the key one of the whole.
+// docs/examples/ledger does all of this in SQL.
 //
-// The error is fn's, as it is, or the server's.
+// A stock that was lost and opened again has another Epoch, and earlier units are returned under the new one. So before
+// Restore copy their rows, and those of returns, from the old Epoch to the new one.
+//
+// If only one caller moves at a time, fn gets the entries in the order of the sales, and a return after its sale. An entry that
+// is not moved before the stock's retention is over is gone. A shard counts its own ordinals; Sharded.Ordinal turns them into
+// those of the whole stock.
 func (s *Stock) Ledger(ctx context.Context, max int, fn func(ctx context.Context, entries []Entry) error) (moved int, err error) {
 	var theirs error
 	defer func() {
@@ -88,8 +93,9 @@ func (s *Stock) Ledger(ctx context.Context, max int, fn func(ctx context.Context
 	return len(entries), nil
 }
 
-// KeepLedger runs Ledger until ctx ends, one batch after the other while there are entries and every so often when
-// there are none, and returns ctx's error, fn's, or ErrClosed or ErrWrongType; other errors of the server's it bears.
+// KeepLedger runs Ledger until ctx ends: at once again while there are entries, and at the interval every while there are none.
+// It returns ctx's error, fn's, or an error that asking again does not cure, such as ErrClosed and ErrWrongType. After other
+// errors of the server it goes on.
 func (s *Stock) KeepLedger(ctx context.Context, every time.Duration, max int, fn func(ctx context.Context, entries []Entry) error) error {
 	if every < time.Millisecond {
 		return edged(errs.InvalidOption("every", every, "at least 1ms"))
@@ -122,7 +128,7 @@ func (s *Stock) KeepLedger(ctx context.Context, every time.Duration, max int, fn
 	}
 }
 
-// lasting reports whether err is one that asking again does not mend.
+// lasting reports whether err is one that asking again does not cure.
 func lasting(err error) bool { return err != nil && !script.Retryable(err) }
 
 var (

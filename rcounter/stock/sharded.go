@@ -27,26 +27,31 @@ const (
 	shardBits = 40
 )
 
-// Sharded is a stock whose units lie in several shards, for a sale so hot that one Cluster node cannot serve it:
-// past some million combined claims a second, not before. Every shard is a Stock, on keys that are spread evenly over
-// the slots, so that with as many shards as primaries each has one; more shards than primaries only cost.
+// Sharded is a stock whose units lie in several shards, for a sale that one Cluster node cannot serve: one of more than some
+// million combined claims a second. Every shard is a Stock. The keys of the shards are spread evenly over the slots, so with
+// as many shards as primaries each primary has one. More shards than primaries only cost. Make one value and keep it. It is
+// safe for concurrent use.
 //
-// A claimant has one home, by the hash of its name, and claims only there: so it gets one unit at most, and the same
-// answer whenever it asks, by the same script as in a Stock. Where a home has nothing left, half of what the fullest
-// other shard has is moved there, in three steps that may each be lost, repeated, or left to another process: the
-// units are taken out of the one and noted there as on their way, added to the other once, and the note is closed.
+// What it promises:
 //
-// SoldOut is answered only when all shards were seen twice with nothing left and nothing on its way, and nothing
-// moved in between: then there was a moment, during the call, at which no unit was left anywhere. All units together
-// are always exactly the limit; if they are not, because a shard has lost something, that is ErrCorrupt. A shard that is gone is
-// ErrCorrupt for its claimants, and for those who would otherwise be told SoldOut; the others go on. It sells nothing again
-// in this opening, whoever makes it anew: its server names each shard that it makes, the plan has the names of those that
-// may sell, and nothing that another process began before the loss can bring another to sell.
+//   - All units together are always exactly the limit. If they are not, because a shard has lost something, the answer is
+//     ErrCorrupt.
+//   - A claimant claims only at its home, the shard that the hash of its name chooses. So it gets at most one unit, and the
+//     same answer whenever it asks, from the same script as in a Stock. If the home has nothing left, units of the fullest
+//     other shard move there first.
+//   - SoldOut means that there was a moment, during the call, at which no unit was left anywhere.
+//   - A shard that is gone is ErrCorrupt for its claimants, and in place of SoldOut. The other shards go on. The lost shard
+//     sells nothing again in this opening, even if another process makes it anew.
 //
-// What is given up for that: ordinals are unique but neither dense nor in the order of claiming (shard i has those from
-// i * 2^40); a sold-out answer costs a look at all shards, shared by all who claim through one value at the same time;
-// reservations, Resize and Restore are not offered; each shard keeps the window by the clock of its own server; and a
-// failover that loses a transfer may change the sum, in either direction, unless Options.MinReplicas prevents it. Make one value and keep it.
+// What it does not:
+//
+//   - Ordinals are unique, but neither dense nor in the order of claiming: shard i has those from i * 2^40.
+//   - SoldOut costs a look at all shards. All claims that need one at the same time, through one value, share it.
+//   - There are no reservations, no Resize and no Restore.
+//   - Each shard keeps the window by the clock of its own server.
+//   - A failover that loses a transfer can change the sum, in either direction, unless Options.MinReplicas prevents it.
+//
+// The package comment has the protocol.
 type Sharded struct {
 	c       *Client
 	name    string
@@ -56,9 +61,9 @@ type Sharded struct {
 	sweeps  sweeps
 }
 
-// Sharded describes the stock called name in so many shards, 1 to maxShards. Nothing is sent. The number must be the
-// same in all processes; one that finds another is told so (ErrInvalidOption) before anything is granted. A name or
-// number that cannot be used makes every verb fail.
+// Sharded describes the stock called name in so many shards, 1 to 64. It sends nothing. The number must be the same in all
+// processes: if the stock was opened with another, a verb returns ErrInvalidOption and grants nothing. If the name or the
+// number cannot be used, every verb returns ErrInvalidName or ErrInvalidOption.
 func (c *Client) Sharded(name string, shards int) *Sharded {
 	s := &Sharded{c: c, name: name}
 	tag, refused := keyname.Braced(c.calls.KeyPrefix, name, "a stock")
@@ -112,12 +117,12 @@ func shardName(prefix, name string, i, k int) string {
 	return best
 }
 
-// Shards are the shards, in their order: for their Ledger, KeepLedger and Inspect.
-// Ordinals are their own there; Ordinal tells the whole stock's. The limit belongs to the whole: Open, Resize and Restore
-// of a shard are ErrInvalidOption. (A plain stock opened in the place of a lost shard would sell what the shard has sold.)
+// Shards returns the shards in their order, for their Ledger, KeepLedger and Inspect. A shard counts its own ordinals;
+// Ordinal turns them into those of the whole stock. Open, Resize and Restore of a shard return ErrInvalidOption, because the
+// limit belongs to the whole stock. (A plain stock opened in the place of a lost shard would sell what the shard has sold.)
 func (s *Sharded) Shards() []*Stock { return slices.Clone(s.shards) }
 
-// Ordinal is the ordinal in the whole stock of a shard's own.
+// Ordinal returns the ordinal in the whole stock that belongs to a shard's own ordinal.
 func (s *Sharded) Ordinal(shard int, own int64) int64 { return int64(shard)<<shardBits + own }
 
 // home is the shard at which claimant claims.
@@ -133,13 +138,12 @@ func (s *Sharded) home(claimant string) int {
 // usable is the reason if no verb of s can run.
 func (s *Sharded) usable() error { return s.c.calls.Usable(s.refused) }
 
-// Open opens the stock, its units spread evenly over the shards, and returns the epoch of all of them. As
-// Stock.Open, it never overwrites, and while the plan is there it sells no lost shard's units a second time: where one was
-// lost while several opened, it is ErrCorrupt. Spec.Limit is at most maxShardedLimit, and Suspended is refused.
+// Open opens the stock, spreads its units evenly over the shards, and returns the epoch of all of them. Like Stock.Open it
+// never overwrites. While the plan is there, it sells no unit of a lost shard a second time: if a shard was lost while
+// several processes opened, the answer is ErrCorrupt. Spec.Limit is at most 2^40-1, and Suspended is ErrInvalidOption.
 //
-// It writes down what is to be opened, makes all shards, and only then lets them sell. If it is broken off in between,
-// nothing is granted or, later, some shards sell already; another Open, whatever its spec, brings the first one to
-// its end and answers ErrAlreadyOpen. Six round trips, each repeated until answered.
+// If Open is broken off, either no shard sells yet or some do. The next Open, whatever its spec, completes the first one and
+// returns ErrAlreadyOpen. Once all shards are there, a claim completes it too. Six round trips, each repeated until answered.
 func (s *Sharded) Open(ctx context.Context, o Spec) (epoch int64, err error) {
 	defer edge(&err)
 	if err := s.usable(); err != nil {
@@ -188,7 +192,9 @@ func (s *Sharded) complete(ctx context.Context, p plan) error {
 		if err != nil {
 			return err
 		}
-		// From here on it is what the plan says that may sell, not what this call has just made or found.
+		// From here on only what the plan names may sell, not what this call has just made or found. B's request that makes
+		// shard 0 is held back. A opens the stock and sells all of it. Shard 0 loses its data. B's request arrives and makes
+		// it again: if B let it sell, its units would be sold twice (TestAShardThatWasLostWhileOthersOpenIsNotSoldTwice).
 		if p, err = s.fix(ctx, p.epoch, incs, slices.Contains(sells, true)); err != nil {
 			return err
 		}
@@ -224,7 +230,8 @@ func (s *Sharded) each(fn func(i int) error) error {
 	return nil
 }
 
-// Claim is Stock.Claim, with Remaining the home's. One round trip while the home has units.
+// Claim is Stock.Claim at the claimant's home. Grant.Remaining is what that shard has left. One round trip while the home has
+// units.
 func (s *Sharded) Claim(ctx context.Context, claimant string) (_ Grant, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), keyname.Required("claimant", claimant)); err != nil {
@@ -232,13 +239,14 @@ func (s *Sharded) Claim(ctx context.Context, claimant string) (_ Grant, err erro
 	}
 	home := s.home(claimant)
 	return s.obtain(ctx, home, func(ctx context.Context) (Grant, error) {
-		// past what this process remembers of the home's being sold out: that may be a moment old
+		// This passes by what the process knows of a sold-out home: that may be a moment old, and SoldOut of a Sharded says
+		// that nothing was left at a moment during the call.
 		return s.shards[home].shared().claims.Do(ctx, claimant)
 	})
 }
 
-// ClaimOnce is Stock.ClaimOnce, at claimant's home. It may be granted fewer units than are left elsewhere, but none
-// only if none are left at all.
+// ClaimOnce is Stock.ClaimOnce at the claimant's home. It may grant fewer units than are left elsewhere. It grants none only
+// if none are left at all.
 func (s *Sharded) ClaimOnce(ctx context.Context, request, claimant string, n int64) (_ Grant, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), checkRequest(request, claimant, n)); err != nil {
@@ -250,7 +258,7 @@ func (s *Sharded) ClaimOnce(ctx context.Context, request, claimant string, n int
 	})
 }
 
-// ClaimAny is Stock.ClaimAny, at a shard picked at random. It may be granted fewer units than are left elsewhere, but
+// ClaimAny is Stock.ClaimAny at a shard that it picks at random. It may grant fewer units than are left elsewhere. It grants
 // none only if none are left at all.
 func (s *Sharded) ClaimAny(ctx context.Context, n int64) (_ Grant, err error) {
 	defer edge(&err)
@@ -263,7 +271,7 @@ func (s *Sharded) ClaimAny(ctx context.Context, n int64) (_ Grant, err error) {
 	})
 }
 
-// obtain asks the home, and as long as that has nothing, sees to it that it gets something or that there is nothing.
+// obtain asks the home. As long as the home has nothing, sweeps move units there, or find that there are none.
 func (s *Sharded) obtain(ctx context.Context, home int, ask func(ctx context.Context) (Grant, error)) (Grant, error) {
 	began := s.c.began()
 	g, err := s.search(ctx, home, ask)
@@ -287,8 +295,8 @@ func (s *Sharded) search(ctx context.Context, home int, ask func(ctx context.Con
 		default:
 			return s.whole(home, g)
 		}
-		// What others brought here may be gone before it is asked for, and so may what this call brings: after a few
-		// rounds, everybody waits for a random while, so that two homes do not pass the last unit back and forth.
+		// Other claims may take what a sweep brought here before this one asks again. Claims at two homes could so pass the
+		// last unit back and forth; from the fourth round on each claim pauses for a random while.
 		if n > 2 && !script.Pause(ctx, script.Backoff(min(n-3, 4))) {
 			return Grant{}, unswept{fmt.Sprintf("%v: looking for units of %q: %v", ErrUnavailable, s.name, errs.Ended(ctx)), errs.Ended(ctx)}
 		}
@@ -309,7 +317,7 @@ func (s *Sharded) search(ctx context.Context, home int, ask func(ctx context.Con
 	}
 }
 
-// unswept is the ErrUnavailable of a claim whose home has nothing, and of the other shards it is not known.
+// unswept is the ErrUnavailable of a claim whose home has nothing, when it is not known what the other shards have.
 type unswept struct {
 	text string
 	ctx  error // its end, if that was it
@@ -324,7 +332,7 @@ func (e unswept) Unwrap() []error {
 	return []error{ErrUnavailable, e.ctx}
 }
 
-// whole is a shard's grant as one of the whole stock.
+// whole turns a shard's grant into one of the whole stock.
 func (s *Sharded) whole(shard int, g Grant) (Grant, error) {
 	if g.Ordinal == 0 {
 		return g, nil
@@ -336,7 +344,8 @@ func (s *Sharded) whole(shard int, g Grant) (Grant, error) {
 	return g, nil
 }
 
-// Lookup is Stock.Lookup, with Remaining the home's. One round trip if claimant has a unit.
+// Lookup is Stock.Lookup at the claimant's home. Grant.Remaining is what that shard has left. One round trip if claimant has a
+// unit.
 func (s *Sharded) Lookup(ctx context.Context, claimant string) (_ Grant, _ bool, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), keyname.Required("claimant", claimant)); err != nil {
@@ -348,7 +357,7 @@ func (s *Sharded) Lookup(ctx context.Context, claimant string) (_ Grant, _ bool,
 		return Grant{}, false, err
 	}
 	if !g.Won() {
-		// A home that is gone has no claimants either; but there was one, if the plan says so.
+		// A home that is lost knows no claimants, as one that never was. The plan tells which of the two it is.
 		shot, err := s.look(ctx)
 		if err == nil {
 			err = s.sound(shot)
@@ -359,7 +368,7 @@ func (s *Sharded) Lookup(ctx context.Context, claimant string) (_ Grant, _ bool,
 	return g, g.Won(), err
 }
 
-// Return is Stock.Return: what is returned can be claimed at any home.
+// Return is Stock.Return. A unit that is returned can be claimed at any home.
 func (s *Sharded) Return(ctx context.Context, claimant string, ordinal int64) (_ bool, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), checkUnit(claimant, ordinal)); err != nil {
@@ -367,12 +376,12 @@ func (s *Sharded) Return(ctx context.Context, claimant string, ordinal int64) (_
 	}
 	home, own := s.home(claimant), ordinal&(1<<shardBits-1)
 	if int64(home) != ordinal>>shardBits || own == 0 {
-		return false, nil // not that claimant's, whatever it is
+		return false, nil // it is of another shard, so it is not that claimant's
 	}
 	return s.shards[home].Return(ctx, claimant, own)
 }
 
-// ReturnOnce is Stock.ReturnOnce, for a request that claimant made.
+// ReturnOnce is Stock.ReturnOnce for a request of claimant.
 func (s *Sharded) ReturnOnce(ctx context.Context, request, claimant string) (_ bool, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), keyname.Required("claimant", claimant)); err != nil {
@@ -395,8 +404,8 @@ func (s *Sharded) ReturnAny(ctx context.Context, g Grant) (_ bool, err error) {
 	return s.shards[shard].ReturnAny(ctx, g)
 }
 
-// Close closes every shard for good, all of them at the same time but not in one moment: a claim that comes in
-// between may be granted at one and Ended at another. After an error some may be closed: Close again.
+// Close closes every shard for good. It asks all shards at the same time, but they do not close in one moment: until all
+// have, one shard may grant a claim while another answers Ended. After an error some may be closed; call Close again.
 func (s *Sharded) Close(ctx context.Context) (err error) {
 	defer edge(&err)
 	if err := s.usable(); err != nil {
@@ -405,10 +414,11 @@ func (s *Sharded) Close(ctx context.Context) (err error) {
 	return s.each(func(i int) error { return s.shards[i].Close(ctx) })
 }
 
-// Inspect reads all shards, in one round trip to each: Limit, Sold, Held and Remaining are of the whole stock, what is on
-// its way between shards included, and Seq is the number of units ever granted. While units are sold or moved they are of
-// slightly different moments, and Remaining is then what Sold and Held leave of the limit. All zero, StateAbsent, if there is none,
-// or none that sells yet. Units that do not add up at rest are ErrCorrupt.
+// Inspect reads all shards, in one round trip to each. Limit, Sold, Held and Remaining are those of the whole stock, with what
+// is on its way between shards; Seq is the number of units that were ever granted. While units are sold or move, the numbers
+// of the shards are of slightly different moments, and Remaining is what Sold and Held leave of the limit. If there is no
+// stock, or none that sells yet, the Status is zero: StateAbsent. If nothing moves and the units do not add up, the error is
+// ErrCorrupt.
 func (s *Sharded) Inspect(ctx context.Context) (_ Status, err error) {
 	defer edge(&err)
 	if err := s.usable(); err != nil {
@@ -427,7 +437,7 @@ func (s *Sharded) Inspect(ctx context.Context) (_ Status, err error) {
 		st.Sold += sh.sold
 		st.Held += sh.held
 		st.Seq += sh.seq
-		life := StateOpen // or will be, as soon as somebody claims
+		life := StateOpen // a shard that does not sell yet does as soon as a claim comes
 		switch {
 		case sh.state == shardClosed || sh.state == shardShut:
 			life = StateClosed

@@ -9,7 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// openness orders the states of shards: the stock is what the most open one is.
+// openness orders the states of shards: the stock has the state of the most open shard.
 var openness = map[State]int{StateClosed: 1, StateEnded: 2, StatePending: 3, StateOpen: 4}
 
 // The states of a shard, as its scripts have them, beyond those of a stock.
@@ -71,7 +71,7 @@ type shot struct {
 	shards []shard
 }
 
-// units is how many there are, on their way included.
+// units is how many units there are, with those on their way.
 func (s *shot) units() (n int64) {
 	for i := range s.shards {
 		n += s.shards[i].limit
@@ -84,8 +84,10 @@ func (s *shot) units() (n int64) {
 	return n
 }
 
-// same reports whether nothing has moved between two shots. What comes to a shard and leaves it again does not go
-// unseen: it leaves by a grant, which raises seq, or by a transfer, which has a number.
+// same reports whether nothing has moved between two shots. One shot does not do: shard 0 is seen empty, the last unit moves
+// there from shard 2, and shard 2 is seen empty (TestAUnitThatMovesFromShardToShardBehindTheLooksIsFound). A unit that comes to
+// a shard and leaves it between two looks leaves a trace: a grant raises seq, and a transfer has a number
+// (TestAUnitThatIsAlwaysLeftSomewhereElseIsFound).
 func (s *shot) same(t *shot) bool {
 	if s.plan.epoch != t.plan.epoch || s.plan.phase != t.plan.phase {
 		return false
@@ -100,8 +102,8 @@ func (s *shot) same(t *shot) bool {
 	return true
 }
 
-// look takes a shot: all is read after it was called and before it returns, the plan before the shards. So a shard has
-// come at least as far as the plan says.
+// look takes a shot. It reads everything between its call and its return, and the plan before the shards. So a shard has come
+// at least as far as the plan says.
 func (s *Sharded) look(ctx context.Context) (*shot, error) {
 	for {
 		p, err := s.read(ctx)
@@ -132,10 +134,10 @@ func (s *Sharded) look(ctx context.Context) (*shot, error) {
 	}
 }
 
-// goneSkew is how far apart the removals of the keys of one opening may be: each server counts on its own clock.
+// goneSkew is how far apart the ends of the keys of one opening may be, since each server counts on its own clock.
 const goneSkew = int64(time.Minute / time.Millisecond)
 
-// sound says what of a shot cannot be: a plan without its shards, shards without their plan.
+// sound returns ErrCorrupt for a shot that cannot be: a plan without its shards, or shards without their plan.
 func (s *Sharded) sound(t *shot) error {
 	p := t.plan
 	for i := range t.shards {

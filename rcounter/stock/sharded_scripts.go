@@ -30,8 +30,8 @@ var shardedPhaseScript = script.Load("sharded_phase", files, "sharded_phase")
 // read reads the plan.
 func (s *Sharded) read(ctx context.Context) (plan, error) { return s.phase(ctx, "", 0, nil, false) }
 
-// fix writes down which incarnations of the shards may sell, and answers those that do: another opener may have been
-// quicker. sells says that one of them does already.
+// fix writes down which incarnations of the shards may sell, and returns those that may: another process may have been
+// quicker. sells says that one of the shards sells already.
 func (s *Sharded) fix(ctx context.Context, epoch int64, incs []string, sells bool) (plan, error) {
 	return s.advance(ctx, epoch, phaseReady, incs, sells)
 }
@@ -104,8 +104,8 @@ func intsAndText(m rueidis.RedisMessage) (v []int64, text string, ok bool) {
 
 var shardedPrepareScript = script.Load("sharded_prepare", files, "sharded_prepare")
 
-// prepare runs sharded_prepare.lua: shard i has its even part of the total, the first ones one unit more. It answers
-// the incarnation of the shard that is there now, and whether that sells.
+// prepare runs sharded_prepare.lua: shard i gets its even part of the total, the first shards one unit more. It returns the
+// incarnation of the shard that is there now, and whether that sells.
 func (s *Sharded) prepare(ctx context.Context, i int, p plan) (inc string, sells bool, err error) {
 	k := int64(len(s.shards))
 	part := p.total / k
@@ -192,7 +192,7 @@ func (s *Sharded) acknowledge(ctx context.Context, p plan, from, to int, number 
 	return err
 }
 
-// atShard runs one of the scripts that need the very shard that the plan names; sure has it confirmed by replicas.
+// atShard runs a script that needs the very shard that the plan names. With sure, replicas confirm it.
 func (s *Sharded) atShard(ctx context.Context, i int, sure bool, sc *script.Script, p plan, args ...string) ([]int64, error) {
 	st := s.shards[i]
 	run := st.ints

@@ -10,13 +10,13 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// verdict is what a sweep found for every home: an outcome, or 0: ask it again.
+// verdict is what a sweep found for every home: an outcome, or 0 if the home is to be asked again.
 type verdict struct {
 	epoch    int64
 	outcomes []Outcome
 }
 
-// sweep looks at all shards, and sees to it that the homes wanted have units, if any are left.
+// sweep looks at all shards and moves units to the homes in wanted, if any units are left.
 func (s *Sharded) sweep(ctx context.Context, wanted []int) (verdict, error) {
 	t, err := s.look(ctx)
 	if err == nil {
@@ -51,7 +51,7 @@ func (s *Sharded) sweep(ctx context.Context, wanted []int) (verdict, error) {
 	if !slices.ContainsFunc(wanted, func(i int) bool { return v.outcomes[i] == 0 }) {
 		return v, nil
 	}
-	if t.plan.phase == phaseReady { // an opening that was broken off, or is not through: let all shards sell
+	if t.plan.phase == phaseReady { // an opening was broken off or still runs: let all shards sell (TestAnOpeningThatWasBrokenOffIsBroughtToItsEnd)
 		return v, s.complete(ctx, t.plan)
 	}
 
@@ -77,7 +77,8 @@ func (s *Sharded) sweep(ctx context.Context, wanted []int) (verdict, error) {
 	return v, nil
 }
 
-// arrive sees to it that whatever is on its way arrives, and reports whether anything was.
+// arrive completes every transfer, and reports whether there was one. The process that began a transfer may have died; its
+// units are not sold out (TestUnitsOnTheirWayAreNotSoldOut).
 func (s *Sharded) arrive(ctx context.Context, t *shot) (moved bool, err error) {
 	for i := range t.shards {
 		for j, tr := range t.shards[i].out {
@@ -92,7 +93,7 @@ func (s *Sharded) arrive(ctx context.Context, t *shot) (moved bool, err error) {
 	return moved, nil
 }
 
-// supply moves units to every home that is wanted and empty, each from the shard that has most.
+// supply moves units to every home that is wanted and empty, each time from the shard that has most.
 func (s *Sharded) supply(ctx context.Context, t *shot, wanted []int, empty []bool) error {
 	for _, home := range wanted {
 		if !empty[home] {
@@ -111,16 +112,17 @@ func (s *Sharded) supply(ctx context.Context, t *shot, wanted []int, empty []boo
 		if err != nil {
 			return err
 		}
-		t.shards[donor].limit -= max(1, n) // what is known of it, so that the next home asks another
+		t.shards[donor].limit -= max(1, n) // in this shot only, so that the next home asks another donor
 	}
 	return nil
 }
 
-// move brings what is on its way from one shard to another to its end; with fresh it sets units on their way first,
-// if none are. Every step may be repeated, by whoever finds it undone.
+// move completes the transfer from one shard to another. With fresh it begins one first, if there is none. Any process may
+// repeat any step.
 //
-// The first step is taken also for what is known to be on its way: with Options.MinReplicas it is confirmed by that,
-// and units that a failover puts back at the giver are not added to the receiver as well.
+// It takes the first step also for a transfer that it has seen. With Options.MinReplicas that step confirms the debit.
+// Otherwise: the debit is on the primary only, the units are added to the receiver, and a failover puts them back at the giver
+// as well.
 func (s *Sharded) move(ctx context.Context, p plan, from, to int, fresh bool) (n int64, err error) {
 	tr, err := s.debit(ctx, p, from, to, fresh)
 	if err != nil || tr.n == 0 {
@@ -132,7 +134,7 @@ func (s *Sharded) move(ctx context.Context, p plan, from, to int, fresh bool) (n
 	return tr.n, s.acknowledge(ctx, p, from, to, tr.number)
 }
 
-// sweeps lets all who need a sweep at the same time have the same one.
+// sweeps lets all claims that need a sweep at the same time share one.
 type sweeps struct {
 	sweep func(ctx context.Context, wanted []int) (verdict, error)
 	spawn func(func())
@@ -144,16 +146,17 @@ type sweeps struct {
 
 // round is one sweep.
 type round struct {
-	ctx     context.Context // with the values of the first of those who wait for it
+	ctx     context.Context // with the values of the first claim that waits for it
 	wanted  map[int]bool
-	until   time.Time     // when the last of those who wait for it ends waiting
+	until   time.Time     // when the last of the claims that wait for it gives up
 	done    chan struct{} // closed when verdict and err are there
 	verdict verdict
 	err     error
 }
 
-// join returns the verdict of a sweep that begins after the call. One that is under way is no good: it may have seen
-// nothing left before a unit was returned that the caller's home did not get.
+// join returns the verdict of a sweep that begins after the call. A sweep that is under way will not do: it sees nothing left,
+// then a unit is returned, then this call asks its home, which has nothing. That sweep would say SoldOut, of a moment before
+// the call (TestShardsSellExactlyTheLimitAndNeverSaySoldOutTooEarly).
 func (s *sweeps) join(ctx context.Context, home int) (verdict, error) {
 	s.mu.Lock()
 	if s.next == nil {
@@ -177,7 +180,7 @@ func (s *sweeps) join(ctx context.Context, home int) (verdict, error) {
 	}
 }
 
-// run sweeps while anybody waits.
+// run sweeps while claims wait.
 func (s *sweeps) run() {
 	for {
 		s.mu.Lock()
