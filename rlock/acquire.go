@@ -92,7 +92,7 @@ type acquisition struct {
 	under      *owner        // of the write hold under which it reads
 	patient    bool          // it waits
 	watched    bool          // and the holder's heartbeats are looked at
-	foreign    bool          // when it was last heard of, the holder was none of ours
+	foreign    bool          // by the last answer, the holder was none of ours
 	noEnd      bool          // and the lock had no end
 }
 

@@ -34,7 +34,7 @@ type Client struct {
 	heartbeat      time.Duration // 0: Liveness is off
 	monitor        *monitor      // nil: likewise
 	observer       Observer
-	run            atomic.Int64 // of a Quorum's member: the run of the server that was last heard of
+	run            atomic.Int64 // of a Quorum's member: the run of the server, by its last answer
 	metOnce        atomic.Bool  // likewise: the server was given time once to say which it is
 }
 
@@ -50,7 +50,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	}
 	c := &Client{session: s, publish: h.PublishCommand(), clustered: h.Client().Mode() == rueidis.ClientModeCluster, tokenRetention: o.TokenRetention, hashOver: o.HashOver}
 	c.sharded = c.publish == "SPUBLISH"
-	// In a Cluster older than Redis 7 a publisher cannot ask who is subscribed: there waiters race.
+	// In a Cluster older than Redis 7 a publisher cannot ask which processes are subscribed, so waiters race there.
 	c.handover = c.sharded || !c.clustered
 	c.observer = o.Observer.guarded(s)
 	beats := lease.Heartbeats{Key: func(group int) string { return c.aliveKey(group, s.ID) }}

@@ -54,7 +54,8 @@ var (
 	ErrWrongType = errs.ErrWrongType
 )
 
-// NotAcquiredError is the error of an acquisition that ended without the lock, with what was last heard of the holder.
+// NotAcquiredError is the error of an acquisition that ended without the lock. It says what the last answer told about the
+// holder.
 type NotAcquiredError struct {
 	Name string // of the lock, or of the member of a Multi that was held
 	// Lease is how long the holder's lease still lasts unless it is renewed. It is negative if that is not known, or if the
@@ -69,7 +70,7 @@ type NotAcquiredError struct {
 	// Foreign says that the holder is not an owner of this library: Redisson holds the lock, or the key belongs to another
 	// program. NoEnd says that the lock has no end, because somebody removed it or made the key by hand. Waiting for such a
 	// lock may never end; [Lock.ForceUnlock] takes it. A lock of Redisson's always has an end, so if both are true, check
-	// whether two programs use one name. Both are as this call last heard, and false if it did not ask. Foreign is false for
+	// whether two programs use one name. Both are as in the last answer to this call, and false if it did not ask. Foreign is false for
 	// Fair and ReadWrite locks.
 	Foreign, NoEnd bool
 	cause          error

@@ -52,8 +52,8 @@ type Waiter struct {
 	Waiting time.Duration
 }
 
-// Inspect returns who holds the lock of that name, of whatever kind, for how long, and who queues for it. It changes
-// nothing. It is meant for people: what it returns may be out of date when it is read. A Plain lock whose name is hashed is
+// Inspect returns the holders of the lock of that name, whatever its kind, with their leases, and the waiters in its queue. It
+// changes nothing. It is meant for people: what it returns may be out of date when it is read. A Plain lock whose name is hashed is
 // found only by a Plain lock of a client that hashes it, too.
 //
 // It costs one call, and one more for each process that holds the lock and has Options.Liveness on. Inspect of a Multi or

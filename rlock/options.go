@@ -51,8 +51,8 @@ type Options struct {
 	Liveness bool
 	// Heartbeat is the interval between heartbeats. 50 ms to 10 s. Defaults to 1 s.
 	Heartbeat time.Duration
-	// Process is what [Lock.Inspect] shows of this process while Liveness is on, to everybody who may read the keys. At most
-	// 256 bytes of UTF-8. Defaults to "host:pid".
+	// Process is what [Lock.Inspect] shows of this process while Liveness is on. Every user that may read the keys can see
+	// it. At most 256 bytes of UTF-8. Defaults to "host:pid".
 	Process string
 	// HashOver is the length in bytes above which the name of a Plain lock is replaced in the key by its SHA-256 in hex (64
 	// bytes, after KeyPrefix). Use it for names made of what users send: a hashed name may be any text. Defaults to 0:

@@ -129,8 +129,8 @@ func (a *acquisition) granted(received time.Time) (wait.Answer, error) {
 func (a *acquisition) refused(r acquireReply, received time.Time) (wait.Answer, error) {
 	l := a.l
 	if !l.c.engine.Trusted(l.key, a.since) {
-		// It may have been handed the lock, and had it taken away, since it was last heard. The process that saw that must
-		// not meet the same owner again.
+		// Since its last answer this owner may have been handed the lock, and lost it to a takeover. The process that took
+		// over must not see the same owner again.
 		return a.renamed(received), fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", ErrUnavailable, l.name)
 	}
 	a.since = a.sent

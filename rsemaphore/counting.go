@@ -188,7 +188,7 @@ func (s *CountingSemaphore) giveBack(took int64) {
 	}
 }
 
-// explain turns what ended a wait into what the caller is told.
+// explain translates the end of a wait into the caller's error.
 func (s *CountingSemaphore) explain(err error, n int, waited time.Duration) error {
 	return wait.Ending{Package: "rsemaphore", Name: s.name, Contended: func(g *wait.GaveUp) error {
 		return &NotAcquiredError{Name: s.name, n: n, Lease: -1, Waited: waited, cause: g.Cause}
@@ -262,8 +262,8 @@ func (s *CountingSemaphore) AddPermits(ctx context.Context, n int) (int64, error
 	return r.free, err
 }
 
-// Drain takes all free permits and returns how many that were: negative if there was a debt, which is then forgiven.
-// A missing key is 0 and stays missing. Sent once.
+// Drain takes all free permits and returns how many they were. If the number of free permits was negative, Drain sets it to 0
+// and returns the negative number. For a missing key it returns 0, and the key stays missing. It is sent once.
 func (s *CountingSemaphore) Drain(ctx context.Context) (int64, error) {
 	return ask(ctx, &s.object, s.drainExchange().late(s.giveBack), s.c.doOnce)
 }

@@ -10,7 +10,7 @@
 // [Semaphore] is the one to use. Its permits have leases: those of a crashed process come back after one lease, without
 // anybody's help. Its layout is that of Redisson's RPermitExpirableSemaphore. [CountingSemaphore] is Redisson's
 // RSemaphore, for sharing one with Java: a crash leaks its permits. [CountDownLatch] is Redisson's RCountDownLatch with
-// additions that Java does not see. [CyclicBarrier] lets parties meet again and again.
+// additions that Java does not see. [CyclicBarrier] makes parties wait for each other, again and again.
 //
 // All of them wait as the locks of package rlock do: no waiter spins, and a lost message delays a waiter by at most
 // [Options].PollCap.

@@ -59,9 +59,10 @@ var (
 // NotAcquiredError says more of an ErrNotAcquired.
 type NotAcquiredError struct {
 	Name string
-	// Lease is how long it would take until enough leases have run out, if none is renewed, as this call last heard; negative
-	// if that is not known. It says nothing about the work that is left: a lease that is renewed always has two thirds of
-	// its length left, 20 s by default. So it is no Retry-After; for that take how long the work usually lasts.
+	// Lease is how long it takes until enough leases have run out, if none is renewed. It is from the last answer to this
+	// call, and negative if it is not known. It says nothing about the work that is left: a lease that is renewed always has
+	// two thirds of its length left, 20 s by default. So do not send it as a Retry-After; send how long the work usually
+	// takes.
 	Lease  time.Duration
 	Waited time.Duration
 	n      int // what was asked for

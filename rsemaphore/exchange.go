@@ -11,14 +11,14 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// exchange is one call of a script, and how its reply is read. Each script has one function that makes one, and that alone
-// knows the order of its arguments and replies.
+// exchange is one call of a script, with the function that reads its reply. Each script has one function that makes its
+// exchanges. Only that function knows the order of the arguments and replies.
 type exchange[R any] struct {
 	script.Call
 	decode func(m rueidis.RedisMessage) (R, error)
 }
 
-// sender is a way to send a call: once, until it is answered, …
+// sender is a way to send a call: once, or until it is answered.
 type sender = func(ctx context.Context, call script.Call) (rueidis.RedisMessage, error)
 
 // by sends the call and reads the reply.
@@ -30,7 +30,7 @@ func (x exchange[R]) by(ctx context.Context, send sender) (reply R, err error) {
 	return x.decode(m)
 }
 
-// late returns the exchange, of which then gets a reply that comes after its caller has given up.
+// late returns the exchange with then added: then gets a reply that comes after the caller has given up.
 func (x exchange[R]) late(then func(R)) exchange[R] {
 	x.Late = func(res rueidis.RedisResult) {
 		if m, err := res.ToMessage(); err == nil {
@@ -42,7 +42,7 @@ func (x exchange[R]) late(then func(R)) exchange[R] {
 	return x
 }
 
-// timed returns the timed call of exchanges that the server refuses after an instant. next makes each of them.
+// timed returns the timed call of exchanges that the server refuses after an instant. next makes an exchange for each try.
 func timed[R script.Reply](key string, send sender, next func(sent time.Time, notAfter int64) exchange[R]) script.Timed[R] {
 	var x exchange[R]
 	return script.Timed[R]{
@@ -55,12 +55,12 @@ func timed[R script.Reply](key string, send sender, next func(sent time.Time, no
 	}
 }
 
-// ask runs an exchange about an object on behalf of a caller whose ctx may have no deadline.
+// ask runs an exchange about an object for a caller whose ctx may have no deadline.
 func ask[R any](ctx context.Context, o *object, x exchange[R], send sender) (R, error) {
 	return session.Ask(ctx, o.c.session, o.bad, func(ctx context.Context) (R, error) { return x.by(ctx, send) })
 }
 
-// malformed is a reply that none of our scripts gives.
+// malformed is the error for a reply that none of our scripts gives.
 func malformed(what, key string, reply any) error {
 	return fmt.Errorf("unexpected reply to %s on %q: %.200v", what, key, reply)
 }

@@ -195,7 +195,7 @@ func (l *CountDownLatch) downExchange(participant string) exchange[downReply] {
 	}}
 }
 
-// wrong is the error that a status is.
+// wrong returns the error that a status stands for.
 func (l *CountDownLatch) wrong(status int64) error {
 	switch status {
 	case latchNoInteger:
@@ -206,7 +206,8 @@ func (l *CountDownLatch) wrong(status int64) error {
 	return nil
 }
 
-// Count returns what is left to be counted down: 0 for a latch that is open, or was never set. ErrLatchExpired: it expired.
+// Count returns what is left to be counted down: 0 for a latch that is open, or was never set.
+// It returns ErrLatchExpired if the latch expired.
 func (l *CountDownLatch) Count(ctx context.Context) (int64, error) {
 	state, err := l.Inspect(ctx)
 	return state.Count, err
@@ -214,11 +215,11 @@ func (l *CountDownLatch) Count(ctx context.Context) (int64, error) {
 
 // LatchState is a latch as the server knew it at one moment.
 type LatchState struct {
-	Count int64         // what is left to be counted down: 0 of a latch that is open, or was never set
-	TTL   time.Duration // what is left until it expires; negative: it has no end, or is open
+	Count int64         // what is left to be counted down: 0 for a latch that is open, or was never set
+	TTL   time.Duration // how long until it expires; negative: it has no end, or is open
 }
 
-// Inspect looks at the latch. ErrLatchExpired: it expired.
+// Inspect returns the state of the latch, or ErrLatchExpired if it expired.
 func (l *CountDownLatch) Inspect(ctx context.Context) (LatchState, error) {
 	return session.Ask(ctx, l.c.session, l.bad, func(ctx context.Context) (LatchState, error) {
 		r, err := l.lookExchange(firstLook).by(ctx, l.c.runner.Do)
@@ -253,13 +254,17 @@ func (l *CountDownLatch) deleteExchange() exchange[bool] {
 // A latch that nobody has set yet has no count: it is open, as Redisson's is, and Await before TrySetCount does not wait. So
 // set the count first, then start the processes that count down, and await only after TrySetCount has returned.
 //
-// nil: it was open at some moment during the call. ErrLatchExpired, ErrLatchDeleted: it never will be, see there. ctx's
-// error and cause: ctx ended while it was closed, joined with ErrUnavailable or ErrUnknownOutcome if the server could not
-// be asked lately. ErrClosed: the client was closed.
+// It returns
 //
-// All waiters are woken when it opens. A message that is lost costs at most Options.PollCap; a latch that has
-// been set again by then, not by Java, is known to have been open. Of a waiter that could not ask the server for longer
-// than this is remembered, one with a TTL that is over expired.
+//   - nil if the latch was open at some moment during the call;
+//   - ErrLatchExpired or ErrLatchDeleted if it will never open, see there;
+//   - ctx's error and cause if ctx ended while the latch was closed, joined with ErrUnavailable or ErrUnknownOutcome if the
+//     server gave no answer lately;
+//   - ErrClosed if the client was closed.
+//
+// All waiters are woken when the latch opens. A lost message delays a waiter by at most Options.PollCap. If the latch has been
+// set again by then, the waiter still learns that it was open, unless Java set it. The record of that ends at some time: a
+// waiter that could not ask the server for longer takes a latch whose TTL is over for expired.
 func (l *CountDownLatch) Await(ctx context.Context) error {
 	if l.bad != nil {
 		return l.bad
@@ -278,8 +283,8 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 	shared, first := l.c.queue.Share(l.line())
 	defer shared.Leave()
 	if !first {
-		// If the latch is set again before anybody looks, it is known to have been open only to those who came before a
-		// look at it. The one that looks for all is to do so for us.
+		// If the latch is set again before any look, only waiters that came before an earlier look learn that it was open.
+		// So the waiter that looks for all of them must look once more for this one.
 		l.c.queue.WakeAll(l.line())
 	}
 	err := l.c.queue.Wait(ctx, wait.Request{Name: l.name, Line: l.line(), Channel: l.channel, Try: func(ctx context.Context) (wait.Answer, error) {
@@ -299,13 +304,13 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 			return wait.Answer{}, err
 		}
 		var why error
-		// What was learned of the one before is told only to those that were there:
+		// What a look says about the previous latch is published only to the waiters that were there then:
 		//
 		//	this waiter looks: closed      another process             a second waiter, of this process
 		//	                               opens it, sets it again
 		//	                                                           comes; waits for the new one
 		//	looks: opened since last look
-		//	must not let the second go
+		//	must not release the second
 		//
 		// So told stays the time of the look before (TestALatchThatIsSetAgainAtOnceKeepsNobodyOfAProcessThatSawItOpen).
 		switch r.status {
@@ -337,7 +342,7 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 	}}.Explain(err)
 }
 
-// latchClosedAt is what a look at a closed latch leaves to the next one. A latch is known by the call that set it, not by its
+// latchClosedAt is what a look at a closed latch passes on to the next look. A latch is known by the call that set it, not by its
 // count: a job that sets it again at once leaves no moment in which the key is missing, and a waiter that looked only after
 // that would wait for the next opening, and the next (TestALatchThatIsSetAgainBeforeAWaiterLooksWasOpen).
 type latchClosedAt struct {
@@ -345,7 +350,7 @@ type latchClosedAt struct {
 	until time.Time // it does not expire before; zero: never
 }
 
-// firstLook is the memory of a waiter that has not looked yet.
+// firstLook stands for the mark of a waiter that has not looked yet.
 const firstLook = "-"
 
 type latchLook struct {

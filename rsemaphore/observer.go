@@ -7,24 +7,24 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Observer is a set of functions told of what happens, each with a context and the object's name; nil ones are skipped.
-// They run on the goroutine where it happens, some of them the watchdog's: they must return at once. One that panics is
-// logged and otherwise ignored.
+// Observer is a set of functions that are called when something happens, each with a context and the object's name. Nil
+// functions are skipped. They run on the goroutine where it happens, which may be the watchdog's, so they must return at once.
+// A panic in one of them is logged and otherwise ignored.
 //
-// The context is that of the call that is spoken of: it carries the caller's span, and may have ended. What happens while
-// nobody calls, Renewed and Ended, comes with the values of the context of the acquisition, without its end.
+// The context is that of the call: it carries the caller's span, and may have ended. Renewed and Ended happen outside any call:
+// their context has the values of the acquisition's context, but not its end.
 type Observer struct {
 	// Acquired: n permits were acquired after waiting so long.
 	Acquired func(ctx context.Context, name string, n int, waited time.Duration)
 	// NotAcquired: an acquisition ended without the permits, for the reason in err.
 	NotAcquired func(ctx context.Context, name string, n int, waited time.Duration, err error)
-	// Waited: an Await ended after so long: nil, the latch opened or the barrier tripped; otherwise err says why it did not.
+	// Waited: an Await ended after so long. A nil err: the latch opened or the barrier tripped. Otherwise err says why it did not.
 	Waited func(ctx context.Context, name string, waited time.Duration, err error)
-	// Released: Release ended, with its result, of n permits that were held for so long. Of a CountingSemaphore, which knows
-	// no holders, held is negative.
+	// Released: Release of n permits, held for so long, ended with err. held is negative for a CountingSemaphore, which knows no
+	// holders.
 	Released func(ctx context.Context, name string, n int, held time.Duration, err error)
-	// Renewed: a renewal of a permit, or of the lease of a barrier's party, was confirmed (nil) or failed (err). A failure is
-	// not final; Ended says when a permit is lost, Waited when a party is.
+	// Renewed: the lease of a permit or of a barrier's party was renewed (a nil err), or the renewal failed (err). A failure is
+	// not final: Ended says when a permit is lost, Waited when a party is.
 	Renewed func(ctx context.Context, name string, err error)
 	// Ended: a permit ended without Release, with ErrLost, ErrMaxHold or ErrClosed.
 	Ended func(ctx context.Context, name string, why error)

@@ -16,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// What barrier.lua replies first.
+// The statuses that barrier.lua replies.
 const (
 	barrierWaiting int64 = iota
 	barrierLast
@@ -50,8 +50,8 @@ type party struct {
 	b    *CyclicBarrier
 	id   string // never used again
 	term time.Duration
-	sent time.Time // of the first request by which it may have arrived
-	// unanswered: some request to arrive got no reply, and may run until then
+	sent time.Time // when the first request was sent by which it may have arrived
+	// unanswered: a request to arrive got no reply, and may run until this instant
 	unanswered time.Time
 	joined     barrierReply
 	lease      lease.Lease
@@ -87,7 +87,7 @@ func (b *CyclicBarrier) await(ctx context.Context) (Arrival, error) {
 		Renew: barrierRenewScript, Untracked: true, Ctx: ctx, Ended: func(why error) { cancel(why) },
 	}
 	if !b.c.engine.Add(&p.lease, p.sent, p.sent, p.term, true, 0) {
-		// only a stall of this very machine, or of the network, as long as the lease
+		// happens only if this machine, or the network, stalled for as long as the lease
 		p.leaveLater(time.Now())
 		return p.broken("lost", ErrLost)
 	}
@@ -101,25 +101,25 @@ func (b *CyclicBarrier) await(ctx context.Context) (Arrival, error) {
 	return p.await(own)
 }
 
-// finish is the end of Await for a party that had arrived.
+// finish ends Await for a party that had arrived.
 func (p *party) finish() {
 	p.b.c.engine.Remove(&p.lease)
 	p.over.Store(true)
 	if !p.unanswered.IsZero() {
-		// A request to arrive may still be on its way, on another connection, and would arrive for a party that is
-		// through with it.
+		// A request to arrive may still be on its way, on another connection. It would arrive for a party whose Await has
+		// returned.
 		p.leaveLater(p.unanswered)
 	}
 }
 
-// late takes the party back if a request to arrive that had been given up was answered after the party's end.
+// late removes the party again if a request to arrive, on which the caller had given up, was answered after the party's end.
 func (p *party) late(r barrierReply) {
 	if p.over.Load() && (r.status == barrierWaiting || r.status == barrierLast) {
 		p.leaveLater(time.Time{})
 	}
 }
 
-// broken is how a generation ends that broke; cause is this party's own reason, if it broke the generation.
+// broken is the result of a generation that broke. cause is this party's own reason, if it broke the generation.
 func (p *party) broken(why string, cause error) (Arrival, error) {
 	err := fmt.Errorf("rsemaphore: %w: %q in generation %d (%s)", ErrBrokenBarrier, p.b.name, p.joined.gen, why)
 	if cause != nil {
@@ -174,8 +174,8 @@ func (p *party) tryArrive(ctx context.Context) (wait.Answer, error) {
 func (p *party) sendArrival(ctx context.Context, sent time.Time, call script.Call) (rueidis.RedisMessage, error) {
 	c := p.b.c
 	if !p.unanswered.IsZero() && !sent.Before(p.sent.Add(p.term-lease.Margin(p.term))) {
-		// A request without a reply may have arrived, and what the server knows of it may be forgotten from here
-		// on: another would arrive a second time.
+		// A request without a reply may have arrived, and from here on the server may forget that it did. Another
+		// request would then arrive a second time.
 		return rueidis.RedisMessage{}, wait.Final(fmt.Errorf("%w: arrive at %q: no reply for a whole lease", ErrUnknownOutcome, p.b.name))
 	}
 	if p.unanswered.IsZero() {
@@ -188,14 +188,14 @@ func (p *party) sendArrival(ctx context.Context, sent time.Time, call script.Cal
 	return m, err
 }
 
-// line is where the process's parties of one generation wait: never behind those of another, which may be waiting for
-// these.
+// line names the queue in which this process's parties of one generation wait. They never wait behind those of another
+// generation, which may be waiting for them.
 func (p *party) line() string {
 	return "barrier:" + p.b.key + " " + p.joined.id + " " + strconv.FormatInt(p.joined.gen, 10)
 }
 
-// watch waits until the generation is over, or this party is not in it any more, and returns the server's word on that. ctx
-// ends with the caller's patience, the lease, or the client.
+// watch waits until the generation is over, or this party is not in it any more, and returns the server's answer. ctx ends when
+// the caller's context, the lease or the client ends.
 func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 	c := p.b.c
 	began := time.Now()
@@ -209,13 +209,13 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 		if result.status == barrierWaiting {
 			return wait.Answer{Left: result.left}, nil
 		}
-		if result.status != barrierUnknown { // that is about this party alone
+		if result.status != barrierUnknown { // which is about this party alone
 			shared.Publish(sent, result)
 		}
 		return wait.Answer{Granted: true}, nil
 	}
-	// Each party looks for itself once: it tells the server that the arrival's reply has come (see barrier.lua). If
-	// that fails the line is there to try again.
+	// Each party looks for itself once, because its look tells the server that the reply to the arrival has come (see
+	// barrier.lua). If the look fails, the waiting loop tries again.
 	answer, err := look(ctx)
 	if err != nil || !answer.Granted {
 		err = c.queue.Wait(ctx, wait.Request{Name: p.b.name, Line: p.line(), Channel: p.b.channel, Try: func(ctx context.Context) (wait.Answer, error) {
@@ -229,18 +229,18 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 	return result, err
 }
 
-// await is the part of a party that is not the last.
+// await is what a party does that is not the last.
 func (p *party) await(ctx context.Context) (Arrival, error) {
 	c := p.b.c
 	result, err := p.watch(ctx)
 	if err == nil && time.Now().Before(c.engine.Until(&p.lease)) {
 		return p.outcome(result, nil)
 	}
-	if errors.Is(err, ErrWrongType) { // what the watchdog would have found out, too
+	if errors.Is(err, ErrWrongType) { // the watchdog would have found it, too
 		p.leaveLater(time.Now())
 		return p.broken("lost", fmt.Errorf("%w: %w", ErrLost, err))
 	}
-	if err != nil && ctx.Err() == nil && !isGaveUp(err) { // the server refuses for good, as for want of a right
+	if err != nil && ctx.Err() == nil && !isGaveUp(err) { // the server refuses for good, for example because a right is missing
 		return p.leave(ctx, "left", err)
 	}
 	why := context.Cause(ctx)
@@ -264,8 +264,8 @@ func isGaveUp(err error) bool {
 	return errors.As(err, &g)
 }
 
-// outcome turns an answer about the party's generation into its result. cause is this party's own reason if it broke
-// the generation.
+// outcome translates an answer about the party's generation into its result. cause is this party's own reason, if it broke the
+// generation.
 func (p *party) outcome(r barrierReply, cause error) (Arrival, error) {
 	switch r.status {
 	case barrierTripped:
@@ -281,7 +281,7 @@ func (p *party) outcome(r barrierReply, cause error) (Arrival, error) {
 	return p.broken("lost", cause)
 }
 
-// leave takes the party back, which breaks its generation unless that is over.
+// leave removes the party from its generation, which breaks the generation unless it is over.
 func (p *party) leave(ctx context.Context, why string, cause error) (Arrival, error) {
 	c := p.b.c
 	c.engine.Remove(&p.lease) // before it is sent: see package lease
@@ -290,7 +290,8 @@ func (p *party) leave(ctx context.Context, why string, cause error) (Arrival, er
 	r, err := p.end(ctx, "leave", why)
 	if err != nil {
 		p.leaveLater(time.Now())
-		// Not to be asked is not to have done nothing: the party has arrived, and the others may have gone on with it.
+		// That the server could not be asked does not mean that nothing was done: the party has arrived, and the others may
+		// have gone on with it.
 		return Arrival{}, fmt.Errorf("rsemaphore: leave barrier %q: %w", p.b.name, errors.Join(script.Unsure(err), script.Unsure(cause)))
 	}
 	return p.outcome(r, cause)
@@ -306,11 +307,13 @@ func (p *party) end(ctx context.Context, verb, why string) (barrierReply, error)
 	return r, err
 }
 
-// watched returns a child of ctx for the action, which ends when the generation breaks; stop ends the watching. The
-// watchdog cannot tell: a party whose generation is over counts as renewed (see barrier_renew.lua), because how it ended is
-// the server's answer to a look. A generation that broke before the first look is found by it, one that breaks later by the
-// message or the poll that any party waits for; one that trips does so by the caller's own request, after the action. An
-// end that comes after the action has returned, and before the trip, is the answer to the trip.
+// watched returns a child of ctx for the action. It ends when the generation breaks. stop ends the watching.
+//
+// The watchdog cannot tell that the generation broke: a party whose generation is over counts as renewed (see
+// barrier_renew.lua), because only a look says how it ended. A generation that broke before the first look is found by that
+// look. One that breaks later is found by the message or the poll for which every party waits. It trips only by the caller's
+// own request, after the action. If it breaks after the action has returned and before the trip, the answer to the trip says
+// so.
 func (p *party) watched(ctx context.Context) (actx context.Context, stop func()) {
 	actx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -322,7 +325,7 @@ func (p *party) watched(ctx context.Context) (actx context.Context, stop func())
 			_, err = p.outcome(r, nil)
 		case errors.Is(err, ErrWrongType): // as in await
 			_, err = p.broken("lost", fmt.Errorf("%w: %w", ErrLost, err))
-		default: // the caller's end, or no right to look: renewals go on without it
+		default: // the caller's context ended, or a right to look is missing: renewals go on without the look
 			return
 		}
 		if err != nil {
@@ -335,7 +338,7 @@ func (p *party) watched(ctx context.Context) (actx context.Context, stop func())
 	}
 }
 
-// act is the last arriver's part.
+// act is what the last arriver does.
 func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 	if p.b.action != nil {
 		actx, stop := p.watched(ctx)
@@ -355,7 +358,7 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 	}
 	c := p.b.c
 	until, tctx := c.engine.Until(&p.lease), ctx
-	if ctx.Err() != nil { // and yet the action is done
+	if ctx.Err() != nil { // but the action is done
 		until, tctx = time.Now().Add(c.opts.CallTimeout), context.WithoutCancel(ctx)
 	}
 	tctx, cancel := context.WithDeadline(tctx, until)
@@ -370,11 +373,11 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 	} else if why != nil {
 		err = errors.Join(err, why)
 	}
-	return p.leave(ctx, "left", err) // that says what became of the trip, too
+	return p.leave(ctx, "left", err) // whose answer also says whether the trip ran
 }
 
-// leaveLater has the party taken back, from whatever generation it may be in, in the background until its lease is over. An
-// answer before after is not final.
+// leaveLater removes the party in the background, from whichever generation it may be in. It goes on until its lease is over.
+// An answer that comes earlier than after is not final.
 func (p *party) leaveLater(after time.Time) {
 	c := p.b.c
 	c.engine.Remove(&p.lease)

@@ -40,7 +40,7 @@ var (
 
 func (s *Semaphore) keys() []string { return []string{s.key, s.permits, s.notes} }
 
-// allKeys are those of what may not go on where a latch has the name.
+// allKeys are keys and the record of a latch. Scripts that must be refused where a latch has the name take them.
 func (s *Semaphore) allKeys() []string { return []string{s.key, s.permits, s.notes, s.latch} }
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
@@ -72,7 +72,7 @@ func (s *Semaphore) acquireExchange(ids string, lease time.Duration, notAfter in
 	}}
 }
 
-// releaseExchange gives ids back and replies how many of them were held; -1 if all had to be and were not.
+// releaseExchange gives ids back and replies how many of them were held. It replies -1 if all had to be held and were not.
 func (s *Semaphore) releaseExchange(ids string, all bool) exchange[int64] {
 	return exchange[int64]{script.Call{Script: releaseScript, Keys: s.keys(), Args: []string{
 		ids, flag(all), s.channel, s.c.session.Hub.PublishCommand(),
@@ -101,7 +101,7 @@ func (s *Semaphore) resizeExchange(capacity int, notAfter int64, id string) exch
 	}}
 }
 
-// queryReply is what is known of a semaphore; one not in use is as this handle would make it.
+// queryReply is what is known about a semaphore. For one that is not in use it is what this handle would make.
 type queryReply struct{ available, out, capacity int64 }
 
 func (s *Semaphore) queryExchange() exchange[queryReply] {
@@ -162,5 +162,5 @@ func (s *Semaphore) decodeState(m rueidis.RedisMessage) (SemaphoreState, error) 
 	return state, nil
 }
 
-// forever is the end that Redisson gives a permit without a lease.
+// forever is the end that Redisson writes for a permit without a lease.
 const forever = 922337203685477

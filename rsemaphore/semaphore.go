@@ -75,19 +75,19 @@ func (s *Semaphore) WithLabel(label string) *Semaphore {
 
 // Shared returns the same semaphore for use together with Redisson, by Redisson's rules:
 //
-//   - The capacity on the server counts, whoever set it: the first acquisition, trySetPermits, setPermits or addPermits of
-//     a Java client, or Resize. The one given to Client.Semaphore is what an acquisition makes the semaphore with if there
-//     is none, and is not compared with anything: it is never the reason for ErrCapacityMismatch. That error remains for a
-//     request for more than there are in all.
-//   - The keys have no end, as Redisson makes them, and an end that they have is taken away. Otherwise a semaphore's keys
-//     last as long as the longest lease in them, which a Java client that acquires for longer does not know.
+//   - The capacity on the server counts. It was set by the first acquisition, by Resize, or by trySetPermits, setPermits or
+//     addPermits of a Java client. An acquisition that finds no semaphore makes one with the capacity given to
+//     Client.Semaphore. That capacity is not compared with the server's, and is never the reason for ErrCapacityMismatch.
+//     ErrCapacityMismatch remains for a request for more permits than there are in all.
+//   - The keys have no end, as Redisson makes them. An end that they have is removed. The keys of a semaphore that is not
+//     shared last as long as the longest lease in them; a Java client that acquires for longer would not prolong them.
 //
 // If somebody deletes the set of permits alone (see Keys of a Semaphore in the package comment), what was out is missing
 // from the capacity, as in Redisson, until Resize or setPermits sets it again.
 //
-// All Go processes should say it of a semaphore that Java uses. A Semaphore that does not say it leaves keys without an
-// end as they are, refuses a capacity that differs from its own even where Java has changed it, and forgets a Resize that
-// has not been used for seven days.
+// All Go processes should call Shared for a semaphore that Java uses. A Semaphore without it leaves keys without an end as
+// they are. It refuses a capacity that differs from its own, even where Java has changed it. It forgets a Resize if the
+// semaphore is not used for seven days.
 func (s *Semaphore) Shared() *Semaphore {
 	m := *s
 	m.shared = true
@@ -188,7 +188,7 @@ type acquisition struct {
 	unanswered time.Time
 }
 
-// explain turns what ended a wait into what the caller is told.
+// explain translates the end of a wait into the caller's error.
 func (a *acquisition) explain(err error, waited time.Duration) error {
 	return wait.Ending{
 		Package: "rsemaphore", Name: a.s.name, Unsure: !a.unanswered.IsZero(),
