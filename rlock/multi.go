@@ -352,7 +352,7 @@ func (t *together) drop(why error) {
 	t.abandon(time.Now())
 }
 
-// abandon releases, in the background, what requests may take until then.
+// abandon releases, in the background, what requests may still take, up to until.
 func (t *together) abandon(until time.Time) {
 	for _, own := range t.owners {
 		own.Abandon(until, "")

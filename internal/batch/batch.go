@@ -57,13 +57,13 @@ func (o *Options) Check() error {
 // A fixed batch on a single call is several times slower than no batches as soon as the server is a millisecond
 // away; this keeps as many calls under way as there are batches to fill.
 //
-// A batcher lives as long as somebody asks: nothing is in it when nobody does.
+// A batcher is empty while no call is under way.
 type Batcher[Q, A any] struct {
 	// Options are checked.
 	Options *Options
 	// Run answers the requests of one call.
 	Run func(ctx context.Context, requests []*Request[Q, A])
-	// Abandoned is told of requests that were answered without an error when their callers had left; nil where that does not
+	// Abandoned is called with requests that were answered without an error after their callers had left; nil if that does not
 	// matter.
 	Abandoned func(requests []*Request[Q, A])
 	// Spawn runs what is sent for callers that may have left.
@@ -117,7 +117,7 @@ type batch[Q, A any] struct {
 	timer    *time.Timer // of the window
 	sent     bool
 	answered bool
-	waiting  int // callers of a batch that was sent and who have not left
+	waiting  int // callers of a sent batch that have not left
 	cancel   context.CancelFunc
 	done     chan struct{} // closed when answered: one close wakes everybody
 
@@ -159,9 +159,9 @@ func (l *Batcher[Q, A]) Do(ctx context.Context, ask Q) (none A, _ error) {
 	case b.answered: // in between: to drop the answer now would lose a unit
 		return mine.Answer, mine.Err
 	case b.sent:
-		mine.left = true // whoever answers the call sees it
+		mine.left = true // seen when the call is answered
 		if b.waiting--; b.waiting == 0 {
-			b.cancel() // nobody is left to ask for
+			b.cancel() // no caller is left
 		}
 		return none, fmt.Errorf("%w: %s on %q: %w", errs.ErrUnknownOutcome, l.What, l.Key, gaveUp)
 	}
@@ -255,7 +255,7 @@ func (l *Batcher[Q, A]) send(b *batch[Q, A]) {
 	l.mu.Lock()
 	wanted := make([]*Request[Q, A], 0, len(b.requests))
 	for _, r := range b.requests {
-		if !r.left { // whoever left before this moment is told that nothing was sent
+		if !r.left { // a caller that left before this moment got the error that nothing was sent
 			wanted = append(wanted, r)
 		}
 	}

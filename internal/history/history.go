@@ -1,5 +1,5 @@
-// Package history records what clients did with locks, and checks afterwards that one lock can have answered so. It is
-// for tests.
+// Package history records what clients did with locks, and checks afterwards that one lock can have given these answers. It
+// is for tests.
 //
 // A property such as "at most one holder" is checked over the record, not by counting at the end: a double grant that
 // lasted a millisecond leaves no other trace.
@@ -21,19 +21,19 @@ const (
 	Release
 )
 
-// Outcome is what the caller was told.
+// Outcome is how a call ended for its caller.
 type Outcome uint8
 
 const (
 	// OK: granted, or released.
 	OK Outcome = iota
-	// Refused: somebody else held it (Acquire), or the owner did not (Release).
+	// Refused: another owner held the lock (Acquire), or this owner did not hold it (Release).
 	Refused
 	// Unknown: it may have happened, or may happen later.
 	Unknown
 )
 
-// Forever is the time of what has not happened.
+// Forever is the time of an event that has not happened.
 const Forever time.Duration = math.MaxInt64
 
 // Op is one call of one client. Times are monotonic, since the log's start.
@@ -89,8 +89,8 @@ func (l *Log) Add(op Op) {
 	l.ops = append(l.ops, op)
 }
 
-// Lost records that an owner's hold ended without a release, and until when it was trusted: nobody else may have been
-// granted the lock before that, and its owner stopped acting by then.
+// Lost records that an owner's hold ended without a release, and until when the hold was trusted. No other owner may have been
+// granted the lock before that instant, and the owner stopped acting by then.
 func (l *Log) Lost(owner int, trusted time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,7 +110,7 @@ func (l *Log) Ops() (ops []Op, lost map[int]time.Duration) {
 	return slices.Clone(l.ops), lost
 }
 
-// Count is how many operations ended so.
+// Count returns how many operations ended with that outcome.
 func (l *Log) Count(k Kind, o Outcome) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,19 +11,19 @@ import (
 
 // LockModel is an exclusive lock with leases.
 //
-// It is held by one owner at a time. A grant is held until it is released, or until its lease ends, which is somewhere
-// in an interval: never before its holder stopped trusting it, because that is what the holder is promised, and not
-// after the last request for it can have reached the server plus a lease. A refusal needs a holder. A call of unknown
-// outcome has happened at some time or never: an acquire may have left an owner behind that nobody knows of, until its
-// lease ends or somebody clears it away.
+// One owner holds it at a time. A grant lasts until it is released, or until its lease ends. The lease ends somewhere in an
+// interval. It never ends before the holder stopped trusting it, because that is promised to the holder. It ends at the latest
+// one lease after the last request for it can have reached the server. A refusal needs a holder. A call of unknown outcome
+// happened at some time or never: an acquire may have left behind an owner that no client knows of, until its lease ends or a
+// client removes it.
 type LockModel struct {
 	// Slack is how far the server's clock and the clients' may be apart in what they say about one lease: whole
 	// milliseconds and a cached time on the server make it 2 ms.
 	Slack time.Duration
 	// LateAcquire is how long after its caller gave up an acquire may still be granted.
 	LateAcquire time.Duration
-	// LateGrant is how long after its caller gave up a waiter may still stand in the lock's queue and be handed the lock,
-	// which then nobody knows of until its lease ends. Zero: not at all.
+	// LateGrant is how long a waiter may stay in the lock's queue after its caller gave up. It may then be handed the lock, and
+	// no client knows of that until the lease ends. Zero: not at all.
 	LateGrant time.Duration
 	// Late is how long after its caller gave up, or let go, a renewal or release may still run.
 	Late time.Duration
@@ -31,7 +31,7 @@ type LockModel struct {
 	Timeout time.Duration
 }
 
-// state is who holds the lock. The zero value is nobody.
+// state says which owner holds the lock. The zero value: none.
 type state struct {
 	owner  int
 	ghost  bool          // granted to a caller that does not know: may be cleared away at any time
@@ -39,8 +39,8 @@ type state struct {
 	bounds time.Duration // and at most until then
 }
 
-// input is what the checker is told of a call. It is done when the whole history is known: a grant says how long it
-// was trusted in the end.
+// input is what the checker knows about a call. It is made when the whole history is known, so a grant says until when it was
+// trusted in the end.
 type input struct {
 	op           Op
 	ret          time.Duration // by when it has happened
@@ -79,7 +79,7 @@ func (m LockModel) step(s state, in input) []state {
 		if mayBeFree { // its time was over, and what was left of it is given back in the background
 			return []state{{}, {owner: s.owner, ghost: true, bounds: s.bounds}}
 		}
-	default: // whatever it does later, its owner has let go
+	default: // whatever the call does later, its owner has released the lock
 		if mine {
 			return []state{{}, {owner: s.owner, ghost: true, bounds: s.bounds}}
 		}
@@ -146,8 +146,8 @@ func (m LockModel) checkOne(name string, ops []Op, lost map[int]time.Duration) e
 	return fmt.Errorf("history: lock %q: not the history of a lock; around the first operation that fits nowhere:\n%s", name, stuck(history, info))
 }
 
-// forNobody reports whether a refusal may be due to a waiter that had given up: such a grant is at a time of its own, and
-// over when it is found out, so that the refusal says nothing about the others.
+// forNobody reports whether a refusal may be due to a grant to a waiter that had given up. Such a grant happens at some other
+// time, and is over when it is found out, so the refusal says nothing about the other owners.
 func (m LockModel) forNobody(op Op, ops []Op) bool {
 	return m.LateGrant > 0 && slices.ContainsFunc(ops, func(w Op) bool {
 		return w.Kind == Acquire && w.Outcome == Unknown && w.Call <= op.Return && op.Call <= w.Return+m.LateGrant+w.Lease
@@ -166,7 +166,7 @@ func (m LockModel) trust(op Op, released map[int]Op, lost map[int]time.Duration)
 	default:
 		sure = Forever
 		if !isReleased {
-			sure = op.Call + op.Lease - op.Lease/10 // nobody looked
+			sure = op.Call + op.Lease - op.Lease/10 // no renewal asked the server
 		}
 	}
 	switch {

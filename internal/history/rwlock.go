@@ -20,9 +20,9 @@ const (
 // can still be sure of its hold, but for the one under which it reads; a writer when nobody can. A refused reader needs a
 // writer, a refused writer anybody.
 //
-// What may have been acquired or kept by a call of unknown outcome keeps nobody out and may explain refusals, until its
-// lease ends or a grant shows that it is not there. So there is one state at any time and not one for each guess: a few
-// false refusals may pass, and no false grant.
+// A call of unknown outcome may have acquired or kept a hold. That hold does not rule out a grant, and may explain refusals,
+// until its lease ends or a grant shows that it is not there. So the model has one state at any time and not one for each
+// possibility. A few false refusals may pass, but no false grant.
 type RWLockModel struct {
 	LockModel
 	// Under, if set, says of a reader under which writer it reads, 0: none.
@@ -35,7 +35,7 @@ type rwHolder struct {
 	shared bool
 }
 
-// held is who holds the lock, by owner.
+// held are the holders of the lock, by owner.
 type held []rwHolder
 
 func (m RWLockModel) step(h held, in input) (bool, held) {
@@ -93,7 +93,7 @@ func (m RWLockModel) step(h held, in input) (bool, held) {
 	case op.Outcome == Refused && !mayBeFree(next[at]):
 		return false, nil
 	}
-	// its owner has let go, whatever the server does yet
+	// its owner has released it, whatever the server still does
 	next[at].ghost = true
 	return true, next
 }

@@ -46,8 +46,8 @@ func (r *Replicated) Switch(t testing.TB, p Pair) {
 	}
 	var ordered time.Time
 	Eventually(t, time.Minute, "the two have changed places", func() bool {
-		// repeated, for it may be refused, and a Cluster gives up after 5 s, without a word, when too few nodes vote,
-		// as they do not within two seconds of an earlier vote
+		// Repeated, because it may be refused. Also, a Cluster gives up silently after 5 s if too few nodes vote, and
+		// nodes do not vote within two seconds of an earlier vote.
 		if time.Since(ordered) > 6*time.Second && time.Since(r.switched) > 2500*time.Millisecond {
 			if _, err := tryAsk(t, at, order...); err == nil {
 				ordered = time.Now()
@@ -209,7 +209,7 @@ func tryAsk(t testing.TB, addr string, args ...string) (string, error) {
 	defer cancel()
 	conn, release := c.Dedicate()
 	defer release()
-	conn.Do(ctx, conn.B().Readonly().Build()) // a replica in a Cluster sends on whoever has not said it; an error elsewhere
+	conn.Do(ctx, conn.B().Readonly().Build()) // without READONLY a replica in a Cluster redirects the client; outside a Cluster it is an error
 	m, err := conn.Do(ctx, conn.B().Arbitrary(args...).Build()).ToMessage()
 	if err != nil {
 		return "", err

@@ -21,7 +21,7 @@ const (
 	lastPort  = 32767 // the kernel gives clients those above, by default
 )
 
-// A loopback is where this process's servers listen.
+// loopback is the address on which this process's servers listen.
 type loopback struct {
 	host  string
 	claim net.Listener // nil: the system has no other loopback address than 127.0.0.1, which all processes share
@@ -62,11 +62,11 @@ func Listen() (net.Listener, error) {
 	}
 }
 
-// FreeAddr is an address of Host that was not given out before. Only a program that listens on all addresses, or with
-// a Host that processes share, somebody else may have it: who is to listen there finds out.
+// FreeAddr returns an address of Host that was not given out before. Another program may have it in two cases: it listens on all
+// addresses, or Host is shared by processes. The caller finds that out when it listens.
 //
-// It does not try: a process that another goroutine is just starting has a copy of the listener until it runs its
-// program, and the port would be taken for as long.
+// FreeAddr does not listen itself, as a try: a process that another goroutine is just starting would inherit the listener, and
+// would keep the port until it runs its own program.
 func FreeAddr() (string, error) {
 	if o := own(); o.claim != nil {
 		return o.next(), nil

@@ -10,22 +10,22 @@ import (
 	"github.com/redlatch/redlatch/internal/lease"
 )
 
-// closeTime is for how long a Close waits whose ctx has no end. A hold that was never released, as after a return before its
-// Unlock, would otherwise keep a deferred Close(context.Background()) waiting for ever.
+// closeTime is how long Close waits if its ctx has no end. Otherwise a hold that is never released, for example because a
+// function returned before its Unlock, would block a deferred Close(context.Background()) for ever.
 const closeTime = 10 * time.Second
 
-// Holder is the Of of a lease that may have been dropped: one that is not in use stays with the watchdog until its lease is
-// over, but nobody will release it.
+// Holder is the Of of a lease that may have been dropped. A dropped lease stays with the watchdog until it is over, but no call
+// will release it.
 type Holder interface{ InUse() bool }
 
-// Close refuses new calls and ends those that wait (ErrClosed), ends the contexts of all that is held with cause ErrClosed,
-// and waits, until ctx ends, for the releases of what is held and not lost, for calls under way, and for the pending
-// releases; for closeTime if ctx has no end. Then it stops renewing what is left and names it in its error. Later calls
-// return nil at once.
+// Close refuses new calls, and ends waiting calls with ErrClosed. It ends the contexts of all holds, with cause ErrClosed. Then it
+// waits until ctx ends (for closeTime if ctx has no end): for the releases of holds that are not lost, for calls under way, and
+// for the pending releases. Then it stops renewing the holds that are left, and names them in its error. Later calls return nil
+// at once.
 //
-// The order matters. Waiters end first: they would acquire what is released meanwhile. The engine renews until the last
-// moment, because a hold whose Unlock is still to come must not be lost for our sake; and a release that fails becomes a
-// pending one, so the retrier outlasts the holds.
+// The order matters. Waiters end first, because they would acquire what is released meanwhile. The engine renews until the last
+// moment, because Close must not cost a hold whose Unlock is still to come. A release that fails becomes a pending one, so the
+// retrier runs longer than the holds.
 func (s *Session) Close(ctx context.Context) error {
 	drained, first := s.close()
 	if !first {
@@ -72,8 +72,8 @@ func (s *Session) Close(ctx context.Context) error {
 	return s.Error(leftovers(ctx, names, pending))
 }
 
-// leftovers is the error of a Close whose ctx ended first: what is left to its lease, nil if nothing is. pending are the names
-// of releases that were not confirmed.
+// leftovers is the error of a Close whose ctx ended first. It names what is left to its lease, and is nil if nothing is left.
+// pending are the names of releases that were not confirmed.
 func leftovers(ctx context.Context, names, pending []string) error {
 	var problems []string
 	if len(names) > 0 {
@@ -92,7 +92,7 @@ func leftovers(ctx context.Context, names, pending []string) error {
 	}
 }
 
-// shorten keeps an error readable.
+// shorten joins names, at most 20 of them, so that an error stays readable.
 func shorten(names []string) string {
 	const most = 20
 	if len(names) <= most {

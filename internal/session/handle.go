@@ -179,8 +179,8 @@ func (o *Holding) Retreat(until time.Time) {
 	}
 }
 
-// Abandon ends the holding of an acquisition that failed, and has what its requests may take until then released in the
-// background; zero: nothing.
+// Abandon ends the holding of an acquisition that failed. What its requests may still take, up to until, is released in the
+// background. A zero until means that they take nothing.
 func (o *Holding) Abandon(until time.Time, entry string) {
 	o.leaves(until, entry)
 	o.End(errs.ErrNotAcquired)

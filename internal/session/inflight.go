@@ -8,10 +8,10 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// Inflight counts what a client's Close waits for: acquisitions under way, and what is held and neither released nor
-// lost. The zero value is open and empty.
+// Inflight counts what a client's Close waits for: calls under way, and holds that are neither released nor lost. The zero
+// value is open and empty.
 type Inflight struct {
-	hub context.Context // that of the client's hub: nobody gets in after its end. Set before use; nil: none
+	hub context.Context // the context of the client's hub: after its end Enter fails. Set before use; nil: none
 
 	mu      sync.Mutex
 	closed  atomic.Bool // written under mu
@@ -37,8 +37,8 @@ func (f *Inflight) Leave() {
 	}
 }
 
-// IfOpen runs do, which must not block, and reports true, unless Close has begun, which does not begin meanwhile, or the
-// hub is closed.
+// IfOpen runs do and reports true. If Close has begun or the hub is closed, it reports false and does not run do. Close does not
+// begin while do runs, so do must not block.
 func (f *Inflight) IfOpen(do func()) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -50,10 +50,10 @@ func (f *Inflight) IfOpen(do func()) bool {
 }
 
 // Closed reports whether Close has begun, or the hub is closed.
-// It takes no mutex: every claim asks, also those that the process answers by itself.
+// It takes no mutex, because every claim calls it, also the claims that the process answers by itself.
 func (f *Inflight) Closed() bool { return f.closed.Load() || f.hub != nil && f.hub.Err() != nil }
 
-// add counts one in, whatever is closed.
+// add counts one in, also after Close or the hub's end.
 func (f *Inflight) add() {
 	f.mu.Lock()
 	f.n++

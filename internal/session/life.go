@@ -15,14 +15,14 @@ type Life struct {
 	contexts map[<-chan struct{}]*shared // made when first needed; see Context
 }
 
-// shared is what ends with a life and with all parents of one Done channel.
+// shared is a context that ends with a life, and with all parents of one Done channel.
 type shared struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	deaf   func() bool // has its own end no longer listened for; nil where that cannot come
+	deaf   func() bool // stops the function that runs at ctx's own end; nil if ctx has no end of its own
 }
 
-// End ends it, and its contexts with why as their cause; the first reason counts.
+// End ends the life and its contexts, with why as their cause. The first reason counts.
 func (l *Life) End(why error) {
 	l.mu.Lock()
 	if l.why != nil {
@@ -44,14 +44,14 @@ func (l *Life) End(why error) {
 	}
 }
 
-// Err is why it is over, nil while it lasts.
+// Err returns why the life is over, nil while it lasts.
 func (l *Life) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.why
 }
 
-// Done returns a channel that is closed when it is over.
+// Done returns a channel that is closed when the life is over.
 func (l *Life) Done() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,11 +64,11 @@ func (l *Life) Done() <-chan struct{} {
 	return l.done
 }
 
-// Context returns a child of parent that ends with it, and has ended if it is over.
+// Context returns a child of parent that ends when the life ends. If the life is over, the child has ended.
 //
-// Nothing says when the caller is through with it, and a life may be long, as that of a leader with a context for each
-// job. So nothing is kept for each call: parents with the same Done channel, such as one and what has more values than it,
-// end together and share one child that is cancelled. Parents without an end share one, too.
+// Nothing says when the caller has finished with the child, and a life may be long: a leader may make a context for each job.
+// So nothing is kept for each call. Parents with the same Done channel, such as a context and a child of it that only adds
+// values, end together. They share one cancelled child. Parents without an end share one, too.
 func (l *Life) Context(parent context.Context) context.Context {
 	done := parent.Done()
 	l.mu.Lock()
@@ -79,10 +79,10 @@ func (l *Life) Context(parent context.Context) context.Context {
 	}
 	base := parent
 	if done == nil {
-		base = context.Background() // the values of one parent need not stay for all
+		base = context.Background() // the values of one parent must not be kept for all
 	}
 	s = &shared{}
-	s.ctx, s.cancel = context.WithCancelCause(base) // not under mu: parent may be anybody's code
+	s.ctx, s.cancel = context.WithCancelCause(base) // not under mu: parent may be code outside this library
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.why != nil {
@@ -96,7 +96,7 @@ func (l *Life) Context(parent context.Context) context.Context {
 	if l.contexts == nil {
 		l.contexts = map[<-chan struct{}]*shared{}
 	}
-	own := s.ctx.Done() // of what is derived from it: it ends with this life already
+	own := s.ctx.Done() // the channel of contexts derived from s.ctx, which end with this life already
 	l.contexts[done], l.contexts[own] = s, s
 	if done != nil { // a long life may see many short parents: forget them as they end
 		s.deaf = context.AfterFunc(s.ctx, func() {
@@ -118,9 +118,9 @@ type lasting struct {
 
 func (x *lasting) Deadline() (time.Time, bool) { return x.parent.Deadline() }
 
-// Value asks the shared context for what package context asks for only, to find what the children hang on, and the cause. All
-// other values there are those of the parent that came first. It asks one of the two: where lives nest, as re-entries do, each
-// would otherwise double the cost of a look-up.
+// Value asks the shared context only for the key of package context, which leads to the children and to the cause. The other
+// values of the shared context are those of its first parent, so all other keys go to x's own parent. Value asks only one of the
+// two: lives nest, as re-entries do, and each level would otherwise double the cost of a look-up.
 func (x *lasting) Value(key any) any {
 	if key == endKey {
 		return x.Context.Value(key)
@@ -131,13 +131,13 @@ func (x *lasting) Value(key any) any {
 	return x.parent.Value(key)
 }
 
-// lifeKey finds out whether a context ends with a life, also where its other values are hidden.
+// lifeKey is the key by which a context says that it ends with a life, also where its other values are hidden.
 type lifeKey struct{ of *Life }
 
-// ends reports whether ctx ends with it.
+// ends reports whether ctx ends with the life.
 func (l *Life) ends(ctx context.Context) bool { return ctx.Value(lifeKey{l}) != nil }
 
-// endKey is the key for which package context asks a parent. It is not exported; whoever asks for a cause asks for it.
+// endKey is the key for which package context asks a parent. It is not exported, but context.Cause asks a context for it.
 var endKey = func() any {
 	ended, end := context.WithCancel(context.Background())
 	end()
@@ -146,7 +146,7 @@ var endKey = func() any {
 	return k.key
 }()
 
-// keyOf notes the key that it is asked for.
+// keyOf records the key for which it is asked.
 type keyOf struct {
 	context.Context
 	key any

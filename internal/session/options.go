@@ -17,8 +17,8 @@ const (
 	MaxDuration = 100 * 365 * 24 * time.Hour
 )
 
-// Options are what the options of clients have in common. A package sets those that its own Options have; the others keep
-// their defaults, and nobody uses them.
+// Options are the fields that the Options of clients have in common. A package sets those that its own Options have. The
+// others keep their defaults, and are not used.
 type Options struct {
 	KeyPrefix       string
 	WatchdogTimeout time.Duration
@@ -32,7 +32,7 @@ type Options struct {
 
 // check refuses what is out of bounds, and fills in the defaults.
 func (o *Options) check() error {
-	// A name that follows the prefix has to be able to stay valid: see keyname.Check for braces.
+	// Names with the prefix must be able to be valid: see keyname.Check for braces.
 	if err := keyname.Check(o.KeyPrefix + "x"); err != nil {
 		return errs.InvalidOption("KeyPrefix", fmt.Sprintf("%.64q", o.KeyPrefix), "such that names with it stay valid: "+err.Error())
 	}
@@ -68,7 +68,7 @@ type Duration struct {
 	Default     time.Duration
 }
 
-// Check fills in the defaults, and refuses the first that is out of its bounds.
+// Check fills in the defaults, and refuses the first duration that is out of its bounds.
 func Check(durations ...Duration) error {
 	for _, d := range durations {
 		if *d.Value == 0 {
@@ -80,10 +80,10 @@ func Check(durations ...Duration) error {
 	return nil
 }
 
-// CheckWait refuses a waitTime.
+// CheckWait refuses a waitTime that is negative or too long.
 func CheckWait(d time.Duration) error { return CheckRange("waitTime", d, 0) }
 
-// CheckLease refuses a leaseTime; 0 is a lease that is renewed.
+// CheckLease refuses a leaseTime that is out of bounds. 0 is a lease that is renewed.
 func CheckLease(d time.Duration) error {
 	if d != 0 && (d < MinLease || d > MaxDuration) {
 		return errs.InvalidOption("leaseTime", d, fmt.Sprintf("0 (renewed) or %v to %v", MinLease, MaxDuration))

@@ -10,39 +10,39 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Retrier finishes releases in the background: of what an abandoned acquire may have taken, and of holds whose
-// Unlock was not confirmed in time. It works with a few goroutines however many releases are pending, because they are
-// many exactly when the server is down. They are tried in the order in which they are due: with more to do
-// than can be done, none may wait until its lease is over while newer ones are served.
+// Retrier finishes releases in the background: of what an acquisition that gave up may have taken, and of holds whose Unlock
+// was not confirmed in time. However many releases are pending, it uses at most retryWorkers goroutines, because most releases
+// are pending when the server is down. They are tried in the order in which they are due. Otherwise, under overload, one could
+// wait until its lease is over while newer ones are tried.
 type Retrier struct {
 	mu      sync.Mutex
 	pending pendings
 	workers int
 	busy    map[*Pending]struct{} // being tried right now
 	idle    chan struct{}         // closed while nothing is pending or under way
-	sleeps  time.Time             // until when the worker sleeps that waits for the next release; zero: none does
+	sleeps  time.Time             // until when one worker sleeps for the next release; zero: none sleeps
 	wake    chan struct{}
 	ctx     context.Context
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 }
 
-// Pending is one release that is pending: not confirmed by the server.
+// Pending is one pending release: the server has not confirmed it.
 type Pending struct {
-	// Name is what is released, as the user knows it.
+	// Name is the name of what is released, as the caller gave it.
 	Name string
 	// Release tries once. nil: answered.
 	Release func(ctx context.Context) error
-	// After: an answer before this instant is not the last word, because an acquire sent earlier may yet run.
+	// After: an answer before this instant is not final, because an acquire that was sent earlier may still run.
 	After time.Time
-	// Until is when the lease is over whatever happens: nothing needs a release any more.
+	// Until is when the lease is over in any case. Then nothing needs a release any more.
 	Until time.Time
 
 	next  time.Time
 	tries int
 }
 
-// pendings is a binary heap by when each is to be tried next.
+// pendings is a binary heap, ordered by the time of the next try.
 type pendings []*Pending
 
 func (h pendings) Len() int           { return len(h) }
@@ -83,8 +83,8 @@ func (r *Retrier) Add(p *Pending) {
 	}
 }
 
-// push takes p in, and reports whether it woke the worker that sleeps: until a release that is due later, which may be long,
-// and nobody else may be left or free. Called with mu held.
+// push adds p, and reports whether it woke the sleeping worker. That worker sleeps until a release that is due later than p,
+// which may be long, and perhaps no other worker exists or is free. Called with mu held.
 func (r *Retrier) push(p *Pending) (woke bool) {
 	heap.Push(&r.pending, p)
 	if r.sleeps.IsZero() || !p.next.Before(r.sleeps) {
@@ -107,7 +107,7 @@ func (r *Retrier) hire() {
 	}
 }
 
-// Settle waits until nothing is pending or ctx ends, and returns the names of what is still pending, each as often as it is.
+// Settle waits until nothing is pending or ctx ends. It returns the name of every release that is still pending.
 func (r *Retrier) Settle(ctx context.Context) (names []string) {
 	r.mu.Lock()
 	idle := r.idle
@@ -128,7 +128,7 @@ func (r *Retrier) Settle(ctx context.Context) (names []string) {
 	return names
 }
 
-// Stop forgets what is pending and waits for the workers.
+// Stop drops the pending releases and waits for the workers.
 func (r *Retrier) Stop() {
 	r.mu.Lock()
 	r.cancel() // under mu: Add adds no worker after this
@@ -155,7 +155,7 @@ func (r *Retrier) work() {
 		} else {
 			pause := script.Backoff(4 + p.tries)
 			if !script.Retryable(err) {
-				pause *= 4 // a right that is missing, say: nothing that is over in a moment
+				pause *= 4 // for example a missing right, which will not be there in a moment
 			}
 			p.next = now.Add(pause)
 			p.tries++
@@ -172,7 +172,7 @@ func (r *Retrier) work() {
 	}
 }
 
-// sleep waits until the next release is due, as far as is known, or it is woken for another.
+// sleep waits for d, until the next known release is due, or until push wakes it for an earlier one.
 func (r *Retrier) sleep(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -186,7 +186,7 @@ func (r *Retrier) sleep(d time.Duration) {
 	r.mu.Unlock()
 }
 
-// take returns a release that is due, or how long to wait for one, or neither when the worker should end.
+// take returns a release that is due, or how long to wait for one. It returns neither if the worker should end.
 func (r *Retrier) take() (*Pending, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -24,7 +24,7 @@ func (g *GaveUp) Error() string {
 // another request could do a second time what the first did. Ending.Explain returns err itself.
 func Final(err error) error { return final{err} }
 
-// final unwraps to nothing, so that the loop does not see what asking again might mend.
+// final unwraps to nothing, so that the loop does not see an error after which it would ask again.
 type final struct{ err error }
 
 func (f final) Error() string { return f.err.Error() }

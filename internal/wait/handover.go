@@ -79,11 +79,11 @@ func (w *waiter) awaitLocal() error {
 	return nil
 }
 
-// hears reports whether the waiter is known as one that is told of a grant.
+// hears reports whether the waiter's grant subscription is known to work, so that a grant reaches it.
 func (w *waiter) hears() bool { return w.standing != nil && w.standing.hears }
 
-// listenForGrants has grants listened for, and reports whether to ask again at once, because they are heard or there is no time
-// to sleep.
+// listenForGrants subscribes to grants. It reports whether to ask again at once, because the subscription is there or because no
+// time is left to sleep.
 func (w *waiter) listenForGrants() bool {
 	w.stand(false) // a release of this process can name it meanwhile
 	hears, over := w.subscribeToGrants()

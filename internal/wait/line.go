@@ -18,7 +18,7 @@ type line struct {
 	waiting int // members that were refused what they wait for
 	wakeup  chan struct{}
 	pushed  bool      // the contender hears of releases without a wake-up
-	freeBy  time.Time // when the holder's lease ends, as the contender last heard; zero if unknown
+	freeBy  time.Time // when the holder's lease ends, by the contender's last answer; zero if unknown
 	failure error     // why the contender could not ask, when it last tried; nil if it was answered
 
 	contender *waiter   // the waiter that may be offered what is released; nil if there is none

@@ -151,7 +151,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (_ Admission, e
 	id := session.CallID()
 	r, err := l.take(ctx, id, key, n, most)
 	switch {
-	case errors.Is(err, ErrUnknownOutcome): // they may have been taken, for a caller who does not wait any more
+	case errors.Is(err, ErrUnknownOutcome): // the units may have been taken for a caller that no longer waits
 		l.giveBack(ctx, id, key, n)
 		return Admission{}, err
 	case err != nil:

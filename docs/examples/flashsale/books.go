@@ -54,14 +54,14 @@ func (s *sold) had(ordinal int64) bool {
 	return false
 }
 
-// win is one unit and who got it.
+// win is one unit and the user that got it.
 type win struct {
 	ordinal int64
 	user    string
 }
 
-// books counts what was read and what was answered, and finds fault with it. It keeps the winners, and of the other
-// users only as many as the check can need: no more than the stock has units, however long the input is.
+// books counts what was read and what was answered, and finds contradictions. It keeps all winners. Of the other users it keeps
+// only as many as the check can need: at most as many as the stock has units, however long the input is.
 //
 // A replayed answer is no contradiction. The worker that was granted the unit may have been killed before it could
 // say so, and the one after it asks again; or two lines of one user were answered in the other order by two workers.
@@ -114,7 +114,7 @@ func (b *books) fault(format string, args ...any) {
 	}
 }
 
-// took records a claim that is about to be sent.
+// took records a claim that will be sent next.
 func (b *books) took(c claim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -207,7 +207,7 @@ func (b *books) paid() (sum int64) {
 	return sum
 }
 
-// settle turns a claim that was counted as failed, or never answered, into the win that a lookup found it to be.
+// settle records a win that a lookup found, of a claim that was counted as failed or never answered.
 func (b *books) settle(c claim, has bought, wasFailed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -234,7 +234,7 @@ type verdict struct {
 	rule   string   // what was compared
 }
 
-// check holds the books against the promises. end is what the server says of the stock now, nil if it could not be
+// check compares the books with the promises. end is what the server says of the stock now, nil if it could not be
 // asked, zero if the stock is gone. complete says that every line was answered; private, that nobody else can have claimed from this stock.
 func (b *books) check(end *sold, complete, private bool) verdict {
 	b.mu.Lock()

@@ -108,8 +108,8 @@ const (
 	maxHolds = 10
 )
 
-// holdID names a user's n-th reservation. The first is always asked for first, so whoever asks again, from whatever
-// worker, meets what was begun.
+// holdID names a user's n-th reservation. Every worker asks for the first one first. So a worker that asks again finds what an
+// earlier worker began.
 func holdID(user string, n int) string { return strconv.Itoa(n) + "/" + user }
 
 func (s reservedGoods) claim(ctx context.Context, user string) (bought, error) {
@@ -134,7 +134,7 @@ func (s reservedGoods) claim(ctx context.Context, user string) (bought, error) {
 	}
 }
 
-// lookup sells what is still held for user: it was asked for, and nobody said no.
+// lookup sells what is still held for user: the user asked for it, and the claim was not refused.
 func (s reservedGoods) lookup(ctx context.Context, user string) (bought, error) {
 	for n := 1; n <= maxHolds; n++ {
 		g, err := s.stock.Confirm(ctx, holdID(user, n))
@@ -193,13 +193,13 @@ type packetGoods struct {
 
 func (p packetGoods) open(ctx context.Context, units int64, openFor time.Duration) error {
 	_, err := p.packet.Send(ctx, redpacket.Spec{Total: p.total, Shares: units, OpenFor: openFor, Retain: retain})
-	if errors.Is(err, redpacket.ErrSending) { // a leader that died over it; the next one asks again, until it has vanished
+	if errors.Is(err, redpacket.ErrSending) { // a leader died while it was sending; the next one asks again, until that sending has expired
 		err = fmt.Errorf("%w: %w", stock.ErrUnavailable, err)
 	}
 	return err
 }
 
-// outcomes are a packet's as those of a stock.
+// outcomes translates the outcomes of a packet to those of a stock.
 var outcomes = map[redpacket.Outcome]stock.Outcome{redpacket.Granted: stock.Granted, redpacket.Replayed: stock.Replayed, redpacket.SoldOut: stock.SoldOut,
 	redpacket.NotOpen: stock.NotOpen, redpacket.Ended: stock.Ended}
 

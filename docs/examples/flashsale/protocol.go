@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Parent and worker talk in lines over the worker's stdin and stdout.
+// Parent and worker exchange lines over the worker's stdin and stdout.
 //
 // To the worker: one line of workerConfig in JSON, then a line a claim, until the pipe is closed, which ends it:
 //

@@ -42,7 +42,7 @@ type sale struct {
 	isOpen    atomic.Bool
 	mu        sync.Mutex
 	reason    error       // why it was stopped, if by an error
-	signal    os.Signal   // or by whom
+	signal    os.Signal   // or by which signal
 	pids      map[int]int // by worker
 	unsure    []claim     // failed claims that may have won all the same
 	nFailures int64       // reported so far
@@ -189,7 +189,7 @@ func (s *sale) inputName() string {
 	return s.claims
 }
 
-// workerConfig is what a worker that starts now is told.
+// workerConfig returns the configuration of a worker that starts now.
 func (s *sale) workerConfig() workerConfig {
 	c := workerConfig{Server: s.server, Name: s.name, Units: s.units, OpenFor: namedOpenFor, Form: s.form, MayOpen: !s.isOpen.Load(), Claims: s.parallel, Window: s.window(), patience: s.patience}
 	if s.private {
@@ -198,7 +198,7 @@ func (s *sale) workerConfig() workerConfig {
 	return c
 }
 
-// opened takes note that a worker sells. No claim is handed out before the first does so; what it found is therefore
+// opened records that a worker sells. No claim is handed out before the first does so; what it found is therefore
 // the stock before this run.
 func (s *sale) opened(worker, pid int, o opening) error {
 	first := s.books.opened(o.sold(), time.Now())
@@ -272,8 +272,8 @@ func (s *sale) elapsed() time.Duration {
 
 // close ends the sale of a private stock, so that no claim of a killed worker can still come in, and then asks for
 // what is not known: whether the claims without an answer have won, and what the server itself counts. left are the
-// claims that were not answered; those that turn out to have won are taken off. It returns nil for what the server
-// did not say.
+// claims that were not answered; those that have won are removed. It returns nil for what the
+// server did not answer.
 func (s *sale) close(sh *shop, left []claim) (*sold, []claim) {
 	if !s.isOpen.Load() {
 		return nil, left

@@ -18,7 +18,7 @@ import (
 //
 // A claim is in pending from before it is written until its answer is in the books, and the answers of a dead process
 // are read to their end before its successor starts. So every claim is asked at least once and entered exactly once,
-// whenever the process dies; that asking twice is harmless is rcounter's promise.
+// whenever the process dies. Asking twice is harmless: package stock promises it.
 type slot struct {
 	sale *sale
 	n    int // from 1
@@ -91,7 +91,7 @@ func (s *slot) process() (pid int, err error) {
 	go func() {
 		defer close(gone)
 		readErr = s.read(bufio.NewReader(stdout), open, pid)
-		stdout.Close() // what else it says is not listened to; writing it kills it
+		stdout.Close() // the rest of its output is not read; a write to the closed pipe ends it
 	}()
 	go s.watch(cmd, gone)
 
@@ -278,7 +278,7 @@ func (s *slot) unanswered() int {
 	return len(s.pending)
 }
 
-// again lists what an earlier process did not answer, in the order of the input.
+// again lists the claims that an earlier process did not answer, in the order of the input.
 func (s *slot) again() []claim {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -135,7 +135,7 @@ func readClaims(r *bufio.Reader, to chan<- claim) error {
 	}
 }
 
-// writeReplies writes what comes, together what comes together.
+// writeReplies writes the replies. Replies that come together are written together.
 func writeReplies(out io.Writer, replies <-chan []byte) {
 	w := bufio.NewWriterSize(out, 32<<10)
 	for b := range replies {
