@@ -42,9 +42,6 @@ type barrierReply struct {
 // Clock implements script.Reply.
 func (r barrierReply) Clock() (server int64, late bool) { return r.server, r.status == barrierLate }
 
-// partyCount counts the parties of all clients of the process: the second half of their ids.
-var partyCount atomic.Int64
-
 // party is one call of Await.
 type party struct {
 	b    *CyclicBarrier
@@ -59,7 +56,7 @@ type party struct {
 }
 
 func (b *CyclicBarrier) newParty() *party {
-	return &party{b: b, id: b.c.session.ID + ":" + strconv.FormatInt(partyCount.Add(1), 10), term: b.c.opts.WatchdogTimeout}
+	return &party{b: b, id: b.c.session.NewOwner(""), term: b.c.opts.WatchdogTimeout}
 }
 
 // exchange is one verb of barrier.lua.
