@@ -349,7 +349,7 @@ func TestFourGoProcessesAndFourJavaThreadsExclude(t *testing.T) {
 		newestAlone:   {"lock": 400, "fenced": 150, "fair": 150, "spin": 40, "rw": 150, "write": 150, "sem": 150, "permit": 150},
 		newestCluster: {"lock": 200, "fair": 100, "rw": 100, "sem": 100, "permit": 100},
 		olderAlone:    {"lock": 200, "fair": 100, "rw": 100, "permit": 100},
-		olderCluster:  {"lock": 100},
+		olderCluster:  {"lock": 400},
 	}
 	each(t, everywhere, func(t *testing.T, w *world) {
 		r := w.rig(t)
