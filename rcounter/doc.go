@@ -28,7 +28,7 @@
 // A Counter without options uses INCR, DECR, INCRBY and GET themselves. With options, one script checks the bounds and adds.
 // No value becomes a Lua number there, because Lua's numbers are doubles: INCRBY adds, and bounds are compared as decimal text.
 //
-// AddOnce writes each id beside the counter, in two hashes that take turns. New ids go into the later hash:
+// AddOnce writes each id beside the counter, in two hashes that alternate. New ids go into the later hash:
 //
 //	           Remember        Remember        Remember
 //	i0   |---- takes ids ----|-- only read --|---- takes ids ---

@@ -3,13 +3,13 @@
 --
 -- KEYS[1]  the counter, a string
 -- ARGV[1]  what to add, a decimal 64-bit integer
--- ARGV[2]  what a missing key stands for
+-- ARGV[2]  the value for which a missing key stands
 -- ARGV[3]  the furthest value that may be added to (bound - ARGV[1]); '' for none, when nothing is added
 -- ARGV[4]  TTL in ms of a counter that has none, '0' to leave it without one
 --
 -- Replies  {0, sum}      added
---          {1, value}    value is beyond ARGV[3]: not added
---          {2, value}    value is not an integer: not added
+--          {1, value}    the value is beyond ARGV[3]: not added
+--          {2, value}    the value is not an integer: not added
 --
 -- Not safe to run twice: it adds twice. The caller sends it once.
 return add(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4])

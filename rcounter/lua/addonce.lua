@@ -16,14 +16,14 @@
 --          {3, sum}      added before, by another call
 --          {4, delta}    the id stands for another delta: not added
 --
--- Safe to run twice: the second run finds the id, and by the call's that it is its own.
+-- Safe to run twice: the second run finds the id, and the id of its own call beside it.
 --
--- Two hashes take turns: once the later one is as old as an id must be remembered, every id of the other is older than
--- that, and it is emptied and takes over. So an id is remembered for up to twice that time, and none costs a timer. It is unlinked,
--- so the server frees it in the background. When nobody adds any more they expire, which holds the server up; so each of
--- the parts that were filled at one time ends up to a second after the one before it. That is added to twice the time, not
--- taken off it: what is left after nearly once the time would be too little for an id that is added then, the end would be
--- moved on, and the ids of before be kept for three times as long.
+-- Two hashes alternate. Once the later one is as old as an id must be remembered, every id of the other is older than that. The
+-- other is then emptied, and takes the new ids. So an id is remembered for up to twice that time, and needs no timer. The hash is
+-- unlinked, so the server frees it in the background. When no caller adds any more, the hashes expire, which blocks the server.
+-- So the parts that were filled at one time end one after the other, up to a second apart. That second is added to twice the
+-- time, not subtracted: otherwise an id that is added after nearly once the time would find too little left, the end would be
+-- moved, and the earlier ids would be kept for three times as long.
 local key, young, old, call, id, keep = KEYS[1], KEYS[2], KEYS[3], ARGV[5], ':' .. ARGV[6], tonumber(ARGV[7])
 
 local a, b = redis.call('HMGET', young, 'from', id), redis.call('HMGET', old, 'from', id)

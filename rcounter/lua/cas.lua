@@ -9,8 +9,8 @@
 -- Replies  {1, value}   set; value is the new one
 --          {0, value}   it has another value, perhaps none that is an integer: nothing set
 --
--- Not safe to run twice: it would answer 0 after 1. The caller sends it once. As an integer has one decimal form only, comparing
--- the text compares the numbers, as RAtomicLong does.
+-- Not safe to run twice: it would answer 0 after 1. The caller sends it once. An integer has only one decimal form, so comparing
+-- the texts compares the numbers, as RAtomicLong does.
 local key, old, new, initial, ttl = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local value = redis.call('GET', key) or initial

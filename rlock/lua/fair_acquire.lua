@@ -40,7 +40,7 @@ if queue and ARGV[7] ~= '' then
   line_up(queue, timeouts, owner, tonumber(ARGV[7]), now)
 end
 if left == -2 then
-  -- free, and the first in line may not have heard of the release
+  -- free, and the message of the release may not have reached the first in line
   tell(head, ARGV[5], ARGV[6])
   left = math.ceil(till - now)
 end

@@ -3,7 +3,7 @@
 -- KEYS[1] the lock  KEYS[2] its queue  KEYS[3] the last token; the lock alone will do (a slot is being migrated)
 -- ARGV[1…7] as of acquire  ARGV[8] how long the last token is kept, ms
 -- Reply as of acquire; a grant that is no re-entry is {1, ms, server ms, 0, 0, token}
--- Twice: as acquire. A second run mints a second token, which nobody has; both are above all before and below all after.
+-- Twice: as acquire. A second run makes a second token, which no holder has. Both are above all earlier and below all later tokens.
 local key, queue, last = KEYS[1], KEYS[2], KEYS[3]
 local owner, want, lease, publish, grants = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[5], ARGV[6]
 local entry, kept = ARGV[7] ~= '' and ARGV[7] or nil, ARGV[8]
@@ -16,8 +16,8 @@ if reply[1] ~= 1 or want > 1 then
   return reply
 end
 -- A token is more than any before: one more than the last, which is kept for long, and at least the server's µs, so that
--- it is also more where the last one is forgotten (expired, flushed, restarted). A counter alone would start again from 1, and
--- the next holder's writes be refused for ever, or the last one's accepted (TestTokensGrowWhateverBecomesOfTheKeys).
+-- it is also more where the last one is forgotten (expired, flushed, restarted). A counter alone would start again from 1. Then the
+-- next holder's writes would be refused for ever, or the last one's accepted (TestTokensGrowWhateverBecomesOfTheKeys).
 local token = us
 if last then
   token = math.max(token, tonumber(redis.call('GET', last) or 0) + 1)

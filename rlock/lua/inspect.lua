@@ -1,4 +1,4 @@
--- Everything there is to know of a lock of whatever kind, without changing it.
+-- Read everything about a lock of any kind, without changing it.
 -- uses: clock
 -- KEYS[1] the lock  KEYS[2] its queue of waiters  KEYS[3] ends of a read-write lock  KEYS[4] queue of a fair lock
 -- KEYS[5] last fencing token; the lock alone will do

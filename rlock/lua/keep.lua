@@ -5,8 +5,8 @@
 -- ARGV[1] owner  ARGV[2] lease, ms
 -- Reply: 1 done; 0 the owner holds nothing
 -- Twice: the lease is set, not added to; a second run counts it from a little later.
--- The owner has an end of its own from here on ("owner!"), with a minus: it holds the lock, but is done with it. So nobody
--- joins it any more (TestWhatIsKeptIsNotJoined), and a renewal or acquisition of its that comes late finds it over.
+-- From here on the owner has an end of its own ("owner!"), with a minus: it holds the lock, but is done with it. So no other owner
+-- joins it any more (TestWhatIsKeptIsNotJoined). A late renewal or acquisition by this owner finds the hold over.
 local key, owner, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local bad = unfit(owner, 1, lease)
 if bad then

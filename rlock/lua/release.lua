@@ -8,7 +8,7 @@
 -- Reply: 1 still held by this owner; 2 released; 0 the owner held nothing. Where a waiter is named {that, 1 it holds
 --   the lock now, 2 it is in the queue, 0 neither, ticket}
 -- Twice: the remaining count is set, not subtracted; a second removal finds nothing and says 0, and names nobody. An
---   owner is never used again, so a late second run cannot meet a newer hold.
+--   owner is never used again, so a late second run cannot find a newer hold.
 local queue, grants, leave, named, entry = KEYS[2], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local key, owner, remaining, channel, publish = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 if owner == '' or not (remaining and remaining >= 0 and remaining % 1 == 0) then -- see unfit; the common case makes no function

@@ -7,7 +7,7 @@
 -- ARGV[6] owner whose waiting new readers need not heed any more, and for how many ms it marked that, or ''
 -- Reply: 1 still held by this owner; 2 released; 0 the owner held nothing
 -- Twice: the remaining count is set, not subtracted; a second removal finds nothing and says 0. An owner is never used
---   again, so a late second run cannot meet a newer hold.
+--   again, so a late second run cannot find a newer hold.
 local lock, ends, timeout = KEYS[1], KEYS[2], KEYS[3]
 local field, remaining, writer = ARGV[1], tonumber(ARGV[2]), ARGV[5] == '1'
 local status, tell = lower(lock, field, remaining), false
@@ -31,7 +31,7 @@ if status == 2 then
     tell = not emptied(lock) and trim(lock, ends, now) or tell
   end
 elseif redis.call('EXISTS', lock) == 0 then
-  tell = true -- it went otherwise (expiry, DEL, failover), and nobody else told them
+  tell = true -- it ended otherwise (expiry, DEL, failover), and no message was sent
 end
 -- A user without rights on the channel can still release: waiters then poll.
 if tell then

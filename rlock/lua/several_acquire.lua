@@ -20,8 +20,7 @@ if no then
   no[4] = 0
   return no
 end
--- First those that are held, because to look at a free one that others wait for hands it over: to them it goes, and so it
--- would without us.
+-- Look at the held ones first. To look at a free lock for which others wait hands it over to them, as any other request would.
 local n, states, mine = #KEYS / step, {}, {}
 for free = 0, 1 do
   for i = 1, n do

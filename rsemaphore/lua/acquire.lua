@@ -4,8 +4,8 @@
 -- ARGV[4] not after, server ms (0: any time)  ARGV[5] channel  ARGV[6] PUBLISH or SPUBLISH  ARGV[7] label, may be empty
 -- ARGV[8] 1: shared with Redisson, the capacity on the server counts, and the keys have no end
 -- Reply {status, ms, server ms, capacity}: 1 granted; 0 not enough, ms until enough leases are over (-1: not known);
---   2 too late, nothing done; 3 the capacity is another; 4 it is less than what is asked for
--- Twice: an id that is out already is not taken again, and its lease only ever raised.
+--   2 too late, nothing done; 3 the capacity differs; 4 the capacity is less than the number of ids
+-- Twice: an id that is out already is not taken again, and its lease is only ever raised.
 -- uses: clock, kind, permits, wake
 local count, permits, notes, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local ids, capacity, lease, notafter = split(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
@@ -21,7 +21,7 @@ local out = redis.call('ZCARD', permits)
 local noted = redis.call('HMGET', notes, 'keep', 'capacity')
 local keep, resized = tonumber(noted[1] or 0), tonumber(noted[2])
 local fresh = not available
-if fresh then -- never used, or its end has come, or it was deleted: what is out is out all the same
+if fresh then -- never used, or expired, or deleted: the permits that are out stay out
   capacity = resized or capacity
   available = capacity - out
 else
@@ -72,7 +72,7 @@ if shared then
   redis.call('PERSIST', count)
   redis.call('PERSIST', permits)
 end
-prolong(count, permits, notes, now, math.max(lease + 1, keep)) -- no key ends before a lease that ends in it
+prolong(count, permits, notes, now, math.max(lease + 1, keep)) -- no key expires before the last lease in it
 if freed > 0 then
   wake_for(publish, channel, available - missing)
 end

@@ -1,11 +1,11 @@
--- All that a party does at a barrier but renew its lease: arrive, look, trip, leave; and what anybody may ask: state.
--- They are one script because each must first see whether somebody's lease has ended.
+-- All that a party does at a barrier, except to renew its lease: arrive, look, trip, leave. Any client may ask for the state.
+-- They are one script because each must first see whether a party's lease has ended.
 --
 -- KEYS[1] a hash: id (of this life of the key), gen (the generation that gathers), parties, n (how many have arrived),
 --   act (the last arriver, while it acts), lease (the longest of theirs, ms), soon (no lease ends before this),
 --   m:<party> (in gen) -> end of its lease, with "?" until the party has shown that it knows of its arrival,
---   r:<party> -> "<till> <generation>": it arrived in that one, which is over, and may not know,
---   b:<generation> -> "<till> <why>": that one broke. One that is over and not marked so has tripped.
+--   r:<party> -> "<till> <generation>": it arrived in that generation, which is over, and may not know of its arrival,
+--   b:<generation> -> "<till> <why>": that generation broke. A generation that is over without this mark has tripped.
 -- ARGV[1] verb  ARGV[2] party  ARGV[3] id, '' if not known  ARGV[4] generation  ARGV[5] parties  ARGV[6] lease, ms
 -- ARGV[7] not after, server ms (0: any time)  ARGV[8] how long an idle barrier is kept, ms  ARGV[9] channel
 -- ARGV[10] PUBLISH or SPUBLISH  ARGV[11] why, of leave
@@ -13,8 +13,8 @@
 --   last, acts now; 2 too late, nothing done; 3 full, the last arriver acts; 4 gathers another number of parties;
 --   5 the generation tripped; 6 it broke; 7 the party or the barrier is not known
 -- Twice: an arrival is known by its party, during its generation (m:) and, if its reply may have been lost, after it
---   (r:). A generation that is over stays as it ended, so trip and leave find it so and do nothing. Marks are kept for a
---   lease: a party that has not renewed for so long gives up by its own clock and does not ask any more.
+--   (r:). A generation that is over stays as it ended, so a second trip or leave does nothing. Marks are kept for one lease:
+--   a party that has not renewed for a lease gives up by its own clock and does not ask any more.
 -- uses: clock
 local key, verb, party, id, gen = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local parties, lease, notafter, idle = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
@@ -31,8 +31,8 @@ local function reply(status, reason)
   return {status, hid, hgen, n, math.max(0, soon - now), reason or '', now, hparties}
 end
 
--- settle ends the generation; broke says why it broke, nil that it tripped. The first write only removes something,
--- which a server without memory does not refuse, and what comes after it in a script it does not refuse either.
+-- settle ends the generation. broke says why it broke; nil: it tripped. The first write only removes something: a server without
+-- memory does not refuse that, and it does not refuse the writes that follow it in the script.
 local function settle(broke)
   local till = digits(now + longest)
   local all = redis.call('HGETALL', key)
@@ -70,10 +70,10 @@ local function ended()
 end
 
 if n > 0 and (now >= soon or soon > now + longest) then
-  -- soon is only a lower bound, since renewals do not move it: look at all leases, and learn a better one. No lease ends
-  -- later than the longest of them from now, unless the server's clock has been set back since: that of a party that is
-  -- dead would hold all others until the clock is there again, so it is cut to what it can be. A party that lives relies
-  -- on less: on its lease from before its last renewal was sent.
+  -- soon is only a lower bound, because renewals do not move it. So look at all leases, and find a better bound. No lease ends
+  -- later than the longest lease from now, unless the server's clock was set back. Then the lease of a dead party would hold
+  -- all others until the clock has caught up, so it is cut to the longest that it can be. A living party relies on less: on
+  -- its lease from before its last renewal was sent.
   local all = redis.call('HGETALL', key)
   local first = now + longest
   for i = 1, #all, 2 do

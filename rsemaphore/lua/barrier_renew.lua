@@ -1,11 +1,11 @@
 -- Renew the leases of parties that wait at barriers; one call of the watchdog.
 -- KEYS the barriers (see barrier.lua)
--- ARGV "<party> <id> <generation>", lease in ms for each; lease 0: only look, -1: and say for how long
+-- ARGV "<party> <id> <generation>", lease in ms for each; lease 0: only look; -1: only look, and reply how long it lasts
 -- Reply, for each: 1 renewed, or 1 + ms left; 0 the party is not known, or its lease is over; -1 not known (memory is full); -3 it may not be read;
---   -2 it is no barrier
+--   -2 the key is no barrier
 -- Twice: a lease is raised to what is asked, never shortened.
--- A party whose generation is over counts as renewed: how it ended is told by a look, not by the watchdog. The mark of
--- one that broke is then kept for another lease, because a party whose renewal succeeded trusts what it reads for so long.
+-- A party whose generation is over counts as renewed, because a look says how it ended, not the watchdog. The mark of a broken
+-- generation is then kept for another lease, because a party whose renewal succeeded trusts its lease for so long.
 -- uses: clock
 local replies = {}
 local now = clock()

@@ -3,9 +3,9 @@
 -- ARGV[1] how many, negative to take  ARGV[2] 1: only if the key is there  ARGV[3] channel  ARGV[4] PUBLISH or SPUBLISH
 -- Reply {status, free}: 1 added, free is the new count; 0 there is no key, nothing done
 -- Twice: adds twice. It is sent once.
--- INCRBY keeps the key's expiry, where Redisson's addPermits drops it. The message is the new count, as Redisson sends
--- it, which frees that many waiters of a Java process; a count that frees nobody is not sent, because a negative one
--- throws in Redisson's listener. A user without rights on the channel can still add: waiters then poll.
+-- INCRBY keeps the key's expiry; Redisson's addPermits drops it. The message is the new count, as Redisson sends it. It frees
+-- that many waiters of a Java process. A count that frees no waiter is not sent, because a negative one makes Redisson's
+-- listener throw. A user without rights on the channel can still add; waiters then poll.
 -- uses: kind, wake
 local key, permits, record = KEYS[1], KEYS[2], KEYS[3]
 local n, ifthere, channel, publish = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4]

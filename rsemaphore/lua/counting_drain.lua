@@ -1,4 +1,4 @@
--- Take all free permits of a counting semaphore, whatever their number, a debt too.
+-- Take all free permits of a counting semaphore. A negative number of them is taken, too: the count becomes 0.
 -- KEYS[1] the count  KEYS[2] the permits of a Semaphore of that name  KEYS[3] the record of a latch (see lib/kind.lua)
 -- Reply {status, taken}: 1 taken, the count is 0 now; 0 there is no key; 3 the key holds no integer, nothing done
 -- Twice: the second run takes what has come since. It is sent once.

@@ -2,7 +2,7 @@
 -- KEYS[1] the count  KEYS[2] the permits of a Semaphore of that name  KEYS[3] the record of a latch (see lib/kind.lua)
 -- ARGV[1] how many  ARGV[2] TTL, ms (0: none)  ARGV[3] channel  ARGV[4] PUBLISH or SPUBLISH
 -- Reply: 1 set; 0 the key is there, nothing done
--- Twice: the second run says 0 of what the first has set. It is sent once.
+-- Twice: the second run finds what the first has set, and replies 0. It is sent once.
 -- uses: kind, wake
 local key, permits, record = KEYS[1], KEYS[2], KEYS[3]
 local n, ttl, channel, publish = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

@@ -1,4 +1,4 @@
--- Everything there is to know of a semaphore, without changing it.
+-- Read everything about a semaphore, without changing it.
 -- KEYS[1] count  KEYS[2] permits  KEYS[3] notes
 -- Reply {server ms, 1 if the count is there, available, those over not counted, capacity of the last resize (0: none), id, end, label, id, end, label, …}
 -- Twice: reads only.

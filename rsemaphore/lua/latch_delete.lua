@@ -1,4 +1,4 @@
--- Remove a latch that is not to be waited for any more.
+-- Remove a latch. Its waiters learn that it was deleted.
 -- KEYS[1] the count  KEYS[2] our record (see latch_set.lua)  KEYS[3] the permits of a Semaphore of that name (see lib/kind.lua)
 -- ARGV[1] id of this call  ARGV[2] how long the record is kept, ms  ARGV[3] channel
 -- ARGV[4] PUBLISH or SPUBLISH, '' to publish nothing

@@ -15,7 +15,7 @@ local held = redis.call('HMGET', record, 'gen', 'until', 'p:' .. participant)
 local gen, till, mark = held[1] or '0', held[2], held[3]
 refuse_all_but_latch(key, permits, value, till)
 if value and till and till ~= '0' and redis.call('PTTL', key) == -1 then
-  -- What was set with a TTL has gone, and a process that does not know the record has set this one.
+  -- The latch that was set with a TTL is gone. A process that does not know the record has set this one.
   gen, till = next_generation(gen), '0'
   redis.call('HDEL', record, 'until')
   redis.call('HSET', record, 'gen', gen, 'until', till)
@@ -24,10 +24,10 @@ local before = false
 if participant ~= '' and mark then -- "<gen> <call>"
   before = string.sub(mark, 1, #gen + 1) == gen .. ' '
   if string.sub(mark, -#call - 1) == ' ' .. call and not before then
-    return {1, 0} -- counted by this very call, and that count is over
+    return {1, 0} -- counted by an earlier run of this call, and that latch is over
   end
 end
--- A latch that somebody else opened (Redisson does not know the record) is over for the record, too.
+-- A latch that another program opened (Redisson does not know the record) is over in the record, too.
 local function over()
   if till then
     close_record(record, gen)

@@ -1,10 +1,10 @@
 -- Look at a latch.
 -- KEYS[1] the count  KEYS[2] our record (see latch_set.lua)  KEYS[3] the permits of a Semaphore of that name (see lib/kind.lua)
--- ARGV[1] what the reply to the caller's last look said last; '-' for a first look
+-- ARGV[1] the mark in the reply to the caller's last look; '-' for a first look
 -- Reply {status, count, ms, mark}: 0 open; 1 closed, with ms left of its TTL (-1 none); 3 the key holds no integer;
 --   4 expired. Since the caller's last look, by which the latch was closed, and whatever it is now: 5 deleted; 6 opened;
 --   7 expired; 8 over, and it is not known how
--- Twice: only what is known is written down, that a latch is open which somebody else has opened.
+-- Twice: the only write records that a latch is open which another program has opened. A second run finds it recorded.
 -- uses: kind, record
 local key, record, permits, last = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 local held = redis.call('HMGET', record, 'gen', 'until', 'deleted', 'set', 'before', 'gone')
@@ -36,7 +36,7 @@ if value then
   end
   local count, left = tonumber(value), redis.call('PTTL', key)
   if left == -1 and till and till ~= '0' then
-    -- What was set with a TTL has gone, and a process that does not know the record has set this one.
+    -- The latch that was set with a TTL is gone. A process that does not know the record has set this one.
     close_record(record, gen)
   end
   if count > 0 then

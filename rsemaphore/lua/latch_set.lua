@@ -23,7 +23,7 @@ if there then
   return 0
 end
 local gen = next_generation(held[1])
--- For waiters for the one before that look only now.
+-- For waiters of the latch before this one that look only now.
 local before = ran_out(held[3]) and 'expired ' or 'open '
 local till = '0'
 if ttl > 0 then
@@ -36,8 +36,8 @@ else
 end
 redis.call('HSET', record, 'gen', gen, 'set', call, 'until', till, 'before', before .. (held[2] or ''))
 redis.call('PEXPIRE', record, keep)
--- Participants of the count that is over, and of the one before it, stay for what is repeated of them; each has two
--- generations, for being set and for being over.
+-- Participants of the latch that is over, and of the one before it, stay for their repeated calls. Each latch has two
+-- generations: one while it is set, one when it is over.
 if held[1] then
   local at = '0'
   repeat

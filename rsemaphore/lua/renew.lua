@@ -1,6 +1,6 @@
 -- Renew the leases of many permits; one call of the watchdog.
 -- KEYS count, permits, notes of each
--- ARGV its ids, 16 bytes each without anything between, and lease in ms; lease 0: only look, -1: and say for how long
+-- ARGV its ids, 16 bytes each without anything between, and lease in ms; lease 0: only look; -1: only look, and reply how long it lasts
 -- Or, while a slot is being migrated, KEYS[1] one of the three  ARGV ids, lease, which: see package lease. The count is
 --   left to its end then, because one that outlasted the permits would miss those: an acquisition that finds no count counts them.
 -- Reply, for each: 1 renewed, or 1 + ms left; 0 it is not held, or not all of its ids are; -1 not known (memory is full); -3 they may not be read; -2 they are no

@@ -4,10 +4,9 @@
 -- KEYS[1]  a hash, always small: the object. It ends with the retention, and says when: 'gone'
 -- KEYS[2…] what may have a million records. It outlives the object by LATER
 
--- expire has the object end after so many ms, and the keys of its records LATER. A server frees a key that expires in one go, for
--- 400 ms where it has a million records, and serves nobody meanwhile. So only the small hash expires, and what is left
--- is unlinked, which frees it in the background: see remove. If nobody comes for that, it expires after all. KEYS[but] is
--- left as it is.
+-- expire makes the object end after so many ms, and the keys of its records LATER. A server frees an expired key in one step. For
+-- a million records that takes 400 ms, in which it serves no client. So only the small hash expires. The rest is unlinked, which
+-- frees it in the background: see remove. If no client calls remove, the rest expires after all. KEYS[but] is left as it is.
 local LATER = 3600000
 local function expire(ms, but)
   for i = 1, #KEYS do
@@ -18,16 +17,16 @@ end
 -- remove removes all keys.
 local function remove() redis.call('UNLINK', unpack(KEYS)) end
 
--- stray is n, how many records are there of an object whose hash is not; but what is left of one whose retention is over is
--- none, and is removed. By what is left to live it is told from that of an object whose hash was lost, evicted or deleted:
--- that has more than LATER left. Users have something by it, so nothing may take its place. (100 ms are allowed for
--- between TIME and PEXPIRE in the script that gave the ends; a loss so shortly before the end is one that the end would
--- have made.) KEYS[but] is not looked at.
+-- stray returns n, the number of records of an object whose hash is missing. If the retention of the object is over, the records
+-- are removed and stray returns 0. Their TTL tells the two cases apart: if the hash was lost, evicted or deleted, the records have
+-- more than LATER left. Users have something by them, so no other object may take their place. (100 ms are allowed for between
+-- TIME and PEXPIRE in the script that set the ends. A hash that is lost so shortly before its end would have ended anyway.)
+-- KEYS[but] is not looked at.
 --
--- What takes an object's place, however late, and a removal are one script each, so what is removed here is never that of the
--- object just made: its hash is there. A replica promoted without the removal has the keys with the same ends, and removes
--- them likewise; if its clock is behind, it says that records are there until it has caught up. Keys whose end somebody took
--- off are those of an object that was lost.
+-- A script that makes a new object in the place, however late, is one script, and so is a removal. So a removal never takes the
+-- records of an object just made, because its hash is there. A replica that was promoted before it received the removal has the
+-- keys with the same ends, and removes them in the same way. If its clock is behind, it reports the records until the clock has
+-- caught up. Keys whose end was removed count as those of an object that was lost.
 local function stray(n, but)
   if n == 0 then return 0 end
   for i = 2, #KEYS do

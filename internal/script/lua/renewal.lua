@@ -1,13 +1,13 @@
--- What a script that renews holds replies for each: 1 it is renewed, or, if asked for how long, 1 + ms left; 0 the owner
--- holds nothing; -1 not known (memory is full); -2 the key is of another type; -3 it may not be read.
+-- What a script that renews holds replies for each hold: 1 it is renewed, or, if it was asked how long the hold lasts, 1 + ms left;
+-- 0 the owner holds nothing; -1 not known (memory is full); -2 the key is of another type; -3 the key may not be read.
 
 -- The reply where a look at a key was answered with an error.
 local function failed(answer)
   return string.find(answer.err, 'WRONGTYPE', 1, true) and -2 or -3
 end
 
--- The reply of a hold that is there. lease: -1 asks for how long. left: of the key, as by PTTL. till: the hold's own end,
--- server ms, if it has one. What ends first counts.
+-- The reply for a hold that is there. lease: -1 asks how long it lasts. left: ms left of the key, as PTTL replies. till: the hold's
+-- own end, server ms, if it has one. The earlier end counts.
 local function verdict(lease, left, till, now)
   if lease >= 0 or left < 0 and not till then
     return 1

@@ -7,13 +7,13 @@
 -- ARGV[3]  per, the period in us
 -- ARGV[4]  burst, units that may pass at once after a pause
 -- ARGV[5]  n, 0 to burst: 0 only looks; negative gives -n back, if nothing was taken since by another call
--- ARGV[6]  most us that the caller would wait for its turn: '0' to pass at once or not at all
+-- ARGV[6]  most us that the caller would wait: '0' to pass at once or not at all
 --
 -- Replies  {passed, wait, free, empty}
 --          passed   1 if the units were taken, or given back
 --          wait     us from now until they may be used (0: now); if not passed, until it may be asked again
 --          free     units that could pass at once now, afterwards
---          empty    us until nothing of what was taken counts any more
+--          empty    us until no unit that was taken counts any more
 --
 -- This is the generic cell rate algorithm in its form with a level (ITU-T I.371, the "continuous-state leaky bucket",
 -- which is the same as the virtual scheduling of arrival times): a unit adds per, every us takes rate off, and the level
@@ -50,7 +50,7 @@ local function store(by)
   redis.call('SET', key, string.format('%.0f;%.0f;%.0f;', now, level, per) .. by, 'PX', digits(math.max(1, math.ceil(level / rate / 1000))))
 end
 
--- The clock was set back: from here on it counts again, also for those who are refused below.
+-- The clock was set back. Time counts again from its present value, also for calls that are refused below.
 if back then store(last) end
 
 -- answer is the reply for a level.

@@ -3,7 +3,7 @@
 --
 -- KEYS     those of redpacket.lua; a user's record is 'ordinal;cents;call'
 -- ARGV[1]  id of this call
--- ARGV[2]  '1' to write something even if nothing is taken and somebody has a share: see own in stock.lua
+-- ARGV[2]  '1' to write something even if nothing is taken and some user has a share: see own in stock.lua
 -- ARGV[3…] the users, 1 to 128
 --
 -- Replies  { 0, epoch, shares left, cents left, outcome, ordinal, cents, outcome, ordinal, cents …}
@@ -11,9 +11,9 @@
 --          outcomes: 1 granted, 2 replayed, 3 none left, 4 not there or still being sent, 6 over
 --
 -- The user's record is looked at first, then the window, then what is left: the user who took the last share and asks again gets
--- the same answer (TestGrabTable). Asked the other way round, that user would be told "none left".
+-- the same answer (TestGrabTable). In the other order, that user would get "none left".
 --
--- Safe to run twice: the second run finds the records of the first, and by the call's id that they are its own.
+-- Safe to run twice: the second run finds the records of the first, with the id of its own call in them.
 --
 -- Whatever is missing fails closed: the packet counts how many records and how many shares there must be. Everything
 -- is decided before the first write, and the count is written before the share is taken: a run that is broken off in between

@@ -17,14 +17,13 @@
 --          { 2, epoch}         it is there, by another sending
 --          { 3, stored}        the parts before this one are not all there: too long ago, or lost
 --          { 4, ms}            the server's time: asked for, or too late: nothing changed
---          {-1, recorded, n}   records or shares are there and no packet, or numbers that cannot be
+--          {-1, recorded, n}   records or shares are there and no packet, or the numbers are impossible
 --
 -- Safe to run twice: a part that is stored already changes nothing. Nothing can be taken before the last part is there,
 -- and a sending that was broken off vanishes by itself. Safe however late (TestALateCopyOfASendOpensNothing): a packet that was
 -- opened and lost with all that it had looks like one that never was, and a copy that arrives long after its call must not send it
--- again. Nor does a
--- late copy of a later part: if its packet is over, that part finds no hash, and stores nothing (3); if another sending was
--- begun meanwhile, it finds that one's token (1, 2).
+-- again. A late copy of a later part does not send it either: if its packet is over, the part finds no hash and stores nothing (3).
+-- If another sending has begun, it finds the token of that sending (1, 2).
 local token, n, total, first = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[7])
 local parts = #ARGV - 8
 

@@ -1,4 +1,4 @@
--- Reads the state of a red packet, and one page of who took what.
+-- Reads the state of a red packet, and one page of its users and their shares.
 -- uses: clock, packet
 --
 -- KEYS     those of redpacket.lua

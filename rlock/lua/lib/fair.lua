@@ -80,7 +80,7 @@ local function leave(queue, timeouts, owner)
   end
 end
 
--- Tell the first in line that the lock is free.
+-- Publish to the first in line that the lock is free.
 local function tell(head, publish, channel)
   if head then
     redis.pcall(publish, channel .. ':' .. head, '0')

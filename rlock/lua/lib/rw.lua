@@ -95,10 +95,10 @@ local function forget(lock, ends, now)
   return settle(lock, ends, writer)
 end
 
--- Give the lock the end of the last of its holds. It never ends before a hold of which the end is not known. Readers of
--- Redisson's have theirs in keys that only the hash names, as its own scripts find them too: all have to be gone through.
--- So not where they are many. The lock's end is late then, and Redisson's dead keep it until that; ours are forgotten by
--- their own ends. Returns what settle does.
+-- Give the lock the end of the last of its holds. It never ends before a hold whose end is not known. Redisson's readers have
+-- their ends in keys that only the hash names, so all readers must be looked at, as Redisson's own scripts do. If there are many,
+-- this is not done. The lock's end is late then: dead readers of Redisson's keep the lock until that end, and ours only until their
+-- own ends. Returns what settle does.
 local MANY = 64
 
 local function trim(lock, ends, now)

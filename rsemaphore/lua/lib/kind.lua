@@ -1,6 +1,6 @@
--- What tells the kinds apart whose key is a number under the name itself, because Redisson has it so. A semaphore has a set
--- of permits while somebody holds one; a latch that was set or counted down here has "until" in its record until it is over.
--- These functions end the script, before anything is written, where the key is of another kind.
+-- Tells the kinds apart whose key is a number under the name itself, as Redisson has it. A semaphore has a set of permits while
+-- any permit is out. A latch that was set or counted down here has "until" in its record until it is over. If the key is of
+-- another kind, these functions end the script before anything is written.
 
 local function refuse_semaphore(permits, kind)
   if redis.call('EXISTS', permits) == 1 then

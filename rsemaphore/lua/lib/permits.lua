@@ -1,6 +1,6 @@
 -- What the scripts on permits share. They have three keys for a semaphore:
---   count    how many permits are available: a string, Redisson's. With those out it adds up to the capacity.
---   permits  those out: a sorted set, id of 16 bytes -> end of its lease, server ms; Redisson's. FOREVER is no end.
+--   count    how many permits are available: a string, Redisson's. With the permits that are out it adds up to the capacity.
+--   permits  the permits that are out: a sorted set, id of 16 bytes -> end of its lease, server ms; Redisson's. FOREVER: no end.
 --   notes    ours, often absent: a hash, "keep", "capacity" and "before" ("<call> <capacity>") after a resize, id -> label.
 -- uses: clock
 
@@ -39,14 +39,14 @@ local function prune(count, permits, notes, now)
 end
 
 -- Returns what the count of a resized semaphore lacks of the capacity in the notes, negative if it has too much. It lacks some
--- if somebody deleted the permits alone, or wrote the count. What is out is in the set and nowhere else, so the count follows
--- from the set and the capacity (TestAResizedSemaphoreWhosePermitsAreDeletedHasAllOfThem). A count with an end is ours alone. One
--- without an end may be Redisson's, which sets and adds permits without the notes: it is the only word on them, and is
--- believed; the result is 0 (TestOfASharedSemaphoreTheServersCapacityCountsWhoeverSetIt).
+-- if the permits alone were deleted, or if another program wrote the count. Only the set says which permits are out, so the
+-- count follows from the set and the capacity (TestAResizedSemaphoreWhosePermitsAreDeletedHasAllOfThem). A count with an end is
+-- ours alone. A count without an end may be Redisson's, which sets and adds permits without the notes. Nothing else tells the
+-- capacity then, so the count stands and the result is 0 (TestOfASharedSemaphoreTheServersCapacityCountsWhoeverSetIt).
 --
 -- The holders whose permits were deleted learn of it at their next renewal, which finds no id. A release of theirs that
--- comes after the count was put right removes no id and adds nothing; a second run of their acquisition takes anew, of
--- what there is. Redisson's own takes and releases change count and set in one script, so none is ever seen half done.
+-- comes after the count was corrected removes no id and adds nothing. A second run of their acquisition takes permits anew, if
+-- enough are there. Redisson's own scripts change count and set in one step, so neither is ever seen half done.
 local function lacking(count, resized, available, out)
   if not resized or redis.call('PTTL', count) < 0 then
     return 0

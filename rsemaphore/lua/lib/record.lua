@@ -6,8 +6,8 @@ local function next_generation(gen)
   return digits((tonumber(gen) or 0) + 1)
 end
 
--- Notes that the latch of generation gen is over. What removes comes first: a server without memory does not refuse it,
--- nor what a script writes after it.
+-- Notes that the latch of generation gen is over. The write that removes comes first: a server without memory does not refuse
+-- it, and does not refuse the writes that follow it in the script.
 local function close_record(record, gen)
   redis.call('HDEL', record, 'until')
   redis.call('HSET', record, 'gen', next_generation(gen))
