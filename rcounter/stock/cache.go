@@ -12,17 +12,8 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// soldOutOptions say how claims on a stock that is sold out are answered without asking the server.
-//
-// Once the server has said "sold out", the process reads the winners once, and then answers SoldOut by itself to every
-// claimant who is none of them. Whoever may be one asks the server: the process never says by itself that somebody has
-// a unit. The server writes a small key, the flag, when the last unit goes and removes it when one comes back.
-//
-// With client-side caching every such answer looks at the flag in rueidis' cache first, and is given only if it is the
-// flag of when the winners were read. So once the server's message that a unit came back is here, which takes
-// milliseconds, the server is asked again; where the message is lost, that takes trust at most. Without client-side
-// caching (rueidis' DisableCache) the flag is asked for every 5 ms while claims come, and an answer goes by what was
-// asked for no more than 10 ms ago. The process that returned a unit sells it at once.
+// soldOutOptions say how the process answers claims on a sold-out stock without the server. "Sold out" in the package comment
+// has the protocol.
 type soldOutOptions struct {
 	off     bool
 	trust   time.Duration
@@ -31,8 +22,8 @@ type soldOutOptions struct {
 
 type freshKey struct{}
 
-// Fresh has the claims and reservations made with the context ask the server, whatever the process knows: for a
-// claimant who asks a second time.
+// Fresh returns a context with which claims and reservations always ask the server, even if the process could answer SoldOut by
+// itself. It is for a claimant who asks a second time.
 func Fresh(ctx context.Context) context.Context { return context.WithValue(ctx, freshKey{}, true) }
 
 func (o *Options) soldOut() (soldOutOptions, error) {
@@ -50,21 +41,22 @@ func (o *Options) soldOut() (soldOutOptions, error) {
 }
 
 const (
-	// lookEvery is the least time between two looks at the flag.
+	// lookEvery is the shortest time between two looks at the flag.
 	lookEvery = int64(time.Millisecond)
-	// uncachedFor is how long ago a look may have begun by whose result an answer goes, where nothing is cached. The next
-	// one begins at half of it, so that it is there in time.
+	// uncachedFor is how old a look at the flag may be when an answer goes by it, where nothing is cached. The next look begins
+	// at half of that age, so that its result arrives in time.
 	uncachedFor = int64(10 * time.Millisecond)
 	// restFor is the longest pause after the winners were read.
 	restFor = int64(10 * time.Second)
 )
 
-// cache is what a process knows of a stock's being sold out.
+// cache is what a process knows of a stock that is sold out.
 //
-// The flag's text is unique: each time nothing is left any more the server begins a new turn. So if the turn reads the
-// same before and after the winners were read, the flag was there all the while, nothing was granted or returned in
-// between, and the winners are all the winners; and as long as it stays the same, they stay so. Likewise the ids, as
-// long as all of the text stays the same: a Cancel that comes before its Reserve adds one within a turn.
+// The flag's text is 'epoch;turn;recorded;requests'. A turn is the time during which nothing is left: the server begins a new
+// one, with a name never used before, each time the last unit goes. If the flag has the same turn before and after the winners
+// were read, no unit was granted or returned in between, so these are all winners. They stay so as long as the turn stays the
+// same. The ids stay so as long as the whole text stays the same: a Cancel that comes before its Reserve adds an id within a
+// turn (TestWhatIsCancelledBeforeItIsReservedIsCancelledOnASoldOutStock).
 type cache struct {
 	c    *Client
 	keys []string
@@ -73,25 +65,25 @@ type cache struct {
 	sold  atomic.Pointer[soldOut]
 	next  atomic.Int64 // when to look again, ns after the client's base
 	there atomic.Int64 // until when the flag is in rueidis' cache, unless it has changed
-	busy  atomic.Bool  // somebody looks
+	busy  atomic.Bool  // a look is under way
 
 	rested atomic.Int64 // when the winners may be read again
-	broken int          // how often reading them has been broken off in a row; only for who looks
+	broken int          // how often in a row reading them was broken off; used only by the look that is under way
 
 	mu    sync.Mutex // for the writes of sold
-	turns int        // counts forget: what was being looked up before one must not be kept after it
-	swept bool       // a timer is set that forgets what nobody uses
+	turns int        // counts forget: a look that began before one must not be kept after it
+	swept bool       // a timer is set that drops what is not used
 }
 
 func newCache(c *Client, keys []string) cache {
 	return cache{c: c, keys: keys, get: c.calls.Hub.Client().B().Get().Key(keys[4]).Cache().Pin()}
 }
 
-// soldOut is never changed.
+// soldOut is what one look has found. A soldOut is never changed.
 type soldOut struct {
 	flag    string
 	epoch   int64
-	looked  int64   // ns after the client's base: when it was asked for last
+	looked  int64   // ns after the client's base: when the flag was last asked for
 	winners *filter // nil: too many
 	ids     *filter // of requests and reservations; nil: too many, or not all of them are known
 	behind  bool    // ids can be read
@@ -100,7 +92,7 @@ type soldOut struct {
 // turn is the flag's text without the number of requests.
 func turn(flag string) string { return flag[:max(0, strings.LastIndexByte(flag, ';'))] }
 
-// known is what is known for sure now, or nil: then the server is to be asked.
+// known is what is certain now, or nil: then the server must be asked.
 func (m *cache) known(ctx context.Context) *soldOut {
 	k := m.sold.Load()
 	if k == nil || ctx.Value(freshKey{}) != nil {
@@ -133,9 +125,9 @@ func (m *cache) known(ctx context.Context) *soldOut {
 	return nil
 }
 
-// cached is the flag by rueidis' cache. It is called only while it should be in there.
-// If it is not, it has changed, and the round trip that this takes goes to a server that was heard of a moment ago; or
-// the connection is lost, and dialling is given no more time than a call.
+// cached is the flag in rueidis' cache. It is called only while the flag should be in there. If it is not, either the flag has
+// changed, and this takes a round trip to a server that answered a moment ago; or the connection is lost, and dialling gets no
+// more time than a call.
 func (m *cache) cached(ctx context.Context, now int64) string {
 	ctx, done := script.Within(ctx, m.c.calls.At(now).Add(m.c.calls.CallTimeout))
 	defer done()
@@ -146,11 +138,10 @@ func (m *cache) cached(ctx context.Context, now int64) string {
 	return flag
 }
 
-// keep is for how long rueidis keeps the flag: half of Trust, so that it is read again before what was read last is
-// trusted no longer.
+// keep is how long rueidis keeps the flag: half of the trust, so that the flag is read again before that ends.
 func (m *cache) keep() time.Duration { return m.c.soldOut.trust / 2 }
 
-// claim is what is known, if claimant can be told SoldOut without asking the server: claimant has no unit. The process
+// claim is what is known if claimant can be told SoldOut without the server, since it has no unit; otherwise nil. The process
 // never says by itself that a claimant has a unit. Limit 1: X wins, returns the unit in another process, Y claims it there,
 // and X asks here before the news has come; X and Y would both have it. SoldOut of a moment ago gives nobody a unit
 // (TestNobodyIsToldOfAUnitThatSomebodyElseHas).
@@ -161,7 +152,7 @@ func (m *cache) claim(ctx context.Context, claimant string) *soldOut {
 	return nil
 }
 
-// request is the same for a request or reservation: the server has no record of its id.
+// request is the same for a request or reservation: the server has no record of that id.
 func (m *cache) request(ctx context.Context, id string) *soldOut {
 	k := m.known(ctx)
 	switch {
@@ -176,14 +167,15 @@ func (m *cache) request(ctx context.Context, id string) *soldOut {
 	return nil
 }
 
-// heard gets every answer of the server's. (A Reserve can be SoldOut while fewer units are left than it wants.)
+// heard gets every answer of the server. (A Reserve can be SoldOut while some units are left, but fewer than it wants.)
 func (m *cache) heard(g Grant) {
 	if g.Outcome == SoldOut && g.Remaining == 0 && !m.c.soldOut.off {
 		m.look(m.c.calls.Now())
 	}
 }
 
-// forget is called when this process has given units back: it must be the first to see them.
+// forget is called when this process has returned units. This process must sell them at once, before the news of them comes
+// back from the server (TestAReturnIsSeenAtOnceByItsOwnProcess).
 func (m *cache) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -191,8 +183,8 @@ func (m *cache) forget() {
 	m.sold.Store(nil)
 }
 
-// forgetIDs is called when this process has made an id known to the server that no request had: it must be the first to
-// ask the server about it.
+// forgetIDs is called when this process has cancelled an id before its Reserve. From now on this process must ask the server
+// about that id.
 func (m *cache) forgetIDs() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -235,8 +227,8 @@ func (m *cache) look(now int64) {
 	})
 }
 
-// sweep forgets what nobody has asked for in a while. Until it does, its timer keeps what is known alive though no
-// Stock value refers to it: programs make those anew for every use.
+// sweep drops what was not used for a while. Until then its timer keeps it alive even if no Stock value refers to it, because
+// programs make Stock values anew for every use.
 func (m *cache) sweep() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

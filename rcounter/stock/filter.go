@@ -1,10 +1,10 @@
 package stock
 
-// filterBits is how many bits a filter has for each text that is put in: of those not put in, about 1 in 400 looks as
-// if it were.
+// filterBits is how many bits a filter has for each text. Of the texts that were not put in, about 1 in 400 looks as if it
+// were.
 const filterBits = 14
 
-// filter is a set of texts that may have more in it than was put in, and never less: a Bloom filter whose bits of one
+// filter is a set of texts that may seem to have more in it than was put in, and never less: a Bloom filter whose bits of one
 // text are all in one block of 32 bytes, so that a look costs one cache line. (F. Putze, P. Sanders, J. Singler,
 // "Cache-, Hash- and Space-Efficient Bloom Filters", 2007, in the form that Apache Parquet gave it.)
 type filter struct{ blocks []block256 }
@@ -43,7 +43,7 @@ func (f *filter) at(s string) (*block256, uint32) {
 	return &f.blocks[(h>>32)*uint64(len(f.blocks))>>32], uint32(h)
 }
 
-// hash64 is the same in every process, and in every version: AddOnce finds its ids by it.
+// hash64 hashes s. Its lower bits are as good as its upper ones.
 func hash64(s string) uint64 {
 	h := uint64(14695981039346656037) // FNV-1a, whose lower bits alone would do neither
 	for i := range len(s) {

@@ -19,37 +19,38 @@ import (
 
 // Restored is what Restore has done.
 type Restored struct {
-	// Added is how many units the stock did not know to be those of whom the winners say.
+	// Added is how many units of the winners the stock did not have as theirs.
 	Added int64
-	// Displaced are units that the stock had given to somebody else than the winners say, as after a failover that
-	// forgot the one grant and made the other, or that were returned by an entry with Back, as after a failover that
-	// forgot the return. They have been taken from those named here, whose next claim may get them another.
+	// Displaced are the units that Restore has taken from the claimants named here. Either the winners name another claimant
+	// for them: a failover forgot that grant, and the stock granted the ordinal again. Or an entry with Back returned them: a
+	// failover forgot the return. The next claim of such a claimant may get another unit.
 	Displaced []Entry
-	// Unaccounted is how many units the stock counts as sold of which neither its records nor the winners say to whom.
-	// They stay sold; Resize makes up for them.
+	// Unaccounted is how many units the stock counts as sold though neither its records nor the winners name a holder. They
+	// stay sold. A larger limit (Resize) makes up for them.
 	Unaccounted int64
 }
 
-// Restore mends a stock from the caller's own records: after a failover that lost grants, after ErrCorrupt, and after
-// the stock was lost and opened again with Spec.Suspended. It suspends the stock, enters every winner that it does
-// not know, raises what is sold and the sequence of ordinals above them, and lets it sell on. A stock that is closed, before
-// or meanwhile, stays closed, and a Resize meanwhile stands.
+// Restore repairs a stock from the caller's own records: after a failover that lost grants, after ErrCorrupt, and after the
+// stock was lost and opened again with Spec.Suspended. It suspends the stock, writes a record for every winner that the stock
+// does not know, raises the number of units sold and the last ordinal, and lets the stock sell on. A stock that is closed,
+// before Restore or while it runs, stays closed. A Resize while it runs stands.
 //
-// winners are the units that are held, each once, as the ledger's entries told them or unit by unit: Ordinal, N (0
-// stands for 1), Claimant and, if there was one, Request. Where they and the stock say different things, the winners
-// are right, except that a unit returned here stays returned. An ordinal that two of them have is ErrCorrupt. If there are more
-// winners than units, the limit is raised to their number: nothing is left to sell.
+// winners are the units that are held, each once, as the entries of the ledger or unit by unit: Ordinal, N (0 means 1),
+// Claimant and, if there was one, Request. Where the winners and the stock differ, the winners are right, except that a unit
+// returned here stays returned. If there are more winners than units, the limit is raised to their number, and nothing is left
+// to sell.
 //
-// An entry with Back says that its units were sold and returned: nobody has them, they are taken from whoever has them
-// here, and their ordinals are not given out again. Without it a stock set back by a failover may give such an ordinal to
-// another, and the database has a row of it.
+// An entry with Back says that its units were sold and returned. Restore takes them from the claimant that has them here, and
+// their ordinals are not given out again. Without such entries a stock that a failover set back may give out an ordinal of
+// which the database has a row.
 //
-// When it fails the stock stays suspended, and Restore can be called again: an error of winners' own, as it is;
-// ErrNotOpen; ErrInvalidOption for an entry that cannot be; ErrRestoring; ErrWrongType, ErrUnavailable,
-// ErrUnknownOutcome. (If it fails before winners is asked for anything, the stock may sell on, and if that was
-// ErrUnknownOutcome it may be suspended up to five call timeouts later.) Copies of its requests that the network
-// delivers later change nothing. It keeps all records in memory and takes one round trip for 128 of them; a ctx without a deadline gives each
-// of these five call timeouts.
+// If Restore fails, the stock stays suspended, and Restore can be called again. (If it fails before it asks winners for
+// anything, the stock may sell on. If that error is ErrUnknownOutcome, the stock may be suspended up to five call timeouts
+// later.) Errors: that of winners, unchanged; ErrCorrupt if two winners have one ordinal, or a record on the server is none;
+// ErrNotOpen; ErrInvalidOption for an entry that cannot be; ErrRestoring; ErrWrongType; ErrUnavailable; ErrUnknownOutcome.
+//
+// Restore keeps all records in memory and makes one round trip for 128 changes. If ctx has no deadline, each of these has five
+// call timeouts. Copies of its requests that the network delivers late change nothing.
 func (s *Stock) Restore(ctx context.Context, winners iter.Seq2[Entry, error]) (_ Restored, err error) {
 	r := &restorer{s: s, call: session.CallID(), added: map[string]int64{}, displaced: map[string]Entry{}, freed: map[string]freed{}}
 	defer func() {
@@ -85,7 +86,8 @@ func (s *Stock) Restore(ctx context.Context, winners iter.Seq2[Entry, error]) (_
 		if err != errChanged { // by a return or a cancellation
 			return Restored{}, err
 		}
-		// A copy of a step of this round that comes late must not undo one of the next.
+		// The next round needs another id. Otherwise a late copy of a "put" of this round could undo one of the next
+		// (TestLateCopiesOfARestoreChangeNothing).
 		id := session.CallID()
 		if _, err := r.step(ctx, "again", r.call, id); err != nil {
 			return Restored{}, err
@@ -108,7 +110,8 @@ type restorer struct {
 
 	users, records table // as they are on the server
 
-	// What was done, by what it was done to: a round that is broken off may be followed by one that does it again.
+	// What was done, by what it was done to. A round that is broken off is followed by one that may do it again: by key it counts
+	// once.
 	added       map[string]int64
 	displaced   map[string]Entry
 	freed       map[string]freed // by what had it, as wins
@@ -117,20 +120,20 @@ type restorer struct {
 	theirs error // of winners, to be returned as it is
 }
 
-// owned is a span and who has it by the winners: nobody, if it was returned.
+// owned is a span and its holder by the winners: "" if it was returned.
 type owned struct {
 	span
 	holder string
 }
 
-// freed is the record from which units were taken that nobody has, and how many. The server still counts them as sold
-// until the last step, if the record is the one that was put.
+// freed is a record from which units were taken for nobody, and how many. The server counts them as sold until the last step,
+// as long as the record is the one that this Restore has put.
 type freed struct {
 	text string
 	n    int64
 }
 
-// win is what winners say of one holder.
+// win is what the winners say of one holder.
 type win struct {
 	claimant string
 	spans    []span // by ordinal
@@ -140,7 +143,7 @@ type win struct {
 type table struct {
 	kind string
 	is   map[string]string
-	was  map[string]string // what those had that were changed, "" for nothing
+	was  map[string]string // the texts before of the fields that change, "" for none
 }
 
 func (t *table) put(name, value string) {
@@ -174,7 +177,7 @@ func (r *restorer) begin(ctx context.Context) error {
 	}
 }
 
-// gather reads the winners.
+// gather reads the winners, and refuses those that contradict each other.
 func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) error {
 	r.wins = map[string]win{}
 	for e, err := range winners {
@@ -245,7 +248,7 @@ func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) 
 	return nil
 }
 
-// others are the winners' spans, of other holders than that one, that overlap s.
+// others are the spans of the winners that overlap s and have another holder.
 func (r *restorer) others(holder string, s span) iter.Seq[owned] {
 	return func(yield func(owned) bool) {
 		for i := sort.Search(len(r.owned), func(i int) bool { return r.owned[i].last >= s.first }); i < len(r.owned) && r.owned[i].first <= s.last; i++ {
@@ -268,8 +271,8 @@ func (r *restorer) read(ctx context.Context) error {
 	return nil
 }
 
-// mend makes the server's records those that they should be, and lets the stock sell on. It returns errChanged if
-// something has changed since it was seen.
+// mend writes the records as they should be, and lets the stock sell on. It returns errChanged if something has changed on the
+// server since it was read.
 func (r *restorer) mend(ctx context.Context, began restoreReply) error {
 	for holder, w := range r.wins {
 		switch holder[0] {
@@ -349,7 +352,7 @@ func (r *restorer) enterRequest(field string, w win) {
 		return
 	}
 	next := record{state: "G", ordinal: units.first, n: units.n(), call: byRestore, claimant: w.claimant}
-	if same { // the same call is to find itself again
+	if same { // a late copy of the same call must find itself again
 		next.asked, next.deadline, next.call = old.asked, old.deadline, old.call
 	}
 	switch {
@@ -415,13 +418,13 @@ type restoreReply struct {
 
 var errChanged = errors.New("changed meanwhile")
 
-// What restore.lua says when it is not this call's turn, and when something is not as it was.
+// What restore.lua replies when another round restores the stock, and when something has changed.
 const (
 	stockRestoring = -10
 	stockChanged   = -11
 )
 
-// step runs restore.lua. The error is errChanged, as it is, if what the step was made for has changed.
+// step runs restore.lua. The error is errChanged itself if something has changed since the step was prepared.
 func (r *restorer) step(ctx context.Context, step string, args ...string) (restoreReply, error) {
 	id := r.call
 	if step == "again" {

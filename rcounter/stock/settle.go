@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// tally is what a stock has after it was settled.
+// tally is what a stock has once its records are settled.
 type tally struct {
 	sold, held, top int64
-	// free is how many of the units that are nobody's the server counts as sold.
+	// free is how many units the server still counts as sold though nobody has them any more.
 	free      int64
 	deadlines []string         // of what is held: id, deadline …
 	counts    map[string]int64 // 'u:' and a claimant -> units by requests and reservations
 }
 
-// settle takes units from those who hold what is somebody else's by the winners, or nobody's, and adds up the rest.
+// settle takes every unit from a holder that, by the winners, does not have it, and adds up the rest.
 func (r *restorer) settle() (tally, error) {
 	bad := func(name string) error {
 		return fmt.Errorf("%w: %q has a record of %.64q that is none", ErrCorrupt, r.s.keys[0], name)
@@ -51,7 +51,7 @@ func (r *restorer) settle() (tally, error) {
 	return t, nil
 }
 
-// settleUser settles a unit of Claim. Like the two below it reports whether the record is one.
+// settleUser settles a unit of Claim. Like the two below it reports whether the text is a record.
 func (r *restorer) settleUser(t *tally, claimant, text string) bool {
 	head, _, ok := strings.Cut(text, ";")
 	ordinal := number(head)
@@ -147,7 +147,7 @@ func (r *restorer) settleAny(t *tally, field, text string) bool {
 	return true
 }
 
-// nobodys is how many of the units first to last are o's, if those were returned.
+// nobodys is how many of the units first to last are in o, if o was returned.
 func (o owned) nobodys(first, last int64) int64 {
 	if o.holder != "" {
 		return 0
@@ -155,14 +155,14 @@ func (o owned) nobodys(first, last int64) int64 {
 	return min(o.last, last) - max(o.first, first) + 1
 }
 
-// frees notes that n units are taken from what had them, and given to nobody, by the record text. It answers n.
+// frees notes that the record text takes n units from holder and gives them to nobody. It returns n.
 func (r *restorer) frees(holder, text string, n int64) int64 {
 	r.freed[holder] = freed{text, n}
 	return n
 }
 
-// freedAs is how many units an earlier round has taken from what had them, if the record is that round's. If it is not,
-// somebody has returned the units, and the server counts them no more.
+// freedAs is how many units an earlier round has taken from holder, if text is that round's record. If it is not, a return has
+// come since, and the server does not count the units any more.
 func (r *restorer) freedAs(holder, text string) int64 {
 	if f := r.freed[holder]; f.text == text {
 		return f.n

@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// read is what is known after a look at the flag, nil if the stock sells; old is what was known.
+// read looks at the flag and returns what is then known, nil if the stock sells. old is what was known before.
 func (m *cache) read(ctx context.Context, old *soldOut) (*soldOut, error) {
 	sent := m.c.calls.Now()
 	flag, cached, err := m.flag(ctx, true)
@@ -21,9 +21,9 @@ func (m *cache) read(ctx context.Context, old *soldOut) (*soldOut, error) {
 	if old == nil || turn(old.flag) != turn(flag) {
 		return m.learn(ctx, flag, nil)
 	}
-	if cached { // says no more than when it was read
+	if cached { // the cache tells what the flag was when it was read
 		if sent = old.looked; m.c.calls.Now()-sent >= int64(m.c.soldOut.trust) {
-			// somebody else has it kept for longer than it is trusted
+			// other code reads this key through the cache and keeps it for longer than the trust
 			sent = m.c.calls.Now()
 			if flag, _, err = m.flag(ctx, false); err != nil || turn(flag) != turn(old.flag) {
 				return nil, err
@@ -41,9 +41,10 @@ func (m *cache) read(ctx context.Context, old *soldOut) (*soldOut, error) {
 	return &k, nil
 }
 
-// learn reads the winners of a stock whose flag was read, and the ids; or, where it is told what is known of the same turn, the
-// ids. It rests for nine times as long as that takes before it does so again, and after one that was broken off for
-// longer each time, up to restFor: a stock whose last unit comes and goes would have its winners read all the time.
+// learn reads the winners and the ids of a stock whose flag was read. If known is given, it is of the same turn, and only the
+// ids are read. Then learn rests nine times as long as that took. After a reading that was broken off it rests longer each
+// time, up to restFor. Without the rest a stock whose last unit comes and goes would have its winners read all the time
+// (TestALastUnitThatComesAndGoesDoesNotHaveTheWinnersReadAllTheTime).
 func (m *cache) learn(ctx context.Context, flag string, known *soldOut) (*soldOut, error) {
 	began := m.c.calls.Now()
 	if rested := m.rested.Load(); began < rested {
@@ -65,7 +66,7 @@ func (m *cache) learn(ctx context.Context, flag string, known *soldOut) (*soldOu
 	return k, err
 }
 
-// winners reads the winners, unless they are known, and the ids. It returns nil if the turn ended meanwhile.
+// winners reads the winners, unless they are known, and the ids. It returns nil if the turn ended while it read.
 func (m *cache) winners(ctx context.Context, flag string, known *soldOut) (*soldOut, error) {
 	var n [4]int64 // epoch, turn, winners' records, records of requests
 	parts := strings.Split(flag, ";")
@@ -115,14 +116,14 @@ func (m *cache) winners(ctx context.Context, flag string, known *soldOut) (*sold
 	if k.flag = again; again != flag && k.ids != nil {
 		k.ids, k.behind = nil, true
 	}
-	// It was read through the cache before. So this tells whether there is one.
+	// The flag was read through the cache before. So this read tells whether there is a cache.
 	if _, _, err := m.flag(ctx, true); err != nil {
 		return nil, err
 	}
 	return k, nil
 }
 
-// flag reads the flag, "" if there is none. Through rueidis' cache it registers for the news of its change.
+// flag reads the flag, "" if there is none. With cache it reads through rueidis' cache, so the server will tell of a change.
 func (m *cache) flag(ctx context.Context, cache bool) (value string, cached bool, err error) {
 	client := m.c.calls.Hub.Client()
 	var r rueidis.RedisResult
@@ -146,8 +147,8 @@ func (m *cache) flag(ctx context.Context, cache bool) (value string, cached bool
 
 var hscanScript = script.Plain("hscan")
 
-// scan reads all of a hash that does not change meanwhile, in parts, so that the server does other things in between.
-// A field may come more than once.
+// scan reads all of a hash in parts, so that the server can do other work in between. The hash must not change while it is
+// read. each may get a field more than once.
 func (c *Client) scan(ctx context.Context, key string, each func(field, value string) error) error {
 	for cursor := uint64(0); ; {
 		m, err := c.calls.Do(ctx, script.Call{Script: hscanScript, Keys: []string{key}, Command: func(b rueidis.Builder) rueidis.Completed {
