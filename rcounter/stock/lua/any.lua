@@ -1,4 +1,4 @@
--- Claims up to n units without a claimant, for one caller or for all of a combined call.
+-- Claims up to n units without a claimant, for one claim or for all claims that share a call.
 -- uses: stock
 --
 -- KEYS     those of stock.lua. The record in KEYS[3] is 'ordinal;n' and ';from.n.call' for each part returned; '0;0;call' is a
@@ -9,7 +9,8 @@
 --
 -- Replies  as once.lua; outcome 9: given up, or all of it returned
 --
--- Safe to run twice: the second run finds the record of the first.
+-- Safe to run twice: the second run finds the record of the first. Safe however late: if the caller has given the call up, the
+-- record says so (TestAnAnonymousCallGivenUpNeverRuns).
 local id, sure, n = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 local wrong = ready({0, 0, 0, 4, 0, 0})

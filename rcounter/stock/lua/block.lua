@@ -9,7 +9,7 @@
 -- ARGV[2]  '1' to write something even if nothing is granted: see own in stock.lua
 -- ARGV[3]  n, a decimal from 1
 -- ARGV[4]  ms from now until its owner stops handing out units
--- ARGV[5]  who that is
+-- ARGV[5]  the name of that owner
 --
 -- Replies  { 0, epoch, remaining, outcome, ordinal, n}
 --          {-1, said, found}

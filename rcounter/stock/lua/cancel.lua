@@ -7,7 +7,7 @@
 --
 -- Replies  { 0, 1, 0}   cancelled, by this call
 --          { 0, 0, 0}   it was over, confirmed or cancelled before; or there was none, and there never will be; or no stock
---          { 0, 0, 1}   there was none, and by this call there never will be; nothing was left, so nobody sees a unit come back
+--          { 0, 0, 1}   there was none, and by this call there never will be; nothing was left, and no unit came back
 --          {-1, said, found}
 --          {-3, 0, 0}   the id is that of something else
 --
@@ -24,7 +24,11 @@ if not record then
   keep(id, {state = 'C', ordinal = 0, n = 0, asked = 0, call = '', by = call, deadline = 0, claimant = ''})
   local goes_on = before <= 0 and redis.call('EXISTS', flag) == 1
   settle(before, records)
-  if goes_on then mark(true) end -- the processes that answer for the stock must hear of the id
+  -- The processes that answer SoldOut by themselves must hear of the id: the server now has another answer for it. So the flag
+  -- gets another text. If the text stayed, they would answer SoldOut for this id for as long as the turn lasts. The turn stays:
+  -- a new one would have every process read all winners again for each Cancel
+  -- (TestWhatIsCancelledBeforeItIsReservedIsCancelledOnASoldOutStock).
+  if goes_on then mark(true) end
   return {0, 0, before <= 0 and 1 or 0}
 end
 local r = parse(record)

@@ -5,7 +5,7 @@
 --          '0;call;returned;by', where by is the id of the call that returned the ordinal returned; a later claim keeps
 --          that: 'ordinal;call;returned;by'
 -- ARGV[1]  id of this call
--- ARGV[2]  '1' to write something even if nothing is granted and somebody has a unit: see own in stock.lua
+-- ARGV[2]  '1' to write something even if nothing is granted and a claimant has a unit: see own in stock.lua
 -- ARGV[3…] the claimants, 1 to 128
 --
 -- Replies  { 0, epoch, remaining, outcome, ordinal, outcome, ordinal …}
@@ -15,18 +15,17 @@
 --          outcomes: 1 granted, 2 replayed, 3 sold out, 4 not open, 5 not started, 6 ended, 7 the claimant has as many
 --          as it may have, 8 suspended
 --
--- The claimant's record comes first, then the window, then what is left: were the stock asked first, the winner of
--- the last unit who asks again would be told "sold out".
+-- The claimant's record comes first, then the window, then what is left. If what is left came first: ann wins the last unit, her
+-- reply is lost, she asks again, and hears "sold out" (TestLastUnitsWinnerGetsTheSameOrdinalOnRetry).
 --
--- Safe to run twice: the second run finds the records of the first, and by the call's id in them that they are its own.
--- If a unit was returned in between, its record still names the call that had claimed it, and that call gets its first
--- answer and nothing new; else a duplicate that comes late would claim a unit nobody knows of. (Only the last return
--- is remembered: a duplicate so late that its claimant has claimed and returned a second time meanwhile is a claim
--- like any other.)
+-- Safe to run twice: the second run finds the records of the first, and the call's id in them says that they are its own. If a
+-- unit was returned in between, its record still names the call that had claimed it, and that call gets its first answer and
+-- nothing new. Otherwise a late copy would claim a unit of which no caller knows (TestClaimTable). (The record has only the last
+-- return: a copy so late that its claimant has claimed and returned a second time since is a claim like any other.)
 --
--- A missing key fails closed: no stock, no grant, nothing created; claimants' records fewer than the stock has counted,
--- no grant, because those missing have units. Everything is decided and checked before the first write. (The holds
--- whose time is over are an act of their own.)
+-- A missing key fails closed. Without a stock there is no grant, and nothing is created. With fewer records of claimants than
+-- the stock has counted there is no grant, because those that are missing have units. Everything is decided and checked before
+-- the first write. (To end the holds whose time is over is complete in itself.)
 local call, sure = ARGV[1], ARGV[2]
 local n = #ARGV - 2
 if n < 1 or n > 128 then return redis.error_reply('ERR claim takes 1 to 128 claimants') end
@@ -41,7 +40,7 @@ if wrong == 'absent' then
 end
 if wrong then return wrong end
 
-wrong = reap(128) -- each gives one unit at least, so that nobody here finds it sold out for want of a reaper
+wrong = reap(128) -- each hold gives back at least one unit: enough for the claimants of this call
 if wrong then return wrong end
 
 local before, closed = limit - sold - held, refusal()
@@ -88,7 +87,7 @@ for i = 1, n do
   out[2 + 2 * i], out[3 + 2 * i] = outcome, ordinal
 end
 out[3] = limit - sold - held
-if limited then -- by holds that are over, perhaps; they are ended as if this call had not begun
+if limited then -- perhaps by holds that are over; they are ended as if this call had not begun
   local s, q, c = sold, seq, recorded
   sold, seq, recorded = was.sold, was.seq, was.recorded
   wrong = more()

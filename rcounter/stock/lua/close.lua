@@ -9,10 +9,12 @@
 --          {-6, 0, 0}        there is none
 --
 -- Safe to run twice: the second run finds the stock closed and writes the same. Safe however late: a copy that comes after
--- the stock was lost and opened again names another opening. One that is suspended stays so as
--- well, until it has been restored: a reservation confirmed before that could get an ordinal that was given out.
+-- the stock was lost and opened again names another opening.
 --
--- It does not begin like the others: a stock with records missing can be closed too.
+-- A stock that is closed while it is suspended is both. If it were only closed: a reservation is confirmed before Restore has
+-- raised the ordinals, and gets one that was given out (TestACloseWhileAStockIsRestoredStands).
+--
+-- This script does not begin like the others: a stock with records missing can be closed too.
 local m = redis.call('HMGET', stock, 'gone', 'state', 'epoch')
 gone, epoch = tonumber(m[1]), tonumber(m[3]) or 0
 if not gone then

@@ -44,9 +44,10 @@ count()
 redis.call('ZREM', holds, id)
 keep(id, r)
 enter('grant', r.ordinal, r.n, r.claimant, id)
--- Nothing came back: the flag's text stays, or every process would read all winners anew for each payment
--- (TestConfirmsLeaveASoldOutStocksFlagAsItIs). It ends at the next deadline,
--- and if that was this one's, later now.
+-- The units went from held to sold, and none came back. So the flag's text stays. With a new text every process would read all
+-- winners again for each payment (TestConfirmsLeaveASoldOutStocksFlagAsItIs,
+-- TestConfirmsOfASoldOutStockHaveNobodyReadTheWinnersAgain). The flag ends at the next deadline of a hold. If that was the
+-- deadline of this one, the end is later now.
 if before == 0 and r.deadline - now <= till() and redis.call('EXISTS', flag) == 1 then redis.call('PEXPIRE', flag, digits(till())) end
 settle(before, records)
 return {0, epoch, limit - sold - held, 1, r.ordinal, r.n}

@@ -15,7 +15,8 @@
 --          {-12, 0, 0}                                   call again, see more in stock.lua: nothing granted
 --          outcomes: as in claim.lua, and 9: granted to this request and returned
 --
--- Safe to run twice: the second run finds the record of the first. Refusals leave none: they may change.
+-- Safe to run twice: the second run finds the record of the first. A refusal leaves no record, because the same request may be
+-- granted later.
 local call, sure, id, claimant, n = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
 local wrong = ready({0, 0, 0, 4, 0, 0})

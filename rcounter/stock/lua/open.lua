@@ -4,7 +4,8 @@
 -- KEYS     those of stock.lua. The stock's hash: limit sold held seq, the fields of its other keys recorded requests
 --          holds, per start end gone epoch state (1 open, 2 closed, 3 suspended, 5 both), token (id of the call that opened it),
 --          turn (how often the flag was set), ledger (1 if there is one), revision and resizer (of resize.lua);
---          revision begins at the epoch, so that no request meant for one opening changes another
+--          revision begins at the epoch and not at 0. Otherwise a Resize waits in the network, the stock is lost and opened
+--          again, and the late Resize finds the revision that it names (TestLateCopiesOfOneOpeningChangeNothingInTheNext)
 -- ARGV[1]  id of this call
 -- ARGV[2]  limit
 -- ARGV[3]  units a claimant may have
@@ -22,11 +23,12 @@
 --          {-11, ms, 0}        there is none, and it was only asked for or is too late: nothing changed; ms is the
 --                              server's time
 --
--- Safe to run twice: the first run leaves its call's id in the hash, by which the second knows its own work. Safe however
--- late: a stock that was opened, sold and lost with all that it had looks like one that never was. A copy that the network
--- kept, and that comes when its caller has long gone on, must not open it again.
+-- Safe to run twice: the first run leaves its call's id in the hash, by which the second knows its own work. Safe however late:
+-- the stock is opened, sells, and is lost with all that it had. Now it looks like one that never was, and a copy that the network
+-- held back arrives. It must not open the stock, so it names a time of the server's after which it opens nothing
+-- (TestALateCopyOfAnOpenOpensNothing).
 --
--- All times kept are the server's own, in ms; only differences come in. The epoch is the server's time in us: it
+-- All times in the hash are the server's own, in ms; the arguments are differences. The epoch is the server's time in us, so it
 -- differs for every opening of a name.
 local token = ARGV[1]
 local start_in, open_for, retain = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -45,8 +47,8 @@ if there then
   end
 end
 
--- Records without the stock's hash: a sale was under way and has lost its half. Its claimants have units; opening
--- over them would sell those again.
+-- There are records without the stock's hash: a sale has lost its hash. Its claimants have units, and an opening over these
+-- records would sell them again.
 local found = there and 0 or strays()
 if found > 0 then return {-1, 0, found} end
 

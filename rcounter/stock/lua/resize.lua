@@ -13,9 +13,10 @@
 --          {-6, 0, 0}           no stock
 --          {-12, 0, 0}          call again, see more in stock.lua
 --
--- Safe to run twice: the revision counts the changes and the hash names the call that made the last one, so a copy
--- that comes late, after another call's change, changes nothing; nor in another opening, whose revisions begin at its epoch:
--- the stock may have been lost and opened again since the revision was asked for.
+-- Safe to run twice: the revision counts the changes, and the hash names the call that made the last one. So a copy that comes
+-- after another call's change changes nothing. It changes nothing in another opening either, whose revisions begin at its
+-- epoch: the stock may have been lost and opened again since the revision was asked for
+-- (TestLateCopiesOfOneOpeningChangeNothingInTheNext).
 local call, want, revision = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
 local wrong = present({-6, 0, 0})

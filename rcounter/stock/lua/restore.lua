@@ -1,4 +1,4 @@
--- One step of mending a stock from its owner's records of the sale.
+-- One step of restoring a stock from its owner's records of the sale.
 -- uses: clock, stock
 --
 -- KEYS     those of stock.lua
@@ -21,10 +21,10 @@
 --          {-11, 0, 0}   'begin': it is another revision now, or too late; 'put', 'end': something has changed since it was
 --                        read. Nothing is written
 --
--- Safe to run twice, and however late. 'begin' needs the revision that its call was told, and makes it another; every
--- other step needs the id of its round, which stands in the hash from 'begin' or 'again' to 'end', or to the next
--- round. Within a round every step writes what is so, not what is more. It does not begin like the other scripts,
--- since its stock may be one that they refuse.
+-- Safe to run twice, and however late. 'begin' needs the revision that its call was told, and raises it; so a late copy does not
+-- suspend a stock that sells (TestALateRestoreSuspendsNothing). Every other step needs the id of its round, which stands in the
+-- hash from 'begin' or 'again' to 'end' or to the next round (TestLateCopiesOfARestoreChangeNothing). Within a round a step
+-- writes values, not differences. This script does not begin like the others, since they may refuse its stock.
 local step, call = ARGV[1], ARGV[2]
 local m = redis.call('HMGET', stock, 'sold', 'held', 'seq', 'gone', 'epoch', 'state', 'restorer', 'revision', 'restored', 'limit')
 if redis.call('EXISTS', stock) == 0 then return {-6, 0, 0} end
@@ -65,7 +65,8 @@ elseif step == 'end' then
   for i = 1, 6 do
     if tonumber(ARGV[2 + i]) ~= seen[i] then return {-11, 0, 0} end
   end
-  -- the limit and the state are those of now: somebody may have resized it, or closed it, while it was restored
+  -- The limit and the state are those of now. A Resize or a Close may have come while the stock was restored, and both stand
+  -- (TestAResizeWhileAStockIsRestoredStands, TestACloseWhileAStockIsRestoredStands).
   local least = tonumber(ARGV[9]) + tonumber(ARGV[10])
   redis.call('HSET', stock, 'sold', ARGV[9], 'held', ARGV[10], 'seq', ARGV[11], 'recorded', digits(seen[4]), 'requests', digits(seen[5]),
     'holds', digits(seen[6]), 'limit', digits(math.max(tonumber(m[10]) or 0, least)), 'state', state == 3 and 1 or 2, 'restorer', '', 'restored', call)

@@ -10,12 +10,13 @@
 --          { 0, 0, 0}          the claimant does not have that unit: nothing changed
 --          {-1, said, found}   records are missing, or numbers that cannot be: nothing changed
 --
--- Safe to run twice: the record says which ordinal was returned last and by which call, so the second run answers as
--- the first did. It never takes a unit claimed in between, because that has another ordinal: 'seq', from which
--- ordinals come, does not go back. (If that later unit too has been returned before the duplicate runs, its answer is
--- 0; it changes nothing.)
+-- Safe to run twice: the record says which ordinal was returned last and by which call, so the second run answers as the first
+-- did. It never takes a unit that was claimed in between, because that has another ordinal: 'seq', from which ordinals come,
+-- only grows. (If that later unit was returned too before the second run, the answer is 0, and nothing changes.)
 --
--- The record is not deleted, so that the number of records goes on saying whether any are lost.
+-- The record stays. If it were deleted, the number of records would no longer say whether one is missing. And ann claims, the
+-- network holds a copy of that request back, she returns the unit, the copy arrives: without the record it would claim a unit
+-- of which no caller knows (TestReturnTable, TestClaimTable).
 local call, user, ordinal = ARGV[1], ARGV[2], ARGV[3]
 
 local wrong = present({0, 0, 0})

@@ -4,8 +4,8 @@
 -- KEYS     those of stock.lua; the record is that of any.lua
 -- ARGV[1]  id of this call
 -- ARGV[2]  id of the call that took the units
--- ARGV[3]  the first ordinal to return; '0' to give the call up: all that it took, if none of it was returned, and if
---          it has not run yet it never will
+-- ARGV[3]  the first ordinal to return; '0' to give the call up: all that it took is returned, unless a part was before; if it
+--          has not run yet, it never will
 -- ARGV[4]  how many
 --
 -- Replies  { 0, n, 0}   n returned, by this call

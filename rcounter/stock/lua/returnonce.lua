@@ -9,7 +9,8 @@
 --          { 0, 0, 0}   there is nothing to return: never claimed, or returned before
 --          {-1, said, found}
 --
--- Safe to run twice: the record names the call that returned it. It stays, so that a late copy of the request finds it.
+-- Safe to run twice: the record names the call that returned it. The record stays, and a late copy of the request finds it:
+-- otherwise that copy would claim units again (TestClaimsOfSeveralUnitsAreGrantedInPartAndReturnedOnce).
 local call, id = ARGV[1], ARGV[2]
 
 local wrong = present({0, 0, 0})

@@ -15,7 +15,8 @@
 --          {-1, said, found}
 --
 -- Safe to run twice, and however late: the transfers between two shards are numbered and come one after the other, and the
--- receiver remembers the last. One that was lost and made anew does not, and is another incarnation.
+-- receiver keeps the number of the last (TestACreditIsAddedOnceHoweverLateItComes). A receiver that was lost and made anew does
+-- not have that number, but it is another incarnation and refuses.
 local sure, from, number, n = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local wrong = begin()
 if wrong == 'absent' then return {-6, 0, 0} end

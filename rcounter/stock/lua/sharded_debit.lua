@@ -13,9 +13,9 @@
 --          {-6, 0, 0}         there is no shard of that epoch and incarnation
 --          {-1, said, found}
 --
--- Safe to run twice: as long as units are on their way there, they are the answer. If they have arrived before the
--- second run comes, others set out; they are on their way until somebody who looks for units sees to it that they arrive.
--- What is on its way is neither here nor there, but written down here until it is there, so that it cannot be lost.
+-- Safe to run twice: as long as units are on their way there, they are the answer. If they have arrived before the second run,
+-- that run begins another transfer, which the next claim that looks for units completes. Units on their way are written down
+-- here until they have arrived, so that they cannot be lost (TestUnitsOnTheirWayAreNotSoldOut).
 local sure, to, fresh = ARGV[3], ARGV[4], ARGV[5]
 local wrong = begin()
 if wrong == 'absent' then return {-6, 0, 0} end

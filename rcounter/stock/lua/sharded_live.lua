@@ -9,8 +9,8 @@
 --          {-6, 0, 0}         there is none of that epoch and incarnation
 --          {-1, said, found}
 --
--- Safe to run twice: one that sells, or was closed, stays as it is. Safe however late: a shard that was lost and made
--- anew since is another incarnation, and the plan names one, for good.
+-- Safe to run twice: a shard that sells, or was closed, stays as it is. Safe however late: a shard that was lost and made anew
+-- since is another incarnation, and the plan names only one (TestNoOrderOfOpeningsLossesAndLateCopiesOversells).
 local wrong = begin()
 if wrong == 'absent' then return {-6, 0, 0} end
 if wrong then return wrong end

@@ -37,7 +37,7 @@ if m[1] or redis.call('EXISTS', plan) == 1 then
   end
 end
 if ARGV[9] == '' or now > tonumber(ARGV[9]) then return {-11, now, 0} end
-if m[1] then redis.call('DEL', plan) end -- over, and not yet removed: somebody took the expiry off
+if m[1] then redis.call('DEL', plan) end -- it is over, and stands without an expiry
 
 local epoch = micros
 local start = now + tonumber(ARGV[5])

@@ -11,11 +11,12 @@
 --          { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ''}   there is none
 --          {-1, -1, 0}   a hash that is no plan, or one that says less than its shards: nothing changed
 --
--- Safe to run twice, and however late: phases only go up, and the incarnations are written once, in the same step as
--- phase 2. Two processes may open at the same time, and one of them may have made a shard anew that the other had made
--- and that was lost since: the first to come here decides which of the two may sell, and both are told which. So the
--- one that comes second does not let its own sell as well. A shard sells only after phase 2: where one does and the
--- plan is in phase 1, a failover has set the plan back, and what it said is not written a second time.
+-- Safe to run twice, and however late: phases only go up, and the incarnations are written once, together with phase 2. Two
+-- processes open at the same time: A makes a shard, the shard is lost, B makes it anew. The first of them to come here decides
+-- which of the two shards may sell, and both get that answer. So the second one does not let its own shard sell as well
+-- (TestNoOrderOfOpeningsLossesAndLateCopiesOversells). A shard sells only after phase 2. If one sells and the plan is in phase 1,
+-- a failover has set the plan back, and the incarnations are not written a second time
+-- (TestAPlanThatWasSetBackDoesNotNameShardsASecondTime).
 local plan, epoch, phase, incs = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
 local m = redis.call('HMGET', plan, 'epoch', 'phase', 'shards', 'total', 'per', 'ledger', 'start', 'end', 'gone', 'incs')

@@ -22,13 +22,14 @@
 --          {-1, said, found}  records of a stock are there and the stock is not (said is 0), or a hash that is no
 --                             stock (said is -1): nothing changed
 --
--- Safe to run twice: the second run finds the shard of that epoch. One that never sold, of an opening that was
--- given up, makes room for a later one.
+-- Safe to run twice: the second run finds the shard of that epoch. A shard that never sold, of an opening that was given up,
+-- makes room for a later opening.
 --
--- However late it runs: it may find nothing because the shard was lost since, with all that it had sold, and makes it
--- anew. That one has another incarnation, which its server chose; the plan has the first one's, and sharded_live.lua
--- lets no other sell. (If the caller chose, a late copy of its own request would make a shard that its own
--- sharded_live.lua lets sell. The id of the call is there for a clock that is set back to the same us.)
+-- Safe however late: the shard is made, sells, and is lost with all that it had sold. A late copy finds nothing and makes it
+-- anew. But its server names it, by another incarnation; the plan has the first one, and sharded_live.lua lets no other sell. If
+-- the caller chose the name, the late copy would give the new shard the name that may sell
+-- (TestNoOrderOfOpeningsLossesAndLateCopiesOversells has that rule as a mutant). The id of the call is in the name for a clock
+-- that is set back to the same us (TestAShardMadeAnewInTheSameMicrosecondIsAnother).
 local want = ARGV[1]
 local micros
 now, micros = clock()

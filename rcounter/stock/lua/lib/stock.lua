@@ -7,31 +7,37 @@
 --          'a:' and an id -> units without a claimant, see any.lua; 'u:' and a claimant -> units by requests and
 --          reservations, those returned or expired taken off
 -- KEYS[4]  the holds, a zset: id of a reservation that is held -> its deadline in ms
--- KEYS[5]  the flag, a string: 'epoch;turn;recorded;requests' while nothing is left. A turn begins when nothing is left
---          any more, or when the flag was lost; within one, requests grows with every id that cancel.lua adds
+-- KEYS[5]  the flag, a string: 'epoch;turn;recorded;requests' while nothing is left. A turn is a time during which nothing is
+--          left. It begins when the last unit goes, or when the flag was lost. Within a turn requests grows with every id that
+--          cancel.lua adds
 -- KEYS[6]  the ledger, a stream, if the stock keeps one
 --
--- A record of a request or reservation is 'state;ordinal;n;asked;call;by;deadline;claimant', where call is the id of
--- the call that made it and by of the one that ended it; state: G its units are sold, H held, R sold and returned,
--- C cancelled (n 0: before it was made), E expired. deadline is 0 for a request; asked is 0 if Restore made the record
--- and does not know of which of the two.
+-- A record of a request or reservation is 'state;ordinal;n;asked;call;by;deadline;claimant'. call is the id of the call that
+-- made it, by the id of the call that ended it. state: G its units are sold, H held, R sold and returned, C cancelled (n is 0
+-- if that came before it was made), E expired. deadline is 0 for a request. asked is 0 if Restore made the record and does not
+-- know whether it is a request or a reservation.
 --
--- The stock's hash ends with the retention; the keys of claimants, records, holds and the ledger outlive it by LATER,
--- see ends. The flag ends when something is left without a write: at the next deadline of a hold, or at the end. A stock says how many fields and members its other keys have. If they have not, a script changes
--- nothing: {-1, said, found}. Numbers that cannot be: {-1, -1, 0}.
+-- The stock's hash ends with the retention. The keys of claimants, records, holds and the ledger outlive it by LATER; see ends.
+-- The flag ends when units come back without a write: at the next deadline of a hold, or at the end.
+--
+-- The stock's hash says how many fields and members its other keys have. If they have another number, a script changes nothing
+-- and replies {-1, said, found}: a claimant whose record is missing could get a second unit (TestLosingAnyKeyStopsTheSale).
+-- If numbers contradict each other, it replies {-1, -1, 0}.
 local stock, users, records, holds, flag, ledger = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local limit, sold, held, seq, recorded, requests, waiting, per, start, ending, gone, epoch, state, keeps, now
 
--- ends has all keys but the flag end: the hash with the retention, the others LATER; see ends.lua.
+-- ends gives all keys but the flag an end: the hash the end of the retention, the others LATER; see ends.lua.
 local function ends() expire(gone - now, 5) end
 
--- strays is how many records are there of a stock whose hash is not, and was lost: its claimants have units, so nothing may be
--- opened over it.
+-- strays is how many records there are of a stock whose hash was lost. Its claimants have units, so nothing may be opened over
+-- it. The hash is also missing once the retention is over, and then the records may be removed. What they have left to live
+-- tells the two apart: an hour or less after the retention, more after a loss while the stock sells
+-- (TestWhatAStockLeavesIsRemovedByWhoeverCallsNextAndWhatWasLostStays).
 local function strays()
   return stray(redis.call('HLEN', users) + redis.call('HLEN', records) + redis.call('ZCARD', holds) + redis.call('EXISTS', ledger), 5)
 end
 
--- begin reads and checks the stock. It returns nil, or 'absent', or the reply that says what is wrong.
+-- begin reads the stock and checks it. It returns nil, 'absent', or the reply that says what is wrong.
 local function begin()
   local m = redis.call('HMGET', stock, 'limit', 'sold', 'held', 'seq', 'recorded', 'requests', 'holds', 'per', 'start', 'end', 'gone',
     'epoch', 'state', 'ledger')
@@ -62,7 +68,7 @@ local function begin()
   if sold < 0 or held < 0 or sold + held > limit or sold > seq or per < 1 then return {-1, -1, 0} end
 end
 
--- refusal is the outcome of whoever has nothing yet, or nil while the stock sells.
+-- refusal is the outcome of a claimant that has nothing yet, or nil while the stock sells.
 local function refusal()
   if state == 3 then return 8 end
   if state ~= 1 or now >= ending then return 6 end
@@ -76,21 +82,21 @@ local function enter(op, ordinal, n, claimant, request)
   end
 end
 
--- count writes the numbers: before records of new sales, after records of returns, so that a run broken off between
--- the two sells too little and says so, never too much.
+-- count writes the numbers: before the records of new sales, and after those of returns. A run that is broken off between the
+-- two then sells too little, and the next call says so. It never sells too much.
 local function count()
   redis.call('HSET', stock, 'sold', digits(sold), 'held', digits(held), 'seq', digits(seq), 'recorded', digits(recorded),
     'requests', digits(requests), 'holds', digits(waiting))
 end
 
--- till is for how many ms nothing is left unless somebody writes: until the next deadline of a hold, or the end.
+-- till is how many ms nothing is left if no script writes: until the next deadline of a hold, or the end.
 local function till()
   local ms = ending - now
   if waiting > 0 then ms = math.min(ms, tonumber(redis.call('ZRANGE', holds, 0, 0, 'WITHSCORES')[2]) - now) end
   return ms
 end
 
--- mark sets the flag, for a turn of its own or, if the turn goes on, with another number of requests.
+-- mark sets the flag: for a new turn, or for the same turn with another number of requests.
 --
 -- No two turns have one name, or a process would take the winners of the one for those of the other. So the name is the
 -- server's time, or one more than the last if that is more: a count alone goes back at a failover to a replica that has
@@ -106,9 +112,9 @@ local function mark(goes_on)
   redis.call('SET', flag, digits(epoch) .. ';' .. digits(turn) .. ';' .. digits(recorded) .. ';' .. digits(requests), 'PX', digits(ms))
 end
 
--- settle is the end of a script that wrote to the stock and to wrote (users, or records by default): the flag follows what is left,
--- of which there was before, and a key without an end gets it, all of them in one go: an end of the records before that
--- of the stock would look like their loss.
+-- settle ends a script that wrote to the stock and to wrote (users, or records by default). before is how many units were left
+-- before the script. The flag follows what is left now. If a key has no end, all keys get their ends at once: if the records
+-- ended before the stock, that would look like their loss (TestEveryKeyOfAStockHasAnEndAfterEveryVerb).
 local function settle(before, wrote)
   local left = limit - sold - held
   if left > 0 and before <= 0 then
@@ -122,10 +128,12 @@ local function settle(before, wrote)
   end
 end
 
--- own writes something, and changes nothing, for a call that answers with what is recorded and whose caller waits for
--- replicas (sure is '1'): WAIT waits for what its own connection wrote, so the answer to a retry that came by another one, or
--- that finds the work of its first copy, would be confirmed without being so. This write comes later in the server's
--- history than the grant.
+-- own writes something that changes nothing, if the caller waits for replicas (sure is '1') and the answer is already recorded.
+-- WAIT waits only for what its own connection has written; from Redis 7.2 on it returns at once if that is nothing. The first
+-- copy of a claim grants a unit, and its connection breaks before a replica confirms. The second copy comes by a new connection
+-- and only finds the record: without this write WAIT would confirm what no replica has. This write comes after the grant in the
+-- server's history, so a replica that has it has the grant (TestEveryAnswerThatIsConfirmedComesWithAWrite,
+-- TestARetryOverANewConnectionIsNotConfirmedByNobody).
 local function own(sure)
   if sure == '1' then redis.call('HSET', stock, 'state', digits(state)) end
 end
@@ -137,13 +145,13 @@ local function parse(record)
   return {state = state, ordinal = tonumber(ordinal), n = tonumber(n), asked = tonumber(asked), call = call, by = by, deadline = tonumber(deadline), claimant = claimant}
 end
 
--- keep writes it.
+-- keep writes the record of a request or reservation.
 local function keep(id, r)
   redis.call('HSET', records, 'r:' .. id, r.state .. ';' .. digits(r.ordinal) .. ';' .. digits(r.n) .. ';' .. digits(r.asked) .. ';' .. r.call .. ';' ..
     r.by .. ';' .. digits(r.deadline) .. ';' .. r.claimant)
 end
 
--- bought is how many units a claimant has, and whether there is a count of those by requests.
+-- bought is how many units a claimant has, and whether there is already a count of those by requests.
 local function bought(claimant)
   local n, counted = 0, false
   if requests > 0 then
@@ -155,15 +163,15 @@ local function bought(claimant)
   return n, counted
 end
 
--- present begins a script that writes only to what is there. It returns nil, or the reply: absent if there is no stock, or what
--- is wrong.
+-- present begins a script that needs the stock. It returns nil, or the reply: absent if there is no stock, or what is wrong.
 local function present(absent)
   local wrong = begin()
   if wrong == 'absent' then return absent end
   return wrong
 end
 
--- reap ends at most so many holds whose time is over. It is complete in itself; what it returns is what is wrong.
+-- reap ends holds whose time is over, at most so many. It is complete in itself, whatever the script does next. It returns nil,
+-- or the reply that says what is wrong.
 local function reap(most)
   if waiting == 0 then return end
   local due = redis.call('ZRANGEBYSCORE', holds, '-inf', digits(now), 'LIMIT', 0, most)
@@ -187,22 +195,24 @@ local function reap(most)
   settle(before, records)
 end
 
--- more is what a script answers in place of "sold out" and "the user's limit" while there are holds whose time is over and
--- that were too many for one reap: it ends some of them, and asks to be called again. Or it is what is wrong; or nil.
+-- more is the reply in place of "sold out" and "the user's limit" while there are still holds whose time is over, because they
+-- were too many for one reap. It ends some of them, and the caller calls again. It is nil if there are none, or the reply that
+-- says what is wrong.
 local function more()
   if waiting == 0 or #redis.call('ZRANGEBYSCORE', holds, '-inf', digits(now), 'LIMIT', 0, 1) == 0 then return end
   return reap(1024) or {-12, 0, 0}
 end
 
--- ready begins a script that needs units: it ends holds whose time is over, so that nobody finds the stock sold out for want of
--- somebody who does. It returns nil, or the reply: absent if there is no stock, or what is wrong.
+-- ready begins a script that needs units. It ends holds whose time is over, so that their units are free even if no process
+-- calls Reap. It returns nil, or the reply: absent if there is no stock, or what is wrong.
 local function ready(absent)
   return present(absent) or reap(128)
 end
 
--- refuse is the reply to a call that wants n units, of which its claimant may have so many, if it gets none; nil if it may get
--- some. Holds that are over are ended first: the claimant whose own reservation is the 129th of them would be at the limit for
--- something that is over.
+-- refuse is the reply to a call that wants n units and gets none, or nil if it may get some. Its claimant may have so many more.
+-- Before a refusal it ends all holds whose time is over, not only before a grant. 129 reservations have expired, and a script
+-- ends 128 at a time. The claimant of the 129th asks again: its own reservation, which is over, would put it at its limit
+-- (TestHoldsThatAreOverRefuseNobodyHoweverMany).
 local function refuse(n, may)
   local left, closed = limit - sold - held, refusal()
   if closed then return {0, epoch, left, closed, 0, 0} end
@@ -216,8 +226,8 @@ local function refuse(n, may)
   end
 end
 
--- replay is the reply to a call that has the record 'a:' and id already; nil if there is none. dead, if given, says whether
--- the units are nobody's to hand out any more.
+-- replay is the reply to a call whose record 'a:' and id is there already; nil if it is not. dead, if given, says whether the
+-- units may not be handed out any more.
 local function replay(id, sure, dead)
   local record = requests > 0 and redis.call('HGET', records, 'a:' .. id)
   if not record then return end
@@ -228,7 +238,8 @@ local function replay(id, sure, dead)
   return {0, epoch, limit - sold - held, 1, tonumber(ordinal), tonumber(n)}
 end
 
--- forbid records that the call with that id, which has not run, never will: call has given it up.
+-- forbid writes a record by which the call with that id, which has not run, never will. call is the call that gives it up
+-- (TestAnAnonymousCallGivenUpNeverRuns).
 local function forbid(id, call)
   local before = limit - sold - held
   requests = requests + 1
@@ -237,8 +248,8 @@ local function forbid(id, call)
   settle(before, records)
 end
 
--- sell sells up to n units without a claimant, recorded under 'a:' and id, and returns the reply. block, if there is one, is
--- noted in the stock's hash. All is decided before the first write.
+-- sell sells up to n units without a claimant, with the record 'a:' and id, and returns the reply. block, if given, goes into
+-- the stock's hash. Everything is decided before the first write.
 local function sell(id, n, block)
   local wrong = refuse(n, n)
   if wrong then return wrong end
