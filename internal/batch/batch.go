@@ -1,4 +1,5 @@
-// Package batch lets the requests of one process share calls: first come, first sent, the others together.
+// Package batch lets the requests of one process share calls. The first request is sent at once; those that come while it is under
+// way are sent together.
 package batch
 
 import (
@@ -12,21 +13,21 @@ import (
 )
 
 const (
-	// maxBatch is the most requests that share a call: one of 128 claimants takes the server some 200 us, during which it
+	// maxBatch is the most requests that share a call: a call of 128 claimants takes the server some 200 us, during which it
 	// does nothing else.
 	maxBatch      = 128
 	defaultCalls  = 64
 	defaultWindow = 100 * time.Microsecond
 )
 
-// Options say how requests share calls. The zero value is good.
+// Options say how requests share calls. The zero value has the defaults.
 type Options struct {
-	// MaxBatch is how many requests share a call at most, 1 to 128; negative: each is sent by itself, at once, however
-	// many are under way. Defaults to 128.
+	// MaxBatch is how many requests share a call at most, 1 to 128. Negative: every request is sent alone, at once, even if
+	// others are under way. Defaults to 128.
 	MaxBatch int
 	// MaxCalls is how many calls are under way at most. Defaults to 64.
 	MaxCalls int
-	// Window is how long the first request of a call that is not full waits for more, while others are under way.
+	// Window is how long the first request of a call that is not full waits for more, while other calls are under way.
 	// Defaults to 100 us.
 	Window time.Duration
 }
@@ -47,17 +48,15 @@ func (o *Options) Check() error {
 
 // Batcher combines the requests of one kind for one object:
 //
-//   - nothing is under way: the request is sent alone, at once, on its caller's goroutine
-//   - otherwise it joins the open batch
-//   - the batch is full, or its first request came a Window ago: it is sent, if calls are left
-//   - a call is answered: the next batch is sent, full or not
+//   - If no call is under way, the request is sent alone, at once, on its caller's goroutine.
+//   - Otherwise it joins the open batch.
+//   - If the batch is full, or its first request came a Window ago, it is sent, unless MaxCalls are under way.
+//   - When a call is answered, the next batch is sent, full or not.
 //
-// A call carries the values of the context of its first request: a span of it is in that caller's trace, and in no other.
+// A call carries the values of the context of its first request. So its span is in that caller's trace, and in no other.
 //
-// A fixed batch on a single call is several times slower than no batches as soon as the server is a millisecond
-// away; this keeps as many calls under way as there are batches to fill.
-//
-// A batcher is empty while no call is under way.
+// One call at a time, with a batch of fixed size, is several times slower than no batches as soon as the server is a millisecond
+// away. A Batcher keeps as many calls under way as there are batches to fill. It is empty while no call is under way.
 type Batcher[Q, A any] struct {
 	// Options are checked.
 	Options *Options
@@ -68,10 +67,10 @@ type Batcher[Q, A any] struct {
 	Abandoned func(requests []*Request[Q, A])
 	// Spawn runs what is sent for callers that may have left.
 	Spawn func(func())
-	// Bound is how long a caller waits whose context has no deadline, and Patience the error then.
+	// Bound is how long a caller waits if its context has no deadline. Patience is the error then.
 	Bound    time.Duration
 	Patience error
-	// What and Key say in errors what is asked of which key.
+	// What and Key are the words of errors: what was asked of which key.
 	What, Key string
 
 	mu    sync.Mutex
@@ -80,7 +79,7 @@ type Batcher[Q, A any] struct {
 	calls int
 }
 
-// Request is one request in a batch. Until that is answered, Answer and Err are the call's.
+// Request is one request in a batch. Until the batch is answered, Answer and Err belong to the call.
 type Request[Q, A any] struct {
 	Ctx context.Context // its caller's, for the values in it
 	Ask Q
@@ -90,9 +89,9 @@ type Request[Q, A any] struct {
 	left   bool // the caller has gone; guarded by Batcher.mu
 }
 
-// Each is a Run for calls that answer every request by itself, in their order. won reports whether an answer grants something:
-// with an error beside the answers it is not confirmed by replicas, and the error is the answer. A refusal needs no replica. No
-// answers: the error is everybody's.
+// Each is a Run for calls that answer every request by itself, in the order of the requests. won reports whether an answer grants
+// something. If call returns answers and an error, replicas have not confirmed them: a request that was granted something gets the
+// error, and a refusal, which needs no replica, is the answer. If call returns no answers, every request gets the error.
 func Each[Q, A any](call func(ctx context.Context, asks []Q) ([]A, error), won func(A) bool) func(context.Context, []*Request[Q, A]) {
 	return func(ctx context.Context, requests []*Request[Q, A]) {
 		asks := make([]Q, len(requests))
@@ -119,7 +118,7 @@ type batch[Q, A any] struct {
 	answered bool
 	waiting  int // callers of a sent batch that have not left
 	cancel   context.CancelFunc
-	done     chan struct{} // closed when answered: one close wakes everybody
+	done     chan struct{} // closed when answered: one close wakes all callers
 
 	late  chan struct{} // closed when the patience of those without a deadline ends
 	clock *time.Timer
@@ -156,7 +155,7 @@ func (l *Batcher[Q, A]) Do(ctx context.Context, ask Q) (none A, _ error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case b.answered: // in between: to drop the answer now would lose a unit
+	case b.answered: // the answer came first: to drop it now would lose a unit (TestACallerWhoLeavesItsBatchLosesNoUnit of stock)
 		return mine.Answer, mine.Err
 	case b.sent:
 		mine.left = true // seen when the call is answered

@@ -18,22 +18,22 @@ import (
 const (
 	// minBlockTTL is the shortest time for which a block may be handed out.
 	minBlockTTL = 10 * time.Millisecond
-	// blockMargin: an owner stops a hundredth of the block's time early. So far may its clock and the server's run apart.
+	// blockMargin: an owner stops a hundredth of the block's time early. That is how far its clock and the server's may drift
+	// apart (TestTakeStopsBeforeTheServerSaysThatTheBlocksTimeIsOver).
 	blockMargin = 100
 )
 
-// Block is a number of units, without claimants, that one process hands out by itself, with no round trip for each:
-// for a crowd that asks faster than a server answers. It is safe for concurrent use.
+// Block is a number of units, without claimants, that one process hands out by itself, without a round trip for each: for a crowd
+// that asks faster than a server answers. It is safe for concurrent use.
 //
-// The units are sold from the moment the block is made. Close gives back those not handed out. If the process dies,
-// its units stay sold: nothing is handed out twice, and too little is sold by at most what was left of its blocks.
-// Stock.Blocks lists such blocks. Once the time of one is over, Stock.SettleBlock ends it in the owner's place, given
-// how many units were handed out, which the caller's own records must tell. That is safe because Take stops by itself
-// when the block's time is over, by this machine's monotonic clock, a hundredth of the time early: before the server's
-// clock has come so far. (Not if that clock is stepped forward.) Flush prolongs the time.
+// The units are sold from the moment the block is made. Close gives back those that were not handed out. If the process dies, its
+// units stay sold: none is handed out twice, and at most those that were left in its blocks go unsold. Stock.Blocks lists such
+// blocks. Once the time of a block is over, Stock.SettleBlock ends it in the owner's place; the caller's own records must tell how
+// many units were handed out. That is safe because Take stops before the block's time is over on the server: it goes by this
+// machine's monotonic clock and stops a hundredth of the time early. (It is not safe if the server's clock is stepped forward.)
+// Flush prolongs the time.
 //
-// A unit that was handed out goes back to the stock by ReturnAny, given the block's Grant with Ordinal set to the unit and
-// N set to 1.
+// To return a unit that was handed out, call ReturnAny with the block's Grant, Ordinal set to the unit and N set to 1.
 type Block struct {
 	s   *Stock
 	id  string
@@ -45,13 +45,12 @@ type Block struct {
 	ended error // set by Close, and when the server says that the block is over
 }
 
-// Block claims up to n units as a block, for ttl: at least 10 ms, and longer than anything that may keep the process
-// from flushing. Fewer are granted if fewer are left; none, and an empty Block whose Grant says why, if the stock does
-// not sell. One round trip, repeated until answered.
+// Block claims up to n units as a block, for ttl: at least 10 ms, and longer than any pause that may keep the process from
+// flushing. If fewer are left, it grants fewer. If the stock does not sell, it returns an empty Block whose Grant says why. One
+// round trip, repeated until answered.
 //
-// After an error the caller has no units. Units that the server may have granted all the same are returned in the
-// background as soon as the server can be asked, for at most five call timeouts; after that they are a block like that
-// of a dead process.
+// After an error the caller has no units. The server may have granted units all the same; the process returns them in the
+// background. If the server cannot be asked within five call timeouts, they are a block like that of a dead process.
 //
 // Errors: ErrInvalidOption for n or ttl, ErrNotReplicated, and those of Claim.
 func (s *Stock) Block(ctx context.Context, n int64, ttl time.Duration) (_ *Block, err error) {
@@ -78,8 +77,8 @@ func (s *Stock) Block(ctx context.Context, n int64, ttl time.Duration) (_ *Block
 	return nil, err
 }
 
-// prolong moves the end to ttl after sent, less the margin. It is never moved back: a Flush that is answered late was sent
-// early.
+// prolong moves the end to ttl after sent, less the margin. It never moves the end back: of two Flushes the one that was sent first
+// may be answered last.
 func (b *Block) prolong(sent time.Time) {
 	if until := sent.Add(b.ttl - b.ttl/blockMargin); b.grant.Won() && until.After(b.grant.Until) {
 		b.grant.Until = until
@@ -94,8 +93,7 @@ func (b *Block) Grant() Grant {
 	return b.grant
 }
 
-// Take hands out the next unit. It is false when there is none left, when the block's time is over, and after Close.
-// No round trip.
+// Take hands out the next unit. It is false if none is left, once the block's time is over, and after Close. No round trip.
 func (b *Block) Take() (ordinal int64, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -106,7 +104,7 @@ func (b *Block) Take() (ordinal int64, ok bool) {
 	return b.grant.Ordinal + b.taken - 1, true
 }
 
-// Left is how many units Take may still hand out: none after the block's time, and after Close.
+// Left is how many units Take may still hand out: none once the block's time is over, and none after Close.
 func (b *Block) Left() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -120,9 +118,11 @@ func (b *Block) left() int64 {
 	return b.grant.N - b.taken
 }
 
-// Flush tells the server how many units have been handed out, so that no fewer are settled after a crash, and
-// prolongs the block: it has ttl left, counted from before this call, also if its time was over. One round trip, repeated
-// until answered. ErrBlockEnded: it was settled meanwhile, or closed, and Take stops. ErrNotFound: the stock is gone.
+// Flush tells the server how many units have been handed out, so that SettleBlock accepts no fewer after a crash. It also
+// prolongs the block, even one whose time was over: from before this call it has ttl left. One round trip, repeated until
+// answered.
+//
+// Errors: ErrBlockEnded if the block was settled or closed since, and ErrNotFound if the stock is gone; then Take stops.
 func (b *Block) Flush(ctx context.Context) (err error) {
 	defer edge(&err)
 	if err := b.s.usable(); err != nil {
@@ -147,9 +147,8 @@ func (b *Block) Flush(ctx context.Context) (err error) {
 	return err
 }
 
-// Close ends the handing out, at once, and gives back what is left. It may be called again after an error, until it
-// returns nil or ErrBlockEnded (it was settled meanwhile). Until then, and if it never does, what is left stays sold. One
-// round trip, repeated until answered.
+// Close makes Take stop at once, and gives back what is left. After an error call it again, until it returns nil or ErrBlockEnded
+// (the block was settled since). Until then what is left stays sold. One round trip, repeated until answered.
 func (b *Block) Close(ctx context.Context) (err error) {
 	defer edge(&err)
 	b.mu.Lock()

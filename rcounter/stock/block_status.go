@@ -16,20 +16,20 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// BlockStatus is a block as the server has it.
+// BlockStatus is a block as the server knows it.
 type BlockStatus struct {
-	// Grant has the block's units and its id, Request. Until is when the owner hands out units no longer and the block can be
-	// settled, counted from when the server's answer was here; zero if it has ended.
+	// Grant has the block's units and its id, Request. Until is when the block can be settled, because its owner has stopped by
+	// then; it is counted from when the server's answer arrived, and zero if the block has ended.
 	Grant Grant
 	// Owner is the machine and the process that made the block, as that machine calls itself; empty if it has ended.
 	Owner string
-	// Taken is how many of the units were handed out, in the order of their ordinals, as the owner or SettleBlock said last.
+	// Taken is how many of the units were handed out, in the order of their ordinals, as the owner or SettleBlock last said.
 	Taken int64
-	// Ended reports that the rest was given back, by the owner or by SettleBlock.
+	// Ended reports whether the rest was given back, by the owner or by SettleBlock.
 	Ended bool
 }
 
-// Blocks lists the stock's blocks, also those that have ended, by their ordinals. One round trip for about 500.
+// Blocks lists the stock's blocks by their ordinals, also those that have ended. One round trip for about 500 blocks.
 func (s *Stock) Blocks(ctx context.Context) (_ []BlockStatus, err error) {
 	defer edge(&err)
 	if err := s.usable(); err != nil {
@@ -38,14 +38,15 @@ func (s *Stock) Blocks(ctx context.Context) (_ []BlockStatus, err error) {
 	return s.blocks(ctx, blocksPage)
 }
 
-// SettleBlock ends a block whose owner is gone, in its place: the first taken of its units were handed out, the rest goes
-// back to the stock. It returns the number of units that went back. Ordinals are handed out in their order; so taken is the
-// highest one that the caller's own records know, minus the block's Ordinal, plus 1, or 0 if they know none. Read them
-// after the block's time is over and the owner's work has ended, or a unit that was handed out is sold twice.
-// One round trip, repeated until answered.
+// SettleBlock ends a block in the place of an owner that is gone. taken is how many of its units were handed out; the rest goes
+// back to the stock, and SettleBlock returns how many units that were. One round trip, repeated until answered.
 //
-// ErrBlockHeld: its time is not over. ErrBlockEnded: it was closed or settled before. ErrInvalidOption: taken is less
-// than what the owner said, or more than there were. ErrNotFound. Nothing is changed then.
+// Take hands out ordinals in their order. So taken is the highest ordinal in the caller's own records, minus the block's Ordinal,
+// plus 1, or 0 if the records have none. Read the records after the block's time is over and the owner's work has ended.
+// Otherwise a unit that was handed out can be sold twice.
+//
+// Errors, by which nothing is changed: ErrBlockHeld if the block's time is not over; ErrBlockEnded if it was closed or settled
+// before; ErrInvalidOption if taken is less than the owner said, or more than the block had; ErrNotFound.
 func (s *Stock) SettleBlock(ctx context.Context, id string, taken int64) (returned int64, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), keyname.Required("id", id)); err != nil {

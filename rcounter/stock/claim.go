@@ -8,19 +8,19 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Claim claims one unit for claimant, any text that names who is asking in this sale: a user id, an order id. One
+// Claim claims one unit for claimant: any text that names one participant of this sale, such as a user id or an order id. One
 // round trip, repeated until answered.
 //
-// The answer to a claimant who has a unit is always that unit, Granted the first time and Replayed from then on, sold
-// out, ended, closed or not, while the results are retained. So a caller who got an error, ErrUnknownOutcome above
-// all, repeats Claim until it is answered, or asks Lookup. A request given up on may still be served: the claimant
-// then has a unit that the next Claim tells. After a Return, claimant may claim again and gets another ordinal.
+// If claimant has a unit, the answer is that unit until the retention is over, also if the stock is sold out, has ended or was
+// closed: Granted the first time, Replayed from then on. So after an error, ErrUnknownOutcome above all, repeat Claim until it is
+// answered, or call Lookup. A request that was given up may still be served; the next Claim then tells the unit. After a Return
+// claimant may claim again, and gets another ordinal.
 //
-// SoldOut may be said by the process itself, of a moment before: for what that can miss, see SoldOut. Lookup, and
-// Claim with Fresh, miss nothing. That claimant has a unit is only ever the server's answer.
+// The process may answer SoldOut by itself, of a moment before; "Sold out" in the package comment says what that can miss.
+// Lookup, and Claim with Fresh, miss nothing. Only the server ever says that claimant has a unit.
 //
-// Errors: ErrInvalidName for the claimant, ErrCorrupt, ErrNotReplicated, ErrWrongType, ErrUnavailable, ErrUnknownOutcome; the Grant is
-// then zero, and Won is false.
+// Errors, with a zero Grant: ErrInvalidName for the claimant, ErrCorrupt, ErrNotReplicated, ErrWrongType, ErrUnavailable,
+// ErrUnknownOutcome.
 func (s *Stock) Claim(ctx context.Context, claimant string) (_ Grant, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), keyname.Required("claimant", claimant)); err != nil {
@@ -30,7 +30,7 @@ func (s *Stock) Claim(ctx context.Context, claimant string) (_ Grant, err error)
 	return s.obtain(ctx, d.cache.claim(ctx, claimant), func() (Grant, error) { return d.claims.Do(ctx, claimant) })
 }
 
-// obtain answers a claim: SoldOut by the process itself if it knows that (k), else as the server answers (ask).
+// obtain answers a claim: SoldOut by the process itself if it knows that (k), otherwise as the server answers (ask).
 func (s *Stock) obtain(ctx context.Context, k *soldOut, ask func() (Grant, error)) (Grant, error) {
 	if k != nil {
 		s.c.observer.AnsweredLocally(ctx, s.name, SoldOut)

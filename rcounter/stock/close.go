@@ -6,10 +6,9 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Close ends the sale for good: no more grants. The answers given stay readable, and units can be returned, until the
-// retention that Open set is over, and until then the name cannot be opened again. A stock that is closed already, or
-// is not there, is no error. Two round trips, repeated until answered; a copy that the network delivers late does not
-// close another opening.
+// Close ends the sale for good: no more grants. Until the retention that Open set is over, the answers stay readable, units can be
+// returned, and the name cannot be opened again. It is no error if the stock is closed already or is not there. Two round trips,
+// repeated until answered. A copy that the network delivers late does not close another opening.
 func (s *Stock) Close(ctx context.Context) (err error) {
 	defer edge(&err)
 	if err := s.usable(); err != nil {

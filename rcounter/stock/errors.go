@@ -12,9 +12,9 @@ import (
 var (
 	// ErrClosed: the Client was closed, or its hub.
 	ErrClosed = errs.ErrClosed
-	// ErrInvalidName: the name of a stock, a claimant or an id cannot be used: empty, too long (64 KiB, or 1024 bytes for a
-	// claimant and an id), not UTF-8, with a NUL byte, or, of a name, with braces. If it is the stock's name, every verb of
-	// the Stock returns this error.
+	// ErrInvalidName: the name of a stock, a claimant or an id cannot be used. It is empty, too long (64 KiB, or 1024 bytes for
+	// a claimant or an id), not UTF-8, has a NUL byte, or, if it is the name of a stock, has braces. If it is the stock's name,
+	// every verb of the Stock returns this error.
 	ErrInvalidName = errs.ErrInvalidName
 	// ErrInvalidOption: an option or argument is outside its bounds; the text names the field and the value.
 	ErrInvalidOption = errs.ErrInvalidOption

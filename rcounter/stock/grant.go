@@ -21,7 +21,7 @@ const (
 	Replayed
 	// SoldOut: every unit is taken. One that is returned makes the stock sell again.
 	SoldOut
-	// NotOpen: there is no stock of that name: never opened, retained no longer, or lost.
+	// NotOpen: there is no stock of that name: it was never opened, its retention is over, or it was lost.
 	NotOpen
 	// NotStarted: the stock is there and its start is ahead.
 	NotStarted
@@ -29,7 +29,7 @@ const (
 	Ended
 	// UserLimit: the claimant has as many units as Spec.PerUser allows, by requests or reservations.
 	UserLimit
-	// Suspended: the stock grants nothing until Restore has been through.
+	// Suspended: the stock grants nothing until Restore has run.
 	Suspended
 	// Returned: this request was granted units and they were returned. Another request may claim.
 	Returned
@@ -38,18 +38,18 @@ const (
 // Grant is the answer to a claim or a reservation. The zero Grant is no answer.
 type Grant struct {
 	Outcome Outcome
-	// Ordinal is the number of the first unit, from 1 in the order of granting, if Won. An ordinal is given out once in an
-	// opening: the ordinal of a returned unit is not used again, so after returns ordinals can be above the limit. 0 if the
-	// units are only reserved: they get their numbers when they are sold.
+	// Ordinal is the number of the first unit, from 1 in the order of granting, if Won. An opening gives out an ordinal once:
+	// that of a returned unit is not used again, so after returns ordinals can be above the limit. It is 0 while the units are
+	// only reserved; they get their numbers when they are sold.
 	Ordinal int64
 	// N is the number of units, if Won: Ordinal to Ordinal + N - 1. A request for several may get fewer.
 	N int64
 	// Request is the id of the record of the units, if Won: that of ClaimOnce or Reserve, or one that ClaimAny or Block
 	// made. Empty for Claim.
 	Request string
-	// Until is the instant, on this machine's monotonic clock, at which units that are reserved go back unless they are
-	// confirmed first, and at which the units of a Block are handed out no longer. The server's clock decides; Until is
-	// counted from before the request, so it is never later than that. Zero for all other units, and if not Won.
+	// Until is the instant, on this machine's monotonic clock, at which reserved units go back unless they are confirmed, or
+	// at which a Block stops handing out units. The server's clock decides; Until is counted from before the request, so it is
+	// never later than the server's. It is zero for all other units, and if not Won.
 	Until time.Time
 	// Remaining is the number of units left, neither sold nor held, when the server answered.
 	Remaining int64

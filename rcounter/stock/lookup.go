@@ -8,8 +8,8 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Lookup reports whether claimant has a unit, and which: a Grant that is Replayed. If not, the Grant is zero; a stock
-// that is not there has no claimants. It claims nothing. One round trip, repeated until answered.
+// Lookup reports whether claimant has a unit by Claim, and returns it as a Grant that is Replayed. If claimant has none, or there
+// is no stock, the Grant is zero. Lookup claims nothing. One round trip, repeated until answered.
 func (s *Stock) Lookup(ctx context.Context, claimant string) (_ Grant, _ bool, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), keyname.Required("claimant", claimant)); err != nil {

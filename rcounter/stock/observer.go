@@ -35,7 +35,7 @@ func (o Observer) guarded(s *session.Session) Observer {
 	return o
 }
 
-// began is when a claim began, for claimed; zero if nobody wants to know.
+// began is when a claim began, for claimed; zero if no observer asks for it.
 func (c *Client) began() (t time.Time) {
 	if c.observer.Claimed != nil {
 		t = time.Now()

@@ -8,13 +8,13 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// ClaimOnce claims up to n units for claimant under an id of the caller's own, such as that of an order. It grants
-// fewer, and Grant.N says how many, if fewer are left or if claimant may not have so many more (Spec.PerUser).
-// One round trip, repeated until answered.
+// ClaimOnce claims up to n units for claimant under an id of the caller's own, such as that of an order. If fewer are left, or
+// claimant may not have so many more (Spec.PerUser), it grants fewer; Grant.N says how many. One round trip, repeated until
+// answered.
 //
-// The answer to a request that was granted units is always those units, Granted the first time and Replayed from then
-// on, while the results are retained; after ReturnOnce it is Returned. Refusals are not recorded: the same request may be
-// granted later. The id with another claimant or another n is ErrMismatch.
+// If the request was granted units, the answer is those units until the retention is over: Granted the first time, Replayed from
+// then on. After ReturnOnce it is Returned. A refusal is not recorded: the same request may be granted later. The same id with
+// another claimant or another n is ErrMismatch.
 //
 // Errors: ErrInvalidName for request or claimant, ErrInvalidOption for n, ErrMismatch, ErrNotReplicated, and those
 // of Claim.

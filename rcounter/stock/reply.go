@@ -15,7 +15,7 @@ func (s *Stock) ints(ctx context.Context, n int, sc *script.Script, args ...stri
 	return s.reply(ctx, n, s.call(sc, args...))
 }
 
-// run is ints for a script whose reply begins with how it ended. With an error that the reply says, it is there too.
+// run is ints for a script whose reply begins with how it ended. If that is an error, run returns the reply too.
 func (s *Stock) run(ctx context.Context, n int, sc *script.Script, args ...string) (v []int64, err error) {
 	if v, err = s.ints(ctx, n, sc, args...); err == nil {
 		err = s.verdict(v)
@@ -23,8 +23,8 @@ func (s *Stock) run(ctx context.Context, n int, sc *script.Script, args ...strin
 	return v, err
 }
 
-// grant runs a script that grants units under an id, as the call named, and decodes its reply: {0, epoch, remaining,
-// outcome, ordinal, n}, and for units that are only held in how many ms they go back.
+// grant runs a script that grants units under id, as the call with the id in call, and decodes its reply: {0, epoch, remaining,
+// outcome, ordinal, n}, and for units that are only held, in how many ms they go back.
 func (s *Stock) grant(ctx context.Context, sc *script.Script, call, id string, args ...string) (Grant, error) {
 	sent := time.Now()
 	v, unconfirmed := s.sure(ctx, 6, sc, append([]string{call, s.c.calls.Mark()}, args...)...)
@@ -97,7 +97,7 @@ const (
 	stockExpired   = -7
 	stockCancelled = -8
 	stockReturned  = -9
-	stockMore      = -12 // holds are over that the call has not come to: it is made again (10 and 11 are restore.lua's)
+	stockMore      = -12 // more holds are over than the script has ended: the call is made again (10 and 11 are in restore.lua)
 )
 
 // verdict turns the front of a script's reply into an error.

@@ -14,13 +14,13 @@ import (
 // minReservation is the shortest time a reservation may be made for.
 const minReservation = time.Millisecond
 
-// Reserve holds n units for claimant, all or none, until Confirm sells them, Cancel gives them back, or ttl is over by
-// the server's clock; then they go back by themselves, once. id is the caller's own, a new one for each reservation, and
-// must not be that of a ClaimOnce. One round trip, repeated until answered.
+// Reserve holds n units for claimant, all or none, until Confirm sells them, Cancel gives them back, or ttl (at least a
+// millisecond) is over by the server's clock. Then they go back by themselves, once. id is the caller's own, a new one for each
+// reservation, and not that of a ClaimOnce. One round trip, repeated until answered.
 //
-// Grant.Until says when the units go back. The answer to the same call again is Replayed, and prolongs nothing; if the
-// reservation was confirmed, it has the ordinals. Fewer than n left is SoldOut, with what is left in Remaining; more than
-// claimant may have is UserLimit. What has become of the id already is not an outcome but an error: ErrReservationExpired,
+// Grant.Until says when the units go back. The same call again is Replayed and prolongs nothing; if the reservation was
+// confirmed, that answer has the ordinals. If fewer than n units are left, the answer is SoldOut, and Remaining says how many are.
+// If claimant may not have n more, it is UserLimit. An id whose reservation is over is an error: ErrReservationExpired,
 // ErrReservationCancelled (also if Cancel came before this call), ErrReservationReturned.
 //
 // Other errors: ErrInvalidName for id or claimant, ErrInvalidOption for n or ttl, ErrMismatch, ErrNotReplicated, and
@@ -35,12 +35,12 @@ func (s *Stock) Reserve(ctx context.Context, id, claimant string, n int64, ttl t
 	})
 }
 
-// Confirm sells the units of a reservation, and answers with them: Granted the first time, Replayed from then on.
-// It works until the reservation's time is over, whether the stock still sells or not. One round trip, repeated until
-// answered. ReturnOnce takes the sale back.
+// Confirm sells the units of a reservation and returns them: Granted the first time, Replayed from then on. It works until the
+// reservation's time is over, also if the stock does not sell any more. A stock that is Suspended confirms nothing: the outcome is
+// Suspended. ReturnOnce takes the sale back. One round trip, repeated until answered.
 //
-// A Confirm that comes too late is ErrReservationExpired, and nothing is sold. Other errors: ErrReservationCancelled,
-// ErrReservationReturned, ErrNotFound, ErrMismatch and those of Claim. A stock that is Suspended confirms nothing.
+// If Confirm comes too late, it sells nothing and returns ErrReservationExpired. Other errors: ErrReservationCancelled,
+// ErrReservationReturned, ErrNotFound, ErrMismatch and those of Claim.
 func (s *Stock) Confirm(ctx context.Context, id string) (_ Grant, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), keyname.Required("id", id)); err != nil {
@@ -49,9 +49,9 @@ func (s *Stock) Confirm(ctx context.Context, id string) (_ Grant, err error) {
 	return s.confirm(ctx, session.CallID(), id)
 }
 
-// Cancel gives back the units of a reservation, and reports whether this call did so. False: its time was over, it was
-// confirmed (and stays so) or cancelled before; or it had not been made, and now it never will be: a Reserve of that id
-// that arrives later is ErrReservationCancelled. One round trip, repeated until answered.
+// Cancel gives back the units of a reservation, and reports whether this call did so. It is false if the reservation's time was
+// over, or it was confirmed (and stays so) or cancelled before. It is also false if there was no such reservation; then there
+// never will be one, and a later Reserve of that id returns ErrReservationCancelled. One round trip, repeated until answered.
 func (s *Stock) Cancel(ctx context.Context, id string) (_ bool, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), keyname.Required("id", id)); err != nil {
@@ -60,9 +60,8 @@ func (s *Stock) Cancel(ctx context.Context, id string) (_ bool, err error) {
 	return s.cancel(ctx, session.CallID(), id)
 }
 
-// Reap ends the reservations whose time is over, and returns their number. Claims and reservations that need
-// units do the same first, so a stock that sells does not need it. If no claims come, Inspect and the ledger's
-// readers see the units back only after a Reap. See KeepReaped.
+// Reap ends the reservations whose time is over, and returns how many it has ended. Claims and reservations do the same first, so a
+// stock that sells does not need Reap. If no claims come, Inspect counts such units as held until a Reap. See KeepReaped.
 func (s *Stock) Reap(ctx context.Context) (ended int64, err error) {
 	defer edge(&err)
 	if err := s.usable(); err != nil {
@@ -77,8 +76,9 @@ func (s *Stock) Reap(ctx context.Context) (ended int64, err error) {
 	}
 }
 
-// KeepReaped runs Reap at the interval every until ctx ends, and returns ctx's error, or ErrClosed or ErrCorrupt, at which
-// it ends too; after other errors it goes on. Any number of processes may do so for one stock.
+// KeepReaped runs Reap at the interval every, at least a millisecond, until ctx ends. It returns ctx's error, or an error that
+// asking again does not cure, such as ErrClosed or ErrCorrupt. After other errors it goes on. Any number of processes may keep one
+// stock reaped.
 func (s *Stock) KeepReaped(ctx context.Context, every time.Duration) error {
 	if every < time.Millisecond {
 		return edged(errs.InvalidOption("every", every, "at least 1ms"))
@@ -100,7 +100,7 @@ func (s *Stock) KeepReaped(ctx context.Context, every time.Duration) error {
 	}
 }
 
-// reapBatch is how many reservations one script ends: about 128 x 2 us of the server's time.
+// reapBatch is how many reservations one script ends. Each takes the server about 2 us.
 const reapBatch = 128
 
 var (
@@ -149,5 +149,5 @@ func (s *Stock) reap(ctx context.Context) (ended int64, err error) {
 	return v[1], nil
 }
 
-// removeAfter has what is left of the stock removed when the retention that o says is over.
+// removeAfter has the remaining keys of the stock removed when the retention in o is over.
 func (s *Stock) removeAfter(o Spec) { s.c.calls.RemoveAfter(o.StartIn+o.OpenFor+o.Retain, s.reaping()) }

@@ -9,11 +9,11 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Resize gives the stock another limit, 1 to 2^53-1, at any time until its retention is over. A limit below what is sold
-// and held is ErrOutOfRange, and if there is no stock it is ErrNotOpen; nothing is changed then. Two round trips, repeated
-// until answered; a copy that the network delivers late changes nothing.
+// Resize gives the stock another limit, 1 to 2^53-1, at any time until its retention is over. If the limit is below what is sold
+// and held, the error is ErrOutOfRange; if there is no stock, it is ErrNotOpen. Nothing is changed then. After ErrUnknownOutcome
+// the limit may be the new one; Inspect tells.
 //
-// After ErrUnknownOutcome the limit may be the new one; Inspect tells.
+// Two round trips, repeated until answered. A copy that the network delivers late changes nothing.
 func (s *Stock) Resize(ctx context.Context, limit int64) (err error) {
 	defer edge(&err)
 	if err := s.c.calls.Usable(s.alone()); err != nil {
@@ -27,7 +27,7 @@ func (s *Stock) Resize(ctx context.Context, limit int64) (err error) {
 
 var resizeScript = script.Load("resize", files, "resize")
 
-// resize runs resize.lua, first to ask for the revision, and again while other calls are quicker.
+// resize runs resize.lua: first to ask for the revision, and again as long as other calls are quicker.
 func (s *Stock) resize(ctx context.Context, call string, limit int64) error {
 	for revision := ""; ; {
 		v, err := s.run(ctx, 3, resizeScript, call, decimal(limit), revision)

@@ -11,16 +11,14 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Return gives claimant's unit back, and reports whether this call did so. The unit can then be claimed again, by
-// claimant too, and gets a new ordinal: ordinal is never given to anybody else. Return works until the
-// results' retention is over. One round trip, repeated until answered.
+// Return gives claimant's unit back, and reports whether this call did so. The unit can then be claimed again, by claimant too,
+// and gets a new ordinal; the old one is never given out again. Return works until the retention is over. It is false, without an
+// error, if claimant does not have that unit: it was returned before, or claimant never had it. One round trip, repeated until
+// answered.
 //
-// ordinal says which unit is meant. Therefore a Return can be repeated at any time, by this library or by a queue that
-// delivers a cancellation twice: claimant has unit 5, it is returned, claimant claims again and has unit 9, then a
-// second copy of the first Return arrives. It names 5, claimant has 9, and it changes nothing. Without an ordinal it
-// would have taken the unit just bought. A caller that did not keep the ordinal asks Lookup.
-//
-// False without an error: claimant does not have that unit; it was returned before, or claimant never had it.
+// ordinal says which unit is meant. So a Return can be repeated at any time, by this library or by a queue that delivers a
+// cancellation twice. Claimant has unit 5 and returns it, claims again and has unit 9; then a second copy of the first Return
+// arrives. It names 5, so it changes nothing. Without an ordinal it would have taken unit 9. Lookup tells the ordinal.
 func (s *Stock) Return(ctx context.Context, claimant string, ordinal int64) (_ bool, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), checkUnit(claimant, ordinal)); err != nil {
@@ -29,12 +27,10 @@ func (s *Stock) Return(ctx context.Context, claimant string, ordinal int64) (_ b
 	return s.giveBack(ctx, session.CallID(), claimant, ordinal)
 }
 
-// ReturnOnce gives back the units that ClaimOnce granted to request, or that a reservation of that id was confirmed
-// for, and reports whether this call did so. They can then be claimed again and get new ordinals. The id cannot be used
-// again: a late copy of the request finds the record and gets nothing (Returned). One round trip, repeated until
-// answered; a request is returned once, however often it is called.
-//
-// False without an error: nothing was granted to request, or it was returned before.
+// ReturnOnce gives back the units of a ClaimOnce or of a confirmed reservation, given its id, and reports whether this call did
+// so. The units can then be claimed again and get new ordinals. The id cannot be used again: a late copy of the request finds the
+// record and gets nothing (Returned). It is false, without an error, if nothing was granted to request, or it was returned before.
+// A request is returned once, however often ReturnOnce is called. One round trip, repeated until answered.
 func (s *Stock) ReturnOnce(ctx context.Context, request string) (_ bool, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), keyname.Required("id", request)); err != nil {
@@ -43,10 +39,9 @@ func (s *Stock) ReturnOnce(ctx context.Context, request string) (_ bool, err err
 	return s.giveBackRequest(ctx, session.CallID(), request)
 }
 
-// ReturnAny gives back units of ClaimAny or of a Block, and reports whether this call did so. g is what ClaimAny answered,
-// or a part of it: the same Request, with Ordinal and N within it. Each part is returned once: where g
-// overlaps what was returned before, nothing is returned. One grant can be returned in at most 1024 parts, beyond
-// which it is ErrOutOfRange. One round trip, repeated until answered.
+// ReturnAny gives back units of ClaimAny or of a Block, and reports whether this call did so. g is the grant or a part of it: the
+// same Request, with Ordinal and N within it. Each part is returned once: if g overlaps what was returned before, nothing is
+// returned. A grant can be returned in at most 1024 parts; one more is ErrOutOfRange. One round trip, repeated until answered.
 func (s *Stock) ReturnAny(ctx context.Context, g Grant) (_ bool, err error) {
 	defer edge(&err)
 	if err := s.usable(); err != nil {
@@ -84,7 +79,7 @@ func (s *Stock) giveBackRequest(ctx context.Context, call, request string) (bool
 	return n > 0, err
 }
 
-// giveBackAny runs returnany.lua; first is 0 to give up the whole call, whether it has run or not.
+// giveBackAny runs returnany.lua. With first 0 it gives up the whole call, even if that has not run yet.
 func (s *Stock) giveBackAny(ctx context.Context, call, request string, first, n int64) (int64, error) {
 	return s.returned(ctx, returnAnyScript, call, request, decimal(first), decimal(n))
 }

@@ -163,7 +163,7 @@ func (s *Sharded) Open(ctx context.Context, o Spec) (epoch int64, err error) {
 		return 0, err
 	}
 	t := s
-	if p.shards != len(s.shards) { // somebody else's
+	if p.shards != len(s.shards) { // another opening, in another number of shards
 		t = s.c.Sharded(s.name, p.shards)
 		if t.refused != nil {
 			return 0, t.refused

@@ -10,9 +10,9 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// shared is what a process keeps of a stock while it claims from it: the claims that share calls, and what is known of
-// its being sold out. All Stock values of a name share one, made when first needed, and it goes when nobody has one
-// of them and nothing is under way: the client's map holds it weakly.
+// shared is what a process keeps of a stock while it claims from it: the claims that share calls, and what it knows while the stock
+// is sold out. All Stock values of a name have the same one. It is made when it is first needed. The client's map refers to it
+// weakly, so it goes when no such value is left and no call is under way.
 type shared struct {
 	claims batch.Batcher[string, Grant] // by claimant
 	anys   batch.Batcher[int64, Grant]  // by how many units
@@ -58,7 +58,7 @@ func newShared(c *Client, s *Stock) *shared {
 	return d
 }
 
-// runAnys is a call of ClaimAny: one grant for the sum, shared out in the order of asking.
+// runAnys makes one call for several ClaimAny: one grant for the sum of their units, which they get in the order of asking.
 func (s *Stock) runAnys(ctx context.Context, requests []*batch.Request[int64, Grant]) {
 	id, sum := session.RecordID(), int64(0)
 	for _, r := range requests {
@@ -100,9 +100,9 @@ func (s *Stock) takeBack(left []*batch.Request[int64, Grant]) {
 	})
 }
 
-// handBack is giveBackAny for units that nobody waits for.
+// handBack is giveBackAny in the background.
 func (s *Stock) handBack(ctx context.Context, request string, first, n int64) {
-	ctx = context.WithoutCancel(ctx) // whose caller has left
+	ctx = context.WithoutCancel(ctx) // its caller may have left
 	if _, err := s.giveBackAny(ctx, session.CallID(), request, first, n); err != nil {
 		s.c.failed(ctx, notReturned, s.name, err)
 	}
