@@ -16,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// Two accounts are locked together, or neither. Who transfers the other way round at the same time cannot deadlock.
+// Two accounts are locked together, or neither. Transfers in the other direction at the same time cannot deadlock.
 func ExampleMulti() {
 	locks, end := demo()
 	defer end()

@@ -253,7 +253,7 @@ func ExampleClient_Fenced() {
 	// it finds out: true
 }
 
-// Whoever asked first is served first, whatever process it is in.
+// The caller that asked first is served first, in any process.
 func ExampleClient_Fair() {
 	locks, end := demo()
 	defer end()

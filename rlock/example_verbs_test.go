@@ -11,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// Inspect shows people who holds a lock, by the label that the holder gave.
+// Inspect shows people which process holds a lock, by the label that the holder gave.
 func ExampleLock_Inspect() {
 	locks, end := demo()
 	defer end()

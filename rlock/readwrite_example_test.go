@@ -9,7 +9,7 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// Any number of workers read the price list at the same time; who changes it is alone.
+// Any number of workers read the price list at the same time. A worker that changes it is alone.
 func ExampleClient_ReadWrite() {
 	locks, end := demo()
 	defer end()

@@ -9,7 +9,7 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// Three workers, in any processes, go through two steps together. Between the steps whoever is last merges the results.
+// Three workers, in any processes, go through two steps together. Between the steps the last worker to arrive merges the results.
 func ExampleCyclicBarrier() {
 	c, end := onEmbedded()
 	defer end()

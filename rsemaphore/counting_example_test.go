@@ -47,7 +47,7 @@ func ExampleCountingSemaphore() {
 	ctx := context.Background()
 
 	s := c.CountingSemaphore("printer")
-	if _, err := s.TrySetPermits(ctx, 2, time.Hour); err != nil { // whoever is first; with an end, or it leaks for ever
+	if _, err := s.TrySetPermits(ctx, 2, time.Hour); err != nil { // the first process sets them; with an end, or a leak lasts for ever
 		log.Fatal(err)
 	}
 	if err := s.Acquire(ctx, 1); err != nil {
@@ -65,7 +65,7 @@ func ExampleCountingSemaphore() {
 	// free: 2
 }
 
-// All in use: whoever does not want to wait says so to its caller.
+// All permits are in use: TryAcquire waits for its waitTime and then returns ErrNotAcquired.
 func ExampleCountingSemaphore_TryAcquire() {
 	c, end := onEmbedded()
 	defer end()

@@ -116,7 +116,7 @@ func ExampleSemaphore_TryAcquire() {
 	// one is free at the latest in 10m0s
 }
 
-// The limit is changed while it is in use. Those who hold permits keep them.
+// The limit is changed while it is in use. Permits that are held stay held.
 func ExampleSemaphore_Resize() {
 	c, end := demo()
 	defer end()
@@ -141,7 +141,7 @@ func ExampleSemaphore_Resize() {
 	// after the release 2
 }
 
-// Who holds what, and for how long.
+// Inspect lists the permits that are out, with their holders and leases.
 func ExampleSemaphore_Inspect() {
 	c, end := demo()
 	defer end()

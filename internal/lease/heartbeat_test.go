@@ -106,7 +106,7 @@ func TestAHoldIsTrustedFromWhenItMayFirstHaveBeenSeen(t *testing.T) {
 	})
 }
 
-// While another hold keeps the beats going, one that was asked for long ago is trusted like all: who saw it saw the beats.
+// While another hold keeps the beats going, one that was asked for long ago is trusted like all: a process that saw it saw the beats.
 func TestBeatsForOneHoldAreBeatsForAll(t *testing.T) {
 	inShopWith(t, beats, func(t *testing.T, s *shop) {
 		asked := time.Now()

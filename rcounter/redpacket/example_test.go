@@ -91,7 +91,7 @@ func ExamplePacket_Refund() {
 	// 750 replayed
 }
 
-// Who took what, in the order of taking.
+// Shares lists the users and their shares, in the order in which they were taken.
 func ExamplePacket_Shares() {
 	c, end := demoClient()
 	defer end()
