@@ -250,7 +250,7 @@ func newScene(t *testing.T, server *redistest.Server, p primitive, name string, 
 	s.hub = hub(s.proxy.Server(), name)
 	s.client, err = p.open(s.hub, o)
 	require.NoError(t, err)
-	s.direct, err = p.open(hub(server, ""), settings{story: &story{told: map[string][]string{}}})
+	s.direct, err = p.open(hub(server, ""), settings{call: 10 * time.Second, story: &story{told: map[string][]string{}}})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		s.proxy.Heal() // a client's Close waits for what its connections have sent
