@@ -43,8 +43,6 @@ var layers = map[string][]string{
 	"internal/redistest/rig": {"internal/redistest", "internal/errs", "internal/session", "pubsub"},
 	"internal/history":       {},
 	"internal/interop":       {},
-	"internal/sim":           {"internal/redistest"},
-	"internal/chaos":         {"internal/redistest", "internal/history"},
 }
 
 // below are the packages that a public package may import.
