@@ -61,5 +61,25 @@
 //  5. In a slot that is being migrated a script with two keys is refused. It is sent again without the queue, and waiters
 //     poll, twenty times in a PollCap.
 //
-// The server's side of the queue is in the Lua of package rlock (lib/handover.lua).
+// # Crowds
+//
+// What several can have at once, such as permits, has no contender: one waiter a process would be served in a round trip. With a
+// [Batcher] every waiter has a place of its own in the server's queue, its own owner, and its own ticket. The rules of trust above
+// are the same, and so is the code. The rest is:
+//
+//  1. While nobody of the line waits every request goes out at once, in parallel with others, and is one call.
+//  2. From the first that is refused until nobody waits any more, newcomers stand behind. One call at a time asks for up to 128
+//     of them in their order. So 1,000 that come together are eight calls, and keep their order.
+//  3. Who has a place sleeps until its grant. Within a PollCap all are asked for again, in the same batches, which finds a grant
+//     that was lost. Each such call vouches on the server for all entries of the process. The server says when enough leases end for the
+//     first in its queue, and one process has the timer for that ([Queue.Served], or a grant of ticket 0 with that time).
+//  4. A call of this process may serve others of it: its reply names them ([Queue.Served]), and their leases count from its
+//     send. If the reply is lost nobody names them; so all are asked for ([Queue.AskAgain]).
+//  5. A call that fails is made again for the same waiters after a pause. An outage costs a process one call at a time.
+//  6. A process that hears no grants has no places. One call asks for the first of its waiters, in their order, after releases
+//     and PollCaps.
+//  7. No grant is used while a call asks for its waiter, and who leaves meanwhile owes a release: what arrives later may be
+//     granted (TestAGrantIsNotUsedWhileItsWaiterIsAskedFor).
+//
+// The server's side of a lock's queue is in the Lua of package rlock (lib/handover.lua).
 package wait

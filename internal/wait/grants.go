@@ -32,17 +32,22 @@ func (w *waiter) subscribeToGrants() (hears, over bool) {
 	if sub == nil {
 		return false, over
 	}
+	q.keepGrants(channel, sub)
+	return true, over
+}
+
+// keepGrants makes a subscription the one to that channel of grants, unless there is one already.
+func (q *Queue) keepGrants(channel string, sub *pubsub.Subscription) {
 	q.mu.Lock()
 	if q.grantSubs[channel] != nil || q.ctx.Err() != nil {
 		q.mu.Unlock()
 		sub.Close()
-		return true, over
+		return
 	}
 	e := &grantSubscription{sub: sub}
 	q.grantSubs[channel] = e
 	q.mu.Unlock()
 	go q.receiveGrants(channel, e)
-	return true, over
 }
 
 func (q *Queue) receiveGrants(channel string, e *grantSubscription) {
@@ -62,11 +67,38 @@ func (q *Queue) receiveGrants(channel string, e *grantSubscription) {
 		case m.Gap:
 			q.grantsMissed()
 		default:
-			if g, ok := parseGrant(m.Payload); ok {
+			for _, g := range parseGrants(m.Payload) {
 				q.deliver(g)
 			}
 		}
 	}
+}
+
+// parseGrants reads a grant, or "*" and several, each "ticket lease-ms length" and so many bytes of the owner.
+func parseGrants(text string) (all []Grant) {
+	rest, several := strings.CutPrefix(text, "*")
+	if !several {
+		if g, ok := parseGrant(text); ok {
+			all = append(all, g)
+		}
+		return all
+	}
+	for rest != "" {
+		words := strings.SplitN(rest, " ", 4)
+		if len(words) < 4 {
+			return all
+		}
+		n, err := strconv.Atoi(words[2])
+		if err != nil || n < 0 || n > len(words[3]) {
+			return all
+		}
+		g, ok := parseGrant(words[0] + " " + words[1] + " " + words[3][:n])
+		if !ok {
+			return all
+		}
+		all, rest = append(all, g), words[3][n:]
+	}
+	return all
 }
 
 // parseGrant reads "ticket lease-ms owner". Ticket 0 grants nothing; it is only a reason to look.
@@ -85,7 +117,12 @@ func (q *Queue) grantsMissed() {
 	defer q.mu.Unlock()
 	q.gap = time.Now()
 	for _, w := range q.standing {
-		signal(w.wakeup)
+		if w.line.crowd == nil {
+			signal(w.wakeup)
+		}
+	}
+	for key := range q.lines {
+		q.crowds(key, q.sweep)
 	}
 }
 
@@ -106,6 +143,10 @@ func (q *Queue) deliver(g Grant) {
 	defer q.mu.Unlock()
 	w := q.standing[g.Owner]
 	if w == nil {
+		return
+	}
+	if g.Ticket == 0 && w.line.crowd != nil {
+		q.look(w, g.Lease)
 		return
 	}
 	if g.Ticket > 0 && (w.grant == nil || w.grant.Ticket != 0 && w.grant.Ticket < g.Ticket) {

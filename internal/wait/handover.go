@@ -151,16 +151,26 @@ func (w *waiter) stand(hears bool) {
 			w.wakeup = make(chan struct{}, 1)
 		}
 		q.standing[s.Owner] = w
-		w.line.contender = w
-	}
-	if e := q.grantSubs[w.r.Grants]; hears && e != nil && w.grantSub == nil {
-		w.standing.hears = true
-		e.users++
-		w.grantSub = e
-		if e.idle != nil {
-			e.idle.Stop()
-			e.idle = nil
+		if w.line.crowd == nil {
+			w.line.contender = w
 		}
+	}
+	if hears {
+		w.hear(q.grantSubs[w.r.Grants])
+	}
+}
+
+// hear notes that grants reach the waiter, by e if that is there. Called with mu held, of a waiter that stands.
+func (w *waiter) hear(e *grantSubscription) {
+	if e == nil || w.grantSub != nil {
+		return
+	}
+	w.standing.hears = true
+	e.users++
+	w.grantSub = e
+	if e.idle != nil {
+		e.idle.Stop()
+		e.idle = nil
 	}
 }
 
@@ -190,7 +200,7 @@ func (w *waiter) unstand() {
 	}
 }
 
-// taken reports whether a grant is there that may be used. Its deadline counts from when it was surely not yet
+// taken reports whether a grant is there that is used; doubt: there is one about which the server is to be asked. Its deadline counts from when it was surely not yet
 // written:
 //
 //   - a grant inside the process: when the release that wrote it was sent;
@@ -201,24 +211,31 @@ func (w *waiter) unstand() {
 //     (TestAGrantOfAnEarlierPlaceIsNotTrusted).
 //
 // A grant whose ticket no answer has named yet may have overtaken that answer: it is kept
-// (TestAGrantThatOvertakesItsPlaceIsUsed). After a gap in the messages the queue may be one from before a failover: the next
+// (TestAGrantThatOvertakesItsPlaceIsUsed). None is used while a request for the waiter is under way: that could reach the server
+// after what was granted has been released, and take it anew for an owner that is through
+// (TestAGrantIsNotUsedWhileItsWaiterIsAskedFor). After a gap in the messages the queue may be one from before a failover: the next
 // grant is confirmed then (TestAGrantAfterAGapIsConfirmed).
-func (w *waiter) taken() bool {
+func (w *waiter) taken() (used, doubt bool) {
 	q := w.q
 	q.mu.Lock()
 	g := w.grant
-	use := g != nil && (g.Ticket == 0 || g.Ticket == w.ticket && w.held.After(q.gap))
-	if g != nil && (g.Ticket == 0 || g.Ticket <= w.ticket) {
+	use := g != nil && !w.flying && (g.Ticket == 0 || g.Ticket == w.ticket && w.held.After(q.gap))
+	doubt = g != nil && g.Ticket >= w.ticket
+	if g != nil && !w.flying && (g.Ticket == 0 || g.Ticket <= w.ticket) {
 		w.grant = nil
 	}
 	if use {
+		w.busy = true
 		if g.Ticket != 0 {
 			g.Sent = w.held
 		}
 		w.byLocal = g.Ticket == 0
 	}
 	q.mu.Unlock()
-	return use && w.r.Taker.Taken(*g)
+	if use && w.r.Taker.Taken(*g) {
+		return true, false
+	}
+	return false, doubt || use
 }
 
 // settled is called with mu held when the wait ends. unsettled: something of it may be left on the server, or get there
@@ -229,6 +246,9 @@ func (w *waiter) settled(granted bool) (after time.Time, unsettled bool) {
 		l.contender = nil
 	}
 	after, unsettled = w.offered, w.queued || w.grant != nil || !w.offered.IsZero()
+	if w.flying { // a batch asks for it, and may yet be granted what it asks for
+		after, unsettled = time.Now().Add(w.r.Reach), true
+	}
 	w.unstand()
 	if granted {
 		if w.head && l.members > 1 {

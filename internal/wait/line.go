@@ -25,6 +25,8 @@ type line struct {
 	heldSince time.Time // since when this process holds the name; zero if it is not known to
 	local     int       // how many local hand-overs may still come before others are served
 	localEnd  time.Time // when they end
+
+	crowd *crowd // of a line of Batchers
 }
 
 // enter makes the waiter, and puts it into its line.
@@ -53,6 +55,9 @@ func (q *Queue) enter(r Request, ctx context.Context) (w *waiter) {
 		l.manner, l.next = r.Manner, q.lines[r.Line]
 		q.lines[r.Line] = l
 	}
+	if _, ok := r.Taker.(Batcher); ok && l.crowd == nil {
+		l.crowd = &crowd{}
+	}
 	l.members++
 	w.line = l
 	return w
@@ -72,8 +77,14 @@ func (w *waiter) exit() {
 		if w.refused {
 			l.waiting--
 		}
+		if l.crowd != nil {
+			q.parts(l.crowd, w)
+		}
 		if l.members--; l.members == 0 {
 			q.remove(r.Line, l)
+			if l.crowd != nil {
+				l.crowd.still()
+			}
 			if len(q.freeLines) < spare {
 				drain(l.wakeup)
 				*l = line{front: l.front, wakeup: l.wakeup}
@@ -81,7 +92,7 @@ func (w *waiter) exit() {
 			}
 		}
 	}
-	if len(q.freeWaiters) < spare {
+	if len(q.freeWaiters) < spare && !w.joined { // a crowd may still refer to one that joined it
 		drain(w.wakeup)
 		*w = waiter{wakeup: w.wakeup}
 		q.freeWaiters = append(q.freeWaiters, w)
@@ -122,7 +133,11 @@ func (q *Queue) Wake(key string) {
 	defer q.mu.Unlock()
 	for l := q.lines[key]; l != nil; l = l.next {
 		l.heldSince = time.Time{}
-		if w := l.contender; w != nil {
+		if c := l.crowd; c != nil {
+			if !c.hears || c.placeless {
+				q.sweep(c)
+			}
+		} else if w := l.contender; w != nil {
 			if w.ticket == 0 || !w.standing.hears {
 				signal(w.wakeup)
 			}

@@ -13,8 +13,10 @@ func (w *waiter) contend() error {
 		return err
 	}
 	for n := 0; ; n++ {
-		if w.standing != nil && w.taken() {
-			return nil
+		if w.standing != nil {
+			if used, _ := w.taken(); used {
+				return nil
+			}
 		}
 		answer, err := w.ask(n)
 		switch {
@@ -22,7 +24,7 @@ func (w *waiter) contend() error {
 			return nil
 		case err != nil && !script.Retryable(err):
 			return err
-		case w.q.ended(w.ctx) != nil || !w.r.Until.IsZero() && !time.Now().Before(w.r.Until):
+		case w.q.ended(w.ctx) != nil || w.late():
 			return w.gaveUp()
 		case !w.pause(n, answer.Foreign):
 			return w.gaveUp()

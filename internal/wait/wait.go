@@ -64,8 +64,11 @@ type Request struct {
 	Until time.Time
 	// Try asks once. ctx ends with the caller's patience, but Until does not cut the first try short.
 	Try func(ctx context.Context) (Answer, error)
-	// Taker, if set, is asked in place of Try, and takes part in the hand-over, but not with Alone.
+	// Taker, if set, is asked in place of Try, and takes part in the hand-over, but not with Alone. The waiters of one line are
+	// all Batchers, or none is.
 	Taker Taker
+	// Reach, with a Batcher, is how long after it was sent a call of AskAll may still run on the server.
+	Reach time.Duration
 	// Grants is where the grants for this process are published.
 	Grants string
 	// Backoff, if set, is how long to sleep after the n-th try in a row, from 0: the waiter polls, without any
@@ -102,6 +105,11 @@ func (q *Queue) Wait(ctx context.Context, r Request) error {
 	}
 	w := q.enter(r, ctx)
 	defer w.leave()
+	if b, ok := r.Taker.(Batcher); ok && !r.Alone {
+		err := w.contendAmong(b)
+		w.granted = err == nil
+		return err
+	}
 	if !r.Alone {
 		if !w.line.front.TryAcquire(1) {
 			if err := w.line.front.Acquire(w.patience(), 1); err != nil {

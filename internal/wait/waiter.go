@@ -40,6 +40,16 @@ type waiter struct {
 	offered  time.Time // a release names this waiter until then
 	queued   bool      // a call was sent that may have put this waiter into the server's queue
 	byLocal  bool      // granted inside the process
+
+	// In a line of Batchers. Guarded by Queue.mu:
+	before, behind *waiter  // of those that joined the crowd
+	joined         bool     // it is one of them
+	left           bool     // it has left
+	wanted         bool     // it is among those to ask for
+	flying         bool     // a call asks for it
+	busy           bool     // the waiter takes in what it was told
+	doubted        *Grant   // the grant about which the server was asked
+	outcome        *outcome // of the last such call, which the waiter has yet to take in
 }
 
 // patience returns the context that ends as soon as there is any reason to stop waiting.
