@@ -207,14 +207,16 @@ func (k *Counter) limit(d int64) string {
 
 // incrby is Add by Redis' own commands, those that RAtomicLong sends.
 func (k *Counter) incrby(ctx context.Context, d int64) (int64, error) {
-	name, build := incrbyScript, func(b rueidis.Builder) rueidis.Completed { return b.Incrby().Key(k.key).Increment(d).Build() }
-	switch d {
+	call := script.Call{Keys: []string{k.key}, Once: true}
+	switch d { // a function each, which only the chosen one allocates
 	case 1:
-		name, build = incrScript, func(b rueidis.Builder) rueidis.Completed { return b.Incr().Key(k.key).Build() }
+		call.Script, call.Command = incrScript, func(b rueidis.Builder) rueidis.Completed { return b.Incr().Key(k.key).Build() }
 	case -1:
-		name, build = decrScript, func(b rueidis.Builder) rueidis.Completed { return b.Decr().Key(k.key).Build() }
+		call.Script, call.Command = decrScript, func(b rueidis.Builder) rueidis.Completed { return b.Decr().Key(k.key).Build() }
+	default:
+		call.Script, call.Command = incrbyScript, func(b rueidis.Builder) rueidis.Completed { return b.Incrby().Key(k.key).Increment(d).Build() }
 	}
-	m, err := k.c.calls.Do(ctx, script.Call{Script: name, Keys: []string{k.key}, Command: build, Once: true})
+	m, err := k.c.calls.Do(ctx, call)
 	if err != nil {
 		return 0, numeric(err)
 	}

@@ -94,6 +94,8 @@ type acquisition struct {
 	watched    bool          // and the holder's heartbeats are looked at
 	foreign    bool          // by the last answer, the holder was none of ours
 	noEnd      bool          // and the lock had no end
+	sends      int           // tries that were sent
+	room       [7]string     // for the arguments of the first, here to be one piece of memory
 }
 
 func (a *acquisition) newOwner() *owner {
@@ -133,10 +135,12 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 		r.Backoff = l.backoff.after
 	}
 	if !l.hands() {
-		r.Channel, r.Own = l.kind.channel(l.key, a.own.Lease.Owner), l.kind.place == fairQueue
+		if l.kind.place == fairQueue {
+			r.Channel, r.Own = l.kind.channel(l.key, a.own.Lease.Owner), true
+		}
 		r.Taker, r.Try = nil, func(ctx context.Context) (wait.Answer, error) { return a.Ask(ctx, nil) }
 	} else if !r.Alone {
-		r.Grants = l.grants + l.c.session.ID
+		r.Grants = l.grantsHere()
 	}
 	if err := l.c.queue.Wait(ctx, r); err != nil {
 		return nil, a.failed(err)

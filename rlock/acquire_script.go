@@ -25,16 +25,20 @@ type acquireRequest struct {
 	// stand for one hold, and the lock would never be free again (TestALostAcquireReplyCountsOnce).
 	want     int
 	lease    time.Duration
-	notAfter int64  // server ms; 0: any time
-	entry    string // to queue with; "": do not
-	under    string // owner of a write hold under which it reads
+	ms       string   // the lease, as an argument
+	notAfter int64    // server ms; 0: any time
+	entry    string   // to queue with; "": do not
+	under    string   // owner of a write hold under which it reads
+	room     []string // for the arguments; nil: they get their own
 }
 
 // asked are the arguments with which the scripts that acquire begin, with room for more.
 func (r acquireRequest) asked(more int) []string {
-	args := make([]string, 4, 4+more)
-	args[0], args[1], args[2], args[3] = r.owner, strconv.Itoa(r.want), script.Millis(r.lease), strconv.FormatInt(r.notAfter, 10)
-	return args
+	args := r.room
+	if cap(args) < 4+more {
+		args = make([]string, 0, 4+more)
+	}
+	return append(args, r.owner, strconv.Itoa(r.want), r.ms, strconv.FormatInt(r.notAfter, 10))
 }
 
 type acquireStatus int64
@@ -49,7 +53,7 @@ const (
 
 type acquireReply struct {
 	status  acquireStatus
-	left    time.Duration // negative: without end
+	left    time.Duration // of what is held; negative: without end
 	server  int64         // its clock, ms
 	ticket  int64         // in the queue; 0: not in it
 	foreign bool          // the holder is not one of ours
@@ -61,6 +65,10 @@ type acquireReply struct {
 func (r acquireReply) Clock() (server int64, late bool) { return r.server, r.status == acquireLate }
 
 func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
+	if m.IsInt64() { // it was free
+		server, err := m.AsInt64()
+		return acquireReply{status: acquireGranted, server: server}, err
+	}
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) < 3 {
 		return acquireReply{}, fmt.Errorf("acquire: unexpected reply %v, error %v", v, err)

@@ -24,6 +24,9 @@ type Client struct {
 	runner *script.Runner
 	engine *lease.Engine
 	queue  *wait.Queue
+	// Texts that every acquisition sends, made once.
+	watchdogMillis string // Options.WatchdogTimeout
+	grantsHere     string // the channel of this process's grants, where one server serves all keys
 
 	publish        string // PUBLISH or SPUBLISH
 	handover       bool   // waiters queue on the server
@@ -60,6 +63,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		s.PollCap = min(s.PollCap, o.Heartbeat) // a hold is seen from when it is granted, not from when its waiter hears of it
 	}
 	s.Start(lease.Config{Watch: h.Watch, Heartbeats: beats, Renewed: c.observer.Renewed}, c.observer.Woken)
+	c.grantsHere, c.watchdogMillis = grantPrefix+s.ID, script.Millis(s.WatchdogTimeout)
 	c.opts, c.runner, c.engine, c.queue = s.Options, s.Runner, s.Engine, s.Queue
 	c.handles = session.Handles{Session: s, Noun: "hold", Verb: "Unlock", Ended: c.observer.Ended,
 		Released: func(ctx context.Context, h *session.Holding, lasted time.Duration, err error) {
@@ -75,6 +79,14 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		}
 	}
 	return c, nil
+}
+
+// millis is script.Millis for a lease; the usual one's text is kept, because every acquisition sends it.
+func (c *Client) millis(lease time.Duration) string {
+	if lease == c.opts.WatchdogTimeout {
+		return c.watchdogMillis
+	}
+	return script.Millis(lease)
 }
 
 // Reentrant describes the lock of that name: a hash owner -> count on the server, Redisson's RLock. If the name cannot be

@@ -210,6 +210,9 @@ func runLineTable(t *testing.T, g *scriptRig, script string, rows []lineRow, gis
 				before, line := g.look(t, key), g.queue(t, queue)
 				got, err := eval(t, g.c, src, keys, args...)
 				require.NoError(t, err)
+				if script == "acquire" {
+					got = inFull(t, got, args[2])
+				}
 				require.Equal(t, want.reply, gist(got), "run %d", n+1)
 				after, now := g.look(t, key), g.queue(t, queue)
 				require.Equal(t, want.hash, after.hash, "run %d", n+1)

@@ -19,7 +19,7 @@ var plain = &kind{
 	keys:    func(_ *Client, key string) []string { return []string{key} },
 	channel: func(key, _ string) string { return keyname.Prefix("redlatch_plain", key) },
 	acquire: func(l *single, r acquireRequest) script.Call {
-		return script.Call{Script: plainAcquireScript, Keys: l.keys, Args: []string{r.owner, script.Millis(r.lease), strconv.FormatInt(r.notAfter, 10)}}
+		return script.Call{Script: plainAcquireScript, Keys: l.keys, Args: append(r.room, r.owner, r.ms, strconv.FormatInt(r.notAfter, 10))}
 	},
 	release: func(l *single, r releaseRequest) script.Call {
 		return script.Call{Script: plainReleaseScript, Keys: l.keys, Args: []string{r.owner, l.channel, l.c.publish}}

@@ -50,5 +50,13 @@ func (s single) asLock(bad error) *Lock {
 // Name implements form.
 func (l *single) Name() string { return l.name }
 
+// grantsHere is the channel of this process's grants.
+func (l *single) grantsHere() string {
+	if !l.c.sharded {
+		return l.c.grantsHere
+	}
+	return l.grants + l.c.session.ID
+}
+
 // hands reports whether waiters queue on the server and releases hand the lock over to them.
 func (l *single) hands() bool { return l.kind.place == handed && l.c.handover }

@@ -192,7 +192,11 @@ func (a *acquisition) call(notAfter int64, standing *wait.Standing) script.Call 
 	if a.under != nil {
 		under = a.under.Lease.Owner
 	}
-	call := a.l.kind.acquire(a.l, acquireRequest{a.own.Lease.Owner, a.want, a.lease, notAfter, entry, under})
+	r := acquireRequest{owner: a.own.Lease.Owner, want: a.want, lease: a.lease, ms: a.l.c.millis(a.lease), notAfter: notAfter, entry: entry, under: under}
+	if a.sends++; a.sends == 1 { // a try that is given up may still read its own
+		r.room = a.room[:0]
+	}
+	call := a.l.kind.acquire(a.l, r)
 	call.Late = a.late()
 	return call
 }

@@ -28,6 +28,7 @@ type Runner struct {
 	base    time.Time
 	lastOK  atomic.Int64 // when a call was last answered, after base
 	timers  sync.Pool    // of each runner: a timer that is made inside a synctest bubble may not leave it
+	alarms  sync.Pool    // likewise
 	Clock   *Clock
 
 	evictionAsked atomic.Bool
@@ -38,6 +39,7 @@ func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
 	return &Runner{
 		client: client, timeout: callTimeout, base: time.Now(), Clock: newClock(client.Mode() == rueidis.ClientModeCluster),
 		timers: sync.Pool{New: func() any { t := time.NewTimer(time.Hour); t.Stop(); return t }},
+		alarms: sync.Pool{New: func() any { return newAlarm() }},
 	}
 }
 
@@ -76,8 +78,31 @@ func (r *Runner) Attempt(ctx context.Context, c Call) (rueidis.RedisMessage, err
 // Do repeats the call until it is answered, with growing pauses, while that is safe and ctx lasts; each attempt gets
 // at most the call timeout. ctx should have a deadline. The error is ErrUnknownOutcome if any attempt may have run.
 func (r *Runner) Do(ctx context.Context, c Call) (m rueidis.RedisMessage, err error) {
+	return r.DoWithin(ctx, c, 0, nil)
+}
+
+// DoWithin is Do for a ctx that may have no deadline: then the call ends after bound, with cause why, if bound is not 0. bound is
+// no shorter than the call timeout. So the first attempt, which is the only one of nearly every call, needs no context of its own.
+func (r *Runner) DoWithin(ctx context.Context, c Call, bound time.Duration, why error) (rueidis.RedisMessage, error) {
+	began := time.Now()
+	m, err := r.Attempt(ctx, c)
+	if err == nil || !Retryable(err) {
+		return m, err
+	}
+	if _, ok := ctx.Deadline(); !ok && bound > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, began.Add(bound), why)
+		defer cancel()
+	}
+	return r.repeat(ctx, c, err)
+}
+
+// repeat is what Do does after a first attempt that failed.
+func (r *Runner) repeat(ctx context.Context, c Call, first error) (m rueidis.RedisMessage, err error) {
 	_, err = Repeat(ctx, c.Once, func() (err error) {
-		m, err = r.Attempt(ctx, c)
+		if err, first = first, nil; err == nil {
+			m, err = r.Attempt(ctx, c)
+		}
 		return err
 	})
 	return m, err
@@ -136,7 +161,7 @@ func (r *Runner) attempt(ctx context.Context, c Call, timeout time.Duration) (ru
 	if ctx.Err() != nil {
 		return rueidis.RedisMessage{}, errNotSent{errs.Ended(ctx)}
 	}
-	if c.Command == nil && c.CachedFor == 0 && c.Tracked == nil && c.Replicas == 0 && r.fresh() {
+	if c.CachedFor == 0 && c.Tracked == nil && c.Replicas == 0 && r.fresh() {
 		if limit := time.Now().Add(timeout); patient(ctx, limit) {
 			return r.inPlace(ctx, c, limit)
 		}
@@ -224,68 +249,6 @@ func (r *Runner) answered() { r.lastOK.Store(int64(time.Since(r.base))) }
 func patient(ctx context.Context, limit time.Time) bool {
 	d, ok := ctx.Deadline()
 	return !ok || !d.Before(limit)
-}
-
-// inPlace makes the call on the caller's goroutine.
-func (r *Runner) inPlace(ctx context.Context, c Call, limit time.Time) (rueidis.RedisMessage, error) {
-	x := &placeContext{parent: ctx, until: limit}
-	res, _ := r.exec(x, c)
-	x.done()
-	m, err := res.ToMessage()
-	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		if why := errs.Ended(ctx); why != nil {
-			return m, errInFlight{why}
-		}
-		return m, errInFlight{errCallTimeout}
-	case classify(err) == answered:
-		r.answered()
-	}
-	return m, err
-}
-
-// placeContext is parent with a deadline. Its timer is made only when the channel is asked for: rueidis asks when the call joins
-// others on a pipelining connection, and sets the deadline on the connection itself otherwise.
-type placeContext struct {
-	parent context.Context
-	until  time.Time
-	lazy   context.Context
-	cancel context.CancelFunc
-}
-
-// Within returns ctx with the deadline until, for one call in place whose reply is expected at once; it costs no timer then. done
-// must be called afterwards.
-func Within(ctx context.Context, until time.Time) (place context.Context, done func()) {
-	x := &placeContext{parent: ctx, until: until}
-	return x, x.done
-}
-
-func (x *placeContext) done() {
-	if x.cancel != nil {
-		x.cancel()
-	}
-}
-
-func (x *placeContext) Deadline() (time.Time, bool) { return x.until, true }
-func (x *placeContext) Value(key any) any           { return x.parent.Value(key) }
-
-func (x *placeContext) Done() <-chan struct{} {
-	if x.lazy == nil {
-		x.lazy, x.cancel = context.WithDeadline(x.parent, x.until)
-	}
-	return x.lazy.Done()
-}
-
-func (x *placeContext) Err() error {
-	switch {
-	case x.lazy != nil:
-		return x.lazy.Err()
-	case x.parent.Err() != nil:
-		return x.parent.Err()
-	case !time.Now().Before(x.until):
-		return context.DeadlineExceeded
-	}
-	return nil
 }
 
 func (r *Runner) exec(ctx context.Context, c Call) (rueidis.RedisResult, error) {

@@ -94,7 +94,8 @@ func (s *Session) Key(name string) (string, error) {
 // NewOwner is an id that was never used. A label becomes part of it: there it needs no key of its own, lives exactly
 // as long as the hold, and changes nothing for Redisson, which only compares owners.
 func (s *Session) NewOwner(label string) string {
-	id := s.ID + ":" + strconv.FormatInt(s.owners.Add(1), 10)
+	var room [64]byte // made in one piece of memory
+	id := string(strconv.AppendInt(append(append(room[:0], s.ID...), ':'), s.owners.Add(1), 10))
 	if label != "" {
 		id += ":" + url.PathEscape(label)
 		if head, ok := strings.CutSuffix(id, ":write"); ok {
@@ -155,9 +156,7 @@ func (s *Session) Bounded(ctx context.Context) (context.Context, context.CancelF
 
 // Do runs a call that may be repeated, until ctx ends or, if ctx has no deadline, for Bound.
 func (s *Session) Do(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
-	ctx, cancel := s.Bounded(ctx)
-	defer cancel()
-	m, err := s.Runner.Do(ctx, call)
+	m, err := s.Runner.DoWithin(ctx, call, s.Bound(), ErrPatience)
 	if err == nil {
 		s.Answered()
 	}

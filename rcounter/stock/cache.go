@@ -9,7 +9,6 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/script"
 )
 
 // soldOutOptions say how the process answers claims on a sold-out stock without the server. "Sold out" in the package comment
@@ -129,7 +128,7 @@ func (m *cache) known(ctx context.Context) *soldOut {
 // changed, and this takes a round trip to a server that answered a moment ago; or the connection is lost, and dialling gets no
 // more time than a call.
 func (m *cache) cached(ctx context.Context, now int64) string {
-	ctx, done := script.Within(ctx, m.c.calls.At(now).Add(m.c.calls.CallTimeout))
+	ctx, done := m.c.calls.Runner.Within(ctx, m.c.calls.At(now).Add(m.c.calls.CallTimeout))
 	defer done()
 	flag, err := m.c.calls.Hub.Client().DoCache(ctx, m.get, m.keep()).ToString()
 	if err != nil {

@@ -136,7 +136,7 @@ func TestACallerWhoLeavesItsBatchLosesNoUnit(t *testing.T) {
 				require.NoError(t, err)
 				var delivered, left atomic.Int64
 				each := 20
-				if underRace {
+				if redistest.RaceEnabled {
 					each = 6
 				}
 				crowd(48, each, func(_, i int) {

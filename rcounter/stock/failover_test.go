@@ -340,7 +340,7 @@ func TestAMillionClaimsThroughEveryFault(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	users, each, limit, callers := 100_000, 10, 40_000, 512
-	if underRace {
+	if redistest.RaceEnabled {
 		users, each, limit, callers = 4_000, 5, 1_500, 96
 	}
 	p := newPair(t)

@@ -179,7 +179,7 @@ func TestRequestsAndReservationsKeepToTheirModelInAnyOrder(t *testing.T) {
 		},
 	} {
 		rounds := 3
-		if underRace {
+		if redistest.RaceEnabled {
 			rounds = 2
 		}
 		for i := range rounds {
@@ -226,7 +226,7 @@ func walkRequests(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *ran
 	}
 	anys := map[int64]stock.Grant{}
 	steps := 300
-	if underRace {
+	if redistest.RaceEnabled {
 		steps = 200
 	}
 	for range steps {

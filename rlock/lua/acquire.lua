@@ -3,9 +3,9 @@
 -- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) nobody queues, nothing is handed over
 -- ARGV[1] owner  ARGV[2] wanted count  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
 -- ARGV[5] PUBLISH or SPUBLISH  ARGV[6] grant channels, without the connection id  ARGV[7] entry to queue with, or '' or none
--- Reply {status, ms, server ms, …}: 1 granted, ms left of the lease; 0 held by another, ms left (-1 without end),
---   ticket in the queue (0: none), 1 if the holder is not one of ours; 2 too late, nothing done; 3 lost, the owner to
---   be re-entered holds nothing
+-- Reply: server ms, one integer: it was free, and is granted with the lease in full. Otherwise {status, ms, server ms, …}:
+--   1 granted, ms left of the lease; 0 held by another, ms left (-1 without end), ticket in the queue (0: none), 1 if the
+--   holder is not one of ours; 2 too late, nothing done; 3 lost, the owner to be re-entered holds nothing
 -- Twice: the count is set to what is wanted, never added to, the lease is only ever raised, and an owner in the
 --   queue keeps its ticket.
 local key, queue = KEYS[1], KEYS[2]
@@ -27,9 +27,9 @@ else
   there = redis.call('EXISTS', key, key)
 end
 if there == 0 and want == 1 then -- free, and nobody waits: the common case
-  redis.call('HSET', key, owner, 1)
-  redis.call('PEXPIRE', key, lease)
-  return {1, lease, now}
+  redis.call('HSET', key, owner, '1')
+  redis.call('PEXPIRE', key, ARGV[3]) -- as text: the server formats a number first
+  return now
 end
 -- libraries
 local entry = ARGV[7] ~= '' and ARGV[7] or nil

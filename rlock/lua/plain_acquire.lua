@@ -2,19 +2,24 @@
 -- uses: owners
 -- KEYS[1] the lock
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
--- Reply {status, ms, server ms, …} as acquire: 1 granted; 0 held by another, ms left (-1 without end), 0, 1 if it is
---   none of ours; 2 too late, nothing done
+-- Reply as acquire: server ms, one integer, if it was free and is granted; otherwise {status, ms, server ms, …}: 1 granted;
+--   0 held by another, ms left (-1 without end), 0, 1 if it is none of ours; 2 too late, nothing done
 -- Twice: the owner's own key is granted again, its lease only ever raised.
-local key, owner, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local no, now = refuse(owner, 1, lease, ARGV[3])
-if no then
-  return no
+local key, owner, lease, notafter = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+-- The common case makes no function, so it says itself what fit, clock and late say.
+if not (owner and owner ~= '' and lease and lease >= 1 and lease <= 4503599627370496 and lease % 1 == 0) then
+  return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
 end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if notafter > 0 and now > notafter then
+  return {2, 0, now}
+end
+if redis.call('SET', key, owner, 'NX', 'PX', ARGV[2]) then
+  return now
+end
+-- libraries
 local held = redis.call('GET', key)
-if not held then
-  redis.call('SET', key, owner, 'PX', lease)
-  return {1, lease, now}
-end
 local left = redis.call('PTTL', key)
 if held ~= owner then
   return {0, left, now, 0, ours(held) and 0 or 1}

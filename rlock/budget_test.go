@@ -1,0 +1,119 @@
+package rlock_test
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// What a cycle of lock and unlock may cost where nobody contends, in counts: times say more about the machine than about the code.
+// A budget that has to be raised is a change to be argued for.
+const (
+	allocsAlone      = 12 // by one goroutine
+	allocsPipelining = 14 // by many, whose calls share a connection
+)
+
+// skipUnderRace: the race detector allocates by itself, and has sync.Pool drop what it is given at random.
+func skipUnderRace(t *testing.T) {
+	if redistest.RaceEnabled {
+		t.Skip("allocations are counted without the race detector; go test ./... does")
+	}
+}
+
+func cycle(t testing.TB, l *rlock.Lock) {
+	h, err := l.Lock(context.Background())
+	if err == nil {
+		err = h.Unlock(context.Background())
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBudgetOfAllocationsAlone(t *testing.T) {
+	skipUnderRace(t)
+	r := newRig(t, redistest.Start(t), rlock.Options{})
+	for l, budget := range map[*rlock.Lock]int{r.locks.Reentrant("alone"): allocsAlone, r.locks.Plain("plain"): allocsAlone + 1} {
+		for range 100 { // the pools, the connection, the server's clock
+			cycle(t, l)
+		}
+		got := leastOf(5, func() float64 { return testing.AllocsPerRun(500, func() { cycle(t, l) }) })
+		t.Logf("%s: %v allocations a cycle", l.Name(), got)
+		require.LessOrEqual(t, got, float64(budget), l.Name())
+	}
+}
+
+func TestBudgetOfAllocationsWhilePipelining(t *testing.T) {
+	skipUnderRace(t)
+	r := newRig(t, redistest.Start(t), rlock.Options{})
+	const goroutines, cycles = 64, 100
+	locks := make([]*rlock.Lock, goroutines)
+	for i := range locks {
+		locks[i] = r.locks.Reentrant("pipelining" + strconv.Itoa(i))
+	}
+	round := func() float64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		var wg sync.WaitGroup
+		for _, l := range locks {
+			wg.Go(func() {
+				for range cycles {
+					cycle(t, l)
+				}
+			})
+		}
+		wg.Wait()
+		runtime.ReadMemStats(&after)
+		return float64(after.Mallocs-before.Mallocs) / (goroutines * cycles)
+	}
+	round()
+	got := leastOf(5, round)
+	t.Logf("%.1f allocations a cycle", got)
+	require.LessOrEqual(t, got, float64(allocsPipelining))
+}
+
+// leastOf is the least of n measurements: what runs beside, as the runtime and a watchdog do, only adds.
+func leastOf(n int, f func() float64) float64 {
+	least := f()
+	for range n - 1 {
+		least = min(least, f())
+	}
+	return least
+}
+
+// TestBudgetOfCommands counts what the server runs for a cycle.
+func TestBudgetOfCommands(t *testing.T) {
+	s := redistest.Start(t)
+	r := newRig(t, s, rlock.Options{})
+	for _, c := range []struct {
+		lock   *rlock.Lock
+		within int // scripts' own commands
+	}{{r.locks.Reentrant("reentrant"), 7}, {r.locks.NonReentrant("nonreentrant"), 7}, {r.locks.Plain("plain"), 5}} {
+		cycle(t, c.lock) // sends the scripts' texts
+		const cycles = 100
+		before := redistest.CommandCalls(t, r.redis)
+		for range cycles {
+			cycle(t, c.lock)
+		}
+		after := redistest.CommandCalls(t, r.redis)
+		calls, all := 0, 0
+		for name, n := range after {
+			switch d := int(n - before[name]); name {
+			case "evalsha", "eval":
+				calls += d
+			case "info":
+			default:
+				all += d
+			}
+		}
+		require.Equal(t, 2*cycles, calls, c.lock.Name())
+		require.LessOrEqual(t, all, c.within*cycles, "%s: %v", c.lock.Name(), after)
+	}
+}
