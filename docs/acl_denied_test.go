@@ -3,6 +3,7 @@ package docs_test
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,6 +75,9 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 		"Semaphore.Available":             second(sem.Available(ctx)),
 		"Semaphore.Inspect":               second(sem.Inspect(ctx)),
 		"Semaphore.Resize":                second(sem.Resize(ctx, 3)),
+		"Semaphore.AddPermits":            second(sem.AddPermits(ctx, 1)),
+		"Semaphore.ExtendIDs":             sem.ExtendIDs(ctx, time.Second, strings.Repeat("0", 32)),
+		"Semaphore.InspectIDs":            second(sem.InspectIDs(ctx, strings.Repeat("0", 32))),
 		"CountingSemaphore.TrySetPermits": second(counting.TrySetPermits(ctx, 1, 0)),
 		"CountingSemaphore.Acquire":       counting.Acquire(ctx, 1),
 		"CountingSemaphore.Release":       counting.Release(ctx, 1),

@@ -45,9 +45,14 @@ func semaphores(ctx context.Context, hub *pubsub.Hub, prefix string, must func(w
 		must("query", e)
 		_, e = s.Inspect(ctx)
 		must("inspect", e)
+		must("extend by id", s.ExtendIDs(ctx, time.Second, p.IDs()...))
+		_, e = s.InspectIDs(ctx, p.IDs()...)
+		must("inspect by id", e)
 		must("release by id", s.ReleaseIDs(ctx, p.IDs()...))
 		must("waiter", <-waited)
 		_, e = s.Resize(ctx, 2)
 		must("resize", e)
+		_, e = s.AddPermits(ctx, 1)
+		must("add permits", e)
 	}
 }

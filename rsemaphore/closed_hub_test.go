@@ -2,6 +2,7 @@ package rsemaphore_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,6 +48,7 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 			before := redistest.CommandCalls(t, direct.redis)["evalsha"]
 			for _, err := range []error{
 				errOf(s.Acquire(context.Background(), 1)), errOf(s.TryAcquire(within(t), 1, 0, 0)), errOf(s.Resize(within(t), 2)), errOf(s.Inspect(within(t))),
+				errOf(s.AddPermits(within(t), 1)), errOf(s.InspectIDs(within(t), strings.Repeat("0", 32))), s.ExtendIDs(within(t), time.Second, strings.Repeat("0", 32)),
 				counting.Acquire(context.Background(), 1), counting.Release(within(t), 1), errOf(counting.Available(within(t))),
 				latch.Await(context.Background()), errOf(latch.CountDown(within(t))), errOf(latch.TrySetCount(within(t), 1, 0)),
 				errOf(barrier.Await(context.Background())), errOf(barrier.Inspect(within(t))),

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/redlatch/redlatch/internal/errs"
 )
@@ -36,22 +35,22 @@ func idClient(raw string) string {
 	return fmt.Sprintf("%x-%x-%x", raw[:4], raw[4:6], raw[6:8])
 }
 
-// parseIDs returns the raw ids in one text.
-func parseIDs(ids []string) (string, error) {
+// parseIDs returns the raw ids.
+func parseIDs(ids []string) ([]string, error) {
 	if len(ids) < 1 || len(ids) > maxPerCall {
-		return "", fmt.Errorf("rsemaphore: %w", errs.InvalidOption("number of ids", len(ids), fmt.Sprintf("1 to %d", maxPerCall)))
+		return nil, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("number of ids", len(ids), fmt.Sprintf("1 to %d", maxPerCall)))
 	}
 	raw := make([]string, len(ids))
 	for i, id := range ids {
 		b, err := hex.DecodeString(id)
 		if err != nil || len(b) != idSize {
-			return "", fmt.Errorf("rsemaphore: %w: id is %.64q, must be %d hexadecimal digits", ErrInvalidOption, id, 2*idSize)
+			return nil, fmt.Errorf("rsemaphore: %w: id is %.64q, must be %d hexadecimal digits", ErrInvalidOption, id, 2*idSize)
 		}
 		raw[i] = string(b)
 	}
 	sorted := slices.Sorted(slices.Values(raw))
 	if n := len(slices.Compact(sorted)); n < len(raw) {
-		return "", fmt.Errorf("rsemaphore: %w", errs.InvalidOption("number of different ids", n, fmt.Sprintf("%d: none may be given twice", len(raw))))
+		return nil, fmt.Errorf("rsemaphore: %w", errs.InvalidOption("number of different ids", n, fmt.Sprintf("%d: none may be given twice", len(raw))))
 	}
-	return strings.Join(raw, ""), nil
+	return raw, nil
 }

@@ -19,6 +19,7 @@ var (
 	releaseScript = script.Load("release", luaFiles, "release")
 	renewScript   = script.Load("renew", luaFiles, "renew")
 	resizeScript  = script.Load("resize", luaFiles, "resize")
+	lookScript    = script.Load("look", luaFiles, "look")
 	queryScript   = script.Load("query", luaFiles, "query")
 	inspectScript = script.Load("inspect", luaFiles, "inspect")
 
@@ -86,19 +87,69 @@ func (s *Semaphore) runRelease(ctx context.Context, ids string, all bool) (held 
 	return s.releaseExchange(ids, all).by(ctx, s.c.runner.Attempt)
 }
 
+const (
+	resizeLate    int64 = 2
+	resizeRefused int64 = 3
+)
+
 type resizeReply struct{ status, before, server int64 }
 
 // Clock implements script.Reply.
-func (r resizeReply) Clock() (server int64, late bool) { return r.server, r.status == 2 }
+func (r resizeReply) Clock() (server int64, late bool) { return r.server, r.status == resizeLate }
 
-func (s *Semaphore) resizeExchange(capacity int, notAfter int64, id string) exchange[resizeReply] {
+// resizeExchange sets the capacity to n, or with relative adds n to it.
+func (s *Semaphore) resizeExchange(n int, relative bool, notAfter int64, id string) exchange[resizeReply] {
 	return exchange[resizeReply]{script.Call{Script: resizeScript, Keys: s.allKeys(), Args: []string{
-		strconv.Itoa(capacity), strconv.Itoa(s.capacity), script.Millis(resizeKept), decimal(notAfter),
-		s.channel, s.c.session.Hub.PublishCommand(), flag(s.shared), id,
+		strconv.Itoa(n), strconv.Itoa(s.capacity), script.Millis(resizeKept), decimal(notAfter),
+		s.channel, s.c.session.Hub.PublishCommand(), flag(s.shared), id, flag(relative),
 	}}, func(m rueidis.RedisMessage) (r resizeReply, err error) {
 		err = read(m, "resize", s.key, &r.status, &r.before, &r.server)
 		return r, err
 	}}
+}
+
+// what renew.lua replies beside 1 and more, renewed, and 0, not all are held
+const (
+	extendWrongType int64 = -2
+	extendDenied    int64 = -3
+)
+
+// extendExchange raises the leases of ids, all or none, and replies the verdict of renew.lua.
+func (s *Semaphore) extendExchange(ids string, d time.Duration) exchange[int64] {
+	return exchange[int64]{script.Call{Script: renewScript, Keys: s.keys(), Args: []string{ids, script.Millis(d)}},
+		func(m rueidis.RedisMessage) (verdict int64, err error) {
+			v, err := m.AsIntSlice()
+			if err != nil || len(v) != 1 {
+				return 0, malformed("extend", s.key, &m)
+			}
+			return v[0], nil
+		}}
+}
+
+func (s *Semaphore) lookExchange(raw []string) exchange[[]Holder] {
+	return exchange[[]Holder]{script.Call{Script: lookScript, Keys: s.keys(), Args: raw}, func(m rueidis.RedisMessage) ([]Holder, error) {
+		v, err := m.ToArray()
+		if err != nil || len(v) != 1+2*len(raw) {
+			return nil, malformed("inspect", s.key, &m)
+		}
+		now, _ := v[0].AsInt64()
+		holders := make([]Holder, len(raw))
+		for i, id := range raw {
+			end, _ := v[1+2*i].AsInt64()
+			label, _ := v[2+2*i].ToString()
+			holders[i] = holder(id, label, end, now)
+		}
+		return holders, nil
+	}}
+}
+
+// holder is what is known of a permit whose lease ends at that server time.
+func holder(id, label string, end, now int64) Holder {
+	h := Holder{ID: idText(id), Client: idClient(id), Label: label, Lease: time.Duration(max(0, end-now)) * time.Millisecond}
+	if end >= forever {
+		h.Lease = -1
+	}
+	return h
 }
 
 // queryReply is what is known about a semaphore. For one that is not in use it is what this handle would make.
@@ -151,11 +202,7 @@ func (s *Semaphore) decodeState(m rueidis.RedisMessage) (SemaphoreState, error) 
 			over++
 			continue
 		}
-		h := Holder{ID: idText(id), Client: idClient(id), Label: label, Lease: time.Duration(end-now) * time.Millisecond}
-		if end >= forever {
-			h.Lease = -1
-		}
-		state.Permits = append(state.Permits, h)
+		state.Permits = append(state.Permits, holder(id, label, end, now))
 	}
 	q := s.known(head[1] == 1, head[2]+over, int64(len(state.Permits)), head[3])
 	state.Capacity, state.Available = int(q.capacity), int(q.available)

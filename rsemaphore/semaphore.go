@@ -284,36 +284,6 @@ func (a *acquisition) mayRun(until time.Time) {
 	}
 }
 
-// ReleaseIDs gives permits back by their ids, all or none: those of [Permit.IDs], of this process or another, or of
-// Redisson. 1 to 1,000 ids, none twice.
-//
-// nil: all were held and are given back. ErrLost: not all of them are held (released before, never granted, or their
-// lease is over); nothing was given back. ErrUnknownOutcome: a request was lost, and the ids may have been released by
-// it. A *Permit whose id is released so is lost: it learns of it at its next renewal.
-func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
-	raw, err := parseIDs(ids)
-	if err != nil {
-		return err
-	}
-	_, err = session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (held int64, err error) {
-		unsure, err := script.Repeat(ctx, false, func() (err error) {
-			held, err = s.runRelease(ctx, raw, true)
-			return err
-		})
-		switch {
-		case err != nil:
-			return 0, err
-		case held < 0 && unsure:
-			return 0, fmt.Errorf("%w: release on %q: an earlier request may have released them", ErrUnknownOutcome, s.name)
-		case held < 0:
-			return 0, fmt.Errorf("release on %q: %w", s.name, ErrLost)
-		}
-		s.c.queue.Wake(s.line())
-		return held, nil
-	})
-	return err
-}
-
 // Resize sets the capacity, whatever it was, and returns what it was, also if a request had to be repeated. From then on
 // the server's capacity counts and not the one that Semaphore was given: until it has not been used for seven days,
 // nobody's differing one is refused. It is Redisson's setPermits; if the semaphore is Shared there is no end to it.
@@ -324,17 +294,42 @@ func (s *Semaphore) Resize(ctx context.Context, capacity int) (before int, err e
 	if err := s.checkCapacity(capacity); err != nil {
 		return 0, s.c.session.Error(err)
 	}
-	return session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (int, error) {
+	r, err := s.resize(ctx, capacity, false)
+	return int(r.before), err
+}
+
+// AddPermits adds delta, -(2³¹-1) to 2³¹-1, to the capacity, and returns what it is then. A negative delta takes permits
+// away. It is Redisson's addPermits, and Resize in all else: from then on the server's capacity counts.
+//
+// A repeated request adds once. ErrInvalidOption: the capacity would be less than 1 or more than 2³¹-1; nothing was changed.
+// ErrUnknownOutcome: a request was sent, and no reply was seen; Inspect shows the capacity.
+func (s *Semaphore) AddPermits(ctx context.Context, delta int) (capacity int, err error) {
+	if err := checkRange("delta", int64(delta), -maxCapacity, maxCapacity); err != nil {
+		return 0, s.c.session.Error(fmt.Errorf("%q: %w", s.name, err))
+	}
+	r, err := s.resize(ctx, delta, true)
+	if err == nil && r.status == resizeRefused {
+		err = s.c.session.Error(fmt.Errorf("%q: %w", s.name, errs.InvalidOption("delta", delta, fmt.Sprintf("%d to %d: the capacity is %d", 1-r.before, maxCapacity-r.before, r.before))))
+	}
+	if err != nil {
+		return 0, err
+	}
+	return int(r.before) + delta, nil
+}
+
+// resize sets the capacity to n, or adds n to it.
+func (s *Semaphore) resize(ctx context.Context, n int, relative bool) (resizeReply, error) {
+	return session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (resizeReply, error) {
 		id := rand.Text()
 		call := timed(s.key, s.c.runner.Do, func(_ time.Time, notAfter int64) exchange[resizeReply] {
-			return s.resizeExchange(capacity, notAfter, id)
+			return s.resizeExchange(n, relative, notAfter, id)
 		})
 		call.GiveUp = s.c.session.Bound() // at the end of ctx
 		r, err := call.Run(ctx, s.c.runner)
 		if err == nil {
 			s.c.queue.Wake(s.line())
 		}
-		return int(r.before), err
+		return r, err
 	})
 }
 

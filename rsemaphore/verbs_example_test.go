@@ -41,6 +41,52 @@ func ExamplePermit() {
 	// released
 }
 
+// A job is handed to another process with the ids of its permits. That process keeps them, and looks at them.
+func ExampleSemaphore_ExtendIDs() {
+	c, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	slots := c.Semaphore("slots", 5)
+	permit, err := slots.WithLabel("job-17").TryAcquire(ctx, 1, 0, time.Minute)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ids := permit.IDs() // goes along with the job
+	if err := slots.ExtendIDs(ctx, time.Hour, ids...); err != nil {
+		log.Fatal(err)
+	}
+	seen, err := slots.InspectIDs(ctx, ids...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(seen[0].Label, "for up to", seen[0].Lease.Round(time.Minute))
+	fmt.Println(slots.ReleaseIDs(ctx, ids...))
+	// Output:
+	// job-17 for up to 1h0m0s
+	// <nil>
+}
+
+// A worker that joins brings capacity along, and takes it away when it leaves, whatever others do meanwhile.
+func ExampleSemaphore_AddPermits() {
+	c, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	jobs := c.Semaphore("jobs", 8)
+	joined, err := jobs.AddPermits(ctx, 4)
+	if err != nil {
+		log.Fatal(err)
+	}
+	left, err := jobs.AddPermits(ctx, -4)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(joined, left)
+	// Output:
+	// 12 8
+}
+
 // Another process, or an operator, gives back a permit by its id. The ids are those that Inspect shows.
 func ExampleSemaphore_ReleaseIDs() {
 	c, end := demo()

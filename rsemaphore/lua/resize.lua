@@ -2,15 +2,26 @@
 -- KEYS[1] count  KEYS[2] permits  KEYS[3] notes  KEYS[4] the record of a latch of that name
 -- ARGV[1] new capacity  ARGV[2] the caller's old one, if the semaphore is not in use  ARGV[3] ms to remember it unused
 -- ARGV[4] not after, server ms (0: any time)  ARGV[5] channel  ARGV[6] PUBLISH or SPUBLISH  ARGV[7] 1: shared with Redisson, no end
--- ARGV[8] id of this call
--- Reply {status, capacity before, server ms}: 1 done; 2 too late, nothing done
+-- ARGV[8] id of this call  ARGV[9] 1: ARGV[1] is added to the capacity, which stays between 1 and 2^31-1
+-- Reply {status, capacity before, server ms}: 1 done; 2 too late, nothing done; 3 it would be out of these bounds, nothing done
 -- Twice: a second run of the same call finds its id in the notes, does nothing and replies the same, unless there was
---   another resize since. Then the capacity is set again, not added to; what is out stays out.
+--   another resize since. Then the capacity is set again, not added to; what is out stays out. A call that adds is remembered
+--   for a minute, whatever comes after it, with 99 others of that minute:
+--     A adds 2: done, its reply is lost     B sets 10     A is sent again: it must not make that 12
 -- uses: clock, kind, permits, wake
 local count, permits, notes, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local capacity, declared, keep, notafter = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
-local channel, publish, shared, call = ARGV[5], ARGV[6], ARGV[7] == '1', ARGV[8]
+local channel, publish, shared, call, relative = ARGV[5], ARGV[6], ARGV[7] == '1', ARGV[8], ARGV[9] == '1'
 local now = clock()
+local added, recent = redis.call('HGET', notes, 'added') or '', {}
+for id, was, at in string.gmatch(added, '(%S+) (%d+) (%d+);') do
+  if id == call then
+    return {1, tonumber(was), now}
+  end
+  if now - at < 60000 then
+    recent[#recent + 1] = id .. ' ' .. was .. ' ' .. at .. ';'
+  end
+end
 local done, was = string.match(redis.call('HGET', notes, 'before') or '', '^(%S+) (%d+)$')
 if done == call then
   return {1, tonumber(was), now}
@@ -27,6 +38,16 @@ local before = resized or declared
 if available then
   available = available + freed
   before = available + out + lacking(count, resized, available, out)
+end
+if relative then
+  capacity = before + capacity
+  if capacity < 1 or capacity > 2147483647 then
+    return {3, before, now}
+  end
+  recent[#recent + 1] = call .. ' ' .. digits(before) .. ' ' .. digits(now) .. ';'
+  redis.call('HSET', notes, 'added', table.concat(recent, '', math.max(1, #recent - 99)))
+end
+if available then
   redis.call('INCRBY', count, digits(capacity - out - available))
 elseif shared then
   redis.call('SET', count, digits(capacity - out))

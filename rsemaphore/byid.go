@@ -1,0 +1,91 @@
+package rsemaphore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
+)
+
+// ReleaseIDs gives permits back by their ids, all or none: those of [Permit.IDs], of this process or another, or of
+// Redisson. 1 to 1,000 ids, none twice.
+//
+// nil: all were held and are given back. ErrLost: not all of them are held (released before, never granted, or their
+// lease is over); nothing was given back. ErrUnknownOutcome: a request was lost, and the ids may have been released by
+// it. A *Permit whose id is released so is lost: it learns of it at its next renewal.
+func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
+	list, err := parseIDs(ids)
+	if err != nil {
+		return err
+	}
+	raw := strings.Join(list, "")
+	_, err = session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (held int64, err error) {
+		unsure, err := script.Repeat(ctx, false, func() (err error) {
+			held, err = s.runRelease(ctx, raw, true)
+			return err
+		})
+		switch {
+		case err != nil:
+			return 0, err
+		case held < 0 && unsure:
+			return 0, fmt.Errorf("%w: release on %q: an earlier request may have released them", ErrUnknownOutcome, s.name)
+		case held < 0:
+			return 0, fmt.Errorf("release on %q: %w", s.name, ErrLost)
+		}
+		s.c.queue.Wake(s.line())
+		return held, nil
+	})
+	return err
+}
+
+// ExtendIDs makes permits last for at least d from now, all or none, and shortens none: those of [Permit.IDs], of this process or
+// another, or of Redisson, whose updateLeaseTime it is. d is at least 10 ms; 1 to 1,000 ids, none twice. A process that holds
+// permits for another's work keeps them so, without a *Permit: call ExtendIDs every third of d.
+//
+// nil: all were held, and will be for d from the send of this call. ErrLost: not all of them are held; nothing was changed.
+// ErrUnavailable: nothing was changed. ErrUnknownOutcome: a request got no reply, and may have extended them. ErrNotReplicated:
+// they were extended, and too few replicas confirmed it. A *Permit of these ids does not move its Until by it.
+func (s *Semaphore) ExtendIDs(ctx context.Context, d time.Duration, ids ...string) error {
+	list, err := parseIDs(ids)
+	if err != nil {
+		return err
+	}
+	if err := session.CheckRange("d", d, session.MinLease); err != nil {
+		return s.c.session.Error(err)
+	}
+	x := s.extendExchange(strings.Join(list, ""), d)
+	x.Replicas, x.ReplicasWait = s.c.opts.MinReplicas, s.c.opts.ReplicaTimeout
+	_, err = session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (bool, error) {
+		verdict, err := x.by(ctx, s.c.runner.Do)
+		switch {
+		case err != nil:
+			return false, err
+		case verdict == extendWrongType:
+			err = errors.Join(ErrLost, ErrWrongType)
+		case verdict == extendDenied:
+			err = ErrDenied
+		case verdict < 1:
+			err = ErrLost
+		}
+		if err != nil {
+			return false, fmt.Errorf("extend on %q: %w", s.name, err)
+		}
+		return true, nil
+	})
+	return err
+}
+
+// InspectIDs looks at permits by their ids, 1 to 1,000, none twice: a Holder for each, in their order. Its Lease is 0 if the
+// permit is not held: released, over, or never granted. It changes nothing, and what it tells may be over when it is read.
+// Unlike Inspect its cost does not grow with the permits that are out.
+func (s *Semaphore) InspectIDs(ctx context.Context, ids ...string) ([]Holder, error) {
+	list, err := parseIDs(ids)
+	if err != nil {
+		return nil, err
+	}
+	return ask(ctx, &s.object, s.lookExchange(list), s.c.runner.Do)
+}
