@@ -41,7 +41,7 @@ func TestBarrierScriptTable(t *testing.T) {
 		{name: "a full generation takes no more", before: full, args: arrive("p1"), reply: []string{"3", "x", "4", "3", "210000", "", "T", "3"}, after: is("act=c, gen=4, id=x, lease=300000, m:a=T, m:b=T?, m:c=T?, n=3, parties=3, soon=T"), ttl: kept},
 		{name: "an arrival whose generation is over is told where it was", before: idle(" r:p1 NOW+100000_4"), args: arrive("p1"), reply: []string{"0", "x", "4", "0", "0", "", "T", "3"}, after: is("gen=5, id=x, parties=3, r:p1=T 4"), ttl: rested},
 		{name: "an arrival finds somebody's lease over: that generation broke, this is the next", before: []string{"HSET KEY id x gen 4 parties 3 n 2 lease 300000 soon NOW-1000 m:a NOW-1000 m:b NOW+290000?", "PEXPIRE KEY 3900000"},
-			args: arrive("p1"), reply: []string{"0", "x", "5", "1", "300000", "", "T", "3"}, after: is("b:4=T lease, gen=5, id=x, lease=300000, m:p1=T?, n=1, parties=3, r:b=T 4, soon=T"), ttl: kept, told: []string{"4"}},
+			args: arrive("p1"), reply: []string{"0", "x", "5", "1", "300000", "", "T", "3"}, after: is("b:4=T lease, gen=5, id=x, lease=300000, m:p1=T?, n=1, parties=3, r:b=T 4, soon=T"), ttl: kept, told: []string{"x 4 lease"}},
 		{name: "a lease that has been renewed is not over, whatever was expected", before: []string{"HSET KEY id x gen 4 parties 3 n 2 lease 300000 soon NOW-1000 m:a NOW+250000 m:b NOW+290000", "PEXPIRE KEY 3900000"},
 			args: args("look", "a", "x", "4"), reply: []string{"0", "x", "4", "2", "270000", "", "T", "3"}, after: is("gen=4, id=x, lease=300000, m:a=T, m:b=T, n=2, parties=3, soon=T"), ttl: kept},
 
@@ -55,18 +55,18 @@ func TestBarrierScriptTable(t *testing.T) {
 		{name: "nor does one that is gone", args: args("look", "a", "x", "4"), reply: []string{"7", "", "0", "0", "0", "", "T", "0"}},
 		{name: "one who is not in it waits for nothing", before: waiting, args: args("look", "z", "x", "4"), reply: []string{"7", "x", "4", "2", "210000", "", "T", "3"}, after: is("gen=4, id=x, lease=300000, m:a=T, m:b=T, n=2, parties=3, soon=T"), ttl: kept},
 
-		{name: "the last arriver trips it", before: full, args: args("trip", "c", "x", "4"), reply: []string{"5", "x", "4", "0", "0", "", "T", "3"}, after: is("gen=5, id=x, parties=3, r:b=T 4"), ttl: kept, told: []string{"4"}},
+		{name: "the last arriver trips it", before: full, args: args("trip", "c", "x", "4"), reply: []string{"5", "x", "4", "0", "0", "", "T", "3"}, after: is("gen=5, id=x, parties=3, r:b=T 4"), ttl: kept, told: []string{"x 4 "}},
 		{name: "nobody else does", before: full, args: args("trip", "a", "x", "4"), reply: []string{"7", "x", "4", "3", "210000", "", "T", "3"}, after: is("act=c, gen=4, id=x, lease=300000, m:a=T, m:b=T?, m:c=T?, n=3, parties=3, soon=T"), ttl: kept},
 		{name: "a trip that comes too late finds it broken", before: idle(" b:4 NOW+100000_left"), args: args("trip", "c", "x", "4"), reply: []string{"6", "x", "4", "0", "0", "left", "T", "3"}, after: is("b:4=T left, gen=5, id=x, parties=3"), ttl: rested},
 
-		{name: "who leaves breaks it for all", before: waiting, args: args("leave", "a", "x", "4"), reply: []string{"6", "x", "4", "0", "0", "left", "T", "3"}, after: is("b:4=T left, gen=5, id=x, parties=3"), ttl: kept, told: []string{"4"}},
-		{name: "also while the last one acts", before: full, args: args("leave", "a", "x", "4"), reply: []string{"6", "x", "4", "0", "0", "left", "T", "3"}, after: is("b:4=T left, gen=5, id=x, parties=3, r:b=T 4, r:c=T 4"), ttl: kept, told: []string{"4"}},
+		{name: "who leaves breaks it for all", before: waiting, args: args("leave", "a", "x", "4"), reply: []string{"6", "x", "4", "0", "0", "left", "T", "3"}, after: is("b:4=T left, gen=5, id=x, parties=3"), ttl: kept, told: []string{"x 4 left"}},
+		{name: "also while the last one acts", before: full, args: args("leave", "a", "x", "4"), reply: []string{"6", "x", "4", "0", "0", "left", "T", "3"}, after: is("b:4=T left, gen=5, id=x, parties=3, r:b=T 4, r:c=T 4"), ttl: kept, told: []string{"x 4 left"}},
 		{name: "too late to leave what has tripped", before: idle(""), args: args("leave", "a", "x", "4"), reply: []string{"5", "x", "4", "0", "0", "", "T", "3"}, after: is("gen=5, id=x, parties=3"), ttl: rested},
 		{name: "a stranger breaks nothing", before: waiting, args: args("leave", "z", "x", "4"), reply: []string{"7", "x", "4", "2", "210000", "", "T", "3"}, after: is("gen=4, id=x, lease=300000, m:a=T, m:b=T, n=2, parties=3, soon=T"), ttl: kept},
-		{name: "who does not know whether it arrived leaves if it did", before: waiting, args: args("leave", "a", "", "0"), reply: []string{"6", "x", "5", "0", "0", "left", "T", "3"}, again: []string{"7", "x", "5", "0", "0", "", "T", "3"}, after: is("b:4=T left, gen=5, id=x, parties=3"), ttl: kept, told: []string{"4"}},
+		{name: "who does not know whether it arrived leaves if it did", before: waiting, args: args("leave", "a", "", "0"), reply: []string{"6", "x", "5", "0", "0", "left", "T", "3"}, again: []string{"7", "x", "5", "0", "0", "", "T", "3"}, after: is("b:4=T left, gen=5, id=x, parties=3"), ttl: kept, told: []string{"x 4 left"}},
 		{name: "and does nothing if not", before: waiting, args: args("leave", "z", "", "0"), reply: []string{"7", "x", "4", "2", "210000", "", "T", "3"}, after: is("gen=4, id=x, lease=300000, m:a=T, m:b=T, n=2, parties=3, soon=T"), ttl: kept},
 		{name: "marks that nobody can need go with the end of a generation", before: []string{"HSET KEY id x gen 4 parties 3 n 1 lease 300000 soon NOW+200000 m:a NOW+200000 b:2 NOW-1000_left b:3 NOW+1000_left r:z NOW-1000_2 r:y NOW+1000_3", "PEXPIRE KEY 3900000"},
-			args: args("leave", "a", "x", "4"), reply: []string{"6", "x", "4", "0", "0", "left", "T", "3"}, after: is("b:3=T left, b:4=T left, gen=5, id=x, parties=3, r:y=T 3"), ttl: kept, told: []string{"4"}},
+			args: args("leave", "a", "x", "4"), reply: []string{"6", "x", "4", "0", "0", "left", "T", "3"}, after: is("b:3=T left, b:4=T left, gen=5, id=x, parties=3, r:y=T 3"), ttl: kept, told: []string{"x 4 left"}},
 
 		{name: "the state of nothing", args: args("state", "", "", "0"), reply: []string{"0", "", "0", "0", "0", "", "T", "0"}},
 		{name: "the state of one that gathers", before: waiting, args: args("state", "", "", "0"), reply: []string{"0", "x", "4", "2", "210000", "", "T", "3"}, after: is("gen=4, id=x, lease=300000, m:a=T, m:b=T, n=2, parties=3, soon=T"), ttl: kept},

@@ -79,7 +79,7 @@
 // # Latches
 //
 // The count of a [CountDownLatch] is Redisson's key; it is open when the key is missing. Beside it is a record of ours, a
-// hash: which call set the latch, its end, the participants that have counted it down in which generation, how the latch
+// hash: which call set the latch, its end, the message that its opening will be, the participants that have counted it down in which generation, how the latch
 // before it ended, and the last deletion. The record outlives the latch by a minute or more.
 //
 //  1. Each look at a closed latch replies with a mark: which call set it, and the last deletion.
@@ -89,6 +89,9 @@
 //  3. One waiter of a process looks for all. "It is open" is passed on to those that came before that look was sent. "It
 //     was open since the last look", after which it may be closed again, is passed on only to those that came before the
 //     look that found it closed. So a new waiter has the one that looks do so again.
+//  4. A look at a closed latch also replies with the message that its opening will be. When that message comes nobody looks:
+//     it is passed on as "it was open since the last look". So an opening costs a process one message, however many wait
+//     there, if a look was answered since the last of them came. CountDownLatch.told has the rules.
 //
 // # Barriers
 //
@@ -110,6 +113,9 @@
 // Tripped and broken are final, and the next arrival begins the next generation. While one acts, arrivals wait for the next.
 // A generation that broke leaves a mark on the server for as long as its longest lease. A party that has not renewed for
 // that long gives up by its own clock and asks no more. One that is over without a mark has tripped.
+//
+// The end of a generation is published with all that a look would tell, so it costs a process one message, and no call once its
+// parties have looked.
 //
 // # Keys
 //
@@ -138,7 +144,7 @@
 //   - a Semaphore is known by a permit that is out; to a latch also by the end of its key, which a latch without our
 //     record never has;
 //   - a CountDownLatch that was set or counted down by this package is known by its record. Without a TTL the record is
-//     kept for a minute, or a day after the last CountDownBy.
+//     kept for a minute, while somebody waits, or a day after the last CountDownBy.
 //
 // The kind cannot be known of a CountingSemaphore, a Counter, a latch of Java's, or a shared Semaphore of which nobody holds
 // a permit: those are a number and nothing else.

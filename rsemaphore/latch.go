@@ -15,7 +15,6 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
-	"github.com/redlatch/redlatch/internal/wait"
 )
 
 var (
@@ -127,7 +126,7 @@ func (l *CountDownLatch) TrySetCount(ctx context.Context, count int64, ttl time.
 
 func (l *CountDownLatch) setExchange(count int64, ttl time.Duration) exchange[bool] {
 	return exchange[bool]{script.Call{Script: latchSetScript, Keys: l.keys(), Args: []string{
-		decimal(count), script.Millis(ttl), rand.Text(), script.Millis(l.memory()), l.channel, l.publishing(),
+		decimal(count), script.Millis(ttl), rand.Text(), script.Millis(l.memory()), l.channel, l.publishing(), openingMessage(),
 	}}, func(m rueidis.RedisMessage) (set bool, err error) {
 		err = read(m, "set count", l.key, &set)
 		return set, err
@@ -246,124 +245,5 @@ func (l *CountDownLatch) deleteExchange() exchange[bool] {
 	}}, func(m rueidis.RedisMessage) (removed bool, err error) {
 		err = read(m, "delete latch", l.key, &removed)
 		return removed, err
-	}}
-}
-
-// Await waits until the latch is open: until its count is zero, or it has none. It returns at once if it is.
-//
-// A latch that nobody has set yet has no count: it is open, as Redisson's is, and Await before TrySetCount does not wait. So
-// set the count first, then start the processes that count down, and await only after TrySetCount has returned.
-//
-// It returns
-//
-//   - nil if the latch was open at some moment during the call;
-//   - ErrLatchExpired or ErrLatchDeleted if it will never open, see there;
-//   - ctx's error and cause if ctx ended while the latch was closed, joined with ErrUnavailable or ErrUnknownOutcome if the
-//     server gave no answer lately;
-//   - ErrClosed if the client was closed.
-//
-// All waiters are woken when the latch opens. A lost message delays a waiter by at most Options.PollCap. If the latch has been
-// set again by then, the waiter still learns that it was open, unless Java set it. The record of that ends at some time: a
-// waiter that could not ask the server for longer takes a latch whose TTL is over for expired.
-func (l *CountDownLatch) Await(ctx context.Context) error {
-	if l.bad != nil {
-		return l.bad
-	}
-	if err := l.c.session.Enter(); err != nil {
-		return err
-	}
-	defer l.c.session.Leave()
-	began := time.Now()
-	err := l.await(ctx, began)
-	l.c.observer.Waited(ctx, l.name, time.Since(began), err)
-	return err
-}
-
-func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
-	shared, first := l.c.queue.Share(l.line())
-	defer shared.Leave()
-	if !first {
-		// If the latch is set again before any look, only waiters that came before an earlier look learn that it was open.
-		// So the waiter that looks for all of them must look once more for this one.
-		l.c.queue.WakeAll(l.line())
-	}
-	err := l.c.queue.Wait(ctx, wait.Request{Name: l.name, Line: l.line(), Channel: l.channel, Try: func(ctx context.Context) (wait.Answer, error) {
-		if event, ok := shared.Load(began); ok {
-			why, _ := event.(error)
-			return wait.Answer{Granted: why == nil}, why
-		}
-		since := firstLook
-		note, told := shared.LastNote(began)
-		closed, again := note.(latchClosedAt)
-		if again {
-			since = closed.mark
-		}
-		sent := time.Now()
-		r, err := l.lookExchange(since).by(ctx, l.c.runner.Attempt)
-		if err != nil {
-			return wait.Answer{}, err
-		}
-		var why error
-		// What a look says about the previous latch is published only to the waiters that were there then:
-		//
-		//	this waiter looks: closed      another process             a second waiter, of this process
-		//	                               opens it, sets it again
-		//	                                                           comes; waits for the new one
-		//	looks: opened since last look
-		//	must not release the second
-		//
-		// So told stays the time of the look before (TestALatchThatIsSetAgainAtOnceKeepsNobodyOfAProcessThatSawItOpen).
-		switch r.status {
-		case latchClosed:
-			now := latchClosedAt{mark: r.mark}
-			if r.left >= 0 {
-				now.until = sent.Add(r.left)
-			}
-			shared.Note(sent, now)
-			return wait.Answer{Left: r.left}, nil
-		case latchOpen:
-			told = sent
-		case latchExpired:
-			told, why = sent, l.is(ErrLatchExpired)
-		case latchRanOut:
-			why = l.is(ErrLatchExpired)
-		case latchOverSomehow:
-			if !closed.until.IsZero() && !time.Now().Before(closed.until) {
-				why = l.is(ErrLatchExpired)
-			}
-		case latchDeleted:
-			why = l.is(ErrLatchDeleted)
-		}
-		shared.Publish(told, why)
-		return wait.Answer{Granted: why == nil}, why
-	}})
-	return wait.Ending{Package: "rsemaphore", Name: l.name, Contended: func(g *wait.GaveUp) error {
-		return fmt.Errorf("rsemaphore: latch %q is still closed: %w", l.name, g.Cause)
-	}}.Explain(err)
-}
-
-// latchClosedAt is what a look at a closed latch passes on to the next look. A latch is known by the call that set it, not by its
-// count: a job that sets it again at once leaves no moment in which the key is missing, and a waiter that looked only after
-// that would wait for the next opening, and the next (TestALatchThatIsSetAgainBeforeAWaiterLooksWasOpen).
-type latchClosedAt struct {
-	mark  string    // the server's word for which latch it was
-	until time.Time // it does not expire before; zero: never
-}
-
-// firstLook stands for the mark of a waiter that has not looked yet.
-const firstLook = "-"
-
-type latchLook struct {
-	status, count int64
-	left          time.Duration // negative: no TTL
-	mark          string        // for the next look
-}
-
-func (l *CountDownLatch) lookExchange(since string) exchange[latchLook] {
-	return exchange[latchLook]{script.Call{Script: latchLookScript, Keys: l.keys(), Args: []string{since}}, func(m rueidis.RedisMessage) (r latchLook, err error) {
-		if err = read(m, "look at latch", l.key, &r.status, &r.count, &r.left, &r.mark); err == nil && r.status == latchNoInteger {
-			err = notInteger(l.key)
-		}
-		return r, err
 	}}
 }

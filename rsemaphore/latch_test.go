@@ -317,7 +317,7 @@ func TestALatchThatIsSetAgainBeforeAWaiterLooksWasOpen(t *testing.T) {
 				opened := other.redis.DoMulti(within(t), // nobody looks in between
 					other.redis.B().Multi().Build(),
 					latchCommand(t, other, "latch_down", "", "down", "86400000", "80000", latchChannel, "PUBLISH"),
-					latchCommand(t, other, "latch_set", "1", "3600000", "next"+strconv.Itoa(i), "80000", latchChannel, "PUBLISH"),
+					latchCommand(t, other, "latch_set", "1", "3600000", "next"+strconv.Itoa(i), "80000", latchChannel, "PUBLISH", "0"),
 					other.redis.B().Exec().Build())
 				for _, res := range opened {
 					require.NoError(t, res.Error())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -198,11 +199,13 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 	began := time.Now()
 	shared, _ := c.queue.Share(p.line())
 	defer shared.Leave()
+	answered := false
 	look := func(ctx context.Context) (wait.Answer, error) {
 		sent := time.Now()
 		if result, err = p.exchange("look", 0, "").by(ctx, c.runner.Attempt); err != nil {
 			return wait.Answer{}, err
 		}
+		answered = true
 		if result.status == barrierWaiting {
 			return wait.Answer{Left: result.left}, nil
 		}
@@ -211,12 +214,20 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 		}
 		return wait.Answer{Granted: true}, nil
 	}
-	// Each party looks for itself once, because its look tells the server that the reply to the arrival has come (see
-	// barrier.lua). If the look fails, the waiting loop tries again.
+	// Each party looks for itself until it is answered, because its look tells the server that the reply to the arrival has come
+	// (see barrier.lua). After that it is told by others' looks, and by the message of the generation's end.
 	answer, err := look(ctx)
 	if err != nil || !answer.Granted {
-		err = c.queue.Wait(ctx, wait.Request{Name: p.b.name, Line: p.line(), Channel: p.b.channel, Try: func(ctx context.Context) (wait.Answer, error) {
-			if event, ok := shared.Load(began); ok {
+		told := func(payload string) bool {
+			end, ok := p.ended(payload)
+			if ok {
+				result = end
+				shared.Publish(time.Now(), end)
+			}
+			return ok && answered
+		}
+		err = c.queue.Wait(ctx, wait.Request{Name: p.b.name, Line: p.line(), Channel: p.b.channel, Told: told, Try: func(ctx context.Context) (wait.Answer, error) {
+			if event, ok := shared.Load(began); ok && answered {
 				result = event.(barrierReply)
 				return wait.Answer{Granted: true}, nil
 			}
@@ -224,6 +235,31 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 		}})
 	}
 	return result, err
+}
+
+// ended reads a message of the barrier's channel: how this party's generation ended, if it is about that one. It counts as the
+// answer to a look, whenever it comes, because a generation ends once and stays as it ended, and no id of a barrier's life is used
+// again:
+//
+//	party                            another process           the channel
+//	arrives in generation 4
+//	                                 trips 3 (long ago)        "x 3 " (is late)
+//	subscribes, looks: waiting
+//	                                                           "x 3 ": not this party's, so it looks again
+//	                                 deletes the key
+//	                                 arrives, as the first,
+//	                                 four generations
+//	                                                           "y 4 ": another life's, so it looks: not known
+//	                                                           (TestAMessageOfAnotherGenerationEndsNothing)
+//
+// A party that is not subscribed yet looks after the confirmation. A lost message is found by the look after PollCap.
+func (p *party) ended(payload string) (end barrierReply, ok bool) {
+	why, ok := strings.CutPrefix(payload, p.joined.id+" "+strconv.FormatInt(p.joined.gen, 10)+" ")
+	end = barrierReply{status: barrierTripped, id: p.joined.id, gen: p.joined.gen, why: why}
+	if why != "" {
+		end.status = barrierBroken
+	}
+	return end, ok
 }
 
 // await is what a party does that is not the last.

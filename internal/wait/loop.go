@@ -18,6 +18,10 @@ func (w *waiter) contend() error {
 				return nil
 			}
 		}
+		// A message from before the request is sent is no reason for another one.
+		if w.r.Told != nil && w.sub != nil && w.readMessages() && w.answered {
+			return nil
+		}
 		answer, err := w.ask(n)
 		switch {
 		case err == nil && answer.Granted:
@@ -139,21 +143,22 @@ const placelessPolls = 20
 func (w *waiter) sleep(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
-	var pushed <-chan struct{}
-	if w.sub != nil {
-		pushed = w.sub.Ready()
+	for {
+		select {
+		case <-t.C:
+			w.q.woken(w.ctx, w.r.Name, false)
+		case <-w.pushes():
+			if w.r.Told != nil && !w.readMessages() {
+				continue // what has come was heard before the last try
+			}
+			w.q.woken(w.ctx, w.r.Name, true)
+		case <-w.lineWakeup():
+			w.q.woken(w.ctx, w.r.Name, true)
+		case <-w.wakeup:
+			w.q.woken(w.ctx, w.r.Name, true)
+		case <-w.patience().Done():
+			return false
+		}
+		return true
 	}
-	select {
-	case <-t.C:
-		w.q.woken(w.ctx, w.r.Name, false)
-	case <-pushed:
-		w.q.woken(w.ctx, w.r.Name, true)
-	case <-w.lineWakeup():
-		w.q.woken(w.ctx, w.r.Name, true)
-	case <-w.wakeup:
-		w.q.woken(w.ctx, w.r.Name, true)
-	case <-w.patience().Done():
-		return false
-	}
-	return true
 }

@@ -3,8 +3,8 @@ package wait
 import "time"
 
 // Shared is one result for all waiters of this client that wait for the same event: a latch that opens, or the end of a
-// barrier's generation. One of them asks the server, as the loop has it, and publishes what it was told; the others load
-// that. So an event costs a client one request however many wait, and what follows the event cannot hide it from those
+// barrier's generation. One of them asks the server, as the loop has it, or hears a message that tells all, and publishes what it
+// was told; the others load that. So an event costs a client at most one request however many wait, and what follows the event cannot hide it from those
 // that have not asked yet:
 //
 //	first waiter                    second waiter                another process

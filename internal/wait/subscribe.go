@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
@@ -35,6 +36,9 @@ func (w *waiter) attach(sub *pubsub.Subscription, ok bool) {
 		return
 	}
 	w.sub = sub
+	if w.r.Told != nil {
+		w.incoming = sub.Ready() // once: each call drops the messages that have come
+	}
 	if w.line != nil {
 		w.q.mu.Lock()
 		w.line.pushed = true
@@ -94,6 +98,37 @@ func (w *waiter) subscription(channel string) (sub *pubsub.Subscription, over bo
 		q.woken(w.ctx, w.r.Name, byWakeup)
 	}
 	return sub, over
+}
+
+// readMessages gives Request.Told the messages that have come, and reports whether there were any, or a gap, or the end of the hub.
+func (w *waiter) readMessages() (any bool) {
+	for !w.answered {
+		m, err := w.sub.Next(noWait)
+		if err != nil {
+			return any || errors.Is(err, errs.ErrClosed)
+		}
+		any = true
+		w.answered = !m.Gap && w.r.Told(m.Payload)
+	}
+	return true
+}
+
+// noWait has ended: with it Subscription.Next returns what is there.
+var noWait = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// pushes returns the channel that receives a value when messages have come; nil for a waiter without a subscription.
+func (w *waiter) pushes() <-chan struct{} {
+	switch {
+	case w.sub == nil:
+		return nil
+	case w.r.Told != nil:
+		return w.incoming
+	}
+	return w.sub.Ready()
 }
 
 // lineWakeup returns the channel that wakes the contender of the line, nil for a waiter that stands in none.

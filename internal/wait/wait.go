@@ -64,6 +64,9 @@ type Request struct {
 	Until time.Time
 	// Try asks once. ctx ends with the caller's patience, but Until does not cut the first try short.
 	Try func(ctx context.Context) (Answer, error)
+	// Told, if set, is given each message of Channel that the waiter hears once it is the contender, and reports whether the
+	// message says by itself that the wait is over: then Try is not called again. After any other message it is.
+	Told func(payload string) bool
 	// Taker, if set, is asked in place of Try, and takes part in the hand-over, but not with Alone. The waiters of one line are
 	// all Batchers, or none is.
 	Taker Taker

@@ -19,6 +19,9 @@ type waiter struct {
 	line *line
 	head bool
 	sub  *pubsub.Subscription
+	// With Request.Told:
+	incoming <-chan struct{} // receives a value when messages have come
+	answered bool            // one of them has ended the wait
 
 	known     time.Duration // what was left of the holder's lease by the last answer; negative: unknown
 	failure   error         // why the last try failed; nil if it was answered

@@ -9,6 +9,8 @@
 -- ARGV[1] verb  ARGV[2] party  ARGV[3] id, '' if not known  ARGV[4] generation  ARGV[5] parties  ARGV[6] lease, ms
 -- ARGV[7] not after, server ms (0: any time)  ARGV[8] how long an idle barrier is kept, ms  ARGV[9] channel
 -- ARGV[10] PUBLISH or SPUBLISH  ARGV[11] why, of leave
+-- The end of a generation is published as "<id> <generation> <why>", without why if it tripped. A generation ends once, and
+--   no id is used again, so the message says all that a look would.
 -- Reply {status, id, generation, arrived, ms, why, server ms, parties}: 0 waiting, ms until a lease may end; 1 arrived
 --   last, acts now; 2 too late, nothing done; 3 full, the last arriver acts; 4 gathers another number of parties;
 --   5 the generation tripped; 6 it broke; 7 the party or the barrier is not known
@@ -54,7 +56,7 @@ local function settle(broke)
   end
   redis.call('HSET', key, 'gen', digits(hgen + 1))
   redis.call('PEXPIRE', key, idle + longest)
-  redis.pcall(publish, channel, digits(hgen))
+  redis.pcall(publish, channel, hid .. ' ' .. digits(hgen) .. ' ' .. (broke or ''))
   hgen, n, act, longest, soon = hgen + 1, 0, nil, 0, 0
 end
 

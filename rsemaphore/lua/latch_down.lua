@@ -11,13 +11,13 @@
 local key, record, permits = KEYS[1], KEYS[2], KEYS[3]
 local participant, call, keep, rest, channel, publish = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local value = redis.call('GET', key)
-local held = redis.call('HMGET', record, 'gen', 'until', 'p:' .. participant)
-local gen, till, mark = held[1] or '0', held[2], held[3]
+local held = redis.call('HMGET', record, 'gen', 'until', 'p:' .. participant, 'opens')
+local gen, till, mark, opens = held[1] or '0', held[2], held[3], held[4]
 refuse_all_but_latch(key, permits, value, till)
 if value and till and till ~= '0' and redis.call('PTTL', key) == -1 then
   -- The latch that was set with a TTL is gone. A process that does not know the record has set this one.
-  gen, till = next_generation(gen), '0'
-  redis.call('HDEL', record, 'until')
+  gen, till, opens = next_generation(gen), '0', nil
+  redis.call('HDEL', record, 'until', 'opens')
   redis.call('HSET', record, 'gen', gen, 'until', till)
 end
 local before = false
@@ -62,5 +62,7 @@ if left > 0 then
 end
 redis.call('DEL', key)
 over()
-wake(publish, channel, '0')
+-- The message that looks were told, if this is the latch that they saw. It is published only here, once, and no look is told it
+-- after this, so whoever was told it knows by the message alone that the latch has opened since.
+wake(publish, channel, opens or '0')
 return {1, 0}

@@ -1,57 +1,62 @@
 -- Look at a latch.
 -- KEYS[1] the count  KEYS[2] our record (see latch_set.lua)  KEYS[3] the permits of a Semaphore of that name (see lib/kind.lua)
--- ARGV[1] the mark in the reply to the caller's last look; '-' for a first look
--- Reply {status, count, ms, mark}: 0 open; 1 closed, with ms left of its TTL (-1 none); 3 the key holds no integer;
---   4 expired. Since the caller's last look, by which the latch was closed, and whatever it is now: 5 deleted; 6 opened;
+-- ARGV[1] the mark in the reply to the caller's last look; '-' for a first look  ARGV[2] how long the record is kept, ms
+-- Reply {status, count, ms, mark, opens}: 0 open; 1 closed, with ms left of its TTL (-1 none), and the message that will say
+--   that it has opened, '' if it is not known; 3 the key holds no integer; 4 expired. Since the caller's last look, by which the latch was closed, and whatever it is now: 5 deleted; 6 opened;
 --   7 expired; 8 over, and it is not known how
--- Twice: the only write records that a latch is open which another program has opened. A second run finds it recorded.
+-- Twice: the writes record that a latch is open which another program has opened, and keep the record of a latch without a TTL
+--   for as long as somebody waits. A second run finds both done.
 -- uses: kind, record
-local key, record, permits, last = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
-local held = redis.call('HMGET', record, 'gen', 'until', 'deleted', 'set', 'before', 'gone')
+local key, record, permits, last, keep = KEYS[1], KEYS[2], KEYS[3], ARGV[1], tonumber(ARGV[2])
+local held = redis.call('HMGET', record, 'gen', 'until', 'deleted', 'set', 'before', 'gone', 'opens')
 local gen, till, deleted, set, before, gone = held[1], held[2], held[3] or '', held[4] or '', held[5], held[6] or ''
-local mark = deleted .. ' ' .. set
+local mark, opens = deleted .. ' ' .. set, held[7] or ''
 local since, mine = '', ''
 if last ~= '-' then
   since, mine = string.match(last, '^(%S*) (%S*)$')
   local another = set ~= '' and set ~= mine
   -- Deleted was the caller's, unless it is known to have been over by then.
   if deleted ~= '' and deleted ~= since and not (another and gone ~= '' and gone ~= mine) then
-    return {5, 0, 0, mark}
+    return {5, 0, 0, mark, ''}
   end
   if another then -- a latch is only set when there is none
     if before == 'open ' .. mine then
-      return {6, 0, 0, mark}
+      return {6, 0, 0, mark, ''}
     end
     if before == 'expired ' .. mine then
-      return {7, 0, 0, mark}
+      return {7, 0, 0, mark, ''}
     end
-    return {8, 0, 0, mark}
+    return {8, 0, 0, mark, ''}
   end
 end
 local value = redis.call('GET', key)
 refuse_all_but_latch(key, permits, value, till)
 if value then
   if not integer(value) then
-    return {3, 0, 0, mark}
+    return {3, 0, 0, mark, ''}
   end
   local count, left = tonumber(value), redis.call('PTTL', key)
   if left == -1 and till and till ~= '0' then
     -- The latch that was set with a TTL is gone. A process that does not know the record has set this one.
     close_record(record, gen)
+    opens = ''
   end
   if count > 0 then
-    return {1, count, left, mark}
+    if opens ~= '' and redis.call('PTTL', record) < keep / 2 then
+      redis.call('PEXPIRE', record, keep)
+    end
+    return {1, count, left, mark, opens}
   end
-  return {0, 0, 0, mark}
+  return {0, 0, 0, mark, ''}
 end
 if till then
   if ran_out(till) then
-    return {4, 0, 0, mark}
+    return {4, 0, 0, mark, ''}
   end
   -- Gone before its TTL: counted down by a process that does not know the record. Written down, or it would count as
   -- expired later.
   close_record(record, gen)
 elseif mine ~= '' and not gen then -- over for so long that the record is gone, too
-  return {8, 0, 0, mark}
+  return {8, 0, 0, mark, ''}
 end
-return {0, 0, 0, mark}
+return {0, 0, 0, mark, ''}

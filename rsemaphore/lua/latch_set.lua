@@ -1,18 +1,20 @@
 -- Set the count of a latch that has none: Redisson's trySetCount.
 -- KEYS[1] the count  KEYS[2] our record, a hash: gen, one more with each latch and with its end; until, when the TTL is
 --   over, server ms, 0: none, not there once the latch is known to be over; set, the call that set it; before, how the
---   one before ended and which that was, "open <set>" or "expired <set>"; deleted, the last deletion, and gone, which
+--   one before ended and which that was, "open <set>" or "expired <set>"; opens, the message of its opening, there and
+--   gone with until; deleted, the last deletion, and gone, which
 --   latch that was; p:<participant>, "<gen> <call>"
 -- KEYS[3] the permits of a Semaphore of that name (see lib/kind.lua)
 -- ARGV[1] count  ARGV[2] TTL, ms (0: none)  ARGV[3] id of this call  ARGV[4] how long the record is kept, ms, with
 --   a TTL for that and as long again, if that is longer
--- ARGV[5] channel  ARGV[6] PUBLISH or SPUBLISH, '' to publish nothing
+-- ARGV[5] channel  ARGV[6] PUBLISH or SPUBLISH, '' to publish nothing  ARGV[7] the message of its opening, never used again
 -- Reply: 1 set; 0 the key is there, nothing done
 -- Twice: a second run of the same call finds its id in the record, says 1 again and sets nothing, also if the latch has
 --   been opened since.
 -- uses: clock, kind, record, wake
 local key, record, permits = KEYS[1], KEYS[2], KEYS[3]
-local count, ttl, call, keep, channel, publish = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
+local count, ttl, call, keep = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+local channel, publish, opens = ARGV[5], ARGV[6], ARGV[7]
 local held = redis.call('HMGET', record, 'gen', 'set', 'until')
 if held[2] == call then
   return 1
@@ -34,7 +36,7 @@ if ttl > 0 then
 else
   redis.call('SET', key, count)
 end
-redis.call('HSET', record, 'gen', gen, 'set', call, 'until', till, 'before', before .. (held[2] or ''))
+redis.call('HSET', record, 'gen', gen, 'set', call, 'until', till, 'opens', opens, 'before', before .. (held[2] or ''))
 redis.call('PEXPIRE', record, keep)
 -- Participants of the latch that is over, and of the one before it, stay for their repeated calls. Each latch has two
 -- generations: one while it is set, one when it is over.

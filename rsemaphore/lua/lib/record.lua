@@ -6,10 +6,10 @@ local function next_generation(gen)
   return digits((tonumber(gen) or 0) + 1)
 end
 
--- Notes that the latch of generation gen is over. The write that removes comes first: a server without memory does not refuse
+-- Notes that the latch of generation gen is over: from here on no look is told the message of its opening. The write that removes comes first: a server without memory does not refuse
 -- it, and does not refuse the writes that follow it in the script.
 local function close_record(record, gen)
-  redis.call('HDEL', record, 'until')
+  redis.call('HDEL', record, 'until', 'opens')
   redis.call('HSET', record, 'gen', next_generation(gen))
 end
 
