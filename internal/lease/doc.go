@@ -32,11 +32,13 @@
 //  1. One goroutine keeps a heap of all leases of a client by their next event: a renewal, the deadline, the end of MaxHold, or
 //     a look (a question that renews nothing).
 //  2. Every third of its length a lease is renewed, on an absolute schedule. What is due at about the same time goes out in
-//     batches of at most batchSize, in a Cluster for each slot, each on one of at most maxFlights goroutines and for at most a
-//     sixth of the lease. A call that fails says nothing about the leases in it, and one lease's failure never touches
-//     another's.
-//  3. Confirmed: the deadline moves. "Not held": ErrLost. No answer: the renewal is repeated after a sixtieth of the lease, 250
-//     ms at most; the deadline stays where it is.
+//     batches of at most batchSize, and of at most trackedKeys keys that are tracked; in a Cluster for each slot. At most
+//     maxFlights calls are under way, and what ends first goes first. A call that fails says nothing about the leases in it,
+//     and one lease's failure never touches another's.
+//  3. Confirmed: the deadline moves. "Not held": ErrLost. An error: the renewal is repeated after a sixtieth of the lease, 250
+//     ms at most; the deadline stays where it is. No answer: the call counts among those under way for half of what is left
+//     of the lease, and is then sent again. So a slow server is not sent the same again and again: see patience. A
+//     reply that comes after that is taken in too: see late.
 //  4. At the deadline the lease is over, whatever is under way.
 //  5. Keys are tracked by the server, so that a holder hears within milliseconds of a key that was deleted, flushed or evicted:
 //     see tracker. An invalidation has the leases of that key looked at; a lost connection has all of them looked at.

@@ -8,7 +8,6 @@ import (
 )
 
 var (
-	errNoSlot   = errors.New("too many renewals under way")
 	errBadReply = errors.New("renewal: reply of unexpected length")
 	errKey      = errors.New("renewal: the server reports an error on this key")
 	errDenied   = fmt.Errorf("%w: renewal: the user may not read this key", errs.ErrDenied)

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
@@ -202,7 +204,12 @@ func (e *Engine) pulsate(group int) {
 		defer cancel()
 		sent := e.now()
 		_, err := e.runner.Attempt(ctx, script.Call{
-			Script: beatScript, Keys: []string{key}, Args: []string{script.Millis(2 * h.Trust), h.Value},
+			Script: beatScript, Keys: []string{key}, Args: []string{script.Millis(2 * h.Trust), h.Value}, Patient: true,
+			Late: func(res rueidis.RedisResult) {
+				if res.Error() == nil {
+					e.heard(group, sent)
+				}
+			},
 		})
 		now := e.now()
 		e.mu.Lock()
@@ -227,6 +234,18 @@ func (e *Engine) pulsate(group int) {
 			e.log.Warn("redlatch: a heartbeat was not confirmed; what is held is lost unless one is in time", "trust", h.Trust, "error", err)
 		}
 	}()
+}
+
+// heard takes in a beat that was confirmed after it had been given up. It counts from its own send, so one that is older than what
+// was confirmed since says nothing (TestAServerThatIsSlowerThanTheBeatsEndsNoHold).
+func (e *Engine) heard(group int, sent instant) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p := &e.heart.parts[group]; sent.After(p.beat) && !sent.Before(e.woke) {
+		now := e.now()
+		p.confirmed(sent, now, e.heart.trust())
+		e.wakeBy(max(p.ends, now))
+	}
 }
 
 // mute tells the holders of leases that were without a beat for too long.

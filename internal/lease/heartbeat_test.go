@@ -58,6 +58,22 @@ func TestAHoldLastsForAsLongAsHeartbeatsAreConfirmed(t *testing.T) {
 	})
 }
 
+func TestAServerThatIsSlowerThanTheBeatsEndsNoHold(t *testing.T) {
+	inShopWith(t, beats, func(t *testing.T, s *shop) {
+		h := s.take(t, "l", hour)
+		time.Sleep(beats.Interval + between)
+		for _, slow := range []time.Duration{600 * time.Millisecond, 1400 * time.Millisecond} { // the second: than the time in which a beat is given up
+			s.tap.delay(slow)
+			time.Sleep(time.Minute)
+			require.NoError(t, h.why(t))
+			require.WithinRange(t, s.Until(h.Lease), time.Now().Add(trusted-slow-beats.Interval*11/10), time.Now().Add(trusted-slow))
+		}
+		s.tap.delay(5 * time.Second)
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, h.why(t), errs.ErrLost, "what is confirmed after its trust is over helps nobody")
+	})
+}
+
 // The others have counted its sleep as time without a beat.
 func TestAfterASleepABeatIsSentAtOnceAndTrustIsShorterUntilIt(t *testing.T) {
 	inShopWith(t, beats, func(t *testing.T, s *shop) {

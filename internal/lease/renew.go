@@ -12,47 +12,6 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// asked is one lease in a call.
-type asked struct {
-	*Lease
-	length time.Duration // that is asked for: howLong for a look
-	term   time.Duration // the lease's length, whatever is asked for
-}
-
-// batchKey is what the leases of one call have in common.
-type batchKey struct {
-	script    *script.Script
-	slot      uint16
-	untracked bool
-}
-
-// send renews one batch on a goroutine of its own, so that the network never holds up the clock. Without a free place among
-// maxFlights the batch is put back, to be tried again within moments.
-func (e *Engine) send(batch []asked) {
-	select {
-	case e.flight <- struct{}{}:
-	default:
-		e.answer(batch, nil, time.Time{}, errNoSlot)
-		return
-	}
-	var conn script.Conn
-	if !batch[0].Untracked {
-		conn = e.tracked()
-	}
-	e.wg.Add(1)
-	go func() {
-		defer func() { <-e.flight; e.wg.Done() }()
-		shortest := batch[0].term
-		for _, a := range batch {
-			shortest = min(shortest, a.term)
-		}
-		// two tries fit between the moment at which a renewal is due and half of what is left of the lease
-		ctx, cancel := context.WithTimeout(e.ctx, shortest/6)
-		defer cancel()
-		e.deliver(ctx, conn, batch)
-	}()
-}
-
 // deliver renews one batch, together if the server lets it.
 func (e *Engine) deliver(ctx context.Context, conn script.Conn, batch []asked) {
 	keys := make([]string, 0, len(batch))
@@ -62,7 +21,7 @@ func (e *Engine) deliver(ctx context.Context, conn script.Conn, batch []asked) {
 		args = append(args, a.Owner, script.Millis(a.length))
 	}
 	sent := time.Now()
-	verdicts, err := e.ask(ctx, conn, batch[0].Renew, keys, args, len(batch))
+	verdicts, err := e.ask(ctx, conn, batch[0].Renew, keys, args, len(batch), func(verdicts []int64) { e.late(batch, verdicts, sent) })
 	var re *rueidis.RedisError
 	apart := errors.As(err, &re) && re.IsTryAgain() // their slot is being migrated: see keys.go
 	switch {
@@ -92,11 +51,22 @@ func lossOf(verdict int64) error {
 	return errs.ErrLost
 }
 
-// ask makes one call of a renewal script, on n leases.
-func (e *Engine) ask(ctx context.Context, conn script.Conn, s *script.Script, keys, args []string, n int) (verdicts []int64, err error) {
-	m, err := e.runner.Attempt(ctx, script.Call{
-		Script: s, Keys: keys, Args: args, Tracked: conn, Replicas: e.replicas, ReplicasWait: e.replicasWait,
-	})
+// ask makes one call of a renewal script, on n leases, and waits for its reply until ctx ends. late, if not nil, gets what comes
+// after that.
+func (e *Engine) ask(
+	ctx context.Context, conn script.Conn, s *script.Script, keys, args []string, n int, late func([]int64),
+) (verdicts []int64, err error) {
+	call := script.Call{
+		Script: s, Keys: keys, Args: args, Tracked: conn, Replicas: e.replicas, ReplicasWait: e.replicasWait, Patient: true,
+	}
+	if late != nil && e.replicas == 0 { // what comes late does not say which replicas have it
+		call.Late = func(res rueidis.RedisResult) {
+			if verdicts, err := res.AsIntSlice(); err == nil && len(verdicts) == n {
+				late(verdicts)
+			}
+		}
+	}
+	m, err := e.runner.Attempt(ctx, call)
 	if unmet := errors.Is(err, errs.ErrNotReplicated); err == nil || unmet {
 		var bad error
 		if verdicts, bad = m.AsIntSlice(); bad != nil {
@@ -147,14 +117,60 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 		}
 		if l.state == registered {
 			if why != nil {
-				l.retry(now.Add(retryPause(l.term(), err)), a.length)
+				l.retry(now.Add(retryPause(l.term())), a.length)
 			}
 			l.schedule()
 			heap.Fix(&e.due, l.index)
 			e.wakeBy(l.next)
 		}
-		if why != errNoSlot && (a.length > 0 || why != nil) { // a look that finds nothing amiss is no renewal
+		if a.length > 0 || why != nil { // a look that finds nothing amiss is no renewal
 			events = append(events, event{l, why})
+		}
+	}
+	e.mu.Unlock()
+	e.end("redlatch: hold lost: the server no longer knows it", lost)
+	for _, ev := range events {
+		e.renewed(ev.lease.Values(), ev.lease.Name, ev.err)
+	}
+}
+
+// late takes in what a call said that had been given up: its leases may be under way again, or answered since. What is true then
+// is true all the same: a renewal counts from its own send, and what is not held will not be held again.
+//
+//	engine                                  server
+//	renews a, at s                          is slow
+//	gives up, asks anew
+//	                                        runs the first call: a is held, from then on for a lease
+//	the first reply: a is safe until
+//	  s + lease - margin
+//	the second reply: a is safe until later
+//
+// (TestALateReplyCountsFromItsOwnSend) It may come before answer has been told that the call was given up: then the lease is
+// renewed once more than it had to be.
+func (e *Engine) late(batch []asked, verdicts []int64, sent time.Time) {
+	var lost, events []event
+	now := e.now()
+	e.mu.Lock()
+	for i, a := range batch {
+		l, v := a.Lease, verdicts[i]
+		switch {
+		case l.state != registered || v == notKnown || v == denied:
+			continue
+		case v < 1:
+			e.remove(l)
+			lost = append(lost, event{l, lossOf(v)})
+			events = append(events, event{l, lossOf(v)})
+			continue
+		case l.retrying && !l.inFlight: // nothing has been sent since
+			e.renewedOrSeen(a, v, sent, now)
+		case a.length > 0: // the schedule is that of the call that was sent since
+			e.trust(l, sent, a.length)
+		}
+		l.schedule()
+		heap.Fix(&e.due, l.index)
+		e.wakeBy(l.next)
+		if a.length > 0 {
+			events = append(events, event{l, nil})
 		}
 	}
 	e.mu.Unlock()
@@ -185,11 +201,6 @@ func (e *Engine) renewedOrSeen(a asked, verdict int64, sent time.Time, now insta
 
 // retryPause is short, because a third of the lease is all there is before the next scheduled try, and long enough not to flood
 // a server that refuses at once.
-func retryPause(length time.Duration, err error) time.Duration {
-	if err == errNoSlot {
-		// long enough that a hundred thousand holds on a stopped server do not keep a processor busy; each time there is
-		// room for maxFlights*batchSize leases
-		return 20 * time.Millisecond
-	}
+func retryPause(length time.Duration) time.Duration {
 	return min(max(length/60, time.Millisecond), 250*time.Millisecond)
 }

@@ -63,13 +63,16 @@ type Call struct {
 	ReplicasWait time.Duration
 	// Once: the script must not run twice, so an attempt of unknown outcome ends the call.
 	Once bool
+	// Patient: the reply is awaited until ctx ends, however much later than the call timeout that is. Such a call is never made in
+	// place, where a reply that comes after its caller has left is dropped.
+	Patient bool
 	// Late, if set, gets the reply of an attempt that was given up and answered after all. It runs on a goroutine of the
 	// runner.
 	Late func(rueidis.RedisResult)
 }
 
-// Attempt sends the call once and waits for its reply until ctx ends, and for no longer than the call timeout. It outlasts
-// neither, whatever rueidis and the server do.
+// Attempt sends the call once and waits for its reply until ctx ends, and for no longer than the call timeout unless it is Patient.
+// It outlasts neither, whatever rueidis and the server do.
 func (r *Runner) Attempt(ctx context.Context, c Call) (rueidis.RedisMessage, error) {
 	res, err := r.attempt(ctx, c, r.timeout)
 	return res, wrap(c.Script, c.Keys[0], err)
@@ -161,7 +164,7 @@ func (r *Runner) attempt(ctx context.Context, c Call, timeout time.Duration) (ru
 	if ctx.Err() != nil {
 		return rueidis.RedisMessage{}, errNotSent{errs.Ended(ctx)}
 	}
-	if c.CachedFor == 0 && c.Tracked == nil && c.Replicas == 0 && r.fresh() {
+	if c.CachedFor == 0 && c.Tracked == nil && c.Replicas == 0 && !c.Patient && r.fresh() {
 		if limit := time.Now().Add(timeout); patient(ctx, limit) {
 			return r.inPlace(ctx, c, limit)
 		}
@@ -169,7 +172,9 @@ func (r *Runner) attempt(ctx context.Context, c Call, timeout time.Duration) (ru
 	f := &flight{r: r, values: ctx, call: c, done: make(chan struct{})}
 	go f.run()
 	t := r.timers.Get().(*time.Timer)
-	t.Reset(timeout)
+	if !c.Patient {
+		t.Reset(timeout)
+	}
 	var gaveUp error
 	select {
 	case <-f.done:
