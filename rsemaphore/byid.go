@@ -2,7 +2,6 @@ package rsemaphore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -57,25 +56,12 @@ func (s *Semaphore) ExtendIDs(ctx context.Context, d time.Duration, ids ...strin
 	if err := session.CheckRange("d", d, session.MinLease); err != nil {
 		return s.c.session.Error(err)
 	}
-	x := s.extendExchange(strings.Join(list, ""), d)
+	x := s.extendExchange(list, d)
 	x.Replicas, x.ReplicasWait = s.c.opts.MinReplicas, s.c.opts.ReplicaTimeout
-	_, err = session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (bool, error) {
-		verdict, err := x.by(ctx, s.c.runner.Do)
-		switch {
-		case err != nil:
-			return false, err
-		case verdict == extendWrongType:
-			err = errors.Join(ErrLost, ErrWrongType)
-		case verdict == extendDenied:
-			err = ErrDenied
-		case verdict < 1:
-			err = ErrLost
-		}
-		if err != nil {
-			return false, fmt.Errorf("extend on %q: %w", s.name, err)
-		}
-		return true, nil
-	})
+	held, err := ask(ctx, &s.object, x, s.c.runner.Do)
+	if err == nil && !held {
+		err = s.c.session.Error(fmt.Errorf("extend on %q: %w", s.name, ErrLost))
+	}
 	return err
 }
 

@@ -19,6 +19,7 @@ var (
 	releaseScript = script.Load("release", luaFiles, "release")
 	renewScript   = script.Load("renew", luaFiles, "renew")
 	resizeScript  = script.Load("resize", luaFiles, "resize")
+	extendScript  = script.Load("extend", luaFiles, "extend")
 	lookScript    = script.Load("look", luaFiles, "look")
 	queryScript   = script.Load("query", luaFiles, "query")
 	inspectScript = script.Load("inspect", luaFiles, "inspect")
@@ -108,21 +109,12 @@ func (s *Semaphore) resizeExchange(n int, relative bool, notAfter int64, id stri
 	}}
 }
 
-// what renew.lua replies beside 1 and more, renewed, and 0, not all are held
-const (
-	extendWrongType int64 = -2
-	extendDenied    int64 = -3
-)
-
-// extendExchange raises the leases of ids, all or none, and replies the verdict of renew.lua.
-func (s *Semaphore) extendExchange(ids string, d time.Duration) exchange[int64] {
-	return exchange[int64]{script.Call{Script: renewScript, Keys: s.keys(), Args: []string{ids, script.Millis(d)}},
-		func(m rueidis.RedisMessage) (verdict int64, err error) {
-			v, err := m.AsIntSlice()
-			if err != nil || len(v) != 1 {
-				return 0, malformed("extend", s.key, &m)
-			}
-			return v[0], nil
+// extendExchange raises the leases of ids, all or none.
+func (s *Semaphore) extendExchange(raw []string, d time.Duration) exchange[bool] {
+	return exchange[bool]{script.Call{Script: extendScript, Keys: s.keys(), Args: append([]string{script.Millis(d)}, raw...)},
+		func(m rueidis.RedisMessage) (held bool, err error) {
+			err = read(m, "extend", s.key, &held)
+			return held, err
 		}}
 }
 

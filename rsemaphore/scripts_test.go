@@ -531,7 +531,7 @@ func TestAThousandDeadAreGivenBackInOneCall(t *testing.T) {
 }
 
 func TestEveryScriptSaysHowItIsCalledAndWhatASecondRunDoes(t *testing.T) {
-	for _, name := range []string{"acquire", "release", "renew", "resize", "query", "inspect", "look"} {
+	for _, name := range []string{"acquire", "release", "renew", "resize", "query", "inspect", "look", "extend"} {
 		text, err := os.ReadFile("lua/" + name + ".lua")
 		require.NoError(t, err)
 		header, _, _ := strings.Cut(string(text), "\nlocal")
