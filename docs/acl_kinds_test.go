@@ -2,6 +2,7 @@ package docs_test
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/redlatch/redlatch/rlock"
@@ -61,6 +62,11 @@ func kinds(ctx context.Context, locks *rlock.Client, must func(what string, e er
 					}
 					waited <- e
 				}()
+			}
+			if kind == "fair" { // one that gives up leaves the line
+				if _, e = l.TryLock(ctx, 20*time.Millisecond, 0); !errors.Is(e, rlock.ErrNotAcquired) {
+					must(kind+": giving up", e)
+				}
 			}
 			must(kind+": extend", hold.Extend(ctx, time.Second))
 			_, e = l.RemainingLease(ctx)

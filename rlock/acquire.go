@@ -134,10 +134,10 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 	if l.backoff != nil {
 		r.Backoff = l.backoff.after
 	}
+	if l.kind.place == fairQueue {
+		r.Channel, r.Own, r.Each = l.kind.channel(l.key, a.own.Lease.Owner), true, true
+	}
 	if !l.hands() {
-		if l.kind.place == fairQueue {
-			r.Channel, r.Own = l.kind.channel(l.key, a.own.Lease.Owner), true
-		}
 		r.Taker, r.Try = nil, func(ctx context.Context) (wait.Answer, error) { return a.Ask(ctx, nil) }
 	} else if !r.Alone {
 		r.Grants = l.grantsHere()

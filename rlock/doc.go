@@ -142,8 +142,9 @@
 //	redlatch_grant:<connectionID>       channel of a process; in a Cluster redlatch_grant:{P<name>}:<connectionID>
 //	redisson_lock_token:{P<name>}       string, the last token of a Fenced lock, for [Options].TokenRetention
 //	redisson_lock_queue:{P<name>}, redisson_lock_timeout:{P<name>}
-//	                                    list and sorted set, the waiters of a Fair lock; each listens on
+//	                                    list and sorted set, the waiters of a Fair lock; beside Redisson's each listens on
 //	                                          redisson_lock__channel:{P<name>}:<owner>
+//	redlatch_fair:{P<name>}             hash, those of them that can be handed the lock: owner -> ticket, leases
 //	P<name> of a read-write lock        hash  mode -> read or write, a reader's owner -> count, a writer's owner:write -> count
 //	{P<name>}:<owner>:rwlock_timeout:1  string, lasts as long as that reader's lease
 //	redlatch_rw:{P<name>}               sorted set, when holds end, in the server's time; waiting writers that go first
@@ -166,7 +167,7 @@
 // Under contention a release is one call and hands the lock over: to a waiter of its own process, which then needs no call
 // of its own, or to the first process in the queue, whose waiter has needed one. An acquisition is then 7 to 17 commands on
 // the server, with one waiter or with hundreds; commands inside scripts are counted. A Fenced lock takes one call more. A Fair
-// lock takes a subscription for each waiter and 3 calls. A Plain lock takes 2 to 3 calls for each process that waits. A reader
+// lock takes 2 calls, and one more for each waiter and Options.PollCap. A Plain lock takes 2 to 3 calls for each process that waits. A reader
 // that has to wait takes 3 calls, and one more for every wake-up or Options.PollCap after which it is refused again. So does
 // the one writer of a process that asks. There is no hand-over between readers and writers.
 package rlock

@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/keyname"
@@ -14,10 +15,15 @@ var (
 	fairReleaseScript = load("fair release", "fair_release")
 )
 
-// fair is Redisson's RFairLock: the hash of an RLock, a list of waiters and a sorted set of when they count as dead.
+// fair is Redisson's RFairLock: the hash of an RLock, a list of waiters and a sorted set of when they count as dead. Beside them
+// stands a hash of those that can be handed the lock.
 var fair = &kind{
-	keys: func(_ *Client, key string) []string {
-		return []string{key, keyname.Prefix("redisson_lock_queue", key), keyname.Prefix("redisson_lock_timeout", key)}
+	keys: func(c *Client, key string) []string {
+		keys := []string{key, keyname.Prefix("redisson_lock_queue", key), keyname.Prefix("redisson_lock_timeout", key)}
+		if c.handover {
+			keys = append(keys, keyname.Prefix("redlatch_fair", key))
+		}
+		return keys
 	},
 	channel: func(key, owner string) string {
 		c := keyname.Prefix("redisson_lock__channel", key)
@@ -27,18 +33,20 @@ var fair = &kind{
 		return c
 	},
 	acquire: func(l *single, r acquireRequest) script.Call {
-		return script.Call{Script: fairAcquireScript, Keys: l.keys, Args: append(r.asked(3), l.c.publish, l.channel, r.entry)}
+		patience, first, _ := strings.Cut(r.entry, " ")
+		return script.Call{Script: fairAcquireScript, Keys: l.keys, Args: append(r.asked(5), l.c.publish, l.channel, patience, l.grants, first)}
 	},
 	release: func(l *single, r releaseRequest) script.Call {
-		return script.Call{Script: fairReleaseScript, Keys: l.keys, Args: []string{r.owner, strconv.Itoa(r.remaining), l.channel, l.c.publish, r.entry}}
+		return script.Call{Script: fairReleaseScript, Keys: l.keys, Args: []string{r.owner, strconv.Itoa(r.remaining), l.channel, l.c.publish, r.entry, l.grants}}
 	},
-	renew: renewScript,
-	keep:  keepScript,
-	query: queryScript,
-	force: load("fair force unlock", "fair_force"),
-	title: "Fair",
-	place: fairQueue,
-	entry: entryInside,
+	renew:  renewScript,
+	keep:   keepScript,
+	query:  queryScript,
+	force:  load("fair force unlock", "fair_force"),
+	title:  "Fair",
+	manner: "fair",
+	place:  fairQueue,
+	entry:  entryInside,
 }
 
 // Fair describes a lock that is acquired in the order in which it was asked for, by the waiters of all processes. It has the
@@ -47,9 +55,14 @@ var fair = &kind{
 // passed over at once, however many there are; a waiter that is alive after all queues again. TryLock with a waitTime of 0
 // acquires the lock only if it is free and nobody queues.
 //
-// Each waiter asks for itself and has a subscription of its own, so a Fair lock costs more than a Reentrant one, which
-// serves processes in their order, too. Use only one of the two for a name: they exclude each other, but do not wake each
-// other's waiters.
+// A release makes the first in line the holder in the same call, and tells its process. Two kinds of waiters cannot be handed the
+// lock: Redisson's, and those of a process that may not subscribe. If one of them is the first, it is told that the lock is
+// free, and nobody else gets the lock until it has asked, or counts as dead. A process whose connections are gone counts as
+// dead after half of that time.
+//
+// Each waiter asks for itself, every PollCap. So a Fair lock with many waiters costs more than a Reentrant one, which serves
+// processes in their order, too. Use only one of the two for a name: they exclude each other, but do not wake each other's
+// waiters.
 func (c *Client) Fair(name string) *Lock { return c.lock(name, fair) }
 
 // patience is for how long a waiter in a fair queue may not ask before it counts as dead.

@@ -32,7 +32,17 @@ func TestHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 2, 10)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			recordUnderFaults(t, seed, rlock.Options{WatchdogTimeout: historyLease}, 100*time.Millisecond)
+			recordUnderFaults(t, seed, (*rlock.Client).Reentrant, rlock.Options{WatchdogTimeout: historyLease}, 100*time.Millisecond)
+		})
+	}
+}
+
+func TestHistoriesOfFairLocksUnderMixedFaultsAreLinearizable(t *testing.T) {
+	t.Parallel()
+	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 5)) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			recordUnderFaults(t, seed, (*rlock.Client).Fair, rlock.Options{WatchdogTimeout: historyLease}, 100*time.Millisecond)
 		})
 	}
 }
@@ -46,13 +56,13 @@ func TestHistoriesWithLivenessAreLinearizable(t *testing.T) {
 	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 3)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			recordUnderFaults(t, seed, rlock.Options{WatchdogTimeout: time.Minute, Liveness: true, Heartbeat: historyLease / 4}, 2*time.Second)
+			recordUnderFaults(t, seed, (*rlock.Client).Reentrant, rlock.Options{WatchdogTimeout: time.Minute, Liveness: true, Heartbeat: historyLease / 4}, 2*time.Second)
 		})
 	}
 }
 
 // recordUnderFaults: some wait for up to patience.
-func recordUnderFaults(t *testing.T, seed uint64, o rlock.Options, patience time.Duration) {
+func recordUnderFaults(t *testing.T, seed uint64, of func(*rlock.Client, string) *rlock.Lock, o rlock.Options, patience time.Duration) {
 	o.CallTimeout, o.PollCap = historyTimeout, 50*time.Millisecond
 	s := redistest.Start(t)
 	log := history.New()
@@ -79,7 +89,7 @@ func recordUnderFaults(t *testing.T, seed uint64, o rlock.Options, patience time
 			rnd := rand.New(rand.NewPCG(seed, uint64(100+c*historyWorkers+w)))
 			workers.Go(func() {
 				for enough.Err() == nil {
-					n := ops.Add(int64(useOnce(r.locks, rnd, log, c*historyWorkers+w, patience, o.Liveness)))
+					n := ops.Add(int64(useOnce(r.locks, of, rnd, log, c*historyWorkers+w, patience, o.Liveness)))
 					if n >= historyOps && log.Count(history.Acquire, history.OK) > historyOps/10 && (!o.Liveness || takenOver.Load() > 0) {
 						stop()
 					}
@@ -94,8 +104,8 @@ func recordUnderFaults(t *testing.T, seed uint64, o rlock.Options, patience time
 	took := time.Since(began)
 
 	// An acquire that was given up is not granted later: it says "not after" in the server's own time, known to the
-	// millisecond. But its process may stand in the queue until it has left it, or was silent for 2.5 PollCaps.
-	model := history.LockModel{Slack: 2 * time.Millisecond, LateAcquire: 2 * time.Millisecond, Late: time.Second, LateGrant: 3 * o.PollCap}
+	// millisecond. But its process may stand in the queue until it has left it, or was silent for 2.5 PollCaps, in a fair one for 3.
+	model := history.LockModel{Slack: 2 * time.Millisecond, LateAcquire: 2 * time.Millisecond, Late: time.Second, LateGrant: 4 * o.PollCap}
 	checking := time.Now()
 	require.NoError(t, model.Check(log), "seed %d", seed)
 	_, lost := log.Ops()
@@ -124,9 +134,9 @@ func recordUnderFaults(t *testing.T, seed uint64, o rlock.Options, patience time
 
 // useOnce acquires some lock in some way, keeps it for some time, and releases it. It returns how many operations that
 // was. blind: refusals are not noted.
-func useOnce(locks *rlock.Client, rnd *rand.Rand, log *history.Log, client int, patience time.Duration, blind bool) int {
+func useOnce(locks *rlock.Client, of func(*rlock.Client, string) *rlock.Lock, rnd *rand.Rand, log *history.Log, client int, patience time.Duration, blind bool) int {
 	name := fmt.Sprint("l", rnd.IntN(historyLocks))
-	l := locks.Reentrant(name)
+	l := of(locks, name)
 	op := history.Op{Client: client, Lock: name, Owner: log.Owner(), Kind: history.Acquire, Lease: historyLease}
 	var hold *rlock.Hold
 	waited := true

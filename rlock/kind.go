@@ -14,8 +14,8 @@ import (
 //	Fenced        the same, and the last token                     the same; a grant is confirmed,   1 more
 //	                                                               which mints its token
 //	Spin          as Reentrant                                     one of each process polls         as many as it polls
-//	Fair          as Reentrant, and Redisson's list and sorted     each asks for itself, on a        3, a SUBSCRIBE and
-//	              set of waiters                                   channel of its own                an UNSUBSCRIBE
+//	Fair          as Reentrant, Redisson's list and sorted set of  queue, each for itself, and are   2
+//	              waiters, and those that can be handed the lock   handed the lock
 //	ReadWrite     hash with its mode, a string for each reader,    each reader asks for itself, one  2 to 3, a subscription
 //	              and when each hold ends                          writer of each process            for each process
 //	Plain         a string, its owner                              one of each process, on a         2 to 3 for each process
@@ -55,10 +55,12 @@ type kind struct {
 type place uint8
 
 const (
-	nowhere   place = iota // nothing: it is woken, and asks
-	handed                 // an entry in the queue, from which releases hand the lock over
-	fairQueue              // an entry in Redisson's queue, and a channel of its own, on which it is told that it is next
-	mark                   // one that keeps new readers out
+	nowhere place = iota // nothing: it is woken, and asks
+	handed               // an entry in the queue, from which releases hand the lock over
+	// fairQueue is an entry in Redisson's queue, from which releases hand the lock over; beside Redisson's waiters also a channel of
+	// its own, on which it is told that it is next.
+	fairQueue
+	mark // one that keeps new readers out
 )
 
 // left reports whether refused tries of one that waits leave something behind, which a release with its entry takes away.

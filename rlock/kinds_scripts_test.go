@@ -199,10 +199,10 @@ func TestFairScriptTable(t *testing.T) {
 		g := newScriptRig(t, s)
 		src := sources(t, "fair_acquire", "fair_release", "fair_force")
 		acquire := func(owner, want, patience string) []string {
-			return []string{owner, want, "300000", "0", "PUBLISH", "CHANNEL", patience}
+			return []string{owner, want, "300000", "0", "PUBLISH", "CHANNEL", patience, "g:", ""}
 		}
 		release := func(owner, remaining, leave string) []string {
-			return []string{owner, remaining, "CHANNEL", "PUBLISH", leave}
+			return []string{owner, remaining, "CHANNEL", "PUBLISH", leave, "g:"}
 		}
 		for i, c := range []struct {
 			name, script string
@@ -305,8 +305,11 @@ for i = 1, tonumber(ARGV[1]) do
   local owner = (i % 2 == 0 and ARGV[3] or ARGV[4]) .. i
   redis.call('RPUSH', KEYS[1], owner)
   redis.call('ZADD', KEYS[2], ARGV[2], owner)
+  if i % 2 == 1 then
+    redis.call('HSET', KEYS[3], owner, i .. ' 4000 3000')
+  end
 end
-return 1`, []string{"redisson_lock_queue:{" + key + "}", "redisson_lock_timeout:{" + key + "}"}, strconv.Itoa(n), strconv.FormatInt(g.now(t)+dead.Milliseconds(), 10), java, bob)
+return 1`, fairKeys(key)[1:], strconv.Itoa(n), strconv.FormatInt(g.now(t)+dead.Milliseconds(), 10), java, bob)
 	require.NoError(t, err)
 }
 
@@ -322,7 +325,7 @@ func TestAPollOfAFairWaiterCostsTheSameHoweverManyWait(t *testing.T) {
 		g.must(t, "COPY", "holder", key)
 		g.must(t, "PEXPIRE", key, "1000000")
 		fairQueue(t, g, key, n, time.Hour)
-		poll := []string{"EVALSHA", sha, "3", key, "redisson_lock_queue:{" + key + "}", "redisson_lock_timeout:{" + key + "}", alice, "1", "300000", "0", "PUBLISH", "c", "3000"}
+		poll := slices.Concat([]string{"EVALSHA", sha, "4"}, fairKeys(key), []string{alice, "1", "300000", "0", "PUBLISH", "c", "3000", "g:", "4000"})
 		g.must(t, poll...) // comes
 		least := 0
 		for range 5 { // of the time the least counts: the machine is busy
@@ -357,10 +360,10 @@ func TestManyDeadFairWaitersAreDroppedByAFewCalls(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
 		src := source(t, "fair_acquire")
-		keys := []string{"l", "redisson_lock_queue:{l}", "redisson_lock_timeout:{l}"}
+		keys := fairKeys("l")
 		fairQueue(t, g, "l", 1000, -time.Second)
 		for before := int64(1001); ; {
-			got, err := eval(t, g.c, src, keys, alice, "1", "300000", "0", "PUBLISH", "c", "3000")
+			got, err := eval(t, g.c, src, keys, alice, "1", "300000", "0", "PUBLISH", "c", "3000", "g:", "")
 			require.NoError(t, err)
 			if got[0] == 1 {
 				break
@@ -373,7 +376,7 @@ func TestManyDeadFairWaitersAreDroppedByAFewCalls(t *testing.T) {
 			before = left
 		}
 		require.Equal(t, map[string]string{alice: "1"}, g.look(t, "l").hash)
-		left, err := g.do(t, "EXISTS", keys[1], keys[2]).AsInt64()
+		left, err := g.do(t, "EXISTS", keys[1], keys[2], keys[3]).AsInt64()
 		require.NoError(t, err)
 		require.Zero(t, left)
 	})
@@ -395,7 +398,7 @@ func TestHalfAFairQueueKeepsNobodyOut(t *testing.T) {
 				}
 				for range 2 {
 					for _, owner := range []string{bob, alice, carol} {
-						_, err := eval(t, g.c, src, keys, owner, "1", "300000", "0", "PUBLISH", "c", "3000")
+						_, err := eval(t, g.c, src, keys, owner, "1", "300000", "0", "PUBLISH", "c", "3000", "g:", "")
 						require.NoError(t, err)
 					}
 				}
@@ -422,7 +425,7 @@ func TestAFairWaiterOfOursThatIsFirstDiesInThirtySeconds(t *testing.T) {
 			g.must(t, "RPUSH", keys[1], w)
 			g.must(t, "ZADD", keys[2], strconv.FormatInt(now+3_600_000, 10), w)
 		}
-		got, err := eval(t, g.c, src, keys, alice, "1", "300000", "0", "PUBLISH", "c", "3000")
+		got, err := eval(t, g.c, src, keys, alice, "1", "300000", "0", "PUBLISH", "c", "3000", "g:", "")
 		require.NoError(t, err)
 		require.Equal(t, int64(0), got[0])
 		require.LessOrEqual(t, got[1], int64(30_000))
@@ -460,7 +463,7 @@ func TestFairScoresOutlastRedissonsSubtractions(t *testing.T) {
 			return int64(v)
 		}
 		for _, owner := range []string{alice, "2b3c4d5e-5a1e-8c61-9d0a-6f4f3a2b1c0d:9"} {
-			_, err := eval(t, g.c, src["fair_acquire"], []string{key, queue, timeouts}, owner, "1", "300000", "0", "PUBLISH", "c", "3000")
+			_, err := eval(t, g.c, src["fair_acquire"], []string{key, queue, timeouts}, owner, "1", "300000", "0", "PUBLISH", "c", "3000", "g:", "")
 			require.NoError(t, err)
 			require.InDelta(t, now+100_000+2*300_000+3000, score(owner), 30_000, "after both of Java's, not after each other")
 		}
@@ -526,7 +529,7 @@ func TestWhoIsOursIsToldByTheWholeShape(t *testing.T) {
 			g.must(t, "RPUSH", "redisson_lock_queue:{l}", foreign)
 			g.must(t, "ZADD", "redisson_lock_timeout:{l}", strconv.FormatInt(now+400_000, 10), foreign)
 			_, err = eval(t, g.c, source(t, "fair_acquire"), []string{"l", "redisson_lock_queue:{l}", "redisson_lock_timeout:{l}"},
-				alice, "1", "300000", "0", "PUBLISH", "c", "3000")
+				alice, "1", "300000", "0", "PUBLISH", "c", "3000", "g:", "")
 			require.NoError(t, err)
 			score, err := g.do(t, "ZSCORE", "redisson_lock_timeout:{l}", alice).AsFloat64()
 			require.NoError(t, err)

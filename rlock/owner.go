@@ -109,7 +109,7 @@ func (o *owner) Label() string { return Owner(o.Lease.Owner).Label() }
 //   - Before the time of UnlockAfter it has the lock end at that time (keep.lua).
 //   - The first time it may name a waiter of this process as the next holder (release.lua). A later try may be the second run of
 //     the first: the waiter's deadline counts from the first send, so a grant by a later run would be trusted for too long. It
-//     names nobody, and the waiter asks for itself.
+//     names nobody, and the waiter asks for itself. A Fair lock's release never does: the order is the server's.
 //   - Otherwise it removes the owner, or lowers its count. The script hands the lock over, or publishes the release.
 //
 // After that a waiter of this process is woken, unless it hears of the release anyway. Before Send, session.Handle has ended the
@@ -124,7 +124,7 @@ func (o *owner) Send(ctx context.Context, remaining int, again bool) (gone bool,
 	switch {
 	case rest > 0:
 		status, err = l.runKeep(ctx, o.Lease.Owner, rest)
-	case !again && remaining == 0 && l.hands():
+	case !again && remaining == 0 && l.hands() && l.kind.place != fairQueue:
 		if offer := c.queue.Offer(l.key, time.Now().Add(c.opts.CallTimeout)); offer != nil {
 			status, err = l.runPass(ctx, o.Lease.Owner, o.Entry(), offer)
 			return status == releaseGone, err

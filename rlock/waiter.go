@@ -24,8 +24,14 @@ func (a *acquisition) Stand() wait.Standing {
 	// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps nobody out for long.
 	// It leaves time for a renewal that gets no answer, and another.
 	first := min(a.lease, max(4*poll, 4*c.opts.CallTimeout, time.Second))
-	a.entry = strings.Join([]string{a.own.Lease.Owner, script.Millis(first), script.Millis(5 * poll / 2)}, " ")
-	return wait.Standing{Owner: a.own.Lease.Owner, Entry: a.entry, Lease: a.lease}
+	standing := wait.Standing{Owner: a.own.Lease.Owner, Lease: a.lease}
+	if a.l.kind.place == fairQueue {
+		standing.Entry = a.entry + " " + script.Millis(first)
+	} else {
+		a.entry = strings.Join([]string{a.own.Lease.Owner, script.Millis(first), script.Millis(5 * poll / 2)}, " ")
+		standing.Entry = a.entry
+	}
+	return standing
 }
 
 // Taken implements wait.Taker. It refuses to use a grant unconfirmed if replicas are to be asked or a token is to be minted,

@@ -34,7 +34,9 @@ func TestForceUnlockWakesAWaiterAndTheHolderIsTold(t *testing.T) {
 				t.Run(fmt.Sprintf("%s held in %s forced in %s", kind, language(javaHolds), language(javaForces)), func(t *testing.T) {
 					name := unique(t, "force")
 					another := patient
-					if kind == "lock" && !javaHolds && !javaWaits {
+					queue := map[string]string{"lock": "redlatch_queue:", "fair": "redlatch_fair:"}[kind]
+					queues := queue != "" && !javaHolds && !javaWaits
+					if queues {
 						another = looking
 					}
 					waits := kind
@@ -59,8 +61,8 @@ func TestForceUnlockWakesAWaiterAndTheHolderIsTold(t *testing.T) {
 					} else {
 						inGo = waiting(t, another.lock(waits, name))
 					}
-					if kind == "lock" && !javaHolds && !javaWaits {
-						redistest.Eventually(t, 20*time.Second, "it queues", func() bool { return another.exists(t, "redlatch_queue:{"+name+"}") })
+					if queues {
+						redistest.Eventually(t, 20*time.Second, "it queues", func() bool { return another.exists(t, queue+"{"+name+"}") })
 					} else {
 						w.listening(t, name)
 					}

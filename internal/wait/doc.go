@@ -16,7 +16,7 @@
 //
 //  1. A waiter enters the line of its key and its manner of waiting (queue, spin, plain, write, ...) in this process. The first
 //     in the line contends on the server. The others stand behind its semaphore without asking the server, first come first
-//     served. Re-entries, joins, waits of no time and waiters of fair and shared locks never stand in a line.
+//     served. Re-entries, joins, waits of no time and waiters of fair and shared locks never stand behind another.
 //  2. The contender tries. With a Taker, if grants are listened for already, the try asks for a place in the server's queue at
 //     once. If the process itself holds the lock the contender first waits for 5 ms to be named by its release. Without a
 //     Taker the waiter shares the subscription to the channel if the process has one.
@@ -82,5 +82,10 @@
 //  7. No grant is used while a call asks for its waiter, and who leaves meanwhile owes a release: what arrives later may be
 //     granted (TestAGrantIsNotUsedWhileItsWaiterIsAskedFor).
 //
-// The server's side of a lock's queue is in the Lua of package rlock (lib/handover.lua).
+// # Each for itself
+//
+// Where the order is that of all waiters of all processes ([Request].Each), the first request of a waiter is its place. So it must
+// stand behind nobody, and no release names it. Each waiter asks for itself; the rest is as for a contender.
+//
+// The server's side of the queue is in the Lua of package rlock (lib/handover.lua, lib/fair.lua).
 package wait

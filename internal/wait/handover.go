@@ -151,7 +151,7 @@ func (w *waiter) stand(hears bool) {
 			w.wakeup = make(chan struct{}, 1)
 		}
 		q.standing[s.Owner] = w
-		if w.line.crowd == nil {
+		if w.line.crowd == nil && !w.r.Each {
 			w.line.contender = w
 		}
 	}
@@ -251,7 +251,7 @@ func (w *waiter) settled(granted bool) (after time.Time, unsettled bool) {
 	}
 	w.unstand()
 	if granted {
-		if w.head && l.members > 1 {
+		if w.head && l.members > 1 && !w.r.Each {
 			l.heldSince = time.Now()
 			if !w.byLocal {
 				l.local, l.localEnd = min(l.members-1, mostLocal), l.heldSince.Add(localTime)

@@ -17,6 +17,7 @@ type line struct {
 	members int
 	waiting int // members that were refused what they wait for
 	wakeup  chan struct{}
+	each    bool      // all members contend, and each hears of releases for itself
 	pushed  bool      // the contender hears of releases without a wake-up
 	freeBy  time.Time // when the holder's lease ends, by the contender's last answer; zero if unknown
 	failure error     // why the contender could not ask, when it last tried; nil if it was answered
@@ -59,6 +60,7 @@ func (q *Queue) enter(r Request, ctx context.Context) (w *waiter) {
 		l.crowd = &crowd{}
 	}
 	l.members++
+	l.each = r.Each
 	w.line = l
 	return w
 }
@@ -70,7 +72,7 @@ func (w *waiter) exit() {
 	q.mu.Lock()
 	if l != nil {
 		after, unsettled = w.settled(w.granted)
-		if w.head {
+		if w.head && !r.Each {
 			l.pushed = false
 			l.front.Release(1)
 		}
@@ -141,7 +143,7 @@ func (q *Queue) Wake(key string) {
 			if w.ticket == 0 || !w.standing.hears {
 				signal(w.wakeup)
 			}
-		} else if !l.pushed {
+		} else if !l.pushed && !l.each {
 			signal(l.wakeup)
 		}
 	}

@@ -51,8 +51,10 @@ func (w *waiter) prepare() error {
 	case w.taker() == nil:
 		// Where the process is subscribed already this costs nothing, and saves the try after the subscription.
 		w.attach(w.q.hub.TrySubscribe(w.r.Channel))
-	default:
+	case !w.r.Each:
 		return w.awaitLocal()
+	case w.q.hearsGrants(w.r.Grants):
+		w.stand(true)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func (w *waiter) attach(sub *pubsub.Subscription, ok bool) {
 	if w.r.Told != nil {
 		w.incoming = sub.Ready() // once: each call drops the messages that have come
 	}
-	if w.line != nil {
+	if w.line != nil && !w.r.Each {
 		w.q.mu.Lock()
 		w.line.pushed = true
 		w.q.mu.Unlock()
@@ -131,9 +131,9 @@ func (w *waiter) pushes() <-chan struct{} {
 	return w.sub.Ready()
 }
 
-// lineWakeup returns the channel that wakes the contender of the line, nil for a waiter that stands in none.
+// lineWakeup returns the channel that wakes the contender of the line, nil for a waiter that stands in none, or beside others.
 func (w *waiter) lineWakeup() <-chan struct{} {
-	if w.line == nil {
+	if w.line == nil || w.r.Each {
 		return nil
 	}
 	return w.line.wakeup

@@ -57,6 +57,9 @@ type Request struct {
 	// in the line would be a deadlock, because its own owner holds the lock for which the waiters in the line wait
 	// (TestWhoAsksAloneIsNotInTheLine).
 	Alone bool
+	// Each: the waiters of the line do not stand behind each other. Each asks for itself, and has a place of its own in the server's
+	// queue, because the order that is kept there is that of all waiters. Releases of this process name none of them.
+	Each bool
 	// Yield, with Alone: the request gives up unasked while a waiter in the line of that key waits for what it was refused.
 	// Otherwise requests that are repeated overtake that waiter for as long as they are made.
 	Yield bool
@@ -113,14 +116,14 @@ func (q *Queue) Wait(ctx context.Context, r Request) error {
 		w.granted = err == nil
 		return err
 	}
-	if !r.Alone {
+	if !r.Alone && !r.Each {
 		if !w.line.front.TryAcquire(1) {
 			if err := w.line.front.Acquire(w.patience(), 1); err != nil {
 				return w.gaveUp()
 			}
 		}
-		w.head = true
 	}
+	w.head = !r.Alone
 	err := w.contend()
 	w.granted = err == nil
 	return err

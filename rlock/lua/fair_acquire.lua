@@ -1,15 +1,18 @@
 -- Take a fair lock, or raise the count of its owner: see acquire.
 -- uses: owners, acquire, fair
 -- KEYS[1] the lock  KEYS[2] Redisson's queue  KEYS[3] its timeouts; without both (a slot is being migrated) nobody
---   queues and the first to ask is the next
+--   queues and the first to ask is the next  KEYS[4] places of those that can be handed the lock; without it nobody is
 -- ARGV[1] owner  ARGV[2] wanted count  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
 -- ARGV[5] PUBLISH or SPUBLISH  ARGV[6] channel, without ":" and the owner  ARGV[7] patience, ms: stand in line, and be
---   taken for dead after so long without asking; '': do not stand in line
--- Reply {status, ms, server ms}, as acquire. Where others are first, ms is until the first of them counts as dead.
--- Twice: as acquire; an owner in line keeps its place.
-local key, queue, timeouts = KEYS[1], KEYS[2], KEYS[3]
+--   taken for dead after so long without asking; '': do not stand in line  ARGV[8] grant channels, without the connection id
+-- ARGV[9] first lease of a hand-over, ms, of a waiter that hears grants; ''
+-- Reply {status, ms, server ms, …}, as acquire. Where others are first, ms is until the first of them counts as dead. After
+--   the ticket: 1 if the waiter may be told on its own channel that it is next: it has no place, or the holder, the
+--   first in line or the one before it is Redisson's
+-- Twice: as acquire; an owner in line keeps its place and its ticket.
+local key, queue, timeouts, places = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, want, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local no, now = refuse(owner, want, lease, ARGV[4])
+local no, now, us = refuse(owner, want, lease, ARGV[4])
 if no then
   return no
 end
@@ -26,22 +29,30 @@ end
 if want > 1 then
   return {3, 0, now}
 end
-local head, till
-if queue then
-  head, till = front(queue, timeouts, now)
-end
-if left == -2 and (not head or head == owner) then
-  if head then
-    leave(queue, timeouts, owner)
+local head, till, served
+if left ~= -2 then
+  if queue then
+    head = front(queue, timeouts, places, now, DROPS)
   end
-  return grant(key, owner, want, lease, now)
+else
+  if queue then
+    served, head, till = pass(key, queue, timeouts, places, ARGV[5], ARGV[6], ARGV[8], now, owner)
+  end
+  if not served and (not head or head == owner) then
+    if head then
+      leave(queue, timeouts, places, owner)
+    end
+    return grant(key, owner, want, lease, now)
+  end
+  left = served and redis.call('PTTL', key) or math.ceil(till - now)
 end
+local ticket, foreign = 0, false
 if queue and ARGV[7] ~= '' then
-  line_up(queue, timeouts, owner, tonumber(ARGV[7]), now)
+  ticket, foreign = line_up(queue, timeouts, places, owner, tonumber(ARGV[7]), ARGV[9], now, us)
+  foreign = foreign or ticket == 0 or head and not ours(head)
+  local all = foreign and {} or redis.call('HGETALL', key)
+  for i = 1, #all, 2 do
+    foreign = foreign or string.sub(all[i], -1) ~= '!' and not ours(all[i])
+  end
 end
-if left == -2 then
-  -- free, and the message of the release may not have reached the first in line
-  tell(head, ARGV[5], ARGV[6])
-  left = math.ceil(till - now)
-end
-return {0, left, now}
+return {0, left, now, ticket, foreign and 1 or 0}

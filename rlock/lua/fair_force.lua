@@ -1,11 +1,14 @@
--- Take a fair lock from the owners named, this client's or not; if nobody is left wake the first in line.
+-- Take a fair lock from the owners named, this client's or not; if nobody is left hand it to the first in line or wake it.
 -- uses: owners, fair, clock
--- KEYS[1] the lock  KEYS[2] Redisson's queue  KEYS[3] its timeouts; without both nobody is woken
--- ARGV[1] channel, without ":" and the owner  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] nothing  ARGV[4…] owners
+-- KEYS[1] the lock  KEYS[2] Redisson's queue  KEYS[3] its timeouts; without both nobody is served
+-- KEYS[4] places of those that can be handed the lock; without it nobody is
+-- ARGV[1] channel, without ":" and the owner  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id
+-- ARGV[4…] owners
 -- Reply: how many were removed
 -- Twice: owners are never used again, so a second run removes no later owner.
 local removed = remove(KEYS[1], ARGV, 4, #ARGV)
-if KEYS[2] and emptied(KEYS[1]) then
-  tell(front(KEYS[2], KEYS[3], (clock())), ARGV[2], ARGV[1])
+local there = KEYS[2] and redis.pcall('EXISTS', KEYS[1])
+if there and there ~= 1 then
+  pass(there == 0 and KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[2], ARGV[1], ARGV[3], (clock()))
 end
 return removed

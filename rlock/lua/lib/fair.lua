@@ -6,16 +6,37 @@
 -- scores of those before it as well: it stays above them without anybody looking for them. So dead ones of ours cost one
 -- patience together, none alive is dropped because Redisson was served, and no call goes through the queue
 -- (TestFairScoresOutlastRedissonsSubtractions, TestDeadFairWaitersCostTheirPatienceTogether).
--- uses: owners, clock
+--
+-- Waiters of ours that hear grants have a place, too: a field of the hash "places", owner -> "<ticket> <first lease, ms>
+-- <patience, ms>". Whoever finds the lock free makes the first in line its holder, in the same script, and publishes the
+-- ticket: the protocol and the rules of trust are those of the reentrant lock's queue (handover.lua). A first in line without a
+-- place is told on a channel of its own, as Redisson does, and the lock is left to it: Redisson's waiters, and ours that hear
+-- no grants. So nobody is served past them.
+--
+-- * A place that Redisson's scripts have dropped from the line leaves its field behind. If that waiter queues again it has the
+--   same ticket, which no grant has named: a grant takes the field away.
+-- * A process that has no subscription any more is dead, or lost its connection and is about to have another. The lock
+--   is left to its waiter until that has not asked for half its patience; then it counts as dead. So a waiter does not lose its
+--   place because its process connects anew (TestFairScriptsHandTheLockOver).
+-- uses: owners, clock, handover
 
 local LINE_TTL = 3600000 -- beyond the last score: for queues whose waiters all died. Redisson sets none.
 local MOST = 30000 -- the longest patience: see Client.patience
 local DROPS = 250 -- how many dead one call takes out, so that no call is long; a waiter that is not served then asks again
 
--- The first in line that is not dead, and until when; the dead before it are dropped. If those are too many, the next
--- of the dead, until now.
-local function front(queue, timeouts, now)
-  for n = 0, DROPS do
+-- Take the first out of the line. Each of the keys may be empty now: see emptied.
+local function drop(queue, timeouts, places, head)
+  redis.pcall('LPOP', queue)
+  redis.pcall('ZREM', timeouts, head)
+  if places then
+    redis.pcall('HDEL', places, head)
+  end
+end
+
+-- The first in line that is not dead, until when, and how many of the dead may still be taken out; those before it are dropped.
+-- If they are too many, the next of the dead, until now.
+local function front(queue, timeouts, places, now, drops)
+  while true do
     local head = redis.pcall('LINDEX', queue, 0)
     if type(head) ~= 'string' then -- nobody, or see emptied
       return nil
@@ -34,55 +55,130 @@ local function front(queue, timeouts, now)
           end
         end
       end
-      return head, till
+      return head, till, drops
     end
-    if n == DROPS then
-      return head, now
+    if drops == 0 then
+      return head, now, 0
     end
-    redis.call('LPOP', queue)
-    redis.call('ZREM', timeouts, head)
+    drops = drops - 1
+    drop(queue, timeouts, places, head)
   end
 end
 
--- Enter the queue, or stay in it.
-local function line_up(queue, timeouts, owner, patience, now)
-  local score = redis.call('ZSCORE', timeouts, owner)
+-- Enter the queue, or stay in it. first: the lease of a hand-over, '' of a waiter that hears no grants. Returns its ticket, 0
+-- if it has no place; and whether it came right behind a waiter of Redisson's.
+local function line_up(queue, timeouts, places, owner, patience, first, now, us)
+  local score, place = redis.pcall('ZSCORE', timeouts, owner), places and redis.pcall('HGET', places, owner)
+  if type(score) == 'table' or type(place) == 'table' then -- see emptied
+    return 0, true
+  end
   local till = math.max(now + patience, tonumber(score or 0))
   -- An owner that has a score stands in the list: both are written together, here and in Redisson. Where they have become of
   -- different length (one was deleted or evicted alone) the list is gone through.
   local stands, length = score, redis.call('LLEN', queue)
   if length == 0 then
     redis.call('DEL', timeouts)
-    stands = false
+    if places then
+      redis.call('DEL', places)
+    end
+    stands, place = false, nil
   elseif length ~= redis.call('ZCARD', timeouts) then
     stands = false
     for _, other in ipairs(redis.call('LRANGE', queue, 0, -1)) do
       stands = stands or other == owner
     end
   end
+  local behind = false
   if not stands then
     local last = redis.call('LINDEX', queue, -1)
     if last then
+      behind = not ours(last)
       local before = tonumber(redis.call('ZSCORE', timeouts, last) or 0)
-      till = math.max(till, ours(last) and before or before + patience)
+      till = math.max(till, behind and before + patience or before)
     end
     redis.call('RPUSH', queue, owner)
+    if places and redis.call('HLEN', places) > 2 * length + 64 then -- what Redisson's scripts have dropped
+      local all = redis.call('HGETALL', places)
+      for i = 1, #all, 2 do
+        if not redis.call('ZSCORE', timeouts, all[i]) then
+          redis.call('HDEL', places, all[i])
+        end
+      end
+    end
   end
   redis.call('ZADD', timeouts, digits(till), owner)
   local ttl = LINE_TTL + tonumber(redis.call('ZREVRANGE', timeouts, 0, 0, 'WITHSCORES')[2]) - now
   redis.call('PEXPIRE', queue, digits(ttl))
   redis.call('PEXPIRE', timeouts, digits(ttl))
+  local ticket = 0
+  if places then
+    if first == '' then
+      redis.call('HDEL', places, owner)
+    else
+      ticket = place and tonumber(string.match(place, '^%d+')) or us
+      if not place then
+        redis.call('HSET', places, owner, string.format('%.0f %s %.0f', us, first, patience))
+      end
+    end
+    redis.call('PEXPIRE', places, digits(ttl))
+  end
+  return ticket, behind
 end
 
-local function leave(queue, timeouts, owner)
+local function leave(queue, timeouts, places, owner)
   if redis.call('ZREM', timeouts, owner) == 1 then
     redis.call('LREM', queue, 1, owner)
+    if places then
+      redis.pcall('HDEL', places, owner)
+    end
   end
 end
 
--- Publish to the first in line that the lock is free.
-local function tell(head, publish, channel)
-  if head then
-    redis.pcall(publish, channel .. ':' .. head, '0')
+-- Make the first in line the holder of a free lock, and tell its process; or tell the first that the lock is free, if it is none
+-- that can be handed it. Returns the new holder; or nil, the first in line and until when the lock is left to it. For "me" nothing
+-- is done. key: nil if the lock may not be written any more, see emptied.
+--
+--   waiter B (of ours, first in line)            holder A
+--   acquire: held; in line, ticket T ------------>
+--   (its deadline will count from this send)
+--                                                release: B's field and first lease are written, T, lease and owner are
+--                                                published, B is taken out of the line
+--   <-------------------------------- on the channel of grants of B's process
+--
+-- The field is written before anything is published, and nothing is taken back once it is: see hand_over. That nobody
+-- listens is asked before for the same reason.
+local function pass(key, queue, timeouts, places, publish, channel, grants, now, me)
+  local drops = DROPS
+  while true do
+    local head, till
+    head, till, drops = front(queue, timeouts, places, now, drops)
+    if not head or head == me then
+      return nil, head, till
+    end
+    local place, ticket, lease, patience = key and places and redis.pcall('HGET', places, head)
+    if type(place) == 'string' then
+      ticket, lease, patience = string.match(place, '^(%d+) (%d+) (%d+)$')
+    end
+    local to = grants .. string.sub(head, 1, 36)
+    if not ticket or till <= now then
+      redis.pcall(publish, channel .. ':' .. head, '0')
+      return nil, head, till
+    elseif listeners(publish, to) ~= 0 then
+      redis.call('HSET', key, head, 1)
+      redis.call('PEXPIRE', key, lease)
+      if type(redis.pcall(publish, to, ticket .. ' ' .. lease .. ' ' .. head)) ~= 'table' then
+        drop(queue, timeouts, places, head)
+        return head
+      end
+      -- no right to publish there, so nothing was: it finds the lock free when it asks
+      redis.call('HDEL', key, head)
+      return nil, head, till
+    elseif till - patience / 2 > now then
+      return nil, head, till - patience / 2
+    elseif drops == 0 then
+      return nil, head, now
+    end
+    drops = drops - 1
+    drop(queue, timeouts, places, head)
   end
 end
