@@ -14,5 +14,6 @@
 //	p99-us
 //	jain        Jain's index of what each worker got: 1 is equal, 1/n is one got all
 //
-// bench/peers, a module of its own, measures other libraries beside redlatch; bench/report draws what it found.
+// bench/peers, a module of its own, measures other libraries beside redlatch; bench/report draws what it found. bench/herd prints
+// what an acquisition costs the server as more and more processes wait for one name.
 package bench

@@ -3,7 +3,9 @@ package load_test
 import (
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -167,4 +169,38 @@ func TestWhatIsReplayedIsWhatWasSent(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "a\r\nbc of name", v)
 	})
+}
+
+func TestADelayedWayIsLongerAndKeepsTheOrder(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go io.Copy(c, c)
+		}
+	}()
+	through, stop, err := load.Delay(l.Addr().String(), 20*time.Millisecond)
+	require.NoError(t, err)
+	c, err := net.Dial("tcp", through)
+	require.NoError(t, err)
+	began := time.Now()
+	for i := range 100 {
+		_, err = c.Write([]byte{byte(i)})
+		require.NoError(t, err)
+	}
+	got := make([]byte, 100)
+	_, err = io.ReadFull(c, got)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, time.Since(began), 40*time.Millisecond)
+	for i := range got {
+		require.EqualValues(t, i, got[i])
+	}
+	stop()
+	_, err = c.Read(got)
+	require.Error(t, err, "its connections end with it")
 }

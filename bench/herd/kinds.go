@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// client is what one process has.
+type client struct {
+	hub        *pubsub.Hub
+	locks      *rlock.Client
+	semaphores *rsemaphore.Client
+}
+
+func open(server string) (*client, error) {
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server}, PipelineMultiplex: -1, DisableCache: true}, pubsub.Options{})
+	if err != nil {
+		return nil, err
+	}
+	c := &client{hub: hub}
+	if c.locks, err = rlock.New(hub, rlock.Options{}); err != nil {
+		return nil, err
+	}
+	c.semaphores, err = rsemaphore.New(hub, rsemaphore.Options{})
+	return c, err
+}
+
+func (c *client) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	c.locks.Close(ctx)
+	c.semaphores.Close(ctx)
+	c.hub.Close(ctx)
+}
+
+// acquire waits, and returns what releases.
+type acquire func(ctx context.Context) (func(context.Context) error, error)
+
+// part is what one process does, again and again.
+type part struct {
+	acquire     acquire
+	hold, think time.Duration
+}
+
+// kind is something to wait for: either part or await is set.
+type kind struct {
+	name string
+	part func(ctx context.Context, c *client, o order) (part, error)
+	// await waits for an event, which end brings about once it is set up; both are for the o.Round-th event.
+	await func(ctx context.Context, c *client, o order) error
+	setUp func(ctx context.Context, c *client, o order) error
+	end   func(ctx context.Context, c *client, o order) error
+}
+
+const name = "herd"
+
+func locking(l *rlock.Lock) acquire {
+	return func(ctx context.Context) (func(context.Context) error, error) {
+		h, err := l.Lock(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return h.Unlock, nil
+	}
+}
+
+func exclusive(name string, of func(c *client) *rlock.Lock) kind {
+	return kind{name: name, part: func(_ context.Context, c *client, o order) (part, error) {
+		return part{locking(of(c)), o.Hold, 0}, nil
+	}}
+}
+
+var kinds = []kind{
+	exclusive("reentrant", func(c *client) *rlock.Lock { return c.locks.Reentrant(name) }),
+	exclusive("fair", func(c *client) *rlock.Lock { return c.locks.Fair(name) }),
+	exclusive("plain", func(c *client) *rlock.Lock { return c.locks.Plain(name) }),
+	exclusive("write", func(c *client) *rlock.Lock { return c.locks.ReadWrite(name).Write() }),
+	// All readers but one process, which writes. It holds for so long that all wait, and comes back when they are all in.
+	{name: "read", part: func(_ context.Context, c *client, o order) (part, error) {
+		turn := o.Hold * time.Duration(o.Processes)
+		if o.Index == 0 {
+			return part{locking(c.locks.ReadWrite(name).Write()), turn, 0}, nil
+		}
+		return part{locking(c.locks.ReadWrite(name).Read()), o.Hold, turn / 2}, nil
+	}},
+	{name: "semaphore", part: func(_ context.Context, c *client, o order) (part, error) {
+		s := c.semaphores.Semaphore(name, o.Permits)
+		return part{func(ctx context.Context) (func(context.Context) error, error) {
+			p, err := s.Acquire(ctx, 1)
+			if err != nil {
+				return nil, err
+			}
+			return p.Release, nil
+		}, o.Hold * time.Duration(o.Permits), 0}, nil
+	}},
+	{name: "counting", part: func(ctx context.Context, c *client, o order) (part, error) {
+		s := c.semaphores.CountingSemaphore(name)
+		if _, err := s.TrySetPermits(ctx, o.Permits, 0); err != nil {
+			return part{}, err
+		}
+		return part{func(ctx context.Context) (func(context.Context) error, error) {
+			if err := s.Acquire(ctx, 1); err != nil {
+				return nil, err
+			}
+			return func(ctx context.Context) error { return s.Release(ctx, 1) }, nil
+		}, o.Hold * time.Duration(o.Permits), 0}, nil
+	}},
+	{
+		name: "latch",
+		setUp: func(ctx context.Context, c *client, _ order) error {
+			_, err := c.semaphores.CountDownLatch(name).TrySetCount(ctx, 1, 0)
+			return err
+		},
+		await: func(ctx context.Context, c *client, _ order) error {
+			return c.semaphores.CountDownLatch(name).Await(ctx)
+		},
+		end: func(ctx context.Context, c *client, _ order) error {
+			_, err := c.semaphores.CountDownLatch(name).CountDown(ctx)
+			return err
+		},
+	},
+	{
+		name:  "barrier",
+		setUp: func(context.Context, *client, order) error { return nil },
+		await: arrive,
+		end:   arrive,
+	},
+}
+
+func arrive(ctx context.Context, c *client, o order) error {
+	_, err := c.semaphores.CyclicBarrier(name, o.Processes*o.Waiters+1).Await(ctx)
+	return err
+}

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/bench/internal/load"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// herd is the processes of one measurement.
+type herd []*member
+
+type member struct {
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	orders *json.Encoder
+	out    *json.Decoder
+}
+
+func gather(n int) (h herd, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	for range n {
+		m := &member{cmd: exec.Command(self)}
+		m.cmd.Env = append(os.Environ(), roleEnv+"=waiter", "GOMAXPROCS=1", "GOGC=400")
+		m.cmd.Stderr = os.Stderr
+		if m.in, err = m.cmd.StdinPipe(); err != nil {
+			break
+		}
+		var out io.Reader
+		if out, err = m.cmd.StdoutPipe(); err != nil {
+			break
+		}
+		m.orders, m.out = json.NewEncoder(m.in), json.NewDecoder(out)
+		if err = m.cmd.Start(); err != nil {
+			break
+		}
+		h = append(h, m)
+	}
+	if err != nil {
+		h.scatter()
+	}
+	return h, err
+}
+
+// scatter ends the processes and waits for them.
+func (h herd) scatter() {
+	for _, m := range h {
+		m.in.Close()
+	}
+	var wg sync.WaitGroup
+	for _, m := range h {
+		wg.Go(func() {
+			late := time.AfterFunc(10*time.Second, func() { m.cmd.Process.Kill() })
+			defer late.Stop()
+			m.cmd.Wait()
+		})
+	}
+	wg.Wait()
+}
+
+func (h herd) tell(o func(i int) order) error {
+	for i, m := range h {
+		if err := m.orders.Encode(o(i)); err != nil {
+			return fmt.Errorf("process %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// patience is how long an answer may take.
+const patience = 90 * time.Second
+
+func (h herd) hear() ([]answer, error) {
+	answers := make([]answer, len(h))
+	for i, m := range h {
+		late := time.AfterFunc(patience, func() { m.cmd.Process.Kill() })
+		err := m.out.Decode(&answers[i])
+		late.Stop()
+		if err == nil && answers[i].Error != "" {
+			err = errors.New(answers[i].Error)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("process %d: %w", i, err)
+		}
+	}
+	return answers, nil
+}
+
+// scene is a server and a herd that is connected to it.
+type scene struct {
+	cfg    config
+	herd   herd
+	server string // as the herd reaches it
+	redis  rueidis.Client
+	close  []func()
+}
+
+func (s *scene) end() {
+	for _, f := range slices.Backward(s.close) {
+		f()
+	}
+}
+
+// measure makes one row.
+func (cfg config) measure(name string, n int) (r row, err error) {
+	k := kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })]
+	s, err := cfg.set(k, n)
+	if s != nil {
+		defer s.end()
+	}
+	if err != nil {
+		return r, err
+	}
+	r = row{kind: name, processes: n}
+	if k.part != nil {
+		return r, s.contend(&r)
+	}
+	return r, s.wake(k, &r)
+}
+
+// set starts the server and the processes, and has them connect.
+func (cfg config) set(k kind, n int) (*scene, error) {
+	server, stop, err := redistest.Launch(func(host, port, dir string) []string {
+		return []string{"--port", port, "--bind", host, "--dir", dir, "--save", "", "--appendonly", "no", "--logfile", filepath.Join(dir, "log")}
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &scene{cfg: cfg, server: server.Addr(), close: []func(){stop}}
+	s.redis, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: server.Addrs, ForceSingleClient: true, DisableCache: true, PipelineMultiplex: -1})
+	if err != nil {
+		return s, err
+	}
+	s.close = append(s.close, s.redis.Close)
+	if cfg.delay > 0 {
+		through, stop, err := load.Delay(s.server, cfg.delay)
+		if err != nil {
+			return s, err
+		}
+		s.server = through
+		s.close = append(s.close, stop)
+	}
+	if s.herd, err = gather(n); err != nil {
+		return s, err
+	}
+	s.close = append(s.close, s.herd.scatter)
+	if err := s.herd.tell(func(i int) order { return s.order(k, n, i) }); err != nil {
+		return s, err
+	}
+	_, err = s.herd.hear()
+	return s, err
+}
+
+func (s *scene) order(k kind, n, i int) order {
+	return order{Do: "open", Kind: k.name, Server: s.server, Index: i, Processes: n, Waiters: s.cfg.waiters, Permits: s.cfg.permits, Hold: s.cfg.hold}
+}
+
+// contend has all processes acquire and release.
+func (s *scene) contend(r *row) error {
+	ctx, cfg := context.Background(), s.cfg
+	windows := int(cfg.duration / cfg.window)
+	from := time.Now().Add(cfg.warm + time.Duration(r.processes)*10*time.Millisecond)
+	to := from.Add(time.Duration(windows) * cfg.window)
+	if err := s.herd.tell(func(int) order {
+		return order{Do: "run", From: from.UnixNano(), Window: cfg.window, Windows: windows}
+	}); err != nil {
+		return err
+	}
+	time.Sleep(time.Until(from))
+	before, err := load.ServerUsage(ctx, s.redis)
+	if err != nil {
+		return err
+	}
+	time.Sleep(time.Until(to))
+	after, err := load.ServerUsage(ctx, s.redis)
+	if err != nil {
+		return err
+	}
+	if err := s.herd.tell(func(int) order { return order{Do: "stop"} }); err != nil {
+		return err
+	}
+	answers, err := s.herd.hear()
+	if err != nil {
+		return err
+	}
+	sums := make([]int64, windows)
+	var waits load.Histogram
+	for _, a := range answers {
+		var own int64
+		for i, n := range a.Windows {
+			sums[i] += n
+			own += n
+		}
+		if own == 0 {
+			r.unserved++
+		}
+		r.acquired += own
+		r.note(a)
+		waits.Merge(a.Waits)
+	}
+	r.seconds = to.Sub(from).Seconds()
+	r.p50, r.longest = waits.Quantile(0.5), waits.Max
+	slices.Sort(sums)
+	if median := sums[len(sums)/2]; median > 0 {
+		r.worst = float64(sums[0]) / float64(median)
+	}
+	r.cost(before, after)
+	return nil
+}
+
+// wake has all processes wait for an event, several times. What is counted begins with the event.
+func (s *scene) wake(k kind, r *row) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	own, err := open(s.server)
+	if err != nil {
+		return err
+	}
+	defer own.close()
+	o := s.order(k, r.processes, -1)
+	var sum load.Usage
+	var waits load.Histogram
+	for range s.cfg.rounds {
+		if err := k.setUp(ctx, own, o); err != nil {
+			return err
+		}
+		if err := s.herd.tell(func(int) order { return order{Do: "await"} }); err != nil {
+			return err
+		}
+		time.Sleep(s.cfg.settle + time.Duration(r.processes)*10*time.Millisecond)
+		before, err := load.ServerUsage(ctx, s.redis)
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := k.end(ctx, own, o); err != nil {
+			return err
+		}
+		answers, err := s.herd.hear()
+		if err != nil {
+			return err
+		}
+		after, err := load.ServerUsage(ctx, s.redis)
+		if err != nil {
+			return err
+		}
+		for _, a := range answers {
+			r.acquired++
+			r.note(a)
+			awake := time.Unix(0, a.Awake).Sub(began)
+			waits.Add(awake)
+			r.seconds += awake.Seconds() / float64(len(answers))
+		}
+		sum = sum.Plus(after.Minus(before))
+	}
+	r.p50, r.longest, r.worst = waits.Quantile(0.5), waits.Max, -1
+	r.cost(load.Usage{}, sum)
+	return nil
+}
+
+func (r *row) note(a answer) {
+	r.errors += a.Errors
+	if r.first == "" {
+		r.first = a.First
+	}
+}
+
+// cost spreads what the server did over the acquisitions.
+func (r *row) cost(before, after load.Usage) {
+	n := float64(max(r.acquired, 1))
+	r.scripts = float64(after.Scripts(before)) / n
+	r.commands = float64(after.Since(before)) / n
+	r.scriptCPU = float64(after.ScriptTime(before).Microseconds()) / n
+	r.serverCPU = (after.CPU - before.CPU) * 1e6 / n
+}
