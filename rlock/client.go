@@ -24,6 +24,7 @@ type Client struct {
 	runner *script.Runner
 	engine *lease.Engine
 	queue  *wait.Queue
+	lane   *lane // nil: calls are not shared
 	// Texts that every acquisition sends, made once.
 	watchdogMillis string // Options.WatchdogTimeout
 	grantsHere     string // the channel of this process's grants, where one server serves all keys
@@ -69,6 +70,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		Released: func(ctx context.Context, h *session.Holding, lasted time.Duration, err error) {
 			c.observer.Released(ctx, h.Lease.Name, lasted, err)
 		}}
+	c.lane = newLane(c)
 	if o.Liveness {
 		c.monitor = newMonitor(c)
 	}

@@ -49,6 +49,7 @@ type kind struct {
 	side   side // of a read-write lock
 	fenced bool // every new hold has a token
 	votes  bool // it is a member of a Quorum
+	shares bool // acquires and releases of free locks may share calls: see lane
 }
 
 // place is what a waiter has on the server.
@@ -94,6 +95,7 @@ var reentrant = &kind{
 	manner:  "queue",
 	place:   handed,
 	entry:   entryAnywhere,
+	shares:  true,
 }
 
 func queueKey(key string) string { return keyname.Prefix("redlatch_queue", key) }
@@ -110,11 +112,13 @@ var (
 	nonReentrant = reentrant.like(func(k *kind) { k.title, k.entry = "NonReentrant", entryNever })
 
 	// spinning is Redisson's RSpinLock, but for its release, which wakes the others' waiters.
-	spinning = reentrant.like(func(k *kind) { k.title, k.manner, k.place, k.entry = "Spin", "spin", nowhere, entryInside })
+	spinning = reentrant.like(func(k *kind) {
+		k.title, k.manner, k.place, k.entry, k.shares = "Spin", "spin", nowhere, entryInside, false
+	})
 
 	// fencing is Redisson's RFencedLock: an RLock, and a counter beside it.
 	fencing = reentrant.like(func(k *kind) {
-		k.title, k.fenced, k.entry = "Fenced", true, entryInside
+		k.title, k.fenced, k.entry, k.shares = "Fenced", true, entryInside, false
 		k.keys = func(_ *Client, key string) []string { return []string{key, queueKey(key)} }
 		k.acquire = fencedCall
 	})

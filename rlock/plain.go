@@ -30,6 +30,7 @@ var plain = &kind{
 	force:  load("plain force unlock", "plain_force"),
 	title:  "Plain",
 	manner: "plain",
+	shares: true,
 }
 
 // Plain describes the mutex of the Redis documentation: one string key, set with NX and PX to a value that nobody else uses.

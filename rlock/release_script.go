@@ -72,6 +72,15 @@ func (l *single) sendRelease(ctx context.Context, r releaseRequest) (releaseRepl
 
 // runRelease lowers the count, or ends the hold; entry: of this owner, if it may still be in the queue.
 func (l *single) runRelease(ctx context.Context, owner string, remaining int, entry string) (releaseStatus, error) {
+	if remaining == 0 && entry == "" {
+		shares := l.c.enterLane(l.kind)
+		defer l.c.leaveLane(l.kind)
+		if shares {
+			if done, err := l.c.share(ctx, l.shareable(owner, "", l.channel)); done || err != nil {
+				return releaseDone, err
+			}
+		}
+	}
 	r, err := l.sendRelease(ctx, releaseRequest{owner: owner, remaining: remaining, entry: entry})
 	return r.status, err
 }

@@ -80,7 +80,7 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 		},
 		Decode: decodeAcquire,
 	}
-	r, err := timed.Run(ctx, c.runner)
+	r, err := a.try(ctx, standing, &timed)
 	received := time.Now()
 	unmet := errors.Is(err, ErrNotReplicated)
 	if err != nil && !unmet {
@@ -114,6 +114,22 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 		return wait.Answer{}, &youngError{a.l.name, r.left}
 	}
 	return a.refused(r, received)
+}
+
+// try makes the call: shared with those of other free locks if many are under way, and otherwise, or if the lock turns out not to be
+// free, alone.
+func (a *acquisition) try(ctx context.Context, standing *wait.Standing, alone *script.Timed[acquireReply]) (acquireReply, error) {
+	c := a.l.c
+	if standing == nil && a.want == 1 && a.join == "" && a.under == nil {
+		shares := c.enterLane(a.l.kind)
+		defer c.leaveLane(a.l.kind)
+		if shares && c.queue.Members(a.l.key) <= 1 { // where others wait it is not free
+			if done, err := a.askShared(ctx); done || err != nil {
+				return acquireReply{status: acquireGranted}, err
+			}
+		}
+	}
+	return alone.Run(ctx, c.runner)
 }
 
 // granted is the answer to a try that was granted.

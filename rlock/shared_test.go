@@ -1,0 +1,283 @@
+package rlock_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// TestSharedScriptTable: what free.lua does for one lock, next to one that is free and one that is held by another, which it must do
+// the same for in any case.
+func TestSharedScriptTable(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newScriptRig(t, s)
+		src := source(t, "free")
+		for i, c := range []struct {
+			name   string
+			before []string // a command on KEY or QUEUE
+			plain  bool
+			owner  string
+			lease  string // "": release
+			last   string
+			done   int64
+			hash   map[string]string
+			text   string
+			told   bool
+		}{
+			{name: "free", owner: alice, lease: "300000", last: "0", done: 1, hash: map[string]string{alice: "1"}},
+			{name: "one's own", before: []string{"HSET", "KEY", alice, "1"}, owner: alice, lease: "300000", last: "0", hash: map[string]string{alice: "1"}},
+			{name: "another's", before: []string{"HSET", "KEY", bob, "1"}, owner: alice, lease: "300000", last: "0", hash: map[string]string{bob: "1"}},
+			{name: "others queue", before: []string{"ZADD", "QUEUE", "5", "x 1 1"}, owner: alice, lease: "300000", last: "0"},
+			{name: "too late", owner: alice, lease: "300000", last: "1"},
+			{name: "no lease", owner: alice, lease: "0", last: "0"},
+			{name: "no owner", owner: "", lease: "300000", last: "0"},
+			{name: "of another type", before: []string{"SET", "KEY", "x"}, owner: alice, lease: "300000", last: "0", text: "x"},
+			{name: "released", before: []string{"HSET", "KEY", alice, "3"}, owner: alice, last: "CHANNEL", done: 1, told: true},
+			{name: "another's is not released", before: []string{"HSET", "KEY", bob, "1"}, owner: alice, last: "CHANNEL", hash: map[string]string{bob: "1"}},
+			{name: "joined", before: []string{"HSET", "KEY", alice, "1", bob, "1"}, owner: alice, last: "CHANNEL", hash: map[string]string{alice: "1", bob: "1"}},
+			{name: "gone", owner: alice, last: "CHANNEL"},
+			{name: "released, of another type", before: []string{"SET", "KEY", "x"}, owner: alice, last: "CHANNEL", text: "x"},
+			{name: "plain", plain: true, owner: alice, lease: "300000", last: "0", done: 1, text: alice},
+			{name: "plain, another's", plain: true, before: []string{"SET", "KEY", bob}, owner: alice, lease: "300000", last: "0", text: bob},
+			{name: "plain, too late", plain: true, owner: alice, lease: "300000", last: "1"},
+			{name: "plain, of another type", plain: true, before: []string{"HSET", "KEY", bob, "1"}, owner: alice, lease: "300000", last: "0", hash: map[string]string{bob: "1"}},
+			{name: "plain, released", plain: true, before: []string{"SET", "KEY", alice}, owner: alice, last: "CHANNEL", done: 1, told: true},
+			{name: "plain, another's is not released", plain: true, before: []string{"SET", "KEY", bob}, owner: alice, last: "CHANNEL", text: bob},
+			{name: "plain, gone", plain: true, owner: alice, last: "CHANNEL"},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				name := func(what string) string { return what + strconv.Itoa(i) }
+				replaced := func(words []string) (out []string) {
+					for _, w := range words {
+						if w == "KEY" || w == "QUEUE" || w == "CHANNEL" {
+							w = name(w)
+						}
+						out = append(out, w)
+					}
+					return out
+				}
+				if c.before != nil {
+					g.must(t, replaced(c.before)...)
+				}
+				g.must(t, "HSET", name("held"), bob, "1")
+				queue := name("QUEUE")
+				if c.plain {
+					queue = name("KEY")
+				}
+				keys := []string{name("free"), name("freequeue"), name("KEY"), queue, name("held"), name("heldqueue")}
+				args := replaced([]string{"PUBLISH", alice, "300000", "0", c.owner, c.lease, c.last, alice, "300000", "0"})
+				for run, done := range []int64{c.done, 0} {
+					var got []int64
+					var err error
+					told := g.published(t, name("CHANNEL"), func() { got, err = eval(t, g.c, src, keys, args...) })
+					require.NoError(t, err)
+					require.Len(t, got, 4)
+					require.InDelta(t, g.now(t), got[0], 30_000)
+					require.Equal(t, []int64{int64(1 - run), done, 0}, got[1:], "run %d", run+1)
+					require.Equal(t, c.told && run == 0, len(told) == 1, "run %d: %v", run+1, told)
+					require.Equal(t, map[string]string{alice: "1"}, g.look(t, name("free")).hash)
+					require.Equal(t, map[string]string{bob: "1"}, g.look(t, name("held")).hash)
+					after := g.look(t, name("KEY"))
+					require.Equal(t, c.text, after.text)
+					if c.hash == nil {
+						require.Empty(t, after.hash)
+					} else {
+						require.Equal(t, c.hash, after.hash)
+					}
+					if c.done == 1 && c.lease != "" {
+						require.Positive(t, after.left, "it has an end")
+					}
+				}
+			})
+		}
+	})
+}
+
+// away is a server a millisecond away, so that the calls of many goroutines are under way at the same time however busy the machine
+// is; and the proxy in between.
+func away(t *testing.T) (*redistest.Server, *redistest.Server, *redistest.Proxy) {
+	t.Helper()
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s)
+	p.Delay(500*time.Microsecond, 500*time.Microsecond)
+	return s, p.Server(), p
+}
+
+// sharedCall tells a call of several locks: it has more keys than that of one.
+func sharedCall(words []string) bool {
+	if len(words) < 3 || words[0] != "EVALSHA" {
+		return false
+	}
+	n, err := strconv.Atoi(words[2])
+	return err == nil && n > 3
+}
+
+func TestManyFreeLocksShareCalls(t *testing.T) {
+	t.Parallel()
+	near, far, _ := away(t)
+	r := newRig(t, far, rlock.Options{CallTimeout: 30 * time.Second})
+	direct := near.Client(t)
+	const goroutines, cycles = 64, 30
+	run := func(kind func(string) *rlock.Lock) float64 {
+		before := redistest.CommandCalls(t, direct)
+		var wg sync.WaitGroup
+		for i := range goroutines {
+			wg.Go(func() {
+				l := kind("free" + strconv.Itoa(i))
+				for range cycles {
+					cycle(t, l)
+				}
+			})
+		}
+		wg.Wait()
+		after := redistest.CommandCalls(t, direct)
+		return float64(after["evalsha"]-before["evalsha"]) / (goroutines * cycles)
+	}
+	for what, kind := range map[string]func(string) *rlock.Lock{"Reentrant": r.locks.Reentrant, "NonReentrant": r.locks.NonReentrant, "Plain": r.locks.Plain} {
+		got := run(kind)
+		t.Logf("%s: %.2f calls a cycle", what, got)
+		require.Less(t, got, 1.0, what) // two if none was shared
+	}
+	got := run(r.locks.Fenced)
+	require.GreaterOrEqual(t, got, 2.0, "Fenced") // mints its tokens alone
+	size, err := direct.Do(within(t), direct.B().Keys().Pattern("free*").Build()).AsStrSlice()
+	require.NoError(t, err)
+	require.Empty(t, size, "all is released")
+}
+
+// Locks that many want, among locks that nobody else wants: no two hold one at a time, all are served, and nothing is left.
+func TestSharedCallsAmongContendedLocks(t *testing.T) {
+	t.Parallel()
+	near, far, _ := away(t)
+	rigs := []*rig{newRig(t, far, rlock.Options{CallTimeout: 30 * time.Second}), newRig(t, far, rlock.Options{CallTimeout: 30 * time.Second})}
+	const goroutines, cycles, hot = 40, 25, 8
+	var inside [hot]atomic.Int32
+	var wg sync.WaitGroup
+	for p, r := range rigs {
+		for g := range goroutines {
+			wg.Go(func() {
+				for i := range cycles {
+					if i%3 > 0 {
+						cycle(t, r.locks.Reentrant("own"+strconv.Itoa(p)+"-"+strconv.Itoa(g)))
+						continue
+					}
+					n := rand.N(hot)
+					l := r.locks.Reentrant("hot" + strconv.Itoa(n))
+					if n%2 == 1 {
+						l = r.locks.Plain("hotplain" + strconv.Itoa(n))
+					}
+					h, err := l.Lock(context.Background())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if inside[n].Add(1) != 1 {
+						t.Errorf("%d holders of %s", inside[n].Load(), l.Name())
+					}
+					inside[n].Add(-1)
+					if err := h.Unlock(context.Background()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	c := near.Client(t)
+	left, err := c.Do(within(t), c.B().Keys().Pattern("*").Build()).AsStrSlice()
+	require.NoError(t, err)
+	for _, key := range left { // queues may outlive what they were for
+		require.Contains(t, key, "redlatch_queue:", "%v", left)
+	}
+}
+
+// Replies of shared calls are lost, and requests too. Every caller gets its lock in the end, no Unlock reports a loss, and nothing is
+// left behind.
+func TestSharedCallsThatAreLost(t *testing.T) {
+	t.Parallel()
+	for name, fate := range map[string]redistest.Fate{"reply": redistest.LoseReply, "request": redistest.LoseRequest} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			near, far, p := away(t)
+			r := newRig(t, far, rlock.Options{CallTimeout: 30 * time.Second})
+			var seen, lost atomic.Int32
+			p.Trap(&redistest.Trap{Every: true, Fate: fate, Match: func(words []string) bool {
+				if !sharedCall(words) || seen.Add(1)%8 != 0 || lost.Load() >= 10 {
+					return false
+				}
+				lost.Add(1)
+				return true
+			}})
+			var wg sync.WaitGroup
+			for g := range 64 {
+				wg.Go(func() {
+					for range 20 {
+						h, err := r.locks.Reentrant("l" + strconv.Itoa(g)).Lock(within(t))
+						if err != nil {
+							t.Error("lock:", err)
+							return
+						}
+						if err := h.Unlock(within(t)); err != nil {
+							t.Error("unlock:", err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			require.Positive(t, lost.Load(), "shared calls were lost")
+			c := near.Client(t)
+			redistest.Eventually(t, 40*time.Second, "all is released", func() bool {
+				left, err := c.Do(within(t), c.B().Keys().Pattern("l*").Build()).AsStrSlice()
+				return err == nil && len(left) == 0
+			})
+		})
+	}
+}
+
+// Callers leave while their shared calls are under way. What is granted to them afterwards is given back.
+func TestASharedGrantWhoseCallerHasLeftIsGivenBack(t *testing.T) {
+	t.Parallel()
+	near, far, p := away(t)
+	r := newRig(t, far, rlock.Options{CallTimeout: 30 * time.Second})
+	for g := range 64 { // the scripts' texts, the clock
+		cycle(t, r.locks.Reentrant("warm"+strconv.Itoa(g%4)))
+	}
+	p.Delay(50*time.Millisecond, 50*time.Millisecond)
+	var wg sync.WaitGroup
+	var gaveUp atomic.Int32
+	for g := range 96 {
+		wg.Go(func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			if g%2 == 0 {
+				time.AfterFunc(time.Duration(g)*2*time.Millisecond, cancel)
+			}
+			h, err := r.locks.Reentrant("l" + strconv.Itoa(g)).Lock(ctx)
+			if err != nil {
+				require.ErrorIs(t, err, context.Canceled)
+				gaveUp.Add(1)
+				return
+			}
+			if err := h.Unlock(context.Background()); err != nil {
+				t.Error("unlock:", err)
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d gave up", gaveUp.Load())
+	p.Heal()
+	c := near.Client(t)
+	redistest.Eventually(t, 60*time.Second, "all is released", func() bool {
+		left, err := c.Do(within(t), c.B().Keys().Pattern("l*").Build()).AsStrSlice()
+		return err == nil && len(left) == 0
+	})
+}
