@@ -43,6 +43,7 @@ func (l *single) take(ctx context.Context, t terms, auto bool) (*Hold, error) {
 	a := acquisition{l: l, ctx: ctx, began: time.Now(), auto: auto, lease: t.lease, label: t.label}
 	if t.lease == 0 {
 		a.lease = c.opts.WatchdogTimeout
+		a.shares = l.kind.side == reader && auto && t.label == "" && c.opts.MaxHold == 0
 	}
 	hold, err := a.run(ctx, t.wait)
 	waited := time.Since(a.began)
@@ -91,6 +92,12 @@ type acquisition struct {
 	inQueue    bool          // granted by a call that could not take it out of the queue
 	under      *owner        // of the write hold under which it reads
 	patient    bool          // it waits
+	shares     bool          // it may share a read hold of this process
+	joined     *owner        // whose read hold it shares
+	admit      time.Time     // until when others may share its hold unasked
+	waits      bool          // it is counted as a writer that waits
+	hold       *Hold         // of one that shares: made before those behind it go on
+	unusable   error         // or why there is none
 	watched    bool          // and the holder's heartbeats are looked at
 	foreign    bool          // by the last answer, the holder was none of ours
 	noEnd      bool          // and the lock had no end
@@ -115,6 +122,9 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 		if a.watched {
 			l.c.monitor.unwatch(l)
 		}
+		if a.waits {
+			l.c.sessions.writers(l.key, -1)
+		}
 	}()
 	own, id := ownerIn(ctx, l)
 	own, a.under, err = l.resolve(own)
@@ -129,7 +139,12 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 		}
 		a.join = id
 	}
-	a.own, a.want, r.Alone = a.newOwner(), 1, waitTime == 0 || a.join != "" || l.kind.manner == ""
+	a.shares = a.shares && a.under == nil
+	if a.shares && a.share(l.c.sessions.find(l.key, a.began)) {
+		return newHold(a.joined.Handle(true)), nil
+	}
+	a.own, a.want, r.Alone = a.newOwner(), 1, waitTime == 0 || a.join != "" || a.under != nil || l.kind.manner == ""
+	a.own.Shared = a.shares
 	a.entry = a.place()
 	if l.backoff != nil {
 		r.Backoff = l.backoff.after
@@ -137,13 +152,27 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 	if l.kind.place == fairQueue {
 		r.Channel, r.Own, r.Each = l.kind.channel(l.key, a.own.Lease.Owner), true, true
 	}
+	if l.kind.side == reader && !a.shares { // it stands behind nobody, and nobody behind it: see session.go
+		r.Manner, r.Each = "read each", true
+	}
 	if !l.hands() {
 		r.Taker, r.Try = nil, func(ctx context.Context) (wait.Answer, error) { return a.Ask(ctx, nil) }
 	} else if !r.Alone {
-		r.Grants = l.grantsHere()
+		r.Grants, r.Unnamed = l.grantsHere(), l.kind.place == lined
 	}
-	if err := l.c.queue.Wait(ctx, r); err != nil {
+	if a.shares && !r.Alone {
+		l.c.sessions.enlist(a)
+	}
+	err = l.c.queue.Wait(ctx, r)
+	if a.shares && l.c.sessions.leave(a) {
+		a.own.Abandon(a.unanswered, a.entry)
+		return newHold(a.joined.Handle(true)), nil
+	}
+	switch {
+	case err != nil:
 		return nil, a.failed(err)
+	case a.shares:
+		return a.hold, a.unusable
 	}
 	return a.register()
 }
@@ -158,9 +187,17 @@ func (a *acquisition) reenter(ctx context.Context, r wait.Request, own *owner) (
 	if err != nil {
 		return nil, fmt.Errorf("re-enter %q: %w", l.name, err)
 	}
+	if own.Shared && a.auto {
+		// The server has one reader for all of this process, so there is no count to raise.
+		if l.c.engine.Over(&own.Lease) != nil || !l.c.engine.Auto(&own.Lease, a.lease) {
+			own.Retreat(time.Time{})
+			return nil, fmt.Errorf("re-enter %q: %w", l.name, own.Why())
+		}
+		return newHold(own.Handle(true)), nil
+	}
 	// It stands in no line: the lock that those in the line wait for is held by its own owner
 	// (TestAReentryIsNotBehindALocalWaiter).
-	a.own, a.want, r.Alone = own, want, true
+	a.own, a.want, a.shares, r.Alone = own, want, false, true
 	l.c.engine.Longest(&own.Lease, a.lease)
 	if err := l.c.queue.Wait(ctx, r); err != nil {
 		err = l.lost(&own.Lease, err)
@@ -222,6 +259,9 @@ func (a *acquisition) register() (*Hold, error) {
 	h, err := own.Start(added, a.auto, a.unanswered, a.entry)
 	if err != nil {
 		return nil, err
+	}
+	if own.Shared {
+		l.c.sessions.open(l.key, own, a.admit)
 	}
 	return newHold(h), nil
 }

@@ -29,6 +29,7 @@ type acquireRequest struct {
 	notAfter int64    // server ms; 0: any time
 	entry    string   // to queue with; "": do not
 	under    string   // owner of a write hold under which it reads
+	session  string   // owner of this process whose read hold would do as well; "": none
 	room     []string // for the arguments; nil: they get their own
 }
 
@@ -48,7 +49,8 @@ const (
 	acquireGranted
 	acquireLate
 	acquireLost
-	acquireYoung // of a Quorum's member: the server has been up for too short a time
+	acquireYoung  // of a Quorum's member: the server has been up for too short a time
+	acquireShared // of a reader: the hold of another owner of this process will do
 )
 
 type acquireReply struct {
@@ -59,6 +61,7 @@ type acquireReply struct {
 	foreign bool          // the holder is not one of ours
 	token   int64         // fencing token of a new hold; 0: none
 	run     int64         // of a Quorum's member: which run of the server it is, of its run_id; 0: not said
+	clear   bool          // of a reader that was granted: no writer waits
 }
 
 // Clock implements script.Reply.
@@ -74,7 +77,10 @@ func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
 		return acquireReply{}, fmt.Errorf("acquire: unexpected reply %v, error %v", v, err)
 	}
 	r := acquireReply{status: acquireStatus(v[0]), left: time.Duration(v[1]) * time.Millisecond, server: v[2]}
-	if len(v) > 4 {
+	switch {
+	case len(v) > 4 && (r.status == acquireGranted || r.status == acquireShared):
+		r.clear = v[3] == 1
+	case len(v) > 4:
 		r.ticket, r.foreign = v[3], v[4] == 1
 	}
 	if len(v) > 5 {

@@ -86,8 +86,8 @@
 //	Plain         the string of the Redis documentation (SET NX PX), for programs that follow that pattern
 //
 // All of them return the same Hold and keep the same promises. Waiters of one process on a name are served first come, first
-// served. A Fair lock serves the waiters of all processes in that order; waiting readers acquire together as soon as no writer
-// has the lock. Reentrant, NonReentrant and Fenced locks serve the waiting processes in the order in which they came. A
+// served. A Fair lock serves the waiters of all processes in that order. Of a read-write lock writers are served in order, and waiting
+// readers together, in turn with the writers. Reentrant, NonReentrant and Fenced locks serve the waiting processes in the order in which they came. A
 // process that is served keeps the lock for as many of its own waiters as it had then, for at most 32 of them and 20 ms.
 //
 // # Crashed holders
@@ -147,7 +147,8 @@
 //	redlatch_fair:{P<name>}             hash, those of them that can be handed the lock: owner -> ticket, leases
 //	P<name> of a read-write lock        hash  mode -> read or write, a reader's owner -> count, a writer's owner:write -> count
 //	{P<name>}:<owner>:rwlock_timeout:1  string, lasts as long as that reader's lease
-//	redlatch_rw:{P<name>}               sorted set, when holds end, in the server's time; waiting writers that go first
+//	redlatch_rw:{P<name>}               sorted set, when holds end, in the server's time
+//	redlatch_rwq:{P<name>}              sorted set of waiting readers and writers, while there are any, and a minute
 //	redisson_rwlock:{P<name>}           channel, "0" when the last reader is gone, "1" when a writer is
 //	redlatch_plain:{P<name>}            channel of a Plain lock, whose key is a string
 //	redlatch_alive:<connectionID>       string, Options.Process, expires two trusts after the last heartbeat; in a Cluster
@@ -167,7 +168,9 @@
 // Under contention a release is one call and hands the lock over: to a waiter of its own process, which then needs no call
 // of its own, or to the first process in the queue, whose waiter has needed one. An acquisition is then 7 to 17 commands on
 // the server, with one waiter or with hundreds; commands inside scripts are counted. A Fenced lock takes one call more. A Fair
-// lock takes 2 calls, and one more for each waiter and Options.PollCap. A Plain lock takes 2 to 3 calls for each process that waits. A reader
-// that has to wait takes 3 calls, and one more for every wake-up or Options.PollCap after which it is refused again. So does
-// the one writer of a process that asks. There is no hand-over between readers and writers.
+// lock takes 2 calls, and one more for each waiter and Options.PollCap. A Plain lock takes 2 to 3 calls for each process that waits.
+//
+// The readers of one process share one hold on the server. A reader needs no call while another of its process holds the lock and
+// the server said within the last 2 to 10 ms that no writer waits. Otherwise one of them asks for all. So a process in which any
+// number of readers come and go takes two calls for each phase of reading, and one for each such window. A writer takes 2 calls.
 package rlock

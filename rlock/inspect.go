@@ -21,8 +21,8 @@ type State struct {
 	Lease   time.Duration
 	Holders []Holder
 	// Waiters are those that queue on the server, first come first. A Reentrant lock and its like have one for each process.
-	// A Fair lock has all, also Redisson's. A read-write lock has the preferred writers, in no order. Other waiters only
-	// listen, and are not known.
+	// A Fair lock has all, also Redisson's. A read-write lock has one for each process that waits to read, one for each that
+	// waits to write, and each reader with a lease or label of its own. Other waiters only listen, and are not known.
 	Waiters []Waiter
 	// Token is the last fencing token that was given out; 0 if there was none, or it is forgotten.
 	Token int64
@@ -48,8 +48,10 @@ type Holder struct {
 type Waiter struct {
 	Owner   Owner
 	Process string // as that of a Holder: it is known only if the process holds something
-	// Waiting is for how long the waiter has been in the queue; 0 if that is not known (Fair, ReadWrite).
+	// Waiting is for how long the waiter has been in the queue; 0 if that is not known (Fair).
 	Waiting time.Duration
+	// Write says that the waiter wants to be the writer of a read-write lock.
+	Write bool
 }
 
 // Inspect returns the holders of the lock of that name, whatever its kind, with their leases, and the waiters in its queue. It
@@ -115,14 +117,8 @@ func (l *single) describe(ctx context.Context, s *State, r inspectReply) {
 		s.Holders = append(s.Holders, h)
 	}
 	slices.SortFunc(s.Holders, func(a, b Holder) int { return strings.Compare(string(a.Owner), string(b.Owner)) })
-	for member, until := range r.ends {
-		if owner, waits := strings.CutPrefix(member, "!"); waits && -until > r.server {
-			owner, _, _ = strings.Cut(owner, " ")
-			r.waiting = append(r.waiting, inspectWaiter{owner: owner})
-		}
-	}
 	for _, w := range r.waiting {
-		x := Waiter{Owner: Owner(w.owner), Process: process(w.owner)}
+		x := Waiter{Owner: Owner(w.owner), Process: process(w.owner), Write: w.write}
 		if w.since > 0 {
 			x.Waiting = max(0, time.Duration(r.server-w.since)*time.Millisecond)
 		}
@@ -171,8 +167,11 @@ func (l *single) query(ctx context.Context) (queryReply, error) {
 		}
 	}
 	q, err := session.Ask(ctx, l.c.session, nil, func(ctx context.Context) (queryReply, error) { return l.runQuery(ctx, string(id)) })
-	if id == "" {
+	switch {
+	case id == "":
 		q.count = 0
+	case own != nil && own.Shared && q.count > 0:
+		q.count = int64(own.Count())
 	}
 	return q, err
 }

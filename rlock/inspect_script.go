@@ -1,9 +1,12 @@
 package rlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +24,7 @@ type inspectReply struct {
 	locked  bool
 	server  int64             // its clock, ms
 	fields  map[string]string // of the lock's hash
-	ends    map[string]int64  // of a read-write lock: field -> end, server ms; "!<owner> <ms>" -> -ms of a writer that waits
+	ends    map[string]int64  // of a read-write lock: field -> end, server ms
 	waiting []inspectWaiter
 	token   int64
 }
@@ -29,11 +32,15 @@ type inspectReply struct {
 type inspectWaiter struct {
 	owner string
 	since int64 // server ms; 0: not known
+	write bool
 }
+
+// rwBand is BAND in rwqueue.lua: a read-write lock's readers, preferred writers and writers stand in bands of the queue's scores.
+const rwBand = 3e15
 
 func decodeInspect(m rueidis.RedisMessage) (inspectReply, error) {
 	v, err := m.ToArray()
-	if err != nil || len(v) != 7 {
+	if err != nil || len(v) != 8 {
 		return inspectReply{}, fmt.Errorf("inspect: unexpected reply of %d values, error %v", len(v), err)
 	}
 	left, _ := v[0].AsInt64()
@@ -59,8 +66,15 @@ func decodeInspect(m rueidis.RedisMessage) (inspectReply, error) {
 	for i := 1; i < len(queue); i += 2 {
 		us, _ := strconv.ParseFloat(queue[i], 64)
 		owner, _, _ := strings.Cut(queue[i-1], " ")
-		r.waiting = append(r.waiting, inspectWaiter{owner, int64(us / 1000)})
+		r.waiting = append(r.waiting, inspectWaiter{owner: owner, since: int64(us / 1000)})
 	}
+	sided := list(7)
+	for i := 1; i < len(sided); i += 2 {
+		score, _ := strconv.ParseFloat(sided[i], 64)
+		owner, _, _ := strings.Cut(sided[i-1], " ")
+		r.waiting = append(r.waiting, inspectWaiter{owner, int64(math.Mod(score, rwBand) / 1000), score >= rwBand})
+	}
+	slices.SortStableFunc(r.waiting, func(a, b inspectWaiter) int { return cmp.Compare(a.since, b.since) })
 	for _, owner := range list(5) {
 		r.waiting = append(r.waiting, inspectWaiter{owner: owner})
 	}
@@ -72,7 +86,7 @@ func (c *Client) runInspect(ctx context.Context, key string, all bool) (inspectR
 	keys := []string{key}
 	if all {
 		keys = append(keys, queueKey(key), keyname.Prefix("redlatch_rw", key),
-			keyname.Prefix("redisson_lock_queue", key), keyname.Prefix("redisson_lock_token", key))
+			keyname.Prefix("redisson_lock_queue", key), keyname.Prefix("redisson_lock_token", key), rwQueueKey(key))
 	}
 	m, err := c.runner.Do(ctx, script.Call{Script: inspectScript, Keys: keys})
 	var re *rueidis.RedisError

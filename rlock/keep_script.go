@@ -16,9 +16,9 @@ func (l *single) keepKeys(owner string) []string {
 	keys := lockAlone(l.keys)
 	switch l.kind.side {
 	case reader:
-		keys = l.readKeys(owner)
+		keys = slices.Concat(l.holdKeys(), []string{timeoutKey(l.key, owner, 1)})
 	case writer:
-		keys = slices.Concat(l.keys, lockAlone(l.keys))
+		keys = slices.Concat(l.holdKeys(), lockAlone(l.keys))
 	}
 	if l.c.heartbeat > 0 {
 		keys = slices.Concat(keys, []string{keptKey(l.key, owner)})

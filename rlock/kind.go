@@ -16,8 +16,8 @@ import (
 //	Spin          as Reentrant                                     one of each process polls         as many as it polls
 //	Fair          as Reentrant, Redisson's list and sorted set of  queue, each for itself, and are   2
 //	              waiters, and those that can be handed the lock   handed the lock
-//	ReadWrite     hash with its mode, a string for each reader,    each reader asks for itself, one  2 to 3, a subscription
-//	              and when each hold ends                          writer of each process            for each process
+//	ReadWrite     hash with its mode, a string for each reader,    one reader and one writer of      2, for all readers of a
+//	              and when each hold ends                          each process queue                process together
 //	Plain         a string, its owner                              one of each process, on a         2 to 3 for each process
 //	                                                               channel
 type kind struct {
@@ -61,11 +61,12 @@ const (
 	// fairQueue is an entry in Redisson's queue, from which releases hand the lock over; beside Redisson's waiters also a channel of
 	// its own, on which it is told that it is next.
 	fairQueue
-	mark // one that keeps new readers out
+	// lined is an entry in a queue that releases serve, too, but in which they name no waiter of their process.
+	lined
 )
 
 // left reports whether refused tries of one that waits leave something behind, which a release with its entry takes away.
-func (p place) left() bool { return p == fairQueue || p == mark }
+func (p place) left() bool { return p == fairQueue }
 
 // entry says under which contexts an acquisition re-enters or joins what an owner holds.
 type entry uint8

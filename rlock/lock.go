@@ -109,10 +109,10 @@ func (l *Lock) Lock(ctx context.Context) (*Hold, error) {
 // Options.CallTimeout, so if a server does not answer, the call can last that long.
 //
 // With a waitTime of 0 the call does not queue, but it does not overtake waiters that queue on the server: it acquires a
-// Reentrant, NonReentrant, Fenced, Spin or Fair lock only if nobody queues. It may overtake waiters that are in no queue,
+// Reentrant, NonReentrant, Fenced, Spin, Fair or ReadWrite lock only if nobody queues. It may overtake waiters that are in no queue,
 // however long they have waited:
 //
-//   - all waiters of a Plain or ReadWrite lock, except that new readers do not overtake a preferred writer;
+//   - all waiters of a Plain lock;
 //   - waiters of a Spin lock;
 //   - waiters of a process that has not subscribed yet, or has no right to;
 //   - waiters of a lock whose slot is being migrated;

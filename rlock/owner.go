@@ -117,6 +117,12 @@ func (o *owner) Label() string { return Owner(o.Lease.Owner).Label() }
 func (o *owner) Send(ctx context.Context, remaining int, again bool) (gone bool, err error) {
 	l, c := o.lock, o.lock.c
 	var status releaseStatus
+	if o.Shared && remaining > 0 {
+		return false, nil
+	}
+	if o.Shared {
+		c.sessions.drop(l.key, o)
+	}
 	rest := time.Duration(0)
 	if k := o.keep.Load(); k != 0 && remaining == 0 {
 		rest = time.Duration(k) - time.Since(c.session.Base)
@@ -124,7 +130,7 @@ func (o *owner) Send(ctx context.Context, remaining int, again bool) (gone bool,
 	switch {
 	case rest > 0:
 		status, err = l.runKeep(ctx, o.Lease.Owner, rest)
-	case !again && remaining == 0 && l.hands() && l.kind.place != fairQueue:
+	case !again && remaining == 0 && l.kind.place == handed && l.hands():
 		if offer := c.queue.Offer(l.key, time.Now().Add(c.opts.CallTimeout)); offer != nil {
 			status, err = l.runPass(ctx, o.Lease.Owner, o.Entry(), offer)
 			return status == releaseGone, err

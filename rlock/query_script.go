@@ -36,7 +36,7 @@ func decodeQuery(m rueidis.RedisMessage) (queryReply, error) {
 func (l *single) runQuery(ctx context.Context, owner string) (queryReply, error) {
 	keys := lockAlone(l.keys)
 	if l.kind.side != alone {
-		keys = l.keys
+		keys = l.holdKeys()
 	}
 	m, err := l.c.runner.Do(ctx, script.Call{Script: l.kind.query, Keys: keys, Args: []string{l.field(owner)}})
 	if err != nil {

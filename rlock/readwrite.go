@@ -34,27 +34,27 @@ var rwRead = &kind{
 	keys:    rwKeys,
 	channel: rwChannel,
 	acquire: func(l *single, r acquireRequest) script.Call {
-		return script.Call{Script: rwReadScript, Keys: l.readKeys(r.owner), Args: append(r.asked(3), r.under, l.channel, l.c.publish)}
+		args := append(r.asked(6), r.under, l.channel, l.c.publish, l.grants, r.entry, r.session)
+		return script.Call{Script: rwReadScript, Keys: l.readKeys(r.owner), Args: args}
 	},
-	release: func(l *single, r releaseRequest) script.Call {
-		return rwReleaseCall(l, l.readKeys(r.owner), r, "0", "")
-	},
-	renew: load("renew reads", "rw_read_renew"),
+	release: func(l *single, r releaseRequest) script.Call { return rwReleaseCall(l, l.readKeys(r.owner), r, "0") },
+	renew:   load("renew reads", "rw_read_renew"),
 	// The lock's own key is written by every reader that comes or goes. What nobody else writes is the timeout key.
 	leaseKey: func(l *single, owner string) string { return timeoutKey(l.key, owner, 1) },
-	more:     func(l *single, _ string) []string { return l.keys },
+	more:     func(l *single, _ string) []string { return l.holdKeys() },
 	keep:     rwKeepScript,
 	query:    rwQueryScript,
 	force:    rwForceScript,
 	title:    "ReadWrite.Read",
+	manner:   "read",
+	place:    lined,
 	entry:    entryInside,
 	side:     reader,
 }
 
-// rwReleaseCall ends a hold of either side: "0" of a reader, "1" of the writer. marked is what the owner wrote while it
-// waited, if it did.
-func rwReleaseCall(l *single, keys []string, r releaseRequest, side, marked string) script.Call {
-	args := []string{l.field(r.owner), strconv.Itoa(r.remaining), l.channel, l.c.publish, side, marked}
+// rwReleaseCall ends a hold of either side: "0" of a reader, "1" of the writer.
+func rwReleaseCall(l *single, keys []string, r releaseRequest, side string) script.Call {
+	args := []string{l.field(r.owner), strconv.Itoa(r.remaining), l.channel, l.c.publish, side, l.grants, r.entry}
 	return script.Call{Script: rwReleaseScript, Keys: keys, Args: args}
 }
 
@@ -62,40 +62,41 @@ func rwReleaseCall(l *single, keys []string, r releaseRequest, side, marked stri
 var rwWrite = &kind{
 	keys:    rwKeys,
 	channel: rwChannel,
-	acquire: func(l *single, r acquireRequest) script.Call {
-		mark := "0"
-		if r.entry != "" {
-			mark = l.mark()
-		}
-		return script.Call{Script: rwWriteScript, Keys: l.keys, Args: append(r.asked(3), mark, l.channel, l.c.publish)}
-	},
-	release: func(l *single, r releaseRequest) script.Call {
-		marked := ""
-		if r.entry != "" {
-			marked = r.owner + " " + l.mark()
-		}
-		return rwReleaseCall(l, l.keys, r, "1", marked)
-	},
-	renew:  load("renew writes", "rw_write_renew"),
-	more:   func(l *single, _ string) []string { return l.keys[1:] },
-	keep:   rwKeepScript,
-	query:  rwQueryScript,
-	force:  rwForceScript,
-	title:  "ReadWrite.Write",
-	manner: "write",
-	entry:  entryInside,
-	side:   writer,
+	acquire: func(l *single, r acquireRequest) script.Call { return rwWriteCall(l, r, "0") },
+	release: func(l *single, r releaseRequest) script.Call { return rwReleaseCall(l, l.keys, r, "1") },
+	renew:   load("renew writes", "rw_write_renew"),
+	more:    func(l *single, _ string) []string { return l.holdKeys()[1:] },
+	keep:    rwKeepScript,
+	query:   rwQueryScript,
+	force:   rwForceScript,
+	title:   "ReadWrite.Write",
+	manner:  "write",
+	place:   lined,
+	entry:   entryInside,
+	side:    writer,
 }
 
-// mark is for how many ms a waiting writer that is preferred keeps new readers out, each time that it looks.
-func (l *single) mark() string { return script.Millis(5 * l.c.opts.PollCap / 2) }
+// rwWriteCall asks for the write side; first "1": the waiter goes before all others.
+func rwWriteCall(l *single, r acquireRequest, first string) script.Call {
+	args := append(r.asked(5), first, l.channel, l.c.publish, l.grants, r.entry)
+	return script.Call{Script: rwWriteScript, Keys: l.keys, Args: args}
+}
 
-// rwWriteFirst is a write half whose waiters keep new readers out.
-var rwWriteFirst = rwWrite.like(func(k *kind) { k.title, k.manner, k.place = "ReadWrite.PreferWriters.Write", "write first", mark })
+// rwWriteFirst is a write half whose waiters go first.
+var rwWriteFirst = rwWrite.like(func(k *kind) {
+	k.title, k.manner = "ReadWrite.PreferWriters.Write", "write first"
+	k.acquire = func(l *single, r acquireRequest) script.Call { return rwWriteCall(l, r, "1") }
+})
 
+// rwKeys are the lock, the ends of its holds, and its queue.
 func rwKeys(_ *Client, key string) []string {
-	return []string{key, keyname.Prefix("redlatch_rw", key)}
+	return []string{key, keyname.Prefix("redlatch_rw", key), rwQueueKey(key)}
 }
+
+func rwQueueKey(key string) string { return keyname.Prefix("redlatch_rwq", key) }
+
+// holdKeys are those of all holds of a read-write lock: the lock and their ends.
+func (l *single) holdKeys() []string { return l.keys[:2:2] }
 
 func rwChannel(key, _ string) string { return keyname.Prefix("redisson_rwlock", key) }
 
@@ -104,7 +105,7 @@ func timeoutKey(key, owner string, k int) string {
 	return keyname.Suffix(key, owner+":rwlock_timeout:"+strconv.Itoa(k))
 }
 
-// readKeys are those of a read hold: the lock, its ends, and the owner's timeout key.
+// readKeys are those of a read hold: the lock's, and the owner's timeout key.
 func (l *single) readKeys(owner string) []string {
 	return slices.Concat(l.keys, []string{timeoutKey(l.key, owner, 1)})
 }
@@ -120,12 +121,24 @@ func (l *single) readKeys(owner string) []string {
 // read.
 //
 // Every reader has a lease of its own, in the server's time. A reader that dies keeps writers out until its own lease is
-// over, whatever other readers do.
+// over, whatever other readers do. Readers of one process that are renewed (no WithLease, no WithLabel, no Options.MaxHold) share
+// one hold on the server: they have the same Owner and the same Until, are lost together, and count as one holder; HoldCount is
+// the number of them. The lock is released when the last of them unlocks; the Unlock of another one asks nobody and returns nil.
+// A re-entry of such a hold asks nobody, either.
 //
-// Each waiting reader asks for itself, and all of them acquire when a writer has released the lock. Of the writers that wait
-// in one process one asks. There is no queue on the server and no order: waiters are woken by releases and ask at least
-// every Options.PollCap, and anybody may acquire in between. So writers can wait for as long as readers keep coming, unless
-// the writers are preferred.
+// Waiters of all processes queue on the server and are handed the lock: readers and writers in turn. When the last reader leaves,
+// the first writer is next; writers are served in their order, one of each process in turn. When a writer leaves, the next one is,
+// unless writers have had the lock for as long as the readers before them, for 200 ms, or 16 times in a row. Then all waiting readers
+// are next, together. So a reader waits for one such phase of writers at most, and a writer for one phase of reading. New readers do
+// not pass a waiting writer, but for those that share a hold of their process within 10 ms of its last look.
+//
+// A reader that hangs keeps writers out, and these would keep out other readers. Therefore, when the first writer has waited for one
+// Options.PollCap (of 10 s at most), then for two, four and so on, the waiting readers are let in once each.
+//
+// A waiter that is told of nothing, because messages are lost or it may not subscribe, asks every PollCap. One that may not
+// subscribe is in no queue, and while others queue it may wait for as long as they do. There is no queue in a Cluster without
+// sharded channels, nor while the lock's slot is being migrated: there waiters race, and a read waits until the slot has moved.
+// Redisson's clients are in no queue: see docs/redisson.md.
 type ReadWriteLock struct{ read, write *Lock }
 
 // ReadWrite describes the read-write lock of that name. If the name cannot be used, every call on its sides returns
@@ -140,13 +153,15 @@ func (x *ReadWriteLock) Read() *Lock { return x.read }
 // Write returns the side that one owner holds at a time, while nobody else holds either side.
 func (x *ReadWriteLock) Write() *Lock { return x.write }
 
-// PreferWriters returns the same lock, whose waiting writers go first. From a writer's first refused request until the
-// writer acquires the lock or gives up, new readers wait, so that no flood of readers can starve it. Readers that hold the
-// lock may re-enter it, and a writer may still read under its own hold.
+// PreferWriters returns the same lock, whose waiting writers go before all others: readers are not let in while one of them
+// waits, however long writers have had the lock. A flood of writers can starve readers. Readers that hold the lock may
+// re-enter it, and a writer may still read under its own hold. When such a writer has waited for a PollCap, because a reader
+// hangs, waiting readers are let in as for any writer.
 //
 // Only the writers that wait on the returned lock are preferred. Every reader of this library waits for them, in any
-// process; Redisson's readers do not. A writer that dies while it waits keeps readers out for two and a half of its
-// PollCaps. A writer with a waitTime of 0 does not wait and keeps no reader out. A flood of writers can starve readers.
+// process; Redisson's readers do not. A writer that dies while it waits keeps readers out until the server has noticed that its
+// connection is gone; one that is cut off does for two and a half of its PollCaps. A writer with a waitTime of 0 does not wait
+// and keeps no reader out.
 func (x *ReadWriteLock) PreferWriters() *ReadWriteLock {
 	w := *x.write.form.(*single)
 	w.kind = rwWriteFirst

@@ -28,7 +28,7 @@ func newRWRig(t *testing.T, s *redistest.Server) *scriptRig {
 	return g
 }
 
-// rwState is a read-write lock on the server. Ends are ms from now, of a waiting writer ("!…") too.
+// rwState is a read-write lock on the server. Ends are ms from now.
 type rwState struct {
 	hash map[string]string
 	ttl  int64 // of the hash; 0: none
@@ -56,11 +56,7 @@ func (st rwState) write(t *testing.T, g *scriptRig, key string) {
 	}
 	now := g.now(t)
 	for m, off := range st.ends {
-		score := now + off
-		if m[0] == '!' {
-			score = -score
-		}
-		g.must(t, "ZADD", "redlatch_rw:{"+key+"}", fmt.Sprint(score), m)
+		g.must(t, "ZADD", "redlatch_rw:{"+key+"}", fmt.Sprint(now+off), m)
 		g.must(t, "PEXPIRE", "redlatch_rw:{"+key+"}", "10000000")
 	}
 	for o, ms := range st.timeouts {
@@ -102,9 +98,6 @@ func requireRW(t *testing.T, g *scriptRig, key string, want rwState) {
 	for _, z := range scores {
 		members = append(members, z.Member)
 		end := int64(z.Score)
-		if z.Member[0] == '!' {
-			end = -end
-		}
 		if off, ok := want.ends[z.Member]; ok {
 			near(z.Member, off, end-now)
 		}
@@ -150,8 +143,6 @@ const (
 	aliceW  = alice + ":write"
 	bobW    = bob + ":write"
 	javaW   = java + ":write"
-
-	aliceWaits, carolWaits = "!" + alice + " 60000", "!" + carol + " 60000" // to write, and are preferred
 )
 
 func runRWTable(t *testing.T, rows []rwRow) {
@@ -162,28 +153,30 @@ func runRWTable(t *testing.T, rows []rwRow) {
 				key := fmt.Sprint("rw", i)
 				channel := "redisson_rwlock:{" + key + "}"
 				r.before.write(t, g, key)
-				keys := []string{key, "redlatch_rw:{" + key + "}"}
+				keys := []string{key, "redlatch_rw:{" + key + "}", "redlatch_rwq:{" + key + "}"}
 				args := slices.Clone(r.args)
 				switch r.script {
 				case "rw_read":
 					keys = append(keys, rwTimeout(key, args[0]))
-					args = append(args, channel, "PUBLISH")
+					args = append(args, channel, "PUBLISH", "grants:", "", "")
 				case "rw_write":
-					args = append(args, channel, "PUBLISH")
+					args = append(args, channel, "PUBLISH", "grants:", "")
 				case "rw_release":
 					if !strings.HasSuffix(args[0], ":write") {
 						keys = append(keys, rwTimeout(key, args[0]))
 					}
-					args = append(args[:2:2], append([]string{channel, "PUBLISH"}, args[2:]...)...)
+					args = append(append(args[:2:2], channel, "PUBLISH"), args[2], "grants:", "")
 				case "rw_read_renew":
 					keys = []string{rwTimeout(key, args[0]), keys[0], keys[1]}
+				case "rw_write_renew":
+					keys = keys[:2]
 				case "rw_force":
 					for _, f := range args {
 						if !strings.HasSuffix(f, ":write") {
 							keys = append(keys, rwTimeout(key, f))
 						}
 					}
-					args = append([]string{channel, "PUBLISH", ""}, args...)
+					args = append([]string{channel, "PUBLISH", "grants:"}, args...)
 				}
 				for n := range 2 {
 					want := r.reply
@@ -263,20 +256,8 @@ func TestReadAcquireScriptTable(t *testing.T) {
 		{name: "re-entry of what others have is lost", before: bobReads, args: read(alice, "2", "0", ""), reply: 3, after: bobReads},
 		{name: "re-entry after the own end is lost though others keep the lock", before: rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 900_000, ends: e(alice, -5000, bob, 900_000)}, args: read(alice, "2", "0", ""), reply: 3,
 			after: rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 900_000, ends: e(alice, -5000, bob, 900_000)}},
-		{name: "a waiting writer comes first", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, carolWaits, 60_000)}, args: read(alice, "1", "0", ""), reply: 0,
-			after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, carolWaits, 60_000)}},
-		{name: "also while the lock is free", before: rwState{ends: e(carolWaits, 60_000)}, args: read(alice, "1", "0", ""), reply: 0, after: rwState{ends: e(carolWaits, 60_000)}},
-		{name: "a writer that no longer waits does not", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, carolWaits, -5000)}, args: read(alice, "1", "0", ""), reply: 1,
-			after: rwState{hash: h("mode", "read", bob, "1", alice, "1"), ttl: 300_000, ends: e(bob, 100_000, alice, 300_000, carolWaits, -5000), timeouts: e(alice, 300_000)}},
-		{name: "nor one that waited before the clock stepped back", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, carolWaits, 3_600_000)}, args: read(alice, "1", "0", ""), reply: 1,
-			after: rwState{hash: h("mode", "read", bob, "1", alice, "1"), ttl: 300_000, ends: e(bob, 100_000, alice, 300_000), timeouts: e(alice, 300_000)}},
-		{name: "but one behind that does", before: rwState{ends: e(carolWaits, 3_600_000, aliceWaits, 60_000)}, args: read(bob, "1", "0", ""), reply: 0, after: rwState{ends: e(aliceWaits, 60_000)}},
-		{name: "a re-entry does not wait for a waiting writer", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, carolWaits, 60_000)}, args: read(bob, "2", "0", ""), reply: 1,
-			after: rwState{hash: h("mode", "read", bob, "2"), ttl: 300_000, ends: e(bob, 300_000, carolWaits, 60_000), timeouts: e(bob, 300_000)}},
 		{name: "the writer reads, and keeps its own end", before: bobWrites, args: read(alice, "1", "0", bob), reply: 1,
 			after: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 300_000, ends: e(bobW, 100_000, alice, 300_000), timeouts: e(alice, 300_000)}},
-		{name: "the writer reads though another waits to write", before: rwState{hash: bobWrites.hash, ttl: 100_000, ends: e(carolWaits, 60_000)}, args: read(alice, "1", "0", bob), reply: 1,
-			after: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 300_000, ends: e(bobW, 100_000, alice, 300_000, carolWaits, 60_000), timeouts: e(alice, 300_000)}},
 		{name: "reading under a write hold that is over is lost", before: bobReads, args: read(alice, "1", "0", carol), reply: 3, after: bobReads},
 		{name: "reading under a write hold whose own end has passed is lost", before: rwState{hash: h("mode", "write", bobW, "1", carol, "1"), ttl: 900_000, ends: e(bobW, -5000, carol, 900_000)}, args: read(alice, "1", "0", bob), reply: 3,
 			after: rwState{hash: h("mode", "write", bobW, "1", carol, "1"), ttl: 900_000, ends: e(bobW, -5000, carol, 900_000)}},
@@ -300,18 +281,11 @@ func TestWriteAcquireScriptTable(t *testing.T) {
 	writes := rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}
 	rows := []rwRow{
 		{name: "a free lock is granted for the lease", args: write(alice, "1", "0", "0"), reply: 1, after: one},
-		{name: "too late does nothing", args: write(alice, "1", longAgo, "60000"), reply: 2},
 		{name: "readers keep a writer out", before: reads, args: write(alice, "1", "0", "0"), reply: 0, after: reads},
 		{name: "a reader keeps itself out", before: reads, args: write(bob, "1", "0", "0"), reply: 0, after: reads},
 		{name: "a reader of Java's keeps a writer out", before: rwState{hash: h("mode", "read", java, "1"), ttl: 100_000}, args: write(alice, "1", "0", "0"), reply: 0, after: rwState{hash: h("mode", "read", java, "1"), ttl: 100_000}},
 		{name: "another writer does", before: writes, args: write(alice, "1", "0", "0"), reply: 0, after: writes},
 		{name: "another kind of lock does", before: rwState{hash: h(bob, "1"), ttl: 100_000}, args: write(alice, "1", "0", "0"), reply: 0, after: rwState{hash: h(bob, "1"), ttl: 100_000}},
-		{name: "one that waits and is preferred leaves word", before: reads, args: write(alice, "1", "0", "60000"), reply: 0,
-			after: rwState{hash: reads.hash, ttl: 100_000, ends: e(bob, 100_000, aliceWaits, 60_000), timeouts: reads.timeouts}},
-		{name: "and takes it back when granted", before: rwState{ends: e(aliceWaits, 60_000, carolWaits, 60_000)}, args: write(alice, "1", "0", "60000"), reply: 1,
-			after: rwState{hash: one.hash, ttl: 300_000, ends: e(carolWaits, 60_000)}},
-		{name: "word that is over is forgotten", before: rwState{hash: reads.hash, ttl: 100_000, ends: e(bob, 100_000, carolWaits, -5000)}, args: write(alice, "1", "0", "0"), reply: 0,
-			after: rwState{hash: reads.hash, ttl: 100_000, ends: e(bob, 100_000)}},
 		{name: "re-entry raises the count and the lease, which do not add up", before: writes, args: write(bob, "2", "0", "0"), reply: 1, after: rwState{hash: h("mode", "write", bobW, "2"), ttl: 300_000}},
 		{name: "re-entry never shortens", before: rwState{hash: writes.hash, ttl: 900_000}, args: write(bob, "2", "0", "0"), reply: 1, after: rwState{hash: h("mode", "write", bobW, "2"), ttl: 900_000}},
 		{name: "re-entry of one that reads too raises its own end", before: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 900_000, ends: e(bobW, 100_000, alice, 900_000)}, args: write(bob, "2", "0", "0"), reply: 1,
@@ -333,10 +307,8 @@ func TestWriteAcquireScriptTable(t *testing.T) {
 
 func TestReadWriteReleaseScriptTable(t *testing.T) {
 	t.Parallel()
-	readOut := func(owner, remaining string) []string { return []string{owner, remaining, "0", ""} }
-	writeOut := func(owner, remaining, marked string) []string {
-		return []string{owner + ":write", remaining, "1", marked}
-	}
+	readOut := func(owner, remaining string) []string { return []string{owner, remaining, "0"} }
+	writeOut := func(owner, remaining string) []string { return []string{owner + ":write", remaining, "1"} }
 	rows := []rwRow{
 		{name: "the last reader frees the lock and says so as Redisson does", before: rwState{hash: h("mode", "read", alice, "5"), ttl: 100_000, ends: e(alice, 100_000), timeouts: e(alice, 100_000)},
 			args: readOut(alice, "0"), reply: 2, again: no, told: "0"},
@@ -360,13 +332,11 @@ func TestReadWriteReleaseScriptTable(t *testing.T) {
 			after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000)}},
 		{name: "of a lock that went otherwise somebody has to tell", args: readOut(alice, "0"), reply: 0, told: "0"},
 
-		{name: "the writer frees the lock and says so as Redisson does", before: rwState{hash: h("mode", "write", aliceW, "3"), ttl: 100_000}, args: writeOut(alice, "0", ""), reply: 2, again: no, told: "1"},
-		{name: "a partial release of the writer leaves the lease", before: rwState{hash: h("mode", "write", aliceW, "2"), ttl: 100_000}, args: writeOut(alice, "1", ""), reply: 1, after: rwState{hash: h("mode", "write", aliceW, "1"), ttl: 100_000}},
+		{name: "the writer frees the lock and says so as Redisson does", before: rwState{hash: h("mode", "write", aliceW, "3"), ttl: 100_000}, args: writeOut(alice, "0"), reply: 2, again: no, told: "1"},
+		{name: "a partial release of the writer leaves the lease", before: rwState{hash: h("mode", "write", aliceW, "2"), ttl: 100_000}, args: writeOut(alice, "1"), reply: 1, after: rwState{hash: h("mode", "write", aliceW, "1"), ttl: 100_000}},
 		{name: "a writer that reads leaves the lock to readers, and they are told", before: rwState{hash: h("mode", "write", aliceW, "1", carol, "1"), ttl: 900_000, ends: e(aliceW, 900_000, carol, 100_000), timeouts: e(carol, 100_000)},
-			args: writeOut(alice, "0", ""), reply: 2, again: no, told: "1", once: true, after: rwState{hash: h("mode", "read", carol, "1"), ttl: 100_000, ends: e(carol, 100_000), timeouts: e(carol, 100_000)}},
-		{name: "a writer that holds nothing releases nothing", before: rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}, args: writeOut(alice, "0", ""), reply: 0, after: rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}},
-		{name: "one that gives up waiting takes its word back, and readers are told", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, aliceWaits, 60_000, carolWaits, 60_000)},
-			args: writeOut(alice, "0", aliceWaits[1:]), reply: 0, told: "1", once: true, after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000, carolWaits, 60_000)}},
+			args: writeOut(alice, "0"), reply: 2, again: no, told: "1", once: true, after: rwState{hash: h("mode", "read", carol, "1"), ttl: 100_000, ends: e(carol, 100_000), timeouts: e(carol, 100_000)}},
+		{name: "a writer that holds nothing releases nothing", before: rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}, args: writeOut(alice, "0"), reply: 0, after: rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}},
 	}
 	for i := range rows {
 		rows[i].script = "rw_release"
@@ -639,6 +609,7 @@ func TestAFullServerStillRenewsAndReleasesReadersAndWriters(t *testing.T) {
 	g.must(t, "CONFIG", "SET", "maxmemory-policy", "noeviction")
 	g.must(t, "CONFIG", "SET", "maxmemory", "1")
 	ends := func(n string) string { return "redlatch_rw:{" + n + "}" }
+	line := func(n string) string { return "redlatch_rwq:{" + n + "}" }
 	for _, c := range []struct {
 		script string
 		keys   []string
@@ -653,9 +624,9 @@ func TestAFullServerStillRenewsAndReleasesReadersAndWriters(t *testing.T) {
 		{"rw_read_renew", []string{ends("r")}, []string{alice, "310000", "3"}, 1},
 		{"rw_write_renew", []string{"w"}, []string{alice, "310000", "1"}, 1},
 		{"rw_write_renew", []string{ends("w")}, []string{alice, "310000", "2"}, 1},
-		{"rw_release", []string{"r", ends("r"), rwTimeout("r", alice)}, []string{alice, "1", "c", "PUBLISH", "0", ""}, 1},
-		{"rw_release", []string{"r", ends("r"), rwTimeout("r", alice)}, []string{alice, "0", "c", "PUBLISH", "0", ""}, 2},
-		{"rw_release", []string{"w", ends("w")}, []string{aliceW, "0", "c", "PUBLISH", "1", ""}, 2},
+		{"rw_release", []string{"r", ends("r"), line("r"), rwTimeout("r", alice)}, []string{alice, "1", "c", "PUBLISH", "0", "g:", ""}, 1},
+		{"rw_release", []string{"r", ends("r"), line("r"), rwTimeout("r", alice)}, []string{alice, "0", "c", "PUBLISH", "0", "g:", ""}, 2},
+		{"rw_release", []string{"w", ends("w"), line("w")}, []string{aliceW, "0", "c", "PUBLISH", "1", "g:", ""}, 2},
 	} {
 		got, err := g.run(t, c.script, c.keys, c.args...)
 		require.NoError(t, err, c.script)
@@ -664,7 +635,7 @@ func TestAFullServerStillRenewsAndReleasesReadersAndWriters(t *testing.T) {
 	requireRW(t, g, "r", rwState{hash: h("mode", "read", bob, "1"), ttl: 200_000, ends: e(bob, 200_000), timeouts: e(bob, 200_000)})
 	requireRW(t, g, "w", rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000, ends: e(bob, 900_000)})
 	for _, c := range []struct{ script, last string }{{"rw_read", ""}, {"rw_write", "0"}} {
-		_, err := g.run(t, c.script, []string{"new", ends("new"), "{new}:t"}, carol, "1", rwLease, "0", c.last, "c", "PUBLISH")
+		_, err := g.run(t, c.script, []string{"new", ends("new"), line("new"), "{new}:t"}, carol, "1", rwLease, "0", c.last, "c", "PUBLISH", "g:", "", "")
 		require.ErrorContains(t, err, "OOM")
 		requireRW(t, g, "new", rwState{})
 	}

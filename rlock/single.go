@@ -60,5 +60,5 @@ func (l *single) grantsHere() string {
 
 // hands reports whether waiters queue on the server and releases hand the lock over to them.
 func (l *single) hands() bool {
-	return (l.kind.place == handed || l.kind.place == fairQueue) && l.c.handover
+	return l.kind.place != nowhere && l.c.handover
 }

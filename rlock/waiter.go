@@ -49,6 +49,9 @@ func (a *acquisition) Taken(g wait.Grant) bool {
 		return false
 	}
 	a.sent, a.written, a.handed = g.Sent, g.Lease, g.Ticket > 0
+	if a.shares {
+		a.hold, a.unusable = a.register()
+	}
 	return true
 }
 
@@ -64,7 +67,22 @@ func (a *acquisition) ReleaseLater(after time.Time) {
 
 // Ask implements wait.Taker: it asks the server once.
 func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
+	if !a.shares {
+		return a.ask(ctx, standing)
+	}
+	if a.sent.IsZero() && (a.l.c.sessions.leave(a) || a.share(a.l.c.sessions.find(a.l.key, a.began))) {
+		return wait.Answer{Granted: true}, nil
+	}
+	answer, err := a.ask(ctx, standing)
+	if answer.Granted && a.joined == nil {
+		a.hold, a.unusable = a.register()
+	}
+	return answer, err
+}
+
+func (a *acquisition) ask(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
 	c, placeless := a.l.c, false
+	session := a.session()
 	timed := script.Timed[acquireReply]{
 		Key: a.l.key,
 		Send: func(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error) {
@@ -72,7 +90,7 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 			if a.since.IsZero() {
 				a.since = sent
 			}
-			call := a.call(notAfter, standing)
+			call := a.call(notAfter, standing, session)
 			call.Replicas, call.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
 			m, err := c.queued(ctx, &call)
 			placeless = len(call.Keys) == 1
@@ -103,8 +121,11 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 		answer, err := a.granted(received)
 		if err == nil {
 			a.handed, a.token, a.inQueue = false, r.token, standing != nil && placeless
+			a.window(r.clear, received)
 		}
 		return answer, err
+	case acquireShared:
+		return a.shared(ctx, standing, session, received)
 	case acquireLost:
 		if a.join != "" {
 			return wait.Answer{}, fmt.Errorf("join %s on %q: %w", a.join, a.l.name, ErrLost)
@@ -156,6 +177,7 @@ func (a *acquisition) refused(r acquireReply, received time.Time) (wait.Answer, 
 		return a.renamed(received), fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", ErrUnavailable, l.name)
 	}
 	a.since = a.sent
+	a.keptOut()
 	a.foreign, a.noEnd = r.foreign, r.left < 0
 	if l.c.monitor != nil && a.patient && !a.watched {
 		a.watched = true
@@ -197,7 +219,7 @@ func (a *acquisition) takeBack(ctx context.Context, err error) error {
 	return err
 }
 
-func (a *acquisition) call(notAfter int64, standing *wait.Standing) script.Call {
+func (a *acquisition) call(notAfter int64, standing *wait.Standing, session *owner) script.Call {
 	if a.join != "" {
 		call := joinCall(a.l, string(a.join), a.own.Lease.Owner, a.lease, notAfter)
 		call.Late = a.late()
@@ -217,6 +239,9 @@ func (a *acquisition) call(notAfter int64, standing *wait.Standing) script.Call 
 	r := acquireRequest{owner: a.own.Lease.Owner, want: a.want, lease: a.lease, ms: a.l.c.millis(a.lease), notAfter: notAfter, entry: entry, under: under}
 	if a.sends++; a.sends == 1 { // a try that is given up may still read its own
 		r.room = a.room[:0]
+	}
+	if session != nil {
+		r.session = session.Lease.Owner
 	}
 	call := a.l.kind.acquire(a.l, r)
 	call.Late = a.late()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -145,6 +146,44 @@ func TestAReaderOfOneLanguageKeepsItsLeaseBesideTheOthers(t *testing.T) {
 		sameLease(t, 3*lease, r.pttl(t, name))
 		refused(t, rw.Write())
 		java.do(t, "unlock", "read", name)
+		free(t, rw.Write())
+	})
+}
+
+// TestAReaderOfOursThatWasHandedTheLockIsSeenByAJavaReadersUnlock: Redisson's unlock of a reader deletes the lock unless it finds
+// a living timeout key of another reader. Whoever hands the lock to a reader of ours cannot write that reader's timeout key,
+// which is no key of its script. So the reader has made it when it queued. Otherwise Java's unlock would delete the lock under
+// our reader, and a writer would get in beside it.
+func TestAReaderOfOursThatWasHandedTheLockIsSeenByAJavaReadersUnlock(t *testing.T) {
+	each(t, everywhere, func(t *testing.T, w *world) {
+		a, b := w.rig(t), w.rig(t)
+		name, java := unique(t, "rw"), w.lane(t)
+		rw := a.locks.ReadWrite(name)
+		write := hold(t, rw.Write(), within(t))
+		read := hold(t, rw.Read(), write.Context(within(t))) // a downgrade, so that Java is let in for sure
+		ours := waiting(t, b.locks.ReadWrite(name).Read())
+		waits := func() bool {
+			st, err := a.locks.Reentrant(name).Inspect(within(t))
+			require.NoError(t, err)
+			return len(st.Waiters) == 1
+		}
+		redistest.Eventually(t, 30*time.Second, "our reader is in line", waits)
+		theirs := java.send("lock", "read", name, -1)
+		w.listening(t, name)
+		release(t, write)
+		got(t, theirs)
+		g := <-ours
+		require.NoError(t, g.err)
+		release(t, read)
+		java.do(t, "unlock", "read", name)
+		st, err := a.locks.Reentrant(name).Inspect(within(t))
+		require.NoError(t, err)
+		require.Len(t, st.Holders, 1, "Java's unlock has left ours")
+		require.Equal(t, g.hold.Owner(), st.Holders[0].Owner)
+		require.Equal(t, "false", w.lane(t).do(t, "trynow", "write", name))
+		refused(t, rw.Write())
+		require.NoError(t, g.hold.Err())
+		release(t, g.hold)
 		free(t, rw.Write())
 	})
 }

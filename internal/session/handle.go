@@ -48,12 +48,15 @@ type Holding struct {
 	unanswered *unanswered // set before the first handle is made; nil: all requests were answered
 
 	mu        sync.Mutex
-	count     int32   // handles that may be released, and acquisitions and re-entries under way
-	releasing bool    // the last release is under way
-	again     bool    // and was overtaken by the reply of a request that had been given up
-	dropped   bool    // the last handle was dropped: it is left to its lease
-	handles   *Handle // chained
-	ended     error   // why it is over
+	count     int32 // handles that may be released, and acquisitions and re-entries under way
+	releasing bool  // the last release is under way
+	again     bool  // and was overtaken by the reply of a request that had been given up
+	// Shared is set before the first request: the resource counts once, however many handles there are, so only the last
+	// release is sent.
+	Shared  bool
+	dropped bool    // the last handle was dropped: it is left to its lease
+	handles *Handle // chained
+	ended   error   // why it is over
 
 	// the outermost acquisition's, which is mostly the only one: kept here to be one piece of memory
 	first Handle
@@ -246,6 +249,13 @@ func (o *Holding) Lasts() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.ended == nil && o.count > 0
+}
+
+// Count is how many handles there are that may be released, with acquisitions and re-entries under way.
+func (o *Holding) Count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return int(o.count)
 }
 
 // InUse reports whether there is a handle to release. What was dropped stays with the watchdog until its lease is over.

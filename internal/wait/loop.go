@@ -51,7 +51,7 @@ func (w *waiter) prepare() error {
 	case w.taker() == nil:
 		// Where the process is subscribed already this costs nothing, and saves the try after the subscription.
 		w.attach(w.q.hub.TrySubscribe(w.r.Channel))
-	case !w.r.Each:
+	case !w.r.Each && !w.r.Unnamed:
 		return w.awaitLocal()
 	case w.q.hearsGrants(w.r.Grants):
 		w.stand(true)

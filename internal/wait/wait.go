@@ -75,6 +75,8 @@ type Request struct {
 	Taker Taker
 	// Reach, with a Batcher, is how long after it was sent a call of AskAll may still run on the server.
 	Reach time.Duration
+	// Unnamed, with a Taker: no release of this process names the waiter, so it asks for a place in the server's queue at once.
+	Unnamed bool
 	// Grants is where the grants for this process are published.
 	Grants string
 	// Backoff, if set, is how long to sleep after the n-th try in a row, from 0: the waiter polls, without any

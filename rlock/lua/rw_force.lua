@@ -1,10 +1,11 @@
 -- Take a read-write lock from the holds named, this client's or not, and wake the waiters.
--- uses: owners, rw, clock
--- KEYS[1] the lock  KEYS[2] its ends  KEYS[3…] their timeout keys; the lock alone will do (a slot is being migrated)
--- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] not used  ARGV[4…] fields
+-- uses: owners, rw, rwqueue, clock
+-- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue  KEYS[4…] their timeout keys; the lock alone (a slot is being
+--   migrated) does
+-- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id  ARGV[4…] fields
 -- Reply: how many were removed
 -- Twice: owners are never used again, so a second run removes no later owner.
-local lock, ends, removed, writer = KEYS[1], KEYS[2], 0, false
+local lock, ends, queue, removed, writer = KEYS[1], KEYS[2], KEYS[3], 0, false
 for i = 4, #ARGV do
   if remove(lock, ARGV, i, i) > 0 then
     removed = removed + 1
@@ -14,14 +15,18 @@ for i = 4, #ARGV do
     redis.pcall('ZREM', ends, ARGV[i])
   end
 end
-for i = 3, #KEYS do
+for i = 4, #KEYS do
   redis.call('DEL', KEYS[i])
 end
+local now, us = clock()
 if removed > 0 then
   settle(lock, ends, writer)
   if ends and not emptied(lock) then
-    trim(lock, ends, clock())
+    trim(lock, ends, now)
   end
+end
+if ends then
+  pass_on(lock, ends, queue, ARGV[2], ARGV[1], ARGV[3], now, us)
 end
 redis.pcall(ARGV[2], ARGV[1], '1')
 return removed

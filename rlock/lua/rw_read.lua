@@ -1,21 +1,81 @@
--- Become a reader, or raise a reader's count.
--- uses: owners, raise, rw
--- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] this owner's timeout key
+-- Become a reader, or raise a reader's count, or stand in line: see rwqueue.
+-- uses: owners, raise, rw, rwqueue, handover, clock
+-- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue  KEYS[4] this owner's timeout key
 -- ARGV[1] owner  ARGV[2] wanted count  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
 -- ARGV[5] the owner of a write hold under which it reads, or ''  ARGV[6] channel  ARGV[7] PUBLISH or SPUBLISH
--- Reply {status, ms, server ms}: 1 granted; 0 there is a writer, or one waits that comes first, ms left of that (-1
---   without end); 2 too late, nothing done; 3 lost: the owner, or the one under which it reads, holds nothing
--- Twice: the count is set to what is wanted, never added to, and ends are only ever raised.
-local lock, ends, timeout = KEYS[1], KEYS[2], KEYS[3]
+-- ARGV[8] grant channels, without the connection id  ARGV[9] entry to queue with, or ''
+-- ARGV[10] an owner of the same process that reads, whose hold would do as well, or ''
+-- Reply {status, ms, server ms, …}: 1 granted, or 5 the other owner's hold does and this owner has nothing, each with 1 if
+--   no writer waits; 0 there is a writer, or others come first, ms left of that (-1 without end), ticket in the queue (0:
+--   none), 1 if a holder is not one of ours; 2 too late, nothing done; 3 lost: the owner, or the one under which it reads,
+--   holds nothing
+-- Twice: the count is set to what is wanted, never added to, ends are only ever raised, and an owner in line keeps its
+--   ticket.
+local lock, ends, queue, timeout = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, want, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local writer = ARGV[5] ~= '' and ARGV[5] .. ':write'
-local no, now = refuse(owner, want, lease, ARGV[4])
+local channel, publish, grants = ARGV[6], ARGV[7], ARGV[8]
+local entry = ARGV[9] ~= '' and ARGV[9] or nil
+local session = ARGV[10] ~= '' and ARGV[10] or nil
+local no, now, us = refuse(owner, want, lease, ARGV[4])
 if no then
   return no
 end
 if not ends then
   return redis.error_reply('TRYAGAIN a read hold is more than one key, and their slot is being migrated')
 end
+
+-- Have the end that Redisson looks for be so many ms from now at least.
+local function outlast(ms)
+  if redis.call('PTTL', timeout) < ms then
+    redis.call('SET', timeout, '1', 'PX', digits(ms))
+  end
+end
+
+-- The reply to one that cannot read now; nil: it can, or does.
+local function kept_out(mode)
+  if mode then
+    if forget(lock, ends, now) then
+      redis.pcall(publish, channel, '1')
+    end
+    mode = redis.call('HGET', lock, 'mode')
+  end
+  if not mode and redis.call('EXISTS', lock) == 1 then -- it is another kind's
+    return {0, redis.call('PTTL', lock), now, 0, 0}
+  end
+  local lined = redis.call('EXISTS', queue) == 1
+  local first = lined and first_writer(queue, now, publish, grants, {}, entry)
+  local shut = mode == 'read' and (first or closed(queue, channel, publish, now))
+  if session and mode == 'read' and not shut and redis.call('HEXISTS', lock, session) == 1 then
+    if entry then
+      step_out(queue, entry)
+      redis.call('DEL', timeout)
+    end
+    return {5, redis.call('PTTL', lock), now, 1, 0}
+  end
+  local rest = lined and reserved(queue, now)
+  if mode ~= 'write' and not first and not shut and not rest and not (lined and others_wait(queue, entry)) then
+    return nil
+  end
+  local ticket, mute = 0, false
+  if entry then
+    local short, stale = string.match(entry, '^%S+ (%d+) (%d+)')
+    outlast(short + stale)
+    ticket = line_up(queue, entry, 0, mode, now, us)
+    lined = true
+  end
+  if lined then
+    mute = serve(lock, ends, queue, publish, channel, grants, now, entry)
+  end
+  if redis.call('HEXISTS', lock, owner) == 1 then
+    return nil
+  end
+  mode = redis.call('HGET', lock, 'mode')
+  if mode == 'write' or shut or rest or not mute and others_wait(queue, entry) then
+    return {0, rest or redis.call('PTTL', lock), now, ticket, mode and foreign(lock, ends, mode, now) or 0}
+  end
+end
+
 local held = redis.call('HMGET', lock, 'mode', owner, writer or '')
 local mode, count = held[1], held[2] and tonumber(held[2])
 if count then
@@ -32,29 +92,14 @@ elseif writer then
   end
   local left = redis.call('PTTL', lock)
   if not till and left >= 0 then -- until now the writer's end was the lock's
-    enter(ends, writer, now + left, now)
+    last_until(ends, writer, now + left, now)
   end
 else
-  if mode == 'write' then
-    if forget(lock, ends, now) then
-      redis.pcall(ARGV[7], ARGV[6], '1')
-    end
-    mode = redis.call('HGET', lock, 'mode')
+  local reply = kept_out(mode)
+  if reply then
+    return reply
   end
-  if mode == 'write' or not mode and redis.call('EXISTS', lock) == 1 then -- or it is another kind's
-    return {0, redis.call('PTTL', lock), now}
-  end
-  while true do
-    local first = redis.call('ZRANGE', ends, 0, 0, 'WITHSCORES')
-    local rest = first[2] and -first[2] - now
-    if not rest or rest <= 0 then
-      break
-    elseif rest <= tonumber(string.match(first[1], ' (%d+)$') or 0) then
-      return {0, rest, now} -- a writer waits that comes first
-    end
-    -- Further ahead than it can be: the server's clock stepped back. Its writer sets it anew when it looks.
-    redis.call('ZREM', ends, first[1])
-  end
+  mode = redis.call('HGET', lock, 'mode')
 end
 if not mode then
   redis.call('HSET', lock, 'mode', 'read', owner, want)
@@ -66,8 +111,13 @@ else
   end
   raise(lock, lease)
 end
-enter(ends, owner, now + lease, now)
-if redis.call('PTTL', timeout) < lease then
-  redis.call('SET', timeout, '1', 'PX', lease)
+last_until(ends, owner, now + lease, now)
+outlast(lease)
+local clear = 1
+if redis.call('EXISTS', queue) == 1 then
+  if entry then
+    step_out(queue, entry)
+  end
+  clear = first_writer(queue, now, publish, grants, {}) and 0 or 1
 end
-return {1, lease, now}
+return {1, lease, now, clear, 0}

@@ -41,7 +41,7 @@ for i = 1, #KEYS / 3 do
       redis.call('ZREM', ends, '')
       raise(lock, lease)
       raise_timeout(timeout, lease)
-      enter(ends, owner, now + lease, now)
+      last_until(ends, owner, now + lease, now)
     end
     redis.pcall('GET', timeout)
   end

@@ -1,22 +1,27 @@
--- Become the writer, or raise its count.
--- uses: owners, raise, rw, clock
--- KEYS[1] the lock  KEYS[2] its ends; without it (a slot is being migrated) the dead are not told from the living
+-- Become the writer, or raise its count, or stand in line: see rwqueue.
+-- uses: owners, raise, rw, rwqueue, handover
+-- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue; the lock alone (a slot is being migrated) does: then the dead are
+--   not told from the living, and nobody queues
 -- ARGV[1] owner  ARGV[2] wanted count  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
--- ARGV[5] for how many ms, if it is refused, new readers wait for it; 0: they do not
--- ARGV[6] channel  ARGV[7] PUBLISH or SPUBLISH
--- Reply {status, ms, server ms}: 1 granted; 0 held by others, ms left (-1 without end); 2 too late, nothing done;
---   3 lost: the owner to be re-entered holds nothing
--- Twice: the count is set to what is wanted, never added to; leases are only ever raised, and never add up.
-local lock, ends = KEYS[1], KEYS[2]
+-- ARGV[5] 1: it goes before readers and other writers  ARGV[6] channel  ARGV[7] PUBLISH or SPUBLISH
+-- ARGV[8] grant channels, without the connection id  ARGV[9] entry to queue with, or ''
+-- Reply {status, ms, server ms, …}: 1 granted; 0 held by others, or others come first, ms left (-1 without end), ticket in
+--   the queue (0: none), 1 if a holder is not one of ours; 2 too late, nothing done; 3 lost: the owner to be re-entered
+--   holds nothing
+-- Twice: the count is set to what is wanted, never added to; leases are only ever raised, and never add up; an owner in
+--   line keeps its ticket.
+local lock, ends, queue = KEYS[1], KEYS[2], KEYS[3]
 local owner, want, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local field, mark = owner .. ':write', tonumber(ARGV[5])
-local no, now = refuse(owner, want, lease, ARGV[4])
+local channel, publish, grants = ARGV[6], ARGV[7], ARGV[8]
+local entry = queue and ARGV[9] ~= '' and ARGV[9] or nil
+local field = owner .. ':write'
+local no, now, us = refuse(owner, want, lease, ARGV[4])
 if no then
   return no
 end
-local held = redis.call('HMGET', lock, 'mode', field)
-local mode, count = held[1], held[2] and tonumber(held[2])
-if count then
+
+-- Raise a hold that is there, or was given just now with its short lease.
+local function hold_on(count)
   local till = ends and redis.call('ZSCORE', ends, field)
   if till and tonumber(till) <= now and want > 1 then
     return {3, 0, now}
@@ -26,32 +31,61 @@ if count then
   end
   raise(lock, lease)
   if till then
-    enter(ends, field, now + lease, now)
+    last_until(ends, field, now + lease, now)
   end
-  return {1, lease, now}
+  if entry then
+    step_out(queue, entry)
+  end
+  return {1, lease, now, 0, 0}
+end
+
+local held = redis.call('HMGET', lock, 'mode', field)
+local mode, count = held[1], held[2] and tonumber(held[2])
+if count then
+  return hold_on(count)
 end
 if want > 1 then
   return {3, 0, now}
 end
 if mode and ends then
   if forget(lock, ends, now) then
-    redis.pcall(ARGV[7], ARGV[6], '1')
+    redis.pcall(publish, channel, '1')
   end
   mode = redis.call('HGET', lock, 'mode')
 end
-if mode or redis.call('EXISTS', lock) == 1 then -- or it is another kind's
-  if mark > 0 and ends then
-    -- pcall: memory may be full
-    if type(redis.pcall('ZADD', ends, digits(-now - mark), '!' .. owner .. ' ' .. ARGV[5])) == 'number' and redis.call('PTTL', ends) < mark then
-      redis.call('PEXPIRE', ends, mark)
-    end
+local free = not mode and redis.call('EXISTS', lock) == 0 -- or it is another kind's
+local lined = queue and redis.call('EXISTS', queue) == 1
+local rest = lined and reserved(queue, now)
+if not free or rest or lined and others_wait(queue, entry) then
+  local ticket, mute = 0, false
+  if entry and (mode or free) then
+    ticket = line_up(queue, entry, ARGV[5] == '1' and BAND or 2 * BAND, mode, now, us)
+    lined = true
   end
-  return {0, redis.call('PTTL', lock), now}
+  if lined then
+    mute = serve(lock, ends, queue, publish, channel, grants, now, entry)
+  end
+  if redis.call('HEXISTS', lock, field) == 1 then
+    return hold_on(1)
+  end
+  mode = redis.call('HGET', lock, 'mode')
+  if rest or redis.call('EXISTS', lock) == 1 or not mute and others_wait(queue, entry) then
+    return {0, rest or redis.call('PTTL', lock), now, ticket, queue and mode and foreign(lock, ends, mode, now) or 0}
+  end
 end
 redis.call('HSET', lock, 'mode', 'write', field, want)
 redis.call('PEXPIRE', lock, lease)
-if ends and redis.call('EXISTS', ends) == 1 then
-  redis.call('ZREM', ends, '!' .. owner .. ' ' .. ARGV[5])
+if ends then
   redis.call('ZREMRANGEBYSCORE', ends, 0, '+inf') -- of a lock that was deleted
 end
-return {1, lease, now}
+if lined then
+  if entry then
+    step_out(queue, entry)
+  end
+  local had = word(queue, 'writes') or 0
+  if had == 0 then
+    say(queue, 'phase', now)
+  end
+  say(queue, 'writes', had + 1)
+end
+return {1, lease, now, 0, 0}

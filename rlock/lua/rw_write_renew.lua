@@ -21,7 +21,7 @@ for i = 1, #KEYS / 2 do
     reply = verdict(lease, raise(lock, lease), till, now)
     if till and lease > 0 then -- most writers have no end here: theirs is the lock's
       redis.call('ZREM', ends, '')
-      enter(ends, field, now + lease, now)
+      last_until(ends, field, now + lease, now)
     end
     redis.call('HEXISTS', lock, field)
   end

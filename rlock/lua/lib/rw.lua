@@ -5,8 +5,7 @@
 -- "{n}:<owner>:rwlock_timeout:<k>", k from 1 to the count; a reader of ours has the first, whatever its count.
 --
 -- The ends are a sorted set of ours, so that nobody has to go through all readers: field of the hash -> end, server ms;
--- of a writer only once it reads too, before that it is the lock's. "!<owner> <ms>" -> -ms until which a writer that
--- waits comes first, for so many ms at a time.
+-- of a writer only once it reads too, before that it is the lock's.
 -- uses: owners, raise, renewal, clock
 
 -- Whether a field of the hash is the writer's.
@@ -15,7 +14,7 @@ local function writes(field)
 end
 
 -- Enter an end, and have the set last as long. An end is only ever raised.
-local function enter(ends, member, till, now)
+local function last_until(ends, member, till, now)
   local score = redis.call('ZSCORE', ends, member)
   if not score or tonumber(score) < till then
     redis.call('ZADD', ends, digits(till), member)
@@ -45,7 +44,7 @@ local function renew_end(ends, field, lease, now, always)
     return 0
   elseif lease > 0 and (till or always) then
     redis.call('ZREM', ends, '')
-    enter(ends, field, now + lease, now)
+    last_until(ends, field, now + lease, now)
   end
   return verdict(lease, -1, till and tonumber(till), now)
 end
@@ -82,7 +81,6 @@ end
 -- Take out the holds whose own end has passed, which keep nobody out any more though others keep the key. Returns what
 -- settle does.
 local function forget(lock, ends, now)
-  redis.pcall('ZREMRANGEBYSCORE', ends, -now, '(0')
   local dead = redis.pcall('ZRANGEBYSCORE', ends, 0, now)
   if dead.err or #dead == 0 then
     return false

@@ -1,0 +1,344 @@
+-- The queue of waiters beside a read-write lock: a sorted set; member = "<owner> <first lease, ms> <stale after, ms>", score
+-- = band + ticket. The ticket is as in the queue of handover.lua. The bands keep readers, preferred writers and writers apart, so
+-- the first of each is found in O(log n).
+--
+-- What is not a waiter has a score of 0 or less. "!<owner>" is a stamp, "!open" a reservation, both as in handover.lua; the others
+-- are -ms, and say how far the phases are:
+--   !readfrom  since when readers have been in           !lastread  how long they were, the last time
+--   !phase     since when writers have followed another  !writes    how many they were
+--   !filled    when readers were last let in beside readers while a writer waited
+--   !rest      readers of this phase are still in line
+-- They begin with the first that has to wait: an uncontended lock has no queue.
+--
+-- Phases. When the last reader leaves, the first writer is next. When a writer leaves, the next one is, as long as the writers'
+-- phase is younger than the readers' phase before it and than MOST_PHASE, and has had fewer than MOST_WRITES; otherwise all
+-- readers in line are; so, too, when the writer goes on as a reader. A preferred writer is next whatever the phase. While readers are in, a reader that comes is let in only if
+-- no writer waits. A writer can so be kept out by one reader that hangs, and would keep out all other readers. Hence the refill:
+-- the first writer sees the readers in line let in when it has waited for R, 2R, 4R, ...; R is its poll, and doubling bounds its
+-- wait (TestAHungReaderDoesNotStopTheOthers).
+--
+-- The order of what is sent:
+--
+--   reader B                                        writer A
+--   acquire: held; B's timeout key is set, then
+--   its entry made; ticket T                        works
+--   <-- the deadline will count from that send
+--                                                   release: writes B's field, its end and the lock's, takes T out,
+--                                                   then publishes T, lease and owner
+--   <---------------------------------------------- on B's channel of grants
+--
+-- * The timeout key is Redisson's end of a reader. Whoever grants may not write it: it is no key of that script. A reader that is
+--   granted without one is deleted with the hash by the next unlock of a Java reader, and a writer gets in beside it. So the
+--   waiter makes it before it is in line, and each poll has it outlast the entry by the lease (TestAGrantedReaderHasItsTimeoutKey).
+-- * All fields, ends and leases are written before anything is published: see handover.lua, also for why it is asked before who
+--   listens, and nothing is taken back that was published. A grant whose PUBLISH is refused was not heard of, and is undone.
+-- * A process that was stopped or cut off and still has its subscription is passed over when it has not asked for "stale
+--   after". Until then its waiting writer keeps readers out.
+-- uses: owners, raise, rw, handover, clock
+
+local BAND = 3000000000000000 -- more than a ticket, µs, until the year 2065; three of them are less than 2^53
+local MOST_WRITES = 16
+local MOST_PHASE = 200 -- ms
+local MOST_READERS = 256 -- that one script lets in
+local TURN = 200 -- ms after which readers make room for Redisson's waiters
+local FLOOD = 20 -- ms between refills while all readers are Redisson's
+
+-- A word of the queue: nil if it was not said.
+local function word(queue, name)
+  local score = redis.call('ZSCORE', queue, '!' .. name)
+  return score and -score
+end
+
+local function say(queue, name, value)
+  redis.call('ZADD', queue, digits(-value), '!' .. name)
+end
+
+-- Enter the line, or stamp the entry that is there. Returns its score.
+local function line_up(queue, entry, band, mode, now, us)
+  local score = redis.call('ZSCORE', queue, entry)
+  if score then
+    score = tonumber(score)
+    redis.call('ZADD', queue, -now, '!' .. string.match(entry, '^%S+'))
+  else
+    score = band + us
+    local ahead = redis.call('ZRANGEBYSCORE', queue, digits(score), '(' .. digits(band + BAND), 'WITHSCORES')
+    if #ahead > 0 then -- the clock stepped back
+      score = tonumber(ahead[#ahead]) + 1
+    end
+    redis.call('ZADD', queue, digits(score), entry)
+    if mode == 'read' and not word(queue, 'readfrom') then
+      say(queue, 'readfrom', now)
+    elseif mode == 'write' and not word(queue, 'writes') then
+      say(queue, 'writes', 1)
+      say(queue, 'phase', now)
+    end
+  end
+  redis.call('PEXPIRE', queue, QUEUE_TTL)
+  return score
+end
+
+local function step_out(queue, entry)
+  redis.call('ZREM', queue, entry, '!' .. string.match(entry, '^%S+'))
+end
+
+-- Whether whoever made an entry is there: it has asked of late, and its process listens. heard: what is known of processes.
+-- A stamp that is far ahead is of before the server's clock stepped back.
+local function alive(queue, entry, score, now, publish, grants, heard)
+  local owner, stale = string.match(entry, '^(%S+) %d+ (%d+)')
+  local seen = score % BAND / 1000
+  stale = tonumber(stale)
+  if math.abs(now - seen) > stale then
+    seen = -tonumber(redis.call('ZSCORE', queue, '!' .. owner) or 0)
+  end
+  if math.abs(now - seen) > stale then
+    return false
+  end
+  local process = string.sub(owner, 1, 36)
+  if heard[process] == nil then
+    heard[process] = listeners(publish, grants .. process) ~= 0
+  end
+  return heard[process]
+end
+
+-- The first writer in line that is there, and its score. Those that are not are dropped. "me" asks, so it is there.
+local function first_writer(queue, now, publish, grants, heard, me)
+  while true do
+    local head = redis.call('ZRANGEBYSCORE', queue, digits(BAND), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    local entry, score = head[1], tonumber(head[2])
+    if not entry or entry == me or alive(queue, entry, score, now, publish, grants, heard) then
+      return entry, score
+    end
+    step_out(queue, entry)
+  end
+end
+
+-- The readers in line that are there, {entry, score, ...}, and whether there may be more. Those that are not are dropped.
+local function readers(queue, now, publish, grants, heard, me)
+  while true do
+    local all = redis.call('ZRANGEBYSCORE', queue, '(0', '(' .. digits(BAND), 'WITHSCORES', 'LIMIT', 0, MOST_READERS)
+    local there = {}
+    for i = 1, #all, 2 do
+      if all[i] == me or alive(queue, all[i], tonumber(all[i + 1]), now, publish, grants, heard) then
+        there[#there + 1] = all[i]
+        there[#there + 1] = tonumber(all[i + 1])
+      else
+        step_out(queue, all[i])
+      end
+    end
+    local more = #all == 2 * MOST_READERS
+    if #there > 0 or not more then
+      return there, more
+    end
+  end
+end
+
+-- When readers are next let in beside those that are in, ms, while a writer with that score and entry waits. alien: all that are
+-- in are Redisson's, which does not wait for our writers, so that ours alone would stand still.
+local function refill(queue, entry, score, now, alien)
+  local since, filled = score % BAND / 1000, word(queue, 'filled') or 0
+  if alien then
+    return math.min(math.max(filled, word(queue, 'readfrom') or 0), now) + FLOOD
+  end
+  local poll = tonumber(string.match(entry, '(%d+)$')) * 2 / 5
+  return since + math.max(poll, 2 * (math.min(filled, now) - since))
+end
+
+-- How many are in that have no end of ours: Redisson's readers.
+local function aliens(lock, ends, now)
+  local others = redis.call('HLEN', lock) - 1
+  return others - redis.call('ZCOUNT', ends, '(' .. digits(now), '+inf'), others
+end
+
+-- Have whoever made an entry hold the lock: it is as in acquire, but with the entry's short lease. Its process is not told yet.
+local function admit(lock, ends, entry, now)
+  local owner, lease = string.match(entry, '^(%S+) (%d+)')
+  redis.call('HSET', lock, 'mode', 'read', owner, 1)
+  if redis.call('PTTL', lock) == -1 and redis.call('HLEN', lock) == 2 then
+    redis.call('PEXPIRE', lock, lease)
+  else
+    raise(lock, tonumber(lease))
+  end
+  last_until(ends, owner, now + lease, now)
+end
+
+-- Tell a process that its entry was served. Returns false if it may not be told, in which case nobody was.
+local function notify(entry, score, publish, grants)
+  local owner, lease = string.match(entry, '^(%S+) (%d+)')
+  local channel = grants .. string.sub(owner, 1, 36)
+  return type(redis.pcall(publish, channel, string.format('%.0f %s %s', score, lease, owner))) ~= 'table'
+end
+
+-- Let readers in. Returns whether one could not be told, and so is in line still.
+local function serve_readers(lock, ends, queue, there, more, publish, grants, now, me)
+  local mute = false
+  for i = 1, #there, 2 do
+    admit(lock, ends, there[i], now)
+  end
+  for i = 1, #there, 2 do
+    if there[i] == me or notify(there[i], there[i + 1], publish, grants) then
+      step_out(queue, there[i])
+    else
+      local owner = string.match(there[i], '^%S+')
+      redis.call('HDEL', lock, owner)
+      redis.call('ZREM', ends, owner)
+      mute = true
+    end
+  end
+  if redis.call('HLEN', lock) <= 1 then
+    redis.call('DEL', lock)
+  end
+  say(queue, 'writes', 0)
+  if more then
+    say(queue, 'rest', now)
+  else
+    redis.call('ZREM', queue, '!rest')
+  end
+  return mute
+end
+
+-- Make the first writer the holder of a free lock. Returns whether it could not be told.
+local function serve_writer(lock, queue, entry, score, had, publish, grants, now, me)
+  local owner, lease = string.match(entry, '^(%S+) (%d+)')
+  redis.call('HSET', lock, 'mode', 'write', owner .. ':write', 1)
+  redis.call('PEXPIRE', lock, lease)
+  if entry ~= me and not notify(entry, score, publish, grants) then
+    redis.call('DEL', lock)
+    return true
+  end
+  step_out(queue, entry)
+  if had == 0 then
+    say(queue, 'phase', now)
+  end
+  say(queue, 'writes', had + 1)
+  return false
+end
+
+-- Whether readers are to stay out though no writer of ours waits: readers have been in for long, and somebody of Redisson's
+-- waits, who could not get in as long as others of ours come.
+local function closed(queue, channel, publish, now)
+  if (listeners(publish, channel) or 0) == 0 then
+    return false
+  end
+  local from = word(queue, 'readfrom')
+  if not from then
+    say(queue, 'readfrom', now)
+    redis.call('PEXPIRE', queue, QUEUE_TTL)
+    return false
+  end
+  return now - from >= TURN
+end
+
+-- Serve whoever is next in a line that is there. me: the caller's entry, or nil; it is told in the reply. turned: the writer has
+-- become a reader, so that a readers' phase begins. Returns true if somebody could not be told, and nil if nothing was tried: a
+-- writer holds the lock, or it is reserved.
+local function serve(lock, ends, queue, publish, channel, grants, now, me, turned)
+  local mode = redis.call('HGET', lock, 'mode')
+  if reserved(queue, now) or mode == 'write' or not mode and redis.call('EXISTS', lock) == 1 then
+    return nil
+  end
+  local heard = {}
+  local writer, score = first_writer(queue, now, publish, grants, heard, me)
+  if mode then
+    local due = turned
+    if turned then
+      say(queue, 'readfrom', now)
+    elseif writer then
+      local alien, all = aliens(lock, ends, now)
+      due = word(queue, 'rest') or refill(queue, writer, score, now, alien == all) <= now
+    else
+      due = not closed(queue, channel, publish, now)
+    end
+    if due then
+      local there, more = readers(queue, now, publish, grants, heard, me)
+      if #there > 0 then
+        if not turned then
+          say(queue, 'filled', now)
+        end
+        return serve_readers(lock, ends, queue, there, more, publish, grants, now, me)
+      end
+    end
+    return false
+  end
+  redis.call('ZREMRANGEBYSCORE', ends, 0, '+inf') -- of a lock that was deleted
+  local from = word(queue, 'readfrom')
+  if from then
+    say(queue, 'lastread', math.max(now - from, 0))
+    redis.call('ZREM', queue, '!readfrom')
+  end
+  local had = word(queue, 'writes') or 0
+  local spent = had >= MOST_WRITES or had > 0 and now - (word(queue, 'phase') or 0) >= math.min(word(queue, 'lastread') or 0, MOST_PHASE)
+  if writer and (not spent or score < 2 * BAND) then
+    return serve_writer(lock, queue, writer, score, had, publish, grants, now, me)
+  end
+  local there, more = readers(queue, now, publish, grants, heard, me)
+  if #there > 0 then
+    say(queue, 'readfrom', now)
+    local mute = serve_readers(lock, ends, queue, there, more, publish, grants, now, me)
+    if (listeners(publish, channel) or 0) > 0 then -- Redisson's readers, who can come in now
+      redis.pcall(publish, channel, '1')
+    end
+    return mute
+  elseif writer then
+    return serve_writer(lock, queue, writer, score, had, publish, grants, now, me)
+  end
+  redis.call('DEL', queue)
+  return false
+end
+
+-- Whether anybody but "me" stands in line.
+local function others_wait(queue, me)
+  for _, entry in ipairs(redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, 2)) do
+    if entry ~= me then
+      return true
+    end
+  end
+  return false
+end
+
+-- What is known of who is in: whether any is not ours.
+local function foreign(lock, ends, mode, now)
+  if mode == 'read' then
+    return aliens(lock, ends, now) > 0 and 1 or 0
+  end
+  local all = redis.call('HGETALL', lock)
+  for i = 1, #all, 2 do
+    if all[i] ~= 'mode' and not ours((string.gsub(all[i], ':write$', ''))) then
+      return 1
+    end
+  end
+  return 0
+end
+
+-- Have Redisson's waiters, who stand in no line, race for a lock that is free, and ours only wait for a moment. The first in
+-- line is told to ask when that is over.
+local function open_to_others(queue, channel, publish, grants, now)
+  say(queue, 'open', now + OPEN)
+  redis.pcall(publish, channel, '1')
+  local head = redis.call('ZRANGEBYSCORE', queue, digits(BAND), '+inf', 'LIMIT', 0, 1)
+  if not head[1] then
+    head = redis.call('ZRANGEBYSCORE', queue, '(0', '+inf', 'LIMIT', 0, 1)
+  end
+  local owner = string.match(head[1] or '', '^%S+')
+  if owner then
+    redis.pcall(publish, grants .. string.sub(owner, 1, 36), '0 0 ' .. owner)
+  end
+end
+
+-- See to the line beside a lock that has lost a hold, or whose line has lost a waiter. Returns whether it is to be said openly:
+-- nobody stands in line, or somebody could not be told.
+local function pass_on(lock, ends, queue, publish, channel, grants, now, us, released, turned)
+  if type(redis.pcall('EXISTS', lock, ends, queue)) ~= 'number' or redis.call('EXISTS', queue) == 0 then -- or see emptied
+    return true
+  elseif released and emptied(lock) and others_wait(queue) and (listeners(publish, channel) or 0) > 0 then
+    local from = word(queue, 'readfrom')
+    if us % 8 == 0 or from and now - from >= TURN then
+      if from then
+        say(queue, 'lastread', math.max(now - from, 0))
+        redis.call('ZREM', queue, '!readfrom')
+      end
+      open_to_others(queue, channel, publish, grants, now)
+      return false
+    end
+  end
+  return serve(lock, ends, queue, publish, channel, grants, now, nil, turned) or emptied(lock)
+end

@@ -1,0 +1,260 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// crowd has readers and writers of several processes hold one lock for a moment each, until ctx ends.
+func crowd(t testing.TB, s *redistest.Server, procs, readers, writers int, work time.Duration) (reads, writes *atomic.Int64, stop func()) {
+	reads, writes = new(atomic.Int64), new(atomic.Int64)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	loop := func(l *rlock.Lock, done *atomic.Int64) {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				h, err := l.Lock(ctx)
+				if err != nil {
+					if ctx.Err() == nil {
+						t.Error(err)
+					}
+					return
+				}
+				time.Sleep(work)
+				if err := h.Unlock(context.Background()); err != nil {
+					t.Error(err)
+					return
+				}
+				done.Add(1)
+			}
+		})
+	}
+	for p := range procs {
+		rw := newRig(t, s, rlock.Options{}).locks.ReadWrite("l")
+		for range readers {
+			loop(rw.Read(), reads)
+		}
+		for n := range writers {
+			if n%procs == p {
+				loop(rw.Write(), writes)
+			}
+		}
+	}
+	return reads, writes, func() { cancel(); wg.Wait() }
+}
+
+// TestReadersAndOneWriterBothGetOn: before there was a queue, 32 readers left one writer 3 turns in 5 s. The benchmark has the
+// figures.
+func TestReadersAndOneWriterBothGetOn(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	reads, writes, stop := crowd(t, s, 4, 8, 1, time.Millisecond)
+	defer stop()
+	redistest.Eventually(t, 60*time.Second, "the writer gets on", func() bool { return writes.Load() >= 30 && reads.Load() >= 500 })
+	before := writes.Load()
+	was := reads.Load()
+	redistest.Eventually(t, 60*time.Second, "and the readers", func() bool { return reads.Load() >= was+500 && writes.Load() >= before+10 })
+}
+
+func BenchmarkReadersAndWriters(b *testing.B) {
+	for _, c := range []struct{ procs, readers, writers int }{{4, 8, 1}, {4, 8, 8}, {40, 8, 3}} {
+		for _, ping := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%dx%d readers, %d writers, ping %v", c.procs, c.readers, c.writers, ping), func(b *testing.B) {
+				s := redistest.Start(b)
+				to := s
+				if ping {
+					p := redistest.NewProxy(b, s)
+					p.Delay(time.Millisecond, time.Millisecond)
+					to = p.Server()
+				}
+				reads, writes, stop := crowd(b, to, c.procs, c.readers, c.writers, time.Millisecond)
+				calls := redistest.CommandCalls(b, s.Client(b))["evalsha"]
+				began := time.Now()
+				for b.Loop() {
+					time.Sleep(time.Second)
+				}
+				lasted := time.Since(began).Seconds()
+				r, w := float64(reads.Load()), float64(writes.Load())
+				calls = redistest.CommandCalls(b, s.Client(b))["evalsha"] - calls
+				stop()
+				b.ReportMetric(r/lasted, "reads/s")
+				b.ReportMetric(w/lasted, "writes/s")
+				b.ReportMetric(float64(calls)/(r+w), "calls/hold")
+			})
+		}
+	}
+}
+
+func TestReadersOfOneProcessAreOneHolder(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r, other := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
+	rw := r.locks.ReadWrite("l")
+	first := lock(t, rw.Read(), within(t))
+	before := redistest.CommandCalls(t, r.redis)["evalsha"]
+	var holds []*rlock.Hold
+	for len(holds) < 100 {
+		holds = append(holds, lock(t, rw.Read(), within(t)))
+	}
+	calls := redistest.CommandCalls(t, r.redis)["evalsha"] - before
+	t.Logf("100 more readers took %d calls", calls)
+	own := lock(t, rw.Read().WithLease(lease), within(t))
+	labelled := lock(t, rw.Read().WithLabel("job"), within(t))
+	theirs := lock(t, other.locks.ReadWrite("l").Read(), within(t))
+	st, err := rw.Read().Inspect(within(t))
+	require.NoError(t, err)
+	require.Len(t, st.Holders, 4)
+	again := lock(t, rw.Read(), first.Context(within(t)))
+	require.Equal(t, first.Owner(), again.Owner())
+	n, err := rw.Read().HoldCount(first.Context(within(t)))
+	require.NoError(t, err)
+	require.Equal(t, 102, n)
+	for _, h := range append(holds, first, own, labelled, theirs) {
+		require.NoError(t, h.Unlock(within(t)))
+		require.NoError(t, h.Unlock(within(t)))
+	}
+	require.NoError(t, again.Err())
+	_, err = rw.Write().TryLock(within(t), 0, 0)
+	require.ErrorIs(t, err, rlock.ErrNotAcquired, "the last one holds it")
+	require.NoError(t, again.Unlock(within(t)))
+	w, err := rw.Write().TryLock(within(t), 0, 0)
+	require.NoError(t, err)
+	require.NoError(t, w.Unlock(within(t)))
+	require.Empty(t, keys(t, r.redis))
+}
+
+// TestReadersThatWaitAreLetInTogether: a readers' phase is of all that waited for it, though the first of them may be through before
+// the second has run; and what a process has waiting in line costs one place, and no call each.
+func TestReadersThatWaitAreLetInTogether(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{PollCap: 10 * time.Second})
+	w := lock(t, a.locks.ReadWrite("l").Write(), within(t))
+	rw := b.locks.ReadWrite("l")
+	const many = 50
+	var entered sync.WaitGroup
+	entered.Add(many)
+	done := make(chan error, many)
+	for range many {
+		go func() {
+			h, err := rw.Read().Lock(within(t))
+			if err == nil {
+				entered.Done()
+				entered.Wait() // all of them hold it at once
+				err = h.Unlock(within(t))
+			}
+			done <- err
+		}()
+	}
+	redistest.Eventually(t, 30*time.Second, "the readers wait", func() bool { return a.inLine(t, "l") == 1 && b.locks.Waiting("l") == many })
+	writer := acquiring(t, a.locks.ReadWrite("l").Write())
+	redistest.Eventually(t, 30*time.Second, "and a writer", func() bool { return a.inLine(t, "l") == 2 })
+	before := redistest.CommandCalls(t, a.redis)["evalsha"]
+	a.spendBudget(t, "l")
+	require.NoError(t, w.Unlock(within(t)))
+	for range many {
+		require.NoError(t, <-done)
+	}
+	g := <-writer
+	require.NoError(t, g.err)
+	require.Less(t, redistest.CommandCalls(t, a.redis)["evalsha"]-before, many, "not one for each reader")
+	require.NoError(t, g.hold.Unlock(within(t)))
+	require.Empty(t, keys(t, a.redis))
+}
+
+// spendBudget has a writers' phase be over with the writer that holds the lock.
+func (r *rig) spendBudget(t testing.TB, name string) {
+	t.Helper()
+	require.NoError(t, r.redis.Do(within(t), r.redis.B().Zadd().Key("redlatch_rwq:{"+name+"}").ScoreMember().ScoreMember(-16, "!writes").Build()).Error())
+}
+
+// TestAHungReaderDoesNotStopTheOthers: a writer waits for it, and readers for the writer. They are let in after a poll, again after
+// two, and so on.
+func TestAHungReaderDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{PollCap: 100 * time.Millisecond})
+	hung := lock(t, a.locks.ReadWrite("l").Read(), within(t))
+	rw := b.locks.ReadWrite("l")
+	writer := acquiring(t, rw.Write())
+	redistest.Eventually(t, 30*time.Second, "the writer waits", func() bool { return a.inLine(t, "l") == 1 })
+	for range 3 {
+		h := lock(t, rw.Read(), within(t)) // its ctx ends before the lease does
+		select {
+		case <-writer:
+			t.Fatal("a writer beside a reader")
+		default:
+		}
+		require.NoError(t, h.Unlock(within(t)))
+	}
+	require.NoError(t, hung.Unlock(within(t)))
+	g := <-writer
+	require.NoError(t, g.err)
+	require.NoError(t, g.hold.Unlock(within(t)))
+}
+
+// TestAReaderThatComesWhileTheLastOneLeavesHoldsTheLock: what is shared is never what is being given back.
+func TestAReaderThatComesWhileTheLastOneLeavesHoldsTheLock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r := newRig(t, s, rlock.Options{})
+	rw := r.locks.ReadWrite("l")
+	const cycles = 400
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range cycles {
+				h, err := rw.Read().Lock(within(t))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n, err := rw.Read().HoldCount(h.Context(within(t))); err != nil || n == 0 {
+					t.Error("not held on the server", n, err)
+				}
+				if err := h.Unlock(within(t)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.Empty(t, keys(t, r.redis))
+}
+
+// TestAGrantedReaderHasItsTimeoutKey: it was made when the reader queued. Without it a Java reader's unlock deletes the lock under
+// the reader (internal/interop shows it with Redisson).
+func TestAGrantedReaderHasItsTimeoutKey(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newRWRig(t, s)
+		const channel, grants = "redisson_rwlock:{l}", "grants:"
+		_, stop := overhear(t, g.c, []string{grants + alice[:36]}, "")
+		defer stop()
+		keys := []string{"l", "redlatch_rw:{l}", "redlatch_rwq:{l}"}
+		rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}.write(t, g, "l")
+		got, err := g.run(t, "rw_read", append(keys, rwTimeout("l", alice)), alice, "1", rwLease, "0", "", channel, "PUBLISH", grants, entryOf(alice), "")
+		require.NoError(t, err)
+		require.EqualValues(t, 0, got[0])
+		_, err = g.run(t, "rw_release", keys, bobW, "0", channel, "PUBLISH", "1", grants, "")
+		require.NoError(t, err)
+		held, err := g.do(t, "HGET", "l", alice).ToString()
+		require.NoError(t, err)
+		require.Equal(t, "1", held)
+		left, err := g.do(t, "PTTL", rwTimeout("l", alice)).AsInt64()
+		require.NoError(t, err)
+		require.Greater(t, left, int64(first), "longer than the lease that was written, though it may have waited for long")
+		_, err = g.run(t, "rw_release", append(keys, rwTimeout("l", alice)), alice, "0", channel, "PUBLISH", "0", grants, "")
+		require.NoError(t, err)
+		requireRW(t, g, "l", rwState{})
+	})
+}
