@@ -75,25 +75,28 @@ func TestALockTakenByHalfForWantOfARightIsGivenBack(t *testing.T) {
 func TestAHoldWhoseRenewalsAreDeniedIsLostAtItsDeadlineUnlessTheRightIsBack(t *testing.T) {
 	t.Parallel()
 	renewals := make(chan error, 1000)
-	r, rights := denied(t, rlock.Options{WatchdogTimeout: 1500 * time.Millisecond, Observer: rlock.Observer{Renewed: func(_ context.Context, _ string, err error) { renewals <- err }}})
+	r, rights := denied(t, rlock.Options{WatchdogTimeout: 6 * time.Second, Observer: rlock.Observer{Renewed: func(_ context.Context, _ string, err error) { renewals <- err }}})
 	h := lock(t, r.locks.Reentrant("l"), within(t))
-	for _, right := range []string{"pexpire", "hmget"} { // the script calls the second so that one bad key does not hide the others
-		rights("-" + right)
-		for err := range renewals {
-			if err != nil {
-				require.ErrorIs(t, err, rlock.ErrDenied, right)
-				break
+	next := func(good bool) error {
+		for {
+			select {
+			case err := <-renewals:
+				if err == nil == good {
+					return err
+				}
+			case <-h.Done():
+				t.Fatal("lost meanwhile")
 			}
 		}
+	}
+	for _, right := range []string{"pexpire", "hmget"} { // the script calls the second so that one bad key does not hide the others
+		rights("-" + right)
+		require.ErrorIs(t, next(false), rlock.ErrDenied, right)
 		if right == "hmget" {
 			require.ErrorIs(t, h.Extend(within(t), time.Second), rlock.ErrDenied)
 		}
 		rights("+" + right)
-		for err := range renewals {
-			if err == nil {
-				break
-			}
-		}
+		require.NoError(t, next(true))
 		require.NoError(t, h.Err())
 	}
 	rights("-pexpire")

@@ -89,13 +89,14 @@ func TestAReadWriteLockIsNotJoined(t *testing.T) {
 }
 
 func TestADeadJoinerKeepsNobodyOutForLongerThanItsLease(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
 	parent := lock(t, a.locks.Reentrant("l"), within(t))
-	remote := b.locks.Reentrant("l").WithLease(150 * time.Millisecond) // and never unlocks: as good as dead
+	remote := b.locks.Reentrant("l").WithLease(2 * time.Second) // and never unlocks: as good as dead
 	dead := lock(t, remote, remote.WithOwner(within(t), parent.Owner()))
 	require.NoError(t, parent.Unlock(within(t)))
-	require.LessOrEqual(t, a.pttl(t, "l"), 150*time.Millisecond, "not the parent's lease")
+	require.LessOrEqual(t, a.pttl(t, "l"), 2*time.Second, "not the parent's lease")
 	next := lock(t, a.locks.Reentrant("l"), within(t))
 	require.NoError(t, next.Unlock(within(t)))
 
@@ -118,9 +119,10 @@ func TestADeadJoinerKeepsNobodyOutForLongerThanItsLease(t *testing.T) {
 }
 
 func TestADeadParentKeepsNobodyOutAfterItsJoiner(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
-	a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{WatchdogTimeout: 300 * time.Millisecond})
-	parent := lock(t, a.locks.Reentrant("l").WithLease(200*time.Millisecond), within(t))
+	a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{WatchdogTimeout: 3 * time.Second})
+	parent := lock(t, a.locks.Reentrant("l").WithLease(2*time.Second), within(t))
 	remote := b.locks.Reentrant("l")
 	joiner := lock(t, remote, remote.WithOwner(within(t), parent.Owner()))
 	<-parent.Done()

@@ -208,7 +208,6 @@ func TestALeaseShorterThanTheWaitMakesNoSecondHolder(t *testing.T) {
 
 func TestAMultiIsOverWhenAMemberIsLostAndTheOthersStayUntilUnlock(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
 	for name, lose := range map[string]func(t *testing.T, r *rig){
 		"DEL": func(t *testing.T, r *rig) {
 			require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("b").Build()).Error())
@@ -220,14 +219,16 @@ func TestAMultiIsOverWhenAMemberIsLostAndTheOthersStayUntilUnlock(t *testing.T) 
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, s, rlock.Options{WatchdogTimeout: 300 * time.Millisecond})
+			t.Parallel()
+			const lease = 3 * time.Second
+			r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: lease})
 			h := lock(t, multi(t, reentrants(r, "a", "b", "c")...), within(t))
 			work := h.Context(context.Background())
 			lose(t, r)
 			<-work.Done()
 			require.ErrorIs(t, context.Cause(work), rlock.ErrLost)
 			require.ErrorIs(t, h.Err(), rlock.ErrLost)
-			time.Sleep(600 * time.Millisecond) // two leases
+			time.Sleep(lease + lease/6)
 			require.Equal(t, 2, holders(t, r, "a", "c"), "nothing releases a lock under running work")
 			require.ErrorIs(t, h.Extend(within(t), time.Second), rlock.ErrLost)
 			require.ErrorIs(t, h.Unlock(within(t)), rlock.ErrLost)
@@ -240,7 +241,7 @@ func TestAMultiIsOverWhenAMemberIsLostAndTheOthersStayUntilUnlock(t *testing.T) 
 func TestAMultiStartsOverWhenAMemberIsLostBeforeAllAreThere(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	r, other := newRig(t, s, rlock.Options{WatchdogTimeout: 3 * time.Second}), newRig(t, s, rlock.Options{})
+	r, other := newRig(t, s, rlock.Options{WatchdogTimeout: 6 * time.Second}), newRig(t, s, rlock.Options{})
 	last := lock(t, other.locks.Reentrant("z"), within(t))
 	for _, patient := range []bool{true, false} {
 		waitTime := 20 * time.Second
@@ -524,7 +525,7 @@ func TestMaxHoldOfAMemberEndsAMulti(t *testing.T) {
 
 func TestAForgottenMultiIsNotRenewedAndEndsWithItsLease(t *testing.T) {
 	t.Parallel()
-	r, log := newLoggedRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 300 * time.Millisecond})
+	r, log := newLoggedRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 3 * time.Second})
 	m := multi(t, reentrants(r, "a", "b")...)
 	h := lock(t, m, within(t))
 	done := h.Done()
@@ -756,10 +757,11 @@ func TestRandomSetsInRandomOrdersNeverDeadlock(t *testing.T) {
 			var inside [names]int // written by holders only, without any synchronisation of ours
 			var acquired, contended, away atomic.Int64
 			end := time.Now().Add(lasts)
+			last := end.Add(time.Minute) // on a busy machine
 			var wg sync.WaitGroup
 			for g := range goroutines {
 				wg.Go(func() {
-					for time.Now().Before(end) && !t.Failed() {
+					for (time.Now().Before(end) || acquired.Load() <= goroutines && time.Now().Before(last)) && !t.Failed() {
 						set := rand.Perm(names)[:1+rand.IntN(4)]
 						locks := make([]*rlock.Lock, len(set))
 						for j, i := range set {

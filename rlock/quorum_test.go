@@ -38,8 +38,13 @@ func started(t testing.TB, n int) (servers election) {
 // voting waits until the servers vote for leases of a second or less.
 func (servers election) voting(t testing.TB) election {
 	t.Helper()
+	return servers.votingFor(t, time.Second)
+}
+
+func (servers election) votingFor(t testing.TB, lease time.Duration) election {
+	t.Helper()
 	for _, s := range servers {
-		redistest.Eventually(t, 20*time.Second, "up for two seconds", func() bool { return uptime(t, s) >= 2 })
+		redistest.Eventually(t, 60*time.Second, "up for a second longer", func() bool { return uptime(t, s) >= 1+int(lease.Seconds()) })
 	}
 	return servers
 }
@@ -123,6 +128,9 @@ func (servers election) empty(t testing.TB, name string) {
 	t.Helper()
 	redistest.Eventually(t, 20*time.Second, "all given back", func() bool { return servers.votes(t, name) == 0 })
 }
+
+// steady options are for holds that are to last: a busy machine keeps renewals for a second or two.
+var steady = rlock.Options{WatchdogTimeout: 4 * time.Second, CallTimeout: 500 * time.Millisecond, PollCap: 100 * time.Millisecond}
 
 // quick options: a server votes after two seconds.
 var quick = rlock.Options{WatchdogTimeout: 600 * time.Millisecond, CallTimeout: 200 * time.Millisecond, PollCap: 100 * time.Millisecond}
@@ -333,9 +341,7 @@ func TestAnyMinorityOfServersMayFail(t *testing.T) {
 			what := fmt.Sprint(fate, " of ", n)
 			t.Run(what, func(t *testing.T) {
 				t.Parallel()
-				servers := servers[what].voting(t)
-				steady := quick
-				steady.WatchdogTimeout = time.Second // a busy machine keeps renewals for longer than fractions of it
+				servers := servers[what].votingFor(t, steady.WatchdogTimeout)
 				p, other := servers.behindProxies(t, steady), servers.behindProxies(t, steady)
 				q, theirs := p.lock(t, "q"), other.lock(t, "q")
 				h := lock(t, q, within(t))
@@ -432,8 +438,8 @@ func TestADeadOrSlowServerCostsNothing(t *testing.T) {
 func TestARestartedServerVotesAfterALeaseAndIsHadAgain(t *testing.T) {
 	servers := started(t, 3)
 	t.Parallel()
-	servers.voting(t)
-	p, other := servers.process(t, quick), servers.process(t, quick)
+	servers.votingFor(t, steady.WatchdogTimeout)
+	p, other := servers.process(t, steady), servers.process(t, steady)
 	q := p.lock(t, "q")
 	h := lock(t, q, within(t))
 	redistest.Eventually(t, 20*time.Second, "all voted", func() bool { return servers.votes(t, "q") == 3 })
@@ -451,7 +457,7 @@ func TestARestartedServerVotesAfterALeaseAndIsHadAgain(t *testing.T) {
 	// now it counts: another may go
 	kill(t, servers[0])
 	first := h.Until()
-	redistest.Eventually(t, 20*time.Second, "renewed by the other two", func() bool { return h.Err() != nil || h.Until().Sub(first) > 2*quick.WatchdogTimeout })
+	redistest.Eventually(t, 20*time.Second, "renewed by the other two", func() bool { return h.Err() != nil || h.Until().Sub(first) > 5*steady.WatchdogTimeout/4 })
 	require.NoError(t, h.Unlock(within(t)))
 }
 
@@ -484,9 +490,9 @@ func TestAVoteThatWasForgottenIsNotGivenTwice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			servers := each[name].voting(t)
 			long := quick
-			long.WatchdogTimeout = time.Second
+			long.WatchdogTimeout = 3 * time.Second
+			servers := each[name].votingFor(t, long.WatchdogTimeout)
 			p, other := servers.behindProxies(t, long), servers.process(t, long)
 			p.proxies[2].BlackHole(redistest.Up)
 			log := history.New()
@@ -592,13 +598,13 @@ func TestLostRepliesLeaveNothingOfAQuorum(t *testing.T) {
 func TestCrossingVotesMakeProgress(t *testing.T) {
 	servers := started(t, 3)
 	t.Parallel()
-	servers.voting(t)
+	servers.votingFor(t, steady.WatchdogTimeout)
 	const processes, each, rounds = 4, 3, 12
 	var inside atomic.Int32
 	var wg sync.WaitGroup
 	began := time.Now()
 	for range processes {
-		p := servers.process(t, quick)
+		p := servers.process(t, steady)
 		q := p.lock(t, "q")
 		for range each {
 			wg.Go(func() {

@@ -139,9 +139,10 @@ func TestLosersAndReentriesNeverShortenTheLease(t *testing.T) {
 }
 
 func TestAFixedLeaseEndsAndSaysSo(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, redistest.Start(t), rlock.Options{})
 	l := r.locks.Reentrant("l")
-	h, err := l.WithLease(50 * time.Millisecond).Lock(within(t))
+	h, err := l.WithLease(2 * time.Second).Lock(within(t))
 	require.NoError(t, err)
 	ctx := h.Context(within(t))
 	until := h.Until()
@@ -155,18 +156,20 @@ func TestAFixedLeaseEndsAndSaysSo(t *testing.T) {
 }
 
 func TestTheWatchdogHoldsAndStopsAtUnlock(t *testing.T) {
-	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 300 * time.Millisecond})
+	t.Parallel()
+	const lease = 3 * time.Second
+	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: lease})
 	l := r.locks.Reentrant("l")
 	h := lock(t, l, within(t))
 	first := h.Until()
-	redistest.Eventually(t, 20*time.Second, "renewed for five leases", func() bool {
-		return h.Until().Sub(first) > 5*300*time.Millisecond
+	redistest.Eventually(t, 60*time.Second, "renewed for more than a lease", func() bool {
+		return h.Until().Sub(first) > lease
 	})
 	require.NoError(t, h.Err())
 	require.NoError(t, h.Unlock(within(t)))
 	require.ErrorIs(t, h.Err(), rlock.ErrReleased)
 	// were it renewed still, the key of somebody else's hold would live on
-	other, err := l.TryLock(within(t), 0, 200*time.Millisecond)
+	other, err := l.TryLock(within(t), 0, 2*time.Second)
 	require.NoError(t, err)
 	<-other.Done()
 	redistest.Eventually(t, 10*time.Second, "not renewed after unlock", func() bool { return r.pttl(t, "l") < 0 })
@@ -297,8 +300,9 @@ func TestAStaleHandleNeverTouchesANewerHold(t *testing.T) {
 }
 
 func TestTheWatchdogNoticesThatTheKeyWent(t *testing.T) {
+	t.Parallel()
 	ended := make(chan error, 1)
-	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 300 * time.Millisecond,
+	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 3 * time.Second,
 		Observer: rlock.Observer{Ended: func(_ context.Context, _ string, why error) { ended <- why }}})
 	h := lock(t, r.locks.Reentrant("l"), within(t))
 	ctx := h.Context(within(t))
@@ -310,12 +314,13 @@ func TestTheWatchdogNoticesThatTheKeyWent(t *testing.T) {
 }
 
 func TestOneBadKeyDoesNotHideTheOthersFromTheWatchdog(t *testing.T) {
-	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 300 * time.Millisecond})
+	t.Parallel()
+	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 3 * time.Second})
 	good, bad := lock(t, r.locks.Reentrant("good"), within(t)), lock(t, r.locks.Reentrant("bad"), within(t))
 	first := good.Until()
 	require.NoError(t, r.redis.Do(within(t), r.redis.B().Set().Key("bad").Value("a string").Build()).Error())
 	<-bad.Done()
-	redistest.Eventually(t, 20*time.Second, "the good one is renewed", func() bool { return good.Until().Sub(first) > time.Second })
+	redistest.Eventually(t, 20*time.Second, "the good one is renewed, and renewed again", func() bool { return good.Until().Sub(first) > 1500*time.Millisecond })
 	require.NoError(t, good.Unlock(within(t)))
 	require.ErrorIs(t, bad.Unlock(within(t)), rlock.ErrLost)
 }
@@ -467,7 +472,7 @@ func TestTheObserverIsToldOfAnEndOnceWhateverEndsTheHoldAgain(t *testing.T) {
 		"Close, and nobody unlocks": {rlock.Options{}, func(t *testing.T, r *rig, _ *rlock.Hold) {
 			require.Error(t, r.locks.Close(gone))
 		}, rlock.ErrClosed},
-		"Close, and the key goes": {rlock.Options{WatchdogTimeout: 300 * time.Millisecond}, func(t *testing.T, r *rig, h *rlock.Hold) {
+		"Close, and the key goes": {rlock.Options{WatchdogTimeout: 2 * time.Second}, func(t *testing.T, r *rig, h *rlock.Hold) {
 			closed := make(chan error, 1)
 			go func() { closed <- r.locks.Close(within(t)) }()
 			<-h.Done()
@@ -616,7 +621,7 @@ func TestEveryKeyHasATTLAfterEveryOperation(t *testing.T) {
 func TestAClusterWorksOnEveryNode(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
-	a, b := newRig(t, s, rlock.Options{WatchdogTimeout: 3 * time.Second}), newRig(t, s, rlock.Options{})
+	a, b := newRig(t, s, rlock.Options{WatchdogTimeout: 6 * time.Second}), newRig(t, s, rlock.Options{})
 	var holds []*rlock.Hold
 	for i := range 12 {
 		holds = append(holds, lock(t, a.locks.Reentrant(fmt.Sprintf("l%d", i)), within(t)))
@@ -716,7 +721,7 @@ func TestAReleaseGoesOnForAsLongAsTheLongestLease(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s)
-	through, aside := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: time.Second}), newRig(t, s, rlock.Options{})
+	through, aside := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: 3 * time.Second}), newRig(t, s, rlock.Options{})
 	for name, longer := range map[string]func(*testing.T, *rlock.Hold){
 		"Extend": func(t *testing.T, h *rlock.Hold) { require.NoError(t, h.Extend(within(t), time.Minute)) },
 		"re-entry": func(t *testing.T, h *rlock.Hold) {
@@ -733,7 +738,7 @@ func TestAReleaseGoesOnForAsLongAsTheLongestLease(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 			defer cancel()
 			require.Error(t, h.Unlock(ctx))
-			time.Sleep(1500 * time.Millisecond) // longer than the first lease
+			time.Sleep(3500 * time.Millisecond) // longer than the first lease
 			p.Heal()
 			redistest.Eventually(t, 20*time.Second, "released", func() bool { return len(aside.hash(t, t.Name())) == 0 })
 		})

@@ -163,7 +163,7 @@ func cluster(t testing.TB, nodes ...*Server) *Server {
 	}
 	known := "cluster_known_nodes:" + strconv.Itoa(len(nodes))
 	for _, a := range s.Addrs {
-		Eventually(t, 30*time.Second, "the cluster forms", func() bool {
+		Eventually(t, 90*time.Second, "the cluster forms", func() bool {
 			info := ask(t, a, "CLUSTER", "INFO")
 			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, known)
 		})

@@ -129,7 +129,7 @@ func TestLockPanicsWithTheReasonAndCanBeTriedAgain(t *testing.T) {
 
 func TestLossIsToldOnceAndBeforeUnlock(t *testing.T) {
 	s := redistest.Start(t)
-	c := locks(t, s, rlock.Options{WatchdogTimeout: 300 * time.Millisecond})
+	c := locks(t, s, rlock.Options{WatchdogTimeout: 3 * time.Second})
 	told := make(chan error, 10)
 	x := locker.New(context.Background(), c.Reentrant("l"), func(err error) { told <- err })
 	x.Lock()
