@@ -34,7 +34,7 @@ func TestForceUnlockWakesAWaiterAndTheHolderIsTold(t *testing.T) {
 				t.Run(fmt.Sprintf("%s held in %s forced in %s", kind, language(javaHolds), language(javaForces)), func(t *testing.T) {
 					name := unique(t, "force")
 					another := patient
-					queue := map[string]string{"lock": "redlatch_queue:", "fair": "redlatch_fair:"}[kind]
+					queue := map[string]string{"lock": "redlatch_queue:", "fair": "redlatch_fair:", "read": "redlatch_rwq:", "write": "redlatch_rwq:"}[kind]
 					queues := queue != "" && !javaHolds && !javaWaits
 					if queues {
 						another = looking
