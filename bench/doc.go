@@ -13,6 +13,7 @@
 //	p50-us      times of one operation: lock and unlock where nobody contends, otherwise from asking to holding
 //	p99-us
 //	jain        Jain's index of what each worker got: 1 is equal, 1/n is one got all
+//	longest-us  the longest wait; worst-window  the rate of the slowest tenth of a second, as a share of the median one's
 //
 // bench/peers, a module of its own, measures other libraries beside redlatch; bench/report draws what it found. bench/herd prints
 // what an acquisition costs the server as more and more processes wait for one name.

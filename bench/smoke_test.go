@@ -24,7 +24,7 @@ func TestEveryBenchmarkRunsAndReports(t *testing.T) {
 	*heldFlag, *leaseFlag = 10, 3*time.Second
 
 	for group, all := range map[string][]workload{
-		"uncontended": uncontended, "contended": contended, "handover": handovers, "crash": crashes, "renewal": renewals, "claims": claims,
+		"uncontended": uncontended, "contended": contended, "handover": handovers, "crash": crashes, "renewal": renewals, "claims": claims, "queues": queues,
 	} {
 		for _, o := range all {
 			t.Run(group+"/"+o.name, func(t *testing.T) {
@@ -38,6 +38,8 @@ func TestEveryBenchmarkRunsAndReports(t *testing.T) {
 				switch group {
 				case "uncontended", "handover", "claims":
 					want = []string{"p50-us", "p99-us"}
+				case "queues":
+					want = []string{"p50-us", "p99-us", "longest-us", "worst-window", "jain"}
 				case "contended":
 					want = []string{"p50-us", "p99-us", "jain", "least", "most"}
 				case "crash":

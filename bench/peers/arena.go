@@ -13,7 +13,7 @@ import (
 type arena struct {
 	path  string
 	mem   []byte
-	words *[8]atomic.Int64
+	words *[arenaWords]atomic.Int64
 }
 
 const (
@@ -22,6 +22,9 @@ const (
 	overlapsWord        // entries while somebody else was inside
 	countWord           // guarded by the lock under test and by nothing else: read at entry, written one higher at leaving
 	enteredWord         // what countWord should be
+	writtenWord         // of queues: entries of the writer
+	windowWord          // of queues: which window it is
+	firstWindow         // and from here on, what was entered in each
 )
 
 // Phases of a run.
@@ -31,7 +34,10 @@ const (
 	over
 )
 
-const arenaSize = 4096
+const (
+	arenaSize  = 4096
+	arenaWords = arenaSize / 8
+)
 
 func newArena(dir string) (*arena, error) {
 	f, err := os.CreateTemp(dir, "arena-")
@@ -59,7 +65,7 @@ func mapArena(f *os.File) (*arena, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &arena{path: f.Name(), mem: mem, words: (*[8]atomic.Int64)(unsafe.Pointer(&mem[0]))}, nil
+	return &arena{path: f.Name(), mem: mem, words: (*[arenaWords]atomic.Int64)(unsafe.Pointer(&mem[0]))}, nil
 }
 
 func (a *arena) Close() { syscall.Munmap(a.mem) }

@@ -16,6 +16,9 @@ const (
 	crashed     = "crash"
 	renewing    = "renewal"
 	claiming    = "claims"
+	permits     = "semaphore"
+	sharing     = "readwrite"
+	inOrder     = "fair"
 )
 
 var workloads = []struct{ Name, What string }{
@@ -25,6 +28,9 @@ var workloads = []struct{ Name, What string }{
 	{crashed, "the holder is killed; until the waiters of another process have its locks"},
 	{renewing, "what locks cost that are only held"},
 	{claiming, "the first N win: rcounter, what it is made of, and a lock around GET and SET; 1 and 256 goroutines"},
+	{permits, "32 workers in 4 processes want one of 8 permits for 5 ms each; beside it, and 1 ms away"},
+	{sharing, "32 readers in 4 processes and a writer, all for 1 ms; beside it, and 1 ms away"},
+	{inOrder, "16 workers in 4 processes want a lock that keeps their order; beside it, and 1 ms away"},
 }
 
 // Config is what is measured and for how long.
@@ -41,6 +47,10 @@ type Config struct {
 	WarmUp   time.Duration // of a client before it takes part, of Redisson only
 	Duration time.Duration // contended: what counts
 	Think    time.Duration
+	Queued   time.Duration   // queues: what counts
+	Window   time.Duration   // of that, the slowest of which is told
+	Away     []time.Duration // queues: added to each way
+	Crowd    int             // queues: processes
 	Handover time.Duration
 	Pairs    int
 	Lease    time.Duration // of the locks that are in use
@@ -56,6 +66,7 @@ func defaults() Config {
 		Processes: []int{1, 8}, Waiters: []int{2, 16, 64, 256}, Rounds: 3,
 		Slice: 100 * time.Millisecond, Slices: 4,
 		Warm: 150 * time.Millisecond, Duration: 700 * time.Millisecond, Think: time.Millisecond,
+		Queued: 1500 * time.Millisecond, Window: 100 * time.Millisecond, Away: []time.Duration{0, farAway}, Crowd: 4,
 		Handover: time.Second, Pairs: 2,
 		Lease: 10 * time.Second, WarmUp: 6 * time.Second,
 		Crash: time.Second, Victims: 8,
@@ -78,6 +89,7 @@ func (c *Config) quick() {
 	c.Rounds, c.Slice, c.Slices = 1, 50*time.Millisecond, 4
 	c.Waiters = []int{2, 16, 64}
 	c.Warm, c.Duration, c.Handover = 100*time.Millisecond, 300*time.Millisecond, 700*time.Millisecond
+	c.Queued = 500 * time.Millisecond
 	c.RoundsOf = nil
 }
 
@@ -112,10 +124,13 @@ func (c *Config) check() error {
 			return fmt.Errorf("no workload %q", name)
 		}
 	}
+	if c.Window <= 0 || c.Queued < c.Window {
+		return fmt.Errorf("window %v of %v: want a part of it", c.Window, c.Queued)
+	}
 	if c.Rounds < 1 || c.Duration <= 0 || len(c.Peers) == 0 || len(c.Workloads) == 0 {
 		return fmt.Errorf("rounds %d, duration %v, %d peers, %d workloads: nothing to measure", c.Rounds, c.Duration, len(c.Peers), len(c.Workloads))
 	}
-	for _, n := range append(slices.Clone(c.Processes), c.Waiters...) {
+	for _, n := range slices.Concat(c.Processes, c.Waiters, []int{c.Crowd}) {
 		if n < 1 || n > 10000 {
 			return fmt.Errorf("%d processes or waiters: want 1 to 10000", n)
 		}

@@ -30,12 +30,19 @@ func oneLine(s string) string {
 	return s
 }
 
-// worst says of each setting of contended what its slowest window served, beside the median, and the longest wait: medians
-// hide stalls. empty is in how many windows redlatch served nobody.
+// worst says of each setting of contended and of the queues what its slowest window served, beside the median, and the longest
+// wait: medians hide stalls. A measurement of contended is one window. empty is in how many windows redlatch served nobody.
 func worst(rows []results.Row) (lines []string, empty int) {
 	var order []string
 	windows, longest := map[string][]float64{}, map[string]float64{}
 	for _, r := range rows {
+		if share, ok := r.Value("worst_window"); ok {
+			lines = append(lines, fmt.Sprintf("%s, %s: slowest window %.2f of the median, longest wait %s", r.Workload, r.Peer, share, micros(r.Max)))
+			if p, err := peerNamed(r.Peer); err == nil && p.Module == redlatchPeer.Module {
+				n, _ := r.Value("empty_windows")
+				empty += int(n)
+			}
+		}
 		if r.Workload != contended || r.OpsPerSec < 0 {
 			continue
 		}
@@ -116,16 +123,7 @@ func (b *bench) contended(ctx context.Context, p Peer, round, procs, workers int
 	if err != nil {
 		return row, err
 	}
-	var sum load.Outcome
-	for _, a := range answers {
-		sum.Waits.Merge(a.Outcome.Waits)
-		sum.Shares = append(sum.Shares, a.Outcome.Shares...)
-		sum.Unfinished += a.Outcome.Unfinished
-		sum.Errors += a.Outcome.Errors
-		if sum.FirstError == "" {
-			sum.FirstError = a.Outcome.FirstError
-		}
-	}
+	sum := together(answers)
 	sum.Ops = shared.acquisitions()
 	outcome(&row, sum)
 	row.OpsPerSec = float64(sum.Ops) / row.Seconds
@@ -136,6 +134,20 @@ func (b *bench) contended(ctx context.Context, p Peer, round, procs, workers int
 		perOp(&row, before, after, "incr")
 	}
 	return row, nil
+}
+
+// together adds up what the processes say.
+func together(answers []answer) (sum load.Outcome) {
+	for _, a := range answers {
+		sum.Waits.Merge(a.Outcome.Waits)
+		sum.Shares = append(sum.Shares, a.Outcome.Shares...)
+		sum.Unfinished += a.Outcome.Unfinished
+		sum.Errors += a.Outcome.Errors
+		if sum.FirstError == "" {
+			sum.FirstError = a.Outcome.FirstError
+		}
+	}
+	return sum
 }
 
 func (b *bench) handover(ctx context.Context, p Peer, round, clients int) (row results.Row, err error) {

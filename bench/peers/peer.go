@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,8 @@ type Setup struct {
 	Etcd  string        // URL of etcd, for the peer that needs it
 	Lease time.Duration // how long a crashed holder blocks the others
 	Warm  time.Duration // before anything counts, for the peer that is slow at first
+
+	Capacity int64 `json:",omitempty"` // of a queue
 }
 
 // Locker is one client of a peer: what one process of an application would have. It is safe for concurrent use, also
@@ -41,18 +44,25 @@ type Peer struct {
 	Optional bool
 	// AloneOnly: takes part only where nobody waits.
 	AloneOnly bool
+	// Queue is the one workload of queues in which the peer takes part; "": it takes part in the others.
+	Queue string
 }
 
 // floor is the peer that the ratios of the report are counted from.
 const floor = "raw scripts"
 
-var peers = []Peer{
+var peers = slices.Concat([]Peer{
 	redlatchPeer, rawScripts, rawSetNX,
 	rueidislockTuned, rueidislockDefault,
 	redsyncGoRedis, redsyncRueidis,
 	redislock1ms, redislock100ms,
 	goRedisson, etcdPeer,
 	redissonPeer, redissonDriver,
+}, queuePeers)
+
+// in reports whether the peer takes part in a workload.
+func (p Peer) in(workload string) bool {
+	return p.Queue == workload || p.Queue == "" && queues[workload].workers == 0 || p.Etcd && workload == inOrder
 }
 
 func peerNamed(name string) (Peer, error) {

@@ -44,7 +44,7 @@ func (b *bench) plan() []step {
 				continue
 			}
 			r := rand.New(rand.NewPCG(uint64(round), 0))
-			peers := b.chosen()
+			peers := slices.DeleteFunc(b.chosen(), func(p Peer) bool { return !p.in(w.Name) })
 			r.Shuffle(len(peers), func(i, j int) { peers[i], peers[j] = peers[j], peers[i] })
 			switch w.Name {
 			case uncontended:
@@ -105,6 +105,17 @@ func (b *bench) oneByOne(round int, workload string, peers []Peer) []step {
 				func(ctx context.Context, p Peer, round int) (results.Row, error) {
 					return b.handover(ctx, p, round, clients)
 				})
+		}
+	case permits, sharing, inOrder:
+		q := queues[workload]
+		for _, delay := range b.cfg.Away {
+			what := fmt.Sprintf("%d workers", q.workers)
+			if delay > 0 {
+				what += fmt.Sprintf(", %v away", delay)
+			}
+			add(what, setup+b.cfg.Warm+b.cfg.Queued, func(ctx context.Context, p Peer, round int) (results.Row, error) {
+				return b.queued(ctx, p, round, workload, delay)
+			})
 		}
 	case crashed:
 		add(fmt.Sprintf("%d locks", b.cfg.Victims), setup+b.cfg.Crash+crashAfter, b.crash)

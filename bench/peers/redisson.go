@@ -93,29 +93,35 @@ func (l *redissonLocker) done(lane string) {
 }
 
 func (l *redissonLocker) Lock(ctx context.Context, name string) (load.Release, error) {
-	lane := l.lane()
-	take, give := []any{"lock", name, -1}, []any{"lock", name}
-	lock, unlock := "lock", "unlock"
 	if !l.locks {
-		take, give, lock, unlock = nil, nil, "nothing", "nothing"
+		return l.call(ctx, "nothing", nil, "nothing", func(string) []any { return nil })
 	}
-	asked := l.jvm.Send(lane, "c", lock, take...)
+	return l.call(ctx, "lock", []any{"lock", name, -1}, "unlock", func(string) []any { return []any{"lock", name} })
+}
+
+// call has a thread of its own take something; the release has the same thread give it back, as given is told what the first
+// call said.
+func (l *redissonLocker) call(ctx context.Context, take string, taken []any, give string, given func(said string) []any) (load.Release, error) {
+	lane := l.lane()
+	asked := l.jvm.Send(lane, "c", take, taken...)
+	var said string
 	select {
 	case r := <-asked:
 		if r.Err != nil {
 			return nil, r.Err
 		}
+		said = r.Value
 	case <-ctx.Done():
 		go func() { // the thread goes on waiting
 			if r := <-asked; r.Err == nil {
-				<-l.jvm.Send(lane, "c", unlock, give...)
+				<-l.jvm.Send(lane, "c", give, given(r.Value)...)
 				l.done(lane)
 			}
 		}()
 		return nil, ctx.Err()
 	}
 	return func(context.Context) error {
-		r := <-l.jvm.Send(lane, "c", unlock, give...)
+		r := <-l.jvm.Send(lane, "c", give, given(said)...)
 		l.done(lane)
 		return r.Err
 	}, nil

@@ -25,7 +25,13 @@ func TestRedissonTakesPartWhenAsked(t *testing.T) {
 	}
 	b, ctx := brief(t)
 	b.cfg.Peers = []string{redlatchPeer.Name, redissonPeer.Name, redissonDriver.Name}
-	b.cfg.Workloads = []string{uncontended, contended, handingOver}
+	b.cfg.Workloads = []string{uncontended, contended, handingOver, permits, sharing, inOrder}
+	b.cfg.Crowd, b.cfg.Away, b.cfg.Queued = 1, []time.Duration{0}, 100*time.Millisecond
+	for _, p := range peers { // each is used once when it is opened
+		if p.Queue != "" && p.Optional {
+			b.cfg.Peers = append(b.cfg.Peers, p.Name)
+		}
+	}
 	b.cfg.Duration, b.cfg.Handover, b.cfg.WarmUp = 300*time.Millisecond, 400*time.Millisecond, 20*time.Millisecond
 	var shown bytes.Buffer
 	rows, err := b.run(ctx, &progress{w: &shown})

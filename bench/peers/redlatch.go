@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/bench/internal/load"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 var redlatchPeer = Peer{
@@ -21,6 +23,9 @@ var redlatchPeer = Peer{
 type redlatchLocker struct {
 	hub    *pubsub.Hub
 	client *rlock.Client
+
+	semaphores *rsemaphore.Client // of queues only
+	once       atomic.Bool        // what is done once for a client has been
 }
 
 func openRedlatch(o rueidis.ClientOption, s Setup) (*redlatchLocker, error) {
@@ -33,7 +38,7 @@ func openRedlatch(o rueidis.ClientOption, s Setup) (*redlatchLocker, error) {
 		hub.Close(context.Background())
 		return nil, err
 	}
-	return &redlatchLocker{hub, client}, nil
+	return &redlatchLocker{hub: hub, client: client}, nil
 }
 
 func (l *redlatchLocker) Lock(ctx context.Context, name string) (load.Release, error) {
@@ -48,5 +53,8 @@ func (l *redlatchLocker) Close() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // what is still held runs out
 	l.client.Close(ctx)
+	if l.semaphores != nil {
+		l.semaphores.Close(ctx)
+	}
 	l.hub.Close(context.Background())
 }

@@ -29,7 +29,7 @@ const (
 type order struct {
 	Do    string
 	Peer  string `json:",omitempty"`
-	Mode  string `json:",omitempty"` // of claims
+	Mode  string `json:",omitempty"` // of claims; which queue
 	Setup Setup
 
 	Workers  int           `json:",omitempty"` // goroutines, pairs or names
@@ -145,6 +145,8 @@ func (w *workerProcess) carryOut(ctx context.Context, o order) (answer, error) {
 		return w.alone(ctx, o)
 	case "contend":
 		return w.contend(ctx, o)
+	case "queue":
+		return w.queue(ctx, o)
 	case "handover":
 		other := w.locker
 		if !o.OneShare {

@@ -24,6 +24,7 @@ func document(s *summary) (text string, charts map[string]string) {
 	p.uncontended()
 	p.contended()
 	p.handover()
+	p.queues()
 	p.redisson()
 	p.crash()
 	p.renewal()

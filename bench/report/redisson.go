@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -72,6 +73,10 @@ func (p *page) redisson() {
 		}
 		p.table([]string{where, "p50", "over redlatch's", "p99 of a round", "longest", "commands"}, rows)
 	}
+	for _, k := range s.queueSettings() {
+		q.queueTable(k, fmt.Sprintf("%s, %d workers in %d %s", k.workload, k.workers, k.processes, plural(k.processes, "process", "processes")))
+	}
+	p.b.WriteString(q.b.String())
 	broken := int64(0)
 	for _, r := range s.file.Rows {
 		if r.Workload != "renewal" {

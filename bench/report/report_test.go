@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -20,7 +21,8 @@ func measured(edit func(r *results.Row)) *results.File {
 	f := &results.File{Facts: []results.Fact{
 		{Name: "date", Value: "2026-01-02"}, {Name: "machine", Value: "2 x something"}, {Name: "command", Value: "go run ."},
 		{Name: "peer redlatch", Value: "push, ours"}, {Name: "peer raw scripts", Value: "spin, floor"}, {Name: "peer rueidislock", Value: "push, theirs"},
-		{Name: "peer redislock, 100 ms", Value: "poll, theirs"}, {Name: "claims raw INCR", Value: "INCR"}, {Name: "claims Stock.Claim", Value: "rcounter"},
+		{Name: "peer redislock, 100 ms", Value: "poll, theirs"}, {Name: "peer rsemaphore.Semaphore", Value: "push, ours"},
+		{Name: "peer ZSET, 10 ms", Value: "poll, theirs"}, {Name: "peer rlock.ReadWrite", Value: "push, ours"}, {Name: "claims raw INCR", Value: "INCR"}, {Name: "claims Stock.Claim", Value: "rcounter"},
 	}}
 	add := func(workload string, processes, workers int, peer string, rate, p50, p99, jain, commands float64) {
 		for round := 1; round <= 3; round++ {
@@ -34,6 +36,10 @@ func measured(edit func(r *results.Row)) *results.File {
 			}
 			if workload == "renewal" {
 				r.Extra = "lease_ms=3000 goroutines=7 bytes_per_lock=900 commands_per_s=100 scripts_per_s=10"
+			}
+			if strings.HasPrefix(workload, "semaphore") || strings.HasPrefix(workload, "readwrite") {
+				r.Extra = fmt.Sprintf("worst_window=0.%d5 empty_windows=0 windows=15 reads_per_s=800 writes_per_s=60", 9-round)
+				r.Max = 100_000 * float64(round)
 			}
 			if edit != nil {
 				edit(&r)
@@ -58,6 +64,11 @@ func measured(edit func(r *results.Row)) *results.File {
 	}
 	add("crash", 2, 8, "redlatch", 8, 870000, 871000, 1, 0)
 	add("renewal", 1, 1000, "redlatch", 1000, 0, 0, 1, 13)
+	for _, far := range []string{"", away} {
+		add("semaphore"+far, 4, 32, "rsemaphore.Semaphore", 1200, 17000, 30000, 1, 10)
+		add("semaphore"+far, 4, 32, "ZSET, 10 ms", 1000, 9000, 200000, 0.9, 20)
+		add("readwrite"+far, 4, 33, "rlock.ReadWrite", 5000, 600, 9000, 1, 10)
+	}
 	add("claims", 1, 256, "raw INCR", 100000, 100, 200, 1, 1)
 	add("claims", 1, 256, "Stock.Claim", 150000, 80, 200, 1, 0.2)
 	return f
@@ -112,6 +123,28 @@ func TestFiguresInWhichAPeerIsBetterAreListed(t *testing.T) {
 	require.Contains(t, row(t, behind, "contended, 8 processes, 64 workers", "p50"), "redislock, 100 ms 100 us")
 	require.NotContains(t, behind, "raw scripts")
 	require.NotRegexp(t, regexp.MustCompile(`contended, 8 processes, 64 workers \| rate`), behind)
+}
+
+func TestQueuesSayTheirWorstWindowAndTheirLongestWait(t *testing.T) {
+	text, charts := document(summarise(measured(nil)))
+	_, queues, ok := strings.Cut(text, "## Queues")
+	require.True(t, ok)
+	queues, behind, _ := strings.Cut(queues, "## Where others are better")
+	require.Equal(t, 2, strings.Count(queues, "\n| **rsemaphore.Semaphore** | push | "))
+	require.Contains(t, row(t, queues, "rsemaphore.Semaphore"), "| 300 ms | 0.65 | 0 | 1.00 | 10.0 |", "of three rounds")
+	require.Contains(t, row(t, queues, "rlock.ReadWrite"), "| 800/s | 60.0/s |")
+	for _, name := range []string{"queue-semaphore.svg", "queue-semaphore-away.svg", "queue-readwrite.svg", "queue-readwrite-away.svg"} {
+		require.Contains(t, charts, name)
+	}
+	require.Contains(t, row(t, behind, "semaphore", "p50"), "| rsemaphore.Semaphore 17.0 ms | ZSET, 10 ms 9.0 ms |")
+	require.NotRegexp(t, regexp.MustCompile(`semaphore \| rate`), behind)
+
+	text, _ = document(summarise(measured(func(r *results.Row) {
+		if r.Workload == "readwrite" {
+			r.Max = 0.99e6
+		}
+	})))
+	require.Contains(t, row(t, text, "rlock.ReadWrite"), "| > 990 ms |", "a wait that was cut off")
 }
 
 func TestBrokenPromisesAndErrorsAreSaid(t *testing.T) {

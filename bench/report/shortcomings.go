@@ -9,15 +9,15 @@ import (
 // behind lists every figure in which a peer is better.
 func (p *page) behind() {
 	var rows [][]string
-	look := func(k setting, what string, m metric, high bool, format func(float64) string) {
-		v, ok := p.s.median(k, ours, m)
+	var lookAs look = func(base string, k setting, what string, m metric, high bool, format func(float64) string) {
+		v, ok := p.s.median(k, base, m)
 		if !ok {
 			return
 		}
 		var better []string
 		for _, peer := range p.s.sorted(k, m, high) {
 			w, _ := p.s.median(k, peer, m)
-			if !rival(peer) || math.Abs(w-v) < 0.02*v || (w > v) != high {
+			if !rival(peer) || isOurs(peer) || math.Abs(w-v) < 0.02*v || (w > v) != high {
 				continue
 			}
 			better = append(better, peer+" "+format(w))
@@ -29,8 +29,15 @@ func (p *page) behind() {
 			} else if k.workload == "handover" || k.workload == "uncontended" {
 				where += fmt.Sprintf(", %d", k.workers)
 			}
-			rows = append(rows, []string{where, what, format(v), strings.Join(better, "; ")})
+			said := format(v)
+			if base != ours {
+				said = base + " " + said
+			}
+			rows = append(rows, []string{where, what, said, strings.Join(better, "; ")})
 		}
+	}
+	look := func(k setting, what string, m metric, high bool, format func(float64) string) {
+		lookAs(ours, k, what, m, high, format)
 	}
 	for _, k := range p.s.settings("uncontended") {
 		look(k, "p50", p50, false, duration)
@@ -61,6 +68,7 @@ func (p *page) behind() {
 		look(k, "commands", commands, false, figure)
 		look(k, "bytes for a lock", extra("bytes_per_lock"), false, whole)
 	}
+	p.behindInQueues(lookAs)
 	p.say("## Where others are better")
 	if len(rows) == 0 {
 		p.say("In no figure of this run.")
@@ -68,6 +76,29 @@ func (p *page) behind() {
 	}
 	p.say("Every figure of this page in which a peer is ahead of redlatch by more than 2 %%, without the raw floors. The p50 of a polling peer is low because the last holder finds the lock free and takes it again. Its p99 shows the workers that slept.")
 	p.table([]string{"", "", "redlatch", "better"}, rows)
+}
+
+// look adds a line if a peer is better than base in a metric.
+type look func(base string, k setting, what string, m metric, high bool, format func(float64) string)
+
+// behindInQueues looks at all of redlatch's verbs that queue.
+func (p *page) behindInQueues(lookAs look) {
+	for _, k := range p.s.queueSettings() {
+		for _, peer := range p.s.in(k) {
+			if !isOurs(peer) {
+				continue
+			}
+			lookAs(peer, k, "rate", rate, true, perSecond)
+			lookAs(peer, k, "writes", writes, true, perSecond)
+			lookAs(peer, k, "p50", p50, false, duration)
+			lookAs(peer, k, "p99", p99, false, duration)
+			lookAs(peer, k, "longest", longest, false, duration)
+			lookAs(peer, k, "worst window", worstWindow, true, share)
+			lookAs(peer, k, "Jain", jain, true, share)
+			lookAs(peer, k, "commands", commands, false, figure)
+			lookAs(peer, k, "server CPU", serverCPU, false, duration)
+		}
+	}
 }
 
 // wrong lists broken promises, errors and what could not be measured.

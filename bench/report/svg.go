@@ -31,6 +31,9 @@ var inks = map[string]struct {
 	"redsync (rueidis)":      {"#b45309", "#f6ad55", true},
 	"redislock, 1 ms":        {"#15803d", "#68d391", false},
 	"redislock, 100 ms":      {"#15803d", "#68d391", true},
+	"ZSET, 10 ms":            {"#15803d", "#68d391", true},
+	"ZSET, 1 ms":             {"#15803d", "#68d391", false},
+	"count and key, 10 ms":   {"#15803d", "#68d391", true},
 	"lock + GET + SET":       {"#1d4ed8", "#79a8ff", false},
 }
 

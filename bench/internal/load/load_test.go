@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -203,4 +204,26 @@ func TestADelayedWayIsLongerAndKeepsTheOrder(t *testing.T) {
 	stop()
 	_, err = c.Read(got)
 	require.Error(t, err, "its connections end with it")
+}
+
+func TestTheSlowestWindowIsAShareOfTheMedianOne(t *testing.T) {
+	require.InDelta(t, 0.2, load.Slowest([]float64{100, 110, 20, 95, 105}), 1e-9)
+	require.Zero(t, load.Slowest([]float64{0, 0, 5}))
+	require.Zero(t, load.Slowest(nil))
+	synctest.Test(t, func(t *testing.T) {
+		w := load.NewWindows(100 * time.Millisecond)
+		require.EqualValues(t, 1, w.Slowest(), "none is over")
+		for _, n := range []int{10, 5, 10} {
+			for range n {
+				w.Add()
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		require.EqualValues(t, 0.5, w.Slowest())
+		time.Sleep(50 * time.Millisecond)
+		w.Add()
+		require.EqualValues(t, 0.5, w.Slowest(), "a window that is not over does not count")
+		time.Sleep(150 * time.Millisecond)
+		require.Zero(t, w.Slowest(), "one in which nothing happened does")
+	})
 }
