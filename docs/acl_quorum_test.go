@@ -21,7 +21,7 @@ func TestTheACLLinesAreEnoughForAQuorum(t *testing.T) {
 	for file, prefix := range map[string]string{"../README.md": "", "operations.md": "shop:"} {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 			defer cancel()
 			line := aclLines(t, file)[0]
 			var admins []rueidis.Client
@@ -32,7 +32,7 @@ func TestTheACLLinesAreEnoughForAQuorum(t *testing.T) {
 				hub, err := pubsub.Dial(o, pubsub.Options{})
 				require.NoError(t, err)
 				t.Cleanup(func() { hub.Close(context.Background()) })
-				c, err := rlock.New(hub, rlock.Options{KeyPrefix: prefix, WatchdogTimeout: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+				c, err := rlock.New(hub, rlock.Options{KeyPrefix: prefix, WatchdogTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 				require.NoError(t, err)
 				t.Cleanup(func() { c.Close(context.Background()) })
 				return c
@@ -56,7 +56,8 @@ func TestTheACLLinesAreEnoughForAQuorum(t *testing.T) {
 				}
 				waited <- err
 			}()
-			time.Sleep(250 * time.Millisecond) // some renewals; the waiter subscribes
+			until := hold.Until()
+			redistest.Eventually(t, 20*time.Second, "a renewal; the waiter subscribes meanwhile", func() bool { return hold.Until().After(until) })
 			require.NoError(t, hold.Unlock(ctx))
 			require.NoError(t, <-waited)
 			for _, admin := range admins {

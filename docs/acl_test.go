@@ -222,12 +222,28 @@ func run(t *testing.T, s *redistest.Server, admins []rueidis.Client, line []stri
 	return slices.Compact(refused), err
 }
 
+// enough checks that everything works with these rights. Nothing is refused, ever; what fails because a hold of fractions of a second
+// was lost while the machine stood still is tried again.
+func enough(t *testing.T, s *redistest.Server, admins []rueidis.Client, line []string, prefix string) {
+	t.Helper()
+	var err error
+	for range 10 {
+		var refused []string
+		refused, err = run(t, s, admins, line, prefix, false)
+		require.Empty(t, refused)
+		require.NotErrorIs(t, err, rlock.ErrDenied)
+		if err == nil {
+			return
+		}
+		t.Log("once more, after", err)
+	}
+	require.NoError(t, err)
+}
+
 func TestTheACLLineOfTheREADMEIsEnough(t *testing.T) {
 	t.Parallel()
 	eachTopology(t, func(t *testing.T, s *redistest.Server, admins []rueidis.Client) {
-		refused, err := run(t, s, admins, aclLines(t, "../README.md")[0], "", false)
-		require.NoError(t, err)
-		require.Empty(t, refused)
+		enough(t, s, admins, aclLines(t, "../README.md")[0], "")
 	})
 }
 
@@ -235,9 +251,7 @@ func TestTheACLLineForOnePrefixIsEnough(t *testing.T) {
 	redistest.SkipShort(t)
 	t.Parallel()
 	eachTopology(t, func(t *testing.T, s *redistest.Server, admins []rueidis.Client) {
-		refused, err := run(t, s, admins, aclLines(t, "operations.md")[0], "shop:", false)
-		require.NoError(t, err)
-		require.Empty(t, refused)
+		enough(t, s, admins, aclLines(t, "operations.md")[0], "shop:")
 	})
 }
 

@@ -322,10 +322,10 @@ func TestObserversAreToldOfRenewalsAndLossesWithTheValuesOfTheAcquisition(t *tes
 			}
 		}
 	}
-	locks, err := rlock.New(hub, rlock.Options{WatchdogTimeout: 300 * time.Millisecond, CallTimeout: 10 * time.Second, Observer: rlock.Observer{Renewed: see("renewed"), Ended: see("ended")}})
+	locks, err := rlock.New(hub, rlock.Options{WatchdogTimeout: 3 * time.Second, CallTimeout: 10 * time.Second, Observer: rlock.Observer{Renewed: see("renewed"), Ended: see("ended")}})
 	require.NoError(t, err)
 	t.Cleanup(func() { locks.Close(t.Context()) })
-	semaphores, err := rsemaphore.New(hub, rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond, CallTimeout: 10 * time.Second, Observer: rsemaphore.Observer{Renewed: see("renewed"), Ended: see("ended")}})
+	semaphores, err := rsemaphore.New(hub, rsemaphore.Options{WatchdogTimeout: 3 * time.Second, CallTimeout: 10 * time.Second, Observer: rsemaphore.Observer{Renewed: see("renewed"), Ended: see("ended")}})
 	require.NoError(t, err)
 	t.Cleanup(func() { semaphores.Close(t.Context()) })
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), spanKey{}, "a request"))
@@ -336,7 +336,7 @@ func TestObserversAreToldOfRenewalsAndLossesWithTheValuesOfTheAcquisition(t *tes
 	cancel() // the request is answered, the work goes on
 	until := func(want string) {
 		t.Helper()
-		end := time.After(20 * time.Second)
+		end := time.After(60 * time.Second)
 		for {
 			select {
 			case e := <-events:

@@ -242,7 +242,7 @@ func TestAReturnedUnitIsSoldByEveryProcess(t *testing.T) {
 				worst = max(worst, time.Since(began))
 			}
 			// Trust is a second, and the claim that comes after it takes one round trip; the rest is a busy machine's
-			require.Less(t, worst, time.Second+4*time.Second)
+			require.Less(t, worst, 15*time.Second)
 			if severed {
 				require.Positive(t, proxy.Swallowed())
 			}
