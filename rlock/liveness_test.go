@@ -21,7 +21,7 @@ import (
 func init() { roles["living"] = beLiving }
 
 // beat is short, and its three are still long for a busy machine.
-const beat = 200 * time.Millisecond
+const beat = 700 * time.Millisecond
 
 func living() rlock.Options {
 	return rlock.Options{Liveness: true, Heartbeat: beat, WatchdogTimeout: lease, Process: "test"}
@@ -118,7 +118,7 @@ func TestALivingHolderIsNeverTakenFrom(t *testing.T) {
 	h := lock(t, r.locks.Reentrant("l"), within(t))
 	h2 := lock(t, r.locks.ReadWrite("rw").Read(), within(t))
 	c := s.Client(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 15*beat)
+	ctx, cancel := context.WithTimeout(context.Background(), 8*beat)
 	defer cancel()
 	var wg sync.WaitGroup
 	for _, l := range []*rlock.Lock{other.locks.Reentrant("l"), other.locks.ReadWrite("rw").Write()} {
@@ -164,7 +164,7 @@ func TestHoldersWithoutHeartbeatsAreNeverTouched(t *testing.T) {
 		"Reentrant": r.locks.Reentrant("Reentrant"), "Fair": r.locks.Fair("Fair"), "Write": r.locks.ReadWrite("Write").Write(), "Java": r.locks.Reentrant("Java"),
 	} {
 		wg.Go(func() {
-			if _, err := l.TryLock(within(t), 12*beat, 0); !isNotAcquired(err) {
+			if _, err := l.TryLock(within(t), 8*beat, 0); !isNotAcquired(err) {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
@@ -186,7 +186,7 @@ func TestAPlainLockOfAnotherProgramIsNeverTakenWhateverItsValue(t *testing.T) {
 	} {
 		require.NoError(t, r.redis.Do(within(t), r.redis.B().Set().Key(name).Value(value).Px(lease).Build()).Error())
 		wg.Go(func() {
-			if _, err := r.locks.Plain(name).TryLock(within(t), 12*beat, 0); !isNotAcquired(err) {
+			if _, err := r.locks.Plain(name).TryLock(within(t), 8*beat, 0); !isNotAcquired(err) {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
@@ -399,7 +399,7 @@ func TestHeartbeatsGoOnWhileMemoryIsFull(t *testing.T) {
 	h := lock(t, r.locks.Reentrant("l"), within(t))
 	redistest.Eventually(t, 20*time.Second, "a heartbeat", func() bool { return len(keys(t, r.redis)) > 1 })
 	admin(t, s.Client(t), "CONFIG", "SET", "maxmemory", "1")
-	time.Sleep(10 * beat)
+	time.Sleep(5 * beat)
 	require.NoError(t, h.Err())
 	require.NoError(t, h.Unlock(within(t)))
 }
@@ -407,12 +407,14 @@ func TestHeartbeatsGoOnWhileMemoryIsFull(t *testing.T) {
 func TestLivenessInACluster(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
-	r, other := newRig(t, s, living()), newRig(t, s, living())
+	o := living()
+	o.Heartbeat = 2 * beat // so many connections take a busy machine long
+	r, other := newRig(t, s, o), newRig(t, s, o)
 	var holds []*rlock.Hold
 	for n := range 50 {
 		holds = append(holds, lock(t, r.locks.Reentrant(fmt.Sprint("l", n)), within(t)))
 	}
-	time.Sleep(5 * beat)
+	time.Sleep(4 * o.Heartbeat)
 	for _, h := range holds {
 		require.NoError(t, h.Err())
 	}

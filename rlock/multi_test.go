@@ -463,7 +463,7 @@ func TestUnlockAfterKeepsAllMembersFromWhenAllWereThere(t *testing.T) {
 
 func TestWithLivenessACrashedHoldersMultiAndQuorumAreTakenOver(t *testing.T) {
 	t.Parallel()
-	o := rlock.Options{Liveness: true, Heartbeat: 200 * time.Millisecond}
+	o := rlock.Options{Liveness: true, Heartbeat: beat}
 	servers := embedded(t, 3)
 	dead, alive := servers.behindProxies(t, o), servers.process(t, o)
 	of := func(p *process) (*rlock.Lock, *rlock.Lock) {

@@ -208,10 +208,10 @@ func TestWhatIsKeptIsNotTakenOver(t *testing.T) {
 			}
 			h := lock(t, of(r.locks, kind), within(t))
 			at := time.Now()
-			require.NoError(t, h.UnlockAfter(within(t), 12*beat))
+			require.NoError(t, h.UnlockAfter(within(t), 8*beat))
 			require.NoError(t, r.locks.Close(within(t))) // no heartbeat from here on
 			require.NoError(t, lock(t, asks, within(t)).Unlock(within(t)))
-			require.Greater(t, time.Since(at), 12*beat-5*time.Millisecond)
+			require.Greater(t, time.Since(at), 8*beat-5*time.Millisecond)
 		})
 	}
 }
