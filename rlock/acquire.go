@@ -123,7 +123,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 			l.c.monitor.unwatch(l)
 		}
 		if a.waits {
-			l.c.sessions.writers(l.key, -1)
+			l.c.sharing.writers(l.key, -1)
 		}
 	}()
 	own, id := ownerIn(ctx, l)
@@ -140,7 +140,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 		a.join = id
 	}
 	a.shares = a.shares && a.under == nil
-	if a.shares && a.share(l.c.sessions.find(l.key, a.began)) {
+	if a.shares && a.share(l.c.sharing.find(l.key, a.began)) {
 		return newHold(a.joined.Handle(true)), nil
 	}
 	a.own, a.want, r.Alone = a.newOwner(), 1, waitTime == 0 || a.join != "" || a.under != nil || l.kind.manner == ""
@@ -152,7 +152,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 	if l.kind.place == fairQueue {
 		r.Channel, r.Own, r.Each = l.kind.channel(l.key, a.own.Lease.Owner), true, true
 	}
-	if l.kind.side == reader && !a.shares { // it stands behind nobody, and nobody behind it: see session.go
+	if l.kind.side == reader && !a.shares { // it stands behind nobody, and nobody behind it: see sharing.go
 		r.Manner, r.Each = "read each", true
 	}
 	if !l.hands() {
@@ -161,10 +161,10 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 		r.Grants, r.Unnamed = l.grantsHere(), l.kind.place == lined
 	}
 	if a.shares && !r.Alone {
-		l.c.sessions.enlist(a)
+		l.c.sharing.enlist(a)
 	}
 	err = l.c.queue.Wait(ctx, r)
-	if a.shares && l.c.sessions.leave(a) {
+	if a.shares && l.c.sharing.leave(a) {
 		a.own.Abandon(a.unanswered, a.entry)
 		return newHold(a.joined.Handle(true)), nil
 	}
@@ -261,7 +261,7 @@ func (a *acquisition) register() (*Hold, error) {
 		return nil, err
 	}
 	if own.Shared {
-		l.c.sessions.open(l.key, own, a.admit)
+		l.c.sharing.open(l.key, own, a.admit)
 	}
 	return newHold(h), nil
 }

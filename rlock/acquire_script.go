@@ -29,7 +29,7 @@ type acquireRequest struct {
 	notAfter int64    // server ms; 0: any time
 	entry    string   // to queue with; "": do not
 	under    string   // owner of a write hold under which it reads
-	session  string   // owner of this process whose read hold would do as well; "": none
+	beside   string   // owner of this process whose read hold would do as well; "": none
 	room     []string // for the arguments; nil: they get their own
 }
 

@@ -37,7 +37,7 @@ type Client struct {
 	hashOver       int
 	heartbeat      time.Duration // 0: Liveness is off
 	monitor        *monitor      // nil: likewise
-	sessions       sessions      // read holds that are shared
+	sharing        sharing       // read holds that are shared
 	observer       Observer
 	run            atomic.Int64 // of a Quorum's member: the run of the server, by its last answer
 	metOnce        atomic.Bool  // likewise: the server was given time once to say which it is

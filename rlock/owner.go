@@ -121,7 +121,7 @@ func (o *owner) Send(ctx context.Context, remaining int, again bool) (gone bool,
 		return false, nil
 	}
 	if o.Shared {
-		c.sessions.drop(l.key, o)
+		c.sharing.drop(l.key, o)
 	}
 	rest := time.Duration(0)
 	if k := o.keep.Load(); k != 0 && remaining == 0 {

@@ -34,7 +34,7 @@ var rwRead = &kind{
 	keys:    rwKeys,
 	channel: rwChannel,
 	acquire: func(l *single, r acquireRequest) script.Call {
-		args := append(r.asked(6), r.under, l.channel, l.c.publish, l.grants, r.entry, r.session)
+		args := append(r.asked(6), r.under, l.channel, l.c.publish, l.grants, r.entry, r.beside)
 		return script.Call{Script: rwReadScript, Keys: l.readKeys(r.owner), Args: args}
 	},
 	release: func(l *single, r releaseRequest) script.Call { return rwReleaseCall(l, l.readKeys(r.owner), r, "0") },
@@ -131,6 +131,9 @@ func (l *single) readKeys(owner string) []string {
 // unless writers have had the lock for as long as the readers before them, for 200 ms, or 16 times in a row. Then all waiting readers
 // are next, together. So a reader waits for one such phase of writers at most, and a writer for one phase of reading. New readers do
 // not pass a waiting writer, but for those that share a hold of their process within 10 ms of its last look.
+//
+// So a goroutine that reads, and reads again, must do so under a context of its hold: otherwise a writer may come in between, and it
+// waits for itself. The same is true of a reader that waits for another one.
 //
 // A reader that hangs keeps writers out, and these would keep out other readers. Therefore, when the first writer has waited for one
 // Options.PollCap (of 10 s at most), then for two, four and so on, the waiting readers are let in once each.

@@ -70,7 +70,7 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 	if !a.shares {
 		return a.ask(ctx, standing)
 	}
-	if a.sent.IsZero() && (a.l.c.sessions.leave(a) || a.share(a.l.c.sessions.find(a.l.key, a.began))) {
+	if a.sent.IsZero() && (a.l.c.sharing.leave(a) || a.share(a.l.c.sharing.find(a.l.key, a.began))) {
 		return wait.Answer{Granted: true}, nil
 	}
 	answer, err := a.ask(ctx, standing)
@@ -82,7 +82,7 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 
 func (a *acquisition) ask(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
 	c, placeless := a.l.c, false
-	session := a.session()
+	beside := a.beside()
 	timed := script.Timed[acquireReply]{
 		Key: a.l.key,
 		Send: func(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error) {
@@ -90,7 +90,7 @@ func (a *acquisition) ask(ctx context.Context, standing *wait.Standing) (wait.An
 			if a.since.IsZero() {
 				a.since = sent
 			}
-			call := a.call(notAfter, standing, session)
+			call := a.call(notAfter, standing, beside)
 			call.Replicas, call.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
 			m, err := c.queued(ctx, &call)
 			placeless = len(call.Keys) == 1
@@ -125,7 +125,7 @@ func (a *acquisition) ask(ctx context.Context, standing *wait.Standing) (wait.An
 		}
 		return answer, err
 	case acquireShared:
-		return a.shared(ctx, standing, session, received)
+		return a.shared(ctx, standing, beside, received)
 	case acquireLost:
 		if a.join != "" {
 			return wait.Answer{}, fmt.Errorf("join %s on %q: %w", a.join, a.l.name, ErrLost)
@@ -219,7 +219,7 @@ func (a *acquisition) takeBack(ctx context.Context, err error) error {
 	return err
 }
 
-func (a *acquisition) call(notAfter int64, standing *wait.Standing, session *owner) script.Call {
+func (a *acquisition) call(notAfter int64, standing *wait.Standing, beside *owner) script.Call {
 	if a.join != "" {
 		call := joinCall(a.l, string(a.join), a.own.Lease.Owner, a.lease, notAfter)
 		call.Late = a.late()
@@ -240,8 +240,8 @@ func (a *acquisition) call(notAfter int64, standing *wait.Standing, session *own
 	if a.sends++; a.sends == 1 { // a try that is given up may still read its own
 		r.room = a.room[:0]
 	}
-	if session != nil {
-		r.session = session.Lease.Owner
+	if beside != nil {
+		r.beside = beside.Lease.Owner
 	}
 	call := a.l.kind.acquire(a.l, r)
 	call.Late = a.late()

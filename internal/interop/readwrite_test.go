@@ -1,6 +1,9 @@
 package interop_test
 
 import (
+	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -185,5 +188,55 @@ func TestAReaderOfOursThatWasHandedTheLockIsSeenByAJavaReadersUnlock(t *testing.
 		require.NoError(t, g.hold.Err())
 		release(t, g.hold)
 		free(t, rw.Write())
+	})
+}
+
+// TestJavaGetsOnBesideOurReadersAndWriters: it stands in no queue of ours, but is told when a phase of reading begins, and is left the
+// lock from time to time.
+func TestJavaGetsOnBesideOurReadersAndWriters(t *testing.T) {
+	each(t, []place{newestAlone}, func(t *testing.T, w *world) {
+		for _, c := range []struct {
+			java            string
+			readers, writer int
+		}{{"write", 8, 0}, {"read", 4, 2}, {"write", 4, 2}} {
+			name := unique(t, "share")
+			ctx, cancel := context.WithCancel(context.Background())
+			var wg sync.WaitGroup
+			var ours atomic.Int64
+			loop := func(l *rlock.Lock) {
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						h, err := l.Lock(ctx)
+						if err != nil {
+							return
+						}
+						time.Sleep(time.Millisecond)
+						if err := h.Unlock(context.Background()); err != nil {
+							t.Error(err)
+						}
+						ours.Add(1)
+					}
+				})
+			}
+			for range 2 {
+				rw := w.rigOf(t, time.Second, 0).locks.ReadWrite(name)
+				for range c.readers {
+					loop(rw.Read())
+				}
+				for range c.writer {
+					loop(rw.Write())
+				}
+			}
+			redistest.Eventually(t, 30*time.Second, "ours get on", func() bool { return ours.Load() > 50 })
+			java, before, began := w.lane(t), ours.Load(), time.Now()
+			const rounds = 10
+			for range rounds {
+				java.do(t, "lock", c.java, name, -1)
+				java.do(t, "unlock", c.java, name)
+			}
+			t.Logf("java: %d times %s in %v, beside %d of ours", rounds, c.java, time.Since(began).Round(time.Millisecond), ours.Load()-before)
+			cancel()
+			wg.Wait()
+		}
 	})
 }

@@ -16,7 +16,7 @@ local owner, want, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local writer = ARGV[5] ~= '' and ARGV[5] .. ':write'
 local channel, publish, grants = ARGV[6], ARGV[7], ARGV[8]
 local entry = ARGV[9] ~= '' and ARGV[9] or nil
-local session = ARGV[10] ~= '' and ARGV[10] or nil
+local beside = ARGV[10] ~= '' and ARGV[10] or nil
 local no, now, us = refuse(owner, want, lease, ARGV[4])
 if no then
   return no
@@ -46,7 +46,7 @@ local function kept_out(mode)
   local lined = redis.call('EXISTS', queue) == 1
   local first = lined and first_writer(queue, now, publish, grants, {}, entry)
   local shut = mode == 'read' and (first or closed(queue, channel, publish, now))
-  if session and mode == 'read' and not shut and redis.call('HEXISTS', lock, session) == 1 then
+  if beside and mode == 'read' and not shut and redis.call('HEXISTS', lock, beside) == 1 then
     if entry then
       step_out(queue, entry)
       redis.call('DEL', timeout)

@@ -79,13 +79,13 @@ if ends then
   redis.call('ZREMRANGEBYSCORE', ends, 0, '+inf') -- of a lock that was deleted
 end
 if lined then
-  if entry then
-    step_out(queue, entry)
-  end
   local had = word(queue, 'writes') or 0
   if had == 0 then
     say(queue, 'phase', now)
   end
   say(queue, 'writes', had + 1)
+  if entry then
+    step_out(queue, entry)
+  end
 end
 return {1, lease, now, 0, 0}

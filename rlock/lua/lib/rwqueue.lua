@@ -205,11 +205,11 @@ local function serve_writer(lock, queue, entry, score, had, publish, grants, now
     redis.call('DEL', lock)
     return true
   end
-  step_out(queue, entry)
   if had == 0 then
     say(queue, 'phase', now)
   end
-  say(queue, 'writes', had + 1)
+  say(queue, 'writes', had + 1) -- before the place goes: a set that was emptied in between would be made anew, without an end
+  step_out(queue, entry)
   return false
 end
 

@@ -8,7 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// The readers of one process share one read hold: to the server they are one owner, the session. So what a reader costs does not
+// The readers of one process share one read hold: to the server they are one owner, the same for all. So what a reader costs does not
 // grow with the readers, and a process has one place in the queue for all that wait.
 //
 //	reader 1                   reader 2                 the server
@@ -30,7 +30,7 @@ import (
 //     who else waits.
 //
 // Afterwards one reader asks, under X: if no writer waits, X does for it, too, and the window begins anew. Otherwise it is
-// queued with an owner of its own, Y, which is the next session, and X drains.
+// queued with an owner of its own, Y, which is the next to be shared, and X drains.
 //
 // X is released by its last holder. Whoever comes between the decision to release and the request finds the count at 0 and asks
 // (session.Holding.Enter): it never shares a hold that is being given back
@@ -43,8 +43,8 @@ const (
 	mostWindow  = 10 * time.Millisecond
 )
 
-// sessions are the read holds of a client that are shared.
-type sessions struct {
+// sharing is what is known of the read holds of a client that are shared.
+type sharing struct {
 	mu sync.Mutex
 	of map[string]*readers // by key, as long as there is something to know
 }
@@ -58,7 +58,7 @@ type readers struct {
 }
 
 // edit has f change what is known of a key.
-func (s *sessions) edit(key string, f func(r *readers)) {
+func (s *sharing) edit(key string, f func(r *readers)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.of[key]
@@ -77,7 +77,7 @@ func (s *sessions) edit(key string, f func(r *readers)) {
 }
 
 // find returns the owner whose hold one that came at that time may share; nil: there is none.
-func (s *sessions) find(key string, came time.Time) *owner {
+func (s *sharing) find(key string, came time.Time) *owner {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.of[key]
@@ -91,7 +91,7 @@ func (s *sessions) find(key string, came time.Time) *owner {
 }
 
 // current returns the owner of the newest hold; nil: there is none.
-func (s *sessions) current(key string) *owner {
+func (s *sharing) current(key string) *owner {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r := s.of[key]; r != nil {
@@ -111,7 +111,7 @@ func (s *sessions) current(key string) *owner {
 //	                                   finds no hold, asks: has to wait
 //	                                   for that writer, though its phase
 //	                                   had begun
-func (s *sessions) open(key string, own *owner, admit time.Time) {
+func (s *sharing) open(key string, own *owner, admit time.Time) {
 	s.edit(key, func(r *readers) {
 		r.own, r.opened, r.admit = own, time.Now(), admit
 		for a := range r.behind {
@@ -123,7 +123,7 @@ func (s *sessions) open(key string, own *owner, admit time.Time) {
 }
 
 // enlist says that a reader is going to stand behind those that ask.
-func (s *sessions) enlist(a *acquisition) {
+func (s *sharing) enlist(a *acquisition) {
 	s.edit(a.l.key, func(r *readers) {
 		if r.behind == nil {
 			r.behind = map[*acquisition]bool{}
@@ -133,7 +133,7 @@ func (s *sessions) enlist(a *acquisition) {
 }
 
 // leave says that it does so no more: it asks, or has given up. It reports whether it shares a hold.
-func (s *sessions) leave(a *acquisition) (shares bool) {
+func (s *sharing) leave(a *acquisition) (shares bool) {
 	s.edit(a.l.key, func(r *readers) {
 		delete(r.behind, a)
 		shares = a.joined != nil
@@ -142,7 +142,7 @@ func (s *sessions) leave(a *acquisition) (shares bool) {
 }
 
 // close ends the window: somebody comes first.
-func (s *sessions) close(key string) {
+func (s *sharing) close(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r := s.of[key]; r != nil {
@@ -151,7 +151,7 @@ func (s *sessions) close(key string) {
 }
 
 // drop forgets a hold that is released.
-func (s *sessions) drop(key string, own *owner) {
+func (s *sharing) drop(key string, own *owner) {
 	s.edit(key, func(r *readers) {
 		if r.own == own {
 			r.own = nil
@@ -160,12 +160,12 @@ func (s *sessions) drop(key string, own *owner) {
 }
 
 // writers counts writers of this process that wait.
-func (s *sessions) writers(key string, n int) {
+func (s *sharing) writers(key string, n int) {
 	s.edit(key, func(r *readers) { r.waiting += n })
 }
 
 // share has the acquisition share the hold of own, which may be nil. It reports whether that is still to be had. For one that
-// stands behind others it is called with sessions.mu held.
+// stands behind others it is called with sharing.mu held.
 func (a *acquisition) share(own *owner) bool {
 	e := a.l.c.engine
 	if own == nil || e.Over(&own.Lease) != nil {
@@ -182,12 +182,12 @@ func (a *acquisition) share(own *owner) bool {
 	return true
 }
 
-// session is the owner under which the acquisition asks; nil: none.
-func (a *acquisition) session() *owner {
+// beside is the owner under which the acquisition asks; nil: none.
+func (a *acquisition) beside() *owner {
 	if !a.shares {
 		return nil
 	}
-	own := a.l.c.sessions.current(a.l.key)
+	own := a.l.c.sharing.current(a.l.key)
 	if own == nil || !own.Lasts() || a.l.c.engine.Over(&own.Lease) != nil {
 		return nil
 	}
@@ -213,7 +213,7 @@ func (a *acquisition) shared(ctx context.Context, standing *wait.Standing, own *
 		return answer, err
 	}
 	a.window(true, received)
-	a.l.c.sessions.open(a.l.key, own, a.admit)
+	a.l.c.sharing.open(a.l.key, own, a.admit)
 	return wait.Answer{Granted: true}, nil
 }
 
@@ -221,9 +221,9 @@ func (a *acquisition) shared(ctx context.Context, standing *wait.Standing, own *
 func (a *acquisition) keptOut() {
 	switch {
 	case a.l.kind.side == reader:
-		a.l.c.sessions.close(a.l.key)
+		a.l.c.sharing.close(a.l.key)
 	case a.l.kind.side == writer && a.patient && !a.waits:
 		a.waits = true
-		a.l.c.sessions.writers(a.l.key, 1)
+		a.l.c.sharing.writers(a.l.key, 1)
 	}
 }
