@@ -43,15 +43,15 @@ func awaiting(t *testing.T, rigs []*rig, n int) (done []<-chan error) {
 }
 
 func TestAnOpeningIsOneMessageToEachProcessAndNoCallOfItsWaiters(t *testing.T) {
-	const processes, waiters = 10, 30
+	const processes, waiters = 5, 12
 	for name, ttl := range map[string]time.Duration{"with a TTL": time.Hour, "without": 0} {
 		t.Run(name, func(t *testing.T) {
 			counted(t, processes+1, func(t *testing.T, rigs []*rig, calls *atomic.Int64) {
 				l := rigs[processes].c.CountDownLatch("l")
-				for range 3 { // set again and again
+				for range 2 { // set again
 					require.True(t, must1[bool](t)(l.TrySetCount(ctx, 2, ttl)))
 					done := awaiting(t, rigs[:processes], waiters)
-					time.Sleep(20 * time.Minute) // nobody looks meanwhile
+					time.Sleep(time.Minute) // nobody looks meanwhile
 					require.EqualValues(t, 1, must1[int64](t)(l.CountDown(ctx)))
 					calls.Store(0)
 					heard := rigs[processes].heardWhile(t, latchChannel, func() {
@@ -63,11 +63,7 @@ func TestAnOpeningIsOneMessageToEachProcessAndNoCallOfItsWaiters(t *testing.T) {
 						}
 					})
 					require.Len(t, heard, 1, "a message")
-					if ttl > 0 {
-						require.EqualValues(t, 1, calls.Load(), "the count-down")
-					} else {
-						require.LessOrEqual(t, calls.Load(), int64(1+processes), "a record that nobody has looked at for long is gone")
-					}
+					require.EqualValues(t, 1, calls.Load(), "the count-down")
 				}
 			})
 		})
@@ -81,7 +77,7 @@ func TestTheRecordOfALatchIsKeptWhileSomebodyWaits(t *testing.T) {
 		l := rigs[1].c.CountDownLatch("l")
 		require.True(t, must1[bool](t)(l.TrySetCount(ctx, 1, 0)))
 		done := waits(rigs[0].c.CountDownLatch("l"), 5)
-		time.Sleep(30 * time.Minute)
+		time.Sleep(5 * time.Minute) // the record would be over after one
 		calls.Store(0)
 		require.Zero(t, must1[int64](t)(l.CountDown(ctx)))
 		for range 5 {
@@ -182,7 +178,7 @@ func TestAMessageFromBeforeAWaiterCameIsNotForIt(t *testing.T) {
 }
 
 func TestTheEndOfAGenerationIsOneMessageToEachProcessAndNoCallOfItsParties(t *testing.T) {
-	const processes, parties, generations = 8, 10, 6
+	const processes, parties, generations = 4, 6, 4
 	counted(t, processes+1, func(t *testing.T, rigs []*rig, calls *atomic.Int64) {
 		another := rigs[processes]
 		for gen := int64(1); gen <= generations; gen++ {

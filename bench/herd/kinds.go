@@ -24,10 +24,12 @@ func open(server string) (*client, error) {
 		return nil, err
 	}
 	c := &client{hub: hub}
-	if c.locks, err = rlock.New(hub, rlock.Options{}); err != nil {
+	// So many processes on few processors stall each other for longer than the default.
+	const stall = 10 * time.Second
+	if c.locks, err = rlock.New(hub, rlock.Options{CallTimeout: stall}); err != nil {
 		return nil, err
 	}
-	c.semaphores, err = rsemaphore.New(hub, rsemaphore.Options{})
+	c.semaphores, err = rsemaphore.New(hub, rsemaphore.Options{CallTimeout: stall})
 	return c, err
 }
 

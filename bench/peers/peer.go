@@ -17,7 +17,8 @@ type Setup struct {
 	Lease time.Duration // how long a crashed holder blocks the others
 	Warm  time.Duration // before anything counts, for the peer that is slow at first
 
-	Capacity int64 `json:",omitempty"` // of a queue
+	Capacity    int64         `json:",omitempty"` // of a queue
+	CallTimeout time.Duration `json:",omitempty"` // of redlatch; 0: its default
 }
 
 // Locker is one client of a peer: what one process of an application would have. It is safe for concurrent use, also

@@ -51,7 +51,7 @@ func brief(t *testing.T) (*bench, context.Context) {
 	cfg.Crash, cfg.Victims = 300*time.Millisecond, 2
 	cfg.Held, cfg.Renewal = 20, 400*time.Millisecond
 	cfg.Queued, cfg.Window, cfg.Crowd = 60*time.Millisecond, 30*time.Millisecond, 2
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return &bench{cfg: cfg, dir: t.TempDir()}, ctx
 }

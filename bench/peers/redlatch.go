@@ -33,7 +33,7 @@ func openRedlatch(o rueidis.ClientOption, s Setup) (*redlatchLocker, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := rlock.New(hub, rlock.Options{WatchdogTimeout: s.Lease})
+	client, err := rlock.New(hub, rlock.Options{WatchdogTimeout: s.Lease, CallTimeout: s.CallTimeout})
 	if err != nil {
 		hub.Close(context.Background())
 		return nil, err
