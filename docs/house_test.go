@@ -39,10 +39,11 @@ var layers = map[string][]string{
 	"internal/session": {"internal/lease", "internal/wait", "internal/script", "internal/keyname", "internal/errs", "pubsub"},
 
 	// only tests import these
-	"internal/redistest":     {"internal/keyname"},
-	"internal/redistest/rig": {"internal/redistest", "internal/errs", "internal/session", "pubsub"},
-	"internal/history":       {},
-	"internal/interop":       {},
+	"internal/redistest":        {"internal/keyname"},
+	"internal/redistest/rig":    {"internal/redistest", "internal/errs", "internal/session", "pubsub"},
+	"internal/redistest/larger": {},
+	"internal/history":          {},
+	"internal/interop":          {},
 }
 
 // below are the packages that a public package may import.
