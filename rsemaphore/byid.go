@@ -24,7 +24,7 @@ func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
 	raw := strings.Join(list, "")
 	_, err = session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (held int64, err error) {
 		unsure, err := script.Repeat(ctx, false, func() (err error) {
-			held, err = s.runRelease(ctx, raw, true)
+			held, err = s.runRelease(ctx, raw, true, "")
 			return err
 		})
 		switch {
@@ -35,7 +35,9 @@ func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
 		case held < 0:
 			return 0, fmt.Errorf("release on %q: %w", s.name, ErrLost)
 		}
-		s.c.queue.Wake(s.line())
+		if unsure {
+			s.c.queue.AskAgain(s.line())
+		}
 		return held, nil
 	})
 	return err

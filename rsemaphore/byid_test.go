@@ -57,11 +57,11 @@ func TestAPermitIsExtendedAndLookedAtByItsIDFromAnotherProcess(t *testing.T) {
 func TestAPermitOfRedissonIsExtendedByItsID(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		r := newRig(t, srv, patient)
-		r.put(t, sem{count: "1", out: map[string]int{idA: 1, idB: always}})
+		r.put(t, sem{count: "1", out: map[string]int{idA: 1, idJava: always}})
 		s := r.c.Semaphore("s", 3).Shared()
-		a, b := hex.EncodeToString([]byte(idA)), hex.EncodeToString([]byte(idB))
+		a, b := hex.EncodeToString([]byte(idA)), hex.EncodeToString([]byte(idJava))
 		require.NoError(t, s.ExtendIDs(within(t), 30*unit*time.Millisecond, a, b))
-		require.Equal(t, sem{count: "1", out: map[string]int{idA: 30, idB: always}}, r.get(t))
+		require.Equal(t, sem{count: "1", out: map[string]int{idA: 30, idJava: always}}, r.get(t))
 		seen, err := s.InspectIDs(within(t), b)
 		require.NoError(t, err)
 		require.Negative(t, seen[0].Lease, "it has no end")

@@ -2,8 +2,12 @@ package rsemaphore
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
@@ -17,7 +21,8 @@ type Client struct {
 	session *session.Session
 	handles session.Handles // what permits have in common
 	// from the session, because they are used all the time:
-	seed   [8]byte // the first half of every permit id: the first bytes of the connection id
+	seed   [8]byte       // the first half of every permit id: the first bytes of the connection id
+	bases  atomic.Uint64 // the number in the last base of ids
 	opts   session.Options
 	runner *script.Runner
 	engine *lease.Engine
@@ -41,6 +46,18 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 			c.observer.Released(ctx, h.Lease.Name, h.Lease.Of.(*permit).n, lasted, err)
 		}}
 	return c, nil
+}
+
+// grants is the prefix of the channels on which processes are told of what they are handed of a key. In a Cluster older than Redis 7 a
+// publisher cannot ask which processes are subscribed: "", nobody queues there.
+func (c *Client) grants(key string) string {
+	switch h := c.session.Hub; {
+	case h.PublishCommand() == "SPUBLISH":
+		return keyname.Prefix("redlatch_grant", key) + ":"
+	case h.Client().Mode() == rueidis.ClientModeCluster:
+		return ""
+	}
+	return "redlatch_grant:"
 }
 
 // ID is the connection id, which tells this client from others on the server.

@@ -31,8 +31,12 @@
 //   - The capacity is an argument of [Client.Semaphore], and the first acquisition writes it. A differing one is refused
 //     (ErrCapacityMismatch) until [Semaphore.Resize]; after that the server's counts, as it always does for a semaphore
 //     that is [Semaphore.Shared] with Redisson. No acquisition waits because nobody has set the permits yet.
-//   - Waiters of one process are served first come, first served, also one that asks for many permits. A waiter sleeps
-//     until a message comes, until the lease ends that frees enough, or for PollCap, whichever is first.
+//   - Waiters of all processes stand in one queue on the server, and a release hands them its permits in their order, in the same
+//     script. A request that cannot be served when it is the first may be overtaken by later ones, by four times as many permits as
+//     it asks for in all; then nobody goes before it. So a request for many is served, and the others are not idle meanwhile.
+//     TryAcquire with waitTime 0 does not go past the queue.
+//   - A waiter sleeps until it is handed its permits, or for PollCap (10 s at most). When enough leases end for the first in the
+//     queue, its process asks.
 //
 // # What it does not guarantee
 //
@@ -45,8 +49,11 @@
 //     one lease later at most. A resized one has all its permits at once, because its notes say the capacity. A shared
 //     one lacks those that were out until its capacity is set again, as in Redisson. If only the notes are deleted, a
 //     resized semaphore that is not shared refuses every other capacity until it is resized again.
-//   - There is no order among waiters of different processes: the first to ask after a release gets the permit. A request
-//     for many can wait for as long as other processes keep taking few.
+//   - The order is that of the requests as they reach the server. Who may not subscribe to its grant channel is in no queue: it polls
+//     every PollCap, and may wait for ever while others queue. The same in a Cluster older than Redis 7, where nobody queues.
+//   - A process that is handed permits and does not live keeps them for one short lease: four PollCaps, or less if the lease asked for is shorter.
+//   - Redisson's waiters race, as they do among themselves. Where they listen, one release in eight leaves its permits to them for 5 ms; a
+//     request of theirs for more than a release gives may wait for as long as others queue.
 //   - It does not stop the work. When a permit is lost its context ends; what a service was asked to do may go on there.
 //   - While its Cluster slot is migrated, a semaphore or latch whose keys are not all on one node, which is usual, cannot be
 //     asked (TRYAGAIN). Calls are repeated until the slot has moved. Permits that are held are renewed all the same, key by
@@ -73,8 +80,26 @@
 //	       has answered after the last instant at which a request for them can still run,
 //	       or until the lease is over
 //
-// An acquisition makes new ids, one for each permit; they are never used again. The script that acquires adds up what is
+// An acquisition makes new ids, one for each permit, of one base; they are never used again. The script that acquires adds up what is
 // available and what is out, and refuses a capacity that differs from that sum. It takes all the permits or none.
+//
+// # Waiting
+//
+// While nobody of a process waits for a semaphore each Acquire is a call of its own, all in parallel. The first that is refused gets
+// a place in the queue, and newcomers stand behind it: one call at a time asks for up to 128 of them.
+//
+//	waiter B                         server                              holder A, of any process
+//	acquire: too few ──────────────▶ queue: … B, ticket T
+//	sleeps                                                               Release
+//	                                 gives A's permits back,      ◀────── │
+//	                                 writes B's, with a short lease,
+//	                                 takes T out, publishes ──────┐
+//	holds, until the send of its ◀────────────────────────────────┘
+//	acquire + that lease - Margin
+//	a third of that lease later the watchdog raises it to the full one, with those of others in one call
+//
+// Internal package wait says which grants are trusted, and lua/lib/queue.lua how the server serves. A release that serves waiters of its
+// own process names them in its reply. Permits that were handed over to a process which gave up meanwhile are released by it.
 //
 // # Latches
 //
@@ -124,15 +149,17 @@
 //	P<name>             string  how many permits are available; with those out it adds up to the capacity
 //	{P<name>}:timeout   zset    the permits out: id of 16 bytes -> the end of its lease, server ms
 //	{P<name>}:notes     hash    ours: labels, and what a Resize says; missing without either
-//	redisson_sc:{P<name>}       channel, the number available at each release
+//	redlatch_queue:{P<name>}    zset    ours: waiters, while there are any, and a minute
+//	redisson_sc:{P<name>}       channel, the number available at each release that leaves nobody in the queue
+//	redlatch_grant:<connectionID>       channel of a process; in a Cluster redlatch_grant:{P<name>}:<connectionID>
 //
 //	P<name>             string  of a CountingSemaphore: how many permits are free; of a CountDownLatch: the count
 //	{P<name>}:latch     hash    ours: the record of a latch
 //	{P<name>}:barrier   hash    ours: a barrier
 //
 // A semaphore's keys end with the longest lease in them; those of a resized semaphore seven days after its last use. Keys
-// that Redisson made have no end and are left so ([Semaphore.Shared]). The first eight bytes of an id are its client's, the
-// others are random; Redisson's are random.
+// that Redisson made have no end and are left so ([Semaphore.Shared]). The first eight bytes of an id are its client's,
+// the next five count the client's acquisitions, and three number the permits of one; Redisson's are random.
 //
 // # One name, one kind
 //
@@ -151,7 +178,8 @@
 //
 // # Cost of a Semaphore
 //
-// Without contention Acquire and Release are one script call each, two round trips, and touch no channel. A waiter costs one
-// call when it starts, one when it is subscribed, and one at each wake-up. Of the waiters of one process on one semaphore,
-// one at a time asks. A permit that is out takes about 100 bytes on the server; an acquisition of n takes n times that.
+// Without contention Acquire and Release are one script call each, two round trips, and touch no channel. With contention they are
+// two as well, or fewer, however many processes wait: the release is the acquisition of the next, and newcomers share
+// calls. While it waits a process asks for all of its waiters once in a PollCap, 128 in a call. A permit that is out takes about
+// 100 bytes on the server; an acquisition of n takes n times that, and n of them are named by 14 bytes. A waiter takes about 250 bytes.
 package rsemaphore

@@ -1,7 +1,7 @@
 package rsemaphore
 
 import (
-	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -10,17 +10,21 @@ import (
 )
 
 // idSize is the length of a permit's id on the server: Redisson's, whose ids are random. Ours are a client's first
-// eight bytes, by which Inspect tells whose they are, and eight random ones.
+// eight bytes, by which Inspect tells whose they are, and a number.
 const idSize = 16
 
-// newIDs returns n fresh ids in one string: the owner of a lease.
-func (c *Client) newIDs(n int) string {
-	b := make([]byte, n*idSize)
-	rand.Read(b) // never fails
-	for i := range n {
-		copy(b[i*idSize:], c.seed[:])
-	}
-	return string(b)
+// baseSize is how much of them the ids have in common that are acquired together. The rest is their number: see lib/permits.lua.
+const baseSize = 13
+
+// newBase returns the base of ids that were never used: the client's eight bytes, and a number.
+func (c *Client) newBase() string {
+	n := binary.BigEndian.AppendUint64(nil, c.bases.Add(1))
+	return string(c.seed[:]) + string(n[3:])
+}
+
+// idOf is id i of a base, from 0.
+func idOf(base string, i int) string {
+	return base + string([]byte{byte(i >> 16), byte(i >> 8), byte(i)})
 }
 
 // idText is the public form of an id, which Redisson takes too.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/lease"
@@ -25,15 +27,15 @@ type Permit struct {
 
 // permit is what the watchdog keeps of a Permit.
 type permit struct {
-	session.Holding // its owner is all the ids in one
+	session.Holding // its owner is the base of its ids, and how many they are
 	s               *Semaphore
 	n               int
+	unheard         atomic.Bool // a request of it was not answered, and may have served other waiters of this process
 }
 
 func (s *Semaphore) newPermit(ctx context.Context, n int, d time.Duration) *permit {
 	p := &permit{s: s, n: n}
-	ids := s.c.newIDs(n)
-	p.Lease = lease.Lease{Name: s.name, Key: s.key, More: &[]string{s.permits, s.notes}, Owner: ids,
+	p.Lease = lease.Lease{Name: s.name, Key: s.key, More: &[]string{s.permits, s.notes}, Owner: s.c.newBase() + strconv.Itoa(n),
 		Renew: renewScript, Untracked: true, Ctx: ctx, Longest: d}
 	p.Begin(&s.c.handles, p)
 	return p
@@ -41,7 +43,7 @@ func (s *Semaphore) newPermit(ctx context.Context, n int, d time.Duration) *perm
 
 // Shown is what logs call a permit.
 func (p *permit) Shown() string {
-	first := idText(p.Lease.Owner[:idSize])
+	first := idText(idOf(p.base(), 0))
 	if p.n > 1 {
 		return fmt.Sprintf("%s and %d more", first, p.n-1)
 	}
@@ -52,16 +54,21 @@ func (p *permit) Shown() string {
 func (p *permit) ids() []string {
 	ids := make([]string, p.n)
 	for i := range ids {
-		ids[i] = p.Lease.Owner[i*idSize : (i+1)*idSize]
+		ids[i] = idOf(p.base(), i)
 	}
 	return ids
 }
 
+// base is what its ids have in common.
+func (p *permit) base() string { return p.Lease.Owner[:baseSize] }
+
 // Send implements session.Resource.
 func (p *permit) Send(ctx context.Context, _ int, _ bool) (gone bool, err error) {
-	held, err := p.s.runRelease(ctx, p.Lease.Owner, false)
-	if err == nil {
-		p.s.c.queue.Wake(p.s.line())
+	held, err := p.s.runRelease(ctx, p.Lease.Owner, false, p.Entry())
+	if err != nil {
+		p.unheard.Store(true)
+	} else if p.unheard.Swap(false) {
+		p.s.c.queue.AskAgain(p.s.line()) // the one that was not answered may have run since the waiters were asked for
 	}
 	return held != int64(p.n), err
 }

@@ -3,12 +3,14 @@ package rsemaphore
 import (
 	"context"
 	"embed"
+	"errors"
 	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
 )
 
 //go:embed lua
@@ -42,50 +44,161 @@ var (
 
 func (s *Semaphore) keys() []string { return []string{s.key, s.permits, s.notes} }
 
-// allKeys are keys and the record of a latch. Scripts that must be refused where a latch has the name take them.
-func (s *Semaphore) allKeys() []string { return []string{s.key, s.permits, s.notes, s.latch} }
+// allKeys are keys, the record of a latch, and the queue. Scripts that must be refused where a latch has the name take them.
+func (s *Semaphore) allKeys() []string { return []string{s.key, s.permits, s.notes, s.latch, s.queue} }
+
+// self are the arguments by which a script knows this process among those that wait.
+func (s *Semaphore) self() []string {
+	return []string{s.grants, s.c.session.ID, script.Millis(s.c.poll())}
+}
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
+// served is what a call was told of waiters of this process besides those that it asked for.
+type served struct {
+	grants []wait.Grant  // without their Sent
+	look   time.Duration // after which to ask for the first in line; negative: another process does
+}
+
+// readServed reads ms and then lease and base of each.
+func readServed(m []rueidis.RedisMessage) (r served, err error) {
+	ms, err := m[0].AsInt64()
+	r.look = max(-1, time.Duration(ms)*time.Millisecond)
+	for i := 1; err == nil && i+1 < len(m); i += 2 {
+		lease, bad := m[i].AsInt64()
+		base, worse := m[i+1].ToString()
+		err = errors.Join(bad, worse)
+		r.grants = append(r.grants, wait.Grant{Owner: base, Lease: time.Duration(lease) * time.Millisecond})
+	}
+	return r, err
+}
+
+// served tells the waiters of this process of what they were handed in the reply to a call that was sent at sent.
+func (s *Semaphore) served(r served, sent time.Time) {
+	if len(r.grants) == 0 && r.look < 0 {
+		return
+	}
+	for i := range r.grants {
+		r.grants[i].Sent = sent
+	}
+	s.c.queue.Served(s.line(), r.grants, r.look)
+}
+
 const (
-	acquireTooFew int64 = iota
-	acquireGranted
+	acquireDone int64 = iota + 1
 	acquireLate
 	acquireMismatch
-	acquireTooMany
+)
+
+// What an acquisition is told that gets no place in the queue.
+const (
+	askedRefused = 0
+	askedGranted = -1
+	askedTooMany = -2
 )
 
 type acquireReply struct {
 	status   int64
-	left     time.Duration // until enough leases are over, negative: not known
-	server   int64         // its clock, ms
+	server   int64 // its clock, ms
 	capacity int64
+	left     time.Duration // until enough leases are over, negative: not known
+	foreign  bool
+	asked    []int64 // for each: the ticket of its place, or as above
+	served   served
 }
 
 // Clock implements script.Reply.
 func (r acquireReply) Clock() (server int64, late bool) { return r.server, r.status == acquireLate }
 
-func (s *Semaphore) acquireExchange(ids string, lease time.Duration, notAfter int64) exchange[acquireReply] {
-	return exchange[acquireReply]{script.Call{Script: acquireScript, Keys: s.allKeys(), Args: []string{
-		ids, strconv.Itoa(s.capacity), script.Millis(lease), decimal(notAfter), s.channel, s.c.session.Hub.PublishCommand(), s.label, flag(s.shared),
-	}}, func(m rueidis.RedisMessage) (r acquireReply, err error) {
-		err = read(m, "acquire", s.key, &r.status, &r.left, &r.server, &r.capacity)
-		return r, err
+func (s *Semaphore) acquireExchange(all []wait.Standing, place bool, notAfter int64) exchange[acquireReply] {
+	args := make([]string, 0, 9+2*len(all))
+	args = append(args, strconv.Itoa(s.capacity), decimal(notAfter), s.channel, s.c.session.Hub.PublishCommand(), flag(s.shared))
+	args = append(append(args, s.self()...), flag(place))
+	for _, a := range all {
+		args = append(args, a.Entry, script.Millis(a.Lease))
+	}
+	return exchange[acquireReply]{script.Call{Script: acquireScript, Keys: s.allKeys(), Args: args}, func(m rueidis.RedisMessage) (acquireReply, error) {
+		return s.decodeAcquire(m, len(all))
 	}}
 }
 
-// releaseExchange gives ids back and replies how many of them were held. It replies -1 if all had to be held and were not.
-func (s *Semaphore) releaseExchange(ids string, all bool) exchange[int64] {
-	return exchange[int64]{script.Call{Script: releaseScript, Keys: s.keys(), Args: []string{
-		ids, flag(all), s.channel, s.c.session.Hub.PublishCommand(),
-	}}, func(m rueidis.RedisMessage) (held int64, err error) {
-		err = read(m, "release", s.key, &held)
-		return held, err
+func (s *Semaphore) decodeAcquire(m rueidis.RedisMessage, n int) (r acquireReply, err error) {
+	const head = 6
+	v, err := m.ToArray()
+	if err != nil || len(v) < head {
+		return r, malformed("acquire", s.key, &m)
+	}
+	var numbers [head]int64
+	for i := range numbers {
+		numbers[i], err = v[i].AsInt64()
+		if err != nil {
+			return r, malformed("acquire", s.key, &m)
+		}
+	}
+	r = acquireReply{status: numbers[0], server: numbers[1], capacity: numbers[2], left: max(-1, time.Duration(numbers[3])*time.Millisecond), foreign: numbers[5] == 1}
+	if r.status != acquireDone {
+		r.served.look = -1
+		return r, nil
+	}
+	if len(v) < head+n {
+		return r, malformed("acquire", s.key, &m)
+	}
+	for _, x := range v[head : head+n] {
+		ticket, bad := x.AsInt64()
+		r.asked, err = append(r.asked, ticket), errors.Join(err, bad)
+	}
+	var bad error
+	r.served, bad = readServed(append(v[4:5:5], v[head+n:]...))
+	if errors.Join(err, bad) != nil {
+		return r, malformed("acquire", s.key, &m)
+	}
+	return r, nil
+}
+
+type releaseReply struct {
+	held   int64 // how many of the ids were; -1: all had to be, and were not
+	served served
+}
+
+// releaseExchange gives ids back: those of an owner, or with all those in a text. entry: of the owner, if it may be in the queue.
+func (s *Semaphore) releaseExchange(ids string, all bool, entry string) exchange[releaseReply] {
+	args := append([]string{ids, flag(all), s.channel, s.c.session.Hub.PublishCommand()}, s.self()...)
+	return exchange[releaseReply]{script.Call{Script: releaseScript, Keys: append(s.keys(), s.queue), Args: append(args, entry)}, func(m rueidis.RedisMessage) (r releaseReply, err error) {
+		v, err := m.ToArray()
+		if err == nil && len(v) > 1 {
+			r.held, err = v[0].AsInt64()
+			var bad error
+			r.served, bad = readServed(v[1:])
+			if err = errors.Join(err, bad); err == nil {
+				return r, nil
+			}
+		}
+		return r, malformed("release", s.key, &m)
 	}}
 }
 
-func (s *Semaphore) runRelease(ctx context.Context, ids string, all bool) (held int64, err error) {
-	return s.releaseExchange(ids, all).by(ctx, s.c.runner.Attempt)
+// runRelease sends a release once. It may serve waiters of this process, whom only its reply names:
+//
+//	release: sent                   server: served B, of this process
+//	   no reply, or its caller has given up
+//	B: has a place, and sleeps until its next poll
+//
+// So after such a release all of them are asked for, in as few calls as a poll takes, and again when the release is known to have been
+// answered: it may have run in between (TestWhoIsServedByAReleaseWhoseReplyIsLostAsksAtOnce). A reply that comes after the caller has
+// given up is read all the same.
+func (s *Semaphore) runRelease(ctx context.Context, ids string, all bool, entry string) (held int64, err error) {
+	sent := time.Now()
+	x := s.releaseExchange(ids, all, entry).late(func(r releaseReply) { s.served(r.served, sent) })
+	r, err := x.by(ctx, s.c.runner.Attempt)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.c.queue.AskAgain(s.line())
+		}
+		return 0, err
+	}
+	s.served(r.served, sent)
+	s.c.queue.Wake(s.line())
+	return r.held, nil
 }
 
 const (
@@ -93,19 +206,34 @@ const (
 	resizeRefused int64 = 3
 )
 
-type resizeReply struct{ status, before, server int64 }
+type resizeReply struct {
+	status, before, server int64
+	served                 served
+}
 
 // Clock implements script.Reply.
 func (r resizeReply) Clock() (server int64, late bool) { return r.server, r.status == resizeLate }
 
 // resizeExchange sets the capacity to n, or with relative adds n to it.
 func (s *Semaphore) resizeExchange(n int, relative bool, notAfter int64, id string) exchange[resizeReply] {
-	return exchange[resizeReply]{script.Call{Script: resizeScript, Keys: s.allKeys(), Args: []string{
+	args := append([]string{
 		strconv.Itoa(n), strconv.Itoa(s.capacity), script.Millis(resizeKept), decimal(notAfter),
 		s.channel, s.c.session.Hub.PublishCommand(), flag(s.shared), id, flag(relative),
-	}}, func(m rueidis.RedisMessage) (r resizeReply, err error) {
-		err = read(m, "resize", s.key, &r.status, &r.before, &r.server)
-		return r, err
+	}, s.self()...)
+	return exchange[resizeReply]{script.Call{Script: resizeScript, Keys: s.allKeys(), Args: args}, func(m rueidis.RedisMessage) (r resizeReply, err error) {
+		v, err := m.ToArray()
+		if err != nil || len(v) < 4 {
+			return r, malformed("resize", s.key, &m)
+		}
+		var bad [4]error
+		r.status, bad[0] = v[0].AsInt64()
+		r.before, bad[1] = v[1].AsInt64()
+		r.server, bad[2] = v[2].AsInt64()
+		r.served, bad[3] = readServed(v[3:])
+		if errors.Join(bad[:]...) != nil {
+			return r, malformed("resize", s.key, &m)
+		}
+		return r, nil
 	}}
 }
 

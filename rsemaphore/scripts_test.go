@@ -17,15 +17,25 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// Four ids of 16 bytes, with what must not disturb a script in them.
+// Bases of 13 bytes, with what must not disturb a script in them, and their ids.
 const (
-	idA = "aaaaaaa\x00aaaaaaaa"
-	idB = "bbbb\r\nbbbb\xff\xfebbbb"
-	idC = "cccccccccccccccc"
-	idD = "dddddddddddddddd"
+	baseA = "aaaaa\x00\x80a\n%zaa"
+	baseB = "bbbb\r\n\x8f\xff\xfebbbb"
+	baseC = "cccccc\x80cccccc"
+	baseD = "dddddd\x80dddddd"
+
+	idA, idA2, idA3 = baseA + "\x00\x00\x00", baseA + "\x00\x00\x01", baseA + "\x00\x00\x02"
+	idB             = baseB + "\x00\x00\x00"
+	idC             = baseC + "\x00\x00\x00"
+	idD             = baseD + "\x00\x00\x00"
+
+	idJava = "jjjj\r\njjjj\xff\xfejjjj" // Redisson's are random
 )
 
-var semaphoreKeys = []string{"s", "{s}:timeout", "{s}:notes", "{s}:latch"}
+var (
+	semaphoreKeys = []string{"s", "{s}:timeout", "{s}:notes", "{s}:latch", "redlatch_queue:{s}"}
+	releaseKeys   = []string{"s", "{s}:timeout", "{s}:notes", "redlatch_queue:{s}"}
+)
 
 // unit of the times in the tables, ms: so long that no stall of the machine blurs them.
 const unit = 60_000
@@ -175,25 +185,57 @@ func (r *rig) told(t *testing.T, fn func()) (payloads []string) {
 	}
 }
 
-// acquire's arguments: capacity, lease in units, ids.
-func taking(capacity, lease int, ids ...string) []string {
-	return takingAs("", capacity, lease, ids...)
+// process is whose calls are made, and process two another's.
+const process, processTwo = "11111111-1111-8111-8111-111111111111", "22222222-2222-8222-8222-222222222222"
+
+// self are the last arguments of all scripts that serve.
+func self() []string { return []string{"redlatch_grant:", process, "1000"} }
+
+// entry is what a waiter of a process has in the queue: a first lease of 4 units, stale after 5.
+func entry(base string, n int, of, label string) string {
+	return fmt.Sprintf("%s %d %d %d %s %s", base, n, 4*unit, 5*unit, of, label)
 }
 
-func takingAs(label string, capacity, lease int, ids ...string) []string {
-	return []string{strings.Join(ids, ""), strconv.Itoa(capacity), strconv.Itoa(lease * unit), "0", "redisson_sc:{s}", "PUBLISH", label, "0"}
+// acquire's arguments: capacity, lease in units, base, number.
+func taking(capacity, lease int, base string, n int) []string {
+	return takingAs("", "0", "0", capacity, lease, base, n)
 }
 
+func takingAs(label, notAfter, shared string, capacity, lease int, base string, n int) []string {
+	args := append([]string{strconv.Itoa(capacity), notAfter, "redisson_sc:{s}", "PUBLISH", shared}, self()...)
+	return append(args, "0", entry(base, n, process, label), strconv.Itoa(lease*unit))
+}
+
+// acquire's replies.
+func granted(capacity int64) []int64      { return []int64{1, -7, capacity, -1, -1, 0, -1} }
+func tooFew(capacity, left int64) []int64 { return []int64{1, -7, capacity, left, -1, 0, 0} }
+func tooMany(capacity int64) []int64      { return []int64{1, -7, capacity, -1, -1, 0, -2} }
+func another(capacity int64) []int64      { return []int64{3, -7, capacity, -1, -1, 0} }
+
+// keysOf are the keys of a script.
+func keysOf(name string) []string {
+	if name == "release" {
+		return releaseKeys
+	}
+	return semaphoreKeys
+}
+
+func owner(base string, n int) string { return base + strconv.Itoa(n) }
+
+// release's arguments: all, then ids or an owner.
 func giving(all string, ids ...string) []string {
-	return []string{strings.Join(ids, ""), all, "redisson_sc:{s}", "PUBLISH"}
+	return append(append([]string{strings.Join(ids, ""), all, "redisson_sc:{s}", "PUBLISH"}, self()...), "")
 }
 
 const thirty = "1800000" // units
 
 const keptUnits = "36000000" // 600 units
 
-func resizing(capacity, declared int) []string {
-	return []string{strconv.Itoa(capacity), strconv.Itoa(declared), keptUnits, "0", "redisson_sc:{s}", "PUBLISH", "0", "call1"}
+func resizing(capacity, declared int) []string { return resizingBy("0", "0", "0", capacity, declared) }
+
+// resizingBy are resize's arguments; relative: "1" adds to the capacity.
+func resizingBy(notAfter, shared, relative string, capacity, declared int) []string {
+	return append([]string{strconv.Itoa(capacity), strconv.Itoa(declared), keptUnits, notAfter, "redisson_sc:{s}", "PUBLISH", shared, "call1", relative}, self()...)
 }
 
 func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
@@ -215,156 +257,156 @@ func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 		told   []string
 		again  []int64 // the reply of a second run, which must change nothing; nil: the same
 	}{
-		// acquire: status, ms, server ms, capacity
-		{"the first acquisition writes the capacity", sem{}, "acquire", taking(5, 30, idA),
-			[]int64{1, 30 * unit, -7, 5}, sem{count: "4", ttl: 30, out: ends{idA: 30}, outTTL: 30}, nil, nil},
-		{"several at once", sem{}, "acquire", taking(3, 30, idA, idB, idC),
-			[]int64{1, 30 * unit, -7, 3}, sem{count: "0", ttl: 30, out: ends{idA: 30, idB: 30, idC: 30}, outTTL: 30}, nil, nil},
-		{"a longer lease has all keys last longer", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "acquire", taking(5, 30, idB),
-			[]int64{1, 30 * unit, -7, 5}, sem{count: "3", ttl: 30, out: ends{idA: 10, idB: 30}, outTTL: 30}, nil, nil},
-		{"a shorter lease shortens nothing", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "acquire", taking(5, 30, idB),
-			[]int64{1, 30 * unit, -7, 5}, sem{count: "3", ttl: 50, out: ends{idA: 50, idB: 30}, outTTL: 50}, nil, nil},
-		{"the last one", sem{count: "1", ttl: 20, out: ends{idA: 20}, outTTL: 20}, "acquire", taking(2, 20, idB),
-			[]int64{1, 20 * unit, -7, 2}, sem{count: "0", ttl: 20, out: ends{idA: 20, idB: 20}, outTTL: 20}, nil, nil},
-		{"not enough, and the nearest end", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 20}, outTTL: 50}, "acquire", taking(2, 30, idC),
-			[]int64{0, 20 * unit, -7, 2}, sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 20}, outTTL: 50}, nil, nil},
-		{"not enough for two until the second end", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 20}, outTTL: 50}, "acquire", taking(2, 30, idC, idD),
-			[]int64{0, 50 * unit, -7, 2}, sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 20}, outTTL: 50}, nil, nil},
-		{"not enough of several takes none", sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "acquire", taking(2, 30, idC, idD),
-			[]int64{0, 50 * unit, -7, 2}, sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50}, nil, nil},
-		{"not enough, and no end", sem{count: "0", out: ends{idA: always}}, "acquire", taking(1, 30, idC),
-			[]int64{0, -1, -7, 1}, sem{count: "0", out: ends{idA: always}}, nil, nil},
-		{"what is over is taken", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "acquire", taking(2, 30, idC),
-			[]int64{1, 30 * unit, -7, 2}, sem{count: "0", ttl: 50, out: ends{idA: 50, idC: 30}, outTTL: 50}, nil, nil},
+		// acquire
+		{"the first acquisition writes the capacity", sem{}, "acquire", taking(5, 30, baseA, 1),
+			granted(5), sem{count: "4", ttl: 30, out: ends{idA: 30}, outTTL: 30}, nil, nil},
+		{"several at once", sem{}, "acquire", taking(3, 30, baseA, 3),
+			granted(3), sem{count: "0", ttl: 30, out: ends{idA: 30, idA2: 30, idA3: 30}, outTTL: 30}, nil, nil},
+		{"a longer lease has all keys last longer", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "acquire", taking(5, 30, baseB, 1),
+			granted(5), sem{count: "3", ttl: 30, out: ends{idA: 10, idB: 30}, outTTL: 30}, nil, nil},
+		{"a shorter lease shortens nothing", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "acquire", taking(5, 30, baseB, 1),
+			granted(5), sem{count: "3", ttl: 50, out: ends{idA: 50, idB: 30}, outTTL: 50}, nil, nil},
+		{"the last one", sem{count: "1", ttl: 20, out: ends{idA: 20}, outTTL: 20}, "acquire", taking(2, 20, baseB, 1),
+			granted(2), sem{count: "0", ttl: 20, out: ends{idA: 20, idB: 20}, outTTL: 20}, nil, nil},
+		{"not enough, and the nearest end", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 20}, outTTL: 50}, "acquire", taking(2, 30, baseC, 1),
+			tooFew(2, 20*unit), sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 20}, outTTL: 50}, nil, nil},
+		{"not enough for two until the second end", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 20}, outTTL: 50}, "acquire", taking(2, 30, baseC, 2),
+			tooFew(2, 50*unit), sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 20}, outTTL: 50}, nil, nil},
+		{"not enough of several takes none", sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "acquire", taking(2, 30, baseC, 2),
+			tooFew(2, 50*unit), sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50}, nil, nil},
+		{"not enough, and no end", sem{count: "0", out: ends{idA: always}}, "acquire", taking(1, 30, baseC, 1),
+			[]int64{1, -7, 1, -1, -1, 1, 0}, sem{count: "0", out: ends{idA: always}}, nil, nil},
+		{"what is over is taken", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "acquire", taking(2, 30, baseC, 1),
+			granted(2), sem{count: "0", ttl: 50, out: ends{idA: 50, idC: 30}, outTTL: 50}, nil, nil},
 		{"all that is over is given back, and said", sem{count: "0", ttl: 50, out: ends{idA: -5, idB: -1, idD: -2}, outTTL: 50, notes: map[string]string{idA: "x", idD: "y"}, noteTTL: 50},
-			"acquire", taking(3, 30, idC), []int64{1, 30 * unit, -7, 3}, sem{count: "2", ttl: 50, out: ends{idC: 30}, outTTL: 50}, []string{"2"}, nil},
+			"acquire", taking(3, 30, baseC, 1), granted(3), sem{count: "2", ttl: 50, out: ends{idC: 30}, outTTL: 50}, []string{"2"}, nil},
 		{"given back also when it is not enough", sem{count: "-2", ttl: 50, out: ends{idA: 50, idB: 50, idC: -1}, outTTL: 50, notes: resized("1"), noteTTL: 50},
-			"acquire", taking(1, 30, idD), []int64{0, 50 * unit, -7, 1}, sem{count: "-1", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50, notes: resized("1"), noteTTL: 50}, nil, nil},
-		{"another capacity", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "acquire", taking(6, 30, idC),
-			[]int64{3, 0, -7, 5}, sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, nil, nil},
-		{"another capacity after a resize", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("5"), noteTTL: 50}, "acquire", taking(6, 30, idC),
-			[]int64{1, 30 * unit, -7, 5}, sem{count: "3", ttl: 600, out: ends{idA: 50, idC: 30}, outTTL: 600, notes: resized("5"), noteTTL: 600}, nil, nil},
-		{"a resized one whose count is gone", sem{out: ends{idA: 50}, outTTL: 50, notes: resized("3"), noteTTL: 50}, "acquire", taking(6, 30, idC),
-			[]int64{1, 30 * unit, -7, 3}, sem{count: "1", ttl: 600, out: ends{idA: 50, idC: 30}, outTTL: 600, notes: resized("3"), noteTTL: 600}, nil, nil},
-		{"more than there is after a resize", sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("2"), noteTTL: 50}, "acquire", taking(3, 30, idB, idC, idD),
-			[]int64{4, 0, -7, 2}, sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("2"), noteTTL: 50}, nil, nil},
-		{"a count that is gone leaves out what is out", sem{out: ends{idA: 50, idB: 50}, outTTL: 50}, "acquire", taking(3, 30, idC),
-			[]int64{1, 30 * unit, -7, 3}, sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 50, idC: 30}, outTTL: 50}, nil, nil},
-		{"a count that is gone with all out", sem{out: ends{idA: 50}, outTTL: 50}, "acquire", taking(1, 30, idC),
-			[]int64{0, 50 * unit, -7, 1}, sem{out: ends{idA: 50}, outTTL: 50}, nil, nil},
-		{"given back and not enough, others are told", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "acquire", taking(2, 30, idC, idD),
-			[]int64{0, 50 * unit, -7, 2}, sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50}, []string{"1"}, nil},
-		{"a count that is gone is not made by what is over", sem{out: ends{idA: 50, idB: -1}, outTTL: 50}, "acquire", taking(1, 30, idC),
-			[]int64{0, 50 * unit, -7, 1}, sem{out: ends{idA: 50}, outTTL: 50}, nil, nil},
-		{"permits that are gone close it until the count is", sem{count: "1", ttl: 50}, "acquire", taking(3, 30, idC),
-			[]int64{3, 0, -7, 1}, sem{count: "1", ttl: 50}, nil, nil},
-		{"of a resized one whose permits are gone all are there", sem{count: "1", ttl: 50, notes: resized("3"), noteTTL: 50}, "acquire", taking(3, 30, idC),
-			[]int64{1, 30 * unit, -7, 3}, sem{count: "2", ttl: 600, out: ends{idC: 30}, outTTL: 600, notes: resized("3"), noteTTL: 600}, []string{"2"}, nil},
-		{"some of the permits of a resized one are gone, and those who wait are told", sem{count: "0", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("3"), noteTTL: 50}, "acquire", taking(3, 30, idB, idC, idD),
-			[]int64{0, 50 * unit, -7, 3}, sem{count: "2", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("3"), noteTTL: 50}, []string{"2"}, nil},
-		{"a count of a resized one that is too high grants nothing beyond the capacity", sem{count: "5", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50, notes: resized("2"), noteTTL: 50}, "acquire", taking(3, 30, idC),
-			[]int64{0, 50 * unit, -7, 2}, sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50, notes: resized("2"), noteTTL: 50}, nil, nil},
-		{"without an end it is Java that may have set the permits of a resized one", sem{count: "1", notes: resized("3"), noteTTL: 50}, "acquire", taking(3, 30, idC),
-			[]int64{1, 30 * unit, -7, 1}, sem{count: "0", out: ends{idC: 30}, notes: resized("3"), noteTTL: 600}, nil, nil},
-		{"of a shared one any capacity will do", sem{count: "5"}, "acquire", []string{idA + idB + idC, "2", thirty, "0", "redisson_sc:{s}", "PUBLISH", "", "1"},
-			[]int64{1, 30 * unit, -7, 5}, sem{count: "2", out: ends{idA: 30, idB: 30, idC: 30}}, nil, nil},
-		{"and more than that cannot be had", sem{count: "2"}, "acquire", []string{idA + idB + idC, "5", thirty, "0", "redisson_sc:{s}", "PUBLISH", "", "1"},
-			[]int64{4, 0, -7, 2}, sem{count: "2"}, nil, nil},
-		{"Redisson's keys without an end stay so", sem{count: "5"}, "acquire", taking(5, 30, idA),
-			[]int64{1, 30 * unit, -7, 5}, sem{count: "4", out: ends{idA: 30}}, nil, nil},
-		{"a Java permit outlasts a count made anew", sem{out: ends{idA: 50, idB: always}}, "acquire", taking(4, 30, idC),
-			[]int64{1, 30 * unit, -7, 4}, sem{count: "1", ttl: 30, out: ends{idA: 50, idB: always, idC: 30}}, nil, nil},
-		{"a longer permit outlasts a count made anew", sem{out: ends{idA: 50}}, "acquire", taking(4, 30, idC),
-			[]int64{1, 30 * unit, -7, 4}, sem{count: "2", ttl: 30, out: ends{idA: 50, idC: 30}, outTTL: 50}, nil, nil},
-		{"shared with Redisson", sem{}, "acquire", []string{idA, "5", thirty, "0", "redisson_sc:{s}", "PUBLISH", "who", "1"},
-			[]int64{1, 30 * unit, -7, 5}, sem{count: "4", out: ends{idA: 30}, notes: map[string]string{idA: "who"}, noteTTL: 30}, nil, nil},
-		{"shared from now on", sem{count: "4", ttl: 50, out: ends{idB: 50}, outTTL: 50}, "acquire", []string{idA, "5", thirty, "0", "redisson_sc:{s}", "PUBLISH", "", "1"},
-			[]int64{1, 30 * unit, -7, 5}, sem{count: "3", out: ends{idA: 30, idB: 50}}, nil, nil},
-		{"a label", sem{}, "acquire", takingAs("me", 5, 30, idA, idB),
-			[]int64{1, 30 * unit, -7, 5}, sem{count: "3", ttl: 30, out: ends{idA: 30, idB: 30}, outTTL: 30, notes: map[string]string{idA: "me", idB: "me"}, noteTTL: 30}, nil, nil},
-		{"a repeated request raises its own lease and takes nothing", sem{count: "3", ttl: 20, out: ends{idA: 20, idB: 50}, outTTL: 50}, "acquire", taking(5, 30, idA, idB),
-			[]int64{1, 30 * unit, -7, 5}, sem{count: "3", ttl: 30, out: ends{idA: 30, idB: 50}, outTTL: 50}, nil, nil},
-		{"a repeated request takes what it has lost", sem{count: "3", ttl: 20, out: ends{idA: 20, idC: 20}, outTTL: 20}, "acquire", taking(5, 30, idA, idB),
-			[]int64{1, 30 * unit, -7, 5}, sem{count: "2", ttl: 30, out: ends{idA: 30, idB: 30, idC: 20}, outTTL: 30}, nil, nil},
-		{"in time", sem{}, "acquire", []string{idA, "5", thirty, "99999999999999", "c", "PUBLISH", "", "0"},
-			[]int64{1, 30 * unit, -7, 5}, sem{count: "4", ttl: 30, out: ends{idA: 30}, outTTL: 30}, nil, nil},
-		{"too late", sem{out: ends{idB: -1}}, "acquire", []string{idA, "5", thirty, "1600000000000", "c", "PUBLISH", "", "0"},
-			[]int64{2, 0, -7, 0}, sem{out: ends{idB: -1}}, nil, nil},
+			"acquire", taking(1, 30, baseD, 1), tooFew(1, 50*unit), sem{count: "-1", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50, notes: resized("1"), noteTTL: 50}, nil, nil},
+		{"another capacity", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "acquire", taking(6, 30, baseC, 1),
+			another(5), sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, nil, nil},
+		{"another capacity after a resize", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("5"), noteTTL: 50}, "acquire", taking(6, 30, baseC, 1),
+			granted(5), sem{count: "3", ttl: 600, out: ends{idA: 50, idC: 30}, outTTL: 600, notes: resized("5"), noteTTL: 600}, nil, nil},
+		{"a resized one whose count is gone", sem{out: ends{idA: 50}, outTTL: 50, notes: resized("3"), noteTTL: 50}, "acquire", taking(6, 30, baseC, 1),
+			granted(3), sem{count: "1", ttl: 600, out: ends{idA: 50, idC: 30}, outTTL: 600, notes: resized("3"), noteTTL: 600}, nil, nil},
+		{"more than there is after a resize", sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("2"), noteTTL: 50}, "acquire", taking(3, 30, baseB, 3),
+			tooMany(2), sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("2"), noteTTL: 50}, nil, nil},
+		{"a count that is gone leaves out what is out", sem{out: ends{idA: 50, idB: 50}, outTTL: 50}, "acquire", taking(3, 30, baseC, 1),
+			granted(3), sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 50, idC: 30}, outTTL: 50}, nil, nil},
+		{"a count that is gone with all out", sem{out: ends{idA: 50}, outTTL: 50}, "acquire", taking(1, 30, baseC, 1),
+			tooFew(1, 50*unit), sem{out: ends{idA: 50}, outTTL: 50}, nil, nil},
+		{"given back and not enough, others are told", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "acquire", taking(2, 30, baseC, 2),
+			tooFew(2, 50*unit), sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50}, []string{"1"}, nil},
+		{"a count that is gone is not made by what is over", sem{out: ends{idA: 50, idB: -1}, outTTL: 50}, "acquire", taking(1, 30, baseC, 1),
+			tooFew(1, 50*unit), sem{out: ends{idA: 50}, outTTL: 50}, nil, nil},
+		{"permits that are gone close it until the count is", sem{count: "1", ttl: 50}, "acquire", taking(3, 30, baseC, 1),
+			another(1), sem{count: "1", ttl: 50}, nil, nil},
+		{"of a resized one whose permits are gone all are there", sem{count: "1", ttl: 50, notes: resized("3"), noteTTL: 50}, "acquire", taking(3, 30, baseC, 1),
+			granted(3), sem{count: "2", ttl: 600, out: ends{idC: 30}, outTTL: 600, notes: resized("3"), noteTTL: 600}, []string{"2"}, nil},
+		{"some of the permits of a resized one are gone, and those who wait are told", sem{count: "0", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("3"), noteTTL: 50}, "acquire", taking(3, 30, baseB, 3),
+			tooFew(3, 50*unit), sem{count: "2", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: resized("3"), noteTTL: 50}, []string{"2"}, nil},
+		{"a count of a resized one that is too high grants nothing beyond the capacity", sem{count: "5", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50, notes: resized("2"), noteTTL: 50}, "acquire", taking(3, 30, baseC, 1),
+			tooFew(2, 50*unit), sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50, notes: resized("2"), noteTTL: 50}, nil, nil},
+		{"without an end it is Java that may have set the permits of a resized one", sem{count: "1", notes: resized("3"), noteTTL: 50}, "acquire", taking(3, 30, baseC, 1),
+			granted(1), sem{count: "0", out: ends{idC: 30}, notes: resized("3"), noteTTL: 600}, nil, nil},
+		{"of a shared one any capacity will do", sem{count: "5"}, "acquire", takingAs("", "0", "1", 2, 30, baseA, 3),
+			granted(5), sem{count: "2", out: ends{idA: 30, idA2: 30, idA3: 30}}, nil, nil},
+		{"and more than that cannot be had", sem{count: "2"}, "acquire", takingAs("", "0", "1", 5, 30, baseA, 3),
+			tooMany(2), sem{count: "2"}, nil, nil},
+		{"Redisson's keys without an end stay so", sem{count: "5"}, "acquire", taking(5, 30, baseA, 1),
+			granted(5), sem{count: "4", out: ends{idA: 30}}, nil, nil},
+		{"a Java permit outlasts a count made anew", sem{out: ends{idA: 50, idB: always}}, "acquire", taking(4, 30, baseC, 1),
+			granted(4), sem{count: "1", ttl: 30, out: ends{idA: 50, idB: always, idC: 30}}, nil, nil},
+		{"a longer permit outlasts a count made anew", sem{out: ends{idA: 50}}, "acquire", taking(4, 30, baseC, 1),
+			granted(4), sem{count: "2", ttl: 30, out: ends{idA: 50, idC: 30}, outTTL: 50}, nil, nil},
+		{"shared with Redisson", sem{}, "acquire", takingAs("who", "0", "1", 5, 30, baseA, 1),
+			granted(5), sem{count: "4", out: ends{idA: 30}, notes: map[string]string{idA: "who"}, noteTTL: 30}, nil, nil},
+		{"shared from now on", sem{count: "4", ttl: 50, out: ends{idB: 50}, outTTL: 50}, "acquire", takingAs("", "0", "1", 5, 30, baseA, 1),
+			granted(5), sem{count: "3", out: ends{idA: 30, idB: 50}}, nil, nil},
+		{"a label", sem{}, "acquire", takingAs("me", "0", "0", 5, 30, baseA, 2),
+			granted(5), sem{count: "3", ttl: 30, out: ends{idA: 30, idA2: 30}, outTTL: 30, notes: map[string]string{idA: "me", idA2: "me"}, noteTTL: 30}, nil, nil},
+		{"a repeated request raises its own lease and takes nothing", sem{count: "3", ttl: 20, out: ends{idA: 20, idA2: 50}, outTTL: 50}, "acquire", taking(5, 30, baseA, 2),
+			granted(5), sem{count: "3", ttl: 30, out: ends{idA: 30, idA2: 50}, outTTL: 50}, nil, nil},
+		{"a repeated request takes what it has lost", sem{count: "3", ttl: 20, out: ends{idA: 20, idC: 20}, outTTL: 20}, "acquire", taking(5, 30, baseA, 2),
+			granted(5), sem{count: "2", ttl: 30, out: ends{idA: 30, idA2: 30, idC: 20}, outTTL: 30}, nil, nil},
+		{"in time", sem{}, "acquire", takingAs("", "99999999999999", "0", 5, 30, baseA, 1),
+			granted(5), sem{count: "4", ttl: 30, out: ends{idA: 30}, outTTL: 30}, nil, nil},
+		{"too late", sem{out: ends{idB: -1}}, "acquire", takingAs("", "1600000000000", "0", 5, 30, baseA, 1),
+			[]int64{2, -7, 0, -1, -1, 0}, sem{out: ends{idB: -1}}, nil, nil},
 
 		// release: how many were held
-		{"a release", sem{count: "3", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50}, "release", giving("0", idA),
-			[]int64{1}, sem{count: "4", ttl: 50, out: ends{idB: 50}, outTTL: 50}, []string{"4"}, []int64{0}},
+		{"a release", sem{count: "3", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50}, "release", giving("0", owner(baseA, 1)),
+			[]int64{1, -1}, sem{count: "4", ttl: 50, out: ends{idB: 50}, outTTL: 50}, []string{"4"}, []int64{0, -1}},
 		{"the last release", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50, notes: map[string]string{idA: "me"}, noteTTL: 50}, "release", giving("1", idA),
-			[]int64{1}, sem{count: "5", ttl: 50}, []string{"5"}, []int64{-1}},
+			[]int64{1, -1}, sem{count: "5", ttl: 50}, []string{"5"}, []int64{-1, -1}},
 		{"of several", sem{count: "0", out: ends{idA: 50, idB: 50, idC: always}}, "release", giving("1", idA, idC),
-			[]int64{2}, sem{count: "2", out: ends{idB: 50}}, []string{"2"}, []int64{-1}},
+			[]int64{2, -1}, sem{count: "2", out: ends{idB: 50}}, []string{"2"}, []int64{-1, -1}},
 		{"all or none: none", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "release", giving("1", idA, idB),
-			[]int64{-1}, sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, nil, nil},
+			[]int64{-1, -1}, sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, nil, nil},
 		{"all or none: one is over", sem{count: "3", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "release", giving("1", idA, idB),
-			[]int64{-1}, sem{count: "3", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, nil, nil},
-		{"whatever is there", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "release", giving("0", idA, idB),
-			[]int64{1}, sem{count: "5", ttl: 50}, []string{"5"}, []int64{0}},
-		{"one that is over is given back, and was not held", sem{count: "4", ttl: 50, out: ends{idA: -1}, outTTL: 50}, "release", giving("0", idA),
-			[]int64{0}, sem{count: "5", ttl: 50}, []string{"5"}, nil},
-		{"others that are over are given back too", sem{count: "3", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "release", giving("0", idA),
-			[]int64{1}, sem{count: "5", ttl: 50}, []string{"5"}, []int64{0}},
-		{"of nothing", sem{count: "5", ttl: 50}, "release", giving("0", idA),
-			[]int64{0}, sem{count: "5", ttl: 50}, nil, nil},
-		{"of a semaphore that is gone makes none", sem{}, "release", giving("0", idA), []int64{0}, sem{}, nil, nil},
-		{"of a count that is gone makes none", sem{out: ends{idA: 50, idB: 50}, outTTL: 50}, "release", giving("0", idA),
-			[]int64{1}, sem{out: ends{idB: 50}, outTTL: 50}, []string{"1"}, []int64{0}},
-		{"draining tells nobody", sem{count: "-2", ttl: 50, out: ends{idA: 50, idB: 50, idC: 50}, outTTL: 50}, "release", giving("0", idA),
-			[]int64{1}, sem{count: "-1", ttl: 50, out: ends{idB: 50, idC: 50}, outTTL: 50}, nil, []int64{0}},
+			[]int64{-1, -1}, sem{count: "3", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, nil, nil},
+		{"whatever is there", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "release", giving("0", owner(baseA, 2)),
+			[]int64{1, -1}, sem{count: "5", ttl: 50}, []string{"5"}, []int64{0, -1}},
+		{"one that is over is given back, and was not held", sem{count: "4", ttl: 50, out: ends{idA: -1}, outTTL: 50}, "release", giving("0", owner(baseA, 1)),
+			[]int64{0, -1}, sem{count: "5", ttl: 50}, []string{"5"}, nil},
+		{"others that are over are given back too", sem{count: "3", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "release", giving("0", owner(baseA, 1)),
+			[]int64{1, -1}, sem{count: "5", ttl: 50}, []string{"5"}, []int64{0, -1}},
+		{"of nothing", sem{count: "5", ttl: 50}, "release", giving("0", owner(baseA, 1)),
+			[]int64{0, -1}, sem{count: "5", ttl: 50}, nil, nil},
+		{"of a semaphore that is gone makes none", sem{}, "release", giving("0", owner(baseA, 1)), []int64{0, -1}, sem{}, nil, nil},
+		{"of a count that is gone makes none", sem{out: ends{idA: 50, idB: 50}, outTTL: 50}, "release", giving("0", owner(baseA, 1)),
+			[]int64{1, -1}, sem{out: ends{idB: 50}, outTTL: 50}, []string{"1"}, []int64{0, -1}},
+		{"draining tells nobody", sem{count: "-2", ttl: 50, out: ends{idA: 50, idB: 50, idC: 50}, outTTL: 50}, "release", giving("0", owner(baseA, 1)),
+			[]int64{1, -1}, sem{count: "-1", ttl: 50, out: ends{idB: 50, idC: 50}, outTTL: 50}, nil, []int64{0, -1}},
 
 		// renew: 1, 0 or -1
-		{"a renewal", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "renew", []string{idA, thirty},
+		{"a renewal", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "renew", []string{owner(baseA, 1), thirty},
 			[]int64{1}, sem{count: "4", ttl: 30, out: ends{idA: 30}, outTTL: 30}, nil, nil},
-		{"a renewal of several", sem{count: "2", ttl: 10, out: ends{idA: 10, idB: 10, idC: 5}, outTTL: 10, notes: map[string]string{idA: "x"}, noteTTL: 10}, "renew", []string{idA + idB, thirty},
-			[]int64{1}, sem{count: "2", ttl: 30, out: ends{idA: 30, idB: 30, idC: 5}, outTTL: 30, notes: map[string]string{idA: "x"}, noteTTL: 30}, nil, nil},
-		{"a renewal shortens nothing", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "renew", []string{idA, thirty},
+		{"a renewal of several", sem{count: "2", ttl: 10, out: ends{idA: 10, idA2: 10, idC: 5}, outTTL: 10, notes: map[string]string{idA: "x"}, noteTTL: 10}, "renew", []string{owner(baseA, 2), thirty},
+			[]int64{1}, sem{count: "2", ttl: 30, out: ends{idA: 30, idA2: 30, idC: 5}, outTTL: 30, notes: map[string]string{idA: "x"}, noteTTL: 30}, nil, nil},
+		{"a renewal shortens nothing", sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "renew", []string{owner(baseA, 1), thirty},
 			[]int64{1}, sem{count: "4", ttl: 50, out: ends{idA: 50}, outTTL: 50}, nil, nil},
-		{"a look", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "renew", []string{idA, "0"},
+		{"a look", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "renew", []string{owner(baseA, 1), "0"},
 			[]int64{1}, sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, nil, nil},
-		{"of one that is gone", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "renew", []string{idB, thirty},
+		{"of one that is gone", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "renew", []string{owner(baseB, 1), thirty},
 			[]int64{0}, sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, nil, nil},
-		{"of one that is over", sem{count: "4", ttl: 10, out: ends{idA: -1}, outTTL: 10}, "renew", []string{idA, thirty},
+		{"of one that is over", sem{count: "4", ttl: 10, out: ends{idA: -1}, outTTL: 10}, "renew", []string{owner(baseA, 1), thirty},
 			[]int64{0}, sem{count: "4", ttl: 10, out: ends{idA: -1}, outTTL: 10}, nil, nil},
-		{"of one that is partly gone", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "renew", []string{idA + idB, thirty},
+		{"of one that is partly gone", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "renew", []string{owner(baseA, 2), thirty},
 			[]int64{0}, sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, nil, nil},
-		{"of a resized one", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10, notes: resized("5"), noteTTL: 10}, "renew", []string{idA, thirty},
+		{"of a resized one", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10, notes: resized("5"), noteTTL: 10}, "renew", []string{owner(baseA, 1), thirty},
 			[]int64{1}, sem{count: "4", ttl: 600, out: ends{idA: 30}, outTTL: 600, notes: resized("5"), noteTTL: 600}, nil, nil},
-		{"without an end", sem{count: "4", out: ends{idA: 10}}, "renew", []string{idA, thirty},
+		{"without an end", sem{count: "4", out: ends{idA: 10}}, "renew", []string{owner(baseA, 1), thirty},
 			[]int64{1}, sem{count: "4", out: ends{idA: 30}}, nil, nil},
 
 		// resize: status, before, server ms
 		{"more", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50}, "resize", resizing(5, 2),
-			[]int64{1, 2, -7}, sem{count: "3", ttl: 600, out: ends{idA: 50, idB: 50}, outTTL: 600, notes: resizedFrom("5", "2"), noteTTL: 600}, []string{"3"}, nil},
+			[]int64{1, 2, -7, -1}, sem{count: "3", ttl: 600, out: ends{idA: 50, idB: 50}, outTTL: 600, notes: resizedFrom("5", "2"), noteTTL: 600}, []string{"3"}, nil},
 		{"fewer", sem{count: "1", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50}, "resize", resizing(1, 3),
-			[]int64{1, 3, -7}, sem{count: "-1", ttl: 600, out: ends{idA: 50, idB: 50}, outTTL: 600, notes: resizedFrom("1", "3"), noteTTL: 600}, nil, nil},
+			[]int64{1, 3, -7, -1}, sem{count: "-1", ttl: 600, out: ends{idA: 50, idB: 50}, outTTL: 600, notes: resizedFrom("1", "3"), noteTTL: 600}, nil, nil},
 		{"one not in use", sem{}, "resize", resizing(4, 3),
-			[]int64{1, 3, -7}, sem{count: "4", ttl: 600, notes: resizedFrom("4", "3"), noteTTL: 600}, []string{"4"}, nil},
+			[]int64{1, 3, -7, -1}, sem{count: "4", ttl: 600, notes: resizedFrom("4", "3"), noteTTL: 600}, []string{"4"}, nil},
 		{"one without an end", sem{count: "4", out: ends{idA: always}}, "resize", resizing(4, 3),
-			[]int64{1, 5, -7}, sem{count: "3", out: ends{idA: always}, notes: resizedFrom("4", "5"), noteTTL: 600}, nil, nil},
+			[]int64{1, 5, -7, -1}, sem{count: "3", out: ends{idA: always}, notes: resizedFrom("4", "5"), noteTTL: 600}, nil, nil},
 		{"and what is over is given back", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: -1}, outTTL: 50}, "resize", resizing(2, 2),
-			[]int64{1, 2, -7}, sem{count: "1", ttl: 600, out: ends{idA: 50}, outTTL: 600, notes: resizedFrom("2", "2"), noteTTL: 600}, []string{"1"}, nil},
+			[]int64{1, 2, -7, -1}, sem{count: "1", ttl: 600, out: ends{idA: 50}, outTTL: 600, notes: resizedFrom("2", "2"), noteTTL: 600}, []string{"1"}, nil},
 		{"a resized one whose permits are gone", sem{count: "1", ttl: 600, notes: resized("3"), noteTTL: 600}, "resize", resizing(3, 2),
-			[]int64{1, 3, -7}, sem{count: "3", ttl: 600, notes: resizedFrom("3", "3"), noteTTL: 600}, []string{"3"}, nil},
-		{"shared from the resize on", sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "resize", []string{"5", "2", keptUnits, "0", "redisson_sc:{s}", "PUBLISH", "1", "call1"},
-			[]int64{1, 2, -7}, sem{count: "4", out: ends{idA: 50}, notes: resizedFrom("5", "2"), noteTTL: 600}, []string{"4"}, nil},
+			[]int64{1, 3, -7, -1}, sem{count: "3", ttl: 600, notes: resizedFrom("3", "3"), noteTTL: 600}, []string{"3"}, nil},
+		{"shared from the resize on", sem{count: "1", ttl: 50, out: ends{idA: 50}, outTTL: 50}, "resize", resizingBy("0", "1", "0", 5, 2),
+			[]int64{1, 2, -7, -1}, sem{count: "4", out: ends{idA: 50}, notes: resizedFrom("5", "2"), noteTTL: 600}, []string{"4"}, nil},
 		{"another call after it", sem{count: "3", ttl: 600, notes: map[string]string{"keep": keptUnits, "capacity": "3", "before": "call0 9"}, noteTTL: 600}, "resize", resizing(5, 2),
-			[]int64{1, 3, -7}, sem{count: "5", ttl: 600, notes: resizedFrom("5", "3"), noteTTL: 600}, []string{"5"}, nil},
-		{"a resize that comes too late", sem{count: "4", ttl: 50}, "resize", []string{"9", "4", keptUnits, "1600000000000", "redisson_sc:{s}", "PUBLISH", "0", "call1"},
-			[]int64{2, 0, -7}, sem{count: "4", ttl: 50}, nil, nil},
+			[]int64{1, 3, -7, -1}, sem{count: "5", ttl: 600, notes: resizedFrom("5", "3"), noteTTL: 600}, []string{"5"}, nil},
+		{"a resize that comes too late", sem{count: "4", ttl: 50}, "resize", resizingBy("1600000000000", "0", "0", 9, 4),
+			[]int64{2, 0, -7, -1}, sem{count: "4", ttl: 50}, nil, nil},
 
 		// resize by a difference
-		{"two more", sem{count: "1", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50}, "resize", append(resizing(2, 3), "1"),
-			[]int64{1, 3, -7}, sem{count: "3", ttl: 600, out: ends{idA: 50, idB: 50}, outTTL: 600, notes: addedTo("5", "3"), noteTTL: 600}, []string{"3"}, nil},
-		{"one fewer of a resized one", sem{count: "4", ttl: 50, notes: resized("4"), noteTTL: 50}, "resize", append(resizing(-1, 9), "1"),
-			[]int64{1, 4, -7}, sem{count: "3", ttl: 600, notes: addedTo("3", "4"), noteTTL: 600}, nil, nil},
-		{"as many fewer as there are", sem{count: "4", ttl: 50}, "resize", append(resizing(-4, 4), "1"),
-			[]int64{3, 4, -7}, sem{count: "4", ttl: 50}, nil, nil},
-		{"more than there can be", sem{}, "resize", append(resizing(1<<31-1, 4), "1"),
-			[]int64{3, 4, -7}, sem{}, nil, nil},
+		{"two more", sem{count: "1", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50}, "resize", resizingBy("0", "0", "1", 2, 3),
+			[]int64{1, 3, -7, -1}, sem{count: "3", ttl: 600, out: ends{idA: 50, idB: 50}, outTTL: 600, notes: addedTo("5", "3"), noteTTL: 600}, []string{"3"}, nil},
+		{"one fewer of a resized one", sem{count: "4", ttl: 50, notes: resized("4"), noteTTL: 50}, "resize", resizingBy("0", "0", "1", -1, 9),
+			[]int64{1, 4, -7, -1}, sem{count: "3", ttl: 600, notes: addedTo("3", "4"), noteTTL: 600}, nil, nil},
+		{"as many fewer as there are", sem{count: "4", ttl: 50}, "resize", resizingBy("0", "0", "1", -4, 4),
+			[]int64{3, 4, -7, -1}, sem{count: "4", ttl: 50}, nil, nil},
+		{"more than there can be", sem{}, "resize", resizingBy("0", "0", "1", 1<<31-1, 4),
+			[]int64{3, 4, -7, -1}, sem{}, nil, nil},
 
 		// query: there, available, out, capacity of a resize
 		{"a look at nothing", sem{}, "query", nil, []int64{0, 0, 0, 0}, sem{}, nil, nil},
@@ -381,14 +423,14 @@ func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				r.put(t, c.before)
 				told := r.told(t, func() {
-					m, err := r.script(t, c.script, semaphoreKeys, c.args...)
+					m, err := r.script(t, c.script, keysOf(c.script), c.args...)
 					require.NoError(t, err)
 					require.Equal(t, c.reply, r.numbers(t, m))
 				})
 				after := r.get(t)
 				require.Equal(t, c.after, after)
 				require.Equal(t, c.told, told)
-				m, err := r.script(t, c.script, semaphoreKeys, c.args...)
+				m, err := r.script(t, c.script, keysOf(c.script), c.args...)
 				require.NoError(t, err)
 				if c.again == nil {
 					c.again = c.reply
@@ -427,7 +469,7 @@ func TestOneSemaphoreThatCannotBeRenewedLeavesTheOthersAlone(t *testing.T) {
 		r.put(t, sem{count: "4", ttl: 10, out: map[string]int{idA: 10}, outTTL: 10})
 		r.must(t, "SET", "{x}:timeout", "v")
 		keys := append([]string{"x", "{x}:timeout", "{x}:notes"}, semaphoreKeys[:3]...)
-		m, err := r.script(t, "renew", append(keys, semaphoreKeys[:3]...), idA, thirty, idA, thirty, idC, thirty)
+		m, err := r.script(t, "renew", append(keys, semaphoreKeys[:3]...), owner(baseA, 1), thirty, owner(baseA, 1), thirty, owner(baseC, 1), thirty)
 		require.NoError(t, err)
 		require.Equal(t, []int64{-2, 1, 0}, r.numbers(t, m))
 		require.Equal(t, 30, r.get(t).out[idA])
@@ -445,13 +487,13 @@ func TestAPermitIsRenewedKeyByKeyWhereItsKeysAreApart(t *testing.T) {
 			reply            []int64 // by key
 			after            sem
 		}{
-			{"a renewal", idA, thirty, two, []int64{1, 1, 1}, renewed},
-			{"without notes", idA, thirty, sem{count: "3", ttl: 10, out: two.out, outTTL: 10}, []int64{1, 1, 1}, sem{count: "3", ttl: 10, out: renewed.out, outTTL: 30}},
-			{"a look", idA, "0", two, []int64{1, 1, 1}, two},
-			{"of what lasts longer", idA, "1000", two, []int64{1, 1, 1}, two},
-			{"of what has no end", idA, thirty, sem{count: "3", out: two.out}, []int64{1, 1, 1}, sem{count: "3", out: renewed.out}},
-			{"of one that is partly gone", idA + idC, "0", two, []int64{1, 0, 1}, two},
-			{"of one that is over", idA, "0", sem{count: "3", ttl: 10, out: map[string]int{idA: -1}, outTTL: 10}, []int64{1, 0, 1}, sem{count: "3", ttl: 10, out: map[string]int{idA: -1}, outTTL: 10}},
+			{"a renewal", owner(baseA, 1), thirty, two, []int64{1, 1, 1}, renewed},
+			{"without notes", owner(baseA, 1), thirty, sem{count: "3", ttl: 10, out: two.out, outTTL: 10}, []int64{1, 1, 1}, sem{count: "3", ttl: 10, out: renewed.out, outTTL: 30}},
+			{"a look", owner(baseA, 1), "0", two, []int64{1, 1, 1}, two},
+			{"of what lasts longer", owner(baseA, 1), "1000", two, []int64{1, 1, 1}, two},
+			{"of what has no end", owner(baseA, 1), thirty, sem{count: "3", out: two.out}, []int64{1, 1, 1}, sem{count: "3", out: renewed.out}},
+			{"of one that is partly gone", owner(baseA, 2), "0", two, []int64{1, 0, 1}, two},
+			{"of one that is over", owner(baseA, 1), "0", sem{count: "3", ttl: 10, out: map[string]int{idA: -1}, outTTL: 10}, []int64{1, 0, 1}, sem{count: "3", ttl: 10, out: map[string]int{idA: -1}, outTTL: 10}},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				r.put(t, c.before)
@@ -466,7 +508,7 @@ func TestAPermitIsRenewedKeyByKeyWhereItsKeysAreApart(t *testing.T) {
 			})
 		}
 		r.must(t, "SET", "x", "v")
-		m, err := r.script(t, "renew", []string{"x"}, idA, thirty, "2")
+		m, err := r.script(t, "renew", []string{"x"}, owner(baseA, 1), thirty, "2")
 		require.NoError(t, err)
 		require.Equal(t, []int64{-2}, r.numbers(t, m))
 	})
@@ -476,10 +518,10 @@ func TestAPermitIsRenewedKeyByKeyWhereItsKeysAreApart(t *testing.T) {
 func TestALookAtAPermitThatAsksForHowLongIsTold(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
-		before := sem{count: "1", ttl: 50, out: map[string]int{idA: 10, idB: 5, idC: always}, outTTL: 50}
+		before := sem{count: "1", ttl: 50, out: map[string]int{idA: 10, idA2: 5, idB: 7, idC: always}, outTTL: 50}
 		r.put(t, before)
-		for ids, left := range map[string]int{idA: 10, idA + idB: 5, idA + idC: 10, idC: 0} {
-			for _, x := range [][]string{semaphoreKeys, semaphoreKeys[1:2]} {
+		for ids, left := range map[string]int{owner(baseA, 1): 10, owner(baseA, 2): 5, owner(baseB, 1): 7, owner(baseC, 1): 0} {
+			for _, x := range [][]string{semaphoreKeys[:3], semaphoreKeys[1:2]} {
 				m, err := r.script(t, "renew", x, ids, "-1", "2")
 				require.NoError(t, err)
 				got, err := m.AsIntSlice()
@@ -495,16 +537,16 @@ func TestRenewalsAndReleasesWorkWhenMemoryIsFull(t *testing.T) {
 	r := newRig(t, redistest.Start(t), patient)
 	r.put(t, sem{count: "3", ttl: 10, out: map[string]int{idA: 10, idB: 40}, outTTL: 50})
 	r.must(t, "CONFIG", "SET", "maxmemory", "1")
-	_, err := r.script(t, "acquire", semaphoreKeys, taking(5, 30, idC)...)
+	_, err := r.script(t, "acquire", semaphoreKeys, taking(5, 30, baseC, 1)...)
 	require.ErrorContains(t, err, "OOM")
 	require.Equal(t, sem{count: "3", ttl: 10, out: map[string]int{idA: 10, idB: 40}, outTTL: 50}, r.get(t))
-	m, err := r.script(t, "renew", semaphoreKeys, idA, thirty)
+	m, err := r.script(t, "renew", semaphoreKeys[:3], owner(baseA, 1), thirty)
 	require.NoError(t, err)
 	require.Equal(t, []int64{1}, r.numbers(t, m))
 	require.Equal(t, 30, r.get(t).out[idA])
-	m, err = r.script(t, "release", semaphoreKeys, giving("0", idA)...)
+	m, err = r.script(t, "release", releaseKeys, giving("0", owner(baseA, 1))...)
 	require.NoError(t, err)
-	require.Equal(t, []int64{1}, r.numbers(t, m))
+	require.Equal(t, []int64{1, -1}, r.numbers(t, m))
 	require.Equal(t, "4", r.get(t).count)
 }
 
@@ -523,9 +565,9 @@ func TestAThousandDeadAreGivenBackInOneCall(t *testing.T) {
 		r.must(t, add...)
 		r.must(t, "PEXPIRE", "{s}:timeout", "3000000")
 		time.Sleep(2 * time.Millisecond)
-		m, err := r.script(t, "acquire", semaphoreKeys, taking(2500, 30, idA)...)
+		m, err := r.script(t, "acquire", semaphoreKeys, taking(2500, 30, baseA, 1)...)
 		require.NoError(t, err)
-		require.Equal(t, []int64{1, 30 * unit, -7}, r.numbers(t, m)[:3])
+		require.Equal(t, granted(2500), r.numbers(t, m))
 		require.Equal(t, sem{count: "2499", ttl: 50, out: map[string]int{idA: 30}, outTTL: 50}, r.get(t))
 	})
 }

@@ -6,26 +6,25 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 	"unicode/utf8"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
-	"github.com/redlatch/redlatch/internal/lease"
-	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
-	"github.com/redlatch/redlatch/internal/wait"
 )
 
 // Semaphore describes a number of permits that processes share, and how to acquire them. It is immutable and holds no
 // state: share it, or make it anew for every use. What is held is a *Permit.
 type Semaphore struct {
 	object
-	permits, notes string
-	latch          string // the record that a latch of that name would have
-	capacity       int
-	label          string
-	shared         bool
+	permits, notes, queue string
+	latch                 string // the record that a latch of that name would have
+	grants                string // channels of grants, without the connection id; "": nobody is handed anything
+	capacity              int
+	label                 string
+	shared                bool
 }
 
 const (
@@ -48,7 +47,8 @@ func (c *Client) Semaphore(name string, capacity int) *Semaphore {
 	s := &Semaphore{object: c.object(name), capacity: capacity}
 	s.refuse(s.checkCapacity(capacity))
 	s.permits, s.notes, s.latch = keyname.Suffix(s.key, "timeout"), keyname.Suffix(s.key, "notes"), keyname.Suffix(s.key, "latch")
-	s.channel = keyname.Prefix("redisson_sc", s.key)
+	s.channel, s.queue = keyname.Prefix("redisson_sc", s.key), keyname.Prefix("redlatch_queue", s.key)
+	s.grants = c.grants(s.key)
 	return s
 }
 
@@ -61,6 +61,9 @@ func (s *Semaphore) checkCapacity(n int) error {
 
 // line is where the process's calls that wait for its permits stand.
 func (s *Semaphore) line() string { return "permits:" + s.key }
+
+// manner tells calls apart that cannot be made in one: the script is told one capacity.
+func (s *Semaphore) manner() string { return flag(s.shared) + strconv.Itoa(s.capacity) }
 
 // WithLabel returns the same semaphore whose permits carry a label, such as a job's name or a host, which Inspect shows
 // to everybody. At most 256 bytes of UTF-8. It is kept in a key of its own beside Redisson's.
@@ -99,9 +102,9 @@ func (s *Semaphore) Shared() *Semaphore {
 // n is 1 to the capacity (the server's, after a Resize or if Shared), and at most 1,000. On success the permits are renewed
 // until Release. ctx bounds the waiting only: the permit outlives it.
 //
-// The waiting calls of one process are served first come, first served, whatever they ask for: a large request is not
-// overtaken by small ones that came later. There is no order among processes, so a large request may wait for as long
-// as others keep taking small ones. Permits are not re-entered: Acquire under a permit's context takes more of them. Two
+// Waiting calls of all processes are served first come, first served, with one exception: while the first in line asks for more
+// than is free, later ones may go before it, up to four times what it asks for; then it is next. The package comment says who
+// stands in no line. Permits are not re-entered: Acquire under a permit's context takes more of them. Two
 // callers that each hold some and wait for more may wait for each other; so ask for all at once.
 //
 // Otherwise nothing is held by this call, and the error is ErrNotAcquired (not enough permits, or ctx ended: then it is
@@ -115,7 +118,7 @@ func (s *Semaphore) Acquire(ctx context.Context, n int) (*Permit, error) {
 // TryAcquire is Acquire with times of its own: it waits for at most waitTime (0: it asks once, and does not wait) and
 // holds for leaseTime (0: renewed until Release; otherwise at least 10 ms). waitTime bounds the waiting for others;
 // the first request itself has Options.CallTimeout, so a server that does not answer can make the call last that long.
-// With waitTime 0 it does not ask at all while others of this process wait for permits: they come first.
+// With waitTime 0 it gets nothing while others wait that came before: it does not ask at all if they are of this process.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, waitTime, leaseTime time.Duration) (*Permit, error) {
 	if err := errors.Join(session.CheckWait(waitTime), session.CheckLease(leaseTime)); err != nil {
 		return nil, s.c.session.Error(err)
@@ -173,122 +176,11 @@ func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time
 	return permit, nil
 }
 
-// acquisition is one call of Acquire.
-type acquisition struct {
-	s     *Semaphore
-	n     int
-	began time.Time
-	auto  bool
-	lease time.Duration
-	waits bool
-
-	p    *permit
-	sent time.Time // of the try that was granted
-	// unanswered: some try was sent and not answered, and may take permits up to this instant
-	unanswered time.Time
-}
-
-// explain translates the end of a wait into the caller's error.
-func (a *acquisition) explain(err error, waited time.Duration) error {
-	return wait.Ending{
-		Package: "rsemaphore", Name: a.s.name, Unsure: !a.unanswered.IsZero(),
-		Contended: func(g *wait.GaveUp) error {
-			return &NotAcquiredError{Name: a.s.name, n: a.n, Lease: g.Left, Waited: waited, cause: g.Cause}
-		},
-	}.Explain(err)
-}
-
-func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit, error) {
-	s, c := a.s, a.s.c
-	r := wait.Request{Name: s.name, Line: s.line(), Channel: s.channel, Try: a.try, Alone: !a.waits, Yield: !a.waits}
-	if waitTime != unlimited {
-		r.Until = a.began.Add(waitTime)
-	}
-	a.p = s.newPermit(ctx, a.n, a.lease)
-	if err := c.queue.Wait(ctx, r); err != nil {
-		a.p.Abandon(a.unanswered, "")
-		return nil, err
-	}
-	added := c.engine.Add(&a.p.Lease, a.sent, a.sent, a.lease, a.auto, c.opts.MaxHold)
-	h, err := a.p.Start(added, a.auto, a.unanswered, "")
-	if err != nil {
-		return nil, err
-	}
-	return newPermitHandle(h), nil
-}
-
-// try asks the server once.
-func (a *acquisition) try(ctx context.Context) (wait.Answer, error) {
-	s, c := a.s, a.s.c
-	call := timed(s.key, c.runner.Attempt, func(sent time.Time, notAfter int64) exchange[acquireReply] {
-		a.sent = sent
-		x := s.acquireExchange(a.p.Lease.Owner, a.lease, notAfter).late(a.late())
-		x.Replicas, x.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
-		return x
-	})
-	r, err := call.Run(ctx, c.runner)
-	received := time.Now()
-	switch {
-	case errors.Is(err, ErrNotReplicated) && r.status != acquireGranted: // nothing that replicas need have
-	case errors.Is(err, ErrNotReplicated):
-		if _, e := s.runRelease(ctx, a.p.Lease.Owner, false); e != nil {
-			a.mayRun(time.Now()) // Abandon goes on with it
-		}
-		return wait.Answer{}, err
-	case errors.Is(err, ErrUnknownOutcome):
-		a.mayRun(a.sent.Add(c.opts.CallTimeout))
-		return wait.Answer{}, err
-	case script.BrokenOff(err):
-		a.mayRun(received)
-		return wait.Answer{}, err
-	case err != nil:
-		return wait.Answer{}, err
-	}
-	switch r.status {
-	case acquireGranted:
-		if !received.Before(a.sent.Add(a.lease - lease.Margin(a.lease))) {
-			// A reply slower than the lease is worthless. Its ids are spent: ids of what has been released are
-			// never used again.
-			a.mayRun(received)
-			a.p.Abandon(a.unanswered, "")
-			a.p = s.newPermit(a.p.Lease.Ctx, a.n, a.lease)
-			return wait.Answer{}, fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, s.name, a.lease)
-		}
-		return wait.Answer{Granted: true}, nil
-	case acquireMismatch:
-		return wait.Answer{}, capacityMismatch(s.name, r.capacity, s.capacity)
-	case acquireTooMany:
-		if a.n > s.capacity && r.capacity == int64(s.capacity) {
-			return wait.Answer{}, s.badN(a.n, s.capacity)
-		}
-		return wait.Answer{}, capacityMismatch(s.name, r.capacity, a.n)
-	}
-	return wait.Answer{Left: r.left}, nil
-}
-
-// late gives back what a try granted after its caller had given up on it. The retrier does so, too, but it may have asked
-// before the server ran the request.
-func (a *acquisition) late() func(acquireReply) {
-	p := a.p
-	return func(r acquireReply) {
-		if r.status == acquireGranted {
-			p.Late()
-		}
-	}
-}
-
-// mayRun notes that a request which was not answered may take permits up to that instant.
-func (a *acquisition) mayRun(until time.Time) {
-	if until.After(a.unanswered) {
-		a.unanswered = until
-	}
-}
-
 // Resize sets the capacity, whatever it was, and returns what it was, also if a request had to be repeated. From then on
 // the server's capacity counts and not the one that Semaphore was given: until it has not been used for seven days,
 // nobody's differing one is refused. It is Redisson's setPermits; if the semaphore is Shared there is no end to it.
 //
-// A larger capacity wakes waiters. A smaller one takes nothing from holders: Available is negative until enough permits have
+// A larger capacity serves waiters, in their order. A smaller one takes nothing from holders: Available is negative until enough permits have
 // been released. Waiters that ask for more than the new capacity get ErrCapacityMismatch.
 func (s *Semaphore) Resize(ctx context.Context, capacity int) (before int, err error) {
 	if err := s.checkCapacity(capacity); err != nil {
@@ -321,14 +213,16 @@ func (s *Semaphore) AddPermits(ctx context.Context, delta int) (capacity int, er
 func (s *Semaphore) resize(ctx context.Context, n int, relative bool) (resizeReply, error) {
 	return session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (resizeReply, error) {
 		id := rand.Text()
-		call := timed(s.key, s.c.runner.Do, func(_ time.Time, notAfter int64) exchange[resizeReply] {
+		var last time.Time
+		call := timed(s.key, s.c.runner.Do, func(sent time.Time, notAfter int64) exchange[resizeReply] {
+			last = sent
 			return s.resizeExchange(n, relative, notAfter, id)
 		})
 		call.GiveUp = s.c.session.Bound() // at the end of ctx
 		r, err := call.Run(ctx, s.c.runner)
-		if err == nil {
-			s.c.queue.Wake(s.line())
-		}
+		s.served(r.served, last)
+		// It may have run before, and served waiters of this process without anybody having been told: Do repeats in silence.
+		s.c.queue.AskAgain(s.line())
 		return r, err
 	})
 }

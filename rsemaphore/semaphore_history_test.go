@@ -7,12 +7,14 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -101,19 +103,27 @@ func underFaults(t *testing.T, seed uint64) {
 	ledgers := []*ledger{{name: "h1", capacity: 1}, {name: "h3", capacity: 3}, {name: "h8", capacity: 8}}
 	enough, stop := context.WithTimeout(context.Background(), 10*historyLasts)
 	defer stop()
+	var granted, refused, unknown, lost, killed, handed, renewed atomic.Int64
 	var rigs []*rig
 	var proxies []*redistest.Proxy
 	for c := range 4 {
 		p := redistest.NewProxy(t, s)
-		r := newRig(t, p.Server(), rsemaphore.Options{WatchdogTimeout: historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond})
+		r := newRig(t, p.Server(), rsemaphore.Options{
+			WatchdogTimeout: historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond,
+			Observer: rsemaphore.Observer{Renewed: func(_ context.Context, _ string, err error) {
+				if err == nil {
+					renewed.Add(1)
+				}
+			}},
+		})
 		// learns the server's clock; the call timeout is so short that a busy machine alone can make it fail
 		redistest.Eventually(t, 20*time.Second, "a first cycle", func() bool {
 			return r.c.Semaphore(fmt.Sprint("warm", c), 1).Do(within(t), 1, func(context.Context) error { return nil }) == nil
 		})
 		rigs, proxies = append(rigs, r), append(proxies, p)
 	}
-	var granted, refused, unknown, lost, killed atomic.Int64
 	var workers, others sync.WaitGroup
+	others.Go(func() { countGrants(enough, direct, &handed) })
 	for c, r := range rigs {
 		for w := range 4 {
 			rnd := rand.New(rand.NewPCG(seed, uint64(100+10*c+w)))
@@ -145,7 +155,7 @@ func underFaults(t *testing.T, seed uint64) {
 	}
 	others.Go(func() {
 		for began := time.Now(); redistest.Pause(enough, 10*time.Millisecond); {
-			if time.Since(began) > historyLasts && granted.Load() > 500 && unknown.Load() > 20 && lost.Load() > 3 && killed.Load() > 3 {
+			if time.Since(began) > historyLasts && granted.Load() > 500 && unknown.Load() > 20 && lost.Load() > 1 && killed.Load() > 3 && handed.Load() > 100 && renewed.Load() > 20 {
 				stop()
 			}
 		}
@@ -165,8 +175,10 @@ func underFaults(t *testing.T, seed uint64) {
 		require.LessOrEqual(t, most, l.capacity, "%s", l.name)
 		require.Equal(t, l.capacity, most, "a test in which they are never all in use finds nothing")
 	}
-	t.Logf("%d granted, %d refused, %d unknown; %d lost; %d faults, %d processes killed; %d samples",
-		granted.Load(), refused.Load(), unknown.Load(), lost.Load(), inflicted, killed.Load(), samples)
+	t.Logf("%d granted, %d handed over to other processes; %d renewed; %d refused, %d unknown; %d lost; %d faults, %d processes killed; %d samples",
+		granted.Load(), handed.Load(), renewed.Load(), refused.Load(), unknown.Load(), lost.Load(), inflicted, killed.Load(), samples)
+	require.Greater(t, handed.Load(), int64(20), "without hand-over this tests nothing new")
+	require.Greater(t, renewed.Load(), int64(0))
 	require.Greater(t, granted.Load(), int64(300), "a test that does no work finds nothing")
 	require.Greater(t, unknown.Load(), int64(5))
 	require.Greater(t, lost.Load(), int64(0))
@@ -179,12 +191,30 @@ func underFaults(t *testing.T, seed uint64) {
 			return counts(t, sem) == [3]int{l.capacity, 0, l.capacity}
 		})
 		release(t, acquire(t, sem, l.capacity))
+		redistest.Eventually(t, 30*time.Second, "nobody is left in line: "+l.name, func() bool {
+			return direct.number(t, "ZCOUNT", "redlatch_queue:{"+l.name+"}", "(0", "+inf") == 0
+		})
 	}
 	for _, r := range rigs {
 		redistest.Eventually(t, 20*time.Second, "nothing is owed", func() bool { return r.c.Owed() == 0 })
 		require.Zero(t, r.c.Lines())
 		require.Zero(t, r.c.Refused())
 	}
+}
+
+// countGrants counts the permits' worth of waiters that were handed something by another process.
+func countGrants(ctx context.Context, r *rig, handed *atomic.Int64) {
+	conn, release := r.redis.Dedicate()
+	defer release()
+	conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) {
+		if !strings.HasPrefix(m.Message, "*0 ") {
+			handed.Add(1)
+		}
+	}})
+	if conn.Do(ctx, conn.B().Psubscribe().Pattern("redlatch_grant:*").Build()).Error() == nil {
+		<-ctx.Done()
+	}
+	conn.Close()
 }
 
 // useSome acquires in some way, keeps it for some time, and releases.

@@ -230,10 +230,7 @@ func TestResizeUpWakesAndDownDrains(t *testing.T) {
 			}()
 		}
 		redistest.Eventually(t, 10*time.Second, "both wait, heard by the server", func() bool {
-			n, err := r.do(t, "PUBSUB", "NUMSUB", "redisson_sc:{s}").ToArray()
-			require.NoError(t, err)
-			subscribed, _ := n[1].AsInt64()
-			return subscribed == 2 && r.c.Refused()+far.c.Refused() == 2
+			return subscribed(t, r) && subscribed(t, far) && r.c.Refused()+far.c.Refused() == 2
 		})
 		time.Sleep(20 * time.Millisecond) // the look after the subscription
 		before, err := r.c.Semaphore("s", 2).Resize(within(t), 4)
@@ -280,7 +277,7 @@ func TestAWaiterForTwoIsServedByTwoReleasesOfOne(t *testing.T) {
 				}
 				got <- p
 			}()
-			redistest.Eventually(t, 10*time.Second, "it waits", func() bool { return w.c.Refused() == 1 && subscribed(t, r) })
+			redistest.Eventually(t, 10*time.Second, "it waits", func() bool { return w.c.Refused() == 1 && subscribed(t, w) })
 			time.Sleep(20 * time.Millisecond)
 			release(t, a)
 			select {
@@ -295,8 +292,9 @@ func TestAWaiterForTwoIsServedByTwoReleasesOfOne(t *testing.T) {
 	})
 }
 
+// subscribed reports whether the process hears what its waiters for s are handed.
 func subscribed(t testing.TB, r *rig) bool {
-	n, err := r.do(t, "PUBSUB", "NUMSUB", "redisson_sc:{s}").ToArray()
+	n, err := r.do(t, "PUBSUB", "NUMSUB", "redlatch_grant:"+r.c.ID()).ToArray()
 	require.NoError(t, err)
 	subscribers, _ := n[1].AsInt64()
 	return subscribers > 0
@@ -695,7 +693,8 @@ func TestAWaiterOfASharedSemaphoreIsWokenByPermitsThatJavaAdds(t *testing.T) {
 			}
 			got <- err
 		}()
-		redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Refused() == 1 && subscribed(t, r) })
+		redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Refused() == 1 })
+		subscribedTo(t, r, "redisson_sc:{s}")
 		// its look after the subscription may still be under way, and either it or a message finds the permit
 		javaAddPermits(t, r, 1)
 		require.NoError(t, <-got)
@@ -794,6 +793,7 @@ func TestGoAndJavaShareOneSemaphore(t *testing.T) {
 			got <- p
 		}()
 		redistest.Eventually(t, 10*time.Second, "waits", func() bool { return r.c.Refused() == 1 && subscribed(t, r) })
+		subscribedTo(t, r, "redisson_sc:{s}")
 		time.Sleep(20 * time.Millisecond)
 		javaRelease(t, r, idC)
 		q := <-got

@@ -27,6 +27,10 @@ const (
 	mostAsked = 128
 	// hearing is how long a batch waits for the first subscription to grants before it goes without.
 	hearing = 50 * time.Millisecond
+	// lastMoment is how long a waiter that is out of patience awaits the answer to a call that is under way. A server that is well
+	// answers long before.
+	lastMoment    = 20 * time.Millisecond
+	closingMoment = 2 * time.Second // the same when the client closes
 )
 
 // crowd are the waiters of a line of Batchers. All is guarded by Queue.mu.
@@ -71,8 +75,12 @@ func (w *waiter) contendAmong(b Batcher) error {
 		}
 		w.join(answer, err)
 	}
-	for {
-		if o := w.takeOutcome(); o != nil {
+	for woke := false; ; woke = true {
+		o := w.takeOutcome()
+		if woke && o == nil {
+			q.woken(w.ctx, w.r.Name, true)
+		}
+		if o != nil {
 			answer, err := w.told(b, o)
 			switch {
 			case err == nil && answer.Granted:
@@ -88,9 +96,41 @@ func (w *waiter) contendAmong(b Batcher) error {
 		w.idle(doubt)
 		select {
 		case <-w.wakeup:
-			q.woken(w.ctx, w.r.Name, true)
 		case <-w.patience().Done():
+			if w.seeThrough(b) {
+				return nil
+			}
 			return w.gaveUp()
+		}
+	}
+}
+
+// seeThrough has a waiter that is out of patience await the answer to the call that asks for it, for a moment. An answer that it does
+// not see would leave a release pending until the call can surely run no more, and a Close that waits for that
+// (TestCloseWhilePermitsAreBeingGrantedLeavesNothing in rsemaphore). It reports whether the answer was a grant.
+func (w *waiter) seeThrough(b Batcher) bool {
+	moment := lastMoment
+	if w.q.ctx.Err() != nil { // no caller's time is up, and Close waits in any case
+		moment = max(moment, min(w.r.Reach, closingMoment))
+	}
+	t := time.NewTimer(moment)
+	defer t.Stop()
+	for {
+		w.q.mu.Lock()
+		o, flying := w.outcome, w.flying
+		w.outcome, w.busy = nil, true // no other call asks for it
+		w.q.mu.Unlock()
+		if o != nil {
+			answer, err := w.told(b, o)
+			return err == nil && answer.Granted
+		}
+		if !flying {
+			return false
+		}
+		select {
+		case <-w.wakeup:
+		case <-t.C:
+			return false
 		}
 	}
 }
@@ -146,8 +186,8 @@ func (w *waiter) joinBehind() bool {
 
 // join has the waiter, which was refused, or could not ask, wait with the others.
 func (w *waiter) join(a Answer, err error) {
-	if err == nil {
-		w.overhear(a.Foreign)
+	if err == nil && a.Foreign {
+		w.overhear(true)
 	}
 	if a.Renamed {
 		w.stand(w.q.hearsGrants(w.r.Grants))
@@ -274,7 +314,7 @@ func (q *Queue) ask(c *crowd) {
 		if len(batch) == 0 {
 			return
 		}
-		replies, err := batch[0].r.Taker.(Batcher).AskAll(q.ctx, all, place)
+		replies, err := batch[0].r.Taker.(Batcher).AskAll(context.WithoutCancel(q.ctx), all, place)
 		q.answered(c, batch, replies, err)
 	}
 }
@@ -284,7 +324,7 @@ func (q *Queue) ask(c *crowd) {
 func (q *Queue) batch(c *crowd) (batch []*waiter, all []Standing, place bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(c.asking) > 0 && c.first != nil {
+	if len(c.asking) > 0 && c.first != nil && q.ctx.Err() == nil {
 		e := q.grantSubs[c.first.r.Grants]
 		place = e != nil
 		if place && !c.placeless {
@@ -298,7 +338,7 @@ func (q *Queue) batch(c *crowd) (batch []*waiter, all []Standing, place bool) {
 			all = append(all, *w.standing)
 		}
 	}
-	if len(batch) == 0 || q.ctx.Err() != nil {
+	if len(batch) == 0 {
 		c.driven = false
 		return nil, nil, false
 	}

@@ -15,7 +15,7 @@ import (
 func (q *Queue) awaitGrants(c *crowd) {
 	q.mu.Lock()
 	w := c.first
-	if w == nil || q.grantSubs[w.r.Grants] != nil {
+	if w == nil || w.r.Grants == "" || q.grantSubs[w.r.Grants] != nil {
 		q.mu.Unlock()
 		return
 	}
@@ -103,16 +103,28 @@ func (q *Queue) releases(ctx context.Context, c *crowd, channel string) {
 			continue
 		}
 		for err := error(nil); err == nil; _, err = sub.Next(ctx) {
-			q.mu.Lock()
-			if c.hears && c.first != nil {
-				q.wants(c, c.first)
-				q.drive(c)
-			} else {
-				q.sweep(c)
-			}
-			q.mu.Unlock()
+			q.released(c)
 		}
 		sub.Close()
 		return
 	}
+}
+
+// released asks for the first in line, or for all that one call asks for where there are no places.
+func (q *Queue) released(c *crowd) {
+	q.mu.Lock()
+	w := c.first
+	if w == nil {
+		q.mu.Unlock()
+		return
+	}
+	ctx, name := w.ctx, w.r.Name
+	if c.hears && !c.placeless {
+		q.wants(c, w)
+		q.drive(c)
+	} else {
+		q.sweep(c)
+	}
+	q.mu.Unlock()
+	q.woken(ctx, name, true)
 }

@@ -1,19 +1,24 @@
--- Take permits, all or none.
--- KEYS[1] count  KEYS[2] permits  KEYS[3] notes  KEYS[4] the record of a latch of that name
--- ARGV[1] ids, 16 bytes each without anything between  ARGV[2] capacity  ARGV[3] lease, ms
--- ARGV[4] not after, server ms (0: any time)  ARGV[5] channel  ARGV[6] PUBLISH or SPUBLISH  ARGV[7] label, may be empty
--- ARGV[8] 1: shared with Redisson, the capacity on the server counts, and the keys have no end
--- Reply {status, ms, server ms, capacity}: 1 granted; 0 not enough, ms until enough leases are over (-1: not known);
---   2 too late, nothing done; 3 the capacity differs; 4 the capacity is less than the number of ids
--- Twice: an id that is out already is not taken again, and its lease is only ever raised.
--- uses: clock, kind, permits, wake
+-- Take permits for several waiters of one process, for each all or none; and serve those that wait.
+-- KEYS[1] count  KEYS[2] permits  KEYS[3] notes  KEYS[4] the record of a latch of that name  KEYS[5] queue
+-- ARGV[1] capacity  ARGV[2] not after, server ms (0: any time)  ARGV[3] channel  ARGV[4] PUBLISH or SPUBLISH
+-- ARGV[5] 1: shared with Redisson, the capacity on the server counts, and the keys have no end
+-- ARGV[6] channels of grants, without the process  ARGV[7] the process  ARGV[8] ms between its polls
+-- ARGV[9] 1: whoever cannot be served gets a place in the queue; 0: none does, and nobody is served after one that was not
+-- ARGV[10…] entry and lease in ms of each
+-- Reply {status, server ms, capacity, ms until enough leases are over for the first that was not served (-1: not known), ms after
+--   which to ask for the first in line (-1: another process does), 1 if Redisson may release some, for each: -1
+--   granted, -2 more than there are in all, 0 not served, or the ticket of its place; then lease and base of others of this process
+--   that were served}. status: 1 done; 2 too late, and 3 the capacity differs: nothing done, and nothing is said of each
+-- Twice: permits that are out already are not taken again, their lease is only ever raised, and an entry keeps its ticket. What a
+--   run served for others of the process is found by those when they ask.
+-- uses: clock, kind, permits, queue, wake
 local count, permits, notes, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local ids, capacity, lease, notafter = split(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
-local channel, publish, label, shared = ARGV[5], ARGV[6], ARGV[7], ARGV[8] == '1'
-local now = clock()
+local capacity, notafter, channel, shared, place = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[5] == '1', ARGV[9] == '1'
+local now, us = clock()
 if late(notafter, now) then
-  return {2, 0, now, 0}
+  return {2, now, 0, -1, -1, 0}
 end
+local q = {key = KEYS[5], publish = ARGV[4], grants = ARGV[6], conn = ARGV[7], pollcap = tonumber(ARGV[8]), now = now, us = us}
 local available = stored(count)
 refuse_latch(latch, 'Semaphore')
 local freed = prune(count, permits, notes, now)
@@ -34,46 +39,77 @@ else
 end
 local total = available + out
 if total ~= capacity and not resized and not shared then
-  return {3, 0, now, total}
+  return {3, now, total, -1, -1, 0}
 end
-local missing, ends = 0, {}
-for i, id in ipairs(ids) do
-  ends[i] = tonumber(redis.call('ZSCORE', permits, id) or 0)
-  if ends[i] == 0 then
-    missing = missing + 1
+local before, longest = available, 0
+local lined, own, look, head, most = redis.call('EXISTS', q.key) == 1, {}, -1, nil, 0
+if lined and not place then -- who asks without a place goes past nobody that can be served
+  available, own, look, head, longest = serve(q, available, total, dealing(permits, notes, now))
+end
+local spare = available - (lined and reserved(q) or 0)
+local blocked = lined and lined_up(q)
+local reply, left, granted, refused = {1, now, total, -1, -1, 0}, -1, false, false
+for i = 10, #ARGV, 2 do
+  local entry, lease = ARGV[i], tonumber(ARGV[i + 1])
+  local base, n, _, _, _, label = read_entry(entry)
+  local there, till, raise = 0, now + lease, false
+  for first = 0, n - 1, 1000 do
+    for _, score in ipairs(redis.call('ZMSCORE', permits, unpack(ids_of(base, n, first)))) do
+      if score then
+        there, raise = there + 1, raise or tonumber(score) < till
+      end
+    end
+  end
+  if there > 0 and there < n then -- part of them was deleted: they are taken anew, all or none
+    take_out(permits, notes, ids_of(base, n))
+    available, spare = available + there, spare + there
+  end
+  if there == n then
+    if raise or label ~= '' then
+      put_out(permits, notes, base, n, till, label)
+    end
+    reply[#reply + 1] = -1
+    granted, longest = true, math.max(longest, lease)
+  elseif n > total then
+    reply[#reply + 1] = -2
+  elseif not blocked and n <= spare then
+    put_out(permits, notes, base, n, till, label)
+    available, spare = available - n, spare - n
+    reply[#reply + 1] = -1
+    granted, longest = true, math.max(longest, lease)
+  else
+    if not refused then
+      left = ends_for(permits, n, math.min(available, n - 1), now)
+    end
+    refused, blocked = true, true
+    reply[#reply + 1] = place and enter(q, entry) or 0
   end
 end
-if missing > available then
-  if freed > 0 then
-    wake_for(publish, channel, available)
-  end
-  if #ids > total then
-    return {4, 0, now, total}
-  end
-  local nth = redis.call('ZRANGE', permits, missing - available - 1, missing - available - 1, 'WITHSCORES')
-  local till = tonumber(nth[2] or FOREVER)
-  return {0, till < FOREVER and till - now or -1, now, total}
+if place and (lined or refused) and lined_up(q) then
+  redis.call('ZADD', q.key, -now, '!' .. q.conn)
+  available, own, look, head, most = serve(q, available, total, dealing(permits, notes, now))
+  longest = math.max(longest, most)
 end
-if fresh then
-  redis.call('SET', count, digits(available - missing), 'PX', math.max(redis.call('PTTL', permits), lease + 1))
-elseif missing > 0 then
-  redis.call('INCRBY', count, -missing)
+if fresh and (longest > 0 or refused and place) then
+  redis.call('SET', count, digits(available), 'PX', math.max(redis.call('PTTL', permits), longest + 1, refused and QUEUE_TTL or 0))
+elseif not fresh and available ~= before then
+  redis.call('INCRBY', count, digits(available - before))
 end
-local till = now + lease
-for i, id in ipairs(ids) do
-  if ends[i] < till then
-    redis.call('ZADD', permits, digits(till), id)
-  end
-  if label ~= '' then
-    redis.call('HSET', notes, id, label)
-  end
-end
-if shared then
+if shared and longest > 0 then
   redis.call('PERSIST', count)
   redis.call('PERSIST', permits)
 end
-prolong(count, permits, notes, now, math.max(lease + 1, keep)) -- no key expires before the last lease in it
-if freed > 0 then
-  wake_for(publish, channel, available - missing)
+if longest > 0 then
+  prolong(count, permits, notes, now, math.max(longest + 1, keep)) -- no key expires before the last lease in it
 end
-return {1, lease, now, total}
+if freed > 0 and not head then
+  wake_for(q.publish, channel, available)
+end
+reply[4], reply[5] = left, look
+if refused and (redis.call('PTTL', count) == -1 or foreign(permits)) then
+  reply[6] = 1
+end
+for _, word in ipairs(own) do
+  reply[#reply + 1] = word
+end
+return reply

@@ -1,37 +1,69 @@
--- Give permits back, and wake the waiters.
--- KEYS[1] count  KEYS[2] permits  KEYS[3] notes
--- ARGV[1] ids, 16 bytes each without anything between  ARGV[2] 1: only if all are held  ARGV[3] channel
--- ARGV[4] PUBLISH or SPUBLISH
--- Reply: how many of them were held, their leases not over; -1 not all, nothing given back
--- Twice: an id that is not out is not given back. Ids are never used again.
--- uses: clock, permits, wake
+-- Give permits back, and hand them to those that wait.
+-- KEYS[1] count  KEYS[2] permits  KEYS[3] notes  KEYS[4] queue
+-- ARGV[1] an owner; or ids, 16 bytes each without anything between  ARGV[2] 1: ids, only if all are held  ARGV[3] channel
+-- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] channels of grants, without the process  ARGV[6] the process  ARGV[7] ms between its polls
+-- ARGV[8] the owner's entry, if it may be in the queue; or ''
+-- Reply {how many of them were held, their leases not over (-1: not all, nothing given back), ms after which to ask for the
+--   first in line (-1: another process does), lease and base of those of this process that were served}
+-- Twice: an id that is not out is not given back. Ids are never used again. What the first run served for this process is found
+--   by those when they ask.
+-- uses: clock, permits, queue, wake
 local count, permits, notes = KEYS[1], KEYS[2], KEYS[3]
-local ids, all, channel, publish = split(ARGV[1]), ARGV[2] == '1', ARGV[3], ARGV[4]
-local now = clock()
+local all, channel, entry = ARGV[2] == '1', ARGV[3], ARGV[8]
+local now, us = clock()
+local q = {key = KEYS[4], publish = ARGV[4], grants = ARGV[5], conn = ARGV[6], pollcap = tonumber(ARGV[7]), now = now, us = us}
+local ids
+if all then
+  ids = split(ARGV[1])
+else
+  ids = ids_of(read_owner(ARGV[1]))
+end
 local held = 0
-for _, id in ipairs(ids) do
-  local till = redis.call('ZSCORE', permits, id)
+for _, till in ipairs(redis.call('ZMSCORE', permits, unpack(ids))) do
   if till and tonumber(till) > now then
     held = held + 1
   end
 end
 if all and held < #ids then
-  return -1
+  return {-1, -1}
 end
-local back = 0
-for _, id in ipairs(ids) do
-  if redis.call('ZREM', permits, id) == 1 then -- also one whose lease is over, if nobody has pruned it yet
-    back = back + 1
-    redis.call('HDEL', notes, id)
-  end
+local lined = redis.call('EXISTS', q.key) == 1
+if lined and entry ~= '' then
+  redis.call('ZREM', q.key, entry, '!p' .. string.sub(entry, 1, 13))
 end
+local back = take_out(permits, notes, ids) -- also what is over, if nobody has pruned it yet
 local freed = prune(count, permits, notes, now)
-if back + freed > 0 then
-  -- A count that is gone is made anew by the next acquisition: made here it would have no end, and be too small.
-  if redis.call('EXISTS', count) == 1 then
-    wake_for(publish, channel, redis.call('INCRBY', count, back))
-  else
-    wake_for(publish, channel, back + freed)
+-- A count that is gone is made anew by the next acquisition: made here it would have no end, and be too small.
+local available = stored(count)
+if not available then
+  if back + freed > 0 then
+    wake_for(q.publish, channel, back + freed)
   end
+  return {held, -1}
 end
-return held
+if back > 0 then
+  available = redis.call('INCRBY', count, back)
+end
+if not lined then
+  if back + freed > 0 then
+    wake_for(q.publish, channel, available)
+  end
+  return {held, -1}
+end
+vouch(q)
+local java = lined_up(q) and reserve(q, channel, back)
+local left, own, look, head, longest = serve(q, available, available + redis.call('ZCARD', permits), dealing(permits, notes, now))
+if left ~= available then
+  redis.call('INCRBY', count, digits(left - available))
+end
+if longest > 0 then
+  prolong(count, permits, notes, now, longest + 1)
+end
+if (java or not head) and back + freed > 0 then
+  wake_for(q.publish, channel, left)
+end
+local reply = {held, look}
+for _, word in ipairs(own) do
+  reply[#reply + 1] = word
+end
+return reply

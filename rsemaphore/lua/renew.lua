@@ -1,7 +1,7 @@
 -- Renew the leases of many permits; one call of the watchdog.
 -- KEYS count, permits, notes of each
--- ARGV its ids, 16 bytes each without anything between, and lease in ms; lease 0: only look; -1: only look, and reply how long it lasts
--- Or, while a slot is being migrated, KEYS[1] one of the three  ARGV ids, lease, which: see package lease. The count is
+-- ARGV its owner, and lease in ms; lease 0: only look; -1: only look, and reply how long it lasts
+-- Or, while a slot is being migrated, KEYS[1] one of the three  ARGV owner, lease, which: see package lease. The count is
 --   left to its end then, because one that outlasted the permits would miss those: an acquisition that finds no count counts them.
 -- Reply, for each: 1 renewed, or 1 + ms left; 0 it is not held, or not all of its ids are; -1 not known (memory is full); -3 they may not be read; -2 they are no
 --   permits
@@ -12,20 +12,19 @@ local replies = {}
 local now = clock()
 
 -- Returns the verdict, and how many leases it has raised.
-local function renew(permits, ids, lease)
-  local raise, least = {}, FOREVER
-  for _, id in ipairs(split(ids)) do
-    local till = redis.pcall('ZSCORE', permits, id)
-    if type(till) == 'table' then
-      return string.find(till.err, 'WRONGTYPE', 1, true) and -2 or -3, 0
-    end
+local function renew(permits, owner, lease)
+  local raise, least = false, FOREVER
+  local base, n = read_owner(owner)
+  local scores = redis.pcall('ZMSCORE', permits, unpack(ids_of(base, n)))
+  if scores.err then
+    return string.find(scores.err, 'WRONGTYPE', 1, true) and -2 or -3, 0
+  end
+  for _, till in ipairs(scores) do
     if not till or tonumber(till) <= now then
       return 0, 0
     end
     least = math.min(least, tonumber(till))
-    if tonumber(till) < now + lease then
-      raise[#raise + 1] = id
-    end
+    raise = raise or tonumber(till) < now + lease
   end
   if lease > 0 then
     -- Also where it changes nothing: replicas are asked to confirm what this connection wrote.
@@ -34,19 +33,17 @@ local function renew(permits, ids, lease)
       redis.call('PEXPIRE', permits, ours)
     end
   end
-  if #raise > 0 then
+  if raise then
     -- When memory is full, ZADD is refused as the first write of a script even where it adds nothing. ZREM is not.
     redis.call('ZREM', permits, '')
-    for _, id in ipairs(raise) do
-      redis.call('ZADD', permits, 'XX', digits(now + lease), id)
-    end
+    put_out(permits, nil, base, n, now + lease, '')
   end
-  return lease < 0 and least < FOREVER and 1 + least - now or 1, #raise
+  return lease < 0 and least < FOREVER and 1 + least - now or 1, raise and n or 0
 end
 
 if #KEYS == 1 then
-  local key, ids, lease, which = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
-  local verdict = which == '2' and renew(key, ids, lease) or 1
+  local key, owner, lease, which = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
+  local verdict = which == '2' and renew(key, owner, lease) or 1
   local left = redis.call('PTTL', key)
   if verdict == 1 and which ~= '1' and lease > 0 and left >= 0 and left < lease + 1 then
     redis.call('PEXPIRE', key, lease + 1)
@@ -54,8 +51,8 @@ if #KEYS == 1 then
   return {verdict}
 end
 for i = 1, #KEYS / 3 do
-  local count, permits, notes, ids, lease = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i], ARGV[2 * i - 1], tonumber(ARGV[2 * i])
-  local verdict, raised = renew(permits, ids, lease)
+  local count, permits, notes, owner, lease = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i], ARGV[2 * i - 1], tonumber(ARGV[2 * i])
+  local verdict, raised = renew(permits, owner, lease)
   if raised > 0 then
     local keep = redis.pcall('HGET', notes, 'keep')
     keep = type(keep) == 'string' and tonumber(keep) or 0

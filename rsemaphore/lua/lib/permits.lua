@@ -6,6 +6,28 @@
 
 local FOREVER = 922337203685477
 
+-- Permits of this library that were acquired together have 13 bytes in common, their base, and are numbered in the last three of
+-- their ids: so a request names 1,000 of them by the base and their number.
+
+-- Returns id i of a base, from 0.
+local function id_of(base, i)
+  return base .. string.char(math.floor(i / 65536), math.floor(i / 256) % 256, i % 256)
+end
+
+-- Returns the ids from first on, 1,000 at most, of n with that base.
+local function ids_of(base, n, first)
+  local list = {}
+  for i = first or 0, math.min(n, (first or 0) + 1000) - 1 do
+    list[#list + 1] = id_of(base, i)
+  end
+  return list
+end
+
+-- Returns base and number of an owner, "<13 bytes><number>".
+local function read_owner(owner)
+  return string.sub(owner, 1, 13), tonumber(string.sub(owner, 14))
+end
+
 -- Returns the ids in a text, 16 bytes each without anything between.
 local function split(ids)
   local list = {}
@@ -13,6 +35,63 @@ local function split(ids)
     list[#list + 1] = string.sub(ids, k, k + 15)
   end
   return list
+end
+
+-- Writes n permits of a base, with a label if there is one. The lease of one that is out is only ever raised.
+local function put_out(permits, notes, base, n, till, label)
+  for first = 0, n - 1, 1000 do
+    local add, say = {}, {}
+    for _, id in ipairs(ids_of(base, n, first)) do
+      add[#add + 1] = digits(till)
+      add[#add + 1] = id
+      say[#say + 1] = id
+      say[#say + 1] = label
+    end
+    redis.call('ZADD', permits, 'GT', unpack(add))
+    if label ~= '' then
+      redis.call('HSET', notes, unpack(say))
+    end
+  end
+end
+
+-- Takes permits out by their ids, 1,000 at most. Returns how many there were.
+local function take_out(permits, notes, ids)
+  local gone = redis.call('ZREM', permits, unpack(ids))
+  if gone > 0 then
+    redis.call('HDEL', notes, unpack(ids))
+  end
+  return gone
+end
+
+-- Returns the ms until enough leases are over for n permits where so many are free; -1: not known.
+local function ends_for(permits, n, free, now)
+  local nth = redis.call('ZRANGE', permits, n - free - 1, n - free - 1, 'WITHSCORES')
+  local till = tonumber(nth[2] or FOREVER)
+  return till < FOREVER and math.max(1, till - now) or -1
+end
+
+-- Returns how permits are written, taken back and waited for, as serve has it.
+local function dealing(permits, notes, now)
+  return function(base, n, till, label)
+    put_out(permits, notes, base, n, till, label)
+  end, function(base, n)
+    take_out(permits, notes, ids_of(base, n))
+  end, function(n, free)
+    return ends_for(permits, n, free, now)
+  end
+end
+
+-- Reports whether permits are out that are not of this library: nobody hands those over. Of many, some are looked at. Ours have
+-- version 8 in their 7th byte, as a connection id has, and a low number at the end.
+local function foreign(permits)
+  for _, from in ipairs({0, -8}) do
+    for _, id in ipairs(redis.call('ZRANGE', permits, from, from + 7)) do
+      if math.floor(string.byte(id, 7) / 16) ~= 8 or string.byte(id, 14) ~= 0 then
+        return true
+      end
+    end
+  end
+  return false
 end
 
 -- Returns the stored count, nil if there is none.

@@ -1,0 +1,191 @@
+-- The queue of those that wait for permits: a sorted set beside the count, in its slot.
+--   ticket (the server's µs when it was entered, and more than the last one) -> entry, of 13 bytes and
+--     " <number> <first lease, ms> <stale after, ms> <process> <label>"
+--     The 13 bytes are the base of the waiter's permits, which is its owner. Every waiter has an entry, not every process.
+--   "!<process>" -> -ms of that process's last word: it vouches for all of its entries
+--   "!p<base>" -> -permits that have passed that entry since it was first in line
+--   "!java" -> -ms until which "!jn" -> -permits are left to Redisson's waiters
+-- The first in line is the lowest score above 0. A dead queue expires as one key.
+--
+-- First come, first served, but not strictly: while the first in line cannot be served, the 16 behind it may go past it with
+-- up to 4 times what it asks for in all, and then nobody. Without that a request for all permits has the others stand idle
+-- while it waits for the last of them; with more, large requests starve.
+--
+--   waiter B, of 2                               holder A, of 2
+--   acquire: too few; queued, ticket T  -------->
+--   (its deadline will count from this send)     works
+--   sleeps; its process asks for all of its
+--   waiters in every poll
+--                                                release: gives A's permits back, writes B's with B's own first
+--                                                lease, takes T out of the queue, then publishes T, lease and base
+--   <------------------------------- on B's channel redlatch_grant:<connectionID>, all of a process in one message
+--   checks that T is the ticket of its last answer: it holds the permits
+--   after a third of the short lease the watchdog raises it to the full one
+--
+-- * Whoever comes by serves: acquire, release, resize. A newcomer never takes what is free past a queue, except as serve lets it.
+-- * Who listens is asked before a grant is written, and nothing is taken back that was published; see rlock's lib/handover.lua.
+--   Only a publish that is refused, and so reached nobody, is undone, with the same ticket.
+-- * Waiters of the caller's own process are named in the reply, not published. If that reply is lost the process asks for all of
+--   its waiters (wait.Queue.AskAgain), and finds the permits out under their bases.
+-- * A waiter that wants more than there is in all, after a resize, is taken out and told to ask, which says so. It would block the
+--   queue for ever otherwise.
+-- * What ends for want of a renewal is pruned by whoever comes by. One process comes by in time: that of the first in line, which is
+--   told in the reply or by "0 <ms>". If it dies any poll finds it.
+-- * One script serves up to 128 waiters, and 1,000 permits, so that it holds up nobody else; then the next in line is told to look.
+-- uses: clock
+
+local QUEUE_TTL = 60000 -- more than twice what any entry can ask for as its "stale after"
+local LOOK, PASS, MOST, MOST_PERMITS = 16, 4, 128, 1000
+local JAVA_MS, JAVA_SHARE = 5, 8
+
+-- The queue q = {key, publish, grants, conn, now, us}: of process conn, which makes the call; grants is a channel without the process.
+
+-- Returns what an entry says.
+local function read_entry(entry)
+  local n, lease, stale, who, label = string.match(string.sub(entry, 14), '^ (%d+) (%d+) (%d+) (%S+) ?(.*)$')
+  return string.sub(entry, 1, 13), tonumber(n), tonumber(lease), tonumber(stale), who, label
+end
+
+-- Reports whether anybody is in the queue.
+local function lined_up(q)
+  return redis.call('ZRANGEBYSCORE', q.key, '(0', '+inf', 'LIMIT', 0, 1)[1] ~= nil
+end
+
+-- Enters the queue, or finds the entry that is there. Returns the ticket.
+local function enter(q, entry)
+  local last = tonumber(redis.call('ZREVRANGE', q.key, 0, 0, 'WITHSCORES')[2] or 0)
+  local ticket = math.max(q.us, last + 1) -- the clock may have stepped back
+  if redis.call('ZADD', q.key, 'NX', digits(ticket), entry) == 0 then
+    ticket = tonumber(redis.call('ZSCORE', q.key, entry))
+  end
+  if math.floor(q.us / 1000000) ~= math.floor(last / 1000000) then -- the first of each second
+    redis.call('PEXPIRE', q.key, QUEUE_TTL)
+    redis.call('ZREMRANGEBYSCORE', q.key, digits(QUEUE_TTL - q.now), '-1000000000') -- stamps of processes that wait no more
+  end
+  return ticket
+end
+
+-- Returns how many processes listen to a channel on this server; nil: no right to ask. It is asked once in a script.
+local function listeners(q, channel)
+  if q[channel] == nil then
+    local count = redis.pcall('PUBSUB', q.publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', channel)
+    q[channel] = not count.err and count[2] or -1
+  end
+  return q[channel]
+end
+
+-- Returns how many permits are left to Redisson's waiters now. A marker that is further ahead than one can be is of before the
+-- server's clock stepped back.
+local function reserved(q)
+  local till = -(redis.call('ZSCORE', q.key, '!java') or 0)
+  if till > q.now and till <= q.now + JAVA_MS then
+    return -(redis.call('ZSCORE', q.key, '!jn') or 0)
+  end
+  return 0
+end
+
+-- Leaves n permits to Redisson's waiters for a moment, if any listen on their channel and it is their turn. Redisson's clients race
+-- for what is published; where each release is handed over they would never have any.
+local function reserve(q, channel, n)
+  if q.us % JAVA_SHARE ~= 0 or n < 1 or listeners(q, channel) < 1 then
+    return false
+  end
+  redis.call('ZADD', q.key, -(q.now + JAVA_MS), '!java', -(reserved(q) + n), '!jn')
+  return true
+end
+
+-- Hands free permits to those in the queue, in their order, until the first cannot be served. give(base, n, till, label) writes
+-- permits, take(base, n) takes them back, ends(n, free) returns the ms until n are free, negative: not known.
+--
+-- Returns how many are free then; the grants of the caller's own process: lease and base, one after the other (lease 0: it is to ask);
+-- the ms after which the caller's process is to look, -1: it is not; the first in line, nil: there is none; and the longest lease
+-- that was written.
+local function serve(q, free, total, give, take, ends)
+  local own, words, granted, stamp = {}, {}, {}, {}
+  local held = reserved(q)
+  local spare, head, passed, was, full = free - held, nil, 0, 0, false
+  local served, given, longest = 0, 0, 0
+  repeat
+    local list = redis.call('ZRANGEBYSCORE', q.key, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, LOOK + 1)
+    for i = 1, #list, 2 do
+      local entry, ticket = list[i], tonumber(list[i + 1])
+      local base, n, lease, stale, who, label = read_entry(entry)
+      local channel, word = q.grants .. who, nil
+      if who ~= q.conn and not stamp[who] then
+        stamp[who] = -(redis.call('ZSCORE', q.key, '!' .. who) or 0)
+      end
+      if who ~= q.conn and (q.now - math.max(stamp[who], ticket / 1000) > stale or listeners(q, channel) == 0) then
+        redis.call('ZREM', q.key, entry, '!p' .. base, '!' .. who) -- silent, or gone
+      elseif n > total then
+        redis.call('ZREM', q.key, entry, '!p' .. base)
+        word, lease = '0 0 13 ', 0
+      elseif n > spare then
+        if not head then
+          was = -(redis.call('ZSCORE', q.key, '!p' .. base) or 0)
+          head, passed = {base = base, n = n, who = who, channel = channel}, was
+        end
+      elseif head and passed + n > PASS * head.n then
+        break
+      elseif not head and served > 0 and (served >= MOST or given + n > MOST_PERMITS) then
+        head, full = {base = base, n = n, who = who, channel = channel}, true
+        break
+      else
+        give(base, n, q.now + lease, label)
+        redis.call('ZREM', q.key, entry, '!p' .. base)
+        free, spare, served, given, longest = free - n, spare - n, served + 1, given + n, math.max(longest, lease)
+        if head then
+          passed = passed + n
+        end
+        word = digits(ticket) .. ' ' .. digits(lease) .. ' 13 '
+        if who ~= q.conn then
+          granted[channel] = granted[channel] or {}
+          table.insert(granted[channel], {base, n, entry, ticket})
+        end
+      end
+      if word and who == q.conn then
+        own[#own + 1] = digits(lease)
+        own[#own + 1] = base
+      elseif word then
+        words[channel] = (words[channel] or '*') .. word .. base
+      end
+      if head and (spare < 1 or passed >= PASS * head.n) then
+        break
+      end
+    end
+  until head or #list == 0
+  if head and passed ~= was and not full then
+    redis.call('ZADD', q.key, -passed, '!p' .. head.base)
+  end
+  local look = -1
+  if head then
+    look = full and 0 or ends(head.n, math.min(free, head.n - 1))
+    if held > 0 then
+      look = look < 0 and JAVA_MS + 1 or math.min(look, JAVA_MS + 1)
+    end
+    if head.who ~= q.conn then
+      if look >= 0 and look < q.pollcap then
+        words[head.channel] = (words[head.channel] or '*') .. '0 ' .. digits(math.max(1, look)) .. ' 13 ' .. head.base
+      end
+      look = -1
+    end
+  end
+  for channel, text in pairs(words) do
+    if type(redis.pcall(q.publish, channel, text)) == 'table' then -- no right: nobody was told
+      for _, g in ipairs(granted[channel] or {}) do
+        take(g[1], g[2])
+        redis.call('ZADD', q.key, digits(g[4]), g[3])
+        redis.call('PEXPIRE', q.key, QUEUE_TTL) -- the last one's way back makes the queue anew
+        free = free + g[2]
+      end
+    end
+  end
+  if not head and not lined_up(q) then
+    redis.call('DEL', q.key) -- stamps of nobody
+  end
+  return free, own, look, head, longest
+end
+
+-- Says that a process is there, if anybody vouches for it already: who only releases does not wait.
+local function vouch(q)
+  redis.call('ZADD', q.key, 'XX', -q.now, '!' .. q.conn)
+end
