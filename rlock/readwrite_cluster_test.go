@@ -17,7 +17,7 @@ import (
 func TestReadersAndWritersWaitThroughAMigration(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
-	o := rlock.Options{PollCap: 200 * time.Millisecond}
+	o := rlock.Options{PollCap: 2 * time.Second}
 	holder, other := newRig(t, s, o), newRig(t, s, o)
 	m := newMove(t, s, "{l}")
 	for round, held := range []func(rw *rlock.ReadWriteLock) *rlock.Lock{(*rlock.ReadWriteLock).Write, (*rlock.ReadWriteLock).Read} {

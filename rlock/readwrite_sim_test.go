@@ -25,7 +25,25 @@ import (
 // Readers and writers in several processes, with the network, the pauses, the deaths and the cancellations of
 // TestSimulatedHandOversNeverOverlapAndNeverStall. Leases are renewed, or fixed; writers read under their holds and go on as
 // readers; some are preferred. The bubble's clock is the true time. A writer beside anybody else is seen as such, and so are a
-// lock that is free for long with somebody waiting whom nothing disturbs, a wait that does not end, and what is left at the end.
+// lock that is free for long with somebody waiting whom nothing disturbs, a wait that does not end, and what is left at the end. In
+// some runs the server loses its data, as after a failover to a replica that had none of it. Where there are no faults the order is
+// judged, too: see rwOrder.
+//
+// What it is worth was tried with changes to the code; of seeds 1 to 24, half of them with faults, so many found them:
+//
+//	a writer is served beside readers                                  24, two holders
+//	readers are next when the last reader leaves, not the writer       11, order
+//	readers in line are let in beside readers at any time              most that have no faults, order
+//	a release serves nobody                                             6, free with waiters; order
+//	a release leaves the waiter's place in the queue                    3, still held; order
+//	a grant's ticket is not compared                                    2, two holders
+//	the ends of those who are granted are not written                   2, order
+//	a phase of 48 writers, however long                                 2, order
+//	a grant's deadline counts from when the message came               12 of 80 with faults, two holders
+//
+// Not found, because nothing here tells the difference: a window without an end (the next writer that is refused, or any reader,
+// closes it), one reader let in at a time (the next request lets in the next), and entries that are never too old (the death of a
+// process is seen by its subscription).
 func TestSimulatedReadersAndWritersNeverOverlapAndNeverStall(t *testing.T) {
 	list, given := redistest.Seeds(t, 10_000), os.Getenv(redistest.SeedsEnv) != ""
 	budget := redistest.Sized(0, 2*time.Second, time.Minute) // of real time
@@ -145,7 +163,7 @@ func (s *rwSimulation) process(t *testing.T, i int, seed uint64) *rwProc {
 	require.NoError(t, err)
 	p.hub, err = pubsub.New(p.redis, pubsub.Options{Logger: log, Grace: time.Millisecond})
 	require.NoError(t, err)
-	p.locks, err = rlock.New(p.hub, rlock.Options{WatchdogTimeout: 3 * time.Second, PollCap: simPollCap, Logger: log})
+	p.locks, err = rlock.New(p.hub, rlock.Options{WatchdogTimeout: time.Duration(1+seed%3) * time.Second, PollCap: simPollCap, Logger: log})
 	require.NoError(t, err)
 	s.names = append(s.names, p.locks.ID(), p.host.name)
 	require.NoError(t, p.locks.Reentrant(fmt.Sprint("warm", i)).Do(context.Background(), func(context.Context) error { return nil }))

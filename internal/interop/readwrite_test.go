@@ -229,7 +229,7 @@ func TestJavaGetsOnBesideOurReadersAndWriters(t *testing.T) {
 			}
 			redistest.Eventually(t, 30*time.Second, "ours get on", func() bool { return ours.Load() > 50 })
 			java, before, began := w.lane(t), ours.Load(), time.Now()
-			const rounds = 10
+			const rounds = 3
 			for range rounds {
 				java.do(t, "lock", c.java, name, -1)
 				java.do(t, "unlock", c.java, name)
