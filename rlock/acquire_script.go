@@ -62,6 +62,8 @@ type acquireReply struct {
 	token   int64         // fencing token of a new hold; 0: none
 	run     int64         // of a Quorum's member: which run of the server it is, of its run_id; 0: not said
 	clear   bool          // of a reader that was granted: no writer waits
+	// listeners are how many connections hear of the holder's release; 0: not said.
+	listeners int
 }
 
 // Clock implements script.Reply.
@@ -88,6 +90,9 @@ func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
 	}
 	if len(v) > 6 {
 		r.run = v[6]
+	}
+	if len(v) > 7 {
+		r.listeners = int(v[7])
 	}
 	return r, nil
 }

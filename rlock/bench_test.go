@@ -2,7 +2,11 @@ package rlock_test
 
 import (
 	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
@@ -117,4 +121,96 @@ func BenchmarkMulti(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkContended is a lock that many processes want all the time, with an INCR under it: calls are those of scripts for an
+// acquisition, jain is of processes.
+func BenchmarkContended(b *testing.B) {
+	single := func(of func(*rlock.Client, string) *rlock.Lock) func([][]*rig) []*rlock.Lock {
+		return func(rigs [][]*rig) (locks []*rlock.Lock) {
+			for _, r := range rigs[0] {
+				locks = append(locks, of(r.locks, "l"))
+			}
+			return locks
+		}
+	}
+	for _, k := range []struct {
+		kind    string
+		servers int
+		locks   func([][]*rig) []*rlock.Lock
+	}{
+		{"Reentrant", 1, single((*rlock.Client).Reentrant)}, {"Fair", 1, single((*rlock.Client).Fair)}, {"Plain", 1, single((*rlock.Client).Plain)},
+		{"Quorum", 3, func(rigs [][]*rig) (locks []*rlock.Lock) {
+			for p := range rigs[0] {
+				q, err := rlock.Quorum(rigs[0][p].locks.Reentrant("l"), rigs[1][p].locks.Reentrant("l"), rigs[2][p].locks.Reentrant("l"))
+				if err != nil {
+					b.Fatal(err)
+				}
+				locks = append(locks, q)
+			}
+			return locks
+		}},
+	} {
+		for _, processes := range []int{2, 10, 40}[:redistest.Sized(1, 2, 3)] {
+			b.Run(fmt.Sprintf("%s/%d", k.kind, processes), func(b *testing.B) {
+				rigs := make([][]*rig, k.servers)
+				for i := range rigs {
+					rigs[i] = newRigs(b, redistest.Start(b), processes, rlock.Options{WatchdogTimeout: 3 * time.Second})
+				}
+				contend(b, rigs, k.locks(rigs))
+			})
+		}
+	}
+}
+
+// contend has one worker of each process acquire the lock until there were b.N acquisitions.
+func contend(b *testing.B, rigs [][]*rig, locks []*rlock.Lock) {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	for _, l := range locks { // a server votes when it has been up for long enough
+		h := lock(b, l, within(b))
+		if err := h.Unlock(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+	calls := func() (n int) {
+		for _, r := range rigs {
+			n += scriptCalls(b, r[0].redis)
+		}
+		return n
+	}
+	before := calls()
+	var all atomic.Int64
+	got := make([]float64, len(locks))
+	var wg sync.WaitGroup
+	b.ResetTimer()
+	for p, l := range locks {
+		wg.Go(func() {
+			c := rigs[0][p].redis
+			for ctx.Err() == nil {
+				h, err := l.Lock(ctx)
+				if err != nil {
+					return
+				}
+				c.Do(context.Background(), c.B().Incr().Key("work").Build())
+				got[p]++
+				if all.Add(1) >= int64(b.N) {
+					stop()
+				}
+				if err := h.Unlock(context.Background()); err != nil {
+					b.Error(err)
+					stop()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	var sum, squares float64
+	for _, n := range got {
+		sum, squares = sum+n, squares+n*n
+	}
+	b.ReportMetric(float64(calls()-before)/sum, "calls/op")
+	b.ReportMetric(sum*sum/(squares*float64(len(got))), "jain")
+	b.ReportMetric(sum/b.Elapsed().Seconds(), "acquisitions/s")
 }

@@ -168,7 +168,8 @@
 // Under contention a release is one call and hands the lock over: to a waiter of its own process, which then needs no call
 // of its own, or to the first process in the queue, whose waiter has needed one. An acquisition is then 7 to 17 commands on
 // the server, with one waiter or with hundreds; commands inside scripts are counted. A Fenced lock takes one call more. A Fair
-// lock takes 2 calls, and one more for each waiter and Options.PollCap. A Plain lock takes 2 to 3 calls for each process that waits.
+// lock takes 2 calls, and one more for each waiter and Options.PollCap. A Plain lock takes 3 to 7 calls, however many processes
+// wait, if it is held for a moment; up to a call for each process if it is held for long.
 //
 // The readers of one process share one hold on the server. A reader needs no call while another of its process holds the lock and
 // the server said within the last 2 to 10 ms that no writer waits. Otherwise one of them asks for all. So a process in which any

@@ -103,7 +103,7 @@ func TestDeadFairWaitersCostTheirPatienceTogether(t *testing.T) {
 	r := newRig(t, s, rlock.Options{PollCap: pollCap, WatchdogTimeout: lease})
 	h := lock(t, r.locks.Fair("l"), within(t))
 	p := redistest.NewProxy(t, s)
-	dying := newRig(t, p.Server(), rlock.Options{PollCap: pollCap})
+	dying := newRig(t, p.Server(), rlock.Options{PollCap: pollCap, CallTimeout: pollCap}) // a hand-over writes four of each
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	for range 50 {

@@ -18,8 +18,8 @@ import (
 //	              waiters, and those that can be handed the lock   handed the lock
 //	ReadWrite     hash with its mode, a string for each reader,    one reader and one writer of      2, for all readers of a
 //	              and when each hold ends                          each process queue                process together
-//	Plain         a string, its owner                              one of each process, on a         2 to 3 for each process
-//	                                                               channel
+//	Plain         a string, its owner                              one of each process, on a         3 to 7
+//	                                                               channel, in random turns
 type kind struct {
 	// keys are those of acquire and release; the first is the lock's own.
 	keys func(c *Client, key string) []string

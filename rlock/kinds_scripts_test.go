@@ -53,14 +53,14 @@ func TestPlainScriptTable(t *testing.T) {
 			ttlAfter     int64
 			told         bool
 		}{
-			{name: "free", script: "plain_acquire", args: []string{alice, "300000", "0"}, reply: []int64{1, left}, after: alice, ttlAfter: 300_000},
-			{name: "in time", script: "plain_acquire", args: []string{alice, "300000", far}, reply: []int64{1, left}, after: alice, ttlAfter: 300_000},
-			{name: "too late", script: "plain_acquire", args: []string{alice, "300000", past}, reply: []int64{2, 0}, ttlAfter: gone},
-			{name: "held by another of ours", script: "plain_acquire", before: bob, ttl: 100_000, args: []string{alice, "300000", "0"}, reply: []int64{0, left, 0, 0}, after: bob, ttlAfter: 100_000},
-			{name: "held by another program", script: "plain_acquire", before: "xyz", ttl: 100_000, args: []string{alice, "300000", "0"}, reply: []int64{0, left, 0, 1}, after: "xyz", ttlAfter: 100_000},
-			{name: "held without end", script: "plain_acquire", before: bob, args: []string{alice, "300000", "0"}, reply: []int64{0, -1, 0, 0}, after: bob, ttlAfter: endless},
-			{name: "its own is raised", script: "plain_acquire", before: alice, ttl: 100_000, args: []string{alice, "300000", "0"}, reply: []int64{1, left}, after: alice, ttlAfter: 300_000},
-			{name: "its own is never shortened", script: "plain_acquire", before: alice, ttl: 900_000, args: []string{alice, "300000", "0"}, reply: []int64{1, left}, after: alice, ttlAfter: 900_000},
+			{name: "free", script: "plain_acquire", args: []string{alice, "300000", "0", "c", "PUBLISH"}, reply: []int64{1, left}, after: alice, ttlAfter: 300_000},
+			{name: "in time", script: "plain_acquire", args: []string{alice, "300000", far, "c", "PUBLISH"}, reply: []int64{1, left}, after: alice, ttlAfter: 300_000},
+			{name: "too late", script: "plain_acquire", args: []string{alice, "300000", past, "c", "PUBLISH"}, reply: []int64{2, 0}, ttlAfter: gone},
+			{name: "held by another of ours", script: "plain_acquire", before: bob, ttl: 100_000, args: []string{alice, "300000", "0", "c", "PUBLISH"}, reply: []int64{0, left, 0, 0}, after: bob, ttlAfter: 100_000},
+			{name: "held by another program", script: "plain_acquire", before: "xyz", ttl: 100_000, args: []string{alice, "300000", "0", "c", "PUBLISH"}, reply: []int64{0, left, 0, 1}, after: "xyz", ttlAfter: 100_000},
+			{name: "held without end", script: "plain_acquire", before: bob, args: []string{alice, "300000", "0", "c", "PUBLISH"}, reply: []int64{0, -1, 0, 0}, after: bob, ttlAfter: endless},
+			{name: "its own is raised", script: "plain_acquire", before: alice, ttl: 100_000, args: []string{alice, "300000", "0", "c", "PUBLISH"}, reply: []int64{1, left}, after: alice, ttlAfter: 300_000},
+			{name: "its own is never shortened", script: "plain_acquire", before: alice, ttl: 900_000, args: []string{alice, "300000", "0", "c", "PUBLISH"}, reply: []int64{1, left}, after: alice, ttlAfter: 900_000},
 			{name: "released", script: "plain_release", before: alice, ttl: 100_000, args: []string{alice, "CHANNEL", "PUBLISH"}, reply: []int64{2}, again: []int64{0}, ttlAfter: gone, told: true},
 			{name: "gone before", script: "plain_release", args: []string{alice, "CHANNEL", "PUBLISH"}, reply: []int64{0}, ttlAfter: gone, told: true},
 			{name: "another's is not released", script: "plain_release", before: bob, ttl: 100_000, args: []string{alice, "CHANNEL", "PUBLISH"}, reply: []int64{0}, after: bob, ttlAfter: 100_000},

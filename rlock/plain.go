@@ -19,7 +19,7 @@ var plain = &kind{
 	keys:    func(_ *Client, key string) []string { return []string{key} },
 	channel: func(key, _ string) string { return keyname.Prefix("redlatch_plain", key) },
 	acquire: func(l *single, r acquireRequest) script.Call {
-		return script.Call{Script: plainAcquireScript, Keys: l.keys, Args: append(r.room, r.owner, r.ms, strconv.FormatInt(r.notAfter, 10))}
+		return script.Call{Script: plainAcquireScript, Keys: l.keys, Args: append(r.room, r.owner, r.ms, strconv.FormatInt(r.notAfter, 10), l.channel, l.c.publish)}
 	},
 	release: func(l *single, r releaseRequest) script.Call {
 		return script.Call{Script: plainReleaseScript, Keys: l.keys, Args: []string{r.owner, l.channel, l.c.publish}}
@@ -39,7 +39,9 @@ var plain = &kind{
 //
 // It cannot be re-entered (ErrReentry). Its releases wake the waiters of this library. If another program releases it, they
 // learn of that within Options.PollCap. Waiters of one process stand in line. There is no order among processes, and a
-// TryLock with a waitTime of 0 may overtake all waiters.
+// TryLock with a waitTime of 0 may overtake all waiters. The layout has no place for a queue: a lock that is handed from waiter
+// to waiter would never be free for the other programs, which only poll. So after a release the processes that wait draw whose
+// turn it is to ask, and a release costs a few calls however many of them wait.
 //
 // Names longer than Options.HashOver are hashed.
 func (c *Client) Plain(name string) *Lock {

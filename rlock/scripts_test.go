@@ -436,7 +436,7 @@ func TestScriptsRefuseWhatNoClientSends(t *testing.T) {
 			{"several_acquire", []string{"l", "redlatch_queue:{l}"}, []string{"1", "300000", "0", "PUBLISH", alice, "g:"}, []int{4}, nil, []int{1}, 0},
 			{"fair_acquire", []string{"l", queue, timeouts}, []string{alice, "1", "300000", "0", "PUBLISH", "c", "3000", "g:", ""}, []int{0}, []int{1}, []int{2}, 0},
 			{"fair_release", []string{"l", queue, timeouts}, []string{alice, "0", "c", "PUBLISH", "", "g:"}, []int{0}, nil, nil, 1},
-			{"plain_acquire", []string{"p"}, []string{alice, "300000", "0"}, []int{0}, nil, []int{1}, 0},
+			{"plain_acquire", []string{"p"}, []string{alice, "300000", "0", "c", "PUBLISH"}, []int{0}, nil, []int{1}, 0},
 			{"plain_release", []string{"p"}, []string{alice, "c", "PUBLISH"}, []int{0}, nil, nil, 0},
 			{"plain_keep", []string{"p"}, []string{alice, "300000"}, []int{0}, nil, []int{1}, 0},
 			{"rw_read", []string{"r", ends, "{r}:t"}, []string{alice, "1", "300000", "0", "", "c", "PUBLISH"}, []int{0}, []int{1}, []int{2}, 0},

@@ -183,7 +183,7 @@ func (a *acquisition) refused(r acquireReply, received time.Time) (wait.Answer, 
 		a.watched = true
 		l.c.monitor.watch(l)
 	}
-	return wait.Answer{Left: r.left, Foreign: r.foreign, Ticket: r.ticket, Sent: a.sent}, nil
+	return wait.Answer{Left: r.left, Foreign: r.foreign, Ticket: r.ticket, Sent: a.sent, Contenders: r.listeners}, nil
 }
 
 // renamed gives back a grant that came too late, and goes on as another owner: the id of what was released is never used

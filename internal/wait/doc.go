@@ -82,6 +82,11 @@
 //  7. No grant is used while a call asks for its waiter, and who leaves meanwhile owes a release: what arrives later may be
 //     granted (TestAGrantIsNotUsedWhileItsWaiterIsAskedFor).
 //
+// # Turns
+//
+// What has no queue on the server, such as a Plain lock, is released to all processes that listen. If an answer names how many
+// listen ([Answer.Contenders]), the contenders take turns after a message in place of all asking at once (turn.go).
+//
 // # Each for itself
 //
 // Where the order is that of all waiters of all processes ([Request].Each), the first request of a waiter is its place. So it must

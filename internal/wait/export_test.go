@@ -1,4 +1,19 @@
 package wait
 
+import "time"
+
 // Linger is how long grants are listened for when nobody waits.
 const Linger = linger
+
+// Turns is what the contenders of one process draw from.
+type Turns struct{ turns }
+
+func NewTurns(guess float64, trip time.Duration) *Turns {
+	return &Turns{turns{guess: guess, trip: trip}}
+}
+
+func (t *Turns) Draw() time.Duration          { return t.draw() }
+func (t *Turns) Guess() float64               { return t.guess }
+func (t *Turns) Heard(stage int)              { t.heard, t.stage = true, stage }
+func (t *Turns) Refused(listeners int)        { t.refused(listeners, time.Millisecond) }
+func (t *Turns) Learned(granted bool) float64 { return t.learned(granted) }

@@ -70,6 +70,9 @@ func (w *waiter) exit() {
 	q, l, r := w.q, w.line, w.r
 	unsettled, after := false, time.Time{}
 	q.mu.Lock()
+	if w.turns.trip > 0 {
+		*q.guesses.of(r.Line) = w.turns.learned(w.granted)
+	}
 	if l != nil {
 		after, unsettled = w.settled(w.granted)
 		if w.head && !r.Each {

@@ -79,6 +79,9 @@ func (w *waiter) ask(n int) (answer Answer, err error) {
 	switch {
 	case err == nil && answer.Granted:
 	case err == nil:
+		if answer.Contenders > 0 {
+			w.refuse(answer.Contenders, time.Since(began))
+		}
 		w.heard, w.failures = true, 0
 		w.note(answer.Left, nil)
 	case script.Retryable(err):
@@ -143,15 +146,20 @@ const placelessPolls = 20
 
 // sleep waits for a reason to try again, for d at most; false: out of patience.
 func (w *waiter) sleep(d time.Duration) bool {
-	t := time.NewTimer(d)
+	t, by, drawn := time.NewTimer(d), time.Now().Add(d), false
 	defer t.Stop()
 	for {
 		select {
 		case <-t.C:
-			w.q.woken(w.ctx, w.r.Name, false)
+			w.q.woken(w.ctx, w.r.Name, drawn)
 		case <-w.pushes():
 			if w.r.Told != nil && !w.readMessages() {
 				continue // what has come was heard before the last try
+			}
+			if turn := w.turns.draw(); turn > 0 {
+				drawn = true
+				t.Reset(min(turn, max(0, time.Until(by))))
+				continue
 			}
 			w.q.woken(w.ctx, w.r.Name, true)
 		case <-w.lineWakeup():

@@ -24,6 +24,7 @@ type Queue struct {
 	shared    map[string]*Shared            // by key, as long as anything waits for the result
 	grantSubs map[string]*grantSubscription // by channel
 	gap       time.Time                     // when grants were last missed
+	guesses   guesses
 
 	// What most waits need for a moment only: kept for the next.
 	freeLines   []*line
@@ -88,6 +89,9 @@ type Request struct {
 type Answer struct {
 	Granted bool
 	Left    time.Duration // until the holder's lease ends; negative if it has none or it is unknown
+
+	// Contenders is how many processes hear of the next release on Request.Channel, this one included; 0: not known.
+	Contenders int
 
 	// Of a Taker's call:
 	Foreign bool      // the holder's release is only published on Request.Channel

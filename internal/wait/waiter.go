@@ -30,6 +30,7 @@ type waiter struct {
 	refused   bool          // some try was refused: the waiter counts in line.waiting
 	refusals  int           // refusals in a row of a subscription that may soon be granted
 	granted   bool
+	turns     turns
 	asked     bool // what queued says, for the waiter itself
 	placeless bool // the last answer named no place in the server's queue
 

@@ -1,9 +1,9 @@
 -- Take a plain mutex: one string key whose value is its owner, as in the Redis documentation's pattern (SET NX PX).
--- uses: owners
+-- uses: owners, handover
 -- KEYS[1] the lock
--- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
+-- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)  ARGV[4] channel  ARGV[5] PUBLISH or SPUBLISH
 -- Reply as acquire: server ms, one integer, if it was free and is granted; otherwise {status, ms, server ms, …}: 1 granted;
---   0 held by another, ms left (-1 without end), 0, 1 if it is none of ours; 2 too late, nothing done
+--   0 held by another, ms left (-1 without end), 0, 1 if it is none of ours, 0, 0, how many listen for its release; 2 too late, nothing done
 -- Twice: the owner's own key is granted again, its lease only ever raised.
 local key, owner, lease, notafter = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 -- The common case makes no function, so it says itself what fit, clock and late say.
@@ -22,7 +22,7 @@ end
 local held = redis.call('GET', key)
 local left = redis.call('PTTL', key)
 if held ~= owner then
-  return {0, left, now, 0, ours(held) and 0 or 1}
+  return {0, left, now, 0, ours(held) and 0 or 1, 0, 0, listeners(ARGV[5], ARGV[4]) or 0}
 end
 if left >= 0 then
   left = math.max(left, lease)

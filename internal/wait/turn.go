@@ -1,0 +1,90 @@
+package wait
+
+import (
+	"hash/maphash"
+	"math/rand/v2"
+	"time"
+)
+
+// turns spreads the requests of contenders, each of another process, that have heard of a release. It is for what has no queue on the
+// server, so that nobody can be named: if all asked at once, every release would cost the server a call of each process, and all
+// but one of them would be refused.
+//
+// Each contender draws by itself, from its process's guess of how many they are. The guess grows when a request that followed a
+// message at once is refused, and falls when one is granted, most of all when nobody else took the release up for a while. It
+// never exceeds those that listen; these alone are no good guess, because a process goes on listening for some time after its last
+// wait. One of the first two asks at once, the next two after two trips of a request, and so on, each time twice as long. So
+//
+//   - a few contenders ask at once, as if there were no turns;
+//   - many cost a release a few requests, not one each;
+//   - a release that the first do not take up, because they have gone, is idle for some trips, 128 at most;
+//   - whoever hears of the next release draws anew: nobody has a place that could be lost.
+//
+// A guess of each waiter's own, from 1 at each wait, would favour newcomers: they would ask at once where those who were refused more
+// often wait.
+type turns struct {
+	guess float64
+	stage int           // drawn last
+	trip  time.Duration // that the last request took; 0: none was refused
+	heard bool          // the next request follows a message
+}
+
+const (
+	atOnce   = 2   // so many ask at once, on average
+	doubling = 6   // how often the time between turns doubles
+	more     = 1.5 // a request at once was refused
+	fewer    = 0.7 // ... granted
+	gone     = 0.4 // a later one was granted
+)
+
+// guesses are those of the process: by a hash of the key, because keys come and go, and a wrong guess costs a few requests only.
+type guesses [64]float64
+
+var seed = maphash.MakeSeed()
+
+func (g *guesses) of(key string) *float64 { return &g[maphash.String(seed, key)%uint64(len(g))] }
+
+// refused takes in an answer. listeners is how many could have been refused, this one included.
+func (t *turns) refused(listeners int, took time.Duration) {
+	t.trip = took
+	if t.heard && t.stage == 0 {
+		t.guess *= more
+	}
+	t.heard = false
+	t.guess = max(1, min(t.guess, float64(listeners)))
+}
+
+// learned returns what the process is to guess after the wait, which has ended with a grant or without.
+func (t *turns) learned(granted bool) float64 {
+	switch {
+	case !t.heard || !granted:
+	case t.stage == 0:
+		t.guess *= fewer
+	default:
+		t.guess *= gone
+	}
+	return t.guess
+}
+
+// refuse takes in an answer for the waiter's turns.
+func (w *waiter) refuse(listeners int, took time.Duration) {
+	if w.turns.trip == 0 {
+		w.q.mu.Lock()
+		w.turns.guess = *w.q.guesses.of(w.r.Line)
+		w.q.mu.Unlock()
+	}
+	w.turns.refused(listeners, max(took, 1))
+}
+
+// draw returns how long to wait after a message.
+func (t *turns) draw() time.Duration {
+	t.heard, t.stage = true, 0
+	if t.guess > atOnce {
+		t.stage = int(rand.Float64() * t.guess / atOnce)
+	}
+	if t.stage == 0 {
+		return 0
+	}
+	d := max(2*t.trip, time.Millisecond/2) << min(t.stage-1, doubling)
+	return d - rand.N(d/2)
+}
