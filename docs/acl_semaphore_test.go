@@ -54,5 +54,42 @@ func semaphores(ctx context.Context, hub *pubsub.Hub, prefix string, must func(w
 		must("resize", e)
 		_, e = s.AddPermits(ctx, 1)
 		must("add permits", e)
+		weights(ctx, c, name, must)
 	}
+}
+
+// weights uses all of a semaphore of weights.
+func weights(ctx context.Context, c *rsemaphore.Client, name string, must func(what string, e error)) {
+	s := c.WeightedSemaphore(name, 1<<40).WithLabel("l")
+	short, e := s.TryAcquire(ctx, 5, 0, 200*time.Millisecond) // whose lease is over when others come
+	must("weights: acquire for a while", e)
+	if e != nil {
+		return
+	}
+	<-short.Done()
+	time.Sleep(10 * time.Millisecond)
+	p, e := s.Acquire(ctx, 1<<40)
+	must("weights: acquire", e)
+	if e != nil {
+		return
+	}
+	waited := make(chan error, 1)
+	go func() {
+		q, e := s.TryAcquire(ctx, 1, 5*time.Second, 5*time.Second)
+		if e == nil {
+			e = q.Release(ctx)
+		}
+		waited <- e
+	}()
+	time.Sleep(110 * time.Millisecond) // a renewal
+	must("weights: extend", p.Extend(ctx, time.Second))
+	_, e = s.Inspect(ctx)
+	must("weights: inspect", e)
+	_, e = s.Available(ctx)
+	must("weights: available", e)
+	must("weights: release a part", p.ReleasePart(ctx, 7))
+	must("weights: waiter", <-waited)
+	_, e = s.Resize(ctx, 20)
+	must("weights: resize", e)
+	must("weights: release", p.Release(ctx))
 }

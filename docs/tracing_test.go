@@ -178,6 +178,14 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 	add("Permit.Release", func(ctx context.Context) error { return permit.Release(ctx) })
 	add("Semaphore.Resize", func(ctx context.Context) error { _, err := s.Resize(ctx, 3); return err })
 	add("Semaphore.AddPermits", func(ctx context.Context) error { _, err := s.AddPermits(ctx, 1); return err })
+	weighted := semaphores.WeightedSemaphore("w", 3)
+	add("WeightedSemaphore.TryAcquire and parts", func(ctx context.Context) error {
+		p, err := weighted.TryAcquire(ctx, 2, 0, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(p.ReleasePart(ctx, 1), p.Release(ctx))
+	})
 	counting := semaphores.CountingSemaphore("cs")
 	add("CountingSemaphore.TrySetPermits", func(ctx context.Context) error { _, err := counting.TrySetPermits(ctx, 2, 0); return err })
 	add("CountingSemaphore.Acquire", func(ctx context.Context) error { return counting.Acquire(ctx, 1) })

@@ -228,7 +228,7 @@ func (a *acquisition) Told(reply any, err error) (wait.Answer, error) {
 		}
 		return wait.Answer{}, capacityMismatch(s.name, r.capacity, a.n)
 	case r.asked == askedGranted && r.unmet != nil:
-		if _, e := s.runRelease(context.Background(), a.p.Lease.Owner, false, a.entry); e != nil {
+		if _, e := a.p.release(context.Background(), a.entry); e != nil {
 			a.mayRun(time.Now()) // Abandon goes on with it
 		}
 		return wait.Answer{}, r.unmet

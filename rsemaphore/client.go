@@ -43,7 +43,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	c.seed, c.opts, c.runner, c.engine, c.queue = [8]byte(s.Seed[:8]), s.Options, s.Runner, s.Engine, s.Queue
 	c.handles = session.Handles{Session: s, Noun: "permit", Verb: "Release", Ended: c.observer.Ended,
 		Released: func(ctx context.Context, h *session.Holding, lasted time.Duration, err error) {
-			c.observer.Released(ctx, h.Lease.Name, h.Lease.Of.(*permit).n, lasted, err)
+			c.observer.Released(ctx, h.Lease.Name, int(h.Lease.Of.(*permit).weight.Load()), lasted, err)
 		}}
 	return c, nil
 }

@@ -49,6 +49,7 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 			for _, err := range []error{
 				errOf(s.Acquire(context.Background(), 1)), errOf(s.TryAcquire(within(t), 1, 0, 0)), errOf(s.Resize(within(t), 2)), errOf(s.Inspect(within(t))),
 				errOf(s.AddPermits(within(t), 1)), errOf(s.InspectIDs(within(t), strings.Repeat("0", 32))), s.ExtendIDs(within(t), time.Second, strings.Repeat("0", 32)),
+				errOf(c.WeightedSemaphore("w", 3).Acquire(context.Background(), 1)), errOf(c.WeightedSemaphore("w", 3).Inspect(within(t))), errOf(c.WeightedSemaphore("w", 3).Resize(within(t), 4)),
 				counting.Acquire(context.Background(), 1), counting.Release(within(t), 1), errOf(counting.Available(within(t))),
 				latch.Await(context.Background()), errOf(latch.CountDown(within(t))), errOf(latch.TrySetCount(within(t), 1, 0)),
 				errOf(barrier.Await(context.Background())), errOf(barrier.Inspect(within(t))),

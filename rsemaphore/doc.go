@@ -9,7 +9,8 @@
 //
 // [Semaphore] is the one to use. Its permits have leases: those of a crashed process come back after one lease, without
 // anybody's help. Its layout is that of Redisson's RPermitExpirableSemaphore. [CountingSemaphore] is Redisson's
-// RSemaphore, for sharing one with Java: a crash leaks its permits. [CountDownLatch] is Redisson's RCountDownLatch with
+// RSemaphore, for sharing one with Java: a crash leaks its permits. [WeightedSemaphore] shares out an amount, such as bytes or
+// tokens, and Java does not see it. [CountDownLatch] is Redisson's RCountDownLatch with
 // additions that Java does not see. [CyclicBarrier] makes parties wait for each other, again and again.
 //
 // All of them wait as the locks of package rlock do: no waiter spins, and a lost message delays a waiter by at most
@@ -156,6 +157,10 @@
 //	P<name>             string  of a CountingSemaphore: how many permits are free; of a CountDownLatch: the count
 //	{P<name>}:latch     hash    ours: the record of a latch
 //	{P<name>}:barrier   hash    ours: a barrier
+//
+//	{P<name>}:weighted  hash    ours, of a WeightedSemaphore: its capacity, what is used, and the weight of each acquisition
+//	{P<name>}:weights   zset    ours: the acquisitions out: 13 bytes -> the end of its lease, server ms
+//	redlatch_queue:{P<name>}:weighted  zset  ours: who waits for a weight
 //
 // A semaphore's keys end with the longest lease in them; those of a resized semaphore seven days after its last use. Keys
 // that Redisson made have no end and are left so ([Semaphore.Shared]). The first eight bytes of an id are its client's,

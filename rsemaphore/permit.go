@@ -30,13 +30,19 @@ type permit struct {
 	session.Holding // its owner is the base of its ids, and how many they are
 	s               *Semaphore
 	n               int
-	unheard         atomic.Bool // a request of it was not answered, and may have served other waiters of this process
+	unheard         atomic.Bool  // a request of it was not answered, and may have served other waiters of this process
+	weight          atomic.Int64 // of a WeightedPermit: what it holds
 }
 
 func (s *Semaphore) newPermit(ctx context.Context, n int, d time.Duration) *permit {
 	p := &permit{s: s, n: n}
-	p.Lease = lease.Lease{Name: s.name, Key: s.key, More: &[]string{s.permits, s.notes}, Owner: s.c.newBase() + strconv.Itoa(n),
-		Renew: renewScript, Untracked: true, Ctx: ctx, Longest: d}
+	p.weight.Store(int64(n))
+	renew, more := renewScript, []string{s.permits, s.notes}
+	if s.weighted {
+		renew, more = weightedRenewScript, more[:1]
+	}
+	p.Lease = lease.Lease{Name: s.name, Key: s.key, More: &more, Owner: s.c.newBase() + strconv.Itoa(n),
+		Renew: renew, Untracked: true, Ctx: ctx, Longest: d}
 	p.Begin(&s.c.handles, p)
 	return p
 }
@@ -44,7 +50,7 @@ func (s *Semaphore) newPermit(ctx context.Context, n int, d time.Duration) *perm
 // Shown is what logs call a permit.
 func (p *permit) Shown() string {
 	first := idText(idOf(p.base(), 0))
-	if p.n > 1 {
+	if p.n > 1 && !p.s.weighted {
 		return fmt.Sprintf("%s and %d more", first, p.n-1)
 	}
 	return first
@@ -52,6 +58,9 @@ func (p *permit) Shown() string {
 
 // ids are the raw ids.
 func (p *permit) ids() []string {
+	if p.s.weighted {
+		return []string{idOf(p.base(), 0)}
+	}
 	ids := make([]string, p.n)
 	for i := range ids {
 		ids[i] = idOf(p.base(), i)
@@ -64,13 +73,23 @@ func (p *permit) base() string { return p.Lease.Owner[:baseSize] }
 
 // Send implements session.Resource.
 func (p *permit) Send(ctx context.Context, _ int, _ bool) (gone bool, err error) {
-	held, err := p.s.runRelease(ctx, p.Lease.Owner, false, p.Entry())
+	held, err := p.release(ctx, p.Entry())
 	if err != nil {
 		p.unheard.Store(true)
 	} else if p.unheard.Swap(false) {
 		p.s.c.queue.AskAgain(p.s.line()) // the one that was not answered may have run since the waiters were asked for
 	}
-	return held != int64(p.n), err
+	return !held, err
+}
+
+// release sends a release of all once, and reports whether all of it was held.
+func (p *permit) release(ctx context.Context, entry string) (held bool, err error) {
+	if p.s.weighted {
+		n, err := p.s.runWeightedRelease(ctx, p.base(), 0, entry)
+		return n > 0, err
+	}
+	n, err := p.s.runRelease(ctx, p.Lease.Owner, false, entry)
+	return n == int64(p.n), err
 }
 
 // Label implements session.Resource.

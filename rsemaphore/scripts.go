@@ -26,6 +26,12 @@ var (
 	queryScript   = script.Load("query", luaFiles, "query")
 	inspectScript = script.Load("inspect", luaFiles, "inspect")
 
+	weightedAcquireScript = script.Load("acquire", luaFiles, "weighted_acquire")
+	weightedReleaseScript = script.Load("release", luaFiles, "weighted_release")
+	weightedRenewScript   = script.Load("renew", luaFiles, "weighted_renew")
+	weightedResizeScript  = script.Load("resize", luaFiles, "weighted_resize")
+	weightedInspectScript = script.Load("inspect", luaFiles, "weighted_inspect")
+
 	countingAcquireScript = script.Load("acquire", luaFiles, "counting_acquire")
 	countingAddScript     = script.Load("add permits", luaFiles, "counting_add")
 	countingSetScript     = script.Load("set permits", luaFiles, "counting_set")
@@ -45,7 +51,12 @@ var (
 func (s *Semaphore) keys() []string { return []string{s.key, s.permits, s.notes} }
 
 // allKeys are keys, the record of a latch, and the queue. Scripts that must be refused where a latch has the name take them.
-func (s *Semaphore) allKeys() []string { return []string{s.key, s.permits, s.notes, s.latch, s.queue} }
+func (s *Semaphore) allKeys() []string {
+	if s.weighted {
+		return []string{s.key, s.permits, s.queue}
+	}
+	return []string{s.key, s.permits, s.notes, s.latch, s.queue}
+}
 
 // self are the arguments by which a script knows this process among those that wait.
 func (s *Semaphore) self() []string {
@@ -117,7 +128,11 @@ func (s *Semaphore) acquireExchange(all []wait.Standing, place bool, notAfter in
 	for _, a := range all {
 		args = append(args, a.Entry, script.Millis(a.Lease))
 	}
-	return exchange[acquireReply]{script.Call{Script: acquireScript, Keys: s.allKeys(), Args: args}, func(m rueidis.RedisMessage) (acquireReply, error) {
+	which := acquireScript
+	if s.weighted {
+		which = weightedAcquireScript
+	}
+	return exchange[acquireReply]{script.Call{Script: which, Keys: s.allKeys(), Args: args}, func(m rueidis.RedisMessage) (acquireReply, error) {
 		return s.decodeAcquire(m, len(all))
 	}}
 }
@@ -163,18 +178,20 @@ type releaseReply struct {
 // releaseExchange gives ids back: those of an owner, or with all those in a text. entry: of the owner, if it may be in the queue.
 func (s *Semaphore) releaseExchange(ids string, all bool, entry string) exchange[releaseReply] {
 	args := append([]string{ids, flag(all), s.channel, s.c.session.Hub.PublishCommand()}, s.self()...)
-	return exchange[releaseReply]{script.Call{Script: releaseScript, Keys: append(s.keys(), s.queue), Args: append(args, entry)}, func(m rueidis.RedisMessage) (r releaseReply, err error) {
-		v, err := m.ToArray()
-		if err == nil && len(v) > 1 {
-			r.held, err = v[0].AsInt64()
-			var bad error
-			r.served, bad = readServed(v[1:])
-			if err = errors.Join(err, bad); err == nil {
-				return r, nil
-			}
+	return exchange[releaseReply]{script.Call{Script: releaseScript, Keys: append(s.keys(), s.queue), Args: append(args, entry)}, s.decodeRelease}
+}
+
+func (s *Semaphore) decodeRelease(m rueidis.RedisMessage) (r releaseReply, err error) {
+	v, err := m.ToArray()
+	if err == nil && len(v) > 1 {
+		r.held, err = v[0].AsInt64()
+		var bad error
+		r.served, bad = readServed(v[1:])
+		if err = errors.Join(err, bad); err == nil {
+			return r, nil
 		}
-		return r, malformed("release", s.key, &m)
-	}}
+	}
+	return r, malformed("release", s.key, &m)
 }
 
 // runRelease sends a release once. It may serve waiters of this process, whom only its reply names:
@@ -187,8 +204,12 @@ func (s *Semaphore) releaseExchange(ids string, all bool, entry string) exchange
 // answered: it may have run in between (TestWhoIsServedByAReleaseWhoseReplyIsLostAsksAtOnce). A reply that comes after the caller has
 // given up is read all the same.
 func (s *Semaphore) runRelease(ctx context.Context, ids string, all bool, entry string) (held int64, err error) {
+	return s.releaseBy(ctx, s.releaseExchange(ids, all, entry))
+}
+
+func (s *Semaphore) releaseBy(ctx context.Context, x exchange[releaseReply]) (held int64, err error) {
 	sent := time.Now()
-	x := s.releaseExchange(ids, all, entry).late(func(r releaseReply) { s.served(r.served, sent) })
+	x = x.late(func(r releaseReply) { s.served(r.served, sent) })
 	r, err := x.by(ctx, s.c.runner.Attempt)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -220,21 +241,23 @@ func (s *Semaphore) resizeExchange(n int, relative bool, notAfter int64, id stri
 		strconv.Itoa(n), strconv.Itoa(s.capacity), script.Millis(resizeKept), decimal(notAfter),
 		s.channel, s.c.session.Hub.PublishCommand(), flag(s.shared), id, flag(relative),
 	}, s.self()...)
-	return exchange[resizeReply]{script.Call{Script: resizeScript, Keys: s.allKeys(), Args: args}, func(m rueidis.RedisMessage) (r resizeReply, err error) {
-		v, err := m.ToArray()
-		if err != nil || len(v) < 4 {
-			return r, malformed("resize", s.key, &m)
-		}
-		var bad [4]error
-		r.status, bad[0] = v[0].AsInt64()
-		r.before, bad[1] = v[1].AsInt64()
-		r.server, bad[2] = v[2].AsInt64()
-		r.served, bad[3] = readServed(v[3:])
-		if errors.Join(bad[:]...) != nil {
-			return r, malformed("resize", s.key, &m)
-		}
-		return r, nil
-	}}
+	return exchange[resizeReply]{script.Call{Script: resizeScript, Keys: s.allKeys(), Args: args}, s.decodeResize}
+}
+
+func (s *Semaphore) decodeResize(m rueidis.RedisMessage) (r resizeReply, err error) {
+	v, err := m.ToArray()
+	if err != nil || len(v) < 4 {
+		return r, malformed("resize", s.key, &m)
+	}
+	var bad [4]error
+	r.status, bad[0] = v[0].AsInt64()
+	r.before, bad[1] = v[1].AsInt64()
+	r.server, bad[2] = v[2].AsInt64()
+	r.served, bad[3] = readServed(v[3:])
+	if errors.Join(bad[:]...) != nil {
+		return r, malformed("resize", s.key, &m)
+	}
+	return r, nil
 }
 
 // extendExchange raises the leases of ids, all or none.

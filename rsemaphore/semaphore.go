@@ -25,6 +25,7 @@ type Semaphore struct {
 	capacity              int
 	label                 string
 	shared                bool
+	weighted              bool // the keys and scripts are those of a WeightedSemaphore
 }
 
 const (
@@ -144,16 +145,24 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 	return fn(permit.Context(ctx))
 }
 
+// most is how many one call can acquire.
+func (s *Semaphore) most() int {
+	if s.weighted {
+		return maxWeight
+	}
+	return maxPerCall
+}
+
 func (s *Semaphore) badN(n, most int) error {
-	return fmt.Errorf("%q: %w", s.name, errs.InvalidOption("n", n, fmt.Sprintf("1 to %d", min(most, maxPerCall))))
+	return fmt.Errorf("%q: %w", s.name, errs.InvalidOption("n", n, fmt.Sprintf("1 to %d", min(most, s.most()))))
 }
 
 func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time.Duration) (*Permit, error) {
 	if s.bad != nil {
 		return nil, s.bad
 	}
-	if n < 1 || n > maxPerCall { // whether n is over the capacity the server knows, where that was resized or is shared
-		return nil, fmt.Errorf("rsemaphore: %w", s.badN(n, maxPerCall))
+	if n < 1 || n > s.most() { // whether n is over the capacity the server knows, where that was resized or is shared
+		return nil, fmt.Errorf("rsemaphore: %w", s.badN(n, s.most()))
 	}
 	c := s.c
 	if err := c.session.Enter(); err != nil {
@@ -211,12 +220,19 @@ func (s *Semaphore) AddPermits(ctx context.Context, delta int) (capacity int, er
 
 // resize sets the capacity to n, or adds n to it.
 func (s *Semaphore) resize(ctx context.Context, n int, relative bool) (resizeReply, error) {
+	return s.resizeBy(ctx, func(notAfter int64, id string) exchange[resizeReply] {
+		return s.resizeExchange(n, relative, notAfter, id)
+	})
+}
+
+// resizeBy sends the exchanges of one resize, which are made of a not-after and the id of the call.
+func (s *Semaphore) resizeBy(ctx context.Context, next func(notAfter int64, id string) exchange[resizeReply]) (resizeReply, error) {
 	return session.Ask(ctx, s.c.session, s.bad, func(ctx context.Context) (resizeReply, error) {
 		id := rand.Text()
 		var last time.Time
 		call := timed(s.key, s.c.runner.Do, func(sent time.Time, notAfter int64) exchange[resizeReply] {
 			last = sent
-			return s.resizeExchange(n, relative, notAfter, id)
+			return next(notAfter, id)
 		})
 		call.GiveUp = s.c.session.Bound() // at the end of ctx
 		r, err := call.Run(ctx, s.c.runner)

@@ -39,6 +39,7 @@ local LOOK, PASS, MOST, MOST_PERMITS = 16, 4, 128, 1000
 local JAVA_MS, JAVA_SHARE = 5, 8
 
 -- The queue q = {key, publish, grants, conn, now, us}: of process conn, which makes the call; grants is a channel without the process.
+-- q.most: permits that one script serves, where they do not take a write each.
 
 -- Returns what an entry says.
 local function read_entry(entry)
@@ -126,7 +127,7 @@ local function serve(q, free, total, give, take, ends)
         end
       elseif head and passed + n > PASS * head.n then
         break
-      elseif not head and served > 0 and (served >= MOST or given + n > MOST_PERMITS) then
+      elseif not head and served > 0 and (served >= MOST or given + n > (q.most or MOST_PERMITS)) then
         head, full = {base = base, n = n, who = who, channel = channel}, true
         break
       else

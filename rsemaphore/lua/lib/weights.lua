@@ -1,0 +1,101 @@
+-- What the scripts on weights share. A WeightedSemaphore has two keys of its own, beside the queue:
+--   main    a hash: "capacity"; "used", the sum of all that is out; after a resize "keep" and "before" ("<call> <capacity>"); and of
+--           each acquisition that is out: its base of 13 bytes -> "<weight> <label>"
+--   leases  a sorted set: base -> the end of its lease, server ms
+-- A number may be up to 2^53-1, to which a double is exact. What is added up here never is more: the sum of what is out and what is
+-- available is the capacity, and what has been given in excess by a smaller capacity is negative.
+-- An acquisition is one field and one member whatever its weight, so nothing here takes longer for a large one.
+-- uses: clock, wake
+
+-- Returns the weight and the label of what is out under a base; nil: nothing is.
+local function weight_of(main, base)
+  local text = redis.call('HGET', main, base)
+  if text then
+    local n, label = string.match(text, '^(%d+) ?(.*)$')
+    return tonumber(n), label
+  end
+end
+
+-- Writes an acquisition. The lease of one that is out is only ever raised.
+local function weigh(main, leases, base, n, till, label)
+  redis.call('HSET', main, base, digits(n) .. ' ' .. label)
+  redis.call('ZADD', leases, 'GT', digits(till), base)
+end
+
+-- Takes an acquisition out. Returns its weight, 0 if it was not out.
+local function unweigh(main, leases, base)
+  local n = weight_of(main, base)
+  redis.call('HDEL', main, base)
+  redis.call('ZREM', leases, base)
+  return n or 0
+end
+
+-- Gives back what is over. Returns the capacity (nil: the semaphore is not in use), what is used, whether it was resized,
+-- and how much was given back.
+--
+-- If only one of the keys was deleted, all is given back: what is out follows from both. Its holders find out at their next
+-- renewal, which finds nothing. The leases may also be gone because the last of them is over, and main is kept after a resize.
+local function weighed(main, leases, now)
+  local noted = redis.call('HMGET', main, 'capacity', 'used', 'before')
+  local capacity, used, freed = tonumber(noted[1]), tonumber(noted[2] or 0), 0
+  if not capacity then
+    redis.call('DEL', leases)
+    return nil, 0, false, 0
+  end
+  if used > 0 and redis.call('EXISTS', leases) == 0 then
+    local gone = {}
+    local all = redis.call('HGETALL', main)
+    for i = 1, #all, 2 do
+      if #all[i] == 13 then
+        gone[#gone + 1] = all[i]
+      end
+    end
+    for i = 1, #gone, 1000 do
+      redis.call('HDEL', main, unpack(gone, i, math.min(i + 999, #gone)))
+    end
+    return capacity, 0, noted[3], used
+  end
+  for _, base in ipairs(redis.call('ZRANGE', leases, '-inf', digits(now), 'BYSCORE')) do
+    freed = freed + unweigh(main, leases, base)
+  end
+  return capacity, used - freed, noted[3], freed
+end
+
+-- Returns the ms until enough leases are over for n where so much is free; -1: not known, because it takes more than 64 of them.
+local function weight_ends(main, leases, n, free, now)
+  local list = redis.call('ZRANGE', leases, 0, 63, 'WITHSCORES')
+  for i = 1, #list, 2 do
+    free = free + (weight_of(main, list[i]) or 0)
+    if free >= n then
+      return math.max(1, tonumber(list[i + 1]) - now)
+    end
+  end
+  return -1
+end
+
+-- Returns how weights are written, taken back and waited for, as serve has it.
+local function weighing(main, leases, now)
+  return function(base, n, till, label)
+    weigh(main, leases, base, n, till, label)
+  end, function(base)
+    unweigh(main, leases, base)
+  end, function(n, free)
+    return weight_ends(main, leases, n, free, now)
+  end
+end
+
+-- Wakes those that wait and are in no queue. The channel is that of a Semaphore of the name, whose waiters take an int.
+local function wake_weights(q, channel, available)
+  wake_for(q.publish, channel, math.min(available, 2147483647))
+end
+
+-- Writes what is used, and makes the keys last for at least ms.
+local function note_weights(main, leases, capacity, used, ms)
+  redis.call('HSET', main, 'capacity', digits(capacity), 'used', digits(used))
+  for _, key in ipairs({main, leases}) do
+    local left = redis.call('PTTL', key)
+    if left ~= -2 and left < ms then
+      redis.call('PEXPIRE', key, ms)
+    end
+  end
+end

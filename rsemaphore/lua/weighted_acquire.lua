@@ -1,0 +1,70 @@
+-- Take weights for several waiters of one process, for each all or nothing; and serve those that wait.
+-- KEYS[1] main  KEYS[2] leases  KEYS[3] queue
+-- ARGV as of acquire.lua; ARGV[5] is not used, because nothing here is Redisson's
+-- Reply as of acquire.lua
+-- Twice: what is out already is not taken again, its lease is only ever raised, and its weight stays as it is: a part of it may have
+--   been released since. An entry keeps its ticket. What a run served for others of the process is found by those when they ask.
+-- uses: clock, queue, weights
+local main, leases = KEYS[1], KEYS[2]
+local capacity, notafter, channel, place = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[9] == '1'
+local now, us = clock()
+if late(notafter, now) then
+  return {2, now, 0, -1, -1, 0}
+end
+local q = {key = KEYS[3], publish = ARGV[4], grants = ARGV[6], conn = ARGV[7], pollcap = tonumber(ARGV[8]), now = now, us = us,
+  most = math.huge}
+local known, used, resized, freed = weighed(main, leases, now)
+local total = known or capacity
+if total ~= capacity and not resized then
+  if freed > 0 then
+    redis.call('HSET', main, 'used', digits(used))
+  end
+  return {3, now, total, -1, -1, 0}
+end
+local available, longest = total - used, 0
+local lined, own, look, head, most = redis.call('EXISTS', q.key) == 1, {}, -1, nil, 0
+if lined and not place then -- who asks without a place goes past nobody that can be served
+  available, own, look, head, longest = serve(q, available, total, weighing(main, leases, now))
+end
+local spare = available - (lined and reserved(q) or 0)
+local blocked = lined and lined_up(q)
+local reply, left, refused = {1, now, total, -1, -1, 0}, -1, false
+for i = 10, #ARGV, 2 do
+  local entry, lease = ARGV[i], tonumber(ARGV[i + 1])
+  local base, n, _, _, _, label = read_entry(entry)
+  local out, noted = weight_of(main, base)
+  if out then
+    weigh(main, leases, base, out, now + lease, noted)
+    reply[#reply + 1] = -1
+    longest = math.max(longest, lease)
+  elseif n > total then
+    reply[#reply + 1] = -2
+  elseif not blocked and n <= spare then
+    weigh(main, leases, base, n, now + lease, label)
+    available, spare = available - n, spare - n
+    reply[#reply + 1] = -1
+    longest = math.max(longest, lease)
+  else
+    if not refused then
+      left = weight_ends(main, leases, n, math.min(available, n - 1), now)
+    end
+    refused, blocked = true, true
+    reply[#reply + 1] = place and enter(q, entry) or 0
+  end
+end
+if place and (lined or refused) and lined_up(q) then
+  redis.call('ZADD', q.key, -now, '!' .. q.conn)
+  available, own, look, head, most = serve(q, available, total, weighing(main, leases, now))
+  longest = math.max(longest, most)
+end
+if longest > 0 or freed > 0 then
+  note_weights(main, leases, total, total - available, longest > 0 and math.max(longest + 1, tonumber(redis.call('HGET', main, 'keep') or 0)) or 0)
+end
+if freed > 0 and not head then
+  wake_weights(q, channel, available)
+end
+reply[4], reply[5] = left, look
+for _, word in ipairs(own) do
+  reply[#reply + 1] = word
+end
+return reply

@@ -1,0 +1,28 @@
+-- Look at a semaphore of weights without changing it.
+-- KEYS[1] main  KEYS[2] leases
+-- ARGV[1] 1: with all that is out
+-- Reply {server ms, capacity (0: it is not in use), used; leases that are over count as given back; base, end and "<weight> <label>"
+--   of each}
+-- Twice: reads only.
+-- uses: clock
+local main, leases, all = KEYS[1], KEYS[2], ARGV[1] == '1'
+local now = clock()
+local noted = redis.call('HMGET', main, 'capacity', 'used')
+local used = tonumber(noted[2] or 0)
+local out = redis.call('ZRANGE', leases, '-inf', all and '+inf' or digits(now), 'BYSCORE', 'WITHSCORES')
+local reply = {digits(now), noted[1] or '0'}
+if #out == 0 and redis.call('EXISTS', leases) == 0 then
+  used = 0
+end
+for i = 1, #out, 2 do
+  local text = redis.call('HGET', main, out[i])
+  if text and tonumber(out[i + 1]) <= now then
+    used = used - string.match(text, '^%d+')
+  elseif text then
+    reply[#reply + 1] = out[i]
+    reply[#reply + 1] = digits(tonumber(out[i + 1]))
+    reply[#reply + 1] = text
+  end
+end
+table.insert(reply, 3, digits(used))
+return reply

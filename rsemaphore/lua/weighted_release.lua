@@ -1,0 +1,46 @@
+-- Give a weight back, all of it or a part, and hand it to those that wait.
+-- KEYS[1] main  KEYS[2] leases  KEYS[3] queue
+-- ARGV[1] base  ARGV[2] what is kept (0: all is given back)  ARGV[3] channel  ARGV[4] PUBLISH or SPUBLISH
+-- ARGV[5] channels of grants, without the process  ARGV[6] the process  ARGV[7] ms between its polls
+-- ARGV[8] the owner's entry, if it may be in the queue; or ''
+-- Reply {the weight that was held, its lease not over (0: none), ms after which to ask for the first in line (-1: another process
+--   does), lease and base of those of this process that were served}
+-- Twice: what is kept is said, not what is given back, so the second run finds nothing more to give. What the first run served for
+--   this process is found by those when they ask.
+-- uses: clock, queue, weights
+local main, leases, base, kept, channel, entry = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[8]
+local now, us = clock()
+local q = {key = KEYS[3], publish = ARGV[4], grants = ARGV[5], conn = ARGV[6], pollcap = tonumber(ARGV[7]), now = now, us = us,
+  most = math.huge}
+local lined = redis.call('EXISTS', q.key) == 1
+if lined and entry ~= '' then
+  redis.call('ZREM', q.key, entry, '!p' .. base)
+end
+local capacity, used, _, freed = weighed(main, leases, now)
+if not capacity then
+  return {0, -1}
+end
+local held, label = weight_of(main, base)
+if held and kept == 0 then
+  freed = freed + unweigh(main, leases, base)
+  used = used - held
+elseif held and kept < held then
+  redis.call('HSET', main, base, digits(kept) .. ' ' .. label)
+  freed, used = freed + held - kept, used - held + kept
+end
+local available, own, look, head, longest = capacity - used, {}, -1, nil, 0
+if lined then
+  vouch(q)
+  available, own, look, head, longest = serve(q, available, capacity, weighing(main, leases, now))
+end
+if freed > 0 or longest > 0 then
+  note_weights(main, leases, capacity, capacity - available, longest > 0 and longest + 1 or 0)
+end
+if freed > 0 and not head then
+  wake_weights(q, channel, available)
+end
+local reply = {held or 0, look}
+for _, word in ipairs(own) do
+  reply[#reply + 1] = word
+end
+return reply

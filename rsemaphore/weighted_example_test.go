@@ -1,0 +1,95 @@
+package rsemaphore_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// Downloads share a gigabyte of memory. Each takes what it may need, and gives back what it turns out not to.
+func ExampleWeightedSemaphore() {
+	c, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	memory := c.WeightedSemaphore("memory", 1<<30)
+	download, err := memory.Acquire(ctx, 600<<20) // waits until there is as much
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := download.ReleasePart(ctx, 500<<20); err != nil { // it is smaller than it might have been
+		log.Fatal(err)
+	}
+	free, _ := memory.Available(ctx)
+	fmt.Println("holds", download.Weight()>>20, "MiB, free", free>>20)
+	if err := download.Release(ctx); err != nil {
+		log.Fatal(err)
+	}
+	err = memory.Do(ctx, 1<<30, func(ctx context.Context) error {
+		fmt.Println("all of it")
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// holds 100 MiB, free 924
+	// all of it
+	// <nil>
+}
+
+// What is out, with its holders. The budget is changed while it is in use.
+func ExampleWeightedSemaphore_Inspect() {
+	c, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	cores := c.WeightedSemaphore("cores", 16)
+	build, err := cores.WithLabel("build").TryAcquire(ctx, 12, 0, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer build.Release(ctx)
+	before, err := cores.Resize(ctx, 24)
+	if err != nil {
+		log.Fatal(err)
+	}
+	state, err := cores.Inspect(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, held := range state.Permits {
+		fmt.Println(held.Label, "has", held.Weight)
+	}
+	fmt.Println(before, "before, now", state.Available, "of", state.Capacity, "free")
+	// Output:
+	// build has 12
+	// 16 before, now 12 of 24 free
+}
+
+// What is held grows with the work only up to what was asked for at first: take the most, and give back what is not needed.
+func ExampleWeightedPermit_ReleasePart() {
+	c, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	var job *rsemaphore.WeightedPermit
+	job, err := c.WeightedSemaphore("tokens", 1000).Acquire(ctx, 800)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer job.Release(ctx)
+	for job.Weight() > 200 {
+		if err := job.ReleasePart(ctx, 200); err != nil {
+			log.Fatal(err)
+		}
+	}
+	var state rsemaphore.WeightedState
+	if state, err = c.WeightedSemaphore("tokens", 1000).Inspect(ctx); err != nil {
+		log.Fatal(err)
+	}
+	var first rsemaphore.WeightedHolder = state.Permits[0]
+	fmt.Println(first.Weight, "held,", state.Available, "free")
+	// Output:
+	// 200 held, 800 free
+}

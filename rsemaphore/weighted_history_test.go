@@ -1,0 +1,142 @@
+package rsemaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// Weights, parts of which are released, behind proxies that delay, drop, double and cut: what may be acted on at one instant is never
+// more than the capacity, and in the end all of it is back.
+func TestHistoriesOfWeightsUnderFaultsNeverPassTheCapacity(t *testing.T) {
+	t.Parallel()
+	for _, seed := range redistest.Seeds(t, redistest.Sized(1, 1, 5)) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			weightsUnderFaults(t, seed)
+		})
+	}
+}
+
+func weightsUnderFaults(t *testing.T, seed uint64) {
+	s := redistest.Start(t)
+	direct := newRig(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second})
+	l := &ledger{name: "w", capacity: 1 << 30}
+	enough, stop := context.WithTimeout(context.Background(), 10*historyLasts)
+	defer stop()
+	var rigs []*rig
+	var proxies []*redistest.Proxy
+	for c := range 3 {
+		p := redistest.NewProxy(t, s)
+		r := newRig(t, p.Server(), rsemaphore.Options{WatchdogTimeout: historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond})
+		redistest.Eventually(t, 30*time.Second, "a first cycle", func() bool {
+			return r.c.WeightedSemaphore(fmt.Sprint("warm", c), 1).Do(within(t), 1, func(context.Context) error { return nil }) == nil
+		})
+		rigs, proxies = append(rigs, r), append(proxies, p)
+	}
+	var granted, unknown, lost, parts atomic.Int64
+	var work sync.WaitGroup
+	for c, r := range rigs {
+		for k := range 4 {
+			rnd := rand.New(rand.NewPCG(seed, uint64(100+10*c+k)))
+			work.Go(func() {
+				for enough.Err() == nil {
+					switch err := useWeight(r.c.WeightedSemaphore(l.name, int64(l.capacity)), l, rnd, &lost, &parts); {
+					case err == nil:
+						granted.Add(1)
+					case errors.Is(err, rsemaphore.ErrUnknownOutcome):
+						unknown.Add(1)
+					case !errors.Is(err, rsemaphore.ErrUnavailable) && !errors.Is(err, rsemaphore.ErrNotAcquired):
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	work.Go(func() {
+		for began := time.Now(); redistest.Pause(enough, 10*time.Millisecond); {
+			if time.Since(began) > historyLasts && granted.Load() > 300 && unknown.Load() > 5 && parts.Load() > 30 {
+				stop()
+			}
+		}
+	})
+	inflicted := redistest.Inflict(t, enough, s, proxies, rand.New(rand.NewPCG(seed, 0)), 2*historyLease)
+	work.Wait()
+	most := l.most()
+	t.Logf("%d granted, %d unknown, %d lost, %d parts released, %d faults; %.2f of the capacity in use at most",
+		granted.Load(), unknown.Load(), lost.Load(), parts.Load(), inflicted, float64(most)/float64(l.capacity))
+	require.LessOrEqual(t, most, l.capacity)
+	require.Greater(t, most, l.capacity/2, "a test in which little is in use finds nothing")
+	require.Positive(t, granted.Load())
+	redistest.Eventually(t, 30*time.Second, "all is back", func() bool {
+		state, err := direct.c.WeightedSemaphore(l.name, int64(l.capacity)).Inspect(within(t))
+		return err == nil && state.Available == int64(l.capacity) && len(state.Permits) == 0
+	})
+	for _, r := range rigs {
+		redistest.Eventually(t, 30*time.Second, "nothing is owed", func() bool { return r.c.Owed() == 0 })
+	}
+}
+
+// useWeight acquires in some way, keeps it for some time, gives a part back now and then, and releases.
+func useWeight(s *rsemaphore.WeightedSemaphore, l *ledger, rnd *rand.Rand, lost, parts *atomic.Int64) error {
+	n := 1 + rnd.Int64N(int64(l.capacity))
+	if rnd.IntN(3) > 0 {
+		n = 1 + n/4
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+rnd.IntN(200))*time.Millisecond)
+	defer cancel()
+	p, err := s.Acquire(ctx, n)
+	if err != nil {
+		return err
+	}
+	from := time.Now()
+	used := func(n int64) {
+		to := time.Now()
+		if until := p.Until(); until.Before(to) {
+			to = until
+		}
+		l.add(from, to, int(n))
+	}
+	wait := func() {
+		keep := time.Duration(rnd.IntN(2000)) * time.Microsecond
+		if rnd.IntN(20) == 0 {
+			keep = historyLease / 2 * time.Duration(1+rnd.IntN(4))
+		}
+		timer := time.NewTimer(keep)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-p.Done():
+			lost.Add(1)
+		}
+	}
+	wait()
+	release, end := context.WithTimeout(context.Background(), 2*historyTimeout)
+	defer end()
+	if has := p.Weight(); has > 1 && rnd.IntN(2) == 0 && p.Err() == nil {
+		used(has)
+		from = time.Now()
+		part := 1 + rnd.Int64N(has-1)
+		if p.ReleasePart(release, part) == nil {
+			parts.Add(1)
+		}
+		wait()
+	}
+	used(p.Weight())
+	switch err := p.Release(release); {
+	case err == nil, errors.Is(err, rsemaphore.ErrLost), errors.Is(err, rsemaphore.ErrUnavailable), errors.Is(err, rsemaphore.ErrUnknownOutcome):
+		return nil
+	default:
+		return fmt.Errorf("release: %w", err)
+	}
+}
