@@ -30,7 +30,7 @@
 //   - Every script may run twice. A lost reply never grants twice. What a request without a reply may have taken is given
 //     back in the background. An acquisition whose caller has given up is not granted later.
 //   - The capacity is an argument of [Client.Semaphore], and the first acquisition writes it. A differing one is refused
-//     (ErrCapacityMismatch) until [Semaphore.Resize]; after that the server's counts, as it always does for a semaphore
+//     (ErrCapacityMismatch) until [Semaphore.Resize], unless one is newer ([Semaphore.WithRevision]); after that the server's counts, as it always does for a semaphore
 //     that is [Semaphore.Shared] with Redisson. No acquisition waits because nobody has set the permits yet.
 //   - Waiters of all processes stand in one queue on the server, and a release hands them its permits in their order, in the same
 //     script. A request that cannot be served when it is the first may be overtaken by later ones, by four times as many permits as

@@ -123,7 +123,7 @@ func (r acquireReply) Clock() (server int64, late bool) { return r.server, r.sta
 
 func (s *Semaphore) acquireExchange(all []wait.Standing, place bool, notAfter int64) exchange[acquireReply] {
 	args := make([]string, 0, 9+2*len(all))
-	args = append(args, strconv.Itoa(s.capacity), decimal(notAfter), s.channel, s.c.session.Hub.PublishCommand(), flag(s.shared))
+	args = append(args, s.revised(), decimal(notAfter), s.channel, s.c.session.Hub.PublishCommand(), flag(s.shared))
 	args = append(append(args, s.self()...), flag(place))
 	for _, a := range all {
 		args = append(args, a.Entry, script.Millis(a.Lease))

@@ -25,7 +25,8 @@ type Semaphore struct {
 	capacity              int
 	label                 string
 	shared                bool
-	weighted              bool // the keys and scripts are those of a WeightedSemaphore
+	revision              int64 // of the capacity; 0: none
+	weighted              bool  // the keys and scripts are those of a WeightedSemaphore
 }
 
 const (
@@ -64,7 +65,30 @@ func (s *Semaphore) checkCapacity(n int) error {
 func (s *Semaphore) line() string { return "permits:" + s.key }
 
 // manner tells calls apart that cannot be made in one: the script is told one capacity.
-func (s *Semaphore) manner() string { return flag(s.shared) + strconv.Itoa(s.capacity) }
+func (s *Semaphore) manner() string { return flag(s.shared) + s.revised() }
+
+// revised is the capacity with its revision, as scripts take it.
+func (s *Semaphore) revised() string {
+	if s.revision == 0 {
+		return strconv.Itoa(s.capacity)
+	}
+	return strconv.Itoa(s.capacity) + ":" + decimal(s.revision)
+}
+
+// WithRevision returns the same semaphore whose capacity is the given revision of it, 1 to 2⁵³-1: for a capacity that changes from
+// one version of a program to the next, while both run. Raise it whenever the capacity in the program changes, also back.
+//
+// The server decides: the first acquisition with a higher revision than any before sets its capacity, serves waiters, and from then
+// on that capacity counts for all, until the next revision, a Resize or an AddPermits. An acquisition with a lower revision, or
+// none, goes by the server's capacity and changes nothing. The same revision with two capacities is a mistake, and whoever comes
+// second gets ErrCapacityMismatch. What is held stays held. Like a Resize, a revision is remembered until the semaphore has not
+// been used for seven days.
+func (s *Semaphore) WithRevision(revision int64) *Semaphore {
+	m := *s
+	m.revision = revision
+	m.refuse(checkRange("revision", revision, 1, maxWeight))
+	return &m
+}
 
 // WithLabel returns the same semaphore whose permits carry a label, such as a job's name or a host, which Inspect shows
 // to everybody. At most 256 bytes of UTF-8. It is kept in a key of its own beside Redisson's.

@@ -141,6 +141,27 @@ func ExampleSemaphore_Resize() {
 	// after the release 2
 }
 
+// Two versions of a program run at once while it is deployed, each with its own limit. The newer one's counts for both.
+func ExampleSemaphore_WithRevision() {
+	c, end := demo()
+	defer end()
+	ctx := context.Background()
+
+	before := c.Semaphore("calls", 5).WithRevision(1)
+	now := c.Semaphore("calls", 8).WithRevision(2)
+	for _, version := range []*rsemaphore.Semaphore{before, now, before} {
+		if err := version.Do(ctx, 1, func(context.Context) error { return nil }); err != nil {
+			log.Fatal(err)
+		}
+		available, _ := version.Available(ctx)
+		fmt.Println(available)
+	}
+	// Output:
+	// 5
+	// 8
+	// 8
+}
+
 // Inspect lists the permits that are out, with their holders and leases.
 func ExampleSemaphore_Inspect() {
 	c, end := demo()

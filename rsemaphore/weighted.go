@@ -50,6 +50,11 @@ func (w *WeightedSemaphore) WithLabel(label string) *WeightedSemaphore {
 	return &WeightedSemaphore{w.s.WithLabel(label)}
 }
 
+// WithRevision returns the same semaphore whose capacity is the given revision of it: see [Semaphore.WithRevision].
+func (w *WeightedSemaphore) WithRevision(revision int64) *WeightedSemaphore {
+	return &WeightedSemaphore{w.s.WithRevision(revision)}
+}
+
 // Acquire acquires n, 1 to the capacity, all or nothing, waiting until there is as much, or ctx ends. On success it is renewed until
 // Release. Order, outcomes and errors are those of [Semaphore.Acquire].
 func (w *WeightedSemaphore) Acquire(ctx context.Context, n int64) (*WeightedPermit, error) {

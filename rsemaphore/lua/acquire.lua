@@ -1,6 +1,6 @@
 -- Take permits for several waiters of one process, for each all or none; and serve those that wait.
 -- KEYS[1] count  KEYS[2] permits  KEYS[3] notes  KEYS[4] the record of a latch of that name  KEYS[5] queue
--- ARGV[1] capacity  ARGV[2] not after, server ms (0: any time)  ARGV[3] channel  ARGV[4] PUBLISH or SPUBLISH
+-- ARGV[1] capacity, then a colon and its revision if it has one: see revise  ARGV[2] not after, server ms (0: any time)  ARGV[3] channel  ARGV[4] PUBLISH or SPUBLISH
 -- ARGV[5] 1: shared with Redisson, the capacity on the server counts, and the keys have no end
 -- ARGV[6] channels of grants, without the process  ARGV[7] the process  ARGV[8] ms between its polls
 -- ARGV[9] 1: whoever cannot be served gets a place in the queue; 0: none does, and nobody is served after one that was not
@@ -11,9 +11,10 @@
 --   that were served}. status: 1 done; 2 too late, and 3 the capacity differs: nothing done, and nothing is said of each
 -- Twice: permits that are out already are not taken again, their lease is only ever raised, and an entry keeps its ticket. What a
 --   run served for others of the process is found by those when they ask.
--- uses: clock, kind, permits, queue, wake
+-- uses: clock, kind, permits, queue, revision, wake
 local count, permits, notes, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local capacity, notafter, channel, shared, place = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[5] == '1', ARGV[9] == '1'
+local wanted, revision = string.match(ARGV[1], '^(%d+):?(%d*)$')
+local capacity, notafter, channel, shared, place = tonumber(wanted), ARGV[2], ARGV[3], ARGV[5] == '1', ARGV[9] == '1'
 local now, us = clock()
 if late(notafter, now) then
   return {2, now, 0, -1, -1, 0}
@@ -23,6 +24,21 @@ local available = stored(count)
 refuse_latch(latch, 'Semaphore')
 local freed = prune(count, permits, notes, now)
 local out = redis.call('ZCARD', permits)
+if revision ~= '' then
+  local newer, other = revise(notes, 'revised', tonumber(wanted), tonumber(revision))
+  if other then
+    return {3, now, other, -1, -1, 0}
+  end
+  if newer then
+    redis.call('HSET', notes, 'keep', digits(REVISION_KEPT), 'capacity', wanted)
+    redis.call('PEXPIRE', notes, REVISION_KEPT)
+    if available then
+      local more = capacity - available - freed - out
+      redis.call('INCRBY', count, digits(more))
+      available, freed = available + math.min(more, 0), freed + math.max(more, 0)
+    end
+  end
+end
 local noted = redis.call('HMGET', notes, 'keep', 'capacity')
 local keep, resized = tonumber(noted[1] or 0), tonumber(noted[2])
 local fresh = not available

@@ -4,9 +4,10 @@
 -- Reply as of acquire.lua
 -- Twice: what is out already is not taken again, its lease is only ever raised, and its weight stays as it is: a part of it may have
 --   been released since. An entry keeps its ticket. What a run served for others of the process is found by those when they ask.
--- uses: clock, queue, weights
+-- uses: clock, queue, revision, weights
 local main, leases = KEYS[1], KEYS[2]
-local capacity, notafter, channel, place = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[9] == '1'
+local wanted, revision = string.match(ARGV[1], '^(%d+):?(%d*)$')
+local capacity, notafter, channel, place = tonumber(wanted), ARGV[2], ARGV[3], ARGV[9] == '1'
 local now, us = clock()
 if late(notafter, now) then
   return {2, now, 0, -1, -1, 0}
@@ -14,6 +15,18 @@ end
 local q = {key = KEYS[3], publish = ARGV[4], grants = ARGV[6], conn = ARGV[7], pollcap = tonumber(ARGV[8]), now = now, us = us,
   most = math.huge}
 local known, used, resized, freed = weighed(main, leases, now)
+if revision ~= '' then
+  local newer, other = revise(main, 'revised', capacity, tonumber(revision))
+  if other then
+    return {3, now, other, -1, -1, 0}
+  end
+  if newer then
+    redis.call('HSET', main, 'keep', digits(REVISION_KEPT))
+    freed = freed + math.max(1, capacity - (known or 0)) -- so that it is written, and whoever waits is told
+    known = capacity
+  end
+  resized = true
+end
 local total = known or capacity
 if total ~= capacity and not resized then
   if freed > 0 then
@@ -58,7 +71,7 @@ if place and (lined or refused) and lined_up(q) then
   longest = math.max(longest, most)
 end
 if longest > 0 or freed > 0 then
-  note_weights(main, leases, total, total - available, longest > 0 and math.max(longest + 1, tonumber(redis.call('HGET', main, 'keep') or 0)) or 0)
+  note_weights(main, leases, total, total - available, math.max(longest + 1, tonumber(redis.call('HGET', main, 'keep') or 0)))
 end
 if freed > 0 and not head then
   wake_weights(q, channel, available)

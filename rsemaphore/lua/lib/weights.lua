@@ -1,5 +1,6 @@
 -- What the scripts on weights share. A WeightedSemaphore has two keys of its own, beside the queue:
---   main    a hash: "capacity"; "used", the sum of all that is out; after a resize "keep" and "before" ("<call> <capacity>"); and of
+--   main    a hash: "capacity"; "used", the sum of all that is out; after a resize "keep" and "before"
+--           ("<call> <capacity>"); after a revision "keep" and "revised" ("<revision> <capacity>"); and of
 --           each acquisition that is out: its base of 13 bytes -> "<weight> <label>"
 --   leases  a sorted set: base -> the end of its lease, server ms
 -- A number may be up to 2^53-1, to which a double is exact. What is added up here never is more: the sum of what is out and what is
@@ -36,7 +37,7 @@ end
 -- If only one of the keys was deleted, all is given back: what is out follows from both. Its holders find out at their next
 -- renewal, which finds nothing. The leases may also be gone because the last of them is over, and main is kept after a resize.
 local function weighed(main, leases, now)
-  local noted = redis.call('HMGET', main, 'capacity', 'used', 'before')
+  local noted = redis.call('HMGET', main, 'capacity', 'used', 'before', 'revised')
   local capacity, used, freed = tonumber(noted[1]), tonumber(noted[2] or 0), 0
   if not capacity then
     redis.call('DEL', leases)
@@ -53,12 +54,12 @@ local function weighed(main, leases, now)
     for i = 1, #gone, 1000 do
       redis.call('HDEL', main, unpack(gone, i, math.min(i + 999, #gone)))
     end
-    return capacity, 0, noted[3], used
+    return capacity, 0, noted[3] or noted[4], used
   end
   for _, base in ipairs(redis.call('ZRANGE', leases, '-inf', digits(now), 'BYSCORE')) do
     freed = freed + unweigh(main, leases, base)
   end
-  return capacity, used - freed, noted[3], freed
+  return capacity, used - freed, noted[3] or noted[4], freed
 end
 
 -- Returns the ms until enough leases are over for n where so much is free; -1: not known, because it takes more than 64 of them.

@@ -1,0 +1,26 @@
+-- A capacity that has a revision: the one with the highest revision counts, whoever comes first with it, until somebody resizes.
+--
+--   old program: 5, revision 1       server                        new program: 8, revision 2
+--   acquires  ---------------------> 5, revision 1
+--                                    8, revision 2   <------------ acquires
+--   acquires  ---------------------> 8: the older one changes nothing, and is served out of 8
+--
+-- So two versions of a program that run at once do not fight, in whatever order their requests arrive, and also if one is sent again:
+-- the revision only rises. To go back to 5 takes revision 3.
+-- uses: clock
+
+local REVISION_KEPT = 604800000 -- as long as a resize
+
+-- Notes the revision in a hash, if it is newer than what is there. Returns whether it is; or nil and another capacity, if the same
+-- revision came with that before: then one of two programs is wrong, and nobody can tell which.
+local function revise(hash, field, capacity, revision)
+  local known, before = string.match(redis.call('HGET', hash, field) or '0 0', '^(%d+) (%d+)$')
+  if revision > tonumber(known) then
+    redis.call('HSET', hash, field, digits(revision) .. ' ' .. digits(capacity))
+    return true
+  end
+  if revision == tonumber(known) and tonumber(before) ~= capacity then
+    return nil, tonumber(before)
+  end
+  return false
+end
