@@ -191,7 +191,7 @@ func TestTheChannelOfAForgottenHoldIsClosedWithItsLease(t *testing.T) {
 func TestAnOverwrittenLockIsLostAndOfTheWrongTypeWhicheverLookFindsIt(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	r := newRig(t, s, rlock.Options{})
+	r := newRig(t, s, rlock.Options{CallTimeout: 5 * time.Second})
 	l := r.locks
 	plain := func(name string) *rlock.Lock { return l.Plain(name) }
 	locks := map[string]func(name string) *rlock.Lock{

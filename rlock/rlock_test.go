@@ -35,9 +35,6 @@ func newRigWith(t testing.TB, s *redistest.Server, o rlock.Options, change func(
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.CallTimeout == 0 {
-		o.CallTimeout = 5 * time.Second // a busy machine may take longer than half a second
-	}
 	co := s.Option()
 	change(&co)
 	c, err := rueidis.NewClient(co)
