@@ -521,7 +521,7 @@ func TestWhoIsOursIsToldByTheWholeShape(t *testing.T) {
 			require.Equal(t, []int64{0, 1}, []int64{got[0], got[4]}, "its release has to be listened for")
 
 			g.must(t, "SET", "p", foreign, "PX", "100000")
-			got, err = eval(t, g.c, source(t, "plain_acquire"), []string{"p"}, alice, "300000", "0")
+			got, err = eval(t, g.c, source(t, "plain_acquire"), []string{"p"}, alice, "300000", "0", "c", "PUBLISH")
 			require.NoError(t, err)
 			require.Equal(t, []int64{0, 1}, []int64{got[0], got[4]})
 

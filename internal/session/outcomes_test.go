@@ -183,7 +183,9 @@ var primitives = []primitive{
 	locking("Spin", true, func(c *rlock.Client, name string) *rlock.Lock { return c.Spin(name, 0, 0) }),
 	locking("Fair", true, (*rlock.Client).Fair),
 	locking("Plain", false, func(c *rlock.Client, name string) *rlock.Lock { return c.Plain(name) }),
-	lockingOf("Read", 1, true, func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).Read() }, writeSide),
+	// The readers of a process share a hold, so a re-entry and its release ask nobody; with a label each has its own.
+	lockingOf("Read", 1, false, func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).Read() }, writeSide),
+	lockingOf("labelled Read", 1, true, func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).Read().WithLabel("r") }, writeSide),
 	locking("Write", true, writeSide),
 	lockingOf("Multi", 2, true, both, both),
 	permitting("one permit", 1),
