@@ -102,6 +102,9 @@
 // Internal package wait says which grants are trusted, and lua/lib/queue.lua how the server serves. A release that serves waiters of its
 // own process names them in its reply. Permits that were handed over to a process which gave up meanwhile are released by it.
 //
+// Waiters of a [CountingSemaphore] queue in the same way. Its permits have no leases, so what it hands over is only lent until its waiter
+// claims it, by one more call (lua/lib/given.lua).
+//
 // # Latches
 //
 // The count of a [CountDownLatch] is Redisson's key; it is open when the key is missing. Beside it is a record of ours, a
@@ -155,6 +158,9 @@
 //	redlatch_grant:<connectionID>       channel of a process; in a Cluster redlatch_grant:{P<name>}:<connectionID>
 //
 //	P<name>             string  of a CountingSemaphore: how many permits are free; of a CountDownLatch: the count
+//	redlatch_queue:{P<name>}:counting  zset  ours: who waits for a CountingSemaphore, while anybody does
+//	{P<name>}:given     zset    ours: what its waiters were handed and have yet to claim: 13 bytes and a number -> until when
+//	{P<name>}:claimed   zset    ours: which claims may be repeated: 13 bytes -> until when
 //	{P<name>}:latch     hash    ours: the record of a latch
 //	{P<name>}:barrier   hash    ours: a barrier
 //
@@ -179,7 +185,7 @@
 //     kept for a minute, while somebody waits, or a day after the last CountDownBy.
 //
 // The kind cannot be known of a CountingSemaphore, a Counter, a latch of Java's, or a shared Semaphore of which nobody holds
-// a permit: those are a number and nothing else.
+// a permit: those are a number, and nothing else that tells.
 //
 // # Cost of a Semaphore
 //

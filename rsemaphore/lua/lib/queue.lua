@@ -4,6 +4,7 @@
 --     The 13 bytes are the base of the waiter's permits, which is its owner. Every waiter has an entry, not every process.
 --   "!<process>" -> -ms of that process's last word: it vouches for all of its entries
 --   "!p<base>" -> -permits that have passed that entry since it was first in line
+--   "!l<process>" -> -ms of its last word as a waiter, of a counting semaphore: see lib/given.lua
 --   "!java" -> -ms until which "!jn" -> -permits are left to Redisson's waiters
 -- The first in line is the lowest score above 0. A dead queue expires as one key.
 --
@@ -86,9 +87,9 @@ local function reserved(q)
 end
 
 -- Leaves n permits to Redisson's waiters for a moment, if any listen on their channel and it is their turn. Redisson's clients race
--- for what is published; where each release is handed over they would never have any.
-local function reserve(q, channel, n)
-  if q.us % JAVA_SHARE ~= 0 or n < 1 or listeners(q, channel) < 1 then
+-- for what is published; where each release is handed over they would never have any. ours(q) says how many of ours listen there, too.
+local function reserve(q, channel, n, ours)
+  if q.us % JAVA_SHARE ~= 0 or n < 1 or listeners(q, channel) <= (ours and ours(q) or 0) then
     return false
   end
   redis.call('ZADD', q.key, -(q.now + JAVA_MS), '!java', -(reserved(q) + n), '!jn')
