@@ -36,10 +36,11 @@ const maxPermits = math.MaxInt32
 //
 // Waiters of all processes stand in one queue on the server, and are handed permits by releases, in the order in which they came. The
 // first in the queue, while it wants more than is free, may be overtaken by later ones, by four times as many permits as it wants in
-// all. Nobody knows how many permits there are, so one that wants more than there ever will be keeps the others waiting, once so many have
-// gone before it, until it gives up. TryAcquire with waitTime 0 does not go past the queue, nor past waiters of its process that were refused. What a waiter is handed
-// it claims, in a call of its own. If it never does, because its process died or is cut off, the permits go to others after four
-// PollCaps or CallTimeouts, whichever is longer, and a second at least. Redisson's waiters race for what is published: see the package
+// all. After that nobody passes it for two and a half PollCaps, and then it goes to the end of the queue: nobody knows how many permits
+// there are, so it may want more than there will ever be. TryAcquire with waitTime 0 does not go past the queue, nor past waiters of
+// its process that were refused. What a waiter is handed it claims, in a call of its own. If it never does, because its process died or
+// is cut off, the permits go to others after four PollCaps or CallTimeouts, whichever is longer, and a second at least. Redisson's
+// waiters race for what is published: see the package
 // comment.
 //
 // The writing verbs cannot be repeated safely, because the server cannot tell a repeated request from a second one. So each

@@ -271,3 +271,42 @@ func TestRedissonsWaitersAndOursShareACountingSemaphore(t *testing.T) {
 	require.False(t, slices.Contains(java.keys(t), "{s}:given"))
 	t.Logf("%d of ours, %d of theirs", ours.Load(), theirs.Load())
 }
+
+// A waiter that wants more than there will ever be has its turn, and does not keep the others from theirs: nobody can tell it that it
+// asks for too much, because nobody knows how many there are.
+func TestAWaiterThatWantsMoreThanThereIsKeepsNobodyWaitingForEver(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	o := rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 200 * time.Millisecond}
+	greedy, others := newRig(t, s, o), newRig(t, s, o)
+	others.must(t, "SET", "s", "2")
+	ctx, cancel := context.WithCancel(context.Background())
+	gaveUp := make(chan error, 1)
+	go func() { gaveUp <- greedy.c.CountingSemaphore("s").Acquire(ctx, 10) }()
+	redistest.Eventually(t, 30*time.Second, "it queues", func() bool { return countingLine(t, others, "s") == 1 })
+	var wg sync.WaitGroup
+	for range 4 { // so that somebody waits behind it at any time
+		wg.Go(func() {
+			for range 50 { // together far more than may pass it
+				if err := others.c.CountingSemaphore("s").Acquire(within(t), 1); err != nil {
+					t.Error(err)
+					return
+				}
+				if err := others.c.CountingSemaphore("s").Release(within(t), 1); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	// Permits for it come, and it is served.
+	_, err := others.c.CountingSemaphore("s").AddPermits(within(t), 8)
+	require.NoError(t, err)
+	select {
+	case err := <-gaveUp:
+		require.NoError(t, err)
+	case <-time.After(time.Minute):
+		t.Error("it was not served")
+	}
+	cancel()
+}

@@ -23,13 +23,13 @@
 -- Returns the queue of a script, by its KEYS[4] and ARGV[1] to ARGV[5].
 local function line_of()
   local now, us = clock()
-  return {key = KEYS[4], channel = ARGV[1], publish = ARGV[2], grants = ARGV[3], conn = ARGV[4], pollcap = tonumber(ARGV[5]), now = now, us = us, most = math.huge}
+  return {key = KEYS[4], channel = ARGV[1], publish = ARGV[2], grants = ARGV[3], conn = ARGV[4], pollcap = tonumber(ARGV[5]), now = now, us = us, most = math.huge, turns = true}
 end
 
 -- Gives back what nobody has claimed in time. Returns how many.
 local function reclaim(given, now)
   local back = 0
-  for _, member in ipairs(redis.call('ZRANGE', given, '-inf', digits(now), 'BYSCORE')) do
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', given, '-inf', digits(now))) do
     redis.call('ZREM', given, member)
     back = back + tonumber(string.sub(member, 15))
   end

@@ -4,6 +4,7 @@
 --     The 13 bytes are the base of the waiter's permits, which is its owner. Every waiter has an entry, not every process.
 --   "!<process>" -> -ms of that process's last word: it vouches for all of its entries
 --   "!p<base>" -> -permits that have passed that entry since it was first in line
+--   "!s<base>" -> -ms since when nobody may pass that entry any more, where entries take turns
 --   "!l<process>" -> -ms of its last word as a waiter, of a counting semaphore: see lib/given.lua
 --   "!java" -> -ms until which "!jn" -> -permits are left to Redisson's waiters
 -- The first in line is the lowest score above 0. A dead queue expires as one key.
@@ -30,6 +31,9 @@
 --   its waiters (wait.Queue.AskAgain), and finds the permits out under their bases.
 -- * A waiter that wants more than there is in all, after a resize, is taken out and told to ask, which says so. It would block the
 --   queue for ever otherwise.
+-- * Where nobody knows how many there are in all (a counting semaphore), a waiter that wants more than there will ever be would
+--   block the queue for ever once its budget is spent. So it keeps the first place for as long as an entry may be silent, and then
+--   goes to the end: entries take turns (q.turns). Its new ticket is no danger: what is lent is believed only when it is claimed.
 -- * What ends for want of a renewal is pruned by whoever comes by. One process comes by in time: that of the first in line, which is
 --   told in the reply or by "0 <ms>". If it dies any poll finds it.
 -- * One script serves up to 128 waiters, and 1,000 permits, so that it holds up nobody else; then the next in line is told to look.
@@ -105,7 +109,7 @@ end
 local function serve(q, free, total, give, take, ends)
   local own, words, granted, stamp = {}, {}, {}, {}
   local held = reserved(q)
-  local spare, head, passed, was, full = free - held, nil, 0, 0, false
+  local spare, head, passed, was, full, spent = free - held, nil, 0, 0, false, false
   local served, given, longest = 0, 0, 0
   repeat
     local list = redis.call('ZRANGEBYSCORE', q.key, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, LOOK + 1)
@@ -117,23 +121,28 @@ local function serve(q, free, total, give, take, ends)
         stamp[who] = -(redis.call('ZSCORE', q.key, '!' .. who) or 0)
       end
       if who ~= q.conn and (q.now - math.max(stamp[who], ticket / 1000) > stale or listeners(q, channel) == 0) then
-        redis.call('ZREM', q.key, entry, '!p' .. base, '!' .. who) -- silent, or gone
+        redis.call('ZREM', q.key, entry, '!p' .. base, '!s' .. base, '!' .. who) -- silent, or gone
       elseif n > total then
         redis.call('ZREM', q.key, entry, '!p' .. base)
         word, lease = '0 0 13 ', 0
       elseif n > spare then
-        if not head then
+        local since = not head and q.turns and #list > 2 and redis.call('ZSCORE', q.key, '!s' .. base)
+        if since and q.now + since > stale then
+          redis.call('ZREM', q.key, entry, '!p' .. base, '!s' .. base)
+          enter(q, entry)
+        elseif not head then
           was = -(redis.call('ZSCORE', q.key, '!p' .. base) or 0)
           head, passed = {base = base, n = n, who = who, channel = channel}, was
         end
       elseif head and passed + n > PASS * head.n then
+        spent = true
         break
       elseif not head and served > 0 and (served >= MOST or given + n > (q.most or MOST_PERMITS)) then
         head, full = {base = base, n = n, who = who, channel = channel}, true
         break
       else
         give(base, n, q.now + lease, label)
-        redis.call('ZREM', q.key, entry, '!p' .. base)
+        redis.call('ZREM', q.key, entry, '!p' .. base, '!s' .. base)
         free, spare, served, given, longest = free - n, spare - n, served + 1, given + n, math.max(longest, lease)
         if head then
           passed = passed + n
@@ -151,12 +160,16 @@ local function serve(q, free, total, give, take, ends)
         words[channel] = (words[channel] or '*') .. word .. base
       end
       if head and (spare < 1 or passed >= PASS * head.n) then
+        spent = passed >= PASS * head.n
         break
       end
     end
   until head or #list == 0
   if head and passed ~= was and not full then
     redis.call('ZADD', q.key, -passed, '!p' .. head.base)
+  end
+  if spent and q.turns then
+    redis.call('ZADD', q.key, 'NX', -q.now, '!s' .. head.base)
   end
   local look = -1
   if head then
