@@ -189,8 +189,7 @@ func decodeShared(m rueidis.RedisMessage, n int) (server int64, done []int64, er
 	return v[0], v[1:], nil
 }
 
-// shareable is the part of a shared call that does what a lone acquire or release of l would. It keeps the key apart from the name
-// that the caller may go on to use.
+// shareable is the part of a shared call that does what a lone acquire or release of l would.
 func (l *single) shareable(owner, lease, last string) freeRequest {
 	return freeRequest{key: l.key, queue: l.keys[len(l.keys)-1], owner: owner, lease: lease, last: last}
 }
