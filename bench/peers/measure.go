@@ -30,29 +30,34 @@ func oneLine(s string) string {
 	return s
 }
 
-// worst says of each setting of contended and of the queues what its slowest window served, beside the median, and the longest
-// wait: medians hide stalls. A measurement of contended is one window. empty is in how many windows redlatch served nobody.
+// inWindows are the workloads of which a measurement, or a turn, is one window.
+var inWindows = []string{uncontended, claiming, contended}
+
+// worst says of each setting what its slowest window served, beside the median, and the longest wait: medians hide stalls. empty is in
+// how many windows redlatch served nobody.
 func worst(rows []results.Row) (lines []string, empty int) {
 	var order []string
 	windows, longest := map[string][]float64{}, map[string]float64{}
 	for _, r := range rows {
+		p, err := peerNamed(r.Peer)
+		ours := err == nil && p.Module == redlatchPeer.Module
 		if share, ok := r.Value("worst_window"); ok {
 			lines = append(lines, fmt.Sprintf("%s, %s: slowest window %.2f of the median, longest wait %s", r.Workload, r.Peer, share, micros(r.Max)))
-			if p, err := peerNamed(r.Peer); err == nil && p.Module == redlatchPeer.Module {
+			if ours {
 				n, _ := r.Value("empty_windows")
 				empty += int(n)
 			}
 		}
-		if r.Workload != contended || r.OpsPerSec < 0 {
+		if !slices.Contains(inWindows, r.Workload) || r.OpsPerSec < 0 {
 			continue
 		}
-		k := fmt.Sprintf("%s, %s, %s", r.Peer, plural(r.Processes, "process"), plural(r.Workers, "worker"))
+		k := fmt.Sprintf("%s, %s, %s, %s", r.Workload, r.Peer, plural(r.Processes, "process"), plural(r.Workers, "worker"))
 		if windows[k] == nil {
 			order = append(order, k)
 		}
 		windows[k] = append(windows[k], r.OpsPerSec)
 		longest[k] = max(longest[k], r.Max)
-		if r.Ops == 0 && r.Peer == redlatchPeer.Name {
+		if r.Ops == 0 && ours {
 			empty++
 		}
 	}

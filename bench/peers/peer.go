@@ -53,7 +53,7 @@ type Peer struct {
 const floor = "raw scripts"
 
 var peers = slices.Concat([]Peer{
-	redlatchPeer, rawScripts, rawSetNX,
+	redlatchPeer, plainPeer, rawScripts, rawSetNX, permitPeer, rawPermit,
 	rueidislockTuned, rueidislockDefault,
 	redsyncGoRedis, redsyncRueidis,
 	redislock1ms, redislock100ms,

@@ -14,7 +14,6 @@ import (
 	"github.com/redlatch/redlatch/bench/internal/load"
 	"github.com/redlatch/redlatch/bench/internal/results"
 	"github.com/redlatch/redlatch/rlock"
-	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // queueName is what all wait for in the workloads of queues. What a worker wants of it is the name that Lock is called with: a
@@ -274,14 +273,7 @@ func empty(all []window) (n int) {
 
 var queuePeers = []Peer{
 	ourQueue("rsemaphore.Semaphore", permits, "leased permits, defaults", func(l *redlatchLocker, s Setup) func(string) load.Acquire {
-		sem := l.semaphores.Semaphore(queueName, int(s.Capacity))
-		return always(func(ctx context.Context, _ string) (load.Release, error) {
-			p, err := sem.Acquire(ctx, 1)
-			if err != nil {
-				return nil, err
-			}
-			return p.Release, nil
-		})
+		return always(ofPermits(l.semaphores.Semaphore(queueName, int(s.Capacity))))
 	}),
 	ourQueue("rsemaphore.CountingSemaphore", permits, "permits without a lease", func(l *redlatchLocker, s Setup) func(string) load.Acquire {
 		sem := l.semaphores.CountingSemaphore(queueName)
@@ -343,12 +335,8 @@ func (l *queueLocker) Close() { l.close() }
 
 func ourQueue(name, workload, how string, of func(l *redlatchLocker, s Setup) func(string) load.Acquire) Peer {
 	return Peer{Name: name, Module: redlatchPeer.Module, How: how, Wakes: "push", Queue: workload, Open: func(_ context.Context, s Setup) (Locker, error) {
-		l, err := openRedlatch(rueidis.ClientOption{InitAddress: []string{s.Redis}}, s)
+		l, err := openSemaphores(rueidis.ClientOption{InitAddress: []string{s.Redis}}, s)
 		if err != nil {
-			return nil, err
-		}
-		if l.semaphores, err = rsemaphore.New(l.hub, rsemaphore.Options{WatchdogTimeout: s.Lease, CallTimeout: s.CallTimeout}); err != nil {
-			l.Close()
 			return nil, err
 		}
 		return &queueLocker{of(l, s), l.Close}, nil

@@ -156,7 +156,7 @@ func (p *page) head() {
 	p.say("# Benchmarks")
 	p.say("`go run ./bench/report` writes this page from [results.csv](benchmarks/results.csv). Every figure comes from there, also where redlatch is behind.")
 	p.say("To repeat it on a machine with Go and a redis-server:")
-	p.say("```\ngo -C bench/peers run . -out ../../docs/benchmarks/results.csv && go run ./bench/report\n```")
+	p.say("```\ngo -C bench/peers run . -rounds 7 -out ../../docs/benchmarks/results.csv && go run ./bench/report\n```")
 	rows := [][]string{}
 	for _, name := range []string{"date", "machine", "memory", "go", "server", "redlatch", "command", "rounds", "contended", "load before", "load after", "took", "incomplete"} {
 		if v := f.Fact(name); v != "" {
