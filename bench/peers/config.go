@@ -49,7 +49,7 @@ type Config struct {
 	Duration time.Duration // contended: what counts
 	Think    time.Duration
 	Queued   time.Duration   // queues: what counts
-	Window   time.Duration   // of that, the slowest of which is told
+	Window   time.Duration   // of that, the slowest of which is told; contended: half of it, to have many
 	Away     []time.Duration // queues: added to each way
 	Crowd    int             // queues: processes
 	Handover time.Duration
@@ -68,7 +68,7 @@ func defaults() Config {
 	c := Config{
 		Goroutines: []int{1, 8, 64, 256}, Processes: []int{1, 8}, Waiters: []int{2, 16, 64, 256}, Rounds: 3,
 		Slice: 100 * time.Millisecond, Slices: 4,
-		Warm: 150 * time.Millisecond, Duration: 700 * time.Millisecond, Think: time.Millisecond,
+		Warm: 150 * time.Millisecond, Duration: 750 * time.Millisecond, Think: time.Millisecond,
 		Queued: 1500 * time.Millisecond, Window: 100 * time.Millisecond, Away: []time.Duration{0, farAway}, Crowd: 4,
 		Handover: time.Second, Pairs: 2,
 		Lease: 10 * time.Second, WarmUp: 6 * time.Second,

@@ -37,16 +37,16 @@ var inWindows = []string{uncontended, claiming, contended}
 // how many windows redlatch served nobody.
 func worst(rows []results.Row) (lines []string, empty int) {
 	var order []string
-	windows, longest := map[string][]float64{}, map[string]float64{}
+	windows, stalls, longest := map[string][]float64{}, map[string][]float64{}, map[string]float64{}
 	for _, r := range rows {
 		p, err := peerNamed(r.Peer)
 		ours := err == nil && p.Module == redlatchPeer.Module
-		if share, ok := r.Value("worst_window"); ok {
+		share, parts := r.Value("worst_window")
+		if parts && r.Workload != contended {
 			lines = append(lines, fmt.Sprintf("%s, %s: slowest window %.2f of the median, longest wait %s", r.Workload, r.Peer, share, micros(r.Max)))
-			if ours {
-				n, _ := r.Value("empty_windows")
-				empty += int(n)
-			}
+		}
+		if n, _ := r.Value("empty_windows"); ours && r.Workload != contended { // whose windows are shorter than a stall of the machine
+			empty += int(n)
 		}
 		if !slices.Contains(inWindows, r.Workload) || r.OpsPerSec < 0 {
 			continue
@@ -57,6 +57,9 @@ func worst(rows []results.Row) (lines []string, empty int) {
 		}
 		windows[k] = append(windows[k], r.OpsPerSec)
 		longest[k] = max(longest[k], r.Max)
+		if parts {
+			stalls[k] = append(stalls[k], share)
+		}
 		if r.Ops == 0 && ours {
 			empty++
 		}
@@ -64,7 +67,11 @@ func worst(rows []results.Row) (lines []string, empty int) {
 	for _, k := range order {
 		all := windows[k]
 		slices.Sort(all)
-		lines = append(lines, fmt.Sprintf("%s: slowest of %d windows %.0f/s, median %.0f/s, longest wait %s", k, len(all), all[0], all[len(all)/2], micros(longest[k])))
+		line := fmt.Sprintf("%s: slowest of %d windows %.0f/s, median %.0f/s, longest wait %s", k, len(all), all[0], all[len(all)/2], micros(longest[k]))
+		if within := stalls[k]; len(within) > 0 {
+			line += fmt.Sprintf(", slowest part of one %.2f of its median", slices.Min(within))
+		}
+		lines = append(lines, line)
 	}
 	return lines, empty
 }
@@ -106,11 +113,8 @@ func (b *bench) contended(ctx context.Context, p Peer, round, procs, workers int
 	if err != nil {
 		return row, err
 	}
-	start := time.Now()
-	shared.setPhase(measuring)
-	time.Sleep(b.cfg.forWorkers(workers))
-	shared.setPhase(over)
-	row.Seconds = time.Since(start).Seconds()
+	rates := windows(shared, b.cfg.forWorkers(workers), b.cfg.Window/2)
+	row.Seconds, row.Extra = lasted(rates), inExtra(rates)
 	after, err := s.usage(ctx)
 	if err != nil {
 		return row, err

@@ -153,11 +153,8 @@ func (b *bench) queued(ctx context.Context, p Peer, round int, workload string, 
 	if err != nil {
 		return row, err
 	}
-	rates := b.cfg.windows(shared)
-	row.Seconds = 0
-	for _, w := range rates {
-		row.Seconds += w.seconds
-	}
+	rates := windows(shared, b.cfg.Queued, b.cfg.Window)
+	row.Seconds = lasted(rates)
 	after, err := s.usage(ctx)
 	if err != nil {
 		return row, err
@@ -184,7 +181,7 @@ func (b *bench) queued(ctx context.Context, p Peer, round int, workload string, 
 	} else {
 		perOp(&row, before, after)
 	}
-	row.Extra = fmt.Sprintf("worst_window=%.3f empty_windows=%d windows=%d", slowest(rates), empty(rates), len(rates))
+	row.Extra = inExtra(rates)
 	if workload == sharing {
 		written := float64(shared.words[writtenWord].Load())
 		row.Extra += fmt.Sprintf(" reads_per_s=%.1f writes_per_s=%.1f", (float64(sum.Ops)-written)/row.Seconds, written/row.Seconds)
@@ -233,14 +230,14 @@ type window struct {
 func (w window) rate() float64 { return float64(w.ops) / w.seconds }
 
 // windows lets the measurement last, one window after the other.
-func (c *Config) windows(shared *arena) []window {
-	n := min(max(int(c.Queued/c.Window), 1), arenaWords-firstWindow-1)
+func windows(shared *arena, lasts, each time.Duration) []window {
+	n := min(max(int(lasts/each), 1), arenaWords-firstWindow-1)
 	all := make([]window, n)
 	shared.setPhase(measuring)
 	for i := range all {
 		shared.words[windowWord].Store(int64(i))
 		start := time.Now()
-		time.Sleep(c.Window)
+		time.Sleep(each)
 		all[i].seconds = time.Since(start).Seconds()
 	}
 	shared.setPhase(over)
@@ -248,6 +245,19 @@ func (c *Config) windows(shared *arena) []window {
 		all[i].ops = shared.words[firstWindow+i].Load()
 	}
 	return all
+}
+
+// lasted is how long all of them were, in seconds.
+func lasted(all []window) (sum float64) {
+	for _, w := range all {
+		sum += w.seconds
+	}
+	return sum
+}
+
+// inExtra is what a row says of them.
+func inExtra(all []window) string {
+	return fmt.Sprintf("worst_window=%.3f empty_windows=%d windows=%d", slowest(all), empty(all), len(all))
 }
 
 // slowest is the rate of the slowest window as a share of the median one.
