@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -16,9 +17,28 @@ type client struct {
 	hub        *pubsub.Hub
 	locks      *rlock.Client
 	semaphores *rsemaphore.Client
+	more       []*client // on the other servers of a Quorum
 }
 
-func open(server string) (*client, error) {
+// votingLease is that of the locks of a Quorum: its servers vote when they have been up for so long.
+const votingLease = 5 * time.Second
+
+// open connects to a server; of several, to each.
+func open(servers string) (*client, error) {
+	first, rest, several := strings.Cut(servers, ",")
+	c, err := openOne(first, several)
+	for err == nil && rest != "" {
+		var next string
+		next, rest, _ = strings.Cut(rest, ",")
+		var more *client
+		if more, err = openOne(next, true); err == nil {
+			c.more = append(c.more, more)
+		}
+	}
+	return c, err
+}
+
+func openOne(server string, votes bool) (*client, error) {
 	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server}, PipelineMultiplex: -1, DisableCache: true}, pubsub.Options{})
 	if err != nil {
 		return nil, err
@@ -26,7 +46,11 @@ func open(server string) (*client, error) {
 	c := &client{hub: hub}
 	// So many processes on few processors stall each other for longer than the default.
 	const stall = 10 * time.Second
-	if c.locks, err = rlock.New(hub, rlock.Options{CallTimeout: stall}); err != nil {
+	o := rlock.Options{CallTimeout: stall}
+	if votes {
+		o = rlock.Options{WatchdogTimeout: votingLease}
+	}
+	if c.locks, err = rlock.New(hub, o); err != nil {
 		return nil, err
 	}
 	c.semaphores, err = rsemaphore.New(hub, rsemaphore.Options{CallTimeout: stall})
@@ -39,6 +63,9 @@ func (c *client) close() {
 	c.locks.Close(ctx)
 	c.semaphores.Close(ctx)
 	c.hub.Close(ctx)
+	for _, more := range c.more {
+		more.close()
+	}
 }
 
 // acquire waits, and returns what releases.
@@ -52,8 +79,9 @@ type part struct {
 
 // kind is something to wait for: either part or await is set.
 type kind struct {
-	name string
-	part func(ctx context.Context, c *client, o order) (part, error)
+	name    string
+	servers int // 0: one
+	part    func(ctx context.Context, c *client, o order) (part, error)
 	// await waits for an event, which end brings about once it is set up; both are for the o.Round-th event.
 	await func(ctx context.Context, c *client, o order) error
 	setUp func(ctx context.Context, c *client, o order) error
@@ -82,6 +110,17 @@ var kinds = []kind{
 	exclusive("reentrant", func(c *client) *rlock.Lock { return c.locks.Reentrant(name) }),
 	exclusive("fair", func(c *client) *rlock.Lock { return c.locks.Fair(name) }),
 	exclusive("plain", func(c *client) *rlock.Lock { return c.locks.Plain(name) }),
+	{name: "quorum", servers: 3, part: func(_ context.Context, c *client, o order) (part, error) {
+		members := []*rlock.Lock{c.locks.Reentrant(name)}
+		for _, more := range c.more {
+			members = append(members, more.locks.Reentrant(name))
+		}
+		q, err := rlock.Quorum(members...)
+		if err != nil {
+			return part{}, err
+		}
+		return part{locking(q), o.Hold, 0}, nil
+	}},
 	exclusive("write", func(c *client) *rlock.Lock { return c.locks.ReadWrite(name).Write() }),
 	// All readers but one process, which writes. It holds for so long that all wait, and comes back when they are all in.
 	{name: "read", part: func(_ context.Context, c *client, o order) (part, error) {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -101,13 +102,25 @@ func (h herd) hear() ([]answer, error) {
 	return answers, nil
 }
 
-// scene is a server and a herd that is connected to it.
+// scene is a server, or those of a Quorum, and a herd that is connected to it.
 type scene struct {
 	cfg    config
 	herd   herd
-	server string // as the herd reaches it
-	redis  rueidis.Client
+	server string // as the herd reaches it; of several, with commas
+	redis  []rueidis.Client
 	close  []func()
+}
+
+// usage is that of all servers together.
+func (s *scene) usage(ctx context.Context) (sum load.Usage, err error) {
+	for _, c := range s.redis {
+		u, err := load.ServerUsage(ctx, c)
+		if err != nil {
+			return sum, err
+		}
+		sum = sum.Plus(u)
+	}
+	return sum, nil
 }
 
 func (s *scene) end() {
@@ -120,9 +133,7 @@ func (s *scene) end() {
 func (cfg config) measure(name string, n int) (r row, err error) {
 	k := kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })]
 	s, err := cfg.set(k, n)
-	if s != nil {
-		defer s.end()
-	}
+	defer s.end()
 	if err != nil {
 		return r, err
 	}
@@ -133,27 +144,42 @@ func (cfg config) measure(name string, n int) (r row, err error) {
 	return r, s.wake(k, &r)
 }
 
-// set starts the server and the processes, and has them connect.
-func (cfg config) set(k kind, n int) (*scene, error) {
+// launch starts a server.
+func (s *scene) launch() error {
 	server, stop, err := redistest.Launch(func(host, port, dir string) []string {
 		return []string{"--port", port, "--bind", host, "--dir", dir, "--save", "", "--appendonly", "no", "--logfile", filepath.Join(dir, "log")}
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s := &scene{cfg: cfg, server: server.Addr(), close: []func(){stop}}
-	s.redis, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: server.Addrs, ForceSingleClient: true, DisableCache: true, PipelineMultiplex: -1})
+	s.close = append(s.close, stop)
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: server.Addrs, ForceSingleClient: true, DisableCache: true, PipelineMultiplex: -1})
 	if err != nil {
-		return s, err
+		return err
 	}
-	s.close = append(s.close, s.redis.Close)
-	if cfg.delay > 0 {
-		through, stop, err := load.Delay(s.server, cfg.delay)
-		if err != nil {
+	s.redis = append(s.redis, c)
+	s.close = append(s.close, c.Close)
+	through := server.Addr()
+	if s.cfg.delay > 0 {
+		if through, stop, err = load.Delay(through, s.cfg.delay); err != nil {
+			return err
+		}
+		s.close = append(s.close, stop)
+	}
+	s.server = strings.TrimPrefix(s.server+","+through, ",")
+	return nil
+}
+
+// set starts the servers and the processes, and has them connect.
+func (cfg config) set(k kind, n int) (s *scene, err error) {
+	s = &scene{cfg: cfg}
+	for range max(k.servers, 1) {
+		if err := s.launch(); err != nil {
 			return s, err
 		}
-		s.server = through
-		s.close = append(s.close, stop)
+	}
+	if k.servers > 1 {
+		time.Sleep(votingLease + 2*time.Second) // a server counts whole seconds
 	}
 	if s.herd, err = gather(n); err != nil {
 		return s, err
@@ -182,12 +208,12 @@ func (s *scene) contend(r *row) error {
 		return err
 	}
 	time.Sleep(time.Until(from))
-	before, err := load.ServerUsage(ctx, s.redis)
+	before, err := s.usage(ctx)
 	if err != nil {
 		return err
 	}
 	time.Sleep(time.Until(to))
-	after, err := load.ServerUsage(ctx, s.redis)
+	after, err := s.usage(ctx)
 	if err != nil {
 		return err
 	}
@@ -243,7 +269,7 @@ func (s *scene) wake(k kind, r *row) error {
 			return err
 		}
 		time.Sleep(s.cfg.settle + time.Duration(r.processes)*10*time.Millisecond)
-		before, err := load.ServerUsage(ctx, s.redis)
+		before, err := s.usage(ctx)
 		if err != nil {
 			return err
 		}
@@ -255,7 +281,7 @@ func (s *scene) wake(k kind, r *row) error {
 		if err != nil {
 			return err
 		}
-		after, err := load.ServerUsage(ctx, s.redis)
+		after, err := s.usage(ctx)
 		if err != nil {
 			return err
 		}

@@ -45,10 +45,7 @@ local n = redis.call('HINCRBY', KEYS[1], 'sold', 1)
 redis.call('HSET', KEYS[2], ARGV[1], n)
 return n`)
 
-const (
-	claimFloor = "raw INCR"
-	counterUp  = "Counter.Incr"
-)
+const claimFloor = "raw INCR"
 
 var claimModes = []claimMode{
 	{claimFloor, "INCR through rueidis: counts, and never says no", func(_ context.Context, c *claimer) (func(context.Context, int64) error, error) {
@@ -65,7 +62,7 @@ var claimModes = []claimMode{
 			return rawClaim.Exec(ctx, c.client, []string{"{s}", "{s}:u"}, []string{strconv.FormatInt(n, 10)}).Error()
 		}, nil
 	}},
-	{counterUp, "rcounter, no bounds", func(_ context.Context, c *claimer) (func(context.Context, int64) error, error) {
+	{"Counter.Incr", "rcounter, no bounds", func(_ context.Context, c *claimer) (func(context.Context, int64) error, error) {
 		counters, err := c.counters()
 		if err != nil {
 			return nil, err

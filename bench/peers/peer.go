@@ -53,12 +53,12 @@ type Peer struct {
 const floor = "raw scripts"
 
 var peers = slices.Concat([]Peer{
-	redlatchPeer, plainPeer, rawScripts, rawSetNX, permitPeer, rawPermit,
+	redlatchPeer, rawScripts, rawSetNX,
 	rueidislockTuned, rueidislockDefault,
 	redsyncGoRedis, redsyncRueidis,
 	redislock1ms, redislock100ms,
 	goRedisson, etcdPeer,
-	redissonPeer, redissonDriver,
+	redissonPeer, redissonDriver, plainPeer,
 }, queuePeers)
 
 // in reports whether the peer takes part in a workload.

@@ -20,29 +20,31 @@ var redlatchPeer = Peer{
 	},
 }
 
-// plainPeer is the lock whose layout is the peers': one string key.
+// plainPeer takes part beside the peers that are made of the same one string key.
 var plainPeer = Peer{
-	Name: "rlock.Plain", Module: redlatchPeer.Module, Wakes: "push", AloneOnly: true,
-	How: "one string key, as redsync's and redislock's locks; defaults",
+	Name: "rlock.Plain", Module: redlatchPeer.Module, Renews: true, Wakes: "push", Optional: true,
+	How: "rlock.Plain, defaults",
 	Open: func(_ context.Context, s Setup) (Locker, error) {
 		l, err := openRedlatch(rueidis.ClientOption{InitAddress: []string{s.Redis}}, s)
 		if err != nil {
 			return nil, err
 		}
-		return &queueLocker{func(name string) load.Acquire { return ofLock(l.client.Plain(name)) }, l.Close}, nil
+		l.of = l.client.Plain
+		return l, nil
 	},
 }
 
 type redlatchLocker struct {
+	of     func(name string) *rlock.Lock
 	hub    *pubsub.Hub
 	client *rlock.Client
 
-	semaphores *rsemaphore.Client // of permits only
+	semaphores *rsemaphore.Client // of queues only
 	once       atomic.Bool        // what is done once for a client has been
 }
 
 func openRedlatch(o rueidis.ClientOption, s Setup) (*redlatchLocker, error) {
-	hub, err := pubsub.Dial(o, pubsub.Options{CallTimeout: patience}) // to connect is not measured
+	hub, err := pubsub.Dial(o, pubsub.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -51,24 +53,11 @@ func openRedlatch(o rueidis.ClientOption, s Setup) (*redlatchLocker, error) {
 		hub.Close(context.Background())
 		return nil, err
 	}
-	return &redlatchLocker{hub: hub, client: client}, nil
-}
-
-// openSemaphores is openRedlatch with a client of semaphores.
-func openSemaphores(o rueidis.ClientOption, s Setup) (*redlatchLocker, error) {
-	l, err := openRedlatch(o, s)
-	if err != nil {
-		return nil, err
-	}
-	if l.semaphores, err = rsemaphore.New(l.hub, rsemaphore.Options{WatchdogTimeout: s.Lease, CallTimeout: s.CallTimeout}); err != nil {
-		l.Close()
-		return nil, err
-	}
-	return l, nil
+	return &redlatchLocker{of: client.Reentrant, hub: hub, client: client}, nil
 }
 
 func (l *redlatchLocker) Lock(ctx context.Context, name string) (load.Release, error) {
-	hold, err := l.client.Reentrant(name).Lock(ctx)
+	hold, err := l.of(name).Lock(ctx)
 	if err != nil {
 		return nil, err
 	}
