@@ -51,7 +51,7 @@ func (l *single) take(ctx context.Context, t terms, auto bool) (*Hold, error) {
 		c.session.Leave()
 		err = ending(l.name, waited, !a.unanswered.IsZero()).Explain(err)
 		if refused, ok := err.(*NotAcquiredError); ok {
-			refused.Ours, refused.Foreign, refused.NoEnd = c.engine.Holds(l.key), a.foreign, a.noEnd
+			refused.Ours, refused.Foreign, refused.NoEnd, refused.listeners = c.engine.Holds(l.key), a.foreign, a.noEnd, a.listeners
 		}
 		c.observer.NotAcquired(ctx, l.name, waited, err)
 		return nil, err
@@ -101,6 +101,7 @@ type acquisition struct {
 	watched    bool          // and the holder's heartbeats are looked at
 	foreign    bool          // by the last answer, the holder was none of ours
 	noEnd      bool          // and the lock had no end
+	listeners  int           // and so many heard of its release
 	sends      int           // tries that were sent
 	room       [7]string     // for the arguments of the first, here to be one piece of memory
 }

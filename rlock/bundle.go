@@ -370,6 +370,7 @@ func (p *parts) release(ctx context.Context, why error) error {
 	}
 	errs, ok := p.each(ctx, p.take(), unlock)
 	if q.quorum {
+		q.members[0].c.queue.StandBack(q.line)
 		q.members[0].c.queue.Wake(q.line)
 	}
 	switch {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
+	"github.com/redlatch/redlatch/pubsub"
 )
 
 // election is one acquisition of a Quorum:
@@ -25,9 +27,10 @@ import (
 //  3. Without a majority all is given back. Waiters stand in one line, of the first member's client. The first in it listens
 //     to the channels of all members, and asks again when so many of those that refused it may have been released that a
 //     majority may be free: what other waiters take of the remaining votes, and give back, wakes nobody
-//     (TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld). After a split it pauses at random before the next round, up
-//     to 8 ms, doubled up to 256 ms, unless the split is half a second past. The losers' own releases would otherwise wake all
-//     of them at the same instant (TestCrossingVotesMakeProgress).
+//     (TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld). It draws a turn first, as those do that wait for a Plain lock
+//     (wait/turn.go), from how many listen at the members (TestAReleasedQuorumIsNotAskedForByAll). After a split it pauses at random
+//     before the next round, up to 8 ms, doubled up to 256 ms, unless the split is half a second past. The losers' own releases
+//     would otherwise wake all of them at the same instant (TestCrossingVotesMakeProgress).
 //  4. Each vote is renewed by its own client. A missing vote is asked for again (win).
 //  5. Unlock returns when a majority has released. The other releases have four call timeouts, and then are pending.
 //
@@ -48,12 +51,14 @@ type election struct {
 
 	mu      sync.Mutex
 	round   int    // that is under way, or the last
-	asking  bool   // it is under way
+	asking  bool   // it is under way, or none was yet
 	refused []bool // by member: it did not vote for us in this round
-	freed   []bool // by member: it may have been released since the round began
+	freed   []int  // by member: how often it may have been released since the round began
+	looked  int    // how often a majority may have been, when the line was woken
 
 	first     *wait.Queue  // of the line in which we stand
 	listening atomic.Int32 // to how many channels
+	watching  bool         // the holder's heartbeats are looked at
 	stop      context.CancelFunc
 	listeners sync.WaitGroup
 }
@@ -87,7 +92,9 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 	if e.split > 0 && !script.Pause(ctx, rand.N(4*time.Millisecond<<min(e.split, 6))) {
 		return wait.Answer{}, fmt.Errorf("%w: %q: %w", ErrUnavailable, e.q.name, context.Cause(ctx))
 	}
-	if e.rounds++; e.rounds == 2 {
+	if e.rounds++; e.rounds == 1 {
+		e.overhear(ctx)
+	} else if e.rounds == 2 {
 		e.listen(ctx)
 	}
 	for _, m := range e.members {
@@ -95,7 +102,7 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 			return wait.Answer{}, fmt.Errorf("%q: %w", e.q.name, ErrClosed)
 		}
 	}
-	p := newParts(e.q)
+	p, sent := newParts(e.q), time.Now()
 	t := e.ask(ctx, p)
 	for _, m := range e.members {
 		m.c.metOnce.Store(true)
@@ -122,7 +129,20 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 	}
 	e.ended = time.Now()
 	e.end()
-	return e.count(t)
+	answer, err := e.count(t)
+	answer.Sent, answer.Contenders = sent, t.listeners()
+	return answer, err
+}
+
+// listeners is how many processes hear of releases, at the member where most do; 0: not known.
+func (t tally) listeners() (most int) {
+	for _, err := range t.results {
+		var contended *NotAcquiredError
+		if errors.As(err, &contended) {
+			most = max(most, contended.listeners)
+		}
+	}
+	return most
 }
 
 // ask asks all members for their votes, which p takes in, until a majority has granted or cannot be had.
@@ -174,7 +194,7 @@ func (e *election) begin() int {
 	defer e.mu.Unlock()
 	e.round++
 	e.asking = true
-	e.refused, e.freed = make([]bool, len(e.members)), make([]bool, len(e.members))
+	e.refused, e.freed, e.looked = make([]bool, len(e.members)), make([]int, len(e.members)), 0
 	return e.round
 }
 
@@ -199,7 +219,7 @@ func (e *election) end() {
 func (e *election) mayBeFree(i int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.freed[i] = true
+	e.freed[i]++
 	if !e.asking {
 		e.look()
 	}
@@ -208,14 +228,32 @@ func (e *election) mayBeFree(i int) {
 // look wakes the line in which this waiter stands if a majority may be free now. While somebody holds a majority, waiters take
 // the remaining votes and give them back; if each asked again when another has given back, they would keep each other busy.
 // Called with mu held.
+//
+// A wake-up has the waiter draw a turn, and ask when it comes, so one is enough for a release of the whole. The next is for the
+// next one, when a majority of the members has been released once more:
+//
+//	this waiter                         the members 1, 2, 3
+//	refused by all three
+//	                                    A releases 1
+//	                                    ... and 2: a majority may be free
+//	draws: after four trips
+//	                                    A releases 3: nothing new
+//	                                    B is granted 1, 2, 3, releases 1
+//	                                    ... and 2: once more
+//	draws: at once, and asks
+//
+// With a draw for each message all drew three times for each release, and thrice as many asked at once. A message that is lost,
+// or of a vote that was only given back, costs a draw less or more; the turn that was drawn comes in any case.
 func (e *election) look() {
-	free := 0
+	freed := make([]int, len(e.members))
 	for i := range e.members {
-		if !e.refused[i] || e.freed[i] {
-			free++
+		if freed[i] = e.freed[i]; !e.refused[i] {
+			freed[i] = math.MaxInt
 		}
 	}
-	if free >= e.q.need && e.first != nil {
+	slices.Sort(freed)
+	if n := freed[len(freed)-e.q.need]; n > e.looked && e.first != nil {
+		e.looked = n
 		e.first.Wake(e.q.line)
 	}
 }
@@ -321,40 +359,81 @@ func (e *election) pause(int) time.Duration {
 	return d - rand.N(d/10+1)
 }
 
+// overhear listens for releases of all members if the process is subscribed to their channels already, as it is where it waited a
+// moment ago: that sends nothing, and saves the rounds before and after a subscription.
+func (e *election) overhear(ctx context.Context) {
+	if e.first == nil {
+		return
+	}
+	subs := make([]*pubsub.Subscription, len(e.members))
+	for i, m := range e.members {
+		sub, ok := m.c.session.Hub.TrySubscribe(m.channel)
+		if !ok || m.backoff != nil {
+			if ok {
+				sub.Close()
+			}
+			for _, sub := range subs[:i] {
+				sub.Close()
+			}
+			return
+		}
+		subs[i] = sub
+	}
+	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
+	for i, sub := range subs {
+		e.listeners.Go(func() { e.hear(ctx, i, sub) })
+	}
+}
+
 // listen listens for releases of all members. A subscription that begins, and each gap in it, may stand for one.
 func (e *election) listen(ctx context.Context) {
 	if e.first == nil {
 		return
 	}
-	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
-	for i, m := range e.members {
+	for _, m := range e.members {
 		if m.c.monitor != nil {
 			m.c.monitor.watch(m.single)
+			e.watching = true
 		}
+	}
+	if e.stop != nil {
+		return // it overhears
+	}
+	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
+	for i, m := range e.members {
 		if m.backoff != nil {
 			continue // a Spin lock has no channel
 		}
 		e.listeners.Go(func() {
 			sub, err := m.c.session.Hub.Subscribe(ctx, m.channel)
-			if err != nil {
-				return
-			}
-			defer sub.Close()
-			e.listening.Add(1)
-			defer e.listening.Add(-1)
-			for err == nil {
+			if err == nil {
 				e.mayBeFree(i)
-				_, err = sub.Next(ctx)
+				e.hear(ctx, i, sub)
 			}
 		})
 	}
 }
 
-// stopListening ends what listen began.
+// hear takes in the messages of a member's channel.
+func (e *election) hear(ctx context.Context, i int, sub *pubsub.Subscription) {
+	defer sub.Close()
+	e.listening.Add(1)
+	defer e.listening.Add(-1)
+	for {
+		if _, err := sub.Next(ctx); err != nil {
+			return
+		}
+		e.mayBeFree(i)
+	}
+}
+
+// stopListening ends what overhear and listen began.
 func (e *election) stopListening() {
 	if e.stop != nil {
 		e.stop()
 		e.listeners.Wait()
+	}
+	if e.watching {
 		for _, m := range e.members {
 			if m.c.monitor != nil {
 				m.c.monitor.unwatch(m.single)

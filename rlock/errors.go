@@ -74,6 +74,7 @@ type NotAcquiredError struct {
 	// Fair and ReadWrite locks.
 	Foreign, NoEnd bool
 	cause          error
+	listeners      int // for the holder's release, by the last answer; 0: not said
 }
 
 func (e *NotAcquiredError) Error() string {

@@ -140,6 +140,9 @@ func (o *owner) Send(ctx context.Context, remaining int, again bool) (gone bool,
 		status, err = l.runRelease(ctx, o.Lease.Owner, remaining, o.Entry())
 	}
 	if err == nil && remaining == 0 {
+		if l.kind.place == nowhere {
+			c.queue.StandBack(l.key)
+		}
 		c.queue.Wake(l.key)
 	}
 	return status == releaseGone, err

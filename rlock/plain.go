@@ -40,8 +40,10 @@ var plain = &kind{
 // It cannot be re-entered (ErrReentry). Its releases wake the waiters of this library. If another program releases it, they
 // learn of that within Options.PollCap. Waiters of one process stand in line. There is no order among processes, and a
 // TryLock with a waitTime of 0 may overtake all waiters. The layout has no place for a queue: a lock that is handed from waiter
-// to waiter would never be free for the other programs, which only poll. So after a release the processes that wait draw whose
-// turn it is to ask, and a release costs a few calls however many of them wait.
+// to waiter would never be free for the other programs, which only poll. So after a release the processes that wait, and the one
+// that has released if it acquires again, draw whose turn it is to ask. A release costs a few calls however many of them wait, and a
+// message to each of them. A lock that is free and waited for is idle for 128 round trips at most, if its release is heard, and
+// otherwise until the lease ends or for a PollCap.
 //
 // Names longer than Options.HashOver are hashed.
 func (c *Client) Plain(name string) *Lock {

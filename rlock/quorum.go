@@ -35,8 +35,12 @@ var votingKinds = map[*kind]*kind{reentrant: voting(reentrant), nonReentrant: vo
 //
 //   - Lock and TryLock ask all servers at the same time, each once, for a tenth of the lease and at most
 //     Options.CallTimeout. They return as soon as a majority has granted its vote, or cannot do so any more; then all
-//     votes are given back. A vote that comes later joins the hold. A waiter asks again when members are released, after
-//     a random pause that grows while votes are split, and every PollCap. There is no order among processes.
+//     votes are given back. A vote that comes later joins the hold. A waiter asks again when members are released, when its turn
+//     has come, which it draws, after a random pause that grows while votes are split, and every PollCap. A Quorum that is
+//     free and waited for is idle for 128 rounds of calls at most, if releases are heard.
+//   - There is no order among processes, and nobody is handed the lock. The servers share no queue, and each sees the waiters in
+//     another order: handed over one by one, the votes of one release would go to several waiters, none of which has a
+//     majority. So each release wakes every process that waits, at each server: one message each, and a few calls altogether.
 //   - The hold lasts while a majority of its members last, each renewed on its own. Until is the instant up to which a
 //     majority can be trusted. Each member's deadline allows lease/100 + 2 ms, or the Margin if that is more, for clocks
 //     that drift apart.
@@ -114,9 +118,10 @@ func (e *youngError) Unwrap() error { return ErrUnavailable }
 // elect acquires a majority of the members of a Quorum.
 func (q *composite) elect(ctx context.Context, t terms) (*Hold, error) {
 	waitTime := t.wait
-	e := &election{q: q, members: q.labelled(t.label), began: time.Now(), lease: t.lease}
+	e := &election{q: q, members: q.labelled(t.label), began: time.Now(), lease: t.lease, asking: true}
+	e.refused, e.freed = make([]bool, len(e.members)), make([]int, len(e.members))
 	first := q.members[0].c
-	r := wait.Request{Name: q.name, Line: q.line, Manner: "votes", Alone: waitTime == 0 || e.under(ctx), Try: e.try, Backoff: e.pause}
+	r := wait.Request{Name: q.name, Line: q.line, Manner: "votes", Alone: waitTime == 0 || e.under(ctx), Crowded: true, Try: e.try, Backoff: e.pause}
 	if waitTime != forever {
 		r.Until = e.began.Add(waitTime)
 	}

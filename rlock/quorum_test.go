@@ -704,6 +704,51 @@ func TestWaitersOfAQuorumDoNotWakeEachOtherWhileAMajorityIsHeld(t *testing.T) {
 	servers.empty(t, "q")
 }
 
+// Of thirty processes that wait for a Quorum all but one would be refused, if all asked each server after each release; and what
+// some of them got would have to be given back, for which all would wake again.
+func TestAReleasedQuorumIsNotAskedForByAll(t *testing.T) {
+	servers := started(t, 3)
+	t.Parallel()
+	servers.votingFor(t, steady.WatchdogTimeout)
+	const processes, each = 30, 40
+	var all []*process
+	for range processes {
+		all = append(all, servers.process(t, rlock.Options{WatchdogTimeout: steady.WatchdogTimeout}))
+	}
+	calls := func() (n int) {
+		for _, r := range all[0].rigs {
+			n += scriptCalls(t, r.redis)
+		}
+		return n
+	}
+	cost := func() float64 {
+		ctx, stop := context.WithCancel(within(t))
+		defer stop()
+		var acquired atomic.Int64
+		var wg sync.WaitGroup
+		before := calls()
+		for _, p := range all {
+			q := p.lock(t, "q")
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					if q.Do(ctx, func(context.Context) error { time.Sleep(time.Millisecond); return nil }) == nil && acquired.Add(1) >= each {
+						stop()
+					}
+				}
+			})
+		}
+		wg.Wait()
+		servers.empty(t, "q")
+		return float64(calls()-before) / float64(acquired.Load())
+	}
+	least := 1e9
+	for range 4 { // a machine that stalls wakes them all
+		least = min(least, cost())
+	}
+	t.Logf("%.1f calls an acquisition", least)
+	require.Less(t, least, float64(processes*len(servers)))
+}
+
 // The vote that it got is given back, which that server does not confirm.
 func TestAQuorumEndsInTimeWhenAServerFallsSilent(t *testing.T) {
 	redistest.SkipShort(t)

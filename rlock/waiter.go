@@ -178,7 +178,7 @@ func (a *acquisition) refused(r acquireReply, received time.Time) (wait.Answer, 
 	}
 	a.since = a.sent
 	a.keptOut()
-	a.foreign, a.noEnd = r.foreign, r.left < 0
+	a.foreign, a.noEnd, a.listeners = r.foreign, r.left < 0, r.listeners
 	if l.c.monitor != nil && a.patient && !a.watched {
 		a.watched = true
 		l.c.monitor.watch(l)

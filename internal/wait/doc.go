@@ -85,7 +85,8 @@
 // # Turns
 //
 // What has no queue on the server, such as a Plain lock, is released to all processes that listen. If an answer names how many
-// listen ([Answer.Contenders]), the contenders take turns after a message in place of all asking at once (turn.go).
+// listen ([Answer.Contenders]), the contenders take turns after a message in place of all asking at once (turn.go). Who wakes the
+// line because of messages that it has heard itself, as a Quorum does, says so ([Request.Crowded]).
 //
 // # Each for itself
 //

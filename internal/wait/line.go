@@ -56,9 +56,7 @@ func (q *Queue) enter(r Request, ctx context.Context) (w *waiter) {
 		l.manner, l.next = r.Manner, q.lines[r.Line]
 		q.lines[r.Line] = l
 	}
-	if _, ok := r.Taker.(Batcher); !ok {
-		l.crowd = nil // that of another line, which this one was before
-	} else if l.crowd == nil {
+	if _, ok := r.Taker.(Batcher); ok && l.crowd == nil {
 		l.crowd = &crowd{}
 	}
 	l.members++
@@ -73,7 +71,8 @@ func (w *waiter) exit() {
 	unsettled, after := false, time.Time{}
 	q.mu.Lock()
 	if w.turns.trip > 0 {
-		*q.guesses.of(r.Line) = w.turns.learned(w.granted)
+		g := q.guesses.of(r.Line)
+		g.contenders, g.trip = w.turns.learned(w.granted), w.turns.trip
 	}
 	if l != nil {
 		after, unsettled = w.settled(w.granted)
@@ -94,11 +93,7 @@ func (w *waiter) exit() {
 			}
 			if len(q.freeLines) < spare {
 				drain(l.wakeup)
-				crowd := l.crowd
-				if crowd != nil && !crowd.unused() {
-					crowd = nil // its driver or a timer may still refer to it
-				}
-				*l = line{front: l.front, wakeup: l.wakeup, crowd: crowd}
+				*l = line{front: l.front, wakeup: l.wakeup}
 				q.freeLines = append(q.freeLines, l)
 			}
 		}

@@ -12,6 +12,7 @@ func (w *waiter) contend() error {
 	if err := w.prepare(); err != nil {
 		return err
 	}
+	w.standBack()
 	for n := 0; ; n++ {
 		if w.standing != nil {
 			if used, _ := w.taken(); used {
@@ -80,6 +81,9 @@ func (w *waiter) ask(n int) (answer Answer, err error) {
 	case err == nil && answer.Granted:
 	case err == nil:
 		if answer.Contenders > 0 {
+			if !answer.Sent.IsZero() {
+				began = answer.Sent
+			}
 			w.refuse(answer.Contenders, time.Since(began))
 		}
 		w.heard, w.failures = true, 0
@@ -163,6 +167,11 @@ func (w *waiter) sleep(d time.Duration) bool {
 			}
 			w.q.woken(w.ctx, w.r.Name, true)
 		case <-w.lineWakeup():
+			if turn := w.turnInLine(); turn > 0 {
+				drawn = true
+				t.Reset(min(turn, max(0, time.Until(by))))
+				continue
+			}
 			w.q.woken(w.ctx, w.r.Name, true)
 		case <-w.wakeup:
 			w.q.woken(w.ctx, w.r.Name, true)

@@ -21,7 +21,22 @@ import (
 //   - whoever hears of the next release draws anew: nobody has a place that could be lost.
 //
 // A guess of each waiter's own, from 1 at each wait, would favour newcomers: they would ask at once where those who were refused more
-// often wait.
+// often wait. For the same reason a process that has just released, and acquires again, draws before it asks ([Queue.StandBack]):
+//
+//	A, who releases                 B and C, who wait
+//	release, published  ----------> draw: B at once, C after two trips
+//	told that it is released
+//	draws: after two trips
+//	                                B asks: granted
+//	asks: refused
+//
+// Without that A, who is told first, asks first, and most often has the lock again. Interleavings:
+//
+//   - All draw late. The first turn that comes asks: the lock is idle for 128 trips at most.
+//   - B, whose turn is the first, has died, or its request is lost. Nobody had a place: C and A ask when their turns come.
+//   - The message to B is lost. B asks when the holder's lease ends, or within a PollCap, as ever; A and C have their turns.
+//   - B and C have gone, and A's guess is of before. A draws late once or twice: each grant lowers the guess, most of all a late one.
+//   - A's patience is shorter than its turn. It asks once when that is over, as a wait that is over does.
 type turns struct {
 	guess float64
 	stage int           // drawn last
@@ -37,12 +52,56 @@ const (
 	gone     = 0.4 // a later one was granted
 )
 
+// guess is what a process has learned of a key's contenders.
+type guess struct {
+	contenders float64
+	trip       time.Duration
+	released   time.Time // by this process, while it guessed that others wait
+}
+
+// comeback is how long after a release the process that made it stands back: all turns are over then.
+const comeback = 100 * time.Millisecond
+
 // guesses are those of the process: by a hash of the key, because keys come and go, and a wrong guess costs a few requests only.
-type guesses [64]float64
+type guesses [64]guess
 
 var seed = maphash.MakeSeed()
 
-func (g *guesses) of(key string) *float64 { return &g[maphash.String(seed, key)%uint64(len(g))] }
+func (g *guesses) of(key string) *guess { return &g[maphash.String(seed, key)%uint64(len(g))] }
+
+// StandBack is called when this process has released what several contend for: its next request for the key has a turn, too.
+func (q *Queue) StandBack(key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if g := q.guesses.of(key); g.contenders > atOnce {
+		g.released = time.Now()
+	}
+}
+
+// standBack has the contender of a process that has just released wait for its turn before it asks.
+func (w *waiter) standBack() {
+	if w.line == nil || w.taker() != nil {
+		return
+	}
+	w.q.mu.Lock()
+	g := *w.q.guesses.of(w.r.Line)
+	w.q.mu.Unlock()
+	if g.contenders <= atOnce || g.trip == 0 || time.Since(g.released) > comeback {
+		return
+	}
+	w.turns.guess, w.turns.trip = g.contenders, g.trip
+	if turn := w.turns.draw(); turn > 0 {
+		w.sleep(turn) // out of patience: it asks once all the same
+	}
+}
+
+// turnInLine is how long to wait after a wake-up of the line.
+func (w *waiter) turnInLine() time.Duration {
+	if !w.r.Crowded {
+		return 0
+	}
+	return w.turns.draw()
+}
 
 // refused takes in an answer. listeners is how many could have been refused, this one included.
 func (t *turns) refused(listeners int, took time.Duration) {
@@ -70,7 +129,7 @@ func (t *turns) learned(granted bool) float64 {
 func (w *waiter) refuse(listeners int, took time.Duration) {
 	if w.turns.trip == 0 {
 		w.q.mu.Lock()
-		w.turns.guess = *w.q.guesses.of(w.r.Line)
+		w.turns.guess = w.q.guesses.of(w.r.Line).contenders
 		w.q.mu.Unlock()
 	}
 	w.turns.refused(listeners, max(took, 1))

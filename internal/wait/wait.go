@@ -71,6 +71,8 @@ type Request struct {
 	// Told, if set, is given each message of Channel that the waiter hears once it is the contender, and reports whether the
 	// message says by itself that the wait is over: then Try is not called again. After any other message it is.
 	Told func(payload string) bool
+	// Crowded: who wakes the line ([Queue.Wake]) has heard what other processes hear, too, so the contender draws a turn.
+	Crowded bool
 	// Taker, if set, is asked in place of Try, and takes part in the hand-over, but not with Alone. The waiters of one line are
 	// all Batchers, or none is.
 	Taker Taker
@@ -90,14 +92,14 @@ type Answer struct {
 	Granted bool
 	Left    time.Duration // until the holder's lease ends; negative if it has none or it is unknown
 
-	// Contenders is how many processes hear of the next release on Request.Channel, this one included; 0: not known.
+	// Contenders is how many processes hear of the next release, this one included; 0: not known.
 	Contenders int
+	Sent       time.Time // when the call that was answered was sent; zero: when Try was called
 
 	// Of a Taker's call:
-	Foreign bool      // the holder's release is only published on Request.Channel
-	Ticket  int64     // the place in the server's queue; 0: none
-	Sent    time.Time // when the call that was answered was sent
-	Renamed bool      // the owner is another one now; also beside an error
+	Foreign bool  // the holder's release is only published on Request.Channel
+	Ticket  int64 // the place in the server's queue; 0: none
+	Renamed bool  // the owner is another one now; also beside an error
 
 	// Channel, if set, is where releases are published for this waiter from now on; also beside an error.
 	Channel string

@@ -35,8 +35,7 @@ type waiter struct {
 	placeless bool // the last answer named no place in the server's queue
 
 	// Of the hand-over. Guarded by Queue.mu from stand on:
-	standing *Standing // nil, or room
-	room     Standing
+	standing *Standing
 	wakeup   chan struct{}
 	grantSub *grantSubscription
 	grant    *Grant

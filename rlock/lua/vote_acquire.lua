@@ -4,9 +4,9 @@
 -- KEYS as of acquire
 -- ARGV[1] owner  ARGV[2] wanted count  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
 -- ARGV[5] PUBLISH or SPUBLISH  ARGV[6] grant channels, without the connection id  ARGV[7] how long the server must have been
---   up, ms
+--   up, ms  ARGV[8] the channel of releases
 -- Reply as of acquire, and which run (of the run_id, 52 bits) as the 7th; or {4, ms until it votes, server ms, 0, 0, 0,
---   run}, nothing done. A re-entry needs no vote anew.
+--   run}, nothing done. A re-entry needs no vote anew. Where another has the vote, how many listen for its release as the 8th.
 -- Twice: as acquire.
 -- The age is asked in the script that grants. Asked before, on another connection, the server may restart in between: old enough
 -- by the answer, and it has forgotten every vote (TestServersThatAreJustUpGiveNoVote, TestAVoteThatWasForgottenIsNotGivenTwice).
@@ -33,4 +33,7 @@ for i = #reply + 1, 6 do
   reply[i] = 0
 end
 reply[7] = tonumber(string.sub(string.match(info, 'run_id:(%x+)'), 1, 13), 16)
+if reply[1] == 0 and ARGV[8] then
+  reply[8] = listeners(publish, ARGV[8]) or 0
+end
 return reply
