@@ -54,6 +54,44 @@ var claims = func() (out []workload) {
 	return out
 }()
 
+// Units that are held until they are bought: the reservation alone, and with its confirmation.
+func BenchmarkReservations(b *testing.B) {
+	for _, o := range reservations {
+		b.Run(o.name, o.run)
+	}
+}
+
+var reservations = func() (out []workload) {
+	for _, way := range []struct {
+		name    string
+		confirm bool
+	}{{"Reserve", false}, {"Reserve-Confirm", true}} {
+		for _, goroutines := range []int{1, 256} {
+			out = append(out, workload{fmt.Sprintf("%s/%d", way.name, goroutines), func(b *testing.B) {
+				claimWith(b, goroutines, func(b *testing.B, s *redistest.Server) func(context.Context, int64) error {
+					return reserve(b, s, way.confirm)
+				})
+			}})
+		}
+	}
+	return out
+}()
+
+func reserve(b *testing.B, s *redistest.Server, confirm bool) func(context.Context, int64) error {
+	st := opened(b, s, stock.Options{}, 1<<53-1)
+	return func(ctx context.Context, n int64) error {
+		id := strconv.FormatInt(n, 10)
+		g, err := st.Reserve(ctx, "r"+id, id, 1, time.Hour)
+		if err == nil && confirm {
+			g, err = st.Confirm(ctx, "r"+id)
+		}
+		if err == nil && !g.Won() {
+			err = fmt.Errorf("reservation %d: %v", n, g.Outcome)
+		}
+		return err
+	}
+}
+
 func rawIncr(b *testing.B, s *redistest.Server) func(context.Context, int64) error {
 	c := s.Client(b)
 	return func(ctx context.Context, _ int64) error { return c.Do(ctx, c.B().Incr().Key("s").Build()).Error() }

@@ -16,5 +16,6 @@
 //	longest-us  the longest wait; worst-window  the rate of the slowest tenth of a second, as a share of the median one's
 //
 // bench/peers, a module of its own, measures other libraries beside redlatch; bench/report draws what it found. bench/herd prints
-// what an acquisition costs the server as more and more processes wait for one name.
+// what an acquisition costs the server as more and more processes wait for one name. bench/compare says what got slower between two
+// commits.
 package bench

@@ -25,6 +25,7 @@ func TestEveryBenchmarkRunsAndReports(t *testing.T) {
 
 	for group, all := range map[string][]workload{
 		"uncontended": uncontended, "contended": contended, "handover": handovers, "crash": crashes, "renewal": renewals, "claims": claims, "queues": queues,
+		"permits": permitCycles, "reservations": reservations,
 	} {
 		for _, o := range all {
 			t.Run(group+"/"+o.name, func(t *testing.T) {
@@ -36,7 +37,7 @@ func TestEveryBenchmarkRunsAndReports(t *testing.T) {
 				require.Positive(t, r.N, "it failed")
 				var want []string
 				switch group {
-				case "uncontended", "handover", "claims":
+				case "uncontended", "permits", "handover", "claims", "reservations":
 					want = []string{"p50-us", "p99-us"}
 				case "queues":
 					want = []string{"p50-us", "p99-us", "longest-us", "worst-window", "jain"}

@@ -2,6 +2,7 @@ package bench_test
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch/bench/internal/load"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // A lock and unlock that nobody else wants, from 1 goroutine, and from 64 on a lock each.
@@ -22,17 +24,77 @@ func BenchmarkUncontended(b *testing.B) {
 	}
 }
 
-var uncontended = []workload{
-	{"floor-SETNX/1", func(b *testing.B) { alone(b, 1, rawSetNX) }},
-	{"floor-same-scripts/1", func(b *testing.B) { alone(b, 1, sameScripts) }},
-	{"redlatch/1", func(b *testing.B) { alone(b, 1, redlatch) }},
-	{"floor-SETNX/64", func(b *testing.B) { alone(b, 64, rawSetNX) }},
-	{"floor-same-scripts/64", func(b *testing.B) { alone(b, 64, sameScripts) }},
-	{"redlatch/64", func(b *testing.B) { alone(b, 64, redlatch) }},
+// A permit that nobody else wants, acquired and released, from 1 goroutine, and from 64 on a semaphore each.
+func BenchmarkPermits(b *testing.B) {
+	for _, o := range permitCycles {
+		b.Run(o.name, o.run)
+	}
+}
+
+// way is one way to acquire something of a name.
+type way struct {
+	name string
+	of   func(b *testing.B, s *redistest.Server) load.Acquire
+}
+
+var uncontended = cycles(
+	way{"floor-SETNX", rawSetNX}, way{"floor-same-scripts", lockScripts}, way{"redlatch", redlatch},
+	way{"plain", ofLocks(func(c *rlock.Client, name string) *rlock.Lock { return c.Plain(name) })},
+	way{"read", ofLocks(func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).Read() })},
+	way{"write", ofLocks(func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).Write() })},
+)
+
+var permitCycles = cycles(way{"floor-same-scripts", permitScripts}, way{"permit", permit}, way{"counting", countingPermit})
+
+func cycles(ways ...way) (out []workload) {
+	for _, goroutines := range []int{1, 64} {
+		for _, w := range ways {
+			out = append(out, workload{fmt.Sprintf("%s/%d", w.name, goroutines), func(b *testing.B) { alone(b, goroutines, w.of) }})
+		}
+	}
+	return out
 }
 
 func redlatch(b *testing.B, s *redistest.Server) load.Acquire {
 	return acquire(open(b, s, rlock.Options{}))
+}
+
+func ofLocks(of func(c *rlock.Client, name string) *rlock.Lock) func(*testing.B, *redistest.Server) load.Acquire {
+	return func(b *testing.B, s *redistest.Server) load.Acquire {
+		c := open(b, s, rlock.Options{})
+		return func(ctx context.Context, name string) (load.Release, error) { return held(of(c, name), ctx) }
+	}
+}
+
+func acquirePermit(c *rsemaphore.Client) load.Acquire {
+	return func(ctx context.Context, name string) (load.Release, error) {
+		p, err := c.Semaphore(name, permits).Acquire(ctx, 1)
+		if err != nil {
+			return nil, err
+		}
+		return p.Release, nil
+	}
+}
+
+func permit(b *testing.B, s *redistest.Server) load.Acquire {
+	return acquirePermit(openSemaphores(b, s.Option()))
+}
+
+func countingPermit(b *testing.B, s *redistest.Server) load.Acquire {
+	c := openSemaphores(b, s.Option())
+	var set sync.Map
+	return func(ctx context.Context, name string) (load.Release, error) {
+		sem := c.CountingSemaphore(name)
+		if _, done := set.LoadOrStore(name, true); !done {
+			if _, err := sem.TrySetPermits(ctx, permits, 0); err != nil {
+				return nil, err
+			}
+		}
+		if err := sem.Acquire(ctx, 1); err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) error { return sem.Release(ctx, 1) }, nil
+	}
 }
 
 // rawSetNX is the smallest lock that is one: two small scripts through rueidis.
@@ -49,12 +111,29 @@ func rawSetNX(b *testing.B, s *redistest.Server) load.Acquire {
 	}
 }
 
-// sameScripts sends redlatch's own two calls again and does nothing else.
-func sameScripts(b *testing.B, s *redistest.Server) load.Acquire {
+func lockScripts(b *testing.B, s *redistest.Server) load.Acquire {
+	c := s.Client(b)
+	return sameScripts(b, s, func(o rueidis.ClientOption) load.Acquire { return acquire(openWith(b, o, rlock.Options{})) },
+		func(ctx context.Context, name string) (bool, error) {
+			return c.Do(ctx, c.B().Exists().Key(name).Build()).AsBool()
+		})
+}
+
+func permitScripts(b *testing.B, s *redistest.Server) load.Acquire {
+	c := openSemaphores(b, s.Option())
+	return sameScripts(b, s, func(o rueidis.ClientOption) load.Acquire { return acquirePermit(openSemaphores(b, o)) },
+		func(ctx context.Context, name string) (bool, error) {
+			n, err := c.Semaphore(name, permits).Available(ctx)
+			return n == permits-1, err
+		})
+}
+
+// sameScripts sends the two calls of redlatch again that acquire and release a name, and does nothing else. taken looks at a name.
+func sameScripts(b *testing.B, s *redistest.Server, of func(o rueidis.ClientOption) load.Acquire, taken func(ctx context.Context, name string) (bool, error)) load.Acquire {
 	const recorded = "bench-recorded-name"
 	ctx := context.Background()
 	cycle := func(o rueidis.ClientOption) {
-		release, err := acquire(openWith(b, o, rlock.Options{}))(ctx, recorded)
+		release, err := of(o)(ctx, recorded)
 		require.NoError(b, err)
 		require.NoError(b, release(ctx))
 	}
@@ -63,7 +142,7 @@ func sameScripts(b *testing.B, s *redistest.Server) load.Acquire {
 	cycle(rec.Option(s.Option()))
 	calls, err := rec.Calls("EVALSHA", "EVAL")
 	require.NoError(b, err)
-	require.Len(b, calls, 2, "script calls of a lock and an unlock: %q", calls)
+	require.Len(b, calls, 2, "script calls that acquire and release: %q", calls)
 
 	c := s.Client(b)
 	var names sync.Map
@@ -77,9 +156,9 @@ func sameScripts(b *testing.B, s *redistest.Server) load.Acquire {
 	}
 	for i, want := range []bool{true, false} { // a floor that is refused would be a very low one
 		require.NoError(b, replay("other")(ctx, i))
-		is, err := c.Do(ctx, c.B().Exists().Key("other").Build()).AsBool()
+		is, err := taken(ctx, "other")
 		require.NoError(b, err)
-		require.Equal(b, want, is, "the lock after %q was sent again", calls[i])
+		require.Equal(b, want, is, "taken, after %q was sent again", calls[i])
 	}
 	return func(ctx context.Context, name string) (load.Release, error) {
 		f := replay(name)

@@ -8,6 +8,19 @@ import (
 	miniredis "github.com/alicebob/miniredis/v2/server"
 )
 
+// rwFigures is what happened in a run, or in several.
+type rwFigures struct {
+	Reads, Writes, Downgrades, GaveUp, Lost, Pauses, Kills, Struck int
+	LongestFree                                                    time.Duration // with somebody waiting
+}
+
+func (f *rwFigures) add(g rwFigures) {
+	f.Reads, f.Writes, f.Downgrades = f.Reads+g.Reads, f.Writes+g.Writes, f.Downgrades+g.Downgrades
+	f.GaveUp, f.Lost, f.Pauses, f.Kills = f.GaveUp+g.GaveUp, f.Lost+g.Lost, f.Pauses+g.Pauses, f.Kills+g.Kills
+	f.Struck += g.Struck
+	f.LongestFree = max(f.LongestFree, g.LongestFree)
+}
+
 // rwOrder is what the scripts of a simulated read-write lock do to it, to judge the order by. Where nothing but delays and
 // cancellations happens, everybody in line is there:
 //
@@ -31,9 +44,9 @@ type rwWaiter struct {
 const sharedLate = 10*time.Millisecond + simAsleep
 
 // see is called by the server before every command, those of scripts included. A script has the server for itself, and takes no time.
-func (s *rwSimulation) see(_ *miniredis.Peer, cmd string, args ...string) bool {
+func (s *rwSimulation) see(c *miniredis.Peer, cmd string, args ...string) bool {
 	if len(args) == 0 || s.mode == simFaults {
-		return false
+		return s.answer(c, cmd, args)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,6 +146,55 @@ func (s *rwSimulation) passes(a *rwAct) {
 	for entry, w := range o.line {
 		if late := a.start.Sub(w.at); w.write && late > sharedLate && late < simPollCap {
 			s.violation("%s shares the hold of %s, %v past %q", a.who, owner, late, entry)
+		}
+	}
+}
+
+// watch looks at the server from time to time: is it free although somebody waits, for longer than what is done to the network
+// explains?
+func (s *rwSimulation) watch(stop <-chan struct{}) {
+	t := time.NewTicker(5 * time.Millisecond)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-stop:
+			return
+		}
+		s.look(s.server.Embedded.Exists(simName))
+	}
+}
+
+func (s *rwSimulation) look(held bool) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	anybody := false
+	for _, p := range s.procs {
+		anybody = anybody || len(p.waiting) > 0
+	}
+	if held || !anybody {
+		s.free = time.Time{}
+		return
+	}
+	if s.free.IsZero() {
+		s.free = now
+	}
+	s.figures.LongestFree = max(s.figures.LongestFree, now.Sub(s.free))
+	for _, p := range s.procs {
+		quiet, _, ok := p.host.quiet()
+		if !ok || len(p.waiting) == 0 {
+			continue
+		}
+		oldest := now
+		for _, since := range p.waiting {
+			if since.Before(oldest) {
+				oldest = since
+			}
+		}
+		if d := now.Sub(latest(s.free, quiet, oldest)); d > simPollCap+simGrace {
+			s.violation("the lock is free for %v, and %s has waited for %v with nothing wrong at its end", now.Sub(s.free), p.host.name, d)
+			s.free = now
 		}
 	}
 }

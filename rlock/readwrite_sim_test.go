@@ -26,8 +26,8 @@ import (
 // TestSimulatedHandOversNeverOverlapAndNeverStall. Leases are renewed, or fixed; writers read under their holds and go on as
 // readers; some are preferred. The bubble's clock is the true time. A writer beside anybody else is seen as such, and so are a
 // lock that is free for long with somebody waiting whom nothing disturbs, a wait that does not end, and what is left at the end. In
-// some runs the server loses its data, as after a failover to a replica that had none of it. Where there are no faults the order is
-// judged, too: see rwOrder.
+// runs with faults the server loses its data, fails over to a replica that is behind, or to one that has confirmed every hold
+// (MinReplicas: nothing is excused then), or the lock's slot is migrated. Where there are no faults the order is judged, too: see rwOrder.
 //
 // What it is worth was tried with changes to the code; of seeds 1 to 24, half of them with faults, so many found them:
 //
@@ -40,8 +40,10 @@ import (
 //	the ends of those who are granted are not written                   2, order
 //	a phase of 48 writers, however long                                 2, order
 //	a grant's deadline counts from when the message came               12 of 80 with faults, two holders
+//	no hold waits for the replica that takes over                      54 of 114 with that fate, two holders
 //
-// Not found, because nothing here tells the difference: a window without an end (the next writer that is refused, or any reader,
+// Not found: grants acted on before a replica has confirmed them, since a strike in that very instant is too seldom here. Not found,
+// nothing here tells the difference: a window without an end (the next writer that is refused, or any reader,
 // closes it), one reader let in at a time (the next request lets in the next), and entries that are never too old (the death of a
 // process is seen by its subscription).
 func TestSimulatedReadersAndWritersNeverOverlapAndNeverStall(t *testing.T) {
@@ -56,7 +58,11 @@ func TestSimulatedReadersAndWritersNeverOverlapAndNeverStall(t *testing.T) {
 		}
 		seed := list[i]
 		mode := [...]simMode{simFaults, simCancels, simFaults, simCrossing, simFaults, simCalm}[seed%6]
-		t.Run(fmt.Sprintf("%v seed %d", mode, seed), func(t *testing.T) {
+		what := mode.String()
+		if mode == simFaults {
+			what += ", " + rwFate(seed/2%4).String()
+		}
+		t.Run(fmt.Sprintf("%s, seed %d", what, seed), func(t *testing.T) {
 			f := simulateRW(t, seed, mode)
 			t.Logf("%+v", f)
 			total.add(f)
@@ -73,22 +79,12 @@ func TestSimulatedReadersAndWritersNeverOverlapAndNeverStall(t *testing.T) {
 
 const rwSimLeast = 6 // seeds, however slow
 
-// rwFigures is what happened in a run, or in several.
-type rwFigures struct {
-	Reads, Writes, Downgrades, GaveUp, Lost, Pauses, Kills int
-	LongestFree                                            time.Duration // with somebody waiting
-}
-
-func (f *rwFigures) add(g rwFigures) {
-	f.Reads, f.Writes, f.Downgrades = f.Reads+g.Reads, f.Writes+g.Writes, f.Downgrades+g.Downgrades
-	f.GaveUp, f.Lost, f.Pauses, f.Kills = f.GaveUp+g.GaveUp, f.Lost+g.Lost, f.Pauses+g.Pauses, f.Kills+g.Kills
-	f.LongestFree = max(f.LongestFree, g.LongestFree)
-}
-
 // rwSimulation is one run.
 type rwSimulation struct {
 	mode   simMode
+	fate   rwFate
 	server *redistest.Server
+	heir   *rwHeir
 	net    *simNet
 	procs  []*rwProc
 	stop   chan struct{} // closed: nothing new is begun
@@ -100,7 +96,8 @@ type rwSimulation struct {
 	acts    []*rwAct
 	open    map[*rwAct]bool
 	free    time.Time // since when, with somebody waiting
-	lost    time.Time // when the server lost its data; zero: it did not
+	lost    time.Time // when the server lost data that nobody has confirmed; zero: it did not
+	moving  time.Time // until then its slot is migrated
 	order   rwOrder
 }
 
@@ -131,19 +128,29 @@ func simulateRW(t *testing.T, seed uint64, mode simMode) (f rwFigures) {
 	var violations []string
 	synctest.Test(t, func(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
-		s := &rwSimulation{mode: mode, server: redistest.Bubble(t), stop: make(chan struct{}), open: map[*rwAct]bool{}}
+		s := &rwSimulation{mode: mode, fate: rwFate(seed / 2 % 4), server: redistest.Bubble(t), stop: make(chan struct{}), open: map[*rwAct]bool{}}
 		s.net = newSimNet(s.server, rand.New(rand.NewPCG(seed, 1)), s.note)
+		s.heir = newHeir(t, s, rand.New(rand.NewPCG(seed, 2)))
+		s.server.Embedded.Server().SetPreHook(s.see) // WAIT is answered from here on
 		for i := range simProcs {
 			s.procs = append(s.procs, s.process(t, i, seed))
 		}
 		s.order = rwOrder{in: map[string]bool{}, line: map[string]*rwWaiter{}, opened: map[string]time.Time{}}
-		s.server.Embedded.Server().SetPreHook(s.see)
 		watched, watch := make(chan struct{}), make(chan struct{})
 		go func() { defer close(watched); s.watch(watch) }()
+		followed := make(chan struct{})
+		go func() {
+			defer close(followed)
+			if s.mode == simFaults && s.fate == fateBehind {
+				s.heir.follow(watch)
+			}
+		}()
 		s.run(rnd, seed)
 		close(watch)
 		<-watched
+		<-followed
 		s.end()
+		s.heir.link.Close()
 		violations, f = s.verdict(), s.figures
 		s.server.Embedded.Close()
 	})
@@ -163,7 +170,11 @@ func (s *rwSimulation) process(t *testing.T, i int, seed uint64) *rwProc {
 	require.NoError(t, err)
 	p.hub, err = pubsub.New(p.redis, pubsub.Options{Logger: log, Grace: time.Millisecond})
 	require.NoError(t, err)
-	p.locks, err = rlock.New(p.hub, rlock.Options{WatchdogTimeout: time.Duration(1+seed%3) * time.Second, PollCap: simPollCap, Logger: log})
+	lo := rlock.Options{WatchdogTimeout: time.Duration(1+seed%3) * time.Second, PollCap: simPollCap, Logger: log}
+	if s.mode == simFaults && s.fate == fateDurable {
+		lo.MinReplicas = 1
+	}
+	p.locks, err = rlock.New(p.hub, lo)
 	require.NoError(t, err)
 	s.names = append(s.names, p.locks.ID(), p.host.name)
 	require.NoError(t, p.locks.Reentrant(fmt.Sprint("warm", i)).Do(context.Background(), func(context.Context) error { return nil }))
@@ -213,15 +224,18 @@ func (s *rwSimulation) run(rnd *rand.Rand, seed uint64) {
 	}
 }
 
-// faults has processes stand still, die, and the server lose its data.
+// faults has processes stand still, die, and the server do what the run's fate says.
 func (s *rwSimulation) faults(rnd *rand.Rand) {
+	s.heir.mu.Lock()
+	s.heir.slow = true
+	s.heir.mu.Unlock()
 	var plan []time.Duration
 	for range 6 {
 		plan = append(plan, time.Duration(rnd.Float64()*float64(8*time.Second)))
 	}
 	slices.Sort(plan)
 	kill := rnd.IntN(2 * len(plan))
-	flush := rnd.IntN(3 * len(plan))
+	strike := rnd.IntN(3 * len(plan) / 2)
 	began := time.Now()
 	for i, at := range plan {
 		time.Sleep(at - time.Since(began))
@@ -230,12 +244,8 @@ func (s *rwSimulation) faults(rnd *rand.Rand) {
 			s.kill(p)
 			continue
 		}
-		if i == flush { // as after a failover to a replica that had nothing of it
-			s.note("the server loses its data")
-			s.server.Embedded.FlushAll()
-			s.mu.Lock()
-			s.lost = time.Now()
-			s.mu.Unlock()
+		if i == strike {
+			s.strike(rnd)
 		}
 		d := time.Duration(rnd.Float64() * float64(5*time.Second))
 		s.note("%s stands still for %v", p.host.name, d)
@@ -389,7 +399,7 @@ func (s *rwSimulation) worker(p *rwProc, k int, writes bool, rnd *rand.Rand) {
 // worker goes on, or nil.
 func (s *rwSimulation) acting(p *rwProc, k int, hold *rlock.Hold, write bool, kin *rwAct, upTo func(time.Duration) time.Duration, rnd *rand.Rand, under func() *rlock.Hold) (dead bool) {
 	work := upTo(5 * time.Millisecond)
-	if s.mode == simFaults && rnd.Float64() < 0.02 {
+	if s.mode == simFaults && rnd.Float64() < s.longWork() {
 		work = upTo(3 * time.Second)
 	}
 	a := s.begins(p, k, hold, write, kin)
@@ -468,6 +478,9 @@ func (s *rwSimulation) refused(p *rwProc, k int, err error, expected bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.figures.GaveUp++
+	if s.fate == fateDurable && errors.Is(err, rlock.ErrNotReplicated) {
+		return
+	}
 	known := errors.Is(err, rlock.ErrNotAcquired) || errors.Is(err, rlock.ErrUnavailable) || errors.Is(err, rlock.ErrUnknownOutcome)
 	if !p.dead && !(expected && known) && !errors.Is(err, rlock.ErrUnavailable) {
 		s.violation("p%d/%d: %v", p.index, k, err)
@@ -556,53 +569,4 @@ func (s *rwSimulation) verdict() []string {
 		}
 	}
 	return s.found
-}
-
-// watch looks at the server from time to time: is it free although somebody waits, for longer than what is done to the network
-// explains?
-func (s *rwSimulation) watch(stop <-chan struct{}) {
-	t := time.NewTicker(5 * time.Millisecond)
-	defer t.Stop()
-	for {
-		select {
-		case <-t.C:
-		case <-stop:
-			return
-		}
-		s.look(s.server.Embedded.Exists(simName))
-	}
-}
-
-func (s *rwSimulation) look(held bool) {
-	now := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	anybody := false
-	for _, p := range s.procs {
-		anybody = anybody || len(p.waiting) > 0
-	}
-	if held || !anybody {
-		s.free = time.Time{}
-		return
-	}
-	if s.free.IsZero() {
-		s.free = now
-	}
-	s.figures.LongestFree = max(s.figures.LongestFree, now.Sub(s.free))
-	for _, p := range s.procs {
-		quiet, _, ok := p.host.quiet()
-		if !ok || len(p.waiting) == 0 {
-			continue
-		}
-		oldest := now
-		for _, since := range p.waiting {
-			if since.Before(oldest) {
-				oldest = since
-			}
-		}
-		if d := now.Sub(latest(s.free, quiet, oldest)); d > simPollCap+simGrace {
-			s.violation("the lock is free for %v, and %s has waited for %v with nothing wrong at its end", now.Sub(s.free), p.host.name, d)
-			s.free = now
-		}
-	}
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"strconv"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
@@ -22,12 +24,15 @@ type acquisition struct {
 	waits bool
 
 	p       *permit
-	entry   string    // in the queue
+	text    string    // how the server knows it, as of standing; "": not made yet
+	entry   string    // the same, if it may be in the queue
 	sent    time.Time // the permits are held since then, at the earliest
 	written time.Duration
 	handed  bool // by a grant, with the lease written
 	// unanswered: some try was sent and not answered, and may take permits up to this instant
 	unanswered time.Time
+	tried      bool                    // some try was sent
+	room       [acquireArgs + 2]string // for the arguments of the first try, here to be one piece of memory
 }
 
 // poll is how often a process asks for its waiters, at least.
@@ -45,10 +50,7 @@ func (a *acquisition) explain(err error, waited time.Duration) error {
 
 func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit, error) {
 	s, c := a.s, a.s.c
-	r := wait.Request{Name: s.name, Line: s.line(), Manner: s.manner(), Channel: s.channel, Taker: a, Alone: !a.waits, Yield: !a.waits, Reach: c.opts.CallTimeout}
-	if s.grants != "" {
-		r.Grants = s.grants + c.session.ID
-	}
+	r := wait.Request{Name: s.name, Line: s.made.line, Manner: s.made.manner, Channel: s.channel, Grants: s.made.heard, Taker: a, Alone: !a.waits, Yield: !a.waits, Reach: c.opts.CallTimeout}
 	if waitTime != unlimited {
 		r.Until = a.began.Add(waitTime)
 	}
@@ -76,12 +78,19 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 
 // standing is how the server knows the waiter.
 func (a *acquisition) standing() wait.Standing {
-	c := a.s.c
-	// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps permits from nobody for long. It
-	// leaves time for a renewal that gets no answer, and another.
-	first := min(a.lease, max(4*c.poll(), 4*c.opts.CallTimeout, time.Second))
-	entry := strings.Join([]string{a.p.base(), decimal(int64(a.n)), script.Millis(first), script.Millis(5 * c.poll() / 2), c.session.ID, a.s.label}, " ")
-	return wait.Standing{Owner: a.p.base(), Entry: entry, Lease: a.lease}
+	if c := a.s.c; a.text == "" {
+		// The lease that a hand-over writes is short: a waiter that turns out to be cut off keeps permits from nobody for long. It
+		// leaves time for a renewal that gets no answer, and another.
+		first := min(a.lease, max(4*c.poll(), 4*c.opts.CallTimeout, time.Second))
+		var room [128]byte
+		text := append(append(room[:0], a.p.base()...), ' ')
+		text = append(strconv.AppendInt(text, int64(a.n), 10), ' ')
+		text = append(append(text, c.millis(first)...), ' ')
+		text = append(append(text, c.staleMillis...), ' ')
+		text = append(append(text, c.session.ID...), ' ')
+		a.text = string(append(text, a.s.label...))
+	}
+	return wait.Standing{Owner: a.p.base(), Entry: a.text, Lease: a.lease}
 }
 
 // Stand implements wait.Taker.
@@ -124,36 +133,81 @@ type told struct {
 
 // Ask implements wait.Taker.
 func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
-	own := a.standing()
-	var last time.Time
-	p := a.p
-	replies, err := a.s.askAll(ctx, []wait.Standing{own}, standing != nil, &last, func(r acquireReply) {
-		// The retrier gives back what a try granted after its caller had given up on it, too, but it may have asked before the
-		// server ran the request.
-		a.s.served(r.served, last)
-		if r.status == acquireDone && r.asked[0] == askedGranted {
-			p.Late()
-		}
-	})
+	s, own := a.s, [1]wait.Standing{a.standing()}
+	var sent time.Time
+	timed := script.Timed[acquireReply]{
+		Key: s.key,
+		Send: func(ctx context.Context, at time.Time, notAfter int64) (rueidis.RedisMessage, error) {
+			sent = at
+			var room []string
+			if !a.tried { // a try that is given up may still read its own
+				a.tried, room = true, a.room[:0]
+			}
+			call := s.acquireCall(own[:], standing != nil, notAfter, room)
+			call.Late = a.late(at)
+			return s.c.confirmed(ctx, call)
+		},
+		Decode: func(m rueidis.RedisMessage) (acquireReply, error) { return s.decodeAcquire(m, 1) },
+	}
+	t, err := s.run(ctx, &timed, &sent)
 	if err != nil {
-		p.unheard.Store(!errors.Is(err, ErrUnavailable))
-		switch {
-		case errors.Is(err, ErrUnknownOutcome):
-			a.mayRun(last.Add(a.s.c.opts.CallTimeout))
-		case script.BrokenOff(err):
-			a.mayRun(time.Now())
-		}
+		a.p.unheard.Store(!errors.Is(err, ErrUnavailable))
+		a.failed(err, sent, time.Now())
 		return wait.Answer{}, err
 	}
-	return a.Told(replies[0], nil)
+	t.asked = t.of(0)
+	return a.answer(t)
+}
+
+// late takes in the reply to a try that was sent at sent and given up. The retrier gives back what it granted, too, but may have asked
+// before the server ran the request.
+func (a *acquisition) late(sent time.Time) func(rueidis.RedisResult) {
+	s, p := a.s, a.p
+	return func(res rueidis.RedisResult) {
+		m, err := res.ToMessage()
+		if err != nil {
+			return
+		}
+		if r, err := s.decodeAcquire(m, 1); err == nil {
+			s.served(r.served, sent)
+			if r.of(0) == askedGranted {
+				p.Late()
+			}
+		}
+	}
+}
+
+// failed takes in the error of a call that was last sent at sent.
+func (a *acquisition) failed(err error, sent, received time.Time) {
+	switch {
+	case errors.Is(err, ErrUnknownOutcome):
+		a.mayRun(sent.Add(a.s.c.opts.CallTimeout))
+	case script.BrokenOff(err):
+		a.mayRun(received)
+	}
 }
 
 // AskAll implements wait.Batcher.
 func (a *acquisition) AskAll(ctx context.Context, all []wait.Standing, place bool) ([]any, error) {
-	var last time.Time
-	replies, err := a.s.askAll(ctx, all, place, &last, nil)
+	s := a.s
+	var sent time.Time
+	timed := script.Timed[acquireReply]{
+		Key: s.key,
+		Send: func(ctx context.Context, at time.Time, notAfter int64) (rueidis.RedisMessage, error) {
+			sent = at
+			return s.c.confirmed(ctx, s.acquireCall(all, place, notAfter, nil))
+		},
+		Decode: func(m rueidis.RedisMessage) (acquireReply, error) { return s.decodeAcquire(m, len(all)) },
+	}
+	t, err := s.run(ctx, &timed, &sent)
 	if err != nil {
-		return nil, &unansweredError{err, last, time.Now()}
+		return nil, &unansweredError{err, sent, time.Now()}
+	}
+	replies := make([]any, len(all))
+	for i := range all {
+		own := t
+		own.asked = t.of(i)
+		replies[i] = &own
 	}
 	return replies, nil
 }
@@ -166,59 +220,47 @@ type unansweredError struct {
 
 func (e *unansweredError) Unwrap() error { return e.error }
 
-// askAll asks for several acquisitions in one call. sent is when it was last sent.
-func (s *Semaphore) askAll(ctx context.Context, all []wait.Standing, place bool, sent *time.Time, late func(acquireReply)) ([]any, error) {
+// confirmed sends a call once, whose grants are to be confirmed by replicas if the options say so.
+func (c *Client) confirmed(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
+	call.Replicas, call.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
+	return c.runner.Attempt(ctx, call)
+}
+
+// run makes the call of one or several acquisitions. sent is when it was last sent.
+func (s *Semaphore) run(ctx context.Context, timed *script.Timed[acquireReply], sent *time.Time) (t told, err error) {
 	c := s.c
-	call := timed(s.key, c.runner.Attempt, func(at time.Time, notAfter int64) exchange[acquireReply] {
-		*sent = at
-		x := s.acquireExchange(all, place, notAfter)
-		if late != nil {
-			x = x.late(late)
-		}
-		x.Replicas, x.ReplicasWait = c.opts.MinReplicas, c.opts.ReplicaTimeout
-		return x
-	})
-	r, err := call.Run(ctx, c.runner)
-	t := told{acquireReply: r, sent: *sent, received: time.Now()}
+	r, err := timed.Run(ctx, c.runner)
+	t = told{acquireReply: r, sent: *sent, received: time.Now()}
 	switch {
 	case errors.Is(err, ErrNotReplicated) && r.status == acquireDone:
 		t.unmet = err
 	case errors.Is(err, ErrNotReplicated): // nothing that replicas need have
 	case err != nil:
 		if ctx.Err() == nil && !errors.Is(err, ErrUnavailable) {
-			c.queue.AskAgain(s.line()) // it may have served others of this process, whom nobody tells
+			c.queue.AskAgain(s.made.line) // it may have served others of this process, whom nobody tells
 		}
-		return nil, err
+		return t, err
 	}
 	s.served(r.served, *sent)
-	replies := make([]any, len(all))
-	for i := range all {
-		own := t
-		if r.status == acquireDone {
-			own.asked = r.asked[i]
-		}
-		replies[i] = &own
-	}
-	return replies, nil
+	return t, nil
 }
 
 // Told implements wait.Batcher.
 func (a *acquisition) Told(reply any, err error) (wait.Answer, error) {
-	s, c := a.s, a.s.c
 	if err != nil {
 		var u *unansweredError
 		if errors.As(err, &u) {
-			switch {
-			case errors.Is(err, ErrUnknownOutcome):
-				a.mayRun(u.sent.Add(c.opts.CallTimeout))
-			case script.BrokenOff(err):
-				a.mayRun(u.received)
-			}
+			a.failed(err, u.sent, u.received)
 			err = u.error
 		}
 		return wait.Answer{}, err
 	}
-	r := reply.(*told)
+	return a.answer(*reply.(*told))
+}
+
+// answer takes in what the server said.
+func (a *acquisition) answer(r told) (wait.Answer, error) {
+	s := a.s
 	switch {
 	case r.status == acquireMismatch:
 		return wait.Answer{}, capacityMismatch(s.name, r.capacity, s.capacity)
@@ -236,7 +278,7 @@ func (a *acquisition) Told(reply any, err error) (wait.Answer, error) {
 		// A reply slower than the lease is worthless. Its ids are spent: ids of what has been released are never used again.
 		a.mayRun(r.received)
 		a.p.Abandon(a.unanswered, a.entry)
-		a.p, a.entry = s.newPermit(a.p.Lease.Ctx, a.n, a.lease), ""
+		a.p, a.entry, a.text = s.newPermit(a.p.Lease.Ctx, a.n, a.lease), "", ""
 		return wait.Answer{Renamed: true}, fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, s.name, a.lease)
 	case r.asked == askedGranted:
 		a.sent, a.handed = r.sent, false

@@ -36,7 +36,7 @@ func (s *Semaphore) ReleaseIDs(ctx context.Context, ids ...string) error {
 			return 0, fmt.Errorf("release on %q: %w", s.name, ErrLost)
 		}
 		if unsure {
-			s.c.queue.AskAgain(s.line())
+			s.c.queue.AskAgain(s.made.line)
 		}
 		return held, nil
 	})

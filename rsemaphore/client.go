@@ -27,6 +27,8 @@ type Client struct {
 	runner *script.Runner
 	engine *lease.Engine
 	queue  *wait.Queue
+	// texts that nearly every call sends
+	watchdogMillis, pollMillis, staleMillis string
 
 	observer Observer
 }
@@ -41,6 +43,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	c := &Client{session: s, observer: o.Observer.guarded(s)}
 	s.Start(lease.Config{Renewed: c.observer.Renewed}, c.observer.Woken)
 	c.seed, c.opts, c.runner, c.engine, c.queue = [8]byte(s.Seed[:8]), s.Options, s.Runner, s.Engine, s.Queue
+	c.watchdogMillis, c.pollMillis, c.staleMillis = script.Millis(s.WatchdogTimeout), script.Millis(c.poll()), script.Millis(5*c.poll()/2)
 	c.handles = session.Handles{Session: s, Noun: "permit", Verb: "Release", Ended: c.observer.Ended,
 		Released: func(ctx context.Context, h *session.Holding, lasted time.Duration, err error) {
 			c.observer.Released(ctx, h.Lease.Name, int(h.Lease.Of.(*permit).weight.Load()), lasted, err)
@@ -58,6 +61,14 @@ func (c *Client) grants(key string) string {
 		return ""
 	}
 	return "redlatch_grant:"
+}
+
+// millis is script.Millis for a lease; the usual one's text is kept.
+func (c *Client) millis(lease time.Duration) string {
+	if lease == c.opts.WatchdogTimeout {
+		return c.watchdogMillis
+	}
+	return script.Millis(lease)
 }
 
 // ID is the connection id, which tells this client from others on the server.

@@ -74,7 +74,7 @@ func (s *CountingSemaphore) kept() time.Duration { return max(s.lent(), 5*time.S
 func (a *claimant) Stand() wait.Standing {
 	c := a.s.c
 	if a.base == "" {
-		a.base = c.newBase()
+		a.base = c.newOwner(a.n)[:baseSize]
 	}
 	entry := strings.Join([]string{a.base, decimal(int64(a.n)), script.Millis(a.s.lent()), script.Millis(5 * c.poll() / 2), c.session.ID, ""}, " ")
 	return wait.Standing{Owner: a.base, Entry: entry, Lease: a.s.lent()}

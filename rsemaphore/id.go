@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/redlatch/redlatch/internal/errs"
 )
@@ -16,10 +17,14 @@ const idSize = 16
 // baseSize is how much of them the ids have in common that are acquired together. The rest is their number: see lib/permits.lua.
 const baseSize = 13
 
-// newBase returns the base of ids that were never used: the client's eight bytes, and a number.
-func (c *Client) newBase() string {
-	n := binary.BigEndian.AppendUint64(nil, c.bases.Add(1))
-	return string(c.seed[:]) + string(n[3:])
+// newOwner returns an owner of n permits, or of one record of that weight. Its base was never used: the client's eight bytes, and
+// the last five of a number.
+func (c *Client) newOwner(n int) string {
+	var number [8]byte
+	binary.BigEndian.PutUint64(number[:], c.bases.Add(1))
+	var room [baseSize + 20]byte
+	text := append(append(room[:0], c.seed[:]...), number[3:]...)
+	return string(strconv.AppendInt(text, int64(n), 10))
 }
 
 // idOf is id i of a base, from 0.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -37,11 +36,11 @@ type permit struct {
 func (s *Semaphore) newPermit(ctx context.Context, n int, d time.Duration) *permit {
 	p := &permit{s: s, n: n}
 	p.weight.Store(int64(n))
-	renew, more := renewScript, []string{s.permits, s.notes}
+	renew := renewScript
 	if s.weighted {
-		renew, more = weightedRenewScript, more[:1]
+		renew = weightedRenewScript
 	}
-	p.Lease = lease.Lease{Name: s.name, Key: s.key, More: &more, Owner: s.c.newBase() + strconv.Itoa(n),
+	p.Lease = lease.Lease{Name: s.name, Key: s.key, More: &s.made.renewed, Owner: s.c.newOwner(n),
 		Renew: renew, Untracked: true, Ctx: ctx, Longest: d}
 	p.Begin(&s.c.handles, p)
 	return p
@@ -77,7 +76,7 @@ func (p *permit) Send(ctx context.Context, _ int, _ bool) (gone bool, err error)
 	if err != nil {
 		p.unheard.Store(true)
 	} else if p.unheard.Swap(false) {
-		p.s.c.queue.AskAgain(p.s.line()) // the one that was not answered may have run since the waiters were asked for
+		p.s.c.queue.AskAgain(p.s.made.line) // the one that was not answered may have run since the waiters were asked for
 	}
 	return !held, err
 }

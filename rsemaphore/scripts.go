@@ -49,19 +49,12 @@ var (
 	barrierRenewScript = script.Load("renew party", luaFiles, "barrier_renew")
 )
 
-func (s *Semaphore) keys() []string { return []string{s.key, s.permits, s.notes} }
-
-// allKeys are keys, the record of a latch, and the queue. Scripts that must be refused where a latch has the name take them.
-func (s *Semaphore) allKeys() []string {
-	if s.weighted {
-		return []string{s.key, s.permits, s.queue}
-	}
-	return []string{s.key, s.permits, s.notes, s.latch, s.queue}
-}
+// keys are those of the scripts that need neither the queue nor the record of a latch.
+func (s *Semaphore) keys() []string { return s.made.all[:3] }
 
 // self are the arguments by which a script knows this process among those that wait.
 func (s *Semaphore) self() []string {
-	return []string{s.grants, s.c.session.ID, script.Millis(s.c.poll())}
+	return []string{s.grants, s.c.session.ID, s.c.pollMillis}
 }
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
@@ -93,7 +86,7 @@ func (s *Semaphore) served(r served, sent time.Time) {
 	for i := range r.grants {
 		r.grants[i].Sent = sent
 	}
-	s.c.queue.Served(s.line(), r.grants, r.look)
+	s.c.queue.Served(s.made.line, r.grants, r.look)
 }
 
 const (
@@ -115,30 +108,54 @@ type acquireReply struct {
 	capacity int64
 	left     time.Duration // until enough leases are over, negative: not known
 	foreign  bool
-	asked    []int64 // for each: the ticket of its place, or as above
+	asked    []int64 // for each: the ticket of its place, or as above; nil: the only one was granted
 	served   served
+}
+
+// of is what was said of the i-th that was asked for.
+func (r *acquireReply) of(i int) int64 {
+	switch {
+	case r.status != acquireDone:
+		return askedRefused
+	case r.asked == nil:
+		return askedGranted
+	}
+	return r.asked[i]
 }
 
 // Clock implements script.Reply.
 func (r acquireReply) Clock() (server int64, late bool) { return r.server, r.status == acquireLate }
 
-func (s *Semaphore) acquireExchange(all []wait.Standing, place bool, notAfter int64) exchange[acquireReply] {
-	args := make([]string, 0, 9+2*len(all))
-	args = append(args, s.revised(), decimal(notAfter), s.channel, s.c.session.Hub.PublishCommand(), flag(s.shared))
-	args = append(append(args, s.self()...), flag(place))
-	for _, a := range all {
-		args = append(args, a.Entry, script.Millis(a.Lease))
+// acquireCall asks for several acquisitions. room is for the arguments; they get their own if it is too small.
+func (s *Semaphore) acquireCall(all []wait.Standing, place bool, notAfter int64, room []string) script.Call {
+	c, args := s.c, room[:0]
+	if n := acquireArgs + 2*len(all); cap(args) < n {
+		args = make([]string, 0, n)
+	}
+	args = append(args, s.made.revised, decimal(notAfter), s.channel, c.session.Hub.PublishCommand(), flag(s.shared), s.grants, c.session.ID, c.pollMillis, flag(place))
+	for i := range all {
+		args = append(args, all[i].Entry, c.millis(all[i].Lease))
 	}
 	which := acquireScript
 	if s.weighted {
 		which = weightedAcquireScript
 	}
-	return exchange[acquireReply]{script.Call{Script: which, Keys: s.allKeys(), Args: args}, func(m rueidis.RedisMessage) (acquireReply, error) {
-		return s.decodeAcquire(m, len(all))
-	}}
+	return script.Call{Script: which, Keys: s.made.all, Args: args}
 }
 
-func (s *Semaphore) decodeAcquire(m rueidis.RedisMessage, n int) (r acquireReply, err error) {
+// acquireArgs is how many arguments there are besides those of each.
+const acquireArgs = 9
+
+// decodeAcquire reads the reply for n.
+func (s *Semaphore) decodeAcquire(m rueidis.RedisMessage, n int) (acquireReply, error) {
+	if n == 1 && m.IsInt64() { // the common case
+		server, err := m.AsInt64()
+		return acquireReply{status: acquireDone, server: server, left: -1, served: served{look: -1}}, err
+	}
+	return s.decodeAcquired(m, n)
+}
+
+func (s *Semaphore) decodeAcquired(m rueidis.RedisMessage, n int) (r acquireReply, err error) {
 	const head = 6
 	v, err := m.ToArray()
 	if err != nil || len(v) < head {
@@ -176,13 +193,23 @@ type releaseReply struct {
 	served served
 }
 
-// releaseExchange gives ids back: those of an owner, or with all those in a text. entry: of the owner, if it may be in the queue.
-func (s *Semaphore) releaseExchange(ids string, all bool, entry string) exchange[releaseReply] {
-	args := append([]string{ids, flag(all), s.channel, s.c.session.Hub.PublishCommand()}, s.self()...)
-	return exchange[releaseReply]{script.Call{Script: releaseScript, Keys: append(s.keys(), s.queue), Args: append(args, entry)}, s.decodeRelease}
+// releaseCall gives ids back: those of an owner, or with all those in a text. entry: of the owner, if it may be in the queue.
+func (s *Semaphore) releaseCall(ids string, all bool, entry string) script.Call {
+	c := s.c
+	args := []string{ids, flag(all), s.channel, c.session.Hub.PublishCommand(), s.grants, c.session.ID, c.pollMillis, entry}
+	return script.Call{Script: releaseScript, Keys: s.made.released, Args: args}
 }
 
-func (s *Semaphore) decodeRelease(m rueidis.RedisMessage) (r releaseReply, err error) {
+// decodeRelease reads the reply.
+func (s *Semaphore) decodeRelease(m rueidis.RedisMessage) (releaseReply, error) {
+	if m.IsInt64() { // the common case
+		held, err := m.AsInt64()
+		return releaseReply{held: held, served: served{look: -1}}, err
+	}
+	return s.decodeReleased(m)
+}
+
+func (s *Semaphore) decodeReleased(m rueidis.RedisMessage) (r releaseReply, err error) {
 	v, err := m.ToArray()
 	if err == nil && len(v) > 1 {
 		r.held, err = v[0].AsInt64()
@@ -205,21 +232,31 @@ func (s *Semaphore) decodeRelease(m rueidis.RedisMessage) (r releaseReply, err e
 // answered: it may have run in between (TestWhoIsServedByAReleaseWhoseReplyIsLostAsksAtOnce). A reply that comes after the caller has
 // given up is read all the same.
 func (s *Semaphore) runRelease(ctx context.Context, ids string, all bool, entry string) (held int64, err error) {
-	return s.releaseBy(ctx, s.releaseExchange(ids, all, entry))
+	return s.releaseBy(ctx, s.releaseCall(ids, all, entry))
 }
 
-func (s *Semaphore) releaseBy(ctx context.Context, x exchange[releaseReply]) (held int64, err error) {
+func (s *Semaphore) releaseBy(ctx context.Context, call script.Call) (held int64, err error) {
 	sent := time.Now()
-	x = x.late(func(r releaseReply) { s.served(r.served, sent) })
-	r, err := x.by(ctx, s.c.runner.Attempt)
+	call.Late = func(res rueidis.RedisResult) {
+		if m, err := res.ToMessage(); err == nil {
+			if r, err := s.decodeRelease(m); err == nil {
+				s.served(r.served, sent)
+			}
+		}
+	}
+	var r releaseReply
+	m, err := s.c.runner.Attempt(ctx, call)
+	if err == nil {
+		r, err = s.decodeRelease(m)
+	}
 	if err != nil {
 		if ctx.Err() == nil {
-			s.c.queue.AskAgain(s.line())
+			s.c.queue.AskAgain(s.made.line)
 		}
 		return 0, err
 	}
 	s.served(r.served, sent)
-	s.c.queue.Wake(s.line())
+	s.c.queue.Wake(s.made.line)
 	return r.held, nil
 }
 
@@ -242,7 +279,7 @@ func (s *Semaphore) resizeExchange(n int, relative bool, notAfter int64, id stri
 		strconv.Itoa(n), strconv.Itoa(s.capacity), script.Millis(resizeKept), decimal(notAfter),
 		s.channel, s.c.session.Hub.PublishCommand(), flag(s.shared), id, flag(relative),
 	}, s.self()...)
-	return exchange[resizeReply]{script.Call{Script: resizeScript, Keys: s.allKeys(), Args: args}, s.decodeResize}
+	return exchange[resizeReply]{script.Call{Script: resizeScript, Keys: s.made.all, Args: args}, s.decodeResize}
 }
 
 func (s *Semaphore) decodeResize(m rueidis.RedisMessage) (r resizeReply, err error) {

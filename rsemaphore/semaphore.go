@@ -27,6 +27,39 @@ type Semaphore struct {
 	shared                bool
 	revision              int64 // of the capacity; 0: none
 	weighted              bool  // the keys and scripts are those of a WeightedSemaphore
+	made                  made
+}
+
+// made is what every call of a semaphore needs, and follows from its description: made once, with that.
+type made struct {
+	all      []string // the keys of most scripts; those that must be refused where a latch has the name take its record
+	released []string // of a release
+	renewed  []string // of a renewal, without the first
+	line     string   // where the process's calls that wait for its permits stand
+	manner   string   // tells calls apart that cannot be made in one: the script is told one capacity
+	revised  string   // the capacity with its revision, as scripts take it
+	heard    string   // the channel of the grants of this process; "": there is none
+}
+
+// make makes what follows from the rest.
+func (s *Semaphore) make() *Semaphore {
+	m := made{revised: strconv.Itoa(s.capacity), line: "permits:" + s.key}
+	if s.revision != 0 {
+		m.revised += ":" + decimal(s.revision)
+	}
+	m.manner = flag(s.shared) + m.revised
+	if s.grants != "" {
+		m.heard = s.grants + s.c.session.ID
+	}
+	if s.weighted {
+		m.all = []string{s.key, s.permits, s.queue}
+		m.released, m.renewed = m.all, m.all[1:2]
+	} else {
+		m.all = []string{s.key, s.permits, s.notes, s.latch, s.queue}
+		m.released, m.renewed = []string{s.key, s.permits, s.notes, s.queue}, m.all[1:3]
+	}
+	s.made = m
+	return s
 }
 
 const (
@@ -51,7 +84,7 @@ func (c *Client) Semaphore(name string, capacity int) *Semaphore {
 	s.permits, s.notes, s.latch = keyname.Suffix(s.key, "timeout"), keyname.Suffix(s.key, "notes"), keyname.Suffix(s.key, "latch")
 	s.channel, s.queue = keyname.Prefix("redisson_sc", s.key), keyname.Prefix("redlatch_queue", s.key)
 	s.grants = c.grants(s.key)
-	return s
+	return s.make()
 }
 
 func (s *Semaphore) checkCapacity(n int) error {
@@ -59,20 +92,6 @@ func (s *Semaphore) checkCapacity(n int) error {
 		return fmt.Errorf("%q: %w", s.name, err)
 	}
 	return nil
-}
-
-// line is where the process's calls that wait for its permits stand.
-func (s *Semaphore) line() string { return "permits:" + s.key }
-
-// manner tells calls apart that cannot be made in one: the script is told one capacity.
-func (s *Semaphore) manner() string { return flag(s.shared) + s.revised() }
-
-// revised is the capacity with its revision, as scripts take it.
-func (s *Semaphore) revised() string {
-	if s.revision == 0 {
-		return strconv.Itoa(s.capacity)
-	}
-	return strconv.Itoa(s.capacity) + ":" + decimal(s.revision)
 }
 
 // WithRevision returns the same semaphore whose capacity is the given revision of it, 1 to 2⁵³-1: for a capacity that changes from
@@ -87,7 +106,7 @@ func (s *Semaphore) WithRevision(revision int64) *Semaphore {
 	m := *s
 	m.revision = revision
 	m.refuse(checkRange("revision", revision, 1, maxWeight))
-	return &m
+	return m.make()
 }
 
 // WithLabel returns the same semaphore whose permits carry a label, such as a job's name or a host, which Inspect shows
@@ -119,7 +138,7 @@ func (s *Semaphore) WithLabel(label string) *Semaphore {
 func (s *Semaphore) Shared() *Semaphore {
 	m := *s
 	m.shared = true
-	return &m
+	return m.make()
 }
 
 // Acquire acquires n permits, all or none, waiting until there are as many, or ctx ends.
@@ -262,7 +281,7 @@ func (s *Semaphore) resizeBy(ctx context.Context, next func(notAfter int64, id s
 		r, err := call.Run(ctx, s.c.runner)
 		s.served(r.served, last)
 		// It may have run before, and served waiters of this process without anybody having been told: Do repeats in silence.
-		s.c.queue.AskAgain(s.line())
+		s.c.queue.AskAgain(s.made.line)
 		return r, err
 	})
 }

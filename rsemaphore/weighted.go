@@ -41,7 +41,7 @@ func (c *Client) WeightedSemaphore(name string, capacity int64) *WeightedSemapho
 	s.channel, s.grants = keyname.Prefix("redisson_sc", s.key), c.grants(s.key)
 	s.permits, s.key = keyname.Suffix(s.key, "weights"), keyname.Suffix(s.key, "weighted")
 	s.queue = keyname.Prefix("redlatch_queue", s.key)
-	return &WeightedSemaphore{s}
+	return &WeightedSemaphore{s.make()}
 }
 
 // WithLabel returns the same semaphore whose permits carry a label, such as a job's name or a host, which Inspect shows to
@@ -108,7 +108,7 @@ func (w *WeightedSemaphore) Resize(ctx context.Context, capacity int64) (before 
 	r, err := s.resizeBy(ctx, func(notAfter int64, id string) exchange[resizeReply] {
 		args := append([]string{decimal(capacity), strconv.Itoa(s.capacity), script.Millis(resizeKept), decimal(notAfter),
 			s.channel, s.c.session.Hub.PublishCommand(), id}, s.self()...)
-		return exchange[resizeReply]{script.Call{Script: weightedResizeScript, Keys: s.allKeys(), Args: args}, s.decodeResize}
+		return exchange[resizeReply]{script.Call{Script: weightedResizeScript, Keys: s.made.all, Args: args}, s.decodeResize}
 	})
 	return r.before, err
 }
@@ -209,7 +209,7 @@ func (x *WeightedPermit) ReleasePart(ctx context.Context, n int64) error {
 			return err
 		})
 		if unsure {
-			s.c.queue.AskAgain(s.line())
+			s.c.queue.AskAgain(s.made.line)
 		}
 		return held, err
 	})
@@ -221,7 +221,6 @@ func (x *WeightedPermit) ReleasePart(ctx context.Context, n int64) error {
 
 // runWeightedRelease keeps so much of an acquisition, 0: nothing. It returns what was held.
 func (s *Semaphore) runWeightedRelease(ctx context.Context, base string, kept int64, entry string) (int64, error) {
-	args := append([]string{base, decimal(kept), s.channel, s.c.session.Hub.PublishCommand()}, s.self()...)
-	x := exchange[releaseReply]{script.Call{Script: weightedReleaseScript, Keys: s.allKeys(), Args: append(args, entry)}, s.decodeRelease}
-	return s.releaseBy(ctx, x)
+	args := []string{base, decimal(kept), s.channel, s.c.session.Hub.PublishCommand(), s.grants, s.c.session.ID, s.c.pollMillis, entry}
+	return s.releaseBy(ctx, script.Call{Script: weightedReleaseScript, Keys: s.made.released, Args: args})
 }

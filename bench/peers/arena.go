@@ -23,7 +23,7 @@ const (
 	countWord           // guarded by the lock under test and by nothing else: read at entry, written one higher at leaving
 	enteredWord         // what countWord should be
 	writtenWord         // of queues: entries of the writer
-	windowWord          // of queues: which window it is
+	windowWord          // which window it is
 	firstWindow         // and from here on, what was entered in each
 )
 
@@ -104,6 +104,7 @@ func (s *section) Enter(worker int64) {
 		s.words[insideWord].Store(worker + 1)
 	}
 	s.words[enteredWord].Add(1)
+	s.words[firstWindow+int(s.words[windowWord].Load())].Add(1)
 	*seen = s.words[countWord].Load()
 }
 

@@ -45,7 +45,10 @@ local n = redis.call('HINCRBY', KEYS[1], 'sold', 1)
 redis.call('HSET', KEYS[2], ARGV[1], n)
 return n`)
 
-const claimFloor = "raw INCR"
+const (
+	claimFloor = "raw INCR"
+	counterUp  = "Counter.Incr"
+)
 
 var claimModes = []claimMode{
 	{claimFloor, "INCR through rueidis: counts, and never says no", func(_ context.Context, c *claimer) (func(context.Context, int64) error, error) {
@@ -62,7 +65,7 @@ var claimModes = []claimMode{
 			return rawClaim.Exec(ctx, c.client, []string{"{s}", "{s}:u"}, []string{strconv.FormatInt(n, 10)}).Error()
 		}, nil
 	}},
-	{"Counter.Incr", "rcounter, no bounds", func(_ context.Context, c *claimer) (func(context.Context, int64) error, error) {
+	{counterUp, "rcounter, no bounds", func(_ context.Context, c *claimer) (func(context.Context, int64) error, error) {
 		counters, err := c.counters()
 		if err != nil {
 			return nil, err

@@ -22,12 +22,12 @@ const (
 )
 
 var workloads = []struct{ Name, What string }{
-	{uncontended, "lock and unlock, nobody else wants it; 1 goroutine, and 64 on a lock each"},
+	{uncontended, "lock and unlock, nobody else wants it; 1 goroutine, and many on a lock each; so with permits"},
 	{contended, "everybody wants one lock; under it one INCR; after it the worker stays away for 1 ms; in 1 and in 8 processes"},
 	{handingOver, "from unlock in one client to the lock held in another, the waiter having waited 15 to 115 ms, and within one client"},
 	{crashed, "the holder is killed; until the waiters of another process have its locks"},
 	{renewing, "what locks cost that are only held"},
-	{claiming, "the first N win: rcounter, what it is made of, and a lock around GET and SET; 1 and 256 goroutines"},
+	{claiming, "the first N win: rcounter, what it is made of, and a lock around GET and SET; the fewest and the most goroutines; INCR and Incr with all"},
 	{permits, "32 workers in 4 processes want one of 8 permits for 5 ms each; beside it, and 1 ms away"},
 	{sharing, "32 readers in 4 processes and a writer, all for 1 ms; beside it, and 1 ms away"},
 	{inOrder, "16 workers in 4 processes want a lock that keeps their order; beside it, and 1 ms away"},
@@ -35,20 +35,21 @@ var workloads = []struct{ Name, What string }{
 
 // Config is what is measured and for how long.
 type Config struct {
-	Peers     []string
-	Workloads []string
-	Processes []int // of contended
-	Waiters   []int // of contended, in all processes together
-	Rounds    int
+	Peers      []string
+	Workloads  []string
+	Goroutines []int // of uncontended and claims
+	Processes  []int // of contended
+	Waiters    []int // of contended, in all processes together
+	Rounds     int
 
 	Slice    time.Duration // uncontended and claims: one turn of one peer
-	Slices   int           // turns in a round
+	Slices   int           // turns in a round, unless there are many rounds
 	Warm     time.Duration // contended: before it counts
 	WarmUp   time.Duration // of a client before it takes part, of Redisson only
 	Duration time.Duration // contended: what counts
 	Think    time.Duration
 	Queued   time.Duration   // queues: what counts
-	Window   time.Duration   // of that, the slowest of which is told
+	Window   time.Duration   // of that, the slowest of which is told; contended: half of it, to have many
 	Away     []time.Duration // queues: added to each way
 	Crowd    int             // queues: processes
 	Handover time.Duration
@@ -59,19 +60,21 @@ type Config struct {
 	Held     int           // locks that are only held
 	Renewal  time.Duration // their lease, and how long they are watched
 	RoundsOf map[string]int
+	// RoundsOfOne is how many rounds of contended there are in one process: our goals are about several.
+	RoundsOfOne int
 }
 
 func defaults() Config {
 	c := Config{
-		Processes: []int{1, 8}, Waiters: []int{2, 16, 64, 256}, Rounds: 3,
+		Goroutines: []int{1, 8, 64, 256}, Processes: []int{1, 8}, Waiters: []int{2, 16, 64, 256}, Rounds: 3,
 		Slice: 100 * time.Millisecond, Slices: 4,
-		Warm: 150 * time.Millisecond, Duration: 700 * time.Millisecond, Think: time.Millisecond,
+		Warm: 150 * time.Millisecond, Duration: 750 * time.Millisecond, Think: time.Millisecond,
 		Queued: 1500 * time.Millisecond, Window: 100 * time.Millisecond, Away: []time.Duration{0, farAway}, Crowd: 4,
 		Handover: time.Second, Pairs: 2,
 		Lease: 10 * time.Second, WarmUp: 6 * time.Second,
 		Crash: time.Second, Victims: 8,
 		Held: 1000, Renewal: 3 * time.Second,
-		RoundsOf: map[string]int{crashed: 2, renewing: 1},
+		RoundsOf: map[string]int{crashed: 2, renewing: 1, permits: 3, sharing: 3, inOrder: 3}, RoundsOfOne: 3,
 	}
 	for _, p := range peers {
 		if !p.Optional {
@@ -86,11 +89,11 @@ func defaults() Config {
 
 // quick makes a run that shows whether all is well, not figures to publish.
 func (c *Config) quick() {
-	c.Rounds, c.Slice, c.Slices = 1, 50*time.Millisecond, 4
+	c.Rounds, c.Slice, c.Slices = 1, 50*time.Millisecond, 3
 	c.Waiters = []int{2, 16, 64}
 	c.Warm, c.Duration, c.Handover = 100*time.Millisecond, 300*time.Millisecond, 700*time.Millisecond
 	c.Queued = 500 * time.Millisecond
-	c.RoundsOf = nil
+	c.Goroutines = []int{1, 64}
 }
 
 // rounds is how often a workload is measured: at most Rounds, fewer where one takes long and hardly varies.
@@ -113,6 +116,14 @@ func (c *Config) forWorkers(n int) time.Duration {
 	return c.Duration
 }
 
+// turns is how many turns everybody has in a round of uncontended and claims: half of them if there are so many rounds that this is enough.
+func (c *Config) turns() int {
+	if c.Rounds > 5 {
+		return max(c.Slices/2, 1)
+	}
+	return c.Slices
+}
+
 func (c *Config) check() error {
 	for _, name := range c.Peers {
 		if _, err := peerNamed(name); err != nil {
@@ -130,9 +141,9 @@ func (c *Config) check() error {
 	if c.Rounds < 1 || c.Duration <= 0 || len(c.Peers) == 0 || len(c.Workloads) == 0 {
 		return fmt.Errorf("rounds %d, duration %v, %d peers, %d workloads: nothing to measure", c.Rounds, c.Duration, len(c.Peers), len(c.Workloads))
 	}
-	for _, n := range slices.Concat(c.Processes, c.Waiters, []int{c.Crowd}) {
+	for _, n := range slices.Concat(c.Goroutines, c.Processes, c.Waiters, []int{c.Crowd}) {
 		if n < 1 || n > 10000 {
-			return fmt.Errorf("%d processes or waiters: want 1 to 10000", n)
+			return fmt.Errorf("%d goroutines, processes or waiters: want 1 to 10000", n)
 		}
 	}
 	return nil

@@ -90,7 +90,7 @@ func revision(ctx context.Context) string {
 		return "unknown"
 	}
 	v := strings.TrimSpace(string(head))
-	if exec.CommandContext(ctx, "git", "diff", "--quiet", "HEAD", "--", "../../rlock", "../../rcounter", "../../pubsub", "../../internal").Run() != nil {
+	if exec.CommandContext(ctx, "git", "diff", "--quiet", "HEAD", "--", "../../rlock", "../../rsemaphore", "../../rcounter", "../../pubsub", "../../internal").Run() != nil {
 		v += " with changes"
 	}
 	return v

@@ -1,12 +1,12 @@
 // Command peers measures redlatch beside other Go locks on Redis, and etcd, on one machine, round by round, and writes
 // a CSV for bench/report.
 //
-//	go -C bench/peers run .                          # everything, ten minutes; out/results.csv
+//	go -C bench/peers run .                          # everything, three rounds, ten minutes; out/results.csv
+//	go -C bench/peers run . -rounds 7                # what is published, a quarter of an hour
 //	go -C bench/peers run . -quick                   # a first look
 //	go -C bench/peers run . -workloads contended -waiters 64 -peers redlatch,rueidislock
-//	go -C bench/peers run . -workloads contended -processes 40 -waiters 40 -peers "rlock.Plain,rueidislock,redsync (rueidis),redislock, 1 ms"
 //	go -C bench/peers run . -workloads uncontended,contended,handover,semaphore,readwrite,fair -processes 2 -crowd 2 -waiters 16,64 -duration 2s -peers "redlatch,redisson,redisson's driver,rsemaphore.Semaphore,RPermitExpirableSemaphore,rsemaphore.CountingSemaphore,RSemaphore,rlock.ReadWrite,RReadWriteLock,rlock.Fair,RFairLock" -out ../../docs/benchmarks/redisson.csv
-//	go -C bench/peers run . -out ../../docs/benchmarks/results.csv && go run ./bench/report
+//	go -C bench/peers run . -rounds 7 -out ../../docs/benchmarks/results.csv && go run ./bench/report
 //
 // Every measurement has a redis-server of its own and processes of its own: this program, run again. While it measures
 // it checks: all processes of a contended run share a page of memory where each sees who is inside, and a counter that
@@ -64,6 +64,7 @@ func command(args []string) error {
 	list := flags.Bool("list", false, "list peers and workloads, measure nothing")
 	flags.Var(names{&cfg.Peers}, "peers", "which peers")
 	flags.Var(names{&cfg.Workloads}, "workloads", "which workloads")
+	flags.Var(numbers{&cfg.Goroutines}, "goroutines", "uncontended, claims: how many")
 	flags.Var(numbers{&cfg.Waiters}, "waiters", "contended: how many workers in all")
 	flags.Var(numbers{&cfg.Processes}, "processes", "contended: in how many processes")
 	flags.IntVar(&cfg.Rounds, "rounds", cfg.Rounds, "how often everything is measured")

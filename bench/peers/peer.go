@@ -53,12 +53,12 @@ type Peer struct {
 const floor = "raw scripts"
 
 var peers = slices.Concat([]Peer{
-	redlatchPeer, rawScripts, rawSetNX,
+	redlatchPeer, plainPeer, rawScripts, rawSetNX, permitPeer, rawPermit,
 	rueidislockTuned, rueidislockDefault,
 	redsyncGoRedis, redsyncRueidis,
 	redislock1ms, redislock100ms,
 	goRedisson, etcdPeer,
-	redissonPeer, redissonDriver, plainPeer,
+	redissonPeer, redissonDriver,
 }, queuePeers)
 
 // in reports whether the peer takes part in a workload.

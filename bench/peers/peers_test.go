@@ -45,7 +45,7 @@ func needRedis(t *testing.T) {
 func brief(t *testing.T) (*bench, context.Context) {
 	cfg := defaults()
 	cfg.Rounds, cfg.Slice, cfg.Slices = 1, 5*time.Millisecond, 1
-	cfg.Processes, cfg.Waiters = []int{2}, []int{4}
+	cfg.Goroutines, cfg.Processes, cfg.Waiters = []int{1, 4, 16}, []int{2}, []int{4}
 	cfg.Warm, cfg.Duration = 20*time.Millisecond, 40*time.Millisecond
 	cfg.Handover, cfg.Pairs = 100*time.Millisecond, 1
 	cfg.Crash, cfg.Victims = 300*time.Millisecond, 2
@@ -67,6 +67,7 @@ func TestEveryWorkloadRunsWithEveryPeer(t *testing.T) {
 
 	measured := map[string][]string{}
 	var acquired int64
+	late := 0
 	well := 0 // rows of rueidislock without an error
 	var kept int64
 	for _, r := range rows {
@@ -75,6 +76,11 @@ func TestEveryWorkloadRunsWithEveryPeer(t *testing.T) {
 		require.Zero(t, r.Overlaps, what)
 		if r.Errors > 0 && (strings.HasPrefix(r.Peer, "rueidislock") || r.Peer == "lock + GET + SET") {
 			t.Log(what) // on a slow machine its waiters may sleep on a free lock, wherever that happens to be
+			continue
+		}
+		if r.Errors > 0 && strings.Contains(r.Note, context.DeadlineExceeded.Error()) {
+			t.Log(what) // and a machine that stands still for seconds lets anybody's call run out of time
+			late++
 			continue
 		}
 		if strings.HasPrefix(r.Peer, "rueidislock") {
@@ -104,6 +110,7 @@ func TestEveryWorkloadRunsWithEveryPeer(t *testing.T) {
 			require.EqualValues(t, b.cfg.Victims, r.Ops, what)
 		}
 	}
+	require.Less(t, late, len(rows)/4)
 	require.Positive(t, acquired)
 	require.Positive(t, well)
 	require.Positive(t, kept, "locks that were renewed")
@@ -226,7 +233,7 @@ func TestPeersTakeTurnsInEveryRoundInAnotherOrder(t *testing.T) {
 	require.NotEqual(t, orders[1], orders[2])
 }
 
-func TestADefaultRunFitsIntoTenMinutesAndAQuickOneIntoTwo(t *testing.T) {
+func TestADefaultRunFitsIntoTwelveMinutesAndAQuickOneIntoTwo(t *testing.T) {
 	estimate := func(cfg Config) time.Duration {
 		var sum time.Duration
 		for _, s := range (&bench{cfg: cfg}).plan() {
@@ -235,7 +242,11 @@ func TestADefaultRunFitsIntoTenMinutesAndAQuickOneIntoTwo(t *testing.T) {
 		return sum
 	}
 	cfg := defaults()
-	require.Less(t, estimate(cfg), 10*time.Minute)
+	require.Less(t, estimate(cfg), 12*time.Minute)
+	cfg.Rounds = 7
+	t.Logf("seven rounds: %v", estimate(cfg))
+	require.Less(t, estimate(cfg), 20*time.Minute)
+	cfg = defaults()
 	cfg.quick()
 	require.Less(t, estimate(cfg), 2*time.Minute)
 }
@@ -261,7 +272,7 @@ func TestACommandThatCannotBeIsRefused(t *testing.T) {
 		`no peer "nobody"`:       {"-peers", "nobody"},
 		`no workload "sleeping"`: {"-workloads", "sleeping"},
 		"nothing to measure":     {"-rounds", "0"},
-		"want 1 to 10000":        {"-waiters", "0"},
+		"want 1 to 10000":        {"-goroutines", "0"},
 		"unexpected":             {"everything"},
 	} {
 		require.ErrorContains(t, command(args), want)
@@ -291,7 +302,9 @@ func TestAPeerThatFailsDoesNotStopTheOthers(t *testing.T) {
 	open := func(peer string) member { return member{peer, order{Do: "open", Peer: peer}, false} }
 	r := rand.New(rand.NewPCG(1, 1))
 	measured := map[string]int{}
-	for _, s := range b.turns(&crew{}, []member{open("nobody"), open(rawSetNX.Name)}, 1, uncontended, 1, r, order{Do: "alone"}) {
+	b.cfg.Goroutines = []int{1}
+	all := []member{open("nobody"), open(rawSetNX.Name)}
+	for _, s := range b.turns(1, uncontended, order{Do: "alone"}, r, all, all) {
 		row, err := s.run(ctx)
 		s.after()
 		if row.Peer == "nobody" {

@@ -48,13 +48,9 @@ func (b *bench) plan() []step {
 			r.Shuffle(len(peers), func(i, j int) { peers[i], peers[j] = peers[j], peers[i] })
 			switch w.Name {
 			case uncontended:
-				for _, goroutines := range []int{1, 64} {
-					steps = append(steps, b.inTurns(round, w.Name, goroutines, peers, r)...)
-				}
+				steps = append(steps, b.inTurns(round, w.Name, peers, r)...)
 			case claiming:
-				for _, goroutines := range []int{1, 256} {
-					steps = append(steps, b.claimsInTurns(round, goroutines, r)...)
-				}
+				steps = append(steps, b.claimsInTurns(round, r)...)
 			default:
 				peers = slices.DeleteFunc(peers, func(p Peer) bool { return p.AloneOnly })
 				steps = append(steps, b.oneByOne(round, w.Name, peers)...)
@@ -91,6 +87,9 @@ func (b *bench) oneByOne(round int, workload string, peers []Peer) []step {
 	switch workload {
 	case contended:
 		for _, procs := range b.cfg.Processes {
+			if procs == 1 && round > b.cfg.RoundsOfOne {
+				continue
+			}
 			for _, waiters := range b.cfg.Waiters {
 				procs := min(procs, waiters)
 				add(plural(procs, "process")+", "+plural(waiters, "worker"), setup+b.cfg.Warm+b.cfg.forWorkers(waiters),

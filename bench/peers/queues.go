@@ -14,7 +14,6 @@ import (
 	"github.com/redlatch/redlatch/bench/internal/load"
 	"github.com/redlatch/redlatch/bench/internal/results"
 	"github.com/redlatch/redlatch/rlock"
-	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // queueName is what all wait for in the workloads of queues. What a worker wants of it is the name that Lock is called with: a
@@ -154,11 +153,8 @@ func (b *bench) queued(ctx context.Context, p Peer, round int, workload string, 
 	if err != nil {
 		return row, err
 	}
-	rates := b.cfg.windows(shared)
-	row.Seconds = 0
-	for _, w := range rates {
-		row.Seconds += w.seconds
-	}
+	rates := windows(shared, b.cfg.Queued, b.cfg.Window)
+	row.Seconds = lasted(rates)
 	after, err := s.usage(ctx)
 	if err != nil {
 		return row, err
@@ -185,7 +181,7 @@ func (b *bench) queued(ctx context.Context, p Peer, round int, workload string, 
 	} else {
 		perOp(&row, before, after)
 	}
-	row.Extra = fmt.Sprintf("worst_window=%.3f empty_windows=%d windows=%d", slowest(rates), empty(rates), len(rates))
+	row.Extra = inExtra(rates)
 	if workload == sharing {
 		written := float64(shared.words[writtenWord].Load())
 		row.Extra += fmt.Sprintf(" reads_per_s=%.1f writes_per_s=%.1f", (float64(sum.Ops)-written)/row.Seconds, written/row.Seconds)
@@ -234,14 +230,14 @@ type window struct {
 func (w window) rate() float64 { return float64(w.ops) / w.seconds }
 
 // windows lets the measurement last, one window after the other.
-func (c *Config) windows(shared *arena) []window {
-	n := min(max(int(c.Queued/c.Window), 1), arenaWords-firstWindow-1)
+func windows(shared *arena, lasts, each time.Duration) []window {
+	n := min(max(int(lasts/each), 1), arenaWords-firstWindow-1)
 	all := make([]window, n)
 	shared.setPhase(measuring)
 	for i := range all {
 		shared.words[windowWord].Store(int64(i))
 		start := time.Now()
-		time.Sleep(c.Window)
+		time.Sleep(each)
 		all[i].seconds = time.Since(start).Seconds()
 	}
 	shared.setPhase(over)
@@ -249,6 +245,19 @@ func (c *Config) windows(shared *arena) []window {
 		all[i].ops = shared.words[firstWindow+i].Load()
 	}
 	return all
+}
+
+// lasted is how long all of them were, in seconds.
+func lasted(all []window) (sum float64) {
+	for _, w := range all {
+		sum += w.seconds
+	}
+	return sum
+}
+
+// inExtra is what a row says of them.
+func inExtra(all []window) string {
+	return fmt.Sprintf("worst_window=%.3f empty_windows=%d windows=%d", slowest(all), empty(all), len(all))
 }
 
 // slowest is the rate of the slowest window as a share of the median one.
@@ -274,14 +283,7 @@ func empty(all []window) (n int) {
 
 var queuePeers = []Peer{
 	ourQueue("rsemaphore.Semaphore", permits, "leased permits, defaults", func(l *redlatchLocker, s Setup) func(string) load.Acquire {
-		sem := l.semaphores.Semaphore(queueName, int(s.Capacity))
-		return always(func(ctx context.Context, _ string) (load.Release, error) {
-			p, err := sem.Acquire(ctx, 1)
-			if err != nil {
-				return nil, err
-			}
-			return p.Release, nil
-		})
+		return always(ofPermits(l.semaphores.Semaphore(queueName, int(s.Capacity))))
 	}),
 	ourQueue("rsemaphore.CountingSemaphore", permits, "permits without a lease", func(l *redlatchLocker, s Setup) func(string) load.Acquire {
 		sem := l.semaphores.CountingSemaphore(queueName)
@@ -343,12 +345,8 @@ func (l *queueLocker) Close() { l.close() }
 
 func ourQueue(name, workload, how string, of func(l *redlatchLocker, s Setup) func(string) load.Acquire) Peer {
 	return Peer{Name: name, Module: redlatchPeer.Module, How: how, Wakes: "push", Queue: workload, Open: func(_ context.Context, s Setup) (Locker, error) {
-		l, err := openRedlatch(rueidis.ClientOption{InitAddress: []string{s.Redis}}, s)
+		l, err := openSemaphores(rueidis.ClientOption{InitAddress: []string{s.Redis}}, s)
 		if err != nil {
-			return nil, err
-		}
-		if l.semaphores, err = rsemaphore.New(l.hub, rsemaphore.Options{WatchdogTimeout: s.Lease, CallTimeout: s.CallTimeout}); err != nil {
-			l.Close()
 			return nil, err
 		}
 		return &queueLocker{of(l, s), l.Close}, nil

@@ -20,31 +20,29 @@ var redlatchPeer = Peer{
 	},
 }
 
-// plainPeer takes part beside the peers that are made of the same one string key.
+// plainPeer is the lock whose layout is the peers': one string key.
 var plainPeer = Peer{
-	Name: "rlock.Plain", Module: redlatchPeer.Module, Renews: true, Wakes: "push", Optional: true,
-	How: "rlock.Plain, defaults",
+	Name: "rlock.Plain", Module: redlatchPeer.Module, Wakes: "push", AloneOnly: true,
+	How: "one string key, as redsync's and redislock's locks; defaults",
 	Open: func(_ context.Context, s Setup) (Locker, error) {
 		l, err := openRedlatch(rueidis.ClientOption{InitAddress: []string{s.Redis}}, s)
 		if err != nil {
 			return nil, err
 		}
-		l.of = l.client.Plain
-		return l, nil
+		return &queueLocker{func(name string) load.Acquire { return ofLock(l.client.Plain(name)) }, l.Close}, nil
 	},
 }
 
 type redlatchLocker struct {
-	of     func(name string) *rlock.Lock
 	hub    *pubsub.Hub
 	client *rlock.Client
 
-	semaphores *rsemaphore.Client // of queues only
+	semaphores *rsemaphore.Client // of permits only
 	once       atomic.Bool        // what is done once for a client has been
 }
 
 func openRedlatch(o rueidis.ClientOption, s Setup) (*redlatchLocker, error) {
-	hub, err := pubsub.Dial(o, pubsub.Options{})
+	hub, err := pubsub.Dial(o, pubsub.Options{CallTimeout: patience}) // to connect is not measured
 	if err != nil {
 		return nil, err
 	}
@@ -53,11 +51,24 @@ func openRedlatch(o rueidis.ClientOption, s Setup) (*redlatchLocker, error) {
 		hub.Close(context.Background())
 		return nil, err
 	}
-	return &redlatchLocker{of: client.Reentrant, hub: hub, client: client}, nil
+	return &redlatchLocker{hub: hub, client: client}, nil
+}
+
+// openSemaphores is openRedlatch with a client of semaphores.
+func openSemaphores(o rueidis.ClientOption, s Setup) (*redlatchLocker, error) {
+	l, err := openRedlatch(o, s)
+	if err != nil {
+		return nil, err
+	}
+	if l.semaphores, err = rsemaphore.New(l.hub, rsemaphore.Options{WatchdogTimeout: s.Lease, CallTimeout: s.CallTimeout}); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
 }
 
 func (l *redlatchLocker) Lock(ctx context.Context, name string) (load.Release, error) {
-	hold, err := l.of(name).Lock(ctx)
+	hold, err := l.client.Reentrant(name).Lock(ctx)
 	if err != nil {
 		return nil, err
 	}

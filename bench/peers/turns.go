@@ -20,22 +20,25 @@ type crew struct {
 	left    int              // steps
 }
 
-// inTurns are the steps of a round of uncontended: every peer has cfg.Slices turns.
-func (b *bench) inTurns(round int, workload string, goroutines int, peers []Peer, r *rand.Rand) []step {
-	c := &crew{}
+// inTurns are the steps of a round of uncontended: every peer has its turns, with each number of goroutines.
+func (b *bench) inTurns(round int, workload string, peers []Peer, r *rand.Rand) []step {
 	var all []member
 	for _, p := range peers {
 		all = append(all, member{p.Name, order{Do: "open", Peer: p.Name}, p.Etcd})
 	}
-	return b.turns(c, all, round, workload, goroutines, r, order{Do: "alone"})
+	return b.turns(round, workload, order{Do: "alone"}, r, all, all)
 }
 
-func (b *bench) claimsInTurns(round, goroutines int, r *rand.Rand) []step {
-	var all []member
+func (b *bench) claimsInTurns(round int, r *rand.Rand) []step {
+	var all, counting []member
 	for _, m := range claimModes {
-		all = append(all, member{m.Name, order{Do: "open claims", Mode: m.Name}, false})
+		next := member{m.Name, order{Do: "open claims", Mode: m.Name}, false}
+		all = append(all, next)
+		if m.Name == claimFloor || m.Name == counterUp {
+			counting = append(counting, next)
+		}
 	}
-	return b.turns(&crew{}, all, round, claiming, goroutines, r, order{Do: "claim"})
+	return b.turns(round, claiming, order{Do: "claim"}, r, all, counting)
 }
 
 type member struct {
@@ -44,45 +47,64 @@ type member struct {
 	etcd bool
 }
 
-func (b *bench) turns(c *crew, all []member, round int, workload string, goroutines int, r *rand.Rand, do order) []step {
-	do.Workers, do.Duration = goroutines, b.cfg.Slice
+// turns are those of all, who are opened together. With numbers of goroutines between the lowest and the highest only those of between
+// have any.
+func (b *bench) turns(round int, workload string, do order, r *rand.Rand, all, between []member) []step {
+	c := &crew{}
+	lowest, highest := slices.Min(b.cfg.Goroutines), slices.Max(b.cfg.Goroutines)
+	warm := do
+	warm.Workers, warm.Duration = highest, min(b.cfg.Slice, 50*time.Millisecond)
 	var steps []step
-	for turn := range b.cfg.Slices {
-		r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		for _, m := range slices.Clone(all) {
-			number := (round-1)*b.cfg.Slices + turn + 1
-			steps = append(steps, step{
-				round: round, workload: workload, what: plural(goroutines, "goroutine"), peer: m.name, takes: b.cfg.Slice + 15*time.Millisecond,
-				run: func(ctx context.Context) (results.Row, error) {
-					row := results.Blank(workload, 1, goroutines, m.name, number)
-					c.open(ctx, b, all, do)
-					if err := c.failed[m.name]; err != nil {
-						return row, err
-					}
-					return c.turn(ctx, m, row, do)
-				},
-				after: c.done,
-			})
+	for _, goroutines := range b.cfg.Goroutines {
+		do := do
+		do.Workers, do.Duration = goroutines, b.cfg.Slice
+		order := slices.Clone(all)
+		if goroutines != lowest && goroutines != highest {
+			order = slices.Clone(between)
+		}
+		for turn := range b.cfg.turns() {
+			r.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+			for _, m := range order {
+				number := (round-1)*b.cfg.turns() + turn + 1
+				steps = append(steps, step{
+					round: round, workload: workload, what: plural(goroutines, "goroutine"), peer: m.name, takes: b.cfg.Slice + 15*time.Millisecond,
+					run: func(ctx context.Context) (results.Row, error) {
+						row := results.Blank(workload, 1, goroutines, m.name, number)
+						c.open(ctx, b, all, warm)
+						if err := c.failed[m.name]; err != nil {
+							return row, err
+						}
+						return c.turn(ctx, m, row, do)
+					},
+					after: c.done,
+				})
+			}
 		}
 	}
 	c.left = len(steps)
+	if len(steps) > 0 {
+		steps[0].takes += time.Duration(len(all)) * opening
+	}
 	return steps
 }
 
+// opening is about what it takes to start a server and a process, and to warm up.
+const opening = 100 * time.Millisecond
+
 // open starts everybody and has each warm up.
-func (c *crew) open(ctx context.Context, b *bench, all []member, do order) {
+func (c *crew) open(ctx context.Context, b *bench, all []member, warm order) {
 	if c.failed != nil {
 		return
 	}
 	c.servers, c.members, c.failed = map[string]*redisServer{}, map[string]*child{}, map[string]error{}
 	for _, m := range all {
-		if err := c.openOne(ctx, b, m, do); err != nil {
+		if err := c.openOne(ctx, b, m, warm); err != nil {
 			c.failed[m.name] = err
 		}
 	}
 }
 
-func (c *crew) openOne(ctx context.Context, b *bench, m member, do order) error {
+func (c *crew) openOne(ctx context.Context, b *bench, m member, warm order) error {
 	s, err := startRedis()
 	if err != nil {
 		return err
@@ -97,8 +119,7 @@ func (c *crew) openOne(ctx context.Context, b *bench, m member, do order) error 
 	if _, err := child.ask(m.open); err != nil {
 		return err
 	}
-	do.Duration = min(do.Duration, 50*time.Millisecond)
-	if _, err := child.ask(do); err != nil {
+	if _, err := child.ask(warm); err != nil {
 		return err
 	}
 	return ctx.Err()

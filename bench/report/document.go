@@ -20,7 +20,9 @@ type page struct {
 func document(s *summary) (text string, charts map[string]string) {
 	p := &page{s: s, charts: map[string]string{}}
 	p.head()
+	p.cost()
 	p.goals()
+	p.run()
 	p.uncontended()
 	p.contended()
 	p.handover()
@@ -58,7 +60,7 @@ func (p *page) chart(name, alt, svg string) {
 }
 
 func bold(peer string) string {
-	if peer == ours {
+	if isOurs(peer) {
 		return "**" + peer + "**"
 	}
 	return peer
@@ -152,11 +154,16 @@ func (p *page) ratioCell(k setting, peer, base string, m metric) string {
 }
 
 func (p *page) head() {
-	f := p.s.file
 	p.say("# Benchmarks")
-	p.say("`go run ./bench/report` writes this page from [results.csv](benchmarks/results.csv). Every figure comes from there, also where redlatch is behind.")
+	p.say("`go run ./bench/report` writes this page from [results.csv](benchmarks/results.csv) and the files beside it. Every figure comes from there, also where redlatch is behind.")
+}
+
+// run says where and how it was measured.
+func (p *page) run() {
+	f := p.s.file
+	p.say("## The run")
 	p.say("To repeat it on a machine with Go and a redis-server:")
-	p.say("```\ngo -C bench/peers run . -out ../../docs/benchmarks/results.csv && go run ./bench/report\n```")
+	p.say("```\ngo -C bench/peers run . -rounds 7 -out ../../docs/benchmarks/results.csv && go run ./bench/report\n```")
 	rows := [][]string{}
 	for _, name := range []string{"date", "machine", "memory", "go", "server", "redlatch", "command", "rounds", "contended", "load before", "load after", "took", "incomplete"} {
 		if v := f.Fact(name); v != "" {
@@ -179,84 +186,6 @@ func (p *page) head() {
 		"[What it found](#what-went-wrong) is at the end.")
 }
 
-// goal is one line of what the project wants to reach.
-type goal struct{ what, want, got, reached string }
-
-func (g *goal) judge(ok bool) {
-	if g.reached = "no"; ok {
-		g.reached = "yes"
-	}
-}
-
-func (p *page) goals() {
-	s := p.s
-	var all []goal
-	one, many := setting{"uncontended", 1, 1}, setting{"uncontended", 1, 64}
-	for _, k := range []setting{one, many} {
-		if v, ok := s.ratio(k, ours, floor, p50); ok {
-			g := goal{what: "uncontended, " + goroutines(k) + ": p50 of lock and unlock over that of the same two raw calls", want: "at most 1.1x", got: ranged(v, times)}
-			g.judge(v.median <= 1.1)
-			all = append(all, g)
-		}
-		if peer, ok := s.best(k, rate, true, rival); ok {
-			if v, ok := s.ratio(k, ours, peer, rate); ok {
-				g := goal{what: "uncontended, " + goroutines(k) + ": rate over the best peer's (" + peer + ")", want: "above 1x", got: ranged(v, times)}
-				g.judge(v.median > 1)
-				all = append(all, g)
-			}
-		}
-	}
-	push := func(peer string) bool { return rival(peer) && s.wakes(peer) == "push" }
-	procs := p.most()
-	for _, k := range s.settings("contended") {
-		if k.processes != min(procs, k.workers) || len(s.rows[k][ours]) == 0 {
-			continue
-		}
-		where := fmt.Sprintf("contended, %d %s, %d workers: ", k.processes, plural(k.processes, "process", "processes"), k.workers)
-		if peer, ok := s.best(k, rate, true, push); ok {
-			if v, ok := s.ratio(k, ours, peer, rate); ok {
-				g := goal{what: where + "rate over that of the best peer that wakes its waiters (" + peer + ")", want: "at least 2x", got: ranged(v, times)}
-				g.judge(v.median >= 2)
-				all = append(all, g)
-			}
-			if v, ok := s.ratio(k, ours, peer, p99); ok {
-				g := goal{what: where + "p99 over " + peer + "'s", want: "at most 0.1x", got: ranged(v, times)}
-				g.judge(v.median <= 0.1)
-				all = append(all, g)
-			}
-		}
-		if v, ok := s.median(k, ours, commands); ok {
-			g := goal{what: where + "commands for an acquisition", want: "at most 18", got: figure(v)}
-			g.judge(v <= 18)
-			all = append(all, g)
-		}
-		if v, ok := s.median(k, ours, jain); ok {
-			g := goal{what: where + "Jain", want: "at least 0.98", got: share(v)}
-			g.judge(v >= 0.98)
-			all = append(all, g)
-		}
-	}
-	if k := (setting{"handover", 1, 2}); len(s.rows[k][ours]) > 0 {
-		if peer, ok := s.best(k, p50, false, rival); ok {
-			if v, ok := s.ratio(k, ours, peer, p50); ok {
-				g := goal{what: "hand-over: p50 over the best peer's (" + peer + ")", want: "at most 1x", got: ranged(v, times)}
-				g.judge(v.median <= 1)
-				all = append(all, g)
-			}
-		}
-	}
-	if len(all) == 0 {
-		return
-	}
-	p.say("## Goals")
-	var rows [][]string
-	for _, g := range all {
-		rows = append(rows, []string{g.what, g.want, g.got, g.reached})
-	}
-	p.table([]string{"", "goal", "measured", "reached"}, rows)
-	p.say("With 2 workers the rate says little: each worker pauses for a millisecond after its release, and that is nearly all of the time. With many workers the end of the measurement cuts off the waits of the slowest peers, so their p99 looks better than it is.")
-}
-
 // most is the highest number of processes that contended was measured with.
 func (p *page) most() int {
 	n := 0
@@ -276,7 +205,7 @@ func (p *page) uncontended() {
 		"*%s* are the two smallest scripts that lock and unlock safely.", floor, setnx)
 	for _, k := range settings {
 		var all []bar
-		order := p.s.sorted(k, p50, false)
+		order := slices.DeleteFunc(p.s.sorted(k, p50, false), ofPermits)
 		for _, peer := range order {
 			v, ok := p.s.ratio(k, peer, floor, p50)
 			if !ok {
@@ -288,15 +217,37 @@ func (p *page) uncontended() {
 		}
 		title := "Lock and unlock, uncontended: " + goroutines(k)
 		p.chart(fmt.Sprintf("uncontended-%d.svg", k.workers), title, bars(title, "p50 over that of the same two script calls sent raw; shorter is better; line: lowest to highest round", all, false))
-		var rows [][]string
-		for _, peer := range order {
-			rows = append(rows, []string{
-				bold(peer), p.cell(k, peer, p50, duration), p.ratioCell(k, peer, floor, p50), p.cell(k, peer, p99, duration), p.cell(k, peer, rate, perSecond),
-				p.ratioCell(k, peer, floor, rate), p.cell(k, peer, commands, figure), p.cell(k, peer, serverCPU, duration),
-			})
-		}
-		p.table([]string{goroutines(k), "p50", "over the floor", "p99", "rate", "over the floor", "commands", "server CPU"}, rows)
+		p.alone(k, goroutines(k), order, floor)
 	}
+	for _, k := range settings {
+		permits := slices.DeleteFunc(p.s.sorted(k, p50, false), func(peer string) bool { return !ofPermits(peer) })
+		if len(permits) > 0 {
+			p.alone(k, "a permit, "+goroutines(k), permits, permitFloor)
+		}
+	}
+}
+
+// ofPermits reports whether a peer of uncontended is about permits, which are compared with each other only.
+func ofPermits(peer string) bool { return peer == permit || peer == permitFloor }
+
+// alone is the table of some peers of uncontended.
+func (p *page) alone(k setting, title string, order []string, base string) {
+	var rows [][]string
+	for _, peer := range order {
+		rows = append(rows, []string{
+			bold(peer), p.cell(k, peer, p50, duration), p.ratioCell(k, peer, base, p50), p.cell(k, peer, p99, duration), p.cell(k, peer, rate, perSecond),
+			p.ratioCell(k, peer, base, rate), p.slowestTurn(k, peer), p.cell(k, peer, commands, figure), p.cell(k, peer, scripts, figure), p.cell(k, peer, serverCPU, duration),
+		})
+	}
+	p.table([]string{title, "p50", "over the floor", "p99", "rate", "over the floor", "slowest turn", "commands", "scripts", "server CPU"}, rows)
+}
+
+// slowestTurn is the lowest rate of all turns as a share of the median one.
+func (p *page) slowestTurn(k setting, peer string) string {
+	if v, ok := p.s.of(k, peer, rate); ok && v.median > 0 {
+		return share(v.low / v.median)
+	}
+	return "-"
 }
 
 func (p *page) contended() {

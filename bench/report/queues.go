@@ -83,11 +83,7 @@ func (p *page) queueTable(k setting, title string) {
 	header = append(header, "p50", "p99", "longest", "worst window", "empty windows", "Jain", "commands", "scripts", "server CPU", "connections")
 	var rows [][]string
 	for _, peer := range p.s.sorted(k, rate, true) {
-		name := peer
-		if isOurs(peer) {
-			name = "**" + peer + "**"
-		}
-		row := []string{name, p.s.wakes(peer), p.rangedCell(k, peer, rate, perSecond)}
+		row := []string{bold(peer), p.s.wakes(peer), p.rangedCell(k, peer, rate, perSecond)}
 		if classes {
 			row = append(row, p.cell(k, peer, reads, perSecond), p.cell(k, peer, writes, perSecond))
 		}

@@ -22,7 +22,8 @@ func measured(edit func(r *results.Row)) *results.File {
 		{Name: "date", Value: "2026-01-02"}, {Name: "machine", Value: "2 x something"}, {Name: "command", Value: "go run ."},
 		{Name: "peer redlatch", Value: "push, ours"}, {Name: "peer raw scripts", Value: "spin, floor"}, {Name: "peer rueidislock", Value: "push, theirs"},
 		{Name: "peer redislock, 100 ms", Value: "poll, theirs"}, {Name: "peer rsemaphore.Semaphore", Value: "push, ours"},
-		{Name: "peer ZSET, 10 ms", Value: "poll, theirs"}, {Name: "peer rlock.ReadWrite", Value: "push, ours"}, {Name: "claims raw INCR", Value: "INCR"}, {Name: "claims Stock.Claim", Value: "rcounter"},
+		{Name: "peer ZSET, 10 ms", Value: "poll, theirs"}, {Name: "peer rlock.ReadWrite", Value: "push, ours"}, {Name: "claims raw INCR", Value: "INCR"}, {Name: "claims Counter.Incr", Value: "rcounter"},
+		{Name: "peer rlock.Plain", Value: "push, ours"}, {Name: "peer redislock, 1 ms", Value: "poll, theirs"}, {Name: "peer rsemaphore.Permit", Value: "push, ours"}, {Name: "peer raw permit scripts", Value: "spin, floor"}, {Name: "claims Stock.Claim", Value: "rcounter"},
 	}}
 	add := func(workload string, processes, workers int, peer string, rate, p50, p99, jain, commands float64) {
 		for round := 1; round <= 3; round++ {
@@ -31,6 +32,9 @@ func measured(edit func(r *results.Row)) *results.File {
 			r.Seconds, r.Ops, r.OpsPerSec = 1, int64(rate), rate/wobble
 			r.P50, r.P99, r.Max, r.Jain, r.Commands, r.Scripts, r.CPU, r.Conns = p50*wobble, p99*wobble, p99*2, jain, commands, 2, 10, 3
 			r.Least, r.Most = 1, 2
+			if workload == "contended" {
+				r.Extra = fmt.Sprintf("worst_window=0.%d5 empty_windows=0 windows=40", 9-round)
+			}
 			if workload == "crash" {
 				r.Extra = "lease_ms=1000 left_ms=850"
 			}
@@ -51,6 +55,10 @@ func measured(edit func(r *results.Row)) *results.File {
 		add("uncontended", 1, n, "redlatch", 10000, 105, 200, 1, 9)
 		add("uncontended", 1, n, "raw scripts", 11000, 100, 180, 1, 9)
 		add("uncontended", 1, n, "rueidislock", 8000, 130, 250, 1, 6)
+		add("uncontended", 1, n, "rlock.Plain", 7840, 130, 250, 1, 6)
+		add("uncontended", 1, n, "redislock, 1 ms", 7990, 130, 250, 1, 6)
+		add("uncontended", 1, n, "rsemaphore.Permit", 5000, 110, 250, 1, 20)
+		add("uncontended", 1, n, "raw permit scripts", 5500, 100, 250, 1, 20)
 	}
 	for _, n := range []int{2, 64} {
 		add("contended", min(n, 8), n, "redlatch", 9000, 1000, 2000, 0.99, 12)
@@ -70,6 +78,7 @@ func measured(edit func(r *results.Row)) *results.File {
 		add("readwrite"+far, 4, 33, "rlock.ReadWrite", 5000, 600, 9000, 1, 10)
 	}
 	add("claims", 1, 256, "raw INCR", 100000, 100, 200, 1, 1)
+	add("claims", 1, 256, "Counter.Incr", 90000, 110, 200, 1, 1)
 	add("claims", 1, 256, "Stock.Claim", 150000, 80, 200, 1, 0.2)
 	return f
 }
@@ -95,23 +104,49 @@ next:
 
 func TestGoalsAreJudgedByWhatWasMeasured(t *testing.T) {
 	text, _ := document(summarise(measured(nil)))
-	// ratios are of the same round: the machine's moods cancel out, 105/100 and 9000/3000 in each
-	require.Contains(t, row(t, text, "uncontended, 1 goroutine: p50"), "| 1.05x | yes |")
-	require.Contains(t, row(t, text, "uncontended, 64 goroutines: rate", "(rueidislock)"), "| 1.25x | yes |")
-	require.Contains(t, row(t, text, "8 processes, 64 workers: rate", "(rueidislock)"), "| 3.00x | yes |")
-	require.Contains(t, row(t, text, "8 processes, 64 workers: p99 over rueidislock"), "| 0.033x | yes |")
-	require.Contains(t, row(t, text, "8 processes, 64 workers: commands"), "| 12.0 | yes |")
-	require.Contains(t, row(t, text, "8 processes, 64 workers: Jain"), "| 0.99 | yes |")
-	require.Contains(t, row(t, text, "hand-over: p50"), "| 0.80x | yes |")
+	// ratios are of the same round: the machine's moods cancel out, 10000/8000 and 9000/3000 in each
+	require.Contains(t, row(t, text, "lock and unlock, 1 goroutine: rate", "(rueidislock)"), "| at least 1x | 1.25x | 1.38x | yes |")
+	require.Contains(t, row(t, text, "lock and unlock, 64 goroutines: rate", "(rueidislock)"), "| at least 1.1x | 1.25x | 1.38x | yes |")
+	require.Contains(t, row(t, text, "lock and unlock, 64 goroutines: p99"), "| at most 0.5x | 0.80x | 0.72x | no |")
+	require.Contains(t, row(t, text, "lock and unlock, 256 goroutines: rate"), "| at least 1.5x | not measured | - | - |")
+	require.Contains(t, row(t, text, "Plain, 64 goroutines: rate over redislock's", "(redislock, 1 ms)"), "| at least 0.95x | 0.98x | - | yes |")
+	require.Contains(t, row(t, text, "Plain, 64 goroutines: rate over redsync's"), "| not measured |")
+	require.Contains(t, row(t, text, "8 processes, 64 workers: rate", "(rueidislock)"), "| 3.00x | - | yes |")
+	require.Contains(t, row(t, text, "8 processes, 64 workers: p99 over that peer"), "| 0.033x | - | yes |")
+	require.Contains(t, row(t, text, "8 processes, 64 workers: windows"), "| 0 of 120, the slowest served 0.65 of the median | - | yes |")
+	require.Contains(t, row(t, text, "8 processes, 64 workers: commands"), "| at most 18 | 12.0 | - | yes |")
+	require.Contains(t, row(t, text, "8 processes, 64 workers: Jain"), "| 0.99 | - | yes |")
+	require.Contains(t, row(t, text, "8 processes, 16 workers: Jain"), "| not measured |")
+	require.Contains(t, row(t, text, "hand-over: p50"), "| 0.80x | - | yes |")
+	require.Contains(t, row(t, text, "Counter.Incr, 256 goroutines: rate"), "| at least 0.85x | 0.90x | - | yes |")
+	require.Contains(t, row(t, text, "a permit, 1 goroutine: p50"), "| at most 1.25x | 1.10x | - | yes |")
 
 	text, _ = document(summarise(measured(func(r *results.Row) {
-		if r.Peer == ours {
+		if isOurs(r.Peer) || r.Peer == counterUp {
 			r.P50, r.P99, r.OpsPerSec, r.Commands, r.Jain = r.P50*10, r.P99*10, r.OpsPerSec/10, 40, 0.5
+			r.Extra = strings.Replace(r.Extra, "empty_windows=0", "empty_windows=1", 1)
 		}
 	})))
-	for _, goal := range []string{"uncontended, 1 goroutine: p50", "uncontended, 64 goroutines: rate", "64 workers: rate", "64 workers: p99", "64 workers: commands", "64 workers: Jain", "hand-over: p50"} {
+	for _, goal := range []string{"lock and unlock, 1 goroutine: rate", "lock and unlock, 64 goroutines: p99", "Plain, 64 goroutines: rate over redislock", "64 workers: rate",
+		"64 workers: p99", "64 workers: windows", "64 workers: commands", "64 workers: Jain", "hand-over: p50", "Counter.Incr, 256 goroutines: rate", "a permit, 1 goroutine: p50"} {
 		require.Contains(t, row(t, text, goal), "| no |", goal)
 	}
+
+	text, _ = document(summarise(measured(func(r *results.Row) {
+		r.Extra = strings.Replace(r.Extra, "windows=40", "windows=4", 1)
+	})))
+	require.Contains(t, row(t, text, "64 workers: windows"), "| too few |")
+}
+
+func TestThePageBeginsWithWhatACycleCosts(t *testing.T) {
+	text, _ := document(summarise(measured(nil)))
+	_, text, ok := strings.Cut(text, "## What does it cost me?")
+	require.True(t, ok)
+	text, _, _ = strings.Cut(text, "\n## ")
+	require.Contains(t, row(t, text, "lock and unlock", "1 goroutine "), "| 2.00 | 9.00 | 10.0 us | 105 us | 1.05x |")
+	require.Contains(t, row(t, text, "lock and unlock", "8 goroutines"), "| not measured |")
+	require.Contains(t, row(t, text, "a permit, 1 goroutine "), "| 110 us | 1.10x |", "over its own floor")
+	require.Contains(t, row(t, text, "bytes in its process"), "| 900 |")
 }
 
 func TestFiguresInWhichAPeerIsBetterAreListed(t *testing.T) {
@@ -119,7 +154,7 @@ func TestFiguresInWhichAPeerIsBetterAreListed(t *testing.T) {
 	_, behind, ok := strings.Cut(text, "## Where others are better")
 	require.True(t, ok)
 	behind, _, _ = strings.Cut(behind, "## What went wrong")
-	require.Contains(t, row(t, behind, "uncontended, 1 ", "commands"), "| 9.00 | rueidislock 6.00 |")
+	require.Contains(t, row(t, behind, "uncontended, 1 ", "commands"), "| 9.00 | rueidislock 6.00; redislock, 1 ms 6.00 |")
 	require.Contains(t, row(t, behind, "contended, 8 processes, 64 workers", "p50"), "redislock, 100 ms 100 us")
 	require.NotContains(t, behind, "raw scripts")
 	require.NotRegexp(t, regexp.MustCompile(`contended, 8 processes, 64 workers \| rate`), behind)

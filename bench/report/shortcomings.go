@@ -17,7 +17,7 @@ func (p *page) behind() {
 		var better []string
 		for _, peer := range p.s.sorted(k, m, high) {
 			w, _ := p.s.median(k, peer, m)
-			if !rival(peer) || isOurs(peer) || math.Abs(w-v) < 0.02*v || (w > v) != high {
+			if !rival(peer) || math.Abs(w-v) < 0.02*v || (w > v) != high {
 				continue
 			}
 			better = append(better, peer+" "+format(w))
@@ -45,6 +45,9 @@ func (p *page) behind() {
 		look(k, "rate", rate, true, perSecond)
 		look(k, "commands", commands, false, figure)
 		look(k, "server CPU", serverCPU, false, duration)
+		lookAs(plainLock, k, "p50", p50, false, duration)
+		lookAs(plainLock, k, "p99", p99, false, duration)
+		lookAs(plainLock, k, "rate", rate, true, perSecond)
 	}
 	for _, k := range p.s.settings("contended") {
 		look(k, "rate", rate, true, perSecond)

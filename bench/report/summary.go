@@ -14,6 +14,11 @@ const (
 	floor      = "raw scripts"
 	setnx      = "raw SET NX"
 	claimFloor = "raw INCR"
+	counterUp  = "Counter.Incr"
+
+	plainLock   = "rlock.Plain"
+	permit      = "rsemaphore.Permit"
+	permitFloor = "raw permit scripts"
 )
 
 // setting is what is measured beside each other.
@@ -197,7 +202,7 @@ func (s *summary) sorted(k setting, m metric, high bool) []string {
 }
 
 // rival reports whether a peer is a lock that somebody could use in redlatch's place.
-func rival(peer string) bool { return peer != ours && peer != floor && peer != setnx }
+func rival(peer string) bool { return !isOurs(peer) && !strings.HasPrefix(peer, "raw ") }
 
 // best is the first peer of sorted that keep wants.
 func (s *summary) best(k setting, m metric, high bool, keep func(peer string) bool) (string, bool) {

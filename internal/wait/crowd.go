@@ -241,6 +241,9 @@ func (q *Queue) parts(c *crowd, w *waiter) {
 	}
 }
 
+// unused reports whether nobody ever joined the crowd, and no timer was made for it, so that nothing refers to it but its line.
+func (c *crowd) unused() bool { return c.sweepAt.IsZero() && c.alarms == 0 && c.overheard == nil }
+
 // still ends what only a crowd with waiters needs.
 func (c *crowd) still() {
 	if c.timer != nil {

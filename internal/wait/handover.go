@@ -145,8 +145,9 @@ func (w *waiter) stand(hears bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if w.standing == nil {
-		s := w.r.Taker.Stand()
-		w.standing = &s
+		w.room = w.r.Taker.Stand()
+		s := &w.room
+		w.standing = s
 		if w.wakeup == nil {
 			w.wakeup = make(chan struct{}, 1)
 		}

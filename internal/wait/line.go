@@ -56,7 +56,9 @@ func (q *Queue) enter(r Request, ctx context.Context) (w *waiter) {
 		l.manner, l.next = r.Manner, q.lines[r.Line]
 		q.lines[r.Line] = l
 	}
-	if _, ok := r.Taker.(Batcher); ok && l.crowd == nil {
+	if _, ok := r.Taker.(Batcher); !ok {
+		l.crowd = nil // that of another line, which this one was before
+	} else if l.crowd == nil {
 		l.crowd = &crowd{}
 	}
 	l.members++
@@ -93,7 +95,11 @@ func (w *waiter) exit() {
 			}
 			if len(q.freeLines) < spare {
 				drain(l.wakeup)
-				*l = line{front: l.front, wakeup: l.wakeup}
+				crowd := l.crowd
+				if crowd != nil && !crowd.unused() {
+					crowd = nil // its driver or a timer may still refer to it
+				}
+				*l = line{front: l.front, wakeup: l.wakeup, crowd: crowd}
 				q.freeLines = append(q.freeLines, l)
 			}
 		}

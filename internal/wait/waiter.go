@@ -35,7 +35,8 @@ type waiter struct {
 	placeless bool // the last answer named no place in the server's queue
 
 	// Of the hand-over. Guarded by Queue.mu from stand on:
-	standing *Standing
+	standing *Standing // nil, or room
+	room     Standing
 	wakeup   chan struct{}
 	grantSub *grantSubscription
 	grant    *Grant

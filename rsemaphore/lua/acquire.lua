@@ -5,23 +5,61 @@
 -- ARGV[6] channels of grants, without the process  ARGV[7] the process  ARGV[8] ms between its polls
 -- ARGV[9] 1: whoever cannot be served gets a place in the queue; 0: none does, and nobody is served after one that was not
 -- ARGV[10…] entry and lease in ms of each
--- Reply {status, server ms, capacity, ms until enough leases are over for the first that was not served (-1: not known), ms after
+-- Reply: server ms, one integer: the one that was asked for was granted, and nobody else was served. Otherwise {status, server ms, capacity, ms until enough leases are over for the first that was not served (-1: not known), ms after
 --   which to ask for the first in line (-1: another process does), 1 if Redisson may release some, for each: -1
 --   granted, -2 more than there are in all, 0 not served, or the ticket of its place; then lease and base of others of this process
 --   that were served}. status: 1 done; 2 too late, and 3 the capacity differs: nothing done, and nothing is said of each
 -- Twice: permits that are out already are not taken again, their lease is only ever raised, and an entry keeps its ticket. What a
 --   run served for others of the process is found by those when they ask.
 -- uses: clock, kind, permits, queue, revision, wake
-local count, permits, notes, latch = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local wanted, revision = string.match(ARGV[1], '^(%d+):?(%d*)$')
-local capacity, notafter, channel, shared, place = tonumber(wanted), ARGV[2], ARGV[3], ARGV[5] == '1', ARGV[9] == '1'
-local now, us = clock()
-if late(notafter, now) then
+local count, permits, notes, latch, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+-- The common case makes no function, so it says itself what clock and late say.
+local time = redis.call('TIME')
+local now, notafter = time[1] * 1000 + math.floor(time[2] / 1000), tonumber(ARGV[2])
+if notafter > 0 and now > notafter then
   return {2, now, 0, -1, -1, 0}
 end
-local q = {key = KEYS[5], publish = ARGV[4], grants = ARGV[6], conn = ARGV[7], pollcap = tonumber(ARGV[8]), now = now, us = us}
+local there = redis.call('EXISTS', permits, permits, permits, permits, latch, notes, queue)
+local bare = there == 0 or there == 4 -- none but the permits
+-- The common case: one permit without a label, of those that are free. All is looked at before anything is written, and whatever is
+-- not plain is left to what follows, which looks anew. So a run that breaks off here has done no more than one that breaks off there:
+--   first run: ZADD, INCRBY, its reply is lost     second run: its id is out, ZADD NX adds nothing, so what follows raises its lease
+if bare and #ARGV == 11 and string.find(ARGV[10], '^ 1 %d+ %d+ %S+ $', 14) then
+  local available, shared = tonumber(redis.call('GET', count) or ''), ARGV[5] == '1'
+  if available and available > 0 then
+    local out, over, left, ours = 0, nil, redis.call('PTTL', count), nil
+    if there == 4 then
+      out, over = redis.call('ZCARD', permits), redis.call('ZRANGE', permits, '-inf', now, 'BYSCORE', 'LIMIT', 0, 1)[1]
+      ours = redis.call('PTTL', permits)
+    end
+    -- Either both keys have an end, or none has: see prolong.
+    if not over and (shared or available + out == tonumber(ARGV[1])) and (left == -1 and (ours or -1) == -1 or not shared and left >= 0 and (ours or 0) >= 0) then
+      local lease = tonumber(ARGV[11])
+      if redis.call('ZADD', permits, 'NX', string.format('%.0f', now + lease), string.sub(ARGV[10], 1, 13) .. '\0\0\0') == 1 then
+        local need = math.max(left, lease + 1)
+        if left >= 0 and left < need then
+          redis.call('SET', count, string.format('%.0f', available - 1), 'PX', string.format('%.0f', need))
+        else
+          redis.call('INCRBY', count, '-1')
+        end
+        if left >= 0 and (ours or 0) < need then
+          redis.call('PEXPIRE', permits, string.format('%.0f', need))
+        end
+        return now
+      end
+    end
+  end
+end
+-- libraries
+
+local us = time[1] * 1000000 + time[2]
+local wanted, revision = string.match(ARGV[1], '^(%d+):?(%d*)$')
+local capacity, channel, shared, place = tonumber(wanted), ARGV[3], ARGV[5] == '1', ARGV[9] == '1'
+local q = {key = queue, publish = ARGV[4], grants = ARGV[6], conn = ARGV[7], pollcap = tonumber(ARGV[8]), now = now, us = us}
 local available = stored(count)
-refuse_latch(latch, 'Semaphore')
+if not bare then
+  refuse_latch(latch, 'Semaphore')
+end
 local freed = prune(count, permits, notes, now)
 local out = redis.call('ZCARD', permits)
 if revision ~= '' then
@@ -58,7 +96,7 @@ if total ~= capacity and not resized and not shared then
   return {3, now, total, -1, -1, 0}
 end
 local before, longest = available, 0
-local lined, own, look, head, most = redis.call('EXISTS', q.key) == 1, {}, -1, nil, 0
+local lined, own, look, head, most = not bare and redis.call('EXISTS', q.key) == 1, {}, -1, nil, 0
 if lined and not place then -- who asks without a place goes past nobody that can be served
   available, own, look, head, longest = serve(q, available, total, dealing(permits, notes, now))
 end

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// goal is one line of what the project wants to reach.
+type goal struct{ what, want, got, floor, reached string }
+
+const notMeasured = "not measured"
+
+// atLeast and atMost judge a median; ok is whether there is one.
+func atLeast(bound float64, format func(float64) string, what string, v spread, ok bool) goal {
+	return judge("at least "+shortly(bound, format), v.median >= bound, format, what, v, ok)
+}
+
+func atMost(bound float64, format func(float64) string, what string, v spread, ok bool) goal {
+	return judge("at most "+shortly(bound, format), v.median <= bound, format, what, v, ok)
+}
+
+// shortly is a bound without the digits that a measured figure would have, and with its unit.
+func shortly(bound float64, format func(float64) string) string {
+	return fmt.Sprintf("%g", bound) + strings.TrimLeft(format(bound), "0123456789.")
+}
+
+func judge(want string, good bool, format func(float64) string, what string, v spread, ok bool) goal {
+	g := goal{what: what, want: want, got: notMeasured, floor: "-", reached: "-"}
+	if !ok {
+		return g
+	}
+	g.got, g.reached = ranged(v, format), "no"
+	if good {
+		g.reached = "yes"
+	}
+	return g
+}
+
+// against is the best of the peers that keep wants in a setting, and the ratio of base to it in a metric.
+func (s *summary) against(k setting, base string, m metric, keep func(peer string) bool) (peer string, v spread, ok bool) {
+	if peer, ok = s.best(k, rate, true, keep); ok {
+		v, ok = s.ratio(k, base, peer, m)
+	}
+	return peer, v, ok
+}
+
+// of says whose figure it is, if it is known.
+func of(peer string) string {
+	if peer == "" {
+		return ""
+	}
+	return " (" + peer + ")"
+}
+
+// goals has a line for each, also for what was not measured.
+func (p *page) goals() {
+	p.say("## Goals")
+	p.say("Each is judged by the median over the rounds of this run. *The floor's* is the same ratio of redlatch's own two calls, sent raw by a program that does nothing else.")
+	all := p.goalsAlone()
+	for _, workers := range []int{16, 64, 256} {
+		all = append(all, p.goalsContended(setting{"contended", 8, workers})...)
+	}
+	s := p.s
+	handover := setting{"handover", 1, 2}
+	peer, ok := s.best(handover, p50, false, rival)
+	var v spread
+	if ok {
+		v, ok = s.ratio(handover, ours, peer, p50)
+	}
+	all = append(all, atMost(1, times, "hand-over: p50 over the best peer's"+of(peer), v, ok))
+	for _, n := range aloneWith {
+		k := setting{"claims", 1, n}
+		v, ok := s.ratio(k, counterUp, claimFloor, rate)
+		all = append(all, atLeast(0.85, times, "Counter.Incr, "+goroutines(k)+": rate over that of INCR", v, ok))
+	}
+	for _, n := range aloneWith {
+		k := setting{"uncontended", 1, n}
+		v, ok := s.ratio(k, permit, permitFloor, p50)
+		all = append(all, atMost(1.25, times, "a permit, "+goroutines(k)+": p50 over that of the same two raw calls", v, ok))
+	}
+	var rows [][]string
+	for _, g := range all {
+		rows = append(rows, []string{g.what, g.want, g.got, g.floor, g.reached})
+	}
+	p.table([]string{"goal", "wanted", "measured", "the floor's", "reached"}, rows)
+	p.say("Where the floor's own ratio is below what is wanted, the two calls themselves are the limit: what one script does more than a peer's, for order among waiters, for leases that Java reads and for the refusal of late requests. " +
+		"From 24 calls under way on, redlatch sends those of free locks together. So with many goroutines it can be above its floor. " +
+		"With many workers the end of the measurement cuts off the waits of the slowest peers, so their p99 looks better than it is.")
+}
+
+// aloneWith are the numbers of goroutines that goals are stated for.
+var aloneWith = []int{1, 8, 64, 256}
+
+// goalsAlone are those of locks that nobody else wants.
+func (p *page) goalsAlone() (all []goal) {
+	s := p.s
+	for i, want := range []float64{1, 0.75, 1.1, 1.5} {
+		k := setting{"uncontended", 1, aloneWith[i]}
+		peer, v, ok := s.against(k, ours, rate, rival)
+		g := atLeast(want, times, "lock and unlock, "+goroutines(k)+": rate over the best peer's"+of(peer), v, ok)
+		if v, ok := s.ratio(k, floor, peer, rate); ok {
+			g.floor = ranged(v, times)
+		}
+		all = append(all, g)
+		if k.workers >= 64 {
+			_, v, ok := s.against(k, ours, p99, rival)
+			g := atMost(0.5, times, "lock and unlock, "+goroutines(k)+": p99 over that peer's", v, ok)
+			if v, ok := s.ratio(k, floor, peer, p99); ok {
+				g.floor = ranged(v, times)
+			}
+			all = append(all, g)
+		}
+	}
+	for _, n := range aloneWith {
+		for _, family := range []string{"redsync", "redislock"} {
+			k := setting{"uncontended", 1, n}
+			peer, v, ok := s.against(k, plainLock, rate, func(peer string) bool { return strings.HasPrefix(peer, family) })
+			all = append(all, atLeast(0.95, times, "Plain, "+goroutines(k)+": rate over "+family+"'s"+of(peer), v, ok))
+		}
+	}
+	return all
+}
+
+// goalsContended are those of a lock that everybody wants.
+func (p *page) goalsContended(k setting) (all []goal) {
+	s := p.s
+	where := fmt.Sprintf("contended, %d processes, %d workers: ", k.processes, k.workers)
+	push := func(peer string) bool { return rival(peer) && s.wakes(peer) == "push" }
+	peer, v, ok := s.against(k, ours, rate, push)
+	all = append(all, atLeast(2, times, where+"rate over that of the best peer that wakes its waiters"+of(peer), v, ok))
+	_, v, ok = s.against(k, ours, p99, push)
+	all = append(all, atMost(0.1, times, where+"p99 over that peer's", v, ok))
+	all = append(all, p.noEmptyWindow(k, where))
+	v, ok = s.of(k, ours, commands)
+	all = append(all, atMost(18, figure, where+"commands for an acquisition", v, ok))
+	v, ok = s.of(k, ours, jain)
+	return append(all, atLeast(0.98, share, where+"Jain", v, ok))
+}
+
+// enoughWindows is how many there must be for none of them to be empty to mean something.
+const enoughWindows = 100
+
+func (p *page) noEmptyWindow(k setting, where string) goal {
+	g := goal{what: where + "windows of 50 ms in which nobody was served", want: fmt.Sprintf("0 of %d", enoughWindows), got: notMeasured, floor: "-", reached: "-"}
+	var none, of float64
+	slowest := 1.0
+	for _, r := range usable(p.s.rows[k][ours]) {
+		n, ok := r.Value("windows")
+		if !ok {
+			continue
+		}
+		e, _ := r.Value("empty_windows")
+		w, _ := r.Value("worst_window")
+		none, of, slowest = none+e, of+n, min(slowest, w)
+	}
+	if of == 0 {
+		return g
+	}
+	g.got, g.reached = fmt.Sprintf("%.0f of %.0f, the slowest served %.2f of the median", none, of, slowest), "no"
+	switch {
+	case none == 0 && of < enoughWindows:
+		g.reached = "too few"
+	case none == 0:
+		g.reached = "yes"
+	}
+	return g
+}
