@@ -29,6 +29,7 @@ type Client struct {
 	queue  *wait.Queue
 	// texts that nearly every call sends
 	watchdogMillis, pollMillis, staleMillis string
+	heard                                   string // the channel of grants of this process, where it is that of all keys
 
 	observer Observer
 }
@@ -43,6 +44,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	c := &Client{session: s, observer: o.Observer.guarded(s)}
 	s.Start(lease.Config{Renewed: c.observer.Renewed}, c.observer.Woken)
 	c.seed, c.opts, c.runner, c.engine, c.queue = [8]byte(s.Seed[:8]), s.Options, s.Runner, s.Engine, s.Queue
+	c.heard = grantsOfAll + s.ID
 	c.watchdogMillis, c.pollMillis, c.staleMillis = script.Millis(s.WatchdogTimeout), script.Millis(c.poll()), script.Millis(5*c.poll()/2)
 	c.handles = session.Handles{Session: s, Noun: "permit", Verb: "Release", Ended: c.observer.Ended,
 		Released: func(ctx context.Context, h *session.Holding, lasted time.Duration, err error) {
@@ -60,8 +62,11 @@ func (c *Client) grants(key string) string {
 	case h.Client().Mode() == rueidis.ClientModeCluster:
 		return ""
 	}
-	return "redlatch_grant:"
+	return grantsOfAll
 }
+
+// grantsOfAll is the prefix of the channels of grants of all keys alike.
+const grantsOfAll = "redlatch_grant:"
 
 // millis is script.Millis for a lease; the usual one's text is kept.
 func (c *Client) millis(lease time.Duration) string {

@@ -41,22 +41,29 @@ type made struct {
 	heard    string   // the channel of the grants of this process; "": there is none
 }
 
-// make makes what follows from the rest.
+// make makes what follows from the rest, in few pieces of memory: many programs describe a semaphore anew for every use.
 func (s *Semaphore) make() *Semaphore {
 	m := made{revised: strconv.Itoa(s.capacity), line: "permits:" + s.key}
 	if s.revision != 0 {
 		m.revised += ":" + decimal(s.revision)
 	}
-	m.manner = flag(s.shared) + m.revised
-	if s.grants != "" {
+	m.manner = m.revised
+	if s.shared {
+		m.manner = "shared " + m.revised
+	}
+	switch s.grants {
+	case "":
+	case grantsOfAll:
+		m.heard = s.c.heard
+	default:
 		m.heard = s.grants + s.c.session.ID
 	}
 	if s.weighted {
 		m.all = []string{s.key, s.permits, s.queue}
 		m.released, m.renewed = m.all, m.all[1:2]
 	} else {
-		m.all = []string{s.key, s.permits, s.notes, s.latch, s.queue}
-		m.released, m.renewed = []string{s.key, s.permits, s.notes, s.queue}, m.all[1:3]
+		keys := []string{s.key, s.permits, s.notes, s.latch, s.queue, s.key, s.permits, s.notes, s.queue}
+		m.all, m.released, m.renewed = keys[:5:5], keys[5:], keys[1:3:3]
 	}
 	s.made = m
 	return s
