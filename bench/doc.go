@@ -17,5 +17,5 @@
 //
 // bench/peers, a module of its own, measures other libraries beside redlatch; bench/report draws what it found. bench/herd prints
 // what an acquisition costs the server as more and more processes wait for one name. bench/compare says what got slower between two
-// commits.
+// commits. bench/scale measures large numbers: names, held locks, waiters, processes, clients.
 package bench

@@ -53,5 +53,9 @@ func (p *page) cost() {
 	held("a held lock: commands on the server in one lease", commands, figure)
 	held("a held lock: bytes in its process", extra("bytes_per_lock"), whole)
 	held("all held locks of a process: goroutines", extra("goroutines"), whole)
+	rows = append(rows,
+		[]string{"a name that was locked once and is free: bytes in its process", p.large("names", extra("bytes"), whole)},
+		[]string{"a goroutine that waits: bytes, its stack included", p.large("waiters", extra("bytes"), whole)},
+	)
 	p.table([]string{"what stays", ""}, rows)
 }

@@ -30,6 +30,8 @@ func document(s *summary) (text string, charts map[string]string) {
 	p.redisson()
 	p.crash()
 	p.renewal()
+	p.placed()
+	p.scale()
 	p.claims()
 	p.behind()
 	p.wrong()

@@ -31,12 +31,14 @@ func report(in, out string) error {
 		return err
 	}
 	s := summarise(f)
-	beside, err := load(filepath.Join(filepath.Dir(in), besideFile))
-	switch {
-	case err == nil:
-		s.beside = summarise(beside)
-	case !errors.Is(err, fs.ErrNotExist):
-		return err
+	for name, to := range map[string]**summary{besideFile: &s.beside, scaleFile: &s.scale, placesFile: &s.places} {
+		other, err := load(filepath.Join(filepath.Dir(in), name))
+		switch {
+		case err == nil:
+			*to = summarise(other)
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
 	}
 	text, charts := document(s)
 	dir := filepath.Join(out, "benchmarks")
@@ -51,8 +53,12 @@ func report(in, out string) error {
 	return os.WriteFile(filepath.Join(out, "benchmarks.md"), []byte(text), 0o666)
 }
 
-// besideFile is the run in which Redisson takes part, beside the main one. There need not be one.
-const besideFile = "redisson.csv"
+// Beside the main run there may be others: the one in which Redisson takes part, bench/scale's and bench/places'.
+const (
+	besideFile = "redisson.csv"
+	scaleFile  = "scale.csv"
+	placesFile = "places.csv"
+)
 
 func load(name string) (*results.File, error) {
 	r, err := os.Open(name)

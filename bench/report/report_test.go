@@ -263,6 +263,19 @@ func TestTheRunWithRedissonIsASectionOfItsOwn(t *testing.T) {
 	require.Contains(t, text, "No peer had two holders at the same time")
 }
 
+func TestTheRunOfLargeNumbersIsASectionOfItsOwn(t *testing.T) {
+	s := summarise(measured(nil))
+	text, _ := document(s)
+	require.NotContains(t, text, "## Large numbers")
+	require.Contains(t, row(t, text, "a goroutine that waits"), "| not measured |")
+	r := results.Blank("scale", 1, 10000, "waiters", 1)
+	r.Seconds, r.Ops, r.OpsPerSec, r.Commands, r.Scripts, r.Conns, r.Extra = 1, 10000, 5000, 11, 2, 3, "bytes=9000.0 left_keys=0.0"
+	s.scale = summarise(&results.File{Facts: []results.Fact{{Name: "scale waiters", Value: "waiters in one process"}}, Rows: []results.Row{r}})
+	text, _ = document(s)
+	require.Contains(t, row(t, text, "| waiters in one process | 1 | 10000 | 5000/s | 11.0 | 2.00 | 3 | 9000 | - |"), "| 0 |")
+	require.Contains(t, row(t, text, "a goroutine that waits"), "| 9000 |")
+}
+
 func TestSpreadIsTheMedianAndTheExtremes(t *testing.T) {
 	v, ok := spreadOf([]float64{3, 1, 2})
 	require.True(t, ok)

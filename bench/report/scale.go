@@ -1,0 +1,55 @@
+package main
+
+import (
+	"strings"
+)
+
+// besideFacts are those of a run in a file of its own.
+func (p *page) besideFacts(of *summary) {
+	var rows [][]string
+	for _, name := range []string{"date", "machine", "command", "rounds", "took"} {
+		if v := of.file.Fact(name); v != "" {
+			if name == "command" {
+				v = "`" + v + "`"
+			}
+			rows = append(rows, []string{name, v})
+		}
+	}
+	p.table([]string{"", ""}, rows)
+}
+
+// scale is the table of bench/scale.
+func (p *page) scale() {
+	s := p.s.scale
+	if s == nil {
+		return
+	}
+	p.say("## Large numbers")
+	p.say("Of [scale.csv](benchmarks/scale.csv), a run of its own. *Number* is what was measured. Bytes are heap and stacks in use after a collection, with what the caller has for each: a hold, or the stack of a goroutine that waits. " +
+		"*Meanwhile* is what the server is asked while nothing changes. *Left* is what is still there when all is over, compared with before.")
+	p.besideFacts(s)
+	q := &page{s: s}
+	var rows [][]string
+	for _, r := range s.file.Rows {
+		k := setting{r.Workload, r.Processes, r.Workers}
+		what := s.file.Fact("scale " + r.Peer)
+		row := []string{strings.ReplaceAll(what, "|", "/"), whole(float64(r.Processes)), whole(float64(r.Workers)), q.cell(k, r.Peer, rate, perSecond), q.cell(k, r.Peer, commands, figure), q.cell(k, r.Peer, scripts, figure), q.cell(k, r.Peer, conns, whole)}
+		for _, key := range []string{"bytes", "goroutines", "server_bytes", "commands_per_s", "left_bytes", "left_goroutines", "left_keys", "left_connections"} {
+			row = append(row, q.cell(k, r.Peer, extra(key), whole))
+		}
+		rows = append(rows, row)
+	}
+	p.table([]string{"", "processes", "number", "rate", "commands each", "scripts each", "connections", "bytes each", "goroutines more", "server bytes each", "commands/s meanwhile", "bytes left", "goroutines left", "keys left", "connections left"}, rows)
+}
+
+// large is a figure of bench/scale for the table of costs.
+func (p *page) large(kind string, m metric, format func(float64) string) string {
+	if p.s.scale != nil {
+		for _, r := range p.s.scale.file.Rows {
+			if v, ok := m(r); ok && r.Peer == kind {
+				return format(v)
+			}
+		}
+	}
+	return notMeasured
+}
