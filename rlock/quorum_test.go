@@ -324,6 +324,8 @@ func kill(t *testing.T, s *redistest.Server) {
 }
 
 func TestAnyMinorityOfServersMayFail(t *testing.T) {
+	steady := steady
+	steady.WatchdogTimeout = 8 * time.Second // of which a busy machine may be busy with other things for half
 	servers := map[string]election{}
 	for fate := range fates {
 		for _, n := range []int{3, 5} {
@@ -348,7 +350,7 @@ func TestAnyMinorityOfServersMayFail(t *testing.T) {
 				require.NoError(t, lock(t, theirs, context.WithoutCancel(quietly(t, h))).Unlock(within(t)))
 				servers.empty(t, "q")
 				h = lock(t, q, within(t))
-				redistest.Eventually(t, 20*time.Second, "all voted", func() bool { return len(p.rigs) == servers.votes(t, "q") })
+				redistest.Eventually(t, 30*time.Second, "all voted", func() bool { return len(p.rigs) == servers.votes(t, "q") })
 				for _, i := range rand.Perm(n)[:(n-1)/2] {
 					inflict(t, servers[i], p.proxies[i])
 					if strings.HasPrefix(fate, "black") || fate == "mute" || fate == "slow" {
@@ -356,7 +358,7 @@ func TestAnyMinorityOfServersMayFail(t *testing.T) {
 					}
 				}
 				first := h.Until()
-				redistest.Eventually(t, 20*time.Second, "renewed by the others for more than a lease", func() bool {
+				redistest.Eventually(t, 60*time.Second, "renewed by the others for more than a lease", func() bool {
 					return h.Err() != nil || h.Until().Sub(first) > 5*steady.WatchdogTimeout/4
 				})
 				require.NoError(t, h.Err())

@@ -156,16 +156,27 @@ func cluster(t testing.TB, nodes ...*Server) *Server {
 		}
 		ask(t, n.Addr(), "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
 	}
-	for _, n := range nodes[1:] {
-		info := ask(t, n.Addr(), "CLUSTER", "NODES") // "id host:port@busport …"
-		bus := strings.Split(strings.Fields(info)[1], "@")[1]
-		ask(t, nodes[0].Addr(), "CLUSTER", "MEET", Host(), portOf(n), strings.Split(bus, ",")[0])
+	meet := func() {
+		for _, n := range nodes[1:] {
+			info := ask(t, n.Addr(), "CLUSTER", "NODES") // "id host:port@busport …"
+			bus := strings.Split(strings.Fields(info)[1], "@")[1]
+			ask(t, nodes[0].Addr(), "CLUSTER", "MEET", Host(), portOf(n), strings.Split(bus, ",")[0])
+		}
 	}
 	known := "cluster_known_nodes:" + strconv.Itoa(len(nodes))
+	var met time.Time
 	for _, a := range s.Addrs {
 		Eventually(t, 90*time.Second, "the cluster forms", func() bool {
 			info := ask(t, a, "CLUSTER", "INFO")
-			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, known)
+			if strings.Contains(info, "cluster_state:ok") && strings.Contains(info, known) {
+				return true
+			}
+			// A node forgets whom it was to meet if the handshake takes longer than the node timeout.
+			if time.Since(met) > 5*time.Second && !strings.Contains(ask(t, nodes[0].Addr(), "CLUSTER", "INFO"), known) {
+				meet()
+				met = time.Now()
+			}
+			return false
 		})
 	}
 	return &s
