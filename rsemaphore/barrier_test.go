@@ -660,17 +660,21 @@ func TestCancelledPartiesLeaveNothing(t *testing.T) {
 
 func init() { roles["party"] = beParty }
 
-// beParty arrives at the barrier again and again, as often as told, and says what became of it. With a fourth argument
-// it acts, says so, and does not come to an end.
+// beParty arrives at the barrier again and again, as often as told, and says what became of it. Its lease is
+// short, unless it is told to be patient; told to act, it acts, says so, and does not come to an end.
 func beParty() error {
 	parties, _ := strconv.Atoi(os.Args[2])
 	times, _ := strconv.Atoi(os.Args[3])
-	_, c, err := connectRole(rsemaphore.Options{WatchdogTimeout: time.Second})
+	o := rsemaphore.Options{WatchdogTimeout: 2 * time.Second}
+	if slices.Contains(os.Args[4:], "patient") {
+		o = patient
+	}
+	_, c, err := connectRole(o)
 	if err != nil {
 		return err
 	}
 	b := c.CyclicBarrier("b", parties)
-	if len(os.Args) > 4 {
+	if slices.Contains(os.Args[4:], "act") {
 		b = b.WithAction(func(ctx context.Context) error {
 			fmt.Println("acting")
 			<-ctx.Done()
@@ -773,7 +777,7 @@ func TestProcessesGoThroughManyGenerationsTogether(t *testing.T) {
 	const processes, generations = 4, 50
 	var procs []*redistest.Child
 	for range processes {
-		procs = append(procs, redistest.Spawn(t, "party", srv, strconv.Itoa(processes), strconv.Itoa(generations)))
+		procs = append(procs, redistest.Spawn(t, "party", srv, strconv.Itoa(processes), strconv.Itoa(generations), "patient"))
 	}
 	for g := range generations {
 		for _, p := range procs {

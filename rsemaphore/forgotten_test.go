@@ -21,10 +21,10 @@ func TestAForgottenPermitIsNoticedHoweverItsContextsWereMade(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var book logbook
-			r := newRig(t, srv, rsemaphore.Options{WatchdogTimeout: 300 * time.Millisecond, Logger: book.logger()})
+			r := newRig(t, srv, rsemaphore.Options{Logger: book.logger()})
 			work(acquire(t, r.c.Semaphore(name, 1), 1))
 			redistest.Eventually(t, 20*time.Second, "warned of", func() bool {
-				runtime.GC()
+				collect()
 				return book.count("dropped without Release") == 1
 			})
 		})
