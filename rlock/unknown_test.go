@@ -29,7 +29,9 @@ func lanes(t *testing.T, s *redistest.Server, width, n int, o rlock.Options, fn 
 		p := redistest.NewProxy(t, s)
 		r := newRig(t, p.Server(), o)
 		warm := lock(t, r.locks.Reentrant(fmt.Sprintf("warm %p", p)), within(t)) // learns the server's clock
-		require.NoError(t, warm.Unlock(within(t)))
+		if err := warm.Unlock(within(t)); err != nil {
+			require.ErrorIs(t, err, rlock.ErrUnknownOutcome) // the call timeout is short, and the machine busy
+		}
 		wg.Go(func() {
 			for !t.Failed() {
 				i := int(next.Add(1))
