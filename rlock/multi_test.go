@@ -182,7 +182,7 @@ func TestALeaseShorterThanTheWaitMakesNoSecondHolder(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r, other := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
-	const lease = 300 * time.Millisecond
+	const lease = 2 * time.Second
 	last := lock(t, other.locks.Reentrant("z"), within(t))
 	got := make(chan result, 1)
 	go func() {

@@ -306,7 +306,7 @@ func TestGoAndJavaExcludeEachOtherUnderContention(t *testing.T) {
 					side := rnd.IntN(3) / 2
 					l := [2]*rlock.Lock{rw.Read(), rw.Write()}[side]
 					h, err := l.TryLock(within(t), time.Second, 0)
-					if errors.Is(err, rlock.ErrNotAcquired) {
+					if errors.Is(err, rlock.ErrNotAcquired) || errors.Is(err, rlock.ErrUnknownOutcome) { // given back, if the machine stood still
 						continue
 					}
 					if err != nil {

@@ -128,7 +128,7 @@ func TestAnIDReleasedTwiceOrNeverGrantedIsNotHeldAndRaisesNothing(t *testing.T) 
 		require.Equal(t, [3]int{2, 1, 3}, counts(t, sem), "and the rest is given back")
 		release(t, q)
 
-		short, err := sem.TryAcquire(within(t), 1, 0, rsemaphore.MinLease)
+		short, err := sem.TryAcquire(within(t), 1, 0, 500*time.Millisecond)
 		require.NoError(t, err)
 		<-short.Done()
 		redistest.Eventually(t, 10*time.Second, "over on the server too", func() bool { return counts(t, sem)[1] == 0 })
@@ -358,7 +358,7 @@ func TestContextsEndWithTheirPermit(t *testing.T) {
 	require.ErrorIs(t, context.Cause(late), rsemaphore.ErrReleased)
 	require.ErrorIs(t, p.Extend(within(t), time.Minute), rsemaphore.ErrReleased)
 
-	q, err := sem.TryAcquire(within(t), 1, 0, 50*time.Millisecond)
+	q, err := sem.TryAcquire(within(t), 1, 0, 500*time.Millisecond)
 	require.NoError(t, err)
 	work := q.Context(context.Background())
 	<-work.Done()
@@ -881,7 +881,7 @@ func TestCloseDoesNotWaitForAPermitThatIsLostMeanwhile(t *testing.T) {
 
 func TestCloseDoesNotWaitForWhatIsLost(t *testing.T) {
 	r := newRig(t, redistest.Embedded(t), patient)
-	p, err := r.c.Semaphore("s", 2).TryAcquire(within(t), 1, 0, 200*time.Millisecond)
+	p, err := r.c.Semaphore("s", 2).TryAcquire(within(t), 1, 0, 700*time.Millisecond)
 	require.NoError(t, err)
 	<-p.Done()
 	ctx := within(t)
@@ -961,7 +961,7 @@ func TestTheObserverIsToldOfEverythingAndMayPanic(t *testing.T) {
 	redistest.Eventually(t, 10*time.Second, "renewed", func() bool { return has("renewed s: <nil>") })
 	got := make(chan *rsemaphore.Permit, 1)
 	go func() {
-		q, err := sem.TryAcquire(within(t), 1, 20*time.Second, 100*time.Millisecond)
+		q, err := sem.TryAcquire(within(t), 1, 20*time.Second, 700*time.Millisecond)
 		if err != nil {
 			t.Error(err)
 		}

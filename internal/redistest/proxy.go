@@ -268,6 +268,9 @@ func (p *Proxy) serve(client net.Conn) {
 	server.Close()
 	p.mu.Lock()
 	delete(p.pairs, pr)
+	for _, t := range pr.fates { // the client gave up first: no reply will come
+		t.once.Do(func() { close(t.caught) })
+	}
 	p.mu.Unlock()
 }
 
