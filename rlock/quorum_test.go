@@ -846,7 +846,9 @@ func TestCancellingAQuorumAtAnyInstantLeavesNothing(t *testing.T) {
 	var processes []*process
 	for range 3 {
 		p := servers.process(t, quick)
-		require.NoError(t, lock(t, p.lock(t, "warm"), within(t)).Unlock(within(t)))
+		if err := lock(t, p.lock(t, "warm"), within(t)).Unlock(within(t)); err != nil {
+			require.ErrorIs(t, err, rlock.ErrUnknownOutcome) // the call timeout is short, and the machine busy
+		}
 		processes = append(processes, p)
 	}
 	end := time.Now().Add(1500 * time.Millisecond)
