@@ -114,9 +114,9 @@ func recordUnderFaults(t *testing.T, seed uint64, of func(*rlock.Client, string)
 		ops.Load(), took.Round(time.Millisecond), time.Since(checking).Round(time.Millisecond), granted, refused, unknown,
 		log.Count(history.Release, history.Unknown), len(lost), takenOver.Load(), inflicted)
 	require.GreaterOrEqual(t, ops.Load(), int64(historyOps))
-	require.Greater(t, granted, historyOps/10, "a test that does no work finds nothing")
+	require.Greater(t, granted, historyOps/20, "a test that does no work finds nothing")
 	if !o.Liveness {
-		require.Greater(t, refused, historyOps/100)
+		require.Greater(t, refused, historyOps/400)
 	}
 	require.Greater(t, unknown, 10)
 	require.Greater(t, inflicted, 10)
