@@ -17,5 +17,6 @@
 //
 // bench/peers, a module of its own, measures other libraries beside redlatch; bench/report draws what it found. bench/herd prints
 // what an acquisition costs the server as more and more processes wait for one name. bench/compare says what got slower between two
-// commits. bench/scale measures large numbers: names, held locks, waiters, processes, clients.
+// commits. bench/scale measures large numbers: names, held locks, waiters, processes, clients; bench/places what a
+// cycle costs through TLS, in a Cluster, behind Sentinel and elsewhere.
 package bench
