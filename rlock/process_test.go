@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,6 +25,7 @@ import (
 func init() {
 	roles["adder"] = beAdder
 	roles["holder"] = beHolder
+	roles["careful holder"] = beCarefulHolder
 }
 
 func connectRole(o rlock.Options) (rueidis.Client, *rlock.Client, error) {
@@ -151,5 +153,66 @@ func TestAStoppedHolderIsToldWhenItRunsAgain(t *testing.T) {
 	over := holder.Line(t)
 	require.True(t, strings.HasPrefix(over, "over: lost unlock:") && strings.HasSuffix(over, "lost"), over)
 	require.Equal(t, map[string]string{string(h.Owner()): "1"}, r.hash(t, "l"), "its late unlock touches nobody else's hold")
+	require.NoError(t, h.Unlock(within(t)))
+}
+
+// beCarefulHolder has one processor and looks, before each step of its work, whether it may still act: as the package says, that there
+// is no error and that it is before Until. It says when it last might.
+func beCarefulHolder() error {
+	runtime.GOMAXPROCS(1)
+	lease, err := time.ParseDuration(os.Args[2])
+	if err != nil {
+		return err
+	}
+	_, locks, err := connectRole(rlock.Options{WatchdogTimeout: lease, CallTimeout: lease})
+	if err != nil {
+		return err
+	}
+	hold, err := locks.Fenced("l").Lock(context.Background())
+	if err != nil {
+		return err
+	}
+	token, _ := hold.Token()
+	work := hold.Context(context.Background())
+	fmt.Println("held", token)
+	var acted time.Time
+	for now := time.Now(); hold.Err() == nil && now.Before(hold.Until()); now = time.Now() {
+		acted = now
+		time.Sleep(time.Millisecond)
+	}
+	<-work.Done()
+	fmt.Println("acted", acted.UnixNano(), context.Cause(work), errors.Is(hold.Unlock(context.Background()), rlock.ErrLost))
+	return nil
+}
+
+// However soon after its pause a process looks, it sees that it may not act: no goroutine of the library has to run first.
+func TestAHolderThatWasStoppedForLongerThanItsLeaseDoesNotActAgain(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r := newRig(t, s, rlock.Options{CallTimeout: 10 * time.Second})
+	holder := redistest.Spawn(t, "careful holder", s, "2s")
+	var token, acted int64
+	_, err := fmt.Sscanf(holder.Line(t), "held %d", &token)
+	require.NoError(t, err)
+	var h *rlock.Hold
+	redistest.Eventually(t, time.Minute, "the lease of the first is over", func() bool {
+		holder.Signal(t, syscall.SIGSTOP) // again: whoever stops all processes of a busy machine lets them go on together
+		h, err = r.locks.Fenced("l").TryLock(within(t), 200*time.Millisecond, 0)
+		return err == nil
+	})
+	acquired := time.Now()
+	next, ok := h.Token()
+	require.True(t, ok)
+	require.Greater(t, next, token, "what the first holder still sends can be told from what the second one does")
+	holder.Signal(t, syscall.SIGCONT)
+	var cause string
+	var lost bool
+	line := holder.Line(t)
+	_, err = fmt.Sscanf(line, "acted %d %s %t", &acted, &cause, &lost)
+	require.NoError(t, err, line)
+	require.Less(t, acted, acquired.UnixNano(), "it acted while somebody else held the lock")
+	require.Equal(t, "lost", cause)
+	require.True(t, lost, "its unlock says so, too")
+	require.NoError(t, h.Err())
 	require.NoError(t, h.Unlock(within(t)))
 }

@@ -149,7 +149,7 @@ func (x *settled) turn(ctx context.Context, round, goroutines int, lasts time.Du
 }
 
 // others are commands of replicas, nodes and sentinels among themselves.
-var others = []string{"ping", "replconf", "publish", "hello", "sentinel", "cluster|slots", "cluster|shards"}
+var others = []string{"ping", "replconf", "hello", "cluster|slots", "cluster|shards"}
 
 func write(out io.Writer, f *results.File, chosen []place) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)

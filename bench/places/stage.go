@@ -36,7 +36,7 @@ type place struct {
 var places = []place{
 	{"loopback", "a redis-server on the same machine, no password", loopback},
 	{"TLS", "the same through TLS 1.3, the certificate checked", throughTLS},
-	{"AUTH and ACL", "as a user who may run the documented commands on the keys of the locks", asUser},
+	{"AUTH and ACL", "as a user with a password, whose rights are by category, on all keys", asUser},
 	{"Cluster", "three primaries without replicas", inCluster},
 	{"Sentinel", "a primary with a replica, found by three sentinels", behindSentinel},
 	{"MinReplicas 1", "each grant confirmed by one replica: WAIT on a connection of its own", confirmed},
