@@ -111,8 +111,10 @@ local function serve(q, free, total, give, take, ends)
   local held = reserved(q)
   local spare, head, passed, was, full, spent = free - held, nil, 0, 0, false, false
   local served, given, longest = 0, 0, 0
+  local looked, enough = 0, false -- those that stay, the first in line and who is behind it: the lowest in the queue
   repeat
-    local list = redis.call('ZRANGEBYSCORE', q.key, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, LOOK + 1)
+    -- No more at first than may be served, and the next in line: to read 17 costs more than all the rest.
+    local list = redis.call('ZRANGEBYSCORE', q.key, '(0', '+inf', 'WITHSCORES', 'LIMIT', looked, head and LOOK + 1 - looked or math.max(1, math.min(spare, LOOK)) + 1)
     for i = 1, #list, 2 do
       local entry, ticket = list[i], tonumber(list[i + 1])
       local base, n, lease, stale, who, label = read_entry(entry)
@@ -130,15 +132,18 @@ local function serve(q, free, total, give, take, ends)
         if since and q.now + since > stale then
           redis.call('ZREM', q.key, entry, '!p' .. base, '!s' .. base)
           enter(q, entry)
-        elseif not head then
-          was = -(redis.call('ZSCORE', q.key, '!p' .. base) or 0)
-          head, passed = {base = base, n = n, who = who, channel = channel}, was
+        else
+          looked = looked + 1
+          if not head then
+            was = -(redis.call('ZSCORE', q.key, '!p' .. base) or 0)
+            head, passed = {base = base, n = n, who = who, channel = channel}, was
+          end
         end
       elseif head and passed + n > PASS * head.n then
-        spent = true
+        spent, enough = true, true
         break
       elseif not head and served > 0 and (served >= MOST or given + n > (q.most or MOST_PERMITS)) then
-        head, full = {base = base, n = n, who = who, channel = channel}, true
+        head, full, enough = {base = base, n = n, who = who, channel = channel}, true, true
         break
       else
         give(base, n, q.now + lease, label)
@@ -160,11 +165,11 @@ local function serve(q, free, total, give, take, ends)
         words[channel] = (words[channel] or '*') .. word .. base
       end
       if head and (spare < 1 or passed >= PASS * head.n) then
-        spent = passed >= PASS * head.n
+        spent, enough = passed >= PASS * head.n, true
         break
       end
     end
-  until head or #list == 0
+  until enough or looked > LOOK or #list == 0
   if head and passed ~= was and not full then
     redis.call('ZADD', q.key, -passed, '!p' .. head.base)
   end
