@@ -21,7 +21,9 @@ type Options struct {
 	// It is renewed every third of that time. At least 100 ms. Defaults to 30 s.
 	WatchdogTimeout time.Duration
 	// PollCap is the longest time for which a waiter sleeps before it asks again, whether or not messages come. At least 10
-	// ms. Waiters that queue on the server ask every 10 s in any case, with Liveness every Heartbeat. Defaults to 1 s.
+	// ms. Waiters that queue on the server ask at least every 10 s, however long it is, with Liveness every Heartbeat. While
+	// nothing happens a process asks once in a PollCap for each name that it waits for, some 7 commands on the server.
+	// Defaults to 1 s.
 	PollCap time.Duration
 	// CallTimeout bounds one request to the server. A call that only asks ends after five of them. At least 1 ms. Defaults
 	// to 500 ms.
