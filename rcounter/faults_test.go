@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strconv"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -83,13 +82,13 @@ func TestAStoppedServerMakesIncrUnknown(t *testing.T) {
 	_, err := k.Incr(ctx)
 	require.NoError(t, err)
 
-	require.NoError(t, srv.Process.Signal(syscall.SIGSTOP))
+	srv.Stop(t)
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
 	_, err = k.Incr(short)
 	require.ErrorIs(t, err, rcounter.ErrUnknownOutcome)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.NoError(t, srv.Process.Signal(syscall.SIGCONT))
+	srv.Resume(t)
 
 	redistest.Eventually(t, 10*time.Second, "what was sent before the stop is run after it", func() bool {
 		v, err := k.Get(ctx)
@@ -101,10 +100,10 @@ func TestAGetWithoutADeadlineEnds(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	c := on(t, srv.Client(t), rcounter.Options{CallTimeout: 20 * time.Millisecond})
-	require.NoError(t, srv.Process.Signal(syscall.SIGSTOP))
+	srv.Stop(t)
 	_, err := c.Counter("k", rcounter.CounterOptions{}).Get(context.Background())
 	require.ErrorIs(t, err, rcounter.ErrUnknownOutcome)
-	require.NoError(t, srv.Process.Signal(syscall.SIGCONT))
+	srv.Resume(t)
 }
 
 func TestUnavailableMeansThatIncrDidNotRun(t *testing.T) {

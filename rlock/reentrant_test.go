@@ -145,9 +145,8 @@ func TestAFixedLeaseEndsAndSaysSo(t *testing.T) {
 	h, err := l.WithLease(2 * time.Second).Lock(within(t))
 	require.NoError(t, err)
 	ctx := h.Context(within(t))
-	until := h.Until()
 	<-ctx.Done()
-	require.False(t, time.Now().Before(until))
+	require.False(t, time.Now().Before(h.Until())) // which may have come nearer, if the machine stood still for some time
 	require.ErrorIs(t, context.Cause(ctx), rlock.ErrLost)
 	require.ErrorIs(t, h.Err(), rlock.ErrLost)
 	require.ErrorIs(t, h.Extend(within(t), time.Second), rlock.ErrLost)
@@ -342,18 +341,34 @@ func TestWaitersGiveUpWithTheirReason(t *testing.T) {
 		r := newRig(t, s, rlock.Options{})
 		l := r.locks.Reentrant("l")
 		h := lock(t, l, within(t))
-		_, err := l.TryLock(within(t), 30*time.Millisecond, 0)
+		answered := func(acquire func() error) (err error) { // in so short a time a busy machine may get no answer
+			for range 20 {
+				if err = acquire(); !errors.Is(err, rlock.ErrUnknownOutcome) {
+					break
+				}
+			}
+			return err
+		}
+		err := answered(func() error { _, err := l.TryLock(within(t), 30*time.Millisecond, 0); return err })
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
-		defer cancel()
-		_, err = l.Lock(ctx)
+		err = answered(func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+			defer cancel()
+			_, err := l.Lock(ctx)
+			return err
+		})
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		why := errors.New("the user left")
-		cctx, ccancel := context.WithCancelCause(context.Background())
-		time.AfterFunc(20*time.Millisecond, func() { ccancel(why) })
-		_, err = l.Lock(cctx)
+		var cctx context.Context
+		err = answered(func() error {
+			var cancel context.CancelCauseFunc
+			cctx, cancel = context.WithCancelCause(context.Background())
+			time.AfterFunc(20*time.Millisecond, func() { cancel(why) })
+			_, err := l.Lock(cctx)
+			return err
+		})
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorIs(t, err, why)

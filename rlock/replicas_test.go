@@ -6,7 +6,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -42,13 +41,13 @@ func TestAGrantThatIsNotReplicatedIsTakenBack(t *testing.T) {
 	first := h.Until()
 	redistest.Eventually(t, 20*time.Second, "renewed with the replica", func() bool { return h.Until().After(first) })
 
-	require.NoError(t, replica.Process.Signal(syscall.SIGSTOP))
+	replica.Stop(t)
 	_, err = r.locks.Reentrant("other").Lock(within(t))
 	require.ErrorIs(t, err, rlock.ErrNotReplicated)
 	require.Empty(t, r.hash(t, "other"), "taken back before the caller hears of it")
 	<-h.Done()
 	require.ErrorIs(t, h.Err(), rlock.ErrLost, "renewals that no replica has do not count")
-	require.NoError(t, replica.Process.Signal(syscall.SIGCONT))
+	replica.Resume(t)
 	redistest.Eventually(t, 20*time.Second, "granted again", func() bool {
 		h, err := r.locks.Reentrant("other").TryLock(within(t), 0, 0)
 		return err == nil && h.Unlock(within(t)) == nil

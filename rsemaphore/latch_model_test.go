@@ -278,6 +278,9 @@ func TestCountingSemaphoreKeepsToItsModel(t *testing.T) {
 						m.ends = m.now + ttl
 					}
 				}
+				if want && errors.Is(err, rsemaphore.ErrUnknownOutcome) && direct.text(t, "GET", "s") == "(nil)" {
+					*m = countingModel{now: m.now} // the request itself was lost: the machine is busy
+				}
 				same("set", want, got, nil, err)
 			case op < 50:
 				var want error = rsemaphore.ErrNotAcquired

@@ -54,10 +54,8 @@ func (c *Child) Line(t testing.TB) string {
 	return c.Out.Text()
 }
 
-// Signal sends the process a signal.
+// Signal sends the process a signal. After SIGSTOP it stands still.
 func (c *Child) Signal(t testing.TB, s os.Signal) {
 	t.Helper()
-	if err := c.Cmd.Process.Signal(s); err != nil {
-		t.Fatalf("redistest: %v: %v", s, err)
-	}
+	signal(t, c.Cmd.Process, s)
 }

@@ -2,6 +2,14 @@
 
 package redistest
 
-import "syscall"
+import (
+	"syscall"
+	"time"
+)
 
 func ownGroup() *syscall.SysProcAttr { return nil }
+
+func stopped(int) bool {
+	time.Sleep(100 * time.Millisecond)
+	return true
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -20,8 +21,17 @@ func (s *Server) signal(t testing.TB, sig syscall.Signal) {
 	if s.Process == nil {
 		t.Fatalf("redistest: no process to signal")
 	}
-	if err := s.Process.Signal(sig); err != nil {
+	signal(t, s.Process, sig)
+}
+
+func signal(t testing.TB, p *os.Process, sig os.Signal) {
+	t.Helper()
+	if err := p.Signal(sig); err != nil {
 		t.Fatalf("redistest: %v: %v", sig, err)
+	}
+	// For ten seconds at most: somebody else may have it go on meanwhile.
+	for end := time.Now().Add(10 * time.Second); sig == syscall.SIGSTOP && !stopped(p.Pid) && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
 	}
 }
 

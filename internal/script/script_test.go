@@ -69,12 +69,12 @@ func answer(t testing.TB, m rueidis.RedisMessage, err error) int64 {
 
 func freeze(t testing.TB, s *redistest.Server) {
 	t.Helper()
-	require.NoError(t, s.Process.Signal(syscall.SIGSTOP))
+	s.Stop(t)
 }
 
 func thaw(t testing.TB, s *redistest.Server) {
 	t.Helper()
-	require.NoError(t, s.Process.Signal(syscall.SIGCONT))
+	s.Resume(t)
 }
 
 func TestTheTextIsSentOnlyWhereTheServerDoesNotKnowTheScript(t *testing.T) {

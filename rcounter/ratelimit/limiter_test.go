@@ -387,7 +387,7 @@ func TestAWaitEndsWithItsContextThoughTheServerIsSilent(t *testing.T) {
 	}
 	redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return taken() == 2*time.Hour })
 	must(t, admin, "PING")
-	require.NoError(t, srv.Process.Signal(syscall.SIGSTOP))
+	srv.Stop(t)
 	defer srv.Process.Signal(syscall.SIGCONT)
 	cancel()
 	select {
@@ -396,7 +396,7 @@ func TestAWaitEndsWithItsContextThoughTheServerIsSilent(t *testing.T) {
 	case <-time.After(20 * time.Second): // half of what a call may take
 		t.Fatal("it waits for the server")
 	}
-	require.NoError(t, srv.Process.Signal(syscall.SIGCONT))
+	srv.Resume(t)
 	redistest.Eventually(t, 30*time.Second, "its unit is given back", func() bool { return taken() == time.Hour })
 }
 

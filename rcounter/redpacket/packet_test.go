@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -626,7 +625,7 @@ func TestSharesAreConfirmedByReplicas(t *testing.T) {
 	require.NoError(t, err)
 
 	// a replica that has stopped: what others wrote meanwhile is not confirmed to those who come by a connection of their own
-	require.NoError(t, replica.Process.Signal(syscall.SIGSTOP))
+	replica.Stop(t)
 	_, err = calm.Packet("r").Grab(ctx, "ann")
 	require.NoError(t, err)
 	hasty := redpacket.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond}
@@ -638,7 +637,7 @@ func TestSharesAreConfirmedByReplicas(t *testing.T) {
 	})
 	_, err = on(t, srv.Client(t), hasty).Packet("r").Refund(ctx)
 	require.ErrorIs(t, err, redpacket.ErrNotReplicated)
-	require.NoError(t, replica.Process.Signal(syscall.SIGCONT))
+	replica.Resume(t)
 	st, err := c.Packet("r").Inspect(ctx)
 	require.NoError(t, err)
 	require.Equal(t, epoch, st.Epoch)

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -197,7 +196,7 @@ func TestACallerWithoutADeadlineEndsThoughItsBatchWaits(t *testing.T) {
 	c := on(t, srv.Client(t), stock.Options{CallTimeout: 20 * time.Millisecond, MaxCalls: 2})
 	opened(t, on(t, srv.Client(t), patient), "s", 5)
 	s := c.Stock("s")
-	require.NoError(t, srv.Process.Signal(syscall.SIGSTOP))
+	srv.Stop(t)
 	long, cancel := context.WithCancel(ctx)
 	longer, end := context.WithTimeout(long, time.Hour)
 	defer end()
@@ -226,5 +225,5 @@ func TestACallerWithoutADeadlineEndsThoughItsBatchWaits(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("a flight goes on though its last caller has left")
 	}
-	require.NoError(t, srv.Process.Signal(syscall.SIGCONT))
+	srv.Resume(t)
 }

@@ -71,7 +71,7 @@ func TestARetryOverANewConnectionIsNotConfirmedByNobody(t *testing.T) {
 	opened(t, on(t, p.primary.Client(t), exact), "s", 1000)
 	s := on(t, proxy.Server().Client(t), o).Stock("s")
 	redistest.Eventually(t, 30*time.Second, "confirmed", func() bool { _, err := s.ClaimOnce(ctx, "warm", "w", 1); return err == nil })
-	require.NoError(t, p.replica.Process.Signal(syscall.SIGSTOP)) // connected, and confirms nothing
+	p.replica.Stop(t) // connected, and confirms nothing
 	defer p.replica.Process.Signal(syscall.SIGCONT)
 	done := make(chan struct{})
 	go func() {

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -159,13 +158,13 @@ func TestAStoppedServerMakesAClaimUnknown(t *testing.T) {
 	_, err := s.Inspect(ctx)
 	require.NoError(t, err)
 
-	require.NoError(t, srv.Process.Signal(syscall.SIGSTOP))
+	srv.Stop(t)
 	hurried, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
 	g, err := s.Claim(hurried, "ann")
 	require.ErrorIs(t, err, stock.ErrUnknownOutcome)
 	require.False(t, g.Won())
-	require.NoError(t, srv.Process.Signal(syscall.SIGCONT))
+	srv.Resume(t)
 
 	g, err = untilAnswered(s, "ann", 5*time.Second)
 	require.NoError(t, err)
@@ -181,12 +180,12 @@ func TestACallWithoutADeadlineEnds(t *testing.T) {
 	srv := redistest.Start(t)
 	c := on(t, srv.Client(t), stock.Options{CallTimeout: 20 * time.Millisecond})
 	opened(t, on(t, srv.Client(t), patient), "s", 5)
-	require.NoError(t, srv.Process.Signal(syscall.SIGSTOP))
+	srv.Stop(t)
 	started := time.Now()
 	_, err := c.Stock("s").Claim(context.Background(), "ann")
 	require.ErrorIs(t, err, stock.ErrUnknownOutcome)
 	require.GreaterOrEqual(t, time.Since(started), 80*time.Millisecond, "it is asked more than once")
-	require.NoError(t, srv.Process.Signal(syscall.SIGCONT))
+	srv.Resume(t)
 }
 
 func TestUnavailableMeansNothingRan(t *testing.T) {

@@ -116,7 +116,7 @@ func TestWhatFailsInTheBackgroundIsToldAndLoggedOnce(t *testing.T) {
 	redistest.Eventually(t, 20*time.Second, "it answers", func() bool { _, err := s.Inspect(ctx); return err == nil })
 	reaping, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	require.NoError(t, srv.Process.Signal(syscall.SIGSTOP))
+	srv.Stop(t)
 	defer srv.Process.Signal(syscall.SIGCONT)
 	wg.Go(func() { s.KeepReaped(reaping, time.Millisecond) })
 	for unknown := 0; unknown < 3; {

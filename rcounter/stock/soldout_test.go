@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -370,7 +369,7 @@ func TestSoldOutIsNotSaidForLongerThanItIsTrusted(t *testing.T) {
 	s := c.Stock("s")
 	redistest.Eventually(t, 20*time.Second, "sold out", func() bool { g, err := s.Claim(ctx, "ann"); return err == nil && g.Won() })
 	quiet(t, admin, func() { s.Claim(ctx, "bob") })
-	require.NoError(t, srv.Process.Signal(syscall.SIGSTOP))
+	srv.Stop(t)
 	// well before what is known is forgotten because nobody asks, at ten times Trust
 	redistest.Eventually(t, 6*time.Second, "no answer is no answer", func() bool {
 		g, err := s.Claim(ctx, "bob")
@@ -380,7 +379,7 @@ func TestSoldOutIsNotSaidForLongerThanItIsTrusted(t *testing.T) {
 		_, err := s.Claim(ctx, "bob")
 		require.Error(t, err, "and stays so")
 	}
-	require.NoError(t, srv.Process.Signal(syscall.SIGCONT))
+	srv.Resume(t)
 	redistest.Eventually(t, 20*time.Second, "until it answers again", func() bool {
 		g, err := s.Claim(ctx, "bob")
 		return err == nil && g.Outcome == stock.SoldOut
