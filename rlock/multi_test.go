@@ -181,7 +181,8 @@ func TestAMultiWaitsForEachOfMany(t *testing.T) {
 func TestALeaseShorterThanTheWaitMakesNoSecondHolder(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	r, other := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
+	// A call without a reply would have it give back what it has, and begin anew.
+	r, other := newRig(t, s, rlock.Options{CallTimeout: 10 * time.Second}), newRig(t, s, rlock.Options{CallTimeout: 10 * time.Second})
 	const lease = 2 * time.Second
 	last := lock(t, other.locks.Reentrant("z"), within(t))
 	got := make(chan result, 1)
