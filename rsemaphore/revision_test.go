@@ -86,3 +86,16 @@ func TestANewRevisionServesWhoWaits(t *testing.T) {
 	require.NoError(t, <-got)
 	release(t, held)
 }
+
+// The count of permits is there, as from Redisson, and nothing else.
+func TestARevisionCountsFromItsFirstAcquisitionOnWhereRedissonSharesThePermits(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		r := newRig(t, srv, patient)
+		r.must(t, "SET", "s", "5")
+		s := r.c.Semaphore("s", 8).Shared().WithRevision(1)
+		p := acquire(t, s, 1)
+		require.Equal(t, 7, must1[int](t)(s.Available(within(t))))
+		release(t, p)
+		require.Equal(t, "8", r.text(t, "GET", "s"))
+	})
+}

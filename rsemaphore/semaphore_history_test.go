@@ -81,11 +81,20 @@ func TestTheLedgerFindsTheMostInUse(t *testing.T) {
 	require.Equal(t, 4, l.most())
 }
 
-const (
-	historyLease   = 250 * time.Millisecond
-	historyTimeout = 40 * time.Millisecond // of a call
-	historyLasts   = 4 * time.Second       // at least, and until there is enough in it
+const historyLasts = 4 * time.Second // at least, and until there is enough in it
+
+// The race detector makes calls so much slower that most would have no reply in the shorter time.
+var (
+	historyLease   = slower(250 * time.Millisecond)
+	historyTimeout = slower(40 * time.Millisecond) // of a call
 )
+
+func slower(d time.Duration) time.Duration {
+	if redistest.RaceEnabled {
+		d *= 4
+	}
+	return d
+}
 
 func TestHistoriesUnderFaultsAndKillsNeverPassTheCapacity(t *testing.T) {
 	t.Parallel()

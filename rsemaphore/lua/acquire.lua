@@ -25,15 +25,15 @@ local bare = there == 0 or there == 4 -- none but the permits
 -- not plain is left to what follows, which looks anew. So a run that breaks off here has done no more than one that breaks off there:
 --   first run: ZADD, INCRBY, its reply is lost     second run: its id is out, ZADD NX adds nothing, so what follows raises its lease
 if bare and #ARGV == 11 and string.find(ARGV[10], '^ 1 %d+ %d+ %S+ $', 14) then
-  local available, shared = tonumber(redis.call('GET', count) or ''), ARGV[5] == '1'
-  if available and available > 0 then
+  local available, shared, capacity = tonumber(redis.call('GET', count) or ''), ARGV[5] == '1', tonumber(ARGV[1]) -- nil: it has a revision
+  if available and available > 0 and capacity then
     local out, over, left, ours = 0, nil, redis.call('PTTL', count), nil
     if there == 4 then
       out, over = redis.call('ZCARD', permits), redis.call('ZRANGE', permits, '-inf', now, 'BYSCORE', 'LIMIT', 0, 1)[1]
       ours = redis.call('PTTL', permits)
     end
     -- Either both keys have an end, or none has: see prolong.
-    if not over and (shared or available + out == tonumber(ARGV[1])) and (left == -1 and (ours or -1) == -1 or not shared and left >= 0 and (ours or 0) >= 0) then
+    if not over and (shared or available + out == capacity) and (left == -1 and (ours or -1) == -1 or not shared and left >= 0 and (ours or 0) >= 0) then
       local lease = tonumber(ARGV[11])
       if redis.call('ZADD', permits, 'NX', string.format('%.0f', now + lease), string.sub(ARGV[10], 1, 13) .. '\0\0\0') == 1 then
         local need = math.max(left, lease + 1)
