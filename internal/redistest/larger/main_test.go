@@ -106,8 +106,8 @@ func TestNoTestThatIsLargerInFullIsMissed(t *testing.T) {
 func TestHistoriesAndSimulationsThatAreLargerAreInThePackagesOfTheirOwnSection(t *testing.T) {
 	ci, err := os.ReadFile(filepath.Join(root, ".ci", "run"))
 	require.NoError(t, err)
-	require.Contains(t, string(ci), `-run "$larger" -skip 'Histor|Simulated' ./...`)
-	m := regexp.MustCompile(`-run 'Histor\|Simulated' (.*)`).FindStringSubmatch(string(ci))
+	require.Contains(t, string(ci), `-run "$larger" -skip 'Histor|TestSimulated' ./...`)
+	m := regexp.MustCompile(`-run 'Histor\|TestSimulated' (.*)`).FindStringSubmatch(string(ci))
 	require.Len(t, m, 2)
 	var own []string
 	for dir := range strings.FieldsSeq(m[1]) {
@@ -118,7 +118,7 @@ func TestHistoriesAndSimulationsThatAreLargerAreInThePackagesOfTheirOwnSection(t
 	require.NotEmpty(t, tests)
 	for dir, names := range tests {
 		for _, name := range names {
-			if regexp.MustCompile("Histor|Simulated").MatchString(name) {
+			if regexp.MustCompile("Histor|TestSimulated").MatchString(name) {
 				require.Contains(t, own, dir, name)
 			}
 		}
