@@ -1141,8 +1141,9 @@ func TestTenThousandHoldsNeedNoMoreGoroutinesThanOne(t *testing.T) {
 		time.Sleep(25 * time.Second)
 		s.tap.delay(0)
 		require.Greater(t, s.tap.most(), before)
-		// a call is a flight of the engine's and one of the runner's
-		require.LessOrEqual(t, s.tap.most(), before+2*lease.MaxFlights+16, "the client's own included")
+		// A call is a flight of the engine's and one of the runner's, and the client has some of its own. What has ended counts until
+		// the scheduler gives it its last turn, so that a busy machine may see several generations of them at once.
+		require.LessOrEqual(t, s.tap.most(), before+5*2*lease.MaxFlights, "and not with the leases")
 		require.Len(t, s.Names(anyLease), leases+1)
 		renewed := map[string]int{}
 		for _, c := range s.tap.calls() {
