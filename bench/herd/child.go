@@ -46,6 +46,9 @@ type answer struct {
 	First  string         `json:",omitempty"` // of the errors
 }
 
+// Failed implements crew.Answer.
+func (a answer) Failed() string { return a.Error }
+
 type process struct {
 	client *client
 	kind   kind

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -26,12 +25,7 @@ func TestMain(m *testing.M) {
 
 // Every kind is still measured, and nothing fails in it; some of them in a usual run.
 func TestEveryKindIsMeasured(t *testing.T) {
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("REDLATCH_REQUIRE_REDIS") == "1" {
-			t.Fatal("REDLATCH_REQUIRE_REDIS=1 and no redis-server in PATH")
-		}
-		t.Skip("no redis-server in PATH; install one to run this test")
-	}
+	redistest.NeedServer(t)
 	t.Parallel()
 	measured := []string{"reentrant", "read", "semaphore", "latch", "barrier"}
 	if redistest.Long() {

@@ -2,110 +2,25 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/bench/internal/crew"
 	"github.com/redlatch/redlatch/bench/internal/load"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// herd is the processes of one measurement.
-type herd []*member
-
-type member struct {
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	orders *json.Encoder
-	out    *json.Decoder
-}
-
-func gather(n int) (h herd, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	for range n {
-		m := &member{cmd: exec.Command(self)}
-		m.cmd.Env = append(os.Environ(), roleEnv+"=waiter", "GOMAXPROCS=1", "GOGC=400")
-		m.cmd.Stderr = os.Stderr
-		if m.in, err = m.cmd.StdinPipe(); err != nil {
-			break
-		}
-		var out io.Reader
-		if out, err = m.cmd.StdoutPipe(); err != nil {
-			break
-		}
-		m.orders, m.out = json.NewEncoder(m.in), json.NewDecoder(out)
-		if err = m.cmd.Start(); err != nil {
-			break
-		}
-		h = append(h, m)
-	}
-	if err != nil {
-		h.scatter()
-	}
-	return h, err
-}
-
-// scatter ends the processes and waits for them.
-func (h herd) scatter() {
-	for _, m := range h {
-		m.in.Close()
-	}
-	var wg sync.WaitGroup
-	for _, m := range h {
-		wg.Go(func() {
-			late := time.AfterFunc(10*time.Second, func() { m.cmd.Process.Kill() })
-			defer late.Stop()
-			m.cmd.Wait()
-		})
-	}
-	wg.Wait()
-}
-
-func (h herd) tell(o func(i int) order) error {
-	for i, m := range h {
-		if err := m.orders.Encode(o(i)); err != nil {
-			return fmt.Errorf("process %d: %w", i, err)
-		}
-	}
-	return nil
-}
-
 // patience is how long an answer may take.
 const patience = 90 * time.Second
-
-func (h herd) hear() ([]answer, error) {
-	answers := make([]answer, len(h))
-	for i, m := range h {
-		late := time.AfterFunc(patience, func() { m.cmd.Process.Kill() })
-		err := m.out.Decode(&answers[i])
-		late.Stop()
-		if err == nil && answers[i].Error != "" {
-			err = errors.New(answers[i].Error)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("process %d: %w", i, err)
-		}
-	}
-	return answers, nil
-}
 
 // scene is a server, or those of a Quorum, and a herd that is connected to it.
 type scene struct {
 	cfg    config
-	herd   herd
+	herd   *crew.Crew[order, answer]
 	server string // as the herd reaches it; of several, with commas
 	redis  []rueidis.Client
 	close  []func()
@@ -181,14 +96,14 @@ func (cfg config) set(k kind, n int) (s *scene, err error) {
 	if k.servers > 1 {
 		time.Sleep(votingLease + 2*time.Second) // a server counts whole seconds
 	}
-	if s.herd, err = gather(n); err != nil {
+	if s.herd, err = crew.Gather[order, answer](n, patience, roleEnv+"=waiter", "GOMAXPROCS=1", "GOGC=400"); err != nil {
 		return s, err
 	}
-	s.close = append(s.close, s.herd.scatter)
-	if err := s.herd.tell(func(i int) order { return s.order(k, n, i) }); err != nil {
+	s.close = append(s.close, s.herd.Scatter)
+	if err := s.herd.Tell(func(i int) order { return s.order(k, n, i) }); err != nil {
 		return s, err
 	}
-	_, err = s.herd.hear()
+	_, err = s.herd.Hear()
 	return s, err
 }
 
@@ -202,7 +117,7 @@ func (s *scene) contend(r *row) error {
 	windows := int(cfg.duration / cfg.window)
 	from := time.Now().Add(cfg.warm + time.Duration(r.processes)*10*time.Millisecond)
 	to := from.Add(time.Duration(windows) * cfg.window)
-	if err := s.herd.tell(func(int) order {
+	if err := s.herd.Tell(func(int) order {
 		return order{Do: "run", From: from.UnixNano(), Window: cfg.window, Windows: windows}
 	}); err != nil {
 		return err
@@ -217,10 +132,10 @@ func (s *scene) contend(r *row) error {
 	if err != nil {
 		return err
 	}
-	if err := s.herd.tell(func(int) order { return order{Do: "stop"} }); err != nil {
+	if err := s.herd.Tell(func(int) order { return order{Do: "stop"} }); err != nil {
 		return err
 	}
-	answers, err := s.herd.hear()
+	answers, err := s.herd.Hear()
 	if err != nil {
 		return err
 	}
@@ -265,7 +180,7 @@ func (s *scene) wake(k kind, r *row) error {
 		if err := k.setUp(ctx, own, o); err != nil {
 			return err
 		}
-		if err := s.herd.tell(func(int) order { return order{Do: "await"} }); err != nil {
+		if err := s.herd.Tell(func(int) order { return order{Do: "await"} }); err != nil {
 			return err
 		}
 		time.Sleep(s.cfg.settle + time.Duration(r.processes)*10*time.Millisecond)
@@ -277,7 +192,7 @@ func (s *scene) wake(k kind, r *row) error {
 		if err := k.end(ctx, own, o); err != nil {
 			return err
 		}
-		answers, err := s.herd.hear()
+		answers, err := s.herd.Hear()
 		if err != nil {
 			return err
 		}

@@ -119,7 +119,7 @@ func command(args []string) error {
 		f.Facts = append(f.Facts, results.Fact{Name: "incomplete", Value: oneLine(broken.Error())})
 	}
 	f.Facts = append(f.Facts, results.Fact{Name: "load after", Value: loadAverage()}, results.Fact{Name: "took", Value: time.Since(start).Round(time.Second).String()})
-	if err := write(f, *out); err != nil {
+	if err := f.Save(*out); err != nil {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "%d rows in %s, %v\n", len(rows), *out, time.Since(start).Round(time.Second))
@@ -131,20 +131,4 @@ func command(args []string) error {
 		return fmt.Errorf("in %d windows redlatch served nobody", empty)
 	}
 	return broken
-}
-
-// write makes the file and its folder.
-func write(f *results.File, out string) error {
-	if err := os.MkdirAll(filepath.Dir(out), 0o777); err != nil {
-		return err
-	}
-	w, err := os.Create(out)
-	if err != nil {
-		return err
-	}
-	if err := f.Write(w); err != nil {
-		w.Close()
-		return err
-	}
-	return w.Close()
 }

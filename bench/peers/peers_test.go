@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/redlatch/redlatch/bench/internal/load"
 	"github.com/redlatch/redlatch/bench/internal/results"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 func TestMain(m *testing.M) {
@@ -28,17 +28,6 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Exit(m.Run())
-}
-
-// needRedis skips, or fails where servers are required, like the tests of the library.
-func needRedis(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("REDLATCH_REQUIRE_REDIS") == "1" {
-			t.Fatal("REDLATCH_REQUIRE_REDIS=1 and no redis-server in PATH")
-		}
-		t.Skip("no redis-server in PATH; install one to run this test")
-	}
 }
 
 // brief is all workloads, each for as short as it can be.
@@ -57,7 +46,7 @@ func brief(t *testing.T) (*bench, context.Context) {
 }
 
 func TestEveryWorkloadRunsWithEveryPeer(t *testing.T) {
-	needRedis(t)
+	redistest.NeedServer(t)
 	b, ctx := brief(t)
 	var shown bytes.Buffer
 	rows, err := b.run(ctx, &progress{w: &shown})
@@ -252,7 +241,7 @@ func TestADefaultRunFitsIntoTwelveMinutesAndAQuickOneIntoTwo(t *testing.T) {
 }
 
 func TestTheCommandWritesWhatTheReportReads(t *testing.T) {
-	needRedis(t)
+	redistest.NeedServer(t)
 	file := filepath.Join(t.TempDir(), "made", "results.csv")
 	require.NoError(t, command([]string{"-quick", "-rounds", "1", "-peers", "redlatch,redislock, 1 ms", "-workloads", "contended",
 		"-waiters", "2", "-processes", "2", "-duration", "20ms", "-out", file}))
@@ -296,7 +285,7 @@ func TestAWorkerProcessThatFailsIsAnErrorAndNotAHang(t *testing.T) {
 
 // One peer that does not work is a row with a note, and the others are measured.
 func TestAPeerThatFailsDoesNotStopTheOthers(t *testing.T) {
-	needRedis(t)
+	redistest.NeedServer(t)
 	b, ctx := brief(t)
 	b.cfg.Slices = 2
 	open := func(peer string) member { return member{peer, order{Do: "open", Peer: peer}, false} }

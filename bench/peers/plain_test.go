@@ -8,12 +8,14 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/redistest"
+
 	"github.com/redlatch/redlatch/rlock"
 )
 
 // A service that moves from one of these libraries may run both for a while, see docs/redisson.md.
 func TestPlainExcludesThePeersOnTheirKeys(t *testing.T) {
-	needRedis(t)
+	redistest.NeedServer(t)
 	for _, c := range []struct {
 		peer Peer
 		key  string // of the lock that the peer calls order:1

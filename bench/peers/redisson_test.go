@@ -10,11 +10,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/redistest"
+
 	"github.com/redlatch/redlatch/internal/interop"
 )
 
 func TestRedissonTakesPartWhenAsked(t *testing.T) {
-	needRedis(t)
+	redistest.NeedServer(t)
 	build, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
 	if _, err := interop.Build(build); err != nil {

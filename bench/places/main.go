@@ -17,7 +17,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -106,15 +105,7 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	if err := write(out, f, chosen); err != nil || *file == "" {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(*file), 0o777); err != nil {
-		return err
-	}
-	w, err := os.Create(*file)
-	if err != nil {
-		return err
-	}
-	defer w.Close()
-	return f.Write(w)
+	return f.Save(*file)
 }
 
 // turn has goroutines lock and unlock, each a lock of its own, for a while.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,12 +17,7 @@ import (
 
 // Every place is set up, works and is written; in a short run those that are quickly there.
 func TestEveryPlaceIsMeasured(t *testing.T) {
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("REDLATCH_REQUIRE_REDIS") == "1" {
-			t.Fatal("REDLATCH_REQUIRE_REDIS=1 and no redis-server in PATH")
-		}
-		t.Skip("no redis-server in PATH; install one to run this test")
-	}
+	redistest.NeedServer(t)
 	t.Parallel()
 	measured := len(places)
 	args := []string{"-rounds", "2", "-turn", "20ms", "-out", filepath.Join(t.TempDir(), "made", "places.csv")}

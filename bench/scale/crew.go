@@ -4,12 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"os"
-	"os/exec"
-	"sync"
 	"time"
+
+	"github.com/redlatch/redlatch/bench/internal/crew"
 )
 
 // roleEnv makes this program, or its test binary, one of the processes that wait. It reads orders from standard input, a line of
@@ -31,6 +29,9 @@ type answer struct {
 	Goroutines int
 	Bytes      int64
 }
+
+// Failed implements crew.Answer.
+func (a answer) Failed() string { return a.Error }
 
 // serve is the main function of a process that waits.
 func serve(in io.Reader, out io.Writer) error {
@@ -77,88 +78,15 @@ func serve(in io.Reader, out io.Writer) error {
 	}
 }
 
-// crew is the processes of one measurement.
-type crew []*hand
-
-type hand struct {
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	orders *json.Encoder
-	out    *json.Decoder
-	ended  sync.Once
-}
-
-// gather starts them, and has them connect.
-func gather(n int, server string) (c crew, err error) {
-	self, err := os.Executable()
+// gather starts n processes, and has them connect.
+func gather(n int, server string) (*crew.Crew[order, answer], error) {
+	c, err := crew.Gather[order, answer](n, 10*time.Minute, roleEnv+"=waiter", "GOMAXPROCS=1")
 	if err != nil {
 		return nil, err
 	}
-	for range n {
-		h := &hand{cmd: exec.Command(self)}
-		h.cmd.Env = append(os.Environ(), roleEnv+"=waiter", "GOMAXPROCS=1")
-		h.cmd.Stderr = os.Stderr
-		if h.in, err = h.cmd.StdinPipe(); err != nil {
-			break
-		}
-		var out io.Reader
-		if out, err = h.cmd.StdoutPipe(); err != nil {
-			break
-		}
-		h.orders, h.out = json.NewEncoder(h.in), json.NewDecoder(out)
-		if err = h.cmd.Start(); err != nil {
-			break
-		}
-		c = append(c, h)
+	if _, err = c.Ask(func(int) order { return order{Do: "open", Server: server} }); err != nil {
+		c.Scatter()
+		return nil, err
 	}
-	if err == nil {
-		_, err = c.ask(func(int) order { return order{Do: "open", Server: server} })
-	}
-	if err != nil {
-		c.scatter()
-	}
-	return c, err
-}
-
-// patience is how long an answer may take.
-const patience = 10 * time.Minute
-
-func (c crew) ask(o func(i int) order) ([]answer, error) {
-	for i, h := range c {
-		if err := h.orders.Encode(o(i)); err != nil {
-			return nil, fmt.Errorf("process %d: %w", i, err)
-		}
-	}
-	answers := make([]answer, len(c))
-	for i, h := range c {
-		late := time.AfterFunc(patience, func() { h.cmd.Process.Kill() })
-		err := h.out.Decode(&answers[i])
-		late.Stop()
-		if err == nil && answers[i].Error != "" {
-			err = errors.New(answers[i].Error)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("process %d: %w", i, err)
-		}
-	}
-	return answers, nil
-}
-
-// all has every process do the same.
-func (c crew) all(do string) ([]answer, error) {
-	return c.ask(func(int) order { return order{Do: do} })
-}
-
-// scatter ends the processes and waits for them.
-func (c crew) scatter() {
-	for _, h := range c {
-		h.in.Close()
-	}
-	for _, h := range c {
-		h.ended.Do(func() {
-			late := time.AfterFunc(10*time.Second, func() { h.cmd.Process.Kill() })
-			defer late.Stop()
-			h.cmd.Wait()
-		})
-	}
+	return c, nil
 }

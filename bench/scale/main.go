@@ -17,7 +17,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -108,15 +107,7 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	if err := write(out, f); err != nil || *file == "" {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(*file), 0o777); err != nil {
-		return err
-	}
-	w, err := os.Create(*file)
-	if err != nil {
-		return err
-	}
-	defer w.Close()
-	return f.Write(w)
+	return f.Save(*file)
 }
 
 // run measures a kind, with a server of its own.

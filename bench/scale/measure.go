@@ -178,10 +178,10 @@ func inProcesses(ctx context.Context, s *scene, row *results.Row) error {
 	if err != nil {
 		return err
 	}
-	defer crew.scatter()
+	defer crew.Scatter()
 	groups := max(row.Processes/4, 1) // the processes of one wait for the same names
 	waits := 0
-	if _, err := crew.ask(func(i int) order {
+	if _, err := crew.Ask(func(i int) order {
 		mine := (row.Workers - i%groups + groups - 1) / groups
 		waits += mine
 		return order{Do: "wait", Names: mine, First: i % groups, Step: groups}
@@ -196,7 +196,7 @@ func inProcesses(ctx context.Context, s *scene, row *results.Row) error {
 	if err != nil {
 		return err
 	}
-	answers, err := crew.all("look")
+	answers, err := crew.Ask(every("look"))
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func inProcesses(ctx context.Context, s *scene, row *results.Row) error {
 	if err := free(); err != nil {
 		return err
 	}
-	if _, err := crew.all("served"); err != nil {
+	if _, err := crew.Ask(every("served")); err != nil {
 		return err
 	}
 	after, err := s.look(ctx)
@@ -221,10 +221,10 @@ func inProcesses(ctx context.Context, s *scene, row *results.Row) error {
 		return err
 	}
 	done(row, during, after, waits)
-	if answers, err = crew.all("left"); err != nil {
+	if answers, err = crew.Ask(every("left")); err != nil {
 		return err
 	}
-	crew.scatter()
+	crew.Scatter()
 	before.keys = 0 // those that the holder held then
 	x := row.Extra
 	if err := s.left(ctx, row, before); err != nil {
@@ -239,6 +239,9 @@ func inProcesses(ctx context.Context, s *scene, row *results.Row) error {
 	note(row, "left_connections", conns)
 	return holder.close()
 }
+
+// every process does the same.
+func every(do string) func(int) order { return func(int) order { return order{Do: do} } }
 
 func mean(all []answer, of func(a answer) float64) (sum float64) {
 	for _, a := range all {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/bench/internal/results"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 func TestMain(m *testing.M) {
@@ -29,12 +29,7 @@ func TestMain(m *testing.M) {
 
 // Every kind is still measured, leaves nothing on the server, and is written.
 func TestEveryKindIsMeasuredAndLeavesNothing(t *testing.T) {
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("REDLATCH_REQUIRE_REDIS") == "1" {
-			t.Fatal("REDLATCH_REQUIRE_REDIS=1 and no redis-server in PATH")
-		}
-		t.Skip("no redis-server in PATH; install one to run this test")
-	}
+	redistest.NeedServer(t)
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()

@@ -76,7 +76,7 @@ func settings(host, port, dir string) []string {
 // start is Launch for the length of a test.
 func start(t testing.TB, line func(host, port, dir string) []string) *Server {
 	t.Helper()
-	needBinary(t)
+	NeedServer(t)
 	s, stop, err := Launch(line)
 	if err != nil {
 		t.Fatalf("redistest: start redis-server: %v", err)
@@ -91,7 +91,8 @@ func Each(t *testing.T, fn func(t *testing.T, s *Server)) {
 	t.Run("redis", func(t *testing.T) { fn(t, Start(t)) })
 }
 
-func needBinary(t testing.TB) {
+// NeedServer skips the test if no redis-server is installed, or fails it if RequireEnv is set. Start calls it.
+func NeedServer(t testing.TB) {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err == nil {
 		return

@@ -7,6 +7,8 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -106,6 +108,22 @@ func (f *File) Write(w io.Writer) error {
 		return err
 	}
 	return b.Flush()
+}
+
+// Save makes the file of that name, and its folder.
+func (f *File) Save(name string) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
+		return err
+	}
+	w, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	if err := f.Write(w); err != nil {
+		w.Close()
+		return err
+	}
+	return w.Close()
 }
 
 // Read reads what Write wrote. Columns may stand in any order; an unknown or missing one is an error.
