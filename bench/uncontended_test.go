@@ -44,7 +44,7 @@ var uncontended = cycles(
 	way{"write", ofLocks(func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).Write() })},
 )
 
-var permitCycles = cycles(way{"floor-same-scripts", permitScripts}, way{"permit", permit}, way{"counting", countingPermit})
+var permitCycles = cycles(way{"floor-same-scripts", permitScripts}, way{"permit", permit}, way{"permit-of-one", permitOfOne}, way{"counting", countingPermit})
 
 func cycles(ways ...way) (out []workload) {
 	for _, goroutines := range []int{1, 64} {
@@ -78,6 +78,18 @@ func acquirePermit(c *rsemaphore.Client) load.Acquire {
 
 func permit(b *testing.B, s *redistest.Server) load.Acquire {
 	return acquirePermit(openSemaphores(b, s.Option()))
+}
+
+// permitOfOne: all goroutines take permits of one semaphore, which has enough for all.
+func permitOfOne(b *testing.B, s *redistest.Server) load.Acquire {
+	c := openSemaphores(b, s.Option())
+	return func(ctx context.Context, _ string) (load.Release, error) {
+		p, err := c.Semaphore("one", 1000).Acquire(ctx, 1)
+		if err != nil {
+			return nil, err
+		}
+		return p.Release, nil
+	}
 }
 
 func countingPermit(b *testing.B, s *redistest.Server) load.Acquire {

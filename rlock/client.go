@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
@@ -24,7 +25,7 @@ type Client struct {
 	runner *script.Runner
 	engine *lease.Engine
 	queue  *wait.Queue
-	lane   *lane // nil: calls are not shared
+	lane   *batch.Lane[freeRequest] // nil: calls are not shared
 	// Texts that every acquisition sends, made once.
 	watchdogMillis string // Options.WatchdogTimeout
 	grantsHere     string // the channel of this process's grants, where one server serves all keys

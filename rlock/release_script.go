@@ -76,7 +76,7 @@ func (l *single) runRelease(ctx context.Context, owner string, remaining int, en
 		shares := l.c.enterLane(l.kind)
 		defer l.c.leaveLane(l.kind)
 		if shares {
-			if done, err := l.c.share(ctx, l.shareable(owner, "", l.channel)); done || err != nil {
+			if done, err := l.c.lane.Do(ctx, l.shareable(owner, "", l.channel)); done || err != nil {
 				return releaseDone, err
 			}
 		}

@@ -133,7 +133,17 @@ type told struct {
 
 // Ask implements wait.Taker.
 func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
-	s, own := a.s, [1]wait.Standing{a.standing()}
+	s := a.s
+	if standing == nil && s.plain(a.n) {
+		shares := s.c.lane.Enter()
+		defer s.c.lane.Leave()
+		if shares {
+			if answer, done, err := a.askShared(ctx); done || err != nil {
+				return answer, err
+			}
+		}
+	}
+	own := [1]wait.Standing{a.standing()}
 	var sent time.Time
 	timed := script.Timed[acquireReply]{
 		Key: s.key,
@@ -151,12 +161,17 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 	}
 	t, err := s.run(ctx, &timed, &sent)
 	if err != nil {
-		a.p.unheard.Store(!errors.Is(err, ErrUnavailable))
-		a.failed(err, sent, time.Now())
+		a.unheard(err, sent)
 		return wait.Answer{}, err
 	}
 	t.asked = t.of(0)
 	return a.answer(t)
+}
+
+// unheard takes in the error of a call for this acquisition alone.
+func (a *acquisition) unheard(err error, sent time.Time) {
+	a.p.unheard.Store(!errors.Is(err, ErrUnavailable))
+	a.failed(err, sent, time.Now())
 }
 
 // late takes in the reply to a try that was sent at sent and given up. The retrier gives back what it granted, too, but may have asked

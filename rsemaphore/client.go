@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
@@ -27,6 +28,7 @@ type Client struct {
 	runner *script.Runner
 	engine *lease.Engine
 	queue  *wait.Queue
+	lane   *batch.Lane[freeRequest] // nil: calls are not shared
 	// texts that nearly every call sends
 	watchdogMillis, pollMillis, staleMillis string
 	heard                                   string // the channel of grants of this process, where it is that of all keys
@@ -45,6 +47,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	s.Start(lease.Config{Renewed: c.observer.Renewed}, c.observer.Woken)
 	c.seed, c.opts, c.runner, c.engine, c.queue = [8]byte(s.Seed[:8]), s.Options, s.Runner, s.Engine, s.Queue
 	c.heard = grantsOfAll + s.ID
+	c.lane = newLane(c)
 	c.watchdogMillis, c.pollMillis, c.staleMillis = script.Millis(s.WatchdogTimeout), script.Millis(c.poll()), script.Millis(5*c.poll()/2)
 	c.handles = session.Handles{Session: s, Noun: "permit", Verb: "Release", Ended: c.observer.Ended,
 		Released: func(ctx context.Context, h *session.Holding, lasted time.Duration, err error) {

@@ -87,6 +87,15 @@ func (p *permit) release(ctx context.Context, entry string) (held bool, err erro
 		n, err := p.s.runWeightedRelease(ctx, p.base(), 0, entry)
 		return n > 0, err
 	}
+	if entry == "" && p.s.plain(p.n) {
+		shares := p.s.c.lane.Enter()
+		defer p.s.c.lane.Leave()
+		if shares {
+			if done, err := p.s.releaseShared(ctx, p.base()); done || err != nil {
+				return done, err
+			}
+		}
+	}
 	n, err := p.s.runRelease(ctx, p.Lease.Owner, false, entry)
 	return n == int64(p.n), err
 }

@@ -1,0 +1,163 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Lane has requests share calls of one script that does for each what a call of its own would, or nothing at all: then its caller asks
+// alone. What many goroutines of a process do at once with what is free is the same few commands on keys of their own, and most of
+// its price is that of the call around them: the system calls of its packets, the server's parsing, the script's start. So from
+// shareFrom calls under way on they share calls. Below that a call by itself is as fast, and nothing here costs it more than two
+// atomic additions.
+//
+//	                                shared                           then
+//	done                            1                                nothing: one call
+//	anything but the common case    0, nothing is done               a call of its own, which queues, waits, says what is wrong
+//	the whole call was refused      nothing is done                  a call of its own
+//	no reply                        unknown                          as after a lone call without a reply
+//
+// Some interleavings:
+//
+//   - A request whose caller leaves before its call is sent is not sent, and its caller is told so (Batcher).
+//   - A request that is granted after its caller has left is given back: by Batcher.Abandoned if the reply comes in time for the
+//     call, by Call.Late if that was given up, and by the pending release of an acquisition with a try of unknown outcome.
+//   - Between "0, ask alone" and the lone call the state may change any number of times. The lone call is sent with an instant of its
+//     own after which it is refused, and its lease counts from its own send.
+//   - A call that broke off half way, which no state can cause because each is looked at with pcall, counts as unknown for all: had
+//     one been released, its lone call would find nothing and report a loss that was none.
+type Lane[Q any] struct {
+	calls   Batcher[Q, bool]
+	options Options
+	with    LaneConfig[Q]
+	base    time.Time
+	under   atomic.Int64 // calls that could be shared, and are under way, shared or not
+	until   atomic.Int64 // sharing rests until then, after base: see restFor
+}
+
+// LaneConfig is what a Lane needs. All of it is set.
+type LaneConfig[Q any] struct {
+	Runner  *script.Runner
+	Timeout time.Duration // of a call
+	// Spawn runs what is sent for callers that may have left.
+	Spawn func(func())
+	// Call is the call for the requests. It replies with the server's ms, and then 1 or 0 for each: done, or nothing is done.
+	Call func(requests []*Request[Q, bool]) script.Call
+	// Late is called with what was done, or may have been, for a caller that had left.
+	Late func(Q)
+	// What and Key are the words of errors.
+	What, Key string
+}
+
+const (
+	// shareFrom is how many calls must be under way: with fewer, waiting for others to share with costs more than it saves.
+	shareFrom = 24
+	// shareCalls is how many shared calls are under way at most. With more, the same requests are spread over smaller calls; with one
+	// alone, a server a millisecond away would be idle most of the time.
+	shareCalls = 4
+	// restFor is how long sharing rests after a call of which at least half was told to ask alone: each of those makes two calls in
+	// place of one.
+	restFor = 50 * time.Millisecond
+)
+
+// errLaneTime: a call under way may take one call timeout, and the shared call after it another.
+var errLaneTime = errors.New("no reply within two call timeouts")
+
+// NewLane returns an empty lane.
+func NewLane[Q any](with LaneConfig[Q]) *Lane[Q] {
+	l := &Lane[Q]{options: Options{MaxCalls: shareCalls}, with: with, base: time.Now()}
+	if err := l.options.Check(); err != nil {
+		panic(err) // the defaults
+	}
+	l.calls = Batcher[Q, bool]{
+		Options: &l.options, Spawn: with.Spawn, Bound: 2 * with.Timeout, Patience: errLaneTime, What: with.What, Key: with.Key,
+		Run: l.run,
+		Abandoned: func(requests []*Request[Q, bool]) {
+			for _, r := range requests {
+				if r.Answer {
+					with.Late(r.Ask)
+				}
+			}
+		},
+	}
+	return l
+}
+
+// Enter counts a call in that could be shared. shares: it is to be. The caller calls Leave afterwards.
+func (l *Lane[Q]) Enter() (shares bool) {
+	return l.under.Add(1) >= shareFrom && int64(time.Since(l.base)) >= l.until.Load()
+}
+
+// Leave counts a call out.
+func (l *Lane[Q]) Leave() { l.under.Add(-1) }
+
+// Do makes a request in a shared call. done is false, without an error, if nothing was done and the caller is to ask alone. A caller
+// without a deadline waits for two call timeouts at most: for a call under way to end, and for its own. The error is ErrUnavailable
+// or ErrUnknownOutcome.
+func (l *Lane[Q]) Do(ctx context.Context, ask Q) (done bool, err error) { return l.calls.Do(ctx, ask) }
+
+// run makes one shared call.
+func (l *Lane[Q]) run(ctx context.Context, requests []*Request[Q, bool]) {
+	call := l.with.Call(requests)
+	call.Late = func(res rueidis.RedisResult) {
+		if m, err := res.ToMessage(); err == nil {
+			if _, done, err := l.decode(m, len(requests)); err == nil {
+				for i, r := range requests {
+					if done[i] == 1 {
+						l.with.Late(r.Ask)
+					}
+				}
+			}
+		}
+	}
+	sent := time.Now()
+	m, err := l.with.Runner.Attempt(ctx, call)
+	received := time.Now()
+	var server int64
+	var done []int64
+	if err == nil {
+		server, done, err = l.decode(m, len(requests))
+	}
+	switch {
+	case err == nil:
+		l.with.Runner.Clock.Learn(call.Keys[0], server, sent, received)
+	case script.Retryable(err):
+		for _, r := range requests {
+			r.Err = err
+		}
+		return
+	case errors.Is(err, errs.ErrDenied) && !script.BrokenOff(err): // it did not begin: no right to scripts, or to these keys
+		done = make([]int64, len(requests)) // each learns alone what is wrong
+	default:
+		for _, r := range requests {
+			r.Err = fmt.Errorf("%w: a shared call broke off: %w", errs.ErrUnknownOutcome, err)
+		}
+		return
+	}
+	alone := 0
+	for i, r := range requests {
+		if r.Answer = done[i] == 1; !r.Answer {
+			alone++
+		}
+	}
+	if 2*alone >= len(requests) {
+		l.until.Store(int64(time.Since(l.base) + restFor))
+	}
+}
+
+// decode reads the reply for n requests.
+func (l *Lane[Q]) decode(m rueidis.RedisMessage, n int) (server int64, done []int64, err error) {
+	v, err := m.AsIntSlice()
+	if err != nil || len(v) != n+1 {
+		return 0, nil, fmt.Errorf("shared %s: unexpected reply %v, error %v", l.with.What, v, err)
+	}
+	return v[0], v[1:], nil
+}

@@ -1,0 +1,119 @@
+package rsemaphore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
+)
+
+// Acquires and releases of one permit each, of any semaphores, share calls (free.lua) while many are under way: batch.Lane says when,
+// and what may happen.
+//
+//	the semaphore                                  shared                     then
+//	has a free permit, nobody queues               granted                    nothing: one call
+//	permit held, nobody queues                     released                   nothing: one call
+//	none is free, others queue, a lease is over,
+//	resized, not in use, another capacity          0, nothing is done         a call of its own, which queues, serves, prunes
+//	another type, no right                         0, nothing is done         a call of its own, which says what is wrong
+//
+// A shared release serves nobody, because where anybody queues it is none: so there is nobody whom its lost reply would have named.
+//
+// Not shared: more than one permit, labels and revisions, which write more; waiters that ask for a place in the queue, and releases
+// that may have left one behind; weights; clients that ask for replicas; clients of a Cluster, where the keys of a call must be of
+// one slot; an acquire before the first answer of the server, because it has no instant after which it is refused.
+
+// freeRequest is one permit's part of a shared call.
+type freeRequest struct {
+	s     *Semaphore
+	base  string
+	lease string  // ms; "": it is released
+	last  string  // not after, or the channel
+	of    *permit // to give back if it is granted and its caller has left; nil for a release
+}
+
+var freeScript = script.Load("shared acquire or release", luaFiles, "free")
+
+// newLane returns the lane of a client; nil if its calls cannot be shared.
+func newLane(c *Client) *batch.Lane[freeRequest] {
+	if c.session.Hub.Client().Mode() == rueidis.ClientModeCluster || c.opts.MinReplicas > 0 {
+		return nil
+	}
+	return batch.NewLane(batch.LaneConfig[freeRequest]{
+		Runner: c.runner, Timeout: c.opts.CallTimeout, Spawn: c.session.Finish, Call: c.sharedCall,
+		Late: func(r freeRequest) {
+			if r.of != nil {
+				r.of.Late()
+			}
+		},
+		What: "acquire or release", Key: "several semaphores",
+	})
+}
+
+// plain reports whether calls for n permits may be shared.
+func (s *Semaphore) plain(n int) bool {
+	return s.c.lane != nil && n == 1 && !s.weighted && s.label == "" && s.revision == 0
+}
+
+// sharedCall is one shared call.
+func (c *Client) sharedCall(requests []*batch.Request[freeRequest, bool]) script.Call {
+	keys, args := make([]string, 0, 5*len(requests)), make([]string, 0, 1+5*len(requests))
+	args = append(args, c.session.Hub.PublishCommand())
+	number := make(map[string]string, len(requests))
+	for _, r := range requests {
+		a := &r.Ask
+		of, known := number[a.s.key]
+		if !known {
+			of = strconv.Itoa(len(number))
+			number[a.s.key], keys = of, append(keys, a.s.made.all...)
+		}
+		capacity := ""
+		if !a.s.shared {
+			capacity = a.s.made.revised
+		}
+		args = append(args, of, a.base, a.lease, a.last, capacity)
+	}
+	return script.Call{Script: freeScript, Keys: keys, Args: args}
+}
+
+// askShared is Ask in a shared call. done: granted. Otherwise, without an error, the caller asks alone.
+func (a *acquisition) askShared(ctx context.Context) (answer wait.Answer, done bool, err error) {
+	s, c := a.s, a.s.c
+	sent := time.Now()
+	end := sent.Add(c.opts.CallTimeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(end) {
+		end = d
+	}
+	notAfter := c.runner.Clock.At(s.key, end)
+	if notAfter == 0 {
+		return answer, false, nil
+	}
+	done, err = c.lane.Do(ctx, freeRequest{s: s, base: a.p.base(), lease: c.millis(a.lease), last: decimal(notAfter), of: a.p})
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%w (for %q)", err, strings.Clone(s.name))
+		a.unheard(err, sent)
+	case done:
+		answer, err = a.answer(told{acquireReply: acquireReply{status: acquireDone}, sent: sent, received: time.Now(), asked: askedGranted})
+	}
+	return answer, done, err
+}
+
+// releaseShared is runRelease of one permit in a shared call. done: it was held. Otherwise, without an error, it is released alone.
+func (s *Semaphore) releaseShared(ctx context.Context, base string) (done bool, err error) {
+	done, err = s.c.lane.Do(ctx, freeRequest{s: s, base: base, last: s.channel})
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("%w (for %q)", err, strings.Clone(s.name))
+	case done:
+		s.c.queue.Wake(s.made.line)
+	}
+	return done, nil
+}
