@@ -128,7 +128,7 @@ func TestAKilledHolderBlocksForItsLeaseAndNoLonger(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	r := newRig(t, s, rlock.Options{})
-	holder := redistest.Spawn(t, "holder", s, "1s")
+	holder := redistest.Spawn(t, "holder", s, "3s")
 	require.Equal(t, "held", holder.Line(t))
 	holder.Signal(t, syscall.SIGKILL)
 	_, err := r.locks.Reentrant("l").TryLock(within(t), 0, 0)
@@ -154,6 +154,26 @@ func TestAStoppedHolderIsToldWhenItRunsAgain(t *testing.T) {
 	require.True(t, strings.HasPrefix(over, "over: lost unlock:") && strings.HasSuffix(over, "lost"), over)
 	require.Equal(t, map[string]string{string(h.Owner()): "1"}, r.hash(t, "l"), "its late unlock touches nobody else's hold")
 	require.NoError(t, h.Unlock(within(t)))
+}
+
+// A process whose goroutines all stand still for 100 ms again and again, as in the pauses of a garbage collector, keeps its hold: a
+// renewal is due at a third of the lease, and what it needs fits between the pauses.
+func TestAHolderThatPausesAgainAndAgainKeepsItsHold(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r := newRig(t, s, rlock.Options{CallTimeout: 10 * time.Second})
+	holder := redistest.Spawn(t, "holder", s, "6s")
+	require.Equal(t, "held", holder.Line(t))
+	owners := r.hash(t, "l")
+	for began := time.Now(); time.Since(began) < 9*time.Second; { // half as long again as its lease
+		holder.Signal(t, syscall.SIGSTOP)
+		time.Sleep(100 * time.Millisecond)
+		holder.Signal(t, syscall.SIGCONT)
+		_, err := r.locks.Reentrant("l").TryLock(within(t), 0, 0)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		time.Sleep(100 * time.Millisecond)
+	}
+	require.Equal(t, owners, r.hash(t, "l"), "it never let go")
 }
 
 // beCarefulHolder has one processor and looks, before each step of its work, whether it may still act: as the package says, that there
