@@ -82,6 +82,19 @@ func TestWhatAWaiterWasHandedIsClaimedWhenAcquireReturns(t *testing.T) {
 	}
 }
 
+// settled waits until whoever waits has made its first requests: none arrives any more.
+func settled(t *testing.T, direct *rig) {
+	t.Helper()
+	var before int64
+	var since time.Time
+	redistest.Eventually(t, 30*time.Second, "no more requests", func() bool {
+		if n := scriptCalls(t, direct); n != before {
+			before, since = n, time.Now()
+		}
+		return time.Since(since) > 500*time.Millisecond
+	})
+}
+
 // A claim whose reply is lost is made again, and takes nothing twice.
 func TestAClaimWhoseReplyIsLostIsMadeAgain(t *testing.T) {
 	srv := redistest.Start(t)
@@ -93,7 +106,7 @@ func TestAClaimWhoseReplyIsLostIsMadeAgain(t *testing.T) {
 	go func() { got <- r.c.CountingSemaphore("s").Acquire(within(t), 2) }()
 	redistest.Eventually(t, 30*time.Second, "it waits", func() bool { return countingLine(t, direct, "s") == 1 })
 	subscribedTo(t, direct, "redisson_sc:{s}")
-	time.Sleep(100 * time.Millisecond) // no request of its is under way
+	settled(t, direct)
 	trap := p.Trap(&redistest.Trap{Match: isClaim, Fate: redistest.LoseReply})
 	require.NoError(t, direct.c.CountingSemaphore("s").Release(within(t), 3))
 	trap.Wait(t)
@@ -153,7 +166,7 @@ func TestACountingWaiterThatGivesUpGivesBackWhatItWasGiven(t *testing.T) {
 	go func() { got <- r.c.CountingSemaphore("s").Acquire(ctx, 2) }()
 	redistest.Eventually(t, 30*time.Second, "it waits", func() bool { return countingLine(t, direct, "s") == 1 })
 	subscribedTo(t, direct, "redisson_sc:{s}")
-	time.Sleep(100 * time.Millisecond)
+	settled(t, direct)
 	release := make(chan struct{})
 	trap := p.Trap(&redistest.Trap{Match: isClaim, Fate: redistest.HoldReply, Release: release})
 	require.NoError(t, direct.c.CountingSemaphore("s").Release(within(t), 2))
