@@ -101,6 +101,44 @@ func TestInspectIsTheOneVerbOfLooking(t *testing.T) {
 	require.GreaterOrEqual(t, seen, 8)
 }
 
+func TestStatsAreCountsThatNobodyIsAskedFor(t *testing.T) {
+	set, all := house(t)
+	seen := 0
+	functions(all, func(s source, on string, d *ast.FuncDecl) {
+		if d.Name.Name == "Stats" {
+			params, results := signature(set, s, d.Type)
+			require.Contains(t, []string{"Client", "Hub"}, on, s.path)
+			require.Equal(t, ": Stats", params+": "+results, s.path)
+			seen++
+		}
+	})
+	require.GreaterOrEqual(t, seen, 5)
+}
+
+func TestEveryObserverCanBeJoinedToAnother(t *testing.T) {
+	set, all := house(t)
+	observers, joined := 0, 0
+	for _, s := range library(all) {
+		if s.file == nil || !public(s.dir()) {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.TypeSpec); ok && spec.Name.Name == "Observer" {
+				observers++
+			}
+			return true
+		})
+	}
+	functions(all, func(s source, on string, d *ast.FuncDecl) {
+		if on == "Observer" && d.Name.Name == "And" {
+			params, results := signature(set, s, d.Type)
+			require.Equal(t, "Observer: Observer", params+": "+results, s.path)
+			joined++
+		}
+	})
+	require.Equal(t, observers, joined)
+}
+
 // A default or bound is said in the doc comment of its option, and in the text of the error that refuses it.
 func TestNoBoundIsExported(t *testing.T) {
 	set, all := house(t)

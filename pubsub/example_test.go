@@ -79,9 +79,9 @@ func ExampleNew() {
 	defer client.Close()
 	ctx := context.Background()
 	var hub *pubsub.Hub
-	hub, err = pubsub.New(client, pubsub.Options{Observer: pubsub.Observer{
-		Subscribed: func(channel string, again bool) { fmt.Println("subscribed to", channel) },
-	}})
+	news := pubsub.Observer{Subscribed: func(channel string, again bool) { fmt.Println("subscribed to", channel) }}
+	alarm := pubsub.Observer{Lost: func(node string, err error) { fmt.Println("cut off:", err) }}
+	hub, err = pubsub.New(client, pubsub.Options{Observer: news.And(alarm)})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -93,10 +93,10 @@ func ExampleNew() {
 		return
 	}
 	defer sub.Discard() // "prices" will not be wanted again
-	fmt.Println(hub.Client() == client)
+	fmt.Println(hub.Client() == client, hub.Stats().Confirmed)
 	// Output:
 	// subscribed to prices
-	// true
+	// true 1
 }
 
 // A waiter that takes messages as hints looks at the state itself, whatever came, and has a timer beside them.

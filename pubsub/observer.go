@@ -22,18 +22,40 @@ func (o Observer) guarded(report func(any)) Observer {
 			report(p)
 		}
 	}
-	g := Observer{Subscribed: func(string, bool) {}, Refused: func(string, error) {}, Lost: func(string, error) {}, Dropped: func(string) {}}
-	if f := o.Subscribed; f != nil {
-		g.Subscribed = func(c string, again bool) { defer safe(); f(c, again) }
+	o = o.whole()
+	return Observer{
+		Subscribed: func(c string, again bool) { defer safe(); o.Subscribed(c, again) },
+		Refused:    func(c string, err error) { defer safe(); o.Refused(c, err) },
+		Lost:       func(n string, err error) { defer safe(); o.Lost(n, err) },
+		Dropped:    func(c string) { defer safe(); o.Dropped(c) },
 	}
-	if f := o.Refused; f != nil {
-		g.Refused = func(c string, err error) { defer safe(); f(c, err) }
+}
+
+// And returns an Observer that tells o and then next, for example one for metrics and one for traces. If o panics, next is not
+// told.
+func (o Observer) And(next Observer) Observer {
+	o, next = o.whole(), next.whole()
+	return Observer{
+		Subscribed: func(c string, again bool) { o.Subscribed(c, again); next.Subscribed(c, again) },
+		Refused:    func(c string, err error) { o.Refused(c, err); next.Refused(c, err) },
+		Lost:       func(n string, err error) { o.Lost(n, err); next.Lost(n, err) },
+		Dropped:    func(c string) { o.Dropped(c); next.Dropped(c) },
 	}
-	if f := o.Lost; f != nil {
-		g.Lost = func(n string, err error) { defer safe(); f(n, err) }
+}
+
+// whole returns o without nil functions.
+func (o Observer) whole() Observer {
+	if o.Subscribed == nil {
+		o.Subscribed = func(string, bool) {}
 	}
-	if f := o.Dropped; f != nil {
-		g.Dropped = func(c string) { defer safe(); f(c) }
+	if o.Refused == nil {
+		o.Refused = func(string, error) {}
 	}
-	return g
+	if o.Lost == nil {
+		o.Lost = func(string, error) {}
+	}
+	if o.Dropped == nil {
+		o.Dropped = func(string) {}
+	}
+	return o
 }

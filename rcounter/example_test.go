@@ -163,11 +163,18 @@ func Example() {
 func ExampleClient_observer() {
 	hub, end := demo()
 	defer end()
-	counters, err := rcounter.New(hub, rcounter.Options{CallTimeout: 10 * time.Second, Observer: rcounter.Observer{
+	slow := rcounter.Observer{
+		Written: func(ctx context.Context, name string, took time.Duration, err error) {
+			if took > 10*time.Second {
+				fmt.Println(name, "took", took)
+			}
+		},
+	}
+	counters, err := rcounter.New(hub, rcounter.Options{CallTimeout: 10 * time.Second, Observer: slow.And(rcounter.Observer{
 		Written: func(ctx context.Context, name string, took time.Duration, err error) {
 			fmt.Println(name, took > 0, err)
 		},
-	}})
+	})})
 	if err != nil {
 		log.Fatal(err)
 	}

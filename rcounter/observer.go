@@ -36,3 +36,9 @@ func (k *Counter) write(ctx context.Context, call func() error) error {
 	k.c.written(ctx, k.name, time.Since(began), edged(err))
 	return err
 }
+
+// And returns an Observer that tells o and then next, for example one for metrics and one for traces. If o panics, next is not
+// told.
+func (o Observer) And(next Observer) Observer {
+	return Observer{Written: session.Both2(o.Written, next.Written)}
+}

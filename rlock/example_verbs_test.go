@@ -192,3 +192,32 @@ func ExampleObserver() {
 	// acquired report
 	// released report <nil>
 }
+
+// Two observers, such as one for metrics and one for traces, and what the client does at the moment.
+func ExampleObserver_And() {
+	defer serve()()
+	ctx := context.Background()
+	hub, err := pubsub.Dial(option, pubsub.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hub.Close(ctx)
+	metrics := rlock.Observer{Acquired: func(context.Context, string, time.Duration) { fmt.Println("one more") }}
+	traces := rlock.Observer{Acquired: func(_ context.Context, name string, _ time.Duration) { fmt.Println("acquired", name) }}
+	locks, err := rlock.New(hub, rlock.Options{Observer: metrics.And(traces)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close(ctx)
+	hold, err := locks.Reentrant("report").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hold.Unlock(ctx)
+	now := locks.Stats()
+	fmt.Println(now.Held, "held,", now.Waiting, "waiting")
+	// Output:
+	// one more
+	// acquired report
+	// 1 held, 0 waiting
+}

@@ -44,3 +44,17 @@ func (o Observer) guarded(s *session.Session) Observer {
 		TakenOver:   session.Guard1(s, o.TakenOver),
 	}
 }
+
+// And returns an Observer that tells o and then next, for example one for metrics and one for traces. If o panics, next is not
+// told.
+func (o Observer) And(next Observer) Observer {
+	return Observer{
+		Acquired:    session.Both1(o.Acquired, next.Acquired),
+		NotAcquired: session.Both2(o.NotAcquired, next.NotAcquired),
+		Released:    session.Both2(o.Released, next.Released),
+		Renewed:     session.Both1(o.Renewed, next.Renewed),
+		Ended:       session.Both1(o.Ended, next.Ended),
+		Woken:       session.Both1(o.Woken, next.Woken),
+		TakenOver:   session.Both1(o.TakenOver, next.TakenOver),
+	}
+}

@@ -44,3 +44,17 @@ func (o Observer) guarded(s *session.Session) Observer {
 		Woken:       session.Guard1(s, o.Woken),
 	}
 }
+
+// And returns an Observer that tells o and then next, for example one for metrics and one for traces. If o panics, next is not
+// told.
+func (o Observer) And(next Observer) Observer {
+	return Observer{
+		Acquired:    session.Both2(o.Acquired, next.Acquired),
+		NotAcquired: session.Both3(o.NotAcquired, next.NotAcquired),
+		Waited:      session.Both2(o.Waited, next.Waited),
+		Released:    session.Both3(o.Released, next.Released),
+		Renewed:     session.Both1(o.Renewed, next.Renewed),
+		Ended:       session.Both1(o.Ended, next.Ended),
+		Woken:       session.Both1(o.Woken, next.Woken),
+	}
+}

@@ -236,7 +236,7 @@ func ExampleBarrierState() {
 	// 2 0 1 <nil>
 }
 
-// Metrics: how many permits of each name this process holds.
+// Metrics: how many permits of each name this process holds, and of how many acquisitions they are.
 func ExampleObserver() {
 	server := miniredis.NewMiniRedis()
 	if err := server.Start(); err != nil {
@@ -249,21 +249,23 @@ func ExampleObserver() {
 	}
 	defer hub.Close(context.Background())
 	held := expvar.Map{}
-	c, err := rsemaphore.New(hub, rsemaphore.Options{CallTimeout: 10 * time.Second, Observer: rsemaphore.Observer{
+	metrics := rsemaphore.Observer{
 		Acquired: func(_ context.Context, name string, n int, _ time.Duration) { held.Add(name, int64(n)) },
 		Released: func(_ context.Context, name string, n int, _ time.Duration, _ error) { held.Add(name, -int64(n)) },
-	}})
+	}
+	alarm := rsemaphore.Observer{Ended: func(_ context.Context, name string, why error) { log.Println(name, "was lost:", why) }}
+	c, err := rsemaphore.New(hub, rsemaphore.Options{CallTimeout: 10 * time.Second, Observer: metrics.And(alarm)})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer c.Close(context.Background())
 
 	err = c.Semaphore("gpus", 8).Do(context.Background(), 6, func(context.Context) error {
-		fmt.Println(held.String())
+		fmt.Println(held.String(), c.Stats().Held)
 		return nil
 	})
 	fmt.Println(held.String(), err)
 	// Output:
-	// {"gpus": 6}
+	// {"gpus": 6} 1
 	// {"gpus": 0} <nil>
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -46,6 +47,12 @@ func (o *Options) Check() error {
 	return nil
 }
 
+// Tally counts the calls that requests could join, and the requests in them. Several Batchers may have the same.
+type Tally struct{ calls, requests atomic.Int64 }
+
+// Counts returns what was counted so far.
+func (t *Tally) Counts() (calls, requests int64) { return t.calls.Load(), t.requests.Load() }
+
 // Batcher combines the requests of one kind for one object:
 //
 //   - If no call is under way, the request is sent alone, at once, on its caller's goroutine.
@@ -70,6 +77,8 @@ type Batcher[Q, A any] struct {
 	// Bound is how long a caller waits if its context has no deadline. Patience is the error then.
 	Bound    time.Duration
 	Patience error
+	// Tally counts the shared calls. A request that is sent alone, at once, is not counted.
+	Tally *Tally
 	// What and Key are the words of errors: what was asked of which key.
 	What, Key string
 
@@ -267,6 +276,8 @@ func (l *Batcher[Q, A]) send(b *batch[Q, A]) {
 	defer b.cancel()
 	l.mu.Unlock()
 	if len(wanted) > 0 {
+		l.Tally.calls.Add(1)
+		l.Tally.requests.Add(int64(len(wanted)))
 		l.Run(ctx, wanted)
 	}
 

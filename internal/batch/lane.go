@@ -37,6 +37,7 @@ import (
 type Lane[Q any] struct {
 	calls   Batcher[Q, bool]
 	options Options
+	tally   Tally
 	with    LaneConfig[Q]
 	base    time.Time
 	under   atomic.Int64 // calls that could be shared, and are under way, shared or not
@@ -78,7 +79,7 @@ func NewLane[Q any](with LaneConfig[Q]) *Lane[Q] {
 		panic(err) // the defaults
 	}
 	l.calls = Batcher[Q, bool]{
-		Options: &l.options, Spawn: with.Spawn, Bound: 2 * with.Timeout, Patience: errLaneTime, What: with.What, Key: with.Key,
+		Options: &l.options, Tally: &l.tally, Spawn: with.Spawn, Bound: 2 * with.Timeout, Patience: errLaneTime, What: with.What, Key: with.Key,
 		Run: l.run,
 		Abandoned: func(requests []*Request[Q, bool]) {
 			for _, r := range requests {
@@ -98,6 +99,14 @@ func (l *Lane[Q]) Enter() (shares bool) {
 
 // Leave counts a call out.
 func (l *Lane[Q]) Leave() { l.under.Add(-1) }
+
+// Counts returns how many calls were shared, and how many requests were in them. A nil Lane has none.
+func (l *Lane[Q]) Counts() (calls, requests int64) {
+	if l == nil {
+		return 0, 0
+	}
+	return l.tally.Counts()
+}
 
 // Do makes a request in a shared call. done is false, without an error, if nothing was done and the caller is to ask alone. A caller
 // without a deadline waits for two call timeouts at most: for a call under way to end, and for its own. The error is ErrUnavailable

@@ -198,6 +198,13 @@ func (e *Engine) Names(inUse func(*Lease) bool) (names []string) {
 	return names
 }
 
+// Count returns how many leases are registered.
+func (e *Engine) Count() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.due)
+}
+
 // All returns the leases registered.
 func (e *Engine) All() []*Lease {
 	e.mu.Lock()

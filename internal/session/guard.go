@@ -41,3 +41,45 @@ func Guard4[A, B, C, D any](s *Session, f func(context.Context, string, A, B, C,
 	}
 	return func(ctx context.Context, name string, a A, b B, c C, d D) { defer s.guard(); f(ctx, name, a, b, c, d) }
 }
+
+// Both1 returns a function that calls f and then g, either of which may be nil; nil if both are.
+func Both1[A any](f, g func(context.Context, string, A)) func(context.Context, string, A) {
+	if f == nil || g == nil {
+		return either(f == nil, f, g)
+	}
+	return func(ctx context.Context, name string, a A) { f(ctx, name, a); g(ctx, name, a) }
+}
+
+// Both2 is Both1 for two arguments.
+func Both2[A, B any](f, g func(context.Context, string, A, B)) func(context.Context, string, A, B) {
+	if f == nil || g == nil {
+		return either(f == nil, f, g)
+	}
+	return func(ctx context.Context, name string, a A, b B) { f(ctx, name, a, b); g(ctx, name, a, b) }
+}
+
+// Both3 is Both1 for three arguments.
+func Both3[A, B, C any](f, g func(context.Context, string, A, B, C)) func(context.Context, string, A, B, C) {
+	if f == nil || g == nil {
+		return either(f == nil, f, g)
+	}
+	return func(ctx context.Context, name string, a A, b B, c C) { f(ctx, name, a, b, c); g(ctx, name, a, b, c) }
+}
+
+// Both4 is Both1 for four arguments.
+func Both4[A, B, C, D any](f, g func(context.Context, string, A, B, C, D)) func(context.Context, string, A, B, C, D) {
+	if f == nil || g == nil {
+		return either(f == nil, f, g)
+	}
+	return func(ctx context.Context, name string, a A, b B, c C, d D) {
+		f(ctx, name, a, b, c, d)
+		g(ctx, name, a, b, c, d)
+	}
+}
+
+func either[F any](second bool, f, g F) F {
+	if second {
+		return g
+	}
+	return f
+}

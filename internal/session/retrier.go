@@ -128,6 +128,13 @@ func (r *Retrier) Settle(ctx context.Context) (names []string) {
 	return names
 }
 
+// Count returns how many releases are pending or under way.
+func (r *Retrier) Count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.pending) + len(r.busy)
+}
+
 // Stop drops the pending releases and waits for the workers.
 func (r *Retrier) Stop() {
 	r.mu.Lock()

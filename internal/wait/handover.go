@@ -226,7 +226,7 @@ func (w *waiter) taken() (used, doubt bool) {
 		w.grant = nil
 	}
 	if use {
-		w.busy = true
+		w.busy, w.named = true, true
 		if g.Ticket != 0 {
 			g.Sent = w.held
 		}

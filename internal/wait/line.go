@@ -72,6 +72,9 @@ func (w *waiter) exit() {
 	q, l, r := w.q, w.line, w.r
 	unsettled, after := false, time.Time{}
 	q.mu.Lock()
+	if w.granted && w.named {
+		q.handOvers++
+	}
 	if w.turns.trip > 0 {
 		g := q.guesses.of(r.Line)
 		g.contenders, g.trip = w.turns.learned(w.granted), w.turns.trip
@@ -197,6 +200,22 @@ func (q *Queue) waiting(key string) bool {
 		}
 	}
 	return false
+}
+
+// Count returns how many requests wait: those in lines of which a member was refused what it waits for, that member and those that
+// came after it. handOvers is how many waits have ended because a release named the waiter, since the queue was made. It looks at
+// every line.
+func (q *Queue) Count() (waiting int, handOvers int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, l := range q.lines {
+		for ; l != nil; l = l.next {
+			if l.waiting > 0 {
+				waiting += l.members
+			}
+		}
+	}
+	return waiting, q.handOvers
 }
 
 // Census is what a Queue keeps, in numbers: nothing while nothing waits.

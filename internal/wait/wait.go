@@ -25,6 +25,7 @@ type Queue struct {
 	grantSubs map[string]*grantSubscription // by channel
 	gap       time.Time                     // when grants were last missed
 	guesses   guesses
+	handOvers int64 // waits that a release has ended
 
 	// What most waits need for a moment only: kept for the next.
 	freeLines   []*line

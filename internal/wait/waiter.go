@@ -45,6 +45,7 @@ type waiter struct {
 	offered  time.Time // a release names this waiter until then
 	queued   bool      // a call was sent that may have put this waiter into the server's queue
 	byLocal  bool      // granted inside the process
+	named    bool      // a release has made it the holder, or said so
 
 	// In a line of Batchers. Guarded by Queue.mu:
 	before, behind *waiter  // of those that joined the crowd

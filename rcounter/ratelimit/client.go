@@ -33,6 +33,12 @@ type Observer struct {
 	BackgroundFailed func(ctx context.Context, name string, err error)
 }
 
+// And returns an Observer that tells o and then next, for example one for metrics and one for traces. If o panics, next is not
+// told.
+func (o Observer) And(next Observer) Observer {
+	return Observer{BackgroundFailed: session.Both1(o.BackgroundFailed, next.BackgroundFailed)}
+}
+
 // Client makes rate limiters on one server, Sentinel group or Cluster. It is safe for concurrent use. It holds no
 // connection and no goroutine of its own, and nothing for a name that is not used.
 type Client struct {

@@ -110,9 +110,11 @@ func Example() {
 func ExampleClient_observer() {
 	hub, end := demo()
 	defer end()
-	limiters, err := ratelimit.New(hub, ratelimit.Options{CallTimeout: 10 * time.Second, Observer: ratelimit.Observer{
+	failures := 0
+	metrics := ratelimit.Observer{BackgroundFailed: func(context.Context, string, error) { failures++ }}
+	limiters, err := ratelimit.New(hub, ratelimit.Options{CallTimeout: 10 * time.Second, Observer: metrics.And(ratelimit.Observer{
 		BackgroundFailed: func(ctx context.Context, name string, err error) { fmt.Println("too few units of", name, "pass:", err) },
-	}})
+	})})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -122,7 +124,7 @@ func ExampleClient_observer() {
 	mails.Wait(ctx, "", 1)
 	time.AfterFunc(10*time.Millisecond, giveUp)
 	_, err = mails.Wait(ctx, "", 1)
-	fmt.Println(errors.Is(err, context.Canceled))
+	fmt.Println(errors.Is(err, context.Canceled), failures)
 	// Output:
-	// true
+	// true 0
 }

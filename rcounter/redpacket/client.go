@@ -15,6 +15,7 @@ import (
 type Client struct {
 	calls   *session.Session
 	batch   batch.Options
+	tally   batch.Tally
 	claimed func(ctx context.Context, name string, o Outcome, n int64, took time.Duration, err error) // nil: nobody is told
 }
 

@@ -158,11 +158,17 @@ func ExamplePacket_Inspect() {
 func ExampleClient_observer() {
 	hub, end := demo()
 	defer end()
-	packets, err := redpacket.New(hub, redpacket.Options{CallTimeout: 10 * time.Second, Observer: redpacket.Observer{
+	taken := int64(0)
+	metrics := redpacket.Observer{
+		Claimed: func(ctx context.Context, name string, outcome redpacket.Outcome, n int64, took time.Duration, err error) {
+			taken += n
+		},
+	}
+	packets, err := redpacket.New(hub, redpacket.Options{CallTimeout: 10 * time.Second, Observer: metrics.And(redpacket.Observer{
 		Claimed: func(ctx context.Context, name string, outcome redpacket.Outcome, n int64, took time.Duration, err error) {
 			fmt.Println(name, outcome, n, err)
 		},
-	}})
+	})})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -172,7 +178,9 @@ func ExampleClient_observer() {
 	packet.Send(ctx, redpacket.Spec{Total: 800, Shares: 1, OpenFor: time.Hour})
 	packet.Grab(ctx, "ann")
 	packet.Grab(ctx, "bob")
+	fmt.Println(taken, "cents taken,", packets.Stats().SharedCalls, "calls shared")
 	// Output:
 	// wedding granted 800 <nil>
 	// wedding sold out 0 <nil>
+	// 800 cents taken, 0 calls shared
 }

@@ -39,7 +39,7 @@ func (c *Client) Packet(name string) *Packet {
 	tag, p.refused = keyname.Braced(c.calls.KeyPrefix, name, "a red packet")
 	p.refused = edged(p.refused)
 	p.keys = []string{tag + ":p", tag + ":a", tag + ":g"}
-	p.grabs = batch.Batcher[string, Share]{Options: &c.batch, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "grab", Key: p.keys[0],
+	p.grabs = batch.Batcher[string, Share]{Options: &c.batch, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "grab", Key: p.keys[0],
 		Run: batch.Each(p.grabEach, Share.Won)}
 	return p
 }

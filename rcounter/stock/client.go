@@ -56,6 +56,7 @@ type Client struct {
 	calls    *session.Session
 	caches   atomic.Bool // client-side caching was seen to work
 	batch    batch.Options
+	tally    batch.Tally
 	soldOut  soldOutOptions
 	stocks   sync.Map // key of a stock -> weak.Pointer[shared]
 	observer Observer

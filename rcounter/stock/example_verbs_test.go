@@ -177,11 +177,13 @@ func ExampleSharded_Lookup() {
 func ExampleObserver() {
 	hub, end := demo()
 	defer end()
-	stocks, err := stock.New(hub, stock.Options{CallTimeout: 10 * time.Second, Observer: stock.Observer{
+	metrics := stock.Observer{
 		Claimed: func(_ context.Context, name string, outcome stock.Outcome, n int64, _ time.Duration, _ error) {
 			fmt.Println(name, outcome, n)
 		},
-	}})
+	}
+	alarm := stock.Observer{BackgroundFailed: func(_ context.Context, name string, err error) { log.Println(name, err) }}
+	stocks, err := stock.New(hub, stock.Options{CallTimeout: 10 * time.Second, Observer: metrics.And(alarm)})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -195,8 +197,11 @@ func ExampleObserver() {
 		log.Fatal(err)
 	}
 	fmt.Println(held.Won(), held.N)
+	now := stocks.Stats()
+	fmt.Println(now.SharedRequests, "claims in", now.SharedCalls, "shared calls")
 	// Output:
 	// tickets granted 1
 	// tickets granted 1
 	// true 1
+	// 0 claims in 0 shared calls
 }

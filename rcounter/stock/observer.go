@@ -76,3 +76,13 @@ const (
 	notReaped   = "reservations could not be reaped; it goes on"
 	notMoved    = "a ledger could not be moved; it goes on"
 )
+
+// And returns an Observer that tells o and then next, for example one for metrics and one for traces. If o panics, next is not
+// told.
+func (o Observer) And(next Observer) Observer {
+	return Observer{
+		Claimed:          session.Both4(o.Claimed, next.Claimed),
+		AnsweredLocally:  session.Both1(o.AnsweredLocally, next.AnsweredLocally),
+		BackgroundFailed: session.Both1(o.BackgroundFailed, next.BackgroundFailed),
+	}
+}

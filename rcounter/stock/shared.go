@@ -50,11 +50,11 @@ func (c *Client) shared(s *Stock) *shared {
 func newShared(c *Client, s *Stock) *shared {
 	s = &Stock{c: c, name: s.name, keys: s.keys} // not the caller's, which refers to what is made here
 	d := &shared{cache: newCache(c, s.keys)}
-	d.claims = batch.Batcher[string, Grant]{Options: &c.batch, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "claim", Key: s.keys[0],
+	d.claims = batch.Batcher[string, Grant]{Options: &c.batch, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "claim", Key: s.keys[0],
 		Run: batch.Each(func(ctx context.Context, claimants []string) ([]Grant, error) {
 			return s.claim(ctx, session.CallID(), claimants)
 		}, Grant.Won)}
-	d.anys = batch.Batcher[int64, Grant]{Options: &c.batch, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "claim", Key: s.keys[0], Run: s.runAnys, Abandoned: s.takeBack}
+	d.anys = batch.Batcher[int64, Grant]{Options: &c.batch, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "claim", Key: s.keys[0], Run: s.runAnys, Abandoned: s.takeBack}
 	return d
 }
 
