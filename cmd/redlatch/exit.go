@@ -1,0 +1,107 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"syscall"
+
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// The exit codes, as flock(1), timeout(1) and sysexits.h have them.
+const (
+	exitConflict = 1   // flock -E: somebody else held it for as long as --wait; "no" where a command asks something
+	exitUsage    = 64  // EX_USAGE: a flag, an argument or a variable of the environment was refused; nothing was sent
+	exitData     = 65  // EX_DATAERR: what is on the server, or in a file, is not what the command needs
+	exitCommand  = 69  // EX_UNAVAILABLE: the command to run could not be started, as in flock
+	exitSoftware = 70  // EX_SOFTWARE: anything else
+	exitOS       = 71  // EX_OSERR
+	exitServer   = 75  // EX_TEMPFAIL: the server could not be asked, or gave no answer; trying again may help
+	exitDenied   = 77  // EX_NOPERM: the server refuses the user, or the user lacks a right
+	exitTime     = 124 // timeout(1): the command was stopped because --max-hold or --lease was over
+	exitLost     = 125 // the lock or permit was lost before the command had ended
+	exitSignal   = 128 // and the number of the signal
+)
+
+const exitHelp = `EXIT STATUS
+  0        success; of run and elect: the command's own exit code
+  1        not acquired within --wait (another code with -E); for other commands: the answer is no
+  64       a flag, an argument or a variable was refused; nothing was sent
+  65       what is on the server or in a file cannot be used: another type of key, another capacity, damaged records
+  69       the command could not be started
+  70, 71   an internal error; an error of the operating system
+  75       the server could not be asked, or gave no answer
+  77       the server refuses the user, or the user lacks a right
+  124      --max-hold or --lease was over, and the command was stopped
+  125      the lock, permit or leadership was lost before the command had ended
+  128+n    the command, or redlatch while it waited, was ended by signal n`
+
+// coded is an error with the exit code that it stands for. Without an error nothing is printed.
+type coded struct {
+	code int
+	err  error
+}
+
+func (c coded) Error() string {
+	if c.err == nil {
+		return "exit status " + strconv.Itoa(c.code)
+	}
+	return c.err.Error()
+}
+
+func (c coded) Unwrap() error { return c.err }
+
+// usage is the refusal of what the user wrote.
+func usage(format string, args ...any) error {
+	return coded{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// silent is an answer by exit code alone.
+func silent(code int) error { return coded{code: code} }
+
+// codes tells the exit code of an error of the library; the first that matches counts. Errors may be joined, so what is worse
+// stands first.
+var codes = []struct {
+	err  error
+	code int
+}{
+	{rlock.ErrInvalidName, exitUsage},
+	{rlock.ErrInvalidOption, exitUsage},
+	{stock.ErrOutOfRange, exitUsage},
+	{rlock.ErrDenied, exitDenied},
+	{rlock.ErrWrongType, exitData},
+	{rsemaphore.ErrCapacityMismatch, exitData},
+	{stock.ErrCorrupt, exitData},
+	{rlock.ErrLost, exitLost},
+	{stock.ErrNotOpen, exitConflict},
+	{stock.ErrAlreadyOpen, exitConflict},
+	{stock.ErrRestoring, exitServer},
+	{rlock.ErrNotAcquired, exitConflict},
+	{rlock.ErrNotReplicated, exitServer},
+	{rlock.ErrUnavailable, exitServer},
+	{rlock.ErrUnknownOutcome, exitServer},
+	{rlock.ErrClosed, exitServer},
+	{context.Canceled, exitSignal + int(syscall.SIGINT)},
+}
+
+func exitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	var c coded
+	if errors.As(err, &c) {
+		return c.code
+	}
+	for _, k := range codes {
+		if errors.Is(err, k.err) {
+			return k.code
+		}
+	}
+	return exitSoftware
+}

@@ -1,0 +1,162 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// forwarded are the signals that the command gets, too.
+var forwarded = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2}
+
+// ends reports whether a signal ends the waiting.
+func ends(s os.Signal) bool { return s != syscall.SIGUSR1 && s != syscall.SIGUSR2 }
+
+func signalled(s os.Signal) error {
+	n, _ := s.(syscall.Signal)
+	return coded{exitSignal + int(n), fmt.Errorf("ended by signal %v before anything was acquired", s)}
+}
+
+// process is the command that runs, and its group.
+type process struct {
+	cmd    *exec.Cmd
+	target int  // for kill: the negative group, or the process
+	shared bool // it is in the group of this process, which a terminal's ctrl-c reaches as a whole
+	gate   *os.File
+	ended  chan struct{}
+	err    error // of Wait, after ended
+}
+
+// foreground reports whether this process is in the foreground of a terminal.
+func foreground() bool {
+	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer tty.Close()
+	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}
+
+// start starts the command: in a group of its own, so that its children are signalled with it; in the foreground of a terminal in the
+// group of this process, because another group could not read from the terminal.
+//
+// What starts is "redlatch exec", which becomes the command when let says so. Until then nothing of the command runs, so this process
+// may be killed at any moment: before the guard knows of the command nothing runs on, and afterwards the guard sees to it.
+func start(path string, args, env []string, s streams) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, coded{exitOS, err}
+	}
+	gate, opener, err := os.Pipe()
+	if err != nil {
+		return nil, coded{exitOS, err}
+	}
+	defer gate.Close()
+	p := &process{cmd: exec.Command(self, append([]string{"exec", path}, args...)...), shared: foreground(), gate: opener, ended: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = s.in, s.out, s.err
+	p.cmd.ExtraFiles = []*os.File{gate}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !p.shared}
+	if err := p.cmd.Start(); err != nil {
+		opener.Close()
+		return nil, coded{exitOS, err}
+	}
+	p.target = p.cmd.Process.Pid
+	if !p.shared {
+		p.target = -p.target
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+// let lets the command run.
+func (p *process) let() {
+	p.gate.Write([]byte{1})
+	p.gate.Close()
+}
+
+// become is "redlatch exec": it becomes the command when it is let.
+func become() *cobra.Command {
+	return &cobra.Command{
+		Use: "exec", Hidden: true, DisableFlagParsing: true,
+		Short: "become the command of a redlatch run; run starts it",
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return usage("exec is started by run")
+			}
+			syscall.CloseOnExec(3)
+			if n, _ := os.NewFile(3, "gate").Read(make([]byte, 1)); n == 0 {
+				return silent(exitOS) // who held the lock is gone
+			}
+			return coded{exitCommand, fmt.Errorf("%s: %w", args[0], syscall.Exec(args[0], args[1:], os.Environ()))}
+		},
+	}
+}
+
+// signal sends s to the command, unless the command has ended: then the number may be another's.
+func (p *process) signal(s os.Signal) {
+	select {
+	case <-p.ended:
+	default:
+		if n, ok := s.(syscall.Signal); ok {
+			syscall.Kill(p.target, n)
+		}
+	}
+}
+
+// forward passes a signal on that this process got. A terminal has sent its own to the whole group already.
+func (p *process) forward(s os.Signal) {
+	if p.shared && (s == syscall.SIGINT || s == syscall.SIGQUIT) {
+		return
+	}
+	p.signal(s)
+}
+
+// left reports whether processes of the command's group run on. What is just ending has a moment for it.
+func (p *process) left() bool { return !p.shared && !gone(p.target, 100*time.Millisecond) }
+
+// clear ends what is left of a command that was stopped.
+func (p *process) clear(grace time.Duration) {
+	if !p.shared && !gone(p.target, grace) {
+		syscall.Kill(p.target, syscall.SIGKILL)
+	}
+}
+
+// gone waits until nothing is left of a process or group, for at most d, and reports whether that is so.
+func gone(target int, d time.Duration) bool {
+	for end := time.Now().Add(d); ; time.Sleep(10 * time.Millisecond) {
+		if errors.Is(syscall.Kill(target, 0), syscall.ESRCH) {
+			return true
+		}
+		if !time.Now().Before(end) {
+			return false
+		}
+	}
+}
+
+// code is the exit code of the command, as a shell has it.
+func (p *process) code() (int, error) {
+	var exit *exec.ExitError
+	switch {
+	case p.err == nil:
+		return 0, nil
+	case !errors.As(p.err, &exit):
+		return exitOS, p.err
+	}
+	if w, ok := exit.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		return exitSignal + int(w.Signal()), nil
+	}
+	return exit.ExitCode(), nil
+}

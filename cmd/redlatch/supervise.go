@@ -1,0 +1,176 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// do acquires, runs the command and releases.
+func (j *job) do(ctx context.Context, red *redlatch.Client) error {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, forwarded...)
+	defer signal.Stop(signals)
+	c, err := j.await(ctx, red, signals)
+	if err != nil {
+		return err
+	}
+	return j.hold(c, signals)
+}
+
+// hold runs the command under c, and releases c when the command has ended.
+func (j *job) hold(c claim, signals <-chan os.Signal) error {
+	g, err := startGuard(j.err)
+	if err != nil {
+		j.release(c)
+		return coded{exitOS, fmt.Errorf("start the guard of the command: %w", err)}
+	}
+	defer g.dismiss()
+	p, err := start(j.path, j.command, j.environ(c), j.streams)
+	if err != nil {
+		j.release(c)
+		return err
+	}
+	g.watch(p.target, time.Until(c.Until()))
+	p.let()
+	why := (&supervisor{job: j, claim: c, process: p, guard: g}).run(signals)
+	if why != nil {
+		p.clear(j.grace)
+	} else if p.left() {
+		j.say("the command has ended, and left processes in the background that %s does not cover", j.what())
+	}
+	if err := j.release(c); errors.Is(err, rlock.ErrLost) && why == nil {
+		why = coded{exitLost, fmt.Errorf("%s was lost before the command had ended; somebody else may have had it", j.what())}
+	}
+	if why != nil {
+		return why
+	}
+	code, err := p.code()
+	if err != nil || code != 0 {
+		return coded{code, err}
+	}
+	return nil
+}
+
+// release releases, and says what is left if the server does not confirm it.
+func (j *job) release(c claim) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	err := c.release(ctx)
+	if err != nil && !errors.Is(err, rlock.ErrLost) {
+		j.say("release of %s: %v; it is free at the end of its lease at the latest", j.what(), err)
+	}
+	return err
+}
+
+// supervisor stops the command when its hold ends.
+//
+//	renewed in time                     nothing happens
+//	no renewal, and the lease runs out  SIGTERM ahead of the end, SIGKILL at the end: nobody else can have it before
+//	lost at once (DEL, unlock --force)  SIGTERM, and SIGKILL after the grace
+//	--max-hold is over                  the same, while the lease is renewed
+type supervisor struct {
+	*job
+	claim   claim
+	process *process
+	guard   *guarded
+	until   time.Time
+	why     error
+	kill    <-chan time.Time
+}
+
+// ahead is how long before the end of its lease the command is told: the grace, but at most a third of what the lease has left, so
+// that each renewal comes in time. A lock that was handed over has a lease of 4 s at first.
+func ahead(left, grace time.Duration) time.Duration { return min(grace, left/3) }
+
+// run returns why the command was stopped, when it has ended; nil if it ended by itself.
+func (s *supervisor) run(signals <-chan os.Signal) error {
+	var over <-chan time.Time
+	if s.maxHold > 0 {
+		over = time.After(s.maxHold)
+	}
+	tell := time.NewTimer(s.moved())
+	defer tell.Stop()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	done := s.claim.Done()
+	for {
+		select {
+		case <-s.process.ended:
+			return s.why
+		case sig := <-signals:
+			s.process.forward(sig)
+		case <-over:
+			over = nil
+			s.stop(exitTime, fmt.Errorf("--max-hold %v is over", s.maxHold))
+		case <-tick.C:
+			if s.why == nil && s.claim.Until() != s.until {
+				tell.Reset(s.moved())
+			}
+		case <-tell.C:
+			if s.claim.Until() != s.until {
+				tell.Reset(s.moved())
+				continue
+			}
+			s.ending()
+		case <-done:
+			done = nil
+			if s.why != nil {
+				s.process.signal(syscall.SIGKILL)
+				continue
+			}
+			s.lost()
+		case <-s.kill:
+			s.kill = nil
+			s.say("the command did not end within --grace %v: killed", s.grace)
+			s.process.signal(syscall.SIGKILL)
+		}
+	}
+}
+
+// ending: the end of the lease is near, and no renewal has moved it.
+func (s *supervisor) ending() {
+	if s.lease > 0 {
+		s.stop(exitTime, fmt.Errorf("--lease %v is over", s.lease))
+	} else {
+		s.stop(exitLost, fmt.Errorf("the lease of %s could not be renewed", s.what()))
+	}
+}
+
+// lost: the hold is over, and the command was not told before.
+func (s *supervisor) lost() {
+	if s.lease > 0 && !time.Now().Before(s.until) {
+		s.ending() // with a --grace of 0 both are due at once
+	} else {
+		s.stop(exitLost, fmt.Errorf("%s was lost, and somebody else may have it", s.what()))
+	}
+}
+
+// moved takes the new end of the lease, tells the guard, and returns when the command is to be told of it.
+func (s *supervisor) moved() time.Duration {
+	s.until = s.claim.Until()
+	left := time.Until(s.until)
+	s.guard.until(left)
+	return left - ahead(left, s.grace)
+}
+
+func (s *supervisor) stop(code int, why error) {
+	if s.why != nil {
+		return
+	}
+	s.why = coded{code, fmt.Errorf("%w; the command was stopped", why)}
+	s.say("%v: stopping the command", why)
+	s.guard.until(s.grace)
+	s.process.signal(syscall.SIGTERM)
+	s.process.signal(syscall.SIGCONT) // one that stands still would not hear it
+	s.kill = time.After(s.grace)
+}
