@@ -34,8 +34,7 @@ func server() (option rueidis.ClientOption, end func()) {
 func Example() {
 	option, end := server()
 	defer end()
-	var collector *redlatchprom.Collector
-	collector = redlatchprom.New(redlatchprom.Options{Class: func(kind, name string) string {
+	collector := redlatchprom.New(redlatchprom.Options{Class: func(kind, name string) string {
 		class, _, _ := strings.Cut(name, ":") // "order:4711" is of class "order"
 		return class
 	}})
