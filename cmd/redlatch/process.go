@@ -124,8 +124,8 @@ func (p *process) forward(s os.Signal) {
 	p.signal(s)
 }
 
-// left reports whether processes of the command's group run on. What is just ending has a moment for it.
-func (p *process) left() bool { return !p.shared && !gone(p.target, 100*time.Millisecond) }
+// left reports whether processes of the command's group run on after d, in which those that are just ending may do so.
+func (p *process) left(d time.Duration) bool { return !p.shared && !gone(p.target, d) }
 
 // clear ends what is left of a command that was stopped.
 func (p *process) clear(grace time.Duration) {

@@ -58,7 +58,7 @@ Data goes to stdout, messages go to stderr. A flag or argument that cannot be us
 	root.SetErr(t.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return coded{exitUsage, err} })
 	t.server.flags(root.PersistentFlags())
-	root.AddCommand(t.run(), t.inspect(), t.unlock(), guard(t.err), become(),
+	root.AddCommand(t.run(), t.inspect(), t.elect(), t.unlock(), t.top(), t.check(), t.stock(), t.limit(), t.bench(), guard(t.err), become(),
 		topic("connection", "how to name the server", connectionHelp),
 		topic("exit-codes", "what the exit codes mean", exitHelp))
 	return root

@@ -47,6 +47,21 @@ func TestFlagsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		{[]string{"unlock", "--force", "a"}, 64, "--yes"},
 		{[]string{"inspect", "--count", "0"}, 64, "--count 0"},
 		{[]string{"inspect", "}"}, 64, `"}"`},
+		{[]string{"inspect", "a", "--match", "b*"}, 64, `--match "b*"`},
+		{[]string{"elect", "--", "true"}, 64, "the name of an election"},
+		{[]string{"elect", "a", "--ttl", "1s", "--", "true"}, 64, "--ttl 1s"},
+		{[]string{"elect", "a", "--observe", "--", "true"}, 64, "--observe"},
+		{[]string{"top", "--interval", "1ms"}, 64, "--interval 1ms"},
+		{[]string{"stock", "open", "a", "--open-for", "1h"}, 64, "--limit 0"},
+		{[]string{"stock", "open", "a", "--limit", "1"}, 64, "--open-for 0s"},
+		{[]string{"stock", "open", "{a}", "--limit", "1", "--open-for", "1h"}, 64, `"{a}"`},
+		{[]string{"stock", "resize", "a", "--limit", "-1"}, 64, "--limit -1"},
+		{[]string{"stock", "close", "a"}, 64, "--yes"},
+		{[]string{"stock", "status"}, 64, "names"},
+		{[]string{"stock", "restore", "a", "--from", "./no-such-file"}, 64, `--from "./no-such-file"`},
+		{[]string{"limit", "a"}, 64, "--rate 0"},
+		{[]string{"limit", "a", "--rate", "5", "-n", "2"}, 64, "-n 2"},
+		{[]string{"bench", "--for", "1ms"}, 64, "--for 1ms"},
 		{[]string{"nothing"}, 64, `"nothing"`},
 		{[]string{"run", "--lock", "a", "--", "true"}, 75, "redis://***@127.0.0.1:1"},
 	} {
@@ -103,7 +118,7 @@ func TestACommandIsStoppedWhenItsLockIsLost(t *testing.T) {
 	u := run(t, urlOf(s), "unlock", "--force", "--yes", "a", "--call-timeout=5s")
 	require.Zero(t, u.code, u.err)
 	require.Equal(t, 125, codeOf(t, r.Wait()), r.messages)
-	require.Contains(t, r.messages.String(), "was lost")
+	require.Contains(t, r.messages.String(), `lost: lock "a"`)
 	r.silence(t)
 }
 

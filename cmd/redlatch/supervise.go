@@ -15,6 +15,9 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
+// errLostHold says that a command lost what it ran under.
+var errLostHold = errors.New("lost")
+
 // do acquires, runs the command and releases.
 func (j *job) do(ctx context.Context, red *redlatch.Client) error {
 	signals := make(chan os.Signal, 16)
@@ -43,13 +46,17 @@ func (j *job) hold(c claim, signals <-chan os.Signal) error {
 	g.watch(p.target, time.Until(c.Until()))
 	p.let()
 	why := (&supervisor{job: j, claim: c, process: p, guard: g}).run(signals)
+	ending := 100 * time.Millisecond
+	if j.interrupted {
+		ending = 2 * time.Second // the whole group was signalled
+	}
 	if why != nil {
 		p.clear(j.grace)
-	} else if p.left() {
+	} else if p.left(ending) {
 		j.say("the command has ended, and left processes in the background that %s does not cover", j.what())
 	}
 	if err := j.release(c); errors.Is(err, rlock.ErrLost) && why == nil {
-		why = coded{exitLost, fmt.Errorf("%s was lost before the command had ended; somebody else may have had it", j.what())}
+		why = coded{exitLost, fmt.Errorf("%w: %s, before the command had ended; somebody else may have had it", errLostHold, j.what())}
 	}
 	if why != nil {
 		return why
@@ -108,6 +115,7 @@ func (s *supervisor) run(signals <-chan os.Signal) error {
 		case <-s.process.ended:
 			return s.why
 		case sig := <-signals:
+			s.interrupted = s.interrupted || ends(sig)
 			s.process.forward(sig)
 		case <-over:
 			over = nil
@@ -142,7 +150,7 @@ func (s *supervisor) ending() {
 	if s.lease > 0 {
 		s.stop(exitTime, fmt.Errorf("--lease %v is over", s.lease))
 	} else {
-		s.stop(exitLost, fmt.Errorf("the lease of %s could not be renewed", s.what()))
+		s.stop(exitLost, fmt.Errorf("%w: the lease of %s could not be renewed", errLostHold, s.what()))
 	}
 }
 
@@ -151,7 +159,7 @@ func (s *supervisor) lost() {
 	if s.lease > 0 && !time.Now().Before(s.until) {
 		s.ending() // with a --grace of 0 both are due at once
 	} else {
-		s.stop(exitLost, fmt.Errorf("%s was lost, and somebody else may have it", s.what()))
+		s.stop(exitLost, fmt.Errorf("%w: %s; somebody else may have it", errLostHold, s.what()))
 	}
 }
 

@@ -1,0 +1,138 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+const electHelp = `elect runs a command on one of many machines: on the leader. All of them run redlatch elect with the same name. Who is elected starts
+the command, the others wait, for as long as it takes. If the leader dies or is cut off, its command is stopped, as run stops it, and
+another leads about four seconds later. It then campaigns again, unless --once is given. When the command ends by itself, the leader
+resigns, and elect exits with its exit code.
+
+An election is a fenced lock with --liveness: the command finds a fencing token in REDLATCH_TOKEN, and redlatch inspect shows who waits.
+
+Without a command elect writes who leads to stdout, by its --value, and exits with 1 if nobody does. With --observe it goes on, and
+writes a line whenever that changes, an empty one if nobody leads; it looks once a second.`
+
+func (t *tool) elect() *cobra.Command {
+	j := &job{tool: t, fenced: true, live: true, apart: true}
+	var once, observe bool
+	c := &cobra.Command{
+		Use: "elect NAME [flags] [-- command [args...]]", Short: "run a command on the leader of many machines; show who leads",
+		Long: electHelp + "\n\n" + exitHelp,
+		Example: "  redlatch elect scheduler -- ./scheduler\n  redlatch elect scheduler\n" +
+			"  redlatch elect scheduler --value 10.0.0.7:8080 --once -- ./scheduler",
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 || c.ArgsLenAtDash() == 0 {
+				return usage("elect needs the name of an election")
+			}
+			j.lock, j.command = args[0], args[1:]
+			if len(j.command) == 0 {
+				if once {
+					return usage("--once is for a command")
+				}
+				return j.leaders(c, observe)
+			}
+			if observe {
+				return usage("--observe takes no command")
+			}
+			if err := j.check(c.Flags().Changed); err != nil {
+				return err
+			}
+			o, err := t.server.option()
+			if err != nil {
+				return err
+			}
+			j.place = t.server.place(o)
+			red, err := t.server.open(o, func(o *redlatch.Options) { o.Locks.WatchdogTimeout, o.Locks.Liveness = j.ttl, true })
+			if err != nil {
+				return err
+			}
+			defer red.Close(context.Background())
+			return j.campaign(c.Context(), red, once)
+		},
+	}
+	f := c.Flags()
+	f.SetInterspersed(true)
+	f.StringVar(&j.label, "value", defaultLabel(), "what is shown of this candidate while it leads")
+	f.DurationVar(&j.ttl, "ttl", 30*time.Second, "the lease: how long the leader's place is kept by those without heartbeats at most")
+	f.DurationVar(&j.grace, "grace", 5*time.Second, "the `time` between SIGTERM and SIGKILL when the command is stopped")
+	f.BoolVar(&once, "once", false, "exit with 125 when the leadership is lost, and do not campaign again")
+	f.BoolVar(&observe, "observe", false, "write who leads whenever it changes, until ctrl-c")
+	return c
+}
+
+// campaign leads, loses and campaigns again until the command ends by itself.
+func (j *job) campaign(ctx context.Context, red *redlatch.Client, once bool) error {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, forwarded...)
+	defer signal.Stop(signals)
+	for {
+		c, err := j.await(ctx, red, signals)
+		if err != nil {
+			return err
+		}
+		j.say("%s leads %q, token %d", j.label, j.lock, c.token())
+		err = j.hold(c, signals)
+		if once || j.interrupted || !errors.Is(err, errLostHold) {
+			return err
+		}
+		j.say("%v; campaigning again", err)
+	}
+}
+
+// leaders writes who leads, once or whenever it changes.
+func (j *job) leaders(c *cobra.Command, observe bool) error {
+	if err := keyname.Check(j.server.prefix + j.lock); err != nil {
+		return usage("name %q: %w", j.lock, err)
+	}
+	ctx, stop := interruptible(c)
+	defer stop()
+	return j.server.with(ctx, func(red *redlatch.Client) error {
+		last, first := "", true
+		for {
+			who, err := j.leader(ctx, red)
+			switch {
+			case observe && errors.Is(err, rlock.ErrUnavailable), observe && errors.Is(err, rlock.ErrUnknownOutcome):
+				// it is looked for again
+			case err != nil:
+				return err
+			case !observe && who == "":
+				return silent(exitConflict)
+			case first || who != last:
+				fmt.Fprintln(j.out, printable(who))
+				last, first = who, false
+			}
+			if !observe {
+				return nil
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(time.Second):
+			}
+		}
+	})
+}
+
+func (j *job) leader(ctx context.Context, red *redlatch.Client) (string, error) {
+	s, err := red.Locks().Fenced(j.lock).Inspect(ctx)
+	if err != nil || len(s.Holders) == 0 {
+		return "", err
+	}
+	h := s.Holders[0]
+	return nameOf(h.Owner.Label(), h.Process, string(h.Owner)), nil
+}

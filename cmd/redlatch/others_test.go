@@ -1,0 +1,154 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter/stock"
+)
+
+// here runs redlatch within the test's process: for commands that start none.
+func here(s *redistest.Server, in string, args ...string) result {
+	var out, messages bytes.Buffer
+	code := execute(append([]string{"--redis", urlOf(s), "--call-timeout=5s"}, args...), streams{strings.NewReader(in), &out, &messages})
+	return result{code, out.String(), messages.String()}
+}
+
+func TestCheckFindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru")
+	levels := func(r result) map[string]string {
+		var all []finding
+		require.NoError(t, json.Unmarshal([]byte(r.out), &all), r.err)
+		m := map[string]string{}
+		for _, f := range all {
+			m[f.What] = f.Level
+			require.Equal(t, f.Level == "ok", f.Do == "", f.What)
+		}
+		return m
+	}
+	r := here(s, "", "check", "--json")
+	require.Equal(t, 1, r.code)
+	found := levels(r)
+	require.Equal(t, "problem", found["maxmemory-policy"])
+	for _, what := range []string{"connection", "version", "locks", "read-write locks", "semaphores", "counters", "rate limits", "stocks", "Pub/Sub"} {
+		require.Equal(t, "ok", found[what], what)
+	}
+	require.Contains(t, found, "tracking") // how fast depends on the machine
+
+	s.Ask(t, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+	s.Ask(t, "ACL", "SETUSER", "poor", "on", ">secret", "~*", "&*", "+@all", "-hset", "-subscribe")
+	r = here(s, "", "--redis", "redis://poor:secret@"+s.Addr(), "check", "--json")
+	found = levels(r)
+	require.Equal(t, "ok", found["maxmemory-policy"])
+	require.Equal(t, "problem", found["stocks"])
+	require.Equal(t, "warning", found["Pub/Sub"])
+
+	left := s.Ask(t, "KEYS", "*lock*")
+	require.NotContains(t, left, "redlatch_check")
+
+	r = here(s, "", "--redis", "redis://127.0.0.1:1", "check")
+	require.Equal(t, 1, r.code)
+	require.Contains(t, r.out, "problem")
+}
+
+func TestAStockFromOpenToClose(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	look := func(code int) (all []stockStatus) {
+		r := here(s, "", "stock", "status", "shoes", "--json")
+		require.Equal(t, code, r.code, r.err)
+		require.NoError(t, json.Unmarshal([]byte(r.out), &all))
+		return all
+	}
+	require.Equal(t, "absent", look(1)[0].State)
+	require.Equal(t, 1, here(s, "", "stock", "resize", "shoes", "--limit", "5").code)
+	r := here(s, "", "stock", "open", "shoes", "--limit", "3", "--open-for", "1h")
+	require.Zero(t, r.code, r.err)
+	require.NotEmpty(t, strings.TrimSpace(r.out))
+	require.Equal(t, 1, here(s, "", "stock", "open", "shoes", "--limit", "3", "--open-for", "1h").code)
+	require.Zero(t, here(s, "", "stock", "resize", "shoes", "--limit", "5").code)
+
+	r = here(s, `{"ordinal":1,"claimant":"one"} {"ordinal":2,"n":2,"claimant":"two","request":"order"}`, "stock", "restore", "shoes")
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.out, "added 3")
+	got := look(0)[0]
+	require.EqualValues(t, 3, got.Sold)
+	require.EqualValues(t, 2, got.Remaining)
+	g, ok, err := open(t, s).Stocks().Stock("shoes").Lookup(context.Background(), "one")
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.EqualValues(t, 1, g.Ordinal)
+
+	r = here(s, `{"ordinal":1,"claimant":"one"} {"nothing":2}`, "stock", "restore", "shoes")
+	require.Equal(t, 65, r.code)
+	require.Contains(t, r.err, "record 2")
+	require.Equal(t, "suspended", look(0)[0].State)
+	require.Equal(t, 64, here(s, "", "stock", "resize", "shoes", "--limit", "1").code)
+
+	require.Zero(t, here(s, "", "stock", "close", "shoes", "--yes").code)
+	require.Equal(t, stock.StateClosed.String(), look(0)[0].State)
+}
+
+func TestALimitSaysByItsExitCodeWhetherUnitsMayPass(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r := here(s, "", "limit", "mails", "--rate", "1", "--per", "24h")
+	require.Zero(t, r.code, r.err)
+	require.Empty(t, r.out)
+	for _, more := range [][]string{{}, {"--wait", "1s"}} {
+		r = here(s, "", append([]string{"limit", "mails", "--rate", "1", "--per", "24h"}, more...)...)
+		require.Equal(t, 1, r.code, r.err)
+		after, err := time.ParseDuration(strings.TrimSpace(r.out) + "s")
+		require.NoError(t, err)
+		require.Greater(t, after, 12*time.Hour)
+	}
+	require.Zero(t, here(s, "", "limit", "mails", "--rate", "1", "--per", "24h", "--key", "other").code)
+	require.Zero(t, here(s, "", "limit", "fast", "--rate", "5", "--wait", "1m").code)
+	require.Zero(t, here(s, "", "limit", "fast", "--rate", "5", "--wait", "1m").code)
+}
+
+func TestBenchAndTopWithoutATerminal(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r := here(s, "", "bench", "--for", "20ms", "--json")
+	require.Zero(t, r.code, r.err)
+	var all []measurement
+	require.NoError(t, json.Unmarshal([]byte(r.out), &all))
+	require.Len(t, all, 4)
+	for _, m := range all {
+		require.Positive(t, m.Rate, m.What)
+		require.Positive(t, m.Floor, m.What)
+	}
+	h, err := open(t, s).Locks().Reentrant("job").WithLabel("one").Lock(context.Background())
+	keep(t, err, h.Unlock)
+	r = here(s, "", "top")
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.out, "one")
+	require.NotContains(t, r.out, "\x1b")
+}
+
+func TestTheLeaderRunsTheCommandAndIsFollowed(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	require.Equal(t, 1, here(s, "", "elect", "jobs").code) // nobody leads
+	first := begin(t, urlOf(s), "elect", "jobs", "--value", "first", "--call-timeout=1s", "--", "sh", "-c", "echo ready; sleep 600")
+	redistest.Eventually(t, patience, "nobody leads", func() bool { // a machine that stands still for 3 s takes the leadership away for a while
+		return here(s, "", "elect", "jobs").out == "first\n"
+	})
+	second := command(t, urlOf(s), "elect", "jobs", "--value", "second", "--call-timeout=1s", "--", "sh", "-c", `echo "$REDLATCH_TOKEN"; exit 6`)
+	require.NoError(t, first.Process.Kill())
+	out, err := second.Output()
+	require.Equal(t, 6, codeOf(t, err))
+	require.NotEmpty(t, strings.TrimSpace(string(out)))
+	first.silence(t)
+}
