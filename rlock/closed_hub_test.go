@@ -26,7 +26,7 @@ func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
 				hub, err = pubsub.New(srv.Client(t), pubsub.Options{})
 			}
 			require.NoError(t, err)
-			c, err := rlock.New(hub, rlock.Options{CallTimeout: time.Second, WatchdogTimeout: time.Hour}) // nothing is renewed meanwhile
+			c, err := rlock.New(hub, rlock.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: time.Hour}) // nothing is renewed meanwhile
 			require.NoError(t, err)
 			multi, err := rlock.Multi(c.Reentrant("f"), c.Reentrant("g"))
 			require.NoError(t, err)

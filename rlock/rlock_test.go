@@ -35,6 +35,9 @@ func newRigWith(t testing.TB, s *redistest.Server, o rlock.Options, change func(
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.CallTimeout == 0 && o.WatchdogTimeout == 0 {
+		o.CallTimeout = 5 * time.Second // where it is not what is tested, no machine is so busy that a call is given up
+	}
 	co := s.Option()
 	change(&co)
 	c, err := rueidis.NewClient(co)

@@ -50,6 +50,9 @@ func newRigOn(t testing.TB, s *redistest.Server, c rueidis.Client, o rsemaphore.
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.CallTimeout == 0 && o.WatchdogTimeout == 0 {
+		o.CallTimeout = 5 * time.Second // where it is not what is tested, no machine is so busy that a call is given up
+	}
 	r := &rig{server: s, redis: c}
 	var err error
 	r.hub, err = pubsub.New(r.redis, pubsub.Options{Logger: o.Logger})

@@ -307,14 +307,14 @@ func TestWithAContextThatEndsBothReasonsAreTold(t *testing.T) {
 	why := errors.New("the user went home")
 	for i, end := range []func(context.Context) (context.Context, context.CancelFunc){
 		func(c context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(c, 30*time.Millisecond)
+			return context.WithTimeout(c, 500*time.Millisecond)
 		},
 		func(c context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeoutCause(c, 30*time.Millisecond, why)
+			return context.WithTimeoutCause(c, 500*time.Millisecond, why)
 		},
 		func(c context.Context) (context.Context, context.CancelFunc) {
 			c, cancel := context.WithCancelCause(c)
-			time.AfterFunc(30*time.Millisecond, func() { cancel(why) })
+			time.AfterFunc(500*time.Millisecond, func() { cancel(why) })
 			return c, func() { cancel(nil) }
 		},
 	} {
@@ -327,7 +327,7 @@ func TestWithAContextThatEndsBothReasonsAreTold(t *testing.T) {
 		}
 		cancel()
 	}
-	_, err := sem.TryAcquire(context.Background(), 1, 30*time.Millisecond, 0)
+	_, err := sem.TryAcquire(context.Background(), 1, 500*time.Millisecond, 0)
 	require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
 	require.NotErrorIs(t, err, context.DeadlineExceeded, "waitTime was over, and no context")
 	ended, cancel := context.WithCancel(context.Background())
@@ -868,7 +868,7 @@ func TestCloseEndsWaitersAndPermitsAndNamesWhatIsLeft(t *testing.T) {
 }
 
 func TestCloseDoesNotWaitForAPermitThatIsLostMeanwhile(t *testing.T) {
-	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 300 * time.Millisecond})
+	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 6 * time.Second})
 	sem := r.c.Semaphore("s", 2)
 	p := acquire(t, sem, 1)
 	require.NoError(t, sem.ReleaseIDs(within(t), p.IDs()...))
@@ -1006,7 +1006,7 @@ func TestTheObserverIsToldOfEverythingAndMayPanic(t *testing.T) {
 // One loss is one error: which look finds it first is a race, and callers act on ErrLost.
 func TestAnOverwrittenPermitIsLostAndOfTheWrongTypeWhicheverLookFindsIt(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.Start(t), rsemaphore.Options{WatchdogTimeout: 3 * time.Second})
+	r := newRig(t, redistest.Start(t), rsemaphore.Options{WatchdogTimeout: 12 * time.Second, CallTimeout: 3 * time.Second})
 	for look, find := range map[string]func(p *rsemaphore.Permit) error{
 		"Release":      func(p *rsemaphore.Permit) error { return p.Release(within(t)) },
 		"Extend":       func(p *rsemaphore.Permit) error { return p.Extend(within(t), time.Minute) },
