@@ -60,6 +60,15 @@ func TestTheCodeOfTheREADMEIsTheExample(t *testing.T) {
 	require.Equal(t, strings.Trim(example, "\n"), strings.Trim(body(t, block, "main"), "\n"))
 }
 
+func TestTheCodeOfTheTestingPageIsTested(t *testing.T) {
+	recipes := read(t, "../redlatchtest/recipes_test.go")
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(t, "testing.md"), -1)
+	require.Len(t, blocks, 4)
+	for _, b := range blocks {
+		require.Contains(t, recipes, b[1])
+	}
+}
+
 func TestEveryLinkOfTheDocumentsLeadsSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#]+)`)
 	for _, file := range documents(t) {

@@ -39,6 +39,7 @@ var layers = map[string][]string{
 	"internal/session": {"internal/lease", "internal/wait", "internal/script", "internal/keyname", "internal/errs", "pubsub"},
 
 	// only tests import these
+	"redlatchtest":              {"", "pubsub", "rcounter/redpacket", "rlock", "rsemaphore", "internal/keyname"},
 	"internal/redistest":        {"internal/keyname"},
 	"internal/redistest/rig":    {"internal/redistest", "internal/errs", "internal/session", "pubsub"},
 	"internal/redistest/larger": {},
@@ -318,4 +319,70 @@ func TestEveryTypeAndVerbIsMetInAnExample(t *testing.T) {
 		})
 	}
 	only(t, "met in no Example", unmet, withoutExample)
+}
+
+// TestOnlyTestsImportTheTestKit also holds for the programs of the examples and benchmarks: what a user copies of them is no test.
+func TestOnlyTestsImportTheTestKit(t *testing.T) {
+	_, all := house(t)
+	for _, s := range all {
+		if s.file == nil || s.test() || s.dir() == "redlatchtest" {
+			continue
+		}
+		for _, i := range s.file.Imports {
+			if strings.Trim(i.Path.Value, `"`) == module+"/redlatchtest" {
+				t.Errorf("%s imports redlatchtest and is no test", s.path)
+			}
+		}
+	}
+}
+
+// TestEveryErrorIsProvokedWithTheTestKit goes by names: pkg.ErrX in a test of redlatchtest. An error that several packages share,
+// which is one value under one name, counts once.
+func TestEveryErrorIsProvokedWithTheTestKit(t *testing.T) {
+	_, all := house(t)
+	provoked := map[string]bool{} // ErrX, and pkg.ErrX
+	for _, s := range all {
+		if s.file == nil || !s.test() || s.dir() != "redlatchtest" {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok && strings.HasPrefix(sel.Sel.Name, "Err") {
+				if pkg, ok := sel.X.(*ast.Ident); ok {
+					provoked[sel.Sel.Name], provoked[pkg.Name+"."+sel.Sel.Name] = true, true
+				}
+			}
+			return true
+		})
+	}
+	found := 0
+	for _, s := range library(all) {
+		if s.file == nil || !public(s.dir()) {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			vars, ok := d.(*ast.GenDecl)
+			if !ok || vars.Tok != token.VAR {
+				continue
+			}
+			for _, spec := range vars.Specs {
+				v := spec.(*ast.ValueSpec)
+				for i, name := range v.Names {
+					if !strings.HasPrefix(name.Name, "Err") {
+						continue
+					}
+					found++
+					as := s.file.Name.Name + "." + name.Name
+					if i < len(v.Values) {
+						if shared, ok := v.Values[i].(*ast.SelectorExpr); ok { // errs.ErrX
+							as = shared.Sel.Name
+						}
+					}
+					if !provoked[as] {
+						t.Errorf("%s: no test of redlatchtest shows how a test provokes %s", s.path, as)
+					}
+				}
+			}
+		}
+	}
+	require.Greater(t, found, 60, "of all packages")
 }

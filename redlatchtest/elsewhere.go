@@ -1,0 +1,293 @@
+package redlatchtest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
+	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// elsewhere is the name of the connections on which other processes are played.
+const elsewhere = "redlatchtest-elsewhere"
+
+// helpTime bounds a call of a helper.
+const helpTime = 30 * time.Second
+
+// LockKind is a kind of lock, for [Server.HoldElsewhere].
+type LockKind int
+
+const (
+	Reentrant LockKind = iota // Reentrant is also for NonReentrant and Spin locks.
+	Fenced                    // Fenced is a Fenced lock.
+	Fair                      // Fair is a Fair lock.
+	Plain                     // Plain is a Plain lock.
+	Read                      // Read is the read side of a ReadWrite lock.
+	Write                     // Write is its write side.
+)
+
+// other is a client of another process, which no fault strikes.
+func (s *Server) other() *redlatch.Client {
+	s.t.Helper()
+	s.first.Do(func() {
+		via := s.Option()
+		via.ClientName = elsewhere
+		s.others = s.open(via, redlatch.Options{Logger: slog.New(slog.DiscardHandler)})
+	})
+	return s.others
+}
+
+// help is a context for one call of a helper.
+func help() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), helpTime)
+}
+
+// check ends the test if a helper could not do what it was asked for.
+func (s *Server) check(what, name string, err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatalf("redlatchtest: %s %q: %v", what, name, err)
+	}
+}
+
+// HoldElsewhere has another process acquire the lock of that name (with its KeyPrefix) and hold it, renewed, until release is
+// called, or until the end of the test. The lock is Reentrant unless one kind is given. It must be free: the test ends at once if
+// it is not.
+func (s *Server) HoldElsewhere(name string, kind ...LockKind) (release func()) {
+	s.t.Helper()
+	ctx, cancel := help()
+	defer cancel()
+	lock := s.lock(name, kind...)
+	if lock == nil {
+		s.t.Fatalf("redlatchtest: HoldElsewhere %q: kind is %v, want one of the constants", name, kind)
+	}
+	hold, err := lock.TryLock(ctx, 0, 0)
+	s.check("HoldElsewhere", name, err)
+	return s.holding("release", name, hold.Unlock, rlock.ErrLost)
+}
+
+// lock is another process's lock of that kind, nil if there is no such kind.
+func (s *Server) lock(name string, kind ...LockKind) *rlock.Lock {
+	s.t.Helper()
+	locks := s.other().Locks()
+	if len(kind) == 0 {
+		return locks.Reentrant(name)
+	}
+	switch kind[0] {
+	case Reentrant:
+		return locks.Reentrant(name)
+	case Fenced:
+		return locks.Fenced(name)
+	case Fair:
+		return locks.Fair(name)
+	case Plain:
+		return locks.Plain(name)
+	case Read:
+		return locks.ReadWrite(name).Read()
+	case Write:
+		return locks.ReadWrite(name).Write()
+	}
+	return nil
+}
+
+// TakeElsewhere has another process acquire so many permits of the semaphore of that name (with its KeyPrefix) and capacity, and
+// hold them until release is called, or until the end of the test. They must be free: the test ends at once if they are not.
+func (s *Server) TakeElsewhere(name string, permits, capacity int) (release func()) {
+	s.t.Helper()
+	ctx, cancel := help()
+	defer cancel()
+	permit, err := s.other().Semaphores().Semaphore(name, capacity).TryAcquire(ctx, permits, 0, 0)
+	s.check("TakeElsewhere", name, err)
+	return s.holding("release", name, permit.Release, rsemaphore.ErrLost)
+}
+
+// holding returns the release of what is held elsewhere, and has it called at the end of the test. lost is no failure: the test took
+// it away.
+func (s *Server) holding(what, name string, release func(context.Context) error, lost error) func() {
+	var once sync.Once
+	do := func() {
+		once.Do(func() {
+			ctx, cancel := help()
+			defer cancel()
+			if err := release(ctx); err != nil && !errors.Is(err, lost) {
+				s.t.Errorf("redlatchtest: %s %q: %v", what, name, err)
+			}
+		})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holds = append(s.holds, do)
+	return do
+}
+
+// Lose takes the lock of that name (with its KeyPrefix) from its holders, or a semaphore's permits, whoever they are, as
+// [rlock.Lock.ForceUnlock] and [rsemaphore.Semaphore.ReleaseIDs] do. It is free then, and goes to whoever waits. The holder of a
+// lock is told by the server: its contexts end with ErrLost at once, or when it is 50 ms old. That of a permit finds out at its next
+// renewal, or by [rsemaphore.Permit.Extend]. The test ends at once if nobody holds it. Of a Multi, name a member.
+func (s *Server) Lose(name string) {
+	s.t.Helper()
+	ctx, cancel := help()
+	defer cancel()
+	switch red := s.other(); s.what(name) {
+	case nothing:
+		s.nobody(name)
+	case aSemaphore:
+		free, err := s.m.Get(name)
+		s.check("Lose", name, err)
+		n, err := strconv.Atoi(free)
+		s.check("Lose", name, err)
+		ids, err := s.m.ZMembers(keyname.Suffix(name, "timeout"))
+		s.check("Lose", name, err)
+		sem := red.Semaphores().Semaphore(name, n+len(ids))
+		state, err := sem.Inspect(ctx)
+		s.check("Lose", name, err)
+		ids = ids[:0]
+		for _, p := range state.Permits {
+			ids = append(ids, p.ID)
+		}
+		s.check("Lose", name, sem.ReleaseIDs(ctx, ids...))
+	case aWeighted:
+		s.send("DEL", keyname.Suffix(name, "weighted"), keyname.Suffix(name, "weights"))
+	default:
+		was, err := s.lock(name, s.kind(name)).ForceUnlock(ctx)
+		s.check("Lose", name, err)
+		if !was {
+			s.nobody(name)
+		}
+	}
+}
+
+// Expire has the leases of all holders of the lock of that name (with its KeyPrefix) run out on the server, or those of a
+// semaphore's permits, as if their processes had died or been cut off for so long. Nobody is told that it is free: waiters find
+// out when they ask, a PollCap later at most. Holders that live learn of the loss as they do after Lose. The test ends at once
+// if nobody holds it.
+//
+// For everything else that has an end on the server, such as a reservation, a sale or a latch, see [Server.Advance].
+func (s *Server) Expire(name string) {
+	s.t.Helper()
+	switch s.what(name) {
+	case nothing:
+		s.nobody(name)
+	case aSemaphore:
+		s.overdue(keyname.Suffix(name, "timeout"))
+	case aWeighted:
+		s.overdue(keyname.Suffix(name, "weights"))
+	default:
+		keys := []string{"DEL", name, keyname.Prefix("redlatch_rw", name)}
+		for _, key := range s.m.Keys() {
+			if strings.HasPrefix(key, keyname.Suffix(name, "")) && strings.Contains(key, ":rwlock_timeout:") {
+				keys = append(keys, key)
+			}
+		}
+		s.send(keys...)
+	}
+}
+
+// overdue has all leases of a set of them end long ago.
+func (s *Server) overdue(key string) {
+	s.t.Helper()
+	ids, err := s.m.ZMembers(key)
+	s.check("Expire", key, err)
+	words := []string{"ZADD", key}
+	for _, id := range ids {
+		words = append(words, "1", id)
+	}
+	s.send(words...)
+}
+
+// send runs a command as another process does.
+func (s *Server) send(words ...string) {
+	s.t.Helper()
+	ctx, cancel := help()
+	defer cancel()
+	client := s.other().Hub().Client()
+	s.check(words[0], words[1], client.Do(ctx, client.B().Arbitrary(words...).Build()).Error())
+}
+
+// object is what is held under a name.
+type object int
+
+const (
+	nothing object = iota
+	aLock
+	aSemaphore
+	aWeighted
+)
+
+// what says what is held under a name.
+func (s *Server) what(name string) object {
+	switch {
+	case s.m.Exists(keyname.Suffix(name, "weights")):
+		return aWeighted
+	case s.m.Exists(keyname.Suffix(name, "timeout")) && s.m.Type(name) == "string":
+		return aSemaphore
+	case s.m.Type(name) == "hash":
+		return aLock
+	case s.m.Type(name) == "string":
+		if v, err := s.m.Get(name); err == nil && strings.Contains(v, ":") { // a connection id and a number
+			return aLock
+		}
+	}
+	return nothing
+}
+
+func (s *Server) nobody(name string) {
+	s.t.Helper()
+	s.t.Fatalf("redlatchtest: nobody holds %q (names are given with their KeyPrefix)", name)
+}
+
+// kind says which kind of lock is held under a name.
+func (s *Server) kind(name string) LockKind {
+	switch {
+	case s.m.Type(name) == "string":
+		return Plain
+	case s.m.HGet(name, "mode") == "read":
+		return Read
+	case s.m.HGet(name, "mode") != "":
+		return Write
+	case s.m.Exists(keyname.Prefix("redisson_lock_queue", name)):
+		return Fair
+	}
+	return Reentrant
+}
+
+// SellOut has other processes take all that is left of the stock, or of the red packet, of that name (with its KeyPrefix). It must
+// be open, and stays open: whoever comes now is told that it is sold out. What reservations hold is theirs.
+func (s *Server) SellOut(name string) {
+	s.t.Helper()
+	ctx, cancel := help()
+	defer cancel()
+	red := s.other()
+	if s.m.Exists(keyname.Suffix(keyname.Prefix("rc", name), "p")) {
+		packet := red.RedPackets().Packet(name)
+		for n := 1; ; n++ {
+			share, err := packet.Grab(ctx, elsewhere+"-"+strconv.Itoa(n))
+			s.check("SellOut", name, err)
+			if share.Outcome != redpacket.Granted {
+				return
+			}
+		}
+	}
+	sale := red.Stocks().Stock(name)
+	state, err := sale.Inspect(ctx)
+	s.check("SellOut", name, err)
+	if state.Limit == 0 {
+		s.t.Fatalf("redlatchtest: SellOut %q: there is no such stock or red packet (names are given with their KeyPrefix)", name)
+	}
+	for left := state.Remaining; left > 0; {
+		grant, err := sale.ClaimAny(ctx, left)
+		s.check("SellOut", name, err)
+		if !grant.Won() {
+			s.t.Fatalf("redlatchtest: SellOut %q: the stock answers %v", name, grant.Outcome)
+		}
+		left -= grant.N
+	}
+}

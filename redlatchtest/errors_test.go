@@ -1,0 +1,475 @@
+package redlatchtest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/redlatchtest"
+	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// These tests are how a user's test provokes each error: take the line that you need. Errors that several packages share are the
+// same values; those of package rlock stand for all.
+
+// inBubble runs test with a server, and a client of it, in a bubble: what waits takes no time.
+func inBubble(t *testing.T, test func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := redlatchtest.New(t)
+		test(t, srv, srv.Open())
+	})
+}
+
+// is ends the test unless err is target.
+func is(t *testing.T, err, target error) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Fatalf("got %v, want %v", err, target)
+	}
+}
+
+// once asks for a lock, and does not wait for it.
+func once(t *testing.T, lock *rlock.Lock) (*rlock.Hold, error) {
+	return lock.TryLock(t.Context(), 0, 0)
+}
+
+func TestErrNotAcquired(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		srv.HoldElsewhere("order:1")
+		_, err := once(t, red.Locks().Reentrant("order:1"))
+		is(t, err, rlock.ErrNotAcquired)
+
+		srv.TakeElsewhere("exports", 3, 3)
+		_, err = red.Semaphores().Semaphore("exports", 3).TryAcquire(t.Context(), 1, 0, 0)
+		is(t, err, rsemaphore.ErrNotAcquired)
+	})
+}
+
+func TestErrLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		err := red.Locks().Reentrant("order:1").Do(t.Context(), func(ctx context.Context) error {
+			srv.Lose("order:1") // in the middle of the work
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		is(t, err, rlock.ErrLost)
+
+		permit, err := red.Semaphores().Semaphore("exports", 3).Acquire(t.Context(), 2)
+		is(t, err, nil)
+		srv.Lose("exports")
+		<-permit.Done()
+		is(t, permit.Release(t.Context()), rsemaphore.ErrLost)
+	})
+}
+
+func TestErrReleased(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		hold, err := once(t, red.Locks().Reentrant("order:1"))
+		is(t, err, nil)
+		is(t, hold.Unlock(t.Context()), nil)
+		is(t, hold.Extend(t.Context(), time.Minute), rlock.ErrReleased)
+	})
+}
+
+func TestErrMaxHold(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, _ *redlatch.Client) {
+		red := srv.Open(redlatch.Options{Locks: rlock.Options{MaxHold: time.Minute}})
+		hold, err := once(t, red.Locks().Reentrant("order:1"))
+		is(t, err, nil)
+		time.Sleep(time.Minute) // of the bubble's time
+		<-hold.Done()
+		is(t, hold.Err(), rlock.ErrMaxHold)
+		is(t, hold.Unlock(t.Context()), nil)
+	})
+}
+
+func TestErrUnavailable(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		srv.Break(redlatchtest.Fault{Kind: redlatchtest.Unavailable})
+		_, err := once(t, red.Locks().Reentrant("order:1"))
+		is(t, err, rlock.ErrUnavailable)
+	})
+}
+
+func TestErrUnknownOutcome(t *testing.T) {
+	for _, kind := range []redlatchtest.Kind{redlatchtest.LostReply, redlatchtest.LostRequest, redlatchtest.Silent} {
+		t.Run(kind.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+				srv.Break(redlatchtest.Fault{Kind: kind, Name: "order:1"})
+				_, err := once(t, red.Locks().Reentrant("order:1"))
+				is(t, err, rlock.ErrUnknownOutcome)
+			})
+		})
+	}
+}
+
+func TestErrDenied(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		srv.Break(redlatchtest.Fault{Kind: redlatchtest.Denied, Name: "order:1"})
+		_, err := once(t, red.Locks().Reentrant("order:1"))
+		is(t, err, rlock.ErrDenied)
+	})
+}
+
+func TestErrNotReplicated(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, _ *redlatch.Client) {
+		red := srv.Open(redlatch.Options{MinReplicas: 1})
+		srv.Break(redlatchtest.Fault{Kind: redlatchtest.NotReplicated, Name: "order:1"})
+		_, err := once(t, red.Locks().Reentrant("order:1"))
+		is(t, err, rlock.ErrNotReplicated)
+	})
+}
+
+func TestErrReentry(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		lock := red.Locks().NonReentrant("order:1")
+		err := lock.Do(t.Context(), func(ctx context.Context) error {
+			return lock.Do(ctx, func(context.Context) error { return nil })
+		})
+		is(t, err, rlock.ErrReentry)
+	})
+}
+
+func TestErrClosed(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		is(t, red.Close(t.Context()), nil)
+		_, err := once(t, red.Locks().Reentrant("order:1"))
+		is(t, err, rlock.ErrClosed)
+	})
+}
+
+func TestErrInvalidName(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		_, err := once(t, red.Locks().Reentrant(""))
+		is(t, err, rlock.ErrInvalidName)
+	})
+}
+
+func TestErrInvalidOption(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		_, err := red.Locks().Reentrant("order:1").TryLock(t.Context(), 0, time.Microsecond)
+		is(t, err, rlock.ErrInvalidOption)
+	})
+}
+
+func TestErrWrongType(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		is(t, srv.Redis().Set("order:1", "another program's"), nil)
+		_, err := once(t, red.Locks().Reentrant("order:1"))
+		is(t, err, rlock.ErrWrongType)
+	})
+}
+
+func TestErrCapacityMismatch(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		srv.TakeElsewhere("exports", 1, 3)
+		_, err := red.Semaphores().Semaphore("exports", 5).Acquire(t.Context(), 1)
+		is(t, err, rsemaphore.ErrCapacityMismatch)
+	})
+}
+
+func TestErrLatchExpired(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		latch := red.Semaphores().CountDownLatch("imported")
+		_, err := latch.TrySetCount(t.Context(), 1, time.Minute)
+		is(t, err, nil)
+		is(t, latch.Await(t.Context()), rsemaphore.ErrLatchExpired) // a minute later
+	})
+}
+
+func TestErrLatchDeleted(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		latch := red.Semaphores().CountDownLatch("imported")
+		_, err := latch.TrySetCount(t.Context(), 1, 0)
+		is(t, err, nil)
+		time.AfterFunc(time.Minute, func() { latch.Delete(context.Background()) })
+		is(t, latch.Await(t.Context()), rsemaphore.ErrLatchDeleted)
+	})
+}
+
+func TestErrBrokenBarrier(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := red.Semaphores().CyclicBarrier("start", 2).Await(ctx) // the other party does not come
+		is(t, err, rsemaphore.ErrBrokenBarrier)
+	})
+}
+
+func TestErrOutOfRange(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		_, err := red.Counters().Counter("left", rcounter.CounterOptions{Min: rcounter.Bound(0)}).Decr(t.Context())
+		is(t, err, rcounter.ErrOutOfRange)
+	})
+}
+
+func TestErrOverflow(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		is(t, srv.Redis().Set("visits", "9223372036854775807"), nil)
+		_, err := red.Counters().Counter("visits", rcounter.CounterOptions{}).Incr(t.Context())
+		is(t, err, rcounter.ErrOverflow)
+	})
+}
+
+func TestErrMismatch(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		points := red.Counters().Counter("points", rcounter.CounterOptions{})
+		_, _, err := points.AddOnce(t.Context(), "order:1", 5)
+		is(t, err, nil)
+		_, _, err = points.AddOnce(t.Context(), "order:1", 6)
+		is(t, err, rcounter.ErrMismatch)
+	})
+}
+
+func TestErrLimited(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		limit := red.Limiters().Limiter("mail", ratelimit.LimiterOptions{Rate: 1, Per: time.Hour})
+		_, err := limit.Allow(t.Context(), "", 1)
+		is(t, err, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // the next one may go in an hour
+		defer cancel()
+		_, err = limit.Wait(ctx, "", 1)
+		is(t, err, ratelimit.ErrLimited)
+	})
+}
+
+// sale opens a stock for an hour.
+func sale(t *testing.T, red *redlatch.Client, spec stock.Spec) *stock.Stock {
+	t.Helper()
+	spec.OpenFor = time.Hour
+	s := red.Stocks().Stock("sale")
+	_, err := s.Open(t.Context(), spec)
+	is(t, err, nil)
+	return s
+}
+
+func TestErrNotOpen(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		is(t, red.Stocks().Stock("sale").Resize(t.Context(), 5), stock.ErrNotOpen)
+	})
+}
+
+func TestErrAlreadyOpen(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		sale(t, red, stock.Spec{Limit: 5})
+		_, err := srv.Open().Stocks().Stock("sale").Open(t.Context(), stock.Spec{Limit: 5, OpenFor: time.Hour})
+		is(t, err, stock.ErrAlreadyOpen)
+	})
+}
+
+func TestErrCorrupt(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		s := sale(t, red, stock.Spec{Limit: 5})
+		_, err := s.Claim(t.Context(), "ann")
+		is(t, err, nil)
+		srv.Redis().Del("rc:{sale}:u") // the claimants' records, as eviction does it
+		_, err = s.Claim(t.Context(), "bob")
+		is(t, err, stock.ErrCorrupt)
+	})
+}
+
+func TestErrRestoring(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		s := sale(t, red, stock.Spec{Limit: 5})
+		nobody := func(func(stock.Entry, error) bool) {}
+		_, err := s.Restore(t.Context(), func(yield func(stock.Entry, error) bool) {
+			_, err := srv.Open().Stocks().Stock("sale").Restore(t.Context(), nobody)
+			is(t, err, nil)
+			yield(stock.Entry{Claimant: "ann", Ordinal: 1}, nil)
+		})
+		is(t, err, stock.ErrRestoring)
+	})
+}
+
+func TestErrNotFound(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		_, err := sale(t, red, stock.Spec{Limit: 5}).Confirm(t.Context(), "basket:1")
+		is(t, err, stock.ErrNotFound)
+	})
+}
+
+// reserved is a stock with a reservation for a minute.
+func reserved(t *testing.T, red *redlatch.Client) *stock.Stock {
+	t.Helper()
+	s := sale(t, red, stock.Spec{Limit: 5})
+	_, err := s.Reserve(t.Context(), "basket:1", "ann", 1, time.Minute)
+	is(t, err, nil)
+	return s
+}
+
+func TestErrReservationExpired(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		s := reserved(t, red)
+		srv.Advance(2 * time.Minute)
+		_, err := s.Confirm(t.Context(), "basket:1")
+		is(t, err, stock.ErrReservationExpired)
+	})
+}
+
+func TestErrReservationCancelled(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		s := reserved(t, red)
+		_, err := s.Cancel(t.Context(), "basket:1")
+		is(t, err, nil)
+		_, err = s.Confirm(t.Context(), "basket:1")
+		is(t, err, stock.ErrReservationCancelled)
+	})
+}
+
+func TestErrReservationReturned(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		s := reserved(t, red)
+		_, err := s.Confirm(t.Context(), "basket:1")
+		is(t, err, nil)
+		_, err = s.ReturnOnce(t.Context(), "basket:1")
+		is(t, err, nil)
+		_, err = s.Confirm(t.Context(), "basket:1")
+		is(t, err, stock.ErrReservationReturned)
+	})
+}
+
+func TestErrBlockHeldAndErrBlockEnded(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		s := sale(t, red, stock.Spec{Limit: 5})
+		block, err := s.Block(t.Context(), 3, time.Minute)
+		is(t, err, nil)
+		_, err = s.SettleBlock(t.Context(), block.Grant().Request, 0) // its owner may still sell
+		is(t, err, stock.ErrBlockHeld)
+
+		srv.Advance(2 * time.Minute)
+		_, err = s.SettleBlock(t.Context(), block.Grant().Request, 0)
+		is(t, err, nil)
+		is(t, block.Flush(t.Context()), stock.ErrBlockEnded)
+	})
+}
+
+// packet sends a red packet that is open for an hour.
+func packet(t *testing.T, red *redlatch.Client) *redpacket.Packet {
+	t.Helper()
+	p := red.RedPackets().Packet("new-year")
+	_, err := p.Send(t.Context(), redpacket.Spec{Total: 1000, Shares: 10, OpenFor: time.Hour})
+	is(t, err, nil)
+	return p
+}
+
+func TestErrNotEnded(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		_, err := packet(t, red).Refund(t.Context())
+		is(t, err, redpacket.ErrNotEnded)
+	})
+}
+
+func TestErrNoPacket(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		_, err := red.RedPackets().Packet("new-year").Refund(t.Context())
+		is(t, err, redpacket.ErrNoPacket)
+	})
+}
+
+func TestErrSending(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		spec := redpacket.Spec{Total: 1_000_000, Shares: 10_000, OpenFor: time.Hour}                                              // is stored in parts
+		second := srv.Break(redlatchtest.Fault{Kind: redlatchtest.Slow, Delay: time.Second, Name: "new-year", Skip: 2, Times: 1}) // it asks for the time first
+		sent := make(chan error, 1)
+		go func() {
+			_, err := srv.Open().RedPackets().Packet("new-year").Send(t.Context(), spec)
+			sent <- err
+		}()
+		<-second.Caught()
+		_, err := red.RedPackets().Packet("new-year").Send(t.Context(), spec)
+		is(t, err, redpacket.ErrSending)
+		is(t, <-sent, nil)
+	})
+}
+
+// A channel is named as an object is.
+func TestErrorsOfPubsub(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, _ *redlatch.Client) {
+		hub := srv.Hub()
+		_, err := hub.Subscribe(t.Context(), "")
+		is(t, err, pubsub.ErrInvalidName)
+
+		denied := srv.Break(redlatchtest.Fault{Kind: redlatchtest.Denied, Name: "news"})
+		_, err = hub.Subscribe(t.Context(), "news")
+		is(t, err, pubsub.ErrDenied)
+		denied.Heal()
+
+		lost := srv.Break(redlatchtest.Fault{Kind: redlatchtest.LostReply, Name: "news"})
+		_, err = hub.Publish(t.Context(), "news", "hello")
+		is(t, err, pubsub.ErrUnknownOutcome)
+		lost.Heal()
+
+		srv.Break(redlatchtest.Fault{Kind: redlatchtest.Unavailable, Name: "news"})
+		_, err = hub.Publish(t.Context(), "news", "hello")
+		is(t, err, pubsub.ErrUnavailable)
+
+		is(t, hub.Close(t.Context()), nil)
+		_, err = hub.Subscribe(t.Context(), "news")
+		is(t, err, pubsub.ErrClosed)
+
+		option := srv.Option()
+		option.ConnLifetime = time.Minute
+		_, err = pubsub.Dial(option, pubsub.Options{})
+		is(t, err, pubsub.ErrInvalidOption)
+	})
+}
+
+// Every fault strikes the calls of every package.
+func TestEveryPackageReturnsTheSameErrors(t *testing.T) {
+	calls := map[string]func(ctx context.Context, red *redlatch.Client) error{
+		"rlock": func(ctx context.Context, red *redlatch.Client) error {
+			_, err := red.Locks().ReadWrite("x").Read().TryLock(ctx, 0, 0)
+			return err
+		},
+		"rsemaphore": func(ctx context.Context, red *redlatch.Client) error {
+			_, err := red.Semaphores().Semaphore("x", 3).TryAcquire(ctx, 1, 0, 0)
+			return err
+		},
+		"rcounter": func(ctx context.Context, red *redlatch.Client) error {
+			_, err := red.Counters().Counter("x", rcounter.CounterOptions{}).Incr(ctx)
+			return err
+		},
+		"stock": func(ctx context.Context, red *redlatch.Client) error {
+			_, err := red.Stocks().Stock("x").Claim(ctx, "ann")
+			return err
+		},
+		"redpacket": func(ctx context.Context, red *redlatch.Client) error {
+			_, err := red.RedPackets().Packet("x").Grab(ctx, "ann")
+			return err
+		},
+		"ratelimit": func(ctx context.Context, red *redlatch.Client) error {
+			_, err := red.Limiters().Limiter("x", ratelimit.LimiterOptions{Rate: 1}).Allow(ctx, "", 1)
+			return err
+		},
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+				for kind, want := range map[redlatchtest.Kind]error{
+					redlatchtest.Unavailable: rlock.ErrUnavailable,
+					redlatchtest.LostRequest: rlock.ErrUnknownOutcome,
+					redlatchtest.LostReply:   rlock.ErrUnknownOutcome,
+					redlatchtest.Silent:      rlock.ErrUnknownOutcome,
+					redlatchtest.Denied:      rlock.ErrDenied,
+				} {
+					fault := srv.Break(redlatchtest.Fault{Kind: kind, Name: "x"})
+					is(t, call(t.Context(), red), want)
+					fault.Heal()
+				}
+				is(t, red.Close(t.Context()), nil)
+				is(t, call(t.Context(), red), rlock.ErrClosed)
+			})
+		})
+	}
+}

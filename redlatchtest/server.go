@@ -1,0 +1,298 @@
+package redlatchtest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/pubsub"
+)
+
+const (
+	callTimeout = 5 * time.Second  // of clients that Open makes, where the test says nothing
+	grace       = 10 * time.Second // for what goes on in the background at the end of a test
+	bufferSize  = 16 << 10         // of a connection, of which a test makes many: rueidis takes half a MiB
+)
+
+// Server is an in-process server for one test. It is safe for concurrent use, but New and the end of the test are on the test's
+// goroutine.
+type Server struct {
+	t   testing.TB
+	m   *miniredis.Miniredis
+	srv *server.Server
+	log *output
+
+	clock sync.Mutex
+	ahead time.Duration // by which the server's clock is ahead of this process's
+
+	mu      sync.Mutex
+	peers   map[*server.Peer]*peer
+	conns   map[*conn]struct{}
+	faults  []*Injected
+	written []string // by commands that were run and not followed by their invalidations yet
+	pushes  sync.WaitGroup
+	opened  []opened
+	holds   []func() // what other processes hold
+	ended   bool
+	held    ledger
+
+	first  sync.Once
+	others *redlatch.Client // whoever HoldElsewhere and the like are
+}
+
+// opened is a client or a hub.
+type opened interface {
+	Close(ctx context.Context) error
+}
+
+// New starts a server, which ends with the test, and closes what [Server.Open] and [Server.Hub] made. The test fails if something
+// was left: a hold or permit that was not released, a release that cannot be confirmed, or a client of the test's own that was
+// not closed. Nothing is reported of a test that has failed already.
+//
+// It uses no port: clients reach it through pipes in memory. So it works inside a testing/synctest bubble, where its clock is the
+// bubble's, if it is made there, with the bubble's t.
+func New(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{t: t, m: miniredis.NewMiniRedis(), log: &output{to: t.Output()}, peers: map[*server.Peer]*peer{}, conns: map[*conn]struct{}{}}
+	s.m.ClockTTL(true)
+	first, err := s.m.Dial() // which starts it
+	if err != nil {
+		t.Fatalf("redlatchtest: start miniredis: %v", err)
+	}
+	first.Close()
+	s.srv = s.m.Server()
+	s.srv.SetPreHook(s.before)
+	t.Cleanup(s.end)
+	return s
+}
+
+// Option is the client configuration that reaches the server, for a client that the test makes itself, and closes.
+func (s *Server) Option() rueidis.ClientOption {
+	return rueidis.ClientOption{
+		InitAddress: []string{"redlatchtest:0"}, DialCtxFn: s.dial,
+		ForceSingleClient: true, DisableCache: true, // miniredis has neither CLUSTER nor a cache's CLIENT TRACKING
+		ReadBufferEachConn: bufferSize, WriteBufferEachConn: bufferSize,
+	}
+}
+
+// Open returns a client of the server, as another process would have it: several Opens are several processes. It is closed at the
+// end of the test, if the test does not close it. At most one Options may be given. Where they leave it out, CallTimeout is 5 s,
+// so that a busy machine makes no test fail, and Logger writes to the test's log.
+func (s *Server) Open(opts ...redlatch.Options) *redlatch.Client {
+	s.t.Helper()
+	if len(opts) > 1 {
+		s.t.Fatalf("redlatchtest: Open takes one Options, not %d", len(opts))
+	}
+	var o redlatch.Options
+	if len(opts) == 1 {
+		o = opts[0]
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(s.log, nil))
+	}
+	s.held.watch(&o)
+	red := s.open(s.Option(), o)
+	s.keep(red)
+	return red
+}
+
+func (s *Server) open(via rueidis.ClientOption, o redlatch.Options) *redlatch.Client {
+	s.t.Helper()
+	if o.CallTimeout == 0 {
+		o.CallTimeout = callTimeout
+	}
+	red, err := redlatch.Open(via, o)
+	if err != nil {
+		s.t.Fatalf("redlatchtest: open: %v", err)
+	}
+	return red
+}
+
+// Hub returns a hub of the server, for tests of one package alone. It is closed at the end of the test, if the test does not close
+// it. Clients that are made on it are the test's own to close, before that.
+func (s *Server) Hub() *pubsub.Hub {
+	s.t.Helper()
+	hub, err := pubsub.Dial(s.Option(), pubsub.Options{Logger: slog.New(slog.NewTextHandler(s.log, nil))})
+	if err != nil {
+		s.t.Fatalf("redlatchtest: dial: %v", err)
+	}
+	s.keep(hub)
+	return hub
+}
+
+func (s *Server) keep(o opened) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opened = append(s.opened, o)
+}
+
+// Redis is the server behind, to look at keys and to change them. Holders are not told of what is changed through it at once, as
+// they are of all else, but find it out at their next renewal.
+func (s *Server) Redis() *miniredis.Miniredis { return s.m }
+
+// Advance moves the server's clock by d, and not this process's: leases, time-outs and windows that last no longer end there, as
+// after a step of the server's clock, or as this process would find them after it was suspended for d. Holders whose lease is
+// over learn of it as they do after [Server.Lose]. Waiters ask when they would have asked anyway.
+//
+// To move both clocks, run the test in a bubble of testing/synctest and sleep: that takes no time.
+func (s *Server) Advance(d time.Duration) {
+	s.t.Helper()
+	if d < 0 {
+		s.t.Fatalf("redlatchtest: Advance by %v: want 0 or more", d)
+	}
+	s.clock.Lock()
+	s.ahead += d
+	s.clock.Unlock()
+	s.tick()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.peers {
+		s.invalidate(p, func(string) bool { return true })
+	}
+}
+
+// tick sets the server's clock, if it is another than this process's. One after the other: it must not go back.
+func (s *Server) tick() {
+	s.clock.Lock()
+	defer s.clock.Unlock()
+	if s.ahead != 0 {
+		s.m.SetTime(time.Now().Add(s.ahead))
+	}
+}
+
+// end is the end of the test.
+func (s *Server) end() {
+	s.Heal()
+	s.mu.Lock()
+	holds, all := s.holds, slices.Clone(s.opened)
+	s.mu.Unlock()
+	for _, release := range holds {
+		release()
+	}
+	// Only what the server has, too. It has nothing of a Multi's name or of a CountingSemaphore's holders, and what they hold need not
+	// be released by whoever acquired it.
+	held := slices.DeleteFunc(s.held.left(), func(key string) bool { return s.what(key) == nothing })
+	var left []error
+	slices.Reverse(all)
+	for _, o := range all {
+		left = append(left, s.close(o))
+	}
+	if s.others != nil {
+		s.close(s.others)
+	}
+	left = append(left, s.held.unreleased(held), s.unclosed())
+	if err := errors.Join(left...); err != nil && !s.t.Failed() {
+		s.t.Errorf("redlatchtest: left at the end of the test: %v", err)
+	}
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	s.m.Close()
+	s.pushes.Wait()
+	s.log.close()
+}
+
+func (s *Server) close(o opened) error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.patience())
+	defer cancel()
+	return o.Close(ctx)
+}
+
+// patience is how long the end of the test waits for what may still come to its end.
+func (s *Server) patience() time.Duration {
+	if s.t.Failed() {
+		return time.Second
+	}
+	return grace
+}
+
+// unclosed says which connections are still there.
+func (s *Server) unclosed() error {
+	for end := time.Now().Add(s.patience()); ; time.Sleep(time.Millisecond) { // a client closes some of its own in the background
+		s.mu.Lock()
+		n := len(s.conns)
+		s.mu.Unlock()
+		if n == 0 {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%d connections of clients that were not closed", n)
+		}
+	}
+}
+
+// conn is a client's end of a connection.
+type conn struct {
+	net.Conn
+	s *Server
+}
+
+func (c *conn) Close() error {
+	c.s.mu.Lock()
+	delete(c.s.conns, c)
+	c.s.mu.Unlock()
+	return c.Conn.Close()
+}
+
+func (s *Server) dial(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return nil, &net.OpError{Op: "dial", Net: "redlatchtest", Err: errors.New("the test has ended")}
+	}
+	ours, theirs := net.Pipe()
+	s.srv.ServeConn(theirs)
+	c := &conn{ours, s}
+	s.conns[c] = struct{}{}
+	return c, nil
+}
+
+// ask runs a command that no client has sent, and returns the reply as it is on the wire.
+func (s *Server) ask(words ...string) string {
+	var reply bytes.Buffer
+	w := bufio.NewWriter(&reply)
+	s.srv.Dispatch(server.NewPeer(w), words)
+	w.Flush()
+	return reply.String()
+}
+
+// knows reports whether the server has the script of that hash. Otherwise EVALSHA runs nothing, and its text follows.
+func (s *Server) knows(sha string) bool {
+	return strings.Contains(s.ask("SCRIPT", "EXISTS", sha), ":1")
+}
+
+// output is the test's log while the test lasts.
+type output struct {
+	mu sync.Mutex
+	to interface{ Write([]byte) (int, error) }
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.to == nil {
+		return len(p), nil // a client that the test has not closed
+	}
+	return o.to.Write(p)
+}
+
+func (o *output) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.to = nil
+}

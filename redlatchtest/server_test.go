@@ -1,0 +1,338 @@
+package redlatchtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/redlatchtest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// report is the t of a test of which we want to know what it says.
+type report struct {
+	example
+	failed strings.Builder
+}
+
+func (r *report) Errorf(f string, a ...any) { fmt.Fprintf(&r.failed, f, a...) }
+func (r *report) Fatalf(f string, a ...any) {
+	r.Errorf(f, a...)
+	panic(r)
+}
+
+// reported is what a test reports that does this.
+func reported(t *testing.T, do func(srv *redlatchtest.Server)) string {
+	t.Helper()
+	r := &report{}
+	synctest.Test(t, func(t *testing.T) {
+		defer r.end()
+		defer func() {
+			if p := recover(); p != nil && p != any(r) {
+				panic(p)
+			}
+		}()
+		do(redlatchtest.New(r))
+	})
+	return r.failed.String()
+}
+
+// kept is what tests hold and do not release. In a bubble nothing may be forgotten: the garbage collector, which is outside, would
+// tell the library, and so wake what is inside.
+var kept struct {
+	sync.Mutex
+	all []any
+}
+
+func keep[T any](v T, _ error) T {
+	kept.Lock()
+	defer kept.Unlock()
+	kept.all = append(kept.all, v)
+	return v
+}
+
+func TestWhatATestLeavesIsReported(t *testing.T) {
+	ctx := context.Background()
+	for what, c := range map[string]struct {
+		do   func(srv *redlatchtest.Server)
+		says string
+	}{
+		"nothing": {func(srv *redlatchtest.Server) { srv.Open() }, ""},
+		"a hold":  {func(srv *redlatchtest.Server) { keep(srv.Open().Locks().Reentrant("order:1").Lock(ctx)) }, "order:1"},
+		"a hold under a prefix": {func(srv *redlatchtest.Server) {
+			keep(srv.Open(redlatch.Options{KeyPrefix: "app:"}).Locks().Reentrant("order:1").Lock(ctx))
+		}, "app:order:1"},
+		"a permit": {func(srv *redlatchtest.Server) { keep(srv.Open().Semaphores().Semaphore("exports", 3).Acquire(ctx, 2)) }, "exports"},
+		"a client": {func(srv *redlatchtest.Server) {
+			c, err := rueidis.NewClient(srv.Option())
+			if err == nil {
+				time.AfterFunc(time.Minute, c.Close) // the bubble has to end
+			}
+		}, "connections of clients that were not closed"},
+		"what others hold": {func(srv *redlatchtest.Server) { srv.HoldElsewhere("order:1"); srv.TakeElsewhere("exports", 1, 3) }, ""},
+		"a hold that was lost": {func(srv *redlatchtest.Server) {
+			keep(srv.Open().Locks().Reentrant("order:1").Lock(ctx))
+			srv.Lose("order:1")
+			time.Sleep(time.Second)
+		}, ""},
+		"one kept for a time": {func(srv *redlatchtest.Server) {
+			h := keep(srv.Open().Locks().Fenced("job").Lock(ctx))
+			h.UnlockAfter(ctx, time.Hour)
+		}, ""},
+		"a Multi that was held": {func(srv *redlatchtest.Server) { held(srv, true) }, ""},
+		"a Multi that is held":  {func(srv *redlatchtest.Server) { held(srv, false) }, "a"},
+		"readers that were one": {func(srv *redlatchtest.Server) { readers(srv.Open(), 2) }, ""},
+		"a reader":              {func(srv *redlatchtest.Server) { readers(srv.Open(), 1) }, "book"},
+		"a call of unknown outcome": {func(srv *redlatchtest.Server) {
+			srv.Break(redlatchtest.Fault{Kind: redlatchtest.LostReply, Name: "order:1"})
+			srv.Open().Locks().Reentrant("order:1").TryLock(ctx, 0, 0)
+		}, ""},
+		"a counting semaphore": {func(srv *redlatchtest.Server) {
+			s := srv.Open().Semaphores().CountingSemaphore("jobs")
+			s.Release(ctx, 1)
+			s.Acquire(ctx, 1)
+		}, ""},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			got := reported(t, c.do)
+			if (got == "") != (c.says == "") || !strings.Contains(got, c.says) {
+				t.Errorf("reported %q, want %q", got, c.says)
+			}
+		})
+	}
+}
+
+// held holds a lock of two, and releases it or not.
+func held(srv *redlatchtest.Server, release bool) {
+	locks := srv.Open().Locks()
+	both, _ := rlock.Multi(locks.Reentrant("a"), locks.Reentrant("b"))
+	hold := keep(both.Lock(context.Background()))
+	if release {
+		hold.Unlock(context.Background())
+	}
+}
+
+// readers has two of one process read, and some of them end.
+func readers(red *redlatch.Client, end int) {
+	var holds [2]*rlock.Hold
+	for i := range holds {
+		holds[i] = keep(red.Locks().ReadWrite("book").Read().Lock(context.Background()))
+	}
+	for _, hold := range holds[:end] {
+		hold.Unlock(context.Background())
+	}
+}
+
+func TestAMistakeOfATestEndsItAndSaysWhatWasWrong(t *testing.T) {
+	for says, do := range map[string]func(srv *redlatchtest.Server){
+		`HoldElsewhere "a": rlock: "a" not acquired`: func(srv *redlatchtest.Server) { srv.HoldElsewhere("a"); srv.HoldElsewhere("a") },
+		"kind is [9]":                        func(srv *redlatchtest.Server) { srv.HoldElsewhere("a", 9) },
+		`nobody holds "a"`:                   func(srv *redlatchtest.Server) { srv.Lose("a") },
+		`nobody holds "visits"`:              func(srv *redlatchtest.Server) { srv.Redis().Set("visits", "7"); srv.Expire("visits") },
+		"there is no such stock":             func(srv *redlatchtest.Server) { srv.SellOut("sale") },
+		"Fault.Kind is Kind(0)":              func(srv *redlatchtest.Server) { srv.Break(redlatchtest.Fault{}) },
+		"Fault.Delay is 0s with Kind Slow":   func(srv *redlatchtest.Server) { srv.Break(redlatchtest.Fault{Kind: redlatchtest.Slow}) },
+		"Fault.Skip is -1":                   func(srv *redlatchtest.Server) { srv.Break(redlatchtest.Fault{Kind: redlatchtest.Silent, Skip: -1}) },
+		"Advance by -1s":                     func(srv *redlatchtest.Server) { srv.Advance(-time.Second) },
+		"Open takes one Options, not 2":      func(srv *redlatchtest.Server) { srv.Open(redlatch.Options{}, redlatch.Options{}) },
+		"open: redlatch: rlock: invalid opt": func(srv *redlatchtest.Server) { srv.Open(redlatch.Options{Locks: rlock.Options{MaxHold: 1}}) },
+	} {
+		t.Run(says, func(t *testing.T) {
+			t.Parallel()
+			if got := reported(t, do); !strings.Contains(got, says) {
+				t.Errorf("reported %q, want %q", got, says)
+			}
+		})
+	}
+}
+
+// Whatever is held can be lost, run out, and be held elsewhere, of every kind; waiters have it afterwards.
+func TestWhatIsHeldCanBeTakenFromItsHolderWhateverItIs(t *testing.T) {
+	ctx := context.Background()
+	type held interface{ Done() <-chan struct{} }
+	release := func(h held) error {
+		if hold, ok := h.(*rlock.Hold); ok {
+			return hold.Unlock(ctx)
+		}
+		return h.(interface{ Release(context.Context) error }).Release(ctx)
+	}
+	of := func(lock *rlock.Lock) func() (held, error) {
+		return func() (held, error) { return lock.Lock(ctx) }
+	}
+	for what, acquire := range map[string]func(red *redlatch.Client) func() (held, error){
+		"Reentrant":    func(red *redlatch.Client) func() (held, error) { return of(red.Locks().Reentrant("x")) },
+		"NonReentrant": func(red *redlatch.Client) func() (held, error) { return of(red.Locks().NonReentrant("x")) },
+		"Fenced":       func(red *redlatch.Client) func() (held, error) { return of(red.Locks().Fenced("x")) },
+		"Spin": func(red *redlatch.Client) func() (held, error) {
+			return of(red.Locks().Spin("x", time.Millisecond, 10*time.Millisecond))
+		},
+		"Fair":     func(red *redlatch.Client) func() (held, error) { return of(red.Locks().Fair("x")) },
+		"Plain":    func(red *redlatch.Client) func() (held, error) { return of(red.Locks().Plain("x")) },
+		"Read":     func(red *redlatch.Client) func() (held, error) { return of(red.Locks().ReadWrite("x").Read()) },
+		"Write":    func(red *redlatch.Client) func() (held, error) { return of(red.Locks().ReadWrite("x").Write()) },
+		"in{tags}": func(red *redlatch.Client) func() (held, error) { return of(red.Locks().Reentrant("x{y}")) },
+		"Semaphore": func(red *redlatch.Client) func() (held, error) {
+			return func() (held, error) { return red.Semaphores().Semaphore("x", 3).Acquire(ctx, 3) }
+		},
+		"WeightedSemaphore": func(red *redlatch.Client) func() (held, error) {
+			return func() (held, error) { return red.Semaphores().WeightedSemaphore("x", 3).Acquire(ctx, 3) }
+		},
+	} {
+		name := "x"
+		if what == "in{tags}" {
+			name = "x{y}"
+		}
+		for how, take := range map[string]func(srv *redlatchtest.Server){
+			"Lose":    func(srv *redlatchtest.Server) { srv.Lose(name) },
+			"Expire":  func(srv *redlatchtest.Server) { srv.Expire(name) },
+			"Advance": func(srv *redlatchtest.Server) { srv.Advance(time.Minute) },
+		} {
+			t.Run(what+" "+how, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					srv := redlatchtest.New(t)
+					first, err := acquire(srv.Open())()
+					is(t, err, nil)
+					time.Sleep(time.Second)
+					began := time.Now()
+					take(srv)
+					<-first.Done()
+					soon := 50 * time.Millisecond // of the bubble's time
+					if strings.Contains(what, "Semaphore") {
+						soon = 10 * time.Second // a permit's next renewal
+					}
+					if d := time.Since(began); d > soon {
+						t.Errorf("the holder was told after %v", d)
+					}
+					is(t, release(first), rlock.ErrLost)
+					next, err := acquire(srv.Open())()
+					is(t, err, nil)
+					is(t, release(next), nil)
+				})
+			})
+		}
+	}
+}
+
+func TestEveryKindOfLockCanBeHeldElsewhere(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		locks := red.Locks()
+		for kind, lock := range map[redlatchtest.LockKind]*rlock.Lock{
+			redlatchtest.Reentrant: locks.Reentrant("reentrant"),
+			redlatchtest.Fenced:    locks.Fenced("fenced"),
+			redlatchtest.Fair:      locks.Fair("fair"),
+			redlatchtest.Plain:     locks.Plain("plain"),
+			redlatchtest.Read:      locks.ReadWrite("read").Write(),
+			redlatchtest.Write:     locks.ReadWrite("write").Read(),
+		} {
+			release := srv.HoldElsewhere(lock.Name(), kind)
+			_, err := once(t, lock)
+			is(t, err, rlock.ErrNotAcquired)
+			time.AfterFunc(time.Minute, release)
+			hold, err := lock.Lock(t.Context()) // a minute later
+			is(t, err, nil)
+			is(t, hold.Unlock(t.Context()), nil)
+			release() // again: nothing
+		}
+	})
+}
+
+func TestAPacketAndAStockAreSoldOut(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		p := packet(t, red)
+		srv.SellOut("new-year")
+		share, err := p.Grab(t.Context(), "ann")
+		is(t, err, nil)
+		if share.Outcome != redpacket.SoldOut {
+			t.Errorf("got %v", share)
+		}
+		s := sale(t, red, stock.Spec{Limit: 5})
+		if _, err := s.Reserve(t.Context(), "basket:1", "ann", 1, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		srv.SellOut("sale")
+		state, err := s.Inspect(t.Context())
+		is(t, err, nil)
+		if state.Sold != 4 || state.Held != 1 {
+			t.Errorf("got %+v", state)
+		}
+	})
+}
+
+// Faults strike what they name, as often as they say.
+func TestAFaultStrikesWhatItNamesAndNothingElse(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		fault := srv.Break(redlatchtest.Fault{Kind: redlatchtest.Denied, Name: "app:a", Skip: 1, Times: 2})
+		for i, c := range []struct {
+			name string
+			want error
+		}{{"a", nil}, {"app:a", nil}, {"app:a", rlock.ErrDenied}, {"app:aa", nil}, {"app:a", rlock.ErrDenied}, {"app:a", nil}} {
+			_, err := red.Locks().Reentrant(c.name).IsLocked(t.Context())
+			if !errors.Is(err, c.want) {
+				t.Errorf("call %d, of %q: got %v, want %v", i, c.name, err, c.want)
+			}
+		}
+		if n := fault.Calls(); n != 2 {
+			t.Errorf("%d calls struck", n)
+		}
+	})
+}
+
+func TestACallThatIsKeptBackRunsWhenTheFaultIsHealed(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		hold, err := once(t, red.Locks().Reentrant("order:1"))
+		is(t, err, nil)
+		silent := srv.Break(redlatchtest.Fault{Kind: redlatchtest.Silent, Name: "order:1"})
+		var unlock sync.WaitGroup
+		unlock.Go(func() { is(t, hold.Unlock(t.Context()), nil) })
+		<-silent.Caught()
+		if !srv.Redis().Exists("order:1") {
+			t.Error("the release has run")
+		}
+		time.Sleep(time.Second)
+		silent.Heal()
+		unlock.Wait()
+		if srv.Redis().Exists("order:1") || silent.Calls() != 1 {
+			t.Errorf("the release has not run, of %d calls", silent.Calls())
+		}
+	})
+}
+
+func TestSlowCallsTakeTheirTime(t *testing.T) {
+	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+		srv.Break(redlatchtest.Fault{Kind: redlatchtest.Slow, Delay: time.Second, Match: func(words []string) bool { return words[0] == "EVALSHA" || words[0] == "EVAL" }})
+		began := time.Now()
+		_, err := red.Locks().Reentrant("order:1").IsLocked(t.Context())
+		is(t, err, nil)
+		if d := time.Since(began); d != time.Second {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
+// Several Opens are several processes.
+func TestOpensAreProcessesThatExcludeEachOther(t *testing.T) {
+	srv := redlatchtest.New(t) // outside a bubble: real time, and no port
+	ctx := context.Background()
+	first, err := srv.Open().Locks().Reentrant("order:1").Lock(ctx)
+	is(t, err, nil)
+	next := make(chan error, 1)
+	waiting := srv.Open().Locks().Reentrant("order:1")
+	go func() { next <- waiting.Do(ctx, func(context.Context) error { return nil }) }()
+	if _, err := srv.Open().Locks().Reentrant("order:1").TryLock(ctx, 0, 0); !errors.Is(err, rlock.ErrNotAcquired) {
+		t.Error(err)
+	}
+	is(t, first.Unlock(ctx), nil)
+	is(t, <-next, nil)
+}
