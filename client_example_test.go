@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/rlock/election"
 )
 
 // Every package through one door. An error is answered with what the package says of it; here it ends the program.
@@ -31,6 +32,14 @@ func ExampleClient() {
 	// At most three exports at a time, across processes.
 	exports := red.Semaphores().Semaphore("exports", 3)
 	check(exports.Do(ctx, 1, func(context.Context) error { fmt.Println("exporting"); return nil }))
+
+	// One process leads, and all others know where it is.
+	err = red.Elections().Election("scheduler").Run(ctx, "10.0.0.7:8080", func(ctx context.Context, l *election.Leadership) error {
+		leader, err := red.Elections().Election("scheduler").Leader(ctx)
+		fmt.Println("leader:", leader.Value)
+		return err
+	})
+	check(err)
 
 	visits, err := red.Counters().Counter("visits", rcounter.CounterOptions{}).Incr(ctx)
 	check(err)
@@ -61,6 +70,7 @@ func ExampleClient() {
 	check(server.Do(ctx, server.B().Ping().Build()).Error())
 	// Output:
 	// exporting
+	// leader: 10.0.0.7:8080
 	// visit 1
 	// sold to ann: true
 	// cents for ann: 1000

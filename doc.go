@@ -23,6 +23,7 @@
 // # Which client for what
 //
 //	Locks        rlock               one owner at a time: reentrant, fenced, fair, read-write, several as one, a quorum of servers
+//	Elections    rlock/election      one leader among several processes, and who it is for all others
 //	Semaphores   rsemaphore          at most n at a time; latches; barriers
 //	Counters     rcounter            a number with bounds that all processes count on
 //	Stocks       rcounter/stock      the first N of a crowd get a unit each; reservations; a ledger

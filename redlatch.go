@@ -16,6 +16,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -38,6 +39,7 @@ type Options struct {
 	// Hub has NewClient, a constructor of the rueidis client that adds tracing or hooks.
 	Hub        pubsub.Options
 	Locks      rlock.Options
+	Elections  election.Options
 	Semaphores rsemaphore.Options
 	Counters   rcounter.Options
 	Stocks     stock.Options
@@ -47,19 +49,19 @@ type Options struct {
 
 // shared gives every package what is set for all, where its own options leave it out.
 func (o *Options) shared() {
-	for _, p := range []*string{&o.Locks.KeyPrefix, &o.Semaphores.KeyPrefix, &o.Counters.KeyPrefix, &o.Stocks.KeyPrefix, &o.RedPackets.KeyPrefix, &o.Limiters.KeyPrefix} {
+	for _, p := range []*string{&o.Locks.KeyPrefix, &o.Elections.KeyPrefix, &o.Semaphores.KeyPrefix, &o.Counters.KeyPrefix, &o.Stocks.KeyPrefix, &o.RedPackets.KeyPrefix, &o.Limiters.KeyPrefix} {
 		unset(p, o.KeyPrefix)
 	}
-	for _, p := range []*time.Duration{&o.Hub.CallTimeout, &o.Locks.CallTimeout, &o.Semaphores.CallTimeout, &o.Counters.CallTimeout, &o.Stocks.CallTimeout, &o.RedPackets.CallTimeout, &o.Limiters.CallTimeout} {
+	for _, p := range []*time.Duration{&o.Hub.CallTimeout, &o.Locks.CallTimeout, &o.Elections.CallTimeout, &o.Semaphores.CallTimeout, &o.Counters.CallTimeout, &o.Stocks.CallTimeout, &o.RedPackets.CallTimeout, &o.Limiters.CallTimeout} {
 		unset(p, o.CallTimeout)
 	}
-	for _, p := range []*int{&o.Locks.MinReplicas, &o.Semaphores.MinReplicas, &o.Stocks.MinReplicas, &o.RedPackets.MinReplicas} {
+	for _, p := range []*int{&o.Locks.MinReplicas, &o.Elections.MinReplicas, &o.Semaphores.MinReplicas, &o.Stocks.MinReplicas, &o.RedPackets.MinReplicas} {
 		unset(p, o.MinReplicas)
 	}
-	for _, p := range []*time.Duration{&o.Locks.ReplicaTimeout, &o.Semaphores.ReplicaTimeout, &o.Stocks.ReplicaTimeout, &o.RedPackets.ReplicaTimeout} {
+	for _, p := range []*time.Duration{&o.Locks.ReplicaTimeout, &o.Elections.ReplicaTimeout, &o.Semaphores.ReplicaTimeout, &o.Stocks.ReplicaTimeout, &o.RedPackets.ReplicaTimeout} {
 		unset(p, o.ReplicaTimeout)
 	}
-	for _, p := range []**slog.Logger{&o.Hub.Logger, &o.Locks.Logger, &o.Semaphores.Logger, &o.Counters.Logger, &o.Stocks.Logger, &o.RedPackets.Logger, &o.Limiters.Logger} {
+	for _, p := range []**slog.Logger{&o.Hub.Logger, &o.Locks.Logger, &o.Elections.Logger, &o.Semaphores.Logger, &o.Counters.Logger, &o.Stocks.Logger, &o.RedPackets.Logger, &o.Limiters.Logger} {
 		unset(p, o.Logger)
 	}
 }
@@ -76,6 +78,7 @@ func unset[T comparable](field *T, v T) {
 type Client struct {
 	hub        *pubsub.Hub
 	locks      *rlock.Client
+	elections  *election.Client
 	semaphores *rsemaphore.Client
 	counters   *rcounter.Client
 	stocks     *stock.Client
@@ -98,6 +101,7 @@ func Open(o rueidis.ClientOption, opts Options) (*Client, error) {
 	c := &Client{hub: hub}
 	err = errors.Join(
 		add(c, &c.locks, rlock.New, opts.Locks),
+		add(c, &c.elections, election.New, opts.Elections),
 		add(c, &c.semaphores, rsemaphore.New, opts.Semaphores),
 		add(c, &c.counters, rcounter.New, opts.Counters),
 		add(c, &c.stocks, stock.New, opts.Stocks),
@@ -130,6 +134,9 @@ func (c *Client) Hub() *pubsub.Hub { return c.hub }
 
 // Locks returns the client that makes locks.
 func (c *Client) Locks() *rlock.Client { return c.locks }
+
+// Elections returns the client that makes elections of a leader.
+func (c *Client) Elections() *election.Client { return c.elections }
 
 // Semaphores returns the client that makes semaphores, latches and barriers.
 func (c *Client) Semaphores() *rsemaphore.Client { return c.semaphores }

@@ -24,6 +24,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -62,6 +63,10 @@ const (
 var products = []product{
 	{"rlock", func(h *pubsub.Hub, s settings) (closer, error) {
 		return rlock.New(h, rlock.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, MinReplicas: s.count, ReplicaTimeout: s.replicas,
+			WatchdogTimeout: s.watchdog, PollCap: s.poll, MaxHold: s.maxHold})
+	}, replicates | leases},
+	{"election", func(h *pubsub.Hub, s settings) (closer, error) {
+		return election.New(h, election.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, MinReplicas: s.count, ReplicaTimeout: s.replicas,
 			WatchdogTimeout: s.watchdog, PollCap: s.poll, MaxHold: s.maxHold})
 	}, replicates | leases},
 	{"rsemaphore", func(h *pubsub.Hub, s settings) (closer, error) {
@@ -207,6 +212,7 @@ func TestAnObserverThatPanicsIsLoggedAndChangesNothingInAnyPackage(t *testing.T)
 	var o redlatch.Options
 	o.Logger = log
 	o.Locks.Observer.Acquired = func(context.Context, string, time.Duration) { panic("of rlock") }
+	o.Elections.Observer.Acquired = func(context.Context, string, time.Duration) { panic("of election") }
 	o.Semaphores.Observer.Acquired = func(context.Context, string, int, time.Duration) { panic("of rsemaphore") }
 	o.Counters.Observer.Written = func(context.Context, string, time.Duration, error) { panic("of rcounter") }
 	o.Stocks.Observer.Claimed = func(context.Context, string, stock.Outcome, int64, time.Duration, error) { panic("of stock") }
@@ -255,6 +261,9 @@ func verbsOf(red *redlatch.Client, name string) map[string]func(ctx context.Cont
 	}
 	return map[string]func(ctx context.Context) error{
 		"rlock": func(ctx context.Context) error { return red.Locks().Reentrant(name).Do(ctx, none) },
+		"election": func(ctx context.Context) error {
+			return red.Elections().Election(part(":election")).Run(ctx, "me", func(context.Context, *election.Leadership) error { return nil })
+		},
 		"rsemaphore": func(ctx context.Context) error {
 			return red.Semaphores().Semaphore(part(":semaphore"), 3).Do(ctx, 1, none)
 		},
@@ -358,7 +367,7 @@ func TestAClientThatIsNotUsedCostsNoGoroutine(t *testing.T) {
 			defer c.Close(context.Background())
 		}
 	}
-	require.Less(t, runtime.NumGoroutine(), before+20, "of 120 clients")
+	require.Less(t, runtime.NumGoroutine(), before+20, "of 140 clients")
 }
 
 func TestOpenLeavesNothingBehindWhenItFails(t *testing.T) {

@@ -172,6 +172,7 @@ func everything(o rueidis.ClientOption, prefix string, brief bool) (err error) {
 	must("close", sale.Close(ctx))
 	kinds(ctx, locks, must)
 	liveness(ctx, hub, prefix, must)
+	elections(ctx, hub, prefix, must)
 	useOfPackets(ctx, packets, must)
 	useOfStocks(ctx, stocks, must)
 	semaphores(ctx, hub, prefix, must)

@@ -54,7 +54,7 @@ var below = []string{
 
 // onTop are the public packages that are made of other public ones.
 var onTop = map[string][]string{
-	"":               {"rlock", "rsemaphore", "rcounter", "rcounter/stock", "rcounter/redpacket", "rcounter/ratelimit"},
+	"":               {"rlock", "rlock/election", "rsemaphore", "rcounter", "rcounter/stock", "rcounter/redpacket", "rcounter/ratelimit"},
 	"rlock/locker":   {"rlock"},
 	"rlock/election": {"rlock"},
 }

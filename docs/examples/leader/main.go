@@ -4,12 +4,12 @@
 //	go run ./docs/examples/leader                      embedded server, nothing else needed
 //	go run ./docs/examples/leader -redis 127.0.0.1:6379
 //
-// The lock's lease is 30 s.
+// The candidates campaign by package rlock/election, and the parent observes who leads. The lease of a leader is 30 s.
 //
-//   - A leader that gets SIGTERM finishes its work and unlocks. Its successor follows at once.
+//   - A leader that gets SIGTERM finishes its work and resigns. Its successor follows at once.
 //   - A leader that is killed sends no heartbeats any more. Its successor sees that, and follows after about three heartbeats
-//     (rlock's Options.Liveness).
-//   - A leader that is frozen is followed in the same way. When it runs again, it finds that its hold is over before it does
+//     (election.Options.Heartbeat).
+//   - A leader that is frozen is followed in the same way. When it runs again, it finds that its leadership is over before it does
 //     anything. If it did not, its writes would be refused because of its fencing token.
 //
 // The program ends with status 1 if a successor took as long as a lease, or if a former leader did not learn of its loss.
@@ -35,7 +35,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rlock/election"
 )
 
 const lease = 30 * time.Second
@@ -66,62 +66,59 @@ func main() {
 	}
 }
 
+func open(c config) (red *redlatch.Client, end func(), err error) {
+	red, err = redlatch.Open(
+		rueidis.ClientOption{InitAddress: []string{c.redis}, DisableCache: true, ForceSingleClient: true},
+		redlatch.Options{
+			Logger:    slog.New(slog.DiscardHandler),
+			Elections: election.Options{Heartbeat: c.heartbeat, WatchdogTimeout: lease},
+		})
+	return red, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		red.Close(ctx)
+	}, err
+}
+
 // stand is a candidate: it leads whenever it can, until SIGTERM.
 func stand(c config) error {
 	// After SIGTERM it stops waiting to become the leader. A leader finishes the work that it has begun.
 	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()
-	red, err := redlatch.Open(
-		rueidis.ClientOption{InitAddress: []string{c.redis}, DisableCache: true, ForceSingleClient: true},
-		redlatch.Options{
-			Logger: slog.New(slog.DiscardHandler),
-			Locks:  rlock.Options{Liveness: true, Heartbeat: c.heartbeat, WatchdogTimeout: lease},
-		})
+	red, end, err := open(c)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		red.Close(ctx)
-	}()
-	office := red.Locks().Fenced("leader").WithLabel("candidate " + strconv.Itoa(c.candidate))
-	for stop.Err() == nil {
-		hold, err := office.Lock(stop)
-		switch {
-		case stop.Err() != nil && err != nil:
-			return nil // it was told to stop while it waited
-		case err != nil:
-			return err
-		}
-		lead(stop, red.Hub().Client(), hold)
-		// Not under stop, which may have ended: the release still has to be done.
-		if err := hold.Unlock(context.Background()); errors.Is(err, rlock.ErrLost) {
+	defer end()
+	me := "candidate " + strconv.Itoa(c.candidate)
+	err = red.Elections().Election("leader").Run(stop, me, func(_ context.Context, l *election.Leadership) error {
+		if !lead(stop, red.Hub().Client(), l) {
 			fmt.Println("lost")
-		} else if err != nil {
-			return err
-		} else {
-			fmt.Println("unlocked")
 		}
+		return nil
+	})
+	if errors.Is(err, election.ErrNotAcquired) {
+		return nil // it was told to stop while it waited
 	}
-	return nil
+	if err == nil {
+		fmt.Println("resigned")
+	}
+	return err
 }
 
-// lead does one piece of work after the other, until it is told to stop or is no longer the leader.
-func lead(stop context.Context, client rueidis.Client, hold *rlock.Hold) {
-	token, _ := hold.Token()
-	fmt.Println("leads")
-	ctx := hold.Context(context.Background()) // not of stop: work that was begun is finished
-	for ctx.Err() == nil && stop.Err() == nil {
+// lead does one piece of work after the other, until it is told to stop. It returns false if it is no longer the leader.
+func lead(stop context.Context, client rueidis.Client, l *election.Leadership) bool {
+	ctx := l.Context(context.Background()) // not of stop: work that was begun is finished
+	for stop.Err() == nil {
 		select {
 		case <-time.After(50 * time.Millisecond): // the work
 		case <-ctx.Done():
-			return
+			return false
 		}
-		if !time.Now().Before(hold.Until()) {
-			return // it was frozen, and ctx has not ended yet
+		if !time.Now().Before(l.Until()) {
+			return false // it was frozen, and ctx has not ended yet
 		}
-		accepted, err := guarded.Exec(ctx, client, []string{"work"}, []string{strconv.FormatInt(token, 10)}).AsInt64()
+		accepted, err := guarded.Exec(ctx, client, []string{"work"}, []string{strconv.FormatInt(l.Token(), 10)}).AsInt64()
 		switch {
 		case err == nil && accepted == 1:
 			fmt.Println("works")
@@ -129,9 +126,7 @@ func lead(stop context.Context, client rueidis.Client, hold *rlock.Hold) {
 			fmt.Println("refused")
 		}
 	}
-	if stop.Err() != nil && ctx.Err() == nil {
-		fmt.Println("finished")
-	}
+	return true
 }
 
 // guarded is a resource that checks fencing tokens.
@@ -152,58 +147,70 @@ func run(ctx context.Context, c config, out io.Writer) error {
 		server.ClockTTL(true)
 		c.redis = server.Addr()
 	}
-	e := &election{out: out, events: make(chan event, 1000), crew: map[int]*process{}}
+	red, end, err := open(c)
+	if err != nil {
+		return err
+	}
+	defer end()
+	leaders, err := red.Elections().Election("leader").Observe(ctx)
+	if err != nil {
+		return err
+	}
+	e := &contest{out: out, leaders: leaders, events: make(chan event, 1000), crew: map[int]*process{}, said: map[event]int{}}
 	defer e.end()
 	for n := 1; n <= 4; n++ {
 		if err := e.start(ctx, c, n); err != nil {
 			return err
 		}
 	}
-	first, err := e.leader(ctx, 0)
-	if err != nil {
+	if err := e.until(ctx, func() bool { return e.leading != 0 }); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "candidate %d leads; the lease is %v, a heartbeat %v\n", first, lease, c.heartbeat)
+	fmt.Fprintf(out, "candidate %d leads; the lease is %v, a heartbeat %v\n", e.leading, lease, c.heartbeat)
 
-	second, err := e.succeed(ctx, c, first, "is told to stop (SIGTERM)", syscall.SIGTERM)
+	stopped, err := e.succeed(ctx, c, "is told to stop (SIGTERM)", syscall.SIGTERM)
 	if err != nil {
 		return err
 	}
-	for _, word := range []string{"finished", "unlocked"} {
-		if err := e.until(ctx, func(event) bool { return e.said[first][word] }); err != nil {
-			return fmt.Errorf("candidate %d has not %s: %w", first, word, err)
-		}
+	if err := e.until(ctx, func() bool { return e.said[event{stopped, "resigned"}] > 0 }); err != nil {
+		return fmt.Errorf("candidate %d has not resigned: %w", stopped, err)
 	}
-	third, err := e.succeed(ctx, c, second, "is killed (SIGKILL)", syscall.SIGKILL)
+	if _, err = e.succeed(ctx, c, "is killed (SIGKILL)", syscall.SIGKILL); err != nil {
+		return err
+	}
+	frozen, err := e.succeed(ctx, c, "is frozen (SIGSTOP)", syscall.SIGSTOP)
 	if err != nil {
 		return err
 	}
-	fourth, err := e.succeed(ctx, c, third, "is frozen (SIGSTOP)", syscall.SIGSTOP)
-	if err != nil {
+	e.crew[frozen].cmd.Process.Signal(syscall.SIGCONT)
+	if err := e.until(ctx, func() bool { return e.said[event{frozen, "lost"}] > 0 }); err != nil {
 		return err
 	}
-	e.crew[third].cmd.Process.Signal(syscall.SIGCONT)
-	if err := e.until(ctx, func(v event) bool { return v.who == third && v.what == "lost" }); err != nil {
+	fmt.Fprintf(out, "candidate %d runs again, and finds that it leads no more; candidate %d goes on\n", frozen, e.leading)
+	works := e.said[event{e.leading, "works"}]
+	if err := e.until(ctx, func() bool { return e.said[event{e.leading, "works"}] > works }); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "candidate %d runs again, and finds its hold lost; candidate %d goes on\n", third, fourth)
-	if err := e.until(ctx, func(v event) bool { return v.who == fourth && v.what == "works" }); err != nil {
-		return err
+	works, refused := 0, 0
+	for n := range e.crew {
+		works, refused = works+e.said[event{n, "works"}], refused+e.said[event{n, "refused"}]
 	}
-	fmt.Fprintf(out, "%d pieces of work done; %d of former leaders refused\n", e.works, e.refused)
+	fmt.Fprintf(out, "%d pieces of work done; %d of former leaders refused\n", works, refused)
 	return nil
 }
 
-// election is the candidates, seen by the parent.
-type election struct {
-	out    io.Writer
-	events chan event
-	crew   map[int]*process
-	said   map[int]map[string]bool
+// contest is the candidates, seen by the parent.
+type contest struct {
+	out     io.Writer
+	leaders <-chan election.Leader
+	events  chan event
+	crew    map[int]*process
 
-	works, refused int
+	leading int           // 0: nobody
+	said    map[event]int // how often
 }
 
+// event is something that a candidate has said.
 type event struct {
 	who  int
 	what string
@@ -214,7 +221,7 @@ type process struct {
 	over atomic.Bool
 }
 
-func (e *election) start(ctx context.Context, c config, n int) error {
+func (e *contest) start(ctx context.Context, c config, n int) error {
 	exe, err := os.Executable()
 	if err != nil {
 		return err
@@ -240,10 +247,16 @@ func (e *election) start(ctx context.Context, c config, n int) error {
 	return nil
 }
 
-// succeed does something to the leader and returns the next one.
-func (e *election) succeed(ctx context.Context, c config, leader int, what string, sig syscall.Signal) (next int, err error) {
-	for range 10 {
-		if err := e.until(ctx, func(v event) bool { return v.who == leader && v.what == "works" }); err != nil {
+// succeed does something to the leader, when it has worked for a while, and returns who that was. The next one leads by then.
+func (e *contest) succeed(ctx context.Context, c config, what string, sig syscall.Signal) (leader int, err error) {
+	for worked := 0; worked < 10; {
+		leader = e.leading
+		began := e.said[event{leader, "works"}]
+		err := e.until(ctx, func() bool {
+			worked = e.said[event{leader, "works"}] - began
+			return worked == 10 || e.leading != leader
+		})
+		if err != nil {
 			return 0, err
 		}
 	}
@@ -251,55 +264,34 @@ func (e *election) succeed(ctx context.Context, c config, leader int, what strin
 	if err := e.crew[leader].cmd.Process.Signal(sig); err != nil {
 		return 0, err
 	}
-	next, err = e.leader(ctx, leader)
-	if err != nil {
+	if err := e.until(ctx, func() bool { return e.leading != 0 && e.leading != leader }); err != nil {
 		return 0, err
 	}
 	took := time.Since(at)
-	fmt.Fprintf(e.out, "candidate %d %s: candidate %d follows after %.1f heartbeats\n", leader, what, next, took.Seconds()/c.heartbeat.Seconds())
+	fmt.Fprintf(e.out, "candidate %d %s: candidate %d follows after %.1f heartbeats\n", leader, what, e.leading, took.Seconds()/c.heartbeat.Seconds())
 	if took > lease-lease/10 {
 		return 0, fmt.Errorf("that took %v, as long as the lease", took)
 	}
-	return next, nil
+	return leader, nil
 }
 
-// leader waits for the next leader, other than the last one.
-func (e *election) leader(ctx context.Context, last int) (who int, err error) {
-	err = e.until(ctx, func(v event) bool {
-		who = v.who
-		return v.what == "leads" && v.who != last
-	})
-	return who, err
-}
-
-// until reads events until one is what is waited for.
-func (e *election) until(ctx context.Context, found func(event) bool) error {
-	if e.said == nil {
-		e.said = map[int]map[string]bool{}
-	}
-	for {
+// until takes in what is heard until found says that it is enough.
+func (e *contest) until(ctx context.Context, found func() bool) error {
+	for !found() {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case l := <-e.leaders:
+			e.leading = 0
+			fmt.Sscanf(l.Value, "candidate %d", &e.leading)
 		case v := <-e.events:
-			if e.said[v.who] == nil {
-				e.said[v.who] = map[string]bool{}
-			}
-			e.said[v.who][v.what] = true
-			switch v.what {
-			case "works":
-				e.works++
-			case "refused":
-				e.refused++
-			}
-			if found(v) {
-				return nil
-			}
+			e.said[v]++
 		}
 	}
+	return nil
 }
 
-func (e *election) end() {
+func (e *contest) end() {
 	for _, p := range e.crew {
 		if !p.over.Load() {
 			p.cmd.Process.Signal(syscall.SIGCONT)

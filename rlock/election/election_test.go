@@ -1,0 +1,441 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/redistest/rig"
+	"github.com/redlatch/redlatch/rlock/election"
+)
+
+func TestALeaderIsShownUntilItResigns(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		p, other := start(t, s, patient), start(t, s, patient)
+		e := p.elections.Election("boss")
+		require.Equal(t, "boss", e.Name())
+		leader, err := e.Leader(within(t))
+		require.NoError(t, err)
+		require.Zero(t, leader)
+		require.False(t, leader.Elected())
+
+		const value = "10.0.0.7:8080 %20 {ä}:write"
+		l := elect(t, e, value)
+		for _, x := range []*process{p, other} {
+			leader, err = x.elections.Election("boss").Leader(within(t))
+			require.NoError(t, err)
+			require.Equal(t, value, leader.Value)
+			require.Equal(t, l.Token(), leader.Token)
+			require.True(t, leader.Owner.Ours())
+		}
+		require.Positive(t, l.Token())
+		require.NoError(t, l.Err())
+		ctx := l.Context(within(t))
+		require.NoError(t, l.Resign(within(t)))
+		require.NoError(t, l.Resign(within(t)), "again")
+		<-l.Done()
+		require.ErrorIs(t, context.Cause(ctx), election.ErrReleased)
+		leader, err = other.elections.Election("boss").Leader(within(t))
+		require.NoError(t, err)
+		require.Zero(t, leader)
+		for _, key := range rig.Keys(t, p.redis) {
+			require.False(t, strings.HasPrefix(key, "redlatch_leader:"), key)
+		}
+		rig.RequireEnds(t, p.redis)
+
+		again := elect(t, other.elections.Election("boss"), "")
+		require.Greater(t, again.Token(), l.Token())
+		leader, err = e.Leader(within(t))
+		require.NoError(t, err)
+		require.True(t, leader.Elected(), "a value may be empty")
+		require.NoError(t, again.Resign(within(t)))
+	})
+}
+
+// Under every hand-over, no reader sees one leader's value with another's token, nor a token smaller than one before.
+func TestAValueIsNeverShownWithTheTokenOfAnother(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		const candidates, terms = 4, 8
+		var looks atomic.Int64
+		var mu sync.Mutex
+		tokens := map[string]int64{} // by value, noted before anybody is shown it
+		o := patient
+		var campaigns sync.WaitGroup
+		for i := range candidates {
+			p := start(t, s, o)
+			campaigns.Go(func() {
+				for n := range terms {
+					value := fmt.Sprintf("candidate %d, term %d", i, n)
+					l, err := p.elections.Election("boss").Campaign(within(t), value)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					tokens[value] = l.Token()
+					mu.Unlock()
+					first := looks.Load()
+					redistest.Eventually(t, time.Minute, "a whole look", func() bool { return looks.Load() > first+1 })
+					if err := l.Resign(within(t)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		over := make(chan struct{})
+		go func() { campaigns.Wait(); close(over) }()
+		type pair struct {
+			value string
+			token int64
+		}
+		var shown []pair
+		reader := start(t, s, o).elections.Election("boss")
+		told, err := reader.Observe(t.Context())
+		require.NoError(t, err)
+		for going := true; going; {
+			var news election.Leader
+			select {
+			case <-over:
+				going = false
+			case news = <-told:
+			default:
+			}
+			leader, err := reader.Leader(within(t))
+			require.NoError(t, err)
+			looks.Add(1)
+			for _, l := range []election.Leader{leader, news} {
+				if l.Elected() {
+					shown = append(shown, pair{l.Value, l.Token})
+				}
+			}
+		}
+		require.Len(t, tokens, candidates*terms)
+		seen := map[string]bool{}
+		for _, p := range shown {
+			require.Equal(t, tokens[p.value], p.token, p.value)
+			seen[p.value] = true
+		}
+		require.Len(t, seen, len(tokens), "each term was looked at")
+		leader, err := reader.Leader(within(t))
+		require.NoError(t, err)
+		require.Zero(t, leader)
+	})
+}
+
+func TestObserversAreToldByMessages(t *testing.T) {
+	o := patient
+	o.PollCap = 10 * time.Second // and the clock of the bubble says who waited for that
+	bubble(t, 3, o, func(t *testing.T, s *redistest.Server, all []*process) {
+		told, err := all[2].elections.Election("boss").Observe(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, news(t, told), "nobody leads yet, and that is told first")
+		synctest.Wait() // subscribed
+		at := time.Now()
+		l := elect(t, all[0].elections.Election("boss"), "ann")
+		require.Equal(t, "ann", news(t, told).Value)
+		next := make(chan *election.Leadership, 1)
+		go func() { next <- elect(t, all[1].elections.Election("boss"), "bob") }()
+		synctest.Wait()
+		require.NoError(t, l.Resign(t.Context()))
+		hear(t, told, "bob", called("bob"))
+		require.NoError(t, (<-next).Resign(t.Context()))
+		require.Zero(t, news(t, told))
+		require.Less(t, time.Since(at), time.Second, "no look was waited for")
+	})
+}
+
+func TestAnObserverThatMissesTheMessageSeesItAtItsNextLook(t *testing.T) {
+	o := patient
+	o.PollCap = 5 * time.Second
+	bubble(t, 2, o, func(t *testing.T, s *redistest.Server, all []*process) {
+		told, err := all[1].elections.Election("boss").Observe(t.Context())
+		require.NoError(t, err)
+		news(t, told)
+		l := elect(t, all[0].elections.Election("boss"), "ann")
+		require.Equal(t, "ann", news(t, told).Value)
+		synctest.Wait() // the observer sleeps
+		at := time.Now()
+		s.Embedded.Del("boss") // nobody publishes that
+		require.Zero(t, news(t, told))
+		require.LessOrEqual(t, time.Since(at), o.PollCap)
+		require.NotZero(t, time.Since(at))
+		require.ErrorIs(t, l.Resign(t.Context()), election.ErrLost)
+	})
+}
+
+func TestAnAnnouncementThatWasLostIsMadeAgain(t *testing.T) {
+	o := patient
+	o.Heartbeat = time.Second
+	bubble(t, 2, o, func(t *testing.T, s *redistest.Server, all []*process) {
+		e := all[0].elections.Election("boss")
+		l := elect(t, e, "ann")
+		s.Embedded.Del("redlatch_leader:{boss}")
+		leader, err := e.Leader(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, leader)
+		time.Sleep(o.WatchdogTimeout/3 + time.Second)
+		leader, err = all[1].elections.Election("boss").Leader(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, election.Leader{Value: "ann", Token: l.Token(), Owner: leader.Owner}, leader)
+		time.Sleep(10 * o.WatchdogTimeout)
+		leader, err = e.Leader(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, l.Token(), leader.Token, "a leader is shown for as long as it leads")
+		require.NoError(t, l.Resign(t.Context()))
+		time.Sleep(o.WatchdogTimeout)
+		for _, key := range s.Embedded.Keys() {
+			require.NotContains(t, key, "redlatch_leader", "and is not announced any more")
+		}
+	})
+}
+
+func TestEverythingMayRunTwice(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		p, other := on(t, rig.Twice{Client: s.Client(t)}, patient), start(t, s, patient)
+		told, err := other.elections.Election("boss").Observe(within(t))
+		require.NoError(t, err)
+		for i := range 3 {
+			value := fmt.Sprint("term ", i)
+			l := elect(t, p.elections.Election("boss"), value)
+			require.Equal(t, l.Token(), hear(t, told, value, called(value)).Token)
+			if err := l.Resign(within(t)); err != nil { // the second run of a release finds nothing
+				require.ErrorIs(t, err, election.ErrLost)
+			}
+			hear(t, told, "nobody", nobody)
+		}
+	})
+}
+
+func TestALeaderThatCannotAnnounceItselfLeadsAndTriesAgain(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var lost atomic.Bool
+	c := rig.NewLossy(t, s, func() bool { return lost.Load() })
+	o := patient
+	other := start(t, s, o)
+	told, err := other.elections.Election("boss").Observe(within(t))
+	require.NoError(t, err)
+	require.Zero(t, news(t, told))
+	// The reply is lost of whatever this client sends once it has the lock.
+	o.Observer.Acquired = func(context.Context, string, time.Duration) { lost.Store(true) }
+	p := on(t, c, o)
+	l := elect(t, p.elections.Election("boss"), "ann")
+	require.NoError(t, l.Err())
+	lost.Store(false)
+	require.Equal(t, l.Token(), hear(t, told, "ann", called("ann")).Token)
+	require.NoError(t, l.Resign(within(t)))
+}
+
+func TestCandidatesLeaveWithTheirContextAndFollowInOrder(t *testing.T) {
+	bubble(t, 3, patient, func(t *testing.T, s *redistest.Server, all []*process) {
+		l := elect(t, all[0].elections.Election("boss"), "ann")
+		ctx, leave := context.WithCancelCause(t.Context())
+		why := errors.New("no more ambitions")
+		left := make(chan error, 1)
+		go func() { _, err := all[1].elections.Election("boss").Campaign(ctx, "bob"); left <- err }()
+		synctest.Wait()
+		next := make(chan *election.Leadership, 1)
+		go func() { next <- elect(t, all[2].elections.Election("boss"), "cid") }()
+		synctest.Wait()
+		leave(why)
+		err := <-left
+		require.ErrorIs(t, err, election.ErrNotAcquired)
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, why)
+		require.True(t, strings.HasPrefix(err.Error(), "election: "), err)
+		require.NoError(t, l.Resign(t.Context()))
+		require.NoError(t, (<-next).Resign(t.Context()))
+	})
+}
+
+func TestALeaderThatCampaignsAgainIsACandidateLikeOthers(t *testing.T) {
+	bubble(t, 1, patient, func(t *testing.T, s *redistest.Server, all []*process) {
+		e := all[0].elections.Election("boss")
+		l := elect(t, e, "ann")
+		ctx, cancel := context.WithTimeout(l.Context(t.Context()), time.Second)
+		defer cancel()
+		_, err := e.Campaign(ctx, "ann again")
+		require.ErrorIs(t, err, election.ErrNotAcquired)
+		require.NoError(t, l.Err())
+		require.NoError(t, l.Resign(t.Context()))
+	})
+}
+
+func TestASlowObserverHearsTheLatest(t *testing.T) {
+	bubble(t, 2, patient, func(t *testing.T, s *redistest.Server, all []*process) {
+		told, err := all[1].elections.Election("boss").Observe(t.Context())
+		require.NoError(t, err)
+		e := all[0].elections.Election("boss")
+		for range 5 {
+			require.NoError(t, elect(t, e, "ann").Resign(t.Context()))
+			synctest.Wait()
+		}
+		l := elect(t, e, "bob")
+		time.Sleep(patient.PollCap)
+		synctest.Wait()
+		require.Equal(t, "bob", news(t, told).Value)
+		require.NoError(t, l.Resign(t.Context()))
+	})
+}
+
+func TestCloseEndsCandidatesObserversAndLeaderships(t *testing.T) {
+	bubble(t, 2, patient, func(t *testing.T, s *redistest.Server, all []*process) {
+		p := all[0]
+		e := p.elections.Election("boss")
+		l := elect(t, e, "ann")
+		told, err := e.Observe(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "ann", news(t, told).Value)
+		campaign := make(chan error, 1)
+		go func() { _, err := e.Campaign(t.Context(), "again"); campaign <- err }()
+		ended, cancel := context.WithCancel(t.Context())
+		other, err := all[1].elections.Election("boss").Observe(ended)
+		require.NoError(t, err)
+		cancel()
+		for range other {
+		}
+		synctest.Wait()
+		closed := make(chan error, 1)
+		go func() { closed <- p.elections.Close(t.Context()) }()
+		<-l.Done()
+		require.ErrorIs(t, l.Err(), election.ErrClosed)
+		require.NoError(t, l.Resign(t.Context()), "it can still resign")
+		require.NoError(t, <-closed)
+		for range told {
+		}
+		require.ErrorIs(t, <-campaign, election.ErrClosed)
+		_, err = e.Campaign(t.Context(), "")
+		require.ErrorIs(t, err, election.ErrClosed)
+		_, err = e.Leader(t.Context())
+		require.ErrorIs(t, err, election.ErrClosed)
+		_, err = e.Observe(t.Context())
+		require.ErrorIs(t, err, election.ErrClosed)
+		leader, err := all[1].elections.Election("boss").Leader(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, leader)
+	})
+}
+
+func TestWhatCannotBeUsedIsRefusedBeforeAnythingIsSent(t *testing.T) {
+	s := redistest.Embedded(t)
+	p := start(t, s, patient)
+	before := s.Embedded.CommandCount()
+	for _, value := range []string{strings.Repeat("x", 257), "\xff"} {
+		_, err := p.elections.Election("boss").Campaign(t.Context(), value)
+		require.ErrorIs(t, err, election.ErrInvalidOption)
+		require.ErrorContains(t, err, "election: invalid option: value is")
+		require.ErrorIs(t, p.elections.Election("boss").Run(t.Context(), value, nil), election.ErrInvalidOption)
+	}
+	for _, err := range []error{
+		errOf(p.elections.Election("").Campaign(t.Context(), "ann")),
+		errOf(p.elections.Election("").Leader(t.Context())),
+		errOf(p.elections.Election("").Observe(t.Context())),
+	} {
+		require.ErrorIs(t, err, election.ErrInvalidName)
+		require.True(t, strings.HasPrefix(err.Error(), "election: "), err)
+	}
+	require.Equal(t, before, s.Embedded.CommandCount())
+	for _, o := range []election.Options{{Heartbeat: time.Millisecond}, {Process: "\xff"}, {Heartbeat: time.Minute}} {
+		_, err := election.New(p.hub, o)
+		require.ErrorIs(t, err, election.ErrInvalidOption)
+		require.True(t, strings.HasPrefix(err.Error(), "election: "), err)
+	}
+}
+
+func errOf[T any](_ T, err error) error { return err }
+
+func TestAKeyThatIsSomethingElseIsWrongType(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		p := start(t, s, patient)
+		for name, value := range map[string][]string{
+			"a list":           {"RPUSH", "redlatch_leader:{a list}", "x"},
+			"no announcement":  {"SET", "redlatch_leader:{no announcement}", "hello"},
+			"no token in it":   {"SET", "redlatch_leader:{no token in it}", "0 somebody"},
+			"{braces} and one": {"RPUSH", "redlatch_leader:{braces} and one", "x"},
+		} {
+			rig.Must(t, p.redis, value...)
+			_, err := p.elections.Election(name).Leader(within(t))
+			require.ErrorIs(t, err, election.ErrWrongType, name)
+		}
+		_, err := p.elections.Election("a list").Campaign(within(t), "ann")
+		require.ErrorIs(t, err, election.ErrWrongType)
+		require.EqualValues(t, 0, rig.Number(t, p.redis, "EXISTS", "a list"), "the lock was given back")
+	})
+}
+
+func user(name string) func(*rueidis.ClientOption) {
+	return func(o *rueidis.ClientOption) { o.Username, o.Password = name, "any" }
+}
+
+func TestWherePubSubIsDeniedObserversPoll(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	root := s.Client(t)
+	rig.Must(t, root, "ACL", "SETUSER", "deaf", "on", "nopass", "~*", "resetchannels", "+@all")
+	rig.Must(t, root, "ACL", "SETUSER", "mute", "on", "nopass", "~*", "&*", "+@all", "-publish")
+	for _, name := range []string{"deaf", "mute"} {
+		t.Run(name, func(t *testing.T) {
+			p, other := start(t, s, patient, user(name)), start(t, s, patient, user(name))
+			told, err := other.elections.Election(name).Observe(within(t))
+			require.NoError(t, err)
+			require.Zero(t, news(t, told))
+			for range 2 {
+				l := elect(t, p.elections.Election(name), "ann")
+				require.Equal(t, l.Token(), hear(t, told, "ann", called("ann")).Token)
+				require.NoError(t, l.Resign(within(t)))
+				hear(t, told, "nobody", nobody)
+			}
+		})
+	}
+}
+
+func TestWhoMayNotAnnounceItselfIsNotElected(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	root := s.Client(t)
+	rig.Must(t, root, "ACL", "SETUSER", "modest", "on", "nopass", "~boss", "~redlatch_queue:*", "~redisson_lock_token:*", "~redlatch_alive:*", "&*", "+@all")
+	p, other := start(t, s, patient, user("modest")), start(t, s, patient)
+	e := p.elections.Election("boss")
+	_, err := e.Campaign(within(t), "ann")
+	require.ErrorIs(t, err, election.ErrDenied)
+	require.ErrorIs(t, e.Run(within(t), "ann", nil), election.ErrDenied)
+	_, err = e.Leader(within(t))
+	require.ErrorIs(t, err, election.ErrDenied)
+	_, err = e.Observe(within(t))
+	require.ErrorIs(t, err, election.ErrDenied)
+	require.NoError(t, elect(t, other.elections.Election("boss"), "bob").Resign(within(t)), "the lock was given back")
+}
+
+// An observer that may not look any more says so in the log, tells nothing, and goes on when it may again.
+func TestAnObserverOutlastsARightThatIsTakenAway(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	root := s.Client(t)
+	rig.Must(t, root, "ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all")
+	p, leader := start(t, s, patient, user("app")), start(t, s, patient)
+	told, err := p.elections.Election("boss").Observe(within(t))
+	require.NoError(t, err)
+	require.Zero(t, news(t, told))
+	rig.Must(t, root, "ACL", "SETUSER", "app", "-get")
+	l := elect(t, leader.elections.Election("boss"), "ann")
+	_, err = p.elections.Election("boss").Leader(within(t))
+	require.ErrorIs(t, err, election.ErrDenied)
+	require.Empty(t, told)
+	rig.Must(t, root, "ACL", "SETUSER", "app", "+get")
+	require.Equal(t, l.Token(), hear(t, told, "ann", called("ann")).Token)
+	require.NoError(t, l.Resign(within(t)))
+}

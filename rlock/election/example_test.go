@@ -1,0 +1,196 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rlock/election"
+)
+
+// demo is a client on an embedded server; a program would call pubsub.Dial with its server's address. It has time, so that a
+// busy machine changes no output.
+func demo() (c *election.Client, server *miniredis.Miniredis, end func()) {
+	server = miniredis.NewMiniRedis()
+	server.ClockTTL(true)
+	if err := server.Start(); err != nil {
+		log.Fatal(err)
+	}
+	option := rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}
+	hub, err := pubsub.Dial(option, pubsub.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	c, err = election.New(hub, election.Options{CallTimeout: 10 * time.Second, Heartbeat: 10 * time.Second, WatchdogTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return c, server, func() {
+		c.Close(context.Background())
+		hub.Close(context.Background())
+		server.Close()
+	}
+}
+
+// A service of several processes, of which one has the schedule.
+func Example() {
+	elections, _, end := demo()
+	defer end()
+	scheduler := elections.Election("scheduler")
+
+	err := scheduler.Run(context.Background(), "10.0.0.7:8080", func(ctx context.Context, l *election.Leadership) error {
+		leader, err := scheduler.Leader(ctx) // as any process sees it
+		if err != nil {
+			return err
+		}
+		fmt.Println("leader:", leader.Value)
+		return nil // the work is done: otherwise it goes on until ctx ends
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output: leader: 10.0.0.7:8080
+}
+
+// Run leads again after a loss. The resource refuses tokens that are smaller than one that it has seen.
+func ExampleElection_Run() {
+	elections, server, end := demo()
+	defer end()
+	var seen int64 // in SQL: UPDATE … SET …, fence = $1 WHERE id = 1 AND fence <= $1
+	write := func(token int64) bool {
+		if token < seen {
+			return false
+		}
+		seen = token
+		return true
+	}
+
+	var former int64
+	err := elections.Election("scheduler").Run(context.Background(), "ann", func(ctx context.Context, l *election.Leadership) error {
+		fmt.Println("writes:", write(l.Token()))
+		if former == 0 {
+			former = l.Token()
+			server.Del("scheduler") // a flush, an eviction, a failover that lost the write
+			<-ctx.Done()            // a heartbeat or renewal finds out
+			fmt.Println(errors.Is(l.Err(), election.ErrLost), "so Run campaigns again")
+			return ctx.Err()
+		}
+		fmt.Println("with the token of before:", write(former))
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// writes: true
+	// true so Run campaigns again
+	// writes: true
+	// with the token of before: false
+	// <nil>
+}
+
+// Campaign is for programs that want the leadership in their own hands.
+func ExampleElection_Campaign() {
+	elections, _, end := demo()
+	defer end()
+	ctx := context.Background()
+	scheduler := elections.Election("scheduler")
+
+	var l *election.Leadership
+	l, err := scheduler.Campaign(ctx, "ann") // waits until she is elected
+	if err != nil {
+		log.Fatal(err)
+	}
+	work := l.Context(ctx) // ends with the leadership
+	fmt.Println("token:", l.Token() > 0, "safe to act:", time.Now().Before(l.Until()), "why over:", l.Err())
+
+	soon, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancel()
+	_, err = scheduler.Campaign(soon, "bob")
+	fmt.Println("bob has waited:", errors.Is(err, election.ErrNotAcquired), errors.Is(err, context.DeadlineExceeded))
+
+	fmt.Println("resigned:", l.Resign(ctx))
+	<-l.Done()
+	fmt.Println(context.Cause(work))
+	// Output:
+	// token: true safe to act: true why over: <nil>
+	// bob has waited: true true
+	// resigned: <nil>
+	// released
+}
+
+// Every process may follow who leads.
+func ExampleElection_Observe() {
+	elections, _, end := demo()
+	defer end()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel() // closes the channel
+	scheduler := elections.Election("scheduler")
+
+	leaders, err := scheduler.Observe(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("at first:", (<-leaders).Elected())
+	l, err := scheduler.Campaign(ctx, "10.0.0.7:8080")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("send work to:", (<-leaders).Value)
+	if err := l.Resign(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("at the end:", (<-leaders).Elected())
+	// Output:
+	// at first: false
+	// send work to: 10.0.0.7:8080
+	// at the end: false
+}
+
+// Leader asks once.
+func ExampleElection_Leader() {
+	elections, _, end := demo()
+	defer end()
+	ctx := context.Background()
+	var scheduler *election.Election = elections.Election("scheduler")
+	l, err := scheduler.Campaign(ctx, "10.0.0.7:8080")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer l.Resign(ctx)
+	var here election.Stats = elections.Stats()
+	fmt.Println("leaders in this process:", here.Leading)
+
+	var leader election.Leader
+	leader, err = scheduler.Leader(ctx)
+	fmt.Println(scheduler.Name(), leader.Elected(), leader.Value, leader.Token == l.Token(), err)
+	// Output:
+	// leaders in this process: 1
+	// scheduler true 10.0.0.7:8080 true <nil>
+}
+
+// New makes a client on a hub that other clients may use, too. redlatch.Open does so for all packages.
+func ExampleNew() {
+	server, err := miniredis.Run()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	hub, err := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true}, pubsub.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hub.Close(context.Background())
+	var elections *election.Client
+	elections, err = election.New(hub, election.Options{Heartbeat: 500 * time.Millisecond})
+	fmt.Println(err)
+	fmt.Println(elections.Close(context.Background())) // Client.Close waits for leaders to resign
+	// Output:
+	// <nil>
+	// <nil>
+}

@@ -1,0 +1,24 @@
+-- Say who leads, for those who look, and tell those who listen.
+-- KEYS[1] the announcement
+-- ARGV[1] the leader's fencing token  ARGV[2] its owner  ARGV[3] for how long the announcement stands, ms
+-- ARGV[4] channel of the observers  ARGV[5] PUBLISH or SPUBLISH
+-- Reply 1 it stands; 0 a leader with a later token has announced itself, nothing done
+-- Twice: the second run finds its own announcement, and prolongs it. One that comes after the next leader has announced itself
+--   has the smaller token. One that comes after its leader has resigned names an owner who holds nothing, so nobody believes it.
+local key, token, owner, channel, publish = KEYS[1], ARGV[1], ARGV[2], ARGV[4], ARGV[5]
+local mine = token .. ' ' .. owner
+local now = redis.call('GET', key)
+if now then
+  local last = string.match(now, '^(%d+) .')
+  if not last then
+    return redis.error_reply('WRONGTYPE the key holds no announcement of a leader')
+  end
+  if tonumber(last) > tonumber(token) then
+    return 0
+  end
+end
+redis.call('SET', key, mine, 'PX', ARGV[3])
+if now ~= mine then
+  redis.pcall(publish, channel, token) -- without the right to it observers look now and then
+end
+return 1

@@ -1,0 +1,136 @@
+package election_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rlock/election"
+)
+
+func TestMain(m *testing.M) {
+	redistest.Main(m, map[string]func() error{"candidate": beCandidate})
+}
+
+// process is one process as the library sees it.
+type process struct {
+	redis     rueidis.Client
+	hub       *pubsub.Hub
+	elections *election.Client
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// start makes a process on a server. Its calls have time: the machine may be busy.
+func start(t testing.TB, s *redistest.Server, o election.Options, change ...func(*rueidis.ClientOption)) *process {
+	t.Helper()
+	option := s.Option()
+	for _, c := range change {
+		c(&option)
+	}
+	c, err := rueidis.NewClient(option)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return on(t, c, o)
+}
+
+// on makes a process on a client.
+func on(t testing.TB, c rueidis.Client, o election.Options) *process {
+	t.Helper()
+	if o.CallTimeout == 0 {
+		o.CallTimeout = 10 * time.Second
+	}
+	o.Logger = quiet
+	p := &process{redis: c}
+	var err error
+	p.hub, err = pubsub.New(c, pubsub.Options{Logger: quiet})
+	require.NoError(t, err)
+	t.Cleanup(func() { p.hub.Close(context.Background()) })
+	p.elections, err = election.New(p.hub, o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		p.elections.Close(ctx)
+	})
+	return p
+}
+
+// patient are options for a busy machine: a heartbeat that is late by seconds loses nothing.
+var patient = election.Options{Heartbeat: 10 * time.Second, PollCap: 50 * time.Millisecond, WatchdogTimeout: 5 * time.Minute}
+
+// bubble runs fn with n processes on a server inside a synctest bubble: hours there are moments here.
+func bubble(t *testing.T, n int, o election.Options, fn func(t *testing.T, s *redistest.Server, all []*process)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := redistest.Bubble(t)
+		o.Logger = quiet
+		all := make([]*process, n)
+		for i := range all {
+			c, err := rueidis.NewClient(s.Option())
+			require.NoError(t, err)
+			h, err := pubsub.New(c, pubsub.Options{Logger: quiet})
+			require.NoError(t, err)
+			e, err := election.New(h, o)
+			require.NoError(t, err)
+			all[i] = &process{c, h, e}
+		}
+		fn(t, s, all)
+		for _, p := range all {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			require.NoError(t, p.elections.Close(ctx))
+			cancel()
+			require.NoError(t, p.hub.Close(context.Background()))
+			p.redis.Close()
+		}
+		s.Embedded.Close()
+	})
+}
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func elect(t testing.TB, e *election.Election, value string) *election.Leadership {
+	t.Helper()
+	l, err := e.Campaign(within(t), value)
+	require.NoError(t, err)
+	return l
+}
+
+// hear returns the next leader that an observer is told of and that is the one looked for.
+func hear(t testing.TB, told <-chan election.Leader, what string, is func(election.Leader) bool) election.Leader {
+	t.Helper()
+	for {
+		select {
+		case l, ok := <-told:
+			require.True(t, ok, "the channel was closed before %s", what)
+			if is(l) {
+				return l
+			}
+		case <-within(t).Done():
+			require.Fail(t, "was not told: "+what)
+		}
+	}
+}
+
+// news returns the next leader that an observer is told of.
+func news(t testing.TB, told <-chan election.Leader) election.Leader {
+	t.Helper()
+	return hear(t, told, "any news", func(election.Leader) bool { return true })
+}
+
+func nobody(l election.Leader) bool { return !l.Elected() }
+
+func called(value string) func(election.Leader) bool {
+	return func(l election.Leader) bool { return l.Elected() && l.Value == value }
+}

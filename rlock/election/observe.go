@@ -1,0 +1,72 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/wait"
+)
+
+// Observe returns a channel of leaders: first who leads now, then everyone who follows, and the zero Leader whenever nobody
+// leads. The channel is closed when ctx ends or the client is closed.
+//
+// Messages tell the observer to look, and it looks every PollCap in any case. Where the user may not subscribe, or the leaders
+// may not publish, it only does the latter. While the server cannot be asked nothing is told, and the last leader told may be
+// gone.
+//
+// The channel has the latest news only: a caller that reads slowly is not told of leaders in between. It may be told of the same
+// leader twice. The goroutine behind the channel never waits for the caller.
+//
+// The error is that of the first look: see [Election.Leader].
+func (e *Election) Observe(ctx context.Context) (<-chan Leader, error) {
+	first, err := e.Leader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	told := make(chan Leader, 1)
+	told <- first
+	if !e.c.session.Background(func(context.Context) { e.observe(ctx, first, told) }) {
+		return nil, e.c.session.Usable(nil)
+	}
+	return told, nil
+}
+
+// observe tells of every change. It ends with ctx, and when the queue is closed.
+func (e *Election) observe(ctx context.Context, last Leader, told chan Leader) {
+	defer close(told)
+	for {
+		now, err := e.change(ctx, last)
+		var over *wait.GaveUp
+		switch {
+		case errors.As(err, &over):
+			return
+		case err != nil: // the server's answer: asking again helps when somebody has changed something there
+			e.c.session.Complain("an observer of an election cannot look who leads", e.name, err)
+			script.Pause(ctx, min(e.c.session.PollCap, time.Second))
+			continue
+		}
+		last = now
+		select {
+		case <-told: // what nobody has read is old news
+		default:
+		}
+		told <- now // this goroutine is the only one that writes: there is room
+	}
+}
+
+// change waits until another than last leads. It is a wait like that for a lock: look, subscribe and have it confirmed, look
+// again, and sleep until a message or PollCap.
+func (e *Election) change(ctx context.Context, last Leader) (now Leader, err error) {
+	err = e.c.queue.Wait(ctx, wait.Request{
+		Name: e.name, Channel: e.announced, Alone: true,
+		Try: func(ctx context.Context) (wait.Answer, error) {
+			ctx, cancel := context.WithTimeout(ctx, e.c.session.Bound())
+			defer cancel()
+			now, err = e.look(ctx)
+			return wait.Answer{Granted: err == nil && now != last, Left: -1}, err
+		},
+	})
+	return now, err
+}
