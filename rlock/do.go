@@ -3,6 +3,10 @@ package rlock
 import (
 	"context"
 	"errors"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/session"
 )
 
 // Do acquires the lock as Lock does, runs fn under the hold's context, and unlocks.
@@ -10,15 +14,60 @@ import (
 // The ctx of fn ends if the hold is lost; fn should return then. If the lock was not acquired, fn does not run, and the
 // error is Lock's. Otherwise it is fn's error joined with Unlock's: if ErrLost is among them, the lock was not held until fn
 // returned. If fn panics, Do unlocks and the panic goes on.
-func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
+func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	hold, err := l.Lock(ctx)
 	if err != nil {
 		return err
 	}
+	return hold.do(ctx, fn, hold.Unlock)
+}
+
+// DoAtLeast is Do that ends in [Hold.UnlockAfter]: the lock stays taken until d after it was acquired, however early fn returns,
+// and whatever it returns. d is 0 to a hundred years. If it is not, the error is ErrInvalidOption, and nothing was sent.
+func (l *Lock) DoAtLeast(ctx context.Context, d time.Duration, fn func(ctx context.Context) error) error {
+	if err := session.CheckRange("minimum hold", d, 0); err != nil {
+		return errs.Edge("rlock", err)
+	}
+	hold, err := l.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	return hold.do(ctx, fn, func(ctx context.Context) error { return hold.UnlockAfter(ctx, d) })
+}
+
+// DoOnce runs fn at most once in a period, over all processes that call DoOnce with this lock: a job of a schedule that several
+// machines have. It does not wait. ran is false, without an error, if another call runs its fn, or has begun less than period ago.
+// A ctx of a hold of this lock re-enters nothing: the lock is held.
+//
+// The period begins when the lock is acquired, and counts whatever fn returns, also if it panics or takes longer. So a job that
+// failed is not run again in its period. For a job that is due at fixed times choose less than the time between two of them, by
+// more than the machines' clocks and the delays of their starts differ: with a period of a whole hour, an hourly job that began
+// late would have its next run refused. At least 1 ms, at most a hundred years; otherwise the error is ErrInvalidOption.
+//
+// If ran is true, the error is fn's, joined with that of [Hold.UnlockAfter]. After ErrLost the lock may be free before the period
+// is over, and another process may have run the job meanwhile. At most once holds as far as the lock does: see "What is not
+// guaranteed" in the package comment. If ran is false, it is that of a TryLock with a waitTime of 0 for another reason than
+// that the lock is held.
+func (l *Lock) DoOnce(ctx context.Context, period time.Duration, fn func(ctx context.Context) error) (ran bool, err error) {
+	if err := session.CheckRange("period", period, time.Millisecond); err != nil {
+		return false, errs.Edge("rlock", err)
+	}
+	hold, err := l.acquire(Detach(ctx), terms{0, l.terms.lease, l.terms.label})
+	if errors.Is(err, ErrNotAcquired) && ctx.Err() == nil {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, hold.do(ctx, fn, func(ctx context.Context) error { return hold.UnlockAfter(ctx, period) })
+}
+
+// do runs fn under the hold, and ends that.
+func (x *Hold) do(ctx context.Context, fn, end func(ctx context.Context) error) (err error) {
 	defer func() {
-		if e := hold.Unlock(ctx); e != nil {
+		if e := end(ctx); e != nil {
 			err = errors.Join(err, e)
 		}
 	}()
-	return fn(hold.Context(ctx))
+	return fn(x.Context(ctx))
 }

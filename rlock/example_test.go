@@ -156,6 +156,38 @@ func ExampleHold_Context() {
 	// true
 }
 
+// A job that several machines have in their schedules runs once in each period. It comes every hour; 50 minutes leave room for
+// clocks that differ, and for a run that begins late.
+func ExampleLock_DoOnce() {
+	locks, end := demo()
+	defer end()
+	job := func(context.Context) error { fmt.Println("runs"); return nil }
+	for range 3 { // three machines
+		ran, err := locks.Reentrant("nightly-report").DoOnce(context.Background(), 50*time.Minute, job)
+		fmt.Println(ran, err)
+	}
+	// Output:
+	// runs
+	// true <nil>
+	// false <nil>
+	// false <nil>
+}
+
+// DoAtLeast waits for the lock, and leaves it taken for a while: here for a supplier that takes one order in a minute.
+func ExampleLock_DoAtLeast() {
+	locks, end := demo()
+	defer end()
+	supplier := locks.Reentrant("supplier").WithWait(0)
+	order := func(context.Context) error { fmt.Println("ordered"); return nil }
+	fmt.Println(supplier.DoAtLeast(context.Background(), time.Minute, order))
+	err := supplier.DoAtLeast(context.Background(), time.Minute, order)
+	fmt.Println("too soon:", errors.Is(err, rlock.ErrNotAcquired))
+	// Output:
+	// ordered
+	// <nil>
+	// too soon: true
+}
+
 // Extend asks for more time where a hold is not renewed by itself.
 func ExampleHold_Extend() {
 	locks, end := demo()
@@ -322,12 +354,12 @@ func httpStatus(err error) int {
 	switch {
 	case err == nil:
 		return http.StatusOK
+	case errors.Is(err, rlock.ErrLost), errors.Is(err, rlock.ErrMaxHold):
+		return http.StatusConflict // the work was under way, and somebody else may do it now; it may have returned Canceled, too
 	case errors.Is(err, context.Canceled):
 		return 499 // the client has gone: nobody reads it, and it is nobody's conflict
 	case errors.Is(err, rlock.ErrNotAcquired):
 		return http.StatusLocked // somebody else works on it: try again later
-	case errors.Is(err, rlock.ErrLost), errors.Is(err, rlock.ErrMaxHold):
-		return http.StatusConflict // the work was under way, and somebody else may do it now
 	case errors.Is(err, rlock.ErrUnavailable), errors.Is(err, rlock.ErrUnknownOutcome), errors.Is(err, rlock.ErrClosed):
 		return http.StatusServiceUnavailable // no answer, or this process ends
 	}

@@ -2,9 +2,9 @@ package rsemaphore
 
 import (
 	"context"
-	"errors"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
@@ -12,7 +12,7 @@ import (
 // its process died or was cut off, or its action failed. All that had arrived in that generation get it, with an Arrival
 // that says which generation it was, and why. The next arrival begins the next generation. Where this party itself broke
 // it the error is joined with the reason: its context's error and cause, its action's error, or ErrLost.
-var ErrBrokenBarrier = errors.New("barrier broken")
+var ErrBrokenBarrier = errs.New("broken_barrier", "barrier broken")
 
 const (
 	maxParties    = 10_000

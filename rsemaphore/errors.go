@@ -1,7 +1,6 @@
 package rsemaphore
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -21,7 +20,7 @@ var (
 	// ErrCapacityMismatch: the object exists on the server with another capacity than the caller's. Of a semaphore that was
 	// resized, or is [Semaphore.Shared]: the request is for more than the capacity there. Nothing was changed. The text says
 	// both numbers.
-	ErrCapacityMismatch = errors.New("capacity mismatch")
+	ErrCapacityMismatch = errs.New("capacity_mismatch", "capacity mismatch")
 	// ErrReleased is the cause of a permit's contexts after Release, and what calls on a released permit return.
 	ErrReleased = errs.ErrReleased
 	// ErrMaxHold: the permit has lasted for Options.MaxHold. It is no longer renewed. It stays taken until Release, or until

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -21,9 +20,9 @@ var (
 	// ErrLatchExpired: the latch was set with a TTL, which ran out before the count reached zero. What was waited for
 	// did not happen, or nobody said so. The server remembers for as long again, and at least a minute; then, or when
 	// it is set again, the name is free.
-	ErrLatchExpired = errors.New("latch expired")
+	ErrLatchExpired = errs.New("latch_expired", "latch expired")
 	// ErrLatchDeleted: the latch was deleted while it was waited for (CountDownLatch.Delete), with its count above zero.
-	ErrLatchDeleted = errors.New("latch deleted")
+	ErrLatchDeleted = errs.New("latch_deleted", "latch deleted")
 )
 
 const (

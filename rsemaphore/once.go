@@ -32,9 +32,9 @@ func (c *Client) attemptOnce(ctx context.Context, call script.Call) (rueidis.Red
 	// The context that ended may be own, which the caller does not know: the error speaks of the caller's.
 	switch unknown := errors.Is(err, ErrUnknownOutcome); {
 	case unknown && ctx.Err() != nil:
-		err = fmt.Errorf("%w: on %q: %w", ErrUnknownOutcome, call.Keys[0], errs.Ended(ctx))
+		err = errs.Once(fmt.Errorf("%w: on %q: %w", ErrUnknownOutcome, call.Keys[0], errs.Ended(ctx)))
 	case unknown && own.Err() != nil:
-		err = fmt.Errorf("%w: on %q: %w", ErrUnknownOutcome, call.Keys[0], errNoReply)
+		err = errs.Once(fmt.Errorf("%w: on %q: %w", ErrUnknownOutcome, call.Keys[0], errNoReply))
 	}
 	return m, err
 }
@@ -64,5 +64,5 @@ func toRelease(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // errLongAgo is the error of a request whose reply was lost, and of which the server knows nothing any more.
 func errLongAgo(key string) error {
-	return fmt.Errorf("%w: on %q: no reply to a request until the server may have forgotten what it did", ErrUnknownOutcome, key)
+	return errs.Once(fmt.Errorf("%w: on %q: no reply to a request until the server may have forgotten what it did", ErrUnknownOutcome, key))
 }

@@ -12,31 +12,31 @@ import (
 // reply was seen). The rest are refusals, and failures of the environment.
 var (
 	// ErrNotAcquired: contended. Another owner held it for as long as the caller was willing to wait.
-	ErrNotAcquired = errors.New("not acquired")
+	ErrNotAcquired = Passing("not_acquired", "not acquired")
 	// ErrLost: the caller held it and no longer does: the lease ran out, or the key was removed or taken over.
-	ErrLost = errors.New("lost")
+	ErrLost = error(&state{reason: "lost", text: "lost", rank: rankLost})
 	// ErrReleased: the handle was released by its owner; nothing is wrong.
-	ErrReleased = errors.New("released")
+	ErrReleased = New("released", "released")
 	// ErrMaxHold: held for longer than Options.MaxHold allows.
-	ErrMaxHold = errors.New("held longer than MaxHold")
+	ErrMaxHold = error(&state{reason: "max_hold", text: "held longer than MaxHold", rank: rankMaxHold})
 	// ErrUnavailable: the server did not run the request; nothing changed there.
-	ErrUnavailable = errors.New("redis unavailable")
+	ErrUnavailable = Passing("unavailable", "redis unavailable")
 	// ErrUnknownOutcome: the request was sent and its reply was never seen; it may have run, or not, or may run yet.
-	ErrUnknownOutcome = errors.New("outcome unknown")
+	ErrUnknownOutcome = Passing("unknown_outcome", "outcome unknown")
 	// ErrDenied: the server does not know the user, or the user lacks a right.
-	ErrDenied = errors.New("denied")
+	ErrDenied = New("denied", "denied")
 	// ErrNotReplicated: too few replicas confirmed a grant in time; it was taken back.
-	ErrNotReplicated = errors.New("not replicated")
+	ErrNotReplicated = Passing("not_replicated", "not replicated")
 	// ErrReentry: the owner holds it already, and cannot hold it twice.
-	ErrReentry = errors.New("held already by this owner")
+	ErrReentry = New("reentry", "held already by this owner")
 	// ErrClosed: the client, hub or subscription was closed.
-	ErrClosed = errors.New("closed")
+	ErrClosed = New("closed", "closed")
 	// ErrInvalidName: a name that cannot be used; nothing was sent.
-	ErrInvalidName = errors.New("invalid name")
+	ErrInvalidName = New("invalid_name", "invalid name")
 	// ErrInvalidOption: an option or argument is outside its bounds; nothing was sent.
-	ErrInvalidOption = errors.New("invalid option")
+	ErrInvalidOption = New("invalid_option", "invalid option")
 	// ErrWrongType: the key holds a value of another type; nothing was changed.
-	ErrWrongType = errors.New("key holds another type")
+	ErrWrongType = New("wrong_type", "key holds another type")
 	// ErrOverwritten is ErrLost for a lease whose key was overwritten with another type: it is ErrWrongType, too.
 	ErrOverwritten = fmt.Errorf("%w: %w", ErrLost, ErrWrongType)
 )

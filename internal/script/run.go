@@ -75,7 +75,10 @@ type Call struct {
 // It outlasts neither, whatever rueidis and the server do.
 func (r *Runner) Attempt(ctx context.Context, c Call) (rueidis.RedisMessage, error) {
 	res, err := r.attempt(ctx, c, r.timeout)
-	return res, wrap(c.Script, c.Keys[0], err)
+	if err = wrap(c.Script, c.Keys[0], err); c.Once {
+		err = errs.Once(err)
+	}
+	return res, err
 }
 
 // Do repeats the call until it is answered, with growing pauses, while that is safe and ctx lasts; each attempt gets

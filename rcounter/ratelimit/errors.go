@@ -1,10 +1,6 @@
 package ratelimit
 
-import (
-	"errors"
-
-	"github.com/redlatch/redlatch/internal/errs"
-)
+import "github.com/redlatch/redlatch/internal/errs"
 
 // The request did not run: nothing was taken.
 var (
@@ -21,7 +17,7 @@ var (
 
 // ErrLimited: Wait would have to wait until after its context's deadline. Nothing was taken. The Admission returned with it
 // says how long.
-var ErrLimited = errors.New("rate limited")
+var ErrLimited = errs.Passing("limited", "rate limited")
 
 // The server refused, or its answer is not known.
 var (

@@ -1,7 +1,6 @@
 package redpacket
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -10,7 +9,7 @@ import (
 // The server refused.
 var (
 	// ErrNotEnded: a packet can be refunded when its time is over. Packet.Inspect tells when that is.
-	ErrNotEnded = errors.New("not over yet")
+	ErrNotEnded = errs.Passing("not_ended", "not over yet")
 	// ErrAlreadyOpen: the packet exists, sent by another call of Send, and its retention is not over. The epoch returned
 	// with it is that of the existing packet. Nothing changed.
 	ErrAlreadyOpen = errs.ErrAlreadyOpen
@@ -19,7 +18,7 @@ var (
 	ErrCorrupt = errs.ErrCorrupt
 	// ErrSending: another Send of that name is running, or was broken off within the last minute. Nothing changed.
 	// A while later the packet is there (ErrAlreadyOpen), or the name is free.
-	ErrSending = errors.New("another send is under way")
+	ErrSending = errs.Passing("sending", "another send is under way")
 	// ErrWrongType: a key holds another type of value: another program uses the same name. Nothing changed.
 	ErrWrongType = errs.ErrWrongType
 	// ErrDenied: the server does not know the user, or the user lacks a right. The text says which right and for which
@@ -27,7 +26,7 @@ var (
 	// the right, every verb can be called again with the same arguments.
 	ErrDenied = errs.ErrDenied
 	// ErrNoPacket: there is no red packet of that name to refund: it was never sent, its retention is over, or it was lost.
-	ErrNoPacket = errors.New("no such red packet")
+	ErrNoPacket = errs.New("no_packet", "no such red packet")
 )
 
 // The request did not run: nothing changed on the server.

@@ -1,7 +1,6 @@
 package stock
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -20,7 +19,7 @@ var (
 	ErrInvalidOption = errs.ErrInvalidOption
 
 	// ErrNotOpen: there is no stock to resize or restore. (A claim on it is no error: NotOpen.)
-	ErrNotOpen = errors.New("no such stock")
+	ErrNotOpen = errs.New("not_open", "no such stock")
 	// ErrAlreadyOpen: the stock exists, opened by another call of Open, and its results are still retained. The epoch
 	// returned with the error is that of the existing stock.
 	ErrAlreadyOpen = errs.ErrAlreadyOpen
@@ -32,28 +31,28 @@ var (
 	// makes the name free.
 	ErrCorrupt = errs.ErrCorrupt
 	// ErrRestoring: another call of Restore began later; that one goes on, this one has ended.
-	ErrRestoring = errors.New("restored by another call")
+	ErrRestoring = errs.New("restoring", "restored by another call")
 	// ErrOutOfRange: a limit below what is sold and held, or more than 1024 returned parts of one grant.
 	ErrOutOfRange = errs.ErrOutOfRange
 	// ErrOverflow: the stock has given out ordinal 2^53-1.
 	ErrOverflow = errs.ErrOverflow
 
 	// ErrNotFound: the stock has no reservation or block of that id, or there is no stock.
-	ErrNotFound = errors.New("no such reservation or block")
+	ErrNotFound = errs.New("not_found", "no such reservation or block")
 	// ErrMismatch: the id of a request or reservation has been used before with another claimant, another number of
 	// units, or for the other of the two. A new request needs a new id.
 	ErrMismatch = errs.ErrMismatch
 	// ErrReservationExpired: the reservation's time was over, by the server's clock, before it was confirmed. Its units
 	// have gone back to the stock.
-	ErrReservationExpired = errors.New("reservation expired")
+	ErrReservationExpired = errs.New("reservation_expired", "reservation expired")
 	// ErrReservationCancelled: the reservation was cancelled, perhaps before it was made.
-	ErrReservationCancelled = errors.New("reservation cancelled")
+	ErrReservationCancelled = errs.New("reservation_cancelled", "reservation cancelled")
 	// ErrReservationReturned: the reservation was confirmed and its units were returned.
-	ErrReservationReturned = errors.New("reservation returned")
+	ErrReservationReturned = errs.New("reservation_returned", "reservation returned")
 	// ErrBlockEnded: the block was settled, or closed by its owner; it stays as it was.
-	ErrBlockEnded = errors.New("block ended")
+	ErrBlockEnded = errs.New("block_ended", "block ended")
 	// ErrBlockHeld: the block's owner may still hand out units of it. Blocks tells until when.
-	ErrBlockHeld = errors.New("block held")
+	ErrBlockHeld = errs.Passing("block_held", "block held")
 
 	// ErrUnavailable: the server did not run the request; nothing changed there. It wraps the cause: what rueidis
 	// said, or ctx's error.
