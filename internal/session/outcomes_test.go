@@ -250,6 +250,9 @@ func newScene(t *testing.T, server *redistest.Server, p primitive, name string, 
 	}
 	var err error
 	s.hub = hub(s.proxy.Server(), name)
+	if o.call == 0 && o.watchdog == 0 {
+		o.call = 5 * time.Second // where it is not what is tested, no machine is so busy that a call is given up
+	}
 	s.client, err = p.open(s.hub, o)
 	require.NoError(t, err)
 	s.direct, err = p.open(hub(server, ""), settings{call: 10 * time.Second, story: &story{told: map[string][]string{}}})
