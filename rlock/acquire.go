@@ -159,7 +159,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 	if !l.hands() {
 		r.Taker, r.Try = nil, func(ctx context.Context) (wait.Answer, error) { return a.Ask(ctx, nil) }
 	} else if !r.Alone {
-		r.Grants, r.Unnamed = l.grantsHere(), l.kind.place == lined
+		r.Grants, r.Unnamed = l.grantsHere(), l.kind.place == lined || l.kind.place == told
 	}
 	if a.shares && !r.Alone {
 		l.c.sharing.enlist(a)

@@ -150,7 +150,8 @@
 //	redlatch_rw:{P<name>}               sorted set, when holds end, in the server's time
 //	redlatch_rwq:{P<name>}              sorted set of waiting readers and writers, while there are any, and a minute
 //	redisson_rwlock:{P<name>}           channel, "0" when the last reader is gone, "1" when a writer is
-//	redlatch_plain:{P<name>}            channel of a Plain lock, whose key is a string
+//	redlatch_queue:{P<name>}:plain      sorted set of the waiters of a Plain lock, whose key is a string; in a Cluster without
+//	                                          sharded channels the channel redlatch_plain:{P<name>} in its place
 //	redlatch_alive:<connectionID>       string, Options.Process, expires two trusts after the last heartbeat; in a Cluster
 //	                                          redlatch_alive:{<tag>}:<connectionID>, one for each sixteenth of the slots
 //	redlatch_kept:{P<name>}:<owner>     string, until the time of an UnlockAfter, if the client has Liveness on
@@ -168,8 +169,7 @@
 // Under contention a release is one call and hands the lock over: to a waiter of its own process, which then needs no call
 // of its own, or to the first process in the queue, whose waiter has needed one. An acquisition is then 7 to 17 commands on
 // the server, with one waiter or with hundreds; commands inside scripts are counted. A Fenced lock takes one call more. A Fair
-// lock takes 2 calls, and one more for each waiter and Options.PollCap. A Plain lock takes 3 to 7 calls, however many processes
-// wait, if it is held for a moment; up to a call for each process if it is held for long.
+// lock takes 2 calls, and one more for each waiter and Options.PollCap. A Plain lock takes 3 calls, which are some 20 commands.
 //
 // The readers of one process share one hold on the server. A reader needs no call while another of its process holds the lock and
 // the server said within the last 2 to 10 ms that no writer waits. Otherwise one of them asks for all. So a process in which any

@@ -18,8 +18,8 @@ import (
 //	              waiters, and those that can be handed the lock   handed the lock
 //	ReadWrite     hash with its mode, a string for each reader,    one reader and one writer of      2, for all readers of a
 //	              and when each hold ends                          each process queue                process together
-//	Plain         a string, its owner                              one of each process, on a         3 to 7
-//	                                                               channel, in random turns
+//	Plain         a string, its owner                              one of each process queues, and   3
+//	                                                               is told to ask
 type kind struct {
 	// keys are those of acquire and release; the first is the lock's own.
 	keys func(c *Client, key string) []string
@@ -63,6 +63,8 @@ const (
 	fairQueue
 	// lined is an entry in a queue that releases serve, too, but in which they name no waiter of their process.
 	lined
+	// told is an entry in a queue of which a release tells the first that the lock is free. It asks like anybody else.
+	told
 )
 
 // left reports whether refused tries of one that waits leave something behind, which a release with its entry takes away.

@@ -140,7 +140,7 @@ func (o *owner) Send(ctx context.Context, remaining int, again bool) (gone bool,
 		status, err = l.runRelease(ctx, o.Lease.Owner, remaining, o.Entry())
 	}
 	if err == nil && remaining == 0 {
-		if l.kind.place == nowhere {
+		if !l.hands() {
 			c.queue.StandBack(l.key)
 		}
 		c.queue.Wake(l.key)

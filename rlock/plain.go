@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strconv"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
@@ -14,15 +15,35 @@ var (
 	plainReleaseScript = load("plain release", "plain_release")
 )
 
+// A waiter that a release tells asks after a trip, and the free lock is left to it for two, in these bounds. The least covers a
+// process that gets no processor for a moment: those that ask meanwhile have to wait for it. The most is RESERVED in told.lua.
+const (
+	leastReservation = 5 * time.Millisecond
+	mostReservation  = 200 * time.Millisecond
+)
+
 // plain is one string key, owner as its value.
 var plain = &kind{
-	keys:    func(_ *Client, key string) []string { return []string{key} },
+	keys: func(c *Client, key string) []string {
+		if !c.handover {
+			return []string{key}
+		}
+		return []string{key, keyname.Prefix("redlatch_queue", keyname.Suffix(key, "plain"))}
+	},
 	channel: func(key, _ string) string { return keyname.Prefix("redlatch_plain", key) },
 	acquire: func(l *single, r acquireRequest) script.Call {
-		return script.Call{Script: plainAcquireScript, Keys: l.keys, Args: append(r.room, r.owner, r.ms, strconv.FormatInt(r.notAfter, 10), l.channel, l.c.publish)}
+		args := append(r.room, r.owner, r.ms, strconv.FormatInt(r.notAfter, 10), l.channel, l.c.publish)
+		if r.entry != "" {
+			args = append(args, r.entry)
+		}
+		return script.Call{Script: plainAcquireScript, Keys: l.keys, Args: args}
 	},
 	release: func(l *single, r releaseRequest) script.Call {
-		return script.Call{Script: plainReleaseScript, Keys: l.keys, Args: []string{r.owner, l.channel, l.c.publish}}
+		args := []string{r.owner, l.channel, l.c.publish, l.grants}
+		if r.entry != "" {
+			args = append(args, r.entry)
+		}
+		return script.Call{Script: plainReleaseScript, Keys: l.keys, Args: args}
 	},
 	renew:  load("plain renew", "plain_renew"),
 	keep:   load("plain keep", "plain_keep"),
@@ -30,6 +51,7 @@ var plain = &kind{
 	force:  load("plain force unlock", "plain_force"),
 	title:  "Plain",
 	manner: "plain",
+	place:  told,
 	shares: true,
 }
 
@@ -37,13 +59,22 @@ var plain = &kind{
 // Only the owner of that value deletes or prolongs it. A Plain lock excludes every program that follows the pattern on the
 // same key. It excludes no other kind of lock of this package: those are hashes, and the call returns ErrWrongType.
 //
-// It cannot be re-entered (ErrReentry). Its releases wake the waiters of this library. If another program releases it, they
-// learn of that within Options.PollCap. Waiters of one process stand in line. There is no order among processes, and a
-// TryLock with a waitTime of 0 may overtake all waiters. The layout has no place for a queue: a lock that is handed from waiter
-// to waiter would never be free for the other programs, which only poll. So after a release the processes that wait, and the one
-// that has released if it acquires again, draw whose turn it is to ask. A release costs a few calls however many of them wait, and a
-// message to each of them. A lock that is free and waited for is idle for 128 round trips at most, if its release is heard, and
-// otherwise until the lease ends or for a PollCap.
+// It cannot be re-entered (ErrReentry). Waiters of one process stand in line, and so do the processes of this library that wait, on
+// the server beside the lock. A release deletes the key and tells the first process in line, which asks. The lock is not handed
+// from waiter to waiter as other kinds are: it would never be free for the other programs, which only poll. So
+//
+//   - an acquisition takes 3 calls and one message, however many processes wait;
+//   - the free lock is left to the first in line for two round trips, at least 5 ms and at most 200 ms. Other waiters of this library
+//     wait for that long. If it does not come, because its process is stopped or the message was lost, whoever asks next gets the lock,
+//     and the one after it in line is told. If nobody asks, because all waiters sleep, the lock is idle for a PollCap at most;
+//   - the order is not exact. Other programs take the lock whenever they find it free, and so do a TryLock with a waitTime of 0, and
+//     a process that waits for the first time in a while, with its first request. Who was told keeps its place;
+//   - releases of other programs tell nobody: waiters learn of them within Options.PollCap;
+//   - a process that may not subscribe is not in line, and polls.
+//
+// In a Cluster without sharded channels (Redis before 7) there is no line. A release is a message to each process that waits, and
+// these draw whose turn it is to ask, also the one that has released if it acquires again. A free lock is idle for 128 round trips
+// at most then.
 //
 // Names longer than Options.HashOver are hashed.
 func (c *Client) Plain(name string) *Lock {

@@ -27,6 +27,7 @@ type freeRequest struct {
 	key, queue, owner string
 	lease             string // ms; "": it is released
 	last              string // not after, or the channel
+	plain             string // "1" of a Plain lock
 	of                *owner // to give back to whoever is granted and has left; nil for a release
 }
 
@@ -59,18 +60,22 @@ func (c *Client) leaveLane(k *kind) {
 
 // sharedCall is one shared call.
 func (c *Client) sharedCall(requests []*batch.Request[freeRequest, bool]) script.Call {
-	keys, args := make([]string, 0, 2*len(requests)), make([]string, 0, 1+3*len(requests))
+	keys, args := make([]string, 0, 2*len(requests)), make([]string, 0, 1+4*len(requests))
 	args = append(args, c.publish)
 	for _, r := range requests {
 		a := &r.Ask
-		keys, args = append(keys, a.key, a.queue), append(args, a.owner, a.lease, a.last)
+		keys, args = append(keys, a.key, a.queue), append(args, a.owner, a.lease, a.last, a.plain)
 	}
 	return script.Call{Script: freeScript, Keys: keys, Args: args}
 }
 
 // shareable is the part of a shared call that does what a lone acquire or release of l would.
 func (l *single) shareable(owner, lease, last string) freeRequest {
-	return freeRequest{key: l.key, queue: l.keys[len(l.keys)-1], owner: owner, lease: lease, last: last}
+	r := freeRequest{key: l.key, queue: l.keys[len(l.keys)-1], owner: owner, lease: lease, last: last}
+	if l.kind == plain {
+		r.plain = "1"
+	}
+	return r
 }
 
 // askShared is Ask in a shared call. done: granted. Otherwise, without an error, the caller asks alone.

@@ -25,6 +25,7 @@ func TestSharedScriptTable(t *testing.T) {
 			name   string
 			before []string // a command on KEY or QUEUE
 			plain  bool
+			queue  bool // others are in it
 			owner  string
 			lease  string // "": release
 			last   string
@@ -50,7 +51,8 @@ func TestSharedScriptTable(t *testing.T) {
 			{name: "plain, another's", plain: true, before: []string{"SET", "KEY", bob}, owner: alice, lease: "300000", last: "0", text: bob},
 			{name: "plain, too late", plain: true, owner: alice, lease: "300000", last: "1"},
 			{name: "plain, of another type", plain: true, before: []string{"HSET", "KEY", bob, "1"}, owner: alice, lease: "300000", last: "0", hash: map[string]string{bob: "1"}},
-			{name: "plain, released", plain: true, before: []string{"SET", "KEY", alice}, owner: alice, last: "CHANNEL", done: 1, told: true},
+			{name: "plain, released", plain: true, before: []string{"SET", "KEY", alice}, owner: alice, last: "CHANNEL", done: 1},
+			{name: "plain, released, others in line", plain: true, before: []string{"SET", "KEY", alice}, queue: true, owner: alice, last: "CHANNEL", text: alice},
 			{name: "plain, another's is not released", plain: true, before: []string{"SET", "KEY", bob}, owner: alice, last: "CHANNEL", text: bob},
 			{name: "plain, gone", plain: true, owner: alice, last: "CHANNEL"},
 		} {
@@ -68,13 +70,16 @@ func TestSharedScriptTable(t *testing.T) {
 				if c.before != nil {
 					g.must(t, replaced(c.before)...)
 				}
-				g.must(t, "HSET", name("held"), bob, "1")
-				queue := name("QUEUE")
-				if c.plain {
-					queue = name("KEY")
+				if c.queue {
+					g.must(t, "ZADD", name("QUEUE"), "5", "x 1")
 				}
-				keys := []string{name("free"), name("freequeue"), name("KEY"), queue, name("held"), name("heldqueue")}
-				args := replaced([]string{"PUBLISH", alice, "300000", "0", c.owner, c.lease, c.last, alice, "300000", "0"})
+				g.must(t, "HSET", name("held"), bob, "1")
+				plain := ""
+				if c.plain {
+					plain = "1"
+				}
+				keys := []string{name("free"), name("freequeue"), name("KEY"), name("QUEUE"), name("held"), name("heldqueue")}
+				args := replaced([]string{"PUBLISH", alice, "300000", "0", "", c.owner, c.lease, c.last, plain, alice, "300000", "0", ""})
 				for run, done := range []int64{c.done, 0} {
 					var got []int64
 					var err error

@@ -25,9 +25,13 @@ func (a *acquisition) Stand() wait.Standing {
 	// It leaves time for a renewal that gets no answer, and another.
 	first := min(a.lease, max(4*poll, 4*c.opts.CallTimeout, time.Second))
 	standing := wait.Standing{Owner: a.own.Lease.Owner, Lease: a.lease}
-	if a.l.kind.place == fairQueue {
+	switch a.l.kind.place {
+	case fairQueue:
 		standing.Entry = a.entry + " " + script.Millis(first)
-	} else {
+	case told:
+		a.entry = a.own.Lease.Owner + " " + script.Millis(min(max(2*c.runner.Clock.Trip(a.l.key), leastReservation), mostReservation))
+		standing.Entry = a.entry
+	default:
 		a.entry = strings.Join([]string{a.own.Lease.Owner, script.Millis(first), script.Millis(5 * poll / 2)}, " ")
 		standing.Entry = a.entry
 	}
@@ -183,7 +187,7 @@ func (a *acquisition) refused(r acquireReply, received time.Time) (wait.Answer, 
 		a.watched = true
 		l.c.monitor.watch(l)
 	}
-	return wait.Answer{Left: r.left, Foreign: r.foreign, Ticket: r.ticket, Sent: a.sent, Contenders: r.listeners}, nil
+	return wait.Answer{Left: r.left, Foreign: r.foreign && l.kind.place != told, Ticket: r.ticket, Sent: a.sent, Contenders: r.listeners}, nil
 }
 
 // renamed gives back a grant that came too late, and goes on as another owner: the id of what was released is never used

@@ -56,6 +56,13 @@ func (c *Clock) Relearn(key string, ms int64, sent, received time.Time) {
 	c.samples[c.slot(key)] = sample{server: ms, at: received, spread: received.Sub(sent)}
 }
 
+// Trip returns how long a request to the server of key took, one of the quickest of late; 0 if none is known of.
+func (c *Clock) Trip(key string) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.samples[c.slot(key)].spread
+}
+
 // At returns the server's time at the monotonic instant t, in ms, or 0 if nothing is known of that server yet. It errs to the
 // early side, by at most the round trip of the sample: a request is refused a moment too soon, never granted after its caller
 // has left (TestTheClockErrsToTheEarlySideOnly).

@@ -82,9 +82,15 @@
 //  7. No grant is used while a call asks for its waiter, and who leaves meanwhile owes a release: what arrives later may be
 //     granted (TestAGrantIsNotUsedWhileItsWaiterIsAskedFor).
 //
+// # Told to ask
+//
+// What must be free between two holders, such as a Plain lock, has a queue on the server, too, but no grants: a release publishes a
+// grant of ticket 0 to the first in it, which asks. The script leaves what is free to the one that was told, for a moment (told.lua
+// of package rlock). Such a waiter is a [Taker] with [Request.Unnamed].
+//
 // # Turns
 //
-// What has no queue on the server, such as a Plain lock, is released to all processes that listen. If an answer names how many
+// What has no queue on the server, such as a Quorum, is released to all processes that listen. If an answer names how many
 // listen ([Answer.Contenders]), the contenders take turns after a message in place of all asking at once (turn.go). Who wakes the
 // line because of messages that it has heard itself, as a Quorum does, says so ([Request.Crowded]).
 //

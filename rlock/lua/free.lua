@@ -2,9 +2,9 @@
 -- lock if that is free and nobody queues, or releases it if it is its only owner's and nobody queues. Whoever meets anything else
 -- is to ask alone: nothing has been done for it. A lock that cannot be looked at (of another type, no right) is left alone, too, and
 -- the lone call says what is wrong.
--- KEYS[2i-1] a lock  KEYS[2i] its queue; of a plain lock the lock itself again
+-- KEYS[2i-1] a lock  KEYS[2i] its queue
 -- ARGV[1] PUBLISH or SPUBLISH, then for each lock: owner, lease in ms or '' to release, not after in server ms (0: any time)
---   or the channel of a release
+--   or the channel of a release, 1 if it is a plain lock or ''
 -- Reply {server ms, and for each 1 done, 0 ask alone}
 -- Twice: an owner that holds its lock, or holds it no more, is told to ask alone, and learns that from a script that may run
 --   twice.
@@ -14,12 +14,12 @@ local publish, now = ARGV[1], clock()
 local out, a = {now}, 2
 for i = 1, #KEYS, 2 do
   local key, queue, done = KEYS[i], KEYS[i + 1], 0
-  local owner, lease, last = ARGV[a], ARGV[a + 1], ARGV[a + 2]
-  a = a + 3
+  local owner, lease, last, plain = ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3] == '1'
+  a = a + 4
   if lease ~= '' then
     local ms, notafter = tonumber(lease), tonumber(last)
     if owner ~= '' and ms and ms >= 1 and ms <= 4503599627370496 and ms % 1 == 0 and not (notafter > 0 and now > notafter) then -- see fit
-      if key == queue then
+      if plain then
         local set = pcall('SET', key, owner, 'NX', 'PX', lease)
         if set and not set.err then
           done = 1
@@ -32,9 +32,8 @@ for i = 1, #KEYS, 2 do
         end
       end
     end
-  elseif key == queue then
-    if owner ~= '' and pcall('GET', key) == owner and pcall('DEL', key) == 1 then
-      pcall(publish, last, '0')
+  elseif plain then
+    if owner ~= '' and pcall('EXISTS', queue) == 0 and pcall('GET', key) == owner and pcall('DEL', key) == 1 then
       done = 1
     end
   -- Looked at before it is removed: a lone call afterwards would find nothing, and report a loss.

@@ -1,12 +1,15 @@
 -- Take a plain mutex: one string key whose value is its owner, as in the Redis documentation's pattern (SET NX PX).
--- uses: owners, handover
--- KEYS[1] the lock
+-- uses: owners, handover, told, clock
+-- KEYS[1] the lock  KEYS[2] its line; without it (a Cluster without sharded channels, a slot that is being migrated) nobody queues
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)  ARGV[4] channel  ARGV[5] PUBLISH or SPUBLISH
+-- ARGV[6] entry, with which the owner stands in line if it is refused; '' or none: it does not, and takes a free lock before those
+--   who do
 -- Reply as acquire: server ms, one integer, if it was free and is granted; otherwise {status, ms, server ms, …}: 1 granted;
---   0 held by another, ms left (-1 without end), 0, 1 if it is none of ours, 0, 0, how many listen for its release; 2 too late, nothing done
--- Twice: the owner's own key is granted again, its lease only ever raised.
-local key, owner, lease, notafter = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
--- The common case makes no function, so it says itself what fit, clock and late say.
+--   0 held by another, or left to another for a moment: ms after which to ask again (-1 without end), 1 if it stands in line,
+--   1 if the holder is none of ours, 0, 0, without a line how many listen for its release; 2 too late, nothing done
+-- Twice: the owner's own key is granted again, its lease only ever raised; an owner in line keeps its place.
+local key, line, owner, lease, notafter = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+-- The common case makes no function, so it says itself what fit, clock, late and left_to say.
 if not (owner and owner ~= '' and lease and lease >= 1 and lease <= 4503599627370496 and lease % 1 == 0) then
   return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
 end
@@ -15,17 +18,46 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if notafter > 0 and now > notafter then
   return {2, 0, now}
 end
-if redis.call('SET', key, owner, 'NX', 'PX', ARGV[2]) then
+local entry = line and ARGV[6] ~= '' and ARGV[6]
+local first, score -- in line
+if entry then
+  local head = redis.call('ZRANGEBYSCORE', line, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  first, score = head[1], tonumber(head[2])
+end
+if (not first or first == entry) and redis.call('SET', key, owner, 'NX', 'PX', ARGV[2]) then
+  if first then
+    redis.call('ZREM', line, entry)
+  end
   return now
 end
 -- libraries
 local held = redis.call('GET', key)
-local left = redis.call('PTTL', key)
-if held ~= owner then
-  return {0, left, now, 0, ours(held) and 0 or 1, 0, 0, listeners(ARGV[5], ARGV[4]) or 0}
+if not held then -- free, and another is the first in line
+  if not left_to(score, now) then -- nobody has told it: the lease has ended, or another program has released
+    redis.call('SET', key, owner, 'PX', ARGV[2])
+    redis.call('ZREM', line, entry)
+    return now
+  end
+elseif held == owner then
+  local left = redis.call('PTTL', key)
+  if left >= 0 then
+    left = math.max(left, lease)
+    redis.call('PEXPIRE', key, left) -- a write in any case: see grant
+  end
+  if entry then
+    redis.call('ZREM', line, entry)
+  end
+  return {1, left, now}
 end
-if left >= 0 then
-  left = math.max(left, lease)
-  redis.call('PEXPIRE', key, left) -- a write in any case: see grant
+local foreign = held and not ours(held) and 1 or 0
+local left = held and redis.call('PTTL', key) or LOOK
+if not entry then
+  return {0, left, now, 0, foreign, 0, 0, not line and listeners(ARGV[5], ARGV[4]) or 0}
 end
-return {1, left, now}
+if first == entry then
+  redis.call('ZADD', line, 1, entry)
+else
+  redis.call('ZADD', line, 'NX', digits(time[1] * 1000000 + time[2]), entry)
+end
+redis.call('PEXPIRE', line, LINE_TTL)
+return {0, left, now, 1, foreign}

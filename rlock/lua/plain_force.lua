@@ -1,13 +1,18 @@
--- Delete a plain mutex if one of the owners named has it, and wake the waiters.
--- KEYS[1] the lock
--- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] nothing  ARGV[4…] owners
+-- Delete a plain mutex if one of the owners named has it, and tell the first in line, or wake the waiters where there is no line.
+-- uses: told, clock
+-- KEYS[1] the lock  KEYS[2] its line; without it (see plain_acquire) the release is published
+-- ARGV[1] channel  ARGV[2] PUBLISH or SPUBLISH  ARGV[3] grant channels, without the connection id  ARGV[4…] owners
 -- Reply: how many were removed
 -- Twice: owners are never used again, so a second run removes no later owner.
 local held = redis.call('GET', KEYS[1])
 for i = 4, #ARGV do
   if held == ARGV[i] then
     redis.call('DEL', KEYS[1])
-    redis.pcall(ARGV[2], ARGV[1], '0')
+    if KEYS[2] then
+      tell(KEYS[2], ARGV[2], ARGV[3], (clock()))
+    else
+      redis.pcall(ARGV[2], ARGV[1], '0')
+    end
     return 1
   end
 end

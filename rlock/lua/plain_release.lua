@@ -1,17 +1,34 @@
--- Delete a plain mutex if it is its owner's, and wake the waiters.
--- KEYS[1] the lock  ARGV[1] owner  ARGV[2] channel  ARGV[3] PUBLISH or SPUBLISH
+-- Delete a plain mutex if it is its owner's, and tell the first in line, or wake the waiters where there is no line.
+-- uses: told
+-- KEYS[1] the lock  KEYS[2] its line; without it (see plain_acquire) the release is published
+-- ARGV[1] owner  ARGV[2] channel  ARGV[3] PUBLISH or SPUBLISH  ARGV[4] grant channels, without the connection id
+-- ARGV[5] entry of this owner that may be in line, or '' or none
 -- Reply: 2 released; 0 the owner held nothing
--- Twice: a second run finds nothing, or another's, and says 0. An owner is never used again.
+-- Twice: a second run finds nothing, or another's, and says 0. An owner is never used again. Who was told is not told again.
 if ARGV[1] == '' then -- see unfit, a function; this script makes none
   return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
 end
+local line = KEYS[2]
 local held = redis.call('GET', KEYS[1])
 local status = 0
 if held == ARGV[1] then
   redis.call('DEL', KEYS[1])
   status = 2
 end
-if status == 2 or not held then
-  redis.pcall(ARGV[3], ARGV[2], '0')
+if line and ARGV[5] and ARGV[5] ~= '' then
+  redis.call('ZREM', line, ARGV[5])
 end
+if status == 0 and held then
+  return status
+end
+if not line then
+  redis.pcall(ARGV[3], ARGV[2], '0')
+  return status
+end
+if redis.pcall('EXISTS', line) ~= 1 then -- see emptied
+  return status
+end
+-- libraries
+local time = redis.call('TIME')
+tell(line, ARGV[3], ARGV[4], time[1] * 1000 + math.floor(time[2] / 1000))
 return status
