@@ -12,10 +12,11 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// claim is what a command runs under: the hold of a lock, or a permit.
+// claim is what a command runs under: the hold of a lock, a permit, or a leadership.
 type claim interface {
 	Done() <-chan struct{}
 	Err() error
@@ -53,6 +54,12 @@ func (c permitClaim) release(ctx context.Context) error { return c.Release(ctx) 
 func (c permitClaim) owner() rlock.Owner                { return "" }
 func (c permitClaim) token() int64                      { return 0 }
 
+type leaderClaim struct{ *election.Leadership }
+
+func (c leaderClaim) release(ctx context.Context) error { return c.Resign(ctx) }
+func (c leaderClaim) owner() rlock.Owner                { return "" }
+func (c leaderClaim) token() int64                      { return c.Token() }
+
 // forever is longer than anybody waits.
 const forever = 100 * 365 * 24 * time.Hour
 
@@ -68,6 +75,13 @@ func (j *job) acquire(ctx context.Context, red *redlatch.Client) (claim, error) 
 			return nil, err
 		}
 		return permitClaim{p}, nil
+	}
+	if j.election {
+		l, err := red.Elections().Election(j.lock).Campaign(ctx, j.label)
+		if err != nil {
+			return nil, err
+		}
+		return leaderClaim{l}, nil
 	}
 	lock := red.Locks().Reentrant(j.lock)
 	ancestor, join := j.joined()
@@ -139,6 +153,9 @@ func (j *job) await(ctx context.Context, red *redlatch.Client, signals <-chan os
 func (j *job) what() string {
 	if j.semaphore != "" {
 		return fmt.Sprintf("semaphore %q", j.semaphore)
+	}
+	if j.election {
+		return fmt.Sprintf("election %q", j.lock)
 	}
 	return fmt.Sprintf("lock %q", j.lock)
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/keyname"
-	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rlock/election"
 )
 
 const electHelp = `elect runs a command on one of many machines: on the leader. All of them run redlatch elect with the same name. Who is elected starts
@@ -22,13 +22,14 @@ the command, the others wait, for as long as it takes. If the leader dies or is 
 another leads about four seconds later. It then campaigns again, unless --once is given. When the command ends by itself, the leader
 resigns, and elect exits with its exit code.
 
-An election is a fenced lock with --liveness: the command finds a fencing token in REDLATCH_TOKEN, and redlatch inspect shows who waits.
+The election is one of package rlock/election, so programs and commands campaign in the same one, and follow it. The command finds its
+fencing token in REDLATCH_TOKEN, and the name in REDLATCH_ELECTION. redlatch inspect shows who waits.
 
 Without a command elect writes who leads to stdout, by its --value, and exits with 1 if nobody does. With --observe it goes on, and
-writes a line whenever that changes, an empty one if nobody leads; it looks once a second.`
+writes a line whenever that changes, an empty one if nobody leads. It is told by messages, and looks once a second in any case.`
 
 func (t *tool) elect() *cobra.Command {
-	j := &job{tool: t, fenced: true, live: true, apart: true}
+	j := &job{tool: t, election: true}
 	var once, observe bool
 	c := &cobra.Command{
 		Use: "elect NAME [flags] [-- command [args...]]", Short: "run a command on the leader of many machines; show who leads",
@@ -57,7 +58,7 @@ func (t *tool) elect() *cobra.Command {
 				return err
 			}
 			j.place = t.server.place(o)
-			red, err := t.server.open(o, func(o *redlatch.Options) { o.Locks.WatchdogTimeout, o.Locks.Liveness = j.ttl, true })
+			red, err := t.server.open(o, func(o *redlatch.Options) { o.Elections.WatchdogTimeout = j.ttl })
 			if err != nil {
 				return err
 			}
@@ -102,37 +103,37 @@ func (j *job) leaders(c *cobra.Command, observe bool) error {
 	ctx, stop := interruptible(c)
 	defer stop()
 	return j.server.with(ctx, func(red *redlatch.Client) error {
-		last, first := "", true
-		for {
-			who, err := j.leader(ctx, red)
-			switch {
-			case observe && errors.Is(err, rlock.ErrUnavailable), observe && errors.Is(err, rlock.ErrUnknownOutcome):
-				// it is looked for again
-			case err != nil:
-				return err
-			case !observe && who == "":
-				return silent(exitConflict)
-			case first || who != last:
-				fmt.Fprintln(j.out, printable(who))
-				last, first = who, false
-			}
-			if !observe {
-				return nil
-			}
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(time.Second):
-			}
+		of := red.Elections().Election(j.lock)
+		if observe {
+			return j.observe(ctx, of)
 		}
+		leader, err := of.Leader(ctx)
+		if err == nil && !leader.Elected() {
+			err = silent(exitConflict)
+		}
+		if err != nil {
+			return err
+		}
+		j.tell(leader)
+		return nil
 	})
 }
 
-func (j *job) leader(ctx context.Context, red *redlatch.Client) (string, error) {
-	s, err := red.Locks().Fenced(j.lock).Inspect(ctx)
-	if err != nil || len(s.Holders) == 0 {
-		return "", err
+// observe writes who leads whenever that changes, until ctx ends.
+func (j *job) observe(ctx context.Context, of *election.Election) error {
+	leaders, err := of.Observe(ctx)
+	if err != nil {
+		return err
 	}
-	h := s.Holders[0]
-	return nameOf(h.Owner.Label(), h.Process, string(h.Owner)), nil
+	var last election.Leader
+	first := true
+	for leader := range leaders {
+		if first || leader != last { // it may be told of the same one twice
+			j.tell(leader)
+		}
+		last, first = leader, false
+	}
+	return nil
 }
+
+func (j *job) tell(leader election.Leader) { fmt.Fprintln(j.out, printable(leader.Value)) }

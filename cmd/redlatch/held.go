@@ -49,6 +49,9 @@ func (j *job) environ(c claim) (env []string) {
 	if j.semaphore != "" {
 		return append(env, "REDLATCH_SEMAPHORE="+j.semaphore)
 	}
+	if j.election { // its lock is nothing that a command could join
+		return append(env, "REDLATCH_ELECTION="+j.lock, "REDLATCH_TOKEN="+strconv.FormatInt(c.token(), 10))
+	}
 	mine := held{Place: j.place, Lock: j.lock, Owner: c.owner(), Token: c.token()}
 	all := []held{mine}
 	for _, h := range j.inherited {

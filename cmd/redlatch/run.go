@@ -67,6 +67,7 @@ type job struct {
 	conflict        int
 	fenced, live    bool
 	apart           bool
+	election        bool // lock is the name of one
 	interrupted     bool // a signal came that ends processes
 	command         []string
 	path            string // of the command's program
