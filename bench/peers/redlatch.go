@@ -22,7 +22,7 @@ var redlatchPeer = Peer{
 
 // plainPeer is the lock whose layout is the peers': one string key.
 var plainPeer = Peer{
-	Name: "rlock.Plain", Module: redlatchPeer.Module, Wakes: "push", AloneOnly: true,
+	Name: "rlock.Plain", Module: redlatchPeer.Module, Wakes: "push",
 	How: "one string key, as redsync's and redislock's locks; defaults",
 	Open: func(_ context.Context, s Setup) (Locker, error) {
 		l, err := openRedlatch(rueidis.ClientOption{InitAddress: []string{s.Redis}}, s)
