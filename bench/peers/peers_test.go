@@ -222,7 +222,7 @@ func TestPeersTakeTurnsInEveryRoundInAnotherOrder(t *testing.T) {
 	require.NotEqual(t, orders[1], orders[2])
 }
 
-func TestADefaultRunFitsIntoTwelveMinutesAndAQuickOneIntoTwo(t *testing.T) {
+func TestADefaultRunFitsIntoTwelveMinutesAndAQuickOneIntoThree(t *testing.T) {
 	estimate := func(cfg Config) time.Duration {
 		var sum time.Duration
 		for _, s := range (&bench{cfg: cfg}).plan() {
@@ -237,7 +237,7 @@ func TestADefaultRunFitsIntoTwelveMinutesAndAQuickOneIntoTwo(t *testing.T) {
 	require.Less(t, estimate(cfg), 20*time.Minute)
 	cfg = defaults()
 	cfg.quick()
-	require.Less(t, estimate(cfg), 2*time.Minute)
+	require.Less(t, estimate(cfg), 3*time.Minute)
 }
 
 func TestTheCommandWritesWhatTheReportReads(t *testing.T) {
