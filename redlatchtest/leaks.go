@@ -56,45 +56,21 @@ func (l *ledger) unreleased(earlier []string) error {
 // watch has the clients of o tell what they hold.
 func (l *ledger) watch(o *redlatch.Options) {
 	lock, permit := cmp.Or(o.Locks.KeyPrefix, o.KeyPrefix), cmp.Or(o.Semaphores.KeyPrefix, o.KeyPrefix)
-	locks, permits := o.Locks.Observer, o.Semaphores.Observer
-	o.Locks.Observer.Acquired = func(ctx context.Context, name string, waited time.Duration) {
-		l.add(lock+name, 1)
-		if locks.Acquired != nil {
-			locks.Acquired(ctx, name, waited)
-		}
-	}
-	o.Locks.Observer.Released = func(ctx context.Context, name string, held time.Duration, err error) {
-		l.add(lock+name, -1)
-		if locks.Released != nil {
-			locks.Released(ctx, name, held, err)
-		}
-	}
-	o.Locks.Observer.Ended = func(ctx context.Context, name string, why error) {
-		if !errors.Is(why, rlock.ErrClosed) {
-			l.add(lock+name, -1)
-		}
-		if locks.Ended != nil {
-			locks.Ended(ctx, name, why)
-		}
-	}
-	o.Semaphores.Observer.Acquired = func(ctx context.Context, name string, n int, waited time.Duration) {
-		l.add(permit+name, 1)
-		if permits.Acquired != nil {
-			permits.Acquired(ctx, name, n, waited)
-		}
-	}
-	o.Semaphores.Observer.Released = func(ctx context.Context, name string, n int, held time.Duration, err error) {
-		l.add(permit+name, -1)
-		if permits.Released != nil {
-			permits.Released(ctx, name, n, held, err)
-		}
-	}
-	o.Semaphores.Observer.Ended = func(ctx context.Context, name string, why error) {
-		if !errors.Is(why, rsemaphore.ErrClosed) {
-			l.add(permit+name, -1)
-		}
-		if permits.Ended != nil {
-			permits.Ended(ctx, name, why)
-		}
+	o.Locks.Observer = rlock.Observer{
+		Acquired: func(_ context.Context, name string, _ time.Duration) { l.add(lock+name, 1) },
+		Released: func(_ context.Context, name string, _ time.Duration, _ error) { l.add(lock+name, -1) },
+		Ended:    func(_ context.Context, name string, why error) { l.ended(lock+name, why) },
+	}.And(o.Locks.Observer)
+	o.Semaphores.Observer = rsemaphore.Observer{
+		Acquired: func(_ context.Context, name string, _ int, _ time.Duration) { l.add(permit+name, 1) },
+		Released: func(_ context.Context, name string, _ int, _ time.Duration, _ error) { l.add(permit+name, -1) },
+		Ended:    func(_ context.Context, name string, why error) { l.ended(permit+name, why) },
+	}.And(o.Semaphores.Observer)
+}
+
+// ended counts what was lost as given back, and what its client's Close has ended as still held.
+func (l *ledger) ended(key string, why error) {
+	if !errors.Is(why, rlock.ErrClosed) {
+		l.add(key, -1)
 	}
 }
