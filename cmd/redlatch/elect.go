@@ -57,7 +57,6 @@ func (t *tool) elect() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			j.place = t.server.place(o)
 			red, err := t.server.open(o, func(o *redlatch.Options) { o.Elections.WatchdogTimeout = j.ttl })
 			if err != nil {
 				return err
