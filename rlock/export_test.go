@@ -63,5 +63,5 @@ const (
 	DefaultTokenRetention  = 24 * time.Hour
 	MinLease               = session.MinLease
 	MaxDuration            = session.MaxDuration
-	MaxLabel               = maxLabel
+	MaxLabel               = session.MaxLabel
 )

@@ -3,9 +3,7 @@ package rlock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/session"
@@ -38,9 +36,6 @@ type terms struct {
 
 const forever time.Duration = -1
 
-// maxLabel is the length of the longest label, in bytes.
-const maxLabel = 256
-
 // noEnd is the lease of a lock that never ends: somebody made or changed the key by hand.
 const noEnd time.Duration = -1
 
@@ -69,11 +64,7 @@ func (l *Lock) WithLease(d time.Duration) *Lock {
 func (l *Lock) WithLabel(label string) *Lock {
 	t := l.terms
 	t.label = label
-	var err error
-	if len(label) > maxLabel || !utf8.ValidString(label) {
-		err = errs.InvalidOption("label", fmt.Sprintf("%.64q", label), fmt.Sprintf("UTF-8 of at most %d bytes", maxLabel))
-	}
-	return l.with(t, err)
+	return l.with(t, session.CheckLabel("label", label))
 }
 
 // with is the same lock on other terms; bad says why they are refused, the first reason counts.

@@ -1,12 +1,10 @@
 package rlock
 
 import (
-	"fmt"
 	"log/slog"
 	"os"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/session"
@@ -89,8 +87,8 @@ func (o *Options) check() error {
 	if o.HashOver < 0 {
 		return errs.InvalidOption("HashOver", o.HashOver, "0 (never), or more")
 	}
-	if len(o.Process) > maxLabel || !utf8.ValidString(o.Process) {
-		return errs.InvalidOption("Process", fmt.Sprintf("%.64q", o.Process), fmt.Sprintf("UTF-8 of at most %d bytes", maxLabel))
+	if err := session.CheckLabel("Process", o.Process); err != nil {
+		return err
 	}
 	if o.Process == "" {
 		host, err := os.Hostname()

@@ -8,7 +8,6 @@ import (
 	"math"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
@@ -72,7 +71,6 @@ func (s *Semaphore) make() *Semaphore {
 const (
 	maxCapacity = math.MaxInt32 // Redisson's
 	maxPerCall  = 1000          // permits that one call can acquire or release: each is an id of its own on the server
-	maxLabel    = 256           // bytes
 	resizeKept  = 7 * 24 * time.Hour
 )
 
@@ -121,9 +119,7 @@ func (s *Semaphore) WithRevision(revision int64) *Semaphore {
 func (s *Semaphore) WithLabel(label string) *Semaphore {
 	m := *s
 	m.label = label
-	if len(label) > maxLabel || !utf8.ValidString(label) {
-		m.refuse(errs.InvalidOption("label", fmt.Sprintf("%.64q", label), fmt.Sprintf("UTF-8 of at most %d bytes", maxLabel)))
-	}
+	m.refuse(session.CheckLabel("label", label))
 	return &m
 }
 

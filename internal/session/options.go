@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+	"unicode/utf8"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
@@ -87,6 +88,17 @@ func CheckWait(d time.Duration) error { return CheckRange("waitTime", d, 0) }
 func CheckLease(d time.Duration) error {
 	if d != 0 && (d < MinLease || d > MaxDuration) {
 		return errs.InvalidOption("leaseTime", d, fmt.Sprintf("0 (renewed) or %v to %v", MinLease, MaxDuration))
+	}
+	return nil
+}
+
+// MaxLabel is the length of the longest label, in bytes.
+const MaxLabel = 256
+
+// CheckLabel refuses a text that is too long for a label, or no text.
+func CheckLabel(field, text string) error {
+	if len(text) > MaxLabel || !utf8.ValidString(text) {
+		return errs.InvalidOption(field, fmt.Sprintf("%.64q", text), fmt.Sprintf("UTF-8 of at most %d bytes", MaxLabel))
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/redis/rueidis"
 
@@ -38,9 +37,6 @@ func (c *Client) Election(name string) *Election {
 // Name returns the election's name, without Options.KeyPrefix.
 func (e *Election) Name() string { return e.name }
 
-// maxValue is that of a label.
-const maxValue = 256
-
 // Campaign waits until the caller is elected, or ctx ends. Candidates are elected in the order in which their processes came,
 // those of one process in the order of their calls.
 //
@@ -61,7 +57,7 @@ const maxValue = 256
 //
 // A ctx that comes from a leadership of this election is no re-entry: the call waits for the end of that leadership.
 func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, error) {
-	if err := e.c.session.Usable(e.bad, checkValue(value)); err != nil {
+	if err := e.c.session.Usable(e.bad, session.CheckLabel("value", value)); err != nil {
 		return nil, err
 	}
 	hold, err := e.lock.WithLabel(value).Lock(rlock.Detach(ctx))
@@ -74,13 +70,6 @@ func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, err
 		return nil, e.c.session.Error(err)
 	}
 	return l, nil
-}
-
-func checkValue(value string) error {
-	if len(value) > maxValue || !utf8.ValidString(value) {
-		return errs.InvalidOption("value", fmt.Sprintf("%.64q", value), fmt.Sprintf("UTF-8 of at most %d bytes", maxValue))
-	}
-	return nil
 }
 
 // Leader is who leads an election. The zero value stands for nobody.
