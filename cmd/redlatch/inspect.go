@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,12 +57,7 @@ type holder struct {
 
 // nameOf is how a holder is called for people.
 func nameOf(label, process, owner string) string {
-	for _, s := range []string{label, process, owner} {
-		if s != "" {
-			return s
-		}
-	}
-	return "somebody"
+	return cmp.Or(label, process, owner, "somebody")
 }
 
 // look asks for one name.
