@@ -107,16 +107,6 @@ func TestSharedScriptTable(t *testing.T) {
 	})
 }
 
-// away is a server a millisecond away, so that the calls of many goroutines are under way at the same time however busy the machine
-// is; and the proxy in between.
-func away(t *testing.T) (*redistest.Server, *redistest.Server, *redistest.Proxy) {
-	t.Helper()
-	s := redistest.Start(t)
-	p := redistest.NewProxy(t, s)
-	p.Delay(500*time.Microsecond, 500*time.Microsecond)
-	return s, p.Server(), p
-}
-
 // sharedCall tells a call of several locks: it has more keys than that of one.
 func sharedCall(words []string) bool {
 	if len(words) < 3 || words[0] != "EVALSHA" {
@@ -128,7 +118,7 @@ func sharedCall(words []string) bool {
 
 func TestManyFreeLocksShareCalls(t *testing.T) {
 	t.Parallel()
-	near, far, _ := away(t)
+	near, far, _ := redistest.Away(t)
 	r := newRig(t, far, rlock.Options{CallTimeout: 30 * time.Second})
 	direct := near.Client(t)
 	const goroutines, cycles = 64, 30
@@ -162,7 +152,7 @@ func TestManyFreeLocksShareCalls(t *testing.T) {
 // Locks that many want, among locks that nobody else wants: no two hold one at a time, all are served, and nothing is left.
 func TestSharedCallsAmongContendedLocks(t *testing.T) {
 	t.Parallel()
-	near, far, _ := away(t)
+	near, far, _ := redistest.Away(t)
 	rigs := []*rig{newRig(t, far, rlock.Options{CallTimeout: 30 * time.Second}), newRig(t, far, rlock.Options{CallTimeout: 30 * time.Second})}
 	const goroutines, cycles, hot = 40, 25, 8
 	var inside [hot]atomic.Int32
@@ -212,7 +202,7 @@ func TestSharedCallsThatAreLost(t *testing.T) {
 	for name, fate := range map[string]redistest.Fate{"reply": redistest.LoseReply, "request": redistest.LoseRequest} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			near, far, p := away(t)
+			near, far, p := redistest.Away(t)
 			r := newRig(t, far, rlock.Options{CallTimeout: 30 * time.Second})
 			var seen, lost atomic.Int32
 			p.Trap(&redistest.Trap{Every: true, Fate: fate, Match: func(words []string) bool {
@@ -251,7 +241,7 @@ func TestSharedCallsThatAreLost(t *testing.T) {
 // Callers leave while their shared calls are under way. What is granted to them afterwards is given back.
 func TestASharedGrantWhoseCallerHasLeftIsGivenBack(t *testing.T) {
 	t.Parallel()
-	near, far, p := away(t)
+	near, far, p := redistest.Away(t)
 	r := newRig(t, far, rlock.Options{CallTimeout: 30 * time.Second})
 	for g := range 64 { // the scripts' texts, the clock
 		cycle(t, r.locks.Reentrant("warm"+strconv.Itoa(g%4)))

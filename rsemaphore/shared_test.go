@@ -136,16 +136,6 @@ func TestASharedCallForOneSemaphoreGivesWhatIsThere(t *testing.T) {
 	})
 }
 
-// away is a server a millisecond away, so that the calls of many goroutines are under way at the same time however busy the machine
-// is; and the proxy in between.
-func away(t *testing.T) (near, far *redistest.Server, p *redistest.Proxy) {
-	t.Helper()
-	near = redistest.Start(t)
-	p = redistest.NewProxy(t, near)
-	p.Delay(500*time.Microsecond, 500*time.Microsecond)
-	return near, p.Server(), p
-}
-
 // isShared tells a call that several share by its arguments: the script's first is a command, not a capacity or an owner.
 func isShared(words []string) bool {
 	if len(words) < 4 || words[0] != "EVALSHA" {
@@ -166,7 +156,7 @@ func many(n int, fn func(g int)) {
 
 func TestManyFreePermitsShareCalls(t *testing.T) {
 	t.Parallel()
-	near, far, _ := away(t)
+	near, far, _ := redistest.Away(t)
 	r, direct := newRig(t, far, patient), newRig(t, near, patient)
 	const goroutines, cycles = 64, 30
 	run := func(of func(g int) *rsemaphore.Semaphore, n int) float64 {
@@ -210,7 +200,7 @@ func allBack(t *testing.T, sem *rsemaphore.Semaphore, capacity int) {
 // the end.
 func TestSharedCallsAmongContendedPermitsNeverPassTheCapacity(t *testing.T) {
 	t.Parallel()
-	near, far, _ := away(t)
+	near, far, _ := redistest.Away(t)
 	direct := newRig(t, near, patient)
 	const goroutines, cycles = 40, 25
 	var ledgers []*ledger
@@ -259,7 +249,7 @@ func TestSharedCallsThatAreLost(t *testing.T) {
 	for name, fate := range map[string]redistest.Fate{"reply": redistest.LoseReply, "request": redistest.LoseRequest} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			near, far, p := away(t)
+			near, far, p := redistest.Away(t)
 			r, direct := newRig(t, far, patient), newRig(t, near, patient)
 			l := &ledger{name: "s", capacity: 70}
 			sem := r.c.Semaphore(l.name, l.capacity)
@@ -297,7 +287,7 @@ func TestSharedCallsThatAreLost(t *testing.T) {
 // back.
 func TestASharedGrantWhoseCallerHasLeftIsGivenBack(t *testing.T) {
 	t.Parallel()
-	near, far, p := away(t)
+	near, far, p := redistest.Away(t)
 	r, direct := newRig(t, far, patient), newRig(t, near, patient)
 	sem := r.c.Semaphore("s", 100)
 	release(t, acquire(t, sem, 1))
@@ -330,7 +320,7 @@ func TestASharedGrantWhoseCallerHasLeftIsGivenBack(t *testing.T) {
 // Whoever is refused in a shared call waits in line, and is served.
 func TestWhoIsRefusedInASharedCallWaitsAndIsServed(t *testing.T) {
 	t.Parallel()
-	near, far, _ := away(t)
+	near, far, _ := redistest.Away(t)
 	r, direct := newRig(t, far, patient), newRig(t, near, patient)
 	const capacity, callers = 30, 90
 	sem := r.c.Semaphore("s", capacity)

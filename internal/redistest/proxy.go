@@ -113,6 +113,16 @@ func NewProxy(t testing.TB, target *Server) *Proxy {
 // Addr is where clients connect.
 func (p *Proxy) Addr() string { return p.listen.Addr().String() }
 
+// Away is a server that is also a millisecond away, so that the calls of many goroutines are under way at the same time however busy
+// the machine is; and the proxy in between.
+func Away(t testing.TB) (near, far *Server, p *Proxy) {
+	t.Helper()
+	near = Start(t)
+	p = NewProxy(t, near)
+	p.Delay(500*time.Microsecond, 500*time.Microsecond)
+	return near, p.Server(), p
+}
+
 // Server is the target as seen through the proxy.
 func (p *Proxy) Server() *Server {
 	return &Server{Addrs: []string{p.Addr()}, Embedded: p.target.Embedded, Process: p.target.Process}
