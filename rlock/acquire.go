@@ -40,6 +40,7 @@ func (l *single) take(ctx context.Context, t terms, auto bool) (*Hold, error) {
 	if err := c.session.Enter(); err != nil {
 		return nil, err
 	}
+	ctx = c.observer.Acquiring(ctx, l.name)
 	a := acquisition{l: l, ctx: ctx, began: time.Now(), auto: auto, lease: t.lease, label: t.label}
 	if t.lease == 0 {
 		a.lease = c.opts.WatchdogTimeout
@@ -57,6 +58,7 @@ func (l *single) take(ctx context.Context, t terms, auto bool) (*Hold, error) {
 		return nil, err
 	}
 	c.session.Answered()
+	hold.follow(ctx, c)
 	c.observer.Acquired(ctx, l.name, waited)
 	return hold, nil
 }

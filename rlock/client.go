@@ -40,6 +40,7 @@ type Client struct {
 	monitor        *monitor      // nil: likewise
 	sharing        sharing       // read holds that are shared
 	observer       Observer
+	follows        bool         // it has Acquiring
 	run            atomic.Int64 // of a Quorum's member: the run of the server, by its last answer
 	metOnce        atomic.Bool  // likewise: the server was given time once to say which it is
 }
@@ -58,20 +59,25 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	c.sharded = c.publish == "SPUBLISH"
 	// In a Cluster older than Redis 7 a publisher cannot ask which processes are subscribed, so waiters race there.
 	c.handover = c.sharded || !c.clustered
-	c.observer = o.Observer.guarded(s)
+	c.observer, c.follows = o.Observer.guarded(s), o.Observer.Acquiring != nil
 	beats := lease.Heartbeats{Key: func(group int) string { return c.aliveKey(group, s.ID) }}
 	if o.Liveness {
 		beats.Interval, beats.Trust, beats.Value = o.Heartbeat, o.trust(), o.Process
 		c.heartbeat = o.Heartbeat
 		s.PollCap = min(s.PollCap, o.Heartbeat) // a hold is seen from when it is granted, not from when its waiter hears of it
 	}
-	s.Start(lease.Config{Watch: h.Watch, Heartbeats: beats, Renewed: c.observer.Renewed}, c.observer.Woken)
+	s.Start(lease.Config{Watch: h.Watch, Heartbeats: beats, Renewed: c.observer.Renewed}, c.observer.Woken, c.observer.Waiting)
 	c.grantsHere, c.watchdogMillis = grantPrefix+s.ID, script.Millis(s.WatchdogTimeout)
 	c.opts, c.runner, c.engine, c.queue = s.Options, s.Runner, s.Engine, s.Queue
 	c.handles = session.Handles{Session: s, Noun: "hold", Verb: "Unlock", Ended: c.observer.Ended,
 		Released: func(ctx context.Context, h *session.Holding, lasted time.Duration, err error) {
 			c.observer.Released(ctx, h.Lease.Name, lasted, err)
 		}}
+	if o.Observer.Releasing != nil {
+		c.handles.Releasing = func(ctx context.Context, h *session.Holding, acquired context.Context) context.Context {
+			return c.observer.Releasing(ctx, h.Lease.Name, acquired)
+		}
+	}
 	c.lane = newLane(c)
 	if o.Liveness {
 		c.monitor = newMonitor(c)

@@ -21,6 +21,8 @@ type Hold struct {
 	h       *session.Handle
 	cleanup runtime.Cleanup
 	parts   *parts // of a Multi or Quorum lock: then h is nil
+	// acquired is the context of the acquisition, for Observer.Releasing; nil without that
+	acquired context.Context
 }
 
 // newHold makes the Hold of a handle, and learns from the garbage collector if it is forgotten.
@@ -31,6 +33,13 @@ func newHold(h *session.Handle) *Hold {
 	hold := &Hold{h: h}
 	hold.cleanup = runtime.AddCleanup(hold, (*session.Handle).Dropped, h)
 	return hold
+}
+
+// follow keeps the context of the hold's acquisition, if an observer wants it at the release.
+func (x *Hold) follow(ctx context.Context, c *Client) {
+	if c.handles.Releasing != nil {
+		x.acquired = ctx
+	}
 }
 
 // ownerOf is the owner of which h is a handle.
@@ -119,7 +128,7 @@ func (x *Hold) Unlock(ctx context.Context) error {
 		return x.parts.unlock(ctx)
 	}
 	x.cleanup.Stop()
-	return x.h.Release(ctx)
+	return x.h.Release(ctx, x.acquired)
 }
 
 // UnlockAfter is Unlock for work that must not be done again too soon: the lock stays taken until d after it was acquired,

@@ -238,6 +238,8 @@ type together struct {
 	unanswered time.Time // see acquisition
 	unsure     bool      // some attempt may have run that is not answered for
 	blocked    *single   // that somebody else held when last asked
+
+	contexts []context.Context // of the members' acquisitions, for the observer
 }
 
 // errOneByOne ends an attempt to acquire all members by one script, because one of them has to be waited for or one
@@ -283,8 +285,8 @@ func (t *together) run(ctx context.Context, waitTime time.Duration) (hold *Hold,
 	}
 	if err == nil {
 		c.session.Answered()
-		for _, m := range t.members {
-			c.observer.Acquired(ctx, m.name, time.Since(t.began))
+		for i, m := range t.members {
+			c.observer.Acquired(t.context(ctx, i), m.name, time.Since(t.began))
 		}
 		return hold, nil
 	}
@@ -300,10 +302,22 @@ func (t *together) run(ctx context.Context, waitTime time.Duration) (hold *Hold,
 	}
 	waited := time.Since(t.began)
 	err = ending(name, waited, t.unsure).Explain(err)
-	for _, m := range t.members {
-		c.observer.NotAcquired(ctx, m.name, waited, err)
+	for i, m := range t.members {
+		c.observer.NotAcquired(t.context(ctx, i), m.name, waited, err)
 	}
 	return nil, err
+}
+
+// context is that of the i-th member's acquisition. They begin when the script has ended: until then it is not known whether it
+// acquires the members, or each of them acquires itself.
+func (t *together) context(ctx context.Context, i int) context.Context {
+	if !t.c.follows {
+		return ctx
+	}
+	for len(t.contexts) <= i {
+		t.contexts = append(t.contexts, t.c.observer.Acquiring(ctx, t.members[len(t.contexts)].name))
+	}
+	return t.contexts[i]
 }
 
 func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, error) {
@@ -317,7 +331,8 @@ func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, erro
 		t.abandon(t.unanswered)
 		return nil, err
 	}
-	for _, own := range t.owners {
+	for i, own := range t.owners {
+		own.Lease.Ctx = t.context(ctx, i)
 		if !c.engine.Add(&own.Lease, t.since, t.sent, t.lease, t.auto, c.opts.MaxHold) {
 			t.drop(ErrNotAcquired)
 			return nil, own.Expired()
@@ -329,7 +344,9 @@ func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, erro
 	}
 	p := newParts(t.q)
 	for i, own := range t.owners {
-		p.add(i, newHold(own.First(t.auto, t.unanswered, "")))
+		x := newHold(own.First(t.auto, t.unanswered, ""))
+		x.follow(own.Lease.Ctx, c)
+		p.add(i, x)
 	}
 	p.began = time.Now()
 	return &Hold{parts: p}, nil

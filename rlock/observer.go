@@ -13,11 +13,27 @@ import (
 //
 // The context is that of the call in question: it has the caller's span, and may have ended. Renewed and Ended happen while
 // nobody calls; they get the values of the acquisition's context, without its end. TakenOver gets a context without values.
+//
+// Acquiring and Releasing return the context under which their call goes on: its requests, and the functions that are told of it
+// later, have its values. So a span that Acquiring begins is the parent of the spans of the requests, and Acquired ends it. It must be
+// derived from the context that was given; nil, or a panic, leaves that one. One hold has several acquisitions if it is re-entered,
+// or if readers of a process share it: Renewed and Ended are told once, with the values of the first.
 type Observer struct {
+	// Acquiring is called when an acquisition begins, before anything is sent. It is followed by one call of Acquired or
+	// NotAcquired, with the context that it returned. The members of a Multi that one script acquires begin when that has ended;
+	// each gets a context of its own.
+	Acquiring func(ctx context.Context, name string) context.Context
+	// Waiting is called at most once in an acquisition, when it begins to wait: it was refused and may wait, this process holds the
+	// lock, or another call of the process is before it.
+	Waiting func(ctx context.Context, name string)
 	// Acquired is called when a lock was acquired. waited is how long the call took.
 	Acquired func(ctx context.Context, name string, waited time.Duration)
 	// NotAcquired is called when an acquisition ended without the lock. err is the call's error.
 	NotAcquired func(ctx context.Context, name string, waited time.Duration, err error)
+	// Releasing is called when Unlock begins, before anything is sent, and is followed by one call of Released with the context
+	// that it returned. acquired has the values that Acquiring returned when this very hold was acquired. Later calls of Unlock
+	// have the result of the first, and are not told.
+	Releasing func(ctx context.Context, name string, acquired context.Context) context.Context
 	// Released is called when Unlock has ended. held is how long the hold lasted, err the call's error.
 	Released func(ctx context.Context, name string, held time.Duration, err error)
 	// Renewed is called when a renewal was confirmed (nil) or failed (err). A failure is not final: Ended says when a hold
@@ -35,8 +51,11 @@ type Observer struct {
 // guarded returns o with every function safe to call.
 func (o Observer) guarded(s *session.Session) Observer {
 	return Observer{
+		Acquiring:   session.Follow0(s, o.Acquiring),
+		Waiting:     session.Guard0(s, o.Waiting),
 		Acquired:    session.Guard1(s, o.Acquired),
 		NotAcquired: session.Guard2(s, o.NotAcquired),
+		Releasing:   session.Follow1(s, o.Releasing),
 		Released:    session.Guard2(s, o.Released),
 		Renewed:     session.Guard1(s, o.Renewed),
 		Ended:       session.Guard1(s, o.Ended),
@@ -49,8 +68,11 @@ func (o Observer) guarded(s *session.Session) Observer {
 // told.
 func (o Observer) And(next Observer) Observer {
 	return Observer{
+		Acquiring:   session.Chain0(o.Acquiring, next.Acquiring),
+		Waiting:     session.Both0(o.Waiting, next.Waiting),
 		Acquired:    session.Both1(o.Acquired, next.Acquired),
 		NotAcquired: session.Both2(o.NotAcquired, next.NotAcquired),
+		Releasing:   session.Chain1(o.Releasing, next.Releasing),
 		Released:    session.Both2(o.Released, next.Released),
 		Renewed:     session.Both1(o.Renewed, next.Renewed),
 		Ended:       session.Both1(o.Ended, next.Ended),

@@ -44,7 +44,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{session: s, observer: o.Observer.guarded(s)}
-	s.Start(lease.Config{Renewed: c.observer.Renewed}, c.observer.Woken)
+	s.Start(lease.Config{Renewed: c.observer.Renewed}, c.observer.Woken, c.observer.Waiting)
 	c.seed, c.opts, c.runner, c.engine, c.queue = [8]byte(s.Seed[:8]), s.Options, s.Runner, s.Engine, s.Queue
 	c.heard = grantsOfAll + s.ID
 	c.lane = newLane(c)
@@ -53,6 +53,11 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		Released: func(ctx context.Context, h *session.Holding, lasted time.Duration, err error) {
 			c.observer.Released(ctx, h.Lease.Name, int(h.Lease.Of.(*permit).weight.Load()), lasted, err)
 		}}
+	if o.Observer.Releasing != nil {
+		c.handles.Releasing = func(ctx context.Context, h *session.Holding, acquired context.Context) context.Context {
+			return c.observer.Releasing(ctx, h.Lease.Name, int(h.Lease.Of.(*permit).weight.Load()), acquired)
+		}
+	}
 	return c, nil
 }
 

@@ -209,6 +209,7 @@ func (s *CountingSemaphore) ReleaseIfExists(ctx context.Context, n int) (bool, e
 func (s *CountingSemaphore) release(ctx context.Context, n int, ifThere bool) (bool, error) {
 	ctx, cancel := toRelease(ctx)
 	defer cancel()
+	ctx = s.c.observer.Releasing(ctx, s.name, n, context.Background())
 	r, err := s.add(ctx, n, 1, ifThere)
 	there := r.status == countingOK
 	if there || err != nil {

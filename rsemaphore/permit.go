@@ -20,8 +20,9 @@ import (
 // a leaseTime of its own may be left to it on purpose: of permits for a minute that nobody releases, each is one start a
 // minute.
 type Permit struct {
-	h       *session.Handle
-	cleanup runtime.Cleanup
+	h        *session.Handle
+	cleanup  runtime.Cleanup
+	acquired context.Context // of the acquisition, for Observer.Releasing; nil without that
 }
 
 // permit is what the watchdog keeps of a Permit.
@@ -170,5 +171,5 @@ func (x *Permit) Extend(ctx context.Context, d time.Duration) error {
 // contexts have ended and it is no longer renewed. Later calls return the first one's result.
 func (x *Permit) Release(ctx context.Context) error {
 	x.cleanup.Stop()
-	return x.h.Release(ctx)
+	return x.h.Release(ctx, x.acquired)
 }

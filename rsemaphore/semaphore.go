@@ -214,6 +214,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time
 	if err := c.session.Enter(); err != nil {
 		return nil, err
 	}
+	ctx = c.observer.Acquiring(ctx, s.name, n)
 	a := acquisition{s: s, n: n, began: time.Now(), auto: leaseTime == 0, lease: leaseTime, waits: waitTime != 0}
 	if a.auto {
 		a.lease = c.opts.WatchdogTimeout
@@ -227,6 +228,9 @@ func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time
 		return nil, err
 	}
 	c.session.Answered()
+	if c.handles.Releasing != nil {
+		permit.acquired = ctx
+	}
 	c.observer.Acquired(ctx, s.name, n, waited)
 	return permit, nil
 }

@@ -82,10 +82,17 @@ func (c *Handles) Release(ctx context.Context, name string, life *Life, once *On
 // nil: confirmed by the server. ErrLost: it was over before, or this is how that was found out. ErrUnavailable and
 // ErrUnknownOutcome: not confirmed while ctx lasted, see Handles.Release; any other refusal of the server comes at once. After
 // these the release of the last handle goes on in the background until the lease is over. Later calls return the first
-// one's result. The caller first stops the cleanup that would call Dropped.
-func (h *Handle) Release(ctx context.Context) error {
+// one's result. The caller first stops the cleanup that would call Dropped. acquired is the context of the handle's acquisition, for
+// Handles.Releasing; nil: not known.
+func (h *Handle) Release(ctx, acquired context.Context) error {
 	o := h.Holding
 	return o.of.Release(ctx, o.Lease.Name, &h.Life, &h.Once, func(ctx context.Context) error {
+		if c := o.of; c.Releasing != nil {
+			if acquired == nil {
+				acquired = context.Background()
+			}
+			ctx = c.Releasing(ctx, o, context.WithoutCancel(acquired))
+		}
 		err := h.release(ctx)
 		o.of.Released(ctx, o, time.Since(o.of.Base)-h.Began, err)
 		return err

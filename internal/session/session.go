@@ -70,11 +70,11 @@ func New(h *pubsub.Hub, pkg, keeps string, o Options) (*Session, error) {
 }
 
 // Start gives the session what clients need that hold something for a time, or wait. It fills in what is missing in o. woken
-// is called when a waiter wakes up.
-func (s *Session) Start(o lease.Config, woken func(ctx context.Context, name string, byMessage bool)) {
+// is called when a waiter wakes up, waits when a request begins to wait for others; see wait.NewQueue.
+func (s *Session) Start(o lease.Config, woken func(ctx context.Context, name string, byMessage bool), waits func(ctx context.Context, name string)) {
 	s.ID, s.Seed = lease.NewConnectionID(o.Heartbeats.Trust)
 	s.Retrier = NewRetrier()
-	s.Queue = wait.NewQueue(s.Hub, s.PollCap, woken)
+	s.Queue = wait.NewQueue(s.Hub, s.PollCap, woken, waits)
 	o.ConnectionID, o.Client, o.Runner, o.Log, o.Replicas, o.ReplicasWait = s.ID, s.Hub.Client(), s.Runner, s.Logger, s.MinReplicas, s.ReplicaTimeout
 	s.Engine = lease.New(o)
 }

@@ -32,7 +32,7 @@ func newSession(t *testing.T, started bool, o session.Options) *session.Session 
 	s, err := session.New(newHub(t), "shop", "goods", o)
 	require.NoError(t, err)
 	if started {
-		s.Start(lease.Config{}, func(context.Context, string, bool) {})
+		s.Start(lease.Config{}, nil, nil)
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -280,7 +280,7 @@ func TestCloseWaitsForNoConnection(t *testing.T) {
 			s, err := session.New(hub, "shop", "goods", session.Options{})
 			require.NoError(t, err)
 			if started {
-				s.Start(lease.Config{}, func(context.Context, string, bool) {})
+				s.Start(lease.Config{}, nil, nil)
 			}
 			// Where a connection begins, nothing comes back from here on.
 			silence := proxy.Trap(&redistest.Trap{Match: func(words []string) bool { return words[0] == "HELLO" }, Fate: redistest.LoseReplySilently})
@@ -356,4 +356,43 @@ func TestAnObserverThatPanicsIsLogged(t *testing.T) {
 	for _, what := range []string{"one", "two", "three", "four"} {
 		require.Contains(t, log.String(), `msg="redlatch: observer panicked" panic=`+what)
 	}
+}
+
+func TestAnObserverReturnsTheContextOfWhatFollowsOrLeavesIt(t *testing.T) {
+	var log lines
+	s := newSession(t, false, session.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	type key string
+	ctx := context.Background()
+	with := func(k string) func(context.Context, string) context.Context {
+		return func(ctx context.Context, _ string) context.Context { return context.WithValue(ctx, key(k), k) }
+	}
+	none := func(context.Context, string) context.Context { return nil }
+	panics := func(context.Context, string) context.Context { panic("hook") }
+	for _, f := range []func(context.Context, string) context.Context{nil, none, panics} {
+		require.Equal(t, ctx, session.Follow0(s, f)(ctx, "a"))
+	}
+	require.Contains(t, log.String(), `msg="redlatch: observer panicked" panic=hook`)
+	require.Nil(t, session.Chain0(nil, nil))
+	for _, f := range []func(context.Context, string) context.Context{session.Chain0(with("1"), with("2")),
+		session.Chain0(session.Chain0(with("1"), none), session.Chain0(nil, with("2")))} {
+		got := session.Follow0(s, f)(ctx, "a")
+		require.Equal(t, "1", got.Value(key("1")))
+		require.Equal(t, "2", got.Value(key("2")))
+	}
+	one := session.Follow1(s, session.Chain1(func(ctx context.Context, _ string, a int) context.Context { return context.WithValue(ctx, key("x"), a) },
+		func(ctx context.Context, _ string, a int) context.Context {
+			return context.WithValue(ctx, key("y"), a+ctx.Value(key("x")).(int))
+		}))(ctx, "a", 4)
+	require.Equal(t, 8, one.Value(key("y")))
+	two := session.Follow2(s, session.Chain2(nil, func(ctx context.Context, _ string, a, b int) context.Context {
+		return context.WithValue(ctx, key("x"), a*b)
+	}))(ctx, "a", 4, 5)
+	require.Equal(t, 20, two.Value(key("x")))
+	require.Equal(t, ctx, session.Follow1[int](s, nil)(ctx, "a", 1))
+	require.Equal(t, ctx, session.Follow2[int, int](s, nil)(ctx, "a", 1, 2))
+	told := 0
+	count := func(context.Context, string) { told++ }
+	session.Guard0(s, session.Both0(count, count))(ctx, "a")
+	session.Guard0(s, nil)(ctx, "a")
+	require.Equal(t, 2, told)
 }

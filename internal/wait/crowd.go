@@ -94,6 +94,9 @@ func (w *waiter) contendAmong(b Batcher) error {
 			return nil
 		}
 		w.idle(doubt)
+		if w.failure == nil { // it was refused, or stands behind others
+			w.waits()
+		}
 		select {
 		case <-w.wakeup:
 		case <-w.patience().Done():

@@ -73,6 +73,7 @@ func (w *waiter) awaitLocal() error {
 		hears, over = w.subscribeToGrants()
 		w.stand(hears)
 	}
+	w.waits()
 	if !over && !w.sleep(rest) {
 		return w.gaveUp()
 	}

@@ -31,9 +31,21 @@ func (w *waiter) contend() error {
 			return err
 		case w.q.ended(w.ctx) != nil || w.late():
 			return w.gaveUp()
-		case !w.pause(n, answer.Foreign):
+		}
+		if err == nil {
+			w.waits()
+		}
+		if !w.pause(n, answer.Foreign) {
 			return w.gaveUp()
 		}
+	}
+}
+
+// waits tells, once, that the waiter waits for others: it was refused, or its process holds what it asks for, or somebody is before it.
+func (w *waiter) waits() {
+	if !w.toldToWait {
+		w.toldToWait = true
+		w.q.waits(w.ctx, w.r.Name)
 	}
 }
 

@@ -14,6 +14,7 @@ type Queue struct {
 	hub     *pubsub.Hub
 	pollCap time.Duration
 	woken   func(ctx context.Context, name string, byMessage bool)
+	waits   func(ctx context.Context, name string)
 	ctx     context.Context // ends with the client or the hub, with cause errs.ErrClosed
 	cancel  context.CancelCauseFunc
 
@@ -35,11 +36,15 @@ type Queue struct {
 // spare bounds how many of each are kept.
 const spare = 64
 
-// NewQueue returns an empty queue. woken is called at every wake-up of a sleeping waiter; it may be nil.
-func NewQueue(hub *pubsub.Hub, pollCap time.Duration, woken func(ctx context.Context, name string, byMessage bool)) *Queue {
-	q := &Queue{hub: hub, pollCap: pollCap, woken: woken, lines: map[string]*line{}, denied: map[string]time.Time{}, standing: map[string]*waiter{}, shared: map[string]*Shared{}, grantSubs: map[string]*grantSubscription{}}
+// NewQueue returns an empty queue. woken is called at every wake-up of a sleeping waiter, waits once for each request that has to
+// wait for others; both may be nil.
+func NewQueue(hub *pubsub.Hub, pollCap time.Duration, woken func(ctx context.Context, name string, byMessage bool), waits func(ctx context.Context, name string)) *Queue {
+	q := &Queue{hub: hub, pollCap: pollCap, woken: woken, waits: waits, lines: map[string]*line{}, denied: map[string]time.Time{}, standing: map[string]*waiter{}, shared: map[string]*Shared{}, grantSubs: map[string]*grantSubscription{}}
 	if q.woken == nil {
 		q.woken = func(context.Context, string, bool) {}
+	}
+	if q.waits == nil {
+		q.waits = func(context.Context, string) {}
 	}
 	q.ctx, q.cancel = context.WithCancelCause(hub.Context())
 	return q
@@ -127,6 +132,7 @@ func (q *Queue) Wait(ctx context.Context, r Request) error {
 	}
 	if !r.Alone && !r.Each {
 		if !w.line.front.TryAcquire(1) {
+			w.waits()
 			if err := w.line.front.Acquire(w.patience(), 1); err != nil {
 				return w.gaveUp()
 			}

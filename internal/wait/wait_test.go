@@ -87,7 +87,7 @@ func inRoomOf(t *testing.T, pollCap time.Duration, fn func(t *testing.T, r *room
 			if byMessage {
 				r.woken.Add(1)
 			}
-		})
+		}, nil)
 		fn(t, r)
 		require.Zero(t, r.Census(), "nothing is left of names nobody waits for")
 		r.Close()

@@ -23,16 +23,18 @@ type waiter struct {
 	incoming <-chan struct{} // receives a value when messages have come
 	answered bool            // one of them has ended the wait
 
-	known     time.Duration // what was left of the holder's lease by the last answer; negative: unknown
-	failure   error         // why the last try failed; nil if it was answered
-	failures  int           // tries in a row that failed
-	heard     bool          // some try was answered
-	refused   bool          // some try was refused: the waiter counts in line.waiting
-	refusals  int           // refusals in a row of a subscription that may soon be granted
-	granted   bool
-	turns     turns
-	asked     bool // what queued says, for the waiter itself
-	placeless bool // the last answer named no place in the server's queue
+	known    time.Duration // what was left of the holder's lease by the last answer; negative: unknown
+	failure  error         // why the last try failed; nil if it was answered
+	failures int           // tries in a row that failed
+	heard    bool          // some try was answered
+	refused  bool          // some try was refused: the waiter counts in line.waiting
+	refusals int           // refusals in a row of a subscription that may soon be granted
+	granted  bool
+	// toldToWait: Queue.waits was called
+	toldToWait bool
+	turns      turns
+	asked      bool // what queued says, for the waiter itself
+	placeless  bool // the last answer named no place in the server's queue
 
 	// Of the hand-over. Guarded by Queue.mu from stand on:
 	standing *Standing // nil, or room

@@ -73,7 +73,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		return nil, edge(err)
 	}
 	s.PollCap = min(s.PollCap, cmp.Or(o.Heartbeat, time.Second)) // as rlock has it
-	return &Client{session: s, locks: locks, queue: wait.NewQueue(h, s.PollCap, nil)}, nil
+	return &Client{session: s, locks: locks, queue: wait.NewQueue(h, s.PollCap, nil, nil)}, nil
 }
 
 // Close ends waiting candidates (ErrClosed), the channels of observers, and the contexts of all leaderships, with cause ErrClosed.

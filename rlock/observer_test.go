@@ -1,0 +1,240 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// follower is an Observer that gives each acquisition and each release a number of its own, and notes what is told under which.
+type follower struct {
+	mu    sync.Mutex
+	last  int
+	notes []string
+}
+
+type stepKey struct{ of *follower }
+
+// step is the number that ctx carries; 0: none.
+func (f *follower) step(ctx context.Context) int {
+	n, _ := ctx.Value(stepKey{f}).(int)
+	return n
+}
+
+func (f *follower) note(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.notes = append(f.notes, fmt.Sprintf(format, args...))
+}
+
+func (f *follower) begin(ctx context.Context, format string, args ...any) context.Context {
+	f.mu.Lock()
+	f.last++
+	n := f.last
+	f.mu.Unlock()
+	f.note("%d "+format, append([]any{n}, args...)...)
+	return context.WithValue(ctx, stepKey{f}, n)
+}
+
+func (f *follower) take() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	notes := f.notes
+	f.notes = nil
+	return notes
+}
+
+func (f *follower) observer() rlock.Observer {
+	return rlock.Observer{
+		Acquiring: func(ctx context.Context, name string) context.Context { return f.begin(ctx, "acquires %s", name) },
+		Waiting:   func(ctx context.Context, name string) { f.note("%d waits for %s", f.step(ctx), name) },
+		Acquired: func(ctx context.Context, name string, _ time.Duration) {
+			f.note("%d acquired %s", f.step(ctx), name)
+		},
+		NotAcquired: func(ctx context.Context, name string, _ time.Duration, _ error) {
+			f.note("%d did not acquire %s", f.step(ctx), name)
+		},
+		Releasing: func(ctx context.Context, name string, acquired context.Context) context.Context {
+			return f.begin(ctx, "releases %s of %d", name, f.step(acquired))
+		},
+		Released: func(ctx context.Context, name string, _ time.Duration, err error) {
+			f.note("%d released %s: %v", f.step(ctx), name, err == nil)
+		},
+		Ended: func(ctx context.Context, name string, _ error) { f.note("%d lost %s", f.step(ctx), name) },
+	}
+}
+
+// stepped is a client that notes under which step each script was sent. The watchdog looks at a lock that it begins to track: that is
+// no step's, and may come at any time.
+type stepped struct {
+	rueidis.Client
+	f *follower
+}
+
+func (c *stepped) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	if n := c.f.step(ctx); n > 0 && cmd.Commands()[0] == "EVALSHA" {
+		c.f.note("%d sent", n)
+	}
+	return c.Client.Do(ctx, cmd)
+}
+
+func TestAnObserverFollowsACallByTheContextThatItReturned(t *testing.T) {
+	t.Parallel()
+	f := &follower{}
+	ctx := within(t)
+	co := redistest.Embedded(t).Option()
+	client, err := rueidis.NewClient(co)
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	hub, err := pubsub.New(&stepped{client, f}, pubsub.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { hub.Close(context.Background()) })
+	locks, err := rlock.New(hub, rlock.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 5 * time.Minute, Observer: f.observer()})
+	require.NoError(t, err)
+	t.Cleanup(func() { locks.Close(context.Background()) })
+	l := locks.Reentrant("l")
+	lock(t, l, ctx).Unlock(ctx)
+	f.take() // the scripts were sent
+
+	hold := lock(t, l, ctx)
+	again := lock(t, l, hold.Context(ctx))
+	_, err = l.TryLock(ctx, 0, 0)
+	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.NoError(t, hold.Unlock(ctx))
+	require.NoError(t, hold.Unlock(ctx)) // has that result, and is not told
+	require.NoError(t, again.Unlock(again.Context(ctx)))
+	require.Equal(t, []string{
+		"3 acquires l", "3 sent", "3 acquired l",
+		"4 acquires l", "4 sent", "4 acquired l",
+		"5 acquires l", "5 sent", "5 did not acquire l",
+		"6 releases l of 3", "6 sent", "6 released l: true",
+		"7 releases l of 4", "7 sent", "7 released l: true",
+	}, f.take(), "a re-entry is an acquisition of its own")
+
+	read := locks.ReadWrite("rw").Read()
+	one, two := lock(t, read, ctx), lock(t, read, ctx)
+	require.NoError(t, one.Unlock(ctx))
+	require.NoError(t, two.Unlock(ctx))
+	notes := slices.DeleteFunc(f.take(), func(s string) bool { return s[len(s)-4:] == "sent" })
+	require.Equal(t, []string{
+		"8 acquires rw", "8 acquired rw", "9 acquires rw", "9 acquired rw",
+		"10 releases rw of 8", "10 released rw: true", "11 releases rw of 9", "11 released rw: true",
+	}, notes, "readers that share a hold have acquisitions of their own")
+
+	both, err := rlock.Multi(locks.Reentrant("m1"), locks.Reentrant("m2"))
+	require.NoError(t, err)
+	all := lock(t, both, ctx)
+	_, err = both.TryLock(ctx, 0, 0)
+	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.NoError(t, all.Unlock(ctx))
+	notes = f.take()
+	for _, want := range []string{"12 acquired m1", "13 acquired m2", "14 did not acquire m1", "15 did not acquire m2"} {
+		require.Contains(t, notes, want)
+	}
+	followed(t, notes)
+
+	hold = lock(t, l, ctx)
+	_, err = l.ForceUnlock(ctx)
+	require.NoError(t, err)
+	require.ErrorIs(t, hold.Extend(ctx, 10*time.Minute), rlock.ErrLost)
+	require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLost)
+	notes = f.take()
+	require.Contains(t, notes, "18 lost l")
+	require.Contains(t, notes, "19 releases l of 18")
+	require.Contains(t, notes, "19 released l: false")
+}
+
+// followed checks that each acquisition and each release that was begun has ended once, under its own number.
+func followed(t *testing.T, notes []string) {
+	t.Helper()
+	begun, ended := map[string]int{}, map[string]int{}
+	for _, note := range notes {
+		var n, of int
+		var name string
+		switch {
+		case scan(note, "%d acquires %s", &n, &name), scan(note, "%d releases %s of %d", &n, &name, &of):
+			begun[fmt.Sprint(n)]++
+		case scan(note, "%d acquired %s", &n, &name), scan(note, "%d did not acquire %s", &n, &name), scan(note, "%d released %s", &n, &name):
+			ended[fmt.Sprint(n)]++
+		}
+	}
+	require.Equal(t, begun, ended, "%q", notes)
+	for n, times := range begun {
+		require.Equal(t, 1, times, "%s: %q", n, notes)
+	}
+}
+
+func scan(s, format string, to ...any) bool {
+	n, err := fmt.Sscanf(s, format, to...)
+	return err == nil && n == len(to)
+}
+
+func TestWaitingIsToldOnceToEachThatWaitsAndToNobodyElse(t *testing.T) {
+	t.Parallel()
+	for kind, of := range map[string]func(c *rlock.Client, name string) *rlock.Lock{
+		"reentrant": (*rlock.Client).Reentrant,
+		"fair":      (*rlock.Client).Fair,
+		"plain":     (*rlock.Client).Plain,
+		"spin": func(c *rlock.Client, name string) *rlock.Lock {
+			return c.Spin(name, time.Millisecond, 10*time.Millisecond)
+		},
+		"write": func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).Write() },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			f := &follower{}
+			r := newRig(t, redistest.Embedded(t), rlock.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: time.Minute, Observer: f.observer()})
+			ctx := within(t)
+			l := of(r.locks, kind)
+			hold := lock(t, l, ctx)
+			_, err := l.TryLock(ctx, 0, 0)
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			for _, note := range f.take() {
+				require.NotContains(t, note, "waits")
+			}
+			const waiters = 3
+			var all sync.WaitGroup
+			for range waiters {
+				all.Go(func() {
+					if err := l.Do(ctx, func(context.Context) error { return nil }); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			var notes []string
+			waiting := func() (n int) {
+				notes = append(notes, f.take()...)
+				for _, note := range notes {
+					var id int
+					var name string
+					if scan(note, "%d waits for %s", &id, &name) {
+						require.NotZero(t, id)
+						n++
+					}
+				}
+				return n
+			}
+			require.Eventually(t, func() bool { return waiting() == waiters }, 30*time.Second, time.Millisecond)
+			require.NoError(t, hold.Unlock(ctx))
+			all.Wait()
+			require.Equal(t, waiters, waiting(), "%q", notes)
+			var rest []string // the first hold's acquisition was taken before
+			for _, note := range notes {
+				if !slices.Contains([]string{"1", "2"}, note[:1]) || note[1] != ' ' {
+					rest = append(rest, note)
+				}
+			}
+			followed(t, rest)
+		})
+	}
+}

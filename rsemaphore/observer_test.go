@@ -1,0 +1,150 @@
+package rsemaphore_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// follower is an Observer that gives each acquisition and each release a number of its own, and notes what is told under which.
+type follower struct {
+	mu    sync.Mutex
+	last  int
+	notes []string
+}
+
+type stepKey struct{}
+
+// step is the number that ctx carries; 0: none.
+func step(ctx context.Context) int {
+	n, _ := ctx.Value(stepKey{}).(int)
+	return n
+}
+
+func (f *follower) note(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.notes = append(f.notes, fmt.Sprintf(format, args...))
+}
+
+func (f *follower) begin(ctx context.Context, format string, args ...any) context.Context {
+	f.mu.Lock()
+	f.last++
+	n := f.last
+	f.mu.Unlock()
+	f.note("%d "+format, append([]any{n}, args...)...)
+	return context.WithValue(ctx, stepKey{}, n)
+}
+
+func (f *follower) take() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	notes := f.notes
+	f.notes = nil
+	return notes
+}
+
+func (f *follower) observer() rsemaphore.Observer {
+	return rsemaphore.Observer{
+		Acquiring: func(ctx context.Context, name string, n int) context.Context {
+			return f.begin(ctx, "acquires %d of %s", n, name)
+		},
+		Waiting: func(ctx context.Context, name string) { f.note("%d waits for %s", step(ctx), name) },
+		Acquired: func(ctx context.Context, name string, n int, _ time.Duration) {
+			f.note("%d acquired %d of %s", step(ctx), n, name)
+		},
+		NotAcquired: func(ctx context.Context, name string, n int, _ time.Duration, _ error) {
+			f.note("%d did not acquire %d of %s", step(ctx), n, name)
+		},
+		Releasing: func(ctx context.Context, name string, n int, acquired context.Context) context.Context {
+			return f.begin(ctx, "releases %d of %s acquired by %d", n, name, step(acquired))
+		},
+		Released: func(ctx context.Context, name string, n int, _ time.Duration, err error) {
+			f.note("%d released %d of %s: %v", step(ctx), n, name, err == nil)
+		},
+		Ended: func(ctx context.Context, name string, _ error) { f.note("%d lost %s", step(ctx), name) },
+	}
+}
+
+func TestAnObserverFollowsACallByTheContextThatItReturned(t *testing.T) {
+	t.Parallel()
+	f := &follower{}
+	ctx := within(t)
+	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: 5 * time.Minute, Observer: f.observer()})
+	pool := r.c.Semaphore("pool", 3)
+	permit := acquire(t, pool, 2)
+	_, err := pool.TryAcquire(ctx, 2, 0, 0)
+	require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+	other := acquire(t, pool, 1)
+	require.NoError(t, permit.Release(ctx))
+	require.NoError(t, permit.Release(ctx)) // has that result, and is not told
+	require.NoError(t, other.Release(other.Context(ctx)))
+	require.Equal(t, []string{
+		"1 acquires 2 of pool", "1 acquired 2 of pool",
+		"2 acquires 2 of pool", "2 did not acquire 2 of pool",
+		"3 acquires 1 of pool", "3 acquired 1 of pool",
+		"4 releases 2 of pool acquired by 1", "4 released 2 of pool: true",
+		"5 releases 1 of pool acquired by 3", "5 released 1 of pool: true",
+	}, f.take())
+
+	counting := r.c.CountingSemaphore("counting")
+	require.NoError(t, counting.Release(ctx, 1))
+	require.NoError(t, counting.Acquire(ctx, 1))
+	require.Equal(t, []string{
+		"6 releases 1 of counting acquired by 0", "6 released 1 of counting: true",
+		"7 acquires 1 of counting", "7 acquired 1 of counting",
+	}, f.take(), "it knows no holders")
+
+	permit = acquire(t, pool, 1)
+	r.must(t, "FLUSHALL")
+	require.ErrorIs(t, permit.Extend(ctx, 10*time.Minute), rsemaphore.ErrLost)
+	require.ErrorIs(t, permit.Release(ctx), rsemaphore.ErrLost)
+	require.Equal(t, []string{
+		"8 acquires 1 of pool", "8 acquired 1 of pool", "8 lost pool",
+		"9 releases 1 of pool acquired by 8", "9 released 1 of pool: false",
+	}, f.take())
+}
+
+func TestWaitingIsToldOnceToEachThatWaits(t *testing.T) {
+	t.Parallel()
+	f := &follower{}
+	ctx := within(t)
+	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 20 * time.Second, WatchdogTimeout: time.Minute, Observer: f.observer()})
+	pool := r.c.Semaphore("pool", 1)
+	permit := acquire(t, pool, 1)
+	_, err := pool.TryAcquire(ctx, 1, 0, 0)
+	require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
+	require.Len(t, f.take(), 4, "it did not wait")
+	const waiters = 3
+	var all sync.WaitGroup
+	for range waiters {
+		all.Go(func() {
+			if err := pool.Do(ctx, 1, func(context.Context) error { return nil }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	told := map[int]int{}
+	waiting := func() int {
+		for _, note := range f.take() {
+			var id int
+			var name string
+			if n, _ := fmt.Sscanf(note, "%d waits for %s", &id, &name); n == 2 {
+				told[id]++
+			}
+		}
+		return len(told)
+	}
+	require.Eventually(t, func() bool { return waiting() == waiters }, 30*time.Second, time.Millisecond)
+	require.NoError(t, permit.Release(ctx))
+	all.Wait()
+	waiting()
+	require.Equal(t, map[int]int{3: 1, 4: 1, 5: 1}, told)
+}
