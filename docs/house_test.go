@@ -38,6 +38,9 @@ var layers = map[string][]string{
 	"internal/batch":   {"internal/script", "internal/keyname", "internal/errs"},
 	"internal/session": {"internal/lease", "internal/wait", "internal/script", "internal/keyname", "internal/errs", "pubsub"},
 
+	// the modules in contrib import it
+	"internal/measure": {"", "pubsub", "rcounter", "rcounter/stock", "rcounter/redpacket", "rcounter/ratelimit", "rlock", "rsemaphore"},
+
 	// only tests import these
 	"redlatchtest":              {"", "pubsub", "rcounter/redpacket", "rlock", "rsemaphore", "internal/keyname"},
 	"internal/redistest":        {"internal/keyname"},

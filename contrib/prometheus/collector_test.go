@@ -182,6 +182,7 @@ func TestAnErrorIsCountedAsWhatItSaysOfTheOutcome(t *testing.T) {
 		rlock.ErrNotAcquired: "not_acquired",
 		errors.Join(rlock.ErrNotAcquired, context.Canceled):     "canceled",
 		errors.Join(rlock.ErrNotAcquired, rlock.ErrUnavailable): "not_acquired",
+		errors.Join(context.Canceled, rlock.ErrLost):            "lost",
 		rlock.ErrLost:          "lost",
 		rlock.ErrMaxHold:       "max_hold",
 		rlock.ErrNotReplicated: "not_replicated",
@@ -190,7 +191,8 @@ func TestAnErrorIsCountedAsWhatItSaysOfTheOutcome(t *testing.T) {
 		rlock.ErrDenied:          "denied",
 		rlock.ErrClosed:          "closed",
 		context.DeadlineExceeded: "timeout",
-		errors.New("?"):          "error",
+		errors.New("?"):          "other",
+		rlock.ErrWrongType:       "wrong_type",
 		errors.Join(rlock.ErrUnavailable, context.DeadlineExceeded): "unavailable",
 	} {
 		before := value(t, c, "redlatch_acquisitions_total", "class=all", "kind=lock", "result="+want)

@@ -16,12 +16,16 @@
 //
 // # Labels
 //
-//   - kind is lock, semaphore, counter, stock, redpacket or limiter: the package that told it. Latches and barriers are semaphores.
+//   - kind is lock, election, semaphore, counter, stock, redpacket or limiter: the package that told it. Latches and barriers are
+//     semaphores.
 //   - class is what Options.Class makes of the name; "all" without that function. The name itself is never a label. There are at most
 //     Options.MaxClasses of each kind; names of further classes count under "other".
-//   - result, cause, outcome and by have the few values that their metric's help lists. An error's value is as below.
+//   - result, cause, outcome and by have the few values that their metric's help lists. An error's value is what redlatch.Reason
+//     returns.
 //
 // So the number of series of a process is bounded: some 70 for each class of locks that meets everything, of which 32 are buckets.
+//
+// The most common of them:
 //
 //	not_acquired      somebody else had it for as long as the call waited
 //	canceled          the caller's context was cancelled
@@ -33,7 +37,7 @@
 //	unknown_outcome   a request was sent and not answered
 //	denied            a right is missing, or the password is wrong
 //	closed            the client or its hub was closed
-//	error             any other
+//	other             an error of no package of redlatch
 //
 // The dashboard grafana.json and the rules alerts.yaml in this folder use these metrics and no others.
 package redlatchprom

@@ -1,12 +1,12 @@
-package redlatchprom
+package measure
 
 import "sync"
 
 // other is the class of what has none, and of classes beyond the most.
 const other = "other"
 
-// classes makes classes of names, and bounds their number.
-type classes struct {
+// Classes makes classes of names, and bounds their number.
+type Classes struct {
 	of    func(kind, name string) string // nil: one class
 	most  int
 	fresh func(kind, class string) // called once for each, before it is used
@@ -15,7 +15,20 @@ type classes struct {
 	known map[string]map[string]struct{} // by kind
 }
 
-func (c *classes) get(kind, name string) string {
+// NewClasses returns classes that of makes of names; nil: one class, "all". At most most of each kind are told apart, beside other; 50
+// if that is not positive. fresh is called once for each, before it is used; it may be nil.
+func NewClasses(of func(kind, name string) string, most int, fresh func(kind, class string)) *Classes {
+	if most <= 0 {
+		most = 50
+	}
+	if fresh == nil {
+		fresh = func(string, string) {}
+	}
+	return &Classes{of: of, most: most, fresh: fresh, known: map[string]map[string]struct{}{}}
+}
+
+// Get returns the class of a name.
+func (c *Classes) Get(kind, name string) string {
 	class := "all"
 	if c.of != nil {
 		class = c.of(kind, name)
