@@ -31,6 +31,9 @@
 //	Limiters     rcounter/ratelimit  so many units a second, for all processes together
 //	Hub          pubsub              channels, with a word for every gap in the messages
 //
+// Each method of [Client] returns one of them: [Client.Locks], [Client.Stocks] and so on. In the repository, docs/recipes.md has a
+// cron job, an outbox, a webhook, a cache and a sale with payment; docs/comparison.md says when to take something else.
+//
 // Each package can be used alone: a program that imports rlock links rlock only. It calls pubsub.Dial, gives the hub to rlock.New,
 // and closes the client before the hub.
 //

@@ -18,12 +18,12 @@ import (
 
 // A Quorum takes three servers, so it is not among everything.
 func TestTheACLLinesAreEnoughForAQuorum(t *testing.T) {
-	for file, prefix := range map[string]string{"../README.md": "", "operations.md": "shop:"} {
-		t.Run(file, func(t *testing.T) {
+	for i, prefix := range []string{"", "shop:"} {
+		t.Run("prefix "+prefix, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 			defer cancel()
-			line := aclLines(t, file)[0]
+			line := aclLines(t)[i]
 			var admins []rueidis.Client
 			var members []*rlock.Lock
 			client := func(s *redistest.Server) *rlock.Client {

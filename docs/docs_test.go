@@ -69,6 +69,25 @@ func TestTheCodeOfTheTestingPageIsTested(t *testing.T) {
 	}
 }
 
+// The pages have the functions of pages/ word for word: locks.md those of pages/locks_test.go, and so on.
+func TestTheCodeOfThePagesIsTested(t *testing.T) {
+	sources, err := filepath.Glob("pages/*_test.go")
+	require.NoError(t, err)
+	require.NotEmpty(t, sources)
+	for _, file := range sources {
+		if file == filepath.Join("pages", "doc_test.go") {
+			continue
+		}
+		page := strings.ReplaceAll(strings.TrimSuffix(filepath.Base(file), "_test.go"), "_", "-") + ".md"
+		source := read(t, file)
+		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(t, page), -1)
+		require.NotEmpty(t, blocks, "%s has no Go code", page)
+		for _, b := range blocks {
+			require.Contains(t, source, b[1], "%s has code that is not in %s", page, file)
+		}
+	}
+}
+
 func TestEveryLinkOfTheDocumentsLeadsSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#]+)`)
 	for _, file := range documents(t) {

@@ -1,5 +1,20 @@
 // Package pubsub receives what a Redis or Valkey server pushes: messages on channels, and invalidations of tracked keys.
 //
+//	sub, err := hub.Subscribe(ctx, "prices") // confirmed by the server
+//	defer sub.Close()
+//	for {
+//		m, err := sub.Next(ctx)
+//		if err != nil {
+//			return err
+//		}
+//		if m.Gap {
+//			reload() // messages may have been missed here
+//		}
+//	}
+//
+// All other packages need a hub: [Dial] connects and makes one, [New] makes one on a client that the program has already. Use it
+// by itself for messages of your own, where you want to know what you may have missed.
+//
 // A [Hub] holds one subscription for each channel, shared by any number of [Subscription] values in the process. Its
 // connections are its own. It keeps its subscriptions up: after a lost connection, a failover, a slot migration or an
 // unsubscribe that the server sends, it subscribes again.

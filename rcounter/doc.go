@@ -1,5 +1,9 @@
 // Package rcounter provides counters on Redis or Valkey. A Counter is a 64-bit integer with bounds, under one key, that all
-// processes share.
+// processes share. Use [Counter.AddOnce] where a number must be right after retries, and [Counter.Incr] where it may be off by one.
+//
+//	points := counters.Counter("points:ann", rcounter.CounterOptions{Min: rcounter.Bound(0)})
+//	total, replayed, err := points.AddOnce(ctx, "order:4711", 50) // once, however often it is called
+//	total, err = points.Add(ctx, -30)                             // ErrOutOfRange below 0
 //
 // Stocks (the first N users get a unit each), red packets and rate limiters have packages of their own below this one.
 //

@@ -1,4 +1,4 @@
-// Package rlock provides distributed locks on Redis or Valkey.
+// Package rlock provides distributed locks on Redis or Valkey: use one where only one process at a time may do something.
 //
 // A lock has at most one owner at a time. Waiters do not spin: a release hands the lock to the next of them. A watchdog renews
 // the lease of every hold, and a hold knows when it is over. The keys are those of Redisson's locks, so that Go and Java
@@ -8,6 +8,9 @@
 //	...
 //	defer hold.Unlock(ctx)
 //	work(hold.Context(ctx)) // ends with the hold
+//
+// [Lock.Do] does all of that, and [Lock.DoOnce] runs a job once in a period. [Client.Reentrant] is the lock to begin with; "Kinds" below has
+// the others.
 //
 // # What is guaranteed
 //

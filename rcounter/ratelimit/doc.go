@@ -1,5 +1,13 @@
 // Package ratelimit provides rate limiters on Redis or Valkey: units pass at a rate that all processes share.
 //
+//	api := limiters.Limiter("api", ratelimit.LimiterOptions{Rate: 10, Per: time.Second, Burst: 20})
+//	admission, err := api.Allow(ctx, user, 1)
+//	if err == nil && !admission.Allowed {
+//		tooMany(admission.RetryAfter) // 429
+//	}
+//
+// [Limiter.Allow] answers at once; [Limiter.Wait] sleeps until its units may pass. Each key, here a user, has a limit of its own.
+//
 // # What is promised
 //
 // In any interval of length T at most Burst + T * Rate / Per units pass, from all processes together, measured by the server's

@@ -1,6 +1,13 @@
 // Package redpacket hands out money on Redis or Valkey. An amount in whole cents is split into shares once (Split), and each user
 // takes one share, first come, first served.
 //
+//	packet := packets.Packet("new-year")
+//	_, err := packet.Send(ctx, redpacket.Spec{Total: 2000, Shares: 10, Min: 50, OpenFor: 24 * time.Hour})
+//	share, err := packet.Grab(ctx, "ann") // the same share however often she asks
+//	pay("ann", share.Cents)
+//
+// [Packet.Refund] gives back what nobody took, once. [Split] is the draw alone, without a server.
+//
 // # What is promised
 //
 // What was taken, what is left and what was refunded always add up to the total. A user who has a share gets the same answer

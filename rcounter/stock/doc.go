@@ -1,6 +1,16 @@
 // Package stock sells a limited number of units on Redis: the first N claims win. A claimant gets at most one unit, and the
 // same answer however often it asks.
 //
+//	sale := stocks.Stock("sale")
+//	_, err := sale.Open(ctx, stock.Spec{Limit: 100, OpenFor: time.Hour}) // in one place, once
+//	unit, err := sale.Claim(ctx, "ann")                                  // after an error: again
+//	if unit.Won() {
+//		ship(unit.Ordinal)
+//	}
+//
+// [Stock.Claim] is for one unit for each user, [Stock.ClaimOnce] for several, [Stock.Reserve] and [Stock.Confirm] for units that are paid
+// first, [Stock.KeepLedger] for every sale in a database, [Sharded] for a Cluster.
+//
 // # What is promised
 //
 // A Stock never grants more units than its limit. It never gives two claimants one ordinal. The server never gives a

@@ -8,6 +8,9 @@
 //	leader, err := scheduler.Leader(ctx)   // in any process: who leads, and where to reach it
 //	leaders, err := scheduler.Observe(ctx) // and a channel of all who follow
 //
+// [Election.Run] is the loop that most programs want; [Election.Campaign] and [Leadership.Resign] are its parts. [Election.Leader] and
+// [Election.Observe] are for everybody else.
+//
 // An election is a Fenced lock of package rlock with Options.Liveness. The leader is its holder, and the candidates are its
 // waiters: they queue, and the first of them follows. What a candidate says of itself, its value, is the label of its owner.
 //

@@ -1,0 +1,45 @@
+package pages_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/redlatchtest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// Share makes a client of locks on a rueidis client that the program has already, and closes itself.
+func Share(client rueidis.Client) (locks *rlock.Client, end func(context.Context) error, err error) {
+	hub, err := pubsub.New(client, pubsub.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	locks, err = rlock.New(hub, rlock.Options{})
+	if err != nil {
+		hub.Close(context.Background())
+		return nil, nil, err
+	}
+	return locks, func(ctx context.Context) error {
+		defer hub.Close(ctx) // after its clients
+		return locks.Close(ctx)
+	}, nil
+}
+
+func TestAProgramsOwnClientIsSharedAndStaysOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, err := rueidis.NewClient(redlatchtest.New(t).Option())
+		require.NoError(t, err)
+		defer client.Close()
+		locks, end, err := Share(client)
+		require.NoError(t, err)
+		require.NoError(t, locks.Reentrant("a").WithWait(time.Minute).Do(t.Context(), nothing))
+		require.NoError(t, end(t.Context()))
+		require.NoError(t, client.Do(t.Context(), client.B().Ping().Build()).Error())
+	})
+}

@@ -1,0 +1,313 @@
+package pages_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/redlatchtest"
+	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rlock/election"
+)
+
+// Hourly is called by the scheduler of every machine. One of them runs the job.
+func Hourly(ctx context.Context, red *redlatch.Client, job func(context.Context) error) error {
+	_, err := red.Locks().Reentrant("hourly-report").DoOnce(ctx, 50*time.Minute, job)
+	return err
+}
+
+// Lead polls a partner's server from one process, as long as this program runs.
+func Lead(ctx context.Context, red *redlatch.Client, host string, poll func(context.Context) error) error {
+	return red.Elections().Election("poller").Run(ctx, host, func(ctx context.Context, _ *election.Leadership) error {
+		for {
+			if err := poll(ctx); err != nil {
+				return err // resigns; another process may have more luck
+			}
+			select {
+			case <-ctx.Done(): // lost, or the program ends
+				return nil
+			case <-time.After(10 * time.Second):
+			}
+		}
+	})
+}
+
+// An Outbox is a table of messages, and the greatest token that it was called with. Both methods run in one transaction that begins
+//
+//	update relay set token = $1 where token <= $1
+//
+// and fails with errStale if that has changed no row.
+type Outbox interface {
+	Next(ctx context.Context, token int64) (id int64, message string, err error) // id 0: there is none
+	Sent(ctx context.Context, token, id int64) error
+}
+
+var errStale = errors.New("a later relay is at work")
+
+// Relay publishes the messages of the outbox in their order, from one process at a time.
+func Relay(ctx context.Context, red *redlatch.Client, host string, box Outbox, publish func(context.Context, string) error) error {
+	return red.Elections().Election("outbox").Run(ctx, host, func(ctx context.Context, l *election.Leadership) error {
+		for ctx.Err() == nil {
+			id, message, err := box.Next(ctx, l.Token())
+			if err == nil && id == 0 {
+				time.Sleep(100 * time.Millisecond)
+				continue
+			}
+			if err == nil {
+				err = publish(ctx, message)
+			}
+			if err == nil {
+				err = box.Sent(ctx, l.Token(), id)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Webhook handles an event once. The sender repeats an event until it is answered with nil.
+func Webhook(ctx context.Context, red *redlatch.Client, event string, handle func(context.Context) error) error {
+	hold, err := red.Locks().Reentrant("event:"+event).TryLock(ctx, 0, 0)
+	var taken *rlock.NotAcquiredError
+	if errors.As(err, &taken) && taken.Lease > time.Minute {
+		return nil // longer than the lease of a running handler: it was handled before
+	}
+	if err != nil {
+		return err // another process handles it now, or Redis is down: send it again
+	}
+	if err := handle(hold.Context(ctx)); err != nil {
+		return errors.Join(err, hold.Unlock(ctx)) // send it again
+	}
+	return hold.UnlockAfter(ctx, 24*time.Hour)
+}
+
+// Cached returns a value that is dear to compute. When it is missing one process computes it, and the others wait for it.
+func Cached(ctx context.Context, red *redlatch.Client, key string, compute func(context.Context) (string, error)) (value string, err error) {
+	redis := red.Hub().Client()
+	value, err = redis.DoCache(ctx, redis.B().Get().Key(key).Cache(), time.Minute).ToString()
+	if !rueidis.IsRedisNil(err) {
+		return value, err
+	}
+	err = red.Locks().Reentrant("warm:"+key).WithWait(10*time.Second).Do(ctx, func(ctx context.Context) error {
+		value, err = redis.Do(ctx, redis.B().Get().Key(key).Build()).ToString() // whoever waited finds it here
+		if !rueidis.IsRedisNil(err) {
+			return err
+		}
+		if value, err = compute(ctx); err != nil {
+			return err
+		}
+		return redis.Do(ctx, redis.B().Set().Key(key).Value(value).Ex(10*time.Minute).Build()).Error()
+	})
+	return value, err
+}
+
+// Order reserves a unit for an order, has it paid, and sells it. After redlatch.Retryable errors call it again with the same order.
+func Order(ctx context.Context, red *redlatch.Client, order, user string, pay, refund func(context.Context) error) error {
+	sale := red.Stocks().Stock("sale")
+	unit, err := sale.Reserve(ctx, order, user, 1, 10*time.Minute)
+	if err != nil {
+		return err
+	}
+	if !unit.Won() {
+		return errSoldOut
+	}
+	if unit.Ordinal > 0 {
+		return nil // sold by an earlier call
+	}
+	paying, cancel := context.WithDeadline(ctx, unit.Until.Add(-time.Minute)) // a minute is left for Confirm
+	defer cancel()
+	if err := pay(paying); err != nil {
+		_, gone := sale.Cancel(context.WithoutCancel(ctx), order)
+		return errors.Join(err, gone)
+	}
+	_, err = sale.Confirm(context.WithoutCancel(ctx), order)
+	if errors.Is(err, stock.ErrReservationExpired) {
+		return errors.Join(err, refund(context.WithoutCancel(ctx))) // paid too late: the unit went to somebody else
+	}
+	return err
+}
+
+func TestAnHourlyJobRunsOnOneMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := redlatchtest.New(t)
+		machines := []*redlatch.Client{srv.Open(), srv.Open(), srv.Open()}
+		runs := 0
+		for range 2 { // hours
+			for _, red := range machines {
+				require.NoError(t, Hourly(t.Context(), red, func(context.Context) error { runs++; return nil }))
+				time.Sleep(time.Minute)
+			}
+			time.Sleep(57 * time.Minute)
+		}
+		require.Equal(t, 2, runs)
+	})
+}
+
+func TestAPollerThatLosesTheElectionIsElectedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := redlatchtest.New(t)
+		red := srv.Open()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		polls := 0
+		require.NoError(t, Lead(ctx, red, "a", func(context.Context) error {
+			switch polls++; polls {
+			case 2:
+				srv.Lose("poller")
+			case 4:
+				cancel()
+			}
+			return nil
+		}))
+		require.Equal(t, 4, polls)
+	})
+}
+
+// table is an Outbox without a database.
+type table struct {
+	messages []string
+	sent     int64
+	token    int64
+}
+
+func (b *table) guard(token int64) error {
+	if token < b.token {
+		return errStale
+	}
+	b.token = token
+	return nil
+}
+
+func (b *table) Next(_ context.Context, token int64) (int64, string, error) {
+	if b.sent == int64(len(b.messages)) {
+		return 0, "", b.guard(token)
+	}
+	return b.sent + 1, b.messages[b.sent], b.guard(token)
+}
+
+func (b *table) Sent(_ context.Context, token, id int64) error {
+	if err := b.guard(token); err != nil {
+		return err
+	}
+	b.sent = id
+	return nil
+}
+
+func TestTheNextRelayGoesOnWhereTheLastOneStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := redlatchtest.New(t)
+		box := &table{messages: []string{"a", "b", "c"}}
+		crash := errors.New("crash")
+		var got []string
+		require.ErrorIs(t, Relay(t.Context(), srv.Open(), "1", box, func(_ context.Context, m string) error {
+			if got = append(got, m); m == "b" {
+				return crash // published, and not recorded
+			}
+			return nil
+		}), crash)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		require.NoError(t, Relay(ctx, srv.Open(), "2", box, func(_ context.Context, m string) error {
+			if got = append(got, m); m == "c" {
+				time.AfterFunc(time.Second, cancel)
+			}
+			return nil
+		}))
+		require.Equal(t, []string{"a", "b", "b", "c"}, got, "at least once, in order")
+		require.ErrorIs(t, box.Sent(t.Context(), box.token-1, 1), errStale)
+	})
+}
+
+func TestAnEventIsHandledUntilItHasWorkedAndThenNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := redlatchtest.New(t)
+		red := srv.Open()
+		failed := errors.New("no")
+		runs := 0
+		handle := func(context.Context) error {
+			if runs++; runs == 1 {
+				return failed
+			}
+			return nil
+		}
+		require.ErrorIs(t, Webhook(t.Context(), red, "7", handle), failed)
+		require.NoError(t, Webhook(t.Context(), red, "7", handle))
+		require.NoError(t, Webhook(t.Context(), srv.Open(), "7", handle))
+		require.Equal(t, 2, runs)
+		done := srv.HoldElsewhere("event:8")
+		require.ErrorIs(t, Webhook(t.Context(), red, "8", handle), rlock.ErrNotAcquired, "under way elsewhere")
+		done()
+		srv.Advance(25 * time.Hour)
+		require.NoError(t, Webhook(t.Context(), red, "7", handle))
+		require.Equal(t, 3, runs, "forgotten after a day")
+	})
+}
+
+func TestOneProcessComputesWhatManyMiss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := redlatchtest.New(t)
+		runs := 0
+		compute := func(context.Context) (string, error) {
+			runs++
+			time.Sleep(time.Second)
+			return "42", nil
+		}
+		type answer struct {
+			value string
+			err   error
+		}
+		answers := make(chan answer, 4)
+		for range 4 {
+			red := srv.Open()
+			go func() {
+				value, err := Cached(t.Context(), red, "answer", compute)
+				answers <- answer{value, err}
+			}()
+		}
+		for range 4 {
+			require.Equal(t, answer{"42", nil}, <-answers)
+		}
+		require.Equal(t, 1, runs)
+	})
+}
+
+func TestAnOrderIsPaidAndSoldOrNeither(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := redlatchtest.New(t)
+		red := srv.Open()
+		sale := red.Stocks().Stock("sale")
+		_, err := sale.Open(t.Context(), stock.Spec{Limit: 2, OpenFor: 24 * time.Hour})
+		require.NoError(t, err)
+		var log []string
+		say := func(what string, err error) func(context.Context) error {
+			return func(context.Context) error { log = append(log, what); return err }
+		}
+		left := func() int64 {
+			s, err := sale.Inspect(t.Context())
+			require.NoError(t, err)
+			return s.Remaining
+		}
+		declined := errors.New("declined")
+		for range 2 {
+			require.NoError(t, Order(t.Context(), red, "1", "ann", say("ann pays", nil), say("refund", nil)))
+		}
+		require.ErrorIs(t, Order(t.Context(), red, "2", "bob", say("declined", declined), say("refund", nil)), declined)
+		require.EqualValues(t, 1, left())
+		late := func(context.Context) error { time.Sleep(11 * time.Minute); return nil } // deaf to its ctx
+		require.ErrorIs(t, Order(t.Context(), red, "3", "carl", late, say("refund", nil)), stock.ErrReservationExpired)
+		require.EqualValues(t, 1, left())
+		require.NoError(t, Order(t.Context(), red, "4", "dora", say("dora pays", nil), say("refund", nil)))
+		require.ErrorIs(t, Order(t.Context(), red, "5", "ed", say("never", nil), say("refund", nil)), errSoldOut)
+		require.True(t, slices.Equal([]string{"ann pays", "declined", "refund", "dora pays"}, log), log)
+	})
+}

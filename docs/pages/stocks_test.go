@@ -1,0 +1,116 @@
+package pages_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/rcounter/redpacket"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/redlatchtest"
+)
+
+var errSoldOut = errors.New("sold out")
+
+// Announce opens the sale: 100 units, for an hour from noon. Call it from one place.
+func Announce(ctx context.Context, stocks *stock.Client, noon time.Time) error {
+	_, err := stocks.Stock("sale").Open(ctx, stock.Spec{Limit: 100, StartIn: max(0, time.Until(noon)), OpenFor: time.Hour})
+	if errors.Is(err, stock.ErrAlreadyOpen) {
+		return nil
+	}
+	return err
+}
+
+// Buy returns the number of user's unit, from 1 to 100, the same however often it is called.
+func Buy(ctx context.Context, stocks *stock.Client, user string) (int64, error) {
+	unit, err := stocks.Stock("sale").Claim(ctx, user)
+	switch {
+	case err != nil:
+		return 0, err // call again: the answer will be the same unit
+	case unit.Won():
+		return unit.Ordinal, nil
+	default: // SoldOut, NotStarted, Ended, Suspended or NotOpen
+		return 0, errSoldOut
+	}
+}
+
+// Settle moves what was sold into a database, until ctx ends. Several processes may do so.
+func Settle(ctx context.Context, stocks *stock.Client, insert func(context.Context, []stock.Entry) error) error {
+	return stocks.Stock("sale").KeepLedger(ctx, time.Second, 500, insert)
+}
+
+// Give sends a red packet: 20.00 in 10 shares, of at least 0.50 each.
+func Give(ctx context.Context, packets *redpacket.Client) error {
+	_, err := packets.Packet("new-year").Send(ctx, redpacket.Spec{Total: 2000, Shares: 10, Min: 50, OpenFor: 24 * time.Hour})
+	return err
+}
+
+// Open returns user's share in cents, or 0 if all are taken.
+func Open(ctx context.Context, packets *redpacket.Client, user string) (int64, error) {
+	share, err := packets.Packet("new-year").Grab(ctx, user)
+	return share.Cents, err
+}
+
+func TestABuyerHasOneUnitHoweverOftenItAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := redlatchtest.New(t)
+		stocks := srv.Open().Stocks()
+		require.NoError(t, Announce(t.Context(), stocks, time.Now()))
+		require.NoError(t, Announce(t.Context(), stocks, time.Now()))
+		for range 2 {
+			srv.Break(redlatchtest.Fault{Kind: redlatchtest.LostReply, Times: 1})
+			ordinal, err := Buy(t.Context(), stocks, "ann")
+			require.NoError(t, err)
+			require.EqualValues(t, 1, ordinal)
+		}
+		srv.SellOut("sale")
+		_, err := Buy(t.Context(), stocks, "bob")
+		require.ErrorIs(t, err, errSoldOut)
+		ordinal, err := Buy(t.Context(), stocks, "ann")
+		require.NoError(t, err)
+		require.EqualValues(t, 1, ordinal)
+	})
+}
+
+func TestWhatIsSoldIsSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stocks := redlatchtest.New(t).Open().Stocks()
+		_, err := stocks.Stock("sale").Open(t.Context(), stock.Spec{Limit: 1, OpenFor: time.Hour, Ledger: true})
+		require.NoError(t, err)
+		_, err = Buy(t.Context(), stocks, "ann")
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var books []stock.Entry
+		Settle(ctx, stocks, func(_ context.Context, entries []stock.Entry) error {
+			books = append(books, entries...)
+			return nil
+		})
+		require.Len(t, books, 1)
+		require.Equal(t, "ann", books[0].Claimant)
+	})
+}
+
+func TestTenSharesAreAllOfTheMoney(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		packets := redlatchtest.New(t).Open().RedPackets()
+		require.NoError(t, Give(t.Context(), packets))
+		var sum int64
+		for _, user := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "a", "late"} {
+			cents, err := Open(t.Context(), packets, user)
+			require.NoError(t, err)
+			if user != "late" {
+				require.GreaterOrEqual(t, cents, int64(50))
+			}
+			sum += cents
+			if user == "a" && sum > cents { // the second time: the same share
+				sum -= cents
+			}
+		}
+		require.EqualValues(t, 2000, sum)
+	})
+}
