@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 )
@@ -97,6 +98,37 @@ func TestEveryLinkOfTheDocumentsLeadsSomewhere(t *testing.T) {
 			}
 			_, err := os.Stat(filepath.Join(filepath.Dir(file), m[1]))
 			require.NoError(t, err, "link in %s", file)
+		}
+	}
+}
+
+// A link into a document names one of its headings, as GitHub writes it: in small letters, with - for spaces, without punctuation.
+func TestEveryLinkIntoADocumentMeetsAHeading(t *testing.T) {
+	heading := regexp.MustCompile("(?m)^#+ +(.*)$")
+	link := regexp.MustCompile(`\]\(([^)#\s]*)#([^)]+)\)`)
+	anchors := func(file string) (all []string) {
+		for _, m := range heading.FindAllStringSubmatch(read(t, file), -1) {
+			all = append(all, strings.Map(func(r rune) rune {
+				switch {
+				case r == ' ':
+					return '-'
+				case unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_", r):
+					return unicode.ToLower(r)
+				}
+				return -1
+			}, strings.TrimSpace(m[1])))
+		}
+		return all
+	}
+	for _, file := range documents(t) {
+		for _, m := range link.FindAllStringSubmatch(read(t, file), -1) {
+			to := file
+			if m[1] != "" {
+				to = filepath.Join(filepath.Dir(file), m[1])
+			}
+			if !strings.Contains(m[1], "://") && filepath.Ext(to) == ".md" {
+				require.Contains(t, anchors(to), m[2], "link in %s to %s", file, to)
+			}
 		}
 	}
 }
