@@ -1,10 +1,13 @@
 package pubsub
 
 import (
+	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,7 +30,8 @@ const topologyRefresh = 5 * time.Second
 //     Trying again is safe and may help. After every other error the same attempt will fail again.
 //   - ErrDenied: the server does not know the user, or the user lacks a right that connecting needs.
 //   - ErrInvalidOption: o cannot be used, and nothing was sent; or the server cannot do what o says (SelectDB, or client-side
-//     caching without DisableCache); or only one side speaks TLS (TLSConfig). The text names the field.
+//     caching without DisableCache); or the server is older than Redis 7.0 (InitAddress); or only one side speaks TLS (TLSConfig).
+//     The text names the field.
 //   - Any other error is the server's refusal of what o says, and its text tells which.
 //
 // o.ConnLifetime is refused. When a connection's lifetime ends while a reply is awaited, rueidis sends the script again
@@ -69,8 +73,33 @@ func Dial(o rueidis.ClientOption, opts Options) (*Hub, error) {
 		c.Close()
 		return nil, err
 	}
+	if err := tooOld(c, cmp.Or(opts.CallTimeout, defaultCallTimeout)); err != nil {
+		hub.Close(context.Background())
+		c.Close()
+		return nil, fmt.Errorf("pubsub: %w", err)
+	}
 	hub.owned = true
 	return hub, nil
+}
+
+// tooOld refuses a server that is older than Redis 7.0. Its scripts hide why a command of theirs was refused, so that a lock would
+// fail for good where it is to try again, and it has no sharded channels. What does not say its version, because the user
+// has no right to INFO or nothing answers in time, is not refused. Valkey says redis_version:7.2.4, whatever its own.
+func tooOld(c rueidis.Client, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	text, err := c.Do(ctx, c.B().Info().Section("server").Build()).ToString()
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(text) {
+		version, ok := strings.CutPrefix(strings.TrimSpace(line), "redis_version:")
+		major, _, _ := strings.Cut(version, ".")
+		if n, err := strconv.Atoi(major); ok && err == nil && n < 7 {
+			return errs.InvalidOption("InitAddress", "a server of Redis "+version, "one of Redis 7.0 or later, or Valkey")
+		}
+	}
+	return nil
 }
 
 // checkOption refuses what cannot be used, whether rueidis would refuse it later or not.

@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -691,6 +692,46 @@ func TestDialTellsWhatTryingAgainCannotMend(t *testing.T) {
 	e.Embedded.SetError("LOADING Redis is loading the dataset in memory")
 	_, err = pubsub.Dial(e.Option(), pubsub.Options{})
 	require.ErrorIs(t, err, pubsub.ErrUnavailable, "that passes")
+}
+
+func TestDialRefusesAServerThatSaysItIsOlderThanRedis7(t *testing.T) {
+	for name, c := range map[string]struct {
+		says    string
+		refused bool
+	}{
+		"Redis 6.2":                 {"redis_version:6.2.16", true},
+		"Redis 5":                   {"redis_version:5.0.7", true},
+		"Redis 7.0":                 {"redis_version:7.0.0", false},
+		"Redis 10":                  {"redis_version:10.1.0", false},
+		"Valkey":                    {"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1", false},
+		"a server without a number": {"redis_version:unstable", false},
+		"a server that tells none":  {"redis_mode:standalone", false},
+		"no right to INFO":          {"", false},
+	} {
+		s := redistest.Embedded(t)
+		s.Embedded.Server().SetPreHook(func(p *server.Peer, cmd string, args ...string) bool {
+			switch {
+			case cmd != "INFO":
+				return false
+			case c.says == "":
+				p.WriteError("NOPERM this user has no permissions to run the 'info' command")
+			default:
+				p.WriteBulk("# Server\r\n" + c.says + "\r\nrun_id:1\r\n")
+			}
+			return true
+		})
+		h, err := pubsub.Dial(s.Option(), pubsub.Options{Logger: quiet})
+		if c.refused {
+			require.ErrorIs(t, err, pubsub.ErrInvalidOption, name)
+			require.NotErrorIs(t, err, pubsub.ErrUnavailable, name)
+			require.ErrorContains(t, err, "InitAddress is a server of Redis", name)
+			require.Nil(t, h)
+			redistest.Eventually(t, 30*time.Second, "no connection is left of the refused", func() bool { return s.Embedded.CurrentConnectionCount() == 0 })
+			continue
+		}
+		require.NoError(t, err, name)
+		require.NoError(t, h.Close(context.Background()))
+	}
 }
 
 // A busy server answers HELLO, and refuses CLIENT TRACKING: no option is wrong with that.
