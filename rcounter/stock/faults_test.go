@@ -64,7 +64,8 @@ func TestRetriesOverAPausedServerGiveEveryUserOneUnit(t *testing.T) {
 	const users, limit = 300, 200
 	o := stock.Options{CallTimeout: 20 * time.Millisecond}
 	stocks := []*stock.Stock{on(t, srv.Client(t), o).Stock("s"), on(t, srv.Client(t), o).Stock("s")}
-	opened(t, on(t, control, patient), "s", limit)
+	unhurried := on(t, control, patient)
+	opened(t, unhurried, "s", limit)
 	var l *ledger
 	before := unanswered.Load()
 	during(func() {
@@ -76,7 +77,7 @@ func TestRetriesOverAPausedServerGiveEveryUserOneUnit(t *testing.T) {
 	}, func() { l = claimAll(t, stocks, users, 20*time.Millisecond) })
 	require.Greater(t, unanswered.Load(), before, "the pauses were felt")
 	l.requireExactly(t, limit)
-	st, err := stocks[0].Inspect(ctx)
+	st, err := unhurried.Stock("s").Inspect(ctx)
 	require.NoError(t, err)
 	require.EqualValues(t, limit, st.Sold)
 	require.EqualValues(t, limit, st.Seq, "no unit without a user")

@@ -62,6 +62,7 @@ func spent(t testing.TB, c rueidis.Client, done func() bool) time.Duration {
 // as many Records by its expiry. No client can be kept waiting for longer than that.
 func StallsLess(t *testing.T, srv *redistest.Server, big func(t *testing.T) (freed func() bool)) {
 	admin := srv.Client(t)
+	Must(t, admin, "CONFIG", "SET", "lazyfree-lazy-expire", "no") // as it is by default but in Valkey 8 and later
 	Must(t, admin, "HSET", "big", "", "")
 	Grown(t, admin, "big", Records())
 	Must(t, admin, "PEXPIRE", "big", "200")
