@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 }
 
 func haveRedis() bool {
-	_, err := exec.LookPath("redis-server")
+	_, err := redistest.Program()
 	return err == nil || os.Getenv(redistest.RequireEnv) == "1" // then the start fails and says why
 }
 
@@ -48,7 +48,8 @@ func serverName() string {
 	if !haveRedis() {
 		return "embedded (no redis-server in PATH)"
 	}
-	out, err := exec.Command("redis-server", "--version").Output()
+	program, _ := redistest.Program()
+	out, err := exec.Command(program, "--version").Output()
 	if err != nil {
 		return "redis-server: " + err.Error()
 	}

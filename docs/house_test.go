@@ -42,12 +42,14 @@ var layers = map[string][]string{
 	"internal/measure": {"", "pubsub", "rcounter", "rcounter/stock", "rcounter/redpacket", "rcounter/ratelimit", "rlock", "rsemaphore"},
 
 	// only tests import these
-	"redlatchtest":              {"", "pubsub", "rcounter/redpacket", "rlock", "rsemaphore", "internal/keyname"},
-	"internal/redistest":        {"internal/keyname"},
-	"internal/redistest/rig":    {"internal/redistest", "internal/errs", "internal/session", "pubsub"},
-	"internal/redistest/larger": {},
-	"internal/history":          {},
-	"internal/interop":          {},
+	"redlatchtest":               {"", "pubsub", "rcounter/redpacket", "rlock", "rsemaphore", "internal/keyname"},
+	"internal/redistest":         {"internal/keyname"},
+	"internal/redistest/rig":     {"internal/redistest", "internal/errs", "internal/session", "pubsub"},
+	"internal/redistest/reach":   {},
+	"internal/redistest/larger":  {"internal/redistest/reach"},
+	"internal/redistest/servers": {"internal/redistest", "internal/redistest/reach"},
+	"internal/history":           {},
+	"internal/interop":           {},
 }
 
 // below are the packages that a public package may import.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -23,7 +22,7 @@ type redisServer struct {
 }
 
 func startRedis() (*redisServer, error) {
-	if _, err := exec.LookPath("redis-server"); err != nil {
+	if _, err := redistest.Program(); err != nil {
 		return nil, errors.New("no redis-server in PATH; install one (the peers need tracking and Pub/Sub of a real one)")
 	}
 	server, end, err := redistest.Launch(func(host, port, dir string) []string {

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// Launch runs the redis-server in PATH with the arguments that line makes of an address and of a fresh directory, in
+// Launch runs the server program with the arguments that line makes of an address and of a fresh directory, in
 // which it is to write "log". stop ends it. It is for programs that are no test; a test has Start.
 func Launch(line func(host, port, dir string) []string) (s *Server, stop func(), err error) {
-	bin, err := exec.LookPath("redis-server")
+	bin, err := Program()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -94,13 +93,14 @@ func Each(t *testing.T, fn func(t *testing.T, s *Server)) {
 // NeedServer skips the test if no redis-server is installed, or fails it if RequireEnv is set. Start calls it.
 func NeedServer(t testing.TB) {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err == nil {
-		return
+	_, err := Program()
+	switch {
+	case err == nil:
+	case os.Getenv(RequireEnv) == "1" || os.Getenv(ServerEnv) != "":
+		t.Fatalf("redistest: %s is %q, %s is %q, and there is no server: %v", RequireEnv, os.Getenv(RequireEnv), ServerEnv, os.Getenv(ServerEnv), err)
+	default:
+		t.Skip("no redis-server in PATH; install one to run this test")
 	}
-	if os.Getenv(RequireEnv) == "1" {
-		t.Fatalf("redistest: %s=1 and no redis-server in PATH", RequireEnv)
-	}
-	t.Skip("no redis-server in PATH; install one to run this test")
 }
 
 // Option is the client configuration that reaches s; change it before use where a test needs to.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redlatch/redlatch/internal/redistest/reach"
 	"github.com/stretchr/testify/require"
 )
 
@@ -39,10 +40,10 @@ func BenchmarkNot(b *testing.B)  { helper() }
 `), 0o600))
 	asked, err := switches(root)
 	require.NoError(t, err)
-	p, err := read(dir, "_test.go")
+	p, err := reach.Read(dir, "_test.go")
 	require.NoError(t, err)
 	var found []string
-	for name := range p.reach(asked) {
+	for name := range p.Users(asked) {
 		if strings.HasPrefix(name, "Test") {
 			found = append(found, name)
 		}
@@ -82,17 +83,17 @@ func TestNoTestThatIsLargerInFullIsMissed(t *testing.T) {
 			}
 			return nil
 		}
-		p, err := read(path, "_test.go")
+		p, err := reach.Read(path, "_test.go")
 		if err != nil {
 			return err
 		}
 		for name, d := range p {
-			for used := range d.uses {
+			for used := range d.Uses {
 				if !asked[used] || runs.MatchString(name) {
 					continue
 				}
 				by := false
-				for user := range p.reach(map[string]bool{name: true}) {
+				for user := range p.Users(map[string]bool{name: true}) {
 					by = by || runs.MatchString(user)
 				}
 				require.True(t, by, "%s in %s asks, and no test is seen to use it", name, path)
