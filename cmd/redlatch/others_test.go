@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +61,31 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	r = here(s, "", "--redis", "redis://127.0.0.1:1", "check")
 	require.Equal(t, 1, r.code)
 	require.Contains(t, r.out, "problem")
+}
+
+// A server that was not tested is one to warn of; one that is too old is not worked with at all.
+func TestCheckKnowsTheVersionsThatTheDocumentsSayWereTested(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	documented := map[string][]string{}
+	for _, m := range regexp.MustCompile(`(?m)^\| (Redis|Valkey) (\d+\.\d+)\.\d+ \| \d`).FindAllStringSubmatch(string(text), -1) {
+		documented[m[1]] = append(documented[m[1]], m[2])
+	}
+	require.Equal(t, documented, tested)
+
+	for _, c := range []struct{ redis, valkey, level string }{
+		{"7.0.15", "", "ok"},
+		{"8.0.99", "", "ok"},
+		{"99.0.1", "", "warning"},
+		{"7.2.4", "9.1.2", "ok"},
+		{"7.2.4", "99.1.0", "warning"},
+		{"", "", "warning"},
+	} {
+		x := &checkup{info: map[string]string{"redis_version": c.redis, "valkey_version": c.valkey}}
+		x.version()
+		require.Len(t, x.all, 1)
+		require.Equal(t, c.level, x.all[0].Level, "%+v: %v", c, x.all[0])
+	}
 }
 
 func TestAStockFromOpenToClose(t *testing.T) {
