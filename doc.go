@@ -34,6 +34,8 @@
 // Each method of [Client] returns one of them: [Client.Locks], [Client.Stocks] and so on. In the repository, docs/recipes.md has a
 // cron job, an outbox, a webhook, a cache and a sale with payment; docs/comparison.md says when to take something else.
 //
+// Package redlatchdebug has a page that shows what a client holds and waits for; redlatchtest a server for tests.
+//
 // Each package can be used alone: a program that imports rlock links rlock only. It calls pubsub.Dial, gives the hub to rlock.New,
 // and closes the client before the hub.
 //

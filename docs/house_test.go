@@ -32,11 +32,12 @@ var layers = map[string][]string{
 	"internal/errs":    {},
 	"internal/keyname": {"internal/errs"},
 	"internal/script":  {"internal/keyname", "internal/errs"},
-	"pubsub":           {"internal/script", "internal/keyname", "internal/errs"},
+	"internal/inside":  {"internal/errs"},
+	"pubsub":           {"internal/script", "internal/keyname", "internal/inside", "internal/errs"},
 	"internal/wait":    {"internal/script", "internal/keyname", "internal/errs", "pubsub"},
 	"internal/lease":   {"internal/script", "internal/keyname", "internal/errs"},
 	"internal/batch":   {"internal/script", "internal/keyname", "internal/errs"},
-	"internal/session": {"internal/lease", "internal/wait", "internal/script", "internal/keyname", "internal/errs", "pubsub"},
+	"internal/session": {"internal/lease", "internal/wait", "internal/script", "internal/keyname", "internal/inside", "internal/errs", "pubsub"},
 
 	// the modules in contrib import it
 	"internal/measure": {"", "pubsub", "rcounter", "rcounter/stock", "rcounter/redpacket", "rcounter/ratelimit", "rlock", "rsemaphore"},
@@ -54,7 +55,8 @@ var layers = map[string][]string{
 
 // below are the packages that a public package may import.
 var below = []string{
-	"internal/session", "internal/batch", "internal/lease", "internal/wait", "internal/script", "internal/keyname", "internal/errs", "pubsub",
+	"internal/session", "internal/batch", "internal/lease", "internal/wait", "internal/script", "internal/keyname", "internal/inside", "internal/errs",
+	"pubsub",
 }
 
 // onTop are the public packages that are made of other public ones.
@@ -62,6 +64,7 @@ var onTop = map[string][]string{
 	"":               {"rlock", "rlock/election", "rsemaphore", "rcounter", "rcounter/stock", "rcounter/redpacket", "rcounter/ratelimit"},
 	"rlock/locker":   {"rlock"},
 	"rlock/election": {"rlock"},
+	"redlatchdebug":  {"", "rlock", "rsemaphore"},
 }
 
 // withoutExample are the types, functions and methods that no Example of their package names yet. Nothing is added here.

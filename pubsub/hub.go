@@ -14,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -62,6 +63,8 @@ type Hub struct {
 	observe Observer
 	publish string
 
+	troubles inside.Troubles
+
 	cluster   bool // sharded channels: one link per node
 	failsOver bool // a node that is connected to may be, or become, a replica
 
@@ -84,6 +87,8 @@ type Hub struct {
 	links   map[string]*link // by node address; "" where one connection serves all
 	nodes   map[uint16]string
 }
+
+func init() { inside.Reveal(func(h *Hub) *inside.Troubles { return &h.troubles }) }
 
 // New makes a hub on a client that the caller has built. The caller closes the client after the hub. New does not see the
 // client's options, so it cannot refuse what [Dial] refuses. In a Cluster it asks one node whether it knows sharded channels;
@@ -115,9 +120,9 @@ func New(c rueidis.Client, o Options) (*Hub, error) {
 	}
 	h := &Hub{
 		client: c, runner: script.NewRunner(c, o.CallTimeout), inv: o.Invalidations, grace: o.Grace, buffer: o.Buffer, log: o.Logger, publish: "PUBLISH",
-		observe: o.Observer.guarded(func(p any) { o.Logger.Error("redlatch: observer panicked", "panic", p) }),
-		topics:  map[string]*topic{}, links: map[string]*link{}, nodes: map[uint16]string{},
+		topics: map[string]*topic{}, links: map[string]*link{}, nodes: map[uint16]string{},
 	}
+	h.observe = o.Observer.guarded(func(p any) { o.Logger.Error("redlatch: observer panicked", "panic", p) }, &h.troubles)
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	h.failsOver = c.Mode() != rueidis.ClientModeStandalone
 	if c.Mode() == rueidis.ClientModeCluster {

@@ -1,5 +1,7 @@
 package pubsub
 
+import "github.com/redlatch/redlatch/internal/inside"
+
 // Observer is a set of functions that are told what happens, for metrics. Nil functions are skipped. They run on the goroutine
 // where it happens, most of them on the connection's reader, with the hub's lock held: they must return at once, and must not
 // call the hub or its subscriptions. A panic in one of them is logged and otherwise ignored. They get no context, because
@@ -15,14 +17,17 @@ type Observer struct {
 	Dropped func(channel string)
 }
 
-// guarded returns o with every function safe to call: never nil, its panics caught.
-func (o Observer) guarded(report func(any)) Observer {
+// guarded returns o with every function safe to call: never nil, its panics caught. What goes wrong is also added to t.
+func (o Observer) guarded(report func(any), t *inside.Troubles) Observer {
 	safe := func() {
 		if p := recover(); p != nil {
 			report(p)
 		}
 	}
-	o = o.whole()
+	o = Observer{
+		Refused: func(c string, err error) { t.Add("subscribe", c, err) },
+		Lost:    func(n string, err error) { t.Add("subscriptions", n, err) },
+	}.And(o)
 	return Observer{
 		Subscribed: func(c string, again bool) { defer safe(); o.Subscribed(c, again) },
 		Refused:    func(c string, err error) { defer safe(); o.Refused(c, err) },

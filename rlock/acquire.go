@@ -116,7 +116,7 @@ func (a *acquisition) newOwner() *owner {
 
 func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Hold, err error) {
 	l := a.l
-	r := wait.Request{Name: l.name, Line: l.key, Manner: l.kind.manner, Channel: l.channel, Taker: a}
+	r := wait.Request{Name: l.name, Of: l, Began: a.began, Line: l.key, Manner: l.kind.manner, Channel: l.channel, Taker: a}
 	if waitTime != forever {
 		r.Until = a.began.Add(waitTime)
 	}

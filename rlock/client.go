@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
@@ -44,6 +45,8 @@ type Client struct {
 	run            atomic.Int64 // of a Quorum's member: the run of the server, by its last answer
 	metOnce        atomic.Bool  // likewise: the server was given time once to say which it is
 }
+
+func init() { inside.Reveal(func(c *Client) *session.Session { return c.session }) }
 
 // New makes a client on a hub. The hub stays the caller's and may serve other clients. New sends nothing, unless
 // Options.Strict is set. It returns ErrInvalidOption if an option is out of bounds, and ErrClosed if the hub is closed.

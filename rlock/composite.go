@@ -158,8 +158,16 @@ func (q *composite) query(ctx context.Context) (queryReply, error) {
 	return whole, nil
 }
 
-func (q *composite) inspect(ctx context.Context) (State, error) {
-	states, failed, err := gather(ctx, q, form.inspect)
+// Kind implements form.
+func (q *composite) Kind() string {
+	if q.quorum {
+		return "Quorum"
+	}
+	return "Multi"
+}
+
+func (q *composite) Inspect(ctx context.Context) (State, error) {
+	states, failed, err := gather(ctx, q, form.Inspect)
 	if err != nil {
 		return State{Name: q.name}, err
 	}

@@ -64,10 +64,10 @@ func (l *Lock) Inspect(ctx context.Context) (State, error) {
 	if l.bad != nil {
 		return State{Name: l.Name()}, l.bad
 	}
-	return l.form.inspect(ctx)
+	return l.form.Inspect(ctx)
 }
 
-func (l *single) inspect(ctx context.Context) (State, error) {
+func (l *single) Inspect(ctx context.Context) (State, error) {
 	s := State{Name: l.name}
 	_, err := session.Ask(ctx, l.c.session, nil, func(ctx context.Context) (struct{}, error) {
 		r, err := l.c.runInspect(ctx, l.key, true)

@@ -20,9 +20,10 @@ type Lock struct {
 // form is what a Lock is on the servers: a single key, or a composite of several.
 type form interface {
 	Name() string
+	Kind() string // what it is, to people
 	acquire(ctx context.Context, t terms) (*Hold, error)
 	query(ctx context.Context) (queryReply, error)
-	inspect(ctx context.Context) (State, error)
+	Inspect(ctx context.Context) (State, error)
 	forceUnlock(ctx context.Context) (bool, error)
 	withOwner(ctx context.Context, o Owner) context.Context
 }

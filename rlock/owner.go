@@ -104,6 +104,9 @@ func (x *ownerContext) Value(key any) any {
 // Label implements session.Resource.
 func (o *owner) Label() string { return Owner(o.Lease.Owner).Label() }
 
+// Object is what it holds, for the debug page.
+func (o *owner) Object() any { return o.lock }
+
 // Send implements session.Resource: it sends the release once.
 //
 //   - Before the time of UnlockAfter it has the lock end at that time (keep.lua).

@@ -50,6 +50,9 @@ func (s single) asLock(bad error) *Lock {
 // Name implements form.
 func (l *single) Name() string { return l.name }
 
+// Kind implements form.
+func (l *single) Kind() string { return l.kind.title }
+
 // grantsHere is the channel of this process's grants.
 func (l *single) grantsHere() string {
 	if !l.c.sharded {

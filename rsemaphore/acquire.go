@@ -35,6 +35,10 @@ type acquisition struct {
 	room       [acquireArgs + 2]string // for the arguments of the first try, here to be one piece of memory
 }
 
+// Object is what it waits for, and Permits how many, for the debug page.
+func (a *acquisition) Object() any    { return a.s.described() }
+func (a *acquisition) Permits() int64 { return int64(a.n) }
+
 // poll is how often a process asks for its waiters, at least.
 func (c *Client) poll() time.Duration { return min(c.opts.PollCap, wait.MaxPoll) }
 
@@ -50,7 +54,7 @@ func (a *acquisition) explain(err error, waited time.Duration) error {
 
 func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit, error) {
 	s, c := a.s, a.s.c
-	r := wait.Request{Name: s.name, Line: s.made.line, Manner: s.made.manner, Channel: s.channel, Grants: s.made.heard, Taker: a, Alone: !a.waits, Yield: !a.waits, Reach: c.opts.CallTimeout}
+	r := wait.Request{Name: s.name, Of: a, Began: a.began, Line: s.made.line, Manner: s.made.manner, Channel: s.channel, Grants: s.made.heard, Taker: a, Alone: !a.waits, Yield: !a.waits, Reach: c.opts.CallTimeout}
 	if waitTime != unlimited {
 		r.Until = a.began.Add(waitTime)
 	}

@@ -29,7 +29,7 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 	ctx = s.c.observer.Acquiring(ctx, s.name, n)
 	began := time.Now()
 	a := &claimant{s: s, n: n}
-	r := wait.Request{Name: s.name, Line: s.line(), Channel: s.channel, Taker: a, Alone: once, Yield: once, Until: until, Reach: s.c.opts.CallTimeout}
+	r := wait.Request{Name: s.name, Of: s, Began: began, Line: s.line(), Channel: s.channel, Taker: a, Alone: once, Yield: once, Until: until, Reach: s.c.opts.CallTimeout}
 	if s.grants != "" {
 		r.Grants = s.grants + s.c.session.ID
 	}

@@ -2,6 +2,7 @@ package rsemaphore
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/session"
@@ -46,8 +47,20 @@ type Observer struct {
 	Woken func(ctx context.Context, name string, byMessage bool)
 }
 
-// guarded returns o with every function safe to call.
+// guarded returns o with every function safe to call. What goes wrong is also kept for the debug page.
 func (o Observer) guarded(s *session.Session) Observer {
+	t := s.Troubles()
+	o = Observer{
+		NotAcquired: func(_ context.Context, name string, _ int, _ time.Duration, err error) { t.Add("acquire", name, err) },
+		Waited:      func(_ context.Context, name string, _ time.Duration, err error) { t.Add("await", name, err) },
+		Released:    func(_ context.Context, name string, _ int, _ time.Duration, err error) { t.Add("release", name, err) },
+		Renewed: func(_ context.Context, name string, err error) {
+			if !errors.Is(err, ErrLost) { // which Ended tells
+				t.Add("renew", name, err)
+			}
+		},
+		Ended: func(_ context.Context, name string, why error) { t.Add("permit", name, why) },
+	}.And(o)
 	return Observer{
 		Acquiring:   session.Follow1(s, o.Acquiring),
 		Waiting:     session.Guard0(s, o.Waiting),

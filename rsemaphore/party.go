@@ -45,10 +45,11 @@ func (r barrierReply) Clock() (server int64, late bool) { return r.server, r.sta
 
 // party is one call of Await.
 type party struct {
-	b    *CyclicBarrier
-	id   string // never used again
-	term time.Duration
-	sent time.Time // when the first request was sent by which it may have arrived
+	b     *CyclicBarrier
+	id    string // never used again
+	term  time.Duration
+	began time.Time
+	sent  time.Time // when the first request was sent by which it may have arrived
 	// unanswered: a request to arrive got no reply, and may run until this instant
 	unanswered time.Time
 	joined     barrierReply
@@ -57,8 +58,12 @@ type party struct {
 }
 
 func (b *CyclicBarrier) newParty() *party {
-	return &party{b: b, id: b.c.session.NewOwner(""), term: b.c.opts.WatchdogTimeout}
+	return &party{b: b, began: time.Now(), id: b.c.session.NewOwner(""), term: b.c.opts.WatchdogTimeout}
 }
+
+// Object is the barrier, and Shown is what logs call the party.
+func (p *party) Object() any   { return p.b }
+func (p *party) Shown() string { return p.id }
 
 // exchange is one verb of barrier.lua.
 func (p *party) exchange(verb string, notAfter int64, why string) exchange[barrierReply] {
@@ -82,7 +87,7 @@ func (b *CyclicBarrier) await(ctx context.Context) (Arrival, error) {
 	defer cancel(nil)
 	p.lease = lease.Lease{
 		Name: b.name, Key: b.key, Owner: p.id + " " + p.joined.id + " " + strconv.FormatInt(p.joined.gen, 10),
-		Renew: barrierRenewScript, Untracked: true, Ctx: ctx, Ended: func(why error) { cancel(why) },
+		Renew: barrierRenewScript, Untracked: true, Ctx: ctx, Of: p, Ended: func(why error) { cancel(why) },
 	}
 	if !b.c.engine.Add(&p.lease, p.sent, p.sent, p.term, true, 0) {
 		// happens only if this machine, or the network, stalled for as long as the lease
@@ -129,7 +134,7 @@ func (p *party) broken(why string, cause error) (Arrival, error) {
 // arrive tries until the party has arrived.
 func (p *party) arrive(ctx context.Context) error {
 	b := p.b
-	err := b.c.queue.Wait(ctx, wait.Request{Name: b.name, Channel: b.channel, Alone: true, Try: p.tryArrive})
+	err := b.c.queue.Wait(ctx, wait.Request{Name: b.name, Of: b, Began: p.began, Channel: b.channel, Alone: true, Try: p.tryArrive})
 	if err == nil {
 		return nil
 	}
@@ -226,7 +231,7 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 			}
 			return ok && answered
 		}
-		err = c.queue.Wait(ctx, wait.Request{Name: p.b.name, Line: p.line(), Channel: p.b.channel, Told: told, Try: func(ctx context.Context) (wait.Answer, error) {
+		err = c.queue.Wait(ctx, wait.Request{Name: p.b.name, Of: p.b, Began: p.began, Line: p.line(), Channel: p.b.channel, Told: told, Try: func(ctx context.Context) (wait.Answer, error) {
 			if event, ok := shared.Load(began); ok && answered {
 				result = event.(barrierReply)
 				return wait.Answer{Granted: true}, nil

@@ -71,6 +71,10 @@ func (p *permit) ids() []string {
 // base is what its ids have in common.
 func (p *permit) base() string { return p.Lease.Owner[:baseSize] }
 
+// Object is what it is of, and Permits how many it holds, for the debug page.
+func (p *permit) Object() any    { return p.s.described() }
+func (p *permit) Permits() int64 { return p.weight.Load() }
+
 // Send implements session.Resource.
 func (p *permit) Send(ctx context.Context, _ int, _ bool) (gone bool, err error) {
 	held, err := p.release(ctx, p.Entry())

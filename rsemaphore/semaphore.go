@@ -191,6 +191,14 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 	return fn(permit.Context(ctx))
 }
 
+// described is the semaphore as its users know it.
+func (s *Semaphore) described() any {
+	if s.weighted {
+		return &WeightedSemaphore{s}
+	}
+	return s
+}
+
 // most is how many one call can acquire.
 func (s *Semaphore) most() int {
 	if s.weighted {

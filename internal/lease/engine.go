@@ -166,6 +166,8 @@ func (e *Engine) Stop() {
 
 func (e *Engine) at(t time.Time) instant { return instant(t.Sub(e.base)) }
 
+func (e *Engine) time(i instant) time.Time { return e.base.Add(time.Duration(i)) }
+
 func (e *Engine) now() instant { return instant(time.Since(e.base)) }
 
 // Find returns the registered lease of that owner on that key, or nil.

@@ -89,6 +89,11 @@ func (e *Engine) Trusted(key string, asked time.Time) bool {
 func (e *Engine) Until(l *Lease) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.until(l)
+}
+
+// until is Until, called with mu held.
+func (e *Engine) until(l *Lease) time.Time {
 	until := l.sure
 	if e.heart != nil {
 		until = min(until, e.heart.trusted(l).Add(-e.heart.parts[l.group].slept))
@@ -98,7 +103,7 @@ func (e *Engine) Until(l *Lease) time.Time {
 	if !l.maxAt.IsZero() {
 		until = min(until, l.maxAt)
 	}
-	return e.base.Add(time.Duration(until))
+	return e.time(until)
 }
 
 // clocks reads both clocks, and returns how much further the wall clock has run than the other since the last note, 0 if that is

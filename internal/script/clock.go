@@ -79,3 +79,22 @@ func (c *Clock) At(key string, t time.Time) int64 {
 	}
 	return s.server + d.Milliseconds()
 }
+
+// Estimate is what a Clock knows of a server.
+type Estimate struct {
+	Server int64         // ms, as the server said
+	At     time.Time     // when its reply came
+	Spread time.Duration // and how long that took: the server's time was read somewhere in it
+}
+
+// Newest returns the newest of the estimates, and how many there are: one for each slot of a Cluster that was asked about, else one.
+func (c *Clock) Newest() (e Estimate, of int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.samples {
+		if s.at.After(e.At) {
+			e = Estimate{s.server, s.at, s.spread}
+		}
+	}
+	return e, len(c.samples)
+}

@@ -54,7 +54,7 @@ func (s *Session) Close(ctx context.Context) error {
 	select {
 	case <-drained:
 	case <-ctx.Done():
-		left = s.count()
+		left = s.Count()
 	}
 	if s.Engine == nil {
 		if left > 0 {

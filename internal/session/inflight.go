@@ -60,8 +60,8 @@ func (f *Inflight) add() {
 	f.mu.Unlock()
 }
 
-// count is how many are in.
-func (f *Inflight) count() int {
+// Count returns how many are in.
+func (f *Inflight) Count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.n

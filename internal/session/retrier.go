@@ -3,6 +3,7 @@ package session
 import (
 	"container/heap"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -126,6 +127,13 @@ func (r *Retrier) Settle(ctx context.Context) (names []string) {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// All returns the releases that are pending or under way. Of each, Name and Until may be read.
+func (r *Retrier) All() []*Pending {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.AppendSeq(slices.Clone([]*Pending(r.pending)), maps.Keys(r.busy))
 }
 
 // Count returns how many releases are pending or under way.

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
@@ -42,6 +43,7 @@ type Session struct {
 	pkg, keeps string
 	owners     atomic.Int64 // the second half of the last owner
 	complaints complaints
+	troubles   inside.Troubles
 
 	ctx        context.Context // of what runs in the background; ends at Close
 	cancel     context.CancelFunc
@@ -81,6 +83,9 @@ func (s *Session) Start(o lease.Config, woken func(ctx context.Context, name str
 
 // Error is err with the name of the package in front.
 func (s *Session) Error(err error) error { return errs.Edge(s.pkg, err) }
+
+// Troubles are the last things that went wrong in the client. The packages add to them where they tell an Observer.
+func (s *Session) Troubles() *inside.Troubles { return &s.troubles }
 
 // Key is the main key of an object, and why the name cannot be used.
 func (s *Session) Key(name string) (string, error) {

@@ -40,6 +40,7 @@ func (q *Queue) enter(r Request, ctx context.Context) (w *waiter) {
 		w = &waiter{}
 	}
 	w.q, w.r, w.ctx, w.known = q, r, ctx, -1
+	q.list(w)
 	if r.Alone {
 		return w
 	}
@@ -72,6 +73,7 @@ func (w *waiter) exit() {
 	q, l, r := w.q, w.line, w.r
 	unsettled, after := false, time.Time{}
 	q.mu.Lock()
+	q.unlist(w)
 	if w.granted && w.named {
 		q.handOvers++
 	}

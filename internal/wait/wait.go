@@ -28,6 +28,8 @@ type Queue struct {
 	guesses   guesses
 	handOvers int64 // waits that a release has ended
 
+	oldest, newest *waiter // of all calls of Wait under way: see waiter.older
+
 	// What most waits need for a moment only: kept for the next.
 	freeLines   []*line
 	freeWaiters []*waiter
@@ -55,7 +57,11 @@ func (q *Queue) Close() { q.cancel(errs.ErrClosed) }
 
 // Request is one wait.
 type Request struct {
-	Name    string // as woken is told it
+	Name string // as woken is told it
+	// Of is what is waited for, and Began when the call that waits began: for Waits, which tells people.
+	Of    any
+	Began time.Time
+
 	Line    string // the key whose waiters stand in one line, if their Manner is the same; Name if it is empty
 	Manner  string // of waiting
 	Channel string // where releases are published

@@ -18,7 +18,10 @@ type waiter struct {
 	stop []func()
 	line *line
 	head bool
-	sub  *pubsub.Subscription
+	// Of all calls of Wait under way, in the order in which they came. Guarded by Queue.mu.
+	older, newer *waiter
+
+	sub *pubsub.Subscription
 	// With Request.Told:
 	incoming <-chan struct{} // receives a value when messages have come
 	answered bool            // one of them has ended the wait

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -45,6 +46,8 @@ type Client struct {
 	calls            *session.Session
 	backgroundFailed func(ctx context.Context, name string, err error)
 }
+
+func init() { inside.Reveal(func(c *Client) *session.Session { return c.calls }) }
 
 // New makes a client on the hub's connection. The hub stays the caller's: Close does not close it. New sends nothing. The
 // error is ErrInvalidOption for a nil hub, a hub without a client, or an option out of its bounds, and ErrClosed for a closed

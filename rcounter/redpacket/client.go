@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -18,6 +19,8 @@ type Client struct {
 	tally   batch.Tally
 	claimed func(ctx context.Context, name string, o Outcome, n int64, took time.Duration, err error) // nil: nobody is told
 }
+
+func init() { inside.Reveal(func(c *Client) *session.Session { return c.calls }) }
 
 // New makes a client on the hub's connection. The hub stays the caller's: Close does not close it. New sends nothing. The
 // error is ErrInvalidOption for a nil hub, a hub without a client, or an option out of its bounds, and ErrClosed for a closed

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -61,6 +62,8 @@ type Client struct {
 	stocks   sync.Map // key of a stock -> weak.Pointer[shared]
 	observer Observer
 }
+
+func init() { inside.Reveal(func(c *Client) *session.Session { return c.calls }) }
 
 // New makes a client on h's rueidis client. It sends nothing. The hub stays the caller's: Close does not close it.
 //

@@ -30,6 +30,7 @@ import (
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/redlatchdebug"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -83,10 +84,11 @@ func run(ctx context.Context, l net.Listener, server string) error {
 
 	pages := http.NewServeMux()
 	pages.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
+	pages.Handle("/debug/redlatch", redlatchdebug.Handler(red))
 	web := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second}
 	go web.Serve(l)
 	defer web.Close()
-	fmt.Printf("http://%s/metrics\n", l.Addr())
+	fmt.Printf("http://%[1]s/metrics\nhttp://%[1]s/debug/redlatch\n", l.Addr())
 
 	var all sync.WaitGroup
 	defer all.Wait()

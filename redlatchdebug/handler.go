@@ -1,0 +1,129 @@
+package redlatchdebug
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// Handler returns the page of a client, to be mounted under any path: see the package comment. It is safe for concurrent use, and
+// works on a closed client, too. It panics if red is nil.
+func Handler(red *redlatch.Client) http.Handler {
+	if red == nil {
+		panic("redlatchdebug: Handler of a nil client")
+	}
+	return &handler{red, clientsOf(red)}
+}
+
+type handler struct {
+	red     *redlatch.Client
+	clients []*client
+}
+
+//go:embed page.html
+var text string
+
+var html = template.Must(template.New("page").Funcs(template.FuncMap{
+	"seconds": func(d millis) float64 { return time.Duration(d).Seconds() },
+	"quarter": func(d millis) float64 { return time.Duration(d).Seconds() / 4 },
+	"list":    func(s []string) string { return strings.Join(s, ", ") },
+}).Parse(text))
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		refuse(w, http.StatusMethodNotAllowed, "only GET and HEAD: nothing can be changed here")
+		return
+	}
+	header := w.Header()
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	q, err := queryOf(r)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	// Names and labels may be anybody's text: it is escaped, and if it were not, it could neither run nor load anything.
+	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+	header.Set("Content-Type", map[bool]string{true: "application/json", false: "text/html; charset=utf-8"}[q.JSON])
+	if r.Method == http.MethodHead {
+		return
+	}
+	p := h.page(r.Context(), q)
+	var out bytes.Buffer
+	if q.JSON {
+		e := json.NewEncoder(&out)
+		e.SetIndent("", "  ")
+		err = e.Encode(p)
+	} else {
+		err = html.Execute(&out, p)
+	}
+	if err != nil { // a bug here
+		refuse(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	w.Write(out.Bytes())
+}
+
+func refuse(w http.ResponseWriter, status int, why string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	fmt.Fprintln(w, "redlatchdebug: "+why)
+}
+
+// query is what was asked for.
+type query struct {
+	JSON    bool
+	Name    string
+	N       int
+	Ask     bool // the server
+	Refresh int
+}
+
+func queryOf(r *http.Request) (q query, err error) {
+	if err := r.ParseForm(); err != nil {
+		return q, fmt.Errorf("the query cannot be read: %w", err)
+	}
+	q = query{Name: r.Form.Get("name"), N: 100, Ask: true}
+	switch f := r.Form.Get("format"); f {
+	case "", "html":
+	case "json":
+		q.JSON = true
+	default:
+		return q, fmt.Errorf("format is %.64q, must be html or json", f)
+	}
+	switch s := r.Form.Get("server"); s {
+	case "", "yes":
+	case "no":
+		q.Ask = false
+	default:
+		return q, fmt.Errorf("server is %.64q, must be yes or no", s)
+	}
+	if err := number(r, "n", 10_000, &q.N); err != nil {
+		return q, err
+	}
+	return q, number(r, "refresh", 3600, &q.Refresh)
+}
+
+// number reads a parameter of 1 to most, and leaves to as it is if there is none.
+func number(r *http.Request, field string, most int, to *int) error {
+	v := r.Form.Get(field)
+	if v == "" {
+		return nil
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 1 || n > most {
+		return fmt.Errorf("%s is %.64q, must be 1 to %d", field, v, most)
+	}
+	*to = n
+	return nil
+}

@@ -1,0 +1,382 @@
+package redlatchdebug
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/inside"
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/session"
+)
+
+// page is what is shown: see the package comment.
+type page struct {
+	query         `json:"-"`
+	At            time.Time     `json:"at"`
+	Process       string        `json:"process"`
+	Open          millis        `json:"open_ms"`
+	Closed        bool          `json:"closed"`
+	Mode          string        `json:"mode"`
+	Nodes         []string      `json:"nodes"`
+	Waits         list[waiting] `json:"waits"`
+	Holds         list[hold]    `json:"holds"`
+	Pending       list[pending] `json:"pending_releases"`
+	Server        *answer       `json:"server"`
+	Clients       []clientState `json:"clients"`
+	Subscriptions subscriptions `json:"subscriptions"`
+	Errors        []trouble     `json:"errors"`
+	Failing       int           `json:"-"` // renewals, of all clients
+	asked         []*object
+}
+
+// list is the first of something, and how many there are.
+type list[T any] struct {
+	Total int `json:"total"`
+	Shown []T `json:"shown"`
+}
+
+// More is how many are not shown.
+func (l list[T]) More() int { return l.Total - len(l.Shown) }
+
+type waiting struct {
+	Client  string  `json:"client"`
+	Kind    string  `json:"kind"`
+	Name    string  `json:"name"`
+	For     millis  `json:"waiting_ms"`
+	GivesUp *millis `json:"gives_up_ms"`
+	Refused bool    `json:"refused"`
+	Before  int     `json:"before"`
+	Ticket  int64   `json:"ticket,omitempty"`
+	Permits int64   `json:"permits,omitempty"`
+	Error   string  `json:"error,omitempty"`
+}
+
+type hold struct {
+	Client    string  `json:"client"`
+	Kind      string  `json:"kind"`
+	Name      string  `json:"name"`
+	Owner     string  `json:"owner"`
+	Label     string  `json:"label,omitempty"`
+	Permits   int64   `json:"permits,omitempty"`
+	Handles   int     `json:"handles,omitempty"`
+	For       millis  `json:"held_ms"`
+	Safe      millis  `json:"safe_ms"`
+	Lease     millis  `json:"lease_ms"`
+	Whole     millis  `json:"-"` // of which Safe is left
+	Beats     bool    `json:"-"` // and that is for how long a heartbeat is trusted
+	Renewed   bool    `json:"renewed"`
+	Confirmed millis  `json:"confirmed_ms"`
+	Failing   bool    `json:"failing"`
+	MaxHold   *millis `json:"max_hold_ms"`
+	Forgotten bool    `json:"forgotten"`
+}
+
+type pending struct {
+	Client  string `json:"client"`
+	Name    string `json:"name"`
+	GivenUp millis `json:"given_up_ms"`
+}
+
+type clientState struct {
+	Client    string  `json:"client"`
+	Closed    bool    `json:"closed"`
+	Holds     bool    `json:"-"` // it can
+	Held      int     `json:"held"`
+	Renewed   int     `json:"renewed"`
+	Failing   int     `json:"failing"`
+	Waiting   int     `json:"waiting"`
+	Calls     int     `json:"calls"`
+	Tracking  string  `json:"tracking,omitempty"`
+	HandOvers int64   `json:"hand_overs"`
+	Heartbeat *millis `json:"heartbeat_ms"`
+	Beaten    *millis `json:"beaten_ms"`
+	Missed    bool    `json:"missed"`
+	Slept     *millis `json:"slept_ms"`
+	Clock     *clock  `json:"clock"`
+	Options   options `json:"options"`
+}
+
+type clock struct {
+	Ahead   millis `json:"ahead_ms"`
+	Within  millis `json:"within_ms"`
+	Age     millis `json:"age_ms"`
+	Servers int    `json:"servers"`
+}
+
+// Off is for people.
+func (c clock) Off() string {
+	if c.Ahead == 0 {
+		return "0 ms ahead"
+	}
+	if c.Ahead < 0 {
+		return (-c.Ahead).String() + " behind"
+	}
+	return c.Ahead.String() + " ahead"
+}
+
+type options struct {
+	KeyPrefix       string  `json:"key_prefix"`
+	CallTimeout     millis  `json:"call_timeout_ms"`
+	WatchdogTimeout *millis `json:"watchdog_timeout_ms"`
+	PollCap         *millis `json:"poll_cap_ms"`
+	MaxHold         *millis `json:"max_hold_ms"`
+	MinReplicas     int     `json:"min_replicas"`
+}
+
+type subscriptions struct {
+	Channels    int `json:"channels"`
+	Confirmed   int `json:"confirmed"`
+	Connections int `json:"connections"`
+}
+
+type trouble struct {
+	Client string    `json:"client"`
+	At     time.Time `json:"at"`
+	Ago    millis    `json:"-"`
+	What   string    `json:"what"`
+	Name   string    `json:"name"`
+	Reason string    `json:"reason"`
+	Error  string    `json:"error"`
+	Count  int       `json:"count"`
+}
+
+// client is one of the clients of a redlatch.Client.
+type client struct {
+	name string
+	*session.Session
+}
+
+func clientsOf(red *redlatch.Client) []*client {
+	return []*client{
+		{"locks", inside.Of[*session.Session](red.Locks())},
+		{"elections", inside.Of[*session.Session](red.Elections())},
+		{"semaphores", inside.Of[*session.Session](red.Semaphores())},
+		{"counters", inside.Of[*session.Session](red.Counters())},
+		{"stocks", inside.Of[*session.Session](red.Stocks())},
+		{"red_packets", inside.Of[*session.Session](red.RedPackets())},
+		{"limiters", inside.Of[*session.Session](red.Limiters())},
+	}
+}
+
+// page looks at everything.
+func (h *handler) page(ctx context.Context, q query) *page {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	locks, hub := h.clients[0], h.red.Hub()
+	p := &page{query: q, At: time.Now(), Process: host + ":" + strconv.Itoa(os.Getpid()), Open: since(locks.Base), Closed: locks.Closed(),
+		Waits: list[waiting]{Shown: []waiting{}}, Holds: list[hold]{Shown: []hold{}}, Pending: list[pending]{Shown: []pending{}}, Errors: []trouble{}}
+	p.Mode = modes[hub.Client().Mode()]
+	for address := range hub.Client().Nodes() {
+		p.Nodes = append(p.Nodes, address)
+	}
+	slices.Sort(p.Nodes)
+	match := func(name string) bool { return strings.Contains(name, q.Name) }
+	p.waits(h.clients, match)
+	p.holds(h.clients, match)
+	for _, c := range h.clients {
+		p.Clients = append(p.Clients, c.state())
+		p.Failing += p.Clients[len(p.Clients)-1].Failing
+		p.troubles(c.name, c.Troubles())
+		if c.Retrier == nil {
+			continue
+		}
+		for _, r := range c.Retrier.All() {
+			if !match(r.Name) {
+				continue
+			}
+			if p.Pending.Total++; len(p.Pending.Shown) < q.N {
+				p.Pending.Shown = append(p.Pending.Shown, pending{c.name, r.Name, until(r.Until)})
+			}
+		}
+	}
+	p.troubles("hub", inside.Of[*inside.Troubles](hub))
+	slices.SortStableFunc(p.Errors, func(a, b trouble) int { return b.At.Compare(a.At) })
+	s := hub.Stats()
+	p.Subscriptions = subscriptions{s.Channels, s.Confirmed, s.Connections}
+	p.ask(ctx, h.clients)
+	return p
+}
+
+var modes = map[rueidis.ClientMode]string{
+	rueidis.ClientModeStandalone: "standalone", rueidis.ClientModeSentinel: "sentinel", rueidis.ClientModeCluster: "cluster",
+}
+
+// waits shows the calls that have waited for longest.
+func (p *page) waits(clients []*client, match func(string) bool) {
+	type of struct {
+		waiting
+		began  time.Time
+		object *object
+	}
+	var all []of
+	for _, c := range clients {
+		if c.Queue == nil {
+			continue
+		}
+		first, n := c.Queue.Waits(p.N, match)
+		p.Waits.Total += n
+		for _, w := range first {
+			o := c.object(w.Of, w.Name)
+			x := waiting{Client: c.name, Kind: o.Kind, Name: w.Name, For: since(w.Began), Refused: w.Refused, Before: w.Before, Ticket: w.Ticket,
+				Permits: permits(w.Of), Error: masked(w.Failure)}
+			if !w.Until.IsZero() {
+				x.GivesUp = some(until(w.Until))
+			}
+			all = append(all, of{x, w.Began, o})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b of) int { return a.began.Compare(b.began) })
+	for _, w := range all[:min(len(all), p.N)] {
+		p.Waits.Shown = append(p.Waits.Shown, w.waiting)
+		p.asked = append(p.asked, w.object)
+	}
+}
+
+// holds shows what was held for longest.
+func (p *page) holds(clients []*client, match func(string) bool) {
+	type of struct {
+		hold
+		since  time.Time
+		object *object
+	}
+	var all []of
+	for _, c := range clients {
+		if c.Engine == nil {
+			continue
+		}
+		leases := slices.DeleteFunc(c.Engine.All(), func(l *lease.Lease) bool { return !match(l.Name) })
+		c.Engine.Oldest(leases)
+		p.Holds.Total += len(leases)
+		leases = leases[:min(len(leases), p.N)]
+		for i, v := range c.Engine.View(leases) {
+			if !v.Held { // released meanwhile
+				p.Holds.Total--
+				continue
+			}
+			o := c.object(leases[i].Of, leases[i].Name)
+			all = append(all, of{holdOf(c, leases[i], v, o), v.Since, o})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b of) int { return a.since.Compare(b.since) })
+	for _, h := range all[:min(len(all), p.N)] {
+		p.Holds.Shown = append(p.Holds.Shown, h.hold)
+		p.asked = append(p.asked, h.object)
+	}
+}
+
+func holdOf(c *client, l *lease.Lease, v lease.View, o *object) hold {
+	x := hold{Client: c.name, Kind: o.Kind, Name: l.Name, Owner: short(l.Called()), Permits: permits(l.Of), For: since(v.Since),
+		Safe: max(0, until(v.Until)), Lease: millis(v.Length), Whole: millis(v.Length), Renewed: v.Auto, Confirmed: since(v.Renewed), Failing: v.Failing}
+	if x.Beats = v.Trust > 0 && v.Trust < v.Length; x.Beats {
+		x.Whole = millis(v.Trust)
+	}
+	if !v.MaxHold.IsZero() {
+		x.MaxHold = some(until(v.MaxHold))
+	}
+	if of, ok := l.Of.(interface{ Label() string }); ok {
+		x.Label = of.Label()
+	}
+	if of, ok := l.Of.(interface {
+		Count() int
+		InUse() bool
+	}); ok {
+		x.Handles, x.Forgotten = of.Count(), !of.InUse()
+	}
+	return x
+}
+
+func permits(of any) int64 {
+	if p, ok := of.(interface{ Permits() int64 }); ok {
+		return p.Permits()
+	}
+	return 0
+}
+
+func (c *client) state() clientState {
+	s := clientState{Client: c.name, Closed: c.Closed(), Calls: c.Count(),
+		Options: options{KeyPrefix: c.KeyPrefix, CallTimeout: millis(c.CallTimeout), MinReplicas: c.MinReplicas}}
+	if e, n := c.Runner.Clock.Newest(); n > 0 {
+		age := time.Since(e.At)
+		// The server read its clock half-way between, give or take the other half.
+		there := time.UnixMilli(e.Server).Add(age + e.Spread/2)
+		s.Clock = &clock{Ahead: millis(time.Until(there.Round(0)).Round(time.Millisecond)), Within: millis(e.Spread/2 + time.Millisecond), Age: millis(age), Servers: n}
+	}
+	if c.Engine == nil {
+		return s
+	}
+	w := c.Engine.State()
+	s.Holds = true
+	s.Held, s.Renewed, s.Failing, s.Tracking, s.Missed = w.Leases, w.Auto, w.Failing, w.Tracking, w.Missed
+	if c.name == "semaphores" {
+		s.Tracking = "" // others write a permit's keys all the time: no permit is tracked
+	}
+	s.Waiting, s.HandOvers = c.Queue.Count()
+	s.Options.WatchdogTimeout, s.Options.PollCap = some(millis(c.WatchdogTimeout)), some(millis(c.PollCap))
+	for _, f := range []struct {
+		to *(*millis)
+		d  time.Duration
+	}{{&s.Heartbeat, w.Heartbeat}, {&s.Options.MaxHold, c.MaxHold}} {
+		if f.d > 0 {
+			*f.to = some(millis(f.d))
+		}
+	}
+	if !w.Beaten.IsZero() {
+		s.Beaten = some(since(w.Beaten))
+	}
+	if !w.Slept.IsZero() {
+		s.Slept = some(since(w.Slept))
+	}
+	return s
+}
+
+func (p *page) troubles(client string, t *inside.Troubles) {
+	for _, x := range t.Last() {
+		if !strings.Contains(x.Name, p.Name) {
+			continue
+		}
+		p.Errors = append(p.Errors, trouble{client, x.At, since(x.At), x.What, mask(x.Name), redlatch.Reason(x.Err), masked(x.Err), x.Count})
+	}
+}
+
+// full is an owner, or what a channel is called by its process, as far as it is to be kept back: who knows all of it could join or
+// release what it holds.
+var full = regexp.MustCompile(`([0-9a-fA-F]{8})-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
+
+// permitID is what a permit is called: its id, and how many more there are.
+var permitID = regexp.MustCompile(`^([0-9a-f]{8})[0-9a-f]{20}([0-9a-f]{4})( and \d+ more)?$`)
+
+// mask takes out of a text what would let others act as an owner.
+func mask(text string) string { return full.ReplaceAllString(text, "$1…") }
+
+func masked(err error) string {
+	if err == nil {
+		return ""
+	}
+	return mask(err.Error())
+}
+
+// short is an owner as it is shown: enough to find it in the log, too little to join or release it.
+func short(owner string) string {
+	const enough = 8
+	if m := permitID.FindStringSubmatch(owner); m != nil {
+		return m[1] + "…" + m[2] // all permits of a client begin alike
+	}
+	id, rest, _ := strings.Cut(owner, ":")
+	if len(id) > enough {
+		id = strings.ToValidUTF8(id[:enough], "?") + "…"
+	}
+	if n, _, _ := strings.Cut(rest, ":"); n != "" { // without the label, which has a column of its own
+		return id + ":" + strings.ToValidUTF8(n[:min(len(n), 24)], "?")
+	}
+	return id
+}

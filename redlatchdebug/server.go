@@ -1,0 +1,230 @@
+package redlatchdebug
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+const (
+	mostAsked = 16 // objects
+	mostNamed = 20 // holders, and waiters, of one object
+)
+
+// answer is what the server said of what is shown.
+type answer struct {
+	Answered bool      `json:"answered"`
+	Asked    int       `json:"asked"`
+	Error    string    `json:"error,omitempty"`
+	Took     millis    `json:"took_ms"`
+	Objects  []*object `json:"objects"`
+	Omitted  int       `json:"omitted"`
+}
+
+// object is a lock, semaphore, latch or barrier on the server.
+type object struct {
+	Client   string       `json:"client"`
+	Kind     string       `json:"kind"`
+	Name     string       `json:"name"`
+	Error    string       `json:"error,omitempty"`
+	Held     bool         `json:"held"`
+	Left     *millis      `json:"lease_left_ms"`
+	Capacity *int64       `json:"capacity"`
+	Free     *int64       `json:"free"`
+	Holders  list[person] `json:"holders"`
+	Waiters  list[person] `json:"waiters"`
+
+	// Known is false of what knows no holders, Queues of what tells no queue.
+	Known, Queues bool `json:"-"`
+
+	of   *client
+	look func(ctx context.Context, o *object) error
+}
+
+// person is a holder or a waiter.
+type person struct {
+	Owner   string  `json:"owner"`
+	Label   string  `json:"label,omitempty"`
+	Process string  `json:"process,omitempty"`
+	Here    bool    `json:"here"`
+	Left    *millis `json:"lease_left_ms,omitempty"`
+	Waiting *millis `json:"waiting_ms,omitempty"`
+	Count   int64   `json:"count,omitempty"`
+	Write   bool    `json:"write,omitempty"`
+}
+
+// inspected is a lock of any kind.
+type inspected interface {
+	Kind() string
+	Inspect(ctx context.Context) (rlock.State, error)
+}
+
+// object is what is held or waited for.
+func (c *client) object(of any, name string) *object {
+	o := &object{Client: c.name, Kind: "?", Name: name, of: c, Holders: list[person]{Shown: []person{}}, Waiters: list[person]{Shown: []person{}}}
+	if x, ok := of.(interface{ Object() any }); ok {
+		of = x.Object()
+	}
+	switch x := of.(type) {
+	case inspected:
+		o.Kind, o.look = x.Kind(), looked(x.Inspect, (*object).lock)
+	case *rsemaphore.Semaphore:
+		o.Kind, o.look = "Semaphore", looked(x.Inspect, (*object).semaphore)
+	case *rsemaphore.WeightedSemaphore:
+		o.Kind, o.look = "WeightedSemaphore", looked(x.Inspect, (*object).weighted)
+	case *rsemaphore.CountingSemaphore:
+		o.Kind, o.look = "CountingSemaphore", looked(x.Inspect, (*object).counting)
+	case *rsemaphore.CountDownLatch:
+		o.Kind, o.look = "CountDownLatch", looked(x.Inspect, (*object).latch)
+	case *rsemaphore.CyclicBarrier:
+		o.Kind, o.look = "CyclicBarrier", looked(x.Inspect, (*object).barrier)
+	}
+	return o
+}
+
+// looked has take take in what inspect returns.
+func looked[S any](inspect func(context.Context) (S, error), take func(*object, S)) func(context.Context, *object) error {
+	return func(ctx context.Context, o *object) error {
+		s, err := inspect(ctx)
+		if err == nil {
+			take(o, s)
+		}
+		return err
+	}
+}
+
+// ask asks the server about the first of what is shown, all at the same time, and for one CallTimeout in all: a server that does not
+// answer must not keep the page back, for it is then that somebody looks.
+func (p *page) ask(ctx context.Context, clients []*client) {
+	if !p.Ask || p.Closed {
+		return
+	}
+	p.Server = &answer{Objects: []*object{}}
+	seen := map[string]bool{}
+	for _, o := range p.asked {
+		k := o.Client + " " + o.Kind + " " + o.Name
+		if o.look == nil || seen[k] {
+			continue
+		}
+		if seen[k] = true; len(p.Server.Objects) == mostAsked {
+			p.Server.Omitted++
+			continue
+		}
+		p.Server.Objects = append(p.Server.Objects, o)
+	}
+	p.Server.Asked = len(p.Server.Objects)
+	ctx, cancel := context.WithTimeout(ctx, clients[0].CallTimeout)
+	defer cancel()
+	began, failures := time.Now(), make([]error, p.Server.Asked)
+	var all sync.WaitGroup
+	for i, o := range p.Server.Objects {
+		all.Go(func() { failures[i] = o.look(ctx, o) })
+	}
+	all.Wait()
+	p.Server.Took = since(began)
+	for i, err := range failures {
+		p.Server.Objects[i].Error = masked(err)
+		switch {
+		case !errors.Is(err, rlock.ErrUnavailable) && !errors.Is(err, rlock.ErrUnknownOutcome):
+			p.Server.Answered = true
+		case p.Server.Error == "":
+			p.Server.Error = masked(err)
+		}
+	}
+}
+
+func (o *object) lock(s rlock.State) {
+	o.Held, o.Left, o.Known, o.Queues = s.Locked, left(s.Lease), true, true
+	for _, h := range s.Holders {
+		o.Holders.add(person{Owner: short(string(h.Owner)), Label: h.Owner.Label(), Process: h.Process, Here: o.here(string(h.Owner)), Left: left(h.Lease),
+			Count: int64(h.Count), Write: h.Write})
+	}
+	for _, w := range s.Waiters {
+		x := person{Owner: short(string(w.Owner)), Label: w.Owner.Label(), Process: w.Process, Here: o.here(string(w.Owner)), Write: w.Write}
+		if w.Waiting > 0 {
+			x.Waiting = some(millis(w.Waiting))
+		}
+		o.Waiters.add(x)
+	}
+	for _, m := range s.Members { // of a Multi or Quorum: each has a row of its own where it is held
+		o.Holders.add(person{Owner: m.Name, Left: left(m.Lease), Count: int64(len(m.Holders))})
+	}
+}
+
+func (o *object) semaphore(s rsemaphore.SemaphoreState) {
+	o.room(int64(s.Capacity), int64(s.Available))
+	o.Known = true
+	for _, h := range s.Permits {
+		o.permit(h, 1)
+	}
+}
+
+func (o *object) weighted(s rsemaphore.WeightedState) {
+	o.room(s.Capacity, s.Available)
+	o.Known = true
+	for _, h := range s.Permits {
+		o.permit(h.Holder, h.Weight)
+	}
+}
+
+func (o *object) counting(s rsemaphore.SemaphoreState) {
+	free := int64(s.Available)
+	o.Free, o.Left = &free, left(s.TTL)
+}
+
+func (o *object) latch(s rsemaphore.LatchState) {
+	o.Held, o.Capacity, o.Left = s.Count > 0, &s.Count, left(s.TTL)
+}
+
+func (o *object) barrier(s rsemaphore.BarrierState) {
+	o.room(int64(s.Parties), int64(s.Parties-s.Waiting))
+}
+
+func (o *object) room(capacity, free int64) {
+	o.Held, o.Capacity, o.Free = free < capacity, &capacity, &free
+}
+
+func (o *object) permit(h rsemaphore.Holder, n int64) {
+	o.Holders.add(person{Owner: short(h.ID), Label: h.Label, Here: h.Client != "" && o.here(h.Client), Left: left(h.Lease), Count: n})
+}
+
+// here reports whether an owner, or the beginning of the id of a client, is of this process.
+func (o *object) here(owner string) bool {
+	id, _, _ := strings.Cut(owner, ":")
+	return id != "" && strings.HasPrefix(o.of.ID, id)
+}
+
+func (l *list[T]) add(x T) {
+	if l.Total++; len(l.Shown) < mostNamed {
+		l.Shown = append(l.Shown, x)
+	}
+}
+
+// left is a lease; nil: it has no end.
+func left(d time.Duration) *millis {
+	if d < 0 {
+		return nil
+	}
+	return some(millis(d))
+}
+
+// Room says how many there are, and how many are free.
+func (o *object) Room() string {
+	switch {
+	case o.Kind == "CyclicBarrier" && o.Free != nil:
+		return fmt.Sprintf("%d of %d have arrived", *o.Capacity-*o.Free, *o.Capacity)
+	case o.Capacity != nil && o.Free != nil:
+		return fmt.Sprintf("%d of %d free", *o.Free, *o.Capacity)
+	case o.Free != nil:
+		return fmt.Sprintf("%d free", *o.Free)
+	case o.Capacity != nil:
+		return fmt.Sprintf("%d to count down", *o.Capacity)
+	}
+	return ""
+}
