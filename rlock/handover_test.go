@@ -254,7 +254,7 @@ func TestAGrantIsConfirmedWhereReplicasAreAskedFor(t *testing.T) {
 	require.NoError(t, h.Unlock(within(t)))
 	got := <-w
 	after := redistest.CommandCalls(t, c)
-	require.Equal(t, 1, after["wait"]-before["wait"])
+	require.Positive(t, after["wait"]-before["wait"]) // a look at a hold that is 50 ms old makes another
 	require.Greater(t, waiter.pttl(t, "l"), rlock.DefaultWatchdogTimeout/2, "which made the lease full")
 	got.unlock(t)
 }

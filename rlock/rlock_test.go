@@ -57,6 +57,26 @@ func newRigWith(t testing.TB, s *redistest.Server, o rlock.Options, change func(
 	return r
 }
 
+// callsOf runs cycle, and returns how often the server ran each command for it. A hold that is 50 ms old is looked at once: a cycle that
+// a busy machine draws out for that long is run again.
+func callsOf(t testing.TB, c rueidis.Client, cycle func()) map[string]int {
+	t.Helper()
+	for range 1000 {
+		calls, began := redistest.CommandCalls(t, c), time.Now()
+		cycle()
+		after := redistest.CommandCalls(t, c)
+		if time.Since(began) < 50*time.Millisecond {
+			for name, n := range calls {
+				after[name] -= n
+			}
+			return after
+		}
+		time.Sleep(20 * time.Millisecond) // for a look that is under way
+	}
+	t.Fatal("each cycle took 50 ms")
+	return nil
+}
+
 func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	t.Cleanup(cancel)
