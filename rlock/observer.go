@@ -25,7 +25,8 @@ type Observer struct {
 	// each gets a context of its own.
 	Acquiring func(ctx context.Context, name string) context.Context
 	// Waiting is called at most once in an acquisition, when it begins to wait: it was refused and may wait, this process holds the
-	// lock, or another call of the process is before it.
+	// lock, or another call of the process is before it. Of a Quorum it is called with the Quorum's name and the caller's context, as
+	// Woken is.
 	Waiting func(ctx context.Context, name string)
 	// Acquired is called when a lock was acquired. waited is how long the call took.
 	Acquired func(ctx context.Context, name string, waited time.Duration)
