@@ -77,10 +77,15 @@ type Batcher[Q, A any] struct {
 	// Bound is how long a caller waits if its context has no deadline. Patience is the error then.
 	Bound    time.Duration
 	Patience error
+	// From is how many requests must be under way, sent or waiting, before they share calls. With fewer each is sent alone, at once,
+	// side by side: then waiting for a call to end costs more than a shared one saves. 0: they share from the second on.
+	From int64
 	// Tally counts the shared calls. A request that is sent alone, at once, is not counted.
 	Tally *Tally
 	// What and Key are the words of errors: what was asked of which key.
 	What, Key string
+
+	under atomic.Int64 // requests under way, if From is set
 
 	mu    sync.Mutex
 	open  *batch[Q, A]
@@ -139,7 +144,12 @@ func (l *Batcher[Q, A]) Do(ctx context.Context, ask Q) (none A, _ error) {
 		return none, fmt.Errorf("%w: %s on %q: %w", errs.ErrUnavailable, l.What, l.Key, errs.Ended(ctx))
 	}
 	mine := &Request[Q, A]{Ctx: ctx, Ask: ask}
-	if l.Options.MaxBatch < 0 {
+	crowd := true
+	if l.From > 0 {
+		crowd = l.under.Add(1) >= l.From
+		defer l.under.Add(-1)
+	}
+	if l.Options.MaxBatch < 0 || !crowd {
 		l.Run(ctx, []*Request[Q, A]{mine})
 		return mine.Answer, mine.Err
 	}

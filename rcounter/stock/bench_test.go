@@ -1,12 +1,16 @@
 package stock_test
 
 import (
+	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
 )
 
@@ -39,4 +43,99 @@ return n`)
 	both(b, func() error {
 		return lua.Exec(ctx, c, []string{"{s}", "{s}:u"}, []string{strconv.FormatInt(n.Add(1), 10)}).Error()
 	})
+}
+
+// plainReserve and plainConfirm are what a program would write by itself: idempotent, without a limit for a claimant, and nothing
+// ends what is held.
+const plainReserve = `
+local r = redis.call('HGET', KEYS[2], ARGV[1])
+if r then return {2, 0} end
+local n = tonumber(ARGV[3])
+if tonumber(redis.call('HGET', KEYS[1], 'left')) < n then return {3, 0} end
+redis.call('HINCRBY', KEYS[1], 'left', -n)
+redis.call('HSET', KEYS[2], ARGV[1], 'H;' .. ARGV[3] .. ';' .. ARGV[2])
+redis.call('ZADD', KEYS[3], ARGV[4], ARGV[1])
+return {1, 0}`
+
+const plainConfirm = `
+local r = redis.call('HGET', KEYS[2], ARGV[1])
+if not r then return {0, 0} end
+if r:sub(1, 1) == 'G' then return {2, tonumber(r:match('%d+'))} end
+local o = redis.call('HINCRBY', KEYS[1], 'seq', 1)
+redis.call('HSET', KEYS[2], ARGV[1], 'G;' .. o .. r:sub(2))
+redis.call('ZREM', KEYS[3], ARGV[1])
+return {1, o}`
+
+// plainPair reserves a unit and confirms it with two plain scripts.
+func plainPair(b *testing.B, c rueidis.Client) func(id, claimant string) error {
+	reserve, confirm := rueidis.NewLuaScript(plainReserve), rueidis.NewLuaScript(plainConfirm)
+	require.NoError(b, c.Do(ctx, c.B().Hset().Key("{p}").FieldValue().FieldValue("left", "1099511627776").Build()).Error())
+	keys := []string{"{p}", "{p}:r", "{p}:h"}
+	return func(id, claimant string) error {
+		if err := reserve.Exec(ctx, c, keys, []string{id, claimant, "1", "1763000000000"}).Error(); err != nil {
+			return err
+		}
+		return confirm.Exec(ctx, c, keys, []string{id}).Error()
+	}
+}
+
+func bought(s *stock.Stock) func(id, claimant string) error {
+	return func(id, claimant string) error {
+		g, err := s.Reserve(ctx, id, claimant, 1, time.Minute)
+		if err == nil && g.Outcome == stock.Granted {
+			g, err = s.Confirm(ctx, id)
+		}
+		if err == nil && g.Outcome != stock.Granted {
+			err = fmt.Errorf("%v", g.Outcome)
+		}
+		return err
+	}
+}
+
+// A unit is reserved and confirmed, beside two plain scripts: x is how many times as many pairs there are in a second, and us/pair
+// what one takes the server.
+func BenchmarkReserveConfirm(b *testing.B) {
+	for _, with := range []struct {
+		name   string
+		ledger bool
+	}{{"", false}, {"ledger/", true}} {
+		for _, callers := range []int{1, 16, 256} {
+			b.Run(with.name+strconv.Itoa(callers), func(b *testing.B) {
+				srv := redistest.Start(b, "--save", "")
+				c := on(b, srv.Client(b), patient)
+				s := c.Stock("s")
+				_, err := s.Open(ctx, stock.Spec{Limit: 1 << 40, OpenFor: time.Hour, Ledger: with.ledger})
+				require.NoError(b, err)
+				var n atomic.Int64
+				numbered := func(do func(id, claimant string) error) func() error {
+					return func() error {
+						i := n.Add(1)
+						return do(fmt.Sprintf("ord-%08d", i), fmt.Sprintf("user-%09d", i))
+					}
+				}
+				plain, ours := numbered(plainPair(b, srv.Client(b))), numbered(bought(s))
+				compare(b, callers, plain, ours)
+				admin := srv.Client(b)
+				b.ReportMetric(serverTime(b, admin, callers, plain), "plain-us/pair")
+				b.ReportMetric(serverTime(b, admin, callers, ours), "us/pair")
+			})
+		}
+	}
+}
+
+// serverTime is how many us of a server's time go into one op, by its own count.
+func serverTime(b *testing.B, admin rueidis.Client, callers int, op func() error) float64 {
+	must(b, admin, "CONFIG", "RESETSTAT")
+	rate := rate(b, callers, 500*time.Millisecond, op)
+	us := 0.0
+	for line := range strings.Lines(text(b, admin, "INFO", "commandstats")) {
+		if _, stats, ok := strings.Cut(line, "cmdstat_eval"); ok {
+			_, used, _ := strings.Cut(stats, "usec=")
+			used, _, _ = strings.Cut(used, ",")
+			v, err := strconv.ParseFloat(used, 64)
+			require.NoError(b, err)
+			us += v
+		}
+	}
+	return us / (rate * 0.5)
 }

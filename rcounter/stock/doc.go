@@ -53,7 +53,8 @@
 //   - Claims that were given up. A request whose reply the caller did not see may be served later, and so may a copy of it
 //     that the network held back, for as long as the stock sells. The claimant then has a unit. The next Claim or Lookup
 //     tells which, and nobody else gets it until it is returned. (The library itself returns units of a ClaimAny that was
-//     given up, if it can ask the server within five call timeouts.)
+//     given up, if it can ask the server within five call timeouts.) An act by an id (ClaimOnce, Reserve, Confirm, Cancel,
+//     ReturnOnce) is not served later than its caller's patience, by the server's clock: the request names that instant.
 //   - That a unit which came back is sold at once. The process that returned it sells it at once. Other processes do when
 //     the server's message arrives, within milliseconds; if the message is lost, within Options.SoldOutTrust; without
 //     client-side caching, within 10 ms. Until then another process may still answer SoldOut, also to a claimant who has won
@@ -173,10 +174,13 @@
 //
 // # Cost
 //
-// Every verb is one round trip of one EVALSHA, except Open, Resize, Close and Restore, which ask first.
+// Every verb is one round trip of one EVALSHA, except Open, Resize, Close and Restore, which ask first. So does the first act by
+// an id that a client sends to a server: it asks for the server's time.
 //
 // Claims of one process on one stock share calls (Options.MaxBatch). A claim that finds no call under way is sent at once;
-// those that come while one is under way are sent together.
+// those that come while one is under way are sent together. ClaimOnce, Reserve, Confirm, Cancel and ReturnOnce share calls with
+// each other, from 24 on that are under way. Each is answered for itself. No id is twice in a call: equal acts on an id are one,
+// and an act that differs from another on its id goes into the next call.
 //
 // A script of several keys gets TRYAGAIN while their slot moves to another node of a Cluster. It is sent again until the move
 // is over.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
@@ -30,7 +32,7 @@ func (s *Stock) AnyAs(ctx context.Context, id string, n int64) (Grant, error) {
 }
 
 func (s *Stock) OnceAs(ctx context.Context, id, request, claimant string, n int64) (Grant, error) {
-	return s.once(ctx, id, request, claimant, n)
+	return s.actAs(ctx, id, act{verb: actOnce, id: request, claimant: claimant, n: n})
 }
 
 func (s *Stock) GiveUp(ctx context.Context, id string) (int64, error) {
@@ -38,9 +40,87 @@ func (s *Stock) GiveUp(ctx context.Context, id string) (int64, error) {
 }
 
 func (s *Stock) ReserveAs(ctx context.Context, call, id, claimant string, n int64) (Grant, error) {
-	return s.reserve(ctx, call, id, claimant, n, time.Hour)
+	return s.actAs(ctx, call, act{verb: actReserve, id: id, claimant: claimant, n: n, ttl: time.Hour})
 }
 
 func (s *Stock) ConfirmAs(ctx context.Context, call, id string) (Grant, error) {
-	return s.confirm(ctx, call, id)
+	return s.actAs(ctx, call, act{verb: actConfirm, id: id})
+}
+
+func (s *Stock) actAs(ctx context.Context, call string, a act) (Grant, error) {
+	d, err := s.act(ctx, call, a)
+	if err != nil {
+		return Grant{}, err
+	}
+	return s.won(d, a.id)
+}
+
+// Deed is an act, and Answer what became of it.
+type (
+	Deed struct {
+		Verb, ID, Claimant string
+		N                  int64
+		TTL                time.Duration
+	}
+	Answer struct {
+		Grant Grant
+		Back  bool
+		Err   error
+	}
+)
+
+func (d Deed) act() act {
+	return act{verb: verb(d.Verb), id: d.ID, claimant: d.Claimant, n: d.N, ttl: d.TTL}
+}
+
+func (s *Stock) answer(d Deed, v done) (a Answer) {
+	if v.front < 0 {
+		a.Err = s.verdict([]int64{v.front, -1, 0})
+	} else if a.Back = v.second > 0; d.Verb != "X" && d.Verb != "B" {
+		a.Back = false
+		a.Grant, a.Err = s.won(v, d.ID)
+	}
+	return a
+}
+
+// ActsAs makes one call for deeds of different ids.
+func (s *Stock) ActsAs(ctx context.Context, call string, deeds ...Deed) ([]Answer, error) {
+	acts := make([]act, len(deeds))
+	for i, d := range deeds {
+		acts[i] = d.act()
+	}
+	v, err := s.acts(ctx, call, acts)
+	if v == nil {
+		return nil, err
+	}
+	answers := make([]Answer, len(deeds))
+	for i, d := range deeds {
+		answers[i] = s.answer(d, v[i])
+	}
+	return answers, err
+}
+
+// ShareAs does what the callers of deeds do whose call is shared.
+func (s *Stock) ShareAs(ctx context.Context, deeds ...Deed) []Answer {
+	requests := make([]*batch.Request[act, done], len(deeds))
+	for i, d := range deeds {
+		requests[i] = &batch.Request[act, done]{Ctx: ctx, Ask: d.act()}
+	}
+	s.runActs(ctx, requests)
+	answers := make([]Answer, len(deeds))
+	for i, r := range requests {
+		if answers[i] = (Answer{Err: r.Err}); r.Err == nil {
+			answers[i] = s.answer(deeds[i], r.Answer)
+		}
+	}
+	return answers
+}
+
+// ActsSource is the script of a call for several acts.
+func ActsSource() string {
+	text, err := script.Compose(files, "acts")
+	if err != nil {
+		panic(err)
+	}
+	return text
 }

@@ -3,9 +3,6 @@ package stock
 import (
 	"cmp"
 	"context"
-
-	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/session"
 )
 
 // ClaimOnce claims up to n units for claimant under an id of the caller's own, such as that of an order. If fewer are left, or
@@ -24,13 +21,6 @@ func (s *Stock) ClaimOnce(ctx context.Context, request, claimant string, n int64
 		return Grant{}, err
 	}
 	return s.obtain(ctx, s.shared().cache.request(ctx, request), func() (Grant, error) {
-		return s.once(ctx, session.CallID(), request, claimant, n)
+		return s.granted(ctx, act{verb: actOnce, id: request, claimant: claimant, n: n})
 	})
-}
-
-var onceScript = script.Load("claim once", files, "once")
-
-// once runs once.lua.
-func (s *Stock) once(ctx context.Context, call, request, claimant string, n int64) (Grant, error) {
-	return s.grant(ctx, onceScript, call, request, request, claimant, decimal(n))
 }

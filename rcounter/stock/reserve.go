@@ -8,7 +8,6 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/session"
 )
 
 // minReservation is the shortest time a reservation may be made for.
@@ -31,7 +30,7 @@ func (s *Stock) Reserve(ctx context.Context, id, claimant string, n int64, ttl t
 		return Grant{}, err
 	}
 	return s.obtain(ctx, s.shared().cache.request(ctx, id), func() (Grant, error) {
-		return s.reserve(ctx, session.CallID(), id, claimant, n, ttl)
+		return s.granted(ctx, act{verb: actReserve, id: id, claimant: claimant, n: n, ttl: ttl})
 	})
 }
 
@@ -46,7 +45,7 @@ func (s *Stock) Confirm(ctx context.Context, id string) (_ Grant, err error) {
 	if err := cmp.Or(s.usable(), keyname.Required("id", id)); err != nil {
 		return Grant{}, err
 	}
-	return s.confirm(ctx, session.CallID(), id)
+	return s.granted(ctx, act{verb: actConfirm, id: id})
 }
 
 // Cancel gives back the units of a reservation, and reports whether this call did so. It is false if the reservation's time was
@@ -57,7 +56,7 @@ func (s *Stock) Cancel(ctx context.Context, id string) (_ bool, err error) {
 	if err := cmp.Or(s.usable(), keyname.Required("id", id)); err != nil {
 		return false, err
 	}
-	return s.cancel(ctx, session.CallID(), id)
+	return s.undo(ctx, act{verb: actCancel, id: id})
 }
 
 // Reap ends the reservations whose time is over, and returns how many it has ended. Claims and reservations do the same first, so a
@@ -103,33 +102,7 @@ func (s *Stock) KeepReaped(ctx context.Context, every time.Duration) error {
 // reapBatch is how many reservations one script ends. Each takes the server about 2 us.
 const reapBatch = 128
 
-var (
-	reserveScript = script.Load("reserve", files, "reserve")
-	confirmScript = script.Load("confirm", files, "confirm")
-	cancelScript  = script.Load("cancel", files, "cancel")
-	reapScript    = script.Load("reap", files, "reap")
-)
-
-// reserve runs reserve.lua.
-func (s *Stock) reserve(ctx context.Context, call, id, claimant string, n int64, ttl time.Duration) (Grant, error) {
-	return s.grant(ctx, reserveScript, call, id, id, claimant, decimal(n), script.Millis(ttl))
-}
-
-// confirm runs confirm.lua.
-func (s *Stock) confirm(ctx context.Context, call, id string) (Grant, error) {
-	return s.grant(ctx, confirmScript, call, id, id)
-}
-
-// cancel runs cancel.lua.
-func (s *Stock) cancel(ctx context.Context, call, id string) (bool, error) {
-	v, err := s.run(ctx, 3, cancelScript, call, id)
-	if err == nil && v[2] == 1 {
-		s.shared().cache.forgetIDs()
-	} else if v != nil {
-		s.shared().cache.forget()
-	}
-	return err == nil && v[1] == 1, err
-}
+var reapScript = script.Load("reap", files, "reap")
 
 // reaping is reap.lua.
 func (s *Stock) reaping() script.Call { return s.call(reapScript, decimal(reapBatch)) }

@@ -36,7 +36,7 @@ func (s *Stock) ReturnOnce(ctx context.Context, request string) (_ bool, err err
 	if err := cmp.Or(s.usable(), keyname.Required("id", request)); err != nil {
 		return false, err
 	}
-	return s.giveBackRequest(ctx, session.CallID(), request)
+	return s.undo(ctx, act{verb: actReturn, id: request})
 }
 
 // ReturnAny gives back units of ClaimAny or of a Block, and reports whether this call did so. g is the grant or a part of it: the
@@ -62,20 +62,13 @@ func (s *Stock) ReturnAny(ctx context.Context, g Grant) (_ bool, err error) {
 }
 
 var (
-	returnScript     = script.Load("return", files, "return")
-	returnOnceScript = script.Load("return once", files, "returnonce")
-	returnAnyScript  = script.Load("return any", files, "returnany")
+	returnScript    = script.Load("return", files, "return")
+	returnAnyScript = script.Load("return any", files, "returnany")
 )
 
 // giveBack runs return.lua.
 func (s *Stock) giveBack(ctx context.Context, call, claimant string, ordinal int64) (bool, error) {
 	n, err := s.returned(ctx, returnScript, call, claimant, decimal(ordinal))
-	return n > 0, err
-}
-
-// giveBackRequest runs returnonce.lua.
-func (s *Stock) giveBackRequest(ctx context.Context, call, request string) (bool, error) {
-	n, err := s.returned(ctx, returnOnceScript, call, request)
 	return n > 0, err
 }
 

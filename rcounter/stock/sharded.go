@@ -252,9 +252,9 @@ func (s *Sharded) ClaimOnce(ctx context.Context, request, claimant string, n int
 	if err := cmp.Or(s.usable(), checkRequest(request, claimant, n)); err != nil {
 		return Grant{}, err
 	}
-	home, id := s.home(claimant), session.CallID()
+	home := s.home(claimant)
 	return s.obtain(ctx, home, func(ctx context.Context) (Grant, error) {
-		return s.shards[home].once(ctx, id, request, claimant, n)
+		return s.shards[home].granted(ctx, act{verb: actOnce, id: request, claimant: claimant, n: n})
 	})
 }
 

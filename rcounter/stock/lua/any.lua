@@ -7,7 +7,11 @@
 -- ARGV[2]  '1' to write something even if nothing is granted: see own in stock.lua
 -- ARGV[3]  n, a decimal from 1
 --
--- Replies  as once.lua; outcome 9: given up, or all of it returned
+-- Replies  { 0, epoch, remaining, outcome, ordinal, n}   units ordinal to ordinal + n - 1
+--          {-1, said, found}                             as in claim.lua
+--          {-2, 0, 0}                                    the ordinals are used up: nothing granted
+--          {-12, 0, 0}                                   call again, see more in stock.lua: nothing granted
+--          outcomes: as in claim.lua, and 9: given up, or all of it returned
 --
 -- Safe to run twice: the second run finds the record of the first. Safe however late: if the caller has given the call up, the
 -- record says so (TestAnAnonymousCallGivenUpNeverRuns).

@@ -15,7 +15,7 @@
 --          {-1, said, found}
 --          {-2, 0, 0}   the ordinals are used up: nothing granted
 --          {-12, 0, 0}  call again, see more in stock.lua: nothing granted
---          outcomes: those of once.lua; 9: given up before it ran, or closed
+--          outcomes: those of any.lua; 9: given up before it ran, or closed
 --
 -- Safe to run twice: the second run finds the record of the first. (It does not prolong the block.)
 local id, sure, n = ARGV[1], ARGV[2], tonumber(ARGV[3])

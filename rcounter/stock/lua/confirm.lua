@@ -1,53 +1,32 @@
--- Turns a reservation into a sale.
--- uses: clock, stock
+-- Turns a reservation into a sale, alone in its call.
+-- uses: acts
 --
--- KEYS     those of stock.lua
--- ARGV[1]  id of this call
--- ARGV[2]  '1' to write something even if nothing is sold: see own in stock.lua
--- ARGV[3]  id of the reservation
+-- KEYS, ARGV
+-- Replies  see acts.lua in lib; the one act is 'C', id
 --
--- Replies  { 0, epoch, remaining, outcome, ordinal, n}   outcome 1, or 2 if another call confirmed it, or 8
---          {-1, said, found}
---          {-2, 0, 0}   the ordinals are used up
---          {-3, 0, 0}   the id is that of something else
---          {-6, 0, 0}   there is no such reservation, or no stock
---          {-7, 0, 0}   its time is over
---          {-8, 0, 0}   it was cancelled
---          {-9, 0, 0}   it was confirmed and returned
---
--- Safe to run twice: the record says who confirmed it.
-local call, sure, id = ARGV[1], ARGV[2], ARGV[3]
-
-local wrong = ready({-6, 0, 0})
-if wrong then return wrong end
-local record = requests > 0 and redis.call('HGET', records, 'r:' .. id)
-if not record then return {-6, 0, 0} end
-local r = parse(record)
-if not r then return {-1, -1, 0} end
-if r.state == 'C' then return {-8, 0, 0} end
-if r.deadline == 0 and r.asked ~= 0 then return {-3, 0, 0} end
-if r.state == 'R' then return {-9, 0, 0} end
-if r.state == 'E' then return {-7, 0, 0} end
-if r.state == 'G' then
-  own(sure)
-  return {0, epoch, limit - sold - held, r.by == call and 1 or 2, r.ordinal, r.n}
+-- Safe to run twice: see there. What comes first does in a straight line what acts.lua does, if nothing is out of the ordinary: the
+-- stock sells, no record is missing, no hold is over, the reservation is held, and units are left. Before it has written anything
+-- it can leave everything to acts.lua.
+local m = redis.call('HMGET', KEYS[1], 'state', 'limit', 'sold', 'held', 'seq', 'recorded', 'requests', 'holds', 'epoch', 'end', 'ledger')
+for i = 2, 11 do m[i] = tonumber(m[i]) or 0 / 0 end -- what compares with nothing
+local left = m[2] - m[3] - m[4]
+if m[1] == '1' and left > 0 and m[8] > 0 and m[3] <= m[5] and m[9] > 0 and (m[6] == 0 or redis.call('HLEN', KEYS[2]) == m[6])
+    and redis.call('HLEN', KEYS[3]) == m[7] and redis.call('ZCARD', KEYS[4]) == m[8] then
+  local id, text, f = ARGV[5], string.format, '%.0f'
+  local n, rest, deadline, claimant = string.match(redis.call('HGET', KEYS[3], 'r:' .. id) or '', '^H;0;(%d+)(;%d+;[^;]*;);(%d+);(.*)$')
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+  if n and now <= ARGV[3] + 0 and now < m[10] and n + 0 <= m[4] and m[5] + n <= 9007199254740991
+      and tonumber(redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2]) > now and (m[11] == 0 or m[11] == 1 and redis.call('XLEN', KEYS[6]) > 0) then
+    local ordinal = text(f, m[5] + 1)
+    redis.call('HSET', KEYS[1], 'sold', text(f, m[3] + n), 'held', text(f, m[4] - n), 'seq', text(f, m[5] + n), 'holds', text(f, m[8] - 1))
+    redis.call('HSET', KEYS[3], 'r:' .. id, 'G;' .. ordinal .. ';' .. n .. rest .. ARGV[1] .. ';' .. deadline .. ';' .. claimant)
+    redis.call('ZREM', KEYS[4], id)
+    if m[11] == 1 then
+      redis.call('XADD', KEYS[6], '*', 'op', 'grant', 'epoch', text(f, m[9]), 'ordinal', ordinal, 'n', n, 'claimant', claimant, 'request', id)
+    end
+    return {0, m[9], left, now, 1, m[5] + 1, n + 0, 0}
+  end
 end
-if now >= r.deadline then return {-7, 0, 0} end -- one of more than 128
-if state == 3 or state == 5 then return {0, epoch, limit - sold - held, 8, 0, 0} end
-if r.n > held then return {-1, -1, 0} end
-if seq > 9007199254740991 - r.n then return {-2, 0, 0} end
-
-local before = limit - sold - held
-r.state, r.by, r.ordinal = 'G', call, seq + 1
-sold, held, seq, waiting = sold + r.n, held - r.n, seq + r.n, waiting - 1
-count()
-redis.call('ZREM', holds, id)
-keep(id, r)
-enter('grant', r.ordinal, r.n, r.claimant, id)
--- The units went from held to sold, and none came back. So the flag's text stays. With a new text every process would read all
--- winners again for each payment (TestConfirmsLeaveASoldOutStocksFlagAsItIs,
--- TestConfirmsOfASoldOutStockHaveNobodyReadTheWinnersAgain). The flag ends at the next deadline of a hold. If that was the
--- deadline of this one, the end is later now.
-if before == 0 and r.deadline - now <= till() and redis.call('EXISTS', flag) == 1 then redis.call('PEXPIRE', flag, digits(till())) end
-settle(before, records)
-return {0, epoch, limit - sold - held, 1, r.ordinal, r.n}
+-- libraries
+return flight()

@@ -1,57 +1,35 @@
--- Holds n units for a claimant until a deadline.
--- uses: clock, stock
+-- Holds n units for a claimant until a deadline, alone in its call.
+-- uses: acts
 --
--- KEYS     those of stock.lua
--- ARGV[1]  id of this call
--- ARGV[2]  '1' to write something even if nothing is held: see own in stock.lua
--- ARGV[3]  id of the reservation
--- ARGV[4]  the claimant
--- ARGV[5]  n, a decimal from 1
--- ARGV[6]  ms from now to the deadline
+-- KEYS, ARGV
+-- Replies  see acts.lua in lib; the one act is 'R', id, claimant, n, ms
 --
--- Replies  { 0, epoch, remaining, outcome, 0, n, ms left}   held
---          { 0, epoch, remaining, outcome, ordinal, n}        confirmed, or refused: n is 0
---          {-1, said, found}
---          {-3, 0, 0}   the id is that of something else
---          {-7, 0, 0}   its time is over
---          {-8, 0, 0}   it was cancelled
---          {-9, 0, 0}   it was confirmed and returned
---          {-12, 0, 0}  call again, see more in stock.lua: nothing held
---          outcomes: as in claim.lua; 2 is held by an earlier call, or confirmed
---
--- All n or none. Safe to run twice: the second run finds the record of the first, and the deadline stays the first's.
-local call, sure, id, claimant, n, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
-
-local wrong = ready({0, 0, 0, 4, 0, 0})
-if wrong then return wrong end
-local before = limit - sold - held
-
-local record = requests > 0 and redis.call('HGET', records, 'r:' .. id)
-if record then
-  local r = parse(record)
-  if not r then return {-1, -1, 0} end
-  if r.state == 'C' and r.n == 0 then return {-8, 0, 0} end
-  if r.asked ~= 0 and (r.deadline == 0 or r.asked ~= n) or r.claimant ~= claimant then return {-3, 0, 0} end
-  if r.state == 'C' then return {-8, 0, 0} end
-  if r.state == 'R' then return {-9, 0, 0} end
-  if r.state == 'E' or r.state == 'H' and now >= r.deadline then return {-7, 0, 0} end
-  own(sure)
-  local won = r.call == call and 1 or 2
-  if r.state == 'H' then return {0, epoch, before, won, 0, r.n, r.deadline - now} end
-  return {0, epoch, before, won, r.ordinal, r.n}
+-- Safe to run twice: see there. What comes first does in a straight line what acts.lua does, if nothing is out of the ordinary: the
+-- stock sells, no record is missing, no hold is over, the id is new, its claimant may have the units, and more than these are left.
+-- Before it has written anything it can leave everything to acts.lua.
+local m = redis.call('HMGET', KEYS[1], 'state', 'limit', 'sold', 'held', 'recorded', 'requests', 'holds', 'per', 'start', 'end', 'gone', 'epoch')
+for i = 2, 12 do m[i] = tonumber(m[i]) or 0 / 0 end -- what compares with nothing
+local n, others = ARGV[7] + 0, m[7]
+local left = m[2] - m[3] - m[4] - n
+if m[1] == '1' and left > 0 and m[6] > 0 and (others == 0 and m[4] == 0 or others > 0) then
+  local id, claimant, ms, time = ARGV[5], ARGV[6], ARGV[8] + 0, redis.call('TIME')
+  local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+  if now <= ARGV[3] + 0 and now >= m[9] and now < m[10] and m[11] > now and m[12] > 0 and (m[5] == 0 or redis.call('HLEN', KEYS[2]) == m[5])
+      and redis.call('HLEN', KEYS[3]) == m[6] and (others == 0 or redis.call('ZCARD', KEYS[4]) == others
+      and tonumber(redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2]) > now) then
+    local is = redis.call('HMGET', KEYS[3], 'r:' .. id, 'u:' .. claimant)
+    local has, one = (is[2] or 0) + n, m[5] > 0 and redis.call('HGET', KEYS[2], claimant)
+    if not is[1] and has + (one and one:byte(1) ~= 48 and 1 or 0) <= m[8] then
+      local text, f = string.format, '%.0f'
+      local deadline = text(f, now + ms)
+      redis.call('ZADD', KEYS[4], deadline, id)
+      redis.call('HSET', KEYS[1], 'held', text(f, m[4] + n), 'requests', text(f, m[6] + (is[2] and 1 or 2)), 'holds', text(f, others + 1))
+      redis.call('HSET', KEYS[3], 'r:' .. id, 'H;0;' .. ARGV[7] .. ';' .. ARGV[7] .. ';' .. ARGV[1] .. ';;' .. deadline .. ';' .. claimant,
+        'u:' .. claimant, text(f, has))
+      if others == 0 then redis.call('PEXPIRE', KEYS[4], text(f, m[11] - now + 3600000)) end -- LATER, see ends.lua
+      return {0, m[12], left, now, 1, 0, n, ms}
+    end
+  end
 end
-
-local has, counted = bought(claimant)
-wrong = refuse(n, per - has)
-if wrong then return wrong end
-if before < n then return {0, epoch, before, 3, 0, 0} end
-redis.call('ZCARD', holds) -- a key of another type fails here, before anything is written
-if has + n > per then return {0, epoch, before, 7, 0, 0} end
-
-held, waiting, requests = held + n, waiting + 1, requests + (counted and 1 or 2)
-count()
-keep(id, {state = 'H', ordinal = 0, n = n, asked = n, call = call, by = '', deadline = now + ttl, claimant = claimant})
-redis.call('ZADD', holds, digits(now + ttl), id)
-redis.call('HINCRBY', records, 'u:' .. claimant, digits(n))
-settle(before, records)
-return {0, epoch, limit - sold - held, 1, 0, n, ttl}
+-- libraries
+return flight()

@@ -9,7 +9,7 @@
 -- KEYS[4]  the holds, a zset: id of a reservation that is held -> its deadline in ms
 -- KEYS[5]  the flag, a string: 'epoch;turn;recorded;requests' while nothing is left. A turn is a time during which nothing is
 --          left. It begins when the last unit goes, or when the flag was lost. Within a turn requests grows with every id that
---          cancel.lua adds
+--          is forbidden (see acts.lua)
 -- KEYS[6]  the ledger, a stream, if the stock keeps one
 --
 -- A record of a request or reservation is 'state;ordinal;n;asked;call;by;deadline;claimant'. call is the id of the call that
@@ -112,20 +112,29 @@ local function mark(goes_on)
   redis.call('SET', flag, digits(epoch) .. ';' .. digits(turn) .. ';' .. digits(recorded) .. ';' .. digits(requests), 'PX', digits(ms))
 end
 
--- settle ends a script that wrote to the stock and to wrote (users, or records by default). before is how many units were left
--- before the script. The flag follows what is left now. If a key has no end, all keys get their ends at once: if the records
--- ended before the stock, that would look like their loss (TestEveryKeyOfAStockHasAnEndAfterEveryVerb).
-local function settle(before, wrote)
+-- follow has the flag follow what is left now. before is how many units were left before the script.
+local function follow(before)
   local left = limit - sold - held
   if left > 0 and before <= 0 then
     redis.call('DEL', flag)
   elseif left <= 0 and (before > 0 or redis.call('EXISTS', flag) == 0) then
     mark()
   end
-  if redis.call('PTTL', wrote or records) == -1 or redis.call('PTTL', stock) == -1 or waiting > 0 and redis.call('PTTL', holds) == -1
+end
+
+-- endless gives all keys their ends if one has none. If the records ended before the stock, that would look like their loss
+-- (TestEveryKeyOfAStockHasAnEndAfterEveryVerb). wrote is the claimants or the records: what the script wrote to.
+local function endless(wrote)
+  if redis.call('PTTL', wrote) == -1 or redis.call('PTTL', stock) == -1 or waiting > 0 and redis.call('PTTL', holds) == -1
       or keeps == 1 and redis.call('PTTL', ledger) == -1 then
     ends()
   end
+end
+
+-- settle ends a script that wrote to the stock and to wrote (users, or records by default).
+local function settle(before, wrote)
+  follow(before)
+  endless(wrote or records)
 end
 
 -- own writes something that changes nothing, if the caller waits for replicas (sure is '1') and the answer is already recorded.
@@ -145,22 +154,10 @@ local function parse(record)
   return {state = state, ordinal = tonumber(ordinal), n = tonumber(n), asked = tonumber(asked), call = call, by = by, deadline = tonumber(deadline), claimant = claimant}
 end
 
--- keep writes the record of a request or reservation.
-local function keep(id, r)
-  redis.call('HSET', records, 'r:' .. id, r.state .. ';' .. digits(r.ordinal) .. ';' .. digits(r.n) .. ';' .. digits(r.asked) .. ';' .. r.call .. ';' ..
-    r.by .. ';' .. digits(r.deadline) .. ';' .. r.claimant)
-end
-
--- bought is how many units a claimant has, and whether there is already a count of those by requests.
-local function bought(claimant)
-  local n, counted = 0, false
-  if requests > 0 then
-    local c = redis.call('HGET', records, 'u:' .. claimant)
-    if c then n, counted = tonumber(c), true end
-  end
-  local record = recorded > 0 and redis.call('HGET', users, claimant)
-  if record and record:byte(1) ~= 48 then n = n + 1 end -- '0': returned
-  return n, counted
+-- written is the record of a request or reservation.
+local function written(r)
+  return r.state .. ';' .. digits(r.ordinal) .. ';' .. digits(r.n) .. ';' .. digits(r.asked) .. ';' .. r.call .. ';' .. r.by .. ';' .. digits(r.deadline) ..
+    ';' .. r.claimant
 end
 
 -- present begins a script that needs the stock. It returns nil, or the reply: absent if there is no stock, or what is wrong.
@@ -186,7 +183,7 @@ local function reap(most)
   if n > held then return {-1, -1, 0} end
   for i, id in ipairs(due) do
     redis.call('ZREM', holds, id)
-    keep(id, ended[i])
+    redis.call('HSET', records, 'r:' .. id, written(ended[i]))
     redis.call('HINCRBY', records, 'u:' .. ended[i].claimant, digits(-ended[i].n))
   end
   local before = limit - sold - held

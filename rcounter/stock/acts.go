@@ -1,0 +1,220 @@
+package stock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
+)
+
+// act is one act on a request or reservation: what acts.lua does, and with which arguments. Two acts that are equal want the same.
+type act struct {
+	verb         verb
+	id, claimant string
+	n            int64
+	ttl          time.Duration
+}
+
+// verb is a letter of acts.lua.
+type verb string
+
+const (
+	actReserve verb = "R"
+	actOnce    verb = "O"
+	actConfirm verb = "C"
+	actCancel  verb = "X"
+	actReturn  verb = "B"
+)
+
+// args are the arguments of a.
+func (a *act) args(to []string) []string {
+	to = append(to, string(a.verb), a.id)
+	switch a.verb {
+	case actReserve:
+		return append(to, a.claimant, decimal(a.n), script.Millis(a.ttl))
+	case actOnce:
+		return append(to, a.claimant, decimal(a.n))
+	}
+	return to
+}
+
+// done is how an act was answered: see acts.lua.
+type done struct {
+	front, second, third, left int64
+	epoch, remaining           int64
+	sent                       time.Time
+}
+
+// grants reports whether a replica must know of it.
+func (d done) grants() bool { return Outcome(d.front) == Granted || Outcome(d.front) == Replayed }
+
+// again is what the second of two equal acts is answered in a call that has done the first: it has done nothing itself.
+func (d done) again(v verb) done {
+	switch {
+	case v == actCancel || v == actReturn:
+		d.second = min(d.second, 0)
+	case Outcome(d.front) == Granted:
+		d.front = int64(Replayed)
+	}
+	return d
+}
+
+var (
+	actsScript    = script.Load("acts", files, "acts")
+	reserveScript = script.Load("reserve", files, "reserve")
+	confirmScript = script.Load("confirm", files, "confirm")
+)
+
+// actsBy is the script for some acts.
+func actsBy(acts []act) *script.Script {
+	if len(acts) == 1 {
+		switch acts[0].verb {
+		case actReserve:
+			return reserveScript
+		case actConfirm:
+			return confirmScript
+		}
+	}
+	return actsScript
+}
+
+// shareActsFrom is how many acts must be under way before they share calls. With fewer, a call by itself is as fast.
+const shareActsFrom = 24
+
+// do does one act, in a call that it may share with others.
+func (s *Stock) do(ctx context.Context, a act) (done, error) { return s.shared().acts.Do(ctx, a) }
+
+// runActs makes the calls for some acts: one, unless an id is in several acts that differ. No id is twice in a call: see acts.lua.
+func (s *Stock) runActs(ctx context.Context, requests []*batch.Request[act, done]) {
+	if len(requests) == 1 {
+		r := requests[0]
+		r.Answer, r.Err = s.act(ctx, session.CallID(), r.Ask)
+		return
+	}
+	for rest := requests; len(rest) > 0; {
+		requests, rest = rest, nil
+		acts, seats := make([]act, 0, len(requests)), make(map[string]int, len(requests))
+		took := make([]int, len(requests)) // which seat a request has, -1 for none in this call
+		first := make([]bool, len(requests))
+		for i, r := range requests {
+			at, sits := seats[r.Ask.id]
+			switch {
+			case !sits:
+				at, first[i] = len(acts), true
+				acts, seats[r.Ask.id] = append(acts, r.Ask), at
+			case acts[at] != r.Ask:
+				at, rest = -1, append(rest, r)
+			}
+			took[i] = at
+		}
+		answers, err := s.acts(ctx, session.CallID(), acts)
+		for i, r := range requests {
+			at := took[i]
+			switch {
+			case at < 0:
+			case answers == nil || err != nil && answers[at].grants():
+				r.Err = err
+			case first[i]:
+				r.Answer = answers[at]
+			default:
+				r.Answer = answers[at].again(r.Ask.verb)
+			}
+		}
+	}
+}
+
+// act makes a call for one act.
+func (s *Stock) act(ctx context.Context, call string, a act) (done, error) {
+	answers, err := s.acts(ctx, call, []act{a})
+	if answers == nil || err != nil && answers[0].grants() {
+		return done{}, err
+	}
+	return answers[0], nil
+}
+
+// acts makes the call with the given id for at most 128 acts of different ids; the answers are in their order. With ErrNotReplicated
+// they are there too.
+//
+// The call names the instant, in the server's time, at which its caller's patience ends: the time that the server said in its last
+// reply, and what has passed since. A client that has heard nothing yet asks for the time first, by the same script.
+func (s *Stock) acts(ctx context.Context, call string, acts []act) ([]done, error) {
+	clock, key := s.c.calls.Runner.Clock, s.keys[0]
+	until := time.Now().Add(s.c.calls.Wanted(ctx))
+	for {
+		args := append(make([]string, 0, 3+5*len(acts)), call, s.c.calls.Mark(), decimal(clock.At(key, until)))
+		for i := range acts {
+			args = acts[i].args(args)
+		}
+		sent := time.Now()
+		v, unconfirmed := s.confirmed(ctx, 4+4*len(acts), actsBy(acts), args...)
+		if v == nil {
+			return nil, unconfirmed
+		}
+		if v[0] == stockChanged { // too late, or it only asked
+			received := time.Now()
+			clock.Relearn(key, v[1], sent, received)
+			if received.After(until) {
+				return nil, fmt.Errorf("%w: %q: the request reached the server too late, and an earlier copy may have run", ErrUnknownOutcome, key)
+			}
+			continue
+		}
+		if err := s.verdict(v); err != nil {
+			return nil, err
+		}
+		clock.Learn(key, v[3], sent, time.Now())
+		answers := make([]done, len(acts))
+		for i := range answers {
+			d := v[4+4*i:]
+			answers[i] = done{front: d[0], second: d[1], third: d[2], left: d[3], epoch: v[1], remaining: v[2], sent: sent}
+			if a := acts[i].verb; a == actCancel || a == actReturn {
+				s.cameBack(answers[i])
+			}
+		}
+		return answers, unconfirmed
+	}
+}
+
+// cameBack tells what this process knows of a sold-out stock that units have come back, or that an id was forbidden.
+func (s *Stock) cameBack(d done) {
+	if d.front == stockOK && d.third == 1 {
+		s.shared().cache.forgetIDs()
+	} else {
+		s.shared().cache.forget()
+	}
+}
+
+// won is the answer to an act that grants units under id.
+func (s *Stock) won(d done, id string) (Grant, error) {
+	if d.front < 0 {
+		return Grant{}, s.verdict([]int64{d.front, -1, 0})
+	}
+	g := Grant{Outcome: Outcome(d.front), Ordinal: d.second, N: d.third, Remaining: d.remaining, Epoch: d.epoch}
+	if g.Won() {
+		g.Request = id
+	}
+	if g.Won() && g.Ordinal == 0 {
+		g.Until = d.sent.Add(script.Duration(d.left))
+	}
+	return g, nil
+}
+
+// granted does an act that grants units under its id.
+func (s *Stock) granted(ctx context.Context, a act) (Grant, error) {
+	d, err := s.do(ctx, a)
+	if err != nil {
+		return Grant{}, err
+	}
+	return s.won(d, a.id)
+}
+
+// undo does an act that gives units back, and reports whether this call did so.
+func (s *Stock) undo(ctx context.Context, a act) (bool, error) {
+	d, err := s.do(ctx, a)
+	if err == nil && d.front < 0 {
+		err = s.verdict([]int64{d.front, -1, 0})
+	}
+	return err == nil && d.second > 0, err
+}

@@ -1,0 +1,312 @@
+package stock_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/stretchr/testify/require"
+)
+
+// copies sends every script so many times, and hands out the last reply.
+type copies struct {
+	rueidis.Client
+	n int
+}
+
+func (c *copies) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	cmd = cmd.Pin()
+	for range c.n - 1 {
+		c.Client.Do(ctx, cmd)
+	}
+	return c.Client.Do(ctx, cmd)
+}
+
+// one does one deed as the documentation says.
+func (m *requestModel) one(d stock.Deed) (a stock.Answer) {
+	switch d.Verb {
+	case "R":
+		a.Grant, a.Err = m.reserve(d.ID, d.Claimant, d.N, d.TTL)
+	case "O":
+		a.Grant, a.Err = m.once(d.ID, d.Claimant, d.N)
+	case "C":
+		a.Grant, a.Err = m.confirm(d.ID)
+	case "X":
+		a.Back, a.Err = m.cancel(d.ID)
+	case "B":
+		a.Back = m.giveBack(d.ID)
+	}
+	return a
+}
+
+// call does deeds one after the other, all of them so many times: what a copy was granted stays granted, what it was refused is
+// still wanted by the next.
+func (m *requestModel) call(times int, deeds []stock.Deed) []stock.Answer {
+	answers := make([]stock.Answer, len(deeds))
+	for range times {
+		for i, d := range deeds {
+			a := m.one(d)
+			if before := answers[i]; before.Grant.Outcome == stock.Granted {
+				a.Grant.Outcome = stock.Granted
+			} else if before.Back {
+				a.Back = true
+			}
+			answers[i] = a
+		}
+	}
+	return answers
+}
+
+// Calls of several acts, each run once or several times, do what the same acts do one by one: no unit is sold twice, no claimant
+// gets more than its limit, an id keeps its answer, and what is sold, held and left is the limit.
+func TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns(t *testing.T) {
+	t.Parallel()
+	for i := range redistest.Sized(4, 8, 200) {
+		seed := rand.Uint64()
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			srv := redistest.Embedded(t)
+			if i%4 == 0 {
+				srv = redistest.Start(t) // whose clock cannot be moved: nothing expires
+			}
+			walkActs(t, srv, rand.New(rand.NewPCG(seed, 1)))
+		})
+	}
+}
+
+func walkActs(t *testing.T, srv *redistest.Server, rnd *rand.Rand) {
+	began := time.Now().Truncate(time.Millisecond)
+	life := time.Hour
+	if srv.Embedded != nil {
+		life = time.Second
+		srv.Embedded.SetTime(began)
+	}
+	raw := srv.Client(t)
+	wire := &copies{Client: srv.Client(t), n: 1}
+	s := on(t, wire, exact).Stock("s")
+	m := &requestModel{limit: 2 + rnd.Int64N(20), per: 1 + rnd.Int64N(5), acts: map[string]*act{}, single: map[string]int64{}}
+	epoch, err := s.Open(ctx, stock.Spec{Limit: m.limit, PerUser: m.per, OpenFor: 1000 * time.Hour, Ledger: rnd.IntN(2) == 0})
+	require.NoError(t, err)
+	var trace []string
+	for range 150 {
+		var deeds []stock.Deed
+		for _, id := range rnd.Perm(20)[:1+rnd.IntN(12)] {
+			d := stock.Deed{Verb: string("RRRROCCXB"[rnd.IntN(9)]), ID: fmt.Sprint("id", id), Claimant: []string{"ann", "bob;1", "c\nd", "dan", "eve"}[rnd.IntN(5)],
+				N: 1 + rnd.Int64N(3), TTL: time.Duration(1+rnd.IntN(20)) * life}
+			if a := m.acts[d.ID]; a != nil && a.asked > 0 && rnd.IntN(3) > 0 {
+				d.Claimant, d.N = a.claimant, a.asked
+			}
+			deeds = append(deeds, d)
+		}
+		if srv.Embedded != nil && rnd.IntN(4) == 0 {
+			m.now += time.Duration(rnd.IntN(6000)) * time.Millisecond
+			srv.Embedded.SetTime(began.Add(m.now))
+		}
+		wire.n = 1 + rnd.IntN(3)
+		m.settle()
+		want := m.call(wire.n, deeds)
+		got, err := s.ActsAs(ctx, fmt.Sprintf("call%08d", rnd.Uint32()), deeds...)
+		require.NoError(t, err)
+		for i, d := range deeds {
+			trace = append(trace[max(0, len(trace)-30):], fmt.Sprintf("%v x%d %v: %v", m.now, wire.n, d, got[i]))
+			require.ErrorIs(t, got[i].Err, want[i].Err, "%s", strings.Join(trace, "\n"))
+			require.Equal(t, want[i].Back, got[i].Back, "%s", strings.Join(trace, "\n"))
+			if want[i].Grant.Outcome != 0 {
+				want[i].Grant.Epoch, want[i].Grant.Remaining, want[i].Grant.Until = epoch, m.left(), got[i].Grant.Until
+			}
+			require.Equal(t, want[i].Grant, got[i].Grant, "%s", strings.Join(trace, "\n"))
+		}
+		requireEnds(t, raw)
+		st, err := s.Inspect(ctx)
+		require.NoError(t, err)
+		require.Equal(t, [4]int64{m.limit, m.sold(), m.held(), m.seq}, [4]int64{st.Limit, st.Sold, st.Held, st.Seq}, "%s", strings.Join(trace, "\n"))
+		if number(t, raw, "EXISTS", "rc:{s}:o") == 1 {
+			require.Zero(t, m.left(), "the flag stands while a unit is left")
+		}
+	}
+}
+
+// What an id is twice in is never one call, or a second run would tell who reserved it that it is cancelled. Equal acts are done once.
+func TestAnIdIsInOneActOfACall(t *testing.T) {
+	t.Parallel()
+	wire := &gauge{Client: redistest.Embedded(t).Client(t)}
+	s := on(t, wire, exact).Stock("s")
+	_, err := s.Open(ctx, spec(5))
+	require.NoError(t, err)
+	hold := stock.Deed{Verb: "R", ID: "a", Claimant: "ann", N: 1, TTL: time.Hour}
+	_, err = s.ActsAs(ctx, "warm", hold)
+	require.NoError(t, err)
+	_, err = s.Cancel(ctx, "a")
+	require.NoError(t, err)
+	hold.ID = "b"
+	wire.calls.Store(0)
+	got := s.ShareAs(ctx, hold, hold, stock.Deed{Verb: "C", ID: "b"}, stock.Deed{Verb: "X", ID: "never"}, stock.Deed{Verb: "X", ID: "b"})
+	require.EqualValues(t, 3, wire.calls.Load(), "to reserve it, to confirm it, and to cancel it")
+	for i, want := range []stock.Outcome{stock.Granted, stock.Replayed, stock.Granted, 0, 0} {
+		require.NoError(t, got[i].Err)
+		require.Equal(t, want, got[i].Grant.Outcome, i)
+		require.False(t, got[i].Back)
+	}
+	twice := slices.Repeat([]stock.Deed{{Verb: "B", ID: "b"}}, 2)
+	got = s.ShareAs(ctx, twice...)
+	require.True(t, got[0].Back)
+	require.False(t, got[1].Back, "the other one did it")
+	_, err = s.ActsAs(ctx, "both", twice...)
+	require.ErrorContains(t, err, "one id is in two acts")
+}
+
+func TestAWrongRecordIsTheErrorOfItsOwnActOnly(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	raw := srv.Client(t)
+	s := opened(t, on(t, raw, exact), "s", 5)
+	for _, id := range []string{"a", "b"} {
+		_, err := s.Reserve(ctx, id, id, 1, time.Hour)
+		require.NoError(t, err)
+	}
+	must(t, raw, "HSET", "rc:{s}:r", "r:a", "nonsense")
+	for _, verb := range []string{"C", "X", "B", "R", "O"} {
+		got, err := s.ActsAs(ctx, "call"+verb, stock.Deed{Verb: verb, ID: "a", Claimant: "a", N: 1, TTL: time.Hour}, stock.Deed{Verb: "C", ID: "b"})
+		require.NoError(t, err)
+		require.ErrorIs(t, got[0].Err, stock.ErrCorrupt, verb)
+		require.NoError(t, got[1].Err, verb)
+		require.True(t, got[1].Grant.Won(), verb)
+	}
+}
+
+// A call names the server's time at which its caller's patience ends. A copy that the network kept longer does nothing: it would
+// find no record of an id that is forgotten by then.
+func TestACallOfActsThatComesTooLateDoesNothing(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	raw := srv.Client(t)
+	now := time.Now()
+	srv.Embedded.SetTime(now)
+	o := exact
+	o.CallTimeout = 500 * time.Millisecond
+	opened(t, on(t, raw, exact), "s", 5)
+	for _, deeds := range [][]stock.Deed{
+		{{Verb: "R", ID: "a", Claimant: "ann", N: 1, TTL: time.Hour}},
+		{{Verb: "R", ID: "b", Claimant: "bob", N: 1, TTL: time.Hour}, {Verb: "O", ID: "c", Claimant: "cid", N: 1}, {Verb: "X", ID: "d"}},
+	} {
+		late := newLate(t, srv, once(has(deeds[0].ID)))
+		s := on(t, late, o).Stock("s")
+		_, err := s.ActsAs(ctx, "warm", stock.Deed{Verb: "C", ID: "none"}) // now it knows the server's time
+		require.NoError(t, err)
+		_, err = s.ActsAs(ctx, "call", deeds...) // its first request is kept on the way, the second is answered
+		require.NoError(t, err)
+		must(t, raw, "DEL", "rc:{s}:r", "rc:{s}:h") // as if it was forgotten
+		must(t, raw, "HSET", "rc:{s}", "held", "0", "sold", "0", "requests", "0", "holds", "0")
+		now = now.Add(time.Minute)
+		srv.Embedded.SetTime(now)
+		before := hash(t, raw, "rc:{s}")
+		late.Deliver(t)
+		require.Equal(t, before, hash(t, raw, "rc:{s}"))
+		require.Zero(t, number(t, raw, "EXISTS", "rc:{s}:r"))
+		got, err := s.ActsAs(ctx, "after", deeds...) // the client's idea of the time is a minute old, and it learns
+		require.NoError(t, err)
+		require.Equal(t, stock.Granted, got[0].Grant.Outcome)
+		must(t, raw, "DEL", "rc:{s}:r", "rc:{s}:h")
+		must(t, raw, "HSET", "rc:{s}", "held", "0", "sold", "0", "requests", "0", "holds", "0")
+	}
+}
+
+func TestAClientThatDoesNotKnowTheServersTimeAsksOnce(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	opened(t, on(t, srv.Client(t), exact), "s", 5)
+	wire := &gauge{Client: srv.Client(t)}
+	s := on(t, wire, exact).Stock("s")
+	for i, want := range []int64{2, 3, 4} {
+		_, err := s.Reserve(ctx, fmt.Sprint("id", i), fmt.Sprint("user", i), 1, time.Hour)
+		require.NoError(t, err)
+		require.Equal(t, want, wire.calls.Load())
+	}
+}
+
+// A run may be broken off between any two of its writes: by a server that stops, or that is out of memory. Whatever was written by
+// then, the numbers never say that more is left than the records do, and no ordinal goes out again.
+func TestARunOfSeveralActsThatIsBrokenOffSellsNothingTwice(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	raw := srv.Client(t)
+	const cut = `local real, writes, left = redis, {HSET = 1, ZADD = 1, ZREM = 1, XADD = 1, DEL = 1, SET = 1, PEXPIRE = 1}, %d
+local redis = {error_reply = real.error_reply, call = function(...)
+  if writes[({...})[1]] then
+    if left == 0 then error('broken off') end
+    left = left - 1
+  end
+  return real.call(...)
+end}
+`
+	broken := 0
+	for k := 0; ; k++ {
+		name := fmt.Sprint("s", k)
+		s := on(t, raw, exact).Stock(name)
+		_, err := s.Open(ctx, stock.Spec{Limit: 10, PerUser: 5, OpenFor: time.Hour, Ledger: true})
+		require.NoError(t, err)
+		got, err := s.ActsAs(ctx, "before", stock.Deed{Verb: "R", ID: "cancel", Claimant: "a", N: 3, TTL: time.Hour}, stock.Deed{Verb: "R", ID: "confirm", Claimant: "a", N: 2, TTL: time.Hour},
+			stock.Deed{Verb: "O", ID: "return", Claimant: "b", N: 4})
+		require.NoError(t, err)
+		require.EqualValues(t, 1, got[2].Grant.Remaining)
+		key := "rc:{" + name + "}"
+		err = raw.Do(ctx, raw.B().Eval().Script(fmt.Sprintf(cut, k)+stock.ActsSource()).Numkeys(6).Key(key, key+":u", key+":r", key+":h", key+":o", key+":l").
+			Arg("call", "0", "9007199254740991", "R", "new", "c", "1", "3600000", "X", "cancel", "C", "confirm", "B", "return", "O", "more", "d", "2", "X", "forbidden").Build()).Error()
+		var inRecords, top int64
+		for field, record := range hash(t, raw, key+":r") {
+			if p := strings.Split(record, ";"); strings.HasPrefix(field, "r:") && (p[0] == "H" || p[0] == "G") {
+				var ordinal, n int64
+				fmt.Sscan(p[1], &ordinal)
+				fmt.Sscan(p[2], &n)
+				inRecords += n
+				top = max(top, ordinal+n-1)
+			}
+		}
+		h := hash(t, raw, key)
+		var sold, held, seq int64
+		fmt.Sscan(h["sold"], &sold)
+		fmt.Sscan(h["held"], &held)
+		fmt.Sscan(h["seq"], &seq)
+		require.GreaterOrEqual(t, sold+held, inRecords, "broken off before write %d: %v", k, h)
+		require.GreaterOrEqual(t, seq, top, k)
+		require.Equal(t, "10", h["limit"])
+		if err == nil {
+			require.Equal(t, sold+held, inRecords)
+			break
+		}
+		require.ErrorContains(t, err, "broken off")
+		broken++
+	}
+	require.Greater(t, broken, 5)
+}
+
+func TestReservationsShareCalls(t *testing.T) {
+	t.Parallel()
+	wire := &gauge{Client: redistest.Start(t).Client(t), hold: time.Millisecond}
+	c := on(t, wire, exact)
+	const callers, each = 64, 10
+	s := opened(t, c, "s", callers*each)
+	wire.calls.Store(0)
+	crowd(callers, each, func(caller, i int) {
+		id := fmt.Sprint(caller*each + i)
+		g, err := s.Reserve(ctx, id, id, 1, time.Hour)
+		if err == nil && g.Outcome == stock.Granted {
+			g, err = s.Confirm(ctx, id)
+		}
+		if err != nil || g.Outcome != stock.Granted {
+			t.Error(g, err)
+		}
+	})
+	require.Less(t, wire.calls.Load(), int64(callers*each), "half of what it is one by one")
+	require.Positive(t, c.Stats().SharedCalls)
+	st, err := s.Inspect(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, callers*each, st.Sold)
+	require.EqualValues(t, callers*each, st.Seq)
+}

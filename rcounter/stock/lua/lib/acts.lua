@@ -1,0 +1,300 @@
+-- Acts on requests and reservations by their ids: one act, or all acts of a process that share a call. Each is answered for itself.
+-- uses: clock, stock
+--
+-- KEYS     those of stock.lua
+-- ARGV[1]  id of this call
+-- ARGV[2]  '1' to write something even if nothing is granted: see own in stock.lua
+-- ARGV[3]  the server's ms until which this call may act, 0 to ask for the server's time
+-- ARGV[4…] the acts, 1 to 128, each with an id that no other act of the call has:
+--          'R', id, claimant, n, ms    reserve: hold n units, all or none, for so long
+--          'O', id, claimant, n        claim once: sell up to n units
+--          'C', id                     confirm: sell what is held
+--          'X', id                     cancel: give back what is held, or forbid the id
+--          'B', id                     return: give back what was sold
+--
+-- Replies  { 0, epoch, remaining, ms, a, b, c, d, a, b, c, d …}   ms is the server's time, and four numbers are for each act:
+--            outcome, ordinal, n, ms left     'R', 'O', 'C'. Outcomes: 1 granted, 2 replayed, 3 sold out, 4 not open, 5 not
+--                                             started, 6 ended, 7 the claimant has as many as it may have, 8 suspended, 9 granted
+--                                             to this request and returned
+--            0, n, forbade, 0                 'X', 'B': n units came back, by this call. forbade is 1 if there was no such
+--                                             reservation, and by this call there never will be; then nothing was left
+--            -1, 0, 0, 0                      the act's record is none
+--            -2, 0, 0, 0                      the ordinals are used up
+--            -3, 0, 0, 0                      the id is that of something else
+--            -6, -7, -8, -9, and 0, 0, 0      'R', 'C': no such reservation (or no stock), its time is over, it was cancelled, it was
+--                                             confirmed and returned
+--          {-1, said, found}   records are missing, or numbers that cannot be: nothing done
+--          {-11, ms, 0}        the server's time was asked for, or the call is too late: nothing done
+--          {-12, 0, 0}         call again, see more in stock.lua: nothing done
+--
+-- The record comes first, then the window, then what is left, as in claim.lua.
+--
+-- Safe to run twice: every record names the call that made it and the call that ended it, so the second run finds the work of the
+-- first and answers as that did. What was refused is not recorded, and the second run may grant it: a refused act whose reply was
+-- lost is still wanted. No id is twice in a call. Otherwise, with a reservation and its cancellation in one call, the second run
+-- would find the reservation cancelled and tell so the caller that got it in the first.
+--
+-- Safe however late: a copy of a call that arrives after the time that it names does nothing. So a copy that the network kept
+-- finds the records of its ids, however soon those are forgotten after that time.
+--
+-- The numbers are written in two steps if units go and come in one call: first with what goes, before the records, then without
+-- what comes, after them. A run that is broken off between any two writes then sells too little, and never too much
+-- (TestARunOfSeveralActsThatIsBrokenOffSellsNothingTwice).
+local call, found, fields, counts, single, totals, set, hold, unhold, rows = ARGV[1], {}, {}, {}, {}, {}, {}, {}, {}, {}
+local unsold, unheld, was, wrong, goes, forbids, confirms, replays, empty, looked = 0, 0
+
+-- put notes the record of act i, tally that a claimant's units by requests and reservations become n more. Nothing is written before
+-- all acts are decided. Numbers that come as decimals stay so: to write a number costs more than all else that is done with it.
+local function put(i, record)
+  local n = #set
+  set[n + 1], set[n + 2] = fields[i], record
+end
+local function tally(claimant, n)
+  local is = totals[claimant] or counts[claimant]
+  if not is and n < 0 then is = redis.call('HGET', records, 'u:' .. claimant) end
+  if not is then requests = requests + 1 end
+  totals[claimant] = (is or 0) + n
+end
+
+-- fits is how many of n units a claimant may have now, or nil and the outcome of a refusal. part: fewer than n will do.
+local function fits(claimant, n, part)
+  local left, may = limit - sold - held, per - (totals[claimant] or counts[claimant] or 0) - (single[claimant] or 0)
+  if n <= left and n <= may and state == 1 and now >= start and now < ending then return n end
+  local closed = refusal()
+  if closed then return nil, closed end
+  if not looked then -- perhaps by holds that are over: they are ended as if this call had not begun
+    local s, h, q, r, w = sold, held, seq, requests, waiting
+    sold, held, seq, requests, waiting = unpack(was)
+    wrong = more()
+    looked, sold, held, seq, requests, waiting = true, s, h, q, r, w
+    if wrong then return nil, 0 end
+  end
+  local gets = part and math.min(n, left, may) or n
+  if left == 0 or gets > left then
+    empty = empty or left == 0
+    return nil, 3
+  end
+  if may <= 0 or gets > may then return nil, 7 end
+  return gets
+end
+
+-- Each act gets its number, the record that it finds, and what it asks for, and returns the four numbers of its answer.
+local function reserve(i, r, id, claimant, n, ms)
+  if r then
+    r = parse(r)
+    if not r then return -1, 0, 0, 0 end
+    n = n + 0
+    if r.state == 'C' and r.n == 0 then return -8, 0, 0, 0 end
+    if r.asked ~= 0 and (r.deadline == 0 or r.asked ~= n) or r.claimant ~= claimant then return -3, 0, 0, 0 end
+    if r.state == 'C' then return -8, 0, 0, 0 end
+    if r.state == 'R' then return -9, 0, 0, 0 end
+    if r.state == 'E' or r.state == 'H' and now >= r.deadline then return -7, 0, 0, 0 end
+    replays = true
+    return r.call == call and 1 or 2, r.ordinal, r.n, r.state == 'H' and r.deadline - now or 0
+  end
+  local gets, refused = fits(claimant, n + 0)
+  if not gets then return refused, 0, 0, 0 end
+  held, waiting, requests, goes = held + gets, waiting + 1, requests + 1, true
+  tally(claimant, gets)
+  local deadline, k = digits(now + ms), #hold
+  put(i, 'H;0;' .. n .. ';' .. n .. ';' .. call .. ';;' .. deadline .. ';' .. claimant)
+  hold[k + 1], hold[k + 2] = deadline, id
+  return 1, 0, gets, ms + 0
+end
+
+local function once(i, r, id, claimant, n)
+  if r then
+    r = parse(r)
+    if not r then return -1, 0, 0, 0 end
+    n = n + 0
+    if r.state == 'C' or r.deadline ~= 0 or r.asked ~= n and r.asked ~= 0 or r.claimant ~= claimant then return -3, 0, 0, 0 end
+    if r.state == 'R' and r.call ~= call then return 9, 0, 0, 0 end
+    replays = true
+    return r.call == call and 1 or 2, r.ordinal, r.n, 0
+  end
+  local gets, refused = fits(claimant, n + 0, true)
+  if not gets then return refused, 0, 0, 0 end
+  if seq > 9007199254740991 - gets then return -2, 0, 0, 0 end
+  local ordinal = seq + 1
+  sold, seq, requests, goes = sold + gets, seq + gets, requests + 1, true
+  tally(claimant, gets)
+  put(i, 'G;' .. digits(ordinal) .. ';' .. digits(gets) .. ';' .. n .. ';' .. call .. ';;0;' .. claimant)
+  rows[#rows + 1] = {'grant', ordinal, gets, claimant, id}
+  return 1, ordinal, gets, 0
+end
+
+local function confirm(i, r, id)
+  if not r then return -6, 0, 0, 0 end
+  local n, rest, deadline, claimant = string.match(r, '^H;0;(%d+)(;%d+;[^;]*;);(%d+);(.*)$')
+  if not n then
+    r = parse(r)
+    if not r then return -1, 0, 0, 0 end
+    if r.state == 'C' then return -8, 0, 0, 0 end
+    if r.deadline == 0 and r.asked ~= 0 then return -3, 0, 0, 0 end
+    if r.state == 'R' then return -9, 0, 0, 0 end
+    if r.state ~= 'G' then return -7, 0, 0, 0 end
+    replays = true
+    return r.by == call and 1 or 2, r.ordinal, r.n, 0
+  end
+  if now >= deadline + 0 then return -7, 0, 0, 0 end -- one of more than 128
+  if state == 3 or state == 5 then return 8, 0, 0, 0 end
+  local k = n + 0
+  if k > held then return -1, 0, 0, 0 end
+  if seq > 9007199254740991 - k then return -2, 0, 0, 0 end
+  local ordinal = seq + 1
+  sold, held, seq, waiting, confirms, goes = sold + k, held - k, seq + k, waiting - 1, true, true
+  put(i, 'G;' .. digits(ordinal) .. ';' .. n .. rest .. call .. ';' .. deadline .. ';' .. claimant)
+  unhold[#unhold + 1] = id
+  if keeps == 1 then rows[#rows + 1] = {'grant', ordinal, k, claimant, id} end
+  return 1, ordinal, k, 0
+end
+
+local function cancel(i, r, id)
+  local none = was[6] <= 0 and 1 or 0
+  if not r then
+    requests, forbids, goes = requests + 1, true, true
+    put(i, 'C;0;0;0;;' .. call .. ';0;')
+    return 0, 0, none, 0
+  end
+  r = parse(r)
+  if not r then return -1, 0, 0, 0 end
+  if r.state == 'C' then
+    if r.by ~= call then return 0, 0, 0, 0 end
+    return 0, r.n, r.n == 0 and none or 0, 0
+  end
+  if r.deadline == 0 and r.asked ~= 0 then return -3, 0, 0, 0 end
+  if r.state ~= 'H' or now >= r.deadline then return 0, 0, 0, 0 end
+  if r.n > held then return -1, 0, 0, 0 end
+  held, waiting, unheld = held - r.n, waiting - 1, unheld + r.n
+  tally(r.claimant, -r.n)
+  r.state, r.by = 'C', call
+  put(i, written(r))
+  unhold[#unhold + 1] = id
+  return 0, r.n, 0, 0
+end
+
+local function restock(i, r, id)
+  if not r then return 0, 0, 0, 0 end
+  r = parse(r)
+  if not r then return -1, 0, 0, 0 end
+  if r.state ~= 'G' then return 0, r.state == 'R' and r.by == call and r.n or 0, 0, 0 end
+  if r.n > sold then return -1, 0, 0, 0 end
+  sold, unsold = sold - r.n, unsold + r.n
+  tally(r.claimant, -r.n)
+  r.state, r.by = 'R', call
+  put(i, written(r))
+  rows[#rows + 1] = {'return', r.ordinal, r.n, r.claimant, id}
+  return 0, r.n, 0, 0
+end
+
+local VERBS = {R = reserve, O = once, C = confirm, X = cancel, B = restock}
+local WORDS = {R = 5, O = 4, C = 2, X = 2, B = 2}
+
+-- look reads what there is of the acts, which begin at these places in ARGV. It returns the places, or nil if an id is in two.
+local function look()
+  local places, whose, seen, at, n = {}, {}, {}, 4, 0
+  while ARGV[at] do
+    local verb, id = ARGV[at], ARGV[at + 1]
+    if seen[id] then return end
+    n, seen[id] = n + 1, true
+    places[n], fields[n] = at, 'r:' .. id
+    if WORDS[verb] > 2 then whose[#whose + 1] = ARGV[at + 2] end
+    at = at + WORDS[verb]
+  end
+  if not was then return places end
+  if requests > 0 then
+    for i = 1, #whose do fields[n + i] = 'u:' .. whose[i] end
+    found = redis.call('HMGET', records, unpack(fields))
+    for i = 1, #whose do counts[whose[i]] = found[n + i] end
+  end
+  if recorded > 0 and #whose > 0 then
+    local v = redis.call('HMGET', users, unpack(whose))
+    for i = 1, #whose do
+      if v[i] and v[i]:byte(1) ~= 48 then single[whose[i]] = 1 end -- '0': returned
+    end
+  end
+  return places
+end
+
+-- save writes what was decided.
+local function save()
+  local k = #set
+  for claimant, n in pairs(totals) do
+    set[k + 1], set[k + 2], k = 'u:' .. claimant, digits(n), k + 2
+  end
+  if goes then -- see the header: first without what comes back
+    sold, held = sold + unsold, held + unheld
+    count()
+    sold, held = sold - unsold, held - unheld
+  end
+  redis.call('HSET', records, unpack(set))
+  if #hold > 0 then redis.call('ZADD', holds, unpack(hold)) end -- first: a zset that is emptied and filled again has no end
+  if #unhold > 0 then redis.call('ZREM', holds, unpack(unhold)) end
+  if not goes or unsold + unheld > 0 then count() end
+  if keeps == 1 then
+    for i = 1, #rows do enter(unpack(rows[i])) end
+  end
+
+  -- The flag. What comes back and goes again within the call ends a turn. A confirmed reservation only goes from held to sold, and
+  -- the flag's text stays: with a new text every process would read all winners again for each payment
+  -- (TestConfirmsLeaveASoldOutStocksFlagAsItIs, TestConfirmsOfASoldOutStockHaveNobodyReadTheWinnersAgain). But the flag ends at the
+  -- next deadline of a hold, and if that hold is confirmed, the end is later now. If an id was forbidden, the processes that answer
+  -- SoldOut by themselves must hear of it: the server now has another answer for it. So the flag gets another text, and the turn
+  -- stays, or every process would read all winners again for each Cancel
+  -- (TestWhatIsCancelledBeforeItIsReservedIsCancelledOnASoldOutStock).
+  local before, left = was[6], limit - sold - held
+  if before <= 0 and left <= 0 then
+    if unsold + unheld > 0 then
+      mark()
+    elseif (forbids or confirms) and redis.call('EXISTS', flag) == 1 then
+      if forbids then
+        mark(true)
+      else
+        redis.call('PEXPIRE', flag, digits(till()))
+      end
+    end
+  end
+  follow(before)
+  -- A key that was there before has its end.
+  if was[4] == 0 or was[5] == 0 or keeps == 1 then endless(records) end
+end
+
+local function flight()
+  wrong = begin()
+  if wrong and wrong ~= 'absent' then return wrong end
+  local absent = wrong
+  if absent then now, epoch = clock(), 0 end
+  local notafter = tonumber(ARGV[3])
+  if notafter == 0 or now > notafter then return {-11, now, 0} end
+  if not absent then
+    wrong = reap(128)
+    if wrong then return wrong end
+    if waiting == 0 then redis.call('ZCARD', holds) end -- a key of another type fails here, before anything is written
+    was = {sold, held, seq, requests, waiting, limit - sold - held}
+  end
+  local places = look()
+  if not places then return redis.error_reply('ERR one id is in two acts of a call') end
+
+  local out, k = {0, epoch, 0, now}, 4
+  for i = 1, #places do
+    local at = places[i]
+    local verb = ARGV[at]
+    if absent then
+      out[k + 1], out[k + 2], out[k + 3], out[k + 4] = (verb == 'R' or verb == 'O') and 4 or verb == 'C' and -6 or 0, 0, 0, 0
+    else
+      out[k + 1], out[k + 2], out[k + 3], out[k + 4] = VERBS[verb](i, found[i], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
+      if wrong then return wrong end
+    end
+    k = k + 4
+  end
+  if absent then return out end
+  out[3] = limit - sold - held
+  if #set > 0 then
+    save()
+  elseif replays then
+    own(ARGV[2])
+  elseif empty and redis.call('EXISTS', flag) == 0 then
+    mark()
+  end
+  return out
+end
