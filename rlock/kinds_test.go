@@ -149,6 +149,7 @@ func TestEveryKindExcludes(t *testing.T) {
 }
 
 func TestEveryKindIsRenewedAndLost(t *testing.T) {
+	t.Parallel()
 	for kind, k := range exclusive {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

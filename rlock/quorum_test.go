@@ -326,52 +326,50 @@ func kill(t *testing.T, s *redistest.Server) {
 func TestAnyMinorityOfServersMayFail(t *testing.T) {
 	steady := steady
 	steady.WatchdogTimeout, steady.CallTimeout = 8*time.Second, 2*time.Second // of which a busy machine may be busy with other things for half
-	servers := map[string]election{}
+	type trial struct {
+		fate    string
+		n       int
+		servers election
+	}
+	trials := map[string]trial{}
 	for fate := range fates {
 		for _, n := range []int{3, 5} {
-			what := fmt.Sprint(fate, " of ", n)
+			begin := embedded // the network's doing
 			if fate == "stopped" || fate == "restarted" || fate == "killed" && n == 3 {
-				servers[what] = started(t, n)
-			} else { // the network's doing
-				servers[what] = embedded(t, n)
+				begin = started
 			}
+			trials[fmt.Sprint(fate, " of ", n)] = trial{fate, n, begin(t, n)}
 		}
 	}
 	t.Parallel()
-	for fate, inflict := range fates {
-		for _, n := range []int{3, 5} {
-			what := fmt.Sprint(fate, " of ", n)
-			t.Run(what, func(t *testing.T) {
-				t.Parallel()
-				servers := servers[what].votingFor(t, steady.WatchdogTimeout)
-				p, other := servers.behindProxies(t, steady), servers.behindProxies(t, steady)
-				q, theirs := p.lock(t, "q"), other.lock(t, "q")
-				h := lock(t, q, within(t))
-				unlocked(t, h)
-				unlocked(t, lock(t, theirs, within(t)))
-				servers.empty(t, "q")
-				h = lock(t, q, within(t))
-				redistest.Eventually(t, 30*time.Second, "all voted", func() bool { return len(p.rigs) == servers.votes(t, "q") })
-				for _, i := range rand.Perm(n)[:(n-1)/2] {
-					inflict(t, servers[i], p.proxies[i])
-					if strings.HasPrefix(fate, "black") || fate == "mute" || fate == "slow" {
-						inflict(t, servers[i], other.proxies[i])
-					}
-				}
-				first := h.Until()
-				redistest.Eventually(t, 60*time.Second, "renewed by the others for more than a lease", func() bool {
-					return h.Err() != nil || h.Until().Sub(first) > 5*steady.WatchdogTimeout/4
-				})
-				require.NoError(t, h.Err())
-				_, err := theirs.TryLock(within(t), 50*time.Millisecond, 0)
-				require.Error(t, err)
-				require.NotErrorIs(t, err, rlock.ErrInvalidOption)
-				require.NoError(t, h.Extend(within(t), steady.WatchdogTimeout))
-				unlocked(t, h)
-				unlocked(t, lock(t, theirs, within(t)))
-			})
+	redistest.SideBySide(t, trials, func(t *testing.T, _ string, c trial) {
+		servers := c.servers.votingFor(t, steady.WatchdogTimeout)
+		p, other := servers.behindProxies(t, steady), servers.behindProxies(t, steady)
+		q, theirs := p.lock(t, "q"), other.lock(t, "q")
+		h := lock(t, q, within(t))
+		unlocked(t, h)
+		unlocked(t, lock(t, theirs, within(t)))
+		servers.empty(t, "q")
+		h = lock(t, q, within(t))
+		redistest.Eventually(t, 30*time.Second, "all voted", func() bool { return len(p.rigs) == servers.votes(t, "q") })
+		for _, i := range rand.Perm(c.n)[:(c.n-1)/2] {
+			fates[c.fate](t, servers[i], p.proxies[i])
+			if strings.HasPrefix(c.fate, "black") || c.fate == "mute" || c.fate == "slow" {
+				fates[c.fate](t, servers[i], other.proxies[i])
+			}
 		}
-	}
+		first := h.Until()
+		redistest.Eventually(t, 60*time.Second, "renewed by the others for more than a lease", func() bool {
+			return h.Err() != nil || h.Until().Sub(first) > 5*steady.WatchdogTimeout/4
+		})
+		require.NoError(t, h.Err())
+		_, err := theirs.TryLock(within(t), 50*time.Millisecond, 0)
+		require.Error(t, err)
+		require.NotErrorIs(t, err, rlock.ErrInvalidOption)
+		require.NoError(t, h.Extend(within(t), steady.WatchdogTimeout))
+		unlocked(t, h)
+		unlocked(t, lock(t, theirs, within(t)))
+	})
 }
 
 // unlocked unlocks h. A majority says so, or says so later: a busy machine has no half second for each answer now and then.

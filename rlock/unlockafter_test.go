@@ -13,34 +13,31 @@ import (
 func TestUnlockAfterKeepsEveryKindUntilItsTimeAndNoLonger(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	for kind, of := range kindOf {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			r, other := newRig(t, s, rlock.Options{WatchdogTimeout: lease}), newRig(t, s, rlock.Options{WatchdogTimeout: lease})
-			asks := of(other.locks, kind)
-			if kind == "Read" {
-				asks = other.locks.ReadWrite(kind).Write()
-			}
-			const d = 1500 * time.Millisecond
-			h := lock(t, of(r.locks, kind), within(t))
-			at := time.Now()
-			require.NoError(t, h.UnlockAfter(within(t), d))
-			require.ErrorIs(t, h.Err(), rlock.ErrReleased)
-			require.NoError(t, h.Unlock(within(t)), "the first result")
-			left, err := asks.RemainingLease(within(t))
-			require.NoError(t, err)
-			require.LessOrEqual(t, left, d, "5 minutes before")
-			ctx := within(t)
-			require.NoError(t, r.locks.Close(ctx), "its process need not last")
-			h = lock(t, asks, within(t))
-			require.Greater(t, time.Since(at), d-5*time.Millisecond)
-			require.Less(t, time.Since(at), lease/10)
-			require.NoError(t, h.UnlockAfter(within(t), time.Nanosecond), "over already: released")
-			locked, err := asks.IsLocked(within(t))
-			require.NoError(t, err)
-			require.False(t, locked)
-		})
-	}
+	redistest.SideBySide(t, kindOf, func(t *testing.T, kind string, of func(*rlock.Client, string) *rlock.Lock) {
+		r, other := newRig(t, s, rlock.Options{WatchdogTimeout: lease}), newRig(t, s, rlock.Options{WatchdogTimeout: lease})
+		asks := of(other.locks, kind)
+		if kind == "Read" {
+			asks = other.locks.ReadWrite(kind).Write()
+		}
+		const d = 1500 * time.Millisecond
+		h := lock(t, of(r.locks, kind), within(t))
+		at := time.Now()
+		require.NoError(t, h.UnlockAfter(within(t), d))
+		require.ErrorIs(t, h.Err(), rlock.ErrReleased)
+		require.NoError(t, h.Unlock(within(t)), "the first result")
+		left, err := asks.RemainingLease(within(t))
+		require.NoError(t, err)
+		require.LessOrEqual(t, left, d, "5 minutes before")
+		ctx := within(t)
+		require.NoError(t, r.locks.Close(ctx), "its process need not last")
+		h = lock(t, asks, within(t))
+		require.Greater(t, time.Since(at), d-5*time.Millisecond)
+		require.Less(t, time.Since(at), lease/10)
+		require.NoError(t, h.UnlockAfter(within(t), time.Nanosecond), "over already: released")
+		locked, err := asks.IsLocked(within(t))
+		require.NoError(t, err)
+		require.False(t, locked)
+	})
 }
 
 func TestUnlockAfterOfOneHoldCountsForTheLastUnlockOfItsOwner(t *testing.T) {
@@ -198,20 +195,17 @@ func TestUnlockAfterOfUnknownOutcomeStillKeeps(t *testing.T) {
 func TestWhatIsKeptIsNotTakenOver(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	for kind, of := range kindOf {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			r, other := newRig(t, s, living()), newRig(t, s, living())
-			asks := of(other.locks, kind)
-			if kind == "Read" {
-				asks = other.locks.ReadWrite(kind).Write()
-			}
-			h := lock(t, of(r.locks, kind), within(t))
-			at := time.Now()
-			require.NoError(t, h.UnlockAfter(within(t), 8*beat))
-			require.NoError(t, r.locks.Close(within(t))) // no heartbeat from here on
-			require.NoError(t, lock(t, asks, within(t)).Unlock(within(t)))
-			require.Greater(t, time.Since(at), 8*beat-5*time.Millisecond)
-		})
-	}
+	redistest.SideBySide(t, kindOf, func(t *testing.T, kind string, of func(*rlock.Client, string) *rlock.Lock) {
+		r, other := newRig(t, s, living()), newRig(t, s, living())
+		asks := of(other.locks, kind)
+		if kind == "Read" {
+			asks = other.locks.ReadWrite(kind).Write()
+		}
+		h := lock(t, of(r.locks, kind), within(t))
+		at := time.Now()
+		require.NoError(t, h.UnlockAfter(within(t), 8*beat))
+		require.NoError(t, r.locks.Close(within(t))) // no heartbeat from here on
+		require.NoError(t, lock(t, asks, within(t)).Unlock(within(t)))
+		require.Greater(t, time.Since(at), 8*beat-5*time.Millisecond)
+	})
 }

@@ -464,6 +464,7 @@ func TestAFlushedBarrierIsBrokenForThoseWhoWaited(t *testing.T) {
 
 // Every request of a barrier may get lost, before or after it ran: nobody is counted twice, nobody waits for ever.
 func TestBarrierCallsUnderLostRepliesCountOnce(t *testing.T) {
+	t.Parallel()
 	for name, fate := range map[string]redistest.Fate{
 		"reply": redistest.LoseReply, "reply, silently": redistest.LoseReplySilently, "request": redistest.LoseRequest, "request, silently": redistest.LoseRequestSilently,
 	} {

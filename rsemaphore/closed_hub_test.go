@@ -14,6 +14,7 @@ import (
 )
 
 func TestAClosedHubIsErrClosedBeforeAnythingIsSent(t *testing.T) {
+	t.Parallel()
 	for name, dialed := range map[string]bool{"of Dial, whose client is closed": true, "on a client that lasts": false} {
 		t.Run(name, func(t *testing.T) {
 			srv := redistest.Start(t)

@@ -96,6 +96,7 @@ func primitives(ctx context.Context, hub *pubsub.Hub, prefix string) error {
 }
 
 func TestTheACLLinesAreEnoughForLatchesAndBarriers(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../docs/operations.md")
 	require.NoError(t, err)
 	lines := regexp.MustCompile(`(?m)^ACL SETUSER .*$`).FindAllString(string(text), -1)

@@ -126,6 +126,7 @@ func grantsIn(t *testing.T, message string) (all []string) {
 }
 
 func TestAQueueOfPermitsDoesWhatItsTableSays(t *testing.T) {
+	t.Parallel()
 	one, two := process, processTwo
 	// each begins with 4 permits out of 4, of x; x2 means two waiters' permits
 	for name, c := range map[string]struct {

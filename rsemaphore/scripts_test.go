@@ -243,6 +243,7 @@ func resizingBy(notAfter, shared, relative string, capacity, declared int) []str
 }
 
 func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
+	t.Parallel()
 	type ends = map[string]int
 	resized := func(n string) map[string]string { return map[string]string{"keep": keptUnits, "capacity": n} }
 	addedTo := func(n, before string) map[string]string {

@@ -62,7 +62,10 @@ func demo() (c *rsemaphore.Client, end func()) {
 		log.Fatal(err)
 	}
 	return c, func() {
-		c.Close(context.Background())
+		// An Example that gives permits back by their ids alone leaves the client to think that they are held.
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		c.Close(ctx)
 		hub.Close(context.Background())
 		server.Close()
 	}

@@ -85,6 +85,7 @@ func unweighing(base, kept, entry string) []string {
 }
 
 func TestTheScriptsOfWeightsDoWhatTheirTablesSay(t *testing.T) {
+	t.Parallel()
 	type fields = map[string]string
 	type ends = map[string]int
 	ten := func(used string, more ...string) fields {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync"
 	"testing"
 )
 
@@ -14,6 +15,17 @@ const RoleEnv = "REDLATCH_ROLE"
 // waiters is how many tests of a package run side by side where the user did not say. Nearly all of them wait for
 // leases, polls and servers most of their time, so that one for each core, go test's default, leaves the cores idle.
 const waiters = 8
+
+// SideBySide runs fn as a test of each case, all at the same time, and in the one place that t has among those that -parallel allows. It
+// is for cases that wait nearly all the time; fn must not call t.Parallel.
+func SideBySide[C any](t *testing.T, cases map[string]C, fn func(t *testing.T, name string, c C)) {
+	t.Helper()
+	var all sync.WaitGroup
+	for name, c := range cases {
+		all.Go(func() { t.Run(name, func(t *testing.T) { fn(t, name, c) }) })
+	}
+	all.Wait()
+}
 
 // Main is a package's TestMain. In a process that has a role it is that role, one of roles: which reads its orders from
 // standard input, whose end means that the test is gone, and answers on standard output.
