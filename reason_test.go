@@ -148,24 +148,32 @@ var statuses = map[string]int{
 	"canceled":     499,               // the client has gone
 	"not_acquired": http.StatusLocked, // somebody else works on it
 	"unavailable":  http.StatusServiceUnavailable, "unknown_outcome": http.StatusServiceUnavailable,
-	"closed": http.StatusServiceUnavailable, "not_replicated": http.StatusServiceUnavailable, "timeout": http.StatusServiceUnavailable,
+	"limited": http.StatusTooManyRequests,
+	"closed":  http.StatusServiceUnavailable, "not_replicated": http.StatusServiceUnavailable, "timeout": http.StatusServiceUnavailable,
 }
 
 // locked is a middleware: work on one object runs under the lock of its path. usually is how long that takes, which is what a client
-// should wait. The lease of the holder is no Retry-After: it has 20 to 30 s left however soon the holder is done.
+// should wait. The lease of the holder is no Retry-After: it has 20 to 30 s left however soon the holder is done. Only a request of which
+// nothing was begun has one. What work has written when its lock turns out to be lost cannot be taken back: work that must not say 200
+// then writes its answer after Do.
 func locked(locks *rlock.Client, usually time.Duration, work func(http.ResponseWriter, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun, done := false, false
 		err := locks.Reentrant(r.URL.Path).WithWait(usually).Do(r.Context(), func(ctx context.Context) error {
-			return work(w, r.WithContext(ctx)) // ctx ends if the lock is lost
+			begun = true
+			err := work(w, r.WithContext(ctx)) // ctx ends if the lock is lost
+			done = err == nil
+			return err
 		})
-		if err == nil {
-			return
+		reason := redlatch.Reason(err)
+		if err == nil || done && reason != "lost" && reason != "max_hold" {
+			return // a release that the server did not confirm goes on in the background: the work is done all the same
 		}
-		status := statuses[redlatch.Reason(err)]
+		status := statuses[reason]
 		if status == 0 {
 			status = http.StatusInternalServerError
 		}
-		if redlatch.Retryable(err) {
+		if !begun && redlatch.Retryable(err) {
 			w.Header().Set("Retry-After", fmt.Sprint(max(1, int(usually.Seconds()))))
 		}
 		http.Error(w, http.StatusText(status), status)
