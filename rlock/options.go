@@ -79,7 +79,7 @@ func (o *Options) session() session.Options {
 func (o *Options) check() error {
 	err := session.Check(
 		session.Duration{Name: "TokenRetention", Value: &o.TokenRetention, Least: time.Minute, Most: session.MaxDuration, Default: 24 * time.Hour},
-		session.Duration{Name: "Heartbeat", Value: &o.Heartbeat, Least: 50 * time.Millisecond, Most: 10 * time.Second, Default: time.Second},
+		session.Duration{Name: "Heartbeat", Value: &o.Heartbeat, Least: 50 * time.Millisecond, Most: 10 * time.Second, Default: session.DefaultHeartbeat},
 	)
 	if err != nil {
 		return err

@@ -20,29 +20,19 @@ import (
 // bubble runs fn in a synctest bubble with a server and n processes on it; hours there are moments here.
 func bubble(t *testing.T, n int, o rlock.Options, fn func(t *testing.T, s *redistest.Server, rigs []*rig)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		s := redistest.Bubble(t)
-		o.Logger = slog.New(slog.DiscardHandler)
-		rigs := make([]*rig, n)
-		for i := range rigs {
-			c, err := rueidis.NewClient(s.Option())
-			require.NoError(t, err)
-			h, err := pubsub.New(c, pubsub.Options{Logger: o.Logger})
-			require.NoError(t, err)
-			locks, err := rlock.New(h, o)
-			require.NoError(t, err)
-			rigs[i] = &rig{server: s, redis: c, hub: h, locks: locks}
-		}
-		fn(t, s, rigs)
-		for _, r := range rigs {
+	o.Logger = slog.New(slog.DiscardHandler)
+	redistest.InBubble(t, n, func(t *testing.T, s *redistest.Server, c rueidis.Client) (*rig, func()) {
+		h, err := pubsub.New(c, pubsub.Options{Logger: o.Logger})
+		require.NoError(t, err)
+		locks, err := rlock.New(h, o)
+		require.NoError(t, err)
+		return &rig{server: s, redis: c, hub: h, locks: locks}, func() {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			require.NoError(t, r.locks.Close(ctx))
-			cancel()
-			require.NoError(t, r.hub.Close(context.Background()))
-			r.redis.Close()
+			defer cancel()
+			require.NoError(t, locks.Close(ctx))
+			require.NoError(t, h.Close(context.Background()))
 		}
-		s.Embedded.Close()
-	})
+	}, fn)
 }
 
 func TestWaitersOfOneProcessAreServedInOrder(t *testing.T) {

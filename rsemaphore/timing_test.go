@@ -25,30 +25,20 @@ func bubble(t *testing.T, n int, o rsemaphore.Options, fn func(t *testing.T, s *
 
 func bubbleOn(t *testing.T, n int, o rsemaphore.Options, wrap func(rueidis.Client) rueidis.Client, fn func(t *testing.T, s *redistest.Server, rigs []*rig)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		s := redistest.Bubble(t)
-		o.Logger = slog.New(slog.DiscardHandler)
-		rigs := make([]*rig, n)
-		for i := range rigs {
-			c, err := rueidis.NewClient(s.Option())
-			require.NoError(t, err)
-			c = wrap(c)
-			h, err := pubsub.New(c, pubsub.Options{Logger: o.Logger})
-			require.NoError(t, err)
-			sc, err := rsemaphore.New(h, o)
-			require.NoError(t, err)
-			rigs[i] = &rig{server: s, redis: c, hub: h, c: sc}
-		}
-		fn(t, s, rigs)
-		for _, r := range rigs {
+	o.Logger = slog.New(slog.DiscardHandler)
+	redistest.InBubble(t, n, func(t *testing.T, s *redistest.Server, c rueidis.Client) (*rig, func()) {
+		c = wrap(c)
+		h, err := pubsub.New(c, pubsub.Options{Logger: o.Logger})
+		require.NoError(t, err)
+		sc, err := rsemaphore.New(h, o)
+		require.NoError(t, err)
+		return &rig{server: s, redis: c, hub: h, c: sc}, func() {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			require.NoError(t, r.c.Close(ctx))
-			cancel()
-			require.NoError(t, r.hub.Close(context.Background()))
-			r.redis.Close()
+			defer cancel()
+			require.NoError(t, sc.Close(ctx))
+			require.NoError(t, h.Close(context.Background()))
 		}
-		s.Embedded.Close()
-	})
+	}, fn)
 }
 
 // take is acquire without a bound.

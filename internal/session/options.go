@@ -10,12 +10,14 @@ import (
 	"github.com/redlatch/redlatch/internal/keyname"
 )
 
-// Bounds that are the same in all packages.
+// Bounds and defaults that are the same in all packages.
 const (
 	MinLease       = 10 * time.Millisecond
 	MinCallTimeout = time.Millisecond
 	// MaxDuration bounds every duration sent to the server.
 	MaxDuration = 100 * 365 * 24 * time.Hour
+	// DefaultHeartbeat is of rlock, and of what is made of it.
+	DefaultHeartbeat = time.Second
 )
 
 // Options are the fields that the Options of clients have in common. A package sets those that its own Options have. The

@@ -78,7 +78,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if err != nil {
 		return nil, edge(err)
 	}
-	s.PollCap = min(s.PollCap, cmp.Or(o.Heartbeat, time.Second)) // as rlock has it
+	s.PollCap = min(s.PollCap, cmp.Or(o.Heartbeat, session.DefaultHeartbeat))
 	return &Client{session: s, locks: locks, queue: wait.NewQueue(h, s.PollCap, nil, nil)}, nil
 }
 

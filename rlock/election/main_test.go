@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -69,29 +68,19 @@ var patient = election.Options{Heartbeat: 10 * time.Second, PollCap: 50 * time.M
 // bubble runs fn with n processes on a server inside a synctest bubble: hours there are moments here.
 func bubble(t *testing.T, n int, o election.Options, fn func(t *testing.T, s *redistest.Server, all []*process)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		s := redistest.Bubble(t)
-		o.Logger = quiet
-		all := make([]*process, n)
-		for i := range all {
-			c, err := rueidis.NewClient(s.Option())
-			require.NoError(t, err)
-			h, err := pubsub.New(c, pubsub.Options{Logger: quiet})
-			require.NoError(t, err)
-			e, err := election.New(h, o)
-			require.NoError(t, err)
-			all[i] = &process{c, h, e}
-		}
-		fn(t, s, all)
-		for _, p := range all {
+	o.Logger = quiet
+	redistest.InBubble(t, n, func(t *testing.T, s *redistest.Server, c rueidis.Client) (*process, func()) {
+		h, err := pubsub.New(c, pubsub.Options{Logger: quiet})
+		require.NoError(t, err)
+		e, err := election.New(h, o)
+		require.NoError(t, err)
+		return &process{c, h, e}, func() {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			require.NoError(t, p.elections.Close(ctx))
-			cancel()
-			require.NoError(t, p.hub.Close(context.Background()))
-			p.redis.Close()
+			defer cancel()
+			require.NoError(t, e.Close(ctx))
+			require.NoError(t, h.Close(context.Background()))
 		}
-		s.Embedded.Close()
-	})
+	}, fn)
 }
 
 func within(t testing.TB) context.Context {
