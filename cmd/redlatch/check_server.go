@@ -35,7 +35,7 @@ func (x *checkup) settings(ctx context.Context) {
 // before it is asked.
 var tested = map[string][]string{
 	"Redis":  {"7.0", "7.2", "8.0"},
-	"Valkey": {"9.1"},
+	"Valkey": {"8.0", "8.1", "9.1"},
 }
 
 func (x *checkup) version() {
