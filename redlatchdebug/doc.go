@@ -65,6 +65,6 @@
 //
 // # Costs
 //
-// Nothing while nobody looks, but for two words for each call that waits. A look goes through all that is held and waited for: some
-// milliseconds for 10,000. Errors that a program reckons with, such as ErrNotAcquired, are not kept; others cost a copy.
+// Nothing while nobody looks, but for two words for each call that waits. A look goes through all that is held and waited
+// for. Errors that a program reckons with, such as ErrNotAcquired, are not kept; others cost a copy.
 package redlatchdebug

@@ -49,7 +49,7 @@ func (q *Queue) unlist(w *waiter) {
 }
 
 // Waits returns the first most calls of Wait under way whose names match, those that came first, and how many there are that match.
-// It is for people who look: it goes through all of them, and keeps the queue from others meanwhile, 10 ms for 100,000. match must
+// It is for people who look: it goes through all of them, and keeps the queue from others meanwhile. match must
 // not call the queue.
 func (q *Queue) Waits(most int, match func(name string) bool) (first []Waiting, all int) {
 	before := map[*line]int{}
