@@ -24,7 +24,6 @@ func document(s *summary) (text string, charts map[string]string) {
 	p.goals()
 	p.run()
 	p.uncontended()
-	p.onOne()
 	p.contended()
 	p.handover()
 	p.queues()

@@ -82,7 +82,11 @@ func actsBy(acts []act) *script.Script {
 }
 
 // shareActsFrom is how many acts must be under way before they share calls. With fewer, a call by itself is as fast.
-const shareActsFrom = 24
+// At most shareActsCalls shared calls are under way: with more, the same acts are spread over smaller calls.
+const (
+	shareActsFrom  = 8
+	shareActsCalls = 4
+)
 
 // do does one act, in a call that it may share with others.
 func (s *Stock) do(ctx context.Context, a act) (done, error) { return s.shared().acts.Do(ctx, a) }

@@ -82,7 +82,7 @@ func TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns(t *testing.T) {
 
 func walkActs(t *testing.T, srv *redistest.Server, rnd *rand.Rand) {
 	began := time.Now().Truncate(time.Millisecond)
-	life := time.Hour
+	life, remember := time.Hour, 2*time.Minute
 	if srv.Embedded != nil {
 		life = time.Second
 		srv.Embedded.SetTime(began)
@@ -91,9 +91,10 @@ func walkActs(t *testing.T, srv *redistest.Server, rnd *rand.Rand) {
 	wire := &copies{Client: srv.Client(t), n: 1}
 	s := on(t, wire, exact).Stock("s")
 	m := &requestModel{limit: 2 + rnd.Int64N(20), per: 1 + rnd.Int64N(5), acts: map[string]*act{}, single: map[string]int64{}}
-	epoch, err := s.Open(ctx, stock.Spec{Limit: m.limit, PerUser: m.per, OpenFor: 1000 * time.Hour, Ledger: rnd.IntN(2) == 0})
+	epoch, err := s.Open(ctx, stock.Spec{Limit: m.limit, PerUser: m.per, OpenFor: 1000 * time.Hour, Ledger: rnd.IntN(2) == 0, Remember: remember})
 	require.NoError(t, err)
 	var trace []string
+	forgotten := 0
 	for range 150 {
 		var deeds []stock.Deed
 		for _, id := range rnd.Perm(20)[:1+rnd.IntN(12)] {
@@ -105,11 +106,12 @@ func walkActs(t *testing.T, srv *redistest.Server, rnd *rand.Rand) {
 			deeds = append(deeds, d)
 		}
 		if srv.Embedded != nil && rnd.IntN(4) == 0 {
-			m.now += time.Duration(rnd.IntN(6000)) * time.Millisecond
+			m.now += time.Duration(rnd.IntN(12000)) * time.Millisecond
 			srv.Embedded.SetTime(began.Add(m.now))
 		}
 		wire.n = 1 + rnd.IntN(3)
 		m.settle()
+		forgotten += m.forget(remember)
 		want := m.call(wire.n, deeds)
 		got, err := s.ActsAs(ctx, fmt.Sprintf("call%08d", rnd.Uint32()), deeds...)
 		require.NoError(t, err)
@@ -130,6 +132,18 @@ func walkActs(t *testing.T, srv *redistest.Server, rnd *rand.Rand) {
 			require.Zero(t, m.left(), "the flag stands while a unit is left")
 		}
 	}
+	t.Logf("%d ids forgotten", forgotten)
+}
+
+// forget removes what has ended so long ago.
+func (m *requestModel) forget(remember time.Duration) (n int) {
+	for id, a := range m.acts {
+		if a.state != "granted" && a.state != "held" && m.now >= a.ended+remember {
+			delete(m.acts, id)
+			n++
+		}
+	}
+	return n
 }
 
 // What an id is twice in is never one call, or a second run would tell who reserved it that it is cancelled. Equal acts are done once.
@@ -236,7 +250,7 @@ func TestARunOfSeveralActsThatIsBrokenOffSellsNothingTwice(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	raw := srv.Client(t)
-	const cut = `local real, writes, left = redis, {HSET = 1, ZADD = 1, ZREM = 1, XADD = 1, DEL = 1, SET = 1, PEXPIRE = 1}, %d
+	const cut = `local real, writes, left = redis, {HSET = 1, ZADD = 1, ZREM = 1, XADD = 1, DEL = 1, HDEL = 1, RPUSH = 1, SET = 1, PEXPIRE = 1}, %d
 local redis = {error_reply = real.error_reply, call = function(...)
   if writes[({...})[1]] then
     if left == 0 then error('broken off') end
@@ -256,7 +270,7 @@ end}
 		require.NoError(t, err)
 		require.EqualValues(t, 1, got[2].Grant.Remaining)
 		key := "rc:{" + name + "}"
-		err = raw.Do(ctx, raw.B().Eval().Script(fmt.Sprintf(cut, k)+stock.ActsSource()).Numkeys(6).Key(key, key+":u", key+":r", key+":h", key+":o", key+":l").
+		err = raw.Do(ctx, raw.B().Eval().Script(fmt.Sprintf(cut, k)+stock.ActsSource()).Numkeys(7).Key(key, key+":u", key+":r", key+":h", key+":o", key+":l", key+":f").
 			Arg("call", "0", "9007199254740991", "R", "new", "c", "1", "3600000", "X", "cancel", "C", "confirm", "B", "return", "O", "more", "d", "2", "X", "forbidden").Build()).Error()
 		var inRecords, top int64
 		for field, record := range hash(t, raw, key+":r") {
@@ -309,4 +323,75 @@ func TestReservationsShareCalls(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, callers*each, st.Sold)
 	require.EqualValues(t, callers*each, st.Seq)
+}
+
+// However many reservations come to nothing, the server does not keep them.
+func TestWhatHasEndedIsForgotten(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	raw := srv.Client(t)
+	now := time.Now()
+	forward := func(d time.Duration) { now = now.Add(d); srv.Embedded.SetTime(now) }
+	forward(0)
+	s := on(t, raw, exact).Stock("s")
+	o := spec(1000)
+	o.OpenFor, o.Remember = 24*time.Hour, 2*time.Minute
+	_, err := s.Open(ctx, o)
+	require.NoError(t, err)
+	for i := range 300 {
+		id := fmt.Sprint("id", i)
+		_, err := s.Reserve(ctx, id, id, 1, time.Minute)
+		require.NoError(t, err)
+		switch i % 3 {
+		case 0:
+			_, err = s.Cancel(ctx, id)
+		case 1:
+			if _, err = s.Confirm(ctx, id); err == nil && i%2 == 0 {
+				_, err = s.ReturnOnce(ctx, id)
+			}
+		}
+		require.NoError(t, err)
+	}
+	_, err = s.Cancel(ctx, "never made")
+	require.NoError(t, err)
+	forward(time.Minute) // what is held expires
+	n, err := s.Reap(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 100, n)
+	forward(time.Minute - time.Millisecond)
+	for range 3 {
+		_, err = s.Reap(ctx)
+		require.NoError(t, err)
+	}
+	_, err = s.Reserve(ctx, "id0", "id0", 1, time.Minute)
+	require.ErrorIs(t, err, stock.ErrReservationCancelled, "still remembered")
+	forward(2 * time.Minute)
+	for range 3 {
+		_, err = s.Reap(ctx)
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 2*50, number(t, raw, "HLEN", "rc:{s}:r"), "what is sold, and how many its claimants have")
+	require.Zero(t, number(t, raw, "EXISTS", "rc:{s}:f"))
+	g, err := s.Reserve(ctx, "id0", "ann", 2, time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, stock.UserLimit, g.Outcome, "a new id, which may ask for something else")
+	g, err = s.Reserve(ctx, "id0", "ann", 1, time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, stock.Granted, g.Outcome)
+	g, err = s.Confirm(ctx, "id1")
+	require.NoError(t, err)
+	require.Equal(t, stock.Replayed, g.Outcome, "what is sold is not forgotten")
+	requireEnds(t, raw)
+}
+
+func TestRememberIsLongerThanTwoCalls(t *testing.T) {
+	t.Parallel()
+	s := on(t, redistest.Embedded(t).Client(t), patient).Stock("s") // a call may take 50 s
+	for _, d := range []time.Duration{-1, time.Second, 99 * time.Second, lifetime + time.Hour} {
+		o := spec(1)
+		o.Remember = d
+		_, err := s.Open(ctx, o)
+		require.ErrorIs(t, err, stock.ErrInvalidOption)
+		require.ErrorContains(t, err, "Remember")
+	}
 }

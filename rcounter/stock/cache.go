@@ -51,7 +51,7 @@ const (
 
 // cache is what a process knows of a stock that is sold out.
 //
-// The flag's text is 'epoch;turn;recorded;requests'. A turn is the time during which nothing is left: the server begins a new
+// The flag's text is 'epoch;turn;recorded;requests;us'. A turn is the time during which nothing is left: the server begins a new
 // one, with a name never used before, each time the last unit goes. If the flag has the same turn before and after the winners
 // were read, no unit was granted or returned in between, so these are all winners. They stay so as long as the turn stays the
 // same. The ids stay so as long as the whole text stays the same: a Cancel that comes before its Reserve adds an id within a
@@ -88,8 +88,18 @@ type soldOut struct {
 	behind  bool    // ids can be read
 }
 
-// turn is the flag's text without the number of requests.
-func turn(flag string) string { return flag[:max(0, strings.LastIndexByte(flag, ';'))] }
+// turn is the flag's text as far as it is the same throughout a turn: without the number of requests and the time in us.
+func turn(flag string) string {
+	at := 0
+	for range 3 {
+		next := strings.IndexByte(flag[at:], ';')
+		if next < 0 {
+			return ""
+		}
+		at += next + 1
+	}
+	return flag[:at]
+}
 
 // known is what is certain now, or nil: then the server must be asked.
 func (m *cache) known(ctx context.Context) *soldOut {

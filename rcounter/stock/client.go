@@ -37,11 +37,12 @@ type Options struct {
 	MaxWinners int
 	// MaxBatch is how many requests of this process on one stock share a call at most, 1 to 128: those of Claim with each other,
 	// those of ClaimAny, and those of ClaimOnce, Reserve, Confirm, Cancel and ReturnOnce together. A claim that finds no call
-	// under way is sent alone, at once, and so are the others while fewer than 24 of them are under way. Negative: every request
+	// under way is sent alone, at once, and so are the others while fewer than 8 of them are under way. Negative: every request
 	// is sent alone, at once. Defaults to 128: a call of 128 claimants takes the server some 200 us, and one of 128 reservations
 	// some 600 us, during which it does nothing else.
 	MaxBatch int
-	// MaxCalls is how many shared calls are under way at most. Defaults to 64.
+	// MaxCalls is how many shared calls are under way at most: of those of ClaimOnce, Reserve, Confirm, Cancel and ReturnOnce no
+	// more than 4. Defaults to 64.
 	MaxCalls int
 	// BatchWindow is how long the first claim of a call that is not full waits for more claims, while other calls are under
 	// way. Defaults to 100 us.
@@ -59,6 +60,7 @@ type Client struct {
 	calls    *session.Session
 	caches   atomic.Bool // client-side caching was seen to work
 	batch    batch.Options
+	acts     batch.Options // for acts by ids
 	tally    batch.Tally
 	soldOut  soldOutOptions
 	stocks   sync.Map // key of a stock -> weak.Pointer[shared]
@@ -85,6 +87,8 @@ func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 	if err := c.batch.Check(); err != nil {
 		return nil, err
 	}
+	c.acts = c.batch
+	c.acts.MaxCalls = min(c.acts.MaxCalls, shareActsCalls)
 	c.observer = o.Observer.guarded(c.calls)
 	return c, nil
 }

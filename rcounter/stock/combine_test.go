@@ -99,7 +99,7 @@ func TestConcurrentClaimsShareScriptCalls(t *testing.T) {
 			l.requireExactly(t, 400)
 			require.EqualValues(t, callers*(4+6+6+3), units.Load())
 			require.LessOrEqual(t, wire.most.Load(), tc.most, "flights")
-			require.LessOrEqual(t, wire.words.Load(), tc.batch+11, "EVALSHA sha 6, six keys, two arguments, the claimants")
+			require.LessOrEqual(t, wire.words.Load(), tc.batch+12, "EVALSHA sha 7, seven keys, two arguments, the claimants")
 			if tc.shared {
 				require.Less(t, claims, int64(callers*each)/2)
 				require.Less(t, anys, int64(callers*each)/2)

@@ -40,7 +40,10 @@
 //	+---+-----------------------------------------+
 //
 // A unit that comes back is free under a new ordinal. The record of what it was stays: the number of records still tells
-// whether one is missing, and a late copy of a call that was answered finds its answer.
+// whether one is missing, and a late copy of a call that was answered finds its answer. The record of a reservation or request
+// that has ended is forgotten after Spec.Remember, and its id is a new one then. No late copy finds it forgotten, because no call
+// of these verbs runs later than its caller's patience, by the server's clock, and Spec.Remember is longer than two calls. (A
+// call that is made just before its id is forgotten may meet it as a new one.)
 //
 // # What is not promised
 //
@@ -162,6 +165,7 @@
 //	rc:{S}:h   zset    its reservations that hold units -> deadline
 //	rc:{S}:o   string  the flag, there while nothing is left; the only key that is tracked
 //	rc:{S}:l   stream  its ledger, if it keeps one
+//	rc:{S}:f   list    its reservations and requests that have ended -> until when each is remembered
 //	rc:{S}:s   hash    a Sharded stock: its plan (sharded_open.lua)
 //	rc:{S#i/k} and so on: its i-th shard of k, a Stock, whose hash has its transfers too (sharded_prepare.lua); the name may
 //	                   end in a number that puts it into the right slots
@@ -179,7 +183,7 @@
 //
 // Claims of one process on one stock share calls (Options.MaxBatch). A claim that finds no call under way is sent at once;
 // those that come while one is under way are sent together. ClaimOnce, Reserve, Confirm, Cancel and ReturnOnce share calls with
-// each other, from 24 on that are under way. Each is answered for itself. No id is twice in a call: equal acts on an id are one,
+// each other, from 8 on that are under way. Each is answered for itself. No id is twice in a call: equal acts on an id are one,
 // and an act that differs from another on its id goes into the next call.
 //
 // A script of several keys gets TRYAGAIN while their slot moves to another node of a Cluster. It is sent again until the move

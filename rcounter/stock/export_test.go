@@ -1,6 +1,7 @@
 package stock
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -15,6 +16,7 @@ func (s *Stock) OpenAs(ctx context.Context, id string, o Spec) (epoch int64, ope
 	if err := o.check(); err != nil {
 		return 0, false, err
 	}
+	o.Remember = cmp.Or(o.Remember, defaultRemember)
 	r, err := s.open(ctx, id, o)
 	return r.epoch, r.opened, err
 }

@@ -10,7 +10,7 @@ import (
 // answered.
 //
 // If the request was granted units, the answer is those units until the retention is over: Granted the first time, Replayed from
-// then on. After ReturnOnce it is Returned. A refusal is not recorded: the same request may be granted later. The same id with
+// then on. After ReturnOnce it is Returned, for as long as Spec.Remember says; then the id is a new one. A refusal is not recorded: the same request may be granted later. The same id with
 // another claimant or another n is ErrMismatch.
 //
 // Errors: ErrInvalidName for request or claimant, ErrInvalidOption for n, ErrMismatch, ErrNotReplicated, and those

@@ -15,6 +15,8 @@ const (
 	maxLimit = 1<<53 - 1
 	// defaultRetain is the default of Spec.Retain.
 	defaultRetain = 24 * time.Hour
+	// defaultRemember is the default of Spec.Remember.
+	defaultRemember = time.Hour
 	// maxLifetime is the longest time from Open to the removal of the stock.
 	maxLifetime = 100 * 365 * 24 * time.Hour
 )
@@ -35,6 +37,12 @@ type Spec struct {
 	// answer, and the name cannot be opened again. It should be longer than any caller retries: a request that meets the next
 	// opening is a request of that opening. Defaults to 24 hours.
 	Retain time.Duration
+	// Remember is how long a reservation or request is remembered after it has ended: it was cancelled, its time was over, or its
+	// units were returned. While it is held or sold, and so long after that, its id gets the same answer; later the server has
+	// forgotten it and the id is a new one. Otherwise every reservation that nobody paid for would take memory until the
+	// retention is over. It should be longer than any caller repeats a call; at least a minute, and at least twice the longest
+	// call of this client (ten call timeouts). Defaults to an hour, or to that if that is longer. Shards forget nothing.
+	Remember time.Duration
 	// Ledger has every grant and every return written into a stream, by the script that makes it. Stock.Ledger moves them
 	// from there into a database. Defaults to no ledger.
 	Ledger bool
@@ -53,6 +61,8 @@ func (o *Spec) check() error {
 		return errs.InvalidOption("StartIn", o.StartIn, fmt.Sprintf("between 0 and %v", maxLifetime))
 	case o.OpenFor < time.Millisecond || o.OpenFor > maxLifetime:
 		return errs.InvalidOption("OpenFor", o.OpenFor, fmt.Sprintf("between 1ms and %v", maxLifetime))
+	case o.Remember < 0 || o.Remember > 0 && o.Remember < time.Minute || o.Remember > maxLifetime:
+		return errs.InvalidOption("Remember", o.Remember, fmt.Sprintf("between 1m and %v, or 0 for the default", maxLifetime))
 	case o.Retain < 0 || o.Retain > 0 && o.Retain < time.Millisecond || o.Retain > maxLifetime:
 		return errs.InvalidOption("Retain", o.Retain, fmt.Sprintf("between 1ms and %v, or 0 for the default", maxLifetime))
 	}
@@ -86,6 +96,11 @@ func (s *Stock) Open(ctx context.Context, o Spec) (epoch int64, err error) {
 	if err := s.c.calls.Usable(s.alone(), o.check()); err != nil {
 		return 0, err
 	}
+	if least := 2 * s.c.calls.Bound(); o.Remember == 0 {
+		o.Remember = max(defaultRemember, least)
+	} else if o.Remember < least {
+		return 0, errs.InvalidOption("Remember", o.Remember, fmt.Sprintf("at least %v, twice the longest call", least))
+	}
 	r, err := s.open(ctx, session.CallID(), o)
 	if err != nil {
 		return 0, err
@@ -110,7 +125,7 @@ func (s *Stock) open(ctx context.Context, id string, o Spec) (openReply, error) 
 		state = "3"
 	}
 	for until := ""; ; {
-		v, err := s.ints(ctx, 3, openScript, id, decimal(o.Limit), decimal(o.PerUser), script.Millis(o.StartIn), script.Millis(o.OpenFor), script.Millis(o.Retain), flagged(o.Ledger), state, until)
+		v, err := s.ints(ctx, 3, openScript, id, decimal(o.Limit), decimal(o.PerUser), script.Millis(o.StartIn), script.Millis(o.OpenFor), script.Millis(o.Retain), flagged(o.Ledger), state, script.Millis(o.Remember), until)
 		if err != nil {
 			return openReply{}, err
 		}

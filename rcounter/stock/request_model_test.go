@@ -22,6 +22,7 @@ type act struct {
 	asked, n int64
 	ordinal  int64
 	deadline time.Duration
+	ended    time.Duration // when it became returned, cancelled or expired
 }
 
 // requestModel is a stock of requests and reservations as their documentation describes it.
@@ -38,7 +39,7 @@ type requestModel struct {
 func (m *requestModel) settle() {
 	for _, a := range m.acts {
 		if a.state == "held" && m.now >= a.deadline {
-			a.state = "expired"
+			a.state, a.ended = "expired", m.now
 		}
 	}
 }
@@ -145,11 +146,11 @@ func (m *requestModel) cancel(id string) (bool, error) {
 	a := m.acts[id]
 	switch {
 	case a == nil:
-		m.acts[id] = &act{state: "cancelled", kind: "forbidden"}
+		m.acts[id] = &act{state: "cancelled", kind: "forbidden", ended: m.now}
 	case a.kind == "once":
 		return false, stock.ErrMismatch
 	case a.state == "held":
-		a.state = "cancelled"
+		a.state, a.ended = "cancelled", m.now
 		return true, nil
 	}
 	return false, nil
@@ -160,7 +161,7 @@ func (m *requestModel) giveBack(id string) bool {
 	if a == nil || a.state != "granted" {
 		return false
 	}
-	a.state = "returned"
+	a.state, a.ended = "returned", m.now
 	return true
 }
 

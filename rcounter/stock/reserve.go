@@ -20,7 +20,8 @@ const minReservation = time.Millisecond
 // Grant.Until says when the units go back. The same call again is Replayed and prolongs nothing; if the reservation was
 // confirmed, that answer has the ordinals. If fewer than n units are left, the answer is SoldOut, and Remaining says how many are.
 // If claimant may not have n more, it is UserLimit. An id whose reservation is over is an error: ErrReservationExpired,
-// ErrReservationCancelled (also if Cancel came before this call), ErrReservationReturned.
+// ErrReservationCancelled (also if Cancel came before this call), ErrReservationReturned. It is remembered for as long as
+// Spec.Remember says; then the id is a new one.
 //
 // Other errors: ErrInvalidName for id or claimant, ErrInvalidOption for n or ttl, ErrMismatch, ErrNotReplicated, and
 // those of Claim.
@@ -49,8 +50,8 @@ func (s *Stock) Confirm(ctx context.Context, id string) (_ Grant, err error) {
 }
 
 // Cancel gives back the units of a reservation, and reports whether this call did so. It is false if the reservation's time was
-// over, or it was confirmed (and stays so) or cancelled before. It is also false if there was no such reservation; then there
-// never will be one, and a later Reserve of that id returns ErrReservationCancelled. One round trip, repeated until answered.
+// over, or it was confirmed (and stays so) or cancelled before. It is also false if there was no such reservation; then a
+// later Reserve of that id returns ErrReservationCancelled, for as long as Spec.Remember says. One round trip, repeated until answered.
 func (s *Stock) Cancel(ctx context.Context, id string) (_ bool, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), keyname.Required("id", id)); err != nil {

@@ -347,7 +347,7 @@ func TestLateCopiesOfOneOpeningChangeNothingInTheNext(t *testing.T) {
 		require.NoError(t, s.Resize(ctx, 300))
 		require.NoError(t, s.Close(ctx))
 
-		must(t, admin, "DEL", "rc:{s}", "rc:{s}:u", "rc:{s}:r", "rc:{s}:h", "rc:{s}:o", "rc:{s}:l")
+		must(t, admin, "DEL", "rc:{s}", "rc:{s}:u", "rc:{s}:r", "rc:{s}:h", "rc:{s}:o", "rc:{s}:l", "rc:{s}:f")
 		sent := slices.Clone(wire.Sent)
 		o := spec(10)
 		o.Suspended = true

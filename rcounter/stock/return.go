@@ -28,8 +28,8 @@ func (s *Stock) Return(ctx context.Context, claimant string, ordinal int64) (_ b
 }
 
 // ReturnOnce gives back the units of a ClaimOnce or of a confirmed reservation, given its id, and reports whether this call did
-// so. The units can then be claimed again and get new ordinals. The id cannot be used again: a late copy of the request finds the
-// record and gets nothing (Returned). It is false, without an error, if nothing was granted to request, or it was returned before.
+// so. The units can then be claimed again and get new ordinals. For as long as Spec.Remember says, the id cannot be
+// used again: a repeated request finds the record and gets nothing (Returned). It is false, without an error, if nothing was granted to request, or it was returned before.
 // A request is returned once, however often ReturnOnce is called. One round trip, repeated until answered.
 func (s *Stock) ReturnOnce(ctx context.Context, request string) (_ bool, err error) {
 	defer edge(&err)

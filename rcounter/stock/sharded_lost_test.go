@@ -15,7 +15,7 @@ import (
 func lose(t testing.TB, srv *redistest.Server, s *stock.Sharded, shard int) {
 	t.Helper()
 	key := s.Shard(shard).Key()
-	must(t, srv.Client(t), "DEL", key, key+":u", key+":r", key+":h", key+":o", key+":l")
+	must(t, srv.Client(t), "DEL", key, key+":u", key+":r", key+":h", key+":o", key+":l", key+":f")
 }
 
 // sellAll sells to that many users, one unit each, and returns how many got one.

@@ -484,7 +484,7 @@ func (m *meddler) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRe
 	if m.plan != nil && len(words) == 8 && words[5] == "0" && strings.HasPrefix(words[0], "EVAL") {
 		m.plan()
 	}
-	look := len(words) == 11 && words[9] == "3" && strings.HasPrefix(words[0], "EVAL")
+	look := len(words) == 12 && words[10] == "3" && strings.HasPrefix(words[0], "EVAL")
 	if !look {
 		return m.Client.Do(ctx, cmd)
 	}

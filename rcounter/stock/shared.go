@@ -56,7 +56,7 @@ func newShared(c *Client, s *Stock) *shared {
 			return s.claim(ctx, session.CallID(), claimants)
 		}, Grant.Won)}
 	d.anys = batch.Batcher[int64, Grant]{Options: &c.batch, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "claim", Key: s.keys[0], Run: s.runAnys, Abandoned: s.takeBack}
-	d.acts = batch.Batcher[act, done]{Options: &c.batch, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "act", Key: s.keys[0], Run: s.runActs, From: shareActsFrom}
+	d.acts = batch.Batcher[act, done]{Options: &c.acts, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "act", Key: s.keys[0], Run: s.runActs, From: shareActsFrom}
 	return d
 }
 

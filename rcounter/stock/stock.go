@@ -25,7 +25,7 @@ import (
 type Stock struct {
 	c       *Client
 	name    string
-	keys    []string // what stock.lua names: stock, claimants, records, holds, flag, ledger
+	keys    []string // what stock.lua names: stock, claimants, records, holds, flag, ledger, endings
 	refused error    // what is wrong with the name
 	part    bool     // it is a shard
 
@@ -41,7 +41,7 @@ func (c *Client) Stock(name string) *Stock {
 	s := &Stock{c: c, name: name}
 	key, refused := keyname.Braced(c.calls.KeyPrefix, name, "a stock")
 	if s.refused = edged(refused); refused == nil {
-		s.keys = []string{key, key + ":u", key + ":r", key + ":h", key + ":o", key + ":l"}
+		s.keys = []string{key, key + ":u", key + ":r", key + ":h", key + ":o", key + ":l", key + ":f"}
 	}
 	return s
 }

@@ -71,7 +71,7 @@ func (m *cache) winners(ctx context.Context, flag string, known *soldOut) (*sold
 	var n [4]int64 // epoch, turn, winners' records, records of requests
 	parts := strings.Split(flag, ";")
 	for i := range n {
-		if len(parts) != len(n) || number(parts[i]) < 0 {
+		if len(parts) < len(n) || number(parts[i]) < 0 {
 			return nil, malformed("get", m.keys[4])
 		}
 		n[i] = number(parts[i])

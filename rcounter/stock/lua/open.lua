@@ -3,7 +3,8 @@
 --
 -- KEYS     those of stock.lua. The stock's hash: limit sold held seq, the fields of its other keys recorded requests
 --          holds, per start end gone epoch state (1 open, 2 closed, 3 suspended, 5 both), token (id of the call that opened it),
---          turn (how often the flag was set), ledger (1 if there is one), revision and resizer (of resize.lua);
+--          turn (how often the flag was set), ledger (1 if there is one), remember (ms; without it, as in a
+--          stock that an earlier version has opened, and in a shard, nothing is forgotten), revision and resizer (of resize.lua);
 --          revision begins at the epoch and not at 0. Otherwise a Resize waits in the network, the stock is lost and opened
 --          again, and the late Resize finds the revision that it names (TestLateCopiesOfOneOpeningChangeNothingInTheNext)
 -- ARGV[1]  id of this call
@@ -14,7 +15,8 @@
 -- ARGV[6]  ms from the end to the removal of all keys
 -- ARGV[7]  '1' if it keeps a ledger
 -- ARGV[8]  state: '1' open, '3' suspended
--- ARGV[9]  the server's ms until which this call may open it, '' only to ask
+-- ARGV[9]  ms for which the record of a reservation or request that has ended is kept
+-- ARGV[10] the server's ms until which this call may open it, '' only to ask
 --
 -- Replies  { 0, epoch, 1}      opened, by this call
 --          { 0, epoch, 0}      it is there, opened by another call: nothing changed
@@ -33,7 +35,6 @@
 local token = ARGV[1]
 local start_in, open_for, retain = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 
-local micros
 now, micros = clock()
 
 local m = redis.call('HMGET', stock, 'token', 'epoch', 'gone')
@@ -52,7 +53,7 @@ end
 local found = there and 0 or strays()
 if found > 0 then return {-1, 0, found} end
 
-if ARGV[9] == '' or now > tonumber(ARGV[9]) then return {-11, now, 0} end
+if ARGV[10] == '' or now > tonumber(ARGV[10]) then return {-11, now, 0} end
 
 remove() -- what is over and not yet removed
 epoch = micros
@@ -60,6 +61,6 @@ start = now + start_in
 gone = start + open_for + retain
 redis.call('HSET', stock, 'limit', ARGV[2], 'sold', 0, 'held', 0, 'seq', 0, 'recorded', 0, 'requests', 0, 'holds', 0, 'per', ARGV[3],
   'start', digits(start), 'end', digits(start + open_for), 'gone', digits(gone), 'epoch', digits(epoch), 'state', ARGV[8], 'token', token,
-  'turn', 0, 'ledger', ARGV[7], 'revision', digits(epoch))
+  'turn', 0, 'ledger', ARGV[7], 'revision', digits(epoch), 'remember', ARGV[9])
 redis.call('PEXPIRE', stock, digits(gone - now))
 return {0, epoch, 1}

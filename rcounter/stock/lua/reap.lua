@@ -1,4 +1,4 @@
--- Gives back what is held by reservations whose time is over.
+-- Gives back what is held by reservations whose time is over, and forgets records that were kept long enough.
 -- uses: stock
 --
 -- KEYS     those of stock.lua
@@ -13,4 +13,5 @@ if wrong then return wrong end
 local before = waiting
 wrong = reap(tonumber(ARGV[1]))
 if wrong then return wrong end
+forget(256)
 return {0, before - waiting, held}

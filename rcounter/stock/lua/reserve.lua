@@ -5,9 +5,9 @@
 -- Replies  see acts.lua in lib; the one act is 'R', id, claimant, n, ms
 --
 -- Safe to run twice: see there. What comes first does in a straight line what acts.lua does, if nothing is out of the ordinary: the
--- stock sells, no record is missing, no hold is over, the id is new, its claimant may have the units, and more than these are left.
+-- stock sells, no record is missing, no hold is over, nothing is to be forgotten, the id is new, its claimant may have the units, and more than these are left.
 -- Before it has written anything it can leave everything to acts.lua.
-local m = redis.call('HMGET', KEYS[1], 'state', 'limit', 'sold', 'held', 'recorded', 'requests', 'holds', 'per', 'start', 'end', 'gone', 'epoch')
+local m = redis.call('HMGET', KEYS[1], 'state', 'limit', 'sold', 'held', 'recorded', 'requests', 'holds', 'per', 'start', 'end', 'gone', 'epoch', 'remember')
 for i = 2, 12 do m[i] = tonumber(m[i]) or 0 / 0 end -- what compares with nothing
 local n, others = ARGV[7] + 0, m[7]
 local left = m[2] - m[3] - m[4] - n
@@ -17,9 +17,10 @@ if m[1] == '1' and left > 0 and m[6] > 0 and (others == 0 and m[4] == 0 or other
   if now <= ARGV[3] + 0 and now >= m[9] and now < m[10] and m[11] > now and m[12] > 0 and (m[5] == 0 or redis.call('HLEN', KEYS[2]) == m[5])
       and redis.call('HLEN', KEYS[3]) == m[6] and (others == 0 or redis.call('ZCARD', KEYS[4]) == others
       and tonumber(redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2]) > now) then
+    local ended = m[13] and redis.call('LINDEX', KEYS[7], 0)
     local is = redis.call('HMGET', KEYS[3], 'r:' .. id, 'u:' .. claimant)
     local has, one = (is[2] or 0) + n, m[5] > 0 and redis.call('HGET', KEYS[2], claimant)
-    if not is[1] and has + (one and one:byte(1) ~= 48 and 1 or 0) <= m[8] then
+    if not is[1] and not (ended and ended:match('^%d*') + 0 <= now) and has + (one and one:byte(1) ~= 48 and 1 or 0) <= m[8] then
       local text, f = string.format, '%.0f'
       local deadline = text(f, now + ms)
       redis.call('ZADD', KEYS[4], deadline, id)

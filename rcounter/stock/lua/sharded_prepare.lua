@@ -31,7 +31,6 @@
 -- (TestNoOrderOfOpeningsLossesAndLateCopiesOversells has that rule as a mutant). The id of the call is in the name for a clock
 -- that is set back to the same us (TestAShardMadeAnewInTheSameMicrosecondIsAnother).
 local want = ARGV[1]
-local micros
 now, micros = clock()
 
 local m = redis.call('HMGET', stock, 'epoch', 'state', 'gone', 'seq', 'inc')

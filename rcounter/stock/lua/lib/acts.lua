@@ -40,7 +40,7 @@
 -- The numbers are written in two steps if units go and come in one call: first with what goes, before the records, then without
 -- what comes, after them. A run that is broken off between any two writes then sells too little, and never too much
 -- (TestARunOfSeveralActsThatIsBrokenOffSellsNothingTwice).
-local call, found, fields, counts, single, totals, set, hold, unhold, rows = ARGV[1], {}, {}, {}, {}, {}, {}, {}, {}, {}
+local call, found, fields, counts, single, totals, set, hold, unhold, rows, over = ARGV[1], {}, {}, {}, {}, {}, {}, {}, {}, {}, {}
 local unsold, unheld, was, wrong, goes, forbids, confirms, replays, empty, looked = 0, 0
 
 -- put notes the record of act i, tally that a claimant's units by requests and reservations become n more. Nothing is written before
@@ -54,6 +54,7 @@ local function tally(claimant, n)
   if not is and n < 0 then is = redis.call('HGET', records, 'u:' .. claimant) end
   if not is then requests = requests + 1 end
   totals[claimant] = (is or 0) + n
+  if totals[claimant] < 0 then wrong = {-1, -1, 0} end -- the record says more than the count
 end
 
 -- fits is how many of n units a claimant may have now, or nil and the outcome of a refusal. part: fewer than n will do.
@@ -154,6 +155,7 @@ local function cancel(i, r, id)
   if not r then
     requests, forbids, goes = requests + 1, true, true
     put(i, 'C;0;0;0;;' .. call .. ';0;')
+    over[#over + 1] = id
     return 0, 0, none, 0
   end
   r = parse(r)
@@ -169,6 +171,7 @@ local function cancel(i, r, id)
   tally(r.claimant, -r.n)
   r.state, r.by = 'C', call
   put(i, written(r))
+  over[#over + 1] = id
   unhold[#unhold + 1] = id
   return 0, r.n, 0, 0
 end
@@ -183,6 +186,7 @@ local function restock(i, r, id)
   tally(r.claimant, -r.n)
   r.state, r.by = 'R', call
   put(i, written(r))
+  over[#over + 1] = id
   rows[#rows + 1] = {'return', r.ordinal, r.n, r.claimant, id}
   return 0, r.n, 0, 0
 end
@@ -218,16 +222,23 @@ end
 
 -- save writes what was decided.
 local function save()
-  local k = #set
+  finish(over)
+  local k, none = #set, {}
   for claimant, n in pairs(totals) do
-    set[k + 1], set[k + 2], k = 'u:' .. claimant, digits(n), k + 2
+    if n == 0 then
+      none[#none + 1] = 'u:' .. claimant
+    else
+      set[k + 1], set[k + 2], k = 'u:' .. claimant, digits(n), k + 2
+    end
   end
+  requests = requests - #none
   if goes then -- see the header: first without what comes back
     sold, held = sold + unsold, held + unheld
     count()
     sold, held = sold - unsold, held - unheld
   end
   redis.call('HSET', records, unpack(set))
+  if #none > 0 then redis.call('HDEL', records, unpack(none)) end
   if #hold > 0 then redis.call('ZADD', holds, unpack(hold)) end -- first: a zset that is emptied and filled again has no end
   if #unhold > 0 then redis.call('ZREM', holds, unpack(unhold)) end
   if not goes or unsold + unheld > 0 then count() end
@@ -269,6 +280,7 @@ local function flight()
   if not absent then
     wrong = reap(128)
     if wrong then return wrong end
+    forget(256) -- more than the acts of a call can end
     if waiting == 0 then redis.call('ZCARD', holds) end -- a key of another type fails here, before anything is written
     was = {sold, held, seq, requests, waiting, limit - sold - held}
   end

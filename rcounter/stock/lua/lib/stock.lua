@@ -7,10 +7,12 @@
 --          'a:' and an id -> units without a claimant, see any.lua; 'u:' and a claimant -> units by requests and
 --          reservations, those returned or expired taken off
 -- KEYS[4]  the holds, a zset: id of a reservation that is held -> its deadline in ms
--- KEYS[5]  the flag, a string: 'epoch;turn;recorded;requests' while nothing is left. A turn is a time during which nothing is
---          left. It begins when the last unit goes, or when the flag was lost. Within a turn requests grows with every id that
---          is forbidden (see acts.lua)
+-- KEYS[5]  the flag, a string: 'epoch;turn;recorded;requests;us' while nothing is left. A turn is a time during which nothing is
+--          left. It begins when the last unit goes, or when the flag was lost. Within a turn the text changes, by us, with every
+--          id that is forbidden (see acts.lua)
 -- KEYS[6]  the ledger, a stream, if the stock keeps one
+-- KEYS[7]  what is to be forgotten, a list: the server's ms until which a record is kept, ';', and the id of a reservation or request
+--          that has ended
 --
 -- A record of a request or reservation is 'state;ordinal;n;asked;call;by;deadline;claimant'. call is the id of the call that
 -- made it, by the id of the call that ended it. state: G its units are sold, H held, R sold and returned, C cancelled (n is 0
@@ -23,8 +25,8 @@
 -- The stock's hash says how many fields and members its other keys have. If they have another number, a script changes nothing
 -- and replies {-1, said, found}: a claimant whose record is missing could get a second unit (TestLosingAnyKeyStopsTheSale).
 -- If numbers contradict each other, it replies {-1, -1, 0}.
-local stock, users, records, holds, flag, ledger = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local limit, sold, held, seq, recorded, requests, waiting, per, start, ending, gone, epoch, state, keeps, now
+local stock, users, records, holds, flag, ledger, endings = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local limit, sold, held, seq, recorded, requests, waiting, per, start, ending, gone, epoch, state, keeps, remember, now, micros
 
 -- ends gives all keys but the flag an end: the hash the end of the retention, the others LATER; see ends.lua.
 local function ends() expire(gone - now, 5) end
@@ -40,7 +42,7 @@ end
 -- begin reads the stock and checks it. It returns nil, 'absent', or the reply that says what is wrong.
 local function begin()
   local m = redis.call('HMGET', stock, 'limit', 'sold', 'held', 'seq', 'recorded', 'requests', 'holds', 'per', 'start', 'end', 'gone',
-    'epoch', 'state', 'ledger')
+    'epoch', 'state', 'ledger', 'remember')
   if not m[1] then
     if redis.call('EXISTS', stock) == 0 then strays() end
     return 'absent'
@@ -51,7 +53,8 @@ local function begin()
   end
   limit, sold, held, seq, recorded, requests, waiting, per = m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8]
   start, ending, gone, epoch, state, keeps = m[9], m[10], m[11], m[12], m[13], m[14]
-  now = clock()
+  remember = tonumber(m[15]) -- none: what ended is kept as long as the stock
+  now, micros = clock()
   if now >= gone then -- over, and only its keys not yet removed
     remove()
     return 'absent'
@@ -109,7 +112,7 @@ local function mark(goes_on)
     turn = math.max(turn + 1, now)
     redis.call('HSET', stock, 'turn', digits(turn))
   end
-  redis.call('SET', flag, digits(epoch) .. ';' .. digits(turn) .. ';' .. digits(recorded) .. ';' .. digits(requests), 'PX', digits(ms))
+  redis.call('SET', flag, digits(epoch) .. ';' .. digits(turn) .. ';' .. digits(recorded) .. ';' .. digits(requests) .. ';' .. digits(micros), 'PX', digits(ms))
 end
 
 -- follow has the flag follow what is left now. before is how many units were left before the script.
@@ -147,6 +150,38 @@ local function own(sure)
   if sure == '1' then redis.call('HSET', stock, 'state', digits(state)) end
 end
 
+-- finish notes when the records of these ids, which end now, may be forgotten. It comes before their records are written: an entry
+-- whose record has not ended does nothing.
+local function finish(ids)
+  if not remember or #ids == 0 then return end
+  local last, entries = digits(now + remember) .. ';', {}
+  for i = 1, #ids do entries[i] = last .. ids[i] end
+  if redis.call('RPUSH', endings, unpack(entries)) == #ids then redis.call('PEXPIRE', endings, digits(gone - now + LATER)) end
+end
+
+-- forget removes at most so many records that were kept long enough. It is complete in itself. While Restore looks at the records
+-- nothing is forgotten.
+local function forget(most)
+  local head = remember and state ~= 3 and state ~= 5 and redis.call('LINDEX', endings, 0)
+  if not head or now < (tonumber(head:match('^%d+')) or 0) then return end
+  local due = redis.call('LRANGE', endings, 0, most - 1)
+  local fields = {}
+  for i = 1, #due do
+    local last, id = due[i]:match('^(%d+);(.*)$')
+    if not last or now < last + 0 then break end
+    fields[i] = 'r:' .. id
+  end
+  if #fields == 0 then return end
+  local is, over = redis.call('HMGET', records, unpack(fields)), {}
+  for i = 1, #fields do
+    if is[i] and is[i]:find('^[CER];') then over[#over + 1] = fields[i] end -- Restore may have given it its units again
+  end
+  for _ = 1, #fields do redis.call('LPOP', endings) end
+  if #over == 0 then return end
+  requests = requests - redis.call('HDEL', records, unpack(over))
+  count()
+end
+
 -- parse reads the record of a request or reservation; nil if it is none.
 local function parse(record)
   local state, ordinal, n, asked, call, by, deadline, claimant = record:match('^(%u);(%d+);(%d+);(%d+);([^;]*);([^;]*);(%d+);(.*)$')
@@ -181,10 +216,13 @@ local function reap(most)
     r.state, ended[i], n = 'E', r, n + r.n
   end
   if n > held then return {-1, -1, 0} end
+  finish(due)
   for i, id in ipairs(due) do
     redis.call('ZREM', holds, id)
     redis.call('HSET', records, 'r:' .. id, written(ended[i]))
-    redis.call('HINCRBY', records, 'u:' .. ended[i].claimant, digits(-ended[i].n))
+    if redis.call('HINCRBY', records, 'u:' .. ended[i].claimant, digits(-ended[i].n)) == 0 then
+      requests = requests - redis.call('HDEL', records, 'u:' .. ended[i].claimant)
+    end
   end
   local before = limit - sold - held
   held, waiting = held - n, waiting - #due
