@@ -144,6 +144,9 @@ func (s *Sharded) usable() error { return s.c.calls.Usable(s.refused) }
 //
 // If Open is broken off, either no shard sells yet or some do. The next Open, whatever its spec, completes the first one and
 // returns ErrAlreadyOpen. Once all shards are there, a claim completes it too. Six round trips, each repeated until answered.
+//
+// With Options.MinReplicas no shard sells before so many replicas have the plan: ErrNotReplicated then, and it is safe to call
+// Open again.
 func (s *Sharded) Open(ctx context.Context, o Spec) (epoch int64, err error) {
 	defer edge(&err)
 	if err := s.usable(); err != nil {
@@ -183,8 +186,12 @@ func (s *Sharded) Open(ctx context.Context, o Spec) (epoch int64, err error) {
 
 // complete brings an opening to its end, from whatever phase it is in.
 func (s *Sharded) complete(ctx context.Context, p plan) error {
+	if p.phase == phaseLive {
+		return nil
+	}
+	incs, sells := p.incs, make([]bool, len(s.shards))
 	if p.phase < phaseReady {
-		incs, sells := make([]string, len(s.shards)), make([]bool, len(s.shards))
+		incs = make([]string, len(s.shards))
 		err := s.each(func(i int) (err error) {
 			incs[i], sells[i], err = s.prepare(ctx, i, p)
 			return err
@@ -192,26 +199,30 @@ func (s *Sharded) complete(ctx context.Context, p plan) error {
 		if err != nil {
 			return err
 		}
-		// From here on only what the plan names may sell, not what this call has just made or found. B's request that makes
-		// shard 0 is held back. A opens the stock and sells all of it. Shard 0 loses its data. B's request arrives and makes
-		// it again: if B let it sell, its units would be sold twice (TestAShardThatWasLostWhileOthersOpenIsNotSoldTwice).
-		if p, err = s.fix(ctx, p.epoch, incs, slices.Contains(sells, true)); err != nil {
-			return err
-		}
-		for i, inc := range incs {
-			if inc != p.inc(i) {
-				return s.anew(i)
-			}
-		}
 	}
-	if p.phase < phaseLive {
-		if err := s.each(func(i int) error { return s.enliven(ctx, i, p) }); err != nil {
-			return err
-		}
-		_, err := s.advance(ctx, p.epoch, phaseLive, nil, false)
+	// From here on only what the plan names may sell, not what this call has just made or found. B's request that makes
+	// shard 0 is held back. A opens the stock and sells all of it. Shard 0 loses its data. B's request arrives and makes
+	// it again: if B let it sell, its units would be sold twice (TestAShardThatWasLostWhileOthersOpenIsNotSoldTwice).
+	//
+	// Names that another process wrote are fixed once more, so that replicas confirm them before a shard sells
+	// (TestNoShardSellsBeforeReplicasHaveThePlansNames).
+	p, err := s.fix(ctx, p.epoch, incs, slices.Contains(sells, true))
+	if err != nil {
 		return err
 	}
-	return nil
+	for i, inc := range incs {
+		if inc != p.inc(i) {
+			return s.anew(i)
+		}
+	}
+	if p.phase == phaseLive {
+		return nil
+	}
+	if err := s.each(func(i int) error { return s.enliven(ctx, i, p) }); err != nil {
+		return err
+	}
+	_, err = s.advance(ctx, false, p.epoch, phaseLive, nil, false)
+	return err
 }
 
 // each runs fn for every shard at the same time, and returns the first error by number.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
 )
@@ -152,6 +153,39 @@ func TestAPlanThatWasSetBackDoesNotNameShardsASecondTime(t *testing.T) {
 		_, err = s.Inspect(ctx)
 		require.ErrorIs(t, err, stock.ErrCorrupt)
 	})
+}
+
+// With MinReplicas no shard sells before replicas have the names in the plan. B is told a name of each shard; A completes the
+// opening, sells shard 1, and shard 1 is lost; B makes it anew; a failover sets the plan back to before the names. Without
+// this B's names would stand, and shard 1 would sell a second time: the search of sharded_search_test.go finds that way.
+func TestNoShardSellsBeforeReplicasHaveThePlansNames(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t, "--save", "")
+	raw := srv.Client(t)
+	sure := stock.Options{CallTimeout: patient.CallTimeout, MinReplicas: 1, ReplicaTimeout: time.Millisecond}
+	s := on(t, srv.Client(t), sure).Sharded("s", 2)
+	_, err := s.Open(ctx, spec(20))
+	require.ErrorIs(t, err, stock.ErrNotReplicated)
+	require.Equal(t, "2", text(t, raw, "HGET", "rc:{s}:s", "phase"))
+	for i := range 2 {
+		require.Equal(t, "4", text(t, raw, "HGET", s.Shard(i).Key(), "state"))
+	}
+
+	// whoever goes on, by an opening or a claim, has the names confirmed too, which takes a write
+	for what, call := range map[string]func() error{
+		"Open":  func() error { _, err := s.Open(ctx, spec(20)); return err },
+		"Claim": func() error { _, err := s.Claim(ctx, "ann"); return err },
+	} {
+		before := rig.Writes(t, raw)
+		require.ErrorIs(t, call(), stock.ErrNotReplicated, what)
+		require.Greater(t, rig.Writes(t, raw), before, what)
+		require.Equal(t, "4", text(t, raw, "HGET", s.Shard(0).Key(), "state"), what)
+	}
+
+	p, err := on(t, srv.Client(t), patient).Sharded("s", 2).Open(ctx, spec(20))
+	require.ErrorIs(t, err, stock.ErrAlreadyOpen)
+	require.NotZero(t, p)
+	require.Equal(t, "1", text(t, raw, "HGET", s.Shard(0).Key(), "state"))
 }
 
 // A plain stock in the place of a lost shard would sell what the shard has sold.

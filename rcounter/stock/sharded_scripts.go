@@ -16,7 +16,7 @@ var shardedOpenScript = script.Load("sharded_open", files, "sharded_open")
 // begin runs sharded_open.lua.
 func (s *Sharded) begin(ctx context.Context, id string, o Spec) (plan, error) {
 	for until := ""; ; {
-		p, err := s.planned(ctx, shardedOpenScript, id, strconv.Itoa(len(s.shards)), decimal(o.Limit), decimal(o.PerUser),
+		p, err := s.planned(ctx, false, shardedOpenScript, id, strconv.Itoa(len(s.shards)), decimal(o.Limit), decimal(o.PerUser),
 			script.Millis(o.StartIn), script.Millis(o.OpenFor), script.Millis(o.Retain), flagged(o.Ledger), until)
 		if err != nil || p.now == 0 {
 			return p, err
@@ -28,17 +28,19 @@ func (s *Sharded) begin(ctx context.Context, id string, o Spec) (plan, error) {
 var shardedPhaseScript = script.Load("sharded_phase", files, "sharded_phase")
 
 // read reads the plan.
-func (s *Sharded) read(ctx context.Context) (plan, error) { return s.phase(ctx, "", 0, nil, false) }
-
-// fix writes down which incarnations of the shards may sell, and returns those that may: another process may have been
-// quicker. sells says that one of the shards sells already.
-func (s *Sharded) fix(ctx context.Context, epoch int64, incs []string, sells bool) (plan, error) {
-	return s.advance(ctx, epoch, phaseReady, incs, sells)
+func (s *Sharded) read(ctx context.Context) (plan, error) {
+	return s.phase(ctx, false, "", 0, nil, false)
 }
 
-// advance moves an opening on.
-func (s *Sharded) advance(ctx context.Context, epoch int64, phase int, incs []string, sells bool) (plan, error) {
-	p, err := s.phase(ctx, decimal(epoch), phase, incs, sells)
+// fix writes down which incarnations of the shards may sell, and returns those that may: another process may have been
+// quicker. sells says that one of the shards sells already. Replicas confirm the answer.
+func (s *Sharded) fix(ctx context.Context, epoch int64, incs []string, sells bool) (plan, error) {
+	return s.advance(ctx, true, epoch, phaseReady, incs, sells)
+}
+
+// advance moves an opening on. With sure, replicas confirm it.
+func (s *Sharded) advance(ctx context.Context, sure bool, epoch int64, phase int, incs []string, sells bool) (plan, error) {
+	p, err := s.phase(ctx, sure, decimal(epoch), phase, incs, sells)
 	if err == nil && (p.epoch != epoch || p.phase < phase) {
 		err = fmt.Errorf("%w: %q went away while it was opened", ErrCorrupt, s.plan)
 	}
@@ -46,8 +48,12 @@ func (s *Sharded) advance(ctx context.Context, epoch int64, phase int, incs []st
 }
 
 // phase runs sharded_phase.lua.
-func (s *Sharded) phase(ctx context.Context, epoch string, phase int, incs []string, sells bool) (plan, error) {
-	return s.planned(ctx, shardedPhaseScript, epoch, strconv.Itoa(phase), strings.Join(incs, ","), flagged(sells))
+func (s *Sharded) phase(ctx context.Context, sure bool, epoch string, phase int, incs []string, sells bool) (plan, error) {
+	mark := ""
+	if sure {
+		mark = s.c.calls.Mark()
+	}
+	return s.planned(ctx, sure, shardedPhaseScript, epoch, strconv.Itoa(phase), strings.Join(incs, ","), flagged(sells), mark)
 }
 
 // flagged is a bool as an argument of a script.
@@ -58,9 +64,13 @@ func flagged(yes bool) string {
 	return "0"
 }
 
-// planned decodes the reply of the scripts of the plan.
-func (s *Sharded) planned(ctx context.Context, sc *script.Script, args ...string) (plan, error) {
-	m, err := s.c.calls.Do(ctx, script.Call{Script: sc, Keys: []string{s.plan}, Args: args})
+// planned runs a script of the plan and decodes its reply. With sure, replicas confirm it.
+func (s *Sharded) planned(ctx context.Context, sure bool, sc *script.Script, args ...string) (plan, error) {
+	call := script.Call{Script: sc, Keys: []string{s.plan}, Args: args}
+	if sure {
+		call = s.c.calls.Confirmed(call)
+	}
+	m, err := s.c.calls.Do(ctx, call)
 	if err != nil {
 		return plan{}, err
 	}

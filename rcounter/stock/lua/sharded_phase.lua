@@ -6,6 +6,7 @@
 -- ARGV[2]  the phase to move it to, if it is in an earlier one
 -- ARGV[3]  for phase 2, the incarnations of all shards, as their own servers answered them; '' else
 -- ARGV[4]  for phase 2, '1' if one of the shards sells
+-- ARGV[5]  '1' to write something even if it is in that phase: see own in stock.lua
 --
 -- Replies  { 0, epoch, phase, shards, total, per, ledger, ms to the start, ms to the end, ms to the removal, 0, incs}
 --          { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ''}   there is none
@@ -16,7 +17,8 @@
 -- which of the two shards may sell, and both get that answer. So the second one does not let its own shard sell as well
 -- (TestNoOrderOfOpeningsLossesAndLateCopiesOversells). A shard sells only after phase 2. If one sells and the plan is in phase 1,
 -- a failover has set the plan back, and the incarnations are not written a second time
--- (TestAPlanThatWasSetBackDoesNotNameShardsASecondTime).
+-- (TestAPlanThatWasSetBackDoesNotNameShardsASecondTime). If the one that sold is lost, none tells. So a caller that waits for
+-- replicas has phase 2 confirmed before it lets a shard sell (TestNoShardSellsBeforeReplicasHaveThePlansNames).
 local plan, epoch, phase, incs = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
 local m = redis.call('HMGET', plan, 'epoch', 'phase', 'shards', 'total', 'per', 'ledger', 'start', 'end', 'gone', 'incs')
@@ -42,5 +44,7 @@ if same and phase > m[2] then
   redis.call('HSET', plan, 'phase', phase)
   m[2] = phase
   if redis.call('PTTL', plan) < 0 then redis.call('PEXPIRE', plan, digits(m[9] - now)) end
+elseif same and ARGV[5] == '1' then
+  redis.call('HSET', plan, 'phase', m[2])
 end
 return {0, m[1], m[2], m[3], m[4], m[5], m[6], m[7] - now, m[8] - now, m[9] - now, 0, m[10] or ''}
