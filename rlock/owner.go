@@ -134,7 +134,7 @@ func (o *owner) Send(ctx context.Context, remaining int, again bool) (gone bool,
 	case rest > 0:
 		status, err = l.runKeep(ctx, o.Lease.Owner, rest)
 	case !again && remaining == 0 && l.kind.place == handed && l.hands():
-		if offer := c.queue.Offer(l.key, time.Now().Add(c.opts.CallTimeout)); offer != nil {
+		if offer := c.queue.Offer(l.key, c.opts.CallTimeout); offer != nil {
 			status, err = l.runPass(ctx, o.Lease.Owner, o.Entry(), offer)
 			return status == releaseGone, err
 		}

@@ -42,6 +42,8 @@ type Config struct {
 	Waiters    []int // of contended, in all processes together
 	Rounds     int
 
+	OneProcessor bool // for clients and servers together
+
 	Slice    time.Duration // uncontended and claims: one turn of one peer
 	Slices   int           // turns in a round, unless there are many rounds
 	Warm     time.Duration // contended: before it counts
@@ -122,6 +124,14 @@ func (c *Config) turns() int {
 		return max(c.Slices/2, 1)
 	}
 	return c.Slices
+}
+
+// begin checks the configuration, and sees to it that the program runs where it says.
+func (c *Config) begin() error {
+	if err := c.check(); err != nil || !c.OneProcessor {
+		return err
+	}
+	return onOneProcessor()
 }
 
 func (c *Config) check() error {

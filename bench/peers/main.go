@@ -6,6 +6,7 @@
 //	go -C bench/peers run . -quick                   # a first look
 //	go -C bench/peers run . -workloads contended -waiters 64 -peers redlatch,rueidislock
 //	go -C bench/peers run . -workloads uncontended,contended,handover,semaphore,readwrite,fair -processes 2 -crowd 2 -waiters 16,64 -duration 2s -peers "redlatch,redisson,redisson's driver,rsemaphore.Semaphore,RPermitExpirableSemaphore,rsemaphore.CountingSemaphore,RSemaphore,rlock.ReadWrite,RReadWriteLock,rlock.Fair,RFairLock" -out ../../docs/benchmarks/redisson.csv
+//	go -C bench/peers run . -one-processor -workloads uncontended -rounds 5 -out ../../docs/benchmarks/processor.csv
 //	go -C bench/peers run . -rounds 7 -out ../../docs/benchmarks/results.csv && go run ./bench/report
 //
 // Every measurement has a redis-server of its own and processes of its own: this program, run again. While it measures
@@ -61,6 +62,7 @@ func command(args []string) error {
 	flags := flag.NewFlagSet("peers", flag.ExitOnError)
 	flags.Bool("quick", false, "short and few rounds, for a first look; other flags count over it")
 	out := flags.String("out", filepath.Join("out", "results.csv"), "the CSV to write")
+	flags.BoolVar(&cfg.OneProcessor, "one-processor", false, "run clients and servers on one processor: a rate is then one over what both sides take of it")
 	list := flags.Bool("list", false, "list peers and workloads, measure nothing")
 	flags.Var(names{&cfg.Peers}, "peers", "which peers")
 	flags.Var(names{&cfg.Workloads}, "workloads", "which workloads")
@@ -93,7 +95,7 @@ func command(args []string) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected %q", flags.Args())
 	}
-	if err := cfg.check(); err != nil {
+	if err := cfg.begin(); err != nil {
 		return err
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

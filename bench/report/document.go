@@ -24,6 +24,7 @@ func document(s *summary) (text string, charts map[string]string) {
 	p.goals()
 	p.run()
 	p.uncontended()
+	p.onOne()
 	p.contended()
 	p.handover()
 	p.queues()

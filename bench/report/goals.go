@@ -56,7 +56,7 @@ func of(peer string) string {
 func (p *page) goals() {
 	p.say("## Goals")
 	p.say("Each is judged by the median over the rounds of this run. *The floor's* is the same ratio of redlatch's own two calls, sent raw by a program that does nothing else.")
-	all := p.goalsAlone()
+	all := append(p.goalsAlone(), p.goalsOnOne()...)
 	for _, workers := range []int{16, 64, 256} {
 		all = append(all, p.goalsContended(setting{"contended", 8, workers})...)
 	}
@@ -91,19 +91,36 @@ func (p *page) goals() {
 // aloneWith are the numbers of goroutines that goals are stated for.
 var aloneWith = []int{1, 8, 64, 256}
 
+// rateGoals are what share of the best peer's rate is wanted with each of aloneWith.
+var rateGoals = []float64{1, 0.75, 1.1, 1.5}
+
+// overBest is the goal of a rate over the best peer's.
+func (s *summary) overBest(k setting, want float64, what string) goal {
+	peer, v, ok := s.against(k, ours, rate, rival)
+	g := atLeast(want, times, what+": rate over the best peer's"+of(peer), v, ok)
+	if v, ok := s.ratio(k, floor, peer, rate); ok {
+		g.floor = ranged(v, times)
+	}
+	return g
+}
+
+// plainGoals are those of Plain.
+func (s *summary) plainGoals(k setting, where string) (all []goal) {
+	for _, family := range []string{"redsync", "redislock"} {
+		peer, v, ok := s.against(k, plainLock, rate, func(peer string) bool { return strings.HasPrefix(peer, family) })
+		all = append(all, atLeast(0.95, times, where+"Plain, "+goroutines(k)+": rate over "+family+"'s"+of(peer), v, ok))
+	}
+	return all
+}
+
 // goalsAlone are those of locks that nobody else wants.
 func (p *page) goalsAlone() (all []goal) {
 	s := p.s
-	for i, want := range []float64{1, 0.75, 1.1, 1.5} {
+	for i, want := range rateGoals {
 		k := setting{"uncontended", 1, aloneWith[i]}
-		peer, v, ok := s.against(k, ours, rate, rival)
-		g := atLeast(want, times, "lock and unlock, "+goroutines(k)+": rate over the best peer's"+of(peer), v, ok)
-		if v, ok := s.ratio(k, floor, peer, rate); ok {
-			g.floor = ranged(v, times)
-		}
-		all = append(all, g)
+		all = append(all, s.overBest(k, want, "lock and unlock, "+goroutines(k)))
 		if k.workers >= 64 {
-			_, v, ok := s.against(k, ours, p99, rival)
+			peer, v, ok := s.against(k, ours, p99, rival)
 			g := atMost(0.5, times, "lock and unlock, "+goroutines(k)+": p99 over that peer's", v, ok)
 			if v, ok := s.ratio(k, floor, peer, p99); ok {
 				g.floor = ranged(v, times)
@@ -112,11 +129,7 @@ func (p *page) goalsAlone() (all []goal) {
 		}
 	}
 	for _, n := range aloneWith {
-		for _, family := range []string{"redsync", "redislock"} {
-			k := setting{"uncontended", 1, n}
-			peer, v, ok := s.against(k, plainLock, rate, func(peer string) bool { return strings.HasPrefix(peer, family) })
-			all = append(all, atLeast(0.95, times, "Plain, "+goroutines(k)+": rate over "+family+"'s"+of(peer), v, ok))
-		}
+		all = append(all, s.plainGoals(setting{"uncontended", 1, n}, "")...)
 	}
 	return all
 }

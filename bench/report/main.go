@@ -31,7 +31,7 @@ func report(in, out string) error {
 		return err
 	}
 	s := summarise(f)
-	for name, to := range map[string]**summary{besideFile: &s.beside, scaleFile: &s.scale, placesFile: &s.places} {
+	for name, to := range map[string]**summary{besideFile: &s.beside, scaleFile: &s.scale, placesFile: &s.places, processorFile: &s.onOne} {
 		other, err := load(filepath.Join(filepath.Dir(in), name))
 		switch {
 		case err == nil:
@@ -53,11 +53,14 @@ func report(in, out string) error {
 	return os.WriteFile(filepath.Join(out, "benchmarks.md"), []byte(text), 0o666)
 }
 
-// Beside the main run there may be others: the one in which Redisson takes part, bench/scale's and bench/places'.
+// Beside the main run there may be others: the one in which Redisson takes part, bench/scale's and bench/places', and the one on one
+// processor.
 const (
 	besideFile = "redisson.csv"
 	scaleFile  = "scale.csv"
 	placesFile = "places.csv"
+
+	processorFile = "processor.csv"
 )
 
 func load(name string) (*results.File, error) {

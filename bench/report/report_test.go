@@ -263,6 +263,27 @@ func TestTheRunWithRedissonIsASectionOfItsOwn(t *testing.T) {
 	require.Contains(t, text, "No peer had two holders at the same time")
 }
 
+func TestTheRunOnOneProcessorIsASectionOfItsOwnWithGoals(t *testing.T) {
+	s := summarise(measured(nil))
+	text, _ := document(s)
+	require.NotContains(t, text, "one processor")
+	f := measured(func(r *results.Row) {
+		if r.Workload == "uncontended" && r.Peer == ours {
+			r.OpsPerSec *= 2
+		}
+	})
+	f.Facts = append(f.Facts, results.Fact{Name: "command", Value: "peers -one-processor"})
+	both, _ := s.ratio(setting{"uncontended", 1, 1}, ours, floor, rate)
+	s.onOne = summarise(f)
+	one, _ := s.onOne.ratio(setting{"uncontended", 1, 1}, ours, floor, rate)
+	require.InDelta(t, 2*both.median, one.median, 1e-9)
+	text, _ = document(s)
+	require.Contains(t, text, "on one processor: lock and unlock, 1 goroutine: rate over the best peer's")
+	_, text, _ = strings.Cut(text, "## On one processor")
+	text, _, _ = strings.Cut(text, "\n## ")
+	require.Contains(t, row(t, text, "| **redlatch** |"), ranged(one, times))
+}
+
 func TestTheRunOfLargeNumbersIsASectionOfItsOwn(t *testing.T) {
 	s := summarise(measured(nil))
 	text, _ := document(s)

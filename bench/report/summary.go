@@ -33,7 +33,8 @@ type summary struct {
 	rows  map[setting]map[string][]results.Row // by peer
 	peers []string                             // in the order of the facts, locks before claims
 
-	beside, scale, places *summary // the run with Redisson, of large numbers, and elsewhere; nil if there is none
+	// the run with Redisson, of large numbers, elsewhere, and on one processor; nil if there is none
+	beside, scale, places, onOne *summary
 }
 
 func summarise(f *results.File) *summary {

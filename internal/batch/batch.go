@@ -80,6 +80,9 @@ type Batcher[Q, A any] struct {
 	// From is how many requests must be under way, sent or waiting, before they share calls. With fewer each is sent alone, at once,
 	// side by side: then waiting for a call to end costs more than a shared one saves. 0: they share from the second on.
 	From int64
+	// Calls is how many calls are useful at the moment, at least 1; nil: Options.MaxCalls, which is the most in any case. It must not
+	// block.
+	Calls func() int
 	// Tally counts the shared calls. A request that is sent alone, at once, is not counted.
 	Tally *Tally
 	// What and Key are the words of errors: what was asked of which key.
@@ -134,8 +137,11 @@ type batch[Q, A any] struct {
 	cancel   context.CancelFunc
 	done     chan struct{} // closed when answered: one close wakes all callers
 
-	late  chan struct{} // closed when the patience of those without a deadline ends
-	clock *time.Timer
+	// Those without a deadline wait for ended alone, because a receive costs half of what a select does. It is closed when the batch is
+	// answered, or when their patience ends, and then expired is true; expired is not written afterwards.
+	ended   chan struct{}
+	expired bool
+	clock   *time.Timer
 }
 
 // Do answers one request.
@@ -159,17 +165,25 @@ func (l *Batcher[Q, A]) Do(ctx context.Context, ask Q) (none A, _ error) {
 		l.mu.Unlock()
 		return l.alone(ctx, mine)
 	}
-	b, late := l.join(ctx, mine)
+	b, end := l.join(ctx, mine)
 	l.mu.Unlock()
 
 	var gaveUp error
-	select {
-	case <-b.done:
-		return mine.Answer, mine.Err
-	case <-late: // nil if ctx has a deadline
+	if left := ctx.Done(); left == nil {
+		<-end
+	} else {
+		select {
+		case <-end:
+		case <-left:
+			gaveUp = errs.Ended(ctx)
+		}
+	}
+	switch {
+	case gaveUp != nil:
+	case end == b.ended && b.expired:
 		gaveUp = l.Patience
-	case <-ctx.Done():
-		gaveUp = errs.Ended(ctx)
+	default:
+		return mine.Answer, mine.Err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -194,40 +208,60 @@ func (l *Batcher[Q, A]) alone(ctx context.Context, mine *Request[Q, A]) (A, erro
 	return mine.Answer, mine.Err
 }
 
-// join puts a request into the open batch. late is closed when the patience of a caller without a deadline ends. Called with mu
-// held.
-func (l *Batcher[Q, A]) join(ctx context.Context, mine *Request[Q, A]) (b *batch[Q, A], late <-chan struct{}) {
+// join puts a request into the open batch. end is closed when it is answered, or the patience of a caller without a deadline is over.
+// Called with mu held.
+func (l *Batcher[Q, A]) join(ctx context.Context, mine *Request[Q, A]) (b *batch[Q, A], end <-chan struct{}) {
 	b = l.open
 	if b == nil {
 		b = &batch[Q, A]{done: make(chan struct{}), requests: make([]*Request[Q, A], 0, min(16, l.Options.MaxBatch))}
 		l.open = b
-		if l.calls < l.Options.MaxCalls && l.Options.MaxBatch > 1 {
+		if l.calls < l.most() && l.Options.MaxBatch > 1 {
 			b.timer = time.AfterFunc(l.Options.Window, func() { l.waited(b) })
 		}
 	}
 	b.requests = append(b.requests, mine)
 	until, ok := ctx.Deadline()
-	if !ok {
+	switch {
+	case ok:
+		end = b.done
+	case b.ended == nil: // the first without a deadline: the patience of those that come later ends with its own
 		until = time.Now().Add(l.Bound)
-		if b.late == nil {
-			c := make(chan struct{})
-			b.late, b.clock = c, time.AfterFunc(l.Bound, func() { close(c) })
-		}
-		late = b.late
+		b.ended, b.clock = make(chan struct{}), time.AfterFunc(l.Bound, func() { l.expire(b) })
+		fallthrough
+	default:
+		end = b.ended
 	}
 	if until.After(b.until) {
 		b.until = until
 	}
 	if len(b.requests) == l.Options.MaxBatch {
 		l.close()
-		if l.calls < l.Options.MaxCalls {
+		if l.calls < l.most() {
 			l.calls++
 			l.Spawn(func() { l.send(b) })
 		} else {
 			l.ready = append(l.ready, b)
 		}
 	}
-	return b, late
+	return b, end
+}
+
+// expire ends the patience of those callers of b that have no deadline, unless it is answered.
+func (l *Batcher[Q, A]) expire(b *batch[Q, A]) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !b.answered {
+		b.expired = true
+		close(b.ended)
+	}
+}
+
+// most is how many calls may be under way. Called with mu held.
+func (l *Batcher[Q, A]) most() int {
+	if l.Calls == nil {
+		return l.Options.MaxCalls
+	}
+	return min(l.Calls(), l.Options.MaxCalls)
 }
 
 // close closes the open batch to more requests. Called with mu held.
@@ -242,7 +276,7 @@ func (l *Batcher[Q, A]) close() {
 func (l *Batcher[Q, A]) waited(b *batch[Q, A]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open == b && l.calls < l.Options.MaxCalls {
+	if l.open == b && l.calls < l.most() {
 		l.close()
 		l.calls++
 		l.Spawn(func() { l.send(b) })
@@ -301,11 +335,12 @@ func (l *Batcher[Q, A]) send(b *batch[Q, A]) {
 			}
 		}
 	}
-	l.mu.Unlock()
-	close(b.done)
-	if b.clock != nil {
+	if b.ended != nil && !b.expired {
+		close(b.ended)
 		b.clock.Stop()
 	}
+	l.mu.Unlock()
+	close(b.done)
 	if abandoned != nil {
 		l.Abandoned(abandoned)
 	}

@@ -42,6 +42,7 @@ type Lane[Q any] struct {
 	base    time.Time
 	under   atomic.Int64 // calls that could be shared, and are under way, shared or not
 	until   atomic.Int64 // sharing rests until then, after base: see restFor
+	trip    atomic.Int64 // how long a shared call takes, one of the quickest of late, ns
 }
 
 // LaneConfig is what a Lane needs. All of it is set.
@@ -61,9 +62,11 @@ type LaneConfig[Q any] struct {
 const (
 	// shareFrom is how many calls must be under way: with fewer, waiting for others to share with costs more than it saves.
 	shareFrom = 24
-	// shareCalls is how many shared calls are under way at most. With more, the same requests are spread over smaller calls; with one
-	// alone, a server a millisecond away would be idle most of the time.
-	shareCalls = 4
+	// shareCalls is how many shared calls are under way at most. With more, the same requests are spread over smaller calls, which
+	// costs both sides more for each; with one alone, a server a millisecond away would be idle most of the time. So there are two,
+	// and one more for each tripPerCall that a call takes.
+	shareCalls  = 4
+	tripPerCall = 200 * time.Microsecond
 	// restFor is how long sharing rests after a call of which at least half was told to ask alone: each of those makes two calls in
 	// place of one.
 	restFor = 50 * time.Millisecond
@@ -80,7 +83,7 @@ func NewLane[Q any](with LaneConfig[Q]) *Lane[Q] {
 	}
 	l.calls = Batcher[Q, bool]{
 		Options: &l.options, Tally: &l.tally, Spawn: with.Spawn, Bound: 2 * with.Timeout, Patience: errLaneTime, What: with.What, Key: with.Key,
-		Run: l.run,
+		Run: l.run, Calls: func() int { return 2 + int(l.trip.Load()/int64(tripPerCall)) },
 		Abandoned: func(requests []*Request[Q, bool]) {
 			for _, r := range requests {
 				if r.Answer {
@@ -94,7 +97,11 @@ func NewLane[Q any](with LaneConfig[Q]) *Lane[Q] {
 
 // Enter counts a call in that could be shared. shares: it is to be. The caller calls Leave afterwards.
 func (l *Lane[Q]) Enter() (shares bool) {
-	return l.under.Add(1) >= shareFrom && int64(time.Since(l.base)) >= l.until.Load()
+	if l.under.Add(1) < shareFrom {
+		return false
+	}
+	rest := l.until.Load()
+	return rest == 0 || int64(time.Since(l.base)) >= rest
 }
 
 // Leave counts a call out.
@@ -138,6 +145,7 @@ func (l *Lane[Q]) run(ctx context.Context, requests []*Request[Q, bool]) {
 	switch {
 	case err == nil:
 		l.with.Runner.Clock.Learn(call.Keys[0], server, sent, received)
+		l.took(int64(received.Sub(sent)))
 	case script.Retryable(err):
 		for _, r := range requests {
 			r.Err = err
@@ -160,6 +168,15 @@ func (l *Lane[Q]) run(ctx context.Context, requests []*Request[Q, bool]) {
 	if 2*alone >= len(requests) {
 		l.until.Store(int64(time.Since(l.base) + restFor))
 	}
+}
+
+// took notes how long a call took. A slow one counts little: it may have waited for a processor. Two that end at once may lose one of
+// the notes.
+func (l *Lane[Q]) took(d int64) {
+	if t := l.trip.Load(); t > 0 && d > t {
+		d = t + (d-t)/128
+	}
+	l.trip.Store(d)
 }
 
 // decode reads the reply for n requests.

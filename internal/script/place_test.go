@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func newPlace(pool *sync.Pool, parent context.Context, d time.Duration) *placeContext {
+func newPlace(pool *alarms, parent context.Context, d time.Duration) *placeContext {
 	return &placeContext{parent: parent, until: time.Now().Add(d), alarms: pool}
 }
 
@@ -25,7 +25,7 @@ func ended(c <-chan struct{}) bool {
 
 func TestAPlaceEndsAtItsTimeAndWithItsParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pool := &sync.Pool{New: func() any { return newAlarm() }}
+		pool := newAlarms(0)
 		x := newPlace(pool, context.Background(), time.Second)
 		done := x.Done()
 		time.Sleep(time.Second - 1)
@@ -59,15 +59,16 @@ func TestAPlaceEndsAtItsTimeAndWithItsParent(t *testing.T) {
 func TestAnAlarmIsLentAgainOnlyIfItDidNotGoOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var back []*alarm
-		pool := &sync.Pool{New: func() any {
+		pool := newAlarms(0)
+		pool.pool.New = func() any {
 			if n := len(back); n > 0 {
 				a := back[n-1]
 				back = back[:n-1]
 				return a
 			}
 			return newAlarm()
-		}}
-		lent := func() *alarm { a, _ := pool.Get().(*alarm); return a }
+		}
+		lent := func() *alarm { a, _ := pool.pool.Get().(*alarm); return a }
 
 		parent, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -87,7 +88,9 @@ func TestAnAlarmIsLentAgainOnlyIfItDidNotGoOff(t *testing.T) {
 		require.False(t, ended(first.rang), "the earlier call's end is not the later one's")
 		require.True(t, first.disarm())
 
-		x = newPlace(pool, context.Background(), time.Second)
+		parent2, cancel2 := context.WithCancel(context.Background())
+		defer cancel2()
+		x = newPlace(pool, parent2, time.Second)
 		x.Done()
 		second := x.alarm
 		time.Sleep(2 * time.Second)
@@ -98,9 +101,36 @@ func TestAnAlarmIsLentAgainOnlyIfItDidNotGoOff(t *testing.T) {
 	})
 }
 
+// Calls that only their time can end share a channel, which may close a grain too early, and never too late.
+func TestPlacesUnderAParentThatCannotEndShareADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := newAlarms(64 * time.Second)
+		first := newPlace(shared, context.Background(), time.Minute)
+		time.Sleep(time.Second)
+		second := newPlace(shared, context.Background(), time.Minute)
+		require.Equal(t, first.Done(), second.Done())
+		time.Sleep(time.Nanosecond)
+		third := newPlace(shared, context.Background(), time.Minute)
+		require.NotEqual(t, first.Done(), third.Done(), "more than a grain later")
+		sooner := newPlace(shared, context.Background(), time.Second)
+		require.NotEqual(t, third.Done(), sooner.Done(), "it would come too late")
+
+		first.done()
+		time.Sleep(59*time.Second - 2)
+		synctest.Wait()
+		require.NoError(t, second.Err())
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		require.True(t, ended(second.Done()))
+		require.ErrorIs(t, second.Err(), context.DeadlineExceeded)
+		require.NoError(t, third.Err())
+		require.False(t, ended(third.Done()))
+	})
+}
+
 // A hook around the client may keep the context for longer than the call. It must not be given a channel that is another call's.
 func TestAPlaceThatIsOverLendsNoAlarm(t *testing.T) {
-	pool := &sync.Pool{New: func() any { return newAlarm() }}
+	pool := newAlarms(0)
 	parent, cancel := context.WithCancel(context.Background())
 	x := newPlace(pool, parent, time.Hour)
 	x.Done()
@@ -113,7 +143,7 @@ func TestAPlaceThatIsOverLendsNoAlarm(t *testing.T) {
 
 // Many calls end by their parent, by time and by their reply at once.
 func TestPlacesUnderFire(t *testing.T) {
-	pool := &sync.Pool{New: func() any { return newAlarm() }}
+	pool := newAlarms(0)
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {

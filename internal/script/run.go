@@ -28,7 +28,7 @@ type Runner struct {
 	base    time.Time
 	lastOK  atomic.Int64 // when a call was last answered, after base
 	timers  sync.Pool    // of each runner: a timer that is made inside a synctest bubble may not leave it
-	alarms  sync.Pool    // likewise
+	alarms  *alarms
 	Clock   *Clock
 
 	evictionAsked atomic.Bool
@@ -39,7 +39,7 @@ func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
 	return &Runner{
 		client: client, timeout: callTimeout, base: time.Now(), Clock: newClock(client.Mode() == rueidis.ClientModeCluster),
 		timers: sync.Pool{New: func() any { t := time.NewTimer(time.Hour); t.Stop(); return t }},
-		alarms: sync.Pool{New: func() any { return newAlarm() }},
+		alarms: newAlarms(callTimeout),
 	}
 }
 
@@ -74,7 +74,13 @@ type Call struct {
 // Attempt sends the call once and waits for its reply until ctx ends, and for no longer than the call timeout unless it is Patient.
 // It outlasts neither, whatever rueidis and the server do.
 func (r *Runner) Attempt(ctx context.Context, c Call) (rueidis.RedisMessage, error) {
-	res, err := r.attempt(ctx, c, r.timeout)
+	return r.attemptAt(ctx, c, time.Since(r.base))
+}
+
+// attemptAt is Attempt at the time now, after base. The clock is read seldom, because that costs as much as the rest of a call that
+// is made in place.
+func (r *Runner) attemptAt(ctx context.Context, c Call, now time.Duration) (rueidis.RedisMessage, error) {
+	res, err := r.attempt(ctx, c, now)
 	if err = wrap(c.Script, c.Keys[0], err); c.Once {
 		err = errs.Once(err)
 	}
@@ -90,14 +96,14 @@ func (r *Runner) Do(ctx context.Context, c Call) (m rueidis.RedisMessage, err er
 // DoWithin is Do for a ctx that may have no deadline: then the call ends after bound, with cause why, if bound is not 0. bound is
 // no shorter than the call timeout. So the first attempt, which is the only one of nearly every call, needs no context of its own.
 func (r *Runner) DoWithin(ctx context.Context, c Call, bound time.Duration, why error) (rueidis.RedisMessage, error) {
-	began := time.Now()
-	m, err := r.Attempt(ctx, c)
+	now := time.Since(r.base)
+	m, err := r.attemptAt(ctx, c, now)
 	if err == nil || !Retryable(err) {
 		return m, err
 	}
 	if _, ok := ctx.Deadline(); !ok && bound > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, began.Add(bound), why)
+		ctx, cancel = context.WithDeadlineCause(ctx, r.base.Add(now+bound), why)
 		defer cancel()
 	}
 	return r.repeat(ctx, c, err)
@@ -163,12 +169,12 @@ func Pause(ctx context.Context, d time.Duration) bool {
 //
 // That costs two switches of goroutines, more than all else that is added to a call. A server that answered a moment ago has no
 // full ring, so then the call is made in place if ctx allows it (see patient).
-func (r *Runner) attempt(ctx context.Context, c Call, timeout time.Duration) (rueidis.RedisMessage, error) {
+func (r *Runner) attempt(ctx context.Context, c Call, now time.Duration) (rueidis.RedisMessage, error) {
 	if ctx.Err() != nil {
 		return rueidis.RedisMessage{}, errNotSent{errs.Ended(ctx)}
 	}
-	if c.CachedFor == 0 && c.Tracked == nil && c.Replicas == 0 && !c.Patient && r.fresh() {
-		if limit := time.Now().Add(timeout); patient(ctx, limit) {
+	if c.CachedFor == 0 && c.Tracked == nil && c.Replicas == 0 && !c.Patient && r.fresh(now) {
+		if limit := r.base.Add(now + r.timeout); patient(ctx, limit) {
 			return r.inPlace(ctx, c, limit)
 		}
 	}
@@ -176,7 +182,7 @@ func (r *Runner) attempt(ctx context.Context, c Call, timeout time.Duration) (ru
 	go f.run()
 	t := r.timers.Get().(*time.Timer)
 	if !c.Patient {
-		t.Reset(timeout)
+		t.Reset(r.timeout)
 	}
 	var gaveUp error
 	select {
@@ -244,9 +250,9 @@ func (f *flight) run() {
 // default) within it, the program would have to send 160,000 calls a second into a server that has just stopped.
 const freshFor = 25 * time.Millisecond
 
-func (r *Runner) fresh() bool {
+func (r *Runner) fresh(now time.Duration) bool {
 	last := r.lastOK.Load()
-	return last != 0 && time.Since(r.base)-time.Duration(last) < freshFor
+	return last != 0 && now-time.Duration(last) < freshFor
 }
 
 func (r *Runner) answered() { r.lastOK.Store(int64(time.Since(r.base))) }

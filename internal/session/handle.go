@@ -125,16 +125,16 @@ func (o *Holding) Handle(auto bool) *Handle {
 // that were not answered may run until until, and entry is their place in a queue; both are zero if there are none. What
 // cannot be used is given back.
 func (o *Holding) Start(added, auto bool, until time.Time, entry string) (*Handle, error) {
-	if now := time.Now(); !added {
+	if !added {
 		// Only a stall of this very machine since the grant was looked at; the server's lease may have some time left.
-		o.Abandon(now, entry)
+		o.Abandon(time.Now(), entry)
 		return nil, o.Expired()
 	} else if o.of.Closed() {
 		// Close and the grant have crossed: Close ended all that was registered, and only then this was. Nobody would end it.
 		// So it is looked for after registering (TestCloseWhilePermitsAreBeingGrantedLeavesNothing).
 		o.End(errs.ErrClosed)
 		o.of.Engine.Remove(&o.Lease)
-		o.Abandon(now, entry)
+		o.Abandon(time.Now(), entry)
 		return nil, errs.ErrClosed
 	}
 	return o.First(auto, until, entry), nil

@@ -124,7 +124,8 @@ func (h *Handle) release(ctx context.Context) error {
 	// So this release, even if it is confirmed, is not the last
 	// (TestARequestThatRunsAfterItsReleaseBeforeTheServersTimeIsKnownIsTakenBack), nor is there one that nobody sends, of what
 	// was lost (TestALostPermitsReleaseIsPendingForAsLongAsARequestForItMayRun).
-	final := !time.Now().Before(o.left().until)
+	after := o.left().until
+	final := after.IsZero() || !time.Now().Before(after)
 	var confirmed bool
 	var err error
 	if over == nil {

@@ -14,8 +14,9 @@ type Offer struct {
 	w     *waiter // its wait may end, and the value serve another wait, at any time
 }
 
-// Offer is called before this process releases a key. It returns the waiter that the release may name, nil if there is none.
-func (q *Queue) Offer(key string, notAfter time.Time) *Offer {
+// Offer is called before this process releases a key. It returns the waiter that the release may name for as long as within from now,
+// nil if there is none.
+func (q *Queue) Offer(key string, within time.Duration) *Offer {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var l *line // the one whose waiters can be handed the key: they all wait in one manner
@@ -33,6 +34,7 @@ func (q *Queue) Offer(key string, notAfter time.Time) *Offer {
 	if w.standing == nil || w.grant != nil || now.Before(w.offered) {
 		return nil
 	}
+	notAfter := now.Add(within)
 	local := l.local > 0 && now.Before(l.localEnd)
 	if !local && !w.standing.hears {
 		return nil // only the server could serve it, and the waiter would not hear of that

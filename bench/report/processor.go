@@ -1,0 +1,39 @@
+package main
+
+import "fmt"
+
+// The same uncontended locks with clients and server on one processor. There a rate is one over the processor time of a cycle on both
+// sides. With a processor for each, and one caller, most of the time is the waking of a processor that had nothing to do: the same
+// program is up to four times as fast while the system has both run on one.
+
+// onOne is what the run of its own says that was bound to one processor.
+func (p *page) onOne() {
+	s := p.s.onOne
+	if s == nil {
+		return
+	}
+	p.say("## On one processor")
+	p.say("This is a separate run ([processor.csv](benchmarks/processor.csv)) of which clients and server share one processor: `%s`. So the rate is one over the processor time that a lock and its unlock take of both sides together. "+
+		"With one caller and a processor for each side, most of the time is the waking of a processor that had nothing to do. The same program is then up to four times as fast while the system runs both on one, so the figures above say more about that than about the libraries.", s.file.Fact("command"))
+	q := &page{s: s, charts: p.charts}
+	for _, k := range s.settings("uncontended") {
+		q.alone(k, goroutines(k)+", one processor", s.sorted(k, rate, true), floor)
+	}
+	p.b.WriteString(q.b.String())
+}
+
+// goalsOnOne are those of goalsAlone by the run on one processor.
+func (p *page) goalsOnOne() (all []goal) {
+	s := p.s.onOne
+	if s == nil {
+		return nil
+	}
+	for i, want := range rateGoals {
+		k := setting{"uncontended", 1, aloneWith[i]}
+		all = append(all, s.overBest(k, want, fmt.Sprintf("on one processor: lock and unlock, %s", goroutines(k))))
+	}
+	for _, n := range aloneWith {
+		all = append(all, s.plainGoals(setting{"uncontended", 1, n}, "on one processor: ")...)
+	}
+	return all
+}

@@ -1,0 +1,120 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+var errPatience = errors.New("out of patience")
+
+// doubler answers each request with twice its number, after a time of the test's choosing.
+func doubler(t *testing.T, o Options, takes func(n int) time.Duration) *Batcher[int, int] {
+	require.NoError(t, o.Check())
+	var calls atomic.Int64
+	return &Batcher[int, int]{
+		Options: &o, Tally: &Tally{}, Spawn: func(f func()) { go f() }, Bound: time.Second, Patience: errPatience, What: "double", Key: "n",
+		Run: func(ctx context.Context, requests []*Request[int, int]) {
+			time.Sleep(takes(int(calls.Add(1))))
+			for _, r := range requests {
+				r.Answer = 2 * r.Ask
+			}
+		},
+	}
+}
+
+type result struct {
+	answer int
+	err    error
+	took   time.Duration
+}
+
+func ask(ctx context.Context, b *Batcher[int, int], n int) <-chan result {
+	c, began := make(chan result, 1), time.Now()
+	go func() {
+		answer, err := b.Do(ctx, n)
+		c <- result{answer, err, time.Since(began)}
+	}()
+	synctest.Wait()
+	return c
+}
+
+// A caller without a deadline leaves after Bound, whether its context could end or not; one with a deadline stays until that, and
+// one whose context ends leaves at once. All four are in the same call.
+func TestEachCallerLeavesABatchInItsOwnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := doubler(t, Options{}, func(n int) time.Duration { return time.Duration(n) * 5 * time.Second / 2 })
+		alone := ask(t.Context(), b, 1) // 2.5 s
+		bare := ask(context.Background(), b, 2)
+		ending, end := context.WithCancel(context.Background())
+		defer end()
+		cancellable := ask(ending, b, 3)
+		leaving, leave := context.WithCancel(context.Background())
+		leaver := ask(leaving, b, 4)
+		until, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		patient := ask(until, b, 5) // in a call from 100 us to 5.1 s
+		time.Sleep(500 * time.Millisecond)
+		leave()
+
+		r := <-leaver
+		require.ErrorIs(t, r.err, errs.ErrUnknownOutcome)
+		require.ErrorIs(t, r.err, context.Canceled)
+		require.Equal(t, 500*time.Millisecond, r.took)
+		for _, c := range []<-chan result{bare, cancellable} {
+			r := <-c
+			require.ErrorIs(t, r.err, errs.ErrUnknownOutcome)
+			require.ErrorIs(t, r.err, errPatience)
+			require.Equal(t, time.Second, r.took)
+		}
+		require.Equal(t, result{2, nil, 5 * time.Second / 2}, <-alone)
+		require.Equal(t, result{10, nil, 5*time.Second + defaultWindow}, <-patient)
+		require.Equal(t, result{12, nil, 15 * time.Second / 2}, <-ask(t.Context(), b, 6), "the Batcher is empty again")
+	})
+}
+
+// While no more calls may be under way, the callers of an open batch leave with the error that nothing was sent.
+func TestABatchThatWasNotSentIsUnavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := doubler(t, Options{}, func(int) time.Duration { return 3 * time.Second })
+		b.Calls = func() int { return 1 }
+		alone := ask(t.Context(), b, 1)
+		bare := ask(context.Background(), b, 2)
+		time.Sleep(time.Second / 2)
+		later := ask(context.Background(), b, 3) // its patience is that of the first in its batch, so it ends sooner
+		for _, c := range []<-chan result{bare, later} {
+			r := <-c
+			require.ErrorIs(t, r.err, errs.ErrUnavailable)
+			require.ErrorIs(t, r.err, errPatience)
+			require.LessOrEqual(t, r.took, time.Second)
+		}
+		require.Equal(t, result{2, nil, 3 * time.Second}, <-alone)
+		synctest.Wait() // the empty batch took the call's place, and has gone
+		require.Equal(t, result{8, nil, 3 * time.Second}, <-ask(t.Context(), b, 4))
+	})
+}
+
+// The third and fourth call are for servers that are far away.
+func TestALaneHasMoreCallsUnderWayWhereTheyTakeLonger(t *testing.T) {
+	l := NewLane(LaneConfig[int]{Timeout: time.Second})
+	require.Equal(t, 2, l.calls.Calls(), "nothing is known")
+	l.took(int64(2 * time.Millisecond))
+	require.Equal(t, shareCalls, l.calls.most())
+	l.took(int64(100 * time.Microsecond))
+	require.Equal(t, 2, l.calls.most())
+	for range 2 {
+		l.took(int64(5 * time.Millisecond)) // no processor was free
+	}
+	require.Equal(t, 2, l.calls.most())
+	for range 100 {
+		l.took(int64(5 * time.Millisecond))
+	}
+	require.Equal(t, shareCalls, l.calls.most(), "it is far away now")
+}
