@@ -161,3 +161,17 @@ func TestWhatTheDocumentsNameExists(t *testing.T) {
 		}
 	}
 }
+
+// A test's name that is a link leads to the file that declares the test. In safety.md every name of a test is such a link: a cell of
+// its tables is worth no more than the test that can be read behind it.
+func TestATestThatIsLinkedIsInTheFileOfTheLink(t *testing.T) {
+	link := regexp.MustCompile("\\[`(Test\\w+)`\\]\\(([^)]+)\\)")
+	for _, file := range documents(t) {
+		for _, m := range link.FindAllStringSubmatch(read(t, file), -1) {
+			declared := strings.Contains(read(t, filepath.Join(filepath.Dir(file), m[2])), "\nfunc "+m[1]+"(t *testing.T) {\n")
+			require.True(t, declared, "link in %s: %s is not in %s", file, m[1], m[2])
+		}
+	}
+	rest := link.ReplaceAllString(read(t, "safety.md"), "")
+	require.Empty(t, regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(rest, -1), "safety.md names tests without a link to their files")
+}
