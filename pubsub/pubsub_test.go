@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -589,6 +590,47 @@ func TestCloseEndsSubscriptionsAndLeavesNothingRunning(t *testing.T) {
 	require.NoError(t, h.Close(context.Background()))
 	sub.Close()
 	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("github.com/alicebob/miniredis/v2/server.(*Server).servePeer"))
+}
+
+// A call that nobody waits for any more makes a connection while the hub is closed.
+func TestAConnectionThatIsMadeWhileTheHubIsClosedIsClosedToo(t *testing.T) {
+	s := redistest.Embedded(t)
+	o := s.Option()
+	o.PipelineMultiplex = 2 // four connections, each made when it is first used
+	var dialled, closed atomic.Int64
+	late, open := make(chan struct{}), make(chan struct{})
+	o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		if dialled.Add(1) == 2 {
+			close(late)
+			<-open
+		}
+		c, err := d.DialContext(ctx, "tcp", addr)
+		return &counted{Conn: c, closed: &closed}, err
+	}
+	h, err := pubsub.Dial(o, pubsub.Options{})
+	require.NoError(t, err)
+	go func() {
+		for i := 0; dialled.Load() < 2; i++ { // each key has a connection by chance
+			c := h.Client()
+			c.Do(context.Background(), c.B().Get().Key(strconv.Itoa(i)).Build())
+		}
+	}()
+	<-late
+	require.NoError(t, h.Close(within(t)))
+	close(open)
+	require.Eventually(t, func() bool { return closed.Load() == dialled.Load() }, 30*time.Second, 10*time.Millisecond)
+}
+
+// counted is a connection that counts when it is closed.
+type counted struct {
+	net.Conn
+	once   sync.Once
+	closed *atomic.Int64
+}
+
+func (c *counted) Close() error {
+	c.once.Do(func() { c.closed.Add(1) })
+	return c.Conn.Close()
 }
 
 func TestInvalidationsReachEveryWatcher(t *testing.T) {
