@@ -83,6 +83,8 @@ type Batcher[Q, A any] struct {
 	// Calls is how many calls are useful at the moment, at least 1; nil: Options.MaxCalls, which is the most in any case. It must not
 	// block.
 	Calls func() int
+	// Window is how long the first request of a call waits for more; nil: Options.Window. It must not block.
+	Window func() time.Duration
 	// Tally counts the shared calls. A request that is sent alone, at once, is not counted.
 	Tally *Tally
 	// What and Key are the words of errors: what was asked of which key.
@@ -216,7 +218,11 @@ func (l *Batcher[Q, A]) join(ctx context.Context, mine *Request[Q, A]) (b *batch
 		b = &batch[Q, A]{done: make(chan struct{}), requests: make([]*Request[Q, A], 0, min(16, l.Options.MaxBatch))}
 		l.open = b
 		if l.calls < l.most() && l.Options.MaxBatch > 1 {
-			b.timer = time.AfterFunc(l.Options.Window, func() { l.waited(b) })
+			window := l.Options.Window
+			if l.Window != nil {
+				window = l.Window()
+			}
+			b.timer = time.AfterFunc(window, func() { l.waited(b) })
 		}
 	}
 	b.requests = append(b.requests, mine)

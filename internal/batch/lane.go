@@ -67,6 +67,10 @@ const (
 	// and one more for each tripPerCall that a call takes.
 	shareCalls  = 4
 	tripPerCall = 200 * time.Microsecond
+	// windowPerCall is for how long a shared call waits for more requests, for each that is under way, up to defaultWindow. The window
+	// is to be over when most of those have come that the last reply has set free: with 64 callers 30 us gave a sixth more than 100 us,
+	// and with 256 the other way round a twentieth.
+	windowPerCall = 500 * time.Nanosecond
 	// restFor is how long sharing rests after a call of which at least half was told to ask alone: each of those makes two calls in
 	// place of one.
 	restFor = 50 * time.Millisecond
@@ -84,6 +88,7 @@ func NewLane[Q any](with LaneConfig[Q]) *Lane[Q] {
 	l.calls = Batcher[Q, bool]{
 		Options: &l.options, Tally: &l.tally, Spawn: with.Spawn, Bound: 2 * with.Timeout, Patience: errLaneTime, What: with.What, Key: with.Key,
 		Run: l.run, Calls: func() int { return 2 + int(l.trip.Load()/int64(tripPerCall)) },
+		Window: func() time.Duration { return min(time.Duration(l.under.Load())*windowPerCall, defaultWindow) },
 		Abandoned: func(requests []*Request[Q, bool]) {
 			for _, r := range requests {
 				if r.Answer {
