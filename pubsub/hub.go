@@ -316,8 +316,8 @@ func (h *Hub) Close(ctx context.Context) error {
 
 // closeAgain is when the client is closed once more. rueidis keeps a connection that is being made while its client is closed, for good
 // (1.0.79: mux._pipe stores it afterwards). A call that nobody waits for any more may make one, so there is no end of it to wait for
-// here; dialling takes 5 s at most by default (TestAConnectionThatIsMadeWhileTheHubIsClosedIsClosedToo).
-var closeAgain = []time.Duration{50 * time.Millisecond, time.Second, 6 * time.Second}
+// here. Later than in a second it is not looked for, because until then the client is kept (TestAConnectionThatIsMadeWhileTheHubIsClosedIsClosedToo).
+var closeAgain = []time.Duration{50 * time.Millisecond, time.Second}
 
 // shut ends all subscriptions and refuses new ones. It reports whether this is the first time.
 func (h *Hub) shut() bool {

@@ -86,6 +86,15 @@ func (p *page) goals() {
 	p.say("Where the floor's own ratio is below what is wanted, the two calls themselves are the limit: what one script does more than a peer's, for order among waiters, for leases that Java reads and for the refusal of late requests. " +
 		"From 24 calls under way on, redlatch sends those of free locks and permits together. So with many goroutines it can be above its floor. " +
 		"With many workers the end of the measurement cuts off the waits of the slowest peers, so their p99 looks better than it is.")
+	if s.onOne == nil {
+		return
+	}
+	p.say("Why the rest is out of reach, by what profiles say of the processor time:\n\n" +
+		"- *One goroutine.* Most of the time is the waking of a processor, see [On one processor](#on-one-processor). There a fifth of a cycle is redlatch's own: a new owner, the lease that the watchdog keeps, " +
+		"a deadline for each call, and four bytes of every ten that are sent. A peer that keeps no leases has none of that.\n" +
+		"- *256 goroutines, and p99.* Both processors are busy. A lock and its unlock are seven commands on the server, four of redsync's, and all requests of a shared call have the latency of its last one.\n" +
+		"- *Contended, rate with 16 workers and p99.* With few workers the lock is idle while they think, with every library. The p99 of a fair lock is a whole round of all workers; a tenth of a peer's would need its unlucky workers to wait for ten rounds.\n" +
+		"- *Counter.Incr with many goroutines.* An INCR in a deep pipeline is some 3.5 us of both sides. The 1.1 us more are the deadline of the call, the clock read twice, and what tells not sent from unknown.")
 }
 
 // aloneWith are the numbers of goroutines that goals are stated for.
