@@ -78,7 +78,7 @@ func Dial(o rueidis.ClientOption, opts Options) (*Hub, error) {
 		c.Close()
 		return nil, fmt.Errorf("pubsub: %w", err)
 	}
-	hub.owned = true
+	hub.owned, hub.plain = true, opts.NewClient == nil
 	return hub, nil
 }
 

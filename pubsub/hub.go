@@ -55,6 +55,7 @@ type Options struct {
 type Hub struct {
 	client  rueidis.Client
 	owned   bool // made by Dial: closed with the hub
+	plain   bool // and it is one of rueidis, with nothing around it
 	runner  *script.Runner
 	inv     *Invalidations
 	grace   time.Duration
@@ -301,8 +302,10 @@ func (h *Hub) Close(ctx context.Context) error {
 		h.wg.Wait()
 		if h.owned {
 			h.client.Close()
-			for _, later := range closeAgain {
-				time.AfterFunc(later, h.client.Close)
+			if h.plain {
+				for _, later := range closeAgain {
+					time.AfterFunc(later, h.client.Close)
+				}
 			}
 		}
 	}()
@@ -316,7 +319,8 @@ func (h *Hub) Close(ctx context.Context) error {
 
 // closeAgain is when the client is closed once more. rueidis keeps a connection that is being made while its client is closed, for good
 // (1.0.79: mux._pipe stores it afterwards). A call that nobody waits for any more may make one, so there is no end of it to wait for
-// here. Later than in a second it is not looked for, because until then the client is kept (TestAConnectionThatIsMadeWhileTheHubIsClosedIsClosedToo).
+// here. After a second nobody looks any more, because until then the client is kept in memory. What Options.NewClient made is
+// closed once: it may not bear more (TestAConnectionThatIsMadeWhileTheHubIsClosedIsClosedToo).
 var closeAgain = []time.Duration{50 * time.Millisecond, time.Second}
 
 // shut ends all subscriptions and refuses new ones. It reports whether this is the first time.
