@@ -147,16 +147,24 @@ type batch[Q, A any] struct {
 }
 
 // Do answers one request.
-func (l *Batcher[Q, A]) Do(ctx context.Context, ask Q) (none A, _ error) {
+func (l *Batcher[Q, A]) Do(ctx context.Context, ask Q) (A, error) {
+	if l.From == 0 {
+		return l.do(ctx, ask, true)
+	}
+	defer l.leave()
+	return l.do(ctx, ask, l.enter())
+}
+
+// enter counts a request in, and reports whether so many are under way that they share calls. leave counts it out.
+func (l *Batcher[Q, A]) enter() (crowd bool) { return l.under.Add(1) >= l.From }
+func (l *Batcher[Q, A]) leave()              { l.under.Add(-1) }
+
+// do answers one request, which was counted in; crowd: it shares a call if others are under way.
+func (l *Batcher[Q, A]) do(ctx context.Context, ask Q, crowd bool) (none A, _ error) {
 	if ctx.Err() != nil {
 		return none, fmt.Errorf("%w: %s on %q: %w", errs.ErrUnavailable, l.What, l.Key, errs.Ended(ctx))
 	}
 	mine := &Request[Q, A]{Ctx: ctx, Ask: ask}
-	crowd := true
-	if l.From > 0 {
-		crowd = l.under.Add(1) >= l.From
-		defer l.under.Add(-1)
-	}
 	if l.Options.MaxBatch < 0 || !crowd {
 		l.Run(ctx, []*Request[Q, A]{mine})
 		return mine.Answer, mine.Err

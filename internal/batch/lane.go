@@ -40,7 +40,6 @@ type Lane[Q any] struct {
 	tally   Tally
 	with    LaneConfig[Q]
 	base    time.Time
-	under   atomic.Int64 // calls that could be shared, and are under way, shared or not
 	until   atomic.Int64 // sharing rests until then, after base: see restFor
 	trip    atomic.Int64 // how long a shared call takes, one of the quickest of late, ns
 }
@@ -86,9 +85,9 @@ func NewLane[Q any](with LaneConfig[Q]) *Lane[Q] {
 		panic(err) // the defaults
 	}
 	l.calls = Batcher[Q, bool]{
-		Options: &l.options, Tally: &l.tally, Spawn: with.Spawn, Bound: 2 * with.Timeout, Patience: errLaneTime, What: with.What, Key: with.Key,
+		Options: &l.options, From: shareFrom, Tally: &l.tally, Spawn: with.Spawn, Bound: 2 * with.Timeout, Patience: errLaneTime, What: with.What, Key: with.Key,
 		Run: l.run, Calls: func() int { return 2 + int(l.trip.Load()/int64(tripPerCall)) },
-		Window: func() time.Duration { return min(time.Duration(l.under.Load())*windowPerCall, defaultWindow) },
+		Window: func() time.Duration { return min(time.Duration(l.calls.under.Load())*windowPerCall, defaultWindow) },
 		Abandoned: func(requests []*Request[Q, bool]) {
 			for _, r := range requests {
 				if r.Answer {
@@ -102,7 +101,7 @@ func NewLane[Q any](with LaneConfig[Q]) *Lane[Q] {
 
 // Enter counts a call in that could be shared. shares: it is to be. The caller calls Leave afterwards.
 func (l *Lane[Q]) Enter() (shares bool) {
-	if l.under.Add(1) < shareFrom {
+	if !l.calls.enter() {
 		return false
 	}
 	rest := l.until.Load()
@@ -110,7 +109,7 @@ func (l *Lane[Q]) Enter() (shares bool) {
 }
 
 // Leave counts a call out.
-func (l *Lane[Q]) Leave() { l.under.Add(-1) }
+func (l *Lane[Q]) Leave() { l.calls.leave() }
 
 // Counts returns how many calls were shared, and how many requests were in them. A nil Lane has none.
 func (l *Lane[Q]) Counts() (calls, requests int64) {
@@ -123,7 +122,9 @@ func (l *Lane[Q]) Counts() (calls, requests int64) {
 // Do makes a request in a shared call. done is false, without an error, if nothing was done and the caller is to ask alone. A caller
 // without a deadline waits for two call timeouts at most: for a call under way to end, and for its own. The error is ErrUnavailable
 // or ErrUnknownOutcome.
-func (l *Lane[Q]) Do(ctx context.Context, ask Q) (done bool, err error) { return l.calls.Do(ctx, ask) }
+func (l *Lane[Q]) Do(ctx context.Context, ask Q) (done bool, err error) {
+	return l.calls.do(ctx, ask, true)
+}
 
 // run makes one shared call.
 func (l *Lane[Q]) run(ctx context.Context, requests []*Request[Q, bool]) {
