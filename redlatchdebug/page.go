@@ -191,11 +191,8 @@ func (h *handler) page(ctx context.Context, q query) *page {
 			continue
 		}
 		for _, r := range c.Retrier.All() {
-			if !match(r.Name) {
-				continue
-			}
-			if p.Pending.Total++; len(p.Pending.Shown) < q.N {
-				p.Pending.Shown = append(p.Pending.Shown, pending{c.name, r.Name, until(r.Until)})
+			if match(r.Name) {
+				p.Pending.add(pending{c.name, r.Name, until(r.Until)}, q.N)
 			}
 		}
 	}
@@ -211,14 +208,25 @@ var modes = map[rueidis.ClientMode]string{
 	rueidis.ClientModeStandalone: "standalone", rueidis.ClientModeSentinel: "sentinel", rueidis.ClientModeCluster: "cluster",
 }
 
+// row is one of what has lasted since some time, and the object that it is about.
+type row[T any] struct {
+	is     T
+	since  time.Time
+	object *object
+}
+
+// oldest shows in to those of all that have lasted for longest; the server is asked about their objects.
+func oldest[T any](p *page, to *list[T], all []row[T]) {
+	slices.SortStableFunc(all, func(a, b row[T]) int { return a.since.Compare(b.since) })
+	for _, r := range all[:min(len(all), p.N)] {
+		to.Shown = append(to.Shown, r.is)
+		p.asked = append(p.asked, r.object)
+	}
+}
+
 // waits shows the calls that have waited for longest.
 func (p *page) waits(clients []*client, match func(string) bool) {
-	type of struct {
-		waiting
-		began  time.Time
-		object *object
-	}
-	var all []of
+	var all []row[waiting]
 	for _, c := range clients {
 		if c.Queue == nil {
 			continue
@@ -232,24 +240,15 @@ func (p *page) waits(clients []*client, match func(string) bool) {
 			if !w.Until.IsZero() {
 				x.GivesUp = some(until(w.Until))
 			}
-			all = append(all, of{x, w.Began, o})
+			all = append(all, row[waiting]{x, w.Began, o})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b of) int { return a.began.Compare(b.began) })
-	for _, w := range all[:min(len(all), p.N)] {
-		p.Waits.Shown = append(p.Waits.Shown, w.waiting)
-		p.asked = append(p.asked, w.object)
-	}
+	oldest(p, &p.Waits, all)
 }
 
 // holds shows what was held for longest.
 func (p *page) holds(clients []*client, match func(string) bool) {
-	type of struct {
-		hold
-		since  time.Time
-		object *object
-	}
-	var all []of
+	var all []row[hold]
 	for _, c := range clients {
 		if c.Engine == nil {
 			continue
@@ -264,14 +263,10 @@ func (p *page) holds(clients []*client, match func(string) bool) {
 				continue
 			}
 			o := c.object(leases[i].Of, leases[i].Name)
-			all = append(all, of{holdOf(c, leases[i], v, o), v.Since, o})
+			all = append(all, row[hold]{holdOf(c, leases[i], v, o), v.Since, o})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b of) int { return a.since.Compare(b.since) })
-	for _, h := range all[:min(len(all), p.N)] {
-		p.Holds.Shown = append(p.Holds.Shown, h.hold)
-		p.asked = append(p.asked, h.object)
-	}
+	oldest(p, &p.Holds, all)
 }
 
 func holdOf(c *client, l *lease.Lease, v lease.View, o *object) hold {

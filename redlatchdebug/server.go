@@ -143,17 +143,17 @@ func (o *object) lock(s rlock.State) {
 	o.Held, o.Left, o.Known, o.Queues = s.Locked, left(s.Lease), true, true
 	for _, h := range s.Holders {
 		o.Holders.add(person{Owner: short(string(h.Owner)), Label: h.Owner.Label(), Process: h.Process, Here: o.here(string(h.Owner)), Left: left(h.Lease),
-			Count: int64(h.Count), Write: h.Write})
+			Count: int64(h.Count), Write: h.Write}, mostNamed)
 	}
 	for _, w := range s.Waiters {
 		x := person{Owner: short(string(w.Owner)), Label: w.Owner.Label(), Process: w.Process, Here: o.here(string(w.Owner)), Write: w.Write}
 		if w.Waiting > 0 {
 			x.Waiting = some(millis(w.Waiting))
 		}
-		o.Waiters.add(x)
+		o.Waiters.add(x, mostNamed)
 	}
 	for _, m := range s.Members { // of a Multi or Quorum: each has a row of its own where it is held
-		o.Holders.add(person{Owner: m.Name, Left: left(m.Lease), Count: int64(len(m.Holders))})
+		o.Holders.add(person{Owner: m.Name, Left: left(m.Lease), Count: int64(len(m.Holders))}, mostNamed)
 	}
 }
 
@@ -191,7 +191,7 @@ func (o *object) room(capacity, free int64) {
 }
 
 func (o *object) permit(h rsemaphore.Holder, n int64) {
-	o.Holders.add(person{Owner: short(h.ID), Label: h.Label, Here: h.Client != "" && o.here(h.Client), Left: left(h.Lease), Count: n})
+	o.Holders.add(person{Owner: short(h.ID), Label: h.Label, Here: h.Client != "" && o.here(h.Client), Left: left(h.Lease), Count: n}, mostNamed)
 }
 
 // here reports whether an owner, or the beginning of the id of a client, is of this process.
@@ -200,8 +200,9 @@ func (o *object) here(owner string) bool {
 	return id != "" && strings.HasPrefix(o.of.ID, id)
 }
 
-func (l *list[T]) add(x T) {
-	if l.Total++; len(l.Shown) < mostNamed {
+// add counts x, and shows it if fewer than most are shown.
+func (l *list[T]) add(x T, most int) {
+	if l.Total++; len(l.Shown) < most {
 		l.Shown = append(l.Shown, x)
 	}
 }
