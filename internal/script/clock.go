@@ -12,18 +12,19 @@ import (
 // monotonic instant at which it was current, and only differences are added to it.
 type Clock struct {
 	mu      sync.Mutex
-	samples map[uint16]sample // by hash slot: which node serves a slot need not be known here
+	samples map[uint16]Estimate // by hash slot: which node serves a slot need not be known here
 	cluster bool
 }
 
-type sample struct {
-	server int64 // ms, as the server said
-	at     time.Time
-	spread time.Duration // the server's time was read somewhere in [at-spread, at]
+// Estimate is what a Clock knows of a server.
+type Estimate struct {
+	Server int64         // ms, as the server said
+	At     time.Time     // when its reply came
+	Spread time.Duration // the server's time was read somewhere in [At-Spread, At]
 }
 
 func newClock(cluster bool) *Clock {
-	return &Clock{samples: map[uint16]sample{}, cluster: cluster}
+	return &Clock{samples: map[uint16]Estimate{}, cluster: cluster}
 }
 
 func (c *Clock) slot(key string) uint16 {
@@ -39,11 +40,11 @@ const sampleAge = 30 * time.Second
 
 // Learn records that the server of key said ms in a reply to a request sent at sent and received at received.
 func (c *Clock) Learn(key string, ms int64, sent, received time.Time) {
-	s := sample{server: ms, at: received, spread: received.Sub(sent)}
+	s := Estimate{Server: ms, At: received, Spread: received.Sub(sent)}
 	slot := c.slot(key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if old, ok := c.samples[slot]; ok && s.spread > 2*old.spread+time.Millisecond && received.Sub(old.at) < sampleAge {
+	if old, ok := c.samples[slot]; ok && s.Spread > 2*old.Spread+time.Millisecond && received.Sub(old.At) < sampleAge {
 		return
 	}
 	c.samples[slot] = s
@@ -53,14 +54,14 @@ func (c *Clock) Learn(key string, ms int64, sent, received time.Time) {
 func (c *Clock) Relearn(key string, ms int64, sent, received time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.samples[c.slot(key)] = sample{server: ms, at: received, spread: received.Sub(sent)}
+	c.samples[c.slot(key)] = Estimate{Server: ms, At: received, Spread: received.Sub(sent)}
 }
 
 // Trip returns how long a request to the server of key took, one of the quickest of late; 0 if none is known of.
 func (c *Clock) Trip(key string) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.samples[c.slot(key)].spread
+	return c.samples[c.slot(key)].Spread
 }
 
 // At returns the server's time at the monotonic instant t, in ms, or 0 if nothing is known of that server yet. It errs to the
@@ -73,18 +74,11 @@ func (c *Clock) At(key string, t time.Time) int64 {
 	if !ok {
 		return 0
 	}
-	d := t.Sub(s.at)
+	d := t.Sub(s.At)
 	if d < 0 { // a sample came while t was computed; division rounds towards zero, and that is the late side then
 		d -= time.Millisecond - 1
 	}
-	return s.server + d.Milliseconds()
-}
-
-// Estimate is what a Clock knows of a server.
-type Estimate struct {
-	Server int64         // ms, as the server said
-	At     time.Time     // when its reply came
-	Spread time.Duration // and how long that took: the server's time was read somewhere in it
+	return s.Server + d.Milliseconds()
 }
 
 // Newest returns the newest of the estimates, and how many there are: one for each slot of a Cluster that was asked about, else one.
@@ -92,8 +86,8 @@ func (c *Clock) Newest() (e Estimate, of int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.samples {
-		if s.at.After(e.At) {
-			e = Estimate{s.server, s.at, s.spread}
+		if s.At.After(e.At) {
+			e = s
 		}
 	}
 	return e, len(c.samples)

@@ -134,7 +134,7 @@ func (h *Handle) release(ctx context.Context) error {
 		confirmed, err = r.lost()
 	}
 	if r.remaining == 0 && (o.finish() || !confirmed || !final) {
-		o.releaseLater(o.left().until)
+		o.releaseLater(after)
 	}
 	return err
 }
