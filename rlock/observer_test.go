@@ -17,60 +17,25 @@ import (
 )
 
 // follower is an Observer that gives each acquisition and each release a number of its own, and notes what is told under which.
-type follower struct {
-	mu    sync.Mutex
-	last  int
-	notes []string
-}
-
-type stepKey struct{ of *follower }
-
-// step is the number that ctx carries; 0: none.
-func (f *follower) step(ctx context.Context) int {
-	n, _ := ctx.Value(stepKey{f}).(int)
-	return n
-}
-
-func (f *follower) note(format string, args ...any) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.notes = append(f.notes, fmt.Sprintf(format, args...))
-}
-
-func (f *follower) begin(ctx context.Context, format string, args ...any) context.Context {
-	f.mu.Lock()
-	f.last++
-	n := f.last
-	f.mu.Unlock()
-	f.note("%d "+format, append([]any{n}, args...)...)
-	return context.WithValue(ctx, stepKey{f}, n)
-}
-
-func (f *follower) take() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	notes := f.notes
-	f.notes = nil
-	return notes
-}
+type follower struct{ redistest.Steps }
 
 func (f *follower) observer() rlock.Observer {
 	return rlock.Observer{
-		Acquiring: func(ctx context.Context, name string) context.Context { return f.begin(ctx, "acquires %s", name) },
-		Waiting:   func(ctx context.Context, name string) { f.note("%d waits for %s", f.step(ctx), name) },
+		Acquiring: func(ctx context.Context, name string) context.Context { return f.Begin(ctx, "acquires %s", name) },
+		Waiting:   func(ctx context.Context, name string) { f.Note("%d waits for %s", f.Step(ctx), name) },
 		Acquired: func(ctx context.Context, name string, _ time.Duration) {
-			f.note("%d acquired %s", f.step(ctx), name)
+			f.Note("%d acquired %s", f.Step(ctx), name)
 		},
 		NotAcquired: func(ctx context.Context, name string, _ time.Duration, _ error) {
-			f.note("%d did not acquire %s", f.step(ctx), name)
+			f.Note("%d did not acquire %s", f.Step(ctx), name)
 		},
 		Releasing: func(ctx context.Context, name string, acquired context.Context) context.Context {
-			return f.begin(ctx, "releases %s of %d", name, f.step(acquired))
+			return f.Begin(ctx, "releases %s of %d", name, f.Step(acquired))
 		},
 		Released: func(ctx context.Context, name string, _ time.Duration, err error) {
-			f.note("%d released %s: %v", f.step(ctx), name, err == nil)
+			f.Note("%d released %s: %v", f.Step(ctx), name, err == nil)
 		},
-		Ended: func(ctx context.Context, name string, _ error) { f.note("%d lost %s", f.step(ctx), name) },
+		Ended: func(ctx context.Context, name string, _ error) { f.Note("%d lost %s", f.Step(ctx), name) },
 	}
 }
 
@@ -82,8 +47,8 @@ type stepped struct {
 }
 
 func (c *stepped) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
-	if n := c.f.step(ctx); n > 0 && cmd.Commands()[0] == "EVALSHA" {
-		c.f.note("%d sent", n)
+	if n := c.f.Step(ctx); n > 0 && cmd.Commands()[0] == "EVALSHA" {
+		c.f.Note("%d sent", n)
 	}
 	return c.Client.Do(ctx, cmd)
 }
@@ -104,7 +69,7 @@ func TestAnObserverFollowsACallByTheContextThatItReturned(t *testing.T) {
 	t.Cleanup(func() { locks.Close(context.Background()) })
 	l := locks.Reentrant("l")
 	lock(t, l, ctx).Unlock(ctx)
-	f.take() // the scripts were sent
+	f.Take() // the scripts were sent
 
 	hold := lock(t, l, ctx)
 	again := lock(t, l, hold.Context(ctx))
@@ -119,13 +84,13 @@ func TestAnObserverFollowsACallByTheContextThatItReturned(t *testing.T) {
 		"5 acquires l", "5 sent", "5 did not acquire l",
 		"6 releases l of 3", "6 sent", "6 released l: true",
 		"7 releases l of 4", "7 sent", "7 released l: true",
-	}, f.take(), "a re-entry is an acquisition of its own")
+	}, f.Take(), "a re-entry is an acquisition of its own")
 
 	read := locks.ReadWrite("rw").Read()
 	one, two := lock(t, read, ctx), lock(t, read, ctx)
 	require.NoError(t, one.Unlock(ctx))
 	require.NoError(t, two.Unlock(ctx))
-	notes := slices.DeleteFunc(f.take(), func(s string) bool { return s[len(s)-4:] == "sent" })
+	notes := slices.DeleteFunc(f.Take(), func(s string) bool { return s[len(s)-4:] == "sent" })
 	require.Equal(t, []string{
 		"8 acquires rw", "8 acquired rw", "9 acquires rw", "9 acquired rw",
 		"10 releases rw of 8", "10 released rw: true", "11 releases rw of 9", "11 released rw: true",
@@ -137,7 +102,7 @@ func TestAnObserverFollowsACallByTheContextThatItReturned(t *testing.T) {
 	_, err = both.TryLock(ctx, 0, 0)
 	require.ErrorIs(t, err, rlock.ErrNotAcquired)
 	require.NoError(t, all.Unlock(ctx))
-	notes = f.take()
+	notes = f.Take()
 	for _, want := range []string{"12 acquired m1", "13 acquired m2", "14 did not acquire m1", "15 did not acquire m2"} {
 		require.Contains(t, notes, want)
 	}
@@ -148,7 +113,7 @@ func TestAnObserverFollowsACallByTheContextThatItReturned(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, hold.Extend(ctx, 10*time.Minute), rlock.ErrLost)
 	require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLost)
-	notes = f.take()
+	notes = f.Take()
 	require.Contains(t, notes, "18 lost l")
 	require.Contains(t, notes, "19 releases l of 18")
 	require.Contains(t, notes, "19 released l: false")
@@ -199,7 +164,7 @@ func TestWaitingIsToldOnceToEachThatWaitsAndToNobodyElse(t *testing.T) {
 			hold := lock(t, l, ctx)
 			_, err := l.TryLock(ctx, 0, 0)
 			require.ErrorIs(t, err, rlock.ErrNotAcquired)
-			for _, note := range f.take() {
+			for _, note := range f.Take() {
 				require.NotContains(t, note, "waits")
 			}
 			const waiters = 3
@@ -213,7 +178,7 @@ func TestWaitingIsToldOnceToEachThatWaitsAndToNobodyElse(t *testing.T) {
 			}
 			var notes []string
 			waiting := func() (n int) {
-				notes = append(notes, f.take()...)
+				notes = append(notes, f.Take()...)
 				for _, note := range notes {
 					var id int
 					var name string

@@ -14,62 +14,27 @@ import (
 )
 
 // follower is an Observer that gives each acquisition and each release a number of its own, and notes what is told under which.
-type follower struct {
-	mu    sync.Mutex
-	last  int
-	notes []string
-}
-
-type stepKey struct{}
-
-// step is the number that ctx carries; 0: none.
-func step(ctx context.Context) int {
-	n, _ := ctx.Value(stepKey{}).(int)
-	return n
-}
-
-func (f *follower) note(format string, args ...any) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.notes = append(f.notes, fmt.Sprintf(format, args...))
-}
-
-func (f *follower) begin(ctx context.Context, format string, args ...any) context.Context {
-	f.mu.Lock()
-	f.last++
-	n := f.last
-	f.mu.Unlock()
-	f.note("%d "+format, append([]any{n}, args...)...)
-	return context.WithValue(ctx, stepKey{}, n)
-}
-
-func (f *follower) take() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	notes := f.notes
-	f.notes = nil
-	return notes
-}
+type follower struct{ redistest.Steps }
 
 func (f *follower) observer() rsemaphore.Observer {
 	return rsemaphore.Observer{
 		Acquiring: func(ctx context.Context, name string, n int) context.Context {
-			return f.begin(ctx, "acquires %d of %s", n, name)
+			return f.Begin(ctx, "acquires %d of %s", n, name)
 		},
-		Waiting: func(ctx context.Context, name string) { f.note("%d waits for %s", step(ctx), name) },
+		Waiting: func(ctx context.Context, name string) { f.Note("%d waits for %s", f.Step(ctx), name) },
 		Acquired: func(ctx context.Context, name string, n int, _ time.Duration) {
-			f.note("%d acquired %d of %s", step(ctx), n, name)
+			f.Note("%d acquired %d of %s", f.Step(ctx), n, name)
 		},
 		NotAcquired: func(ctx context.Context, name string, n int, _ time.Duration, _ error) {
-			f.note("%d did not acquire %d of %s", step(ctx), n, name)
+			f.Note("%d did not acquire %d of %s", f.Step(ctx), n, name)
 		},
 		Releasing: func(ctx context.Context, name string, n int, acquired context.Context) context.Context {
-			return f.begin(ctx, "releases %d of %s acquired by %d", n, name, step(acquired))
+			return f.Begin(ctx, "releases %d of %s acquired by %d", n, name, f.Step(acquired))
 		},
 		Released: func(ctx context.Context, name string, n int, _ time.Duration, err error) {
-			f.note("%d released %d of %s: %v", step(ctx), n, name, err == nil)
+			f.Note("%d released %d of %s: %v", f.Step(ctx), n, name, err == nil)
 		},
-		Ended: func(ctx context.Context, name string, _ error) { f.note("%d lost %s", step(ctx), name) },
+		Ended: func(ctx context.Context, name string, _ error) { f.Note("%d lost %s", f.Step(ctx), name) },
 	}
 }
 
@@ -92,7 +57,7 @@ func TestAnObserverFollowsACallByTheContextThatItReturned(t *testing.T) {
 		"3 acquires 1 of pool", "3 acquired 1 of pool",
 		"4 releases 2 of pool acquired by 1", "4 released 2 of pool: true",
 		"5 releases 1 of pool acquired by 3", "5 released 1 of pool: true",
-	}, f.take())
+	}, f.Take())
 
 	counting := r.c.CountingSemaphore("counting")
 	require.NoError(t, counting.Release(ctx, 1))
@@ -100,7 +65,7 @@ func TestAnObserverFollowsACallByTheContextThatItReturned(t *testing.T) {
 	require.Equal(t, []string{
 		"6 releases 1 of counting acquired by 0", "6 released 1 of counting: true",
 		"7 acquires 1 of counting", "7 acquired 1 of counting",
-	}, f.take(), "it knows no holders")
+	}, f.Take(), "it knows no holders")
 
 	permit = acquire(t, pool, 1)
 	r.must(t, "FLUSHALL")
@@ -109,7 +74,7 @@ func TestAnObserverFollowsACallByTheContextThatItReturned(t *testing.T) {
 	require.Equal(t, []string{
 		"8 acquires 1 of pool", "8 acquired 1 of pool", "8 lost pool",
 		"9 releases 1 of pool acquired by 8", "9 released 1 of pool: false",
-	}, f.take())
+	}, f.Take())
 }
 
 func TestWaitingIsToldOnceToEachThatWaits(t *testing.T) {
@@ -121,7 +86,7 @@ func TestWaitingIsToldOnceToEachThatWaits(t *testing.T) {
 	permit := acquire(t, pool, 1)
 	_, err := pool.TryAcquire(ctx, 1, 0, 0)
 	require.ErrorIs(t, err, rsemaphore.ErrNotAcquired)
-	require.Len(t, f.take(), 4, "it did not wait")
+	require.Len(t, f.Take(), 4, "it did not wait")
 	const waiters = 3
 	var all sync.WaitGroup
 	for range waiters {
@@ -133,7 +98,7 @@ func TestWaitingIsToldOnceToEachThatWaits(t *testing.T) {
 	}
 	told := map[int]int{}
 	waiting := func() int {
-		for _, note := range f.take() {
+		for _, note := range f.Take() {
 			var id int
 			var name string
 			if n, _ := fmt.Sscanf(note, "%d waits for %s", &id, &name); n == 2 {

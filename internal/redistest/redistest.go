@@ -58,6 +58,14 @@ func Embedded(t testing.TB) *Server {
 	return &Server{Addrs: []string{m.Addr()}, Embedded: m}
 }
 
+// Clock stops the clock of an embedded server, and returns what moves it on.
+func (s *Server) Clock() (forward func(d time.Duration)) {
+	now := time.Now()
+	forward = func(d time.Duration) { now = now.Add(d); s.Embedded.SetTime(now) }
+	forward(0)
+	return forward
+}
+
 // Start runs a private redis-server with the given extra arguments. It skips the test if none is installed, or
 // fails it if RequireEnv is set.
 func Start(t testing.TB, args ...string) *Server {

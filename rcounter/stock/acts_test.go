@@ -200,8 +200,7 @@ func TestACallOfActsThatComesTooLateDoesNothing(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	raw := srv.Client(t)
-	now := time.Now()
-	srv.Embedded.SetTime(now)
+	forward := srv.Clock()
 	o := exact
 	o.CallTimeout = 500 * time.Millisecond
 	opened(t, on(t, raw, exact), "s", 5)
@@ -217,8 +216,7 @@ func TestACallOfActsThatComesTooLateDoesNothing(t *testing.T) {
 		require.NoError(t, err)
 		must(t, raw, "DEL", "rc:{s}:r", "rc:{s}:h") // as if it was forgotten
 		must(t, raw, "HSET", "rc:{s}", "held", "0", "sold", "0", "requests", "0", "holds", "0")
-		now = now.Add(time.Minute)
-		srv.Embedded.SetTime(now)
+		forward(time.Minute)
 		before := hash(t, raw, "rc:{s}")
 		late.Deliver(t)
 		require.Equal(t, before, hash(t, raw, "rc:{s}"))
@@ -330,9 +328,7 @@ func TestWhatHasEndedIsForgotten(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	raw := srv.Client(t)
-	now := time.Now()
-	forward := func(d time.Duration) { now = now.Add(d); srv.Embedded.SetTime(now) }
-	forward(0)
+	forward := srv.Clock()
 	s := on(t, raw, exact).Stock("s")
 	o := spec(1000)
 	o.OpenFor, o.Remember = 24*time.Hour, 2*time.Minute

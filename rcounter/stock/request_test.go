@@ -137,9 +137,7 @@ func TestAReservationIsSoldOrGoesBackOnce(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)
 	raw := srv.Client(t)
-	now := time.Now()
-	forward := func(d time.Duration) { now = now.Add(d); srv.Embedded.SetTime(now) }
-	forward(0)
+	forward := srv.Clock()
 	s := on(t, raw, patient).Stock("s")
 	o := spec(3)
 	o.PerUser = 3

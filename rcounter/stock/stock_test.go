@@ -292,9 +292,7 @@ func TestWindowAndRetentionAreInServerTime(t *testing.T) {
 	srv := redistest.Embedded(t)
 	raw := srv.Client(t)
 	s := on(t, raw, patient).Stock("s")
-	now := time.Now()
-	forward := func(d time.Duration) { now = now.Add(d); srv.Embedded.SetTime(now) }
-	forward(0)
+	forward := srv.Clock()
 	claim := func(u string) stock.Outcome {
 		t.Helper()
 		g, err := s.Claim(ctx, u)

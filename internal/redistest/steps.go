@@ -1,0 +1,48 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// Steps is what an observer under test notes: each thing that begins has a number, which the context carries that goes on with it.
+type Steps struct {
+	mu    sync.Mutex
+	last  int
+	notes []string
+}
+
+type stepKey struct{ of *Steps }
+
+// Step is the number that ctx carries; 0: none.
+func (s *Steps) Step(ctx context.Context) int {
+	n, _ := ctx.Value(stepKey{s}).(int)
+	return n
+}
+
+// Note keeps a line.
+func (s *Steps) Note(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notes = append(s.notes, fmt.Sprintf(format, args...))
+}
+
+// Begin gives what begins its number, notes it with a line, and returns its context.
+func (s *Steps) Begin(ctx context.Context, format string, args ...any) context.Context {
+	s.mu.Lock()
+	s.last++
+	n := s.last
+	s.mu.Unlock()
+	s.Note("%d "+format, append([]any{n}, args...)...)
+	return context.WithValue(ctx, stepKey{s}, n)
+}
+
+// Take returns the lines since the last Take.
+func (s *Steps) Take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	notes := s.notes
+	s.notes = nil
+	return notes
+}
