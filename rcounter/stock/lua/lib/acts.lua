@@ -270,11 +270,15 @@ local function save()
   if was[4] == 0 or was[5] == 0 or keeps == 1 then endless(records) end
 end
 
-local function flight()
+-- decide does all of a call but its writes. It returns the reply, with 0 in front if conclude may follow.
+local function decide()
   wrong = begin()
   if wrong and wrong ~= 'absent' then return wrong end
   local absent = wrong
-  if absent then now, epoch = clock(), 0 end
+  if absent then
+    if not now then now, micros = clock() end
+    epoch = 0
+  end
   local notafter = tonumber(ARGV[3])
   if notafter == 0 or now > notafter then return {-11, now, 0} end
   if not absent then
@@ -299,8 +303,12 @@ local function flight()
     end
     k = k + 4
   end
-  if absent then return out end
-  out[3] = limit - sold - held
+  if not absent then out[3] = limit - sold - held end
+  return out
+end
+
+-- conclude writes what was decided.
+local function conclude()
   if #set > 0 then
     save()
   elseif replays then
@@ -308,5 +316,10 @@ local function flight()
   elseif empty and redis.call('EXISTS', flag) == 0 then
     mark()
   end
+end
+
+local function flight()
+  local out = decide()
+  if out[1] == 0 then conclude() end
   return out
 end

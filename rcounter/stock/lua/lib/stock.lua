@@ -54,7 +54,7 @@ local function begin()
   limit, sold, held, seq, recorded, requests, waiting, per = m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8]
   start, ending, gone, epoch, state, keeps = m[9], m[10], m[11], m[12], m[13], m[14]
   remember = tonumber(m[15]) -- none: what ended is kept as long as the stock
-  now, micros = clock()
+  if not now then now, micros = clock() end -- several stocks of one script have one time
   if now >= gone then -- over, and only its keys not yet removed
     remove()
     return 'absent'
