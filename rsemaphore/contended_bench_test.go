@@ -24,7 +24,7 @@ type load struct {
 func (l load) run(b *testing.B) {
 	s := redistest.Start(b)
 	direct := newRig(b, s, rsemaphore.Options{CallTimeout: 10 * time.Second})
-	const lasts = 4 * time.Second
+	lasts := redistest.Sized(300*time.Millisecond, 4*time.Second, 4*time.Second)
 	var mu sync.Mutex
 	var waits []time.Duration
 	var counts []float64

@@ -126,7 +126,8 @@ func BenchmarkReserveConfirm(b *testing.B) {
 // serverTime is how many us of a server's time go into one op, by its own count.
 func serverTime(b *testing.B, admin rueidis.Client, callers int, op func() error) float64 {
 	must(b, admin, "CONFIG", "RESETSTAT")
-	rate := rate(b, callers, 500*time.Millisecond, op)
+	d := redistest.Sized(50*time.Millisecond, 500*time.Millisecond, 500*time.Millisecond)
+	rate := rate(b, callers, d, op)
 	us := 0.0
 	for line := range strings.Lines(text(b, admin, "INFO", "commandstats")) {
 		if _, stats, ok := strings.Cut(line, "cmdstat_eval"); ok {
@@ -137,5 +138,5 @@ func serverTime(b *testing.B, admin rueidis.Client, callers int, op func() error
 			us += v
 		}
 	}
-	return us / (rate * 0.5)
+	return us / (rate * d.Seconds())
 }

@@ -37,7 +37,7 @@ func rate(b *testing.B, callers int, d time.Duration, op func() error) float64 {
 // compare reports by what factor op is faster than base: the median of rounds in which both take turns, since the
 // absolute figures of a busy machine swing more than what is to be seen.
 func compare(b *testing.B, callers int, base, op func() error) {
-	const rounds, d = 21, 120 * time.Millisecond
+	rounds, d := redistest.Sized(1, 21, 21), redistest.Sized(30*time.Millisecond, 120*time.Millisecond, 120*time.Millisecond)
 	rate(b, callers, d, base) // warm
 	rate(b, callers, d, op)
 	var ratios, bases, ops []float64
