@@ -140,44 +140,55 @@ func (s *Stock) act(ctx context.Context, call string, a act) (done, error) {
 }
 
 // acts makes the call with the given id for at most 128 acts of different ids; the answers are in their order. With ErrNotReplicated
-// they are there too.
-//
-// The call names the instant, in the server's time, at which its caller's patience ends: the time that the server said in its last
-// reply, and what has passed since. A client that has heard nothing yet asks for the time first, by the same script.
+// they are there too. See timely.
 func (s *Stock) acts(ctx context.Context, call string, acts []act) ([]done, error) {
-	clock, key := s.c.calls.Runner.Clock, s.keys[0]
-	until := time.Now().Add(s.c.calls.Wanted(ctx))
-	for {
-		args := append(make([]string, 0, 3+5*len(acts)), call, s.c.calls.Mark(), decimal(clock.At(key, until)))
+	v, sent, unconfirmed := s.timely(ctx, 4+4*len(acts), actsBy(acts), func(notAfter string) []string {
+		args := append(make([]string, 0, 3+5*len(acts)), call, s.c.calls.Mark(), notAfter)
 		for i := range acts {
 			args = acts[i].args(args)
 		}
-		sent := time.Now()
-		v, unconfirmed := s.confirmed(ctx, 4+4*len(acts), actsBy(acts), args...)
-		if v == nil {
-			return nil, unconfirmed
+		return args
+	})
+	if v == nil {
+		return nil, unconfirmed
+	}
+	if err := s.verdict(v); err != nil {
+		return nil, err
+	}
+	answers := make([]done, len(acts))
+	for i := range answers {
+		d := v[4+4*i:]
+		answers[i] = done{front: d[0], second: d[1], third: d[2], left: d[3], epoch: v[1], remaining: v[2], sent: sent}
+		if a := acts[i].verb; a == actCancel || a == actReturn {
+			s.cameBack(answers[i])
 		}
-		if v[0] == stockChanged { // too late, or it only asked
-			received := time.Now()
-			clock.Relearn(key, v[1], sent, received)
-			if received.After(until) {
-				return nil, fmt.Errorf("%w: %q: the request reached the server too late, and an earlier copy may have run", ErrUnknownOutcome, key)
-			}
-			continue
+	}
+	return answers, unconfirmed
+}
+
+// timely makes a call that names the instant, in the server's time, at which its caller's patience ends: the time that the server
+// said in its last reply, and what has passed since. A client that has heard nothing yet asks for the time first, by the same
+// script. If the reply has n numbers, the fourth is the server's time. With ErrNotReplicated it is there too.
+func (s *Stock) timely(ctx context.Context, n int, sc *script.Script, args func(notAfter string) []string) (v []int64, sent time.Time, unconfirmed error) {
+	clock, key := s.c.calls.Runner.Clock, s.keys[0]
+	until := time.Now().Add(s.c.calls.Wanted(ctx))
+	for {
+		sent = time.Now()
+		v, unconfirmed = s.confirmed(ctx, n, sc, args(decimal(clock.At(key, until)))...)
+		switch {
+		case v == nil:
+			return nil, sent, unconfirmed
+		case v[0] == stockOK:
+			clock.Learn(key, v[3], sent, time.Now())
+			return v, sent, unconfirmed
+		case v[0] != stockChanged:
+			return v, sent, unconfirmed
 		}
-		if err := s.verdict(v); err != nil {
-			return nil, err
+		received := time.Now() // too late, or it only asked
+		clock.Relearn(key, v[1], sent, received)
+		if received.After(until) {
+			return nil, sent, fmt.Errorf("%w: %q: the request reached the server too late, and an earlier copy may have run", ErrUnknownOutcome, key)
 		}
-		clock.Learn(key, v[3], sent, time.Now())
-		answers := make([]done, len(acts))
-		for i := range answers {
-			d := v[4+4*i:]
-			answers[i] = done{front: d[0], second: d[1], third: d[2], left: d[3], epoch: v[1], remaining: v[2], sent: sent}
-			if a := acts[i].verb; a == actCancel || a == actReturn {
-				s.cameBack(answers[i])
-			}
-		}
-		return answers, unconfirmed
 	}
 }
 

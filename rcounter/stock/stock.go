@@ -41,9 +41,13 @@ func (c *Client) Stock(name string) *Stock {
 	s := &Stock{c: c, name: name}
 	key, refused := keyname.Braced(c.calls.KeyPrefix, name, "a stock")
 	if s.refused = edged(refused); refused == nil {
-		s.keys = []string{key, key + ":u", key + ":r", key + ":h", key + ":o", key + ":l", key + ":f"}
+		s.keys = stockKeys(key)
 	}
 	return s
+}
+
+func stockKeys(key string) []string {
+	return []string{key, key + ":u", key + ":r", key + ":h", key + ":o", key + ":l", key + ":f"}
 }
 
 // alone is the reason if no verb can run that makes a stock or gives it another limit: the name is refused, or s is a shard. These
