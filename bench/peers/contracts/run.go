@@ -1,0 +1,301 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/bench/peers/contracts/rig"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// errNoModule says that the tests cannot be had.
+var errNoModule = errors.New("the module cannot be downloaded")
+
+// outcome is what became of a suite.
+type outcome struct {
+	*suite
+	version        string
+	passed, differ []string
+	again          []string // passed, and not at the first try
+	took           time.Duration
+}
+
+// goVersion is Go's without its patch, which changes no tests.
+func goVersion() string {
+	return "Go " + regexp.MustCompile(`[0-9]+\.[0-9]+`).FindString(runtime.Version())
+}
+
+// version ends the path of a module, and is not the name of its package.
+var version = regexp.MustCompile(`^v[0-9]+$`)
+
+// A test may fail so often, in so much time: many of them allow what they do ten milliseconds, or fifty.
+const (
+	tries    = 20
+	patience = 2 * time.Minute
+)
+
+// run copies a suite's tests, compiles them beside the adapter, and runs each in a process of its own.
+func (s *suite) run(ctx context.Context, full bool, log io.Writer) (o *outcome, err error) {
+	began := time.Now()
+	o = &outcome{suite: s}
+	from, err := s.find(ctx, &o.version)
+	if err != nil {
+		return nil, err
+	}
+	work, err := os.MkdirTemp("", "redlatch-contracts-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(work)
+	server, end, err := redistest.Launch(func(host, port, dir string) []string {
+		return []string{"--port", port, "--bind", host, "--dir", dir, "--save", "", "--appendonly", "no", "--logfile", filepath.Join(dir, "log")}
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: server.Addrs, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	bin, err := s.compile(ctx, from, work, server.Addr())
+	if err != nil {
+		return nil, err
+	}
+	listed, err := exec.CommandContext(ctx, bin, "-test.list", "^(Test|Example)").Output()
+	if err != nil {
+		return nil, err
+	}
+	tests := strings.Fields(string(listed))
+	for _, d := range s.differ {
+		if !slices.Contains(tests, d.test) {
+			return nil, fmt.Errorf("%s: %s is to differ, and is not there: take it off the list", s.name, d.test)
+		}
+	}
+	one := func(test string) (bool, string) {
+		if err := c.Do(ctx, c.B().Flushall().Build()).Error(); err != nil {
+			return false, err.Error()
+		}
+		args := []string{"-test.run", "^" + test + "$", "-test.timeout", "3m"}
+		if !full {
+			args = append(args, "-test.short")
+		}
+		cmd := exec.CommandContext(ctx, bin, args...)
+		cmd.Dir = work
+		cmd.Env = append(os.Environ(), rig.AddrEnv+"="+server.Addr())
+		out, err := cmd.CombinedOutput()
+		return err == nil, string(out)
+	}
+	for _, test := range tests {
+		if err := o.judge(test, one, log); err != nil {
+			return nil, err
+		}
+	}
+	o.took = time.Since(began)
+	return o, ctx.Err()
+}
+
+// judge runs a test until it passes, or once if it should not.
+func (o *outcome) judge(test string, run func(string) (bool, string), log io.Writer) error {
+	at := slices.IndexFunc(o.suite.differ, func(d differ) bool { return d.test == test })
+	var out string
+	first := time.Now()
+	for try := 1; try <= tries && time.Since(first) < patience; try++ {
+		began := time.Now()
+		var ok bool
+		ok, out = run(test)
+		fmt.Fprintf(log, "%s: %s: passed=%t, %.1fs\n", o.name, test, ok, time.Since(began).Seconds())
+		switch {
+		case at >= 0 && ok:
+			return fmt.Errorf("%s: %s is to differ, and passes: take it off the list", o.name, test)
+		case at >= 0 && strings.Contains(out, o.suite.differ[at].says):
+			o.differ = append(o.differ, test)
+			return nil
+		case ok:
+			o.passed = append(o.passed, test)
+			if try > 1 {
+				o.again = append(o.again, test)
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: %s fails:\n%s", o.name, test, tail(out, 60))
+}
+
+func tail(text string, lines int) string {
+	all := strings.Split(text, "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// find is the tests' folder in the Go tree or in a module, which is in the cache or fetched into it.
+func (s *suite) find(ctx context.Context, version *string) (dir string, err error) {
+	if s.module == "" {
+		*version = goVersion()
+		root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+		return filepath.Join(strings.TrimSpace(string(root)), s.dir), err
+	}
+	var m struct{ Dir, Version, Error string }
+	ask := func(where string, args ...string) error {
+		cmd := exec.CommandContext(ctx, "go", args...)
+		cmd.Dir = where
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		json.Unmarshal(out, &m)
+		if err != nil || m.Dir == "" && args[0] == "mod" {
+			return fmt.Errorf("%w: %v, %s%s", errNoModule, err, m.Error, &stderr)
+		}
+		return nil
+	}
+	if err := ask("", "list", "-m", "-f", `{"Version":"{{.Version}}"}`, s.module); err != nil {
+		return "", err
+	}
+	*version = m.Version
+	name, where := s.module, ""
+	if s.fetched != "" {
+		name, where = s.fetched, os.TempDir() // no dependency of this module, which must not get one
+	}
+	err = ask(where, "mod", "download", "-json", name+"@"+*version)
+	return filepath.Join(m.Dir, s.dir), err
+}
+
+// compile makes the program of the suite's tests.
+func (s *suite) compile(ctx context.Context, from, work, addr string) (string, error) {
+	here, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", ours+s.adapter).Output()
+	if err != nil {
+		return "", err
+	}
+	overlay := map[string]map[string]string{"Replace": {}}
+	for _, file := range s.files {
+		text, err := os.ReadFile(filepath.Join(from, file))
+		if err != nil {
+			return "", err
+		}
+		if text, err = s.adapt(text, addr); err != nil {
+			return "", err
+		}
+		to := filepath.Join(work, file)
+		if err := os.WriteFile(to, text, 0o644); err != nil {
+			return "", err
+		}
+		overlay["Replace"][filepath.Join(strings.TrimSpace(string(here)), "peer_"+file)] = to
+	}
+	text, err := json.Marshal(overlay)
+	if err != nil {
+		return "", err
+	}
+	to := filepath.Join(work, "overlay.json")
+	if err := os.WriteFile(to, text, 0o644); err != nil {
+		return "", err
+	}
+	bin := filepath.Join(work, "suite.test")
+	out, err := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", to, "-o", bin, ours+s.adapter).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s does not compile: %w\n%s", s.name, err, out)
+	}
+	return bin, nil
+}
+
+// adapt cuts out of a file what the suite leaves, its benchmarks, and the imports that nothing needs then, and gives it other imports.
+// All else stays word for word.
+func (s *suite) adapt(text []byte, addr string) ([]byte, error) {
+	set := token.NewFileSet()
+	f, err := parser.ParseFile(set, "", text, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	type edit struct {
+		from, to int
+		with     string
+	}
+	var edits []edit
+	change := func(from, to token.Pos, with string) {
+		edits = append(edits, edit{set.Position(from).Offset, set.Position(to).Offset, with})
+	}
+	used := map[string]bool{}
+	for _, d := range f.Decls {
+		if s.leaves(d) {
+			change(d.Pos(), d.End(), "")
+			continue
+		}
+		ast.Inspect(d, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok {
+				if id, ok := sel.X.(*ast.Ident); ok {
+					used[id.Name] = true
+				}
+			}
+			return true
+		})
+	}
+	for _, i := range f.Imports {
+		old := strings.Trim(i.Path.Value, `"`)
+		name := path.Base(old)
+		if version.MatchString(name) {
+			name = strings.TrimPrefix(path.Base(path.Dir(old)), "go-")
+		}
+		if i.Name != nil {
+			name = i.Name.Name
+		}
+		if name != "." && name != "_" && !used[name] {
+			change(i.Pos(), i.End(), "")
+		} else if to := s.imports[old]; to != "" {
+			with := `"` + to + `"`
+			if i.Name == nil {
+				with = name + " " + with
+			}
+			change(i.Path.Pos(), i.Path.End(), with)
+		}
+	}
+	slices.SortFunc(edits, func(a, b edit) int { return b.from - a.from })
+	for _, e := range edits {
+		text = slices.Concat(text[:e.from], []byte(e.with), text[e.to:])
+	}
+	for old, to := range s.text {
+		text = bytes.ReplaceAll(text, []byte(old), []byte(strings.ReplaceAll(to, "ADDR", addr)))
+	}
+	return text, nil
+}
+
+// leaves reports whether a declaration is left out.
+func (s *suite) leaves(d ast.Decl) bool {
+	var names []string
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Recv == nil {
+			names = append(names, d.Name.Name)
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch spec := spec.(type) {
+			case *ast.ValueSpec:
+				for _, n := range spec.Names {
+					names = append(names, n.Name)
+				}
+			case *ast.TypeSpec:
+				names = append(names, spec.Name.Name)
+			}
+		}
+	}
+	return slices.ContainsFunc(names, func(name string) bool {
+		return strings.HasPrefix(name, "Benchmark") || slices.ContainsFunc(s.left, func(l left) bool { return slices.Contains(l.decls, name) })
+	})
+}
