@@ -42,6 +42,18 @@ func Launch(line func(host, port, dir string) []string) (s *Server, stop func(),
 	}
 }
 
+// LaunchProxy is NewProxy for programs that are no test. stop ends the proxy.
+func LaunchProxy(target *Server) (p *Proxy, stop func(), err error) {
+	l, err := Listen()
+	if err != nil {
+		return nil, nil, err
+	}
+	p = &Proxy{target: target, listen: l, pairs: map[*pair]struct{}{}}
+	p.wg.Add(1)
+	go p.accept()
+	return p, p.close, nil
+}
+
 const inUse = "Address already in use" // as redis-server logs it
 
 var errInUse = errors.New("the address is in use")

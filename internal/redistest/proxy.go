@@ -99,14 +99,11 @@ func With(word string, more ...string) func([]string) bool {
 // NewProxy starts a proxy in front of a server that listens on TCP; of a Cluster, its first node.
 func NewProxy(t testing.TB, target *Server) *Proxy {
 	t.Helper()
-	l, err := Listen()
+	p, stop, err := LaunchProxy(target)
 	if err != nil {
 		t.Fatalf("redistest: proxy: %v", err)
 	}
-	p := &Proxy{target: target, listen: l, pairs: map[*pair]struct{}{}}
-	p.wg.Add(1)
-	go p.accept()
-	t.Cleanup(p.close)
+	t.Cleanup(stop)
 	return p
 }
 

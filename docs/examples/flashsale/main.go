@@ -16,6 +16,8 @@
 // The first command starts an embedded server (miniredis) and lets 10,000 simulated users claim 100 units. During a longer run
 // (-users 1000000), kill any worker with kill -9. The program prints their ids when they start.
 //
+// A sale in which units are paid first, with an order database, is examples/shop.
+//
 // # How it works
 //
 //   - The parent process (program.go, sale.go) reads the claims (claims.go) and starts itself again as worker processes

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// honest is a sale of 3 units: two sold, one returned, one paid too late, one cancelled.
+func honest() evidence {
+	paid := func(order string, back bool) charge {
+		return charge{paymentForm: paymentForm{Payment: paymentID(order), Order: order, Cents: 500}, Refunded: back}
+	}
+	return evidence{
+		limit: 3, cents: 500, most: 3, mostSold: 3,
+		stock: level{Left: 1, Sold: 2},
+		receipts: []receipt{
+			{User: "ann", Order: "a", State: sold, Unit: 1, Paid: true},
+			{User: "bob", Order: "b", State: sold, Unit: 3, Paid: true, Late: true, Greed: refusedGreed},
+			{User: "cid", Order: "c", State: returned},
+			{User: "dan", Order: "d", State: refunded},
+			{User: "eve", Order: "e", State: cancelled},
+			{User: "fay", Order: "f", State: soldOut},
+		},
+		units:   []unitRow{{1, "ann", "a"}, {3, "bob", "b"}},
+		charges: []charge{paid("a", false), paid("b", false), paid("c", true), paid("d", true)},
+	}
+}
+
+func TestAnHonestSaleAddsUp(t *testing.T) {
+	require.True(t, sound(reconcile(honest())), "%v", reconcile(honest()))
+}
+
+func TestWhatDoesNotAddUpIsFound(t *testing.T) {
+	for name, c := range map[string]struct {
+		plant func(e *evidence)
+		found []string // names of the findings
+		says  string
+	}{
+		"a row is missing":           {func(e *evidence) { e.units = e.units[:1] }, []string{"sold = database"}, "b was told of unit 3, which is not in the database"},
+		"a row too many":             {func(e *evidence) { e.units = append(e.units, unitRow{2, "eve", "e"}) }, []string{"sold = database"}, `e was told "cancelled", and has unit 2 in the database`},
+		"a row of nobody":            {func(e *evidence) { e.units = append(e.units, unitRow{2, "x", "x"}) }, []string{"sold = database"}, "unit 2 is of x in the database, which nobody has a receipt for"},
+		"another unit":               {func(e *evidence) { e.units[0].Unit = 2 }, []string{"sold = database"}, "a was told of unit 1 of ann, the database says 2 of ann"},
+		"a receipt too many":         {func(e *evidence) { e.receipts[4].State = sold }, []string{"receipts = sold", "sold = database", "money = units"}, "3 customers were told that they have a unit, and the stock has sold 2"},
+		"the stock sold one more":    {func(e *evidence) { e.stock = level{Sold: 3} }, []string{"receipts = sold", "sold = database", "money = units"}, "2 units in the database, and the stock has sold 3"},
+		"more than the limit":        {func(e *evidence) { e.most = 4 }, []string{"never above the limit"}, "4 units were out at one time, and there are 3"},
+		"more than that, in between": {func(e *evidence) { e.mostSold = 4 }, []string{"never above the limit"}, "4 units were out at one time, and there are 3"},
+		"a unit is nowhere":          {func(e *evidence) { e.stock.Left = 0 }, []string{"never above the limit"}, "0 left, 0 held and 2 sold are not 3"},
+		"a customer twice":           {func(e *evidence) { e.units[1].User = "ann"; e.receipts[1].User = "ann" }, []string{"no customer twice"}, "ann has the units 1 and 3"},
+		"a unit twice":               {func(e *evidence) { e.units[1].Unit = 1; e.receipts[1].Unit = 1 }, []string{"no customer twice"}, "unit 1 is of ann and of bob"},
+		"a second unit":              {func(e *evidence) { e.receipts[0].Greed = "has two" }, []string{"no customer twice"}, "ann has two"},
+		"money is kept":              {func(e *evidence) { e.charges[3].Refunded = false }, []string{"money = units"}, `d was told "refunded", and its money was kept`},
+		"money is lost":              {func(e *evidence) { e.charges[0].Refunded = true }, []string{"money = units"}, "a has unit 1, and its money was not kept"},
+		"half the price":             {func(e *evidence) { e.charges[0].Cents = 250 }, []string{"money = units"}, "7.50 were kept for 2 units of 5.00"},
+		"no answer":                  {func(e *evidence) { e.receipts[5].Err = "gone" }, []string{"every customer answered"}, "f has no answer: gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := honest()
+			c.plant(&e)
+			var names, faults []string
+			for _, f := range reconcile(e) {
+				if len(f.Faults) > 0 {
+					names = append(names, f.Name)
+				}
+				faults = slices.Concat(faults, f.Faults)
+			}
+			require.Equal(t, c.found, names, "%v", faults)
+			require.Contains(t, faults, c.says)
+		})
+	}
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/stretchr/testify/require"
+)
+
+// shelf is a stock of n units, with a clock that the test moves on.
+func shelf(t *testing.T, n int64) (r stockroom, forward func(time.Duration)) {
+	t.Helper()
+	s := redistest.Embedded(t)
+	forward = s.Clock()
+	at := station{Redis: s.Addr(), Embedded: true, Stock: "sale", Hold: time.Minute}
+	red, err := at.open()
+	require.NoError(t, err)
+	t.Cleanup(func() { closeNow(red) })
+	r = at.stockroom(red)
+	_, err = r.sale.Open(t.Context(), stock.Spec{Limit: n, OpenFor: time.Hour, Ledger: true})
+	require.NoError(t, err)
+	return r, forward
+}
+
+// is fails unless an answer is of the given state.
+func is(t *testing.T, want state) func(orderAnswer, error) orderAnswer {
+	return func(a orderAnswer, err error) orderAnswer {
+		t.Helper()
+		require.NoError(t, err)
+		require.Equal(t, want, a.State)
+		return a
+	}
+}
+
+func TestAnOrderIsReservedPaidAndGivenBack(t *testing.T) {
+	r, _ := shelf(t, 2)
+	for range 2 { // everything may come twice
+		a := is(t, held)(r.reserve(t.Context(), "a", "ann"))
+		require.Equal(t, paymentID("a"), a.Payment)
+		require.Positive(t, a.PayIn)
+	}
+	is(t, held)(r.reserve(t.Context(), "z", "zoe"))
+	is(t, soldOut)(r.reserve(t.Context(), "b", "bob"))
+	for range 2 {
+		require.EqualValues(t, 1, is(t, sold)(r.paid(t.Context(), "a", "ann")).Unit)
+	}
+	is(t, sold)(r.reserve(t.Context(), "a", "ann"))
+	is(t, sold)(r.cancel(t.Context(), "a"))
+	is(t, cancelled)(r.cancel(t.Context(), "z"))
+	is(t, tooMany)(r.reserve(t.Context(), "again", "ann"))
+	for range 2 {
+		is(t, returned)(r.giveBack(t.Context(), "a"))
+	}
+	is(t, returned)(r.paid(t.Context(), "a", "ann"))
+	is(t, held)(r.reserve(t.Context(), "b", "bob"))
+}
+
+func TestAnOrderThatWasCancelledIsNotSold(t *testing.T) {
+	r, _ := shelf(t, 1)
+	is(t, held)(r.reserve(t.Context(), "a", "ann"))
+	for range 2 {
+		is(t, cancelled)(r.cancel(t.Context(), "a"))
+	}
+	is(t, cancelled)(r.paid(t.Context(), "a", "ann"))
+	is(t, cancelled)(r.reserve(t.Context(), "a", "ann"))
+	is(t, held)(r.reserve(t.Context(), "b", "bob"))
+}
+
+func TestALatePaymentGetsAUnitThatIsLeft(t *testing.T) {
+	r, forward := shelf(t, 1)
+	is(t, held)(r.reserve(t.Context(), "a", "ann"))
+	forward(2 * time.Minute)
+	is(t, expired)(r.reserve(t.Context(), "a", "ann"))
+	for range 2 {
+		require.True(t, is(t, sold)(r.paid(t.Context(), "a", "ann")).Late)
+	}
+	is(t, returned)(r.giveBack(t.Context(), "a"))
+	is(t, returned)(r.paid(t.Context(), "a", "ann"))
+	is(t, held)(r.reserve(t.Context(), "b", "bob"))
+}
+
+// The bank calls twice. The first call finds nothing left, and its worker is about to return the money. Then a unit comes back, and the
+// second call must not sell it.
+func TestALatePaymentThatFoundNothingBuysNothingLater(t *testing.T) {
+	r, forward := shelf(t, 1)
+	is(t, held)(r.reserve(t.Context(), "a", "ann"))
+	forward(2 * time.Minute)
+	is(t, held)(r.reserve(t.Context(), "b", "bob"))
+	is(t, sold)(r.paid(t.Context(), "b", "bob"))
+	is(t, refunded)(r.paid(t.Context(), "a", "ann"))
+	is(t, returned)(r.giveBack(t.Context(), "b"))
+	is(t, refunded)(r.paid(t.Context(), "a", "ann"))
+	is(t, held)(r.reserve(t.Context(), "c", "cid"))
+}
+
+// Money that goes back must not meet a payment that is on its way.
+func TestAnOrderThatWasGivenBackIsNotSoldByALaterCallOfTheBank(t *testing.T) {
+	r, forward := shelf(t, 2)
+	is(t, held)(r.reserve(t.Context(), "a", "ann"))
+	is(t, returned)(r.giveBack(t.Context(), "a"))
+	is(t, cancelled)(r.paid(t.Context(), "a", "ann"))
+	is(t, held)(r.reserve(t.Context(), "b", "bob"))
+	forward(2 * time.Minute)
+	is(t, returned)(r.giveBack(t.Context(), "b"))
+	is(t, refunded)(r.paid(t.Context(), "b", "bob"))
+}
+
+func TestAPaymentForNoOrderBuysNothing(t *testing.T) {
+	r, _ := shelf(t, 1)
+	is(t, unknown)(r.paid(t.Context(), "a", "ann"))
+}
