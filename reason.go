@@ -7,7 +7,7 @@ import "github.com/redlatch/redlatch/internal/errs"
 //
 //   - "ok" for nil;
 //   - that of the exported error without Err, in lower case with underscores: "not_acquired" for ErrNotAcquired, "lost" for
-//     ErrLost, "reservation_expired" for stock.ErrReservationExpired;
+//     ErrLost, "block_ended" for stock.ErrBlockEnded;
 //   - "canceled" and "timeout" for context.Canceled and context.DeadlineExceeded;
 //   - "other" for all else, such as an error of the caller's own work.
 //

@@ -41,8 +41,7 @@ var sentinels = map[string]error{
 	"ErrCapacityMismatch": rsemaphore.ErrCapacityMismatch, "ErrLatchExpired": rsemaphore.ErrLatchExpired, "ErrLatchDeleted": rsemaphore.ErrLatchDeleted,
 	"ErrBrokenBarrier": rsemaphore.ErrBrokenBarrier, "ErrOutOfRange": rcounter.ErrOutOfRange, "ErrOverflow": rcounter.ErrOverflow,
 	"ErrMismatch": stock.ErrMismatch, "ErrAlreadyOpen": stock.ErrAlreadyOpen, "ErrCorrupt": stock.ErrCorrupt, "ErrNotOpen": stock.ErrNotOpen,
-	"ErrRestoring": stock.ErrRestoring, "ErrNotFound": stock.ErrNotFound, "ErrReservationExpired": stock.ErrReservationExpired,
-	"ErrReservationCancelled": stock.ErrReservationCancelled, "ErrReservationReturned": stock.ErrReservationReturned,
+	"ErrRestoring": stock.ErrRestoring, "ErrNotFound": stock.ErrNotFound,
 	"ErrBlockEnded": stock.ErrBlockEnded, "ErrBlockHeld": stock.ErrBlockHeld, "ErrNotEnded": redpacket.ErrNotEnded,
 	"ErrSending": redpacket.ErrSending, "ErrNoPacket": redpacket.ErrNoPacket, "ErrLimited": ratelimit.ErrLimited,
 }

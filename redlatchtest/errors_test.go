@@ -308,35 +308,37 @@ func reserved(t *testing.T, red *redlatch.Client) *stock.Stock {
 	return s
 }
 
-func TestErrReservationExpired(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
-		s := reserved(t, red)
-		srv.Advance(2 * time.Minute)
-		_, err := s.Confirm(t.Context(), "basket:1")
-		is(t, err, stock.ErrReservationExpired)
-	})
-}
-
-func TestErrReservationCancelled(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
-		s := reserved(t, red)
-		_, err := s.Cancel(t.Context(), "basket:1")
-		is(t, err, nil)
-		_, err = s.Confirm(t.Context(), "basket:1")
-		is(t, err, stock.ErrReservationCancelled)
-	})
-}
-
-func TestErrReservationReturned(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
-		s := reserved(t, red)
-		_, err := s.Confirm(t.Context(), "basket:1")
-		is(t, err, nil)
-		_, err = s.ReturnOnce(t.Context(), "basket:1")
-		is(t, err, nil)
-		_, err = s.Confirm(t.Context(), "basket:1")
-		is(t, err, stock.ErrReservationReturned)
-	})
+// What became of a reservation is an outcome, and not an error.
+func TestAReservationThatIsOver(t *testing.T) {
+	for want, end := range map[stock.Outcome]func(t *testing.T, srv *redlatchtest.Server, s *stock.Stock) error{
+		stock.Expired: func(_ *testing.T, srv *redlatchtest.Server, _ *stock.Stock) error {
+			srv.Advance(2 * time.Minute)
+			return nil
+		},
+		stock.Cancelled: func(t *testing.T, _ *redlatchtest.Server, s *stock.Stock) error {
+			_, err := s.Cancel(t.Context(), "basket:1")
+			return err
+		},
+		stock.Returned: func(t *testing.T, _ *redlatchtest.Server, s *stock.Stock) error {
+			_, err := s.Confirm(t.Context(), "basket:1")
+			if err == nil {
+				_, err = s.ReturnOnce(t.Context(), "basket:1")
+			}
+			return err
+		},
+	} {
+		t.Run(want.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
+				s := reserved(t, red)
+				is(t, end(t, srv, s), nil)
+				g, err := s.Confirm(t.Context(), "basket:1")
+				is(t, err, nil)
+				if g.Outcome != want {
+					t.Fatalf("%v, not %v", g.Outcome, want)
+				}
+			})
+		})
+	}
 }
 
 func TestErrBlockHeldAndErrBlockEnded(t *testing.T) {

@@ -130,9 +130,15 @@ func Order(ctx context.Context, red *redlatch.Client, order, user string, pay, r
 		_, gone := sale.Cancel(context.WithoutCancel(ctx), order)
 		return errors.Join(err, gone)
 	}
-	_, err = sale.Confirm(context.WithoutCancel(ctx), order)
-	if errors.Is(err, stock.ErrReservationExpired) {
-		return errors.Join(err, refund(context.WithoutCancel(ctx))) // paid too late: the unit went to somebody else
+	paid := context.WithoutCancel(ctx)
+	unit, err = sale.ConfirmLate(paid, order)
+	if err == nil && !unit.Won() { // too late, and nothing is left: now for good, unless another call was quicker
+		if _, err = sale.Cancel(paid, order); err == nil {
+			unit, err = sale.ConfirmLate(paid, order)
+		}
+	}
+	if err == nil && !unit.Won() {
+		return errors.Join(errSoldOut, refund(paid))
 	}
 	return err
 }
@@ -304,10 +310,17 @@ func TestAnOrderIsPaidAndSoldOrNeither(t *testing.T) {
 		require.ErrorIs(t, Order(t.Context(), red, "2", "bob", say("declined", declined), say("refund", nil)), declined)
 		require.EqualValues(t, 1, left())
 		late := func(context.Context) error { time.Sleep(11 * time.Minute); return nil } // deaf to its ctx
-		require.ErrorIs(t, Order(t.Context(), red, "3", "carl", late, say("refund", nil)), stock.ErrReservationExpired)
-		require.EqualValues(t, 1, left())
-		require.NoError(t, Order(t.Context(), red, "4", "dora", say("dora pays", nil), say("refund", nil)))
+		require.NoError(t, Order(t.Context(), red, "3", "carl", late, say("refund", nil)))
+		require.Zero(t, left())
+		back, err := sale.ReturnOnce(t.Context(), "3")
+		require.NoError(t, err)
+		require.True(t, back)
+		tooLate := func(ctx context.Context) error {
+			time.Sleep(11 * time.Minute)
+			return Order(t.Context(), red, "4", "dora", say("dora pays", nil), say("refund", nil))
+		}
+		require.ErrorIs(t, Order(t.Context(), red, "6", "eve", tooLate, say("refund", nil)), errSoldOut)
 		require.ErrorIs(t, Order(t.Context(), red, "5", "ed", say("never", nil), say("refund", nil)), errSoldOut)
-		require.True(t, slices.Equal([]string{"ann pays", "declined", "refund", "dora pays"}, log), log)
+		require.True(t, slices.Equal([]string{"ann pays", "declined", "dora pays", "refund"}, log), log)
 	})
 }

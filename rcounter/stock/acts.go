@@ -14,7 +14,7 @@ import (
 type act struct {
 	verb         verb
 	id, claimant string
-	n            int64
+	n            int64 // units; of actPart and actReturn those to keep
 	ttl          time.Duration
 }
 
@@ -22,30 +22,39 @@ type act struct {
 type verb string
 
 const (
-	actReserve verb = "R"
-	actOnce    verb = "O"
-	actConfirm verb = "C"
-	actCancel  verb = "X"
-	actReturn  verb = "B"
+	actReserve     verb = "R"
+	actReserveUpTo verb = "V"
+	actOnce        verb = "O"
+	actOnceUpTo    verb = "U"
+	actConfirm     verb = "C"
+	actLate        verb = "L"
+	actPart        verb = "P"
+	actExtend      verb = "E"
+	actCancel      verb = "X"
+	actReturn      verb = "B"
 )
 
 // args are the arguments of a.
 func (a *act) args(to []string) []string {
 	to = append(to, string(a.verb), a.id)
 	switch a.verb {
-	case actReserve:
+	case actReserve, actReserveUpTo:
 		return append(to, a.claimant, decimal(a.n), script.Millis(a.ttl))
-	case actOnce:
+	case actOnce, actOnceUpTo:
 		return append(to, a.claimant, decimal(a.n))
+	case actExtend:
+		return append(to, script.Millis(a.ttl))
+	case actPart, actReturn:
+		return append(to, decimal(a.n))
 	}
 	return to
 }
 
 // done is how an act was answered: see acts.lua.
 type done struct {
-	front, second, third, left int64
-	epoch, remaining           int64
-	sent                       time.Time
+	front, second, third, asked, left int64
+	epoch, remaining                  int64
+	sent                              time.Time
 }
 
 // grants reports whether a replica must know of it.
@@ -142,7 +151,7 @@ func (s *Stock) act(ctx context.Context, call string, a act) (done, error) {
 // acts makes the call with the given id for at most 128 acts of different ids; the answers are in their order. With ErrNotReplicated
 // they are there too. See timely.
 func (s *Stock) acts(ctx context.Context, call string, acts []act) ([]done, error) {
-	v, sent, unconfirmed := s.timely(ctx, 4+4*len(acts), actsBy(acts), func(notAfter string) []string {
+	v, sent, unconfirmed := s.timely(ctx, 4+5*len(acts), actsBy(acts), func(notAfter string) []string {
 		args := append(make([]string, 0, 3+5*len(acts)), call, s.c.calls.Mark(), notAfter)
 		for i := range acts {
 			args = acts[i].args(args)
@@ -157,10 +166,13 @@ func (s *Stock) acts(ctx context.Context, call string, acts []act) ([]done, erro
 	}
 	answers := make([]done, len(acts))
 	for i := range answers {
-		d := v[4+4*i:]
-		answers[i] = done{front: d[0], second: d[1], third: d[2], left: d[3], epoch: v[1], remaining: v[2], sent: sent}
-		if a := acts[i].verb; a == actCancel || a == actReturn {
+		d := v[4+5*i:]
+		answers[i] = done{front: d[0], second: d[1], third: d[2], asked: d[3], left: d[4], epoch: v[1], remaining: v[2], sent: sent}
+		switch acts[i].verb {
+		case actCancel, actReturn:
 			s.cameBack(answers[i])
+		case actPart:
+			s.shared().cache.forget()
 		}
 	}
 	return answers, unconfirmed
@@ -208,7 +220,7 @@ func (s *Stock) won(d done, id string) (Grant, error) {
 	}
 	g := Grant{Outcome: Outcome(d.front), Ordinal: d.second, N: d.third, Remaining: d.remaining, Epoch: d.epoch}
 	if g.Won() {
-		g.Request = id
+		g.Request, g.Missing = id, max(0, d.asked-d.third)
 	}
 	if g.Won() && g.Ordinal == 0 {
 		g.Until = d.sent.Add(script.Duration(d.left))
@@ -225,11 +237,14 @@ func (s *Stock) granted(ctx context.Context, a act) (Grant, error) {
 	return s.won(d, a.id)
 }
 
-// undo does an act that gives units back, and reports whether this call did so.
-func (s *Stock) undo(ctx context.Context, a act) (bool, error) {
+// undo does an act that gives units back, and returns how many this call gave back.
+func (s *Stock) undo(ctx context.Context, a act) (int64, error) {
 	d, err := s.do(ctx, a)
 	if err == nil && d.front < 0 {
 		err = s.verdict([]int64{d.front, -1, 0})
 	}
-	return err == nil && d.second > 0, err
+	if err != nil {
+		return 0, err
+	}
+	return d.second, nil
 }

@@ -21,6 +21,14 @@ func checkN(n int64) error {
 	return nil
 }
 
+// checkKeep refuses a number of units to keep of several.
+func checkKeep(keep int64) error {
+	if keep < 1 || keep > maxLimit {
+		return errs.InvalidOption("keep", keep, fmt.Sprintf("between 1 and %d", int64(maxLimit)))
+	}
+	return nil
+}
+
 func checkTTL(ttl, least time.Duration) error {
 	if ttl < least || ttl > maxLifetime {
 		return errs.InvalidOption("ttl", ttl, fmt.Sprintf("between %v and %v", least, maxLifetime))

@@ -42,13 +42,6 @@ var (
 	// ErrMismatch: the id of a request or reservation has been used before with another claimant, another number of
 	// units, or for the other of the two. A new request needs a new id.
 	ErrMismatch = errs.ErrMismatch
-	// ErrReservationExpired: the reservation's time was over, by the server's clock, before it was confirmed. Its units
-	// have gone back to the stock.
-	ErrReservationExpired = errs.New("reservation_expired", "reservation expired")
-	// ErrReservationCancelled: the reservation was cancelled, perhaps before it was made.
-	ErrReservationCancelled = errs.New("reservation_cancelled", "reservation cancelled")
-	// ErrReservationReturned: the reservation was confirmed and its units were returned.
-	ErrReservationReturned = errs.New("reservation_returned", "reservation returned")
 	// ErrBlockEnded: the block was settled, or closed by its owner; it stays as it was.
 	ErrBlockEnded = errs.New("block_ended", "block ended")
 	// ErrBlockHeld: the block's owner may still hand out units of it. Blocks tells until when.

@@ -2,7 +2,6 @@ package stock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"time"
@@ -41,17 +40,54 @@ func ExampleStock_Reserve() {
 	if _, err := seats.Cancel(ctx, "cart-3"); err != nil { // overtakes what it cancels
 		log.Fatal(err)
 	}
-	_, err = seats.Reserve(ctx, "cart-3", "cid", 1, 15*time.Minute)
-	fmt.Println(errors.Is(err, stock.ErrReservationCancelled))
+	r, err = seats.Reserve(ctx, "cart-3", "cid", 1, 15*time.Minute)
+	fmt.Println(r.Outcome, err)
 	// Output:
 	// granted 2 held, 1 left
 	// sold out with 1 left: all or none
 	// granted seats 1 to 2
 	// replayed seats 1 to 2
-	// true
+	// cancelled <nil>
 }
 
-// An order claims as many as it may have; the same order again gets the same ones.
+// Payments come late, or for only some of the seats, and customers change their minds.
+func ExampleStock_ConfirmLate() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+	seats := c.Stock("concert")
+	if _, err := seats.Open(ctx, stock.Spec{Limit: 5, PerUser: 5, OpenFor: time.Hour}); err != nil {
+		log.Fatal(err)
+	}
+	show := func(what string, g stock.Grant, err error) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(what, g.Outcome, "seats:", g.N, "missing:", g.Missing)
+	}
+	g, err := seats.Reserve(ctx, "ann", "ann", 3, time.Millisecond)
+	show("ann reserves:", g, err)
+	time.Sleep(2 * time.Millisecond)
+	g, err = seats.ReserveUpTo(ctx, "bob", "bob", 4, time.Minute) // ann's time is over
+	show("bob reserves:", g, err)
+	g, err = seats.Extend(ctx, "bob", time.Hour)
+	show("he has more time:", g, err)
+	g, err = seats.ConfirmPart(ctx, "bob", 3)
+	show("he pays for three:", g, err)
+	g, err = seats.ConfirmLate(ctx, "ann")
+	show("ann has paid:", g, err)
+	back, err := seats.ReturnPart(ctx, "bob", 1)
+	fmt.Println("bob keeps one, back:", back, err)
+	// Output:
+	// ann reserves: granted seats: 3 missing: 0
+	// bob reserves: granted seats: 4 missing: 0
+	// he has more time: granted seats: 4 missing: 0
+	// he pays for three: granted seats: 3 missing: 1
+	// ann has paid: granted seats: 2 missing: 1
+	// bob keeps one, back: 2 <nil>
+}
+
+// An order claims all or none; the same order again gets the same ones.
 func ExampleStock_ClaimOnce() {
 	c, end := demoClient()
 	defer end()
@@ -60,18 +96,20 @@ func ExampleStock_ClaimOnce() {
 	if _, err := sale.Open(ctx, stock.Spec{Limit: 100, PerUser: 5, OpenFor: time.Hour}); err != nil {
 		log.Fatal(err)
 	}
-	for _, order := range []string{"order-1", "order-2", "order-1", "order-3"} {
+	for _, order := range []string{"order-1", "order-2", "order-1"} {
 		g, err := sale.ClaimOnce(ctx, order, "ann", 3)
 		if err != nil {
 			log.Fatal(err)
 		}
 		fmt.Println(order, g.Outcome, g.N)
 	}
+	g, err := sale.ClaimUpTo(ctx, "order-2", "ann", 3) // fewer will do
+	fmt.Println("order-2", g.Outcome, g.N, "missing", g.Missing, err)
 	// Output:
 	// order-1 granted 3
-	// order-2 granted 2
+	// order-2 user limit 0
 	// order-1 replayed 3
-	// order-3 user limit 0
+	// order-2 granted 2 missing 1 <nil>
 }
 
 // Every sale goes into the ledger in the script that makes it, and from there into a database, where rows are only ever

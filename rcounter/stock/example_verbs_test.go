@@ -157,7 +157,7 @@ func ExampleSharded_Lookup() {
 		}
 	}
 
-	sale.ClaimOnce(ctx, "order-1", "ann", 2)
+	sale.ClaimUpTo(ctx, "order-1", "ann", 2)
 	back, err := sale.ReturnOnce(ctx, "order-1", "ann")
 	fmt.Println(back, err)
 	g, _ = sale.ClaimAny(ctx, 1)

@@ -10,7 +10,7 @@ import (
 type Outcome uint8
 
 func (o Outcome) String() string {
-	return session.Word(o, "outcome", "none", "granted", "replayed", "sold out", "not open", "not started", "ended", "user limit", "suspended", "returned")
+	return session.Word(o, "outcome", "none", "granted", "replayed", "sold out", "not open", "not started", "ended", "user limit", "suspended", "returned", "expired", "cancelled")
 }
 
 // The outcomes of a claim. Sold out, not open and over are answers, not errors.
@@ -31,8 +31,13 @@ const (
 	UserLimit
 	// Suspended: the stock grants nothing until Restore has run.
 	Suspended
-	// Returned: this request was granted units and they were returned. Another request may claim.
+	// Returned: this request or reservation was sold units and they were returned. Another id may claim.
 	Returned
+	// Expired: the reservation's time was over, by the server's clock, before it was confirmed. Its units have gone back to the
+	// stock. ConfirmLate takes them again, as far as they are left.
+	Expired
+	// Cancelled: the reservation was cancelled, perhaps before it was made. Another id may reserve.
+	Cancelled
 )
 
 // Grant is the answer to a claim or a reservation. The zero Grant is no answer.
@@ -42,8 +47,11 @@ type Grant struct {
 	// that of a returned unit is not used again, so after returns ordinals can be above the limit. It is 0 while the units are
 	// only reserved; they get their numbers when they are sold.
 	Ordinal int64
-	// N is the number of units, if Won: Ordinal to Ordinal + N - 1. A request for several may get fewer.
+	// N is the number of units, if Won: Ordinal to Ordinal + N - 1.
 	N int64
+	// Missing is how many units fewer that is than the request or reservation asked for: what ClaimUpTo, ReserveUpTo and
+	// ConfirmLate could not get, and what ConfirmPart and ReturnPart gave back.
+	Missing int64
 	// Request is the id of the record of the units, if Won: that of ClaimOnce or Reserve, or one that ClaimAny or Block
 	// made. Empty for Claim.
 	Request string

@@ -39,6 +39,18 @@ type record struct {
 	call, by, claimant          string
 }
 
+// units is what the record has, or had at its end.
+func (q record) units() span { return span{q.ordinal, q.ordinal + q.n - 1} }
+
+// returned is what a request that has units has returned of them, by ReturnPart: those after its own. See restock in acts.lua.
+func (q record) returned() span {
+	p := strings.Split(q.by, ".")
+	if q.state != "G" || len(p) < 3 {
+		return span{q.ordinal + q.n, q.ordinal + q.n - 1}
+	}
+	return span{q.ordinal + q.n, q.ordinal + max(q.n, number(p[len(p)-1])) - 1}
+}
+
 func parseRecord(text string) (record, bool) {
 	p := strings.SplitN(text, ";", 8)
 	if len(p) != 8 || len(p[0]) != 1 {

@@ -87,17 +87,14 @@ func (s *Stock) reply(ctx context.Context, n int, call script.Call) ([]int64, er
 
 // What the stock's scripts answer in front.
 const (
-	stockOK        = 0
-	stockCorrupt   = -1 // followed by the records said and found, or by -1
-	stockUsedUp    = -2 // the last ordinal a double can count to is out
-	stockMismatch  = -3 // the id is that of something else
-	stockParts     = -4 // too many parts of one grant were returned one by one
-	stockTooSmall  = -5 // followed by how many are sold and held
-	stockNone      = -6 // no stock, or no such reservation or block
-	stockExpired   = -7
-	stockCancelled = -8
-	stockReturned  = -9
-	stockMore      = -12 // more holds are over than the script has ended: the call is made again (10 and 11 are in restore.lua)
+	stockOK       = 0
+	stockCorrupt  = -1  // followed by the records said and found, or by -1
+	stockUsedUp   = -2  // the last ordinal a double can count to is out
+	stockMismatch = -3  // the id is that of something else
+	stockParts    = -4  // too many parts of one grant were returned one by one
+	stockTooSmall = -5  // followed by how many are sold and held
+	stockNone     = -6  // no stock, or no such reservation or block
+	stockMore     = -12 // more holds are over than the script has ended: the call is made again (10 and 11 are in restore.lua)
 )
 
 // verdict turns the front of a script's reply into an error.
@@ -117,12 +114,6 @@ func (s *Stock) verdict(v []int64) error {
 		return fmt.Errorf("%w: %q has %d units sold and held", ErrOutOfRange, s.keys[0], v[1])
 	case stockNone:
 		return fmt.Errorf("%w: on %q", ErrNotFound, s.keys[0])
-	case stockExpired:
-		return fmt.Errorf("%w: on %q", ErrReservationExpired, s.keys[0])
-	case stockCancelled:
-		return fmt.Errorf("%w: on %q", ErrReservationCancelled, s.keys[0])
-	case stockReturned:
-		return fmt.Errorf("%w: on %q", ErrReservationReturned, s.keys[0])
 	}
 	return malformed("a stock's script", s.keys[0])
 }

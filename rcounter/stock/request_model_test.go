@@ -79,67 +79,128 @@ func (m *requestModel) has(claimant string) (n int64) {
 	return n
 }
 
-func (m *requestModel) once(id, claimant string, n int64) (stock.Grant, error) {
+// fits is how many of n units claimant may have, or nothing and why not.
+func (m *requestModel) fits(claimant string, n int64, part bool) (int64, stock.Grant) {
+	left, may := m.left(), m.per-m.has(claimant)
+	switch {
+	case left <= 0 || !part && left < n:
+		return 0, stock.Grant{Outcome: stock.SoldOut}
+	case may <= 0 || !part && may < n:
+		return 0, stock.Grant{Outcome: stock.UserLimit}
+	}
+	return min(n, left, may), stock.Grant{}
+}
+
+// has is the answer with what a has.
+func (a *act) has(o stock.Outcome, id string) stock.Grant {
+	return stock.Grant{Outcome: o, Ordinal: a.ordinal, N: a.n, Missing: a.asked - a.n, Request: id}
+}
+
+// over is the answer if a is, else nothing.
+func (a *act) over() stock.Outcome {
+	return map[string]stock.Outcome{"returned": stock.Returned, "cancelled": stock.Cancelled, "expired": stock.Expired}[a.state]
+}
+
+func (m *requestModel) once(id, claimant string, n int64, part bool) (stock.Grant, error) {
 	a := m.acts[id]
 	switch {
+	case a != nil && a.kind == "forbidden":
+		return stock.Grant{Outcome: stock.Cancelled}, nil
 	case a != nil && (a.kind != "once" || a.claimant != claimant || a.asked != n):
 		return stock.Grant{}, stock.ErrMismatch
 	case a != nil && a.state == "returned":
 		return stock.Grant{Outcome: stock.Returned}, nil
 	case a != nil:
-		return stock.Grant{Outcome: stock.Replayed, Ordinal: a.ordinal, N: a.n, Request: id}, nil
-	case m.left() == 0:
-		return stock.Grant{Outcome: stock.SoldOut}, nil
-	case m.has(claimant) >= m.per:
-		return stock.Grant{Outcome: stock.UserLimit}, nil
+		return a.has(stock.Replayed, id), nil
 	}
-	got := min(n, m.left(), m.per-m.has(claimant))
+	got, refused := m.fits(claimant, n, part)
+	if got == 0 {
+		return refused, nil
+	}
 	m.acts[id] = &act{state: "granted", kind: "once", claimant: claimant, asked: n, n: got, ordinal: m.seq + 1}
 	m.seq += got
-	return stock.Grant{Outcome: stock.Granted, Ordinal: m.acts[id].ordinal, N: got, Request: id}, nil
+	return m.acts[id].has(stock.Granted, id), nil
 }
 
-func (a *act) over() error {
-	return map[string]error{"returned": stock.ErrReservationReturned, "cancelled": stock.ErrReservationCancelled, "expired": stock.ErrReservationExpired}[a.state]
-}
-
-func (m *requestModel) reserve(id, claimant string, n int64, ttl time.Duration) (stock.Grant, error) {
+func (m *requestModel) reserve(id, claimant string, n int64, ttl time.Duration, part bool) (stock.Grant, error) {
 	a := m.acts[id]
 	switch {
 	case a != nil && a.kind == "forbidden":
-		return stock.Grant{}, stock.ErrReservationCancelled
+		return stock.Grant{Outcome: stock.Cancelled}, nil
 	case a != nil && (a.kind != "reserve" || a.claimant != claimant || a.asked != n):
 		return stock.Grant{}, stock.ErrMismatch
-	case a != nil && a.over() != nil:
-		return stock.Grant{}, a.over()
+	case a != nil && a.over() != 0:
+		return stock.Grant{Outcome: a.over()}, nil
 	case a != nil:
-		return stock.Grant{Outcome: stock.Replayed, N: n, Ordinal: a.ordinal, Request: id}, nil
-	case m.left() < n:
-		return stock.Grant{Outcome: stock.SoldOut}, nil
-	case m.has(claimant)+n > m.per:
-		return stock.Grant{Outcome: stock.UserLimit}, nil
+		return a.has(stock.Replayed, id), nil
 	}
-	m.acts[id] = &act{state: "held", kind: "reserve", claimant: claimant, asked: n, n: n, deadline: m.now + ttl}
-	return stock.Grant{Outcome: stock.Granted, N: n, Request: id}, nil
+	got, refused := m.fits(claimant, n, part)
+	if got == 0 {
+		return refused, nil
+	}
+	m.acts[id] = &act{state: "held", kind: "reserve", claimant: claimant, asked: n, n: got, deadline: m.now + ttl}
+	return m.acts[id].has(stock.Granted, id), nil
 }
 
-func (m *requestModel) confirm(id string) (stock.Grant, error) {
+// answered is the answer to an act on a reservation that is not held; false if it is held.
+func (m *requestModel) answered(id string) (stock.Grant, error, bool) {
 	a := m.acts[id]
 	switch {
 	case a == nil:
-		return stock.Grant{}, stock.ErrNotFound
+		return stock.Grant{}, stock.ErrNotFound, true
 	case a.kind == "forbidden":
-		return stock.Grant{}, stock.ErrReservationCancelled
+		return stock.Grant{Outcome: stock.Cancelled}, nil, true
 	case a.kind != "reserve":
-		return stock.Grant{}, stock.ErrMismatch
-	case a.over() != nil:
-		return stock.Grant{}, a.over()
+		return stock.Grant{}, stock.ErrMismatch, true
+	case a.over() != 0:
+		return stock.Grant{Outcome: a.over()}, nil, true
 	case a.state == "granted":
-		return stock.Grant{Outcome: stock.Replayed, Ordinal: a.ordinal, N: a.n, Request: id}, nil
+		return a.has(stock.Replayed, id), nil, true
+	}
+	return stock.Grant{}, nil, false
+}
+
+// confirm sells what is held, or keep of it.
+func (m *requestModel) confirm(id string, keep int64) (stock.Grant, error) {
+	if g, err, answered := m.answered(id); answered {
+		return g, err
+	}
+	a := m.acts[id]
+	if keep > a.n {
+		return stock.Grant{}, stock.ErrMismatch
+	}
+	if keep > 0 {
+		a.n = keep
 	}
 	a.state, a.ordinal = "granted", m.seq+1
 	m.seq += a.n
-	return stock.Grant{Outcome: stock.Granted, Ordinal: a.ordinal, N: a.n, Request: id}, nil
+	return a.has(stock.Granted, id), nil
+}
+
+func (m *requestModel) late(id string) (stock.Grant, error) {
+	a := m.acts[id]
+	if a == nil || a.state != "expired" {
+		return m.confirm(id, 0)
+	}
+	got, refused := m.fits(a.claimant, a.n, true)
+	if got == 0 {
+		return refused, nil
+	}
+	a.state, a.n, a.ordinal = "granted", got, m.seq+1
+	m.seq += got
+	return a.has(stock.Granted, id), nil
+}
+
+func (m *requestModel) extend(id string, ttl time.Duration) (stock.Grant, error) {
+	if g, err, answered := m.answered(id); answered {
+		return g, err
+	}
+	a := m.acts[id]
+	if m.now+ttl <= a.deadline {
+		return a.has(stock.Replayed, id), nil
+	}
+	a.deadline = m.now + ttl
+	return a.has(stock.Granted, id), nil
 }
 
 func (m *requestModel) cancel(id string) (bool, error) {
@@ -149,6 +210,8 @@ func (m *requestModel) cancel(id string) (bool, error) {
 		m.acts[id] = &act{state: "cancelled", kind: "forbidden", ended: m.now}
 	case a.kind == "once":
 		return false, stock.ErrMismatch
+	case a.state == "expired":
+		a.state, a.kind, a.ended = "cancelled", "forbidden", m.now
 	case a.state == "held":
 		a.state, a.ended = "cancelled", m.now
 		return true, nil
@@ -156,13 +219,19 @@ func (m *requestModel) cancel(id string) (bool, error) {
 	return false, nil
 }
 
-func (m *requestModel) giveBack(id string) bool {
+// giveBack returns all but keep units, and says how many.
+func (m *requestModel) giveBack(id string, keep int64) int64 {
 	a := m.acts[id]
-	if a == nil || a.state != "granted" {
-		return false
+	if a == nil || a.state != "granted" || a.n <= keep {
+		return 0
 	}
-	a.state, a.ended = "returned", m.now
-	return true
+	back := a.n - keep
+	if keep > 0 {
+		a.n = keep
+	} else {
+		a.state, a.ended = "returned", m.now
+	}
+	return back
 }
 
 // Requests, reservations, their confirmations, cancellations and returns, in any order, each repeated at any later
@@ -240,29 +309,57 @@ func walkRequests(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *ran
 		m.settle()
 		switch op := rnd.IntN(100); {
 		case op < 18:
-			want, wantErr := full(m.once(id, claimant, n))
-			got, err := s.ClaimOnce(ctx, id, claimant, n)
-			same(fmt.Sprintf("once %s %q %d", id, claimant, n), want, got, wantErr, err)
+			want, wantErr := full(m.once(id, claimant, n, op%2 == 0))
+			verb := s.ClaimOnce
+			if op%2 == 0 {
+				verb = s.ClaimUpTo
+			}
+			got, err := verb(ctx, id, claimant, n)
+			same(fmt.Sprintf("once %d %s %q %d", op%2, id, claimant, n), want, got, wantErr, err)
 		case op < 38:
 			ttl := time.Duration(1+rnd.IntN(20)) * life
-			want, wantErr := m.reserve(id, claimant, n, ttl)
-			got, err := s.Reserve(ctx, id, claimant, n, ttl)
-			if err != nil {
-				same("reserve "+id, stock.Grant{}, got, wantErr, err)
-				break
+			want, wantErr := full(m.reserve(id, claimant, n, ttl, op%2 == 0))
+			verb := s.Reserve
+			if op%2 == 0 {
+				verb = s.ReserveUpTo
 			}
-			want.Remaining, want.Epoch, want.Until = m.left(), epoch, got.Until
-			same(fmt.Sprintf("reserve %s %q %d", id, claimant, n), want, got, wantErr, err)
-		case op < 52:
-			want, wantErr := full(m.confirm(id))
+			got, err := verb(ctx, id, claimant, n, ttl)
+			want.Until = got.Until
+			same(fmt.Sprintf("reserve %d %s %q %d", op%2, id, claimant, n), want, got, wantErr, err)
+		case op < 44:
+			want, wantErr := full(m.confirm(id, 0))
 			got, err := s.Confirm(ctx, id)
 			same("confirm "+id, want, got, wantErr, err)
+		case op < 47:
+			want, wantErr := full(m.confirm(id, n))
+			got, err := s.ConfirmPart(ctx, id, n)
+			same(fmt.Sprintf("confirm part %s %d", id, n), want, got, wantErr, err)
+		case op < 51:
+			want, wantErr := full(m.late(id))
+			got, err := s.ConfirmLate(ctx, id)
+			same("confirm late "+id, want, got, wantErr, err)
+		case op < 55:
+			ttl := time.Duration(1+rnd.IntN(20)) * life
+			asked := srv.Embedded != nil // the clock of the other goes on between a copy and the next
+			want, wantErr := full(m.extend(id, ttl))
+			got, err := s.Extend(ctx, id, ttl)
+			want.Until = got.Until
+			if !asked && want.Won() {
+				want.Outcome = got.Outcome
+			}
+			same(fmt.Sprintf("extend %s %v", id, ttl), want, got, wantErr, err)
 		case op < 60:
 			want, wantErr := m.cancel(id)
 			got, err := s.Cancel(ctx, id)
 			same("cancel "+id, want, got, wantErr, err)
 		case op < 68:
-			want := m.giveBack(id)
+			if op%2 == 0 {
+				want := m.giveBack(id, n)
+				got, err := s.ReturnPart(ctx, id, n)
+				same(fmt.Sprintf("return all but %d of %s", n, id), want, got, nil, err)
+				break
+			}
+			want := m.giveBack(id, 0) > 0
 			got, err := s.ReturnOnce(ctx, id)
 			same("return "+id, want, got, nil, err)
 		case op < 74:

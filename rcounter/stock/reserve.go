@@ -19,45 +19,40 @@ const minReservation = time.Millisecond
 //
 // Grant.Until says when the units go back. The same call again is Replayed and prolongs nothing; if the reservation was
 // confirmed, that answer has the ordinals. If fewer than n units are left, the answer is SoldOut, and Remaining says how many are.
-// If claimant may not have n more, it is UserLimit. An id whose reservation is over is an error: ErrReservationExpired,
-// ErrReservationCancelled (also if Cancel came before this call), ErrReservationReturned. It is remembered for as long as
-// Spec.Remember says; then the id is a new one.
+// If claimant may not have n more (Spec.PerUser), it is UserLimit. If the reservation is over, it is Expired, Cancelled (also if
+// Cancel came before this call) or Returned, for as long as Spec.Remember says; then the id is a new one.
 //
-// Other errors: ErrInvalidName for id or claimant, ErrInvalidOption for n or ttl, ErrMismatch, ErrNotReplicated, and
+// Errors: ErrInvalidName for id or claimant, ErrInvalidOption for n or ttl, ErrMismatch, ErrNotReplicated, and
 // those of Claim.
 func (s *Stock) Reserve(ctx context.Context, id, claimant string, n int64, ttl time.Duration) (_ Grant, err error) {
 	defer edge(&err)
-	if err := cmp.Or(s.usable(), checkRequest(id, claimant, n), checkTTL(ttl, minReservation)); err != nil {
-		return Grant{}, err
-	}
-	return s.obtain(ctx, s.shared().cache.request(ctx, id), func() (Grant, error) {
-		return s.granted(ctx, act{verb: actReserve, id: id, claimant: claimant, n: n, ttl: ttl})
-	})
+	return s.reserve(ctx, act{verb: actReserve, id: id, claimant: claimant, n: n, ttl: ttl})
 }
 
-// Confirm sells the units of a reservation and returns them: Granted the first time, Replayed from then on. It works until the
-// reservation's time is over, also if the stock does not sell any more. A stock that is Suspended confirms nothing: the outcome is
-// Suspended. ReturnOnce takes the sale back. One round trip, repeated until answered.
-//
-// If Confirm comes too late, it sells nothing and returns ErrReservationExpired. Other errors: ErrReservationCancelled,
-// ErrReservationReturned, ErrNotFound, ErrMismatch and those of Claim.
-func (s *Stock) Confirm(ctx context.Context, id string) (_ Grant, err error) {
+// ReserveUpTo is Reserve, and if fewer than n units are left, or claimant may not have n more, it holds as many as there are:
+// Grant.N, and Grant.Missing is how many it could not get. It is SoldOut or UserLimit only if it could get none.
+func (s *Stock) ReserveUpTo(ctx context.Context, id, claimant string, n int64, ttl time.Duration) (_ Grant, err error) {
 	defer edge(&err)
-	if err := cmp.Or(s.usable(), keyname.Required("id", id)); err != nil {
-		return Grant{}, err
-	}
-	return s.granted(ctx, act{verb: actConfirm, id: id})
+	return s.reserve(ctx, act{verb: actReserveUpTo, id: id, claimant: claimant, n: n, ttl: ttl})
 }
 
-// Cancel gives back the units of a reservation, and reports whether this call did so. It is false if the reservation's time was
-// over, or it was confirmed (and stays so) or cancelled before. It is also false if there was no such reservation; then a
-// later Reserve of that id returns ErrReservationCancelled, for as long as Spec.Remember says. One round trip, repeated until answered.
+func (s *Stock) reserve(ctx context.Context, a act) (Grant, error) {
+	if err := cmp.Or(s.usable(), checkRequest(a.id, a.claimant, a.n), checkTTL(a.ttl, minReservation)); err != nil {
+		return Grant{}, err
+	}
+	return s.obtain(ctx, s.shared().cache.request(ctx, a.id), func() (Grant, error) { return s.granted(ctx, a) })
+}
+
+// Cancel gives back the units of a reservation, and reports whether this call did so. It is false if the reservation was confirmed (and
+// stays so) or cancelled before. It is also false if its time was over, or there was no such reservation; then a later ConfirmLate or
+// Reserve of that id is answered Cancelled, for as long as Spec.Remember says. One round trip, repeated until answered.
 func (s *Stock) Cancel(ctx context.Context, id string) (_ bool, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), keyname.Required("id", id)); err != nil {
 		return false, err
 	}
-	return s.undo(ctx, act{verb: actCancel, id: id})
+	n, err := s.undo(ctx, act{verb: actCancel, id: id})
+	return n > 0, err
 }
 
 // Reap ends the reservations whose time is over, and returns how many it has ended. Claims and reservations do the same first, so a

@@ -343,8 +343,11 @@ func (r *restorer) enterUser(holder string, w win) {
 func (r *restorer) enterRequest(field string, w win) {
 	units := span{w.spans[0].first, w.spans[len(w.spans)-1].last}
 	old, known := parseRecord(r.records.is[field])
-	was := span{old.ordinal, old.ordinal + old.n - 1}
+	was := old.units()
 	same := known && old.claimant == w.claimant
+	if gone := old.returned(); same && units.first <= was.last && gone.first <= units.last && units.last <= gone.last {
+		units.last = was.last // so does what was returned here in part
+	}
 	switch {
 	case same && old.state == "G" && was == units:
 		return
@@ -362,12 +365,16 @@ func (r *restorer) enterRequest(field string, w win) {
 			kept = nil
 		}
 		rest := was.minus(kept)
-		lost := int64(0)
+		lost, nobodys := int64(0), int64(0)
 		for _, s := range rest {
 			r.displace(Entry{Ordinal: s.first, N: s.n(), Claimant: old.claimant, Request: field[2:]})
 			lost += s.n()
+			for o := range r.others(field, s) {
+				nobodys += o.nobodys(s.first, s.last)
+			}
 		}
 		r.added[field] = units.n() - (was.n() - lost)
+		r.frees(field, next.text(), nobodys)
 	case !known || old.state != "H":
 		r.added[field] = units.n()
 	}

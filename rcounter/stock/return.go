@@ -29,14 +29,30 @@ func (s *Stock) Return(ctx context.Context, claimant string, ordinal int64) (_ b
 
 // ReturnOnce gives back the units of a ClaimOnce or of a confirmed reservation, given its id, and reports whether this call did
 // so. The units can then be claimed again and get new ordinals. For as long as Spec.Remember says, the id cannot be
-// used again: a repeated request finds the record and gets nothing (Returned). It is false, without an error, if nothing was granted to request, or it was returned before.
+// used again: a repeated request finds the record and gets nothing (Returned). It is false, without an error, if nothing was granted
+// to request, or it was returned before.
 // A request is returned once, however often ReturnOnce is called. One round trip, repeated until answered.
 func (s *Stock) ReturnOnce(ctx context.Context, request string) (_ bool, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), keyname.Required("id", request)); err != nil {
 		return false, err
 	}
-	return s.undo(ctx, act{verb: actReturn, id: request})
+	n, err := s.undo(ctx, act{verb: actReturn, id: request})
+	return n > 0, err
+}
+
+// ReturnPart has the request or confirmed reservation keep its first keep units, at least 1, and gives the others back. It returns
+// how many came back by this call: 0, without an error, if it has so few already, or nothing was granted to request. The units that
+// came back get new ordinals when they are claimed again; those that stay keep theirs. One round trip, repeated until answered.
+//
+// That the call says what is to stay, and not how many are to come back, makes it safe to repeat at any time, by this library or by a
+// queue that delivers a message twice. ReturnOnce gives back all.
+func (s *Stock) ReturnPart(ctx context.Context, request string, keep int64) (returned int64, err error) {
+	defer edge(&err)
+	if err := cmp.Or(s.usable(), keyname.Required("id", request), checkKeep(keep)); err != nil {
+		return 0, err
+	}
+	return s.undo(ctx, act{verb: actReturn, id: request, n: keep})
 }
 
 // ReturnAny gives back units of ClaimAny or of a Block, and reports whether this call did so. g is the grant or a part of it: the

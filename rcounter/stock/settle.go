@@ -85,22 +85,32 @@ func (r *restorer) settleRequest(t *tally, field, text string) bool {
 	if !ok {
 		return false
 	}
-	units := span{q.ordinal, q.ordinal + q.n - 1}
+	units := q.units()
+	nobodys, keeps := int64(0), units.n() // how many units from the front nobody else has
 	if q.state == "G" {
-		nobodys := int64(0)
 		for o := range r.others(field, units) {
-			q.state = "R"
+			keeps = max(0, min(keeps, o.first-units.first))
+			if o.holder != "" {
+				keeps = 0
+			}
 			nobodys += o.nobodys(units.first, units.last)
 		}
-		if q.state == "R" {
-			r.displace(Entry{Ordinal: q.ordinal, N: q.n, Claimant: q.claimant, Request: field[2:]})
-			q.by = byRestore
-			r.records.put(field, q.text())
-			t.free += r.frees(field, q.text(), nobodys)
-		}
-	} else {
-		t.free += r.freedAs(field, text)
 	}
+	switch {
+	case keeps == units.n():
+		t.free += r.freedAs(field, text)
+	case keeps > 0 && keeps+nobodys == units.n(): // a failover forgot a ReturnPart
+		r.displace(Entry{Ordinal: q.ordinal + keeps, N: nobodys, Claimant: q.claimant, Request: field[2:]})
+		q.n, q.by = keeps, fmt.Sprintf("%s.%d.%d", byRestore, nobodys, units.n())
+		r.records.put(field, q.text())
+		t.free += r.frees(field, q.text(), nobodys)
+	default:
+		r.displace(Entry{Ordinal: q.ordinal, N: q.n, Claimant: q.claimant, Request: field[2:]})
+		q.state, q.by = "R", byRestore
+		r.records.put(field, q.text())
+		t.free += r.frees(field, q.text(), nobodys)
+	}
+	units = q.units()
 	switch q.state {
 	case "G":
 		t.sold += q.n

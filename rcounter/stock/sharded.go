@@ -256,16 +256,16 @@ func (s *Sharded) Claim(ctx context.Context, claimant string) (_ Grant, err erro
 	})
 }
 
-// ClaimOnce is Stock.ClaimOnce at the claimant's home. It may grant fewer units than are left elsewhere. It grants none only
+// ClaimUpTo is Stock.ClaimUpTo at the claimant's home. It may grant fewer units than are left elsewhere. It grants none only
 // if none are left at all.
-func (s *Sharded) ClaimOnce(ctx context.Context, request, claimant string, n int64) (_ Grant, err error) {
+func (s *Sharded) ClaimUpTo(ctx context.Context, request, claimant string, n int64) (_ Grant, err error) {
 	defer edge(&err)
 	if err := cmp.Or(s.usable(), checkRequest(request, claimant, n)); err != nil {
 		return Grant{}, err
 	}
 	home := s.home(claimant)
 	return s.obtain(ctx, home, func(ctx context.Context) (Grant, error) {
-		return s.shards[home].granted(ctx, act{verb: actOnce, id: request, claimant: claimant, n: n})
+		return s.shards[home].granted(ctx, act{verb: actOnceUpTo, id: request, claimant: claimant, n: n})
 	})
 }
 

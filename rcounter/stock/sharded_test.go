@@ -849,16 +849,16 @@ func TestRequestsOnShards(t *testing.T) {
 		_, err := s.Open(ctx, o)
 		require.NoError(t, err)
 		u := userOf(s, 1, 0)
-		g, err := s.ClaimOnce(ctx, "r1", u, 7)
+		g, err := s.ClaimUpTo(ctx, "r1", u, 7)
 		require.NoError(t, err)
 		require.Equal(t, stock.Granted, g.Outcome)
 		require.EqualValues(t, 5, g.N, "what its home has")
 		require.EqualValues(t, 1, g.Ordinal>>40)
-		again, err := s.ClaimOnce(ctx, "r1", u, 7)
+		again, err := s.ClaimUpTo(ctx, "r1", u, 7)
 		require.NoError(t, err)
 		require.Equal(t, stock.Replayed, again.Outcome)
 		require.Equal(t, []int64{g.Ordinal, g.N}, []int64{again.Ordinal, again.N})
-		g, err = s.ClaimOnce(ctx, "r2", u, 7)
+		g, err = s.ClaimUpTo(ctx, "r2", u, 7)
 		require.NoError(t, err)
 		require.EqualValues(t, 3, g.N, "half of what the other has")
 		ok, err := s.ReturnOnce(ctx, "r1", u)
@@ -889,7 +889,7 @@ func shardedVerbs(s *stock.Sharded) map[string]func() error {
 	return map[string]func() error{
 		"Open":       func() error { _, err := s.Open(ctx, spec(1)); return err },
 		"Claim":      func() error { _, err := s.Claim(ctx, "u"); return err },
-		"ClaimOnce":  func() error { _, err := s.ClaimOnce(ctx, "r", "u", 1); return err },
+		"ClaimUpTo":  func() error { _, err := s.ClaimUpTo(ctx, "r", "u", 1); return err },
 		"ClaimAny":   func() error { _, err := s.ClaimAny(ctx, 1); return err },
 		"Lookup":     func() error { _, _, err := s.Lookup(ctx, "u"); return err },
 		"Return":     func() error { _, err := s.Return(ctx, "u", 1); return err },
@@ -938,8 +938,8 @@ func TestAShardedStocksBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testin
 	long := strings.Repeat("x", 1024+1)
 	for _, err := range []error{
 		func() error { _, err := s.Claim(ctx, ""); return err }(),
-		func() error { _, err := s.ClaimOnce(ctx, "", "u", 1); return err }(),
-		func() error { _, err := s.ClaimOnce(ctx, "r", long, 1); return err }(),
+		func() error { _, err := s.ClaimUpTo(ctx, "", "u", 1); return err }(),
+		func() error { _, err := s.ClaimUpTo(ctx, "r", long, 1); return err }(),
 		func() error { _, _, err := s.Lookup(ctx, long); return err }(),
 		func() error { _, err := s.Return(ctx, "", 1); return err }(),
 		func() error { _, err := s.ReturnOnce(ctx, "r", ""); return err }(),
@@ -948,7 +948,7 @@ func TestAShardedStocksBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testin
 	}
 	for _, err := range []error{
 		func() error { _, err := s.ClaimAny(ctx, 0); return err }(),
-		func() error { _, err := s.ClaimOnce(ctx, "r", "u", -1); return err }(),
+		func() error { _, err := s.ClaimUpTo(ctx, "r", "u", -1); return err }(),
 		func() error { _, err := s.Return(ctx, "u", 0); return err }(),
 		func() error { _, err := s.ReturnAny(ctx, stock.Grant{Ordinal: 1 << 46}); return err }(),
 	} {

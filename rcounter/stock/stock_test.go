@@ -585,7 +585,7 @@ func TestStocksWorkOnEverySlotOfACluster(t *testing.T) {
 			require.Equal(t, stock.Replayed, claimed(t, s, "b").Outcome)
 		}
 		require.NoError(t, s.Resize(ctx, 9))
-		g, err = s.ClaimOnce(ctx, "r", "d", 3)
+		g, err = s.ClaimUpTo(ctx, "r", "d", 3)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, g.N, "one a claimant")
 		g, err = s.ClaimAny(ctx, 2)
@@ -623,10 +623,10 @@ func TestStocksWorkOnEverySlotOfACluster(t *testing.T) {
 func TestOutcomesAndStatesHaveNames(t *testing.T) {
 	t.Parallel()
 	var names []string
-	for o := range stock.Returned + 2 {
+	for o := range stock.Cancelled + 2 {
 		names = append(names, o.String())
 	}
-	require.Equal(t, "none, granted, replayed, sold out, not open, not started, ended, user limit, suspended, returned, outcome 10", strings.Join(names, ", "))
+	require.Equal(t, "none, granted, replayed, sold out, not open, not started, ended, user limit, suspended, returned, expired, cancelled, outcome 12", strings.Join(names, ", "))
 	names = nil
 	for s := range stock.StateSuspended + 2 {
 		names = append(names, s.String())

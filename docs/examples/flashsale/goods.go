@@ -116,18 +116,18 @@ func (s reservedGoods) claim(ctx context.Context, user string) (bought, error) {
 	for n := 1; ; n++ {
 		id := holdID(user, n)
 		r, err := s.stock.Reserve(ctx, id, user, 1, holdFor)
-		if errors.Is(err, stock.ErrReservationExpired) && n < maxHolds {
-			continue
-		}
 		if err != nil {
 			return bought{}, err
+		}
+		if r.Outcome == stock.Expired && n < maxHolds {
+			continue
 		}
 		if !r.Won() {
 			return bought{outcome: r.Outcome, epoch: r.Epoch}, nil
 		}
 		// here the user would pay
 		g, err := s.stock.Confirm(ctx, id)
-		if errors.Is(err, stock.ErrReservationExpired) && n < maxHolds {
+		if g.Outcome == stock.Expired && n < maxHolds {
 			continue
 		}
 		return grantOf(g), err
@@ -141,7 +141,7 @@ func (s reservedGoods) lookup(ctx context.Context, user string) (bought, error) 
 		switch {
 		case errors.Is(err, stock.ErrNotFound):
 			return bought{}, nil
-		case errors.Is(err, stock.ErrReservationExpired):
+		case err == nil && g.Outcome == stock.Expired:
 			continue
 		}
 		return grantOf(g), err

@@ -18,7 +18,7 @@ type stockroom struct {
 // reserve holds a unit for an order. An order that has gone further says how far.
 func (r stockroom) reserve(ctx context.Context, order, user string) (orderAnswer, error) {
 	g, err := r.sale.Reserve(ctx, order, user, 1, r.hold)
-	if s := ended(err); s != "" {
+	if s := ended(g, err); s != "" {
 		return orderAnswer{Order: order, State: s}, nil
 	}
 	return answered(order, g), err
@@ -30,7 +30,7 @@ func (r stockroom) reserve(ctx context.Context, order, user string) (orderAnswer
 // the same time in another process, meets that act's record and comes to the same decision.
 func (r stockroom) paid(ctx context.Context, order, user string) (orderAnswer, error) {
 	g, err := r.sale.Confirm(ctx, order)
-	switch s := ended(err); {
+	switch s := ended(g, err); {
 	case s == expired:
 		return r.late(ctx, order, user)
 	case s != "":
@@ -47,14 +47,14 @@ func (r stockroom) paid(ctx context.Context, order, user string) (orderAnswer, e
 func (r stockroom) late(ctx context.Context, order, user string) (orderAnswer, error) {
 	id := lateID(order)
 	g, err := r.sale.Reserve(ctx, id, user, 1, r.hold)
-	if err == nil && !g.Won() {
+	if err == nil && !g.Won() && ended(g, err) == "" {
 		_, err = r.sale.Cancel(ctx, id)
 	}
-	if err != nil && ended(err) == "" {
+	if err != nil {
 		return orderAnswer{}, err
 	}
 	g, err = r.sale.Confirm(ctx, id)
-	switch s := ended(err); {
+	switch s := ended(g, err); {
 	case s == returned:
 		return orderAnswer{Order: order, State: returned, Late: true}, nil
 	case s != "":
@@ -71,9 +71,9 @@ func (r stockroom) cancel(ctx context.Context, order string) (orderAnswer, error
 	if err != nil || gone {
 		return orderAnswer{Order: order, State: cancelled}, err
 	}
-	// It was over before, in one way or the other. Asking again under the same id tells which, as an error.
+	// It was over before, in one way or the other. Asking again under the same id tells which.
 	g, err := r.sale.Confirm(ctx, order)
-	if s := ended(err); s != "" {
+	if s := ended(g, err); s != "" {
 		return orderAnswer{Order: order, State: s}, nil
 	}
 	return answered(order, g), err
@@ -95,14 +95,14 @@ func (r stockroom) giveBack(ctx context.Context, order string) (orderAnswer, err
 	return orderAnswer{Order: order, State: returned}, nil
 }
 
-// ended is the state of a reservation that is over, as the stock's errors tell it; "" for all others, and for none.
-func ended(err error) state {
+// ended is the state of a reservation that is over, as the stock tells it; "" for all others.
+func ended(g stock.Grant, err error) state {
 	switch {
-	case errors.Is(err, stock.ErrReservationExpired):
+	case g.Outcome == stock.Expired:
 		return expired
-	case errors.Is(err, stock.ErrReservationCancelled):
+	case g.Outcome == stock.Cancelled:
 		return cancelled
-	case errors.Is(err, stock.ErrReservationReturned):
+	case g.Outcome == stock.Returned:
 		return returned
 	case errors.Is(err, stock.ErrNotFound):
 		return unknown

@@ -104,7 +104,7 @@ func TestAnOrderThatWasGivenBackIsNotSoldByALaterCallOfTheBank(t *testing.T) {
 	is(t, held)(r.reserve(t.Context(), "b", "bob"))
 	forward(2 * time.Minute)
 	is(t, returned)(r.giveBack(t.Context(), "b"))
-	is(t, refunded)(r.paid(t.Context(), "b", "bob"))
+	is(t, cancelled)(r.paid(t.Context(), "b", "bob"))
 }
 
 func TestAPaymentForNoOrderBuysNothing(t *testing.T) {

@@ -13,19 +13,19 @@ local left = m[2] - m[3] - m[4]
 if m[1] == '1' and left > 0 and m[8] > 0 and m[3] <= m[5] and m[9] > 0 and (m[6] == 0 or redis.call('HLEN', KEYS[2]) == m[6])
     and redis.call('HLEN', KEYS[3]) == m[7] and redis.call('ZCARD', KEYS[4]) == m[8] then
   local id, text, f = ARGV[5], string.format, '%.0f'
-  local n, rest, deadline, claimant = string.match(redis.call('HGET', KEYS[3], 'r:' .. id) or '', '^H;0;(%d+)(;%d+;[^;]*;);(%d+);(.*)$')
+  local n, asked, made, deadline, claimant = string.match(redis.call('HGET', KEYS[3], 'r:' .. id) or '', '^H;0;(%d+);(%d+);([^;]*;)[^;]*;(%d+);(.*)$')
   local time = redis.call('TIME')
   local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
   if n and now <= ARGV[3] + 0 and now < m[10] and n + 0 <= m[4] and m[5] + n <= 9007199254740991
       and tonumber(redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2]) > now and (m[11] == 0 or m[11] == 1 and redis.call('XLEN', KEYS[6]) > 0) then
     local ordinal = text(f, m[5] + 1)
     redis.call('HSET', KEYS[1], 'sold', text(f, m[3] + n), 'held', text(f, m[4] - n), 'seq', text(f, m[5] + n), 'holds', text(f, m[8] - 1))
-    redis.call('HSET', KEYS[3], 'r:' .. id, 'G;' .. ordinal .. ';' .. n .. rest .. ARGV[1] .. ';' .. deadline .. ';' .. claimant)
+    redis.call('HSET', KEYS[3], 'r:' .. id, 'G;' .. ordinal .. ';' .. n .. ';' .. asked .. ';' .. made .. ARGV[1] .. ';' .. deadline .. ';' .. claimant)
     redis.call('ZREM', KEYS[4], id)
     if m[11] == 1 then
       redis.call('XADD', KEYS[6], '*', 'op', 'grant', 'epoch', text(f, m[9]), 'ordinal', ordinal, 'n', n, 'claimant', claimant, 'request', id)
     end
-    return {0, m[9], left, now, 1, m[5] + 1, n + 0, 0}
+    return {0, m[9], left, now, 1, m[5] + 1, n + 0, asked + 0, 0}
   end
 end
 -- libraries

@@ -28,7 +28,7 @@ if m[1] == '1' and left > 0 and m[6] > 0 and (others == 0 and m[4] == 0 or other
       redis.call('HSET', KEYS[3], 'r:' .. id, 'H;0;' .. ARGV[7] .. ';' .. ARGV[7] .. ';' .. ARGV[1] .. ';;' .. deadline .. ';' .. claimant,
         'u:' .. claimant, text(f, has))
       if others == 0 then redis.call('PEXPIRE', KEYS[4], text(f, m[11] - now + 3600000)) end -- LATER, see ends.lua
-      return {0, m[12], left, now, 1, 0, n, ms}
+      return {0, m[12], left, now, 1, 0, n, n, ms}
     end
   end
 end

@@ -7,22 +7,26 @@
 -- ARGV[3]  the server's ms until which this call may act, 0 to ask for the server's time
 -- ARGV[4…] the acts, 1 to 128, each with an id that no other act of the call has:
 --          'R', id, claimant, n, ms    reserve: hold n units, all or none, for so long
---          'O', id, claimant, n        claim once: sell up to n units
+--          'V', id, claimant, n, ms    the same, and fewer will do
+--          'O', id, claimant, n        claim once: sell n units, all or none
+--          'U', id, claimant, n        the same, and fewer will do
 --          'C', id                     confirm: sell what is held
+--          'L', id                     confirm late: the same, or if its time is over, sell up to as many of what is left
+--          'P', id, keep               confirm so many of what is held, and give back the rest
+--          'E', id, ms                 extend: hold what is held for so long from now, if that is longer
 --          'X', id                     cancel: give back what is held, or forbid the id
---          'B', id                     return: give back what was sold
+--          'B', id, keep               return: give back what was sold, but the first keep units
 --
--- Replies  { 0, epoch, remaining, ms, a, b, c, d, a, b, c, d …}   ms is the server's time, and four numbers are for each act:
---            outcome, ordinal, n, ms left     'R', 'O', 'C'. Outcomes: 1 granted, 2 replayed, 3 sold out, 4 not open, 5 not
---                                             started, 6 ended, 7 the claimant has as many as it may have, 8 suspended, 9 granted
---                                             to this request and returned
---            0, n, forbade, 0                 'X', 'B': n units came back, by this call. forbade is 1 if there was no such
+-- Replies  { 0, epoch, remaining, ms, a, b, c, d, e, a, b, c, d, e …}   ms is the server's time, and five numbers are for each act:
+--            outcome, ordinal, n, asked, ms left   all but 'X' and 'B'. Outcomes: 1 granted, 2 replayed, 3 sold out, 4 not open, 5
+--                                             not started, 6 ended, 7 the claimant has as many as it may have, 8 suspended, 9 it
+--                                             was sold and returned, 10 its time is over, 11 it was cancelled, 12 paused
+--            0, n, forbade, 0, 0              'X', 'B': n units came back, by this call. forbade is 1 if there was no such
 --                                             reservation, and by this call there never will be; then nothing was left
---            -1, 0, 0, 0                      the act's record is none
---            -2, 0, 0, 0                      the ordinals are used up
---            -3, 0, 0, 0                      the id is that of something else
---            -6, -7, -8, -9, and 0, 0, 0      'R', 'C': no such reservation (or no stock), its time is over, it was cancelled, it was
---                                             confirmed and returned
+--            -1, 0, 0, 0, 0                   the act's record is none
+--            -2, 0, 0, 0, 0                   the ordinals are used up
+--            -3, 0, 0, 0, 0                   the id is that of something else
+--            -6, 0, 0, 0, 0                   'C', 'L', 'P', 'E': no such reservation, or no stock
 --          {-1, said, found}   records are missing, or numbers that cannot be: nothing done
 --          {-11, ms, 0}        the server's time was asked for, or the call is too late: nothing done
 --          {-12, 0, 0}         call again, see more in stock.lua: nothing done
@@ -57,17 +61,23 @@ local function tally(claimant, n)
   if totals[claimant] < 0 then wrong = {-1, -1, 0} end -- the record says more than the count
 end
 
+-- aside ends holds that are over, as if this call had not begun; then the whole call is made again. Else it does nothing.
+local function aside()
+  local s, h, q, r, w = sold, held, seq, requests, waiting
+  sold, held, seq, requests, waiting = unpack(was)
+  wrong = more()
+  sold, held, seq, requests, waiting = s, h, q, r, w
+end
+
 -- fits is how many of n units a claimant may have now, or nil and the outcome of a refusal. part: fewer than n will do.
 local function fits(claimant, n, part)
   local left, may = limit - sold - held, per - (totals[claimant] or counts[claimant] or 0) - (single[claimant] or 0)
   if n <= left and n <= may and state == 1 and now >= start and now < ending then return n end
   local closed = refusal()
   if closed then return nil, closed end
-  if not looked then -- perhaps by holds that are over: they are ended as if this call had not begun
-    local s, h, q, r, w = sold, held, seq, requests, waiting
-    sold, held, seq, requests, waiting = unpack(was)
-    wrong = more()
-    looked, sold, held, seq, requests, waiting = true, s, h, q, r, w
+  if not looked then -- perhaps by holds that are over
+    looked = true
+    aside()
     if wrong then return nil, 0 end
   end
   local gets = part and math.min(n, left, may) or n
@@ -79,75 +89,138 @@ local function fits(claimant, n, part)
   return gets
 end
 
--- Each act gets its number, the record that it finds, and what it asks for, and returns the four numbers of its answer.
-local function reserve(i, r, id, claimant, n, ms)
+-- fault is an act's answer without an outcome.
+local function fault(front) return front, 0, 0, 0, 0 end
+
+-- Each act gets its number, the record that it finds, and what it asks for, and returns the five numbers of its answer.
+local function reserve(i, r, id, claimant, n, ms, verb)
   if r then
     r = parse(r)
-    if not r then return -1, 0, 0, 0 end
+    if not r then return fault(-1) end
     n = n + 0
-    if r.state == 'C' and r.n == 0 then return -8, 0, 0, 0 end
-    if r.asked ~= 0 and (r.deadline == 0 or r.asked ~= n) or r.claimant ~= claimant then return -3, 0, 0, 0 end
-    if r.state == 'C' then return -8, 0, 0, 0 end
-    if r.state == 'R' then return -9, 0, 0, 0 end
-    if r.state == 'E' or r.state == 'H' and now >= r.deadline then return -7, 0, 0, 0 end
+    if r.state == 'C' and r.n == 0 then return fault(11) end
+    if r.asked ~= 0 and (r.deadline == 0 or r.asked ~= n) or r.claimant ~= claimant then return fault(-3) end
+    if r.state == 'C' then return fault(11) end
+    if r.state == 'R' then return fault(9) end
+    if r.state == 'E' or r.state == 'H' and now >= r.deadline then return fault(10) end
     replays = true
-    return r.call == call and 1 or 2, r.ordinal, r.n, r.state == 'H' and r.deadline - now or 0
+    return r.call == call and 1 or 2, r.ordinal, r.n, r.asked, r.state == 'H' and r.deadline - now or 0
   end
-  local gets, refused = fits(claimant, n + 0)
-  if not gets then return refused, 0, 0, 0 end
+  local gets, refused = fits(claimant, n + 0, verb == 'V')
+  if not gets then return fault(refused) end
   held, waiting, requests, goes = held + gets, waiting + 1, requests + 1, true
   tally(claimant, gets)
   local deadline, k = digits(now + ms), #hold
-  put(i, 'H;0;' .. n .. ';' .. n .. ';' .. call .. ';;' .. deadline .. ';' .. claimant)
+  put(i, 'H;0;' .. digits(gets) .. ';' .. n .. ';' .. call .. ';;' .. deadline .. ';' .. claimant)
   hold[k + 1], hold[k + 2] = deadline, id
-  return 1, 0, gets, ms + 0
+  return 1, 0, gets, n + 0, ms + 0
 end
 
-local function once(i, r, id, claimant, n)
+local function once(i, r, id, claimant, n, _, verb)
   if r then
     r = parse(r)
-    if not r then return -1, 0, 0, 0 end
+    if not r then return fault(-1) end
     n = n + 0
-    if r.state == 'C' or r.deadline ~= 0 or r.asked ~= n and r.asked ~= 0 or r.claimant ~= claimant then return -3, 0, 0, 0 end
-    if r.state == 'R' and r.call ~= call then return 9, 0, 0, 0 end
+    if r.state == 'C' and r.n == 0 then return fault(11) end
+    if r.deadline ~= 0 or r.asked ~= n and r.asked ~= 0 or r.claimant ~= claimant then return fault(-3) end
+    if r.state == 'R' and r.call ~= call then return fault(9) end
     replays = true
-    return r.call == call and 1 or 2, r.ordinal, r.n, 0
+    return r.call == call and 1 or 2, r.ordinal, r.n, r.asked, 0
   end
-  local gets, refused = fits(claimant, n + 0, true)
-  if not gets then return refused, 0, 0, 0 end
-  if seq > 9007199254740991 - gets then return -2, 0, 0, 0 end
+  local gets, refused = fits(claimant, n + 0, verb == 'U')
+  if not gets then return fault(refused) end
+  if seq > 9007199254740991 - gets then return fault(-2) end
   local ordinal = seq + 1
   sold, seq, requests, goes = sold + gets, seq + gets, requests + 1, true
   tally(claimant, gets)
   put(i, 'G;' .. digits(ordinal) .. ';' .. digits(gets) .. ';' .. n .. ';' .. call .. ';;0;' .. claimant)
   rows[#rows + 1] = {'grant', ordinal, gets, claimant, id}
-  return 1, ordinal, gets, 0
+  return 1, ordinal, gets, n + 0, 0
 end
 
-local function confirm(i, r, id)
-  if not r then return -6, 0, 0, 0 end
-  local n, rest, deadline, claimant = string.match(r, '^H;0;(%d+)(;%d+;[^;]*;);(%d+);(.*)$')
-  if not n then
-    r = parse(r)
-    if not r then return -1, 0, 0, 0 end
-    if r.state == 'C' then return -8, 0, 0, 0 end
-    if r.deadline == 0 and r.asked ~= 0 then return -3, 0, 0, 0 end
-    if r.state == 'R' then return -9, 0, 0, 0 end
-    if r.state ~= 'G' then return -7, 0, 0, 0 end
-    replays = true
-    return r.by == call and 1 or 2, r.ordinal, r.n, 0
-  end
-  if now >= deadline + 0 then return -7, 0, 0, 0 end -- one of more than 128
-  if state == 3 or state == 5 then return 8, 0, 0, 0 end
-  local k = n + 0
-  if k > held then return -1, 0, 0, 0 end
-  if seq > 9007199254740991 - k then return -2, 0, 0, 0 end
+-- answered is the answer to an act on a reservation that is not held any more, by what became of it.
+local function answered(r)
+  r = parse(r)
+  if not r then return fault(-1) end
+  if r.state == 'C' then return fault(11) end
+  if r.deadline == 0 and r.asked ~= 0 then return fault(-3) end
+  if r.state == 'R' then return fault(9) end
+  if r.state ~= 'G' then return fault(10) end
+  replays = true
+  return r.by == call and 1 or 2, r.ordinal, r.n, r.asked, 0
+end
+
+-- confirm sells the units that are held, or the first keep of them; the others come back.
+local function confirm(i, r, id, keep, _, _, verb)
+  if not r then return fault(-6) end
+  local n, asked, made, deadline, claimant = string.match(r, '^H;0;(%d+);(%d+);([^;]*;)[^;]*;(%d+);(.*)$')
+  if not n then return answered(r) end
+  if now >= deadline + 0 then return fault(10) end -- one of more than 128
+  if state == 3 or state == 5 then return fault(8) end
+  local k = verb == 'P' and keep + 0 or n + 0
+  local back = n - k
+  if n + 0 > held then return fault(-1) end
+  if back < 0 then return fault(-3) end
+  if seq > 9007199254740991 - k then return fault(-2) end
   local ordinal = seq + 1
-  sold, held, seq, waiting, confirms, goes = sold + k, held - k, seq + k, waiting - 1, true, true
-  put(i, 'G;' .. digits(ordinal) .. ';' .. n .. rest .. call .. ';' .. deadline .. ';' .. claimant)
+  sold, held, seq, waiting, confirms, goes = sold + k, held - n, seq + k, waiting - 1, true, true
+  if back > 0 then
+    unheld = unheld + back
+    tally(claimant, -back)
+  end
+  put(i, 'G;' .. digits(ordinal) .. ';' .. digits(k) .. ';' .. asked .. ';' .. made .. call .. ';' .. deadline .. ';' .. claimant)
   unhold[#unhold + 1] = id
   if keeps == 1 then rows[#rows + 1] = {'grant', ordinal, k, claimant, id} end
-  return 1, ordinal, k, 0
+  return 1, ordinal, k, asked + 0, 0
+end
+
+-- belated confirms what is held, or takes again what is left of a reservation whose time is over. It is a new claim then, under the
+-- same id: it needs a stock that sells, and gets new ordinals. What was cancelled stays so: whoever was told that the units came
+-- back may have acted on it.
+--
+-- The second run finds the record sold by this call. A copy that comes after another late call finds it sold by that one.
+local function belated(i, r, id)
+  local q = r and parse(r)
+  if q and q.state == 'H' and now >= q.deadline then -- one of more than 128: it must end before its units are taken again
+    aside()
+    return fault(10)
+  end
+  if not q or q.state ~= 'E' then return confirm(i, r, id) end
+  local claimant = q.claimant
+  if counts[claimant] == nil then
+    counts[claimant] = redis.call('HGET', records, 'u:' .. claimant)
+    local unit = recorded > 0 and redis.call('HGET', users, claimant)
+    if unit and unit:byte(1) ~= 48 then single[claimant] = 1 end
+  end
+  local gets, refused = fits(claimant, q.n, true)
+  if not gets then return fault(refused) end
+  if seq > 9007199254740991 - gets then return fault(-2) end
+  local ordinal = seq + 1
+  sold, seq, goes = sold + gets, seq + gets, true
+  tally(claimant, gets)
+  q.state, q.ordinal, q.n, q.by = 'G', ordinal, gets, call
+  put(i, written(q))
+  rows[#rows + 1] = {'grant', ordinal, gets, claimant, id}
+  return 1, ordinal, gets, q.asked, 0
+end
+
+-- extend moves the deadline of a hold, and never to an earlier time. The record names the call that moved it: the second run moves it
+-- no further. If the run is broken off between the record and the zset, the hold ends at its old deadline, as if this had not run.
+local function extend(i, r, id, ms)
+  if not r then return fault(-6) end
+  local q = parse(r)
+  if not q or q.state ~= 'H' or now >= q.deadline then return answered(r) end
+  local deadline = now + ms
+  if q.by == call or deadline <= q.deadline then
+    replays = true
+    return q.by == call and 1 or 2, 0, q.n, q.asked, q.deadline - now
+  end
+  if state == 3 or state == 5 then return fault(8) end -- Restore writes the deadlines that it has read
+  q.by, q.deadline, confirms = call, deadline, true
+  put(i, written(q))
+  local k = #hold
+  hold[k + 1], hold[k + 2] = digits(deadline), id
+  return 1, 0, q.n, q.asked, ms + 0
 end
 
 local function cancel(i, r, id)
@@ -155,44 +228,67 @@ local function cancel(i, r, id)
   if not r then
     requests, forbids, goes = requests + 1, true, true
     put(i, 'C;0;0;0;;' .. call .. ';0;')
-    over[#over + 1] = id
-    return 0, 0, none, 0
+    over[#over + 1] = 'C;' .. id
+    return 0, 0, none, 0, 0
   end
   r = parse(r)
-  if not r then return -1, 0, 0, 0 end
+  if not r then return fault(-1) end
   if r.state == 'C' then
-    if r.by ~= call then return 0, 0, 0, 0 end
-    return 0, r.n, r.n == 0 and none or 0, 0
+    if r.by ~= call then return fault(0) end
+    return 0, r.n, r.n == 0 and none or 0, 0, 0
   end
-  if r.deadline == 0 and r.asked ~= 0 then return -3, 0, 0, 0 end
-  if r.state ~= 'H' or now >= r.deadline then return 0, 0, 0, 0 end
-  if r.n > held then return -1, 0, 0, 0 end
+  if r.deadline == 0 and r.asked ~= 0 then return fault(-3) end
+  if r.state == 'H' and now >= r.deadline then -- one of more than 128
+    aside()
+    return fault(0)
+  end
+  if r.state == 'E' then -- nothing comes back, and from now on nothing is confirmed late either
+    r.state, r.n, r.by = 'C', 0, call
+    put(i, written(r))
+    over[#over + 1] = 'C;' .. id
+    return fault(0)
+  end
+  if r.state ~= 'H' then return fault(0) end
+  if r.n > held then return fault(-1) end
   held, waiting, unheld = held - r.n, waiting - 1, unheld + r.n
   tally(r.claimant, -r.n)
   r.state, r.by = 'C', call
   put(i, written(r))
-  over[#over + 1] = id
+  over[#over + 1] = 'C;' .. id
   unhold[#unhold + 1] = id
-  return 0, r.n, 0, 0
+  return 0, r.n, 0, 0, 0
 end
 
-local function restock(i, r, id)
-  if not r then return 0, 0, 0, 0 end
-  r = parse(r)
-  if not r then return -1, 0, 0, 0 end
-  if r.state ~= 'G' then return 0, r.state == 'R' and r.by == call and r.n or 0, 0, 0 end
-  if r.n > sold then return -1, 0, 0, 0 end
-  sold, unsold = sold - r.n, unsold + r.n
-  tally(r.claimant, -r.n)
-  r.state, r.by = 'R', call
+-- restock gives back what was sold but the first keep units. The number that is kept, and not the number that comes back, makes it
+-- safe to repeat: a copy that comes after another return finds that it has so few already. A record of which units came back names
+-- the call, how many came back by it, and how many units there were at first: 'call.back.first'.
+local function restock(i, r, id, keep)
+  if not r then return fault(0) end
+  r, keep = parse(r), keep + 0
+  if not r then return fault(-1) end
+  if r.state == 'R' then return 0, r.by == call and keep == 0 and r.n or 0, 0, 0, 0 end
+  if r.state ~= 'G' then return fault(0) end
+  local by, back, first = r.by:match('^(.*)%.(%d+)%.(%d+)$')
+  if r.n <= keep then return 0, by == call and r.n == keep and back + 0 or 0, 0, 0, 0 end
+  back = r.n - keep
+  if back > sold then return fault(-1) end
+  sold, unsold = sold - back, unsold + back
+  tally(r.claimant, -back)
+  if keep > 0 then
+    r.by, r.n = call .. '.' .. digits(back) .. '.' .. (first or digits(r.n)), keep
+  else
+    r.state, r.by = 'R', call
+    over[#over + 1] = 'R;' .. id
+  end
   put(i, written(r))
-  over[#over + 1] = id
-  rows[#rows + 1] = {'return', r.ordinal, r.n, r.claimant, id}
-  return 0, r.n, 0, 0
+  rows[#rows + 1] = {'return', r.ordinal + keep, back, r.claimant, id}
+  return 0, back, 0, 0, 0
 end
 
-local VERBS = {R = reserve, O = once, C = confirm, X = cancel, B = restock}
-local WORDS = {R = 5, O = 4, C = 2, X = 2, B = 2}
+local VERBS = {R = reserve, V = reserve, O = once, U = once, C = confirm, L = belated, P = confirm, E = extend, X = cancel, B = restock}
+local WORDS = {R = 5, V = 5, O = 4, U = 4, C = 2, L = 2, P = 3, E = 3, X = 2, B = 3}
+-- what each answers where there is no stock
+local ABSENT = {R = 4, V = 4, O = 4, U = 4, C = -6, L = -6, P = -6, E = -6, X = 0, B = 0}
 
 -- look reads what there is of the acts, which begin at these places in ARGV. It returns the places, or nil if an id is in two.
 local function look()
@@ -202,7 +298,7 @@ local function look()
     if seen[id] then return end
     n, seen[id] = n + 1, true
     places[n], fields[n] = at, 'r:' .. id
-    if WORDS[verb] > 2 then whose[#whose + 1] = ARGV[at + 2] end
+    if WORDS[verb] > 3 then whose[#whose + 1] = ARGV[at + 2] end
     at = at + WORDS[verb]
   end
   if not was then return places end
@@ -239,7 +335,7 @@ local function save()
   end
   redis.call('HSET', records, unpack(set))
   if #none > 0 then redis.call('HDEL', records, unpack(none)) end
-  if #hold > 0 then redis.call('ZADD', holds, unpack(hold)) end -- first: a zset that is emptied and filled again has no end
+  if #hold > 0 then redis.call('ZADD', holds, unpack(hold)) end -- before ZREM: a zset that is emptied and filled again has no end
   if #unhold > 0 then redis.call('ZREM', holds, unpack(unhold)) end
   if not goes or unsold + unheld > 0 then count() end
   if keeps == 1 then
@@ -296,12 +392,12 @@ local function decide()
     local at = places[i]
     local verb = ARGV[at]
     if absent then
-      out[k + 1], out[k + 2], out[k + 3], out[k + 4] = (verb == 'R' or verb == 'O') and 4 or verb == 'C' and -6 or 0, 0, 0, 0
+      out[k + 1], out[k + 2], out[k + 3], out[k + 4], out[k + 5] = ABSENT[verb], 0, 0, 0, 0
     else
-      out[k + 1], out[k + 2], out[k + 3], out[k + 4] = VERBS[verb](i, found[i], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
+      out[k + 1], out[k + 2], out[k + 3], out[k + 4], out[k + 5] = VERBS[verb](i, found[i], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], verb)
       if wrong then return wrong end
     end
-    k = k + 4
+    k = k + 5
   end
   if not absent then out[3] = limit - sold - held end
   return out

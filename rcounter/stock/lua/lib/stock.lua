@@ -11,12 +11,12 @@
 --          left. It begins when the last unit goes, or when the flag was lost. Within a turn the text changes, by us, with every
 --          id that is forbidden (see acts.lua)
 -- KEYS[6]  the ledger, a stream, if the stock keeps one
--- KEYS[7]  what is to be forgotten, a list: the server's ms until which a record is kept, ';', and the id of a reservation or request
---          that has ended
+-- KEYS[7]  what is to be forgotten, a list: 'ms;state;id', the server's ms until which the record of a reservation or request is
+--          kept that has ended, and the state in which it has
 --
 -- A record of a request or reservation is 'state;ordinal;n;asked;call;by;deadline;claimant'. call is the id of the call that
--- made it, by the id of the call that ended it. state: G its units are sold, H held, R sold and returned, C cancelled (n is 0
--- if that came before it was made), E expired. deadline is 0 for a request. asked is 0 if Restore made the record and does not
+-- made it, by the id of the call that changed it last. state: G its units are sold, H held, R sold and returned, C cancelled (n is 0
+-- if that came before it was made, or when it had expired), E expired. deadline is 0 for a request. asked is 0 if Restore made the record and does not
 -- know whether it is a request or a reservation.
 --
 -- The stock's hash ends with the retention. The keys of claimants, records, holds and the ledger outlive it by LATER; see ends.
@@ -150,13 +150,14 @@ local function own(sure)
   if sure == '1' then redis.call('HSET', stock, 'state', digits(state)) end
 end
 
--- finish notes when the records of these ids, which end now, may be forgotten. It comes before their records are written: an entry
--- whose record has not ended does nothing.
-local function finish(ids)
-  if not remember or #ids == 0 then return end
+-- finish notes when the records of these 'state;id', which end now, may be forgotten. It comes before their records are written: an
+-- entry whose record has not ended so does nothing. A reservation expires, is confirmed late, and is returned: the entry of its
+-- first end must not have it forgotten sooner after its second one.
+local function finish(which)
+  if not remember or #which == 0 then return end
   local last, entries = digits(now + remember) .. ';', {}
-  for i = 1, #ids do entries[i] = last .. ids[i] end
-  if redis.call('RPUSH', endings, unpack(entries)) == #ids then redis.call('PEXPIRE', endings, digits(gone - now + LATER)) end
+  for i = 1, #which do entries[i] = last .. which[i] end
+  if redis.call('RPUSH', endings, unpack(entries)) == #which then redis.call('PEXPIRE', endings, digits(gone - now + LATER)) end
 end
 
 -- forget removes at most so many records that were kept long enough. It is complete in itself. While Restore looks at the records
@@ -165,16 +166,16 @@ local function forget(most)
   local head = remember and state ~= 3 and state ~= 5 and redis.call('LINDEX', endings, 0)
   if not head or now < (tonumber(head:match('^%d+')) or 0) then return end
   local due = redis.call('LRANGE', endings, 0, most - 1)
-  local fields = {}
+  local fields, states = {}, {}
   for i = 1, #due do
-    local last, id = due[i]:match('^(%d+);(.*)$')
+    local last, ended, id = due[i]:match('^(%d+);(%u);(.*)$')
     if not last or now < last + 0 then break end
-    fields[i] = 'r:' .. id
+    fields[i], states[i] = 'r:' .. id, ended
   end
   if #fields == 0 then return end
   local is, over = redis.call('HMGET', records, unpack(fields)), {}
   for i = 1, #fields do
-    if is[i] and is[i]:find('^[CER];') then over[#over + 1] = fields[i] end -- Restore may have given it its units again
+    if is[i] and is[i]:sub(1, 1) == states[i] then over[#over + 1] = fields[i] end
   end
   for _ = 1, #fields do redis.call('LPOP', endings) end
   if #over == 0 then return end
@@ -208,15 +209,15 @@ local function reap(most)
   if waiting == 0 then return end
   local due = redis.call('ZRANGEBYSCORE', holds, '-inf', digits(now), 'LIMIT', 0, most)
   if #due == 0 then return end
-  local ended, n = {}, 0
+  local ended, lapsed, n = {}, {}, 0
   for i, id in ipairs(due) do
     local record = redis.call('HGET', records, 'r:' .. id)
     local r = record and parse(record)
     if not r or r.state ~= 'H' then return {-1, -1, 0} end
-    r.state, ended[i], n = 'E', r, n + r.n
+    r.state, ended[i], lapsed[i], n = 'E', r, 'E;' .. id, n + r.n
   end
   if n > held then return {-1, -1, 0} end
-  finish(due)
+  finish(lapsed)
   for i, id in ipairs(due) do
     redis.call('ZREM', holds, id)
     redis.call('HSET', records, 'r:' .. id, written(ended[i]))
