@@ -33,6 +33,11 @@ func (r stockroom) paid(ctx context.Context, order, user string) (orderAnswer, e
 	switch s := ended(g, err); {
 	case s == expired:
 		return r.late(ctx, order, user)
+	case s == cancelled: // perhaps by giveBack, after a late sale
+		if g, err := r.sale.Confirm(ctx, lateID(order)); ended(g, err) == returned {
+			return orderAnswer{Order: order, State: returned, Late: true}, nil
+		}
+		return orderAnswer{Order: order, State: cancelled}, nil
 	case s != "":
 		return orderAnswer{Order: order, State: s}, nil
 	}
