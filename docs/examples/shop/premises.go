@@ -78,7 +78,7 @@ func (p *premises) hire(ctx context.Context, o options, at station, w *waits, sa
 	}
 	p.shop = newCaller(w, urls...)
 	p.bank = newBank(o.seed, o.hold, p.shop)
-	bankAt, stop, err := serve("127.0.0.1:0", p.bank.handler(context.WithoutCancel(ctx)))
+	bankAt, stop, err := serve("127.0.0.1:0", p.bank.handler(ctx))
 	if err != nil {
 		return err
 	}
