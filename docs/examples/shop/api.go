@@ -19,6 +19,7 @@ const (
 	expired   state = "expired"   // the time is over; a payment that comes now may still get what is left
 	refunded  state = "refunded"  // paid, and nothing was left: the money went back
 	soldOut   state = "sold out"
+	closed    state = "closed"   // the sale is over, or stands still
 	tooMany   state = "one each" // the customer has a unit
 	unknown   state = "unknown"  // there is no such order
 )
@@ -33,7 +34,6 @@ type orderForm struct {
 type paymentForm struct {
 	Payment string `json:"payment"`
 	Order   string `json:"order"`
-	User    string `json:"user"`
 	Cents   int64  `json:"cents"`
 }
 
@@ -42,7 +42,6 @@ type orderAnswer struct {
 	Order   string `json:"order"`
 	State   state  `json:"state"`
 	Unit    int64  `json:"unit,omitempty"`      // its number, once it is sold
-	Late    bool   `json:"late,omitempty"`      // the unit was taken when the time was over
 	PayIn   int64  `json:"pay_in_ms,omitempty"` // how long it is held yet
 	Cents   int64  `json:"cents,omitempty"`     // to be paid
 	Payment string `json:"payment,omitempty"`   // under this id

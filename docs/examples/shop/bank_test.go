@@ -24,7 +24,7 @@ func TestTheBankTakesAPaymentOnceAndCallsUntilItIsAnswered(t *testing.T) {
 	at := httptest.NewServer(b.handler(t.Context()))
 	defer at.Close()
 	customer := newCaller(nil, at.URL)
-	p := paymentForm{Payment: paymentID("a"), Order: "a", User: "ann", Cents: 500}
+	p := paymentForm{Payment: paymentID("a"), Order: "a", Cents: 500}
 	for range 2 {
 		require.NoError(t, customer.do(t.Context(), "", http.MethodPost, "/charge", p, &p))
 	}

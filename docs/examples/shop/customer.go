@@ -63,10 +63,10 @@ type receipt struct {
 	Order string `json:"order"`
 	State state  `json:"state"`
 	Unit  int64  `json:"unit"`
-	Late  bool   `json:"late"` // paid when the time was over
-	Paid  bool   `json:"-"`    // and not paid back, as far as he was told
-	Greed string `json:"-"`    // what came of wanting a second unit
-	Err   string `json:"-"`    // why he has no answer
+	Late  bool   `json:"-"` // he got the unit when the time was over, by the ledger
+	Paid  bool   `json:"-"` // and not paid back, as far as he was told
+	Greed string `json:"-"` // what came of wanting a second unit
+	Err   string `json:"-"` // why he has no answer
 }
 
 // market is where customers shop.
@@ -101,7 +101,7 @@ func (m *market) visit(ctx context.Context, c *customer) receipt {
 	case overtime:
 		pause(ctx, m.hold)
 	}
-	charge := paymentForm{Payment: a.Payment, Order: c.order, User: c.user, Cents: a.Cents}
+	charge := paymentForm{Payment: a.Payment, Order: c.order, Cents: a.Cents}
 	if err := m.bank.do(ctx, "charge", http.MethodPost, "/charge", charge, &charge); err != nil {
 		return fail(err)
 	}
@@ -148,7 +148,7 @@ func (m *market) queue(ctx context.Context, c *customer) (a orderAnswer, err err
 func (m *market) await(ctx context.Context, c *customer) (a orderAnswer, err error) {
 	for wait := 30 * time.Millisecond; ; wait = min(2*wait, 300*time.Millisecond) {
 		err = m.shop.do(ctx, "look", http.MethodGet, "/order/"+c.order, nil, &a)
-		if err != nil || a.State == sold || a.State == refunded || a.State == returned {
+		if err != nil || a.State == sold || a.State == refunded {
 			return a, err
 		}
 		if !pause(ctx, wait) {
@@ -178,6 +178,6 @@ func (m *market) think(ctx context.Context, c *customer, least, most int) {
 
 // hear enters an answer.
 func (m *market) hear(r *receipt, a orderAnswer) {
-	r.State, r.Unit, r.Late = a.State, a.Unit, a.Late
+	r.State, r.Unit = a.State, a.Unit
 	m.told(*r)
 }

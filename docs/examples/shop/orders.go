@@ -26,7 +26,6 @@ CREATE TABLE IF NOT EXISTS moves (
   request  text   NOT NULL,
   PRIMARY KEY (stock, epoch, ordinal, kind)
 );
-CREATE INDEX IF NOT EXISTS moves_of_request ON moves (request);
 CREATE VIEW IF NOT EXISTS units AS
   SELECT stock, epoch, ordinal, claimant, request FROM moves g
   WHERE kind = 'grant' AND NOT EXISTS (
@@ -39,14 +38,12 @@ const (
 	selectEntry = `SELECT entry FROM moves WHERE stock = $1 AND epoch = $2 AND ordinal = $3 AND kind = $4`
 	selectUnits = `SELECT ordinal, claimant, request FROM units WHERE stock = $1 ORDER BY ordinal`
 	selectMoves = `SELECT kind, entry FROM moves WHERE stock = $1`
-	selectOrder = `SELECT g.ordinal, g.request, EXISTS (SELECT 1 FROM units u WHERE u.stock = g.stock AND u.epoch = g.epoch AND u.ordinal = g.ordinal)
-		FROM moves g WHERE g.stock = $1 AND g.request IN ($2, $3) AND g.kind = 'grant'`
 )
 
 // errReissued: the server gave out an ordinal twice. A failover lost the first grant.
 var errReissued = errors.New("ordinal given out twice")
 
-// orderBooks is the order database. Movers write it; workers and the final check read it.
+// orderBooks is the order database. Movers write it, and the final check reads it.
 type orderBooks struct{ db *sql.DB }
 
 func openOrders(file string) (*orderBooks, error) {
@@ -109,7 +106,6 @@ func (b *orderBooks) units(ctx context.Context, name string) (all []unitRow, err
 		if err := rows.Scan(&u.Unit, &u.User, &u.Order); err != nil {
 			return nil, err
 		}
-		u.Order = orderOf(u.Order)
 		all = append(all, u)
 	}
 	return all, rows.Err()
@@ -145,20 +141,4 @@ func (b *orderBooks) peak(ctx context.Context, name string) (most int64, err err
 		most = max(most, sold)
 	}
 	return most, rows.Err()
-}
-
-// look is an order as far as the database knows it: sold, returned, or unknown.
-func (b *orderBooks) look(ctx context.Context, name, order string) (orderAnswer, error) {
-	a := orderAnswer{Order: order, State: returned}
-	var id string
-	var has bool
-	err := b.db.QueryRowContext(ctx, selectOrder, name, order, lateID(order)).Scan(&a.Unit, &id, &has)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return orderAnswer{Order: order, State: unknown}, nil
-	case has:
-		a.State = sold
-	}
-	a.Late = id != order
-	return a, err
 }

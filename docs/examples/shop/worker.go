@@ -17,12 +17,7 @@ func work(ctx context.Context, s station) error {
 		return err
 	}
 	defer closeNow(red)
-	orders, err := openOrders(s.Orders)
-	if err != nil {
-		return err
-	}
-	defer orders.close()
-	w := &worker{station: s, room: s.stockroom(red), orders: orders, bank: newCaller(nil, s.Bank)}
+	w := &worker{station: s, room: s.stockroom(red), bank: newCaller(nil, s.Bank)}
 	l, err := net.Listen("tcp", s.Listen)
 	if err != nil {
 		return err
@@ -41,9 +36,8 @@ func work(ctx context.Context, s station) error {
 
 type worker struct {
 	station
-	room   stockroom
-	orders *orderBooks
-	bank   *caller
+	room stockroom
+	bank *caller
 }
 
 // errBank: the bank has not answered.
@@ -102,7 +96,7 @@ func (w *worker) pay(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.answer(rw, r, func(ctx context.Context) (orderAnswer, error) {
-		a, err := w.room.paid(ctx, p.Order, p.User)
+		a, err := w.room.paid(ctx, p.Order)
 		if err != nil || a.State == sold {
 			return a, err
 		}
@@ -130,17 +124,17 @@ func (w *worker) payBack(ctx context.Context, order string) error {
 	return nil
 }
 
-// look answers from the order database, and from the bank where that knows more.
+// look answers from the stock, and from the bank where that knows more.
 func (w *worker) look(ctx context.Context, order string) (orderAnswer, error) {
-	a, err := w.orders.look(ctx, w.Stock, order)
-	if err != nil || a.State != unknown {
+	a, err := w.room.look(ctx, order)
+	if err != nil || a.State != cancelled {
 		return a, err
 	}
 	var c charge
 	err = w.bank.do(ctx, "", http.MethodGet, "/payment/"+paymentID(order), nil, &c)
 	var refused *refusedError
 	switch {
-	case err != nil && !errors.As(err, &refused):
+	case err != nil && !errors.As(err, &refused): // refused: nothing was paid
 		return a, fmt.Errorf("%w: %w", errBank, err)
 	case c.Refunded:
 		a.State = refunded
