@@ -49,6 +49,7 @@ var layers = map[string][]string{
 	"internal/redistest/reach":   {},
 	"internal/redistest/larger":  {"internal/redistest/reach"},
 	"internal/redistest/servers": {"internal/redistest", "internal/redistest/reach"},
+	"internal/simulation":        {"", "pubsub", "rcounter/stock", "rlock", "rsemaphore", "internal/redistest", "internal/errs"},
 	"internal/history":           {},
 	"internal/interop":           {},
 }
