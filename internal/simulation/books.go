@@ -122,7 +122,7 @@ func actOnStock(w *world, o *object, c *client, s Step) {
 	var err error
 	fine := []error{}
 	if w.forgot() {
-		fine = append(fine, stock.ErrCorrupt, stock.ErrNotFound, stock.ErrReservationExpired, stock.ErrReservationCancelled)
+		fine = append(fine, stock.ErrCorrupt, stock.ErrNotFound)
 	}
 	switch s.What {
 	case claims:
@@ -152,7 +152,6 @@ func reserveUnits(w *world, o *object, c *client, s Step, x *stock.Stock, fine [
 	ctx, stop := context.WithTimeout(context.Background(), 20*calls)
 	defer stop()
 	id := fmt.Sprint("reservation", s.Number)
-	fine = append(fine, stock.ErrReservationExpired)
 	e := o.book.begin(s, reserve, id, int64(s.N))
 	g, err := x.Reserve(ctx, id, "payer"+id, int64(s.N), s.Lease)
 	e.grant = g
@@ -169,8 +168,12 @@ func reserveUnits(w *world, o *object, c *client, s Step, x *stock.Stock, fine [
 		return
 	}
 	e = o.book.begin(s, confirm, id, int64(s.N))
-	e.grant, err = x.Confirm(ctx, id)
+	sold, err := x.Confirm(ctx, id)
+	e.grant = sold
 	w.told(o, c, s, e, err, fine...)
+	if err == nil && !sold.Won() && time.Now().Before(g.Until) && len(w.of(w.nodes[0])) == 0 {
+		w.violated("%s: step %d: %v before the reservation's time was over", o.name, s.Number, sold.Outcome)
+	}
 }
 
 // last is the ordinal that user was last told.
