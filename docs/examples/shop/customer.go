@@ -78,9 +78,9 @@ type market struct {
 
 // visit is a customer's whole time in the shop. It ends with what he was told, or with ctx.
 func (m *market) visit(ctx context.Context, c *customer) receipt {
+	a, err := m.queue(ctx, c)
 	r := receipt{User: c.user, Order: c.order}
 	fail := func(err error) receipt { r.Err = err.Error(); return r }
-	a, err := m.queue(ctx, c)
 	if err != nil {
 		return fail(err)
 	}
@@ -133,13 +133,19 @@ func (m *market) visit(ctx context.Context, c *customer) receipt {
 	return r
 }
 
-// queue asks for a unit, and asks again some times while there is none: one may come back.
+// queue asks for a unit, and asks again some times while there is none: one may come back. If the answers were lost for so long that
+// the unit has gone back before the customer heard of it, he makes a new order: an id that has ended stays so.
 func (m *market) queue(ctx context.Context, c *customer) (a orderAnswer, err error) {
-	for range 4 {
-		if a, err = m.post(ctx, c, "reserve", c.order); err != nil || a.State != soldOut {
-			break
+	for try := range 4 {
+		a, err = m.post(ctx, c, "reserve", c.order)
+		switch {
+		case err == nil && a.State == soldOut:
+			m.think(ctx, c, 300, 900)
+		case err == nil && a.State == expired && try < 3:
+			c.order += "-new"
+		default:
+			return a, err
 		}
-		m.think(ctx, c, 300, 900)
 	}
 	return a, err
 }
