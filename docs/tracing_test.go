@@ -220,6 +220,9 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 	})
 	add("CountDownLatch.CountDown", func(ctx context.Context) error { _, err := latch.CountDown(ctx); return err })
 	add("Stock.Lookup", func(ctx context.Context) error { _, _, err := sale.Lookup(ctx, "ann"); return err })
+	add("Stock.LookupID", func(ctx context.Context) error { _, err := sale.LookupID(ctx, "r"); return err })
+	add("Stock.Pause", func(ctx context.Context) error { return sale.Pause(ctx) })
+	add("Stock.Resume", func(ctx context.Context) error { return sale.Resume(ctx) })
 	add("Stock.Inspect", func(ctx context.Context) error { _, err := sale.Inspect(ctx); return err })
 	sharded := stocks.Sharded("wide", 2)
 	add("Sharded.Open", func(ctx context.Context) error {

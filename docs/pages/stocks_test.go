@@ -33,7 +33,7 @@ func Buy(ctx context.Context, stocks *stock.Client, user string) (int64, error) 
 		return 0, err // call again: the answer will be the same unit
 	case unit.Won():
 		return unit.Ordinal, nil
-	default: // SoldOut, NotStarted, Ended, Suspended or NotOpen
+	default: // SoldOut, NotStarted, Ended, Paused, Suspended or NotOpen
 		return 0, errSoldOut
 	}
 }

@@ -30,7 +30,7 @@ func (s *Stock) Confirm(ctx context.Context, id string) (_ Grant, err error) {
 // is the answer (Replayed), also if more units are left later. One round trip, repeated until answered.
 //
 // To take units again is a new claim under the same id. It can be refused: SoldOut or UserLimit if not one unit is to be had,
-// Ended or Suspended if the stock does not sell now. Then nothing has changed, and the call may be repeated. So a refusal is not the
+// Ended, Suspended or Paused if the stock does not sell now. Then nothing has changed, and the call may be repeated. So a refusal is not the
 // last word: a unit may come back, and another process that was told of the same payment gets it while this one refunds. Call Cancel
 // and then ConfirmLate once more before money moves. Either it has units, by whoever was quicker, or it is Cancelled for good.
 //

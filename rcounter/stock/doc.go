@@ -36,8 +36,13 @@
 //	|  |                              ReturnOnce, |  | gets its ordinal
 //	|  v                               ReturnAny, |  |
 //	|  held --------------------------------------)--+
-//	|   | Cancel, or its time is over  Block.Close|
+//	|   | Cancel, ConfirmPart, or      ReturnPart,|
+//	|   | its time is over             Block.Close|
 //	+---+-----------------------------------------+
+//
+// ConfirmLate takes units of a reservation whose time was over again, as a claim does. One rule says how many units a verb with an id
+// gets: all or none, and fewer only where its name says UpTo, or for ConfirmLate, whose customer has paid: Grant.Missing is how many
+// fewer.
 //
 // A unit that comes back is free under a new ordinal. The record of what it was stays: the number of records still tells
 // whether one is missing, and a late copy of a call that was answered finds its answer. The record of a reservation or request
@@ -72,7 +77,7 @@
 //  2. Are all records there? If not: ErrCorrupt. A claimant whose record is missing could get a second unit.
 //  3. What does this claimant have? A unit: the same answer as before. This comes before the next two, because the winner of
 //     the last unit, or of one before the end, may ask again.
-//  4. Does the stock sell now, by the server's time? If not: NotStarted, Ended or Suspended.
+//  4. Does the stock sell now, by the server's time? If not: NotStarted, Ended, Paused or Suspended.
 //  5. Is a unit left, and may this claimant have it? If not: SoldOut or UserLimit. Before that answer the script ends the
 //     reservations whose time is over, and their units are free.
 //
@@ -146,10 +151,9 @@
 //
 // # Outcomes and errors
 //
-// Sold out, not open, not started and over are outcomes in a Grant, not errors. An error says that there is no answer. There
+// Sold out, not open, not started and over are outcomes in a Grant, not errors, and so is what became of a reservation. An error says that there is no answer. There
 // are five families. Nothing was sent: ErrInvalidName, ErrInvalidOption, ErrClosed. The server refused: ErrOutOfRange,
-// ErrOverflow, ErrWrongType, ErrAlreadyOpen, ErrNotOpen, ErrMismatch, ErrCorrupt, ErrDenied and those of reservations and
-// blocks. The request did not run: ErrUnavailable. The outcome is unknown: ErrUnknownOutcome. Units were granted, and too
+// ErrOverflow, ErrWrongType, ErrAlreadyOpen, ErrNotOpen, ErrMismatch, ErrCorrupt, ErrDenied and those of blocks. The request did not run: ErrUnavailable. The outcome is unknown: ErrUnknownOutcome. Units were granted, and too
 // few replicas know: ErrNotReplicated.
 //
 // A call lasts until its context ends, or at most five call timeouts if the context has no deadline. Within that time every
@@ -178,7 +182,8 @@
 //
 // # Cost
 //
-// Every verb is one round trip of one EVALSHA, except Open, Resize, Close and Restore, which ask first. So does the first act by
+// Every verb is one round trip of one EVALSHA, except Open, Resize, Pause, Resume, SetEnd, Close and Restore, which ask first, and
+// Holders and Units, which read all records. So does the first act by
 // an id that a client sends to a server: it asks for the server's time.
 //
 // Claims of one process on one stock share calls (Options.MaxBatch). A claim that finds no call under way is sent at once;

@@ -18,7 +18,7 @@ var (
 	// ErrInvalidOption: an option or argument is outside its bounds; the text names the field and the value.
 	ErrInvalidOption = errs.ErrInvalidOption
 
-	// ErrNotOpen: there is no stock to resize or restore. (A claim on it is no error: NotOpen.)
+	// ErrNotOpen: there is no stock to resize, pause or restore. (A claim on it is no error: NotOpen.)
 	ErrNotOpen = errs.New("not_open", "no such stock")
 	// ErrAlreadyOpen: the stock exists, opened by another call of Open, and its results are still retained. The epoch
 	// returned with the error is that of the existing stock.
@@ -40,7 +40,8 @@ var (
 	// ErrNotFound: the stock has no reservation or block of that id, or there is no stock.
 	ErrNotFound = errs.New("not_found", "no such reservation or block")
 	// ErrMismatch: the id of a request or reservation has been used before with another claimant, another number of
-	// units, or for the other of the two. A new request needs a new id.
+	// units, or for the other of the two: a new request needs a new id. Of OpenOrJoin: the stock that stands was opened with
+	// another Spec, and the text says in what.
 	ErrMismatch = errs.ErrMismatch
 	// ErrBlockEnded: the block was settled, or closed by its owner; it stays as it was.
 	ErrBlockEnded = errs.New("block_ended", "block ended")

@@ -58,6 +58,45 @@ func ExampleStock_Lookup() {
 	// true <nil>
 }
 
+// Every process of a program opens the stock or joins it. A sale is paused and lasts longer, and a report says who has what.
+func ExampleStock_OpenOrJoin() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+	sale := c.Stock("tickets")
+	spec := stock.Spec{Limit: 5, PerUser: 3, OpenFor: time.Hour}
+	for range 2 {
+		st, err := sale.OpenOrJoin(ctx, spec)
+		fmt.Println(st.State, st.Remaining, err)
+	}
+
+	sale.Claim(ctx, "ann")
+	sale.Reserve(ctx, "order-1", "ann", 2, time.Minute)
+	fmt.Println(sale.Pause(ctx))
+	g, err := sale.Claim(ctx, "bob")
+	fmt.Println(g.Outcome, err)
+	fmt.Println(sale.SetEnd(ctx, 2*time.Hour), sale.Resume(ctx))
+
+	var h stock.Holding
+	h, err = sale.LookupID(ctx, "order-1")
+	fmt.Println(h.Outcome, h.Claimant, h.N, h.Ordinal == 0, time.Until(h.Until) > 0, err)
+	for h, err := range sale.Holders(ctx) {
+		fmt.Println(h.Claimant, h.N, err)
+	}
+	has, err := sale.Units(ctx, "ann")
+	fmt.Println(len(has), err)
+	// Output:
+	// open 5 <nil>
+	// open 5 <nil>
+	// <nil>
+	// paused <nil>
+	// <nil> <nil>
+	// replayed ann 2 true true <nil>
+	// ann 1 <nil>
+	// ann 2 <nil>
+	// 2 <nil>
+}
+
 // A stock that was lost is opened again, sells nothing, and gets back what the shop's own records say.
 func ExampleStock_Restore() {
 	c, end := demoClient()

@@ -10,7 +10,7 @@ import (
 type Outcome uint8
 
 func (o Outcome) String() string {
-	return session.Word(o, "outcome", "none", "granted", "replayed", "sold out", "not open", "not started", "ended", "user limit", "suspended", "returned", "expired", "cancelled")
+	return session.Word(o, "outcome", "none", "granted", "replayed", "sold out", "not open", "not started", "ended", "user limit", "suspended", "returned", "expired", "cancelled", "paused")
 }
 
 // The outcomes of a claim. Sold out, not open and over are answers, not errors.
@@ -29,7 +29,7 @@ const (
 	Ended
 	// UserLimit: the claimant has as many units as Spec.PerUser allows, by requests or reservations.
 	UserLimit
-	// Suspended: the stock grants nothing until Restore has run.
+	// Suspended: the stock's records are in doubt, and it grants nothing until Restore has run.
 	Suspended
 	// Returned: this request or reservation was sold units and they were returned. Another id may claim.
 	Returned
@@ -38,6 +38,8 @@ const (
 	Expired
 	// Cancelled: the reservation was cancelled, perhaps before it was made. Another id may reserve.
 	Cancelled
+	// Paused: the seller has paused the sale. It grants again after Resume.
+	Paused
 )
 
 // Grant is the answer to a claim or a reservation. The zero Grant is no answer.

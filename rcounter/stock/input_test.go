@@ -59,6 +59,26 @@ func stockVerbs(s *stock.Stock) map[string]func() error {
 		"Cancel": func() error { _, err := s.Cancel(ctx, "h"); return err },
 		"Reap":   func() error { _, err := s.Reap(ctx); return err },
 		"Resize": func() error { return s.Resize(ctx, 100) },
+		"OpenOrJoin": func() error {
+			_, err := s.OpenOrJoin(ctx, spec(1))
+			if errors.Is(err, stock.ErrMismatch) { // an earlier one has resized it
+				err = nil
+			}
+			return err
+		},
+		"Pause":    func() error { return s.Pause(ctx) },
+		"Resume":   func() error { return s.Resume(ctx) },
+		"SetEnd":   func() error { return s.SetEnd(ctx, time.Hour) },
+		"LookupID": func() error { _, err := s.LookupID(ctx, "r"); return err },
+		"Units":    func() error { _, err := s.Units(ctx, "u"); return err },
+		"Holders": func() error {
+			for _, err := range s.Holders(ctx) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
 		"Ledger": func() error {
 			_, err := s.Ledger(ctx, 1, func(context.Context, []stock.Entry) error { return nil })
 			return err
@@ -148,6 +168,8 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 			"ReturnOnce":           func() error { _, err := s.ReturnOnce(ctx, id); return err },
 			"Reserve":              func() error { _, err := s.Reserve(ctx, id, "u", 1, time.Minute); return err },
 			"Reserve's claimant":   func() error { _, err := s.Reserve(ctx, "h", id, 1, time.Minute); return err },
+			"LookupID":             func() error { _, err := s.LookupID(ctx, id); return err },
+			"Units":                func() error { _, err := s.Units(ctx, id); return err },
 			"ClaimUpTo":            func() error { _, err := s.ClaimUpTo(ctx, id, "u", 1); return err },
 			"ReserveUpTo":          func() error { _, err := s.ReserveUpTo(ctx, id, "u", 1, time.Minute); return err },
 			"Confirm":              func() error { _, err := s.Confirm(ctx, id); return err },
@@ -194,6 +216,11 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 		_, err = s.Extend(ctx, "h", ttl)
 		refused("Extend", err, stock.ErrInvalidOption, "ttl", ttl.String())
 	}
+	for _, in := range []time.Duration{-1, lifetime + 1} {
+		refused("SetEnd", s.SetEnd(ctx, in), stock.ErrInvalidOption, "in is", in.String())
+	}
+	_, err = s.OpenOrJoin(ctx, stock.Spec{OpenFor: time.Hour})
+	refused("OpenOrJoin", err, stock.ErrInvalidOption, "Limit", "0")
 	nothing := func(context.Context, []stock.Entry) error { return nil }
 	for _, max := range []int{0, -1, 10_000 + 1} {
 		_, err = s.Ledger(ctx, max, nothing)

@@ -96,12 +96,7 @@ func (s *Stock) Open(ctx context.Context, o Spec) (epoch int64, err error) {
 	if err := s.c.calls.Usable(s.alone(), o.check()); err != nil {
 		return 0, err
 	}
-	if least := 2 * s.c.calls.Bound(); o.Remember == 0 {
-		o.Remember = max(defaultRemember, least)
-	} else if o.Remember < least {
-		return 0, errs.InvalidOption("Remember", o.Remember, fmt.Sprintf("at least %v, twice the longest call", least))
-	}
-	r, err := s.open(ctx, session.CallID(), o)
+	r, err := s.openChecked(ctx, o)
 	if err != nil {
 		return 0, err
 	}
@@ -111,11 +106,73 @@ func (s *Stock) Open(ctx context.Context, o Spec) (epoch int64, err error) {
 	return r.epoch, nil
 }
 
+// OpenOrJoin opens the stock, or joins the one that stands, and returns what stands then: as Inspect does, however much was sold. So
+// every process of a program can call it when it starts.
+//
+// A stock that stands must have been opened with the same Limit, PerUser, OpenFor, Retain, Ledger and Remember. Otherwise the error is
+// ErrMismatch, whose text names the first that differs and both values, and nothing has changed. What Resize, SetEnd, Pause and Close
+// have changed since is no contradiction, and neither are StartIn, which counts from another moment for every caller, and Suspended.
+//
+// All else is as for Open, also what is said of a stock that has lost all its keys: do not call it where Spec.Suspended is in order.
+// Other errors: those of Open but ErrAlreadyOpen, and those of Inspect, with which the stock stands. One more round trip than Open.
+func (s *Stock) OpenOrJoin(ctx context.Context, o Spec) (_ Status, err error) {
+	defer edge(&err)
+	if err := s.c.calls.Usable(s.alone(), o.check()); err != nil {
+		return Status{}, err
+	}
+	r, err := s.openChecked(ctx, o)
+	if err != nil {
+		return Status{}, err
+	}
+	if err := s.contradiction(r.spec, r.stands); err != nil {
+		return Status{}, err
+	}
+	return s.status(ctx)
+}
+
+// contradiction says in what an opening differs from what Open was called with before; nil if in nothing.
+func (s *Stock) contradiction(o Spec, stands []int64) error {
+	ms := func(d time.Duration) time.Duration { return d + (time.Millisecond-d%time.Millisecond)%time.Millisecond }
+	if len(stands) < 6 {
+		return nil
+	}
+	for _, f := range []struct {
+		name        string
+		want, stand any
+	}{
+		{"Limit", o.Limit, stands[0]},
+		{"PerUser", o.PerUser, stands[1]},
+		{"OpenFor", ms(o.OpenFor), script.Duration(stands[2])},
+		{"Retain", ms(o.Retain), script.Duration(stands[3])},
+		{"Ledger", o.Ledger, stands[4] == 1},
+		{"Remember", ms(o.Remember), script.Duration(stands[5])},
+	} {
+		if f.want != f.stand {
+			return fmt.Errorf("%w: %q was opened with %s %v, not %v", ErrMismatch, s.name, f.name, f.stand, f.want)
+		}
+	}
+	return nil
+}
+
+// openChecked opens the stock with a Spec that was checked but for Remember, whose bound and default are the client's.
+func (s *Stock) openChecked(ctx context.Context, o Spec) (openReply, error) {
+	if least := 2 * s.c.calls.Bound(); o.Remember == 0 {
+		o.Remember = max(defaultRemember, least)
+	} else if o.Remember < least {
+		return openReply{}, errs.InvalidOption("Remember", o.Remember, fmt.Sprintf("at least %v, twice the longest call", least))
+	}
+	r, err := s.open(ctx, session.CallID(), o)
+	r.spec = o
+	return r, err
+}
+
 var openScript = script.Load("open", files, "open")
 
 type openReply struct {
 	epoch  int64
 	opened bool // by this call
+	spec   Spec
+	stands []int64 // of a stock that another call has opened: see open.lua
 }
 
 // open runs open.lua.
@@ -140,6 +197,6 @@ func (s *Stock) open(ctx context.Context, id string, o Spec) (openReply, error) 
 		if v[2] == 1 {
 			s.removeAfter(o)
 		}
-		return openReply{epoch: v[1], opened: v[2] == 1}, nil
+		return openReply{epoch: v[1], opened: v[2] == 1, stands: v[3:]}, nil
 	}
 }

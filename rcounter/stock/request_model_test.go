@@ -30,6 +30,8 @@ type requestModel struct {
 	now        time.Duration
 	limit, per int64
 	seq        int64
+	paused     bool
+	end        time.Duration // 0: far away
 	acts       map[string]*act
 	single     map[string]int64   // by Claim
 	parts      map[int64][2]int64 // ClaimAny: first ordinal -> units, and how many of them from the front were returned
@@ -79,10 +81,23 @@ func (m *requestModel) has(claimant string) (n int64) {
 	return n
 }
 
+// closed is the answer to whoever has nothing yet, or 0 while the stock sells.
+func (m *requestModel) closed() stock.Outcome {
+	switch {
+	case m.end > 0 && m.now >= m.end:
+		return stock.Ended
+	case m.paused:
+		return stock.Paused
+	}
+	return 0
+}
+
 // fits is how many of n units claimant may have, or nothing and why not.
 func (m *requestModel) fits(claimant string, n int64, part bool) (int64, stock.Grant) {
 	left, may := m.left(), m.per-m.has(claimant)
 	switch {
+	case m.closed() != 0:
+		return 0, stock.Grant{Outcome: m.closed()}
 	case left <= 0 || !part && left < n:
 		return 0, stock.Grant{Outcome: stock.SoldOut}
 	case may <= 0 || !part && may < n:
@@ -217,6 +232,22 @@ func (m *requestModel) cancel(id string) (bool, error) {
 		return true, nil
 	}
 	return false, nil
+}
+
+// look is what became of an id.
+func (m *requestModel) look(id string) stock.Holding {
+	a := m.acts[id]
+	if a == nil {
+		return stock.Holding{}
+	}
+	h := stock.Holding{Outcome: a.over(), Request: id, Claimant: a.claimant, Ordinal: a.ordinal, N: a.n, Asked: a.asked}
+	if h.Outcome == 0 {
+		h.Outcome = stock.Replayed
+	}
+	if a.kind == "forbidden" {
+		h.N = 0
+	}
+	return h
 }
 
 // giveBack returns all but keep units, and says how many.
@@ -367,7 +398,9 @@ func walkRequests(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *ran
 			got, err := s.ClaimAny(ctx, n)
 			require.NoError(t, err)
 			want := stock.Grant{Outcome: stock.SoldOut}
-			if left > 0 {
+			if closed := m.closed(); closed != 0 {
+				want.Outcome = closed
+			} else if left > 0 {
 				want = stock.Grant{Outcome: stock.Granted, Ordinal: m.seq + 1, N: min(n, left), Request: got.Request}
 				m.parts[want.Ordinal] = [2]int64{want.N, 0}
 				m.seq += want.N
@@ -399,6 +432,8 @@ func walkRequests(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *ran
 			switch {
 			case m.single[claimant] > 0:
 				want.Outcome, want.Ordinal = stock.Replayed, m.single[claimant]
+			case m.closed() != 0:
+				want = stock.Grant{Outcome: m.closed()}
 			case m.left() == 0:
 				want = stock.Grant{Outcome: stock.SoldOut}
 			case m.has(claimant) >= m.per:
@@ -419,7 +454,37 @@ func walkRequests(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *ran
 				m.limit = limit
 			}
 			same(fmt.Sprintf("resize %d", limit), nil, nil, wantErr, s.Resize(ctx, limit))
-		case op < 92:
+		case op < 91:
+			switch m.paused = !m.paused && rnd.IntN(2) == 0; {
+			case m.paused:
+				require.NoError(t, s.Pause(ctx))
+			default:
+				require.NoError(t, s.Resume(ctx))
+			}
+			if srv.Embedded != nil {
+				in := time.Duration(rnd.IntN(60)) * time.Second
+				require.NoError(t, s.SetEnd(ctx, in))
+				m.end = m.now + in
+			}
+		case op < 93:
+			want := m.look(id)
+			got, err := s.LookupID(ctx, id)
+			want.Epoch, want.Until = epoch, got.Until
+			same("look at "+id, want, got, nil, err)
+			all := int64(0)
+			for h, err := range s.Holders(ctx) {
+				require.NoError(t, err)
+				all += h.N
+			}
+			has, err := s.Units(ctx, claimant)
+			require.NoError(t, err)
+			own := int64(0)
+			for _, h := range has {
+				require.Equal(t, claimant, h.Claimant)
+				own += h.N
+			}
+			same("holders", [2]int64{m.sold() + m.held(), m.has(claimant)}, [2]int64{all, own}, nil, nil)
+		case op < 94:
 			_, err := s.Reap(ctx)
 			require.NoError(t, err)
 			st, err := s.Inspect(ctx)

@@ -19,10 +19,11 @@ const (
 	StateEnded                  // its time is over
 	StateClosed                 // Close ended it
 	StateSuspended              // it grants nothing until Restore has run
+	StatePaused                 // it grants nothing until Resume
 )
 
 func (s State) String() string {
-	return session.Word(s, "state", "absent", "pending", "open", "ended", "closed", "suspended")
+	return session.Word(s, "state", "absent", "pending", "open", "ended", "closed", "suspended", "paused")
 }
 
 // Status is a stock as it was when the server answered.

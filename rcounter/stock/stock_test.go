@@ -623,14 +623,14 @@ func TestStocksWorkOnEverySlotOfACluster(t *testing.T) {
 func TestOutcomesAndStatesHaveNames(t *testing.T) {
 	t.Parallel()
 	var names []string
-	for o := range stock.Cancelled + 2 {
+	for o := range stock.Paused + 2 {
 		names = append(names, o.String())
 	}
-	require.Equal(t, "none, granted, replayed, sold out, not open, not started, ended, user limit, suspended, returned, expired, cancelled, outcome 12", strings.Join(names, ", "))
+	require.Equal(t, "none, granted, replayed, sold out, not open, not started, ended, user limit, suspended, returned, expired, cancelled, paused, outcome 13", strings.Join(names, ", "))
 	names = nil
-	for s := range stock.StateSuspended + 2 {
+	for s := range stock.StatePaused + 2 {
 		names = append(names, s.String())
 	}
-	require.Equal(t, "absent, pending, open, ended, closed, suspended, state 6", strings.Join(names, ", "))
+	require.Equal(t, "absent, pending, open, ended, closed, suspended, paused, state 7", strings.Join(names, ", "))
 	require.False(t, stock.Grant{}.Won(), "no answer is no win")
 }

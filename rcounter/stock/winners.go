@@ -162,7 +162,10 @@ func (c *Client) scan(ctx context.Context, key string, each func(field, value st
 			return malformed("hscan", key)
 		}
 		for i := 0; i+1 < len(e.Elements); i += 2 {
-			if err := each(e.Elements[i], e.Elements[i+1]); err != nil {
+			switch err := each(e.Elements[i], e.Elements[i+1]); {
+			case err == errEnough:
+				return err
+			case err != nil:
 				return fmt.Errorf("%w: %q has a record that is none", ErrCorrupt, key)
 			}
 		}

@@ -27,7 +27,7 @@ if now >= gone then
   return {-6, 0, 0}
 end
 if digits(epoch) ~= ARGV[1] then return {0, epoch, 0} end
-redis.call('HSET', stock, 'state', (m[2] == '3' or m[2] == '5') and 5 or 2)
+redis.call('HSET', stock, 'state', (m[2] == '3' or m[2] == '5' or m[2] == '7') and 5 or 2)
 redis.call('DEL', flag)
 if redis.call('PTTL', stock) < 0 then redis.call('PEXPIRE', stock, digits(gone - now)) end
 return {0, epoch, 1}

@@ -2,9 +2,9 @@
 -- uses: clock, ends, stock
 --
 -- KEYS     those of stock.lua. The stock's hash: limit sold held seq, the fields of its other keys recorded requests
---          holds, per start end gone epoch state (1 open, 2 closed, 3 suspended, 5 both), token (id of the call that opened it),
+--          holds, per start end gone epoch state (1 open, 2 closed, 3 suspended, 5 both, 6 paused, 7 paused and suspended), token (id of the call that opened it),
 --          turn (how often the flag was set), ledger (1 if there is one), remember (ms; without it, as in a
---          stock that an earlier version has opened, and in a shard, nothing is forgotten), revision and resizer (of resize.lua);
+--          stock that an earlier version has opened, and in a shard, nothing is forgotten), revision and resizer (of change.lua), spec ('limit;per;ms;ms;ledger;ms', as it was opened);
 --          revision begins at the epoch and not at 0. Otherwise a Resize waits in the network, the stock is lost and opened
 --          again, and the late Resize finds the revision that it names (TestLateCopiesOfOneOpeningChangeNothingInTheNext)
 -- ARGV[1]  id of this call
@@ -19,7 +19,8 @@
 -- ARGV[10] the server's ms until which this call may open it, '' only to ask
 --
 -- Replies  { 0, epoch, 1}      opened, by this call
---          { 0, epoch, 0}      it is there, opened by another call: nothing changed
+--          { 0, epoch, 0, limit, per, ms from start to end, ms from end to removal, ledger, remember}   it is there, opened by
+--                              another call, with these: nothing changed
 --          {-1, said, found}   records of a stock are there and the stock is not (said is 0), or a hash that is no
 --                              stock (said is -1): nothing changed
 --          {-11, ms, 0}        there is none, and it was only asked for or is too late: nothing changed; ms is the
@@ -37,14 +38,16 @@ local start_in, open_for, retain = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumbe
 
 now, micros = clock()
 
-local m = redis.call('HMGET', stock, 'token', 'epoch', 'gone')
+local m = redis.call('HMGET', stock, 'token', 'epoch', 'gone', 'spec')
 local there = redis.call('EXISTS', stock) == 1
 if there then
   local e, g = tonumber(m[2]), tonumber(m[3])
   if not e or not g then return {-1, -1, 0} end
   if now < g then
     if m[1] == token then return {0, e, 1} end
-    return {0, e, 0}
+    local out = {0, e, 0}
+    for n in (m[4] or ''):gmatch('%d+') do out[#out + 1] = tonumber(n) end
+    return out
   end
 end
 
@@ -61,6 +64,7 @@ start = now + start_in
 gone = start + open_for + retain
 redis.call('HSET', stock, 'limit', ARGV[2], 'sold', 0, 'held', 0, 'seq', 0, 'recorded', 0, 'requests', 0, 'holds', 0, 'per', ARGV[3],
   'start', digits(start), 'end', digits(start + open_for), 'gone', digits(gone), 'epoch', digits(epoch), 'state', ARGV[8], 'token', token,
-  'turn', 0, 'ledger', ARGV[7], 'revision', digits(epoch), 'remember', ARGV[9])
+  'turn', 0, 'ledger', ARGV[7], 'revision', digits(epoch), 'remember', ARGV[9],
+  'spec', table.concat({ARGV[2], ARGV[3], ARGV[5], ARGV[6], ARGV[7], ARGV[9]}, ';'))
 redis.call('PEXPIRE', stock, digits(gone - now))
 return {0, epoch, 1}

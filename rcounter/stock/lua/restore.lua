@@ -12,7 +12,7 @@
 --          'unhold'  nothing: empties KEYS[4], to be filled by 'hold'
 --          'hold'    (id, deadline)…, at most 128 of them
 --          'end'     what 'look' answered when the records were read, from sold to holds, then sold, held and seq as they
---                    are to be: lets the stock sell on, if it is not closed
+--                    are to be: lets the stock sell on, if it is neither closed nor paused
 --
 -- Replies  { 0, epoch, sold, held, seq, claimants, records, holds, revision, ms}   ms is the server's time
 --          {-1, -1, 0}   no stock of ours
@@ -44,7 +44,7 @@ if step == 'look' or step == 'end' and m[9] == call then
 elseif step == 'begin' then
   if m[7] ~= call then
     if revision ~= tonumber(ARGV[3]) or now > tonumber(ARGV[4]) then return {-11, 0, 0} end
-    redis.call('HSET', stock, 'state', state == 2 and 5 or state == 1 and 3 or state, 'restorer', call, 'revision', digits(revision + 1))
+    redis.call('HSET', stock, 'state', state == 2 and 5 or state == 1 and 3 or state == 6 and 7 or state, 'restorer', call, 'revision', digits(revision + 1))
     redis.call('DEL', flag)
   end
 elseif step == 'again' and m[7] == ARGV[3] then
@@ -69,7 +69,7 @@ elseif step == 'end' then
   -- (TestAResizeWhileAStockIsRestoredStands, TestACloseWhileAStockIsRestoredStands).
   local least = tonumber(ARGV[9]) + tonumber(ARGV[10])
   redis.call('HSET', stock, 'sold', ARGV[9], 'held', ARGV[10], 'seq', ARGV[11], 'recorded', digits(seen[4]), 'requests', digits(seen[5]),
-    'holds', digits(seen[6]), 'limit', digits(math.max(tonumber(m[10]) or 0, least)), 'state', state == 3 and 1 or 2, 'restorer', '', 'restored', call)
+    'holds', digits(seen[6]), 'limit', digits(math.max(tonumber(m[10]) or 0, least)), 'state', state == 3 and 1 or state == 7 and 6 or 2, 'restorer', '', 'restored', call)
 end
 ends()
 return reply()

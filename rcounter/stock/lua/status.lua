@@ -4,7 +4,7 @@
 -- KEYS     those of stock.lua
 --
 -- Replies  {state, limit, sold, seq, epoch, ms to the start, ms to the end, ms to the removal, said, found, held, reservations held}
---          state: 0 absent, 1 pending, 2 open, 3 ended, 4 closed, 5 suspended, -1 numbers that cannot be; times may be
+--          state: 0 absent, 1 pending, 2 open, 3 ended, 4 closed, 5 suspended, 6 paused, -1 numbers that cannot be; times may be
 --          negative; said and found are those of begin, or equal
 --
 -- Safe to run twice: it writes nothing, but that begin removes what is over.
@@ -14,12 +14,14 @@ if wrong and wrong[2] == -1 then return {-1, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0} e
 wrong = wrong or {0, 0, 0}
 
 local life = 2
-if state == 3 then
+if state == 3 or state == 7 then
   life = 5
-elseif state ~= 1 then
+elseif state ~= 1 and state ~= 6 then
   life = 4
 elseif now >= ending then
   life = 3
+elseif state == 6 then
+  life = 6
 elseif now < start then
   life = 1
 end

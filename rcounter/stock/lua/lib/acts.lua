@@ -156,7 +156,7 @@ local function confirm(i, r, id, keep, _, _, verb)
   local n, asked, made, deadline, claimant = string.match(r, '^H;0;(%d+);(%d+);([^;]*;)[^;]*;(%d+);(.*)$')
   if not n then return answered(r) end
   if now >= deadline + 0 then return fault(10) end -- one of more than 128
-  if state == 3 or state == 5 then return fault(8) end
+  if doubted() then return fault(8) end
   local k = verb == 'P' and keep + 0 or n + 0
   local back = n - k
   if n + 0 > held then return fault(-1) end
@@ -215,7 +215,7 @@ local function extend(i, r, id, ms)
     replays = true
     return q.by == call and 1 or 2, 0, q.n, q.asked, q.deadline - now
   end
-  if state == 3 or state == 5 then return fault(8) end -- Restore writes the deadlines that it has read
+  if doubted() then return fault(8) end -- Restore writes the deadlines that it has read
   q.by, q.deadline, confirms = call, deadline, true
   put(i, written(q))
   local k = #hold

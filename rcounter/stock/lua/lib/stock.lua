@@ -73,10 +73,14 @@ end
 
 -- refusal is the outcome of a claimant that has nothing yet, or nil while the stock sells.
 local function refusal()
-  if state == 3 then return 8 end
-  if state ~= 1 or now >= ending then return 6 end
+  if state == 3 or state == 7 then return 8 end
+  if state ~= 1 and state ~= 6 or now >= ending then return 6 end
+  if state == 6 then return 12 end
   if now < start then return 5 end
 end
+
+-- doubted is whether the stock is suspended, open, closed or paused: its ordinals may have been given out by what was lost.
+local function doubted() return state == 3 or state == 5 or state == 7 end
 
 -- enter writes a line of the ledger.
 local function enter(op, ordinal, n, claimant, request)
@@ -163,7 +167,7 @@ end
 -- forget removes at most so many records that were kept long enough. It is complete in itself. While Restore looks at the records
 -- nothing is forgotten.
 local function forget(most)
-  local head = remember and state ~= 3 and state ~= 5 and redis.call('LINDEX', endings, 0)
+  local head = remember and not doubted() and redis.call('LINDEX', endings, 0)
   if not head or now < (tonumber(head:match('^%d+')) or 0) then return end
   local due = redis.call('LRANGE', endings, 0, most - 1)
   local fields, states = {}, {}

@@ -1,0 +1,216 @@
+package stock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Holding is what the stock knows of a request, a reservation, or a unit of Claim.
+type Holding struct {
+	// Outcome says what it has come to. Replayed: it has units, held or sold. Expired, Cancelled, Returned: it has none any more. The
+	// zero Outcome: the stock knows nothing of it.
+	Outcome Outcome
+	// Request is the id of the ClaimOnce or of the reservation, or of ClaimAny's Grant; empty for Claim.
+	Request string
+	// Claimant is who asked for it. Empty for ClaimAny and Block, and if a reservation was cancelled before it was made.
+	Claimant string
+	// Ordinal to Ordinal + N - 1 are the units that it has, or had at its end. Ordinal is 0 if they were only held.
+	Ordinal, N int64
+	// Asked is how many units it asked for; 0 if that is not known.
+	Asked int64
+	// Until is the instant, on this machine's monotonic clock, at which units that are held go back; zero for all others. It is never
+	// later than the server's.
+	Until time.Time
+	// Epoch is the opening that answered; 0 if there is no stock.
+	Epoch int64
+}
+
+// LookupID returns what a ClaimOnce or a reservation has come to, by its id. It changes nothing: it neither reserves nor confirms nor
+// gives up the id. An id that the stock does not know, or has forgotten (Spec.Remember), is no error: the Outcome is 0. One round
+// trip, repeated until answered.
+func (s *Stock) LookupID(ctx context.Context, id string) (_ Holding, err error) {
+	defer edge(&err)
+	if err := cmp.Or(s.usable(), keyname.Required("id", id)); err != nil {
+		return Holding{}, err
+	}
+	f, err := s.find(ctx, id)
+	if err != nil || f.record == "" {
+		return Holding{Epoch: f.epoch}, err
+	}
+	h, ok := f.holding(id, f.record)
+	if !ok {
+		return Holding{}, corrupt(s.keys[0], -1, 0)
+	}
+	return h, nil
+}
+
+// Holders yields everything that has units now, held or sold: each unit of Claim, each request and reservation, and each row of units
+// of ClaimAny and Block that was not returned. It reads all records, 1000 in a round trip, so it is for reports and repairs and not
+// for every page view.
+//
+// It is no snapshot. What has units from its beginning to its end is yielded at least once, and in rare cases twice; what gets or
+// returns units meanwhile may be yielded or not. An error ends it: ErrCorrupt and those of Claim. If there is no stock, it yields
+// nothing.
+func (s *Stock) Holders(ctx context.Context) iter.Seq2[Holding, error] {
+	return func(yield func(Holding, error) bool) {
+		err := s.usable()
+		if err == nil {
+			err = s.holders(ctx, "", func(h Holding) bool { return yield(h, nil) })
+		}
+		if err != nil && err != errEnough {
+			yield(Holding{}, edged(err))
+		}
+	}
+}
+
+// Units returns all that claimant has now, held or sold, by ordinal; what is only held comes first. The records are not sorted by
+// claimant: like Holders it reads them all. Lookup and LookupID are one round trip each.
+func (s *Stock) Units(ctx context.Context, claimant string) (_ []Holding, err error) {
+	defer edge(&err)
+	if err := cmp.Or(s.usable(), keyname.Required("claimant", claimant)); err != nil {
+		return nil, err
+	}
+	has := map[string]Holding{}
+	err = s.holders(ctx, claimant, func(h Holding) bool {
+		has[h.Request] = h // once, also if it is read twice
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Holding, 0, len(has))
+	for _, h := range has {
+		all = append(all, h)
+	}
+	slices.SortFunc(all, func(a, b Holding) int {
+		return cmp.Or(cmp.Compare(a.Ordinal, b.Ordinal), cmp.Compare(a.Request, b.Request))
+	})
+	return all, nil
+}
+
+// errEnough ends a scan.
+var errEnough = errors.New("enough")
+
+// holders tells of all that has units, or of what claimant has, until each is false: then the error is errEnough.
+func (s *Stock) holders(ctx context.Context, claimant string, each func(Holding) bool) error {
+	f, err := s.find(ctx, "")
+	if err != nil || f.epoch == 0 {
+		return err
+	}
+	tell := func(h Holding) error {
+		if h.N == 0 || claimant != "" && h.Claimant != claimant || each(h) {
+			return nil
+		}
+		return errEnough
+	}
+	err = s.c.scan(ctx, s.keys[1], func(user, text string) error {
+		head, _, _ := strings.Cut(text, ";")
+		switch ordinal := number(head); {
+		case ordinal < 0:
+			return ErrCorrupt
+		case ordinal > 0:
+			return tell(Holding{Outcome: Replayed, Claimant: user, Ordinal: ordinal, N: 1, Asked: 1, Epoch: f.epoch})
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.c.scan(ctx, s.keys[2], func(field, text string) error {
+		kind, id, _ := strings.Cut(field, ":")
+		switch kind {
+		case "r":
+			h, ok := f.holding(id, text)
+			if !ok {
+				return ErrCorrupt
+			}
+			if h.Outcome == Replayed {
+				return tell(h)
+			}
+		case "a":
+			a, ok := parseAny(text)
+			if !ok {
+				return ErrCorrupt
+			}
+			for _, u := range a.units().minus(a.returned) {
+				if err := tell(Holding{Outcome: Replayed, Request: id, Ordinal: u.first, N: u.n(), Epoch: f.epoch}); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// found is a reply of find.lua.
+type found struct {
+	record    string
+	epoch, at int64 // at is the server's ms
+	sent      time.Time
+}
+
+var findScript = script.Load("find", files, "find")
+
+// find runs find.lua.
+func (s *Stock) find(ctx context.Context, id string) (found, error) {
+	sent := time.Now()
+	m, err := s.c.calls.Do(ctx, s.call(findScript, id))
+	if err != nil {
+		return found{}, err
+	}
+	parts, err := m.ToArray()
+	if err != nil || len(parts) < 3 {
+		return found{}, malformed("find", s.keys[0])
+	}
+	var v [3]int64
+	for i := range v {
+		if v[i], err = parts[i].AsInt64(); err != nil {
+			return found{}, malformed("find", s.keys[0])
+		}
+	}
+	if err := s.verdict(v[:]); err != nil {
+		return found{}, err
+	}
+	if len(parts) < 4 {
+		return found{}, malformed("find", s.keys[0])
+	}
+	text, err := parts[3].ToString()
+	if err != nil {
+		return found{}, malformed("find", s.keys[0])
+	}
+	return found{record: text, epoch: v[1], at: v[2], sent: sent}, nil
+}
+
+// holding is what the record of a request or reservation says at that time; false if it is none.
+func (f found) holding(id, text string) (Holding, bool) {
+	q, ok := parseRecord(text)
+	if !ok {
+		return Holding{}, false
+	}
+	h := Holding{Request: id, Claimant: q.claimant, Ordinal: q.ordinal, N: q.n, Asked: q.asked, Epoch: f.epoch}
+	switch q.state {
+	case "G":
+		h.Outcome = Replayed
+	case "H":
+		if h.Outcome = Expired; f.at < q.deadline {
+			h.Outcome, h.Until = Replayed, f.sent.Add(script.Duration(q.deadline-f.at))
+		}
+	case "R":
+		h.Outcome = Returned
+	case "C":
+		h.Outcome = Cancelled
+	case "E":
+		h.Outcome = Expired
+	default:
+		return Holding{}, false
+	}
+	return h, true
+}

@@ -1,0 +1,60 @@
+-- Changes what Open has set: how many units there are, when the sale ends, and whether it is paused.
+-- uses: clock, stock
+--
+-- KEYS     those of stock.lua
+-- ARGV[1]  id of this call
+-- ARGV[2]  the revision that this call means to change, '' to ask for it
+-- ARGV[3]  the server's ms until which this call may act, 0 to ask for the revision and the server's time
+-- ARGV[4]  'limit', 'end', 'pause' or 'resume'
+-- ARGV[5]  'limit': the limit. 'end': the ms from now to the end; the retention after it is as long as before
+--
+-- Replies  { 0, revision, 1, ms, left}   it is so, by this call. ms is the server's time, left the ms to the removal of all keys
+--          { 0, revision, 0, ms, left}   the revision asked for, or another than meant: nothing changed
+--          {-1, said, found}
+--          {-5, sold + held, 0}   more are sold and held than that: nothing changed
+--          {-6, 0, 0}             no stock
+--          {-11, ms, 0}           the call is too late: nothing changed
+--          {-12, 0, 0}            call again, see more in stock.lua
+--
+-- Safe to run twice: the revision counts the changes, and the hash names the call that made the last one. So a copy that comes
+-- after another call's change changes nothing. It changes nothing in another opening either, whose revisions begin at its
+-- epoch: the stock may have been lost and opened again since the revision was asked for
+-- (TestLateCopiesOfOneOpeningChangeNothingInTheNext). And a copy that comes after its caller's patience changes nothing: a late
+-- 'end' would move the end, since it counts from when it runs.
+--
+-- The keys get their new end before the hash says so. If the run is broken off in between, the keys outlive what the hash says, and
+-- whoever calls then removes them. The other way round the keys would be gone while the hash says that the sale goes on.
+--
+-- The flag goes with every change but that of the limit, which may leave it. Otherwise a process that knows the stock sold out would
+-- answer SoldOut while it is paused, or after an end that came sooner (TestNobodyAnswersSoldOutOfAStockThatIsPausedOrOver).
+local call, revision, notafter, what, value = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
+
+local wrong = present({-6, 0, 0})
+if wrong then return wrong end
+local m = redis.call('HMGET', stock, 'revision', 'resizer')
+local is = tonumber(m[1])
+if not is then return {-1, -1, 0} end
+if m[2] == call then return {0, is, 1, now, gone - now} end
+if revision ~= m[1] or notafter == 0 then return {0, is, 0, now, gone - now} end
+if now > notafter then return {-11, now, 0} end
+wrong = reap(128)
+if wrong then return wrong end
+if what == 'limit' and value < sold + held then return more() or {-5, sold + held, 0} end
+
+local before = limit - sold - held
+if what == 'limit' then
+  limit = value
+elseif what == 'pause' then
+  state = state == 1 and 6 or state == 3 and 7 or state
+elseif what == 'resume' then
+  state = state == 6 and 1 or state == 7 and 3 or state
+else
+  gone = now + value + gone - ending
+  ending = now + value
+  ends()
+end
+redis.call('HSET', stock, 'limit', digits(limit), 'state', digits(state), 'end', digits(ending), 'gone', digits(gone),
+  'revision', digits(is + 1), 'resizer', call)
+if what ~= 'limit' then redis.call('DEL', flag) end
+settle(before, records)
+return {0, is + 1, 1, now, gone - now}
