@@ -48,8 +48,8 @@ var layers = map[string][]string{
 	"internal/redistest/rig":     {"internal/redistest", "internal/errs", "internal/session", "pubsub"},
 	"internal/redistest/reach":   {},
 	"internal/redistest/larger":  {"internal/redistest/reach"},
+	"internal/redistest/mutants": {},
 	"internal/redistest/servers": {"internal/redistest", "internal/redistest/reach"},
-	"internal/simulation":        {"", "pubsub", "rcounter/stock", "rlock", "rsemaphore", "internal/redistest", "internal/errs"},
 	"internal/history":           {},
 	"internal/interop":           {},
 }

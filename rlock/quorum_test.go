@@ -480,6 +480,15 @@ func TestServersThatAreJustUpGiveNoVote(t *testing.T) {
 	require.NoError(t, h.Unlock(within(t)))
 }
 
+// The clocks of the servers may drift apart: see Quorum.
+func TestAVoteAllowsForClocksThatDrift(t *testing.T) {
+	const lease = 10 * time.Hour // six minutes of it are not trusted; of a lock of one server, three are not
+	h, err := embedded(t, 3).process(t, rlock.Options{}).lock(t, "q").WithLease(lease).Lock(within(t))
+	require.NoError(t, err)
+	require.False(t, h.Until().After(time.Now().Add(lease-lease/100-2*time.Millisecond)))
+	require.NoError(t, h.Unlock(within(t)))
+}
+
 // The first holder has the votes of servers 1 and 2. Server 2 restarts, and has forgotten it; server 3 is free. A vote of
 // the second would make two holders.
 func TestAVoteThatWasForgottenIsNotGivenTwice(t *testing.T) {

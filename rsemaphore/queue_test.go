@@ -205,6 +205,30 @@ func TestAQueueOfPermitsDoesWhatItsTableSays(t *testing.T) {
 	}
 }
 
+// Of the three permits that b wants two are free, and eleven have gone past it. c, who wants two, would be the thirteenth.
+func TestNobodyIsOvertakenByMoreThanFourTimesWhatItWants(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		for passed, left := range map[int][]string{10: {"b3"}, 11: {"b3", "c2"}} {
+			r := newRig(t, s, patient)
+			r.must(t, "DEL", queueKey)
+			out := map[string]int{}
+			for i := range 4 {
+				out[baseX+"\x00\x00"+string(rune(i))] = 50
+			}
+			r.put(t, sem{count: "0", ttl: 50, out: out, outTTL: 50})
+			r.heard(t, process, func() {
+				for _, e := range []string{entry("bbbbbb\x80bbbbbb", 3, process, ""), entry("cccccc\x80cccccc", 2, process, "")} {
+					r.run(t, "acquire", asking(4, process, e)...)
+				}
+				r.must(t, "ZADD", queueKey, strconv.Itoa(-passed), "!pbbbbbb\x80bbbbbb")
+				r.run(t, "release", giving("0", owner(baseX, 2))...)
+			})
+			require.Equal(t, left, r.queue(t), "%d had gone past", passed)
+		}
+	})
+}
+
 const baseX = "xxxxxx\x80xxxxxx"
 
 func releases(n int) func(*testing.T, *rig) []string {

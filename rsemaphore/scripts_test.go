@@ -397,6 +397,16 @@ func TestTheScriptsDoWhatTheirTablesSay(t *testing.T) {
 		{"without an end", sem{count: "4", out: ends{idA: 10}}, "renew", []string{owner(baseA, 1), thirty},
 			[]int64{1}, sem{count: "4", out: ends{idA: 30}}, nil, nil},
 
+		// extend: 1 or 0
+		{"an extension", sem{count: "4", ttl: 10, out: ends{idA: 10}, outTTL: 10}, "extend", []string{thirty, idA},
+			[]int64{1}, sem{count: "4", ttl: 30, out: ends{idA: 30}, outTTL: 30}, nil, nil},
+		{"an extension shortens nothing", sem{count: "3", ttl: 50, out: ends{idA: 50, idB: 10}, outTTL: 50}, "extend", []string{thirty, idA, idB},
+			[]int64{1}, sem{count: "3", ttl: 50, out: ends{idA: 50, idB: 30}, outTTL: 50}, nil, nil},
+		{"an extension of one that is over", sem{count: "3", ttl: 10, out: ends{idA: -1, idB: 10}, outTTL: 10}, "extend", []string{thirty, idB, idA},
+			[]int64{0}, sem{count: "3", ttl: 10, out: ends{idA: -1, idB: 10}, outTTL: 10}, nil, nil},
+		{"an extension of one that is gone", sem{count: "4", ttl: 10, out: ends{idB: 10}, outTTL: 10}, "extend", []string{thirty, idB, idA},
+			[]int64{0}, sem{count: "4", ttl: 10, out: ends{idB: 10}, outTTL: 10}, nil, nil},
+
 		// resize: status, before, server ms
 		{"more", sem{count: "0", ttl: 50, out: ends{idA: 50, idB: 50}, outTTL: 50}, "resize", resizing(5, 2),
 			[]int64{1, 2, -7, -1}, sem{count: "3", ttl: 600, out: ends{idA: 50, idB: 50}, outTTL: 600, notes: resizedFrom("5", "2"), noteTTL: 600}, []string{"3"}, nil},

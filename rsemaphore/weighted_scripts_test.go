@@ -142,12 +142,25 @@ func TestTheScriptsOfWeightsDoWhatTheirTablesSay(t *testing.T) {
 		{"of nothing", scale{}, "weighted_release", unweighing(weightA, "0", ""), []int64{0, -1}, scale{}, nil},
 		{"an entry goes with it", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}, line: []string{scaleEntry(weightB, 7)}}, "weighted_release", unweighing(weightB, "0", scaleEntry(weightB, 7)), []int64{0, -1},
 			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, nil},
+
+		// renew: 1 or 0
+		{"a renewal", scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 10, weightB: 10}}, "weighted_renew", []string{weightA, thirty}, []int64{1},
+			scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 30, weightB: 10}}, nil},
+		{"a renewal shortens nothing", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, "weighted_renew", []string{weightA, thirty}, []int64{1},
+			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, nil},
+		{"a renewal of what is over", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: -1}}, "weighted_renew", []string{weightA, thirty}, []int64{0},
+			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: -1}}, nil},
+		{"a renewal of what is gone", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, "weighted_renew", []string{weightB, thirty}, []int64{0},
+			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, nil},
 	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		r := newRig(t, s, patient)
 		for _, c := range cases {
 			t.Run(c.name, func(t *testing.T) {
 				keys := weightedKeys
+				if c.script == "weighted_renew" {
+					keys = keys[:2]
+				}
 				r.putScale(t, c.before)
 				m, err := r.script(t, c.script, keys, c.args...)
 				require.NoError(t, err)

@@ -310,6 +310,19 @@ func TestTheMarginIsSmallAndGrowsWithTheLease(t *testing.T) {
 	}
 }
 
+func TestALeaseThatAllowsForDriftIsTrustedForLess(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		for length, off := range map[time.Duration]time.Duration{term: 302 * time.Millisecond, time.Second: 15 * time.Millisecond} {
+			h := newLease("l" + length.String())
+			h.Drift = true
+			s.grant(t, h, length)
+			sent := time.Now()
+			require.True(t, s.Add(h.Lease, sent, sent, length, false, 0))
+			require.Equal(t, sent.Add(length-off), s.Until(h.Lease), "of %v", length)
+		}
+	})
+}
+
 func TestTheDeadlineCountsFromBeforeTheSend(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		sent := time.Now()

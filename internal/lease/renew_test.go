@@ -89,6 +89,23 @@ func TestALateReplyCountsFromItsOwnSend(t *testing.T) {
 	}
 }
 
+// The call is given up after half of what was left, and sent anew a quarter of a second later: the reply comes in between.
+func TestALateReplyCountsFromItsOwnSendThoughNothingWasSentSince(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		start := time.Now()
+		h := s.take(t, "l", term)
+		first := s.tap.hold()
+		time.Sleep(time.Until(start.Add(20 * time.Second)))
+		sent := s.tap.calls()
+		require.Len(t, sent, 1)
+		first()
+		synctest.Wait()
+		require.Equal(t, sent[0].at.Add(term-lease.Margin(term)), s.Until(h.Lease))
+		time.Sleep(9 * time.Second)
+		require.Empty(t, s.tap.calls(), "the schedule is what it was")
+	})
+}
+
 func TestALateReplyThatFindsNothingEndsTheLease(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		h := s.take(t, "l", term)

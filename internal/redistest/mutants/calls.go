@@ -1,0 +1,4 @@
+package main
+
+// ofCalls are faults of calls, of handles and their releases.
+var ofCalls = []mutant{}

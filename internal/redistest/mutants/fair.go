@@ -1,0 +1,30 @@
+package main
+
+// ofFair are faults of fair locks.
+var ofFair = []mutant{
+	{
+		name: "a fair lock that is taken out of turn", file: "rlock/lua/fair_acquire.lua", pkg: "rlock",
+		old: "if not served and (not head or head == owner) then", new: "if not served then",
+		breaks: "a fair lock is acquired in the order of asking", tests: "TestFairScriptTable",
+	},
+	{
+		name: "a dead waiter that keeps its place", file: "rlock/lua/lib/fair.lua", pkg: "rlock",
+		old: "    drops = drops - 1\n    drop(queue, timeouts, places, head)\n  end\nend\n\n-- Enter", new: "    return head, now, 0\n  end\nend\n\n-- Enter",
+		breaks: "the dead in a fair queue are dropped", tests: "TestFairScriptTable",
+	},
+	{
+		name: "a fair grant without a lease", file: "rlock/lua/lib/fair.lua", pkg: "rlock",
+		old: "      redis.call('HSET', key, head, 1)\n      redis.call('PEXPIRE', key, lease)\n", new: "      redis.call('HSET', key, head, 1)\n",
+		breaks: "no key is left without an end", tests: "TestFairScriptsHandTheLockOver",
+	},
+	{
+		name: "a fair grant that stands though nobody was told", file: "rlock/lua/lib/fair.lua", pkg: "rlock",
+		old: "      redis.call('HDEL', key, head)\n", new: "",
+		breaks: "a grant that cannot be published is undone", tests: "TestAFairGrantThatMayNotBePublishedIsUndone",
+	},
+	{
+		name: "a fair waiter without a place of its own", file: "rlock/lua/lib/fair.lua", pkg: "rlock",
+		old: "till = math.max(till, behind and before + patience or before)", new: "till = till",
+		breaks: "a fair waiter behind Redisson's keeps its place", tests: "TestFairScoresOutlastRedissonsSubtractions",
+	},
+}

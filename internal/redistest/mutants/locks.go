@@ -1,0 +1,190 @@
+package main
+
+// ofLocks are faults of the scripts of locks that are a hash, of Plain locks, and of what is made of locks.
+var ofLocks = []mutant{
+	{
+		name: "an acquire without a lease", file: "rlock/lua/acquire.lua", pkg: "rlock",
+		old: "  redis.call('HSET', key, owner, '1')\n  redis.call('PEXPIRE', key, ARGV[3]) -- as text", new: "  redis.call('HSET', key, owner, '1') -- as text",
+		breaks: "no key is left without an end", tests: "TestAcquireScriptTable",
+	},
+	{
+		name: "an acquire that goes past the queue", file: "rlock/lua/acquire.lua", pkg: "rlock",
+		old: "if there == 0 and want == 1 then", new: "if there < 2 and want == 1 then",
+		breaks: "who comes goes past nobody that queues", tests: "TestAcquireScriptWithAQueue",
+	},
+	{
+		name: "a late acquire that is granted", file: "rlock/lua/acquire.lua", pkg: "rlock",
+		old: "if notafter > 0 and now > notafter then", new: "if notafter > 0 and now < 0 then",
+		breaks: "nothing is granted to a caller that has given up", tests: "TestAcquireScriptTable",
+	},
+	{
+		name: "a re-entry that makes the lock", file: "rlock/lua/lib/acquire.lua", pkg: "rlock",
+		old: "    if want > 1 then -- a re-entry that made the key", new: "    if want > 1000000 then -- a re-entry that made the key",
+		breaks: "a re-entry of a lock that went is a loss", tests: "TestAcquireScriptTable",
+	},
+	{
+		name: "a re-entry that adds", file: "rlock/lua/lib/acquire.lua", pkg: "rlock",
+		old: "  if count < want then\n    redis.call('HSET', key, owner, want)\n  end\n  if left", new: "  redis.call('HINCRBY', key, owner, 1)\n  if left",
+		breaks: "a repeated re-entry counts once", tests: "TestAcquireScriptTable",
+	},
+	{
+		name: "a re-entry that shortens the lease", file: "rlock/lua/lib/acquire.lua", pkg: "rlock",
+		old: "    left = math.max(left, lease)\n", new: "    left = lease\n",
+		breaks: "no re-entry shortens a lease", tests: "TestAcquireScriptTable",
+	},
+	{
+		name: "a second owner", file: "rlock/lua/lib/acquire.lua", pkg: "rlock",
+		old: "  return {0, left, now, entry and queue and enter(queue, entry, now, us) or 0, foreign or 0}\nend", new: "  return nil\nend",
+		breaks: "a lock has one owner", tests: "TestAcquireScriptTable",
+	},
+	{
+		name: "a reservation for Redisson that is ignored", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
+		old: "  if left and left > 0 and left <= OPEN then\n", new: "  if false then\n",
+		breaks: "an open release is left to Redisson's waiters for 5 ms", tests: "TestAcquireScriptWithAQueue TestSomeReleasesAreOpenWhileRedissonListens",
+	},
+	{
+		name: "a marker from before a step of the clock", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
+		old: "if left and left > 0 and left <= OPEN then", new: "if left and left > 0 then",
+		breaks: "a step of the clock back leaves no lock idle", tests: "TestAcquireScriptWithAQueue",
+	},
+	{
+		name: "a ticket that is not increased", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
+		old: "    ticket = last + 1\n", new: "    ticket = last\n",
+		breaks: "the queue keeps its order when the clock steps back", tests: "TestAcquireScriptWithAQueue",
+	},
+	{
+		name: "a queue without an end", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
+		old: "    redis.call('PEXPIRE', queue, QUEUE_TTL)\n  end\n  return ticket", new: "  end\n  return ticket",
+		breaks: "no key is left without an end", tests: "TestTheQueueLastsForAsLongAsSomebodyEntersIt TestAcquireScriptWithAQueue",
+	},
+	{
+		name: "a grant to whoever does not listen", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
+		old: "if owner ~= over and now - seen <= tonumber(stale) and listeners(publish, channel) ~= 0 then", new: "if owner ~= over and now - seen <= tonumber(stale) then",
+		breaks: "the lock is handed to a process that is there", tests: "TestReleaseScriptWithAQueue",
+	},
+	{
+		name: "a grant to whoever has not asked for long", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
+		old: "if owner ~= over and now - seen <= tonumber(stale) and", new: "if owner ~= over and",
+		breaks: "a waiter that has not asked for long is passed over", tests: "TestReleaseScriptWithAQueue",
+	},
+	{
+		name: "a grant that stands though nobody was told", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
+		old: "      redis.call('HDEL', lock, owner)\n      redis.call('ZADD', queue, digits(ticket), entry, -now, stamp)", new: "      redis.call('ZADD', queue, digits(ticket), entry, -now, stamp)",
+		breaks: "a grant that cannot be published is undone", tests: "TestAGrantThatMayNotBePublishedIsUndone",
+	},
+	{
+		name: "a grant that is told before it is written", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
+		old: "      redis.call('PEXPIRE', lock, lease)\n      local told", new: "      local told",
+		breaks: "a lock that was handed over has a lease", tests: "TestReleaseScriptWithAQueue",
+	},
+	{
+		name: "a release that subtracts", file: "rlock/lua/lib/owners.lua", pkg: "rlock",
+		old: "  redis.pcall('HSET', key, owner, remaining)\n", new: "  redis.pcall('HINCRBY', key, owner, -1)\n",
+		breaks: "a repeated release of a part counts once", tests: "TestReleaseScriptTable",
+	},
+	{
+		name: "a release that says released of nothing", file: "rlock/lua/lib/owners.lua", pkg: "rlock",
+		old: "return remove(key, {owner}, 1, 1) > 0 and 2 or 0", new: "remove(key, {owner}, 1, 1) return 2",
+		breaks: "a release of what is not held says so", tests: "TestReleaseScriptTable TestForceScriptWithAQueue TestFairScriptTable TestReadWriteReleaseScriptTable",
+	},
+	{
+		name: "an end that outlives its owner", file: "rlock/lua/lib/owners.lua", pkg: "rlock",
+		old: "'HDEL', key, list[i], list[i] .. '!')", new: "'HDEL', key, list[i])",
+		breaks: "nothing of an owner keeps a lock that nobody holds", tests: "TestAHoldOfAnyKindThatWasJoinedLeavesNothing TestForceUnlockFreesWhatUnlockAfterLeft",
+	},
+	{
+		name: "an owner of another program that is taken for ours", file: "rlock/lua/lib/owners.lua", pkg: "rlock",
+		old: "%x%x%x%x%-8%x%x%x%-[89ab]", new: "%x%x%x%x%-%x%x%x%x%-[89ab]",
+		breaks: "Redisson's holders are not taken for ours", tests: "TestLuaAndGoHaveOneIdeaOfOurs TestWhoIsOursIsToldByTheWholeShape",
+	},
+	{
+		name: "a release that deletes the whole lock", file: "rlock/lua/release.lua", pkg: "rlock",
+		old: "redis.call('HDEL', key, owner, owner .. '!')", new: "redis.call('DEL', key)",
+		breaks: "a release takes its own owner out, and no other", tests: "TestReleaseScriptTable",
+	},
+	{
+		name: "a release that wakes nobody", file: "rlock/lua/release.lua", pkg: "rlock",
+		old: "  if there == 0 then\n    redis.pcall(publish, channel, '0')\n    return 2\n", new: "  if there == 0 then\n    return 2\n",
+		breaks: "a release wakes Redisson's waiters", tests: "TestReleasePublishesRedissonsMessage",
+	},
+	{
+		name: "a waiter that is named without a lease", file: "rlock/lua/release.lua", pkg: "rlock",
+		old: "    redis.call('HSET', key, named, 1)\n    redis.call('PEXPIRE', key, ARGV[9])\n", new: "    redis.call('HSET', key, named, 1)\n",
+		breaks: "no key is left without an end", tests: "TestReleaseScriptWithAQueue",
+	},
+	{
+		name: "a renewal that creates", file: "rlock/lua/renew.lua", pkg: "rlock",
+		old: "  elseif not held[1] then\n    replies[i] = 0\n", new: "  elseif not held[1] then\n    redis.call('HSET', key, owner, 1)\n    replies[i] = 1\n",
+		breaks: "no renewal creates a lock", tests: "TestRenewScriptTable",
+	},
+	{
+		name: "a renewal of a joined hold that is over", file: "rlock/lua/renew.lua", pkg: "rlock",
+		old: "      elseif till <= now then\n        redis.call('HDEL', key, owner, owner .. '!')\n        replies[i] = 0\n", new: "",
+		breaks: "an owner that was joined has a lease of its own", tests: "TestRenewScriptTable TestADeadParentKeepsNobodyOutAfterItsJoiner",
+	},
+	{
+		name: "a renewal that shortens", file: "rlock/lua/lib/raise.lua", pkg: "rlock",
+		old: "redis.call('PEXPIRE', key, math.max(left, lease))", new: "redis.call('PEXPIRE', key, lease)",
+		breaks: "no renewal shortens a lease", tests: "TestRenewScriptTable",
+	},
+	{
+		name: "a renewal that writes nothing", file: "rlock/lua/lib/raise.lua", pkg: "rlock",
+		old: "  if left >= 0 and lease > 0 then\n", new: "  if left >= 0 and lease > left then\n",
+		breaks: "every renewal that replicas confirm is a write", tests: "TestEveryConfirmationIsAWrite",
+	},
+	{
+		name: "a join of what nobody holds", file: "rlock/lua/join.lua", pkg: "rlock",
+		old: "elseif not held[3] or held[4] and tonumber(held[4]) <= now then", new: "elseif held[4] and tonumber(held[4]) <= now then",
+		breaks: "an owner that holds nothing is not joined", tests: "TestOnlyOurOwnHoldersCanBeJoined TestAJoinedLockIsFreeWhenBothAreDone TestADeadJoinerKeepsNobodyOutForLongerThanItsLease",
+	},
+	{
+		name: "a token that stands still", file: "rlock/lua/fenced_acquire.lua", pkg: "rlock",
+		old: "tonumber(redis.call('GET', last) or 0) + 1)", new: "tonumber(redis.call('GET', last) or 0))",
+		breaks: "each hold has a greater token than the last", tests: "TestFencedAcquireScriptTable",
+	},
+	{
+		name: "a token that begins anew", file: "rlock/lua/fenced_acquire.lua", pkg: "rlock",
+		old: "local token = us\n", new: "local token = 1\n",
+		breaks: "tokens grow though their key is gone", tests: "TestFencedAcquireScriptTable TestTokensGrowWhateverBecomesOfTheKeys",
+	},
+	{
+		name: "a plain lock of another owner", file: "rlock/lua/plain_release.lua", pkg: "rlock",
+		old: "if held == ARGV[1] then\n", new: "if held then\n",
+		breaks: "a release touches no other owner's lock", tests: "TestPlainScriptTable",
+	},
+	{
+		name: "a plain lock that is overwritten", file: "rlock/lua/plain_acquire.lua", pkg: "rlock",
+		old: "redis.call('SET', key, owner, 'NX', 'PX', ARGV[2]) then", new: "redis.call('SET', key, owner, 'PX', ARGV[2]) then",
+		breaks: "a plain lock has one owner", tests: "TestPlainScriptTable",
+	},
+	{
+		name: "a plain renewal of another owner's lock", file: "rlock/lua/plain_renew.lua", pkg: "rlock",
+		old: "elseif held ~= owner then", new: "elseif not held then",
+		breaks: "a renewal touches no other owner's lock", tests: "TestPlainScriptTable TestARenewBatchAnswersForEachKeyAlone TestEveryKindIsRenewedAndLost",
+	},
+	{
+		name: "a shared call that takes what is held", file: "rlock/lua/free.lua", pkg: "rlock",
+		old: "pcall('EXISTS', key, queue) == 0 and pcall('HSET'", new: "pcall('EXISTS', queue) == 0 and pcall('HSET'",
+		breaks: "a lock has one owner", tests: "TestSharedScriptTable",
+	},
+	{
+		name: "a shared call that is granted late", file: "rlock/lua/free.lua", pkg: "rlock",
+		old: "not (notafter > 0 and now > notafter) then -- see fit", new: "notafter then -- see fit",
+		breaks: "nothing is granted to a caller that has given up", tests: "TestSharedScriptTable",
+	},
+	{
+		name: "several locks of which one is held", file: "rlock/lua/several_acquire.lua", pkg: "rlock",
+		old: "      if blocking then -- another's", new: "      if blocking and i == 1 then -- another's",
+		breaks: "a Multi is acquired all or none", tests: "TestMultiAcquireScriptTable",
+	},
+	{
+		name: "a vote of a server that has just begun", file: "rlock/lua/vote_acquire.lua", pkg: "rlock",
+		old: "if want == 1 and young > 0 then", new: "if want == 0 and young > 0 then",
+		breaks: "a server votes when it has been up for a lease", tests: "TestQuorumAcquireScriptTable",
+	},
+	{
+		name: "a force that takes whoever is there", file: "rlock/lua/plain_force.lua", pkg: "rlock",
+		old: "  if held == ARGV[i] then\n", new: "  if held then\n",
+		breaks: "an owner that acquires during ForceUnlock keeps the lock", tests: "TestPlainScriptTable",
+	},
+}

@@ -1,0 +1,55 @@
+package main
+
+// ofReadWrite are faults of read-write locks.
+var ofReadWrite = []mutant{
+	{
+		name: "a writer beside readers", file: "rlock/lua/rw_write.lua", pkg: "rlock",
+		old: "local free = not mode and", new: "local free = mode ~= 'write' or",
+		breaks: "a writer excludes readers", tests: "TestWriteAcquireScriptTable",
+	},
+	{
+		name: "a write without a lease", file: "rlock/lua/rw_write.lua", pkg: "rlock",
+		old: "redis.call('HSET', lock, 'mode', 'write', field, want)\nredis.call('PEXPIRE', lock, lease)\n", new: "redis.call('HSET', lock, 'mode', 'write', field, want)\n",
+		breaks: "no key is left without an end", tests: "TestWriteAcquireScriptTable",
+	},
+	{
+		name: "a reader beside a writer", file: "rlock/lua/rw_read.lua", pkg: "rlock",
+		old: "  if mode ~= 'write' and not first and not shut", new: "  if not first and not shut",
+		breaks: "a writer excludes readers", tests: "TestReadAcquireScriptTable",
+	},
+	{
+		name: "a reader that goes past a waiting writer", file: "rlock/lua/rw_read.lua", pkg: "rlock",
+		old: "if mode ~= 'write' and not first and not shut and not rest and not (lined and others_wait(queue, entry)) then", new: "if mode ~= 'write' and not shut and not rest then",
+		breaks: "new readers do not pass a waiting writer", tests: "TestReadWriteScriptsWithAQueue",
+	},
+	{
+		name: "a dead reader that keeps writers out", file: "rlock/lua/lib/rw.lua", pkg: "rlock",
+		old: "  if dead.err or #dead == 0 then\n", new: "  if true then\n",
+		breaks: "a reader that died keeps writers out for its own lease", tests: "TestWriteAcquireScriptTable TestADeadReaderNeitherEndsNorProlongsOthers",
+	},
+	{
+		name: "an end of a reader that is lowered", file: "rlock/lua/lib/rw.lua", pkg: "rlock",
+		old: "if not score or tonumber(score) < till then\n", new: "if true then\n",
+		breaks: "no renewal shortens a lease", tests: "TestReadWriteRenewScriptTable TestReadAcquireScriptTable",
+	},
+	{
+		name: "a renewal of a reader that is over", file: "rlock/lua/lib/rw.lua", pkg: "rlock",
+		old: "  elseif there == 0 or till and tonumber(till) <= now then\n    return 0\n  end\n  return nil", new: "  elseif there == 0 then\n    return 0\n  end\n  return nil",
+		breaks: "what is over is not renewed", tests: "TestReadWriteRenewScriptTable",
+	},
+	{
+		name: "a write hold that stays when its writer reads on", file: "rlock/lua/lib/rw.lua", pkg: "rlock",
+		old: "  if writer then\n    redis.call('HSET', lock, 'mode', 'read')\n  end\n", new: "",
+		breaks: "a writer that goes on as a reader lets readers in", tests: "TestReadWriteReleaseScriptTable",
+	},
+	{
+		name: "a reader that is granted without its end", file: "rlock/lua/lib/rwqueue.lua", pkg: "rlock",
+		old: "    raise(lock, tonumber(lease))\n  end\n  last_until(ends, owner, now + lease, now)\n", new: "    raise(lock, tonumber(lease))\n  end\n",
+		breaks: "every reader has a lease of its own", tests: "TestReadWriteScriptsWithAQueue",
+	},
+	{
+		name: "writers without an end", file: "rlock/lua/lib/rwqueue.lua", pkg: "rlock",
+		old: "local spent = had >= MOST_WRITES or had > 0 and", new: "local spent = had > 1000000 and",
+		breaks: "a reader waits for one phase of writers", tests: "TestReadWriteScriptsWithAQueue",
+	},
+}
