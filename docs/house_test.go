@@ -50,6 +50,7 @@ var layers = map[string][]string{
 	"internal/redistest/larger":  {"internal/redistest/reach"},
 	"internal/redistest/mutants": {},
 	"internal/redistest/servers": {"internal/redistest", "internal/redistest/reach"},
+	"internal/simulation":        {"", "pubsub", "rcounter/stock", "rlock", "rsemaphore", "internal/redistest", "internal/errs"},
 	"internal/history":           {},
 	"internal/interop":           {},
 }

@@ -11,7 +11,9 @@ import (
 // ErrBrokenBarrier: a party that had arrived left before all were there: its context ended, its lease ran out because
 // its process died or was cut off, or its action failed. All that had arrived in that generation get it, with an Arrival
 // that says which generation it was, and why. The next arrival begins the next generation. Where this party itself broke
-// it the error is joined with the reason: its context's error and cause, its action's error, or ErrLost.
+// it the error is joined with the reason: its context's error and cause, its action's error, or ErrLost. With ErrLost the
+// party could not ask the server for a lease, and gave up by its own clock: if the last of the others came before the server gave it
+// up, they have gone without its knowing.
 var ErrBrokenBarrier = errs.New("broken_barrier", "barrier broken")
 
 const (

@@ -1,0 +1,489 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// entry is one call of an object that keeps records, and what it was told.
+type entry struct {
+	step        int
+	what        what
+	key         string // whose call it is: the same key asks the same question
+	n           int64
+	began, done time.Time
+	err         error
+	grant       stock.Grant
+	generation  int64
+}
+
+// book is what was asked of an object, and answered.
+type book struct {
+	mu      sync.Mutex
+	entries []*entry
+}
+
+func (b *book) begin(s Step, w what, key string, n int64) *entry {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := &entry{step: s.Number, what: w, key: key, n: n, began: time.Now()}
+	b.entries = append(b.entries, e)
+	return e
+}
+
+func (b *book) end(e *entry, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e.done, e.err = time.Now(), err
+}
+
+// all are the entries in the order of their answers; those that were never answered are last.
+func (b *book) all() []*entry {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := slices.Clone(b.entries)
+	slices.SortStableFunc(list, func(a, b *entry) int { return a.done.Compare(b.done) })
+	return list
+}
+
+const (
+	claims  what = "claim"
+	orders  what = "claim-once"
+	reserve what = "reserve"
+	confirm what = "confirm"
+	cancel  what = "cancel"
+	giving  what = "return"
+	await   what = "await"
+	down    what = "count-down"
+)
+
+func books() []*kind {
+	return []*kind{
+		{
+			name: "stock", make: func(*world, *object) {}, open: openStock, act: actOnStock, verdict: auditStock,
+			plan: func(r *rand.Rand, s *Step) {
+				s.What = []what{claims, claims, claims, orders, reserve, giving}[r.IntN(6)]
+				s.ID, s.N = r.IntN(10), 1+r.IntN(3)
+				s.Lease, s.For = upTo(r, 300*time.Millisecond, 3*time.Second), often(r, 100*time.Millisecond, 4*time.Second)
+			},
+		},
+		{
+			name: "latch", make: func(*world, *object) {}, open: openLatch, act: actOnLatch, verdict: auditLatch,
+			plan: func(r *rand.Rand, s *Step) {
+				s.What, s.ID = []what{await, down}[r.IntN(2)], r.IntN(latchCount+1)
+				s.Wait = upTo(r, 100*time.Millisecond, 20*time.Second)
+			},
+		},
+		{
+			name: "barrier", make: func(*world, *object) {}, open: func(*world, *object) {}, act: actOnBarrier, verdict: auditBarrier,
+			plan: func(r *rand.Rand, s *Step) { s.What, s.Wait = await, upTo(r, 100*time.Millisecond, 8*time.Second) },
+		},
+	}
+}
+
+// told notes the answer of a call, and judges its error.
+func (w *world) told(o *object, c *client, s Step, e *entry, err error, fine ...error) {
+	o.book.end(e, err)
+	w.note("client %d: step %d: %s of %s: %v %v", s.Who, s.Number, e.what, e.key, e.grant, err)
+	w.count(func(f *Figures) { f.Answers++ })
+	w.outcome(s.Number, fmt.Sprint(e.what, redlatch.Reason(err), e.grant.Outcome, e.grant.Ordinal, e.generation))
+	if err == nil || c.dead() || slices.ContainsFunc(fine, func(f error) bool { return errors.Is(err, f) }) {
+		return
+	}
+	w.failed(s, c, err)
+}
+
+const (
+	stockLimit = 12
+	perUser    = 4
+)
+
+func openStock(w *world, o *object) {
+	if _, err := w.clients[0].red.Stocks().Stock(o.name).Open(context.Background(), stock.Spec{Limit: stockLimit, PerUser: perUser, OpenFor: time.Hour, Retain: time.Hour}); err != nil {
+		w.violated("open: %v", err)
+	}
+}
+
+func actOnStock(w *world, o *object, c *client, s Step) {
+	ctx, stop := context.WithTimeout(context.Background(), 8*calls)
+	defer stop()
+	x := c.red.Stocks().Stock(o.name)
+	user := fmt.Sprint("user", s.ID)
+	var err error
+	fine := []error{}
+	if w.forgot() {
+		fine = append(fine, stock.ErrCorrupt, stock.ErrNotFound)
+	}
+	switch s.What {
+	case claims:
+		e := o.book.begin(s, claims, user, 1)
+		e.grant, err = x.Claim(ctx, user)
+		w.told(o, c, s, e, err, fine...)
+	case orders:
+		request := fmt.Sprint("order", s.ID)
+		e := o.book.begin(s, orders, request, 2)
+		e.grant, err = x.ClaimOnce(ctx, request, "buyer"+request, 2)
+		w.told(o, c, s, e, err, fine...)
+	case giving:
+		mine, ok := o.book.last(user)
+		if !ok {
+			return
+		}
+		e := o.book.begin(s, giving, user, mine)
+		_, err = x.Return(ctx, user, mine)
+		w.told(o, c, s, e, err, fine...)
+	case reserve:
+		reserveUnits(w, o, c, s, x, fine)
+	}
+}
+
+// reserveUnits reserves, and after a while sells, gives up, or does nothing.
+func reserveUnits(w *world, o *object, c *client, s Step, x *stock.Stock, fine []error) {
+	ctx, stop := context.WithTimeout(context.Background(), 20*calls)
+	defer stop()
+	id := fmt.Sprint("reservation", s.Number)
+	e := o.book.begin(s, reserve, id, int64(s.N))
+	g, err := x.Reserve(ctx, id, "payer"+id, int64(s.N), s.Lease)
+	e.grant = g
+	if w.told(o, c, s, e, err, fine...); err != nil || !g.Won() || s.ID%3 == 2 {
+		return
+	}
+	if !sleep(ctx, s.For) || c.dead() {
+		return
+	}
+	if s.ID%3 == 1 {
+		e := o.book.begin(s, cancel, id, 0)
+		_, err := x.Cancel(ctx, id)
+		w.told(o, c, s, e, err, fine...)
+		return
+	}
+	e = o.book.begin(s, confirm, id, int64(s.N))
+	sold, err := x.Confirm(ctx, id)
+	e.grant = sold
+	w.told(o, c, s, e, err, fine...)
+	if err == nil && !sold.Won() && time.Now().Before(g.Until) && len(w.of(w.nodes[0])) == 0 {
+		w.violated("%s: step %d: %v before the reservation's time was over", o.name, s.Number, sold.Outcome)
+	}
+}
+
+// last is the ordinal that user was last told.
+func (b *book) last(user string) (ordinal int64, ok bool) {
+	for _, e := range b.all() {
+		if e.key == user && e.what == claims && !e.done.IsZero() && e.grant.Won() {
+			ordinal, ok = e.grant.Ordinal, true
+		}
+	}
+	return ordinal, ok
+}
+
+// forgot reports whether the server of stocks and the like has lost anything that it had said.
+func (w *world) forgot() bool {
+	return slices.ContainsFunc(w.of(w.nodes[0]), func(s setback) bool { return s.what != clock })
+}
+
+// of are the setbacks of a server.
+func (o *oracle) of(n *node) (list []setback) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, s := range o.setbacks {
+		if s.node == n {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// auditStock: after a setback a stock may sell a unit again (failover), or nothing at all (empty). Otherwise every ordinal has one owner,
+// the same question has one answer, and no more is out than there is.
+func auditStock(w *world, o *object) {
+	list := o.book.all()
+	setbacks := w.of(w.nodes[0])
+	emptied := time.Time{}
+	for _, s := range setbacks {
+		if s.what == empty || s.what == flushAll {
+			emptied = s.at
+			break
+		}
+	}
+	if !emptied.IsZero() {
+		for _, e := range list {
+			// one that runs behind a ghost's back is no answer to this
+			if e.err == nil && e.grant.Won() && e.began.After(emptied) && !w.copiedBack() {
+				w.violated("%s: step %d: %s won %v of a stock that was gone", o.name, e.step, e.key, e.grant)
+			}
+		}
+	}
+	if w.forgot() {
+		return
+	}
+	auditOrdinals(w, o, list)
+	auditSums(w, o, list, len(setbacks) > 0)
+	auditServer(w, o, list)
+}
+
+// copiedBack reports whether there was a failover: a replica's copy may be older than the emptying.
+func (w *world) copiedBack() bool {
+	return slices.ContainsFunc(w.of(w.nodes[0]), func(s setback) bool { return s.what == failover })
+}
+
+func auditOrdinals(w *world, o *object, list []*entry) {
+	owner, answer := map[int64]string{}, map[string]*entry{}
+	for _, e := range list {
+		if e.err != nil || e.done.IsZero() {
+			continue
+		}
+		if e.grant.Won() && e.grant.Ordinal > 0 {
+			for i := range e.grant.N {
+				if was, ok := owner[e.grant.Ordinal+i]; ok && was != e.key {
+					w.violated("%s: step %d: ordinal %d is %s's and %s's", o.name, e.step, e.grant.Ordinal+i, was, e.key)
+				}
+				owner[e.grant.Ordinal+i] = e.key
+			}
+		}
+		if e.what != claims && e.what != orders && e.what != confirm {
+			continue
+		}
+		was := answer[e.key]
+		returned := slices.ContainsFunc(list, func(x *entry) bool { return x.what == giving && x.key == e.key && x.began.Before(e.done) })
+		back := slices.ContainsFunc(list, func(x *entry) bool { return x.what == giving || x.what == reserve })
+		switch {
+		case was != nil && !returned && e.grant.Won() && e.grant.Ordinal != was.grant.Ordinal:
+			w.violated("%s: %s was told ordinal %d at step %d and %d at step %d", o.name, e.key, was.grant.Ordinal, was.step, e.grant.Ordinal, e.step)
+		case was != nil && !returned && !e.grant.Won() && was.done.Before(e.began) && !(back && e.grant.Outcome == stock.SoldOut):
+			w.violated("%s: %s won at step %d and was told %v at step %d", o.name, e.key, was.step, e.grant.Outcome, e.step)
+		}
+		if e.grant.Won() {
+			answer[e.key] = e
+		}
+	}
+}
+
+// auditSums counts what was surely out at each moment, and what may have been when somebody was told that nothing is left.
+func auditSums(w *world, o *object, list []*entry, stepped bool) {
+	type change struct {
+		at time.Time
+		n  int64
+	}
+	var changes []change
+	seen := map[string]bool{}
+	for _, e := range list {
+		if e.err != nil || e.done.IsZero() {
+			if e.what == giving {
+				changes = append(changes, change{e.began, -1})
+			}
+			continue
+		}
+		mine := fmt.Sprint(e.key, "/", e.grant.Ordinal)
+		switch {
+		case e.what == giving:
+			if !seen[fmt.Sprint("back", e.key, "/", e.n)] {
+				seen[fmt.Sprint("back", e.key, "/", e.n)] = true
+				changes = append(changes, change{e.began, -1})
+			}
+		case !e.grant.Won(), seen[mine]:
+		case e.what == reserve && !stepped:
+			end := e.grant.Until
+			for _, x := range list {
+				if x.key == e.key && x.what != reserve && x.began.Before(end) {
+					end = x.began
+				}
+			}
+			if e.done.Before(end) {
+				changes = append(changes, change{e.done, e.grant.N}, change{end, -e.grant.N})
+			}
+		case e.what != reserve:
+			seen[mine] = true
+			changes = append(changes, change{e.done, e.grant.N})
+		}
+	}
+	slices.SortStableFunc(changes, func(a, b change) int {
+		if d := a.at.Compare(b.at); d != 0 {
+			return d
+		}
+		return int(a.n - b.n)
+	})
+	out := int64(0)
+	for _, c := range changes {
+		if out += c.n; out > stockLimit {
+			w.violated("%s: %d of %d units are out at %s", o.name, out, stockLimit, w.at(c.at))
+		}
+	}
+	for _, e := range list {
+		if e.err != nil || e.grant.Outcome != stock.SoldOut {
+			continue
+		}
+		most := int64(0)
+		for _, x := range list {
+			if x.began.Before(e.done) && x != e && !seen["asked"+fmt.Sprint(e.step)+x.key] && x.what != giving {
+				seen["asked"+fmt.Sprint(e.step)+x.key] = true
+				most += x.n
+			}
+		}
+		gone := slices.ContainsFunc(list, func(x *entry) bool { return x.what == giving && x.began.Before(e.done) })
+		if most+e.n <= stockLimit && !gone {
+			w.violated("%s: step %d was told SoldOut when at most %d of %d units could be out", o.name, e.step, most, stockLimit)
+		}
+	}
+}
+
+// auditServer asks the server, now that nothing disturbs it, for what was told.
+func auditServer(w *world, o *object, list []*entry) {
+	ctx, stop := context.WithTimeout(context.Background(), 20*calls)
+	defer stop()
+	x := w.clients[0].red.Stocks().Stock(o.name)
+	status, err := x.Inspect(ctx)
+	if err != nil || status.Sold+status.Held > stockLimit || status.Sold < 0 {
+		w.violated("%s: at the end: %+v, %v", o.name, status, err)
+	}
+	for i := range 10 {
+		user := fmt.Sprint("user", i)
+		ordinal, ok := o.book.last(user)
+		if !ok || slices.ContainsFunc(list, func(e *entry) bool { return e.what == giving && e.key == user }) {
+			continue
+		}
+		if g, found, err := x.Lookup(ctx, user); err != nil || !found || g.Ordinal != ordinal {
+			w.violated("%s: %s was told ordinal %d, and at the end has %v, %v", o.name, user, ordinal, g, err)
+		}
+	}
+}
+
+const latchCount = 5
+
+func openLatch(w *world, o *object) {
+	if set, err := w.clients[0].red.Semaphores().CountDownLatch(o.name).TrySetCount(context.Background(), latchCount, 10*time.Minute); err != nil || !set {
+		w.violated("set: %v", err)
+	}
+}
+
+func actOnLatch(w *world, o *object, c *client, s Step) {
+	l := c.red.Semaphores().CountDownLatch(o.name)
+	ctx, stop := context.WithTimeout(context.Background(), s.Wait)
+	defer stop()
+	fine := []error{context.DeadlineExceeded}
+	if len(w.of(w.nodes[0])) > 0 {
+		fine = append(fine, rsemaphore.ErrLatchExpired, rsemaphore.ErrLatchDeleted)
+	}
+	if s.What == down {
+		part := fmt.Sprint("part", s.ID)
+		e := o.book.begin(s, down, part, 1)
+		_, err := l.CountDownBy(ctx, part)
+		w.told(o, c, s, e, err, fine...)
+		return
+	}
+	e := o.book.begin(s, await, "all", 0)
+	w.told(o, c, s, e, l.Await(ctx), fine...)
+}
+
+// auditLatch: nobody passes before all have begun to count, and everybody soon after all have.
+func auditLatch(w *world, o *object) {
+	if w.forgot() {
+		return
+	}
+	list := o.book.all()
+	begun, counted := map[string]time.Time{}, map[string]time.Time{}
+	for _, e := range list {
+		if e.what != down {
+			continue
+		}
+		if t, ok := begun[e.key]; !ok || e.began.Before(t) {
+			begun[e.key] = e.began
+		}
+		if t, ok := counted[e.key]; e.err == nil && (!ok || e.done.Before(t)) {
+			counted[e.key] = e.done
+		}
+	}
+	nth := func(of map[string]time.Time) (time.Time, bool) {
+		var times []time.Time
+		for _, t := range of {
+			times = append(times, t)
+		}
+		if len(times) < latchCount {
+			return time.Time{}, false
+		}
+		slices.SortFunc(times, time.Time.Compare)
+		return times[latchCount-1], true
+	}
+	may, some := nth(begun)
+	must, full := nth(counted)
+	for _, e := range list {
+		if e.what != await {
+			continue
+		}
+		if e.err == nil && !e.done.IsZero() && (!some || e.done.Before(may)) {
+			w.violated("%s: step %d passed at %s, before all had counted", o.name, e.step, w.at(e.done))
+		}
+		if full && e.err != nil && errors.Is(e.err, context.DeadlineExceeded) {
+			since := later(later(must, e.began), w.disturbed.Add(recovery))
+			if w.plan.calm() {
+				since = later(must, e.began)
+			}
+			if d := e.done.Sub(since); d > reaction {
+				w.violated("%s: step %d waited until %s for what was open at %s", o.name, e.step, w.at(e.done), w.at(must))
+			}
+		}
+	}
+}
+
+const parties = 3
+
+func actOnBarrier(w *world, o *object, c *client, s Step) {
+	ctx, stop := context.WithTimeout(context.Background(), s.Wait)
+	defer stop()
+	e := o.book.begin(s, await, "all", 0)
+	a, err := c.red.Semaphores().CyclicBarrier(o.name, parties).Await(ctx)
+	e.generation = a.Generation
+	w.told(o, c, s, e, err, rsemaphore.ErrBrokenBarrier, errs.ErrNotAcquired)
+}
+
+// auditBarrier: of each generation that let somebody go, no more than all parties went, they had all come before the first one went, and
+// none of them was told that it broke.
+func auditBarrier(w *world, o *object) {
+	if w.forgot() {
+		return
+	}
+	tripped := map[int64][]*entry{}
+	broken := map[int64]*entry{}
+	for _, e := range o.book.all() {
+		switch {
+		case e.done.IsZero() || e.generation == 0:
+		case e.err == nil:
+			tripped[e.generation] = append(tripped[e.generation], e)
+		case errors.Is(e.err, rsemaphore.ErrBrokenBarrier) && !errors.Is(e.err, errs.ErrLost): // who could not ask for a lease knows no better
+			broken[e.generation] = e
+		}
+	}
+	for g, went := range tripped {
+		if len(went) > parties {
+			w.violated("%s: %d of %d parties went in generation %d", o.name, len(went), parties, g)
+		}
+		first := went[0].done
+		for _, e := range went {
+			if e.began.After(first) {
+				w.violated("%s: step %d came at %s, when another one of generation %d had gone", o.name, e.step, w.at(e.began), g)
+			}
+		}
+		if b := broken[g]; b != nil {
+			w.violated("%s: generation %d let step %d go and broke for step %d", o.name, g, went[0].step, b.step)
+		}
+		came := 0
+		for _, e := range o.book.all() {
+			unsure := errors.Is(e.err, errs.ErrLost) || errors.Is(e.err, errs.ErrUnknownOutcome) || errors.Is(e.err, errs.ErrUnavailable) || errors.Is(e.err, errs.ErrClosed)
+			if e.began.Before(first) && (unsure || e.done.IsZero() || !e.done.Before(first)) {
+				came++
+			}
+		}
+		if came < parties {
+			w.violated("%s: generation %d went when %d of %d parties were there", o.name, g, came, parties)
+		}
+	}
+}

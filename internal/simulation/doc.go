@@ -1,0 +1,28 @@
+// Package simulation runs the whole library in simulated time: several clients, a network and servers, all in one bubble of
+// testing/synctest. It is for tests, and for bench/simulate.
+//
+// A seed makes a [Plan]: acts of clients and faults, each at its time. [Run] plays it. An oracle knows the true time and what each client
+// believes, and says what was not kept. [Shrink] finds the shortest plan that still fails. A [Mutant] is a fault that is planted in the
+// library's scripts, to see that it is found.
+//
+// What is real: all of the library, rueidis, the protocol on the wire, and our scripts. What is simulated: streams of bytes with
+// latencies by the seed; servers, which are miniredis with a clock, a replica and restarts of our own; and time.
+//
+// The plan, and how long each parcel is under way, are the same in each run of a seed. Owners, the pauses that the library makes
+// at random, and the order of goroutines within one instant are not. So most runs of a seed have the same outcome of each
+// step, none is the same to the nanosecond, and what fails seldom must be run several times.
+//
+// # What the oracle checks
+//
+//   - Holders: while they believe that they hold (until Done, or until they release), never more than the lock or the semaphore allows.
+//     A server that forgets (restart without data, FLUSHALL, failover without MinReplicas) or whose clock steps forward excuses those
+//     that held then, and only until their next renewal.
+//   - Tokens of a fenced lock grow, also after such a loss, unless the clock was stepped back as well.
+//   - A fair lock serves in the order of asking, where nothing goes wrong.
+//   - Nobody waits for what is free: for longer than a poll and three calls after it is free and nothing is done to anybody.
+//   - A hold is over when it says so. A hold that is renewed is not lost where nothing goes wrong. Calls end.
+//   - A stock: one owner for each ordinal, one answer to each question, never more out than there is, no SoldOut that cannot be.
+//     After it has lost its data it grants nothing.
+//   - A latch: nobody passes before all have begun to count, all pass soon after all have. A barrier: all or none, and not before all came.
+//   - At the end nothing is left: no goroutine, no subscription, no key without an end, and after an hour none but those that last.
+package simulation

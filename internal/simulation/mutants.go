@@ -1,0 +1,77 @@
+package simulation
+
+import (
+	"slices"
+	"testing"
+)
+
+// Mutant is a fault that is planted in scripts, on their way to the server.
+type Mutant struct {
+	Name  string
+	Kinds []string // of the objects of the plans that are to find it
+	Of    string   // what stands in the scripts that it changes
+	Old   string
+	New   string
+}
+
+// Mutants are the faults that the simulation is tried with.
+var Mutants = []Mutant{
+	{"a release takes any owner's hold", []string{"reentrant", "nonreentrant", "spin"}, "-- Lower the count of an owner",
+		`redis.call('HDEL', key, owner, owner .. '!')`, `redis.call('DEL', key)`},
+	{"a hold that is handed over has a short lease", []string{"reentrant", "fenced", "nonreentrant"}, "local function hand_over(",
+		`redis.call('PEXPIRE', lock, lease)`, `redis.call('PEXPIRE', lock, 200)`},
+	{"a renewal does not ask whose the hold is", []string{"reentrant", "nonreentrant", "fenced"}, "-- Renew the leases of many holds",
+		"elseif not held[1] then", "elseif false then"},
+	{"a renewal shortens a lease", []string{"reentrant", "nonreentrant", "fenced"}, "local function raise(",
+		`redis.call('PEXPIRE', key, math.max(left, lease))`, `redis.call('PEXPIRE', key, 100)`},
+	{"a plain release does not compare owners", []string{"plain", "plain", "reentrant"}, "-- Delete a plain mutex",
+		"if held == ARGV[1] then", "if held then"},
+	{"tokens are counted, and begin again", []string{"fenced", "fenced", "reentrant"}, "-- Take a fenced lock",
+		"local token = us", "local token = 1"},
+	{"who comes last is served first", []string{"fair", "fair", "reentrant"}, "local function line_up(queue, timeouts",
+		`redis.call('RPUSH', queue, owner)`, `redis.call('LPUSH', queue, owner)`},
+	{"readers are forgotten a second too early", []string{"readwrite", "readwrite", "reentrant"}, "local function forget(lock, ends, now)",
+		`redis.pcall('ZRANGEBYSCORE', ends, 0, now)`, `redis.pcall('ZRANGEBYSCORE', ends, 0, now + 1500)`},
+	{"a server that has forgotten its votes votes", []string{"quorum"}, "-- One server's vote for an owner",
+		"if want == 1 and young > 0 then", "if false then"},
+	{"a second run takes permits again", []string{"semaphore", "semaphore", "reentrant"}, "-- Take permits for several waiters",
+		`.. '\0\0\0') == 1 then`, `.. '\0\0\0') >= 0 then`},
+	{"a second release raises the count again", []string{"semaphore", "semaphore", "reentrant"}, "-- Give permits back, and hand them",
+		`.. '\0\0\0') == 1 then`, `.. '\0\0\0') >= 0 then`},
+	{"permits whose lease is over come back twice", []string{"weighted", "weighted", "reentrant"}, "local function weighed(",
+		"return capacity, used - freed, noted", "return capacity, used - 2 * freed, noted"},
+	{"a claim does not look for its own answer", []string{"stock", "stock", "reentrant"}, "-- Claims one unit for each",
+		` and not redis.call('HGET', KEYS[2], ARGV[3]) then`, " then"},
+	{"what is reserved is sold", []string{"stock", "stock", "reentrant"}, "-- Claims one unit for each",
+		"elseif sold + held >= limit then", "elseif sold >= limit then"},
+	{"who has counted counts again", []string{"latch", "latch", "reentrant"}, "local function over()",
+		"if before then", "if false then"},
+	{"a barrier lets go when one is missing", []string{"barrier", "barrier", "reentrant"}, "if verb == 'arrive' then",
+		"if n == parties then", "if n >= parties - 1 then"},
+}
+
+// MutantOf is that of a name, or nil.
+func MutantOf(name string) *Mutant {
+	i := slices.IndexFunc(Mutants, func(m Mutant) bool { return m.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &Mutants[i]
+}
+
+// Kill runs seeds until one finds the mutant, so many at most. It returns the plan and the result of that one, and how many were tried.
+func Kill(t *testing.T, m *Mutant, seeds int) (Plan, Result, int) {
+	struck := false
+	for seed := range uint64(seeds) {
+		p := NewPlan(seed+1, m.Kinds...)
+		r := Run(t, p, m)
+		struck = struck || r.Struck
+		if len(r.Violations) > 0 {
+			return p, r, int(seed) + 1
+		}
+	}
+	if !struck {
+		t.Errorf("mutant %s: no script has what it changes", m.Name)
+	}
+	return Plan{}, Result{}, seeds
+}

@@ -1,0 +1,267 @@
+package simulation
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+)
+
+// node is one server: an embedded one, of which the clock runs as it is told.
+type node struct {
+	name  string
+	m     *miniredis.Miniredis
+	began time.Time
+
+	// guarded by network.mu:
+	down    time.Time // until then it refuses connections
+	stalled time.Time // until then it reads nothing
+	traces  map[*link]uint64
+
+	mu      sync.Mutex
+	rate    float64 // of its clock, beside the true one
+	ahead   time.Duration
+	up      time.Time // when it was started last
+	life    int
+	behind  bool // its replica confirms nothing
+	durable bool // there is a replica
+	scripts map[string]string
+	mutant  *Mutant
+	struck  map[string]bool // scripts that the mutant has changed
+}
+
+func newNode(name string, rate float64, durable bool, m *Mutant) *node {
+	n := &node{name: name, m: miniredis.NewMiniRedis(), began: time.Now(), rate: rate, durable: durable, mutant: m,
+		traces: map[*link]uint64{}, scripts: map[string]string{}, struck: map[string]bool{}}
+	n.up = n.began.Add(-24 * time.Hour)
+	n.m.ClockTTL(true)
+	if first, err := n.m.Dial(); err == nil { // which starts it
+		first.Close()
+	}
+	n.m.Server().SetPreHook(n.before)
+	n.tick()
+	return n
+}
+
+func (n *node) serve(c net.Conn) { n.m.Server().ServeConn(c) }
+
+// ready is when it reads what has arrived. Called with network.mu held.
+func (n *node) ready(time.Time) time.Time { return n.stalled }
+
+func (n *node) traced(l *link) { n.traces[l] = l.trace }
+
+// tick sets its clock. mu is not held meanwhile: a script that asks for INFO has the embedded server's mutex, and takes it.
+func (n *node) tick() {
+	n.mu.Lock()
+	d := time.Since(n.began)
+	now := n.began.Add(n.ahead + d + time.Duration(float64(d)*n.rate))
+	n.mu.Unlock()
+	n.m.SetTime(now)
+}
+
+// step moves its clock by d. Back, what has an end lasts longer by d, as on a real server, which keeps ends and not durations. Nothing else
+// runs meanwhile.
+func (n *node) step(d time.Duration) {
+	n.tick()
+	n.m.Keys() // ends what has ended
+	n.mu.Lock()
+	n.ahead += d
+	n.mu.Unlock()
+	n.tick()
+	for _, k := range n.m.Keys() {
+		if ttl := n.m.TTL(k); d < 0 && ttl > 0 {
+			n.m.SetTTL(k, ttl-d)
+		}
+	}
+}
+
+// before answers what the embedded server does not know. It is called for the commands of scripts, too.
+func (n *node) before(c *server.Peer, cmd string, args ...string) bool {
+	switch {
+	case cmd == "INFO" && len(args) == 1 && strings.EqualFold(args[0], "server"): // a Quorum asks
+		n.mu.Lock()
+		up, life := time.Since(n.up), n.life
+		n.mu.Unlock()
+		c.WriteBulk(fmt.Sprintf("# Server\r\nrun_id:%x\r\nuptime_in_seconds:%d\r\n", sha1.Sum(fmt.Append(nil, n.name, life)), int(up.Seconds())))
+	case cmd == "WAIT":
+		n.mu.Lock()
+		confirmed := 0
+		if n.durable && !n.behind {
+			confirmed = 1
+		}
+		n.mu.Unlock()
+		c.WriteInt(confirmed)
+	default:
+		return false
+	}
+	return true
+}
+
+// rewrite puts the mutant's text in place of a script's, and reports whether a script will run: of an EVALSHA that the server does not
+// know, the text follows.
+func (n *node) rewrite(words []string, frame []byte) ([]byte, bool) {
+	if len(words) < 3 {
+		return frame, false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch strings.ToUpper(words[0]) {
+	case "EVAL":
+		sum := sha1.Sum([]byte(words[1]))
+		n.scripts[hex.EncodeToString(sum[:])] = words[1]
+		text, changed := n.mutate(words[1])
+		if changed {
+			words[1] = text
+			return frameOf(words), true
+		}
+		return frame, true
+	case "EVALSHA":
+		text, known := n.scripts[words[1]]
+		if known {
+			if text, changed := n.mutate(text); changed {
+				return frameOf(append([]string{"EVAL", text}, words[2:]...)), true
+			}
+		}
+		return frame, known
+	}
+	return frame, false
+}
+
+func (n *node) mutate(text string) (string, bool) {
+	if n.mutant == nil || !strings.Contains(text, n.mutant.Of) || !strings.Contains(text, n.mutant.Old) {
+		return text, false
+	}
+	n.struck[text] = true
+	return strings.ReplaceAll(text, n.mutant.Old, n.mutant.New), true
+}
+
+// forgetScripts is SCRIPT FLUSH.
+func (n *node) forgetScripts() {
+	n.ask("SCRIPT", "FLUSH")
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.scripts = map[string]string{}
+}
+
+// restart begins a new life, with the data or without.
+func (n *node) restart(empty bool) {
+	n.forgetScripts()
+	n.mu.Lock()
+	n.up = time.Now()
+	n.life++
+	n.mu.Unlock()
+	if empty {
+		n.m.FlushAll()
+	}
+}
+
+// ask runs a command that no client has sent.
+func (n *node) ask(words ...string) {
+	n.tick()
+	w := bufio.NewWriter(io.Discard)
+	n.m.Server().Dispatch(server.NewPeer(w), words)
+}
+
+// copied is a key as it was.
+type copied struct {
+	kind   string
+	ttl    time.Duration
+	text   string
+	list   []string
+	fields map[string]string
+	scores map[string]float64
+}
+
+// image is what was there at one moment.
+type image struct {
+	at   time.Time
+	keys map[string]copied
+}
+
+// copy makes an image. Nothing else runs meanwhile.
+func (n *node) copy() image {
+	n.tick()
+	all := image{at: time.Now(), keys: map[string]copied{}}
+	for _, k := range n.m.Keys() {
+		c := copied{kind: n.m.Type(k), ttl: n.m.TTL(k)}
+		switch c.kind {
+		case "string":
+			c.text, _ = n.m.Get(k)
+		case "list":
+			list, _ := n.m.List(k)
+			c.list = slices.Clone(list) // what it returns is its own
+		case "hash":
+			c.fields = map[string]string{}
+			fields, _ := n.m.HKeys(k)
+			for _, f := range fields {
+				c.fields[f] = n.m.HGet(k, f)
+			}
+		case "zset":
+			scores, _ := n.m.SortedSet(k)
+			c.scores = maps.Clone(scores)
+		}
+		all.keys[k] = c
+	}
+	return all
+}
+
+// become takes the place of the server: with what was there at the image's time, and no scripts.
+func (n *node) become(i image) {
+	n.restart(true)
+	n.tick()
+	gone := time.Since(i.at)
+	for k, c := range i.keys {
+		if c.ttl > 0 && c.ttl <= gone {
+			continue
+		}
+		switch c.kind {
+		case "string":
+			n.m.Set(k, c.text)
+		case "list":
+			n.m.Push(k, c.list...)
+		case "hash":
+			for f, v := range c.fields {
+				n.m.HSet(k, f, v)
+			}
+		case "zset":
+			for member, score := range c.scores {
+				n.m.ZAdd(k, score, member)
+			}
+		default:
+			panic("simulation: a replica cannot copy a " + c.kind)
+		}
+		if c.ttl > 0 {
+			n.m.SetTTL(k, c.ttl-gone)
+		}
+	}
+}
+
+// left are the keys that are there, with how long they last; 0: without end.
+func (n *node) left() map[string]time.Duration {
+	n.tick()
+	keys := map[string]time.Duration{}
+	for _, k := range n.m.Keys() {
+		keys[k] = n.m.TTL(k)
+	}
+	return keys
+}
+
+// channels are the subscriptions.
+func (n *node) channels() string {
+	var b bytes.Buffer
+	for _, c := range n.m.PubSubChannels("*") {
+		fmt.Fprintf(&b, " %s", c)
+	}
+	return b.String()
+}

@@ -1,0 +1,66 @@
+package simulation_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/simulation"
+)
+
+// In full, more than an hour is simulated.
+func TestTheSimulatedLibraryKeepsItsPromises(t *testing.T) {
+	var total simulation.Figures
+	for _, seed := range redistest.Seeds(t, redistest.Sized(2, 6, 210)) {
+		p := simulation.NewPlan(seed)
+		r := simulation.Run(t, p, nil)
+		total.Add(r.Figures)
+		if len(r.Violations) > 0 {
+			t.Errorf("seed %d: %s\n%v\ngo run ./bench/simulate -seeds %d -times 10", seed, r.Violations[0], p, seed)
+		}
+	}
+	t.Log(total)
+	require.Positive(t, total.Acquired)
+}
+
+// What the simulation is worth. By default those faults are planted that one of the first seeds finds.
+func TestTheSimulationFindsPlantedFaults(t *testing.T) {
+	quick := []string{
+		"a release takes any owner's hold", "a barrier lets go when one is missing", "a claim does not look for its own answer",
+		"a second run takes permits again",
+	}
+	names := redistest.Sized(quick[:2], quick, nil)
+	for i := range simulation.Mutants {
+		m := &simulation.Mutants[i]
+		if names != nil && !slices.Contains(names, m.Name) {
+			continue
+		}
+		p, r, tried := simulation.Kill(t, m, 600)
+		if len(r.Violations) == 0 {
+			t.Errorf("not found by %d seeds: %s", tried, m.Name)
+			continue
+		}
+		t.Logf("%s: found by seed %d: %s", m.Name, p.Seed, r.Violations[0])
+	}
+}
+
+func TestAPlanThatFailsIsShortened(t *testing.T) {
+	m := simulation.MutantOf("a plain release does not compare owners")
+	p, r, _ := simulation.Kill(t, m, 600)
+	require.NotEmpty(t, r.Violations)
+	short, r := simulation.Shrink(t, p, m, 1)
+	require.NotEmpty(t, r.Violations)
+	require.Less(t, len(short.Steps), len(p.Steps)/2)
+	t.Logf("%v%v", short, r.Violations)
+}
+
+func TestASeedMakesOnePlan(t *testing.T) {
+	for seed := range uint64(50) {
+		p := simulation.NewPlan(seed)
+		require.Equal(t, p, simulation.NewPlan(seed))
+		require.Equal(t, p, p.Keep(p.Numbers()))
+		require.Len(t, p.Keep([]int{3, 7}).Steps, 2)
+	}
+}

@@ -1,0 +1,378 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// world is one run.
+type world struct {
+	*oracle
+	plan    Plan
+	net     *network
+	nodes   []*node
+	objects []*object
+	acts    sync.WaitGroup
+	aside   sync.WaitGroup // what is done for crashed clients
+
+	cmu     sync.Mutex
+	clients []*client // by place
+	past    []*client
+	came    map[int]string // of each step
+	held    []func()       // what crashed clients held: kept from the garbage collector, which is not in the bubble
+	log     []string
+}
+
+// object is one lock, stock or the like.
+type object struct {
+	kind  *kind
+	name  string
+	parts []*resource
+	book  book // of a kind that is no lock
+}
+
+// client is one process.
+type client struct {
+	place, life int
+	host        *host
+	red         *redlatch.Client
+	hubs        []*pubsub.Hub // of the other servers
+	locks       []*rlock.Client
+	ready       chan struct{} // closed: it has connected
+	gone        chan struct{} // closed: it has crashed
+}
+
+// rough is until when something was done to the client's traffic.
+func (c *client) rough() time.Time {
+	c.host.net.mu.Lock()
+	defer c.host.net.mu.Unlock()
+	return c.host.rough
+}
+
+func (c *client) dead() bool {
+	select {
+	case <-c.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Result is what came of a run.
+type Result struct {
+	Violations []string
+	Trace      uint64 // of all that went over the network, and when, to the nanosecond
+	Outcomes   uint64 // of what came of each step
+	Figures    Figures
+	Log        []string // what happened
+	Struck     bool     // the mutant was met
+}
+
+// Run runs a plan in a bubble of its own, with a fault planted if there is a mutant.
+func Run(t *testing.T, p Plan, m *Mutant) (r Result) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{plan: p, came: map[int]string{}, oracle: &oracle{began: time.Now()}}
+		w.net = &network{seed: p.Seed, shortest: p.Shortest, longest: p.Longest, note: w.note}
+		w.build(m)
+		w.run()
+		w.end()
+		r = w.result()
+		for range 100 {
+			time.Sleep(time.Second)
+			if synctest.Wait(); len(others()) == 0 {
+				return
+			}
+		}
+		r.Violations = append(r.Violations, fmt.Sprintf("%d goroutines are left", len(others())))
+		r.Log = append(r.Log, others()...)
+	})
+	return r
+}
+
+// others are the goroutines of the bubble but this one and that which made it.
+func others() (stacks []string) {
+	b := make([]byte, 1<<20)
+	all := strings.Split(string(b[:runtime.Stack(b, true)]), "\n\n")
+	for _, s := range all[1:] {
+		if strings.Contains(s, "synctest bubble") && !strings.Contains(s, "testingSynctestTest(") && !strings.Contains(s, "testing/synctest.Test(0x") {
+			stacks = append(stacks, s)
+		}
+	}
+	return stacks
+}
+
+func (w *world) note(format string, args ...any) {
+	w.cmu.Lock()
+	defer w.cmu.Unlock()
+	w.log = append(w.log, w.oracle.at(time.Now())+"  "+fmt.Sprintf(format, args...))
+}
+
+// outcome notes what came of a step.
+func (w *world) outcome(step int, what string) {
+	w.cmu.Lock()
+	defer w.cmu.Unlock()
+	w.came[step] += " " + what
+}
+
+func (w *world) build(m *Mutant) {
+	for i := range w.plan.Servers {
+		w.nodes = append(w.nodes, newNode(fmt.Sprint("server", i), w.plan.Drift[i], w.plan.Durable, m))
+	}
+	for i := range w.plan.Clients {
+		w.clients = append(w.clients, w.client(i, 0))
+	}
+	for i, name := range w.plan.Kinds {
+		o := &object{kind: kindOf(name), name: fmt.Sprintf("%s-%d", name, i)}
+		w.objects = append(w.objects, o)
+		o.kind.make(w, o)
+	}
+}
+
+// client connects one: in the background, because the network may not let it.
+func (w *world) client(place, life int) *client {
+	c := &client{place: place, life: life, host: w.net.host(fmt.Sprintf("client%d.%d", place, life)), ready: make(chan struct{}), gone: make(chan struct{})}
+	w.aside.Go(func() {
+		for pause := 50 * time.Millisecond; !c.dead(); pause *= 2 {
+			if err := c.connect(w); err == nil {
+				close(c.ready)
+				return
+			}
+			time.Sleep(min(pause, time.Second))
+		}
+	})
+	return c
+}
+
+func (c *client) connect(w *world) (err error) {
+	if c.red == nil {
+		replicas := 0
+		if w.plan.Durable {
+			replicas = 1
+		}
+		log := slog.New(slog.DiscardHandler)
+		o := c.host.option(w.nodes[0])
+		o.DisableAutoPipelining = w.plan.Alone
+		if c.red, err = redlatch.Open(o, redlatch.Options{
+			MinReplicas: replicas, Logger: log, Hub: pubsub.Options{Grace: time.Millisecond},
+			Locks:      rlock.Options{WatchdogTimeout: watchdog, PollCap: pollCap},
+			Semaphores: rsemaphore.Options{WatchdogTimeout: watchdog, PollCap: pollCap},
+		}); err != nil {
+			c.red = nil
+			return err
+		}
+		c.locks = []*rlock.Client{c.red.Locks()}
+	}
+	for len(c.locks) < len(w.nodes) {
+		r, err := rueidis.NewClient(c.host.option(w.nodes[len(c.locks)]))
+		if err != nil {
+			return err
+		}
+		log := slog.New(slog.DiscardHandler)
+		hub, err := pubsub.New(r, pubsub.Options{Logger: log, Grace: time.Millisecond})
+		if err != nil {
+			r.Close()
+			return err
+		}
+		l, err := rlock.New(hub, rlock.Options{WatchdogTimeout: watchdog, PollCap: pollCap, Logger: log})
+		if err != nil {
+			return err
+		}
+		c.hubs, c.locks = append(c.hubs, hub), append(c.locks, l)
+	}
+	return nil
+}
+
+// close ends a client's clients.
+func (c *client) close(ctx context.Context) (err error) {
+	<-c.ready
+	for _, l := range c.locks[1:] {
+		if e := l.Close(ctx); e != nil {
+			err = e
+		}
+	}
+	if e := c.red.Close(ctx); e != nil {
+		err = e
+	}
+	for _, h := range c.hubs {
+		h.Close(ctx)
+		h.Client().Close()
+	}
+	return err
+}
+
+// run plays the plan, and looks around every 25 ms until all is over.
+func (w *world) run() {
+	for _, c := range w.clients {
+		<-c.ready
+	}
+	for _, o := range w.objects {
+		o.kind.open(w, o)
+	}
+	calm := w.plan.calm()
+	began := time.Now()
+	steps := w.plan.Steps
+	w.figures.Runs = 1
+	done := make(chan struct{})
+	finished := false
+	for {
+		next := time.Since(began) + 25*time.Millisecond
+		if len(steps) > 0 && steps[0].At < next {
+			next = steps[0].At
+		}
+		time.Sleep(next - time.Since(began))
+		synctest.Wait() // nobody else runs in this moment
+		w.look(calm)
+		for len(steps) > 0 && steps[0].At <= time.Since(began) {
+			s := steps[0]
+			if steps = steps[1:]; s.fault() {
+				w.figures.Faults++
+				w.strike(s)
+			} else {
+				w.figures.Steps++
+				w.act(s)
+			}
+		}
+		if len(steps) == 0 && !finished {
+			finished = true
+			go func() { w.acts.Wait(); close(done) }()
+		}
+		select {
+		case <-done:
+			w.recover(began)
+			return
+		default:
+		}
+		if time.Since(began) > 2*time.Minute {
+			w.violated("some calls do not end")
+			for _, c := range slices.Clone(w.clients) {
+				w.crash(c, false)
+			}
+			<-done
+			return
+		}
+	}
+}
+
+// recover waits until nothing is done to anybody, and has the kinds look at what they promised.
+func (w *world) recover(began time.Time) {
+	for time.Since(began) < length || time.Now().Before(w.disturbed.Add(recovery)) {
+		time.Sleep(100 * time.Millisecond)
+	}
+	for _, c := range w.clients {
+		<-c.ready
+	}
+	for _, o := range w.objects {
+		o.kind.verdict(w, o)
+	}
+}
+
+// act has a client do a step.
+func (w *world) act(s Step) {
+	o, c := w.objects[s.On], w.clients[s.Who]
+	w.acts.Go(func() {
+		select {
+		case <-c.ready:
+			o.kind.act(w, o, c, s)
+		case <-c.gone:
+		}
+	})
+}
+
+// crash ends a client without a word. What it has sent may arrive.
+func (w *world) crash(c *client, again bool) {
+	w.net.mu.Lock()
+	c.host.dead = true
+	for l := range c.host.links {
+		l.reset(mix(w.plan.Seed, uint64(l.number))%2 == 0)
+	}
+	w.net.mu.Unlock()
+	close(c.gone)
+	w.past = append(w.past, c)
+	w.aside.Go(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		select {
+		case <-c.ready:
+			c.close(ctx)
+		default:
+		}
+	})
+	if again {
+		w.clients[c.place] = w.client(c.place, c.life+1)
+	}
+}
+
+// end closes everybody, and looks at what is left of anything.
+func (w *world) end() {
+	for _, c := range w.clients {
+		if c.dead() {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		if err := c.close(ctx); err != nil {
+			w.violated("client %d: close: %v", c.place, err)
+		}
+		cancel()
+	}
+	w.aside.Wait()
+	for _, forget := range w.held {
+		forget()
+	}
+	for _, n := range w.nodes {
+		for k, ttl := range n.left() {
+			if ttl == 0 {
+				w.violated("%s: %s has no end", n.name, k)
+			}
+		}
+	}
+	w.figures.Simulated = time.Since(w.began)
+	w.mu.Lock()
+	w.over = true
+	w.mu.Unlock()
+	time.Sleep(70*time.Minute + max(0, time.Until(w.stuck)))
+	for _, n := range w.nodes {
+		if s := n.channels(); s != "" {
+			w.violated("%s: somebody still listens to%s", n.name, s)
+		}
+		for k := range n.left() {
+			if !slices.ContainsFunc(lasting, func(part string) bool { return strings.Contains(k, part) }) {
+				w.violated("%s: %s is still there an hour after everybody has closed", n.name, k)
+			}
+		}
+	}
+	w.verdict(w.plan.calm())
+}
+
+// lasting are parts of the keys that outlast their use, as documented: the last token of a fenced lock, stocks until their retention is
+// over, what is remembered of a latch, and a barrier's generations.
+var lasting = []string{"redisson_lock_token:", "rc:{", ":latch", ":barrier"}
+
+func (w *world) result() Result {
+	r := Result{Violations: w.violations, Figures: w.figures, Log: w.log}
+	for step, what := range w.came {
+		r.Outcomes += mix(uint64(step), hash(what))
+	}
+	for _, n := range w.nodes {
+		for l, trace := range n.traces {
+			r.Trace += mix(hash(l.host.name), hash(n.name), uint64(l.number), trace)
+		}
+		r.Struck = r.Struck || len(n.struck) > 0
+		n.m.Close()
+	}
+	return r
+}
