@@ -64,10 +64,10 @@ func (r stockroom) giveBack(ctx context.Context, order string) (orderAnswer, err
 	return r.look(ctx, order)
 }
 
-// look is an order as it is now.
+// look is an order as it is now. It changes nothing, and nothing comes of asking for an order that is not there.
 func (r stockroom) look(ctx context.Context, order string) (orderAnswer, error) {
-	g, err := r.sale.Extend(ctx, order, time.Millisecond) // of what is held for longer it changes nothing
-	return answered(order, g, err)
+	h, err := r.sale.LookupID(ctx, order)
+	return answered(order, stock.Grant{Outcome: h.Outcome, Ordinal: h.Ordinal, Until: h.Until}, err)
 }
 
 // answered turns what the stock says of an order into the shop's answer. What is over is a state, and no error.
@@ -91,6 +91,7 @@ func answered(order string, g stock.Grant, err error) (orderAnswer, error) {
 
 // ended are the states of an order that has no unit.
 var ended = map[stock.Outcome]state{
-	stock.Expired: expired, stock.Cancelled: cancelled, stock.Returned: returned, stock.UserLimit: tooMany,
+	0: unknown, stock.Expired: expired, stock.Cancelled: cancelled, stock.Returned: returned, stock.UserLimit: tooMany,
 	stock.SoldOut: soldOut, stock.Ended: closed, stock.NotOpen: closed, stock.NotStarted: closed, stock.Suspended: closed,
+	stock.Paused: closed,
 }

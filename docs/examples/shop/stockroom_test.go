@@ -41,6 +41,7 @@ func TestAnOrderIsReservedPaidAndGivenBack(t *testing.T) {
 		require.Equal(t, paymentID("a"), a.Payment)
 		require.Positive(t, a.PayIn)
 	}
+	is(t, held)(r.look(t.Context(), "a"))
 	is(t, held)(r.reserve(t.Context(), "z", "zoe"))
 	is(t, soldOut)(r.reserve(t.Context(), "b", "bob"))
 	for range 2 {
@@ -54,6 +55,7 @@ func TestAnOrderIsReservedPaidAndGivenBack(t *testing.T) {
 		is(t, returned)(r.giveBack(t.Context(), "a"))
 	}
 	is(t, returned)(r.paid(t.Context(), "a"))
+	is(t, returned)(r.look(t.Context(), "a"))
 	is(t, held)(r.reserve(t.Context(), "b", "bob"))
 }
 
@@ -109,5 +111,6 @@ func TestAnOrderThatWasGivenBackIsNotSoldByALaterCallOfTheBank(t *testing.T) {
 
 func TestAPaymentForNoOrderBuysNothing(t *testing.T) {
 	r, _ := shelf(t, 1)
+	is(t, unknown)(r.look(t.Context(), "a"))
 	is(t, unknown)(r.paid(t.Context(), "a"))
 }
