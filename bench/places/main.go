@@ -27,6 +27,7 @@ import (
 
 	"github.com/redlatch/redlatch/bench/internal/load"
 	"github.com/redlatch/redlatch/bench/internal/results"
+	"github.com/redlatch/redlatch/bench/internal/stage"
 )
 
 func main() {
@@ -66,12 +67,12 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 			chosen = append(chosen, places[i])
 		}
 	}
-	s := &stage{}
-	defer s.clear()
+	s := &stage.Stage{}
+	defer s.Clear()
 	var set []*settled
 	for _, p := range chosen {
 		fmt.Fprintf(progress, "setting up: %s\n", p.name)
-		x, err := s.settle(ctx, p)
+		x, err := settle(ctx, s, p)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,6 +31,9 @@ type LockModel struct {
 	// Timeout bounds the check. Zero: two minutes.
 	Timeout time.Duration
 }
+
+// ErrUndecided: the check took longer than its model's Timeout. It says nothing of the log.
+var ErrUndecided = errors.New("not decided")
 
 // state says which owner holds the lock. The zero value: none.
 type state struct {
@@ -141,7 +145,7 @@ func (m LockModel) checkOne(name string, ops []Op, lost map[int]time.Duration) e
 	case porcupine.Ok:
 		return nil
 	case porcupine.Unknown:
-		return fmt.Errorf("history: lock %q: not decided within %v for %d operations", name, m.Timeout, len(ops))
+		return fmt.Errorf("history: lock %q: %w within %v for %d operations", name, ErrUndecided, m.Timeout, len(ops))
 	}
 	return fmt.Errorf("history: lock %q: not the history of a lock; around the first operation that fits nowhere:\n%s", name, stuck(history, info))
 }

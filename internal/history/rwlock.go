@@ -140,7 +140,7 @@ func (m RWLockModel) Check(l *Log) error {
 	for name, history := range byLock {
 		switch result, info := porcupine.CheckOperationsVerbose(model, history, m.Timeout); result {
 		case porcupine.Unknown:
-			return fmt.Errorf("history: lock %q: not decided within %v for %d operations", name, m.Timeout, len(history))
+			return fmt.Errorf("history: lock %q: %w within %v for %d operations", name, ErrUndecided, m.Timeout, len(history))
 		case porcupine.Illegal:
 			return fmt.Errorf("history: lock %q: not the history of a read-write lock; around the first operation that fits nowhere:\n%s",
 				name, stuck(history, info))

@@ -62,12 +62,15 @@ func (r *Replicated) Switch(t testing.TB, p Pair) {
 }
 
 // Sentinel starts a primary, its replica and three sentinels.
-func Sentinel(t testing.TB) *Replicated {
+func Sentinel(t testing.TB) *Replicated { t.Helper(); return SentinelWith(t) }
+
+// SentinelWith is Sentinel, whose primary and replica get the extra arguments.
+func SentinelWith(t testing.TB, args ...string) *Replicated {
 	t.Helper()
 	SkipShort(t)
-	p := Pair{Primary: Start(t)}
+	p := Pair{Primary: Start(t, args...)}
 	host, port, _ := net.SplitHostPort(p.Primary.Addr())
-	p.Replica = Start(t, "--replicaof", host, port)
+	p.Replica = Start(t, slices.Concat([]string{"--replicaof", host, port}, args)...)
 	inStep(t, p.Replica)
 	r := &Replicated{Server: &Server{set: "main"}, Pairs: []Pair{p}}
 	for range 3 {
@@ -106,13 +109,16 @@ func Cluster(t testing.TB) *Server {
 }
 
 // ReplicatedCluster starts a Cluster of three primaries, each with a replica.
-func ReplicatedCluster(t testing.TB) *Replicated {
+func ReplicatedCluster(t testing.TB) *Replicated { t.Helper(); return ReplicatedClusterWith(t) }
+
+// ReplicatedClusterWith is ReplicatedCluster, whose nodes get the extra arguments.
+func ReplicatedClusterWith(t testing.TB, args ...string) *Replicated {
 	t.Helper()
 	SkipShort(t)
 	var nodes []*Server
 	for range 6 {
-		nodes = append(nodes, clusterNode(t, "--cluster-replica-validity-factor", "0", "--cluster-allow-replica-migration", "no",
-			"--repl-ping-replica-period", "1")) // a replica is not shown before its first ping
+		nodes = append(nodes, clusterNode(t, append([]string{"--cluster-replica-validity-factor", "0", "--cluster-allow-replica-migration", "no",
+			"--repl-ping-replica-period", "1"}, args...)...)) // a replica is not shown before its first ping
 	}
 	r := &Replicated{Server: cluster(t, nodes...)}
 	for i, n := range nodes[:3] {
@@ -211,6 +217,12 @@ func portOf(s *Server) string {
 	return port
 }
 
+// TryAsk is Ask for what may fail.
+func (s *Server) TryAsk(t testing.TB, args ...string) (string, error) {
+	t.Helper()
+	return tryAsk(t, s.Addr(), args...)
+}
+
 // Ask sends one command to s alone, whatever a client of it would be sent on to, and returns the answer as text.
 func (s *Server) Ask(t testing.TB, args ...string) string {
 	t.Helper()
@@ -247,6 +259,10 @@ func tryAsk(t testing.TB, addr string, args ...string) (string, error) {
 	}
 	if text, err := m.ToString(); err == nil {
 		return text, nil
+	}
+	if list, err := m.ToArray(); err == nil && !slices.ContainsFunc(list, func(v rueidis.RedisMessage) bool { return !v.IsString() }) {
+		lines, err := m.AsStrSlice()
+		return strings.Join(lines, "\n"), err
 	}
 	return m.String(), nil
 }

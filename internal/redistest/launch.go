@@ -58,42 +58,62 @@ const inUse = "Address already in use" // as redis-server logs it
 
 var errInUse = errors.New("the address is in use")
 
+// run is one server program: what it was started with, and the process that runs now.
+type run struct {
+	addr, dir string
+	command   []string
+
+	process *os.Process
+	exited  chan struct{}
+}
+
 // launch starts a server that is to listen on addr, and returns when the one that answers there is that server.
 func launch(bin, addr, dir string, args []string) (*Server, func(), error) {
-	cmd := exec.Command(bin, args...)
+	r := &run{addr: addr, dir: dir, command: append([]string{bin}, args...)}
+	if err := r.start(); err != nil {
+		return nil, nil, err
+	}
+	return &Server{Addrs: []string{addr}, Process: r.process, run: r}, r.end, nil
+}
+
+// end kills the process, and returns when it is gone.
+func (r *run) end() {
+	r.process.Signal(syscall.SIGCONT) // a test may have stopped it
+	r.process.Kill()
+	<-r.exited
+}
+
+func (r *run) start() error {
+	cmd := exec.Command(r.command[0], r.command[1:]...)
 	cmd.SysProcAttr = ownGroup()
 	if err := cmd.Start(); err != nil {
-		return nil, nil, err
+		return err
 	}
 	exited := make(chan struct{})
 	go func() { cmd.Wait(); close(exited) }()
-	stop := func() {
-		cmd.Process.Signal(syscall.SIGCONT) // a test may have stopped it
-		cmd.Process.Kill()
-		<-exited
-	}
+	r.process, r.exited = cmd.Process, exited
 	last := errors.New("nothing answers")
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
-		pid, err := processOf(addr)
+		pid, err := processOf(r.addr)
 		if err == nil && pid == cmd.Process.Pid {
-			return &Server{Addrs: []string{addr}, Process: cmd.Process}, stop, nil
+			return nil
 		}
 		if last = err; err == nil {
 			last = fmt.Errorf("process %d answers", pid)
 		}
 		select {
 		case <-exited:
-			log, _ := os.ReadFile(filepath.Join(dir, "log"))
-			err := fmt.Errorf("redis-server on %s ended at once: %s", addr, log)
+			log, _ := os.ReadFile(filepath.Join(r.dir, "log"))
+			err := fmt.Errorf("redis-server on %s ended at once: %s", r.addr, log)
 			if strings.Contains(string(log), inUse) {
 				err = fmt.Errorf("%w: %w", errInUse, err)
 			}
-			return nil, nil, err
+			return err
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	stop()
-	return nil, nil, fmt.Errorf("redis-server, process %d, does not answer on %s: %w", cmd.Process.Pid, addr, last)
+	r.end()
+	return fmt.Errorf("redis-server, process %d, does not answer on %s: %w", cmd.Process.Pid, r.addr, last)
 }
 
 // processOf asks the server at addr for its process id.

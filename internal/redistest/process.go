@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -33,6 +34,32 @@ func signal(t testing.TB, p *os.Process, sig os.Signal) {
 	for end := time.Now().Add(10 * time.Second); sig == syscall.SIGSTOP && !stopped(p.Pid) && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// Kill ends the process of a real server as a crash does, and returns when it is gone.
+func (s *Server) Kill(t testing.TB) {
+	t.Helper()
+	if s.run == nil {
+		t.Fatalf("redistest: no process to kill")
+	}
+	s.run.end()
+}
+
+// Revive starts a killed server again, on the same address and with the same arguments: with what it had written to its directory, or
+// with nothing of that.
+func (s *Server) Revive(t testing.TB, empty bool) {
+	t.Helper()
+	if empty {
+		for _, name := range []string{"appendonlydir", "dump.rdb"} {
+			if err := os.RemoveAll(filepath.Join(s.run.dir, name)); err != nil {
+				t.Fatalf("redistest: %v", err)
+			}
+		}
+	}
+	if err := s.run.start(); err != nil {
+		t.Fatalf("redistest: start redis-server again: %v", err)
+	}
+	s.Process = s.run.process
 }
 
 // Restart has a real server start again with nothing in memory, on the same address.

@@ -1,7 +1,6 @@
 package redistest
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -59,6 +58,8 @@ const (
 	// HoldReply lets the server run the call and keeps the reply back, and what is behind it on that connection, until
 	// Trap.Release is closed.
 	HoldReply
+	// RunTwice hands the call to the server two times, one behind the other. The client gets the second answer.
+	RunTwice
 )
 
 // Trap waits for a call and decides its fate.
@@ -313,6 +314,7 @@ func (pr *pair) reset() {
 // verdict is what judging a frame says of it.
 type verdict struct {
 	pass  bool
+	twice bool            // and passes again
 	reset bool            // the connection, now
 	wait  <-chan struct{} // before it passes
 	said  *Trap           // has caught it
@@ -398,6 +400,9 @@ func (pr *pair) forward(in []byte, to *outgoing, d Direction, judge func(frame [
 		if v.pass {
 			to.buf = append(to.buf, in[:size]...)
 		}
+		if v.twice {
+			to.buf = append(to.buf, in[:size]...)
+		}
 		in = in[size:]
 	}
 	return in, true
@@ -456,6 +461,10 @@ func (pr *pair) request(frame []byte) verdict {
 		return verdict{pass: true, wait: t.Release, said: t}
 	}
 	pr.fates[pr.requests] = t
+	if t.Fate == RunTwice {
+		pr.requests++ // the second has the next number, and its answer passes
+		return verdict{pass: true, twice: true}
+	}
 	return verdict{pass: true}
 }
 
@@ -491,99 +500,11 @@ func (pr *pair) reply(frame []byte) verdict {
 		return verdict{pass: true}
 	case t.Fate == LoseReply:
 		return verdict{reset: true, said: t}
+	case t.Fate == RunTwice:
+		return verdict{said: t}
 	case t.Fate == LoseReplySilently:
 		pr.mute, pr.torn = true, true
 		return verdict{said: t}
 	}
 	return verdict{pass: true, wait: t.Release, said: t}
-}
-
-// frameSize is the length of the first RESP value in b, or -1 if it is not complete.
-func frameSize(b []byte) int {
-	end := bytes.Index(b, []byte("\r\n"))
-	if end < 0 {
-		return -1
-	}
-	at := end + 2
-	if end == 0 {
-		return at
-	}
-	line := b[1:end]
-	children := 0
-	switch b[0] {
-	case '$', '!', '=':
-		n := number(line)
-		if n < 0 {
-			return at
-		}
-		if len(b) < at+n+2 {
-			return -1
-		}
-		return at + n + 2
-	case '*', '~', '>':
-		children = number(line)
-	case '%':
-		children = 2 * number(line)
-	case '|': // attributes belong to the value behind them
-		children = 2*number(line) + 1
-	}
-	for range children {
-		n := frameSize(b[at:])
-		if n < 0 {
-			return -1
-		}
-		at += n
-	}
-	return at
-}
-
-func number(line []byte) int {
-	n := 0
-	for _, c := range line {
-		if c < '0' || c > '9' {
-			return -1 // null
-		}
-		n = n*10 + int(c-'0')
-	}
-	return n
-}
-
-// firstWord is the first element of an array or push, if it is a string.
-func firstWord(frame []byte) string {
-	_, rest, ok := bytes.Cut(frame, []byte("\r\n"))
-	if !ok || len(rest) == 0 {
-		return ""
-	}
-	return text(rest)
-}
-
-func text(b []byte) string {
-	head, rest, ok := bytes.Cut(b, []byte("\r\n"))
-	if !ok || len(head) == 0 {
-		return ""
-	}
-	switch head[0] {
-	case '$':
-		if n := number(head[1:]); n >= 0 && n <= len(rest) {
-			return string(rest[:n])
-		}
-	case '+':
-		return string(head[1:])
-	}
-	return ""
-}
-
-// words are the elements of an array of strings.
-func words(frame []byte) []string {
-	at := bytes.Index(frame, []byte("\r\n")) + 2
-	var list []string
-	for at < len(frame) {
-		n := frameSize(frame[at:])
-		if n < 0 {
-			break
-		}
-		list = append(list, text(frame[at:at+n]))
-		at += n
-	}
-	return list
 }

@@ -130,6 +130,20 @@ func TestRepliesBeforeALostOnePassAndThoseBehindItAreLost(t *testing.T) {
 	}
 }
 
+// The answer is that of the second run, and what is behind it on the connection has its own.
+func TestACallThatRunsTwiceIsAnsweredOnce(t *testing.T) {
+	t.Parallel()
+	p, behind, beside, _ := through(t, oneConnection)
+	p.Trap(&redistest.Trap{Match: redistest.With("k"), Fate: redistest.RunTwice})
+	ctx := short(t, 20*time.Second)
+	n, err := behind.Do(ctx, behind.B().Incr().Key("k").Build()).AsInt64()
+	require.NoError(t, err)
+	require.EqualValues(t, 2, n)
+	require.NoError(t, incr(ctx, behind, "other"))
+	require.EqualValues(t, 2, value(t, beside, "k"))
+	require.EqualValues(t, 1, value(t, beside, "other"))
+}
+
 func TestAHeldRequestRunsWhenReleased(t *testing.T) {
 	p, behind, beside, _ := through(t, oneConnection)
 	release := make(chan struct{})

@@ -31,6 +31,7 @@ type Server struct {
 
 	dial func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) // nil: TCP
 	set  string                                                                    // Addrs are sentinels that watch this
+	run  *run                                                                      // nil for what was not started here
 }
 
 // Addr is the first address.

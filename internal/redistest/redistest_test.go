@@ -116,6 +116,20 @@ func TestServersListenAndAreKnownOnTheProcesssOwnAddress(t *testing.T) {
 	})
 }
 
+func TestARevivedServerHasItsDataUnlessItIsToBeEmpty(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "no")
+	s.Ask(t, "SET", "k", "v")
+	before := s.Process.Pid
+	s.Kill(t)
+	s.Revive(t, false)
+	require.NotEqual(t, before, s.Process.Pid)
+	require.Equal(t, "v", s.Ask(t, "GET", "k"))
+	s.Kill(t)
+	s.Revive(t, true)
+	require.Equal(t, "0", s.Ask(t, "EXISTS", "k"))
+}
+
 func TestCommandCallsCountCommandsInsideScripts(t *testing.T) {
 	c := redistest.Start(t).Client(t)
 	require.NoError(t, c.Do(context.Background(), c.B().Eval().Script("redis.call('set',KEYS[1],1) return 1").Numkeys(1).Key("k").Build()).Error())

@@ -8,20 +8,18 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"flag"
-	"fmt"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/bench/internal/load"
+	"github.com/redlatch/redlatch/bench/internal/stage"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -30,7 +28,7 @@ import (
 // place is where a server can be.
 type place struct {
 	name, what string
-	set        func(s *stage) (client rueidis.ClientOption, servers []string, o rlock.Options, err error)
+	set        func(s *stage.Stage) (client rueidis.ClientOption, servers []string, o rlock.Options, err error)
 }
 
 var places = []place{
@@ -43,12 +41,12 @@ var places = []place{
 	{"1 ms away", "a proxy adds 1 ms to each way, so 2 ms to each round trip", away},
 }
 
-func loopback(s *stage) (c rueidis.ClientOption, servers []string, o rlock.Options, err error) {
+func loopback(s *stage.Stage) (c rueidis.ClientOption, servers []string, o rlock.Options, err error) {
 	server := redistest.Start(s)
 	return server.Option(), server.Addrs, o, nil
 }
 
-func throughTLS(s *stage) (c rueidis.ClientOption, servers []string, o rlock.Options, err error) {
+func throughTLS(s *stage.Stage) (c rueidis.ClientOption, servers []string, o rlock.Options, err error) {
 	dir, err := os.MkdirTemp("", "bench-places-")
 	if err != nil {
 		return c, nil, o, err
@@ -91,7 +89,7 @@ func throughTLS(s *stage) (c rueidis.ClientOption, servers []string, o rlock.Opt
 // rights are those of a user of locks.
 var rights = []string{"on", ">secret", "~*", "&*", "+@read", "+@write", "+@scripting", "+@pubsub", "+@connection", "+info", "+time", "+client|tracking", "+cluster|slots", "+cluster|shards", "-@dangerous", "+info"}
 
-func asUser(s *stage) (c rueidis.ClientOption, servers []string, o rlock.Options, err error) {
+func asUser(s *stage.Stage) (c rueidis.ClientOption, servers []string, o rlock.Options, err error) {
 	server := redistest.Start(s)
 	server.Ask(s, slices.Concat([]string{"ACL", "SETUSER", "locker"}, rights)...)
 	c = server.Option()
@@ -99,17 +97,17 @@ func asUser(s *stage) (c rueidis.ClientOption, servers []string, o rlock.Options
 	return c, server.Addrs, o, nil
 }
 
-func inCluster(s *stage) (c rueidis.ClientOption, servers []string, o rlock.Options, err error) {
+func inCluster(s *stage.Stage) (c rueidis.ClientOption, servers []string, o rlock.Options, err error) {
 	server := redistest.Cluster(s)
 	return server.Option(), server.Addrs, o, nil
 }
 
-func behindSentinel(s *stage) (c rueidis.ClientOption, servers []string, o rlock.Options, err error) {
+func behindSentinel(s *stage.Stage) (c rueidis.ClientOption, servers []string, o rlock.Options, err error) {
 	r := redistest.Sentinel(s)
 	return r.Option(), r.Pairs[0].Primary.Addrs, o, nil
 }
 
-func confirmed(s *stage) (c rueidis.ClientOption, servers []string, o rlock.Options, err error) {
+func confirmed(s *stage.Stage) (c rueidis.ClientOption, servers []string, o rlock.Options, err error) {
 	primary := redistest.Start(s)
 	host, port, _ := net.SplitHostPort(primary.Addr())
 	redistest.Start(s, "--replicaof", host, port)
@@ -119,7 +117,7 @@ func confirmed(s *stage) (c rueidis.ClientOption, servers []string, o rlock.Opti
 	return primary.Option(), primary.Addrs, rlock.Options{MinReplicas: 1}, nil
 }
 
-func away(s *stage) (c rueidis.ClientOption, servers []string, o rlock.Options, err error) {
+func away(s *stage.Stage) (c rueidis.ClientOption, servers []string, o rlock.Options, err error) {
 	server := redistest.Start(s)
 	through, stop, err := load.Delay(server.Addr(), time.Millisecond)
 	if err != nil {
@@ -158,12 +156,12 @@ func (x *settled) usage(ctx context.Context) (sum load.Usage, err error) {
 }
 
 // settle sets p up, and warms it.
-func (s *stage) settle(ctx context.Context, p place) (x *settled, err error) {
+func settle(ctx context.Context, s *stage.Stage, p place) (x *settled, err error) {
 	x = &settled{place: p}
 	var client rueidis.ClientOption
 	var servers []string
 	var o rlock.Options
-	if failed := s.try(func() { client, servers, o, err = p.set(s) }); failed != nil {
+	if failed := s.Try(func() { client, servers, o, err = p.set(s) }); failed != nil {
 		err = failed
 	}
 	if err != nil {
@@ -194,43 +192,3 @@ func (s *stage) settle(ctx context.Context, p place) (x *settled, err error) {
 	_, err = x.turn(ctx, 0, 64, 100*time.Millisecond)
 	return x, err
 }
-
-// stage stands in for the test that the servers of redistest belong to.
-type stage struct {
-	testing.TB
-	ends []func()
-}
-
-// broken is what a failure throws.
-type broken struct{ error }
-
-// try calls f, and returns what it failed with.
-func (s *stage) try(f func()) (err error) {
-	if !flag.Parsed() { // redistest asks for the flags of a test
-		testing.Init()
-		flag.CommandLine.Parse(nil)
-	}
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case broken:
-			err = r.error
-		default:
-			panic(r)
-		}
-	}()
-	f()
-	return nil
-}
-
-func (s *stage) clear() {
-	for _, f := range slices.Backward(s.ends) {
-		f()
-	}
-}
-
-func (s *stage) Helper()                        {}
-func (s *stage) Cleanup(f func())               { s.ends = append(s.ends, f) }
-func (s *stage) Fatalf(format string, a ...any) { panic(broken{fmt.Errorf(format, a...)}) }
-func (s *stage) Fatal(a ...any)                 { panic(broken{fmt.Errorf("%s", fmt.Sprint(a...))}) }
-func (s *stage) Skip(a ...any)                  { s.Fatal(a...) }

@@ -1,0 +1,366 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/bench/internal/stage"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+const (
+	parties  = 3                // clients that work at the same time
+	patience = 60 * time.Second // for what takes a healthy machine a second
+)
+
+// cell is one fault on one deployment.
+type cell struct {
+	Deployment, Fault string
+	Seed              uint64
+	NotRun            string `json:",omitempty"` // why
+	Stalled           bool   `json:",omitempty"` // a replica took over though nobody asked: the machine stood still for a second
+	Took              time.Duration
+	Injected          int
+	Recovered         time.Duration // from the last fault until every primitive worked again
+	Rows              []row
+	Failed            []string `json:",omitempty"`
+}
+
+// row is one primitive in a cell.
+type row struct {
+	Primitive string
+	Promised  string
+	Answers   int
+	// Unanswered are calls that did not run, or of which nobody knows; Lost are holds.
+	Unanswered, Lost int
+	Tally            []string // of outcomes
+	Worst            time.Duration
+	Note             string   `json:",omitempty"`
+	Excused          []string `json:",omitempty"` // wrong, and not promised otherwise
+	Wrong            []string `json:",omitempty"`
+}
+
+// scene is a cell that is being played.
+type scene struct {
+	plan
+	d      *deployment
+	f      fault
+	st     *stage.Stage // for this cell
+	long   bool         // a soak
+	prefix string
+	seed   uint64
+	began  int64
+	struck []*redistest.Server
+
+	places  [parties]*process
+	proxies [parties]map[string]*redistest.Proxy
+
+	mu     sync.Mutex
+	last   int // number of the last process
+	events []event
+	ended  map[int]int64
+	died   []string
+}
+
+// process is one client.
+type process struct {
+	number  int
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	heard   chan struct{} // closed when all it said has been heard
+	proxies map[string]*redistest.Proxy
+	said    *strings.Builder // errors
+}
+
+func (p *process) signal(sig os.Signal) { p.cmd.Process.Signal(sig) }
+
+// anyone is one of the clients.
+func (s *scene) anyone(rnd *rand.Rand) *process { return s.places[rnd.IntN(parties)] }
+
+// start has a new process work in a place.
+func (s *scene) start(place int) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.last++
+	p := &process{number: s.last, cmd: exec.Command(self), heard: make(chan struct{}), proxies: s.proxies[place], said: &strings.Builder{}}
+	s.mu.Unlock()
+	p.cmd.Env = append(plain(), roleEnv+"=client")
+	p.cmd.Stderr = p.said
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		return err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	s.st.Cleanup(func() { p.signal(syscall.SIGCONT); p.cmd.Process.Kill(); p.cmd.Wait() })
+	go func() {
+		defer close(p.heard)
+		for d := json.NewDecoder(bufio.NewReader(out)); ; {
+			var e event
+			if d.Decode(&e) != nil {
+				return
+			}
+			s.mu.Lock()
+			s.events = append(s.events, e)
+			s.mu.Unlock()
+		}
+	}()
+	o := s.d.entry
+	o.Client, o.Place, o.Places, o.Prefix, o.Seed, o.Began, o.Break = p.number, place, parties, s.prefix, s.seed, s.began, s.broken
+	o.Soak = s.long
+	o.Through = map[string]string{}
+	for addr, through := range p.proxies {
+		o.Through[addr] = through.Addr()
+	}
+	for _, x := range s.chosen {
+		o.Primitives = append(o.Primitives, x.name)
+	}
+	if s.f.wait {
+		o.MinReplicas = 1
+	}
+	s.places[place] = p
+	return json.NewEncoder(p.in).Encode(o)
+}
+
+// replace kills a client and starts another.
+func (s *scene) replace(place int) {
+	p := s.places[place]
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
+	s.mu.Lock()
+	s.ended[p.number] = now()
+	s.mu.Unlock()
+	if err := s.start(place); err != nil {
+		s.st.Fatalf("start a client: %v", err)
+	}
+	time.Sleep(300 * time.Millisecond)
+}
+
+// finish has every client end in good order.
+func (s *scene) finish() {
+	for _, p := range s.places {
+		p.in.Close()
+	}
+	for _, p := range s.places {
+		late := time.AfterFunc(patience, func() { p.cmd.Process.Kill() })
+		<-p.heard
+		err := p.cmd.Wait()
+		if !late.Stop() {
+			s.died = append(s.died, fmt.Sprintf("client %d did not end", p.number))
+		} else if err != nil {
+			s.died = append(s.died, fmt.Sprintf("client %d: %v: %.2000s", p.number, err, p.said))
+		}
+	}
+}
+
+// working waits until each primitive has worked so often since the event of number from.
+func (s *scene) working(from, often int) error {
+	n := map[string]int{}
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		s.mu.Lock()
+		for ; from < len(s.events); from++ {
+			e := s.events[from]
+			if i := slices.IndexFunc(s.chosen, func(p primitive) bool { return p.name == e.Of }); i >= 0 && s.chosen[i].works(e) {
+				n[e.Of]++
+			}
+		}
+		s.mu.Unlock()
+		var missing []string
+		for _, p := range s.chosen {
+			if n[p.name] < often {
+				missing = append(missing, p.name)
+			}
+		}
+		if len(missing) == 0 {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("in %v not %d times: %s", patience, often, strings.Join(missing, ", "))
+		}
+	}
+}
+
+// play plays the cell.
+func (s *scene) play(ctx context.Context) (c cell) {
+	c = cell{Deployment: s.d.name, Fault: s.f.name, Seed: s.seed}
+	s.st, s.ended, s.began = &stage.Stage{}, map[int]int64{}, now()
+	defer s.st.Clear()
+	start := time.Now()
+	var finals map[string]map[string]int64
+	var endless []string
+	failed := s.st.Try(func() { finals, endless = s.act(ctx, &c) })
+	c.Took = time.Since(start)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if failed != nil {
+		c.Failed = append(c.Failed, failed.Error())
+	}
+	c.Failed = append(c.Failed, s.died...)
+	for _, key := range endless {
+		c.Failed = append(c.Failed, "a key has no end: "+key)
+	}
+	for _, p := range s.chosen {
+		r := s.judged(p, finals[p.name])
+		if len(r.Wrong) > 0 {
+			c.Failed = append(c.Failed, p.name+": "+r.Wrong[0])
+		}
+		c.Rows = append(c.Rows, r)
+	}
+	return c
+}
+
+func (s *scene) judged(p primitive, final map[string]int64) row {
+	r := row{Primitive: p.name, Promised: promised(s.f, s.d.name, p.name)}
+	h := record{ended: s.ended, final: final, lease: lease}
+	for _, e := range s.events {
+		if e.Of != p.name {
+			continue
+		}
+		h.events = append(h.events, e)
+		if p.works(e) {
+			r.Answers++
+		}
+		switch {
+		case e.Do == "leave" && e.Out == "lost":
+			r.Lost++
+		case e.Do != "leave" && e.Out != "" && open(e.Out):
+			r.Unanswered++
+		}
+		if e.Call > 0 && e.Out == "ok" && e.Do != "leave" {
+			r.Worst = max(r.Worst, time.Duration(e.Return-e.Call))
+		}
+	}
+	r.Tally = tally(h.events)
+	var v verdict
+	p.judge(h, &v)
+	r.Note = v.note()
+	switch {
+	case r.Promised == survives || r.Promised == refuses:
+		r.Wrong = append(r.Wrong, v.Wrong...)
+	case r.Promised == token && v.Longest > lease && s.f.keys == lost:
+		r.Wrong = append(r.Wrong, fmt.Sprintf("two held for %v, longer than a lease: neither was told", v.Longest))
+	default:
+		r.Excused = v.Wrong
+	}
+	r.Wrong = append(r.Wrong, v.Unguarded...)
+	return r
+}
+
+// stage opens what is opened once, and starts the clients. It returns a client of the program's own.
+func (s *scene) stage(ctx context.Context) []*redlatch.Client {
+	in, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	own, err := s.d.open(in, s.prefix)
+	s.st.Cleanup(func() { disconnect(own) })
+	s.must(err)
+	for _, p := range s.chosen {
+		if p.setUp != nil {
+			s.must(p.setUp(in, own[0]))
+		}
+	}
+	for place := range parties {
+		s.proxies[place] = map[string]*redistest.Proxy{}
+		for _, n := range s.d.nodes {
+			s.proxies[place][n.Addr()] = redistest.NewProxy(s.st, n)
+		}
+		s.must(s.start(place))
+	}
+	s.must(wrapped("before the fault", s.working(0, 1)))
+	return own
+}
+
+// act starts the clients, lets the fault befall them, and looks at what is left.
+func (s *scene) act(ctx context.Context, c *cell) (finals map[string]map[string]int64, endless []string) {
+	own := s.stage(ctx)
+	in, cancel := context.WithTimeout(ctx, 10*patience)
+	defer cancel()
+	reigns := s.d.reigns()
+
+	rnd := rand.New(rand.NewPCG(s.seed, 1))
+	for end := time.Now().Add(s.duration); ; {
+		s.f.inflict(s, rnd)
+		c.Injected++
+		if s.f.once || ctx.Err() != nil || time.Now().After(end) {
+			break
+		}
+		rest(ctx, time.Duration(100+rnd.IntN(300))*time.Millisecond)
+	}
+	s.mu.Lock()
+	healed, from := time.Now(), len(s.events)
+	s.mu.Unlock()
+	s.must(wrapped("after the fault", s.working(from, 3)))
+	c.Recovered = time.Since(healed)
+	s.must(ctx.Err())
+	s.finish()
+	s.must(s.d.healthy(patience))
+	if s.f.keys == kept && s.d.reigns() != reigns {
+		s.f.keys, c.Stalled = older, true
+	}
+
+	finals = map[string]map[string]int64{}
+	for _, p := range s.chosen {
+		if p.final == nil {
+			continue
+		}
+		var f map[string]int64
+		var err error
+		for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+			if f, err = p.final(in, own[0]); err == nil || errors.Is(err, errGone) || time.Now().After(end) {
+				break
+			}
+		}
+		if errors.Is(err, errGone) && promised(s.f, s.d.name, p.name) != survives {
+			continue
+		}
+		s.must(wrapped(p.name, err))
+		finals[p.name] = f
+	}
+	return finals, s.endless()
+}
+
+const endlessScript = `local list = {} for _, k in ipairs(redis.call('KEYS', '*')) do if redis.call('PTTL', k) == -1 then list[#list + 1] = k end end
+return table.concat(list, '\n')`
+
+// endless are the keys that have no expiry.
+func (s *scene) endless() (list []string) {
+	for _, n := range s.d.primaries() {
+		keys, err := n.TryAsk(s.st, "EVAL", endlessScript, "0")
+		if err == nil && keys != "" {
+			list = append(list, strings.Split(keys, "\n")...)
+		}
+	}
+	return list
+}
+
+func (s *scene) must(err error) {
+	if err != nil {
+		s.st.Fatalf("%v", err)
+	}
+}
+
+func wrapped(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
