@@ -212,8 +212,20 @@ func asMarkdown(cells []cell) []byte {
 			}
 		}
 	}
+	b.WriteString(soaked)
 	return b.Bytes()
 }
+
+// soaked stands below the tables.
+const soaked = `
+## Soak
+
+` + "`go run ./bench/chaos -soak 1h -chart docs/chaos/soak.svg`" + ` has the three clients work on one node for so long, while something goes wrong every few
+seconds that takes nothing from anybody for good, and fails if the memory, goroutines, connections or keys of the last third are half
+as much again as those of the first. How long the run in the chart was is on its axis; it began half a minute after the clients did.
+
+![What clients and server use, and what they do, over the time of a soak](chaos/soak.svg)
+`
 
 func asPage(cells []cell) []byte {
 	var b bytes.Buffer
