@@ -250,7 +250,7 @@ func (o *oracle) lookAtExcess(r *resource, now time.Time) {
 func (o *oracle) excused(c *claim) bool {
 	for _, s := range o.setbacks {
 		for r := range c.units {
-			if slices.Contains(r.nodes, s.node) && (len(r.nodes) == 1 || s.what != empty) &&
+			if slices.Contains(r.nodes, s.node) && s.what != confirmed && (len(r.nodes) == 1 || s.what != empty) &&
 				c.began.Before(s.at) && c.from.Before(s.at.Add(pollCap+2*calls)) && !c.to.Before(s.at.Add(-s.window)) {
 				return true
 			}

@@ -33,6 +33,9 @@ const (
 	failover     what = "failover"      // its replica takes its place, which has nothing of what was written in the time before
 	flushScripts what = "flush-scripts"
 	flushAll     what = "flush-all"
+
+	// confirmed is a failover as a setback where clients have MinReplicas: what has no replicas to wait for may be lost.
+	confirmed what = "confirmed-failover"
 )
 
 // blow is a fault as plans have it.

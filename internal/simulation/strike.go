@@ -133,9 +133,11 @@ func (w *world) failover(n *node, in time.Duration) {
 		n.behind = false
 		n.mu.Unlock()
 		w.note("the replica of %s takes its place", n.name)
-		if !w.plan.Durable {
-			w.setBack(n, failover, in)
+		lost := failover
+		if w.plan.Durable {
+			lost = confirmed
 		}
+		w.setBack(n, lost, in)
 		w.disturb(time.Now().Add(time.Second))
 	})
 }

@@ -194,7 +194,21 @@ func (c *client) connect(w *world) (err error) {
 		}
 		c.hubs, c.locks = append(c.hubs, hub), append(c.locks, l)
 	}
-	return nil
+	return c.warm()
+}
+
+// warm has the client learn the servers' clocks. Before that its requests have no instant after which they are refused, as documented, and
+// one that comes seconds late may do what nobody asks for any more.
+func (c *client) warm() (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 4*calls)
+	defer cancel()
+	nothing := func(context.Context) error { return nil }
+	for i, l := range c.locks {
+		if err = l.Reentrant(fmt.Sprint("warm-", c.host.name, i)).Do(ctx, nothing); err != nil {
+			return err
+		}
+	}
+	return c.red.Semaphores().Semaphore("warm-"+c.host.name, 1).Do(ctx, 1, nothing)
 }
 
 // close ends a client's clients.
