@@ -48,6 +48,7 @@ func TestBarrierScriptTable(t *testing.T) {
 		{name: "leases further ahead than they can be, after the clock was set back, end a lease from now", before: []string{"HSET KEY id x gen 4 parties 3 n 2 lease 300000 soon NOW+9200000 m:a NOW+9200000? m:b NOW+9290000", "PEXPIRE KEY 3900000"},
 			args: args("look", "b", "x", "4"), reply: []string{"0", "x", "4", "2", "300000", "", "T", "3"}, after: is("gen=4, id=x, lease=300000, m:a=T?, m:b=T, n=2, parties=3, soon=T"), ttl: kept},
 		{name: "a look says wait, and shows that the party knows", before: full, args: args("look", "b", "x", "4"), reply: []string{"0", "x", "4", "3", "210000", "", "T", "3"}, after: is("act=c, gen=4, id=x, lease=300000, m:a=T, m:b=T, m:c=T?, n=3, parties=3, soon=T"), ttl: kept},
+		{name: "or not for good, while another request of it to arrive may come", before: full, args: append(args("look", "b", "x", "4"), "1"), reply: []string{"0", "x", "4", "3", "210000", "", "T", "3"}, after: is("act=c, gen=4, id=x, lease=300000, m:a=T, m:b=T?, m:c=T?, n=3, parties=3, soon=T"), ttl: kept},
 		{name: "a look at what is over: it tripped", before: idle(" r:a NOW+100000_4"), args: args("look", "a", "x", "4"), reply: []string{"5", "x", "4", "0", "0", "", "T", "3"}, after: is("gen=5, id=x, parties=3"), ttl: rested},
 		{name: "or broke", before: idle(" b:4 NOW+100000_action"), args: args("look", "a", "x", "4"), reply: []string{"6", "x", "4", "0", "0", "action", "T", "3"}, after: is("b:4=T action, gen=5, id=x, parties=3"), ttl: rested},
 		{name: "an earlier one tripped, though a later one broke", before: idle(" b:4 NOW+100000_action"), args: args("look", "a", "x", "3"), reply: []string{"5", "x", "3", "0", "0", "", "T", "3"}, after: is("b:4=T action, gen=5, id=x, parties=3"), ttl: rested},
@@ -56,6 +57,7 @@ func TestBarrierScriptTable(t *testing.T) {
 		{name: "one who is not in it waits for nothing", before: waiting, args: args("look", "z", "x", "4"), reply: []string{"7", "x", "4", "2", "210000", "", "T", "3"}, after: is("gen=4, id=x, lease=300000, m:a=T, m:b=T, n=2, parties=3, soon=T"), ttl: kept},
 
 		{name: "the last arriver trips it", before: full, args: args("trip", "c", "x", "4"), reply: []string{"5", "x", "4", "0", "0", "", "T", "3"}, after: is("gen=5, id=x, parties=3, r:b=T 4"), ttl: kept, told: []string{"x 4 "}},
+		{name: "and stays known, while another request of it to arrive may come", before: full, args: append(args("trip", "c", "x", "4"), "1"), reply: []string{"5", "x", "4", "0", "0", "", "T", "3"}, after: is("gen=5, id=x, parties=3, r:b=T 4, r:c=T 4"), ttl: kept, told: []string{"x 4 "}},
 		{name: "nobody else does", before: full, args: args("trip", "a", "x", "4"), reply: []string{"7", "x", "4", "3", "210000", "", "T", "3"}, after: is("act=c, gen=4, id=x, lease=300000, m:a=T, m:b=T?, m:c=T?, n=3, parties=3, soon=T"), ttl: kept},
 		{name: "a trip that comes too late finds it broken", before: idle(" b:4 NOW+100000_left"), args: args("trip", "c", "x", "4"), reply: []string{"6", "x", "4", "0", "0", "left", "T", "3"}, after: is("b:4=T left, gen=5, id=x, parties=3"), ttl: rested},
 
@@ -65,6 +67,7 @@ func TestBarrierScriptTable(t *testing.T) {
 		{name: "a stranger breaks nothing", before: waiting, args: args("leave", "z", "x", "4"), reply: []string{"7", "x", "4", "2", "210000", "", "T", "3"}, after: is("gen=4, id=x, lease=300000, m:a=T, m:b=T, n=2, parties=3, soon=T"), ttl: kept},
 		{name: "who does not know whether it arrived leaves if it did", before: waiting, args: args("leave", "a", "", "0"), reply: []string{"6", "x", "5", "0", "0", "left", "T", "3"}, again: []string{"7", "x", "5", "0", "0", "", "T", "3"}, after: is("b:4=T left, gen=5, id=x, parties=3"), ttl: kept, told: []string{"x 4 left"}},
 		{name: "and does nothing if not", before: waiting, args: args("leave", "z", "", "0"), reply: []string{"7", "x", "4", "2", "210000", "", "T", "3"}, after: is("gen=4, id=x, lease=300000, m:a=T, m:b=T, n=2, parties=3, soon=T"), ttl: kept},
+		{name: "and stays known, while its request to arrive may come", before: idle(" r:z NOW+100000_4"), args: append(args("leave", "z", "", "0"), "1"), reply: []string{"7", "x", "5", "0", "0", "", "T", "3"}, after: is("gen=5, id=x, parties=3, r:z=T 4"), ttl: rested},
 		{name: "marks that nobody can need go with the end of a generation", before: []string{"HSET KEY id x gen 4 parties 3 n 1 lease 300000 soon NOW+200000 m:a NOW+200000 b:2 NOW-1000_left b:3 NOW+1000_left r:z NOW-1000_2 r:y NOW+1000_3", "PEXPIRE KEY 3900000"},
 			args: args("leave", "a", "x", "4"), reply: []string{"6", "x", "4", "0", "0", "left", "T", "3"}, after: is("b:3=T left, b:4=T left, gen=5, id=x, parties=3, r:y=T 3"), ttl: kept, told: []string{"x 4 left"}},
 

@@ -70,11 +70,19 @@ func (p *party) exchange(verb string, notAfter int64, why string) exchange[barri
 	b := p.b
 	return exchange[barrierReply]{script.Call{Script: barrierScript, Keys: []string{b.key}, Args: []string{
 		verb, p.id, p.joined.id, decimal(p.joined.gen), strconv.Itoa(b.parties), script.Millis(p.term),
-		decimal(notAfter), script.Millis(barrierMemory), b.channel, b.c.session.Hub.PublishCommand(), why,
+		decimal(notAfter), script.Millis(barrierMemory), b.channel, b.c.session.Hub.PublishCommand(), why, p.pending(),
 	}}, func(m rueidis.RedisMessage) (r barrierReply, err error) {
 		err = read(m, verb, b.key, &r.status, &r.id, &r.gen, &r.arrived, &r.left, &r.why, &r.server, &r.parties)
 		return r, err
 	}}
+}
+
+// pending is "1" while a request to arrive may still come, and be taken for an arrival in the generation that gathers then.
+func (p *party) pending() string {
+	if time.Now().Before(p.unanswered) {
+		return "1"
+	}
+	return "0"
 }
 
 func (b *CyclicBarrier) await(ctx context.Context) (Arrival, error) {
@@ -419,7 +427,7 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 func (p *party) leaveLater(after time.Time) {
 	c := p.b.c
 	c.engine.Remove(&p.lease)
-	anywhere := &party{b: p.b, id: p.id, term: p.term}
+	anywhere := &party{b: p.b, id: p.id, term: p.term, unanswered: p.unanswered}
 	c.session.ReleaseLater(p.b.name, after, p.term, func(ctx context.Context) error {
 		_, err := anywhere.exchange("leave", 0, "left").by(ctx, c.runner.Attempt)
 		return err

@@ -8,7 +8,7 @@
 --   b:<generation> -> "<till> <why>": that generation broke. A generation that is over without this mark has tripped.
 -- ARGV[1] verb  ARGV[2] party  ARGV[3] id, '' if not known  ARGV[4] generation  ARGV[5] parties  ARGV[6] lease, ms
 -- ARGV[7] not after, server ms (0: any time)  ARGV[8] how long an idle barrier is kept, ms  ARGV[9] channel
--- ARGV[10] PUBLISH or SPUBLISH  ARGV[11] why, of leave
+-- ARGV[10] PUBLISH or SPUBLISH  ARGV[11] why, of leave  ARGV[12] 1: a request of this party to arrive may still come
 -- The end of a generation is published as "<id> <generation> <why>", without why if it tripped. A generation ends once, and
 --   no id is used again, so the message says all that a look would.
 -- Reply {status, id, generation, arrived, ms, why, server ms, parties}: 0 waiting, ms until a lease may end; 1 arrived
@@ -17,10 +17,14 @@
 -- Twice: an arrival is known by its party, during its generation (m:) and, if its reply may have been lost, after it
 --   (r:). A generation that is over stays as it ended, so a second trip or leave does nothing. Marks are kept for one lease:
 --   a party that has not renewed for a lease gives up by its own clock and does not ask any more.
+--   What is known of a party stays as long as a request of it to arrive may come (ARGV[12]); the last leave takes it away:
+--     arrive, no reply; arrive again, as the last; trip      B, C of three parties arrive in the next generation
+--     the first arrive comes: without its r: it would be the third there, and B and C would go
+--     (TestARequestToArriveThatComesWhenItsPartyIsGoneArrivesNowhere)
 -- uses: clock
 local key, verb, party, id, gen = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local parties, lease, notafter, idle = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
-local channel, publish, why = ARGV[9], ARGV[10], ARGV[11]
+local channel, publish, why, pending = ARGV[9], ARGV[10], ARGV[11], ARGV[12] == '1'
 local now = clock()
 if late(notafter, now) then
   return {2, '', 0, 0, 0, '', now, 0}
@@ -62,7 +66,9 @@ end
 
 -- ended is what became of a generation that is over.
 local function ended()
-  redis.call('HDEL', key, 'r:' .. party)
+  if not pending then
+    redis.call('HDEL', key, 'r:' .. party)
+  end
   local mark = redis.call('HGET', key, 'b:' .. digits(gen))
   hgen = gen
   if mark then
@@ -139,7 +145,9 @@ if verb == 'leave' and id == '' then -- the party does not know whether it arriv
     settle(why)
     return reply(6, why)
   end
-  redis.call('HDEL', key, 'r:' .. party)
+  if not pending then
+    redis.call('HDEL', key, 'r:' .. party)
+  end
   return reply(7)
 end
 
@@ -164,7 +172,7 @@ if verb == 'leave' then
   settle(why)
   return ended()
 end
-if string.sub(mark, -1) == '?' then
+if string.sub(mark, -1) == '?' and not pending then
   redis.pcall('HSET', key, 'm:' .. party, string.sub(mark, 1, -2))
 end
 return reply(0)
