@@ -19,7 +19,7 @@
 //     that held then, and only until their next renewal.
 //   - Tokens of a fenced lock grow, also after such a loss, unless the clock was stepped back as well.
 //   - A fair lock serves in the order of asking, where nothing goes wrong.
-//   - Nobody waits for what is free: for longer than a poll and three calls after it is free and nothing is done to anybody.
+//   - Nobody waits for what is free: for longer than two polls and four calls after it is free and nothing is done to anybody.
 //   - A hold is over when it says so. A hold that is renewed is not lost where nothing goes wrong. Calls end.
 //   - A stock: one owner for each ordinal, one answer to each question, never more out than there is, no SoldOut that cannot be.
 //     After it has lost its data it grants nothing.

@@ -17,7 +17,7 @@ const (
 	// recovery is what a client may need after its traffic was disturbed: calls end, wait a moment, and are made again.
 	recovery = 3 * time.Second
 	// reaction is how long a waiter that nothing disturbs may be without what is free: a message may have been missed.
-	reaction = pollCap + 3*calls
+	reaction = 2*pollCap + 4*calls
 )
 
 // resource is what holders share: so much of it that one unit is one permit, or all of it a lock.
