@@ -500,7 +500,7 @@ func TestBarrierCallsUnderLostRepliesCountOnce(t *testing.T) {
 func TestARepeatedArrivalIsNotCountedInTheNextGeneration(t *testing.T) {
 	srv := redistest.Start(t)
 	p := redistest.NewProxy(t, srv)
-	r, direct := newRig(t, p.Server(), patient), newRig(t, srv, patient)
+	r, direct := newRig(t, p.Server(), rsemaphore.Options{CallTimeout: 3 * time.Second}), newRig(t, srv, patient) // for so long the party stays known
 	direct.load(t, "barrier*")
 	b, db := r.c.CyclicBarrier("b", 2), direct.c.CyclicBarrier("b", 2)
 	require.NoError(t, errOf(b.Inspect(within(t))))
