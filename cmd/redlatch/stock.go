@@ -30,7 +30,8 @@ The records are read from stdin, or --from a file: a JSON object a line for each
 
   {"ordinal": 17, "claimant": "user-4711"}
   {"ordinal": 18, "n": 2, "claimant": "user-4712", "request": "order-99"}
-  {"ordinal": 20, "claimant": "user-4713", "back": true}      sold and returned
+  {"ordinal": 20, "kind": "return"}      sold and returned
+  {"epoch": 1719000000000000, "serial": 57, "kind": "held"}      the last entry of the ledger that you have, if it tells of no unit
 
 Where they and the stock differ, the records are right. It can be repeated after any error; until one succeeds the stock stays
 suspended.`
@@ -264,11 +265,7 @@ func records(in io.Reader) iter.Seq2[stock.Entry, error] {
 		d := json.NewDecoder(in)
 		d.DisallowUnknownFields()
 		for n := 1; ; n++ {
-			var e struct {
-				Ordinal, N        int64
-				Claimant, Request string
-				Back              bool
-			}
+			var e stock.Entry // kind, ordinal, n, claimant, request; serial, epoch, at
 			err := d.Decode(&e)
 			if err == io.EOF {
 				return
@@ -277,7 +274,7 @@ func records(in io.Reader) iter.Seq2[stock.Entry, error] {
 				yield(stock.Entry{}, coded{exitData, fmt.Errorf("record %d: %w", n, err)})
 				return
 			}
-			if !yield(stock.Entry{Ordinal: e.Ordinal, N: e.N, Claimant: e.Claimant, Request: e.Request, Back: e.Back}, nil) {
+			if !yield(e, nil) {
 				return
 			}
 		}

@@ -290,7 +290,7 @@ end}
 		require.NoError(t, err)
 		require.EqualValues(t, 5, got[2].Grant.Remaining)
 		key := "rc:{" + name + "}"
-		err = raw.Do(ctx, raw.B().Eval().Script(fmt.Sprintf(cut, k)+stock.ActsSource()).Numkeys(7).Key(key, key+":u", key+":r", key+":h", key+":o", key+":l", key+":f").
+		err = raw.Do(ctx, raw.B().Eval().Script(fmt.Sprintf(cut, k)+stock.Source("acts")).Numkeys(7).Key(key, key+":u", key+":r", key+":h", key+":o", key+":l", key+":f").
 			Arg("call", "0", "9007199254740991", "R", "new", "c", "1", "3600000", "X", "cancel", "C", "confirm", "B", "return", "0", "O", "more", "d", "2", "X", "forbidden",
 				"L", "late", "P", "part", "1", "E", "extend", "7200000", "B", "keep", "1").Build()).Error()
 		var inRecords, top int64

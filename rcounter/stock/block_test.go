@@ -219,7 +219,7 @@ func TestABlockOfADeadProcessIsAccountedFor(t *testing.T) {
 	_, err = s.Ledger(ctx, 100, func(_ context.Context, entries []stock.Entry) error {
 		for _, e := range entries {
 			text := fmt.Sprintf("%d+%d", e.Ordinal, e.N)
-			if e.Back {
+			if e.Kind == stock.KindReturn {
 				back = append(back, text)
 			} else {
 				sold = append(sold, text)

@@ -209,8 +209,8 @@ func TestRestoreKeepsToAReturnInPart(t *testing.T) {
 		for range 2 {
 			out, err := s.Restore(ctx, sequence(
 				stock.Entry{Ordinal: 1, N: 3, Claimant: "ann", Request: "known"}, // its return is not in the database yet
-				stock.Entry{Ordinal: 4, N: 1, Claimant: "ann", Request: "forgotten"}, stock.Entry{Ordinal: 5, N: 2, Back: true},
-				stock.Entry{Ordinal: 9, N: 1, Back: true})) // "unheard" has 7 and 8 yet, which the database does not say
+				stock.Entry{Ordinal: 4, N: 1, Claimant: "ann", Request: "forgotten"}, stock.Entry{Ordinal: 5, N: 2, Kind: stock.KindReturn},
+				stock.Entry{Ordinal: 9, N: 1, Kind: stock.KindReturn})) // "unheard" has 7 and 8 yet, which the database does not say
 			require.NoError(t, err)
 			require.Zero(t, out.Unaccounted)
 			has, err := s.Units(ctx, "ann")

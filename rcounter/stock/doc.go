@@ -168,7 +168,7 @@
 //	rc:{S}:r   hash    its requests, reservations, units without a claimant, and how many each claimant has (stock.lua)
 //	rc:{S}:h   zset    its reservations that hold units -> deadline
 //	rc:{S}:o   string  the flag, there while nothing is left; the only key that is tracked
-//	rc:{S}:l   stream  its ledger, if it keeps one
+//	rc:{S}:l   stream  its ledger, if it keeps one: entries 1-0, 2-0 and so on (stock.lua)
 //	rc:{S}:f   list    its reservations and requests that have ended -> until when each is remembered
 //	rc:{S}:s   hash    a Sharded stock: its plan (sharded_open.lua)
 //	rc:{S#i/k} and so on: its i-th shard of k, a Stock, whose hash has its transfers too (sharded_prepare.lua); the name may

@@ -72,6 +72,11 @@ func corrupt(key string, recorded, found int64) error {
 	return fmt.Errorf("%w: %q counts %d records, and %d are there", ErrCorrupt, key, recorded, found)
 }
 
+// misled says that the ledger key has lost entries, or was given some.
+func misled(key string, should, found int64) error {
+	return fmt.Errorf("%w: the ledger %q should have %d entries, and has %d", ErrCorrupt, key, should, found)
+}
+
 // edge gives an error that a verb returns the package's name, once.
 func edge(err *error) { *err = errs.Edge("stock", *err) }
 

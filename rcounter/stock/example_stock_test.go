@@ -113,13 +113,14 @@ func ExampleStock_ClaimOnce() {
 }
 
 // Every sale goes into the ledger in the script that makes it, and from there into a database, where rows are only ever
-// added: whatever comes again, or late, changes nothing. docs/examples/ledger is the same in SQL.
+// added: whatever comes again, or late, changes nothing. Module contrib/ledger does it in SQL.
 func ExampleStock_Ledger() {
 	c, end := demoClient()
 	defer end()
 	ctx := context.Background()
 	sale := c.Stock("sale")
-	if _, err := sale.Open(ctx, stock.Spec{Limit: 100, OpenFor: time.Hour, Ledger: true}); err != nil {
+	epoch, err := sale.Open(ctx, stock.Spec{Limit: 100, OpenFor: time.Hour, Ledger: true})
+	if err != nil {
 		log.Fatal(err)
 	}
 	for _, user := range []string{"ann", "bob"} {
@@ -130,30 +131,30 @@ func ExampleStock_Ledger() {
 	if _, err := sale.Return(ctx, "ann", 1); err != nil {
 		log.Fatal(err)
 	}
-	type key struct { // primary key (stock, epoch, ordinal, back)
-		epoch, ordinal int64
-		back           bool
-	}
+	type key struct{ epoch, serial int64 } // primary key (stock, epoch, serial)
 	moves := map[key]stock.Entry{}
 	n, err := sale.Ledger(ctx, 1000, func(_ context.Context, entries []stock.Entry) error { // one transaction
 		for _, e := range entries {
-			for ordinal := e.Ordinal; ordinal < e.Ordinal+e.N; ordinal++ {
-				k := key{e.Epoch, ordinal, e.Back}
-				if row, there := moves[k]; there && row != e { // insert … on conflict do nothing, and look what is there
-					return fmt.Errorf("ordinal %d given out twice: %+v and %+v", ordinal, row, e)
-				}
-				moves[k] = e
+			k := key{e.Epoch, e.Serial}
+			if row, there := moves[k]; there && row != e { // insert … on conflict do nothing, and look what is there
+				return fmt.Errorf("serial %d given twice: %+v and %+v", e.Serial, row, e)
 			}
+			moves[k] = e
 		}
 		return nil // after the commit: now the entries are removed
 	})
 	fmt.Println(n, err)
-	for k, e := range moves { // a view
-		if _, returned := moves[key{k.epoch, k.ordinal, true}]; !returned {
-			fmt.Println(e.Claimant, "has", k.ordinal)
+	has := map[int64]string{} // a view: what was granted and not returned
+	for serial := range int64(len(moves)) {
+		switch e := moves[key{epoch, serial + 1}]; e.Kind {
+		case stock.KindGrant:
+			has[e.Ordinal] = e.Claimant
+		case stock.KindReturn:
+			delete(has, e.Ordinal)
 		}
 	}
+	fmt.Println(has)
 	// Output:
 	// 3 <nil>
-	// bob has 2
+	// map[2:bob]
 }

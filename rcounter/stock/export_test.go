@@ -118,9 +118,9 @@ func (s *Stock) ShareAs(ctx context.Context, deeds ...Deed) []Answer {
 	return answers
 }
 
-// ActsSource is the script of a call for several acts.
-func ActsSource() string {
-	text, err := script.Compose(files, "acts")
+// Source is the text of a script.
+func Source(file string) string {
+	text, err := script.Compose(files, file)
 	if err != nil {
 		panic(err)
 	}

@@ -43,8 +43,8 @@ type Spec struct {
 	// retention is over. It should be longer than any caller repeats a call; at least a minute, and at least twice the longest
 	// call of this client (ten call timeouts). Defaults to an hour, or to that if that is longer. Shards forget nothing.
 	Remember time.Duration
-	// Ledger has every grant and every return written into a stream, by the script that makes it. Stock.Ledger moves them
-	// from there into a database. Defaults to no ledger.
+	// Ledger has everything that happens to units written into a stream, by the script that does it: see Entry. Stock.Ledger
+	// moves it from there into a database. It takes memory until it is moved, or the retention is over. Defaults to no ledger.
 	Ledger bool
 	// Suspended opens a stock that grants nothing (Suspended) until Restore has run: open it so after a stock was lost.
 	// Defaults to a stock that grants.

@@ -94,6 +94,7 @@ const (
 	stockParts    = -4  // too many parts of one grant were returned one by one
 	stockTooSmall = -5  // followed by how many are sold and held
 	stockNone     = -6  // no stock, or no such reservation or block
+	stockLedger   = -13 // followed by how many entries the ledger should have, and has
 	stockMore     = -12 // more holds are over than the script has ended: the call is made again (10 and 11 are in restore.lua)
 )
 
@@ -104,6 +105,8 @@ func (s *Stock) verdict(v []int64) error {
 		return nil
 	case stockCorrupt:
 		return corrupt(s.keys[0], v[1], v[2])
+	case stockLedger:
+		return misled(s.keys[5], v[1], v[2])
 	case stockUsedUp:
 		return fmt.Errorf("%w: %q has given out ordinal %d", ErrOverflow, s.keys[0], maxLimit)
 	case stockMismatch:

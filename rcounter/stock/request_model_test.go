@@ -504,10 +504,10 @@ func walkRequests(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *ran
 	units := map[int64]bool{}
 	_, err = s.Ledger(ctx, 10_000, func(_ context.Context, entries []stock.Entry) error {
 		for _, e := range entries {
-			for o := e.Ordinal; o < e.Ordinal+e.N; o++ {
-				require.Equal(t, e.Back, units[o], "sold once, and returned once after that: %d", o)
-				units[o] = !e.Back
-				if e.Back {
+			for o := e.Ordinal; o > 0 && o < e.Ordinal+e.N; o++ {
+				require.Equal(t, e.Kind == stock.KindReturn, units[o], "sold once, and returned once after that: %d", o)
+				units[o] = e.Kind != stock.KindReturn
+				if e.Kind == stock.KindReturn {
 					delete(units, o)
 				}
 			}

@@ -103,11 +103,16 @@ func TestClaimsOfSeveralUnitsAreGrantedInPartAndReturnedOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, len(got), n)
 		for i := range got {
-			require.NotEmpty(t, got[i].ID)
-			got[i].ID = ""
+			require.EqualValues(t, i+1, got[i].Serial)
+			require.NotZero(t, got[i].At)
+			got[i].Serial, got[i].At = 0, time.Time{}
 		}
 		e := func(back bool, ordinal, n int64, claimant, request string) stock.Entry {
-			return stock.Entry{Back: back, Epoch: epoch, Ordinal: ordinal, N: n, Claimant: claimant, Request: request}
+			kind := stock.KindGrant
+			if back {
+				kind = stock.KindReturn
+			}
+			return stock.Entry{Kind: kind, Epoch: epoch, Ordinal: ordinal, N: n, Claimant: claimant, Request: request}
 		}
 		require.Equal(t, []stock.Entry{
 			e(false, 1, 3, "ann", "r1"), e(false, 4, 1, "ann", "r2"), e(false, 5, 5, "", anon.Request), e(false, 10, 1, "bob", "r4"),

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -22,7 +23,7 @@ type Restored struct {
 	// Added is how many units of the winners the stock did not have as theirs.
 	Added int64
 	// Displaced are the units that Restore has taken from the claimants named here. Either the winners name another claimant
-	// for them: a failover forgot that grant, and the stock granted the ordinal again. Or an entry with Back returned them: a
+	// for them: a failover forgot that grant, and the stock granted the ordinal again. Or an entry of KindReturn returned them: a
 	// failover forgot the return. The next claim of such a claimant may get another unit.
 	Displaced []Entry
 	// Unaccounted is how many units the stock counts as sold though neither its records nor the winners name a holder. They
@@ -40,9 +41,14 @@ type Restored struct {
 // returned here stays returned. If there are more winners than units, the limit is raised to their number, and nothing is left
 // to sell.
 //
-// An entry with Back says that its units were sold and returned. Restore takes them from the claimant that has them here, and
+// An entry of KindReturn says that its units were sold and returned. Restore takes them from the claimant that has them here, and
 // their ordinals are not given out again. Without such entries a stock that a failover set back may give out an ordinal of
-// which the database has a row.
+// which the database has a row. The entries of other kinds only tell their serials.
+//
+// The ledger then tells the database of the winners what that does not know: its next entry has the serial after the highest one among
+// winners of this Epoch, or after the last that was moved. So pass the last entry that the database has, whatever its kind, and let
+// nobody move the ledger meanwhile. Entries that were lost from it are written again, as far as they tell of units that are sold or
+// came back; of what was only held, expired or cancelled they do not tell. Those of units that the winners give to somebody else go.
 //
 // If Restore fails, the stock stays suspended, and Restore can be called again. (If it fails before it asks winners for
 // anything, the stock may sell on. If that error is ErrUnknownOutcome, the stock may be suspended up to five call timeouts
@@ -110,6 +116,11 @@ type restorer struct {
 
 	users, records table // as they are on the server
 
+	epoch   int64
+	told    int64   // the highest serial among the winners
+	entries []Entry // of the ledger, as it is on the server
+	strange bool    // the ledger has something else, too
+
 	// What was done, by what it was done to. A round that is broken off is followed by one that may do it again: by key it counts
 	// once.
 	added       map[string]int64
@@ -170,6 +181,7 @@ func (r *restorer) begin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		r.epoch = seen.epoch
 		_, err = r.step(ctx, "begin", decimal(seen.revision), script.NotAfter(seen.at, r.s.c.calls.Wanted(ctx)))
 		if err != errChanged {
 			return err
@@ -188,24 +200,27 @@ func (r *restorer) gather(ctx context.Context, winners iter.Seq2[Entry, error]) 
 		if ctx.Err() != nil {
 			return fmt.Errorf("%w: restore of %q: %w", ErrUnavailable, r.s.keys[0], errs.Ended(ctx))
 		}
+		if e.Epoch == r.epoch {
+			r.told = max(r.told, e.Serial)
+		}
 		n := max(e.N, 1)
 		var holder string
 		switch {
+		case e.Kind == KindHeld || e.Kind == KindExtended || e.Kind == KindExpired || e.Kind == KindCancelled:
+			continue
+		case !e.sells() && e.Kind != KindReturn:
+			return errs.InvalidOption("Kind", fmt.Sprintf("%.32q", e.Kind), "a kind of entry")
 		case e.N < 0 || e.N > maxLimit || e.Ordinal < 1 || e.Ordinal > maxLimit-n+1:
 			return errs.InvalidOption("Ordinal and N", fmt.Sprintf("%d and %d", e.Ordinal, e.N), fmt.Sprintf("within 1 and %d", int64(maxLimit)))
 		case keyname.Text("", e.Claimant) != nil || keyname.Text("", e.Request) != nil:
 			return errs.InvalidOption("Claimant or Request", fmt.Sprintf("%.32q, %.32q", e.Claimant, e.Request), fmt.Sprintf("UTF-8 of at most %d bytes, without a NUL byte", keyname.MaxText))
-		case e.Back:
+		case e.Kind == KindReturn:
 			r.back = append(r.back, span{e.Ordinal, e.Ordinal + n - 1})
 			continue
 		case e.Claimant == "" && e.Request == "":
 			return errs.InvalidOption("Claimant and Request", "empty", fmt.Sprintf("set, one of them at least: ordinal %d", e.Ordinal))
-		case e.Claimant == "":
-			holder = "a:" + e.Request
-		case e.Request == "":
-			holder = "u" + e.Claimant
 		default:
-			holder = "r:" + e.Request
+			holder = e.holder()
 		}
 		w, units := r.wins[holder], span{e.Ordinal, e.Ordinal + n - 1}
 		w.claimant = e.Claimant
@@ -268,7 +283,7 @@ func (r *restorer) read(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return r.readLedger(ctx)
 }
 
 // mend writes the records as they should be, and lets the stock sell on. It returns errChanged if something has changed on the
@@ -301,6 +316,17 @@ func (r *restorer) mend(ctx context.Context, began restoreReply) error {
 			return err
 		}
 	}
+	serial, entries := "", ""
+	if began.serial != noLedger {
+		list, last, differs := r.relist(began)
+		serial = decimal(last)
+		if differs {
+			entries = strconv.Itoa(len(list))
+			if err := r.rewrite(ctx, list, last); err != nil {
+				return err
+			}
+		}
+	}
 	now, err := r.step(ctx, "look")
 	if err != nil {
 		return err
@@ -320,7 +346,7 @@ func (r *restorer) mend(ctx context.Context, began restoreReply) error {
 	for _, v := range append(now.seen[:], sold, t.held, top) {
 		args = append(args, decimal(v))
 	}
-	_, err = r.step(ctx, "end", args...)
+	_, err = r.step(ctx, "end", append(args, serial, entries)...)
 	return err
 }
 
@@ -351,7 +377,8 @@ func (r *restorer) enterRequest(field string, w win) {
 	switch {
 	case same && old.state == "G" && was == units:
 		return
-	case same && old.state == "R" && was.first <= units.first && units.last <= was.last: // what was returned here stays returned
+	case same && old.state == "R" && was.first <= units.first && units.last <= max(was.last, old.ordinal+old.asked-1):
+		// What was returned here stays returned. If a part came back first, the record has the rest, and the winners perhaps all.
 		return
 	}
 	next := record{state: "G", ordinal: units.first, n: units.n(), call: byRestore, claimant: w.claimant}
@@ -421,7 +448,13 @@ type restoreReply struct {
 	seen     [6]int64 // sold held seq, and the lengths of claimants, records and holds
 	revision int64
 	at       int64 // the server's ms
+	epoch    int64
+	serial   int64 // of the ledger's last entry, noLedger if there is none
+	moved    int64
 }
+
+// noLedger stands for the serial of a stock without a ledger. While one is rewritten the serial is -1: see restore.lua.
+const noLedger = -2
 
 var errChanged = errors.New("changed meanwhile")
 
@@ -437,7 +470,7 @@ func (r *restorer) step(ctx context.Context, step string, args ...string) (resto
 	if step == "again" {
 		args, id = args[:1], args[1]
 	}
-	v, err := r.s.ints(ctx, 10, restoreScript, append([]string{step, id}, args...)...)
+	v, err := r.s.ints(ctx, 12, restoreScript, append([]string{step, id}, args...)...)
 	if err != nil {
 		return restoreReply{}, err
 	}
@@ -452,5 +485,5 @@ func (r *restorer) step(ctx context.Context, step string, args ...string) (resto
 	if err := r.s.verdict(v); err != nil {
 		return restoreReply{}, err
 	}
-	return restoreReply{seen: [6]int64(v[2:8]), revision: v[8], at: v[9]}, nil
+	return restoreReply{seen: [6]int64(v[2:8]), revision: v[8], at: v[9], epoch: v[1], serial: v[10], moved: v[11]}, nil
 }

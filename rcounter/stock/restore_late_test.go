@@ -385,12 +385,12 @@ func TestRestoreGivesOutNoOrdinalOfAUnitThatWasReturned(t *testing.T) {
 		restored, err := s.Restore(ctx, sequence(
 			stock.Entry{Claimant: "ann", Ordinal: 1},
 			stock.Entry{Claimant: "bob", Request: "r", Ordinal: 2, N: 3},
-			stock.Entry{Claimant: "bob", Request: "r", Ordinal: 2, N: 3, Back: true}))
+			stock.Entry{Claimant: "bob", Request: "r", Ordinal: 2, N: 3, Kind: stock.KindReturn}))
 		require.ErrorIs(t, err, stock.ErrCorrupt, "held and returned")
 		require.Zero(t, restored)
 		restored, err = s.Restore(ctx, sequence(
 			stock.Entry{Claimant: "ann", Ordinal: 1},
-			stock.Entry{Claimant: "bob", Request: "r", Ordinal: 2, N: 3, Back: true}))
+			stock.Entry{Claimant: "bob", Request: "r", Ordinal: 2, N: 3, Kind: stock.KindReturn}))
 		require.NoError(t, err)
 		require.Equal(t, stock.Restored{Added: 1}, restored)
 		g := claimed(t, s, "bob")
@@ -482,12 +482,12 @@ func TestRestoreTakesBackWhatTheWinnersSayWasReturned(t *testing.T) {
 			}
 		}
 		out, err := s.Restore(ctx, sequence(
-			stock.Entry{Ordinal: 1, Back: true},
-			stock.Entry{Ordinal: 2, N: 1, Back: true},
-			stock.Entry{Ordinal: 2, N: 1, Back: true}, // twice
+			stock.Entry{Ordinal: 1, Kind: stock.KindReturn},
+			stock.Entry{Ordinal: 2, N: 1, Kind: stock.KindReturn},
+			stock.Entry{Ordinal: 2, N: 1, Kind: stock.KindReturn}, // twice
 			stock.Entry{Ordinal: 3, Claimant: "cid"},
-			stock.Entry{Ordinal: 5, N: 2, Back: true},
-			stock.Entry{Ordinal: 9, Back: true}))
+			stock.Entry{Ordinal: 5, N: 2, Kind: stock.KindReturn},
+			stock.Entry{Ordinal: 9, Kind: stock.KindReturn}))
 		require.NoError(t, err)
 		require.True(t, done)
 		require.Zero(t, out.Unaccounted)
@@ -504,7 +504,7 @@ func TestRestoreTakesBackWhatTheWinnersSayWasReturned(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, had)
 
-		_, err = s.Restore(ctx, sequence(stock.Entry{Ordinal: 1, N: 2, Back: true}))
+		_, err = s.Restore(ctx, sequence(stock.Entry{Ordinal: 1, N: 2, Kind: stock.KindReturn}))
 		require.NoError(t, err)
 		st, err = s.Inspect(ctx)
 		require.NoError(t, err)

@@ -41,7 +41,7 @@ type Status struct {
 	UntilStart, UntilEnd, UntilGone time.Duration
 }
 
-// Inspect reads the stock. If there is none, the Status is zero: StateAbsent. If records are missing, the error is ErrCorrupt
+// Inspect reads the stock. If there is none, the Status is zero: StateAbsent. If records or entries of the ledger are missing, the error is ErrCorrupt
 // and the Status is what the stock's own numbers say. One round trip, repeated until answered.
 func (s *Stock) Inspect(ctx context.Context) (_ Status, err error) {
 	defer edge(&err)
@@ -55,7 +55,7 @@ var statusScript = script.Load("status", files, "status")
 
 // status runs status.lua.
 func (s *Stock) status(ctx context.Context) (Status, error) {
-	v, err := s.ints(ctx, 12, statusScript)
+	v, err := s.ints(ctx, 13, statusScript)
 	if err != nil {
 		return Status{}, err
 	}
@@ -65,6 +65,9 @@ func (s *Stock) status(ctx context.Context) (Status, error) {
 	st := Status{State: State(v[0]), Limit: v[1], Sold: v[2], Held: v[10], Remaining: v[1] - v[2] - v[10], Seq: v[3], Epoch: v[4], Reservations: v[11],
 		UntilStart: script.Duration(max(0, v[5])), UntilEnd: script.Duration(max(0, v[6])), UntilGone: script.Duration(max(0, v[7]))}
 	if recorded, found := v[8], v[9]; recorded != found {
+		if v[12] == 1 {
+			return st, misled(s.keys[5], recorded, found)
+		}
 		return st, corrupt(s.keys[0], recorded, found)
 	}
 	return st, nil

@@ -14,14 +14,14 @@ import (
 )
 
 // schema: each event of a unit is one row, which is written once and never changed. Who has what is a view, so it does not matter
-// that a mover is slow, or moves what another one has moved before. examples/ledger says more about that.
+// that a mover is slow, or moves what another one has moved before. Module contrib/ledger does that for any program.
 const schema = `
 CREATE TABLE IF NOT EXISTS moves (
   stock    text   NOT NULL,
   epoch    bigint NOT NULL,
   ordinal  bigint NOT NULL,
   kind     text   NOT NULL CHECK (kind IN ('grant', 'return')),
-  entry    text   NOT NULL,
+  entry    bigint NOT NULL,
   claimant text   NOT NULL,
   request  text   NOT NULL,
   PRIMARY KEY (stock, epoch, ordinal, kind)
@@ -60,7 +60,8 @@ func openOrders(file string) (*orderBooks, error) {
 
 func (b *orderBooks) close() { b.db.Close() }
 
-// move writes entries of the ledger, in one transaction. It may get any of them again.
+// move writes entries of the ledger, in one transaction. It may get any of them again. Of the kinds it takes those that
+// sell units or give them back.
 func (b *orderBooks) move(ctx context.Context, name string, entries []stock.Entry) error {
 	tx, err := b.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -69,19 +70,23 @@ func (b *orderBooks) move(ctx context.Context, name string, entries []stock.Entr
 	defer tx.Rollback()
 	for _, e := range entries {
 		kind := "grant"
-		if e.Back {
+		switch e.Kind {
+		case stock.KindReturn:
 			kind = "return"
+		case stock.KindGrant, stock.KindLate:
+		default:
+			continue
 		}
 		for unit := e.Ordinal; unit < e.Ordinal+e.N; unit++ {
-			if _, err := tx.ExecContext(ctx, insertMove, name, e.Epoch, unit, kind, e.ID, e.Claimant, e.Request); err != nil {
+			if _, err := tx.ExecContext(ctx, insertMove, name, e.Epoch, unit, kind, e.Serial, e.Claimant, e.Request); err != nil {
 				return err
 			}
-			var entry string
+			var entry int64
 			if err := tx.QueryRowContext(ctx, selectEntry, name, e.Epoch, unit, kind).Scan(&entry); err != nil {
 				return err
 			}
-			if entry != e.ID {
-				return fmt.Errorf("%w: unit %d, by the entries %s and %s", errReissued, unit, entry, e.ID)
+			if entry != e.Serial {
+				return fmt.Errorf("%w: unit %d, by the entries %d and %d", errReissued, unit, entry, e.Serial)
 			}
 		}
 	}
@@ -118,23 +123,21 @@ func (b *orderBooks) peak(ctx context.Context, name string) (most int64, err err
 		return 0, err
 	}
 	defer rows.Close()
-	type move struct{ ms, seq, by int64 }
+	type move struct{ entry, by int64 }
 	var all []move
 	for rows.Next() {
-		var kind, entry string
+		var kind string
+		var entry int64
 		if err := rows.Scan(&kind, &entry); err != nil {
 			return 0, err
 		}
-		m := move{by: 1}
+		m := move{entry, 1}
 		if kind == "return" {
 			m.by = -1
 		}
-		if _, err := fmt.Sscanf(entry, "%d-%d", &m.ms, &m.seq); err != nil {
-			return 0, err
-		}
 		all = append(all, m)
 	}
-	slices.SortFunc(all, func(x, y move) int { return cmp.Or(cmp.Compare(x.ms, y.ms), cmp.Compare(x.seq, y.seq)) })
+	slices.SortFunc(all, func(x, y move) int { return cmp.Compare(x.entry, y.entry) })
 	sold := int64(0)
 	for _, m := range all {
 		sold += m.by

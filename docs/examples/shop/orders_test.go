@@ -13,10 +13,10 @@ func TestTheOrderDatabaseTakesEntriesTwiceAndInAnyOrder(t *testing.T) {
 	require.NoError(t, err)
 	defer b.close()
 	first := []stock.Entry{
-		{ID: "9-0", Epoch: 1, Ordinal: 1, N: 1, Claimant: "ann", Request: "a"},
-		{ID: "10-0", Epoch: 1, Ordinal: 2, N: 1, Claimant: "bob", Request: "b"},
+		{Serial: 9, Kind: stock.KindGrant, Epoch: 1, Ordinal: 1, N: 1, Claimant: "ann", Request: "a"},
+		{Serial: 10, Kind: stock.KindGrant, Epoch: 1, Ordinal: 2, N: 1, Claimant: "bob", Request: "b"},
 	}
-	back := []stock.Entry{{ID: "11-0", Back: true, Epoch: 1, Ordinal: 1, N: 1, Claimant: "ann", Request: "a"}}
+	back := []stock.Entry{{Serial: 11, Kind: stock.KindReturn, Epoch: 1, Ordinal: 1, N: 1, Claimant: "ann", Request: "a"}}
 	for _, entries := range [][]stock.Entry{first, back, first, back} {
 		require.NoError(t, b.move(t.Context(), "sale", entries))
 	}
@@ -26,6 +26,6 @@ func TestTheOrderDatabaseTakesEntriesTwiceAndInAnyOrder(t *testing.T) {
 	peak, err := b.peak(t.Context(), "sale")
 	require.NoError(t, err)
 	require.EqualValues(t, 2, peak)
-	first[1].ID, first[1].Claimant = "12-0", "cid"
+	first[1].Serial, first[1].Claimant = 12, "cid"
 	require.ErrorIs(t, b.move(t.Context(), "sale", first), errReissued)
 }

@@ -72,13 +72,14 @@ for _, p in ipairs(past) do
   from = math.max(from, p[1] + p[2])
 end
 if rest > sold then return {-1, -1, 0} end
+for _, p in ipairs(pieces) do enter('return', p[1], p[2], '', id) end
+tell()
 -- the block names this call instead of the owner, by which a second run knows its own work
 redis.call('HSET', stock, 'block:' .. id, (act == 'settle' and 'S;' or 'C;') .. digits(taken) .. ';0;' .. call)
 if rest > 0 then
   redis.call('HSET', records, 'a:' .. id, record)
   sold = sold - rest
   count()
-  for _, p in ipairs(pieces) do enter('return', p[1], p[2], '', id) end
 end
 settle(before, records)
 return {0, taken, rest}

@@ -118,11 +118,9 @@ if limited then -- perhaps by holds that are over; they are ended as if this cal
 end
 
 if #set > 0 then
+  for i = 1, #set, 2 do enter('grant', tonumber(set[i + 1]:match('^%d+')), 1, set[i], '') end
   count()
   redis.call('HSET', users, unpack(set))
-  if keeps == 1 then
-    for i = 1, #set, 2 do enter('grant', tonumber(set[i + 1]:match('^%d+')), 1, set[i], '') end
-  end
   settle(before, users)
 elseif won then
   own(sure)

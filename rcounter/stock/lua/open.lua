@@ -3,7 +3,7 @@
 --
 -- KEYS     those of stock.lua. The stock's hash: limit sold held seq, the fields of its other keys recorded requests
 --          holds, per start end gone epoch state (1 open, 2 closed, 3 suspended, 5 both, 6 paused, 7 paused and suspended), token (id of the call that opened it),
---          turn (how often the flag was set), ledger (1 if there is one), remember (ms; without it, as in a
+--          turn (how often the flag was set), ledger (1 if there is one; then also serial and moved), remember (ms; without it, as in a
 --          stock that an earlier version has opened, and in a shard, nothing is forgotten), revision and resizer (of change.lua), spec ('limit;per;ms;ms;ledger;ms', as it was opened);
 --          revision begins at the epoch and not at 0. Otherwise a Resize waits in the network, the stock is lost and opened
 --          again, and the late Resize finds the revision that it names (TestLateCopiesOfOneOpeningChangeNothingInTheNext)
@@ -66,5 +66,6 @@ redis.call('HSET', stock, 'limit', ARGV[2], 'sold', 0, 'held', 0, 'seq', 0, 'rec
   'start', digits(start), 'end', digits(start + open_for), 'gone', digits(gone), 'epoch', digits(epoch), 'state', ARGV[8], 'token', token,
   'turn', 0, 'ledger', ARGV[7], 'revision', digits(epoch), 'remember', ARGV[9],
   'spec', table.concat({ARGV[2], ARGV[3], ARGV[5], ARGV[6], ARGV[7], ARGV[9]}, ';'))
+if ARGV[7] == '1' then redis.call('HSET', stock, 'serial', 0, 'moved', 0) end
 redis.call('PEXPIRE', stock, digits(gone - now))
 return {0, epoch, 1}

@@ -11,10 +11,14 @@
 --                    KEYS[3]; old is what it was when it was read, '' for none
 --          'unhold'  nothing: empties KEYS[4], to be filled by 'hold'
 --          'hold'    (id, deadline)…, at most 128 of them
+--          'relist'  nothing: empties the ledger, to be filled by 'lines'
+--          'lines'   (serial, and the fields of an entry)…, at most 128 of them
 --          'end'     what 'look' answered when the records were read, from sold to holds, then sold, held and seq as they
---                    are to be: lets the stock sell on, if it is neither closed nor paused
+--                    are to be, the serial of the ledger's last entry, and how many entries there should be, '' if they stayed
+--                    as they were: lets the stock sell on, if it is neither closed nor paused
 --
--- Replies  { 0, epoch, sold, held, seq, claimants, records, holds, revision, ms}   ms is the server's time
+-- Replies  { 0, epoch, sold, held, seq, claimants, records, holds, revision, ms, serial, moved}   ms is the server's time; serial is
+--                        -2 without a ledger, and -1 from 'relist' to 'end'
 --          {-1, -1, 0}   no stock of ours
 --          {-6, 0, 0}    no stock, or a shard that does not sell yet
 --          {-10, 0, 0}   all but 'look' and 'begin': another round restores it now
@@ -24,9 +28,9 @@
 -- Safe to run twice, and however late. 'begin' needs the revision that its call was told, and raises it; so a late copy does not
 -- suspend a stock that sells (TestALateRestoreSuspendsNothing). Every other step needs the id of its round, which stands in the
 -- hash from 'begin' or 'again' to 'end' or to the next round (TestLateCopiesOfARestoreChangeNothing). Within a round a step
--- writes values, not differences. This script does not begin like the others, since they may refuse its stock.
+-- writes values, not differences. A late 'relist' leaves too few entries, and 'end' sees that. This script does not begin like the others, since they may refuse its stock.
 local step, call = ARGV[1], ARGV[2]
-local m = redis.call('HMGET', stock, 'sold', 'held', 'seq', 'gone', 'epoch', 'state', 'restorer', 'revision', 'restored', 'limit')
+local m = redis.call('HMGET', stock, 'sold', 'held', 'seq', 'gone', 'epoch', 'state', 'restorer', 'revision', 'restored', 'limit', 'ledger', 'serial', 'moved')
 if redis.call('EXISTS', stock) == 0 then return {-6, 0, 0} end
 gone, epoch = tonumber(m[4]), tonumber(m[5])
 if not gone or not epoch then return {-1, -1, 0} end
@@ -37,7 +41,9 @@ if state == 4 then return {-6, 0, 0} end
 local revision = tonumber(m[8]) or -1
 
 local seen = {tonumber(m[1]) or 0, tonumber(m[2]) or 0, tonumber(m[3]) or 0, redis.call('HLEN', users), redis.call('HLEN', records), redis.call('ZCARD', holds)}
-local function reply() return {0, epoch, seen[1], seen[2], seen[3], seen[4], seen[5], seen[6], revision, now} end
+local function reply() return {0, epoch, seen[1], seen[2], seen[3], seen[4], seen[5], seen[6], revision, now, serial, moved} end
+keeps = tonumber(m[11])
+serial, moved = keeps == 1 and (tonumber(m[12]) or 0) or -2, tonumber(m[13]) or 0
 
 if step == 'look' or step == 'end' and m[9] == call then
   return reply()
@@ -61,10 +67,24 @@ elseif step == 'unhold' then
   redis.call('UNLINK', holds)
 elseif step == 'hold' then
   for i = 3, #ARGV, 2 do redis.call('ZADD', holds, ARGV[i + 1], ARGV[i]) end
+elseif step == 'relist' then
+  redis.call('UNLINK', ledger)
+  redis.call('HSET', stock, 'serial', -1)
+  serial = -1
+elseif step == 'lines' then
+  for i = 3, #ARGV, 8 do
+    if #redis.call('XRANGE', ledger, ARGV[i] .. '-0', '+', 'COUNT', 1) == 0 then
+      redis.call('XADD', ledger, ARGV[i] .. '-0', 'k', ARGV[i + 1], 'e', ARGV[i + 2], 'o', ARGV[i + 3], 'n', ARGV[i + 4], 'c', ARGV[i + 5],
+        'r', ARGV[i + 6], 'at', ARGV[i + 7])
+    end
+  end
 elseif step == 'end' then
   for i = 1, 6 do
     if tonumber(ARGV[2 + i]) ~= seen[i] then return {-11, 0, 0} end
   end
+  local n = redis.call('XLEN', ledger)
+  if ARGV[13] ~= '' and ARGV[13] + 0 ~= n then return {-11, 0, 0} end
+  if keeps == 1 then redis.call('HSET', stock, 'serial', ARGV[12], 'moved', digits(ARGV[12] - n)) end
   -- The limit and the state are those of now. A Resize or a Close may have come while the stock was restored, and both stand
   -- (TestAResizeWhileAStockIsRestoredStands, TestACloseWhileAStockIsRestoredStands).
   local least = tonumber(ARGV[9]) + tonumber(ARGV[10])

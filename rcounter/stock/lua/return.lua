@@ -29,10 +29,11 @@ if not has then return {-1, -1, 0} end
 if has == ordinal then
   if sold < 1 then return {-1, -1, 0} end
   local before = limit - sold - held
+  enter('return', tonumber(ordinal), 1, user, '')
+  tell()
   redis.call('HSET', users, user, '0;' .. by .. ';' .. ordinal .. ';' .. call)
   sold = sold - 1
   count()
-  enter('return', tonumber(ordinal), 1, user, '')
   settle(before, users)
   return {0, 1, 0}
 end

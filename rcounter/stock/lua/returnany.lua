@@ -44,9 +44,10 @@ elseif from < ordinal or last > ordinal + got - 1 then
 end
 if pieces >= 1024 then return {-4, 0, 0} end
 if n > sold then return {-1, -1, 0} end
+enter('return', from, n, '', id)
+tell()
 redis.call('HSET', records, 'a:' .. id, record .. ';' .. digits(from) .. '.' .. digits(n) .. '.' .. call)
 sold = sold - n
 count()
-enter('return', from, n, '', id)
 settle(before, records)
 return {0, n, 0}

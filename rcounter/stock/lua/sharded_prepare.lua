@@ -56,5 +56,6 @@ redis.call('HSET', stock, 'limit', ARGV[2], 'sold', 0, 'held', 0, 'seq', 0, 'rec
   'start', digits(now + tonumber(ARGV[4])), 'end', digits(now + tonumber(ARGV[5])), 'gone', digits(now + tonumber(ARGV[6])), 'epoch', want,
   'state', 4, 'token', 'shard', 'turn', 0, 'ledger', ARGV[7], 'revision', want, 'shards', ARGV[8], 'index', ARGV[9], 'total', ARGV[10],
   'inc', inc)
+if ARGV[7] == '1' then redis.call('HSET', stock, 'serial', 0, 'moved', 0) end
 redis.call('PEXPIRE', stock, ARGV[6])
 return {0, 4, 0, inc}

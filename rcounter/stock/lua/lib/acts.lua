@@ -44,7 +44,7 @@
 -- The numbers are written in two steps if units go and come in one call: first with what goes, before the records, then without
 -- what comes, after them. A run that is broken off between any two writes then sells too little, and never too much
 -- (TestARunOfSeveralActsThatIsBrokenOffSellsNothingTwice).
-local call, found, fields, counts, single, totals, set, hold, unhold, rows, over = ARGV[1], {}, {}, {}, {}, {}, {}, {}, {}, {}, {}
+local call, found, fields, counts, single, totals, set, hold, unhold, over = ARGV[1], {}, {}, {}, {}, {}, {}, {}, {}, {}
 local unsold, unheld, was, wrong, goes, forbids, confirms, replays, empty, looked = 0, 0
 
 -- put notes the record of act i, tally that a claimant's units by requests and reservations become n more. Nothing is written before
@@ -63,10 +63,11 @@ end
 
 -- aside ends holds that are over, as if this call had not begun; then the whole call is made again. Else it does nothing.
 local function aside()
-  local s, h, q, r, w = sold, held, seq, requests, waiting
+  local s, h, q, r, w, l = sold, held, seq, requests, waiting, lines
   sold, held, seq, requests, waiting = unpack(was)
+  lines = {}
   wrong = more()
-  sold, held, seq, requests, waiting = s, h, q, r, w
+  sold, held, seq, requests, waiting, lines = s, h, q, r, w, l
 end
 
 -- fits is how many of n units a claimant may have now, or nil and the outcome of a refusal. part: fewer than n will do.
@@ -113,6 +114,7 @@ local function reserve(i, r, id, claimant, n, ms, verb)
   local deadline, k = digits(now + ms), #hold
   put(i, 'H;0;' .. digits(gets) .. ';' .. n .. ';' .. call .. ';;' .. deadline .. ';' .. claimant)
   hold[k + 1], hold[k + 2] = deadline, id
+  enter('held', 0, gets, claimant, id)
   return 1, 0, gets, n + 0, ms + 0
 end
 
@@ -134,7 +136,7 @@ local function once(i, r, id, claimant, n, _, verb)
   sold, seq, requests, goes = sold + gets, seq + gets, requests + 1, true
   tally(claimant, gets)
   put(i, 'G;' .. digits(ordinal) .. ';' .. digits(gets) .. ';' .. n .. ';' .. call .. ';;0;' .. claimant)
-  rows[#rows + 1] = {'grant', ordinal, gets, claimant, id}
+  enter('grant', ordinal, gets, claimant, id)
   return 1, ordinal, gets, n + 0, 0
 end
 
@@ -170,7 +172,8 @@ local function confirm(i, r, id, keep, _, _, verb)
   end
   put(i, 'G;' .. digits(ordinal) .. ';' .. digits(k) .. ';' .. asked .. ';' .. made .. call .. ';' .. deadline .. ';' .. claimant)
   unhold[#unhold + 1] = id
-  if keeps == 1 then rows[#rows + 1] = {'grant', ordinal, k, claimant, id} end
+  if back > 0 then enter('cancelled', 0, back, claimant, id) end
+  enter('grant', ordinal, k, claimant, id)
   return 1, ordinal, k, asked + 0, 0
 end
 
@@ -200,7 +203,7 @@ local function belated(i, r, id)
   tally(claimant, gets)
   q.state, q.ordinal, q.n, q.by = 'G', ordinal, gets, call
   put(i, written(q))
-  rows[#rows + 1] = {'grant', ordinal, gets, claimant, id}
+  enter('late', ordinal, gets, claimant, id)
   return 1, ordinal, gets, q.asked, 0
 end
 
@@ -220,6 +223,7 @@ local function extend(i, r, id, ms)
   put(i, written(q))
   local k = #hold
   hold[k + 1], hold[k + 2] = digits(deadline), id
+  enter('extended', 0, q.n, q.claimant, id)
   return 1, 0, q.n, q.asked, ms + 0
 end
 
@@ -256,6 +260,7 @@ local function cancel(i, r, id)
   put(i, written(r))
   over[#over + 1] = 'C;' .. id
   unhold[#unhold + 1] = id
+  enter('cancelled', 0, r.n, r.claimant, id)
   return 0, r.n, 0, 0, 0
 end
 
@@ -281,7 +286,7 @@ local function restock(i, r, id, keep)
     over[#over + 1] = 'R;' .. id
   end
   put(i, written(r))
-  rows[#rows + 1] = {'return', r.ordinal + keep, back, r.claimant, id}
+  enter('return', r.ordinal + keep, back, r.claimant, id)
   return 0, back, 0, 0, 0
 end
 
@@ -318,6 +323,7 @@ end
 
 -- save writes what was decided.
 local function save()
+  tell()
   finish(over)
   local k, none = #set, {}
   for claimant, n in pairs(totals) do
@@ -338,9 +344,6 @@ local function save()
   if #hold > 0 then redis.call('ZADD', holds, unpack(hold)) end -- before ZREM: a zset that is emptied and filled again has no end
   if #unhold > 0 then redis.call('ZREM', holds, unpack(unhold)) end
   if not goes or unsold + unheld > 0 then count() end
-  if keeps == 1 then
-    for i = 1, #rows do enter(unpack(rows[i])) end
-  end
 
   -- The flag. What comes back and goes again within the call ends a turn. A confirmed reservation only goes from held to sold, and
   -- the flag's text stays: with a new text every process would read all winners again for each payment

@@ -10,7 +10,8 @@
 -- KEYS[5]  the flag, a string: 'epoch;turn;recorded;requests;us' while nothing is left. A turn is a time during which nothing is
 --          left. It begins when the last unit goes, or when the flag was lost. Within a turn the text changes, by us, with every
 --          id that is forbidden (see acts.lua)
--- KEYS[6]  the ledger, a stream, if the stock keeps one
+-- KEYS[6]  the ledger, a stream, if the stock keeps one. Its entries are numbered: the first has the id 1-0, the next 2-0. Fields: k
+--          kind, e epoch, o first ordinal (0 if it has none), n units, c claimant, r request, at the server's us
 -- KEYS[7]  what is to be forgotten, a list: 'ms;state;id', the server's ms until which the record of a reservation or request is
 --          kept that has ended, and the state in which it has
 --
@@ -25,8 +26,13 @@
 -- The stock's hash says how many fields and members its other keys have. If they have another number, a script changes nothing
 -- and replies {-1, said, found}: a claimant whose record is missing could get a second unit (TestLosingAnyKeyStopsTheSale).
 -- If numbers contradict each other, it replies {-1, -1, 0}.
+--
+-- The hash of a stock with a ledger counts the entries: serial is the number of the last, moved how many were removed because a
+-- database has them. So the stream has serial - moved entries. If it has another number, some were lost, or somebody trimmed it, and
+-- the reply is {-13, should be, found}; see tell for what comes first.
 local stock, users, records, holds, flag, ledger, endings = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local limit, sold, held, seq, recorded, requests, waiting, per, start, ending, gone, epoch, state, keeps, remember, now, micros
+local serial, moved, lines = 0, 0, {}
 
 -- ends gives all keys but the flag an end: the hash the end of the retention, the others LATER; see ends.lua.
 local function ends() expire(gone - now, 5) end
@@ -67,7 +73,12 @@ local function begin()
     found = redis.call('ZCARD', holds)
     if found ~= waiting then return {-1, waiting, found} end
   end
-  if keeps == 1 then redis.call('XLEN', ledger) end -- a key of another type fails here, before anything is written
+  if keeps == 1 then
+    local l = redis.call('HMGET', stock, 'serial', 'moved')
+    serial, moved, found = tonumber(l[1]), tonumber(l[2]), redis.call('XLEN', ledger) -- a key of another type fails here
+    if not serial or not moved then return {-1, -1, 0} end
+    if found ~= serial - moved then return {-13, serial - moved, found} end
+  end
   if sold < 0 or held < 0 or sold + held > limit or sold > seq or per < 1 then return {-1, -1, 0} end
 end
 
@@ -82,18 +93,33 @@ end
 -- doubted is whether the stock is suspended, open, closed or paused: its ordinals may have been given out by what was lost.
 local function doubted() return state == 3 or state == 5 or state == 7 end
 
--- enter writes a line of the ledger.
-local function enter(op, ordinal, n, claimant, request)
-  if keeps == 1 then
-    redis.call('XADD', ledger, '*', 'op', op, 'epoch', digits(epoch), 'ordinal', digits(ordinal), 'n', digits(n), 'claimant', claimant, 'request', request)
-  end
+-- enter notes a line of the ledger, to be written by tell. Its kind: 'held', 'expired', 'cancelled' and 'extended' are n units of a
+-- reservation, without an ordinal; 'grant', and 'late' after the reservation was over: they are sold; 'return': they came back.
+local function enter(kind, ordinal, n, claimant, request)
+  if keeps == 1 then lines[#lines + 1] = {'k', kind, 'e', digits(epoch), 'o', digits(ordinal), 'n', digits(n), 'c', claimant, 'r', request, 'at', digits(micros)} end
+end
+
+-- tell writes the lines that were noted, before all else that a script writes: it is called before the first write, and by count.
+-- The hash counts them with the first numbers that are written after them. So if the server refuses the lines (the user may not
+-- XADD), nothing has happened, and the call can be made again. If a run is broken off after the lines, the stream has more entries
+-- than the hash says, and every next call, the second run too, refuses: the entries tell of something that has not happened, or not
+-- all of it. If the hash came first: the server is stopped between the two, a unit is sold of which no entry tells, and the second
+-- run finds its record and answers as if all were well (TestARunThatIsBrokenOffNeverHidesALineOfTheLedger).
+local function tell()
+  for i = 1, #lines do redis.call('XADD', ledger, digits(serial + i) .. '-0', unpack(lines[i])) end
+  serial, lines = serial + #lines, {}
 end
 
 -- count writes the numbers: before the records of new sales, and after those of returns. A run that is broken off between the
 -- two then sells too little, and the next call says so. It never sells too much.
 local function count()
+  local last = {}
+  if keeps == 1 then
+    tell()
+    last = {'serial', digits(serial)}
+  end
   redis.call('HSET', stock, 'sold', digits(sold), 'held', digits(held), 'seq', digits(seq), 'recorded', digits(recorded),
-    'requests', digits(requests), 'holds', digits(waiting))
+    'requests', digits(requests), 'holds', digits(waiting), unpack(last))
 end
 
 -- till is how many ms nothing is left if no script writes: until the next deadline of a hold, or the end.
@@ -221,6 +247,8 @@ local function reap(most)
     r.state, ended[i], lapsed[i], n = 'E', r, 'E;' .. id, n + r.n
   end
   if n > held then return {-1, -1, 0} end
+  for i, id in ipairs(due) do enter('expired', 0, ended[i].n, ended[i].claimant, id) end
+  tell()
   finish(lapsed)
   for i, id in ipairs(due) do
     redis.call('ZREM', holds, id)
@@ -299,10 +327,10 @@ local function sell(id, n, block)
 
   local ordinal = seq + 1
   sold, seq, requests = sold + n, seq + n, requests + 1
+  enter('grant', ordinal, n, '', id)
   count()
   redis.call('HSET', records, 'a:' .. id, digits(ordinal) .. ';' .. digits(n))
   if block then redis.call('HSET', stock, 'block:' .. id, block) end
-  enter('grant', ordinal, n, '', id)
   settle(before, records)
   return {0, epoch, limit - sold - held, 1, ordinal, n}
 end

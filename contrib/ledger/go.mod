@@ -1,9 +1,10 @@
-module github.com/redlatch/redlatch/docs/examples/ledger
+module github.com/redlatch/redlatch/contrib/ledger
 
 go 1.25.0
 
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
+	github.com/jackc/pgx/v5 v5.12.0
 	github.com/ncruces/go-sqlite3 v0.25.0
 	github.com/redis/rueidis v1.0.79
 	github.com/redlatch/redlatch v0.0.0
@@ -11,12 +12,16 @@ require (
 )
 
 require (
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/ncruces/julianday v1.0.0 // indirect
 	github.com/tetratelabs/wazero v1.9.0 // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect
+	golang.org/x/text v0.41.0 // indirect
 )
 
-replace github.com/redlatch/redlatch => ../../..
+replace github.com/redlatch/redlatch => ../..

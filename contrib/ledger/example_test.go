@@ -1,0 +1,99 @@
+package redlatchledger_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch"
+	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
+	"github.com/redlatch/redlatch/rcounter/stock"
+)
+
+// A sale moves into a database. Then Redis loses it all, and the database has it sold on.
+func ExampleMover() {
+	ctx := context.Background()
+	server := miniredis.NewMiniRedis()
+	if err := server.Start(); err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	red, err := redlatch.Open(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true, ForceSingleClient: true}, redlatch.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer red.Close(ctx)
+	dir, err := os.MkdirTemp("", "sale")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	db, err := sql.Open("sqlite3", "file:"+filepath.Join(dir, "sale.db")+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(redlatchledger.SQLite + `CREATE TABLE orders (epoch bigint, serial bigint, customer text)`); err != nil {
+		log.Fatal(err)
+	}
+
+	mover := redlatchledger.Mover{DB: db, Stock: "sale", Also: func(ctx context.Context, tx *sql.Tx, entries []stock.Entry) error {
+		for _, e := range entries {
+			if e.Kind == stock.KindGrant { // each exactly once
+				if _, err := tx.ExecContext(ctx, `INSERT INTO orders VALUES ($1, $2, $3)`, e.Epoch, e.Serial, e.Claimant); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}}
+	sale, spec := red.Stocks().Stock("sale"), stock.Spec{Limit: 100, OpenFor: time.Hour, Ledger: true}
+	epoch, err := sale.Open(ctx, spec)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, user := range []string{"ann", "bob"} {
+		if _, err := sale.Claim(ctx, user); err != nil {
+			log.Fatal(err)
+		}
+	}
+	n, err := sale.Ledger(ctx, 1000, mover.Move)
+	fmt.Println("moved", n, err)
+	keeping, stop := context.WithCancel(ctx)
+	stop() // a program keeps it until it ends
+	fmt.Println(mover.Keep(keeping, sale, time.Second))
+
+	server.FlushAll()
+	spec.Suspended = true
+	again, err := sale.Open(ctx, spec)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := mover.Carry(ctx, epoch, again); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := sale.Restore(ctx, mover.Entries(ctx, again)); err != nil {
+		log.Fatal(err)
+	}
+	g, err := sale.Claim(ctx, "cid")
+	fmt.Println("cid", g.Outcome, g.Ordinal, err)
+	if _, err := sale.Ledger(ctx, 1000, mover.Move); err != nil {
+		log.Fatal(err)
+	}
+	for e, err := range mover.Units(ctx, again) {
+		fmt.Println(e.Claimant, "has", e.Ordinal, err)
+	}
+	// Output:
+	// moved 2 <nil>
+	// context canceled
+	// cid granted 3 <nil>
+	// ann has 1 <nil>
+	// bob has 2 <nil>
+	// cid has 3 <nil>
+}

@@ -1,0 +1,441 @@
+package redlatchledger_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	_ "github.com/ncruces/go-sqlite3/driver"
+	_ "github.com/ncruces/go-sqlite3/embed"
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch"
+	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/stretchr/testify/require"
+)
+
+// shop is a sale, and a database that several movers write to.
+type shop struct {
+	server *miniredis.Miniredis
+	sale   *stock.Stock
+	epoch  int64
+	open   func() *sql.DB // another connection
+	redlatchledger.Mover
+}
+
+// each runs a test on SQLite and on PostgreSQL.
+func each(t *testing.T, limit int64, test func(t *testing.T, s *shop)) {
+	for name, open := range map[string]func(t *testing.T) func() *sql.DB{"SQLite": freshSQLite, "PostgreSQL": freshPostgres} {
+		t.Run(name, func(t *testing.T) {
+			s := &shop{server: miniredis.RunT(t), open: open(t)}
+			option := rueidis.ClientOption{InitAddress: []string{s.server.Addr()}, DisableCache: true, ForceSingleClient: true}
+			red, err := redlatch.Open(option, redlatch.Options{CallTimeout: 10 * time.Second})
+			require.NoError(t, err)
+			t.Cleanup(func() { red.Close(context.Background()) })
+			s.sale = red.Stocks().Stock("sale")
+			s.epoch, err = s.sale.Open(t.Context(), stock.Spec{Limit: limit, PerUser: 9, OpenFor: time.Hour, Ledger: true})
+			require.NoError(t, err)
+			s.Mover = redlatchledger.Mover{DB: s.open(), Stock: "sale"}
+			schema := redlatchledger.SQLite
+			if name == "PostgreSQL" {
+				schema = redlatchledger.PostgreSQL
+			}
+			for range 2 {
+				_, err = s.DB.Exec(schema)
+				require.NoError(t, err)
+			}
+			test(t, s)
+		})
+	}
+}
+
+func freshSQLite(t *testing.T) func() *sql.DB {
+	file := filepath.Join(t.TempDir(), "sale.db")
+	return func() *sql.DB {
+		db, err := sql.Open("sqlite3", "file:"+file+"?_pragma=busy_timeout(30000)&_pragma=journal_mode(wal)&_pragma=synchronous(off)")
+		require.NoError(t, err)
+		t.Cleanup(func() { db.Close() })
+		return db
+	}
+}
+
+func (s *shop) claim(t *testing.T, user string) stock.Grant {
+	t.Helper()
+	g, err := s.sale.Claim(t.Context(), user)
+	require.NoError(t, err)
+	require.True(t, g.Won())
+	return g
+}
+
+func (s *shop) giveBack(t *testing.T, user string, ordinal int64) {
+	t.Helper()
+	ok, err := s.sale.Return(t.Context(), user, ordinal)
+	require.NoError(t, err)
+	require.True(t, ok)
+}
+
+// drain moves all that there is.
+func (s *shop) drain(t *testing.T) error {
+	t.Helper()
+	for {
+		if n, err := s.sale.Ledger(t.Context(), 10, s.Move); n == 0 || err != nil {
+			return err
+		}
+	}
+}
+
+// holders is who has which unit, by the database.
+func (s *shop) holders(t *testing.T) map[int64]string {
+	t.Helper()
+	all := map[int64]string{}
+	for e, err := range s.Units(t.Context(), s.epoch) {
+		require.NoError(t, err)
+		for o := e.Ordinal; o < e.Ordinal+e.N; o++ {
+			require.NotContains(t, all, o)
+			all[o] = e.Claimant
+		}
+	}
+	return all
+}
+
+// A mover reads a grant and is slow. The unit is returned; another mover moves the grant and the return, and removes both. Then the
+// first one writes what it has.
+func TestASlowMoverLeavesTheDatabaseRight(t *testing.T) {
+	t.Parallel()
+	each(t, 3, func(t *testing.T, s *shop) {
+		g := s.claim(t, "ann")
+		_, err := s.sale.Ledger(t.Context(), 10, func(ctx context.Context, entries []stock.Entry) error {
+			s.giveBack(t, "ann", g.Ordinal)
+			n, err := s.sale.Ledger(ctx, 10, s.Move)
+			require.NoError(t, err)
+			require.Equal(t, 2, n)
+			return s.Move(ctx, entries)
+		})
+		require.NoError(t, err)
+		require.Empty(t, s.holders(t))
+		s.claim(t, "bob")
+		require.NoError(t, s.drain(t))
+		require.Equal(t, map[int64]string{2: "bob"}, s.holders(t))
+	})
+}
+
+var errCrash = errors.New("crashed")
+
+// Three movers, each with connections of its own, are slow now and then, and crash before the transaction, in it, between the commit and the
+// removal, while a crowd claims, reserves and returns. Each entry is in the database once, and so is what was done with it in its transaction.
+func TestMoversThatCrashWriteEveryEntryOnce(t *testing.T) {
+	t.Parallel()
+	each(t, 1000, func(t *testing.T, s *shop) {
+		_, err := s.DB.Exec(`CREATE TABLE orders (serial bigint PRIMARY KEY, claimant text)`)
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		var movers sync.WaitGroup
+		failed := make(chan error, 3)
+		for i := range 3 {
+			rnd := rand.New(rand.NewPCG(uint64(i), 1))
+			crash := func() error {
+				if rnd.IntN(5) == 0 {
+					time.Sleep(time.Duration(rnd.IntN(10)) * time.Millisecond) // the others overtake
+				}
+				if rnd.IntN(10) == 0 {
+					return errCrash
+				}
+				return nil
+			}
+			own := redlatchledger.Mover{DB: s.open(), Stock: "sale", Also: func(ctx context.Context, tx *sql.Tx, entries []stock.Entry) error {
+				for _, e := range entries {
+					if _, err := tx.ExecContext(ctx, `INSERT INTO orders VALUES ($1, $2)`, e.Serial, e.Claimant); err != nil {
+						return err
+					}
+				}
+				return crash()
+			}}
+			movers.Go(func() {
+				for {
+					last := ctx.Err() != nil
+					n, err := s.sale.Ledger(context.Background(), 1+rnd.IntN(20), func(ctx context.Context, entries []stock.Entry) error {
+						for _, step := range []func() error{crash, func() error { return own.Move(ctx, entries) }, crash} {
+							if err := step(); err != nil {
+								return err
+							}
+						}
+						return nil
+					})
+					switch {
+					case errors.Is(err, errCrash):
+					case err != nil:
+						failed <- err
+						return
+					case n == 0 && last:
+						return
+					}
+				}
+			})
+		}
+		have := map[int64]string{}
+		rnd := rand.New(rand.NewPCG(7, 7))
+		for i := range 200 {
+			user := "user-" + strconv.Itoa(i)
+			if i%3 == 0 {
+				_, err := s.sale.Reserve(t.Context(), user, user, 2, time.Hour)
+				require.NoError(t, err)
+				if i%2 == 0 {
+					g, err := s.sale.Confirm(t.Context(), user)
+					require.NoError(t, err)
+					have[g.Ordinal], have[g.Ordinal+1] = user, user
+				} else {
+					_, err := s.sale.Cancel(t.Context(), user)
+					require.NoError(t, err)
+				}
+				continue
+			}
+			g := s.claim(t, user)
+			if rnd.IntN(2) == 0 {
+				s.giveBack(t, user, g.Ordinal)
+			} else {
+				have[g.Ordinal] = user
+			}
+		}
+		stop()
+		movers.Wait()
+		close(failed)
+		require.NoError(t, <-failed)
+		require.Equal(t, have, s.holders(t))
+		var rows, orders, top int64
+		require.NoError(t, s.DB.QueryRow(`SELECT count(*), max(serial), (SELECT count(*) FROM orders) FROM moves`).Scan(&rows, &top, &orders))
+		require.Equal(t, top, rows, "no number is missing")
+		require.Equal(t, top, orders, "each once")
+	})
+}
+
+// The stream is deleted, or trimmed, while movers move it.
+func TestAStreamThatIsDeletedOrTrimmedUnderWayIsNoticed(t *testing.T) {
+	t.Parallel()
+	each(t, 1000, func(t *testing.T, s *shop) {
+		for i, damage := range []func() error{
+			func() error { s.server.Del("rc:{sale}:l"); return nil },
+			func() error { _, err := s.server.XAdd("rc:{sale}:l", "1000-0", []string{"k", "grant"}); return err },
+		} {
+			for j := range 20 {
+				s.claim(t, fmt.Sprint("user ", i, " ", j))
+			}
+			_, err := s.sale.Ledger(t.Context(), 5, func(ctx context.Context, entries []stock.Entry) error {
+				require.NoError(t, damage())
+				return s.Move(ctx, entries)
+			})
+			require.NoError(t, err, "these are in the database")
+			require.ErrorIs(t, s.drain(t), stock.ErrCorrupt)
+			_, err = s.sale.Claim(t.Context(), "late")
+			require.ErrorIs(t, err, stock.ErrCorrupt)
+			_, err = s.sale.Restore(t.Context(), s.Entries(t.Context(), s.epoch))
+			require.NoError(t, err)
+			require.NoError(t, s.drain(t))
+			require.Len(t, s.holders(t), 20*(i+1), "the ledger has told it all the same")
+		}
+	})
+}
+
+func TestAHoleAndASecondEntryOfOneNumberStopTheMover(t *testing.T) {
+	t.Parallel()
+	each(t, 9, func(t *testing.T, s *shop) {
+		e := func(serial int64, claimant string) stock.Entry {
+			return stock.Entry{Serial: serial, Kind: stock.KindGrant, Epoch: 7, Ordinal: serial, N: 1, Claimant: claimant, At: time.Unix(serial, 0)}
+		}
+		move := func(entries ...stock.Entry) error { return s.Move(t.Context(), entries) }
+		require.ErrorIs(t, move(e(2, "bob")), redlatchledger.ErrHole)
+		require.NoError(t, move(e(1, "ann"), e(2, "bob")))
+		require.ErrorIs(t, move(e(4, "dan")), redlatchledger.ErrHole)
+		require.ErrorIs(t, move(e(2, "bob"), e(4, "dan")), redlatchledger.ErrHole)
+		require.ErrorIs(t, move(e(2, "eve"), e(3, "cid")), redlatchledger.ErrReissued)
+		late := e(2, "bob")
+		late.At = time.Unix(99, 0)
+		require.NoError(t, move(late, e(3, "cid")), "told again, later")
+		other := e(1, "zoe")
+		other.Epoch = 8
+		require.NoError(t, move(e(3, "cid"), other, func() stock.Entry { o := e(2, "yan"); o.Epoch = 8; return o }()), "two openings")
+		s.epoch = 7
+		require.Equal(t, map[int64]string{1: "ann", 2: "bob", 3: "cid"}, s.holders(t))
+		s.epoch = 8
+		require.Equal(t, map[int64]string{1: "zoe", 2: "yan"}, s.holders(t))
+		_, err := s.DB.Exec(`DELETE FROM moves WHERE epoch = 7 AND serial = 2`)
+		require.NoError(t, err)
+		require.ErrorIs(t, move(e(1, "ann"), e(2, "bob"), e(3, "cid")), redlatchledger.ErrHole, "somebody has deleted a row")
+		s.Also = func(context.Context, *sql.Tx, []stock.Entry) error { return errCrash }
+		require.ErrorIs(t, move(e(4, "dan")), errCrash)
+		s.Also = nil
+		s.epoch = 7
+		require.Len(t, s.holders(t), 2)
+	})
+}
+
+// After a failover to a replica that had not heard of the last grants and returns, numbers go out again. The database says so, whoever
+// gets them; Restore from it sets the stock right.
+func TestANumberThatIsGivenTwiceStopsTheMoverUntilTheStockIsRestored(t *testing.T) {
+	t.Parallel()
+	each(t, 5, func(t *testing.T, s *shop) {
+		g := s.claim(t, "ann")
+		s.giveBack(t, "ann", g.Ordinal)
+		require.NoError(t, s.drain(t))
+		// the replica that was promoted has the stock as it was opened
+		s.server.Del("rc:{sale}:u")
+		s.server.Del("rc:{sale}:l")
+		for _, f := range []string{"seq", "recorded", "serial", "moved"} {
+			s.server.HSet("rc:{sale}", f, "0")
+		}
+		again := s.claim(t, "bob")
+		require.Equal(t, g.Ordinal, again.Ordinal)
+		require.ErrorIs(t, s.drain(t), redlatchledger.ErrReissued)
+		require.ErrorIs(t, s.drain(t), redlatchledger.ErrReissued, "the entry stays")
+		require.Empty(t, s.holders(t))
+		out, err := s.sale.Restore(t.Context(), s.Entries(t.Context(), s.epoch))
+		require.NoError(t, err)
+		require.Equal(t, stock.Restored{Displaced: []stock.Entry{{Ordinal: g.Ordinal, N: 1, Claimant: "bob"}}}, out)
+		require.NoError(t, s.drain(t))
+		require.EqualValues(t, 2, s.claim(t, "bob").Ordinal)
+		require.NoError(t, s.drain(t))
+		require.Equal(t, map[int64]string{2: "bob"}, s.holders(t))
+	})
+}
+
+// The stock is lost, and opened again from the database. That is another opening, in which units of the first are returned.
+func TestTheDatabaseGoesOnAfterALoss(t *testing.T) {
+	t.Parallel()
+	each(t, 9, func(t *testing.T, s *shop) {
+		for _, user := range []string{"ann", "bob", "cid"} {
+			s.claim(t, user)
+		}
+		s.giveBack(t, "cid", 3)
+		g, err := s.sale.ClaimOnce(t.Context(), "order", "dan", 2)
+		require.NoError(t, err)
+		require.NoError(t, s.drain(t))
+		require.Error(t, s.Carry(t.Context(), s.epoch, s.epoch))
+		for range 2 { // the second time with what was carried over the first time
+			s.server.FlushAll()
+			epoch, err := s.sale.Open(t.Context(), stock.Spec{Limit: 9, PerUser: 9, OpenFor: time.Hour, Ledger: true, Suspended: true})
+			require.NoError(t, err)
+			for range 2 {
+				require.NoError(t, s.Carry(t.Context(), s.epoch, epoch))
+			}
+			s.epoch = epoch
+			_, err = s.sale.Restore(t.Context(), s.Entries(t.Context(), epoch))
+			require.NoError(t, err)
+			require.NoError(t, s.drain(t))
+		}
+		require.EqualValues(t, 6, s.claim(t, "cid").Ordinal, "3 is in the database")
+		s.giveBack(t, "ann", 1)
+		ok, err := s.sale.ReturnOnce(t.Context(), "order")
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.NoError(t, s.drain(t))
+		require.Equal(t, map[int64]string{2: "bob", 6: "cid"}, s.holders(t))
+		require.EqualValues(t, 4, g.Ordinal)
+	})
+}
+
+// What is left of grants of which parts were returned, compared with a count unit by unit.
+func TestTheViewHasEveryUnitThatWasNotReturned(t *testing.T) {
+	t.Parallel()
+	each(t, 9, func(t *testing.T, s *shop) {
+		for epoch := range int64(20) {
+			rnd := rand.New(rand.NewPCG(rand.Uint64(), 1))
+			var entries []stock.Entry
+			s.epoch = 100 + epoch
+			enter := func(kind stock.Kind, ordinal, n int64, who string) {
+				entries = append(entries, stock.Entry{Serial: int64(len(entries)) + 1, Kind: kind, Epoch: s.epoch, Ordinal: ordinal, N: n, Claimant: who})
+			}
+			want, next := map[int64]string{}, int64(1)
+			for range 12 {
+				who, n := fmt.Sprint(next), 1+rnd.Int64N(6)
+				enter([]stock.Kind{stock.KindGrant, stock.KindLate}[rnd.IntN(2)], next, n, who)
+				for o := next; o < next+n; o++ {
+					want[o] = who
+				}
+				var parts [][2]int64
+				for o := next; o < next+n; {
+					k := min(1+rnd.Int64N(3), next+n-o)
+					if rnd.IntN(2) == 0 {
+						parts = append(parts, [2]int64{o, k})
+					}
+					o += k
+				}
+				rnd.Shuffle(len(parts), func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })
+				for _, p := range parts {
+					enter(stock.KindReturn, p[0], p[1], who)
+					for o := p[0]; o < p[0]+p[1]; o++ {
+						delete(want, o)
+					}
+				}
+				enter(stock.KindHeld, 0, 3, who)
+				next += n
+			}
+			require.NoError(t, s.Move(t.Context(), entries))
+			require.Equal(t, want, s.holders(t), entries)
+			var units, back, last int64
+			for e, err := range s.Entries(t.Context(), s.epoch) {
+				require.NoError(t, err)
+				switch e.Kind {
+				case stock.KindReturn:
+					back += e.N
+				case stock.KindGrant:
+					units += e.N
+				}
+				last = max(last, e.Serial)
+			}
+			require.EqualValues(t, len(want), units)
+			require.EqualValues(t, next-1, units+back)
+			require.EqualValues(t, len(entries), last)
+		}
+	})
+}
+
+func TestKeepGoesOnAfterAnErrorOfTheDatabaseAndEndsAtAHole(t *testing.T) {
+	t.Parallel()
+	each(t, 9, func(t *testing.T, s *shop) {
+		var failures []error
+		tries := 0
+		s.Also = func(context.Context, *sql.Tx, []stock.Entry) error {
+			if tries++; tries < 3 {
+				return errCrash
+			}
+			return nil
+		}
+		moved := make(chan struct{})
+		s.Failed = func(err error) {
+			if failures = append(failures, err); len(failures) == 2 {
+				close(moved)
+			}
+		}
+		s.claim(t, "ann")
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		ended := make(chan error, 1)
+		go func() { ended <- s.Keep(ctx, s.sale, time.Millisecond) }()
+		<-moved
+		require.Eventually(t, func() bool { return len(s.holders(t)) == 1 }, time.Minute, 5*time.Millisecond)
+		stop()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		require.Equal(t, []error{errCrash, errCrash}, failures)
+
+		_, err := s.DB.Exec(`UPDATE mark SET next = 1`)
+		require.NoError(t, err)
+		_, err = s.DB.Exec(`DELETE FROM moves`)
+		require.NoError(t, err)
+		s.claim(t, "bob")
+		require.ErrorIs(t, s.Keep(t.Context(), s.sale, time.Millisecond), redlatchledger.ErrHole)
+		require.Len(t, slices.Collect(func(yield func(error) bool) {
+			for _, err := range s.Entries(t.Context(), -1) {
+				yield(err)
+			}
+		}), 0)
+	})
+}

@@ -1,0 +1,521 @@
+package stock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/stretchr/testify/require"
+)
+
+// books is a database into which ledgers are moved: a row for each entry, and for each opening the serial that comes next.
+type books struct {
+	rows map[[2]int64]stock.Entry
+	next map[int64]int64
+}
+
+func newBooks() *books { return &books{map[[2]int64]stock.Entry{}, map[int64]int64{}} }
+
+var errHole, errReissued = errors.New("a hole"), errors.New("a number that was given twice")
+
+// move does what a transaction does.
+func (b *books) move(_ context.Context, entries []stock.Entry) error {
+	for _, e := range entries {
+		next := max(1, b.next[e.Epoch])
+		k := [2]int64{e.Epoch, e.Serial}
+		if e.Serial > next {
+			return fmt.Errorf("%w: %d, next is %d", errHole, e.Serial, next)
+		}
+		was, there := b.rows[k]
+		was.At = e.At
+		if there && was != e {
+			return fmt.Errorf("%w: %+v, and %+v", errReissued, e, was)
+		}
+		b.rows[k], b.next[e.Epoch] = e, max(next, e.Serial+1)
+	}
+	return nil
+}
+
+// drain moves all that the ledger has.
+func (b *books) drain(t testing.TB, s *stock.Stock) {
+	t.Helper()
+	for {
+		n, err := s.Ledger(ctx, 7, b.move)
+		require.NoError(t, err)
+		if n == 0 {
+			return
+		}
+	}
+}
+
+// units is who has what, by ordinal; back is what was returned, and held how many units reservations hold.
+func (b *books) units(epoch int64) (units map[int64]string, back []int64, held int64) {
+	units = map[int64]string{}
+	holds := map[string]int64{}
+	for serial := int64(1); serial < b.next[epoch]; serial++ {
+		e := b.rows[[2]int64{epoch, serial}]
+		switch e.Kind {
+		case stock.KindHeld:
+			holds[e.Request] = e.N
+		case stock.KindExtended:
+		default:
+			delete(holds, e.Request)
+		}
+		for o := e.Ordinal; o > 0 && o < e.Ordinal+e.N; o++ {
+			if e.Kind == stock.KindReturn {
+				delete(units, o)
+				back = append(back, o)
+			} else {
+				units[o] = e.Claimant + "/" + e.Request
+			}
+		}
+	}
+	for _, n := range holds {
+		held += n
+	}
+	return units, back, held
+}
+
+// winners is what the books give to Restore.
+func (b *books) winners(epoch int64) func(yield func(stock.Entry, error) bool) {
+	units, back, _ := b.units(epoch)
+	return func(yield func(stock.Entry, error) bool) {
+		for o, who := range units {
+			claimant, request, _ := strings.Cut(who, "/")
+			yield(stock.Entry{Ordinal: o, N: 1, Claimant: claimant, Request: request}, nil)
+		}
+		for _, o := range back {
+			yield(stock.Entry{Kind: stock.KindReturn, Ordinal: o}, nil)
+		}
+		yield(stock.Entry{Kind: stock.KindHeld, Epoch: epoch, Serial: b.next[epoch] - 1}, nil)
+	}
+}
+
+// has is who has what by the stock's own records.
+func hasUnits(t testing.TB, raw rueidis.Client) map[int64]string {
+	units := map[int64]string{}
+	for claimant, text := range hash(t, raw, "rc:{s}:u") {
+		if o := first(text); o > 0 {
+			units[o] = claimant + "/"
+		}
+	}
+	for field, text := range hash(t, raw, "rc:{s}:r") {
+		p := strings.Split(text, ";")
+		switch {
+		case field[0] == 'r' && p[0] == "G":
+			for o := first(p[1]); o < first(p[1])+first(p[2]); o++ {
+				units[o] = p[7] + "/" + field[2:]
+			}
+		case field[0] == 'a':
+			own := map[int64]bool{}
+			for o := first(p[0]); o < first(p[0])+first(p[1]); o++ {
+				own[o] = true
+			}
+			for _, part := range p[2:] {
+				var from, n int64
+				fmt.Sscanf(part, "%d.%d.", &from, &n)
+				for o := from; o < from+n; o++ {
+					delete(own, o)
+				}
+			}
+			for o := range own {
+				units[o] = "/" + field[2:]
+			}
+		}
+	}
+	return units
+}
+
+func first(text string) (n int64) {
+	fmt.Sscan(strings.SplitN(text, ";", 2)[0], &n)
+	return n
+}
+
+func TestTheLedgerHasEveryEventInItsOrder(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	raw := srv.Client(t)
+	began := time.Now().Truncate(time.Millisecond)
+	srv.Embedded.SetTime(began)
+	s := on(t, raw, exact).Stock("s")
+	epoch, err := s.Open(ctx, stock.Spec{Limit: 20, PerUser: 9, OpenFor: 1000 * time.Hour, Ledger: true})
+	require.NoError(t, err)
+	do := func(_ any, err error) {
+		t.Helper()
+		require.NoError(t, err)
+	}
+	do(s.Reserve(ctx, "a", "ann", 2, time.Hour))
+	do(s.Reserve(ctx, "b", "bob", 1, time.Hour))
+	do(s.Reserve(ctx, "c", "cid", 3, time.Second))
+	do(s.Confirm(ctx, "a"))
+	do(s.Cancel(ctx, "b"))
+	do(s.Cancel(ctx, "never")) // holds nothing, and is no entry
+	srv.Embedded.SetTime(began.Add(time.Minute))
+	do(s.Reap(ctx))
+	do(s.Claim(ctx, "dan"))
+	do(s.Claim(ctx, "dan")) // has it
+	do(s.ClaimOnce(ctx, "d", "eve", 2))
+	any, err := s.ClaimAny(ctx, 3)
+	require.NoError(t, err)
+	part := any
+	part.Ordinal, part.N = any.Ordinal+1, 1
+	do(s.ReturnAny(ctx, part))
+	do(s.Return(ctx, "dan", 3))
+	do(s.ReturnOnce(ctx, "a"))
+	do(s.ConfirmLate(ctx, "c"))
+	do(s.Reserve(ctx, "g", "gil", 3, time.Hour))
+	do(s.Extend(ctx, "g", 2*time.Hour))
+	do(s.ConfirmPart(ctx, "g", 2))
+	do(s.ReturnPart(ctx, "g", 1))
+	do(s.ActsAs(ctx, "call", stock.Deed{Verb: "R", ID: "e", Claimant: "eve", N: 1, TTL: time.Hour}, stock.Deed{Verb: "B", ID: "d"}, stock.Deed{Verb: "R", ID: "f", Claimant: "eve", N: 2, TTL: time.Hour}))
+	var got []string
+	n, err := s.Ledger(ctx, 100, func(_ context.Context, entries []stock.Entry) error {
+		for i, e := range entries {
+			require.EqualValues(t, i+1, e.Serial)
+			require.Equal(t, epoch, e.Epoch)
+			require.WithinRange(t, e.At, began.Add(-time.Millisecond), began.Add(time.Minute+time.Millisecond))
+			got = append(got, strings.TrimSpace(fmt.Sprintln(e.Kind, e.Ordinal, e.N, e.Claimant, strings.ReplaceAll(e.Request, any.Request, "any"))))
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, []string{"held 0 2 ann a", "held 0 1 bob b", "held 0 3 cid c", "grant 1 2 ann a", "cancelled 0 1 bob b", "expired 0 3 cid c", "grant 3 1 dan",
+		"grant 4 2 eve d", "grant 6 3  any", "return 7 1  any", "return 3 1 dan", "return 1 2 ann a",
+		"late 9 3 cid c", "held 0 3 gil g", "extended 0 3 gil g", "cancelled 0 1 gil g", "grant 12 2 gil g", "return 13 1 gil g", "held 0 1 eve e", "return 4 2 eve d", "held 0 2 eve f"}, got)
+	require.Equal(t, len(got), n)
+	n, err = s.Ledger(ctx, 100, func(context.Context, []stock.Entry) error { t.Error("nothing is there"); return nil })
+	require.NoError(t, err)
+	require.Zero(t, n)
+	requireEnds(t, raw)
+}
+
+// Whatever takes entries out of the stream, or puts some in, every verb of the stock says so, and sells nothing. The numbers are in the
+// error.
+func TestALedgerThatIsNotWholeStopsTheSaleUntilItIsRestored(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	raw := srv.Client(t)
+	for what, tc := range map[string]struct {
+		damage []string
+		says   string
+	}{
+		"deleted": {[]string{"DEL", "rc:{s}:l"}, "should have 4 entries, and has 0"},
+		"trimmed": {[]string{"XTRIM", "rc:{s}:l", "MAXLEN", "1"}, "should have 4 entries, and has 1"},
+		"one out": {[]string{"XDEL", "rc:{s}:l", "4-0"}, "should have 4 entries, and has 3"},
+		"one in":  {[]string{"XADD", "rc:{s}:l", "6-0", "k", "grant", "e", "1", "o", "5", "n", "1", "c", "eve", "r", "", "at", "1"}, "should have 4 entries, and has 5"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			must(t, raw, "FLUSHALL")
+			s := on(t, raw, exact).Stock("s")
+			epoch, err := s.Open(ctx, stock.Spec{Limit: 20, PerUser: 9, OpenFor: time.Hour, Ledger: true})
+			require.NoError(t, err)
+			claimed(t, s, "ann")
+			b := newBooks()
+			b.drain(t, s)
+			for _, id := range []string{"h", "i"} {
+				_, err = s.Reserve(ctx, id, "bob", 1, time.Hour)
+				require.NoError(t, err)
+			}
+			claimed(t, s, "cid")
+			_, err = s.Return(ctx, "ann", 1)
+			require.NoError(t, err)
+			must(t, raw, tc.damage...)
+			verbs := stockVerbs(s)
+			for _, not := range []string{"Open", "OpenOrJoin", "Close", "Restore"} {
+				delete(verbs, not)
+			}
+			before := counts(t, raw)
+			for verb, call := range verbs {
+				err := call()
+				require.ErrorIs(t, err, stock.ErrCorrupt, verb)
+				require.ErrorContains(t, err, `"rc:{s}:l" `+tc.says, verb)
+			}
+			require.Equal(t, before, counts(t, raw))
+			_, err = s.Restore(ctx, b.winners(epoch))
+			require.NoError(t, err)
+			_, err = s.Confirm(ctx, "h")
+			require.NoError(t, err)
+			b.drain(t, s)
+			units, _, _ := b.units(epoch)
+			require.Equal(t, hasUnits(t, raw), units, "the database has what was lost")
+			require.Len(t, units, 2)
+			requireEnds(t, raw)
+		})
+	}
+}
+
+// A run may be broken off between any two of its writes. Then the ledger tells what the stock knows, or every next call says that it
+// does not.
+func TestARunThatIsBrokenOffNeverHidesALineOfTheLedger(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	raw := srv.Client(t)
+	const cut = `local real, writes, left = redis, {HSET = 1, ZADD = 1, ZREM = 1, XADD = 1, DEL = 1, HDEL = 1, RPUSH = 1, SET = 1, PEXPIRE = 1, HINCRBY = 1, XTRIM = 1}, %d
+local redis = {error_reply = real.error_reply, call = function(...)
+  if writes[({...})[1]] then
+    if left == 0 then error('broken off') end
+    left = left - 1
+  end
+  return real.call(...)
+end}
+`
+	far := "9007199254740991"
+	for name, args := range map[string][]string{
+		"acts": {"call", "0", far, "R", "new", "c", "1", "3600000", "X", "cancel", "C", "confirm", "B", "return", "0", "O", "more", "d", "2", "X", "forbidden",
+			"L", "late", "P", "part", "1", "E", "extend", "7200000", "B", "keep", "1"},
+		"acts back": {"call", "0", far, "X", "cancel", "B", "return", "0"},
+		"reserve":   {"call", "0", far, "R", "new", "c", "1", "3600000"},
+		"confirm":   {"call", "0", far, "C", "confirm"},
+		"claim":     {"call", "0", "ann", "bob"},
+		"any":       {"call", "0", "2"},
+		"return":    {"call", "one", "7"},
+		"returnany": {"call", "any", "0", "0"},
+		"reap":      {"128"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			noticed := 0
+			for k := 0; ; k++ {
+				must(t, raw, "FLUSHALL")
+				s := on(t, raw, exact).Stock("s")
+				epoch, err := s.Open(ctx, stock.Spec{Limit: 40, PerUser: 5, OpenFor: time.Hour, Ledger: true})
+				require.NoError(t, err)
+				_, err = s.Reserve(ctx, "late", "l", 2, time.Hour)
+				require.NoError(t, err)
+				must(t, raw, "ZADD", "rc:{s}:h", "1", "late")
+				_, err = s.Reap(ctx)
+				require.NoError(t, err)
+				_, err = s.ActsAs(ctx, "before", stock.Deed{Verb: "R", ID: "cancel", Claimant: "a", N: 3, TTL: time.Hour}, stock.Deed{Verb: "R", ID: "confirm", Claimant: "a", N: 2, TTL: time.Hour},
+					stock.Deed{Verb: "R", ID: "part", Claimant: "p", N: 3, TTL: time.Hour}, stock.Deed{Verb: "R", ID: "extend", Claimant: "e", N: 1, TTL: time.Hour},
+					stock.Deed{Verb: "O", ID: "return", Claimant: "b", N: 4}, stock.Deed{Verb: "O", ID: "keep", Claimant: "k", N: 2})
+				require.NoError(t, err)
+				claimed(t, s, "one")
+				_, err = s.AnyAs(ctx, "any", 2)
+				require.NoError(t, err)
+				b := newBooks()
+				if k%2 == 0 {
+					b.drain(t, s)
+				}
+				if name == "reap" {
+					must(t, raw, "ZADD", "rc:{s}:h", "1", "cancel", "2", "confirm", "3", "part")
+				}
+				file, _, _ := strings.Cut(name, " ")
+				key := "rc:{s}"
+				err = raw.Do(ctx, raw.B().Eval().Script(fmt.Sprintf(cut, k)+stock.Source(file)).Numkeys(7).Key(key, key+":u", key+":r", key+":h", key+":o", key+":l", key+":f").Arg(args...).Build()).Error()
+				whole := err == nil
+				if !whole {
+					require.ErrorContains(t, err, "broken off")
+				}
+				st, err := s.Inspect(ctx)
+				if errors.Is(err, stock.ErrCorrupt) {
+					require.False(t, whole, err)
+					noticed++
+					continue
+				}
+				require.NoError(t, err)
+				b.drain(t, s)
+				units, _, held := b.units(epoch)
+				require.Equal(t, hasUnits(t, raw), units, "before write %d", k)
+				require.GreaterOrEqual(t, st.Sold, int64(len(units)), "before write %d", k) // it may sell too little
+				require.GreaterOrEqual(t, st.Held, held, "before write %d", k)
+				if whole {
+					require.EqualValues(t, len(units), st.Sold)
+					require.Equal(t, held, st.Held)
+					break
+				}
+			}
+			require.Positive(t, noticed)
+		})
+	}
+}
+
+// A mover reads entries, and is slow. A replica that has not heard of the last of them is promoted, and sells on: other entries have
+// their numbers now.
+func TestAMoverRemovesNothingThatAFailoverHasPutInThePlaceOfWhatItRead(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	raw := srv.Client(t)
+	s := on(t, raw, exact).Stock("s")
+	epoch, err := s.Open(ctx, stock.Spec{Limit: 20, OpenFor: time.Hour, Ledger: true})
+	require.NoError(t, err)
+	claimed(t, s, "ann")
+	old := snapshot(t, raw)
+	claimed(t, s, "bob")
+	b := newBooks()
+	n, err := s.Ledger(ctx, 10, func(ctx context.Context, entries []stock.Entry) error {
+		require.Len(t, entries, 2)
+		old()
+		claimed(t, s, "cid")
+		claimed(t, s, "dan")
+		return b.move(ctx, entries)
+	})
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+	require.EqualValues(t, 3, number(t, raw, "XLEN", "rc:{s}:l"), "of ann, cid and dan")
+	_, err = s.Ledger(ctx, 10, b.move)
+	require.ErrorIs(t, err, errReissued)
+	out, err := s.Restore(ctx, b.winners(epoch))
+	require.NoError(t, err)
+	require.Len(t, out.Displaced, 1, "cid has bob's ordinal")
+	b.drain(t, s)
+	units, _, _ := b.units(epoch)
+	require.Equal(t, map[int64]string{1: "ann/", 2: "bob/", 3: "dan/"}, units)
+}
+
+func TestMoversSideBySideRemoveEachEntryOnce(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	raw := srv.Client(t)
+	s := on(t, raw, exact).Stock("s")
+	epoch, err := s.Open(ctx, stock.Spec{Limit: 100, OpenFor: time.Hour, Ledger: true})
+	require.NoError(t, err)
+	for i := range 9 {
+		claimed(t, s, fmt.Sprint(i))
+	}
+	b := newBooks()
+	_, err = s.Ledger(ctx, 3, func(_ context.Context, late []stock.Entry) error { // slow, and overtaken
+		n, err := s.Ledger(ctx, 6, b.move)
+		require.NoError(t, err)
+		require.Equal(t, 6, n)
+		return b.move(ctx, late)
+	})
+	require.NoError(t, err)
+	require.EqualValues(t, 3, number(t, raw, "XLEN", "rc:{s}:l"))
+	_, err = s.Ledger(ctx, 3, func(_ context.Context, some []stock.Entry) error { // overtaken by one that took fewer
+		_, err := s.Ledger(ctx, 2, b.move)
+		require.NoError(t, err)
+		return b.move(ctx, some)
+	})
+	require.NoError(t, err)
+	require.Zero(t, number(t, raw, "XLEN", "rc:{s}:l"))
+	require.Equal(t, "9", hash(t, raw, "rc:{s}")["moved"])
+	require.EqualValues(t, 10, b.next[epoch])
+	claimed(t, s, "another")
+	b.drain(t, s)
+	require.EqualValues(t, 11, b.next[epoch])
+}
+
+// Failovers to an older replica, streams that are deleted or trimmed, and movers that are ahead or behind: once the stock is restored
+// from the database, the ledger tells that what it does not know, with numbers that follow on, and both have the same.
+func TestTheLedgerOfARestoredStockTellsWhatTheWinnersDoNotKnow(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	raw := srv.Client(t)
+	for range redistest.Sized(6, 12, 300) {
+		seed := rand.Uint64()
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			must(t, raw, "FLUSHALL")
+			s := on(t, raw, exact).Stock("s")
+			epoch, err := s.Open(ctx, stock.Spec{Limit: 1000, PerUser: 9, OpenFor: time.Hour, Ledger: true})
+			require.NoError(t, err)
+			b := newBooks()
+			n := 0
+			act := func() {
+				n++
+				id := fmt.Sprint(n)
+				var err error
+				switch rnd.IntN(8) {
+				case 0, 1:
+					_, err = s.Claim(ctx, id)
+				case 2:
+					_, err = s.ClaimOnce(ctx, id, "buyer", 2)
+					err = errors.Join(err, s.Resize(ctx, 1000+rnd.Int64N(10)))
+				case 3:
+					_, err = s.ClaimAny(ctx, 3)
+				case 4:
+					_, err = s.Reserve(ctx, id, id, 2, time.Hour)
+				default:
+					err = undo(s, rnd, hasUnits(t, raw), hash(t, raw, "rc:{s}:r"))
+				}
+				require.NoError(t, err)
+			}
+			walk := func(steps int) {
+				for range steps {
+					act()
+					if rnd.IntN(6) == 0 {
+						_, err := s.Ledger(ctx, 1+rnd.IntN(5), b.move)
+						require.NoError(t, err)
+					}
+				}
+			}
+			for round := range 4 {
+				walk(rnd.IntN(30))
+				old := snapshot(t, raw)
+				walk(rnd.IntN(20))
+				damage := rnd.IntN(4)
+				switch damage {
+				case 0: // a failover, and the new master sells on
+					old()
+					for range rnd.IntN(15) {
+						act()
+					}
+				case 1:
+					must(t, raw, "DEL", "rc:{s}:l")
+				case 2:
+					must(t, raw, "XTRIM", "rc:{s}:l", "MAXLEN", fmt.Sprint(rnd.IntN(5)))
+				case 3: // nothing is wrong
+				}
+				out, err := s.Restore(ctx, b.winners(epoch))
+				require.NoError(t, err)
+				requireEnds(t, raw)
+				walk(rnd.IntN(5))
+				b.drain(t, s)
+				units, _, _ := b.units(epoch)
+				require.Equal(t, hasUnits(t, raw), units, "round %d, damage %d", round, damage)
+				st, err := s.Inspect(ctx)
+				require.NoError(t, err)
+				require.EqualValues(t, st.Sold, len(units)+int(out.Unaccounted), "round %d, damage %d", round, damage)
+			}
+		})
+	}
+}
+
+// undo returns or ends something that there is.
+func undo(s *stock.Stock, rnd *rand.Rand, units map[int64]string, records map[string]string) error {
+	var holds []string
+	for field, text := range records {
+		if strings.HasPrefix(text, "H;") {
+			holds = append(holds, field[2:])
+		}
+	}
+	slices.Sort(holds)
+	if len(holds) > 0 && rnd.IntN(2) == 0 {
+		id := holds[rnd.IntN(len(holds))]
+		if rnd.IntN(2) == 0 {
+			_, err := s.Cancel(ctx, id)
+			return err
+		}
+		_, err := s.Confirm(ctx, id)
+		return err
+	}
+	var ordinals []int64
+	for o := range units {
+		ordinals = append(ordinals, o)
+	}
+	if len(ordinals) == 0 {
+		return nil
+	}
+	slices.Sort(ordinals)
+	o := ordinals[rnd.IntN(len(ordinals))]
+	claimant, request, _ := strings.Cut(units[o], "/")
+	var err error
+	switch {
+	case request == "":
+		_, err = s.Return(ctx, claimant, o)
+	case claimant == "":
+		_, err = s.ReturnAny(ctx, stock.Grant{Outcome: stock.Granted, Ordinal: o, N: 1, Request: request})
+	case rnd.IntN(2) == 0:
+		_, err = s.ReturnPart(ctx, request, 1)
+	default:
+		_, err = s.ReturnOnce(ctx, request)
+	}
+	return err
+}

@@ -1,0 +1,22 @@
+-- Reads the first entries of a stock's ledger.
+-- uses: stock
+--
+-- KEYS     those of stock.lua
+-- ARGV[1]  how many at most
+--
+-- Replies  {{0, 0, 0}, entries}          as XRANGE has them
+--          {{-13, should be, found}, {}} entries are missing, or there are too many
+--          {{-1, -1, 0}, {}}             numbers that cannot be
+--
+-- This script does not begin like the others: what the ledger of a stock has that lost other keys, or its hash, is read all the same.
+--
+-- Safe to run twice: it writes nothing.
+local m = redis.call('HMGET', stock, 'ledger', 'serial', 'moved')
+local found = redis.call('XLEN', ledger)
+if m[1] == '1' then
+  serial, moved = tonumber(m[2]), tonumber(m[3])
+  if not serial or not moved then return {{-1, -1, 0}, {}} end
+  if serial == -1 then return {{0, 0, 0}, {}} end -- Restore writes it anew
+  if found ~= serial - moved then return {{-13, serial - moved, found}, {}} end
+end
+return {{0, 0, 0}, redis.call('XRANGE', ledger, '-', '+', 'COUNT', ARGV[1])}
