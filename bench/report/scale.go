@@ -30,8 +30,17 @@ func (p *page) scale() {
 	p.besideFacts(s)
 	q := &page{s: s}
 	var rows [][]string
+	var sales [][]string
 	for _, r := range s.file.Rows {
 		k := setting{r.Workload, r.Processes, r.Workers}
+		if r.Peer == "stock" {
+			row := []string{whole(float64(r.Workers))}
+			for _, key := range []string{"held", "sold", "ended", "forgotten"} {
+				row = append(row, q.cell(k, r.Peer, extra(key), whole))
+			}
+			sales = append(sales, append(row, q.cell(k, r.Peer, extra("ping_idle_ms"), figure), q.cell(k, r.Peer, extra("ping_end_ms"), figure)))
+			continue
+		}
 		what := s.file.Fact("scale " + r.Peer)
 		row := []string{strings.ReplaceAll(what, "|", "/"), whole(float64(r.Processes)), whole(float64(r.Workers)), q.cell(k, r.Peer, rate, perSecond), q.cell(k, r.Peer, commands, figure), q.cell(k, r.Peer, scripts, figure), q.cell(k, r.Peer, conns, whole)}
 		for _, key := range []string{"bytes", "goroutines", "server_bytes", "commands_per_s", "left_bytes", "left_goroutines", "left_keys", "left_connections"} {
@@ -40,6 +49,11 @@ func (p *page) scale() {
 		rows = append(rows, row)
 	}
 	p.table([]string{"", "processes", "number", "rate", "commands each", "scripts each", "connections", "bytes each", "goroutines more", "server bytes each", "commands/s meanwhile", "bytes left", "goroutines left", "keys left", "connections left"}, rows)
+	if sales != nil {
+		p.say("What a reservation takes of the server, in bytes, with an id of 14 bytes and a claimant of 13: held; sold; cancelled or over; forgotten, a minute (`Spec.Remember`) after that. " +
+			"And how long, at worst, another client waits for the answer to PING, in ms: for 3 s before, and while the stock with all of them ends and is removed.")
+		p.table([]string{"reservations", "held", "sold", "ended", "forgotten", "worst PING", "while it ends"}, sales)
+	}
 }
 
 // large is a figure of bench/scale for the table of costs.

@@ -58,13 +58,14 @@ var kinds = []kind{
 	{"waiters", "waiters in one process, a hundred for each name", 100_000, 1, waiters},
 	{"processes", "names, each waited for in four processes of forty", 10_000, 40, inProcesses},
 	{"clients", "clients of one server", 1_000, 1, clients},
+	{"stock", "reservations of one stock", 5_000_000, 1, reservations},
 }
 
 func command(ctx context.Context, args []string, out, progress io.Writer) error {
 	flags := flag.NewFlagSet("scale", flag.ContinueOnError)
 	flags.SetOutput(progress)
 	scale := flags.Float64("scale", 0.1, "how much of everything, 0.001 to 1")
-	only := flags.String("only", "", "some of: names, held, waiters, processes, clients")
+	only := flags.String("only", "", "some of: names, held, waiters, processes, clients, stock")
 	watch := flags.Duration("watch", 10*time.Second, "how long is watched what is only held, or waits")
 	file := flags.String("out", "", "the CSV to write")
 	if err := flags.Parse(args); err != nil {
@@ -129,6 +130,7 @@ func (k kind) run(ctx context.Context, n int, watch time.Duration, progress io.W
 // columns are the figures of a row's Extra, as the table names them.
 var columns = []struct{ key, title string }{
 	{"bytes", "bytes each"}, {"goroutines", "goroutines more"}, {"server_bytes", "server bytes each"}, {"commands_per_s", "commands/s meanwhile"},
+	{"held", "held bytes"}, {"sold", "sold bytes"}, {"ended", "ended bytes"}, {"forgotten", "forgotten bytes"}, {"ping_idle_ms", "worst PING, ms"}, {"ping_end_ms", "at the end"},
 	{"left_bytes", "bytes left"}, {"left_goroutines", "goroutines left"}, {"left_keys", "keys left"}, {"left_connections", "connections left"},
 }
 
