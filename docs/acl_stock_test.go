@@ -34,6 +34,18 @@ func useOfStocks(ctx context.Context, c *stock.Client, must func(what string, e 
 	must("return once", e)
 	_, e = s.Ledger(ctx, 100, func(context.Context, []stock.Entry) error { return nil })
 	must("ledger", e)
+	g := c.Group("complete")
+	for _, name := range []string{"a", "b"} {
+		_, e = g.Stock(name).Open(ctx, stock.Spec{Limit: 3, OpenFor: time.Minute, Retain: time.Minute, Ledger: true})
+		must("open a stock of a group", e)
+	}
+	cart := []stock.Line{{Stock: "a", N: 1}, {Stock: "b", N: 1}}
+	_, e = g.Reserve(ctx, "cart", "ann", cart, time.Minute)
+	must("reserve a cart", e)
+	_, e = g.Confirm(ctx, "cart")
+	must("confirm a cart", e)
+	_, e = g.Cancel(ctx, "never")
+	must("cancel a cart", e)
 	must("resize", s.Resize(ctx, 5))
 	_, e = s.ConfirmLate(ctx, "late")
 	must("confirm late", e)

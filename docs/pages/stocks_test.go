@@ -38,6 +38,38 @@ func Buy(ctx context.Context, stocks *stock.Client, user string) (int64, error) 
 	}
 }
 
+// HoldCart holds the units of a cart for a quarter of an hour, all or none. missing names the stocks that were in the way.
+func HoldCart(ctx context.Context, stocks *stock.Client, order, user string, cart []stock.Line) (missing []string, err error) {
+	held, err := stocks.Group("sale").Reserve(ctx, order, user, cart, 15*time.Minute)
+	if err != nil {
+		return nil, err // call again, with the same order
+	}
+	for _, line := range held.Lines {
+		if !held.Won() && line.Grant.Outcome != 0 {
+			missing = append(missing, line.Stock)
+		}
+	}
+	return missing, nil
+}
+
+// PayCart sells what an order holds. refund is how many units of each stock came too late and are gone.
+func PayCart(ctx context.Context, stocks *stock.Client, order string, cart []stock.Line) (refund map[string]int64, err error) {
+	sold, err := stocks.Group("sale").ConfirmLate(ctx, order)
+	if err != nil {
+		return nil, err // call again
+	}
+	refund = map[string]int64{}
+	for _, line := range cart {
+		refund[line.Stock] = line.N
+	}
+	for _, line := range sold.Lines {
+		if line.Grant.Won() {
+			refund[line.Stock] -= line.Grant.N
+		}
+	}
+	return refund, nil
+}
+
 // Settle moves what was sold into a database, until ctx ends. Several processes may do so.
 func Settle(ctx context.Context, stocks *stock.Client, insert func(context.Context, []stock.Entry) error) error {
 	return stocks.Stock("sale").KeepLedger(ctx, time.Second, 500, insert)
@@ -73,6 +105,34 @@ func TestABuyerHasOneUnitHoweverOftenItAsks(t *testing.T) {
 		ordinal, err := Buy(t.Context(), stocks, "ann")
 		require.NoError(t, err)
 		require.EqualValues(t, 1, ordinal)
+	})
+}
+
+func TestACartIsHeldAndPaidAsAWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := redlatchtest.New(t)
+		stocks := srv.Open().Stocks()
+		for _, name := range []string{"shirt", "cap"} {
+			_, err := stocks.Group("sale").Stock(name).Open(t.Context(), stock.Spec{Limit: 2, PerUser: 2, OpenFor: time.Hour})
+			require.NoError(t, err)
+		}
+		cart := []stock.Line{{Stock: "shirt", N: 1}, {Stock: "cap", N: 2}}
+		for range 2 {
+			missing, err := HoldCart(t.Context(), stocks, "order-1", "ann", cart)
+			require.NoError(t, err)
+			require.Empty(t, missing)
+		}
+		missing, err := HoldCart(t.Context(), stocks, "order-2", "bob", cart)
+		require.NoError(t, err)
+		require.Equal(t, []string{"cap"}, missing)
+		srv.Advance(20 * time.Minute)
+		_, err = stocks.Group("sale").Stock("cap").Claim(t.Context(), "bob")
+		require.NoError(t, err)
+		for range 2 {
+			refund, err := PayCart(t.Context(), stocks, "order-1", cart)
+			require.NoError(t, err)
+			require.Equal(t, map[string]int64{"shirt": 0, "cap": 1}, refund)
+		}
 	})
 }
 

@@ -24,6 +24,8 @@ func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
 	o.PerUser = 10
 	_, err := s.Open(ctx, o)
 	require.NoError(t, err)
+	g := c.Group("sale")
+	grouped(t, g, o, "a", "b")
 	for _, tc := range []struct {
 		name string
 		call func() error
@@ -49,6 +51,8 @@ func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
 		{"Reserve, by another call", func() error { _, err := s.ReserveAs(ctx, "D", "h", "bob", 1); return err }},
 		{"Confirm", func() error { _, err := s.ConfirmAs(ctx, "C", "h"); return err }},
 		{"Confirm, by another call", func() error { _, err := s.ConfirmAs(ctx, "D", "h"); return err }},
+		{"Group.Reserve", func() error { _, err := g.Reserve(ctx, "cart", "cid", lines(1, "a", "b"), time.Hour); return err }},
+		{"Group.Confirm", func() error { _, err := g.Confirm(ctx, "cart", "a", "b"); return err }},
 		{"Block", func() error { _, err := s.BlockAs(ctx, "B", 2); return err }},
 		{"Block.Close", func() error { return s.EndBlockAs(ctx, "E", "B", 1, "close") }},
 		{"Block.Close, by another call", func() error { return s.EndBlockAs(ctx, "F", "B", 1, "close") }},

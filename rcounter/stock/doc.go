@@ -9,7 +9,7 @@
 //	}
 //
 // [Stock.Claim] is for one unit for each user, [Stock.ClaimOnce] for several, [Stock.Reserve] and [Stock.Confirm] for units that are paid
-// first, [Stock.KeepLedger] for every sale in a database, [Sharded] for a Cluster.
+// first, [Group] for carts of several stocks, [Stock.KeepLedger] for every sale in a database, [Sharded] for a Cluster.
 //
 // # What is promised
 //
@@ -22,6 +22,8 @@
 //
 // A Stock fails closed. Without its key every claim is NotOpen, and no verb but Open creates the key. The stock counts how
 // many records there must be: if some are missing (evicted, deleted), every call from then on is ErrCorrupt.
+//
+// A cart of a Group is held, sold and given back as a whole: one script decides for all its stocks before it writes to the first.
 //
 // A Sharded stock lies in several shards, for a Cluster. Its units are always exactly its limit. It answers SoldOut only if
 // there was a moment, during the call, at which no unit was left anywhere or on its way between shards. A Block is a number
@@ -114,6 +116,24 @@
 //
 // The winners are kept as a Bloom filter of 14 bits for each. So one loser in 400 asks the server too.
 //
+// # Carts
+//
+// In a Group one script has the stocks of a cart decide one after the other, each as for a reservation alone, with the cart's id. If
+// none refuses, they write one after the other. What is kept of the cart itself is the names of its stocks, for a process that
+// knows only the id. It decides nothing: if it is lost, whoever names the stocks goes on.
+//
+// Stocks that share nothing get one call each (ReserveAll), in the order of their names, and the last one decides:
+//
+//	ReserveAll            ConfirmAll            CancelAll
+//	a held                c sold: it is sold    c given back, or never held: it is cancelled
+//	b held                a sold                a given back
+//	c held                b sold                b given back
+//
+// c is either sold or given back, in one step. Where it is held, the others were reserved. They are sold only after it, and given
+// back only once it cannot be sold any more. So a process may die between any two calls, and others may do any of the three: what
+// is sold belongs to a cart whose last line is sold, and what is missing of that is sold by the next ConfirmAll, or has expired. What
+// is only held goes back at its end.
+//
 // # Restore
 //
 //  1. It asks for the stock's revision and for the server's time.
@@ -170,6 +190,8 @@
 //	rc:{S}:o   string  the flag, there while nothing is left; the only key that is tracked
 //	rc:{S}:l   stream  its ledger, if it keeps one: entries 1-0, 2-0 and so on (stock.lua)
 //	rc:{S}:f   list    its reservations and requests that have ended -> until when each is remembered
+//	rc:{G}{S}  hash    a stock S of the Group G, with the other keys in the same way: rc:{G}{S}:u and so on
+//	rc:{G}:cart:id     string  a cart of the Group: the names of its stocks (cart.lua)
 //	rc:{S}:s   hash    a Sharded stock: its plan (sharded_open.lua)
 //	rc:{S#i/k} and so on: its i-th shard of k, a Stock, whose hash has its transfers too (sharded_prepare.lua); the name may
 //	                   end in a number that puts it into the right slots

@@ -152,6 +152,44 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 		_, err := s.Open(ctx, tc.o)
 		refused("Open", err, stock.ErrInvalidOption, tc.says...)
 	}
+	for what, tag := range map[string]string{"empty": "", "too long": long, "open brace": "a{b", "closing brace": "a}b", "a NUL byte": "a\x00b"} {
+		for verb, call := range stockVerbs(c.Group(tag).Stock("a")) {
+			refused(what+" "+verb, call(), stock.ErrInvalidName)
+		}
+		for verb, call := range stockVerbs(c.Group("sale").Stock(tag)) {
+			refused(what+" "+verb, call(), stock.ErrInvalidName)
+		}
+		for verb, call := range cartVerbs(c.Group(tag), lines(1, "a", "b")) {
+			refused(what+" "+verb, call("id"), stock.ErrInvalidName)
+		}
+		for verb, call := range cartVerbs(c.Group("sale"), lines(1, "a", tag)) {
+			refused(what+" "+verb, call("id"), stock.ErrInvalidName)
+		}
+	}
+	g := c.Group("sale")
+	var many []stock.Line
+	for i := range 17 {
+		many = append(many, stock.Line{Stock: strconv.Itoa(i), N: 1})
+	}
+	for verb, call := range cartVerbs(g, many) {
+		refused(verb, call("id"), stock.ErrInvalidOption, "17", "16")
+	}
+	for verb, call := range cartVerbs(g, lines(1, "b", "a", "b")) {
+		refused(verb, call("id"), stock.ErrInvalidOption, `"b"`, "each of another stock")
+	}
+	for verb, call := range cartVerbs(g, lines(1, "a")) {
+		refused(verb, call(""), stock.ErrInvalidName, "id")
+	}
+	for what, err := range map[string]error{
+		`line "a": invalid option: n is 0`: second(g.Reserve(ctx, "id", "u", lines(0, "a"), time.Minute)),
+		"lines is 0":                       second(g.Reserve(ctx, "id", "u", nil, time.Minute)),
+		"ttl is 0s":                        second(g.Reserve(ctx, "id", "u", lines(1, "a"), 0)),
+		"stocks is 0":                      second(c.ConfirmAll(ctx, "id")),
+	} {
+		refused(what, err, stock.ErrInvalidOption, strings.Split(what, " is ")...)
+	}
+	refused("claimant", second(g.Reserve(ctx, "id", "", lines(1, "a"), time.Minute)), stock.ErrInvalidName, "claimant")
+	refused("claimant", second(c.ReserveAll(ctx, "id", "", lines(1, "a"), time.Minute)), stock.ErrInvalidName, "claimant")
 	for what, claimant := range map[string]string{"empty": "", "1025": strings.Repeat("x", 1024+1), "UTF-8": "a\xff", `claimant "a\x00b" has a NUL`: "a\x00b"} {
 		_, err := s.Claim(ctx, claimant)
 		refused(what, err, stock.ErrInvalidName, what)
@@ -343,4 +381,17 @@ func TestTheLongestNamesAndClaimantsWork(t *testing.T) {
 			require.NoError(t, err)
 		}
 	})
+}
+
+func second[A any](_ A, err error) error { return err }
+
+// cartVerbs are the verbs of a cart with an id, in a group and across.
+func cartVerbs(g *stock.Group, lines []stock.Line) map[string]func(id string) error {
+	names := namesOf(lines)
+	return map[string]func(id string) error{
+		"Reserve":     func(id string) error { return second(g.Reserve(ctx, id, "u", lines, time.Minute)) },
+		"Confirm":     func(id string) error { return second(g.Confirm(ctx, id, names...)) },
+		"ConfirmLate": func(id string) error { return second(g.ConfirmLate(ctx, id, names...)) },
+		"Cancel":      func(id string) error { return second(g.Cancel(ctx, id, names...)) },
+	}
 }

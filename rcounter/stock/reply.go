@@ -87,15 +87,16 @@ func (s *Stock) reply(ctx context.Context, n int, call script.Call) ([]int64, er
 
 // What the stock's scripts answer in front.
 const (
-	stockOK       = 0
-	stockCorrupt  = -1  // followed by the records said and found, or by -1
-	stockUsedUp   = -2  // the last ordinal a double can count to is out
-	stockMismatch = -3  // the id is that of something else
-	stockParts    = -4  // too many parts of one grant were returned one by one
-	stockTooSmall = -5  // followed by how many are sold and held
-	stockNone     = -6  // no stock, or no such reservation or block
-	stockLedger   = -13 // followed by how many entries the ledger should have, and has
-	stockMore     = -12 // more holds are over than the script has ended: the call is made again (10 and 11 are in restore.lua)
+	stockOK        = 0
+	stockCorrupt   = -1  // followed by the records said and found, or by -1
+	stockUsedUp    = -2  // the last ordinal a double can count to is out
+	stockMismatch  = -3  // the id is that of something else
+	stockParts     = -4  // too many parts of one grant were returned one by one
+	stockTooSmall  = -5  // followed by how many are sold and held
+	stockNone      = -6  // no stock, or no such reservation or block
+	stockLedger    = -13 // followed by how many entries the ledger should have, and has
+	stockMore      = -12 // more holds are over than the script has ended: the call is made again (10 and 11 are in restore.lua)
+	stockOtherwise = -14 // only in cart.lua
 )
 
 // verdict turns the front of a script's reply into an error.

@@ -1,0 +1,447 @@
+package stock_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/stretchr/testify/require"
+)
+
+// grouped are fresh stocks of a group, each with so many units.
+func grouped(t testing.TB, g *stock.Group, o stock.Spec, names ...string) (stocks []*stock.Stock) {
+	t.Helper()
+	for _, name := range names {
+		s := g.Stock(name)
+		_, err := s.Open(ctx, o)
+		require.NoError(t, err)
+		stocks = append(stocks, s)
+	}
+	return stocks
+}
+
+// sums are what stocks have sold and hold.
+func sums(t testing.TB, stocks ...*stock.Stock) (sums [][2]int64) {
+	t.Helper()
+	for _, s := range stocks {
+		st, err := s.Inspect(ctx)
+		require.NoError(t, err)
+		sums = append(sums, [2]int64{st.Sold, st.Held})
+	}
+	return sums
+}
+
+func lines(n int64, names ...string) (lines []stock.Line) {
+	for _, name := range names {
+		lines = append(lines, stock.Line{Stock: name, N: n})
+	}
+	return lines
+}
+
+func outcomes(c stock.Cart) (all []stock.Outcome) {
+	for _, l := range c.Lines {
+		all = append(all, l.Grant.Outcome)
+	}
+	return all
+}
+
+func TestACartIsReservedConfirmedAndCancelledAsOne(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	raw := srv.Client(t)
+	g := on(t, raw, exact).Group("sale")
+	o := spec(3)
+	o.PerUser, o.Ledger = 3, true
+	stocks := grouped(t, g, o, "shirt", "cap")
+	a, b := stocks[0], stocks[1]
+
+	c, err := g.Reserve(ctx, "o1", "ann", []stock.Line{{Stock: "shirt", N: 2}, {Stock: "cap", N: 1}}, time.Minute)
+	require.NoError(t, err)
+	require.True(t, c.Won())
+	require.Equal(t, stock.Granted, c.Outcome)
+	require.Equal(t, []string{"cap", "shirt"}, []string{c.Lines[0].Stock, c.Lines[1].Stock})
+	require.EqualValues(t, []int64{1, 2}, []int64{c.Lines[0].Grant.N, c.Lines[1].Grant.N})
+	require.False(t, c.Until.IsZero())
+	require.LessOrEqual(t, time.Until(c.Until), time.Minute)
+	require.Equal(t, [][2]int64{{0, 2}, {0, 1}}, sums(t, a, b))
+	c, err = g.Reserve(ctx, "o1", "ann", []stock.Line{{Stock: "cap", N: 1}, {Stock: "shirt", N: 2}}, time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, stock.Replayed, c.Outcome)
+
+	c, err = g.Reserve(ctx, "o2", "bob", lines(2, "shirt", "cap"), time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, stock.SoldOut, c.Outcome)
+	require.Equal(t, []stock.Outcome{0, stock.SoldOut}, outcomes(c))
+	require.EqualValues(t, 2, c.Lines[0].Grant.Remaining)
+	require.EqualValues(t, 1, c.Lines[1].Grant.Remaining)
+	require.Equal(t, [][2]int64{{0, 2}, {0, 1}}, sums(t, a, b))
+	require.True(t, c.Until.IsZero())
+
+	c, err = g.Confirm(ctx, "o1")
+	require.NoError(t, err)
+	require.Equal(t, stock.Granted, c.Outcome)
+	require.EqualValues(t, []int64{1, 1}, []int64{c.Lines[0].Grant.Ordinal, c.Lines[1].Grant.Ordinal})
+	require.Equal(t, [][2]int64{{2, 0}, {1, 0}}, sums(t, a, b))
+	c, err = g.Confirm(ctx, "o1", "shirt", "cap")
+	require.NoError(t, err)
+	require.Equal(t, stock.Replayed, c.Outcome)
+	back, err := g.Cancel(ctx, "o1")
+	require.NoError(t, err)
+	require.False(t, back, "it is sold")
+
+	_, err = g.Reserve(ctx, "o3", "bob", lines(1, "shirt", "cap"), time.Minute)
+	require.NoError(t, err)
+	back, err = g.Cancel(ctx, "o3")
+	require.NoError(t, err)
+	require.True(t, back)
+	back, err = g.Cancel(ctx, "o3", "cap", "shirt")
+	require.NoError(t, err)
+	require.False(t, back)
+	c, err = g.Confirm(ctx, "o3")
+	require.NoError(t, err)
+	require.Equal(t, stock.Cancelled, c.Outcome)
+	require.Equal(t, [][2]int64{{2, 0}, {1, 0}}, sums(t, a, b))
+	requireEnds(t, raw)
+}
+
+func TestALineOfACartIsAReservationOfItsStock(t *testing.T) {
+	t.Parallel()
+	g := on(t, redistest.Embedded(t).Client(t), exact).Group("sale")
+	stocks := grouped(t, g, spec(10), "a", "b")
+	reserve := func(id string) {
+		c, err := g.Reserve(ctx, id, id, lines(1, "a", "b"), time.Hour)
+		require.NoError(t, err)
+		require.True(t, c.Won())
+	}
+	reserve("confirmed")
+	got, err := stocks[0].Confirm(ctx, "confirmed")
+	require.NoError(t, err)
+	require.Equal(t, stock.Granted, got.Outcome)
+	c, err := g.Confirm(ctx, "confirmed")
+	require.NoError(t, err)
+	require.Equal(t, stock.Granted, c.Outcome)
+	require.Equal(t, []stock.Outcome{stock.Replayed, stock.Granted}, outcomes(c))
+	require.Equal(t, [][2]int64{{1, 0}, {1, 0}}, sums(t, stocks...))
+
+	reserve("cancelled")
+	back, err := stocks[1].Cancel(ctx, "cancelled")
+	require.NoError(t, err)
+	require.True(t, back)
+	c, err = g.Confirm(ctx, "cancelled")
+	require.NoError(t, err)
+	require.Equal(t, stock.Cancelled, c.Outcome)
+	require.Equal(t, []stock.Outcome{0, stock.Cancelled}, outcomes(c))
+	require.Equal(t, [][2]int64{{1, 1}, {1, 0}}, sums(t, stocks...), "nothing is sold of the rest")
+	back, err = g.Cancel(ctx, "cancelled")
+	require.NoError(t, err)
+	require.True(t, back)
+	require.Equal(t, [][2]int64{{1, 0}, {1, 0}}, sums(t, stocks...))
+
+	// a reservation by itself is no cart, and no part of one
+	_, err = stocks[0].Reserve(ctx, "alone", "alone", 1, time.Hour)
+	require.NoError(t, err)
+	_, err = g.Confirm(ctx, "alone")
+	require.ErrorIs(t, err, stock.ErrNotFound)
+	_, err = g.Reserve(ctx, "alone", "alone", lines(1, "a", "b"), time.Hour)
+	require.ErrorIs(t, err, stock.ErrMismatch)
+	require.Equal(t, [][2]int64{{1, 1}, {1, 0}}, sums(t, stocks...))
+}
+
+func TestACartsIdIsThatOfOneCart(t *testing.T) {
+	t.Parallel()
+	g := on(t, redistest.Embedded(t).Client(t), exact).Group("sale")
+	stocks := grouped(t, g, spec(10), "a", "b", "c")
+	_, err := g.Reserve(ctx, "id", "ann", lines(1, "a", "b"), time.Hour)
+	require.NoError(t, err)
+	for _, other := range [][]stock.Line{lines(1, "a"), lines(1, "a", "c"), lines(1, "c"), lines(1, "a", "b", "c")} {
+		c, err := g.Reserve(ctx, "id", "ann", other, time.Hour)
+		require.ErrorIs(t, err, stock.ErrMismatch)
+		require.Zero(t, c)
+		_, err = g.Confirm(ctx, "id", namesOf(other)...)
+		require.ErrorIs(t, err, stock.ErrMismatch)
+		_, err = g.Cancel(ctx, "id", namesOf(other)...)
+		require.ErrorIs(t, err, stock.ErrMismatch)
+	}
+	c, err := g.Reserve(ctx, "id", "bob", lines(1, "a", "b"), time.Hour)
+	require.ErrorIs(t, err, stock.ErrMismatch)
+	require.ErrorIs(t, c.Lines[0].Err, stock.ErrMismatch)
+	c, err = g.Reserve(ctx, "id", "ann", []stock.Line{{Stock: "a", N: 1}, {Stock: "b", N: 2}}, time.Hour)
+	require.ErrorIs(t, err, stock.ErrMismatch)
+	require.NoError(t, c.Lines[0].Err)
+	require.ErrorIs(t, c.Lines[1].Err, stock.ErrMismatch)
+	require.Equal(t, [][2]int64{{0, 1}, {0, 1}, {0, 0}}, sums(t, stocks...))
+}
+
+func TestACartThatIsCancelledBeforeItIsMadeNeverIs(t *testing.T) {
+	t.Parallel()
+	g := on(t, redistest.Embedded(t).Client(t), exact).Group("sale")
+	stocks := grouped(t, g, spec(10), "a", "b")
+	for id, names := range map[string][]string{"by its id": nil, "by its stocks": {"b", "a"}} {
+		for range 2 {
+			back, err := g.Cancel(ctx, id, names...)
+			require.NoError(t, err)
+			require.False(t, back)
+		}
+		for range 2 {
+			c, err := g.Reserve(ctx, id, "ann", lines(1, "a", "b"), time.Hour)
+			require.NoError(t, err)
+			require.Equal(t, stock.Cancelled, c.Outcome)
+		}
+		c, err := g.Confirm(ctx, id, "a", "b")
+		require.NoError(t, err)
+		require.Equal(t, []stock.Outcome{stock.Cancelled, stock.Cancelled}, outcomes(c))
+	}
+	c, err := g.Confirm(ctx, "by its id")
+	require.NoError(t, err)
+	require.Equal(t, stock.Cancelled, c.Outcome)
+	require.Equal(t, [][2]int64{{0, 0}, {0, 0}}, sums(t, stocks...))
+}
+
+// The server keeps a cart for as long as its reservations: a held one until it is forgotten, a sold one until the end.
+func TestACartIsRememberedAsItsReservationsAre(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	raw, forward := srv.Client(t), srv.Clock()
+	g := on(t, raw, exact).Group("sale")
+	o := spec(10)
+	o.OpenFor, o.Remember = 24*time.Hour, 10*time.Minute
+	stocks := grouped(t, g, o, "a", "b")
+	reap := func() {
+		for _, s := range stocks {
+			_, err := s.Reap(ctx)
+			require.NoError(t, err)
+		}
+	}
+	for _, id := range []string{"expires", "cancelled", "sold"} {
+		_, err := g.Reserve(ctx, id, id, lines(1, "a", "b"), time.Minute)
+		require.NoError(t, err)
+	}
+	_, err := g.Cancel(ctx, "cancelled")
+	require.NoError(t, err)
+	_, err = g.Confirm(ctx, "sold")
+	require.NoError(t, err)
+	forward(2 * time.Minute)
+	c, err := g.Confirm(ctx, "expires")
+	require.NoError(t, err)
+	require.Equal(t, stock.Expired, c.Outcome)
+	require.Equal(t, []stock.Outcome{stock.Expired, stock.Expired}, outcomes(c))
+	reap()
+	require.Equal(t, [][2]int64{{1, 0}, {1, 0}}, sums(t, stocks...))
+	forward(20 * time.Minute)
+	reap()
+	require.Equal(t, []string{"rc:{sale}:cart:sold"}, cartKeys(t, raw))
+	for _, id := range []string{"expires", "cancelled"} {
+		_, err := g.Confirm(ctx, id)
+		require.ErrorIs(t, err, stock.ErrNotFound)
+		c, err := g.Reserve(ctx, id, "ann of "+id, lines(2, "b"), time.Minute)
+		require.NoError(t, err)
+		require.Equal(t, stock.UserLimit, c.Outcome, "it is a new one")
+	}
+	forward(20 * time.Hour)
+	c, err = g.Confirm(ctx, "sold")
+	require.NoError(t, err)
+	require.Equal(t, stock.Replayed, c.Outcome)
+	forward(6 * time.Hour) // the retention is over
+	require.Empty(t, cartKeys(t, raw))
+}
+
+func cartKeys(t testing.TB, c rueidis.Client) (names []string) {
+	t.Helper()
+	for _, key := range keys(t, c) {
+		if strings.Contains(key, ":cart:") {
+			names = append(names, key)
+		}
+	}
+	return names
+}
+
+func TestWhoLosesACartButKnowsItsStocksConfirmsIt(t *testing.T) {
+	t.Parallel()
+	raw := redistest.Embedded(t).Client(t)
+	g := on(t, raw, exact).Group("sale")
+	stocks := grouped(t, g, spec(10), "a", "b")
+	_, err := g.Reserve(ctx, "id", "ann", lines(1, "a", "b"), time.Hour)
+	require.NoError(t, err)
+	must(t, raw, "DEL", "rc:{sale}:cart:id")
+	_, err = g.Confirm(ctx, "id")
+	require.ErrorIs(t, err, stock.ErrNotFound)
+	c, err := g.Reserve(ctx, "id", "ann", lines(1, "a", "b"), time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, stock.Replayed, c.Outcome)
+	c, err = g.Confirm(ctx, "id", "b", "a")
+	require.NoError(t, err)
+	require.True(t, c.Won())
+	require.Equal(t, [][2]int64{{1, 0}, {1, 0}}, sums(t, stocks...))
+}
+
+func TestStocksOfOneNameInTwoGroupsAreTwo(t *testing.T) {
+	t.Parallel()
+	raw := redistest.Embedded(t).Client(t)
+	c := on(t, raw, exact)
+	names := map[string]*stock.Stock{"alone": c.Stock("a"), "the tag": c.Stock("sale"), "one": c.Group("sale").Stock("a"), "another": c.Group("sale 2").Stock("a"),
+		"like a key": c.Group("sale").Stock("u"), "with a colon": c.Group("sale").Stock("a:u")}
+	for name, s := range names {
+		_, err := s.Open(ctx, spec(10))
+		require.NoError(t, err)
+		_, err = s.Claim(ctx, name)
+		require.NoError(t, err)
+	}
+	for name, s := range names {
+		st, err := s.Inspect(ctx)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, st.Sold, name)
+		_, found, err := s.Lookup(ctx, name)
+		require.NoError(t, err)
+		require.True(t, found)
+	}
+	require.Equal(t, keyname.Slot("{sale}"), keyname.Slot("rc:{sale}{a:u}:r"))
+}
+
+// A stock that is not open, or has lost a record, or sells nothing for another reason, is named.
+func TestACartNamesTheLineThatIsInTheWay(t *testing.T) {
+	t.Parallel()
+	raw := redistest.Embedded(t).Client(t)
+	g := on(t, raw, exact).Group("sale")
+	stocks := grouped(t, g, spec(2), "a", "b", "c")
+	refused := func(want ...stock.Outcome) {
+		t.Helper()
+		c, err := g.Reserve(ctx, "id", "ann", lines(1, "a", "b", "c", "d")[:len(want)], time.Hour)
+		require.NoError(t, err)
+		require.Equal(t, want, outcomes(c))
+		require.Equal(t, want[slices.IndexFunc(want, func(o stock.Outcome) bool { return o != 0 })], c.Outcome, "the first")
+		require.Empty(t, cartKeys(t, raw))
+	}
+	refused(0, 0, 0, stock.NotOpen)
+	_, err := stocks[1].Claim(ctx, "ann")
+	require.NoError(t, err)
+	refused(0, stock.UserLimit)
+	_, err = stocks[2].ClaimAny(ctx, 2)
+	require.NoError(t, err)
+	refused(0, stock.UserLimit, stock.SoldOut)
+	require.NoError(t, stocks[0].Close(ctx))
+	refused(stock.Ended)
+	must(t, raw, "DEL", "rc:{sale}{b}:u")
+	_, err = g.Reserve(ctx, "id", "ann", lines(1, "c", "b"), time.Hour)
+	require.ErrorIs(t, err, stock.ErrCorrupt)
+	require.ErrorContains(t, err, `"rc:{sale}{b}"`)
+}
+
+// A copy of a call that the network kept until its caller has long given up does nothing.
+func TestACopyOfACartThatComesTooLateDoesNothing(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	raw, forward := srv.Client(t), srv.Clock()
+	stocks := grouped(t, on(t, raw, exact).Group("sale"), spec(10), "a", "b")
+	late := newLate(t, srv, once(has("kept")))
+	o := exact
+	o.CallTimeout = time.Second
+	g := on(t, late, o).Group("sale")
+	_, err := g.Reserve(ctx, "warm", "w", lines(1, "a"), time.Hour) // now it knows the server's time
+	require.NoError(t, err)
+	c, err := g.Reserve(ctx, "kept", "ann", lines(1, "a", "b"), time.Hour) // its first request is kept on the way
+	require.NoError(t, err)
+	require.True(t, c.Won())
+	back, err := g.Cancel(ctx, "kept")
+	require.NoError(t, err)
+	require.True(t, back)
+	must(t, raw, "DEL", "rc:{sale}:cart:kept", "rc:{sale}{b}:r") // as if it was forgotten
+	must(t, raw, "HSET", "rc:{sale}{b}", "requests", "0")
+	forward(time.Minute)
+	late.Deliver(t)
+	require.Equal(t, [][2]int64{{0, 1}, {0, 0}}, sums(t, stocks...))
+}
+
+// ConfirmLate sells of each line what is left, and names what it could not get.
+func TestACartThatIsConfirmedLateNamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	raw, forward := srv.Client(t), srv.Clock()
+	c := on(t, raw, exact)
+	g := c.Group("sale")
+	o := spec(3)
+	o.PerUser = 3
+	stocks := grouped(t, g, o, "a", "b", "c")
+	for _, name := range []string{"a", "b", "c"} {
+		s := c.Stock(name)
+		_, err := s.Open(ctx, o)
+		require.NoError(t, err)
+		stocks = append(stocks, s)
+	}
+	_, err := g.Reserve(ctx, "id", "ann", lines(3, "a", "b", "c"), time.Minute)
+	require.NoError(t, err)
+	_, err = c.ReserveAll(ctx, "id", "ann", lines(3, "a", "b", "c"), time.Minute)
+	require.NoError(t, err)
+	forward(2 * time.Minute)
+	for i, n := range []int64{0, 1, 3, 0, 1, 3} { // somebody else buys
+		if n > 0 {
+			_, err := stocks[i].ClaimAny(ctx, n)
+			require.NoError(t, err)
+		}
+	}
+	for call, confirm := range map[string]func(context.Context, string, ...string) (stock.Cart, error){"group": g.ConfirmLate, "across": c.ConfirmAllLate} {
+		for i, won := range []stock.Outcome{stock.Granted, stock.Replayed} {
+			got, err := confirm(ctx, "id", "a", "b", "c")
+			require.NoError(t, err)
+			require.Equal(t, stock.SoldOut, got.Outcome)
+			require.Equal(t, []stock.Outcome{won, won, stock.SoldOut}, outcomes(got), "%s, time %d", call, i+1)
+			require.EqualValues(t, []int64{0, 1, 0}, []int64{got.Lines[0].Grant.Missing, got.Lines[1].Grant.Missing, got.Lines[2].Grant.Missing})
+		}
+	}
+	all := [][2]int64{{3, 0}, {3, 0}, {3, 0}}
+	require.Equal(t, append(all, all...), sums(t, stocks...))
+}
+
+// A process that knows that a stock is sold out answers for a cart, and asks the server about a cart that may be there.
+func TestACartOfASoldOutStockIsAnsweredWithoutTheServer(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	var mu sync.Mutex
+	heard := map[string]int{}
+	note := func(what string) {
+		mu.Lock()
+		defer mu.Unlock()
+		heard[what]++
+	}
+	o := patient
+	o.Observer = stock.Observer{
+		Claimed: func(_ context.Context, name string, o stock.Outcome, _ int64, _ time.Duration, _ error) {
+			note(name + " " + o.String())
+		},
+		AnsweredLocally: func(_ context.Context, name string, _ stock.Outcome) { note(name + " locally") },
+	}
+	g := on(t, srv.Client(t), o).Group("sale")
+	stocks := grouped(t, g, spec(1), "a", "b")
+	c, err := g.Reserve(ctx, "first", "ann", lines(1, "b", "a"), time.Hour)
+	require.NoError(t, err)
+	require.True(t, c.Won())
+	_, err = stocks[1].Confirm(ctx, "first")
+	require.NoError(t, err)
+	_, err = stocks[0].Cancel(ctx, "first") // one is left of a, none of b
+	require.NoError(t, err)
+	quiet(t, admin, func() {
+		c, err := g.Reserve(ctx, "second", "bob", lines(1, "b", "a"), time.Hour)
+		require.NoError(t, err)
+		require.Equal(t, stock.SoldOut, c.Outcome)
+		require.Equal(t, []stock.Outcome{0, stock.SoldOut}, outcomes(c))
+	})
+	c, err = g.Reserve(ctx, "first", "ann", lines(1, "b", "a"), time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, stock.Cancelled, c.Outcome)
+	require.Equal(t, []stock.Outcome{stock.Cancelled, stock.Replayed}, outcomes(c))
+	mu.Lock()
+	defer mu.Unlock()
+	for what, n := range map[string]int{"sale/a granted": 1, "sale/b granted": 1, "sale/a cancelled": 1, "sale/b replayed": 1} {
+		require.Equal(t, n, heard[what], what)
+	}
+	require.Positive(t, heard["sale/b sold out"])
+	require.Positive(t, heard["sale/b locally"])
+	require.Zero(t, heard["sale/a sold out"]+heard["sale/a locally"]+heard["sale/a none"], heard)
+}
