@@ -16,6 +16,7 @@ import (
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -138,6 +139,9 @@ func freshPostgres(t *testing.T) func() *sql.DB {
 }
 
 func TestMain(m *testing.M) {
+	if os.Getenv(redistest.RoleEnv) != "" {
+		redistest.Main(m, roles)
+	}
 	code := m.Run()
 	if started.Load() {
 		postgres().stop()
