@@ -1,6 +1,7 @@
 package stock_test
 
 import (
+	"context"
 	"syscall"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
 	s := c.Stock("s")
 	o := spec(100)
 	o.PerUser = 10
+	o.Ledger = true
 	_, err := s.Open(ctx, o)
 	require.NoError(t, err)
 	g := c.Group("sale")
@@ -57,6 +59,10 @@ func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
 		{"Block.Close", func() error { return s.EndBlockAs(ctx, "E", "B", 1, "close") }},
 		{"Block.Close, by another call", func() error { return s.EndBlockAs(ctx, "F", "B", 1, "close") }},
 		{"Block.Close before the block", func() error { return s.EndBlockAs(ctx, "E", "never", 0, "close") }},
+		{"Ledger", func() error {
+			_, err := s.Ledger(ctx, 100, func(context.Context, []stock.Entry) error { t.Error("moved what no replica has"); return nil })
+			return err
+		}},
 	} {
 		require.ErrorIs(t, tc.call(), stock.ErrNotReplicated, tc.name)
 		before := rig.Writes(t, admin)

@@ -69,7 +69,9 @@ type Entry struct {
 //   - If a row is there already and is of another entry, return an error: a failover has forgotten an entry, and its number was
 //     given a second time. Then nothing of the batch is removed. Restore, from all rows, sets the stock right.
 //
-// An entry is removed only if it is still the one that fn got, whatever a failover did meanwhile.
+// An entry is removed only if it is still the one that fn got, whatever a failover did meanwhile. With Options.MinReplicas fn gets only
+// what so many replicas have, and ErrNotReplicated says that they did not confirm it in time: try again. Without it, a failover may
+// forget what a database has.
 //
 // A stock that was lost and opened again has another Epoch, and earlier units are returned under the new one. So before
 // Restore copy their rows from the old Epoch to the new one.
@@ -163,11 +165,12 @@ var (
 	movedScript  = script.Load("moved", files, "moved")
 )
 
-// ledger reads the ledger's first entries.
+// ledger reads the ledger's first entries. If replicas are to confirm what the stock sells, they have these entries: a failover would
+// forget the others, and give their numbers to other entries, when a database has them already.
 func (s *Stock) ledger(ctx context.Context, max int) ([]rueidis.XRangeEntry, error) {
-	m, err := s.c.calls.Do(ctx, s.call(ledgerScript, decimal(int64(max))))
-	if err != nil {
-		return nil, err
+	m, unconfirmed := s.c.calls.Do(ctx, s.c.calls.Confirmed(s.call(ledgerScript, decimal(int64(max)), s.c.calls.Mark())))
+	if unconfirmed != nil && !errors.Is(unconfirmed, errs.ErrNotReplicated) {
+		return nil, unconfirmed
 	}
 	bad := malformed("ledger", s.keys[5])
 	parts, err := m.ToArray()
@@ -182,8 +185,11 @@ func (s *Stock) ledger(ctx context.Context, max int) ([]rueidis.XRangeEntry, err
 		return nil, err
 	}
 	list, err := parts[1].AsXRange()
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, bad
+	case len(list) > 0 && unconfirmed != nil:
+		return nil, unconfirmed
 	}
 	return list, nil
 }

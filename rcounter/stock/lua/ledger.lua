@@ -3,6 +3,8 @@
 --
 -- KEYS     those of stock.lua
 -- ARGV[1]  how many at most
+-- ARGV[2]  '1' to write something if there are entries: the caller waits for replicas, and WAIT waits only for what its own
+--          connection has written, as own in stock.lua says
 --
 -- Replies  {{0, 0, 0}, entries}          as XRANGE has them
 --          {{-13, should be, found}, {}} entries are missing, or there are too many
@@ -10,7 +12,7 @@
 --
 -- This script does not begin like the others: what the ledger of a stock has that lost other keys, or its hash, is read all the same.
 --
--- Safe to run twice: it writes nothing.
+-- Safe to run twice: it writes nothing, or what is there already.
 local m = redis.call('HMGET', stock, 'ledger', 'serial', 'moved')
 local found = redis.call('XLEN', ledger)
 if m[1] == '1' then
@@ -19,4 +21,6 @@ if m[1] == '1' then
   if serial == -1 then return {{0, 0, 0}, {}} end -- Restore writes it anew
   if found ~= serial - moved then return {{-13, serial - moved, found}, {}} end
 end
-return {{0, 0, 0}, redis.call('XRANGE', ledger, '-', '+', 'COUNT', ARGV[1])}
+local entries = redis.call('XRANGE', ledger, '-', '+', 'COUNT', ARGV[1])
+if ARGV[2] == '1' and m[1] and #entries > 0 then redis.call('HSET', stock, 'ledger', m[1]) end
+return {{0, 0, 0}, entries}
