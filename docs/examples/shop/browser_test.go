@@ -15,6 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// untilDrawn keeps the page loading until it shows the last event: the browser prints a page once it is loaded, and it is not while this
+// picture has not come.
+const untilDrawn = `<img src="late"><script>
+const asking = setInterval(() => {
+  if (!$("checkBox").hidden && $("chart").querySelector("path")) { clearInterval(asking); fetch("drawn") }
+}, 20)
+</script>`
+
 // The page works in a browser: it shows what it is told, and the check with its faults.
 func TestThePageShowsASaleInABrowser(t *testing.T) {
 	browser, err := exec.LookPath("chromium")
@@ -27,15 +35,17 @@ func TestThePageShowsASaleInABrowser(t *testing.T) {
 	n.tell(event{Order: &receipt{User: "ann", Order: "a", State: sold, Unit: 17}, Answers: 4711})
 	n.tell(event{Fault: "worker 1 killed"})
 	n.tell(event{Check: []finding{{Name: "money = units", Proof: "proof"}, {Name: "receipts = sold", Faults: []string{"one too many"}}}})
-	// The browser prints the page once it is loaded, and it is not as long as this picture does not come.
-	mux := http.NewServeMux()
-	mux.Handle("/", front(n))
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { w.Write(slices.Concat(page, []byte(`<img src="late">`))) })
-	mux.HandleFunc("GET /late", func(w http.ResponseWriter, r *http.Request) { pause(r.Context(), 5*time.Second) })
-	at := httptest.NewServer(mux)
-	defer at.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
+	drawn, draw := context.WithCancel(ctx)
+	defer draw()
+	mux := http.NewServeMux()
+	mux.Handle("/", front(n))
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { w.Write(slices.Concat(page, []byte(untilDrawn))) })
+	mux.HandleFunc("GET /late", func(http.ResponseWriter, *http.Request) { pause(drawn, 2*time.Minute) })
+	mux.HandleFunc("GET /drawn", func(http.ResponseWriter, *http.Request) { draw() })
+	at := httptest.NewServer(mux)
+	defer at.Close()
 	dom, err := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(),
 		"--dump-dom", at.URL).Output()
 	require.NoError(t, err)

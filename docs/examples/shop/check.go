@@ -9,12 +9,12 @@ import (
 // evidence is all that is known at the end, from five sides that do not ask each other.
 type evidence struct {
 	limit, cents int64
-	receipts     []receipt // what the customers were told
-	stock        level     // what the stock counts
-	units        []unitRow // who has what, by the order database
-	charges      []charge  // the bank's books
-	most         int64     // the most units that were sold and held at one time, as seen during the sale
-	mostSold     int64     // the most units that were sold at one time, by the ledger
+	receipts     []receipt  // what the customers were told
+	stock        level      // what the stock counts
+	orders       []orderRow // the order database
+	charges      []charge   // the bank's books
+	most         int64      // the most units that were sold and held at one time, as seen during the sale
+	peak         int64      // the same, by the ledger
 }
 
 // finding is one comparison.
@@ -35,8 +35,8 @@ func (f *finding) fault(format string, args ...any) {
 }
 
 func checkLimit(e evidence) finding {
-	f := finding{Name: "never above the limit", Proof: fmt.Sprintf("at most %d sold and held, at most %d sold by the ledger, of %d", e.most, e.mostSold, e.limit)}
-	if most := max(e.most, e.mostSold); most > e.limit {
+	f := finding{Name: "never above the limit", Proof: fmt.Sprintf("at most %d of %d sold and held, after every entry of the ledger", max(e.most, e.peak), e.limit)}
+	if most := max(e.most, e.peak); most > e.limit {
 		f.fault("%d units were out at one time, and there are %d", most, e.limit)
 	}
 	if sum := e.stock.Left + e.stock.Held + e.stock.Sold; sum != e.limit {
@@ -70,32 +70,41 @@ func checkSold(e evidence) finding {
 	return f
 }
 
+// recorded are the states that the database may have of an order, by what the customer was told last. The stock closes an order that
+// found nothing left without an event, and so it stays expired there.
+var recorded = map[state][]state{
+	sold: {sold}, returned: {returned}, cancelled: {cancelled, expired}, refunded: {cancelled, expired}, held: {expired}, expired: {expired},
+	soldOut: {"", expired}, closed: {"", expired}, tooMany: {""}, // a copy of the request came late, and held a unit for a time
+}
+
 func checkDatabase(e evidence) finding {
-	f := finding{Name: "sold = database", Proof: fmt.Sprintf("%d rows, each the unit, the order and the user of a receipt", len(e.units))}
-	rows := map[string]unitRow{}
-	for _, u := range e.units {
-		if other, ok := rows[u.Order]; ok {
-			f.fault("%s has the units %d and %d in the database", u.Order, other.Unit, u.Unit)
+	f := finding{Name: "sold = database"}
+	rows, units := map[string]orderRow{}, int64(0)
+	for _, o := range e.orders {
+		rows[o.Order] = o
+		if o.State == sold {
+			units++
 		}
-		rows[u.Order] = u
 	}
+	f.Proof = fmt.Sprintf("%d orders in the database, each as its customer says; %d are sold", len(e.orders), units)
 	for _, r := range e.receipts {
-		u, ok := rows[r.Order]
+		o, ok := rows[r.Order]
 		delete(rows, r.Order)
 		switch {
-		case r.State == sold && !ok:
-			f.fault("%s was told of unit %d, which is not in the database", r.Order, r.Unit)
-		case r.State == sold && (u.Unit != r.Unit || u.User != r.User):
-			f.fault("%s was told of unit %d of %s, the database says %d of %s", r.Order, r.Unit, r.User, u.Unit, u.User)
-		case r.State != sold && ok:
-			f.fault("%s was told %q, and has unit %d in the database", r.Order, r.State, u.Unit)
+		case r.Err != "":
+		case !slices.Contains(recorded[r.State], o.State):
+			f.fault("%s was told %q, and is %q in the database", r.Order, r.State, cmp.Or(o.State, "not"))
+		case r.State == sold && o.Unit != r.Unit, ok && o.User != r.User:
+			f.fault("%s was told of unit %d of %s, the database says %d of %s", r.Order, r.Unit, r.User, o.Unit, o.User)
 		}
 	}
-	for _, u := range rows {
-		f.fault("unit %d is of %s in the database, which nobody has a receipt for", u.Unit, u.Order)
+	for _, o := range rows {
+		if o.State != expired {
+			f.fault("%s is %q in the database, and nobody has a receipt for it", o.Order, o.State)
+		}
 	}
-	if int64(len(e.units)) != e.stock.Sold {
-		f.fault("%d units in the database, and the stock has sold %d", len(e.units), e.stock.Sold)
+	if units != e.stock.Sold {
+		f.fault("%d units in the database, and the stock has sold %d", units, e.stock.Sold)
 	}
 	slices.Sort(f.Faults)
 	return f
@@ -104,7 +113,10 @@ func checkDatabase(e evidence) finding {
 func checkUsers(e evidence) finding {
 	f := finding{Name: "no customer twice"}
 	has, owner, greedy := map[string]int64{}, map[int64]string{}, 0
-	for _, u := range e.units {
+	for _, u := range e.orders {
+		if u.State != sold {
+			continue
+		}
 		if other, ok := has[u.User]; ok {
 			f.fault("%s has the units %d and %d", u.User, other, u.Unit)
 		}

@@ -6,6 +6,7 @@ require (
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/redis/rueidis v1.0.79
 	github.com/redlatch/redlatch v0.0.0
+	github.com/redlatch/redlatch/contrib/ledger v0.0.0
 	github.com/stretchr/testify v1.12.1
 	modernc.org/sqlite v1.50.0
 )
@@ -25,4 +26,7 @@ require (
 	modernc.org/memory v1.11.0 // indirect
 )
 
-replace github.com/redlatch/redlatch => ../../..
+replace (
+	github.com/redlatch/redlatch => ../../..
+	github.com/redlatch/redlatch/contrib/ledger => ../../../contrib/ledger
+)

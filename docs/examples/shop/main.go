@@ -32,8 +32,12 @@
 // # What decides
 //
 // The stock decides what a payment has bought, by one act on the order's id; then money moves (stockroom.go). A payment that comes too
-// late takes a unit if one is left. If none is, the order is closed in the stock before the money goes back: otherwise a second call
-// of the bank, a moment later, could find a unit that has come back meanwhile, and the customer would have both.
+// late takes a unit if one is left (ConfirmLate). If none is, the order is closed in the stock (Cancel) before the money goes back:
+// otherwise a second call of the bank, a moment later, could find a unit that has come back meanwhile, and the customer would have
+// both.
+//
+// Every act is an entry of the stock's ledger, written by the script that does it. The movers (mover.go) bring the order database up to
+// date with them: the entries and the shop's own table of orders in one transaction, each entry once (contrib/ledger).
 //
 // # What a crash leaves, and who mends it
 //
@@ -44,7 +48,7 @@
 //	  repayment of a late payment
 //	a worker, between the return of a unit and    money that is not paid back yet     the customer, who asks again
 //	  the repayment
-//	a mover, before or after its commit           entries that stay in the ledger     the next mover; rows that are there stay as they are
+//	a mover, before or after its commit           entries that stay in the ledger     the other mover, or the next: an entry counts once
 //	the connection, or Redis (its data kept)      an answer that nobody has seen      whoever asked, under the same id
 package main
 

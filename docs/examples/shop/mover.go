@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"time"
-
-	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 // move is a ledger mover: it writes what was sold and returned into the order database. Several run side by side, and each may be
@@ -16,25 +16,27 @@ func move(ctx context.Context, s station) error {
 		return err
 	}
 	defer closeNow(red)
-	orders, err := openOrders(s.Orders)
+	orders, err := openOrders(s.Orders, s.Stock)
 	if err != nil {
 		return err
 	}
 	defer orders.close()
+	orders.mover.Failed = func(err error) { fmt.Fprintln(os.Stderr, err) }
 	sale := red.Stocks().Stock(s.Stock)
+	ctx, stop := context.WithCancel(ctx) // if one of the two cannot go on, the process ends and another is started
+	defer stop()
 	reaped := make(chan error, 1)
-	go func() { reaped <- sale.KeepReaped(ctx, 500*time.Millisecond) }() // so that the page shows units free though nobody asks for them
-	err = sale.KeepLedger(ctx, 50*time.Millisecond, 200, func(ctx context.Context, entries []stock.Entry) error {
-		return orders.move(ctx, s.Stock, entries)
-	})
-	if ctx.Err() != nil {
-		err = nil
-	}
-	return errors.Join(err, ignoreEnd(ctx, <-reaped))
+	go func() { // so that the page shows units free though nobody asks for them
+		defer stop()
+		reaped <- unlessOver(ctx, sale.KeepReaped(ctx, 500*time.Millisecond))
+	}()
+	err = unlessOver(ctx, orders.keep(ctx, sale))
+	stop()
+	return errors.Join(err, <-reaped)
 }
 
-// ignoreEnd is err, unless ctx has ended.
-func ignoreEnd(ctx context.Context, err error) error {
+// unlessOver is err, or nil if ctx has ended.
+func unlessOver(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
 	}

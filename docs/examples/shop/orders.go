@@ -1,147 +1,126 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
-	"errors"
-	"fmt"
-	"slices"
+	"time"
 
 	_ "modernc.org/sqlite"
 
+	redlatchledger "github.com/redlatch/redlatch/contrib/ledger"
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// schema: each event of a unit is one row, which is written once and never changed. Who has what is a view, so it does not matter
-// that a mover is slow, or moves what another one has moved before. Module contrib/ledger does that for any program.
+// schema is the shop's own table, beside those of the ledger. An order is one row, whose state follows the stock.
 const schema = `
-CREATE TABLE IF NOT EXISTS moves (
-  stock    text   NOT NULL,
-  epoch    bigint NOT NULL,
-  ordinal  bigint NOT NULL,
-  kind     text   NOT NULL CHECK (kind IN ('grant', 'return')),
-  entry    bigint NOT NULL,
-  claimant text   NOT NULL,
-  request  text   NOT NULL,
-  PRIMARY KEY (stock, epoch, ordinal, kind)
+CREATE TABLE IF NOT EXISTS orders (
+  id    text    PRIMARY KEY,
+  user  text    NOT NULL,
+  state text    NOT NULL,
+  unit  bigint  NOT NULL, -- 0 until it is sold
+  late  boolean NOT NULL  -- paid when its time was over
 );
-CREATE VIEW IF NOT EXISTS units AS
-  SELECT stock, epoch, ordinal, claimant, request FROM moves g
-  WHERE kind = 'grant' AND NOT EXISTS (
-    SELECT 1 FROM moves r
-    WHERE r.stock = g.stock AND r.epoch = g.epoch AND r.ordinal = g.ordinal AND r.kind = 'return');
 `
 
 const (
-	insertMove  = `INSERT INTO moves (stock, epoch, ordinal, kind, entry, claimant, request) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`
-	selectEntry = `SELECT entry FROM moves WHERE stock = $1 AND epoch = $2 AND ordinal = $3 AND kind = $4`
-	selectUnits = `SELECT ordinal, claimant, request FROM units WHERE stock = $1 ORDER BY ordinal`
-	selectMoves = `SELECT kind, entry FROM moves WHERE stock = $1`
+	upsertOrder = `INSERT INTO orders (id, user, state, unit, late) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (id) DO UPDATE SET state = excluded.state, unit = max(unit, excluded.unit), late = late OR excluded.late`
+	selectOrders = `SELECT id, user, state, unit, late FROM orders ORDER BY id`
+	selectMoves  = `SELECT kind, n FROM moves WHERE stock = $1 ORDER BY epoch, serial`
 )
 
-// errReissued: the server gave out an ordinal twice. A failover lost the first grant.
-var errReissued = errors.New("ordinal given out twice")
+// became is what an entry of the ledger makes of its order.
+var became = map[stock.Kind]state{
+	stock.KindHeld: held, stock.KindExpired: expired, stock.KindCancelled: cancelled,
+	stock.KindGrant: sold, stock.KindLate: sold, stock.KindReturn: returned,
+}
 
 // orderBooks is the order database. Movers write it, and the final check reads it.
-type orderBooks struct{ db *sql.DB }
+type orderBooks struct {
+	db    *sql.DB
+	mover redlatchledger.Mover
+}
 
-func openOrders(file string) (*orderBooks, error) {
+func openOrders(file, name string) (*orderBooks, error) {
 	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(20000)&_pragma=journal_mode(wal)&_txlock=immediate")
 	if err != nil {
 		return nil, err
 	}
-	if _, err := db.Exec(schema); err != nil {
+	if _, err := db.Exec(redlatchledger.SQLite + schema); err != nil {
 		db.Close()
 		return nil, err
 	}
-	return &orderBooks{db}, nil
+	return &orderBooks{db, redlatchledger.Mover{DB: db, Stock: name, Also: enterOrders}}, nil
 }
 
 func (b *orderBooks) close() { b.db.Close() }
 
-// move writes entries of the ledger, in one transaction. It may get any of them again. Of the kinds it takes those that
-// sell units or give them back.
-func (b *orderBooks) move(ctx context.Context, name string, entries []stock.Entry) error {
-	tx, err := b.db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
+// keep moves the ledger of sale until ctx ends.
+func (b *orderBooks) keep(ctx context.Context, sale *stock.Stock) error {
+	return b.mover.Keep(ctx, sale, 50*time.Millisecond)
+}
+
+// enterOrders brings the orders up to date. It gets each entry once, in order, in the transaction that writes the ledger's own rows; so
+// it may overwrite a state with the next one and need not ask what came before.
+func enterOrders(ctx context.Context, tx *sql.Tx, entries []stock.Entry) error {
 	for _, e := range entries {
-		kind := "grant"
-		switch e.Kind {
-		case stock.KindReturn:
-			kind = "return"
-		case stock.KindGrant, stock.KindLate:
-		default:
-			continue
+		s, ok := became[e.Kind]
+		if !ok {
+			continue // more time for its payment
 		}
-		for unit := e.Ordinal; unit < e.Ordinal+e.N; unit++ {
-			if _, err := tx.ExecContext(ctx, insertMove, name, e.Epoch, unit, kind, e.Serial, e.Claimant, e.Request); err != nil {
-				return err
-			}
-			var entry int64
-			if err := tx.QueryRowContext(ctx, selectEntry, name, e.Epoch, unit, kind).Scan(&entry); err != nil {
-				return err
-			}
-			if entry != e.Serial {
-				return fmt.Errorf("%w: unit %d, by the entries %d and %d", errReissued, unit, entry, e.Serial)
-			}
+		if _, err := tx.ExecContext(ctx, upsertOrder, e.Request, e.Claimant, s, e.Ordinal, e.Kind == stock.KindLate); err != nil {
+			return err
 		}
 	}
-	return tx.Commit()
+	return nil
 }
 
-// unitRow is a unit and who has it.
-type unitRow struct {
+// orderRow is an order, as the database knows it.
+type orderRow struct {
+	Order, User string
+	State       state
 	Unit        int64
-	User, Order string
+	Late        bool
 }
 
-// units are the units that somebody has, by number.
-func (b *orderBooks) units(ctx context.Context, name string) (all []unitRow, err error) {
-	rows, err := b.db.QueryContext(ctx, selectUnits, name)
+// orders are all orders that ever held a unit, by id.
+func (b *orderBooks) orders(ctx context.Context) (all []orderRow, err error) {
+	rows, err := b.db.QueryContext(ctx, selectOrders)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var u unitRow
-		if err := rows.Scan(&u.Unit, &u.User, &u.Order); err != nil {
+		var o orderRow
+		if err := rows.Scan(&o.Order, &o.User, &o.State, &o.Unit, &o.Late); err != nil {
 			return nil, err
 		}
-		all = append(all, u)
+		all = append(all, o)
 	}
 	return all, rows.Err()
 }
 
-// peak is the most units that were sold at one time, by the entries in their order.
-func (b *orderBooks) peak(ctx context.Context, name string) (most int64, err error) {
-	rows, err := b.db.QueryContext(ctx, selectMoves, name)
+// peak is the most units that were sold and held at one time: after every single entry of the ledger.
+func (b *orderBooks) peak(ctx context.Context) (most int64, err error) {
+	rows, err := b.db.QueryContext(ctx, selectMoves, b.mover.Stock)
 	if err != nil {
 		return 0, err
 	}
 	defer rows.Close()
-	type move struct{ entry, by int64 }
-	var all []move
+	out := int64(0)
 	for rows.Next() {
-		var kind string
-		var entry int64
-		if err := rows.Scan(&kind, &entry); err != nil {
+		var kind stock.Kind
+		var n int64
+		if err := rows.Scan(&kind, &n); err != nil {
 			return 0, err
 		}
-		m := move{entry, 1}
-		if kind == "return" {
-			m.by = -1
-		}
-		all = append(all, m)
-	}
-	slices.SortFunc(all, func(x, y move) int { return cmp.Compare(x.entry, y.entry) })
-	sold := int64(0)
-	for _, m := range all {
-		sold += m.by
-		most = max(most, sold)
+		switch kind {
+		case stock.KindHeld, stock.KindLate:
+			out += n
+		case stock.KindExpired, stock.KindCancelled, stock.KindReturn:
+			out -= n
+		} // a grant was held before: nothing here is sold without a reservation
+		most = max(most, out)
 	}
 	return most, rows.Err()
 }

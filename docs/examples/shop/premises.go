@@ -50,7 +50,7 @@ func open(ctx context.Context, o options, dir string, w *waits, say func(string,
 	if _, err := p.stock.Open(ctx, stock.Spec{Limit: int64(o.units), OpenFor: o.duration + time.Hour, Ledger: true}); err != nil {
 		return p, err
 	}
-	if p.orders, err = openOrders(at.Orders); err != nil {
+	if p.orders, err = openOrders(at.Orders, stockName); err != nil {
 		return p, err
 	}
 	p.ends = append(p.ends, p.orders.close)

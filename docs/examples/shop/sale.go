@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
 // patience is how long a customer goes on asking, after the last one has come. Only what has broken for good takes so long.
@@ -132,9 +130,7 @@ func (s *sale) settle(ctx context.Context) error {
 // evidence reads what the sides know, when nothing moves any more.
 func (s *sale) evidence(ctx context.Context) (e evidence, err error) {
 	for n := 1; n > 0; { // what the movers have left in the ledger
-		if n, err = s.stock.Ledger(ctx, 1000, func(ctx context.Context, entries []stock.Entry) error {
-			return s.orders.move(ctx, stockName, entries)
-		}); err != nil {
+		if n, err = s.stock.Ledger(ctx, 1000, s.orders.mover.Move); err != nil {
 			return e, err
 		}
 	}
@@ -145,10 +141,17 @@ func (s *sale) evidence(ctx context.Context) (e evidence, err error) {
 	last := level{Left: st.Remaining, Held: st.Held, Sold: st.Sold}
 	s.news.tell(event{Stock: &last})
 	e = evidence{limit: st.Limit, cents: s.cents, receipts: s.receipts, stock: last, charges: s.bank.statement(), most: s.most}
-	if e.units, err = s.orders.units(ctx, stockName); err != nil {
+	if e.orders, err = s.orders.orders(ctx); err != nil {
 		return e, err
 	}
-	e.mostSold, err = s.orders.peak(ctx, stockName)
+	late := map[string]bool{}
+	for _, o := range e.orders {
+		late[o.Order] = o.Late
+	}
+	for i, r := range e.receipts {
+		e.receipts[i].Late = late[r.Order]
+	}
+	e.peak, err = s.orders.peak(ctx)
 	return e, err
 }
 
