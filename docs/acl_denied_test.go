@@ -2,6 +2,7 @@ package docs_test
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"strings"
 	"testing"
@@ -118,6 +119,8 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 		"Stock.Units":           second(sale.Units(ctx, "ann")),
 		"Stock.Inspect":         second(sale.Inspect(ctx)),
 		"Stock.Close":           sale.Close(ctx),
+		"Stock.Publish":         sale.Publish(ctx, []stock.Entry{{Epoch: 1, Serial: 1, Kind: stock.KindGrant, N: 1}}),
+		"Stock.Events":          firstError(sale.Events(ctx, time.Minute)),
 		"Sharded.Open":          second(sharded.Open(ctx, spec)),
 		"Sharded.Claim":         second(sharded.Claim(ctx, "ann")),
 		"Packet.Send":           second(packet.Send(ctx, redpacket.Spec{Total: 10, Shares: 3, OpenFor: time.Minute, Retain: time.Minute})),
@@ -131,3 +134,13 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// firstError is the first error of a loop.
+func firstError[T any](all iter.Seq2[T, error]) error {
+	for _, err := range all {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

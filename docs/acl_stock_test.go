@@ -32,7 +32,14 @@ func useOfStocks(ctx context.Context, c *stock.Client, must func(what string, e 
 	}
 	_, e = s.ReturnOnce(ctx, "order")
 	must("return once", e)
-	_, e = s.Ledger(ctx, 100, func(context.Context, []stock.Entry) error { return nil })
+	_, e = s.Ledger(ctx, 100, func(_ context.Context, entries []stock.Entry) error {
+		for _, e := range s.Events(ctx, time.Minute) {
+			must("events", e)
+			must("publish", s.Publish(ctx, entries))
+			break
+		}
+		return nil
+	})
 	must("ledger", e)
 	g := c.Group("complete")
 	for _, name := range []string{"a", "b"} {

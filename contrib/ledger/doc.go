@@ -14,7 +14,8 @@
 //     one. Stock.Restore with Mover.Entries sets the stock right, and the Mover can go on.
 //   - No row is ever changed or deleted. Who has what is a view, units.
 //
-// [Mover.Also] does more in the same transaction: it gets each entry exactly once, in their order.
+// [Mover.Also] does more in the same transaction: it gets each entry exactly once, in their order. [Mover.After] comes after the commit,
+// and may be Stock.Publish, which shows the entries to live pages.
 //
 // What is not promised: an entry that the server has lost before a Mover has read it is not there. With a failover that is noticed only
 // if the number is given again; a server that lost its last entries and then sold nothing has nothing that contradicts the database.

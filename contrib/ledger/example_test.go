@@ -43,7 +43,8 @@ func ExampleMover() {
 		log.Fatal(err)
 	}
 
-	mover := redlatchledger.Mover{DB: db, Stock: "sale", Also: func(ctx context.Context, tx *sql.Tx, entries []stock.Entry) error {
+	sale, spec := red.Stocks().Stock("sale"), stock.Spec{Limit: 100, OpenFor: time.Hour, Ledger: true}
+	mover := redlatchledger.Mover{DB: db, Stock: "sale", After: sale.Publish, Also: func(ctx context.Context, tx *sql.Tx, entries []stock.Entry) error {
 		for _, e := range entries {
 			if e.Kind == stock.KindGrant { // each exactly once
 				if _, err := tx.ExecContext(ctx, `INSERT INTO orders VALUES ($1, $2, $3)`, e.Epoch, e.Serial, e.Claimant); err != nil {
@@ -53,7 +54,6 @@ func ExampleMover() {
 		}
 		return nil
 	}}
-	sale, spec := red.Stocks().Stock("sale"), stock.Spec{Limit: 100, OpenFor: time.Hour, Ledger: true}
 	epoch, err := sale.Open(ctx, spec)
 	if err != nil {
 		log.Fatal(err)

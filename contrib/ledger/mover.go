@@ -31,7 +31,11 @@ type Mover struct {
 	// writes them. What it does with tx is done once for every entry, and an error of it undoes all. It neither commits nor rolls
 	// back.
 	Also func(ctx context.Context, tx *sql.Tx, entries []stock.Entry) error
-	// Failed, if set, hears of the errors after which Keep goes on.
+	// After, if set, is called with all entries of a batch once they are committed, also with those that the database had already: a
+	// mover that crashed before this call leaves them on the server, and so they come again. It gets every entry at least once, and
+	// what it returns stops nothing. Stock.Publish is such a function, for a live page.
+	After func(ctx context.Context, entries []stock.Entry) error
+	// Failed, if set, hears of the errors after which Keep goes on, and of After's.
 	Failed func(err error)
 }
 
@@ -66,6 +70,18 @@ func (m *Mover) Keep(ctx context.Context, s *stock.Stock, every time.Duration) e
 // Stock.Ledger and Stock.KeepLedger. After an error nothing is written: ErrHole, ErrReissued, Also's, or the database's. (After an error
 // of the commit it may be written. Then the entries come again and change nothing.)
 func (m *Mover) Move(ctx context.Context, entries []stock.Entry) error {
+	if err := m.commit(ctx, entries); err != nil {
+		return err
+	}
+	if m.After != nil {
+		if err := m.After(ctx, entries); err != nil && m.Failed != nil {
+			m.Failed(err)
+		}
+	}
+	return nil
+}
+
+func (m *Mover) commit(ctx context.Context, entries []stock.Entry) error {
 	tx, err := m.DB.BeginTx(ctx, nil)
 	if err != nil {
 		return err

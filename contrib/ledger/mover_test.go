@@ -439,3 +439,36 @@ func TestKeepGoesOnAfterAnErrorOfTheDatabaseAndEndsAtAHole(t *testing.T) {
 		}), 0)
 	})
 }
+
+// A mover that crashes after its commit leaves the entries to the next one, which has nothing new to write and publishes them.
+func TestEveryEntryThatIsMovedIsPublishedAndNoFailureOfThatStopsTheMover(t *testing.T) {
+	t.Parallel()
+	each(t, 9, func(t *testing.T, s *shop) {
+		var failures []error
+		s.Failed = func(err error) { failures = append(failures, err) }
+		s.After = func(context.Context, []stock.Entry) error { return errCrash }
+		s.claim(t, "ann")
+		_, err := s.sale.Ledger(t.Context(), 100, func(ctx context.Context, entries []stock.Entry) error {
+			return errors.Join(s.Move(ctx, entries), errCrash)
+		})
+		require.ErrorIs(t, err, errCrash)
+		require.Equal(t, []error{errCrash}, failures, "it was told, and Move has not failed")
+		s.claim(t, "bob")
+		s.After = s.sale.Publish
+		var seen []string
+		for e, err := range s.sale.Events(t.Context(), time.Hour) {
+			require.NoError(t, err)
+			if e.Gap {
+				n, err := s.sale.Ledger(t.Context(), 100, s.Move)
+				require.NoError(t, err)
+				require.Equal(t, 2, n)
+				continue
+			}
+			if seen = append(seen, e.Claimant); len(seen) == 2 {
+				break
+			}
+		}
+		require.Equal(t, []string{"ann", "bob"}, seen)
+		require.Len(t, failures, 1)
+	})
+}

@@ -75,6 +75,23 @@ func Settle(ctx context.Context, stocks *stock.Client, insert func(context.Conte
 	return stocks.Stock("sale").KeepLedger(ctx, time.Second, 500, insert)
 }
 
+// LivePage draws a page until ctx ends: news gets each entry that comes, and draw the stock as it is, at least every two seconds.
+func LivePage(ctx context.Context, sale *stock.Stock, draw func(stock.Status), news func(stock.Entry)) error {
+	for e, err := range sale.Events(ctx, 2*time.Second) {
+		switch {
+		case err != nil:
+			return err
+		case !e.Gap:
+			news(e.Entry)
+		default: // the page begins, or has missed something
+			if now, err := sale.Inspect(ctx); err == nil {
+				draw(now)
+			}
+		}
+	}
+	return nil
+}
+
 // Give sends a red packet: 20.00 in 10 shares, of at least 0.50 each.
 func Give(ctx context.Context, packets *redpacket.Client) error {
 	_, err := packets.Packet("new-year").Send(ctx, redpacket.Spec{Total: 2000, Shares: 10, Min: 50, OpenFor: 24 * time.Hour})
@@ -152,6 +169,31 @@ func TestWhatIsSoldIsSettled(t *testing.T) {
 		})
 		require.Len(t, books, 1)
 		require.Equal(t, "ann", books[0].Claimant)
+	})
+}
+
+func TestAPageShowsWhatWasSold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stocks := redlatchtest.New(t).Open().Stocks()
+		sale := stocks.Stock("sale")
+		_, err := sale.Open(t.Context(), stock.Spec{Limit: 5, OpenFor: time.Hour, Ledger: true})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		go Settle(ctx, stocks, func(ctx context.Context, entries []stock.Entry) error { return sale.Publish(ctx, entries) })
+		var left []int64
+		var buyers []string
+		err = LivePage(ctx, sale, func(st stock.Status) {
+			if left = append(left, st.Remaining); len(left) == 1 {
+				_, err := Buy(t.Context(), stocks, "ann")
+				require.NoError(t, err)
+			}
+		}, func(e stock.Entry) { buyers = append(buyers, e.Claimant) })
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, []string{"ann"}, buyers)
+		require.EqualValues(t, 5, left[0])
+		require.EqualValues(t, 4, left[len(left)-1])
+		require.GreaterOrEqual(t, len(left), 9)
 	})
 }
 

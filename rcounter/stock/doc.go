@@ -193,6 +193,8 @@
 //	rc:{G}{S}  hash    a stock S of the Group G, with the other keys in the same way: rc:{G}{S}:u and so on
 //	rc:{G}:cart:id     string  a cart of the Group: the names of its stocks (cart.lua)
 //	rc:{S}:s   hash    a Sharded stock: its plan (sharded_open.lua)
+//	redlatch_stock:{S}  channel of what movers publish of the ledger: JSON arrays of {s serial, k kind, e epoch, o first ordinal, n units,
+//	                   c claimant, r request, at us of the server}, of at most 64 KiB; empty fields are left out (events.go)
 //	rc:{S#i/k} and so on: its i-th shard of k, a Stock, whose hash has its transfers too (sharded_prepare.lua); the name may
 //	                   end in a number that puts it into the right slots
 //

@@ -244,3 +244,39 @@ func ExampleObserver() {
 	// true 1
 	// 0 claims in 0 shared calls
 }
+
+// A live page hears of every entry that a mover of the ledger has published, and looks at the stock itself at every gap.
+func ExampleStock_Events() {
+	c, end := demoClient()
+	defer end()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	sale := c.Stock("tickets")
+	sale.Open(ctx, stock.Spec{Limit: 10, OpenFor: time.Hour, Ledger: true})
+	sale.Claim(ctx, "ann")
+
+	var e stock.Event
+	var err error
+	for e, err = range sale.Events(ctx, time.Minute) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		if e.Gap { // the first one comes when the page is subscribed
+			st, err := sale.Inspect(ctx)
+			fmt.Println(st.Remaining, "left", err)
+			go sale.KeepLedger(ctx, time.Second, 500, func(ctx context.Context, entries []stock.Entry) error {
+				// here they go into a database; an error of Publish does not stop a mover
+				if err := sale.Publish(ctx, entries); err != nil {
+					log.Println(err)
+				}
+				return nil
+			})
+			continue
+		}
+		break
+	}
+	fmt.Println(e.Serial, e.Kind, e.N, e.Claimant)
+	// Output:
+	// 9 left <nil>
+	// 1 grant 1 ann
+}

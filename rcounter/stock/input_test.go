@@ -269,6 +269,23 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 	refused("KeepLedger", s.KeepLedger(ctx, time.Second, 1, nil), stock.ErrInvalidOption, "fn")
 	refused("KeepLedger", s.KeepLedger(ctx, 0, 1, nothing), stock.ErrInvalidOption, "every", "0s")
 	refused("KeepReaped", s.KeepReaped(ctx, time.Microsecond), stock.ErrInvalidOption, "every", "1µs")
+	for field, e := range map[string]stock.Entry{
+		"Serial is 0":   {Epoch: 1, Kind: stock.KindGrant},
+		"Epoch is -1":   {Epoch: -1, Serial: 1, Kind: stock.KindGrant},
+		`Kind is ""`:    {Epoch: 1, Serial: 1},
+		`Kind is "odd"`: {Epoch: 1, Serial: 1, Kind: "odd"},
+	} {
+		refused("Publish", s.Publish(ctx, []stock.Entry{{Epoch: 1, Serial: 1, Kind: stock.KindGrant}, e}), stock.ErrInvalidOption, field, "entry 1")
+	}
+	refused("Publish", s.Publish(ctx, make([]stock.Entry, 10_001)), stock.ErrInvalidOption, "entries is 10001")
+	refused("Publish", s.Publish(ctx, []stock.Entry{{Epoch: 1, Serial: 1, Kind: stock.KindGrant, Claimant: "\xff"}}), stock.ErrInvalidName, "claimant")
+	refused("Publish", s.Publish(ctx, []stock.Entry{{Epoch: 1, Serial: 1, Kind: stock.KindGrant, Request: "\x00"}}), stock.ErrInvalidName, "request")
+	for _, err := range s.Events(ctx, 0) {
+		refused("Events", err, stock.ErrInvalidOption, "every", "0s")
+	}
+	for _, err := range c.Stock("{s}").Events(ctx, time.Second) {
+		refused("Events", err, stock.ErrInvalidName)
+	}
 	_, err = s.Restore(ctx, nil)
 	refused("Restore", err, stock.ErrInvalidOption, "winners")
 	for _, o := range []int64{0, -1, 1 << 53} {

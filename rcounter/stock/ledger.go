@@ -30,6 +30,14 @@ const (
 	KindReturn    Kind = "return"    // sold units came back: all of a grant, or a part of it
 )
 
+func (k Kind) known() bool {
+	switch k {
+	case KindHeld, KindExtended, KindExpired, KindCancelled, KindGrant, KindLate, KindReturn:
+		return true
+	}
+	return false
+}
+
 // Entry is a line of a stock's ledger: something that happened to units. It is also what Restore takes.
 type Entry struct {
 	// Serial numbers the entries of an opening: 1, 2, 3 and so on, in the order in which the server wrote them, without a hole.
@@ -209,9 +217,8 @@ func entry(x rueidis.XRangeEntry) (Entry, error) {
 	e := Entry{Serial: number(serial), Kind: Kind(f["k"]), Epoch: number(f["e"]), Ordinal: number(f["o"]), N: number(f["n"]), Claimant: f["c"], Request: f["r"]}
 	us := number(f["at"])
 	e.At = time.Unix(us/1e6, us%1e6*1e3).UTC()
-	switch e.Kind {
-	case KindHeld, KindExtended, KindExpired, KindCancelled, KindGrant, KindLate, KindReturn:
-		return e, wrong
+	if !e.Kind.known() {
+		return Entry{}, errors.Join(wrong, fmt.Errorf("kind %.32q", f["k"]))
 	}
-	return Entry{}, errors.Join(wrong, fmt.Errorf("kind %.32q", f["k"]))
+	return e, wrong
 }

@@ -620,6 +620,10 @@ func TestStocksWorkOnEverySlotOfACluster(t *testing.T) {
 		st, err := s.Inspect(ctx)
 		require.NoError(t, err)
 		require.EqualValues(t, 2, st.Sold)
+		p := watch(t, s, time.Hour) // by sharded channels
+		p.says("gap")
+		require.NoError(t, s.Publish(ctx, sold(1, 1)))
+		p.says("1/1")
 		require.NoError(t, s.Close(ctx))
 	}
 	for _, name := range []string{"a{b}", "{a}", "a{b", "a}b", "{}", "a{}b"} {
