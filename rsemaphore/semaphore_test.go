@@ -941,7 +941,7 @@ func TestTheObserverIsToldOfEverythingAndMayPanic(t *testing.T) {
 		return slices.Contains(seen, s)
 	}
 	log := &logbook{}
-	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 300 * time.Millisecond, Logger: log.logger(), Observer: rsemaphore.Observer{
+	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 3 * time.Second, Logger: log.logger(), Observer: rsemaphore.Observer{
 		Acquired: func(_ context.Context, name string, n int, _ time.Duration) { see("acquired %d of %s", n, name) },
 		NotAcquired: func(_ context.Context, name string, n int, _ time.Duration, err error) {
 			see("not acquired %d of %s: %t", n, name, err != nil)

@@ -260,9 +260,5 @@ func tryAsk(t testing.TB, addr string, args ...string) (string, error) {
 	if text, err := m.ToString(); err == nil {
 		return text, nil
 	}
-	if list, err := m.ToArray(); err == nil && !slices.ContainsFunc(list, func(v rueidis.RedisMessage) bool { return !v.IsString() }) {
-		lines, err := m.AsStrSlice()
-		return strings.Join(lines, "\n"), err
-	}
 	return m.String(), nil
 }
