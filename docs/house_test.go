@@ -37,6 +37,7 @@ var layers = map[string][]string{
 	"internal/wait":    {"internal/script", "internal/keyname", "internal/errs", "pubsub"},
 	"internal/lease":   {"internal/script", "internal/keyname", "internal/errs"},
 	"internal/batch":   {"internal/script", "internal/keyname", "internal/errs"},
+	"internal/ledger":  {"internal/session", "internal/script", "internal/errs"},
 	"internal/session": {"internal/lease", "internal/wait", "internal/script", "internal/keyname", "internal/inside", "internal/errs", "pubsub"},
 
 	// the modules in contrib import it
@@ -57,7 +58,7 @@ var layers = map[string][]string{
 
 // below are the packages that a public package may import.
 var below = []string{
-	"internal/session", "internal/batch", "internal/lease", "internal/wait", "internal/script", "internal/keyname", "internal/inside", "internal/errs",
+	"internal/ledger", "internal/session", "internal/batch", "internal/lease", "internal/wait", "internal/script", "internal/keyname", "internal/inside", "internal/errs",
 	"pubsub",
 }
 

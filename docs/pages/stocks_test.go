@@ -94,7 +94,7 @@ func LivePage(ctx context.Context, sale *stock.Stock, draw func(stock.Status), n
 
 // Give sends a red packet: 20.00 in 10 shares, of at least 0.50 each.
 func Give(ctx context.Context, packets *redpacket.Client) error {
-	_, err := packets.Packet("new-year").Send(ctx, redpacket.Spec{Total: 2000, Shares: 10, Min: 50, OpenFor: 24 * time.Hour})
+	_, err := packets.Packet("new-year").Send(ctx, redpacket.Spec{Total: 2000, Shares: 10, Min: 50, OpenFor: 24 * time.Hour, Ledger: true})
 	return err
 }
 
@@ -102,6 +102,11 @@ func Give(ctx context.Context, packets *redpacket.Client) error {
 func Open(ctx context.Context, packets *redpacket.Client, user string) (int64, error) {
 	share, err := packets.Packet("new-year").Grab(ctx, user)
 	return share.Cents, err
+}
+
+// PayOut hands to pay who took what of a red packet, and what went back, until ctx ends. Several processes may do so.
+func PayOut(ctx context.Context, packets *redpacket.Client, pay func(context.Context, []redpacket.Entry) error) error {
+	return packets.Packet("new-year").KeepLedger(ctx, time.Second, 500, pay)
 }
 
 func TestABuyerHasOneUnitHoweverOftenItAsks(t *testing.T) {
@@ -194,6 +199,25 @@ func TestAPageShowsWhatWasSold(t *testing.T) {
 		require.EqualValues(t, 5, left[0])
 		require.EqualValues(t, 4, left[len(left)-1])
 		require.GreaterOrEqual(t, len(left), 9)
+	})
+}
+
+func TestWhatWasTakenIsPaidOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		packets := redlatchtest.New(t).Open().RedPackets()
+		require.NoError(t, Give(t.Context(), packets))
+		cents, err := Open(t.Context(), packets, "ann")
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var paid []redpacket.Entry
+		PayOut(ctx, packets, func(_ context.Context, entries []redpacket.Entry) error {
+			paid = append(paid, entries...)
+			return nil
+		})
+		require.Len(t, paid, 1)
+		require.Equal(t, "ann", paid[0].User)
+		require.Equal(t, cents, paid[0].Cents)
 	})
 }
 

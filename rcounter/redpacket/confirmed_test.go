@@ -1,6 +1,7 @@
 package redpacket_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
 	admin := srv.Client(t)
 	c := on(t, srv.Client(t), redpacket.Options{CallTimeout: patient.CallTimeout, MinReplicas: 1, ReplicaTimeout: time.Millisecond})
 	p := c.Packet("p")
-	packet := redpacket.Spec{Total: 10, Shares: 3, OpenFor: time.Hour, Retain: time.Hour}
+	packet := redpacket.Spec{Total: 10, Shares: 3, OpenFor: time.Hour, Retain: time.Hour, Ledger: true}
 	_, err := p.SendAs(ctx, "S", packet, []int64{3, 3, 4}, 0, 3)
 	require.ErrorIs(t, err, redpacket.ErrNotReplicated)
 	brief := c.Packet("brief")
@@ -30,6 +31,13 @@ func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
 		call func() error
 	}{
 		{"Grab", func() error { _, err := p.GrabAs(ctx, "G", "ann"); return err }},
+		{"Ledger", func() error {
+			_, err := p.Ledger(ctx, 9, func(context.Context, []redpacket.Entry) error {
+				t.Error("fn has what no replica has")
+				return nil
+			})
+			return err
+		}},
 		{"Refund", func() error { _, err := brief.RefundAs(ctx, "R"); return err }},
 		{"Send", func() error { _, err := p.SendAs(ctx, "S", packet, []int64{3, 3, 4}, 0, 3); return err }},
 	} {

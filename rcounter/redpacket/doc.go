@@ -6,7 +6,8 @@
 //	share, err := packet.Grab(ctx, "ann") // the same share however often she asks
 //	pay("ann", share.Cents)
 //
-// [Packet.Refund] gives back what nobody took, once. [Split] is the draw alone, without a server.
+// [Packet.Refund] gives back what nobody took, once. [Packet.Ledger] moves who took what into a database (Spec.Ledger). [Split] is the
+// draw alone, without a server.
 //
 // # What is promised
 //
@@ -45,7 +46,9 @@
 // part names a time of the server's after which it begins nothing. Without that, a copy that the network delivers late would
 // send again a packet that was opened and then lost with all that it had. A Grab is one script: is the packet there, are all
 // records there, what has this user, is it open, is a share left. The user's record comes before what is left: if it
-// came after, the user who took the last share and repeats the question would hear "sold out". Each call has an id that is
+// came after, the user who took the last share and repeats the question would hear "sold out". The entries of the ledger are written before
+// all else, and there must be one for each share taken and one for the refund, less those that were moved: what happened without its
+// entry is noticed, and so is an entry of what did not happen. Each call has an id that is
 // written with the record, by which a second run of the script knows its own work.
 //
 // # Keys
@@ -55,6 +58,7 @@
 //	rc:{S}:p   hash    the numbers of a Packet (packet.lua)
 //	rc:{S}:a   list    its shares that nobody has taken yet, in cents
 //	rc:{S}:g   hash    its records: user -> ordinal;cents;call
+//	rc:{S}:e   stream  its ledger, if it keeps one (packet.lua)
 //
 // The first expires when the retention is over. The others can be large, and a server stands still while it frees a large key that
 // expires. So they expire an hour later, and before that they are unlinked in the background, by the process that sent the

@@ -13,8 +13,8 @@ var (
 	// ErrAlreadyOpen: the packet exists, sent by another call of Send, and its retention is not over. The epoch returned
 	// with it is that of the existing packet. Nothing changed.
 	ErrAlreadyOpen = errs.ErrAlreadyOpen
-	// ErrCorrupt: the keys of a packet do not agree: records or shares are missing (evicted, deleted, lost in a failover) or
-	// it has impossible numbers. Nobody gets anything more, because a user who has a share could get a second one.
+	// ErrCorrupt: the keys of a packet do not agree: records, shares or entries of its ledger are missing (evicted, deleted, trimmed, lost
+	// in a failover) or it has impossible numbers. Nobody gets anything more, because a user who has a share could get a second one.
 	ErrCorrupt = errs.ErrCorrupt
 	// ErrSending: another Send of that name is running, or was broken off within the last minute. Nothing changed.
 	// A while later the packet is there (ErrAlreadyOpen), or the name is free.
@@ -72,4 +72,9 @@ func corrupt(key string, recorded, found int64) error {
 		return fmt.Errorf("%w: %q has impossible numbers", ErrCorrupt, key)
 	}
 	return fmt.Errorf("%w: %q counts %d records or shares, and %d are there", ErrCorrupt, key, recorded, found)
+}
+
+// misled says what of a ledger is missing.
+func misled(key string, should, found int64) error {
+	return fmt.Errorf("%w: the ledger %q should have %d entries, and has %d", ErrCorrupt, key, should, found)
 }

@@ -116,6 +116,44 @@ func ExamplePacket_Shares() {
 	// 2 bob 333
 }
 
+// The ledger moves into a database, here a map: an entry that comes again changes nothing, and another entry under its key is an error.
+func ExamplePacket_Ledger() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+	packet := c.Packet("wages")
+	packet.Send(ctx, redpacket.Spec{Total: 1000, Shares: 3, Method: redpacket.Equal, OpenFor: time.Hour, Ledger: true})
+	packet.Grab(ctx, "ann")
+	packet.Grab(ctx, "bob")
+
+	type key struct{ epoch, serial int64 }
+	rows := map[key]redpacket.Entry{}
+	insert := func(_ context.Context, entries []redpacket.Entry) error { // a transaction
+		for _, e := range entries {
+			k := key{e.Epoch, e.Serial}
+			if was, there := rows[k]; there && (was.User != e.User || was.Cents != e.Cents) {
+				return fmt.Errorf("place %d was given to %s and to %s", e.Ordinal, was.User, e.User)
+			}
+			rows[k] = e
+			if e.Kind == redpacket.KindGrant {
+				fmt.Println(e.Serial, "pay", e.User, e.Cents)
+			}
+		}
+		return nil
+	}
+	n, err := packet.Ledger(ctx, 500, insert)
+	fmt.Println(n, err)
+
+	moving, stop := context.WithCancel(ctx)
+	stop() // a program moves it until it ends
+	fmt.Println(packet.KeepLedger(moving, time.Second, 500, insert))
+	// Output:
+	// 1 pay ann 334
+	// 2 pay bob 333
+	// 2 <nil>
+	// context canceled
+}
+
 // The splitting alone, without a server.
 func ExampleSplit() {
 	shares, err := redpacket.Split(1000, 5, 100, 300, redpacket.DoubleMean, rand.New(rand.NewPCG(1, 2)))

@@ -2,6 +2,8 @@ package redpacket
 
 import (
 	"context"
+
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // The scripts' Go functions, with the call's id given, so that tests can send one call twice.
@@ -29,3 +31,12 @@ func (p *Packet) RefundAs(ctx context.Context, id string) (Share, error) {
 
 // SharesBy is Shares, in pages of a size of the test's choice.
 func (p *Packet) SharesBy(ctx context.Context, size int) ([]Share, error) { return p.all(ctx, size) }
+
+// Source is the text of a script.
+func Source(file string) string {
+	text, err := script.Compose(files, file)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}

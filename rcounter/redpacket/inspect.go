@@ -43,7 +43,7 @@ type Status struct {
 }
 
 // Inspect reads the packet. The Status is zero, StateAbsent, if there is none. One round trip, repeated until answered. With
-// ErrCorrupt for records or shares that are missing, the Status is what the packet itself says.
+// ErrCorrupt for records, shares or entries of the ledger that are missing, the Status is what the packet itself says.
 func (p *Packet) Inspect(ctx context.Context) (_ Status, err error) {
 	defer edge(&err)
 	if err := p.usable(); err != nil {
@@ -138,7 +138,7 @@ func (p *Packet) page(ctx context.Context, from string, size int) (packetPage, e
 	v, err1 := parts[0].AsIntSlice()
 	next, err2 := parts[1].ToString()
 	records, err3 := parts[2].AsStrSlice()
-	if errors.Join(err1, err2, err3) != nil || len(v) != 10 || len(records)%2 != 0 {
+	if errors.Join(err1, err2, err3) != nil || len(v) != 12 || len(records)%2 != 0 {
 		return packetPage{}, bad
 	}
 	states := map[int64]State{0: StateSending, 1: StateOpen, 2: StateRefunded, 3: StateAbsent, 4: StateEnded}
@@ -150,6 +150,9 @@ func (p *Packet) page(ctx context.Context, from string, size int) (packetPage, e
 		UntilEnd: script.Duration(max(0, v[7])), UntilGone: script.Duration(max(0, v[8]))}}
 	if state == StateRefunded && v[6] != v[3]-v[5] {
 		return packetPage{}, corrupt(p.keys[0], -1, 0)
+	}
+	if v[9] == 2 {
+		return pg, misled(p.keys[3], v[10], v[11])
 	}
 	if v[9] != 0 {
 		return pg, fmt.Errorf("%w: records or shares of %q are missing", ErrCorrupt, p.keys[0])

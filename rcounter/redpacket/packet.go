@@ -25,7 +25,7 @@ import (
 type Packet struct {
 	c       *Client
 	name    string
-	keys    []string // the packet's hash, the list of shares, the hash of users
+	keys    []string // the packet's hash, the list of shares, the hash of users, the ledger
 	refused error    // what is wrong with the name
 
 	grabs batch.Batcher[string, Share] // by user
@@ -38,7 +38,7 @@ func (c *Client) Packet(name string) *Packet {
 	var tag string
 	tag, p.refused = keyname.Braced(c.calls.KeyPrefix, name, "a red packet")
 	p.refused = edged(p.refused)
-	p.keys = []string{tag + ":p", tag + ":a", tag + ":g"}
+	p.keys = []string{tag + ":p", tag + ":a", tag + ":g", tag + ":e"}
 	p.grabs = batch.Batcher[string, Share]{Options: &c.batch, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "grab", Key: p.keys[0],
 		Run: batch.Each(p.grabEach, Share.Won)}
 	return p
@@ -77,6 +77,8 @@ func (p *Packet) verdict(v []int64) error {
 		return nil
 	case v[0] == -1 && len(v) >= 3:
 		return corrupt(p.keys[0], v[1], v[2])
+	case v[0] == -13 && len(v) >= 3:
+		return misled(p.keys[3], v[1], v[2])
 	}
 	return malformed("a red packet's script", p.keys[0])
 }

@@ -64,9 +64,12 @@ var sendScript = script.Load("redpacket_send", files, "send")
 // sendPart runs send.lua. Before the first part it asks for the server's time.
 func (p *Packet) sendPart(ctx context.Context, id string, o Spec, first int, shares []int64) (epoch int64, err error) {
 	n := func(v int64) string { return strconv.FormatInt(v, 10) }
-	args := append(make([]string, 0, 8+len(shares)), id, n(o.Shares), n(o.Total), script.Millis(o.OpenFor), script.Millis(o.Retain),
-		script.Millis(max(sendLease, min(time.Hour, 2*p.c.calls.Bound()))), n(int64(first)), "")
-	until := &args[len(args)-1]
+	args := append(make([]string, 0, 9+len(shares)), id, n(o.Shares), n(o.Total), script.Millis(o.OpenFor), script.Millis(o.Retain),
+		script.Millis(max(sendLease, min(time.Hour, 2*p.c.calls.Bound()))), n(int64(first)), "", "0")
+	until := &args[len(args)-2]
+	if o.Ledger {
+		args[len(args)-1] = "1"
+	}
 	if first > 0 {
 		*until = "0" // a later part begins no packet
 	}

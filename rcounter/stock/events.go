@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/ledger"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -35,8 +36,8 @@ func (s *Stock) Publish(ctx context.Context, entries []Entry) (err error) {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	if len(entries) > maxLedgerBatch {
-		return errs.InvalidOption("entries", fmt.Sprintf("%d of them", len(entries)), fmt.Sprintf("at most %d", maxLedgerBatch))
+	if len(entries) > ledger.MaxBatch {
+		return errs.InvalidOption("entries", fmt.Sprintf("%d of them", len(entries)), fmt.Sprintf("at most %d", ledger.MaxBatch))
 	}
 	for i, e := range entries {
 		if err := e.check(); err != nil {

@@ -2,19 +2,12 @@ package stock
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/redis/rueidis"
-	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/ledger"
 	"github.com/redlatch/redlatch/internal/script"
 )
-
-// maxLedgerBatch is the largest batch that Ledger takes.
-const maxLedgerBatch = 10_000
 
 // Kind says what an entry of a ledger tells of.
 type Kind string
@@ -88,81 +81,14 @@ type Entry struct {
 // what is not moved then is gone. A shard counts its own ordinals and serials; Sharded.Ordinal turns the ordinals into those of the
 // whole stock.
 func (s *Stock) Ledger(ctx context.Context, max int, fn func(ctx context.Context, entries []Entry) error) (moved int, err error) {
-	var theirs error
-	defer func() {
-		if theirs == nil {
-			edge(&err)
-		}
-	}()
-	if err := s.c.calls.Usable(s.refused); err != nil {
-		return 0, err
-	}
-	if max < 1 || max > maxLedgerBatch {
-		return 0, errs.InvalidOption("max", max, fmt.Sprintf("between 1 and %d", maxLedgerBatch))
-	}
-	if fn == nil {
-		return 0, errs.InvalidOption("fn", "nil", "a function")
-	}
-	list, err := s.ledger(ctx, max)
-	if err != nil || len(list) == 0 {
-		return 0, err
-	}
-	entries := make([]Entry, len(list))
-	for i, x := range list {
-		if entries[i], err = entry(x); err != nil {
-			return 0, fmt.Errorf("%w: %q has entry %s: %w", ErrCorrupt, s.keys[5], x.ID, err)
-		}
-		if i > 0 && entries[i].Serial != entries[i-1].Serial+1 {
-			return 0, fmt.Errorf("%w: %q has entry %s after %s", ErrCorrupt, s.keys[5], x.ID, list[i-1].ID)
-		}
-	}
-	if theirs = fn(ctx, entries); theirs != nil {
-		return 0, theirs
-	}
-	last := list[len(list)-1]
-	args := []string{last.ID}
-	for _, field := range entryFields {
-		args = append(args, last.FieldValues[field])
-	}
-	if _, err := s.run(ctx, 3, movedScript, args...); err != nil {
-		return 0, err
-	}
-	return len(entries), nil
+	return s.ledger().Move(ctx, max, fn)
 }
 
 // KeepLedger runs Ledger until ctx ends: at once again while there are entries, and at the interval every while there are none.
 // It returns ctx's error, fn's, or an error that asking again does not cure, such as ErrClosed and ErrWrongType. After other
 // errors of the server it goes on.
 func (s *Stock) KeepLedger(ctx context.Context, every time.Duration, max int, fn func(ctx context.Context, entries []Entry) error) error {
-	if every < time.Millisecond {
-		return edged(errs.InvalidOption("every", every, "at least 1ms"))
-	}
-	if fn == nil {
-		return edged(errs.InvalidOption("fn", "nil", "a function"))
-	}
-	var refused error
-	failing := false
-	for {
-		n, err := s.Ledger(ctx, max, func(ctx context.Context, entries []Entry) error {
-			refused = fn(ctx, entries)
-			return refused
-		})
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case refused != nil:
-			return refused
-		case lasting(err):
-			return err
-		}
-		s.c.bears(ctx, notMoved, s.name, err, &failing)
-		if n > 0 {
-			continue
-		}
-		if !script.Pause(ctx, every) {
-			return context.Cause(ctx)
-		}
-	}
+	return s.ledger().Keep(ctx, every, max, fn)
 }
 
 // lasting reports whether err is one that asking again does not cure.
@@ -173,52 +99,23 @@ var (
 	movedScript  = script.Load("moved", files, "moved")
 )
 
-// ledger reads the ledger's first entries. If replicas are to confirm what the stock sells, they have these entries: a failover would
-// forget the others, and give their numbers to other entries, when a database has them already.
-func (s *Stock) ledger(ctx context.Context, max int) ([]rueidis.XRangeEntry, error) {
-	m, unconfirmed := s.c.calls.Do(ctx, s.c.calls.Confirmed(s.call(ledgerScript, decimal(int64(max)), s.c.calls.Mark())))
-	if unconfirmed != nil && !errors.Is(unconfirmed, errs.ErrNotReplicated) {
-		return nil, unconfirmed
+func (s *Stock) ledger() *ledger.Book[Entry] {
+	b := &ledger.Book[Entry]{Calls: s.c.calls, Refused: s.refused, Fields: entryFields, Call: s.call, Read: ledgerScript, Moved: movedScript,
+		Verdict: s.verdict, Entry: entry, Edge: edged,
+		Bears: func(ctx context.Context, err error, failing *bool) { s.c.bears(ctx, notMoved, s.name, err, failing) }}
+	if s.refused == nil { // otherwise there are no keys
+		b.Key = s.keys[5]
 	}
-	bad := malformed("ledger", s.keys[5])
-	parts, err := m.ToArray()
-	if err != nil || len(parts) != 2 {
-		return nil, bad
-	}
-	v, err := parts[0].AsIntSlice()
-	if err != nil || len(v) != 3 {
-		return nil, bad
-	}
-	if err := s.verdict(v); err != nil {
-		return nil, err
-	}
-	list, err := parts[1].AsXRange()
-	switch {
-	case err != nil:
-		return nil, bad
-	case len(list) > 0 && unconfirmed != nil:
-		return nil, unconfirmed
-	}
-	return list, nil
+	return b
 }
 
 // entryFields are the fields of an entry on the server, in their order: see stock.lua.
 var entryFields = []string{"k", "e", "o", "n", "c", "r", "at"}
 
-func entry(x rueidis.XRangeEntry) (Entry, error) {
-	var wrong error
-	number := func(text string) int64 {
-		n, err := strconv.ParseInt(text, 10, 64)
-		wrong = errors.Join(wrong, err)
-		return n
-	}
-	serial, _, _ := strings.Cut(x.ID, "-")
-	f := x.FieldValues
-	e := Entry{Serial: number(serial), Kind: Kind(f["k"]), Epoch: number(f["e"]), Ordinal: number(f["o"]), N: number(f["n"]), Claimant: f["c"], Request: f["r"]}
-	us := number(f["at"])
-	e.At = time.Unix(us/1e6, us%1e6*1e3).UTC()
+func entry(l *ledger.Line) (Entry, error) {
+	e := Entry{Serial: l.Serial, Kind: Kind(l.Text["k"]), Epoch: l.Number("e"), Ordinal: l.Number("o"), N: l.Number("n"), Claimant: l.Text["c"], Request: l.Text["r"], At: l.Time("at")}
 	if !e.Kind.known() {
-		return Entry{}, errors.Join(wrong, fmt.Errorf("kind %.32q", f["k"]))
+		return Entry{}, fmt.Errorf("kind %.32q", l.Text["k"])
 	}
-	return e, wrong
+	return e, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/ledger"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -43,7 +44,7 @@ func (r *restorer) readLedger(ctx context.Context) error {
 			return malformed("xrange", key)
 		}
 		for _, x := range list {
-			if e, err := entry(x); err == nil && e.Epoch == r.epoch {
+			if e, _, err := ledger.Decode(x, entry); err == nil && e.Epoch == r.epoch {
 				r.entries = append(r.entries, e)
 			} else {
 				r.strange = true

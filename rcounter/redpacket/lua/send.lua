@@ -10,7 +10,8 @@
 -- ARGV[6]  ms that an unfinished sending is kept after its last part
 -- ARGV[7]  number of shares in the parts before this one
 -- ARGV[8]  the server's ms until which the first part may begin a packet; '' only to ask for the server's time, with no shares
--- ARGV[9…] the shares of this part, in cents
+-- ARGV[9]  '1' for a packet with a ledger
+-- ARGV[10…] the shares of this part, in cents
 --
 -- Replies  { 0, epoch}         stored; epoch is 0 until the packet is open
 --          { 1, 0}             another sending is under way
@@ -25,7 +26,7 @@
 -- again. A late copy of a later part does not send it either: if its packet is over, the part finds no hash and stores nothing (3).
 -- If another sending has begun, it finds the token of that sending (1, 2).
 local token, n, total, first = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[7])
-local parts = #ARGV - 8
+local parts = #ARGV - 9
 
 local now, micros = clock()
 if ARGV[8] == '' then return {4, now} end
@@ -60,7 +61,7 @@ end
 if stored >= first + parts then return {0, 0} end
 if stored ~= first then return {3, stored} end
 
-for i = 9, #ARGV do
+for i = 10, #ARGV do
   sum = sum + tonumber(ARGV[i])
 end
 local done = first + parts == n
@@ -75,6 +76,7 @@ gone = now + keep
 redis.call('HSET', packet, 'n', ARGV[2], 'total', total, 'sum', digits(sum), 'taken', 0, 'given', 0,
   'state', done and 1 or 0, 'end', digits(now + tonumber(ARGV[4])), 'gone', digits(gone),
   'epoch', digits(epoch), 'token', token)
-redis.call('RPUSH', shares, unpack(ARGV, 9))
+if ARGV[9] == '1' then redis.call('HSET', packet, 'ledger', 1, 'moved', 0) end
+redis.call('RPUSH', shares, unpack(ARGV, 10))
 expire(keep)
 return {0, epoch}

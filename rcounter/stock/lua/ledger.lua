@@ -1,5 +1,5 @@
 -- Reads the first entries of a stock's ledger.
--- uses: stock
+-- uses: ledger, stock
 --
 -- KEYS     those of stock.lua
 -- ARGV[1]  how many at most
@@ -14,12 +14,11 @@
 --
 -- Safe to run twice: it writes nothing, or what is there already.
 local m = redis.call('HMGET', stock, 'ledger', 'serial', 'moved')
-local found = redis.call('XLEN', ledger)
 if m[1] == '1' then
   serial, moved = tonumber(m[2]), tonumber(m[3])
-  if not serial or not moved then return {{-1, -1, 0}, {}} end
-  if serial == -1 then return {{0, 0, 0}, {}} end -- Restore writes it anew
-  if found ~= serial - moved then return {{-13, serial - moved, found}, {}} end
+  local wrong = unlike(ledger, serial, moved)
+  if serial == -1 and moved then return {{0, 0, 0}, {}} end -- Restore writes it anew
+  if wrong then return {wrong, {}} end
 end
 local entries = redis.call('XRANGE', ledger, '-', '+', 'COUNT', ARGV[1])
 if ARGV[2] == '1' and m[1] and #entries > 0 then redis.call('HSET', stock, 'ledger', m[1]) end

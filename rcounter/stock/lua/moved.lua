@@ -1,5 +1,5 @@
 -- Removes the first entries of a stock's ledger, which a database has.
--- uses: clock, stock
+-- uses: ledger, stock
 --
 -- KEYS     those of stock.lua
 -- ARGV[1]  the id of the last of these entries
@@ -18,13 +18,7 @@
 -- The removal comes before the count. If the run is broken off between the two, the stream has fewer entries than the hash says, and
 -- the next call says so, although none is lost. If the count came first and the server refused the removal (the user may not XTRIM),
 -- the hash would be wrong; like this, nothing has happened.
-local last = redis.call('XRANGE', ledger, ARGV[1], ARGV[1])[1]
-if not last then return {0, 0, 0} end
-for i = 2, #ARGV do
-  if last[2][2 * i - 2] ~= ARGV[i] then return {0, 0, 0} end
-end
+if not unchanged(ledger) then return {0, 0, 0} end
 local m = redis.call('HMGET', stock, 'ledger', 'serial')
 if m[2] == '-1' then return {0, 0, 0} end -- Restore writes it anew, and this entry again
-local n = redis.call('XTRIM', ledger, 'MINID', digits(ARGV[1]:match('^%d+') + 1))
-if m[1] == '1' then redis.call('HINCRBY', stock, 'moved', digits(n)) end
-return {0, n, 0}
+return {0, shorten(ledger, stock, m[1]), 0}

@@ -1,5 +1,5 @@
 -- A stock: its keys, its numbers, and the acts that its scripts share.
--- uses: clock, ends
+-- uses: clock, ends, ledger
 --
 -- KEYS[1]  the stock, a hash: see open.lua
 -- KEYS[2]  the claimants, a hash: see claim.lua
@@ -75,9 +75,9 @@ local function begin()
   end
   if keeps == 1 then
     local l = redis.call('HMGET', stock, 'serial', 'moved')
-    serial, moved, found = tonumber(l[1]), tonumber(l[2]), redis.call('XLEN', ledger) -- a key of another type fails here
-    if not serial or not moved then return {-1, -1, 0} end
-    if found ~= serial - moved then return {-13, serial - moved, found} end
+    serial, moved = tonumber(l[1]), tonumber(l[2])
+    local wrong = unlike(ledger, serial, moved)
+    if wrong then return wrong end
   end
   if sold < 0 or held < 0 or sold + held > limit or sold > seq or per < 1 then return {-1, -1, 0} end
 end
@@ -106,8 +106,7 @@ end
 -- all of it. If the hash came first: the server is stopped between the two, a unit is sold of which no entry tells, and the second
 -- run finds its record and answers as if all were well (TestARunThatIsBrokenOffNeverHidesALineOfTheLedger).
 local function tell()
-  for i = 1, #lines do redis.call('XADD', ledger, digits(serial + i) .. '-0', unpack(lines[i])) end
-  serial, lines = serial + #lines, {}
+  serial, lines = append(ledger, serial, lines), {}
 end
 
 -- count writes the numbers: before the records of new sales, and after those of returns. A run that is broken off between the
