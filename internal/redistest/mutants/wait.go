@@ -12,4 +12,44 @@ var ofWait = []mutant{
 		old: "g.Ticket == w.ticket && w.held.After(q.gap)", new: "g.Ticket == w.ticket",
 		breaks: "after a gap in the messages a grant is confirmed", tests: "TestAGrantAfterAGapIsConfirmed",
 	},
+	{
+		name: "a grant that counts from its message", file: "internal/wait/handover.go", pkg: "rlock",
+		old: "\t\t\tg.Sent = w.held\n", new: "\t\t\tg.Sent = time.Now()\n",
+		breaks: "a grant counts from the send of the last answer that named its place", tests: "TestAGrantThatComesAfterItsLeaseIsOver TestUntilIsNeverAfterTheServersExpiry",
+	},
+	{
+		name: "a grant that is used while its waiter asks", file: "internal/wait/handover.go", pkg: "internal/wait",
+		old: "use := g != nil && !w.flying && (", new: "use := g != nil && (",
+		breaks: "no grant is used while a request for the waiter is under way", tests: "TestAGrantIsNotUsedWhileItsWaiterIsAskedFor",
+	},
+	{
+		name: "who leaves owes nothing", file: "internal/wait/handover.go", pkg: "internal/wait",
+		old: "after, unsettled = time.Now().Add(w.r.Reach), true", new: "after, unsettled = time.Time{}, false",
+		breaks: "what a waiter that left may yet be granted is released", tests: "TestWhoLeavesWhileItIsAskedForOwesARelease",
+	},
+	{
+		name: "a place in silence", file: "internal/wait/handover.go", pkg: "internal/wait",
+		old: "\tif !w.hears() {\n\t\treturn nil\n\t}\n\tif !w.asked {", new: "\tif !w.hears() {\n\t\treturn w.standing\n\t}\n\tif !w.asked {",
+		breaks: "who hears no grants stands in no queue", tests: "TestWhoMayNotListenStandsInNoQueue TestAReleaseDuringTheFirstSubscribeLeavesNoLockIdle",
+	},
+	{
+		name: "a grant that wakes nobody", file: "internal/wait/grants.go", pkg: "internal/wait",
+		old: "\t\tw.grant = &g\n\t}\n\tsignal(w.wakeup)\n", new: "\t\tw.grant = &g\n\t}\n",
+		breaks: "a grant wakes its waiter", tests: "TestAGrantThatOvertakesItsPlaceIsUsed TestAGrantAfterAGapIsConfirmed TestATurnThatIsHeardOfByAskingIsCounted TestALockIsNotIdleAfterTheGrantsWereNotListenedForForAWhile",
+	},
+	{
+		name: "a sleep without PollCap", file: "internal/wait/loop.go", pkg: "internal/wait",
+		old: "\td := w.q.pollCap\n\tif w.standing", new: "\td := 100 * w.q.pollCap\n\tif w.standing",
+		breaks: "a lost message costs a waiter PollCap at most", tests: "TestAMessageWakesAndALostOneCostsAtMostPollCap TestALostGrantIsFoundByAPoll",
+	},
+	{
+		name: "a subscription without a try after it", file: "internal/wait/loop.go", pkg: "internal/wait",
+		old: "\t\treturn true // try again at once: see the package comment\n", new: "",
+		breaks: "a release between the first try and the subscription is found", tests: "TestAReleaseBetweenTheFirstTryAndTheSubscriptionIsFound",
+	},
+	{
+		name: "a shared answer for those who came later", file: "internal/wait/shared.go", pkg: "internal/wait",
+		old: "if d.sent.IsZero() || d.sent.Before(since) {", new: "if d.sent.IsZero() {",
+		breaks: "a shared answer is for those who came before its request was sent", tests: "TestASharedResultIsForThoseThatCameBeforeItsRequestWasSent",
+	},
 }
