@@ -81,14 +81,14 @@ type news struct {
 	N        int64  `json:"n"`
 	Claimant string `json:"c,omitempty"`
 	Request  string `json:"r,omitempty"`
-	At       int64  `json:"at"` // us
+	At       time.Time `json:"at"`
 }
 
 // message is the first entries as a message, and the rest.
 func message(entries []Entry) (text string, rest []Entry, err error) {
 	var b strings.Builder
 	for i, e := range entries {
-		one, err := json.Marshal(news{e.Serial, e.Kind, e.Epoch, e.Ordinal, e.N, e.Claimant, e.Request, e.At.UnixMicro()})
+		one, err := json.Marshal(news{e.Serial, e.Kind, e.Epoch, e.Ordinal, e.N, e.Claimant, e.Request, e.At})
 		if err != nil {
 			return "", nil, err
 		}
@@ -111,7 +111,7 @@ func told(text string) (entries []Entry, ok bool) {
 		if e.Epoch < 1 || e.Serial < 1 {
 			return nil, false
 		}
-		entries = append(entries, Entry{e.Serial, e.Kind, e.Epoch, e.Ordinal, e.N, e.Claimant, e.Request, time.UnixMicro(e.At).UTC()})
+		entries = append(entries, Entry{e.Serial, e.Kind, e.Epoch, e.Ordinal, e.N, e.Claimant, e.Request, e.At.UTC()})
 	}
 	return entries, true
 }
