@@ -74,13 +74,13 @@ func (e Entry) check() error {
 
 // news is an entry as a message has it. A message is a JSON array of them.
 type news struct {
-	Serial   int64  `json:"s"`
-	Kind     Kind   `json:"k"`
-	Epoch    int64  `json:"e"`
-	Ordinal  int64  `json:"o,omitempty"`
-	N        int64  `json:"n"`
-	Claimant string `json:"c,omitempty"`
-	Request  string `json:"r,omitempty"`
+	Serial   int64     `json:"s"`
+	Kind     Kind      `json:"k"`
+	Epoch    int64     `json:"e"`
+	Ordinal  int64     `json:"o,omitempty"`
+	N        int64     `json:"n"`
+	Claimant string    `json:"c,omitempty"`
+	Request  string    `json:"r,omitempty"`
 	At       time.Time `json:"at"`
 }
 
