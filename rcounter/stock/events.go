@@ -88,7 +88,7 @@ type news struct {
 func message(entries []Entry) (text string, rest []Entry, err error) {
 	var b strings.Builder
 	for i, e := range entries {
-		one, err := json.Marshal(news{e.Serial, e.Kind, e.Epoch, e.Ordinal, e.N, e.Claimant, e.Request, e.At})
+		one, err := json.Marshal(news(e))
 		if err != nil {
 			return "", nil, err
 		}
@@ -111,7 +111,8 @@ func told(text string) (entries []Entry, ok bool) {
 		if e.Epoch < 1 || e.Serial < 1 {
 			return nil, false
 		}
-		entries = append(entries, Entry{e.Serial, e.Kind, e.Epoch, e.Ordinal, e.N, e.Claimant, e.Request, e.At.UTC()})
+		e.At = e.At.UTC()
+		entries = append(entries, Entry(e))
 	}
 	return entries, true
 }
