@@ -137,7 +137,7 @@ func (m *cartModel) call(times int, verb, id, claimant string, lines []stock.Lin
 // model says, and no cart is held, sold or given back in part.
 func TestCartsKeepToTheirModelHoweverOftenACallRuns(t *testing.T) {
 	t.Parallel()
-	for i := range redistest.Sized(2, 3, 200) {
+	for i := range redistest.Sized(2, 3, 60) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			srv := redistest.Embedded(t)
