@@ -31,7 +31,7 @@ func TestUnlockAfterKeepsEveryKindUntilItsTimeAndNoLonger(t *testing.T) {
 		ctx := within(t)
 		require.NoError(t, r.locks.Close(ctx), "its process need not last")
 		h = lock(t, asks, within(t))
-		require.Greater(t, time.Since(at), d-5*time.Millisecond)
+		require.Greater(t, time.Since(at), d-100*time.Millisecond) // the server counts on its wall clock, which is set now and then
 		require.Less(t, time.Since(at), lease/10)
 		require.NoError(t, h.UnlockAfter(within(t), time.Nanosecond), "over already: released")
 		locked, err := asks.IsLocked(within(t))
@@ -188,7 +188,7 @@ func TestUnlockAfterOfUnknownOutcomeStillKeeps(t *testing.T) {
 		require.NoError(t, h.UnlockAfter(within(t), 2*time.Second), "sent again")
 		require.NotEmpty(t, keys(t, direct))
 		redistest.Eventually(t, 20*time.Second, "its end", func() bool { return len(keys(t, direct)) == 0 })
-		require.Greater(t, time.Since(at), 2*time.Second-5*time.Millisecond)
+		require.Greater(t, time.Since(at), 2*time.Second-100*time.Millisecond)
 	}
 }
 
@@ -206,6 +206,6 @@ func TestWhatIsKeptIsNotTakenOver(t *testing.T) {
 		require.NoError(t, h.UnlockAfter(within(t), 8*beat))
 		require.NoError(t, r.locks.Close(within(t))) // no heartbeat from here on
 		require.NoError(t, lock(t, asks, within(t)).Unlock(within(t)))
-		require.Greater(t, time.Since(at), 8*beat-5*time.Millisecond)
+		require.Greater(t, time.Since(at), 8*beat-100*time.Millisecond)
 	})
 }
