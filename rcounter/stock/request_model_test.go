@@ -462,7 +462,7 @@ func walkRequests(t *testing.T, srv *redistest.Server, c *stock.Client, rnd *ran
 				require.NoError(t, s.Resume(ctx))
 			}
 			if srv.Embedded != nil {
-				in := time.Duration(rnd.IntN(60)) * time.Second
+				in := time.Duration(1+rnd.IntN(60)) * time.Second // the model takes an end at 0 for none
 				require.NoError(t, s.SetEnd(ctx, in))
 				m.end = m.now + in
 			}
