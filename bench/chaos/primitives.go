@@ -368,8 +368,11 @@ var errGone = errors.New("it is not there, or not all of it")
 
 // gone is err, which says as much if absent.
 func gone(err error, absent bool) error {
+	if absent && err == nil {
+		err = errors.New("absent")
+	}
 	if absent || errors.Is(err, stock.ErrCorrupt) {
-		return errGone
+		return fmt.Errorf("%w: %w", errGone, err)
 	}
 	return err
 }

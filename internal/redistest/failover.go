@@ -223,6 +223,16 @@ func (s *Server) TryAsk(t testing.TB, args ...string) (string, error) {
 	return tryAsk(t, s.Addr(), args...)
 }
 
+// TryAskList is TryAsk for an answer that is a list of texts.
+func (s *Server) TryAskList(t testing.TB, args ...string) ([]string, error) {
+	t.Helper()
+	m, err := answer(s.Addr(), args...)
+	if err != nil {
+		return nil, err
+	}
+	return m.AsStrSlice()
+}
+
 // Ask sends one command to s alone, whatever a client of it would be sent on to, and returns the answer as text.
 func (s *Server) Ask(t testing.TB, args ...string) string {
 	t.Helper()
@@ -240,17 +250,7 @@ func ask(t testing.TB, addr string, args ...string) string {
 
 func tryAsk(t testing.TB, addr string, args ...string) (string, error) {
 	t.Helper()
-	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true})
-	if err != nil {
-		return "", err
-	}
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	conn, release := c.Dedicate()
-	defer release()
-	conn.Do(ctx, conn.B().Readonly().Build()) // without READONLY a replica in a Cluster redirects the client; outside a Cluster it is an error
-	m, err := conn.Do(ctx, conn.B().Arbitrary(args...).Build()).ToMessage()
+	m, err := answer(addr, args...)
 	if err != nil {
 		return "", err
 	}
@@ -261,4 +261,18 @@ func tryAsk(t testing.TB, addr string, args ...string) (string, error) {
 		return text, nil
 	}
 	return m.String(), nil
+}
+
+func answer(addr string, args ...string) (m rueidis.RedisMessage, err error) {
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		return m, err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	conn, release := c.Dedicate()
+	defer release()
+	conn.Do(ctx, conn.B().Readonly().Build()) // without READONLY a replica in a Cluster redirects the client; outside a Cluster it is an error
+	return conn.Do(ctx, conn.B().Arbitrary(args...).Build()).ToMessage()
 }
