@@ -345,10 +345,7 @@ func (x *sale) inflict(ctx context.Context, rnd *rand.Rand) map[string]int {
 
 func TestASaleOfManyReservationsIsExactInTheDatabaseWhateverFails(t *testing.T) {
 	redistest.NeedServer(t)
-	if !redistest.Long() {
-		t.Skipf("takes minutes: set %s=1", redistest.LongEnv)
-	}
-	const blocks = 2000
+	blocks := redistest.Sized(4, 8, 2000)
 	ids := blocks * saleBlock
 	limit := int64(ids) * 17 / 20
 	ctx, cancel := context.WithCancel(t.Context())

@@ -298,6 +298,59 @@ func TestAnUnconfirmedGrantIsConfirmedByARetry(t *testing.T) {
 	require.EqualValues(t, 4, st.Sold)
 }
 
+// A mover waits for the replicas: it neither moves what they do not have nor ends.
+func TestALedgerThatReplicasDoNotConfirmIsMovedWhenTheyDo(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	unconfirmed := make(chan error, 1000)
+	s := on(t, p.primary.Client(t), stock.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond,
+		Observer: stock.Observer{BackgroundFailed: func(_ context.Context, _ string, err error) {
+			select {
+			case unconfirmed <- err:
+			default:
+			}
+		}}}).Stock("s")
+	o := spec(100)
+	o.Ledger = true
+	_, err := s.Open(ctx, o)
+	require.NoError(t, err)
+	p.link.set(true)
+	_, err = s.Claim(ctx, "ann")
+	require.ErrorIs(t, err, stock.ErrNotReplicated)
+
+	keeping, stop := context.WithCancel(ctx)
+	defer stop()
+	moved, ended := make(chan stock.Entry, 10), make(chan error, 1)
+	go func() {
+		ended <- s.KeepLedger(keeping, time.Millisecond, 10, func(_ context.Context, entries []stock.Entry) error {
+			for _, e := range entries {
+				moved <- e
+			}
+			return nil
+		})
+	}()
+	for range 3 {
+		select {
+		case err := <-unconfirmed:
+			require.ErrorIs(t, err, stock.ErrNotReplicated)
+		case err := <-ended:
+			t.Fatal("the mover ended: ", err)
+		}
+	}
+	require.Empty(t, moved)
+	p.link.set(false)
+	select {
+	case e := <-moved:
+		require.Equal(t, "ann", e.Claimant)
+	case err := <-ended:
+		t.Fatal("the mover ended: ", err)
+	case <-time.After(time.Minute):
+		t.Fatal("nothing is moved")
+	}
+	stop()
+	require.ErrorIs(t, <-ended, context.Canceled)
+}
+
 // tally is a ledger for very many claims: what each user was told first, and who has each ordinal.
 type tally struct {
 	told   []atomic.Int64 // by user: the ordinal

@@ -86,7 +86,7 @@ func (s *Stock) Ledger(ctx context.Context, max int, fn func(ctx context.Context
 
 // KeepLedger runs Ledger until ctx ends: at once again while there are entries, and at the interval every while there are none.
 // It returns ctx's error, fn's, or an error that asking again does not cure, such as ErrClosed and ErrWrongType. After other
-// errors of the server it goes on.
+// errors of the server, and after ErrNotReplicated, it goes on.
 func (s *Stock) KeepLedger(ctx context.Context, every time.Duration, max int, fn func(ctx context.Context, entries []Entry) error) error {
 	return s.ledger().Keep(ctx, every, max, fn)
 }
