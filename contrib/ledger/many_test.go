@@ -235,6 +235,7 @@ type sale struct {
 	mu               sync.Mutex
 	primary, replica *redistest.Server
 	children         [saleProcesses]*redistest.Child
+	kills            [saleProcesses]int // in the block that the process serves
 }
 
 func (x *sale) inStep(t *testing.T, replica *redistest.Server) {
@@ -264,6 +265,9 @@ func (x *sale) failover() {
 // seller deals blocks to one process, and to another in its place when it is killed.
 func (x *sale) seller(n int, blocks <-chan int, told func(block int, got []int64)) {
 	for block := range blocks {
+		x.mu.Lock()
+		x.kills[n] = 0
+		x.mu.Unlock()
 		for {
 			x.mu.Lock()
 			if x.children[n] == nil {
@@ -308,7 +312,6 @@ func (x *sale) inflict(ctx context.Context, rnd *rand.Rand) map[string]int {
 		primary := x.primary
 		x.mu.Unlock()
 		kind := [...]string{"connections cut", "reply lost", "request lost", "black hole", "delay", "SCRIPT FLUSH", "server paused", "process killed"}[rnd.IntN(8)]
-		n[kind]++
 		switch kind {
 		case "connections cut":
 			p.Cut()
@@ -334,11 +337,19 @@ func (x *sale) inflict(ctx context.Context, rnd *rand.Rand) map[string]int {
 			primary.Resume(x.t)
 		case "process killed":
 			x.mu.Lock()
-			if c := x.children[rnd.IntN(saleProcesses)]; c != nil {
-				c.Cmd.Process.Kill()
+			// On a busy machine a block takes longer than the time between two kills: without a bound it would never be served.
+			i := rnd.IntN(saleProcesses)
+			killed := x.children[i] != nil && x.kills[i] < 5
+			if killed {
+				x.kills[i]++
+				x.children[i].Cmd.Process.Kill()
 			}
 			x.mu.Unlock()
+			if !killed {
+				continue
+			}
 		}
+		n[kind]++
 	}
 	return n
 }
