@@ -6,10 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/redlatch/redlatch/internal/keyname"
-	"github.com/redlatch/redlatch/internal/script"
 )
 
 // ReserveAll reserves a cart of stocks that need not share a server: the units of each line, in the order of the stocks' names, each
@@ -184,24 +181,16 @@ func (a *across) giveUp(ctx context.Context, i int) {
 
 // hasSold reports whether the reservation with that id was sold, and perhaps returned since.
 func (s *Stock) hasSold(ctx context.Context, id string) (bool, error) {
-	m, err := s.c.calls.Do(ctx, script.Call{Script: recordRead, Keys: s.keys, Command: func(b rueidis.Builder) rueidis.Completed {
-		return b.Hget().Key(s.keys[2]).Field("r:" + id).Build()
-	}})
-	if isNil(err) {
-		return false, nil
-	}
-	if err != nil {
+	f, err := s.find(ctx, id)
+	if err != nil || f.record == "" {
 		return false, err
 	}
-	text, err := m.ToString()
-	r, ok := parseRecord(text)
-	if err != nil || !ok {
+	r, ok := parseRecord(f.record)
+	if !ok {
 		return false, corrupt(s.keys[0], -1, 0)
 	}
 	return r.state == "G" || r.state == "R", nil
 }
-
-var recordRead = script.Plain("hget")
 
 // unanswered reports whether err leaves open what became of a call.
 func unanswered(err error) bool {
