@@ -356,6 +356,23 @@ func TestReservationsShareCalls(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, callers*each, st.Sold)
 	require.EqualValues(t, callers*each, st.Seq)
+
+	wire.calls.Store(0)
+	crowd(callers, each, func(caller, i int) {
+		id := fmt.Sprint(caller*each + i)
+		h, err := s.LookupID(ctx, id)
+		none, err2 := s.LookupID(ctx, "no "+id)
+		if err != nil || err2 != nil || h.Outcome != stock.Replayed || h.Claimant != id || none != (stock.Holding{Epoch: st.Epoch}) {
+			t.Error(h, none, err, err2)
+		}
+	})
+	require.Less(t, wire.calls.Load(), int64(callers*each), "half of what it is one by one")
+	gone := c.Stock("none")
+	crowd(callers, 1, func(int, int) {
+		if h, err := gone.LookupID(ctx, "id"); err != nil || h != (stock.Holding{}) {
+			t.Error(h, err)
+		}
+	})
 }
 
 // However many reservations come to nothing, the server does not keep them.

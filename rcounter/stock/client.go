@@ -36,12 +36,12 @@ type Options struct {
 	// more, the process answers only ClaimAny by itself. Defaults to 1,000,000. Negative: it reads none.
 	MaxWinners int
 	// MaxBatch is how many requests of this process on one stock share a call at most, 1 to 128: those of Claim with each other,
-	// those of ClaimAny, and all acts by an id together, from ClaimOnce and Reserve to ReturnPart. A claim that finds no call
-	// under way is sent alone, at once, and so are the others while fewer than 8 of them are under way. Negative: every request
+	// those of ClaimAny, those of LookupID, and all acts by an id together, from ClaimOnce and Reserve to ReturnPart. A claim that
+	// finds no call under way is sent alone, at once, and so are the others while fewer than 8 of them are under way. Negative: every request
 	// is sent alone, at once. Defaults to 128: a call of 128 claimants takes the server some 200 us, and one of 128 reservations
 	// some 600 us, during which it does nothing else.
 	MaxBatch int
-	// MaxCalls is how many shared calls are under way at most: of those of acts by an id no more than 4. Defaults to 64.
+	// MaxCalls is how many shared calls are under way at most: of acts by an id no more than 4, of looks as many. Defaults to 64.
 	MaxCalls int
 	// BatchWindow is how long the first claim of a call that is not full waits for more claims, while other calls are under
 	// way. Defaults to 100 us.

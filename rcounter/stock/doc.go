@@ -212,8 +212,9 @@
 //
 // Claims of one process on one stock share calls (Options.MaxBatch). A claim that finds no call under way is sent at once;
 // those that come while one is under way are sent together. Acts by an id (ClaimOnce, Reserve, Confirm, Cancel, ReturnOnce
-// and their kin, but not LookupID) share calls with each other, from 8 on that are under way. Each is answered for itself. No id is twice in a call: equal acts on an id are one,
-// and an act that differs from another on its id goes into the next call.
+// and their kin) share calls with each other, from 8 on that are under way, and so do the looks of LookupID. Each is answered for
+// itself. No id is twice in a call: equal acts on an id are one, and an act that differs from another on its id goes into the next
+// call.
 //
 // A script of several keys gets TRYAGAIN while their slot moves to another node of a Cluster. It is sent again until the move
 // is over.

@@ -150,7 +150,7 @@ func (s *Stock) holders(ctx context.Context, claimant string, each func(Holding)
 	})
 }
 
-// found is a reply of find.lua.
+// found is what find.lua replies of one id.
 type found struct {
 	record    string
 	epoch, at int64 // at is the server's ms
@@ -159,34 +159,45 @@ type found struct {
 
 var findScript = script.Load("find", files, "find")
 
-// find runs find.lua.
+// find is the record with that id, read in a call that it may share with others.
 func (s *Stock) find(ctx context.Context, id string) (found, error) {
+	return s.shared().looks.Do(ctx, id)
+}
+
+// findAll runs find.lua for at most 128 ids.
+func (s *Stock) findAll(ctx context.Context, ids []string) ([]found, error) {
 	sent := time.Now()
-	m, err := s.c.calls.Do(ctx, s.call(findScript, id))
+	m, err := s.c.calls.Do(ctx, s.call(findScript, ids...))
 	if err != nil {
-		return found{}, err
+		return nil, err
 	}
 	parts, err := m.ToArray()
 	if err != nil || len(parts) < 3 {
-		return found{}, malformed("find", s.keys[0])
+		return nil, malformed("find", s.keys[0])
 	}
 	var v [3]int64
 	for i := range v {
 		if v[i], err = parts[i].AsInt64(); err != nil {
-			return found{}, malformed("find", s.keys[0])
+			return nil, malformed("find", s.keys[0])
 		}
 	}
 	if err := s.verdict(v[:]); err != nil {
-		return found{}, err
+		return nil, err
 	}
-	if len(parts) < 4 {
-		return found{}, malformed("find", s.keys[0])
+	all, records := make([]found, len(ids)), parts[3:]
+	if len(records) != len(ids) && v[1] != 0 {
+		return nil, malformed("find", s.keys[0])
 	}
-	text, err := parts[3].ToString()
-	if err != nil {
-		return found{}, malformed("find", s.keys[0])
+	for i := range all {
+		all[i] = found{epoch: v[1], at: v[2], sent: sent}
+		if v[1] == 0 { // no stock
+			continue
+		}
+		if all[i].record, err = records[i].ToString(); err != nil {
+			return nil, malformed("find", s.keys[0])
+		}
 	}
-	return found{record: text, epoch: v[1], at: v[2], sent: sent}, nil
+	return all, nil
 }
 
 // holding is what the record of a request or reservation says at that time; false if it is none.

@@ -17,6 +17,7 @@ type shared struct {
 	claims batch.Batcher[string, Grant] // by claimant
 	anys   batch.Batcher[int64, Grant]  // by how many units
 	acts   batch.Batcher[act, done]     // on requests and reservations
+	looks  batch.Batcher[string, found] // by the id of a request or reservation
 	cache  cache
 }
 
@@ -57,6 +58,8 @@ func newShared(c *Client, s *Stock) *shared {
 		}, Grant.Won)}
 	d.anys = batch.Batcher[int64, Grant]{Options: &c.batch, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "claim", Key: s.keys[0], Run: s.runAnys, Abandoned: s.takeBack}
 	d.acts = batch.Batcher[act, done]{Options: &c.acts, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "act", Key: s.keys[0], Run: s.runActs, From: shareActsFrom}
+	d.looks = batch.Batcher[string, found]{Options: &c.acts, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "find", Key: s.keys[0],
+		Run: batch.Each(s.findAll, func(found) bool { return false }), From: shareActsFrom}
 	return d
 }
 

@@ -1,13 +1,18 @@
--- Reads the record of a request or reservation.
+-- Reads the records of requests or reservations.
 -- uses: stock
 --
 -- KEYS     those of stock.lua
--- ARGV[1]  the id, '' for none
+-- ARGV[1…] the ids, 1 to 128; '' for none
 --
--- Replies  {0, epoch, ms, record}   as in stock.lua, '' if there is none; ms is the server's time. epoch 0: no stock
---          {-1, said, found}        records are missing, this one perhaps, or numbers that cannot be
+-- Replies  {0, epoch, ms, record, record …}   as in stock.lua, '' if there is none; ms is the server's time
+--          {0, 0, 0}               no stock
+--          {-1, said, found}       records are missing, these perhaps, or numbers that cannot be
 --
 -- Safe to run twice: it writes nothing, but that begin removes what is over.
-local wrong = present({0, 0, 0, ''})
+local wrong = present({0, 0, 0})
 if wrong then return wrong end
-return {0, epoch, now, ARGV[1] ~= '' and redis.call('HGET', records, 'r:' .. ARGV[1]) or ''}
+local fields = {}
+for i = 1, #ARGV do fields[i] = 'r:' .. ARGV[i] end
+local reply = redis.call('HMGET', records, unpack(fields))
+for i = 1, #ARGV do reply[i] = ARGV[i] ~= '' and reply[i] or '' end
+return {0, epoch, now, unpack(reply)}
