@@ -20,8 +20,8 @@ import (
 // is held stays so until its end; ReserveAll again with the same arguments, from any process, reserves the other lines, CancelAll
 // gives everything back. What could not be cancelled goes back at its end too.
 //
-// The same call again is Replayed if all lines were reserved before; Cart.Until is when the first of them ends. After a refusal the
-// cart is cancelled, which is remembered (Spec.Remember), so another try needs another id.
+// The same call again is Replayed if all lines were reserved before; Cart.Until is when the first of them ends. If the call takes longer
+// than ttl, a line that it comes to then, and that nobody has reserved before, is Expired. After a refusal the cart is cancelled, which is remembered (Spec.Remember), so another try needs another id.
 //
 // Errors: ErrInvalidOption for lines, and those of Stock.Reserve.
 func (c *Client) ReserveAll(ctx context.Context, id, claimant string, lines []Line, ttl time.Duration) (_ Cart, err error) {
@@ -37,10 +37,19 @@ func (c *Client) ReserveAll(ctx context.Context, id, claimant string, lines []Li
 	until := time.Now().Add(ttl)
 	for i, s := range a.stocks {
 		l := &a.cart.Lines[i]
-		if left := time.Until(until); left < minReservation {
-			l.Grant = Grant{Outcome: Expired}
-		} else {
+		left, known := time.Until(until), true
+		if left < minReservation { // what was reserved before, and perhaps sold since, is answered all the same
+			left = minReservation
+			var f found
+			f, l.Err = s.find(ctx, a.id(i))
+			known = f.record != ""
+		}
+		switch {
+		case l.Err != nil:
+		case known:
 			l.Grant, l.Err = bare(s.Reserve(ctx, a.id(i), claimant, lines[i].N, left))
+		default:
+			l.Grant = Grant{Outcome: Expired}
 		}
 		if unanswered(l.Err) {
 			return Cart{}, a.cart.finish()

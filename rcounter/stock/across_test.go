@@ -253,3 +253,37 @@ func TestConfirmAllAndCancelAllAtOnceLeaveEveryCartWhole(t *testing.T) {
 	})
 	require.Equal(t, [][2]int64{{won.Load(), 0}, {won.Load(), 0}, {won.Load(), 0}}, sums(t, stocks...))
 }
+
+// The process that repeats the call is so slow that the cart's time is over before it comes to the last line. That line was sold long
+// before, and it is answered so.
+func TestASlowRepetitionOfReserveAllIsAnsweredWhatTheCartHas(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	o := exact
+	var slow atomic.Bool
+	const short = 20 * time.Millisecond
+	o.Observer.Claimed = func(_ context.Context, name string, _ stock.Outcome, _ int64, _ time.Duration, _ error) {
+		if slow.Load() && name == "a" {
+			time.Sleep(2 * short)
+		}
+	}
+	c := on(t, srv.Client(t), o)
+	a, b := opened(t, c, "a", 3), opened(t, c, "b", 3)
+	got, err := c.ReserveAll(ctx, "cart", "ann", lines(1, "a", "b"), time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, stock.Granted, got.Outcome)
+	_, err = c.ConfirmAll(ctx, "cart", "a", "b")
+	require.NoError(t, err)
+
+	slow.Store(true)
+	got, err = c.ReserveAll(ctx, "cart", "ann", lines(1, "a", "b"), short)
+	require.NoError(t, err)
+	require.Equal(t, stock.Replayed, got.Outcome)
+	require.EqualValues(t, 1, got.Lines[1].Grant.Ordinal)
+	require.Equal(t, [][2]int64{{1, 0}, {1, 0}}, sums(t, a, b))
+
+	got, err = c.ReserveAll(ctx, "another cart", "bob", lines(1, "a", "b"), short)
+	require.NoError(t, err)
+	require.Equal(t, stock.Expired, got.Outcome)
+	require.Equal(t, [][2]int64{{1, 0}, {1, 0}}, sums(t, a, b))
+}
