@@ -24,6 +24,7 @@ type entry struct {
 	began, done time.Time
 	err         error
 	grant       stock.Grant
+	back        int64 // units that came back by it
 	generation  int64
 }
 

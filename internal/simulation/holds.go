@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch"
@@ -26,7 +27,7 @@ type kind struct {
 var all []*kind
 
 func init() {
-	all = append(locks(), append(permits(), books()...)...)
+	all = slices.Concat(locks(), permits(), books(), sales())
 }
 
 // Kinds are the names of the kinds of objects.

@@ -181,6 +181,7 @@ type copied struct {
 	list   []string
 	fields map[string]string
 	scores map[string]float64
+	stream []miniredis.StreamEntry
 }
 
 // image is what was there at one moment.
@@ -210,6 +211,9 @@ func (n *node) copy() image {
 		case "zset":
 			scores, _ := n.m.SortedSet(k)
 			c.scores = maps.Clone(scores)
+		case "stream":
+			stream, _ := n.m.Stream(k)
+			c.stream = slices.Clone(stream)
 		}
 		all.keys[k] = c
 	}
@@ -237,6 +241,10 @@ func (n *node) become(i image) {
 		case "zset":
 			for member, score := range c.scores {
 				n.m.ZAdd(k, score, member)
+			}
+		case "stream": // one that was emptied is as good as none
+			for _, e := range c.stream {
+				n.m.XAdd(k, e.ID, e.Values)
 			}
 		default:
 			panic("simulation: a replica cannot copy a " + c.kind)

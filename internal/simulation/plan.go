@@ -128,6 +128,7 @@ func NewPlan(seed uint64, kinds ...string) Plan {
 		if p.Servers > 1 {
 			p.forgetting(r)
 		}
+		p.dying(r)
 	}
 	slices.SortStableFunc(p.Steps, func(a, b Step) int { return int(a.At - b.At) })
 	for i := range p.Steps {
@@ -205,6 +206,22 @@ func (p *Plan) forgetting(r *rand.Rand) {
 		for i := range (p.Servers + 1) / 2 {
 			p.Steps = append(p.Steps, Step{What: empty, At: at, On: (first + i) % p.Servers, For: upTo(r, 5*time.Millisecond, 100*time.Millisecond)})
 			at += upTo(r, 100*time.Millisecond, 700*time.Millisecond)
+		}
+	}
+}
+
+// dying has clients crash in the middle of what takes several calls.
+func (p *Plan) dying(r *rand.Rand) {
+	for _, s := range slices.Clone(p.Steps) {
+		if !s.fault() && (p.Kinds[s.On] == "across" || s.What == move) && r.IntN(8) == 0 {
+			at := s.At + upTo(r, p.Shortest, 10*p.Longest)
+			switch {
+			case s.What == move:
+				at += s.For / 4
+			case s.What == buy && r.IntN(2) == 0:
+				at += s.For
+			}
+			p.Steps = append(p.Steps, Step{What: crash, At: at, Who: s.Who, For: 100 * time.Millisecond})
 		}
 	}
 }

@@ -43,7 +43,8 @@ type object struct {
 	kind  *kind
 	name  string
 	parts []*resource
-	book  book // of a kind that is no lock
+	book  book             // of a kind that is no lock
+	bases map[string]*base // of stocks that keep a ledger, by their names
 }
 
 // client is one process.

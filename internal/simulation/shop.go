@@ -1,0 +1,285 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/redlatch/redlatch/rcounter/stock"
+)
+
+// The verbs of stocks beside those in books.go. Reservations and requests have ids that several clients use at the same time.
+const (
+	buy    what = "buy" // reserves, waits, and then pays, gives up, or forgets about it
+	order  what = "claim-up-to"
+	late   what = "confirm-late"
+	part   what = "confirm-part"
+	extend what = "extend"
+	back   what = "return-part"
+	look   what = "look-up"
+	halt   what = "pause-sale"
+	resume what = "resume-sale"
+	endIn  what = "set-end"
+	move   what = "move-ledger"
+)
+
+// saleClaimant is how many units a claimant of the sale may have: more than it asks for.
+const saleClaimant = 20
+
+// afterwards is what becomes of a reservation once its client has waited, by the step's N.
+var afterwards = []what{confirm, late, part, extend, cancel, confirm, late, look}
+
+func sales() []*kind {
+	return []*kind{
+		{
+			name: "sale", make: func(_ *world, o *object) { o.bases = map[string]*base{o.name: {}} }, open: openSale, act: actOnSale, verdict: auditSale,
+			plan: func(r *rand.Rand, s *Step) {
+				s.What = []what{
+					buy, buy, buy, buy, buy, order, order, confirm, late, part, extend, cancel, back, back, look, look, halt, endIn, move, move,
+				}[r.IntN(20)]
+				s.ID, s.N = r.IntN(6), r.IntN(40)
+				s.Lease, s.For = upTo(r, 200*time.Millisecond, 2500*time.Millisecond), often(r, 100*time.Millisecond, 3*time.Second)
+			},
+		},
+		carts("cart", func(o *object, c *client) shop { return together{c.red.Stocks().Group(o.name)} }),
+		carts("across", func(_ *object, c *client) shop { return apart{c.red.Stocks()} }),
+	}
+}
+
+func openSale(w *world, o *object) {
+	w.openStock(o, w.clients[0].red.Stocks().Stock(o.name), o.name)
+}
+
+// openStock opens a stock that keeps a ledger.
+func (w *world) openStock(o *object, x *stock.Stock, name string) {
+	_, err := x.Open(context.Background(), stock.Spec{Limit: stockLimit, PerUser: saleClaimant, OpenFor: time.Hour, Retain: time.Hour, Ledger: true})
+	if err != nil {
+		w.violated("%s: open: %v", name, err)
+	}
+}
+
+// ask makes one call of a stock, and notes its answer as entry of the book. back is how many units came back by it.
+func (w *world) ask(o *object, c *client, s Step, verb what, key string, n int64, call func(ctx context.Context) (g stock.Grant, back int64, err error)) *entry {
+	ctx, stop := context.WithTimeout(context.Background(), 8*calls)
+	defer stop()
+	e := o.book.begin(s, verb, key, n)
+	g, units, err := call(ctx)
+	e.grant, e.back = g, units
+	w.told(o, c, s, e, err, w.fine(o, verb)...)
+	return e
+}
+
+// fine are the errors that a call of a stock may end with.
+func (w *world) fine(o *object, verb what) []error {
+	fine := []error{stock.ErrNotFound}
+	if verb == part {
+		fine = append(fine, stock.ErrMismatch) // fewer are held than are to be kept
+	}
+	if w.forgot(o) {
+		fine = append(fine, stock.ErrCorrupt, stock.ErrNotOpen, stock.ErrMismatch, errNotOurs)
+	}
+	return fine
+}
+
+// units are how many an id asks for.
+func unitsOf(id int) int64 { return 1 + int64(id%4) }
+
+func actOnSale(w *world, o *object, c *client, s Step) {
+	x := c.red.Stocks().Stock(o.name)
+	// of half the time the ids are others: those before have come to their end
+	id := fmt.Sprintf("r%d.%d", s.At/(length/2), s.ID)
+	n := unitsOf(s.ID)
+	switch s.What {
+	case buy:
+		e := w.ask(o, c, s, reserve, id, n, func(ctx context.Context) (stock.Grant, int64, error) {
+			if s.ID%2 == 0 {
+				g, err := x.ReserveUpTo(ctx, id, "payer"+id, n, s.Lease)
+				return g, 0, err
+			}
+			g, err := x.Reserve(ctx, id, "payer"+id, n, s.Lease)
+			return g, 0, err
+		})
+		if e.err == nil && e.grant.Won() && w.sleep(c, s.For) {
+			actOnID(w, o, c, s, x, afterwards[s.N%len(afterwards)], id, n)
+		}
+	case order:
+		id = "o" + id
+		w.ask(o, c, s, order, id, n, func(ctx context.Context) (stock.Grant, int64, error) {
+			if s.ID%2 == 0 {
+				g, err := x.ClaimOnce(ctx, id, "buyer"+id, n)
+				return g, 0, err
+			}
+			g, err := x.ClaimUpTo(ctx, id, "buyer"+id, n)
+			return g, 0, err
+		})
+	case halt:
+		w.ask(o, c, s, halt, "sale", 0, func(ctx context.Context) (stock.Grant, int64, error) { return stock.Grant{}, 0, x.Pause(ctx) })
+		w.sleep(c, min(s.For, time.Second))
+		w.ask(o, c, s, resume, "sale", 0, func(ctx context.Context) (stock.Grant, int64, error) { return stock.Grant{}, 0, x.Resume(ctx) })
+	case endIn:
+		w.setEnd(o, c, s, x, 0)
+		w.sleep(c, min(s.For, time.Second))
+		w.setEnd(o, c, s, x, time.Hour)
+	case move:
+		w.moveLedger(o, c, s, x, o.name)
+	default:
+		if s.What == back && s.N%4 == 0 {
+			id = "o" + id
+		}
+		actOnID(w, o, c, s, x, s.What, id, n)
+	}
+}
+
+func (w *world) setEnd(o *object, c *client, s Step, x *stock.Stock, in time.Duration) {
+	w.ask(o, c, s, endIn, "sale", int64(in), func(ctx context.Context) (stock.Grant, int64, error) { return stock.Grant{}, 0, x.SetEnd(ctx, in) })
+}
+
+// sleep waits, and reports whether c is still there.
+func (w *world) sleep(c *client, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return !c.dead()
+	case <-c.gone:
+		return false
+	}
+}
+
+// actOnID does one verb that takes an id.
+func actOnID(w *world, o *object, c *client, s Step, x *stock.Stock, verb what, id string, n int64) {
+	keep := 1 + int64(s.N)%n
+	if verb == back && s.N%3 == 0 {
+		keep = 0
+	}
+	w.ask(o, c, s, verb, id, map[what]int64{part: keep, back: keep}[verb], func(ctx context.Context) (g stock.Grant, units int64, err error) {
+		switch verb {
+		case confirm:
+			g, err = x.Confirm(ctx, id)
+		case late:
+			g, err = x.ConfirmLate(ctx, id)
+		case part:
+			g, err = x.ConfirmPart(ctx, id, keep)
+		case extend:
+			g, err = x.Extend(ctx, id, s.Lease)
+		case cancel:
+			units, err = one(x.Cancel(ctx, id))
+		case look:
+			g, _, err = known(x.LookupID(ctx, id))
+		case back:
+			if keep > 0 {
+				units, err = x.ReturnPart(ctx, id, keep)
+			} else {
+				units, err = one(x.ReturnOnce(ctx, id))
+			}
+		}
+		return g, units, err
+	})
+}
+
+func one(did bool, err error) (int64, error) {
+	if did {
+		return 1, err
+	}
+	return 0, err
+}
+
+// auditSale: after a setback nothing is granted of a stock that is gone. Otherwise the answers about each id agree, no ordinal has two
+// ids, a sale that was stopped grants nothing, and the database has it all.
+func auditSale(w *world, o *object) {
+	if w.auditGone(o) {
+		return
+	}
+	w.settle()
+	x := w.clients[0].red.Stocks().Stock(o.name)
+	for _, key := range keysOf(o.book.all()) {
+		if key != "sale" {
+			w.find(o, x, key, key)
+		}
+	}
+	list := o.book.all()
+	w.auditAnswers(o, list)
+	w.auditStops(o, list)
+	w.auditLedger(o, x, o.name, list)
+}
+
+func keysOf(list []*entry) (keys []string) {
+	for _, e := range list {
+		if !slices.Contains(keys, e.key) {
+			keys = append(keys, e.key)
+		}
+	}
+	return keys
+}
+
+// auditGone judges what was granted after a stock's server was emptied, and reports whether its server has lost anything.
+func (w *world) auditGone(o *object) bool {
+	for _, s := range w.of(w.nodes[0]) {
+		if s.what != empty && s.what != flushAll || w.copiedBack() {
+			continue
+		}
+		for _, e := range o.book.all() {
+			if e.err == nil && e.grant.Won() && e.began.After(s.at) {
+				w.violated("%s: step %d: %s of %s won %v of a stock that was gone", o.name, e.step, e.what, e.key, e.grant)
+			}
+		}
+	}
+	return w.forgot(o)
+}
+
+// settle waits until every reservation's time is over.
+func (w *world) settle() {
+	w.mu.Lock()
+	stuck := w.stuck
+	w.mu.Unlock()
+	time.Sleep(longestLease + max(0, time.Until(stuck)))
+}
+
+// find asks, when all is over, what an id has come to.
+func (w *world) find(o *object, x *stock.Stock, key, id string) *entry {
+	return w.ask(o, w.clients[0], Step{Number: -1, What: look}, look, key, 0, func(ctx context.Context) (stock.Grant, int64, error) {
+		return known(x.LookupID(ctx, id))
+	})
+}
+
+// known is a Holding as an answer.
+func known(h stock.Holding, err error) (stock.Grant, int64, error) {
+	return stock.Grant{Outcome: h.Outcome, Ordinal: h.Ordinal, N: h.N, Until: h.Until, Missing: h.Asked - h.N}, 0, err
+}
+
+// auditStops: while the sale is paused, or over, nobody gets what it did not have, and nobody hears of a pause or an end that was not.
+func (w *world) auditStops(o *object, list []*entry) {
+	during := func(e *entry, verb, other what, n int64) (surely, perhaps bool) {
+		for _, p := range list {
+			if p.what != verb || verb == endIn && p.n != n {
+				continue
+			}
+			perhaps = perhaps || p.began.Before(e.done)
+			surely = surely || p.err == nil && !p.done.After(e.began) && !slices.ContainsFunc(list, func(r *entry) bool {
+				ends := r.what == other && !(other == endIn && r.n == n) // it may have begun before, and act later
+				return ends && r.began.Before(e.done) && (r.err != nil || r.done.IsZero() || !r.done.Before(p.began))
+			})
+		}
+		return surely, perhaps
+	}
+	for _, e := range list {
+		if e.err != nil || e.done.IsZero() {
+			continue
+		}
+		fresh := e.grant.Outcome == stock.Granted && (e.what == reserve || e.what == order)
+		paused, maybe := during(e, halt, resume, 0)
+		if paused && fresh || e.grant.Outcome == stock.Paused && !maybe {
+			w.violated("%s: step %d: %s of %s was answered %v; the sale is paused: surely %v, perhaps %v", o.name, e.step, e.what, e.key, e.grant.Outcome, paused, maybe)
+		}
+		over, maybe := during(e, endIn, endIn, 0)
+		if over && fresh || e.grant.Outcome == stock.Ended && !maybe {
+			w.violated("%s: step %d: %s of %s was answered %v; the sale is over: surely %v, perhaps %v", o.name, e.step, e.what, e.key, e.grant.Outcome, over, maybe)
+		}
+	}
+}
+
+// errNotOurs ends the move of a ledger that does not follow what the database has.
+var errNotOurs = errors.New("simulated: the ledger and the database do not agree")
