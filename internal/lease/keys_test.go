@@ -105,6 +105,27 @@ func TestALeaseWhoseKeysAreApartIsRenewedKeyByKey(t *testing.T) {
 	})
 }
 
+// renewTaken renews a lease of two keys, of which the second is often missing. Whenever that one is asked about, somebody has just taken
+// the hold out of both keys.
+var renewTaken = script.New("renew what is taken", `
+if ARGV[3] == '1' then
+  return {redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('PEXPIRE', KEYS[1], ARGV[2]) or 0}
+end
+redis.call('DEL', KEYS[1]:sub(1, -2))
+return {1}`)
+
+func TestALeaseThatIsTakenWhileItIsRenewedKeyByKeyIsLostAtOnce(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		s.tap.migrate(true, "")
+		h := newLease("a")
+		h.More, h.Renew = &[]string{"a+"}, renewTaken
+		s.grant(t, h, term)
+		require.True(t, s.Add(h.Lease, time.Now(), time.Now(), term, true, 0))
+		time.Sleep(term / 2) // one renewal
+		require.ErrorIs(t, h.why(t), errs.ErrLost)
+	})
+}
+
 func TestALeaseOfSeveralKeysIsRenewedWithAllOfThem(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		pair := func(name string) *held {

@@ -277,3 +277,15 @@ func TestAShortLeaseDoesNotWaitBehindManyLongOnes(t *testing.T) {
 		}
 	})
 }
+
+func TestAnExtendCountsFromBeforeItsSend(t *testing.T) {
+	inShop(t, func(t *testing.T, s *shop) {
+		h := s.take(t, "l", term)
+		s.tap.delay(300 * time.Millisecond)
+		sent := time.Now()
+		confirmed, err := s.Extend(t.Context(), h.Lease, 2*term)
+		require.NoError(t, err)
+		require.True(t, confirmed)
+		require.Equal(t, sent.Add(2*term-lease.Margin(2*term)), s.Until(h.Lease))
+	})
+}

@@ -128,6 +128,9 @@ func TestAScriptsOwnErrorIsAnAnswer(t *testing.T) {
 		require.ErrorContains(t, err, `fails on "k"`)
 		require.False(t, script.Retryable(err))
 		require.EqualValues(t, 1, get(t, c, "k"), "not sent again")
+		_, err = r.Do(within(t), script.Call{Script: fails, Keys: []string{"k"}}) // which the server knows now
+		require.ErrorContains(t, err, "MINE says no")
+		require.EqualValues(t, 2, get(t, c, "k"), "nor by its text")
 
 		require.NoError(t, c.Do(within(t), c.B().Hset().Key("h").FieldValue().FieldValue("f", "v").Build()).Error())
 		_, err = r.Do(within(t), call("h"))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
@@ -261,6 +262,110 @@ func TestAGrantThatOvertakesItsPlaceIsUsed(t *testing.T) {
 		after, _ := d.look()
 		require.Equal(t, before, after, "without another look")
 		d.quit()
+	})
+}
+
+// receiver is a Taker that is refused when it asks, and notes what it is handed.
+type receiver struct {
+	mu    sync.Mutex
+	down  bool // the server does not answer
+	asked int
+	taken []wait.Grant
+}
+
+func (x *receiver) Stand() wait.Standing {
+	return wait.Standing{Owner: "w", Entry: "w", Lease: time.Minute}
+}
+
+func (x *receiver) Ask(_ context.Context, standing *wait.Standing) (wait.Answer, error) {
+	sent := time.Now()
+	time.Sleep(trip)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.asked++
+	if x.down {
+		return wait.Answer{}, errs.ErrUnavailable
+	}
+	a := wait.Answer{Left: time.Hour, Sent: sent}
+	if standing != nil {
+		a.Ticket = 1
+	}
+	return a, nil
+}
+
+func (x *receiver) Taken(g wait.Grant) bool {
+	x.taken = append(x.taken, g)
+	return true
+}
+
+func (x *receiver) ReleaseLater(time.Time) {}
+
+// wait has x wait in the queue.
+func (x *receiver) wait(r *room) (got chan error) {
+	got = make(chan error, 1)
+	go func() {
+		c, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		got <- r.Wait(c, wait.Request{Name: "n", Channel: "c", Grants: "g", Taker: x})
+	}()
+	time.Sleep(time.Second)
+	return got
+}
+
+// A release of this process gives its waiter a place, another one serves that place, and the message overtakes the answer to the first:
+//
+//	waiter                        its process's release       server
+//	                              sent  --------------------> gives it place 5
+//	hears: place 5 is served  <------------------------------ another's release serves place 5
+//	asks, and is not answered
+//	                              answered: place 5  <-------
+//	is the holder
+func TestAGrantThatOvertakesItsPlaceIsKeptThoughTheServerCannotBeAsked(t *testing.T) {
+	inRoomOf(t, 10*time.Second, func(t *testing.T, r *room) {
+		x := &receiver{}
+		got := x.wait(r)
+		sent := time.Now()
+		o := r.Offer("n", time.Minute)
+		require.NotNil(t, o)
+		x.mu.Lock()
+		x.down, x.asked = true, 0
+		x.mu.Unlock()
+		r.server.Embedded.Publish("g", "5 60000 w")
+		time.Sleep(time.Second)
+		require.Empty(t, got)
+		x.mu.Lock()
+		require.Positive(t, x.asked)
+		x.mu.Unlock()
+		o.Queued(5, sent)
+		require.NoError(t, <-got)
+		require.Equal(t, []wait.Grant{{Owner: "w", Ticket: 5, Sent: sent, Lease: time.Minute}}, x.taken)
+	})
+}
+
+// Named by two releases, a waiter could be made the holder twice. And what it is handed counts from when its release was sent, however
+// late that is answered.
+func TestAWaiterIsNamedByOneReleaseAtATime(t *testing.T) {
+	inRoomOf(t, 10*time.Second, func(t *testing.T, r *room) {
+		x := &receiver{}
+		got := x.wait(r)
+		offer := func() *wait.Offer { return r.Offer("n", time.Second) }
+		refused := offer()
+		require.NotNil(t, refused)
+		require.Nil(t, offer(), "a release is under way")
+		refused.Refused()
+		failed := offer()
+		require.NotNil(t, failed)
+		failed.Failed()
+		require.Nil(t, offer(), "what came of the last one is not known")
+		time.Sleep(time.Second)
+		granted := offer()
+		require.NotNil(t, granted, "nothing can come of that any more")
+		sent := time.Now()
+		time.Sleep(100 * trip)
+		granted.Granted(sent)
+		require.Nil(t, offer(), "it is the holder")
+		require.NoError(t, <-got)
+		require.Equal(t, []wait.Grant{{Owner: "w", Sent: sent, Lease: time.Minute}}, x.taken)
 	})
 }
 

@@ -162,6 +162,45 @@ func (m *requestModel) forget(remember time.Duration) (n int) {
 	return n
 }
 
+// What was lost may have sold under the ordinals that would come next, and Restore writes the deadlines that it has read.
+func TestASuspendedStockConfirmsAndExtendsNothing(t *testing.T) {
+	t.Parallel()
+	raw := redistest.Embedded(t).Client(t)
+	s := opened(t, on(t, raw, exact), "s", 10)
+	_, err := s.Reserve(ctx, "h", "ann", 1, time.Hour)
+	require.NoError(t, err)
+	must(t, raw, "HSET", "rc:{s}", "state", "3")
+	before := hash(t, raw, "rc:{s}:r")
+	for _, d := range []stock.Deed{{Verb: "C", ID: "h"}, {Verb: "L", ID: "h"}, {Verb: "P", ID: "h", N: 1}, {Verb: "E", ID: "h", TTL: 2 * time.Hour}} {
+		got, err := s.ActsAs(ctx, "call"+d.Verb, d)
+		require.NoError(t, err)
+		require.NoError(t, got[0].Err)
+		require.Equal(t, stock.Suspended, got[0].Grant.Outcome, d.Verb)
+		require.Equal(t, before, hash(t, raw, "rc:{s}:r"), d.Verb)
+	}
+}
+
+func TestAnExtendThatRunsTwiceMovesTheEndOnce(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	raw := srv.Client(t)
+	forward := srv.Clock()
+	s := opened(t, on(t, raw, exact), "s", 10)
+	_, err := s.Reserve(ctx, "h", "ann", 1, time.Minute)
+	require.NoError(t, err)
+	var end string
+	for n := range 3 {
+		got, err := s.ActsAs(ctx, "call", stock.Deed{Verb: "E", ID: "h", TTL: 10 * time.Minute})
+		require.NoError(t, err)
+		require.Equal(t, stock.Granted, got[0].Grant.Outcome)
+		if n == 0 {
+			end = hash(t, raw, "rc:{s}:r")["r:h"]
+		}
+		require.Equal(t, end, hash(t, raw, "rc:{s}:r")["r:h"])
+		forward(time.Second)
+	}
+}
+
 // What an id is twice in is never one call, or a second run would tell who reserved it that it is cancelled. Equal acts are done once.
 func TestAnIdIsInOneActOfACall(t *testing.T) {
 	t.Parallel()

@@ -18,6 +18,11 @@ var ofLease = []mutant{
 		breaks: "the deadline of a vote allows lease/100 + 2 ms", tests: "TestALeaseThatAllowsForDriftIsTrustedForLess",
 	},
 	{
+		name: "votes that do not allow for drift", file: "rlock/owner.go", pkg: "rlock",
+		old: "own.Lease.Drift = l.kind.votes", new: "own.Lease.Drift = false",
+		breaks: "the deadline of a vote allows lease/100 + 2 ms", tests: "TestAVoteAllowsForClocksThatDrift",
+	},
+	{
 		name: "a late reply that counts from when it came, after another", file: "internal/lease/renew.go", pkg: "internal/lease",
 		old: "\t\t\te.trust(l, sent, a.length)\n\t\t}\n\t\tl.schedule()\n", new: "\t\t\te.trust(l, time.Now(), a.length)\n\t\t}\n\t\tl.schedule()\n",
 		breaks: "a reply of a call that was given up counts from that call's send", tests: "TestALateReplyCountsFromItsOwnSend",
@@ -81,5 +86,55 @@ var ofLease = []mutant{
 		name: "an answer from before a sleep that is taken for one after it", file: "internal/lease/renew.go", pkg: "internal/lease",
 		old: "\tif e.at(sent).Before(e.woke) {\n\t\tl.renewAt", new: "\tif false {\n\t\tl.renewAt",
 		breaks: "what was asked before a suspension says nothing of after it", tests: "TestAnAnswerFromBeforeASleepIsNoAnswerAfterIt",
+	},
+	{
+		name: "a hint that is proof", file: "internal/lease/track.go", pkg: "internal/lease",
+		old: "\t\tl.checkAt = now\n\t\tl.schedule()\n\t\theap.Fix(&e.due, l.index)\n\t\te.wakeBy(l.next)\n\t}\n}\n\n// CheckAll", new: "\t\tl.deadline = now\n\t\tl.schedule()\n\t\theap.Fix(&e.due, l.index)\n\t\te.wakeBy(l.next)\n\t}\n}\n\n// CheckAll",
+		breaks: "an invalidation has the lease looked at, and proves nothing", tests: "TestAHintIsFollowedAtOnceButProvesNothing",
+	},
+	{
+		name: "a heartbeat that is trusted for as long as others wait", file: "internal/lease/heartbeat.go", pkg: "internal/lease",
+		old: "return h.Trust - Margin(h.Trust) }", new: "return 2 * h.Trust }",
+		breaks: "a hold ends for want of beats before anybody may take it over", tests: "TestAHoldLastsForAsLongAsHeartbeatsAreConfirmed",
+	},
+	{
+		name: "a beat that brings a hold back", file: "internal/lease/heartbeat.go", pkg: "internal/lease",
+		old: "if !l.asked.Before(p.since) || p.began.Before(end) {", new: "if true {",
+		breaks: "a beat after a gap does not bring back what was over", tests: "TestAHeartbeatAfterAGapBringsNothingBack",
+	},
+	{
+		name: "a beat that counts from its answer", file: "internal/lease/heartbeat.go", pkg: "internal/lease",
+		old: "\t\t\tp.confirmed(sent, now, h.trust())\n\t\t\tp.next = sent.Add(h.Interval)\n", new: "\t\t\tp.confirmed(now, now, h.trust())\n\t\t\tp.next = sent.Add(h.Interval)\n",
+		breaks: "a beat counts from before it was sent", tests: "TestAServerThatIsSlowerThanTheBeatsEndsNoHold",
+	},
+	{
+		name: "a missing beat that is a new one", file: "internal/lease/heartbeat.go", pkg: "internal/lease",
+		old: "return a.expiry == 0 || b.expiry != 0 &&", new: "return a.expiry != 0 && b.expiry != 0 &&",
+		breaks: "a process without a heartbeat is taken for dead", tests: "TestABeatIsAChangeOfTheExpiry",
+	},
+	{
+		name: "a heartbeat without an end", file: "internal/lease/lua/heartbeat_beat.lua", pkg: "internal/lease",
+		old: "redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[1])", new: "redis.call('SET', KEYS[1], ARGV[2])",
+		breaks: "no key is left without an end", tests: "TestAHeartbeatHasAnEndFromTheFirstOn",
+	},
+	{
+		name: "keys that are apart and renewed once", file: "internal/lease/keys.go", pkg: "internal/lease",
+		old: "for i := range 2 * len(keys) {", new: "for i := range len(keys) {",
+		breaks: "a lease whose keys are on two nodes is asked about twice", tests: "TestALeaseThatIsTakenWhileItIsRenewedKeyByKeyIsLostAtOnce",
+	},
+	{
+		name: "a handed lease that counts from its news", file: "internal/lease/register.go", pkg: "rlock",
+		old: "\treturn e.add(l, sent, written, length, auto, maxHold)\n", new: "\treturn e.add(l, time.Now(), written, length, auto, maxHold)\n",
+		breaks: "a hold that was handed over counts from before it can have been written", tests: "TestUntilIsNeverAfterTheServersExpiry",
+	},
+	{
+		name: "a short lease that is not raised", file: "internal/lease/register.go", pkg: "rlock",
+		old: "\tif written < length {\n", new: "\tif written < 0 {\n",
+		breaks: "a lease that was handed over is raised to the full one", tests: "TestLeasesOfHandedOverHolds",
+	},
+	{
+		name: "an Extend that counts from its answer", file: "internal/lease/extend.go", pkg: "internal/lease",
+		old: "return e.Confirmed(l, sent, d), nil", new: "sent = time.Now()\n\treturn e.Confirmed(l, sent, d), nil",
+		breaks: "an Extend moves the deadline to its send and d", tests: "TestAnExtendCountsFromBeforeItsSend",
 	},
 }

@@ -23,6 +23,11 @@ var ofWait = []mutant{
 		breaks: "no grant is used while a request for the waiter is under way", tests: "TestAGrantIsNotUsedWhileItsWaiterIsAskedFor",
 	},
 	{
+		name: "a grant that overtakes its place and is dropped", file: "internal/wait/handover.go", pkg: "internal/wait",
+		old: "(g.Ticket == 0 || g.Ticket <= w.ticket) {", new: "true {",
+		breaks: "a grant that overtakes the answer that names its place is kept", tests: "TestAGrantThatOvertakesItsPlaceIsKeptThoughTheServerCannotBeAsked",
+	},
+	{
 		name: "who leaves owes nothing", file: "internal/wait/handover.go", pkg: "internal/wait",
 		old: "after, unsettled = time.Now().Add(w.r.Reach), true", new: "after, unsettled = time.Time{}, false",
 		breaks: "what a waiter that left may yet be granted is released", tests: "TestWhoLeavesWhileItIsAskedForOwesARelease",
@@ -31,6 +36,11 @@ var ofWait = []mutant{
 		name: "a place in silence", file: "internal/wait/handover.go", pkg: "internal/wait",
 		old: "\tif !w.hears() {\n\t\treturn nil\n\t}\n\tif !w.asked {", new: "\tif !w.hears() {\n\t\treturn w.standing\n\t}\n\tif !w.asked {",
 		breaks: "who hears no grants stands in no queue", tests: "TestWhoMayNotListenStandsInNoQueue TestAReleaseDuringTheFirstSubscribeLeavesNoLockIdle",
+	},
+	{
+		name: "a gap that nobody is told of", file: "internal/wait/grants.go", pkg: "internal/wait",
+		old: "\t\tif w.line.crowd == nil {\n\t\t\tsignal(w.wakeup)\n", new: "\t\tif w.line.crowd == nil {\n",
+		breaks: "after a gap in the messages every waiter asks", tests: "TestAfterAGapWaitersLook",
 	},
 	{
 		name: "a grant that wakes nobody", file: "internal/wait/grants.go", pkg: "internal/wait",
@@ -43,6 +53,11 @@ var ofWait = []mutant{
 		breaks: "a lost message costs a waiter PollCap at most", tests: "TestAMessageWakesAndALostOneCostsAtMostPollCap TestALostGrantIsFoundByAPoll",
 	},
 	{
+		name: "a lease whose end wakes nobody", file: "internal/wait/loop.go", pkg: "internal/wait",
+		old: "\tif w.known >= 0 {\n\t\td = min(d, AfterLease(w.known))\n\t}\n\td -= rand.N(d/10 + 1)\n\tif w.known >= 0 && w.known < d {\n\t\td = w.known + time.Millisecond\n\t}\n", new: "\td -= rand.N(d/10 + 1)\n",
+		breaks: "the end of the holder's lease wakes a waiter", tests: "TestTheEndOfTheHoldersLeaseWakes",
+	},
+	{
 		name: "a subscription without a try after it", file: "internal/wait/loop.go", pkg: "internal/wait",
 		old: "\t\treturn true // try again at once: see the package comment\n", new: "",
 		breaks: "a release between the first try and the subscription is found", tests: "TestAReleaseBetweenTheFirstTryAndTheSubscriptionIsFound",
@@ -51,5 +66,20 @@ var ofWait = []mutant{
 		name: "a shared answer for those who came later", file: "internal/wait/shared.go", pkg: "internal/wait",
 		old: "if d.sent.IsZero() || d.sent.Before(since) {", new: "if d.sent.IsZero() {",
 		breaks: "a shared answer is for those who came before its request was sent", tests: "TestASharedResultIsForThoseThatCameBeforeItsRequestWasSent",
+	},
+	{
+		name: "an offer while another is under way", file: "internal/wait/offer.go", pkg: "internal/wait",
+		old: "if w.standing == nil || w.grant != nil || now.Before(w.offered) {", new: "if w.standing == nil {",
+		breaks: "a waiter is offered the lock by one release at a time", tests: "TestAWaiterIsNamedByOneReleaseAtATime",
+	},
+	{
+		name: "an offer that counts from its answer", file: "internal/wait/offer.go", pkg: "internal/wait",
+		old: "Grant{Owner: o.Owner, Sent: sent, Lease: o.Lease}", new: "Grant{Owner: o.Owner, Sent: time.Now(), Lease: o.Lease}",
+		breaks: "a hand-over within the process counts from the send of its release", tests: "TestAWaiterIsNamedByOneReleaseAtATime",
+	},
+	{
+		name: "local hand-overs without an end", file: "internal/wait/offer.go", pkg: "internal/wait",
+		old: "\t\tl.local--\n", new: "",
+		breaks: "a process serves its own waiters for so many times only, while others queue", tests: "TestATurnThatIsHeardOfByAskingIsCounted",
 	},
 }
