@@ -18,6 +18,36 @@ var ofCalls = []mutant{
 		breaks: "a verb that must not run twice is sent once", tests: "TestOnceIsNotSentAgainAfterAnUnknownOutcome",
 	},
 	{
+		name: "an unknown try that is forgotten", file: "internal/script/run.go", pkg: "internal/script",
+		old: "unsure = unsure || unknown", new: "unsure = unknown",
+		breaks: "a call of which any try may have run is of unknown outcome", tests: "TestAnUnknownTryMakesTheWholeCallUnknown",
+	},
+	{
+		name: "a request under an ended context", file: "internal/script/run.go", pkg: "internal/script",
+		old: "\tif ctx.Err() != nil {\n\t\treturn rueidis.RedisMessage{}, errNotSent{errs.Ended(ctx)}\n\t}\n", new: "",
+		breaks: "nothing is sent under a context that has ended", tests: "TestNothingIsSentUnderAContextThatHasEnded",
+	},
+	{
+		name: "too few replicas", file: "internal/script/run.go", pkg: "rlock",
+		old: "} else if n < int64(c.Replicas) {", new: "} else if n < int64(c.Replicas)-1 {",
+		breaks: "with MinReplicas a grant is confirmed by so many replicas", tests: "TestAMultiWhoseGrantIsNotReplicatedIsTakenBack TestAGrantThatIsNotReplicatedIsTakenBack",
+	},
+	{
+		name: "a server's clock that is guessed late", file: "internal/script/clock.go", pkg: "internal/script",
+		old: "return s.Server + d.Milliseconds()", new: "return s.Server + (d + s.Spread).Milliseconds() + 1",
+		breaks: "the estimate of the server's clock errs to the early side", tests: "TestTheClockErrsToTheEarlySideOnly",
+	},
+	{
+		name: "a not-after beyond the caller's deadline", file: "internal/script/timed.go", pkg: "internal/script",
+		old: "\tif d, ok := ctx.Deadline(); ok && d.Add(t.Beyond).Before(end) {\n\t\treturn d.Add(t.Beyond)\n\t}\n", new: "",
+		breaks: "nothing is granted after its caller's deadline", tests: "TestATimedCallIsNotGrantedAfterItsCallersDeadline",
+	},
+	{
+		name: "a LATE that is repeated for ever", file: "internal/script/timed.go", pkg: "internal/script",
+		old: "\t\tif again {\n", new: "\t\tif again && late && server == 0 {\n",
+		breaks: "a call that is late twice did nothing, and says so", tests: "TestATimedCallThatIsLateTwiceDidNothing",
+	},
+	{
 		name: "a pending release whose early answer is final", file: "internal/session/retrier.go", pkg: "internal/session",
 		old: "done := err == nil && !now.Before(p.After)", new: "done := err == nil",
 		breaks: "a release is repeated until nothing can be granted any more", tests: "TestAnAnswerBeforeAfterIsNotFinal",
@@ -38,6 +68,16 @@ var ofCalls = []mutant{
 		breaks: "an Unlock whose reply is lost is an Unlock", tests: "TestHoldsAndPermitsAreReleasedAlike",
 	},
 	{
+		name: "a release that is not confirmed and forgotten", file: "internal/session/release.go", pkg: "internal/session",
+		old: "if r.remaining == 0 && (o.finish() || !confirmed || !final) {", new: "if r.remaining == 0 && (o.finish() || confirmed && !final) {",
+		breaks: "a release that is not confirmed goes on in the background", tests: "TestHoldsAndPermitsAreReleasedAlike",
+	},
+	{
+		name: "a release that outruns a request of its own", file: "internal/session/release.go", pkg: "rsemaphore",
+		old: "if r.remaining == 0 && (o.finish() || !confirmed || !final) {", new: "if r.remaining == 0 && (o.finish() || !confirmed || !final && after.IsZero()) {",
+		breaks: "a request that runs after its release is taken back", tests: "TestARequestThatRunsAfterItsReleaseBeforeTheServersTimeIsKnownIsTakenBack",
+	},
+	{
 		name: "a loss that an Unlock does not tell", file: "internal/session/release.go", pkg: "internal/session",
 		old: "\tr.tell(errs.ErrLost)\n\treturn r.of.failed(r.Lease.Name, errs.ErrLost)\n", new: "\treturn nil\n",
 		breaks: "an Unlock of what was lost says so", tests: "TestHoldsAndPermitsAreReleasedAlike",
@@ -46,5 +86,20 @@ var ofCalls = []mutant{
 		name: "a release twice", file: "internal/session/release.go", pkg: "internal/session",
 		old: "first, settled := !o.begun, o.settled", new: "first, settled := true, false",
 		breaks: "a handle is released once, and has one result", tests: "TestReleasesAtTheSameTimeHaveOneResult TestHoldsAndPermitsAreReleasedAlike",
+	},
+	{
+		name: "work under a hold that is being released", file: "internal/session/release.go", pkg: "internal/session",
+		old: "\th.end(errs.ErrReleased) // before", new: "\tdefer h.end(errs.ErrReleased) // before",
+		breaks: "the contexts of a hold end before its release is sent", tests: "TestHoldsAndPermitsAreReleasedAlike",
+	},
+	{
+		name: "a late grant that nobody gives back", file: "internal/session/handle.go", pkg: "rlock",
+		old: "\tif unwanted {\n\t\to.releaseLater(time.Time{})\n\t}\n", new: "\t_ = unwanted\n",
+		breaks: "a grant that arrives after its caller left is released", tests: "TestALateGrantIsGivenBackOnceTheHoldIsReleased",
+	},
+	{
+		name: "a failed acquisition that leaves what it took", file: "internal/session/handle.go", pkg: "rlock",
+		old: "\tif !until.IsZero() {\n\t\to.releaseLater(until)\n\t}\n", new: "",
+		breaks: "what a failed call may have taken is released in the background", tests: "TestWhatATryOfUnknownOutcomeTookIsGivenBack",
 	},
 }

@@ -87,4 +87,124 @@ var ofStocks = []mutant{
 		old: "if taken > n or act == 'settle' and taken < said then return {3, said, 0} end\n", new: "",
 		breaks: "a block sells its units, and no more", tests: "TestBlocksKeepToTheirModel TestABlockOfADeadProcessIsAccountedFor",
 	},
+	{
+		name: "a call of acts that comes late", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
+		old: "if notafter == 0 or now > notafter then return {-11, now, 0} end", new: "if notafter == 0 then return {-11, now, 0} end",
+		breaks: "a copy of a call that comes after its time does nothing", tests: "TestACallOfActsThatComesTooLateDoesNothing",
+	},
+	{
+		name: "an id in two acts of a call", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
+		old: "    if seen[id] then return end\n", new: "",
+		breaks: "an id is in one act of a call, so that a second run answers as the first", tests: "TestAnIdIsInOneActOfACall",
+	},
+	{
+		name: "a reservation under the id of another claimant", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
+		old: "    if r.asked ~= 0 and (r.deadline == 0 or r.asked ~= n) or r.claimant ~= claimant then return fault(-3) end\n", new: "    if r.asked ~= 0 and (r.deadline == 0 or r.asked ~= n) then return fault(-3) end\n",
+		breaks: "an id is that of one claimant's request", tests: "TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns",
+	},
+	{
+		name: "a confirm while the stock is suspended", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
+		old: "  if doubted() then return fault(8) end\n  local k = verb == 'P'", new: "  local k = verb == 'P'",
+		breaks: "while records are in doubt nothing is confirmed", tests: "TestASuspendedStockConfirmsAndExtendsNothing",
+	},
+	{
+		name: "a confirm of what was cancelled", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
+		old: "  if not q or q.state ~= 'E' then return confirm(i, r, id) end", new: "  if not q or q.state ~= 'E' and q.state ~= 'C' then return confirm(i, r, id) end",
+		breaks: "what was cancelled stays so", tests: "TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns",
+	},
+	{
+		name: "an extension that ends sooner", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
+		old: "  if q.by == call or deadline <= q.deadline then", new: "  if q.by == call then",
+		breaks: "Extend moves the end of a reservation to no earlier time", tests: "TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns",
+	},
+	{
+		name: "an extension while the stock is suspended", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
+		old: "  if doubted() then return fault(8) end -- Restore writes the deadlines that it has read\n", new: "",
+		breaks: "while records are in doubt no deadline moves", tests: "TestASuspendedStockConfirmsAndExtendsNothing",
+	},
+	{
+		name: "an extension that is made twice", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
+		old: "  if q.by == call or deadline <= q.deadline then", new: "  if deadline <= q.deadline then",
+		breaks: "a repeated Extend moves the end once", tests: "TestAnExtendThatRunsTwiceMovesTheEndOnce",
+	},
+	{
+		name: "a part of a return that is counted anew", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
+		old: "by == call and r.n == keep and back + 0 or 0, 0, 0, 0 end", new: "0, 0, 0, 0 end",
+		breaks: "a repeated return says what it gave back", tests: "TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns",
+	},
+	{
+		name: "units that are free before their record says so", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
+		old: "    sold, held = sold + unsold, held + unheld\n    count()\n    sold, held = sold - unsold, held - unheld\n", new: "    count()\n",
+		breaks: "a run that is broken off sells too little, and never too much", tests: "TestARunOfSeveralActsThatIsBrokenOffSellsNothingTwice",
+	},
+	{
+		name: "holds without an end", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
+		old: "  if #hold > 0 then redis.call('ZADD', holds, unpack(hold)) end -- before ZREM: a zset that is emptied and filled again has no end\n  if #unhold > 0 then redis.call('ZREM', holds, unpack(unhold)) end\n", new: "  if #unhold > 0 then redis.call('ZREM', holds, unpack(unhold)) end\n  if #hold > 0 then redis.call('ZADD', holds, unpack(hold)) end\n",
+		breaks: "no key is left without an end", tests: "TestActsThatShareACallKeepToTheModelHoweverOftenTheCallRuns",
+	},
+	{
+		name: "records that are never forgotten", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
+		old: "  tell()\n  finish(over)\n", new: "  tell()\n",
+		breaks: "what has ended is forgotten after Spec.Remember", tests: "TestWhatHasEndedIsForgotten",
+	},
+	{
+		name: "an id that was forbidden and nobody told", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
+		old: "    elseif (forbids or confirms) and redis", new: "    elseif confirms and redis",
+		breaks: "processes that answer SoldOut by themselves hear of a cancelled id", tests: "TestWhatIsCancelledBeforeItIsReservedIsCancelledOnASoldOutStock",
+	},
+	{
+		name: "a claimed unit that does not count", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
+		old: "(totals[claimant] or counts[claimant] or 0) - (single[claimant] or 0)", new: "(totals[claimant] or counts[claimant] or 0)",
+		breaks: "a claimant has no more units than it may have", tests: "TestRequestsAndReservationsKeepToTheirModelInAnyOrder",
+	},
+	{
+		name: "a replay that replicas need not have", file: "rcounter/stock/lua/lib/acts.lua", pkg: "rcounter/stock",
+		old: "    own(ARGV[2])\n", new: "",
+		breaks: "every answer that replicas confirm comes with a write", tests: "TestEveryAnswerThatIsConfirmedComesWithAWrite",
+	},
+	{
+		name: "a cart that was cancelled before it was made", file: "rcounter/stock/lua/cart.lua", pkg: "rcounter/stock",
+		old: "if is == '' and verb ~= 'X' then", new: "if is == '' and verb == 'C' then",
+		breaks: "a cart that was cancelled before it was made never is", tests: "TestACartThatIsCancelledBeforeItIsMadeNeverIs",
+	},
+	{
+		name: "a cart with the id of a reservation", file: "rcounter/stock/lua/cart.lua", pkg: "rcounter/stock",
+		old: "    if old > 0 and is ~= what then return {-3, 0, 0} end\n", new: "",
+		breaks: "an id is that of one cart, or of one reservation", tests: "TestALineOfACartIsAReservationOfItsStock TestCartsKeepToTheirModelHoweverOftenACallRuns",
+	},
+	{
+		name: "a cart of other stocks", file: "rcounter/stock/lua/cart.lua", pkg: "rcounter/stock",
+		old: "if is and is ~= '' and is ~= what then return", new: "if is and is ~= '' and what == '' then return",
+		breaks: "an id is that of one cart", tests: "TestACartsIdIsThatOfOneCart TestCartsKeepToTheirModelHoweverOftenACallRuns",
+	},
+	{
+		name: "a cart that is held in part", file: "rcounter/stock/lua/cart.lua", pkg: "rcounter/stock",
+		old: "  if outcome < 0 or outcome > (verb == 'L' and 7 or 2) then\n    refused = true\n", new: "  if outcome < 0 or outcome > (verb == 'L' and 7 or 2) then\n",
+		breaks: "a cart is reserved all or none", tests: "TestACartNamesTheLineThatIsInTheWay TestACartIsReservedConfirmedAndCancelledAsOne",
+	},
+	{
+		name: "a sold cart that is forgotten", file: "rcounter/stock/lua/cart.lua", pkg: "rcounter/stock",
+		old: "  elseif is then\n    redis.call('PEXPIRE', cart, text(f, keep))\n", new: "",
+		breaks: "a cart that is sold is remembered until the retention is over", tests: "TestACartIsRememberedAsItsReservationsAre",
+	},
+	{
+		name: "a change over another", file: "rcounter/stock/lua/change.lua", pkg: "rcounter/stock",
+		old: "if revision ~= m[1] or notafter == 0 then", new: "if notafter == 0 then",
+		breaks: "a copy that comes after another change changes nothing", tests: "TestLateCopiesOfOneOpeningChangeNothingInTheNext",
+	},
+	{
+		name: "a pause that lets sell", file: "rcounter/stock/lua/lib/stock.lua", pkg: "rcounter/stock",
+		old: "  if state == 6 then return 12 end\n", new: "",
+		breaks: "a paused stock grants nothing", tests: "TestAPausedStockGrantsNothingAndConfirmsWhatItHolds",
+	},
+	{
+		name: "a cart over servers that is sold in part", file: "rcounter/stock/across.go", pkg: "rcounter/stock",
+		old: "if i == last && !goesOn(l.Grant) {", new: "if i == last && goesOn == nil {",
+		breaks: "the last line decides whether a cart is sold", tests: "TestACoordinatorThatDiesAtAnyCallLeavesNoLineTwiceAndNothingHeld TestConfirmAllAndCancelAllAtOnceLeaveEveryCartWhole",
+	},
+	{
+		name: "a cart over servers that is given back though it was sold", file: "rcounter/stock/across.go", pkg: "rcounter/stock",
+		old: "\tif err != nil || sold {\n\t\treturn false, sold, err\n", new: "\tif err != nil {\n\t\treturn false, sold, err\n",
+		breaks: "of a cart that was sold nothing is given back", tests: "TestConfirmAllAndCancelAllAtOnceLeaveEveryCartWhole TestACoordinatorThatDiesAtAnyCallLeavesNoLineTwiceAndNothingHeld",
+	},
 }
