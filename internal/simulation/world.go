@@ -56,6 +56,7 @@ type client struct {
 	locks       []*rlock.Client
 	ready       chan struct{} // closed: it has connected
 	gone        chan struct{} // closed: it has crashed
+	tried       chan struct{} // closed: it connects no more
 }
 
 // rough is until when something was done to the client's traffic.
@@ -146,8 +147,9 @@ func (w *world) build(m *Mutant) {
 
 // client connects one: in the background, because the network may not let it.
 func (w *world) client(place, life int) *client {
-	c := &client{place: place, life: life, host: w.net.host(fmt.Sprintf("client%d.%d", place, life)), ready: make(chan struct{}), gone: make(chan struct{})}
+	c := &client{place: place, life: life, host: w.net.host(fmt.Sprintf("client%d.%d", place, life)), ready: make(chan struct{}), gone: make(chan struct{}), tried: make(chan struct{})}
 	w.aside.Go(func() {
+		defer close(c.tried)
 		for pause := 50 * time.Millisecond; !c.dead(); pause *= 2 {
 			if err := c.connect(w); err == nil {
 				close(c.ready)
@@ -214,7 +216,10 @@ func (c *client) warm() (err error) {
 
 // close ends a client's clients.
 func (c *client) close(ctx context.Context) (err error) {
-	<-c.ready
+	<-c.tried // one that crashed while it connected has parts of itself
+	if c.red == nil {
+		return nil
+	}
 	for _, l := range c.locks[1:] {
 		if e := l.Close(ctx); e != nil {
 			err = e
@@ -321,11 +326,7 @@ func (w *world) crash(c *client, again bool) {
 	w.aside.Go(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		select {
-		case <-c.ready:
-			c.close(ctx)
-		default:
-		}
+		c.close(ctx)
 	})
 	if again {
 		w.clients[c.place] = w.client(c.place, c.life+1)
