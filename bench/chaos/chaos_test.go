@@ -60,7 +60,7 @@ func TestEachFaultOnceAndEachDeploymentOnce(t *testing.T) {
 func TestAClientThatBreaksTheRulesIsFound(t *testing.T) {
 	redistest.NeedServer(t)
 	t.Parallel()
-	for broken, primitive := range map[string]string{"late": "fair", "steal": "reentrant", "newid": "stock", "uncounted": "counter"} {
+	for broken, primitive := range map[string]string{"late": "fair", "steal": "reentrant", "newid": "stock", "uncounted": "counter", "twice": "counting", "part": "cart"} {
 		t.Run(broken, func(t *testing.T) {
 			t.Parallel()
 			said, err := run(t, "-deployments", one, "-faults", "none", "-primitives", primitive, "-duration", "2s", "-break", broken)

@@ -12,14 +12,14 @@ const (
 
 // What lost keys, keys that are older than they were, and a clock that was set forward mean. Whatever is not named survives.
 var (
-	tokens = []string{"reentrant", "nonreentrant", "spin", "fair", "plain", "fenced", "multi", "quorum", "readwrite", "semaphore", "weighted"}
+	tokens = []string{"reentrant", "nonreentrant", "spin", "fair", "plain", "fenced", "election", "multi", "quorum", "readwrite", "semaphore", "weighted"}
 
-	afterLoss  = map[string]string{"latch": wrongly, "barrier": refuses, "stock": refuses, "reservation": refuses, "redpacket": refuses, "counter": wrongly, "addonce": wrongly, "limiter": wrongly}
-	afterOlder = map[string]string{"latch": wrongly, "barrier": wrongly, "stock": wrongly, "reservation": wrongly, "redpacket": wrongly, "counter": wrongly, "addonce": wrongly, "limiter": wrongly}
-	afterShift = map[string]string{"latch": refuses, "barrier": refuses, "reservation": wrongly, "limiter": wrongly}
+	afterLoss  = map[string]string{"counting": wrongly, "latch": wrongly, "barrier": refuses, "stock": refuses, "reservation": refuses, "cart": refuses, "cartall": refuses, "ledger": refuses, "redpacket": refuses, "counter": wrongly, "addonce": wrongly, "limiter": wrongly}
+	afterOlder = map[string]string{"counting": wrongly, "latch": wrongly, "barrier": wrongly, "stock": wrongly, "reservation": wrongly, "cart": wrongly, "cartall": wrongly, "ledger": wrongly, "redpacket": wrongly, "counter": wrongly, "addonce": wrongly, "limiter": wrongly}
+	afterShift = map[string]string{"latch": refuses, "barrier": refuses, "counting": wrongly, "reservation": wrongly, "cart": wrongly, "cartall": wrongly, "limiter": wrongly}
 
 	// confirmed are those whose grants replicas confirm, with MinReplicas.
-	confirmed = []string{"reentrant", "nonreentrant", "spin", "fair", "plain", "fenced", "multi", "readwrite", "semaphore", "weighted", "stock", "reservation", "redpacket"}
+	confirmed = []string{"reentrant", "nonreentrant", "spin", "fair", "plain", "fenced", "election", "multi", "readwrite", "semaphore", "weighted", "stock", "reservation", "cart", "cartall", "ledger", "redpacket"}
 )
 
 // promised is what is promised of a primitive under a fault on a deployment.
@@ -29,7 +29,7 @@ func promised(f fault, deployment, primitive string) string {
 	case kept:
 		return survives
 	case repeated:
-		if primitive == "counter" { // Incr is sent once: what runs it twice counts twice
+		if primitive == "counter" || primitive == "counting" { // sent once: what runs it twice counts twice
 			return wrongly
 		}
 		return survives

@@ -223,7 +223,7 @@ func (s *scene) failover(n *redistest.Server, behind bool) {
 	if behind {
 		heir.Resume(s.st)
 	}
-	redistest.Eventually(s.st, time.Minute, "the replica takes the place of its primary", func() bool {
+	redistest.Eventually(s.st, 3*time.Minute, "the replica takes the place of its primary", func() bool {
 		info, err := heir.TryAsk(s.st, "INFO", "replication")
 		return err == nil && strings.Contains(info, "role:master")
 	})

@@ -74,7 +74,7 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	used := flags.String("primitives", "", "some of them; default: all")
 	flags.DurationVar(&p.duration, "duration", 3*time.Second, "how long a fault befalls a cell")
 	flags.Uint64Var(&p.seed, "seed", 1, "of what is drawn")
-	flags.StringVar(&p.broken, "break", "", "what clients do wrong: late, steal, newid, uncounted")
+	flags.StringVar(&p.broken, "break", "", "what clients do wrong: late, steal, newid, uncounted, twice, part")
 	flags.StringVar(&p.failures, "failures", "chaos-failures", "the directory for histories of cells that fail")
 	resume := flags.String("resume", "", "the file of cells that were run, to which more are added")
 	markdown := flags.String("markdown", "", "the report to write")
@@ -167,7 +167,7 @@ func (p *plan) choose(on, befalls, used string) error {
 	if p.duration <= 0 {
 		return errors.New("the duration must be positive")
 	}
-	if !slices.Contains([]string{"", "late", "steal", "newid", "uncounted"}, p.broken) {
+	if !slices.Contains([]string{"", "late", "steal", "newid", "uncounted", "twice", "part"}, p.broken) {
 		return fmt.Errorf("nothing is broken by %q", p.broken)
 	}
 	return nil

@@ -18,6 +18,7 @@ type verdict struct {
 	Overlaps  int           // of holds
 	Longest   time.Duration // of the overlaps
 	Refused   int           // writes that the resource refused because of an earlier token
+	Gone      int           // permits that nobody has any more
 	Undecided bool          // porcupine took too long
 	Unguarded []string      // what is wrong whatever the servers forget: tokens and what they guard
 }
@@ -328,6 +329,9 @@ func (v verdict) note() string {
 	}
 	if v.Refused > 0 {
 		note += fmt.Sprintf("; %d late writes refused by their token", v.Refused)
+	}
+	if v.Gone > 0 {
+		note += fmt.Sprintf("; %d permits are gone", v.Gone)
 	}
 	if v.Undecided {
 		note += "; porcupine did not decide in time"

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,6 +130,79 @@ func TestTheOracleFindsMoreReservationsThanThereAre(t *testing.T) {
 	h.events = append(h.events, reservation(reserved, "ok")...)
 	reservations(h, &v)
 	require.NotEmpty(t, v.Wrong)
+}
+
+func TestTheOracleFindsWhatIsPlantedInPermitsElectionsCartsAndLedgers(t *testing.T) {
+	taken := func(id string, from, to, round int64) []event {
+		return []event{
+			{Client: 1, Do: "take", ID: id, Call: from * msec, Return: from * msec, To: 1 << 62, N: 2, V: round, Out: "ok"},
+			{Client: 1, Do: "leave", ID: id, Call: to * msec, Return: to * msec, To: to * msec, N: 2, V: round, Out: "ok"},
+		}
+	}
+	lead := func(id string, from, to, token int64) []event {
+		return append(hold(1, id, from, to, 1, token, "ok"), event{Do: "try", ID: id}, event{Do: "lead", ID: id, V: token})
+	}
+	cart := func(id string, at, ordinal int64, lines string) (list []event) { // bought of the stocks that lines names
+		for _, l := range lines {
+			e := event{Client: 1, ID: id + "/" + string(l), N: 1, Call: at * msec, Return: at * msec}
+			for _, do := range []string{"try", "claim", "sold"} {
+				e.Do = do
+				if do != "try" {
+					e.Out, e.V = "ok", ordinal
+				}
+				list = append(list, e)
+			}
+		}
+		return list
+	}
+	booked := func(serial, ordinal int64, who, kind string) []event {
+		return []event{{Do: "try", ID: who}, {Do: "entry", ID: who, V: ordinal, N: serial, To: 1, Out: kind}}
+	}
+	final := func(h record, f map[string]int64) record { h.final = f; return h }
+	carted := map[string]int64{"sold/a": 1, "limit/a": 9, "sold/b": 1, "limit/b": 9, "sold/c": 1, "limit/c": 9}
+	without := func(h record, do, id string) record {
+		h.events = slices.DeleteFunc(h.events, func(e event) bool { return e.Do == do && e.ID == id })
+		return h
+	}
+	for name, c := range map[string]struct {
+		of    string
+		h     record
+		wrong string
+	}{
+		"permits one after the other":  {"counting", final(played(taken("a", 1, 5, 0), taken("b", 5, 9, 0)), map[string]int64{"counting-0": permits}), ""},
+		"permits of two rounds":        {"counting", played(taken("a", 1, 5, 0), taken("b", 3, 9, 1)), ""},
+		"too many permits":             {"counting", played(taken("a", 1, 5, 0), taken("b", 3, 9, 0)), "4 of 2 in use"},
+		"a permit too many is left":    {"counting", final(played(taken("a", 1, 5, 0)), map[string]int64{"counting-0": permits + 1}), "3 permits are free, of 2"},
+		"a permit is missing":          {"counting", final(played(taken("a", 1, 5, 0)), map[string]int64{"counting-0": permits - 1}), "every call was answered"},
+		"two leaders, seen in between": {"election", played(lead("a", 10, 20, 1), lead("b", 30, 40, 2), call("election", "look", "a", 15, 16, 1, "ok")), ""},
+		"two leaders at a time":        {"election", played(lead("a", 10, 20, 1), lead("b", 15, 40, 2)), "2 of 1 in use"},
+		"another's token":              {"election", played(lead("a", 10, 20, 1), lead("b", 30, 40, 2), call("election", "look", "a", 35, 36, 2, "ok")), "token 2 was shown"},
+		"shown when it had resigned":   {"election", played(lead("a", 10, 20, 1), call("election", "look", "a", 25, 26, 1, "ok")), "after it had resigned"},
+		"a whole cart":                 {"cart", final(played(cart("1", 5, 1, "abc")), carted), ""},
+		"a cart in part":               {"cart", final(played(cart("1", 5, 1, "abc")[:7]), carted), "only [a b] are sold"},
+		"a cart that nobody bought":    {"cart", played(call("cart", "sold", "1/a", 1, 2, 1, "")), "nobody bought it"},
+		"a cart without its last line": {"cartall", without(without(final(played(cart("1", 5, 1, "abc")), carted), "sold", "1/c"), "claim", "1/c"), "not the last"},
+		"a cart with its last line":    {"cartall", without(without(final(played(cart("1", 5, 1, "abc")), carted), "sold", "1/a"), "claim", "1/a"), ""},
+		"a unit of two carts":          {"cart", played(cart("1", 5, 1, "a"), cart("2", 6, 1, "a")), "unit 1 is"},
+		"a ledger":                     {"ledger", final(played(booked(1, 1, "u1", "grant"), booked(2, 1, "u1", "return"), booked(2, 1, "u1", "return"), booked(3, 2, "u1", "grant")), map[string]int64{"sold": 1, "limit": 1}), ""},
+		"two entries of a number":      {"ledger", played(booked(1, 1, "u1", "grant"), booked(1, 1, "u2", "grant")), "entry 1 is"},
+		"an entry is missing":          {"ledger", final(played(booked(2, 1, "u1", "grant")), map[string]int64{"sold": 1, "limit": 9}), "entry 1 is missing"},
+		"a unit granted twice":         {"ledger", played(booked(1, 1, "u1", "grant"), booked(2, 1, "u2", "grant")), "by entry 2, to u2"},
+		"returned twice":               {"ledger", played(booked(1, 1, "u1", "grant"), booked(2, 1, "u1", "return"), booked(3, 1, "u1", "return")), "was returned by u1 in entry 3"},
+		"a ledger of another sum":      {"ledger", final(played(booked(1, 1, "u1", "grant")), map[string]int64{"sold": 2, "limit": 9}), "by the server 2"},
+		"more sold than there are":     {"ledger", final(played(booked(1, 1, "u1", "grant"), booked(2, 2, "u2", "grant")), map[string]int64{"sold": 2, "limit": 1}), "2 units are sold"},
+		"told and not in the ledger":   {"ledger", final(played(call("ledger", "claim", "u1", 1, 2, 1, "ok")), map[string]int64{"sold": 0, "limit": 9}), "was told that it has unit 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var v verdict
+			judgeOf(t, c.of)(c.h, &v)
+			if c.wrong == "" {
+				require.Empty(t, v.Wrong)
+				return
+			}
+			require.Contains(t, strings.Join(v.Wrong, "\n"), c.wrong)
+		})
+	}
 }
 
 // Porcupine finds what intervals alone do not: a release that succeeds though another has the lock since.

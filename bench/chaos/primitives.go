@@ -23,8 +23,8 @@ type primitive struct {
 	pace    int  // milliseconds between two turns, on average
 	setUp   func(ctx context.Context, red *redlatch.Client) error
 	turn    func(ctx context.Context, c *client, rnd *rand.Rand)
-	final   func(ctx context.Context, red *redlatch.Client) (map[string]int64, error) // what the server says in the end
-	works   func(e event) bool                                                        // e is an answer, or a grant
+	final   func(ctx context.Context, red *redlatch.Client, say func(event)) (map[string]int64, error) // what the server says in the end
+	works   func(e event) bool                                                                         // e is an answer, or a grant
 	judge   func(h record, v *verdict)
 }
 
@@ -62,6 +62,7 @@ var primitives = []primitive{
 		}
 		return l
 	}),
+	{name: "election", workers: 2, pace: 12, turn: elect, works: took, judge: elected},
 	quorum(),
 	{name: "readwrite", workers: 2, pace: 6, turn: readWrite, works: took, judge: func(h record, v *verdict) { v.capacity(h, writer) }},
 	{name: "semaphore", workers: 2, pace: 6, works: took, judge: func(h record, v *verdict) { v.capacity(h, permits) }, turn: func(ctx context.Context, c *client, rnd *rand.Rand) {
@@ -76,20 +77,27 @@ var primitives = []primitive{
 			return c.red[0].Semaphores().WeightedSemaphore("weighted", weight).TryAcquire(ctx, n, wait, lease)
 		})
 	}},
+	{name: "counting", workers: 2, pace: 10, turn: counting, final: countingFinal, works: took, judge: anonymous},
 	{name: "latch", pace: 5, turn: latch, works: passed, judge: together},
 	{name: "barrier", pace: 5, turn: barrier, works: passed, judge: together},
 	{name: "stock", pace: 15, setUp: func(ctx context.Context, red *redlatch.Client) error {
 		_, err := red.Stocks().Stock("stock").Open(ctx, stock.Spec{Limit: units, OpenFor: 24 * time.Hour, Retain: time.Hour})
 		return err
-	}, turn: claim, final: func(ctx context.Context, red *redlatch.Client) (map[string]int64, error) {
+	}, turn: claim, final: func(ctx context.Context, red *redlatch.Client, _ func(event)) (map[string]int64, error) {
 		return sold(ctx, red, "stock")
 	}, works: answered("claim"), judge: claims},
 	{name: "reservation", pace: 20, setUp: func(ctx context.Context, red *redlatch.Client) error {
 		_, err := red.Stocks().Stock("reservation").Open(ctx, stock.Spec{Limit: reserved, OpenFor: 24 * time.Hour, Retain: time.Hour, Remember: time.Minute})
 		return err
-	}, turn: reserve, final: func(ctx context.Context, red *redlatch.Client) (map[string]int64, error) {
+	}, turn: reserve, final: func(ctx context.Context, red *redlatch.Client, _ func(event)) (map[string]int64, error) {
 		return sold(ctx, red, "reservation")
 	}, works: answered("reserve"), judge: reservations},
+	carts("cart"),
+	carts("cartall"),
+	{name: "ledger", pace: 15, setUp: func(ctx context.Context, red *redlatch.Client) error {
+		_, err := red.Stocks().Stock("ledger").Open(ctx, stock.Spec{Limit: units, OpenFor: 24 * time.Hour, Retain: time.Hour, Ledger: true})
+		return err
+	}, turn: booked, final: moveAll, works: answered("claim"), judge: ledgers},
 	{name: "counter", pace: 15, turn: func(ctx context.Context, c *client, _ *rand.Rand) {
 		e := event{Of: "counter", ID: c.next()}
 		c.try(e)
@@ -138,7 +146,7 @@ var primitives = []primitive{
 			e.Out = s.Outcome.String()
 		}
 		c.say(e)
-	}, final: func(ctx context.Context, red *redlatch.Client) (map[string]int64, error) {
+	}, final: func(ctx context.Context, red *redlatch.Client, _ func(event)) (map[string]int64, error) {
 		s, err := red.RedPackets().Packet("redpacket").Inspect(ctx)
 		return map[string]int64{"sold": s.Taken, "cents": s.TakenCents, "limit": shares}, gone(err, s.Shares == 0)
 	}, works: answered("claim"), judge: claims},
@@ -167,8 +175,11 @@ func (c *client) use(ctx context.Context, of string, n int64, rnd *rand.Rand, ta
 		return
 	}
 	e.To = until(h.Until())
-	if l, ok := h.(*rlock.Hold); ok {
-		e.V, _ = l.Token()
+	switch h := h.(type) {
+	case *rlock.Hold:
+		e.V, _ = h.Token()
+	case leading:
+		e.V = h.Token()
 	}
 	c.say(e)
 	if e.V > 0 {
@@ -356,8 +367,8 @@ func sold(ctx context.Context, red *redlatch.Client, name string) (map[string]in
 	return map[string]int64{"sold": s.Sold, "held": s.Held, "limit": s.Limit}, gone(err, s.State == stock.StateAbsent)
 }
 
-func counted(name string) func(ctx context.Context, red *redlatch.Client) (map[string]int64, error) {
-	return func(ctx context.Context, red *redlatch.Client) (map[string]int64, error) {
+func counted(name string) func(ctx context.Context, red *redlatch.Client, say func(event)) (map[string]int64, error) {
+	return func(ctx context.Context, red *redlatch.Client, _ func(event)) (map[string]int64, error) {
 		v, err := red.Counters().Counter(name, rcounter.CounterOptions{}).Get(ctx)
 		return map[string]int64{"value": v}, err
 	}

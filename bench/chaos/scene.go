@@ -120,9 +120,7 @@ func (s *scene) start(place int) error {
 			if d.Decode(&e) != nil {
 				return
 			}
-			s.mu.Lock()
-			s.events = append(s.events, e)
-			s.mu.Unlock()
+			s.note(e)
 		}
 	}()
 	o := s.d.entry
@@ -140,6 +138,13 @@ func (s *scene) start(place int) error {
 	}
 	s.places[place] = p
 	return json.NewEncoder(p.in).Encode(o)
+}
+
+// note adds what the program itself has seen.
+func (s *scene) note(e event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = append(s.events, e)
 }
 
 // replace kills a client and starts another.
@@ -325,7 +330,7 @@ func (s *scene) act(ctx context.Context, c *cell) (finals map[string]map[string]
 		var f map[string]int64
 		var err error
 		for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-			if f, err = p.final(in, own[0]); err == nil || errors.Is(err, errGone) || time.Now().After(end) {
+			if f, err = p.final(in, own[0], s.note); err == nil || errors.Is(err, errGone) || time.Now().After(end) {
 				break
 			}
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -32,7 +33,8 @@ const (
 	lease       = time.Second
 	callTimeout = 300 * time.Millisecond
 	pollCap     = 250 * time.Millisecond
-	user        = "app" // whose rights the servers take away
+	heartbeat   = 300 * time.Millisecond // of leaders, whom others follow after three without one
+	user        = "app"                  // whose rights the servers take away
 )
 
 // order is what a client is told.
@@ -102,6 +104,7 @@ func connect(ctx context.Context, o order) (list []*redlatch.Client, err error) 
 				KeyPrefix: o.Prefix, CallTimeout: callTimeout, MinReplicas: o.MinReplicas, Logger: quiet,
 				Hub:        pubsub.Options{CallTimeout: time.Second},
 				Locks:      rlock.Options{WatchdogTimeout: lease, PollCap: pollCap},
+				Elections:  election.Options{WatchdogTimeout: lease, PollCap: pollCap, Heartbeat: heartbeat},
 				Semaphores: rsemaphore.Options{WatchdogTimeout: lease, PollCap: pollCap},
 			})
 			if err == nil {
