@@ -77,7 +77,7 @@ func lineEnds(line string) string { return "/" + line }
 func carts(name string) primitive {
 	x := shops[name]
 	return primitive{
-		name: name, pace: 25, works: answered("reserve"),
+		name: name, pace: 40, works: answered("reserve"),
 		setUp: func(ctx context.Context, red *redlatch.Client) error {
 			for _, line := range cartStocks {
 				if _, err := x.stock(red, line).Open(ctx, stock.Spec{Limit: reserved, OpenFor: 24 * time.Hour, Retain: time.Hour, Remember: time.Minute}); err != nil {

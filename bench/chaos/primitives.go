@@ -39,7 +39,6 @@ const (
 	cents     = 10_000
 	rate      = 50 // a second
 	burst     = 10
-	round     = 500 * time.Millisecond // of latches and barriers
 )
 
 var primitives = []primitive{
@@ -62,7 +61,7 @@ var primitives = []primitive{
 		}
 		return l
 	}),
-	{name: "election", workers: 2, pace: 12, turn: elect, works: took, judge: elected},
+	{name: "election", pace: 20, turn: elect, works: took, judge: elected},
 	quorum(),
 	{name: "readwrite", workers: 2, pace: 6, turn: readWrite, works: took, judge: func(h record, v *verdict) { v.capacity(h, writer) }},
 	{name: "semaphore", workers: 2, pace: 6, works: took, judge: func(h record, v *verdict) { v.capacity(h, permits) }, turn: func(ctx context.Context, c *client, rnd *rand.Rand) {
@@ -77,7 +76,7 @@ var primitives = []primitive{
 			return c.red[0].Semaphores().WeightedSemaphore("weighted", weight).TryAcquire(ctx, n, wait, lease)
 		})
 	}},
-	{name: "counting", workers: 2, pace: 10, turn: counting, final: countingFinal, works: took, judge: anonymous},
+	{name: "counting", pace: 12, turn: counting, final: countingFinal, works: took, judge: anonymous},
 	{name: "latch", pace: 5, turn: latch, works: passed, judge: together},
 	{name: "barrier", pace: 5, turn: barrier, works: passed, judge: together},
 	{name: "stock", pace: 15, setUp: func(ctx context.Context, red *redlatch.Client) error {
@@ -94,7 +93,7 @@ var primitives = []primitive{
 	}, works: answered("reserve"), judge: reservations},
 	carts("cart"),
 	carts("cartall"),
-	{name: "ledger", pace: 15, setUp: func(ctx context.Context, red *redlatch.Client) error {
+	{name: "ledger", pace: 25, setUp: func(ctx context.Context, red *redlatch.Client) error {
 		_, err := red.Stocks().Stock("ledger").Open(ctx, stock.Spec{Limit: units, OpenFor: 24 * time.Hour, Retain: time.Hour, Ledger: true})
 		return err
 	}, turn: booked, final: moveAll, works: answered("claim"), judge: ledgers},
@@ -260,20 +259,38 @@ func readWrite(ctx context.Context, c *client, rnd *rand.Rand) {
 	c.lock(ctx, "readwrite", 1, rnd, l.Read())
 }
 
-// nextRound waits until the next round begins. Rounds begin at the same time in all clients.
-func (c *client) nextRound(ctx context.Context) string {
-	n := (now()-c.Began)/int64(round) + 1
-	rest(ctx, time.Duration(c.Began+n*int64(round)-now()))
-	if c.Soak { // a barrier is remembered for an hour
-		n %= 8
+// roundAt is how long a round of latches and barriers is that begins so long after the cell. Where a short one never works, because the
+// machine is busy, a longer one does.
+func roundAt(after time.Duration) time.Duration {
+	switch {
+	case after < 15*time.Second:
+		return 500 * time.Millisecond
+	case after < 30*time.Second:
+		return time.Second
 	}
-	return fmt.Sprint(n)
+	return 3 * time.Second
+}
+
+// nextRound waits until the next round begins, and returns its name and how long it takes. Rounds begin at the same time in all clients.
+func (c *client) nextRound(ctx context.Context) (string, time.Duration) {
+	gone := time.Duration(now() - c.Began)
+	length := roundAt(gone)
+	if c.Soak {
+		length = roundAt(0)
+	}
+	begin := (gone/length + 1) * length
+	rest(ctx, begin-time.Duration(now()-c.Began))
+	if c.Soak { // a barrier is remembered for an hour
+		return fmt.Sprint(begin / length % 8), length
+	}
+	return fmt.Sprint(begin.Milliseconds()), roundAt(begin)
 }
 
 // latch counts a latch down that all clients count down once, and waits for it.
 func latch(ctx context.Context, c *client, _ *rand.Rand) {
-	e := event{Of: "latch", ID: c.nextRound(ctx), V: int64(c.Place)}
-	in, cancel := context.WithTimeout(ctx, round*4/5) // all are there for the next
+	id, length := c.nextRound(ctx)
+	e := event{Of: "latch", ID: id, V: int64(c.Place)}
+	in, cancel := context.WithTimeout(ctx, length*4/5) // all are there for the next
 	defer cancel()
 	l := c.red[0].Semaphores().CountDownLatch("latch-" + e.ID)
 	e.Do, e.Call = "pass", now()
@@ -294,8 +311,9 @@ func latch(ctx context.Context, c *client, _ *rand.Rand) {
 }
 
 func barrier(ctx context.Context, c *client, _ *rand.Rand) {
-	e := event{Of: "barrier", ID: c.nextRound(ctx), V: int64(c.Place)}
-	in, cancel := context.WithTimeout(ctx, round*4/5) // all are there for the next
+	id, length := c.nextRound(ctx)
+	e := event{Of: "barrier", ID: id, V: int64(c.Place)}
+	in, cancel := context.WithTimeout(ctx, length*4/5) // all are there for the next
 	defer cancel()
 	e.Do, e.Call = "arrive", now()
 	c.say(e)
