@@ -17,9 +17,10 @@ import (
 type deployment struct {
 	name  string
 	st    *stage.Stage
-	nodes []*redistest.Server // those that have data
-	pairs []redistest.Pair    // of primary and replica
-	entry order               // Addrs, Set and Each
+	nodes []*redistest.Server         // those that have data
+	pairs []redistest.Pair            // of primary and replica
+	entry order                       // Addrs, Set and Each
+	wires map[*redistest.Server]wired // between nodes; nil: they talk to each other directly
 }
 
 // deployments are what there is, and how long it takes: Sentinel and Cluster some seconds each.
@@ -68,8 +69,8 @@ func replicated(r *redistest.Replicated) *deployment {
 	return d
 }
 
-// setUp starts the servers of a deployment.
-func setUp(name string) (d *deployment, err error) {
+// setUp starts the servers of a deployment; if wires, they talk to each other over wires.
+func setUp(name string, wires bool) (d *deployment, err error) {
 	i := slices.IndexFunc(deployments, func(x struct {
 		name, what string
 		up         func(st *stage.Stage) *deployment
@@ -85,6 +86,12 @@ func setUp(name string) (d *deployment, err error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	d.name, d.st = name, st
+	if wires {
+		if err := st.Try(d.rewire); err != nil {
+			st.Clear()
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
 	if name == five { // they vote when they have been up for a lease
 		time.Sleep(lease + time.Second)
 	}
@@ -160,7 +167,7 @@ func (d *deployment) ill() string {
 		}
 	}
 	if now := d.primaries(); d.name == sentinel && len(now) > 0 {
-		host, port, _ := net.SplitHostPort(now[0].Addr())
+		host, port, _ := net.SplitHostPort(d.seenAs(now[0]))
 		for _, a := range d.entry.Addrs {
 			s := redistest.Server{Addrs: []string{a}}
 			if at, err := s.TryAsk(d.st, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", d.entry.Set); err != nil || !strings.Contains(at, host) || !strings.Contains(at, port) {

@@ -32,6 +32,7 @@ type fault struct {
 	spent      bool // the servers are of no use afterwards
 	wait       bool // clients have MinReplicas
 	clock      bool // it sets clocks
+	wires      bool // the nodes talk to each other over wires
 	inflict    func(s *scene, rnd *rand.Rand)
 }
 
@@ -107,6 +108,12 @@ var faults = []fault{
 	}},
 	{name: "failover with WAIT", what: "the same, clients with MinReplicas: 1", on: replicatedOnly, keys: older, wait: true, once: true, spent: true, inflict: func(s *scene, rnd *rand.Rand) {
 		s.failover(s.victims(rnd)[0], true)
+	}},
+	{name: "split brain", what: "a primary is cut off, with one client, from all other nodes and clients; both sides go on for two leases after its replica took its place", on: replicatedOnly, keys: older, once: true, spent: true, wires: true, inflict: func(s *scene, rnd *rand.Rand) {
+		s.partition(s.victims(rnd)[0])
+	}},
+	{name: "split brain with WAIT", what: "the same, clients with MinReplicas: 1", on: replicatedOnly, keys: older, wait: true, once: true, spent: true, wires: true, inflict: func(s *scene, rnd *rand.Rand) {
+		s.partition(s.victims(rnd)[0])
 	}},
 	{name: "slot migration", what: "slots that are in use are migrated to another primary, key by key", on: []string{cluster}, spent: true, inflict: func(s *scene, rnd *rand.Rand) { s.migrate(rnd) }},
 	{name: "eviction", what: "a primary (two of the five) has less memory than it uses, and evicts keys", keys: lost, spent: true, inflict: func(s *scene, rnd *rand.Rand) {
@@ -324,6 +331,9 @@ func (f fault) appliesTo(deployment, noClock string) (ok bool, why string) {
 	}
 	if f.clock && noClock != "" {
 		return false, fmt.Sprintf("the clocks of servers cannot be set: %s", noClock)
+	}
+	if f.wires && redistest.Host() == "127.0.0.1" {
+		return false, "this system has one loopback address only, so nodes cannot be told apart"
 	}
 	return true, ""
 }

@@ -208,8 +208,11 @@ func (p plan) run(ctx context.Context, done []cell, file string, progress io.Wri
 			}
 			c := cell{Deployment: name, Fault: f.name, NotRun: why}
 			if applies {
+				if f.wires {
+					drop()
+				}
 				if d == nil {
-					if d, err = setUp(name); err != nil {
+					if d, err = setUp(name, f.wires); err != nil {
 						return nil, err
 					}
 				}
