@@ -19,6 +19,7 @@ type verdict struct {
 	Longest   time.Duration // of the overlaps
 	Refused   int           // writes that the resource refused because of an earlier token
 	Gone      int           // permits that nobody has any more
+	Forgotten int           // returns of units that were answered and are not in the ledger; replicas confirm grants only
 	Undecided bool          // porcupine took too long
 	Unguarded []string      // what is wrong whatever the servers forget: tokens and what they guard
 }
@@ -329,6 +330,9 @@ func (v verdict) note() string {
 	}
 	if v.Refused > 0 {
 		note += fmt.Sprintf("; %d late writes refused by their token", v.Refused)
+	}
+	if v.Forgotten > 0 {
+		note += fmt.Sprintf("; %d returns are forgotten", v.Forgotten)
 	}
 	if v.Gone > 0 {
 		note += fmt.Sprintf("; %d permits are gone", v.Gone)

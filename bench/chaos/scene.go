@@ -268,6 +268,9 @@ func (s *scene) judged(p primitive, final map[string]int64) row {
 		r.Excused = v.Wrong
 	}
 	r.Wrong = append(r.Wrong, v.Unguarded...)
+	if v.Forgotten > 0 && s.f.keys == kept {
+		r.Wrong = append(r.Wrong, r.Note)
+	}
 	return r
 }
 
