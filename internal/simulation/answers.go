@@ -152,11 +152,12 @@ func (w *world) auditCounts(o *object, key string, all []*entry) {
 			gave += e.back
 		case says == isSold || says == isHeld:
 			had = max(had, e.grant.N)
-			if says == isSold && e.grant.Outcome == stock.Granted {
-				sells++
-			}
-			if says == isHeld && e.grant.Outcome == stock.Granted && e.what == reserve {
+			switch {
+			case e.grant.Outcome != stock.Granted:
+			case e.what == reserve: // its second run may find its reservation sold by somebody else
 				holds++
+			case says == isSold:
+				sells++
 			}
 			if asked > 0 && e.grant.N+e.grant.Missing != asked {
 				w.violated("%s: step %d: %s of %s has %d units and misses %d of %d", o.name, e.step, e.what, key, e.grant.N, e.grant.Missing, asked)
