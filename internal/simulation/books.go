@@ -237,7 +237,7 @@ func auditStock(w *world, o *object) {
 
 // copiedBack reports whether there was a failover: a replica's copy may be older than the emptying.
 func (w *world) copiedBack() bool {
-	return slices.ContainsFunc(w.of(w.nodes[0]), func(s setback) bool { return s.what == failover })
+	return slices.ContainsFunc(w.of(w.nodes[0]), func(s setback) bool { return s.what == failover || s.what == confirmed })
 }
 
 func auditOrdinals(w *world, o *object, list []*entry) {

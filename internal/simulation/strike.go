@@ -113,7 +113,7 @@ func (w *world) stepped(n *node, by time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.back = true
-	w.stuck = later(w.stuck, time.Now().Add(longestLease-by))
+	w.stuck = later(w.stuck, time.Now().Add(longestLease)).Add(-by) // steps add up
 }
 
 // failover has the replica take the server's place, in a while. What is written until then it has not received, and it confirms nothing.
