@@ -20,8 +20,9 @@ import (
 // is held stays so until its end; ReserveAll again with the same arguments, from any process, reserves the other lines, CancelAll
 // gives everything back. What could not be cancelled goes back at its end too.
 //
-// The same call again is Replayed if all lines were reserved before; Cart.Until is when the first of them ends. If the call takes longer
-// than ttl, a line that it comes to then, and that nobody has reserved before, is Expired. After a refusal the cart is cancelled, which is remembered (Spec.Remember), so another try needs another id.
+// The same call again is Replayed if all lines were reserved before; Cart.Until is when the first of them ends. If the call takes
+// longer than ttl, a line that it comes to then, and that nobody has reserved before, is Expired. After a refusal the cart is cancelled,
+// which is remembered (Spec.Remember), so another try needs another id.
 //
 // Errors: ErrInvalidOption for lines, and those of Stock.Reserve.
 func (c *Client) ReserveAll(ctx context.Context, id, claimant string, lines []Line, ttl time.Duration) (_ Cart, err error) {
