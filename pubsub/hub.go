@@ -284,9 +284,9 @@ func (h *Hub) TrySubscribe(channel string) (s *Subscription, ok bool) {
 }
 
 // Close ends the hub: every Next returns ErrClosed, the hub's connections are closed, and so is the client that Dial made. Close
-// waits for all of that until ctx ends. What is left then goes on in the background, and the error says so. With a server
-// that does not answer Close lasts as long as rueidis takes to dial, 5 s by default, even if ctx has no end. Later calls do
-// nothing.
+// waits for all of that until ctx ends, and for the client 5 s at most. What is left then goes on in the background, and the error
+// says so. With a server that does not answer Close lasts as long as rueidis takes to dial, 5 s by default, even if ctx has no end.
+// Later calls do nothing.
 //
 // Close the clients of the other packages first, because their Close waits for what they hold. On a closed hub their waiting
 // calls end with ErrClosed, and later calls are refused with it. Only Unlock and Release are still sent, as long as there is a
@@ -296,24 +296,50 @@ func (h *Hub) Close(ctx context.Context) error {
 		return nil
 	}
 	h.cancel(ErrClosed)
-	done := make(chan struct{})
+	done := make(chan error, 1)
 	go func() {
-		defer close(done)
 		h.wg.Wait()
 		if h.owned {
-			h.client.Close()
-			if h.plain {
-				for _, later := range closeAgain {
-					time.AfterFunc(later, h.client.Close)
-				}
-			}
+			done <- h.closeClient()
+		} else {
+			done <- nil
 		}
 	}()
 	select {
-	case <-done:
-		return nil
+	case err := <-done:
+		return err
 	case <-ctx.Done():
 		return fmt.Errorf("pubsub: close: connections are still being closed: %w", context.Cause(ctx))
+	}
+}
+
+// closePatience is how long a client may take to close. rueidis's escape from a server that is silent takes a second.
+const closePatience = 5 * time.Second
+
+// closeClient waits for a bounded time: a Close of rueidis (1.0.79) never returns if a call has just counted itself in and not yet looked
+// whether the connection is being closed. The call then leaves, and nobody answers the PING that Close waits for (pipe.Close,
+// pipe.Do). A call that nobody waits for any more may be that one, so there is no end of it to wait for here. The connection itself is
+// closed, after a second.
+func (h *Hub) closeClient() error {
+	closed := make(chan struct{})
+	go func() {
+		h.client.Close()
+		close(closed)
+	}()
+	if h.plain {
+		defer func() {
+			for _, later := range closeAgain {
+				time.AfterFunc(later, h.client.Close)
+			}
+		}()
+	}
+	patience := time.NewTimer(closePatience)
+	defer patience.Stop()
+	select {
+	case <-closed:
+		return nil
+	case <-patience.C:
+		return fmt.Errorf("pubsub: close: the client is still being closed after %v", closePatience)
 	}
 }
 

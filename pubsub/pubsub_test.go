@@ -20,6 +20,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
@@ -625,6 +626,37 @@ func TestAConnectionThatIsMadeWhileTheHubIsClosedIsClosedToo(t *testing.T) {
 	require.NoError(t, h.Close(within(t)))
 	close(open)
 	require.Eventually(t, func() bool { return closed.Load() == dialled.Load() }, 30*time.Second, 10*time.Millisecond)
+}
+
+// A client that does not end its Close must not keep the hub's: see closeClient.
+func TestAHubIsClosedThoughItsClientIsNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := redistest.Bubble(t)
+		defer s.Embedded.Close()
+		end, ended := make(chan struct{}), make(chan struct{})
+		h, err := pubsub.Dial(s.Option(), pubsub.Options{NewClient: func(o rueidis.ClientOption) (rueidis.Client, error) {
+			c, err := rueidis.NewClient(o)
+			return &lasting{c, end, ended}, err
+		}})
+		require.NoError(t, err)
+		began := time.Now()
+		require.ErrorContains(t, h.Close(context.Background()), "the client is still being closed after 5s")
+		require.Equal(t, 5*time.Second, time.Since(began))
+		close(end)
+		<-ended
+	})
+}
+
+// lasting is a client whose Close lasts until it is let go.
+type lasting struct {
+	rueidis.Client
+	end, ended chan struct{}
+}
+
+func (c *lasting) Close() {
+	<-c.end
+	c.Client.Close()
+	close(c.ended)
 }
 
 // counted is a connection that counts when it is closed.

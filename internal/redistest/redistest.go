@@ -129,7 +129,15 @@ func (s *Server) Client(t testing.TB) rueidis.Client {
 	if err != nil {
 		t.Fatalf("redistest: connect to %v: %v", s.Addrs, err)
 	}
-	t.Cleanup(c.Close)
+	t.Cleanup(func() {
+		closed := make(chan struct{})
+		go func() { c.Close(); close(closed) }()
+		select {
+		case <-closed:
+		case <-time.After(5 * time.Second): // rueidis 1.0.79, of a call at the same moment: see closeClient in pubsub
+			t.Logf("redistest: a client is still being closed")
+		}
+	})
 	return c
 }
 
