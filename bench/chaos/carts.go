@@ -239,11 +239,7 @@ func booked(ctx context.Context, c *client, rnd *rand.Rand) {
 	c.try(e)
 	e.Do, e.Call = "claim", now()
 	g, err := s.Claim(ctx, e.ID)
-	e.Return, e.Out, e.V = now(), reason(err), g.Ordinal
-	if err == nil && !g.Won() {
-		e.Out = g.Outcome.String()
-	}
-	c.say(e)
+	e = c.sold(e, g, err)
 	if e.Out != "ok" || rnd.IntN(3) > 0 {
 		return
 	}

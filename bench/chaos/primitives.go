@@ -338,11 +338,17 @@ func claim(ctx context.Context, c *client, rnd *rand.Rand) {
 	}
 	e.Do, e.Call = "claim", now()
 	g, err := c.red[0].Stocks().Stock("stock").Claim(ctx, claimant)
+	c.sold(e, g, err)
+}
+
+// sold says how the sale e was answered, and returns what it said.
+func (c *client) sold(e event, g stock.Grant, err error) event {
 	e.Return, e.Out, e.V = now(), reason(err), g.Ordinal
 	if err == nil && !g.Won() {
 		e.Out = g.Outcome.String()
 	}
 	c.say(e)
+	return e
 }
 
 // reserve reserves a unit and buys it, cancels it, or leaves it.
@@ -372,11 +378,7 @@ func reserve(ctx context.Context, c *client, rnd *rand.Rand) {
 		c.try(e)
 		e.Do, e.Call = "claim", now()
 		g, err := s.Confirm(ctx, e.ID)
-		e.Return, e.Out, e.V = now(), reason(err), g.Ordinal
-		if err == nil && !g.Won() {
-			e.Out = g.Outcome.String()
-		}
-		c.say(e)
+		c.sold(e, g, err)
 	}
 }
 
