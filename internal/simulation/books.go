@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -159,7 +160,7 @@ func reserveUnits(w *world, o *object, c *client, s Step, x *stock.Stock, fine [
 	if w.told(o, c, s, e, err, fine...); err != nil || !g.Won() || s.ID%3 == 2 {
 		return
 	}
-	if !sleep(ctx, s.For) || c.dead() {
+	if !redistest.Pause(ctx, s.For) || c.dead() {
 		return
 	}
 	if s.ID%3 == 1 {

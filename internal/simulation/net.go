@@ -131,7 +131,7 @@ func (h *host) dial(ctx context.Context, to *node) (net.Conn, error) {
 			break
 		}
 		n.mu.Unlock()
-		if !sleep(ctx, rest) {
+		if !redistest.Pause(ctx, rest) {
 			return nil, ctx.Err()
 		}
 	}
@@ -142,17 +142,6 @@ func (h *host) dial(ctx context.Context, to *node) (net.Conn, error) {
 	n.mu.Unlock()
 	to.serve(&theirs{l})
 	return &ours{l}, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // travel is how long a parcel is under way: by the seed, the connection, and its number there, so that no other connection's traffic
