@@ -62,8 +62,14 @@ func (r *rig) settled(t testing.TB, key string) {
 	for _, k := range r.keys(t) {
 		require.Positive(t, r.number(t, "PTTL", k), "%s has an end", k)
 	}
+	text := ""
+	defer func() {
+		if t.Failed() {
+			t.Log(key, "has", text)
+		}
+	}()
 	redistest.Eventually(t, 10*time.Second, "nobody is in the barrier's hash", func() bool {
-		text := r.contents(t, key)
+		text = r.contents(t, key)
 		return !strings.Contains(text, "m:") && !strings.Contains(text, "r:")
 	})
 }

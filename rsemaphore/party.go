@@ -423,7 +423,7 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 }
 
 // leaveLater removes the party in the background, from whichever generation it may be in. It goes on until its lease is over.
-// An answer that comes earlier than after is not final.
+// The answer to what was sent before after is not final.
 func (p *party) leaveLater(after time.Time) {
 	c := p.b.c
 	c.engine.Remove(&p.lease)

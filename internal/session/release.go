@@ -173,7 +173,7 @@ func (o *Holding) finish() (again bool) {
 	return o.again
 }
 
-// releaseLater has it released in the background until its lease is over. An answer before after is not final.
+// releaseLater has it released in the background until its lease is over. The answer to what was sent before after is not final.
 func (o *Holding) releaseLater(after time.Time) {
 	o.of.ReleaseLater(o.Lease.Name, after, o.Longest(), func(ctx context.Context) error {
 		_, err := o.Lease.Of.(Resource).Send(ctx, 0, true)
@@ -181,7 +181,7 @@ func (o *Holding) releaseLater(after time.Time) {
 	})
 }
 
-// ReleaseLater has send release, in the background, what the server has of a name, until it is answered after after, or
+// ReleaseLater has send release, in the background, what the server has of a name, until a try sent after after is answered, or
 // until longest from now, when the lease there is over.
 func (s *Session) ReleaseLater(name string, after time.Time, longest time.Duration, send func(context.Context) error) {
 	s.Retrier.Add(&Pending{

@@ -34,7 +34,8 @@ type Pending struct {
 	Name string
 	// Release tries once. nil: answered.
 	Release func(ctx context.Context) error
-	// After: an answer before this instant is not final, because an acquire that was sent earlier may still run.
+	// After: the answer to a try that was sent before this instant is not final, because an acquire that was sent earlier may still
+	// run, after the release has.
 	After time.Time
 	// Until is when the lease is over in any case. Then nothing needs a release any more.
 	Until time.Time
@@ -162,9 +163,10 @@ func (r *Retrier) work() {
 			r.sleep(wait)
 			continue
 		}
+		sent := time.Now()
 		err := p.Release(r.ctx)
 		now := time.Now()
-		done := err == nil && !now.Before(p.After)
+		done := err == nil && !sent.Before(p.After)
 		if err == nil {
 			p.next = p.After
 		} else {

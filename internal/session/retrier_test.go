@@ -106,6 +106,21 @@ func TestAnAnswerBeforeAfterIsNotFinal(t *testing.T) {
 	})
 }
 
+// The release runs on the server, then the late acquire does, and only then is the release answered: the answer says nothing of the
+// acquire, though it came after After.
+func TestAnAnswerToAReleaseThatWasSentBeforeAfterIsNotFinal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := session.NewRetrier()
+		defer r.Stop()
+		d := &releases{slow: 7 * time.Second}
+		start := time.Now()
+		r.Add(&session.Pending{Release: d.release, After: start.Add(5 * time.Second), Until: start.Add(time.Hour)})
+		require.Zero(t, r.Settle(context.Background()))
+		require.Equal(t, []time.Time{start, start.Add(7 * time.Second)}, d.tries())
+		r.Stop()
+	})
+}
+
 // One worker sleeps until a release that is to be tried again in a minute. It is the only one that is left when the other has
 // failed with its first try.
 func TestAPendingReleaseDoesNotWaitForOneThatIsDueLater(t *testing.T) {
