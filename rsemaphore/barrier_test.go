@@ -601,6 +601,23 @@ func TestARequestToArriveThatComesWhenItsPartyIsGoneArrivesNowhere(t *testing.T)
 	}
 }
 
+// Of a client's very first request, too: nobody waits for its party any more, and whoever gathers then would have it among them.
+func TestTheFirstRequestOfAClientToArriveIsRefusedWhenItComesTooLate(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	direct := newRig(t, srv, patient)
+	direct.load(t, "barrier*")
+	late := &belated{forgetful: newForgetful(t, srv, func() bool { return false })}
+	r := newRigOn(t, srv, late, rsemaphore.Options{CallTimeout: 500 * time.Millisecond})
+	require.NoError(t, errOf(r.c.CyclicBarrier("b", 1).Await(within(t))))
+	redistest.Eventually(t, 20*time.Second, "what may have arrived is taken back", func() bool { return r.c.Owed() == 0 })
+	require.NoError(t, late.Client.Do(within(t), *late.kept).Error())
+	s, err := direct.c.CyclicBarrier("b", 1).Inspect(within(t))
+	require.NoError(t, err)
+	require.Zero(t, s.Waiting)
+	direct.settled(t, "{b}:barrier")
+}
+
 func TestBarrierNamesWithHashTagsWorkInACluster(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Cluster(t)

@@ -181,6 +181,7 @@ func TestTheEndOfAGenerationIsOneMessageToEachProcessAndNoCallOfItsParties(t *te
 	const processes, parties, generations = 4, 6, 4
 	counted(t, processes+1, func(t *testing.T, rigs []*rig, calls *atomic.Int64) {
 		another := rigs[processes]
+		require.NoError(t, errOf(another.c.CyclicBarrier("warm", 1).Await(ctx))) // it knows the server's time
 		for gen := int64(1); gen <= generations; gen++ {
 			trips := gen%2 == 1
 			all := processes*parties + 1

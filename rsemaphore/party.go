@@ -158,6 +158,9 @@ func (p *party) arrive(ctx context.Context) error {
 // tryArrive asks once.
 func (p *party) tryArrive(ctx context.Context) (wait.Answer, error) {
 	b, c := p.b, p.b.c
+	if err := p.askTime(ctx); err != nil {
+		return wait.Answer{}, err
+	}
 	var sent time.Time
 	arrival := timed(b.key, func(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
 		return p.sendArrival(ctx, sent, call)
@@ -180,6 +183,25 @@ func (p *party) tryArrive(ctx context.Context) (wait.Answer, error) {
 		return wait.Answer{}, capacityMismatch(b.name, r.parties, b.parties)
 	}
 	return wait.Answer{}, malformed("arrive", b.key, r)
+}
+
+// askTime asks for the server's time if this client knows nothing of it. A request to arrive that names no instant may run whenever it
+// comes: after its party is gone, it would arrive for nobody, and the leave that takes it back would break the generation of those
+// who gather then (TestTheFirstRequestOfAClientToArriveIsRefusedWhenItComesTooLate).
+func (p *party) askTime(ctx context.Context) error {
+	c, key := p.b.c, p.b.key
+	if c.runner.Clock.At(key, time.Now()) != 0 {
+		return nil
+	}
+	sent := time.Now()
+	r, err := p.exchange("state", 0, "").by(ctx, c.runner.Attempt)
+	switch {
+	case err == nil:
+		c.runner.Clock.Learn(key, r.server, sent, time.Now())
+	case errors.Is(err, ErrUnknownOutcome): // nothing was asked for but the time
+		err = fmt.Errorf("%w: %q: the server's time: %v", ErrUnavailable, p.b.name, err)
+	}
+	return err
 }
 
 func (p *party) sendArrival(ctx context.Context, sent time.Time, call script.Call) (rueidis.RedisMessage, error) {
