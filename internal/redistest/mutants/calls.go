@@ -49,8 +49,13 @@ var ofCalls = []mutant{
 	},
 	{
 		name: "a pending release whose early answer is final", file: "internal/session/retrier.go", pkg: "internal/session",
-		old: "done := err == nil && !now.Before(p.After)", new: "done := err == nil",
+		old: "done := err == nil && !sent.Before(p.After)", new: "done := err == nil && !sent.IsZero()",
 		breaks: "a release is repeated until nothing can be granted any more", tests: "TestAnAnswerBeforeAfterIsNotFinal",
+	},
+	{
+		name: "a pending release whose late answer is final", file: "internal/session/retrier.go", pkg: "internal/session",
+		old: "done := err == nil && !sent.Before(p.After)", new: "done := err == nil && !sent.IsZero() && !now.Before(p.After)",
+		breaks: "what runs after a release was sent is released too", tests: "TestAnAnswerToAReleaseThatWasSentBeforeAfterIsNotFinal",
 	},
 	{
 		name: "a pending release that is tried once", file: "internal/session/retrier.go", pkg: "internal/session",

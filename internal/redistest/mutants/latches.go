@@ -48,6 +48,11 @@ var ofLatches = []mutant{
 		breaks: "a repeated arrival is not counted in the next generation", tests: "TestBarrierScriptTable",
 	},
 	{
+		name: "a first request to arrive without an instant", file: "rsemaphore/party.go", pkg: "rsemaphore",
+		old: "if c.runner.Clock.At(key, time.Now()) != 0 {", new: "if true {",
+		breaks: "a request to arrive that comes when its party is gone does nothing", tests: "TestTheFirstRequestOfAClientToArriveIsRefusedWhenItComesTooLate",
+	},
+	{
 		name: "a dead party that breaks nothing", file: "rsemaphore/lua/barrier.lua", pkg: "rsemaphore",
 		old: "  if first <= now then\n    settle('lease')\n", new: "  if first < 0 then\n    settle('lease')\n",
 		breaks: "a party that dies breaks its generation", tests: "TestBarrierScriptTable",
