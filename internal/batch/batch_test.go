@@ -101,6 +101,31 @@ func TestABatchThatWasNotSentIsUnavailable(t *testing.T) {
 	})
 }
 
+// No timer is waited for: the second half is sent when it has gathered. What comes then waits for one of the two to be answered.
+func TestTwoHalvesOfACrowdAreUnderWaySideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := doubler(t, Options{Window: time.Minute}, func(int) time.Duration { return time.Second / 4 })
+		b.From, b.Halves = 4, true
+		var asked []<-chan result
+		for n := range 10 { // three by themselves; one, the first of the crowd; four of eight; two
+			asked = append(asked, ask(t.Context(), b, n))
+		}
+		for n, got := range asked {
+			took := time.Second / 4
+			if n >= 8 {
+				took *= 2
+			}
+			require.Equal(t, result{2 * n, nil, took}, <-got, n)
+		}
+		calls, requests := b.Tally.Counts()
+		require.Equal(t, []int64{2, 6}, []int64{calls, requests})
+		synctest.Wait()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		require.Zero(t, b.calls)
+	})
+}
+
 // The third and fourth call are for servers that are far away.
 func TestALaneHasMoreCallsUnderWayWhereTheyTakeLonger(t *testing.T) {
 	l := NewLane(LaneConfig[int]{Timeout: time.Second})
