@@ -71,24 +71,7 @@ func (d done) again(v verb) done {
 	return d
 }
 
-var (
-	actsScript    = script.Load("acts", files, "acts")
-	reserveScript = script.Load("reserve", files, "reserve")
-	confirmScript = script.Load("confirm", files, "confirm")
-)
-
-// actsBy is the script for some acts.
-func actsBy(acts []act) *script.Script {
-	if len(acts) == 1 {
-		switch acts[0].verb {
-		case actReserve:
-			return reserveScript
-		case actConfirm:
-			return confirmScript
-		}
-	}
-	return actsScript
-}
+var actsScript = script.Load("acts", files, "acts")
 
 // shareActsFrom is how many acts must be under way before they share calls. With fewer, a call by itself is as fast.
 // At most shareActsCalls shared calls are under way: with more, the same acts are spread over smaller calls.
@@ -151,7 +134,7 @@ func (s *Stock) act(ctx context.Context, call string, a act) (done, error) {
 // acts makes the call with the given id for at most 128 acts of different ids; the answers are in their order. With ErrNotReplicated
 // they are there too. See timely.
 func (s *Stock) acts(ctx context.Context, call string, acts []act) ([]done, error) {
-	v, sent, unconfirmed := s.timely(ctx, 4+5*len(acts), actsBy(acts), func(notAfter string) []string {
+	v, sent, unconfirmed := s.timely(ctx, 4+5*len(acts), actsScript, func(notAfter string) []string {
 		args := append(make([]string, 0, 3+5*len(acts)), call, s.c.calls.Mark(), notAfter)
 		for i := range acts {
 			args = acts[i].args(args)

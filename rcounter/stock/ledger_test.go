@@ -271,14 +271,16 @@ end}
 	for name, args := range map[string][]string{
 		"acts": {"call", "0", far, "R", "new", "c", "1", "3600000", "X", "cancel", "C", "confirm", "B", "return", "0", "O", "more", "d", "2", "X", "forbidden",
 			"L", "late", "P", "part", "1", "E", "extend", "7200000", "B", "keep", "1"},
-		"acts back": {"call", "0", far, "X", "cancel", "B", "return", "0"},
-		"reserve":   {"call", "0", far, "R", "new", "c", "1", "3600000"},
-		"confirm":   {"call", "0", far, "C", "confirm"},
-		"claim":     {"call", "0", "ann", "bob"},
-		"any":       {"call", "0", "2"},
-		"return":    {"call", "one", "7"},
-		"returnany": {"call", "any", "0", "0"},
-		"reap":      {"128"},
+		"acts back":          {"call", "0", far, "X", "cancel", "B", "return", "0"},
+		"acts in a straight": {"call", "0", far, "R", "new", "c", "1", "3600000", "X", "cancel", "C", "confirm", "O", "more", "d", "2"},
+		"acts reserve":       {"call", "0", far, "R", "new", "c", "1", "3600000"},
+		"acts confirm":       {"call", "0", far, "C", "confirm"},
+		"acts cancel":        {"call", "0", far, "X", "cancel"},
+		"claim":              {"call", "0", "ann", "bob"},
+		"any":                {"call", "0", "2"},
+		"return":             {"call", "one", "7"},
+		"returnany":          {"call", "any", "0", "0"},
+		"reap":               {"128"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			noticed := 0

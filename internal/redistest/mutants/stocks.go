@@ -19,13 +19,53 @@ var ofStocks = []mutant{
 	},
 	{
 		name: "a quick claim by who has a unit", file: "rcounter/stock/lua/claim.lua", pkg: "rcounter/stock",
-		old: "\n        and not redis.call('HGET', KEYS[2], ARGV[3]) then", new: " then",
+		old: "\n          and not redis.call('HGET', KEYS[2], ARGV[3]) then", new: " then",
 		breaks: "a claimant has one unit", tests: "TestClaimTable",
 	},
 	{
 		name: "a quick claim of the last unit", file: "rcounter/stock/lua/claim.lua", pkg: "rcounter/stock",
-		old: "m[5] - m[6] - m[7] - 1, m[8] + 1", new: "m[5] - m[6] - m[7], m[8] + 1",
+		old: "(tonumber(m[4]) or none) - sold - 1, ", new: "(tonumber(m[4]) or none) - sold, ",
 		breaks: "a claim says how many units are left", tests: "TestClaimTable",
+	},
+	{
+		name: "a quick act by who may have no more", file: "rcounter/stock/lua/acts.lua", pkg: "rcounter/stock",
+		old: "      if n + 0 <= may then\n", new: "      if n + 0 <= may + 1 then\n",
+		breaks: "a claimant has no more than its limit", tests: "TestTheStraightLineDoesWhatTheRestDoes",
+	},
+	{
+		name: "a quick act beside holds that are over", file: "rcounter/stock/lua/acts.lua", pkg: "rcounter/stock",
+		old: "(waiting == 0 or call('ZCOUNT', KEYS[4], '-inf', text(f, now)) == 0)", new: "true",
+		breaks: "a reservation ends at its deadline", tests: "TestTheStraightLineDoesWhatTheRestDoes",
+	},
+	{
+		name: "a quick act of a stock that lost records", file: "rcounter/stock/lua/acts.lua", pkg: "rcounter/stock",
+		old: " and call('HLEN', KEYS[3]) == requests", new: "",
+		breaks: "a stock that lost records sells nothing", tests: "TestNothingIsGrantedOnceRecordsAreMissing TestLosingAnyKeyStopsTheSale",
+	},
+	{
+		name: "quick acts that come late", file: "rcounter/stock/lua/acts.lua", pkg: "rcounter/stock",
+		old: "now <= ask[3] + 0 and ", new: "",
+		breaks: "a copy of a call that comes late does nothing", tests: "TestTheStraightLineDoesWhatTheRestDoes",
+	},
+	{
+		name: "a quick confirmation that leaves its hold", file: "rcounter/stock/lua/acts.lua", pkg: "rcounter/stock",
+		old: "  if unholds > 0 then call('ZREM', KEYS[4], unpack(unhold)) end\n", new: "",
+		breaks: "what was confirmed does not end", tests: "TestTheStraightLineDoesWhatTheRestDoes",
+	},
+	{
+		name: "a quick cancellation on a stock that is sold out", file: "rcounter/stock/lua/acts.lua", pkg: "rcounter/stock",
+		old: "    call('DEL', KEYS[5])\n", new: "",
+		breaks: "the flag of a stock that is sold out goes when units come back", tests: "TestTheStraightLineDoesWhatTheRestDoes",
+	},
+	{
+		name: "a quick confirmation after which the flag ends too soon", file: "rcounter/stock/lua/acts.lua", pkg: "rcounter/stock",
+		old: "    call('PEXPIRE', KEYS[5], text(f, left))\n", new: "",
+		breaks: "processes know by themselves that a stock is sold out", tests: "TestConfirmsLeaveASoldOutStocksFlagAsItIs",
+	},
+	{
+		name: "units that are free before their quick record says so", file: "rcounter/stock/lua/acts.lua", pkg: "rcounter/stock",
+		old: "'held', text(f, held + back), ", new: "'held', text(f, held), ",
+		breaks: "a run that is broken off sells too little, never too much", tests: "TestARunOfSeveralActsThatIsBrokenOffSellsNothingTwice",
 	},
 	{
 		name: "a stock whose records are gone", file: "rcounter/stock/lua/lib/stock.lua", pkg: "rcounter/stock",

@@ -31,19 +31,23 @@
 -- has claimants and nothing else, no record is missing, this claimant has none, and more than this unit is left. Before it has
 -- written anything it can leave everything to the rest.
 if not ARGV[4] then
-  local m = redis.call('HMGET', KEYS[1], 'state', 'requests', 'holds', 'ledger', 'limit', 'sold', 'held', 'seq', 'recorded', 'start', 'end', 'epoch')
-  for i = 5, 12 do m[i] = tonumber(m[i]) or 0 / 0 end -- what compares with nothing
-  local left, ordinal, recorded = m[5] - m[6] - m[7] - 1, m[8] + 1, m[9]
-  if m[1] == '1' and m[2] == '0' and m[3] == '0' and m[4] == '0' and left > 0 and m[6] < ordinal and ordinal <= 9007199254740991 and recorded > 0 then
-    local time = redis.call('TIME')
-    local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-    if now >= m[10] and now < m[11] and m[12] > 0 and redis.call('HLEN', KEYS[2]) == recorded and redis.call('HLEN', KEYS[3]) == 0
-        and not redis.call('HGET', KEYS[2], ARGV[3]) then
-      local text, f = string.format, '%.0f'
-      local said = text(f, ordinal)
-      redis.call('HSET', KEYS[1], 'sold', text(f, m[6] + 1), 'seq', said, 'recorded', text(f, recorded + 1))
-      redis.call('HSET', KEYS[2], ARGV[3], said .. ';' .. ARGV[1])
-      return {0, m[12], left, 1, ordinal}
+  local m = redis.call('HMGET', KEYS[1], 'sold', 'seq', 'recorded', 'limit', 'requests', 'holds', 'held', 'state', 'ledger', 'start', 'end', 'epoch')
+  if m[5] == '0' and m[6] == '0' and m[7] == '0' and m[8] == '1' and m[9] == '0' then
+    local none = 0 / 0 -- what compares with nothing
+    local sold, recorded = tonumber(m[1]) or none, tonumber(m[3]) or none
+    local ordinal, left, epoch = (tonumber(m[2]) or none) + 1, (tonumber(m[4]) or none) - sold - 1, tonumber(m[12]) or none
+    if left > 0 and sold < ordinal and ordinal <= 9007199254740991 and recorded > 0 and epoch > 0 then
+      local time = redis.call('TIME')
+      local now = time[1] * 1000 + time[2] / 1000
+      if now >= (tonumber(m[10]) or none) and now < (tonumber(m[11]) or none) and redis.call('HLEN', KEYS[2]) == recorded
+          and not redis.call('HGET', KEYS[2], ARGV[3]) then
+        local text, f = string.format, '%.0f'
+        local said = text(f, ordinal)
+        redis.call('HSET', KEYS[1], 'sold', sold + 1 == ordinal and said or text(f, sold + 1), 'seq', said,
+          'recorded', recorded + 1 == ordinal and said or text(f, recorded + 1)) -- to write a number costs as much as a command
+        redis.call('HSET', KEYS[2], ARGV[3], said .. ';' .. ARGV[1])
+        return {0, epoch, left, 1, ordinal}
+      end
     end
   end
 end

@@ -1,0 +1,195 @@
+package stock_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/stretchr/testify/require"
+)
+
+// at is what stands before a script that is to find the given time on the server. The script notes in a list which commands it ran.
+func at(now time.Duration) string {
+	return fmt.Sprintf(`local real = redis
+local redis = {error_reply = real.error_reply, call = function(...)
+  local words = {...}
+  if words[1] == 'TIME' then return {'%d', '%d'} end
+  real.call('RPUSH', 'commands', words[1])
+  return real.call(...)
+end}
+`, now/time.Second, now%time.Second/time.Microsecond)
+}
+
+// TestTheStraightLineDoesWhatTheRestDoes runs the same calls of acts on two stocks, once by the whole script, and once without the
+// straight line before its libraries. The replies are the same, and so is everything that is on the server afterwards.
+func TestTheStraightLineDoesWhatTheRestDoes(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	raw := srv.Client(t)
+	whole := stock.Source("acts")
+	before, rest, ok := strings.Cut(whole, "\nrepeat\n")
+	require.True(t, ok)
+	_, rest, ok = strings.Cut(rest, "\nuntil true\n")
+	require.True(t, ok)
+	straight, calls, verbs := 0, 0, map[string]int{}
+	for seed := range redistest.Sized(uint64(9), 9, 150) {
+		rng := rand.New(rand.NewPCG(seed, 19))
+		ledger, remember := seed%2 == 1, time.Duration(0)
+		if seed%4 >= 2 {
+			remember = 100 * time.Second
+		}
+		must(t, raw, "FLUSHALL")
+		c := on(t, raw, exact)
+		for _, name := range []string{"whole", "rest"} {
+			_, err := c.Stock(name).Open(ctx, stock.Spec{Limit: 8 + 24*int64(seed%3), PerUser: 4, OpenFor: time.Hour, Ledger: ledger, Remember: remember})
+			require.NoError(t, err)
+		}
+		began, err := strconv.ParseInt(hash(t, raw, "rc:{whole}")["start"], 10, 64)
+		require.NoError(t, err)
+		now := time.Duration(began+1000) * time.Millisecond
+		for _, name := range []string{"whole", "rest"} {
+			must(t, raw, "HSET", "rc:{"+name+"}", "start", "0", "end", fmt.Sprint((now + 10*time.Minute).Milliseconds()))
+			_, err = c.Stock(name).ClaimAs(ctx, "first", "u0")
+			require.NoError(t, err)
+		}
+		for i := range 60 {
+			now += time.Duration(rng.Int64N(int64(3 * time.Second))).Truncate(time.Microsecond)
+			held, err := raw.Do(ctx, raw.B().Zrange().Key("rc:{rest}:h").Min("0").Max("-1").Build()).AsStrSlice()
+			require.NoError(t, err)
+			args := deeds(rng, i, now, held)
+			run := func(name, text string) ([]int64, []string) {
+				key := "rc:{" + name + "}"
+				must(t, raw, "DEL", "commands")
+				v, err := raw.Do(ctx, raw.B().Eval().Script(at(now)+text).Numkeys(7).Key(key, key+":u", key+":r", key+":h", key+":o", key+":l", key+":f").Arg(args...).Build()).AsIntSlice()
+				require.NoError(t, err, "seed %d, call %d: %q", seed, i, args)
+				ran, err := raw.Do(ctx, raw.B().Lrange().Key("commands").Start(0).Stop(-1).Build()).AsStrSlice()
+				require.NoError(t, err)
+				return v, ran
+			}
+			want, slow := run("rest", before+"\n"+rest)
+			got, fast := run("whole", whole)
+			require.Equal(t, epochless(want), epochless(got), "seed %d, call %d: %q", seed, i, args)
+			calls++
+			if n := len(fast) - len(slow); n < 0 || !slices.Equal(fast[n:], slow) { // else it was left to the rest
+				straight++
+				require.Equal(t, everything(t, raw, "rc:{rest}"), everything(t, raw, "rc:{whole}"), "seed %d, call %d: %q", seed, i, args)
+				for _, verb := range strings.Split("ROVUCX", "") {
+					if slices.Contains(args, verb) {
+						verbs[verb]++
+					}
+				}
+				if len(got) > 2 && got[2] == 0 {
+					verbs["nothing left"]++
+				}
+				if slices.Contains(got[4:], 7) {
+					verbs["limit"]++
+				}
+			}
+		}
+	}
+	t.Logf("%d of %d calls in the straight line: %v", straight, calls, verbs)
+	require.Greater(t, straight, calls/10)
+	require.Less(t, straight, calls*9/10)
+}
+
+// deeds are the arguments of the random call with the number i, or of the one before it, once more.
+func deeds(rng *rand.Rand, i int, now time.Duration, held []string) []string {
+	args := []string{fmt.Sprint("call", i-rng.IntN(2)), fmt.Sprint(rng.IntN(2)), fmt.Sprint((now + time.Minute).Milliseconds())}
+	if rng.IntN(20) == 0 {
+		args[2] = fmt.Sprint((now - time.Millisecond).Milliseconds()) // it comes late
+	}
+	verbs := "RRRRRROOCCCXX"
+	if rng.IntN(4) == 0 {
+		verbs += "VULPEBXX"
+	}
+	used := map[string]bool{}
+	for range 1 + rng.IntN(4) {
+		verb := string(verbs[rng.IntN(len(verbs))])
+		id, claimant, n := fmt.Sprint("id", max(0, i-rng.IntN(12)), ".", rng.IntN(3)), fmt.Sprint("u", rng.IntN(30)), fmt.Sprint(1+rng.IntN(3))
+		if strings.Contains("ROVU", verb) && rng.IntN(8) > 0 {
+			id = fmt.Sprint("id", i, ".", rng.IntN(3)) // a new one
+		}
+		if strings.Contains("CXPEL", verb) && len(held) > 0 && rng.IntN(10) > 0 {
+			id = held[rng.IntN(len(held))]
+		}
+		if used[id] {
+			continue
+		}
+		used[id] = true
+		switch verb {
+		case "R", "V":
+			args = append(args, verb, id, claimant, n, fmt.Sprint(2000+1000*rng.IntN(40)))
+		case "O", "U":
+			args = append(args, verb, id, claimant, n)
+		case "P", "B":
+			args = append(args, verb, id, n)
+		case "E":
+			args = append(args, verb, id, "90000")
+		default:
+			args = append(args, verb, id)
+		}
+	}
+	return args
+}
+
+// epochless is a reply without the epoch.
+func epochless(v []int64) []int64 {
+	v = slices.Clone(v)
+	if len(v) > 3 {
+		v[1] = 0
+	}
+	return v
+}
+
+// everything is what is on the server of a stock, but for its names, and what is left of the life of its keys to a minute.
+func everything(t testing.TB, c rueidis.Client, key string) map[string]any {
+	t.Helper()
+	is := map[string]any{}
+	for _, suffix := range []string{"", ":u", ":r", ":h", ":o", ":l", ":f"} {
+		k := key + suffix
+		var v any
+		switch kind := text(t, c, "TYPE", k); kind {
+		case "none":
+			continue
+		case "hash":
+			h := hash(t, c, k)
+			for _, field := range []string{"epoch", "token", "start", "revision"} {
+				delete(h, field)
+			}
+			if suffix == "" {
+				delete(h, "gone")
+			}
+			v = h
+		case "zset":
+			z, err := c.Do(ctx, c.B().Zrange().Key(k).Min("0").Max("-1").Withscores().Build()).AsZScores()
+			require.NoError(t, err)
+			v = z
+		case "list":
+			l, err := c.Do(ctx, c.B().Lrange().Key(k).Start(0).Stop(-1).Build()).AsStrSlice()
+			require.NoError(t, err)
+			v = l
+		case "string":
+			_, v, _ = strings.Cut(text(t, c, "GET", k), ";")
+		case "stream":
+			m, err := c.Do(ctx, c.B().Xrange().Key(k).Start("-").End("+").Build()).AsXRange()
+			require.NoError(t, err)
+			for i := range m {
+				delete(m[i].FieldValues, "e")
+				if i == 0 {
+					delete(m[i].FieldValues, "at") // of the claim
+				}
+			}
+			v = m
+		}
+		left := number(t, c, "PTTL", k)
+		is[suffix] = []any{v, left > 0}
+	}
+	return is
+}
