@@ -45,6 +45,28 @@ local n = redis.call('HINCRBY', KEYS[1], 'sold', 1)
 redis.call('HSET', KEYS[2], ARGV[1], n)
 return n`)
 
+// rawReserve and rawConfirm hold a unit under an id, and sell it: safe to repeat, without a limit for a claimant, and nothing ends
+// what is held.
+var (
+	rawReserve = rueidis.NewLuaScript(`
+local r = redis.call('HGET', KEYS[2], ARGV[1])
+if r then return {2, 0} end
+local n = tonumber(ARGV[3])
+if tonumber(redis.call('HGET', KEYS[1], 'left')) < n then return {3, 0} end
+redis.call('HINCRBY', KEYS[1], 'left', -n)
+redis.call('HSET', KEYS[2], ARGV[1], 'H;' .. ARGV[3] .. ';' .. ARGV[2])
+redis.call('ZADD', KEYS[3], ARGV[4], ARGV[1])
+return {1, 0}`)
+	rawConfirm = rueidis.NewLuaScript(`
+local r = redis.call('HGET', KEYS[2], ARGV[1])
+if not r then return {0, 0} end
+if r:sub(1, 1) == 'G' then return {2, tonumber(r:match('%d+'))} end
+local o = redis.call('HINCRBY', KEYS[1], 'seq', 1)
+redis.call('HSET', KEYS[2], ARGV[1], 'G;' .. o .. r:sub(2))
+redis.call('ZREM', KEYS[3], ARGV[1])
+return {1, o}`)
+)
+
 const (
 	claimFloor = "raw INCR"
 	counterUp  = "Counter.Incr"
@@ -114,6 +136,23 @@ var claimModes = []claimMode{
 				err = fmt.Errorf("claim when sold out: %v", g.Outcome)
 			}
 			return err
+		}, nil
+	}},
+	{"Stock.Reserve, Confirm", "a unit is held under an id, and sold: two calls, which are one claim here", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
+		return c.reserved(ctx)
+	}},
+	{"raw reserve, confirm scripts", "the same by two small scripts, EVALSHA through rueidis: nothing ends what is held, and no claimant has a limit", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
+		keys := []string{"{s}", "{s}:r", "{s}:h"}
+		left := strconv.Itoa(math.MaxInt32)
+		if err := c.client.Do(ctx, c.client.B().Hset().Key(keys[0]).FieldValue().FieldValue("left", left).Build()).Error(); err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, n int64) error {
+			id := strconv.FormatInt(n, 10)
+			if err := rawReserve.Exec(ctx, c.client, keys, []string{id, id, "1", "1763000000000"}).Error(); err != nil {
+				return err
+			}
+			return rawConfirm.Exec(ctx, c.client, keys, []string{id}).Error()
 		}, nil
 	}},
 	{"lock + GET + SET", "what is written by hand: rueidislock (KeyMajority 1) around GET and SET", func(ctx context.Context, c *claimer) (func(context.Context, int64) error, error) {
@@ -197,6 +236,24 @@ func (c *claimer) claimsAny(ctx context.Context, o stock.Options) (func(context.
 		g, err := s.ClaimAny(ctx, 1)
 		if err == nil && g.N != 1 {
 			err = fmt.Errorf("claim of any unit: %v, %d units", g.Outcome, g.N)
+		}
+		return err
+	}, nil
+}
+
+func (c *claimer) reserved(ctx context.Context) (func(context.Context, int64) error, error) {
+	s, err := c.stock(ctx, stock.Options{}, 1<<53-1)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, n int64) error {
+		id := strconv.FormatInt(n, 10)
+		g, err := s.Reserve(ctx, id, id, 1, time.Minute)
+		if err == nil && g.Outcome == stock.Granted {
+			g, err = s.Confirm(ctx, id)
+		}
+		if err == nil && g.Outcome != stock.Granted {
+			err = fmt.Errorf("reserve and confirm for a new claimant: %v", g.Outcome)
 		}
 		return err
 	}, nil
