@@ -216,7 +216,7 @@ func (p *party) sendArrival(ctx context.Context, sent time.Time, call script.Cal
 	}
 	m, err := c.attemptOnce(ctx, call)
 	if errors.Is(err, ErrUnknownOutcome) {
-		p.unanswered = sent.Add(c.opts.CallTimeout)
+		p.unanswered = sent.Add(c.opts.CallTimeout + time.Millisecond) // it runs until the server's millisecond ends
 	}
 	return m, err
 }

@@ -64,11 +64,9 @@ func (c *Clock) Trip(key string) time.Duration {
 	return c.samples[c.slot(key)].Spread
 }
 
-// At returns the last millisecond of the server's time that is over at the monotonic instant t, or 0 if nothing is known of that
-// server yet. A server refuses what comes in a later millisecond than that. It errs to the early side, by at most the round trip of
-// the sample: a request is refused a moment too soon, never granted after its caller has left
-// (TestTheClockErrsToTheEarlySideOnly). If it were the millisecond in which t is, a request and the release that is sent at t could
-// both run in the rest of it, the release first.
+// At returns the server's time at the monotonic instant t, in ms, or 0 if nothing is known of that server yet. It errs to the
+// early side, by at most the round trip of the sample: a request is refused a moment too soon, never granted after its caller
+// has left (TestTheClockErrsToTheEarlySideOnly).
 func (c *Clock) At(key string, t time.Time) int64 {
 	c.mu.Lock()
 	s, ok := c.samples[c.slot(key)]
@@ -80,7 +78,7 @@ func (c *Clock) At(key string, t time.Time) int64 {
 	if d < 0 { // a sample came while t was computed; division rounds towards zero, and that is the late side then
 		d -= time.Millisecond - 1
 	}
-	return s.Server + d.Milliseconds() - 1
+	return s.Server + d.Milliseconds()
 }
 
 // Newest returns the newest of the estimates, and how many there are: one for each slot of a Cluster that was asked about, else one.

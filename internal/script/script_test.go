@@ -600,8 +600,8 @@ func TestTheClockErrsToTheEarlySideOnly(t *testing.T) {
 			for range 5 {
 				when := received.Add(us(1_000_000) - 100*time.Millisecond)
 				got := time.Duration(clock.At("k", when)) * time.Millisecond
-				require.LessOrEqual(t, got+time.Millisecond, truth(when), "seed %d, sample %d: a request runs until this millisecond ends", seed, n)
-				require.Greater(t, got, truth(when)-widest-3*time.Millisecond, "seed %d, sample %d", seed, n)
+				require.LessOrEqual(t, got, truth(when), "seed %d, sample %d", seed, n)
+				require.Greater(t, got, truth(when)-widest-2*time.Millisecond, "seed %d, sample %d", seed, n)
 			}
 		}
 	}
@@ -612,16 +612,16 @@ func TestTheClockKeepsAGoodSampleForAWhileAndForgetsAWrongOne(t *testing.T) {
 	t0 := time.Now()
 	ms := func(n int) time.Time { return t0.Add(time.Duration(n) * time.Millisecond) }
 	clock.Learn("k", 1_000_000, ms(0), ms(2))
-	require.EqualValues(t, 1_000_097, clock.At("k", ms(100)))
+	require.EqualValues(t, 1_000_098, clock.At("k", ms(100)))
 	clock.Learn("k", 1_000_000, ms(100), ms(300))
-	require.EqualValues(t, 1_000_397, clock.At("k", ms(400)), "a slow reply does not replace a quick one")
+	require.EqualValues(t, 1_000_398, clock.At("k", ms(400)), "a slow reply does not replace a quick one")
 	clock.Learn("k", 1_000_500, ms(501), ms(504))
-	require.EqualValues(t, 1_000_499, clock.At("k", ms(504)), "one about as quick does")
+	require.EqualValues(t, 1_000_500, clock.At("k", ms(504)), "one about as quick does")
 	clock.Learn("k", 1_040_000, ms(40_000), ms(40_200))
-	require.EqualValues(t, 1_039_999, clock.At("k", ms(40_200)), "after a while a slow one does too")
+	require.EqualValues(t, 1_040_000, clock.At("k", ms(40_200)), "after a while a slow one does too")
 	clock.Relearn("k", 77, ms(40_300), ms(41_300))
-	require.EqualValues(t, 76, clock.At("k", ms(41_300)), "an estimate that was proved wrong goes at once")
-	require.EqualValues(t, 76, clock.At("any other key", ms(41_300)), "there is one server")
+	require.EqualValues(t, 77, clock.At("k", ms(41_300)), "an estimate that was proved wrong goes at once")
+	require.EqualValues(t, 77, clock.At("any other key", ms(41_300)), "there is one server")
 }
 
 type clustered struct{ rueidis.Client }
@@ -632,7 +632,7 @@ func TestTheClockOfAClusterIsKeptBySlot(t *testing.T) {
 	clock := script.NewRunner(clustered{redistest.Embedded(t).Client(t)}, time.Second).Clock
 	now := time.Now()
 	clock.Learn("{a}1", 1000, now, now)
-	require.EqualValues(t, 999, clock.At("{a}2", now))
+	require.EqualValues(t, 1000, clock.At("{a}2", now))
 	require.Zero(t, clock.At("{b}1", now), "another node's clock is another clock")
 }
 

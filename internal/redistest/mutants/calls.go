@@ -36,12 +36,7 @@ var ofCalls = []mutant{
 		name: "a server's clock that is guessed late", file: "internal/script/clock.go", pkg: "internal/script",
 		old: "return s.Server + d.Milliseconds()", new: "return s.Server + (d + s.Spread).Milliseconds() + 1",
 		breaks: "the estimate of the server's clock errs to the early side", tests: "TestTheClockErrsToTheEarlySideOnly",
-	}, {
-		name: "a request that runs until its millisecond ends", file: "internal/script/clock.go", pkg: "internal/script",
-		old: "return s.Server + d.Milliseconds() - 1", new: "return s.Server + d.Milliseconds()",
-		breaks: "nothing is granted after its caller has left", tests: "TestTheClockErrsToTheEarlySideOnly",
 	},
-
 	{
 		name: "a not-after beyond the caller's deadline", file: "internal/script/timed.go", pkg: "internal/script",
 		old: "\tif d, ok := ctx.Deadline(); ok && d.Add(t.Beyond).Before(end) {\n\t\treturn d.Add(t.Beyond)\n\t}\n", new: "",
