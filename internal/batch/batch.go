@@ -85,9 +85,9 @@ type Batcher[Q, A any] struct {
 	Calls func() int
 	// Window is how long the first request of a call waits for more; nil: Options.Window. It must not block.
 	Window func() time.Duration
-	// Halves, if From is set: the open batch is also sent when it has half of what is under way, and one that is not full makes the second
-	// call at most. One half is answered while the other is on its way, and neither waits for a timer, which in an idle program comes
-	// up to 1 ms late.
+	// Halves, if From is set: the open batch is also sent when it has half of what is under way. One half is answered while the other
+	// is on its way, and neither waits for a timer, which in an idle program comes up to 1 ms late. A server that is far away needs
+	// more calls than two: see Calls.
 	Halves bool
 	// Tally counts the shared calls. A request that is sent alone, at once, is not counted.
 	Tally *Tally
@@ -241,7 +241,7 @@ func (l *Batcher[Q, A]) join(ctx context.Context, mine *Request[Q, A]) (b *batch
 	if b == nil {
 		b = &batch[Q, A]{done: make(chan struct{}), requests: make([]*Request[Q, A], 0, min(16, l.Options.MaxBatch))}
 		l.open = b
-		if l.room() && l.Options.MaxBatch > 1 {
+		if l.calls < l.most() && l.Options.MaxBatch > 1 {
 			window := l.Options.Window
 			if l.Window != nil {
 				window = l.Window()
@@ -264,7 +264,7 @@ func (l *Batcher[Q, A]) join(ctx context.Context, mine *Request[Q, A]) (b *batch
 	if until.After(b.until) {
 		b.until = until
 	}
-	if len(b.requests) == l.Options.MaxBatch || l.Halves && int64(2*len(b.requests)) >= l.under.Load() && l.room() {
+	if len(b.requests) == l.Options.MaxBatch || l.Halves && int64(2*len(b.requests)) >= l.under.Load() && l.calls < l.most() {
 		l.close()
 		if l.calls < l.most() {
 			l.calls++
@@ -294,15 +294,6 @@ func (l *Batcher[Q, A]) most() int {
 	return min(l.Calls(), l.Options.MaxCalls)
 }
 
-// room reports whether a batch that is not full may be sent beside the calls that are under way. Called with mu held.
-func (l *Batcher[Q, A]) room() bool {
-	most := l.most()
-	if l.Halves {
-		most = min(most, 2)
-	}
-	return l.calls < most
-}
-
 // close closes the open batch to more requests. Called with mu held.
 func (l *Batcher[Q, A]) close() {
 	if l.open.timer != nil {
@@ -315,7 +306,7 @@ func (l *Batcher[Q, A]) close() {
 func (l *Batcher[Q, A]) waited(b *batch[Q, A]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open == b && l.room() {
+	if l.open == b && l.calls < l.most() {
 		l.close()
 		l.calls++
 		l.Spawn(func() { l.work(b) })

@@ -105,7 +105,7 @@ func TestABatchThatWasNotSentIsUnavailable(t *testing.T) {
 func TestTwoHalvesOfACrowdAreUnderWaySideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := doubler(t, Options{Window: time.Minute}, func(int) time.Duration { return time.Second / 4 })
-		b.From, b.Halves = 4, true
+		b.From, b.Halves, b.Calls = 4, true, func() int { return 2 }
 		var asked []<-chan result
 		for n := range 10 { // three by themselves; one, the first of the crowd; four of eight; two
 			asked = append(asked, ask(t.Context(), b, n))

@@ -73,12 +73,19 @@ func (d done) again(v verb) done {
 
 var actsScript = script.Load("acts", files, "acts")
 
-// shareActsFrom is how many acts must be under way before they share calls. With fewer, a call by itself is as fast.
-// At most shareActsCalls shared calls are under way: with more, the same acts are spread over smaller calls.
 const (
-	shareActsFrom  = 8
-	shareActsCalls = 4
+	// shareActsFrom is how many acts must be under way before they share calls. With fewer, a call by itself is as fast.
+	shareActsFrom = 8
+	// At most shareActsCalls shared calls are under way: with more, the same acts are spread over smaller calls. Two keep a server busy
+	// that is near, and one more does for each tripPerActsCall that a call takes.
+	shareActsCalls  = 4
+	tripPerActsCall = 500 * time.Microsecond
 )
+
+// usefulCalls is how many shared calls are useful at the moment.
+func (s *Stock) usefulCalls() int {
+	return 2 + int(s.c.calls.Runner.Clock.Trip(s.keys[0])/tripPerActsCall)
+}
 
 // do does one act, in a call that it may share with others.
 func (s *Stock) do(ctx context.Context, a act) (done, error) { return s.shared().acts.Do(ctx, a) }

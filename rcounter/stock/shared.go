@@ -57,9 +57,9 @@ func newShared(c *Client, s *Stock) *shared {
 			return s.claim(ctx, session.CallID(), claimants)
 		}, Grant.Won)}
 	d.anys = batch.Batcher[int64, Grant]{Options: &c.batch, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "claim", Key: s.keys[0], Run: s.runAnys, Abandoned: s.takeBack}
-	d.acts = batch.Batcher[act, done]{Options: &c.acts, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "act", Key: s.keys[0], Run: s.runActs, From: shareActsFrom, Halves: true}
+	d.acts = batch.Batcher[act, done]{Options: &c.acts, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "act", Key: s.keys[0], Run: s.runActs, From: shareActsFrom, Halves: true, Calls: s.usefulCalls}
 	d.looks = batch.Batcher[string, found]{Options: &c.acts, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.calls.Bound(), Patience: session.ErrPatience, What: "find", Key: s.keys[0],
-		Run: batch.Each(s.findAll, func(found) bool { return false }), From: shareActsFrom, Halves: true}
+		Run: batch.Each(s.findAll, func(found) bool { return false }), From: shareActsFrom, Halves: true, Calls: s.usefulCalls}
 	return d
 }
 
