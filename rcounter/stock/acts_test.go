@@ -299,7 +299,7 @@ func TestAClientThatDoesNotKnowTheServersTimeAsksOnce(t *testing.T) {
 
 // brokenOff is what stands before a script that is to be broken off before its write with the number k.
 func brokenOff(k int) string {
-	return fmt.Sprintf(`local real, writes, left = redis, {HSET = 1, ZADD = 1, ZREM = 1, XADD = 1, DEL = 1, HDEL = 1, RPUSH = 1, LPOP = 1, SET = 1, PEXPIRE = 1}, %d
+	return fmt.Sprintf(`local real, writes, left = redis, {HSET = 1, ZADD = 1, ZREM = 1, XADD = 1, DEL = 1, HDEL = 1, RPUSH = 1, LPOP = 1, SET = 1, PEXPIRE = 1, HINCRBY = 1, XTRIM = 1}, %d
 local redis = {error_reply = real.error_reply, call = function(...)
   if writes[({...})[1]] then
     if left == 0 then error('broken off') end
@@ -308,6 +308,11 @@ local redis = {error_reply = real.error_reply, call = function(...)
   return real.call(...)
 end}
 `, k)
+}
+
+// keysOf are the keys of a stock, in the order of its scripts.
+func keysOf(key string) []string {
+	return []string{key, key + ":u", key + ":r", key + ":h", key + ":o", key + ":l", key + ":f"}
 }
 
 // requireCounted requires that the numbers of a stock say no less than its records.
@@ -360,7 +365,7 @@ func TestARunOfSeveralActsThatIsBrokenOffSellsNothingTwice(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, 5, got[2].Grant.Remaining)
 			key := "rc:{" + name + "}"
-			err = raw.Do(ctx, raw.B().Eval().Script(brokenOff(k)+stock.Source("acts")).Numkeys(7).Key(key, key+":u", key+":r", key+":h", key+":o", key+":l", key+":f").
+			err = raw.Do(ctx, raw.B().Eval().Script(brokenOff(k)+stock.Source("acts")).Numkeys(7).Key(keysOf(key)...).
 				Arg("call", "0", "9007199254740991").Arg(acts...).Build()).Error()
 			sold, held, inRecords := requireCounted(t, raw, key)
 			if err == nil {

@@ -402,8 +402,7 @@ func TestACartThatIsBrokenOffSellsNothingTwiceAndIsCompletedByTheNextTry(t *test
 			}
 			all := []string{"rc:{" + tag + "}:cart:id"}
 			for _, name := range names {
-				key := "rc:{" + tag + "}{" + name + "}"
-				all = append(all, key, key+":u", key+":r", key+":h", key+":o", key+":l", key+":f")
+				all = append(all, keysOf("rc:{"+tag+"}{"+name+"}")...)
 			}
 			err := raw.Do(ctx, raw.B().Eval().Script(brokenOff(k)+stock.Source("cart")).Numkeys(int64(len(all))).Key(all...).Arg(args...).Build()).Error()
 			for _, key := range []string{all[1], all[8], all[15]} {

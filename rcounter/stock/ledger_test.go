@@ -258,15 +258,6 @@ func TestARunThatIsBrokenOffNeverHidesALineOfTheLedger(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	raw := srv.Client(t)
-	const cut = `local real, writes, left = redis, {HSET = 1, ZADD = 1, ZREM = 1, XADD = 1, DEL = 1, HDEL = 1, RPUSH = 1, SET = 1, PEXPIRE = 1, HINCRBY = 1, XTRIM = 1}, %d
-local redis = {error_reply = real.error_reply, call = function(...)
-  if writes[({...})[1]] then
-    if left == 0 then error('broken off') end
-    left = left - 1
-  end
-  return real.call(...)
-end}
-`
 	far := "9007199254740991"
 	for name, args := range map[string][]string{
 		"acts": {"call", "0", far, "R", "new", "c", "1", "3600000", "X", "cancel", "C", "confirm", "B", "return", "0", "O", "more", "d", "2", "X", "forbidden",
@@ -309,8 +300,7 @@ end}
 					must(t, raw, "ZADD", "rc:{s}:h", "1", "cancel", "2", "confirm", "3", "part")
 				}
 				file, _, _ := strings.Cut(name, " ")
-				key := "rc:{s}"
-				err = raw.Do(ctx, raw.B().Eval().Script(fmt.Sprintf(cut, k)+stock.Source(file)).Numkeys(7).Key(key, key+":u", key+":r", key+":h", key+":o", key+":l", key+":f").Arg(args...).Build()).Error()
+				err = raw.Do(ctx, raw.B().Eval().Script(brokenOff(k)+stock.Source(file)).Numkeys(7).Key(keysOf("rc:{s}")...).Arg(args...).Build()).Error()
 				whole := err == nil
 				if !whole {
 					require.ErrorContains(t, err, "broken off")

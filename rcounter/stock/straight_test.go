@@ -65,9 +65,8 @@ func TestTheStraightLineDoesWhatTheRestDoes(t *testing.T) {
 			require.NoError(t, err)
 			args := deeds(rng, i, now, held)
 			run := func(name, text string) ([]int64, []string) {
-				key := "rc:{" + name + "}"
 				must(t, raw, "DEL", "commands")
-				v, err := raw.Do(ctx, raw.B().Eval().Script(at(now)+text).Numkeys(7).Key(key, key+":u", key+":r", key+":h", key+":o", key+":l", key+":f").Arg(args...).Build()).AsIntSlice()
+				v, err := raw.Do(ctx, raw.B().Eval().Script(at(now)+text).Numkeys(7).Key(keysOf("rc:{"+name+"}")...).Arg(args...).Build()).AsIntSlice()
 				require.NoError(t, err, "seed %d, call %d: %q", seed, i, args)
 				ran, err := raw.Do(ctx, raw.B().Lrange().Key("commands").Start(0).Stop(-1).Build()).AsStrSlice()
 				require.NoError(t, err)
@@ -148,23 +147,19 @@ func epochless(v []int64) []int64 {
 	return v
 }
 
-// everything is what is on the server of a stock, but for its names, and what is left of the life of its keys to a minute.
+// everything is what is on the server of a stock, but for its names, and whether its keys have an end.
 func everything(t testing.TB, c rueidis.Client, key string) map[string]any {
 	t.Helper()
 	is := map[string]any{}
-	for _, suffix := range []string{"", ":u", ":r", ":h", ":o", ":l", ":f"} {
-		k := key + suffix
+	for _, k := range keysOf(key) {
 		var v any
 		switch kind := text(t, c, "TYPE", k); kind {
 		case "none":
 			continue
 		case "hash":
 			h := hash(t, c, k)
-			for _, field := range []string{"epoch", "token", "start", "revision"} {
+			for _, field := range []string{"epoch", "token", "start", "revision", "gone"} {
 				delete(h, field)
-			}
-			if suffix == "" {
-				delete(h, "gone")
 			}
 			v = h
 		case "zset":
@@ -189,7 +184,7 @@ func everything(t testing.TB, c rueidis.Client, key string) map[string]any {
 			v = m
 		}
 		left := number(t, c, "PTTL", k)
-		is[suffix] = []any{v, left > 0}
+		is[strings.TrimPrefix(k, key)] = []any{v, left > 0}
 	}
 	return is
 }
