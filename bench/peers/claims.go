@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/bench/internal/load"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/stock"
@@ -35,36 +36,11 @@ type claimer struct {
 	granted atomic.Int64
 }
 
-// rawClaim is the smallest script that grants one unit to a claimant and says so again when asked again.
-var rawClaim = rueidis.NewLuaScript(`
-local o = redis.call('HGET', KEYS[2], ARGV[1])
-if o then return o end
-local r = redis.call('HMGET', KEYS[1], 'limit', 'sold')
-if tonumber(r[2] or 0) >= tonumber(r[1] or 0) then return 0 end
-local n = redis.call('HINCRBY', KEYS[1], 'sold', 1)
-redis.call('HSET', KEYS[2], ARGV[1], n)
-return n`)
-
-// rawReserve and rawConfirm hold a unit under an id, and sell it: safe to repeat, without a limit for a claimant, and nothing ends
-// what is held.
+// The scripts of those who write them by hand.
 var (
-	rawReserve = rueidis.NewLuaScript(`
-local r = redis.call('HGET', KEYS[2], ARGV[1])
-if r then return {2, 0} end
-local n = tonumber(ARGV[3])
-if tonumber(redis.call('HGET', KEYS[1], 'left')) < n then return {3, 0} end
-redis.call('HINCRBY', KEYS[1], 'left', -n)
-redis.call('HSET', KEYS[2], ARGV[1], 'H;' .. ARGV[3] .. ';' .. ARGV[2])
-redis.call('ZADD', KEYS[3], ARGV[4], ARGV[1])
-return {1, 0}`)
-	rawConfirm = rueidis.NewLuaScript(`
-local r = redis.call('HGET', KEYS[2], ARGV[1])
-if not r then return {0, 0} end
-if r:sub(1, 1) == 'G' then return {2, tonumber(r:match('%d+'))} end
-local o = redis.call('HINCRBY', KEYS[1], 'seq', 1)
-redis.call('HSET', KEYS[2], ARGV[1], 'G;' .. o .. r:sub(2))
-redis.call('ZREM', KEYS[3], ARGV[1])
-return {1, o}`)
+	rawClaim   = rueidis.NewLuaScript(redistest.PlainClaim)
+	rawReserve = rueidis.NewLuaScript(redistest.PlainReserve)
+	rawConfirm = rueidis.NewLuaScript(redistest.PlainConfirm)
 )
 
 const (

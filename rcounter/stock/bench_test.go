@@ -30,14 +30,7 @@ func BenchmarkClaimSoldOut(b *testing.B) {
 // The smallest script that grants one unit to a claimant, sent as cheaply as rueidis can: what Claim's care costs.
 func BenchmarkRawClaimScript(b *testing.B) {
 	c := redistest.Start(b).Client(b)
-	lua := rueidis.NewLuaScript(`
-local o = redis.call('HGET', KEYS[2], ARGV[1])
-if o then return o end
-local r = redis.call('HMGET', KEYS[1], 'limit', 'sold')
-if tonumber(r[2] or 0) >= tonumber(r[1] or 0) then return 0 end
-local n = redis.call('HINCRBY', KEYS[1], 'sold', 1)
-redis.call('HSET', KEYS[2], ARGV[1], n)
-return n`)
+	lua := rueidis.NewLuaScript(redistest.PlainClaim)
 	require.NoError(b, c.Do(ctx, c.B().Hset().Key("{s}").FieldValue().FieldValue("limit", dec(int64(1<<53-1))).Build()).Error())
 	var n atomic.Int64
 	both(b, func() error {
@@ -45,30 +38,9 @@ return n`)
 	})
 }
 
-// plainReserve and plainConfirm are what a program would write by itself: idempotent, without a limit for a claimant, and nothing
-// ends what is held.
-const plainReserve = `
-local r = redis.call('HGET', KEYS[2], ARGV[1])
-if r then return {2, 0} end
-local n = tonumber(ARGV[3])
-if tonumber(redis.call('HGET', KEYS[1], 'left')) < n then return {3, 0} end
-redis.call('HINCRBY', KEYS[1], 'left', -n)
-redis.call('HSET', KEYS[2], ARGV[1], 'H;' .. ARGV[3] .. ';' .. ARGV[2])
-redis.call('ZADD', KEYS[3], ARGV[4], ARGV[1])
-return {1, 0}`
-
-const plainConfirm = `
-local r = redis.call('HGET', KEYS[2], ARGV[1])
-if not r then return {0, 0} end
-if r:sub(1, 1) == 'G' then return {2, tonumber(r:match('%d+'))} end
-local o = redis.call('HINCRBY', KEYS[1], 'seq', 1)
-redis.call('HSET', KEYS[2], ARGV[1], 'G;' .. o .. r:sub(2))
-redis.call('ZREM', KEYS[3], ARGV[1])
-return {1, o}`
-
 // plainPair reserves a unit and confirms it with two plain scripts.
 func plainPair(b *testing.B, c rueidis.Client) func(id, claimant string) error {
-	reserve, confirm := rueidis.NewLuaScript(plainReserve), rueidis.NewLuaScript(plainConfirm)
+	reserve, confirm := rueidis.NewLuaScript(redistest.PlainReserve), rueidis.NewLuaScript(redistest.PlainConfirm)
 	require.NoError(b, c.Do(ctx, c.B().Hset().Key("{p}").FieldValue().FieldValue("left", "1099511627776").Build()).Error())
 	keys := []string{"{p}", "{p}:r", "{p}:h"}
 	return func(id, claimant string) error {
