@@ -7,7 +7,7 @@ import "github.com/redlatch/redlatch/internal/errs"
 //
 //   - "ok" for nil;
 //   - that of the exported error without Err, in lower case with underscores: "not_acquired" for ErrNotAcquired, "lost" for
-//     ErrLost, "block_ended" for stock.ErrBlockEnded;
+//     ErrLost, "not_open" for stock.ErrNotOpen;
 //   - "canceled" and "timeout" for context.Canceled and context.DeadlineExceeded;
 //   - "other" for all else, such as an error of the caller's own work.
 //
@@ -19,7 +19,7 @@ func Reason(err error) string { return errs.Reason(err) }
 // Retryable reports whether the same call may succeed if it is made again, a while later, and does no harm then. It goes by the
 // error that Reason names.
 //
-// True: not_acquired, unavailable and unknown_outcome, not_replicated, limited, sending, not_ended, block_held. An
+// True: not_acquired, unavailable and unknown_outcome, not_replicated, limited, sending, not_ended. An
 // ErrUnknownOutcome is false if the call may have counted once already and would count again: the writing verbs of Counter (but
 // AddOnce) and of CountingSemaphore, CountDownLatch.CountDown, and Hub.Publish.
 //

@@ -42,14 +42,14 @@ var sentinels = map[string]error{
 	"ErrBrokenBarrier": rsemaphore.ErrBrokenBarrier, "ErrOutOfRange": rcounter.ErrOutOfRange, "ErrOverflow": rcounter.ErrOverflow,
 	"ErrMismatch": stock.ErrMismatch, "ErrAlreadyOpen": stock.ErrAlreadyOpen, "ErrCorrupt": stock.ErrCorrupt, "ErrNotOpen": stock.ErrNotOpen,
 	"ErrRestoring": stock.ErrRestoring, "ErrNotFound": stock.ErrNotFound,
-	"ErrBlockEnded": stock.ErrBlockEnded, "ErrBlockHeld": stock.ErrBlockHeld, "ErrNotEnded": redpacket.ErrNotEnded,
-	"ErrSending": redpacket.ErrSending, "ErrNoPacket": redpacket.ErrNoPacket, "ErrLimited": ratelimit.ErrLimited,
+	"ErrNotEnded": redpacket.ErrNotEnded,
+	"ErrSending":  redpacket.ErrSending, "ErrNoPacket": redpacket.ErrNoPacket, "ErrLimited": ratelimit.ErrLimited,
 }
 
 // again are those after which the same call may succeed later.
 var again = map[string]bool{
 	"ErrNotAcquired": true, "ErrUnavailable": true, "ErrUnknownOutcome": true, "ErrNotReplicated": true, "ErrLimited": true,
-	"ErrSending": true, "ErrNotEnded": true, "ErrBlockHeld": true,
+	"ErrSending": true, "ErrNotEnded": true,
 }
 
 func TestEveryExportedErrorHasItsReason(t *testing.T) {

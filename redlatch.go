@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
@@ -86,7 +87,7 @@ type Client struct {
 	limiters   *ratelimit.Client
 
 	clients []closer // all of them
-	closing sync.Once
+	closing session.Once
 }
 
 // Open connects by [pubsub.Dial] and makes the client of every package on that hub. A client that is not used costs a few hundred
@@ -156,10 +157,13 @@ func (c *Client) Limiters() *ratelimit.Client { return c.limiters }
 // Close closes all clients at the same time, and then the hub with its connections. Waiting calls end with ErrClosed, and the
 // contexts of what is held end. Close then waits until what is held is released and the server has confirmed all releases, until
 // ctx ends, or for 10 s if ctx has no end. What is left then stays taken until the end of its lease, and the error names it.
-// Later calls return nil at once.
-func (c *Client) Close(ctx context.Context) (err error) {
-	c.closing.Do(func() { err = c.close(ctx) })
-	return err
+// Later calls wait for the first until their own ctx ends, and return its result.
+func (c *Client) Close(ctx context.Context) error {
+	err := c.closing.Close(ctx, c.close)
+	if err != nil {
+		return fmt.Errorf("redlatch: %w", err)
+	}
+	return nil
 }
 
 // close closes the hub last. The calls of a client that outlived it could not be woken, and would return that the hub was
@@ -171,9 +175,5 @@ func (c *Client) close(ctx context.Context) error {
 		all.Go(func() { errs[i] = p.Close(ctx) })
 	}
 	all.Wait()
-	err := errors.Join(append(errs, c.hub.Close(ctx))...)
-	if err != nil {
-		return fmt.Errorf("redlatch: %w", err)
-	}
-	return nil
+	return errors.Join(append(errs, c.hub.Close(ctx))...)
 }

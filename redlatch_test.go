@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -150,7 +151,7 @@ func TestAClientThatWasClosedRefusesCallsInEveryPackage(t *testing.T) {
 		require.ErrorIs(t, err, errs.ErrClosed, name)
 		requirePrefix(t, name, err)
 	}
-	require.NoError(t, red.Close(t.Context()), "later calls return at once")
+	require.NoError(t, red.Close(t.Context()), "the result of the first")
 }
 
 func requirePrefix(t *testing.T, name string, err error) {
@@ -351,6 +352,71 @@ func TestCloseEndsWhatIsHeldAndNamesWhatIsLeft(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	runtime.KeepAlive(hold) // one that was dropped is not named
 	runtime.KeepAlive(permit)
+}
+
+// slowToClose is a client whose Close takes a minute.
+type slowToClose struct{ rueidis.Client }
+
+func (c slowToClose) Close() {
+	time.Sleep(time.Minute)
+	c.Client.Close()
+}
+
+func TestALaterCloseWaitsForTheFirstAndReturnsItsResult(t *testing.T) {
+	for _, name := range []string{"redlatch", "rlock", "election", "rsemaphore", "pubsub"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := redistest.Bubble(t)
+				red, err := redlatch.Open(server.Option(), redlatch.Options{Logger: slog.New(slog.DiscardHandler), Hub: pubsub.Options{
+					NewClient: func(o rueidis.ClientOption) (rueidis.Client, error) {
+						c, err := rueidis.NewClient(o)
+						return slowToClose{c}, err
+					}}})
+				require.NoError(t, err)
+				hold, err := red.Locks().Reentrant("kept-lock").Lock(t.Context())
+				require.NoError(t, err)
+				leader, err := red.Elections().Election("kept-leader").Campaign(t.Context(), "")
+				require.NoError(t, err)
+				permit, err := red.Semaphores().Semaphore("kept-permit", 1).Acquire(t.Context(), 1)
+				require.NoError(t, err)
+				defer func() {
+					hold.Unlock(t.Context())
+					leader.Resign(t.Context())
+					permit.Release(t.Context())
+					red.Close(context.Background())
+					time.Sleep(2 * time.Minute) // the client, and what is closed again later
+					server.Embedded.Close()
+				}()
+				c := map[string]closer{"redlatch": red, "rlock": red.Locks(), "election": red.Elections(), "rsemaphore": red.Semaphores(), "pubsub": red.Hub()}[name]
+
+				closing := func(patience time.Duration) (lasted time.Duration, err error) {
+					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					defer cancel()
+					began := time.Now()
+					err = c.Close(ctx)
+					return time.Since(began), err
+				}
+				first := make(chan error, 1)
+				go func() {
+					_, err := closing(3 * time.Second)
+					first <- err
+				}()
+				synctest.Wait()
+				lasted, err := closing(50 * time.Millisecond)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorContains(t, err, "close: an earlier call of Close is still under way")
+				require.Equal(t, 1, strings.Count(err.Error(), name+": "), "%v", err)
+				require.Equal(t, 50*time.Millisecond, lasted)
+				lasted, err = closing(time.Hour)
+				require.Equal(t, 3*time.Second-50*time.Millisecond, lasted)
+				require.ErrorContains(t, err, name+": ")
+				require.Equal(t, err, <-first)
+				lasted, err = closing(time.Hour)
+				require.Zero(t, lasted)
+				require.ErrorContains(t, err, name+": ")
+			})
+		})
+	}
 }
 
 func TestAClientThatIsNotUsedCostsNoGoroutine(t *testing.T) {

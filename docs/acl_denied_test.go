@@ -57,13 +57,11 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 		"Spin": locks.Spin("e", 0, 0), "Plain": locks.Plain("f"), "Read": locks.ReadWrite("g").Read(), "Write": locks.ReadWrite("h").Write(),
 	} {
 		for verb, err := range map[string]error{
-			"Lock":           second(l.Lock(ctx)),
-			"TryLock":        second(l.TryLock(ctx, time.Second, 0)),
-			"IsLocked":       second(l.IsLocked(ctx)),
-			"HoldCount":      second(l.HoldCount(ctx)),
-			"RemainingLease": second(l.RemainingLease(ctx)),
-			"Inspect":        second(l.Inspect(ctx)),
-			"ForceUnlock":    second(l.ForceUnlock(ctx)),
+			"Lock":        second(l.Lock(ctx)),
+			"TryLock":     second(l.TryLock(ctx, time.Second, 0)),
+			"IsLocked":    second(l.IsLocked(ctx)),
+			"Inspect":     second(l.Inspect(ctx)),
+			"ForceUnlock": second(l.ForceUnlock(ctx)),
 		} {
 			require.ErrorIs(t, err, rlock.ErrDenied, "%s.%s", kind, verb)
 			require.ErrorContains(t, err, "lacks +evalsha", "%s.%s", kind, verb)
@@ -99,7 +97,7 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 	} {
 		require.ErrorIs(t, err, rsemaphore.ErrDenied, verb)
 	}
-	counter, sale, sharded, packet := counters.Counter("n", rcounter.CounterOptions{}), stocks.Stock("st"), stocks.Sharded("w", 2), packets.Packet("p")
+	counter, sale, packet := counters.Counter("n", rcounter.CounterOptions{}), stocks.Stock("st"), packets.Packet("p")
 	spec := stock.Spec{Limit: 2, OpenFor: time.Minute, Retain: time.Minute}
 	for verb, err := range map[string]error{
 		"Counter.Add":           second(counter.Add(ctx, 1)),
@@ -121,8 +119,6 @@ func TestAUserWithoutRightsIsDeniedByEveryVerbOfEveryPackage(t *testing.T) {
 		"Stock.Close":           sale.Close(ctx),
 		"Stock.Publish":         sale.Publish(ctx, []stock.Entry{{Epoch: 1, Serial: 1, Kind: stock.KindGrant, N: 1}}),
 		"Stock.Events":          firstError(sale.Events(ctx, time.Minute)),
-		"Sharded.Open":          second(sharded.Open(ctx, spec)),
-		"Sharded.Claim":         second(sharded.Claim(ctx, "ann")),
 		"Packet.Send":           second(packet.Send(ctx, redpacket.Spec{Total: 10, Shares: 3, OpenFor: time.Minute, Retain: time.Minute})),
 		"Packet.Grab":           second(packet.Grab(ctx, "ann")),
 		"Limiter.Allow":         second(limiters.Limiter("r", ratelimit.LimiterOptions{Rate: 1}).Allow(ctx, "k", 1)),

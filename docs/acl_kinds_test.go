@@ -69,7 +69,7 @@ func kinds(ctx context.Context, locks *rlock.Client, must func(what string, e er
 				}
 			}
 			must(kind+": extend", hold.Extend(ctx, time.Second))
-			_, e = l.RemainingLease(ctx)
+			_, e = l.IsLocked(ctx)
 			must(kind+": query", e)
 			_, e = locks.Reentrant(l.Name()).Inspect(ctx)
 			must(kind+": inspect", e)

@@ -25,8 +25,8 @@ func useOfStocks(ctx context.Context, c *stock.Client, must func(what string, e 
 	must("claim once", e)
 	_, e = s.ClaimAny(ctx, 1)
 	must("claim any", e)
-	for range 3 { // sold out: the process reads the winners, and the flag from then on
-		_, e = s.Claim(ctx, "cid")
+	for range 3 { // sold out: the process reads the flag from then on
+		_, e = s.ClaimAny(ctx, 1)
 		must("claim what is sold out", e)
 		time.Sleep(5 * time.Millisecond)
 	}

@@ -113,7 +113,7 @@ func everything(o rueidis.ClientOption, prefix string, brief bool) (err error) {
 			must("unlock inner", inner.Unlock(ctx))
 		}
 		must("extend", hold.Extend(ctx, time.Second))
-		_, e = l.RemainingLease(ctx)
+		_, e = l.IsLocked(ctx)
 		must("query", e)
 		_, e = locks.Reentrant(name).Inspect(ctx)
 		must("inspect", e)

@@ -34,7 +34,7 @@ var layers = map[string][]string{
 	"internal/script":  {"internal/keyname", "internal/errs"},
 	"internal/inside":  {"internal/errs"},
 	"pubsub":           {"internal/script", "internal/keyname", "internal/inside", "internal/errs"},
-	"internal/wait":    {"internal/script", "internal/keyname", "internal/errs", "pubsub"},
+	"internal/wait":    {"internal/script", "internal/keyname", "internal/inside", "internal/errs", "pubsub"},
 	"internal/lease":   {"internal/script", "internal/keyname", "internal/errs"},
 	"internal/batch":   {"internal/script", "internal/keyname", "internal/errs"},
 	"internal/ledger":  {"internal/session", "internal/script", "internal/errs"},
@@ -51,7 +51,7 @@ var layers = map[string][]string{
 	"internal/redistest/larger":  {"internal/redistest/reach"},
 	"internal/redistest/mutants": {},
 	"internal/redistest/servers": {"internal/redistest", "internal/redistest/reach"},
-	"internal/simulation":        {"", "pubsub", "rcounter/stock", "rlock", "rsemaphore", "internal/redistest", "internal/errs"},
+	"internal/simulation":        {"", "pubsub", "rcounter/stock", "rcounter/ratelimit", "rlock", "rlock/election", "rsemaphore", "internal/redistest", "internal/errs", "internal/inside", "internal/session"},
 	"internal/history":           {},
 	"internal/interop":           {},
 }

@@ -153,7 +153,7 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 			return nil
 		})
 		add(kind+".Extend", func(ctx context.Context) error { return hold.Extend(ctx, time.Minute) })
-		add(kind+".RemainingLease", func(ctx context.Context) error { _, err := l.RemainingLease(ctx); return err })
+		add(kind+".IsLocked", func(ctx context.Context) error { _, err := l.IsLocked(ctx); return err })
 		add(kind+".Inspect", func(ctx context.Context) error { _, err := l.Inspect(ctx); return err })
 		add(kind+".Unlock", func(ctx context.Context) error { return hold.Unlock(ctx) })
 		add(kind+".ForceUnlock", func(ctx context.Context) error { _, err := l.ForceUnlock(ctx); return err })
@@ -224,15 +224,6 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 	add("Stock.Pause", func(ctx context.Context) error { return sale.Pause(ctx) })
 	add("Stock.Resume", func(ctx context.Context) error { return sale.Resume(ctx) })
 	add("Stock.Inspect", func(ctx context.Context) error { _, err := sale.Inspect(ctx); return err })
-	sharded := stocks.Sharded("wide", 2)
-	add("Sharded.Open", func(ctx context.Context) error {
-		_, err := sharded.Open(ctx, stock.Spec{Limit: 2, OpenFor: time.Minute, Retain: time.Minute})
-		if errors.Is(err, stock.ErrAlreadyOpen) {
-			err = nil
-		}
-		return err
-	})
-	add("Sharded.Claim", func(ctx context.Context) error { _, err := sharded.Claim(ctx, spanOf(ctx)); return err })
 	packet := packets.Packet("p")
 	add("Packet.Send", func(ctx context.Context) error {
 		_, err := packet.Send(ctx, redpacket.Spec{Total: 10, Shares: 3, OpenFor: time.Minute, Retain: time.Minute})

@@ -42,7 +42,7 @@ const topologyRefresh = 5 * time.Second
 // o.Sentinel.TopologyRefreshInterval says otherwise. The sentinels announce a new primary once. A client that missed the
 // message would stay with a primary that has become a replica.
 //
-// Invalidations are observed in a Cluster, and wherever opts.Invalidations is set. Elsewhere rlock has a connection of its
+// Invalidations are observed in a Cluster. Elsewhere rlock has a connection of its
 // own for them: a client that observes invalidations pipelines on every connection, which makes each single call slower.
 func Dial(o rueidis.ClientOption, opts Options) (*Hub, error) {
 	if err := checkOption(o); err != nil {
@@ -55,15 +55,12 @@ func Dial(o rueidis.ClientOption, opts Options) (*Hub, error) {
 	if newClient == nil {
 		newClient = rueidis.NewClient
 	}
-	if opts.Invalidations != nil {
-		o = opts.Invalidations.Option(o)
-	}
 	c, err := newClient(o)
-	if err == nil && opts.Invalidations == nil && c.Mode() == rueidis.ClientModeCluster {
+	if err == nil && c.Mode() == rueidis.ClientModeCluster {
 		// only now is it known to be one, and the callback is an option of the client
 		c.Close()
-		opts.Invalidations = &Invalidations{}
-		c, err = newClient(opts.Invalidations.Option(o))
+		opts.inv = &invalidations{}
+		c, err = newClient(opts.inv.option(o))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pubsub: %w", refusal(o, err))
@@ -157,7 +154,7 @@ func refusal(o rueidis.ClientOption, err error) error {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	switch text := re.Error(); {
-	case script.Retryable(script.Explain("connect", re)), strings.Contains(text, "max number of clients"):
+	case script.NotAnswered(script.Explain("connect", re)), strings.Contains(text, "max number of clients"):
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return fmt.Errorf("the server refuses these options: %w", err)

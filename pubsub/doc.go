@@ -35,11 +35,9 @@
 //
 // # Which commands
 //
-// In a Cluster of Redis 7 or later the commands are SSUBSCRIBE and SPUBLISH, on one connection for each node that serves a
+// In a Cluster the commands are SSUBSCRIBE and SPUBLISH, on one connection for each node that serves a
 // wanted channel. Everywhere else they are SUBSCRIBE and PUBLISH, on one connection. Redisson chooses by the same rule, so both
-// sides hear each other. New asks the Cluster by PUBSUB SHARDNUMSUB. A server that refuses this question to its user, and
-// names the subcommand, is Redis 7 as well; New then logs which right is missing.
-//
+// sides hear each other. //
 // # How a subscription is kept
 //
 // A topic is one channel in this process: what is wanted of it, and whether the server has confirmed it on the present

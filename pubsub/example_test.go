@@ -3,7 +3,6 @@ package pubsub_test
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
@@ -92,72 +91,9 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	defer sub.Discard() // "prices" will not be wanted again
+	defer sub.Close()
 	fmt.Println(hub.Client() == client, hub.Stats().Confirmed)
 	// Output:
 	// subscribed to prices
 	// true 1
-}
-
-// A waiter that takes messages as hints looks at the state itself, whatever came, and has a timer beside them.
-func ExampleSubscription_Ready() {
-	server, _ := miniredis.Run()
-	defer server.Close()
-	hub, _ := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
-	ctx := context.Background()
-	defer hub.Close(ctx)
-
-	first, _ := hub.Subscribe(ctx, "stock")
-	defer first.Close()
-	sub, ok := hub.TrySubscribe("stock") // the process is subscribed already, so this sends nothing
-	if !ok {
-		return
-	}
-	defer sub.Close()
-	hub.Publish(ctx, "stock", "changed")
-	select {
-	case <-sub.Ready():
-	case <-time.After(time.Minute):
-	}
-	fmt.Println("look at the stock itself")
-	// Output: look at the stock itself
-}
-
-// A script publishes with the command that reaches the hub's subscribers, which is another one in a Cluster.
-func ExampleHub_PublishCommand() {
-	server, _ := miniredis.Run()
-	defer server.Close()
-	hub, _ := pubsub.Dial(rueidis.ClientOption{InitAddress: []string{server.Addr()}, ForceSingleClient: true, DisableCache: true}, pubsub.Options{})
-	ctx := hub.Context() // what is under way ends with the hub
-	defer hub.Close(context.Background())
-
-	sub, _ := hub.Subscribe(ctx, "orders")
-	script := rueidis.NewLuaScript("return redis.call(ARGV[1], ARGV[2], 'paid')")
-	if err := script.Exec(ctx, hub.Client(), []string{"orders"}, []string{hub.PublishCommand(), "orders"}).Error(); err != nil {
-		fmt.Println(err)
-		return
-	}
-	m, _ := sub.Next(ctx)
-	fmt.Println(hub.PublishCommand(), m.Payload)
-	// Output: PUBLISH paid
-}
-
-// A client with client-side caching tells the hub which keys have changed.
-func ExampleHub_Watch() {
-	var invalidations pubsub.Invalidations
-	option := invalidations.Option(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}})
-	client, err := rueidis.NewClient(option)
-	if err != nil {
-		return
-	}
-	defer client.Close()
-	hub, err := pubsub.New(client, pubsub.Options{Invalidations: &invalidations})
-	if err != nil {
-		return
-	}
-	ctx := context.Background()
-	defer hub.Close(ctx)
-	stop, observed := hub.Watch(func(keys []string) { fmt.Println("changed:", keys) })
-	defer stop()
-	fmt.Println(observed)
 }

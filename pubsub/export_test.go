@@ -1,6 +1,6 @@
 package pubsub
 
-var ShardedBy = shardedBy
+import "github.com/redis/rueidis"
 
 const MaxBuffer = maxBuffer
 
@@ -11,3 +11,25 @@ func (s *Subscription) Live() bool {
 	defer h.mu.Unlock()
 	return s.topic.live
 }
+
+// What the other packages of this module use, for the tests here.
+type Invalidations = invalidations
+
+func (i *invalidations) Option(o rueidis.ClientOption) rueidis.ClientOption { return i.option(o) }
+
+func (i *invalidations) In(o Options) Options {
+	o.inv = i
+	return o
+}
+
+func (h *Hub) PublishCommand() string { return (*inner)(h).PublishCommand() }
+
+func (h *Hub) Watch(fn func(keys []string)) (stop func(), observed bool) {
+	return (*inner)(h).Watch(fn)
+}
+
+func (h *Hub) TrySubscribe(channel string) (*Subscription, bool) {
+	return (*inner)(h).TrySubscribe(channel)
+}
+
+func (s *Subscription) Discard() { (*innerSubscription)(s).Discard() }

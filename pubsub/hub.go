@@ -2,10 +2,8 @@ package pubsub
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,11 +29,9 @@ const (
 // Options of a Hub. The zero value has all defaults.
 type Options struct {
 	// NewClient makes the client of Dial. It is for a constructor that adds hooks or tracing, such as rueidisotel.NewClient. New
-	// does not use it. Defaults to rueidis.NewClient.
+	// does not use it. The context that a hook sees ends with its call: what goes on for longer takes context.WithoutCancel of it.
+	// Defaults to rueidis.NewClient.
 	NewClient func(rueidis.ClientOption) (rueidis.Client, error)
-	// Invalidations gives the hub's users early notice of changed keys. A client that is given to New must have been built
-	// with its Option. Defaults to none; in a Cluster Dial makes one.
-	Invalidations *Invalidations
 	// Grace is how long a channel stays subscribed after its last Subscription was closed. Defaults to 10 s.
 	Grace time.Duration
 	// CallTimeout bounds Publish, and the question that a Cluster is asked at the start. Defaults to 5 s.
@@ -44,25 +40,28 @@ type Options struct {
 	// oldest are dropped, and a Gap stands in their place. Make it as large as the largest burst. Defaults to 128.
 	Buffer int
 	// Logger gets one line when subscriptions are lost, and one when all of them are back; one line when a channel is refused,
-	// and one when it is subscribed after all; and one line if a Cluster does not say whether it has sharded channels. Defaults
-	// to slog.Default().
+	// and one when it is subscribed after all. Defaults to slog.Default().
 	Logger *slog.Logger
 	// Observer is told what happens, for metrics. Its nil functions are skipped.
 	Observer Observer
+
+	inv *invalidations // of a client that Dial has made
 }
 
 // Hub receives push messages for the whole process. A process needs one for each server. It is safe for concurrent use.
 type Hub struct {
-	client  rueidis.Client
-	owned   bool // made by Dial: closed with the hub
-	plain   bool // and it is one of rueidis, with nothing around it
-	runner  *script.Runner
-	inv     *Invalidations
-	grace   time.Duration
-	buffer  int
-	log     *slog.Logger
-	observe Observer
-	publish string
+	client   rueidis.Client
+	owned    bool          // made by Dial: closed with the hub
+	plain    bool          // and it is one of rueidis, with nothing around it
+	shutDown chan struct{} // closed when the first Close returns
+	leftOpen error         // its result; read after shutDown is closed
+	runner   *script.Runner
+	inv      *invalidations
+	grace    time.Duration
+	buffer   int
+	log      *slog.Logger
+	observe  Observer
+	publish  string
 
 	troubles inside.Troubles
 
@@ -89,11 +88,9 @@ type Hub struct {
 	nodes   map[uint16]string
 }
 
-func init() { inside.Reveal(func(h *Hub) *inside.Troubles { return &h.troubles }) }
-
 // New makes a hub on a client that the caller has built. The caller closes the client after the hub. New does not see the
-// client's options, so it cannot refuse what [Dial] refuses. In a Cluster it asks one node whether it knows sharded channels;
-// otherwise nothing is sent until the hub is used.
+// client's options, so it cannot refuse what [Dial] refuses. Nothing is sent until
+// the hub is used.
 func New(c rueidis.Client, o Options) (*Hub, error) {
 	if c == nil {
 		return nil, fmt.Errorf("pubsub: %w", errs.InvalidOption("client", nil, "a rueidis.Client"))
@@ -120,74 +117,21 @@ func New(c rueidis.Client, o Options) (*Hub, error) {
 		o.Logger = slog.Default()
 	}
 	h := &Hub{
-		client: c, runner: script.NewRunner(c, o.CallTimeout), inv: o.Invalidations, grace: o.Grace, buffer: o.Buffer, log: o.Logger, publish: "PUBLISH",
+		shutDown: make(chan struct{}),
+		client:   c, runner: script.NewRunner(c, o.CallTimeout), inv: o.inv, grace: o.Grace, buffer: o.Buffer, log: o.Logger, publish: "PUBLISH",
 		topics: map[string]*topic{}, links: map[string]*link{}, nodes: map[uint16]string{},
 	}
 	h.observe = o.Observer.guarded(func(p any) { o.Logger.Error("redlatch: observer panicked", "panic", p) }, &h.troubles)
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	h.failsOver = c.Mode() != rueidis.ClientModeStandalone
 	if c.Mode() == rueidis.ClientModeCluster {
-		_, err := h.runner.Attempt(h.ctx, script.Call{
-			Script: script.Plain("PUBSUB SHARDNUMSUB"), Keys: []string{"cluster"},
-			Command: func(b rueidis.Builder) rueidis.Completed { return b.PubsubShardnumsub().Build() },
-		})
-		switch {
-		case err == nil:
-			h.cluster, h.publish = true, "SPUBLISH"
-		case script.Retryable(err):
-			h.cancel(ErrClosed)
-			return nil, fmt.Errorf("pubsub: ask for sharded channels: %w", err)
-		default:
-			refusal := err.Error()
-			if answer := (*rueidis.RedisError)(nil); errors.As(err, &answer) {
-				refusal = answer.Error() // without our own words, which name the subcommand
-			}
-			sharded, sure := shardedBy(refusal)
-			if sharded {
-				h.cluster, h.publish = true, "SPUBLISH"
-				h.log.Warn("redlatch: the user may not ask for sharded channels (+pubsub|shardnumsub); the server has them, and they are used", "error", err)
-			} else if !sure {
-				h.log.Warn("redlatch: the server does not say whether it has sharded channels; it is taken for one older than Redis 7, and channels go to every node", "error", err)
-			}
-		}
+		h.cluster, h.publish = true, "SPUBLISH"
 	}
 	return h, nil
 }
 
-// shardedBy reports, from the refusal of PUBSUB SHARDNUMSUB, whether the server has sharded channels, and whether that is sure.
-//
-// A server that names the subcommand and refuses it to this user has them: it is Redis 7 or later. The processes whose users
-// may ask use sharded channels there, and this one has to use the same to hear them and to be heard. Redis 6 refuses a user
-// all of PUBSUB, without naming the subcommand, and tells other users that the subcommand is unknown: its channels go to
-// every node.
-func shardedBy(refusal string) (sharded, sure bool) {
-	text := strings.ToLower(refusal)
-	if strings.Contains(text, "noperm") {
-		return strings.Contains(text, "shardnumsub"), true
-	}
-	return false, strings.Contains(text, "unknown")
-}
-
 // Client returns the client that the hub works with.
 func (h *Hub) Client() rueidis.Client { return h.client }
-
-// Context returns a context that ends when the hub is closed, with cause ErrClosed.
-func (h *Hub) Context() context.Context { return h.ctx }
-
-// PublishCommand returns the command that reaches this hub's subscribers, PUBLISH or SPUBLISH. A script that publishes must
-// use it.
-func (h *Hub) PublishCommand() string { return h.publish }
-
-// Watch calls fn for every invalidation until stop is called: with the keys that were changed or removed, or with nil when
-// any key may have been (after FLUSHALL, or when a connection was lost, and with it what the server tracked for it). An
-// invalidation is a hint, never proof. fn runs on the connection's reader: it must return at once and must not call the client.
-// observed is false if the hub has no Invalidations; then fn is never called.
-func (h *Hub) Watch(fn func(keys []string)) (stop func(), observed bool) {
-	if h.inv == nil {
-		return func() {}, false
-	}
-	return h.inv.watch(fn), true
-}
 
 // Publish sends payload to the subscribers of channel and returns how many connections got it. In a Cluster it counts only the
 // connections to the node that was asked. The message is sent once: after ErrUnknownOutcome it may have been delivered.
@@ -215,7 +159,7 @@ func (h *Hub) Publish(ctx context.Context, channel, payload string) (receivers i
 
 func checkChannel(channel string) error {
 	// the rules for braces in keys do not bind channels: any name that is not empty can be hashed
-	if err := keyname.Check(channel); err != nil && (channel == "" || len(channel) > keyname.MaxLen || !utf8.ValidString(channel)) {
+	if err := keyname.Shape(channel); err != nil && (channel == "" || len(channel) > keyname.MaxLen || !utf8.ValidString(channel)) {
 		return fmt.Errorf("pubsub: channel: %w", err)
 	}
 	return nil
@@ -269,32 +213,34 @@ func (h *Hub) Subscribe(ctx context.Context, channel string) (*Subscription, err
 	}
 }
 
-// TrySubscribe is Subscribe for a channel to which the process is subscribed already. It sends nothing and never waits. ok is
-// false if the process is not subscribed to the channel now.
-func (h *Hub) TrySubscribe(channel string) (s *Subscription, ok bool) {
-	if h.live.Load() == 0 {
-		return nil, false
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if t := h.topics[channel]; t != nil && t.live && !h.closed {
-		return t.join(), true
-	}
-	return nil, false
-}
-
 // Close ends the hub: every Next returns ErrClosed, the hub's connections are closed, and so is the client that Dial made. Close
 // waits for all of that until ctx ends, and for the client 5 s at most. What is left then goes on in the background, and the error
 // says so. With a server that does not answer Close lasts as long as rueidis takes to dial, 5 s by default, even if ctx has no end.
-// Later calls do nothing.
+// Later calls wait for the first until their own ctx ends, and return its result.
 //
 // Close the clients of the other packages first, because their Close waits for what they hold. On a closed hub their waiting
 // calls end with ErrClosed, and later calls are refused with it. Only Unlock and Release are still sent, as long as there is a
 // client.
 func (h *Hub) Close(ctx context.Context) error {
 	if !h.shut() {
-		return nil
+		select {
+		case <-h.shutDown:
+		case <-ctx.Done():
+			select {
+			case <-h.shutDown: // there is a result, and of two that are ready a select takes either
+			default:
+				return fmt.Errorf("pubsub: close: an earlier call of Close is still under way: %w", context.Cause(ctx))
+			}
+		}
+		return h.leftOpen
 	}
+	h.leftOpen = h.close(ctx)
+	close(h.shutDown)
+	return h.leftOpen
+}
+
+// close is the one Close.
+func (h *Hub) close(ctx context.Context) error {
 	h.cancel(ErrClosed)
 	done := make(chan error, 1)
 	go func() {

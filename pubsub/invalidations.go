@@ -6,22 +6,15 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Invalidations observes the invalidations of a client with client-side caching that is given to [New]. Its zero value is ready
-// for use. It goes into the client's options and into the hub's:
-//
-//	var inv pubsub.Invalidations
-//	client, err := rueidis.NewClient(inv.Option(option))
-//	hub, err := pubsub.New(client, pubsub.Options{Invalidations: &inv})
-//
-// It must not be copied after first use. It is safe for concurrent use.
-type Invalidations struct {
+// invalidations observes the invalidations of a client with client-side caching. Its zero value is ready for use.
+type invalidations struct {
 	mu   sync.RWMutex
 	next int
 	fns  map[int]func(keys []string)
 }
 
-// Option returns o with its OnInvalidations chained: a function that is there already is called first.
-func (i *Invalidations) Option(o rueidis.ClientOption) rueidis.ClientOption {
+// option returns o with its OnInvalidations chained: a function that is there already is called first.
+func (i *invalidations) option(o rueidis.ClientOption) rueidis.ClientOption {
 	before := o.OnInvalidations
 	o.OnInvalidations = func(msgs []rueidis.RedisMessage) {
 		if before != nil {
@@ -33,7 +26,7 @@ func (i *Invalidations) Option(o rueidis.ClientOption) rueidis.ClientOption {
 }
 
 // watch calls fn for every invalidation until stop is called; see Hub.Watch.
-func (i *Invalidations) watch(fn func(keys []string)) (stop func()) {
+func (i *invalidations) watch(fn func(keys []string)) (stop func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.fns == nil {
@@ -49,7 +42,7 @@ func (i *Invalidations) watch(fn func(keys []string)) (stop func()) {
 	}
 }
 
-func (i *Invalidations) deliver(msgs []rueidis.RedisMessage) {
+func (i *invalidations) deliver(msgs []rueidis.RedisMessage) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	if len(i.fns) == 0 {

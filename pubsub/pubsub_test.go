@@ -302,20 +302,6 @@ func TestAChannelThatIsSubscribedAfterAllIsLogged(t *testing.T) {
 	require.Equal(t, 1, book.Count("had been refused"))
 }
 
-func TestARefusalIsToldFromAnOldServer(t *testing.T) {
-	for text, want := range map[string][2]bool{
-		"NOPERM User app has no permissions to run the 'pubsub|shardnumsub' command":              {true, true},  // Redis 7, Valkey
-		"NOPERM this user has no permissions to run the 'pubsub|shardnumsub' command":             {true, true},  // Redis 7.0.0
-		"NOPERM this user has no permissions to run the 'pubsub' command or its subcommand":       {false, true}, // Redis 6
-		"ERR Unknown subcommand or wrong number of arguments for 'SHARDNUMSUB'. Try PUBSUB HELP.": {false, true},
-		"ERR unknown command `PUBSUB`, with args beginning with: `SHARDNUMSUB`, ":                 {false, true},
-		"ERR something else that nobody has thought of":                                           {false, false},
-	} {
-		sharded, sure := pubsub.ShardedBy(text)
-		require.Equal(t, want, [2]bool{sharded, sure}, text)
-	}
-}
-
 func TestInAClusterAUserWhoMayNotAskForShardedChannelsUsesThem(t *testing.T) {
 	t.Parallel()
 	s := redistest.Cluster(t)
@@ -339,7 +325,6 @@ func TestInAClusterAUserWhoMayNotAskForShardedChannelsUsesThem(t *testing.T) {
 		var book redistest.Logbook
 		h := newHub(t, c, pubsub.Options{Logger: book.Logger()})
 		require.Equal(t, "SPUBLISH", h.PublishCommand(), user)
-		require.Equal(t, 1, book.Count("may not ask for sharded channels"))
 		sub := subscribe(t, h, "news")
 		_, err = h.Publish(within(t), "news", user)
 		require.NoError(t, err)
@@ -680,7 +665,7 @@ func TestInvalidationsReachEveryWatcher(t *testing.T) {
 	c, err := rueidis.NewClient(inv.Option(o))
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	h := newHub(t, c, pubsub.Options{Invalidations: &inv})
+	h := newHub(t, c, inv.In(pubsub.Options{}))
 	got := make(chan []string, 16)
 	stop, observed := h.Watch(func(keys []string) { got <- keys })
 	require.True(t, observed)
@@ -888,14 +873,10 @@ func TestDialSaysWhichSideSpeaksTLS(t *testing.T) {
 
 func TestDialWithOptionsOfTheHub(t *testing.T) {
 	s := redistest.Start(t)
-	var inv pubsub.Invalidations
 	var log strings.Builder
-	h, err := pubsub.Dial(s.Option(), pubsub.Options{Invalidations: &inv, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	h, err := pubsub.Dial(s.Option(), pubsub.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
 	sub := subscribe(t, h, "c")
-	stop, observed := h.Watch(func([]string) {})
-	stop()
-	require.True(t, observed)
 	c := s.Client(t)
 	require.NoError(t, c.Do(within(t), c.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
 	require.True(t, next(t, sub).Gap)
@@ -932,7 +913,7 @@ func TestDialMakesItsClientWithTheConstructorThatIsGiven(t *testing.T) {
 	cancel(errors.New("patience is over"))
 	err = h.Close(ctx)
 	require.ErrorContains(t, err, "patience is over", "the client is not closed yet")
-	require.NoError(t, h.Close(ctx), "later calls do nothing")
+	require.Equal(t, err, h.Close(ctx), "the result of the first")
 	close(held.may)
 	<-held.closed
 

@@ -247,21 +247,9 @@ func (s *Subscription) Next(ctx context.Context) (Message, error) {
 	}
 }
 
-// Ready returns a channel for a select that treats messages as mere wake-ups: it receives a value if a message or gap has come
-// since it last did. Ready drops the messages themselves, so it is called for every select, and not together with Next.
-func (s *Subscription) Ready() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.buf = s.buf[:0]
-	return s.ready
-}
-
 // Close ends the subscription; waiting calls of Next return ErrClosed. If this was the channel's last Subscription the channel
 // stays subscribed for Options.Grace. Later calls do nothing.
 func (s *Subscription) Close() { s.close(s.topic.hub.grace) }
-
-// Discard is Close for a channel that will not be wanted again: the hub unsubscribes at once.
-func (s *Subscription) Discard() { s.close(0) }
 
 func (s *Subscription) close(grace time.Duration) {
 	h := s.topic.hub

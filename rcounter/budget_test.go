@@ -39,5 +39,5 @@ func TestBudgetOfIncr(t *testing.T) {
 		allocs = min(allocs, testing.AllocsPerRun(500, incr))
 	}
 	t.Logf("%v allocations an Incr", allocs)
-	require.LessOrEqual(t, allocs, 3.0)
+	require.LessOrEqual(t, allocs, 6.0) // of them four for the context that hooks around the client see
 }

@@ -52,7 +52,7 @@ func (k *Counter) cached(ctx context.Context, age time.Duration) (string, error)
 	}
 	now := k.c.calls.Now()
 	if now < t.there.Load() { // see memory.stands
-		place, done := k.c.calls.Runner.Within(ctx, k.c.calls.At(now).Add(k.c.calls.CallTimeout))
+		place, done := context.WithDeadline(ctx, k.c.calls.At(now).Add(k.c.calls.CallTimeout))
 		defer done()
 		return k.c.calls.Hub.Client().DoCache(place, t.get, age).ToString()
 	}

@@ -31,7 +31,8 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 }
 
 // Close makes every later call on c and its counters fail with ErrClosed. Calls under way end as they would have. Close waits for
-// a look at the server's settings that may go on in the background. Later calls return nil at once.
+// a look at the server's settings that may go on in the background. Later calls wait for the first until their own
+// ctx ends, and return its result.
 func (c *Client) Close(ctx context.Context) error { return c.calls.Close(ctx) }
 
 //go:embed lua

@@ -15,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/session"
+	"github.com/redlatch/redlatch/pubsub"
 )
 
 // page is what is shown: see the package comment.
@@ -196,7 +197,7 @@ func (h *handler) page(ctx context.Context, q query) *page {
 			}
 		}
 	}
-	p.troubles("hub", inside.Of[*inside.Troubles](hub))
+	p.troubles("hub", inside.Of[inside.Hub[*pubsub.Subscription]](hub).Troubles())
 	slices.SortStableFunc(p.Errors, func(a, b trouble) int { return b.At.Compare(a.At) })
 	s := hub.Stats()
 	p.Subscriptions = subscriptions{s.Channels, s.Confirmed, s.Connections}

@@ -341,21 +341,6 @@ func TestAReservationThatIsOver(t *testing.T) {
 	}
 }
 
-func TestErrBlockHeldAndErrBlockEnded(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *redlatchtest.Server, red *redlatch.Client) {
-		s := sale(t, red, stock.Spec{Limit: 5})
-		block, err := s.Block(t.Context(), 3, time.Minute)
-		is(t, err, nil)
-		_, err = s.SettleBlock(t.Context(), block.Grant().Request, 0) // its owner may still sell
-		is(t, err, stock.ErrBlockHeld)
-
-		srv.Advance(2 * time.Minute)
-		_, err = s.SettleBlock(t.Context(), block.Grant().Request, 0)
-		is(t, err, nil)
-		is(t, block.Flush(t.Context()), stock.ErrBlockEnded)
-	})
-}
-
 // packet sends a red packet that is open for an hour.
 func packet(t *testing.T, red *redlatch.Client) *redpacket.Packet {
 	t.Helper()

@@ -142,7 +142,7 @@ func ExampleServer_Advance() {
 	}
 	basket, _ := sale.Reserve(ctx, "basket:1", "ann", 1, 15*time.Minute)
 	fmt.Println("reserved:", basket.Won())
-	srv.Advance(15 * time.Minute)
+	srv.Advance(15*time.Minute + time.Millisecond) // its last millisecond is hers
 	basket, _ = sale.Confirm(ctx, "basket:1")
 	fmt.Println("too late:", basket.Outcome)
 	srv.Advance(time.Hour)

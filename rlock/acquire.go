@@ -66,8 +66,8 @@ func (l *single) take(ctx context.Context, t terms, auto bool) (*Hold, error) {
 // ending says how the error of an acquisition is made from that of its wait. unsure: a try that was not answered may have
 // taken the lock. It is the one place where rlock does so, for single locks, Multi and Quorum.
 func ending(name string, waited time.Duration, unsure bool) wait.Ending {
-	return wait.Ending{Package: "rlock", Name: name, Unsure: unsure, Contended: func(g *wait.GaveUp) error {
-		return &NotAcquiredError{Name: name, Lease: g.Left, Waited: waited, cause: g.Cause}
+	return wait.Ending{Package: "rlock", Name: name, Unsure: unsure, TakesBack: true, Contended: func(g *wait.GaveUp) error {
+		return &NotAcquiredError{Name: name, Lease: g.Left, Waited: waited, cause: g.Cause, unheard: g.Failure != nil}
 	}}
 }
 
@@ -85,6 +85,7 @@ type acquisition struct {
 	join  Owner     // of another process, to be joined
 	sent  time.Time // of the try that was granted
 	since time.Time // the owner may hold the lock from here on: before that the server said that it does not
+	runs  time.Time // until when the last try may run, if it was not answered
 	// unanswered: some try was sent and not answered, and may take the lock up to this instant
 	unanswered time.Time
 	handed     bool          // by the server, from its queue

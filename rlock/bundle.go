@@ -345,6 +345,17 @@ func (p *parts) keep(d time.Duration) {
 	}
 }
 
+// begin is Hold.begin of a composite.
+func (p *parts) begin(ctx context.Context, d time.Duration) error {
+	failures, ok := p.each(ctx, p.all(), func(ctx context.Context, x *Hold) error {
+		return x.begin(ctx, p.began.Add(d).Sub(ownerOf(x.h).lock.c.session.Base.Add(x.h.Began)))
+	})
+	if ok {
+		return nil
+	}
+	return p.of.combined(p.of.name, failures)
+}
+
 // unlock is Hold.Unlock of a composite.
 func (p *parts) unlock(ctx context.Context) error {
 	return p.handles().Release(ctx, p.of.name, &p.b.life, &p.once, func(ctx context.Context) error {

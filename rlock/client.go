@@ -32,9 +32,7 @@ type Client struct {
 	grantsHere     string // the channel of this process's grants, where one server serves all keys
 
 	publish        string // PUBLISH or SPUBLISH
-	handover       bool   // waiters queue on the server
 	clustered      bool
-	sharded        bool // a channel lives on the node of its hash tag
 	tokenRetention time.Duration
 	hashOver       int
 	heartbeat      time.Duration // 0: Liveness is off
@@ -58,10 +56,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{session: s, publish: h.PublishCommand(), clustered: h.Client().Mode() == rueidis.ClientModeCluster, tokenRetention: o.TokenRetention, hashOver: o.HashOver}
-	c.sharded = c.publish == "SPUBLISH"
-	// In a Cluster older than Redis 7 a publisher cannot ask which processes are subscribed, so waiters race there.
-	c.handover = c.sharded || !c.clustered
+	c := &Client{session: s, publish: s.Inner.PublishCommand(), clustered: h.Client().Mode() == rueidis.ClientModeCluster, tokenRetention: o.TokenRetention, hashOver: o.HashOver}
 	c.observer, c.follows = o.Observer.guarded(s), o.Observer.Acquiring != nil
 	beats := lease.Heartbeats{Key: func(group int) string { return c.aliveKey(group, s.ID) }}
 	if o.Liveness {
@@ -69,7 +64,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		c.heartbeat = o.Heartbeat
 		s.PollCap = min(s.PollCap, o.Heartbeat) // a hold is seen from when it is granted, not from when its waiter hears of it
 	}
-	s.Start(lease.Config{Watch: h.Watch, Heartbeats: beats, Renewed: c.observer.Renewed}, c.observer.Woken, c.observer.Waiting)
+	s.Start(lease.Config{Watch: s.Inner.Watch, Heartbeats: beats, Renewed: c.observer.Renewed}, c.observer.Woken, c.observer.Waiting)
 	c.grantsHere, c.watchdogMillis = grantPrefix+s.ID, script.Millis(s.WatchdogTimeout)
 	c.opts, c.runner, c.engine, c.queue = s.Options, s.Runner, s.Engine, s.Queue
 	c.handles = session.Handles{Session: s, Noun: "hold", Verb: "Unlock", Ended: c.observer.Ended,
@@ -130,5 +125,6 @@ func (c *Client) Fenced(name string) *Lock { return c.lock(name, fencing) }
 // Then it waits for the Unlocks of the holds that are not lost, and for releases that are pending in the background, until
 // ctx ends; for 10 s if ctx has no deadline and cannot be cancelled, such as context.Background. After that it stops
 // renewing what is left, whose leases run out. Its error names the holds that were not unlocked and the releases that were
-// not confirmed. It does not close the hub. Later calls return nil at once.
+// not confirmed. It does not close the hub. Later calls wait for the first until their own ctx ends, and return
+// its result.
 func (c *Client) Close(ctx context.Context) error { return c.session.Close(ctx) }

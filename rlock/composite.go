@@ -140,22 +140,16 @@ func (q *composite) free(lefts []time.Duration, failed []error) time.Duration {
 	return noEnd
 }
 
-// query implements form: the count is how often the owners that ctx carries hold as many members as must be held.
-func (q *composite) query(ctx context.Context) (queryReply, error) {
-	replies, failed, err := gather(ctx, q, form.query)
-	if err != nil {
-		return queryReply{}, err
+// isLocked implements form: fewer members are free than must be held.
+func (q *composite) isLocked(ctx context.Context) (bool, error) {
+	held, failed, err := gather(ctx, q, form.isLocked)
+	free := 0
+	for i := range held {
+		if failed[i] == nil && !held[i] {
+			free++
+		}
 	}
-	lefts, counts := make([]time.Duration, len(replies)), make([]int64, len(replies))
-	for i, r := range replies {
-		lefts[i], counts[i] = r.left, -r.count
-	}
-	slices.Sort(counts)
-	whole := queryReply{count: -counts[q.need-1], left: q.free(lefts, failed)}
-	if whole.left != 0 {
-		whole.owners = 1
-	}
-	return whole, nil
+	return err == nil && free < q.need, err
 }
 
 // Kind implements form.

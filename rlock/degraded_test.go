@@ -31,16 +31,16 @@ func TestWithoutTheRightToSubscribeWaitersPollAndOneLineIsLogged(t *testing.T) {
 	root := s.Client(t)
 	admin(t, root, "ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all", "-subscribe")
 	holder := newRig(t, s, rlock.Options{})
-	log := &logbook{}
-	waiter := newRigWith(t, s, rlock.Options{PollCap: 50 * time.Millisecond, Logger: log.logger()}, func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "any" })
+	log := &redistest.Logbook{}
+	waiter := newRigWith(t, s, rlock.Options{PollCap: 50 * time.Millisecond, Logger: log.Logger()}, func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "any" })
 	for range 5 {
 		h := lock(t, holder.locks.Reentrant("l"), within(t))
 		got := pass(t, waiter.locks.Reentrant("l"))
-		redistest.Eventually(t, 10*time.Second, "refused", func() bool { return log.count("subscribe refused") == 1 && waiter.locks.Waiting("l") == 1 })
+		redistest.Eventually(t, 10*time.Second, "refused", func() bool { return log.Count("subscribe refused") == 1 && waiter.locks.Waiting("l") == 1 })
 		require.NoError(t, h.Unlock(within(t)))
 		require.NoError(t, <-got)
 	}
-	require.Equal(t, 1, log.count("subscribe refused"))
+	require.Equal(t, 1, log.Count("subscribe refused"))
 }
 
 func TestScriptsForgottenInALoopAreSentAgain(t *testing.T) {
@@ -122,7 +122,7 @@ func TestNothingRunsAfterClose(t *testing.T) {
 	r := newRig(t, redistest.Start(t), rlock.Options{})
 	require.NoError(t, r.locks.Close(within(t)))
 	before := goleak.IgnoreCurrent()
-	locks, err := rlock.New(r.hub, rlock.Options{Logger: (&logbook{}).logger()})
+	locks, err := rlock.New(r.hub, rlock.Options{Logger: (&redistest.Logbook{}).Logger()})
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	for range 20 {

@@ -41,7 +41,7 @@ func TestAMissingRightIsDeniedByEveryVerbAndNamed(t *testing.T) {
 		{"-hset", "+hset", "lacks +hset", func() error { _, err := l.Lock(h.Context(within(t))); return err }},
 		{"-pexpire", "+pexpire", "lacks +pexpire", func() error { return h.Extend(within(t), time.Hour) }},
 		{"-hgetall", "+hgetall", "lacks ", func() error { _, err := l.Inspect(within(t)); return err }},
-		{"-hget", "+hget", "lacks ", func() error { _, err := l.HoldCount(h.Context(within(t))); return err }},
+		{"-hlen", "+hlen", "lacks ", func() error { _, err := l.IsLocked(within(t)); return err }},
 		{"-hdel", "+hdel", "lacks +hdel", func() error { return h.Unlock(within(t)) }},
 	} {
 		rights(x.without)

@@ -3,6 +3,7 @@ package rlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -22,32 +23,22 @@ func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error) error
 	return hold.do(ctx, fn, hold.Unlock)
 }
 
-// DoAtLeast is Do that ends in [Hold.UnlockAfter]: the lock stays taken until d after it was acquired, however early fn returns,
-// and whatever it returns. d is 0 to a hundred years. If it is not, the error is ErrInvalidOption, and nothing was sent.
-func (l *Lock) DoAtLeast(ctx context.Context, d time.Duration, fn func(ctx context.Context) error) error {
-	if err := session.CheckRange("minimum hold", d, 0); err != nil {
-		return errs.Edge("rlock", err)
-	}
-	hold, err := l.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	return hold.do(ctx, fn, func(ctx context.Context) error { return hold.UnlockAfter(ctx, d) })
-}
-
 // DoOnce runs fn at most once in a period, over all processes that call DoOnce with this lock: a job of a schedule that several
 // machines have. It does not wait. ran is false, without an error, if another call runs its fn, or has begun less than period ago.
 // A ctx of a hold of this lock re-enters nothing: the lock is held.
 //
 // The period begins when the lock is acquired, and counts whatever fn returns, also if it panics or takes longer. So a job that
-// failed is not run again in its period. For a job that is due at fixed times choose less than the time between two of them, by
-// more than the machines' clocks and the delays of their starts differ: with a period of a whole hour, an hourly job that began
-// late would have its next run refused. At least 1 ms, at most a hundred years; otherwise the error is ErrInvalidOption.
+// failed is not run again in its period, nor is one whose process died while it ran: the server is told the period, and has confirmed
+// it, before fn runs. fn may find that its ctx has ended meanwhile.
+//
+// For a job that is due at fixed times choose less than the time between two of them, by more than the machines' clocks and the
+// delays of their starts differ: with a period of a whole hour, an hourly job that began late would have its next run refused. At
+// least 1 ms, at most a hundred years; otherwise the error is ErrInvalidOption.
 //
 // If ran is true, the error is fn's, joined with that of [Hold.UnlockAfter]. After ErrLost the lock may be free before the period
 // is over, and another process may have run the job meanwhile. At most once holds as far as the lock does: see "What is not
 // guaranteed" in the package comment. If ran is false, it is that of a TryLock with a waitTime of 0 for another reason than
-// that the lock is held.
+// that the lock is held, or says why the server did not confirm the period: nothing was run then, and the lock is released.
 func (l *Lock) DoOnce(ctx context.Context, period time.Duration, fn func(ctx context.Context) error) (ran bool, err error) {
 	if err := session.CheckRange("period", period, time.Millisecond); err != nil {
 		return false, errs.Edge("rlock", err)
@@ -59,7 +50,28 @@ func (l *Lock) DoOnce(ctx context.Context, period time.Duration, fn func(ctx con
 	if err != nil {
 		return false, err
 	}
+	if err := hold.begin(ctx, period); err != nil {
+		hold.Unlock(ctx) // if it fails it goes on by itself
+		return false, fmt.Errorf("rlock: begin %q: %w", l.Name(), err)
+	}
 	return true, hold.do(ctx, fn, func(ctx context.Context) error { return hold.UnlockAfter(ctx, period) })
+}
+
+// begin has the server keep the lock until d after it was acquired, whatever becomes of the process. A call that has begun is not
+// cancelled: another that found the lock taken may have said that this one runs.
+func (x *Hold) begin(ctx context.Context, d time.Duration) error {
+	if ended := errs.Ended(ctx); ended != nil {
+		return fmt.Errorf("%w: %w", ErrNotAcquired, ended)
+	}
+	if x.parts != nil {
+		return x.parts.begin(ctx, d)
+	}
+	own := ownerOf(x.h)
+	c := own.lock.c
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.CallTimeout)
+	defer cancel()
+	rest := x.h.Began + d - time.Since(c.session.Base)
+	return own.lock.runBegin(ctx, own.Lease.Owner, max(rest, time.Millisecond))
 }
 
 // do runs fn under the hold, and ends that.

@@ -3,7 +3,12 @@ package rlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,11 +68,9 @@ func TestThePeriodCountsWhateverTheWorkReturns(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, ran)
 		time.Sleep(time.Second)
-		require.PanicsWithValue(t, "oops", func() { l.DoAtLeast(ctx, time.Minute, func(context.Context) error { panic("oops") }) })
-		require.ErrorIs(t, l.WithWait(30*time.Second).DoAtLeast(ctx, time.Minute, never), rlock.ErrNotAcquired)
-		at := time.Now()
-		require.NoError(t, l.DoAtLeast(ctx, 0, func(context.Context) error { return nil }), "it waits")
-		require.GreaterOrEqual(t, time.Since(at), 29*time.Second)
+		require.PanicsWithValue(t, "oops", func() { l.DoOnce(ctx, time.Minute, func(context.Context) error { panic("oops") }) })
+		require.ErrorIs(t, l.WithWait(30*time.Second).Do(ctx, never), rlock.ErrNotAcquired, "also after a panic the period counts")
+		time.Sleep(30 * time.Second)
 		ran, err = l.DoOnce(ctx, time.Minute, func(ctx context.Context) error {
 			s.Embedded.Del("job")
 			return nil
@@ -85,6 +88,61 @@ func TestThePeriodCountsWhateverTheWorkReturns(t *testing.T) {
 			require.ErrorIs(t, err, c.is)
 			require.False(t, ran)
 		}
-		require.ErrorIs(t, l.DoAtLeast(ctx, -1, never), rlock.ErrInvalidOption)
 	})
+}
+
+func init() { roles["once"] = beRunning }
+
+// beRunning begins a job of an hour under each kind of lock, and says so.
+func beRunning() error {
+	_, locks, err := connectRole(living())
+	if err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	for kind, of := range kindOf {
+		all.Add(1)
+		go of(locks, kind).DoOnce(context.Background(), time.Hour, func(context.Context) error {
+			all.Done()
+			select {}
+		})
+	}
+	all.Wait()
+	fmt.Println("run")
+	io.Copy(io.Discard, os.Stdin)
+	return nil
+}
+
+// A process that is killed while its job runs has begun it: it does not run again in its period, though the process sends no heartbeats
+// and its lease ends.
+func TestAJobWhoseProcessIsKilledIsNotRunAgainInItsPeriod(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	child := redistest.Spawn(t, "once", s, "once")
+	require.Equal(t, "run", child.Line(t))
+	child.Signal(t, syscall.SIGKILL)
+	o := living()
+	var taken atomic.Int32
+	o.Observer.TakenOver = func(context.Context, string, int) { taken.Add(1) }
+	r := newRig(t, s, o)
+	var wg sync.WaitGroup
+	for kind, of := range kindOf {
+		wg.Go(func() {
+			l := of(r.locks, kind)
+			if kind == "Read" {
+				l = r.locks.ReadWrite(kind).Write()
+			}
+			if left := r.pttl(t, kind); left < time.Hour-10*time.Minute {
+				t.Errorf("%s ends in %v", kind, left)
+			}
+			if _, err := l.TryLock(within(t), 5*beat, 0); !errors.Is(err, rlock.ErrNotAcquired) {
+				t.Errorf("%s was taken over: %v", kind, err)
+			}
+			if ran, err := l.DoOnce(within(t), time.Hour, func(context.Context) error { return nil }); ran || err != nil {
+				t.Errorf("%s ran again: %v, %v", kind, ran, err)
+			}
+		})
+	}
+	wg.Wait()
+	require.Zero(t, taken.Load())
 }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/internal/wait"
@@ -90,7 +91,7 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 		e.split = 0
 	}
 	if e.split > 0 && !script.Pause(ctx, rand.N(4*time.Millisecond<<min(e.split, 6))) {
-		return wait.Answer{}, fmt.Errorf("%w: %q: %w", ErrUnavailable, e.q.name, context.Cause(ctx))
+		return wait.Answer{}, fmt.Errorf("%w: %q: %w", ErrUnavailable, e.q.name, errs.Cut(errs.Ended(ctx)))
 	}
 	if e.rounds++; e.rounds == 1 {
 		e.overhear(ctx)
@@ -315,8 +316,11 @@ func (e *election) count(t tally) (wait.Answer, error) {
 			if contended.Lease >= 0 {
 				lefts = append(lefts, contended.Lease)
 			}
-		case script.Retryable(err), errors.As(err, &contended):
+		case script.NotAnswered(err), errors.As(err, &contended):
 			away++
+			if contended != nil && contended.unheard { // of the server: the round was over before it answered
+				err = fmt.Errorf("%w: %q: %w", ErrUnknownOutcome, contended.Name, contended.cause)
+			}
 			e.unsure = e.unsure || errors.Is(err, ErrUnknownOutcome)
 			problems = append(problems, err)
 		default:
@@ -367,7 +371,7 @@ func (e *election) overhear(ctx context.Context) {
 	}
 	subs := make([]*pubsub.Subscription, len(e.members))
 	for i, m := range e.members {
-		sub, ok := m.c.session.Hub.TrySubscribe(m.channel)
+		sub, ok := m.c.session.Inner.TrySubscribe(m.channel)
 		if !ok || m.backoff != nil {
 			if ok {
 				sub.Close()

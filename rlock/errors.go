@@ -13,7 +13,8 @@ import (
 var (
 	// ErrNotAcquired is returned if somebody else held the lock for as long as the caller was willing to wait. Nothing is
 	// held; try later. If ctx ended, the error is joined with ctx's error and cause, even if nothing was known of a holder
-	// by then: a handler checks for context.Canceled first. errors.As gives a *NotAcquiredError.
+	// by then, or a request was under way: what that may still take is released in the background, and nothing is left for the caller
+	// to do. A handler checks for context.Canceled first. errors.As gives a *NotAcquiredError.
 	ErrNotAcquired = errs.ErrNotAcquired
 	// ErrLost says that a hold ended without being released. Its lease ran out, or its key was deleted, evicted or taken
 	// over. Somebody else may hold the lock. Stop, and have the resource refuse what was under way (fencing). If the server
@@ -27,8 +28,9 @@ var (
 	// ErrUnavailable is returned if the server could not be asked, or refused before it did anything. Nothing changed there.
 	// It wraps rueidis' error.
 	ErrUnavailable = errs.ErrUnavailable
-	// ErrUnknownOutcome is returned if a request was sent and its reply was not seen in time. What an acquisition may have
-	// taken is released in the background. A release goes on in the background until it is confirmed or the lease is over.
+	// ErrUnknownOutcome is returned if a request was sent and its reply was not seen within Options.CallTimeout, or its connection
+	// broke; of an Unlock or Extend also if ctx ended before the reply came. What an acquisition may have taken is released in the
+	// background. A release goes on in the background until it is confirmed or the lease is over.
 	ErrUnknownOutcome = errs.ErrUnknownOutcome
 	// ErrDenied is returned if the server does not know the user, or the user lacks a right. The text names the right, as
 	// far as the server tells, and the operation. No call waits, because waiting does not help. Nothing is acquired: what a
@@ -45,7 +47,8 @@ var (
 	// ErrClosed is returned after the client, or its hub, was closed.
 	ErrClosed = errs.ErrClosed
 	// ErrInvalidName refuses a name that is empty, longer than 64 KiB with its prefix, not UTF-8, or that has a NUL byte, or
-	// braces that would spread one lock over two Cluster slots. Nothing was sent.
+	// braces that would spread one lock over two Cluster slots; and one that is, with its prefix, a key that another object has beside
+	// its own, such as "redlatch_queue:{x}", the queue of the lock "x". Nothing was sent.
 	ErrInvalidName = errs.ErrInvalidName
 	// ErrInvalidOption refuses an option or argument. The text names it, its value and its bounds. Nothing was sent.
 	ErrInvalidOption = errs.ErrInvalidOption
@@ -74,13 +77,17 @@ type NotAcquiredError struct {
 	// Fair and ReadWrite locks.
 	Foreign, NoEnd bool
 	cause          error
-	listeners      int // for the holder's release, by the last answer; 0: not said
+	unheard        bool // ctx ended before anything was known of a holder
+	listeners      int  // for the holder's release, by the last answer; 0: not said
 }
 
 func (e *NotAcquiredError) Error() string {
 	s := fmt.Sprintf("rlock: %q %v after %v", e.Name, ErrNotAcquired, e.Waited.Round(time.Millisecond))
 	if e.Lease >= 0 {
 		s += fmt.Sprintf(" (holder's lease: %v)", e.Lease.Round(time.Millisecond))
+	}
+	if e.unheard {
+		s += " (no answer by then)"
 	}
 	switch {
 	case e.Foreign && e.NoEnd:

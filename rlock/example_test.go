@@ -173,21 +173,6 @@ func ExampleLock_DoOnce() {
 	// false <nil>
 }
 
-// DoAtLeast waits for the lock, and leaves it taken for a while: here for a supplier that takes one order in a minute.
-func ExampleLock_DoAtLeast() {
-	locks, end := demo()
-	defer end()
-	supplier := locks.Reentrant("supplier").WithWait(0)
-	order := func(context.Context) error { fmt.Println("ordered"); return nil }
-	fmt.Println(supplier.DoAtLeast(context.Background(), time.Minute, order))
-	err := supplier.DoAtLeast(context.Background(), time.Minute, order)
-	fmt.Println("too soon:", errors.Is(err, rlock.ErrNotAcquired))
-	// Output:
-	// ordered
-	// <nil>
-	// too soon: true
-}
-
 // Extend asks for more time where a hold is not renewed by itself.
 func ExampleHold_Extend() {
 	locks, end := demo()

@@ -60,8 +60,8 @@ func ExampleLock_ForceUnlock() {
 		log.Fatal(err)
 	}
 
-	left, err := deploy.RemainingLease(ctx)
-	fmt.Println("locked for up to:", left.Round(time.Minute), err)
+	state, err := deploy.Inspect(ctx)
+	fmt.Println("locked for up to:", state.Lease.Round(time.Minute), err)
 	taken, err := deploy.ForceUnlock(ctx)
 	fmt.Println("taken:", taken, err)
 	locked, err := deploy.IsLocked(ctx)
@@ -91,8 +91,8 @@ func ExampleLock_WithOwner() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	n, err := order.HoldCount(payment)
-	fmt.Println(sent.Label(), "is joined, holds:", n, err)
+	state, err := order.Inspect(ctx)
+	fmt.Println(sent.Label(), "is joined, holds:", state.Holders[0].Count, err)
 	shop.Unlock(ctx)
 	locked, err := order.IsLocked(ctx)
 	fmt.Println("locked until both are done:", locked, err)

@@ -18,12 +18,8 @@ var (
 // fair is Redisson's RFairLock: the hash of an RLock, a list of waiters and a sorted set of when they count as dead. Beside them
 // stands a hash of those that can be handed the lock.
 var fair = &kind{
-	keys: func(c *Client, key string) []string {
-		keys := []string{key, keyname.Prefix("redisson_lock_queue", key), keyname.Prefix("redisson_lock_timeout", key)}
-		if c.handover {
-			keys = append(keys, keyname.Prefix("redlatch_fair", key))
-		}
-		return keys
+	keys: func(key string) []string {
+		return []string{key, keyname.Prefix("redisson_lock_queue", key), keyname.Prefix("redisson_lock_timeout", key), keyname.Prefix("redlatch_fair", key)}
 	},
 	channel: func(key, owner string) string {
 		c := keyname.Prefix("redisson_lock__channel", key)
@@ -41,7 +37,7 @@ var fair = &kind{
 	},
 	renew:  renewScript,
 	keep:   keepScript,
-	query:  queryScript,
+	locked: lockedScript,
 	force:  load("fair force unlock", "fair_force"),
 	title:  "Fair",
 	manner: "fair",

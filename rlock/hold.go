@@ -135,8 +135,8 @@ func (x *Hold) Unlock(ctx context.Context) error {
 // however early the work is done. So a job that takes a moment is not run again by a machine that comes a little later, or
 // whose clock is behind (ShedLock's lockAtLeastFor). If d is over, UnlockAfter is Unlock.
 //
-// Otherwise the hold ends, and the server ends the lock when d is over, even if the process exits. Nobody is told when that
-// happens; waiters look when it is due. The result is Unlock's: nil says that the server has confirmed it. After
+// Otherwise the hold ends, and the server ends the lock when d is over, even if the process exits. Waiters are told
+// now, and ask when it is due. The result is Unlock's: nil says that the server has confirmed it. After
 // ErrUnavailable or ErrUnknownOutcome the lock stays taken for d or for the lease that it had; the call goes on in the
 // background. If one owner has several holds, the longest d counts, from the last Unlock on.
 //

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
@@ -20,7 +21,7 @@ type State struct {
 	// Lease is how long the lock stays taken if nobody renews it. It is negative if the lock has no end.
 	Lease   time.Duration
 	Holders []Holder
-	// Waiters are those that queue on the server, first come first. A Reentrant lock and its like have one for each process.
+	// Waiters are those that queue on the server, first come first. A Reentrant lock and its like, and a Plain one, have one for each process.
 	// A Fair lock has all, also Redisson's. A read-write lock has one for each process that waits to read, one for each that
 	// waits to write, and each reader with a lease or label of its own. Other waiters only listen, and are not known.
 	Waiters []Waiter
@@ -48,7 +49,7 @@ type Holder struct {
 type Waiter struct {
 	Owner   Owner
 	Process string // as that of a Holder: it is known only if the process holds something
-	// Waiting is for how long the waiter has been in the queue; 0 if that is not known (Fair).
+	// Waiting is for how long the waiter has been in the queue; 0 if that is not known (Fair, and the first of a Plain lock once it was told).
 	Waiting time.Duration
 	// Write says that the waiter wants to be the writer of a read-write lock.
 	Write bool
@@ -112,7 +113,7 @@ func (l *single) describe(ctx context.Context, s *State, r inspectReply) {
 			end, bounded = max(till, -till), true // below 0: see keep.lua
 		}
 		if bounded {
-			h.Lease = max(0, time.Duration(end-r.server)*time.Millisecond)
+			h.Lease = script.Left(end, r.server)
 		}
 		s.Holders = append(s.Holders, h)
 	}
@@ -132,46 +133,12 @@ func (l *single) describe(ctx context.Context, s *State, r inspectReply) {
 // ErrUnavailable, ErrUnknownOutcome, ErrClosed, ErrInvalidName, ErrInvalidOption, ErrWrongType, ErrDenied, or another
 // refusal of the server.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
-	q, err := l.query(ctx)
-	return q.owners > 0, err
-}
-
-// HoldCount returns how often the owner that ctx carries (see [Hold.Context]) holds the lock, by the server's word. It is 0
-// if the owner does not hold it, or if ctx carries no owner of this lock. While other goroutines of the same owner lock or
-// unlock, it may be off by one. Its errors are those of IsLocked.
-func (l *Lock) HoldCount(ctx context.Context) (int, error) {
-	q, err := l.query(ctx)
-	return int(q.count), err
-}
-
-// RemainingLease returns how long the lock stays taken if nobody renews it: 0 if nobody holds the lock, negative if the lock
-// has no end. Its errors are those of IsLocked.
-func (l *Lock) RemainingLease(ctx context.Context) (time.Duration, error) {
-	q, err := l.query(ctx)
-	return q.left, err
-}
-
-func (l *Lock) query(ctx context.Context) (queryReply, error) {
 	if l.bad != nil {
-		return queryReply{}, l.bad
+		return false, l.bad
 	}
-	return l.form.query(ctx)
+	return l.form.isLocked(ctx)
 }
 
-func (l *single) query(ctx context.Context) (queryReply, error) {
-	own, id := ownerIn(ctx, l)
-	if own != nil {
-		id = ""
-		if own, _, _ = l.resolve(own); own != nil {
-			id = Owner(own.Lease.Owner)
-		}
-	}
-	q, err := session.Ask(ctx, l.c.session, nil, func(ctx context.Context) (queryReply, error) { return l.runQuery(ctx, string(id)) })
-	switch {
-	case id == "":
-		q.count = 0
-	case own != nil && own.Shared && q.count > 0:
-		q.count = int64(own.Count())
-	}
-	return q, err
+func (l *single) isLocked(ctx context.Context) (bool, error) {
+	return session.Ask(ctx, l.c.session, nil, l.runLocked)
 }

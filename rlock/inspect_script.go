@@ -35,12 +35,15 @@ type inspectWaiter struct {
 	write bool
 }
 
-// rwBand is BAND in rwqueue.lua: a read-write lock's readers, preferred writers and writers stand in bands of the queue's scores.
+// rwBand is BAND in rwqueue.lua: a read-write lock's readers stand below it in the queue's scores, writers above.
 const rwBand = 3e15
+
+// plainCome is COME in told.lua: a lesser score of a Plain lock's line does not say when its waiter came.
+const plainCome = 1e14
 
 func decodeInspect(m rueidis.RedisMessage) (inspectReply, error) {
 	v, err := m.ToArray()
-	if err != nil || len(v) != 8 {
+	if err != nil || len(v) != 9 {
 		return inspectReply{}, fmt.Errorf("inspect: unexpected reply of %d values, error %v", len(v), err)
 	}
 	left, _ := v[0].AsInt64()
@@ -74,6 +77,15 @@ func decodeInspect(m rueidis.RedisMessage) (inspectReply, error) {
 		owner, _, _ := strings.Cut(sided[i-1], " ")
 		r.waiting = append(r.waiting, inspectWaiter{owner, int64(math.Mod(score, rwBand) / 1000), score >= rwBand})
 	}
+	line := list(8)
+	for i := 1; i < len(line); i += 2 {
+		us, _ := strconv.ParseFloat(line[i], 64)
+		owner, _, _ := strings.Cut(line[i-1], " ")
+		if us < plainCome { // it was told, and stays the first
+			us = 0
+		}
+		r.waiting = append(r.waiting, inspectWaiter{owner: owner, since: int64(us / 1000)})
+	}
 	slices.SortStableFunc(r.waiting, func(a, b inspectWaiter) int { return cmp.Compare(a.since, b.since) })
 	for _, owner := range list(5) {
 		r.waiting = append(r.waiting, inspectWaiter{owner: owner})
@@ -86,7 +98,7 @@ func (c *Client) runInspect(ctx context.Context, key string, all bool) (inspectR
 	keys := []string{key}
 	if all {
 		keys = append(keys, queueKey(key), keyname.Prefix("redlatch_rw", key),
-			keyname.Prefix("redisson_lock_queue", key), keyname.Prefix("redisson_lock_token", key), rwQueueKey(key))
+			keyname.Prefix("redisson_lock_queue", key), keyname.Prefix("redisson_lock_token", key), rwQueueKey(key), plainLine(key))
 	}
 	m, err := c.runner.Do(ctx, script.Call{Script: inspectScript, Keys: keys})
 	var re *rueidis.RedisError

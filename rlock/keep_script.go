@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -9,7 +10,10 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-var keepScript = load("keep", "keep")
+var (
+	keepScript = load("keep", "keep")
+	lookScript = load("look at what is kept", "look")
+)
 
 // keepKeys are the keys of keep.lua, or of rw_keep.lua, in which a writer has the lock in place of a reader's timeout key.
 func (l *single) keepKeys(owner string) []string {
@@ -41,4 +45,36 @@ func (l *single) runKeep(ctx context.Context, owner string, lease time.Duration)
 		return releaseDone, err
 	}
 	return releaseGone, err
+}
+
+// runBegin has the lock of an owner that goes on last for at least as long from now, whatever becomes of its process.
+func (l *single) runBegin(ctx context.Context, owner string, least time.Duration) error {
+	args := []string{l.field(owner), script.Millis(least), "1"}
+	m, err := l.c.runner.Do(ctx, script.Call{Script: l.kind.keep, Keys: l.keepKeys(owner), Args: args})
+	if err != nil {
+		return err
+	}
+	if v, err := m.AsInt64(); v != 1 {
+		return errors.Join(err, ErrLost)
+	}
+	return nil
+}
+
+// runLook has waiters look at a lock that is kept. Where that fails they look when they poll.
+//
+//	waiter                          holder                        server
+//	asks: held, 30 s left
+//	sleeps for its PollCap
+//	                                UnlockAfter: keep             ends in 200 ms
+//	                                look                          tells the first in line
+//	asks: held, 200 ms left
+//	sleeps until then
+//
+// A waiter that asks between the two is told the end, and once more to look.
+func (l *single) runLook(ctx context.Context) {
+	queue := l.keys[1]
+	if l.kind.side != alone {
+		queue = rwQueueKey(l.key)
+	}
+	l.c.runner.Attempt(ctx, script.Call{Script: lookScript, Keys: []string{queue}, Args: []string{l.c.publish, l.channel, l.grants}})
 }

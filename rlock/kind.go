@@ -22,7 +22,7 @@ import (
 //	                                                               is told to ask
 type kind struct {
 	// keys are those of acquire and release; the first is the lock's own.
-	keys func(c *Client, key string) []string
+	keys func(key string) []string
 	// channel is where releases are published that waiters listen for. owner: for kinds that tell each waiter on its own.
 	channel func(key, owner string) string
 	// acquire and release are the calls; their replies are those of acquire.lua and release.lua.
@@ -37,8 +37,8 @@ type kind struct {
 	leaseKey func(l *single, owner string) string
 	// keep leaves a hold to the end of a lease from now; see keep.lua.
 	keep *script.Script
-	// query and force are IsLocked and its like, and ForceUnlock; KEYS and replies are those of query.lua and force.lua.
-	query, force *script.Script
+	// locked and force are IsLocked and ForceUnlock; KEYS and replies are those of locked.lua and force.lua.
+	locked, force *script.Script
 
 	title string // in errors
 	// manner is how waiters wait: those of a process that wait for a key in the same manner stand in one line, behind the one
@@ -81,18 +81,13 @@ const (
 
 // reentrant is Redisson's RLock: a hash, owner -> count.
 var reentrant = &kind{
-	keys: func(c *Client, key string) []string {
-		if !c.handover {
-			return []string{key}
-		}
-		return []string{key, queueKey(key)}
-	},
+	keys:    func(key string) []string { return []string{key, queueKey(key)} },
 	channel: func(key, _ string) string { return keyname.Prefix("redisson_lock__channel", key) },
 	acquire: acquireCall,
 	release: releaseCall,
 	renew:   renewScript,
 	keep:    keepScript,
-	query:   queryScript,
+	locked:  lockedScript,
 	force:   forceScript,
 	title:   "Reentrant",
 	manner:  "queue",
@@ -122,7 +117,6 @@ var (
 	// fencing is Redisson's RFencedLock: an RLock, and a counter beside it.
 	fencing = reentrant.like(func(k *kind) {
 		k.title, k.fenced, k.entry, k.shares = "Fenced", true, entryInside, false
-		k.keys = func(_ *Client, key string) []string { return []string{key, queueKey(key)} }
 		k.acquire = fencedCall
 	})
 )

@@ -39,7 +39,7 @@ func sources(t *testing.T, names ...string) map[string]string {
 func TestPlainScriptTable(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
-		src := sources(t, "plain_acquire", "plain_release", "plain_renew", "plain_query", "plain_force", "plain_keep")
+		src := sources(t, "plain_acquire", "plain_release", "plain_renew", "plain_locked", "plain_force", "plain_keep")
 		far := strconv.FormatInt(g.now(t)+86_400_000, 10)
 		past := strconv.FormatInt(g.now(t)-86_400_000, 10)
 		const left = -7 // any number of ms above 0
@@ -70,11 +70,12 @@ func TestPlainScriptTable(t *testing.T) {
 			{name: "no end stays none", script: "plain_renew", before: alice, args: []string{alice, "300000"}, reply: []int64{1}, after: alice, ttlAfter: endless},
 			{name: "another's is not renewed", script: "plain_renew", before: bob, ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{0}, after: bob, ttlAfter: 100_000},
 			{name: "what is gone is not renewed", script: "plain_renew", args: []string{alice, "300000"}, reply: []int64{0}, ttlAfter: gone},
-			{name: "asked by its owner", script: "plain_query", before: alice, ttl: 100_000, args: []string{alice}, reply: []int64{1, 1, left}, after: alice, ttlAfter: 100_000},
-			{name: "asked by another", script: "plain_query", before: alice, ttl: 100_000, args: []string{""}, reply: []int64{1, 0, left}, after: alice, ttlAfter: 100_000},
-			{name: "asked, and nobody has it", script: "plain_query", args: []string{alice}, reply: []int64{0, 0, -2}, ttlAfter: gone},
+			{name: "asked", script: "plain_locked", before: alice, ttl: 100_000, reply: []int64{1}, after: alice, ttlAfter: 100_000},
+			{name: "asked, and nobody has it", script: "plain_locked", reply: []int64{0}, ttlAfter: gone},
 			{name: "kept, shorter", script: "plain_keep", before: alice, ttl: 900_000, args: []string{alice, "300000"}, reply: []int64{1}, after: alice, ttlAfter: 300_000},
 			{name: "kept, longer", script: "plain_keep", before: alice, ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{1}, after: alice, ttlAfter: 300_000},
+			{name: "kept by an owner that goes on, longer", script: "plain_keep", before: alice, ttl: 100_000, args: []string{alice, "300000", "1"}, reply: []int64{1}, after: alice, ttlAfter: 300_000},
+			{name: "kept by an owner that goes on, never shorter", script: "plain_keep", before: alice, ttl: 900_000, args: []string{alice, "300000", "1"}, reply: []int64{1}, after: alice, ttlAfter: 900_000},
 			{name: "another's is not kept", script: "plain_keep", before: bob, ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{0}, after: bob, ttlAfter: 100_000},
 			{name: "what is gone is not kept", script: "plain_keep", args: []string{alice, "300000"}, reply: []int64{0}, ttlAfter: gone},
 			{name: "forced", script: "plain_force", before: "xyz", ttl: 100_000, args: []string{"CHANNEL", "PUBLISH", "", "abc", "xyz"}, reply: []int64{1}, again: []int64{0}, ttlAfter: gone, told: true},

@@ -66,7 +66,7 @@ func TestALateGrantOfADroppedHoldIsLeftToItsLease(t *testing.T) {
 	}()
 	redistest.Eventually(t, 20*time.Second, "it is dropped", func() bool {
 		collect()
-		return log.count("dropped without Unlock") == 1
+		return log.Count("dropped without Unlock") == 1
 	})
 	late()
 	require.Zero(t, r.locks.Owed())

@@ -37,7 +37,6 @@ var kindOf = map[string]func(c *rlock.Client, name string) *rlock.Lock{
 	"Plain":        func(c *rlock.Client, name string) *rlock.Lock { return c.Plain(name) },
 	"Read":         func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).Read() },
 	"Write":        func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).Write() },
-	"WriteFirst":   func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).PreferWriters().Write() },
 }
 
 // beLiving holds a lock of each kind named, says so, and says which of them end.
@@ -76,7 +75,7 @@ func TestTheHoldsOfAKilledProcessAreTakenOverLongBeforeTheirLeases(t *testing.T)
 	s := redistest.Start(t)
 	waits := map[string]string{ // what the holder has -> what the waiter asks for
 		"Reentrant": "Reentrant", "NonReentrant": "NonReentrant", "Fenced": "Fenced", "Fair": "Fair", "Spin": "Spin",
-		"Plain": "Plain", "Write": "Read", "Read": "Write", "WriteFirst": "WriteFirst",
+		"Plain": "Plain", "Write": "Read", "Read": "Write",
 	}
 	var kinds []string
 	for kind := range waits {
@@ -315,13 +314,13 @@ func TestAFairWaiterThatWasCutOffForLongQueuesAnewAndIsHandedTheLock(t *testing.
 	require.Empty(t, holder.queue(t, "l"))
 }
 
-func TestAPreferredWriterThatWasCutOffForLongStillKeepsReadersOut(t *testing.T) {
+func TestAWriterThatWasCutOffForLongStillKeepsReadersOut(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s)
 	holder, cut := newRig(t, s, living()), newRig(t, p.Server(), living())
 	h := lock(t, holder.locks.ReadWrite("l").Read(), within(t))
-	got := pass(t, cut.locks.ReadWrite("l").PreferWriters().Write())
+	got := pass(t, cut.locks.ReadWrite("l").Write())
 	waits := func() (owner rlock.Owner) {
 		redistest.Eventually(t, 20*time.Second, "the writer waits", func() bool {
 			state, err := holder.locks.Reentrant("l").Inspect(within(t))
@@ -496,8 +495,8 @@ func TestInspectShowsWaitersInOrderTokensAndProcesses(t *testing.T) {
 		require.Equal(t, token, state.Token)
 	}
 	w := lock(t, holder.locks.ReadWrite("rw").Read(), within(t))
-	wg.Go(func() { rigs[0].locks.ReadWrite("rw").PreferWriters().Write().WithLabel("writer").Lock(ctx) })
-	redistest.Eventually(t, 20*time.Second, "a preferred writer", func() bool {
+	wg.Go(func() { rigs[0].locks.ReadWrite("rw").Write().WithLabel("writer").Lock(ctx) })
+	redistest.Eventually(t, 20*time.Second, "a writer", func() bool {
 		state, err := holder.locks.Reentrant("rw").Inspect(within(t))
 		return err == nil && len(state.Waiters) == 1 && state.Waiters[0].Owner.Label() == "writer" && state.Mode == "read"
 	})

@@ -22,7 +22,7 @@ type form interface {
 	Name() string
 	Kind() string // what it is, to people
 	acquire(ctx context.Context, t terms) (*Hold, error)
-	query(ctx context.Context) (queryReply, error)
+	isLocked(ctx context.Context) (bool, error)
 	Inspect(ctx context.Context) (State, error)
 	forceUnlock(ctx context.Context) (bool, error)
 	withOwner(ctx context.Context, o Owner) context.Context
@@ -107,8 +107,7 @@ func (l *Lock) Lock(ctx context.Context) (*Hold, error) {
 //   - all waiters of a Plain lock;
 //   - waiters of a Spin lock;
 //   - waiters of a process that has not subscribed yet, or has no right to;
-//   - waiters of a lock whose slot is being migrated;
-//   - all waiters in a Cluster without sharded channels.
+//   - waiters of a lock whose slot is being migrated.
 func (l *Lock) TryLock(ctx context.Context, waitTime, leaseTime time.Duration) (*Hold, error) {
 	if err := errors.Join(session.CheckWait(waitTime), session.CheckLease(leaseTime)); err != nil {
 		return nil, errs.Edge("rlock", err)

@@ -103,15 +103,15 @@ func TestAForgottenHoldIsNotRenewedAndWarnedOfOnce(t *testing.T) {
 		collect()
 	}
 	require.NoError(t, work.Err(), "one of its contexts is in use: it is not forgotten")
-	require.Zero(t, log.count("dropped without Unlock"))
+	require.Zero(t, log.Count("dropped without Unlock"))
 	runtime.KeepAlive(work)
 	work = nil
 	redistest.Eventually(t, 20*time.Second, "warned of", func() bool {
 		collect()
-		return log.count("dropped without Unlock") == 1 && log.count("label=leaky") >= 1
+		return log.Count("dropped without Unlock") == 1 && log.Count("label=leaky") >= 1
 	})
 	redistest.Eventually(t, 20*time.Second, "its lease runs out", func() bool { return len(r.hash(t, "l")) == 0 })
-	require.Equal(t, 1, log.count("dropped without Unlock"))
+	require.Equal(t, 1, log.Count("dropped without Unlock"))
 	require.NoError(t, r.locks.Close(within(t)), "Close does not wait for an Unlock that cannot come")
 }
 
@@ -124,7 +124,7 @@ func TestAForgottenHoldIsNoticedThoughOneOfItsContextsWasMadeOfAnother(t *testin
 	}()
 	redistest.Eventually(t, 20*time.Second, "warned of", func() bool {
 		collect()
-		return log.count("dropped without Unlock") == 1
+		return log.Count("dropped without Unlock") == 1
 	})
 }
 

@@ -38,9 +38,8 @@ import (
 //     are joined. UnlockAfter counts from when all members were held.
 //   - Owner is the members' owners, joined by commas; pass it to [Lock.WithOwner] of the same Multi. Token is that of
 //     the Fenced member, if there is exactly one.
-//   - IsLocked reports whether somebody holds one or more members. HoldCount is the least of the counts of ctx's owners,
-//     0 unless they hold all. RemainingLease is the time until all are free. ForceUnlock takes all of them from their
-//     holders.
+//   - IsLocked reports whether somebody holds one or more members. The Lease of its State is the
+//     time until all are free. ForceUnlock takes all of them from their holders.
 //
 // A lock that is given twice counts once. Multi returns ErrInvalidOption for two kinds, or both sides of a ReadWrite lock,
 // on one key, because they would wait for each other; for nil; for no locks at all; and for locks that are a Multi or Quorum
@@ -399,7 +398,10 @@ func (t *together) try(ctx context.Context) (wait.Answer, error) {
 		case errors.As(err, &re) && re.IsTryAgain():
 			return wait.Answer{}, errOneByOne
 		case errors.Is(err, ErrUnknownOutcome):
-			t.unanswered, t.unsure = t.sent.Add(c.opts.CallTimeout), true
+			t.unsure = true
+			if runs := t.sent.Add(timed.Runs); runs.After(t.unanswered) {
+				t.unanswered = runs
+			}
 		case script.BrokenOff(err) && received.After(t.unanswered):
 			t.unanswered = received
 		}

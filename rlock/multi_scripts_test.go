@@ -30,36 +30,31 @@ func TestMultiAcquireScriptTable(t *testing.T) {
 		for i, c := range []struct {
 			name     string
 			locks    [2]lock // of alice and bob
-			queues   bool
 			notAfter int64
 			reply    [2]int64 // status, which
 			left     int64    // roughly
 			again    []int64  // the status of a second run, if it is another
 		}{
-			{name: "all free", queues: true, reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{after: one(alice), left: 300_000}, {after: one(bob), left: 300_000}}},
-			{name: "all free, without queues", reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{after: one(alice), left: 300_000}, {after: one(bob), left: 300_000}}},
-			{name: "the first is held", queues: true, reply: [2]int64{0, 1}, left: 100_000, locks: [2]lock{{before: one(carol), ttl: 100_000, left: untouched}, {left: gone}}},
-			{name: "the second is held", queues: true, reply: [2]int64{0, 2}, left: 100_000, locks: [2]lock{{left: gone}, {before: one(carol), ttl: 100_000, left: untouched}}},
+			{name: "all free", reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{after: one(alice), left: 300_000}, {after: one(bob), left: 300_000}}},
+			{name: "the first is held", reply: [2]int64{0, 1}, left: 100_000, locks: [2]lock{{before: one(carol), ttl: 100_000, left: untouched}, {left: gone}}},
+			{name: "the second is held", reply: [2]int64{0, 2}, left: 100_000, locks: [2]lock{{left: gone}, {before: one(carol), ttl: 100_000, left: untouched}}},
 			{name: "held without end", reply: [2]int64{0, 2}, left: -1, locks: [2]lock{{left: gone}, {before: one(java), left: endless}}},
-			{name: "a second run after the first", queues: true, reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{before: one(alice), ttl: 200_000, after: one(alice), left: 300_000}, {before: one(bob), ttl: 200_000, after: one(bob), left: 300_000}}},
-			{name: "a second run shortens nothing", queues: true, reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{before: one(alice), ttl: 600_000, left: untouched}, {before: one(bob), ttl: 600_000, left: untouched}}},
-			{name: "a second run after one was lost to another", queues: true, reply: [2]int64{0, 2}, left: 100_000, locks: [2]lock{{before: one(alice), ttl: 200_000, left: untouched}, {before: one(carol), ttl: 100_000, left: untouched}}},
-			{name: "a second run after one of its owners was through", queues: true, reply: [2]int64{0, 1}, left: 100_000, locks: [2]lock{{before: h(alice, "1", alice+"!", "-"+farFuture), ttl: 100_000, left: untouched}, {left: gone}}},
-			{name: "others wait for the second", queues: true, reply: [2]int64{0, 2}, left: 60_000, locks: [2]lock{{left: gone}, {queue: entry(carol), there: true, after: one(carol), left: 60_000}}},
-			{name: "the dead wait for the second", queues: true, reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{after: one(alice), left: 300_000}, {queue: entry(carol), after: one(bob), left: 300_000}}},
-			{name: "the second is left to others for a moment", queues: true, reply: [2]int64{0, 2}, left: 60_000, locks: [2]lock{{left: gone}, {queue: "!open", left: gone}}},
-			{name: "unless the clock stepped back", queues: true, reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{after: one(alice), left: 300_000}, {queue: "!stepped", after: one(bob), left: 300_000}}},
-			{name: "too late", queues: true, notAfter: -1000, reply: [2]int64{2, 0}, locks: [2]lock{{left: gone}, {left: gone}}},
-			{name: "in time", queues: true, notAfter: 60_000, reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{after: one(alice), left: 300_000}, {after: one(bob), left: 300_000}}},
+			{name: "a second run after the first", reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{before: one(alice), ttl: 200_000, after: one(alice), left: 300_000}, {before: one(bob), ttl: 200_000, after: one(bob), left: 300_000}}},
+			{name: "a second run shortens nothing", reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{before: one(alice), ttl: 600_000, left: untouched}, {before: one(bob), ttl: 600_000, left: untouched}}},
+			{name: "a second run after one was lost to another", reply: [2]int64{0, 2}, left: 100_000, locks: [2]lock{{before: one(alice), ttl: 200_000, left: untouched}, {before: one(carol), ttl: 100_000, left: untouched}}},
+			{name: "a second run after one of its owners was through", reply: [2]int64{0, 1}, left: 100_000, locks: [2]lock{{before: h(alice, "1", alice+"!", "-"+farFuture), ttl: 100_000, left: untouched}, {left: gone}}},
+			{name: "others wait for the second", reply: [2]int64{0, 2}, left: 60_000, locks: [2]lock{{left: gone}, {queue: entry(carol), there: true, after: one(carol), left: 60_000}}},
+			{name: "the dead wait for the second", reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{after: one(alice), left: 300_000}, {queue: entry(carol), after: one(bob), left: 300_000}}},
+			{name: "the second is left to others for a moment", reply: [2]int64{0, 2}, left: 60_000, locks: [2]lock{{left: gone}, {queue: "!open", left: gone}}},
+			{name: "unless the clock stepped back", reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{after: one(alice), left: 300_000}, {queue: "!stepped", after: one(bob), left: 300_000}}},
+			{name: "too late", notAfter: -1000, reply: [2]int64{2, 0}, locks: [2]lock{{left: gone}, {left: gone}}},
+			{name: "in time", notAfter: 60_000, reply: [2]int64{1, 0}, left: 300_000, locks: [2]lock{{after: one(alice), left: 300_000}, {after: one(bob), left: 300_000}}},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				src, keys, before := src, []string{}, []snapshot{}
-				args := []string{"0", "300000", "0", "PUBLISH"}
-				if c.queues {
-					args[0] = "1"
-				}
+				args := []string{"300000", "0", "PUBLISH"}
 				if c.notAfter != 0 {
-					args[2] = strconv.FormatInt(g.now(t)+c.notAfter, 10)
+					args[1] = strconv.FormatInt(g.now(t)+c.notAfter, 10)
 				}
 				names := []string{fmt.Sprint("m", i, "a"), fmt.Sprint("m", i, "b")}
 				for j, l := range c.locks {
@@ -79,13 +74,10 @@ func TestMultiAcquireScriptTable(t *testing.T) {
 					default:
 						g.must(t, "ZADD", queue, strconv.FormatInt(g.now(t)*1000, 10), l.queue)
 					}
-					keys = append(keys, key)
+					keys = append(keys, key, queue)
 					if l.there {
 						_, stop := overhear(t, g.c, []string{"redlatch_grant:" + carol[:36]}, "")
 						defer stop()
-					}
-					if c.queues {
-						keys = append(keys, queue)
 					}
 					args = append(args, []string{alice, bob}[j], "redlatch_grant:")
 					before = append(before, g.look(t, key))

@@ -109,7 +109,7 @@ func (o *owner) Object() any { return o.lock }
 
 // Send implements session.Resource: it sends the release once.
 //
-//   - Before the time of UnlockAfter it has the lock end at that time (keep.lua).
+//   - Before the time of UnlockAfter it has the lock end at that time (keep.lua), and waiters look (look.lua).
 //   - The first time it may name a waiter of this process as the next holder (release.lua). A later try may be the second run of
 //     the first: the waiter's deadline counts from the first send, so a grant by a later run would be trusted for too long. It
 //     names nobody, and the waiter asks for itself. A Fair lock's release never does: the order is the server's.
@@ -132,7 +132,9 @@ func (o *owner) Send(ctx context.Context, remaining int, again bool) (gone bool,
 	}
 	switch {
 	case rest > 0:
-		status, err = l.runKeep(ctx, o.Lease.Owner, rest)
+		if status, err = l.runKeep(ctx, o.Lease.Owner, rest); err == nil && status == releaseDone {
+			l.runLook(ctx)
+		}
 	case !again && remaining == 0 && l.kind.place == handed && l.hands():
 		if offer := c.queue.Offer(l.key, c.opts.CallTimeout); offer != nil {
 			status, err = l.runPass(ctx, o.Lease.Owner, o.Entry(), offer)

@@ -24,12 +24,7 @@ const (
 
 // plain is one string key, owner as its value.
 var plain = &kind{
-	keys: func(c *Client, key string) []string {
-		if !c.handover {
-			return []string{key}
-		}
-		return []string{key, keyname.Prefix("redlatch_queue", keyname.Suffix(key, "plain"))}
-	},
+	keys:    func(key string) []string { return []string{key, plainLine(key)} },
 	channel: func(key, _ string) string { return keyname.Prefix("redlatch_plain", key) },
 	acquire: func(l *single, r acquireRequest) script.Call {
 		args := append(r.room, r.owner, r.ms, strconv.FormatInt(r.notAfter, 10), l.channel, l.c.publish)
@@ -47,12 +42,16 @@ var plain = &kind{
 	},
 	renew:  load("plain renew", "plain_renew"),
 	keep:   load("plain keep", "plain_keep"),
-	query:  load("plain query", "plain_query"),
+	locked: load("plain is locked", "plain_locked"),
 	force:  load("plain force unlock", "plain_force"),
 	title:  "Plain",
 	manner: "plain",
 	place:  told,
 	shares: true,
+}
+
+func plainLine(key string) string {
+	return keyname.Prefix("redlatch_queue", keyname.Suffix(key, "plain"))
 }
 
 // Plain describes the mutex of the Redis documentation: one string key, set with NX and PX to a value that nobody else uses.
@@ -64,17 +63,16 @@ var plain = &kind{
 // from waiter to waiter as other kinds are: it would never be free for the other programs, which only poll. So
 //
 //   - an acquisition takes 3 calls and one message, however many processes wait;
-//   - the free lock is left to the first in line for two round trips, at least 5 ms and at most 200 ms. Other waiters of this library
-//     wait for that long. If it does not come, because its process is stopped or the message was lost, whoever asks next gets the lock,
-//     and the one after it in line is told. If nobody asks, because all waiters sleep, the lock is idle for a PollCap at most;
-//   - the order is not exact. Other programs take the lock whenever they find it free, and so do a TryLock with a waitTime of 0, and
-//     a process that waits for the first time in a while, with its first request. Who was told keeps its place;
+//   - the free lock is left to the first in line for two round trips, at least 5 ms and at most 200 ms. Nobody else of this library
+//     gets it meanwhile, so that no process starves; a TryLock with a waitTime of 0 fails. If the first in line does not come, because
+//     its process is stopped or the message was lost, whoever asks next gets the lock, and the one after it in line is told. If nobody
+//     asks, because all waiters sleep, the lock is idle for a PollCap at most;
+//   - the order is not exact. Other programs take the lock whenever they find it free. Who was told keeps its place;
 //   - releases of other programs tell nobody: waiters learn of them within Options.PollCap;
 //   - a process that may not subscribe is not in line, and polls.
 //
-// In a Cluster without sharded channels (Redis before 7) there is no line. A release is a message to each process that waits, and
-// these draw whose turn it is to ask, also the one that has released if it acquires again. A free lock is idle for 128 round trips
-// at most then.
+// While the lock's slot is being migrated there is no line. A release is a message to each process that waits, and these draw whose
+// turn it is to ask, also the one that has released if it acquires again. A free lock is idle for 128 round trips at most then.
 //
 // Names longer than Options.HashOver are hashed.
 func (c *Client) Plain(name string) *Lock {

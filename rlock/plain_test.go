@@ -8,7 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -58,9 +60,17 @@ func TestPlainScriptsTellTheFirstInLine(t *testing.T) {
 			plainRun{what: "DEL", script: "DEL", line: []string{alice, carol}},
 			plainRun{what: "nobody was told: whoever asks gets it", owner: carol, script: "acquire", reply: granted, held: carol, line: []string{alice}},
 			plainRun{what: "the first is told again", owner: carol, script: "release", reply: []int64{released}, line: []string{alice}, told: alice}),
-		"one that does not wait is quicker": append(told,
-			plainRun{what: "it looks at no line", owner: bob, script: "try", reply: granted, held: bob, line: []string{alice, carol}},
-			plainRun{what: "a message under way is not sent again", owner: bob, script: "release", reply: []int64{released}, line: []string{alice, carol}}),
+		"another program is quicker, and releases at once": append(told,
+			plainRun{what: "SET NX", script: "SET", held: "xyz", line: []string{alice, carol}},
+			plainRun{what: "one that waits is told nothing", owner: carol, script: "acquire", reply: []int64{0, left, left, 1, 1}, held: "xyz", line: []string{alice, carol}},
+			plainRun{what: "DEL", script: "DEL", line: []string{alice, carol}},
+			plainRun{what: "a message under way is not sent again", owner: bob, script: "leave", reply: []int64{0}, line: []string{alice, carol}}),
+		"one that does not wait": append(told,
+			plainRun{what: "does not get what is left to another", owner: bob, script: "try", reply: []int64{0, left, left, 0, 0}, line: []string{alice, carol}},
+			plainRun{what: "its reservation is over", script: "over", line: []string{alice, carol}},
+			plainRun{what: "does get what is left to nobody", owner: bob, script: "try", reply: granted, held: bob, line: []string{alice, carol}},
+			plainRun{what: "the next is told", owner: bob, script: "release", reply: []int64{released}, line: []string{carol}, told: carol},
+			plainRun{what: "who is told gets it", owner: carol, script: "acquire", reply: granted, held: carol}),
 		"the first does not come": append(told,
 			plainRun{what: "its reservation is over", script: "over", line: []string{alice, carol}},
 			plainRun{what: "whoever asks gets it", owner: bob, script: "acquire", reply: granted, held: bob, line: []string{alice, carol}},
@@ -186,4 +196,55 @@ func TestEveryProcessThatWaitsForAPlainLockGetsItAtTheSameCost(t *testing.T) {
 	require.GreaterOrEqual(t, all.Load(), int64(processes*rounds), "too slow")
 	require.Greater(t, least, int64(1), "a process starved")
 	require.Less(t, calls, 9., "3 are needed")
+}
+
+// Whoever is refused because the lock is left to another is told when it no longer is.
+func TestAPlainLockThatIsLeftToAnotherSaysForHowLong(t *testing.T) {
+	s := redistest.Start(t)
+	g := newScriptRig(t, s)
+	src := source(t, "plain_acquire")
+	const reservation = 200
+	until := g.now(t) + reservation
+	g.must(t, "ZADD", "line", strconv.FormatInt(until, 10), alice+" 200")
+	got, err := eval(t, g.c, src, []string{"p", "line"}, bob, "300000", "0", "c", "PUBLISH", bob+" 200")
+	require.NoError(t, err)
+	if got[0] == 0 { // otherwise the machine took so long that it is left to nobody
+		require.Equal(t, until+1-got[2], got[1])
+	}
+}
+
+// One process is nearer to the server than another that waits. It releases, and asks again before the other, who was told, has asked. It
+// never waits, so it has no place in the line.
+func TestAPlainLockDoesNotStarveAProcessThatIsFarther(t *testing.T) {
+	t.Parallel()
+	const most = 30
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s)
+	p.Delay(5*time.Millisecond, 5*time.Millisecond)
+	near, far := newRig(t, s, rlock.Options{}), newRigWith(t, s, rlock.Options{}, func(co *rueidis.ClientOption) {
+		co.InitAddress = []string{p.Addr()}
+	}).warmUp(t)
+	ctx := within(t)
+	hold := lock(t, near.locks.Plain("l"), ctx)
+	had := make(chan error, 1)
+	go func() {
+		h, err := far.locks.Plain("l").Lock(ctx)
+		if err == nil {
+			err = h.Unlock(ctx)
+		}
+		had <- err
+	}()
+	redistest.Eventually(t, 20*time.Second, "it stands in line", func() bool {
+		n, err := near.redis.Do(ctx, near.redis.B().Zcard().Key("redlatch_queue:{l}:plain").Build()).AsInt64()
+		return err == nil && n == 1
+	})
+	require.NoError(t, hold.Unlock(ctx))
+	for n := 0; len(had) == 0; n++ {
+		require.Less(t, n, most, "it waits still")
+		require.NoError(t, near.locks.Plain("l").Do(ctx, func(context.Context) error {
+			time.Sleep(20 * time.Millisecond) // its work
+			return nil
+		}))
+	}
+	require.NoError(t, <-had)
 }

@@ -51,8 +51,8 @@ var votingKinds = map[*kind]*kind{reentrant: voting(reentrant), nonReentrant: vo
 //     any vote.
 //   - Owner is the members' owners, joined by commas, and empty for a member that is not held; pass it to
 //     [Lock.WithOwner] of the same Quorum. There is no Token.
-//   - IsLocked reports whether fewer members than a majority are free. RemainingLease is the time until a majority is
-//     free. HoldCount is the count that a majority has.
+//   - IsLocked reports whether fewer members than a majority are free. The Lease of its State is the time until a
+//     majority is free.
 //
 // Acquiring returns ErrNotAcquired if a majority was asked and others hold too many of them. It returns ErrUnavailable or
 // ErrUnknownOutcome if too few servers could be asked.

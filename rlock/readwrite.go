@@ -16,7 +16,7 @@ var (
 	rwWriteScript   = load("acquire write", "rw_write")
 	rwReleaseScript = load("release read-write", "rw_release")
 	rwKeepScript    = load("keep read-write", "rw_keep")
-	rwQueryScript   = load("query read-write", "rw_query")
+	rwLockedScript  = load("is read-write locked", "rw_locked")
 	rwForceScript   = load("force unlock read-write", "rw_force")
 )
 
@@ -43,7 +43,7 @@ var rwRead = &kind{
 	leaseKey: func(l *single, owner string) string { return timeoutKey(l.key, owner, 1) },
 	more:     func(l *single, _ string) []string { return l.holdKeys() },
 	keep:     rwKeepScript,
-	query:    rwQueryScript,
+	locked:   rwLockedScript,
 	force:    rwForceScript,
 	title:    "ReadWrite.Read",
 	manner:   "read",
@@ -62,12 +62,15 @@ func rwReleaseCall(l *single, keys []string, r releaseRequest, side string) scri
 var rwWrite = &kind{
 	keys:    rwKeys,
 	channel: rwChannel,
-	acquire: func(l *single, r acquireRequest) script.Call { return rwWriteCall(l, r, "0") },
+	acquire: func(l *single, r acquireRequest) script.Call {
+		args := append(r.asked(4), l.channel, l.c.publish, l.grants, r.entry)
+		return script.Call{Script: rwWriteScript, Keys: l.keys, Args: args}
+	},
 	release: func(l *single, r releaseRequest) script.Call { return rwReleaseCall(l, l.keys, r, "1") },
 	renew:   load("renew writes", "rw_write_renew"),
 	more:    func(l *single, _ string) []string { return l.holdKeys()[1:] },
 	keep:    rwKeepScript,
-	query:   rwQueryScript,
+	locked:  rwLockedScript,
 	force:   rwForceScript,
 	title:   "ReadWrite.Write",
 	manner:  "write",
@@ -76,20 +79,8 @@ var rwWrite = &kind{
 	side:    writer,
 }
 
-// rwWriteCall asks for the write side; first "1": the waiter goes before all others.
-func rwWriteCall(l *single, r acquireRequest, first string) script.Call {
-	args := append(r.asked(5), first, l.channel, l.c.publish, l.grants, r.entry)
-	return script.Call{Script: rwWriteScript, Keys: l.keys, Args: args}
-}
-
-// rwWriteFirst is a write half whose waiters go first.
-var rwWriteFirst = rwWrite.like(func(k *kind) {
-	k.title, k.manner = "ReadWrite.PreferWriters.Write", "write first"
-	k.acquire = func(l *single, r acquireRequest) script.Call { return rwWriteCall(l, r, "1") }
-})
-
 // rwKeys are the lock, the ends of its holds, and its queue.
-func rwKeys(_ *Client, key string) []string {
+func rwKeys(key string) []string {
 	return []string{key, keyname.Prefix("redlatch_rw", key), rwQueueKey(key)}
 }
 
@@ -122,8 +113,7 @@ func (l *single) readKeys(owner string) []string {
 //
 // Every reader has a lease of its own, in the server's time. A reader that dies keeps writers out until its own lease is
 // over, whatever other readers do. Readers of one process that are renewed (no WithLease, no WithLabel, no Options.MaxHold) share
-// one hold on the server: they have the same Owner and the same Until, are lost together, and count as one holder; HoldCount is
-// the number of them. The lock is released when the last of them unlocks; the Unlock of another one asks nobody and returns nil.
+// one hold on the server: they have the same Owner and the same Until, are lost together, and count as one holder. The lock is released when the last of them unlocks; the Unlock of another one asks nobody and returns nil.
 // A re-entry of such a hold asks nobody, either.
 //
 // Waiters of all processes queue on the server and are handed the lock: readers and writers in turn. When the last reader leaves,
@@ -139,8 +129,8 @@ func (l *single) readKeys(owner string) []string {
 // Options.PollCap (of 10 s at most), then for two, four and so on, the waiting readers are let in once each.
 //
 // A waiter that is told of nothing, because messages are lost or it may not subscribe, asks every PollCap. One that may not
-// subscribe is in no queue, and while others queue it may wait for as long as they do. There is no queue in a Cluster without
-// sharded channels, nor while the lock's slot is being migrated: there waiters race, and a read waits until the slot has moved.
+// subscribe is in no queue, and while others queue it may wait for as long as they do. There is no queue while the lock's
+// slot is being migrated: then waiters race, and a read waits until the slot has moved.
 // Redisson's clients are in no queue: see docs/redisson.md.
 type ReadWriteLock struct{ read, write *Lock }
 
@@ -155,21 +145,6 @@ func (x *ReadWriteLock) Read() *Lock { return x.read }
 
 // Write returns the side that one owner holds at a time, while nobody else holds either side.
 func (x *ReadWriteLock) Write() *Lock { return x.write }
-
-// PreferWriters returns the same lock, whose waiting writers go before all others: readers are not let in while one of them
-// waits, however long writers have had the lock. A flood of writers can starve readers. Readers that hold the lock may
-// re-enter it, and a writer may still read under its own hold. When such a writer has waited for a PollCap, because a reader
-// hangs, waiting readers are let in as for any writer.
-//
-// Only the writers that wait on the returned lock are preferred. Every reader of this library waits for them, in any
-// process; Redisson's readers do not. A writer that dies while it waits keeps readers out until the server has noticed that its
-// connection is gone; one that is cut off does for two and a half of its PollCaps. A writer with a waitTime of 0 does not wait
-// and keeps no reader out.
-func (x *ReadWriteLock) PreferWriters() *ReadWriteLock {
-	w := *x.write.form.(*single)
-	w.kind = rwWriteFirst
-	return &ReadWriteLock{x.read, w.asLock(x.write.bad)}
-}
 
 // field is what the server has of an owner.
 func (l *single) field(owner string) string {

@@ -67,37 +67,3 @@ func ExampleReadWriteLock_Read() {
 	// others read with us: true
 	// a reader cannot become the writer: true
 }
-
-// Where readers come in a flood, a writer that waits can go first.
-func ExampleReadWriteLock_PreferWriters() {
-	locks, end := demo()
-	defer end()
-	ctx := context.Background()
-	prices := locks.ReadWrite("prices").PreferWriters()
-
-	read, err := prices.Read().Lock(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	written := make(chan error)
-	go func() {
-		written <- prices.Write().Do(ctx, func(context.Context) error {
-			fmt.Println("written")
-			return nil
-		})
-	}()
-	for { // until the writer waits
-		more, err := prices.Read().TryLock(ctx, 0, 0)
-		if err != nil {
-			fmt.Println("new readers wait:", errors.Is(err, rlock.ErrNotAcquired))
-			break
-		}
-		more.Unlock(ctx)
-	}
-	read.Unlock(ctx)
-	fmt.Println(<-written)
-	// Output:
-	// new readers wait: true
-	// written
-	// <nil>
-}

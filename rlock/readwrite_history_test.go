@@ -99,9 +99,6 @@ type rwBook struct {
 func (b *rwBook) useOnce(locks *rlock.Client, rnd *rand.Rand, client int) int64 {
 	name := fmt.Sprint("l", rnd.IntN(3))
 	rw := locks.ReadWrite(name)
-	if rnd.IntN(2) == 0 {
-		rw = rw.PreferWriters()
-	}
 	if rnd.IntN(3) > 0 {
 		if h, op := b.acquire(context.Background(), rw.Read(), history.AcquireRead, name, 0, rnd, client); h != nil {
 			b.keep(h, rnd)

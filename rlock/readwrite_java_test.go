@@ -299,9 +299,6 @@ func TestGoAndJavaExcludeEachOtherUnderContention(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(uint64(i), uint64(10+p)))
 			wg.Go(func() {
 				rw := r.locks.ReadWrite("l")
-				if i%2 == 0 {
-					rw = rw.PreferWriters()
-				}
 				for !enough() && time.Now().Before(end) {
 					side := rnd.IntN(3) / 2
 					l := [2]*rlock.Lock{rw.Read(), rw.Write()}[side]

@@ -12,10 +12,9 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-// rwBands are where readers, preferred writers and writers stand in the queue of a read-write lock.
+// rwBands are where readers and writers stand in the queue of a read-write lock.
 const (
 	rwReader = iota
-	rwPreferred
 	rwWriter
 	rwBand = 3_000_000_000_000_000
 )
@@ -170,8 +169,8 @@ func TestReadWriteScriptsWithAQueue(t *testing.T) {
 	once := func(owner string) []string {
 		return []string{owner, "1", rwLease, "0", "", "CHANNEL", "PUBLISH", "GRANTS", "", ""}
 	}
-	write := func(owner, preferred string) []string {
-		return []string{owner, "1", rwLease, "0", preferred, "CHANNEL", "PUBLISH", "GRANTS", "ENTRY"}
+	write := func(owner string) []string {
+		return []string{owner, "1", rwLease, "0", "CHANNEL", "PUBLISH", "GRANTS", "ENTRY"}
 	}
 	readOut := func(owner, entry string) []string {
 		return []string{owner, "0", "CHANNEL", "PUBLISH", "0", "GRANTS", entry}
@@ -194,8 +193,7 @@ func TestReadWriteScriptsWithAQueue(t *testing.T) {
 		{name: "a reader queues behind a writer", before: bobWrites, script: "rw_read", args: read(alice), reply: waits, hash: bobWrites.hash, after: []string{alice}},
 		{name: "one that asks once does not", before: bobWrites, script: "rw_read", args: once(alice), reply: []int64{0, 0, 0}, hash: bobWrites.hash},
 		{name: "a reader queues behind a writer of Java's and hears of it", before: rwState{hash: h("mode", "write", javaW, "1"), ttl: 100_000}, script: "rw_read", args: read(alice), reply: []int64{0, 1, 1}, hash: h("mode", "write", javaW, "1"), after: []string{alice}},
-		{name: "a writer queues behind a reader", before: bobReads, script: "rw_write", args: write(alice, "0"), reply: waits, hash: bobReads.hash, after: []string{alice}},
-		{name: "a preferred writer queues before another", before: bobReads, line: []rwPlace{{owner: carol, band: rwWriter, ago: 5000}}, script: "rw_write", args: write(alice, "1"), reply: waits, hash: bobReads.hash, after: []string{alice, carol}},
+		{name: "a writer queues behind a reader", before: bobReads, script: "rw_write", args: write(alice), reply: waits, hash: bobReads.hash, after: []string{alice}},
 		{name: "a reader does not pass a writer that waits", before: bobReads, line: []rwPlace{{owner: carol, band: rwWriter, ago: 500}}, script: "rw_read", args: read(alice), reply: waits, hash: bobReads.hash, after: []string{alice, carol}},
 		{name: "nor does it share the hold of another then", before: bobReads, line: []rwPlace{{owner: carol, band: rwWriter, ago: 500}}, script: "rw_read", args: read(alice, bob), reply: waits, hash: bobReads.hash, after: []string{alice, carol}},
 		{name: "otherwise it shares that", before: bobReads, script: "rw_read", args: read(alice, bob), reply: []int64{5, 1}, hash: bobReads.hash},
@@ -216,14 +214,12 @@ func TestReadWriteScriptsWithAQueue(t *testing.T) {
 			hash: reads(alice), after: []string{carol}, given: []string{alice}},
 		{name: "as long as it is not, the next writer is", before: bobWrites, line: []rwPlace{{owner: alice, ago: 100}, {owner: carol, band: rwWriter, ago: 500}}, words: map[string]int64{"writes": 2, "phase": -60_000, "lastread": 150_000}, script: "rw_release", args: writeOut(bob), reply: []int64{2}, again: []int64{0},
 			hash: h("mode", "write", carol+":write", "1"), after: []string{alice}, given: []string{carol}},
-		{name: "a preferred writer has no budget", before: bobWrites, line: []rwPlace{{owner: alice, ago: 100}, {owner: carol, band: rwPreferred, ago: 500}}, words: map[string]int64{"writes": 20, "phase": 5000, "lastread": 5}, script: "rw_release", args: writeOut(bob), reply: []int64{2}, again: []int64{0},
-			hash: h("mode", "write", carol+":write", "1"), after: []string{alice}, given: []string{carol}},
 		{name: "all readers in line are let in at once", before: bobWrites, line: []rwPlace{{owner: alice, ago: 100}, {owner: carol, ago: 500}}, script: "rw_release", args: writeOut(bob), reply: []int64{2}, again: []int64{0},
 			hash: reads(alice, carol), given: []string{alice, carol}},
 		{name: "those who are gone are passed over", before: bobWrites, line: []rwPlace{{owner: alice, ago: 100}, {owner: carol, ago: 500}}, deaf: []string{alice}, script: "rw_release", args: writeOut(bob), reply: []int64{2}, again: []int64{0},
 			hash: reads(carol), given: []string{carol}},
 		{name: "with nobody there the lock is free, and it is said", before: bobWrites, line: []rwPlace{{owner: alice, ago: 100}, {owner: carol, band: rwWriter, ago: 500}}, deaf: []string{alice, carol}, script: "rw_release", args: writeOut(bob), reply: []int64{2}, again: []int64{0}, told: []string{"1"}},
-		{name: "Redisson's readers are told of a readers' phase", line: []rwPlace{{owner: alice, ago: 100}}, words: map[string]int64{"writes": 16}, java: true, script: "rw_write", args: write(carol, "0"), reply: waits, hash: reads(alice), after: []string{carol}, given: []string{alice}, told: []string{"1"}},
+		{name: "Redisson's readers are told of a readers' phase", line: []rwPlace{{owner: alice, ago: 100}}, words: map[string]int64{"writes": 16}, java: true, script: "rw_write", args: write(carol), reply: waits, hash: reads(alice), after: []string{carol}, given: []string{alice}, told: []string{"1"}},
 		{name: "after 200 ms of reading they get a turn: no reader comes in", before: bobReads, words: map[string]int64{"readfrom": 300}, java: true, script: "rw_read", args: read(alice, bob), reply: waits, hash: bobReads.hash, after: []string{alice}},
 		{name: "before that it does", before: bobReads, words: map[string]int64{"readfrom": -60_000}, java: true, script: "rw_read", args: read(alice), reply: []int64{1, 1}, hash: reads(alice, bob)},
 		{name: "and the lock is left to them when the last one goes", before: bobReads, line: []rwPlace{{owner: alice, ago: 100}}, words: map[string]int64{"readfrom": 300}, java: true, script: "rw_release", args: readOut(bob, ""), reply: []int64{2}, again: []int64{0}, after: []string{alice}, asked: []string{alice}, told: []string{"1"}, held: true},
@@ -234,8 +230,8 @@ func TestReadWriteScriptsWithAQueue(t *testing.T) {
 		{name: "a reader that gives up leaves the line", before: bobWrites, line: []rwPlace{{owner: alice, ago: 100}}, script: "rw_release", args: readOut(alice, entryOf(alice)), reply: []int64{0}, hash: bobWrites.hash},
 
 		{name: "who comes by a free lock hands it to who is first", line: []rwPlace{{owner: carol, band: rwWriter, ago: 500}}, script: "rw_read", args: read(alice), reply: waits, hash: h("mode", "write", carol+":write", "1"), after: []string{alice}, given: []string{carol}},
-		{name: "and takes it if that is itself", line: []rwPlace{{owner: carol, band: rwWriter, ago: 500}, {owner: alice, ago: 100}}, script: "rw_write", args: write(carol, "0"), reply: []int64{1, 0}, hash: h("mode", "write", carol+":write", "1"), after: []string{alice}},
-		{name: "one that asks once does not take it, either", line: []rwPlace{{owner: carol, ago: 500}}, script: "rw_write", args: append(write(alice, "0")[:8:8], ""), reply: []int64{0, 0, 0}, hash: reads(carol), given: []string{carol}},
+		{name: "and takes it if that is itself", line: []rwPlace{{owner: carol, band: rwWriter, ago: 500}, {owner: alice, ago: 100}}, script: "rw_write", args: write(carol), reply: []int64{1, 0}, hash: h("mode", "write", carol+":write", "1"), after: []string{alice}},
+		{name: "one that asks once does not take it, either", line: []rwPlace{{owner: carol, ago: 500}}, script: "rw_write", args: append(write(alice)[:7:7], ""), reply: []int64{0, 0, 0}, hash: reads(carol), given: []string{carol}},
 	}
 	runRWLineTable(t, rows)
 }

@@ -170,6 +170,11 @@ func runRWTable(t *testing.T, rows []rwRow) {
 					keys = []string{rwTimeout(key, args[0]), keys[0], keys[1]}
 				case "rw_write_renew":
 					keys = keys[:2]
+				case "rw_keep":
+					keys[2] = key
+					if !strings.HasSuffix(args[0], ":write") {
+						keys[2] = rwTimeout(key, args[0])
+					}
 				case "rw_force":
 					for _, f := range args {
 						if !strings.HasSuffix(f, ":write") {
@@ -273,31 +278,31 @@ func TestReadAcquireScriptTable(t *testing.T) {
 
 func TestWriteAcquireScriptTable(t *testing.T) {
 	t.Parallel()
-	write := func(owner, want, notAfter, mark string) []string {
-		return []string{owner, want, rwLease, notAfter, mark}
+	write := func(owner, want, notAfter string) []string {
+		return []string{owner, want, rwLease, notAfter}
 	}
 	one := rwState{hash: h("mode", "write", aliceW, "1"), ttl: 300_000}
 	reads := rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000), timeouts: e(bob, 100_000)}
 	writes := rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}
 	rows := []rwRow{
-		{name: "a free lock is granted for the lease", args: write(alice, "1", "0", "0"), reply: 1, after: one},
-		{name: "readers keep a writer out", before: reads, args: write(alice, "1", "0", "0"), reply: 0, after: reads},
-		{name: "a reader keeps itself out", before: reads, args: write(bob, "1", "0", "0"), reply: 0, after: reads},
-		{name: "a reader of Java's keeps a writer out", before: rwState{hash: h("mode", "read", java, "1"), ttl: 100_000}, args: write(alice, "1", "0", "0"), reply: 0, after: rwState{hash: h("mode", "read", java, "1"), ttl: 100_000}},
-		{name: "another writer does", before: writes, args: write(alice, "1", "0", "0"), reply: 0, after: writes},
-		{name: "another kind of lock does", before: rwState{hash: h(bob, "1"), ttl: 100_000}, args: write(alice, "1", "0", "0"), reply: 0, after: rwState{hash: h(bob, "1"), ttl: 100_000}},
-		{name: "re-entry raises the count and the lease, which do not add up", before: writes, args: write(bob, "2", "0", "0"), reply: 1, after: rwState{hash: h("mode", "write", bobW, "2"), ttl: 300_000}},
-		{name: "re-entry never shortens", before: rwState{hash: writes.hash, ttl: 900_000}, args: write(bob, "2", "0", "0"), reply: 1, after: rwState{hash: h("mode", "write", bobW, "2"), ttl: 900_000}},
-		{name: "re-entry of one that reads too raises its own end", before: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 900_000, ends: e(bobW, 100_000, alice, 900_000)}, args: write(bob, "2", "0", "0"), reply: 1,
+		{name: "a free lock is granted for the lease", args: write(alice, "1", "0"), reply: 1, after: one},
+		{name: "readers keep a writer out", before: reads, args: write(alice, "1", "0"), reply: 0, after: reads},
+		{name: "a reader keeps itself out", before: reads, args: write(bob, "1", "0"), reply: 0, after: reads},
+		{name: "a reader of Java's keeps a writer out", before: rwState{hash: h("mode", "read", java, "1"), ttl: 100_000}, args: write(alice, "1", "0"), reply: 0, after: rwState{hash: h("mode", "read", java, "1"), ttl: 100_000}},
+		{name: "another writer does", before: writes, args: write(alice, "1", "0"), reply: 0, after: writes},
+		{name: "another kind of lock does", before: rwState{hash: h(bob, "1"), ttl: 100_000}, args: write(alice, "1", "0"), reply: 0, after: rwState{hash: h(bob, "1"), ttl: 100_000}},
+		{name: "re-entry raises the count and the lease, which do not add up", before: writes, args: write(bob, "2", "0"), reply: 1, after: rwState{hash: h("mode", "write", bobW, "2"), ttl: 300_000}},
+		{name: "re-entry never shortens", before: rwState{hash: writes.hash, ttl: 900_000}, args: write(bob, "2", "0"), reply: 1, after: rwState{hash: h("mode", "write", bobW, "2"), ttl: 900_000}},
+		{name: "re-entry of one that reads too raises its own end", before: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 900_000, ends: e(bobW, 100_000, alice, 900_000)}, args: write(bob, "2", "0"), reply: 1,
 			after: rwState{hash: h("mode", "write", bobW, "2", alice, "1"), ttl: 900_000, ends: e(bobW, 300_000, alice, 900_000)}},
-		{name: "re-entry of what is gone is lost", args: write(alice, "2", "0", "0"), reply: 3},
-		{name: "re-entry of what others have is lost", before: reads, args: write(alice, "2", "0", "0"), reply: 3, after: reads},
-		{name: "re-entry after the own end is lost though a read keeps the lock", before: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 900_000, ends: e(bobW, -5000, alice, 900_000)}, args: write(bob, "2", "0", "0"), reply: 3,
+		{name: "re-entry of what is gone is lost", args: write(alice, "2", "0"), reply: 3},
+		{name: "re-entry of what others have is lost", before: reads, args: write(alice, "2", "0"), reply: 3, after: reads},
+		{name: "re-entry after the own end is lost though a read keeps the lock", before: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 900_000, ends: e(bobW, -5000, alice, 900_000)}, args: write(bob, "2", "0"), reply: 3,
 			after: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 900_000, ends: e(bobW, -5000, alice, 900_000)}},
-		{name: "a dead reader keeps nobody out", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000, ends: e(bob, -5000)}, args: write(alice, "1", "0", "0"), reply: 1, told: "1", once: true, after: one},
-		{name: "a dead reader is forgotten beside a living one", before: rwState{hash: h("mode", "read", bob, "1", carol, "2"), ttl: 900_000, ends: e(bob, -5000, carol, 900_000)}, args: write(alice, "1", "0", "0"), reply: 0,
+		{name: "a dead reader keeps nobody out", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000, ends: e(bob, -5000)}, args: write(alice, "1", "0"), reply: 1, told: "1", once: true, after: one},
+		{name: "a dead reader is forgotten beside a living one", before: rwState{hash: h("mode", "read", bob, "1", carol, "2"), ttl: 900_000, ends: e(bob, -5000, carol, 900_000)}, args: write(alice, "1", "0"), reply: 0,
 			after: rwState{hash: h("mode", "read", carol, "2"), ttl: 900_000, ends: e(carol, 900_000)}},
-		{name: "a reader whose end is not known lives as long as the lock", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000}, args: write(alice, "1", "0", "0"), reply: 0, after: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000}},
+		{name: "a reader whose end is not known lives as long as the lock", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000}, args: write(alice, "1", "0"), reply: 0, after: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000}},
 	}
 	for i := range rows {
 		rows[i].script = "rw_write"
@@ -373,6 +378,39 @@ func TestReadWriteRenewScriptTable(t *testing.T) {
 	runRWTable(t, rows)
 }
 
+func TestReadWriteKeepScriptTable(t *testing.T) {
+	t.Parallel()
+	keep := func(field string) []string { return []string{field, rwLease} }
+	begin := func(field string) []string { return []string{field, rwLease, "1"} } // of an owner that goes on
+	reads := func(alice0, bob0, ttl int) rwState {
+		return rwState{hash: h("mode", "read", alice, "2", bob, "1"), ttl: int64(ttl), ends: e(alice, alice0, bob, bob0), timeouts: e(alice, alice0, bob, bob0)}
+	}
+	writes := func(ttl int64) rwState { return rwState{hash: h("mode", "write", aliceW, "1"), ttl: ttl} }
+	under := func(alice0 int) rwState {
+		return rwState{hash: h("mode", "write", aliceW, "1", bob, "1"), ttl: 900_000, ends: e(aliceW, alice0, bob, 900_000), timeouts: e(bob, 900_000)}
+	}
+	rows := []rwRow{
+		{name: "a reader's end is set, and another's is not", before: reads(900_000, 100_000, 900_000), args: keep(alice), reply: 1, after: reads(300_000, 100_000, 300_000)},
+		{name: "a reader that begins lasts longer, and another does not", before: reads(100_000, 50_000, 100_000), args: begin(alice), reply: 1, after: reads(300_000, 50_000, 300_000)},
+		{name: "a reader that begins keeps an end that is later", before: reads(900_000, 100_000, 900_000), args: begin(alice), reply: 1, after: reads(900_000, 100_000, 900_000)},
+		{name: "a reader that holds nothing does not begin", before: reads(900_000, 100_000, 900_000), args: begin(carol), reply: 0, after: reads(900_000, 100_000, 900_000)},
+		{name: "a reader whose own end has passed does not begin", args: begin(alice), reply: 0,
+			before: rwState{hash: h("mode", "read", alice, "2", bob, "1"), ttl: 900_000, ends: e(alice, -5000, bob, 900_000), timeouts: e(bob, 900_000)},
+			after:  rwState{hash: h("mode", "read", alice, "2", bob, "1"), ttl: 900_000, ends: e(alice, -5000, bob, 900_000), timeouts: e(bob, 900_000)}},
+		{name: "the writer's end is set", before: writes(900_000), args: keep(aliceW), reply: 1, after: writes(300_000)},
+		{name: "a writer that begins lasts longer", before: writes(100_000), args: begin(aliceW), reply: 1, after: writes(300_000)},
+		{name: "a writer that begins keeps an end that is later", before: writes(900_000), args: begin(aliceW), reply: 1, after: writes(900_000)},
+		{name: "the end of a writer that reads is set", before: under(600_000), args: keep(aliceW), reply: 1, after: under(300_000)},
+		{name: "a writer that reads and begins lasts longer", before: under(100_000), args: begin(aliceW), reply: 1, after: under(300_000)},
+		{name: "a writer that reads and begins keeps its own end if that is later", before: under(600_000), args: begin(aliceW), reply: 1, after: under(600_000)},
+		{name: "no lock, nothing begins", args: begin(aliceW), reply: 0},
+	}
+	for i := range rows {
+		rows[i].script = "rw_keep"
+	}
+	runRWTable(t, rows)
+}
+
 func TestReadWriteForceScriptTable(t *testing.T) {
 	t.Parallel()
 	rows := []rwRow{
@@ -390,29 +428,23 @@ func TestReadWriteForceScriptTable(t *testing.T) {
 	runRWTable(t, rows)
 }
 
-func TestReadWriteQueryScriptTable(t *testing.T) {
+func TestReadWriteLockedScriptTable(t *testing.T) {
 	t.Parallel()
 	two := rwState{hash: h("mode", "read", alice, "2", bob, "1", java, "4"), ttl: 900_000, ends: e(alice, 900_000, bob, -5000)}
 	under := rwState{hash: h("mode", "write", aliceW, "3", bob, "1"), ttl: 900_000, ends: e(aliceW, 100_000, bob, 900_000)}
 	rows := []struct {
-		name   string
-		before rwState
-		field  string
-		reply  []int64
+		name    string
+		before  rwState
+		readers int64
+		writers int64
 	}{
-		{"free, read side", rwState{}, alice, []int64{0, 0, -2}},
-		{"free, write side", rwState{}, aliceW, []int64{0, 0, -2}},
-		{"another kind of lock", rwState{hash: h(alice, "1"), ttl: 100_000}, alice, []int64{0, 0, -2}},
-		{"readers, without the dead", two, alice, []int64{2, 2, 900_000}},
-		{"a dead reader holds nothing", two, bob, []int64{2, 0, 900_000}},
-		{"a stranger", two, carol, []int64{2, 0, 900_000}},
-		{"readers are no writer", two, aliceW, []int64{0, 0, -2}},
-		{"nobody in particular", two, "", []int64{2, 0, 900_000}},
-		{"the writer has its own end", under, aliceW, []int64{1, 3, 100_000}},
-		{"what it reads, too", under, bob, []int64{1, 1, 900_000}},
-		{"a writer that does not read has the lock's end", rwState{hash: h("mode", "write", aliceW, "1"), ttl: 100_000}, ":write", []int64{1, 0, 100_000}},
-		{"a dead writer", rwState{hash: under.hash, ttl: 900_000, ends: e(aliceW, -5000, bob, 900_000)}, aliceW, []int64{0, 0, -2}},
-		{"without end", rwState{hash: h("mode", "write", javaW, "1")}, ":write", []int64{1, 0, -1}},
+		{"free", rwState{}, 0, 0},
+		{"another kind of lock", rwState{hash: h(alice, "1"), ttl: 100_000}, 0, 0},
+		{"readers, without the dead", two, 2, 0},
+		{"a writer that reads, too", under, 1, 1},
+		{"a writer that does not", rwState{hash: h("mode", "write", aliceW, "1"), ttl: 100_000}, 0, 1},
+		{"a dead writer", rwState{hash: under.hash, ttl: 900_000, ends: e(aliceW, -5000, bob, 900_000)}, 1, 0},
+		{"without end", rwState{hash: h("mode", "write", javaW, "1")}, 0, 1},
 	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newRWRig(t, s)
@@ -420,16 +452,10 @@ func TestReadWriteQueryScriptTable(t *testing.T) {
 			t.Run(r.name, func(t *testing.T) {
 				key := fmt.Sprint("q", i)
 				r.before.write(t, g, key)
-				for range 2 {
-					got, err := g.run(t, "rw_query", []string{key, "redlatch_rw:{" + key + "}"}, r.field)
+				for side, want := range map[string]int64{"read": r.readers, "write": r.writers} {
+					got, err := g.run(t, "rw_locked", []string{key, "redlatch_rw:{" + key + "}"}, side)
 					require.NoError(t, err)
-					require.Equal(t, r.reply[:2], got[:2])
-					if r.reply[2] <= 0 {
-						require.Equal(t, r.reply[2], got[2])
-					} else {
-						require.LessOrEqual(t, got[2], r.reply[2])
-						require.Greater(t, got[2], r.reply[2]-30_000)
-					}
+					require.Equal(t, []int64{want}, got, side)
 					requireRW(t, g, key, r.before)
 				}
 			})
@@ -582,10 +608,10 @@ func TestWhileASlotMovesReadsWaitAndWritersAndReleasesDoWithTheLockAlone(t *test
 		_, err := g.run(t, "rw_read", []string{"l"}, alice, "1", rwLease, "0", "", "c", "PUBLISH")
 		require.ErrorContains(t, err, "TRYAGAIN")
 		requireRW(t, g, "l", rwState{})
-		got, err := g.run(t, "rw_write", []string{"l"}, alice, "1", rwLease, "0", "1000", "c", "PUBLISH")
+		got, err := g.run(t, "rw_write", []string{"l"}, alice, "1", rwLease, "0", "c", "PUBLISH")
 		require.NoError(t, err)
 		require.EqualValues(t, 1, got[0])
-		got, err = g.run(t, "rw_write", []string{"l"}, bob, "1", rwLease, "0", "1000", "c", "PUBLISH")
+		got, err = g.run(t, "rw_write", []string{"l"}, bob, "1", rwLease, "0", "c", "PUBLISH")
 		require.NoError(t, err)
 		require.EqualValues(t, 0, got[0])
 		requireRW(t, g, "l", rwState{hash: h("mode", "write", aliceW, "1"), ttl: 300_000})
@@ -634,8 +660,8 @@ func TestAFullServerStillRenewsAndReleasesReadersAndWriters(t *testing.T) {
 	}
 	requireRW(t, g, "r", rwState{hash: h("mode", "read", bob, "1"), ttl: 200_000, ends: e(bob, 200_000), timeouts: e(bob, 200_000)})
 	requireRW(t, g, "w", rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000, ends: e(bob, 900_000)})
-	for _, c := range []struct{ script, last string }{{"rw_read", ""}, {"rw_write", "0"}} {
-		_, err := g.run(t, c.script, []string{"new", ends("new"), line("new"), "{new}:t"}, carol, "1", rwLease, "0", c.last, "c", "PUBLISH", "g:", "", "")
+	for script, args := range map[string][]string{"rw_read": {"", "c", "PUBLISH", "g:", "", ""}, "rw_write": {"c", "PUBLISH", "g:", ""}} {
+		_, err := g.run(t, script, []string{"new", ends("new"), line("new"), "{new}:t"}, append([]string{carol, "1", rwLease, "0"}, args...)...)
 		require.ErrorContains(t, err, "OOM")
 		requireRW(t, g, "new", rwState{})
 	}

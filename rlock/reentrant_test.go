@@ -29,18 +29,12 @@ func TestCountInTheHashGoesOneTwoOneNone(t *testing.T) {
 		ctx := a.Context(within(t))
 		b := lock(t, l, ctx)
 		require.Equal(t, map[string]string{field: "2"}, r.hash(t, "l"))
-		n, err := l.HoldCount(ctx)
-		require.NoError(t, err)
-		require.Equal(t, 2, n)
 		require.NoError(t, b.Unlock(ctx))
 		require.ErrorIs(t, b.Err(), rlock.ErrReleased)
 		require.NoError(t, a.Err(), "the outer hold lasts")
 		require.Equal(t, map[string]string{field: "1"}, r.hash(t, "l"))
 		require.NoError(t, a.Unlock(ctx))
 		require.Empty(t, r.hash(t, "l"))
-		n, err = l.HoldCount(within(t))
-		require.NoError(t, err)
-		require.Zero(t, n)
 	})
 }
 
@@ -50,9 +44,7 @@ func TestTheInnerHoldMayOutliveTheOuter(t *testing.T) {
 	a := lock(t, l, within(t))
 	b := lock(t, l, a.Context(within(t)))
 	require.NoError(t, a.Unlock(within(t)))
-	held, err := l.HoldCount(b.Context(within(t)))
-	require.NoError(t, err)
-	require.Positive(t, held)
+	require.Equal(t, 1, timesHeld(t, l, b))
 	require.NoError(t, b.Unlock(within(t)))
 	locked, err := l.IsLocked(within(t))
 	require.NoError(t, err)
@@ -452,7 +444,7 @@ func TestCloseWithRunningWork(t *testing.T) {
 	require.ErrorContains(t, err, "forgetful")
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, other.Err(), rlock.ErrClosed)
-	require.NoError(t, r.locks.Close(within(t)), "closed is closed")
+	require.Equal(t, err, r.locks.Close(within(t)), "the result of the first")
 }
 
 func TestCloseDoesNotWaitForWhatIsLost(t *testing.T) {
@@ -549,21 +541,12 @@ func TestWrongTypeIsATypedErrorAndChangesNothing(t *testing.T) {
 func TestQueries(t *testing.T) {
 	r := newRig(t, redistest.Start(t), rlock.Options{KeyPrefix: "app:"})
 	l := r.locks.Reentrant("l")
-	d, err := l.RemainingLease(within(t))
-	require.NoError(t, err)
-	require.Zero(t, d)
+	require.Zero(t, leaseOf(t, l))
 	h := lock(t, l, within(t))
 	require.Len(t, r.hash(t, "app:l"), 1)
-	d, err = l.RemainingLease(within(t))
-	require.NoError(t, err)
-	require.Greater(t, d, 20*time.Second)
-	held, err := l.HoldCount(within(t))
-	require.NoError(t, err)
-	require.Zero(t, held)
+	require.Greater(t, leaseOf(t, l), 20*time.Second)
 	require.NoError(t, r.redis.Do(within(t), r.redis.B().Persist().Key("app:l").Build()).Error())
-	d, err = l.RemainingLease(within(t))
-	require.NoError(t, err)
-	require.Negative(t, d)
+	require.Negative(t, leaseOf(t, l))
 	require.NoError(t, h.Unlock(within(t)))
 }
 

@@ -61,12 +61,12 @@ func TestAnEvictingServerIsWarnedOfOrRefused(t *testing.T) {
 		h := lock(t, r.locks.Reentrant("l"), within(t))
 		require.NoError(t, h.Unlock(within(t)))
 	}
-	redistest.Eventually(t, 10*time.Second, "a warning", func() bool { return log.count("allkeys-lru") == 1 })
+	redistest.Eventually(t, 10*time.Second, "a warning", func() bool { return log.Count("allkeys-lru") == 1 })
 	_, err := rlock.New(r.hub, rlock.Options{Strict: true})
 	require.ErrorIs(t, err, rlock.ErrInvalidOption)
 	require.ErrorContains(t, err, "allkeys-lru")
 	require.NoError(t, r.locks.Close(within(t)))
-	require.Equal(t, 1, log.count("allkeys-lru"))
+	require.Equal(t, 1, log.Count("allkeys-lru"))
 
 	fine := newRig(t, redistest.Start(t), rlock.Options{Strict: true})
 	h := lock(t, fine.locks.Reentrant("l"), within(t))

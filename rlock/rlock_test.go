@@ -4,8 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"runtime"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -104,30 +102,31 @@ func lock(t testing.TB, l *rlock.Lock, ctx context.Context) *rlock.Hold {
 	return h
 }
 
-// logbook keeps what was logged.
-type logbook struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *logbook) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logbook) count(s string) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Count(b.text.String(), s)
-}
-
-func (b *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
-
-func newLoggedRig(t testing.TB, s *redistest.Server, o rlock.Options) (*rig, *logbook) {
+// leaseOf is how long the lock stays taken if nobody renews it, by the server's word.
+func leaseOf(t testing.TB, l *rlock.Lock) time.Duration {
 	t.Helper()
-	log := &logbook{}
-	o.Logger = log.logger()
+	state, err := l.Inspect(within(t))
+	require.NoError(t, err)
+	return state.Lease
+}
+
+// timesHeld is how often the hold's owner holds the lock, by the server's word.
+func timesHeld(t testing.TB, l *rlock.Lock, h *rlock.Hold) int {
+	t.Helper()
+	state, err := l.Inspect(within(t))
+	require.NoError(t, err)
+	for _, x := range state.Holders {
+		if x.Owner == h.Owner() {
+			return x.Count
+		}
+	}
+	return 0
+}
+
+func newLoggedRig(t testing.TB, s *redistest.Server, o rlock.Options) (*rig, *redistest.Logbook) {
+	t.Helper()
+	log := &redistest.Logbook{}
+	o.Logger = log.Logger()
 	return newRig(t, s, o), log
 }
 

@@ -21,16 +21,10 @@ type severalRequest struct {
 
 func severalCall(c *Client, r severalRequest) script.Call {
 	keys := make([]string, 0, 2*len(r.owners))
-	args := make([]string, 4, 4+2*len(r.owners))
-	args[0], args[1], args[2], args[3] = "0", script.Millis(r.lease), strconv.FormatInt(r.notAfter, 10), c.publish
-	if c.handover {
-		args[0] = "1"
-	}
+	args := make([]string, 3, 3+2*len(r.owners))
+	args[0], args[1], args[2] = script.Millis(r.lease), strconv.FormatInt(r.notAfter, 10), c.publish
 	for _, own := range r.owners {
-		keys = append(keys, own.lock.key)
-		if c.handover {
-			keys = append(keys, queueKey(own.lock.key))
-		}
+		keys = append(keys, own.lock.key, queueKey(own.lock.key))
 		args = append(args, own.Lease.Owner, own.lock.grants)
 	}
 	return script.Call{Script: severalScript, Keys: keys, Args: args}

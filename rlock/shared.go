@@ -89,7 +89,11 @@ func (a *acquisition) askShared(ctx context.Context) (done bool, err error) {
 	if d, ok := ctx.Deadline(); ok && d.Before(end) {
 		end = d
 	}
-	r := l.shareable(a.own.Lease.Owner, c.millis(a.lease), strconv.FormatInt(c.runner.Clock.At(l.key, end), 10))
+	last := c.runner.Clock.At(l.key, end)
+	if a.runs = end; last == 0 { // nothing refuses it: see script.Timed
+		a.runs = a.sent.Add(c.opts.CallTimeout)
+	}
+	r := l.shareable(a.own.Lease.Owner, c.millis(a.lease), strconv.FormatInt(last, 10))
 	r.of = a.own
 	if done, err = c.lane.Do(ctx, r); err != nil {
 		return false, fmt.Errorf("%w (for %q)", err, strings.Clone(l.name))

@@ -49,6 +49,7 @@ func TestSharedScriptTable(t *testing.T) {
 			{name: "released, of another type", before: []string{"SET", "KEY", "x"}, owner: alice, last: "CHANNEL", text: "x"},
 			{name: "plain", plain: true, owner: alice, lease: "300000", last: "0", done: 1, text: alice},
 			{name: "plain, another's", plain: true, before: []string{"SET", "KEY", bob}, owner: alice, lease: "300000", last: "0", text: bob},
+			{name: "plain, others in line", plain: true, queue: true, owner: alice, lease: "300000", last: "0"},
 			{name: "plain, too late", plain: true, owner: alice, lease: "300000", last: "1"},
 			{name: "plain, of another type", plain: true, before: []string{"HSET", "KEY", bob, "1"}, owner: alice, lease: "300000", last: "0", hash: map[string]string{bob: "1"}},
 			{name: "plain, released", plain: true, before: []string{"SET", "KEY", alice}, owner: alice, last: "CHANNEL", done: 1},

@@ -24,12 +24,10 @@ func (c *Client) lock(name string, k *kind) *Lock {
 func (c *Client) single(name string, k *kind) (s single, bad error) {
 	key, bad := c.session.Key(name)
 	s = single{c: c, kind: k, name: name, key: key, ownKey: ownerKey{c, name, k.side != alone}}
-	s.channel, s.keys = k.channel(key, ""), k.keys(c, key)
-	if c.handover {
-		s.grants = grantPrefix
-		if c.sharded {
-			s.grants = keyname.Prefix("redlatch_grant", key) + ":"
-		}
+	s.channel, s.keys = k.channel(key, ""), k.keys(key)
+	s.grants = grantPrefix
+	if c.clustered {
+		s.grants = keyname.Prefix("redlatch_grant", key) + ":"
 	}
 	return s, bad
 }
@@ -55,7 +53,7 @@ func (l *single) Kind() string { return l.kind.title }
 
 // grantsHere is the channel of this process's grants.
 func (l *single) grantsHere() string {
-	if !l.c.sharded {
+	if !l.c.clustered {
 		return l.c.grantsHere
 	}
 	return l.grants + l.c.session.ID
@@ -63,5 +61,5 @@ func (l *single) grantsHere() string {
 
 // hands reports whether waiters queue on the server and releases hand the lock over to them.
 func (l *single) hands() bool {
-	return l.kind.place != nowhere && l.c.handover
+	return l.kind.place != nowhere
 }

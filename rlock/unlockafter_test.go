@@ -1,6 +1,7 @@
 package rlock_test
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -25,9 +26,7 @@ func TestUnlockAfterKeepsEveryKindUntilItsTimeAndNoLonger(t *testing.T) {
 		require.NoError(t, h.UnlockAfter(within(t), d))
 		require.ErrorIs(t, h.Err(), rlock.ErrReleased)
 		require.NoError(t, h.Unlock(within(t)), "the first result")
-		left, err := asks.RemainingLease(within(t))
-		require.NoError(t, err)
-		require.LessOrEqual(t, left, d, "5 minutes before")
+		require.LessOrEqual(t, leaseOf(t, asks), d, "5 minutes before")
 		ctx := within(t)
 		require.NoError(t, r.locks.Close(ctx), "its process need not last")
 		h = lock(t, asks, within(t))
@@ -207,5 +206,74 @@ func TestWhatIsKeptIsNotTakenOver(t *testing.T) {
 		require.NoError(t, r.locks.Close(within(t))) // no heartbeat from here on
 		require.NoError(t, lock(t, asks, within(t)).Unlock(within(t)))
 		require.Greater(t, time.Since(at), 8*beat-100*time.Millisecond)
+	})
+}
+
+// A waiter that asked before was told the whole lease, and would sleep for its PollCap.
+func TestTheEndOfAnUnlockAfterWakesWaitersThatAskedBefore(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	const pollCap, d = 10 * time.Second, 300 * time.Millisecond
+	kinds := maps.Clone(kindOf)
+	delete(kinds, "Spin") // it polls
+	redistest.SideBySide(t, kinds, func(t *testing.T, kind string, of func(*rlock.Client, string) *rlock.Lock) {
+		holder, other := newRig(t, s, rlock.Options{PollCap: pollCap, WatchdogTimeout: lease}), newRig(t, s, rlock.Options{PollCap: pollCap, WatchdogTimeout: lease})
+		for where, r := range map[string]*rig{"another process": other, "the same process": holder} {
+			name := kind + where
+			asks := of(r.locks, name)
+			if kind == "Read" {
+				asks = r.locks.ReadWrite(name).Write()
+			}
+			locked := time.Now()
+			h := lock(t, of(holder.locks, name), within(t))
+			had := make(chan time.Time, 1)
+			go func() {
+				if h, err := asks.Lock(within(t)); err == nil {
+					had <- time.Now()
+					h.Unlock(within(t))
+				}
+			}()
+			redistest.Eventually(t, 20*time.Second, "it has a place in the queue", func() bool {
+				state, err := asks.Inspect(within(t))
+				return err == nil && len(state.Waiters) == 1
+			})
+			began := time.Now()
+			require.NoError(t, h.UnlockAfter(within(t), time.Since(locked)+d))
+			at := <-had
+			require.Less(t, at.Sub(began), pollCap/2, "%s: until it polled", where)
+		}
+	})
+}
+
+func TestLookScriptTable(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newScriptRig(t, s)
+		src := source(t, "look")
+		to := func(owner string) string { return "g:" + owner[:36] + " 0 0 " + owner }
+		for name, c := range map[string]struct {
+			before []string
+			told   int64
+			heard  []string
+		}{
+			"nobody queues":         {heard: []string{"c 0"}},
+			"a queue":               {before: []string{"ZADD", "QUEUE", "-5", "!" + bob, "7000000", alice + " 4000 2500", "8000000", bob + " 4000 2500"}, told: 1, heard: []string{to(alice), "c 0"}},
+			"readers and writers":   {before: []string{"ZADD", "QUEUE", "7000000", bob + " 4000 2500", "6000000000000001", alice + " 4000 2500", "6000000000000002", carol + " 4000 2500"}, told: 2, heard: []string{to(alice), to(bob), "c 0"}},
+			"a fair queue":          {before: []string{"RPUSH", "QUEUE", alice, bob}, told: 1, heard: []string{"c:" + alice + " 0", to(alice)}},
+			"of another type":       {before: []string{"HSET", "QUEUE", alice, "1"}, heard: []string{"c 0"}},
+			"only stamps of nobody": {before: []string{"ZADD", "QUEUE", "-5", "!" + bob}, heard: []string{"c 0"}},
+		} {
+			g.must(t, "FLUSHALL")
+			if c.before != nil {
+				g.must(t, c.before...)
+			}
+			hear, stop := overhear(t, g.c, []string{"g:" + alice[:36], "g:" + bob[:36], "g:" + carol[:36], "c", "c:" + alice}, "")
+			for range 2 {
+				v, err := eval(t, g.c, src, []string{"QUEUE"}, "PUBLISH", "c", "g:")
+				require.NoError(t, err, name)
+				require.Equal(t, []int64{c.told}, v, name)
+				require.ElementsMatch(t, c.heard, hear(), name)
+			}
+			stop()
+		}
 	})
 }

@@ -108,7 +108,7 @@ func (a *acquisition) ask(ctx context.Context, standing *wait.Standing) (wait.An
 	if err != nil && !unmet {
 		switch {
 		case errors.Is(err, ErrUnknownOutcome):
-			a.unanswered = a.sent.Add(c.opts.CallTimeout)
+			a.ReleaseLater(a.runs)
 		case script.BrokenOff(err): // a lock without an end, it may be
 			a.ReleaseLater(received)
 		}
@@ -154,7 +154,9 @@ func (a *acquisition) try(ctx context.Context, standing *wait.Standing, alone *s
 			}
 		}
 	}
-	return alone.Run(ctx, c.runner)
+	r, err := alone.Run(ctx, c.runner)
+	a.runs = a.sent.Add(alone.Runs)
+	return r, err
 }
 
 // granted is the answer to a try that was granted.
@@ -226,7 +228,7 @@ func (a *acquisition) takeBack(ctx context.Context, err error) error {
 func (a *acquisition) call(notAfter int64, standing *wait.Standing, beside *owner) script.Call {
 	if a.join != "" {
 		call := joinCall(a.l, string(a.join), a.own.Lease.Owner, a.lease, notAfter)
-		call.Late = a.late()
+		call.Late = a.late(standing)
 		return call
 	}
 	entry := ""
@@ -248,23 +250,23 @@ func (a *acquisition) call(notAfter int64, standing *wait.Standing, beside *owne
 		r.beside = beside.Lease.Owner
 	}
 	call := a.l.kind.acquire(a.l, r)
-	call.Late = a.late()
+	call.Late = a.late(standing)
 	return call
 }
 
-// late gives back what a try granted after the acquisition had given up on it. The retrier does so, too, but it may have
-// asked before the server ran the request.
-func (a *acquisition) late() func(rueidis.RedisResult) {
+// late gives back what a try got after the acquisition had given up on it: the lock, or a place in its queue. The retrier does so,
+// too, but it may have asked before the server ran the request.
+func (a *acquisition) late(standing *wait.Standing) func(rueidis.RedisResult) {
 	if a.want > 1 {
 		return nil // the owner is ours and is released with its hold
 	}
-	own := a.own
+	own, places := a.own, standing != nil || a.entry != ""
 	return func(res rueidis.RedisResult) {
 		m, err := res.ToMessage()
 		if err != nil {
 			return
 		}
-		if r, err := decodeAcquire(m); err == nil && r.status == acquireGranted {
+		if r, err := decodeAcquire(m); err == nil && (r.status == acquireGranted || r.status == acquireHeld && places) {
 			own.Late()
 		}
 	}

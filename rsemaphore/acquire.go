@@ -45,9 +45,9 @@ func (c *Client) poll() time.Duration { return min(c.opts.PollCap, wait.MaxPoll)
 // explain translates the end of a wait into the caller's error.
 func (a *acquisition) explain(err error, waited time.Duration) error {
 	return wait.Ending{
-		Package: "rsemaphore", Name: a.s.name, Unsure: !a.unanswered.IsZero(),
+		Package: "rsemaphore", Name: a.s.name, Unsure: !a.unanswered.IsZero(), TakesBack: true,
 		Contended: func(g *wait.GaveUp) error {
-			return &NotAcquiredError{Name: a.s.name, n: a.n, Lease: g.Left, Waited: waited, cause: g.Cause}
+			return &NotAcquiredError{Name: a.s.name, n: a.n, Lease: g.Left, Waited: waited, cause: g.Cause, unheard: g.Failure != nil}
 		},
 	}.Explain(err)
 }
@@ -105,13 +105,16 @@ func (a *acquisition) Stand() wait.Standing {
 }
 
 // Taken implements wait.Taker. It refuses to use a grant unconfirmed if replicas are to be asked, if half of its lease is over, and if
-// nobody will raise its lease. Asking again confirms such a grant, and its lease counts anew.
+// its caller asked for a lease of its own: what a hand-over writes is short, that lease is to be there in full when the call returns,
+// and a process that exits then raises nothing. Asking again confirms such a grant, and its lease counts anew. For a lease of its own
+// that is one call more, which the waiters of the process share. To have the hand-over write it in full would cost no call, but a
+// waiter that is cut off would keep the permits from everybody for as long.
 func (a *acquisition) Taken(g wait.Grant) bool {
 	switch {
 	case a.s.c.opts.MinReplicas > 0:
 		return false
-	case !a.auto && g.Lease >= a.lease:
-		return false // a lease that nobody raises later is to be all there from now on
+	case !a.auto:
+		return false
 	case time.Until(g.Sent.Add(g.Lease)) < g.Lease/2:
 		return false
 	}
@@ -158,29 +161,29 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 				a.tried, room = true, a.room[:0]
 			}
 			call := s.acquireCall(own[:], standing != nil, notAfter, room)
-			call.Late = a.late(at)
+			call.Late = a.late(at, standing != nil)
 			return s.c.confirmed(ctx, call)
 		},
 		Decode: func(m rueidis.RedisMessage) (acquireReply, error) { return s.decodeAcquire(m, 1) },
 	}
 	t, err := s.run(ctx, &timed, &sent)
 	if err != nil {
-		a.unheard(err, sent)
+		a.unheard(err, sent.Add(timed.Runs))
 		return wait.Answer{}, err
 	}
 	t.asked = t.of(0)
 	return a.answer(t)
 }
 
-// unheard takes in the error of a call for this acquisition alone.
-func (a *acquisition) unheard(err error, sent time.Time) {
+// unheard takes in the error of a call for this acquisition alone, which may run until runs.
+func (a *acquisition) unheard(err error, runs time.Time) {
 	a.p.unheard.Store(!errors.Is(err, ErrUnavailable))
-	a.failed(err, sent, time.Now())
+	a.failed(err, runs, time.Now())
 }
 
-// late takes in the reply to a try that was sent at sent and given up. The retrier gives back what it granted, too, but may have asked
-// before the server ran the request.
-func (a *acquisition) late(sent time.Time) func(rueidis.RedisResult) {
+// late takes in the reply to a try that was sent at sent and given up; place: it asked for a place in the queue. The retrier gives
+// back what it got, too, but may have asked before the server ran the request.
+func (a *acquisition) late(sent time.Time, place bool) func(rueidis.RedisResult) {
 	s, p := a.s, a.p
 	return func(res rueidis.RedisResult) {
 		m, err := res.ToMessage()
@@ -189,18 +192,18 @@ func (a *acquisition) late(sent time.Time) func(rueidis.RedisResult) {
 		}
 		if r, err := s.decodeAcquire(m, 1); err == nil {
 			s.served(r.served, sent)
-			if r.of(0) == askedGranted {
+			if r.of(0) == askedGranted || place {
 				p.Late()
 			}
 		}
 	}
 }
 
-// failed takes in the error of a call that was last sent at sent.
-func (a *acquisition) failed(err error, sent, received time.Time) {
+// failed takes in the error of a call that may run until runs.
+func (a *acquisition) failed(err error, runs, received time.Time) {
 	switch {
 	case errors.Is(err, ErrUnknownOutcome):
-		a.mayRun(sent.Add(a.s.c.opts.CallTimeout))
+		a.mayRun(runs)
 	case script.BrokenOff(err):
 		a.mayRun(received)
 	}
@@ -269,7 +272,7 @@ func (a *acquisition) Told(reply any, err error) (wait.Answer, error) {
 	if err != nil {
 		var u *unansweredError
 		if errors.As(err, &u) {
-			a.failed(err, u.sent, u.received)
+			a.failed(err, u.sent.Add(a.s.c.opts.CallTimeout), u.received)
 			err = u.error
 		}
 		return wait.Answer{}, err

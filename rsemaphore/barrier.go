@@ -10,7 +10,7 @@ import (
 
 // ErrBrokenBarrier: a party that had arrived left before all were there: its context ended, its lease ran out because
 // its process died or was cut off, or its action failed. All that had arrived in that generation get it, with an Arrival
-// that says which generation it was, and why. The next arrival begins the next generation. Where this party itself broke
+// that says which generation it was. The next arrival begins the next generation. Where this party itself broke
 // it the error is joined with the reason: its context's error and cause, its action's error, or ErrLost. With ErrLost the
 // party could not ask the server for a lease, and gave up by its own clock: if the last of the others came before the server gave it
 // up, they have gone without its knowing.
@@ -75,10 +75,6 @@ type Arrival struct {
 	Generation int64
 	// Last is true for one party of each generation that tripped, the one that arrived last.
 	Last bool
-	// Why is what the party did that broke the generation: "left", "lease" (it ran out), "action" (its action failed), or
-	// "lost" (the server has forgotten this party itself, or could not be reached for a lease). "" if the generation
-	// tripped, or if it is not known how it ended.
-	Why string
 }
 
 // BarrierState is what a barrier looks like from outside.
@@ -118,7 +114,7 @@ func (b *CyclicBarrier) Await(ctx context.Context) (Arrival, error) {
 
 // Inspect looks at the barrier.
 func (b *CyclicBarrier) Inspect(ctx context.Context) (BarrierState, error) {
-	r, err := ask(ctx, &b.object, (&party{b: b}).exchange("state", 0, ""), b.c.runner.Do)
+	r, err := ask(ctx, &b.object, (&party{b: b}).exchange("state", 0), b.c.runner.Do)
 	if err != nil {
 		return BarrierState{}, err
 	}

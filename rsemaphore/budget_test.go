@@ -13,8 +13,8 @@ import (
 // What a cycle of Acquire and Release of one permit may cost where nobody waits, in counts: times say more about the machine than about
 // the code. A budget that has to be raised is a change to be argued for.
 const (
-	allocsAlone    = 16 // by one goroutine
-	allocsAnew     = 26 // the same, with the semaphore described anew each time
+	allocsAlone    = 22 // by one goroutine
+	allocsAnew     = 32 // the same, with the semaphore described anew each time
 	commandsFree   = 13 // within the scripts, where no other permit is out
 	commandsBeside = 17 // where others are
 )

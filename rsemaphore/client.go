@@ -64,14 +64,10 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	return c, nil
 }
 
-// grants is the prefix of the channels on which processes are told of what they are handed of a key. In a Cluster older than Redis 7 a
-// publisher cannot ask which processes are subscribed: "", nobody queues there.
+// grants is the prefix of the channels on which processes are told of what they are handed of a key.
 func (c *Client) grants(key string) string {
-	switch h := c.session.Hub; {
-	case h.PublishCommand() == "SPUBLISH":
+	if c.session.Hub.Client().Mode() == rueidis.ClientModeCluster {
 		return keyname.Prefix("redlatch_grant", key) + ":"
-	case h.Client().Mode() == rueidis.ClientModeCluster:
-		return ""
 	}
 	return grantsOfAll
 }
@@ -92,7 +88,8 @@ func (c *Client) ID() string { return c.session.ID }
 
 // Close refuses new calls, ends waiting ones (ErrClosed), and ends the contexts of all permits with cause ErrClosed. It
 // waits until the permits that are not lost have been released, and until no release is pending in the background. It waits
-// until ctx ends, or for 10 s if ctx has no end, as context.Background. Then it stops renewing what is left, whose leases run
-// out. Its error names the permits that are still held and the releases that were not confirmed. It does not close the hub.
-// Later calls return nil at once.
+// until ctx ends, or for 10 s if ctx has no end, as context.Background. It does not wait for a permit with a leaseTime to which
+// the program has no reference any more. Then it stops renewing what is left, whose leases run out. Its error names the permits
+// that are still held and the releases that were not confirmed. It does not close the hub. Later calls wait for the first until
+// their own ctx ends, and return its result.
 func (c *Client) Close(ctx context.Context) error { return c.session.Close(ctx) }

@@ -196,112 +196,53 @@ func (r *rig) heardWhile(t testing.TB, channel string, fn func()) (got []string)
 // countingKeys are the keys of a row about a counting semaphore.
 func countingKeys(i int) (map[string]string, []string) {
 	key := fmt.Sprintf("s%d", i)
-	names := map[string]string{"KEY": key, "CHANNEL": "redisson_sc:{" + key + "}", "QUEUE": "redlatch_queue:{" + key + "}:counting", "GIVEN": "{" + key + "}:given", "CLAIMED": "{" + key + "}:claimed"}
-	return names, []string{key, "{" + key + "}:timeout", "{" + key + "}:latch", names["QUEUE"], names["GIVEN"], names["CLAIMED"]}
+	return map[string]string{"KEY": key, "CHANNEL": "redisson_sc:{" + key + "}"}, []string{key, "{" + key + "}:timeout", "{" + key + "}:latch"}
 }
 
-const (
-	claimA, claimB = "aaaaaaaaaaaaa", "bbbbbbbbbbbbb"
-	lineMS         = 60_000 // a queue lasts
-)
-
-// claimEntry is the entry of a waiter of process "me".
-func claimEntry(base string, n int) string { return fmt.Sprintf("%s %d 100000 25000 me ", base, n) }
-
-// bySelf are the arguments of a script that "me" runs.
-func bySelf(args ...string) []string {
-	return append([]string{"CHANNEL", "PUBLISH", "redlatch_grant:", "me", "10000"}, args...)
-}
-
-// is is a count, and what else is there.
-func is(v string, more ...string) map[string]string {
-	m := map[string]string{"KEY": v}
-	for i := 0; i < len(more); i += 2 {
-		m[more[i]] = more[i+1]
-	}
-	return m
-}
+// is is what the key holds.
+func is(v string) map[string]string { return map[string]string{"KEY": v} }
 
 func TestCountingAcquireScriptTable(t *testing.T) {
-	once := func(n int) []string { return bySelf("0", "0", "0", claimEntry(claimA, n)) }
-	again := func(place string, entries ...string) []string {
-		return append(bySelf("0", place, "100000"), entries...)
-	}
-	mark := map[string]int64{"CLAIMED": 120_000}
-	line := map[string]int64{"QUEUE": lineMS}
-	given := "ZADD GIVEN NOW+100000 " + claimA + "_2"
-	queued := "ZADD QUEUE 5 " + strings.ReplaceAll(claimEntry(claimB, 3), " ", "_")
+	args := func(n, notAfter string) []string { return []string{n, notAfter} }
 	runCases(t, "counting_acquire", countingKeys, []scriptCase{
-		{name: "of a missing key nothing can be had", args: once(1), reply: []string{"1", "T", "-1", "0"}},
-		{name: "sent once: what is free is taken, at every run", before: []string{"SET KEY 5"}, args: once(2), reply: []string{"1", "T", "-1", "-1"}, after: is("3"), later: is("1")},
-		{name: "to the last", before: []string{"SET KEY 2"}, args: once(2), reply: []string{"1", "T", "-1", "-1"}, again: []string{"1", "T", "-1", "0"}, after: is("0")},
-		{name: "all or nothing", before: []string{"SET KEY 1"}, args: once(2), reply: []string{"1", "T", "-1", "0"}, after: is("1")},
-		{name: "a debt is not free", before: []string{"SET KEY -3"}, args: once(1), reply: []string{"1", "T", "-1", "0"}, after: is("-3")},
-		{name: "an expiry is kept", before: []string{"SET KEY 5 PX 100000"}, args: once(5), reply: []string{"1", "T", "-1", "-1"}, again: []string{"1", "T", "-1", "0"}, after: is("0"), ttl: map[string]int64{"KEY": 100_000}},
-		{name: "in time", before: []string{"SET KEY 1"}, args: bySelf("NOW+600000", "0", "0", claimEntry(claimA, 1)), reply: []string{"1", "T", "-1", "-1"}, again: []string{"1", "T", "-1", "0"}, after: is("0")},
-		{name: "too late does nothing", before: []string{"SET KEY 1"}, args: bySelf("NOW-600000", "1", "100000", claimEntry(claimA, 1)), reply: []string{"2", "T", "-1"}, after: is("1")},
-		{name: "no integer", before: []string{"SET KEY 1e3"}, args: once(1), reply: []string{"3", "T", "-1"}, after: is("1e3")},
-		{name: "no integer as INCRBY sees it", before: []string{"SET KEY 007"}, args: once(1), reply: []string{"3", "T", "-1"}, after: is("007")},
-
-		{name: "what may be made again is marked, and taken once", before: []string{"SET KEY 5"}, args: again("0", claimEntry(claimA, 2)), reply: []string{"1", "T", "-1", "-1"}, after: is("3", "CLAIMED", claimA+"=T"), ttl: mark},
-		{name: "several, until one is refused", before: []string{"SET KEY 5"}, args: again("0", claimEntry(claimA, 6), claimEntry(claimB, 1)), reply: []string{"1", "T", "-1", "0", "0"}, after: is("5")},
-		{name: "what was given is claimed, at every run", before: []string{"SET KEY 0", given}, args: again("1", claimEntry(claimA, 2)), reply: []string{"1", "T", "-1", "-1"}, after: is("0", "CLAIMED", claimA+"=T"), ttl: mark},
-		{name: "what was not claimed in time is back, and to be had", before: []string{"SET KEY 0", "ZADD GIVEN NOW-10 " + claimA + "_2"}, args: once(1), reply: []string{"1", "T", "-1", "-1"}, after: is("1"), later: is("0"), told: []string{"1"}},
-		{name: "of a number that is gone nothing is given", before: []string{given}, args: again("0", claimEntry(claimA, 2)), reply: []string{"1", "T", "-1", "0"}},
-		{name: "nobody goes past the queue", before: []string{"SET KEY 2", queued}, args: again("0", claimEntry(claimA, 2)), reply: []string{"1", "T", "-1", "0"}, after: is("2", "QUEUE", claimEntry(claimB, 3)+"=5"), ttl: nil},
-		{name: "who asks without a place has the queue served", before: []string{"SET KEY 3", queued}, args: again("0", claimEntry(claimA, 2)), reply: []string{"1", "T", "-1", "0", "120000", claimB}, again: []string{"1", "T", "-1", "0"}, after: is("0", "GIVEN", claimB+" 3=T")},
-		{name: "who is in line is granted by the reply", before: []string{"SET KEY 3", queued}, args: again("1", claimEntry(claimB, 3)), reply: []string{"1", "T", "-1", "-1"}, after: is("0", "CLAIMED", claimB+"=T"), ttl: mark},
-		{name: "the first in line is told when what was given ends", before: []string{"SET KEY 0", "ZADD GIVEN NOW+100000 " + claimA + "_3", queued, "PEXPIRE QUEUE 60000"}, args: again("1", claimEntry(claimB, 3)), reply: []string{"1", "T", "120000", "5"}, after: is("0", "GIVEN", claimA+" 3=T", "QUEUE", "!lme=-T, !me=-T, "+claimEntry(claimB, 3)+"=5"), ttl: line},
+		{name: "of a missing key nothing can be had", args: args("1", "0"), reply: []string{"0", "T"}},
+		{name: "what is free is taken, at every run", before: []string{"SET KEY 5"}, args: args("2", "0"), reply: []string{"1", "T"}, after: is("3"), later: is("1")},
+		{name: "to the last", before: []string{"SET KEY 2"}, args: args("2", "0"), reply: []string{"1", "T"}, again: []string{"0", "T"}, after: is("0")},
+		{name: "all or nothing", before: []string{"SET KEY 1"}, args: args("2", "0"), reply: []string{"0", "T"}, after: is("1")},
+		{name: "a debt is not free", before: []string{"SET KEY -3"}, args: args("1", "0"), reply: []string{"0", "T"}, after: is("-3")},
+		{name: "an expiry is kept", before: []string{"SET KEY 5 PX 100000"}, args: args("5", "0"), reply: []string{"1", "T"}, again: []string{"0", "T"}, after: is("0"), ttl: map[string]int64{"KEY": 100_000}},
+		{name: "in time", before: []string{"SET KEY 1"}, args: args("1", "NOW+600000"), reply: []string{"1", "T"}, again: []string{"0", "T"}, after: is("0")},
+		{name: "too late does nothing", before: []string{"SET KEY 1"}, args: args("1", "NOW-600000"), reply: []string{"2", "T"}, after: is("1")},
+		{name: "no integer", before: []string{"SET KEY 1e3"}, args: args("1", "0"), reply: []string{"3", "T"}, after: is("1e3")},
+		{name: "no integer as INCRBY sees it", before: []string{"SET KEY 007"}, args: args("1", "0"), reply: []string{"3", "T"}, after: is("007")},
 	})
 }
 
 func TestCountingAddScriptTable(t *testing.T) {
-	args := func(n, ifThere string) []string { return bySelf(n, ifThere) }
-	queued := "ZADD QUEUE 5 " + strings.ReplaceAll(claimEntry(claimB, 3), " ", "_")
+	args := func(n string) []string { return []string{"CHANNEL", "PUBLISH", n} }
 	runCases(t, "counting_add", countingKeys, []scriptCase{
-		{name: "a release makes the key, and says what is free now, at every run", args: args("2", "0"), reply: []string{"1", "2", "-1"}, again: []string{"1", "4", "-1"}, after: is("2"), later: is("4"), told: []string{"2"}, retold: []string{"4"}},
-		{name: "added to what is there, and the expiry is kept", before: []string{"SET KEY 3 PX 100000"}, args: args("1", "0"), reply: []string{"1", "4", "-1"}, again: []string{"1", "5", "-1"}, after: is("4"), later: is("5"), told: []string{"4"}, retold: []string{"5"}, ttl: map[string]int64{"KEY": 100_000}},
-		{name: "if it exists: it does not", args: args("1", "1"), reply: []string{"0", "0", "-1"}},
-		{name: "if it exists: it does", before: []string{"SET KEY 0"}, args: args("1", "1"), reply: []string{"1", "1", "-1"}, again: []string{"1", "2", "-1"}, after: is("1"), later: is("2"), told: []string{"1"}, retold: []string{"2"}},
-		{name: "taken without asking, below zero, tells nobody", before: []string{"SET KEY 1"}, args: args("-2", "0"), reply: []string{"1", "-1", "-1"}, again: []string{"1", "-3", "-1"}, after: is("-1"), later: is("-3")},
-		{name: "a release into a debt tells nobody until something is free", before: []string{"SET KEY -1"}, args: args("1", "0"), reply: []string{"1", "0", "-1"}, again: []string{"1", "1", "-1"}, after: is("0"), later: is("1"), retold: []string{"1"}},
-		{name: "what was not claimed comes back with it", before: []string{"SET KEY 0", "ZADD GIVEN NOW-10 " + claimA + "_2"}, args: args("1", "0"), reply: []string{"1", "3", "-1"}, again: []string{"1", "4", "-1"}, after: is("3"), later: is("4"), told: []string{"3"}, retold: []string{"4"}},
-		{name: "of a number that is gone nothing comes back", before: []string{"ZADD GIVEN NOW-10 " + claimA + "_2"}, args: args("1", "0"), reply: []string{"1", "1", "-1"}, again: []string{"1", "2", "-1"}, after: is("1"), later: is("2"), told: []string{"1"}, retold: []string{"2"}},
-		{name: "who waits is given some, and named", before: []string{"SET KEY 1", queued}, args: args("3", "0"), reply: []string{"1", "1", "-1", "120000", claimB}, again: []string{"1", "4", "-1"}, after: is("1", "GIVEN", claimB+" 3=T"), later: is("4", "GIVEN", claimB+" 3=T"), told: []string{"1"}, retold: []string{"4"}},
-		{name: "too few for who waits are told to nobody", before: []string{"SET KEY 0", queued}, args: args("1", "0"), reply: []string{"1", "1", "-1"}, again: []string{"1", "2", "-1"}, after: is("1", "QUEUE", claimEntry(claimB, 3)+"=5"), later: is("2", "QUEUE", claimEntry(claimB, 3)+"=5")},
+		{name: "a release makes the key, and says what is free now, at every run", args: args("2"), reply: []string{"2"}, again: []string{"4"}, after: is("2"), later: is("4"), told: []string{"2"}, retold: []string{"4"}},
+		{name: "added to what is there, and the expiry is kept", before: []string{"SET KEY 3 PX 100000"}, args: args("1"), reply: []string{"4"}, again: []string{"5"}, after: is("4"), later: is("5"), told: []string{"4"}, retold: []string{"5"}, ttl: map[string]int64{"KEY": 100_000}},
+		{name: "taken without asking, below zero, tells nobody", before: []string{"SET KEY 1"}, args: args("-2"), reply: []string{"-1"}, again: []string{"-3"}, after: is("-1"), later: is("-3")},
+		{name: "a release into a debt tells nobody until something is free", before: []string{"SET KEY -1"}, args: args("1"), reply: []string{"0"}, again: []string{"1"}, after: is("0"), later: is("1"), retold: []string{"1"}},
 	})
 }
 
 func TestCountingSetScriptTable(t *testing.T) {
-	args := func(n, ttl string) []string { return bySelf(n, ttl) }
+	args := func(n, ttl string) []string { return []string{"CHANNEL", "PUBLISH", n, ttl} }
 	runCases(t, "counting_set", countingKeys, []scriptCase{
-		{name: "set once, and waiters are told how many", args: args("7", "0"), reply: []string{"1", "-1"}, again: []string{"0", "-1"}, after: is("7"), told: []string{"7"}},
-		{name: "with a TTL", args: args("7", "300000"), reply: []string{"1", "-1"}, again: []string{"0", "-1"}, after: is("7"), told: []string{"7"}, ttl: map[string]int64{"KEY": 300_000}},
-		{name: "none are nothing to tell", args: args("0", "0"), reply: []string{"1", "-1"}, again: []string{"0", "-1"}, after: is("0")},
-		{name: "what is there stays", before: []string{"SET KEY 0"}, args: args("7", "300000"), reply: []string{"0", "-1"}, after: is("0")},
-		{name: "what was given of another is not of this one", before: []string{"ZADD GIVEN NOW-10 " + claimA + "_2"}, args: args("7", "0"), reply: []string{"1", "-1"}, again: []string{"0", "-1"}, after: is("7"), told: []string{"7"}},
+		{name: "set once, and waiters are told how many", args: args("7", "0"), reply: []string{"1"}, again: []string{"0"}, after: is("7"), told: []string{"7"}},
+		{name: "with a TTL", args: args("7", "300000"), reply: []string{"1"}, again: []string{"0"}, after: is("7"), told: []string{"7"}, ttl: map[string]int64{"KEY": 300_000}},
+		{name: "none are nothing to tell", args: args("0", "0"), reply: []string{"1"}, again: []string{"0"}, after: is("0")},
+		{name: "what is there stays", before: []string{"SET KEY 0"}, args: args("7", "300000"), reply: []string{"0"}, after: is("0")},
 	})
 }
 
 func TestCountingDrainScriptTable(t *testing.T) {
 	runCases(t, "counting_drain", countingKeys, []scriptCase{
-		{name: "a missing key stays missing", args: bySelf(), reply: []string{"0", "0", "-1"}},
-		{name: "all of it, and the expiry is kept", before: []string{"SET KEY 9 PX 100000"}, args: bySelf(), reply: []string{"1", "9", "-1"}, again: []string{"1", "0", "-1"}, after: is("0"), ttl: map[string]int64{"KEY": 100_000}},
-		{name: "a debt is forgiven", before: []string{"SET KEY -2"}, args: bySelf(), reply: []string{"1", "-2", "-1"}, again: []string{"1", "0", "-1"}, after: is("0")},
-		{name: "no integer", before: []string{"SET KEY ten"}, args: bySelf(), reply: []string{"3", "0", "-1"}, after: is("ten")},
-		{name: "what nobody has claimed in time, but not what may be", before: []string{"SET KEY 1", "ZADD GIVEN NOW-10 " + claimA + "_2 NOW+100000 " + claimB + "_3"}, args: bySelf(), reply: []string{"1", "3", "-1"}, again: []string{"1", "0", "-1"}, after: is("0", "GIVEN", claimB+" 3=T")},
-	})
-}
-
-func TestCountingWithdrawScriptTable(t *testing.T) {
-	args := bySelf(claimEntry(claimA, 2))
-	queued := "ZADD QUEUE 5 " + strings.ReplaceAll(claimEntry(claimA, 2), " ", "_")
-	runCases(t, "counting_withdraw", countingKeys, []scriptCase{
-		{name: "of a missing key", args: args, reply: []string{"0", "-1"}},
-		{name: "nothing", before: []string{"SET KEY 1"}, args: args, reply: []string{"0", "-1"}, after: is("1")},
-		{name: "a place", before: []string{"SET KEY 1", queued}, args: args, reply: []string{"0", "-1"}, after: is("1")},
-		{name: "a place, where there is no number", before: []string{queued}, args: args, reply: []string{"0", "-1"}},
-		{name: "what was given", before: []string{"SET KEY 1", "ZADD GIVEN NOW+100000 " + claimA + "_2"}, args: args, reply: []string{"2", "-1"}, again: []string{"0", "-1"}, after: is("3"), told: []string{"3"}},
-		{name: "what was claimed", before: []string{"SET KEY 1", "ZADD CLAIMED NOW+100000 " + claimA}, args: args, reply: []string{"2", "-1"}, again: []string{"0", "-1"}, after: is("3"), told: []string{"3"}},
+		{name: "a missing key stays missing", reply: []string{"0", "0"}},
+		{name: "all of it, and the expiry is kept", before: []string{"SET KEY 9 PX 100000"}, reply: []string{"1", "9"}, again: []string{"1", "0"}, after: is("0"), ttl: map[string]int64{"KEY": 100_000}},
+		{name: "a debt is forgiven", before: []string{"SET KEY -2"}, reply: []string{"1", "-2"}, again: []string{"1", "0"}, after: is("0")},
+		{name: "no integer", before: []string{"SET KEY ten"}, reply: []string{"3", "0"}, after: is("ten")},
 	})
 }

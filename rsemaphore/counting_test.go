@@ -65,10 +65,7 @@ func TestACountingSemaphoreIsRedissonsNumber(t *testing.T) {
 		require.NoError(t, s.Release(within(t), 3))
 		require.EqualValues(t, 1, n(s.Drain(within(t))))
 		require.EqualValues(t, 0, n(s.Drain(within(t))))
-		require.True(t, ok(s.ReleaseIfExists(within(t), 1)))
 		r.must(t, "DEL", "s")
-		require.False(t, ok(s.ReleaseIfExists(within(t), 1)))
-		require.Empty(t, r.keys(t))
 		require.EqualValues(t, 0, n(s.Drain(within(t))))
 		require.Empty(t, r.keys(t), "draining nothing leaves nothing")
 
@@ -88,7 +85,7 @@ func TestWhatACountingSemaphoreRefuses(t *testing.T) {
 		"permits is 2147483648":  s.Release(ctx, 1<<31),
 		"permits is -2147483649": errOf(s.AddPermits(ctx, -1<<31-1)),
 		"permits is 2147483649":  errOf(s.AddPermits(ctx, 1<<31+1)),
-		"permits is -7":          errOf(s.ReleaseIfExists(ctx, -7)),
+		"permits is -7":          s.Release(ctx, -7),
 		"permits is -8":          errOf(s.TrySetPermits(ctx, -8, 0)),
 		"waitTime is -1s":        s.TryAcquire(ctx, 1, -time.Second),
 		"ttl is 1µs":             errOf(s.TrySetPermits(ctx, 1, time.Microsecond)),
@@ -110,14 +107,14 @@ func TestWhatACountingSemaphoreRefuses(t *testing.T) {
 		r.must(t, put...)
 		for what, err := range map[string]error{
 			"acquire": s.Acquire(ctx, 1), "try": s.TryAcquire(ctx, 1, 0), "release": s.Release(ctx, 1), "add": errOf(s.AddPermits(ctx, 1)),
-			"drain": errOf(s.Drain(ctx)), "available": errOf(s.Available(ctx)), "if exists": errOf(s.ReleaseIfExists(ctx, 1)),
+			"drain": errOf(s.Drain(ctx)), "available": errOf(s.Available(ctx)),
 		} {
 			require.ErrorIs(t, err, rsemaphore.ErrWrongType, "%s %d", what, i)
 		}
 	}
 	r.must(t, "DEL", "s")
 	require.NoError(t, r.c.Close(ctx))
-	for _, err := range []error{s.Acquire(ctx, 1), s.Release(ctx, 1), errOf(s.Available(ctx))} {
+	for _, err := range []error{s.Acquire(ctx, 1), errOf(s.AddPermits(ctx, 1)), errOf(s.Available(ctx))} {
 		require.ErrorIs(t, err, rsemaphore.ErrClosed)
 	}
 }
@@ -191,49 +188,31 @@ func TestEveryKindOfGrowthWakesWaiters(t *testing.T) {
 
 var ctx = context.Background()
 
-// Waiters of two processes stand in one queue: the order is that in which they came, and who wants less than the first goes past it four
-// times what that wants, and no more.
-func TestCountingWaitersOfAllProcessesAreServedInOneOrder(t *testing.T) {
+// Of a process the first waiter for a number contends, and the others stand behind it.
+func TestCountingWaitersForTheSameNumberAreServedInTheirOrderInAProcess(t *testing.T) {
 	srv := redistest.Start(t)
-	rigs := []*rig{newRig(t, srv, patient), newRig(t, srv, patient)}
-	direct := newRig(t, srv, patient)
-	for name, c := range map[string]struct{ wants, order []int }{
-		"alike":    {[]int{1, 1, 1, 1, 1, 1}, []int{0, 1, 2, 3, 4, 5}},
-		"overtake": {[]int{2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, []int{1, 2, 3, 4, 5, 6, 7, 8, 0, 9, 10}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var mu sync.Mutex
-			var order []int
-			var wg sync.WaitGroup
-			wants := 0
-			for i, n := range c.wants {
-				wants += n
-				wg.Go(func() {
-					if err := rigs[i%2].c.CountingSemaphore(name).Acquire(within(t), n); err != nil {
-						t.Error(err)
-						return
-					}
-					mu.Lock()
-					order = append(order, i)
-					mu.Unlock()
-				})
-				redistest.Eventually(t, 30*time.Second, "it has its place", func() bool {
-					return direct.number(t, "ZCOUNT", "redlatch_queue:{"+name+"}:counting", "(0", "+inf") == int64(i+1)
-				})
+	r, other := newRig(t, srv, patient), newRig(t, srv, patient)
+	var mu sync.Mutex
+	var order []int
+	var wg sync.WaitGroup
+	for i := range 6 {
+		wg.Go(func() {
+			if err := r.c.CountingSemaphore("s").Acquire(within(t), 2); err != nil {
+				t.Error(err)
+				return
 			}
-			served := func() int { mu.Lock(); defer mu.Unlock(); return len(order) }
-			for given := 0; given < wants; given++ {
-				before := served()
-				require.NoError(t, direct.c.CountingSemaphore(name).Release(within(t), 1))
-				if given == 8 && name == "overtake" {
-					continue // it is kept for the first
-				}
-				redistest.Eventually(t, 30*time.Second, "somebody is served", func() bool { return served() == before+1 })
-			}
-			wg.Wait()
-			require.Equal(t, c.order, order)
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, i)
 		})
+		waitingIn(t, r, "counting:s", i+1)
 	}
+	for i := range 6 {
+		require.NoError(t, other.c.CountingSemaphore("s").Release(within(t), 2))
+		redistest.Eventually(t, 30*time.Second, "one is served", func() bool { mu.Lock(); defer mu.Unlock(); return len(order) == i+1 })
+	}
+	wg.Wait()
+	require.Equal(t, []int{0, 1, 2, 3, 4, 5}, order)
 }
 
 func TestALostMessageCostsACountingWaiterAtMostPollCap(t *testing.T) {
@@ -435,10 +414,9 @@ func TestAReleaseUnderAContextThatHasEndedIsMadeAllTheSame(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, s.Acquire(over, 1), context.Canceled)
 	require.NoError(t, s.Release(over, 2))
-	require.True(t, must1[bool](t)(s.ReleaseIfExists(over, 1)))
-	require.Equal(t, "3", r.text(t, "GET", "s"))
+	require.Equal(t, "2", r.text(t, "GET", "s"))
 	require.ErrorIs(t, errOf(s.Drain(over)), rsemaphore.ErrUnavailable, "the other verbs do not")
-	require.Equal(t, "3", r.text(t, "GET", "s"))
+	require.Equal(t, "2", r.text(t, "GET", "s"))
 }
 
 func TestACloseEndsCountingWaiters(t *testing.T) {
@@ -654,25 +632,6 @@ func TestAKilledProcessTakesAnonymousPermitsWithIt(t *testing.T) {
 	require.Error(t, p.Cmd.Wait())
 	require.EqualValues(t, 3, must1[int64](t)(s.Available(within(t))), "as documented")
 	require.NoError(t, s.TryAcquire(within(t), 3, 0))
-}
-
-// The interleaving of x/sync's TestAllocCancelDoesntStarve: calls that do not wait must not keep a waiter from its permits.
-func TestACallThatDoesNotWaitNeverOvertakesWaitersOfItsProcess(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{})
-	s := r.c.CountingSemaphore("s")
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	_, err := s.TrySetPermits(ctx, 2, 0)
-	require.NoError(t, err)
-	require.NoError(t, s.TryAcquire(ctx, 1, 0))
-	got := make(chan error, 1)
-	go func() { got <- s.Acquire(ctx, 2) }()
-	redistest.Eventually(t, 10*time.Second, "it was refused, and waits", func() bool { return r.c.Refused() == 1 })
-	require.ErrorIs(t, s.TryAcquire(ctx, 1, 0), rsemaphore.ErrNotAcquired, "one is free, and kept for who waits")
-	require.NoError(t, s.Release(ctx, 1))
-	require.NoError(t, <-got)
-	require.Zero(t, r.c.Refused())
 }
 
 func TestInspectTellsOfACountingSemaphoreWhatIsFreeAndForHowLong(t *testing.T) {

@@ -52,7 +52,9 @@
 //     resized semaphore that is not shared refuses every other capacity until it is resized again.
 //   - The order is that of the requests as they reach the server. Who may not subscribe to its grant channel is in no queue: it polls
 //     every PollCap, and may wait for ever while others queue. The same in a Cluster older than Redis 7, where nobody queues.
-//   - A process that is handed permits and does not live keeps them for one short lease: four PollCaps, or less if the lease asked for is shorter.
+//   - A process that is handed permits and does not live keeps them for one short lease: four PollCaps or CallTimeouts, whichever is longer,
+//     or less if the lease asked for is shorter. A process that lives raises it to the full one within 10 ms. An outage that begins
+//     in these milliseconds, and lasts for longer than the short lease, ends what was handed over just before it.
 //   - Redisson's waiters race, as they do among themselves. Where they listen, one release in eight leaves its permits to them for 5 ms; a
 //     request of theirs for more than a release gives may wait for as long as others queue.
 //   - It does not stop the work. When a permit is lost its context ends; what a service was asked to do may go on there.
@@ -97,13 +99,16 @@
 //	                                 takes T out, publishes ──────┐
 //	holds, until the send of its ◀────────────────────────────────┘
 //	acquire + that lease - Margin
-//	a third of that lease later the watchdog raises it to the full one, with those of others in one call
+//	5 to 10 ms later the watchdog raises it to the full one, with those of others in one call
+//
+// A hold that is over by then costs no third call. What was asked for with a leaseTime is not used as it was handed over: the process asks
+// once more, for all its waiters that were handed some, and the answer has the leaseTime in full.
 //
 // Internal package wait says which grants are trusted, and lua/lib/queue.lua how the server serves. A release that serves waiters of its
 // own process names them in its reply. Permits that were handed over to a process which gave up meanwhile are released by it.
 //
-// Waiters of a [CountingSemaphore] queue in the same way. Its permits have no leases, so what it hands over is only lent until its waiter
-// claims it, by one more call (lua/lib/given.lua).
+// Waiters of a [CountingSemaphore] are in no queue on the server. They wait as Redisson's do: try, subscribe, try again, and again after
+// each message that enough are free, and after PollCap.
 //
 // # Latches
 //
@@ -158,9 +163,6 @@
 //	redlatch_grant:<connectionID>       channel of a process; in a Cluster redlatch_grant:{P<name>}:<connectionID>
 //
 //	P<name>             string  of a CountingSemaphore: how many permits are free; of a CountDownLatch: the count
-//	redlatch_queue:{P<name>}:counting  zset  ours: who waits for a CountingSemaphore, while anybody does
-//	{P<name>}:given     zset    ours: what its waiters were handed and have yet to claim: 13 bytes and a number -> until when
-//	{P<name>}:claimed   zset    ours: which claims may be repeated: 13 bytes -> until when
 //	{P<name>}:latch     hash    ours: the record of a latch
 //	{P<name>}:barrier   hash    ours: a barrier
 //
@@ -191,6 +193,6 @@
 //
 // Without contention Acquire and Release are one script call each, two round trips, and touch no channel. With contention they are
 // two as well, or fewer, however many processes wait: the release is the acquisition of the next, and newcomers share
-// calls. While it waits a process asks for all of its waiters once in a PollCap, 128 in a call. A permit that is out takes about
+// calls. What was handed over and is held for more than 10 ms has its part in one renewal more, and what has a leaseTime in one acquire. While it waits a process asks for all of its waiters once in a PollCap, 128 in a call. A permit that is out takes about
 // 100 bytes on the server; an acquisition of n takes n times that, and n of them are named by 14 bytes. A waiter takes about 250 bytes.
 package rsemaphore

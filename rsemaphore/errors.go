@@ -11,7 +11,8 @@ import (
 // ErrMaxHold): the caller had them. Unknown (ErrUnknownOutcome): a request was sent, and its reply was not seen.
 var (
 	// ErrNotAcquired: there were not enough permits for as long as the caller was willing to wait. It is joined with
-	// ctx's error and cause when ctx ended. errors.As gives a *NotAcquiredError. Nothing is held; try later.
+	// ctx's error and cause when ctx ended, also if a request was under way then: what that may still take is released in the
+	// background. Of a CountingSemaphore that is ErrUnknownOutcome. errors.As gives a *NotAcquiredError. Nothing is held; try later.
 	ErrNotAcquired = errs.ErrNotAcquired
 	// ErrLost: the permit is over and was not released: its lease ran out, or it was removed on the server. Somebody else
 	// may have it. Stop. If the key now holds something else, every call that finds this out joins ErrWrongType. ReleaseIDs
@@ -29,7 +30,7 @@ var (
 	// ErrUnavailable: the server could not be asked, or refused before it did anything. Nothing changed there. The error wraps
 	// that of rueidis.
 	ErrUnavailable = errs.ErrUnavailable
-	// ErrUnknownOutcome: the request was sent, and its reply was not seen in time. Permits that an acquisition may have taken
+	// ErrUnknownOutcome: the request was sent, and its reply was not seen within Options.CallTimeout, or its connection broke. Permits that an acquisition may have taken
 	// are released in the background. A release is repeated in the background until the lease is over.
 	ErrUnknownOutcome = errs.ErrUnknownOutcome
 	// ErrDenied: the server does not know the user, or the user lacks a right. The text says the operation, and the right as
@@ -44,7 +45,8 @@ var (
 	// ErrClosed: the client was closed, or its hub.
 	ErrClosed = errs.ErrClosed
 	// ErrInvalidName: the name is empty, longer than 64 KiB with its prefix, not UTF-8, or has a NUL byte; or its braces would
-	// spread one object over two Cluster slots. Nothing was sent.
+	// spread one object over two Cluster slots; or it is, with its prefix, a key that another object has beside its own. Nothing was
+	// sent.
 	ErrInvalidName = errs.ErrInvalidName
 	// ErrInvalidOption: an option or argument is out of its bounds. The text says which, its value and the bounds. Nothing was
 	// sent, except for a request for more permits than the capacity, which only the server knows; then nothing was acquired.
@@ -62,16 +64,20 @@ type NotAcquiredError struct {
 	// call, and negative if it is not known. It says nothing about the work that is left: a lease that is renewed always has
 	// two thirds of its length left, 20 s by default. So do not send it as a Retry-After; send how long the work usually
 	// takes.
-	Lease  time.Duration
-	Waited time.Duration
-	n      int // what was asked for
-	cause  error
+	Lease   time.Duration
+	Waited  time.Duration
+	n       int // what was asked for
+	cause   error
+	unheard bool // ctx ended before anything was known of others
 }
 
 func (e *NotAcquiredError) Error() string {
 	s := fmt.Sprintf("rsemaphore: %d of %q %v after %v", e.n, e.Name, ErrNotAcquired, e.Waited.Round(time.Millisecond))
 	if e.Lease >= 0 {
 		s += fmt.Sprintf(" (leases end in %v)", e.Lease.Round(time.Millisecond))
+	}
+	if e.unheard {
+		s += " (no answer by then)"
 	}
 	if e.cause != nil {
 		s += ": " + e.cause.Error()

@@ -20,12 +20,12 @@ func TestAForgottenPermitIsNoticedHoweverItsContextsWereMade(t *testing.T) {
 		"a parent without end": func(p *rsemaphore.Permit) { p.Context(context.WithoutCancel(p.Context(t.Context()))) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			var book logbook
-			r := newRig(t, srv, rsemaphore.Options{Logger: book.logger()})
+			var book redistest.Logbook
+			r := newRig(t, srv, rsemaphore.Options{Logger: book.Logger()})
 			work(acquire(t, r.c.Semaphore(name, 1), 1))
 			redistest.Eventually(t, 20*time.Second, "warned of", func() bool {
 				collect()
-				return book.count("dropped without Release") == 1
+				return book.Count("dropped without Release") == 1
 			})
 		})
 	}
@@ -34,9 +34,9 @@ func TestAForgottenPermitIsNoticedHoweverItsContextsWereMade(t *testing.T) {
 func TestAPermitThatIsOverIsDroppedWithoutAWord(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	var book logbook
-	brief := newRig(t, srv, rsemaphore.Options{MaxHold: 20 * time.Millisecond, Logger: book.logger()})
-	r := newRig(t, srv, rsemaphore.Options{Logger: book.logger()})
+	var book redistest.Logbook
+	brief := newRig(t, srv, rsemaphore.Options{MaxHold: 20 * time.Millisecond, Logger: book.Logger()})
+	r := newRig(t, srv, rsemaphore.Options{Logger: book.Logger()})
 	func() {
 		p := acquire(t, brief.c.Semaphore("over", 1), 1)
 		<-p.Done()
@@ -48,13 +48,13 @@ func TestAPermitThatIsOverIsDroppedWithoutAWord(t *testing.T) {
 	func() { acquire(t, r.c.Semaphore("lasts", 1), 1) }()
 	redistest.Eventually(t, 20*time.Second, "warned of the one that lasts", func() bool {
 		collect()
-		return book.count("dropped without Release") > 0
+		return book.Count("dropped without Release") > 0
 	})
 	for range 3 {
 		collect()
 	}
-	require.Equal(t, 1, book.count("dropped without Release"))
-	require.Equal(t, 1, book.count(`it is no longer renewed" name=lasts`))
+	require.Equal(t, 1, book.Count("dropped without Release"))
+	require.Equal(t, 1, book.Count(`it is no longer renewed" name=lasts`))
 	ctx := within(t)
 	require.NoError(t, brief.c.Close(ctx))
 	require.NoError(t, ctx.Err(), "it was dropped, and nobody waits for it")

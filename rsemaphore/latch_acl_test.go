@@ -44,7 +44,6 @@ func primitives(ctx context.Context, hub *pubsub.Hub, prefix string) error {
 		must("set permits", errOf(s.TrySetPermits(ctx, 2, time.Minute)))
 		must("release", s.Release(ctx, 1))
 		must("waiter for permits", <-waited)
-		must("release if exists", errOf(s.ReleaseIfExists(ctx, 1)))
 		must("add", errOf(s.AddPermits(ctx, 1)))
 		must("reduce", errOf(s.AddPermits(ctx, -1)))
 		must("drain", errOf(s.Drain(ctx)))

@@ -61,8 +61,3 @@ func toRelease(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 	return context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 }
-
-// errLongAgo is the error of a request whose reply was lost, and of which the server knows nothing any more.
-func errLongAgo(key string) error {
-	return errs.Once(fmt.Errorf("%w: on %q: no reply to a request until the server may have forgotten what it did", ErrUnknownOutcome, key))
-}

@@ -85,15 +85,15 @@ func TestAnEvictingServerIsWarnedOfOnce(t *testing.T) {
 			return err
 		},
 	} {
-		log := &logbook{}
+		log := &redistest.Logbook{}
 		o := patient
-		o.Logger = log.logger()
+		o.Logger = log.Logger()
 		r := newRig(t, s, o)
 		for range 3 {
 			require.NoError(t, use(r.c), first)
 		}
-		redistest.Eventually(t, 10*time.Second, "a warning", func() bool { return log.count("allkeys-lru") == 1 })
+		redistest.Eventually(t, 10*time.Second, "a warning", func() bool { return log.Count("allkeys-lru") == 1 })
 		require.NoError(t, r.c.Close(within(t)))
-		require.Equal(t, 1, log.count("allkeys-lru"), first)
+		require.Equal(t, 1, log.Count("allkeys-lru"), first)
 	}
 }

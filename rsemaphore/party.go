@@ -35,7 +35,6 @@ type barrierReply struct {
 	gen     int64
 	arrived int64
 	left    time.Duration
-	why     string
 	server  int64
 	parties int64
 }
@@ -66,13 +65,13 @@ func (p *party) Object() any   { return p.b }
 func (p *party) Shown() string { return p.id }
 
 // exchange is one verb of barrier.lua.
-func (p *party) exchange(verb string, notAfter int64, why string) exchange[barrierReply] {
+func (p *party) exchange(verb string, notAfter int64) exchange[barrierReply] {
 	b := p.b
 	return exchange[barrierReply]{script.Call{Script: barrierScript, Keys: []string{b.key}, Args: []string{
 		verb, p.id, p.joined.id, decimal(p.joined.gen), strconv.Itoa(b.parties), script.Millis(p.term),
-		decimal(notAfter), script.Millis(barrierMemory), b.channel, b.c.session.Hub.PublishCommand(), why, p.pending(),
+		decimal(notAfter), script.Millis(barrierMemory), b.channel, b.c.session.Inner.PublishCommand(), p.pending(),
 	}}, func(m rueidis.RedisMessage) (r barrierReply, err error) {
-		err = read(m, verb, b.key, &r.status, &r.id, &r.gen, &r.arrived, &r.left, &r.why, &r.server, &r.parties)
+		err = read(m, verb, b.key, &r.status, &r.id, &r.gen, &r.arrived, &r.left, &r.server, &r.parties)
 		return r, err
 	}}
 }
@@ -100,7 +99,7 @@ func (b *CyclicBarrier) await(ctx context.Context) (Arrival, error) {
 	if !b.c.engine.Add(&p.lease, p.sent, p.sent, p.term, true, 0) {
 		// happens only if this machine, or the network, stalled for as long as the lease
 		p.leaveLater(time.Now())
-		return p.broken("lost", ErrLost)
+		return p.broken(ErrLost)
 	}
 	if b.c.session.Closed() { // Close ran meanwhile, and has not seen this lease
 		cancel(ErrClosed)
@@ -131,12 +130,12 @@ func (p *party) late(r barrierReply) {
 }
 
 // broken is the result of a generation that broke. cause is this party's own reason, if it broke the generation.
-func (p *party) broken(why string, cause error) (Arrival, error) {
-	err := fmt.Errorf("rsemaphore: %w: %q in generation %d (%s)", ErrBrokenBarrier, p.b.name, p.joined.gen, why)
+func (p *party) broken(cause error) (Arrival, error) {
+	err := fmt.Errorf("rsemaphore: %w: %q in generation %d", ErrBrokenBarrier, p.b.name, p.joined.gen)
 	if cause != nil {
 		err = fmt.Errorf("%w: %w", err, cause)
 	}
-	return Arrival{Generation: p.joined.gen, Why: why}, err
+	return Arrival{Generation: p.joined.gen}, err
 }
 
 // arrive tries until the party has arrived.
@@ -166,7 +165,7 @@ func (p *party) tryArrive(ctx context.Context) (wait.Answer, error) {
 		return p.sendArrival(ctx, sent, call)
 	}, func(now time.Time, notAfter int64) exchange[barrierReply] {
 		sent = now
-		return p.exchange("arrive", notAfter, "").late(p.late)
+		return p.exchange("arrive", notAfter).late(p.late)
 	})
 	arrival.Beyond = seeThrough
 	r, err := arrival.Run(ctx, c.runner)
@@ -194,7 +193,7 @@ func (p *party) askTime(ctx context.Context) error {
 		return nil
 	}
 	sent := time.Now()
-	r, err := p.exchange("state", 0, "").by(ctx, c.runner.Attempt)
+	r, err := p.exchange("state", 0).by(ctx, c.runner.Attempt)
 	switch {
 	case err == nil:
 		c.runner.Clock.Learn(key, r.server, sent, time.Now())
@@ -216,7 +215,7 @@ func (p *party) sendArrival(ctx context.Context, sent time.Time, call script.Cal
 	}
 	m, err := c.attemptOnce(ctx, call)
 	if errors.Is(err, ErrUnknownOutcome) {
-		p.unanswered = sent.Add(c.opts.CallTimeout + time.Millisecond) // it runs until the server's millisecond ends
+		p.unanswered = script.LastRun(sent.Add(c.opts.CallTimeout))
 	}
 	return m, err
 }
@@ -237,7 +236,7 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 	answered := false
 	look := func(ctx context.Context) (wait.Answer, error) {
 		sent := time.Now()
-		if result, err = p.exchange("look", 0, "").by(ctx, c.runner.Attempt); err != nil {
+		if result, err = p.exchange("look", 0).by(ctx, c.runner.Attempt); err != nil {
 			return wait.Answer{}, err
 		}
 		answered = true
@@ -278,23 +277,23 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 //
 //	party                            another process           the channel
 //	arrives in generation 4
-//	                                 trips 3 (long ago)        "x 3 " (is late)
+//	                                 trips 3 (long ago)        "x 3 tripped" (is late)
 //	subscribes, looks: waiting
-//	                                                           "x 3 ": not this party's, so it looks again
+//	                                                           "x 3 tripped": not this party's, so it looks again
 //	                                 deletes the key
 //	                                 arrives, as the first,
 //	                                 four generations
-//	                                                           "y 4 ": another life's, so it looks: not known
+//	                                                           "y 4 tripped": another life's, so it looks: not known
 //	                                                           (TestAMessageOfAnotherGenerationEndsNothing)
 //
 // A party that is not subscribed yet looks after the confirmation. A lost message is found by the look after PollCap.
 func (p *party) ended(payload string) (end barrierReply, ok bool) {
-	why, ok := strings.CutPrefix(payload, p.joined.id+" "+strconv.FormatInt(p.joined.gen, 10)+" ")
-	end = barrierReply{status: barrierTripped, id: p.joined.id, gen: p.joined.gen, why: why}
-	if why != "" {
+	how, ok := strings.CutPrefix(payload, p.joined.id+" "+strconv.FormatInt(p.joined.gen, 10)+" ")
+	end = barrierReply{status: barrierTripped, id: p.joined.id, gen: p.joined.gen}
+	if how == "broken" {
 		end.status = barrierBroken
 	}
-	return end, ok
+	return end, ok && (how == "tripped" || how == "broken")
 }
 
 // await is what a party does that is not the last.
@@ -306,10 +305,10 @@ func (p *party) await(ctx context.Context) (Arrival, error) {
 	}
 	if errors.Is(err, ErrWrongType) { // the watchdog would have found it, too
 		p.leaveLater(time.Now())
-		return p.broken("lost", fmt.Errorf("%w: %w", ErrLost, err))
+		return p.broken(fmt.Errorf("%w: %w", ErrLost, err))
 	}
 	if err != nil && ctx.Err() == nil && !isGaveUp(err) { // the server refuses for good, for example because a right is missing
-		return p.leave(ctx, "left", err)
+		return p.leave(ctx, err)
 	}
 	why := context.Cause(ctx)
 	if err == nil || errors.Is(why, ErrLost) {
@@ -317,14 +316,14 @@ func (p *party) await(ctx context.Context) (Arrival, error) {
 			why = ErrLost
 		}
 		p.leaveLater(time.Now())
-		return p.broken("lost", why)
+		return p.broken(why)
 	}
 	if c.session.Closed() {
 		why = ErrClosed
 	} else if ended := errs.Ended(ctx); ended != nil {
 		why = ended
 	}
-	return p.leave(ctx, "left", why)
+	return p.leave(ctx, why)
 }
 
 func isGaveUp(err error) bool {
@@ -339,23 +338,23 @@ func (p *party) outcome(r barrierReply, cause error) (Arrival, error) {
 	case barrierTripped:
 		return Arrival{Generation: p.joined.gen, Last: p.joined.status == barrierLast}, nil
 	case barrierBroken:
-		return p.broken(r.why, cause)
+		return p.broken(cause)
 	}
 	if cause != nil {
 		cause = fmt.Errorf("%w: %w", ErrLost, cause)
 	} else {
 		cause = ErrLost
 	}
-	return p.broken("lost", cause)
+	return p.broken(cause)
 }
 
 // leave removes the party from its generation, which breaks the generation unless it is over.
-func (p *party) leave(ctx context.Context, why string, cause error) (Arrival, error) {
+func (p *party) leave(ctx context.Context, cause error) (Arrival, error) {
 	c := p.b.c
 	c.engine.Remove(&p.lease) // before it is sent: see package lease
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.CallTimeout)
 	defer cancel()
-	r, err := p.end(ctx, "leave", why)
+	r, err := p.end(ctx, "leave")
 	if err != nil {
 		p.leaveLater(time.Now())
 		// That the server could not be asked does not mean that nothing was done: the party has arrived, and the others may
@@ -366,9 +365,9 @@ func (p *party) leave(ctx context.Context, why string, cause error) (Arrival, er
 }
 
 // end runs one of the verbs that end a generation, until it is answered.
-func (p *party) end(ctx context.Context, verb, why string) (barrierReply, error) {
+func (p *party) end(ctx context.Context, verb string) (barrierReply, error) {
 	c := p.b.c
-	r, err := p.exchange(verb, 0, why).by(ctx, c.runner.Do)
+	r, err := p.exchange(verb, 0).by(ctx, c.runner.Do)
 	if err == nil {
 		c.queue.Wake(p.line())
 	}
@@ -392,7 +391,7 @@ func (p *party) watched(ctx context.Context) (actx context.Context, stop func())
 		case err == nil:
 			_, err = p.outcome(r, nil)
 		case errors.Is(err, ErrWrongType): // as in await
-			_, err = p.broken("lost", fmt.Errorf("%w: %w", ErrLost, err))
+			_, err = p.broken(fmt.Errorf("%w: %w", ErrLost, err))
 		default: // the caller's context ended, or a right to look is missing: renewals go on without the look
 			return
 		}
@@ -414,14 +413,14 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 		defer func() {
 			if !returned { // a panic, or runtime.Goexit
 				stop()
-				p.leave(ctx, "action", nil)
+				p.leave(ctx, nil)
 			}
 		}()
 		err = p.b.action(actx)
 		returned = true
 		stop()
 		if err != nil {
-			return p.leave(ctx, "action", err)
+			return p.leave(ctx, err)
 		}
 	}
 	c := p.b.c
@@ -431,17 +430,17 @@ func (p *party) act(ctx context.Context) (_ Arrival, err error) {
 	}
 	tctx, cancel := context.WithDeadline(tctx, until)
 	defer cancel()
-	r, err := p.end(tctx, "trip", "")
+	r, err := p.end(tctx, "trip")
 	if err == nil {
 		return p.outcome(r, nil)
 	}
 	if why := context.Cause(ctx); errors.Is(why, ErrLost) || !time.Now().Before(c.engine.Until(&p.lease)) {
 		p.leaveLater(time.Now())
-		return p.broken("lost", ErrLost)
+		return p.broken(ErrLost)
 	} else if why != nil {
 		err = errors.Join(err, why)
 	}
-	return p.leave(ctx, "left", err) // whose answer also says whether the trip ran
+	return p.leave(ctx, err) // whose answer also says whether the trip ran
 }
 
 // leaveLater removes the party in the background, from whichever generation it may be in. It goes on until its lease is over.
@@ -451,7 +450,7 @@ func (p *party) leaveLater(after time.Time) {
 	c.engine.Remove(&p.lease)
 	anywhere := &party{b: p.b, id: p.id, term: p.term, unanswered: p.unanswered}
 	c.session.ReleaseLater(p.b.name, after, p.term, func(ctx context.Context) error {
-		_, err := anywhere.exchange("leave", 0, "left").by(ctx, c.runner.Attempt)
+		_, err := anywhere.exchange("leave", 0).by(ctx, c.runner.Attempt)
 		return err
 	})
 }

@@ -42,7 +42,8 @@ func (s *Semaphore) newPermit(ctx context.Context, n int, d time.Duration) *perm
 		renew = weightedRenewScript
 	}
 	p.Lease = lease.Lease{Name: s.name, Key: s.key, More: &s.made.renewed, Owner: s.c.newOwner(n),
-		Renew: renew, Untracked: true, Ctx: ctx, Longest: d}
+		Renew: renew, Untracked: true, Soon: true, Ctx: ctx, Longest: d}
+	p.Granted = p.base()
 	p.Begin(&s.c.handles, p)
 	return p
 }

@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -128,26 +126,6 @@ func (r *rig) now(t testing.TB) int64 {
 	us, _ := strconv.ParseInt(v[1], 10, 64)
 	return s*1000 + us/1000
 }
-
-// logbook keeps what was logged.
-type logbook struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *logbook) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logbook) count(s string) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Count(b.text.String(), s)
-}
-
-func (b *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
 // connectRole is a role's rig.
 func connectRole(o rsemaphore.Options) (rueidis.Client, *rsemaphore.Client, error) {

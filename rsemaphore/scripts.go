@@ -32,13 +32,12 @@ var (
 	weightedResizeScript  = script.Load("resize", luaFiles, "weighted_resize")
 	weightedInspectScript = script.Load("inspect", luaFiles, "weighted_inspect")
 
-	countingAcquireScript  = script.Load("acquire", luaFiles, "counting_acquire")
-	countingAddScript      = script.Load("add permits", luaFiles, "counting_add")
-	countingSetScript      = script.Load("set permits", luaFiles, "counting_set")
-	countingDrainScript    = script.Load("drain", luaFiles, "counting_drain")
-	countingWithdrawScript = script.Load("withdraw", luaFiles, "counting_withdraw")
-	countingInspectScript  = script.Load("inspect", luaFiles, "counting_inspect")
-	countingGetScript      = script.Plain("get permits")
+	countingAcquireScript = script.Load("acquire", luaFiles, "counting_acquire")
+	countingAddScript     = script.Load("add permits", luaFiles, "counting_add")
+	countingSetScript     = script.Load("set permits", luaFiles, "counting_set")
+	countingDrainScript   = script.Load("drain", luaFiles, "counting_drain")
+	countingInspectScript = script.Load("inspect", luaFiles, "counting_inspect")
+	countingGetScript     = script.Plain("get permits")
 
 	latchSetScript    = script.Load("set count", luaFiles, "latch_set")
 	latchDownScript   = script.Load("count down", luaFiles, "latch_down")
@@ -132,7 +131,7 @@ func (s *Semaphore) acquireCall(all []wait.Standing, place bool, notAfter int64,
 	if n := acquireArgs + 2*len(all); cap(args) < n {
 		args = make([]string, 0, n)
 	}
-	args = append(args, s.made.revised, decimal(notAfter), s.channel, c.session.Hub.PublishCommand(), flag(s.shared), s.grants, c.session.ID, c.pollMillis, flag(place))
+	args = append(args, s.made.revised, decimal(notAfter), s.channel, c.session.Inner.PublishCommand(), flag(s.shared), s.grants, c.session.ID, c.pollMillis, flag(place))
 	for i := range all {
 		args = append(args, all[i].Entry, c.millis(all[i].Lease))
 	}
@@ -196,7 +195,7 @@ type releaseReply struct {
 // releaseCall gives ids back: those of an owner, or with all those in a text. entry: of the owner, if it may be in the queue.
 func (s *Semaphore) releaseCall(ids string, all bool, entry string) script.Call {
 	c := s.c
-	args := []string{ids, flag(all), s.channel, c.session.Hub.PublishCommand(), s.grants, c.session.ID, c.pollMillis, entry}
+	args := []string{ids, flag(all), s.channel, c.session.Inner.PublishCommand(), s.grants, c.session.ID, c.pollMillis, entry}
 	return script.Call{Script: releaseScript, Keys: s.made.released, Args: args}
 }
 
@@ -277,7 +276,7 @@ func (r resizeReply) Clock() (server int64, late bool) { return r.server, r.stat
 func (s *Semaphore) resizeExchange(n int, relative bool, notAfter int64, id string) exchange[resizeReply] {
 	args := append([]string{
 		strconv.Itoa(n), strconv.Itoa(s.capacity), script.Millis(resizeKept), decimal(notAfter),
-		s.channel, s.c.session.Hub.PublishCommand(), flag(s.shared), id, flag(relative),
+		s.channel, s.c.session.Inner.PublishCommand(), flag(s.shared), id, flag(relative),
 	}, s.self()...)
 	return exchange[resizeReply]{script.Call{Script: resizeScript, Keys: s.made.all, Args: args}, s.decodeResize}
 }
@@ -326,7 +325,7 @@ func (s *Semaphore) lookExchange(raw []string) exchange[[]Holder] {
 
 // holder is what is known of a permit whose lease ends at that server time.
 func holder(id, label string, end, now int64) Holder {
-	h := Holder{ID: idText(id), Client: idClient(id), Label: label, Lease: time.Duration(max(0, end-now)) * time.Millisecond}
+	h := Holder{ID: idText(id), Client: idClient(id), Label: label, Lease: script.Left(end, now)}
 	if end >= forever {
 		h.Lease = -1
 	}
@@ -379,7 +378,7 @@ func (s *Semaphore) decodeState(m rueidis.RedisMessage) (SemaphoreState, error) 
 		id, _ := v[i].ToString()
 		end, _ := v[i+1].AsInt64()
 		label, _ := v[i+2].ToString()
-		if end <= now {
+		if script.Left(end, now) == 0 {
 			over++
 			continue
 		}

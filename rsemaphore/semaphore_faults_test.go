@@ -461,8 +461,8 @@ func TestWithoutTheRightToSubscribeOrPublishWaitersPoll(t *testing.T) {
 	s := redistest.Start(t)
 	root := newRig(t, s, patient)
 	root.must(t, "ACL", "SETUSER", "app", "on", "nopass", "~*", "resetchannels", "+@all", "-subscribe", "-publish")
-	log := &logbook{}
-	r := newRigWith(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 50 * time.Millisecond, Logger: log.logger()}, func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "any" })
+	log := &redistest.Logbook{}
+	r := newRigWith(t, s, rsemaphore.Options{CallTimeout: 10 * time.Second, PollCap: 50 * time.Millisecond, Logger: log.Logger()}, func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "any" })
 	for range 5 {
 		h := acquire(t, r.c.Semaphore("s", 1), 1)
 		got := make(chan error, 1)
@@ -473,7 +473,7 @@ func TestWithoutTheRightToSubscribeOrPublishWaitersPoll(t *testing.T) {
 		release(t, h)
 		require.NoError(t, <-got)
 	}
-	require.Equal(t, 1, log.count("subscribe refused"))
+	require.Equal(t, 1, log.Count("subscribe refused"))
 }
 
 func TestHundredsOfSemaphoresWithWaitersAreAllServed(t *testing.T) {
@@ -540,8 +540,8 @@ func collect() {
 
 func TestAPermitThatIsDroppedIsRenewedNoMoreAndLogged(t *testing.T) {
 	t.Parallel()
-	log := &logbook{}
-	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 3 * time.Second, Logger: log.logger()})
+	log := &redistest.Logbook{}
+	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 3 * time.Second, Logger: log.Logger()})
 	sem := r.c.Semaphore("s", 2).WithLabel("sieve")
 	kept := acquire(t, sem, 1)
 	for range 3 { // to be left to their leases
@@ -554,11 +554,11 @@ func TestAPermitThatIsDroppedIsRenewedNoMoreAndLogged(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	require.NoError(t, work.Err(), "a context is reason enough")
-	require.Zero(t, log.count("dropped"))
-	redistest.Eventually(t, 20*time.Second, "dropped", func() bool { collect(); return log.count("dropped without Release") == 1 })
-	require.Equal(t, 1, log.count("label=sieve"))
+	require.Zero(t, log.Count("dropped"))
+	redistest.Eventually(t, 20*time.Second, "dropped", func() bool { collect(); return log.Count("dropped without Release") == 1 })
+	require.Equal(t, 1, log.Count("label=sieve"))
 	collect()
-	require.Equal(t, 1, log.count("dropped without Release"))
+	require.Equal(t, 1, log.Count("dropped without Release"))
 	redistest.Eventually(t, 20*time.Second, "back after its lease", func() bool { return counts(t, sem) == [3]int{1, 1, 2} })
 	release(t, kept)
 	ctx := within(t)
@@ -592,6 +592,39 @@ func TestAReleaseThatIsNotAnsweredGoesOnInTheBackground(t *testing.T) {
 	p.Heal()
 	p.Cut()
 	redistest.Eventually(t, 20*time.Second, "long before the lease is over", func() bool { _, out := state(t, direct.c.Semaphore("s", 3)); return out == 0 })
+}
+
+// Whose ctx ends while a request is under way has only waited: what the request takes is taken back.
+func TestPermitsThatAreGrantedToWhoeverHasLeftAreTakenBack(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	direct := newRig(t, s, patient)
+	p := redistest.NewProxy(t, s)
+	r := newRig(t, p.Server(), patient)
+	for i, fate := range []redistest.Fate{redistest.HoldReply, redistest.HoldRequest} {
+		name := fmt.Sprintf("left-%d", i)
+		arrive := make(chan struct{})
+		trap := p.Trap(&redistest.Trap{Match: redistest.With(name), Fate: fate, Release: arrive})
+		ctx, cancel := context.WithCancelCause(context.Background())
+		left := errors.New("left")
+		got := make(chan error, 1)
+		go func() {
+			_, err := r.c.Semaphore(name, 3).Acquire(ctx, 2)
+			got <- err
+		}()
+		trap.Wait(t)
+		cancel(left)
+		err := <-got
+		close(arrive)
+		for _, want := range []error{rsemaphore.ErrNotAcquired, context.Canceled, left} {
+			require.ErrorIs(t, err, want)
+		}
+		require.NotErrorIs(t, err, rsemaphore.ErrUnknownOutcome)
+		redistest.Eventually(t, 20*time.Second, "taken back, long before the lease is over", func() bool {
+			_, out := state(t, direct.c.Semaphore(name, 3))
+			return out == 0 && r.c.Owed() == 0
+		})
+	}
 }
 
 func TestAGrantSlowerThanItsLeaseIsNone(t *testing.T) {
@@ -665,7 +698,7 @@ func TestNothingRunsAfterClose(t *testing.T) {
 	require.NoError(t, r.c.Close(within(t)))
 	before := goleak.IgnoreCurrent()
 	// what a request may have left is watched for as long as the request may still come
-	c, err := rsemaphore.New(r.hub, rsemaphore.Options{CallTimeout: time.Second, Logger: (&logbook{}).logger()})
+	c, err := rsemaphore.New(r.hub, rsemaphore.Options{CallTimeout: time.Second, Logger: (&redistest.Logbook{}).Logger()})
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	for range 20 {

@@ -65,7 +65,7 @@ func (s *Semaphore) plain(n int) bool {
 // sharedCall is one shared call.
 func (c *Client) sharedCall(requests []*batch.Request[freeRequest, bool]) script.Call {
 	keys, args := make([]string, 0, 5*len(requests)), make([]string, 0, 1+5*len(requests))
-	args = append(args, c.session.Hub.PublishCommand())
+	args = append(args, c.session.Inner.PublishCommand())
 	number := make(map[string]string, len(requests))
 	for _, r := range requests {
 		a := &r.Ask
@@ -99,7 +99,7 @@ func (a *acquisition) askShared(ctx context.Context) (answer wait.Answer, done b
 	switch {
 	case err != nil:
 		err = fmt.Errorf("%w (for %q)", err, strings.Clone(s.name))
-		a.unheard(err, sent)
+		a.unheard(err, end)
 	case done:
 		answer, err = a.answer(told{acquireReply: acquireReply{status: acquireDone}, sent: sent, received: time.Now(), asked: askedGranted})
 	}

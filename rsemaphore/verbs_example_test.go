@@ -155,8 +155,6 @@ func ExampleCountingSemaphore_AddPermits() {
 	ctx := context.Background()
 
 	s := c.CountingSemaphore("printer")
-	there, err := s.ReleaseIfExists(ctx, 1)
-	fmt.Println(there, err)
 	free, err := s.AddPermits(ctx, 3)
 	fmt.Println(free, err)
 	free, err = s.AddPermits(ctx, -1)
@@ -166,7 +164,6 @@ func ExampleCountingSemaphore_AddPermits() {
 	taken, err := s.Drain(ctx)
 	fmt.Println(taken, err)
 	// Output:
-	// false <nil>
 	// 3 <nil>
 	// 2 <nil>
 	// 2 true <nil>
@@ -209,7 +206,7 @@ func ExampleArrival() {
 		go func() {
 			arrival, err := b.Await(context.Background())
 			if err != nil {
-				log.Print(err) // arrival.Why says what broke the generation
+				log.Print(err)
 			}
 			arrivals <- arrival
 		}()

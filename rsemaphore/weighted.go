@@ -107,7 +107,7 @@ func (w *WeightedSemaphore) Resize(ctx context.Context, capacity int64) (before 
 	}
 	r, err := s.resizeBy(ctx, func(notAfter int64, id string) exchange[resizeReply] {
 		args := append([]string{decimal(capacity), strconv.Itoa(s.capacity), script.Millis(resizeKept), decimal(notAfter),
-			s.channel, s.c.session.Hub.PublishCommand(), id}, s.self()...)
+			s.channel, s.c.session.Inner.PublishCommand(), id}, s.self()...)
 		return exchange[resizeReply]{script.Call{Script: weightedResizeScript, Keys: s.made.all, Args: args}, s.decodeResize}
 	})
 	return r.before, err
@@ -221,6 +221,6 @@ func (x *WeightedPermit) ReleasePart(ctx context.Context, n int64) error {
 
 // runWeightedRelease keeps so much of an acquisition, 0: nothing. It returns what was held.
 func (s *Semaphore) runWeightedRelease(ctx context.Context, base string, kept int64, entry string) (int64, error) {
-	args := []string{base, decimal(kept), s.channel, s.c.session.Hub.PublishCommand(), s.grants, s.c.session.ID, s.c.pollMillis, entry}
+	args := []string{base, decimal(kept), s.channel, s.c.session.Inner.PublishCommand(), s.grants, s.c.session.ID, s.c.pollMillis, entry}
 	return s.releaseBy(ctx, script.Call{Script: weightedReleaseScript, Keys: s.made.released, Args: args})
 }

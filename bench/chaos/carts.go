@@ -13,17 +13,8 @@ import (
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// cartStocks are those of a cart of all lines, in the order in which the last one decides.
+// cartStocks are those of a cart of all lines.
 var cartStocks = []string{"a", "b", "c"}
-
-// shop is carts of some stocks, in a Group or each on a server of its own.
-type shop struct {
-	stock   func(red *redlatch.Client, line string) *stock.Stock
-	id      func(cart, line string) string // of the reservation in a stock
-	reserve func(ctx context.Context, red *redlatch.Client, id string, lines []string) (stock.Cart, error)
-	confirm func(ctx context.Context, red *redlatch.Client, id string, lines []string) (stock.Cart, error)
-	cancel  func(ctx context.Context, red *redlatch.Client, id string, lines []string) (bool, error)
-}
 
 func linesOf(names []string) (list []stock.Line) {
 	for _, n := range names {
@@ -32,65 +23,28 @@ func linesOf(names []string) (list []stock.Line) {
 	return list
 }
 
-// apart is the name of a stock of a cart without a Group.
-func apart(line string) string { return "cartall-" + line }
-
-func allApart(lines []string) (list []string) {
-	for _, l := range lines {
-		list = append(list, apart(l))
-	}
-	return list
-}
-
-var shops = map[string]shop{
-	"cart": {
-		stock: func(red *redlatch.Client, line string) *stock.Stock { return red.Stocks().Group("cart").Stock(line) },
-		id:    func(cart, _ string) string { return cart },
-		reserve: func(ctx context.Context, red *redlatch.Client, id string, lines []string) (stock.Cart, error) {
-			return red.Stocks().Group("cart").Reserve(ctx, id, id, linesOf(lines), lease)
-		},
-		confirm: func(ctx context.Context, red *redlatch.Client, id string, lines []string) (stock.Cart, error) {
-			return red.Stocks().Group("cart").Confirm(ctx, id, lines...)
-		},
-		cancel: func(ctx context.Context, red *redlatch.Client, id string, lines []string) (bool, error) {
-			return red.Stocks().Group("cart").Cancel(ctx, id, lines...)
-		},
-	},
-	"cartall": {
-		stock: func(red *redlatch.Client, line string) *stock.Stock { return red.Stocks().Stock(apart(line)) },
-		id:    func(cart, line string) string { return cart + "/" + apart(line) },
-		reserve: func(ctx context.Context, red *redlatch.Client, id string, lines []string) (stock.Cart, error) {
-			return red.Stocks().ReserveAll(ctx, id, id, linesOf(allApart(lines)), lease)
-		},
-		confirm: func(ctx context.Context, red *redlatch.Client, id string, lines []string) (stock.Cart, error) {
-			return red.Stocks().ConfirmAll(ctx, id, allApart(lines)...)
-		},
-		cancel: func(ctx context.Context, red *redlatch.Client, id string, lines []string) (bool, error) {
-			return red.Stocks().CancelAll(ctx, id, allApart(lines)...)
-		},
-	},
-}
+// shopping is the Group of the carts.
+func shopping(red *redlatch.Client) *stock.Group { return red.Stocks().Group("cart") }
 
 // lineEnds is how the id of a line of a cart ends in events.
 func lineEnds(line string) string { return "/" + line }
 
-func carts(name string) primitive {
-	x := shops[name]
+func carts() primitive {
 	return primitive{
-		name: name, pace: 40, works: answered("reserve"),
+		name: "cart", pace: 40, works: answered("reserve"),
 		setUp: func(ctx context.Context, red *redlatch.Client) error {
 			for _, line := range cartStocks {
-				if _, err := x.stock(red, line).Open(ctx, stock.Spec{Limit: reserved, OpenFor: 24 * time.Hour, Retain: time.Hour, Remember: time.Minute}); err != nil {
+				if _, err := shopping(red).Stock(line).Open(ctx, stock.Spec{Limit: reserved, OpenFor: 24 * time.Hour, Retain: time.Hour, Remember: time.Minute}); err != nil {
 					return err
 				}
 			}
 			return nil
 		},
-		turn: func(ctx context.Context, c *client, rnd *rand.Rand) { c.shop(ctx, name, x, rnd) },
+		turn: func(ctx context.Context, c *client, rnd *rand.Rand) { c.shop(ctx, rnd) },
 		final: func(ctx context.Context, red *redlatch.Client, say func(event)) (map[string]int64, error) {
 			all := map[string]int64{}
 			for _, line := range cartStocks {
-				s := x.stock(red, line)
+				s := shopping(red).Stock(line)
 				st, err := s.Inspect(ctx)
 				if err := gone(err, st.State == stock.StateAbsent); err != nil {
 					return nil, err
@@ -101,19 +55,18 @@ func carts(name string) primitive {
 						return nil, gone(err, false)
 					}
 					if h.Ordinal > 0 {
-						id, _, _ := strings.Cut(h.Request, "/")
-						say(event{Of: name, Do: "sold", ID: id + lineEnds(line), V: h.Ordinal})
+						say(event{Of: "cart", Do: "sold", ID: h.Request + lineEnds(line), V: h.Ordinal})
 					}
 				}
 			}
 			return all, nil
 		},
-		judge: func(h record, v *verdict) { whole(h, v, name == "cart") },
+		judge: whole,
 	}
 }
 
 // shop reserves a cart and buys it, cancels it, or leaves it. Each line of it has an event of its own.
-func (c *client) shop(ctx context.Context, name string, x shop, rnd *rand.Rand) {
+func (c *client) shop(ctx context.Context, rnd *rand.Rand) {
 	id, lines := c.next(), slices.Clone(cartStocks)
 	if rnd.IntN(2) == 0 {
 		i := rnd.IntN(len(lines))
@@ -130,8 +83,8 @@ func (c *client) shop(ctx context.Context, name string, x shop, rnd *rand.Rand) 
 		}
 	}
 	same := func(string) event { return event{} }
-	e := event{Of: name, Do: "reserve", N: 1, Call: now()}
-	cart, err := x.reserve(ctx, c.red[0], id, lines)
+	e := event{Of: "cart", Do: "reserve", N: 1, Call: now()}
+	cart, err := shopping(c.red[0]).Reserve(ctx, id, id, linesOf(lines), lease)
 	e.Return, e.Out = now(), reason(err)
 	to := int64(0)
 	if err == nil {
@@ -147,16 +100,16 @@ func (c *client) shop(ctx context.Context, name string, x shop, rnd *rand.Rand) 
 	switch rnd.IntN(4) {
 	case 0:
 		e.Do, e.Call = "cancel", now()
-		_, err := x.cancel(ctx, c.red[0], id, lines)
+		_, err := shopping(c.red[0]).Cancel(ctx, id, lines...)
 		e.Return, e.Out = now(), reason(err)
 		each(e, same)
 	case 1: // left to its end
 	default:
-		each(event{Of: name, Do: "try", Call: now()}, same)
+		each(event{Of: "cart", Do: "try", Call: now()}, same)
 		e.Do, e.Call = "claim", now()
-		cart, err := x.confirm(ctx, c.red[0], id, lines)
+		cart, err := shopping(c.red[0]).Confirm(ctx, id, lines...)
 		if c.Break == "part" { // sells one line by itself
-			x.stock(c.red[0], lines[0]).ReturnOnce(ctx, x.id(id, lines[0]))
+			shopping(c.red[0]).Stock(lines[0]).ReturnOnce(ctx, id)
 		}
 		e.Return, e.Out = now(), reason(err)
 		each(e, func(line string) event { return answerOf(cart, err, line) })
@@ -166,7 +119,7 @@ func (c *client) shop(ctx context.Context, name string, x shop, rnd *rand.Rand) 
 // answerOf is what a line of a cart was answered.
 func answerOf(cart stock.Cart, err error, line string) event {
 	for _, l := range cart.Lines {
-		if l.Stock != line && l.Stock != apart(line) {
+		if l.Stock != line {
 			continue
 		}
 		switch {
@@ -184,9 +137,8 @@ func answerOf(cart stock.Cart, err error, line string) event {
 	return event{Out: reason(err)}
 }
 
-// whole: each line keeps to what holds for a reservation. Of a cart of a Group all lines are sold or none; of another one none without
-// the last, which decides.
-func whole(h record, v *verdict, group bool) {
+// whole: each line keeps to what holds for a reservation, and of a cart all lines are sold or none.
+func whole(h record, v *verdict) {
 	lines, sold := map[string][]string{}, map[string]map[string]bool{}
 	for _, line := range cartStocks {
 		part := record{ended: h.ended, lease: h.lease}
@@ -216,10 +168,8 @@ func whole(h record, v *verdict, group bool) {
 		switch {
 		case len(all) == 0:
 			v.wrong("cart %s was sold, and nobody bought it", id)
-		case group && len(sold[id]) != len(all) && h.final != nil:
+		case len(sold[id]) != len(all) && h.final != nil:
 			v.wrong("of cart %s, with %v, only %v are sold", id, all, slices.Sorted(maps.Keys(sold[id])))
-		case !sold[id][all[len(all)-1]] && h.final != nil:
-			v.wrong("of cart %s, with %v, %v are sold and not the last", id, all, slices.Sorted(maps.Keys(sold[id])))
 		}
 	}
 }

@@ -52,7 +52,7 @@ func TestEachFaultOnceAndEachDeploymentOnce(t *testing.T) {
 		cluster:  "slot migration,failover that forgets,CLIENT KILL,FLUSHALL,lost messages",
 		five:     "client killed,server paused,clock forward,lost request,server stalls,delay,reset,SCRIPT FLUSH",
 	}, func(t *testing.T, deployment, befalls string) {
-		_, err := run(t, "-deployments", deployment, "-faults", befalls, "-duration", "300ms")
+		_, err := run(t, "-deployments", deployment, "-faults", befalls, "-duration", "300ms", "-quiet", "200ms")
 		require.NoError(t, err)
 	})
 }
@@ -64,7 +64,7 @@ func TestAClientThatBreaksTheRulesIsFound(t *testing.T) {
 	for broken, primitive := range map[string]string{"late": "fair", "steal": "reentrant", "newid": "stock", "uncounted": "counter", "twice": "counting", "part": "cart"} {
 		t.Run(broken, func(t *testing.T) {
 			t.Parallel()
-			said, err := run(t, "-deployments", one, "-faults", "none", "-primitives", primitive, "-duration", "2s", "-break", broken)
+			said, err := run(t, "-deployments", one, "-faults", "none", "-primitives", primitive, "-duration", "2s", "-quiet", "0", "-break", broken)
 			require.ErrorContains(t, err, "1 of 1 cells failed")
 			require.Contains(t, said, "FAILED: "+primitive)
 		})
@@ -76,7 +76,7 @@ func TestARunIsResumedAndReported(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file, markdown, page := filepath.Join(dir, "cells.jsonl"), filepath.Join(dir, "new", "chaos.md"), filepath.Join(dir, "chaos.html")
-	args := []string{"-deployments", one, "-primitives", "fenced,counter", "-duration", "100ms", "-resume", file, "-markdown", markdown, "-html", page}
+	args := []string{"-deployments", one, "-primitives", "fenced,counter", "-duration", "100ms", "-quiet", "0", "-resume", file, "-markdown", markdown, "-html", page}
 	said, err := run(t, append(args, "-faults", "reset")...)
 	require.NoError(t, err)
 	require.Contains(t, said, "one node: reset")

@@ -20,6 +20,8 @@ type event struct {
 	N      int64  `json:"n,omitempty"`  // permits, or cents
 	V      int64  `json:"v,omitempty"`  // token, ordinal, value, or the client's place
 	Out    string `json:"out,omitempty"`
+
+	Patience time.Duration `json:"patience,omitempty"` // of a caller that waits for it to the end
 }
 
 // reason is the outcome of a call that ended with err.

@@ -14,12 +14,12 @@ const (
 var (
 	tokens = []string{"reentrant", "nonreentrant", "spin", "fair", "plain", "fenced", "election", "multi", "quorum", "readwrite", "semaphore", "weighted"}
 
-	afterLoss  = map[string]string{"counting": wrongly, "latch": wrongly, "barrier": refuses, "stock": refuses, "reservation": refuses, "cart": refuses, "cartall": refuses, "ledger": refuses, "redpacket": refuses, "counter": wrongly, "addonce": wrongly, "limiter": wrongly}
-	afterOlder = map[string]string{"counting": wrongly, "latch": wrongly, "barrier": wrongly, "stock": wrongly, "reservation": wrongly, "cart": wrongly, "cartall": wrongly, "ledger": wrongly, "redpacket": wrongly, "counter": wrongly, "addonce": wrongly, "limiter": wrongly}
-	afterShift = map[string]string{"latch": refuses, "barrier": refuses, "counting": wrongly, "reservation": wrongly, "cart": wrongly, "cartall": wrongly, "limiter": wrongly}
+	afterLoss  = map[string]string{"counting": wrongly, "latch": wrongly, "barrier": refuses, "stock": refuses, "reservation": refuses, "cart": refuses, "ledger": refuses, "redpacket": refuses, "counter": wrongly, "addonce": wrongly, "limiter": wrongly}
+	afterOlder = map[string]string{"counting": wrongly, "latch": wrongly, "barrier": wrongly, "stock": wrongly, "reservation": wrongly, "cart": wrongly, "ledger": wrongly, "redpacket": wrongly, "counter": wrongly, "addonce": wrongly, "limiter": wrongly}
+	afterShift = map[string]string{"latch": refuses, "barrier": refuses, "counting": wrongly, "reservation": wrongly, "cart": wrongly, "limiter": wrongly}
 
 	// confirmed are those whose grants replicas confirm, with MinReplicas.
-	confirmed = []string{"reentrant", "nonreentrant", "spin", "fair", "plain", "fenced", "election", "multi", "readwrite", "semaphore", "weighted", "stock", "reservation", "cart", "cartall", "ledger", "redpacket"}
+	confirmed = []string{"reentrant", "nonreentrant", "spin", "fair", "plain", "fenced", "election", "multi", "readwrite", "semaphore", "weighted", "stock", "reservation", "cart", "ledger", "redpacket"}
 )
 
 // promised is what is promised of a primitive under a fault on a deployment.

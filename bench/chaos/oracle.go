@@ -133,7 +133,7 @@ func linear(h record) error {
 	for i, e := range h.all("take") {
 		op := history.Op{Client: i, Lock: e.Of, Owner: log.Owner(), Kind: history.Acquire, Outcome: history.Unknown, Lease: h.lease, Renewed: true}
 		op.Call, op.Return = time.Duration(e.Call-at), time.Duration(e.Return-at)
-		if e.Out == "not_acquired" {
+		if e.Out == "not_acquired" || e.Out != "ok" && e.Patience == 0 { // who left soon had nothing that another one's answer rests on
 			continue
 		}
 		if e.Out == "ok" {

@@ -160,10 +160,6 @@ func TestTheOracleFindsWhatIsPlantedInPermitsElectionsCartsAndLedgers(t *testing
 	}
 	final := func(h record, f map[string]int64) record { h.final = f; return h }
 	carted := map[string]int64{"sold/a": 1, "limit/a": 9, "sold/b": 1, "limit/b": 9, "sold/c": 1, "limit/c": 9}
-	without := func(h record, do, id string) record {
-		h.events = slices.DeleteFunc(h.events, func(e event) bool { return e.Do == do && e.ID == id })
-		return h
-	}
 	for name, c := range map[string]struct {
 		of    string
 		h     record
@@ -180,8 +176,6 @@ func TestTheOracleFindsWhatIsPlantedInPermitsElectionsCartsAndLedgers(t *testing
 		"a whole cart":                 {"cart", final(played(cart("1", 5, 1, "abc")), carted), ""},
 		"a cart in part":               {"cart", final(played(cart("1", 5, 1, "abc")[:7]), carted), "only [a b] are sold"},
 		"a cart that nobody bought":    {"cart", played(call("cart", "sold", "1/a", 1, 2, 1, "")), "nobody bought it"},
-		"a cart without its last line": {"cartall", without(without(final(played(cart("1", 5, 1, "abc")), carted), "sold", "1/c"), "claim", "1/c"), "not the last"},
-		"a cart with its last line":    {"cartall", without(without(final(played(cart("1", 5, 1, "abc")), carted), "sold", "1/a"), "claim", "1/a"), ""},
 		"a unit of two carts":          {"cart", played(cart("1", 5, 1, "a"), cart("2", 6, 1, "a")), "unit 1 is"},
 		"a ledger":                     {"ledger", final(played(booked(1, 1, "u1", "grant"), booked(2, 1, "u1", "return"), booked(2, 1, "u1", "return"), booked(3, 2, "u1", "grant")), map[string]int64{"sold": 1, "limit": 1}), ""},
 		"two entries of a number":      {"ledger", played(booked(1, 1, "u1", "grant"), booked(1, 1, "u2", "grant")), "entry 1 is"},
@@ -212,4 +206,35 @@ func TestTheModelFindsAReleaseOfWhatIsNotHeld(t *testing.T) {
 	v.capacity(h, 1)
 	require.Empty(t, v.Wrong)
 	require.Error(t, linear(h))
+}
+
+// What is had by nobody while a patient caller waits is idle, whoever else comes and goes; what nobody waits for, or no caller that is
+// patient, is not; nor is a time in which no client said anything, because the machine had no time for them.
+func TestTheOracleFindsWhatIsIdle(t *testing.T) {
+	waits := func(id string, from, to int64, patience time.Duration, out string) []event {
+		return []event{{Client: 9, Of: "x", Do: "take", ID: id, Call: from * msec, Return: to * msec, To: to * msec, N: 1, Patience: patience, Out: out}}
+	}
+	var beats []int64
+	for at := int64(0); at < 5000; at++ {
+		beats = append(beats, at*msec)
+	}
+	one, two := hold(1, "a", 10, 20, 1, 0, "ok"), hold(2, "b", 500, 600, 1, 0, "ok")
+	for name, c := range map[string]struct {
+		h     record
+		beats []int64
+		calm  span
+		most  time.Duration
+	}{
+		"nobody waits":                        {played(one, two), beats, span{0, 5000 * msec}, 0},
+		"who waits is impatient":              {played(one, two, waits("c", 15, 700, 5*time.Millisecond, "not_acquired")), beats, span{0, 5000 * msec}, 0},
+		"one waits from one hold to the next": {played(one, two, waits("c", 15, 700, time.Second, "not_acquired")), beats, span{0, 5000 * msec}, 479 * time.Millisecond},
+		"one waits, and gets it":              {played(one, waits("c", 15, 300, time.Second, "ok")), beats, span{0, 5000 * msec}, 279 * time.Millisecond},
+		"it is not calm":                      {played(one, two, waits("c", 15, 700, time.Second, "not_acquired")), beats, span{450 * msec, 5000 * msec}, 99 * time.Millisecond},
+		"the machine stood still":             {played(one, two, waits("c", 15, 700, time.Second, "not_acquired")), append(slices.Clone(beats[:30]), beats[490:]...), span{0, 5000 * msec}, 99 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, _ := c.h.idle(c.beats, c.calm)
+			require.InDelta(t, c.most, d, float64(2*awake))
+		})
+	}
 }

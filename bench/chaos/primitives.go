@@ -26,6 +26,7 @@ type primitive struct {
 	final   func(ctx context.Context, red *redlatch.Client, say func(event)) (map[string]int64, error) // what the server says in the end
 	works   func(e event) bool                                                                         // e is an answer, or a grant
 	judge   func(h record, v *verdict)
+	handed  bool // it is had by one caller after the other, and must not be idle
 }
 
 // What there is of everything.
@@ -61,16 +62,16 @@ var primitives = []primitive{
 		}
 		return l
 	}),
-	{name: "election", pace: 20, turn: elect, works: took, judge: elected},
+	{name: "election", handed: true, pace: 20, turn: elect, works: took, judge: elected},
 	quorum(),
-	{name: "readwrite", workers: 2, pace: 6, turn: readWrite, works: took, judge: func(h record, v *verdict) { v.capacity(h, writer) }},
-	{name: "semaphore", workers: 2, pace: 6, works: took, judge: func(h record, v *verdict) { v.capacity(h, permits) }, turn: func(ctx context.Context, c *client, rnd *rand.Rand) {
+	{name: "readwrite", handed: true, workers: 2, pace: 6, turn: readWrite, works: took, judge: func(h record, v *verdict) { v.capacity(h, writer) }},
+	{name: "semaphore", handed: true, workers: 2, pace: 6, works: took, judge: func(h record, v *verdict) { v.capacity(h, permits) }, turn: func(ctx context.Context, c *client, rnd *rand.Rand) {
 		n := 1 + rnd.IntN(permits)
 		c.use(ctx, "semaphore", int64(n), rnd, func(ctx context.Context, wait, lease time.Duration) (holding, error) {
 			return c.red[0].Semaphores().Semaphore("semaphore", permits).TryAcquire(ctx, n, wait, lease)
 		})
 	}},
-	{name: "weighted", workers: 2, pace: 6, works: took, judge: func(h record, v *verdict) { v.capacity(h, weight) }, turn: func(ctx context.Context, c *client, rnd *rand.Rand) {
+	{name: "weighted", handed: true, workers: 2, pace: 6, works: took, judge: func(h record, v *verdict) { v.capacity(h, weight) }, turn: func(ctx context.Context, c *client, rnd *rand.Rand) {
 		n := 1 + rnd.Int64N(weight*2/3)
 		c.use(ctx, "weighted", n, rnd, func(ctx context.Context, wait, lease time.Duration) (holding, error) {
 			return c.red[0].Semaphores().WeightedSemaphore("weighted", weight).TryAcquire(ctx, n, wait, lease)
@@ -91,8 +92,7 @@ var primitives = []primitive{
 	}, turn: reserve, final: func(ctx context.Context, red *redlatch.Client, _ func(event)) (map[string]int64, error) {
 		return sold(ctx, red, "reservation")
 	}, works: answered("reserve"), judge: reservations},
-	carts("cart"),
-	carts("cartall"),
+	carts(),
 	{name: "ledger", pace: 25, setUp: func(ctx context.Context, red *redlatch.Client) error {
 		_, err := red.Stocks().Stock("ledger").Open(ctx, stock.Spec{Limit: units, OpenFor: 24 * time.Hour, Retain: time.Hour, Ledger: true})
 		return err
@@ -166,8 +166,13 @@ func (c *client) use(ctx context.Context, of string, n int64, rnd *rand.Rand, ta
 	if rnd.IntN(8) == 0 {
 		fixed = lease / 2
 	}
+	in, cancel, wait := impatient(ctx, rnd, wait)
+	defer cancel()
 	e := event{Of: of, Do: "take", ID: c.next(), N: n, Call: now()}
-	h, err := take(ctx, wait, fixed)
+	if in == ctx {
+		e.Patience = wait
+	}
+	h, err := take(in, wait, fixed)
 	e.Return, e.Out = now(), reason(err)
 	if err != nil {
 		c.say(e)
@@ -200,8 +205,8 @@ func (c *client) use(ctx context.Context, of string, n int64, rnd *rand.Rand, ta
 		c.say(event{Of: of, Do: "write", ID: e.ID, V: e.V, Call: now()})
 	}
 	e.To = min(e.Call, until(h.Until()))
-	ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*callTimeout)
-	defer cancel()
+	ended, stop := context.WithTimeout(context.WithoutCancel(ctx), 2*callTimeout)
+	defer stop()
 	switch h := h.(type) {
 	case *rlock.Hold:
 		err = h.Unlock(ended)
@@ -218,7 +223,7 @@ func (c *client) use(ctx context.Context, of string, n int64, rnd *rand.Rand, ta
 
 func exclusive(name string, of func(c *client, rnd *rand.Rand) *rlock.Lock) primitive {
 	return primitive{
-		name: name, workers: 2, pace: 6, works: took, judge: func(h record, v *verdict) { v.exclusion(h) },
+		name: name, workers: 3, pace: 6, works: took, handed: true, judge: func(h record, v *verdict) { v.exclusion(h) },
 		turn: func(ctx context.Context, c *client, rnd *rand.Rand) { c.lock(ctx, name, 1, rnd, of(c, rnd)) },
 	}
 }
@@ -244,7 +249,7 @@ func quorum() primitive {
 		}
 		return l
 	})
-	p.quorum, p.workers = true, 2
+	p.quorum, p.handed = true, false // votes are split, and drawn again
 	return p
 }
 

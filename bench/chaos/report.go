@@ -178,6 +178,7 @@ func head(cells []cell) []string {
 			ran, took.Round(time.Second), failed, answers, injected, server, runtime.Version(), runtime.NumCPU()),
 		fmt.Sprintf("A cell is one fault on one deployment. Three client processes use every primitive side by side, with leases of %v and calls of at most %v. "+
 			"The fault befalls the servers, the network or a client, again and again. Then all heals, and every primitive has to work three times again. "+
+			"Half of the callers of locks, elections and permits give up after 0 to 50 ms, by a waitTime, a deadline or a cancellation. Before the fault, and from 2 s after it has healed, nothing of theirs may be had by nobody for 200 ms while a patient caller waits, Quorum aside. "+
 			"The verdict is about what clients were told, not about speed: exclusion and capacity until each holder's own deadline, and for locks a history that porcupine "+
 			"accepts; a unit has one owner and a claimant one answer; counts are exact but for calls without an answer; tokens grow; every key has an end. "+
 			"[safety.md](safety.md) says what is promised; a cell may be wrong only where that page says so.", lease, callTimeout),

@@ -23,6 +23,8 @@ const (
 	countWord           // guarded by the lock under test and by nothing else: read at entry, written one higher at leaving
 	enteredWord         // what countWord should be
 	writtenWord         // of queues: entries of the writer
+	leftWord            // of impatient: when the last one left, see newClock
+	idleWord            // of impatient: the longest time from one leaving to the next entering
 	windowWord          // which window it is
 	firstWindow         // and from here on, what was entered in each
 )

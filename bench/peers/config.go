@@ -19,6 +19,7 @@ const (
 	permits     = "semaphore"
 	sharing     = "readwrite"
 	inOrder     = "fair"
+	impatient   = "impatient"
 )
 
 var workloads = []struct{ Name, What string }{
@@ -31,6 +32,7 @@ var workloads = []struct{ Name, What string }{
 	{permits, "32 workers in 4 processes want one of 8 permits for 5 ms each; beside it, and 1 ms away"},
 	{sharing, "32 readers in 4 processes and a writer, all for 1 ms; beside it, and 1 ms away"},
 	{inOrder, "16 workers in 4 processes want a lock that keeps their order; beside it, and 1 ms away"},
+	{impatient, "64 callers in 4 processes want one lock for 100 us, give up when their patience ends, and ask again; only if asked for by name"},
 }
 
 // Config is what is measured and for how long.
@@ -44,24 +46,26 @@ type Config struct {
 
 	OneProcessor bool // for clients and servers together
 
-	Slice    time.Duration // uncontended and claims: one turn of one peer
-	Slices   int           // turns in a round, unless there are many rounds
-	Warm     time.Duration // contended: before it counts
-	WarmUp   time.Duration // of a client before it takes part, of Redisson only
-	Duration time.Duration // contended: what counts
-	Think    time.Duration
-	Queued   time.Duration   // queues: what counts
-	Window   time.Duration   // of that, the slowest of which is told; contended: half of it, to have many
-	Away     []time.Duration // queues: added to each way
-	Crowd    int             // queues: processes
-	Handover time.Duration
-	Pairs    int
-	Lease    time.Duration // of the locks that are in use
-	Crash    time.Duration // lease of the crashed holder's locks
-	Victims  int           // locks it holds
-	Held     int           // locks that are only held
-	Renewal  time.Duration // their lease, and how long they are watched
-	RoundsOf map[string]int
+	Slice     time.Duration // uncontended and claims: one turn of one peer
+	Slices    int           // turns in a round, unless there are many rounds
+	Warm      time.Duration // contended: before it counts
+	WarmUp    time.Duration // of a client before it takes part, of Redisson only
+	Duration  time.Duration // contended: what counts
+	Think     time.Duration
+	Queued    time.Duration   // queues: what counts
+	Window    time.Duration   // of that, the slowest of which is told; contended: half of it, to have many
+	Away      []time.Duration // queues: added to each way
+	Crowd     int             // queues, impatient: processes
+	Impatient time.Duration   // impatient: what counts
+	Patience  []time.Duration // impatient: what callers have, half to one and a half of it each time
+	Handover  time.Duration
+	Pairs     int
+	Lease     time.Duration // of the locks that are in use
+	Crash     time.Duration // lease of the crashed holder's locks
+	Victims   int           // locks it holds
+	Held      int           // locks that are only held
+	Renewal   time.Duration // their lease, and how long they are watched
+	RoundsOf  map[string]int
 	// RoundsOfOne is how many rounds of contended there are in one process: our goals are about several.
 	RoundsOfOne int
 }
@@ -72,7 +76,9 @@ func defaults() Config {
 		Slice: 100 * time.Millisecond, Slices: 4,
 		Warm: 150 * time.Millisecond, Duration: 750 * time.Millisecond, Think: time.Millisecond,
 		Queued: 1500 * time.Millisecond, Window: 100 * time.Millisecond, Away: []time.Duration{0, farAway}, Crowd: 4,
-		Handover: time.Second, Pairs: 2,
+		Impatient: 500 * time.Millisecond,
+		Patience:  []time.Duration{2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond},
+		Handover:  time.Second, Pairs: 2,
 		Lease: 10 * time.Second, WarmUp: 6 * time.Second,
 		Crash: time.Second, Victims: 8,
 		Held: 1000, Renewal: 3 * time.Second,
@@ -84,7 +90,9 @@ func defaults() Config {
 		}
 	}
 	for _, w := range workloads {
-		c.Workloads = append(c.Workloads, w.Name)
+		if w.Name != impatient { // it prints its own table; the report has none of it
+			c.Workloads = append(c.Workloads, w.Name)
+		}
 	}
 	return c
 }
@@ -148,6 +156,9 @@ func (c *Config) check() error {
 	if c.Window <= 0 || c.Queued < c.Window {
 		return fmt.Errorf("window %v of %v: want a part of it", c.Window, c.Queued)
 	}
+	if c.Impatient <= 0 || slices.ContainsFunc(c.Patience, func(d time.Duration) bool { return d < 2*time.Millisecond }) {
+		return fmt.Errorf("impatient: patience %v for %v: want 2ms and more", c.Patience, c.Impatient)
+	}
 	if c.Rounds < 1 || c.Duration <= 0 || len(c.Peers) == 0 || len(c.Workloads) == 0 {
 		return fmt.Errorf("rounds %d, duration %v, %d peers, %d workloads: nothing to measure", c.Rounds, c.Duration, len(c.Peers), len(c.Workloads))
 	}
@@ -195,6 +206,32 @@ func (n numbers) Set(s string) error {
 			return err
 		}
 		*n.list = append(*n.list, v)
+	}
+	return nil
+}
+
+// durations is a flag: a list with commas.
+type durations struct{ list *[]time.Duration }
+
+func (n durations) String() string {
+	if n.list == nil {
+		return ""
+	}
+	all := make([]string, len(*n.list))
+	for i, d := range *n.list {
+		all[i] = d.String()
+	}
+	return strings.Join(all, ",")
+}
+
+func (n durations) Set(s string) error {
+	*n.list = nil
+	for _, part := range strings.Split(s, ",") {
+		d, err := time.ParseDuration(strings.TrimSpace(part))
+		if err != nil {
+			return err
+		}
+		*n.list = append(*n.list, d)
 	}
 	return nil
 }

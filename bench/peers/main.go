@@ -7,14 +7,22 @@
 //	go -C bench/peers run . -workloads contended -waiters 64 -peers redlatch,rueidislock
 //	go -C bench/peers run . -workloads uncontended,contended,handover,semaphore,readwrite,fair -processes 2 -crowd 2 -waiters 16,64 -duration 2s -peers "redlatch,redisson,redisson's driver,rsemaphore.Semaphore,RPermitExpirableSemaphore,rsemaphore.CountingSemaphore,RSemaphore,rlock.ReadWrite,RReadWriteLock,rlock.Fair,RFairLock" -out ../../docs/benchmarks/redisson.csv
 //	go -C bench/peers run . -one-processor -workloads uncontended -goroutines 1 -slice 300ms -rounds 7 -out ../../docs/benchmarks/processor.csv
+//	go -C bench/peers run . -workloads impatient -rounds 7 # callers who give up: a table, in no report; about eight minutes
 //	go -C bench/peers run . -rounds 7 -out ../../docs/benchmarks/results.csv && go run ./bench/report
 //
 // Every measurement has a redis-server of its own and processes of its own: this program, run again. While it measures
 // it checks: all processes of a contended run share a page of memory where each sees who is inside, and a counter that
 // only the lock protects.
+//
+// The workload impatient is measured only if it is named. Its 64 callers, in 4 processes, want one lock; each gives up when its
+// patience ends, by a deadline, by a cancelled context or by the waitTime that it gave, and asks again at once. The table on standard
+// output has the median rate of each peer, its ratio to the best one of another library, and the longest time in which nobody held
+// the lock. If that is more than 100 ms for one of ours, the program says where, and exits with 1. "A sleeper late" is how late, in
+// the same round, a goroutine of this program woke that slept for 1 ms: on a machine that is not idle, compare it with the idle time.
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -71,8 +79,10 @@ func command(args []string) error {
 	flags.Var(numbers{&cfg.Processes}, "processes", "contended: in how many processes")
 	flags.IntVar(&cfg.Rounds, "rounds", cfg.Rounds, "how often everything is measured")
 	flags.DurationVar(&cfg.Duration, "duration", cfg.Duration, "contended: how long each is measured")
-	flags.IntVar(&cfg.Crowd, "crowd", cfg.Crowd, "semaphore, readwrite, fair: in how many processes")
+	flags.IntVar(&cfg.Crowd, "crowd", cfg.Crowd, "semaphore, readwrite, fair, impatient: in how many processes")
 	flags.DurationVar(&cfg.Queued, "queued", cfg.Queued, "semaphore, readwrite, fair: how long each is measured")
+	flags.Var(durations{&cfg.Patience}, "patience", "impatient: how long callers wait, half to one and a half of it")
+	flags.DurationVar(&cfg.Impatient, "impatient", cfg.Impatient, "impatient: how long each is measured")
 	flags.DurationVar(&cfg.Slice, "slice", cfg.Slice, "uncontended, claims: one turn of each")
 	flags.DurationVar(&cfg.Handover, "handover", cfg.Handover, "handover: how long each is measured")
 	flags.DurationVar(&cfg.Renewal, "renewal", cfg.Renewal, "renewal: the lease, and how long each is watched")
@@ -125,12 +135,20 @@ func command(args []string) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "%d rows in %s, %v\n", len(rows), *out, time.Since(start).Round(time.Second))
+	return cmp.Or(broken, stalls(rows))
+}
+
+// stalls tells of the slowest windows and of impatient callers, and returns where one of ours stood still.
+func stalls(rows []results.Row) error {
 	lines, empty := worst(rows)
 	for _, line := range lines {
 		fmt.Fprintln(os.Stderr, line)
 	}
-	if broken == nil && empty > 0 {
+	if idle := impatience(os.Stdout, rows); len(idle) > 0 {
+		return fmt.Errorf("idle for more than %v while callers waited: %s", longestIdle, strings.Join(idle, "; "))
+	}
+	if empty > 0 {
 		return fmt.Errorf("in %d windows redlatch served nobody", empty)
 	}
-	return broken
+	return nil
 }

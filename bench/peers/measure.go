@@ -123,19 +123,9 @@ func (b *bench) contended(ctx context.Context, p Peer, round, procs, workers int
 		return row, err
 	}
 	row.Conns -= int64(procs) // that of the INCR
-	for _, c := range cs {
-		if err := c.tell(order{Do: "stop"}); err != nil {
-			return row, err
-		}
-	}
-	answers, err := cs.hear(patience)
-	if err != nil {
+	if _, _, err := cs.stop(&row, shared); err != nil {
 		return row, err
 	}
-	sum := together(answers)
-	sum.Ops = shared.acquisitions()
-	outcome(&row, sum)
-	row.OpsPerSec = float64(sum.Ops) / row.Seconds
 	row.Overlaps, row.Lost = shared.broken()
 	if p.Etcd {
 		row.Conns = results.NotTaken
@@ -143,6 +133,18 @@ func (b *bench) contended(ctx context.Context, p Peer, round, procs, workers int
 		perOp(&row, before, after, "incr")
 	}
 	return row, nil
+}
+
+// stop ends the children's work, and enters what they and the shared page say of it into the row.
+func (cs children) stop(row *results.Row, shared *arena) (sum load.Outcome, answers []answer, err error) {
+	if answers, err = cs.all(func(int) order { return order{Do: "stop"} }); err != nil {
+		return sum, nil, err
+	}
+	sum = together(answers)
+	sum.Ops = shared.acquisitions()
+	outcome(row, sum)
+	row.OpsPerSec = float64(sum.Ops) / row.Seconds
+	return sum, answers, nil
 }
 
 // together adds up what the processes say.

@@ -63,6 +63,9 @@ var peers = slices.Concat([]Peer{
 
 // in reports whether the peer takes part in a workload.
 func (p Peer) in(workload string) bool {
+	if workload == impatient {
+		return len(givesUp[p.Name]) > 0
+	}
 	return p.Queue == workload || p.Queue == "" && queues[workload].workers == 0 || p.Etcd && workload == inOrder
 }
 

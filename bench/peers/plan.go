@@ -51,6 +51,8 @@ func (b *bench) plan() []step {
 				steps = append(steps, b.inTurns(round, w.Name, peers, r)...)
 			case claiming:
 				steps = append(steps, b.claimsInTurns(round, r)...)
+			case impatient:
+				steps = append(steps, b.impatientSteps(round, peers)...)
 			default:
 				peers = slices.DeleteFunc(peers, func(p Peer) bool { return p.AloneOnly })
 				steps = append(steps, b.oneByOne(round, w.Name, peers)...)
@@ -70,6 +72,9 @@ func (b *bench) chosen() []Peer {
 	return out
 }
 
+// setupTakes is about how long a server and its processes take to start.
+const setupTakes = 240 * time.Millisecond
+
 func (b *bench) oneByOne(round int, workload string, peers []Peer) []step {
 	var steps []step
 	add := func(what string, takes time.Duration, measure func(ctx context.Context, p Peer, round int) (results.Row, error)) {
@@ -83,7 +88,6 @@ func (b *bench) oneByOne(round int, workload string, peers []Peer) []step {
 			})
 		}
 	}
-	const setup = 240 * time.Millisecond
 	switch workload {
 	case contended:
 		for _, procs := range b.cfg.Processes {
@@ -92,7 +96,7 @@ func (b *bench) oneByOne(round int, workload string, peers []Peer) []step {
 			}
 			for _, waiters := range b.cfg.Waiters {
 				procs := min(procs, waiters)
-				add(plural(procs, "process")+", "+plural(waiters, "worker"), setup+b.cfg.Warm+b.cfg.forWorkers(waiters),
+				add(plural(procs, "process")+", "+plural(waiters, "worker"), setupTakes+b.cfg.Warm+b.cfg.forWorkers(waiters),
 					func(ctx context.Context, p Peer, round int) (results.Row, error) {
 						return b.contended(ctx, p, round, procs, waiters)
 					})
@@ -100,7 +104,7 @@ func (b *bench) oneByOne(round int, workload string, peers []Peer) []step {
 		}
 	case handingOver:
 		for _, clients := range []int{2, 1} {
-			add(plural(clients, "client"), setup+b.cfg.Handover+longestWait,
+			add(plural(clients, "client"), setupTakes+b.cfg.Handover+longestWait,
 				func(ctx context.Context, p Peer, round int) (results.Row, error) {
 					return b.handover(ctx, p, round, clients)
 				})
@@ -112,14 +116,14 @@ func (b *bench) oneByOne(round int, workload string, peers []Peer) []step {
 			if delay > 0 {
 				what += fmt.Sprintf(", %v away", delay)
 			}
-			add(what, setup+b.cfg.Warm+b.cfg.Queued, func(ctx context.Context, p Peer, round int) (results.Row, error) {
+			add(what, setupTakes+b.cfg.Warm+b.cfg.Queued, func(ctx context.Context, p Peer, round int) (results.Row, error) {
 				return b.queued(ctx, p, round, workload, delay)
 			})
 		}
 	case crashed:
-		add(fmt.Sprintf("%d locks", b.cfg.Victims), setup+b.cfg.Crash+crashAfter, b.crash)
+		add(fmt.Sprintf("%d locks", b.cfg.Victims), setupTakes+b.cfg.Crash+crashAfter, b.crash)
 	case renewing:
-		add(fmt.Sprintf("%d locks", b.cfg.Held), setup+b.cfg.Renewal+time.Second, b.renewal)
+		add(fmt.Sprintf("%d locks", b.cfg.Held), setupTakes+b.cfg.Renewal+time.Second, b.renewal)
 	}
 	return steps
 }

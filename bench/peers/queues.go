@@ -162,19 +162,10 @@ func (b *bench) queued(ctx context.Context, p Peer, round int, workload string, 
 	if row.Conns, err = s.connections(ctx); err != nil {
 		return row, err
 	}
-	for _, c := range cs {
-		if err := c.tell(order{Do: "stop"}); err != nil {
-			return row, err
-		}
-	}
-	answers, err := cs.hear(patience)
+	sum, _, err := cs.stop(&row, shared)
 	if err != nil {
 		return row, err
 	}
-	sum := together(answers)
-	sum.Ops = shared.acquisitions()
-	outcome(&row, sum)
-	row.OpsPerSec = float64(sum.Ops) / row.Seconds
 	row.Overlaps = shared.words[overlapsWord].Load()
 	if p.Etcd {
 		row.Conns = results.NotTaken

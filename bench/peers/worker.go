@@ -29,7 +29,7 @@ const (
 type order struct {
 	Do    string
 	Peer  string `json:",omitempty"`
-	Mode  string `json:",omitempty"` // of claims; which queue
+	Mode  string `json:",omitempty"` // of claims; which queue; how to give up
 	Setup Setup
 
 	Workers  int           `json:",omitempty"` // goroutines, pairs or names
@@ -39,6 +39,7 @@ type order struct {
 	Arena    string        `json:",omitempty"`
 	OneShare bool          `json:",omitempty"` // handover: both sides share one client
 	Name     string        `json:",omitempty"`
+	Patience time.Duration `json:",omitempty"` // of impatient
 }
 
 // answer is what it says when it is done; Got answers come before that, while it awaits locks.
@@ -147,6 +148,8 @@ func (w *workerProcess) carryOut(ctx context.Context, o order) (answer, error) {
 		return w.contend(ctx, o)
 	case "queue":
 		return w.queue(ctx, o)
+	case "give up":
+		return w.giveUp(ctx, o)
 	case "handover":
 		other := w.locker
 		if !o.OneShare {

@@ -5,6 +5,7 @@
 //	go run ./bench/simulate -seeds 1-5000 -state sim.json   # and again: it goes on where it was
 //	go run ./bench/simulate -seeds 17 -v                    # one seed, with all that happened
 //	go run ./bench/simulate -seeds 17 -keep 3,9,12 -times 20
+//	go run ./bench/simulate -crowds -for 10m                # nothing goes wrong, and callers give up
 //	go run ./bench/simulate -mutants                        # planted faults: which seeds find them
 package main
 
@@ -69,6 +70,8 @@ type orders struct {
 	mutants bool
 	mutant  string
 	one     bool
+	crowds  bool
+	whole   bool
 	stop    int
 }
 
@@ -91,6 +94,8 @@ func parse(args []string) (o orders, err error) {
 	f.BoolVar(&o.verbose, "v", false, "print the plan, and all that happens")
 	f.BoolVar(&o.mutants, "mutants", false, "plant each fault in turn, and run seeds until one finds it")
 	f.StringVar(&o.mutant, "mutant", "", "plant the fault of that `name`")
+	f.BoolVar(&o.crowds, "crowds", false, "play crowds: nothing goes wrong, and callers give up")
+	f.BoolVar(&o.whole, "whole", false, "do not look for the shortest plan that fails")
 	f.BoolVar(&o.one, "1", false, "one processor: runs of a seed are more alike")
 	f.IntVar(&o.stop, "failures", 3, "end after so many seeds that fail")
 	err = f.Parse(args)
@@ -144,7 +149,11 @@ func run(ctx context.Context, t *testing.T, o orders, out io.Writer) error {
 
 // seed runs one seed, and shortens its plan if it fails.
 func seed(t *testing.T, o orders, number uint64, m *simulation.Mutant, s *state, out io.Writer) error {
-	p := simulation.NewPlan(number, words(o.kinds)...)
+	make := simulation.NewPlan
+	if o.crowds {
+		make = simulation.NewCrowd
+	}
+	p := make(number, words(o.kinds)...)
 	if o.keep != "" {
 		var kept []int
 		for _, w := range words(o.keep) {
@@ -183,7 +192,7 @@ func seed(t *testing.T, o orders, number uint64, m *simulation.Mutant, s *state,
 	}
 	s.Failed = append(s.Failed, number)
 	fmt.Fprintf(out, "seed %d fails: %s\n", number, failed.Violations[0])
-	if o.verbose || o.keep != "" {
+	if o.verbose || o.whole || o.keep != "" {
 		return nil
 	}
 	shorter, r := simulation.Shrink(t, p, m, max(3, o.times))
@@ -205,6 +214,9 @@ func report(out io.Writer, o orders, p simulation.Plan, r simulation.Result) {
 	again := fmt.Sprintf("go run ./bench/simulate -seeds %d -keep %s", p.Seed, strings.Join(numbers, ","))
 	if o.kinds != "" {
 		again += " -kinds " + o.kinds
+	}
+	if p.Crowd {
+		again += " -crowds"
 	}
 	if o.mutant != "" {
 		again += fmt.Sprintf(" -mutant %q", o.mutant)

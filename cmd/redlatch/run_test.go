@@ -213,7 +213,7 @@ func TestALockStaysTakenForAtLeastSoLong(t *testing.T) {
 	s := redistest.Start(t)
 	r := run(t, urlOf(s), "run", "--lock", "a", "--at-least", "1h", "--call-timeout=5s", "--", "true")
 	require.Zero(t, r.code, r.err)
-	left, err := open(t, s).Locks().Reentrant("a").RemainingLease(context.Background())
+	state, err := open(t, s).Locks().Reentrant("a").Inspect(context.Background())
 	require.NoError(t, err)
-	require.Greater(t, left, 30*time.Minute)
+	require.Greater(t, state.Lease, 30*time.Minute)
 }

@@ -12,6 +12,8 @@
 //   - An entry whose number is not the next is ErrHole, and nothing is written: those before it were lost.
 //   - An entry whose number another one has in the database is ErrReissued, and nothing is written: a failover has forgotten that
 //     one. Stock.Restore with Mover.Entries sets the stock right, and the Mover can go on.
+//   - An entry of an opening that is not the first one is ErrReopened, unless Carry or Admit has announced it: the server lost the stock
+//     with all that it knew, and somebody opened it again.
 //   - No row is ever changed or deleted. Who has what is a view, units.
 //
 // [Mover.Also] does more in the same transaction: it gets each entry exactly once, in their order. [Mover.After] comes after the commit,

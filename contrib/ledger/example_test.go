@@ -3,6 +3,7 @@ package redlatchledger_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -54,6 +55,7 @@ func ExampleMover() {
 		}
 		return nil
 	}}
+	spec.Opened = mover.Opened // so that nobody opens it again when Redis has lost it
 	epoch, err := sale.Open(ctx, spec)
 	if err != nil {
 		log.Fatal(err)
@@ -70,7 +72,9 @@ func ExampleMover() {
 	fmt.Println(mover.Keep(keeping, sale, time.Second))
 
 	server.FlushAll()
-	spec.Suspended = true
+	_, err = sale.OpenOrJoin(ctx, spec)
+	fmt.Println("lost:", errors.Is(err, stock.ErrCorrupt))
+	spec.Suspended, spec.Opened = true, nil
 	again, err := sale.Open(ctx, spec)
 	if err != nil {
 		log.Fatal(err)
@@ -92,8 +96,41 @@ func ExampleMover() {
 	// Output:
 	// moved 2 <nil>
 	// context canceled
+	// lost: true
 	// cid granted 3 <nil>
 	// ann has 1 <nil>
 	// bob has 2 <nil>
 	// cid has 3 <nil>
+}
+
+// The next sale of the same name is announced: without Admit its entries are ErrReopened, as if Redis had lost the last sale.
+func ExampleMover_Admit() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "sale")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	db, err := sql.Open("sqlite3", "file:"+filepath.Join(dir, "sale.db")+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(redlatchledger.SQLite); err != nil {
+		log.Fatal(err)
+	}
+	mover := redlatchledger.Mover{DB: db, Stock: "sale"}
+	sold := func(epoch int64) []stock.Entry { // what Stock.Ledger hands to Move
+		return []stock.Entry{{Epoch: epoch, Serial: 1, Kind: stock.KindGrant, Ordinal: 1, N: 1, Claimant: "ann"}}
+	}
+	fmt.Println("monday:", mover.Move(ctx, sold(1)))
+	fmt.Println("tuesday:", errors.Is(mover.Move(ctx, sold(2)), redlatchledger.ErrReopened))
+	if err := mover.Admit(ctx, 2); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("tuesday:", mover.Move(ctx, sold(2)))
+	// Output:
+	// monday: <nil>
+	// tuesday: true
+	// tuesday: <nil>
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -171,65 +170,10 @@ func order(ctx context.Context, s *stock.Stock, i int) (int64, error) {
 	return 0, fmt.Errorf("confirm: %v", g.Outcome)
 }
 
-// front is the address of whichever server is the primary.
-type front struct {
-	listen net.Listener
-	mu     sync.Mutex
-	to     string
-	conns  map[net.Conn]struct{}
-}
-
-func newFront(t *testing.T, to string) *front {
-	l, err := redistest.Listen()
-	require.NoError(t, err)
-	f := &front{listen: l, to: to, conns: map[net.Conn]struct{}{}}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			near, err := l.Accept()
-			if err != nil {
-				return
-			}
-			f.mu.Lock()
-			far, err := net.Dial("tcp", f.to)
-			if err != nil {
-				near.Close()
-			} else {
-				f.conns[near], f.conns[far] = struct{}{}, struct{}{}
-				wg.Go(func() { io.Copy(near, far); f.drop(near, far) })
-				wg.Go(func() { io.Copy(far, near); f.drop(near, far) })
-			}
-			f.mu.Unlock()
-		}
-	})
-	t.Cleanup(func() { l.Close(); f.turn(""); wg.Wait() })
-	return f
-}
-
-func (f *front) drop(conns ...net.Conn) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, c := range conns {
-		c.Close()
-		delete(f.conns, c)
-	}
-}
-
-// turn leads to another server from now on.
-func (f *front) turn(to string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.to = to
-	for c := range f.conns {
-		c.Close()
-	}
-	clear(f.conns)
-}
-
 // sale is the rig.
 type sale struct {
 	t       *testing.T
-	front   *front
+	front   *redistest.Wire // leads to the primary
 	proxies []*redistest.Proxy
 
 	mu               sync.Mutex
@@ -258,7 +202,7 @@ func (x *sale) failover() {
 	require.NoError(x.t, x.primary.Process.Kill())
 	x.replica.Ask(x.t, "REPLICAOF", "NO", "ONE")
 	x.primary = x.replica
-	x.front.turn(x.primary.Addr())
+	x.front.Lead(x.primary.Addr())
 	x.replica = x.replicaOf(x.t, x.primary)
 }
 
@@ -365,11 +309,11 @@ func TestASaleOfManyReservationsIsExactInTheDatabaseWhateverFails(t *testing.T) 
 	x := &sale{t: t, primary: redistest.Start(t, "--save", "", "--repl-diskless-sync-delay", "0", "--repl-backlog-size", "64mb", "--client-output-buffer-limit", "replica 0 0 0")}
 	x.replica = x.replicaOf(t, x.primary)
 	x.inStep(t, x.replica)
-	x.front = newFront(t, x.primary.Addr())
+	x.front = redistest.NewWire(t, x.primary.Addr())
 	for range saleProcesses {
-		x.proxies = append(x.proxies, redistest.NewProxy(t, &redistest.Server{Addrs: []string{x.front.listen.Addr().String()}}))
+		x.proxies = append(x.proxies, redistest.NewProxy(t, &redistest.Server{Addrs: []string{x.front.Addr()}}))
 	}
-	client, err := dialSale(x.front.listen.Addr().String())
+	client, err := dialSale(x.front.Addr())
 	require.NoError(t, err)
 	s := client.Stock("sale")
 	_, err = insist(ctx, func() (int64, error) {

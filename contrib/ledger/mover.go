@@ -17,9 +17,13 @@ var (
 	ErrHole = errors.New("redlatchledger: entries are missing")
 	// ErrReissued: the database has another entry under the number of one of the ledger's.
 	ErrReissued = errors.New("redlatchledger: a serial was given twice")
+	// ErrReopened: the ledger is that of an opening that the database does not know, and it knows an earlier one of the same stock. If
+	// the stock was lost and opened anew, its units are being sold a second time: pause it, and see Mover.Carry. If it is another
+	// sale of the same name, see Mover.Admit.
+	ErrReopened = errors.New("redlatchledger: the stock was opened again")
 )
 
-// Mover moves the ledger of one stock, or of one shard, into a database. Its fields are not changed while it is used. Several Movers, in
+// Mover moves the ledger of one stock into a database. Its fields are not changed while it is used. Several Movers, in
 // one process or in many, may move one ledger.
 type Mover struct {
 	// DB has the tables of SQLite or PostgreSQL. An SQLite database that several connections write to needs its busy timeout set.
@@ -43,8 +47,8 @@ type Mover struct {
 const batch = 500
 
 // Keep moves the ledger of s until ctx ends: at once again while there are entries, and at the interval every (at least a millisecond)
-// while there are none, or after an error of the database. It returns ctx's error, ErrHole, ErrReissued, or an error of the stock that
-// asking again does not cure, as KeepLedger does.
+// while there are none, or after an error of the database. It returns ctx's error, ErrHole, ErrReissued, ErrReopened, or an error of the
+// stock that asking again does not cure, as KeepLedger does.
 func (m *Mover) Keep(ctx context.Context, s *stock.Stock, every time.Duration) error {
 	for {
 		var theirs error
@@ -52,7 +56,7 @@ func (m *Mover) Keep(ctx context.Context, s *stock.Stock, every time.Duration) e
 			theirs = m.Move(ctx, entries)
 			return theirs
 		})
-		if theirs == nil || ctx.Err() != nil || errors.Is(theirs, ErrHole) || errors.Is(theirs, ErrReissued) {
+		if theirs == nil || ctx.Err() != nil || errors.Is(theirs, ErrHole) || errors.Is(theirs, ErrReissued) || errors.Is(theirs, ErrReopened) {
 			return err
 		}
 		if m.Failed != nil {
@@ -67,7 +71,7 @@ func (m *Mover) Keep(ctx context.Context, s *stock.Stock, every time.Duration) e
 }
 
 // Move writes entries, in the order of their serials, in one transaction, and returns nil once it is committed. It is made for
-// Stock.Ledger and Stock.KeepLedger. After an error nothing is written: ErrHole, ErrReissued, Also's, or the database's. (After an error
+// Stock.Ledger and Stock.KeepLedger. After an error nothing is written: ErrHole, ErrReissued, ErrReopened, Also's, or the database's. (After an error
 // of the commit it may be written. Then the entries come again and change nothing.)
 func (m *Mover) Move(ctx context.Context, entries []stock.Entry) error {
 	if err := m.commit(ctx, entries); err != nil {
@@ -111,7 +115,11 @@ func (m *Mover) commit(ctx context.Context, entries []stock.Entry) error {
 // and the one that comes second sees what the first has written. The parameters come first in the order of their numbers: for SQLite
 // $1 is a name, of the parameter that comes first.
 const (
-	lockMark  = `INSERT INTO mark (stock, epoch, next) VALUES ($1, $2, 1) ON CONFLICT (stock, epoch) DO UPDATE SET next = mark.next RETURNING next`
+	// It makes the mark of the first opening only: see Admit.
+	lockMark = `INSERT INTO mark (stock, epoch, next) SELECT CAST($1 AS text), CAST($2 AS bigint), 1
+		WHERE NOT EXISTS (SELECT 1 FROM mark WHERE stock = $1 AND epoch <> $2) OR EXISTS (SELECT 1 FROM mark WHERE stock = $1 AND epoch = $2)
+		ON CONFLICT (stock, epoch) DO UPDATE SET next = mark.next RETURNING next`
+	newMark   = `INSERT INTO mark (stock, epoch, next) VALUES ($1, $2, 1) ON CONFLICT DO NOTHING`
 	raiseMark = `UPDATE mark SET next = $1 WHERE stock = $2 AND epoch = $3`
 	pastMoves = `SELECT serial, kind, ordinal, n, claimant, request FROM moves WHERE stock = $1 AND epoch = $2 AND serial BETWEEN $3 AND $4 ORDER BY serial`
 )
@@ -125,7 +133,10 @@ func (m *Mover) move(ctx context.Context, tx *sql.Tx, entries []stock.Entry) ([]
 		}
 	}
 	var next int64
-	if err := tx.QueryRowContext(ctx, lockMark, m.Stock, epoch).Scan(&next); err != nil {
+	switch err := tx.QueryRowContext(ctx, lockMark, m.Stock, epoch).Scan(&next); {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, fmt.Errorf("%w: %q, opening %d", ErrReopened, m.Stock, epoch)
+	case err != nil:
 		return nil, err
 	}
 	if first > next {
@@ -237,13 +248,31 @@ func (m *Mover) read(ctx context.Context, query string, epoch int64) iter.Seq2[s
 
 // Carry copies the rows of an opening to the one that goes on with its sale: after the stock was lost, between Open with Spec.Suspended,
 // which answers to, and Restore with the Entries of to. What is returned from then on is an entry of to, and would be the return of no
-// row of from. The copies have numbers below 0. Running it again changes nothing.
+// row of from. The copies have numbers below 0. The entries of to can be moved from then on. Running it again changes nothing.
 func (m *Mover) Carry(ctx context.Context, from, to int64) error {
 	if from == to {
 		return fmt.Errorf("redlatchledger: from and to are both %d, must be two openings", from)
 	}
-	_, err := m.DB.ExecContext(ctx, `INSERT INTO moves (stock, epoch, serial, kind, ordinal, n, claimant, request, at)
+	if _, err := m.DB.ExecContext(ctx, `INSERT INTO moves (stock, epoch, serial, kind, ordinal, n, claimant, request, at)
 		SELECT stock, CAST($1 AS bigint), serial - 9007199254740992, kind, ordinal, n, claimant, request, at FROM moves WHERE stock = $2 AND epoch = $3
-		ON CONFLICT DO NOTHING`, to, m.Stock, from)
+		ON CONFLICT DO NOTHING`, to, m.Stock, from); err != nil {
+		return err
+	}
+	return m.Admit(ctx, to)
+}
+
+// Opened reports whether the database knows of an opening of the stock. It is made for stock.Spec.Opened: then no process opens the stock
+// a second time after Redis has lost it.
+func (m *Mover) Opened(ctx context.Context) (bool, error) {
+	var n int64
+	err := m.DB.QueryRowContext(ctx, `SELECT COUNT(*) FROM mark WHERE stock = $1`, m.Stock).Scan(&n)
+	return n > 0, err
+}
+
+// Admit tells the database of an opening that is another sale of the same name, and none of whose units was sold in an earlier one. The
+// first opening needs no Admit. Without it, the entries of every later one are ErrReopened, as if the stock had been lost. Running it
+// again changes nothing.
+func (m *Mover) Admit(ctx context.Context, epoch int64) error {
+	_, err := m.DB.ExecContext(ctx, newMark, m.Stock, epoch)
 	return err
 }

@@ -262,6 +262,7 @@ func TestAHoleAndASecondEntryOfOneNumberStopTheMover(t *testing.T) {
 		require.NoError(t, move(late, e(3, "cid")), "told again, later")
 		other := e(1, "zoe")
 		other.Epoch = 8
+		require.NoError(t, s.Admit(t.Context(), 8))
 		require.NoError(t, move(e(3, "cid"), other, func() stock.Entry { o := e(2, "yan"); o.Epoch = 8; return o }()), "two openings")
 		s.epoch = 7
 		require.Equal(t, map[int64]string{1: "ann", 2: "bob", 3: "cid"}, s.holders(t))
@@ -350,6 +351,7 @@ func TestTheViewHasEveryUnitThatWasNotReturned(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(rand.Uint64(), 1))
 			var entries []stock.Entry
 			s.epoch = 100 + epoch
+			require.NoError(t, s.Admit(t.Context(), s.epoch))
 			enter := func(kind stock.Kind, ordinal, n int64, who string) {
 				entries = append(entries, stock.Entry{Serial: int64(len(entries)) + 1, Kind: kind, Epoch: s.epoch, Ordinal: ordinal, N: n, Claimant: who})
 			}
@@ -470,5 +472,55 @@ func TestEveryEntryThatIsMovedIsPublishedAndNoFailureOfThatStopsTheMover(t *test
 		}
 		require.Equal(t, []string{"ann", "bob"}, seen)
 		require.Len(t, failures, 1)
+	})
+}
+
+// Redis loses the stock, and a process that starts opens it again: everything would be sold a second time, in an opening whose numbers
+// contradict nothing.
+func TestASecondOpeningIsNoticedByTheMoverAndByTheProcessThatWouldOpen(t *testing.T) {
+	each(t, 9, func(t *testing.T, s *shop) {
+		ctx := t.Context()
+		spec := stock.Spec{Limit: 9, PerUser: 9, OpenFor: time.Hour, Ledger: true}
+		sellOut := func() {
+			for i := range 9 {
+				g, err := s.sale.Claim(ctx, "u"+strconv.Itoa(i))
+				require.NoError(t, err)
+				require.True(t, g.Won())
+			}
+		}
+		has := func() (n int64) {
+			require.NoError(t, s.DB.QueryRow(`SELECT COALESCE(SUM(n), 0) FROM units WHERE stock = 'sale'`).Scan(&n))
+			return n
+		}
+		known, err := (&redlatchledger.Mover{DB: s.DB, Stock: "another"}).Opened(ctx)
+		require.NoError(t, err)
+		require.False(t, known)
+		sellOut()
+		_, err = s.sale.Ledger(ctx, 100, s.Move)
+		require.NoError(t, err)
+		require.EqualValues(t, 9, has())
+
+		s.server.FlushAll()
+		asking := spec
+		asking.Opened = s.Opened
+		_, err = s.sale.OpenOrJoin(ctx, asking)
+		require.ErrorIs(t, err, stock.ErrCorrupt)
+		_, err = s.sale.Open(ctx, asking)
+		require.ErrorIs(t, err, stock.ErrCorrupt)
+		g, err := s.sale.Claim(ctx, "u1")
+		require.NoError(t, err)
+		require.Equal(t, stock.NotOpen, g.Outcome, "nobody sells it again")
+
+		st, err := s.sale.OpenOrJoin(ctx, spec) // a process that does not ask
+		require.NoError(t, err)
+		sellOut()
+		require.ErrorIs(t, s.Keep(ctx, s.sale, time.Millisecond), redlatchledger.ErrReopened)
+		require.EqualValues(t, 9, has(), "the limit")
+		_, err = s.sale.OpenOrJoin(ctx, asking)
+		require.NoError(t, err, "it is there")
+		require.NoError(t, s.Admit(ctx, st.Epoch)) // it was meant so
+		_, err = s.sale.Ledger(ctx, 100, s.Move)
+		require.NoError(t, err)
+		require.EqualValues(t, 18, has())
 	})
 }

@@ -3,6 +3,9 @@ package pages_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -24,12 +27,29 @@ func Hourly(ctx context.Context, red *redlatch.Client, job func(context.Context)
 	return err
 }
 
+// Campaigning has fn run in one process at a time, for as long as ctx lasts. Run returns fn's error and campaigns no more: this does,
+// after a rest, in which another process may have more luck.
+func Campaigning(ctx context.Context, e *election.Election, host string, fn func(context.Context, *election.Leadership) error) error {
+	for {
+		err := e.Run(ctx, host, fn)
+		if err == nil || ctx.Err() != nil || errors.Is(err, election.ErrClosed) {
+			return err
+		}
+		slog.Warn("campaigning again", "host", host, "error", err)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(time.Second + rand.N(time.Second)):
+		}
+	}
+}
+
 // Lead polls a partner's server from one process, as long as this program runs.
 func Lead(ctx context.Context, red *redlatch.Client, host string, poll func(context.Context) error) error {
-	return red.Elections().Election("poller").Run(ctx, host, func(ctx context.Context, _ *election.Leadership) error {
+	return Campaigning(ctx, red.Elections().Election("poller"), host, func(ctx context.Context, _ *election.Leadership) error {
 		for {
 			if err := poll(ctx); err != nil {
-				return err // resigns; another process may have more luck
+				return err // resigns
 			}
 			select {
 			case <-ctx.Done(): // lost, or the program ends
@@ -54,7 +74,7 @@ var errStale = errors.New("a later relay is at work")
 
 // Relay publishes the messages of the outbox in their order, from one process at a time.
 func Relay(ctx context.Context, red *redlatch.Client, host string, box Outbox, publish func(context.Context, string) error) error {
-	return red.Elections().Election("outbox").Run(ctx, host, func(ctx context.Context, l *election.Leadership) error {
+	return Campaigning(ctx, red.Elections().Election("outbox"), host, func(ctx context.Context, l *election.Leadership) error {
 		for ctx.Err() == nil {
 			id, message, err := box.Next(ctx, l.Token())
 			if err == nil && id == 0 {
@@ -111,36 +131,58 @@ func Cached(ctx context.Context, red *redlatch.Client, key string, compute func(
 	return value, err
 }
 
-// Order reserves a unit for an order, has it paid, and sells it. After redlatch.Retryable errors call it again with the same order.
+var errNotSold = errors.New("not sold, and nothing is paid")
+
+// Order reserves a unit for an order, has it paid, and sells it. Call it again with the same order until it returns nil or errNotSold:
+// after any other error, after a crash, and whenever the bank reports a payment.
+//
+// pay charges the order once, however often it is called: of an order that was paid before it returns nil. refund gives back what was
+// paid, once, and has the bank refuse the order from then on: pay fails, and a payment that is under way goes back when it arrives.
 func Order(ctx context.Context, red *redlatch.Client, order, user string, pay, refund func(context.Context) error) error {
 	sale := red.Stocks().Stock("sale")
 	unit, err := sale.Reserve(ctx, order, user, 1, 10*time.Minute)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if !unit.Won() {
-		return errSoldOut
-	}
-	if unit.Ordinal > 0 {
+	case unit.Won() && unit.Ordinal > 0:
 		return nil // sold by an earlier call
+	case unit.Won() || unit.Outcome == stock.Expired: // held; or over, and perhaps paid by a call that crashed
+		patience := time.Minute
+		if unit.Won() {
+			patience = max(patience, time.Until(unit.Until)-time.Minute)
+		}
+		paying, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		err = pay(paying)
+	case unit.Outcome == stock.Cancelled || unit.Outcome == stock.Returned:
+		err = errNotSold // perhaps the earlier call crashed before its refund
+	default: // sold out, not started: nothing was reserved for this order, and so nothing was paid
+		return fmt.Errorf("%w: %v", errNotSold, unit.Outcome)
 	}
-	paying, cancel := context.WithDeadline(ctx, unit.Until.Add(-time.Minute)) // a minute is left for Confirm
-	defer cancel()
-	if err := pay(paying); err != nil {
-		_, gone := sale.Cancel(context.WithoutCancel(ctx), order)
-		return errors.Join(err, gone)
-	}
-	paid := context.WithoutCancel(ctx)
-	unit, err = sale.ConfirmLate(paid, order)
-	if err == nil && !unit.Won() { // too late, and nothing is left: now for good, unless another call was quicker
-		if _, err = sale.Cancel(paid, order); err == nil {
-			unit, err = sale.ConfirmLate(paid, order)
+	ctx = context.WithoutCancel(ctx) // from here on money has moved, perhaps also if pay failed
+	if err == nil {
+		unit, err = sale.ConfirmLate(ctx, order)
+		switch {
+		case err == nil && unit.Won():
+			return nil
+		case err == nil && (unit.Outcome == stock.Suspended || unit.Outcome == stock.Paused):
+			return fmt.Errorf("the sale is %v", unit.Outcome) // call again
+		case err != nil && !errors.Is(err, stock.ErrNotFound):
+			return err
 		}
 	}
-	if err == nil && !unit.Won() {
-		return errors.Join(errSoldOut, refund(paid))
+	// There is no unit. But one may come back, and another call of this order may be about to take it. After Cancel none can.
+	if _, err := sale.Cancel(ctx, order); err != nil {
+		return err
 	}
-	return err
+	unit, late := sale.ConfirmLate(ctx, order)
+	if late != nil || unit.Won() { // won: the other call was quicker
+		return late
+	}
+	if err := refund(ctx); err != nil {
+		return err
+	}
+	return errors.Join(errNotSold, err)
 }
 
 func TestAnHourlyJobRunsOnOneMachine(t *testing.T) {
@@ -209,14 +251,52 @@ func (b *table) Sent(_ context.Context, token, id int64) error {
 	return nil
 }
 
+func TestALeaderWhoseWorkFailsIsFollowedByOneThatTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := redlatchtest.New(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended, polled := make(chan error, 3), make(chan string)
+		for _, host := range []string{"a", "b", "c"} {
+			red, failed := srv.Open(), false
+			go func() {
+				ended <- Lead(ctx, red, host, func(ctx context.Context) error {
+					if !failed {
+						failed = true
+						return errors.New("the partner does not answer")
+					}
+					select {
+					case polled <- host:
+					case <-ctx.Done():
+					}
+					return nil
+				})
+			}()
+		}
+		select {
+		case <-polled: // by a process whose work had failed before
+		case <-time.After(time.Minute):
+			t.Error("each has failed once, and nobody leads any more")
+		}
+		cancel()
+		for range 3 {
+			err := <-ended
+			if err != nil { // it was campaigning, or resting
+				require.True(t, errors.Is(err, context.Canceled) || err.Error() == "the partner does not answer", "%v", err)
+			}
+		}
+	})
+}
+
 func TestTheNextRelayGoesOnWhereTheLastOneStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
 		box := &table{messages: []string{"a", "b", "c"}}
 		crash := errors.New("crash")
 		var got []string
-		require.ErrorIs(t, Relay(t.Context(), srv.Open(), "1", box, func(_ context.Context, m string) error {
+		first, end := context.WithCancel(t.Context())
+		require.ErrorIs(t, Relay(first, srv.Open(), "1", box, func(_ context.Context, m string) error {
 			if got = append(got, m); m == "b" {
+				end()
 				return crash // published, and not recorded
 			}
 			return nil
@@ -319,8 +399,8 @@ func TestAnOrderIsPaidAndSoldOrNeither(t *testing.T) {
 			time.Sleep(11 * time.Minute)
 			return Order(t.Context(), red, "4", "dora", say("dora pays", nil), say("refund", nil))
 		}
-		require.ErrorIs(t, Order(t.Context(), red, "6", "eve", tooLate, say("refund", nil)), errSoldOut)
-		require.ErrorIs(t, Order(t.Context(), red, "5", "ed", say("never", nil), say("refund", nil)), errSoldOut)
-		require.True(t, slices.Equal([]string{"ann pays", "declined", "dora pays", "refund"}, log), log)
+		require.ErrorIs(t, Order(t.Context(), red, "6", "eve", tooLate, say("refund", nil)), errNotSold)
+		require.ErrorIs(t, Order(t.Context(), red, "5", "ed", say("never", nil), say("refund", nil)), errNotSold)
+		require.True(t, slices.Equal([]string{"ann pays", "declined", "refund", "dora pays", "refund"}, log), log)
 	})
 }

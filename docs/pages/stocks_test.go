@@ -3,6 +3,7 @@ package pages_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,15 +53,25 @@ func HoldCart(ctx context.Context, stocks *stock.Client, order, user string, car
 	return missing, nil
 }
 
-// PayCart sells what an order holds. refund is how many units of each stock came too late and are gone.
+// PayCart sells what an order has paid for. Call it until it returns no error, and again whenever the bank calls. refund is how many units
+// of each stock the order does not get: always the same answer, so give the money for them back once for each order and stock.
 func PayCart(ctx context.Context, stocks *stock.Client, order string, cart []stock.Line) (refund map[string]int64, err error) {
-	sold, err := stocks.Group("sale").ConfirmLate(ctx, order)
-	if err != nil {
-		return nil, err // call again
-	}
-	refund = map[string]int64{}
+	group, refund, names := stocks.Group("sale"), map[string]int64{}, []string{}
 	for _, line := range cart {
-		refund[line.Stock] = line.N
+		refund[line.Stock], names = line.N, append(names, line.Stock)
+	}
+	sold, err := group.ConfirmLate(ctx, order, names...)
+	switch {
+	case err == nil && (sold.Outcome == stock.Suspended || sold.Outcome == stock.Paused):
+		return nil, fmt.Errorf("the sale is %v", sold.Outcome)
+	case err == nil && !sold.Won() || errors.Is(err, stock.ErrNotFound):
+		// Something is missing. But a unit may come back, and another call of this order may be about to take it. After Cancel none can.
+		if _, err = group.Cancel(ctx, order, names...); err == nil {
+			sold, err = group.ConfirmLate(ctx, order, names...)
+		}
+	}
+	if err != nil {
+		return nil, err
 	}
 	for _, line := range sold.Lines {
 		if line.Grant.Won() {
@@ -68,6 +79,55 @@ func PayCart(ctx context.Context, stocks *stock.Client, order string, cart []sto
 		}
 	}
 	return refund, nil
+}
+
+// Orders is the shop's table of orders. Decide writes what becomes of an order, unless that is decided, and returns what is decided. In
+// SQL: UPDATE orders SET fate = $2 WHERE id = $1 AND fate IS NULL, and then SELECT fate.
+type Orders interface {
+	Decide(ctx context.Context, order, fate string) (string, error)
+}
+
+// HoldEach holds the units of an order in stocks that need not share a server, for a quarter of an hour. If one of them has too few, the
+// order is cancelled: held is false, and the next try is another order.
+func HoldEach(ctx context.Context, orders Orders, order, user string, cart map[*stock.Stock]int64) (held bool, err error) {
+	for sale, n := range cart {
+		unit, err := sale.Reserve(ctx, order, user, n, 15*time.Minute)
+		switch {
+		case err != nil:
+			return false, err // call again, with the same order
+		case !unit.Won():
+			_, _, err := FinishEach(ctx, orders, order, "cancelled", cart)
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// FinishEach sells what an order holds (fate "sold") or gives it back ("cancelled"), whichever was decided first. If it is sold, refund
+// is how many units of each stock came too late and are gone.
+func FinishEach(ctx context.Context, orders Orders, order, fate string, cart map[*stock.Stock]int64) (sold bool, refund map[*stock.Stock]int64, err error) {
+	if fate, err = orders.Decide(ctx, order, fate); err != nil {
+		return false, nil, err
+	}
+	sold, refund = fate == "sold", map[*stock.Stock]int64{}
+	for sale, n := range cart {
+		if !sold {
+			if _, err := sale.Cancel(ctx, order); err != nil {
+				return false, nil, err // call again: the fate stands
+			}
+			continue
+		}
+		unit, err := sale.ConfirmLate(ctx, order)
+		if err != nil && !errors.Is(err, stock.ErrNotFound) {
+			return false, nil, err
+		}
+		if !unit.Won() {
+			refund[sale] = n
+		} else if unit.N < n {
+			refund[sale] = n - unit.N
+		}
+	}
+	return sold, refund, nil
 }
 
 // Settle moves what was sold into a database, until ctx ends. Several processes may do so.
@@ -154,6 +214,122 @@ func TestACartIsHeldAndPaidAsAWhole(t *testing.T) {
 			refund, err := PayCart(t.Context(), stocks, "order-1", cart)
 			require.NoError(t, err)
 			require.Equal(t, map[string]int64{"shirt": 0, "cap": 1}, refund)
+		}
+	})
+}
+
+// fates is a table of orders. before, if set, is called once, before the next decision.
+type fates struct {
+	of     map[string]string
+	before func()
+}
+
+func (f *fates) Decide(_ context.Context, order, fate string) (string, error) {
+	if do := f.before; do != nil {
+		f.before = nil
+		do()
+	}
+	if f.of[order] == "" {
+		f.of[order] = fate
+	}
+	return f.of[order], nil
+}
+
+// servers is a stock of two units on each of two servers.
+func servers(t *testing.T) (srvs [2]*redlatchtest.Server, sales [2]*stock.Stock) {
+	for i := range srvs {
+		srvs[i] = redlatchtest.New(t)
+		sales[i] = srvs[i].Open().Stocks().Stock("sale")
+		_, err := sales[i].Open(t.Context(), stock.Spec{Limit: 2, PerUser: 2, OpenFor: time.Hour})
+		require.NoError(t, err)
+	}
+	return srvs, sales
+}
+
+// requireUnits fails unless the stocks have sold so many units, and hold so many.
+func requireUnits(t *testing.T, sales [2]*stock.Stock, sold, held [2]int64) {
+	t.Helper()
+	for i, s := range sales {
+		is, err := s.Inspect(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, [2]int64{sold[i], held[i]}, [2]int64{is.Sold, is.Held}, "server %d", i)
+	}
+}
+
+func TestACartOfTwoServersIsSoldOrGivenBackWhoeverDiesWhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for fate, sold := range map[string]int64{"sold": 1, "cancelled": 0} {
+			for lost := range 2 { // the server that does not answer for so long that the caller gives up
+				srvs, sales := servers(t)
+				orders, cart := &fates{of: map[string]string{}}, map[*stock.Stock]int64{sales[0]: 1, sales[1]: 2}
+				srvs[lost].Break(redlatchtest.Fault{Kind: redlatchtest.LostReply, Times: 1000})
+				_, err := HoldEach(t.Context(), orders, "order", "ann", cart)
+				require.Error(t, err)
+				srvs[lost].Heal()
+				for range 2 {
+					held, err := HoldEach(t.Context(), orders, "order", "ann", cart)
+					require.NoError(t, err)
+					require.True(t, held)
+				}
+				requireUnits(t, sales, [2]int64{}, [2]int64{1, 2})
+
+				srvs[lost].Break(redlatchtest.Fault{Kind: redlatchtest.LostReply, Times: 1000})
+				_, _, err = FinishEach(t.Context(), orders, "order", fate, cart)
+				require.Error(t, err)
+				srvs[lost].Heal()
+				for _, asks := range []string{fate, "cancelled", "sold"} { // what was decided stands
+					is, refund, err := FinishEach(t.Context(), orders, "order", asks, cart)
+					require.NoError(t, err)
+					require.Equal(t, fate == "sold", is)
+					require.Empty(t, refund)
+				}
+				requireUnits(t, sales, [2]int64{sold, 2 * sold}, [2]int64{})
+			}
+		}
+	})
+}
+
+// The first of two requests of one order is refused at b. Before it decides, b has units again, and the second holds all.
+func TestAnOrderThatIsCancelledHoldsNothingThoughItsTwinGotItsUnits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, sales := servers(t)
+		orders, cart := &fates{of: map[string]string{}}, map[*stock.Stock]int64{sales[0]: 1, sales[1]: 1}
+		all, err := sales[1].ClaimAny(t.Context(), 2)
+		require.NoError(t, err)
+		orders.before = func() {
+			back, err := sales[1].ReturnAny(t.Context(), all)
+			require.NoError(t, err)
+			require.True(t, back)
+			held, err := HoldEach(t.Context(), orders, "order", "ann", cart)
+			require.NoError(t, err)
+			require.True(t, held)
+		}
+		held, err := HoldEach(t.Context(), orders, "order", "ann", cart)
+		require.NoError(t, err)
+		require.False(t, held)
+		sold, _, err := FinishEach(t.Context(), orders, "order", "sold", cart)
+		require.NoError(t, err)
+		require.False(t, sold)
+		requireUnits(t, sales, [2]int64{}, [2]int64{})
+	})
+}
+
+func TestACartOfTwoServersThatIsPaidLateIsRefundedInPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srvs, sales := servers(t)
+		orders, cart := &fates{of: map[string]string{}}, map[*stock.Stock]int64{sales[0]: 1, sales[1]: 2}
+		_, err := HoldEach(t.Context(), orders, "order", "ann", cart)
+		require.NoError(t, err)
+		for _, srv := range srvs {
+			srv.Advance(20 * time.Minute)
+		}
+		_, err = sales[1].Claim(t.Context(), "bob")
+		require.NoError(t, err)
+		for range 2 {
+			sold, refund, err := FinishEach(t.Context(), orders, "order", "sold", cart)
+			require.NoError(t, err)
+			require.True(t, sold)
+			require.Equal(t, map[*stock.Stock]int64{sales[1]: 1}, refund)
 		}
 	})
 }

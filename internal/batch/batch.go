@@ -106,6 +106,8 @@ type Batcher[Q, A any] struct {
 type Request[Q, A any] struct {
 	Ctx context.Context // its caller's, for the values in it
 	Ask Q
+	// Until is when its caller's patience ends, in a shared call; zero: with the call's context.
+	Until time.Time
 
 	Answer A
 	Err    error
@@ -147,6 +149,7 @@ type batch[Q, A any] struct {
 	// answered, or when their patience ends, and then expired is true; expired is not written afterwards.
 	ended   chan struct{}
 	expired bool
+	bound   time.Time // when that patience ends
 	clock   *time.Timer
 }
 
@@ -166,7 +169,7 @@ func (l *Batcher[Q, A]) leave()              { l.under.Add(-1) }
 // do answers one request, which was counted in; crowd: it shares a call if others are under way.
 func (l *Batcher[Q, A]) do(ctx context.Context, ask Q, crowd bool) (none A, _ error) {
 	if ctx.Err() != nil {
-		return none, fmt.Errorf("%w: %s on %q: %w", errs.ErrUnavailable, l.What, l.Key, errs.Ended(ctx))
+		return none, fmt.Errorf("%w: %s on %q: %w", errs.ErrUnavailable, l.What, l.Key, errs.Cut(errs.Ended(ctx)))
 	}
 	mine := &Request[Q, A]{Ctx: ctx, Ask: ask}
 	if l.Options.MaxBatch < 0 || !crowd {
@@ -189,7 +192,7 @@ func (l *Batcher[Q, A]) do(ctx context.Context, ask Q, crowd bool) (none A, _ er
 		select {
 		case <-end:
 		case <-left:
-			gaveUp = errs.Ended(ctx)
+			gaveUp = errs.Cut(errs.Ended(ctx))
 		}
 	}
 	switch {
@@ -255,12 +258,16 @@ func (l *Batcher[Q, A]) join(ctx context.Context, mine *Request[Q, A]) (b *batch
 	case ok:
 		end = b.done
 	case b.ended == nil: // the first without a deadline: the patience of those that come later ends with its own
-		until = time.Now().Add(l.Bound)
+		b.bound = time.Now().Add(l.Bound)
 		b.ended, b.clock = make(chan struct{}), time.AfterFunc(l.Bound, func() { l.expire(b) })
 		fallthrough
 	default:
 		end = b.ended
 	}
+	if !ok {
+		until = b.bound
+	}
+	mine.Until = until
 	if until.After(b.until) {
 		b.until = until
 	}

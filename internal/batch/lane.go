@@ -152,7 +152,7 @@ func (l *Lane[Q]) run(ctx context.Context, requests []*Request[Q, bool]) {
 	case err == nil:
 		l.with.Runner.Clock.Learn(call.Keys[0], server, sent, received)
 		l.took(int64(received.Sub(sent)))
-	case script.Retryable(err):
+	case script.NotAnswered(err):
 		for _, r := range requests {
 			r.Err = err
 		}

@@ -55,3 +55,21 @@ func Ended(ctx context.Context) error {
 	}
 	return fmt.Errorf("%w: %w", err, why)
 }
+
+// Cut marks err as the end of a try for no reason but its caller's patience. It says nothing of the server. Cut of nil is nil.
+func Cut(err error) error {
+	if err == nil {
+		return nil
+	}
+	return cut{err}
+}
+
+// IsCut reports whether err, or what it wraps, was marked by Cut.
+func IsCut(err error) bool {
+	var c cut
+	return errors.As(err, &c)
+}
+
+type cut struct{ error }
+
+func (c cut) Unwrap() error { return c.error }

@@ -1,8 +1,8 @@
-// Package inside is for the debug page (package redlatchdebug): how it gets at what the clients of the public packages keep, and the
-// errors that they remember for it.
+// Package inside is how packages of this module, and the debug page (package redlatchdebug), get at what the types of the public
+// packages keep to themselves, and the errors that clients remember for that page.
 //
-// Each public package says in an init how its client is looked into. Otherwise every client would have an exported method of which
-// users can make nothing, or the page would have to be part of the package that everybody links.
+// Each public package says in an init how its type is looked into. Otherwise the type would have exported methods of which users can
+// make nothing, or the page would have to be part of the package that everybody links.
 package inside
 
 import (

@@ -49,12 +49,9 @@ func TestOfAJavaHoldBothSidesReadTheSame(t *testing.T) {
 				require.NoError(t, err)
 				require.True(t, locked)
 				require.Equal(t, "true", java.do(t, "held", kind, name))
-				count, err := l.HoldCount(within(t))
+				state, err := l.Inspect(within(t))
 				require.NoError(t, err)
-				require.Zero(t, count)
-				left, err := l.RemainingLease(within(t))
-				require.NoError(t, err)
-				sameLease(t, java.left(t, kind, name), left)
+				sameLease(t, java.left(t, kind, name), state.Lease)
 				if kind != "read" {
 					refused(t, l)
 					free := w.other(t, 30*time.Second)
@@ -85,9 +82,6 @@ func TestOfOurHoldBothSidesReadTheSame(t *testing.T) {
 				require.Equal(t, "false", java.do(t, "locked", kind, name))
 				first := hold(t, l, within(t))
 				second := hold(t, l, first.Context(within(t)))
-				count, err := l.HoldCount(first.Context(within(t)))
-				require.NoError(t, err)
-				require.EqualValues(t, 2, count)
 				field := string(first.Owner())
 				if kind == "write" {
 					field += ":write"
@@ -96,10 +90,12 @@ func TestOfOurHoldBothSidesReadTheSame(t *testing.T) {
 				require.Equal(t, "true", java.do(t, "locked", kind, name))
 				require.Equal(t, "false", java.do(t, "held", kind, name))
 				require.Equal(t, "0", java.do(t, "count", kind, name))
-				left, err := l.RemainingLease(within(t))
+				state, err := l.Inspect(within(t))
 				require.NoError(t, err)
-				sameLease(t, left, java.left(t, kind, name))
-				sameLease(t, left, lease)
+				require.Len(t, state.Holders, 1)
+				require.Equal(t, 2, state.Holders[0].Count)
+				sameLease(t, state.Lease, java.left(t, kind, name))
+				sameLease(t, state.Lease, lease)
 				if kind != "read" {
 					require.Equal(t, "false", java.do(t, "trynow", kind, name))
 				}

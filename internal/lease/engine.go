@@ -207,6 +207,13 @@ func (e *Engine) Count() int {
 	return len(e.due)
 }
 
+// Unrenewed reports whether a lease is registered that nobody wants renewed.
+func (e *Engine) Unrenewed() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.ContainsFunc(e.due, func(l *Lease) bool { return l.auto == 0 })
+}
+
 // All returns the leases registered.
 func (e *Engine) All() []*Lease {
 	e.mu.Lock()

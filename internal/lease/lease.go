@@ -25,7 +25,9 @@ type Lease struct {
 	Untracked bool
 	// Drift: the lease's deadline leaves room for what Redlock takes off for the drift of clocks, where Margin is less.
 	Drift bool
-	told  atomic.Bool // here, where it takes no room: a held lock must cost little
+	// Soon: a lease that was handed over short is raised at once (see raiseSoon), and not only when a third of it is over.
+	Soon bool
+	told atomic.Bool // here, where it takes no room: a held lock must cost little
 	// Ended is called when the lease is over without having been removed: once with errs.ErrLost, errs.ErrOverwritten or
 	// errs.ErrMaxHold; and with errs.ErrClosed by Stop, and by EndAll, which may come before. It must not block.
 	Ended func(why error)
@@ -156,7 +158,7 @@ func (l *Lease) wanted(now instant) (length time.Duration, ok bool) {
 	// What is due soon goes with the rest: otherwise every lease would be a batch of its own. Not so a retry, whose pause may be
 	// shorter than that: it would be due at once, and a server that refuses quickly would be asked in a busy loop.
 	renewBy, checkBy := now, now
-	if !l.retrying {
+	if !l.retrying && !(l.Soon && l.short > 0) { // a raise is due at the same instant as those that go with it
 		renewBy, checkBy = now.Add(min(l.length/100, earliest)), now.Add(earliest/10)
 	}
 	switch {

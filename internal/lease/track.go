@@ -22,7 +22,7 @@ import (
 // renewals that are needed anyway; a hold older than trackAfter is looked at once for it.
 //
 // In a Cluster every node would need such a connection, and the tracker a way to follow moving slots. So there the keys are tracked
-// on the client's own connections, if its invalidations are observed (pubsub.Invalidations). The client's own renewals count
+// on the client's own connections, if its invalidations are observed. The client's own renewals count
 // there: each causes one look, which writes nothing and so causes no other.
 //
 // An invalidation is a hint, never proof: it has the leases of that key looked at, which also finds out that a lease was shortened
@@ -93,7 +93,7 @@ func (t *tracker) serve() (up, supported bool) {
 	cancel()
 	if err != nil {
 		_, refused := rueidis.IsRedisErr(err)
-		return false, !refused || script.Retryable(script.Explain("CLIENT TRACKING", err))
+		return false, !refused || script.NotAnswered(script.Explain("CLIENT TRACKING", err))
 	}
 	t.mu.Lock()
 	t.conn = conn

@@ -121,7 +121,7 @@ func (b *Book[E]) Keep(ctx context.Context, every time.Duration, max int, fn fun
 			return context.Cause(ctx)
 		case refused != nil:
 			return refused
-		case err != nil && !script.Retryable(err) && !errors.Is(err, errs.ErrNotReplicated):
+		case err != nil && !script.NotAnswered(err) && !errors.Is(err, errs.ErrNotReplicated):
 			return err
 		}
 		b.Bears(ctx, err, &failing)

@@ -95,9 +95,9 @@ func answeredError(s *Script, key string, err error) error {
 	return fmt.Errorf("%s on %q: %w", s.name, key, err)
 }
 
-// Retryable reports whether err says that the server could not be asked, so that asking again may help: it wraps ErrUnavailable
+// NotAnswered reports whether err says that the server could not be asked, so that asking again may help: it wraps ErrUnavailable
 // or ErrUnknownOutcome.
-func Retryable(err error) bool {
+func NotAnswered(err error) bool {
 	return errors.Is(err, errs.ErrUnavailable) || errors.Is(err, errs.ErrUnknownOutcome)
 }
 

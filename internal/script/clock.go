@@ -65,8 +65,8 @@ func (c *Clock) Trip(key string) time.Duration {
 }
 
 // At returns the server's time at the monotonic instant t, in ms, or 0 if nothing is known of that server yet. It errs to the
-// early side, by at most the round trip of the sample: a request is refused a moment too soon, never granted after its caller
-// has left (TestTheClockErrsToTheEarlySideOnly).
+// early side, by at most the round trip of the sample (TestTheClockErrsToTheEarlySideOnly). A request that names it as its not-after
+// may run for the rest of that millisecond: see LastRun.
 func (c *Clock) At(key string, t time.Time) int64 {
 	c.mu.Lock()
 	s, ok := c.samples[c.slot(key)]
@@ -79,6 +79,28 @@ func (c *Clock) At(key string, t time.Time) int64 {
 		d -= time.Millisecond - 1
 	}
 	return s.Server + d.Milliseconds()
+}
+
+// tick is what the server's time is counted in where instants are compared: whole milliseconds. Whatever lasts until an instant has its
+// millisecond wholly: see lua/clock.lua. So an instant that this machine has from the server, or has named to it, is over there up to one
+// tick later than here. A holder that stops at its instant stops in time. Who waits until it is over adds the tick, by the two functions
+// below and nowhere else.
+const tick = time.Millisecond
+
+// LastRun returns until when a request may run that the server refuses after the instant notAfter: for the rest of that millisecond. What
+// is to come after every run of such a request is sent no earlier.
+func LastRun(notAfter time.Time) time.Time { return notAfter.Add(tick) }
+
+// Expiry returns how long after a reply that says that a lease is left for so long a request finds it expired.
+func Expiry(left time.Duration) time.Duration { return left + tick }
+
+// Left returns how long something is left that ends in the server's millisecond end, where now is, for those that only look: 0 if that
+// has expired, and otherwise a millisecond at least. A holder trusts end-now, which may be 0 when it has not.
+func Left(end, now int64) time.Duration {
+	if now > end {
+		return 0
+	}
+	return time.Duration(max(1, end-now)) * time.Millisecond
 }
 
 // Newest returns the newest of the estimates, and how many there are: one for each slot of a Cluster that was asked about, else one.

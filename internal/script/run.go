@@ -28,7 +28,6 @@ type Runner struct {
 	base    time.Time
 	lastOK  atomic.Int64 // when a call was last answered, after base
 	timers  sync.Pool    // of each runner: a timer that is made inside a synctest bubble may not leave it
-	alarms  *alarms
 	Clock   *Clock
 
 	evictionAsked atomic.Bool
@@ -39,7 +38,6 @@ func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
 	return &Runner{
 		client: client, timeout: callTimeout, base: time.Now(), Clock: newClock(client.Mode() == rueidis.ClientModeCluster),
 		timers: sync.Pool{New: func() any { t := time.NewTimer(time.Hour); t.Stop(); return t }},
-		alarms: newAlarms(callTimeout),
 	}
 }
 
@@ -98,7 +96,7 @@ func (r *Runner) Do(ctx context.Context, c Call) (m rueidis.RedisMessage, err er
 func (r *Runner) DoWithin(ctx context.Context, c Call, bound time.Duration, why error) (rueidis.RedisMessage, error) {
 	now := time.Since(r.base)
 	m, err := r.attemptAt(ctx, c, now)
-	if err == nil || !Retryable(err) {
+	if err == nil || !NotAnswered(err) {
 		return m, err
 	}
 	if _, ok := ctx.Deadline(); !ok && bound > 0 {
@@ -125,7 +123,7 @@ func (r *Runner) repeat(ctx context.Context, c Call, first error) (m rueidis.Red
 // try's work. Without an answer the error is ErrUnknownOutcome if any try may have run.
 func Repeat(ctx context.Context, once bool, try func() error) (unsure bool, err error) {
 	for n := 0; ; n++ {
-		if err = try(); err == nil || !Retryable(err) {
+		if err = try(); err == nil || !NotAnswered(err) {
 			return unsure, err
 		}
 		unknown := errors.Is(err, errs.ErrUnknownOutcome)
@@ -171,7 +169,7 @@ func Pause(ctx context.Context, d time.Duration) bool {
 // full ring, so then the call is made in place if ctx allows it (see patient).
 func (r *Runner) attempt(ctx context.Context, c Call, now time.Duration) (rueidis.RedisMessage, error) {
 	if ctx.Err() != nil {
-		return rueidis.RedisMessage{}, errNotSent{errs.Ended(ctx)}
+		return rueidis.RedisMessage{}, errNotSent{errs.Cut(errs.Ended(ctx))}
 	}
 	if c.CachedFor == 0 && c.Tracked == nil && c.Replicas == 0 && !c.Patient && r.fresh(now) {
 		if limit := r.base.Add(now + r.timeout); patient(ctx, limit) {
@@ -188,14 +186,19 @@ func (r *Runner) attempt(ctx context.Context, c Call, now time.Duration) (rueidi
 	select {
 	case <-f.done:
 	case <-ctx.Done():
-		gaveUp = errs.Ended(ctx)
+		gaveUp = errs.Cut(errs.Ended(ctx))
 	case <-t.C:
 		gaveUp = errCallTimeout
 	}
 	t.Stop()
 	r.timers.Put(t)
-	if gaveUp != nil && f.state.CompareAndSwap(flying, abandoned) {
-		return rueidis.RedisMessage{}, errInFlight{gaveUp}
+	if gaveUp != nil {
+		if f.state.CompareAndSwap(boarding, abandoned) {
+			return rueidis.RedisMessage{}, errNotSent{gaveUp}
+		}
+		if f.state.CompareAndSwap(flying, abandoned) {
+			return rueidis.RedisMessage{}, errInFlight{gaveUp}
+		}
 	}
 	<-f.done
 	m, err := f.res.ToMessage()
@@ -220,12 +223,15 @@ func (e errNotSent) Unwrap() error  { return e.error }
 func (e errInFlight) Unwrap() error { return e.error }
 
 const (
-	flying int32 = iota
+	boarding int32 = iota // its goroutine has yet to run
+	flying
 	landed
 	abandoned
 )
 
-// flight is one attempt on its own goroutine.
+// flight is one attempt on its own goroutine. One whose caller has left by the time that goroutine runs is not sent any more: it would
+// run on the server after what that caller sends to take it back, and on a busy machine many would
+// (TestACallThatSaysThatItWasNotSentIsNeverSent).
 type flight struct {
 	r      *Runner
 	values context.Context
@@ -237,7 +243,13 @@ type flight struct {
 }
 
 func (f *flight) run() {
-	res, unmet := f.r.exec(flightContext{context.WithoutCancel(f.values), time.Now().Add(flightLimit)}, f.call)
+	if !f.state.CompareAndSwap(boarding, flying) {
+		return
+	}
+	// Without the caller's end, but with its values: a hook around the client finds its span there.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.values), flightLimit)
+	res, unmet := f.r.exec(ctx, f.call)
+	cancel()
 	if f.state.CompareAndSwap(flying, landed) {
 		f.res, f.unmet = res, unmet
 		close(f.done)
@@ -367,18 +379,3 @@ func (c *Call) send(ctx context.Context, conn Conn, text bool, before interface{
 
 // flightLimit ends a flight that rueidis itself does not end (its redirections in a Cluster are unbounded).
 const flightLimit = 15 * time.Second
-
-// flightContext is the caller's context without its end, so that a hook around the client finds its span there. It has a deadline
-// and no channel, which keeps rueidis on its path without background goroutines, and costs no timer for each call.
-type flightContext struct {
-	context.Context
-	until time.Time
-}
-
-func (c flightContext) Deadline() (time.Time, bool) { return c.until, true }
-func (c flightContext) Err() error {
-	if time.Now().After(c.until) {
-		return context.DeadlineExceeded
-	}
-	return nil
-}

@@ -126,7 +126,7 @@ func TestAScriptsOwnErrorIsAnAnswer(t *testing.T) {
 		require.True(t, ok, "%v", err)
 		require.Contains(t, re.Error(), "MINE says no")
 		require.ErrorContains(t, err, `fails on "k"`)
-		require.False(t, script.Retryable(err))
+		require.False(t, script.NotAnswered(err))
 		require.EqualValues(t, 1, get(t, c, "k"), "not sent again")
 		_, err = r.Do(within(t), script.Call{Script: fails, Keys: []string{"k"}}) // which the server knows now
 		require.ErrorContains(t, err, "MINE says no")
@@ -157,7 +157,7 @@ func TestARefusedConnectionProvesThatNothingRan(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	_, err = r.Do(ctx, call("k"))
-	require.True(t, script.Retryable(err), "%v", err) // unknown if ctx ended on a try under way
+	require.True(t, script.NotAnswered(err), "%v", err) // unknown if ctx ended on a try under way
 	require.Error(t, ctx.Err(), "it went on trying for as long as it might")
 }
 
@@ -212,7 +212,7 @@ func TestARefusalIsRetriedForAsLongAsTheCallLasts(t *testing.T) {
 				_, err := r.Attempt(context.Background(), call("k"))
 				require.ErrorIs(t, err, errs.ErrUnavailable)
 				require.NotErrorIs(t, err, errs.ErrUnknownOutcome)
-				require.True(t, script.Retryable(err))
+				require.True(t, script.NotAnswered(err))
 				re, ok := saidBy(err)
 				require.True(t, ok)
 				require.Contains(t, re.Error(), reply)
@@ -283,7 +283,7 @@ func TestRefusalsOfARealServerAreRetriedAndDoNotRun(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 				_, err = r.Do(ctx, call("k"))
 				cancel()
-				require.True(t, script.Retryable(err), "%v", err) // unknown if ctx ended on a try under way
+				require.True(t, script.NotAnswered(err), "%v", err) // unknown if ctx ended on a try under way
 				require.Error(t, ctx.Err(), "it went on trying")
 
 				retried := make(chan struct{})
@@ -368,7 +368,7 @@ func TestASilentServerIsAnUnknownOutcomeWithinTheCallTimeout(t *testing.T) {
 	took := time.Since(began)
 	require.ErrorIs(t, err, errs.ErrUnknownOutcome)
 	require.NotErrorIs(t, err, errs.ErrUnavailable)
-	require.True(t, script.Retryable(err))
+	require.True(t, script.NotAnswered(err))
 	require.ErrorContains(t, err, "call timeout")
 	require.GreaterOrEqual(t, took, 100*time.Millisecond)
 	require.Less(t, took, slack)
@@ -441,7 +441,7 @@ func TestAttemptObeysCancellationOnAConnectionThatIsNotPipelining(t *testing.T) 
 		began := time.Now()
 		_, err := r.Attempt(ctx, call("k"))
 		require.Less(t, time.Since(began), slack)
-		require.True(t, script.Retryable(err), "%v", err)
+		require.True(t, script.NotAnswered(err), "%v", err)
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorIs(t, err, why)
 		if wait > 0 {
@@ -601,6 +601,7 @@ func TestTheClockErrsToTheEarlySideOnly(t *testing.T) {
 				when := received.Add(us(1_000_000) - 100*time.Millisecond)
 				got := time.Duration(clock.At("k", when)) * time.Millisecond
 				require.LessOrEqual(t, got, truth(when), "seed %d, sample %d", seed, n)
+				require.LessOrEqual(t, got+time.Millisecond, truth(script.LastRun(when)), "seed %d, sample %d: until that millisecond is over it may run", seed, n)
 				require.Greater(t, got, truth(when)-widest-2*time.Millisecond, "seed %d, sample %d", seed, n)
 			}
 		}
@@ -702,4 +703,44 @@ func TestEveryServersWordOnAMissingRightIsDenied(t *testing.T) {
 		require.ErrorContains(t, err, right, text)
 		require.ErrorContains(t, err, `lacking on "k"`, text)
 	}
+}
+
+// leaving is a context that ends as soon as somebody waits for its end.
+type leaving struct {
+	context.Context
+	end context.CancelFunc
+}
+
+func (c leaving) Done() <-chan struct{} {
+	c.end()
+	return c.Context.Done()
+}
+
+func (c leaving) Deadline() (time.Time, bool) { return time.Now().Add(time.Millisecond), true }
+
+// Its caller takes back what a call may do that was sent. One that is sent after that is taken back by nobody.
+func TestACallThatSaysThatItWasNotSentIsNeverSent(t *testing.T) {
+	s := redistest.Start(t)
+	c := s.Client(t)
+	r := script.NewRunner(c, slack)
+	maybe, not := 0, 0
+	for n := 0; not < 20; n++ {
+		require.Less(t, n, 20000, "none was given up before it was sent")
+		ctx, cancel := context.WithCancel(context.Background())
+		_, err := r.Attempt(leaving{ctx, cancel}, call("k"))
+		switch {
+		case errors.Is(err, errs.ErrUnavailable):
+			not++
+		default:
+			maybe++
+		}
+	}
+	_, err := r.Attempt(within(t), call("k"))
+	require.NoError(t, err)
+	redistest.Eventually(t, 10*time.Second, "what was sent has run", func() bool {
+		n, err := c.Do(within(t), c.B().Get().Key("k").Build()).AsInt64()
+		require.NoError(t, err)
+		require.LessOrEqual(t, n, int64(maybe+1))
+		return n == int64(maybe+1)
+	})
 }

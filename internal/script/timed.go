@@ -47,6 +47,10 @@ type Timed[R Reply] struct {
 	Send func(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error)
 	// Decode reads the reply.
 	Decode func(rueidis.RedisMessage) (R, error)
+
+	// Runs is set by Run: how long after its send the last request may run if it was not answered, which is until its not-after. Where
+	// the server's time is not known nothing refuses it; then it is when it has arrived in all likelihood. (A time would put t on the heap.)
+	Runs time.Duration
 }
 
 // Run makes the call. A reply is returned if the error is nil, and beside an errs.ErrNotReplicated. ErrUnavailable: the
@@ -54,7 +58,12 @@ type Timed[R Reply] struct {
 func (t *Timed[R]) Run(ctx context.Context, r *Runner) (reply R, err error) {
 	for again := false; ; again = true {
 		sent := time.Now()
-		m, err := t.Send(ctx, sent, r.Clock.At(t.Key, t.notAfter(ctx, r, sent)))
+		end := t.notAfter(ctx, r, sent)
+		notAfter := r.Clock.At(t.Key, end)
+		if t.Runs = end.Sub(sent); notAfter == 0 {
+			t.Runs = t.giveUp(r)
+		}
+		m, err := t.Send(ctx, sent, notAfter)
 		received := time.Now()
 		if err != nil && !errors.Is(err, errs.ErrNotReplicated) {
 			return reply, err
@@ -71,21 +80,31 @@ func (t *Timed[R]) Run(ctx context.Context, r *Runner) (reply R, err error) {
 		r.Clock.Relearn(t.Key, server, sent, received)
 		if again {
 			// A copy of the key: the error would keep t, and with it Send, on the heap in every call.
-			return reply, fmt.Errorf("%w: %q: the request reached the server too late", errs.ErrUnavailable, strings.Clone(t.Key))
+			why := errTooLate
+			if d, ok := ctx.Deadline(); ok && d.Before(sent.Add(r.timeout)) { // for that caller
+				why = errs.Cut(why)
+			}
+			return reply, fmt.Errorf("%w: %q: %w", errs.ErrUnavailable, strings.Clone(t.Key), why)
 		}
 	}
 }
 
+var errTooLate = errors.New("the request reached the server too late")
+
 // notAfter is the instant at which the caller gives up on a request sent at sent. Clock.At turns it into the server's
-// time and rounds it down: a request is refused a moment too soon, never granted after its caller left.
+// time and rounds it down: a request is refused a moment too soon, never granted after its caller left, but for the rest of a
+// millisecond (see LastRun).
 func (t *Timed[R]) notAfter(ctx context.Context, r *Runner, sent time.Time) time.Time {
-	giveUp := t.GiveUp
-	if giveUp == 0 {
-		giveUp = r.timeout
-	}
-	end := sent.Add(giveUp)
+	end := sent.Add(t.giveUp(r))
 	if d, ok := ctx.Deadline(); ok && d.Add(t.Beyond).Before(end) {
 		return d.Add(t.Beyond)
 	}
 	return end
+}
+
+func (t *Timed[R]) giveUp(r *Runner) time.Duration {
+	if t.GiveUp == 0 {
+		return r.timeout
+	}
+	return t.GiveUp
 }

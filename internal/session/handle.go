@@ -48,6 +48,9 @@ type Resource interface {
 type Holding struct {
 	Lease lease.Lease
 
+	// Granted is how grants name the owner; "": by Lease.Owner. It is set before the first request.
+	Granted string
+
 	of         *Handles
 	unanswered *unanswered // set before the first handle is made; nil: all requests were answered
 

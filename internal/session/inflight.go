@@ -53,8 +53,8 @@ func (f *Inflight) IfOpen(do func()) bool {
 // It takes no mutex, because every claim calls it, also the claims that the process answers by itself.
 func (f *Inflight) Closed() bool { return f.closed.Load() || f.hub != nil && f.hub.Err() != nil }
 
-// add counts one in, also after Close or the hub's end.
-func (f *Inflight) add() {
+// Join counts one in, also after Close or the hub's end: what gives back is still sent. Leave counts it out.
+func (f *Inflight) Join() {
 	f.mu.Lock()
 	f.n++
 	f.mu.Unlock()
@@ -67,13 +67,10 @@ func (f *Inflight) Count() int {
 	return f.n
 }
 
-// close lets nobody in any more, and returns a channel that is closed when all have left. first: nobody had closed it.
-func (f *Inflight) close() (drained <-chan struct{}, first bool) {
+// close lets nobody in any more, and returns a channel that is closed when all have left. It is called once.
+func (f *Inflight) close() (drained <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed.Load() {
-		return nil, false
-	}
 	f.closed.Store(true)
 	c := make(chan struct{})
 	if f.n == 0 {
@@ -81,5 +78,5 @@ func (f *Inflight) close() (drained <-chan struct{}, first bool) {
 	} else {
 		f.drained = c
 	}
-	return c, true
+	return c
 }

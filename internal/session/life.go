@@ -118,11 +118,11 @@ type lasting struct {
 
 func (x *lasting) Deadline() (time.Time, bool) { return x.parent.Deadline() }
 
-// Value asks the shared context only for the key of package context, which leads to the children and to the cause. The other
-// values of the shared context are those of its first parent, so all other keys go to x's own parent. Value asks only one of the
-// two: lives nest, as re-entries do, and each level would otherwise double the cost of a look-up.
+// Value asks the shared context only for what package context itself keeps in a context, which leads to the children and to the
+// cause. The other values of the shared context are those of its first parent, so all other keys go to x's own parent. Value asks
+// only one of the two: lives nest, as re-entries do, and each level would otherwise double the cost of a look-up.
 func (x *lasting) Value(key any) any {
-	if key == endKey {
+	if bare.Value(key) != nil {
 		return x.Context.Value(key)
 	}
 	if key == (lifeKey{x.life}) {
@@ -131,28 +131,15 @@ func (x *lasting) Value(key any) any {
 	return x.parent.Value(key)
 }
 
+// bare is a cancelled context without values: what it finds under a key, package context keeps in every context that can end.
+var bare = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
 // lifeKey is the key by which a context says that it ends with a life, also where its other values are hidden.
 type lifeKey struct{ of *Life }
 
 // ends reports whether ctx ends with the life.
 func (l *Life) ends(ctx context.Context) bool { return ctx.Value(lifeKey{l}) != nil }
-
-// endKey is the key for which package context asks a parent. It is not exported, but context.Cause asks a context for it.
-var endKey = func() any {
-	ended, end := context.WithCancel(context.Background())
-	end()
-	k := &keyOf{Context: ended}
-	context.Cause(k)
-	return k.key
-}()
-
-// keyOf records the key for which it is asked.
-type keyOf struct {
-	context.Context
-	key any
-}
-
-func (k *keyOf) Value(key any) any {
-	k.key = key
-	return nil
-}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,6 +59,15 @@ func (o *Once) Do(ctx context.Context, f func(context.Context) error) (err error
 	case <-ctx.Done():
 		return context.Cause(ctx), false
 	}
+}
+
+// Close is Do for a Close: a later call waits for the first until its own ctx ends, and returns the first's result.
+func (o *Once) Close(ctx context.Context, f func(context.Context) error) error {
+	err, ok := o.Do(ctx, f)
+	if !ok {
+		return fmt.Errorf("close: an earlier call of Close is still under way: %w", err)
+	}
+	return err
 }
 
 // Release runs f, the release of a handle of that name with that life, for as long as ctx lasts. If ctx has ended, or ends with
@@ -125,7 +135,7 @@ func (h *Handle) release(ctx context.Context) error {
 	// (TestARequestThatRunsAfterItsReleaseBeforeTheServersTimeIsKnownIsTakenBack), nor is there one that nobody sends, of what
 	// was lost (TestALostPermitsReleaseIsPendingForAsLongAsARequestForItMayRun).
 	after := o.left().until
-	final := after.IsZero() || !time.Now().Before(after)
+	final := after.IsZero() || !time.Now().Before(script.LastRun(after))
 	var confirmed bool
 	var err error
 	if over == nil {
@@ -175,18 +185,31 @@ func (o *Holding) finish() (again bool) {
 
 // releaseLater has it released in the background until its lease is over. The answer to what was sent before after is not final.
 func (o *Holding) releaseLater(after time.Time) {
-	o.of.ReleaseLater(o.Lease.Name, after, o.Longest(), func(ctx context.Context) error {
+	o.of.releaseLater(cmp.Or(o.Granted, o.Lease.Owner), o.Lease.Name, after, o.Longest(), func(ctx context.Context) error {
 		_, err := o.Lease.Of.(Resource).Send(ctx, 0, true)
 		return err
 	})
 }
 
-// ReleaseLater has send release, in the background, what the server has of a name, until a try sent after after is answered, or
-// until longest from now, when the lease there is over.
+// ReleaseLater has send release, in the background, what the server has of a name, or until longest from now, when the lease there is
+// over. Requests that the server refuses after the instant after may still take it, so the first try that is sent when none of them
+// runs any more, and is answered, is the last.
+//
+//	waiter                            server
+//	names its end, 398.0
+//	398.0: leaves, releases     --->  nothing is there
+//	                                  398.7, which is 398 in its clock: a request that named 398 takes it
+//	399.0: releases             --->  takes it back
 func (s *Session) ReleaseLater(name string, after time.Time, longest time.Duration, send func(context.Context) error) {
+	s.releaseLater("", name, after, longest, send)
+}
+
+// releaseLater is ReleaseLater of what an owner has, which may turn out to be more: see Retrier.Kick.
+func (s *Session) releaseLater(owner, name string, after time.Time, longest time.Duration, send func(context.Context) error) {
 	s.Retrier.Add(&Pending{
 		Name:  name,
-		After: after,
+		Owner: owner,
+		After: script.LastRun(after),
 		Until: time.Now().Add(max(longest, s.CallTimeout)),
 		Release: func(ctx context.Context) error {
 			err := send(ctx)
@@ -236,11 +259,11 @@ func (r *release) run(ctx context.Context) (confirmed bool, err error) {
 		case errors.Is(err, errs.ErrWrongType): // what the watchdog would have found out, too
 			r.tell(errs.ErrOverwritten)
 			return true, r.of.failed(r.Lease.Name, fmt.Errorf("%w: %w", errs.ErrLost, err))
-		case !script.Retryable(err):
+		case !script.NotAnswered(err):
 			return false, r.pending(err)
 		}
 		r.unsure = r.unsure || errors.Is(err, errs.ErrUnknownOutcome)
-		closed := r.of.Hub.Context().Err() != nil
+		closed := r.of.Inner.Context().Err() != nil
 		if closed || ctx.Err() != nil || !script.Pause(ctx, script.Backoff(n)) {
 			if closed {
 				err = fmt.Errorf("%w: hub: %w", err, errs.ErrClosed)

@@ -20,6 +20,7 @@ type Retrier struct {
 	pending pendings
 	workers int
 	busy    map[*Pending]struct{} // being tried right now
+	owners  map[string]*Pending   // those of an owner, pending or busy
 	idle    chan struct{}         // closed while nothing is pending or under way
 	sleeps  time.Time             // until when one worker sleeps for the next release; zero: none sleeps
 	wake    chan struct{}
@@ -32,6 +33,8 @@ type Retrier struct {
 type Pending struct {
 	// Name is the name of what is released, as the caller gave it.
 	Name string
+	// Owner is whose it is, for Kick; "": nobody's. Of each owner one release is pending.
+	Owner string
 	// Release tries once. nil: answered.
 	Release func(ctx context.Context) error
 	// After: the answer to a try that was sent before this instant is not final, because an acquire that was sent earlier may still
@@ -40,8 +43,11 @@ type Pending struct {
 	// Until is when the lease is over in any case. Then nothing needs a release any more.
 	Until time.Time
 
-	next  time.Time
-	tries int
+	next    time.Time
+	tries   int  // in a row that failed
+	answers int  // that were not final
+	again   bool // it is to be sent once more, though it is being tried
+	at      int  // in pendings
 }
 
 // pendings is a binary heap, ordered by the time of the next try.
@@ -49,8 +55,14 @@ type pendings []*Pending
 
 func (h pendings) Len() int           { return len(h) }
 func (h pendings) Less(i, j int) bool { return h[i].next.Before(h[j].next) }
-func (h pendings) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *pendings) Push(x any)        { *h = append(*h, x.(*Pending)) }
+func (h pendings) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].at, h[j].at = i, j
+}
+func (h *pendings) Push(x any) {
+	x.(*Pending).at = len(*h)
+	*h = append(*h, x.(*Pending))
+}
 func (h *pendings) Pop() any {
 	last := len(*h) - 1
 	p := (*h)[last]
@@ -61,27 +73,77 @@ func (h *pendings) Pop() any {
 
 const retryWorkers = 32
 
+// soonAgain is how often a release whose answer is not final is sent again soon: after 2, 8, 32 and 128 ms.
+const soonAgain = 4
+
 // NewRetrier returns an idle retrier.
 func NewRetrier() *Retrier {
-	r := &Retrier{busy: map[*Pending]struct{}{}, idle: make(chan struct{}), wake: make(chan struct{}, 1)}
+	r := &Retrier{busy: map[*Pending]struct{}{}, owners: map[string]*Pending{}, idle: make(chan struct{}), wake: make(chan struct{}, 1)}
 	close(r.idle)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
 
-// Add adds a pending release. After Stop it does nothing.
+// Add adds a pending release, and has it tried at once. If one of that owner is pending, that goes on for as long as both would. After
+// Stop it does nothing.
 func (r *Retrier) Add(p *Pending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ctx.Err() != nil {
 		return
 	}
+	if other := r.owners[p.Owner]; other != nil {
+		if p.After.After(other.After) {
+			other.After = p.After
+		}
+		if p.Until.After(other.Until) {
+			other.Until = p.Until
+		}
+		r.kick(other)
+		return
+	}
 	if len(r.pending) == 0 && r.workers == 0 {
 		r.idle = make(chan struct{})
 	}
+	if p.Owner != "" {
+		r.owners[p.Owner] = p
+	}
+	r.tryNow(p)
+}
+
+// tryNow has a release tried at once. Called with mu held.
+func (r *Retrier) tryNow(p *Pending) {
 	p.next = time.Now()
 	if !r.push(p) {
 		r.hire()
+	}
+}
+
+// Kick has the pending release of an owner, if there is one, sent now: the owner was just granted something, or put into a queue.
+// Otherwise that would be found when the release is next tried. Whoever is about to add a release need not be kicked, because what is
+// added is sent after this.
+func (r *Retrier) Kick(owner string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.owners[owner]; p != nil && r.ctx.Err() == nil {
+		r.kick(p)
+	}
+}
+
+// kick is called with mu held.
+func (r *Retrier) kick(p *Pending) {
+	if _, busy := r.busy[p]; busy {
+		p.again = true
+		return
+	}
+	heap.Remove(&r.pending, p.at)
+	r.tryNow(p)
+}
+
+// forget is called with mu held, of a release that is over.
+func (r *Retrier) forget(p *Pending) {
+	if r.owners[p.Owner] == p {
+		delete(r.owners, p.Owner)
 	}
 }
 
@@ -166,12 +228,19 @@ func (r *Retrier) work() {
 		sent := time.Now()
 		err := p.Release(r.ctx)
 		now := time.Now()
+		r.mu.Lock()
+		delete(r.busy, p)
 		done := err == nil && !sent.Before(p.After)
 		if err == nil {
-			p.next = p.After
+			// What is on its way arrives in a moment, mostly. Of what does not, the last moment is known.
+			p.next, p.tries = p.After, 0
+			if soon := now.Add(script.Backoff(2 * p.answers)); p.answers < soonAgain && soon.Before(p.After) {
+				p.next = soon
+			}
+			p.answers++
 		} else {
 			pause := script.Backoff(4 + p.tries)
-			if !script.Retryable(err) {
+			if !script.NotAnswered(err) {
 				pause *= 4 // for example a missing right, which will not be there in a moment
 			}
 			p.next = now.Add(pause)
@@ -180,9 +249,13 @@ func (r *Retrier) work() {
 		if p.next.After(p.Until) {
 			p.next = p.Until
 		}
-		r.mu.Lock()
-		delete(r.busy, p)
-		if !done {
+		switch {
+		case p.again:
+			p.again, p.next = false, now
+			r.push(p)
+		case done:
+			r.forget(p)
+		default:
 			r.push(p)
 		}
 		r.mu.Unlock()
@@ -219,6 +292,7 @@ func (r *Retrier) take() (*Pending, time.Duration) {
 		}
 		heap.Pop(&r.pending)
 		if !now.Before(p.Until) {
+			r.forget(p)
 			continue
 		}
 		r.busy[p] = struct{}{}

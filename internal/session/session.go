@@ -30,6 +30,7 @@ type Session struct {
 	Inflight
 	Options // as given, with the defaults filled in
 	Hub     *pubsub.Hub
+	Inner   inside.Hub[*pubsub.Subscription] // of Hub
 	Runner  *script.Runner
 	Base    time.Time // when it was made
 
@@ -45,6 +46,7 @@ type Session struct {
 	complaints complaints
 	troubles   inside.Troubles
 
+	closing    Once
 	ctx        context.Context // of what runs in the background; ends at Close
 	cancel     context.CancelFunc
 	background sync.WaitGroup
@@ -61,13 +63,14 @@ func New(h *pubsub.Hub, pkg, keeps string, o Options) (*Session, error) {
 	if err := o.check(); err != nil {
 		return nil, errs.Edge(pkg, err)
 	}
-	if h.Context().Err() != nil {
+	inner := inside.Of[inside.Hub[*pubsub.Subscription]](h)
+	if inner.Context().Err() != nil {
 		return nil, errs.Edge(pkg, fmt.Errorf("hub: %w", errs.ErrClosed))
 	}
-	s := &Session{Options: o, Hub: h, Runner: script.NewRunner(h.Client(), o.CallTimeout), Base: time.Now(), pkg: pkg, keeps: keeps}
+	s := &Session{Options: o, Hub: h, Inner: inner, Runner: script.NewRunner(h.Client(), o.CallTimeout), Base: time.Now(), pkg: pkg, keeps: keeps}
 	s.complaints.last = map[string]complaint{}
-	s.Inflight.hub = h.Context()
-	s.ctx, s.cancel = context.WithCancel(h.Context())
+	s.Inflight.hub = inner.Context()
+	s.ctx, s.cancel = context.WithCancel(inner.Context())
 	return s, nil
 }
 
@@ -77,6 +80,7 @@ func (s *Session) Start(o lease.Config, woken func(ctx context.Context, name str
 	s.ID, s.Seed = lease.NewConnectionID(o.Heartbeats.Trust)
 	s.Retrier = NewRetrier()
 	s.Queue = wait.NewQueue(s.Hub, s.PollCap, woken, waits)
+	s.Queue.Unclaimed = s.Retrier.Kick
 	o.ConnectionID, o.Client, o.Runner, o.Log, o.Replicas, o.ReplicasWait = s.ID, s.Hub.Client(), s.Runner, s.Logger, s.MinReplicas, s.ReplicaTimeout
 	s.Engine = lease.New(o)
 }
@@ -135,7 +139,7 @@ func (s *Session) Background(fn func(ctx context.Context)) bool {
 // Finish runs fn on a goroutine, also if Close has begun: a call leaves it behind, and it has to be done. Close waits for it
 // as for a call under way.
 func (s *Session) Finish(fn func()) {
-	s.add()
+	s.Join()
 	go func() {
 		defer s.Leave()
 		fn()

@@ -234,6 +234,7 @@ func TestCloseThatMayNotWaitNamesWhatIsLeft(t *testing.T) {
 	require.ErrorIs(t, err, why)
 	require.ErrorContains(t, err, "shop: close: 3 still held, left to their leases: a, b, party; 21 unconfirmed releases given up, left to their leases: c, c,")
 	require.ErrorContains(t, err, "c and 1 more: going down")
+	require.Equal(t, err, s.Close(context.Background()), "the result of the first")
 }
 
 func TestCloseWaitsForWhatCallsLeftBehind(t *testing.T) {

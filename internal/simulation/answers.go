@@ -96,14 +96,12 @@ func (w *world) auditAnswers(o *object, list []*entry) {
 // auditPair judges b, which was asked for after a was answered. all are the calls about their id.
 func (w *world) auditPair(o *object, all []*entry, a, b *entry) {
 	before, after := a.says(), b.says()
-	unasked := before == expired && a.what == reserve && o.kind.name == "across" // a ReserveAll that was too slow says so by itself
-	if before == unheard || after == unheard || unasked {
+	if before == unheard || after == unheard {
 		return
 	}
 	may := func(verb what) bool { // it may have been done between the two
 		for _, e := range all {
-			gaveUp := verb == cancel && e.what == reserve && o.kind.name == "across"
-			if (e.what == verb || gaveUp) && e.began.Before(b.done) && (e.done.IsZero() || e.err != nil || !e.done.Before(a.began)) {
+			if e.what == verb && e.began.Before(b.done) && (e.done.IsZero() || e.err != nil || !e.done.Before(a.began)) {
 				return true
 			}
 		}

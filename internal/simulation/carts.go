@@ -11,54 +11,11 @@ import (
 	"github.com/redlatch/redlatch/rcounter/stock"
 )
 
-// shop is where carts are reserved: a Group, or stocks that share nothing.
-type shop interface {
-	stock(name string) *stock.Stock
-	request(id, name string) string // the id of a line
-	reserve(ctx context.Context, id, claimant string, lines []stock.Line, ttl time.Duration) (stock.Cart, error)
-	confirm(ctx context.Context, id string, stocks ...string) (stock.Cart, error)
-	late(ctx context.Context, id string, stocks ...string) (stock.Cart, error)
-	cancel(ctx context.Context, id string, stocks ...string) (bool, error)
-}
-
-type together struct{ *stock.Group }
-
-func (g together) stock(name string) *stock.Stock { return g.Stock(name) }
-func (together) request(id, _ string) string      { return id }
-func (g together) reserve(ctx context.Context, id, claimant string, lines []stock.Line, ttl time.Duration) (stock.Cart, error) {
-	return g.Reserve(ctx, id, claimant, lines, ttl)
-}
-func (g together) confirm(ctx context.Context, id string, stocks ...string) (stock.Cart, error) {
-	return g.Confirm(ctx, id, stocks...)
-}
-func (g together) late(ctx context.Context, id string, stocks ...string) (stock.Cart, error) {
-	return g.ConfirmLate(ctx, id, stocks...)
-}
-func (g together) cancel(ctx context.Context, id string, stocks ...string) (bool, error) {
-	return g.Cancel(ctx, id, stocks...)
-}
-
-type apart struct{ *stock.Client }
-
-func (a apart) stock(name string) *stock.Stock { return a.Stock(name) }
-func (apart) request(id, name string) string   { return id + "/" + name }
-func (a apart) reserve(ctx context.Context, id, claimant string, lines []stock.Line, ttl time.Duration) (stock.Cart, error) {
-	return a.ReserveAll(ctx, id, claimant, lines, ttl)
-}
-func (a apart) confirm(ctx context.Context, id string, stocks ...string) (stock.Cart, error) {
-	return a.ConfirmAll(ctx, id, stocks...)
-}
-func (a apart) late(ctx context.Context, id string, stocks ...string) (stock.Cart, error) {
-	return a.ConfirmAllLate(ctx, id, stocks...)
-}
-func (a apart) cancel(ctx context.Context, id string, stocks ...string) (bool, error) {
-	return a.CancelAll(ctx, id, stocks...)
-}
-
-// carts makes a kind whose objects are carts of three stocks.
-func carts(name string, open func(o *object, c *client) shop) *kind {
+// carts is the kind whose objects are carts of three stocks of a Group.
+func carts() *kind {
+	open := func(o *object, c *client) *stock.Group { return c.red.Stocks().Group(o.name) }
 	return &kind{
-		name: name,
+		name: "cart",
 		make: func(_ *world, o *object) {
 			o.bases = map[string]*base{}
 			for _, part := range "abc" {
@@ -67,7 +24,7 @@ func carts(name string, open func(o *object, c *client) shop) *kind {
 		},
 		open: func(w *world, o *object) {
 			for _, l := range linesOf(o, 3) {
-				w.openStock(o, open(o, w.clients[0]).stock(l.Stock), l.Stock)
+				w.openStock(o, open(o, w.clients[0]).Stock(l.Stock), l.Stock)
 			}
 		},
 		plan: func(r *rand.Rand, s *Step) {
@@ -97,12 +54,12 @@ func namesOf(lines []stock.Line) (names []string) {
 	return names
 }
 
-func actOnCart(w *world, o *object, c *client, s Step, x shop) {
+func actOnCart(w *world, o *object, c *client, s Step, x *stock.Group) {
 	id := fmt.Sprintf("c%d.%d", s.At/(length/3), s.ID)
 	lines := linesOf(o, s.ID)
 	if s.What == move {
 		name := lines[s.N%len(lines)].Stock
-		w.moveLedger(o, c, s, x.stock(name), name)
+		w.moveLedger(o, c, s, x.Stock(name), name)
 		return
 	}
 	verb := s.What
@@ -117,23 +74,23 @@ func actOnCart(w *world, o *object, c *client, s Step, x shop) {
 }
 
 // askCart makes one call about a cart, and notes its answer for each line as that of the line's stock.
-func (w *world) askCart(o *object, c *client, s Step, x shop, verb what, id string, lines []stock.Line) (g stock.Cart) {
+func (w *world) askCart(o *object, c *client, s Step, x *stock.Group, verb what, id string, lines []stock.Line) (g stock.Cart) {
 	ctx, stop := context.WithTimeout(context.Background(), 8*calls)
 	defer stop()
 	var entries []*entry
 	for _, l := range lines {
-		entries = append(entries, o.book.begin(s, verb, l.Stock+"/"+x.request(id, l.Stock), l.N))
+		entries = append(entries, o.book.begin(s, verb, l.Stock+"/"+id, l.N))
 	}
 	var err error
 	switch verb {
 	case reserve:
-		g, err = x.reserve(ctx, id, "payer"+id, lines, s.Lease)
+		g, err = x.Reserve(ctx, id, "payer"+id, lines, s.Lease)
 	case confirm:
-		g, err = x.confirm(ctx, id, namesOf(lines)...)
+		g, err = x.Confirm(ctx, id, namesOf(lines)...)
 	case late:
-		g, err = x.late(ctx, id, namesOf(lines)...)
+		g, err = x.ConfirmLate(ctx, id, namesOf(lines)...)
 	case cancel:
-		_, err = x.cancel(ctx, id, namesOf(lines)...) // which of its lines were cancelled by that, it does not say
+		_, err = x.Cancel(ctx, id, namesOf(lines)...) // which of its lines were cancelled by that, it does not say
 	}
 	won := 0
 	for i, e := range entries {
@@ -155,45 +112,39 @@ func (w *world) askCart(o *object, c *client, s Step, x shop, verb what, id stri
 }
 
 // auditCarts: each line keeps what a reservation keeps, and each cart is whole.
-func auditCarts(w *world, o *object, x shop) {
+func auditCarts(w *world, o *object, x *stock.Group) {
 	if w.auditGone(o) {
 		return
 	}
 	w.settle()
-	states := map[string]about{}
 	for _, key := range keysOf(o.book.all()) {
 		if name, id, ok := strings.Cut(key, "/"); ok {
-			e := w.find(o, x.stock(name), key, id)
-			states[key] = e.says()
+			w.find(o, x.Stock(name), key, id)
 		}
 	}
 	list := o.book.all()
 	w.auditAnswers(o, list)
 	for _, l := range linesOf(o, 3) {
-		w.auditLedger(o, x.stock(l.Stock), l.Stock, list)
+		w.auditLedger(o, x.Stock(l.Stock), l.Stock, list)
 	}
 	for at := range 3 {
 		for i := range 6 {
 			id := fmt.Sprintf("c%d.%d", at, i)
-			if o.kind.name == "cart" {
-				w.auditTogether(o, x, id, linesOf(o, i), list)
-			} else {
-				w.auditApart(o, x, id, linesOf(o, i), list, states)
-			}
+			w.auditTogether(o, id, linesOf(o, i), list)
 		}
 	}
 }
 
 // wasLate reports whether a cart may have been confirmed late, by which it may be sold in part.
-func wasLate(x shop, id string, lines []stock.Line, list []*entry) bool {
-	key := lines[0].Stock + "/" + x.request(id, lines[0].Stock)
+func wasLate(id string, lines []stock.Line, list []*entry) bool {
+	key := lines[0].Stock + "/" + id
 	return slices.ContainsFunc(list, func(e *entry) bool { return e.what == late && e.key == key })
 }
 
 // auditTogether: what was done to one line of a cart of a Group was done to all, in one moment.
-func (w *world) auditTogether(o *object, x shop, id string, lines []stock.Line, list []*entry) {
+func (w *world) auditTogether(o *object, id string, lines []stock.Line, list []*entry) {
 	for _, kind := range []stock.Kind{stock.KindHeld, stock.KindGrant, stock.KindCancelled} {
-		if kind == stock.KindGrant && wasLate(x, id, lines, list) {
+		if kind == stock.KindGrant && wasLate(id, lines, list) {
 			continue
 		}
 		first := o.bases[lines[0].Stock].moments(id, kind)
@@ -201,19 +152,6 @@ func (w *world) auditTogether(o *object, x shop, id string, lines []stock.Line, 
 			if other := o.bases[l.Stock].moments(id, kind); !slices.Equal(first, other) {
 				w.violated("%s: of cart %s, %s is %s at %v and %s at %v", o.name, id, lines[0].Stock, kind, first, l.Stock, other)
 			}
-		}
-	}
-}
-
-// auditApart: the last line of a cart decides whether it is sold.
-func (w *world) auditApart(o *object, x shop, id string, lines []stock.Line, list []*entry, states map[string]about) {
-	state := func(l stock.Line) about { return states[l.Stock+"/"+x.request(id, l.Stock)] }
-	last := state(lines[len(lines)-1])
-	for _, l := range lines[:len(lines)-1] {
-		switch is := state(l); {
-		case last == isSold && is == cancelled,
-			is == isSold && last != isSold && !(last == expired && wasLate(x, id, lines, list)):
-			w.violated("%s: of cart %s the last line is %s, and %s is %s", o.name, id, last, l.Stock, is)
 		}
 	}
 }

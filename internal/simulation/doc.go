@@ -1,9 +1,9 @@
 // Package simulation runs the whole library in simulated time: several clients, a network and servers, all in one bubble of
 // testing/synctest. It is for tests, and for bench/simulate.
 //
-// A seed makes a [Plan]: acts of clients and faults, each at its time. [Run] plays it. An oracle knows the true time and what each client
-// believes, and says what was not kept. [Shrink] finds the shortest plan that still fails. A [Mutant] is a fault that is planted in the
-// library's scripts, to see that it is found.
+// A seed makes a [Plan]: acts of clients and faults, each at its time; [NewCrowd] makes one without faults, of callers who give up.
+// [Run] plays it. An oracle knows the true time and what each client believes, and says what was not kept. [Shrink] finds the shortest
+// plan that still fails. A [Mutant] is a fault that is planted in the library's scripts, to see that it is found.
 //
 // What is real: all of the library, rueidis, the protocol on the wire, and our scripts. What is simulated: streams of bytes with
 // latencies by the seed; servers, which are miniredis with a clock, a replica and restarts of our own; and time.
@@ -32,5 +32,7 @@
 //   - A ledger, which movers that are slow or crash bring into a database: every number once, without a hole; entries that make sense
 //     one after the other, never of more than the limit; and together what the stock says, and what was told.
 //   - A latch: nobody passes before all have begun to count, all pass soon after all have. A barrier: all or none, and not before all came.
+//   - A crowd ([NewCrowd]): while the network is well and callers give up, nobody waits long for what is free, and what nobody holds is not
+//     taken for long: see well.go.
 //   - At the end nothing is left: no goroutine, no subscription, no key without an end, and after an hour none but those that last.
 package simulation

@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -21,7 +22,11 @@ type kind struct {
 	make    func(w *world, o *object)
 	open    func(w *world, o *object) // before the plan begins
 	act     func(w *world, o *object, c *client, s Step)
-	verdict func(w *world, o *object) // when the plan is over, and all is well
+	verdict func(w *world, o *object)           // when the plan is over, and all is well
+	crowds  bool                                // crowds are tried with it
+	owners  func(n *node, name string) []string // what has it, as a server says; nil: nothing has
+	late    func(p Plan) time.Duration          // how much longer than others it may take to acquire; nil: no longer
+	only    bool                                // crowds only are tried with it
 }
 
 var all []*kind
@@ -66,16 +71,23 @@ type held struct {
 	release func(ctx context.Context) error
 	reenter func(ctx context.Context) error // nil: it cannot be
 	token   int64
+	ids     []string // as the server has them; nil: the hold is its process's only one
 }
 
 // holding makes a kind whose objects are held. units are what an act takes of the object's resources.
 func holding(name string, capacity int, plan func(r *rand.Rand, s *Step), units func(o *object, s Step) map[*resource]int,
 	acquire func(ctx context.Context, c *client, name string, s Step) (held, error), parts ...string) *kind {
-	k := &kind{name: name, open: func(*world, *object) {}, verdict: func(*world, *object) {}}
+	k := &kind{name: name, crowds: true, owners: fields, open: func(*world, *object) {}, verdict: func(*world, *object) {}}
 	k.plan = func(r *rand.Rand, s *Step) {
 		s.What, s.For, s.N = []what{take, take, take, again, longr}[r.IntN(5)], often(r, 200*time.Millisecond, 8*time.Second), 1
 		if r.IntN(8) > 0 {
 			s.Wait = upTo(r, 50*time.Millisecond, 5*time.Second)
+		}
+		if r.IntN(4) == 0 { // it gives up soon, whatever the fault
+			s.Ends = []ends{byWait, byDeadline, byCancel, byAnother}[r.IntN(4)]
+			if s.Wait = upTo(r, 0, 5*time.Millisecond); s.Ends == byAnother {
+				s.Wait = 0
+			}
 		}
 		if r.IntN(4) == 0 {
 			s.Lease = upTo(r, 100*time.Millisecond, longestLease-time.Second)
@@ -89,7 +101,7 @@ func holding(name string, capacity int, plan func(r *rand.Rand, s *Step), units 
 		for _, p := range parts {
 			o.parts = append(o.parts, w.resource(o.name+p, capacity, w.nodes[:1]))
 		}
-		o.parts[0].ordered, o.parts[0].growing = name == "fair", name == "fenced"
+		o.parts[0].ordered, o.parts[0].growing = name == "fair", name == "fenced" || name == "election"
 		if name == "quorum" {
 			o.parts[0].nodes = w.nodes
 		}
@@ -106,14 +118,20 @@ func holding(name string, capacity int, plan func(r *rand.Rand, s *Step), units 
 	return k
 }
 
-func lock(l *rlock.Lock) func(context.Context, Step) (held, error) {
+// lock acquires l. several: a process may have several holds of it. Only those are asked for their owners: a hold that has shown its
+// owner could not be passed on within its process.
+func lock(l *rlock.Lock, several bool) func(context.Context, Step) (held, error) {
 	return func(ctx context.Context, s Step) (held, error) {
-		h, err := l.TryLock(ctx, s.Wait, s.Lease)
+		h, err := l.TryLock(ctx, s.patience(), s.Lease)
 		if err != nil {
 			return held{}, err
 		}
 		token, _ := h.Token()
-		return held{lease: h, release: h.Unlock, token: token, reenter: func(ctx context.Context) error {
+		var ids []string
+		if several {
+			ids = []string{string(h.Owner())}
+		}
+		return held{ids: ids, lease: h, release: h.Unlock, token: token, reenter: func(ctx context.Context) error {
 			inner, err := l.TryLock(h.Context(ctx), 0, s.Lease)
 			if err != nil {
 				return err
@@ -133,7 +151,7 @@ func locks() (ks []*kind) {
 	}
 	for _, name := range []string{"reentrant", "nonreentrant", "fenced", "fair", "plain", "spin"} {
 		ks = append(ks, holding(name, 1, nil, nil, func(ctx context.Context, c *client, object string, s Step) (held, error) {
-			return lock(single[name](c.locks[0], object))(ctx, s)
+			return lock(single[name](c.locks[0], object), false)(ctx, s)
 		}))
 	}
 	const everybody = 1000
@@ -146,13 +164,10 @@ func locks() (ks []*kind) {
 		}
 	}, nil, func(ctx context.Context, c *client, object string, s Step) (held, error) {
 		x := c.locks[0].ReadWrite(object)
-		if s.ID%4 == 3 {
-			x = x.PreferWriters()
-		}
 		if s.N == 1 {
-			return lock(x.Read())(ctx, s)
+			return lock(x.Read(), true)(ctx, s)
 		}
-		return lock(x.Write())(ctx, s)
+		return lock(x.Write(), true)(ctx, s)
 	}))
 	ks = append(ks, holding("multi", 1, func(r *rand.Rand, s *Step) { s.ID = r.IntN(4) }, func(o *object, s Step) map[*resource]int {
 		switch s.ID {
@@ -166,9 +181,9 @@ func locks() (ks []*kind) {
 		one, two := c.locks[0].Reentrant(object), c.locks[0].Reentrant(object+"b")
 		switch s.ID {
 		case 0:
-			return lock(one)(ctx, s)
+			return lock(one, false)(ctx, s)
 		case 1:
-			return lock(two)(ctx, s)
+			return lock(two, false)(ctx, s)
 		case 2:
 			one, two = two, one
 		}
@@ -176,9 +191,18 @@ func locks() (ks []*kind) {
 		if err != nil {
 			return held{}, err
 		}
-		return lock(m)(ctx, s)
+		return lock(m, false)(ctx, s)
 	}, "b"))
-	return append(ks, holding("quorum", 1, nil, nil, func(ctx context.Context, c *client, object string, s Step) (held, error) {
+	for _, k := range ks {
+		switch k.name {
+		case "plain":
+			k.owners = text
+		case "spin":
+			k.late = func(Plan) time.Duration { return 100 * time.Millisecond } // its longest pause
+		}
+	}
+	ks = append(ks, elections())
+	quorum := holding("quorum", 1, nil, nil, func(ctx context.Context, c *client, object string, s Step) (held, error) {
 		var members []*rlock.Lock
 		for _, l := range c.locks {
 			members = append(members, l.Reentrant(object))
@@ -187,30 +211,58 @@ func locks() (ks []*kind) {
 		if err != nil {
 			return held{}, err
 		}
-		return lock(q)(ctx, s)
-	}))
+		return lock(q, false)(ctx, s)
+	})
+	quorum.late = func(p Plan) time.Duration { return 128 * 2 * p.Longest } // as it says: votes are split
+	return append(ks, quorum)
+}
+
+// term makes a leadership a lease.
+type term struct{ *election.Leadership }
+
+func (term) Extend(context.Context, time.Duration) error { return nil }
+
+func elections() *kind {
+	k := holding("election", 1, func(_ *rand.Rand, s *Step) { s.What, s.Lease = take, 0 }, nil,
+		func(ctx context.Context, c *client, object string, s Step) (held, error) {
+			if s.Ends == byWait {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, s.Wait)
+				defer cancel()
+			}
+			l, err := c.red.Elections().Election(object).Campaign(ctx, "")
+			if err != nil {
+				return held{}, err
+			}
+			return held{lease: term{l}, release: l.Resign, token: l.Token()}, nil
+		})
+	k.only = true
+	return k
 }
 
 func permits() []*kind {
 	const few, many = 3, 10
-	return []*kind{
+	ks := []*kind{
 		holding("semaphore", few, func(r *rand.Rand, s *Step) { s.N = 1 + r.IntN(few)*r.IntN(2) }, nil,
 			func(ctx context.Context, c *client, object string, s Step) (held, error) {
-				p, err := c.red.Semaphores().Semaphore(object, few).TryAcquire(ctx, s.N, s.Wait, s.Lease)
+				p, err := c.red.Semaphores().Semaphore(object, few).TryAcquire(ctx, s.N, s.patience(), s.Lease)
 				if err != nil {
 					return held{}, err
 				}
-				return held{lease: p, release: p.Release}, nil
+				return held{lease: p, release: p.Release, ids: bases(p.IDs())}, nil
 			}),
 		holding("weighted", many, func(r *rand.Rand, s *Step) { s.N = 1 + r.IntN(many) }, nil,
 			func(ctx context.Context, c *client, object string, s Step) (held, error) {
-				p, err := c.red.Semaphores().WeightedSemaphore(object, many).TryAcquire(ctx, int64(s.N), s.Wait, s.Lease)
+				p, err := c.red.Semaphores().WeightedSemaphore(object, many).TryAcquire(ctx, int64(s.N), s.patience(), s.Lease)
 				if err != nil {
 					return held{}, err
 				}
-				return held{lease: p, release: p.Release}, nil
+				return held{lease: p, release: p.Release, ids: bases(p.IDs())}, nil
 			}),
 	}
+	ks[0].owners = func(n *node, name string) []string { return members(n, "{"+name+"}:timeout") }
+	ks[1].owners = func(n *node, name string) []string { return members(n, "{"+name+"}:weights") }
+	return ks
 }
 
 var (
@@ -220,10 +272,13 @@ var (
 
 // take acquires, acts for a while, and releases.
 func (w *world) take(c *client, s Step, x *claim, acquire func(ctx context.Context) (held, error)) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.Wait+10*calls)
+	ctx, cancel := s.context()
 	defer cancel()
 	w.wait(x)
 	h, err := acquire(ctx)
+	if x.ids = h.ids; err != nil && s.Ends != byWait || errors.Is(err, errs.ErrNotAcquired) {
+		w.overstayed(s, x)
+	}
 	if err == nil {
 		x.token = h.token
 	}
@@ -315,6 +370,9 @@ func (w *world) failed(s Step, c *client, err error) {
 			f.Failed++
 		}
 	})
+	if (w.plan.Crowd || s.Wait < calls) && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
+		return // the caller left while its call was under way
+	}
 	for _, ok := range []error{errs.ErrUnavailable, errs.ErrUnknownOutcome, errs.ErrNotReplicated, context.DeadlineExceeded, errs.ErrClosed} {
 		if refused || errors.Is(err, ok) && !w.plan.calm() {
 			return

@@ -12,64 +12,69 @@ type Mutant struct {
 	Of    string   // what stands in the scripts that it changes
 	Old   string
 	New   string
+	Crowd bool // it is looked for in crowds
 }
 
 // Mutants are the faults that the simulation is tried with.
 var Mutants = []Mutant{
 	{"a release takes any owner's hold", []string{"reentrant", "nonreentrant", "spin"}, "-- Lower the count of an owner",
-		`redis.call('HDEL', key, owner, owner .. '!')`, `redis.call('DEL', key)`},
+		`redis.call('HDEL', key, owner, owner .. '!')`, `redis.call('DEL', key)`, false},
 	{"a hold that is handed over has a short lease", []string{"reentrant", "fenced", "nonreentrant"}, "local function hand_over(",
-		`redis.call('PEXPIRE', lock, lease)`, `redis.call('PEXPIRE', lock, 200)`},
+		`redis.call('PEXPIRE', lock, lease)`, `redis.call('PEXPIRE', lock, 200)`, false},
 	{"a renewal does not ask whose the hold is", []string{"reentrant", "nonreentrant", "fenced"}, "-- Renew the leases of many holds",
-		"elseif not held[1] then", "elseif false then"},
+		"elseif not held[1] then", "elseif false then", false},
 	{"a renewal shortens a lease", []string{"reentrant", "nonreentrant", "fenced"}, "local function raise(",
-		`redis.call('PEXPIRE', key, math.max(left, lease))`, `redis.call('PEXPIRE', key, 100)`},
+		`redis.call('PEXPIRE', key, math.max(left, lease))`, `redis.call('PEXPIRE', key, 100)`, false},
 	{"a plain release does not compare owners", []string{"plain", "plain", "reentrant"}, "-- Delete a plain mutex",
-		"if held == ARGV[1] then", "if held then"},
+		"if held == ARGV[1] then", "if held then", false},
 	{"tokens are counted, and begin again", []string{"fenced", "fenced", "reentrant"}, "-- Take a fenced lock",
-		"local token = us", "local token = 1"},
+		"local token = us", "local token = 1", false},
 	{"who comes last is served first", []string{"fair", "fair", "reentrant"}, "local function line_up(queue, timeouts",
-		`redis.call('RPUSH', queue, owner)`, `redis.call('LPUSH', queue, owner)`},
+		`redis.call('RPUSH', queue, owner)`, `redis.call('LPUSH', queue, owner)`, false},
 	{"readers are forgotten a second too early", []string{"readwrite", "readwrite", "reentrant"}, "local function forget(lock, ends, now)",
-		`redis.pcall('ZRANGEBYSCORE', ends, 0, now)`, `redis.pcall('ZRANGEBYSCORE', ends, 0, now + 1500)`},
+		`redis.pcall('ZRANGEBYSCORE', ends, 0, now)`, `redis.pcall('ZRANGEBYSCORE', ends, 0, now + 1500)`, false},
 	{"a server that has forgotten its votes votes", []string{"quorum"}, "-- One server's vote for an owner",
-		"if want == 1 and young > 0 then", "if false then"},
+		"if want == 1 and young > 0 then", "if false then", false},
 	{"a second run takes permits again", []string{"semaphore", "semaphore", "reentrant"}, "-- Take permits for several waiters",
-		`.. '\0\0\0') == 1 then`, `.. '\0\0\0') >= 0 then`},
+		`.. '\0\0\0') == 1 then`, `.. '\0\0\0') >= 0 then`, false},
 	{"a second release raises the count again", []string{"semaphore", "semaphore", "reentrant"}, "-- Give permits back, and hand them",
-		`.. '\0\0\0') == 1 then`, `.. '\0\0\0') >= 0 then`},
+		`.. '\0\0\0') == 1 then`, `.. '\0\0\0') >= 0 then`, false},
 	{"permits whose lease is over come back twice", []string{"weighted", "weighted", "reentrant"}, "local function weighed(",
-		"return capacity, used - freed, noted", "return capacity, used - 2 * freed, noted"},
+		"return capacity, used - freed, noted", "return capacity, used - 2 * freed, noted", false},
 	{"a claim does not look for its own answer", []string{"stock", "stock", "reentrant"}, "-- Claims one unit for each",
-		` and not redis.call('HGET', KEYS[2], ARGV[3]) then`, " then"},
+		` and not redis.call('HGET', KEYS[2], ARGV[3]) then`, " then", false},
 	{"what is reserved is sold", []string{"stock", "stock", "reentrant"}, "-- Claims one unit for each",
-		"elseif sold + held >= limit then", "elseif sold >= limit then"},
+		"elseif sold + held >= limit then", "elseif sold >= limit then", false},
 	{"what was cancelled is confirmed late", []string{"sale", "sale"}, "local function belated(",
-		"if not q or q.state ~= 'E' then return", "if not q or q.state ~= 'E' and (q.state ~= 'C' or q.n == 0) then return"},
+		"if not q or q.state ~= 'E' then return", "if not q or q.state ~= 'E' and (q.state ~= 'C' or q.n == 0) then return", false},
 	{"a part that is not confirmed does not come back", []string{"sale", "sale"}, "local function confirm(",
-		"if back > 0 then enter('cancelled', 0, back, claimant, id) end", ""},
+		"if back > 0 then enter('cancelled', 0, back, claimant, id) end", "", false},
 	{"an extension ends a hold", []string{"sale", "sale"}, "local function extend(",
-		"hold[k + 1], hold[k + 2] = digits(deadline), id\n  enter(", "hold[k + 1], hold[k + 2] = digits(now), id\n  enter("},
+		"hold[k + 1], hold[k + 2] = digits(deadline), id\n  enter(", "hold[k + 1], hold[k + 2] = digits(now), id\n  enter(", false},
 	{"units come back again and again", []string{"sale", "sale"}, "local function restock(",
-		"(first or digits(r.n)), keep", "(first or digits(r.n)), r.n"},
+		"(first or digits(r.n)), keep", "(first or digits(r.n)), r.n", false},
 	{"a sale that is paused goes on", []string{"sale", "sale"}, "local function refusal()",
-		"if state == 6 then return 12 end", ""},
+		"if state == 6 then return 12 end", "", false},
 	{"the end of a sale does not move", []string{"sale", "sale"}, "-- Changes what Open has set",
-		"ending = now + value", "ending = ending"},
+		"ending = now + value", "ending = ending", false},
 	{"nobody is told what an id has come to", []string{"sale", "sale"}, "-- Reads the records of requests",
-		"reply[i] = ARGV[i] ~= '' and reply[i] or ''", "reply[i] = ''"},
+		"reply[i] = ARGV[i] ~= '' and reply[i] or ''", "reply[i] = ''", false},
 	{"the end of a hold is not in the ledger", []string{"sale", "sale"}, "local function reap(",
-		"for i, id in ipairs(due) do enter('expired', 0, ended[i].n, ended[i].claimant, id) end", ""},
+		"for i, id in ipairs(due) do enter('expired', 0, ended[i].n, ended[i].claimant, id) end", "", false},
 	{"a mover removes what it has not read", []string{"sale", "sale"}, "local function shorten(",
-		"digits(ARGV[1]:match('^%d+') + 1)", "digits(ARGV[1]:match('^%d+') + 2)"},
+		"digits(ARGV[1]:match('^%d+') + 1)", "digits(ARGV[1]:match('^%d+') + 2)", false},
 	{"a line of a cart is held though another is refused", []string{"cart", "cart"}, "-- Reserves, confirms or cancels a cart",
-		"if not (refused and left) then", "if not (refused and left and i > 1) then"},
-	{"who cancels what is not there forbids nothing", []string{"across", "across"}, "local function cancel(",
-		"requests, forbids, goes = requests + 1, true, true\n    put(i, 'C;0;0;0;;' .. call .. ';0;')\n    over[#over + 1] = 'C;' .. id\n    return 0, 0, none, 0, 0", "return 0, 0, none, 0, 0"},
+		"if not (refused and left) then", "if not (refused and left and i > 1) then", false},
 	{"who has counted counts again", []string{"latch", "latch", "reentrant"}, "local function over()",
-		"if before then", "if false then"},
+		"if before then", "if false then", false},
 	{"a barrier lets go when one is missing", []string{"barrier", "barrier", "reentrant"}, "if verb == 'arrive' then",
-		"if n == parties then", "if n >= parties - 1 then"},
+		"if n == parties then", "if n >= parties - 1 then", false},
+	{"who leaves stays in line", []string{"reentrant"}, "-- Lower the count of an owner",
+		"redis.call('ZREM', queue, leave, '!' .. owner)", "", true},
+	{"who leaves a plain lock's line stays in it", []string{"plain"}, "-- Delete a plain mutex",
+		"redis.call('ZREM', line, ARGV[5])", "", true},
+	{"who leaves a fair lock's line stays in it", []string{"fair"}, "-- ",
+		"if redis.call('ZREM', timeouts, owner) == 1 then", "if false then", true},
 }
 
 // MutantOf is that of a name, or nil.
@@ -85,7 +90,11 @@ func MutantOf(name string) *Mutant {
 func Kill(t *testing.T, m *Mutant, seeds int) (Plan, Result, int) {
 	struck := false
 	for seed := range uint64(seeds) {
-		p := NewPlan(seed+1, m.Kinds...)
+		make := NewPlan
+		if m.Crowd {
+			make = NewCrowd
+		}
+		p := make(seed+1, m.Kinds...)
 		r := Run(t, p, m)
 		struck = struck || r.Struck
 		if len(r.Violations) > 0 {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -38,7 +39,8 @@ type node struct {
 	durable bool // there is a replica
 	scripts map[string]string
 	mutant  *Mutant
-	struck  map[string]bool // scripts that the mutant has changed
+	struck  map[string]bool                  // scripts that the mutant has changed
+	granted atomic.Pointer[func(key string)] // nil: nobody wants to know, or not yet
 }
 
 func newNode(name string, rate float64, durable bool, m *Mutant) *node {
@@ -102,6 +104,11 @@ func (n *node) before(c *server.Peer, cmd string, args ...string) bool {
 		}
 		n.mu.Unlock()
 		c.WriteInt(confirmed)
+	case len(args) > 2 && (cmd == "HSET" || cmd == "SET" || cmd == "ZADD"):
+		if granted := n.granted.Load(); granted != nil {
+			(*granted)(args[0])
+		}
+		return false
 	default:
 		return false
 	}

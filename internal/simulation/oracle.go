@@ -30,6 +30,7 @@ type resource struct {
 	waiting  map[*claim]bool
 	active   map[*claim]bool
 	free     time.Time // since when all who wait would find room
+	well     wellness
 	over     time.Time // since when more is held, and renewed, than there is
 }
 
@@ -40,6 +41,7 @@ type claim struct {
 	units    map[*resource]int
 	renewed  bool
 	token    int64
+	ids      []string  // on the server; nil: it is the only one of its process
 	began    time.Time // of the call
 	from, to time.Time // while the holder may act
 	lost     bool      // it was over before it was released
@@ -76,6 +78,8 @@ type Figures struct {
 	Answers                 int // of stocks, latches and barriers
 	Simulated               time.Duration
 	LongestFree             time.Duration // with somebody waiting and nobody disturbed
+	LongestOrphan           time.Duration // in a crowd: taken, and nobody has it
+	LongestStay             time.Duration // in a crowd: of a call that gave up
 	Doubtful                int           // holds that a setback of the server excuses
 	Overlaps                int           // of such with others
 }
@@ -86,17 +90,20 @@ func (f *Figures) Add(g Figures) {
 	f.Acquired, f.Refused, f.Lost, f.Failed = f.Acquired+g.Acquired, f.Refused+g.Refused, f.Lost+g.Lost, f.Failed+g.Failed
 	f.Answers, f.Simulated = f.Answers+g.Answers, f.Simulated+g.Simulated
 	f.LongestFree = max(f.LongestFree, g.LongestFree)
+	f.LongestOrphan, f.LongestStay = max(f.LongestOrphan, g.LongestOrphan), max(f.LongestStay, g.LongestStay)
 	f.Doubtful, f.Overlaps = f.Doubtful+g.Doubtful, f.Overlaps+g.Overlaps
 }
 
 func (f Figures) String() string {
 	return fmt.Sprintf("%d runs, %v simulated, %d acts, %d faults: %d acquired, %d refused, %d lost, %d failed, %d answers; "+
-		"free with waiters and nobody disturbed for %v at most; %d holds in doubt after a setback, %d overlaps of such",
-		f.Runs, f.Simulated.Round(time.Second), f.Steps, f.Faults, f.Acquired, f.Refused, f.Lost, f.Failed, f.Answers, f.LongestFree.Round(time.Millisecond), f.Doubtful, f.Overlaps)
+		"free with waiters and nobody disturbed for %v at most, taken by nobody for %v, calls that gave up %v late; %d holds in doubt after a setback, %d overlaps of such",
+		f.Runs, f.Simulated.Round(time.Second), f.Steps, f.Faults, f.Acquired, f.Refused, f.Lost, f.Failed, f.Answers, f.LongestFree.Round(time.Millisecond),
+		f.LongestOrphan.Round(time.Millisecond), f.LongestStay.Round(time.Millisecond), f.Doubtful, f.Overlaps)
 }
 
 func (o *oracle) resource(name string, capacity int, nodes []*node) *resource {
-	r := &resource{name: name, capacity: capacity, nodes: nodes, waiting: map[*claim]bool{}, active: map[*claim]bool{}}
+	r := &resource{name: name, capacity: capacity, nodes: nodes, waiting: map[*claim]bool{}, active: map[*claim]bool{},
+		well: wellness{told: map[string]bool{}, left: map[string]time.Time{}}}
 	o.resources = append(o.resources, r)
 	return r
 }
@@ -131,6 +138,13 @@ func (o *oracle) wait(c *claim) {
 	c.began = time.Now()
 	for r := range c.units {
 		r.waiting[c] = true
+		used := c.units[r]
+		for a := range r.active {
+			used += a.units[r]
+		}
+		if used > r.capacity {
+			r.free = time.Time{}
+		}
 	}
 }
 
@@ -140,6 +154,11 @@ func (o *oracle) enter(c *claim, got bool) {
 	defer o.mu.Unlock()
 	for r := range c.units {
 		delete(r.waiting, c)
+		if len(c.units) > 1 && !got {
+			for _, id := range c.mine() {
+				r.well.left[id] = time.Now()
+			}
+		}
 		if got {
 			r.active[c], r.free = true, time.Time{}
 		}
@@ -158,6 +177,9 @@ func (o *oracle) leave(c *claim, lost bool) {
 	c.to, c.lost = time.Now(), lost
 	for r := range c.units {
 		delete(r.active, c)
+		for _, id := range c.mine() {
+			r.well.left[id] = c.to
+		}
 	}
 	if lost {
 		o.figures.Lost++

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -82,6 +83,42 @@ type Step struct {
 	Wait   time.Duration
 	Lease  time.Duration // 0: renewed
 	For    time.Duration
+	Ends   ends // how the call gives up after Wait
+}
+
+// ends is how a caller gives up.
+type ends string
+
+const (
+	byWait     ends = ""           // its waitTime is over, or WithWait
+	byDeadline ends = "deadline"   // the deadline of its context
+	byCancel   ends = "cancel"     // its context is cancelled
+	byAnother  ends = "cancel-now" // its context is cancelled by another goroutine, at once
+)
+
+// context is what the step's call is made with. Its waitTime is patience.
+func (s Step) context() (context.Context, context.CancelFunc) {
+	switch s.Ends {
+	case byDeadline:
+		return context.WithTimeout(context.Background(), s.Wait)
+	case byCancel:
+		ctx, cancel := context.WithCancel(context.Background())
+		t := time.AfterFunc(s.Wait, cancel)
+		return ctx, func() { t.Stop(); cancel() }
+	case byAnother:
+		ctx, cancel := context.WithCancel(context.Background())
+		go cancel()
+		return ctx, cancel
+	}
+	return context.WithTimeout(context.Background(), s.Wait+10*calls)
+}
+
+// patience is the waitTime of the step's call.
+func (s Step) patience() time.Duration {
+	if s.Ends != byWait {
+		return time.Minute
+	}
+	return s.Wait
 }
 
 // Plan is what happens in a run.
@@ -91,6 +128,7 @@ type Plan struct {
 	Servers  int
 	Durable  bool // there is a replica, and clients have MinReplicas
 	Alone    bool // each call has a connection to itself
+	Crowd    bool // nothing goes wrong, and many callers give up soon
 	Shortest time.Duration
 	Longest  time.Duration
 	Drift    []float64 // of the servers' clocks
@@ -108,8 +146,9 @@ func NewPlan(seed uint64, kinds ...string) Plan {
 		Seed: seed, Clients: 2 + r.IntN(3), Servers: 1, Durable: r.IntN(4) == 0, Alone: r.IntN(3) == 0,
 		Shortest: 100 * time.Microsecond, Longest: upTo(r, 200*time.Microsecond, 3*time.Millisecond),
 	}
-	for _, i := range r.Perm(len(all))[:3] {
-		p.Kinds = append(p.Kinds, all[i].name)
+	tried := slices.DeleteFunc(slices.Clone(all), func(k *kind) bool { return k.only })
+	for _, i := range r.Perm(len(tried))[:3] {
+		p.Kinds = append(p.Kinds, tried[i].name)
 	}
 	if len(kinds) > 0 {
 		p.Kinds = kinds
@@ -135,6 +174,13 @@ func NewPlan(seed uint64, kinds ...string) Plan {
 		p.Steps[i].Number = i
 	}
 	return p
+}
+
+func (p Plan) length() time.Duration {
+	if p.Crowd {
+		return crowdLength
+	}
+	return length
 }
 
 // calm reports whether nothing goes wrong in p.
@@ -213,14 +259,8 @@ func (p *Plan) forgetting(r *rand.Rand) {
 // dying has clients crash in the middle of what takes several calls.
 func (p *Plan) dying(r *rand.Rand) {
 	for _, s := range slices.Clone(p.Steps) {
-		if !s.fault() && (p.Kinds[s.On] == "across" || s.What == move) && r.IntN(8) == 0 {
-			at := s.At + upTo(r, p.Shortest, 10*p.Longest)
-			switch {
-			case s.What == move:
-				at += s.For / 4
-			case s.What == buy && r.IntN(2) == 0:
-				at += s.For
-			}
+		if !s.fault() && s.What == move && r.IntN(8) == 0 {
+			at := s.At + upTo(r, p.Shortest, 10*p.Longest) + s.For/4
 			p.Steps = append(p.Steps, Step{What: crash, At: at, Who: s.Who, For: 100 * time.Millisecond})
 		}
 	}
@@ -253,6 +293,9 @@ func (p Plan) String() string {
 	if p.Durable {
 		b.WriteString(", MinReplicas 1")
 	}
+	if p.Crowd {
+		b.WriteString(", a crowd")
+	}
 	if p.Alone {
 		b.WriteString(", a connection for each call")
 	}
@@ -280,6 +323,9 @@ func (s Step) text(p Plan) string {
 	}
 	if s.For != 0 {
 		fmt.Fprintf(&b, " for %v", s.For.Round(time.Microsecond))
+	}
+	if s.Ends != byWait {
+		fmt.Fprintf(&b, ", %s", s.Ends)
 	}
 	return b.String()
 }

@@ -44,8 +44,7 @@ func sales() []*kind {
 				s.Lease, s.For = upTo(r, 200*time.Millisecond, 2500*time.Millisecond), often(r, 100*time.Millisecond, 3*time.Second)
 			},
 		},
-		carts("cart", func(o *object, c *client) shop { return together{c.red.Stocks().Group(o.name)} }),
-		carts("across", func(_ *object, c *client) shop { return apart{c.red.Stocks()} }),
+		carts(),
 	}
 }
 

@@ -25,11 +25,34 @@ func TestTheSimulatedLibraryKeepsItsPromises(t *testing.T) {
 	require.Positive(t, total.Acquired)
 }
 
+// The network is well, and callers give up after 0 to 20 ms, in each way that there is. By default four kinds are played, by a seed
+// that has found faults with each.
+func TestACrowdThatGivesUpLeavesNothingTakenAndNothingIdle(t *testing.T) {
+	var total simulation.Figures
+	usual := []string{"reentrant", "plain", "readwrite", "semaphore"}
+	for _, kind := range redistest.Sized(usual[:1], usual, simulation.Crowds()) {
+		seeds := []uint64{2}
+		if redistest.Long() {
+			seeds = redistest.Seeds(t, 2)
+		}
+		for _, seed := range seeds {
+			r := simulation.Run(t, simulation.NewCrowd(seed, kind), nil)
+			total.Add(r.Figures)
+			if len(r.Violations) > 0 {
+				t.Errorf("%s, seed %d: %s\ngo run ./bench/simulate -crowds -kinds %s -seeds %d -v", kind, seed, r.Violations[0], kind, seed)
+			}
+		}
+	}
+	t.Log(total)
+	require.Positive(t, total.Acquired)
+	require.Positive(t, total.Refused)
+}
+
 // What the simulation is worth. By default those faults are planted that one of the first seeds finds.
 func TestTheSimulationFindsPlantedFaults(t *testing.T) {
 	quick := []string{
 		"a release takes any owner's hold", "a barrier lets go when one is missing", "a claim does not look for its own answer",
-		"a second run takes permits again",
+		"a second run takes permits again", "who leaves stays in line",
 	}
 	names := redistest.Sized(quick[:2], quick, nil)
 	for i := range simulation.Mutants {

@@ -15,8 +15,11 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/inside"
+	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rlock/election"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -54,6 +57,7 @@ type client struct {
 	red         *redlatch.Client
 	hubs        []*pubsub.Hub // of the other servers
 	locks       []*rlock.Client
+	names       []string      // what the owners of its locks begin with
 	ready       chan struct{} // closed: it has connected
 	gone        chan struct{} // closed: it has crashed
 	tried       chan struct{} // closed: it connects no more
@@ -143,6 +147,12 @@ func (w *world) build(m *Mutant) {
 		w.objects = append(w.objects, o)
 		o.kind.make(w, o)
 	}
+	if w.plan.Crowd {
+		granted := w.granted // clients are connected already, and what it looks at is made by now
+		for _, n := range w.nodes {
+			n.granted.Store(&granted)
+		}
+	}
 }
 
 // client connects one: in the background, because the network may not let it.
@@ -173,6 +183,7 @@ func (c *client) connect(w *world) (err error) {
 		if c.red, err = redlatch.Open(o, redlatch.Options{
 			MinReplicas: replicas, Logger: log, Hub: pubsub.Options{Grace: time.Millisecond},
 			Locks:      rlock.Options{WatchdogTimeout: watchdog, PollCap: pollCap},
+			Elections:  election.Options{WatchdogTimeout: watchdog, PollCap: pollCap},
 			Semaphores: rsemaphore.Options{WatchdogTimeout: watchdog, PollCap: pollCap},
 		}); err != nil {
 			c.red = nil
@@ -211,6 +222,10 @@ func (c *client) warm() (err error) {
 			return err
 		}
 	}
+	for _, l := range c.locks {
+		c.names = append(c.names, inside.Of[*session.Session](l).ID)
+	}
+	c.names = append(c.names, inside.Of[*session.Session](c.red.Elections()).ID)
 	return c.red.Semaphores().Semaphore("warm-"+c.host.name, 1).Do(ctx, 1, nothing)
 }
 
@@ -249,14 +264,23 @@ func (w *world) run() {
 	w.figures.Runs = 1
 	done := make(chan struct{})
 	finished := false
+	pace := 25 * time.Millisecond
+	if w.plan.Crowd {
+		pace = time.Millisecond
+	}
+	settled := time.Time{}
 	for {
-		next := time.Since(began) + 25*time.Millisecond
+		next := time.Since(began) + pace
 		if len(steps) > 0 && steps[0].At < next {
 			next = steps[0].At
 		}
 		time.Sleep(next - time.Since(began))
 		synctest.Wait() // nobody else runs in this moment
-		w.look(calm)
+		if w.plan.Crowd {
+			w.lookWell(began)
+		} else {
+			w.look(calm)
+		}
 		for len(steps) > 0 && steps[0].At <= time.Since(began) {
 			s := steps[0]
 			if steps = steps[1:]; s.fault() {
@@ -273,6 +297,12 @@ func (w *world) run() {
 		}
 		select {
 		case <-done:
+			if w.plan.Crowd && settled.IsZero() {
+				settled = time.Now().Add(settling)
+			}
+			if time.Now().Before(settled) {
+				break
+			}
 			w.recover(began)
 			return
 		default:
@@ -290,7 +320,7 @@ func (w *world) run() {
 
 // recover waits until nothing is done to anybody, and has the kinds look at what they promised.
 func (w *world) recover(began time.Time) {
-	for time.Since(began) < length || time.Now().Before(w.disturbed.Add(recovery)) {
+	for time.Since(began) < w.plan.length() || time.Now().Before(w.disturbed.Add(recovery)) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	for _, c := range w.clients {

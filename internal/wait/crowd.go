@@ -68,7 +68,7 @@ func (w *waiter) contendAmong(b Batcher) error {
 		switch {
 		case err == nil && answer.Granted:
 			return nil
-		case err != nil && !script.Retryable(err):
+		case err != nil && !script.NotAnswered(err):
 			return err
 		case q.ended(w.ctx) != nil || w.late():
 			return w.gaveUp()
@@ -85,7 +85,7 @@ func (w *waiter) contendAmong(b Batcher) error {
 			switch {
 			case err == nil && answer.Granted:
 				return nil
-			case err != nil && !script.Retryable(err):
+			case err != nil && !script.NotAnswered(err):
 				return err
 			}
 		}
@@ -167,7 +167,7 @@ func (w *waiter) told(b Batcher, o *outcome) (Answer, error) {
 		c.placeless = c.hears && answer.Ticket == 0
 		w.q.mu.Unlock()
 		w.overhear(answer.Foreign)
-	case script.Retryable(err):
+	case script.NotAnswered(err):
 		w.note(-1, err)
 	}
 	return answer, err
@@ -321,7 +321,7 @@ func (q *Queue) ask(c *crowd) {
 			return
 		}
 		replies, err := batch[0].r.Taker.(Batcher).AskAll(context.WithoutCancel(q.ctx), all, place)
-		q.answered(c, batch, replies, err)
+		q.answered(c, batch, all, replies, err)
 	}
 }
 
@@ -396,10 +396,10 @@ func (q *Queue) takeFirst(c *crowd) (batch []*waiter) {
 
 // answered hands the outcomes of a batch to its waiters. After a failure they are asked for again, in one call, before those that
 // came later: an outage costs a process one request at a time however many wait.
-func (q *Queue) answered(c *crowd, batch []*waiter, replies []any, err error) {
+func (q *Queue) answered(c *crowd, batch []*waiter, all []Standing, replies []any, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	again := err != nil && script.Retryable(err)
+	again := err != nil && script.NotAnswered(err)
 	if again {
 		c.failures++
 	} else {
@@ -409,6 +409,7 @@ func (q *Queue) answered(c *crowd, batch []*waiter, replies []any, err error) {
 	for i, w := range batch {
 		w.flying = false
 		if w.left {
+			q.unclaimed(all[i].Owner) // it may have a place now, or what it asked for
 			continue
 		}
 		w.outcome = &outcome{err: err}
@@ -489,13 +490,15 @@ func (q *Queue) Served(key string, grants []Grant, due time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, g := range grants {
-		if w := q.standing[g.Owner]; w != nil && (w.grant == nil || w.grant.Ticket != 0) {
+		if w := q.standing[g.Owner]; w == nil {
+			q.unclaimed(g.Owner)
+		} else if w.grant == nil || w.grant.Ticket != 0 {
 			w.grant = &g
 			signal(w.wakeup)
 		}
 	}
 	if due >= 0 {
-		q.crowds(key, func(c *crowd) { q.alarmBy(c, time.Now().Add(due+time.Millisecond)) })
+		q.crowds(key, func(c *crowd) { q.alarmBy(c, time.Now().Add(script.Expiry(due))) })
 	}
 }
 
@@ -504,7 +507,7 @@ func (q *Queue) Served(key string, grants []Grant, due time.Duration) {
 func (q *Queue) look(w *waiter, in time.Duration) {
 	c := w.line.crowd
 	if in > 0 {
-		q.alarmBy(c, time.Now().Add(in+time.Millisecond))
+		q.alarmBy(c, time.Now().Add(script.Expiry(in)))
 	} else if w.joined {
 		q.wants(c, w)
 		q.drive(c)

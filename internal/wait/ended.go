@@ -35,7 +35,11 @@ type Ending struct {
 	Name    string // of what was waited for
 	// Unsure: a try before the last may have taken what was waited for, so an error must not say that nothing has happened.
 	Unsure bool
-	// Contended returns the error of a wait during which the server refused until the end.
+	// TakesBack: what a try that was cut short may have taken is taken back without the caller. So whose context ended has only waited,
+	// whether or not a request was under way then.
+	TakesBack bool
+	// Contended returns the error of a wait during which the server refused until the end. With a Failure it is that of a wait of which
+	// nothing is known but that its caller's context ended.
 	Contended func(g *GaveUp) error
 }
 
@@ -52,7 +56,7 @@ func (e Ending) Explain(err error) error {
 		return fmt.Errorf("%s: %w", e.Package, err)
 	case errors.Is(g.Cause, errs.ErrClosed):
 		return fmt.Errorf("%s: %q: %w", e.Package, e.Name, g.Cause)
-	case g.Failure == nil:
+	case g.Failure == nil, e.TakesBack && g.Cause != nil && errs.IsCut(g.Failure):
 		return e.Contended(g)
 	}
 	failure := g.Failure

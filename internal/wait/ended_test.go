@@ -67,3 +67,30 @@ func TestAFinalErrorEndsTheWaitThoughAskingAgainMightMendIt(t *testing.T) {
 		require.EqualValues(t, 1, r.tries.Load())
 	})
 }
+
+// Whose context ended has only waited, where what its last try may have taken is taken back. What earlier tries found out about the
+// server is told all the same.
+func TestACallerWhoseContextEndedWhileItWasAskedForHasOnlyWaited(t *testing.T) {
+	contended := errors.New("somebody else has it")
+	cut := fmt.Errorf("%w: %w", errs.ErrUnknownOutcome, errs.Cut(context.Canceled))
+	silent := fmt.Errorf("%w: no reply", errs.ErrUnknownOutcome)
+	for name, c := range map[string]struct {
+		failure, cause error
+		keeps          bool
+		is             error
+	}{
+		"a request was under way":           {failure: cut, cause: context.Canceled, is: contended},
+		"nobody takes it back":              {failure: cut, cause: context.Canceled, keeps: true, is: errs.ErrUnknownOutcome},
+		"the server was silent for a while": {failure: silent, cause: context.Canceled, is: errs.ErrUnknownOutcome},
+		"waitTime was over":                 {failure: cut, is: errs.ErrUnknownOutcome},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := wait.Ending{Package: "p", Name: "n", Unsure: true, TakesBack: !c.keeps, Contended: func(*wait.GaveUp) error { return contended }}
+			err := e.Explain(&wait.GaveUp{Left: -1, Failure: c.failure, Cause: c.cause})
+			require.ErrorIs(t, err, c.is)
+			if c.is == contended {
+				require.NotErrorIs(t, err, errs.ErrUnknownOutcome)
+			}
+		})
+	}
+}

@@ -126,8 +126,8 @@ func (q *Queue) grantsMissed() {
 	}
 }
 
-// deliver hands a grant to its waiter. For a waiter that has left nothing is done: either it has a release pending
-// (Taker.ReleaseLater), which takes the owner out of the queue and the lock and hands over again, or it holds what was granted.
+// deliver hands a grant to its waiter. If that has left, either it has a release pending (Taker.ReleaseLater), which takes the owner
+// out of the queue and the lock and hands over again, and is now sent again at once (Queue.Unclaimed), or it holds what was granted.
 // A grant is not released because no waiter is there for it:
 //
 //	waiter                          here                     server
@@ -143,6 +143,7 @@ func (q *Queue) deliver(g Grant) {
 	defer q.mu.Unlock()
 	w := q.standing[g.Owner]
 	if w == nil {
+		q.unclaimed(g.Owner)
 		return
 	}
 	if g.Ticket == 0 && w.line.crowd != nil {
@@ -153,4 +154,11 @@ func (q *Queue) deliver(g Grant) {
 		w.grant = &g
 	}
 	signal(w.wakeup)
+}
+
+// unclaimed is called with mu held.
+func (q *Queue) unclaimed(owner string) {
+	if q.Unclaimed != nil {
+		q.Unclaimed(owner)
+	}
 }

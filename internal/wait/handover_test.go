@@ -532,3 +532,58 @@ func TestWhoMayNotListenStandsInNoQueue(t *testing.T) {
 		r.server.Embedded.SetError("")
 	})
 }
+
+// The grants, and the places in the server's queue, of waiters that have left: what they have left behind is to be released at once.
+func TestAGrantThatNobodyAwaitsIsToldOf(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		var told []string
+		r.Unclaimed = func(owner string) { told = append(told, owner) } // with the queue's mutex held
+		waits := func(owner string) (leave func()) {
+			ctx, cancel := context.WithCancel(context.Background())
+			d, done := &desk{r: r, holder: "another"}, make(chan error)
+			go func() {
+				done <- r.Wait(ctx, wait.Request{Name: "n", Channel: "c", Grants: "g", Taker: &stander{d, owner}})
+			}()
+			time.Sleep(100 * trip)
+			return func() {
+				cancel()
+				require.Error(t, <-done)
+			}
+		}
+		leave := waits("a")
+		granted, queued, refused := r.Offer("n", time.Second), (*wait.Offer)(nil), (*wait.Offer)(nil)
+		require.Equal(t, "a", granted.Owner)
+		leave()
+		leave = waits("b")
+		queued = r.Offer("n", time.Second)
+		leave()
+		leave = waits("c")
+		refused = r.Offer("n", time.Second)
+		leave()
+		granted.Granted(time.Now())
+		queued.Queued(7, time.Now())
+		refused.Refused()
+		require.Equal(t, []string{"a", "b"}, told)
+		r.server.Embedded.Publish("g", "9 1000 d")
+		synctest.Wait()
+		require.Equal(t, []string{"a", "b", "d"}, told)
+	})
+}
+
+// Beyond its caller's deadline a waiter is not there to take what it is given.
+func TestAWaiterIsNamedNoLongerThanItsCallersDeadline(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		end := time.Now().Add(time.Second)
+		ctx, cancel := context.WithDeadline(context.Background(), end)
+		defer cancel()
+		d, done := &desk{r: r, holder: "another"}, make(chan error)
+		go func() {
+			done <- r.Wait(ctx, wait.Request{Name: "n", Channel: "c", Grants: "g", Taker: &stander{d, "a"}})
+		}()
+		time.Sleep(100 * trip)
+		o := r.Offer("n", time.Minute)
+		require.Equal(t, end, o.NotAfter)
+		o.Refused()
+		require.Error(t, <-done)
+	})
+}

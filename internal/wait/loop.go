@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -27,7 +28,7 @@ func (w *waiter) contend() error {
 		switch {
 		case err == nil && answer.Granted:
 			return nil
-		case err != nil && !script.Retryable(err):
+		case err != nil && !script.NotAnswered(err):
 			return err
 		case w.q.ended(w.ctx) != nil || w.late():
 			return w.gaveUp()
@@ -63,7 +64,7 @@ func (w *waiter) prepare() error {
 	case w.r.Backoff != nil:
 	case w.taker() == nil:
 		// Where the process is subscribed already this costs nothing, and saves the try after the subscription.
-		w.attach(w.q.hub.TrySubscribe(w.r.Channel))
+		w.attach(w.q.inner.TrySubscribe(w.r.Channel))
 	case !w.r.Each && !w.r.Unnamed:
 		return w.awaitLocal()
 	case w.q.hearsGrants(w.r.Grants):
@@ -100,10 +101,11 @@ func (w *waiter) ask(n int) (answer Answer, err error) {
 		}
 		w.heard, w.failures = true, 0
 		w.note(answer.Left, nil)
-	case script.Retryable(err):
+	case script.NotAnswered(err):
 		// A try that the waiter's own patience cut short says nothing about the server. The server is told when the patience
 		// ends, and may refuse what comes later by its clock before the timer here goes off. No other try would fit in, either.
-		if end, ok := ctx.Deadline(); !w.heard || ctx.Err() == nil && !(ok && time.Until(end) <= time.Since(began)) {
+		// What an earlier try has found out about the server stays.
+		if end, ok := ctx.Deadline(); !w.heard && (w.failure == nil || !errs.IsCut(err)) || ctx.Err() == nil && !(ok && time.Until(end) <= time.Since(began)) {
 			w.note(-1, err)
 		}
 		w.failures++
@@ -146,15 +148,15 @@ func (w *waiter) sleepTime() time.Duration {
 	}
 	d -= rand.N(d/10 + 1)
 	if w.known >= 0 && w.known < d {
-		d = w.known + time.Millisecond
+		d = script.Expiry(w.known)
 	}
 	return d
 }
 
-// AfterLease returns how long to sleep for a lease that ends in left: a little longer, because the server counts in whole
-// milliseconds, and by a random time longer, because all waiters of all processes know the same instant.
+// AfterLease returns how long to sleep for a lease that ends in left: until it has expired, and by a random time longer, because all
+// waiters of all processes know the same instant.
 func AfterLease(left time.Duration) time.Duration {
-	return left + time.Millisecond + rand.N(time.Millisecond+left/50)
+	return script.Expiry(left) + rand.N(time.Millisecond+left/50)
 }
 
 // placelessPolls is how often a waiter asks in a PollCap while the server's queue cannot be used.

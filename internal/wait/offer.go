@@ -42,6 +42,12 @@ func (q *Queue) Offer(key string, within time.Duration) *Offer {
 	if u := w.r.Until; !u.IsZero() && u.Before(notAfter) {
 		notAfter = u
 	}
+	if d, ok := w.ctx.Deadline(); ok && d.Before(notAfter) {
+		notAfter = d
+	}
+	if !now.Before(notAfter) {
+		return nil // it is about to leave
+	}
 	w.offered = notAfter
 	// Counted now, not when it is known to have been used. On a slow network the waiter hears of it from the server, by asking,
 	// before the release is answered; a local hand-over that did not count as one would bring new ones.
@@ -54,7 +60,7 @@ func (q *Queue) Offer(key string, within time.Duration) *Offer {
 
 // Granted: the release, sent at sent, has made the waiter the holder with its lease in full.
 func (o *Offer) Granted(sent time.Time) {
-	o.settle(func(w *waiter) {
+	o.settle(true, func(w *waiter) {
 		w.offered = time.Time{}
 		w.grant = &Grant{Owner: o.Owner, Sent: sent, Lease: o.Lease}
 		signal(w.wakeup)
@@ -63,7 +69,7 @@ func (o *Offer) Granted(sent time.Time) {
 
 // Queued: the release, sent at sent, has found or given the waiter a place in the server's queue.
 func (o *Offer) Queued(ticket int64, sent time.Time) {
-	o.settle(func(w *waiter) {
+	o.settle(true, func(w *waiter) {
 		w.offered = time.Time{}
 		w.queued = true
 		if ticket >= w.ticket && sent.After(w.held) {
@@ -77,20 +83,23 @@ func (o *Offer) Queued(ticket int64, sent time.Time) {
 
 // Refused: nothing came of it; the waiter asks for itself.
 func (o *Offer) Refused() {
-	o.settle(func(w *waiter) {
+	o.settle(false, func(w *waiter) {
 		w.offered = time.Time{}
 		signal(w.wakeup)
 	})
 }
 
 // Failed: what came of it is not known. The waiter asks for itself, and is not named again before NotAfter.
-func (o *Offer) Failed() { o.settle(func(w *waiter) { signal(w.wakeup) }) }
+func (o *Offer) Failed() { o.settle(false, func(w *waiter) { signal(w.wakeup) }) }
 
-// settle calls f if the waiter still waits. One that has left meanwhile has a release pending, for what may come until NotAfter.
-func (o *Offer) settle(f func(*waiter)) {
+// settle calls f if the waiter still waits. One that has left meanwhile has a release pending, for what
+// may come until NotAfter. came: something has come, so that release is sent again now.
+func (o *Offer) settle(came bool, f func(*waiter)) {
 	o.q.mu.Lock()
 	defer o.q.mu.Unlock()
 	if s := o.w.standing; s != nil && s.Owner == o.Owner {
 		f(o.w)
+	} else if came {
+		o.q.unclaimed(o.Owner)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
@@ -37,7 +38,7 @@ func (w *waiter) attach(sub *pubsub.Subscription, ok bool) {
 	}
 	w.sub = sub
 	if w.r.Told != nil {
-		w.incoming = sub.Ready() // once: each call drops the messages that have come
+		w.incoming = inside.Of[inside.Subscription](sub).Ready() // once: each call drops the messages that have come
 	}
 	if w.line != nil && !w.r.Each {
 		w.q.mu.Lock()
@@ -128,7 +129,7 @@ func (w *waiter) pushes() <-chan struct{} {
 	case w.r.Told != nil:
 		return w.incoming
 	}
-	return w.sub.Ready()
+	return inside.Of[inside.Subscription](w.sub).Ready()
 }
 
 // lineWakeup returns the channel that wakes the contender of the line, nil for a waiter that stands in none, or beside others.

@@ -6,17 +6,23 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
 // Queue holds all that wait in one client. It is safe for concurrent use.
 type Queue struct {
 	hub     *pubsub.Hub
+	inner   inside.Hub[*pubsub.Subscription] // of hub
 	pollCap time.Duration
 	woken   func(ctx context.Context, name string, byMessage bool)
 	waits   func(ctx context.Context, name string)
-	ctx     context.Context // ends with the client or the hub, with cause errs.ErrClosed
-	cancel  context.CancelCauseFunc
+	// Unclaimed, if set, is told of the owner of a grant, or of a place in the server's queue, for which no waiter is there: it has left,
+	// and what it has left behind is to be released now. (Or it holds what was granted.) It is set before the first wait, and must not
+	// block, nor call the Queue.
+	Unclaimed func(owner string)
+	ctx       context.Context // ends with the client or the hub, with cause errs.ErrClosed
+	cancel    context.CancelCauseFunc
 
 	mu        sync.Mutex
 	lines     map[string]*line              // by key; see line.next
@@ -41,14 +47,15 @@ const spare = 64
 // NewQueue returns an empty queue. woken is called at every wake-up of a sleeping waiter, waits once for each request that has to
 // wait for others; both may be nil.
 func NewQueue(hub *pubsub.Hub, pollCap time.Duration, woken func(ctx context.Context, name string, byMessage bool), waits func(ctx context.Context, name string)) *Queue {
-	q := &Queue{hub: hub, pollCap: pollCap, woken: woken, waits: waits, lines: map[string]*line{}, denied: map[string]time.Time{}, standing: map[string]*waiter{}, shared: map[string]*Shared{}, grantSubs: map[string]*grantSubscription{}}
+	inner := inside.Of[inside.Hub[*pubsub.Subscription]](hub)
+	q := &Queue{hub: hub, inner: inner, pollCap: pollCap, woken: woken, waits: waits, lines: map[string]*line{}, denied: map[string]time.Time{}, standing: map[string]*waiter{}, shared: map[string]*Shared{}, grantSubs: map[string]*grantSubscription{}}
 	if q.woken == nil {
 		q.woken = func(context.Context, string, bool) {}
 	}
 	if q.waits == nil {
 		q.waits = func(context.Context, string) {}
 	}
-	q.ctx, q.cancel = context.WithCancelCause(hub.Context())
+	q.ctx, q.cancel = context.WithCancelCause(inner.Context())
 	return q
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
@@ -103,7 +104,7 @@ func (w *waiter) leave() {
 	switch {
 	case w.sub == nil:
 	case w.r.Own:
-		w.sub.Discard()
+		inside.Of[inside.Subscription](w.sub).Discard()
 	default:
 		w.sub.Close()
 	}
@@ -142,7 +143,7 @@ func (w *waiter) move(channel string) {
 	}
 	w.r.Channel = channel
 	if w.sub != nil {
-		w.sub.Discard()
+		inside.Of[inside.Subscription](w.sub).Discard()
 		w.sub = nil
 	}
 }

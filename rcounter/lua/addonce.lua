@@ -44,7 +44,7 @@ if before > from then
   young, old = KEYS[3], KEYS[2]
   from = before
 end
-if from < 0 or now - from >= keep then
+if from < 0 or expired(from + keep, now) then
   young = old
   redis.call('UNLINK', young)
   redis.call('HSET', young, 'from', digits(now))

@@ -62,7 +62,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 
 // Close makes every later call on c and its limiters fail with ErrClosed. Calls under way end as they would have. Close waits
 // until units whose callers have left are given back, at most a call timeout. If ctx ends first, the error says so, and that
-// goes on. Later calls return nil at once.
+// goes on. Later calls wait for the first until their own ctx ends, and return its result.
 func (c *Client) Close(ctx context.Context) error { return c.calls.Close(ctx) }
 
 const notGivenBack = "units of a rate limiter could not be given back, and too few pass"

@@ -15,7 +15,7 @@ var (
 	ErrUnavailable = errs.ErrUnavailable
 )
 
-// ErrLimited: Wait would have to wait until after its context's deadline. Nothing was taken. The Admission returned with it
+// ErrLimited: Wait would have to wait until after its context's deadline, or longer than LimiterOptions.MaxWait. Nothing was taken. The Admission returned with it
 // says how long.
 var ErrLimited = errs.Passing("limited", "rate limited")
 

@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// maxWait is the longest time for which Wait waits if its context has no deadline.
+// maxWait is the default and the bound of LimiterOptions.MaxWait.
 const maxWait = 24 * time.Hour
 
 // LimiterOptions describe a Limiter. They are not stored on the server: all users of a name must
@@ -27,6 +27,10 @@ type LimiterOptions struct {
 	// Burst is how many units may pass at once after a pause, at least 1; Burst times Per in microseconds is at most
 	// 2^52. Defaults to 1: units pass evenly spaced, Per / Rate apart.
 	Burst int64
+	// MaxWait is the longest time for which Wait waits, 1 ms to 24 hours. Units of a Wait whose caller leaves are given back only if no
+	// call came after it, and else count until their turn: many callers that leave close the limiter for so long. So set it where
+	// callers may leave, as with the context of an HTTP request, to the longest time for which a caller stays. Defaults to 24 hours.
+	MaxWait time.Duration
 	// PerProcess limits each process by itself: nothing is sent, and nothing is shared. It bounds what one process may do to
 	// its server. Defaults to false: all processes together.
 	PerProcess bool
@@ -42,11 +46,16 @@ func (o *LimiterOptions) check() error {
 	if o.Burst == 0 {
 		o.Burst = 1
 	}
+	if o.MaxWait == 0 {
+		o.MaxWait = maxWait
+	}
 	switch {
 	case o.Rate < 1 || o.Rate > 1_000_000_000:
 		return errs.InvalidOption("Rate", o.Rate, "between 1 and 1000000000")
 	case o.Per < time.Microsecond || o.Per > maxPer || o.Per%time.Microsecond != 0:
 		return errs.InvalidOption("Per", o.Per, fmt.Sprintf("whole microseconds between 1µs and %v, or 0 for a second", maxPer))
+	case o.MaxWait < time.Millisecond || o.MaxWait > maxWait:
+		return errs.InvalidOption("MaxWait", o.MaxWait, fmt.Sprintf("between 1ms and %v, or 0 for that", maxWait))
 	case o.Burst < 1:
 		return errs.InvalidOption("Burst", o.Burst, "at least 1, or 0 for 1")
 	}
@@ -133,8 +142,8 @@ func (l *Limiter) Allow(ctx context.Context, key string, n int64) (_ Admission, 
 // order in which the server runs the calls, and sleeps until they may pass; it does not ask
 // again. The Admission is the server's, of before the sleep. One round trip; none with PerProcess.
 //
-// If the units could only pass after ctx's deadline, or after 24 hours if it has none, Wait takes nothing and returns ErrLimited
-// at once, with an Admission that says how long. If ctx ends while Wait sleeps, it returns ctx's error at once. The units are
+// If the units could only pass after ctx's deadline, or after LimiterOptions.MaxWait, Wait takes nothing and returns ErrLimited at once,
+// with an Admission that says how long. If ctx ends while Wait sleeps, it returns ctx's error at once. The units are
 // then given back in the background, if no other call has come since, because later calls were told their times already,
 // and if the server answers within a call timeout. The same is tried if ctx ends before the reply comes: ErrUnknownOutcome.
 //
@@ -144,7 +153,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (_ Admission, e
 	if err := l.check(key, n, 1); err != nil {
 		return Admission{}, err
 	}
-	most := maxWait
+	most := l.o.MaxWait
 	if d, ok := ctx.Deadline(); ok {
 		most = max(0, min(most, time.Until(d)))
 	}
@@ -156,6 +165,8 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) (_ Admission, e
 		return Admission{}, err
 	case err != nil:
 		return Admission{}, err
+	case !r.passed && r.wait > l.o.MaxWait:
+		return r.admission(), fmt.Errorf("%w: %q of %q, for another %v, longer than MaxWait, %v", ErrLimited, key, l.name, r.wait, l.o.MaxWait)
 	case !r.passed:
 		return r.admission(), fmt.Errorf("%w: %q of %q, for another %v", ErrLimited, key, l.name, r.wait)
 	case r.wait == 0:

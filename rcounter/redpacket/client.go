@@ -42,7 +42,7 @@ func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 
 // Close makes every later call on c and its packets fail with ErrClosed. Calls under way end as they would have. Close waits for
 // the calls that Grabs share, at most five call timeouts. If ctx ends first, the error says so, and they go on. Later calls
-// return nil at once.
+// wait for the first until their own ctx ends, and return its result.
 func (c *Client) Close(ctx context.Context) error { return c.calls.Close(ctx) }
 
 //go:embed lua

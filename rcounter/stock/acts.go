@@ -34,9 +34,9 @@ const (
 	actReturn      verb = "B"
 )
 
-// args are the arguments of a.
-func (a *act) args(to []string) []string {
-	to = append(to, string(a.verb), a.id)
+// args are the arguments of a, which may run until notAfter, the server's ms.
+func (a *act) args(to []string, notAfter string) []string {
+	to = append(to, string(a.verb), a.id, notAfter)
 	switch a.verb {
 	case actReserve, actReserveUpTo:
 		return append(to, a.claimant, decimal(a.n), script.Millis(a.ttl))
@@ -71,6 +71,9 @@ func (d done) again(v verb) done {
 	return d
 }
 
+// actTooLate is the front of the answer to an act that came too late: it was not done.
+const actTooLate = -11
+
 var actsScript = script.Load("acts", files, "acts")
 
 const (
@@ -94,12 +97,18 @@ func (s *Stock) do(ctx context.Context, a act) (done, error) { return s.shared()
 func (s *Stock) runActs(ctx context.Context, requests []*batch.Request[act, done]) {
 	if len(requests) == 1 {
 		r := requests[0]
+		if !r.Until.IsZero() { // the call may be meant for others too, who left before it was sent
+			var stop context.CancelFunc
+			ctx, stop = context.WithDeadline(ctx, r.Until)
+			defer stop()
+		}
 		r.Answer, r.Err = s.act(ctx, session.CallID(), r.Ask)
 		return
 	}
 	for rest := requests; len(rest) > 0; {
 		requests, rest = rest, nil
 		acts, seats := make([]act, 0, len(requests)), make(map[string]int, len(requests))
+		untils := make([]time.Time, 0, len(requests))
 		took := make([]int, len(requests)) // which seat a request has, -1 for none in this call
 		first := make([]bool, len(requests))
 		for i, r := range requests {
@@ -107,19 +116,23 @@ func (s *Stock) runActs(ctx context.Context, requests []*batch.Request[act, done
 			switch {
 			case !sits:
 				at, first[i] = len(acts), true
-				acts, seats[r.Ask.id] = append(acts, r.Ask), at
+				acts, seats[r.Ask.id], untils = append(acts, r.Ask), at, append(untils, r.Until)
 			case acts[at] != r.Ask:
 				at, rest = -1, append(rest, r)
+			case r.Until.After(untils[at]): // whoever of them waits longest still wants it
+				untils[at] = r.Until
 			}
 			took[i] = at
 		}
-		answers, err := s.acts(ctx, session.CallID(), acts)
+		answers, err := s.acts(ctx, session.CallID(), acts, untils)
 		for i, r := range requests {
 			at := took[i]
 			switch {
 			case at < 0:
 			case answers == nil || err != nil && answers[at].grants():
 				r.Err = err
+			case answers[at].front == actTooLate:
+				r.Err = s.tooLate()
 			case first[i]:
 				r.Answer = answers[at]
 			default:
@@ -131,7 +144,7 @@ func (s *Stock) runActs(ctx context.Context, requests []*batch.Request[act, done
 
 // act makes a call for one act.
 func (s *Stock) act(ctx context.Context, call string, a act) (done, error) {
-	answers, err := s.acts(ctx, call, []act{a})
+	answers, err := s.acts(ctx, call, []act{a}, nil)
 	if answers == nil || err != nil && answers[0].grants() {
 		return done{}, err
 	}
@@ -139,12 +152,20 @@ func (s *Stock) act(ctx context.Context, call string, a act) (done, error) {
 }
 
 // acts makes the call with the given id for at most 128 acts of different ids; the answers are in their order. With ErrNotReplicated
-// they are there too. See timely.
-func (s *Stock) acts(ctx context.Context, call string, acts []act) ([]done, error) {
+// they are there too. untils, if not nil, are when the patience of each act's caller ends; zero: with the call's. See timely.
+func (s *Stock) acts(ctx context.Context, call string, acts []act, untils []time.Time) ([]done, error) {
 	v, sent, unconfirmed := s.timely(ctx, 4+5*len(acts), actsScript, func(notAfter string) []string {
-		args := append(make([]string, 0, 3+5*len(acts)), call, s.c.calls.Mark(), notAfter)
+		args := append(make([]string, 0, 3+6*len(acts)), call, s.c.calls.Mark(), notAfter)
+		var last time.Time // several callers without a deadline have the same
+		own := notAfter
 		for i := range acts {
-			args = acts[i].args(args)
+			if untils != nil && !untils[i].Equal(last) {
+				last, own = untils[i], notAfter
+				if !last.IsZero() {
+					own = decimal(s.c.calls.Runner.Clock.At(s.keys[0], last))
+				}
+			}
+			args = acts[i].args(args, own)
 		}
 		return args
 	})
@@ -159,9 +180,7 @@ func (s *Stock) acts(ctx context.Context, call string, acts []act) ([]done, erro
 		d := v[4+5*i:]
 		answers[i] = done{front: d[0], second: d[1], third: d[2], asked: d[3], left: d[4], epoch: v[1], remaining: v[2], sent: sent}
 		switch acts[i].verb {
-		case actCancel, actReturn:
-			s.cameBack(answers[i])
-		case actPart:
+		case actCancel, actReturn, actPart:
 			s.shared().cache.forget()
 		}
 	}
@@ -189,18 +208,13 @@ func (s *Stock) timely(ctx context.Context, n int, sc *script.Script, args func(
 		received := time.Now() // too late, or it only asked
 		clock.Relearn(key, v[1], sent, received)
 		if received.After(until) {
-			return nil, sent, fmt.Errorf("%w: %q: the request reached the server too late, and an earlier copy may have run", ErrUnknownOutcome, key)
+			return nil, sent, s.tooLate()
 		}
 	}
 }
 
-// cameBack tells what this process knows of a sold-out stock that units have come back, or that an id was forbidden.
-func (s *Stock) cameBack(d done) {
-	if d.front == stockOK && d.third == 1 {
-		s.shared().cache.forgetIDs()
-	} else {
-		s.shared().cache.forget()
-	}
+func (s *Stock) tooLate() error {
+	return fmt.Errorf("%w: %q: the request reached the server too late, and an earlier copy may have run", ErrUnknownOutcome, s.keys[0])
 }
 
 // won is the answer to an act that grants units under id.

@@ -21,10 +21,32 @@ func BenchmarkClaim(b *testing.B) {
 	both(b, func() error { _, err := s.Claim(ctx, strconv.FormatInt(n.Add(1), 10)); return err })
 }
 
-func BenchmarkClaimSoldOut(b *testing.B) {
-	s := opened(b, on(b, redistest.Start(b).Client(b), patient), "s", 1)
+// Losers: of a claimant, without one, and under Fresh.
+func BenchmarkSoldOut(b *testing.B) {
 	var n atomic.Int64
-	both(b, func() error { _, err := s.Claim(ctx, strconv.FormatInt(n.Add(1), 10)); return err })
+	claimant := func() string { return strconv.FormatInt(n.Add(1), 10) }
+	fresh := stock.Fresh(ctx)
+	for _, o := range []struct {
+		name string
+		ask  func(s *stock.Stock) (stock.Grant, error)
+	}{
+		{"claimant", func(s *stock.Stock) (stock.Grant, error) { return s.Claim(ctx, claimant()) }},
+		{"any", func(s *stock.Stock) (stock.Grant, error) { return s.ClaimAny(ctx, 1) }},
+		{"fresh", func(s *stock.Stock) (stock.Grant, error) { return s.Claim(fresh, claimant()) }},
+	} {
+		b.Run(o.name, func(b *testing.B) {
+			s := opened(b, on(b, redistest.Start(b).Client(b), patient), "s", 1)
+			_, err := s.Claim(ctx, "winner")
+			require.NoError(b, err)
+			both(b, func() error {
+				g, err := o.ask(s)
+				if err == nil && g.Outcome != stock.SoldOut {
+					err = fmt.Errorf("%v", g.Outcome)
+				}
+				return err
+			})
+		})
+	}
 }
 
 // The smallest script that grants one unit to a claimant, sent as cheaply as rueidis can: what Claim's care costs.

@@ -68,7 +68,7 @@ func (c *Cart) finish() (err error) {
 func (g *Group) Reserve(ctx context.Context, id, claimant string, lines []Line, ttl time.Duration) (_ Cart, err error) {
 	defer edge(&err)
 	lines, err = checkLines("lines", lines)
-	if err := cmp.Or(g.usable(), keyname.Required("id", id), keyname.Required("claimant", claimant), err, checkTTL(ttl, minReservation)); err != nil {
+	if err := cmp.Or(g.usable(), keyname.Required("id", id), keyname.Required("claimant", claimant), err, checkTTL(ttl)); err != nil {
 		return Cart{}, err
 	}
 	t, err := g.cart(id, lines)
@@ -82,14 +82,17 @@ func (g *Group) Reserve(ctx context.Context, id, claimant string, lines []Line, 
 	for _, l := range lines {
 		args = append(args, decimal(l.N))
 	}
-	began := g.c.began()
+	began, turns := g.c.began(), make([]int64, len(t.stocks))
+	for i, s := range t.stocks {
+		turns[i] = s.shared().cache.turns.Load()
+	}
 	c, err := t.grants(ctx, actReserve, args...)
 	for i, s := range t.stocks {
 		var l LineGrant
 		if c.Lines != nil {
 			l = c.Lines[i]
 		}
-		s.shared().cache.heard(l.Grant)
+		s.shared().cache.heard(l.Grant, turns[i])
 		if l.Grant.Outcome != 0 || err != nil {
 			g.c.claimed(ctx, s.name, began, l.Grant, cmp.Or(l.Err, err))
 		}
@@ -162,7 +165,7 @@ func (g *Group) Cancel(ctx context.Context, id string, stocks ...string) (_ bool
 		c, back := Cart{Lines: t.lines()}, false
 		for i, s := range t.stocks {
 			d := doneIn(v, i, sent)
-			s.cameBack(d)
+			s.shared().cache.forget()
 			if c.Lines[i].Err = nil; d.front < 0 {
 				c.Lines[i].Err = s.verdict([]int64{d.front, -1, 0})
 			}
@@ -303,15 +306,18 @@ func (t *cartStocks) grants(ctx context.Context, v verb, args ...string) (Cart, 
 	return c, failed
 }
 
-// soldOut is the answer that this process can give by itself: a stock has nothing left, and the server has no such id there.
+// soldOut is the answer that this process can give by itself under Fresh: a stock has nothing left.
 func (t *cartStocks) soldOut(ctx context.Context) (Cart, bool) {
 	c := Cart{Outcome: SoldOut}
+	if !isFresh(ctx) {
+		return c, false
+	}
 	for i, s := range t.stocks {
-		if k := s.shared().cache.request(ctx, t.id); k != nil {
+		if epoch, yes := s.shared().cache.soldOut(ctx); yes {
 			if c.Lines == nil {
 				c.Lines = t.lines()
 			}
-			c.Lines[i].Grant = Grant{Outcome: SoldOut, Epoch: k.epoch}
+			c.Lines[i].Grant = Grant{Outcome: SoldOut, Epoch: epoch}
 			s.c.observer.AnsweredLocally(ctx, s.name, SoldOut)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // Two round trips, repeated until answered. A copy that the network delivers late changes nothing.
 func (s *Stock) Resize(ctx context.Context, limit int64) (err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.alone()); err != nil {
+	if err := s.usable(); err != nil {
 		return err
 	}
 	if limit < 1 || limit > maxLimit {
@@ -50,7 +50,7 @@ func (s *Stock) Resume(ctx context.Context) (err error) {
 }
 
 func (s *Stock) pause(ctx context.Context, what string) error {
-	if err := s.c.calls.Usable(s.alone()); err != nil {
+	if err := s.usable(); err != nil {
 		return err
 	}
 	_, err := s.change(ctx, what, 0)
@@ -66,7 +66,7 @@ func (s *Stock) pause(ctx context.Context, what string) error {
 // ErrUnknownOutcome the end may have moved; Inspect tells.
 func (s *Stock) SetEnd(ctx context.Context, in time.Duration) (err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.alone()); err != nil {
+	if err := s.usable(); err != nil {
 		return err
 	}
 	if in < 0 || in > maxLifetime {

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/stretchr/testify/require"
@@ -16,39 +15,38 @@ import (
 // after an end that came sooner, not when there are more units.
 func TestNobodyAnswersSoldOutOfAStockThatIsPausedOrOver(t *testing.T) {
 	t.Parallel()
-	eachCache(t, func(t *testing.T, srv *redistest.Server, client func() rueidis.Client) {
-		admin := srv.Client(t)
-		mine := opened(t, on(t, client(), patient), "s", 1)
-		theirs := on(t, client(), patient).Stock("s")
-		claimed(t, mine, "winner")
-		for i, change := range []struct {
-			call func() error
-			want stock.Outcome
-		}{
-			{func() error { return mine.Pause(ctx) }, stock.Paused},
-			{func() error { return mine.Resume(ctx) }, stock.SoldOut},
-			{func() error { return mine.SetEnd(ctx, 0) }, stock.Ended},
-			{func() error { return mine.SetEnd(ctx, time.Hour) }, stock.SoldOut},
-			{func() error { return mine.Resize(ctx, 2) }, stock.Granted},
-		} {
-			loser := "loser" + strconv.Itoa(i)
-			if i%2 == 0 {
-				for _, s := range []*stock.Stock{mine, theirs} {
-					quiet(t, admin, func() { claimed(t, s, loser) })
-				}
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	mine := opened(t, on(t, srv.Client(t), patient), "s", 1)
+	theirs := on(t, srv.Client(t), patient).Stock("s")
+	claimed(t, mine, "winner")
+	for i, change := range []struct {
+		call func() error
+		want stock.Outcome
+	}{
+		{func() error { return mine.Pause(ctx) }, stock.Paused},
+		{func() error { return mine.Resume(ctx) }, stock.SoldOut},
+		{func() error { return mine.SetEnd(ctx, 0) }, stock.Ended},
+		{func() error { return mine.SetEnd(ctx, time.Hour) }, stock.SoldOut},
+		{func() error { return mine.Resize(ctx, 2) }, stock.Granted},
+	} {
+		loser := "loser" + strconv.Itoa(i)
+		if i%2 == 0 {
+			for _, s := range []*stock.Stock{mine, theirs} {
+				quiet(t, admin, func() { loses(t, s) })
 			}
-			require.NoError(t, change.call())
-			require.Equal(t, change.want, claimed(t, mine, loser).Outcome, "at once where it was changed: %d", i)
-			want := change.want
-			if want == stock.Granted {
-				want = stock.Replayed
-			}
-			redistest.Eventually(t, 30*time.Second, "the others have the news", func() bool {
-				return claimed(t, theirs, loser).Outcome == want
-			})
-			require.Equal(t, stock.Replayed, claimed(t, theirs, "winner").Outcome)
 		}
-	})
+		require.NoError(t, change.call())
+		require.Equal(t, change.want, freshly(t, mine, loser).Outcome, "at once where it was changed: %d", i)
+		want, ask := change.want, freshly
+		if want == stock.Granted {
+			want, ask = stock.Replayed, claimed
+		}
+		redistest.Eventually(t, 30*time.Second, "the others have the news", func() bool {
+			return ask(t, theirs, loser).Outcome == want
+		})
+		require.Equal(t, stock.Replayed, claimed(t, theirs, "winner").Outcome)
+	}
 }
 
 // What a paused stock does and does not do, and that it keeps what it does until Resume.

@@ -29,9 +29,9 @@ func checkKeep(keep int64) error {
 	return nil
 }
 
-func checkTTL(ttl, least time.Duration) error {
-	if ttl < least || ttl > maxLifetime {
-		return errs.InvalidOption("ttl", ttl, fmt.Sprintf("between %v and %v", least, maxLifetime))
+func checkTTL(ttl time.Duration) error {
+	if ttl < minReservation || ttl > maxLifetime {
+		return errs.InvalidOption("ttl", ttl, fmt.Sprintf("between %v and %v", minReservation, maxLifetime))
 	}
 	return nil
 }

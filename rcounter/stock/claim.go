@@ -16,8 +16,7 @@ import (
 // answered, or call Lookup. A request that was given up may still be served; the next Claim then tells the unit. After a Return
 // claimant may claim again, and gets another ordinal.
 //
-// The process may answer SoldOut by itself, of a moment before; "Sold out" in the package comment says what that can miss.
-// Lookup, and Claim with Fresh, miss nothing. Only the server ever says that claimant has a unit.
+// Only under Fresh may the process answer SoldOut by itself, as of a moment ago.
 //
 // Errors, with a zero Grant: ErrInvalidName for the claimant, ErrCorrupt, ErrNotReplicated, ErrWrongType, ErrUnavailable,
 // ErrUnknownOutcome.
@@ -26,19 +25,21 @@ func (s *Stock) Claim(ctx context.Context, claimant string) (_ Grant, err error)
 	if err := cmp.Or(s.usable(), keyname.Required("claimant", claimant)); err != nil {
 		return Grant{}, err
 	}
-	d := s.shared()
-	return s.obtain(ctx, d.cache.claim(ctx, claimant), func() (Grant, error) { return d.claims.Do(ctx, claimant) })
+	return s.obtain(ctx, isFresh(ctx), func() (Grant, error) { return s.shared().claims.Do(ctx, claimant) })
 }
 
-// obtain answers a claim: SoldOut by the process itself if it knows that (k), otherwise as the server answers (ask).
-func (s *Stock) obtain(ctx context.Context, k *soldOut, ask func() (Grant, error)) (Grant, error) {
-	if k != nil {
-		s.c.observer.AnsweredLocally(ctx, s.name, SoldOut)
-		return Grant{Outcome: SoldOut, Epoch: k.epoch}, nil
+// obtain answers a claim: SoldOut by the process itself if it may say so and knows it, otherwise as the server answers (ask).
+func (s *Stock) obtain(ctx context.Context, may bool, ask func() (Grant, error)) (Grant, error) {
+	m := &s.shared().cache
+	if may {
+		if epoch, yes := m.soldOut(ctx); yes {
+			s.c.observer.AnsweredLocally(ctx, s.name, SoldOut)
+			return Grant{Outcome: SoldOut, Epoch: epoch}, nil
+		}
 	}
-	began := s.c.began()
+	turns, began := m.turns.Load(), s.c.began()
 	g, err := ask()
-	s.shared().cache.heard(g)
+	m.heard(g, turns)
 	s.c.claimed(ctx, s.name, began, g, err)
 	return g, err
 }

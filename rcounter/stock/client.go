@@ -5,7 +5,6 @@ import (
 	"embed"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/batch"
@@ -28,13 +27,10 @@ type Options struct {
 	MinReplicas int
 	// ReplicaTimeout bounds that wait, at least a millisecond and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration
-	// SoldOutTrust is how long this process answers SoldOut by itself after the server last said that nothing is left, to
-	// claimants of whom the server has no unit. News of a return ends it sooner, within milliseconds; see "Sold out" in the
-	// package comment. At least 10 ms. Defaults to a second. Negative: every claim asks the server.
+	// SoldOutTrust is how long this process answers SoldOut by itself after the server last said that nothing is left: to ClaimAny, and
+	// to claims and reservations under Fresh. News of a return ends it sooner, within milliseconds; see "Sold out" in the package
+	// comment. At least 10 ms. Defaults to a second. Negative: every claim asks the server.
 	SoldOutTrust time.Duration
-	// MaxWinners is how many winners, and as many requests, the process reads for that, at two bytes each. If a stock has
-	// more, the process answers only ClaimAny by itself. Defaults to 1,000,000. Negative: it reads none.
-	MaxWinners int
 	// MaxBatch is how many requests of this process on one stock share a call at most, 1 to 128: those of Claim with each other,
 	// those of ClaimAny, those of LookupID, and all acts by an id together, from ClaimOnce and Reserve to ReturnPart. A claim that
 	// finds no call under way is sent alone, at once, and so are the others while fewer than 8 of them are under way. Negative: every request
@@ -57,12 +53,11 @@ type Options struct {
 // own and no goroutine while nothing is claimed, and a name that is not used costs nothing.
 type Client struct {
 	calls    *session.Session
-	caches   atomic.Bool // client-side caching was seen to work
 	batch    batch.Options
 	acts     batch.Options // for acts by ids
 	tally    batch.Tally
-	soldOut  soldOutOptions
-	stocks   sync.Map // key of a stock -> weak.Pointer[shared]
+	trust    time.Duration // Options.SoldOutTrust
+	stocks   sync.Map      // key of a stock -> weak.Pointer[shared]
 	observer Observer
 }
 
@@ -79,7 +74,7 @@ func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.soldOut, err = o.soldOut(); err != nil {
+	if c.trust, err = o.soldOutTrust(); err != nil {
 		return nil, err
 	}
 	c.batch = batch.Options{MaxBatch: o.MaxBatch, MaxCalls: o.MaxCalls, Window: o.BatchWindow}
@@ -94,8 +89,8 @@ func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 
 // Close makes every later call on c and its stocks return ErrClosed. Calls under way end as they would have. Close waits for
 // what goes on in the background: calls that claims share, and the return of units whose callers had left, which takes at most
-// five call timeouts. If ctx ends first, Close returns an error that says so, and the background work goes on. Close may be
-// called again.
+// five call timeouts. If ctx ends first, Close returns an error that says so, and the background work goes on. Later calls
+// wait for the first until their own ctx ends, and return its result.
 func (c *Client) Close(ctx context.Context) error { return c.calls.Close(ctx) }
 
 //go:embed lua

@@ -72,7 +72,7 @@ func (s *Stock) ConfirmPart(ctx context.Context, id string, keep int64) (_ Grant
 // Errors: those of Confirm, and ErrInvalidOption for ttl.
 func (s *Stock) Extend(ctx context.Context, id string, ttl time.Duration) (_ Grant, err error) {
 	defer edge(&err)
-	if err := cmp.Or(s.usable(), keyname.Required("id", id), checkTTL(ttl, minReservation)); err != nil {
+	if err := cmp.Or(s.usable(), keyname.Required("id", id), checkTTL(ttl)); err != nil {
 		return Grant{}, err
 	}
 	return s.granted(ctx, act{verb: actExtend, id: id, ttl: ttl})

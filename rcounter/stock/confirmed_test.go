@@ -55,10 +55,6 @@ func TestEveryAnswerThatIsConfirmedComesWithAWrite(t *testing.T) {
 		{"Confirm, by another call", func() error { _, err := s.ConfirmAs(ctx, "D", "h"); return err }},
 		{"Group.Reserve", func() error { _, err := g.Reserve(ctx, "cart", "cid", lines(1, "a", "b"), time.Hour); return err }},
 		{"Group.Confirm", func() error { _, err := g.Confirm(ctx, "cart", "a", "b"); return err }},
-		{"Block", func() error { _, err := s.BlockAs(ctx, "B", 2); return err }},
-		{"Block.Close", func() error { return s.EndBlockAs(ctx, "E", "B", 1, "close") }},
-		{"Block.Close, by another call", func() error { return s.EndBlockAs(ctx, "F", "B", 1, "close") }},
-		{"Block.Close before the block", func() error { return s.EndBlockAs(ctx, "E", "never", 0, "close") }},
 		{"Ledger", func() error {
 			_, err := s.Ledger(ctx, 100, func(context.Context, []stock.Entry) error { t.Error("moved what no replica has"); return nil })
 			return err

@@ -9,7 +9,7 @@
 //	}
 //
 // [Stock.Claim] is for one unit for each user, [Stock.ClaimOnce] for several, [Stock.Reserve] and [Stock.Confirm] for units that are paid
-// first, [Group] for carts of several stocks, [Stock.KeepLedger] for every sale in a database, [Sharded] for a Cluster.
+// first, [Group] for carts of several stocks, and [Stock.KeepLedger] for every sale in a database.
 //
 // # What is promised
 //
@@ -25,13 +25,9 @@
 //
 // A cart of a Group is held, sold and given back as a whole: one script decides for all its stocks before it writes to the first.
 //
-// A Sharded stock lies in several shards, for a Cluster. Its units are always exactly its limit. It answers SoldOut only if
-// there was a moment, during the call, at which no unit was left anywhere or on its way between shards. A Block is a number
-// of units that one process hands out by itself. If that process dies, its units stay sold until SettleBlock ends the block.
-//
 // # The life of a unit
 //
-//	        Claim, ClaimOnce, ClaimAny, Block
+//	        Claim, ClaimOnce, ClaimAny
 //	free ---------------------------------------> sold
 //	^  |                                          |  ^
 //	|  | Reserve                          Return, |  | Confirm: the unit
@@ -39,7 +35,7 @@
 //	|  v                               ReturnAny, |  |
 //	|  held --------------------------------------)--+
 //	|   | Cancel, ConfirmPart, or      ReturnPart,|
-//	|   | its time is over             Block.Close|
+//	|   | its time is over                        |
 //	+---+-----------------------------------------+
 //
 // ConfirmLate takes units of a reservation whose time was over again, as a claim does. One rule says how many units a verb with an id
@@ -64,11 +60,11 @@
 //     that the network held back, for as long as the stock sells. The claimant then has a unit. The next Claim or Lookup
 //     tells which, and nobody else gets it until it is returned. (The library itself returns units of a ClaimAny that was
 //     given up, if it can ask the server within five call timeouts.) An act by an id (ClaimOnce, Reserve, Confirm, Cancel,
-//     ReturnOnce) is not served later than its caller's patience, by the server's clock: the request names that instant.
+//     ReturnOnce) is not served later than its caller's patience, by the server's clock: the request names that instant,
+//     for each act of a shared call its own.
 //   - That a unit which came back is sold at once. The process that returned it sells it at once. Other processes do when
-//     the server's message arrives, within milliseconds; if the message is lost, within Options.SoldOutTrust; without
-//     client-side caching, within 10 ms. Until then another process may still answer SoldOut, also to a claimant who has won
-//     that unit since. Fresh asks the server. No process says by itself that somebody has a unit.
+//     the server's message arrives, within milliseconds; if the message is lost, within Options.SoldOutTrust. Until then another
+//     process may still answer SoldOut to ClaimAny and under Fresh. No process says by itself that somebody has a unit.
 //   - Requests that arrive after a stock's retention. They meet the next opening of the name.
 //
 // # A claim
@@ -89,50 +85,29 @@
 //
 // # Sold out
 //
-// Once the server has said that nothing is left, the process reads the winners once. From then on it answers SoldOut by
-// itself to every claimant who is none of them. Any claimant who may be one of them asks the server.
-//
-// What makes this safe is a small key, the flag, which is there while nothing is left. Its text names a turn: the time from
-// one moment at which nothing was left any more to the moment at which a unit came back. No two turns have one name.
+// Once the server has said that nothing is left, the process answers SoldOut by itself, for as long as a small key, the flag, is in
+// rueidis' client-side cache. The flag is there while nothing is left. The process so answers ClaimAny, and claims and reservations
+// under Fresh, whose claimant and id cannot have units. Any other claimant may have won and asks the server, in shared calls.
 //
 //	server                                 process
-//	the last unit goes: flag = turn 7
+//	the last unit goes: flag
 //	                                       a claim: the server says SoldOut
-//	                                       reads the flag: turn 7
-//	                                       reads the winners
-//	                                       reads the flag: turn 7, so these were all winners
-//	                                       a claim of X: the cached flag is turn 7, and X is
-//	                                       no winner: SoldOut, without a request
+//	                                       reads the flag through the cache
+//	                                       ClaimAny: the flag is in the cache: SoldOut,
+//	                                       without a request
 //	a unit comes back: no flag
 //	          ---- invalidation ---->      the cached flag is gone
-//	                                       a claim of X: asks the server
-//	the unit goes again: flag = turn 8
-//	                                       reads the winners again
+//	                                       ClaimAny: asks the server
 //
-// With client-side caching every such answer looks at the flag in rueidis' cache first. So once the server's message that a
-// unit came back arrives, which takes milliseconds, the process asks the server again. If that message is lost, it does so
-// within Options.SoldOutTrust. Without client-side caching (rueidis' DisableCache) the process asks for the flag every 5 ms
-// while claims come, and no answer goes by a flag older than 10 ms. The process that returned a unit sells it at once.
-//
-// The winners are kept as a Bloom filter of 14 bits for each. So one loser in 400 asks the server too.
+// So once the server's message that a unit came back arrives, which takes milliseconds, the process asks the server again. If that message
+// is lost, it does so within Options.SoldOutTrust. Without client-side caching (rueidis' DisableCache) every claim asks the server. The
+// process that returned a unit sells it at once.
 //
 // # Carts
 //
 // In a Group one script has the stocks of a cart decide one after the other, each as for a reservation alone, with the cart's id. If
 // none refuses, they write one after the other. What is kept of the cart itself is the names of its stocks, for a process that
 // knows only the id. It decides nothing: if it is lost, whoever names the stocks goes on.
-//
-// Stocks that share nothing get one call each (ReserveAll), in the order of their names, and the last one decides:
-//
-//	ReserveAll            ConfirmAll            CancelAll
-//	a held                c sold: it is sold    c given back, or never held: it is cancelled
-//	b held                a sold                a given back
-//	c held                b sold                b given back
-//
-// c is either sold or given back, in one step. Where it is held, the others were reserved. They are sold only after it, and given
-// back only once it cannot be sold any more. So a process may die between any two calls, and others may do any of the three: what
-// is sold belongs to a cart whose last line is sold, and what is missing of that is sold by the next ConfirmAll, or has expired. What
-// is only held goes back at its end.
 //
 // # Restore
 //
@@ -145,35 +120,11 @@
 //  6. If a return or a cancellation changed something meanwhile, it takes a new round id and goes back to 4.
 //  7. It sets the numbers of units and ordinals, and the stock sells on, unless it was closed.
 //
-// # Shards
-//
-// An opening writes down a plan, makes all shards, writes into the plan which shards these are, and then lets them sell:
-//
-//	phase 1: making            phase 2: ready                 phase 3: live
-//	every server makes its     the plan names the             every shard sells,
-//	shard, which does not      incarnations: no other         if it is the one that
-//	sell, and names it: its    shard sells in this opening    the plan names
-//	incarnation
-//
-// A server names the shard, not the caller: a late copy of a request may make a shard a second time after it was lost with
-// all that it had sold, and that one must not have the name that may sell.
-//
-// If a claimant's home has nothing left, units move there in three steps. Each step may be lost, repeated, or left to another
-// process:
-//
-//	giver (10 left)                      receiver (none left)
-//	debit:  5 left, transfer 1 of 5
-//	        is written down
-//	                                     credit: 5 left, transfer 1 is here
-//	ack:    transfer 1 is done
-//
-// SoldOut needs two looks at all shards, with nothing left, nothing on its way, and nothing that moved between the looks.
-//
 // # Outcomes and errors
 //
 // Sold out, not open, not started and over are outcomes in a Grant, not errors, and so is what became of a reservation. An error says that there is no answer. There
 // are five families. Nothing was sent: ErrInvalidName, ErrInvalidOption, ErrClosed. The server refused: ErrOutOfRange,
-// ErrOverflow, ErrWrongType, ErrAlreadyOpen, ErrNotOpen, ErrMismatch, ErrCorrupt, ErrDenied and those of blocks. The request did not run: ErrUnavailable. The outcome is unknown: ErrUnknownOutcome. Units were granted, and too
+// ErrOverflow, ErrWrongType, ErrAlreadyOpen, ErrNotOpen, ErrMismatch, ErrCorrupt, ErrDenied. The request did not run: ErrUnavailable. The outcome is unknown: ErrUnknownOutcome. Units were granted, and too
 // few replicas know: ErrNotReplicated.
 //
 // A call lasts until its context ends, or at most five call timeouts if the context has no deadline. Within that time every
@@ -192,11 +143,8 @@
 //	rc:{S}:f   list    its reservations and requests that have ended -> until when each is remembered
 //	rc:{G}{S}  hash    a stock S of the Group G, with the other keys in the same way: rc:{G}{S}:u and so on
 //	rc:{G}:cart:id     string  a cart of the Group: the names of its stocks (cart.lua)
-//	rc:{S}:s   hash    a Sharded stock: its plan (sharded_open.lua)
 //	redlatch_stock:{S}  channel of what movers publish of the ledger: JSON arrays of {s serial, k kind, e epoch, o first ordinal, n units,
 //	                   c claimant, r request, at us of the server}, of at most 64 KiB; empty fields are left out (events.go)
-//	rc:{S#i/k} and so on: its i-th shard of k, a Stock, whose hash has its transfers too (sharded_prepare.lua); the name may
-//	                   end in a number that puts it into the right slots
 //
 // A stock's hash expires when its retention is over, and the flag sooner. The other keys can be large, and a server stands
 // still while it frees a large key that expires. So they expire an hour later, and before that they are unlinked in the

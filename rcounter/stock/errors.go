@@ -37,16 +37,12 @@ var (
 	// ErrOverflow: the stock has given out ordinal 2^53-1.
 	ErrOverflow = errs.ErrOverflow
 
-	// ErrNotFound: the stock has no reservation or block of that id, or there is no stock.
-	ErrNotFound = errs.New("not_found", "no such reservation or block")
+	// ErrNotFound: the stock has no reservation of that id, or there is no stock.
+	ErrNotFound = errs.New("not_found", "no such reservation")
 	// ErrMismatch: the id of a request or reservation has been used before with another claimant, another number of
 	// units, or for the other of the two: a new request needs a new id. Of OpenOrJoin: the stock that stands was opened with
 	// another Spec, and the text says in what.
 	ErrMismatch = errs.ErrMismatch
-	// ErrBlockEnded: the block was settled, or closed by its owner; it stays as it was.
-	ErrBlockEnded = errs.New("block_ended", "block ended")
-	// ErrBlockHeld: the block's owner may still hand out units of it. Blocks tells until when.
-	ErrBlockHeld = errs.Passing("block_held", "block held")
 
 	// ErrUnavailable: the server did not run the request; nothing changed there. It wraps the cause: what rueidis
 	// said, or ctx's error.

@@ -119,7 +119,7 @@ func told(text string) (entries []Entry, ok bool) {
 
 // publish sends a message until the server has answered. It may come twice, and the receivers drop the second.
 func (s *Stock) publish(ctx context.Context, text string) error {
-	command, channel := s.c.calls.Hub.PublishCommand(), s.channel()
+	command, channel := s.c.calls.Inner.PublishCommand(), s.channel()
 	_, err := s.c.calls.Do(ctx, script.Call{Script: script.Plain(command), Keys: []string{channel}, Command: func(b rueidis.Builder) rueidis.Completed {
 		if command == "SPUBLISH" {
 			return b.Spublish().Channel(channel).Message(text).Build()
@@ -153,7 +153,7 @@ type Event struct {
 //   - For the time every, at least a millisecond, there was no gap. Nothing else tells of last entries that were not published, and it is
 //     how often the page is right even if the server refuses the channel for a while, or no mover publishes.
 //
-// Each shard of a stock has events of its own. An error ends the loop: ErrClosed, also if the client is closed meanwhile, ErrInvalidName, ErrInvalidOption, or
+// An error ends the loop: ErrClosed, also if the client is closed meanwhile, ErrInvalidName, ErrInvalidOption, or
 // ErrDenied if the user may not subscribe.
 func (s *Stock) Events(ctx context.Context, every time.Duration) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {

@@ -21,6 +21,7 @@ func ExampleGroup() {
 		}
 	}
 	set := []stock.Line{{Stock: "shirt", N: 2}, {Stock: "cap", N: 1}}
+	var cart stock.Cart
 	cart, err := sale.Reserve(ctx, "order-1", "ann", set, 15*time.Minute)
 	fmt.Println(cart.Outcome, err)
 	refused, err := sale.Reserve(ctx, "order-2", "bob", set, 15*time.Minute) // there is one cap
@@ -75,34 +76,4 @@ func ExampleGroup_ConfirmLate() {
 	// false <nil>
 	//   cap sold out
 	//   shirt granted
-}
-
-// A cart of stocks that need not share a server: each line by itself, with one end.
-func ExampleClient_ReserveAll() {
-	stocks, end := demoClient()
-	defer end()
-	ctx := context.Background()
-
-	for _, name := range []string{"shirt", "cap"} {
-		if _, err := stocks.Stock(name).Open(ctx, stock.Spec{Limit: 10, PerUser: 5, OpenFor: time.Hour}); err != nil {
-			fmt.Println(err)
-		}
-	}
-	set := []stock.Line{{Stock: "shirt", N: 2}, {Stock: "cap", N: 1}}
-	sold := func(cart stock.Cart) string { return fmt.Sprint(len(cart.Lines), " lines ", cart.Outcome) }
-	cart, err := stocks.ReserveAll(ctx, "order-1", "ann", set, 15*time.Minute)
-	fmt.Println(cart.Won(), err)
-	cart, err = stocks.ConfirmAll(ctx, "order-1", "shirt", "cap") // from any process; repeat it after an error
-	fmt.Println(sold(cart), err)
-	cart, err = stocks.ConfirmAllLate(ctx, "order-1", "shirt", "cap")
-	fmt.Println(cart.Outcome, err)
-	back, err := stocks.CancelAll(ctx, "order-1", "shirt", "cap")
-	fmt.Println(back, err)
-	fmt.Println(cart.Lines[0].Stock, cart.Lines[0].Grant.N)
-	// Output:
-	// true <nil>
-	// 2 lines granted <nil>
-	// replayed <nil>
-	// false <nil>
-	// cap 1
 }

@@ -34,7 +34,7 @@ func ExampleStock_ClaimAny() {
 	// true 10 2 8
 }
 
-// What a claimant has, after an order was cancelled; Fresh asks the server, whatever this process knows.
+// What a claimant has, after an order was cancelled. Bob asks for the first time.
 func ExampleStock_Lookup() {
 	c, end := demoClient()
 	defer end()
@@ -149,67 +149,6 @@ func ExampleStock_KeepReaped() {
 	// Output:
 	// ann
 	// 0 <nil>
-}
-
-// A block is handed out by one process; what was handed out is told to the server now and then.
-func ExampleBlock() {
-	c, end := demoClient()
-	defer end()
-	ctx := context.Background()
-	sale := c.Stock("vouchers")
-	sale.Open(ctx, stock.Spec{Limit: 10, OpenFor: time.Hour})
-
-	b, err := sale.Block(ctx, 4, time.Minute)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(b.Grant().N, time.Until(b.Grant().Until) > 0)
-	b.Take()
-	fmt.Println(b.Flush(ctx), b.Left())
-	var all []stock.BlockStatus
-	if all, err = sale.Blocks(ctx); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(len(all), all[0].Grant.Request == b.Grant().Request, all[0].Taken)
-	fmt.Println(b.Close(ctx))
-	// Output:
-	// 4 true
-	// <nil> 3
-	// 1 true 1
-	// <nil>
-}
-
-// A stock in shards has the same verbs.
-func ExampleSharded_Lookup() {
-	c, end := demoClient()
-	defer end()
-	ctx := context.Background()
-	sale := c.Sharded("phones", 2)
-	sale.Open(ctx, stock.Spec{Limit: 10, PerUser: 3, OpenFor: time.Hour})
-
-	g, _ := sale.Claim(ctx, "ann")
-	_, has, err := sale.Lookup(ctx, "ann")
-	fmt.Println(has, err)
-	for i, shard := range sale.Shards() {
-		if own, has, _ := shard.Lookup(ctx, "ann"); has { // at one of them
-			fmt.Println(g.Ordinal == sale.Ordinal(i, own.Ordinal))
-		}
-	}
-
-	sale.ClaimUpTo(ctx, "order-1", "ann", 2)
-	back, err := sale.ReturnOnce(ctx, "order-1", "ann")
-	fmt.Println(back, err)
-	g, _ = sale.ClaimAny(ctx, 1)
-	back, err = sale.ReturnAny(ctx, g)
-	fmt.Println(back, err)
-	back, err = sale.Return(ctx, "ann", 1<<40)
-	fmt.Println(back, err, sale.Close(ctx))
-	// Output:
-	// true <nil>
-	// true
-	// true <nil>
-	// true <nil>
-	// false <nil> <nil>
 }
 
 // What the server answers is counted; a reservation is the same kind of answer.

@@ -40,11 +40,6 @@ func TestHoldsThatAreOverRefuseNobodyHoweverMany(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, users, g.N)
 		},
-		"Block of all": func(t *testing.T, s *stock.Stock) {
-			b, err := s.Block(ctx, users, time.Hour)
-			require.NoError(t, err)
-			require.EqualValues(t, users, b.Grant().N)
-		},
 		"Resize to less than was held": func(t *testing.T, s *stock.Stock) {
 			require.NoError(t, s.Resize(ctx, 1))
 		},
@@ -113,24 +108,15 @@ func TestConfirmsLeaveASoldOutStocksFlagAsItIs(t *testing.T) {
 		left := func() time.Duration {
 			return time.Duration(number(t, admin, "PTTL", "rc:{s}:o")) * time.Millisecond
 		}
-		for _, tc := range []struct {
-			confirm    string
-			over, most time.Duration
-		}{
-			{"", 0, 20 * time.Minute},
-			{"later", 0, 20 * time.Minute},
-			{"soon", 20 * time.Minute, 40 * time.Minute},
-			{"last", 40 * time.Minute, time.Hour}, // the end of the sale
-			{"lasting", 40 * time.Minute, time.Hour},
-		} {
+		for _, confirm := range []string{"", "later", "soon", "last", "lasting"} {
 			for range 2 {
-				if tc.confirm != "" {
-					_, err := s.Confirm(ctx, tc.confirm)
+				if confirm != "" {
+					_, err := s.Confirm(ctx, confirm)
 					require.NoError(t, err)
 				}
-				require.Equal(t, flag, text(t, admin, "GET", "rc:{s}:o"), tc.confirm)
-				require.LessOrEqual(t, left(), tc.most, tc.confirm)
-				require.Greater(t, left(), tc.over, tc.confirm)
+				require.Equal(t, flag, text(t, admin, "GET", "rc:{s}:o"), confirm)
+				require.LessOrEqual(t, left(), 20*time.Minute, confirm)
+				require.Positive(t, left(), confirm)
 			}
 		}
 	})

@@ -63,6 +63,7 @@ type (
 		Verb, ID, Claimant string
 		N                  int64
 		TTL                time.Duration
+		Until              time.Time // when its caller's patience ends; zero: with the call's
 	}
 	Answer struct {
 		Grant Grant
@@ -76,7 +77,9 @@ func (d Deed) act() act {
 }
 
 func (s *Stock) answer(d Deed, v done) (a Answer) {
-	if v.front < 0 {
+	if v.front == actTooLate {
+		a.Err = s.tooLate()
+	} else if v.front < 0 {
 		a.Err = s.verdict([]int64{v.front, -1, 0})
 	} else if a.Back = v.second > 0; d.Verb != "X" && d.Verb != "B" {
 		a.Back = false
@@ -87,11 +90,14 @@ func (s *Stock) answer(d Deed, v done) (a Answer) {
 
 // ActsAs makes one call for deeds of different ids.
 func (s *Stock) ActsAs(ctx context.Context, call string, deeds ...Deed) ([]Answer, error) {
-	acts := make([]act, len(deeds))
+	acts, untils := make([]act, len(deeds)), make([]time.Time, len(deeds))
 	for i, d := range deeds {
 		acts[i] = d.act()
+		if untils[i] = d.Until; d.Until.IsZero() {
+			untils[i] = time.Now().Add(s.c.calls.Wanted(ctx))
+		}
 	}
-	v, err := s.acts(ctx, call, acts)
+	v, err := s.acts(ctx, call, acts, untils)
 	if v == nil {
 		return nil, err
 	}
@@ -106,7 +112,7 @@ func (s *Stock) ActsAs(ctx context.Context, call string, deeds ...Deed) ([]Answe
 func (s *Stock) ShareAs(ctx context.Context, deeds ...Deed) []Answer {
 	requests := make([]*batch.Request[act, done], len(deeds))
 	for i, d := range deeds {
-		requests[i] = &batch.Request[act, done]{Ctx: ctx, Ask: d.act()}
+		requests[i] = &batch.Request[act, done]{Ctx: ctx, Ask: d.act(), Until: d.Until}
 	}
 	s.runActs(ctx, requests)
 	answers := make([]Answer, len(deeds))

@@ -3,7 +3,6 @@ package stock_test
 import (
 	"context"
 	"errors"
-	"io"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -23,15 +22,15 @@ import (
 // pair is a primary and its replica, which can be cut off and promoted.
 type pair struct {
 	primary, replica *redistest.Server
-	link             *wire // between them
+	link             *redistest.Wire // between them
 	admin, heir      rueidis.Client
 }
 
 func newPair(t testing.TB) *pair {
 	t.Helper()
 	p := &pair{primary: redistest.Start(t)}
-	p.link = newWire(t, p.primary.Addr())
-	host, port, err := net.SplitHostPort(p.link.listen.Addr().String())
+	p.link = redistest.NewWire(t, p.primary.Addr())
+	host, port, err := net.SplitHostPort(p.link.Addr())
 	require.NoError(t, err)
 	p.replica = redistest.Start(t, "--replicaof", host, port)
 	p.admin, p.heir = p.primary.Client(t), p.replica.Client(t)
@@ -39,62 +38,6 @@ func newPair(t testing.TB) *pair {
 		return strings.Contains(text(t, p.heir, "INFO", "replication"), "master_link_status:up")
 	})
 	return p
-}
-
-// wire carries bytes as they are, until it is cut. (redistest.Proxy reads RESP, which replication is not.)
-type wire struct {
-	listen net.Listener
-	target string
-
-	mu    sync.Mutex
-	down  bool
-	conns []net.Conn
-}
-
-func newWire(t testing.TB, target string) *wire {
-	t.Helper()
-	l, err := redistest.Listen()
-	require.NoError(t, err)
-	w := &wire{listen: l, target: target}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			near, err := l.Accept()
-			if err != nil {
-				return
-			}
-			far, err := net.Dial("tcp", w.target)
-			if err != nil {
-				near.Close()
-				continue
-			}
-			w.mu.Lock()
-			w.conns = append(w.conns, near, far)
-			down := w.down
-			w.mu.Unlock()
-			if down {
-				near.Close()
-				far.Close()
-			}
-			wg.Go(func() { io.Copy(near, far); near.Close() })
-			wg.Go(func() { io.Copy(far, near); far.Close() })
-		}
-	})
-	t.Cleanup(func() { l.Close(); w.set(true); wg.Wait() })
-	return w
-}
-
-// set cuts the wire, or mends it.
-func (w *wire) set(down bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.down = down
-	if down {
-		for _, c := range w.conns {
-			c.Close()
-		}
-		w.conns = nil
-	}
 }
 
 // promote makes the replica what clients find after a failover.
@@ -127,7 +70,7 @@ func TestAFailoverForgetsNoConfirmedGrant(t *testing.T) {
 			redistest.Eventually(t, 30*time.Second, "all of it is on the replica", func() bool {
 				return number(t, p.heir, "HLEN", "rc:{s}:u") == 200
 			})
-			p.link.set(true)
+			p.link.Lead("")
 			var acknowledged, refused atomic.Int64
 			crowd(20, 10, func(caller, i int) {
 				u := "during" + strconv.Itoa(caller*10+i)
@@ -268,7 +211,7 @@ func TestAnUnconfirmedGrantIsConfirmedByARetry(t *testing.T) {
 	o.PerUser = 5
 	_, err := s.Open(ctx, o)
 	require.NoError(t, err)
-	p.link.set(true)
+	p.link.Lead("")
 	for name, ask := range map[string]func() error{
 		"Claim":     func() error { _, err := s.Claim(ctx, "ann"); return err },
 		"ClaimOnce": func() error { _, err := s.ClaimOnce(ctx, "r", "bob", 2); return err },
@@ -283,7 +226,7 @@ func TestAnUnconfirmedGrantIsConfirmedByARetry(t *testing.T) {
 		st, err := s.Inspect(ctx)
 		return err == nil && st.Sold == 4
 	})
-	p.link.set(false)
+	p.link.Lead(p.primary.Addr())
 	redistest.Eventually(t, 60*time.Second, "the replica is back", func() bool {
 		g, err := s.Claim(ctx, "ann")
 		return err == nil && g.Ordinal > 0
@@ -314,7 +257,7 @@ func TestALedgerThatReplicasDoNotConfirmIsMovedWhenTheyDo(t *testing.T) {
 	o.Ledger = true
 	_, err := s.Open(ctx, o)
 	require.NoError(t, err)
-	p.link.set(true)
+	p.link.Lead("")
 	_, err = s.Claim(ctx, "ann")
 	require.ErrorIs(t, err, stock.ErrNotReplicated)
 
@@ -338,7 +281,7 @@ func TestALedgerThatReplicasDoNotConfirmIsMovedWhenTheyDo(t *testing.T) {
 		}
 	}
 	require.Empty(t, moved)
-	p.link.set(false)
+	p.link.Lead(p.primary.Addr())
 	select {
 	case e := <-moved:
 		require.Equal(t, "ann", e.Claimant)

@@ -54,11 +54,9 @@ type Grant struct {
 	// Missing is how many units fewer that is than the request or reservation asked for: what ClaimUpTo, ReserveUpTo and
 	// ConfirmLate could not get, and what ConfirmPart and ReturnPart gave back.
 	Missing int64
-	// Request is the id of the record of the units, if Won: that of ClaimOnce or Reserve, or one that ClaimAny or Block
-	// made. Empty for Claim.
+	// Request is the id of the record of the units, if Won: that of ClaimOnce or Reserve, or one that ClaimAny made. Empty for Claim.
 	Request string
-	// Until is the instant, on this machine's monotonic clock, at which reserved units go back unless they are confirmed, or
-	// at which a Block stops handing out units. The server's clock decides; Until is counted from before the request, so it is
+	// Until is the instant, on this machine's monotonic clock, at which reserved units go back unless they are confirmed. The server's clock decides; Until is counted from before the request, so it is
 	// never later than the server's. It is zero for all other units, and if not Won.
 	Until time.Time
 	// Remaining is the number of units left, neither sold nor held, when the server answered.

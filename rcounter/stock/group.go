@@ -9,7 +9,7 @@ import (
 // Group is a set of stocks whose keys are in one slot of a Cluster, so that a cart of several of them is reserved, confirmed and
 // cancelled in one script, all or none. A Group value is an immutable description. It is safe for concurrent use and costs nothing
 // until it is used. One server runs all that the group's stocks do: what can be spread over a Cluster belongs into several groups,
-// or into stocks of their own and Client.ReserveAll.
+// or into stocks of their own (docs/stocks.md has a recipe for a cart of those).
 type Group struct {
 	c       *Client
 	tag     string
@@ -38,7 +38,7 @@ func (g *Group) Stock(name string) *Stock {
 	// rc:{tag}{name}: the first pair of braces makes the slot, and neither text has braces of its own.
 	_, refused := keyname.Braced("", name, "a stock")
 	key := g.key + "{" + name + "}"
-	if s.refused = edged(cmp.Or(refused, keyname.Check(key))); s.refused == nil {
+	if s.refused = edged(cmp.Or(refused, keyname.Shape(key))); s.refused == nil {
 		s.keys = stockKeys(key)
 	}
 	return s
@@ -49,7 +49,7 @@ const maxLines = 16
 
 // Line is a line of a cart: so many units of a stock.
 type Line struct {
-	Stock string // the name that Group.Stock takes, or Client.Stock for ReserveAll
+	Stock string // the name that Group.Stock takes
 	N     int64  // how many units, 1 to 2^53-1
 }
 

@@ -20,7 +20,7 @@ type Holding struct {
 	Outcome Outcome
 	// Request is the id of the ClaimOnce or of the reservation, or of ClaimAny's Grant; empty for Claim.
 	Request string
-	// Claimant is who asked for it. Empty for ClaimAny and Block, and if a reservation was cancelled before it was made.
+	// Claimant is who asked for it. Empty for ClaimAny, and if a reservation was cancelled before it was made.
 	Claimant string
 	// Ordinal to Ordinal + N - 1 are the units that it has, or had at its end. Ordinal is 0 if they were only held.
 	Ordinal, N int64
@@ -53,7 +53,7 @@ func (s *Stock) LookupID(ctx context.Context, id string) (_ Holding, err error) 
 }
 
 // Holders yields everything that has units now, held or sold: each unit of Claim, each request and reservation, and each row of units
-// of ClaimAny and Block that was not returned. It reads all records, 1000 in a round trip, so it is for reports and repairs and not
+// of ClaimAny that was not returned. It reads all records, 1000 in a round trip, so it is for reports and repairs and not
 // for every page view.
 //
 // It is no snapshot. What has units from its beginning to its end is yielded at least once, and in rare cases twice; what gets or
@@ -211,7 +211,7 @@ func (f found) holding(id, text string) (Holding, bool) {
 	case "G":
 		h.Outcome = Replayed
 	case "H":
-		if h.Outcome = Expired; f.at < q.deadline {
+		if h.Outcome = Expired; f.at <= q.deadline {
 			h.Outcome, h.Until = Replayed, f.sent.Add(script.Duration(q.deadline-f.at))
 		}
 	case "R":

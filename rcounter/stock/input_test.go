@@ -184,12 +184,10 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 		`line "a": invalid option: n is 0`: second(g.Reserve(ctx, "id", "u", lines(0, "a"), time.Minute)),
 		"lines is 0":                       second(g.Reserve(ctx, "id", "u", nil, time.Minute)),
 		"ttl is 0s":                        second(g.Reserve(ctx, "id", "u", lines(1, "a"), 0)),
-		"stocks is 0":                      second(c.ConfirmAll(ctx, "id")),
 	} {
 		refused(what, err, stock.ErrInvalidOption, strings.Split(what, " is ")...)
 	}
 	refused("claimant", second(g.Reserve(ctx, "id", "", lines(1, "a"), time.Minute)), stock.ErrInvalidName, "claimant")
-	refused("claimant", second(c.ReserveAll(ctx, "id", "", lines(1, "a"), time.Minute)), stock.ErrInvalidName, "claimant")
 	for what, claimant := range map[string]string{"empty": "", "1025": strings.Repeat("x", 1024+1), "UTF-8": "a\xff", `claimant "a\x00b" has a NUL`: "a\x00b"} {
 		_, err := s.Claim(ctx, claimant)
 		refused(what, err, stock.ErrInvalidName, what)
@@ -216,7 +214,6 @@ func TestBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 			"Extend":               func() error { _, err := s.Extend(ctx, id, time.Minute); return err },
 			"ReturnPart":           func() error { _, err := s.ReturnPart(ctx, id, 1); return err },
 			"Cancel":               func() error { _, err := s.Cancel(ctx, id); return err },
-			"SettleBlock":          func() error { _, err := s.SettleBlock(ctx, id, 1); return err },
 		} {
 			refused(verb+" "+what, call(), stock.ErrInvalidName, what)
 		}
@@ -314,7 +311,7 @@ func TestEveryErrorBeginsWithThePackagesNameOnce(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	c := on(t, srv.Client(t), patient)
-	for verb, call := range shardedVerbs(c.Sharded("a{b}", 2)) {
+	for verb, call := range stockVerbs(c.Stock("a{b}")) {
 		err := call()
 		require.ErrorIs(t, err, stock.ErrInvalidName, verb)
 		requirePrefix(t, err)
@@ -402,7 +399,7 @@ func TestTheLongestNamesAndClaimantsWork(t *testing.T) {
 
 func second[A any](_ A, err error) error { return err }
 
-// cartVerbs are the verbs of a cart with an id, in a group and across.
+// cartVerbs are the verbs of a cart with an id.
 func cartVerbs(g *stock.Group, lines []stock.Line) map[string]func(id string) error {
 	names := namesOf(lines)
 	return map[string]func(id string) error{

@@ -78,8 +78,7 @@ type Entry struct {
 // Restore copy their rows from the old Epoch to the new one.
 //
 // Nothing bounds a ledger that nobody moves: it grows by about 55 bytes and the names of each entry until the stock's retention is over, and
-// what is not moved then is gone. A shard counts its own ordinals and serials; Sharded.Ordinal turns the ordinals into those of the
-// whole stock.
+// what is not moved then is gone.
 func (s *Stock) Ledger(ctx context.Context, max int, fn func(ctx context.Context, entries []Entry) error) (moved int, err error) {
 	return s.ledger().Move(ctx, max, fn)
 }
@@ -92,7 +91,7 @@ func (s *Stock) KeepLedger(ctx context.Context, every time.Duration, max int, fn
 }
 
 // lasting reports whether err is one that asking again does not cure.
-func lasting(err error) bool { return err != nil && !script.Retryable(err) }
+func lasting(err error) bool { return err != nil && !script.NotAnswered(err) }
 
 var (
 	ledgerScript = script.Load("ledger", files, "ledger")

@@ -260,13 +260,13 @@ func TestARunThatIsBrokenOffNeverHidesALineOfTheLedger(t *testing.T) {
 	raw := srv.Client(t)
 	far := "9007199254740991"
 	for name, args := range map[string][]string{
-		"acts": {"call", "0", far, "R", "new", "c", "1", "3600000", "X", "cancel", "C", "confirm", "B", "return", "0", "O", "more", "d", "2", "X", "forbidden",
-			"L", "late", "P", "part", "1", "E", "extend", "7200000", "B", "keep", "1"},
-		"acts back":          {"call", "0", far, "X", "cancel", "B", "return", "0"},
-		"acts in a straight": {"call", "0", far, "R", "new", "c", "1", "3600000", "X", "cancel", "C", "confirm", "O", "more", "d", "2"},
-		"acts reserve":       {"call", "0", far, "R", "new", "c", "1", "3600000"},
-		"acts confirm":       {"call", "0", far, "C", "confirm"},
-		"acts cancel":        {"call", "0", far, "X", "cancel"},
+		"acts": {"call", "0", far, "R", "new", far, "c", "1", "3600000", "X", "cancel", far, "C", "confirm", far, "B", "return", far, "0", "O", "more", far, "d", "2", "X", "forbidden", far,
+			"L", "late", far, "P", "part", far, "1", "E", "extend", far, "7200000", "B", "keep", far, "1"},
+		"acts back":          {"call", "0", far, "X", "cancel", far, "B", "return", far, "0"},
+		"acts in a straight": {"call", "0", far, "R", "new", far, "c", "1", "3600000", "X", "cancel", far, "C", "confirm", far, "O", "more", far, "d", "2"},
+		"acts reserve":       {"call", "0", far, "R", "new", far, "c", "1", "3600000"},
+		"acts confirm":       {"call", "0", far, "C", "confirm", far},
+		"acts cancel":        {"call", "0", far, "X", "cancel", far},
 		"claim":              {"call", "0", "ann", "bob"},
 		"any":                {"call", "0", "2"},
 		"return":             {"call", "one", "7"},

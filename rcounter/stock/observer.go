@@ -14,14 +14,13 @@ import (
 // The context is that of the call: it carries the caller's span, and may have ended. BackgroundFailed gets the values of the
 // context of the call that left the work behind.
 type Observer struct {
-	// Claimed: the server answered a Claim, ClaimOnce, ClaimAny, Reserve or Block of a Stock or a Sharded, with n units if
-	// it was won; or there is no answer, for the reason in err.
+	// Claimed: the server answered a Claim, ClaimOnce, ClaimAny or Reserve, with n units if it was won; or there is no answer, for the reason in err.
 	Claimed func(ctx context.Context, name string, outcome Outcome, n int64, took time.Duration, err error)
 	// AnsweredLocally: the process answered one of these by itself, because the stock is sold out. Claimed is not told of
 	// it.
 	AnsweredLocally func(ctx context.Context, name string, outcome Outcome)
-	// BackgroundFailed: work in the background failed and is not tried again: the return of units whose callers had left, or
-	// the end of a block that its caller never saw. These units stay sold. KeepReaped and KeepLedger tell of every failure
+	// BackgroundFailed: work in the background failed and is not tried again: the return of units whose callers had left.
+	// These units stay sold. KeepReaped and KeepLedger tell of every failure
 	// after which they go on.
 	BackgroundFailed func(ctx context.Context, name string, err error)
 }
@@ -72,7 +71,6 @@ func (c *Client) bears(ctx context.Context, what, name string, err error, failin
 // The kinds of complaints.
 const (
 	notReturned = "units of a claim given up on could not be returned, and stay sold"
-	notEnded    = "a block that its caller never saw could not be ended, and its units stay sold"
 	notReaped   = "reservations could not be reaped; it goes on"
 	notMoved    = "a ledger could not be moved; it goes on"
 )

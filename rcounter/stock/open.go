@@ -41,7 +41,7 @@ type Spec struct {
 	// units were returned. While it is held or sold, and so long after that, its id gets the same answer; later the server has
 	// forgotten it and the id is a new one. Otherwise every reservation that nobody paid for would take memory until the
 	// retention is over. It should be longer than any caller repeats a call; at least a minute, and at least twice the longest
-	// call of this client (ten call timeouts). Defaults to an hour, or to that if that is longer. Shards forget nothing.
+	// call of this client (ten call timeouts). Defaults to an hour, or to that if that is longer.
 	Remember time.Duration
 	// Ledger has everything that happens to units written into a stream, by the script that does it: see Entry. Stock.Ledger
 	// moves it from there into a database. It takes memory until it is moved, or the retention is over. Defaults to no ledger.
@@ -49,6 +49,11 @@ type Spec struct {
 	// Suspended opens a stock that grants nothing (Suspended) until Restore has run: open it so after a stock was lost.
 	// Defaults to a stock that grants.
 	Suspended bool
+	// Opened, if set, is asked whether this sale was ever opened, where the server has no stock of this name: by the caller's own
+	// records, such as Mover.Opened of contrib/ledger. If it was, the stock was lost with its winners, and is not opened: ErrCorrupt.
+	// Open it without Opened then, Suspended, and Restore it. An error of Opened is returned, and nothing is opened.
+	// Defaults to none: a stock that was lost looks like one that never was.
+	Opened func(ctx context.Context) (bool, error)
 }
 
 func (o *Spec) check() error {
@@ -84,16 +89,16 @@ func (o *Spec) check() error {
 // or was closed, Open changes nothing and returns ErrAlreadyOpen with the epoch of that stock.
 //
 // A stock that has lost all its keys looks like one that never was, and Open opens it. So call Open from one place, once, and
-// after such a loss with Spec.Suspended.
+// after such a loss with Spec.Suspended; or set Spec.Opened.
 //
-// Other errors: ErrCorrupt if the records of a lost stock are there; their claimants have units, so these keys must be
+// Other errors: ErrCorrupt if Spec.Opened says that it was open before, or if the records of a lost stock are there; their claimants have units, so these keys must be
 // removed by hand first. After ErrUnknownOutcome the stock may be open; the next Open tells.
 //
 // Two round trips, repeated until answered. A copy that the network delivers after the call has ended, by five call timeouts
 // or more, opens nothing.
 func (s *Stock) Open(ctx context.Context, o Spec) (epoch int64, err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.alone(), o.check()); err != nil {
+	if err := s.c.calls.Usable(s.refused, o.check()); err != nil {
 		return 0, err
 	}
 	r, err := s.openChecked(ctx, o)
@@ -113,11 +118,12 @@ func (s *Stock) Open(ctx context.Context, o Spec) (epoch int64, err error) {
 // ErrMismatch, whose text names the first that differs and both values, and nothing has changed. What Resize, SetEnd, Pause and Close
 // have changed since is no contradiction, and neither are StartIn, which counts from another moment for every caller, and Suspended.
 //
-// All else is as for Open, also what is said of a stock that has lost all its keys: do not call it where Spec.Suspended is in order.
+// All else is as for Open, also what is said of a stock that has lost all its keys: the first process that starts after such a loss would
+// sell every unit a second time. So set Spec.Opened.
 // Other errors: those of Open but ErrAlreadyOpen, and those of Inspect, with which the stock stands. One more round trip than Open.
 func (s *Stock) OpenOrJoin(ctx context.Context, o Spec) (_ Status, err error) {
 	defer edge(&err)
-	if err := s.c.calls.Usable(s.alone(), o.check()); err != nil {
+	if err := s.c.calls.Usable(s.refused, o.check()); err != nil {
 		return Status{}, err
 	}
 	r, err := s.openChecked(ctx, o)
@@ -177,16 +183,26 @@ type openReply struct {
 
 // open runs open.lua.
 func (s *Stock) open(ctx context.Context, id string, o Spec) (openReply, error) {
-	state := "1"
+	state, keeps := "1", "0"
 	if o.Suspended {
 		state = "3"
 	}
+	if o.Ledger {
+		keeps = "1"
+	}
 	for until := ""; ; {
-		v, err := s.ints(ctx, 3, openScript, id, decimal(o.Limit), decimal(o.PerUser), script.Millis(o.StartIn), script.Millis(o.OpenFor), script.Millis(o.Retain), flagged(o.Ledger), state, script.Millis(o.Remember), until)
+		v, err := s.ints(ctx, 3, openScript, id, decimal(o.Limit), decimal(o.PerUser), script.Millis(o.StartIn), script.Millis(o.OpenFor), script.Millis(o.Retain), keeps, state, script.Millis(o.Remember), until)
 		if err != nil {
 			return openReply{}, err
 		}
 		if v[0] == stockChanged {
+			if until == "" && o.Opened != nil {
+				if before, err := o.Opened(ctx); err != nil {
+					return openReply{}, err
+				} else if before {
+					return openReply{}, fmt.Errorf("%w: %q was open before, and the server has lost it", ErrCorrupt, s.name)
+				}
+			}
 			until = script.NotAfter(v[1], s.c.calls.Wanted(ctx))
 			continue
 		}

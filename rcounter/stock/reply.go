@@ -93,7 +93,7 @@ const (
 	stockMismatch  = -3  // the id is that of something else
 	stockParts     = -4  // too many parts of one grant were returned one by one
 	stockTooSmall  = -5  // followed by how many are sold and held
-	stockNone      = -6  // no stock, or no such reservation or block
+	stockNone      = -6  // no stock, or no such reservation
 	stockLedger    = -13 // followed by how many entries the ledger should have, and has
 	stockMore      = -12 // more holds are over than the script has ended: the call is made again (10 and 11 are in restore.lua)
 	stockOtherwise = -14 // only in cart.lua

@@ -40,7 +40,7 @@ type requestModel struct {
 // settle ends the reservations whose time is over: when that is written down makes no difference to anybody.
 func (m *requestModel) settle() {
 	for _, a := range m.acts {
-		if a.state == "held" && m.now >= a.deadline {
+		if a.state == "held" && m.now > a.deadline { // to the end of that millisecond
 			a.state, a.ended = "expired", m.now
 		}
 	}

@@ -189,7 +189,7 @@ func TestAReservationIsSoldOrGoesBackOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, ok, "sold")
 
-	forward(time.Minute)
+	forward(time.Minute + time.Millisecond)
 	over := func(want stock.Outcome) func(stock.Grant, error) {
 		return func(g stock.Grant, err error) {
 			t.Helper()
@@ -220,7 +220,7 @@ func TestAReservationIsSoldOrGoesBackOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, r.Won())
 	}
-	forward(time.Minute)
+	forward(time.Minute + time.Millisecond)
 	n, err := s.Reap(ctx)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, n)

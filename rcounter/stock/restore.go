@@ -41,6 +41,10 @@ type Restored struct {
 // returned here stays returned. If there are more winners than units, the limit is raised to their number, and nothing is left
 // to sell.
 //
+// The winners may be behind the stock, and if nothing was lost, nobody's units change. That is certain with a ledger (Spec.Ledger).
+// Without one the stock knows the last unit that each claimant has returned, and the requests that were returned within
+// Spec.Remember: if the winners name a unit that was returned before that, its claimant gets it back.
+//
 // An entry of KindReturn says that its units were sold and returned. Restore takes them from the claimant that has them here, and
 // their ordinals are not given out again. Without such entries a stock that a failover set back may give out an ordinal of
 // which the database has a row. The entries of other kinds only tell their serials.
@@ -64,7 +68,7 @@ func (s *Stock) Restore(ctx context.Context, winners iter.Seq2[Entry, error]) (_
 			edge(&err)
 		}
 	}()
-	if err := s.c.calls.Usable(s.alone()); err != nil {
+	if err := s.usable(); err != nil {
 		return Restored{}, err
 	}
 	if winners == nil {
@@ -289,7 +293,17 @@ func (r *restorer) read(ctx context.Context) error {
 // mend writes the records as they should be, and lets the stock sell on. It returns errChanged if something has changed on the
 // server since it was read.
 func (r *restorer) mend(ctx context.Context, began restoreReply) error {
+	back := r.returned()
 	for holder, w := range r.wins {
+		units := w.spans
+		w.spans = nil
+		for _, s := range units {
+			w.spans = append(w.spans, s.minusAll(back[holder])...)
+		}
+		if w.spans == nil {
+			r.leave(holder, w.claimant, span{units[0].first, units[len(units)-1].last})
+			continue
+		}
 		switch holder[0] {
 		case 'u':
 			r.enterUser(holder, w)
@@ -350,12 +364,32 @@ func (r *restorer) mend(ctx context.Context, began restoreReply) error {
 	return err
 }
 
+// leave enters nothing: all units that holder has by the winners were returned here, as entries say that the winners do not know.
+// But the record is to say so too. If this Restore is broken off while the ledger is written anew, the entries are gone, and the
+// next one finds only the record. That of a claimant names the last return, which may be another one, and that of a request may
+// be forgotten (TestRestoreGivesNothingBackThatWasReturnedAndForgotten).
+func (r *restorer) leave(holder, claimant string, units span) {
+	switch ordinal := decimal(units.first); holder[0] {
+	case 'u':
+		record := r.users.is[claimant]
+		parts := strings.SplitN(record, ";", 4)
+		if len(parts) == 4 && parts[0] != ordinal && parts[2] != ordinal && r.freed[holder].text != record {
+			r.users.put(claimant, strings.Join([]string{parts[0], parts[1], ordinal, byRestore}, ";"))
+		}
+	case 'r':
+		if _, known := r.records.is[holder]; !known {
+			r.records.put(holder, record{state: "R", ordinal: units.first, n: units.n(), call: byRestore, by: byRestore, claimant: claimant}.text())
+		}
+	}
+}
+
 // enterUser enters a unit of Claim.
 func (r *restorer) enterUser(holder string, w win) {
 	unit := w.spans[0].first
 	record, ordinal := r.users.is[w.claimant], decimal(unit)
 	parts := strings.SplitN(record, ";", 4) // ordinal;call[;returned;by]
-	if parts[0] == ordinal || parts[0] == "0" && len(parts) == 4 && parts[2] == ordinal {
+	// What was returned here stays returned, whatever the claimant has now.
+	if parts[0] == ordinal || len(parts) == 4 && parts[2] == ordinal {
 		return
 	}
 	r.added[holder] = 1

@@ -339,9 +339,8 @@ func TestLateCopiesOfOneOpeningChangeNothingInTheNext(t *testing.T) {
 		claimed(t, s, "cid")
 		_, err = s.Reserve(ctx, "h1", "h1", 1, time.Hour)
 		require.NoError(t, err)
-		block, err := s.Block(ctx, 5, time.Hour)
+		_, err = s.ClaimAny(ctx, 5)
 		require.NoError(t, err)
-		require.NoError(t, block.Flush(ctx))
 		_, err = s.Return(ctx, "ann", ann.Ordinal)
 		require.NoError(t, err)
 		require.NoError(t, s.Resize(ctx, 300))
@@ -407,16 +406,11 @@ func TestALateCopyOfAnOpenOpensNothing(t *testing.T) {
 	admin := srv.Client(t)
 	wire := &recording{Client: admin}
 	c := on(t, wire, exact)
-	s, sharded := c.Stock("s"), c.Sharded("s", 2)
+	s := c.Stock("s")
 	_, err := s.Open(ctx, spec(3))
-	require.NoError(t, err)
-	_, err = sharded.Open(ctx, spec(100))
 	require.NoError(t, err)
 	sent := slices.Clone(wire.Sent)
 	require.True(t, claimed(t, s, "ann").Won())
-	g, err := sharded.Claim(ctx, "ann")
-	require.NoError(t, err)
-	require.True(t, g.Won())
 	srv.Embedded.FlushAll()
 	srv.Embedded.SetTime(at.Add(6 * exact.CallTimeout))
 	for range 2 {
@@ -424,25 +418,17 @@ func TestALateCopyOfAnOpenOpensNothing(t *testing.T) {
 			raw(admin, args...) // some are EVALSHA that the server does not know now
 		}
 		require.Equal(t, stock.NotOpen, claimed(t, s, "bob").Outcome)
-		g, err = sharded.Claim(ctx, "bob")
-		require.NoError(t, err)
-		require.Equal(t, stock.NotOpen, g.Outcome)
 		_, err = c.Stock("other").Open(ctx, spec(1)) // loads the scripts
-		require.NoError(t, errOf(err, stock.ErrAlreadyOpen))
-		_, err = c.Sharded("other", 2).Open(ctx, spec(1))
 		require.NoError(t, errOf(err, stock.ErrAlreadyOpen))
 	}
 
 	// what is opened then is what was asked for then
 	_, err = s.Open(ctx, spec(1))
 	require.NoError(t, err)
-	_, err = sharded.Open(ctx, spec(5))
-	require.NoError(t, err)
 	for _, args := range sent {
 		raw(admin, args...)
 	}
 	require.Equal(t, []stock.Outcome{stock.Granted, stock.SoldOut}, []stock.Outcome{claimed(t, s, "bob").Outcome, claimed(t, s, "cid").Outcome})
-	require.Equal(t, 5, sellAll(t, sharded, 0, 20))
 }
 
 // errOf is err, nil if it is the one that may be.

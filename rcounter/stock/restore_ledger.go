@@ -70,6 +70,22 @@ func (e *Entry) holder() string {
 
 func (e *Entry) units() span { return span{e.Ordinal, e.Ordinal + max(e.N, 1) - 1} }
 
+// returned are the units that came back by the entries of the ledger, by the holder that had them. Of one that the winners give to
+// this very holder they do not know that: entries that a database has name no units that are held by it.
+func (r *restorer) returned() map[string][]span {
+	all := map[string][]owned{}
+	for _, e := range r.entries {
+		if e.Kind == KindReturn {
+			all[e.holder()] = append(all[e.holder()], owned{e.units(), e.holder()})
+		}
+	}
+	back := map[string][]span{}
+	for holder, spans := range all {
+		back[holder] = merged(spans)
+	}
+	return back
+}
+
 // sells reports whether e says that units are sold.
 func (e *Entry) sells() bool { return e.Kind == KindGrant || e.Kind == KindLate || e.Kind == "" }
 

@@ -55,7 +55,7 @@ func (s *Stock) ReturnPart(ctx context.Context, request string, keep int64) (ret
 	return s.undo(ctx, act{verb: actReturn, id: request, n: keep})
 }
 
-// ReturnAny gives back units of ClaimAny or of a Block, and reports whether this call did so. g is the grant or a part of it: the
+// ReturnAny gives back units of ClaimAny, and reports whether this call did so. g is the grant or a part of it: the
 // same Request, with Ordinal and N within it. Each part is returned once: if g overlaps what was returned before, nothing is
 // returned. A grant can be returned in at most 1024 parts; one more is ErrOutOfRange. One round trip, repeated until answered.
 func (s *Stock) ReturnAny(ctx context.Context, g Grant) (_ bool, err error) {

@@ -28,7 +28,6 @@ var (
 	has         = rig.Has
 	dec         = rig.Dec
 	during      = rig.During
-	eachCache   = rig.EachCache
 	crowd       = rig.Crowd
 	both        = rig.Both
 )

@@ -69,7 +69,11 @@ func (r *restorer) settleUser(t *tally, claimant, text string) bool {
 	}
 	if taken {
 		r.displace(Entry{Ordinal: ordinal, N: 1, Claimant: claimant})
-		text := fmt.Sprintf("0;%s;%d;%s", byRestore, ordinal, byRestore)
+		past := ordinal
+		if w, has := r.wins["u"+claimant]; has { // it was returned here, and the record goes on saying so: see leave
+			past = w.spans[0].first
+		}
+		text := fmt.Sprintf("0;%s;%d;%s", byRestore, past, byRestore)
 		r.users.put(claimant, text)
 		t.free += r.frees("u"+claimant, text, nobodys)
 		return true

@@ -1,11 +1,9 @@
 package stock
 
 import (
-	"fmt"
 	"strconv"
 	"sync/atomic"
 
-	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -27,7 +25,6 @@ type Stock struct {
 	name    string
 	keys    []string // what stock.lua names: stock, claimants, records, holds, flag, ledger, endings
 	refused error    // what is wrong with the name
-	part    bool     // it is a shard
 
 	known atomic.Pointer[shared]
 }
@@ -48,15 +45,6 @@ func (c *Client) Stock(name string) *Stock {
 
 func stockKeys(key string) []string {
 	return []string{key, key + ":u", key + ":r", key + ":h", key + ":o", key + ":l", key + ":f"}
-}
-
-// alone is the reason if no verb can run that makes a stock or gives it another limit: the name is refused, or s is a shard. These
-// verbs belong to the whole stock (TestAShardIsNotOpenedResizedOrRestoredByItself).
-func (s *Stock) alone() error {
-	if s.refused == nil && s.part {
-		return errs.InvalidOption("stock", fmt.Sprintf("%.64q", s.name), "no shard: it is opened with the others, and neither resized nor restored")
-	}
-	return s.refused
 }
 
 // call is one of the stock's scripts with its arguments.

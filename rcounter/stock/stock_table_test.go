@@ -57,7 +57,7 @@ func (st stockState) write(t testing.TB, c rueidis.Client) {
 	must(t, c, "DEL", "rc:{s}", "rc:{s}:u", "rc:{s}:r", "rc:{s}:h", "rc:{s}:o", "rc:{s}:l", "rc:{s}:f")
 	must(t, c, "HSET", "rc:{s}", "limit", dec(st.limit), "sold", dec(st.sold), "seq", dec(st.seq), "recorded", dec(st.recorded), "per", "1", "held", "0", "requests", "0", "holds", "0",
 		"start", dec(now+st.start), "end", dec(now+st.end), "gone", dec(now+st.gone), "epoch", dec(testEpoch), "state", state, "token", "T",
-		"turn", "0", "ledger", "0", "revision", "0")
+		"ledger", "0", "revision", "0")
 	must(t, c, "PEXPIRE", "rc:{s}", "7200000")
 	for u, r := range st.users {
 		must(t, c, "HSET", "rc:{s}:u", u, r)
@@ -310,7 +310,7 @@ func TestOpenTable(t *testing.T) {
 		require.Equal(t, countsOf(fresh), counts(t, c))
 		h := hash(t, c, "rc:{s}")
 		require.Equal(t, map[string]string{"limit": "7", "sold": "0", "held": "0", "seq": "0", "recorded": "0", "requests": "0", "holds": "0", "per": "1", "state": "1", "token": "X",
-			"turn": "0", "ledger": "0", "revision": dec(epoch), "remember": "3600000", "spec": "7;1;3600000;3600000;0;3600000",
+			"ledger": "0", "revision": dec(epoch), "remember": "3600000", "spec": "7;1;3600000;3600000;0;3600000",
 			"epoch": dec(epoch), "start": h["start"], "end": h["end"], "gone": h["gone"]}, h)
 		start, _ := strconv.ParseInt(h["start"], 10, 64)
 		require.Equal(t, dec(start+hour), h["end"])

@@ -108,7 +108,7 @@ func deeds(rng *rand.Rand, i int, now time.Duration, held []string) []string {
 	if rng.IntN(4) == 0 {
 		verbs += "VULPEBXX"
 	}
-	used := map[string]bool{}
+	used, last := map[string]bool{}, args[2]
 	for range 1 + rng.IntN(4) {
 		verb := string(verbs[rng.IntN(len(verbs))])
 		id, claimant, n := fmt.Sprint("id", max(0, i-rng.IntN(12)), ".", rng.IntN(3)), fmt.Sprint("u", rng.IntN(30)), fmt.Sprint(1+rng.IntN(3))
@@ -122,17 +122,21 @@ func deeds(rng *rand.Rand, i int, now time.Duration, held []string) []string {
 			continue
 		}
 		used[id] = true
+		own := last
+		if rng.IntN(20) == 0 {
+			own = fmt.Sprint((now - time.Duration(rng.IntN(2))*time.Millisecond).Milliseconds()) // this one comes late, or just in time
+		}
 		switch verb {
 		case "R", "V":
-			args = append(args, verb, id, claimant, n, fmt.Sprint(2000+1000*rng.IntN(40)))
+			args = append(args, verb, id, own, claimant, n, fmt.Sprint(2000+1000*rng.IntN(40)))
 		case "O", "U":
-			args = append(args, verb, id, claimant, n)
+			args = append(args, verb, id, own, claimant, n)
 		case "P", "B":
-			args = append(args, verb, id, n)
+			args = append(args, verb, id, own, n)
 		case "E":
-			args = append(args, verb, id, "90000")
+			args = append(args, verb, id, own, "90000")
 		default:
-			args = append(args, verb, id)
+			args = append(args, verb, id, own)
 		}
 	}
 	return args

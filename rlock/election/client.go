@@ -57,6 +57,7 @@ type Client struct {
 	session *session.Session
 	locks   *rlock.Client
 	queue   *wait.Queue // of observers
+	closing session.Once
 }
 
 // An election holds and waits in the locks under it.
@@ -85,10 +86,12 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 // Close ends waiting candidates (ErrClosed), the channels of observers, and the contexts of all leaderships, with cause ErrClosed.
 // Then it waits until those that are not lost have resigned and the server has confirmed it, until ctx ends; for 10 s if ctx has
 // no end. What is left then lasts until its heartbeats are missed, or its lease is over, and the error names it. Close does not
-// close the hub. Later calls return nil at once.
+// close the hub. Later calls wait for the first until their own ctx ends, and return its result.
 func (c *Client) Close(ctx context.Context) error {
-	c.queue.Close()
-	return edge(errors.Join(c.locks.Close(ctx), c.session.Close(ctx)))
+	return edge(c.closing.Close(ctx, func(ctx context.Context) error {
+		c.queue.Close()
+		return errors.Join(c.locks.Close(ctx), c.session.Close(ctx))
+	}))
 }
 
 //go:embed lua

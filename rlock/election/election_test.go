@@ -175,6 +175,27 @@ func TestAnObserverThatMissesTheMessageSeesItAtItsNextLook(t *testing.T) {
 	})
 }
 
+func TestCloseDoesNotOutlastItsContextForAnObserverThatCannotLook(t *testing.T) {
+	bubble(t, 1, patient, func(t *testing.T, s *redistest.Server, all []*process) {
+		told, err := all[0].elections.Election("boss").Observe(t.Context())
+		require.NoError(t, err)
+		news(t, told)
+		require.NoError(t, s.Embedded.Set("redlatch_leader:{boss}", "no hash"))
+		time.Sleep(5 * time.Second)
+		_, err = all[0].elections.Election("boss").Leader(t.Context())
+		require.ErrorIs(t, err, election.ErrWrongType)
+		synctest.Wait() // the observer, which has seen that, pauses
+		const patience = 20 * time.Millisecond
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		at := time.Now()
+		require.NoError(t, all[0].elections.Close(ctx))
+		require.LessOrEqual(t, time.Since(at), patience)
+		_, open := <-told
+		require.False(t, open)
+	})
+}
+
 func TestAnAnnouncementThatWasLostIsMadeAgain(t *testing.T) {
 	o := patient
 	o.Heartbeat = time.Second

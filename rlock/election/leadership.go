@@ -70,7 +70,7 @@ func (l *Leadership) Resign(ctx context.Context) error {
 func (l *Leadership) announceFirst(ctx context.Context) error {
 	s, call := l.e.c.session, l.e.announcement(l)
 	_, err := s.Runner.Attempt(context.WithoutCancel(ctx), call)
-	if err != nil && !script.Retryable(err) {
+	if err != nil && !script.NotAnswered(err) {
 		return err
 	}
 	done, name, again := l.hold.Done(), l.e.name, err != nil
@@ -101,7 +101,7 @@ func (l *Leadership) announceFirst(ctx context.Context) error {
 func (e *Election) announcement(l *Leadership) script.Call {
 	lasts, _ := e.standing()
 	return script.Call{Script: announceScript, Keys: []string{e.announced}, Args: []string{
-		strconv.FormatInt(l.token, 10), string(l.hold.Owner()), script.Millis(lasts), e.announced, e.c.session.Hub.PublishCommand(),
+		strconv.FormatInt(l.token, 10), string(l.hold.Owner()), script.Millis(lasts), e.announced, e.c.session.Inner.PublishCommand(),
 	}}
 }
 
@@ -110,6 +110,6 @@ func (e *Election) announcement(l *Leadership) script.Call {
 func (l *Leadership) retract(ctx context.Context) {
 	e := l.e
 	e.c.session.Runner.Attempt(context.WithoutCancel(ctx), script.Call{Script: retractScript, Keys: []string{e.announced}, Args: []string{
-		strconv.FormatInt(l.token, 10), string(l.hold.Owner()), e.announced, e.c.session.Hub.PublishCommand(),
+		strconv.FormatInt(l.token, 10), string(l.hold.Owner()), e.announced, e.c.session.Inner.PublishCommand(),
 	}})
 }

@@ -27,13 +27,19 @@ func (e *Election) Observe(ctx context.Context) (<-chan Leader, error) {
 	}
 	told := make(chan Leader, 1)
 	told <- first
-	if !e.c.session.Background(func(context.Context) { e.observe(ctx, first, told) }) {
+	observe := func(open context.Context) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(open, cancel)()
+		e.observe(ctx, first, told)
+	}
+	if !e.c.session.Background(observe) {
 		return nil, e.c.session.Usable(nil)
 	}
 	return told, nil
 }
 
-// observe tells of every change. It ends with ctx, and when the queue is closed.
+// observe tells of every change. It ends with ctx, which Close ends too, and when the queue is closed.
 func (e *Election) observe(ctx context.Context, last Leader, told chan Leader) {
 	defer close(told)
 	for {

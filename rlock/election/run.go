@@ -27,7 +27,7 @@ func (e *Election) Run(ctx context.Context, value string, fn func(ctx context.Co
 			if lost, err := l.serve(ctx, fn); !lost {
 				return err
 			}
-		case !script.Retryable(err) && !errors.Is(err, ErrNotReplicated), !script.Pause(ctx, script.Backoff(failed)):
+		case !script.NotAnswered(err) && !errors.Is(err, ErrNotReplicated), !script.Pause(ctx, script.Backoff(failed)):
 			return err
 		default:
 			failed++

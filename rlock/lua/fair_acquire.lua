@@ -1,5 +1,5 @@
 -- Take a fair lock, or raise the count of its owner: see acquire.
--- uses: owners, acquire, fair
+-- uses: owners, acquire, fair, clock
 -- KEYS[1] the lock  KEYS[2] Redisson's queue  KEYS[3] its timeouts; without both (a slot is being migrated) nobody
 --   queues and the first to ask is the next  KEYS[4] places of those that can be handed the lock; without it nobody is
 -- ARGV[1] owner  ARGV[2] wanted count  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
@@ -20,7 +20,7 @@ local left = redis.call('PTTL', key)
 if left ~= -2 then
   local held = redis.call('HMGET', key, owner, owner .. '!')
   local count, till = held[1] and tonumber(held[1]), held[2] and tonumber(held[2])
-  if count and till and till <= now then -- joined, or done with it: see acquire
+  if count and till and expired(till, now) then -- joined, or done with it: see acquire
     return {3, 0, now}
   elseif count then
     return grant(key, owner, want, lease, now, left, count, till)

@@ -11,6 +11,11 @@ local no, now, us = refuse(owner, want, lease, ARGV[4])
 if no then
   return no
 end
+-- Read before the lock is taken: what is no token has to refuse the script while nothing has changed.
+local before = last and want == 1 and redis.call('GET', last) or 0
+if not tonumber(before) then
+  return redis.error_reply('WRONGTYPE the last token is no number')
+end
 local reply = acquire(key, queue, owner, want, lease, now, us, which(key, queue), entry, publish, grants)
 if reply[1] ~= 1 or want > 1 then
   return reply
@@ -20,7 +25,7 @@ end
 -- next holder's writes would be refused for ever, or the last one's accepted (TestTokensGrowWhateverBecomesOfTheKeys).
 local token = us
 if last then
-  token = math.max(token, tonumber(redis.call('GET', last) or 0) + 1)
+  token = math.max(token, before + 1)
   if redis.call('PTTL', last) == -1 then -- made by Redisson, which counts from 1 when it is gone
     redis.call('SET', last, digits(token))
   else

@@ -17,10 +17,10 @@ for i = 1, #KEYS, 2 do
   local owner, lease, last, plain = ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3] == '1'
   a = a + 4
   if lease ~= '' then
-    local ms, notafter = tonumber(lease), tonumber(last)
-    if owner ~= '' and ms and ms >= 1 and ms <= 4503599627370496 and ms % 1 == 0 and not (notafter > 0 and now > notafter) then -- see fit
+    local ms = tonumber(lease)
+    if owner ~= '' and ms and ms >= 1 and ms <= 4503599627370496 and ms % 1 == 0 and not late(last, now) then -- see fit
       if plain then
-        local set = pcall('SET', key, owner, 'NX', 'PX', lease)
+        local set = pcall('EXISTS', queue) == 0 and pcall('SET', key, owner, 'NX', 'PX', lease)
         if set and not set.err then
           done = 1
         end

@@ -19,7 +19,7 @@ local left = redis.call('PTTL', key)
 local till = now + lease
 if held[1] then
   till = math.max(till, tonumber(held[2] or 0))
-elseif not held[3] or held[4] and tonumber(held[4]) <= now then
+elseif not held[3] or held[4] and expired(held[4], now) then
   return {3, 0, now}
 end
 if held[3] and not held[4] and left >= 0 then

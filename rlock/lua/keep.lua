@@ -2,7 +2,7 @@
 -- done with it.
 -- uses: owners, clock
 -- KEYS[1] the lock  KEYS[2] if there is one: where it is noted that the owner's heartbeats no longer matter
--- ARGV[1] owner  ARGV[2] lease, ms
+-- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] if there is one: the owner goes on holding the lock, which is not to end sooner than that
 -- Reply: 1 done; 0 the owner holds nothing
 -- Twice: the lease is set, not added to; a second run counts it from a little later.
 -- From here on the owner has an end of its own ("owner!"), with a minus: it holds the lock, but is done with it. So no other owner
@@ -14,7 +14,7 @@ if bad then
 end
 local now = clock()
 local held, left = redis.call('HMGET', key, owner, owner .. '!'), redis.call('PTTL', key)
-if not held[1] or held[2] and math.abs(tonumber(held[2])) <= now then
+if not held[1] or held[2] and expired(math.abs(tonumber(held[2])), now) then
   return 0
 end
 -- Raised first: memory that is full refuses HSET and SET only as the first write of a script. Then every owner has its
@@ -22,6 +22,9 @@ end
 redis.call('PEXPIRE', key, math.max(left, lease))
 if KEYS[2] then
   redis.call('SET', KEYS[2], '1', 'PX', lease)
+end
+if ARGV[3] then
+  return 1
 end
 redis.call('HSET', key, owner .. '!', digits(-now - lease))
 remove(key, ARGV, 1, 0, true)

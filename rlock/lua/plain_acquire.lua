@@ -1,11 +1,11 @@
 -- Take a plain mutex: one string key whose value is its owner, as in the Redis documentation's pattern (SET NX PX).
 -- uses: owners, handover, told, clock
--- KEYS[1] the lock  KEYS[2] its line; without it (a Cluster without sharded channels, a slot that is being migrated) nobody queues
+-- KEYS[1] the lock  KEYS[2] its line; without it (a slot that is being migrated) nobody queues
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)  ARGV[4] channel  ARGV[5] PUBLISH or SPUBLISH
--- ARGV[6] entry, with which the owner stands in line if it is refused; '' or none: it does not, and takes a free lock before those
---   who do
+-- ARGV[6] entry, with which the owner stands in line if it is refused; '' or none: it does not. A free lock that is left to
+--   another it does not get either
 -- Reply as acquire: server ms, one integer, if it was free and is granted; otherwise {status, ms, server ms, …}: 1 granted;
---   0 held by another, or left to another for a moment: ms after which to ask again (-1 without end), 1 if it stands in line,
+--   0 held by another, or left to another for a moment: ms that either lasts (-1 without end), 1 if it stands in line,
 --   1 if the holder is none of ours, 0, 0, without a line how many listen for its release; 2 too late, nothing done
 -- Twice: the owner's own key is granted again, its lease only ever raised; an owner in line keeps its place.
 local key, line, owner, lease, notafter = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -20,7 +20,7 @@ if notafter > 0 and now > notafter then
 end
 local entry = line and ARGV[6] ~= '' and ARGV[6]
 local first, score -- in line
-if entry then
+if line then
   local head = redis.call('ZRANGEBYSCORE', line, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   first, score = head[1], tonumber(head[2])
 end
@@ -33,9 +33,11 @@ end
 -- libraries
 local held = redis.call('GET', key)
 if not held then -- free, and another is the first in line
-  if not left_to(score, now) then -- nobody has told it: the lease has ended, or another program has released
+  if not left_to(score, now) then -- nobody has told it, or it has not come: the lease has ended, or another program has released
     redis.call('SET', key, owner, 'PX', ARGV[2])
-    redis.call('ZREM', line, entry)
+    if entry then
+      redis.call('ZREM', line, entry)
+    end
     return now
   end
 elseif held == owner then
@@ -50,7 +52,7 @@ elseif held == owner then
   return {1, left, now}
 end
 local foreign = held and not ours(held) and 1 or 0
-local left = held and redis.call('PTTL', key) or LOOK
+local left = held and redis.call('PTTL', key) or score - now + 1 -- from then on it is left to nobody
 if not entry then
   return {0, left, now, 0, foreign, 0, 0, not line and listeners(ARGV[5], ARGV[4]) or 0}
 end

@@ -82,7 +82,7 @@ if there and there < 2 and (there == 1 or named) then
   -- Only the holder's own release may name a waiter, and only while that waiter believes in it. Its deadline counts from when
   -- this call was first sent; a second run, which finds the holder gone, would grant a lease that is trusted for too long
   -- (TestReleaseScriptWithAQueue).
-  local naming = named and status == 2 and now <= tonumber(ARGV[10])
+  local naming = named and status == 2 and not expired(ARGV[10], now)
   -- A waiter that is named outside a local hand-over is in line like the others, even as the only one: Redisson's waiters
   -- could not get past a single process that names a waiter each time.
   local open = (there == 1 or naming) and not (naming and ARGV[11] == '1') and queue and theirs(channel, publish, us)

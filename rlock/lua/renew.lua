@@ -22,7 +22,7 @@ for i, key in ipairs(KEYS) do
       now = now or clock()
       if till < 0 then
         replies[i] = 0 -- it is done, and the lock left to its end: see keep
-      elseif till <= now then
+      elseif expired(till, now) then
         redis.call('HDEL', key, owner, owner .. '!')
         replies[i] = 0
       elseif till < now + lease and type(redis.pcall('HSET', key, owner .. '!', digits(now + lease))) == 'table' then

@@ -80,14 +80,14 @@ local held = redis.call('HMGET', lock, 'mode', owner, writer or '')
 local mode, count = held[1], held[2] and tonumber(held[2])
 if count then
   local till = redis.call('ZSCORE', ends, owner)
-  if till and tonumber(till) <= now and want > 1 then
+  if till and expired(till, now) and want > 1 then
     return {3, 0, now}
   end
 elseif want > 1 then
   return {3, 0, now}
 elseif writer then
   local till = redis.call('ZSCORE', ends, writer)
-  if not held[3] or till and tonumber(till) <= now then
+  if not held[3] or till and expired(till, now) then
     return {3, 0, now}
   end
   local left = redis.call('PTTL', lock)
@@ -101,6 +101,10 @@ else
   end
   mode = redis.call('HGET', lock, 'mode')
 end
+-- A key of another type has to refuse the script while nothing has changed. HSET is the first write, which memory that is full
+-- refuses.
+local lined = redis.call('ZCARD', queue) > 0
+redis.call('ZCARD', ends)
 if not mode then
   redis.call('HSET', lock, 'mode', 'read', owner, want)
   redis.call('PEXPIRE', lock, lease)
@@ -114,7 +118,7 @@ end
 last_until(ends, owner, now + lease, now)
 outlast(lease)
 local clear = 1
-if redis.call('EXISTS', queue) == 1 then
+if lined then
   if entry then
     step_out(queue, entry)
   end

@@ -1,10 +1,10 @@
 -- Become the writer, or raise its count, or stand in line: see rwqueue.
--- uses: owners, raise, rw, rwqueue, handover
+-- uses: owners, raise, rw, rwqueue, handover, clock
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue; the lock alone (a slot is being migrated) does: then the dead are
 --   not told from the living, and nobody queues
 -- ARGV[1] owner  ARGV[2] wanted count  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
--- ARGV[5] 1: it goes before readers and other writers  ARGV[6] channel  ARGV[7] PUBLISH or SPUBLISH
--- ARGV[8] grant channels, without the connection id  ARGV[9] entry to queue with, or ''
+-- ARGV[5] channel  ARGV[6] PUBLISH or SPUBLISH
+-- ARGV[7] grant channels, without the connection id  ARGV[8] entry to queue with, or ''
 -- Reply {status, ms, server ms, …}: 1 granted; 0 held by others, or others come first, ms left (-1 without end), ticket in
 --   the queue (0: none), 1 if a holder is not one of ours; 2 too late, nothing done; 3 lost: the owner to be re-entered
 --   holds nothing
@@ -12,8 +12,8 @@
 --   line keeps its ticket.
 local lock, ends, queue = KEYS[1], KEYS[2], KEYS[3]
 local owner, want, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local channel, publish, grants = ARGV[6], ARGV[7], ARGV[8]
-local entry = queue and ARGV[9] ~= '' and ARGV[9] or nil
+local channel, publish, grants = ARGV[5], ARGV[6], ARGV[7]
+local entry = queue and ARGV[8] ~= '' and ARGV[8] or nil
 local field = owner .. ':write'
 local no, now, us = refuse(owner, want, lease, ARGV[4])
 if no then
@@ -23,7 +23,7 @@ end
 -- Raise a hold that is there, or was given just now with its short lease.
 local function hold_on(count)
   local till = ends and redis.call('ZSCORE', ends, field)
-  if till and tonumber(till) <= now and want > 1 then
+  if till and expired(till, now) and want > 1 then
     return {3, 0, now}
   end
   if count < want then
@@ -59,7 +59,7 @@ local rest = lined and reserved(queue, now)
 if not free or rest or lined and others_wait(queue, entry) then
   local ticket, mute = 0, false
   if entry and (mode or free) then
-    ticket = line_up(queue, entry, ARGV[5] == '1' and BAND or 2 * BAND, mode, now, us)
+    ticket = line_up(queue, entry, BAND, mode, now, us)
     lined = true
   end
   if lined then
@@ -73,7 +73,10 @@ if not free or rest or lined and others_wait(queue, entry) then
     return {0, rest or redis.call('PTTL', lock), now, ticket, queue and mode and foreign(lock, ends, mode, now) or 0}
   end
 end
-redis.call('HSET', lock, 'mode', 'write', field, want)
+if ends then
+  redis.call('ZCARD', ends) -- a key of another type has to refuse the script while nothing has changed
+end
+redis.call('HSET', lock, 'mode', 'write', field, want) -- the first write, which memory that is full refuses
 redis.call('PEXPIRE', lock, lease)
 if ends then
   redis.call('ZREMRANGEBYSCORE', ends, 0, '+inf') -- of a lock that was deleted

@@ -1,35 +1,34 @@
 -- Take several locks, all of them or none. Each is a hash, owner -> count, Redisson's layout.
 -- uses: owners, handover, acquire
--- KEYS the locks, and after each its queue if ARGV[1] is 1. While a slot is being migrated the call is refused
--- ARGV[1] 1: with queues, 0: without  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
--- ARGV[4] PUBLISH or SPUBLISH  ARGV[5…] for each lock: owner, grant channels without the connection id
+-- KEYS the locks, and after each its queue. While a slot is being migrated the call is refused
+-- ARGV[1] lease, ms  ARGV[2] not after, server ms (0: any time)
+-- ARGV[3] PUBLISH or SPUBLISH  ARGV[4…] for each lock: owner, grant channels without the connection id
 -- Reply {status, ms, server ms, which}: 1 granted, ms left of the leases; 0 nothing is taken, ms left (-1 without end) of
 --   the first that is not to be had, and which that is, from 1; 2 too late, nothing done
 -- Twice: owners are never used again, so a second run finds its own fields, sets them to what they are and only ever raises
 --   their leases. If the first has lost one of them meanwhile, what is left of it is for its caller to give back.
-local step = ARGV[1] == '1' and 2 or 1
-local lease, publish = tonumber(ARGV[2]), ARGV[4]
-for i = 7, #ARGV, 2 do
+local lease, publish = tonumber(ARGV[1]), ARGV[3]
+for i = 6, #ARGV, 2 do
   local bad = unfit(ARGV[i], 1, lease)
   if bad then
     return bad
   end
 end
-local no, now, us = refuse(ARGV[5], 1, lease, ARGV[3])
+local no, now, us = refuse(ARGV[4], 1, lease, ARGV[2])
 if no then
   no[4] = 0
   return no
 end
 -- Look at the held ones first. To look at a free lock for which others wait hands it over to them, as any other request would.
-local n, states, mine = #KEYS / step, {}, {}
+local n, states, mine = #KEYS / 2, {}, {}
 for free = 0, 1 do
   for i = 1, n do
-    local key, queue, owner = KEYS[(i - 1) * step + 1], step == 2 and KEYS[2 * i] or nil, ARGV[3 + 2 * i]
+    local key, queue, owner = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 + 2 * i]
     if free == 0 then
       states[i] = which(key, queue)
     end
     if (states[i] < 2) == (free == 1) then
-      local blocking, left, count, till = blocked(key, queue, owner, 1, now, us, states[i], nil, publish, ARGV[4 + 2 * i])
+      local blocking, left, count, till = blocked(key, queue, owner, 1, now, us, states[i], nil, publish, ARGV[3 + 2 * i])
       if blocking then -- another's, or its owner is done with it: see acquire
         return {0, blocking[1] == 0 and blocking[2] or redis.call('PTTL', key), now, i}
       end
@@ -38,6 +37,6 @@ for free = 0, 1 do
   end
 end
 for i = 1, n do
-  grant(KEYS[(i - 1) * step + 1], ARGV[3 + 2 * i], 1, lease, now, unpack(mine[i], 1, 3))
+  grant(KEYS[2 * i - 1], ARGV[2 + 2 * i], 1, lease, now, unpack(mine[i], 1, 3))
 end
 return {1, lease, now, 0}

@@ -13,7 +13,7 @@
 --   run served for others of the process is found by those when they ask.
 -- uses: clock, kind, permits, queue, revision, wake
 local count, permits, notes, latch, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
--- The common case makes no function, so it says itself what clock and late say.
+-- The common case makes no function, so it says itself what clock, late and elapsed say.
 local time = redis.call('TIME')
 local now, notafter = time[1] * 1000 + math.floor(time[2] / 1000), tonumber(ARGV[2])
 if notafter > 0 and now > notafter then
@@ -29,7 +29,7 @@ if bare and #ARGV == 11 and string.find(ARGV[10], '^ 1 %d+ %d+ %S+ $', 14) then
   if available and available > 0 and capacity then
     local out, over, left, ours = 0, nil, redis.call('PTTL', count), nil
     if there == 4 then
-      out, over = redis.call('ZCARD', permits), redis.call('ZRANGE', permits, '-inf', now, 'BYSCORE', 'LIMIT', 0, 1)[1]
+      out, over = redis.call('ZCARD', permits), redis.call('ZRANGE', permits, '-inf', string.format('(%.0f', now), 'BYSCORE', 'LIMIT', 0, 1)[1]
       ours = redis.call('PTTL', permits)
     end
     -- Either both keys have an end, or none has: see prolong.

@@ -5,39 +5,39 @@
 --   act (the last arriver, while it acts), lease (the longest of theirs, ms), soon (no lease ends before this),
 --   m:<party> (in gen) -> end of its lease, with "?" until the party has shown that it knows of its arrival,
 --   r:<party> -> "<till> <generation>": it arrived in that generation, which is over, and may not know of its arrival,
---   b:<generation> -> "<till> <why>": that generation broke. A generation that is over without this mark has tripped.
+--   b:<generation> -> till: that generation broke. A generation that is over without this mark has tripped.
 -- ARGV[1] verb  ARGV[2] party  ARGV[3] id, '' if not known  ARGV[4] generation  ARGV[5] parties  ARGV[6] lease, ms
 -- ARGV[7] not after, server ms (0: any time)  ARGV[8] how long an idle barrier is kept, ms  ARGV[9] channel
--- ARGV[10] PUBLISH or SPUBLISH  ARGV[11] why, of leave  ARGV[12] 1: a request of this party to arrive may still come
--- The end of a generation is published as "<id> <generation> <why>", without why if it tripped. A generation ends once, and
+-- ARGV[10] PUBLISH or SPUBLISH  ARGV[11] 1: a request of this party to arrive may still come
+-- The end of a generation is published as "<id> <generation> tripped", or broken. A generation ends once, and
 --   no id is used again, so the message says all that a look would.
--- Reply {status, id, generation, arrived, ms, why, server ms, parties}: 0 waiting, ms until a lease may end; 1 arrived
+-- Reply {status, id, generation, arrived, ms, server ms, parties}: 0 waiting, ms until a lease may end; 1 arrived
 --   last, acts now; 2 too late, nothing done; 3 full, the last arriver acts; 4 gathers another number of parties;
 --   5 the generation tripped; 6 it broke; 7 the party or the barrier is not known
 -- Twice: an arrival is known by its party, during its generation (m:) and, if its reply may have been lost, after it
 --   (r:). A generation that is over stays as it ended, so a second trip or leave does nothing. Marks are kept for one lease:
 --   a party that has not renewed for a lease gives up by its own clock and does not ask any more.
---   What is known of a party stays as long as a request of it to arrive may come (ARGV[12]); the last leave takes it away:
+--   What is known of a party stays as long as a request of it to arrive may come (ARGV[11]); the last leave takes it away:
 --     arrive, no reply; arrive again, as the last; trip      B, C of three parties arrive in the next generation
 --     the first arrive comes: without its r: it would be the third there, and B and C would go
 --     (TestARequestToArriveThatComesWhenItsPartyIsGoneArrivesNowhere)
 -- uses: clock
 local key, verb, party, id, gen = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local parties, lease, notafter, idle = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
-local channel, publish, why, pending = ARGV[9], ARGV[10], ARGV[11], ARGV[12] == '1'
+local channel, publish, pending = ARGV[9], ARGV[10], ARGV[11] == '1'
 local now = clock()
 if late(notafter, now) then
-  return {2, '', 0, 0, 0, '', now, 0}
+  return {2, '', 0, 0, 0, now, 0}
 end
 local h = redis.call('HMGET', key, 'id', 'gen', 'parties', 'n', 'act', 'lease', 'soon')
 local hid, hgen, hparties, n, act = h[1] or '', tonumber(h[2]) or 0, tonumber(h[3]) or 0, tonumber(h[4]) or 0, h[5]
 local longest, soon = tonumber(h[6]) or 0, tonumber(h[7]) or 0
 
-local function reply(status, reason)
-  return {status, hid, hgen, n, math.max(0, soon - now), reason or '', now, hparties}
+local function reply(status)
+  return {status, hid, hgen, n, math.max(0, soon - now), now, hparties}
 end
 
--- settle ends the generation. broke says why it broke; nil: it tripped. The first write only removes something: a server without
+-- settle ends the generation. broke: it broke; otherwise it tripped. The first write only removes something: a server without
 -- memory does not refuse that, and it does not refuse the writes that follow it in the script.
 local function settle(broke)
   local till = digits(now + longest)
@@ -51,16 +51,16 @@ local function settle(broke)
       if string.sub(value, -1) == '?' then
         redis.call('HSET', key, 'r:' .. string.sub(field, 3), till .. ' ' .. digits(hgen))
       end
-    elseif (kind == 'r:' or kind == 'b:') and tonumber(string.match(value, '^%d+')) < now then
+    elseif (kind == 'r:' or kind == 'b:') and expired(string.match(value, '^%d+'), now) then
       redis.call('HDEL', key, field)
     end
   end
   if broke then
-    redis.call('HSET', key, 'b:' .. digits(hgen), till .. ' ' .. broke)
+    redis.call('HSET', key, 'b:' .. digits(hgen), till)
   end
   redis.call('HSET', key, 'gen', digits(hgen + 1))
   redis.call('PEXPIRE', key, idle + longest)
-  redis.pcall(publish, channel, hid .. ' ' .. digits(hgen) .. ' ' .. (broke or ''))
+  redis.pcall(publish, channel, hid .. ' ' .. digits(hgen) .. (broke and ' broken' or ' tripped'))
   hgen, n, act, longest, soon = hgen + 1, 0, nil, 0, 0
 end
 
@@ -69,15 +69,11 @@ local function ended()
   if not pending then
     redis.call('HDEL', key, 'r:' .. party)
   end
-  local mark = redis.call('HGET', key, 'b:' .. digits(gen))
   hgen = gen
-  if mark then
-    return reply(6, string.match(mark, ' (.*)$'))
-  end
-  return reply(5)
+  return reply(redis.call('HEXISTS', key, 'b:' .. digits(gen)) == 1 and 6 or 5)
 end
 
-if n > 0 and (now >= soon or soon > now + longest) then
+if n > 0 and (expired(soon, now) or soon > now + longest) then
   -- soon is only a lower bound, because renewals do not move it. So look at all leases, and find a better bound. No lease ends
   -- later than the longest lease from now, unless the server's clock was set back. Then the lease of a dead party would hold
   -- all others until the clock has caught up, so it is cut to the longest that it can be. A living party relies on less: on
@@ -96,8 +92,8 @@ if n > 0 and (now >= soon or soon > now + longest) then
     end
   end
   soon = first
-  if first <= now then
-    settle('lease')
+  if expired(first, now) then
+    settle(true)
   else
     redis.pcall('HSET', key, 'soon', digits(soon))
   end
@@ -142,8 +138,8 @@ end
 
 if verb == 'leave' and id == '' then -- the party does not know whether it arrived
   if redis.call('HEXISTS', key, 'm:' .. party) == 1 then
-    settle(why)
-    return reply(6, why)
+    settle(true)
+    return reply(6)
   end
   if not pending then
     redis.call('HDEL', key, 'r:' .. party)
@@ -165,11 +161,11 @@ if verb == 'trip' then
   if act ~= party then
     return reply(7)
   end
-  settle(nil)
+  settle(false)
   return ended()
 end
 if verb == 'leave' then
-  settle(why)
+  settle(true)
   return ended()
 end
 if string.sub(mark, -1) == '?' and not pending then

@@ -6,7 +6,7 @@
 -- Twice: a lease is raised to what is asked, never shortened.
 -- A party whose generation is over counts as renewed, because a look says how it ended, not the watchdog. The mark of a broken
 -- generation is then kept for another lease, because a party whose renewal succeeded trusts its lease for so long.
--- uses: clock
+-- uses: clock, renewal
 local replies = {}
 local now = clock()
 for i, key in ipairs(KEYS) do
@@ -20,17 +20,17 @@ for i, key in ipairs(KEYS) do
     replies[i] = 0
   elseif held[2] ~= gen then
     replies[i] = 1
-    if held[4] and tonumber(string.match(held[4], '^%d+')) < now + lease then
-      if type(redis.pcall('HSET', key, 'b:' .. gen, till .. string.match(held[4], ' .*$'))) == 'table' then
+    if held[4] and tonumber(held[4]) < now + lease then
+      if type(redis.pcall('HSET', key, 'b:' .. gen, till)) == 'table' then
         replies[i] = -1 -- memory is full
       end
     end
   else
     local ends = held[3] and tonumber(string.match(held[3], '^%d+')) or 0
-    if ends <= now then
+    if expired(ends, now) then
       replies[i] = 0
     else
-      replies[i] = lease < 0 and 1 + ends - now or 1
+      replies[i] = verdict(lease, -1, ends, now)
       if ends < now + lease and type(redis.pcall('HSET', key, 'm:' .. party, till)) == 'table' then
         replies[i] = -1
       end

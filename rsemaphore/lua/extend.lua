@@ -9,7 +9,7 @@ local count, permits, notes, lease = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[1]
 local now = clock()
 for i = 2, #ARGV do
   local till = redis.call('ZSCORE', permits, ARGV[i])
-  if not till or tonumber(till) <= now then
+  if not till or expired(till, now) then
     return 0
   end
 end

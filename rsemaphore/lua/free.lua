@@ -30,7 +30,7 @@ for a = 2, #ARGV, 5 do
       s.counted = s.plain
     end
     if s.plain and s.out ~= 0 then
-      local over = pcall('ZRANGE', permits, '-inf', now, 'BYSCORE', 'LIMIT', 0, 1)
+      local over = pcall('ZRANGE', permits, '-inf', elapsed(now), 'BYSCORE', 'LIMIT', 0, 1)
       s.plain = not over.err and not over[1]
     end
   end
@@ -41,9 +41,9 @@ for a = 2, #ARGV, 5 do
     s.counted = s.plain
   end
   if s.plain and lease ~= '' then
-    local ms, notafter, shared = tonumber(lease), tonumber(last), capacity == ''
+    local ms, shared = tonumber(lease), capacity == ''
     -- Either both keys have an end, or none has: see prolong.
-    if not (notafter > 0 and now > notafter) and s.available > 0 and (shared or s.available + s.out == tonumber(capacity)) and
+    if not late(last, now) and s.available > 0 and (shared or s.available + s.out == tonumber(capacity)) and
         (s.left == -1 and s.ours < 0 or not shared and s.left >= 0 and s.ours ~= -1) and
         pcall('ZADD', permits, 'NX', text(now + ms), id) == 1 then
       local need, fine = math.max(s.left, ms + 1), nil

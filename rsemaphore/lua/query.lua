@@ -5,7 +5,7 @@
 -- uses: clock, permits
 local count, permits, notes = KEYS[1], KEYS[2], KEYS[3]
 local available = stored(count)
-local over, out = redis.call('ZCOUNT', permits, '-inf', digits(clock())), redis.call('ZCARD', permits)
+local over, out = redis.call('ZCOUNT', permits, '-inf', elapsed((clock()))), redis.call('ZCARD', permits)
 local resized = tonumber(redis.call('HGET', notes, 'capacity') or '')
 if available then
   available = available + lacking(count, resized, available, out)

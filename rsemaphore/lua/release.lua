@@ -9,13 +9,13 @@
 --   by those when they ask.
 -- uses: clock, permits, queue, wake
 local count, permits, notes, queue = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
--- The common case: one permit, where no lease is over and nobody queues. It makes no function, so it says itself what clock, wake and
--- stored say. A second run finds no permit, and goes on to what follows.
+-- The common case: one permit, where no lease is over and nobody queues. It makes no function, so it says itself what clock, elapsed,
+-- wake and stored say. A second run finds no permit, and goes on to what follows.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if #ARGV[1] == 14 and ARGV[2] ~= '1' and ARGV[8] == '' and string.sub(ARGV[1], 14) == '1' and
     redis.call('EXISTS', count, count, count, notes, queue) == 3 and -- the count, and neither of the others
-    not redis.call('ZRANGE', permits, '-inf', now, 'BYSCORE', 'LIMIT', 0, 1)[1] and
+    not redis.call('ZRANGE', permits, '-inf', string.format('(%.0f', now), 'BYSCORE', 'LIMIT', 0, 1)[1] and
     redis.call('ZREM', permits, string.sub(ARGV[1], 1, 13) .. '\0\0\0') == 1 then
   local available = redis.pcall('INCRBY', count, '1')
   if type(available) == 'table' then
@@ -42,7 +42,7 @@ else
 end
 local held = 0
 for _, till in ipairs(redis.call('ZMSCORE', permits, unpack(ids))) do
-  if till and tonumber(till) > now then
+  if till and not expired(till, now) then
     held = held + 1
   end
 end

@@ -7,7 +7,7 @@
 --   permits
 -- Twice: a lease is raised to what is asked, never shortened, and only that of an id that is still out and not over:
 --   a renewal that comes after the release does nothing.
--- uses: clock, permits
+-- uses: clock, permits, renewal
 local replies = {}
 local now = clock()
 
@@ -20,7 +20,7 @@ local function renew(permits, owner, lease)
     return string.find(scores.err, 'WRONGTYPE', 1, true) and -2 or -3, 0
   end
   for _, till in ipairs(scores) do
-    if not till or tonumber(till) <= now then
+    if not till or expired(till, now) then
       return 0, 0
     end
     least = math.min(least, tonumber(till))
@@ -38,26 +38,26 @@ local function renew(permits, owner, lease)
     redis.call('ZREM', permits, '')
     put_out(permits, nil, base, n, now + lease, '')
   end
-  return lease < 0 and least < FOREVER and 1 + least - now or 1, raise and n or 0
+  return verdict(lease, -1, least < FOREVER and least or nil, now), raise and n or 0
 end
 
 if #KEYS == 1 then
   local key, owner, lease, which = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
-  local verdict = which == '2' and renew(key, owner, lease) or 1
+  local said = which == '2' and renew(key, owner, lease) or 1
   local left = redis.call('PTTL', key)
-  if verdict == 1 and which ~= '1' and lease > 0 and left >= 0 and left < lease + 1 then
+  if said == 1 and which ~= '1' and lease > 0 and left >= 0 and left < lease + 1 then
     redis.call('PEXPIRE', key, lease + 1)
   end
-  return {verdict}
+  return {said}
 end
 for i = 1, #KEYS / 3 do
   local count, permits, notes, owner, lease = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i], ARGV[2 * i - 1], tonumber(ARGV[2 * i])
-  local verdict, raised = renew(permits, owner, lease)
+  local said, raised = renew(permits, owner, lease)
   if raised > 0 then
     local keep = redis.pcall('HGET', notes, 'keep')
     keep = type(keep) == 'string' and tonumber(keep) or 0
     prolong(count, permits, notes, now, math.max(lease + 1, keep))
   end
-  replies[i] = verdict
+  replies[i] = said
 end
 return replies

@@ -9,14 +9,14 @@ local main, leases, all = KEYS[1], KEYS[2], ARGV[1] == '1'
 local now = clock()
 local noted = redis.call('HMGET', main, 'capacity', 'used')
 local used = tonumber(noted[2] or 0)
-local out = redis.call('ZRANGE', leases, '-inf', all and '+inf' or digits(now), 'BYSCORE', 'WITHSCORES')
+local out = redis.call('ZRANGE', leases, '-inf', all and '+inf' or elapsed(now), 'BYSCORE', 'WITHSCORES')
 local reply = {digits(now), noted[1] or '0'}
 if #out == 0 and redis.call('EXISTS', leases) == 0 then
   used = 0
 end
 for i = 1, #out, 2 do
   local text = redis.call('HGET', main, out[i])
-  if text and tonumber(out[i + 1]) <= now then
+  if text and expired(out[i + 1], now) then
     used = used - string.match(text, '^%d+')
   elseif text then
     reply[#reply + 1] = out[i]

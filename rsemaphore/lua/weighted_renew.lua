@@ -15,7 +15,7 @@ local function renew(leases, owner, lease)
   if type(till) == 'table' then
     return failed(till)
   end
-  if not till or tonumber(till) <= now then
+  if not till or expired(till, now) then
     return 0
   end
   if lease > 0 then
@@ -23,7 +23,7 @@ local function renew(leases, owner, lease)
     redis.call('ZREM', leases, '')
     redis.call('ZADD', leases, 'XX', 'GT', digits(now + lease), base)
   end
-  return lease < 0 and 1 + till - now or 1
+  return verdict(lease, -1, tonumber(till), now)
 end
 
 local function last(key, ms)

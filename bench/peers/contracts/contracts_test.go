@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -18,15 +19,13 @@ func TestTheTestsOfPeersPassOnAdaptersButForThoseThatDifferByDesign(t *testing.T
 	t.Log(log.String())
 	require.NoError(t, err)
 	if len(all) < len(suites) {
-		t.Skip("a module cannot be downloaded: see the log; the table is not compared")
+		t.Skip("a module cannot be downloaded: see the log")
 	}
-	page, err := os.ReadFile("../../../docs/contracts.md")
-	require.NoError(t, err)
-	for line := range strings.Lines(table(all)) {
-		if strings.Contains(line, goVersion()) && !strings.Contains(string(page), goVersion()) {
-			continue // another Go, with other tests
-		}
-		require.Contains(t, string(page), line, "docs/contracts.md has another table than: go -C bench/peers run ./contracts")
+	for _, o := range all {
+		require.NotEmpty(t, o.passed, o.suite.name)
+	}
+	if dir := os.Getenv("REDLATCH_ARTEFACTS"); dir != "" {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "contracts.md"), []byte(table(all)), 0o666))
 	}
 }
 

@@ -1,5 +1,16 @@
 // The program contracts runs the tests of other libraries on adapters that are made of redlatch, and prints a table of what passes and
 // what differs by design. The tests are taken from the module cache, and from the Go tree, when it runs. CONTRIBUTING.md says how.
+//
+// Files that are not of locks, semaphores, elections and the like are not run: sync's Once, Map and Pool, the backoff of redislock,
+// the scripts and error types of redsync, the sessions and transactions of etcd. A test that fails is tried again, up to twenty times,
+// because some of these tests allow 10 ms for what they do, which a busy machine misses.
+//
+// What the adapters add: where a peer releases by name or amount, the adapter keeps the handles. A latch stands for sync's WaitGroup;
+// Cond is sync's own, on a Mutex that is a locker.Locker. To acquire 0 of x/sync's semaphore asks no server, and to acquire more than
+// there is waits for the end of ctx (redlatch refuses both). redislock's token is the label of the owner, and whoever obtains with a
+// token that holds the lock joins that hold (WithOwner); a ttl under 10 ms is taken for 10 ms. redsync's Mutex is a Quorum over four or
+// eight embedded servers. An etcd session is a client; its Close releases what it holds and then closes the client; a Barrier is a
+// latch, a DoubleBarrier two CyclicBarriers.
 package main
 
 import (

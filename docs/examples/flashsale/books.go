@@ -32,26 +32,11 @@ type answer struct {
 
 // sold says what the server knew of the stock at one moment.
 type sold struct {
-	limit int64   // units there are
-	count int64   // units taken
-	last  int64   // highest ordinal given out so far
-	lasts []int64 // the same of each shard, whose ordinals are its own; nil if there are none
-	cents int64   // of a red packet: how much was taken
-	epoch int64   // which opening of the stock this is
-}
-
-// had reports whether ordinal had been given out by then.
-func (s *sold) had(ordinal int64) bool {
-	if s.lasts == nil {
-		return ordinal <= s.last
-	}
-	const shard = 40 // bits of an ordinal within its shard
-	for _, last := range s.lasts {
-		if ordinal>>shard == last>>shard {
-			return ordinal <= last
-		}
-	}
-	return false
+	limit int64 // units there are
+	count int64 // units taken
+	last  int64 // highest ordinal given out so far
+	cents int64 // of a red packet: how much was taken
+	epoch int64 // which opening of the stock this is
 }
 
 // win is one unit and the user that got it.
@@ -173,9 +158,9 @@ func (b *books) enter(user string, a answer) {
 		b.fault("unit %d was given twice: to %q and to %q", a.ordinal, holder, user)
 	case a.ordinal < 1:
 		b.fault("user %q won unit %d, and there is no such unit", user, a.ordinal)
-	case b.start.had(a.ordinal) && a.outcome == granted:
+	case a.ordinal <= b.start.last && a.outcome == granted:
 		b.fault("unit %d was given twice: before this run and to %q", a.ordinal, user)
-	case b.start.had(a.ordinal):
+	case a.ordinal <= b.start.last:
 		b.earlier[user] = a.ordinal
 		b.already++
 		return

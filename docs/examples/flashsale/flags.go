@@ -25,11 +25,8 @@ type options struct {
 	unitsGiven bool
 }
 
-// What the library takes.
-const (
-	maxShards = 64
-	maxShares = 1_000_000
-)
+// maxShares is the most shares that a packet takes.
+const maxShares = 1_000_000
 
 const (
 	defaultUnits = 100
@@ -58,7 +55,6 @@ no winner is lost or doubled. At the end the run checks itself.
   -name NAME             name of the stock in Redis (default: one of its own for every run)
   -reserve               hold a unit for every claim first, and sell it when the hold is confirmed
   -redpacket TOTAL       the units are shares of so much money, like 200.00, split at random
-  -shards K              keep the units in K shards, 2 to 64, on the nodes of a Cluster
   -json                  print the summary as one JSON object
   -help                  print this
 
@@ -75,13 +71,12 @@ left, and -stock, if given, has to agree with it. A winner of an earlier run is 
 share a name at the same time. A user that wins through the other run meanwhile is counted as a winner in both. Without
 -name the stock is closed at the end, and Redis forgets it 25 hours after it was opened.
 
-Forms. Without further flags a claim is one call of a Stock: claims of a worker share script calls, and once
-the stock is sold out the workers answer by themselves. With -reserve a claim is two calls: the unit is held for a
-minute, and then sold. A worker that is killed in between leaves a hold that its successor confirms. With -redpacket
-the units are the shares of a red packet, at most 1,000,000 of them and at least a cent each, drawn when the sale
-opens. -out then has a third column, cents, and the self-check adds the amounts up. With -shards ordinals are unique
-and not dense: shard i has those from i * 2^40. The three exclude each other. Goods of different forms are different,
-whatever their name.
+Forms. Without further flags a claim is one call of a Stock; claims of a worker share script calls. With -reserve a
+claim is two calls: the unit is held for a minute, and then sold. A worker that is killed in between leaves a hold
+that its successor confirms. With -redpacket the units are the shares of a red packet, at most 1,000,000 of them and
+at least a cent each, drawn when the sale opens. -out then has a third column, cents, and the self-check adds the
+amounts up. The two exclude each other.
+Goods of different forms are different, whatever their name.
 
 Output. The summary, or the JSON object, goes to stdout, progress and errors to stderr. Every claim read
 is counted exactly once: as a winner, as one whose user already had a unit, as sold out, as malformed, as an error
@@ -123,14 +118,6 @@ func parseFlags(args []string) (options, error) {
 	procs := int64(o.procs)
 	fs.BoolVar(&o.Reserve, "reserve", false, "")
 	fs.Func("redpacket", "", func(s string) (err error) { o.Packet, err = parseAmount(s); return err })
-	fs.Func("shards", "", func(s string) error {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < 2 || n > maxShards {
-			return fmt.Errorf("want a whole number from 2 to %d", maxShards)
-		}
-		o.Shards = n
-		return nil
-	})
 	fs.Func("redis", "", func(s string) (err error) { o.addrs, err = parseAddrs(s); return err })
 	fs.Func("stock", "", func(s string) error { o.unitsGiven = true; return number(&o.units, maxUnits)(s) })
 	fs.Func("users", "", func(s string) error { usersGiven = true; return number(&o.users, maxUsers)(s) })
@@ -150,10 +137,6 @@ func parseFlags(args []string) (options, error) {
 		return o, fmt.Errorf("-users %d and -claims %s: the users are those in the file, leave one of the two out", o.users, o.claims)
 	case o.Reserve && o.Packet > 0:
 		return o, fmt.Errorf("-reserve and -redpacket %s: leave one of the two out", money(o.Packet))
-	case o.Reserve && o.Shards > 0:
-		return o, fmt.Errorf("-reserve and -shards %d: leave one of the two out", o.Shards)
-	case o.Packet > 0 && o.Shards > 0:
-		return o, fmt.Errorf("-redpacket %s and -shards %d: leave one of the two out", money(o.Packet), o.Shards)
 	case o.Packet > 0 && o.units > maxShares:
 		return o, fmt.Errorf("-stock %d with -redpacket: want at most %s shares", o.units, group(maxShares))
 	case o.Packet > 0 && o.Packet < o.units:

@@ -43,15 +43,11 @@ func TestBadInputIsRefusedInOneLineBeforeAnyWork(t *testing.T) {
 		{"claims.csv", `unexpected argument "claims.csv"`},
 		{"-users 5 more", `unexpected argument "more"`},
 		{"-nonsense", "flag provided but not defined: -nonsense"},
-		{"-shards 1", `invalid value "1" for flag -shards: want a whole number from 2 to 64`},
-		{"-shards 65", `invalid value "65" for flag -shards`},
 		{"-redpacket 1.5", `invalid value "1.5" for flag -redpacket: want an amount`},
 		{"-redpacket 0", `invalid value "0" for flag -redpacket`},
 		{"-redpacket 0.99", "-redpacket 0.99: too little for 100 shares"},
 		{"-redpacket 99999999 -stock 1000001", "-stock 1000001 with -redpacket"},
 		{"-redpacket 10 -reserve", "-reserve and -redpacket 10.00"},
-		{"-redpacket 10 -shards 2", "-redpacket 10.00 and -shards 2"},
-		{"-shards 2 -reserve", "-reserve and -shards 2"},
 		{"-reserve=perhaps", `invalid boolean value "perhaps" for -reserve`},
 		{"-json=perhaps", `invalid boolean value "perhaps" for -json`},
 	} {
@@ -85,7 +81,7 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		require.Equal(t, exitOK, program{stdout: &stdout, stderr: &stderr}.run([]string{flag}))
 		require.Empty(t, stderr.String())
-		for _, f := range []string{"redis", "stock", "users", "claims", "procs", "out", "name", "reserve", "redpacket", "shards", "json", "help"} {
+		for _, f := range []string{"redis", "stock", "users", "claims", "procs", "out", "name", "reserve", "redpacket", "json", "help"} {
 			require.Regexp(t, `(?m)^  -`+f+` `, stdout.String())
 		}
 		for _, h := range headers {

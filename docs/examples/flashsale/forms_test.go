@@ -51,29 +51,15 @@ func TestAReservedSaleSellsEveryUnitThoughWorkersAreKilledBetweenTheTwoCalls(t *
 	require.Equal(t, []int64{0, 4, 1, 4}, []int64{r.Winners, r.Already, r.SoldOut, r.SoldBefore})
 }
 
-func TestAShardedSaleSellsExactlyItsUnitsOnAClusterThoughWorkersAreKilled(t *testing.T) {
+func TestASaleOnAClusterSellsExactlyItsUnitsThoughWorkersAreKilled(t *testing.T) {
 	s := redistest.Cluster(t)
-	addrs := strings.Join(s.Addrs, ",")
 	k := &killer{r: rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1)), alive: map[int]*os.Process{}, early: 4, every: 600}
 	r := sellAll(t, program{tune: func(s *sale) { s.started, s.onAnswer = k.started, k.answered }},
-		"-redis", addrs, "-users", "2000", "-stock", "1300", "-shards", "3")
+		"-redis", strings.Join(s.Addrs, ","), "-users", "2000", "-stock", "1300")
 	k.wg.Wait()
 	require.Equal(t, exitOK, r.status)
 	require.Equal(t, []int64{2000, 1300, 700}, []int64{r.Claims, r.Winners, r.SoldOut})
-	require.Equal(t, "3 shards", r.Form)
 	requireUnits(t, r.out, 1300)
-
-	run := func(in string, more ...string) result {
-		return sellAll(t, program{stdin: strings.NewReader(in)}, append([]string{"-redis", addrs, "-claims", "-", "-name", "spring"}, more...)...)
-	}
-	r = run(crowdCSV(1, 60), "-shards", "3")
-	require.Equal(t, exitOK, r.status)
-	r = run(crowdCSV(31, 120), "-shards", "3", "-stock", "100")
-	require.Equal(t, exitOK, r.status)
-	require.Equal(t, []int64{90, 40, 30, 20, 60}, []int64{r.Claims, r.Winners, r.Already, r.SoldOut, r.SoldBefore})
-	r = run("u1\n", "-shards", "2")
-	require.Equal(t, exitUsage, r.status)
-	require.Contains(t, r.stderr, "-shards 2: stock: invalid option: shards is 2, must be 3")
 }
 
 func TestARedPacketsSaleGivesOutTheWholeAmount(t *testing.T) {
@@ -127,7 +113,7 @@ func centsIn(t *testing.T, path string) (sum int64) {
 }
 
 func TestEveryFormWorksOnTheEmbeddedServer(t *testing.T) {
-	for _, flags := range [][]string{{"-reserve"}, {"-shards", "4"}, {"-redpacket", "12.34"}} {
+	for _, flags := range [][]string{{"-reserve"}, {"-redpacket", "12.34"}} {
 		r := sellAll(t, program{}, append(flags, "-users", "300", "-stock", "40", "-procs", "2")...)
 		require.Equal(t, exitOK, r.status)
 		require.Equal(t, []int64{300, 40, 260}, []int64{r.Claims, r.Winners, r.SoldOut})
@@ -151,11 +137,4 @@ func TestAmountsThatDoNotAddUpAreFound(t *testing.T) {
 	b.answered(c, answer{outcome: replayed, ordinal: 2, cents: 31}, time.Now())
 	v = b.check(&sold{limit: 3, count: 2, last: 2, cents: 70}, true, true)
 	require.Equal(t, []string{`user "b" holds unit 2 of 0.30 and was told 0.31`}, v.faults)
-}
-
-func TestUnitsOfShardsGivenOutBeforeAreKnown(t *testing.T) {
-	s := sold{lasts: []int64{3, 1<<40 + 2, 2 << 40}}
-	for ordinal, want := range map[int64]bool{1: true, 3: true, 4: false, 1<<40 + 2: true, 1<<40 + 3: false, 2<<40 + 1: false, 3<<40 + 1: false} {
-		require.Equal(t, want, s.had(ordinal), "%d", ordinal)
-	}
 }

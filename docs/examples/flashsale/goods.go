@@ -14,7 +14,6 @@ import (
 // form is how the units are sold: by default as a stock.Stock, from which a user claims one.
 type form struct {
 	Reserve bool  // a Stock: a unit is reserved, and sold when the user has paid
-	Shards  int   // a stock.Sharded, 0: none
 	Packet  int64 // a redpacket.Packet: the units are shares of so many cents, 0: none
 }
 
@@ -22,8 +21,6 @@ func (f form) String() string {
 	switch {
 	case f.Reserve:
 		return "reserve and confirm"
-	case f.Shards > 0:
-		return plural(int64(f.Shards), "shard")
 	case f.Packet > 0:
 		return "red packet of " + money(f.Packet)
 	}
@@ -53,14 +50,11 @@ type bought struct {
 // shelf is the goods as they are now.
 type shelf struct {
 	stock.Status
-	lasts []int64 // of a sharded stock: the last ordinal of each shard
-	cents int64   // of a red packet: how much was taken
+	cents int64 // of a red packet: how much was taken
 }
 
 func (f form) goods(stocks *stock.Client, packets *redpacket.Client, name string) goods {
 	switch {
-	case f.Shards > 0:
-		return shardedGoods{stocks.Sharded(name, f.Shards)}
 	case f.Packet > 0:
 		return packetGoods{packets.Packet(name), f.Packet}
 	case f.Reserve:
@@ -148,42 +142,6 @@ func (s reservedGoods) lookup(ctx context.Context, user string) (bought, error) 
 	}
 	return bought{}, nil
 }
-
-// shardedGoods is a stock.Sharded.
-type shardedGoods struct{ stock *stock.Sharded }
-
-func (s shardedGoods) open(ctx context.Context, units int64, openFor time.Duration) error {
-	_, err := s.stock.Open(ctx, stock.Spec{Limit: units, OpenFor: openFor, Retain: retain})
-	return err
-}
-
-func (s shardedGoods) claim(ctx context.Context, user string) (bought, error) {
-	g, err := s.stock.Claim(ctx, user)
-	return grantOf(g), err
-}
-
-func (s shardedGoods) lookup(ctx context.Context, user string) (bought, error) {
-	g, _, err := s.stock.Lookup(ctx, user)
-	return grantOf(g), err
-}
-
-func (s shardedGoods) status(ctx context.Context) (shelf, error) {
-	st, err := s.stock.Inspect(ctx)
-	if err != nil || st.State == stock.StateAbsent {
-		return shelf{Status: st}, err
-	}
-	sh := shelf{Status: st}
-	for i, shard := range s.stock.Shards() {
-		one, err := shard.Inspect(ctx)
-		if err != nil {
-			return shelf{}, err
-		}
-		sh.lasts = append(sh.lasts, s.stock.Ordinal(i, one.Seq))
-	}
-	return sh, nil
-}
-
-func (s shardedGoods) close(ctx context.Context) error { return s.stock.Close(ctx) }
 
 // packetGoods is a redpacket.Packet: a unit is a share of the money.
 type packetGoods struct {

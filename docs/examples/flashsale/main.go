@@ -10,7 +10,6 @@
 //	go run ./docs/examples/flashsale
 //	go run ./docs/examples/flashsale -redis 127.0.0.1:6379 -claims claims.csv -out winners.csv
 //	go run ./docs/examples/flashsale -redpacket 200.00 -stock 50
-//	go run ./docs/examples/flashsale -redis 127.0.0.1:6379 -shards 3
 //	go run ./docs/examples/flashsale -help
 //
 // The first command starts an embedded server (miniredis) and lets 10,000 simulated users claim 100 units. During a longer run

@@ -154,9 +154,6 @@ func (s *sale) prepare() (sh *shop, status int, end func()) {
 	case errors.Is(err, stock.ErrInvalidName):
 		s.console.say("-name %q: %v", s.name, err)
 		return nil, exitUsage, end
-	case s.Shards > 0 && errors.Is(err, stock.ErrInvalidOption):
-		s.console.say("-shards %d: %v", s.Shards, err)
-		return nil, exitUsage, end
 	case errors.Is(err, errOtherTotal):
 		s.console.say("-redpacket %s: %v; give that, or choose another -name", money(s.Packet), err)
 		return nil, exitUsage, end

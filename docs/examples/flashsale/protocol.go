@@ -51,13 +51,12 @@ type opening struct {
 	Limit  int64
 	Count  int64
 	Last   int64
-	Lasts  []int64 `json:",omitempty"` // of each shard
-	Cents  int64   `json:",omitempty"`
+	Cents  int64 `json:",omitempty"`
 	Epoch  int64
 }
 
 func (o opening) sold() sold {
-	return sold{limit: o.Limit, count: o.Count, last: o.Last, lasts: o.Lasts, cents: o.Cents, epoch: o.Epoch}
+	return sold{limit: o.Limit, count: o.Count, last: o.Last, cents: o.Cents, epoch: o.Epoch}
 }
 
 func appendClaim(b []byte, c claim) []byte {

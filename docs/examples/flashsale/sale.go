@@ -304,7 +304,7 @@ func (s *sale) close(sh *shop, left []claim) (*sold, []claim) {
 		s.console.say("the server's own count could not be read: %v", err)
 		return nil, left
 	}
-	return &sold{limit: st.Limit, count: st.Sold, last: st.Seq, lasts: st.lasts, cents: st.cents, epoch: st.Epoch}, left
+	return &sold{limit: st.Limit, count: st.Sold, last: st.Seq, cents: st.cents, epoch: st.Epoch}, left
 }
 
 // showProgress redraws the progress line until the run is over.

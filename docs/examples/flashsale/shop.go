@@ -103,7 +103,7 @@ func (s *shop) enter(ctx context.Context, cfg workerConfig) (opening, error) {
 	if st.State != stock.StateOpen {
 		return opening{}, fmt.Errorf("the stock %w: it is %v", errClosedStock, st.State)
 	}
-	return opening{Opened: opened, Limit: st.Limit, Count: st.Sold, Last: st.Seq, Lasts: st.lasts, Cents: st.cents, Epoch: st.Epoch}, nil
+	return opening{Opened: opened, Limit: st.Limit, Count: st.Sold, Last: st.Seq, Cents: st.cents, Epoch: st.Epoch}, nil
 }
 
 // claim claims a unit for user until ctx ends; the library repeats what got no answer. epoch is the opening it has

@@ -52,7 +52,6 @@ var codeOf = map[string]codes.Code{
 	"not_acquired":    codes.Aborted,
 	"sending":         codes.Aborted,
 	"not_ended":       codes.Aborted,
-	"block_held":      codes.Aborted,
 	"limited":         codes.ResourceExhausted,
 	"unavailable":     codes.Unavailable,
 	"not_replicated":  codes.Unavailable,

@@ -3,6 +3,11 @@ package main
 // ofCalls are faults of calls, of handles and their releases.
 var ofCalls = []mutant{
 	{
+		name: "a name that is another object's key", file: "internal/keyname/keyname.go", pkg: "internal/keyname",
+		old: "if p := derived(key); p != \"\" {", new: "if p := derived(key); p == \"?\" {",
+		breaks: "no object's name is another's key", tests: "TestAKeyThatAnotherObjectHasBesideItsOwnIsRefused",
+	},
+	{
 		name: "a refusal that may have run", file: "internal/script/classify.go", pkg: "internal/script",
 		old: "\t\tif passing(err) {\n\t\t\treturn notRun\n", new: "\t\tif passing(err) {\n\t\t\treturn unknown\n",
 		breaks: "a refusal proves that nothing ran", tests: "TestARefusalIsRetriedForAsLongAsTheCallLasts TestRefusalsOfARealServerAreRetriedAndDoNotRun TestABusyServerIsAskedAgain",
@@ -24,7 +29,7 @@ var ofCalls = []mutant{
 	},
 	{
 		name: "a request under an ended context", file: "internal/script/run.go", pkg: "internal/script",
-		old: "\tif ctx.Err() != nil {\n\t\treturn rueidis.RedisMessage{}, errNotSent{errs.Ended(ctx)}\n\t}\n", new: "",
+		old: "\tif ctx.Err() != nil {\n\t\treturn rueidis.RedisMessage{}, errNotSent{errs.Cut(errs.Ended(ctx))}\n\t}\n", new: "",
 		breaks: "nothing is sent under a context that has ended", tests: "TestNothingIsSentUnderAContextThatHasEnded",
 	},
 	{
@@ -36,6 +41,41 @@ var ofCalls = []mutant{
 		name: "a server's clock that is guessed late", file: "internal/script/clock.go", pkg: "internal/script",
 		old: "return s.Server + d.Milliseconds()", new: "return s.Server + (d + s.Spread).Milliseconds() + 1",
 		breaks: "the estimate of the server's clock errs to the early side", tests: "TestTheClockErrsToTheEarlySideOnly",
+	},
+	{
+		name: "a request that is thought to be over in its last millisecond", file: "internal/script/clock.go", pkg: "internal/session",
+		old: "return notAfter.Add(tick)", new: "return notAfter",
+		breaks: "a lock that a caller has given up is not left taken", tests: "TestAReleaseIsFinalOnceTheLastMillisecondOfWhatItIsForIsOver",
+	},
+	{
+		name: "an instant that is over when its millisecond begins", file: "internal/script/lua/clock.lua", pkg: "internal/script",
+		old: "return now > tonumber(instant)", new: "return now >= tonumber(instant)",
+		breaks: "nothing is given away before the instant that its holder was told", tests: "TestAnInstantHasItsMillisecondWholly",
+	},
+	{
+		name: "a set of instants that are over when their millisecond begins", file: "internal/script/lua/clock.lua", pkg: "internal/script",
+		old: "string.format('(%.0f', now)", new: "string.format('%.0f', now)",
+		breaks: "nothing is given away before the instant that its holder was told", tests: "TestAnInstantHasItsMillisecondWholly",
+	},
+	{
+		name: "a key that is removed in the millisecond in which it ends", file: "internal/script/lua/clock.lua", pkg: "internal/script",
+		old: "math.max(1, instant - now)", new: "math.max(0, instant - now)",
+		breaks: "nothing is given away before the instant that its holder was told", tests: "TestAnInstantHasItsMillisecondWholly",
+	},
+	{
+		name: "a hold that is said to last a millisecond longer", file: "internal/script/lua/renewal.lua", pkg: "internal/script",
+		old: "return ms < 1 and 0 or 1 + ms", new: "return 1 + math.max(1, ms)",
+		breaks: "a holder stops before the server gives its lock away", tests: "TestAHoldIsNotSaidToLastLongerThanItDoes",
+	},
+	{
+		name: "a hold that nobody sees in its last millisecond", file: "internal/script/clock.go", pkg: "internal/script",
+		old: "\tif now > end {\n", new: "\tif now >= end {\n",
+		breaks: "who looks sees what is held", tests: "TestAnInstantHasItsMillisecondWholly",
+	},
+	{
+		name: "a waiter that asks too soon", file: "internal/script/clock.go", pkg: "internal/script",
+		old: "return left + tick", new: "return left",
+		breaks: "who waits for the end of a lease asks when it is over", tests: "TestAWaiterThatAsksAtTheExpiryFindsItExpired",
 	},
 	{
 		name: "a not-after beyond the caller's deadline", file: "internal/script/timed.go", pkg: "internal/script",
@@ -58,13 +98,28 @@ var ofCalls = []mutant{
 		breaks: "what runs after a release was sent is released too", tests: "TestAnAnswerToAReleaseThatWasSentBeforeAfterIsNotFinal",
 	},
 	{
+		name: "a release that is not sent again soon", file: "internal/session/retrier.go", pkg: "internal/session",
+		old: "p.answers < soonAgain && soon", new: "p.answers < 0 && soon",
+		breaks: "a cancelled call leaves what is free taken for a moment at most", tests: "TestAnAnswerBeforeAfterIsNotFinal",
+	},
+	{
+		name: "a grant that comes while the release is under way", file: "internal/session/retrier.go", pkg: "internal/session",
+		old: "\t\tp.again = true\n", new: "",
+		breaks: "what a caller that left is granted is released at once", tests: "TestTheReleaseOfAnOwnerThatIsGrantedSomethingIsSentAtOnce",
+	},
+	{
+		name: "a call that is sent when its caller has left", file: "internal/script/run.go", pkg: "internal/script",
+		old: "\tif !f.state.CompareAndSwap(boarding, flying) {\n\t\treturn\n\t}\n", new: "\tf.state.CompareAndSwap(boarding, flying)\n",
+		breaks: "a call that says that it was not sent is never sent", tests: "TestACallThatSaysThatItWasNotSentIsNeverSent",
+	},
+	{
 		name: "a pending release that is tried once", file: "internal/session/retrier.go", pkg: "internal/session",
-		old: "\t\tif !done {\n\t\t\tr.push(p)\n\t\t}\n", new: "\t\t_ = done\n",
+		old: "\t\tdefault:\n\t\t\tr.push(p)\n", new: "\t\tdefault:\n",
 		breaks: "a release goes on until it is answered", tests: "TestAPendingReleaseIsTriedUntilItIsAnswered",
 	},
 	{
 		name: "a pending release beyond its lease", file: "internal/session/retrier.go", pkg: "internal/session",
-		old: "\t\tif !now.Before(p.Until) {\n\t\t\tcontinue\n\t\t}\n", new: "",
+		old: "\t\tif !now.Before(p.Until) {\n\t\t\tr.forget(p)\n\t\t\tcontinue\n\t\t}\n", new: "",
 		breaks: "a release ends with the lease", tests: "TestAPendingReleaseIsGivenUpWhenItsLeaseIsOver",
 	},
 	{

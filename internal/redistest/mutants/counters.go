@@ -44,12 +44,12 @@ var ofCounters = []mutant{
 	},
 	{
 		name: "a share after the end", file: "rcounter/redpacket/lua/grab.lua", pkg: "rcounter/redpacket",
-		old: "local over = state ~= 1 or now >= m[6]\n", new: "local over = state ~= 1\n",
+		old: "local over = state ~= 1 or begun(m[6], now)\n", new: "local over = state ~= 1\n",
 		breaks: "nobody has a share of a packet that is over", tests: "TestGrabTable",
 	},
 	{
 		name: "a refund before the end", file: "rcounter/redpacket/lua/refund.lua", pkg: "rcounter/redpacket",
-		old: "if now < m[6] then return {1, m[8], m[6] - now, 0, 0} end\n", new: "",
+		old: "if not begun(m[6], now) then return {1, m[8], m[6] - now, 0, 0} end\n", new: "",
 		breaks: "what is left is refunded after the end", tests: "TestRefundTable",
 	},
 	{
@@ -59,13 +59,18 @@ var ofCounters = []mutant{
 	},
 	{
 		name: "a late copy of a sending", file: "rcounter/redpacket/lua/send.lua", pkg: "rcounter/redpacket",
-		old: "  if now > tonumber(ARGV[8]) then return {4, now} end\n", new: "",
+		old: "  if expired(ARGV[8], now) then return {4, now} end\n", new: "",
 		breaks: "a late copy of a call opens nothing", tests: "TestSendTable TestALateCopyOfASendOpensNothing",
 	},
 	{
 		name: "a rate that is not counted", file: "rcounter/ratelimit/lua/take.lua", pkg: "rcounter/ratelimit",
 		old: "  level = level + n * per\nend", new: "end",
 		breaks: "no more pass than the rate", tests: "TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond",
+	},
+	{
+		name: "a wait without a bound", file: "rcounter/ratelimit/limiter.go", pkg: "rcounter/ratelimit",
+		old: "	most := l.o.MaxWait\n", new: "	most := maxWait\n",
+		breaks: "callers that leave close a limiter for MaxWait at most", tests: "TestWaitersThatLeaveCloseALimiterForMaxWaitAtMost",
 	},
 	{
 		name: "a take that counts twice", file: "rcounter/ratelimit/lua/take.lua", pkg: "rcounter/ratelimit",

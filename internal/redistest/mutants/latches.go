@@ -54,17 +54,22 @@ var ofLatches = []mutant{
 	},
 	{
 		name: "a dead party that breaks nothing", file: "rsemaphore/lua/barrier.lua", pkg: "rsemaphore",
-		old: "  if first <= now then\n    settle('lease')\n", new: "  if first < 0 then\n    settle('lease')\n",
+		old: "  if expired(first, now) then\n    settle(true)\n", new: "  if first < 0 then\n    settle(true)\n",
 		breaks: "a party that dies breaks its generation", tests: "TestBarrierScriptTable",
 	},
 	{
 		name: "a break without its mark", file: "rsemaphore/lua/barrier.lua", pkg: "rsemaphore",
-		old: "    redis.call('HSET', key, 'b:' .. digits(hgen), till .. ' ' .. broke)\n", new: "",
+		old: "    redis.call('HSET', key, 'b:' .. digits(hgen), till)\n", new: "",
 		breaks: "all of a broken generation are told that it broke", tests: "TestBarrierScriptTable",
 	},
 	{
 		name: "a renewal of a party that is over", file: "rsemaphore/lua/barrier_renew.lua", pkg: "rsemaphore",
-		old: "    if ends <= now then\n", new: "    if ends < 0 then\n",
+		old: "    if expired(ends, now) then\n", new: "    if ends < 0 then\n",
 		breaks: "what is over is not renewed", tests: "TestBarrierRenewScriptTable",
+	},
+	{
+		name: "a party whose lease ends a millisecond early", file: "rsemaphore/lua/barrier.lua", pkg: "rsemaphore",
+		old: "local till = now + lease\n", new: "local till = now + lease - 1\n",
+		breaks: "nothing is given away before the instant that its holder was told", tests: "TestNoGenerationBreaksBeforeTheEndOfAPartysLease",
 	},
 }

@@ -3,8 +3,13 @@ package main
 // ofLedgers are faults of ledgers and their movers.
 var ofLedgers = []mutant{
 	{
+		name: "a stock that is opened though its owner knows it", file: "rcounter/stock/open.go", pkg: "rcounter/stock",
+		old: "} else if before {", new: "} else if before && err != nil {",
+		breaks: "a stock that was lost is not opened a second time", tests: "TestAStockThatItsOwnerKnowsIsNotOpenedASecondTime",
+	},
+	{
 		name: "a mover that ends when replicas are slow", file: "internal/ledger/ledger.go", pkg: "rcounter/stock",
-		old: "case err != nil && !script.Retryable(err) && !errors.Is(err, errs.ErrNotReplicated):", new: "case err != nil && !script.Retryable(err):",
+		old: "case err != nil && !script.NotAnswered(err) && !errors.Is(err, errs.ErrNotReplicated):", new: "case err != nil && !script.NotAnswered(err):",
 		breaks: "a mover goes on when replicas do not confirm in time", tests: "TestALedgerThatReplicasDoNotConfirmIsMovedWhenTheyDo",
 	},
 	{

@@ -39,12 +39,12 @@ var ofLocks = []mutant{
 	},
 	{
 		name: "a reservation for Redisson that is ignored", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
-		old: "  if left and left > 0 and left <= OPEN then\n", new: "  if false then\n",
+		old: "  if open and not expired(-open, now) and -open - now <= OPEN then\n", new: "  if false then\n",
 		breaks: "an open release is left to Redisson's waiters for 5 ms", tests: "TestAcquireScriptWithAQueue TestSomeReleasesAreOpenWhileRedissonListens",
 	},
 	{
 		name: "a marker from before a step of the clock", file: "rlock/lua/lib/handover.lua", pkg: "rlock",
-		old: "if left and left > 0 and left <= OPEN then", new: "if left and left > 0 then",
+		old: "if open and not expired(-open, now) and -open - now <= OPEN then", new: "if open and not expired(-open, now) then",
 		breaks: "a step of the clock back leaves no lock idle", tests: "TestAcquireScriptWithAQueue",
 	},
 	{
@@ -119,7 +119,7 @@ var ofLocks = []mutant{
 	},
 	{
 		name: "a renewal of a joined hold that is over", file: "rlock/lua/renew.lua", pkg: "rlock",
-		old: "      elseif till <= now then\n        redis.call('HDEL', key, owner, owner .. '!')\n        replies[i] = 0\n", new: "",
+		old: "      elseif expired(till, now) then\n        redis.call('HDEL', key, owner, owner .. '!')\n        replies[i] = 0\n", new: "",
 		breaks: "an owner that was joined has a lease of its own", tests: "TestRenewScriptTable TestADeadParentKeepsNobodyOutAfterItsJoiner",
 	},
 	{
@@ -134,12 +134,12 @@ var ofLocks = []mutant{
 	},
 	{
 		name: "a join of what nobody holds", file: "rlock/lua/join.lua", pkg: "rlock",
-		old: "elseif not held[3] or held[4] and tonumber(held[4]) <= now then", new: "elseif held[4] and tonumber(held[4]) <= now then",
+		old: "elseif not held[3] or held[4] and expired(held[4], now) then", new: "elseif held[4] and tonumber(held[4]) <= now then",
 		breaks: "an owner that holds nothing is not joined", tests: "TestOnlyOurOwnHoldersCanBeJoined TestAJoinedLockIsFreeWhenBothAreDone TestADeadJoinerKeepsNobodyOutForLongerThanItsLease",
 	},
 	{
 		name: "a token that stands still", file: "rlock/lua/fenced_acquire.lua", pkg: "rlock",
-		old: "tonumber(redis.call('GET', last) or 0) + 1)", new: "tonumber(redis.call('GET', last) or 0))",
+		old: "before + 1)", new: "before)",
 		breaks: "each hold has a greater token than the last", tests: "TestFencedAcquireScriptTable",
 	},
 	{
@@ -158,6 +158,31 @@ var ofLocks = []mutant{
 		breaks: "a plain lock has one owner", tests: "TestPlainScriptTable",
 	},
 	{
+		name: "a try that takes what is left to another", file: "rlock/lua/plain_acquire.lua", pkg: "rlock",
+		old: "if line then\n  local head", new: "if entry then\n  local head",
+		breaks: "a process that is farther from the server does not starve", tests: "TestPlainScriptsTellTheFirstInLine",
+	},
+	{
+		name: "a shared call that takes what is left to another", file: "rlock/lua/free.lua", pkg: "rlock",
+		old: "local set = pcall('EXISTS', queue) == 0 and", new: "local set =",
+		breaks: "a process that is farther from the server does not starve", tests: "TestSharedScriptTable",
+	},
+	{
+		name: "a period that is set when the job is done", file: "rlock/do.go", pkg: "rlock",
+		old: "if err := hold.begin(ctx, period); err != nil {", new: "if err := error(nil); err != nil {",
+		breaks: "a job whose process is killed is not run again in its period", tests: "TestAJobWhoseProcessIsKilledIsNotRunAgainInItsPeriod",
+	},
+	{
+		name: "a begun job that shortens the lease", file: "rlock/lua/plain_keep.lua", pkg: "rlock",
+		old: "ARGV[3] and math.max(", new: "ARGV[3] and math.min(",
+		breaks: "no lease is shortened", tests: "TestPlainScriptTable",
+	},
+	{
+		name: "an UnlockAfter of which nobody is told", file: "rlock/owner.go", pkg: "rlock",
+		old: "err == nil && status == releaseDone {\n\t\t\tl.runLook(ctx)", new: "err != nil && status == releaseDone {\n\t\t\tl.runLook(ctx)",
+		breaks: "waiters ask when an UnlockAfter is due", tests: "TestTheEndOfAnUnlockAfterWakesWaitersThatAskedBefore",
+	},
+	{
 		name: "a plain renewal of another owner's lock", file: "rlock/lua/plain_renew.lua", pkg: "rlock",
 		old: "elseif held ~= owner then", new: "elseif not held then",
 		breaks: "a renewal touches no other owner's lock", tests: "TestPlainScriptTable TestARenewBatchAnswersForEachKeyAlone TestEveryKindIsRenewedAndLost",
@@ -169,7 +194,7 @@ var ofLocks = []mutant{
 	},
 	{
 		name: "a shared call that is granted late", file: "rlock/lua/free.lua", pkg: "rlock",
-		old: "not (notafter > 0 and now > notafter) then -- see fit", new: "notafter then -- see fit",
+		old: "not late(last, now) then -- see fit", new: "last then -- see fit",
 		breaks: "nothing is granted to a caller that has given up", tests: "TestSharedScriptTable",
 	},
 	{
@@ -186,5 +211,10 @@ var ofLocks = []mutant{
 		name: "a force that takes whoever is there", file: "rlock/lua/plain_force.lua", pkg: "rlock",
 		old: "  if held == ARGV[i] then\n", new: "  if held then\n",
 		breaks: "an owner that acquires during ForceUnlock keeps the lock", tests: "TestPlainScriptTable",
+	},
+	{
+		name: "a joined hold that is over when its last millisecond begins", file: "rlock/lua/lib/owners.lua", pkg: "rlock",
+		old: "if expired(till, now) then", new: "if begun(till, now) then",
+		breaks: "nothing is given away before the instant that its holder was told", tests: "TestNoLockGoesToAnotherBeforeTheEndThatItsHolderWasTold",
 	},
 }

@@ -31,9 +31,6 @@ func TestEveryMutantStillAppliesAndItsTestsAreThere(t *testing.T) {
 		}
 	}
 	require.Greater(t, len(names), 60)
-	page, err := os.ReadFile("../../../docs/mutants.md")
-	require.NoError(t, err)
-	require.Contains(t, string(page), table(mutants()), "docs/mutants.md has another table than: go run ./internal/redistest/mutants -list")
 }
 
 var known = map[string]map[string]bool{}

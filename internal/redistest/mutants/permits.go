@@ -3,6 +3,17 @@ package main
 // ofPermits are faults of semaphores.
 var ofPermits = []mutant{
 	{
+		name: "a release of permits that serves nobody", file: "rsemaphore/lua/release.lua", pkg: "rsemaphore",
+		old:    "local left, own, look, head, longest = serve(q, available, available + redis.call('ZCARD', permits), dealing(permits, notes, now))",
+		new:    "local left, own, look, head, longest = available, {}, -1, nil, 0",
+		breaks: "a release serves those that wait", tests: "TestAQueueOfPermitsDoesWhatItsTableSays",
+	},
+	{
+		name: "a part of a weight that is kept in place of given back", file: "rsemaphore/lua/weighted_release.lua", pkg: "rsemaphore",
+		old: "digits(kept) .. ' ' .. label)", new: "digits(held - kept) .. ' ' .. label)",
+		breaks: "a release of a part says what is kept, so a repeated one gives back once", tests: "TestARepeatedReleaseOfAPartGivesBackOnce",
+	},
+	{
 		name: "a permit too many", file: "rsemaphore/lua/acquire.lua", pkg: "rsemaphore",
 		old: "  elseif not blocked and n <= spare then\n", new: "  elseif not blocked and n <= spare + 1 then\n",
 		breaks: "there are never more permits out than there are", tests: "TestTheScriptsDoWhatTheirTablesSay",
@@ -28,6 +39,16 @@ var ofPermits = []mutant{
 		breaks: "another capacity is refused", tests: "TestTheScriptsDoWhatTheirTablesSay",
 	},
 	{
+		name: "a lease of one's own that is handed over short", file: "rsemaphore/acquire.go", pkg: "rsemaphore",
+		old: "\tcase !a.auto:\n\t\treturn false\n", new: "\tcase !a.auto && g.Lease >= a.lease:\n\t\treturn false\n",
+		breaks: "a leaseTime is there in full after waiting", tests: "TestALeaseTimeIsThereInFullAfterWaiting",
+	},
+	{
+		name: "a permit that is raised late", file: "internal/lease/register.go", pkg: "rsemaphore",
+		old: "\t\tif l.Soon {\n", new: "\t\tif false {\n",
+		breaks: "a permit that was handed over survives what another survives", tests: "TestAPermitThatWasHandedOverSurvivesWhateverAnotherDoes",
+	},
+	{
 		name: "a permit that is released twice", file: "rsemaphore/lua/release.lua", pkg: "rsemaphore",
 		old: "if back > 0 then\n  available = redis.call('INCRBY', count, back)\n", new: "if back >= 0 then\n  available = redis.call('INCRBY', count, #ids)\n",
 		breaks: "what is not held is not given back", tests: "TestTheScriptsDoWhatTheirTablesSay",
@@ -39,7 +60,7 @@ var ofPermits = []mutant{
 	},
 	{
 		name: "a permit whose end is not looked at", file: "rsemaphore/lua/release.lua", pkg: "rsemaphore",
-		old: "  if till and tonumber(till) > now then\n", new: "  if till then\n",
+		old: "  if till and not expired(till, now) then\n", new: "  if till then\n",
 		breaks: "a permit that is over is lost, though nobody has pruned it", tests: "TestTheScriptsDoWhatTheirTablesSay",
 	},
 	{
@@ -64,12 +85,12 @@ var ofPermits = []mutant{
 	},
 	{
 		name: "a renewal of permits that creates", file: "rsemaphore/lua/renew.lua", pkg: "rsemaphore",
-		old: "    if not till or tonumber(till) <= now then\n      return 0, 0\n    end\n", new: "    till = till or '0'\n",
+		old: "    if not till or expired(till, now) then\n      return 0, 0\n    end\n", new: "    till = till or '0'\n",
 		breaks: "a lost permit stays lost: no renewal brings it back", tests: "TestTheScriptsDoWhatTheirTablesSay",
 	},
 	{
 		name: "an extension of what is over", file: "rsemaphore/lua/extend.lua", pkg: "rsemaphore",
-		old: "  if not till or tonumber(till) <= now then\n", new: "  if not till then\n",
+		old: "  if not till or expired(till, now) then\n", new: "  if not till then\n",
 		breaks: "what is over is not extended", tests: "TestTheScriptsDoWhatTheirTablesSay",
 	},
 	{
@@ -89,7 +110,7 @@ var ofPermits = []mutant{
 	},
 	{
 		name: "a shared call of permits that takes one too many", file: "rsemaphore/lua/free.lua", pkg: "rsemaphore",
-		old: "not (notafter > 0 and now > notafter) and s.available > 0 and", new: "not (notafter > 0 and now > notafter) and s.available >= 0 and",
+		old: "not late(last, now) and s.available > 0 and", new: "not late(last, now) and s.available >= 0 and",
 		breaks: "there are never more permits out than there are", tests: "TestSharedScriptTable",
 	},
 	{
@@ -114,7 +135,7 @@ var ofPermits = []mutant{
 	},
 	{
 		name: "a renewal of a weight that is over", file: "rsemaphore/lua/weighted_renew.lua", pkg: "rsemaphore",
-		old: "if not till or tonumber(till) <= now then", new: "if not till then",
+		old: "if not till or expired(till, now) then", new: "if not till then",
 		breaks: "what is over is not renewed", tests: "TestTheScriptsOfWeightsDoWhatTheirTablesSay",
 	},
 	{
@@ -123,13 +144,33 @@ var ofPermits = []mutant{
 		breaks: "the weights of a crashed process come back", tests: "TestTheScriptsOfWeightsDoWhatTheirTablesSay",
 	},
 	{
-		name: "a claim of what was handed to nobody", file: "rsemaphore/lua/lib/given.lua", pkg: "rsemaphore",
-		old: "  if redis.call('ZREM', given, base .. ' ' .. digits(n)) == 0 and not redis.call('ZSCORE', claimed, base) then\n    return false\n  end\n", new: "  redis.call('ZREM', given, base .. ' ' .. digits(n))\n",
-		breaks: "a waiter holds what it was handed, and nothing else", tests: "TestCountingAcquireScriptTable",
+		name: "a counting permit too many", file: "rsemaphore/lua/counting_acquire.lua", pkg: "rsemaphore",
+		old: "tonumber(value) < tonumber(n) then", new: "tonumber(value) + 1 < tonumber(n) then",
+		breaks: "a counting semaphore grants what is free, and no more", tests: "TestCountingAcquireScriptTable",
 	},
 	{
-		name: "what nobody claims is lost", file: "rsemaphore/lua/lib/given.lua", pkg: "rsemaphore",
-		old: "    back = back + tonumber(string.sub(member, 15))\n", new: "",
-		breaks: "what a dead waiter was handed comes back", tests: "TestCountingAcquireScriptTable",
+		name: "what was taken for a caller that had given up is kept", file: "rsemaphore/counting_wait.go", pkg: "rsemaphore",
+		old: "x = x.late(func(r R) { s.giveBack(took(r)) })", new: "x = x.late(func(r R) { took(r) })",
+		breaks: "what a late reply says was taken is given back", tests: "TestPermitsWhoseReplyCameTooLateAreGivenBack",
+	},
+	{
+		name: "a Close that does not wait for the reply to what takes permits", file: "rsemaphore/counting_wait.go", pkg: "rsemaphore",
+		old: "\tif !errors.Is(err, ErrUnknownOutcome) {\n", new: "\tif err != nil || true {\n",
+		breaks: "an orderly shutdown loses no permits", tests: "TestCloseWaitsForTheReplyToARequestThatTakesPermits",
+	},
+	{
+		name: "a permit that goes to another in its holder's last millisecond", file: "rsemaphore/lua/lib/permits.lua", pkg: "rsemaphore",
+		old: "redis.call('ZRANGE', permits, '-inf', elapsed(now), 'BYSCORE')", new: "redis.call('ZRANGE', permits, '-inf', digits(now), 'BYSCORE')",
+		breaks: "nothing is given away before the instant that its holder was told", tests: "TestNoPermitGoesToAnotherBeforeTheEndThatItsHolderWasTold",
+	},
+	{
+		name: "a weight that goes to another in its holder's last millisecond", file: "rsemaphore/lua/lib/weights.lua", pkg: "rsemaphore",
+		old: "'-inf', elapsed(now), 'BYSCORE'", new: "'-inf', digits(now), 'BYSCORE'",
+		breaks: "nothing is given away before the instant that its holder was told", tests: "TestNoPermitGoesToAnotherBeforeTheEndThatItsHolderWasTold",
+	},
+	{
+		name: "a release that finds its permit over in the last millisecond", file: "rsemaphore/lua/release.lua", pkg: "rsemaphore",
+		old: "if till and not expired(till, now) then", new: "if till and not begun(till, now) then",
+		breaks: "nothing is given away before the instant that its holder was told", tests: "TestNoPermitGoesToAnotherBeforeTheEndThatItsHolderWasTold",
 	},
 }

@@ -9,8 +9,28 @@ var ofReadWrite = []mutant{
 	},
 	{
 		name: "a write without a lease", file: "rlock/lua/rw_write.lua", pkg: "rlock",
-		old: "redis.call('HSET', lock, 'mode', 'write', field, want)\nredis.call('PEXPIRE', lock, lease)\n", new: "redis.call('HSET', lock, 'mode', 'write', field, want)\n",
+		old: "want) -- the first write, which memory that is full refuses\nredis.call('PEXPIRE', lock, lease)\n", new: "want)\n",
 		breaks: "no key is left without an end", tests: "TestWriteAcquireScriptTable",
+	},
+	{
+		name: "a write that looks at its ends when it has the lock", file: "rlock/lua/rw_write.lua", pkg: "rlock",
+		old: "  redis.call('ZCARD', ends) -- a key of another type has to refuse the script while nothing has changed\n", new: "",
+		breaks: "a key of another type leaves no lock taken", tests: "TestALockBesideAKeyOfAnotherTypeIsNotLeftTaken",
+	},
+	{
+		name: "a read that looks at its ends when it has the lock", file: "rlock/lua/rw_read.lua", pkg: "rlock",
+		old: "redis.call('ZCARD', ends)\n", new: "",
+		breaks: "a key of another type leaves no lock taken", tests: "TestALockBesideAKeyOfAnotherTypeIsNotLeftTaken TestAHoldBesideAKeyOfAnotherTypeChangesNothing",
+	},
+	{
+		name: "a token that is looked at when the lock is taken", file: "rlock/lua/fenced_acquire.lua", pkg: "rlock",
+		old: "-- Read before the lock is taken:", new: "acquire(key, queue, owner, want, lease, now, us, which(key, queue), entry, publish, grants)\n-- Read before the lock is taken:",
+		breaks: "a key of another type leaves no lock taken", tests: "TestALockBesideAKeyOfAnotherTypeIsNotLeftTaken",
+	},
+	{
+		name: "a job that shortens a reader's lease when it begins", file: "rlock/lua/rw_keep.lua", pkg: "rlock",
+		old: "lease = math.max(lease, till and", new: "lease = math.min(lease, till and",
+		breaks: "a hold that goes on lasts as long as it did", tests: "TestReadWriteKeepScriptTable",
 	},
 	{
 		name: "a reader beside a writer", file: "rlock/lua/rw_read.lua", pkg: "rlock",
@@ -34,7 +54,7 @@ var ofReadWrite = []mutant{
 	},
 	{
 		name: "a renewal of a reader that is over", file: "rlock/lua/lib/rw.lua", pkg: "rlock",
-		old: "  elseif there == 0 or till and tonumber(till) <= now then\n    return 0\n  end\n  return nil", new: "  elseif there == 0 then\n    return 0\n  end\n  return nil",
+		old: "  elseif there == 0 or till and expired(till, now) then\n    return 0\n  end\n  return nil", new: "  elseif there == 0 then\n    return 0\n  end\n  return nil",
 		breaks: "what is over is not renewed", tests: "TestReadWriteRenewScriptTable",
 	},
 	{
@@ -51,5 +71,10 @@ var ofReadWrite = []mutant{
 		name: "writers without an end", file: "rlock/lua/lib/rwqueue.lua", pkg: "rlock",
 		old: "local spent = had >= MOST_WRITES or had > 0 and", new: "local spent = had > 1000000 and",
 		breaks: "a reader waits for one phase of writers", tests: "TestReadWriteScriptsWithAQueue",
+	},
+	{
+		name: "a reader that is forgotten when its last millisecond begins", file: "rlock/lua/lib/rw.lua", pkg: "rlock",
+		old: "redis.pcall('ZRANGEBYSCORE', ends, 0, elapsed(now))", new: "redis.pcall('ZRANGEBYSCORE', ends, 0, now)",
+		breaks: "nothing is given away before the instant that its holder was told", tests: "TestNoLockGoesToAnotherBeforeTheEndThatItsHolderWasTold",
 	},
 }

@@ -3,6 +3,11 @@ package main
 // ofWait are faults of waiting: which grants are used, and what wakes a waiter.
 var ofWait = []mutant{
 	{
+		name: "a silent server that is taken for others", file: "internal/wait/ended.go", pkg: "internal/wait",
+		old: "e.TakesBack && g.Cause != nil && errs.IsCut(g.Failure):", new: "e.TakesBack && g.Cause != nil:",
+		breaks: "a server that does not answer is told from contention", tests: "TestACallerWhoseContextEndedWhileItWasAskedForHasOnlyWaited",
+	},
+	{
 		name: "a grant of any place", file: "internal/wait/handover.go", pkg: "internal/wait",
 		old: "g.Ticket == w.ticket && w.held.After(q.gap)", new: "g.Ticket <= w.ticket && w.held.After(q.gap)",
 		breaks: "only the grant of the ticket that was last named is used", tests: "TestAGrantOfAnEarlierPlaceIsNotTrusted",
@@ -16,6 +21,21 @@ var ofWait = []mutant{
 		name: "a grant that counts from its message", file: "internal/wait/handover.go", pkg: "rlock",
 		old: "\t\t\tg.Sent = w.held\n", new: "\t\t\tg.Sent = time.Now()\n",
 		breaks: "a grant counts from the send of the last answer that named its place", tests: "TestAGrantThatComesAfterItsLeaseIsOver TestUntilIsNeverAfterTheServersExpiry",
+	},
+	{
+		name: "a grant for a waiter that left, and that nobody is told of", file: "internal/wait/grants.go", pkg: "internal/wait",
+		old: "\t\tq.unclaimed(g.Owner)\n\t\treturn\n", new: "\t\treturn\n",
+		breaks: "what a waiter that left is granted is released at once", tests: "TestAGrantThatNobodyAwaitsIsToldOf",
+	},
+	{
+		name: "a waiter that left, was named, and is forgotten", file: "internal/wait/offer.go", pkg: "internal/wait",
+		old: "} else if came {", new: "} else if false {",
+		breaks: "what a waiter that left is granted is released at once", tests: "TestAGrantThatNobodyAwaitsIsToldOf",
+	},
+	{
+		name: "a waiter that is named beyond its caller's deadline", file: "internal/wait/offer.go", pkg: "internal/wait",
+		old: "if d, ok := w.ctx.Deadline(); ok && d.Before(notAfter) {", new: "if d, ok := w.ctx.Deadline(); ok && d.IsZero() {",
+		breaks: "nothing is granted to a caller that has given up", tests: "TestAWaiterIsNamedNoLongerThanItsCallersDeadline",
 	},
 	{
 		name: "a grant that is used while its waiter asks", file: "internal/wait/handover.go", pkg: "internal/wait",
@@ -54,7 +74,7 @@ var ofWait = []mutant{
 	},
 	{
 		name: "a lease whose end wakes nobody", file: "internal/wait/loop.go", pkg: "internal/wait",
-		old: "\tif w.known >= 0 {\n\t\td = min(d, AfterLease(w.known))\n\t}\n\td -= rand.N(d/10 + 1)\n\tif w.known >= 0 && w.known < d {\n\t\td = w.known + time.Millisecond\n\t}\n", new: "\td -= rand.N(d/10 + 1)\n",
+		old: "\tif w.known >= 0 {\n\t\td = min(d, AfterLease(w.known))\n\t}\n\td -= rand.N(d/10 + 1)\n\tif w.known >= 0 && w.known < d {\n\t\td = script.Expiry(w.known)\n\t}\n", new: "\td -= rand.N(d/10 + 1)\n",
 		breaks: "the end of the holder's lease wakes a waiter", tests: "TestTheEndOfTheHoldersLeaseWakes",
 	},
 	{

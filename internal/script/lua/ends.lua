@@ -10,7 +10,7 @@
 local LATER = 3600000
 local function expire(ms, but)
   for i = 1, #KEYS do
-    if i ~= but then redis.call('PEXPIRE', KEYS[i], digits(ms + (i == 1 and 0 or LATER))) end
+    if i ~= but then redis.call('PEXPIRE', KEYS[i], digits(math.max(1, ms) + (i == 1 and 0 or LATER))) end
   end
 end
 

@@ -33,7 +33,7 @@ if m[1] then
     if not m[i] then return {-1, -1, 0} end
   end
 end
-if not m[1] or m[5] == 0 or now >= m[7] then
+if not m[1] or m[5] == 0 or expired(m[7], now) then
   tidy(m[1] and m[7], now)
   local out = {0, 0, 0, 0}
   for i = 1, n do
@@ -55,7 +55,7 @@ end
 local wrong = untold(m[9], taken, state, m[10])
 if wrong then return wrong end
 
-local over = state ~= 1 or now >= m[6]
+local over = state ~= 1 or begun(m[6], now)
 local old = redis.call('HMGET', users, unpack(ARGV, 3))
 local next_shares = {}
 if not over and left > 0 then next_shares = redis.call('LRANGE', shares, 0, math.min(n, left) - 1) end

@@ -27,7 +27,7 @@ for i = 1, 8 do
 end
 local now, micros = clock()
 local left, cents, state = m[1] - m[3], m[2] - m[4], m[5]
-if state == 0 or now >= m[7] then
+if state == 0 or expired(m[7], now) then
   tidy(m[7], now)
   return {2, 0, 0, 0, 0}
 end
@@ -39,7 +39,7 @@ if state == 2 then
   if ARGV[2] == '1' then redis.call('HSET', packet, 'state', 2) end
   return {0, m[8], refund, left, m[10] == call and 1 or 0}
 end
-if now < m[6] then return {1, m[8], m[6] - now, 0, 0} end
+if not begun(m[6], now) then return {1, m[8], m[6] - now, 0, 0} end
 
 local found = redis.call('HLEN', users)
 if found ~= m[3] then return {-1, m[3], found} end

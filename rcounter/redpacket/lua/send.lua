@@ -36,7 +36,7 @@ if not m[1] and redis.call('EXISTS', packet) == 1 then return {-1, -1, 0} end --
 if m[1] then
   local state, gone, epoch, sum = tonumber(m[2]), tonumber(m[3]), tonumber(m[4]), tonumber(m[5])
   if not (state and gone and epoch and sum) then return {-1, -1, 0} end
-  if now >= gone then -- over, and only its keys not yet removed
+  if expired(gone, now) then -- over, and only its keys not yet removed
     remove()
     m[1] = false
   elseif m[1] ~= token then
@@ -55,7 +55,7 @@ if not m[1] then
   local found = strays()
   if found > 0 then return {-1, 0, found} end
   if first > 0 then return {3, 0} end
-  if now > tonumber(ARGV[8]) then return {4, now} end
+  if expired(ARGV[8], now) then return {4, now} end
   stored, sum = 0, 0
 end
 if stored >= first + parts then return {0, 0} end

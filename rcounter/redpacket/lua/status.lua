@@ -23,7 +23,7 @@ for i = 1, 8 do
   if not m[i] then return {{-1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, '0', {}} end
 end
 local now = clock()
-if now >= m[7] then
+if expired(m[7], now) then
   tidy(m[7], now)
   return {nothing, '0', {}}
 end
@@ -35,7 +35,7 @@ local wrong = untold(m[10], m[3], state, m[11])
 if wrong and wrong[1] == -1 then return {{-1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, '0', {}} end
 if wrong and missing == 0 then missing = 2 end
 wrong = wrong or {0, 0, 0}
-if state == 1 and now >= m[6] then state = 4 end
+if state == 1 and begun(m[6], now) then state = 4 end
 
 local page = {'0', {}}
 if from ~= '' then page = redis.call('HSCAN', users, from, 'COUNT', ARGV[2]) end

@@ -23,11 +23,12 @@ repeat
   while ask[at] do
     local verb, id = ask[at], ask[at + 1]
     many, fields[many + 1], places[many + 1] = many + 1, 'r:' .. id, at
+    if not (now <= ask[at + 2] + 0) then wants = 0 / 0 end -- too late: the rest answers it
     if verb == 'C' or verb == 'X' then
-      at = at + 2
+      at = at + 3
     elseif verb == 'R' or verb == 'O' or verb == 'V' or verb == 'U' then
-      wants, new, whose[new + 1] = wants + ask[at + 3], new + 1, ask[at + 2]
-      at = at + ((verb == 'R' or verb == 'V') and 5 or 4)
+      wants, new, whose[new + 1] = wants + ask[at + 4], new + 1, ask[at + 3]
+      at = at + ((verb == 'R' or verb == 'V') and 6 or 5)
     else
       wants = 0 / 0
       break
@@ -36,10 +37,10 @@ repeat
     seen[id] = true
   end
   local before = m[2] - sold - held
-  if not (now <= ask[3] + 0 and now < m[10] and m[11] > 0 and sold >= 0 and held >= 0 and sold <= seq and m[9] >= 1 and requests > 0
+  if not (now <= ask[3] + 0 and now <= m[10] and m[11] > 0 and sold >= 0 and held >= 0 and sold <= seq and m[9] >= 1 and requests > 0
       and (wants > 0 and before > wants and now >= m[13] and now < m[14] or wants == 0 and before >= 0)
       and (m[6] == 0 or call('HLEN', KEYS[2]) == m[6]) and call('HLEN', KEYS[3]) == requests and call('ZCARD', KEYS[4]) == waiting
-      and (waiting == 0 or call('ZCOUNT', KEYS[4], '-inf', text(f, now)) == 0)) then break end
+      and (waiting == 0 or call('ZCOUNT', KEYS[4], '-inf', text('(%.0f', now)) == 0)) then break end
   local serial, there = 0, 0
   if m[12] ~= 0 then
     local l = call('HMGET', KEYS[1], 'serial', 'moved')
@@ -47,7 +48,7 @@ repeat
     if m[12] ~= 1 or serial - (number(l[2]) or 0 / 0) ~= there then break end
   end
   local due = m[15] and call('LINDEX', KEYS[7], 0)
-  if due and due:match('^%d*') + 0 <= now then break end
+  if due and due:match('^%d*') + 0 < now then break end
 
   for i = 1, new do fields[many + i] = 'u:' .. whose[i] end
   local found, single, totals = call('HMGET', KEYS[3], unpack(fields)), m[6] > 0 and new > 0 and call('HMGET', KEYS[2], unpack(whose)), {}
@@ -80,7 +81,7 @@ repeat
       end
     else
       if r then break end
-      local claimant, n = ask[at + 2], ask[at + 3]
+      local claimant, n = ask[at + 3], ask[at + 4]
       j = j + 1
       local has = totals[claimant] or found[many + j]
       local may = m[9] - (has or 0) - (single and single[j] and single[j]:byte(1) ~= 48 and 1 or 0)
@@ -88,8 +89,8 @@ repeat
         totals[claimant] = has and text(f, has + n) or n
         requests = requests + (has and 1 or 2)
         if verb == 'R' or verb == 'V' then
-          if ask[at + 4] ~= ms then
-            ms = ask[at + 4]
+          if ask[at + 5] ~= ms then
+            ms = ask[at + 5]
             deadline = text(f, now + ms)
           end
           a, b, c, d, e = 1, 0, n + 0, n + 0, ms + 0
@@ -116,7 +117,6 @@ repeat
   end
   if k < 4 + 5 * many then break end
   out[3] = m[2] - sold - held
-  if before == 0 and back == 0 and (now >= m[14] or call('EXISTS', KEYS[5]) == 0) then break end
   if sets == 0 then return out end
 
   local none, also = {}, {}
@@ -158,14 +158,7 @@ repeat
   end
   if unholds > 0 then call('ZREM', KEYS[4], unpack(unhold)) end
   if back > 0 then call('HSET', KEYS[1], 'held', text(f, held), 'requests', requests, 'holds', text(f, waiting), unpack(also)) end
-  if before > 0 then return out end
-  if back > 0 then -- the flag: see save
-    call('DEL', KEYS[5])
-  else
-    local left = m[14] - now
-    if waiting > 0 then left = math.min(left, call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2] - now) end
-    call('PEXPIRE', KEYS[5], text(f, left))
-  end
+  if before == 0 and back > 0 then call('DEL', KEYS[5]) end -- the flag: see follow
   return out
 until true
 -- libraries

@@ -63,8 +63,8 @@ end
 
 local decided, refused, fresh, old, keep = {}, false, 0, 0, 0
 for i = 1, (#KEYS - 1) / 7 do
-  local act = {ARGV[1], ARGV[2], ARGV[3], verb, id}
-  if verb == 'R' then act[6], act[7], act[8] = ARGV[7], ARGV[8 + i], ARGV[8] end
+  local act = {ARGV[1], ARGV[2], ARGV[3], verb, id, ARGV[3]}
+  if verb == 'R' then act[7], act[8], act[9] = ARGV[7], ARGV[8 + i], ARGV[8] end
   local out, write, left, ended, sells = line({unpack(KEYS, 7 * i - 5, 7 * i + 1)}, act)
   if out[1] ~= 0 then return {out[1], out[2], out[3], i} end
   local outcome = out[5]

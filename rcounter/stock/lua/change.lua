@@ -36,7 +36,7 @@ local is = tonumber(m[1])
 if not is then return {-1, -1, 0} end
 if m[2] == call then return {0, is, 1, now, gone - now} end
 if revision ~= m[1] or notafter == 0 then return {0, is, 0, now, gone - now} end
-if now > notafter then return {-11, now, 0} end
+if expired(notafter, now) then return {-11, now, 0} end
 wrong = reap(128)
 if wrong then return wrong end
 if what == 'limit' and value < sold + held then return more() or {-5, sold + held, 0} end

@@ -22,7 +22,7 @@ if not gone then
   return {-6, 0, 0}
 end
 now = clock()
-if now >= gone then
+if expired(gone, now) then
   remove()
   return {-6, 0, 0}
 end

@@ -3,8 +3,8 @@
 --
 -- KEYS     those of stock.lua. The stock's hash: limit sold held seq, the fields of its other keys recorded requests
 --          holds, per start end gone epoch state (1 open, 2 closed, 3 suspended, 5 both, 6 paused, 7 paused and suspended), token (id of the call that opened it),
---          turn (how often the flag was set), ledger (1 if there is one; then also serial and moved), remember (ms; without it, as in a
---          stock that an earlier version has opened, and in a shard, nothing is forgotten), revision and resizer (of change.lua), spec ('limit;per;ms;ms;ledger;ms', as it was opened);
+--          ledger (1 if there is one; then also serial and moved), remember (ms; without it, as in a
+--          stock that an earlier version has opened, nothing is forgotten), revision and resizer (of change.lua), spec ('limit;per;ms;ms;ledger;ms', as it was opened);
 --          revision begins at the epoch and not at 0. Otherwise a Resize waits in the network, the stock is lost and opened
 --          again, and the late Resize finds the revision that it names (TestLateCopiesOfOneOpeningChangeNothingInTheNext)
 -- ARGV[1]  id of this call
@@ -43,7 +43,7 @@ local there = redis.call('EXISTS', stock) == 1
 if there then
   local e, g = tonumber(m[2]), tonumber(m[3])
   if not e or not g then return {-1, -1, 0} end
-  if now < g then
+  if not expired(g, now) then
     if m[1] == token then return {0, e, 1} end
     local out = {0, e, 0}
     for n in (m[4] or ''):gmatch('%d+') do out[#out + 1] = tonumber(n) end
@@ -56,7 +56,7 @@ end
 local found = there and 0 or strays()
 if found > 0 then return {-1, 0, found} end
 
-if ARGV[10] == '' or now > tonumber(ARGV[10]) then return {-11, now, 0} end
+if ARGV[10] == '' or expired(ARGV[10], now) then return {-11, now, 0} end
 
 remove() -- what is over and not yet removed
 epoch = micros
@@ -64,7 +64,7 @@ start = now + start_in
 gone = start + open_for + retain
 redis.call('HSET', stock, 'limit', ARGV[2], 'sold', 0, 'held', 0, 'seq', 0, 'recorded', 0, 'requests', 0, 'holds', 0, 'per', ARGV[3],
   'start', digits(start), 'end', digits(start + open_for), 'gone', digits(gone), 'epoch', digits(epoch), 'state', ARGV[8], 'token', token,
-  'turn', 0, 'ledger', ARGV[7], 'revision', digits(epoch), 'remember', ARGV[9],
+  'ledger', ARGV[7], 'revision', digits(epoch), 'remember', ARGV[9],
   'spec', table.concat({ARGV[2], ARGV[3], ARGV[5], ARGV[6], ARGV[7], ARGV[9]}, ';'))
 if ARGV[7] == '1' then redis.call('HSET', stock, 'serial', 0, 'moved', 0) end
 redis.call('PEXPIRE', stock, digits(gone - now))

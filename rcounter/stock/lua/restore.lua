@@ -20,7 +20,7 @@
 -- Replies  { 0, epoch, sold, held, seq, claimants, records, holds, revision, ms, serial, moved}   ms is the server's time; serial is
 --                        -2 without a ledger, and -1 from 'relist' to 'end'
 --          {-1, -1, 0}   no stock of ours
---          {-6, 0, 0}    no stock, or a shard that does not sell yet
+--          {-6, 0, 0}    no stock
 --          {-10, 0, 0}   all but 'look' and 'begin': another round restores it now
 --          {-11, 0, 0}   'begin': it is another revision now, or too late; 'put', 'end': something has changed since it was
 --                        read. Nothing is written
@@ -35,9 +35,8 @@ if redis.call('EXISTS', stock) == 0 then return {-6, 0, 0} end
 gone, epoch = tonumber(m[4]), tonumber(m[5])
 if not gone or not epoch then return {-1, -1, 0} end
 now = clock()
-if now >= gone then return {-6, 0, 0} end
+if expired(gone, now) then return {-6, 0, 0} end
 state = tonumber(m[6]) or 3
-if state == 4 then return {-6, 0, 0} end
 local revision = tonumber(m[8]) or -1
 
 local seen = {tonumber(m[1]) or 0, tonumber(m[2]) or 0, tonumber(m[3]) or 0, redis.call('HLEN', users), redis.call('HLEN', records), redis.call('ZCARD', holds)}
@@ -49,7 +48,7 @@ if step == 'look' or step == 'end' and m[9] == call then
   return reply()
 elseif step == 'begin' then
   if m[7] ~= call then
-    if revision ~= tonumber(ARGV[3]) or now > tonumber(ARGV[4]) then return {-11, 0, 0} end
+    if revision ~= tonumber(ARGV[3]) or expired(ARGV[4], now) then return {-11, 0, 0} end
     redis.call('HSET', stock, 'state', state == 2 and 5 or state == 1 and 3 or state == 6 and 7 or state, 'restorer', call, 'revision', digits(revision + 1))
     redis.call('DEL', flag)
   end

@@ -1,5 +1,5 @@
 -- Reads the state of a stock.
--- uses: stock
+-- uses: clock, stock
 --
 -- KEYS     those of stock.lua
 --
@@ -18,11 +18,11 @@ if state == 3 or state == 7 then
   life = 5
 elseif state ~= 1 and state ~= 6 then
   life = 4
-elseif now >= ending then
+elseif begun(ending, now) then
   life = 3
 elseif state == 6 then
   life = 6
-elseif now < start then
+elseif not begun(start, now) then
   life = 1
 end
 return {life, limit, sold, seq, epoch, start - now, ending - now, gone - now, wrong[2], wrong[3], held, waiting, wrong[1] == -13 and 1 or 0}

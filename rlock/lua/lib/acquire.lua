@@ -32,7 +32,7 @@ local function blocked(key, queue, owner, want, now, us, there, entry, publish, 
       foreign = 1
     end
   end
-  if count and not (till and till <= now) then
+  if count and not (till and expired(till, now)) then
     return nil, left, count, till
   elseif count or want > 1 then
     return {3, 0, now}

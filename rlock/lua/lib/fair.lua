@@ -42,7 +42,7 @@ local function front(queue, timeouts, places, now, drops)
       return nil
     end
     local till = tonumber(redis.call('ZSCORE', timeouts, head) or 0)
-    if till > now then
+    if not expired(till, now) then
       if till > now + MOST and ours(head) then
         -- Nobody's patience is going to be taken off any more before the next of Redisson's. These scores are too high if
         -- they were made to outlast the score of a waiter that has died, or if the clock stepped back.
@@ -160,7 +160,7 @@ local function pass(key, queue, timeouts, places, publish, channel, grants, now,
       ticket, lease, patience = string.match(place, '^(%d+) (%d+) (%d+)$')
     end
     local to = grants .. string.sub(head, 1, 36)
-    if not ticket or till <= now then
+    if not ticket or expired(till, now) then
       redis.pcall(publish, channel .. ':' .. head, '0')
       return nil, head, till
     elseif listeners(publish, to) ~= 0 then
@@ -173,7 +173,7 @@ local function pass(key, queue, timeouts, places, publish, channel, grants, now,
       -- no right to publish there, so nothing was: it finds the lock free when it asks
       redis.call('HDEL', key, head)
       return nil, head, till
-    elseif till - patience / 2 > now then
+    elseif not expired(till - patience / 2, now) then
       return nil, head, till - patience / 2
     elseif drops == 0 then
       return nil, head, now

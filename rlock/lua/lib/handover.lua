@@ -71,9 +71,8 @@ end
 -- be is of before the server's clock stepped back.
 local function reserved(queue, now)
   local open = redis.call('ZSCORE', queue, '!open')
-  local left = open and -open - now
-  if left and left > 0 and left <= OPEN then
-    return math.ceil(left)
+  if open and not expired(-open, now) and -open - now <= OPEN then
+    return -open - now
   end
 end
 

@@ -73,7 +73,7 @@ local function remove(key, list, first, last, others)
       else
         local till = math.abs(tonumber(all[i + 1]))
         ends = ends + 1
-        if till <= now then
+        if expired(till, now) then
           redis.call('HDEL', key, all[i], string.sub(all[i], 1, -2))
         elseif till > most then
           most = till
@@ -81,7 +81,7 @@ local function remove(key, list, first, last, others)
       end
     end
     if most > 0 and ends >= owners then
-      redis.call('PEXPIRE', key, digits(most - now))
+      redis.call('PEXPIRE', key, lasting(most, now))
     end
   end
   return removed

@@ -40,7 +40,7 @@ local function renew_end(ends, field, lease, now, always)
   local till = redis.pcall('ZSCORE', ends, field)
   if type(till) == 'table' then
     return failed(till)
-  elseif till and tonumber(till) <= now then
+  elseif till and expired(till, now) then
     return 0
   elseif lease > 0 and (till or always) then
     redis.call('ZREM', ends, '')
@@ -54,7 +54,7 @@ local function over(lock, ends, field, now)
   local there, till = redis.pcall('HEXISTS', lock, field), redis.pcall('ZSCORE', ends, field)
   if type(there) == 'table' or type(till) == 'table' then
     return failed(type(there) == 'table' and there or till)
-  elseif there == 0 or till and tonumber(till) <= now then
+  elseif there == 0 or till and expired(till, now) then
     return 0
   end
   return nil, till and tonumber(till)
@@ -81,7 +81,7 @@ end
 -- Take out the holds whose own end has passed, which keep nobody out any more though others keep the key. Returns what
 -- settle does.
 local function forget(lock, ends, now)
-  local dead = redis.pcall('ZRANGEBYSCORE', ends, 0, now)
+  local dead = redis.pcall('ZRANGEBYSCORE', ends, 0, elapsed(now))
   if dead.err or #dead == 0 then
     return false
   end
@@ -105,7 +105,7 @@ local function trim(lock, ends, now)
   if last.err then
     return false
   end
-  local till = math.max(tonumber(last[2] or 0) - now, 0)
+  local till = math.max(tonumber(last[2] or 0) - now, 1) -- see lasting
   if left <= till + 5 or redis.call('HLEN', lock) > MANY then -- both count whole ms, not from the same instant
     return false
   end

@@ -1,6 +1,6 @@
 -- The queue of waiters beside a read-write lock: a sorted set; member = "<owner> <first lease, ms> <stale after, ms>", score
--- = band + ticket. The ticket is as in the queue of handover.lua. The bands keep readers, preferred writers and writers apart, so
--- the first of each is found in O(log n).
+-- = band + ticket. The ticket is as in the queue of handover.lua. Readers stand in band 0, writers from BAND on, so the first of each is
+-- found in O(log n).
 --
 -- What is not a waiter has a score of 0 or less. "!<owner>" is a stamp, "!open" a reservation, both as in handover.lua; the others
 -- are -ms, and say how far the phases are:
@@ -12,8 +12,8 @@
 --
 -- Phases. When the last reader leaves, the first writer is next. When a writer leaves, the next one is, as long as the writers'
 -- phase is younger than the readers' phase before it and than MOST_PHASE, and has had fewer than MOST_WRITES; otherwise all
--- readers in line are; so, too, when the writer goes on as a reader. A preferred writer is next whatever the phase. While readers are in, a reader that comes is let in only if
--- no writer waits. A writer can so be kept out by one reader that hangs, and would keep out all other readers. Hence the refill:
+-- readers in line are; so, too, when the writer goes on as a reader. While readers are in, a reader that comes is let in only if no
+-- writer waits. A writer can so be kept out by one reader that hangs, and would keep out all other readers. Hence the refill:
 -- the first writer sees the readers in line let in when it has waited for R, 2R, 4R, ...; R is its poll, and doubling bounds its
 -- wait (TestAHungReaderDoesNotStopTheOthers).
 --
@@ -36,7 +36,7 @@
 --   after". Until then its waiting writer keeps readers out.
 -- uses: owners, raise, rw, handover, clock
 
-local BAND = 3000000000000000 -- more than a ticket, µs, until the year 2065; three of them are less than 2^53
+local BAND = 3000000000000000 -- more than a ticket, µs, until the year 2065; two of them are less than 2^53
 local MOST_WRITES = 16
 local MOST_PHASE = 200 -- ms
 local MOST_READERS = 256 -- that one script lets in
@@ -146,7 +146,7 @@ end
 -- How many are in that have no end of ours: Redisson's readers.
 local function aliens(lock, ends, now)
   local others = redis.call('HLEN', lock) - 1
-  return others - redis.call('ZCOUNT', ends, '(' .. digits(now), '+inf'), others
+  return others - redis.call('ZCOUNT', ends, digits(now), '+inf'), others
 end
 
 -- Have whoever made an entry hold the lock: it is as in acquire, but with the entry's short lease. Its process is not told yet.
@@ -267,7 +267,7 @@ local function serve(lock, ends, queue, publish, channel, grants, now, me, turne
   end
   local had = word(queue, 'writes') or 0
   local spent = had >= MOST_WRITES or had > 0 and now - (word(queue, 'phase') or 0) >= math.min(word(queue, 'lastread') or 0, MOST_PHASE)
-  if writer and (not spent or score < 2 * BAND) then
+  if writer and not spent then
     return serve_writer(lock, queue, writer, score, had, publish, grants, now, me)
   end
   local there, more = readers(queue, now, publish, grants, heard, me)

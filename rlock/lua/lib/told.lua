@@ -17,25 +17,26 @@
 --
 -- * B has died: nobody hears the message, so B is taken out, and the next is told, in the same call.
 -- * B's process is stopped, or the message is lost: the lock is left to B for its reservation. Whoever of ours asks meanwhile is
---   told to look again after LOOK ms, and whoever asks later takes the lock. The next release finds that B has not come,
+--   told how long that lasts, and whoever asks later takes the lock. The next release finds that B has not come,
 --   takes it out, and tells the next; if B is alive it stands in line anew when it asks. If nobody asks, because all sleep,
 --   the lock is idle until one of them polls, a PollCap at most.
 -- * Another program takes the lock before B asks: B keeps its place, and is told again. That program's release tells nobody;
 --   waiters poll. So do waiters of a lock whose lease has ended, when it has ended by their last answer.
--- * A process that has not yet heard of any queue asks without a place, and may be quicker than B. It has a place when it
---   asks again. A waitTime of 0 never has one.
+-- * A process that has not yet heard of any queue asks without a place. It has a place when it asks again; a waitTime of 0
+--   never has one. It does not get what is left to B: A, that is nearer to the server than B, would release, ask and have the
+--   lock again before B's request is there, every time (TestAPlainLockDoesNotStarveAProcessThatIsFarther).
 -- * A message that is on its way is not sent again: a lock that changes hands quickly does not have B ask twice.
 -- * B leaves while it is told: its release, which takes it out of the line, finds the lock free and tells the next.
+-- uses: clock
 
 local RESERVED = 200 -- at most
-local LOOK = 500
 local LINE_TTL = 60000 -- more than twice the longest time between two requests of a waiter
 local COME = 100000000000000 -- scores from here on are µs
 
 -- Whether the lock is left to one with this score. A time that is further ahead than one can be is of before the server's clock
 -- stepped back.
 local function left_to(score, now)
-  return score > 1 and score < COME and now <= score and score <= now + RESERVED
+  return score > 1 and score < COME and not expired(score, now) and score <= now + RESERVED
 end
 
 -- Tell the first in line whose process is there that the lock is free.

@@ -106,7 +106,7 @@ end
 
 -- Gives back the permits whose lease is over, and returns how many they were.
 local function prune(count, permits, notes, now)
-  local dead = redis.call('ZRANGE', permits, '-inf', digits(now), 'BYSCORE')
+  local dead = redis.call('ZRANGE', permits, '-inf', elapsed(now), 'BYSCORE')
   for i = 1, #dead, 1000 do
     redis.call('ZREM', permits, unpack(dead, i, math.min(i + 999, #dead)))
     redis.call('HDEL', notes, unpack(dead, i, math.min(i + 999, #dead)))

@@ -4,8 +4,6 @@
 --     The 13 bytes are the base of the waiter's permits, which is its owner. Every waiter has an entry, not every process.
 --   "!<process>" -> -ms of that process's last word: it vouches for all of its entries
 --   "!p<base>" -> -permits that have passed that entry since it was first in line
---   "!s<base>" -> -ms since when nobody may pass that entry any more, where entries take turns
---   "!l<process>" -> -ms of its last word as a waiter, of a counting semaphore: see lib/given.lua
 --   "!java" -> -ms until which "!jn" -> -permits are left to Redisson's waiters
 -- The first in line is the lowest score above 0. A dead queue expires as one key.
 --
@@ -22,7 +20,7 @@
 --                                                lease, takes T out of the queue, then publishes T, lease and base
 --   <------------------------------- on B's channel redlatch_grant:<connectionID>, all of a process in one message
 --   checks that T is the ticket of its last answer: it holds the permits
---   after a third of the short lease the watchdog raises it to the full one
+--   5 to 10 ms later the watchdog raises the short lease to the full one
 --
 -- * Whoever comes by serves: acquire, release, resize. A newcomer never takes what is free past a queue, except as serve lets it.
 -- * Who listens is asked before a grant is written, and nothing is taken back that was published; see rlock's lib/handover.lua.
@@ -31,9 +29,6 @@
 --   its waiters (wait.Queue.AskAgain), and finds the permits out under their bases.
 -- * A waiter that wants more than there is in all, after a resize, is taken out and told to ask, which says so. It would block the
 --   queue for ever otherwise.
--- * Where nobody knows how many there are in all (a counting semaphore), a waiter that wants more than there will ever be would
---   block the queue for ever once its budget is spent. So it keeps the first place for as long as an entry may be silent, and then
---   goes to the end: entries take turns (q.turns). Its new ticket is no danger: what is lent is believed only when it is claimed.
 -- * What ends for want of a renewal is pruned by whoever comes by. One process comes by in time: that of the first in line, which is
 --   told in the reply or by "0 <ms>". If it dies any poll finds it.
 -- * One script serves up to 128 waiters, and 1,000 permits, so that it holds up nobody else; then the next in line is told to look.
@@ -84,16 +79,16 @@ end
 -- server's clock stepped back.
 local function reserved(q)
   local till = -(redis.call('ZSCORE', q.key, '!java') or 0)
-  if till > q.now and till <= q.now + JAVA_MS then
+  if not expired(till, q.now) and till <= q.now + JAVA_MS then
     return -(redis.call('ZSCORE', q.key, '!jn') or 0)
   end
   return 0
 end
 
 -- Leaves n permits to Redisson's waiters for a moment, if any listen on their channel and it is their turn. Redisson's clients race
--- for what is published; where each release is handed over they would never have any. ours(q) says how many of ours listen there, too.
-local function reserve(q, channel, n, ours)
-  if q.us % JAVA_SHARE ~= 0 or n < 1 or listeners(q, channel) <= (ours and ours(q) or 0) then
+-- for what is published; where each release is handed over they would never have any.
+local function reserve(q, channel, n)
+  if q.us % JAVA_SHARE ~= 0 or n < 1 or listeners(q, channel) <= 0 then
     return false
   end
   redis.call('ZADD', q.key, -(q.now + JAVA_MS), '!java', -(reserved(q) + n), '!jn')
@@ -109,7 +104,7 @@ end
 local function serve(q, free, total, give, take, ends)
   local own, words, granted, stamp = {}, {}, {}, {}
   local held = reserved(q)
-  local spare, head, passed, was, full, spent = free - held, nil, 0, 0, false, false
+  local spare, head, passed, was, full = free - held, nil, 0, 0, false
   local served, given, longest = 0, 0, 0
   local looked, enough = 0, false -- those that stay, the first in line and who is behind it: the lowest in the queue
   repeat
@@ -123,31 +118,25 @@ local function serve(q, free, total, give, take, ends)
         stamp[who] = -(redis.call('ZSCORE', q.key, '!' .. who) or 0)
       end
       if who ~= q.conn and (q.now - math.max(stamp[who], ticket / 1000) > stale or listeners(q, channel) == 0) then
-        redis.call('ZREM', q.key, entry, '!p' .. base, '!s' .. base, '!' .. who) -- silent, or gone
+        redis.call('ZREM', q.key, entry, '!p' .. base, '!' .. who) -- silent, or gone
       elseif n > total then
         redis.call('ZREM', q.key, entry, '!p' .. base)
         word, lease = '0 0 13 ', 0
       elseif n > spare then
-        local since = not head and q.turns and #list > 2 and redis.call('ZSCORE', q.key, '!s' .. base)
-        if since and q.now + since > stale then
-          redis.call('ZREM', q.key, entry, '!p' .. base, '!s' .. base)
-          enter(q, entry)
-        else
-          looked = looked + 1
-          if not head then
-            was = -(redis.call('ZSCORE', q.key, '!p' .. base) or 0)
-            head, passed = {base = base, n = n, who = who, channel = channel}, was
-          end
+        looked = looked + 1
+        if not head then
+          was = -(redis.call('ZSCORE', q.key, '!p' .. base) or 0)
+          head, passed = {base = base, n = n, who = who, channel = channel}, was
         end
       elseif head and passed + n > PASS * head.n then
-        spent, enough = true, true
+        enough = true
         break
       elseif not head and served > 0 and (served >= MOST or given + n > (q.most or MOST_PERMITS)) then
         head, full, enough = {base = base, n = n, who = who, channel = channel}, true, true
         break
       else
         give(base, n, q.now + lease, label)
-        redis.call('ZREM', q.key, entry, '!p' .. base, '!s' .. base)
+        redis.call('ZREM', q.key, entry, '!p' .. base)
         free, spare, served, given, longest = free - n, spare - n, served + 1, given + n, math.max(longest, lease)
         if head then
           passed = passed + n
@@ -165,16 +154,13 @@ local function serve(q, free, total, give, take, ends)
         words[channel] = (words[channel] or '*') .. word .. base
       end
       if head and (spare < 1 or passed >= PASS * head.n) then
-        spent, enough = passed >= PASS * head.n, true
+        enough = true
         break
       end
     end
   until enough or looked > LOOK or #list == 0
   if head and passed ~= was and not full then
     redis.call('ZADD', q.key, -passed, '!p' .. head.base)
-  end
-  if spent and q.turns then
-    redis.call('ZADD', q.key, 'NX', -q.now, '!s' .. head.base)
   end
   local look = -1
   if head then

@@ -13,7 +13,9 @@ local function close_record(record, gen)
   redis.call('HSET', record, 'gen', next_generation(gen))
 end
 
--- Reports whether the TTL of a latch whose count is gone ran out, by the "until" of its record.
+-- Reports whether the TTL of a latch whose count is gone ran out, by the "until" of its record. In the last millisecond of its TTL it counts
+-- as run out: what opens a latch here takes "until" away, so at worst a latch that Redisson opened in that millisecond is said to have
+-- expired. The other mistake would let its waiters go.
 local function ran_out(till)
-  return till and till ~= '0' and clock() >= tonumber(till)
+  return till and till ~= '0' and begun(till, (clock()))
 end

@@ -56,7 +56,7 @@ local function weighed(main, leases, now)
     end
     return capacity, 0, noted[3] or noted[4], used
   end
-  for _, base in ipairs(redis.call('ZRANGE', leases, '-inf', digits(now), 'BYSCORE')) do
+  for _, base in ipairs(redis.call('ZRANGE', leases, '-inf', elapsed(now), 'BYSCORE')) do
     freed = freed + unweigh(main, leases, base)
   end
   return capacity, used - freed, noted[3] or noted[4], freed

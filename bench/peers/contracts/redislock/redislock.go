@@ -158,8 +158,8 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	if l.hold.Err() != nil {
 		return 0, nil
 	}
-	d, err := l.lock.RemainingLease(ctx)
-	return max(d, 0), err
+	state, err := l.lock.Inspect(ctx)
+	return max(state.Lease, 0), err
 }
 
 // Refresh is the peer's.

@@ -129,8 +129,8 @@ func (m *Mutex) Extend() (bool, error) {
 	// Ours returns with the answers of a majority, the peer with those of all.
 	for _, p := range m.pools {
 		for range 500 {
-			left, failed := p.(server).client().Reentrant(m.name).RemainingLease(context.Background())
-			if err != nil || failed != nil || left > m.expiry-time.Second/2 {
+			state, failed := p.(server).client().Reentrant(m.name).Inspect(context.Background())
+			if err != nil || failed != nil || state.Lease > m.expiry-time.Second/2 {
 				break
 			}
 			time.Sleep(10 * time.Millisecond)

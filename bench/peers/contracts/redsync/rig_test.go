@@ -77,7 +77,8 @@ func (c conn) Set(name, value string) (bool, error) {
 }
 
 func (c conn) PTTL(name string) (time.Duration, error) {
-	return c.others.Reentrant(name).RemainingLease(context.Background())
+	state, err := c.others.Reentrant(name).Inspect(context.Background())
+	return state.Lease, err
 }
 
 func (c conn) Close() error { return nil }

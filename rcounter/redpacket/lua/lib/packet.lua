@@ -1,5 +1,5 @@
 -- A red packet: its keys, and what its scripts share.
--- uses: ends, ledger
+-- uses: clock, ends, ledger
 --
 -- KEYS[1]  the packet, a hash: n total sum (of the shares stored) taken given state (0 being sent, 1 open, 2 refunded)
 --          end gone epoch token; after a refund: refund (cents), by (the call); with a ledger: ledger (1), moved
@@ -22,7 +22,7 @@ local function strays() return stray(redis.call('LLEN', shares) + redis.call('HL
 -- tidy removes a packet whose time, if there is one, is over, or what it has left behind.
 local function tidy(gone, now)
   if gone then
-    if now >= gone then remove() end
+    if expired(gone, now) then remove() end
   elseif redis.call('EXISTS', packet) == 0 then
     strays()
   end

@@ -5,24 +5,25 @@
 -- ARGV[1]  id of this call
 -- ARGV[2]  '1' to write something even if nothing is granted: see own in stock.lua
 -- ARGV[3]  the server's ms until which this call may act, 0 to ask for the server's time
--- ARGV[4…] the acts, 1 to 128, each with an id that no other act of the call has:
---          'R', id, claimant, n, ms    reserve: hold n units, all or none, for so long
---          'V', id, claimant, n, ms    the same, and fewer will do
---          'O', id, claimant, n        claim once: sell n units, all or none
---          'U', id, claimant, n        the same, and fewer will do
---          'C', id                     confirm: sell what is held
---          'L', id                     confirm late: the same, or if its time is over, sell up to as many of what is left
---          'P', id, keep               confirm so many of what is held, and give back the rest
---          'E', id, ms                 extend: hold what is held for so long from now, if that is longer
---          'X', id                     cancel: give back what is held, or forbid the id
---          'B', id, keep               return: give back what was sold, but the first keep units
+-- ARGV[4…] the acts, 1 to 128, each with an id that no other act of the call has. After the id each has last, the server's
+--          ms until which it may run, since its caller has given up then; 0 for that of the call:
+--          'R', id, last, claimant, n, ms    reserve: hold n units, all or none, for so long
+--          'V', id, last, claimant, n, ms    the same, and fewer will do
+--          'O', id, last, claimant, n        claim once: sell n units, all or none
+--          'U', id, last, claimant, n        the same, and fewer will do
+--          'C', id, last                     confirm: sell what is held
+--          'L', id, last                     confirm late: the same, or if its time is over, sell up to as many of what is left
+--          'P', id, last, keep               confirm so many of what is held, and give back the rest
+--          'E', id, last, ms                 extend: hold what is held for so long from now, if that is longer
+--          'X', id, last                     cancel: give back what is held, or forbid the id
+--          'B', id, last, keep               return: give back what was sold, but the first keep units
 --
 -- Replies  { 0, epoch, remaining, ms, a, b, c, d, e, a, b, c, d, e …}   ms is the server's time, and five numbers are for each act:
 --            outcome, ordinal, n, asked, ms left   all but 'X' and 'B'. Outcomes: 1 granted, 2 replayed, 3 sold out, 4 not open, 5
 --                                             not started, 6 ended, 7 the claimant has as many as it may have, 8 suspended, 9 it
 --                                             was sold and returned, 10 its time is over, 11 it was cancelled, 12 paused
---            0, n, forbade, 0, 0              'X', 'B': n units came back, by this call. forbade is 1 if there was no such
---                                             reservation, and by this call there never will be; then nothing was left
+--            0, n, 0, 0, 0                    'X', 'B': n units came back, by this call
+--            -11, 0, 0, 0, 0                  LATE: the act came too late, and was not done
 --            -1, 0, 0, 0, 0                   the act's record is none
 --            -2, 0, 0, 0, 0                   the ordinals are used up
 --            -3, 0, 0, 0, 0                   the id is that of something else
@@ -38,14 +39,16 @@
 -- lost is still wanted. No id is twice in a call. Otherwise, with a reservation and its cancellation in one call, the second run
 -- would find the reservation cancelled and tell so the caller that got it in the first.
 --
--- Safe however late: a copy of a call that arrives after the time that it names does nothing. So a copy that the network kept
+-- Safe however late: a copy of a call that arrives after the time that it names does nothing, and an act of it that comes after its
+-- own time is not done, while the others are. An act whose time is over in a second run was done by the first or is not done at all;
+-- it is answered LATE then, to a caller that has given up. So a copy that the network kept
 -- finds the records of its ids, however soon those are forgotten after that time.
 --
 -- The numbers are written in two steps if units go and come in one call: first with what goes, before the records, then without
 -- what comes, after them. A run that is broken off between any two writes then sells too little, and never too much
 -- (TestARunOfSeveralActsThatIsBrokenOffSellsNothingTwice).
 local call, found, fields, counts, single, totals, set, hold, unhold, over = ARGV[1], {}, {}, {}, {}, {}, {}, {}, {}, {}
-local unsold, unheld, was, wrong, goes, forbids, confirms, replays, empty, looked = 0, 0
+local unsold, unheld, was, wrong, goes, replays, empty, looked = 0, 0
 
 -- put notes the record of act i, tally that a claimant's units by requests and reservations become n more. Nothing is written before
 -- all acts are decided. Numbers that come as decimals stay so: to write a number costs more than all else that is done with it.
@@ -73,9 +76,9 @@ end
 -- fits is how many of n units a claimant may have now, or nil and the outcome of a refusal. part: fewer than n will do.
 local function fits(claimant, n, part)
   local left, may = limit - sold - held, per - (totals[claimant] or counts[claimant] or 0) - (single[claimant] or 0)
-  if n <= left and n <= may and state == 1 and now >= start and now < ending then return n end
   local closed = refusal()
   if closed then return nil, closed end
+  if n <= left and n <= may then return n end
   if not looked then -- perhaps by holds that are over
     looked = true
     aside()
@@ -103,7 +106,7 @@ local function reserve(i, r, id, claimant, n, ms, verb)
     if r.asked ~= 0 and (r.deadline == 0 or r.asked ~= n) or r.claimant ~= claimant then return fault(-3) end
     if r.state == 'C' then return fault(11) end
     if r.state == 'R' then return fault(9) end
-    if r.state == 'E' or r.state == 'H' and now >= r.deadline then return fault(10) end
+    if r.state == 'E' or r.state == 'H' and expired(r.deadline, now) then return fault(10) end
     replays = true
     return r.call == call and 1 or 2, r.ordinal, r.n, r.asked, r.state == 'H' and r.deadline - now or 0
   end
@@ -157,7 +160,7 @@ local function confirm(i, r, id, keep, _, _, verb)
   if not r then return fault(-6) end
   local n, asked, made, deadline, claimant = string.match(r, '^H;0;(%d+);(%d+);([^;]*;)[^;]*;(%d+);(.*)$')
   if not n then return answered(r) end
-  if now >= deadline + 0 then return fault(10) end -- one of more than 128
+  if expired(deadline, now) then return fault(10) end -- one of more than 128
   if doubted() then return fault(8) end
   local k = verb == 'P' and keep + 0 or n + 0
   local back = n - k
@@ -165,7 +168,7 @@ local function confirm(i, r, id, keep, _, _, verb)
   if back < 0 then return fault(-3) end
   if seq > 9007199254740991 - k then return fault(-2) end
   local ordinal = seq + 1
-  sold, held, seq, waiting, confirms, goes = sold + k, held - n, seq + k, waiting - 1, true, true
+  sold, held, seq, waiting, goes = sold + k, held - n, seq + k, waiting - 1, true
   if back > 0 then
     unheld = unheld + back
     tally(claimant, -back)
@@ -184,7 +187,7 @@ end
 -- The second run finds the record sold by this call. A copy that comes after another late call finds it sold by that one.
 local function belated(i, r, id)
   local q = r and parse(r)
-  if q and q.state == 'H' and now >= q.deadline then -- one of more than 128: it must end before its units are taken again
+  if q and q.state == 'H' and expired(q.deadline, now) then -- one of more than 128: it must end before its units are taken again
     aside()
     return fault(10)
   end
@@ -212,14 +215,14 @@ end
 local function extend(i, r, id, ms)
   if not r then return fault(-6) end
   local q = parse(r)
-  if not q or q.state ~= 'H' or now >= q.deadline then return answered(r) end
+  if not q or q.state ~= 'H' or expired(q.deadline, now) then return answered(r) end
   local deadline = now + ms
   if q.by == call or deadline <= q.deadline then
     replays = true
     return q.by == call and 1 or 2, 0, q.n, q.asked, q.deadline - now
   end
   if doubted() then return fault(8) end -- Restore writes the deadlines that it has read
-  q.by, q.deadline, confirms = call, deadline, true
+  q.by, q.deadline = call, deadline
   put(i, written(q))
   local k = #hold
   hold[k + 1], hold[k + 2] = digits(deadline), id
@@ -228,21 +231,20 @@ local function extend(i, r, id, ms)
 end
 
 local function cancel(i, r, id)
-  local none = was[6] <= 0 and 1 or 0
   if not r then
-    requests, forbids, goes = requests + 1, true, true
+    requests, goes = requests + 1, true
     put(i, 'C;0;0;0;;' .. call .. ';0;')
     over[#over + 1] = 'C;' .. id
-    return 0, 0, none, 0, 0
+    return fault(0)
   end
   r = parse(r)
   if not r then return fault(-1) end
   if r.state == 'C' then
     if r.by ~= call then return fault(0) end
-    return 0, r.n, r.n == 0 and none or 0, 0, 0
+    return 0, r.n, 0, 0, 0
   end
   if r.deadline == 0 and r.asked ~= 0 then return fault(-3) end
-  if r.state == 'H' and now >= r.deadline then -- one of more than 128
+  if r.state == 'H' and expired(r.deadline, now) then -- one of more than 128
     aside()
     return fault(0)
   end
@@ -291,7 +293,7 @@ local function restock(i, r, id, keep)
 end
 
 local VERBS = {R = reserve, V = reserve, O = once, U = once, C = confirm, L = belated, P = confirm, E = extend, X = cancel, B = restock}
-local WORDS = {R = 5, V = 5, O = 4, U = 4, C = 2, L = 2, P = 3, E = 3, X = 2, B = 3}
+local WORDS = {R = 6, V = 6, O = 5, U = 5, C = 3, L = 3, P = 4, E = 4, X = 3, B = 4}
 -- what each answers where there is no stock
 local ABSENT = {R = 4, V = 4, O = 4, U = 4, C = -6, L = -6, P = -6, E = -6, X = 0, B = 0}
 
@@ -303,7 +305,7 @@ local function look()
     if seen[id] then return end
     n, seen[id] = n + 1, true
     places[n], fields[n] = at, 'r:' .. id
-    if WORDS[verb] > 3 then whose[#whose + 1] = ARGV[at + 2] end
+    if WORDS[verb] > 4 then whose[#whose + 1] = ARGV[at + 3] end
     at = at + WORDS[verb]
   end
   if not was then return places end
@@ -345,26 +347,9 @@ local function save()
   if #unhold > 0 then redis.call('ZREM', holds, unpack(unhold)) end
   if not goes or unsold + unheld > 0 then count() end
 
-  -- The flag. What comes back and goes again within the call ends a turn. A confirmed reservation only goes from held to sold, and
-  -- the flag's text stays: with a new text every process would read all winners again for each payment
-  -- (TestConfirmsLeaveASoldOutStocksFlagAsItIs, TestConfirmsOfASoldOutStockHaveNobodyReadTheWinnersAgain). But the flag ends at the
-  -- next deadline of a hold, and if that hold is confirmed, the end is later now. If an id was forbidden, the processes that answer
-  -- SoldOut by themselves must hear of it: the server now has another answer for it. So the flag gets another text, and the turn
-  -- stays, or every process would read all winners again for each Cancel
-  -- (TestWhatIsCancelledBeforeItIsReservedIsCancelledOnASoldOutStock).
-  local before, left = was[6], limit - sold - held
-  if before <= 0 and left <= 0 then
-    if unsold + unheld > 0 then
-      mark()
-    elseif (forbids or confirms) and redis.call('EXISTS', flag) == 1 then
-      if forbids then
-        mark(true)
-      else
-        redis.call('PEXPIRE', flag, digits(till()))
-      end
-    end
-  end
-  follow(before)
+  -- What comes back and goes again within the call may be held for a shorter time than the flag stands.
+  if was[6] <= 0 and limit - sold - held <= 0 and unsold + unheld > 0 then mark() end
+  follow(was[6])
   -- A key that was there before has its end.
   if was[4] == 0 or was[5] == 0 or keeps == 1 then endless(records) end
 end
@@ -379,7 +364,7 @@ local function decide()
     epoch = 0
   end
   local notafter = tonumber(ARGV[3])
-  if notafter == 0 or now > notafter then return {-11, now, 0} end
+  if notafter == 0 or expired(notafter, now) then return {-11, now, 0} end
   if not absent then
     wrong = reap(128)
     if wrong then return wrong end
@@ -394,10 +379,12 @@ local function decide()
   for i = 1, #places do
     local at = places[i]
     local verb = ARGV[at]
-    if absent then
+    if late(ARGV[at + 2], now) then
+      out[k + 1], out[k + 2], out[k + 3], out[k + 4], out[k + 5] = -11, 0, 0, 0, 0
+    elseif absent then
       out[k + 1], out[k + 2], out[k + 3], out[k + 4], out[k + 5] = ABSENT[verb], 0, 0, 0, 0
     else
-      out[k + 1], out[k + 2], out[k + 3], out[k + 4], out[k + 5] = VERBS[verb](i, found[i], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], verb)
+      out[k + 1], out[k + 2], out[k + 3], out[k + 4], out[k + 5] = VERBS[verb](i, found[i], ARGV[at + 1], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], verb)
       if wrong then return wrong end
     end
     k = k + 5

@@ -7,9 +7,7 @@
 --          'a:' and an id -> units without a claimant, see any.lua; 'u:' and a claimant -> units by requests and
 --          reservations, those returned or expired taken off
 -- KEYS[4]  the holds, a zset: id of a reservation that is held -> its deadline in ms
--- KEYS[5]  the flag, a string: 'epoch;turn;recorded;requests;us' while nothing is left. A turn is a time during which nothing is
---          left. It begins when the last unit goes, or when the flag was lost. Within a turn the text changes, by us, with every
---          id that is forbidden (see acts.lua)
+-- KEYS[5]  the flag, a string: the epoch, while nothing is left. If it was lost, the next refusal sets it
 -- KEYS[6]  the ledger, a stream, if the stock keeps one. Its entries are numbered: the first has the id 1-0, the next 2-0. Fields: k
 --          kind, e epoch, o first ordinal (0 if it has none), n units, c claimant, r request, at the server's us
 -- KEYS[7]  what is to be forgotten, a list: 'ms;state;id', the server's ms until which the record of a reservation or request is
@@ -61,7 +59,7 @@ local function begin()
   start, ending, gone, epoch, state, keeps = m[9], m[10], m[11], m[12], m[13], m[14]
   remember = tonumber(m[15]) -- none: what ended is kept as long as the stock
   if not now then now, micros = clock() end -- several stocks of one script have one time
-  if now >= gone then -- over, and only its keys not yet removed
+  if expired(gone, now) then -- over, and only its keys not yet removed
     remove()
     return 'absent'
   end
@@ -85,9 +83,9 @@ end
 -- refusal is the outcome of a claimant that has nothing yet, or nil while the stock sells.
 local function refusal()
   if state == 3 or state == 7 then return 8 end
-  if state ~= 1 and state ~= 6 or now >= ending then return 6 end
+  if state ~= 1 and state ~= 6 or begun(ending, now) then return 6 end
   if state == 6 then return 12 end
-  if now < start then return 5 end
+  if not begun(start, now) then return 5 end
 end
 
 -- doubted is whether the stock is suspended, open, closed or paused: its ordinals may have been given out by what was lost.
@@ -128,20 +126,10 @@ local function till()
   return ms
 end
 
--- mark sets the flag: for a new turn, or for the same turn with another number of requests.
---
--- No two turns have one name, or a process would take the winners of the one for those of the other. So the name is the
--- server's time, or one more than the last if that is more: a count alone goes back at a failover to a replica that has
--- not heard of a turn, and the next one would have its name (TestNoTurnOfASoldOutStockHasTheNameOfAnotherAfterAFailover).
-local function mark(goes_on)
+-- mark sets the flag, until somebody must look again.
+local function mark()
   local ms = till()
-  if refusal() or ms <= 0 then return end
-  local turn = tonumber(redis.call('HGET', stock, 'turn')) or 0
-  if not goes_on then
-    turn = math.max(turn + 1, now)
-    redis.call('HSET', stock, 'turn', digits(turn))
-  end
-  redis.call('SET', flag, digits(epoch) .. ';' .. digits(turn) .. ';' .. digits(recorded) .. ';' .. digits(requests) .. ';' .. digits(micros), 'PX', digits(ms))
+  if not refusal() and ms > 0 then redis.call('SET', flag, digits(epoch), 'PX', digits(ms)) end
 end
 
 -- follow has the flag follow what is left now. before is how many units were left before the script.
@@ -149,7 +137,7 @@ local function follow(before)
   local left = limit - sold - held
   if left > 0 and before <= 0 then
     redis.call('DEL', flag)
-  elseif left <= 0 and (before > 0 or redis.call('EXISTS', flag) == 0) then
+  elseif left <= 0 and before > 0 then
     mark()
   end
 end
@@ -193,12 +181,12 @@ end
 -- nothing is forgotten.
 local function forget(most)
   local head = remember and not doubted() and redis.call('LINDEX', endings, 0)
-  if not head or now < (tonumber(head:match('^%d+')) or 0) then return end
+  if not head or not expired(head:match('^%d+') or 0, now) then return end
   local due = redis.call('LRANGE', endings, 0, most - 1)
   local fields, states = {}, {}
   for i = 1, #due do
     local last, ended, id = due[i]:match('^(%d+);(%u);(.*)$')
-    if not last or now < last + 0 then break end
+    if not last or not expired(last, now) then break end
     fields[i], states[i] = 'r:' .. id, ended
   end
   if #fields == 0 then return end
@@ -236,7 +224,7 @@ end
 -- or the reply that says what is wrong.
 local function reap(most)
   if waiting == 0 then return end
-  local due = redis.call('ZRANGEBYSCORE', holds, '-inf', digits(now), 'LIMIT', 0, most)
+  local due = redis.call('ZRANGEBYSCORE', holds, '-inf', elapsed(now), 'LIMIT', 0, most)
   if #due == 0 then return end
   local ended, lapsed, n = {}, {}, 0
   for i, id in ipairs(due) do
@@ -266,7 +254,7 @@ end
 -- were too many for one reap. It ends some of them, and the caller calls again. It is nil if there are none, or the reply that
 -- says what is wrong.
 local function more()
-  if waiting == 0 or #redis.call('ZRANGEBYSCORE', holds, '-inf', digits(now), 'LIMIT', 0, 1) == 0 then return end
+  if waiting == 0 or #redis.call('ZRANGEBYSCORE', holds, '-inf', elapsed(now), 'LIMIT', 0, 1) == 0 then return end
   return reap(1024) or {-12, 0, 0}
 end
 
@@ -293,14 +281,13 @@ local function refuse(n, may)
   end
 end
 
--- replay is the reply to a call whose record 'a:' and id is there already; nil if it is not. dead, if given, says whether the
--- units may not be handed out any more.
-local function replay(id, sure, dead)
+-- replay is the reply to a call whose record 'a:' and id is there already; nil if it is not.
+local function replay(id, sure)
   local record = requests > 0 and redis.call('HGET', records, 'a:' .. id)
   if not record then return end
   local ordinal, n = record:match('^(%d+);(%d+)')
   if not n then return {-1, -1, 0} end
-  if n == '0' or dead and dead() then return {0, epoch, limit - sold - held, 9, 0, 0} end
+  if n == '0' then return {0, epoch, limit - sold - held, 9, 0, 0} end
   own(sure)
   return {0, epoch, limit - sold - held, 1, tonumber(ordinal), tonumber(n)}
 end
@@ -315,9 +302,9 @@ local function forbid(id, call)
   settle(before, records)
 end
 
--- sell sells up to n units without a claimant, with the record 'a:' and id, and returns the reply. block, if given, goes into
--- the stock's hash. Everything is decided before the first write.
-local function sell(id, n, block)
+-- sell sells up to n units without a claimant, with the record 'a:' and id, and returns the reply. Everything is decided before
+-- the first write.
+local function sell(id, n)
   local wrong = refuse(n, n)
   if wrong then return wrong end
   local before = limit - sold - held
@@ -329,7 +316,6 @@ local function sell(id, n, block)
   enter('grant', ordinal, n, '', id)
   count()
   redis.call('HSET', records, 'a:' .. id, digits(ordinal) .. ';' .. digits(n))
-  if block then redis.call('HSET', stock, 'block:' .. id, block) end
   settle(before, records)
   return {0, epoch, limit - sold - held, 1, ordinal, n}
 end

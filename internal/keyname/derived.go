@@ -1,0 +1,47 @@
+package keyname
+
+import "strings"
+
+// Derived are the prefixes of the keys and channels that objects have beside their main key, ours and Redisson's: Prefix puts one
+// before the name of the object. TestEveryPrefixIsListed finds those that are missing here.
+var Derived = []string{
+	// of locks and elections
+	"redlatch_queue", // also of permits
+	"redlatch_plain",
+	"redlatch_fair",
+	"redlatch_rw",
+	"redlatch_rwq",
+	"redlatch_kept",
+	"redlatch_alive",
+	"redlatch_grant",
+	"redlatch_leader",
+	"redisson_lock__channel",
+	"redisson_lock_queue",
+	"redisson_lock_timeout",
+	"redisson_lock_token",
+	"redisson_rwlock",
+	"redisson_unlock_latch",
+	// of permits, latches and barriers
+	"redisson_sc",
+	"redisson_countdownlatch__channel__",
+	"redlatch_barrier",
+	// of stocks, red packets, limits and what counters remember
+	"rc",
+	"redlatch_stock",
+}
+
+// derived returns the prefix by which key is one that another object has beside its own; "": it is none. The name of that object is
+// in braces, or has braces, but for heartbeats.
+func derived(key string) string {
+	for _, p := range Derived {
+		rest, ok := strings.CutPrefix(key, p)
+		if !ok {
+			continue
+		}
+		name, colon := strings.CutPrefix(rest, ":")
+		if colon && (strings.IndexByte(name, '{') >= 0 || p == "redlatch_alive") || !colon && p == "redisson_countdownlatch__channel__" && strings.HasPrefix(rest, "{") {
+			return p
+		}
+	}
+	return ""
+}

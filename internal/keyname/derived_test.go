@@ -1,0 +1,51 @@
+package keyname_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+)
+
+func TestAKeyThatAnotherObjectHasBesideItsOwnIsRefused(t *testing.T) {
+	for _, p := range keyname.Derived {
+		for _, name := range []string{"x", "order:{7}", "{x}:plain"} {
+			require.ErrorIs(t, keyname.Check(keyname.Prefix(p, name)), errs.ErrInvalidName, "%s of %s", p, name)
+			require.NoError(t, keyname.Shape(keyname.Prefix(p, name)))
+		}
+	}
+	for _, bad := range []string{"redlatch_alive:2b3c4d5e-5a1e-8c61-9d0a-6f4f3a2b1c0d", "redisson_countdownlatch__channel__{x}", "rc:{s}:e"} {
+		require.ErrorIs(t, keyname.Check(bad), errs.ErrInvalidName, bad)
+	}
+	for _, good := range []string{"redlatch_queue", "redlatch_queues:{x}", "my:redlatch_queue:{x}", "rc:7", "rc", "redlatch_check:abc"} {
+		require.NoError(t, keyname.Check(good), good)
+	}
+}
+
+// Every prefix that some package puts before the name of an object.
+func TestEveryPrefixIsListed(t *testing.T) {
+	calls := regexp.MustCompile(`keyname\.Prefix\("([^"]*)"`)
+	found := map[string]string{}
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range calls.FindAllStringSubmatch(string(text), -1) {
+			found[m[1]] = path
+		}
+		return err
+	})
+	require.NoError(t, err)
+	require.Greater(t, len(found), 8)
+	for p, path := range found {
+		require.Contains(t, keyname.Derived, p, path)
+	}
+}

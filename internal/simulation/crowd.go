@@ -1,0 +1,75 @@
+package simulation
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// crowdLength is how long the callers of a crowd begin something.
+const crowdLength = 1500 * time.Millisecond
+
+// Crowds are the kinds of objects that crowds are tried with.
+func Crowds() (names []string) {
+	for _, k := range all {
+		if k.crowds {
+			names = append(names, k.name)
+		}
+	}
+	return names
+}
+
+// NewCrowd makes the plan of a seed in which nothing goes wrong but that callers give up: callers of several clients, who ask again
+// and again, wait for a moment, and leave, each in its way. A few are patient. kinds, if any, are those of the objects.
+func NewCrowd(seed uint64, kinds ...string) Plan {
+	r := rand.New(rand.NewPCG(seed, 21))
+	p := Plan{
+		Seed: seed, Clients: 2 + r.IntN(3), Servers: 1, Alone: r.IntN(4) == 0, Crowd: true, Kinds: kinds,
+		Shortest: upTo(r, 10*time.Microsecond, 100*time.Microsecond), Longest: upTo(r, 150*time.Microsecond, 1500*time.Microsecond),
+	}
+	if len(kinds) == 0 {
+		p.Kinds = []string{Crowds()[r.IntN(len(Crowds()))]}
+	}
+	if slices.Contains(p.Kinds, "quorum") {
+		p.Servers = 3
+	}
+	for range p.Servers {
+		p.Drift = append(p.Drift, (r.Float64()-0.5)*0.0001)
+	}
+	longest := []time.Duration{time.Millisecond, 5 * time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond}[r.IntN(4)]
+	ways := [][]ends{{byWait}, {byDeadline}, {byCancel}, {byWait, byDeadline, byCancel, byAnother}}[r.IntN(4)]
+	work := []time.Duration{0, 200 * time.Microsecond, time.Millisecond, 5 * time.Millisecond}[r.IntN(4)]
+	callers := 3 + r.IntN(12)
+	for i, name := range p.Kinds {
+		for n := range callers {
+			p.caller(r, i, n, kindOf(name), longest, work, ways)
+		}
+	}
+	slices.SortStableFunc(p.Steps, func(a, b Step) int { return int(a.At - b.At) })
+	for i := range p.Steps {
+		p.Steps[i].Number = i
+	}
+	return p
+}
+
+// caller adds what one caller does: it asks again when it may have given up. One of each client is patient.
+func (p *Plan) caller(r *rand.Rand, object, n int, k *kind, longest, work time.Duration, ways []ends) {
+	for at := upTo(r, 0, 5*time.Millisecond); at < crowdLength; {
+		s := Step{Who: n % p.Clients, On: object, At: at}
+		k.plan(r, &s)
+		if s.What == again || s.What == longr {
+			s.What = take
+		}
+		s.Lease, s.For = 0, upTo(r, 0, work)
+		s.Ends, s.Wait = ways[r.IntN(len(ways))], upTo(r, 0, longest)
+		if n < p.Clients { // the first caller of each client
+			s.Ends, s.Wait = byWait, 3*time.Second
+			at += upTo(r, 0, 20*time.Millisecond)
+		}
+		if s.Ends == byAnother {
+			s.Wait = 0
+		}
+		at += min(s.Wait, longest) + upTo(r, 0, time.Millisecond)
+		p.Steps = append(p.Steps, s)
+	}
+}

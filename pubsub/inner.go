@@ -1,0 +1,50 @@
+package pubsub
+
+import (
+	"context"
+
+	"github.com/redlatch/redlatch/internal/inside"
+)
+
+// inner is a Hub with what the other packages of this module use of it, and innerSubscription a Subscription likewise.
+type (
+	inner             Hub
+	innerSubscription Subscription
+)
+
+func init() {
+	inside.Reveal(func(h *Hub) inside.Hub[*Subscription] { return (*inner)(h) })
+	inside.Reveal(func(s *Subscription) inside.Subscription { return (*innerSubscription)(s) })
+}
+
+func (h *inner) Context() context.Context   { return h.ctx }
+func (h *inner) PublishCommand() string     { return h.publish }
+func (h *inner) Troubles() *inside.Troubles { return &h.troubles }
+
+func (h *inner) Watch(fn func(keys []string)) (stop func(), observed bool) {
+	if h.inv == nil {
+		return func() {}, false
+	}
+	return h.inv.watch(fn), true
+}
+
+func (h *inner) TrySubscribe(channel string) (s *Subscription, ok bool) {
+	if h.live.Load() == 0 {
+		return nil, false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t := h.topics[channel]; t != nil && t.live && !h.closed {
+		return t.join(), true
+	}
+	return nil, false
+}
+
+func (s *innerSubscription) Ready() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.buf = s.buf[:0]
+	return s.ready
+}
+
+func (s *innerSubscription) Discard() { (*Subscription)(s).close(0) }

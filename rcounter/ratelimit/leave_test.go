@@ -1,0 +1,70 @@
+package ratelimit_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
+	"github.com/stretchr/testify/require"
+)
+
+// A thousand callers wait without a deadline and leave, as clients do that disconnect. The limiter is closed for MaxWait at most, and not
+// for the minutes that so many units take.
+func TestWaitersThatLeaveCloseALimiterForMaxWaitAtMost(t *testing.T) {
+	t.Parallel()
+	const callers, burst, rate, waiting = 1000, 10, 10, 20
+	srv := redistest.Embedded(t)
+	srv.Embedded.SetTime(time.Now()) // and there it stands
+	for _, perProcess := range []bool{false, true} {
+		o := ratelimit.LimiterOptions{Rate: rate, Burst: burst, MaxWait: waiting * time.Second / rate, PerProcess: perProcess}
+		l := on(t, srv.Client(t), patient).Limiter("l", o)
+		r := context.WithoutCancel(ctx)
+		leaving, leave := context.WithCancel(r)
+		defer leave()
+		var refused atomic.Int64
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() {
+				a, err := l.Wait(leaving, "", 1)
+				switch {
+				case errors.Is(err, ratelimit.ErrLimited):
+					if a.RetryAfter <= o.MaxWait {
+						t.Error("refused before MaxWait:", a, err)
+					}
+					if refused.Add(1) >= callers-burst-waiting {
+						leave()
+					}
+				case err != nil && !errors.Is(err, context.Canceled):
+					t.Error(err)
+				}
+			})
+			if perProcess && refused.Load() > 0 {
+				leave() // its clock goes on
+			}
+		}
+		wg.Wait()
+		require.Positive(t, refused.Load())
+		a, err := l.Allow(r, "", 1)
+		require.NoError(t, err)
+		require.LessOrEqual(t, a.RetryAfter, o.MaxWait+time.Second/rate)
+	}
+	l := on(t, srv.Client(t), patient).Limiter("one", ratelimit.LimiterOptions{Rate: 1, Per: time.Minute, MaxWait: time.Second})
+	require.NoError(t, only(l.Wait(ctx, "", 1)))
+	before, err := l.Allow(ctx, "", 0)
+	require.NoError(t, err)
+	err = only(l.Wait(ctx, "", 1))
+	require.ErrorIs(t, err, ratelimit.ErrLimited)
+	require.ErrorContains(t, err, "longer than MaxWait, 1s")
+	after, err := l.Allow(ctx, "", 0)
+	require.NoError(t, err)
+	require.Equal(t, before, after, "nothing was taken")
+	for _, d := range []time.Duration{-1, time.Microsecond, 25 * time.Hour} {
+		l := on(t, srv.Client(t), patient).Limiter("bad", ratelimit.LimiterOptions{Rate: 1, MaxWait: d})
+		require.ErrorIs(t, only(l.Wait(ctx, "", 1)), ratelimit.ErrInvalidOption)
+	}
+}

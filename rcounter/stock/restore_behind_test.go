@@ -1,0 +1,321 @@
+package stock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/stretchr/testify/require"
+)
+
+// Nothing is lost. Only the database does not have the last entries of the ledger yet, and somebody runs Restore.
+func TestRestoreFromADatabaseThatIsBehindLeavesEveryUnitWhereItIs(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		raw := srv.Client(t)
+		for name, tc := range map[string]struct {
+			ledger bool
+			story  func(t *testing.T, s *stock.Stock, moved func())
+			has    map[int64]string
+		}{
+			"returned and claimed again": {true, func(t *testing.T, s *stock.Stock, moved func()) {
+				claimed(t, s, "ann")
+				moved()
+				giveBack(t, s, "ann", 1)
+				claimed(t, s, "ann")
+			}, map[int64]string{2: "ann/"}},
+			"returned and claimed again, without a ledger": {false, func(t *testing.T, s *stock.Stock, moved func()) {
+				claimed(t, s, "ann")
+				moved()
+				giveBack(t, s, "ann", 1)
+				claimed(t, s, "ann")
+			}, map[int64]string{2: "ann/"}},
+			"twice": {true, func(t *testing.T, s *stock.Stock, moved func()) {
+				claimed(t, s, "ann")
+				moved()
+				giveBack(t, s, "ann", 1)
+				claimed(t, s, "ann")
+				giveBack(t, s, "ann", 2)
+				claimed(t, s, "ann")
+			}, map[int64]string{3: "ann/"}},
+			"twice, and nothing is left": {true, func(t *testing.T, s *stock.Stock, moved func()) {
+				claimed(t, s, "ann")
+				moved()
+				giveBack(t, s, "ann", 1)
+				claimed(t, s, "ann")
+				giveBack(t, s, "ann", 2)
+			}, map[int64]string{}},
+			"an order": {true, func(t *testing.T, s *stock.Stock, moved func()) {
+				_, err := s.ClaimOnce(ctx, "a", "ann", 3)
+				require.NoError(t, err)
+				moved()
+				n, err := s.ReturnPart(ctx, "a", 1)
+				require.NoError(t, err)
+				require.EqualValues(t, 2, n)
+				_, err = s.ClaimOnce(ctx, "b", "ann", 1)
+				require.NoError(t, err)
+			}, map[int64]string{1: "ann/a", 4: "ann/b"}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				must(t, raw, "FLUSHALL")
+				s := on(t, raw, exact).Stock("s")
+				epoch, err := s.Open(ctx, stock.Spec{Limit: 10, PerUser: 9, OpenFor: time.Hour, Ledger: tc.ledger})
+				require.NoError(t, err)
+				b := newBooks()
+				tc.story(t, s, func() {
+					if !tc.ledger {
+						require.NoError(t, b.move(ctx, []stock.Entry{{Serial: 1, Kind: stock.KindGrant, Epoch: epoch, Ordinal: 1, N: 1, Claimant: "ann"}}))
+					}
+					b.drain(t, s)
+				})
+				require.Equal(t, tc.has, hasUnits(t, raw))
+				out, err := s.Restore(ctx, b.winners(epoch))
+				require.NoError(t, err)
+				require.Zero(t, out)
+				require.Equal(t, tc.has, hasUnits(t, raw))
+				st, err := s.Inspect(ctx)
+				require.NoError(t, err)
+				require.EqualValues(t, len(tc.has), st.Sold)
+				if tc.ledger {
+					b.drain(t, s)
+					units, _, _ := b.units(epoch)
+					require.Equal(t, tc.has, units)
+				}
+			})
+		}
+	})
+}
+
+// The record of an order that was returned is forgotten after Spec.Remember, and the record of a claimant names its last return only.
+// Where a Restore writes the ledger anew and is broken off, the next one has nothing but the records.
+func TestRestoreGivesNothingBackThatWasReturnedAndForgotten(t *testing.T) {
+	t.Parallel()
+	for _, step := range []string{"", "relist", "lines"} {
+		t.Run("broken off at "+step, func(t *testing.T) {
+			srv := redistest.Embedded(t)
+			at := time.Now()
+			srv.Embedded.SetTime(at)
+			raw := srv.Client(t)
+			wire := &recording{Client: raw}
+			s := on(t, wire, exact).Stock("s")
+			epoch, err := s.Open(ctx, stock.Spec{Limit: 10, PerUser: 9, OpenFor: 10 * time.Hour, Ledger: true})
+			require.NoError(t, err)
+			b := newBooks()
+			claimed(t, s, "cid")
+			for _, id := range []string{"a", "b"} {
+				_, err = s.ClaimOnce(ctx, id, "ann", 1)
+				require.NoError(t, err)
+			}
+			b.drain(t, s)
+			giveBack(t, s, "cid", 1)
+			for _, id := range []string{"a", "b"} {
+				_, err = s.ReturnOnce(ctx, id)
+				require.NoError(t, err)
+			}
+			srv.Embedded.SetTime(at.Add(3 * time.Hour))
+			giveBack(t, s, "cid", claimed(t, s, "cid").Ordinal)
+			claimed(t, s, "cid")
+			has := map[int64]string{5: "cid/"}
+			if step == "" { // no record could say both what b has and what it had
+				g, err := s.ClaimOnce(ctx, "b", "ann", 1)
+				require.NoError(t, err)
+				require.EqualValues(t, 6, g.Ordinal, "the id was forgotten")
+				has[6] = "ann/b"
+			} else {
+				_, err := s.Claim(ctx, "eve")
+				require.NoError(t, err)
+				has[6] = "eve/"
+			}
+			_, err = s.Reap(ctx)
+			require.NoError(t, err)
+			require.NotContains(t, hash(t, raw, "rc:{s}:r"), "r:a")
+
+			winners := b.winners(epoch)
+			if step != "" {
+				// The database has an entry of a reservation that a failover forgot, so that the ledger is written anew.
+				require.NoError(t, b.move(ctx, []stock.Entry{{Epoch: epoch, Serial: b.next[epoch], Kind: stock.KindHeld, N: 1, Claimant: "dan", Request: "h"}}))
+				winners = b.winners(epoch)
+				broken, stop := context.WithCancel(ctx)
+				defer stop()
+				wire.Before = func(args []string) {
+					if slices.Contains(args, step) {
+						stop()
+					}
+				}
+				_, err := s.Restore(broken, winners)
+				require.ErrorIs(t, err, context.Canceled)
+				wire.Before = nil
+			}
+			out, err := s.Restore(ctx, winners)
+			require.NoError(t, err)
+			require.Zero(t, out)
+			require.Equal(t, has, hasUnits(t, raw))
+			b.drain(t, s)
+			units, _, _ := b.units(epoch)
+			require.Equal(t, has, units)
+		})
+	}
+}
+
+// A sale whose database is behind the ledger by any number of entries, with and without a failover that lost entries, with Restores
+// that are broken off at any request. Nobody who was told of a unit loses it but to somebody who the database says has it, what
+// was returned stays returned, and afterwards the stock and the database say the same.
+func TestRestoreFromADatabaseThatIsBehindChangesNoAnswer(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	raw := srv.Client(t)
+	for _, seed := range redistest.Seeds(t, redistest.Sized(50, 300, 8000)) {
+		for _, failover := range []bool{false, true} {
+			if wrong := laggingSale(t, raw, seed, failover); wrong != nil {
+				t.Errorf("failover %v: %v\nagain: %s=%d", failover, wrong, redistest.SeedsEnv, seed)
+			}
+		}
+	}
+}
+
+// laggingSale is one sale with some Restores. It returns what is wrong.
+func laggingSale(t *testing.T, raw rueidis.Client, seed uint64, failover bool) error {
+	rnd := rand.New(rand.NewPCG(seed, 7))
+	must(t, raw, "FLUSHALL")
+	wire := &recording{Client: raw}
+	s := on(t, wire, exact).Stock("s")
+	epoch, err := s.Open(ctx, stock.Spec{Limit: 50, PerUser: 20, OpenFor: time.Hour, Ledger: true})
+	require.NoError(t, err)
+	b, ids := newBooks(), 0
+	history := map[int64]stock.Entry{} // what this server has ever written, by serial
+	last := int64(0)
+	act := func() {
+		ids++
+		who, id := fmt.Sprint("u", rnd.IntN(4)), fmt.Sprint(ids)
+		var err error
+		switch rnd.IntN(9) {
+		case 0, 1, 2:
+			_, err = s.Claim(ctx, who)
+		case 3:
+			_, err = s.ClaimOnce(ctx, id, who, 1+rnd.Int64N(3))
+		case 4:
+			_, err = s.ClaimAny(ctx, 2)
+		case 5:
+			_, err = s.Reserve(ctx, id, who, 1, time.Hour)
+		default:
+			err = undo(s, rnd, hasUnits(t, raw), hash(t, raw, "rc:{s}:r"))
+		}
+		require.NoError(t, err)
+		peek := errors.New("only a look")
+		_, err = s.Ledger(ctx, 1000, func(_ context.Context, entries []stock.Entry) error {
+			for _, e := range entries {
+				history[e.Serial], last = e, e.Serial
+			}
+			return peek
+		})
+		require.True(t, err == nil || errors.Is(err, peek), err)
+	}
+	walk := func(n int) {
+		for range n {
+			act()
+			if rnd.IntN(5) == 0 {
+				_, err := s.Ledger(ctx, 1+rnd.IntN(4), b.move)
+				require.NoError(t, err)
+			}
+		}
+	}
+	walk(rnd.IntN(15))
+	if failover {
+		put, then := snapshot(t, raw), last
+		walk(1 + rnd.IntN(8))
+		put()
+		for ; last > then; last-- {
+			delete(history, last)
+		}
+		for range rnd.IntN(10) {
+			act()
+		}
+	} else {
+		walk(rnd.IntN(10))
+	}
+
+	before := hasUnits(t, raw)
+	winners, back, _ := b.units(epoch)
+	var out stock.Restored
+	for tries := rnd.IntN(3); ; tries-- {
+		ctx, stop := context.WithCancel(ctx)
+		if left := rnd.IntN(12); tries > 0 {
+			wire.Before = func([]string) {
+				if left--; left < 0 {
+					stop()
+				}
+			}
+		}
+		out, err = s.Restore(ctx, b.winners(epoch))
+		wire.Before = nil
+		stop()
+		if err == nil {
+			break
+		}
+		require.Positive(t, tries, err)
+	}
+	after := hasUnits(t, raw)
+	if !failover && (!maps.Equal(before, after) || out.Added != 0 || out.Displaced != nil || out.Unaccounted != 0) {
+		return fmt.Errorf("nothing was lost, the stock had %v and has %v: %+v", before, after, out)
+	}
+	came := map[string]bool{} // what came back here, by ordinal and holder
+	for _, e := range history {
+		for o := e.Ordinal; e.Kind == stock.KindReturn && o < e.Ordinal+e.N; o++ {
+			came[fmt.Sprint(o, e.Claimant, "/", e.Request)] = true
+		}
+	}
+	for o, who := range winners {
+		switch returned := came[fmt.Sprint(o, who)]; {
+		case returned && after[o] != "":
+			return fmt.Errorf("unit %d of %s was returned, and %s has it", o, who, after[o])
+		case !returned && after[o] != who:
+			return fmt.Errorf("unit %d is that of %s by the database, and %q has it", o, who, after[o])
+		}
+	}
+	for _, o := range back {
+		if after[o] != "" {
+			return fmt.Errorf("unit %d was returned by the database, and %s has it", o, after[o])
+		}
+	}
+	taken := map[string]bool{} // by holder: the database says of a unit of its that somebody else has it, or that it has others
+	for o, who := range before {
+		w, sold := winners[o]
+		taken[who] = taken[who] || sold && w != who || slices.Contains(back, o)
+	}
+	for o, who := range winners {
+		taken[who] = taken[who] || before[o] != who
+	}
+	for o, who := range before {
+		if after[o] != who && !taken[who] {
+			return fmt.Errorf("unit %d of %s went to %q, and nothing in the database says so", o, who, after[o])
+		}
+	}
+	for round := range 2 {
+		b.drain(t, s)
+		units, _, _ := b.units(epoch)
+		has := hasUnits(t, raw)
+		st, err := s.Inspect(ctx)
+		require.NoError(t, err)
+		if !maps.Equal(units, has) || st.Sold != int64(len(has))+out.Unaccounted {
+			return fmt.Errorf("round %d: the database says %v, the stock %v and %d sold, %+v", round, units, has, st.Sold, out)
+		}
+		last = b.next[epoch] - 1
+		walk(rnd.IntN(5))
+	}
+	return nil
+}
+
+func giveBack(t testing.TB, s *stock.Stock, claimant string, ordinal int64) {
+	t.Helper()
+	ok, err := s.Return(ctx, claimant, ordinal)
+	require.NoError(t, err)
+	require.True(t, ok)
+}

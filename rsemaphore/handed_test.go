@@ -1,0 +1,164 @@
+package rsemaphore_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// heldPermit is a permit of either kind.
+type heldPermit interface {
+	Until() time.Time
+	Err() error
+	Release(ctx context.Context) error
+}
+
+// tryAcquire returns what acquires one of a semaphore that has one, by kind.
+var tryAcquire = map[string]func(c *rsemaphore.Client, ctx context.Context, wait, lease time.Duration) (heldPermit, error){
+	"Semaphore": func(c *rsemaphore.Client, ctx context.Context, wait, lease time.Duration) (heldPermit, error) {
+		return c.Semaphore("s", 1).TryAcquire(ctx, 1, wait, lease)
+	},
+	"WeightedSemaphore": func(c *rsemaphore.Client, ctx context.Context, wait, lease time.Duration) (heldPermit, error) {
+		return c.WeightedSemaphore("w", 1).TryAcquire(ctx, 1, wait, lease)
+	},
+}
+
+// leaseLeft is what is left on the server of the one that is out.
+func leaseLeft(t *testing.T, c *rsemaphore.Client, kind string) time.Duration {
+	t.Helper()
+	if kind == "Semaphore" {
+		state, err := c.Semaphore("s", 1).Inspect(within(t))
+		require.NoError(t, err)
+		require.Len(t, state.Permits, 1)
+		return state.Permits[0].Lease
+	}
+	state, err := c.WeightedSemaphore("w", 1).Inspect(within(t))
+	require.NoError(t, err)
+	require.Len(t, state.Permits, 1)
+	return state.Permits[0].Lease
+}
+
+// A process that exits right after the call, as a cron job does, raises nothing: what its caller asked for has to be there.
+func TestALeaseTimeIsThereInFullAfterWaiting(t *testing.T) {
+	t.Parallel()
+	for kind, try := range tryAcquire {
+		for name, own := range map[string]bool{"released by another process": false, "released by its own": true} {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				srv := redistest.Start(t)
+				r, holder := newRig(t, srv, patient), newRig(t, srv, patient)
+				if own {
+					holder = r
+				}
+				first, err := try(holder.c, within(t), 0, 0)
+				require.NoError(t, err)
+				type result struct {
+					p     heldPermit
+					err   error
+					until time.Duration
+				}
+				got := make(chan result, 1)
+				go func() {
+					p, err := try(r.c, within(t), 25*time.Second, time.Hour)
+					if err != nil {
+						got <- result{err: err}
+						return
+					}
+					got <- result{p, nil, time.Until(p.Until())}
+				}()
+				redistest.Eventually(t, 20*time.Second, "it waits", func() bool { return r.c.Refused() == 1 })
+				require.NoError(t, first.Release(within(t)))
+				x := <-got
+				require.NoError(t, x.err)
+				require.Greater(t, x.until, 50*time.Minute, "the caller may rely on it")
+				require.Greater(t, leaseLeft(t, r.c, kind), 50*time.Minute, "on the server")
+				require.NoError(t, x.p.Release(within(t)))
+			})
+		}
+	}
+}
+
+// The server is away for 6 s, from half a second after the work began: longer than the short lease of a hand-over.
+func TestAPermitThatWasHandedOverSurvivesWhateverAnotherDoes(t *testing.T) {
+	for kind, try := range tryAcquire {
+		for name, lease := range map[string]time.Duration{"renewed": 0, "with a leaseTime": time.Minute} {
+			for how, waits := range map[string]bool{"waited": true, "not waited": false} {
+				t.Run(kind+"/"+name+"/"+how, func(t *testing.T) {
+					bubble(t, 2, rsemaphore.Options{}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+						ctx := context.Background()
+						if waits {
+							first, err := try(rigs[0].c, ctx, 0, 0)
+							require.NoError(t, err)
+							go func() {
+								time.Sleep(time.Second)
+								if err := first.Release(ctx); err != nil {
+									t.Error(err)
+								}
+							}()
+						}
+						p, err := try(rigs[1].c, ctx, time.Minute, lease)
+						require.NoError(t, err)
+						time.Sleep(500 * time.Millisecond)
+						s.Embedded.SetError("LOADING the server is away")
+						time.Sleep(6 * time.Second)
+						s.Embedded.SetError("")
+						synctest.Wait()
+						require.NoError(t, p.Err())
+						require.Greater(t, leaseLeft(t, rigs[0].c, kind), 10*time.Second)
+						require.NoError(t, p.Release(ctx))
+					})
+				})
+			}
+		}
+	}
+}
+
+// What is handed over at about the same time is raised in one call.
+func TestRaisingWhatWasHandedOverIsOneCallForMany(t *testing.T) {
+	var calls atomic.Int64
+	count := func(c rueidis.Client) rueidis.Client { return counting{c, &calls} }
+	bubbleOn(t, 2, rsemaphore.Options{PollCap: 5 * time.Second}, count, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+		ctx := context.Background()
+		const n = 100
+		all, sem := take(t, rigs[0].c.Semaphore("s", n), n), rigs[1].c.Semaphore("s", n)
+		permits := make(chan *rsemaphore.Permit, n)
+		for range n {
+			go func() {
+				p, err := sem.Acquire(ctx, 1)
+				if err != nil {
+					t.Error(err)
+				}
+				permits <- p
+			}()
+		}
+		time.Sleep(time.Second) // all have their places
+		calls.Store(0)
+		require.NoError(t, all.Release(ctx))
+		time.Sleep(time.Second)
+		require.Len(t, permits, n)
+		require.EqualValues(t, 2, calls.Load(), "the release, and one renewal")
+		for range n {
+			require.NoError(t, (<-permits).Release(ctx))
+		}
+	})
+}
+
+// "n starts a minute": permits that nobody releases. A program that ends does not wait for them.
+func TestCloseDoesNotWaitForWhatIsLeftToItsLeaseTime(t *testing.T) {
+	r := newRig(t, redistest.Embedded(t), patient)
+	for range 2 {
+		require.NoError(t, errOf(r.c.Semaphore("s", 2).TryAcquire(within(t), 1, 0, time.Minute)))
+	}
+	ctx := within(t)
+	require.NoError(t, r.c.Close(ctx))
+	require.NoError(t, ctx.Err(), "it did not wait")
+	require.Equal(t, "0", r.text(t, "GET", "s"), "they last until their lease is over")
+}

@@ -1,0 +1,89 @@
+package rsemaphore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// unhurried has a longer CallTimeout than any bound of these tests, and a PollCap: what waits for either is seen. soon bounds what takes
+// some round trips, on a machine however busy.
+var unhurried = rsemaphore.Options{CallTimeout: 5 * time.Second, PollCap: 10 * time.Second}
+
+const soon = 2 * time.Second
+
+// permits are the ways to have the only permit of a semaphore.
+var permits = map[string]func(c *rsemaphore.Client) redistest.Take{
+	"Semaphore": func(c *rsemaphore.Client) redistest.Take {
+		return func(ctx context.Context, wait time.Duration) (func(), error) {
+			if wait == 0 {
+				wait = time.Minute
+			}
+			p, err := c.Semaphore("x", 1).TryAcquire(ctx, 1, wait, 0)
+			if err != nil {
+				return nil, err
+			}
+			return func() { p.Release(context.Background()) }, nil
+		}
+	},
+	"WeightedSemaphore": func(c *rsemaphore.Client) redistest.Take {
+		return func(ctx context.Context, wait time.Duration) (func(), error) {
+			if wait == 0 {
+				wait = time.Minute
+			}
+			p, err := c.WeightedSemaphore("x", 10).TryAcquire(ctx, 10, wait, 0)
+			if err != nil {
+				return nil, err
+			}
+			return func() { p.Release(context.Background()) }, nil
+		}
+	},
+}
+
+// A caller's context ends in any moment of its call: before the request is sent, while it is under way, after its reply.
+func TestACancelledCallLeavesAFreePermitFree(t *testing.T) {
+	t.Parallel()
+	for kind, of := range permits {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			take := of(newRig(t, s, unhurried).c)
+			failed := 0
+			for n := 0; failed < redistest.Sized(50, 150, 5000) && n < 100000; n++ {
+				ctx, cancel := context.WithCancel(context.Background())
+				time.AfterFunc(time.Duration(n%40)*10*time.Microsecond, cancel)
+				release, err := take(ctx, 0)
+				cancel()
+				if err != nil {
+					failed++
+					began := time.Now()
+					release, err = take(context.Background(), time.Minute)
+					require.NoError(t, err)
+					require.Less(t, time.Since(began), soon, "it is free, after %d calls of which %d were cancelled", n+1, failed)
+				}
+				release()
+			}
+		})
+	}
+}
+
+// Each of three processes has one patient caller, and others that give up, for one permit.
+func TestAPermitIsNotIdleWhileCallersGiveUp(t *testing.T) {
+	for kind, of := range permits {
+		for way := range redistest.GiveUp {
+			t.Run(kind+"/"+way, func(t *testing.T) {
+				s := redistest.Start(t)
+				var processes []redistest.Take
+				for range 3 {
+					processes = append(processes, of(newRig(t, s, unhurried).c))
+				}
+				redistest.NotIdle(t, soon, way, processes...)
+			})
+		}
+	}
+}
