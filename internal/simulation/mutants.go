@@ -32,7 +32,7 @@ var Mutants = []Mutant{
 	{"who comes last is served first", []string{"fair", "fair", "reentrant"}, "local function line_up(queue, timeouts",
 		`redis.call('RPUSH', queue, owner)`, `redis.call('LPUSH', queue, owner)`, false},
 	{"readers are forgotten a second too early", []string{"readwrite", "readwrite", "reentrant"}, "local function forget(lock, ends, now)",
-		`redis.pcall('ZRANGEBYSCORE', ends, 0, now)`, `redis.pcall('ZRANGEBYSCORE', ends, 0, now + 1500)`, false},
+		`redis.pcall('ZRANGEBYSCORE', ends, 0, elapsed(now))`, `redis.pcall('ZRANGEBYSCORE', ends, 0, elapsed(now + 1500))`, false},
 	{"a server that has forgotten its votes votes", []string{"quorum"}, "-- One server's vote for an owner",
 		"if want == 1 and young > 0 then", "if false then", false},
 	{"a second run takes permits again", []string{"semaphore", "semaphore", "reentrant"}, "-- Take permits for several waiters",
