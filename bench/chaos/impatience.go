@@ -34,6 +34,9 @@ func impatient(ctx context.Context, rnd *rand.Rand, wait time.Duration) (context
 }
 
 const (
+	// measurable is the shortest span in which idle times are looked for. What a busy machine leaves of a shorter one, just after the
+	// clients have connected, says nothing.
+	measurable = time.Second
 	// startUp is how long after its beginning a cell is not judged: its clients connect.
 	startUp = time.Second
 	// settling is what may be left of a fault: a lease, a call, and a poll.

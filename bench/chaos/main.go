@@ -73,7 +73,7 @@ func command(ctx context.Context, args []string, out, progress io.Writer) error 
 	on := flags.String("deployments", "", "some of them; default: all")
 	befalls := flags.String("faults", "", "some of them; default: all")
 	used := flags.String("primitives", "", "some of them; default: all")
-	flags.DurationVar(&p.quiet, "quiet", 2*time.Second, "how long nothing is wrong before the fault, and, from 1 s on, after it has settled")
+	flags.DurationVar(&p.quiet, "quiet", 2*time.Second, "how long nothing is wrong before the fault; from 1 s on, also after it has settled, and idle times are judged in both")
 	flags.DurationVar(&p.duration, "duration", 3*time.Second, "how long a fault befalls a cell")
 	flags.Uint64Var(&p.seed, "seed", 1, "of what is drawn")
 	flags.StringVar(&p.broken, "break", "", "what clients do wrong: late, steal, newid, uncounted, twice, part")

@@ -326,7 +326,9 @@ func (s *scene) act(ctx context.Context, c *cell) (finals map[string]map[string]
 	reigns := s.d.reigns()
 
 	rest(ctx, time.Duration(s.began+int64(startUp)-now())+s.quiet)
-	s.calm = append(s.calm, span{s.began + int64(startUp), now()})
+	if s.quiet >= measurable {
+		s.calm = append(s.calm, span{s.began + int64(startUp), now()})
+	}
 	rnd := rand.New(rand.NewPCG(s.seed, 1))
 	for end := time.Now().Add(s.duration); ; {
 		s.f.inflict(s, rnd)
@@ -341,7 +343,7 @@ func (s *scene) act(ctx context.Context, c *cell) (finals map[string]map[string]
 	s.mu.Unlock()
 	s.must(wrapped("after the fault", s.working(from, 3)))
 	c.Recovered = time.Since(healed)
-	if s.quiet >= time.Second {
+	if s.quiet >= measurable {
 		rest(ctx, time.Until(healed.Add(settling+s.quiet)))
 		s.calm = append(s.calm, span{now() - int64(time.Since(healed)-settling), now()})
 	}
