@@ -33,6 +33,9 @@ func (l *single) acquire(ctx context.Context, t terms) (*Hold, error) {
 	return l.take(ctx, t, t.lease == 0)
 }
 
+// renewed implements form.
+func (l *single) renewed() time.Duration { return l.c.opts.WatchdogTimeout }
+
 // take acquires the lock. auto says that the hold is renewed: a lease of 0 asks for that, and the parts of a composite need
 // it until all are there.
 func (l *single) take(ctx context.Context, t terms, auto bool) (*Hold, error) {

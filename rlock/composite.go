@@ -40,6 +40,14 @@ func newComposite(verb string, members []member, need int) *Lock {
 	return &Lock{form: &composite{name, members, need, verb == "quorum", strings.Join(line, ",")}, terms: terms{wait: forever}}
 }
 
+// renewed implements form.
+func (m *composite) renewed() (longest time.Duration) {
+	for _, l := range m.members {
+		longest = max(longest, l.renewed())
+	}
+	return longest
+}
+
 // membersOf returns the members of a composite, or refuses what none can be made of.
 func membersOf(verb string, locks []*Lock) ([]member, error) {
 	members := make([]member, len(locks))

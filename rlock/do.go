@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 )
 
@@ -24,8 +25,12 @@ func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error) error
 }
 
 // DoOnce runs fn at most once in a period, over all processes that call DoOnce with this lock: a job of a schedule that several
-// machines have. It does not wait. ran is false, without an error, if another call runs its fn, or has begun less than period ago.
+// machines have. ran is false, without an error, if another call runs its fn, or has begun less than period ago.
 // A ctx of a hold of this lock re-enters nothing: the lock is held.
+//
+// It does not wait for another's fn. A call that has the lock and has not begun may give up, because its ctx ends, and then nobody
+// runs: so where the holder's lease does not show that its period has begun (it is longer than this lock's lease), DoOnce asks up to
+// five times more, at intervals that add up to 62 ms or to five round trips, whichever is longer.
 //
 // The period begins when the lock is acquired, and counts whatever fn returns, also if it panics or takes longer. So a job that
 // failed is not run again in its period, nor is one whose process died while it ran: the server is told the period, and has confirmed
@@ -43,11 +48,8 @@ func (l *Lock) DoOnce(ctx context.Context, period time.Duration, fn func(ctx con
 	if err := session.CheckRange("period", period, time.Millisecond); err != nil {
 		return false, errs.Edge("rlock", err)
 	}
-	hold, err := l.acquire(Detach(ctx), terms{0, l.terms.lease, l.terms.label})
-	if errors.Is(err, ErrNotAcquired) && ctx.Err() == nil {
-		return false, nil
-	}
-	if err != nil {
+	hold, begun, err := l.acquireOnce(ctx)
+	if begun || err != nil {
 		return false, err
 	}
 	if err := hold.begin(ctx, period); err != nil {
@@ -55,6 +57,26 @@ func (l *Lock) DoOnce(ctx context.Context, period time.Duration, fn func(ctx con
 		return false, fmt.Errorf("rlock: begin %q: %w", l.Name(), err)
 	}
 	return true, hold.do(ctx, fn, func(ctx context.Context) error { return hold.UnlockAfter(ctx, period) })
+}
+
+// acquireOnce acquires the lock for DoOnce, or says that another has begun. Two calls, A and B: A acquires, B is refused, the ctx of A
+// ends and A releases what it has not begun. If B took A for one that runs, nobody would. What A does then takes it a round trip.
+func (l *Lock) acquireOnce(ctx context.Context) (hold *Hold, begun bool, err error) {
+	for n := 0; ; n++ {
+		asked := time.Now()
+		hold, err = l.acquire(Detach(ctx), terms{0, l.terms.lease, l.terms.label})
+		var refused *NotAcquiredError
+		if !errors.As(err, &refused) || ctx.Err() != nil {
+			return hold, false, err
+		}
+		if n == 5 || refused.Foreign || refused.NoEnd || refused.Lease > max(l.terms.lease, l.form.renewed()) {
+			return nil, true, nil
+		}
+		if !script.Pause(ctx, max(script.Backoff(n), time.Since(asked))) {
+			refused.cause = errs.Ended(ctx)
+			return nil, false, refused
+		}
+	}
 }
 
 // begin has the server keep the lock until d after it was acquired, whatever becomes of the process. A call that has begun is not

@@ -146,3 +146,31 @@ func TestAJobWhoseProcessIsKilledIsNotRunAgainInItsPeriod(t *testing.T) {
 	wg.Wait()
 	require.Zero(t, taken.Load())
 }
+
+// In each round two processes call; the ctx of one ends in any moment of its call. If the other says that the job was run, it was.
+func TestACallThatGivesUpMakesNobodySayThatTheJobWasRun(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	one, other := newRig(t, s, usual), newRig(t, s, usual)
+	gaveUp := 0
+	for n := range redistest.Sized(60, 200, 2000) {
+		name := fmt.Sprint("job", n)
+		var runs atomic.Int32
+		fn := func(context.Context) error { runs.Add(1); return nil }
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(time.Duration(n%40)*10*time.Microsecond, cancel)
+		var ran [2]bool
+		var errors [2]error
+		var wg sync.WaitGroup
+		wg.Go(func() { ran[0], errors[0] = one.locks.Reentrant(name).DoOnce(ctx, time.Hour, fn) })
+		wg.Go(func() { ran[1], errors[1] = other.locks.Reentrant(name).DoOnce(context.Background(), time.Hour, fn) })
+		wg.Wait()
+		cancel()
+		if errors[0] != nil {
+			gaveUp++
+		}
+		require.NoError(t, errors[1])
+		require.EqualValues(t, 1, runs.Load(), "round %d: one process: %v, %v; the other: %v", n, ran[0], errors[0], ran[1])
+	}
+	require.Positive(t, gaveUp)
+}
