@@ -44,6 +44,7 @@ func counting(ctx context.Context, c *client, rnd *rand.Rand) {
 	rest(ctx, time.Duration(rnd.IntN(12))*time.Millisecond)
 	e.Do, e.Call = "leave", now()
 	e.To = e.Call
+	c.stop(e)
 	ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*callTimeout)
 	defer cancel()
 	err = s.Release(ended, int(e.N))

@@ -70,10 +70,13 @@ type use struct {
 	call        int64
 }
 
-// uses are those of the history. What a client had not given back when it was killed, it could use until then, but no longer than it
-// was told in the beginning.
+// uses are those of the history. What a client had not begun to give back when it was killed, it could use until then, but no longer
+// than it was told in the beginning.
 func (h record) uses() (list []use) {
 	left := map[string]int64{}
+	for _, e := range h.all("stop") {
+		left[e.ID] = e.To
+	}
 	for _, e := range h.all("leave") {
 		left[e.ID] = e.To
 	}

@@ -49,6 +49,9 @@ func TestTheOracleFindsWhatIsPlanted(t *testing.T) {
 	pass := func(round string, client int, at int64, out string) []event {
 		return []event{{Client: client, Of: "latch", Do: "pass", ID: round, Call: at * msec, Return: at * msec, Out: out}}
 	}
+	stop := func(client int, id string, at int64) []event {
+		return []event{{Client: client, Of: "x", Do: "stop", ID: id, Call: at * msec, To: at * msec}}
+	}
 	try := func(id string) []event { return []event{{Client: 1, Do: "try", ID: id, Call: 1}} }
 	final := func(h record, f map[string]int64) record { h.final = f; return h }
 	killed := func(h record, client int, at int64) record { h.ended[client] = at * msec; return h }
@@ -62,6 +65,7 @@ func TestTheOracleFindsWhatIsPlanted(t *testing.T) {
 		"works on after its deadline":            {"reentrant", played(hold(1, "a", 10, 1200, 1, 0, "lost"), hold(2, "b", 1050, 1100, 1, 0, "ok")), "2 of 1 in use"},
 		"killed, and another before its lease":   {"fair", killed(played(hold(1, "a", 10, 0, 1, 0, "")[:1], hold(2, "b", 300, 400, 1, 0, "ok")), 1, 500), "2 of 1 in use"},
 		"killed, and another after that":         {"fair", killed(played(hold(1, "a", 10, 0, 1, 0, "")[:1], hold(2, "b", 1300, 1400, 1, 0, "ok")), 1, 100), ""},
+		"killed while it gave it back":           {"counting", killed(played(hold(1, "a", 10, 0, 2, 0, "")[:1], stop(1, "a", 20), hold(2, "b", 21, 400, 1, 0, "ok")), 1, 500), ""},
 		"released by who had lost it":            {"plain", played(hold(1, "a", 10, 20, 1, 0, "ok"), hold(2, "b", 30, 2000, 1, 0, "ok"), hold(3, "c", 2100, 2200, 1, 0, "ok")), ""},
 		"two readers":                            {"readwrite", played(hold(1, "a", 10, 20, 1, 0, "ok"), hold(2, "b", 12, 30, 1, 0, "ok")), ""},
 		"a reader and a writer":                  {"readwrite", played(hold(1, "a", 10, 20, 1, 0, "ok"), hold(2, "b", 12, 30, writer, 0, "ok")), "1001 of 1000 in use"},

@@ -205,6 +205,7 @@ func (c *client) use(ctx context.Context, of string, n int64, rnd *rand.Rand, ta
 		c.say(event{Of: of, Do: "write", ID: e.ID, V: e.V, Call: now()})
 	}
 	e.To = min(e.Call, until(h.Until()))
+	c.stop(e)
 	ended, stop := context.WithTimeout(context.WithoutCancel(ctx), 2*callTimeout)
 	defer stop()
 	switch h := h.(type) {
@@ -219,6 +220,11 @@ func (c *client) use(ctx context.Context, of string, n int64, rnd *rand.Rand, ta
 	}
 	e.Return, e.Out = now(), reason(err)
 	c.say(e)
+}
+
+// stop says that what e gives back is not used any more. If the client is killed before the server has answered, nothing else says so.
+func (c *client) stop(e event) {
+	c.say(event{Of: e.Of, Do: "stop", ID: e.ID, Call: e.Call, To: e.To})
 }
 
 func exclusive(name string, of func(c *client, rnd *rand.Rand) *rlock.Lock) primitive {
