@@ -168,6 +168,16 @@ var ofLocks = []mutant{
 		breaks: "a process that is farther from the server does not starve", tests: "TestSharedScriptTable",
 	},
 	{
+		name: "a caller that gives up while its request is under way", file: "rlock/waiter.go", pkg: "internal/simulation",
+		old: "case errors.Is(err, ErrUnknownOutcome):\n\t\t\ta.ReleaseLater(a.runs)", new: "case errors.Is(err, ErrUnknownOutcome):",
+		breaks: "what was granted to a caller that has left is taken back", tests: "TestACrowdThatGivesUpLeavesNothingTakenAndNothingIdle",
+	},
+	{
+		name: "a call that has not begun counts for one that runs", file: "rlock/do.go", pkg: "rlock",
+		old: "if n == 5 ||", new: "if n == 0 ||",
+		breaks: "a call that gives up makes no other say that the job was run", tests: "TestACallThatGivesUpMakesNobodySayThatTheJobWasRun",
+	},
+	{
 		name: "a period that is set when the job is done", file: "rlock/do.go", pkg: "rlock",
 		old: "if err := hold.begin(ctx, period); err != nil {", new: "if err := error(nil); err != nil {",
 		breaks: "a job whose process is killed is not run again in its period", tests: "TestAJobWhoseProcessIsKilledIsNotRunAgainInItsPeriod",
