@@ -10,10 +10,8 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rcounter/stock"
-	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // entry is one call of an object that keeps records, and what it was told.
@@ -27,6 +25,7 @@ type entry struct {
 	grant       stock.Grant
 	back        int64 // units that came back by it
 	generation  int64
+	round       string // of several latches
 }
 
 // book is what was asked of an object, and answered.
@@ -72,7 +71,7 @@ const (
 func books() []*kind {
 	return []*kind{
 		{
-			name: "stock", make: func(*world, *object) {}, open: openStock, act: actOnStock, verdict: auditStock,
+			name: "stock", crowds: true, make: func(*world, *object) {}, open: openStock, act: actOnStock, verdict: auditStock,
 			plan: func(r *rand.Rand, s *Step) {
 				s.What = []what{claims, claims, claims, orders, reserve, giving}[r.IntN(6)]
 				s.ID, s.N = r.IntN(10), 1+r.IntN(3)
@@ -80,17 +79,29 @@ func books() []*kind {
 			},
 		},
 		{
-			name: "latch", make: func(*world, *object) {}, open: openLatch, act: actOnLatch, verdict: auditLatch,
+			name: "latch", crowds: true, make: func(*world, *object) {}, open: openLatch, act: actOnLatch, verdict: auditLatches,
 			plan: func(r *rand.Rand, s *Step) {
 				s.What, s.ID = []what{await, down}[r.IntN(2)], r.IntN(latchCount+1)
 				s.Wait = upTo(r, 100*time.Millisecond, 20*time.Second)
 			},
 		},
 		{
-			name: "barrier", make: func(*world, *object) {}, open: func(*world, *object) {}, act: actOnBarrier, verdict: auditBarrier,
+			name: "barrier", crowds: true, make: func(*world, *object) {}, open: func(*world, *object) {}, act: actOnBarrier, verdict: auditBarrier,
 			plan: func(r *rand.Rand, s *Step) { s.What, s.Wait = await, upTo(r, 100*time.Millisecond, 8*time.Second) },
 		},
+		limits(),
 	}
+}
+
+// during is what a call is made with that has no waitTime: in a crowd until its caller leaves, otherwise for longest.
+func (w *world) during(s Step, longest time.Duration) (context.Context, context.CancelFunc) {
+	if w.plan.Crowd && s.Ends != byWait {
+		return s.context()
+	}
+	if w.plan.Crowd {
+		longest = s.Wait
+	}
+	return context.WithTimeout(context.Background(), longest)
 }
 
 // told notes the answer of a call, and judges its error.
@@ -99,6 +110,9 @@ func (w *world) told(o *object, c *client, s Step, e *entry, err error, fine ...
 	w.note("client %d: step %d: %s of %s: %v %v", s.Who, s.Number, e.what, e.key, e.grant, err)
 	w.count(func(f *Figures) { f.Answers++ })
 	w.outcome(s.Number, fmt.Sprint(e.what, redlatch.Reason(err), e.grant.Outcome, e.grant.Ordinal, e.generation))
+	if err != nil {
+		w.overstayed(s, e.began)
+	}
 	if err == nil || c.dead() || slices.ContainsFunc(fine, func(f error) bool { return errors.Is(err, f) }) {
 		return
 	}
@@ -117,7 +131,7 @@ func openStock(w *world, o *object) {
 }
 
 func actOnStock(w *world, o *object, c *client, s Step) {
-	ctx, stop := context.WithTimeout(context.Background(), 8*calls)
+	ctx, stop := w.during(s, 8*calls)
 	defer stop()
 	x := c.red.Stocks().Stock(o.name)
 	user := fmt.Sprint("user", s.ID)
@@ -153,9 +167,11 @@ func actOnStock(w *world, o *object, c *client, s Step) {
 func reserveUnits(w *world, o *object, c *client, s Step, x *stock.Stock, fine []error) {
 	ctx, stop := context.WithTimeout(context.Background(), 20*calls)
 	defer stop()
+	brief, leave := w.during(s, 20*calls)
+	defer leave()
 	id := fmt.Sprint("reservation", s.Number)
 	e := o.book.begin(s, reserve, id, int64(s.N))
-	g, err := x.Reserve(ctx, id, "payer"+id, int64(s.N), s.Lease)
+	g, err := x.Reserve(brief, id, "payer"+id, int64(s.N), s.Lease)
 	e.grant = g
 	if w.told(o, c, s, e, err, fine...); err != nil || !g.Won() || s.ID%3 == 2 {
 		return
@@ -358,137 +374,6 @@ func auditServer(w *world, o *object, list []*entry) {
 		}
 		if g, found, err := x.Lookup(ctx, user); err != nil || !found || g.Ordinal != ordinal {
 			w.violated("%s: %s was told ordinal %d, and at the end has %v, %v", o.name, user, ordinal, g, err)
-		}
-	}
-}
-
-const latchCount = 5
-
-func openLatch(w *world, o *object) {
-	if set, err := w.clients[0].red.Semaphores().CountDownLatch(o.name).TrySetCount(context.Background(), latchCount, 10*time.Minute); err != nil || !set {
-		w.violated("set: %v", err)
-	}
-}
-
-func actOnLatch(w *world, o *object, c *client, s Step) {
-	l := c.red.Semaphores().CountDownLatch(o.name)
-	ctx, stop := context.WithTimeout(context.Background(), s.Wait)
-	defer stop()
-	fine := []error{context.DeadlineExceeded}
-	if len(w.of(w.nodes[0])) > 0 {
-		fine = append(fine, rsemaphore.ErrLatchExpired, rsemaphore.ErrLatchDeleted)
-	}
-	if s.What == down {
-		part := fmt.Sprint("part", s.ID)
-		e := o.book.begin(s, down, part, 1)
-		_, err := l.CountDownBy(ctx, part)
-		w.told(o, c, s, e, err, fine...)
-		return
-	}
-	e := o.book.begin(s, await, "all", 0)
-	w.told(o, c, s, e, l.Await(ctx), fine...)
-}
-
-// auditLatch: nobody passes before all have begun to count, and everybody soon after all have.
-func auditLatch(w *world, o *object) {
-	if w.forgot(o) {
-		return
-	}
-	list := o.book.all()
-	begun, counted := map[string]time.Time{}, map[string]time.Time{}
-	for _, e := range list {
-		if e.what != down {
-			continue
-		}
-		if t, ok := begun[e.key]; !ok || e.began.Before(t) {
-			begun[e.key] = e.began
-		}
-		if t, ok := counted[e.key]; e.err == nil && (!ok || e.done.Before(t)) {
-			counted[e.key] = e.done
-		}
-	}
-	nth := func(of map[string]time.Time) (time.Time, bool) {
-		var times []time.Time
-		for _, t := range of {
-			times = append(times, t)
-		}
-		if len(times) < latchCount {
-			return time.Time{}, false
-		}
-		slices.SortFunc(times, time.Time.Compare)
-		return times[latchCount-1], true
-	}
-	may, some := nth(begun)
-	must, full := nth(counted)
-	for _, e := range list {
-		if e.what != await {
-			continue
-		}
-		if e.err == nil && !e.done.IsZero() && (!some || e.done.Before(may)) {
-			w.violated("%s: step %d passed at %s, before all had counted", o.name, e.step, w.at(e.done))
-		}
-		if full && e.err != nil && errors.Is(e.err, context.DeadlineExceeded) {
-			since := later(later(must, e.began), w.disturbed.Add(recovery))
-			if w.plan.calm() {
-				since = later(must, e.began)
-			}
-			if d := e.done.Sub(since); d > reaction {
-				w.violated("%s: step %d waited until %s for what was open at %s", o.name, e.step, w.at(e.done), w.at(must))
-			}
-		}
-	}
-}
-
-const parties = 3
-
-func actOnBarrier(w *world, o *object, c *client, s Step) {
-	ctx, stop := context.WithTimeout(context.Background(), s.Wait)
-	defer stop()
-	e := o.book.begin(s, await, "all", 0)
-	a, err := c.red.Semaphores().CyclicBarrier(o.name, parties).Await(ctx)
-	e.generation = a.Generation
-	w.told(o, c, s, e, err, rsemaphore.ErrBrokenBarrier, errs.ErrNotAcquired)
-}
-
-// auditBarrier: of each generation that let somebody go, no more than all parties went, they had all come before the first one went, and
-// none of them was told that it broke.
-func auditBarrier(w *world, o *object) {
-	if w.forgot(o) {
-		return
-	}
-	tripped := map[int64][]*entry{}
-	broken := map[int64]*entry{}
-	for _, e := range o.book.all() {
-		switch {
-		case e.done.IsZero() || e.generation == 0:
-		case e.err == nil:
-			tripped[e.generation] = append(tripped[e.generation], e)
-		case errors.Is(e.err, rsemaphore.ErrBrokenBarrier) && !errors.Is(e.err, errs.ErrLost): // who could not ask for a lease knows no better
-			broken[e.generation] = e
-		}
-	}
-	for g, went := range tripped {
-		if len(went) > parties {
-			w.violated("%s: %d of %d parties went in generation %d", o.name, len(went), parties, g)
-		}
-		first := went[0].done
-		for _, e := range went {
-			if e.began.After(first) {
-				w.violated("%s: step %d came at %s, when another one of generation %d had gone", o.name, e.step, w.at(e.began), g)
-			}
-		}
-		if b := broken[g]; b != nil {
-			w.violated("%s: generation %d let step %d go and broke for step %d", o.name, g, went[0].step, b.step)
-		}
-		came := 0
-		for _, e := range o.book.all() {
-			unsure := errors.Is(e.err, errs.ErrLost) || errors.Is(e.err, errs.ErrUnknownOutcome) || errors.Is(e.err, errs.ErrUnavailable) || errors.Is(e.err, errs.ErrClosed)
-			if e.began.Before(first) && (unsure || e.done.IsZero() || !e.done.Before(first)) {
-				came++
-			}
-		}
-		if came < parties && !w.back { // a clock that was set back lets a request in that is far too late
-			w.violated("%s: generation %d went when %d of %d parties were there", o.name, g, came, parties)
 		}
 	}
 }

@@ -60,7 +60,9 @@ func (p *Plan) caller(r *rand.Rand, object, n int, k *kind, longest, work time.D
 		if s.What == again || s.What == longr {
 			s.What = take
 		}
-		s.Lease, s.For = 0, upTo(r, 0, work)
+		if s.For = upTo(r, 0, work); k.owners != nil {
+			s.Lease = 0
+		}
 		s.Ends, s.Wait = ways[r.IntN(len(ways))], upTo(r, 0, longest)
 		if n < p.Clients { // the first caller of each client
 			s.Ends, s.Wait = byWait, 3*time.Second

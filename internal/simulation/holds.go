@@ -277,7 +277,7 @@ func (w *world) take(c *client, s Step, x *claim, acquire func(ctx context.Conte
 	w.wait(x)
 	h, err := acquire(ctx)
 	if x.ids = h.ids; err != nil && s.Ends != byWait || errors.Is(err, errs.ErrNotAcquired) {
-		w.overstayed(s, x)
+		w.overstayed(s, x.began)
 	}
 	if err == nil {
 		x.token = h.token

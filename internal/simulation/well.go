@@ -183,11 +183,11 @@ func (c *claim) mine() []string {
 }
 
 // overstayed judges how late a call returned that gave up.
-func (w *world) overstayed(s Step, x *claim) {
+func (w *world) overstayed(s Step, began time.Time) {
 	if !w.plan.Crowd {
 		return
 	}
-	d := time.Since(x.began) - s.Wait
+	d := time.Since(began) - s.Wait
 	w.count(func(f *Figures) { f.LongestStay = max(f.LongestStay, d) })
 	if d > w.plan.soon() {
 		w.violated("step %d: the call gave up after %v, and returned %v later", s.Number, s.Wait, d)
