@@ -37,7 +37,12 @@
 //
 // In a Cluster the commands are SSUBSCRIBE and SPUBLISH, on one connection for each node that serves a
 // wanted channel. Everywhere else they are SUBSCRIBE and PUBLISH, on one connection. Redisson chooses by the same rule, so both
-// sides hear each other. //
+// sides hear each other.
+//
+// A channel on which Redisson publishes releases of locks or permits is subscribed to in one command with a second channel,
+// redlatch_grant: and its name, by which scripts tell that the listener is none of Redisson's. If the user has no right to that one, the
+// channel is subscribed to alone.
+//
 // # How a subscription is kept
 //
 // A topic is one channel in this process: what is wanted of it, and whether the server has confirmed it on the present

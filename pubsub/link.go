@@ -209,21 +209,23 @@ func (l *link) rest() time.Duration {
 func (l *link) reconcile(conn rueidis.DedicatedClient) (again, done bool, err error) {
 	h := l.hub
 	h.mu.Lock()
-	var in, out []string
+	var in, out [][]string // the channels of a topic
 	for name, t := range l.want {
 		// Compared by topic, not by name. A channel that was dropped and wanted again since the last look is another topic,
 		// which waits for a confirmation of its own: taken for subscribed, it would wait for ever. The server confirms a
 		// second SUBSCRIBE like the first (TestAChannelThatIsWantedAgainAtOnceIsConfirmedAnew).
 		if l.have[name] != t {
-			in = append(in, name)
+			in = append(in, t.channels())
 			l.have[name] = t
 		}
 	}
-	for name := range l.have {
+	for name, t := range l.have {
 		if l.want[name] == nil {
-			out = append(out, name)
+			out = append(out, t.channels())
 			delete(l.have, name)
-			l.leaving[name]++
+			for _, channel := range t.channels() {
+				l.leaving[channel]++
+			}
 		}
 	}
 	done = len(l.want) == 0 && len(out) == 0 && len(l.have) == 0
@@ -231,21 +233,21 @@ func (l *link) reconcile(conn rueidis.DedicatedClient) (again, done bool, err er
 	if len(in)+len(out) == 0 {
 		return false, done, nil
 	}
-	// One command for each channel, pipelined: the server refuses a command whole, and one channel out of reach (ACL, moved
+	// One command for each topic, pipelined: the server refuses a command whole, and one channel out of reach (ACL, moved
 	// slot) must not take the others with it (TestARefusedSubscribeSaysWhyAndIsNotRemembered).
 	cmds := make([]rueidis.Completed, 0, len(in)+len(out))
-	for _, name := range in {
+	for _, channels := range in {
 		if h.cluster {
-			cmds = append(cmds, conn.B().Ssubscribe().Channel(name).Build())
+			cmds = append(cmds, conn.B().Ssubscribe().Channel(channels...).Build())
 		} else {
-			cmds = append(cmds, conn.B().Subscribe().Channel(name).Build())
+			cmds = append(cmds, conn.B().Subscribe().Channel(channels...).Build())
 		}
 	}
-	for _, name := range out {
+	for _, channels := range out {
 		if h.cluster {
-			cmds = append(cmds, conn.B().Sunsubscribe().Channel(name).Build())
+			cmds = append(cmds, conn.B().Sunsubscribe().Channel(channels...).Build())
 		} else {
-			cmds = append(cmds, conn.B().Unsubscribe().Channel(name).Build())
+			cmds = append(cmds, conn.B().Unsubscribe().Channel(channels...).Build())
 		}
 	}
 	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout)
@@ -266,7 +268,7 @@ func (l *link) reconcile(conn rueidis.DedicatedClient) (again, done bool, err er
 		if _, answered := rueidis.IsRedisErr(rerr); !answered {
 			return false, false, rerr
 		}
-		if i < len(in) && l.refused(in[i], rerr) {
+		if i < len(in) && l.refused(in[i][len(in[i])-1], rerr) {
 			again = true
 		}
 	}
@@ -294,6 +296,11 @@ func (l *link) refused(name string, err error) bool {
 	}
 	if t != asked {
 		return false // another topic came since: it is asked for at the next look
+	}
+	if len(t.channels()) > 1 && strings.HasPrefix(err.Error(), "NOPERM") { // perhaps only the mark is refused
+		t.bare = true
+		l.wake()
+		return false
 	}
 	h.observe.Refused(name, err)
 	if !h.refused { // logged once, not at every attempt of a program whose user may not subscribe

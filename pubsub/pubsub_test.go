@@ -1004,3 +1004,87 @@ func TestAConnectionThatIsDoneWithIsNoLoss(t *testing.T) {
 	}
 	require.Zero(t, losses.Load())
 }
+
+// Scripts tell by it which listeners are Redisson's (lua/listeners.lua of package script).
+func TestAListenerOnAChannelOfRedissonsHasAMark(t *testing.T) {
+	const channel = "redisson_rwlock:{l}"
+	mark := keyname.Mark(channel)
+	counts := func(t *testing.T, c rueidis.Client) [2]int64 {
+		return [2]int64{numsub(t, c, channel), numsub(t, c, mark)}
+	}
+	marked := func(t *testing.T, c rueidis.Client) {
+		h := newHub(t, c, pubsub.Options{Grace: 100 * time.Millisecond})
+		a, b := subscribe(t, h, channel), subscribe(t, h, channel)
+		require.Equal(t, [2]int64{1, 1}, counts(t, c))
+		n, err := h.Publish(within(t), channel, "1")
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n)
+		require.Equal(t, "1", next(t, b).Payload)
+		a.Close()
+		b.Close()
+		require.Equal(t, [2]int64{1, 1}, counts(t, c), "for as long as it listens")
+		redistest.Eventually(t, 10*time.Second, "both are left", func() bool { return counts(t, c) == [2]int64{} })
+		subscribe(t, h, channel)
+		require.Equal(t, [2]int64{1, 1}, counts(t, c))
+	}
+	t.Run("in any server", func(t *testing.T) {
+		redistest.Each(t, func(t *testing.T, s *redistest.Server) { marked(t, s.Client(t)) })
+	})
+	t.Run("in RESP2", func(t *testing.T) {
+		o := redistest.Start(t).Option()
+		o.AlwaysRESP2, o.DisableCache = true, true
+		c, err := rueidis.NewClient(o)
+		require.NoError(t, err)
+		t.Cleanup(c.Close)
+		marked(t, c)
+	})
+	t.Run("after the connection was lost", func(t *testing.T) {
+		s := redistest.Start(t)
+		c := s.Client(t)
+		h := newHub(t, s.Client(t), pubsub.Options{})
+		sub := subscribe(t, h, channel)
+		require.NoError(t, c.Do(within(t), c.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
+		require.True(t, next(t, sub).Gap)
+		redistest.Eventually(t, 10*time.Second, "both are back", func() bool { return counts(t, c) == [2]int64{1, 1} })
+	})
+	t.Run("unless the user may have none", func(t *testing.T) {
+		s := redistest.Start(t)
+		admin := s.Client(t)
+		require.NoError(t, admin.Do(within(t), admin.B().Arbitrary("ACL", "SETUSER", "app", "on", ">pw", "+@all", "~*", "resetchannels", "&redisson_rwlock:*").Build()).Error())
+		o := s.Option()
+		o.Username, o.Password = "app", "pw"
+		c, err := rueidis.NewClient(o)
+		require.NoError(t, err)
+		t.Cleanup(c.Close)
+		var book redistest.Logbook
+		h := newHub(t, c, pubsub.Options{Logger: book.Logger(), Grace: time.Millisecond})
+		subscribe(t, h, channel).Close()
+		require.Zero(t, book.Count("refused"))
+		redistest.Eventually(t, 10*time.Second, "left", func() bool { return counts(t, admin) == [2]int64{} })
+		subscribe(t, h, channel)
+		require.Equal(t, [2]int64{1, 0}, counts(t, admin))
+		_, err = h.Subscribe(within(t), "redisson_sc:{s}")
+		require.ErrorIs(t, err, pubsub.ErrDenied)
+		require.ErrorContains(t, err, "redisson_sc")
+		require.Equal(t, 1, book.Count("refused"))
+	})
+	t.Run("in a Cluster", func(t *testing.T) {
+		s := redistest.Cluster(t)
+		c := s.Client(t)
+		h := newHub(t, c, pubsub.Options{})
+		for i := range 8 { // of all nodes
+			channel := fmt.Sprintf("redisson_sc:{%d}", i)
+			subscribe(t, h, channel)
+			redistest.Eventually(t, 10*time.Second, "both at one node", func() bool {
+				for _, node := range c.Nodes() {
+					n, err := node.Do(within(t), node.B().PubsubShardnumsub().Channel(channel, keyname.Mark(channel)).Build()).AsIntMap()
+					require.NoError(t, err)
+					if n[channel] == 1 && n[keyname.Mark(channel)] == 1 {
+						return true
+					}
+				}
+				return false
+			})
+		}
+	})
+}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/keyname"
 )
 
 // topic is one channel in the process: what is wanted of it and what the server has confirmed. Guarded by Hub.mu.
@@ -15,11 +17,21 @@ type topic struct {
 	link *link
 	subs map[*Subscription]struct{}
 
+	bare    bool        // the server refuses its mark
 	live    bool        // confirmed on the link's current connection
 	everUp  bool        // was live before: a new confirmation means that messages were missed
 	missing bool        // was live, is down, and is wanted back
 	answer  *answer     // the server's next, if it is not live
 	grace   *time.Timer // runs while nobody is subscribed
+}
+
+// channels returns what the server is asked for: the channel, after its mark if it has one. The server sees to both in one step, so
+// no script finds a listener of ours without its mark.
+func (t *topic) channels() []string {
+	if mark := keyname.Mark(t.name); mark != "" && !t.bare {
+		return []string{mark, t.name}
+	}
+	return []string{t.name}
 }
 
 // answer is the server's next word on a subscription. A call that waits has a reference to it of its own: before the call

@@ -143,6 +143,8 @@
 //	redisson_lock__channel:{P<name>}    channel, "0" at each release that nobody is waiting for
 //	redlatch_queue:{P<name>}            sorted set of waiters, while there are any, and a minute
 //	redlatch_grant:<connectionID>       channel of a process; in a Cluster redlatch_grant:{P<name>}:<connectionID>
+//	redlatch_grant:redisson_…           channel to which a process subscribes together with that one of Redisson's; nothing
+//	                                          is published there: see lua/listeners.lua of internal/script
 //	redisson_lock_token:{P<name>}       string, the last token of a Fenced lock, for [Options].TokenRetention
 //	redisson_lock_queue:{P<name>}, redisson_lock_timeout:{P<name>}
 //	                                    list and sorted set, the waiters of a Fair lock; beside Redisson's each listens on

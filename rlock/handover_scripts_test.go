@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -566,6 +567,12 @@ func TestSomeReleasesAreOpenWhileRedissonListens(t *testing.T) {
 		for range 60 {
 			require.False(t, open(), "nobody listens")
 		}
+		_, leave := overhear(t, g.c, []string{channel, keyname.Mark(channel)}, "")
+		for range 60 {
+			require.False(t, open(), "nobody of Redisson's")
+		}
+		heard()
+		leave()
 		java, stop := overhear(t, g.c, []string{channel}, "")
 		defer stop()
 		opened, named, n := 0, 0, 0

@@ -335,3 +335,66 @@ func TestGoAndJavaExcludeEachOtherUnderContention(t *testing.T) {
 	require.True(t, enough(), fmt.Sprint("java ", javas[0].Load(), javas[1].Load(), " go ", gos[0].Load(), gos[1].Load()))
 	redistest.Eventually(t, 10*time.Second, "nothing is left", func() bool { return len(keys(t, c)) == 0 })
 }
+
+// While Java writes, a reader of ours listens where Redisson publishes, and its process goes on to listen when it has been let in.
+func TestAListenerOfOursKeepsNoReaderOut(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		a, b := newRig(t, s, rlock.Options{PollCap: 50 * time.Millisecond}), newRig(t, s, rlock.Options{})
+		j := &javaRW{a.redis, "l", java}
+		for _, acquire := range []func(context.Context, time.Duration) (bool, error){j.write, j.read} {
+			ok, err := acquire(within(t), time.Minute)
+			require.NoError(t, err)
+			require.True(t, ok)
+		}
+		first := acquiring(t, a.locks.ReadWrite("l").Read())
+		listeners := func() int64 {
+			n, err := a.redis.Do(within(t), a.redis.B().PubsubNumsub().Channel(j.channel()).Build()).AsIntMap()
+			require.NoError(t, err)
+			return n[j.channel()]
+		}
+		redistest.Eventually(t, 20*time.Second, "our reader listens", func() bool { return listeners() == 1 })
+		require.NoError(t, j.writeUnlock(within(t))) // it reads on
+		h := <-first
+		require.NoError(t, h.err)
+		try := func() error {
+			h, err := b.locks.ReadWrite("l").Read().TryLock(within(t), 0, 0)
+			if err == nil {
+				require.NoError(t, h.Unlock(within(t)))
+			}
+			return err
+		}
+		for began := time.Now(); time.Since(began) < 400*time.Millisecond; { // twice the time after which Java has a turn
+			require.NoError(t, try())
+		}
+		require.EqualValues(t, 1, listeners(), "of ours, still")
+
+		_, stop := overhear(t, a.redis, []string{j.channel()}, "") // a writer of Redisson's waits
+		redistest.Eventually(t, 20*time.Second, "readers make room for it", func() bool { return errors.Is(try(), rlock.ErrNotAcquired) })
+		stop()
+		redistest.Eventually(t, 20*time.Second, "it has given up", func() bool { return try() == nil })
+		require.NoError(t, h.hold.Unlock(within(t)))
+	})
+}
+
+// The last reader was Java's, or its lease ended: nobody has said that its phase is over.
+func TestAPhaseOfReadingBeginsWithItsFirstReader(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		r := newRig(t, s, rlock.Options{})
+		const queue = "redlatch_rwq:{l}"
+		now := func() int64 {
+			at, err := r.redis.Do(within(t), r.redis.B().Time().Build()).AsIntSlice()
+			require.NoError(t, err)
+			return at[0] * 1000
+		}
+		began := now()
+		require.NoError(t, r.redis.Do(within(t), r.redis.B().Zadd().Key(queue).ScoreMember().ScoreMember(float64(60_000-began), "!readfrom").Build()).Error())
+		require.NoError(t, r.redis.Do(within(t), r.redis.B().Pexpire().Key(queue).Milliseconds(60_000).Build()).Error())
+		h := lock(t, r.locks.ReadWrite("l").Read(), within(t))
+		from, err := r.redis.Do(within(t), r.redis.B().Zscore().Key(queue).Member("!readfrom").Build()).AsFloat64()
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, int64(-from), began, "Redisson's waiters are given a turn 200 ms after it")
+		require.NoError(t, h.Unlock(within(t)))
+	})
+}

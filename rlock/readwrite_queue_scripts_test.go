@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -35,6 +36,7 @@ type rwLineRow struct {
 	words  map[string]int64 // of the queue; those that are times are ms ago
 	deaf   []string         // who does not listen
 	java   bool             // somebody of Redisson's does
+	ours   bool             // so does a process of ours, on its channel
 	script string
 	args   []string // CHANNEL, GRANTS and ENTRY stand for them
 	reply  []int64  // status; of one that waits, whether it has a place and whether somebody foreign is in; of a granted reader, whether no writer waits
@@ -88,6 +90,10 @@ func runRWLineTable(t *testing.T, rows []rwLineRow) {
 				pattern := channel + "*"
 				if r.java {
 					listened, pattern = append(listened, channel), ""
+				}
+				if r.ours {
+					_, stop := overhear(t, g.c, []string{channel, keyname.Mark(channel)}, "")
+					defer stop()
 				}
 				heard, stop := overhear(t, g.c, listened, pattern)
 				defer stop()
@@ -221,6 +227,9 @@ func TestReadWriteScriptsWithAQueue(t *testing.T) {
 		{name: "with nobody there the lock is free, and it is said", before: bobWrites, line: []rwPlace{{owner: alice, ago: 100}, {owner: carol, band: rwWriter, ago: 500}}, deaf: []string{alice, carol}, script: "rw_release", args: writeOut(bob), reply: []int64{2}, again: []int64{0}, told: []string{"1"}},
 		{name: "Redisson's readers are told of a readers' phase", line: []rwPlace{{owner: alice, ago: 100}}, words: map[string]int64{"writes": 16}, java: true, script: "rw_write", args: write(carol), reply: waits, hash: reads(alice), after: []string{carol}, given: []string{alice}, told: []string{"1"}},
 		{name: "after 200 ms of reading they get a turn: no reader comes in", before: bobReads, words: map[string]int64{"readfrom": 300}, java: true, script: "rw_read", args: read(alice, bob), reply: waits, hash: bobReads.hash, after: []string{alice}},
+		{name: "beside a process of ours, too", before: bobReads, words: map[string]int64{"readfrom": 300}, java: true, ours: true, script: "rw_read", args: read(alice, bob), reply: waits, hash: bobReads.hash, after: []string{alice}},
+		{name: "for which alone nobody makes room", before: bobReads, words: map[string]int64{"readfrom": 300}, ours: true, script: "rw_read", args: read(alice), reply: []int64{1, 1}, hash: reads(alice, bob)},
+		{name: "nor is the lock left to it", before: bobReads, line: []rwPlace{{owner: alice, ago: 100}}, words: map[string]int64{"readfrom": 300}, ours: true, script: "rw_release", args: readOut(bob, ""), reply: []int64{2}, again: []int64{0}, hash: reads(alice), given: []string{alice}, told: []string{"1"}},
 		{name: "before that it does", before: bobReads, words: map[string]int64{"readfrom": -60_000}, java: true, script: "rw_read", args: read(alice), reply: []int64{1, 1}, hash: reads(alice, bob)},
 		{name: "and the lock is left to them when the last one goes", before: bobReads, line: []rwPlace{{owner: alice, ago: 100}}, words: map[string]int64{"readfrom": 300}, java: true, script: "rw_release", args: readOut(bob, ""), reply: []int64{2}, again: []int64{0}, after: []string{alice}, asked: []string{alice}, told: []string{"1"}, held: true},
 		{name: "a writer that goes on as a reader lets the readers in", before: rwState{hash: h("mode", "write", bobW, "1", bob, "1"), ttl: 100_000, ends: e(bobW, 100_000, bob, 100_000), timeouts: e(bob, 100_000)}, line: []rwPlace{{owner: alice, ago: 100}, {owner: carol, band: rwWriter, ago: 500}}, script: "rw_release", args: writeOut(bob), reply: []int64{2}, again: []int64{0},

@@ -161,6 +161,8 @@
 //	redlatch_queue:{P<name>}    zset    ours: waiters, while there are any, and a minute
 //	redisson_sc:{P<name>}       channel, the number available at each release that leaves nobody in the queue
 //	redlatch_grant:<connectionID>       channel of a process; in a Cluster redlatch_grant:{P<name>}:<connectionID>
+//	redlatch_grant:redisson_sc:{P<name>}  channel to which a process subscribes together with redisson_sc:{P<name>}; nothing is
+//	                                    published there: see lua/listeners.lua of internal/script
 //
 //	P<name>             string  of a CountingSemaphore: how many permits are free; of a CountDownLatch: the count
 //	{P<name>}:latch     hash    ours: the record of a latch

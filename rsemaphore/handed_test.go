@@ -162,3 +162,60 @@ func TestCloseDoesNotWaitForWhatIsLeftToItsLeaseTime(t *testing.T) {
 	require.NoError(t, ctx.Err(), "it did not wait")
 	require.Equal(t, "0", r.text(t, "GET", "s"), "they last until their lease is over")
 }
+
+// Waiters of a Shared semaphore listen where Redisson publishes. That leaves Redisson none of what they wait for, unless it listens, too.
+func TestListenersOfOursAreLeftNoPermitsAsRedissonIs(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	watcher := newRig(t, srv, patient)
+	javaSet(t, watcher, 1)
+	var published atomic.Int32
+	listen := func(subscribe func(rueidis.Builder) rueidis.Completed) (stop func()) {
+		conn, release := watcher.redis.Dedicate()
+		conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(rueidis.PubSubMessage) { published.Add(1) }})
+		require.NoError(t, conn.Do(within(t), subscribe(conn.B())).Error())
+		return func() { conn.Close(); release() }
+	}
+	type handed struct {
+		p    *rsemaphore.Permit
+		err  error
+		next func()
+	}
+	got := make(chan handed, 3)
+	for range 3 {
+		sem := newRig(t, srv, patient).c.Semaphore("s", 1).Shared()
+		var next func()
+		next = func() {
+			p, err := sem.Acquire(within(t), 1)
+			got <- handed{p, err, next}
+		}
+		go next()
+	}
+	holder := <-got
+	require.NoError(t, holder.err)
+	rounds := func(n int) {
+		for range n {
+			redistest.Eventually(t, 20*time.Second, "two wait", func() bool { return len(watcher.queue(t)) == 2 })
+			release(t, holder.p)
+			go holder.next()
+			holder = <-got
+			require.NoError(t, holder.err)
+		}
+	}
+	subscribedTo(t, watcher, "redisson_sc:{s}")
+	stop := listen(func(b rueidis.Builder) rueidis.Completed { return b.Psubscribe().Pattern("redisson_sc:*").Build() })
+	rounds(60)
+	require.Zero(t, published.Load(), "every release is handed over")
+	stop()
+	defer listen(func(b rueidis.Builder) rueidis.Completed { return b.Subscribe().Channel("redisson_sc:{s}").Build() })()
+	for n := 0; published.Load() == 0; n++ {
+		require.Less(t, n, 40, "one release in eight is left to Redisson")
+		rounds(10)
+	}
+	release(t, holder.p)
+	for range 2 {
+		last := <-got
+		require.NoError(t, last.err)
+		release(t, last.p)
+	}
+}

@@ -2,6 +2,7 @@ package interop_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -238,5 +239,39 @@ func TestJavaGetsOnBesideOurReadersAndWriters(t *testing.T) {
 			cancel()
 			wg.Wait()
 		}
+	})
+}
+
+// TestOurReadersMakeRoomForJavaOnlyWhileItWaits: a reader of ours listens where Java publishes while Java writes, and its process does
+// for a while afterwards. That is no Java that waits. A Java that does is given its turn, also beside it.
+func TestOurReadersMakeRoomForJavaOnlyWhileItWaits(t *testing.T) {
+	each(t, everywhere, func(t *testing.T, w *world) {
+		name, java, writer := unique(t, "rw"), w.lane(t), w.lane(t)
+		java.do(t, "lock", "write", name, -1)
+		java.do(t, "lock", "read", name, -1)
+		first := waiting(t, w.rigOf(t, 100*time.Millisecond, 0).locks.ReadWrite(name).Read())
+		w.listening(t, name)
+		java.do(t, "unlock", "write", name)
+		g := <-first
+		require.NoError(t, g.err)
+		read := w.rig(t).locks.ReadWrite(name).Read()
+		for began := time.Now(); time.Since(began) < 400*time.Millisecond; { // twice the time after which Java has a turn
+			free(t, read)
+		}
+
+		turn := writer.send("lock", "write", name, -1)
+		redistest.Eventually(t, 20*time.Second, "readers make room for Java's writer", func() bool {
+			h, err := read.TryLock(within(t), 0, 0)
+			if err == nil {
+				release(t, h)
+			}
+			return errors.Is(err, rlock.ErrNotAcquired)
+		})
+		release(t, g.hold)
+		java.do(t, "unlock", "read", name)
+		got(t, turn)
+		refused(t, read)
+		writer.do(t, "unlock", "write", name)
+		free(t, read)
 	})
 }

@@ -30,6 +30,16 @@ var Derived = []string{
 	"redlatch_stock",
 }
 
+// Mark returns the channel to which a process of this library subscribes together with a channel of Redisson's, so that a script can tell
+// its listening from a Java process's (lua/listeners.lua of package script). It is in the same slot. For all other channels it is "".
+func Mark(channel string) string {
+	switch prefix, _, _ := strings.Cut(channel, ":"); prefix {
+	case "redisson_lock__channel", "redisson_rwlock", "redisson_sc":
+		return "redlatch_grant:" + channel
+	}
+	return ""
+}
+
 // derived returns the prefix by which key is one that another object has beside its own; "": it is none. The name of that object is
 // in braces, or has braces, but for heartbeats.
 func derived(key string) string {

@@ -1,5 +1,5 @@
 -- Take a plain mutex: one string key whose value is its owner, as in the Redis documentation's pattern (SET NX PX).
--- uses: owners, handover, told, clock
+-- uses: owners, listeners, told, clock
 -- KEYS[1] the lock  KEYS[2] its line; without it (a slot that is being migrated) nobody queues
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)  ARGV[4] channel  ARGV[5] PUBLISH or SPUBLISH
 -- ARGV[6] entry, with which the owner stands in line if it is refused; '' or none: it does not. A free lock that is left to

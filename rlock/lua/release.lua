@@ -1,5 +1,5 @@
 -- Lower the count of an owner, or remove it and, with the last one, the lock; then hand it over, or wake the waiters.
--- uses: owners, handover, clock
+-- uses: owners, handover, clock, listeners
 -- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) nothing is handed over
 -- ARGV[1] owner  ARGV[2] remaining count  ARGV[3] channel  ARGV[4] PUBLISH or SPUBLISH
 -- ARGV[5] grant channels, without the connection id  ARGV[6] entry of this owner that may be in the queue, or ''
@@ -55,15 +55,6 @@ elseif type(there) == 'table' then
 end
 local outcome, ticket = 0, 0
 if there and there < 2 and (there == 1 or named) then
-  -- Redisson's waiters stand in no queue of ours: they listen for releases and race. Where somebody listens, one release
-  -- in eight is theirs to race for. Returns whether this one is.
-  local function theirs(channel, publish, us)
-    if us % 8 > 0 then
-      return false
-    end
-    return (listeners(publish, channel) or 0) > 0
-  end
-
   -- Publish a release, and have our own waiters only wait for a few ms. Returns whether there are any; if not nothing is
   -- done.
   local function open_release(queue, channel, publish, grants, now)
@@ -85,7 +76,8 @@ if there and there < 2 and (there == 1 or named) then
   local naming = named and status == 2 and not expired(ARGV[10], now)
   -- A waiter that is named outside a local hand-over is in line like the others, even as the only one: Redisson's waiters
   -- could not get past a single process that names a waiter each time.
-  local open = (there == 1 or naming) and not (naming and ARGV[11] == '1') and queue and theirs(channel, publish, us)
+  -- Redisson's waiters race for what is published. Where any of them listens, one release in eight is theirs to race for.
+  local open = (there == 1 or naming) and not (naming and ARGV[11] == '1') and queue and us % 8 == 0 and java_waits(publish, channel)
   if naming and (there == 1 or open) and ARGV[11] ~= '1' then
     ticket = enter(queue, entry, now, us)
     outcome = 2

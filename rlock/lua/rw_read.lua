@@ -109,6 +109,9 @@ if not mode then
   redis.call('HSET', lock, 'mode', 'read', owner, want)
   redis.call('PEXPIRE', lock, lease)
   redis.call('ZREMRANGEBYSCORE', ends, 0, '+inf') -- of a lock that was deleted
+  if lined then -- the last phase may have ended without a word: Java's reader was the last, or a lease has ended
+    say(queue, 'readfrom', now)
+  end
 else
   if not count or count < want then
     redis.call('HSET', lock, owner, want)

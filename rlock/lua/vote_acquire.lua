@@ -1,6 +1,6 @@
 -- One server's vote for an owner: acquire, if the server has been up for long enough not to have forgotten anybody's vote;
 -- and which run of the server it is.
--- uses: owners, handover, acquire
+-- uses: owners, handover, acquire, listeners
 -- KEYS as of acquire
 -- ARGV[1] owner  ARGV[2] wanted count  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
 -- ARGV[5] PUBLISH or SPUBLISH  ARGV[6] grant channels, without the connection id  ARGV[7] how long the server must have been

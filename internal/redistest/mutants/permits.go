@@ -100,7 +100,7 @@ var ofPermits = []mutant{
 	},
 	{
 		name: "a grant of permits to the gone", file: "rsemaphore/lua/lib/queue.lua", pkg: "rsemaphore",
-		old: "> stale or listeners(q, channel) == 0) then", new: "> stale) then",
+		old: "> stale or not hears(q, channel)) then", new: "> stale) then",
 		breaks: "permits are handed to a process that is there", tests: "TestAQueueOfPermitsDoesWhatItsTableSays",
 	},
 	{

@@ -73,6 +73,26 @@ var ofReadWrite = []mutant{
 		breaks: "a reader waits for one phase of writers", tests: "TestReadWriteScriptsWithAQueue",
 	},
 	{
+		name: "a listener of ours that is taken for Redisson's", file: "internal/script/lua/listeners.lua", pkg: "rlock",
+		old: "  return all and all > marks\n", new: "  return all and all > 0\n",
+		breaks: "readers make room for Java only while it waits", tests: "TestAListenerOfOursKeepsNoReaderOut TestReadWriteScriptsWithAQueue TestSomeReleasesAreOpenWhileRedissonListens",
+	},
+	{
+		name: "one of ours beside which Redisson's is not seen", file: "internal/script/lua/listeners.lua", pkg: "rlock",
+		old: "  return all and all > marks\n", new: "  return all and all > 0 and marks == 0\n",
+		breaks: "readers make room for a Java that waits beside a process of ours", tests: "TestReadWriteScriptsWithAQueue",
+	},
+	{
+		name: "a listener of ours without its mark", file: "pubsub/topic.go", pkg: "rlock",
+		old: "mark != \"\" && !t.bare {", new: "false {",
+		breaks: "scripts tell our listeners from Redisson's", tests: "TestAListenerOfOursKeepsNoReaderOut",
+	},
+	{
+		name: "a phase of reading from long ago", file: "rlock/lua/rw_read.lua", pkg: "rlock",
+		old: "    say(queue, 'readfrom', now)\n  end\nelse", new: "  end\nelse",
+		breaks: "a phase of reading begins with its first reader", tests: "TestAPhaseOfReadingBeginsWithItsFirstReader",
+	},
+	{
 		name: "a reader that is forgotten when its last millisecond begins", file: "rlock/lua/lib/rw.lua", pkg: "rlock",
 		old: "redis.pcall('ZRANGEBYSCORE', ends, 0, elapsed(now))", new: "redis.pcall('ZRANGEBYSCORE', ends, 0, now)",
 		breaks: "nothing is given away before the instant that its holder was told", tests: "TestNoLockGoesToAnotherBeforeTheEndThatItsHolderWasTold",

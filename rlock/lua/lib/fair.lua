@@ -18,7 +18,7 @@
 -- * A process that has no subscription any more is dead, or lost its connection and is about to have another. The lock
 --   is left to its waiter until that has not asked for half its patience; then it counts as dead. So a waiter does not lose its
 --   place because its process connects anew (TestFairScriptsHandTheLockOver).
--- uses: owners, clock, handover
+-- uses: owners, clock, listeners
 
 local LINE_TTL = 3600000 -- beyond the last score: for queues whose waiters all died. Redisson sets none.
 local MOST = 30000 -- the longest patience: see Client.patience

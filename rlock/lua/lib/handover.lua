@@ -29,7 +29,7 @@
 --   queues, they do not end.
 -- * Redisson's waiters race for what is published: see theirs in release.lua.
 -- * While the slot is being migrated, a script with two keys is refused. It is sent again without the queue, and waiters poll.
--- uses: clock
+-- uses: clock, listeners
 
 local OPEN = 5 -- for so many ms
 local QUEUE_TTL = 60000 -- more than twice what any entry can ask for as its "stale after"
@@ -74,12 +74,6 @@ local function reserved(queue, now)
   if open and not expired(-open, now) and -open - now <= OPEN then
     return -open - now
   end
-end
-
--- How many connections of this server are subscribed to a channel; nil: no right to ask.
-local function listeners(publish, channel)
-  local count = redis.pcall('PUBSUB', publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', channel)
-  return not count.err and count[2] or nil
 end
 
 -- Make the first in line whose process is there the holder of a free lock, and tell that process. Returns its entry;

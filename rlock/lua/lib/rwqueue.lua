@@ -34,7 +34,7 @@
 --   listens, and nothing is taken back that was published. A grant whose PUBLISH is refused was not heard of, and is undone.
 -- * A process that was stopped or cut off and still has its subscription is passed over when it has not asked for "stale
 --   after". Until then its waiting writer keeps readers out.
--- uses: owners, raise, rw, handover, clock
+-- uses: owners, raise, rw, handover, clock, listeners
 
 local BAND = 3000000000000000 -- more than a ticket, µs, until the year 2065; two of them are less than 2^53
 local MOST_WRITES = 16
@@ -216,7 +216,7 @@ end
 -- Whether readers are to stay out though no writer of ours waits: readers have been in for long, and somebody of Redisson's
 -- waits, who could not get in as long as others of ours come.
 local function closed(queue, channel, publish, now)
-  if (listeners(publish, channel) or 0) == 0 then
+  if not java_waits(publish, channel) then
     return false
   end
   local from = word(queue, 'readfrom')
@@ -329,7 +329,7 @@ end
 local function pass_on(lock, ends, queue, publish, channel, grants, now, us, released, turned)
   if type(redis.pcall('EXISTS', lock, ends, queue)) ~= 'number' or redis.call('EXISTS', queue) == 0 then -- or see emptied
     return true
-  elseif released and emptied(lock) and others_wait(queue) and (listeners(publish, channel) or 0) > 0 then
+  elseif released and emptied(lock) and others_wait(queue) and java_waits(publish, channel) then
     local from = word(queue, 'readfrom')
     if us % 8 == 0 or from and now - from >= TURN then
       if from then

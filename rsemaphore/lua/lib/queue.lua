@@ -32,7 +32,7 @@
 -- * What ends for want of a renewal is pruned by whoever comes by. One process comes by in time: that of the first in line, which is
 --   told in the reply or by "0 <ms>". If it dies any poll finds it.
 -- * One script serves up to 128 waiters, and 1,000 permits, so that it holds up nobody else; then the next in line is told to look.
--- uses: clock
+-- uses: clock, listeners
 
 local QUEUE_TTL = 60000 -- more than twice what any entry can ask for as its "stale after"
 local LOOK, PASS, MOST, MOST_PERMITS = 16, 4, 128, 1000
@@ -66,11 +66,11 @@ local function enter(q, entry)
   return ticket
 end
 
--- Returns how many processes listen to a channel on this server; nil: no right to ask. It is asked once in a script.
-local function listeners(q, channel)
+-- Reports whether a process listens to its channel of grants on this server, or no right is there to ask. It is asked once in a
+-- script.
+local function hears(q, channel)
   if q[channel] == nil then
-    local count = redis.pcall('PUBSUB', q.publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', channel)
-    q[channel] = not count.err and count[2] or -1
+    q[channel] = listeners(q.publish, channel) ~= 0
   end
   return q[channel]
 end
@@ -85,10 +85,10 @@ local function reserved(q)
   return 0
 end
 
--- Leaves n permits to Redisson's waiters for a moment, if any listen on their channel and it is their turn. Redisson's clients race
+-- Leaves n permits to Redisson's waiters for a moment, if any waits and it is their turn. Redisson's clients race
 -- for what is published; where each release is handed over they would never have any.
 local function reserve(q, channel, n)
-  if q.us % JAVA_SHARE ~= 0 or n < 1 or listeners(q, channel) <= 0 then
+  if q.us % JAVA_SHARE ~= 0 or n < 1 or not java_waits(q.publish, channel) then
     return false
   end
   redis.call('ZADD', q.key, -(q.now + JAVA_MS), '!java', -(reserved(q) + n), '!jn')
@@ -117,7 +117,7 @@ local function serve(q, free, total, give, take, ends)
       if who ~= q.conn and not stamp[who] then
         stamp[who] = -(redis.call('ZSCORE', q.key, '!' .. who) or 0)
       end
-      if who ~= q.conn and (q.now - math.max(stamp[who], ticket / 1000) > stale or listeners(q, channel) == 0) then
+      if who ~= q.conn and (q.now - math.max(stamp[who], ticket / 1000) > stale or not hears(q, channel)) then
         redis.call('ZREM', q.key, entry, '!p' .. base, '!' .. who) -- silent, or gone
       elseif n > total then
         redis.call('ZREM', q.key, entry, '!p' .. base)

@@ -1,0 +1,29 @@
+-- Who listens on a channel of this server. Redisson's waiters stand in no queue of ours: that they wait is known by their listening.
+-- Processes of this library listen on Redisson's channels, too, where a holder of Redisson's hands over nothing, and for a while
+-- afterwards. Each of them subscribes to a second channel in the same command, the mark (keyname.Mark), and leaves both in one. So
+-- whoever listens without the mark is Redisson's, whatever happens in between:
+--
+--   process A        process B        Java                   listeners  marks
+--   SUBSCRIBE both                                               1        1     nobody of Redisson's
+--                    SUBSCRIBE both                              2        2     nobody
+--                                     SUBSCRIBE                  3        2     one
+--   is killed                                                    2        1     one: the server forgets both in one step
+--                    UNSUBSCRIBE both                            1        0     one
+--
+-- A process whose user may not subscribe to the mark, which is a channel of grants, is taken for Redisson's. It is in no queue, either.
+
+local MARK = 'redlatch_grant:'
+
+-- How many connections are subscribed to one or two channels of this server; nil: no right to ask.
+local function listeners(publish, ...)
+  local count = redis.pcall('PUBSUB', publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', ...)
+  if not count.err then
+    return count[2], count[4]
+  end
+end
+
+-- Reports whether anybody of Redisson's listens on a channel of Redisson's.
+local function java_waits(publish, channel)
+  local all, marks = listeners(publish, channel, MARK .. channel)
+  return all and all > marks
+end
