@@ -441,7 +441,8 @@ func TestAMigratedSlotIsFollowed(t *testing.T) {
 	s := redistest.Cluster(t)
 	c := s.Client(t)
 	h := newHub(t, c, pubsub.Options{})
-	sub := subscribe(t, h, "moving")
+	const channel = "redisson_sc:{moving}" // one with a mark, which moves, too
+	sub := subscribe(t, h, channel)
 	slot := strconv.Itoa(int(keyname.Slot("moving")))
 	ids, nodes := []string{}, []rueidis.Client{}
 	owner := -1
@@ -472,7 +473,7 @@ func TestAMigratedSlotIsFollowed(t *testing.T) {
 	require.True(t, next(t, sub).Gap, "the server took the subscription away")
 	redistest.Eventually(t, 20*time.Second, "subscribed at the new owner", sub.Live)
 	redistest.Eventually(t, 20*time.Second, "a message arrives", func() bool {
-		if n, err := h.Publish(within(t), "moving", "here"); err != nil || n == 0 {
+		if n, err := h.Publish(within(t), channel, "here"); err != nil || n == 0 {
 			return false
 		}
 		m := next(t, sub)
@@ -481,6 +482,11 @@ func TestAMigratedSlotIsFollowed(t *testing.T) {
 		}
 		return m.Payload == "here"
 	})
+	for node, want := range map[int]int64{target: 1, owner: 0} {
+		n, err := nodes[node].Do(within(t), nodes[node].B().PubsubShardnumsub().Channel(channel, keyname.Mark(channel)).Build()).AsIntMap()
+		require.NoError(t, err)
+		require.Equal(t, map[string]int64{channel: want, keyname.Mark(channel): want}, n)
+	}
 }
 
 // A sentinel says only once who is the new primary; the old one, which lives on as a replica, says so only when it is
