@@ -529,8 +529,8 @@ func TestCountingHistoriesUnderFaultsAddUp(t *testing.T) {
 		grants, unknowns = grants+book.grants, unknowns+book.unknowns
 	}
 	t.Logf("%d grants, %d of unknown outcome, %d faults", grants, unknowns, inflicted)
-	require.Greater(t, grants, int64(200), "a test that does no work finds nothing")
-	require.Greater(t, inflicted, int64(20))
+	require.Greater(t, grants, int64(50), "a test that does no work finds nothing")
+	require.Greater(t, inflicted, int64(8))
 	require.Positive(t, unknowns)
 }
 

@@ -47,7 +47,7 @@ type Call struct {
 	Script     *Script
 	Keys, Args []string
 	// Command, if set, makes the command that is sent in place of the script; the script's name still stands in errors (see
-	// Plain). It is called anew for every attempt, because rueidis recycles commands.
+	// Plain). It is called anew for every attempt, and what it makes is never recycled (see exec).
 	Command func(b rueidis.Builder) rueidis.Completed
 	// Cached, if CachedFor is set, is a command that is read through the client's cache in place of the script, and kept there
 	// for so long. It is pinned.
@@ -282,7 +282,11 @@ func (r *Runner) exec(ctx context.Context, c Call) (rueidis.RedisResult, error) 
 		return r.client.DoCache(ctx, c.Cached, c.CachedFor), nil
 	}
 	if c.Command != nil {
-		return r.client.Do(ctx, c.Command(r.client.B())), nil
+		// Pinned, so that rueidis (1.0.79) does not recycle it. A command that only reads is sent again by rueidis itself, on another
+		// connection, when its own ends. It is recycled when that one answers, while the writer of the connection that has ended may
+		// still be reading its words: they would be those of the next command that is built, in part
+		// (TestAReadThatRueidisRepeatsIsNotRecycledUnderItsFirstWriter). Scripts are never sent again so.
+		return r.client.Do(ctx, c.Command(r.client.B()).Pin()), nil
 	}
 	// EVALSHA, and the text itself only after the one error that proves that nothing ran: an EVAL after any other would be a
 	// second run (TestTheTextIsSentOnlyWhereTheServerDoesNotKnowTheScript).

@@ -108,6 +108,11 @@ var ofCalls = []mutant{
 		breaks: "what a caller that left is granted is released at once", tests: "TestTheReleaseOfAnOwnerThatIsGrantedSomethingIsSentAtOnce",
 	},
 	{
+		name: "a read that is recycled while it is being written", file: "internal/script/run.go", pkg: "internal/script",
+		old: "c.Command(r.client.B()).Pin()", new: "c.Command(r.client.B())",
+		breaks: "what rueidis may send again is never recycled", tests: "TestAReadThatRueidisRepeatsIsNotRecycledUnderItsFirstWriter",
+	},
+	{
 		name: "a call that is sent when its caller has left", file: "internal/script/run.go", pkg: "internal/script",
 		old: "\tif !f.state.CompareAndSwap(boarding, flying) {\n\t\treturn\n\t}\n", new: "\tf.state.CompareAndSwap(boarding, flying)\n",
 		breaks: "a call that says that it was not sent is never sent", tests: "TestACallThatSaysThatItWasNotSentIsNeverSent",
