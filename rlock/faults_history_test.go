@@ -102,6 +102,8 @@ func recordUnderFaults(t *testing.T, seed uint64, of func(*rlock.Client, string)
 	workers.Wait()
 	faults.Wait()
 	took := time.Since(began)
+	granted, refused, unknown := log.Count(history.Acquire, history.OK), log.Count(history.Acquire, history.Refused), log.Count(history.Acquire, history.Unknown)
+	thenWell(t, s, log, rigs, of, historyLocks)
 
 	// An acquire that was given up is not granted later: it says "not after" in the server's own time, known to the
 	// millisecond. But its process may stand in the queue until it has left it, or was silent for 2.5 PollCaps, in a fair one for 3.
@@ -109,7 +111,6 @@ func recordUnderFaults(t *testing.T, seed uint64, of func(*rlock.Client, string)
 	checking := time.Now()
 	require.NoError(t, model.Check(log), "seed %d", seed)
 	_, lost := log.Ops()
-	granted, refused, unknown := log.Count(history.Acquire, history.OK), log.Count(history.Acquire, history.Refused), log.Count(history.Acquire, history.Unknown)
 	t.Logf("%d operations in %v, checked in %v: %d granted, %d refused, %d unknown; %d releases unknown; %d holds lost, %d taken over; %d faults",
 		ops.Load(), took.Round(time.Millisecond), time.Since(checking).Round(time.Millisecond), granted, refused, unknown,
 		log.Count(history.Release, history.Unknown), len(lost), takenOver.Load(), inflicted)
@@ -132,19 +133,85 @@ func recordUnderFaults(t *testing.T, seed uint64, of func(*rlock.Client, string)
 	}
 }
 
+// whenWell are the options of clients that come when the network is well again: what their callers leave behind is there for so long that no
+// machine is that busy.
+var whenWell = rlock.Options{CallTimeout: 20 * time.Second, PollCap: 20 * time.Second, WatchdogTimeout: 10 * time.Minute}
+
+// thenWell is the end of a history. The network is well again: clients that went through the faults, and others, have callers that are
+// patient and callers that give up within 5 ms, for some of its locks, which are l0 to l(n-1). None of the locks is idle for long while
+// callers wait, and none that no caller holds stays taken.
+func thenWell(t *testing.T, s *redistest.Server, log *history.Log, rigs []*rig, of func(*rlock.Client, string) *rlock.Lock, n int) {
+	p := redistest.NewProxy(t, s)
+	p.Delay(500*time.Microsecond, 500*time.Microsecond) // more calls are under way when their callers leave
+	healed, fresh := rigs[0], []*rig{newRig(t, p.Server(), whenWell), newRig(t, p.Server(), whenWell)}
+	for i := range min(n, 2) {
+		name := fmt.Sprint("l", i)
+		processes := []redistest.Take{recorded(log, of(healed.locks, name), historyLease, historyTimeout)}
+		for _, r := range fresh {
+			processes = append(processes, recorded(log, of(r.locks, name), whenWell.WatchdogTimeout, whenWell.CallTimeout))
+		}
+		redistest.NotIdle(t, 2*soon, "", processes...)
+		redistest.Eventually(t, 2*soon, "nobody has it, and it is free", func() bool { return s.Ask(t, "EXISTS", name) == "0" })
+	}
+}
+
+// recorded takes l, and notes it: the lease is its client's, and so is the time for which a call that is cancelled may still be granted.
+func recorded(log *history.Log, l *rlock.Lock, lease, late time.Duration) redistest.Take {
+	return func(ctx context.Context, wait time.Duration) (func(), error) {
+		op := history.Op{Client: -1, Lock: l.Name(), Owner: log.Owner(), Kind: history.Acquire, Lease: lease, Renewed: true}
+		var hold *rlock.Hold
+		var err error
+		ask(log, op, late, func(cancelled *bool) history.Outcome {
+			if _, err = asking(l, &hold, cancelled)(ctx, wait); err != nil {
+				return history.Unknown
+			}
+			return history.OK
+		})
+		return func() { giveBack(log, op, hold, history.Release) }, err
+	}
+}
+
+// ask records an acquire. If its caller cancels, it may still be granted for late, a call timeout.
+func ask(log *history.Log, op history.Op, late time.Duration, f func(cancelled *bool) history.Outcome) history.Outcome {
+	var cancelled bool
+	op.Call = log.At(time.Now())
+	op.Outcome = f(&cancelled)
+	op.Return = log.At(time.Now())
+	if cancelled {
+		op.Late = late
+	}
+	log.Add(op)
+	return op.Outcome
+}
+
+// asking is how a history waits for l: up to wait, or until ctx ends. It keeps the hold in h.
+func asking(l *rlock.Lock, h **rlock.Hold, cancelled *bool) redistest.Take {
+	return func(ctx context.Context, wait time.Duration) (release func(), err error) {
+		if wait > 0 {
+			*h, err = l.TryLock(ctx, wait, 0)
+		} else {
+			*h, err = l.Lock(ctx)
+		}
+		*cancelled = errors.Is(ctx.Err(), context.Canceled)
+		return nil, err
+	}
+}
+
 // useOnce acquires some lock in some way, keeps it for some time, and releases it. It returns how many operations that
 // was. blind: refusals are not noted.
 func useOnce(locks *rlock.Client, of func(*rlock.Client, string) *rlock.Lock, rnd *rand.Rand, log *history.Log, client int, patience time.Duration, blind bool) int {
 	name := fmt.Sprint("l", rnd.IntN(historyLocks))
 	l := of(locks, name)
-	op := history.Op{Client: client, Lock: name, Owner: log.Owner(), Kind: history.Acquire, Lease: historyLease}
+	waited := rnd.IntN(3) > 0 // and is renewed then
+	op := history.Op{Client: client, Lock: name, Owner: log.Owner(), Kind: history.Acquire, Lease: historyLease, Renewed: waited}
 	var hold *rlock.Hold
-	waited := true
-	got := log.Do(withRenewal(op, &waited, rnd), func() history.Outcome {
+	got := ask(log, op, historyTimeout, func(cancelled *bool) history.Outcome {
 		var err error
 		switch {
 		case !waited:
 			hold, err = l.TryLock(context.Background(), 0, historyLease)
+		case rnd.IntN(3) == 0:
+			_, err = redistest.Impatient(rnd, asking(l, &hold, cancelled))
 		case rnd.IntN(2) == 0:
 			hold, err = l.TryLock(context.Background(), time.Duration(rnd.IntN(20))*time.Millisecond+time.Millisecond, 0)
 		default:
@@ -175,7 +242,13 @@ func useOnce(locks *rlock.Client, of func(*rlock.Client, string) *rlock.Lock, rn
 	case <-hold.Done():
 	}
 	work.Stop()
-	op.Kind = history.Release
+	giveBack(log, op, hold, history.Release)
+	return 2
+}
+
+// giveBack releases what op acquired.
+func giveBack(log *history.Log, op history.Op, hold *rlock.Hold, kind history.Kind) {
+	op.Kind = kind
 	log.Do(op, func() history.Outcome {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*historyTimeout)
 		defer cancel()
@@ -188,14 +261,6 @@ func useOnce(locks *rlock.Client, of func(*rlock.Client, string) *rlock.Lock, rn
 		}
 		return history.Unknown
 	})
-	return 2
-}
-
-// withRenewal decides whether an acquisition waits, and is renewed then.
-func withRenewal(op history.Op, waited *bool, rnd *rand.Rand) history.Op {
-	*waited = rnd.IntN(3) > 0
-	op.Renewed = *waited
-	return op
 }
 
 // inflict plays the network and the server, at times for so long that what is held is lost.

@@ -441,11 +441,13 @@ func TestHistoriesOfEveryKindUnderFaultsAreLinearizable(t *testing.T) {
 			enough, stop := context.WithCancel(context.Background())
 			defer stop()
 			var proxies []*redistest.Proxy
+			var rigs []*rig
 			var workers, faults sync.WaitGroup
 			for c := range 4 {
 				p := redistest.NewProxy(t, s)
 				proxies = append(proxies, p)
 				r := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond})
+				rigs = append(rigs, r)
 				redistest.Eventually(t, 20*time.Second, "a first cycle", func() bool {
 					return k.lock(r.locks, fmt.Sprint("warm", c)).Do(within(t), func(context.Context) error { return nil }) == nil
 				})
@@ -455,9 +457,14 @@ func TestHistoriesOfEveryKindUnderFaultsAreLinearizable(t *testing.T) {
 						for enough.Err() == nil {
 							op := history.Op{Client: 3*c + w, Lock: fmt.Sprint("l", rnd.IntN(3)), Owner: log.Owner(), Kind: history.Acquire, Lease: historyLease, Renewed: true}
 							var h *rlock.Hold
-							got := log.Do(op, func() history.Outcome {
+							got := ask(log, op, historyTimeout, func(cancelled *bool) history.Outcome {
 								var err error
-								if h, err = k.lock(r.locks, op.Lock).TryLock(context.Background(), time.Duration(1+rnd.IntN(30))*time.Millisecond, 0); err == nil {
+								if take := asking(k.lock(r.locks, op.Lock), &h, cancelled); rnd.IntN(2) == 0 {
+									_, err = redistest.Impatient(rnd, take)
+								} else {
+									_, err = take(context.Background(), time.Duration(1+rnd.IntN(30))*time.Millisecond)
+								}
+								if err == nil {
 									return history.OK
 								}
 								return history.Unknown
@@ -467,19 +474,7 @@ func TestHistoriesOfEveryKindUnderFaultsAreLinearizable(t *testing.T) {
 								continue
 							}
 							redistest.Pause(context.Background(), time.Duration(rnd.IntN(300))*time.Microsecond)
-							op.Kind = history.Release
-							log.Do(op, func() history.Outcome {
-								ctx, cancel := context.WithTimeout(context.Background(), 2*historyTimeout)
-								defer cancel()
-								switch err := h.Unlock(ctx); {
-								case err == nil:
-									return history.OK
-								case errors.Is(err, rlock.ErrLost):
-									log.Lost(op.Owner, h.Until())
-									return history.Refused
-								}
-								return history.Unknown
-							})
+							giveBack(log, op, h, history.Release)
 							if ops.Add(1) >= 2000 && log.Count(history.Acquire, history.OK) > 200 {
 								stop()
 							}
@@ -490,6 +485,9 @@ func TestHistoriesOfEveryKindUnderFaultsAreLinearizable(t *testing.T) {
 			faults.Go(func() { inflict(t, enough, s, proxies, rand.New(rand.NewPCG(seed, 99))) })
 			workers.Wait()
 			faults.Wait()
+			if kind != "Spin" { // whose waiters ask when their pauses are over
+				thenWell(t, s, log, rigs, k.lock, 3)
+			}
 			require.NoError(t, history.LockModel{Slack: 2 * time.Millisecond, LateAcquire: 2 * time.Millisecond, Late: time.Second}.Check(log))
 			require.Greater(t, log.Count(history.Acquire, history.OK), 200)
 			direct := s.Client(t)

@@ -896,6 +896,11 @@ func TestMultiHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
 	granted := log.Count(history.Acquire, history.OK)
 	t.Logf("%d operations, %d granted, %d unknown", ops.Load(), granted, log.Count(history.Acquire, history.Unknown))
 	require.Greater(t, granted, most/20)
+	thenWell(t, s, history.New(), rigs, func(c *rlock.Client, name string) *rlock.Lock {
+		m, err := rlock.Multi(c.Reentrant("l3"), c.Reentrant(name), c.NonReentrant("l4"))
+		require.NoError(t, err)
+		return m
+	}, historyLocks)
 	direct := s.Client(t)
 	redistest.Eventually(t, 20*time.Second, "nothing is left behind", func() bool { return len(keys(t, direct)) == 0 })
 }
@@ -928,7 +933,12 @@ func useSeveral(locks *rlock.Client, rnd *rand.Rand, log *history.Log, client in
 	if op.Renewed {
 		leaseTime = 0
 	}
-	h, err := m.TryLock(context.Background(), time.Duration(rnd.IntN(60))*time.Millisecond, leaseTime)
+	var h *rlock.Hold
+	if op.Renewed && rnd.IntN(2) == 0 {
+		_, err = redistest.Impatient(rnd, asking(m, &h, new(bool)))
+	} else {
+		h, err = m.TryLock(context.Background(), time.Duration(rnd.IntN(60))*time.Millisecond, leaseTime)
+	}
 	if err != nil {
 		each(history.Unknown)
 		return len(members)

@@ -993,6 +993,18 @@ func recordElections(t *testing.T, servers election, plant func(*rlock.Lock) *rl
 			_, err := s.TryAsk(t, "PING")
 			return err == nil
 		})
+	}
+	if patience == 0 { // nothing is planted: and while the network is well it is not idle
+		servers.voting(t)
+		o := whenWell
+		o.WatchdogTimeout = time.Second // a server that restarted votes when it has been up for so long
+		takes := []redistest.Take{taking(processes[0].lock(t, "q"))}
+		for range 2 {
+			takes = append(takes, taking(servers.process(t, o).lock(t, "q")))
+		}
+		redistest.NotIdle(t, 2*soon, "", takes...)
+	}
+	for _, s := range servers {
 		c := s.Client(t)
 		redistest.Eventually(t, 20*time.Second, "nothing is left behind", func() bool { return len(keys(t, c)) == 0 })
 	}
@@ -1010,7 +1022,12 @@ func elect(q *rlock.Lock, rnd *rand.Rand, log *history.Log, client int) {
 	var h *rlock.Hold
 	got := log.Do(op, func() history.Outcome {
 		var err error
-		if h, err = q.TryLock(context.Background(), time.Duration(rnd.IntN(100))*time.Millisecond, leaseTime); err == nil {
+		if op.Renewed && rnd.IntN(2) == 0 {
+			_, err = redistest.Impatient(rnd, asking(q, &h, new(bool)))
+		} else {
+			h, err = q.TryLock(context.Background(), time.Duration(rnd.IntN(100))*time.Millisecond, leaseTime)
+		}
+		if err == nil {
 			return history.OK
 		}
 		return history.Unknown

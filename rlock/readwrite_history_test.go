@@ -27,6 +27,8 @@ func TestReadWriteHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
 	}
 }
 
+const readWritePollCap = 20 * time.Millisecond
+
 func recordReadWrite(t *testing.T, seed uint64) {
 	const enoughOps, processes, workers = 4000, 4, 4
 	s := redistest.Start(t)
@@ -38,7 +40,7 @@ func recordReadWrite(t *testing.T, seed uint64) {
 	var rigs []*rig
 	for c := range processes {
 		p := redistest.NewProxy(t, s)
-		r := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: historyLease, CallTimeout: historyTimeout, PollCap: 20 * time.Millisecond})
+		r := newRig(t, p.Server(), rlock.Options{WatchdogTimeout: historyLease, CallTimeout: historyTimeout, PollCap: readWritePollCap})
 		redistest.Eventually(t, 20*time.Second, "a first cycle", func() bool {
 			return r.locks.Reentrant(fmt.Sprint("warm", c)).Do(within(t), func(context.Context) error { return nil }) == nil
 		})
@@ -78,6 +80,14 @@ func recordReadWrite(t *testing.T, seed uint64) {
 	require.Greater(t, len(book.under), 5)
 	require.Greater(t, log.Count(history.Acquire, history.Unknown)+log.Count(history.AcquireRead, history.Unknown), 10)
 	require.Greater(t, inflicted, 10)
+	thenWell(t, s, history.New(), rigs, func(c *rlock.Client, name string) *rlock.Lock { return c.ReadWrite(name).Write() }, 1)
+	var n atomic.Int64
+	thenWell(t, s, history.New(), rigs, func(c *rlock.Client, name string) *rlock.Lock { // and readers beside a writer
+		if n.Add(1)%3 > 0 {
+			return c.ReadWrite(name).Read()
+		}
+		return c.ReadWrite(name).Write()
+	}, 2)
 	direct := s.Client(t)
 	redistest.Eventually(t, 20*time.Second, "nothing is left behind", func() bool { return len(keys(t, direct)) == 0 })
 	for _, r := range rigs {
@@ -147,11 +157,14 @@ func (b *rwBook) acquire(ctx context.Context, l *rlock.Lock, kind history.Kind, 
 	}
 	op.Renewed = rnd.IntN(3) > 0
 	var hold *rlock.Hold
-	got := b.log.Do(op, func() history.Outcome {
+	// A cancelled one may be granted later, as long as its process stands in the queue.
+	got := ask(b.log, op, historyTimeout+4*readWritePollCap, func(cancelled *bool) history.Outcome {
 		var err error
 		switch {
 		case !op.Renewed:
 			hold, err = l.TryLock(ctx, 0, historyLease)
+		case under == 0 && rnd.IntN(3) == 0:
+			_, err = redistest.Impatient(rnd, asking(l, &hold, cancelled))
 		case rnd.IntN(2) == 0:
 			hold, err = l.TryLock(ctx, time.Duration(rnd.IntN(20))*time.Millisecond+time.Millisecond, 0)
 		default:
@@ -176,18 +189,6 @@ func (b *rwBook) acquire(ctx context.Context, l *rlock.Lock, kind history.Kind, 
 }
 
 func (b *rwBook) release(h *rlock.Hold, op history.Op, kind history.Kind) {
-	op.Kind = kind
-	b.log.Do(op, func() history.Outcome {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*historyTimeout)
-		defer cancel()
-		switch err := h.Unlock(ctx); {
-		case err == nil:
-			return history.OK
-		case errors.Is(err, rlock.ErrLost):
-			b.log.Lost(op.Owner, h.Until())
-			return history.Refused
-		}
-		return history.Unknown
-	})
+	giveBack(b.log, op, h, kind)
 	b.ops.Add(1)
 }

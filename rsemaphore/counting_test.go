@@ -455,9 +455,16 @@ func (b *countingBook) record(change func()) {
 func (b *countingBook) use(ctx context.Context, s *rsemaphore.CountingSemaphore, rnd *rand.Rand) {
 	for ctx.Err() == nil {
 		n := 1 + rnd.IntN(8)
-		actx, cancel := context.WithTimeout(ctx, time.Duration(1+rnd.IntN(100))*time.Millisecond)
-		err := s.Acquire(actx, n)
-		cancel()
+		var err error
+		if rnd.IntN(3) == 0 {
+			_, err = redistest.Impatient(rnd, func(ctx context.Context, wait time.Duration) (func(), error) {
+				return nil, s.TryAcquire(ctx, n, orForever(wait))
+			})
+		} else {
+			actx, cancel := context.WithTimeout(ctx, time.Duration(1+rnd.IntN(100))*time.Millisecond)
+			err = s.Acquire(actx, n)
+			cancel()
+		}
 		switch {
 		case errors.Is(err, rsemaphore.ErrUnknownOutcome):
 			b.record(func() { b.unknowns++; b.doubtful += int64(n) })

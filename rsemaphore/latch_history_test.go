@@ -81,16 +81,27 @@ func TestLatchHistoriesUnderFaultsOpenForAllWhenAllHaveCounted(t *testing.T) {
 			}
 		})
 		for i := range waiters {
+			rnd := rand.New(rand.NewPCG(23, uint64(100*round+i)))
 			work.Go(func() {
+				latch := rigs[i%len(rigs)].c.CountDownLatch(name)
 				for {
 					ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-					err := rigs[i%len(rigs)].c.CountDownLatch(name).Await(ctx)
+					if i%2 == 1 { // and asks again
+						cancel()
+						ctx, cancel = context.WithTimeout(context.Background(), time.Duration(rnd.IntN(5000))*time.Microsecond)
+						if rnd.IntN(2) == 0 {
+							ctx, cancel = context.WithCancel(context.Background())
+							time.AfterFunc(time.Duration(rnd.IntN(5000))*time.Microsecond, cancel)
+						}
+					}
+					err := latch.Await(ctx)
+					left := i%2 == 1 && ctx.Err() != nil
 					cancel()
 					switch {
 					case err == nil && began.Load() != participants:
 						t.Errorf("round %d: open with %d of %d", round, began.Load(), participants)
 					case err == nil && complete, errors.Is(err, rsemaphore.ErrLatchExpired) && !complete:
-					case rsemaphoreRetryable(err):
+					case rsemaphoreRetryable(err) || left && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
 						continue
 					default:
 						t.Errorf("round %d: %v", round, err)

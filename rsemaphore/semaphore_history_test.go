@@ -194,6 +194,10 @@ func underFaults(t *testing.T, seed uint64) {
 	require.Greater(t, inflicted, 10)
 	require.Greater(t, killed.Load(), int64(0))
 	require.Greater(t, samples, 10)
+	thenWell(t, s, rigs[0], func(c *rsemaphore.Client, ctx context.Context, wait time.Duration) (func(), error) {
+		p, err := c.Semaphore("h1", 1).TryAcquire(ctx, 1, wait, 0)
+		return func() { p.Release(context.Background()) }, err
+	}, func() bool { return counts(t, direct.c.Semaphore("h1", 1)) == [3]int{1, 0, 1} })
 	for _, l := range ledgers {
 		sem := direct.c.Semaphore(l.name, l.capacity)
 		redistest.Eventually(t, 20*time.Second, "every permit is back: "+l.name, func() bool {
@@ -231,10 +235,15 @@ func useSome(sem *rsemaphore.Semaphore, l *ledger, rnd *rand.Rand, lost *atomic.
 	n := 1 + rnd.IntN(l.capacity)
 	var p *rsemaphore.Permit
 	var err error
-	switch rnd.IntN(3) {
+	switch rnd.IntN(4) {
 	case 0:
 		p, err = sem.TryAcquire(context.Background(), n, 0, historyLease)
 	case 1:
+		_, err = redistest.Impatient(rnd, func(ctx context.Context, wait time.Duration) (_ func(), err error) {
+			p, err = sem.TryAcquire(ctx, n, orForever(wait), 0)
+			return nil, err
+		})
+	case 2:
 		p, err = sem.TryAcquire(context.Background(), n, time.Duration(1+rnd.IntN(20))*time.Millisecond, 0)
 	default:
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rnd.IntN(100_000))*time.Microsecond)
@@ -269,6 +278,33 @@ func useSome(sem *rsemaphore.Semaphore, l *ledger, rnd *rand.Rand, lost *atomic.
 	default:
 		return fmt.Errorf("release: %w", err)
 	}
+}
+
+// orForever is how long somebody waits who may also wait until ctx ends: that is a wait of 0.
+func orForever(wait time.Duration) time.Duration {
+	if wait == 0 {
+		return time.Hour
+	}
+	return wait
+}
+
+// whenWell are the options of clients that come when the network is well again: what their callers leave behind is there for so long that no
+// machine is that busy.
+var whenWell = rsemaphore.Options{CallTimeout: 20 * time.Second, PollCap: 20 * time.Second, WatchdogTimeout: 10 * time.Minute}
+
+// thenWell is the end of a history. The network is well again: a client that went through the faults, and others, have callers that are
+// patient and callers that give up within 5 ms. What they want is not idle for long while callers wait, and when they have left it is free.
+func thenWell(t *testing.T, s *redistest.Server, healed *rig, take func(c *rsemaphore.Client, ctx context.Context, wait time.Duration) (func(), error), free func() bool) {
+	p := redistest.NewProxy(t, s)
+	p.Delay(500*time.Microsecond, 500*time.Microsecond) // more calls are under way when their callers leave
+	var processes []redistest.Take
+	for _, r := range []*rig{healed, newRig(t, p.Server(), whenWell), newRig(t, p.Server(), whenWell)} {
+		processes = append(processes, func(ctx context.Context, wait time.Duration) (func(), error) {
+			return take(r.c, ctx, orForever(wait))
+		})
+	}
+	redistest.NotIdle(t, afterLeaving, "", processes...)
+	redistest.Eventually(t, afterLeaving, "nobody has a permit, and all are free", free)
 }
 
 // useByChild has a process use permits some times, and kills it while it holds some.

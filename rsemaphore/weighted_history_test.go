@@ -78,10 +78,15 @@ func weightsUnderFaults(t *testing.T, seed uint64) {
 	require.LessOrEqual(t, most, l.capacity)
 	require.Greater(t, most, l.capacity/2, "a test in which little is in use finds nothing")
 	require.Positive(t, granted.Load())
-	redistest.Eventually(t, 30*time.Second, "all is back", func() bool {
+	back := func() bool {
 		state, err := direct.c.WeightedSemaphore(l.name, int64(l.capacity)).Inspect(within(t))
 		return err == nil && state.Available == int64(l.capacity) && len(state.Permits) == 0
-	})
+	}
+	redistest.Eventually(t, 30*time.Second, "all is back", back)
+	thenWell(t, s, rigs[0], func(c *rsemaphore.Client, ctx context.Context, wait time.Duration) (func(), error) { // one at a time
+		p, err := c.WeightedSemaphore(l.name, int64(l.capacity)).TryAcquire(ctx, int64(l.capacity)/2+1, wait, 0)
+		return func() { p.Release(context.Background()) }, err
+	}, back)
 	for _, r := range rigs {
 		redistest.Eventually(t, 30*time.Second, "nothing is owed", func() bool { return r.c.Owed() == 0 })
 	}
@@ -93,9 +98,18 @@ func useWeight(s *rsemaphore.WeightedSemaphore, l *ledger, rnd *rand.Rand, lost,
 	if rnd.IntN(3) > 0 {
 		n = 1 + n/4
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+rnd.IntN(200))*time.Millisecond)
-	defer cancel()
-	p, err := s.Acquire(ctx, n)
+	var p *rsemaphore.WeightedPermit
+	var err error
+	if rnd.IntN(3) == 0 {
+		_, err = redistest.Impatient(rnd, func(ctx context.Context, wait time.Duration) (_ func(), err error) {
+			p, err = s.TryAcquire(ctx, n, orForever(wait), 0)
+			return nil, err
+		})
+	} else {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+rnd.IntN(200))*time.Millisecond)
+		p, err = s.Acquire(ctx, n)
+		cancel()
+	}
 	if err != nil {
 		return err
 	}

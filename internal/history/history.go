@@ -47,6 +47,9 @@ type Op struct {
 	Lease        time.Duration // Acquire
 	// Renewed: the lease of this grant is renewed until it is released or lost.
 	Renewed bool
+	// Late is for how much longer than the model's LateAcquire an acquire may still be granted after its caller gave up: the server
+	// knows of the caller's deadline, and not that it was cancelled.
+	Late time.Duration
 }
 
 // Log is a record in the making. It is safe for concurrent use.

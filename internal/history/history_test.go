@@ -37,6 +37,8 @@ func release(owner int, out history.Outcome, call, ret time.Duration) history.Op
 
 func renewed(op history.Op) history.Op { op.Renewed = true; return op }
 
+func cancelled(op history.Op) history.Op { op.Late = 40 * ms; return op }
+
 func TestSoundHistoriesAreAccepted(t *testing.T) {
 	const ok, refused, unknown = history.OK, history.Refused, history.Unknown
 	for name, l := range map[string]*history.Log{
@@ -45,8 +47,10 @@ func TestSoundHistoriesAreAccepted(t *testing.T) {
 		"refused while held": logOf(acquire(1, ok, 0, 1*ms, 100*ms), acquire(2, refused, 2*ms, 3*ms, 100*ms), release(1, ok, 4*ms, 5*ms)),
 		"granted while the release is under way": logOf(acquire(1, ok, 0, 1*ms, 100*ms), release(1, ok, 2*ms, 9*ms), acquire(2, ok, 3*ms, 4*ms, 100*ms),
 			release(2, ok, 5*ms, 6*ms)),
-		"unknown acquire that took it":          logOf(acquire(1, unknown, 0, 5*ms, 100*ms), acquire(2, refused, 50*ms, 51*ms, 100*ms), acquire(3, ok, 120*ms, 121*ms, 100*ms)),
-		"unknown acquire that did not":          logOf(acquire(1, unknown, 0, 5*ms, 100*ms), acquire(2, ok, 6*ms, 7*ms, 100*ms)),
+		"unknown acquire that took it": logOf(acquire(1, unknown, 0, 5*ms, 100*ms), acquire(2, refused, 50*ms, 51*ms, 100*ms), acquire(3, ok, 120*ms, 121*ms, 100*ms)),
+		"unknown acquire that did not": logOf(acquire(1, unknown, 0, 5*ms, 100*ms), acquire(2, ok, 6*ms, 7*ms, 100*ms)),
+		"unknown acquire that took it later": logOf(acquire(1, ok, 0, 1*ms, 100*ms), cancelled(acquire(2, unknown, 2*ms, 3*ms, 100*ms)), release(1, ok, 30*ms, 31*ms),
+			acquire(3, refused, 32*ms, 33*ms, 100*ms)),
 		"unknown acquire cleared away":          logOf(acquire(1, unknown, 0, 5*ms, 100*ms), acquire(2, refused, 6*ms, 7*ms, 100*ms), acquire(3, ok, 8*ms, 9*ms, 100*ms)),
 		"unknown release that ran late":         logOf(acquire(1, ok, 0, 1*ms, 100*ms), release(1, unknown, 2*ms, 5*ms), acquire(2, refused, 8*ms, 9*ms, 100*ms), acquire(3, ok, 10*ms, 11*ms, 100*ms)),
 		"refused just before the lease is over": logOf(acquire(1, ok, 0, 1*ms, 100*ms), acquire(2, refused, 101*ms, 102*ms, 100*ms)),
@@ -65,6 +69,8 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		"released by somebody who holds nothing": logOf(acquire(1, ok, 0, 1*ms, 100*ms), release(2, ok, 2*ms, 3*ms)),
 		"granted under a renewed hold":           logOf(renewed(acquire(1, ok, 0, 1*ms, 100*ms)), acquire(2, ok, 500*ms, 501*ms, 100*ms), release(1, ok, 900*ms, 901*ms)),
 		"refused when nobody held it":            logOf(acquire(1, ok, 0, 1*ms, 100*ms), release(1, ok, 2*ms, 3*ms), acquire(2, refused, 4*ms, 5*ms, 100*ms)),
+		"refused long after a cancelled acquire may have been granted": logOf(acquire(1, ok, 0, 1*ms, 100*ms), cancelled(acquire(2, unknown, 2*ms, 3*ms, 100*ms)),
+			release(1, ok, 30*ms, 31*ms), acquire(3, refused, 170*ms, 171*ms, 100*ms)),
 		"refused long after the lease":           logOf(acquire(1, ok, 0, 1*ms, 100*ms), acquire(2, refused, 150*ms, 151*ms, 100*ms)),
 		"left behind for longer than its lease":  logOf(acquire(1, unknown, 0, 5*ms, 100*ms), acquire(2, refused, 150*ms, 151*ms, 100*ms)),
 		"granted, released, and refused as held": logOf(acquire(1, ok, 0, 1*ms, 100*ms), release(1, refused, 2*ms, 3*ms)),

@@ -123,16 +123,22 @@ func (m LockModel) checkOne(name string, ops []Op, lost map[int]time.Duration) e
 			released[op.Owner] = op
 		}
 	}
+	var refused []Op
+	for _, op := range ops {
+		if op.Kind == Acquire && op.Outcome == Refused && !m.forNobody(op, ops) {
+			refused = append(refused, op)
+		}
+	}
 	history := make([]porcupine.Operation, 0, len(ops))
 	for _, op := range ops {
-		if op.Kind == Acquire && op.Outcome == Refused && m.forNobody(op, ops) {
+		if op.Kind == Acquire && (op.Outcome == Refused && !slices.Contains(refused, op) || op.Outcome == Unknown && !m.explains(op, refused)) {
 			continue
 		}
 		in := input{op: op}
 		ret := op.Return
 		switch {
 		case op.Kind == Acquire && op.Outcome == Unknown:
-			ret = op.Return + m.LateAcquire
+			ret = op.Return + m.LateAcquire + op.Late
 			in.bounds = ret + op.Lease
 		case op.Kind == Acquire && op.Outcome == OK:
 			in.sure, in.bounds = m.trust(op, released, lost)
@@ -154,7 +160,15 @@ func (m LockModel) checkOne(name string, ops []Op, lost map[int]time.Duration) e
 // time, and is over when it is found out, so the refusal says nothing about the other owners.
 func (m LockModel) forNobody(op Op, ops []Op) bool {
 	return m.LateGrant > 0 && slices.ContainsFunc(ops, func(w Op) bool {
-		return w.Kind == Acquire && w.Outcome == Unknown && w.Call <= op.Return && op.Call <= w.Return+m.LateGrant+w.Lease
+		return w.Kind == Acquire && w.Outcome == Unknown && w.Call <= op.Return && op.Call <= w.Return+w.Late+m.LateGrant+w.Lease
+	})
+}
+
+// explains reports whether an acquire of unknown outcome may be the reason of one of the refusals. One that is no reason of any says
+// nothing, because what it may have left behind rules out no grant; and many that callers gave up would take the checker for ever.
+func (m LockModel) explains(op Op, refused []Op) bool {
+	return slices.ContainsFunc(refused, func(r Op) bool {
+		return op.Call <= r.Return && r.Call-m.Slack <= op.Return+m.LateAcquire+op.Late+op.Lease
 	})
 }
 

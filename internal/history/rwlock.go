@@ -117,7 +117,7 @@ func (m RWLockModel) Check(l *Log) error {
 		if op.Kind == Acquire || op.Kind == AcquireRead {
 			switch op.Outcome {
 			case Unknown:
-				in.ret += m.LateAcquire
+				in.ret += m.LateAcquire + op.Late
 				in.bounds = in.ret + op.Lease
 			case OK:
 				in.sure, in.bounds = m.trust(op, released, lost)

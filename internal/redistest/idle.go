@@ -2,7 +2,9 @@ package redistest
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,8 +32,14 @@ var GiveUp = map[string]func(take Take, d time.Duration) (release func(), err er
 	},
 }
 
-// NotIdle has each of some processes take a thing, by one caller that is patient and by five that give up, in that way, after up to
-// 5 ms, and fails the test if it is idle for bound.
+// Impatient has take wait for up to 5 ms, and give up in one of the ways.
+func Impatient(rnd *rand.Rand, take Take) (release func(), err error) {
+	ways := slices.Sorted(maps.Keys(GiveUp))
+	return GiveUp[ways[rnd.IntN(len(ways))]](take, 1+time.Duration(rnd.Int64N(int64(5*time.Millisecond))))
+}
+
+// NotIdle has each of some processes take a thing, by one caller that is patient and by five that give up, in that way or in any if it
+// is empty, after up to 5 ms, and fails the test if it is idle for bound.
 func NotIdle(t testing.TB, bound time.Duration, way string, processes ...Take) {
 	t.Helper()
 	until := time.Now().Add(Sized(100*time.Millisecond, 200*time.Millisecond, 2*time.Second))
@@ -40,13 +48,19 @@ func NotIdle(t testing.TB, bound time.Duration, way string, processes ...Take) {
 	var wg sync.WaitGroup
 	for _, take := range processes {
 		for i := range 6 {
+			rnd := rand.New(rand.NewPCG(rand.Uint64(), 0))
 			wg.Go(func() {
 				for time.Now().Before(until) {
-					d := rand.N(5 * time.Millisecond)
-					if i == 0 {
-						d = time.Minute
+					var release func()
+					var err error
+					switch {
+					case i == 0:
+						release, err = take(context.Background(), time.Minute)
+					case way == "":
+						release, err = Impatient(rnd, take)
+					default:
+						release, err = GiveUp[way](take, rand.N(5*time.Millisecond))
 					}
-					release, err := GiveUp[way](take, d)
 					if err != nil {
 						gaveUp.Add(1)
 						continue
