@@ -71,6 +71,8 @@ type orders struct {
 	mutant  string
 	one     bool
 	crowds  bool
+	keeping bool
+	mute    bool
 	whole   bool
 	stop    int
 }
@@ -95,6 +97,8 @@ func parse(args []string) (o orders, err error) {
 	f.BoolVar(&o.mutants, "mutants", false, "plant each fault in turn, and run seeds until one finds it")
 	f.StringVar(&o.mutant, "mutant", "", "plant the fault of that `name`")
 	f.BoolVar(&o.crowds, "crowds", false, "play crowds: nothing goes wrong, and callers give up")
+	f.BoolVar(&o.keeping, "keeping", false, "of -crowds, those that release by UnlockAfter")
+	f.BoolVar(&o.mute, "mute", false, "of -crowds, those in which nobody may subscribe")
 	f.BoolVar(&o.whole, "whole", false, "do not look for the shortest plan that fails")
 	f.BoolVar(&o.one, "1", false, "one processor: runs of a seed are more alike")
 	f.IntVar(&o.stop, "failures", 3, "end after so many seeds that fail")
@@ -150,7 +154,12 @@ func run(ctx context.Context, t *testing.T, o orders, out io.Writer) error {
 // seed runs one seed, and shortens its plan if it fails.
 func seed(t *testing.T, o orders, number uint64, m *simulation.Mutant, s *state, out io.Writer) error {
 	make := simulation.NewPlan
-	if o.crowds {
+	switch {
+	case o.crowds && o.keeping:
+		make = simulation.NewKeepingCrowd
+	case o.crowds && o.mute:
+		make = simulation.NewMuteCrowd
+	case o.crowds:
 		make = simulation.NewCrowd
 	}
 	p := make(number, words(o.kinds)...)

@@ -10,9 +10,17 @@ import (
 const crowdLength = 1500 * time.Millisecond
 
 // Crowds are the kinds of objects that crowds are tried with.
-func Crowds() (names []string) {
+func Crowds() []string { return named(func(k *kind) bool { return k.crowds }) }
+
+// Keeping are those that can be released by UnlockAfter.
+func Keeping() []string { return named(func(k *kind) bool { return k.keeps }) }
+
+// Held are those that are held, and waited for.
+func Held() []string { return named(func(k *kind) bool { return k.crowds && k.owners != nil }) }
+
+func named(which func(k *kind) bool) (names []string) {
 	for _, k := range all {
-		if k.crowds {
+		if which(k) {
 			names = append(names, k.name)
 		}
 	}
@@ -21,14 +29,25 @@ func Crowds() (names []string) {
 
 // NewCrowd makes the plan of a seed in which nothing goes wrong but that callers give up: callers of several clients, who ask again
 // and again, wait for a moment, and leave, each in its way. A few are patient. kinds, if any, are those of the objects.
-func NewCrowd(seed uint64, kinds ...string) Plan {
+func NewCrowd(seed uint64, kinds ...string) Plan { return crowd(seed, Plan{}, Crowds(), kinds) }
+
+// NewKeepingCrowd makes a crowd whose holders release by UnlockAfter, half of the time, of up to 20 ms.
+func NewKeepingCrowd(seed uint64, kinds ...string) Plan {
+	return crowd(seed, Plan{Keeping: true}, Keeping(), kinds)
+}
+
+// NewMuteCrowd makes a crowd in which nobody may subscribe, so that who waits asks again and again.
+func NewMuteCrowd(seed uint64, kinds ...string) Plan {
+	return crowd(seed, Plan{Mute: true}, Held(), kinds)
+}
+
+// crowd is NewCrowd, of one of these kinds if none is named.
+func crowd(seed uint64, p Plan, of, kinds []string) Plan {
 	r := rand.New(rand.NewPCG(seed, 21))
-	p := Plan{
-		Seed: seed, Clients: 2 + r.IntN(3), Servers: 1, Alone: r.IntN(4) == 0, Crowd: true, Kinds: kinds,
-		Shortest: upTo(r, 10*time.Microsecond, 100*time.Microsecond), Longest: upTo(r, 150*time.Microsecond, 1500*time.Microsecond),
-	}
+	p.Seed, p.Clients, p.Servers, p.Alone, p.Crowd, p.Kinds = seed, 2+r.IntN(3), 1, r.IntN(4) == 0, true, kinds
+	p.Shortest, p.Longest = upTo(r, 10*time.Microsecond, 100*time.Microsecond), upTo(r, 150*time.Microsecond, 1500*time.Microsecond)
 	if len(kinds) == 0 {
-		p.Kinds = []string{Crowds()[r.IntN(len(Crowds()))]}
+		p.Kinds = []string{of[r.IntN(len(of))]}
 	}
 	if slices.Contains(p.Kinds, "quorum") {
 		p.Servers = 3
@@ -70,6 +89,9 @@ func (p *Plan) caller(r *rand.Rand, object, n int, k *kind, longest, work time.D
 		}
 		if s.Ends == byAnother {
 			s.Wait = 0
+		}
+		if p.Keeping && r.IntN(2) == 0 {
+			s.Keep = upTo(r, time.Millisecond, 20*time.Millisecond)
 		}
 		at += min(s.Wait, longest) + upTo(r, 0, time.Millisecond)
 		p.Steps = append(p.Steps, s)

@@ -27,6 +27,7 @@ type kind struct {
 	owners  func(n *node, name string) []string // what has it, as a server says; nil: nothing has
 	late    func(p Plan) time.Duration          // how much longer than others it may take to acquire; nil: no longer
 	only    bool                                // crowds only are tried with it
+	keeps   bool                                // it has UnlockAfter
 }
 
 var all []*kind
@@ -69,7 +70,8 @@ type lease interface {
 type held struct {
 	lease
 	release func(ctx context.Context) error
-	reenter func(ctx context.Context) error // nil: it cannot be
+	keep    func(ctx context.Context, d time.Duration) error // UnlockAfter; nil: there is none
+	reenter func(ctx context.Context) error                  // nil: it cannot be
 	token   int64
 	ids     []string // as the server has them; nil: the hold is its process's only one
 }
@@ -131,7 +133,7 @@ func lock(l *rlock.Lock, several bool) func(context.Context, Step) (held, error)
 		if several {
 			ids = []string{string(h.Owner())}
 		}
-		return held{ids: ids, lease: h, release: h.Unlock, token: token, reenter: func(ctx context.Context) error {
+		return held{ids: ids, lease: h, release: h.Unlock, keep: h.UnlockAfter, token: token, reenter: func(ctx context.Context) error {
 			inner, err := l.TryLock(h.Context(ctx), 0, s.Lease)
 			if err != nil {
 				return err
@@ -194,7 +196,11 @@ func locks() (ks []*kind) {
 		return lock(m, false)(ctx, s)
 	}, "b"))
 	for _, k := range ks {
+		k.keeps = true
 		switch k.name {
+		case "fair":
+			// Without Pub/Sub nobody says to the next in line that the first has left. It asks within a PollCap, or has left by then, too.
+			k.late = func(p Plan) time.Duration { return 2 * p.deaf() }
 		case "plain":
 			k.owners = text
 		case "spin":
@@ -315,6 +321,10 @@ func (w *world) take(c *client, s Step, x *claim, acquire func(ctx context.Conte
 			}
 		}
 	case <-c.gone:
+	}
+	if s.Keep > 0 && !lost {
+		w.kept(x, s.Keep)
+		h.release = func(ctx context.Context) error { return h.keep(ctx, s.Keep) }
 	}
 	w.leave(x, lost)
 	w.outcome(s.Number, fmt.Sprint("held, lost: ", lost))

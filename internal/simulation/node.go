@@ -37,6 +37,7 @@ type node struct {
 	life    int
 	behind  bool // its replica confirms nothing
 	durable bool // there is a replica
+	mute    bool // nobody may subscribe
 	scripts map[string]string
 	mutant  *Mutant
 	struck  map[string]bool                  // scripts that the mutant has changed
@@ -96,6 +97,8 @@ func (n *node) before(c *server.Peer, cmd string, args ...string) bool {
 		up, life := time.Since(n.up), n.life
 		n.mu.Unlock()
 		c.WriteBulk(fmt.Sprintf("# Server\r\nrun_id:%x\r\nuptime_in_seconds:%d\r\n", sha1.Sum(fmt.Append(nil, n.name, life)), int(up.Seconds())))
+	case strings.HasSuffix(cmd, "SUBSCRIBE") && n.mute:
+		c.WriteError("NOPERM this user has no permissions to access one of the channels used as arguments")
 	case cmd == "WAIT":
 		n.mu.Lock()
 		confirmed := 0

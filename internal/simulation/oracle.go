@@ -30,6 +30,8 @@ type resource struct {
 	waiting  map[*claim]bool
 	active   map[*claim]bool
 	free     time.Time // since when all who wait would find room
+	kept     time.Time // until then the server may keep it for UnlockAfter
+	firm     time.Time // and until then it must
 	well     wellness
 	over     time.Time // since when more is held, and renewed, than there is
 }
@@ -161,6 +163,9 @@ func (o *oracle) enter(c *claim, got bool) {
 		}
 		if got {
 			r.active[c], r.free = true, time.Time{}
+			if now := time.Now(); now.Before(r.firm) && r.capacity == 1 {
+				o.violation("%s: step %d has it %v before the end of an UnlockAfter", r.name, c.step, r.firm.Sub(now))
+			}
 		}
 	}
 	if got {

@@ -83,7 +83,8 @@ type Step struct {
 	Wait   time.Duration
 	Lease  time.Duration // 0: renewed
 	For    time.Duration
-	Ends   ends // how the call gives up after Wait
+	Ends   ends          // how the call gives up after Wait
+	Keep   time.Duration // it is released by UnlockAfter of so long; 0: by Unlock
 }
 
 // ends is how a caller gives up.
@@ -129,6 +130,8 @@ type Plan struct {
 	Durable  bool // there is a replica, and clients have MinReplicas
 	Alone    bool // each call has a connection to itself
 	Crowd    bool // nothing goes wrong, and many callers give up soon
+	Keeping  bool // half of the releases of a crowd are UnlockAfter
+	Mute     bool // nobody may subscribe
 	Shortest time.Duration
 	Longest  time.Duration
 	Drift    []float64 // of the servers' clocks
@@ -296,6 +299,9 @@ func (p Plan) String() string {
 	if p.Crowd {
 		b.WriteString(", a crowd")
 	}
+	if p.Mute {
+		b.WriteString(", nobody may subscribe")
+	}
 	if p.Alone {
 		b.WriteString(", a connection for each call")
 	}
@@ -323,6 +329,9 @@ func (s Step) text(p Plan) string {
 	}
 	if s.For != 0 {
 		fmt.Fprintf(&b, " for %v", s.For.Round(time.Microsecond))
+	}
+	if s.Keep != 0 {
+		fmt.Fprintf(&b, ", kept for %v", s.Keep.Round(time.Microsecond))
 	}
 	if s.Ends != byWait {
 		fmt.Fprintf(&b, ", %s", s.Ends)

@@ -52,6 +52,34 @@ func TestACrowdThatGivesUpLeavesNothingTakenAndNothingIdle(t *testing.T) {
 	require.Positive(t, total.Refused)
 }
 
+// UnlockAfter leaves a lock taken until the server's end; and where nobody may subscribe, who waits asks once in a PollCap. Either has a
+// bound of its own (well.go). By default two kinds of each are played.
+func TestACrowdThatKeepsOrHearsNothingHasItsOwnBound(t *testing.T) {
+	for how, crowd := range map[string]struct {
+		plan  func(seed uint64, kinds ...string) simulation.Plan
+		kinds []string
+	}{"keeping": {simulation.NewKeepingCrowd, simulation.Keeping()}, "mute": {simulation.NewMuteCrowd, simulation.Held()}} {
+		var total simulation.Figures
+		usual := []string{"reentrant", "plain"}
+		for _, kind := range redistest.Sized(usual[:1], usual, crowd.kinds) {
+			seeds := []uint64{2}
+			if redistest.Long() {
+				seeds = redistest.Seeds(t, 2)
+			}
+			for _, seed := range seeds {
+				r := simulation.Run(t, crowd.plan(seed, kind), nil)
+				total.Add(r.Figures)
+				if len(r.Violations) > 0 {
+					t.Errorf("%s, seed %d: %s\ngo run ./bench/simulate -crowds -%s -kinds %s -seeds %d -v", kind, seed, r.Violations[0], how, kind, seed)
+				}
+			}
+		}
+		t.Logf("%s: %v", how, total)
+		require.Positive(t, total.Acquired)
+		require.Positive(t, total.Refused)
+	}
+}
+
 // What the simulation is worth. By default those faults are planted that one of the first seeds finds.
 func TestTheSimulationFindsPlantedFaults(t *testing.T) {
 	quick := []string{

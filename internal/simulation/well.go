@@ -15,6 +15,10 @@ import (
 //   - what no caller holds is not taken for longer than two round trips and 10 ms;
 //   - a call that gives up returns that soon.
 //
+// Two kinds of crowds have bounds of their own. What is released by UnlockAfter is free from the server's end on, which is so long after the
+// acquisition, and not a moment sooner: these times count from there. Without Pub/Sub the first two may take a PollCap more; a fair
+// lock, of which each in line may leave before it asks, three of them.
+//
 // Times are exact: the clients, servers and goroutines of a simulation take none.
 
 // slack is what the library may take besides its round trips.
@@ -35,8 +39,28 @@ type wellness struct {
 	before int                  // of them, when it became free
 }
 
+// deaf is how much longer it takes those to whom nobody can say that something is free: they ask once in a PollCap.
+func (p Plan) deaf() time.Duration {
+	if p.Mute {
+		return pollCap
+	}
+	return 0
+}
+
 // soon is how long the library may take for what takes it two round trips.
 func (p Plan) soon() time.Duration { return 4*p.Longest + slack }
+
+// kept: c is released by UnlockAfter of d, which counts from when c was acquired: a round trip before its caller knew, at most. It is
+// taken until the server's end then, whoever waits, and no longer than anything else. The server counts what is left of d from when
+// the call arrives, in whole milliseconds, and the last of them is the lock's.
+func (w *world) kept(c *claim, d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for r := range c.units {
+		r.kept = later(r.kept, c.from.Add(d+w.plan.Longest+2*time.Millisecond))
+		r.firm = later(r.firm, c.from.Add(d-2*w.plan.Longest-time.Millisecond))
+	}
+}
 
 // granted: the server gives a unit of what key keeps to somebody. Called by node.before, within the server's script.
 func (w *world) granted(key string) {
@@ -53,13 +77,17 @@ func (w *world) granted(key string) {
 func (w *world) lookWell(began time.Time) {
 	now := time.Now()
 	warm := now.After(began.Add(warming))
+	for _, n := range w.nodes {
+		n.tick()
+		n.m.Keys() // ends what has ended, also when nobody asks
+	}
 	for _, o := range w.objects {
 		if o.kind.owners == nil {
 			continue
 		}
-		late := time.Duration(0)
+		late := w.plan.deaf()
 		if o.kind.late != nil {
-			late = o.kind.late(w.plan)
+			late += o.kind.late(w.plan)
 		}
 		for _, r := range o.parts {
 			var there []string
@@ -105,12 +133,13 @@ func (w *world) lookAtOwners(r *resource, there []string, now time.Time, warm bo
 				at = now
 			}
 		}
+		at = later(at, r.kept)
 		since[owner] = at
 		d := now.Sub(at)
 		if d > 0 && warm {
 			w.figures.LongestOrphan = max(w.figures.LongestOrphan, d)
 		}
-		if d > w.plan.soon() && warm && !r.well.told[owner] {
+		if d > w.plan.soon()+w.plan.deaf() && warm && !r.well.told[owner] {
 			r.well.told[owner] = true
 			w.violation("%s: nobody has had it for %v, and it is taken for %s; %d wait", r.name, d.Round(time.Microsecond), printed(owner), len(r.waiting))
 		}
@@ -133,7 +162,7 @@ func (w *world) lookAtFree(r *resource, late time.Duration, now time.Time, warm 
 			first = c.began
 		}
 	}
-	if most == 0 || used+most > r.capacity {
+	if most == 0 || used+most > r.capacity || now.Before(r.kept) {
 		r.free = time.Time{}
 		return
 	}

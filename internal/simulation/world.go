@@ -138,6 +138,7 @@ func (w *world) outcome(step int, what string) {
 func (w *world) build(m *Mutant) {
 	for i := range w.plan.Servers {
 		w.nodes = append(w.nodes, newNode(fmt.Sprint("server", i), w.plan.Drift[i], w.plan.Durable, m))
+		w.nodes[i].mute = w.plan.Mute
 	}
 	for i := range w.plan.Clients {
 		w.clients = append(w.clients, w.client(i, 0))
