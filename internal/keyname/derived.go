@@ -1,6 +1,9 @@
 package keyname
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Derived are the prefixes of the keys and channels that objects have beside their main key, ours and Redisson's: Prefix puts one
 // before the name of the object. TestEveryPrefixIsListed finds those that are missing here.
@@ -30,6 +33,18 @@ var Derived = []string{
 	"redlatch_stock",
 }
 
+// Endings are what other keys of that sort end with: Suffix puts one behind the name of the object. TestEverySuffixIsListed finds those
+// that are missing here.
+var Endings = []string{
+	"timeout", "notes", // of permits
+	"weights", "weighted",
+	"latch",
+	"barrier",
+}
+
+// reader is what the keys of the holds of Redisson's readers have behind the name and the owner.
+const reader = ":rwlock_timeout:"
+
 // Mark returns the channel to which a process of this library subscribes together with a channel of Redisson's, so that a script can tell
 // its listening from a Java process's (lua/listeners.lua of package script). It is in the same slot. For all other channels it is "".
 func Mark(channel string) string {
@@ -40,8 +55,8 @@ func Mark(channel string) string {
 	return ""
 }
 
-// derived returns the prefix by which key is one that another object has beside its own; "": it is none. The name of that object is
-// in braces, or has braces, but for heartbeats.
+// derived says by what key is one that another object has beside its own; "": it is none. The name of that object is in braces, or has
+// braces, but for heartbeats: "order:7:timeout" is no key of a semaphore's, and "{order:7}:timeout" is one.
 func derived(key string) string {
 	for _, p := range Derived {
 		rest, ok := strings.CutPrefix(key, p)
@@ -50,8 +65,19 @@ func derived(key string) string {
 		}
 		name, colon := strings.CutPrefix(rest, ":")
 		if colon && (strings.IndexByte(name, '{') >= 0 || p == "redlatch_alive") || !colon && p == "redisson_countdownlatch__channel__" && strings.HasPrefix(rest, "{") {
-			return p
+			return "begins with " + p
 		}
+	}
+	name, ending := key, ""
+	if i := strings.LastIndexByte(key, ':'); i >= 0 {
+		name, ending = key[:i], key[i+1:]
+	}
+	switch {
+	case strings.IndexByte(name, '{') < 0:
+	case slices.Contains(Endings, ending):
+		return "ends with :" + ending
+	case strings.Contains(key[strings.IndexByte(key, '{'):], reader):
+		return "has " + reader + " in it"
 	}
 	return ""
 }
