@@ -245,29 +245,6 @@ func TestAnAbandonedAcquireIsNotGrantedWhenTheServerRunsAgain(t *testing.T) {
 	require.Empty(t, keys(t, r.redis))
 }
 
-// stall measures how long the machine itself kept goroutines waiting while fn ran.
-func stall(fn func()) time.Duration {
-	done := make(chan struct{})
-	worst := make(chan time.Duration)
-	go func() {
-		var w time.Duration
-		for tick := time.NewTicker(5 * time.Millisecond); ; {
-			before := time.Now()
-			select {
-			case <-tick.C:
-				w = max(w, time.Since(before)-5*time.Millisecond)
-			case <-done:
-				tick.Stop()
-				worst <- w
-				return
-			}
-		}
-	}()
-	fn()
-	close(done)
-	return <-worst
-}
-
 func TestWaitTimeIsKeptWithTheServerStoppedAndBlackHoled(t *testing.T) {
 	t.Parallel()
 	const callTimeout = 200 * time.Millisecond
@@ -302,7 +279,7 @@ func TestWaitTimeIsKeptWithTheServerStoppedAndBlackHoled(t *testing.T) {
 				bound := max(waitTime, callTimeout) // the first request has the call timeout
 				var took time.Duration
 				var err error
-				slow := stall(func() {
+				slow := redistest.Stall(func() {
 					began := time.Now()
 					_, err = r.locks.Reentrant("l").TryLock(context.Background(), waitTime, 0)
 					took = time.Since(began)
@@ -315,7 +292,7 @@ func TestWaitTimeIsKeptWithTheServerStoppedAndBlackHoled(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			defer cancel()
-			slow := stall(func() { _, err = r.locks.Reentrant("free").Lock(ctx) })
+			slow := redistest.Stall(func() { _, err = r.locks.Reentrant("free").Lock(ctx) })
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.Less(t, slow, time.Minute)
 			if fault != "black-holed" {
