@@ -9,6 +9,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -55,12 +56,14 @@ func Dial(o rueidis.ClientOption, opts Options) (*Hub, error) {
 	if newClient == nil {
 		newClient = rueidis.NewClient
 	}
-	c, err := newClient(o)
+	opts.dials = new(atomic.Int64)
+	counted := counting(o, opts.dials)
+	c, err := newClient(counted)
 	if err == nil && c.Mode() == rueidis.ClientModeCluster {
 		// only now is it known to be one, and the callback is an option of the client
 		c.Close()
 		opts.inv = &invalidations{}
-		c, err = newClient(opts.inv.option(o))
+		c, err = newClient(opts.inv.option(counted))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pubsub: %w", refusal(o, err))
@@ -77,6 +80,24 @@ func Dial(o rueidis.ClientOption, opts Options) (*Hub, error) {
 	}
 	hub.owned, hub.plain = true, opts.NewClient == nil
 	return hub, nil
+}
+
+// counting is o with the connections counted that the client begins to make: see script.Runner.HeedDials.
+func counting(o rueidis.ClientOption, dials *atomic.Int64) rueidis.ClientOption {
+	withCtx, without := o.DialCtxFn, o.DialFn
+	o.DialCtxFn = func(ctx context.Context, to string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
+		dials.Add(1)
+		switch {
+		case withCtx != nil:
+			return withCtx(ctx, to, d, config)
+		case without != nil:
+			return without(to, d, config)
+		case config != nil:
+			return (&tls.Dialer{NetDialer: d, Config: config}).DialContext(ctx, "tcp", to)
+		}
+		return d.DialContext(ctx, "tcp", to)
+	}
+	return o
 }
 
 // tooOld refuses a server that is older than Redis 7.0. Its scripts hide why a command of theirs was refused, so that a lock would

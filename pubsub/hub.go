@@ -45,7 +45,8 @@ type Options struct {
 	// Observer is told what happens, for metrics. Its nil functions are skipped.
 	Observer Observer
 
-	inv *invalidations // of a client that Dial has made
+	inv   *invalidations // of a client that Dial has made
+	dials *atomic.Int64  // likewise
 }
 
 // Hub receives push messages for the whole process. A process needs one for each server. It is safe for concurrent use.
@@ -62,6 +63,7 @@ type Hub struct {
 	log      *slog.Logger
 	observe  Observer
 	publish  string
+	dials    *atomic.Int64 // nil: not known
 
 	troubles inside.Troubles
 
@@ -120,6 +122,9 @@ func New(c rueidis.Client, o Options) (*Hub, error) {
 		shutDown: make(chan struct{}),
 		client:   c, runner: script.NewRunner(c, o.CallTimeout), inv: o.inv, grace: o.Grace, buffer: o.Buffer, log: o.Logger, publish: "PUBLISH",
 		topics: map[string]*topic{}, links: map[string]*link{}, nodes: map[uint16]string{},
+	}
+	if h.dials = o.dials; h.dials != nil {
+		h.runner.HeedDials(h.dials)
 	}
 	h.observe = o.Observer.guarded(func(p any) { o.Logger.Error("redlatch: observer panicked", "panic", p) }, &h.troubles)
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())

@@ -2,6 +2,7 @@ package pubsub
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/redlatch/redlatch/internal/inside"
 )
@@ -19,6 +20,7 @@ func init() {
 
 func (h *inner) Context() context.Context   { return h.ctx }
 func (h *inner) PublishCommand() string     { return h.publish }
+func (h *inner) Dials() *atomic.Int64       { return h.dials }
 func (h *inner) Troubles() *inside.Troubles { return &h.troubles }
 
 func (h *inner) Watch(fn func(keys []string)) (stop func(), observed bool) {

@@ -38,6 +38,7 @@ type tracked struct {
 	age   time.Duration
 	get   rueidis.Cacheable
 	there atomic.Int64 // until when it is in the cache unless it has changed, ns after the client's base
+	dials atomic.Int64 // script.Runner.Dials then: the cache goes with its connection
 }
 
 // cached is the counter's text, at most age old.
@@ -50,8 +51,8 @@ func (k *Counter) cached(ctx context.Context, age time.Duration) (string, error)
 		t = &tracked{age: age, get: k.c.calls.Hub.Client().B().Getrange().Key(k.key).Start(0).End(1000 + age.Milliseconds()).Cache().Pin()}
 		k.tracked.Store(t)
 	}
-	now := k.c.calls.Now()
-	if now < t.there.Load() { // see memory.stands
+	now, dials := k.c.calls.Now(), k.c.calls.Runner.Dials()
+	if now < t.there.Load() && dials == t.dials.Load() { // while another dials, this would wait for as long as that does
 		place, done := context.WithDeadline(ctx, k.c.calls.At(now).Add(k.c.calls.CallTimeout))
 		defer done()
 		return k.c.calls.Hub.Client().DoCache(place, t.get, age).ToString()
@@ -64,6 +65,7 @@ func (k *Counter) cached(ctx context.Context, age time.Duration) (string, error)
 	if m.IsCacheHit() {
 		left = min(left, time.Duration(m.CachePTTL())*time.Millisecond)
 	}
+	t.dials.Store(dials)
 	t.there.Store(now + int64(left))
 	return m.ToString()
 }

@@ -252,7 +252,7 @@ func (k *Counter) Get(ctx context.Context) (_ int64, err error) {
 	if err := k.c.calls.Usable(k.refused); err != nil {
 		return 0, err
 	}
-	m, err := k.c.calls.Do(ctx, script.Call{Script: getScript, Keys: []string{k.key}, Command: func(b rueidis.Builder) rueidis.Completed {
+	m, err := k.c.calls.Do(ctx, script.Call{Script: getScript, Keys: []string{k.key}, Reads: true, Command: func(b rueidis.Builder) rueidis.Completed {
 		return b.Get().Key(k.key).Build()
 	}})
 	if errors.Is(err, rueidis.Nil) {

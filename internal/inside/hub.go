@@ -1,6 +1,9 @@
 package inside
 
-import "context"
+import (
+	"context"
+	"sync/atomic"
+)
 
 // Hub is what the packages of this module use of a pubsub.Hub beside its exported methods. S is *pubsub.Subscription.
 type Hub[S any] interface {
@@ -16,6 +19,8 @@ type Hub[S any] interface {
 	// TrySubscribe is Subscribe for a channel to which the process is subscribed already. It sends nothing and never waits. ok is
 	// false if the process is not subscribed to the channel now.
 	TrySubscribe(channel string) (s S, ok bool)
+	// Dials is how many connections the client has begun to make; nil: not known.
+	Dials() *atomic.Int64
 	Troubles() *Troubles
 }
 

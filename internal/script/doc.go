@@ -10,8 +10,8 @@
 // # A request
 //
 //  1. An attempt gets a goroutine of its own, which calls rueidis with a deadline of 15 s. The caller waits beside it for the
-//     reply, for the call timeout or for the end of its ctx. If the server answered within the last 25 ms, and ctx leaves the
-//     call its whole call timeout, the call is made in place: a cancellation may then go unnoticed until that timeout, if the
+//     reply, for the call timeout or for the end of its ctx. If the server answered within the last 25 ms, no connection was
+//     begun since, and ctx leaves the call its whole call timeout, the call is made in place: a cancellation may then go unnoticed until that timeout, if the
 //     server falls silent in that very call.
 //  2. EVALSHA is sent; after NOSCRIPT, and after nothing else, EVAL.
 //  3. An error is classified by what it proves: answered; not run (refused before the first write, connection refused, never

@@ -14,21 +14,21 @@ import (
 //
 // Hooks around the client see its context, and may derive others that outlast the call. So it is one of package context, made anew
 // for each call and never used again, though that costs a timer (TestAHookMayDeriveContextsThatOutlastItsCall).
-func (r *Runner) inPlace(ctx context.Context, c Call, limit time.Time) (rueidis.RedisMessage, error) {
+func (r *Runner) inPlace(ctx context.Context, c Call, limit time.Time, last *lastAnswer, dials int64) (rueidis.RedisMessage, error) {
 	place, done := context.WithDeadline(ctx, limit)
 	res, _ := r.exec(place, c)
 	done()
 	m, err := res.ToMessage()
 	switch {
 	case err == nil:
-		r.answered()
+		r.answered(last, dials)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		if why := errs.Cut(errs.Ended(ctx)); why != nil {
 			return m, errInFlight{why}
 		}
 		return m, errInFlight{errCallTimeout}
 	case classify(err) == answered:
-		r.answered()
+		r.answered(last, dials)
 	}
 	return m, err
 }

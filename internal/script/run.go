@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
 )
 
 // Conn sends several commands in a row over one connection. It is a dedicated client, or a client if the commands are of one
@@ -26,8 +27,9 @@ type Runner struct {
 	client  rueidis.Client
 	timeout time.Duration
 	base    time.Time
-	lastOK  atomic.Int64 // when a call was last answered, after base
-	timers  sync.Pool    // of each runner: a timer that is made inside a synctest bubble may not leave it
+	last    []lastAnswer // of a Cluster for each span of slots, because one of its nodes may be silent and the others not
+	dials   *atomic.Int64
+	timers  sync.Pool // of each runner: a timer that is made inside a synctest bubble may not leave it
 	Clock   *Clock
 
 	evictionAsked atomic.Bool
@@ -36,10 +38,18 @@ type Runner struct {
 // NewRunner returns a runner whose single attempts last at most callTimeout.
 func NewRunner(client rueidis.Client, callTimeout time.Duration) *Runner {
 	return &Runner{
-		client: client, timeout: callTimeout, base: time.Now(), Clock: newClock(client.Mode() == rueidis.ClientModeCluster),
-		timers: sync.Pool{New: func() any { t := time.NewTimer(time.Hour); t.Stop(); return t }},
+		client: client, timeout: callTimeout, base: time.Now(), dials: new(atomic.Int64), Clock: newClock(client.Mode() == rueidis.ClientModeCluster),
+		timers: sync.Pool{New: func() any { t := time.NewTimer(time.Hour); t.Stop(); return t }}, last: make([]lastAnswer, spans(client)),
 	}
 }
+
+// HeedDials tells the runner of dials, a count that grows when the client begins to make a connection. It is called before the first
+// call. Without it a connection that is lost and cannot be made anew may keep calls for rueidis' Dialer.Timeout that were made within
+// freshFor of the last answer.
+func (r *Runner) HeedDials(dials *atomic.Int64) { r.dials = dials }
+
+// Dials is that count. What was known of a connection is out of date when it has grown.
+func (r *Runner) Dials() int64 { return r.dials.Load() }
 
 // Call is one request: a script, its keys and its arguments. There is at least one key, which routes the call. Neither slice may
 // be changed afterwards, because an attempt that was given up may still read them.
@@ -59,6 +69,8 @@ type Call struct {
 	// confirm in time the attempt's error is errs.ErrNotReplicated, and its reply is returned beside it.
 	Replicas     int
 	ReplicasWait time.Duration
+	// Reads: Command only reads. rueidis repeats such a command by itself when its connection is lost, so it is not made in place.
+	Reads bool
 	// Once: the script must not run twice, so an attempt of unknown outcome ends the call.
 	Once bool
 	// Patient: the reply is awaited until ctx ends, however much later than the call timeout that is. Such a call is never made in
@@ -171,9 +183,10 @@ func (r *Runner) attempt(ctx context.Context, c Call, now time.Duration) (rueidi
 	if ctx.Err() != nil {
 		return rueidis.RedisMessage{}, errNotSent{errs.Cut(errs.Ended(ctx))}
 	}
-	if c.CachedFor == 0 && c.Tracked == nil && c.Replicas == 0 && !c.Patient && r.fresh(now) {
+	last, dials := r.lastOf(c.Keys[0]), r.dials.Load()
+	if c.CachedFor == 0 && c.Tracked == nil && c.Replicas == 0 && !c.Patient && !c.Reads && last.fresh(now, dials) {
 		if limit := r.base.Add(now + r.timeout); patient(ctx, limit) {
-			return r.inPlace(ctx, c, limit)
+			return r.inPlace(ctx, c, limit, last, dials)
 		}
 	}
 	f := &flight{r: r, values: ctx, call: c, done: make(chan struct{})}
@@ -203,7 +216,7 @@ func (r *Runner) attempt(ctx context.Context, c Call, now time.Duration) (rueidi
 	<-f.done
 	m, err := f.res.ToMessage()
 	if classify(err) == answered {
-		r.answered()
+		r.answered(last, dials)
 	}
 	if err == nil {
 		err = f.unmet
@@ -262,12 +275,46 @@ func (f *flight) run() {
 // default) within it, the program would have to send 160,000 calls a second into a server that has just stopped.
 const freshFor = 25 * time.Millisecond
 
-func (r *Runner) fresh(now time.Duration) bool {
-	last := r.lastOK.Load()
-	return last != 0 && now-time.Duration(last) < freshFor
+// fresh reports whether the server was answering a moment ago, over a connection that is there. While rueidis makes one, which takes it
+// Dialer.Timeout, 5 s, if nothing answers there, all other callers wait for that whatever their contexts say:
+//
+//	a flight                         a call in place                 connection
+//	                                                                 lost within freshFor of the last answer
+//	makes another, for up to 5 s                                     silent
+//	                                 waits for that, for 5 s
+//
+// So no call is made in place from the moment on in which a connection is begun, until a later call is answered
+// (TestNoCallInPlaceWaitsForAConnectionThatAnotherMakes). The one that makes it in place is bounded by its own context.
+func (l *lastAnswer) fresh(now time.Duration, dials int64) bool {
+	at := l.at.Load()
+	return at != 0 && now-time.Duration(at) < freshFor && dials == l.dials.Load()
 }
 
-func (r *Runner) answered() { r.lastOK.Store(int64(time.Since(r.base))) }
+// lastAnswer is when a server last answered a call, after the runner's base, and what dials was when that call was made.
+type lastAnswer struct{ at, dials atomic.Int64 }
+
+// answered notes an answer to a call that was made when dials was so.
+func (r *Runner) answered(last *lastAnswer, dials int64) {
+	last.dials.Store(dials)
+	last.at.Store(int64(time.Since(r.base)))
+}
+
+// slotsOfSpan is how many slots of a Cluster count as one server. Nodes have long ranges of slots.
+const slotsOfSpan = 64
+
+func spans(client rueidis.Client) int {
+	if client.Mode() == rueidis.ClientModeCluster {
+		return keyname.Slots / slotsOfSpan
+	}
+	return 1
+}
+
+func (r *Runner) lastOf(key string) *lastAnswer {
+	if len(r.last) == 1 {
+		return &r.last[0]
+	}
+	return &r.last[keyname.Slot(key)/slotsOfSpan]
+}
 
 // patient reports whether ctx leaves the call as much time as limit does. A nearer deadline would be set on the
 // connection itself, and break it for everybody when it passes. A cancellation during the call may go unnoticed until

@@ -68,6 +68,9 @@ func New(h *pubsub.Hub, pkg, keeps string, o Options) (*Session, error) {
 		return nil, errs.Edge(pkg, fmt.Errorf("hub: %w", errs.ErrClosed))
 	}
 	s := &Session{Options: o, Hub: h, Inner: inner, Runner: script.NewRunner(h.Client(), o.CallTimeout), Base: time.Now(), pkg: pkg, keeps: keeps}
+	if dials := inner.Dials(); dials != nil {
+		s.Runner.HeedDials(dials)
+	}
 	s.complaints.last = map[string]complaint{}
 	s.Inflight.hub = inner.Context()
 	s.ctx, s.cancel = context.WithCancel(inner.Context())

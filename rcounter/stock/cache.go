@@ -45,6 +45,7 @@ type cache struct {
 	busy atomic.Bool       // a look is under way
 
 	there atomic.Int64 // until when the flag is in rueidis' cache, unless it has changed; 0: it is not known to be
+	dials atomic.Int64 // script.Runner.Dials then: the cache goes with its connection
 	mu    sync.Mutex   // for the writes of there
 	turns atomic.Int64 // counts forget: what was heard before one must not be kept after it
 }
@@ -56,10 +57,11 @@ func newCache(c *Client, keys []string) cache {
 // soldOut reports whether nothing is left, and the epoch of the stock, as far as rueidis' cache tells. Otherwise the server must be asked.
 //
 // It asks the cache only while the flag should be in there. If it is not, the flag has changed a moment ago, and this takes a round trip
-// to a server that answered then; or the connection is lost, and dialling gets no more time than a call.
+// to a server that answered then; or the connection is lost, and dialling gets no more time than a call. While another dials it does not
+// ask: it would wait for that as long as the other does.
 func (m *cache) soldOut(ctx context.Context) (epoch int64, yes bool) {
 	now := m.c.calls.Now()
-	if now >= m.there.Load() {
+	if now >= m.there.Load() || m.dials.Load() != m.c.calls.Runner.Dials() {
 		return 0, false
 	}
 	ctx, done := context.WithDeadline(ctx, m.c.calls.At(now).Add(m.c.calls.CallTimeout))
@@ -97,7 +99,7 @@ func (m *cache) heard(g Grant, turns int64) {
 		defer m.busy.Store(false)
 		ctx, cancel := context.WithTimeout(context.Background(), m.c.calls.Bound())
 		defer cancel()
-		client := m.c.calls.Hub.Client()
+		client, dials := m.c.calls.Hub.Client(), m.c.calls.Runner.Dials()
 		r := client.DoCache(ctx, m.get, m.c.trust)
 		if !r.IsCacheHit() && flagged(r) > 0 {
 			r = client.DoCache(ctx, m.get, m.c.trust)
@@ -112,6 +114,7 @@ func (m *cache) heard(g Grant, turns int64) {
 		if m.turns.Load() != turns {
 			return
 		}
+		m.dials.Store(dials)
 		m.there.Store(m.c.calls.Now() + int64(left))
 		// Until then m is kept, even if no Stock value refers to it: programs make Stock values anew for every use.
 		time.AfterFunc(left, func() { runtime.KeepAlive(m) })

@@ -28,6 +28,11 @@ var ofCalls = []mutant{
 		breaks: "a call of which any try may have run is of unknown outcome", tests: "TestAnUnknownTryMakesTheWholeCallUnknown",
 	},
 	{
+		name: "a call in place while another connects", file: "internal/script/run.go", pkg: "internal/script",
+		old: " && dials == l.dials.Load()", new: " && dials >= 0",
+		breaks: "a call that does not wait ends in one call timeout", tests: "TestNoCallInPlaceWaitsForAConnectionThatAnotherMakes",
+	},
+	{
 		name: "a request under an ended context", file: "internal/script/run.go", pkg: "internal/script",
 		old: "\tif ctx.Err() != nil {\n\t\treturn rueidis.RedisMessage{}, errNotSent{errs.Cut(errs.Ended(ctx))}\n\t}\n", new: "",
 		breaks: "nothing is sent under a context that has ended", tests: "TestNothingIsSentUnderAContextThatHasEnded",
