@@ -62,8 +62,8 @@ type Options struct {
 	// maxmemory-policy is not noeviction. Eviction can take a lock from its holder. Without Strict the first acquisition
 	// logs a warning. If the server does not let us ask, neither happens.
 	Strict bool
-	// Logger gets a line when a hold is lost or forgotten, and when the library works with less than it should. Defaults to
-	// slog.Default().
+	// Logger gets a line when a hold is lost or forgotten, when the server does not answer those who wait, and when the library works with
+	// less than it should. Defaults to slog.Default().
 	Logger *slog.Logger
 	// Observer is called with what happens, for metrics and traces. Functions that are nil are skipped.
 	Observer Observer

@@ -75,7 +75,7 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 		return a.ask(ctx, standing)
 	}
 	if a.sent.IsZero() && (a.l.c.sharing.leave(a) || a.share(a.l.c.sharing.find(a.l.key, a.began))) {
-		return wait.Answer{Granted: true}, nil
+		return wait.Answer{Granted: true, Unasked: true}, nil
 	}
 	answer, err := a.ask(ctx, standing)
 	if answer.Granted && a.joined == nil {

@@ -54,7 +54,7 @@ func (l *CountDownLatch) await(ctx context.Context, began time.Time) error {
 	err := l.c.queue.Wait(ctx, wait.Request{Name: l.name, Of: l, Began: began, Line: l.line(), Channel: l.channel, Told: told, Try: func(ctx context.Context) (wait.Answer, error) {
 		if event, ok := shared.Load(began); ok {
 			why, _ := event.(error)
-			return wait.Answer{Granted: why == nil}, why
+			return wait.Answer{Granted: why == nil, Unasked: true}, why
 		}
 		since := firstLook
 		note, told := shared.LastNote(began)

@@ -31,8 +31,8 @@ type Options struct {
 	ReplicaTimeout time.Duration
 	// Observer is told of what happens, for metrics. Its nil functions are skipped.
 	Observer Observer
-	// Logger gets a line when a permit is lost or forgotten, and one if the server evicts keys when its memory is full.
-	// Defaults to slog.Default().
+	// Logger gets a line when a permit is lost or forgotten, when the server does not answer those who wait, and if it evicts keys when its
+	// memory is full. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 

@@ -263,7 +263,7 @@ func (p *party) watch(ctx context.Context) (result barrierReply, err error) {
 		err = c.queue.Wait(ctx, wait.Request{Name: p.b.name, Of: p.b, Began: p.began, Line: p.line(), Channel: p.b.channel, Told: told, Try: func(ctx context.Context) (wait.Answer, error) {
 			if event, ok := shared.Load(began); ok && answered {
 				result = event.(barrierReply)
-				return wait.Answer{Granted: true}, nil
+				return wait.Answer{Granted: true, Unasked: true}, nil
 			}
 			return look(ctx)
 		}})

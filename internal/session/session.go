@@ -84,6 +84,7 @@ func (s *Session) Start(o lease.Config, woken func(ctx context.Context, name str
 	s.Retrier = NewRetrier()
 	s.Queue = wait.NewQueue(s.Hub, s.PollCap, woken, waits)
 	s.Queue.Unclaimed = s.Retrier.Kick
+	s.Queue.Silence = wait.NewSilence(s.Hub.Client(), s.CallTimeout, s.Logger)
 	o.ConnectionID, o.Client, o.Runner, o.Log, o.Replicas, o.ReplicasWait = s.ID, s.Hub.Client(), s.Runner, s.Logger, s.MinReplicas, s.ReplicaTimeout
 	s.Engine = lease.New(o)
 }

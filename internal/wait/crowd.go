@@ -64,6 +64,7 @@ func (w *waiter) contendAmong(b Batcher) error {
 	q := w.q
 	w.stand(q.hearsGrants(w.r.Grants))
 	if !w.joinBehind() {
+		began := time.Now()
 		answer, err := w.ask(0)
 		switch {
 		case err == nil && answer.Granted:
@@ -72,6 +73,9 @@ func (w *waiter) contendAmong(b Batcher) error {
 			return err
 		case q.ended(w.ctx) != nil || w.late():
 			return w.gaveUp()
+		}
+		if err != nil {
+			q.Silence.failed(&w.r, began, err)
 		}
 		w.join(answer, err)
 	}
@@ -320,7 +324,14 @@ func (q *Queue) ask(c *crowd) {
 		if len(batch) == 0 {
 			return
 		}
-		replies, err := batch[0].r.Taker.(Batcher).AskAll(context.WithoutCancel(q.ctx), all, place)
+		first, began := batch[0].r, time.Now() // the waiter may leave meanwhile
+		replies, err := first.Taker.(Batcher).AskAll(context.WithoutCancel(q.ctx), all, place)
+		switch {
+		case err == nil:
+			q.Silence.answered(&first)
+		case script.NotAnswered(err):
+			q.Silence.failed(&first, began, err)
+		}
 		q.answered(c, batch, all, replies, err)
 	}
 }

@@ -24,6 +24,7 @@ func (w *waiter) contend() error {
 		if w.r.Told != nil && w.sub != nil && w.readMessages() && w.answered {
 			return nil
 		}
+		began := time.Now()
 		answer, err := w.ask(n)
 		switch {
 		case err == nil && answer.Granted:
@@ -35,6 +36,8 @@ func (w *waiter) contend() error {
 		}
 		if err == nil {
 			w.waits()
+		} else {
+			w.q.Silence.failed(&w.r, began, err)
 		}
 		if !w.pause(n, answer.Foreign) {
 			return w.gaveUp()
@@ -90,6 +93,9 @@ func (w *waiter) ask(n int) (answer Answer, err error) {
 		answer, err = w.r.Try(ctx)
 	}
 	w.move(answer.Channel)
+	if err == nil && !answer.Unasked {
+		w.q.Silence.answered(&w.r)
+	}
 	switch {
 	case err == nil && answer.Granted:
 	case err == nil:

@@ -21,8 +21,10 @@ type Queue struct {
 	// and what it has left behind is to be released now. (Or it holds what was granted.) It is set before the first wait, and must not
 	// block, nor call the Queue.
 	Unclaimed func(owner string)
-	ctx       context.Context // ends with the client or the hub, with cause errs.ErrClosed
-	cancel    context.CancelCauseFunc
+	// Silence, if set, is told of answers and of requests without one. It is set before the first wait.
+	Silence *Silence
+	ctx     context.Context // ends with the client or the hub, with cause errs.ErrClosed
+	cancel  context.CancelCauseFunc
 
 	mu        sync.Mutex
 	lines     map[string]*line              // by key; see line.next
@@ -95,6 +97,8 @@ type Request struct {
 	// Taker, if set, is asked in place of Try, and takes part in the hand-over, but not with Alone. The waiters of one line are
 	// all Batchers, or none is.
 	Taker Taker
+	// Several: Try asks several servers, not the one of Line alone.
+	Several bool
 	// Reach, with a Batcher, is how long after it was sent a call of AskAll may still run on the server.
 	Reach time.Duration
 	// Unnamed, with a Taker: no release of this process names the waiter, so it asks for a place in the server's queue at once.
@@ -109,6 +113,7 @@ type Request struct {
 // Answer is what a try was told.
 type Answer struct {
 	Granted bool
+	Unasked bool          // it was known in this process: the server was not asked
 	Left    time.Duration // until the holder's lease ends; negative if it has none or it is unknown
 
 	// Contenders is how many processes hear of the next release, this one included; 0: not known.

@@ -44,7 +44,8 @@ type Options struct {
 	ReplicaTimeout time.Duration
 	// Process is what rlock's Inspect shows of this process while it leads. Defaults to "host:pid".
 	Process string
-	// Logger gets a line when a leadership is lost, when a leader cannot announce itself, and when an observer cannot look.
+	// Logger gets a line when a leadership is lost, when the server does not answer candidates, when a leader cannot announce itself, and
+	// when an observer cannot look.
 	// Defaults to slog.Default().
 	Logger *slog.Logger
 	// Observer is told of the locks under the elections: Acquired of an election won, Released of a resignation, Ended of a

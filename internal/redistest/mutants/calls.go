@@ -33,6 +33,16 @@ var ofCalls = []mutant{
 		breaks: "a call that does not wait ends in one call timeout", tests: "TestNoCallInPlaceWaitsForAConnectionThatAnotherMakes",
 	},
 	{
+		name: "a line of the log for everyone who waits", file: "internal/wait/silence.go", pkg: "internal/wait",
+		old: "tell := s.told.IsZero() && now", new: "tell := now",
+		breaks: "an outage is logged once", tests: "TestASilenceOfThreeCallTimeoutsIsLoggedAndItsEnd",
+	},
+	{
+		name: "an outage that others end", file: "internal/wait/silence.go", pkg: "internal/wait",
+		old: "\tif len(s.silent) == 0 {\n", new: "\tif true {\n",
+		breaks: "the end of an outage is logged when it has come", tests: "TestOneSilentNodeOfAClusterIsLoggedOnceThoughOthersAnswer",
+	},
+	{
 		name: "a request under an ended context", file: "internal/script/run.go", pkg: "internal/script",
 		old: "\tif ctx.Err() != nil {\n\t\treturn rueidis.RedisMessage{}, errNotSent{errs.Cut(errs.Ended(ctx))}\n\t}\n", new: "",
 		breaks: "nothing is sent under a context that has ended", tests: "TestNothingIsSentUnderAContextThatHasEnded",

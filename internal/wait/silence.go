@@ -1,0 +1,128 @@
+package wait
+
+import (
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/keyname"
+)
+
+// Silence logs that a server does not answer those who wait, and that it answers again: one line each, however many wait, because
+// whoever waits without an end would otherwise wait through an outage, and nobody would know why.
+//
+// A server is silent from the first request of a waiter that it does not answer until one that it does. Of the nodes of a Cluster one
+// may be silent and the others not, so each slot counts by itself; there is one line for all:
+//
+//	slot 1        slot 2        log
+//	no answer     no answer
+//	no answer     no answer     does not answer
+//	answer                      nothing: slot 2 is still silent
+//	              answer        answers again
+//
+// What nobody has asked for a while is forgotten. Then the next answer, of any slot, ends the outage.
+type Silence struct {
+	log     *slog.Logger
+	limit   time.Duration
+	cluster bool
+
+	some atomic.Bool // silent or told is not empty: answers are looked at only then
+	mu   sync.Mutex
+	// silent are the spans without an answer, by what is asked: see place.
+	silent map[string]span
+	told   time.Time // since when it was silent that the log was told of; zero: it was not told
+	ended  time.Time // when something was last answered that had been silent
+}
+
+type span struct{ began, last time.Time }
+
+const (
+	// silentCalls is for how many call timeouts a server is silent before the log is told.
+	silentCalls = 3
+	// forever is longer than anybody looks at a log.
+	forever = 365 * 24 * time.Hour
+	// forgetAfter is how much longer than that a span lasts that nobody adds to. Waiters ask more often.
+	forgetAfter = 2 * MaxPoll
+)
+
+// NewSilence returns a Silence that logs to log, of a client that gives a request callTimeout.
+func NewSilence(client rueidis.Client, callTimeout time.Duration, log *slog.Logger) *Silence {
+	return &Silence{log: log, limit: silentCalls * min(callTimeout, forever), cluster: client.Mode() == rueidis.ClientModeCluster, silent: map[string]span{}}
+}
+
+// place is what is silent or not by itself. several: the request asks several servers, of which this client's may be well.
+func (s *Silence) place(key string, several bool) string {
+	switch {
+	case several:
+		return "several " + key
+	case s.cluster:
+		return strconv.Itoa(int(keyname.Slot(key)))
+	}
+	return ""
+}
+
+// failed is called when a request for key, which was made at began for one who goes on waiting, was not answered.
+func (s *Silence) failed(r *Request, began time.Time, err error) {
+	if s == nil {
+		return
+	}
+	now, place := time.Now(), s.place(r.Line, r.Several)
+	s.mu.Lock()
+	s.forget(now)
+	x, known := s.silent[place]
+	if !known {
+		if x.began = began; began.Before(s.ended) { // a request of before that answer is no word about the time after it
+			x.began = s.ended
+		}
+	}
+	x.last = now
+	s.silent[place] = x
+	s.some.Store(true)
+	tell := s.told.IsZero() && now.Sub(x.began) >= s.limit
+	if tell {
+		s.told = x.began
+	}
+	s.mu.Unlock()
+	if tell {
+		s.log.Warn("redlatch: the server does not answer those who wait; they go on asking", "name", r.Name, "silence", now.Sub(x.began), "error", err)
+	}
+}
+
+// answered is called when the server has answered a request.
+func (s *Silence) answered(r *Request) {
+	if s == nil || !s.some.Load() {
+		return
+	}
+	now := time.Now()
+	s.mu.Lock()
+	place := s.place(r.Line, r.Several)
+	if _, was := s.silent[place]; was {
+		s.ended = now
+	}
+	delete(s.silent, place)
+	s.forget(now)
+	told := s.told
+	if len(s.silent) == 0 {
+		s.told = time.Time{}
+		s.some.Store(false)
+	} else {
+		told = time.Time{}
+	}
+	s.mu.Unlock()
+	if !told.IsZero() {
+		s.log.Info("redlatch: the server answers those who wait again", "name", r.Name, "silence", now.Sub(told))
+	}
+}
+
+// forget is called with mu held.
+func (s *Silence) forget(now time.Time) {
+	for place, x := range s.silent {
+		if now.Sub(x.last) > s.limit+forgetAfter {
+			delete(s.silent, place)
+		}
+	}
+}
