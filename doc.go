@@ -41,8 +41,8 @@
 //
 // # What holds in all packages
 //
-//   - A call lasts until its context ends, or its waitTime is over. A call that does not wait, and whose context has no
-//     deadline, ends after five call timeouts.
+//   - A call that waits for others lasts until its context ends, or its waitTime is over; while the server is away the client logs it
+//     once. Any other lasts one CallTimeout at most, whatever its context allows, or Options.RetryTimeout, if that is set.
 //   - What is held has a lease, which is renewed while the holder lives. Work runs under the context of the hold, which ends
 //     when the hold is lost: before another process can have it where the lease runs out, soon after where a key is deleted.
 //   - Every script may run twice. A lost reply never counts a hold, a permit or a claim twice. The few calls that cannot

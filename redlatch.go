@@ -23,13 +23,16 @@ import (
 
 // Options of Open. The zero value is good.
 //
-// The first five fields are for all packages: each package takes them where it has a field of that name and its own options leave
+// The first six fields are for all packages: each package takes them where it has a field of that name and its own options leave
 // it zero. What differs from package to package is set in that package's options.
 type Options struct {
 	// KeyPrefix is put before every name to make its key. Redisson has none. Defaults to "".
 	KeyPrefix string
 	// CallTimeout bounds one request to the server. At least 1 ms. Defaults to 500 ms; that of the hub to 5 s.
 	CallTimeout time.Duration
+	// RetryTimeout bounds a call that does not wait for others: for so long it is repeated while the server does not answer or refuses,
+	// as during a failover. The context may end it sooner, and never later. At least CallTimeout. Defaults to CallTimeout.
+	RetryTimeout time.Duration
 	// MinReplicas has grants and renewals confirmed by so many replicas within ReplicaTimeout. Defaults to 0: off.
 	MinReplicas int
 	// ReplicaTimeout bounds that wait. At least 1 ms, and less than CallTimeout. Defaults to half of CallTimeout.
@@ -55,6 +58,9 @@ func (o *Options) shared() {
 	}
 	for _, p := range []*time.Duration{&o.Hub.CallTimeout, &o.Locks.CallTimeout, &o.Elections.CallTimeout, &o.Semaphores.CallTimeout, &o.Counters.CallTimeout, &o.Stocks.CallTimeout, &o.RedPackets.CallTimeout, &o.Limiters.CallTimeout} {
 		unset(p, o.CallTimeout)
+	}
+	for _, p := range []*time.Duration{&o.Locks.RetryTimeout, &o.Elections.RetryTimeout, &o.Semaphores.RetryTimeout, &o.Counters.RetryTimeout, &o.Stocks.RetryTimeout, &o.RedPackets.RetryTimeout, &o.Limiters.RetryTimeout} {
+		unset(p, o.RetryTimeout)
 	}
 	for _, p := range []*int{&o.Locks.MinReplicas, &o.Elections.MinReplicas, &o.Semaphores.MinReplicas, &o.Stocks.MinReplicas, &o.RedPackets.MinReplicas} {
 		unset(p, o.MinReplicas)

@@ -40,6 +40,7 @@ type closer interface {
 type settings struct {
 	prefix            string
 	timeout, replicas time.Duration
+	retry             time.Duration
 	count, batch      int
 	watchdog, poll    time.Duration
 	maxHold           time.Duration
@@ -63,28 +64,28 @@ const (
 
 var products = []product{
 	{"rlock", func(h *pubsub.Hub, s settings) (closer, error) {
-		return rlock.New(h, rlock.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, MinReplicas: s.count, ReplicaTimeout: s.replicas,
+		return rlock.New(h, rlock.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, RetryTimeout: s.retry, MinReplicas: s.count, ReplicaTimeout: s.replicas,
 			WatchdogTimeout: s.watchdog, PollCap: s.poll, MaxHold: s.maxHold})
 	}, replicates | leases},
 	{"election", func(h *pubsub.Hub, s settings) (closer, error) {
-		return election.New(h, election.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, MinReplicas: s.count, ReplicaTimeout: s.replicas,
+		return election.New(h, election.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, RetryTimeout: s.retry, MinReplicas: s.count, ReplicaTimeout: s.replicas,
 			WatchdogTimeout: s.watchdog, PollCap: s.poll, MaxHold: s.maxHold})
 	}, replicates | leases},
 	{"rsemaphore", func(h *pubsub.Hub, s settings) (closer, error) {
-		return rsemaphore.New(h, rsemaphore.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, MinReplicas: s.count, ReplicaTimeout: s.replicas,
+		return rsemaphore.New(h, rsemaphore.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, RetryTimeout: s.retry, MinReplicas: s.count, ReplicaTimeout: s.replicas,
 			WatchdogTimeout: s.watchdog, PollCap: s.poll, MaxHold: s.maxHold})
 	}, replicates | leases},
 	{"rcounter", func(h *pubsub.Hub, s settings) (closer, error) {
-		return rcounter.New(h, rcounter.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout})
+		return rcounter.New(h, rcounter.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, RetryTimeout: s.retry})
 	}, 0},
 	{"stock", func(h *pubsub.Hub, s settings) (closer, error) {
-		return stock.New(h, stock.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, MinReplicas: s.count, ReplicaTimeout: s.replicas, MaxBatch: s.batch})
+		return stock.New(h, stock.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, RetryTimeout: s.retry, MinReplicas: s.count, ReplicaTimeout: s.replicas, MaxBatch: s.batch})
 	}, replicates | batches},
 	{"redpacket", func(h *pubsub.Hub, s settings) (closer, error) {
-		return redpacket.New(h, redpacket.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, MinReplicas: s.count, ReplicaTimeout: s.replicas, MaxBatch: s.batch})
+		return redpacket.New(h, redpacket.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, RetryTimeout: s.retry, MinReplicas: s.count, ReplicaTimeout: s.replicas, MaxBatch: s.batch})
 	}, replicates | batches},
 	{"ratelimit", func(h *pubsub.Hub, s settings) (closer, error) {
-		return ratelimit.New(h, ratelimit.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout})
+		return ratelimit.New(h, ratelimit.Options{KeyPrefix: s.prefix, CallTimeout: s.timeout, RetryTimeout: s.retry})
 	}, 0},
 }
 
@@ -114,6 +115,8 @@ func TestEveryConstructorRefusesTheSameThingsWithTheSameErrors(t *testing.T) {
 			{"a timeout below a millisecond", hub, settings{timeout: time.Microsecond}, errs.ErrInvalidOption, "CallTimeout", 0},
 			{"a negative timeout", hub, settings{timeout: -time.Second}, errs.ErrInvalidOption, "CallTimeout", 0},
 			{"a timeout without an end", hub, settings{timeout: 1<<63 - 1}, errs.ErrInvalidOption, "CallTimeout", 0},
+			{"retries that end before the first try", hub, settings{timeout: time.Second, retry: 999 * time.Millisecond}, errs.ErrInvalidOption, "RetryTimeout is 999ms, must be 0 (the default), or 1s to ", 0},
+			{"a negative retry timeout", hub, settings{retry: -time.Second}, errs.ErrInvalidOption, "RetryTimeout", 0},
 			{"replicas below zero", hub, settings{count: -1}, errs.ErrInvalidOption, "MinReplicas", replicates},
 			{"a wait for replicas as long as the call", hub, settings{timeout: time.Second, count: 1, replicas: time.Second}, errs.ErrInvalidOption, "ReplicaTimeout", replicates},
 			{"a negative wait for replicas", hub, settings{count: 1, replicas: -time.Second}, errs.ErrInvalidOption, "ReplicaTimeout", replicates},
@@ -283,6 +286,9 @@ func verbsOf(red *redlatch.Client, name string) map[string]func(ctx context.Cont
 
 func open(t *testing.T, server *redistest.Server, o redlatch.Options) *redlatch.Client {
 	t.Helper()
+	if o.RetryTimeout == 0 {
+		o.RetryTimeout = redistest.Retries(o.CallTimeout)
+	}
 	red, err := redlatch.Open(server.Option(), o)
 	require.NoError(t, err)
 	t.Cleanup(func() { red.Close(context.Background()) })

@@ -23,7 +23,7 @@ func init() { inside.Reveal(func(c *Client) *session.Session { return c.calls })
 // error is ErrInvalidOption for a nil hub, a hub without a client, or an option out of its bounds, and ErrClosed for a closed
 // hub.
 func New(h *pubsub.Hub, o Options) (*Client, error) {
-	calls, err := session.New(h, "rcounter", "counters", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, Logger: o.Logger})
+	calls, err := session.New(h, "rcounter", "counters", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}

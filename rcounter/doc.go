@@ -24,8 +24,8 @@
 // ErrUnavailable. The server refused: ErrOutOfRange, ErrOverflow, ErrWrongType, ErrMismatch, ErrDenied. The outcome is unknown:
 // ErrUnknownOutcome.
 //
-// A call lasts until its context ends, or at most five call timeouts if the context has no deadline. Within
-// that time a request that surely did not run is sent again, and so are Get and AddOnce, which may run twice.
+// A call lasts until it is answered, its context ends or Options.RetryTimeout is over, which is one CallTimeout unless it is set.
+// Within that time a request that surely did not run is sent again, and so are Get and AddOnce, which may run twice.
 //
 // # Protocol
 //

@@ -9,9 +9,11 @@ import (
 type Options struct {
 	// KeyPrefix is put before every name to make its key. Redisson has none. Defaults to "".
 	KeyPrefix string
-	// CallTimeout bounds one request to the server. A call whose context has no deadline ends after five of them.
-	// At least 1 ms. Defaults to 500 ms.
+	// CallTimeout bounds one request to the server. At least 1 ms. Defaults to 500 ms.
 	CallTimeout time.Duration
+	// RetryTimeout bounds a call that does not wait for others: for so long it is repeated while the server does not answer or refuses,
+	// as during a failover. The context may end it sooner, and never later. At least CallTimeout. Defaults to CallTimeout.
+	RetryTimeout time.Duration
 	// Logger gets a line if the server evicts keys when its memory is full. Defaults to slog.Default().
 	Logger *slog.Logger
 	// Observer is told of what happens, for metrics. Its nil functions are skipped.

@@ -13,8 +13,8 @@ import (
 type Kind int
 
 const (
-	// Unavailable: the server answers that it is loading its data, and runs nothing. A call is repeated until its ctx ends, or
-	// for five call timeouts, and returns ErrUnavailable.
+	// Unavailable: the server answers that it is loading its data, and runs nothing. A call that does not wait is repeated until its
+	// ctx ends or its RetryTimeout is over, and returns ErrUnavailable.
 	Unavailable Kind = iota + 1
 	// LostRequest cuts the connection before the call reaches the server. Nothing is run.
 	LostRequest
@@ -77,7 +77,7 @@ type Injected struct {
 // Break has calls go wrong from now on, until the fault is used up or healed, or the test ends. Of several faults that a call
 // meets, the earliest strikes.
 //
-// A call that is told nothing useful is repeated until its ctx ends, or for five call timeouts, 25 s with the CallTimeout of
+// A call that is told nothing useful is repeated until its ctx ends or its RetryTimeout is over, 5 s with the CallTimeout of
 // [Server.Open]: give it a ctx that ends sooner, or run the test in a bubble of testing/synctest.
 func (s *Server) Break(f Fault) *Injected {
 	s.t.Helper()

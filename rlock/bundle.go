@@ -260,9 +260,9 @@ func (p *parts) giveBack(ctx context.Context, until time.Time) {
 	}
 }
 
-// discard unlocks a part that is not wanted.
+// discard unlocks what is not wanted.
 func (x *Hold) discard(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownerOf(x.h).lock.c.opts.CallTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), x.client().opts.CallTimeout)
 	defer cancel()
 	x.Unlock(ctx) // if it fails it goes on by itself
 }

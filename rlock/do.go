@@ -53,7 +53,11 @@ func (l *Lock) DoOnce(ctx context.Context, period time.Duration, fn func(ctx con
 		return false, err
 	}
 	if err := hold.begin(ctx, period); err != nil {
-		hold.Unlock(ctx) // if it fails it goes on by itself
+		if script.NotAnswered(err) { // the release will not be, either
+			hold.client().session.Finish(func() { hold.discard(ctx) })
+		} else {
+			hold.discard(ctx)
+		}
 		return false, fmt.Errorf("rlock: begin %q: %w", l.Name(), err)
 	}
 	return true, hold.do(ctx, fn, func(ctx context.Context) error { return hold.UnlockAfter(ctx, period) })

@@ -174,3 +174,36 @@ func TestACallThatGivesUpMakesNobodySayThatTheJobWasRun(t *testing.T) {
 	}
 	require.Positive(t, gaveUp)
 }
+
+// What the server has granted goes back in the background: the caller does not wait for that.
+func TestDoOnceEndsInTwoCallTimeoutsIfTheServerFallsSilentOnceItHasGranted(t *testing.T) {
+	t.Parallel()
+	const callTimeout = 500 * time.Millisecond
+	s := redistest.Start(t)
+	p := redistest.NewProxy(t, s)
+	r := newRig(t, p.Server(), rlock.Options{CallTimeout: callTimeout})
+	job := r.locks.Reentrant("job")
+	_, err := r.locks.Reentrant("other").DoOnce(within(t), time.Hour, func(context.Context) error { return nil }) // the server knows the scripts
+	require.NoError(t, err)
+	calls := 0
+	silent := p.Trap(&redistest.Trap{Fate: redistest.LoseRequestSilently, Every: true, Match: func(words []string) bool {
+		if isScript(words) && words[3] == "job" {
+			calls++
+		}
+		return calls > 1
+	}})
+	var took time.Duration
+	slow := redistest.Stall(func() {
+		began := time.Now()
+		_, err = job.DoOnce(context.Background(), time.Hour, func(context.Context) error { t.Error("the period was not confirmed"); return nil })
+		took = time.Since(began)
+	})
+	silent.Wait(t)
+	require.ErrorIs(t, err, rlock.ErrUnknownOutcome)
+	require.Less(t, took, 2*callTimeout+callTimeout/2+5*slow)
+	p.Heal()
+	redistest.Eventually(t, 30*time.Second, "it is given back", func() bool {
+		locked, err := newRig(t, s, rlock.Options{}).locks.Reentrant("job").IsLocked(within(t))
+		return err == nil && !locked
+	})
+}

@@ -31,6 +31,9 @@ func dialled(t testing.TB, s *redistest.Replicated, o rlock.Options) *rlock.Clie
 	hub, err := pubsub.Dial(s.Option(), pubsub.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { hub.Close(context.Background()) })
+	if o.RetryTimeout == 0 {
+		o.RetryTimeout = redistest.Retries(o.CallTimeout)
+	}
 	c, err := rlock.New(hub, o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -99,7 +102,7 @@ func TestLocksGoOnWhenAReplicaTakesOver(t *testing.T) {
 func TestTheHolderOfAGrantThatAFailoverForgotIsTold(t *testing.T) {
 	eachReplicated(t, func(t *testing.T, s *redistest.Replicated) {
 		c := dialled(t, s, rlock.Options{WatchdogTimeout: time.Hour})
-		sure := dialled(t, s, rlock.Options{WatchdogTimeout: time.Hour, MinReplicas: 1, ReplicaTimeout: 100 * time.Millisecond})
+		sure := dialled(t, s, rlock.Options{WatchdogTimeout: time.Hour, CallTimeout: 10 * time.Second, MinReplicas: 1, ReplicaTimeout: 100 * time.Millisecond})
 		p := s.Of("l")
 		kept := lock(t, c.Reentrant("{l}:kept"), aMinute(t))
 		replicated(t, p, "{l}:kept")

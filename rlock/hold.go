@@ -42,6 +42,14 @@ func (x *Hold) follow(ctx context.Context, c *Client) {
 	}
 }
 
+// client is that of the hold; of a composite, that of its first member.
+func (x *Hold) client() *Client {
+	if x.parts != nil {
+		return x.parts.of.members[0].c
+	}
+	return ownerOf(x.h).lock.c
+}
+
 // ownerOf is the owner of which h is a handle.
 func ownerOf(h *session.Handle) *owner { return h.Holding.Lease.Of.(*owner) }
 
@@ -101,7 +109,8 @@ func (x *Hold) Until() time.Time {
 	return x.h.Holding.Until()
 }
 
-// Extend makes the hold last for at least d from now. d is at least 10 ms. It never shortens the hold.
+// Extend makes the hold last for at least d from now. d is at least 10 ms. It never shortens the hold. It tries until it is answered, ctx
+// ends or Options.RetryTimeout is over.
 //
 // nil: the server has confirmed it. ErrLost, ErrMaxHold, ErrClosed or ErrReleased: the hold is over, and was so before the
 // call or this call found it out. ErrUnavailable, ErrUnknownOutcome or ErrNotReplicated: Until has not moved.

@@ -129,7 +129,7 @@ func (l *single) describe(ctx context.Context, s *State, r inspectReply) {
 
 // IsLocked reports whether anybody holds the lock; of a side of a read-write lock, whether anybody holds that side.
 //
-// Like all calls that only ask, it tries until it is answered, ctx ends or five CallTimeouts are over. The error is
+// Like all calls that only ask, it tries until it is answered, ctx ends or Options.RetryTimeout is over. The error is
 // ErrUnavailable, ErrUnknownOutcome, ErrClosed, ErrInvalidName, ErrInvalidOption, ErrWrongType, ErrDenied, or another
 // refusal of the server.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {

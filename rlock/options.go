@@ -23,9 +23,11 @@ type Options struct {
 	// nothing happens a process asks once in a PollCap for each name that it waits for, some 7 commands on the server.
 	// Defaults to 1 s.
 	PollCap time.Duration
-	// CallTimeout bounds one request to the server. A call that only asks ends after five of them. At least 1 ms. Defaults
-	// to 500 ms.
+	// CallTimeout bounds one request to the server. At least 1 ms. Defaults to 500 ms.
 	CallTimeout time.Duration
+	// RetryTimeout bounds a call that does not wait for others: for so long it is repeated while the server does not answer or refuses,
+	// as during a failover. The context may end it sooner, and never later. At least CallTimeout. Defaults to CallTimeout.
+	RetryTimeout time.Duration
 	// MaxHold ends every hold after this time (ErrMaxHold), even if its work is stuck. At least 10 ms. Defaults to 0: no
 	// upper limit.
 	MaxHold time.Duration
@@ -72,7 +74,7 @@ type Options struct {
 // session are the options that all clients have.
 func (o *Options) session() session.Options {
 	return session.Options{KeyPrefix: o.KeyPrefix, WatchdogTimeout: o.WatchdogTimeout, PollCap: o.PollCap, CallTimeout: o.CallTimeout,
-		MaxHold: o.MaxHold, MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger}
+		RetryTimeout: o.RetryTimeout, MaxHold: o.MaxHold, MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger}
 }
 
 // check refuses what is out of bounds among the options that only locks have, and fills in their defaults.

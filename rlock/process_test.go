@@ -37,6 +37,9 @@ func connectRole(o rlock.Options) (rueidis.Client, *rlock.Client, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if o.RetryTimeout == 0 {
+		o.RetryTimeout = redistest.Retries(o.CallTimeout)
+	}
 	locks, err := rlock.New(hub, o)
 	return c, locks, err
 }

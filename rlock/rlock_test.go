@@ -45,6 +45,9 @@ func newRigWith(t testing.TB, s *redistest.Server, o rlock.Options, change func(
 	r.hub, err = pubsub.New(r.redis, pubsub.Options{Logger: o.Logger})
 	require.NoError(t, err)
 	t.Cleanup(func() { r.hub.Close(context.Background()) })
+	if o.RetryTimeout == 0 {
+		o.RetryTimeout = redistest.Retries(o.CallTimeout)
+	}
 	r.locks, err = rlock.New(r.hub, o)
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -24,6 +24,9 @@ func bubble(t *testing.T, n int, o rlock.Options, fn func(t *testing.T, s *redis
 	redistest.InBubble(t, n, func(t *testing.T, s *redistest.Server, c rueidis.Client) (*rig, func()) {
 		h, err := pubsub.New(c, pubsub.Options{Logger: o.Logger})
 		require.NoError(t, err)
+		if o.RetryTimeout == 0 {
+			o.RetryTimeout = redistest.Retries(o.CallTimeout)
+		}
 		locks, err := rlock.New(h, o)
 		require.NoError(t, err)
 		return &rig{server: s, redis: c, hub: h, locks: locks}, func() {

@@ -129,8 +129,8 @@ func (s *CountingSemaphore) runAdd(ctx context.Context, n int64) (free int64, er
 }
 
 // Release gives n permits back, 1 to 2³¹-1, and wakes waiters. Nothing checks that they were acquired. Release makes the key
-// if it is missing. It may be called with a ctx that has ended, and then has a second, and also while the client closes and after
-// that. ErrClosed beside another error: the hub is closed, and perhaps the connection with it. Sent once.
+// if it is missing. While the server cannot be asked it tries until ctx ends, or for five CallTimeouts if ctx has no deadline. It may be
+// called with a ctx that has ended, and then has a second, and also while the client closes and after that. ErrClosed beside another error: the hub is closed, and perhaps the connection with it. Sent once.
 func (s *CountingSemaphore) Release(ctx context.Context, n int) error {
 	if err := cmp.Or(s.bad, checkRange("permits", int64(n), 1, maxPermits)); err != nil {
 		return s.c.session.Error(err)
@@ -140,7 +140,10 @@ func (s *CountingSemaphore) Release(ctx context.Context, n int) error {
 	ctx, cancel := toRelease(ctx)
 	defer cancel()
 	ctx = s.c.observer.Releasing(ctx, s.name, n, context.Background())
-	bounded, done := s.c.session.Bounded(ctx)
+	bounded, done := ctx, context.CancelFunc(func() {})
+	if _, ok := ctx.Deadline(); !ok {
+		bounded, done = context.WithTimeout(ctx, s.c.session.GiveBackBound())
+	}
 	_, err := s.runAdd(bounded, int64(n))
 	done()
 	if err == nil {

@@ -192,7 +192,7 @@ func (s *CountingSemaphore) giveBack(took int64) {
 	}
 	s.c.session.Join()
 	defer s.c.session.Leave()
-	ctx, cancel := context.WithTimeout(context.Background(), s.c.session.Bound())
+	ctx, cancel := context.WithTimeout(context.Background(), s.c.session.GiveBackBound())
 	defer cancel()
 	if _, err := s.runAdd(ctx, took); err != nil {
 		s.c.session.Logger.Warn("redlatch: permits taken for a caller that had given up were not given back", "name", s.name, "permits", took, "error", err)

@@ -27,7 +27,7 @@ func TestPermitsAndLatchesGoOnWhenAReplicaTakesOver(t *testing.T) {
 				hub, err := pubsub.Dial(s.Option(), pubsub.Options{})
 				require.NoError(t, err)
 				t.Cleanup(func() { hub.Close(context.Background()) })
-				c, err := rsemaphore.New(hub, rsemaphore.Options{WatchdogTimeout: 24 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+				c, err := rsemaphore.New(hub, rsemaphore.Options{WatchdogTimeout: 24 * time.Second, RetryTimeout: redistest.Retries(0), Logger: slog.New(slog.DiscardHandler)})
 				require.NoError(t, err)
 				t.Cleanup(func() { c.Close(within(t)) })
 				return c

@@ -20,9 +20,11 @@ type Options struct {
 	// PollCap is the longest time that a waiter sleeps before it asks again, whatever messages come. At least 10 ms.
 	// Defaults to 1 s.
 	PollCap time.Duration
-	// CallTimeout bounds one request to the server. A call that does not wait for permits or parties, and whose context has
-	// no deadline, ends after five of them. At least 1 ms. Defaults to 500 ms.
+	// CallTimeout bounds one request to the server. At least 1 ms. Defaults to 500 ms.
 	CallTimeout time.Duration
+	// RetryTimeout bounds a call that does not wait for others: for so long it is repeated while the server does not answer or refuses,
+	// as during a failover. The context may end it sooner, and never later. At least CallTimeout. Defaults to CallTimeout.
+	RetryTimeout time.Duration
 	// MinReplicas waits for so many replicas on every grant and renewal of a permit (WAIT, on the same connection), for at
 	// most ReplicaTimeout. A grant that they do not confirm is given back (ErrNotReplicated); a renewal does not count. A
 	// failover is less likely to forget a permit then; it still may. Defaults to 0: off.
@@ -39,5 +41,5 @@ type Options struct {
 // session are the options that all clients have.
 func (o *Options) session() session.Options {
 	return session.Options{KeyPrefix: o.KeyPrefix, WatchdogTimeout: o.WatchdogTimeout, PollCap: o.PollCap, CallTimeout: o.CallTimeout,
-		MaxHold: o.MaxHold, MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger}
+		RetryTimeout: o.RetryTimeout, MaxHold: o.MaxHold, MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger}
 }

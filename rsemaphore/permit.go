@@ -159,8 +159,8 @@ func (x *Permit) IDs() []string {
 // it on. After the end of the permit it means nothing.
 func (x *Permit) Until() time.Time { return x.h.Holding.Until() }
 
-// Extend makes the permit last for at least d from now; it never shortens it. d is at least 10 ms. nil: the server has
-// confirmed it. ErrLost: the permit is over; this call may have found that out. ErrReleased: Release was called.
+// Extend makes the permit last for at least d from now; it never shortens it. d is at least 10 ms. It tries until it is answered, ctx
+// ends or Options.RetryTimeout is over. nil: the server has confirmed it. ErrLost: the permit is over; this call may have found that out. ErrReleased: Release was called.
 // ErrUnavailable, ErrUnknownOutcome or ErrNotReplicated: Until is as it was.
 func (x *Permit) Extend(ctx context.Context, d time.Duration) error {
 	return x.h.Extend(ctx, d)

@@ -56,6 +56,9 @@ func newRigOn(t testing.TB, s *redistest.Server, c rueidis.Client, o rsemaphore.
 	r.hub, err = pubsub.New(r.redis, pubsub.Options{Logger: o.Logger})
 	require.NoError(t, err)
 	t.Cleanup(func() { r.hub.Close(context.Background()) })
+	if o.RetryTimeout == 0 {
+		o.RetryTimeout = redistest.Retries(o.CallTimeout)
+	}
 	r.c, err = rsemaphore.New(r.hub, o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -136,6 +139,9 @@ func connectRole(o rsemaphore.Options) (rueidis.Client, *rsemaphore.Client, erro
 	hub, err := pubsub.New(c, pubsub.Options{})
 	if err != nil {
 		return nil, nil, err
+	}
+	if o.RetryTimeout == 0 {
+		o.RetryTimeout = redistest.Retries(o.CallTimeout)
 	}
 	sc, err := rsemaphore.New(hub, o)
 	return c, sc, err

@@ -30,6 +30,9 @@ func bubbleOn(t *testing.T, n int, o rsemaphore.Options, wrap func(rueidis.Clien
 		c = wrap(c)
 		h, err := pubsub.New(c, pubsub.Options{Logger: o.Logger})
 		require.NoError(t, err)
+		if o.RetryTimeout == 0 {
+			o.RetryTimeout = redistest.Retries(o.CallTimeout)
+		}
 		sc, err := rsemaphore.New(h, o)
 		require.NoError(t, err)
 		return &rig{server: s, redis: c, hub: h, c: sc}, func() {

@@ -155,6 +155,9 @@ func (s *server) place(o rueidis.ClientOption) string {
 	return fmt.Sprintf("%s/%d %s %s", strings.Join(slices.Compact(addrs), ","), o.SelectDB, o.Sentinel.MasterSet, s.prefix)
 }
 
+// retries is for how many call timeouts a call of a command is repeated that does not wait: nobody waits for it as for a web page.
+const retries = 5
+
 // open connects. change may set options of the packages.
 func (s *server) open(o rueidis.ClientOption, change func(*redlatch.Options)) (*redlatch.Client, error) {
 	level := slog.LevelError // a lost hold has a message of its own, and check warns of what the server is set to
@@ -162,7 +165,7 @@ func (s *server) open(o rueidis.ClientOption, change func(*redlatch.Options)) (*
 		level = slog.LevelInfo
 	}
 	opts := redlatch.Options{
-		KeyPrefix: s.prefix, CallTimeout: s.timeout,
+		KeyPrefix: s.prefix, CallTimeout: s.timeout, RetryTimeout: max(s.timeout, retries*min(s.timeout, time.Hour)),
 		Logger: slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: level})),
 	}
 	if change != nil {

@@ -74,7 +74,7 @@ type Batcher[Q, A any] struct {
 	Abandoned func(requests []*Request[Q, A])
 	// Spawn runs what is sent for callers that may have left.
 	Spawn func(func())
-	// Bound is how long a caller waits if its context has no deadline. Patience is the error then.
+	// Bound is how long a caller waits at most, whatever its context allows. Patience is the error then.
 	Bound    time.Duration
 	Patience error
 	// From is how many requests must be under way, sent or waiting, before they share calls. With fewer each is sent alone, at once,
@@ -145,8 +145,9 @@ type batch[Q, A any] struct {
 	cancel   context.CancelFunc
 	done     chan struct{} // closed when answered: one close wakes all callers
 
-	// Those without a deadline wait for ended alone, because a receive costs half of what a select does. It is closed when the batch is
-	// answered, or when their patience ends, and then expired is true; expired is not written afterwards.
+	// Those whose context lasts for Bound wait for ended, and without a deadline for it alone, because a receive costs half of what a
+	// select does. It is closed when the batch is answered, or when their patience ends, and then expired is true; expired is not written
+	// afterwards.
 	ended   chan struct{}
 	expired bool
 	bound   time.Time // when that patience ends
@@ -237,7 +238,7 @@ func (l *Batcher[Q, A]) work(b *batch[Q, A]) {
 	}
 }
 
-// join puts a request into the open batch. end is closed when it is answered, or the patience of a caller without a deadline is over.
+// join puts a request into the open batch. end is closed when it is answered, or Bound is over, unless the context ends before.
 // Called with mu held.
 func (l *Batcher[Q, A]) join(ctx context.Context, mine *Request[Q, A]) (b *batch[Q, A], end <-chan struct{}) {
 	b = l.open
@@ -254,10 +255,11 @@ func (l *Batcher[Q, A]) join(ctx context.Context, mine *Request[Q, A]) (b *batch
 	}
 	b.requests = append(b.requests, mine)
 	until, ok := ctx.Deadline()
+	ok = ok && time.Until(until) < l.Bound
 	switch {
 	case ok:
 		end = b.done
-	case b.ended == nil: // the first without a deadline: the patience of those that come later ends with its own
+	case b.ended == nil: // the first whose context lasts: the patience of those that come later ends with its own
 		b.bound = time.Now().Add(l.Bound)
 		b.ended, b.clock = make(chan struct{}), time.AfterFunc(l.Bound, func() { l.expire(b) })
 		fallthrough
@@ -283,7 +285,7 @@ func (l *Batcher[Q, A]) join(ctx context.Context, mine *Request[Q, A]) (b *batch
 	return b, end
 }
 
-// expire ends the patience of those callers of b that have no deadline, unless it is answered.
+// expire ends the patience of those callers of b whose contexts last, unless it is answered.
 func (l *Batcher[Q, A]) expire(b *batch[Q, A]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

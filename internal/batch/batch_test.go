@@ -46,8 +46,8 @@ func ask(ctx context.Context, b *Batcher[int, int], n int) <-chan result {
 	return c
 }
 
-// A caller without a deadline leaves after Bound, whether its context could end or not; one with a deadline stays until that, and
-// one whose context ends leaves at once. All four are in the same call.
+// A caller leaves after Bound, whatever its context allows; one with a nearer deadline at that, and one whose context ends at once. All
+// five are in the same call.
 func TestEachCallerLeavesABatchInItsOwnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := doubler(t, Options{}, func(n int) time.Duration { return time.Duration(n) * 5 * time.Second / 2 })
@@ -61,6 +61,9 @@ func TestEachCallerLeavesABatchInItsOwnTime(t *testing.T) {
 		until, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		patient := ask(until, b, 5) // in a call from 100 us to 5.1 s
+		soon, cancel := context.WithTimeout(context.Background(), 700*time.Millisecond)
+		defer cancel()
+		hurried := ask(soon, b, 5)
 		time.Sleep(500 * time.Millisecond)
 		leave()
 
@@ -68,14 +71,18 @@ func TestEachCallerLeavesABatchInItsOwnTime(t *testing.T) {
 		require.ErrorIs(t, r.err, errs.ErrUnknownOutcome)
 		require.ErrorIs(t, r.err, context.Canceled)
 		require.Equal(t, 500*time.Millisecond, r.took)
-		for _, c := range []<-chan result{bare, cancellable} {
+		r = <-hurried
+		require.ErrorIs(t, r.err, errs.ErrUnknownOutcome)
+		require.ErrorIs(t, r.err, context.DeadlineExceeded)
+		require.Equal(t, 700*time.Millisecond, r.took)
+		for _, c := range []<-chan result{bare, cancellable, patient} {
 			r := <-c
 			require.ErrorIs(t, r.err, errs.ErrUnknownOutcome)
 			require.ErrorIs(t, r.err, errPatience)
 			require.Equal(t, time.Second, r.took)
 		}
 		require.Equal(t, result{2, nil, 5 * time.Second / 2}, <-alone)
-		require.Equal(t, result{10, nil, 5*time.Second + defaultWindow}, <-patient)
+		time.Sleep(5 * time.Second)
 		require.Equal(t, result{12, nil, 15 * time.Second / 2}, <-ask(t.Context(), b, 6), "the Batcher is empty again")
 	})
 }

@@ -75,8 +75,9 @@ const (
 	restFor = 50 * time.Millisecond
 )
 
-// errLaneTime: a call under way may take one call timeout, and the shared call after it another.
-var errLaneTime = errors.New("no reply within two call timeouts")
+// errLaneTime: those before it took the time, or its own call did. What is granted later is refused by the server (see Call), or
+// given back (Abandoned).
+var errLaneTime = errors.New("no reply to a shared call within the call timeout")
 
 // NewLane returns an empty lane.
 func NewLane[Q any](with LaneConfig[Q]) *Lane[Q] {
@@ -85,7 +86,7 @@ func NewLane[Q any](with LaneConfig[Q]) *Lane[Q] {
 		panic(err) // the defaults
 	}
 	l.calls = Batcher[Q, bool]{
-		Options: &l.options, From: shareFrom, Tally: &l.tally, Spawn: with.Spawn, Bound: 2 * with.Timeout, Patience: errLaneTime, What: with.What, Key: with.Key,
+		Options: &l.options, From: shareFrom, Tally: &l.tally, Spawn: with.Spawn, Bound: with.Timeout, Patience: errLaneTime, What: with.What, Key: with.Key,
 		Run: l.run, Calls: func() int { return 2 + int(l.trip.Load()/int64(tripPerCall)) },
 		Window: func() time.Duration { return min(time.Duration(l.calls.under.Load())*windowPerCall, defaultWindow) },
 		Abandoned: func(requests []*Request[Q, bool]) {
@@ -119,8 +120,8 @@ func (l *Lane[Q]) Counts() (calls, requests int64) {
 	return l.tally.Counts()
 }
 
-// Do makes a request in a shared call. done is false, without an error, if nothing was done and the caller is to ask alone. A caller
-// without a deadline waits for two call timeouts at most: for a call under way to end, and for its own. The error is ErrUnavailable
+// Do makes a request in a shared call. done is false, without an error, if nothing was done and the caller is to ask alone. It waits
+// for a call timeout at most: for a call under way to end, and for its own. The error is ErrUnavailable
 // or ErrUnknownOutcome.
 func (l *Lane[Q]) Do(ctx context.Context, ask Q) (done bool, err error) {
 	return l.calls.do(ctx, ask, true)

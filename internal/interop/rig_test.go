@@ -50,7 +50,7 @@ func connect(o rueidis.ClientOption, poll, watchdog time.Duration) (*rig, func()
 		r.sems, err = rsemaphore.New(hub, rsemaphore.Options{PollCap: poll, WatchdogTimeout: watchdog, CallTimeout: 5 * time.Second, Logger: quiet})
 	}
 	if err == nil {
-		r.counters, err = rcounter.New(hub, rcounter.Options{})
+		r.counters, err = rcounter.New(hub, rcounter.Options{CallTimeout: 5 * time.Second})
 	}
 	if err != nil {
 		hub.Close(context.Background())

@@ -103,15 +103,15 @@ func (r *Runner) Do(ctx context.Context, c Call) (m rueidis.RedisMessage, err er
 	return r.DoWithin(ctx, c, 0, nil)
 }
 
-// DoWithin is Do for a ctx that may have no deadline: then the call ends after bound, with cause why, if bound is not 0. bound is
-// no shorter than the call timeout. So the first attempt, which is the only one of nearly every call, needs no context of its own.
+// DoWithin is Do that ends after bound, with cause why, if bound is not 0. bound is no shorter than the call timeout. So the first
+// attempt, which is the only one of nearly every call, needs no context of its own.
 func (r *Runner) DoWithin(ctx context.Context, c Call, bound time.Duration, why error) (rueidis.RedisMessage, error) {
 	now := time.Since(r.base)
 	m, err := r.attemptAt(ctx, c, now)
 	if err == nil || !NotAnswered(err) {
 		return m, err
 	}
-	if _, ok := ctx.Deadline(); !ok && bound > 0 {
+	if bound > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadlineCause(ctx, r.base.Add(now+bound), why)
 		defer cancel()

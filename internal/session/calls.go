@@ -46,6 +46,8 @@ func (s *Session) RemoveAfter(d time.Duration, call script.Call) {
 		if s == nil || s.Closed() {
 			return
 		}
-		s.Finish(func() { s.Do(context.Background(), call) }) // if that fails, they expire
+		s.Finish(func() { // if that fails, they expire
+			s.GiveBack(context.Background(), func(ctx context.Context) error { _, err := s.Do(ctx, call); return err })
+		})
 	})
 }

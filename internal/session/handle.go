@@ -364,6 +364,8 @@ func (h *Handle) Extend(ctx context.Context, d time.Duration) error {
 	}
 	why := h.Err()
 	if why == nil {
+		ctx, cancel := o.of.Bounded(ctx)
+		defer cancel()
 		var confirmed bool
 		confirmed, why = o.of.Engine.Extend(ctx, &o.Lease, d)
 		switch {

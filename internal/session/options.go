@@ -27,6 +27,7 @@ type Options struct {
 	WatchdogTimeout time.Duration
 	PollCap         time.Duration
 	CallTimeout     time.Duration
+	RetryTimeout    time.Duration
 	MaxHold         time.Duration
 	MinReplicas     int
 	ReplicaTimeout  time.Duration
@@ -46,6 +47,9 @@ func (o *Options) check() error {
 		Duration{"MaxHold", &o.MaxHold, MinLease, MaxDuration, 0},
 	)
 	if err != nil {
+		return err
+	}
+	if err := Check(Duration{"RetryTimeout", &o.RetryTimeout, o.CallTimeout, MaxDuration, o.CallTimeout}); err != nil {
 		return err
 	}
 	if o.MinReplicas < 0 {

@@ -150,24 +150,35 @@ func (s *Session) Finish(fn func()) {
 	}()
 }
 
-// patience is how many call timeouts a call may last whose context has no deadline.
-const patience = 5
+// ErrPatience is the cause of the end of a call that lasted for Bound.
+var ErrPatience = errors.New("no answer within the retry timeout")
 
-// ErrPatience is the cause of the end of a call that lasted that long.
-var ErrPatience = errors.New("no answer within five call timeouts")
+// Bound is how long a call lasts at most that does not wait for others, whatever its context allows. So the callers of a server that is
+// away, which often have a deadline for much more than this one call, learn of it soon.
+func (s *Session) Bound() time.Duration { return s.RetryTimeout }
 
-// Bound is how long a call lasts whose context has no deadline.
-func (s *Session) Bound() time.Duration { return patience * min(s.CallTimeout, math.MaxInt64/patience) }
-
-// Bounded is ctx, with Bound for its deadline if it has none.
+// Bounded is ctx, ended after Bound.
 func (s *Session) Bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return ctx, func() {}
-	}
 	return context.WithTimeoutCause(ctx, s.Bound(), ErrPatience)
 }
 
-// Do runs a call that may be repeated, until ctx ends or, if ctx has no deadline, for Bound.
+// giveBackFor is how many call timeouts what gives back is repeated for whose caller has set no end, or has left.
+const giveBackFor = 5
+
+// GiveBackBound is that time. It is longer than Bound by default: nobody makes the call again, and what was not given back stays taken.
+func (s *Session) GiveBackBound() time.Duration {
+	return giveBackFor * min(s.CallTimeout, math.MaxInt64/giveBackFor)
+}
+
+// GiveBack repeats f until it is answered, for GiveBackBound at most. ctx gives the values only, because its caller may have left.
+func (s *Session) GiveBack(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.GiveBackBound())
+	defer cancel()
+	_, err := script.Repeat(ctx, false, func() error { return f(ctx) })
+	return err
+}
+
+// Do runs a call that may be repeated, until ctx ends, for Bound at most.
 func (s *Session) Do(ctx context.Context, call script.Call) (rueidis.RedisMessage, error) {
 	m, err := s.Runner.DoWithin(ctx, call, s.Bound(), ErrPatience)
 	if err == nil {
@@ -182,7 +193,7 @@ func Ask[T any](ctx context.Context, s *Session, bad error, f func(context.Conte
 	if err := s.Usable(bad); err != nil {
 		return v, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, s.Bound(), ErrPatience)
+	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	if v, err = f(ctx); err != nil {
 		var none T

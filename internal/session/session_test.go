@@ -64,6 +64,7 @@ func TestNewRefusesWhatNoClientCanWorkWith(t *testing.T) {
 		"watchdog too short":        {hub, session.Options{WatchdogTimeout: 99 * time.Millisecond}, "WatchdogTimeout"},
 		"poll cap below zero":       {hub, session.Options{PollCap: -1}, "PollCap"},
 		"call timeout too short":    {hub, session.Options{CallTimeout: time.Microsecond}, "CallTimeout"},
+		"retries shorter than one":  {hub, session.Options{RetryTimeout: 499 * time.Millisecond}, "RetryTimeout is 499ms, must be 0 (the default), or 500ms to"},
 		"max hold too long":         {hub, session.Options{MaxHold: session.MaxDuration + 1}, "MaxHold"},
 		"replicas below zero":       {hub, session.Options{MinReplicas: -1}, "MinReplicas"},
 		"replicas given no time":    {hub, session.Options{MinReplicas: 1, ReplicaTimeout: 1}, "ReplicaTimeout"},
@@ -86,10 +87,11 @@ func TestNewRefusesWhatNoClientCanWorkWith(t *testing.T) {
 func TestOptionsThatAreNotGivenHaveTheirDefaults(t *testing.T) {
 	s := newSession(t, false, session.Options{KeyPrefix: "{t}:"})
 	require.Equal(t, session.Options{KeyPrefix: "{t}:", WatchdogTimeout: 30 * time.Second, PollCap: time.Second, CallTimeout: 500 * time.Millisecond,
-		ReplicaTimeout: 250 * time.Millisecond, Logger: slog.Default()}, s.Options)
-	require.Equal(t, 2500*time.Millisecond, s.Bound())
+		RetryTimeout: 500 * time.Millisecond, ReplicaTimeout: 250 * time.Millisecond, Logger: slog.Default()}, s.Options)
+	require.Equal(t, 500*time.Millisecond, s.Bound())
+	require.Equal(t, 2500*time.Millisecond, s.GiveBackBound())
 	s = newSession(t, false, session.Options{CallTimeout: session.MaxDuration})
-	require.Positive(t, s.Bound(), "however long a call may last")
+	require.Positive(t, s.GiveBackBound(), "however long a call may last")
 }
 
 func TestANameIsCheckedWithItsPrefix(t *testing.T) {
@@ -298,24 +300,30 @@ func TestCloseWaitsForNoConnection(t *testing.T) {
 	}
 }
 
-func TestAQuestionEndsAfterFiveCallTimeouts(t *testing.T) {
-	s := newSession(t, false, session.Options{CallTimeout: 10 * time.Millisecond})
-	ctx, cancel := s.Bounded(context.Background())
-	defer cancel()
-	end, ok := ctx.Deadline()
-	require.True(t, ok)
-	require.LessOrEqual(t, time.Until(end), 50*time.Millisecond)
+func TestAQuestionEndsAfterTheRetryTimeoutWhateverItsContextAllows(t *testing.T) {
+	s := newSession(t, false, session.Options{CallTimeout: 10 * time.Millisecond, RetryTimeout: 50 * time.Millisecond})
 	long, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
-	ctx, cancel = s.Bounded(long)
+	for _, parent := range []context.Context{context.Background(), long} {
+		ctx, cancel := s.Bounded(parent)
+		defer cancel()
+		end, ok := ctx.Deadline()
+		require.True(t, ok)
+		require.LessOrEqual(t, time.Until(end), 50*time.Millisecond)
+	}
+	short, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
-	require.Equal(t, long, ctx, "a call does what its context says")
+	ctx, cancel := s.Bounded(short)
+	defer cancel()
+	end, _ := short.Deadline()
+	got, _ := ctx.Deadline()
+	require.Equal(t, end, got, "a context may be shorter")
 
 	_, err := session.Ask(long, s, nil, func(ctx context.Context) (int, error) {
 		<-ctx.Done()
 		return 1, context.Cause(ctx)
 	})
-	require.EqualError(t, err, "shop: no answer within five call timeouts")
+	require.EqualError(t, err, "shop: no answer within the retry timeout")
 	n, err := session.Ask(long, s, nil, func(ctx context.Context) (int, error) { return 1, nil })
 	require.NoError(t, err)
 	require.Equal(t, 1, n)

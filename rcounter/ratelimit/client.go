@@ -15,9 +15,11 @@ import (
 type Options struct {
 	// KeyPrefix is put before every name to make its key. It has no braces. Defaults to "".
 	KeyPrefix string
-	// CallTimeout bounds one request to the server. A call whose context has no deadline ends after five of them.
-	// At least 1 ms. Defaults to 500 ms.
+	// CallTimeout bounds one request to the server. At least 1 ms. Defaults to 500 ms.
 	CallTimeout time.Duration
+	// RetryTimeout bounds a call that does not wait for others: for so long it is repeated while the server does not answer or refuses,
+	// as during a failover. The context may end it sooner, and never later. At least CallTimeout. Defaults to CallTimeout.
+	RetryTimeout time.Duration
 	// Observer is told of what happens, for metrics. Its nil functions are skipped.
 	Observer Observer
 	// Logger gets a line when something in the background fails for good, at most one in 10 s, and one
@@ -53,7 +55,7 @@ func init() { inside.Reveal(func(c *Client) *session.Session { return c.calls })
 // error is ErrInvalidOption for a nil hub, a hub without a client, or an option out of its bounds, and ErrClosed for a closed
 // hub.
 func New(h *pubsub.Hub, o Options) (*Client, error) {
-	calls, err := session.New(h, "ratelimit", "rate limits", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, Logger: o.Logger})
+	calls, err := session.New(h, "ratelimit", "rate limits", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}

@@ -23,8 +23,11 @@
 //
 // ErrLimited is the one refusal that is not a mistake. The request did not run: ErrInvalidName, ErrInvalidOption and ErrClosed
 // before anything was sent, ErrUnavailable. The server refused: ErrWrongType, ErrDenied. The outcome is unknown:
-// ErrUnknownOutcome. A call lasts until its context ends, or at most five call timeouts if the context has no deadline. It is
-// sent again within that time until it is answered.
+// ErrUnknownOutcome.
+//
+// A call lasts until it is answered, its context ends or Options.RetryTimeout is over, which is one CallTimeout unless it is set.
+// Within that time it is sent again. The sleep of Wait comes after the answer. While the server is away every call fails so soon, and
+// the program decides whether it lets everything pass, or nothing: see docs/counters.md.
 //
 // # Protocol
 //

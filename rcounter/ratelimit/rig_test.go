@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/stretchr/testify/require"
@@ -37,6 +38,9 @@ func only(_ ratelimit.Admission, err error) error { return err }
 // on makes a client of the library on c.
 func on(t testing.TB, c rueidis.Client, o ratelimit.Options) *ratelimit.Client {
 	t.Helper()
+	if o.RetryTimeout == 0 {
+		o.RetryTimeout = redistest.Retries(o.CallTimeout)
+	}
 	rc, err := ratelimit.New(rig.Hub(t, c), o)
 	require.NoError(t, err)
 	t.Cleanup(func() { rc.Close(ctx) })

@@ -28,7 +28,7 @@ func init() { inside.Reveal(func(c *Client) *session.Session { return c.calls })
 func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 	defer edge(&err)
 	c := &Client{batch: batch.Options{MaxBatch: o.MaxBatch}}
-	c.calls, err = session.New(h, "redpacket", "red packets", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout,
+	c.calls, err = session.New(h, "redpacket", "red packets", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout,
 		MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger})
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 }
 
 // Close makes every later call on c and its packets fail with ErrClosed. Calls under way end as they would have. Close waits for
-// the calls that Grabs share, at most five call timeouts. If ctx ends first, the error says so, and they go on. Later calls
+// the calls that Grabs share, at most a RetryTimeout. If ctx ends first, the error says so, and they go on. Later calls
 // wait for the first until their own ctx ends, and return its result.
 func (c *Client) Close(ctx context.Context) error { return c.calls.Close(ctx) }
 

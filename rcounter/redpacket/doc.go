@@ -30,8 +30,8 @@
 // The server refused: ErrWrongType, ErrAlreadyOpen, ErrSending, ErrNotEnded, ErrNoPacket, ErrCorrupt, ErrDenied. The outcome
 // is unknown: ErrUnknownOutcome. The request ran, and too few replicas know: ErrNotReplicated.
 //
-// A call lasts until its context ends, or at most five call timeouts if the context has no deadline. Within
-// that time every verb is sent again until it is answered: all may run twice.
+// A call lasts until it is answered, its context ends or Options.RetryTimeout is over, which is one CallTimeout unless it is set.
+// Within that time every verb is sent again until it is answered: all may run twice.
 //
 // # Protocol
 //

@@ -9,9 +9,11 @@ import (
 type Options struct {
 	// KeyPrefix is put before every name to make its key. It has no braces. Defaults to "".
 	KeyPrefix string
-	// CallTimeout bounds one request to the server. A call whose context has no deadline ends after five of them.
-	// At least 1 ms. Defaults to 500 ms.
+	// CallTimeout bounds one request to the server. At least 1 ms. Defaults to 500 ms.
 	CallTimeout time.Duration
+	// RetryTimeout bounds a call that does not wait for others: for so long it is repeated while the server does not answer or refuses,
+	// as during a failover. The context may end it sooner, and never later. At least CallTimeout. Defaults to CallTimeout.
+	RetryTimeout time.Duration
 	// MaxBatch is how many Grabs of this process on one Packet share a call at most, 1 to 128: a Grab that finds no call under
 	// way is sent at once, alone. Negative: each Grab is sent alone, at once. Defaults to 128.
 	MaxBatch int

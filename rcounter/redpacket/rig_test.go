@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/stretchr/testify/require"
@@ -46,6 +47,9 @@ var patient = redpacket.Options{CallTimeout: 10 * time.Second}
 // on makes a client of the library on c.
 func on(t testing.TB, c rueidis.Client, o redpacket.Options) *redpacket.Client {
 	t.Helper()
+	if o.RetryTimeout == 0 {
+		o.RetryTimeout = redistest.Retries(o.CallTimeout)
+	}
 	rc, err := redpacket.New(rig.Hub(t, c), o)
 	require.NoError(t, err)
 	t.Cleanup(func() { rc.Close(ctx) })

@@ -25,7 +25,7 @@ const (
 // ErrAlreadyOpen with the epoch of the existing packet, and changes nothing.
 //
 // It takes one round trip, and one for every 3,900 shares. Each is repeated until answered. A copy that the network delivers
-// after the call has ended, or five call timeouts later at most, opens nothing.
+// after the call has ended, or a RetryTimeout later at most, opens nothing.
 //
 // Errors: ErrUnknownOutcome, after which the packet may be open, which the next Send says. ErrUnavailable, after which it is
 // not open. If Send was broken off, what it stored vanishes within about half a minute, and until then another Send

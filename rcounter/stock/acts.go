@@ -193,7 +193,12 @@ func (s *Stock) acts(ctx context.Context, call string, acts []act, untils []time
 func (s *Stock) timely(ctx context.Context, n int, sc *script.Script, args func(notAfter string) []string) (v []int64, sent time.Time, unconfirmed error) {
 	clock, key := s.c.calls.Runner.Clock, s.keys[0]
 	until := time.Now().Add(s.c.calls.Wanted(ctx))
-	for {
+	for again := false; ; again = true {
+		if again { // the first call needs no context of its own
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadlineCause(ctx, until, session.ErrPatience)
+			defer cancel()
+		}
 		sent = time.Now()
 		v, unconfirmed = s.confirmed(ctx, n, sc, args(decimal(clock.At(key, until)))...)
 		switch {

@@ -62,7 +62,7 @@ func (s *Stock) pause(ctx context.Context, what string) error {
 // ahead; one that was closed does not. A stock whose end comes before its start sells nothing.
 //
 // If there is no stock, the error is ErrNotOpen. Two round trips, repeated until answered. A copy that the network delivers after the
-// call has ended, by five call timeouts or more, changes nothing, and neither does one that comes after another change. After
+// call has ended, by a RetryTimeout or more, changes nothing, and neither does one that comes after another change. After
 // ErrUnknownOutcome the end may have moved; Inspect tells.
 func (s *Stock) SetEnd(ctx context.Context, in time.Duration) (err error) {
 	defer edge(&err)

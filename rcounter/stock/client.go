@@ -18,9 +18,11 @@ type Options struct {
 	// KeyPrefix stands before every name. Every verb refuses a prefix with braces. New refuses one whose first brace begins
 	// an empty {}. Defaults to "".
 	KeyPrefix string
-	// CallTimeout is how long one attempt waits for its reply, at least a millisecond. A call whose context has no deadline
-	// ends after five call timeouts. Defaults to 500 ms.
+	// CallTimeout bounds one request to the server. At least 1 ms. Defaults to 500 ms.
 	CallTimeout time.Duration
+	// RetryTimeout bounds a call that does not wait for others: for so long it is repeated while the server does not answer or refuses,
+	// as during a failover. The context may end it sooner, and never later. At least CallTimeout. Defaults to CallTimeout.
+	RetryTimeout time.Duration
 	// MinReplicas is how many replicas must confirm every answer that grants units or repeats a grant (WAIT, once for all
 	// claims that share a call). If they do not within ReplicaTimeout, the call returns ErrNotReplicated. A failover is then
 	// less likely to forget a grant, but it still can: it may promote a replica that did not confirm. Defaults to 0: none.
@@ -69,7 +71,7 @@ func init() { inside.Reveal(func(c *Client) *session.Session { return c.calls })
 func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 	defer edge(&err)
 	c := new(Client)
-	c.calls, err = session.New(h, "stock", "stocks", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, MinReplicas: o.MinReplicas,
+	c.calls, err = session.New(h, "stock", "stocks", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout, MinReplicas: o.MinReplicas,
 		ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger})
 	if err != nil {
 		return nil, err

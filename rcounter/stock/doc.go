@@ -127,8 +127,9 @@
 // ErrOverflow, ErrWrongType, ErrAlreadyOpen, ErrNotOpen, ErrMismatch, ErrCorrupt, ErrDenied. The request did not run: ErrUnavailable. The outcome is unknown: ErrUnknownOutcome. Units were granted, and too
 // few replicas know: ErrNotReplicated.
 //
-// A call lasts until its context ends, or at most five call timeouts if the context has no deadline. Within that time every
-// verb is sent again until it is answered: all may run twice.
+// A call lasts until it is answered, its context ends or Options.RetryTimeout is over, which is one CallTimeout unless it is set.
+// Within that time every verb is sent again: all may run twice. Where a verb makes several calls (Open, Ledger, Restore and the like) each
+// has that time.
 //
 // # Keys
 //

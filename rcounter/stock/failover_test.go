@@ -142,6 +142,9 @@ func TestConfirmedGrantsStayThroughFailovers(t *testing.T) {
 				h, err := pubsub.Dial(srv.Option(), pubsub.Options{})
 				require.NoError(t, err)
 				t.Cleanup(func() { h.Close(context.Background()) })
+				if o.RetryTimeout == 0 {
+					o.RetryTimeout = redistest.Retries(o.CallTimeout)
+				}
 				c, err := stock.New(h, o)
 				require.NoError(t, err)
 				t.Cleanup(func() { c.Close(ctx) })

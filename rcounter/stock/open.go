@@ -41,7 +41,7 @@ type Spec struct {
 	// units were returned. While it is held or sold, and so long after that, its id gets the same answer; later the server has
 	// forgotten it and the id is a new one. Otherwise every reservation that nobody paid for would take memory until the
 	// retention is over. It should be longer than any caller repeats a call; at least a minute, and at least twice the longest
-	// call of this client (ten call timeouts). Defaults to an hour, or to that if that is longer.
+	// call of this client (two RetryTimeouts). Defaults to an hour, or to that if that is longer.
 	Remember time.Duration
 	// Ledger has everything that happens to units written into a stream, by the script that does it: see Entry. Stock.Ledger
 	// moves it from there into a database. It takes memory until it is moved, or the retention is over. Defaults to no ledger.
@@ -94,7 +94,7 @@ func (o *Spec) check() error {
 // Other errors: ErrCorrupt if Spec.Opened says that it was open before, or if the records of a lost stock are there; their claimants have units, so these keys must be
 // removed by hand first. After ErrUnknownOutcome the stock may be open; the next Open tells.
 //
-// Two round trips, repeated until answered. A copy that the network delivers after the call has ended, by five call timeouts
+// Two round trips, repeated until answered. A copy that the network delivers after the call has ended, by a RetryTimeout
 // or more, opens nothing.
 func (s *Stock) Open(ctx context.Context, o Spec) (epoch int64, err error) {
 	defer edge(&err)

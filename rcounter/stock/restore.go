@@ -55,12 +55,11 @@ type Restored struct {
 // came back; of what was only held, expired or cancelled they do not tell. Those of units that the winners give to somebody else go.
 //
 // If Restore fails, the stock stays suspended, and Restore can be called again. (If it fails before it asks winners for
-// anything, the stock may sell on. If that error is ErrUnknownOutcome, the stock may be suspended up to five call timeouts
+// anything, the stock may sell on. If that error is ErrUnknownOutcome, the stock may be suspended up to a RetryTimeout
 // later.) Errors: that of winners, unchanged; ErrCorrupt if two winners have one ordinal, or a record on the server is none;
 // ErrNotOpen; ErrInvalidOption for an entry that cannot be; ErrRestoring; ErrWrongType; ErrUnavailable; ErrUnknownOutcome.
 //
-// Restore keeps all records in memory and makes one round trip for 128 changes. If ctx has no deadline, each of these has five
-// call timeouts. Copies of its requests that the network delivers late change nothing.
+// Restore keeps all records in memory and makes one round trip for 128 changes, each of which has a RetryTimeout. Copies of its requests that the network delivers late change nothing.
 func (s *Stock) Restore(ctx context.Context, winners iter.Seq2[Entry, error]) (_ Restored, err error) {
 	r := &restorer{s: s, call: session.CallID(), added: map[string]int64{}, displaced: map[string]Entry{}, freed: map[string]freed{}}
 	defer func() {

@@ -108,7 +108,12 @@ func (s *Stock) takeBack(left []*batch.Request[int64, Grant]) {
 // handBack is giveBackAny in the background.
 func (s *Stock) handBack(ctx context.Context, request string, first, n int64) {
 	ctx = context.WithoutCancel(ctx) // its caller may have left
-	if _, err := s.giveBackAny(ctx, session.CallID(), request, first, n); err != nil {
+	call := session.CallID()
+	err := s.c.calls.GiveBack(ctx, func(ctx context.Context) error {
+		_, err := s.giveBackAny(ctx, call, request, first, n)
+		return err
+	})
+	if err != nil {
 		s.c.failed(ctx, notReturned, s.name, err)
 	}
 }

@@ -31,9 +31,11 @@ type Options struct {
 	// PollCap is the longest time for which a candidate or an observer sleeps before it looks again, whether or not messages
 	// come. At least 10 ms; more than a Heartbeat counts as one. Defaults to 1 s.
 	PollCap time.Duration
-	// CallTimeout bounds one request to the server. A call that only asks ends after five of them. At least 1 ms. Defaults to
-	// 500 ms.
+	// CallTimeout bounds one request to the server. At least 1 ms. Defaults to 500 ms.
 	CallTimeout time.Duration
+	// RetryTimeout bounds a call that does not wait for others: for so long it is repeated while the server does not answer or refuses,
+	// as during a failover. The context may end it sooner, and never later. At least CallTimeout. Defaults to CallTimeout.
+	RetryTimeout time.Duration
 	// MaxHold ends every leadership after this time (ErrMaxHold), even if its work is stuck. At least 10 ms. Defaults to 0: no
 	// upper limit.
 	MaxHold time.Duration
@@ -70,12 +72,12 @@ func init() {
 // ErrInvalidOption if an option is out of bounds, and ErrClosed if the hub is closed.
 func New(h *pubsub.Hub, o Options) (*Client, error) {
 	s, err := session.New(h, "election", "leaderships", session.Options{KeyPrefix: o.KeyPrefix, WatchdogTimeout: o.WatchdogTimeout, PollCap: o.PollCap,
-		CallTimeout: o.CallTimeout, MaxHold: o.MaxHold, MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger})
+		CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout, MaxHold: o.MaxHold, MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}
 	locks, err := rlock.New(h, rlock.Options{KeyPrefix: o.KeyPrefix, WatchdogTimeout: o.WatchdogTimeout, PollCap: o.PollCap, CallTimeout: o.CallTimeout,
-		MaxHold: o.MaxHold, MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger,
+		RetryTimeout: o.RetryTimeout, MaxHold: o.MaxHold, MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger,
 		Liveness: true, Heartbeat: o.Heartbeat, Process: o.Process, Observer: o.Observer})
 	if err != nil {
 		return nil, edge(err)

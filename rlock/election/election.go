@@ -86,7 +86,7 @@ func (l Leader) Elected() bool { return l.Token != 0 }
 // shown from the moment at which Campaign has returned it. One that crashed is shown until its lock is taken over, or its lease
 // is over. If the rueidis client sends reads to replicas, it is what a replica knew.
 //
-// It tries until it is answered, ctx ends or five CallTimeouts are over. The error is ErrUnavailable, ErrUnknownOutcome,
+// It tries until it is answered, ctx ends or Options.RetryTimeout is over. The error is ErrUnavailable, ErrUnknownOutcome,
 // ErrClosed, ErrInvalidName, ErrWrongType, ErrDenied, or another refusal of the server.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return session.Ask(ctx, e.c.session, e.bad, e.look)

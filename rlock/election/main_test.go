@@ -52,6 +52,9 @@ func on(t testing.TB, c rueidis.Client, o election.Options) *process {
 	p.hub, err = pubsub.New(c, pubsub.Options{Logger: quiet})
 	require.NoError(t, err)
 	t.Cleanup(func() { p.hub.Close(context.Background()) })
+	if o.RetryTimeout == 0 {
+		o.RetryTimeout = redistest.Retries(o.CallTimeout)
+	}
 	p.elections, err = election.New(p.hub, o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -72,6 +75,9 @@ func bubble(t *testing.T, n int, o election.Options, fn func(t *testing.T, s *re
 	redistest.InBubble(t, n, func(t *testing.T, s *redistest.Server, c rueidis.Client) (*process, func()) {
 		h, err := pubsub.New(c, pubsub.Options{Logger: quiet})
 		require.NoError(t, err)
+		if o.RetryTimeout == 0 {
+			o.RetryTimeout = redistest.Retries(o.CallTimeout)
+		}
 		e, err := election.New(h, o)
 		require.NoError(t, err)
 		return &process{c, h, e}, func() {

@@ -30,6 +30,9 @@ func locks(t testing.TB, s *redistest.Server, o rlock.Options) *rlock.Client {
 	hub, err := pubsub.New(s.Client(t), pubsub.Options{Logger: o.Logger})
 	require.NoError(t, err)
 	t.Cleanup(func() { hub.Close(context.Background()) })
+	if o.RetryTimeout == 0 {
+		o.RetryTimeout = redistest.Retries(o.CallTimeout)
+	}
 	c, err := rlock.New(hub, o)
 	require.NoError(t, err)
 	t.Cleanup(func() {

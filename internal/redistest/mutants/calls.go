@@ -28,6 +28,26 @@ var ofCalls = []mutant{
 		breaks: "a call of which any try may have run is of unknown outcome", tests: "TestAnUnknownTryMakesTheWholeCallUnknown",
 	},
 	{
+		name: "a context that gives patience", file: "internal/script/run.go", pkg: ".",
+		old: "\tif bound > 0 {\n", new: "\tif _, ok := ctx.Deadline(); !ok && bound > 0 {\n",
+		breaks: "a call that does not wait ends in time whatever its context allows", tests: "TestACallThatDoesNotWaitEndsInOneCallTimeoutWhateverHasBecomeOfTheServer",
+	},
+	{
+		name: "five call timeouts for a call that does not wait", file: "internal/session/session.go", pkg: ".",
+		old: "func (s *Session) Bound() time.Duration { return s.RetryTimeout }", new: "func (s *Session) Bound() time.Duration { return s.GiveBackBound() }",
+		breaks: "a call that does not wait ends in one call timeout", tests: "TestACallThatDoesNotWaitEndsInOneCallTimeoutWhateverHasBecomeOfTheServer",
+	},
+	{
+		name: "two call timeouts for a shared acquire", file: "internal/batch/lane.go", pkg: ".",
+		old: "Bound: with.Timeout,", new: "Bound: 2 * with.Timeout,",
+		breaks: "a call that does not wait ends in one call timeout", tests: "TestACrowdThatDoesNotWaitEndsInOneCallTimeoutToo",
+	},
+	{
+		name: "a batch that is awaited for as long as a context lasts", file: "internal/batch/batch.go", pkg: "internal/batch",
+		old: "\tok = ok && time.Until(until) < l.Bound\n", new: "",
+		breaks: "a call that does not wait ends in time whatever its context allows", tests: "TestEachCallerLeavesABatchInItsOwnTime",
+	},
+	{
 		name: "a call in place while another connects", file: "internal/script/run.go", pkg: "internal/script",
 		old: " && dials == l.dials.Load()", new: " && dials >= 0",
 		breaks: "a call that does not wait ends in one call timeout", tests: "TestNoCallInPlaceWaitsForAConnectionThatAnotherMakes",

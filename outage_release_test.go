@@ -1,0 +1,89 @@
+package redlatch_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rlock/election"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// releases are what gives back what was acquired now.
+func releases(t *testing.T, red *redlatch.Client) verbs {
+	ctx, all := t.Context(), verbs{}
+	locks, permits := red.Locks(), red.Semaphores()
+	for kind, l := range map[string]*rlock.Lock{
+		"Reentrant": locks.Reentrant("l"), "Fenced": locks.Fenced("f"), "Fair": locks.Fair("fair"), "Plain": locks.Plain("p"),
+		"Read": locks.ReadWrite("r").Read(), "Write": locks.ReadWrite("w").Write(),
+	} {
+		hold, err := l.Lock(ctx)
+		require.NoError(t, err, kind)
+		all["Hold.Unlock of "+kind] = hold.Unlock
+	}
+	kept, err := locks.Reentrant("kept").Lock(ctx)
+	require.NoError(t, err)
+	all["Hold.UnlockAfter"] = func(ctx context.Context) error { return kept.UnlockAfter(ctx, time.Hour) }
+	permit, err := permits.Semaphore("semaphore", 1).Acquire(ctx, 1)
+	require.NoError(t, err)
+	all["Permit.Release"] = permit.Release
+	weight, err := permits.WeightedSemaphore("weighted", 9).Acquire(ctx, 3)
+	require.NoError(t, err)
+	all["WeightedPermit.Release"] = weight.Release
+	leader, err := red.Elections().Election("election").Campaign(ctx, "")
+	require.NoError(t, err)
+	all["Leadership.Resign"] = leader.Resign
+	return all
+}
+
+// What is given back goes on for as long as it may: the caller says how long it stays.
+func TestAReleaseEndsWithItsContextOrItsLeaseWhateverHasBecomeOfTheServer(t *testing.T) {
+	redistest.SkipShort(t)
+	t.Parallel()
+	const lease = 6 * time.Second
+	o := redlatch.Options{CallTimeout: callTimeout, Locks: rlock.Options{WatchdogTimeout: lease}, Semaphores: rsemaphore.Options{WatchdogTimeout: lease},
+		Elections: election.Options{WatchdogTimeout: lease}}
+	ended, end := context.WithCancel(context.Background())
+	end()
+	for what, x := range map[string]struct {
+		ctx     func() (context.Context, context.CancelFunc)
+		bound   time.Duration
+		waiting bool // until then: the server might be back
+	}{
+		"a deadline": {func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(context.Background(), 3*callTimeout)
+		}, 3 * callTimeout, true},
+		"a context that has ended": {func() (context.Context, context.CancelFunc) { return ended, func() {} }, time.Second, false},
+		"no end":                   {func() (context.Context, context.CancelFunc) { return context.Background(), func() {} }, lease, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			eachOutage(t, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, _ func()) {
+				all := releases(t, connect(o))
+				counting := connect(o).Semaphores().CountingSemaphore("counting")
+				require.NoError(t, counting.Release(t.Context(), 1))
+				begin()
+				ctx, cancel := x.ctx()
+				defer cancel()
+				results, stall := all.all(ctx)
+				for verb, r := range results {
+					require.Error(t, r.err, verb)
+					require.Less(t, r.took, soon(x.bound, stall), verb)
+					if x.waiting {
+						require.Greater(t, r.took, x.bound/2, verb)
+					}
+				}
+				ctx, cancel = x.ctx()
+				defer cancel()
+				results, stall = verbs{"release": func(ctx context.Context) error { return counting.Release(ctx, 1) }}.all(ctx)
+				require.Error(t, results["release"].err)
+				require.Less(t, results["release"].took, soon(min(x.bound, 5*callTimeout), stall), "its permits have no lease")
+			})
+		})
+	}
+}

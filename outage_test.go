@@ -1,0 +1,540 @@
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
+	"github.com/redlatch/redlatch/rcounter/redpacket"
+	"github.com/redlatch/redlatch/rcounter/stock"
+	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rlock/election"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// outages are the ways in which a server goes away, for a client that is connected through the proxy, or to the server itself.
+var outages = map[string]struct {
+	direct bool
+	begin  func(t *testing.T, s *redistest.Server, p *redistest.Proxy)
+	end    func(t *testing.T, s *redistest.Server, p *redistest.Proxy)
+	// refuses: a new connection is refused, or reset.
+	refuses bool
+	// unsent: nothing reaches the server once the connections are known to be lost.
+	unsent bool
+}{
+	"stopped": {
+		direct: true,
+		begin:  func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) { s.Stop(t) },
+		end:    func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) { s.Resume(t) },
+	},
+	"killed": { // its address refuses
+		direct: true, refuses: true, unsent: true,
+		begin: func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) { s.Kill(t) },
+		end:   func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) { s.Revive(t, false) },
+	},
+	"silent": {
+		begin: func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) { p.BlackHole(redistest.Up) },
+		end:   func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) { p.Heal() },
+	},
+	"cut off and silent": {
+		begin: func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) { p.BlackHole(redistest.Down); p.Cut() },
+		end:   func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) { p.Heal() },
+	},
+	"refusing": { // as a load balancer does without a server behind it
+		refuses: true,
+		begin:   func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) { p.Refuse(); p.Cut() },
+		end:     func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) { p.Heal() },
+	},
+}
+
+// callTimeout is the default.
+const callTimeout = 500 * time.Millisecond
+
+// eachOutage runs fn in parallel for each outage. connect makes a client, which is connected; begin begins the outage, end ends it, and
+// the server has what it had.
+func eachOutage(t *testing.T, fn func(t *testing.T, name string, connect func(redlatch.Options) *redlatch.Client, begin, end func())) {
+	for name, x := range outages {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, "--appendonly", "yes")
+			proxy := redistest.NewProxy(t, server)
+			seen := server
+			if !x.direct {
+				seen = proxy.Server()
+			}
+			var all []*redlatch.Client
+			connect := func(o redlatch.Options) *redlatch.Client {
+				if o.Logger == nil {
+					o.Logger = slog.New(slog.DiscardHandler)
+				}
+				red, err := redlatch.Open(seen.Option(), o)
+				require.NoError(t, err)
+				all = append(all, red)
+				return red
+			}
+			away := false
+			begin := func() { away = true; x.begin(t, server, proxy) }
+			end := func() { away = false; x.end(t, server, proxy) }
+			t.Cleanup(func() {
+				if away {
+					end()
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				defer cancel()
+				for _, red := range all {
+					red.Close(ctx)
+				}
+			})
+			fn(t, name, connect, begin, end)
+		})
+	}
+}
+
+// patient are the options of a client that sets things up, however busy the machine is.
+var patient = redlatch.Options{CallTimeout: time.Minute}
+
+// result is what came of a call.
+type result struct {
+	took time.Duration
+	err  error
+}
+
+// all makes all calls at the same time. stall is how long the machine itself kept goroutines waiting meanwhile.
+func (v verbs) all(ctx context.Context) (results map[string]result, stall time.Duration) {
+	results = map[string]result{}
+	var mu sync.Mutex
+	var calls sync.WaitGroup
+	stall = redistest.Stall(func() {
+		for name, call := range v {
+			calls.Go(func() {
+				began := time.Now()
+				err := call(ctx)
+				took := time.Since(began)
+				mu.Lock()
+				defer mu.Unlock()
+				results[name] = result{took, err}
+			})
+		}
+		calls.Wait()
+	})
+	return results, stall
+}
+
+// warm makes a call of each package that changes nothing, so that the next ones find its server well: such calls are made in place.
+func (v verbs) warm() {
+	for _, verb := range []string{"Lock.Inspect of Reentrant", "Election.Leader", "Semaphore.InspectIDs", "Counter.AddOnce", "Limiter.Allow", "Packet.Inspect", "Stock.Inspect"} {
+		v[verb](context.Background()) // an error is that of a busy machine
+	}
+}
+
+// soon is the bound of what ends within d: half a call timeout more is for work, and what the machine itself was late by, several times.
+func soon(d, stall time.Duration) time.Duration { return d + callTimeout/2 + 5*stall }
+
+// requireAway fails unless every call said that the server could not be asked. unsent: nothing was sent, and some say so. Not all
+// can: of a call whose time was over while rueidis was at work it is not known how far that had come.
+func requireAway(t *testing.T, results map[string]result, unsent bool) {
+	surely := 0
+	for name, r := range results {
+		require.Error(t, r.err, name)
+		if errors.Is(r.err, errs.ErrUnavailable) {
+			surely++
+		} else {
+			require.ErrorIs(t, r.err, errs.ErrUnknownOutcome, name)
+		}
+	}
+	if unsent {
+		require.Positive(t, surely)
+	}
+}
+
+func TestACallThatDoesNotWaitEndsInOneCallTimeoutWhateverHasBecomeOfTheServer(t *testing.T) {
+	redistest.SkipShort(t)
+	t.Parallel()
+	eachOutage(t, func(t *testing.T, name string, connect func(redlatch.Options) *redlatch.Client, begin, _ func()) {
+		red := connect(redlatch.Options{CallTimeout: callTimeout})
+		calls := unwaiting(t, red, connect(patient))
+		calls.warm()
+		begin()
+		long, cancel := context.WithTimeout(context.Background(), 20*callTimeout)
+		defer cancel()
+		for round, ctx := range []context.Context{context.Background(), long, context.Background()} {
+			results, stall := calls.all(ctx)
+			requireAway(t, results, outages[name].unsent && round > 0)
+			late := map[string]time.Duration{}
+			for verb, r := range results {
+				if r.took > soon(callTimeout, stall) {
+					late[verb] = r.took
+				}
+			}
+			require.Empty(t, late, "in round %d took longer than a call timeout", round)
+		}
+		short, cancel := context.WithTimeout(context.Background(), callTimeout/5)
+		defer cancel()
+		results, stall := calls.all(short)
+		for verb, r := range results {
+			require.Error(t, r.err, verb)
+			require.Less(t, r.took, soon(callTimeout/5, stall), "%s: ctx may be shorter", verb)
+		}
+	})
+}
+
+// The callers of a crowd share calls, and wait for those before them.
+func TestACrowdThatDoesNotWaitEndsInOneCallTimeoutToo(t *testing.T) {
+	redistest.SkipShort(t)
+	t.Parallel()
+	eachOutage(t, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, _ func()) {
+		red := connect(redlatch.Options{CallTimeout: callTimeout})
+		sale(t, connect(patient), "crowded")
+		s, p := red.Stocks().Stock("crowded"), red.RedPackets().Packet("crowded")
+		require.NoError(t, err1(connect(patient).RedPackets().Packet("crowded").Send(t.Context(), redpacket.Spec{Total: 1000, Shares: 100, OpenFor: time.Minute})))
+		permits := red.Semaphores().Semaphore("crowded", 1000)
+		require.NoError(t, err1(permits.Acquire(t.Context(), 1)))
+		crowd := verbs{}
+		for i := range 100 { // more than share calls
+			id := fmt.Sprint(i)
+			lock := red.Locks().Reentrant("crowded-" + id)
+			crowd["Lock.TryLock "+id] = func(ctx context.Context) error { return err1(lock.TryLock(ctx, 0, 0)) }
+			crowd["Semaphore.TryAcquire "+id] = func(ctx context.Context) error { return err1(permits.TryAcquire(ctx, 1, 0, 0)) }
+			crowd["Stock.Claim "+id] = func(ctx context.Context) error { return err1(s.Claim(ctx, id)) }
+			crowd["Stock.ClaimAny "+id] = func(ctx context.Context) error { return err1(s.ClaimAny(ctx, 1)) }
+			crowd["Stock.Reserve "+id] = func(ctx context.Context) error { return err1(s.Reserve(ctx, id, id, 1, time.Minute)) }
+			crowd["Stock.LookupID "+id] = func(ctx context.Context) error { return err1(s.LookupID(ctx, id)) }
+			crowd["Packet.Grab "+id] = func(ctx context.Context) error { return err1(p.Grab(ctx, id)) }
+		}
+		begin()
+		long, cancel := context.WithTimeout(context.Background(), 20*callTimeout)
+		defer cancel()
+		for _, ctx := range []context.Context{context.Background(), long} {
+			results, stall := crowd.all(ctx)
+			requireAway(t, results, false)
+			for verb, r := range results {
+				require.Less(t, r.took, soon(callTimeout, stall), verb)
+			}
+		}
+	})
+}
+
+// Sold out, and a value of Cached, are read from a cache that goes with its connection. While another call connects, they ask nobody.
+func TestAnAnswerFromACacheWaitsForNoConnection(t *testing.T) {
+	redistest.SkipShort(t)
+	t.Parallel()
+	eachOutage(t, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, _ func()) {
+		red := connect(redlatch.Options{CallTimeout: callTimeout, Stocks: stock.Options{SoldOutTrust: time.Hour}})
+		s, k := red.Stocks().Stock("sold"), red.Counters().Counter("read", rcounter.CounterOptions{})
+		other := connect(patient)
+		require.NoError(t, err1(other.Stocks().Stock("sold").Open(t.Context(), stock.Spec{Limit: 1, OpenFor: time.Hour})))
+		require.NoError(t, err1(other.Stocks().Stock("sold").ClaimAny(t.Context(), 1)))
+		require.NoError(t, other.Counters().Counter("read", rcounter.CounterOptions{}).Set(t.Context(), 7))
+		for range 50 { // the second is mostly answered by the process
+			s.ClaimAny(t.Context(), 1)
+			k.Cached(t.Context(), time.Hour)
+		}
+		begin()
+		connecting, stop := context.WithCancel(context.Background())
+		defer stop()
+		for range 8 {
+			go red.Hub().Client().Do(connecting, red.Hub().Client().B().Set().Key("x").Value("y").Build())
+		}
+		calls := verbs{}
+		for i := range 50 {
+			calls[fmt.Sprint("ClaimAny ", i)] = func(ctx context.Context) error { return err1(s.ClaimAny(ctx, 1)) }
+			calls[fmt.Sprint("Cached ", i)] = func(ctx context.Context) error { return err1(k.Cached(ctx, time.Hour)) }
+		}
+		for range 3 {
+			results, stall := calls.all(context.Background()) // an error, or what was cached
+			for verb, r := range results {
+				require.Less(t, r.took, soon(callTimeout, stall), verb)
+			}
+		}
+	})
+}
+
+// A context with a deadline is no option: it says when the caller leaves, and not that the server may be away for so long.
+func TestRetryTimeoutIsThePatienceThatNoContextGives(t *testing.T) {
+	redistest.SkipShort(t)
+	t.Parallel()
+	const retry = 6 * callTimeout
+	eachOutage(t, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, end func()) {
+		red := connect(redlatch.Options{CallTimeout: callTimeout, RetryTimeout: retry})
+		all := unwaiting(t, red, connect(patient))
+		repeated := verbs{} // those whose requests may run twice
+		for _, verb := range []string{"Lock.IsLocked of Reentrant", "Election.Leader", "Hold.Extend of Reentrant", "Semaphore.Available", "CountDownLatch.Inspect",
+			"Counter.Get", "Counter.AddOnce", "Limiter.Allow", "Packet.Grab", "Stock.Inspect", "Stock.Claim", "Stock.Reserve"} {
+			require.NotNil(t, all[verb], verb)
+			repeated[verb] = all[verb]
+		}
+		begin()
+		results, stall := repeated.all(context.Background())
+		requireAway(t, results, false)
+		for verb, r := range results {
+			require.Greater(t, r.took, retry-callTimeout/2, verb) // the last pause may be cut short
+			require.Less(t, r.took, soon(retry, stall), verb)
+		}
+		// The server is back in time.
+		back := make(chan map[string]result)
+		go func() { results, _ := repeated.all(context.Background()); back <- results }()
+		time.AfterFunc(callTimeout, end)
+		for verb, r := range <-back {
+			require.NoError(t, r.err, verb)
+		}
+	})
+}
+
+// apart are the methods that take a context, and are not in unwaiting.
+var apart = []string{
+	// They wait for others, or for time.
+	"Lock.Lock", "Lock.Do", "Election.Campaign", "Election.Run", "Semaphore.Acquire", "Semaphore.Do", "WeightedSemaphore.Acquire", "WeightedSemaphore.Do",
+	"CountingSemaphore.Acquire", "CountDownLatch.Await", "CyclicBarrier.Await", "Packet.KeepLedger", "Stock.KeepLedger", "Stock.KeepReaped", "Stock.Events",
+	"Hub.Subscribe", "Subscription.Next", "Client.Close", "Hub.Close",
+	// They give back, and go on for as long as they may.
+	"Hold.Unlock", "Hold.UnlockAfter", "Leadership.Resign", "Permit.Release", "WeightedPermit.Release", "CountingSemaphore.Release",
+	// They ask nobody.
+	"Lock.WithOwner", "Hold.Context", "Leadership.Context", "Permit.Context", "WeightedPermit.Context",
+}
+
+func TestEveryCallIsMeasuredInAnOutageOrNamedHere(t *testing.T) {
+	t.Parallel()
+	red := open(t, redistest.Start(t), patient)
+	measured := map[string]bool{}
+	for name := range unwaiting(t, red, red) {
+		verb, _, _ := strings.Cut(name, " ")
+		measured[verb] = true
+	}
+	require.Equal(t, len(apart), len(slices.Compact(slices.Sorted(slices.Values(apart)))))
+	withCtx := reflect.TypeFor[context.Context]()
+	for _, v := range []any{
+		&redlatch.Client{}, &pubsub.Hub{}, &pubsub.Subscription{}, &rlock.Lock{}, &rlock.Hold{}, &election.Election{}, &election.Leadership{},
+		&rsemaphore.Semaphore{}, &rsemaphore.WeightedSemaphore{}, &rsemaphore.CountingSemaphore{}, &rsemaphore.CountDownLatch{}, &rsemaphore.CyclicBarrier{},
+		&rsemaphore.Permit{}, &rsemaphore.WeightedPermit{}, &rcounter.Counter{}, &ratelimit.Limiter{}, &redpacket.Packet{}, &stock.Stock{}, &stock.Group{},
+	} {
+		typ := reflect.TypeOf(v)
+		for i := range typ.NumMethod() {
+			m := typ.Method(i)
+			if m.Type.NumIn() < 2 || m.Type.In(1) != withCtx {
+				continue
+			}
+			verb := typ.Elem().Name() + "." + m.Name
+			require.NotEqual(t, measured[verb], slices.Contains(apart, verb), "%s is measured, or stands in apart", verb)
+			delete(measured, verb)
+		}
+	}
+	require.Empty(t, slices.Collect(maps.Keys(measured)), "there are no such calls")
+}
+
+// A crowd of all kinds waits through an outage: it is logged once by each client, and so is its end.
+func TestAnOutageIsLoggedOnceForAllWhoWait(t *testing.T) {
+	redistest.SkipShort(t)
+	t.Parallel()
+	const silent, again = "the server does not answer those who wait", "the server answers those who wait again"
+	eachOutage(t, func(t *testing.T, name string, connect func(redlatch.Options) *redlatch.Client, begin, end func()) {
+		books := map[string]*redistest.Logbook{"rlock": {}, "election": {}, "rsemaphore": {}}
+		var o redlatch.Options
+		o.CallTimeout = callTimeout
+		o.Locks.Logger, o.Elections.Logger, o.Semaphores.Logger = books["rlock"].Logger(), books["election"].Logger(), books["rsemaphore"].Logger()
+		red, ctx := connect(o), t.Context()
+		locks, permits, leaders := red.Locks(), red.Semaphores(), red.Elections()
+		taken := connect(patient)
+		for _, l := range []*rlock.Lock{taken.Locks().Reentrant("crowd"), taken.Locks().Fair("fair"), taken.Locks().ReadWrite("rw").Write(), taken.Locks().Plain("plain")} {
+			require.NoError(t, err1(l.Lock(ctx)))
+		}
+		require.NoError(t, err1(taken.Semaphores().Semaphore("permits", 1).Acquire(ctx, 1)))
+		require.NoError(t, err1(taken.Semaphores().CountDownLatch("latch").TrySetCount(ctx, 1, 0)))
+		require.NoError(t, err1(taken.Elections().Election("leader").Campaign(ctx, "")))
+
+		ctx, leave := context.WithCancel(ctx)
+		var crowd sync.WaitGroup
+		many := func(n int, wait func(ctx context.Context) error) {
+			for range n {
+				crowd.Go(func() { wait(ctx) })
+			}
+		}
+		defer crowd.Wait()
+		defer leave()
+		many(1000, func(ctx context.Context) error { return err1(locks.Reentrant("crowd").Lock(ctx)) })
+		for _, l := range []*rlock.Lock{locks.Fair("fair"), locks.ReadWrite("rw").Read(), locks.ReadWrite("rw").Write(), locks.Plain("plain"), locks.Spin("crowd", time.Millisecond, time.Second)} {
+			many(10, func(ctx context.Context) error { return err1(l.Lock(ctx)) })
+		}
+		many(100, func(ctx context.Context) error { return err1(permits.Semaphore("permits", 1).Acquire(ctx, 1)) })
+		many(100, func(ctx context.Context) error { return permits.CountDownLatch("latch").Await(ctx) })
+		many(2, func(ctx context.Context) error { return err1(permits.CyclicBarrier("barrier", 3).Await(ctx)) })
+		many(2, func(ctx context.Context) error { return permits.CountingSemaphore("counting").Acquire(ctx, 1) })
+		many(2, func(ctx context.Context) error { return err1(leaders.Election("leader").Campaign(ctx, "")) })
+		redistest.Eventually(t, 60*time.Second, "all wait", func() bool {
+			return locks.Stats().Waiting >= 1050 && permits.Stats().Waiting >= 200 && leaders.Stats().Campaigning >= 2
+		})
+
+		// On a busy machine there may be lines before and after. In the outage there is one.
+		told, ended := map[string]int{}, map[string]int{}
+		for of, b := range books {
+			redistest.Eventually(t, 60*time.Second, of+" is well", func() bool {
+				told[of], ended[of] = b.Count(silent), b.Count(again)
+				return told[of] == ended[of]
+			})
+		}
+		begin()
+		for of, b := range books {
+			redistest.Eventually(t, 60*time.Second, of+" logs the outage", func() bool { return b.Count(silent) > told[of] })
+		}
+		time.Sleep(4 * callTimeout) // in which each could say so again
+		for of, b := range books {
+			require.Equal(t, []int{told[of] + 1, ended[of]}, []int{b.Count(silent), b.Count(again)}, "%s: %s", of, b)
+		}
+		end()
+		for of, b := range books {
+			redistest.Eventually(t, 60*time.Second, of+" logs the end", func() bool { return b.Count(again) > ended[of] })
+		}
+	})
+}
+
+func TestACallThatWaitsEndsAtItsOwnTimeoutAndGrantsNothing(t *testing.T) {
+	redistest.SkipShort(t)
+	t.Parallel()
+	const patience = 3 * callTimeout
+	eachOutage(t, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, _ func()) {
+		red := connect(redlatch.Options{CallTimeout: callTimeout})
+		none := func(context.Context) error { t.Error("nothing may be granted"); return nil }
+		locks, permits := red.Locks(), red.Semaphores()
+		require.NoError(t, err1(connect(patient).Semaphores().CountDownLatch("latch").TrySetCount(t.Context(), 1, 0)))
+		waits := verbs{
+			"Lock.TryLock": func(ctx context.Context) error {
+				return err1(locks.Reentrant("tried").TryLock(context.Background(), patience, 0))
+			},
+			"Semaphore.TryAcquire": func(ctx context.Context) error {
+				return err1(permits.Semaphore("tried", 1).TryAcquire(context.Background(), 1, patience, 0))
+			},
+			"Semaphore.Acquire":         func(ctx context.Context) error { return err1(permits.Semaphore("acquired", 1).Acquire(ctx, 1)) },
+			"Semaphore.Do":              func(ctx context.Context) error { return permits.Semaphore("done", 1).Do(ctx, 1, none) },
+			"WeightedSemaphore.Acquire": func(ctx context.Context) error { return err1(permits.WeightedSemaphore("weighed", 9).Acquire(ctx, 3)) },
+			"CountingSemaphore.Acquire": func(ctx context.Context) error { return permits.CountingSemaphore("counted").Acquire(ctx, 1) },
+			"CountDownLatch.Await":      func(ctx context.Context) error { return permits.CountDownLatch("latch").Await(ctx) },
+			"CyclicBarrier.Await":       func(ctx context.Context) error { return err1(permits.CyclicBarrier("barrier", 1).Await(ctx)) },
+			"Election.Campaign":         func(ctx context.Context) error { return err1(red.Elections().Election("campaign").Campaign(ctx, "")) },
+			"Election.Run": func(ctx context.Context) error {
+				return red.Elections().Election("run").Run(ctx, "", func(ctx context.Context, _ *election.Leadership) error { return none(ctx) })
+			},
+		}
+		for kind, l := range map[string]*rlock.Lock{
+			"Reentrant": locks.Reentrant("l"), "NonReentrant": locks.NonReentrant("n"), "Fenced": locks.Fenced("f"), "Fair": locks.Fair("fair"), "Plain": locks.Plain("p"),
+			"Spin": locks.Spin("s", time.Millisecond, time.Second), "Read": locks.ReadWrite("r").Read(), "Write": locks.ReadWrite("w").Write(),
+		} {
+			waits["Lock.Do of "+kind] = func(ctx context.Context) error { return l.Do(ctx, none) }
+		}
+		begin()
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		results, stall := waits.all(ctx)
+		for verb, r := range results {
+			require.Error(t, r.err, verb)
+			require.Less(t, r.took, soon(patience, stall), verb)
+		}
+	})
+}
+
+// The outage lasts until a leadership is lost, which is after three heartbeats: what has a lease of 30 s is there afterwards, and so is a
+// leadership with longer heartbeats.
+func TestWhatIsHeldGoesOnIfTheServerIsBackWithinItsLease(t *testing.T) {
+	redistest.SkipShort(t)
+	t.Parallel()
+	eachOutage(t, func(t *testing.T, _ string, connect func(redlatch.Options) *redlatch.Client, begin, end func()) {
+		red, ctx := connect(redlatch.Options{CallTimeout: callTimeout}), t.Context()
+		steady := connect(redlatch.Options{CallTimeout: callTimeout, Elections: election.Options{Heartbeat: 10 * time.Second}})
+		type held interface {
+			Done() <-chan struct{}
+			Err() error
+			Until() time.Time
+		}
+		all := map[string]held{}
+		keep := func(what string) func(held, error) {
+			return func(h held, err error) {
+				require.NoError(t, err, what)
+				all[what] = h
+			}
+		}
+		lock := func(l *rlock.Lock) (held, error) { return l.Lock(ctx) }
+		keep("lock")(lock(red.Locks().Reentrant("lock")))
+		keep("fair lock")(lock(red.Locks().Fair("fair")))
+		keep("fenced lock")(lock(red.Locks().Fenced("fenced")))
+		keep("plain lock")(lock(red.Locks().Plain("plain")))
+		keep("read lock")(lock(red.Locks().ReadWrite("read").Read()))
+		keep("write lock")(lock(red.Locks().ReadWrite("write").Write()))
+		permit, err := red.Semaphores().Semaphore("semaphore", 1).Acquire(ctx, 1)
+		keep("permit")(permit, err)
+		weight, err := red.Semaphores().WeightedSemaphore("weighted", 9).Acquire(ctx, 3)
+		keep("weight")(weight, err)
+		leader, err := steady.Elections().Election("steady").Campaign(ctx, "")
+		keep("leadership with long heartbeats")(leader, err)
+		short, err := red.Elections().Election("short").Campaign(ctx, "")
+		require.NoError(t, err)
+
+		began := time.Now()
+		begin()
+		select {
+		case <-short.Done():
+			require.ErrorIs(t, short.Err(), election.ErrLost)
+			require.Greater(t, time.Since(began), 1500*time.Millisecond, "two heartbeats at least, but for what the last one was early")
+		case <-time.After(time.Minute):
+			t.Fatal("a leadership without heartbeats is over")
+		}
+		lasted := time.Since(began)
+		end()
+		back := time.Now()
+		for what, h := range all {
+			require.NoError(t, h.Err(), "%s, after %v", what, lasted)
+			redistest.Eventually(t, 60*time.Second, what+" is renewed", func() bool {
+				require.NoError(t, h.Err(), what)
+				return h.Until().After(back.Add(15 * time.Second))
+			})
+		}
+	})
+}
+
+func TestOpenFailsAtOnceWhereTheAddressRefusesAndInSixSecondsWhereItIsSilent(t *testing.T) {
+	redistest.SkipShort(t)
+	t.Parallel()
+	for name, x := range outages {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, "--appendonly", "yes")
+			proxy := redistest.NewProxy(t, server)
+			o := rueidis.ClientOption{InitAddress: []string{proxy.Addr()}}
+			if x.direct {
+				o.InitAddress[0] = server.Addr()
+			}
+			x.begin(t, server, proxy)
+			defer x.end(t, server, proxy)
+			bound := 6 * time.Second
+			if x.refuses {
+				bound = callTimeout
+			}
+			var err error
+			var took time.Duration
+			stall := redistest.Stall(func() {
+				began := time.Now()
+				_, err = redlatch.Open(o, redlatch.Options{})
+				took = time.Since(began)
+			})
+			require.ErrorIs(t, err, errs.ErrUnavailable)
+			require.Less(t, took, soon(bound, stall))
+			if !x.refuses {
+				require.Greater(t, took, 4*time.Second, "the documents say how long a start may hang")
+			}
+		})
+	}
+}
