@@ -39,6 +39,15 @@ type Resource interface {
 	Label() string
 }
 
+// Several is a Resource of which several can be released by one call, in the background: what callers have left behind that gave up.
+type Several interface {
+	Resource
+	// Beside is the same for all that one call can release; nil: this one is released alone. It can be compared.
+	Beside() any
+	// SendAll sends the releases of all, as Send with remaining 0 does of a try that is not the first.
+	SendAll(ctx context.Context, all []*Holding) error
+}
+
 // Holding is what one owner holds: a lease that the watchdog keeps, and the handles of the acquisition and its re-entries,
 // whose last release gives it back. It must not refer to what its users have in hand: whether they can still reach that tells
 // whether a handle was dropped.

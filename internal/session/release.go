@@ -185,11 +185,31 @@ func (o *Holding) finish() (again bool) {
 
 // releaseLater has it released in the background until its lease is over. The answer to what was sent before after is not final.
 func (o *Holding) releaseLater(after time.Time) {
-	o.of.releaseLater(cmp.Or(o.Granted, o.Lease.Owner), o.Lease.Name, after, o.Longest(), func(ctx context.Context) error {
+	p := Pending{Name: o.Lease.Name, Owner: cmp.Or(o.Granted, o.Lease.Owner), Of: o, Release: func(ctx context.Context) error {
 		_, err := o.Lease.Of.(Resource).Send(ctx, 0, true)
-		return err
-	})
+		return final(err)
+	}}
+	if several, ok := o.Lease.Of.(Several); ok {
+		if p.Beside = several.Beside(); p.Beside != nil {
+			p.ReleaseAll = func(ctx context.Context, all []*Holding) error { return final(several.SendAll(ctx, all)) }
+		}
+	}
+	o.of.releaseLater(p, after, o.Longest())
 }
+
+// Depart is Abandon for a caller that has waited. It returns when what is left behind has been asked back for the first time, or after
+// 10 ms. Callers that give up come back, and without that as soon as they like: a crowd of them would fill the queues on the server with
+// what nobody wants any more, and have the server answer callers that have left long ago. As it is each has one thing there at a time.
+func (o *Holding) Depart(until time.Time, entry string) {
+	o.Abandon(until, entry)
+	if !until.IsZero() {
+		o.of.Retrier.Await(cmp.Or(o.Granted, o.Lease.Owner), departure)
+	}
+}
+
+// departure is how long after its patience a caller returns at most because of what it leaves behind. A server that is well answers
+// long before.
+const departure = 10 * time.Millisecond
 
 // ReleaseLater has send release, in the background, what the server has of a name, or until longest from now, when the lease there is
 // over. Requests that the server refuses after the instant after may still take it, so the first try that is sent when none of them
@@ -201,24 +221,23 @@ func (o *Holding) releaseLater(after time.Time) {
 //	                                  398.7, which is 398 in its clock: a request that named 398 takes it
 //	399.0: releases             --->  takes it back
 func (s *Session) ReleaseLater(name string, after time.Time, longest time.Duration, send func(context.Context) error) {
-	s.releaseLater("", name, after, longest, send)
+	s.releaseLater(Pending{Name: name, Release: func(ctx context.Context) error { return final(send(ctx)) }}, after, longest)
 }
 
-// releaseLater is ReleaseLater of what an owner has, which may turn out to be more: see Retrier.Kick.
-func (s *Session) releaseLater(owner, name string, after time.Time, longest time.Duration, send func(context.Context) error) {
-	s.Retrier.Add(&Pending{
-		Name:  name,
-		Owner: owner,
-		After: script.LastRun(after),
-		Until: time.Now().Add(max(longest, s.CallTimeout)),
-		Release: func(ctx context.Context) error {
-			err := send(ctx)
-			if errors.Is(err, errs.ErrWrongType) {
-				return nil // nothing of the owner is left
-			}
-			return err // also a refusal: the right that is missing may be given
-		},
-	})
+// releaseLater is ReleaseLater of a release that has all but its times. What its owner has may turn out to be more: see Retrier.Kick.
+func (s *Session) releaseLater(p Pending, after time.Time, longest time.Duration) {
+	p.After = script.LastRun(after)
+	p.Until = time.Now().Add(max(longest, s.CallTimeout))
+	s.Retrier.Add(&p)
+}
+
+// final is the error of a release in the background after which it is to be sent again: also a refusal, because the right that is
+// missing may be given.
+func final(err error) error {
+	if errors.Is(err, errs.ErrWrongType) {
+		return nil // nothing of the owner is left
+	}
+	return err
 }
 
 // release is one release under way.

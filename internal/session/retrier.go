@@ -14,13 +14,20 @@ import (
 // Retrier finishes releases in the background: of what an acquisition that gave up may have taken, and of holds whose Unlock
 // was not confirmed in time. However many releases are pending, it uses at most retryWorkers goroutines, because most releases
 // are pending when the server is down. They are tried in the order in which they are due. Otherwise, under overload, one could
-// wait until its lease is over while newer ones are tried.
+// wait until its lease is over while newer ones are tried. Only what was kicked goes before all others: something is taken by nobody
+// until it has been sent.
+//
+// Releases that can be made together are, by one call at a time: whatever comes while that is under way goes with the next. Callers
+// that give up come back at once, and nothing makes them wait for what they have left behind. With a call for each that leaves, a crowd
+// whose patience is shorter than the line leaves faster than the releases are made: what is left behind grows, stands in the queues
+// on the server before the living, and is handed what they wait for (TestReleasesThatCanBeMadeTogetherKeepUpWithThoseThatLeave).
 type Retrier struct {
 	mu      sync.Mutex
 	pending pendings
 	workers int
 	busy    map[*Pending]struct{} // being tried right now
 	owners  map[string]*Pending   // those of an owner, pending or busy
+	calls   map[any]*together     // under way, of releases that can be made together
 	idle    chan struct{}         // closed while nothing is pending or under way
 	sleeps  time.Time             // until when one worker sleeps for the next release; zero: none sleeps
 	wake    chan struct{}
@@ -37,6 +44,11 @@ type Pending struct {
 	Owner string
 	// Release tries once. nil: answered.
 	Release func(ctx context.Context) error
+	// Beside, if it is not nil, is the same for all those that one call of any one's ReleaseAll can release; Of is what that is given
+	// of each.
+	Beside     any
+	Of         *Holding
+	ReleaseAll func(ctx context.Context, all []*Holding) error
 	// After: the answer to a try that was sent before this instant is not final, because an acquire that was sent earlier may still
 	// run, after the release has.
 	After time.Time
@@ -44,17 +56,31 @@ type Pending struct {
 	Until time.Time
 
 	next    time.Time
-	tries   int  // in a row that failed
-	answers int  // that were not final
-	again   bool // it is to be sent once more, though it is being tried
-	at      int  // in pendings
+	tries   int           // in a row that failed
+	answers int           // that were not final
+	again   bool          // it is to be sent once more, though it is being tried
+	kicked  bool          // it goes before others, and does not wait for a call of those that it can be released with
+	parked  bool          // it waits for such a call
+	tried   chan struct{} // closed after a try; made when somebody waits for the first
+	at      int           // in pendings
+}
+
+// together is the calls under way of releases that can be made together.
+type together struct {
+	calls  int
+	parked []*Pending // what waits for them
 }
 
 // pendings is a binary heap, ordered by the time of the next try.
 type pendings []*Pending
 
-func (h pendings) Len() int           { return len(h) }
-func (h pendings) Less(i, j int) bool { return h[i].next.Before(h[j].next) }
+func (h pendings) Len() int { return len(h) }
+func (h pendings) Less(i, j int) bool {
+	if h[i].kicked != h[j].kicked {
+		return h[i].kicked
+	}
+	return h[i].next.Before(h[j].next)
+}
 func (h pendings) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].at, h[j].at = i, j
@@ -71,14 +97,17 @@ func (h *pendings) Pop() any {
 	return p
 }
 
-const retryWorkers = 32
+const (
+	retryWorkers = 32
+	mostTogether = 256 // releases that are made together
+)
 
 // soonAgain is how often a release whose answer is not final is sent again soon: after 2, 8, 32 and 128 ms.
 const soonAgain = 4
 
 // NewRetrier returns an idle retrier.
 func NewRetrier() *Retrier {
-	r := &Retrier{busy: map[*Pending]struct{}{}, owners: map[string]*Pending{}, idle: make(chan struct{}), wake: make(chan struct{}, 1)}
+	r := &Retrier{busy: map[*Pending]struct{}{}, owners: map[string]*Pending{}, calls: map[any]*together{}, idle: make(chan struct{}), wake: make(chan struct{}, 1)}
 	close(r.idle)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
@@ -99,7 +128,7 @@ func (r *Retrier) Add(p *Pending) {
 		if p.Until.After(other.Until) {
 			other.Until = p.Until
 		}
-		r.kick(other)
+		r.hasten(other)
 		return
 	}
 	if len(r.pending) == 0 && r.workers == 0 {
@@ -111,9 +140,12 @@ func (r *Retrier) Add(p *Pending) {
 	r.tryNow(p)
 }
 
-// tryNow has a release tried at once. Called with mu held.
+// tryNow has a release tried at once, or with the next of those that it can be made with. Called with mu held.
 func (r *Retrier) tryNow(p *Pending) {
 	p.next = time.Now()
+	if r.park(p) {
+		return
+	}
 	if !r.push(p) {
 		r.hire()
 	}
@@ -130,14 +162,63 @@ func (r *Retrier) Kick(owner string) {
 	}
 }
 
-// kick is called with mu held.
-func (r *Retrier) kick(p *Pending) {
-	if _, busy := r.busy[p]; busy {
-		p.again = true
+// Await waits until the pending release of an owner, if there is one, has been tried for the first time, for d at most.
+func (r *Retrier) Await(owner string, d time.Duration) {
+	r.mu.Lock()
+	p := r.owners[owner]
+	if p == nil || p.tries > 0 || p.answers > 0 {
+		r.mu.Unlock()
 		return
 	}
-	heap.Remove(&r.pending, p.at)
-	r.tryNow(p)
+	if p.tried == nil {
+		p.tried = make(chan struct{})
+	}
+	tried := p.tried
+	r.mu.Unlock()
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-tried:
+	case <-t.C:
+	case <-r.ctx.Done():
+	}
+}
+
+// kick is called with mu held.
+func (r *Retrier) kick(p *Pending) {
+	p.kicked = true
+	if p.parked {
+		calls := r.calls[p.Beside]
+		calls.parked = slices.DeleteFunc(calls.parked, func(other *Pending) bool { return other == p })
+		p.parked = false
+		r.tryNow(p)
+		return
+	}
+	r.hasten(p)
+}
+
+// hasten has a pending release sent now. Called with mu held.
+func (r *Retrier) hasten(p *Pending) {
+	if _, busy := r.busy[p]; busy {
+		p.again = true
+	} else if !p.parked {
+		heap.Remove(&r.pending, p.at)
+		r.tryNow(p)
+	}
+}
+
+// park has a release wait for the call under way of those that it can be made with, if there is one. Called with mu held.
+func (r *Retrier) park(p *Pending) bool {
+	if p.Beside == nil || p.kicked {
+		return false
+	}
+	calls := r.calls[p.Beside]
+	if calls == nil {
+		return false
+	}
+	p.parked = true
+	calls.parked = append(calls.parked, p)
+	return true
 }
 
 // forget is called with mu held, of a release that is over.
@@ -188,6 +269,11 @@ func (r *Retrier) Settle(ctx context.Context) (names []string) {
 	for p := range r.busy {
 		names = append(names, p.Name)
 	}
+	for _, calls := range r.calls {
+		for _, p := range calls.parked {
+			names = append(names, p.Name)
+		}
+	}
 	slices.Sort(names)
 	return names
 }
@@ -196,14 +282,22 @@ func (r *Retrier) Settle(ctx context.Context) (names []string) {
 func (r *Retrier) All() []*Pending {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.AppendSeq(slices.Clone([]*Pending(r.pending)), maps.Keys(r.busy))
+	all := slices.AppendSeq(slices.Clone([]*Pending(r.pending)), maps.Keys(r.busy))
+	for _, calls := range r.calls {
+		all = append(all, calls.parked...)
+	}
+	return all
 }
 
 // Count returns how many releases are pending or under way.
 func (r *Retrier) Count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.pending) + len(r.busy)
+	n := len(r.pending) + len(r.busy)
+	for _, calls := range r.calls {
+		n += len(calls.parked)
+	}
+	return n
 }
 
 // Stop drops the pending releases and waits for the workers.
@@ -217,48 +311,87 @@ func (r *Retrier) Stop() {
 func (r *Retrier) work() {
 	defer r.wg.Done()
 	for {
-		p, wait := r.take()
-		if p == nil && wait == 0 {
+		batch, wait := r.take()
+		if batch == nil && wait == 0 {
 			return
 		}
-		if p == nil {
+		if batch == nil {
 			r.sleep(wait)
 			continue
 		}
 		sent := time.Now()
-		err := p.Release(r.ctx)
+		err := r.send(batch)
 		now := time.Now()
 		r.mu.Lock()
-		delete(r.busy, p)
-		done := err == nil && !sent.Before(p.After)
-		if err == nil {
-			// What is on its way arrives in a moment, mostly. Of what does not, the last moment is known.
-			p.next, p.tries = p.After, 0
-			if soon := now.Add(script.Backoff(2 * p.answers)); p.answers < soonAgain && soon.Before(p.After) {
-				p.next = soon
-			}
-			p.answers++
-		} else {
-			pause := script.Backoff(4 + p.tries)
-			if !script.NotAnswered(err) {
-				pause *= 4 // for example a missing right, which will not be there in a moment
-			}
-			p.next = now.Add(pause)
-			p.tries++
-		}
-		if p.next.After(p.Until) {
-			p.next = p.Until
-		}
-		switch {
-		case p.again:
-			p.again, p.next = false, now
-			r.push(p)
-		case done:
-			r.forget(p)
-		default:
-			r.push(p)
+		r.unpark(batch[0].Beside)
+		for _, p := range batch {
+			r.settle(p, sent, now, err)
 		}
 		r.mu.Unlock()
+	}
+}
+
+func (r *Retrier) send(batch []*Pending) error {
+	if batch[0].Beside == nil {
+		return batch[0].Release(r.ctx)
+	}
+	all := make([]*Holding, len(batch))
+	for i, p := range batch {
+		all[i] = p.Of
+	}
+	return batch[0].ReleaseAll(r.ctx, all)
+}
+
+// settle takes in what came of a try. Called with mu held.
+func (r *Retrier) settle(p *Pending, sent, now time.Time, err error) {
+	delete(r.busy, p)
+	if p.tried != nil {
+		close(p.tried)
+		p.tried = nil
+	}
+	done := err == nil && !sent.Before(p.After)
+	if err == nil {
+		// What is on its way arrives in a moment, mostly. Of what does not, the last moment is known.
+		p.next, p.tries = p.After, 0
+		if soon := now.Add(script.Backoff(2 * p.answers)); p.answers < soonAgain && soon.Before(p.After) {
+			p.next = soon
+		}
+		p.answers++
+	} else {
+		pause := script.Backoff(4 + p.tries)
+		if !script.NotAnswered(err) {
+			pause *= 4 // for example a missing right, which will not be there in a moment
+		}
+		p.next = now.Add(pause)
+		p.tries++
+	}
+	if p.next.After(p.Until) {
+		p.next = p.Until
+	}
+	switch {
+	case p.again:
+		p.again, p.next = false, now
+		r.push(p)
+	case done:
+		r.forget(p)
+	default:
+		r.push(p)
+	}
+}
+
+// unpark ends a call of releases that can be made together, of which the next may begin. Called with mu held.
+func (r *Retrier) unpark(beside any) {
+	if beside == nil {
+		return
+	}
+	calls := r.calls[beside]
+	if calls.calls--; calls.calls > 0 {
+		return
+	}
+	delete(r.calls, beside)
+	for _, p := range calls.parked {
+		p.parked = false
+		r.push(p)
 	}
 }
 
@@ -276,14 +409,15 @@ func (r *Retrier) sleep(d time.Duration) {
 	r.mu.Unlock()
 }
 
-// take returns a release that is due, or how long to wait for one. It returns neither if the worker should end.
-func (r *Retrier) take() (*Pending, time.Duration) {
+// take returns a release that is due, with others that can be made with it, or how long to wait for one. It returns neither if the
+// worker should end.
+func (r *Retrier) take() ([]*Pending, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
 	for len(r.pending) > 0 && r.ctx.Err() == nil {
 		p := r.pending[0]
-		if p.next.After(now) {
+		if !p.due(now) {
 			if r.workers > 1 { // one worker is enough to wait
 				break
 			}
@@ -295,15 +429,60 @@ func (r *Retrier) take() (*Pending, time.Duration) {
 			r.forget(p)
 			continue
 		}
-		r.busy[p] = struct{}{}
-		if len(r.pending) > 0 && !r.pending[0].next.After(now) {
+		if r.park(p) {
+			continue
+		}
+		batch := r.with(p, now)
+		for _, p := range batch {
+			p.kicked = false
+			r.busy[p] = struct{}{}
+		}
+		if len(r.pending) > 0 && r.pending[0].due(now) {
 			r.hire()
 		}
-		return p, 0
+		return batch, 0
 	}
 	r.workers--
 	if r.workers == 0 {
 		close(r.idle)
 	}
 	return nil, 0
+}
+
+func (p *Pending) due(now time.Time) bool { return p.kicked || !p.next.After(now) }
+
+// with begins a call for p and others that can be released with it: what waits for a call, and what is due. Called with mu held.
+func (r *Retrier) with(p *Pending, now time.Time) []*Pending {
+	batch := []*Pending{p}
+	if p.Beside == nil {
+		return batch
+	}
+	calls := r.calls[p.Beside]
+	if calls == nil {
+		calls = &together{}
+		r.calls[p.Beside] = calls
+	}
+	calls.calls++
+	n := min(len(calls.parked), mostTogether-1)
+	for _, other := range calls.parked[:n] {
+		other.parked = false
+		batch = append(batch, other)
+	}
+	calls.parked = slices.Delete(calls.parked, 0, n)
+	var others []*Pending
+	for looked := 0; looked < mostTogether && len(batch) < mostTogether && len(r.pending) > 0 && r.pending[0].due(now); looked++ {
+		other := heap.Pop(&r.pending).(*Pending)
+		switch {
+		case other.Beside != p.Beside:
+			others = append(others, other)
+		case !now.Before(other.Until):
+			r.forget(other)
+		default:
+			batch = append(batch, other)
+		}
+	}
+	for _, other := range others {
+		heap.Push(&r.pending, other)
+	}
+	return batch
 }

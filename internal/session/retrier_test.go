@@ -3,6 +3,7 @@ package session_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -335,6 +336,134 @@ func TestManyPendingReleasesToADeadServerNeedFewGoroutines(t *testing.T) {
 		require.Zero(t, r.Settle(context.Background()))
 		synctest.Wait()
 		require.Zero(t, r.Workers(), "an idle retrier has none")
+		r.Stop()
+	})
+}
+
+// crowd are releases that can be made together, by calls that take a while.
+type crowd struct {
+	releases
+	together int // that one call was made for, at most
+}
+
+func (d *crowd) pending(owner string) *session.Pending {
+	now := time.Now()
+	return &session.Pending{Name: owner, Owner: owner, Beside: "these", Until: now.Add(time.Hour), Release: d.release,
+		ReleaseAll: func(ctx context.Context, all []*session.Holding) error {
+			d.mu.Lock()
+			d.together = max(d.together, len(all))
+			d.mu.Unlock()
+			return d.release(ctx)
+		}}
+}
+
+// Callers leave faster than a call for each could be made, whatever the number of workers.
+func TestReleasesThatCanBeMadeTogetherKeepUpWithThoseThatLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := session.NewRetrier()
+		defer r.Stop()
+		d := &crowd{releases: releases{slow: 10 * time.Millisecond}}
+		most := 0
+		for n := range 5000 {
+			r.Add(d.pending(fmt.Sprint(n)))
+			time.Sleep(100 * time.Microsecond)
+			most = max(most, r.Count())
+			require.Equal(t, r.Count(), len(r.All()))
+		}
+		require.Equal(t, r.Count(), pending(r), "those that wait for a call are pending, too")
+		require.LessOrEqual(t, most, 202, "what came during one call, and during the one before")
+		require.Equal(t, 1, d.most(), "calls at a time")
+		require.Zero(t, r.Settle(context.Background()))
+		require.LessOrEqual(t, len(d.tries()), 52)
+		require.LessOrEqual(t, d.together, 101)
+		r.Stop()
+	})
+}
+
+// However many wait, a call is bounded, and none is left out.
+func TestManyReleasesAreMadeInCallsOfBoundedSize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := session.NewRetrier()
+		defer r.Stop()
+		d, failing := &crowd{releases: releases{slow: time.Second}}, &releases{fail: true}
+		r.Add(&session.Pending{Name: "another", Release: failing.release, Until: time.Now().Add(time.Hour)})
+		for n := range 1001 {
+			r.Add(d.pending(fmt.Sprint(n)))
+		}
+		synctest.Wait()
+		require.Equal(t, 1002, r.Count())
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, r.Count(), "the one that cannot be made with these")
+		require.LessOrEqual(t, d.together, 256)
+		require.LessOrEqual(t, len(d.tries()), 6)
+		r.Stop()
+	})
+}
+
+// Of those that can be made together one is kicked: something is taken by nobody until it has been sent.
+func TestWhatIsKickedWaitsForNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := session.NewRetrier()
+		defer r.Stop()
+		d := &crowd{releases: releases{slow: time.Minute}}
+		for _, owner := range []string{"a", "b", "c"} {
+			r.Add(d.pending(owner))
+			synctest.Wait()
+		}
+		require.Len(t, d.tries(), 1, "b and c wait for the call under way")
+		d.set(false, time.Second)
+		r.Kick("c")
+		synctest.Wait()
+		require.Len(t, d.tries(), 2)
+		require.Equal(t, 2, d.most())
+		time.Sleep(2 * time.Second)
+		require.Equal(t, 1, pending(r), "b went with it")
+		require.Zero(t, r.Settle(context.Background()))
+		r.Stop()
+	})
+}
+
+func TestWhatIsKickedGoesBeforeAllOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := session.NewRetrier()
+		defer r.Stop()
+		d, kicked := &releases{slow: 10 * time.Millisecond}, &releases{}
+		for range 10000 {
+			r.Add(&session.Pending{Release: d.release, Until: time.Now().Add(time.Hour)})
+		}
+		time.Sleep(time.Millisecond)
+		r.Add(&session.Pending{Owner: "a", Release: kicked.release, Until: time.Now().Add(time.Hour)})
+		synctest.Wait()
+		require.Empty(t, kicked.tries())
+		r.Kick("a")
+		time.Sleep(10*time.Millisecond + 1)
+		synctest.Wait()
+		require.Len(t, kicked.tries(), 1, "with the next worker that is free")
+		require.Zero(t, r.Settle(context.Background()))
+		r.Stop()
+	})
+}
+
+func TestAwaitReturnsWithTheFirstTryOrInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := session.NewRetrier()
+		defer r.Stop()
+		await := func(owner string) time.Duration {
+			began := time.Now()
+			r.Await(owner, 10*time.Millisecond)
+			return time.Since(began)
+		}
+		require.Zero(t, await("nobody's"))
+		d := &crowd{releases: releases{slow: 3 * time.Millisecond, fail: true}}
+		r.Add(d.pending("a"))
+		require.Equal(t, 3*time.Millisecond, await("a"), "whatever comes of it")
+		require.Zero(t, await("a"), "it was tried")
+		d.set(false, time.Second)
+		p := d.pending("b")
+		p.After = time.Now().Add(time.Minute)
+		r.Add(p)
+		require.Equal(t, 10*time.Millisecond, await("b"))
+		require.Zero(t, r.Settle(context.Background()))
 		r.Stop()
 	})
 }

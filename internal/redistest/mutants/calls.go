@@ -148,13 +148,33 @@ var ofCalls = []mutant{
 		breaks: "what rueidis may send again is never recycled", tests: "TestAReadThatRueidisRepeatsIsNotRecycledUnderItsFirstWriter",
 	},
 	{
+		name: "releases that could be made together and are not", file: "internal/session/retrier.go", pkg: "internal/session",
+		old: "\tp.parked = true\n\tcalls.parked = append(calls.parked, p)\n\treturn true\n", new: "\treturn false\n",
+		breaks: "what callers leave behind is released as fast as they leave", tests: "TestReleasesThatCanBeMadeTogetherKeepUpWithThoseThatLeave",
+	},
+	{
+		name: "a release of what nobody has that waits behind others", file: "internal/session/retrier.go", pkg: "internal/session",
+		old: "\tif h[i].kicked != h[j].kicked {\n\t\treturn h[i].kicked\n\t}\n", new: "",
+		breaks: "what a caller that left is granted is released at once", tests: "TestWhatIsKickedGoesBeforeAllOthers",
+	},
+	{
+		name: "a release of what nobody has that waits for a call under way", file: "internal/session/retrier.go", pkg: "internal/session",
+		old: "if p.Beside == nil || p.kicked {", new: "if p.Beside == nil {",
+		breaks: "what a caller that left is granted is released at once", tests: "TestWhatIsKickedWaitsForNoOther",
+	},
+	{
+		name: "a caller that gives up and leaves the rest for later", file: "internal/session/release.go", pkg: "rlock",
+		old: "\t\to.of.Retrier.Await(cmp.Or(o.Granted, o.Lease.Owner), departure)\n", new: "",
+		breaks: "who gives up has left when its call returns", tests: "TestWhoGivesUpOnAFairLockHasLeftTheLineWhenItReturns",
+	},
+	{
 		name: "a call that is sent when its caller has left", file: "internal/script/run.go", pkg: "internal/script",
 		old: "\tif !f.state.CompareAndSwap(boarding, flying) {\n\t\treturn\n\t}\n", new: "\tf.state.CompareAndSwap(boarding, flying)\n",
 		breaks: "a call that says that it was not sent is never sent", tests: "TestACallThatSaysThatItWasNotSentIsNeverSent",
 	},
 	{
 		name: "a pending release that is tried once", file: "internal/session/retrier.go", pkg: "internal/session",
-		old: "\t\tdefault:\n\t\t\tr.push(p)\n", new: "\t\tdefault:\n",
+		old: "\tdefault:\n\t\tr.push(p)\n", new: "\tdefault:\n",
 		breaks: "a release goes on until it is answered", tests: "TestAPendingReleaseIsTriedUntilItIsAnswered",
 	},
 	{
