@@ -97,7 +97,8 @@
 // # Each for itself
 //
 // Where the order is that of all waiters of all processes ([Request].Each), the first request of a waiter is its place. So it must
-// stand behind nobody, and no release names it. Each waiter asks for itself; the rest is as for a contender.
+// stand behind nobody, and no release names it. Each waiter asks for itself; the rest is as for a contender. Where callers give up, few
+// ask at once (pace.go).
 //
 // The server's side of the queue is in the Lua of package rlock (lib/handover.lua, lib/fair.lua).
 package wait

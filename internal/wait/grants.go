@@ -1,6 +1,7 @@
 package wait
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"time"
@@ -22,21 +23,75 @@ func (q *Queue) hearsGrants(channel string) bool {
 	return q.grantSubs[channel] != nil
 }
 
-// subscribeToGrants subscribes to the channel of grants, if the server allows it. over is as of subscription.
+// subscribeToGrants has the process listen to the channel of grants, if the server allows it, and awaits that for as long as the waiter
+// would sleep. The subscription is not the waiter's, and does not end with its patience. over is as of subscription.
 func (w *waiter) subscribeToGrants() (hears, over bool) {
 	q, channel := w.q, w.r.Grants
 	if q.hearsGrants(channel) {
 		return true, false
 	}
-	sub, over := w.subscription(channel)
-	if sub == nil {
-		return false, over
-	}
-	q.keepGrants(channel, sub)
-	return true, over
+	return w.subscribing(channel, func(ctx context.Context) error {
+		l := q.listening(channel)
+		select {
+		case <-l.done:
+			return l.err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
 }
 
-// keepGrants makes a subscription the one to that channel of grants, unless there is one already.
+// leftUnheard has the process listen for grants because of a waiter that leaves, and would have listened if it had had the time. Otherwise a
+// process all of whose callers leave before their first question is answered would never listen. None of its waiters could be handed
+// anything: each is told that it is free, and it is left to each until it has asked (TestCallersTooImpatientForAnAnswerAreHandedTheLock).
+func (w *waiter) leftUnheard() {
+	q, r := w.q, &w.r
+	if !r.Each || w.granted || r.Taker == nil || w.line == nil || w.q.hearsGrants(r.Grants) {
+		return
+	}
+	q.mu.Lock()
+	denied := time.Now().Before(q.denied[kindOf(r.Grants)]) || q.ctx.Err() != nil
+	q.mu.Unlock()
+	if !denied {
+		q.listening(r.Grants)
+	}
+}
+
+// listening is a SUBSCRIBE to grants under way.
+type listening struct {
+	done chan struct{} // closed when it is answered
+	err  error
+}
+
+// listening returns the SUBSCRIBE to a channel of grants that is under way, or sends one.
+func (q *Queue) listening(channel string) *listening {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l := q.listens[channel]
+	if l == nil {
+		l = &listening{done: make(chan struct{})}
+		q.listens[channel] = l
+		go func() {
+			ctx, cancel := context.WithTimeout(q.ctx, q.pollCap)
+			defer cancel()
+			sub, err := q.hub.Subscribe(ctx, channel)
+			if l.err = err; err == nil {
+				q.keepGrants(channel, sub)
+			}
+			q.mu.Lock()
+			if err != nil && denies(err) {
+				q.denied[kindOf(channel)] = time.Now().Add(deniedPause)
+			}
+			delete(q.listens, channel)
+			q.mu.Unlock()
+			close(l.done)
+		}()
+	}
+	return l
+}
+
+// keepGrants makes a subscription the one to that channel of grants, unless there is one already. It ends when nobody has used it for a
+// while.
 func (q *Queue) keepGrants(channel string, sub *pubsub.Subscription) {
 	q.mu.Lock()
 	if q.grantSubs[channel] != nil || q.ctx.Err() != nil {
@@ -46,8 +101,26 @@ func (q *Queue) keepGrants(channel string, sub *pubsub.Subscription) {
 	}
 	e := &grantSubscription{sub: sub}
 	q.grantSubs[channel] = e
+	q.unused(channel, e)
 	q.mu.Unlock()
 	go q.receiveGrants(channel, e)
+}
+
+// unused has a subscription to grants end after a while, unless somebody comes to use it. Called with mu held.
+func (q *Queue) unused(channel string, e *grantSubscription) {
+	if q.ctx.Err() != nil {
+		return
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(linger, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if e.idle == timer && e.users == 0 && q.grantSubs[channel] == e {
+			delete(q.grantSubs, channel)
+			e.sub.Close()
+		}
+	})
+	e.idle = timer
 }
 
 func (q *Queue) receiveGrants(channel string, e *grantSubscription) {

@@ -186,18 +186,8 @@ func (w *waiter) unstand() {
 	w.standing, w.grant, w.ticket = nil, nil, 0
 	if e := w.grantSub; e != nil {
 		w.grantSub = nil
-		if e.users--; e.users == 0 && q.ctx.Err() == nil {
-			channel := w.r.Grants
-			var timer *time.Timer
-			timer = time.AfterFunc(linger, func() {
-				q.mu.Lock()
-				defer q.mu.Unlock()
-				if e.idle == timer && e.users == 0 && q.grantSubs[channel] == e {
-					delete(q.grantSubs, channel)
-					e.sub.Close()
-				}
-			})
-			e.idle = timer
+		if e.users--; e.users == 0 {
+			q.unused(w.r.Grants, e)
 		}
 	}
 }

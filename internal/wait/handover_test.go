@@ -446,6 +446,33 @@ func TestAReleaseDuringTheFirstSubscribeLeavesNoLockIdle(t *testing.T) {
 	}
 }
 
+// Nobody of a process has the patience for an answer, after which it would listen for grants. The process listens all the same, so that a
+// later caller can be handed the lock; and when there are none any more that ends.
+func TestCallersTooImpatientForAnAnswerAreHandedTheLock(t *testing.T) {
+	inRoom(t, func(t *testing.T, r *room) {
+		d := &desk{r: r, holder: "another process's"}
+		r.far.Store(int64(20 * trip)) // nor for a SUBSCRIBE
+		leaves := func(owner string) {
+			ctx, cancel := context.WithTimeout(context.Background(), trip/4)
+			defer cancel()
+			require.Error(t, r.Wait(ctx, wait.Request{Name: "n", Channel: "c", Grants: "g", Each: true, Taker: &stander{d, owner}}))
+		}
+		for n := range 200 {
+			leaves(fmt.Sprint(n))
+		}
+		_, queued := d.look()
+		require.GreaterOrEqual(t, queued, 50, "those who came when it was there have stood in the queue")
+		time.Sleep(wait.Linger + 20*time.Second)
+		require.Zero(t, r.server.Embedded.PubSubNumSub("g")["g"], "it ends when nobody has waited for a while")
+		leaves("the last")
+		time.Sleep(wait.Linger / 2)
+		require.NotZero(t, r.server.Embedded.PubSubNumSub("g")["g"])
+		time.Sleep(wait.Linger + 20*time.Second)
+		require.Zero(t, r.server.Embedded.PubSubNumSub("g")["g"], "and when all had left before it was there")
+		r.far.Store(0)
+	})
+}
+
 // When nobody has waited for a while the grants are not listened for any more, which may end just as the next waiter
 // comes.
 func TestALockIsNotIdleAfterTheGrantsWereNotListenedForForAWhile(t *testing.T) {

@@ -28,6 +28,7 @@ type line struct {
 	localEnd  time.Time // when they end
 
 	crowd *crowd // of a line of Batchers
+	pace  *pace  // of one whose waiters are Paced
 }
 
 // enter makes the waiter, and puts it into its line.
@@ -89,6 +90,9 @@ func (w *waiter) exit() {
 		}
 		if w.refused {
 			l.waiting--
+		}
+		if r.Paced && l.pace != nil {
+			l.pace.leaves(w)
 		}
 		if l.crowd != nil {
 			q.parts(l.crowd, w)

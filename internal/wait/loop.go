@@ -14,6 +14,9 @@ func (w *waiter) contend() error {
 		return err
 	}
 	w.standBack()
+	if w.r.Paced && !w.pace() {
+		return w.gaveUp()
+	}
 	for n := 0; ; n++ {
 		if w.standing != nil {
 			if used, _ := w.taken(); used {
@@ -26,6 +29,7 @@ func (w *waiter) contend() error {
 		}
 		began := time.Now()
 		answer, err := w.ask(n)
+		w.paced(began, err == nil)
 		switch {
 		case err == nil && answer.Granted:
 			return nil

@@ -58,12 +58,21 @@ func (w *waiter) subscribe() bool {
 // from polling, nor from asking after a wake-up or at the end of the holder's lease. over: one of these has come, so the next
 // thing is a try. Without a subscription the waiter polls; that is no error.
 func (w *waiter) subscription(channel string) (sub *pubsub.Subscription, over bool) {
+	_, over = w.subscribing(channel, func(ctx context.Context) (err error) {
+		sub, err = w.q.hub.Subscribe(ctx, channel)
+		return err
+	})
+	return sub, over
+}
+
+// subscribing is subscription by the function given, and reports whether the channel is listened to.
+func (w *waiter) subscribing(channel string, subscribe func(context.Context) error) (stands, over bool) {
 	q := w.q
 	q.mu.Lock()
 	denied := time.Now().Before(q.denied[kindOf(channel)])
 	q.mu.Unlock()
 	if denied {
-		return nil, false
+		return false, false
 	}
 	ctx, cancel := context.WithTimeout(w.patience(), w.sleepTime())
 	defer cancel()
@@ -80,7 +89,7 @@ func (w *waiter) subscription(channel string) (sub *pubsub.Subscription, over bo
 			woke <- false
 		}
 	}()
-	sub, err := q.hub.Subscribe(ctx, channel)
+	err := subscribe(ctx)
 	ended := ctx.Err() != nil
 	cancel()
 	byWakeup := <-woke
@@ -98,7 +107,7 @@ func (w *waiter) subscription(channel string) (sub *pubsub.Subscription, over bo
 	if over = (ended || byWakeup) && w.patience().Err() == nil; over {
 		q.woken(w.ctx, w.r.Name, byWakeup)
 	}
-	return sub, over
+	return err == nil, over
 }
 
 // readMessages gives Request.Told the messages that have come, and reports whether there were any, or a gap, or the end of the hub.

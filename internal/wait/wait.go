@@ -32,6 +32,7 @@ type Queue struct {
 	standing  map[string]*waiter            // by owner: the waiters that may be granted unasked
 	shared    map[string]*Shared            // by key, as long as anything waits for the result
 	grantSubs map[string]*grantSubscription // by channel
+	listens   map[string]*listening         // by channel: SUBSCRIBEs to grants for waiters that do not crowd
 	gap       time.Time                     // when grants were last missed
 	guesses   guesses
 	handOvers int64 // waits that a release has ended
@@ -50,7 +51,7 @@ const spare = 64
 // wait for others; both may be nil.
 func NewQueue(hub *pubsub.Hub, pollCap time.Duration, woken func(ctx context.Context, name string, byMessage bool), waits func(ctx context.Context, name string)) *Queue {
 	inner := inside.Of[inside.Hub[*pubsub.Subscription]](hub)
-	q := &Queue{hub: hub, inner: inner, pollCap: pollCap, woken: woken, waits: waits, lines: map[string]*line{}, denied: map[string]time.Time{}, standing: map[string]*waiter{}, shared: map[string]*Shared{}, grantSubs: map[string]*grantSubscription{}}
+	q := &Queue{hub: hub, inner: inner, pollCap: pollCap, woken: woken, waits: waits, lines: map[string]*line{}, denied: map[string]time.Time{}, standing: map[string]*waiter{}, shared: map[string]*Shared{}, grantSubs: map[string]*grantSubscription{}, listens: map[string]*listening{}}
 	if q.woken == nil {
 		q.woken = func(context.Context, string, bool) {}
 	}
@@ -101,6 +102,8 @@ type Request struct {
 	Several bool
 	// Reach, with a Batcher, is how long after it was sent a call of AskAll may still run on the server.
 	Reach time.Duration
+	// Paced, with Each: where callers give up few of them ask at once: see pace.
+	Paced bool
 	// Unnamed, with a Taker: no release of this process names the waiter, so it asks for a place in the server's queue at once.
 	Unnamed bool
 	// Grants is where the grants for this process are published.

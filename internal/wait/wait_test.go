@@ -35,6 +35,7 @@ type room struct {
 	woken  atomic.Int32 // by messages
 	sealed atomic.Bool  // no new connections, and so no subscriptions
 	slow   atomic.Int64 // how long a new connection takes, ns
+	far    atomic.Int64 // how long an answer of the server takes, ns
 
 	mu    sync.Mutex
 	conns []net.Conn
@@ -76,6 +77,7 @@ func inRoomOf(t *testing.T, pollCap time.Duration, fn func(t *testing.T, r *room
 				r.mu.Lock()
 				defer r.mu.Unlock()
 				r.conns = append(r.conns, conn)
+				conn = &farConn{conn, &r.far}
 			}
 			return conn, err
 		}
@@ -95,6 +97,18 @@ func inRoomOf(t *testing.T, pollCap time.Duration, fn func(t *testing.T, r *room
 		c.Close()
 		r.server.Embedded.Close()
 	})
+}
+
+// farConn is a connection to a server that is far away.
+type farConn struct {
+	net.Conn
+	far *atomic.Int64
+}
+
+func (c *farConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	time.Sleep(time.Duration(c.far.Load()))
+	return n, err
 }
 
 func (r *room) try(context.Context) (wait.Answer, error) {

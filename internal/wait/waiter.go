@@ -37,8 +37,10 @@ type waiter struct {
 	// toldToWait: Queue.waits was called
 	toldToWait bool
 	turns      turns
-	asked      bool // what queued says, for the waiter itself
-	placeless  bool // the last answer named no place in the server's queue
+	asked      bool          // what queued says, for the waiter itself
+	turn       chan struct{} // closed when it is to ask; see pace
+	asks       bool          // it counts in pace.asking; guarded by Queue.mu
+	placeless  bool          // the last answer named no place in the server's queue
 
 	// Of the hand-over. Guarded by Queue.mu from stand on:
 	standing *Standing // nil, or room
@@ -108,6 +110,7 @@ func (w *waiter) leave() {
 	default:
 		w.sub.Close()
 	}
+	w.leftUnheard()
 	w.exit()
 }
 

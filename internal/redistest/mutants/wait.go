@@ -8,6 +8,21 @@ var ofWait = []mutant{
 		breaks: "a server that does not answer is told from contention", tests: "TestACallerWhoseContextEndedWhileItWasAskedForHasOnlyWaited",
 	},
 	{
+		name: "callers that give up, and ask as fast as they like", file: "internal/wait/pace.go", pkg: "internal/wait",
+		old: "\t\tp.bound = max(p.bound/2, leastPaced)\n", new: "",
+		breaks: "callers that give up ask no faster than the server answers", tests: "TestCallersThatGiveUpDoNotAskFasterThanTheServerAnswers",
+	},
+	{
+		name: "a question that counts for no longer than its caller waits", file: "internal/wait/pace.go", pkg: "internal/wait",
+		old: "rest := p.trip - took; rest > 0", new: "rest := p.trip - took; rest > time.Hour",
+		breaks: "callers that give up ask no faster than the server answers", tests: "TestCallersThatGiveUpDoNotAskFasterThanTheServerAnswers",
+	},
+	{
+		name: "a process of impatient callers that never listens", file: "internal/wait/waiter.go", pkg: "internal/wait",
+		old: "\tw.leftUnheard()\n", new: "",
+		breaks: "a process whose callers are impatient can be handed a lock", tests: "TestCallersTooImpatientForAnAnswerAreHandedTheLock",
+	},
+	{
 		name: "a grant of any place", file: "internal/wait/handover.go", pkg: "internal/wait",
 		old: "g.Ticket == w.ticket && w.held.After(q.gap)", new: "g.Ticket <= w.ticket && w.held.After(q.gap)",
 		breaks: "only the grant of the ticket that was last named is used", tests: "TestAGrantOfAnEarlierPlaceIsNotTrusted",

@@ -1,0 +1,111 @@
+package wait
+
+import "time"
+
+// pace bounds how many waiters of a line ask for the first time at once, where each has a place of its own in the server's queue
+// (Request.Paced). Nothing else does: whoever gives up does not wait for the server, and the next caller asks at once.
+//
+//	64 callers, patience 2 ms               server, 20,000 requests a second
+//	ask, give up, ask, …: 30,000 a second ----> runs each, also those whose callers have left: it cannot know
+//	                                        answers after 2 ms, 5 ms, 500 ms: nobody is there to hear of it, nobody is served, and
+//	                                        what each leaves in the queue has to be taken out, too
+//
+// So each waiter that gives up halves the number, and each that is served raises it by one. Callers that are served, however long they
+// wait, never meet the bound. It is never below two: a lock is handed over once in a round trip at most, so two questions in each round
+// trip keep its queue filled. Who gives up before its turn has asked nothing, and leaves nothing behind. A question whose caller has
+// left counts for as long as answers took of late: the server has yet to run it.
+type pace struct {
+	bound  int           // asking at once
+	asking int           // for the first time
+	trip   time.Duration // how long an answer took, the last that came
+	turns  []*waiter     // that wait for their turn, first come first
+}
+
+const (
+	mostPaced  = 128
+	leastPaced = 2
+)
+
+// pace awaits the waiter's turn to ask; false: out of patience.
+func (w *waiter) pace() bool {
+	q, l := w.q, w.line
+	q.mu.Lock()
+	if l.pace == nil {
+		l.pace = &pace{bound: mostPaced}
+	}
+	p := l.pace
+	if p.asking < p.bound && len(p.turns) == 0 {
+		p.asking++
+		w.asks = true
+		q.mu.Unlock()
+		return true
+	}
+	w.turn = make(chan struct{})
+	p.turns = append(p.turns, w)
+	q.mu.Unlock()
+	select {
+	case <-w.turn:
+		return true
+	case <-w.patience().Done():
+		return false
+	}
+}
+
+// paced says that the waiter's question, which was sent at sent, was answered, or that it does not wait for the answer any more.
+func (w *waiter) paced(sent time.Time, answered bool) {
+	if !w.r.Paced {
+		return
+	}
+	w.q.mu.Lock()
+	defer w.q.mu.Unlock()
+	if !w.asks {
+		return
+	}
+	w.asks = false
+	p, took := w.line.pace, time.Since(sent)
+	if answered {
+		p.trip = took
+	} else if rest := p.trip - took; rest > 0 {
+		q := w.q
+		time.AfterFunc(rest, func() {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			p.asking--
+			p.next()
+		})
+		return
+	}
+	p.asking--
+	p.next()
+}
+
+// next lets those ask whose turn it is. Called with Queue.mu held.
+func (p *pace) next() {
+	for p.asking < p.bound && len(p.turns) > 0 {
+		w := p.turns[0]
+		p.turns = p.turns[1:]
+		p.asking++
+		w.asks = true
+		close(w.turn)
+	}
+}
+
+// leaves is told that a waiter leaves, and whether it was served. Called with Queue.mu held.
+func (p *pace) leaves(w *waiter) {
+	for i, other := range p.turns {
+		if other == w {
+			p.turns = append(p.turns[:i], p.turns[i+1:]...)
+			break
+		}
+	}
+	if w.granted {
+		p.bound = min(p.bound+1, mostPaced)
+	} else {
+		p.bound = max(p.bound/2, leastPaced)
+	}
+	if w.asks { // it was told that it is its turn, and did not ask
+		w.asks = false
+		p.asking--
+	}
+	p.next()
+}
