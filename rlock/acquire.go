@@ -108,6 +108,7 @@ type acquisition struct {
 	foreign    bool          // by the last answer, the holder was none of ours
 	noEnd      bool          // and the lock had no end
 	listeners  int           // and so many heard of its release
+	leaves     time.Time     // when its caller gives up; zero: not known
 	sends      int           // tries that were sent
 	room       [7]string     // for the arguments of the first, here to be one piece of memory
 }
@@ -125,6 +126,10 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 		r.Until = a.began.Add(waitTime)
 	}
 	a.patient = waitTime != 0
+	a.leaves = r.Until
+	if d, ok := ctx.Deadline(); ok && (a.leaves.IsZero() || d.Before(a.leaves)) {
+		a.leaves = d
+	}
 	defer func() {
 		if a.watched {
 			l.c.monitor.unwatch(l)
@@ -157,7 +162,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 		r.Backoff = l.backoff.after
 	}
 	if l.kind.place == fairQueue {
-		r.Channel, r.Own, r.Each = l.kind.channel(l.key, a.own.Lease.Owner), true, true
+		r.Channel, r.Own, r.Each, r.Paced = l.kind.channel(l.key, a.own.Lease.Owner), true, true, !r.Alone
 	}
 	if l.kind.side == reader && !a.shares { // it stands behind nobody, and nobody behind it: see sharing.go
 		r.Manner, r.Each = "read each", true
@@ -242,7 +247,11 @@ func (a *acquisition) failed(err error) error {
 	} else if a.join != "" && errors.Is(err, ErrWrongType) {
 		err = fmt.Errorf("join %s on %q: %w: %w", a.join, l.name, ErrLost, err)
 	}
-	a.own.Abandon(a.unanswered, a.entry)
+	if l.kind.place == fairQueue && a.patient {
+		a.own.Depart(a.unanswered, a.entry)
+	} else {
+		a.own.Abandon(a.unanswered, a.entry)
+	}
 	return err
 }
 

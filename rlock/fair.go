@@ -30,10 +30,14 @@ var fair = &kind{
 	},
 	acquire: func(l *single, r acquireRequest) script.Call {
 		patience, first, _ := strings.Cut(r.entry, " ")
-		return script.Call{Script: fairAcquireScript, Keys: l.keys, Args: append(r.asked(5), l.c.publish, l.channel, patience, l.grants, first)}
+		args := append(r.asked(6), l.c.publish, l.channel, patience, l.grants, first)
+		if r.leaves != 0 {
+			args = append(args, strconv.FormatInt(r.leaves, 10))
+		}
+		return script.Call{Script: fairAcquireScript, Keys: l.keys, Args: args}
 	},
 	release: func(l *single, r releaseRequest) script.Call {
-		return script.Call{Script: fairReleaseScript, Keys: l.keys, Args: []string{r.owner, strconv.Itoa(r.remaining), l.channel, l.c.publish, r.entry, l.grants}}
+		return script.Call{Script: fairReleaseScript, Keys: l.keys, Args: append([]string{r.owner, strconv.Itoa(r.remaining), l.channel, l.c.publish, r.entry, l.grants}, r.others...)}
 	},
 	renew:  renewScript,
 	keep:   keepScript,
@@ -50,6 +54,9 @@ var fair = &kind{
 // waiters' first requests. A waiter that has not asked for three PollCaps (of 10 s at most) counts as dead. The dead are
 // passed over at once, however many there are; a waiter that is alive after all queues again. TryLock with a waitTime of 0
 // acquires the lock only if it is free and nobody queues.
+//
+// A waiter whose deadline or waitTime is over before the lock could reach it is passed over. Where callers give up, those of one process
+// ask a few at a time, first come first, and only then stand in line.
 //
 // A release makes the first in line the holder in the same call, and tells its process. Two kinds of waiters cannot be handed the
 // lock: Redisson's, and those of a process that may not subscribe. If one of them is the first, it is told that the lock is

@@ -100,6 +100,8 @@ func TestFairScriptsHandTheLockOver(t *testing.T) {
 		{name: "lowered", script: "fair_release", before: map[string]string{alice: "2"}, line: []fairPlace{{carol, asked, 70}}, args: []string{alice, "1", "CHANNEL", "PUBLISH", "", "grants:"}, reply: []int64{1}, after: one(alice), order: []string{carol}, places: []string{carol}},
 		{name: "who gave up leaves with its place", script: "fair_release", before: one(bob), line: []fairPlace{{carol, asked, 70}, {alice, asked, 71}}, args: []string{alice, "0", "CHANNEL", "PUBLISH", "3000", "grants:"}, reply: []int64{0}, after: one(bob), order: []string{carol}, places: []string{carol}},
 		{name: "who gave up and had been handed it passes it on", script: "fair_release", before: one(alice), line: []fairPlace{{carol, asked, 70}}, args: []string{alice, "0", "CHANNEL", "PUBLISH", "3000", "grants:"}, reply: []int64{2}, again: []int64{0}, after: one(carol), told: []string{granted(carol, 70)}},
+		{name: "several that gave up leave together, and one of them had been handed it", script: "fair_release", before: one(alice), line: []fairPlace{{alice + "1", asked, 69}, {alice + "2", asked, 70}, {carol, asked, 71}, {bob, asked, 72}, {alice + "3", asked, 73}}, args: []string{alice + "2", "0", "CHANNEL", "PUBLISH", "3000", "grants:", alice + "1", alice, alice + "3"}, reply: []int64{2}, again: []int64{0}, after: one(carol), order: []string{bob}, places: []string{bob}, told: []string{granted(carol, 71)}},
+		{name: "several that gave up leave together, and another holds it", script: "fair_release", before: one(bob), line: []fairPlace{{alice + "1", asked, 69}, {carol, asked, 71}}, args: []string{alice, "0", "CHANNEL", "PUBLISH", "", "grants:", alice + "1"}, reply: []int64{0}, after: one(bob), order: []string{carol}, places: []string{carol}},
 
 		{name: "to the first", script: "fair_force", before: one(java), line: []fairPlace{{carol, asked, 70}}, args: []string{"CHANNEL", "PUBLISH", "grants:", java}, reply: []int64{1}, again: []int64{0}, after: one(carol), told: []string{granted(carol, 70)}},
 	} {
@@ -144,6 +146,60 @@ func TestFairScriptsHandTheLockOver(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What is handed to a waiter that is about to give up would not reach it in time. The script hands it nothing from that millisecond on, by
+// what it last said when it asked.
+func TestFairScriptsPassOverThoseThatAreAboutToLeave(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newScriptRig(t, s)
+		heard, _ := overhear(t, g.c, []string{"grants:" + alice[:36], "grants:" + bob[:36], "grants:" + carol[:36]}, "CHANNEL:*")
+		waits := func(keys []string, owner string, leaves ...string) {
+			t.Helper()
+			_, err := eval(t, g.c, source(t, "fair_acquire"), keys, append([]string{owner, "1", "300000", "0", "PUBLISH", "CHANNEL", "28000", "grants:", "40000"}, leaves...)...)
+			require.NoError(t, err)
+		}
+		ms := func(in int64) string { return strconv.FormatInt(g.now(t)+in, 10) }
+		for i, c := range []struct {
+			name  string
+			line  func(keys []string)
+			first string // who is handed the lock, "" if nobody is
+			stay  []string
+		}{
+			{"whose time is over", func(keys []string) { waits(keys, alice, ms(0)); waits(keys, bob, ms(60_000)) }, bob, nil},
+			{"all but one, which does not say", func(keys []string) {
+				waits(keys, alice, ms(-1))
+				waits(keys, alice+"1", ms(-5000))
+				waits(keys, bob)
+				waits(keys, carol)
+			}, bob, []string{carol}},
+			{"who has time", func(keys []string) { waits(keys, alice, ms(60_000)); waits(keys, bob) }, alice, []string{bob}},
+			{"who says so only when it asks again", func(keys []string) { waits(keys, alice); waits(keys, bob); waits(keys, alice, ms(0)) }, bob, nil},
+			{"who had said so, and asks again without", func(keys []string) { waits(keys, alice, ms(0)); waits(keys, alice) }, "", nil},
+			{"all", func(keys []string) { waits(keys, alice, ms(0)); waits(keys, bob, ms(0)) }, "", nil},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				keys := fairKeys(fmt.Sprint("leaving", i))
+				g.must(t, "HSET", keys[0], java, "1")
+				c.line(keys)
+				got, err := eval(t, g.c, source(t, "fair_release"), keys, java, "0", "CHANNEL", "PUBLISH", "", "grants:")
+				require.NoError(t, err)
+				require.Equal(t, []int64{2}, got)
+				told := heard()
+				if c.first == "" {
+					require.Empty(t, told)
+					require.Empty(t, g.look(t, keys[0]).hash)
+				} else {
+					require.Len(t, told, 1)
+					require.True(t, strings.HasSuffix(told[0], " "+c.first), told)
+					require.Equal(t, map[string]string{c.first: "1"}, g.look(t, keys[0]).hash)
+				}
+				order, places := g.fairOrder(t, keys)
+				require.Equal(t, fmt.Sprint(c.stay), fmt.Sprint(order), "those that were passed over are out of the line")
+				require.Equal(t, fmt.Sprint(c.stay), fmt.Sprint(places))
+			})
+		}
+	})
 }
 
 // A fair grant that may not be published is undone: the first in line keeps its place, and takes the lock when it asks.

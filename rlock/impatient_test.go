@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -178,6 +179,28 @@ func TestWaitersThatGiveUpLeaveNoLockTakenForALease(t *testing.T) {
 			for _, name := range names {
 				require.Equal(t, "0", s.Ask(t, "EXISTS", name), "nobody has %s, and it is taken, after %d acquisitions and %d calls that gave up", name, acquired.Load(), gaveUp.Load())
 			}
+		})
+	}
+}
+
+// 64 callers want a Fair lock, and none has the time to wait for all before it. What those leave behind that give up does not pile up in the
+// line, nor is the lock handed from one that has left to the next.
+func TestAFairLockIsHadByCallersWithLessPatienceThanItsLineIsLong(t *testing.T) {
+	for way := range redistest.GiveUp {
+		t.Run(way, func(t *testing.T) {
+			s := redistest.Start(t)
+			var processes []redistest.Take
+			for range 4 {
+				processes = append(processes, taking(newRig(t, s, usual).locks.Fair("x")))
+			}
+			longest := 0
+			redistest.Hurry(t, 2*time.Millisecond, way, redistest.Sized(10, 30, 300), func() {
+				n, err := strconv.Atoi(s.Ask(t, "LLEN", "redisson_lock_queue:{x}"))
+				require.NoError(t, err)
+				longest = max(longest, n)
+			}, processes...)
+			t.Logf("%d in line", longest)
+			require.Less(t, longest, 500, "64 callers, and what some have left behind that was not answered")
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package rlock
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 	"strings"
@@ -151,6 +152,37 @@ func (o *owner) Send(ctx context.Context, remaining int, again bool) (gone bool,
 		c.queue.Wake(l.key)
 	}
 	return status == releaseGone, err
+}
+
+// beside is what is the same for all that one call can release.
+type beside struct {
+	client *Client
+	key    string
+}
+
+// Beside implements session.Several: those that leave the line of a Fair lock, in which each waiter has a place.
+func (o *owner) Beside() any {
+	if o.lock.kind.place != fairQueue || o.keep.Load() != 0 {
+		return nil
+	}
+	return beside{o.lock.c, o.lock.key}
+}
+
+// SendAll implements session.Several.
+func (o *owner) SendAll(ctx context.Context, all []*session.Holding) error {
+	l := o.lock
+	r := releaseRequest{owner: o.Lease.Owner}
+	for _, other := range all {
+		if own := other.Lease.Of.(*owner); own != o {
+			r.others = append(r.others, own.Lease.Owner)
+		}
+		r.entry = cmp.Or(r.entry, other.Entry())
+	}
+	_, err := l.sendRelease(ctx, r)
+	if err == nil {
+		l.c.queue.Wake(l.key)
+	}
+	return err
 }
 
 // ownerKey is the context key of the owner of one lock: a hold's context says nothing about other locks.

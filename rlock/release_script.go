@@ -19,6 +19,7 @@ type releaseRequest struct {
 	owner     string
 	remaining int         // the count
 	entry     string      // of this owner, if it may still be in the queue
+	others    []string    // of a Fair lock: those that leave with it
 	offer     *wait.Offer // a waiter of this process that may be the next holder; nil: none
 	notAfter  int64       // server ms until which it may
 }

@@ -176,3 +176,21 @@ func TestCloseNamesReleasesThatWereNotConfirmed(t *testing.T) {
 		require.ErrorContains(t, rigs[0].locks.Close(context.Background()), "1 unconfirmed releases given up, left to their leases: l")
 	})
 }
+
+// Whoever has waited has left the line when its call returns, and so come back no sooner: a crowd of callers with little patience
+// would fill the line with what nobody wants any more.
+func TestWhoGivesUpOnAFairLockHasLeftTheLineWhenItReturns(t *testing.T) {
+	bubble(t, 2, rlock.Options{}, func(t *testing.T, s *redistest.Server, all []*rig) {
+		held, err := all[0].locks.Fair("x").Lock(context.Background())
+		require.NoError(t, err)
+		for range 20 {
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+			_, err := all[1].locks.Fair("x").Lock(ctx)
+			cancel()
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			waiting, err := s.Embedded.List("redisson_lock_queue:{x}")
+			require.ErrorContains(t, err, "no such key", "%v", waiting)
+		}
+		require.NoError(t, held.Unlock(context.Background()))
+	})
+}

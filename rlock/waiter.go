@@ -246,6 +246,9 @@ func (a *acquisition) call(notAfter int64, standing *wait.Standing, beside *owne
 	if a.sends++; a.sends == 1 { // a try that is given up may still read its own
 		r.room = a.room[:0]
 	}
+	if a.l.kind.place == fairQueue && standing != nil {
+		r.leaves = a.l.c.runner.Clock.Leaves(a.l.key, a.leaves)
+	}
 	if beside != nil {
 		r.beside = beside.Lease.Owner
 	}

@@ -16,12 +16,13 @@ import (
 
 // acquisition is one call of Acquire. It is the wait.Batcher of its waiter.
 type acquisition struct {
-	s     *Semaphore
-	n     int
-	began time.Time
-	auto  bool
-	lease time.Duration
-	waits bool
+	s      *Semaphore
+	n      int
+	began  time.Time
+	auto   bool
+	lease  time.Duration
+	waits  bool
+	leaves time.Time // when its caller gives up; zero: not known
 
 	p       *permit
 	text    string    // how the server knows it, as of standing; "": not made yet
@@ -58,9 +59,17 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit,
 	if waitTime != unlimited {
 		r.Until = a.began.Add(waitTime)
 	}
+	a.leaves = r.Until
+	if d, ok := ctx.Deadline(); ok && (a.leaves.IsZero() || d.Before(a.leaves)) {
+		a.leaves = d
+	}
 	a.p = s.newPermit(ctx, a.n, a.lease)
 	if err := c.queue.Wait(ctx, r); err != nil {
-		a.p.Abandon(a.unanswered, a.entry)
+		if a.waits {
+			a.p.Depart(a.unanswered, a.entry)
+		} else {
+			a.p.Abandon(a.unanswered, a.entry)
+		}
 		return nil, err
 	}
 	var added bool
@@ -90,7 +99,11 @@ func (a *acquisition) standing() wait.Standing {
 		text := append(append(room[:0], a.p.base()...), ' ')
 		text = append(strconv.AppendInt(text, int64(a.n), 10), ' ')
 		text = append(append(text, c.millis(first)...), ' ')
-		text = append(append(text, c.staleMillis...), ' ')
+		text = append(text, c.staleMillis...)
+		if leaves := c.runner.Clock.Leaves(a.s.key, a.leaves); leaves != 0 {
+			text = strconv.AppendInt(append(text, ':'), leaves, 10)
+		}
+		text = append(text, ' ')
 		text = append(append(text, c.session.ID...), ' ')
 		a.text = string(append(text, a.s.label...))
 	}

@@ -2,6 +2,7 @@ package rsemaphore_test
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -83,6 +84,30 @@ func TestAPermitIsNotIdleWhileCallersGiveUp(t *testing.T) {
 					processes = append(processes, of(newRig(t, s, unhurried).c))
 				}
 				redistest.NotIdle(t, soon, way, processes...)
+			})
+		}
+	}
+}
+
+// 64 callers want a permit, and none has the time to wait for all before it. What those leave behind that give up does not pile up in the
+// queue, nor is the permit handed from one that has left to the next.
+func TestAPermitIsHadByCallersWithLessPatienceThanItsQueueIsLong(t *testing.T) {
+	for kind, of := range permits {
+		for way := range redistest.GiveUp {
+			t.Run(kind+"/"+way, func(t *testing.T) {
+				s := redistest.Start(t)
+				var processes []redistest.Take
+				for range 4 {
+					processes = append(processes, of(newRig(t, s, rsemaphore.Options{CallTimeout: 500 * time.Millisecond}).c))
+				}
+				longest := 0
+				redistest.Hurry(t, 2*time.Millisecond, way, redistest.Sized(10, 30, 300), func() {
+					n, err := strconv.Atoi(s.Ask(t, "ZCARD", "redlatch_queue:{x}"))
+					require.NoError(t, err)
+					longest = max(longest, n)
+				}, processes...)
+				t.Logf("%d in the queue", longest)
+				require.Less(t, longest, 500, "64 callers, and what some have left behind that was not answered")
 			})
 		}
 	}

@@ -87,6 +87,60 @@ func (p *permit) Send(ctx context.Context, _ int, _ bool) (gone bool, err error)
 	return !held, err
 }
 
+// mostBeside is how many permits one may have that is released beside others: a call for all of them is to hold up nobody.
+const mostBeside = 4
+
+// beside is what is the same for all that one call can release.
+type beside struct {
+	line     string
+	weighted bool
+}
+
+// Beside implements session.Several.
+func (p *permit) Beside() any {
+	if p.n > mostBeside && !p.s.weighted {
+		return nil
+	}
+	return beside{p.s.made.line, p.s.weighted}
+}
+
+// SendAll implements session.Several.
+func (p *permit) SendAll(ctx context.Context, all []*session.Holding) error {
+	s := p.s
+	var others []string
+	for _, o := range all {
+		if other := o.Lease.Of.(*permit); other != p {
+			others = append(others, other.left(), other.Entry())
+		}
+	}
+	var err error
+	if s.weighted {
+		_, err = s.runWeightedRelease(ctx, p.base(), 0, p.Entry(), others...)
+	} else {
+		_, err = s.runRelease(ctx, p.Lease.Owner, false, p.Entry(), others...)
+	}
+	again := false
+	for _, o := range all {
+		if other := o.Lease.Of.(*permit); err != nil {
+			other.unheard.Store(true)
+		} else if other.unheard.Swap(false) {
+			again = true
+		}
+	}
+	if again {
+		s.c.queue.AskAgain(s.made.line) // as in Send
+	}
+	return err
+}
+
+// left is how a release names it that is made beside another's.
+func (p *permit) left() string {
+	if p.s.weighted {
+		return p.base()
+	}
+	return p.Lease.Owner
+}
+
 // release sends a release of all once, and reports whether all of it was held.
 func (p *permit) release(ctx context.Context, entry string) (held bool, err error) {
 	if p.s.weighted {

@@ -130,7 +130,7 @@ func TestAQueueOfPermitsDoesWhatItsTableSays(t *testing.T) {
 	one, two := process, processTwo
 	// each begins with 4 permits out of 4, of x; x2 means two waiters' permits
 	for name, c := range map[string]struct {
-		wait   []string // "<base letter><n><process 1 or 2>", in order
+		wait   []string // "<base letter><n><process 1 or 2>", in order; then "-" of one that is about to leave, "+" of one that is not
 		deaf   bool     // nobody of process two listens
 		act    func(t *testing.T, r *rig) []string
 		reply  []string // served in the reply
@@ -151,6 +151,10 @@ func TestAQueueOfPermitsDoesWhatItsTableSays(t *testing.T) {
 		"who wants more than there is now is told":      {wait: []string{"b42", "c11"}, act: resizes(3), told: []string{"look b"}, out: map[string]int{"x": 4}, queue: []string{"c1"}, free: "-1"},
 		"without a place nobody goes past it":           {wait: []string{"b21"}, act: freesAndTries(1), out: map[string]int{"x": 3}, queue: []string{"b2"}, free: "1"},
 		"a small newcomer goes past as one in line may": {wait: []string{"b21"}, act: freesAndAsks(1), reply: []string{"e 4"}, out: map[string]int{"x": 3, "e": 1}, queue: []string{"b2"}, free: "0"},
+		"who is about to leave is passed over":          {wait: []string{"b12-", "c11-", "d12", "e11"}, act: releases(1), told: []string{"d 4"}, out: map[string]int{"x": 3, "b": 0, "c": 0, "d": 1}, queue: []string{"e1"}, free: "0", second: true},
+		"who leaves later is not":                       {wait: []string{"b12+", "c11"}, act: releases(1), told: []string{"b 4"}, out: map[string]int{"x": 3, "b": 1}, queue: []string{"c1"}, free: "0"},
+		"all are about to leave":                        {wait: []string{"b12-", "c11-"}, act: releases(1), out: map[string]int{"x": 3}, free: "1"},
+		"several leave together, one had been served":   {wait: []string{"b12", "c11", "d12", "e11"}, act: departs("b", "d"), reply: []string{"c 4"}, out: map[string]int{"x": 3, "b": 0, "c": 1, "d": 0}, queue: []string{"e1"}, free: "0", second: true},
 		"what is over is pruned and handed on":          {wait: []string{"b12"}, act: expires(1), told: []string{"b 4"}, out: map[string]int{"x": 3, "b": 1, "e": 0}, queue: []string{"e4"}, free: "0"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -168,9 +172,16 @@ func TestAQueueOfPermitsDoesWhatItsTableSays(t *testing.T) {
 						of := map[byte]string{'1': one, '2': two}[w[2]]
 						base := strings.Repeat(w[:1], 6) + "\x80" + strings.Repeat(w[:1], 6)
 						n, _ := strconv.Atoi(w[1:2])
-						reply := r.run(t, "acquire", asking(4, of, entry(base, n, of, ""))...)
+						e := entry(base, n, of, "")
+						if leaves := map[string]int64{"-": 30, "+": 100_000}[w[3:]]; leaves > 0 {
+							e = strings.Replace(e, " "+of, ":"+strconv.FormatInt(r.now(t)+leaves, 10)+" "+of, 1)
+						}
+						reply := r.run(t, "acquire", asking(4, of, e)...)
 						require.Len(t, reply, 7)
 						require.NotContains(t, []string{"-1", "0"}, reply[6])
+					}
+					if strings.Contains(strings.Join(c.wait, " "), "-") {
+						time.Sleep(40 * time.Millisecond) // their time is over
 					}
 					if !c.deaf {
 						for _, m := range r.heard(t, two, func() { own = c.act(t, r) }) {
@@ -202,6 +213,18 @@ func TestAQueueOfPermitsDoesWhatItsTableSays(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// departs releases what the given have, in one call with a permit of x.
+func departs(bases ...string) func(t *testing.T, r *rig) []string {
+	return func(t *testing.T, r *rig) []string {
+		args := giving("0", owner(baseX, 1))
+		for _, letter := range bases {
+			base := strings.Repeat(letter, 6) + "\x80" + strings.Repeat(letter, 6)
+			args = append(args, owner(base, 1), entry(base, 1, processTwo, ""))
+		}
+		return r.run(t, "release", args...)[2:]
 	}
 }
 

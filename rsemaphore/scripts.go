@@ -192,10 +192,11 @@ type releaseReply struct {
 	served served
 }
 
-// releaseCall gives ids back: those of an owner, or with all those in a text. entry: of the owner, if it may be in the queue.
-func (s *Semaphore) releaseCall(ids string, all bool, entry string) script.Call {
+// releaseCall gives ids back: those of an owner, or with all those in a text. entry: of the owner, if it may be in the queue. others:
+// owner and entry of each that is released beside it.
+func (s *Semaphore) releaseCall(ids string, all bool, entry string, others ...string) script.Call {
 	c := s.c
-	args := []string{ids, flag(all), s.channel, c.session.Inner.PublishCommand(), s.grants, c.session.ID, c.pollMillis, entry}
+	args := append([]string{ids, flag(all), s.channel, c.session.Inner.PublishCommand(), s.grants, c.session.ID, c.pollMillis, entry}, others...)
 	return script.Call{Script: releaseScript, Keys: s.made.released, Args: args}
 }
 
@@ -230,8 +231,8 @@ func (s *Semaphore) decodeReleased(m rueidis.RedisMessage) (r releaseReply, err 
 // So after such a release all of them are asked for, in as few calls as a poll takes, and again when the release is known to have been
 // answered: it may have run in between (TestWhoIsServedByAReleaseWhoseReplyIsLostAsksAtOnce). A reply that comes after the caller has
 // given up is read all the same.
-func (s *Semaphore) runRelease(ctx context.Context, ids string, all bool, entry string) (held int64, err error) {
-	return s.releaseBy(ctx, s.releaseCall(ids, all, entry))
+func (s *Semaphore) runRelease(ctx context.Context, ids string, all bool, entry string, others ...string) (held int64, err error) {
+	return s.releaseBy(ctx, s.releaseCall(ids, all, entry, others...))
 }
 
 func (s *Semaphore) releaseBy(ctx context.Context, call script.Call) (held int64, err error) {

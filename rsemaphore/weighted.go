@@ -219,8 +219,9 @@ func (x *WeightedPermit) ReleasePart(ctx context.Context, n int64) error {
 	return err
 }
 
-// runWeightedRelease keeps so much of an acquisition, 0: nothing. It returns what was held.
-func (s *Semaphore) runWeightedRelease(ctx context.Context, base string, kept int64, entry string) (int64, error) {
-	args := []string{base, decimal(kept), s.channel, s.c.session.Inner.PublishCommand(), s.grants, s.c.session.ID, s.c.pollMillis, entry}
+// runWeightedRelease keeps so much of an acquisition, 0: nothing. It returns what was held. others: base and entry of each that is
+// released beside it.
+func (s *Semaphore) runWeightedRelease(ctx context.Context, base string, kept int64, entry string, others ...string) (int64, error) {
+	args := append([]string{base, decimal(kept), s.channel, s.c.session.Inner.PublishCommand(), s.grants, s.c.session.ID, s.c.pollMillis, entry}, others...)
 	return s.releaseBy(ctx, script.Call{Script: weightedReleaseScript, Keys: s.made.released, Args: args})
 }

@@ -143,6 +143,10 @@ func TestTheScriptsOfWeightsDoWhatTheirTablesSay(t *testing.T) {
 		{"an entry goes with it", scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}, line: []string{scaleEntry(weightB, 7)}}, "weighted_release", unweighing(weightB, "0", scaleEntry(weightB, 7)), []int64{0, -1},
 			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, nil},
 
+		{"several that leave together, one of them served, one of them neither", scale{main: ten("9", weightA, "4 ", weightB, "5 l"), leases: ends{weightA: 50, weightB: 50}, line: []string{scaleEntry(weightC, 7)}}, "weighted_release",
+			append(unweighing(weightC, "0", scaleEntry(weightC, 7)), weightB, scaleEntry(weightB, 5), "ddddddddddddd", ""), []int64{0, -1},
+			scale{main: ten("4", weightA, "4 "), leases: ends{weightA: 50}}, nil},
+
 		// renew: 1 or 0
 		{"a renewal", scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 10, weightB: 10}}, "weighted_renew", []string{weightA, thirty}, []int64{1},
 			scale{main: ten("9", weightA, "4 ", weightB, "5 "), leases: ends{weightA: 30, weightB: 10}}, nil},

@@ -129,3 +129,43 @@ func (i *Idle) Stop() (longest, total time.Duration, taken int) {
 	}
 	return i.longest, i.total, i.taken
 }
+
+// Hurry has 16 callers of each of some processes take a thing for 100 µs, half to one and a half of patience each, and then again at once,
+// in that way, until they have had it often enough. look is called every 5 ms. It fails the test if that takes a minute.
+func Hurry(t testing.TB, patience time.Duration, way string, enough int, look func(), processes ...Take) {
+	t.Helper()
+	var taken, gaveUp atomic.Int64
+	var wg sync.WaitGroup
+	began, over := time.Now(), make(chan struct{})
+	for _, take := range processes {
+		for range 16 {
+			wg.Go(func() {
+				for {
+					select {
+					case <-over:
+						return
+					default:
+					}
+					release, err := GiveUp[way](take, patience/2+rand.N(patience))
+					if err != nil {
+						gaveUp.Add(1)
+						continue
+					}
+					taken.Add(1)
+					for start := time.Now(); time.Since(start) < 100*time.Microsecond; {
+					}
+					release()
+				}
+			})
+		}
+	}
+	for taken.Load() < int64(enough) && time.Since(began) < time.Minute {
+		time.Sleep(5 * time.Millisecond)
+		look()
+	}
+	close(over)
+	wg.Wait()
+	if t.Logf("taken %d times, %d calls gave up, in %v", taken.Load(), gaveUp.Load(), time.Since(began)); taken.Load() < int64(enough) {
+		t.Errorf("taken %d times in %v", taken.Load(), time.Since(began))
+	}
+}

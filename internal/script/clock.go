@@ -81,6 +81,23 @@ func (c *Clock) At(key string, t time.Time) int64 {
 	return s.Server + d.Milliseconds()
 }
 
+// near is how soon a waiter leaves of which the server is told.
+const near = time.Second
+
+// Leaves returns the server's time at t, at which a waiter in a queue on the server gives up, for its entry there: from then on nothing is
+// handed to it. What was handed to it before, and has yet to reach this process, would be released again, a round trip later; and the
+// first in a queue is the one that has waited for longest, so in a crowd with little patience nearly all would be. At errs to the early
+// side, by about as much as the message takes.
+//
+// 0: t is zero, which is never, or more than a second away, or nothing is known of that server yet. Then nobody is told: of those who
+// have that much patience few leave, and a server whose clock is stepped forward must not take all that wait for gone.
+func (c *Clock) Leaves(key string, t time.Time) int64 {
+	if t.IsZero() || time.Until(t) > near {
+		return 0
+	}
+	return c.At(key, t)
+}
+
 // tick is what the server's time is counted in where instants are compared: whole milliseconds. Whatever lasts until an instant has its
 // millisecond wholly: see lua/clock.lua. So an instant that this machine has from the server, or has named to it, is over there up to one
 // tick later than here. A holder that stops at its instant stops in time. Who waits until it is over adds the tick, by the two functions

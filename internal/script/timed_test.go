@@ -143,3 +143,14 @@ func TestATimedCallPassesErrorsOnAndTheReplyBesideOneOfReplicas(t *testing.T) {
 	require.Equal(t, errs.ErrUnknownOutcome, err)
 	require.Len(t, s.asked, 3, "none is repeated")
 }
+
+func TestTheServerIsToldOfACallerThatLeavesSoonOnly(t *testing.T) {
+	r := script.NewRunner(redistest.Start(t).Client(t), time.Second)
+	now := time.Now()
+	require.Zero(t, r.Clock.Leaves("k", now), "nothing is known of the server")
+	r.Clock.Learn("k", 5000, now, now)
+	require.EqualValues(t, 5000, r.Clock.Leaves("k", now))
+	require.EqualValues(t, 5500, r.Clock.Leaves("k", now.Add(500*time.Millisecond)))
+	require.Zero(t, r.Clock.Leaves("k", now.Add(time.Minute)))
+	require.Zero(t, r.Clock.Leaves("k", time.Time{}), "never")
+}

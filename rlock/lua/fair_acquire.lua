@@ -5,7 +5,8 @@
 -- ARGV[1] owner  ARGV[2] wanted count  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
 -- ARGV[5] PUBLISH or SPUBLISH  ARGV[6] channel, without ":" and the owner  ARGV[7] patience, ms: stand in line, and be
 --   taken for dead after so long without asking; '': do not stand in line  ARGV[8] grant channels, without the connection id
--- ARGV[9] first lease of a hand-over, ms, of a waiter that hears grants; ''
+-- ARGV[9] first lease of a hand-over, ms, of a waiter that hears grants; ''  ARGV[10] server ms from which on it is handed nothing,
+--   because it gives up; '' or none: not known
 -- Reply {status, ms, server ms, …}, as acquire. Where others are first, ms is until the first of them counts as dead. After
 --   the ticket: 1 if the waiter may be told on its own channel that it is next: it has no place, or the holder, the
 --   first in line or the one before it is Redisson's
@@ -48,7 +49,7 @@ else
 end
 local ticket, foreign = 0, false
 if queue and ARGV[7] ~= '' then
-  ticket, foreign = line_up(queue, timeouts, places, owner, tonumber(ARGV[7]), ARGV[9], now, us)
+  ticket, foreign = line_up(queue, timeouts, places, owner, tonumber(ARGV[7]), ARGV[9], ARGV[10] or '', now, us)
   foreign = foreign or ticket == 0 or head and not ours(head)
   local all = foreign and {} or redis.call('HGETALL', key)
   for i = 1, #all, 2 do

@@ -24,7 +24,7 @@ local bare = there == 0 or there == 4 -- none but the permits
 -- The common case: one permit without a label, of those that are free. All is looked at before anything is written, and whatever is
 -- not plain is left to what follows, which looks anew. So a run that breaks off here has done no more than one that breaks off there:
 --   first run: ZADD, INCRBY, its reply is lost     second run: its id is out, ZADD NX adds nothing, so what follows raises its lease
-if bare and #ARGV == 11 and string.find(ARGV[10], '^ 1 %d+ %d+ %S+ $', 14) then
+if bare and #ARGV == 11 and string.find(ARGV[10], '^ 1 %d+ %d+:?%d* %S+ $', 14) then
   local available, shared, capacity = tonumber(redis.call('GET', count) or ''), ARGV[5] == '1', tonumber(ARGV[1]) -- nil: it has a revision
   if available and available > 0 and capacity then
     local out, over, left, ours = 0, nil, redis.call('PTTL', count), nil

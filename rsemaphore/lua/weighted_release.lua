@@ -3,18 +3,21 @@
 -- ARGV[1] base  ARGV[2] what is kept (0: all is given back)  ARGV[3] channel  ARGV[4] PUBLISH or SPUBLISH
 -- ARGV[5] channels of grants, without the process  ARGV[6] the process  ARGV[7] ms between its polls
 -- ARGV[8] the owner's entry, if it may be in the queue; or ''
+-- ARGV[9…] base and entry of others that leave, too, with all that they have: see release
 -- Reply {the weight that was held, its lease not over (0: none), ms after which to ask for the first in line (-1: another process
 --   does), lease and base of those of this process that were served}
 -- Twice: what is kept is said, not what is given back, so the second run finds nothing more to give. What the first run served for
 --   this process is found by those when they ask.
 -- uses: clock, queue, weights
-local main, leases, base, kept, channel, entry = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[8]
+local main, leases, base, kept, channel = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local now, us = clock()
 local q = {key = KEYS[3], publish = ARGV[4], grants = ARGV[5], conn = ARGV[6], pollcap = tonumber(ARGV[7]), now = now, us = us,
   most = math.huge}
 local lined = redis.call('EXISTS', q.key) == 1
-if lined and entry ~= '' then
-  redis.call('ZREM', q.key, entry, '!p' .. base)
+for i = 8, lined and #ARGV or 0, 2 do
+  if ARGV[i] ~= '' then
+    redis.call('ZREM', q.key, ARGV[i], '!p' .. string.sub(ARGV[i], 1, 13))
+  end
 end
 local capacity, used, _, freed = weighed(main, leases, now)
 if not capacity then
@@ -27,6 +30,10 @@ if held and kept == 0 then
 elseif held and kept < held then
   redis.call('HSET', main, base, digits(kept) .. ' ' .. label)
   freed, used = freed + held - kept, used - held + kept
+end
+for i = 9, #ARGV, 2 do
+  local back = unweigh(main, leases, ARGV[i])
+  freed, used = freed + back, used - back
 end
 local available, own, look, head, longest = capacity - used, {}, -1, nil, 0
 if lined then

@@ -13,6 +13,16 @@ var ofFair = []mutant{
 		breaks: "the dead in a fair queue are dropped", tests: "TestFairScriptTable",
 	},
 	{
+		name: "a fair waiter that is handed the lock as it leaves", file: "rlock/lua/lib/fair.lua", pkg: "rlock",
+		old: "    if leaving and drops > 0 then\n", new: "    if leaving and drops < 0 then\n",
+		breaks: "a lock does not pass from one that has left to the next", tests: "TestFairScriptsPassOverThoseThatAreAboutToLeave",
+	},
+	{
+		name: "one of those that leave a fair line together stays", file: "rlock/lua/fair_release.lua", pkg: "rlock",
+		old: "for i = 7, #ARGV do\n", new: "for i = 8, #ARGV do\n",
+		breaks: "who has left does not stand in line", tests: "TestFairScriptsHandTheLockOver",
+	},
+	{
 		name: "a fair grant without a lease", file: "rlock/lua/lib/fair.lua", pkg: "rlock",
 		old: "      redis.call('HSET', key, head, 1)\n      redis.call('PEXPIRE', key, lease)\n", new: "      redis.call('HSET', key, head, 1)\n",
 		breaks: "no key is left without an end", tests: "TestFairScriptsHandTheLockOver",

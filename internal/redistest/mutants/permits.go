@@ -3,6 +3,16 @@ package main
 // ofPermits are faults of semaphores.
 var ofPermits = []mutant{
 	{
+		name: "a waiter for permits that is served as it leaves", file: "rsemaphore/lua/lib/queue.lua", pkg: "rsemaphore",
+		old: "      if leaving(leaves, q.now) then\n", new: "      if false then\n",
+		breaks: "a permit does not pass from one that has left to the next", tests: "TestAQueueOfPermitsDoesWhatItsTableSays",
+	},
+	{
+		name: "one of those that leave the queue for permits together keeps what it has", file: "rsemaphore/lua/release.lua", pkg: "rsemaphore",
+		old: "for i = 9, #ARGV, 2 do\n", new: "for i = 11, #ARGV, 2 do\n",
+		breaks: "who has left holds nothing", tests: "TestAQueueOfPermitsDoesWhatItsTableSays",
+	},
+	{
 		name: "a release of permits that serves nobody", file: "rsemaphore/lua/release.lua", pkg: "rsemaphore",
 		old:    "local left, own, look, head, longest = serve(q, available, available + redis.call('ZCARD', permits), dealing(permits, notes, now))",
 		new:    "local left, own, look, head, longest = available, {}, -1, nil, 0",

@@ -8,16 +8,20 @@
 -- (TestFairScoresOutlastRedissonsSubtractions, TestDeadFairWaitersCostTheirPatienceTogether).
 --
 -- Waiters of ours that hear grants have a place, too: a field of the hash "places", owner -> "<ticket> <first lease, ms>
--- <patience, ms>". Whoever finds the lock free makes the first in line its holder, in the same script, and publishes the
--- ticket: the protocol and the rules of trust are those of the reentrant lock's queue (handover.lua). A first in line without a
--- place is told on a channel of its own, as Redisson does, and the lock is left to it: Redisson's waiters, and ours that hear
--- no grants. So nobody is served past them.
+-- <patience, ms>", then perhaps " <server ms from which on it is handed nothing>". Whoever finds the lock free makes the first in
+-- line its holder, in the same script, and publishes the ticket: the protocol and the rules of trust are those of the reentrant
+-- lock's queue (handover.lua). A first in line without a place is told on a channel of its own, as Redisson does, and the lock is
+-- left to it: Redisson's waiters, and ours that hear no grants. So nobody is served past them.
 --
 -- * A place that Redisson's scripts have dropped from the line leaves its field behind. If that waiter queues again it has the
 --   same ticket, which no grant has named: a grant takes the field away.
 -- * A process that has no subscription any more is dead, or lost its connection and is about to have another. The lock
 --   is left to its waiter until that has not asked for half its patience; then it counts as dead. So a waiter does not lose its
 --   place because its process connects anew (TestFairScriptsHandTheLockOver).
+-- * A waiter that is about to give up is passed over: what it is handed would not reach it in time, and be released again, a round trip
+--   later. Callers that have less patience than the line is long all leave when they are the first, or nearly, so nobody would be
+--   served, and the lock would pass from one that has left to the next (TestFairScriptsPassOverThoseThatAreAboutToLeave). One whose caller
+--   cancels is not known of before, and costs that round trip.
 -- uses: owners, clock, listeners
 
 local LINE_TTL = 3600000 -- beyond the last score: for queues whose waiters all died. Redisson sets none.
@@ -65,9 +69,9 @@ local function front(queue, timeouts, places, now, drops)
   end
 end
 
--- Enter the queue, or stay in it. first: the lease of a hand-over, '' of a waiter that hears no grants. Returns its ticket, 0
--- if it has no place; and whether it came right behind a waiter of Redisson's.
-local function line_up(queue, timeouts, places, owner, patience, first, now, us)
+-- Enter the queue, or stay in it. first: the lease of a hand-over, '' of a waiter that hears no grants. leaves: when it gives up, see
+-- above; '': not known. Returns its ticket, 0 if it has no place; and whether it came right behind a waiter of Redisson's.
+local function line_up(queue, timeouts, places, owner, patience, first, leaves, now, us)
   local score, place = redis.pcall('ZSCORE', timeouts, owner), places and redis.pcall('HGET', places, owner)
   if type(score) == 'table' or type(place) == 'table' then -- see emptied
     return 0, true
@@ -116,8 +120,8 @@ local function line_up(queue, timeouts, places, owner, patience, first, now, us)
       redis.call('HDEL', places, owner)
     else
       ticket = place and tonumber(string.match(place, '^%d+')) or us
-      if not place then
-        redis.call('HSET', places, owner, string.format('%.0f %s %.0f', us, first, patience))
+      if not place or leaves ~= '' then
+        redis.call('HSET', places, owner, string.format('%.0f %s %.0f', ticket, first, patience) .. (leaves ~= '' and ' ' .. leaves or ''))
       end
     end
     redis.call('PEXPIRE', places, digits(ttl))
@@ -131,6 +135,14 @@ local function leave(queue, timeouts, places, owner)
     if places then
       redis.pcall('HDEL', places, owner)
     end
+  end
+end
+
+-- What a place says: ticket, first lease, patience, and whether its waiter is about to give up.
+local function read_place(place, now)
+  if type(place) == 'string' then
+    local ticket, lease, patience, leaves = string.match(place, '^(%d+) (%d+) (%d+) ?(%d*)$')
+    return ticket, lease, patience, ticket and leaves ~= '' and begun(leaves, now)
   end
 end
 
@@ -155,12 +167,12 @@ local function pass(key, queue, timeouts, places, publish, channel, grants, now,
     if not head or head == me then
       return nil, head, till
     end
-    local place, ticket, lease, patience = key and places and redis.pcall('HGET', places, head)
-    if type(place) == 'string' then
-      ticket, lease, patience = string.match(place, '^(%d+) (%d+) (%d+)$')
-    end
+    local ticket, lease, patience, leaving = read_place(key and places and redis.pcall('HGET', places, head), now)
     local to = grants .. string.sub(head, 1, 36)
-    if not ticket or expired(till, now) then
+    if leaving and drops > 0 then
+      drops = drops - 1
+      drop(queue, timeouts, places, head)
+    elseif not ticket or expired(till, now) then
       redis.pcall(publish, channel .. ':' .. head, '0')
       return nil, head, till
     elseif listeners(publish, to) ~= 0 then
@@ -177,8 +189,9 @@ local function pass(key, queue, timeouts, places, publish, channel, grants, now,
       return nil, head, till - patience / 2
     elseif drops == 0 then
       return nil, head, now
+    else
+      drops = drops - 1
+      drop(queue, timeouts, places, head)
     end
-    drops = drops - 1
-    drop(queue, timeouts, places, head)
   end
 end

@@ -1,6 +1,6 @@
 -- The queue of those that wait for permits: a sorted set beside the count, in its slot.
 --   ticket (the server's µs when it was entered, and more than the last one) -> entry, of 13 bytes and
---     " <number> <first lease, ms> <stale after, ms> <process> <label>"
+--     " <number> <first lease, ms> <stale after, ms>[:<server ms from which on it is handed nothing>] <process> <label>"
 --     The 13 bytes are the base of the waiter's permits, which is its owner. Every waiter has an entry, not every process.
 --   "!<process>" -> -ms of that process's last word: it vouches for all of its entries
 --   "!p<base>" -> -permits that have passed that entry since it was first in line
@@ -41,10 +41,16 @@ local JAVA_MS, JAVA_SHARE = 5, 8
 -- The queue q = {key, publish, grants, conn, now, us}: of process conn, which makes the call; grants is a channel without the process.
 -- q.most: permits that one script serves, where they do not take a write each.
 
--- Returns what an entry says.
+-- Returns what an entry says. Its last word is '' if nothing is known of when its caller leaves.
 local function read_entry(entry)
-  local n, lease, stale, who, label = string.match(string.sub(entry, 14), '^ (%d+) (%d+) (%d+) (%S+) ?(.*)$')
-  return string.sub(entry, 1, 13), tonumber(n), tonumber(lease), tonumber(stale), who, label
+  local n, lease, stale, leaves, who, label = string.match(string.sub(entry, 14), '^ (%d+) (%d+) (%d+):?(%d*) (%S+) ?(.*)$')
+  return string.sub(entry, 1, 13), tonumber(n), tonumber(lease), tonumber(stale), who, label, leaves
+end
+
+-- Reports whether the caller of an entry is about to give up. What it is handed would not reach it in time, and be given back, a round
+-- trip later; and the first in line have waited for longest, so of callers with little patience they are those that leave.
+local function leaving(leaves, now)
+  return leaves ~= '' and begun(leaves, now)
 end
 
 -- Reports whether anybody is in the queue.
@@ -112,12 +118,14 @@ local function serve(q, free, total, give, take, ends)
     local list = redis.call('ZRANGEBYSCORE', q.key, '(0', '+inf', 'WITHSCORES', 'LIMIT', looked, head and LOOK + 1 - looked or math.max(1, math.min(spare, LOOK)) + 1)
     for i = 1, #list, 2 do
       local entry, ticket = list[i], tonumber(list[i + 1])
-      local base, n, lease, stale, who, label = read_entry(entry)
+      local base, n, lease, stale, who, label, leaves = read_entry(entry)
       local channel, word = q.grants .. who, nil
       if who ~= q.conn and not stamp[who] then
         stamp[who] = -(redis.call('ZSCORE', q.key, '!' .. who) or 0)
       end
-      if who ~= q.conn and (q.now - math.max(stamp[who], ticket / 1000) > stale or not hears(q, channel)) then
+      if leaving(leaves, q.now) then
+        redis.call('ZREM', q.key, entry, '!p' .. base)
+      elseif who ~= q.conn and (q.now - math.max(stamp[who], ticket / 1000) > stale or not hears(q, channel)) then
         redis.call('ZREM', q.key, entry, '!p' .. base, '!' .. who) -- silent, or gone
       elseif n > total then
         redis.call('ZREM', q.key, entry, '!p' .. base)
