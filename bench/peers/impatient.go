@@ -32,13 +32,14 @@ const (
 	longestIdle = 100 * time.Millisecond
 )
 
-// givesUp lists the peers whose wait can be ended, and the ways. The others of ours are measured in one way, to keep the run short.
+// givesUp lists the peers whose wait can be ended, and the ways. ReadWrite is measured in one way, to keep the run short.
 // A lock for readers and writers is wanted to write, and a semaphore has one permit.
 var givesUp = map[string][]string{
 	redlatchPeer.Name:      {byDeadline, byCancel, byWaitTime},
-	"rlock.Fair":           {byDeadline},
+	"rlock.Fair":           {byDeadline, byCancel, byWaitTime},
 	"rlock.ReadWrite":      {byDeadline},
-	"rsemaphore.Semaphore": {byDeadline},
+	"rsemaphore.Semaphore": {byDeadline, byCancel, byWaitTime},
+	"ZSET, 1 ms":           {byDeadline, byCancel},
 	rueidislockTuned.Name:  {byDeadline, byCancel},
 	redislock1ms.Name:      {byDeadline, byCancel},
 	redsyncGoRedis.Name:    {byDeadline, byCancel},

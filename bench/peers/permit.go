@@ -44,7 +44,7 @@ func openPermits(o rueidis.ClientOption, s Setup) (Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &queueLocker{func(name string) load.Acquire { return ofPermits(l.semaphores.Semaphore(name, free)) }, l.Close}, nil
+	return &queueLocker{of: func(name string) load.Acquire { return ofPermits(l.semaphores.Semaphore(name, free)) }, close: l.Close}, nil
 }
 
 func ofPermits(s *rsemaphore.Semaphore) load.Acquire {

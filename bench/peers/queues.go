@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -324,8 +325,17 @@ func ofLock(l *rlock.Lock) load.Acquire {
 
 // queueLocker is a Locker whose names say what is wanted of the queue.
 type queueLocker struct {
-	of    func(want string) load.Acquire
-	close func()
+	of     func(want string) load.Acquire
+	close  func()
+	within func(ctx context.Context, wait time.Duration) (load.Release, error) // nil: it cannot be told how long to wait
+}
+
+// LockWithin implements waiter, whatever is wanted.
+func (l *queueLocker) LockWithin(ctx context.Context, _ string, wait time.Duration) (load.Release, error) {
+	if l.within == nil {
+		return nil, errors.New("this peer cannot be told how long to wait")
+	}
+	return l.within(ctx, wait)
 }
 
 func (l *queueLocker) Lock(ctx context.Context, want string) (load.Release, error) {
@@ -340,7 +350,28 @@ func ourQueue(name, workload, how string, of func(l *redlatchLocker, s Setup) fu
 		if err != nil {
 			return nil, err
 		}
-		return &queueLocker{of(l, s), l.Close}, nil
+		q := &queueLocker{of: of(l, s), close: l.Close}
+		switch name {
+		case "rlock.Fair":
+			fair := l.client.Fair(queueName)
+			q.within = func(ctx context.Context, wait time.Duration) (load.Release, error) {
+				h, err := fair.TryLock(ctx, wait, 0)
+				if err != nil {
+					return nil, err
+				}
+				return h.Unlock, nil
+			}
+		case "rsemaphore.Semaphore":
+			s := l.semaphores.Semaphore(queueName, int(s.Capacity))
+			q.within = func(ctx context.Context, wait time.Duration) (load.Release, error) {
+				p, err := s.TryAcquire(ctx, 1, wait, 0)
+				if err != nil {
+					return nil, err
+				}
+				return p.Release, nil
+			}
+		}
+		return q, nil
 	}}
 }
 
@@ -426,13 +457,13 @@ func zsetPeer(poll time.Duration) Peer {
 				return nil, err
 			}
 			keys, capacity, lease := []string{queueName}, strconv.FormatInt(s.Capacity, 10), strconv.FormatInt(s.Lease.Milliseconds(), 10)
-			return &queueLocker{always(func(ctx context.Context, _ string) (load.Release, error) {
+			return &queueLocker{of: always(func(ctx context.Context, _ string) (load.Release, error) {
 				owner := c.owner()
 				if err := c.until(ctx, poll, zsetTake, keys, []string{owner, capacity, lease}); err != nil {
 					return nil, err
 				}
 				return func(ctx context.Context) error { return gave(zsetGive.Exec(ctx, c.Client, keys, []string{owner})) }, nil
-			}), c.Close}, nil
+			}), close: c.Close}, nil
 		},
 	}
 }
@@ -448,7 +479,7 @@ func scriptPeer(poll time.Duration) Peer {
 				return nil, err
 			}
 			keys, lease := []string{queueName + ":w", queueName + ":r"}, strconv.FormatInt(s.Lease.Milliseconds(), 10)
-			return &queueLocker{always(func(ctx context.Context, want string) (load.Release, error) {
+			return &queueLocker{of: always(func(ctx context.Context, want string) (load.Release, error) {
 				take, give := readTake, readGive
 				if want == toWrite {
 					take, give = writeTake, writeGive
@@ -458,7 +489,7 @@ func scriptPeer(poll time.Duration) Peer {
 					return nil, err
 				}
 				return func(ctx context.Context) error { return gave(give.Exec(ctx, c.Client, keys, args)) }, nil
-			}), c.Close}, nil
+			}), close: c.Close}, nil
 		},
 	}
 }
@@ -484,7 +515,7 @@ func javaQueue(object, workload string) Peer {
 					return nil, err
 				}
 			}
-			q := &queueLocker{always(func(ctx context.Context, want string) (load.Release, error) {
+			q := &queueLocker{of: always(func(ctx context.Context, want string) (load.Release, error) {
 				switch object {
 				case "RPermitExpirableSemaphore":
 					return java.call(ctx, "permit.acquire", []any{queueName, s.Lease.Milliseconds()}, "permit.release", func(id string) []any { return []any{queueName, id} })
@@ -494,7 +525,7 @@ func javaQueue(object, workload string) Peer {
 					want = "fair"
 				}
 				return java.call(ctx, "lock", []any{want, queueName, -1}, "unlock", func(string) []any { return []any{want, queueName} })
-			}), java.Close}
+			}), close: java.Close}
 			// The first calls of a JVM are slow. A measurement can be over before the first of them is back.
 			release, err := q.Lock(ctx, toWrite)
 			if err == nil {

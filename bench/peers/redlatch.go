@@ -29,7 +29,7 @@ var plainPeer = Peer{
 		if err != nil {
 			return nil, err
 		}
-		return &queueLocker{func(name string) load.Acquire { return ofLock(l.client.Plain(name)) }, l.Close}, nil
+		return &queueLocker{of: func(name string) load.Acquire { return ofLock(l.client.Plain(name)) }, close: l.Close}, nil
 	},
 }
 
