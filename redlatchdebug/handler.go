@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch"
@@ -31,11 +32,14 @@ type handler struct {
 //go:embed page.html
 var text string
 
-var html = template.Must(template.New("page").Funcs(template.FuncMap{
-	"seconds": func(d millis) float64 { return time.Duration(d).Seconds() },
-	"quarter": func(d millis) float64 { return time.Duration(d).Seconds() / 4 },
-	"list":    func(s []string) string { return strings.Join(s, ", ") },
-}).Parse(text))
+// html is the page. It is parsed when it is first asked for.
+var html = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{
+		"seconds": func(d millis) float64 { return time.Duration(d).Seconds() },
+		"quarter": func(d millis) float64 { return time.Duration(d).Seconds() / 4 },
+		"list":    func(s []string) string { return strings.Join(s, ", ") },
+	}).Parse(text))
+})
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -64,7 +68,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.SetIndent("", "  ")
 		err = e.Encode(p)
 	} else {
-		err = html.Execute(&out, p)
+		err = html().Execute(&out, p)
 	}
 	if err != nil { // a bug here
 		refuse(w, http.StatusInternalServerError, err.Error())

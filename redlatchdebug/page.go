@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -346,13 +347,18 @@ func (p *page) troubles(client string, t *inside.Troubles) {
 
 // full is an owner, or what a channel is called by its process, as far as it is to be kept back: who knows all of it could join or
 // release what it holds.
-var full = regexp.MustCompile(`([0-9a-fA-F]{8})-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
+var full = lazily(`([0-9a-fA-F]{8})-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
 
 // permitID is what a permit is called: its id, and how many more there are.
-var permitID = regexp.MustCompile(`^([0-9a-f]{8})[0-9a-f]{20}([0-9a-f]{4})( and \d+ more)?$`)
+var permitID = lazily(`^([0-9a-f]{8})[0-9a-f]{20}([0-9a-f]{4})( and \d+ more)?$`)
+
+// lazily is an expression that is compiled for the first page.
+func lazily(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
 
 // mask takes out of a text what would let others act as an owner.
-func mask(text string) string { return full.ReplaceAllString(text, "$1…") }
+func mask(text string) string { return full().ReplaceAllString(text, "$1…") }
 
 func masked(err error) string {
 	if err == nil {
@@ -364,7 +370,7 @@ func masked(err error) string {
 // short is an owner as it is shown: enough to find it in the log, too little to join or release it.
 func short(owner string) string {
 	const enough = 8
-	if m := permitID.FindStringSubmatch(owner); m != nil {
+	if m := permitID().FindStringSubmatch(owner); m != nil {
 		return m[1] + "…" + m[2] // all permits of a client begin alike
 	}
 	id, rest, _ := strings.Cut(owner, ":")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -27,10 +28,12 @@ const (
 
 // ours is the whole shape of an owner. Less would not do: on some keys other programs have locks whose holders are any text, and a
 // lock is taken from an owner of this shape when its heartbeat is not found.
-var ours = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}:[0-9]+(:[^!{}]*)?$`)
+var ours = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}:[0-9]+(:[^!{}]*)?$`)
+})
 
 // Ours reports whether owner is of this library: "<connectionID>:<n>", with a label or without.
-func Ours(owner string) bool { return ours.MatchString(owner) }
+func Ours(owner string) bool { return ours().MatchString(owner) }
 
 // TrustIn returns for how long an owner is trusted without a heartbeat, as its connection id says: 0 if it has none, or is not of
 // this library.

@@ -86,7 +86,7 @@ func wrap(s *Script, key string, err error) error {
 func Explain(command string, err error) error { return wrap(Plain(command), "", err) }
 
 func answeredError(s *Script, key string, err error) error {
-	if why, kind := refusal(s.src, err); kind != nil {
+	if why, kind := refusal(s.src(), err); kind != nil {
 		return fmt.Errorf("%w: %s on %q: %s: %w", kind, s.name, key, why, err)
 	}
 	if strings.Contains(err.Error(), "WRONGTYPE") {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/redis/rueidis"
 
@@ -60,10 +61,15 @@ var noRight = []string{
 }
 
 var (
-	quotedCommand = regexp.MustCompile(`run the '([^']+)' command`)
-	scriptLine    = regexp.MustCompile(`@user_script: ?(\d+)`)
-	calledCommand = regexp.MustCompile(`redis\.p?call\)?\(\s*(?:['"](\w+)['"]|(publish)\b)`)
+	quotedCommand = lazily(`run the '([^']+)' command`)
+	scriptLine    = lazily(`@user_script: ?(\d+)`)
+	calledCommand = lazily(`redis\.p?call\)?\(\s*(?:['"](\w+)['"]|(publish)\b)`)
 )
+
+// lazily is an expression that is compiled when it is first used: hardly any program ever is denied anything.
+func lazily(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
 
 // missing returns the right that is missing, in the words of ACL SETUSER, as far as the error tells. Old servers name the line of
 // the script, not the command that it may not run.
@@ -71,14 +77,14 @@ func missing(src, text string) (right string, denied bool) {
 	if !slices.ContainsFunc(noRight, func(s string) bool { return strings.Contains(text, s) }) {
 		return "", false
 	}
-	if m := quotedCommand.FindStringSubmatch(text); m != nil {
+	if m := quotedCommand().FindStringSubmatch(text); m != nil {
 		return "+" + strings.ToLower(m[1]), true
 	}
 	var commands []string
-	if m := scriptLine.FindStringSubmatch(text); m != nil {
+	if m := scriptLine().FindStringSubmatch(text); m != nil {
 		n, _ := strconv.Atoi(m[1])
 		if lines := strings.Split(src, "\n"); n >= 1 && n <= len(lines) {
-			for _, c := range calledCommand.FindAllStringSubmatch(lines[n-1], -1) {
+			for _, c := range calledCommand().FindAllStringSubmatch(lines[n-1], -1) {
 				if name := "+" + strings.ToLower(c[1]+c[2]); !slices.Contains(commands, name) {
 					commands = append(commands, name)
 				}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"regexp"
+	"iter"
 	"slices"
 	"strings"
 )
@@ -31,13 +31,20 @@ import (
 var shared embed.FS
 
 // Load makes a script of the file lua/<file>.lua in files, with what it uses of its libraries. name stands in error texts. Load
-// panics if the file or one of its libraries is missing or is not laid out as scripts are.
+// panics if there is no such file. The text is put together when the script is first sent, so that a program pays at its start for
+// no script; that panics if a library is missing, or if one is not laid out as libraries are. No program gets there
+// (TestEveryScriptOfTheModuleDeclaresWhatItUses puts every file together).
 func Load(name string, files fs.FS, file string) *Script {
-	src, err := Compose(files, file)
-	if err != nil {
+	if _, err := fs.Stat(files, "lua/"+file+".lua"); err != nil {
 		panic("script: " + err.Error())
 	}
-	return New(name, src)
+	return lazy(name, func() string {
+		src, err := Compose(files, file)
+		if err != nil {
+			panic("script: " + err.Error())
+		}
+		return src
+	})
 }
 
 // Compose returns the text that Load has sent for the file lua/<file>.lua in files.
@@ -76,12 +83,6 @@ type part struct {
 	text  string
 }
 
-var (
-	usesLine   = regexp.MustCompile(`(?m)^-- uses: (.*)$`)
-	definition = regexp.MustCompile(`^local (?:function (\w+)|(\w+(?:, \w+)*))`)
-	words      = regexp.MustCompile(`--.*|'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|\.\.|[.:]?[A-Za-z_]\w*`)
-)
-
 // cutHeader splits a text after its leading comment.
 func cutHeader(text string) (head, rest string) {
 	n := 0
@@ -97,8 +98,10 @@ func cutHeader(text string) (head, rest string) {
 
 // declared are the libraries that a header says are used.
 func declared(head string) []string {
-	if m := usesLine.FindStringSubmatch(head); m != nil {
-		return strings.Split(m[1], ", ")
+	for line := range strings.Lines(head) {
+		if list, found := strings.CutPrefix(line, "-- uses: "); found {
+			return strings.Split(strings.TrimSuffix(list, "\n"), ", ")
+		}
 	}
 	return nil
 }
@@ -132,9 +135,9 @@ func resolve(files fs.FS, of, head string, found []library) ([]library, error) {
 // divide splits a library into its definitions. Comments in the first column are left out.
 func divide(name, text string) (parts []part, err error) {
 	for line := range strings.Lines(text) {
-		switch m := definition.FindStringSubmatch(line); {
-		case m != nil:
-			parts = append(parts, part{strings.Split(m[1]+m[2], ", "), line})
+		switch names := defined(line); {
+		case names != nil:
+			parts = append(parts, part{names, line})
 		case strings.HasPrefix(line, "--"), strings.TrimSpace(line) == "":
 		case len(parts) == 0 || strings.IndexAny(line, " \te})]") != 0:
 			return nil, fmt.Errorf("library %s has %q in the first column, which defines nothing", name, strings.TrimSpace(line))
@@ -145,16 +148,41 @@ func divide(name, text string) (parts []part, err error) {
 	return parts, nil
 }
 
-// pick returns the texts of the parts that a text uses, directly or through others, in their order.
+// defined are the names that a line defines in the first column: of a function, or of constants.
+func defined(line string) (names []string) {
+	rest, found := strings.CutPrefix(line, "local ")
+	if !found {
+		return nil
+	}
+	if f, found := strings.CutPrefix(rest, "function "); found {
+		return []string{f[:wordEnd(f, 0)]}
+	}
+	for more := true; more; rest, more = strings.CutPrefix(rest, ", ") {
+		n := wordEnd(rest, 0)
+		if n == 0 {
+			break
+		}
+		names, rest = append(names, rest[:n]), rest[n:]
+	}
+	return names
+}
+
+// pick returns the texts of the parts that a text uses, directly or through others, in their order. Two parts do not define the same
+// name.
 func pick(parts []part, text string) (texts []string) {
+	of := map[string]int{}
+	for i, p := range parts {
+		for _, name := range p.names {
+			of[name] = i
+		}
+	}
 	taken := make([]bool, len(parts))
 	for todo := []string{text}; len(todo) > 0; {
-		used := identifiers(todo[0])
-		todo = todo[1:]
-		for i, p := range parts {
-			if !taken[i] && slices.ContainsFunc(p.names, func(n string) bool { return used[n] }) {
+		text, todo = todo[0], todo[1:]
+		for name := range identifiers(text) {
+			if i, found := of[name]; found && !taken[i] {
 				taken[i] = true
-				todo = append(todo, p.text)
+				todo = append(todo, parts[i].text)
 			}
 		}
 	}
@@ -166,13 +194,56 @@ func pick(parts []part, text string) (texts []string) {
 	return texts
 }
 
-// identifiers are the names in a piece of Lua, but for fields.
-func identifiers(text string) map[string]bool {
-	found := map[string]bool{}
-	for _, w := range words.FindAllString(text, -1) {
-		if strings.IndexAny(w, ".:-'\"") != 0 {
-			found[w] = true
+// identifiers are the names in a piece of Lua, but for fields and for what stands in comments and strings. It is written out because
+// a regular expression takes ten times as long, which the first call of each script would.
+func identifiers(text string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := 0; i < len(text); {
+			from := i
+			switch c := text[i]; {
+			case c == '-' && strings.HasPrefix(text[i:], "--"):
+				if i = strings.IndexByte(text[from:], '\n') + from; i < from {
+					return
+				}
+			case c == '\'' || c == '"':
+				i = stringEnd(text, i)
+			case c == '.' && strings.HasPrefix(text[i:], ".."):
+				i += len("..")
+			case c == '.' || c == ':':
+				if i++; i < len(text) && isWord(text[i]) {
+					i = wordEnd(text, i)
+				}
+			case isWord(c):
+				if i = wordEnd(text, i); !yield(text[from:i]) {
+					return
+				}
+			default:
+				i++
+			}
 		}
 	}
-	return found
+}
+
+func isWord(c byte) bool { return c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' }
+
+// wordEnd is where the word that begins at i ends.
+func wordEnd(text string, i int) int {
+	for i < len(text) && isWord(text[i]) {
+		i++
+	}
+	return i
+}
+
+// stringEnd is where the string ends whose first quote is at i.
+func stringEnd(text string, i int) int {
+	quote := text[i]
+	for i++; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case quote:
+			return i + 1
+		}
+	}
+	return i
 }

@@ -8,9 +8,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -52,7 +55,7 @@ func TestAScriptIsSentWithWhatItUsesOfItsLibraries(t *testing.T) {
 	require.Contains(t, got, "redis.call('TIME')")
 }
 
-func TestAScriptThatIsNotLaidOutAsOnePanicsWhenTheProgramStarts(t *testing.T) {
+func TestAScriptThatIsNotLaidOutAsOneIsRefused(t *testing.T) {
 	for text, why := range map[string]string{
 		"local x = 1\nredis.call('SET', KEYS[1], x)\n": `"redis.call('SET', KEYS[1], x)" in the first column`,
 		"  return 1\n":         `"return 1" in the first column`,
@@ -63,6 +66,41 @@ func TestAScriptThatIsNotLaidOutAsOnePanicsWhenTheProgramStarts(t *testing.T) {
 		require.ErrorContains(t, err, why)
 	}
 	require.Panics(t, func() { script.Load("s", lua(nil), "s") })
+}
+
+// opened counts how often files are opened.
+type opened struct {
+	fs.FS
+	times atomic.Int64
+}
+
+func (o *opened) Open(name string) (fs.File, error) {
+	o.times.Add(1)
+	return o.FS.Open(name)
+}
+
+func TestAScriptIsPutTogetherOnceWhenItIsFirstSent(t *testing.T) {
+	files := &opened{FS: lua(map[string]string{
+		"s":       "-- uses: lib\nreturn one()\n",
+		"lib/lib": "local function one() return 1 end\n",
+	})}
+	s := script.Load("s", files, "s")
+	atLoad := files.times.Load()
+	require.LessOrEqual(t, atLoad, int64(1), "only whether the file is there")
+	server := redistest.Embedded(t)
+	r := script.NewRunner(server.Client(t), slack)
+	var calls sync.WaitGroup
+	for range 8 {
+		calls.Go(func() {
+			m, err := r.Do(within(t), script.Call{Script: s, Keys: []string{"k"}})
+			assert.NoError(t, err)
+			n, err := m.AsInt64()
+			assert.NoError(t, err)
+			assert.EqualValues(t, 1, n)
+		})
+	}
+	calls.Wait()
+	require.EqualValues(t, 2, files.times.Load()-atLoad, "the script and its library")
 }
 
 // luaFile is a script or library of the module.

@@ -349,11 +349,11 @@ func (r *Runner) exec(ctx context.Context, c Call) (rueidis.RedisResult, error) 
 
 // command is the script by its hash, or its text.
 func (c *Call) command(b rueidis.Builder, text bool) rueidis.Completed {
-	n := int64(len(c.Keys))
+	n, sent := int64(len(c.Keys)), c.Script.sent()
 	if text {
-		return b.Eval().Script(c.Script.src).Numkeys(n).Key(c.Keys...).Arg(c.Args...).Build()
+		return b.Eval().Script(sent.src).Numkeys(n).Key(c.Keys...).Arg(c.Args...).Build()
 	}
-	return b.Evalsha().Sha1(c.Script.sha).Numkeys(n).Key(c.Keys...).Arg(c.Args...).Build()
+	return b.Evalsha().Sha1(sent.sha).Numkeys(n).Key(c.Keys...).Arg(c.Args...).Build()
 }
 
 func (r *Runner) send(ctx context.Context, c Call, text bool) (res rueidis.RedisResult, unmet error) {

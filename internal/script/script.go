@@ -3,18 +3,40 @@ package script
 import (
 	"crypto/sha1"
 	"encoding/hex"
+	"sync"
 )
 
-// Script is one Lua script. Its text is an embedded .lua file, so that the text and its SHA never depend on arguments.
+// Script is one Lua script. Its text is an embedded .lua file, so that the text and its SHA never depend on arguments. It is safe
+// for concurrent use.
 type Script struct {
-	name, src, sha string
+	name string
+	sent func() sent // nil: a plain command's
 }
+
+// sent is what a request has of a script: the text, and the hash by which the server knows it.
+type sent struct{ src, sha string }
 
 // New makes a script of its text. name stands in error texts.
 func New(name, src string) *Script {
-	sum := sha1.Sum([]byte(src))
-	return &Script{name: name, src: src, sha: hex.EncodeToString(sum[:])}
+	return lazy(name, func() string { return src })
 }
 
 // Plain returns a name for errors of a command that is sent as it is (Call.Command).
 func Plain(name string) *Script { return &Script{name: name} }
+
+// lazy makes a script whose text is put together when it is first needed, once. Programs have most scripts, and use few of them.
+func lazy(name string, text func() string) *Script {
+	return &Script{name, sync.OnceValue(func() sent {
+		src := text()
+		sum := sha1.Sum([]byte(src))
+		return sent{src, hex.EncodeToString(sum[:])}
+	})}
+}
+
+// src is the text of a script, and "" of a plain command.
+func (s *Script) src() string {
+	if s.sent == nil {
+		return ""
+	}
+	return s.sent().src
+}
