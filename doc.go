@@ -55,7 +55,8 @@
 //     anything is sent, and the error names the field, the value and the bounds.
 //   - Values such as a Lock, a Semaphore or a Counter describe an object. Making one sends nothing and costs nothing. All are
 //     safe for concurrent use.
-//   - An Observer gets the context of the call that it is told about. Log lines go to Options.Logger.
+//   - An Observer is a function that is called with events, and with the context of the call in question. Log lines go to
+//     Options.Logger.
 //
 // # What one Redis cannot promise
 //

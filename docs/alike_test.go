@@ -153,31 +153,89 @@ func TestNoBoundIsExported(t *testing.T) {
 	}
 }
 
-func TestEveryObserverIsGivenAContextFirst(t *testing.T) {
+// inBrackets are the fields of its event that the comment of a kind names.
+var inBrackets = regexp.MustCompile(`\(([A-Z][A-Za-z]*(?:, [A-Z][A-Za-z]*)*)(?::[^)]*)?\)`)
+
+// The field Kind of an event says which others are set, so the comment of each kind does.
+func TestEveryObserverIsGivenAContextAndAnEvent(t *testing.T) {
 	set, all := house(t)
-	seen := map[string]bool{}
+	begins := []string{"rlock", "rsemaphore"} // whose events begin calls
+	seen := 0
 	for _, s := range library(all) {
 		if s.file == nil || !public(s.dir()) {
 			continue
 		}
-		ast.Inspect(s.file, func(n ast.Node) bool {
-			spec, ok := n.(*ast.TypeSpec)
-			if !ok || spec.Name.Name != "Observer" {
-				return true
+		fields, named, kinds, observer := map[string]bool{}, map[string]bool{}, 0, ""
+		for _, d := range s.file.Decls {
+			d, ok := d.(*ast.GenDecl)
+			if !ok {
+				continue
 			}
-			for _, f := range spec.Type.(*ast.StructType).Fields.List {
-				if fn, ok := f.Type.(*ast.FuncType); ok {
-					params, _ := signature(set, s, fn)
-					if s.dir() != "pubsub" { // a connection is nobody's call
-						require.True(t, strings.HasPrefix(params, "context.Context, string"), "%s: %s(%s)", s.path, f.Names[0], params)
+			typed := "" // of the constants of a block, by its first
+			for _, spec := range d.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					switch typ := spec.Type.(type) {
+					case *ast.FuncType:
+						if spec.Name.Name == "Observer" {
+							params, results := signature(set, s, typ)
+							observer = params + ": " + results
+						}
+					case *ast.StructType:
+						if spec.Name.Name == "Event" {
+							for _, f := range typ.Fields.List {
+								for _, name := range f.Names {
+									fields[name.Name] = true
+								}
+							}
+						}
+					default:
+						require.NotEqual(t, "Observer", spec.Name.Name, "%s: it is a function", s.path)
 					}
-					seen[s.dir()] = true
+				case *ast.ValueSpec:
+					if id, ok := spec.Type.(*ast.Ident); ok {
+						typed = id.Name
+					}
+					if d.Tok != token.CONST || typed != "EventKind" {
+						continue
+					}
+					doc := spec.Doc.Text()
+					if !d.Lparen.IsValid() {
+						doc = d.Doc.Text()
+					}
+					for _, m := range inBrackets.FindAllStringSubmatch(strings.ReplaceAll(doc, "\n", " "), -1) {
+						for name := range strings.SplitSeq(m[1], ", ") {
+							if !strings.HasPrefix(name, "Err") || name == "Err" { // no error
+								named[name] = true
+							}
+						}
+					}
+					require.Regexp(t, "^Event[A-Z]", spec.Names[0].Name, s.path)
+					kinds++
 				}
 			}
-			return true
-		})
+		}
+		if observer == "" {
+			continue
+		}
+		seen++
+		want := "context.Context, Event: "
+		if slices.Contains(begins, s.dir()) {
+			want += "context.Context"
+		}
+		if s.dir() == "pubsub" { // a connection is nobody's call
+			want = "Event: "
+		} else {
+			require.True(t, fields["Name"], s.path)
+		}
+		require.Equal(t, want, observer, s.path)
+		require.True(t, fields["Kind"], s.path)
+		require.Positive(t, kinds, s.path)
+		delete(fields, "Kind")
+		delete(fields, "Name")
+		require.Equal(t, fields, named, "%s: the kinds name the fields that they set", s.path)
 	}
-	require.GreaterOrEqual(t, len(seen), 4)
+	require.Equal(t, 7, seen)
 }
 
 func TestLogLinesUseOneSetOfKeys(t *testing.T) {

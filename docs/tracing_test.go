@@ -97,27 +97,23 @@ func TestEveryCallCarriesTheValuesOfItsCallersContext(t *testing.T) {
 	see := func(ctx context.Context, event string) { told.Store(event+" in "+spanOf(ctx), true) }
 	// A call that is given up leaves a release for the background, which is nobody's: with this patience none is.
 	const patience = 10 * time.Second
-	locks, err := rlock.New(hub, rlock.Options{CallTimeout: patience, Observer: rlock.Observer{
-		Acquired:    func(ctx context.Context, _ string, _ time.Duration) { see(ctx, "acquired") },
-		NotAcquired: func(ctx context.Context, _ string, _ time.Duration, _ error) { see(ctx, "not acquired") },
-		Released:    func(ctx context.Context, _ string, _ time.Duration, _ error) { see(ctx, "released") },
+	locks, err := rlock.New(hub, rlock.Options{CallTimeout: patience, Observer: func(ctx context.Context, e rlock.Event) context.Context {
+		see(ctx, e.Kind.String())
+		return ctx
 	}})
 	require.NoError(t, err)
 	t.Cleanup(func() { locks.Close(t.Context()) }) // which has ended then
-	semaphores, err := rsemaphore.New(hub, rsemaphore.Options{CallTimeout: patience, Observer: rsemaphore.Observer{
-		Acquired:    func(ctx context.Context, _ string, _ int, _ time.Duration) { see(ctx, "permits acquired") },
-		NotAcquired: func(ctx context.Context, _ string, _ int, _ time.Duration, _ error) { see(ctx, "permits not acquired") },
-		Released:    func(ctx context.Context, _ string, _ int, _ time.Duration, _ error) { see(ctx, "permits released") },
+	semaphores, err := rsemaphore.New(hub, rsemaphore.Options{CallTimeout: patience, Observer: func(ctx context.Context, e rsemaphore.Event) context.Context {
+		see(ctx, "permits "+e.Kind.String())
+		return ctx
 	}})
 	require.NoError(t, err)
 	t.Cleanup(func() { semaphores.Close(t.Context()) })
 	counters, err := rcounter.New(hub, rcounter.Options{CallTimeout: patience})
 	require.NoError(t, err)
 	t.Cleanup(func() { counters.Close(t.Context()) })
-	stocks, err := stock.New(hub, stock.Options{CallTimeout: patience, Observer: stock.Observer{
-		Claimed: func(ctx context.Context, _ string, _ stock.Outcome, _ int64, _ time.Duration, _ error) {
-			see(ctx, "claimed")
-		},
+	stocks, err := stock.New(hub, stock.Options{CallTimeout: patience, Observer: func(ctx context.Context, e stock.Event) {
+		see(ctx, e.Kind.String())
 	}})
 	require.NoError(t, err)
 	t.Cleanup(func() { stocks.Close(t.Context()) })
@@ -316,18 +312,23 @@ func TestObserversAreToldOfRenewalsAndLossesWithTheValuesOfTheAcquisition(t *tes
 	require.NoError(t, err)
 	t.Cleanup(func() { hub.Close(context.Background()) })
 	events := make(chan string, 1000)
-	see := func(what string) func(ctx context.Context, name string, err error) {
-		return func(ctx context.Context, name string, _ error) {
+	see := func(ctx context.Context, kind fmt.Stringer, name string) context.Context {
+		if what := kind.String(); what == "renewed" || what == "ended" {
 			select {
 			case events <- fmt.Sprint(what, " ", name, " in ", spanOf(ctx), ": ", ctx.Err()):
 			default:
 			}
 		}
+		return ctx
 	}
-	locks, err := rlock.New(hub, rlock.Options{WatchdogTimeout: 3 * time.Second, CallTimeout: 10 * time.Second, Observer: rlock.Observer{Renewed: see("renewed"), Ended: see("ended")}})
+	locks, err := rlock.New(hub, rlock.Options{WatchdogTimeout: 3 * time.Second, CallTimeout: 10 * time.Second, Observer: func(ctx context.Context, e rlock.Event) context.Context {
+		return see(ctx, e.Kind, e.Name)
+	}})
 	require.NoError(t, err)
 	t.Cleanup(func() { locks.Close(t.Context()) })
-	semaphores, err := rsemaphore.New(hub, rsemaphore.Options{WatchdogTimeout: 3 * time.Second, CallTimeout: 10 * time.Second, Observer: rsemaphore.Observer{Renewed: see("renewed"), Ended: see("ended")}})
+	semaphores, err := rsemaphore.New(hub, rsemaphore.Options{WatchdogTimeout: 3 * time.Second, CallTimeout: 10 * time.Second, Observer: func(ctx context.Context, e rsemaphore.Event) context.Context {
+		return see(ctx, e.Kind, e.Name)
+	}})
 	require.NoError(t, err)
 	t.Cleanup(func() { semaphores.Close(t.Context()) })
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), spanKey{}, "a request"))

@@ -78,8 +78,18 @@ func ExampleNew() {
 	defer client.Close()
 	ctx := context.Background()
 	var hub *pubsub.Hub
-	news := pubsub.Observer{Subscribed: func(channel string, again bool) { fmt.Println("subscribed to", channel) }}
-	alarm := pubsub.Observer{Lost: func(node string, err error) { fmt.Println("cut off:", err) }}
+	events := map[pubsub.EventKind]int{}
+	var news, alarm pubsub.Observer
+	news = func(e pubsub.Event) {
+		if events[e.Kind]++; e.Kind == pubsub.EventSubscribed {
+			fmt.Println("subscribed to", e.Channel)
+		}
+	}
+	alarm = func(e pubsub.Event) {
+		if e.Kind == pubsub.EventLost {
+			fmt.Println("cut off:", e.Err)
+		}
+	}
 	hub, err = pubsub.New(client, pubsub.Options{Observer: news.And(alarm)})
 	if err != nil {
 		fmt.Println(err)

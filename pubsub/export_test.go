@@ -8,7 +8,7 @@ const MaxBuffer = maxBuffer
 func (s *Subscription) Live() bool {
 	h := s.topic.hub
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.unlock()
 	return s.topic.live
 }
 

@@ -42,7 +42,7 @@ type Options struct {
 	// Logger gets one line when subscriptions are lost, and one when all of them are back; one line when a channel is refused,
 	// and one when it is subscribed after all. Defaults to slog.Default().
 	Logger *slog.Logger
-	// Observer is told what happens, for metrics. Its nil functions are skipped.
+	// Observer is called with what happens, for metrics. Defaults to none.
 	Observer Observer
 
 	inv   *invalidations // of a client that Dial has made
@@ -61,7 +61,7 @@ type Hub struct {
 	grace    time.Duration
 	buffer   int
 	log      *slog.Logger
-	observe  Observer
+	observer Observer
 	publish  string
 	dials    *atomic.Int64 // nil: not known
 
@@ -76,7 +76,7 @@ type Hub struct {
 	wg     sync.WaitGroup
 	live   atomic.Int32 // confirmed topics: lets TrySubscribe say no without the mutex
 
-	// mu guards everything below and the fields of topics and links. It is taken on rueidis' reader goroutine, so nothing that
+	// mu guards everything below and the fields of topics and links. It is let go of by unlock only. It is taken on rueidis' reader goroutine, so nothing that
 	// can block is done under it: the reader would wait, and with it the reply for which the holder of mu waits. For the same
 	// reason a message is handed over without waiting for its subscriber (TestASlowSubscriberHoldsNobodyUpAndIsToldOfTheGap).
 	mu      sync.Mutex
@@ -88,6 +88,8 @@ type Hub struct {
 	topics  map[string]*topic
 	links   map[string]*link // by node address; "" where one connection serves all
 	nodes   map[uint16]string
+	notes   []note // for unlock
+	telling bool   // some goroutine is about them
 }
 
 // New makes a hub on a client that the caller has built. The caller closes the client after the hub. New does not see the
@@ -120,13 +122,12 @@ func New(c rueidis.Client, o Options) (*Hub, error) {
 	}
 	h := &Hub{
 		shutDown: make(chan struct{}),
-		client:   c, runner: script.NewRunner(c, o.CallTimeout), inv: o.inv, grace: o.Grace, buffer: o.Buffer, log: o.Logger, publish: "PUBLISH",
+		client:   c, runner: script.NewRunner(c, o.CallTimeout), inv: o.inv, grace: o.Grace, buffer: o.Buffer, log: o.Logger, observer: o.Observer, publish: "PUBLISH",
 		topics: map[string]*topic{}, links: map[string]*link{}, nodes: map[uint16]string{},
 	}
 	if h.dials = o.dials; h.dials != nil {
 		h.runner.HeedDials(h.dials)
 	}
-	h.observe = o.Observer.guarded(func(p any) { o.Logger.Error("redlatch: observer panicked", "panic", p) }, &h.troubles)
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	h.failsOver = c.Mode() != rueidis.ClientModeStandalone
 	if c.Mode() == rueidis.ClientModeCluster {
@@ -172,7 +173,7 @@ func checkChannel(channel string) error {
 
 func (h *Hub) isClosed() bool {
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.unlock()
 	return h.closed
 }
 
@@ -188,7 +189,7 @@ func (h *Hub) Subscribe(ctx context.Context, channel string) (*Subscription, err
 	}
 	h.mu.Lock()
 	if h.closed {
-		h.mu.Unlock()
+		h.unlock()
 		return nil, fmt.Errorf("pubsub: hub: %w", ErrClosed)
 	}
 	t := h.topics[channel]
@@ -199,7 +200,7 @@ func (h *Hub) Subscribe(ctx context.Context, channel string) (*Subscription, err
 	}
 	s := t.join()
 	live, answer := t.live, t.answer
-	h.mu.Unlock()
+	h.unlock()
 	if live {
 		return s, nil
 	}
@@ -303,7 +304,7 @@ var closeAgain = []time.Duration{50 * time.Millisecond, time.Second}
 // shut ends all subscriptions and refuses new ones. It reports whether this is the first time.
 func (h *Hub) shut() bool {
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.unlock()
 	if h.closed {
 		return false
 	}

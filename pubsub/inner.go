@@ -35,7 +35,7 @@ func (h *inner) TrySubscribe(channel string) (s *Subscription, ok bool) {
 		return nil, false
 	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer (*Hub)(h).unlock()
 	if t := h.topics[channel]; t != nil && t.live && !h.closed {
 		return t.join(), true
 	}

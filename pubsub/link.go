@@ -51,12 +51,14 @@ func (l *link) run() {
 		}
 		lost := err != nil && len(l.want) > 0 && !h.closed // without an error nothing was wanted when it ended
 		h.lost = h.lost || lost
-		h.mu.Unlock()
+		if lost {
+			h.observe(Event{Kind: EventLost, Node: l.addr, Err: err})
+		}
+		h.unlock()
 		if confirmed || err == nil {
 			failures = 0
 		}
 		if lost {
-			h.observe.Lost(l.addr, err)
 			if failures == 0 {
 				h.log.Warn("redlatch: subscriptions lost, subscribing again", "node", l.addr, "error", err)
 			}
@@ -75,10 +77,10 @@ func (l *link) run() {
 		// decided under mu together with leaving the map: a topic that is routed to this node afterwards finds a new link
 		if len(l.want) == 0 || h.closed {
 			delete(h.links, l.addr)
-			h.mu.Unlock()
+			h.unlock()
 			return
 		}
-		h.mu.Unlock()
+		h.unlock()
 	}
 }
 
@@ -201,7 +203,7 @@ func (h *Hub) vouch(node rueidis.Client) error {
 // rest is how long the connection is still kept without anything to do.
 func (l *link) rest() time.Duration {
 	l.hub.mu.Lock()
-	defer l.hub.mu.Unlock()
+	defer l.hub.unlock()
 	return time.Until(l.linger)
 }
 
@@ -229,7 +231,7 @@ func (l *link) reconcile(conn rueidis.DedicatedClient) (again, done bool, err er
 		}
 	}
 	done = len(l.want) == 0 && len(out) == 0 && len(l.have) == 0
-	h.mu.Unlock()
+	h.unlock()
 	if len(in)+len(out) == 0 {
 		return false, done, nil
 	}
@@ -282,7 +284,7 @@ func (l *link) reconcile(conn rueidis.DedicatedClient) (again, done bool, err er
 func (l *link) refused(name string, err error) bool {
 	h := l.hub
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.unlock()
 	asked, t := l.have[name], l.want[name]
 	delete(l.have, name)
 	if t == nil {
@@ -302,7 +304,7 @@ func (l *link) refused(name string, err error) bool {
 		l.wake()
 		return false
 	}
-	h.observe.Refused(name, err)
+	h.observe(Event{Kind: EventRefused, Channel: name, Err: err})
 	if !h.refused { // logged once, not at every attempt of a program whose user may not subscribe
 		h.refused, h.shunned = true, name
 		h.log.Warn("redlatch: subscribe refused; waiting goes on by polling", "channel", name, "error", err)
@@ -317,7 +319,7 @@ func (l *link) refused(name string, err error) bool {
 func (l *link) onMessage(m rueidis.PubSubMessage) {
 	h := l.hub
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.unlock()
 	if t := h.topics[m.Channel]; t != nil {
 		for s := range t.subs {
 			s.push(Message{Payload: m.Message})
@@ -329,7 +331,7 @@ func (l *link) onMessage(m rueidis.PubSubMessage) {
 func (l *link) onSubscription(s rueidis.PubSubSubscription) (confirmed bool) {
 	h := l.hub
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.unlock()
 	t := l.want[s.Channel]
 	switch s.Kind {
 	case "subscribe", "ssubscribe":

@@ -1,66 +1,127 @@
 package pubsub
 
-import "github.com/redlatch/redlatch/internal/inside"
+import "strconv"
 
-// Observer is a set of functions that are told what happens, for metrics. Nil functions are skipped. They run on the goroutine
-// where it happens, most of them on the connection's reader, with the hub's lock held: they must return at once, and must not
-// call the hub or its subscriptions. A panic in one of them is logged and otherwise ignored. They get no context, because
-// what they tell is no caller's doing.
-type Observer struct {
-	// Subscribed: the server confirmed a channel. again: it had been confirmed before, and was down meanwhile.
-	Subscribed func(channel string, again bool)
-	// Refused: the server refused to subscribe a channel.
-	Refused func(channel string, err error)
-	// Lost: a connection with subscriptions ended, or could not be made. The hub tries another. node is its address in a Cluster.
-	Lost func(node string, err error)
-	// Dropped: a message was dropped, because Options.Buffer others waited for a subscriber. A Gap stands in its place.
-	Dropped func(channel string)
+// Observer is called with what happens to a hub's subscriptions, for metrics. It runs on the goroutine where that happens, mostly the
+// connection's reader, so it must return at once and call nothing that waits for the server, such as Subscribe. One event comes after the
+// other; a call of Subscribe returns after the event that it waits for. A panic in it is logged and otherwise ignored. It gets no context,
+// because no caller causes what it is told.
+type Observer func(e Event)
+
+// Event is something that happened to a hub's subscriptions. Its Kind says which fields are set.
+type Event struct {
+	Kind EventKind
+	// Channel is the channel. Of all but EventLost.
+	Channel string
+	// Again: the channel had been confirmed before, and was down meanwhile. Of EventSubscribed.
+	Again bool
+	// Node is the address of the connection's node in a Cluster; "" elsewhere. Of EventLost.
+	Node string
+	// Err is the server's refusal, or why the connection ended; never nil. Of EventRefused and EventLost.
+	Err error
 }
 
-// guarded returns o with every function safe to call: never nil, its panics caught. What goes wrong is also added to t.
-func (o Observer) guarded(report func(any), t *inside.Troubles) Observer {
-	safe := func() {
-		if p := recover(); p != nil {
-			report(p)
-		}
+// EventKind is what an Event tells of.
+type EventKind uint8
+
+// The kinds of events.
+const (
+	// EventSubscribed: the server confirmed a channel (Channel, Again).
+	EventSubscribed EventKind = iota + 1
+	// EventRefused: the server refused to subscribe a channel (Channel, Err).
+	EventRefused
+	// EventLost: a connection with subscriptions ended, or could not be made (Node, Err). The hub tries another.
+	EventLost
+	// EventDropped: a message was dropped, because Options.Buffer others waited for a subscriber (Channel). A Gap stands in its place.
+	EventDropped
+)
+
+// String is the kind in words, such as "subscribed".
+func (k EventKind) String() string {
+	switch k {
+	case EventSubscribed:
+		return "subscribed"
+	case EventRefused:
+		return "refused"
+	case EventLost:
+		return "lost"
+	case EventDropped:
+		return "dropped"
 	}
-	o = Observer{
-		Refused: func(c string, err error) { t.Add("subscribe", c, err) },
-		Lost:    func(n string, err error) { t.Add("subscriptions", n, err) },
-	}.And(o)
-	return Observer{
-		Subscribed: func(c string, again bool) { defer safe(); o.Subscribed(c, again) },
-		Refused:    func(c string, err error) { defer safe(); o.Refused(c, err) },
-		Lost:       func(n string, err error) { defer safe(); o.Lost(n, err) },
-		Dropped:    func(c string) { defer safe(); o.Dropped(c) },
-	}
+	return "EventKind(" + strconv.Itoa(int(k)) + ")"
 }
 
-// And returns an Observer that tells o and then next, for example one for metrics and one for traces. If o panics, next is not
-// told.
+// And returns an Observer that tells o and then next, for example one for metrics and one for an alarm. If o panics, next is not told.
+// Either may be nil.
 func (o Observer) And(next Observer) Observer {
-	o, next = o.whole(), next.whole()
-	return Observer{
-		Subscribed: func(c string, again bool) { o.Subscribed(c, again); next.Subscribed(c, again) },
-		Refused:    func(c string, err error) { o.Refused(c, err); next.Refused(c, err) },
-		Lost:       func(n string, err error) { o.Lost(n, err); next.Lost(n, err) },
-		Dropped:    func(c string) { o.Dropped(c); next.Dropped(c) },
+	switch {
+	case o == nil:
+		return next
+	case next == nil:
+		return o
+	}
+	return func(e Event) { o(e); next(e) }
+}
+
+// note is what is left to do when mu is let go of: the observer is told of an event, or an answer is given.
+type note struct {
+	Event
+	answer *answer
+}
+
+// observe has the observer told of e by unlock. What goes wrong is also kept for the debug page. Called with mu held.
+func (h *Hub) observe(e Event) {
+	switch e.Kind {
+	case EventRefused:
+		h.troubles.Add("subscribe", e.Channel, e.Err)
+	case EventLost:
+		h.troubles.Add("subscriptions", e.Node, e.Err)
+	}
+	if h.observer != nil {
+		h.notes = append(h.notes, note{Event: e})
 	}
 }
 
-// whole returns o without nil functions.
-func (o Observer) whole() Observer {
-	if o.Subscribed == nil {
-		o.Subscribed = func(string, bool) {}
+// unlock lets go of mu. Then it sees to what was noted under it, one after the other, unless another goroutine is about that:
+//
+//	reader                                  Subscribe of "b"             observer
+//	confirms "a": notes it
+//	unlock: telling                                                      "a" begins
+//	                                        lock, unlock: no note of its own
+//	lock: nothing was noted meanwhile                                    "a" ends
+//	unlock
+//
+// What another goroutine notes while one tells is told by the latter. So the observer runs without mu, and may look at the hub.
+func (h *Hub) unlock() {
+	if len(h.notes) == 0 || h.telling {
+		h.mu.Unlock()
+		return
 	}
-	if o.Refused == nil {
-		o.Refused = func(string, error) {}
+	h.telling = true
+	defer func() { // also if an observer ends its goroutine
+		h.telling = false
+		h.mu.Unlock()
+	}()
+	for len(h.notes) > 0 {
+		n := h.notes[0]
+		h.notes = h.notes[1:]
+		h.see(n)
 	}
-	if o.Lost == nil {
-		o.Lost = func(string, error) {}
+	h.notes = nil
+}
+
+// see does what a note says, without mu.
+func (h *Hub) see(n note) {
+	h.mu.Unlock()
+	defer h.mu.Lock()
+	if n.answer != nil {
+		close(n.answer.given)
+		return
 	}
-	if o.Dropped == nil {
-		o.Dropped = func(string) {}
-	}
-	return o
+	defer func() {
+		if p := recover(); p != nil {
+			h.log.Error("redlatch: observer panicked", "panic", p)
+		}
+	}()
+	h.observer(n.Event)
 }

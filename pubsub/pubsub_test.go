@@ -212,11 +212,11 @@ func TestABurstIsDeliveredWhereTheBufferIsAsLarge(t *testing.T) {
 	s := redistest.Embedded(t)
 	for buffer, want := range map[int]int{0: 127, 2: 1, 149: 148, 150: 150} {
 		var dropped atomic.Int64
-		h := newHub(t, s.Client(t), pubsub.Options{Buffer: buffer, Observer: pubsub.Observer{Dropped: func(channel string) {
-			if channel == "c" {
+		h := newHub(t, s.Client(t), pubsub.Options{Buffer: buffer, Observer: func(e pubsub.Event) {
+			if e.Kind == pubsub.EventDropped && e.Channel == "c" {
 				dropped.Add(1)
 			}
-		}}})
+		}})
 		slow, quick := subscribe(t, h, "c"), subscribe(t, h, "c")
 		for i := range 150 {
 			_, err := h.Publish(within(t), "c", strconv.Itoa(i))
@@ -229,6 +229,7 @@ func TestABurstIsDeliveredWhereTheBufferIsAsLarge(t *testing.T) {
 		for i := 150 - want; i < 150; i++ {
 			require.Equal(t, strconv.Itoa(i), next(t, slow).Payload, "buffer %d", buffer)
 		}
+		redistest.Eventually(t, 10*time.Second, "all that were dropped are told", func() bool { return dropped.Load() >= int64(150-want) })
 		require.EqualValues(t, 150-want, dropped.Load(), "buffer %d", buffer)
 	}
 	for _, bad := range []int{-1, 1, pubsub.MaxBuffer + 1} {
@@ -243,15 +244,17 @@ func TestALossIsLoggedOnceAndItsEndOnceAndTheObserverIsTold(t *testing.T) {
 	admin := s.Client(t)
 	var book redistest.Logbook
 	var first, again, lost atomic.Int64
-	h := newHub(t, s.Client(t), pubsub.Options{Logger: book.Logger(), Observer: pubsub.Observer{
-		Subscribed: func(_ string, a bool) {
-			if a {
-				again.Add(1)
-			} else {
-				first.Add(1)
-			}
-		},
-		Lost: func(string, error) { lost.Add(1); panic("an observer") },
+	h := newHub(t, s.Client(t), pubsub.Options{Logger: book.Logger(), Observer: func(e pubsub.Event) {
+		switch {
+		case e.Kind == pubsub.EventLost:
+			lost.Add(1)
+			panic("an observer")
+		case e.Kind != pubsub.EventSubscribed:
+		case e.Again:
+			again.Add(1)
+		default:
+			first.Add(1)
+		}
 	}})
 	subs := []*pubsub.Subscription{subscribe(t, h, "a"), subscribe(t, h, "b"), subscribe(t, h, "c")}
 	require.EqualValues(t, 3, first.Load())
@@ -264,10 +267,66 @@ func TestALossIsLoggedOnceAndItsEndOnceAndTheObserverIsTold(t *testing.T) {
 		}
 		require.Equal(t, round+1, book.Count("subscriptions lost"))
 		require.Equal(t, round+1, book.Count("subscriptions are back"))
+		redistest.Eventually(t, 10*time.Second, "all are told", func() bool { return again.Load() >= int64(3*(round+1)) })
 		require.EqualValues(t, 3*(round+1), again.Load())
 		require.EqualValues(t, round+1, lost.Load())
 	}
 	require.Equal(t, 2, book.Count("observer panicked"))
+}
+
+// It would wait for ever, if it ran with the hub's mutex held; and a Subscribe that returns knows what its observer knows.
+func TestAnObserverMayLookAtTheHubAndHearsOneEventAfterTheOther(t *testing.T) {
+	s := redistest.Start(t)
+	admin := s.Client(t)
+	var h *pubsub.Hub
+	made := make(chan struct{})
+	var inside atomic.Int32
+	var mu sync.Mutex
+	told := map[string]int{}
+	h = newHub(t, s.Client(t), pubsub.Options{Buffer: 2, Observer: func(e pubsub.Event) {
+		<-made
+		if inside.Add(1) > 1 {
+			t.Error("two events at once")
+		}
+		defer inside.Add(-1)
+		h.Stats()
+		mu.Lock()
+		defer mu.Unlock()
+		told[e.Kind.String()+" "+e.Channel]++
+	}})
+	close(made)
+	count := func(what string) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return told[what]
+	}
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			channel := strconv.Itoa(i)
+			sub, err := h.Subscribe(within(t), channel)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if n := count("subscribed " + channel); n == 0 {
+				t.Error("subscribed to ", channel, ", and the observer does not know")
+			}
+			for range 3 {
+				if _, err := h.Publish(within(t), channel, "x"); err != nil {
+					t.Error(err)
+				}
+			}
+			redistest.Eventually(t, 20*time.Second, "one is dropped", func() bool { return count("dropped "+channel) > 0 })
+			sub.Close()
+		})
+	}
+	all.Wait()
+	require.NoError(t, admin.Do(within(t), admin.B().Arbitrary("CLIENT", "KILL", "TYPE", "pubsub").Build()).Error())
+	redistest.Eventually(t, 20*time.Second, "the loss is told", func() bool { return count("lost ") > 0 && count("subscribed 7") == 2 })
+	for kind, words := range map[pubsub.EventKind]string{pubsub.EventRefused: "refused", 0: "EventKind(0)"} {
+		require.Equal(t, words, kind.String())
+	}
 }
 
 func TestAChannelThatIsSubscribedAfterAllIsLogged(t *testing.T) {
@@ -284,11 +343,11 @@ func TestAChannelThatIsSubscribedAfterAllIsLogged(t *testing.T) {
 	t.Cleanup(c.Close)
 	var book redistest.Logbook
 	var refused atomic.Int64
-	h := newHub(t, c, pubsub.Options{Logger: book.Logger(), Observer: pubsub.Observer{Refused: func(channel string, err error) {
-		if channel == "shut" && err != nil {
+	h := newHub(t, c, pubsub.Options{Logger: book.Logger(), Observer: func(e pubsub.Event) {
+		if e.Kind == pubsub.EventRefused && e.Channel == "shut" && e.Err != nil {
 			refused.Add(1)
 		}
-	}}})
+	}})
 	for range 3 {
 		_, err = h.Subscribe(within(t), "shut")
 		require.ErrorIs(t, err, pubsub.ErrDenied)
@@ -1002,7 +1061,11 @@ func TestAChannelThatGoesAndIsWantedAgainDuringACallForAnotherIsConfirmedAnew(t 
 func TestAConnectionThatIsDoneWithIsNoLoss(t *testing.T) {
 	t.Parallel()
 	var losses atomic.Int32
-	h := newHub(t, redistest.Start(t).Client(t), pubsub.Options{Grace: time.Nanosecond, Observer: pubsub.Observer{Lost: func(string, error) { losses.Add(1) }}})
+	h := newHub(t, redistest.Start(t).Client(t), pubsub.Options{Grace: time.Nanosecond, Observer: func(e pubsub.Event) {
+		if e.Kind == pubsub.EventLost {
+			losses.Add(1)
+		}
+	}})
 	for i := range 100 {
 		s := subscribe(t, h, "c")
 		s.Close()

@@ -10,7 +10,7 @@ type Stats struct {
 // Stats returns the counts of now. It asks nobody. Of a closed hub all are 0.
 func (h *Hub) Stats() Stats {
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.unlock()
 	if h.closed {
 		return Stats{}
 	}

@@ -43,9 +43,13 @@ type answer struct {
 
 func newAnswer() *answer { return &answer{given: make(chan struct{})} }
 
-// settle gives the answer to those that wait for it. Called with mu held.
+// settle gives the answer to those that wait for it, after the observer was told of it. Called with mu held.
 func (t *topic) settle(err error) {
 	t.answer.err = err
+	if h := t.hub; h.observer != nil {
+		h.notes = append(h.notes, note{answer: t.answer})
+		return
+	}
 	close(t.answer.given)
 }
 
@@ -75,7 +79,7 @@ func (t *topic) leave(s *Subscription, grace time.Duration) {
 	var timer *time.Timer
 	timer = time.AfterFunc(grace, func() {
 		h.mu.Lock()
-		defer h.mu.Unlock()
+		defer h.unlock()
 		// Stop does not wait for a timer that has fired: a subscriber may have joined, or joined and left again, since
 		if t.grace == timer && len(t.subs) == 0 {
 			t.drop()
@@ -116,7 +120,7 @@ func (t *topic) up() {
 		h.lost = false
 		h.log.Info("redlatch: subscriptions are back")
 	}
-	h.observe.Subscribed(t.name, again)
+	h.observe(Event{Kind: EventSubscribed, Channel: t.name, Again: again})
 	t.settle(nil)
 }
 
@@ -188,7 +192,7 @@ type Subscription struct {
 }
 
 // push adds a message. It never blocks: it runs on the connection's reader, where waiting for a subscriber would hold up every
-// channel.
+// channel. Called with Hub.mu held.
 func (s *Subscription) push(m Message) {
 	s.mu.Lock()
 	h, dropped := s.topic.hub, 0
@@ -207,7 +211,7 @@ func (s *Subscription) push(m Message) {
 	}
 	s.mu.Unlock()
 	for range dropped {
-		h.observe.Dropped(s.topic.name)
+		h.observe(Event{Kind: EventDropped, Channel: s.topic.name})
 	}
 	select {
 	case s.ready <- struct{}{}:
@@ -269,6 +273,6 @@ func (s *Subscription) close(grace time.Duration) {
 	if _, ok := s.topic.subs[s]; ok {
 		s.topic.leave(s, grace)
 	}
-	h.mu.Unlock()
+	h.unlock()
 	s.end()
 }

@@ -3,7 +3,6 @@ package rcounter
 import (
 	"context"
 	"embed"
-	"time"
 
 	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/session"
@@ -13,8 +12,8 @@ import (
 // Client makes counters on one server, Sentinel group or Cluster. It is safe for concurrent use. It holds no
 // connection and no goroutine of its own, and nothing for a name that is not used.
 type Client struct {
-	calls   *session.Session
-	written func(ctx context.Context, name string, took time.Duration, err error) // nil: nobody is told
+	calls    *session.Session
+	observer Observer
 }
 
 func init() { inside.Reveal(func(c *Client) *session.Session { return c.calls }) }
@@ -27,7 +26,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return (&Client{calls: calls}).observe(o.Observer), nil
+	return &Client{calls, o.Observer}, nil
 }
 
 // Close makes every later call on c and its counters fail with ErrClosed. Calls under way end as they would have. Close waits for

@@ -163,23 +163,22 @@ func Example() {
 func ExampleClient_observer() {
 	hub, end := demo()
 	defer end()
-	slow := rcounter.Observer{
-		Written: func(ctx context.Context, name string, took time.Duration, err error) {
-			if took > 10*time.Second {
-				fmt.Println(name, "took", took)
-			}
-		},
+	events := map[rcounter.EventKind]int{}
+	var slow, all rcounter.Observer
+	slow = func(_ context.Context, e rcounter.Event) {
+		if events[e.Kind]++; e.Took > 10*time.Second {
+			fmt.Println(e.Name, "took", e.Took)
+		}
 	}
-	counters, err := rcounter.New(hub, rcounter.Options{CallTimeout: 10 * time.Second, Observer: slow.And(rcounter.Observer{
-		Written: func(ctx context.Context, name string, took time.Duration, err error) {
-			fmt.Println(name, took > 0, err)
-		},
-	})})
+	all = func(_ context.Context, e rcounter.Event) { fmt.Println(e.Name, e.Kind, e.Took > 0, e.Err) }
+	counters, err := rcounter.New(hub, rcounter.Options{CallTimeout: 10 * time.Second, Observer: slow.And(all)})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer counters.Close(context.Background())
 	counters.Counter("hits", rcounter.CounterOptions{}).Incr(context.Background())
+	fmt.Println(events[rcounter.EventWritten])
 	// Output:
-	// hits true <nil>
+	// hits written true <nil>
+	// 1
 }

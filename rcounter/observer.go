@@ -7,38 +7,46 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Observer is a set of functions told of what happens, each with a context and the name of the counter; nil ones are skipped
-// and cost nothing. They run on the goroutine of the call: they must return at once. One that panics is logged and otherwise
-// ignored.
+// Observer is called with what happens to the counters of a client, for metrics. It runs on the goroutine of the call, so it must return
+// at once. It may call the client. A panic in it is logged and otherwise ignored. It must be safe for concurrent use.
 //
-// The context is that of the call: it carries the caller's span, and may have ended.
-type Observer struct {
-	// Written: the server answered an Add, Incr, Decr, AddOnce, Set or CompareAndSet; or it did not write, for the reason in
-	// err. What is refused before anything is sent is not told.
-	Written func(ctx context.Context, name string, took time.Duration, err error)
+// ctx is that of the call: it carries the caller's span, and may have ended.
+type Observer func(ctx context.Context, e Event)
+
+// Event is something that happened to a counter. Its Kind says which fields are set, beside Name.
+type Event struct {
+	Kind EventKind
+	// Name is the counter's, as the caller gave it.
+	Name string
+	// Took is how long the call took. Of EventWritten.
+	Took time.Duration
+	// Err is why the server did not write; nil: it did. Of EventWritten.
+	Err error
 }
 
-// observe takes o, guarded.
-func (c *Client) observe(o Observer) *Client {
-	if o.Written != nil {
-		c.written = session.Guard2(c.calls, o.Written)
-	}
-	return c
-}
+// EventKind is what an Event tells of.
+type EventKind uint8
 
-// write makes a call that writes, of which the observer is told.
+// EventWritten: the server answered an Add, Incr, Decr, AddOnce, Set or CompareAndSet, or did not (Took, Err). What is refused before
+// anything is sent is no event.
+const EventWritten EventKind = 1
+
+var eventNames = [...]string{EventWritten: "written"}
+
+// String is the kind in words: "written".
+func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
+
+// And returns an Observer that tells o and then next, for example one for metrics and one for traces. If o panics, next is not
+// told. Either may be nil.
+func (o Observer) And(next Observer) Observer { return session.Both(o, next) }
+
+// write makes a call that writes, and tells of it. No clock is read for nobody.
 func (k *Counter) write(ctx context.Context, call func() error) error {
-	if k.c.written == nil {
+	if k.c.observer == nil {
 		return call()
 	}
 	began := time.Now()
 	err := call()
-	k.c.written(ctx, k.name, time.Since(began), edged(err))
+	session.Tell(ctx, k.c.calls, k.c.observer, Event{Kind: EventWritten, Name: k.name, Took: time.Since(began), Err: edged(err)})
 	return err
-}
-
-// And returns an Observer that tells o and then next, for example one for metrics and one for traces. If o panics, next is not
-// told.
-func (o Observer) And(next Observer) Observer {
-	return Observer{Written: session.Both2(o.Written, next.Written)}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
@@ -18,13 +17,14 @@ func TestAnObserverIsToldOfEveryCallThatWrites(t *testing.T) {
 	var mu sync.Mutex
 	var told []error
 	o := patient
-	o.Observer.Written = func(ctx context.Context, name string, took time.Duration, err error) {
+	o.Observer = func(ctx context.Context, e rcounter.Event) {
 		mu.Lock()
 		defer mu.Unlock()
-		require.Equal(t, "k", name)
+		require.Equal(t, "written", e.Kind.String())
+		require.Equal(t, "k", e.Name)
 		require.Equal(t, "v", ctx.Value(key{}))
-		require.Positive(t, took)
-		told = append(told, err)
+		require.Positive(t, e.Took)
+		told = append(told, e.Err)
 	}
 	k := on(t, redistest.Embedded(t).Client(t), o).Counter("k", rcounter.CounterOptions{Max: bound(9)})
 	ctx := context.WithValue(ctx, key{}, "v")
@@ -54,7 +54,7 @@ func TestAnObserverThatPanicsIsLoggedAndChangesNothing(t *testing.T) {
 	log, logged := rig.Logged()
 	o := patient
 	o.Logger = log
-	o.Observer.Written = func(context.Context, string, time.Duration, error) { panic("ouch") }
+	o.Observer = func(context.Context, rcounter.Event) { panic("ouch") }
 	v, err := on(t, redistest.Embedded(t).Client(t), o).Counter("k", rcounter.CounterOptions{}).Incr(ctx)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, v)

@@ -16,6 +16,6 @@ type Options struct {
 	RetryTimeout time.Duration
 	// Logger gets a line if the server evicts keys when its memory is full. Defaults to slog.Default().
 	Logger *slog.Logger
-	// Observer is told of what happens, for metrics. Its nil functions are skipped.
+	// Observer is called with what happens, for metrics. Defaults to none.
 	Observer Observer
 }

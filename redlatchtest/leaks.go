@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rlock"
@@ -56,16 +55,29 @@ func (l *ledger) unreleased(earlier []string) error {
 // watch has the clients of o tell what they hold.
 func (l *ledger) watch(o *redlatch.Options) {
 	lock, permit := cmp.Or(o.Locks.KeyPrefix, o.KeyPrefix), cmp.Or(o.Semaphores.KeyPrefix, o.KeyPrefix)
-	o.Locks.Observer = rlock.Observer{
-		Acquired: func(_ context.Context, name string, _ time.Duration) { l.add(lock+name, 1) },
-		Released: func(_ context.Context, name string, _ time.Duration, _ error) { l.add(lock+name, -1) },
-		Ended:    func(_ context.Context, name string, why error) { l.ended(lock+name, why) },
-	}.And(o.Locks.Observer)
-	o.Semaphores.Observer = rsemaphore.Observer{
-		Acquired: func(_ context.Context, name string, _ int, _ time.Duration) { l.add(permit+name, 1) },
-		Released: func(_ context.Context, name string, _ int, _ time.Duration, _ error) { l.add(permit+name, -1) },
-		Ended:    func(_ context.Context, name string, why error) { l.ended(permit+name, why) },
-	}.And(o.Semaphores.Observer)
+	var locks rlock.Observer = func(_ context.Context, e rlock.Event) context.Context {
+		switch key := lock + e.Name; e.Kind {
+		case rlock.EventAcquired:
+			l.add(key, 1)
+		case rlock.EventReleased:
+			l.add(key, -1)
+		case rlock.EventEnded:
+			l.ended(key, e.Err)
+		}
+		return nil
+	}
+	var permits rsemaphore.Observer = func(_ context.Context, e rsemaphore.Event) context.Context {
+		switch key := permit + e.Name; e.Kind {
+		case rsemaphore.EventAcquired:
+			l.add(key, 1)
+		case rsemaphore.EventReleased:
+			l.add(key, -1)
+		case rsemaphore.EventEnded:
+			l.ended(key, e.Err)
+		}
+		return nil
+	}
+	o.Locks.Observer, o.Semaphores.Observer = locks.And(o.Locks.Observer), permits.And(o.Semaphores.Observer)
 }
 
 // ended counts what was lost as given back, and what its client's Close has ended as still held.

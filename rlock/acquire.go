@@ -43,7 +43,7 @@ func (l *single) take(ctx context.Context, t terms, auto bool) (*Hold, error) {
 	if err := c.session.Enter(); err != nil {
 		return nil, err
 	}
-	ctx = c.observer.Acquiring(ctx, l.name)
+	ctx = c.observe(ctx, Event{Kind: EventAcquiring, Name: l.name})
 	a := acquisition{l: l, ctx: ctx, began: time.Now(), auto: auto, lease: t.lease, label: t.label}
 	if t.lease == 0 {
 		a.lease = c.opts.WatchdogTimeout
@@ -57,12 +57,12 @@ func (l *single) take(ctx context.Context, t terms, auto bool) (*Hold, error) {
 		if refused, ok := err.(*NotAcquiredError); ok {
 			refused.Ours, refused.Foreign, refused.NoEnd, refused.listeners = c.engine.Holds(l.key), a.foreign, a.noEnd, a.listeners
 		}
-		c.observer.NotAcquired(ctx, l.name, waited, err)
+		c.observe(ctx, Event{Kind: EventNotAcquired, Name: l.name, Waited: waited, Err: err})
 		return nil, err
 	}
 	c.session.Answered()
 	hold.follow(ctx, c)
-	c.observer.Acquired(ctx, l.name, waited)
+	c.observe(ctx, Event{Kind: EventAcquired, Name: l.name, Waited: waited})
 	return hold, nil
 }
 

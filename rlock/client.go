@@ -39,7 +39,6 @@ type Client struct {
 	monitor        *monitor      // nil: likewise
 	sharing        sharing       // read holds that are shared
 	observer       Observer
-	follows        bool         // it has Acquiring
 	run            atomic.Int64 // of a Quorum's member: the run of the server, by its last answer
 	metOnce        atomic.Bool  // likewise: the server was given time once to say which it is
 }
@@ -57,23 +56,30 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{session: s, publish: s.Inner.PublishCommand(), clustered: h.Client().Mode() == rueidis.ClientModeCluster, tokenRetention: o.TokenRetention, hashOver: o.HashOver}
-	c.observer, c.follows = o.Observer.guarded(s), o.Observer.Acquiring != nil
+	c.observer = o.Observer
 	beats := lease.Heartbeats{Key: func(group int) string { return c.aliveKey(group, s.ID) }}
 	if o.Liveness {
 		beats.Interval, beats.Trust, beats.Value = o.Heartbeat, o.trust(), o.Process
 		c.heartbeat = o.Heartbeat
 		s.PollCap = min(s.PollCap, o.Heartbeat) // a hold is seen from when it is granted, not from when its waiter hears of it
 	}
-	s.Start(lease.Config{Watch: s.Inner.Watch, Heartbeats: beats, Renewed: c.observer.Renewed}, c.observer.Woken, c.observer.Waiting)
+	s.Start(lease.Config{Watch: s.Inner.Watch, Heartbeats: beats, Renewed: func(ctx context.Context, name string, err error) {
+		c.observe(ctx, Event{Kind: EventRenewed, Name: name, Err: err})
+	}}, func(ctx context.Context, name string, byMessage bool) {
+		c.observe(ctx, Event{Kind: EventWoken, Name: name, ByMessage: byMessage})
+	}, func(ctx context.Context, name string) { c.observe(ctx, Event{Kind: EventWaiting, Name: name}) })
 	c.grantsHere, c.watchdogMillis = grantPrefix+s.ID, script.Millis(s.WatchdogTimeout)
 	c.opts, c.runner, c.engine, c.queue = s.Options, s.Runner, s.Engine, s.Queue
-	c.handles = session.Handles{Session: s, Noun: "hold", Verb: "Unlock", Ended: c.observer.Ended,
+	c.handles = session.Handles{Session: s, Noun: "hold", Verb: "Unlock",
+		Ended: func(ctx context.Context, name string, why error) {
+			c.observe(ctx, Event{Kind: EventEnded, Name: name, Err: why})
+		},
 		Released: func(ctx context.Context, h *session.Holding, lasted time.Duration, err error) {
-			c.observer.Released(ctx, h.Lease.Name, lasted, err)
+			c.observe(ctx, Event{Kind: EventReleased, Name: h.Lease.Name, Held: lasted, Err: err})
 		}}
-	if o.Observer.Releasing != nil {
+	if c.observer != nil {
 		c.handles.Releasing = func(ctx context.Context, h *session.Holding, acquired context.Context) context.Context {
-			return c.observer.Releasing(ctx, h.Lease.Name, acquired)
+			return c.observe(ctx, Event{Kind: EventReleasing, Name: h.Lease.Name, Acquisition: acquired})
 		}
 	}
 	c.lane = newLane(c)

@@ -75,7 +75,7 @@ func TestALockTakenByHalfForWantOfARightIsGivenBack(t *testing.T) {
 func TestAHoldWhoseRenewalsAreDeniedIsLostAtItsDeadlineUnlessTheRightIsBack(t *testing.T) {
 	t.Parallel()
 	renewals := make(chan error, 1000)
-	r, rights := denied(t, rlock.Options{WatchdogTimeout: 6 * time.Second, Observer: rlock.Observer{Renewed: func(_ context.Context, _ string, err error) { renewals <- err }}})
+	r, rights := denied(t, rlock.Options{WatchdogTimeout: 6 * time.Second, Observer: heeding(rlock.EventRenewed, func(e rlock.Event) { renewals <- e.Err })})
 	h := lock(t, r.locks.Reentrant("l"), within(t))
 	next := func(good bool) error {
 		for {

@@ -123,7 +123,7 @@ func TestAJobWhoseProcessIsKilledIsNotRunAgainInItsPeriod(t *testing.T) {
 	child.Signal(t, syscall.SIGKILL)
 	o := living()
 	var taken atomic.Int32
-	o.Observer.TakenOver = func(context.Context, string, int) { taken.Add(1) }
+	o.Observer = heeding(rlock.EventTakenOver, func(rlock.Event) { taken.Add(1) })
 	r := newRig(t, s, o)
 	var wg sync.WaitGroup
 	for kind, of := range kindOf {

@@ -163,7 +163,7 @@ func ExampleHold_Until() {
 	// Output: payout is sent
 }
 
-// An Observer feeds metrics. It is told of each lock by name.
+// An Observer feeds metrics. An event names its lock.
 func ExampleObserver() {
 	defer serve()()
 	ctx := context.Background()
@@ -172,11 +172,14 @@ func ExampleObserver() {
 		log.Fatal(err)
 	}
 	defer hub.Close(ctx)
-	locks, err := rlock.New(hub, rlock.Options{Observer: rlock.Observer{
-		Acquired: func(_ context.Context, name string, waited time.Duration) { fmt.Println("acquired", name) },
-		Released: func(_ context.Context, name string, held time.Duration, err error) {
-			fmt.Println("released", name, err)
-		},
+	locks, err := rlock.New(hub, rlock.Options{Observer: func(ctx context.Context, e rlock.Event) context.Context {
+		switch e.Kind {
+		case rlock.EventAcquired: // after e.Waited
+			fmt.Println("acquired", e.Name)
+		case rlock.EventReleased: // after e.Held
+			fmt.Println("released", e.Name, e.Err)
+		}
+		return ctx
 	}})
 	if err != nil {
 		log.Fatal(err)
@@ -202,8 +205,22 @@ func ExampleObserver_And() {
 		log.Fatal(err)
 	}
 	defer hub.Close(ctx)
-	metrics := rlock.Observer{Acquired: func(context.Context, string, time.Duration) { fmt.Println("one more") }}
-	traces := rlock.Observer{Acquired: func(_ context.Context, name string, _ time.Duration) { fmt.Println("acquired", name) }}
+	events := map[rlock.EventKind]int{}
+	var metrics, traces rlock.Observer
+	metrics = func(ctx context.Context, e rlock.Event) context.Context {
+		events[e.Kind]++
+		return ctx
+	}
+	type span struct{}
+	traces = func(ctx context.Context, e rlock.Event) context.Context {
+		switch e.Kind {
+		case rlock.EventAcquiring: // the call goes on under this context
+			return context.WithValue(ctx, span{}, "the span of "+e.Name)
+		case rlock.EventAcquired:
+			fmt.Println("acquired", e.Name, "in", ctx.Value(span{}))
+		}
+		return ctx
+	}
 	locks, err := rlock.New(hub, rlock.Options{Observer: metrics.And(traces)})
 	if err != nil {
 		log.Fatal(err)
@@ -215,9 +232,8 @@ func ExampleObserver_And() {
 	}
 	defer hold.Unlock(ctx)
 	now := locks.Stats()
-	fmt.Println(now.Held, "held,", now.Waiting, "waiting")
+	fmt.Println(events[rlock.EventAcquired], "acquired,", now.Held, "held,", now.Waiting, "waiting")
 	// Output:
-	// one more
-	// acquired report
-	// 1 held, 0 waiting
+	// acquired report in the span of report
+	// 1 acquired, 1 held, 0 waiting
 }

@@ -73,7 +73,7 @@ func recordUnderFaults(t *testing.T, seed uint64, of func(*rlock.Client, string)
 	var proxies []*redistest.Proxy
 	var workers, faults sync.WaitGroup
 	var takenOver atomic.Int64
-	o.Observer.TakenOver = func(_ context.Context, _ string, holds int) { takenOver.Add(int64(holds)) }
+	o.Observer = heeding(rlock.EventTakenOver, func(e rlock.Event) { takenOver.Add(int64(e.Holds)) })
 	for c := range historyClients {
 		p := redistest.NewProxy(t, s)
 		r := newRig(t, p.Server(), o)

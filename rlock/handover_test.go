@@ -331,11 +331,11 @@ func TestLeasesOfHandedOverHolds(t *testing.T) {
 			t.Parallel()
 			var renewed atomic.Int32
 			o := rlock.Options{PollCap: 500 * time.Millisecond, WatchdogTimeout: 4500 * time.Millisecond}
-			o.Observer.Renewed = func(_ context.Context, _ string, err error) {
-				if err == nil {
+			o.Observer = heeding(rlock.EventRenewed, func(e rlock.Event) {
+				if e.Err == nil {
 					renewed.Add(1)
 				}
-			}
+			})
 			holder, waiter := newRig(t, s, rlock.Options{}), newRig(t, s, o).warmUp(t)
 			h := lock(t, holder.locks.Reentrant(x.name), within(t))
 			w := queueUp(t, c, waiter.locks.Reentrant(x.name).WithLease(x.lease), within(t), 1)

@@ -21,7 +21,7 @@ type Hold struct {
 	h       *session.Handle
 	cleanup runtime.Cleanup
 	parts   *parts // of a Multi or Quorum lock: then h is nil
-	// acquired is the context of the acquisition, for Observer.Releasing; nil without that
+	// acquired is the context of the acquisition, for Event.Acquisition; nil without an observer
 	acquired context.Context
 }
 
@@ -35,7 +35,7 @@ func newHold(h *session.Handle) *Hold {
 	return hold
 }
 
-// follow keeps the context of the hold's acquisition, if an observer wants it at the release.
+// follow keeps the context of the hold's acquisition, if there is an observer: it gets it at the release.
 func (x *Hold) follow(ctx context.Context, c *Client) {
 	if c.handles.Releasing != nil {
 		x.acquired = ctx

@@ -270,5 +270,5 @@ func (m *monitor) takeOver(ctx context.Context, l *single, r inspectReply, gone 
 	for field := range fields {
 		l.c.session.Logger.Warn("redlatch: took a lock from a process without a heartbeat", "name", l.name, "owner", strings.TrimSuffix(field, ":write"))
 	}
-	l.c.observer.TakenOver(context.WithoutCancel(ctx), l.name, int(removed))
+	l.c.observe(context.WithoutCancel(ctx), Event{Kind: EventTakenOver, Name: l.name, Holds: int(removed)})
 }

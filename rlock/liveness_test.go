@@ -85,7 +85,7 @@ func TestTheHoldsOfAKilledProcessAreTakenOverLongBeforeTheirLeases(t *testing.T)
 	require.Equal(t, "held", holder.Line(t))
 	var taken sync.Map
 	o := living()
-	o.Observer.TakenOver = func(_ context.Context, name string, holds int) { taken.Store(name, holds) }
+	o.Observer = heeding(rlock.EventTakenOver, func(e rlock.Event) { taken.Store(e.Name, e.Holds) })
 	r := newRig(t, s, o)
 	var wg sync.WaitGroup
 	began := time.Now()

@@ -285,7 +285,7 @@ func (t *together) run(ctx context.Context, waitTime time.Duration) (hold *Hold,
 	if err == nil {
 		c.session.Answered()
 		for i, m := range t.members {
-			c.observer.Acquired(t.context(ctx, i), m.name, time.Since(t.began))
+			c.observe(t.context(ctx, i), Event{Kind: EventAcquired, Name: m.name, Waited: time.Since(t.began)})
 		}
 		return hold, nil
 	}
@@ -302,7 +302,7 @@ func (t *together) run(ctx context.Context, waitTime time.Duration) (hold *Hold,
 	waited := time.Since(t.began)
 	err = ending(name, waited, t.unsure).Explain(err)
 	for i, m := range t.members {
-		c.observer.NotAcquired(t.context(ctx, i), m.name, waited, err)
+		c.observe(t.context(ctx, i), Event{Kind: EventNotAcquired, Name: m.name, Waited: waited, Err: err})
 	}
 	return nil, err
 }
@@ -310,11 +310,11 @@ func (t *together) run(ctx context.Context, waitTime time.Duration) (hold *Hold,
 // context is that of the i-th member's acquisition. They begin when the script has ended: until then it is not known whether it
 // acquires the members, or each of them acquires itself.
 func (t *together) context(ctx context.Context, i int) context.Context {
-	if !t.c.follows {
+	if t.c.observer == nil {
 		return ctx
 	}
 	for len(t.contexts) <= i {
-		t.contexts = append(t.contexts, t.c.observer.Acquiring(ctx, t.members[len(t.contexts)].name))
+		t.contexts = append(t.contexts, t.c.observe(ctx, Event{Kind: EventAcquiring, Name: t.members[len(t.contexts)].name}))
 	}
 	return t.contexts[i]
 }

@@ -8,88 +8,90 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Observer is a set of functions that are called when something happens, each with a context and the lock's name. A nil
-// function is skipped. They run on the goroutine where it happens, some of them on the watchdog's, so they must return at
-// once. A panic in one of them is logged and otherwise ignored.
+// Observer is called with what happens to the locks of a client, for metrics and traces. It runs on the goroutine where that happens,
+// which may be the watchdog's, so it must return at once. It may call the client. A panic in it is logged and otherwise ignored. It must
+// be safe for concurrent use.
 //
-// The context is that of the call in question: it has the caller's span, and may have ended. Renewed and Ended happen while
-// nobody calls; they get the values of the acquisition's context, without its end. TakenOver gets a context without values.
+// ctx is that of the call in question: it has the caller's span, and may have ended. EventRenewed and EventEnded happen while nobody
+// calls; they get the values of the acquisition's context, without its end. EventTakenOver gets a context without values and without an end.
 //
-// Acquiring and Releasing return the context under which their call goes on: its requests, and the functions that are told of it
-// later, have its values. So a span that Acquiring begins is the parent of the spans of the requests, and Acquired ends it. It must be
-// derived from the context that was given; nil, or a panic, leaves that one. One hold has several acquisitions if it is re-entered,
-// or if readers of a process share it: Renewed and Ended are told once, with the values of the first.
-type Observer struct {
-	// Acquiring is called when an acquisition begins, before anything is sent. It is followed by one call of Acquired or
-	// NotAcquired, with the context that it returned. The members of a Multi that one script acquires begin when that has ended;
-	// each gets a context of its own.
-	Acquiring func(ctx context.Context, name string) context.Context
-	// Waiting is called at most once in an acquisition, when it begins to wait: it was refused and may wait, this process holds the
-	// lock, or another call of the process is before it. Of a Quorum it is called with the Quorum's name and the caller's context, as
-	// Woken is.
-	Waiting func(ctx context.Context, name string)
-	// Acquired is called when a lock was acquired. waited is how long the call took.
-	Acquired func(ctx context.Context, name string, waited time.Duration)
-	// NotAcquired is called when an acquisition ended without the lock. err is the call's error.
-	NotAcquired func(ctx context.Context, name string, waited time.Duration, err error)
-	// Releasing is called when Unlock begins, before anything is sent, and is followed by one call of Released with the context
-	// that it returned. acquired has the values that Acquiring returned when this very hold was acquired. Later calls of Unlock
-	// have the result of the first, and are not told.
-	Releasing func(ctx context.Context, name string, acquired context.Context) context.Context
-	// Released is called when Unlock has ended. held is how long the hold lasted, err the call's error.
-	Released func(ctx context.Context, name string, held time.Duration, err error)
-	// Renewed is called when a renewal was confirmed (nil) or failed (err). A failure is not final: Ended says when a hold
-	// is lost.
-	Renewed func(ctx context.Context, name string, err error)
-	// Ended is called when a hold ended without Unlock, with ErrLost, ErrMaxHold or ErrClosed.
-	Ended func(ctx context.Context, name string, why error)
-	// Woken is called when a sleeping waiter tries again, because of a message or because its timer ran out.
-	Woken func(ctx context.Context, name string, byMessage bool)
-	// TakenOver is called when this client has removed holds of crashed processes (Options.Liveness) from a lock that it
-	// waits for. Another process may acquire the lock then.
-	TakenOver func(ctx context.Context, name string, holds int)
+// What an Observer returns matters for the events that begin a call, EventAcquiring and EventReleasing: it is the context under which the
+// call goes on. The call's requests, and its later events, have its values. So a span that begins with EventAcquiring is the parent of the
+// spans of the requests, and EventAcquired ends it. The context must be derived from ctx; nil, like ctx itself, changes nothing. One hold
+// has several acquisitions if it is re-entered, or if readers of a process share it: EventRenewed and EventEnded come once, with the
+// values of the first.
+type Observer func(ctx context.Context, e Event) context.Context
+
+// Event is something that happened to a lock. Its Kind says which fields are set, beside Name.
+type Event struct {
+	Kind EventKind
+	// Name is the lock's, as the caller gave it.
+	Name string
+	// Waited is how long the call took that acquired the lock, or did not. Of EventAcquired and EventNotAcquired.
+	Waited time.Duration
+	// Held is how long the hold lasted. Of EventReleased.
+	Held time.Duration
+	// Err is the call's error, or why a renewal failed or a hold ended. Of EventNotAcquired and EventEnded, where it is never nil, and of
+	// EventReleased and EventRenewed, where nil is success.
+	Err error
+	// ByMessage: a message woke the waiter, not its timer. Of EventWoken.
+	ByMessage bool
+	// Holds is how many holds were removed. Of EventTakenOver.
+	Holds int
+	// Acquisition has the values of what the Observer returned when this very hold was acquired. It may have ended. Of EventReleasing.
+	Acquisition context.Context
 }
 
-// guarded returns o with every function safe to call. What goes wrong is also kept for the debug page.
-func (o Observer) guarded(s *session.Session) Observer {
-	t := s.Troubles()
-	o = Observer{
-		NotAcquired: func(_ context.Context, name string, _ time.Duration, err error) { t.Add("acquire", name, err) },
-		Released:    func(_ context.Context, name string, _ time.Duration, err error) { t.Add("release", name, err) },
-		Renewed: func(_ context.Context, name string, err error) {
-			if !errors.Is(err, ErrLost) { // which Ended tells
-				t.Add("renew", name, err)
-			}
-		},
-		Ended: func(_ context.Context, name string, why error) { t.Add("hold", name, why) },
-	}.And(o)
-	return Observer{
-		Acquiring:   session.Follow0(s, o.Acquiring),
-		Waiting:     session.Guard0(s, o.Waiting),
-		Acquired:    session.Guard1(s, o.Acquired),
-		NotAcquired: session.Guard2(s, o.NotAcquired),
-		Releasing:   session.Follow1(s, o.Releasing),
-		Released:    session.Guard2(s, o.Released),
-		Renewed:     session.Guard1(s, o.Renewed),
-		Ended:       session.Guard1(s, o.Ended),
-		Woken:       session.Guard1(s, o.Woken),
-		TakenOver:   session.Guard1(s, o.TakenOver),
-	}
-}
+// EventKind is what an Event tells of.
+type EventKind uint8
 
-// And returns an Observer that tells o and then next, for example one for metrics and one for traces. If o panics, next is not
-// told.
-func (o Observer) And(next Observer) Observer {
-	return Observer{
-		Acquiring:   session.Chain0(o.Acquiring, next.Acquiring),
-		Waiting:     session.Both0(o.Waiting, next.Waiting),
-		Acquired:    session.Both1(o.Acquired, next.Acquired),
-		NotAcquired: session.Both2(o.NotAcquired, next.NotAcquired),
-		Releasing:   session.Chain1(o.Releasing, next.Releasing),
-		Released:    session.Both2(o.Released, next.Released),
-		Renewed:     session.Both1(o.Renewed, next.Renewed),
-		Ended:       session.Both1(o.Ended, next.Ended),
-		Woken:       session.Both1(o.Woken, next.Woken),
-		TakenOver:   session.Both1(o.TakenOver, next.TakenOver),
+// The kinds of events.
+const (
+	// EventAcquiring: an acquisition begins, and nothing was sent yet. One EventAcquired or EventNotAcquired follows, with the context that
+	// the Observer returns. The members of a Multi that one script acquires begin when that has ended; each has a context of its own.
+	EventAcquiring EventKind = iota + 1
+	// EventWaiting: an acquisition begins to wait, because it was refused and may wait, because this process holds the lock, or because
+	// another call of the process is before it. At most once in an acquisition. Of a Quorum it has the Quorum's name and the caller's
+	// context, as EventWoken has.
+	EventWaiting
+	// EventWoken: a sleeping waiter tries again (ByMessage).
+	EventWoken
+	// EventAcquired: the lock was acquired (Waited).
+	EventAcquired
+	// EventNotAcquired: an acquisition ended without the lock (Waited, Err).
+	EventNotAcquired
+	// EventReleasing: Unlock begins, and nothing was sent yet (Acquisition). One EventReleased follows, with the context that the Observer
+	// returns. Later calls of Unlock have the result of the first, and are no events.
+	EventReleasing
+	// EventReleased: Unlock has ended (Held, Err).
+	EventReleased
+	// EventRenewed: a renewal was confirmed, or failed (Err). A failure is not final: EventEnded says when a hold is lost.
+	EventRenewed
+	// EventEnded: a hold ended without Unlock (Err: ErrLost, ErrMaxHold or ErrClosed).
+	EventEnded
+	// EventTakenOver: this client has removed holds of crashed processes (Options.Liveness) from a lock that it waits for (Holds). Another
+	// process may acquire the lock then.
+	EventTakenOver
+)
+
+var eventNames = [...]string{EventAcquiring: "acquiring", EventWaiting: "waiting", EventWoken: "woken", EventAcquired: "acquired",
+	EventNotAcquired: "not acquired", EventReleasing: "releasing", EventReleased: "released", EventRenewed: "renewed", EventEnded: "ended",
+	EventTakenOver: "taken over"}
+
+// String is the kind in words, such as "not acquired".
+func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
+
+// And returns an Observer that tells o and then next, for example one for metrics and one for traces. next gets the context that o
+// returned. If o panics, next is not told. Either may be nil.
+func (o Observer) And(next Observer) Observer { return session.Chain(o, next) }
+
+// failures are what the debug page calls what went wrong.
+var failures = [EventTakenOver + 1]string{EventNotAcquired: "acquire", EventReleased: "release", EventRenewed: "renew", EventEnded: "hold"}
+
+// observe tells of e, and returns the context under which goes on what e begins. Called without a mutex held.
+func (c *Client) observe(ctx context.Context, e Event) context.Context {
+	if e.Err != nil && (e.Kind != EventRenewed || !errors.Is(e.Err, ErrLost)) { // a loss is told when the hold ends
+		c.session.Troubles().Add(failures[e.Kind], e.Name, e.Err)
 	}
+	return session.Follow(ctx, c.session, c.observer, e)
 }

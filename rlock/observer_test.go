@@ -20,22 +20,34 @@ import (
 type follower struct{ redistest.Steps }
 
 func (f *follower) observer() rlock.Observer {
-	return rlock.Observer{
-		Acquiring: func(ctx context.Context, name string) context.Context { return f.Begin(ctx, "acquires %s", name) },
-		Waiting:   func(ctx context.Context, name string) { f.Note("%d waits for %s", f.Step(ctx), name) },
-		Acquired: func(ctx context.Context, name string, _ time.Duration) {
-			f.Note("%d acquired %s", f.Step(ctx), name)
-		},
-		NotAcquired: func(ctx context.Context, name string, _ time.Duration, _ error) {
-			f.Note("%d did not acquire %s", f.Step(ctx), name)
-		},
-		Releasing: func(ctx context.Context, name string, acquired context.Context) context.Context {
-			return f.Begin(ctx, "releases %s of %d", name, f.Step(acquired))
-		},
-		Released: func(ctx context.Context, name string, _ time.Duration, err error) {
-			f.Note("%d released %s: %v", f.Step(ctx), name, err == nil)
-		},
-		Ended: func(ctx context.Context, name string, _ error) { f.Note("%d lost %s", f.Step(ctx), name) },
+	return func(ctx context.Context, e rlock.Event) context.Context {
+		switch e.Kind {
+		case rlock.EventAcquiring:
+			return f.Begin(ctx, "acquires %s", e.Name)
+		case rlock.EventWaiting:
+			f.Note("%d waits for %s", f.Step(ctx), e.Name)
+		case rlock.EventAcquired:
+			f.Note("%d acquired %s", f.Step(ctx), e.Name)
+		case rlock.EventNotAcquired:
+			f.Note("%d did not acquire %s", f.Step(ctx), e.Name)
+		case rlock.EventReleasing:
+			return f.Begin(ctx, "releases %s of %d", e.Name, f.Step(e.Acquisition))
+		case rlock.EventReleased:
+			f.Note("%d released %s: %v", f.Step(ctx), e.Name, e.Err == nil)
+		case rlock.EventEnded:
+			f.Note("%d lost %s", f.Step(ctx), e.Name)
+		}
+		return ctx
+	}
+}
+
+// heeding is an Observer of one kind of event.
+func heeding(kind rlock.EventKind, f func(e rlock.Event)) rlock.Observer {
+	return func(ctx context.Context, e rlock.Event) context.Context {
+		if e.Kind == kind {
+			f(e)
+		}
+		return ctx
 	}
 }
 

@@ -67,7 +67,7 @@ type Options struct {
 	// Logger gets a line when a hold is lost or forgotten, when the server does not answer those who wait, and when the library works with
 	// less than it should. Defaults to slog.Default().
 	Logger *slog.Logger
-	// Observer is called with what happens, for metrics and traces. Functions that are nil are skipped.
+	// Observer is called with what happens, for metrics and traces. Defaults to none.
 	Observer Observer
 }
 

@@ -294,7 +294,7 @@ func TestTheWatchdogNoticesThatTheKeyWent(t *testing.T) {
 	t.Parallel()
 	ended := make(chan error, 1)
 	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 3 * time.Second,
-		Observer: rlock.Observer{Ended: func(_ context.Context, _ string, why error) { ended <- why }}})
+		Observer: heeding(rlock.EventEnded, func(e rlock.Event) { ended <- e.Err })})
 	h := lock(t, r.locks.Reentrant("l"), within(t))
 	ctx := h.Context(within(t))
 	require.NoError(t, r.redis.Do(within(t), r.redis.B().Del().Key("l").Build()).Error())
@@ -493,7 +493,7 @@ func TestTheObserverIsToldOfAnEndOnceWhateverEndsTheHoldAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			told := make(chan error, 10)
-			x.o.Observer = rlock.Observer{Ended: func(_ context.Context, _ string, why error) { told <- why }}
+			x.o.Observer = heeding(rlock.EventEnded, func(e rlock.Event) { told <- e.Err })
 			r := newRig(t, redistest.Embedded(t), x.o)
 			h := lock(t, r.locks.Reentrant("l"), within(t))
 			x.end(t, r, h)

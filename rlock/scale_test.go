@@ -97,15 +97,13 @@ func TestManyReadHoldsAreAllKept(t *testing.T) {
 	t.Parallel()
 	n := redistest.Sized(1000, 1000, 10_000)
 	var renewed, failed atomic.Int64
-	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 6 * time.Second, Observer: rlock.Observer{
-		Renewed: func(_ context.Context, _ string, err error) {
-			if err != nil {
-				failed.Add(1)
-			} else {
-				renewed.Add(1)
-			}
-		},
-	}})
+	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 6 * time.Second, Observer: heeding(rlock.EventRenewed, func(e rlock.Event) {
+		if e.Err != nil {
+			failed.Add(1)
+		} else {
+			renewed.Add(1)
+		}
+	})})
 	holds := make([]*rlock.Hold, n)
 	each(n, func(i int) {
 		var err error

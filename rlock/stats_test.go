@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -105,15 +106,18 @@ func TestStatsCountTheReleasesThatTheServerHasNotConfirmed(t *testing.T) {
 func TestAnObserverAndAnotherAreToldInTurn(t *testing.T) {
 	t.Parallel()
 	var told []string
-	observer := func(who string) rlock.Observer {
-		return rlock.Observer{
-			Acquired: func(context.Context, string, time.Duration) { told = append(told, who+" acquired") },
-			Released: func(context.Context, string, time.Duration, error) { told = append(told, who+" released") },
+	observer := func(who string, kinds ...rlock.EventKind) rlock.Observer {
+		return func(_ context.Context, e rlock.Event) context.Context {
+			if slices.Contains(kinds, e.Kind) {
+				told = append(told, who+" "+e.Kind.String())
+			}
+			return nil
 		}
 	}
-	second := observer("second")
-	second.Released = nil
-	r := newRig(t, redistest.Embedded(t), rlock.Options{CallTimeout: 20 * time.Second, Observer: observer("first").And(second).And(rlock.Observer{})})
+	first, second := observer("first", rlock.EventAcquired, rlock.EventReleased), observer("second", rlock.EventAcquired)
+	var none rlock.Observer
+	require.Nil(t, none.And(nil))
+	r := newRig(t, redistest.Embedded(t), rlock.Options{CallTimeout: 20 * time.Second, Observer: none.And(first).And(second).And(none)})
 	hold, err := r.locks.Reentrant("l").Lock(within(t))
 	require.NoError(t, err)
 	require.NoError(t, hold.Unlock(within(t)))

@@ -79,11 +79,11 @@ func TestAHoldIsRenewedForAsLongAsItLasts(t *testing.T) {
 func TestRenewalKeepsAnAbsoluteScheduleOfThirds(t *testing.T) {
 	var mu sync.Mutex
 	var times []time.Time
-	o := rlock.Options{Observer: rlock.Observer{Renewed: func(context.Context, string, error) {
+	o := rlock.Options{Observer: heeding(rlock.EventRenewed, func(rlock.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		times = append(times, time.Now())
-	}}}
+	})}
 	bubble(t, 1, o, func(t *testing.T, s *redistest.Server, rigs []*rig) {
 		start := time.Now()
 		h := lock(t, rigs[0].locks.Reentrant("l"), context.Background())

@@ -108,7 +108,7 @@ func (b *CyclicBarrier) Await(ctx context.Context) (Arrival, error) {
 	defer b.c.session.Leave()
 	began := time.Now()
 	a, err := b.await(ctx)
-	b.c.observer.Waited(ctx, b.name, time.Since(began), err)
+	b.c.observe(ctx, Event{Kind: EventAwaited, Name: b.name, Waited: time.Since(began), Err: err})
 	return a, err
 }
 

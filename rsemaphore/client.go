@@ -46,23 +46,33 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{session: s, observer: o.Observer.guarded(s)}
-	s.Start(lease.Config{Renewed: c.observer.Renewed}, c.observer.Woken, c.observer.Waiting)
+	c := &Client{session: s, observer: o.Observer}
+	s.Start(lease.Config{Renewed: func(ctx context.Context, name string, err error) {
+		c.observe(ctx, Event{Kind: EventRenewed, Name: name, Err: err})
+	}}, func(ctx context.Context, name string, byMessage bool) {
+		c.observe(ctx, Event{Kind: EventWoken, Name: name, ByMessage: byMessage})
+	}, func(ctx context.Context, name string) { c.observe(ctx, Event{Kind: EventWaiting, Name: name}) })
 	c.seed, c.opts, c.runner, c.engine, c.queue = [8]byte(s.Seed[:8]), s.Options, s.Runner, s.Engine, s.Queue
 	c.heard = grantsOfAll + s.ID
 	c.lane = newLane(c)
 	c.watchdogMillis, c.pollMillis, c.staleMillis = script.Millis(s.WatchdogTimeout), script.Millis(c.poll()), script.Millis(5*c.poll()/2)
-	c.handles = session.Handles{Session: s, Noun: "permit", Verb: "Release", Ended: c.observer.Ended,
+	c.handles = session.Handles{Session: s, Noun: "permit", Verb: "Release",
+		Ended: func(ctx context.Context, name string, why error) {
+			c.observe(ctx, Event{Kind: EventEnded, Name: name, Err: why})
+		},
 		Released: func(ctx context.Context, h *session.Holding, lasted time.Duration, err error) {
-			c.observer.Released(ctx, h.Lease.Name, int(h.Lease.Of.(*permit).weight.Load()), lasted, err)
+			c.observe(ctx, Event{Kind: EventReleased, Name: h.Lease.Name, N: weightOf(h), Held: lasted, Err: err})
 		}}
-	if o.Observer.Releasing != nil {
+	if c.observer != nil {
 		c.handles.Releasing = func(ctx context.Context, h *session.Holding, acquired context.Context) context.Context {
-			return c.observer.Releasing(ctx, h.Lease.Name, int(h.Lease.Of.(*permit).weight.Load()), acquired)
+			return c.observe(ctx, Event{Kind: EventReleasing, Name: h.Lease.Name, N: weightOf(h), Acquisition: acquired})
 		}
 	}
 	return c, nil
 }
+
+// weightOf is how many permits a holding has.
+func weightOf(h *session.Holding) int { return int(h.Lease.Of.(*permit).weight.Load()) }
 
 // grants is the prefix of the channels on which processes are told of what they are handed of a key.
 func (c *Client) grants(key string) string {

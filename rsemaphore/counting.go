@@ -139,7 +139,7 @@ func (s *CountingSemaphore) Release(ctx context.Context, n int) error {
 	defer s.c.session.Leave()
 	ctx, cancel := toRelease(ctx)
 	defer cancel()
-	ctx = s.c.observer.Releasing(ctx, s.name, n, context.Background())
+	ctx = s.c.observe(ctx, Event{Kind: EventReleasing, Name: s.name, N: n, Acquisition: context.Background()})
 	bounded, done := ctx, context.CancelFunc(func() {})
 	if _, ok := ctx.Deadline(); !ok {
 		bounded, done = context.WithTimeout(ctx, s.c.session.GiveBackBound())
@@ -152,7 +152,7 @@ func (s *CountingSemaphore) Release(ctx context.Context, n int) error {
 		err = fmt.Errorf("%w: hub: %w", err, ErrClosed)
 	}
 	err = s.c.session.Error(err)
-	s.c.observer.Released(ctx, s.name, n, -1, err)
+	s.c.observe(ctx, Event{Kind: EventReleased, Name: s.name, N: n, Held: -1, Err: err})
 	return err
 }
 

@@ -31,7 +31,7 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 		return err
 	}
 	defer s.c.session.Leave()
-	ctx = s.c.observer.Acquiring(ctx, s.name, n)
+	ctx = s.c.observe(ctx, Event{Kind: EventAcquiring, Name: s.name, N: n})
 	began := time.Now()
 	t := &taker{s: s, n: n, free: unheard}
 	r := wait.Request{Name: s.name, Of: s, Began: began, Line: s.line(), Manner: strconv.Itoa(n), Channel: s.channel, Until: until, Try: t.try, Told: t.told}
@@ -58,11 +58,11 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 		err = wait.Ending{Package: "rsemaphore", Name: s.name, Contended: func(g *wait.GaveUp) error {
 			return &NotAcquiredError{Name: s.name, n: n, Lease: -1, Waited: waited, cause: g.Cause}
 		}}.Explain(err)
-		s.c.observer.NotAcquired(ctx, s.name, n, waited, err)
+		s.c.observe(ctx, Event{Kind: EventNotAcquired, Name: s.name, N: n, Waited: waited, Err: err})
 		return err
 	}
 	s.c.session.Answered()
-	s.c.observer.Acquired(ctx, s.name, n, waited)
+	s.c.observe(ctx, Event{Kind: EventAcquired, Name: s.name, N: n, Waited: waited})
 	return nil
 }
 

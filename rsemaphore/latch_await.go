@@ -38,7 +38,7 @@ func (l *CountDownLatch) Await(ctx context.Context) error {
 	defer l.c.session.Leave()
 	began := time.Now()
 	err := l.await(ctx, began)
-	l.c.observer.Waited(ctx, l.name, time.Since(began), err)
+	l.c.observe(ctx, Event{Kind: EventAwaited, Name: l.name, Waited: time.Since(began), Err: err})
 	return err
 }
 

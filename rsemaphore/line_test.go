@@ -35,11 +35,11 @@ func TestWaitersOfDifferentObjectsDoNotStandInOneLineWhateverTheirNames(t *testi
 		var mu sync.Mutex
 		named := map[string]bool{}
 		o := patient
-		o.Observer.Woken = func(_ context.Context, name string, _ bool) {
+		o.Observer = heeding(rsemaphore.EventWoken, func(e rsemaphore.Event) {
 			mu.Lock()
 			defer mu.Unlock()
-			named[name] = true
-		}
+			named[e.Name] = true
+		})
 		r := newRig(t, srv, o)
 		held := acquire(t, other.c.Semaphore(semaphore, 1), 1)
 		ctx, cancel := context.WithCancel(context.Background())

@@ -17,24 +17,34 @@ import (
 type follower struct{ redistest.Steps }
 
 func (f *follower) observer() rsemaphore.Observer {
-	return rsemaphore.Observer{
-		Acquiring: func(ctx context.Context, name string, n int) context.Context {
-			return f.Begin(ctx, "acquires %d of %s", n, name)
-		},
-		Waiting: func(ctx context.Context, name string) { f.Note("%d waits for %s", f.Step(ctx), name) },
-		Acquired: func(ctx context.Context, name string, n int, _ time.Duration) {
-			f.Note("%d acquired %d of %s", f.Step(ctx), n, name)
-		},
-		NotAcquired: func(ctx context.Context, name string, n int, _ time.Duration, _ error) {
-			f.Note("%d did not acquire %d of %s", f.Step(ctx), n, name)
-		},
-		Releasing: func(ctx context.Context, name string, n int, acquired context.Context) context.Context {
-			return f.Begin(ctx, "releases %d of %s acquired by %d", n, name, f.Step(acquired))
-		},
-		Released: func(ctx context.Context, name string, n int, _ time.Duration, err error) {
-			f.Note("%d released %d of %s: %v", f.Step(ctx), n, name, err == nil)
-		},
-		Ended: func(ctx context.Context, name string, _ error) { f.Note("%d lost %s", f.Step(ctx), name) },
+	return func(ctx context.Context, e rsemaphore.Event) context.Context {
+		switch e.Kind {
+		case rsemaphore.EventAcquiring:
+			return f.Begin(ctx, "acquires %d of %s", e.N, e.Name)
+		case rsemaphore.EventWaiting:
+			f.Note("%d waits for %s", f.Step(ctx), e.Name)
+		case rsemaphore.EventAcquired:
+			f.Note("%d acquired %d of %s", f.Step(ctx), e.N, e.Name)
+		case rsemaphore.EventNotAcquired:
+			f.Note("%d did not acquire %d of %s", f.Step(ctx), e.N, e.Name)
+		case rsemaphore.EventReleasing:
+			return f.Begin(ctx, "releases %d of %s acquired by %d", e.N, e.Name, f.Step(e.Acquisition))
+		case rsemaphore.EventReleased:
+			f.Note("%d released %d of %s: %v", f.Step(ctx), e.N, e.Name, e.Err == nil)
+		case rsemaphore.EventEnded:
+			f.Note("%d lost %s", f.Step(ctx), e.Name)
+		}
+		return ctx
+	}
+}
+
+// heeding is an Observer of one kind of event.
+func heeding(kind rsemaphore.EventKind, f func(e rsemaphore.Event)) rsemaphore.Observer {
+	return func(ctx context.Context, e rsemaphore.Event) context.Context {
+		if e.Kind == kind {
+			f(e)
+		}
+		return ctx
 	}
 }
 

@@ -31,7 +31,7 @@ type Options struct {
 	MinReplicas int
 	// ReplicaTimeout bounds that wait. At least 1 ms, and less than CallTimeout. Defaults to half of CallTimeout.
 	ReplicaTimeout time.Duration
-	// Observer is told of what happens, for metrics. Its nil functions are skipped.
+	// Observer is called with what happens, for metrics and traces. Defaults to none.
 	Observer Observer
 	// Logger gets a line when a permit is lost or forgotten, when the server does not answer those who wait, and if it evicts keys when its
 	// memory is full. Defaults to slog.Default().

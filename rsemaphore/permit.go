@@ -22,7 +22,7 @@ import (
 type Permit struct {
 	h        *session.Handle
 	cleanup  runtime.Cleanup
-	acquired context.Context // of the acquisition, for Observer.Releasing; nil without that
+	acquired context.Context // of the acquisition, for Event.Acquisition; nil without an observer
 }
 
 // permit is what the watchdog keeps of a Permit.

@@ -222,7 +222,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time
 	if err := c.session.Enter(); err != nil {
 		return nil, err
 	}
-	ctx = c.observer.Acquiring(ctx, s.name, n)
+	ctx = c.observe(ctx, Event{Kind: EventAcquiring, Name: s.name, N: n})
 	a := acquisition{s: s, n: n, began: time.Now(), auto: leaseTime == 0, lease: leaseTime, waits: waitTime != 0}
 	if a.auto {
 		a.lease = c.opts.WatchdogTimeout
@@ -232,14 +232,14 @@ func (s *Semaphore) acquire(ctx context.Context, n int, waitTime, leaseTime time
 	if err != nil {
 		c.session.Leave()
 		err = a.explain(err, waited)
-		c.observer.NotAcquired(ctx, s.name, n, waited, err)
+		c.observe(ctx, Event{Kind: EventNotAcquired, Name: s.name, N: n, Waited: waited, Err: err})
 		return nil, err
 	}
 	c.session.Answered()
 	if c.handles.Releasing != nil {
 		permit.acquired = ctx
 	}
-	c.observer.Acquired(ctx, s.name, n, waited)
+	c.observe(ctx, Event{Kind: EventAcquired, Name: s.name, N: n, Waited: waited})
 	return permit, nil
 }
 

@@ -119,11 +119,11 @@ func underFaults(t *testing.T, seed uint64) {
 		p := redistest.NewProxy(t, s)
 		r := newRig(t, p.Server(), rsemaphore.Options{
 			WatchdogTimeout: historyLease, CallTimeout: historyTimeout, PollCap: 50 * time.Millisecond,
-			Observer: rsemaphore.Observer{Renewed: func(_ context.Context, _ string, err error) {
-				if err == nil {
+			Observer: heeding(rsemaphore.EventRenewed, func(e rsemaphore.Event) {
+				if e.Err == nil {
 					renewed.Add(1)
 				}
-			}},
+			}),
 		})
 		// learns the server's clock; the call timeout is so short that a busy machine alone can make it fail
 		redistest.Eventually(t, 20*time.Second, "a first cycle", func() bool {

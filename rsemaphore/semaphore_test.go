@@ -915,7 +915,7 @@ func TestTheObserverIsToldOfAnEndOnceWhateverEndsThePermitAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			told := make(chan error, 10)
-			x.o.Observer = rsemaphore.Observer{Ended: func(_ context.Context, _ string, why error) { told <- why }}
+			x.o.Observer = heeding(rsemaphore.EventEnded, func(e rsemaphore.Event) { told <- e.Err })
 			r := newRig(t, redistest.Embedded(t), x.o)
 			p := acquire(t, r.c.Semaphore("s", 2), 1)
 			x.end(t, r, p)
@@ -941,18 +941,24 @@ func TestTheObserverIsToldOfEverythingAndMayPanic(t *testing.T) {
 		return slices.Contains(seen, s)
 	}
 	log := &redistest.Logbook{}
-	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 3 * time.Second, Logger: log.Logger(), Observer: rsemaphore.Observer{
-		Acquired: func(_ context.Context, name string, n int, _ time.Duration) { see("acquired %d of %s", n, name) },
-		NotAcquired: func(_ context.Context, name string, n int, _ time.Duration, err error) {
-			see("not acquired %d of %s: %t", n, name, err != nil)
-		},
-		Released: func(_ context.Context, name string, n int, _ time.Duration, err error) {
-			see("released %d of %s: %v", n, name, err)
-		},
-		Waited:  func(_ context.Context, name string, _ time.Duration, err error) { see("waited for %s: %v", name, err) },
-		Renewed: func(_ context.Context, name string, err error) { see("renewed %s: %v", name, err) },
-		Ended:   func(_ context.Context, name string, why error) { see("ended %s: %v", name, why) },
-		Woken:   func(_ context.Context, name string, byMessage bool) { see("woken %s: %t", name, byMessage) },
+	r := newRig(t, redistest.Embedded(t), rsemaphore.Options{CallTimeout: 10 * time.Second, WatchdogTimeout: 3 * time.Second, Logger: log.Logger(), Observer: func(_ context.Context, e rsemaphore.Event) context.Context {
+		switch e.Kind {
+		case rsemaphore.EventAcquired:
+			see("acquired %d of %s", e.N, e.Name)
+		case rsemaphore.EventNotAcquired:
+			see("not acquired %d of %s: %t", e.N, e.Name, e.Err != nil)
+		case rsemaphore.EventReleased:
+			see("released %d of %s: %v", e.N, e.Name, e.Err)
+		case rsemaphore.EventAwaited:
+			see("waited for %s: %v", e.Name, e.Err)
+		case rsemaphore.EventRenewed:
+			see("renewed %s: %v", e.Name, e.Err)
+		case rsemaphore.EventEnded:
+			see("ended %s: %v", e.Name, e.Err)
+		case rsemaphore.EventWoken:
+			see("woken %s: %t", e.Name, e.ByMessage)
+		}
+		return nil
 	}})
 	sem := r.c.Semaphore("s", 2)
 	p := acquire(t, sem, 2)

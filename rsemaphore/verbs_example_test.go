@@ -6,6 +6,7 @@ import (
 	"expvar"
 	"fmt"
 	"log"
+	"slices"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -246,11 +247,23 @@ func ExampleObserver() {
 	}
 	defer hub.Close(context.Background())
 	held := expvar.Map{}
-	metrics := rsemaphore.Observer{
-		Acquired: func(_ context.Context, name string, n int, _ time.Duration) { held.Add(name, int64(n)) },
-		Released: func(_ context.Context, name string, n int, _ time.Duration, _ error) { held.Add(name, -int64(n)) },
+	var metrics, alarm rsemaphore.Observer
+	metrics = func(ctx context.Context, e rsemaphore.Event) context.Context {
+		switch e.Kind {
+		case rsemaphore.EventAcquired:
+			held.Add(e.Name, int64(e.N))
+		case rsemaphore.EventReleased:
+			held.Add(e.Name, -int64(e.N))
+		}
+		return ctx
 	}
-	alarm := rsemaphore.Observer{Ended: func(_ context.Context, name string, why error) { log.Println(name, "was lost:", why) }}
+	alarms := []rsemaphore.EventKind{rsemaphore.EventRenewed, rsemaphore.EventEnded}
+	alarm = func(ctx context.Context, e rsemaphore.Event) context.Context {
+		if e.Err != nil && slices.Contains(alarms, e.Kind) {
+			log.Println(e.Name, e.Kind, e.Err)
+		}
+		return ctx
+	}
 	c, err := rsemaphore.New(hub, rsemaphore.Options{CallTimeout: 10 * time.Second, Observer: metrics.And(alarm)})
 	if err != nil {
 		log.Fatal(err)

@@ -28,43 +28,56 @@ type spans struct {
 type key struct{ of *spans }
 
 func (s *spans) locks(kind string) rlock.Observer {
-	return rlock.Observer{
-		Acquiring: func(ctx context.Context, name string) context.Context { return s.acquiring(ctx, kind, name, 0) },
-		Waiting:   func(ctx context.Context, name string) { s.waiting(ctx, kind, name) },
-		Woken:     s.woken,
-		Acquired:  func(ctx context.Context, _ string, _ time.Duration) { s.acquired(ctx) },
-		NotAcquired: func(ctx context.Context, _ string, _ time.Duration, err error) {
-			s.notAcquired(ctx, err)
-		},
-		Releasing: func(ctx context.Context, name string, acquired context.Context) context.Context {
-			return s.releasing(ctx, kind, name, 0, acquired)
-		},
-		Released: func(ctx context.Context, _ string, _ time.Duration, err error) { s.released(ctx, err) },
-		Ended:    func(ctx context.Context, _ string, why error) { s.ended(ctx, why) },
+	return func(ctx context.Context, e rlock.Event) context.Context {
+		switch e.Kind {
+		case rlock.EventAcquiring:
+			return s.acquiring(ctx, kind, e.Name, 0)
+		case rlock.EventWaiting:
+			s.waiting(ctx, kind, e.Name)
+		case rlock.EventWoken:
+			s.woken(ctx, e.ByMessage)
+		case rlock.EventAcquired:
+			s.acquired(ctx)
+		case rlock.EventNotAcquired:
+			s.notAcquired(ctx, e.Err)
+		case rlock.EventReleasing:
+			return s.releasing(ctx, kind, e.Name, 0, e.Acquisition)
+		case rlock.EventReleased:
+			s.released(ctx, e.Err)
+		case rlock.EventEnded:
+			s.ended(ctx, e.Err)
+		}
+		return ctx
 	}
 }
 
 func (s *spans) semaphores() rsemaphore.Observer {
 	const kind = measure.Semaphore
-	return rsemaphore.Observer{
-		Acquiring: func(ctx context.Context, name string, n int) context.Context { return s.acquiring(ctx, kind, name, n) },
-		Waiting:   func(ctx context.Context, name string) { s.waiting(ctx, kind, name) },
-		Woken:     s.woken,
-		Acquired:  func(ctx context.Context, _ string, _ int, _ time.Duration) { s.acquired(ctx) },
-		NotAcquired: func(ctx context.Context, _ string, _ int, _ time.Duration, err error) {
-			s.notAcquired(ctx, err)
-		},
-		Waited: func(ctx context.Context, name string, waited time.Duration, err error) {
+	return func(ctx context.Context, e rsemaphore.Event) context.Context {
+		switch e.Kind {
+		case rsemaphore.EventAcquiring:
+			return s.acquiring(ctx, kind, e.Name, e.N)
+		case rsemaphore.EventWaiting:
+			s.waiting(ctx, kind, e.Name)
+		case rsemaphore.EventWoken:
+			s.woken(ctx, e.ByMessage)
+		case rsemaphore.EventAcquired:
+			s.acquired(ctx)
+		case rsemaphore.EventNotAcquired:
+			s.notAcquired(ctx, e.Err)
+		case rsemaphore.EventAwaited:
 			now := time.Now()
-			_, span := s.tracer.Start(ctx, kind+" await", trace.WithTimestamp(now.Add(-waited)), trace.WithAttributes(s.attributes(kind, name, 0)...))
-			conclude(span, err, "reached")
+			_, span := s.tracer.Start(ctx, kind+" await", trace.WithTimestamp(now.Add(-e.Waited)), trace.WithAttributes(s.attributes(kind, e.Name, 0)...))
+			conclude(span, e.Err, "reached")
 			span.End(trace.WithTimestamp(now))
-		},
-		Releasing: func(ctx context.Context, name string, n int, acquired context.Context) context.Context {
-			return s.releasing(ctx, kind, name, n, acquired)
-		},
-		Released: func(ctx context.Context, _ string, _ int, _ time.Duration, err error) { s.released(ctx, err) },
-		Ended:    func(ctx context.Context, _ string, why error) { s.ended(ctx, why) },
+		case rsemaphore.EventReleasing:
+			return s.releasing(ctx, kind, e.Name, e.N, e.Acquisition)
+		case rsemaphore.EventReleased:
+			s.released(ctx, e.Err)
+		case rsemaphore.EventEnded:
+			s.ended(ctx, e.Err)
+		}
+		return ctx
 	}
 }
 
@@ -136,7 +149,7 @@ func (a *acquisition) link(holders []trace.SpanContext) {
 	}
 }
 
-func (s *spans) woken(ctx context.Context, _ string, byMessage bool) {
+func (s *spans) woken(ctx context.Context, byMessage bool) {
 	if a := s.acquisition(ctx); a != nil {
 		by := 0
 		if byMessage {

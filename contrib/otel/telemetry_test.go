@@ -346,10 +346,13 @@ func TestTelemetryAndAnotherObserverAreBothTold(t *testing.T) {
 	require.NoError(t, err)
 	told := 0
 	var seen trace.SpanContext
-	mine := rlock.Observer{Acquired: func(ctx context.Context, _ string, _ time.Duration) {
-		told++
-		seen = trace.SpanContextFromContext(ctx)
-	}}
+	mine := func(ctx context.Context, e rlock.Event) context.Context {
+		if e.Kind == rlock.EventAcquired {
+			told++
+			seen = trace.SpanContextFromContext(ctx)
+		}
+		return ctx
+	}
 	locks, err := rlock.New(r.server.Hub(), rlock.Options{CallTimeout: 20 * time.Second, Observer: r.telemetry.Locks().And(other.Locks()).And(mine)})
 	require.NoError(t, err)
 	ctx, caller := r.under("work")

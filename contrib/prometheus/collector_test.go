@@ -17,10 +17,13 @@ import (
 	"github.com/redlatch/redlatch"
 	redlatchprom "github.com/redlatch/redlatch/contrib/prometheus"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m, nil) }
@@ -196,7 +199,7 @@ func TestAnErrorIsCountedAsWhatItSaysOfTheOutcome(t *testing.T) {
 		errors.Join(rlock.ErrUnavailable, context.DeadlineExceeded): "unavailable",
 	} {
 		before := value(t, c, "redlatch_acquisitions_total", "class=all", "kind=lock", "result="+want)
-		locks.NotAcquired(context.Background(), "l", 0, err)
+		locks(context.Background(), rlock.Event{Kind: rlock.EventNotAcquired, Name: "l", Err: err})
 		require.EqualValues(t, 1, value(t, c, "redlatch_acquisitions_total", "class=all", "kind=lock", "result="+want)-before, "%v", err)
 	}
 }
@@ -207,11 +210,13 @@ func TestClassesAreBounded(t *testing.T) {
 	locks, counters := c.Locks(), c.Counters()
 	var all sync.WaitGroup
 	for i := range 100 {
-		all.Go(func() { locks.Acquired(context.Background(), fmt.Sprint("name ", i), 0) })
+		all.Go(func() {
+			locks(context.Background(), rlock.Event{Kind: rlock.EventAcquired, Name: fmt.Sprint("name ", i)})
+		})
 	}
 	all.Wait()
-	counters.Written(context.Background(), "another kind", 0, nil)
-	counters.Written(context.Background(), "", 0, nil)
+	counters(context.Background(), rcounter.Event{Kind: rcounter.EventWritten, Name: "another kind"})
+	counters(context.Background(), rcounter.Event{Kind: rcounter.EventWritten})
 	require.Equal(t, 3+1, testutil.CollectAndCount(c, "redlatch_acquisitions_total"))
 	require.EqualValues(t, 97, value(t, c, "redlatch_acquisitions_total", "class=other", "kind=lock", "result=acquired"))
 	require.EqualValues(t, 1, value(t, c, "redlatch_writes_total", "class=another kind", "result=written"))
@@ -222,30 +227,40 @@ func TestClassesAreBounded(t *testing.T) {
 func everything() *redlatchprom.Collector {
 	c, ctx, err := redlatchprom.New(redlatchprom.Options{Class: first}), context.Background(), errors.New("x")
 	locks, semaphores, stocks, hub := c.Locks(), c.Semaphores(), c.Stocks(), c.Hub()
-	locks.Acquired(ctx, "l", 1)
-	locks.NotAcquired(ctx, "l", 1, err)
-	locks.Released(ctx, "l", 1, nil)
-	locks.Renewed(ctx, "l", err)
-	locks.Ended(ctx, "l", rlock.ErrLost)
-	locks.Woken(ctx, "l", true)
-	locks.TakenOver(ctx, "l", 1)
-	semaphores.Acquired(ctx, "s", 1, 1)
-	semaphores.NotAcquired(ctx, "s", 1, 1, err)
-	semaphores.Released(ctx, "s", 1, -1, nil)
-	semaphores.Waited(ctx, "s", 1, nil)
-	semaphores.Renewed(ctx, "s", nil)
-	semaphores.Ended(ctx, "s", rlock.ErrWrongType)
-	semaphores.Woken(ctx, "s", false)
-	stocks.Claimed(ctx, "st", stock.Granted, 1, 1, nil)
-	stocks.AnsweredLocally(ctx, "st", stock.SoldOut)
-	stocks.BackgroundFailed(ctx, "st", err)
-	c.RedPackets().Claimed(ctx, "p", redpacket.Granted, 1, 1, nil)
-	c.Counters().Written(ctx, "c", 1, nil)
-	c.Limiters().BackgroundFailed(ctx, "r", err)
-	hub.Subscribed("c", true)
-	hub.Refused("c", err)
-	hub.Lost("n", err)
-	hub.Dropped("c")
+	for _, e := range []rlock.Event{
+		{Kind: rlock.EventAcquiring, Name: "l"},
+		{Kind: rlock.EventAcquired, Name: "l", Waited: 1},
+		{Kind: rlock.EventNotAcquired, Name: "l", Waited: 1, Err: err},
+		{Kind: rlock.EventReleased, Name: "l", Held: 1},
+		{Kind: rlock.EventRenewed, Name: "l", Err: err},
+		{Kind: rlock.EventEnded, Name: "l", Err: rlock.ErrLost},
+		{Kind: rlock.EventWoken, Name: "l", ByMessage: true},
+		{Kind: rlock.EventTakenOver, Name: "l", Holds: 1},
+	} {
+		locks(ctx, e)
+	}
+	for _, e := range []rsemaphore.Event{
+		{Kind: rsemaphore.EventAcquiring, Name: "s", N: 1},
+		{Kind: rsemaphore.EventAcquired, Name: "s", N: 1, Waited: 1},
+		{Kind: rsemaphore.EventNotAcquired, Name: "s", N: 1, Waited: 1, Err: err},
+		{Kind: rsemaphore.EventReleased, Name: "s", N: 1, Held: -1},
+		{Kind: rsemaphore.EventAwaited, Name: "s", Waited: 1},
+		{Kind: rsemaphore.EventRenewed, Name: "s"},
+		{Kind: rsemaphore.EventEnded, Name: "s", Err: rlock.ErrWrongType},
+		{Kind: rsemaphore.EventWoken, Name: "s"},
+	} {
+		semaphores(ctx, e)
+	}
+	stocks(ctx, stock.Event{Kind: stock.EventClaimed, Name: "st", Outcome: stock.Granted, N: 1, Took: 1})
+	stocks(ctx, stock.Event{Kind: stock.EventAnsweredLocally, Name: "st", Outcome: stock.SoldOut})
+	stocks(ctx, stock.Event{Kind: stock.EventBackgroundFailed, Name: "st", Err: err})
+	c.RedPackets()(ctx, redpacket.Event{Kind: redpacket.EventClaimed, Name: "p", Outcome: redpacket.Granted, Cents: 1, Took: 1})
+	c.Counters()(ctx, rcounter.Event{Kind: rcounter.EventWritten, Name: "c", Took: 1})
+	c.Limiters()(ctx, ratelimit.Event{Kind: ratelimit.EventBackgroundFailed, Name: "r", Err: err})
+	hub(pubsub.Event{Kind: pubsub.EventSubscribed, Channel: "c", Again: true})
+	hub(pubsub.Event{Kind: pubsub.EventRefused, Channel: "c", Err: err})
+	hub(pubsub.Event{Kind: pubsub.EventLost, Node: "n", Err: err})
+	hub(pubsub.Event{Kind: pubsub.EventDropped, Channel: "c"})
 	return c
 }
 

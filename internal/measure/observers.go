@@ -79,90 +79,109 @@ func (o *Observers) Instrument(opts redlatch.Options) redlatch.Options {
 // Locks returns the Observer for rlock.Options. kind is Lock, or Election for the locks under elections.
 func (o *Observers) Locks(kind string) rlock.Observer {
 	h := holder{o, kind}
-	return rlock.Observer{
-		Acquired:    func(ctx context.Context, name string, waited time.Duration) { h.acquired(ctx, name, waited, nil) },
-		NotAcquired: h.acquired,
-		Released:    h.released,
-		Renewed:     h.renewed,
-		Ended:       h.ended,
-		Woken:       h.woken,
-		TakenOver: func(ctx context.Context, name string, holds int) {
-			o.sink.Add(ctx, Takeovers, float64(holds), o.Class(kind, name))
-		},
+	return func(ctx context.Context, e rlock.Event) context.Context {
+		switch e.Kind {
+		case rlock.EventAcquired, rlock.EventNotAcquired:
+			h.acquired(ctx, e.Name, e.Waited, e.Err)
+		case rlock.EventReleased:
+			h.released(ctx, e.Name, e.Held, e.Err)
+		case rlock.EventRenewed:
+			h.renewed(ctx, e.Name, e.Err)
+		case rlock.EventEnded:
+			h.ended(ctx, e.Name, e.Err)
+		case rlock.EventWoken:
+			h.woken(ctx, e.Name, e.ByMessage)
+		case rlock.EventTakenOver:
+			o.sink.Add(ctx, Takeovers, float64(e.Holds), o.Class(kind, e.Name))
+		}
+		return ctx
 	}
 }
 
 // Semaphores returns the Observer for rsemaphore.Options.
 func (o *Observers) Semaphores() rsemaphore.Observer {
 	h := holder{o, Semaphore}
-	return rsemaphore.Observer{
-		Acquired: func(ctx context.Context, name string, _ int, waited time.Duration) {
-			h.acquired(ctx, name, waited, nil)
-		},
-		NotAcquired: func(ctx context.Context, name string, _ int, waited time.Duration, err error) {
-			h.acquired(ctx, name, waited, err)
-		},
-		Waited: func(ctx context.Context, name string, waited time.Duration, err error) {
-			o.sink.Record(ctx, AwaitTime, waited.Seconds(), o.Class(Semaphore, name), Result(err, "reached"))
-		},
-		Released: func(ctx context.Context, name string, _ int, held time.Duration, err error) {
-			h.released(ctx, name, held, err)
-		},
-		Renewed: h.renewed,
-		Ended:   h.ended,
-		Woken:   h.woken,
+	return func(ctx context.Context, e rsemaphore.Event) context.Context {
+		switch e.Kind {
+		case rsemaphore.EventAcquired, rsemaphore.EventNotAcquired:
+			h.acquired(ctx, e.Name, e.Waited, e.Err)
+		case rsemaphore.EventAwaited:
+			o.sink.Record(ctx, AwaitTime, e.Waited.Seconds(), o.Class(Semaphore, e.Name), Result(e.Err, "reached"))
+		case rsemaphore.EventReleased:
+			h.released(ctx, e.Name, e.Held, e.Err)
+		case rsemaphore.EventRenewed:
+			h.renewed(ctx, e.Name, e.Err)
+		case rsemaphore.EventEnded:
+			h.ended(ctx, e.Name, e.Err)
+		case rsemaphore.EventWoken:
+			h.woken(ctx, e.Name, e.ByMessage)
+		}
+		return ctx
 	}
 }
 
 // Counters returns the Observer for rcounter.Options.
 func (o *Observers) Counters() rcounter.Observer {
-	return rcounter.Observer{Written: func(ctx context.Context, name string, took time.Duration, err error) {
-		class := o.Class(CounterOf, name)
-		o.sink.Add(ctx, Writes, 1, class, Result(err, "written"))
-		o.sink.Record(ctx, WriteTime, took.Seconds(), class)
-	}}
+	return func(ctx context.Context, e rcounter.Event) {
+		if e.Kind == rcounter.EventWritten {
+			class := o.Class(CounterOf, e.Name)
+			o.sink.Add(ctx, Writes, 1, class, Result(e.Err, "written"))
+			o.sink.Record(ctx, WriteTime, e.Took.Seconds(), class)
+		}
+	}
 }
 
 // Stocks returns the Observer for stock.Options.
 func (o *Observers) Stocks() stock.Observer {
-	return stock.Observer{
-		Claimed: func(ctx context.Context, name string, outcome stock.Outcome, n int64, took time.Duration, err error) {
-			o.claimed(ctx, Stock, name, outcome.String(), n, outcome == stock.Granted, took, err)
-		},
-		AnsweredLocally: func(ctx context.Context, name string, outcome stock.Outcome) {
-			o.sink.Add(ctx, LocalAnswers, 1, o.Class(Stock, name), word(outcome.String()))
-		},
-		BackgroundFailed: o.gaveUp(Stock),
+	return func(ctx context.Context, e stock.Event) {
+		switch e.Kind {
+		case stock.EventClaimed:
+			o.claimed(ctx, Stock, e.Name, e.Outcome.String(), e.N, e.Outcome == stock.Granted, e.Took, e.Err)
+		case stock.EventAnsweredLocally:
+			o.sink.Add(ctx, LocalAnswers, 1, o.Class(Stock, e.Name), word(e.Outcome.String()))
+		case stock.EventBackgroundFailed:
+			o.gaveUp(ctx, Stock, e.Name)
+		}
 	}
 }
 
 // RedPackets returns the Observer for redpacket.Options.
 func (o *Observers) RedPackets() redpacket.Observer {
-	return redpacket.Observer{Claimed: func(ctx context.Context, name string, outcome redpacket.Outcome, n int64, took time.Duration, err error) {
-		o.claimed(ctx, RedPacket, name, outcome.String(), n, outcome == redpacket.Granted, took, err)
-	}}
+	return func(ctx context.Context, e redpacket.Event) {
+		if e.Kind == redpacket.EventClaimed {
+			o.claimed(ctx, RedPacket, e.Name, e.Outcome.String(), e.Cents, e.Outcome == redpacket.Granted, e.Took, e.Err)
+		}
+	}
 }
 
 // Limiters returns the Observer for ratelimit.Options.
 func (o *Observers) Limiters() ratelimit.Observer {
-	return ratelimit.Observer{BackgroundFailed: o.gaveUp(Limiter)}
+	return func(ctx context.Context, e ratelimit.Event) {
+		if e.Kind == ratelimit.EventBackgroundFailed {
+			o.gaveUp(ctx, Limiter, e.Name)
+		}
+	}
 }
 
 // Hub returns the Observer for pubsub.Options.
 func (o *Observers) Hub() pubsub.Observer {
 	ctx := context.Background()
-	return pubsub.Observer{
-		Subscribed: func(_ string, again bool) { o.sink.Add(ctx, Confirmations, 1, strconv.FormatBool(again)) },
-		Refused:    func(string, error) { o.sink.Add(ctx, Refusals, 1) },
-		Lost:       func(string, error) { o.sink.Add(ctx, ConnectionLosses, 1) },
-		Dropped:    func(string) { o.sink.Add(ctx, DroppedMessages, 1) },
+	return func(e pubsub.Event) {
+		switch e.Kind {
+		case pubsub.EventSubscribed:
+			o.sink.Add(ctx, Confirmations, 1, strconv.FormatBool(e.Again))
+		case pubsub.EventRefused:
+			o.sink.Add(ctx, Refusals, 1)
+		case pubsub.EventLost:
+			o.sink.Add(ctx, ConnectionLosses, 1)
+		case pubsub.EventDropped:
+			o.sink.Add(ctx, DroppedMessages, 1)
+		}
 	}
 }
 
-func (o *Observers) gaveUp(kind string) func(context.Context, string, error) {
-	return func(ctx context.Context, name string, _ error) {
-		o.sink.Add(ctx, BackgroundFailures, 1, kind, o.Class(kind, name))
-	}
+func (o *Observers) gaveUp(ctx context.Context, kind, name string) {
+	o.sink.Add(ctx, BackgroundFailures, 1, kind, o.Class(kind, name))
 }
 
 func (o *Observers) claimed(ctx context.Context, kind, name, outcome string, n int64, granted bool, took time.Duration, err error) {

@@ -22,8 +22,8 @@ type Handles struct {
 	// Ended and Released tell the observer.
 	Ended    func(ctx context.Context, name string, why error)
 	Released func(ctx context.Context, o *Holding, lasted time.Duration, err error)
-	// Releasing returns the context of a release that begins; nil: it is the caller's. acquired has the values of the acquisition's
-	// context, without its end. The user's handle keeps that, and no Handle does: the context of a re-entry refers to the hold that
+	// Releasing returns the context of a release that begins; nil: it is the caller's. acquired is the acquisition's
+	// context, which may have ended. The user's handle keeps that, and no Handle does: the context of a re-entry refers to the hold that
 	// it re-enters, so the watchdog would refer to it.
 	Releasing func(ctx context.Context, o *Holding, acquired context.Context) context.Context
 }

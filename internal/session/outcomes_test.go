@@ -110,9 +110,11 @@ func lockingOf(name string, members int, reenter bool, make, probe func(c *rlock
 	return primitive{name, reenter, members, func(hub *pubsub.Hub, o settings) (client, error) {
 		c, err := rlock.New(hub, rlock.Options{
 			WatchdogTimeout: o.watchdog, CallTimeout: o.call, MaxHold: o.maxHold, Logger: o.logger(),
-			Observer: rlock.Observer{
-				Ended:    func(_ context.Context, name string, why error) { o.story.tell(name, "ended", why) },
-				Released: func(_ context.Context, name string, _ time.Duration, err error) { o.story.tell(name, "released", err) },
+			Observer: func(_ context.Context, e rlock.Event) context.Context {
+				if e.Kind == rlock.EventEnded || e.Kind == rlock.EventReleased {
+					o.story.tell(e.Name, e.Kind.String(), e.Err)
+				}
+				return nil
 			},
 		})
 		if err != nil {
@@ -143,11 +145,11 @@ func permitting(name string, n int) primitive {
 	return primitive{name, false, 1, func(hub *pubsub.Hub, o settings) (client, error) {
 		c, err := rsemaphore.New(hub, rsemaphore.Options{
 			WatchdogTimeout: o.watchdog, CallTimeout: o.call, MaxHold: o.maxHold, Logger: o.logger(),
-			Observer: rsemaphore.Observer{
-				Ended: func(_ context.Context, name string, why error) { o.story.tell(name, "ended", why) },
-				Released: func(_ context.Context, name string, _ int, _ time.Duration, err error) {
-					o.story.tell(name, "released", err)
-				},
+			Observer: func(_ context.Context, e rsemaphore.Event) context.Context {
+				if e.Kind == rsemaphore.EventEnded || e.Kind == rsemaphore.EventReleased {
+					o.story.tell(e.Name, e.Kind.String(), e.Err)
+				}
+				return nil
 			},
 		})
 		if err != nil {

@@ -101,7 +101,7 @@ func (h *Handle) Release(ctx, acquired context.Context) error {
 			if acquired == nil {
 				acquired = context.Background()
 			}
-			ctx = c.Releasing(ctx, o, context.WithoutCancel(acquired))
+			ctx = c.Releasing(ctx, o, acquired)
 		}
 		err := h.release(ctx)
 		o.of.Released(ctx, o, time.Since(o.of.Base)-h.Began, err)

@@ -353,17 +353,16 @@ func TestAnObserverThatPanicsIsLogged(t *testing.T) {
 	var log lines
 	s := newSession(t, false, session.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	ctx, told := context.Background(), 0
-	session.Guard1[int](s, nil)(ctx, "a", 1)
-	session.Guard2[int, int](s, nil)(ctx, "a", 1, 2)
-	session.Guard3[int, int, int](s, nil)(ctx, "a", 1, 2, 3)
-	session.Guard4[int, int, int, int](s, nil)(ctx, "a", 1, 2, 3, 4)
-	session.Guard1(s, func(_ context.Context, _ string, a int) { told += a; panic("one") })(ctx, "a", 1)
-	session.Guard2(s, func(_ context.Context, _ string, a, b int) { told += a * b; panic("two") })(ctx, "a", 2, 5)
-	session.Guard3(s, func(_ context.Context, _ string, a, b, c int) { told += a * b * c; panic("three") })(ctx, "a", 2, 5, 10)
-	session.Guard4(s, func(_ context.Context, _ string, a, b, c, d int) { told += a * b * c * d; panic("four") })(ctx, "a", 2, 5, 10, 10)
-	require.Equal(t, 1111, told)
-	for _, what := range []string{"one", "two", "three", "four"} {
-		require.Contains(t, log.String(), `msg="redlatch: observer panicked" panic=`+what)
+	session.Tell[int](ctx, s, nil, 1)
+	session.Tell(ctx, s, func(_ context.Context, e int) { told += e; panic("hook") }, 2)
+	require.Equal(t, 2, told)
+	require.Contains(t, log.String(), `msg="redlatch: observer panicked" panic=hook`)
+	count := func(_ context.Context, e int) { told += e }
+	require.Nil(t, session.Both[int](nil, nil))
+	for _, f := range []func(context.Context, int){session.Both(count, count), session.Both(session.Both(nil, count), session.Both(count, nil))} {
+		told = 0
+		session.Tell(ctx, s, f, 3)
+		require.Equal(t, 6, told)
 	}
 }
 
@@ -372,36 +371,55 @@ func TestAnObserverReturnsTheContextOfWhatFollowsOrLeavesIt(t *testing.T) {
 	s := newSession(t, false, session.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	type key string
 	ctx := context.Background()
-	with := func(k string) func(context.Context, string) context.Context {
-		return func(ctx context.Context, _ string) context.Context { return context.WithValue(ctx, key(k), k) }
+	with := func(k string) func(context.Context, int) context.Context {
+		return func(ctx context.Context, e int) context.Context { return context.WithValue(ctx, key(k), e) }
 	}
-	none := func(context.Context, string) context.Context { return nil }
-	panics := func(context.Context, string) context.Context { panic("hook") }
-	for _, f := range []func(context.Context, string) context.Context{nil, none, panics} {
-		require.Equal(t, ctx, session.Follow0(s, f)(ctx, "a"))
+	none := func(context.Context, int) context.Context { return nil }
+	panics := func(context.Context, int) context.Context { panic("hook") }
+	for _, f := range []func(context.Context, int) context.Context{nil, none, panics} {
+		require.Equal(t, ctx, session.Follow(ctx, s, f, 1))
 	}
 	require.Contains(t, log.String(), `msg="redlatch: observer panicked" panic=hook`)
-	require.Nil(t, session.Chain0(nil, nil))
-	for _, f := range []func(context.Context, string) context.Context{session.Chain0(with("1"), with("2")),
-		session.Chain0(session.Chain0(with("1"), none), session.Chain0(nil, with("2")))} {
-		got := session.Follow0(s, f)(ctx, "a")
-		require.Equal(t, "1", got.Value(key("1")))
-		require.Equal(t, "2", got.Value(key("2")))
+	require.Nil(t, session.Chain[int](nil, nil))
+	for _, f := range []func(context.Context, int) context.Context{session.Chain(with("1"), with("2")), session.Chain(session.Chain(with("1"), with("2")), none),
+		session.Chain(session.Chain(with("1"), none), session.Chain(nil, with("2")))} {
+		got := session.Follow(ctx, s, f, 7)
+		require.Equal(t, 7, got.Value(key("1")))
+		require.Equal(t, 7, got.Value(key("2")))
 	}
-	one := session.Follow1(s, session.Chain1(func(ctx context.Context, _ string, a int) context.Context { return context.WithValue(ctx, key("x"), a) },
-		func(ctx context.Context, _ string, a int) context.Context {
-			return context.WithValue(ctx, key("y"), a+ctx.Value(key("x")).(int))
-		}))(ctx, "a", 4)
-	require.Equal(t, 8, one.Value(key("y")))
-	two := session.Follow2(s, session.Chain2(nil, func(ctx context.Context, _ string, a, b int) context.Context {
-		return context.WithValue(ctx, key("x"), a*b)
-	}))(ctx, "a", 4, 5)
-	require.Equal(t, 20, two.Value(key("x")))
-	require.Equal(t, ctx, session.Follow1[int](s, nil)(ctx, "a", 1))
-	require.Equal(t, ctx, session.Follow2[int, int](s, nil)(ctx, "a", 1, 2))
-	told := 0
-	count := func(context.Context, string) { told++ }
-	session.Guard0(s, session.Both0(count, count))(ctx, "a")
-	session.Guard0(s, nil)(ctx, "a")
-	require.Equal(t, 2, told)
+	twice := session.Chain(with("x"), func(ctx context.Context, e int) context.Context {
+		return context.WithValue(ctx, key("y"), e+ctx.Value(key("x")).(int))
+	})
+	require.Equal(t, 8, session.Follow(ctx, s, twice, 4).Value(key("y")), "the second sees what the first returned")
+}
+
+func TestAnEventThatNobodyObservesCostsNothing(t *testing.T) {
+	s := newSession(t, false, session.Options{})
+	type event struct {
+		kind uint8
+		name string
+		took time.Duration
+		err  error
+	}
+	ctx, told := context.Background(), 0
+	e := event{1, "name", time.Second, errs.ErrLost}
+	count := func(_ context.Context, e event) { told += int(e.kind) }
+	follow := func(ctx context.Context, e event) context.Context { told += int(e.kind); return ctx }
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		session.Tell(ctx, s, nil, e)
+		session.Follow(ctx, s, nil, e)
+	}))
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		session.Tell(ctx, s, count, e)
+		session.Follow(ctx, s, follow, e)
+	}), "nor does one that is observed allocate")
+	require.Positive(t, told)
+}
+
+func TestAKindOfEventIsPrintedInWords(t *testing.T) {
+	type kind uint8
+	names := []string{1: "acquired"}
+	require.Equal(t, "acquired", session.KindName(names, kind(1)))
+	require.Equal(t, "EventKind(0)", session.KindName(names, kind(0)))
+	require.Equal(t, "EventKind(9)", session.KindName(names, kind(9)))
 }

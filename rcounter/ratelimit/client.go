@@ -20,33 +20,18 @@ type Options struct {
 	// RetryTimeout bounds a call that does not wait for others: for so long it is repeated while the server does not answer or refuses,
 	// as during a failover. The context may end it sooner, and never later. At least CallTimeout. Defaults to CallTimeout.
 	RetryTimeout time.Duration
-	// Observer is told of what happens, for metrics. Its nil functions are skipped.
+	// Observer is called with what happens, for metrics. Defaults to none.
 	Observer Observer
 	// Logger gets a line when something in the background fails for good, at most one in 10 s, and one
 	// if the server evicts keys when its memory is full. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// Observer is a set of functions told of what happens, each with a context and the name of the limiter; nil ones are skipped
-// and cost nothing. They run on the goroutine where it happens: they must return at once. One that panics is logged and
-// otherwise ignored.
-type Observer struct {
-	// BackgroundFailed: units that were taken for a call whose caller has left could not be given back, and that is not tried
-	// again: too few units pass. ctx has the values of the caller's context, and may have ended.
-	BackgroundFailed func(ctx context.Context, name string, err error)
-}
-
-// And returns an Observer that tells o and then next, for example one for metrics and one for traces. If o panics, next is not
-// told.
-func (o Observer) And(next Observer) Observer {
-	return Observer{BackgroundFailed: session.Both1(o.BackgroundFailed, next.BackgroundFailed)}
-}
-
 // Client makes rate limiters on one server, Sentinel group or Cluster. It is safe for concurrent use. It holds no
 // connection and no goroutine of its own, and nothing for a name that is not used.
 type Client struct {
-	calls            *session.Session
-	backgroundFailed func(ctx context.Context, name string, err error)
+	calls    *session.Session
+	observer Observer
 }
 
 func init() { inside.Reveal(func(c *Client) *session.Session { return c.calls }) }
@@ -59,7 +44,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{calls, session.Guard1(calls, o.Observer.BackgroundFailed)}, nil
+	return &Client{calls, o.Observer}, nil
 }
 
 // Close makes every later call on c and its limiters fail with ErrClosed. Calls under way end as they would have. Close waits
@@ -72,7 +57,7 @@ const notGivenBack = "units of a rate limiter could not be given back, and too f
 // failed tells of units that could not be given back.
 func (c *Client) failed(ctx context.Context, name string, err error) {
 	edge(&err)
-	c.backgroundFailed(ctx, name, err)
+	session.Tell(ctx, c.calls, c.observer, Event{Kind: EventBackgroundFailed, Name: name, Err: err})
 	c.calls.Complain(notGivenBack, name, err)
 }
 

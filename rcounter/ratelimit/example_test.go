@@ -110,11 +110,15 @@ func Example() {
 func ExampleClient_observer() {
 	hub, end := demo()
 	defer end()
-	failures := 0
-	metrics := ratelimit.Observer{BackgroundFailed: func(context.Context, string, error) { failures++ }}
-	limiters, err := ratelimit.New(hub, ratelimit.Options{CallTimeout: 10 * time.Second, Observer: metrics.And(ratelimit.Observer{
-		BackgroundFailed: func(ctx context.Context, name string, err error) { fmt.Println("too few units of", name, "pass:", err) },
-	})})
+	events := map[ratelimit.EventKind]int{}
+	var metrics, alarm ratelimit.Observer
+	metrics = func(_ context.Context, e ratelimit.Event) { events[e.Kind]++ }
+	alarm = func(_ context.Context, e ratelimit.Event) {
+		if e.Kind == ratelimit.EventBackgroundFailed {
+			fmt.Println("too few units of", e.Name, "pass:", e.Err)
+		}
+	}
+	limiters, err := ratelimit.New(hub, ratelimit.Options{CallTimeout: 10 * time.Second, Observer: metrics.And(alarm)})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -124,7 +128,7 @@ func ExampleClient_observer() {
 	mails.Wait(ctx, "", 1)
 	time.AfterFunc(10*time.Millisecond, giveUp)
 	_, err = mails.Wait(ctx, "", 1)
-	fmt.Println(errors.Is(err, context.Canceled), failures)
+	fmt.Println(errors.Is(err, context.Canceled), events[ratelimit.EventBackgroundFailed])
 	// Output:
 	// true 0
 }

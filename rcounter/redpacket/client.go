@@ -3,7 +3,6 @@ package redpacket
 import (
 	"context"
 	"embed"
-	"time"
 
 	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/inside"
@@ -14,10 +13,10 @@ import (
 // Client makes red packets on one server, Sentinel group or Cluster. It is safe for concurrent use. It holds no connection of
 // its own, no goroutine while nobody grabs, and nothing for a name that is not used.
 type Client struct {
-	calls   *session.Session
-	batch   batch.Options
-	tally   batch.Tally
-	claimed func(ctx context.Context, name string, o Outcome, n int64, took time.Duration, err error) // nil: nobody is told
+	calls    *session.Session
+	batch    batch.Options
+	tally    batch.Tally
+	observer Observer
 }
 
 func init() { inside.Reveal(func(c *Client) *session.Session { return c.calls }) }
@@ -27,7 +26,7 @@ func init() { inside.Reveal(func(c *Client) *session.Session { return c.calls })
 // hub.
 func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 	defer edge(&err)
-	c := &Client{batch: batch.Options{MaxBatch: o.MaxBatch}}
+	c := &Client{batch: batch.Options{MaxBatch: o.MaxBatch}, observer: o.Observer}
 	c.calls, err = session.New(h, "redpacket", "red packets", session.Options{KeyPrefix: o.KeyPrefix, CallTimeout: o.CallTimeout, RetryTimeout: o.RetryTimeout,
 		MinReplicas: o.MinReplicas, ReplicaTimeout: o.ReplicaTimeout, Logger: o.Logger})
 	if err != nil {
@@ -36,7 +35,6 @@ func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 	if err := c.batch.Check(); err != nil {
 		return nil, err
 	}
-	c.observe(o.Observer)
 	return c, nil
 }
 

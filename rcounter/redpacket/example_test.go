@@ -196,17 +196,15 @@ func ExamplePacket_Inspect() {
 func ExampleClient_observer() {
 	hub, end := demo()
 	defer end()
-	taken := int64(0)
-	metrics := redpacket.Observer{
-		Claimed: func(ctx context.Context, name string, outcome redpacket.Outcome, n int64, took time.Duration, err error) {
-			taken += n
-		},
+	taken := map[redpacket.EventKind]int64{}
+	var metrics, printer redpacket.Observer
+	metrics = func(_ context.Context, e redpacket.Event) { taken[e.Kind] += e.Cents }
+	printer = func(_ context.Context, e redpacket.Event) {
+		if e.Kind == redpacket.EventClaimed {
+			fmt.Println(e.Name, e.Outcome, e.Cents, e.Err)
+		}
 	}
-	packets, err := redpacket.New(hub, redpacket.Options{CallTimeout: 10 * time.Second, Observer: metrics.And(redpacket.Observer{
-		Claimed: func(ctx context.Context, name string, outcome redpacket.Outcome, n int64, took time.Duration, err error) {
-			fmt.Println(name, outcome, n, err)
-		},
-	})})
+	packets, err := redpacket.New(hub, redpacket.Options{CallTimeout: 10 * time.Second, Observer: metrics.And(printer)})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -216,7 +214,7 @@ func ExampleClient_observer() {
 	packet.Send(ctx, redpacket.Spec{Total: 800, Shares: 1, OpenFor: time.Hour})
 	packet.Grab(ctx, "ann")
 	packet.Grab(ctx, "bob")
-	fmt.Println(taken, "cents taken,", packets.Stats().SharedCalls, "calls shared")
+	fmt.Println(taken[redpacket.EventClaimed], "cents taken,", packets.Stats().SharedCalls, "calls shared")
 	// Output:
 	// wedding granted 800 <nil>
 	// wedding sold out 0 <nil>

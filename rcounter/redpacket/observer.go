@@ -7,36 +7,50 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Observer is a set of functions told of what happens, each with a context and the name of the packet; nil ones are skipped
-// and cost nothing. They run on the goroutine of the call: they must return at once. One that panics is logged and otherwise
-// ignored.
+// Observer is called with what happens to the packets of a client, for metrics. It runs on the goroutine of the call, so it must return
+// at once. It may call the client. A panic in it is logged and otherwise ignored. It must be safe for concurrent use.
 //
-// The context is that of the call: it carries the caller's span, and may have ended.
-type Observer struct {
-	// Claimed: the server answered a Grab, with n cents if the user has a share; or it did not, for the reason in err.
-	Claimed func(ctx context.Context, name string, outcome Outcome, n int64, took time.Duration, err error)
+// ctx is that of the call: it carries the caller's span, and may have ended.
+type Observer func(ctx context.Context, e Event)
+
+// Event is something that happened to a packet. Its Kind says which fields are set, beside Name.
+type Event struct {
+	Kind EventKind
+	// Name is the packet's, as the caller gave it.
+	Name string
+	// Outcome is the server's answer. Of EventClaimed, unless Err is set.
+	Outcome Outcome
+	// Cents is the user's share; 0 without one. Of EventClaimed.
+	Cents int64
+	// Took is how long the call took. Of EventClaimed.
+	Took time.Duration
+	// Err is why there is no answer. Of EventClaimed.
+	Err error
 }
 
-// observe takes o, guarded.
-func (c *Client) observe(o Observer) {
-	if o.Claimed != nil {
-		c.claimed = session.Guard4(c.calls, o.Claimed)
-	}
-}
+// EventKind is what an Event tells of.
+type EventKind uint8
 
-// claim is a Grab by do, of which the observer is told.
+// EventClaimed: the server answered a Grab, or did not (Outcome, Cents, Took, Err).
+const EventClaimed EventKind = 1
+
+var eventNames = [...]string{EventClaimed: "claimed"}
+
+// String is the kind in words: "claimed".
+func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
+
+// And returns an Observer that tells o and then next, for example one for metrics and one for traces. If o panics, next is not
+// told. Either may be nil.
+func (o Observer) And(next Observer) Observer { return session.Both(o, next) }
+
+// claim is a Grab by do, and tells of it. No clock is read for nobody.
 func (p *Packet) claim(ctx context.Context, do func() (Share, error)) (Share, error) {
-	if p.c.claimed == nil {
+	if p.c.observer == nil {
 		return do()
 	}
 	began := time.Now()
 	s, err := do()
-	p.c.claimed(ctx, p.name, s.Outcome, s.Cents, time.Since(began), edged(err))
+	session.Tell(ctx, p.c.calls, p.c.observer,
+		Event{Kind: EventClaimed, Name: p.name, Outcome: s.Outcome, Cents: s.Cents, Took: time.Since(began), Err: edged(err)})
 	return s, err
-}
-
-// And returns an Observer that tells o and then next, for example one for metrics and one for traces. If o panics, next is not
-// told.
-func (o Observer) And(next Observer) Observer {
-	return Observer{Claimed: session.Both4(o.Claimed, next.Claimed)}
 }

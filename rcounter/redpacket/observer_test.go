@@ -17,10 +17,11 @@ func TestAnObserverIsToldOfEveryGrabOnce(t *testing.T) {
 	type key struct{}
 	var told []string
 	o := patient
-	o.Observer.Claimed = func(ctx context.Context, name string, outcome redpacket.Outcome, n int64, took time.Duration, err error) {
+	o.Observer = func(ctx context.Context, e redpacket.Event) {
+		require.Equal(t, "claimed", e.Kind.String())
 		require.Equal(t, "v", ctx.Value(key{}))
-		require.Positive(t, took)
-		told = append(told, fmt.Sprintf("%s: %v, %d, %v", name, outcome, n, err))
+		require.Positive(t, e.Took)
+		told = append(told, fmt.Sprintf("%s: %v, %d, %v", e.Name, e.Outcome, e.Cents, e.Err))
 	}
 	srv := redistest.Embedded(t)
 	p := on(t, srv.Client(t), o).Packet("p")
@@ -44,7 +45,7 @@ func TestAnObserverThatPanicsIsLoggedAndChangesNothing(t *testing.T) {
 	log, logged := rig.Logged()
 	o := patient
 	o.Logger = log
-	o.Observer.Claimed = func(context.Context, string, redpacket.Outcome, int64, time.Duration, error) { panic("ouch") }
+	o.Observer = func(context.Context, redpacket.Event) { panic("ouch") }
 	s, err := on(t, redistest.Embedded(t).Client(t), o).Packet("p").Grab(ctx, "ann")
 	require.NoError(t, err)
 	require.Equal(t, redpacket.NotOpen, s.Outcome)

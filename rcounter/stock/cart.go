@@ -318,7 +318,7 @@ func (t *cartStocks) soldOut(ctx context.Context) (Cart, bool) {
 				c.Lines = t.lines()
 			}
 			c.Lines[i].Grant = Grant{Outcome: SoldOut, Epoch: epoch}
-			s.c.observer.AnsweredLocally(ctx, s.name, SoldOut)
+			s.c.observe(ctx, Event{Kind: EventAnsweredLocally, Name: s.name, Outcome: SoldOut})
 		}
 	}
 	return c, c.Lines != nil

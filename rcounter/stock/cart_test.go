@@ -400,11 +400,13 @@ func TestACartOfASoldOutStockIsAnsweredWithoutTheServer(t *testing.T) {
 		heard[what]++
 	}
 	o := patient
-	o.Observer = stock.Observer{
-		Claimed: func(_ context.Context, name string, o stock.Outcome, _ int64, _ time.Duration, _ error) {
-			note(name + " " + o.String())
-		},
-		AnsweredLocally: func(_ context.Context, name string, _ stock.Outcome) { note(name + " locally") },
+	o.Observer = func(_ context.Context, e stock.Event) {
+		switch e.Kind {
+		case stock.EventClaimed:
+			note(e.Name + " " + e.Outcome.String())
+		case stock.EventAnsweredLocally:
+			note(e.Name + " locally")
+		}
 	}
 	g := on(t, srv.Client(t), o).Group("sale")
 	stocks := grouped(t, g, spec(1), "a", "b")

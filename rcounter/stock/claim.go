@@ -33,7 +33,7 @@ func (s *Stock) obtain(ctx context.Context, may bool, ask func() (Grant, error))
 	m := &s.shared().cache
 	if may {
 		if epoch, yes := m.soldOut(ctx); yes {
-			s.c.observer.AnsweredLocally(ctx, s.name, SoldOut)
+			s.c.observe(ctx, Event{Kind: EventAnsweredLocally, Name: s.name, Outcome: SoldOut})
 			return Grant{Outcome: SoldOut, Epoch: epoch}, nil
 		}
 	}

@@ -44,7 +44,7 @@ type Options struct {
 	// BatchWindow is how long the first claim of a call that is not full waits for more claims, while other calls are under
 	// way. Defaults to 100 us.
 	BatchWindow time.Duration
-	// Observer is told of claims, and of what fails in the background.
+	// Observer is called with claims, and with what fails in the background, for metrics. Defaults to none.
 	Observer Observer
 	// Logger gets a line when something in the background fails for good, at most one line of a kind in 10 s, and one line
 	// if the server evicts keys when its memory is full. Defaults to slog.Default().
@@ -85,7 +85,7 @@ func New(h *pubsub.Hub, o Options) (_ *Client, err error) {
 	}
 	c.acts = c.batch
 	c.acts.MaxCalls = min(c.acts.MaxCalls, shareActsCalls)
-	c.observer = o.Observer.guarded(c.calls)
+	c.observer = o.Observer
 	return c, nil
 }
 

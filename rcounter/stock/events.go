@@ -132,15 +132,15 @@ func (s *Stock) publish(ctx context.Context, text string) error {
 // channel has the slot of the stock's keys, rc:{S}.
 func (s *Stock) channel() string { return "redlatch_stock" + strings.TrimPrefix(s.keys[0], "rc") }
 
-// Event is an entry that Publish has sent, or a gap between such entries.
-type Event struct {
+// LedgerEvent is an entry that Publish has sent, or a gap between such entries.
+type LedgerEvent struct {
 	// Entry is what happened; zero for a gap.
 	Entry
 	// Gap: entries may be missing here. What was counted before is worth nothing now: look at Inspect.
 	Gap bool
 }
 
-// Events yields what movers of the ledger Publish, for a live page, until ctx ends: then its last error is ctx's cause. The first Event is
+// Events yields what movers of the ledger Publish, for a live page, until ctx ends: then its last error is ctx's cause. The first LedgerEvent is
 // a gap, and comes when the server has confirmed the subscription: whoever looks at Inspect on every gap misses nothing that is
 // published later. Events after it may tell of what Inspect has counted already, because movers come later than the sale.
 //
@@ -155,8 +155,8 @@ type Event struct {
 //
 // An error ends the loop: ErrClosed, also if the client is closed meanwhile, ErrInvalidName, ErrInvalidOption, or
 // ErrDenied if the user may not subscribe.
-func (s *Stock) Events(ctx context.Context, every time.Duration) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
+func (s *Stock) Events(ctx context.Context, every time.Duration) iter.Seq2[LedgerEvent, error] {
+	return func(yield func(LedgerEvent, error) bool) {
 		err := s.usable()
 		if err == nil && every < time.Millisecond {
 			err = errs.InvalidOption("every", every, "at least 1ms")
@@ -165,7 +165,7 @@ func (s *Stock) Events(ctx context.Context, every time.Duration) iter.Seq2[Event
 			err = (&feed{s: s, every: every, yield: yield}).run(ctx)
 		}
 		if err != errEnough {
-			yield(Event{}, edged(err))
+			yield(LedgerEvent{}, edged(err))
 		}
 	}
 }
@@ -174,7 +174,7 @@ func (s *Stock) Events(ctx context.Context, every time.Duration) iter.Seq2[Event
 type feed struct {
 	s     *Stock
 	every time.Duration
-	yield func(Event, error) bool
+	yield func(LedgerEvent, error) bool
 	due   time.Time // of the next gap
 	last  Entry     // zero: any may follow
 }
@@ -246,7 +246,7 @@ func (f *feed) receive(ctx context.Context, sub *pubsub.Subscription) error {
 // gap and take report whether the loop wants more.
 func (f *feed) gap() bool {
 	f.due = time.Now().Add(f.every)
-	return f.yield(Event{Gap: true}, nil)
+	return f.yield(LedgerEvent{Gap: true}, nil)
 }
 
 func (f *feed) take(m pubsub.Message) bool {
@@ -264,7 +264,7 @@ func (f *feed) take(m pubsub.Message) bool {
 		case f.last.Epoch != 0 && (!same || e.Serial != f.last.Serial+1) && !f.gap():
 			return false
 		}
-		if f.last = e; !f.yield(Event{Entry: e}, nil) {
+		if f.last = e; !f.yield(LedgerEvent{Entry: e}, nil) {
 			return false
 		}
 	}

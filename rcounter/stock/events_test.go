@@ -28,7 +28,7 @@ func sold(epoch int64, serials ...int64) (entries []stock.Entry) {
 // page is a loop over the events of a stock, taken one by one.
 type page struct {
 	t    testing.TB
-	next func() (stock.Event, error, bool)
+	next func() (stock.LedgerEvent, error, bool)
 }
 
 func watch(t testing.TB, s *stock.Stock, every time.Duration) *page {
@@ -46,7 +46,7 @@ func (p *page) said() string {
 	require.NoError(p.t, err)
 	require.True(p.t, ok)
 	if e.Gap {
-		require.Equal(p.t, stock.Event{Gap: true}, e)
+		require.Equal(p.t, stock.LedgerEvent{Gap: true}, e)
 		return "gap"
 	}
 	require.Equal(p.t, sold(e.Epoch, e.Serial)[0], e.Entry)
@@ -125,9 +125,9 @@ func TestManyEntriesGoInMessagesOfBoundedSizeAndComeAsTheyWere(t *testing.T) {
 	}
 	require.NoError(t, s.Publish(ctx, entries))
 	for _, want := range entries {
-		if e, err, _ := p.next(); err != nil || e != (stock.Event{Entry: want}) {
+		if e, err, _ := p.next(); err != nil || e != (stock.LedgerEvent{Entry: want}) {
 			require.NoError(t, err)
-			require.Equal(t, stock.Event{Entry: want}, e)
+			require.Equal(t, stock.LedgerEvent{Entry: want}, e)
 		}
 	}
 	messages := 0

@@ -155,12 +155,18 @@ func ExampleStock_KeepReaped() {
 func ExampleObserver() {
 	hub, end := demo()
 	defer end()
-	metrics := stock.Observer{
-		Claimed: func(_ context.Context, name string, outcome stock.Outcome, n int64, _ time.Duration, _ error) {
-			fmt.Println(name, outcome, n)
-		},
+	events := map[stock.EventKind]int{}
+	var metrics, alarm stock.Observer
+	metrics = func(_ context.Context, e stock.Event) {
+		if events[e.Kind]++; e.Kind == stock.EventClaimed {
+			fmt.Println(e.Name, e.Outcome, e.N)
+		}
 	}
-	alarm := stock.Observer{BackgroundFailed: func(_ context.Context, name string, err error) { log.Println(name, err) }}
+	alarm = func(_ context.Context, e stock.Event) {
+		if e.Kind == stock.EventBackgroundFailed {
+			log.Println(e.Name, e.Err)
+		}
+	}
 	stocks, err := stock.New(hub, stock.Options{CallTimeout: 10 * time.Second, Observer: metrics.And(alarm)})
 	if err != nil {
 		log.Fatal(err)
@@ -174,13 +180,13 @@ func ExampleObserver() {
 	if held, err = sale.Reserve(ctx, "order-1", "bob", 1, time.Minute); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(held.Won(), held.N)
+	fmt.Println(held.Won(), held.N, events[stock.EventClaimed])
 	now := stocks.Stats()
 	fmt.Println(now.SharedRequests, "claims in", now.SharedCalls, "shared calls")
 	// Output:
 	// tickets granted 1
 	// tickets granted 1
-	// true 1
+	// true 1 2
 	// 0 claims in 0 shared calls
 }
 
@@ -194,7 +200,7 @@ func ExampleStock_Events() {
 	sale.Open(ctx, stock.Spec{Limit: 10, OpenFor: time.Hour, Ledger: true})
 	sale.Claim(ctx, "ann")
 
-	var e stock.Event
+	var e stock.LedgerEvent
 	var err error
 	for e, err = range sale.Events(ctx, time.Minute) {
 		if err != nil {

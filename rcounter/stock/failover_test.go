@@ -250,12 +250,14 @@ func TestALedgerThatReplicasDoNotConfirmIsMovedWhenTheyDo(t *testing.T) {
 	p := newPair(t)
 	unconfirmed := make(chan error, 1000)
 	s := on(t, p.primary.Client(t), stock.Options{CallTimeout: 5 * time.Second, MinReplicas: 1, ReplicaTimeout: 50 * time.Millisecond,
-		Observer: stock.Observer{BackgroundFailed: func(_ context.Context, _ string, err error) {
-			select {
-			case unconfirmed <- err:
-			default:
+		Observer: func(_ context.Context, e stock.Event) {
+			if e.Kind == stock.EventBackgroundFailed {
+				select {
+				case unconfirmed <- e.Err:
+				default:
+				}
 			}
-		}}}).Stock("s")
+		}}).Stock("s")
 	o := spec(100)
 	o.Ledger = true
 	_, err := s.Open(ctx, o)

@@ -7,36 +7,59 @@ import (
 	"github.com/redlatch/redlatch/internal/session"
 )
 
-// Observer is a set of functions that are told what happens, each with a context and the stock's name. A nil function is
-// skipped and costs nothing. A function runs on the goroutine where the event happens, which may be that of a claim: it must
-// return at once. If it panics, that is logged and changes nothing else.
+// Observer is called with what happens to the stocks of a client, for metrics. It runs on the goroutine where that happens, which may be
+// that of a claim, so it must return at once. It may call the client. A panic in it is logged and otherwise ignored. It must be safe for
+// concurrent use.
 //
-// The context is that of the call: it carries the caller's span, and may have ended. BackgroundFailed gets the values of the
-// context of the call that left the work behind.
-type Observer struct {
-	// Claimed: the server answered a Claim, ClaimOnce, ClaimAny or Reserve, with n units if it was won; or there is no answer, for the reason in err.
-	Claimed func(ctx context.Context, name string, outcome Outcome, n int64, took time.Duration, err error)
-	// AnsweredLocally: the process answered one of these by itself, because the stock is sold out. Claimed is not told of
-	// it.
-	AnsweredLocally func(ctx context.Context, name string, outcome Outcome)
-	// BackgroundFailed: work in the background failed and is not tried again: the return of units whose callers had left.
-	// These units stay sold. KeepReaped and KeepLedger tell of every failure
-	// after which they go on.
-	BackgroundFailed func(ctx context.Context, name string, err error)
+// ctx is that of the call: it carries the caller's span, and may have ended. EventBackgroundFailed gets the values of the context of the
+// call that left the work behind.
+type Observer func(ctx context.Context, e Event)
+
+// Event is something that happened to a stock. Its Kind says which fields are set, beside Name.
+type Event struct {
+	Kind EventKind
+	// Name is the stock's, as the caller gave it; that of a Group's begins with its tag.
+	Name string
+	// Outcome is the answer. Of EventClaimed, unless Err is set, and of EventAnsweredLocally.
+	Outcome Outcome
+	// N is how many units were won. Of EventClaimed.
+	N int64
+	// Took is how long the call took. Of EventClaimed.
+	Took time.Duration
+	// Err is why there is no answer, or what failed. Of EventClaimed, and of EventBackgroundFailed, where it is never nil.
+	Err error
 }
 
-// guarded returns o with its functions' panics caught. Only Claimed may still be nil, and then no clock is read for it.
-func (o Observer) guarded(s *session.Session) Observer {
-	if o.Claimed != nil {
-		o.Claimed = session.Guard4(s, o.Claimed)
-	}
-	o.AnsweredLocally, o.BackgroundFailed = session.Guard1(s, o.AnsweredLocally), session.Guard1(s, o.BackgroundFailed)
-	return o
-}
+// EventKind is what an Event tells of.
+type EventKind uint8
 
-// began is when a claim began, for claimed; zero if no observer asks for it.
+// The kinds of events.
+const (
+	// EventClaimed: the server answered a Claim, ClaimOnce, ClaimAny or Reserve, or there is no answer (Outcome, N, Took, Err).
+	EventClaimed EventKind = iota + 1
+	// EventAnsweredLocally: the process answered one of these by itself, because the stock is sold out (Outcome). EventClaimed does not
+	// come then.
+	EventAnsweredLocally
+	// EventBackgroundFailed: work in the background failed and is not tried again: the return of units whose callers had left. These units
+	// stay sold (Err). KeepReaped and KeepLedger tell of every failure after which they go on.
+	EventBackgroundFailed
+)
+
+var eventNames = [...]string{EventClaimed: "claimed", EventAnsweredLocally: "answered locally", EventBackgroundFailed: "background failed"}
+
+// String is the kind in words, such as "answered locally".
+func (k EventKind) String() string { return session.KindName(eventNames[:], k) }
+
+// And returns an Observer that tells o and then next, for example one for metrics and one for traces. If o panics, next is not
+// told. Either may be nil.
+func (o Observer) And(next Observer) Observer { return session.Both(o, next) }
+
+// observe tells of e. Called without a mutex held.
+func (c *Client) observe(ctx context.Context, e Event) { session.Tell(ctx, c.calls, c.observer, e) }
+
+// began is when a claim began, for claimed; zero if there is no observer.
 func (c *Client) began() (t time.Time) {
-	if c.observer.Claimed != nil {
+	if c.observer != nil {
 		t = time.Now()
 	}
 	return t
@@ -44,14 +67,14 @@ func (c *Client) began() (t time.Time) {
 
 // claimed tells of a claim that the server was asked for.
 func (c *Client) claimed(ctx context.Context, name string, began time.Time, g Grant, err error) {
-	if f := c.observer.Claimed; f != nil {
-		f(ctx, name, g.Outcome, g.N, time.Since(began), edged(err))
+	if c.observer != nil {
+		c.observe(ctx, Event{Kind: EventClaimed, Name: name, Outcome: g.Outcome, N: g.N, Took: time.Since(began), Err: edged(err)})
 	}
 }
 
 // failed tells of work in the background that failed; what says what that means.
 func (c *Client) failed(ctx context.Context, what, name string, err error) {
-	c.observer.BackgroundFailed(ctx, name, edged(err))
+	c.observe(ctx, Event{Kind: EventBackgroundFailed, Name: name, Err: edged(err)})
 	c.calls.Complain(what, name, err)
 }
 
@@ -61,7 +84,7 @@ func (c *Client) bears(ctx context.Context, what, name string, err error, failin
 		*failing = false
 		return
 	}
-	c.observer.BackgroundFailed(ctx, name, edged(err))
+	c.observe(ctx, Event{Kind: EventBackgroundFailed, Name: name, Err: edged(err)})
 	if !*failing {
 		*failing = true
 		c.calls.Complain(what, name, err)
@@ -74,13 +97,3 @@ const (
 	notReaped   = "reservations could not be reaped; it goes on"
 	notMoved    = "a ledger could not be moved; it goes on"
 )
-
-// And returns an Observer that tells o and then next, for example one for metrics and one for traces. If o panics, next is not
-// told.
-func (o Observer) And(next Observer) Observer {
-	return Observer{
-		Claimed:          session.Both4(o.Claimed, next.Claimed),
-		AnsweredLocally:  session.Both1(o.AnsweredLocally, next.AnsweredLocally),
-		BackgroundFailed: session.Both1(o.BackgroundFailed, next.BackgroundFailed),
-	}
-}

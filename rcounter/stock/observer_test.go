@@ -44,14 +44,14 @@ func TestAnObserverIsToldOfEveryClaimOnce(t *testing.T) {
 	var told seen
 	o := patient
 	o.KeyPrefix = "shop:"
-	o.Observer = stock.Observer{
-		Claimed: func(_ context.Context, name string, outcome stock.Outcome, n int64, took time.Duration, err error) {
-			require.Positive(t, took)
-			told.add("%s: %v, %d, %v", name, outcome, n, err)
-		},
-		AnsweredLocally: func(_ context.Context, name string, outcome stock.Outcome) {
-			told.add("%s: %v, locally", name, outcome)
-		},
+	o.Observer = func(_ context.Context, e stock.Event) {
+		switch e.Kind {
+		case stock.EventClaimed:
+			require.Positive(t, e.Took)
+			told.add("%s: %v, %d, %v", e.Name, e.Outcome, e.N, e.Err)
+		default:
+			told.add("%s: %v, %v", e.Name, e.Outcome, e.Kind)
+		}
 	}
 	c := on(t, srv.Client(t), o)
 	s := c.Stock("s")
@@ -80,7 +80,7 @@ func TestAnObserverIsToldOfEveryClaimOnce(t *testing.T) {
 	told.take()
 	loses(t, s)
 	claimed(t, s, "ann")
-	require.Equal(t, []string{"s: sold out, locally", "s: replayed, 1, <nil>"}, told.take())
+	require.Equal(t, []string{"s: sold out, answered locally", "s: replayed, 1, <nil>"}, told.take())
 }
 
 func TestAnObserverThatPanicsIsLoggedAndChangesNothing(t *testing.T) {
@@ -88,7 +88,7 @@ func TestAnObserverThatPanicsIsLoggedAndChangesNothing(t *testing.T) {
 	log, text := rig.Logged()
 	o := patient
 	o.Logger = log
-	o.Observer.Claimed = func(context.Context, string, stock.Outcome, int64, time.Duration, error) { panic("ouch") }
+	o.Observer = func(context.Context, stock.Event) { panic("ouch") }
 	s := opened(t, on(t, redistest.Embedded(t).Client(t), o), "s", 1)
 	require.True(t, claimed(t, s, "ann").Won())
 	require.Contains(t, text(), "ouch")
@@ -99,8 +99,10 @@ func TestWhatFailsInTheBackgroundIsToldAndLoggedOnce(t *testing.T) {
 	srv := redistest.Start(t)
 	log, text := rig.Logged()
 	var told seen
-	c := on(t, srv.Client(t), stock.Options{CallTimeout: 50 * time.Millisecond, Logger: log, Observer: stock.Observer{
-		BackgroundFailed: func(_ context.Context, name string, err error) { told.add("%s: %v", name, err) },
+	c := on(t, srv.Client(t), stock.Options{CallTimeout: 50 * time.Millisecond, Logger: log, Observer: func(_ context.Context, e stock.Event) {
+		if e.Kind == stock.EventBackgroundFailed {
+			told.add("%s: %v", e.Name, e.Err)
+		}
 	}})
 	opened(t, on(t, srv.Client(t), exact), "s", 10)
 	s := c.Stock("s")

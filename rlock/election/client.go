@@ -50,8 +50,8 @@ type Options struct {
 	// when an observer cannot look.
 	// Defaults to slog.Default().
 	Logger *slog.Logger
-	// Observer is told of the locks under the elections: Acquired of an election won, Released of a resignation, Ended of a
-	// leadership that was lost, TakenOver of a crashed leader. Functions that are nil are skipped.
+	// Observer is called with what happens to the locks under the elections: EventAcquired is an election won, EventReleased a
+	// resignation, EventEnded a leadership that was lost, EventTakenOver a crashed leader. Defaults to none.
 	Observer rlock.Observer
 }
 

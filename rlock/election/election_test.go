@@ -16,6 +16,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/redistest/rig"
+	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rlock/election"
 )
 
@@ -251,7 +252,12 @@ func TestALeaderThatCannotAnnounceItselfLeadsAndTriesAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, news(t, told))
 	// The reply is lost of whatever this client sends once it has the lock.
-	o.Observer.Acquired = func(context.Context, string, time.Duration) { lost.Store(true) }
+	o.Observer = func(ctx context.Context, e rlock.Event) context.Context {
+		if e.Kind == rlock.EventAcquired {
+			lost.Store(true)
+		}
+		return ctx
+	}
 	p := on(t, c, o)
 	l := elect(t, p.elections.Election("boss"), "ann")
 	require.NoError(t, l.Err())

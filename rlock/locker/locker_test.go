@@ -229,7 +229,12 @@ func TestALockerDoesNotSpinWhileTheServerIsAway(t *testing.T) {
 	p := redistest.NewProxy(t, s)
 	var tries atomic.Int64
 	o := rlock.Options{}
-	o.Observer.NotAcquired = func(context.Context, string, time.Duration, error) { tries.Add(1) }
+	o.Observer = func(ctx context.Context, e rlock.Event) context.Context {
+		if e.Kind == rlock.EventNotAcquired {
+			tries.Add(1)
+		}
+		return ctx
+	}
 	x := locker.New(context.Background(), locks(t, p.Server(), o).Reentrant("l").WithWait(0), never(t))
 	use(x)
 	p.Refuse()
