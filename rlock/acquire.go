@@ -30,32 +30,28 @@ import (
 
 // acquire implements form.
 func (l *single) acquire(ctx context.Context, t terms) (*Hold, error) {
-	return l.take(ctx, t, t.lease == 0)
+	return l.take(ctx, t, t.lease == 0, false)
 }
 
 // renewed implements form.
 func (l *single) renewed() time.Duration { return l.c.opts.WatchdogTimeout }
 
 // take acquires the lock. auto says that the hold is renewed: a lease of 0 asks for that, and the parts of a composite need
-// it until all are there.
-func (l *single) take(ctx context.Context, t terms, auto bool) (*Hold, error) {
+// it until all are there. part: it is one of these, whose tenure is no other's.
+func (l *single) take(ctx context.Context, t terms, auto, part bool) (*Hold, error) {
 	c := l.c
 	if err := c.session.Enter(); err != nil {
 		return nil, err
 	}
 	ctx = c.observe(ctx, Event{Kind: EventAcquiring, Name: l.name})
-	a := acquisition{l: l, ctx: ctx, began: time.Now(), auto: auto, lease: t.lease, label: t.label}
-	if t.lease == 0 {
-		a.lease = c.opts.WatchdogTimeout
-		a.shares = l.kind.side == reader && auto && t.label == "" && c.opts.MaxHold == 0
-	}
-	hold, err := a.run(ctx, t.wait)
-	waited := time.Since(a.began)
+	began := time.Now()
+	hold, seen, err := l.acquired(ctx, began, t, auto, part)
+	waited := time.Since(began)
 	if err != nil {
 		c.session.Leave()
-		err = ending(l.name, waited, !a.unanswered.IsZero()).Explain(err)
+		err = ending(l.name, waited, seen.unsure).Explain(err)
 		if refused, ok := err.(*NotAcquiredError); ok {
-			refused.Ours, refused.Foreign, refused.NoEnd, refused.listeners = c.engine.Holds(l.key), a.foreign, a.noEnd, a.listeners
+			refused.Ours, refused.Foreign, refused.NoEnd, refused.listeners = c.engine.Holds(l.key), seen.foreign, seen.noEnd, seen.listeners
 		}
 		c.observe(ctx, Event{Kind: EventNotAcquired, Name: l.name, Waited: waited, Err: err})
 		return nil, err
@@ -64,6 +60,42 @@ func (l *single) take(ctx context.Context, t terms, auto bool) (*Hold, error) {
 	hold.follow(ctx, c)
 	c.observe(ctx, Event{Kind: EventAcquired, Name: l.name, Waited: waited})
 	return hold, nil
+}
+
+// seen is what a call knows, besides its error, that did not acquire the lock.
+type seen struct {
+	unsure         bool // a try that was not answered may have taken the lock
+	foreign, noEnd bool // of the holder, by the last answer
+	listeners      int
+}
+
+// acquired acquires the lock: by a turn of its process where waiters queue, otherwise for itself.
+func (l *single) acquired(ctx context.Context, began time.Time, t terms, auto, part bool) (*Hold, seen, error) {
+	c := l.c
+	own, turn, id := ownerIn(ctx, l)
+	if own == nil && id == "" && l.kind.place == handed && t.wait != 0 {
+		if err := c.queue.Ended(ctx); err != nil {
+			return nil, seen{}, &wait.GaveUp{Left: -1, Cause: err}
+		}
+		one := &struct { // in one piece of memory
+			caller
+			asking
+		}{caller: caller{l: l, terms: t, auto: auto, part: part, call: wait.Call{Name: l.name, Of: l, Began: began, Ctx: ctx}}}
+		if t.wait != forever {
+			one.call.Until = began.Add(t.wait)
+		}
+		return c.tenancies.acquire(&one.caller, &one.asking)
+	}
+	a := acquisition{l: l, ctx: ctx, began: began, auto: auto, lease: t.lease, label: t.label}
+	if t.lease == 0 {
+		a.lease = c.opts.WatchdogTimeout
+		if a.shares = l.kind.side == reader && auto && t.label == "" && c.opts.MaxHold == 0; a.shares {
+			a.reading = &reading{}
+		}
+	}
+	hold, err := a.run(ctx, t.wait, own, turn, id)
+	a.seen.unsure = !a.unanswered.IsZero()
+	return hold, a.seen, err
 }
 
 // ending says how the error of an acquisition is made from that of its wait. unsure: a try that was not answered may have
@@ -79,47 +111,66 @@ type acquisition struct {
 	l     *single
 	ctx   context.Context // the caller's
 	began time.Time
-	auto  bool
 	lease time.Duration
 	label string
 
 	own   *owner
-	want  int
 	join  Owner     // of another process, to be joined
+	under *owner    // of the write hold under which it reads
 	sent  time.Time // of the try that was granted
 	since time.Time // the owner may hold the lock from here on: before that the server said that it does not
 	runs  time.Time // until when the last try may run, if it was not answered
 	// unanswered: some try was sent and not answered, and may take the lock up to this instant
 	unanswered time.Time
-	handed     bool          // by the server, from its queue
-	written    time.Duration // and with this lease
+	written    time.Duration // the lease that the server wrote when it handed the lock over
 	entry      string        // in the queue on the server, once it was asked for
 	token      int64         // fencing token
-	inQueue    bool          // granted by a call that could not take it out of the queue
-	under      *owner        // of the write hold under which it reads
-	patient    bool          // it waits
-	shares     bool          // it may share a read hold of this process
-	joined     *owner        // whose read hold it shares
-	admit      time.Time     // until when others may share its hold unasked
-	waits      bool          // it is counted as a writer that waits
-	hold       *Hold         // of one that shares: made before those behind it go on
-	unusable   error         // or why there is none
-	watched    bool          // and the holder's heartbeats are looked at
-	foreign    bool          // by the last answer, the holder was none of ours
-	noEnd      bool          // and the lock had no end
-	listeners  int           // and so many heard of its release
 	leaves     time.Time     // when its caller gives up; zero: not known
-	sends      int           // tries that were sent
-	room       [7]string     // for the arguments of the first, here to be one piece of memory
+	seen       seen
+	*reading   // of one that may share a read hold of this process
+	*asks      // of a request for a tenure
+
+	want, sends int32 // the count asked for; tries that were sent
+	auto        bool  // it is renewed
+	handed      bool  // by the server, from its queue
+	inQueue     bool  // granted by a call that could not take it out of the queue
+	patient     bool  // it waits
+	shares      bool  // it may share a read hold of this process
+	waits       bool  // it is counted as a writer that waits
+	watched     bool  // the holder's heartbeats are looked at
+
+	room [6]string // for the arguments of the first try, here to be one piece of memory
+}
+
+// reading is what an acquisition has that may share a read hold.
+type reading struct {
+	joined   *owner    // whose hold it shares
+	admit    time.Time // until when others may share its hold unasked
+	hold     *Hold     // made before those behind it go on
+	unusable error     // or why there is none
+}
+
+// asks is what a request for a tenure has besides.
+type asks struct {
+	of         *tenancy // whose
+	known      *known   // what it tells those that wait
+	after      *handOn  // the release of the last tenure, which its first try makes
+	again      int      // how often it asked again soon
+	once       bool     // it has one turn
+	unattended bool     // no caller waits for the reply, so it is read to its end
+	crowded    bool     // others may have waited when it was granted
 }
 
 func (a *acquisition) newOwner() *owner {
 	own := a.l.newOwner(a.ctx, a.lease, a.label)
 	own.under = a.under
+	if a.asks != nil {
+		own.Follow(a.once)
+	}
 	return own
 }
 
-func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Hold, err error) {
+func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owner, turn int32, id Owner) (hold *Hold, err error) {
 	l := a.l
 	r := wait.Request{Name: l.name, Of: l, Began: a.began, Line: l.key, Manner: l.kind.manner, Channel: l.channel, Taker: a}
 	if waitTime != forever {
@@ -138,13 +189,12 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 			l.c.sharing.writers(l.key, -1)
 		}
 	}()
-	own, id := ownerIn(ctx, l)
 	own, a.under, err = l.resolve(own)
 	switch {
 	case err != nil:
 		return nil, err
 	case own != nil:
-		return a.reenter(ctx, r, own)
+		return a.reenter(ctx, r, own, turn)
 	case id != "" && a.under == nil:
 		if err := l.joinable(id); err != nil {
 			return nil, err
@@ -170,7 +220,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 	if !l.hands() {
 		r.Taker, r.Try = nil, func(ctx context.Context) (wait.Answer, error) { return a.Ask(ctx, nil) }
 	} else if !r.Alone {
-		r.Grants, r.Unnamed = l.grantsHere(), l.kind.place == lined || l.kind.place == told
+		r.Grants = l.grantsHere()
 	}
 	if a.shares && !r.Alone {
 		l.c.sharing.enlist(a)
@@ -190,12 +240,12 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (hold *Ho
 }
 
 // reenter acquires for an owner that holds the lock.
-func (a *acquisition) reenter(ctx context.Context, r wait.Request, own *owner) (*Hold, error) {
+func (a *acquisition) reenter(ctx context.Context, r wait.Request, own *owner, turn int32) (*Hold, error) {
 	l := a.l
 	if l.kind.entry == entryNever {
 		return nil, fmt.Errorf("%w: %q", ErrReentry, l.name)
 	}
-	want, err := own.Enter()
+	want, err := own.Enter(turn)
 	if err != nil {
 		return nil, fmt.Errorf("re-enter %q: %w", l.name, err)
 	}
@@ -209,7 +259,7 @@ func (a *acquisition) reenter(ctx context.Context, r wait.Request, own *owner) (
 	}
 	// It stands in no line: the lock that those in the line wait for is held by its own owner
 	// (TestAReentryIsNotBehindALocalWaiter).
-	a.own, a.want, a.shares, r.Alone = own, want, false, true
+	a.own, a.want, a.shares, r.Alone = own, int32(want), false, true
 	l.c.engine.Longest(&own.Lease, a.lease)
 	if err := l.c.queue.Wait(ctx, r); err != nil {
 		err = l.lost(&own.Lease, err)
@@ -257,6 +307,17 @@ func (a *acquisition) failed(err error) error {
 
 // register has what was granted renewed, and makes its handle.
 func (a *acquisition) register() (*Hold, error) {
+	if err := a.keep(); err != nil {
+		return nil, err
+	}
+	if a.own.Shared {
+		a.l.c.sharing.open(a.l.key, a.own, a.admit)
+	}
+	return newHold(a.own.Handle(a.auto)), nil
+}
+
+// keep has what was granted renewed.
+func (a *acquisition) keep() error {
 	l, own := a.l, a.own
 	added := false
 	if a.handed {
@@ -272,14 +333,7 @@ func (a *acquisition) register() (*Hold, error) {
 	if a.unanswered.IsZero() && !a.inQueue { // then the grant has taken it out of the queue
 		a.entry = ""
 	}
-	h, err := own.Start(added, a.auto, a.unanswered, a.entry)
-	if err != nil {
-		return nil, err
-	}
-	if own.Shared {
-		l.c.sharing.open(l.key, own, a.admit)
-	}
-	return newHold(h), nil
+	return own.Keep(added, a.unanswered, a.entry)
 }
 
 // lost returns err, the error of an acquisition that relied on a hold in use. If err says that this hold is over, lost ends

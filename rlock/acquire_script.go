@@ -63,6 +63,7 @@ type acquireReply struct {
 	token   int64         // fencing token of a new hold; 0: none
 	run     int64         // of a Quorum's member: which run of the server it is, of its run_id; 0: not said
 	clear   bool          // of a reader that was granted: no writer waits
+	alone   bool          // granted, and nobody queued
 	// listeners are how many connections hear of the holder's release; 0: not said.
 	listeners int
 }
@@ -73,7 +74,7 @@ func (r acquireReply) Clock() (server int64, late bool) { return r.server, r.sta
 func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
 	if m.IsInt64() { // it was free
 		server, err := m.AsInt64()
-		return acquireReply{status: acquireGranted, server: server}, err
+		return acquireReply{status: acquireGranted, server: server, alone: true}, err
 	}
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) < 3 {
@@ -100,7 +101,11 @@ func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
 
 // acquireCall asks for the lock; with an entry also for a place in the queue.
 func acquireCall(l *single, r acquireRequest) script.Call {
-	args := append(r.asked(3), l.c.publish, l.grants)
+	more := 2
+	if r.entry != "" {
+		more = 3
+	}
+	args := append(r.asked(more), l.c.publish, l.grants)
 	if r.entry != "" {
 		args = append(args, r.entry)
 	}

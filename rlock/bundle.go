@@ -176,8 +176,8 @@ func (p *parts) take() []*Hold {
 	return slices.DeleteFunc(slices.Clone(p.holds), func(x *Hold) bool { return x == nil })
 }
 
-// owner is the owner of the member with that key.
-func (p *parts) owner(key any) *owner {
+// handle is that of the member with that key.
+func (p *parts) handle(key any) *session.Handle {
 	if _, ok := key.(ownerKey); !ok {
 		return nil
 	}
@@ -185,7 +185,7 @@ func (p *parts) owner(key any) *owner {
 	defer p.mu.Unlock()
 	for _, x := range p.holds {
 		if x != nil && ownerOf(x.h).lock.ownKey == key {
-			return ownerOf(x.h)
+			return x.h
 		}
 	}
 	return nil

@@ -38,6 +38,7 @@ type Client struct {
 	heartbeat      time.Duration // 0: Liveness is off
 	monitor        *monitor      // nil: likewise
 	sharing        sharing       // read holds that are shared
+	tenancies      tenancies
 	observer       Observer
 	run            atomic.Int64 // of a Quorum's member: the run of the server, by its last answer
 	metOnce        atomic.Bool  // likewise: the server was given time once to say which it is
@@ -82,6 +83,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 			return c.observe(ctx, Event{Kind: EventReleasing, Name: h.Lease.Name, Acquisition: acquired})
 		}
 	}
+	c.tenancies.base = s.Base
 	c.lane = newLane(c)
 	if o.Liveness {
 		c.monitor = newMonitor(c)

@@ -94,6 +94,7 @@ func (x *Hold) begin(ctx context.Context, d time.Duration) error {
 	}
 	own := ownerOf(x.h)
 	c := own.lock.c
+	x.h.Bar()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.CallTimeout)
 	defer cancel()
 	rest := x.h.Began + d - time.Since(c.session.Base)

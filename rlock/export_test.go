@@ -12,7 +12,7 @@ import (
 func (c *Client) ID() string { return c.session.ID }
 
 // Waiting is how many calls stand in the process's line for name.
-func (c *Client) Waiting(name string) int { return c.queue.Members(c.opts.KeyPrefix + name) }
+func (c *Client) Waiting(name string) int { return c.waiting(c.opts.KeyPrefix + name) }
 
 // Lines is how many names somebody waits for.
 func (c *Client) Lines() int { return c.queue.Census().Lines }

@@ -8,8 +8,8 @@ import (
 )
 
 // ForceUnlock takes the lock from the owners that hold it at the time of the call, and wakes the waiters. It reports whether
-// anybody held it. A holder learns of it, as ErrLost, at its next renewal, or at once if its client tracks the key. Until
-// then it may act beside the next holder. An owner that acquires the lock during the call keeps it. The errors are those of
+// anybody held it. A holder learns of it, as ErrLost, at its next renewal, or at once if its client tracks the key, or if it is a
+// holder of this client and the lock is not a read-write one. Until then it may act beside the next holder. An owner that acquires the lock during the call keeps it. The errors are those of
 // [Lock.IsLocked]; after ErrUnknownOutcome the lock may have been taken.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	if l.bad != nil {
@@ -55,6 +55,13 @@ func (l *single) evict(ctx context.Context, fields map[string]string) (removed i
 	removed, err = l.runForce(ctx, owners, more)
 	if err == nil {
 		l.c.queue.Wake(l.key)
+		if l.kind.side == alone {
+			for _, o := range owners { // those of this client learn of it now
+				if held := l.c.engine.Find(l.leaseKey(o), o); held != nil {
+					l.c.engine.Lost(held, ErrLost)
+				}
+			}
+		}
 	}
 	return removed, err
 }

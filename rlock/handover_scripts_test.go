@@ -388,19 +388,13 @@ func TestReleaseScriptWithAQueue(t *testing.T) {
 		{name: "without the queue's key the release is open", alone: true, held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}}, args: let(alice, ""),
 			runs: over(lineRun{reply: []int64{2}, left: gone, line: []string{bob}, told: 1}, 0)},
 
-		{name: "named in turn: before those in line, with its lease in full", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}}, args: name(anyTime, "1"),
-			runs: over(lineRun{reply: []int64{2, 1, 0}, hash: one(carol), left: 300_000, line: []string{bob}}, 0, 0, 0)},
-		{name: "named in turn: its own place is given up", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}, {owner: carol, ago: 4000, stamped: 2000}}, args: name(anyTime, "1"),
-			runs: over(lineRun{reply: []int64{2, 1, 0}, hash: one(carol), left: 300_000, line: []string{bob}}, 0, 0, 0)},
 		{name: "named in line: behind the others", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}}, args: name(anyTime, "0"),
 			runs: over(lineRun{reply: []int64{2, 2, 1}, hash: one(bob), left: first, line: []string{carol}, granted: []string{bob}}, 0, 0, 0)},
 		{name: "named in line: its place counts", held: one(alice), ttl: 90_000, line: []waiting{{owner: carol, ago: 5000}, {owner: bob, ago: 4000}}, args: name(anyTime, "0"),
-			runs: over(lineRun{reply: []int64{2, 1, 0}, hash: one(carol), left: 300_000, line: []string{bob}}, 0, 0, 0)},
+			runs: over(lineRun{reply: []int64{2, 1, 1}, hash: one(carol), left: 300_000, line: []string{bob}}, 0, 0, 0)},
 		{name: "named in line: the others are gone", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}}, deaf: []string{bob}, args: name(anyTime, "0"),
-			runs: over(lineRun{reply: []int64{2, 1, 0}, hash: one(carol), left: 300_000}, 0, 0, 0)},
+			runs: over(lineRun{reply: []int64{2, 1, 1}, hash: one(carol), left: 300_000}, 0, 0, 0)},
 		{name: "named in line: nobody else is there", held: one(alice), ttl: 90_000, args: name(anyTime, "0"),
-			runs: over(lineRun{reply: []int64{2, 1, 0}, hash: one(carol), left: 300_000}, 0, 0, 0)},
-		{name: "named in turn: nobody else is there", held: one(alice), ttl: 90_000, args: name(anyTime, "1"),
 			runs: over(lineRun{reply: []int64{2, 1, 0}, hash: one(carol), left: 300_000}, 0, 0, 0)},
 		{name: "named too late: the first in line gets it", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}}, args: name("1", "1"),
 			runs: over(lineRun{reply: []int64{2, 0, 0}, hash: one(bob), left: first, granted: []string{bob}}, 0, 0, 0)},
@@ -584,7 +578,7 @@ func TestSomeReleasesAreOpenWhileRedissonListens(t *testing.T) {
 			} else {
 				require.Empty(t, java())
 			}
-			if open(carol, entryOf(carol), "300000", "99999999999999", "0") {
+			if open(carol, entryOf(carol), "300000", "99999999999999", "1") {
 				named++
 				require.Equal(t, []string{bob, carol}, g.queue(t, queue).line, "who was named has a place")
 				require.Equal(t, []string{channel + " 0"}, java())
@@ -597,7 +591,7 @@ func TestSomeReleasesAreOpenWhileRedissonListens(t *testing.T) {
 			require.Less(t, n, 1000, "one in eight")
 			g.must(t, "DEL", key, queue)
 			g.must(t, "HSET", key, alice, "1")
-			got := release(bob, entryOf(bob), "300000", "99999999999999", "0")
+			got := release(bob, entryOf(bob), "300000", "99999999999999", "1")
 			if got[1] == 1 {
 				require.Equal(t, map[string]string{bob: "1"}, g.look(t, key).hash)
 				require.Empty(t, java())
@@ -611,10 +605,13 @@ func TestSomeReleasesAreOpenWhileRedissonListens(t *testing.T) {
 			require.Equal(t, []string{grants + bob[:36] + " 0 0 " + bob}, heard())
 			break
 		}
-		for range 60 { // a turn is short
+		for range 60 { // every end of a tenure that eight callers had
 			g.must(t, "DEL", key, queue)
 			g.must(t, "HSET", key, alice, "1")
-			require.Equal(t, []int64{2, 1, 0}, release(bob, entryOf(bob), "300000", "99999999999999", "1"))
+			got := release(bob, entryOf(bob), "300000", "99999999999999", "8")
+			require.Equal(t, []int64{2, 2, g.queue(t, queue).tickets[bob]}, got)
+			require.Equal(t, []string{channel + " 0"}, java())
+			heard()
 		}
 		g.must(t, "DEL", key, queue)
 		g.must(t, "HSET", key, alice, "1")

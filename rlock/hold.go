@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"time"
 
@@ -80,12 +81,18 @@ func (x *Hold) Name() string {
 	return x.h.Holding.Lease.Name
 }
 
-// Owner returns the owner as the server knows it. A re-entry has the owner of the hold that it re-enters.
+// Owner returns the owner as the server knows it. A re-entry has the owner of the hold that it re-enters. Callers of one process that follow
+// each other may hold the lock as one owner; the owner of a hold for which Owner was called while it lasted is no other's. Called for the
+// first time when the hold is over, Owner returns one that never held anything.
 func (x *Hold) Owner() Owner {
 	if x.parts != nil {
 		return x.parts.owners()
 	}
-	return Owner(x.h.Holding.Lease.Owner)
+	if x.h.Bar() {
+		return Owner(x.h.Holding.Lease.Owner)
+	}
+	// Another caller of this process may have the lock as the same owner now, and must not be joined by who gets this text.
+	return Owner(fmt.Sprintf("%s:turn %d", x.h.Holding.Lease.Owner, x.h.Turn()))
 }
 
 // Token returns the fencing token of the hold. ok is false if the lock is not a Fenced one.
@@ -165,6 +172,7 @@ func (x *Hold) UnlockAfter(ctx context.Context, d time.Duration) error {
 // keep has the lock last until d after the handle's acquisition, unless its Unlock was called.
 func keep(h *session.Handle, d time.Duration) {
 	h.Unless(func() {
+		h.Bar()
 		own, until := ownerOf(h), int64(h.Began+d)
 		for k := own.keep.Load(); k < until && !own.keep.CompareAndSwap(k, until); k = own.keep.Load() {
 		}

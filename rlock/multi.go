@@ -146,7 +146,7 @@ func (t *together) assemble(ctx context.Context, left func() time.Duration) (p *
 	defer cancel()
 	wctx := p.b.life.Context(all) // ends the waiting when a member is lost
 	for i, m := range t.members {
-		x, e := m.take(wctx, terms{left(), t.lease, m.label}, true)
+		x, e := m.take(wctx, terms{left(), t.lease, m.label}, true, true)
 		if e == nil {
 			p.add(i, x)
 		}
@@ -258,7 +258,7 @@ func (t *together) possible(ctx context.Context) bool {
 		if t.c.session.Hub.Client().Mode() == rueidis.ClientModeCluster && keyname.Slot(m.key) != slot {
 			return false
 		}
-		if ctx.Value(m.ownKey) != nil || t.waits && t.c.queue.Members(m.key) > 0 {
+		if ctx.Value(m.ownKey) != nil || t.waits && t.c.waiting(m.key) > 0 {
 			return false
 		}
 	}

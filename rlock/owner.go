@@ -20,10 +20,11 @@ import (
 // own could outlive the hold, or be missed by it.
 type owner struct {
 	session.Holding
-	lock  *single
-	under *owner       // of the write hold under which it reads
-	token int64        // set before the first handle is made; 0: none
-	keep  atomic.Int64 // ns after its client's base: no release before; see UnlockAfter
+	lock    *single
+	under   *owner       // of the write hold under which it reads
+	token   int64        // set before the first handle is made; 0: none
+	tenancy *tenancy     // of a tenure for which callers wait; guarded by tenancies.mu
+	keep    atomic.Int64 // ns after its client's base: no release before; see UnlockAfter
 }
 
 func (l *single) newOwner(ctx context.Context, d time.Duration, label string) *owner {
@@ -111,9 +112,9 @@ func (o *owner) Object() any { return o.lock }
 // Send implements session.Resource: it sends the release once.
 //
 //   - Before the time of UnlockAfter it has the lock end at that time (keep.lua), and waiters look (look.lua).
-//   - The first time it may name a waiter of this process as the next holder (release.lua). A later try may be the second run of
-//     the first: the waiter's deadline counts from the first send, so a grant by a later run would be trusted for too long. It
-//     names nobody, and the waiter asks for itself. A Fair lock's release never does: the order is the server's.
+//   - The first time the release of a tenure asks for the next one, if callers wait (tenancy.go). A later try may be the second run of
+//     the first: the lease of the next tenure counts from the first send, so a grant by a later run would be trusted for too long. It
+//     names nobody.
 //   - Otherwise it removes the owner, or lowers its count. The script hands the lock over, or publishes the release.
 //
 // After that a waiter of this process is woken, unless it hears of the release anyway. Before Send, session.Handle has ended the
@@ -133,15 +134,13 @@ func (o *owner) Send(ctx context.Context, remaining int, again bool) (gone bool,
 	}
 	switch {
 	case rest > 0:
-		if status, err = l.runKeep(ctx, o.Lease.Owner, rest); err == nil && status == releaseDone {
+		status, err = l.runKeep(ctx, o.Lease.Owner, rest)
+		o.Gone() // callers wait for the end that is known now
+		if err == nil && status == releaseDone {
 			l.runLook(ctx)
 		}
-	case !again && remaining == 0 && l.kind.place == handed && l.hands():
-		if offer := c.queue.Offer(l.key, c.opts.CallTimeout); offer != nil {
-			status, err = l.runPass(ctx, o.Lease.Owner, o.Entry(), offer)
-			return status == releaseGone, err
-		}
-		fallthrough
+	case !again && remaining == 0 && o.Follows():
+		status, err = c.tenancies.release(ctx, o)
 	default:
 		status, err = l.runRelease(ctx, o.Lease.Owner, remaining, o.Entry())
 	}
@@ -192,18 +191,20 @@ type ownerKey struct {
 	sided  bool // both sides of a read-write lock are one lock here
 }
 
-// ownerIn is the owner of l that ctx carries: one of this process, or the text of one, or neither.
-func ownerIn(ctx context.Context, l *single) (*owner, Owner) {
+// ownerIn is the owner of l that ctx carries, and in which of its turns: one of this process, or the text of one, or neither.
+func ownerIn(ctx context.Context, l *single) (own *owner, turn int32, id Owner) {
 	switch v := ctx.Value(l.ownKey).(type) {
-	case *owner:
-		return v, Owner(v.Lease.Owner)
+	case *session.Handle:
+		own := ownerOf(v)
+		return own, v.Turn(), Owner(own.Lease.Owner)
 	case named:
 		if c := l.c.engine.Find(l.leaseKey(string(v.owner)), string(v.owner)); c != nil {
-			return c.Of.(*owner), v.owner
+			own := c.Of.(*owner)
+			return own, own.Turn(), v.owner
 		}
-		return nil, v.owner
+		return nil, 0, v.owner
 	}
-	return nil, ""
+	return nil, 0, ""
 }
 
 // holdContext is a context of a hold. It refers to the Hold, so the Hold is in use for as long as any of its contexts is. The
@@ -216,11 +217,11 @@ type holdContext struct {
 
 func (x *holdContext) Value(key any) any {
 	if p := x.hold.parts; p != nil {
-		if own := p.owner(key); own != nil {
-			return own
+		if h := p.handle(key); h != nil {
+			return h
 		}
-	} else if own := ownerOf(x.hold.h); key == own.lock.ownKey {
-		return own
+	} else if key == ownerOf(x.hold.h).lock.ownKey {
+		return x.hold.h
 	}
 	return x.Context.Value(key)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -17,11 +16,12 @@ var releaseScript = load("release", "release")
 // releaseRequest is one release.
 type releaseRequest struct {
 	owner     string
-	remaining int         // the count
-	entry     string      // of this owner, if it may still be in the queue
-	others    []string    // of a Fair lock: those that leave with it
-	offer     *wait.Offer // a waiter of this process that may be the next holder; nil: none
-	notAfter  int64       // server ms until which it may
+	remaining int            // the count
+	entry     string         // of this owner, if it may still be in the queue
+	others    []string       // of a Fair lock: those that leave with it
+	next      *wait.Standing // of the next tenure of this process; nil: none
+	notAfter  int64          // server ms until which that is asked for
+	turns     int32          // so many callers had it
 }
 
 type releaseStatus int64
@@ -34,18 +34,14 @@ const (
 
 type releaseReply struct {
 	status  releaseStatus
-	outcome int64 // for the waiter named: 1 it holds the lock now, 2 it is in the queue, 0 neither
-	ticket  int64 // in the queue
+	outcome int64 // of the next tenure: 1 it holds the lock now, 2 it is in the queue, 0 neither
+	ticket  int64 // in the queue; if it holds the lock, 1: others queue
 }
 
 func releaseCall(l *single, r releaseRequest) script.Call {
 	args := []string{r.owner, strconv.Itoa(r.remaining), l.channel, l.c.publish, l.grants, r.entry}
-	if o := r.offer; o != nil {
-		local := "0"
-		if o.Local {
-			local = "1"
-		}
-		args = append(args, o.Owner, o.Entry, script.Millis(o.Lease), strconv.FormatInt(r.notAfter, 10), local)
+	if n := r.next; n != nil {
+		args = append(args, n.Owner, n.Entry, script.Millis(n.Lease), strconv.FormatInt(r.notAfter, 10), strconv.Itoa(int(r.turns)))
 	}
 	return script.Call{Script: releaseScript, Keys: l.keys, Args: args}
 }
@@ -68,7 +64,7 @@ func (l *single) sendRelease(ctx context.Context, r releaseRequest) (releaseRepl
 	if err != nil {
 		return releaseReply{}, err
 	}
-	return decodeRelease(m, r.offer != nil)
+	return decodeRelease(m, r.next != nil)
 }
 
 // runRelease lowers the count, or ends the hold; entry: of this owner, if it may still be in the queue.
@@ -83,27 +79,5 @@ func (l *single) runRelease(ctx context.Context, owner string, remaining int, en
 		}
 	}
 	r, err := l.sendRelease(ctx, releaseRequest{owner: owner, remaining: remaining, entry: entry})
-	return r.status, err
-}
-
-// runPass ends a hold and may make the waiter named the next holder.
-func (l *single) runPass(ctx context.Context, owner, entry string, o *wait.Offer) (releaseStatus, error) {
-	notAfter := l.c.runner.Clock.At(l.key, o.NotAfter)
-	if notAfter == 0 {
-		o.Refused()
-		return l.runRelease(ctx, owner, 0, entry)
-	}
-	sent := time.Now()
-	r, err := l.sendRelease(ctx, releaseRequest{owner: owner, entry: entry, offer: o, notAfter: notAfter})
-	switch {
-	case err != nil:
-		o.Failed()
-	case r.outcome == 1:
-		o.Granted(sent)
-	case r.outcome == 2:
-		o.Queued(r.ticket, sent)
-	default:
-		o.Refused()
-	}
 	return r.status, err
 }

@@ -171,7 +171,7 @@ func (a *acquisition) share(own *owner) bool {
 	if own == nil || e.Over(&own.Lease) != nil {
 		return false
 	}
-	if _, err := own.Enter(); err != nil {
+	if _, err := own.Enter(own.Turn()); err != nil {
 		return false
 	}
 	if !e.Auto(&own.Lease, a.lease) {
@@ -197,6 +197,9 @@ func (a *acquisition) beside() *owner {
 // window notes for how long others may share what was granted to the acquisition by the call that it sent last. It is four round
 // trips: a reader of four then waits for an answer, however far the server is, and a writer waits little longer.
 func (a *acquisition) window(clear bool, received time.Time) {
+	if a.reading == nil {
+		return
+	}
 	a.admit = time.Time{}
 	if clear {
 		a.admit = a.sent.Add(min(max(4*received.Sub(a.sent), leastWindow), mostWindow))

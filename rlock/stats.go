@@ -17,6 +17,7 @@ type Stats struct {
 func (c *Client) Stats() Stats {
 	s := Stats{Held: c.engine.Count(), PendingReleases: c.session.Retrier.Count()}
 	s.Waiting, s.HandOvers = c.queue.Count()
+	s.HandOvers += c.tenancies.count()
 	s.SharedCalls, s.SharedRequests = c.lane.Counts()
 	return s
 }

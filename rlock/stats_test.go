@@ -74,10 +74,7 @@ func TestStatsCountHandOvers(t *testing.T) {
 			}
 			next <- h
 		}()
-		require.Eventually(t, func() bool {
-			s, err := lock.Inspect(ctx)
-			return err == nil && len(s.Waiters) == 1
-		}, 30*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return r.locks.Waiting("l") == 1 }, 30*time.Second, time.Millisecond)
 		require.NoError(t, hold.Unlock(ctx))
 		hold = <-next
 		require.NotNil(t, hold)

@@ -53,6 +53,7 @@ func (a *acquisition) Taken(g wait.Grant) bool {
 		return false
 	}
 	a.sent, a.written, a.handed = g.Sent, g.Lease, g.Ticket > 0
+	a.meets(true)
 	if a.shares {
 		a.hold, a.unusable = a.register()
 	}
@@ -67,10 +68,22 @@ func (a *acquisition) ReleaseLater(after time.Time) {
 	if after.After(a.unanswered) {
 		a.unanswered = after
 	}
+	if a.asks != nil {
+		s := &a.l.c.tenancies
+		s.mu.Lock()
+		a.known.seen.unsure = true
+		s.mu.Unlock()
+	}
 }
 
 // Ask implements wait.Taker: it asks the server once.
 func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
+	if a.asks != nil && a.unattended {
+		ctx = context.WithoutCancel(ctx)
+	}
+	if a.asks != nil && a.after != nil {
+		return a.askAfter(ctx, standing)
+	}
 	if !a.shares {
 		return a.ask(ctx, standing)
 	}
@@ -125,6 +138,7 @@ func (a *acquisition) ask(ctx context.Context, standing *wait.Standing) (wait.An
 		answer, err := a.granted(received)
 		if err == nil {
 			a.handed, a.token, a.inQueue = false, r.token, standing != nil && placeless
+			a.meets(!r.alone)
 			a.window(r.clear, received)
 		}
 		return answer, err
@@ -148,9 +162,9 @@ func (a *acquisition) try(ctx context.Context, standing *wait.Standing, alone *s
 	if standing == nil && a.want == 1 && a.join == "" && a.under == nil {
 		shares := c.enterLane(a.l.kind)
 		defer c.leaveLane(a.l.kind)
-		if shares && c.queue.Members(a.l.key) <= 1 { // where others wait it is not free
+		if shares && c.waiting(a.l.key) <= 1 { // where others wait it is not free
 			if done, err := a.askShared(ctx); done || err != nil {
-				return acquireReply{status: acquireGranted}, err
+				return acquireReply{status: acquireGranted, alone: true}, err
 			}
 		}
 	}
@@ -184,12 +198,86 @@ func (a *acquisition) refused(r acquireReply, received time.Time) (wait.Answer, 
 	}
 	a.since = a.sent
 	a.keptOut()
-	a.foreign, a.noEnd, a.listeners = r.foreign, r.left < 0, r.listeners
+	a.sees(seen{foreign: r.foreign, noEnd: r.left < 0, listeners: r.listeners})
 	if l.c.monitor != nil && a.patient && !a.watched {
 		a.watched = true
 		l.c.monitor.watch(l)
 	}
-	return wait.Answer{Left: r.left, Foreign: r.foreign && l.kind.place != told, Ticket: r.ticket, Sent: a.sent, Contenders: r.listeners}, nil
+	return wait.Answer{Left: r.left, Foreign: r.foreign && l.kind.place != told, Ticket: r.ticket, Sent: a.sent, Contenders: r.listeners, Soon: a.soon(received)}, nil
+}
+
+// sees keeps what an answer told of the holder, for those that give up.
+func (a *acquisition) sees(now seen) {
+	if a.asks == nil {
+		a.seen = now
+		return
+	}
+	s := &a.l.c.tenancies
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now.unsure = a.known.seen.unsure
+	a.known.seen = now
+}
+
+// meets notes whether others may wait on the server for what was granted.
+func (a *acquisition) meets(others bool) {
+	if a.asks != nil {
+		a.crowded = others
+	}
+}
+
+// soon is when to ask again because an earlier try, whose caller left before the reply, may have been granted since; 0: none may.
+//
+//	the first caller: asks, leaves      another goroutine goes on       server
+//	                                    asks: held  ------------------>
+//	                                                                    the lock is released; nobody queues
+//	                                                                    the first request runs: granted
+//	                                    asks once more: granted
+func (a *acquisition) soon(now time.Time) time.Duration {
+	if a.asks == nil || !now.Before(script.LastRun(a.unanswered)) {
+		return 0
+	}
+	a.again++
+	return script.Backoff(min(2*a.again, 4))
+}
+
+// askAfter is the first Ask of a request that follows a tenure: one call releases that, and names this owner, which is granted the lock or
+// put into the queue. Where that cannot be, because the process hears no grants yet, or does not know the server's time, these are two
+// calls.
+func (a *acquisition) askAfter(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
+	h, l := a.after, a.l
+	a.after = nil
+	from, sent := h.own, time.Now()
+	end := sent.Add(l.c.opts.CallTimeout)
+	notAfter := l.c.runner.Clock.At(l.key, end)
+	if standing == nil || notAfter == 0 {
+		status, err := l.runRelease(ctx, from.Lease.Owner, 0, from.Entry())
+		h.done <- handedOn{status: status, err: err}
+		return a.ask(ctx, standing)
+	}
+	r, err := l.sendRelease(ctx, releaseRequest{owner: from.Lease.Owner, entry: from.Entry(), next: standing, notAfter: notAfter, turns: from.Turn() + 1})
+	h.done <- handedOn{status: r.status, err: err}
+	a.sent = sent
+	switch {
+	case err != nil:
+		if errors.Is(err, ErrUnknownOutcome) {
+			a.ReleaseLater(end)
+		}
+		if !script.NotAnswered(err) {
+			return a.ask(ctx, standing)
+		}
+		return wait.Answer{}, err
+	case r.outcome == 1 && (l.kind.fenced || l.c.opts.MinReplicas > 0): // see Taken
+		a.since = sent
+	case r.outcome == 1:
+		answer, err := a.granted(time.Now())
+		a.handed, a.crowded = false, r.ticket != 0
+		return answer, err
+	case r.outcome == 2:
+		a.since = sent
+		return wait.Answer{Left: -1, Ticket: r.ticket, Sent: sent}, nil
+	}
+	return a.ask(ctx, standing)
 }
 
 // renamed gives back a grant that came too late, and goes on as another owner: the id of what was released is never used
@@ -242,7 +330,7 @@ func (a *acquisition) call(notAfter int64, standing *wait.Standing, beside *owne
 	if a.under != nil {
 		under = a.under.Lease.Owner
 	}
-	r := acquireRequest{owner: a.own.Lease.Owner, want: a.want, lease: a.lease, ms: a.l.c.millis(a.lease), notAfter: notAfter, entry: entry, under: under}
+	r := acquireRequest{owner: a.own.Lease.Owner, want: int(a.want), lease: a.lease, ms: a.l.c.millis(a.lease), notAfter: notAfter, entry: entry, under: under}
 	if a.sends++; a.sends == 1 { // a try that is given up may still read its own
 		r.room = a.room[:0]
 	}
@@ -263,13 +351,14 @@ func (a *acquisition) late(standing *wait.Standing) func(rueidis.RedisResult) {
 	if a.want > 1 {
 		return nil // the owner is ours and is released with its hold
 	}
-	own, places := a.own, standing != nil || a.entry != ""
+	own, places, q := a.own, standing != nil || a.entry != "", a.l.c.queue
 	return func(res rueidis.RedisResult) {
 		m, err := res.ToMessage()
 		if err != nil {
 			return
 		}
 		if r, err := decodeAcquire(m); err == nil && (r.status == acquireGranted || r.status == acquireHeld && places) {
+			q.Nudge(own.Lease.Owner) // the request of a tenure goes on, and finds it
 			own.Late()
 		}
 	}

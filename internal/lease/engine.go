@@ -182,6 +182,19 @@ func (e *Engine) Find(key, owner string) *Lease {
 	return nil
 }
 
+// First returns the lease of key that was registered last, of those of which match is true, and when it began; nil: there is none.
+// match must not block.
+func (e *Engine) First(key string, match func(*Lease) bool) (*Lease, time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for l := e.entries[e.entry(key)]; l != nil; l = l.beside {
+		if match(l) {
+			return l, e.time(l.start)
+		}
+	}
+	return nil, time.Time{}
+}
+
 // Holds reports whether anything is registered for key.
 func (e *Engine) Holds(key string) bool {
 	e.mu.Lock()

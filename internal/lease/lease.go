@@ -32,7 +32,7 @@ type Lease struct {
 	// errs.ErrMaxHold; and with errs.ErrClosed by Stop, and by EndAll, which may come before. It must not block.
 	Ended func(why error)
 
-	// Ctx is that of the acquisition, for Values; nil: none.
+	// Ctx is that of the acquisition, for Engine.Values; nil: none. Guarded by Engine.mu from Add on: see Engine.Under.
 	Ctx context.Context
 
 	// Of is what the lease belongs to, for callers that look it up. Where an owner is not text, Of has a method Shown() string, by
@@ -100,11 +100,21 @@ func (l *Lease) margin(length time.Duration) time.Duration {
 
 // Values returns a context with the values of the acquisition and without its end, for what happens to the lease outside of any
 // call.
-func (l *Lease) Values() context.Context {
-	if l.Ctx == nil {
+func (e *Engine) Values(l *Lease) context.Context {
+	e.mu.Lock()
+	ctx := l.Ctx
+	e.mu.Unlock()
+	if ctx == nil {
 		return context.Background()
 	}
-	return context.WithoutCancel(l.Ctx)
+	return context.WithoutCancel(ctx)
+}
+
+// Under has Values be those of another context from now on: another caller has what is held.
+func (e *Engine) Under(l *Lease, ctx context.Context) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l.Ctx = ctx
 }
 
 // Called returns the name by which logs call the owner.

@@ -130,7 +130,7 @@ func (e *Engine) answer(batch []asked, verdicts []int64, sent time.Time, err err
 	e.mu.Unlock()
 	e.end("redlatch: hold lost: the server no longer knows it", lost)
 	for _, ev := range events {
-		e.renewed(ev.lease.Values(), ev.lease.Name, ev.err)
+		e.renewed(e.Values(ev.lease), ev.lease.Name, ev.err)
 	}
 }
 
@@ -176,7 +176,7 @@ func (e *Engine) late(batch []asked, verdicts []int64, sent time.Time) {
 	e.mu.Unlock()
 	e.end("redlatch: hold lost: the server no longer knows it", lost)
 	for _, ev := range events {
-		e.renewed(ev.lease.Values(), ev.lease.Name, ev.err)
+		e.renewed(e.Values(ev.lease), ev.lease.Name, ev.err)
 	}
 }
 

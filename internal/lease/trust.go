@@ -84,6 +84,14 @@ func (e *Engine) Trusted(key string, asked time.Time) bool {
 	return e.now().Before(e.heart.trusted(&Lease{asked: e.at(asked), group: uint8(SlotGroup(e.cluster, key))}))
 }
 
+// Lasting reports whether l is registered, and a quarter at least of the lease that the server has is yet to come, as far as it may be
+// trusted: enough for another caller to begin.
+func (e *Engine) Lasting(l *Lease) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return l.state == registered && time.Until(e.until(l)) >= l.term()/4
+}
+
 // Until returns the earliest of l's deadline, the end of MaxHold and the end of its trust in heartbeats, each earlier by what the
 // machine may have slept since the server last answered.
 func (e *Engine) Until(l *Lease) time.Time {

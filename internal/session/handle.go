@@ -48,6 +48,16 @@ type Several interface {
 	SendAll(ctx context.Context, all []*Holding) error
 }
 
+// Follower is a Resource whose holding may go on after its last handle: another caller of this process has it next.
+type Follower interface {
+	Resource
+	// Next is called when the last handle ends. It reports whether another caller has the holding from now on, for which that caller
+	// calls Holding.Take; nothing is sent then. The session holds no mutex.
+	Next() bool
+	// Gone is called when no caller can have it next, because it is over, or was dropped: maybe more than once, and also after a Send.
+	Gone()
+}
+
 // Holding is what one owner holds: a lease that the watchdog keeps, and the handles of the acquisition and its re-entries,
 // whose last release gives it back. It must not refer to what its users have in hand: whether they can still reach that tells
 // whether a handle was dropped.
@@ -65,6 +75,9 @@ type Holding struct {
 
 	mu        sync.Mutex
 	count     int32 // handles that may be released, and acquisitions and re-entries under way
+	turn      int32 // of a Follower: how many callers have had it before
+	follows   bool  // it is a Follower's
+	barred    bool  // no caller has it next
 	releasing bool  // the last release is under way
 	again     bool  // and was overtaken by the reply of a request that had been given up
 	// Shared is set before the first request: the resource counts once, however many handles there are, so only the last
@@ -90,6 +103,9 @@ func (o *Holding) Begin(of *Handles, r Resource) {
 	o.of, o.count = of, 1
 	o.Lease.Of, o.Lease.Ended = r, o.lost
 }
+
+// Follow says that the holding is a Follower's. once: no caller has it next all the same, because of what is known of it elsewhere.
+func (o *Holding) Follow(once bool) { o.follows, o.barred = true, once }
 
 // Entry is the place in a queue that a request may have left behind.
 func (o *Holding) Entry() string { return o.left().entry }
@@ -123,7 +139,7 @@ func (o *Holding) Handle(auto bool) *Handle {
 	if h.Holding != nil {
 		h = &Handle{}
 	}
-	h.Holding, h.auto, h.counted, h.Began = o, auto, true, time.Since(o.of.Base)
+	h.Holding, h.auto, h.counted, h.turn, h.Began = o, auto, true, o.turn, time.Since(o.of.Base)
 	h.beside, o.handles = o.handles, h
 	ended := o.ended
 	o.mu.Unlock()
@@ -137,19 +153,106 @@ func (o *Holding) Handle(auto bool) *Handle {
 // that were not answered may run until until, and entry is their place in a queue; both are zero if there are none. What
 // cannot be used is given back.
 func (o *Holding) Start(added, auto bool, until time.Time, entry string) (*Handle, error) {
+	if err := o.Keep(added, until, entry); err != nil {
+		return nil, err
+	}
+	return o.Handle(auto), nil
+}
+
+// Keep is Start without the handle, for one who makes it later (Take).
+func (o *Holding) Keep(added bool, until time.Time, entry string) error {
 	if !added {
 		// Only a stall of this very machine since the grant was looked at; the server's lease may have some time left.
 		o.Abandon(time.Now(), entry)
-		return nil, o.Expired()
+		return o.Expired()
 	} else if o.of.Closed() {
 		// Close and the grant have crossed: Close ended all that was registered, and only then this was. Nobody would end it.
 		// So it is looked for after registering (TestCloseWhilePermitsAreBeingGrantedLeavesNothing).
 		o.End(errs.ErrClosed)
 		o.of.Engine.Remove(&o.Lease)
 		o.Abandon(time.Now(), entry)
-		return nil, errs.ErrClosed
+		return errs.ErrClosed
 	}
-	return o.First(auto, until, entry), nil
+	o.leaves(until, entry)
+	return nil
+}
+
+// Take makes the handle of a caller that has the holding next, or first after Keep. The error is why it is over; the caller then calls
+// Retreat.
+func (o *Holding) Take(auto bool) (*Handle, error) {
+	o.mu.Lock()
+	ended := o.ended
+	o.mu.Unlock()
+	if ended != nil {
+		return nil, ended
+	}
+	return o.Handle(auto), nil
+}
+
+// Decline is called by one that has the holding next, and cannot use it: it is given back.
+func (o *Holding) Decline() { o.Retreat(o.left().until) }
+
+// pass has another caller have the holding next, after h. It reports false if none has: then it is released.
+//
+//	h: its contexts have ended
+//	                                   a goroutine that kept one re-enters: it is not h's turn any more, so ErrLost
+//	pass: a new turn
+//	                                   the watchdog ends the holding: Take says so to the next caller, which releases it
+//
+// The count of the handle that ends becomes that of the next, so nobody else can be the last meanwhile.
+func (o *Holding) pass(h *Handle) bool {
+	if !o.follows {
+		return false
+	}
+	o.mu.Lock()
+	if o.count != 1 || o.barred || o.ended != nil {
+		o.mu.Unlock()
+		return false
+	}
+	o.unlink(h)
+	o.turn++
+	o.mu.Unlock()
+	return o.Lease.Of.(Follower).Next()
+}
+
+// gone tells a Follower that no caller can have the holding next.
+func (o *Holding) gone() {
+	if o.follows {
+		o.Lease.Of.(Follower).Gone()
+	}
+}
+
+// Bar has no other caller have the holding after h, of whose turn something is to be known elsewhere. It reports false if that turn is
+// over, and another may have begun.
+func (h *Handle) Bar() bool {
+	o := h.Holding
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if h.turn != o.turn {
+		return false
+	}
+	o.barred = true
+	return true
+}
+
+// Follows reports whether another caller may have the holding next, as far as it is known.
+func (o *Holding) Follows() bool { return o.follows }
+
+// BarNext has no other caller have the holding next.
+func (o *Holding) BarNext() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.barred = true
+}
+
+// Turn is which of the callers that follow each other has the handle, or had it.
+func (h *Handle) Turn() int32 { return h.turn }
+
+// Turn is that of the caller which has the holding.
+func (o *Holding) Turn() int32 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.turn
 }
 
 // Expired is the error of what was granted and cannot be used any more.
@@ -163,15 +266,15 @@ func (o *Holding) First(auto bool, until time.Time, entry string) *Handle {
 	return o.Handle(auto)
 }
 
-// Enter counts a re-entry in. It returns the new count, or why there is nothing to re-enter. The caller calls Handle or Retreat
+// Enter counts a re-entry in, in that turn. It returns the new count, or why there is nothing to re-enter. The caller calls Handle or Retreat
 // next.
-func (o *Holding) Enter() (want int, err error) {
+func (o *Holding) Enter(turn int32) (want int, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if errors.Is(o.ended, errs.ErrLost) {
 		return 0, o.ended // with ErrWrongType, if its key was overwritten
 	}
-	if o.ended != nil || o.count == 0 {
+	if o.ended != nil || o.count == 0 || turn != o.turn {
 		return 0, errs.ErrLost
 	}
 	o.count++
@@ -195,6 +298,7 @@ func (o *Holding) Retreat(until time.Time) {
 	if last {
 		o.of.Engine.Remove(&o.Lease)
 		o.releaseLater(until)
+		o.gone()
 	}
 }
 
@@ -230,7 +334,7 @@ func (o *Holding) Late() {
 func (o *Holding) lost(why error) {
 	o.End(why) // first: an Unlock at the same time must know why
 	if o.Lease.Tell() {
-		o.of.Ended(o.Lease.Values(), o.Lease.Name, why)
+		o.of.Ended(o.of.Engine.Values(&o.Lease), o.Lease.Name, why)
 	}
 }
 
@@ -248,6 +352,7 @@ func (o *Holding) End(why error) {
 	for _, h := range handles {
 		h.end(why)
 	}
+	o.gone()
 }
 
 // Why is why it is over, or cannot be used: ErrLost if nothing more is known.
@@ -296,6 +401,7 @@ type Handle struct {
 
 	beside  *Handle // the holding's next; guarded by its mu
 	hook    atomic.Pointer[func(*Handle)]
+	turn    int32 // of the holding, when it was made
 	auto    bool
 	counted bool // among those that a client's Close waits for; guarded by Once.mu
 }
@@ -355,6 +461,9 @@ func (h *Handle) Dropped() {
 	o.dropped = o.count == 0
 	o.mu.Unlock()
 	h.uncount() // Close need not wait for a release that cannot come
+	if o.dropped {
+		o.gone()
+	}
 	if !renewed {
 		return
 	}
@@ -375,6 +484,7 @@ func (h *Handle) Extend(ctx context.Context, d time.Duration) error {
 	if why == nil {
 		ctx, cancel := o.of.Bounded(ctx)
 		defer cancel()
+		h.Bar() // who is next was promised nothing of d
 		var confirmed bool
 		confirmed, why = o.of.Engine.Extend(ctx, &o.Lease, d)
 		switch {

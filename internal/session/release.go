@@ -114,6 +114,9 @@ func (h *Handle) release(ctx context.Context) error {
 	o, c := h.Holding, h.Holding.of
 	defer h.uncount()       // last: a Close that waits for it then waits for what is pending
 	h.end(errs.ErrReleased) // before anything is sent: nobody may work under it while it is being given away
+	if o.pass(h) {
+		return nil
+	}
 	r := release{Holding: o, why: h.Err(), remaining: o.leave(h), until: o.Until()}
 	var over error
 	if r.remaining > 0 {
@@ -142,6 +145,7 @@ func (h *Handle) release(ctx context.Context) error {
 		confirmed, err = r.run(ctx)
 	} else {
 		confirmed, err = r.lost()
+		o.gone()
 	}
 	if r.remaining == 0 && (o.finish() || !confirmed || !final) {
 		o.releaseLater(after)
@@ -153,12 +157,7 @@ func (h *Handle) release(ctx context.Context) error {
 func (o *Holding) leave(h *Handle) (remaining int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for at := &o.handles; *at != nil; at = &(*at).beside {
-		if *at == h {
-			*at = h.beside
-			break
-		}
-	}
+	o.unlink(h)
 	if o.count--; o.count == 0 {
 		o.releasing = true
 		if o.ended == nil {
@@ -166,6 +165,16 @@ func (o *Holding) leave(h *Handle) (remaining int) {
 		}
 	}
 	return int(o.count)
+}
+
+// unlink is called with mu held.
+func (o *Holding) unlink(h *Handle) {
+	for at := &o.handles; *at != nil; at = &(*at).beside {
+		if *at == h {
+			*at = h.beside
+			return
+		}
+	}
 }
 
 // released reports whether Release of the last handle was called in time.

@@ -123,6 +123,17 @@ func (q *Queue) unused(channel string, e *grantSubscription) {
 	e.idle = timer
 }
 
+// Listen has grants on channel listened for, in the background: somebody is about to wait. Without it the first request that asks for a
+// place in the server's queue is one more, behind the subscription.
+func (q *Queue) Listen(channel string) {
+	q.mu.Lock()
+	skip := q.grantSubs[channel] != nil || q.ctx.Err() != nil || time.Now().Before(q.denied[kindOf(channel)])
+	q.mu.Unlock()
+	if !skip {
+		q.listening(channel)
+	}
+}
+
 func (q *Queue) receiveGrants(channel string, e *grantSubscription) {
 	defer func() {
 		e.sub.Close()
@@ -227,6 +238,15 @@ func (q *Queue) deliver(g Grant) {
 		w.grant = &g
 	}
 	signal(w.wakeup)
+}
+
+// Nudge has the waiter of an owner ask, if there is one: a try that was given up has been answered after all.
+func (q *Queue) Nudge(owner string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if w := q.standing[owner]; w != nil && w.line.crowd == nil {
+		signal(w.wakeup)
+	}
 }
 
 // unclaimed is called with mu held.

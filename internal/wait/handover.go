@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Taker is a waiter to which a release can give what it waits for, without another try: the server hands it over from its queue,
-// or a release of this very process names the waiter. The package comment has the protocol.
+// Taker is a waiter to which a release can give what it waits for, without another try: the server hands it over from its queue.
+// The package comment has the protocol.
 type Taker interface {
 	// Stand returns how the waiter is to be known. It must not block, nor call the Queue.
 	Stand() Standing
@@ -19,7 +19,7 @@ type Taker interface {
 	ReleaseLater(after time.Time)
 }
 
-// Standing is how the server, and the releases of this process, know a waiter.
+// Standing is how the server knows a waiter.
 type Standing struct {
 	Owner string        // never used for another acquisition
 	Entry string        // in the server's queue
@@ -30,7 +30,7 @@ type Standing struct {
 // Grant says that a release has made a waiter the holder.
 type Grant struct {
 	Owner string
-	// Ticket is the place in the server's queue that was served; 0 for a grant inside the process.
+	// Ticket is the place in the server's queue that was served; 0 for a grant of which a call of this process was told.
 	Ticket int64
 	// Sent: the server's lease began no earlier.
 	Sent time.Time
@@ -39,12 +39,6 @@ type Grant struct {
 }
 
 const (
-	// moment is how long a waiter whose process holds the lock waits to be named by its release before it asks for a
-	// place in the server's queue. A lock that is held for less costs its process one call for each acquisition.
-	moment = 5 * time.Millisecond
-	// mostLocal and localTime bound how long a lock stays within a process while others queue for it.
-	mostLocal = 32
-	localTime = 20 * time.Millisecond
 	// linger is how long a grant subscription stays when nothing waits.
 	linger = 2 * time.Second
 	// MaxPoll bounds the sleep of a waiter in a queue on the server, whatever PollCap: entries that are not stamped for
@@ -52,41 +46,12 @@ const (
 	MaxPoll = 10 * time.Second
 )
 
-// awaitLocal waits for a moment if this process holds the lock: its release will name this waiter, which saves asking for a place
-// in the server's queue.
-func (w *waiter) awaitLocal() error {
-	q := w.q
-	q.mu.Lock()
-	since := w.line.heldSince
-	hears := q.grantSubs[w.r.Grants] != nil
-	q.mu.Unlock()
-	rest := moment - time.Since(since)
-	if since.IsZero() || rest <= 0 {
-		if hears {
-			w.stand(true)
-		}
-		return nil
-	}
-	over := false
-	w.stand(hears)
-	if !hears {
-		hears, over = w.subscribeToGrants()
-		w.stand(hears)
-	}
-	w.waits()
-	if !over && !w.sleep(rest) {
-		return w.gaveUp()
-	}
-	return nil
-}
-
 // hears reports whether the waiter's grant subscription is known to work, so that a grant reaches it.
 func (w *waiter) hears() bool { return w.standing != nil && w.standing.hears }
 
 // listenForGrants subscribes to grants. It reports whether to ask again at once, because the subscription is there or because no
 // time is left to sleep.
 func (w *waiter) listenForGrants() bool {
-	w.stand(false) // a release of this process can name it meanwhile
 	hears, over := w.subscribeToGrants()
 	w.stand(hears)
 	return hears || over
@@ -128,8 +93,7 @@ func (w *waiter) learn(a Answer, err error) {
 // stand makes the waiter known, before anything is sent that may be answered by a grant: the grant can overtake the reply which
 // says that the waiter is in the queue (TestAGrantThatOvertakesItsPlaceIsUsed).
 //
-// One that hears no grants asks for no place in the server's queue. Only releases of this process can name it; it polls,
-// and goes on trying to hear. A place in the queue would be served in silence, and the lock be idle until the next poll:
+// One that hears no grants asks for no place in the server's queue. It polls, and goes on trying to hear. A place in the queue would be served in silence, and the lock be idle until the next poll:
 //
 //	waiter                                   another process
 //	asks: held, and queued as one that       (holds the lock)
@@ -195,7 +159,7 @@ func (w *waiter) unstand() {
 // taken reports whether a grant is there that is used; doubt: there is one about which the server is to be asked. Its deadline counts from when it was surely not yet
 // written:
 //
-//   - a grant inside the process: when the release that wrote it was sent;
+//   - one that a call of this process was told of ([Queue.Served]): when that call was sent;
 //   - one from the server's queue: when the last call was sent that was answered "held, and you are in the queue with
 //     this ticket": the grant of that ticket came later. It never counts from the message's arrival, which may be any time
 //     after it was sent: its lease may be over, and another owner's running. And a message about an earlier place of the
@@ -221,7 +185,6 @@ func (w *waiter) taken() (used, doubt bool) {
 		if g.Ticket != 0 {
 			g.Sent = w.held
 		}
-		w.byLocal = g.Ticket == 0
 	}
 	q.mu.Unlock()
 	if use && w.r.Taker.Taken(*g) {
@@ -237,19 +200,10 @@ func (w *waiter) settled(granted bool) (after time.Time, unsettled bool) {
 	if l.contender == w {
 		l.contender = nil
 	}
-	after, unsettled = w.offered, w.queued || w.grant != nil || !w.offered.IsZero()
+	unsettled = w.queued || w.grant != nil
 	if w.flying { // a batch asks for it, and may yet be granted what it asks for
 		after, unsettled = time.Now().Add(w.r.Reach), true
 	}
 	w.unstand()
-	if granted {
-		if w.head && l.members > 1 && !w.r.Each {
-			l.heldSince = time.Now()
-			if !w.byLocal {
-				l.local, l.localEnd = min(l.members-1, mostLocal), l.heldSince.Add(localTime)
-			}
-		}
-		return after, false
-	}
-	return after, unsettled
+	return after, unsettled && !granted
 }

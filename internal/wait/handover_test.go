@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
@@ -30,48 +28,6 @@ func (a *asker) Ask(context.Context, *wait.Standing) (wait.Answer, error) {
 
 func (a *asker) Taken(wait.Grant) bool  { return true }
 func (a *asker) ReleaseLater(time.Time) {}
-
-// On a slow network the waiter that a release names asks before the answer to that release is there, and hears from
-// the server that it is the holder. That was its process's turn like any other.
-func TestATurnThatIsHeardOfByAskingIsCounted(t *testing.T) {
-	inRoom(t, func(t *testing.T, r *room) {
-		held := make(chan error)
-		enter := func(n int) {
-			go func() {
-				held <- r.Wait(context.Background(), wait.Request{
-					Name: "n", Channel: "c", Grants: "g", Taker: &asker{owner: strconv.Itoa(n)},
-				})
-			}()
-		}
-		const members = 3
-		for n := range members {
-			enter(n)
-			synctest.Wait()
-		}
-		require.NoError(t, <-held)
-		turns := 0
-		for n := members; ; n++ {
-			require.Less(t, n, 100, "the others, who queue on the server, are never served")
-			enter(n)
-			synctest.Wait()
-			sent := time.Now()
-			o := r.Offer("n", time.Second)
-			require.NotNil(t, o)
-			require.NoError(t, <-held)
-			if !o.Local {
-				break
-			}
-			turns++
-			o.Granted(sent) // too late
-		}
-		require.Positive(t, turns)
-		require.LessOrEqual(t, turns, members)
-		for range members - 1 {
-			r.Wake("n")
-			require.NoError(t, <-held)
-		}
-	})
-}
 
 // desk is a lock with a queue, as the scripts of rlock keep one, in variables: who is in the queue is handed the lock and
 // told on channel "g".
@@ -265,110 +221,6 @@ func TestAGrantThatOvertakesItsPlaceIsUsed(t *testing.T) {
 	})
 }
 
-// receiver is a Taker that is refused when it asks, and notes what it is handed.
-type receiver struct {
-	mu    sync.Mutex
-	down  bool // the server does not answer
-	asked int
-	taken []wait.Grant
-}
-
-func (x *receiver) Stand() wait.Standing {
-	return wait.Standing{Owner: "w", Entry: "w", Lease: time.Minute}
-}
-
-func (x *receiver) Ask(_ context.Context, standing *wait.Standing) (wait.Answer, error) {
-	sent := time.Now()
-	time.Sleep(trip)
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.asked++
-	if x.down {
-		return wait.Answer{}, errs.ErrUnavailable
-	}
-	a := wait.Answer{Left: time.Hour, Sent: sent}
-	if standing != nil {
-		a.Ticket = 1
-	}
-	return a, nil
-}
-
-func (x *receiver) Taken(g wait.Grant) bool {
-	x.taken = append(x.taken, g)
-	return true
-}
-
-func (x *receiver) ReleaseLater(time.Time) {}
-
-// wait has x wait in the queue.
-func (x *receiver) wait(r *room) (got chan error) {
-	got = make(chan error, 1)
-	go func() {
-		c, cancel := context.WithTimeout(context.Background(), time.Hour)
-		defer cancel()
-		got <- r.Wait(c, wait.Request{Name: "n", Channel: "c", Grants: "g", Taker: x})
-	}()
-	time.Sleep(time.Second)
-	return got
-}
-
-// A release of this process gives its waiter a place, another one serves that place, and the message overtakes the answer to the first:
-//
-//	waiter                        its process's release       server
-//	                              sent  --------------------> gives it place 5
-//	hears: place 5 is served  <------------------------------ another's release serves place 5
-//	asks, and is not answered
-//	                              answered: place 5  <-------
-//	is the holder
-func TestAGrantThatOvertakesItsPlaceIsKeptThoughTheServerCannotBeAsked(t *testing.T) {
-	inRoomOf(t, 10*time.Second, func(t *testing.T, r *room) {
-		x := &receiver{}
-		got := x.wait(r)
-		sent := time.Now()
-		o := r.Offer("n", time.Minute)
-		require.NotNil(t, o)
-		x.mu.Lock()
-		x.down, x.asked = true, 0
-		x.mu.Unlock()
-		r.server.Embedded.Publish("g", "5 60000 w")
-		time.Sleep(time.Second)
-		require.Empty(t, got)
-		x.mu.Lock()
-		require.Positive(t, x.asked)
-		x.mu.Unlock()
-		o.Queued(5, sent)
-		require.NoError(t, <-got)
-		require.Equal(t, []wait.Grant{{Owner: "w", Ticket: 5, Sent: sent, Lease: time.Minute}}, x.taken)
-	})
-}
-
-// Named by two releases, a waiter could be made the holder twice. And what it is handed counts from when its release was sent, however
-// late that is answered.
-func TestAWaiterIsNamedByOneReleaseAtATime(t *testing.T) {
-	inRoomOf(t, 10*time.Second, func(t *testing.T, r *room) {
-		x := &receiver{}
-		got := x.wait(r)
-		offer := func() *wait.Offer { return r.Offer("n", time.Second) }
-		refused := offer()
-		require.NotNil(t, refused)
-		require.Nil(t, offer(), "a release is under way")
-		refused.Refused()
-		failed := offer()
-		require.NotNil(t, failed)
-		failed.Failed()
-		require.Nil(t, offer(), "what came of the last one is not known")
-		time.Sleep(time.Second)
-		granted := offer()
-		require.NotNil(t, granted, "nothing can come of that any more")
-		sent := time.Now()
-		time.Sleep(100 * trip)
-		granted.Granted(sent)
-		require.Nil(t, offer(), "it is the holder")
-		require.NoError(t, <-got)
-		require.Equal(t, []wait.Grant{{Owner: "w", Sent: sent, Lease: time.Minute}}, x.taken)
-	})
-}
-
 // Messages were lost since the waiter last asked, so the queue may be one from before a failover.
 func TestAGrantAfterAGapIsConfirmed(t *testing.T) {
 	inRoomOf(t, 10*time.Second, func(t *testing.T, r *room) {
@@ -529,7 +381,7 @@ func TestWithoutAQueueToStandInAWaiterLooksMoreOften(t *testing.T) {
 }
 
 // A process that may not listen for grants stands in no queue, where it would be handed the lock in silence. Its own
-// releases still name its waiters.
+// releases still wake its waiters.
 func TestWhoMayNotListenStandsInNoQueue(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		r.server.Embedded.SetError("NOPERM no subscriptions for you")
@@ -544,18 +396,11 @@ func TestWhoMayNotListenStandsInNoQueue(t *testing.T) {
 		asked, queued := d.look()
 		require.Zero(t, queued)
 		require.InDelta(t, 5, asked, 2)
-		o := r.Offer("n", time.Second)
-		require.Nil(t, o, "its turn is over")
-		d.release("")
-		r.Wake("n")
-		require.NoError(t, <-got)
-		time.Sleep(trip)
-		o = r.Offer("n", time.Second)
-		require.NotNil(t, o)
-		require.Equal(t, "c", o.Owner)
-		d.release("c")
-		o.Granted(time.Now())
-		require.NoError(t, <-got)
+		for range 2 {
+			d.release("")
+			r.Wake("n")
+			require.NoError(t, <-got)
+		}
 		r.server.Embedded.SetError("")
 	})
 }
@@ -577,40 +422,12 @@ func TestAGrantThatNobodyAwaitsIsToldOf(t *testing.T) {
 				require.Error(t, <-done)
 			}
 		}
-		leave := waits("a")
-		granted, queued, refused := r.Offer("n", time.Second), (*wait.Offer)(nil), (*wait.Offer)(nil)
-		require.Equal(t, "a", granted.Owner)
-		leave()
-		leave = waits("b")
-		queued = r.Offer("n", time.Second)
-		leave()
-		leave = waits("c")
-		refused = r.Offer("n", time.Second)
-		leave()
-		granted.Granted(time.Now())
-		queued.Queued(7, time.Now())
-		refused.Refused()
-		require.Equal(t, []string{"a", "b"}, told)
+		waits("a")()
+		r.server.Embedded.Publish("g", "7 1000 a")
+		synctest.Wait()
+		require.Equal(t, []string{"a"}, told)
 		r.server.Embedded.Publish("g", "9 1000 d")
 		synctest.Wait()
-		require.Equal(t, []string{"a", "b", "d"}, told)
-	})
-}
-
-// Beyond its caller's deadline a waiter is not there to take what it is given.
-func TestAWaiterIsNamedNoLongerThanItsCallersDeadline(t *testing.T) {
-	inRoom(t, func(t *testing.T, r *room) {
-		end := time.Now().Add(time.Second)
-		ctx, cancel := context.WithDeadline(context.Background(), end)
-		defer cancel()
-		d, done := &desk{r: r, holder: "another"}, make(chan error)
-		go func() {
-			done <- r.Wait(ctx, wait.Request{Name: "n", Channel: "c", Grants: "g", Taker: &stander{d, "a"}})
-		}()
-		time.Sleep(100 * trip)
-		o := r.Offer("n", time.Minute)
-		require.Equal(t, end, o.NotAfter)
-		o.Refused()
-		require.Error(t, <-done)
+		require.Equal(t, []string{"a", "d"}, told)
 	})
 }

@@ -15,17 +15,13 @@ type line struct {
 	next    *line               // of the same key
 	front   *semaphore.Weighted // held by the member that contends
 	members int
-	waiting int // members that were refused what they wait for
+	Group
 	wakeup  chan struct{}
-	each    bool      // all members contend, and each hears of releases for itself
-	pushed  bool      // the contender hears of releases without a wake-up
-	freeBy  time.Time // when the holder's lease ends, by the contender's last answer; zero if unknown
-	failure error     // why the contender could not ask, when it last tried; nil if it was answered
+	each    bool // all members contend, and each hears of releases for itself
+	grouped bool // its members wait for others, which are listed
+	pushed  bool // the contender hears of releases without a wake-up
 
-	contender *waiter   // the waiter that may be offered what is released; nil if there is none
-	heldSince time.Time // since when this process holds the name; zero if it is not known to
-	local     int       // how many local hand-overs may still come before others are served
-	localEnd  time.Time // when they end
+	contender *waiter // the one that may be in the server's queue; nil if there is none
 
 	crowd *crowd // of a line of Batchers
 	pace  *pace  // of one whose waiters are Paced
@@ -41,7 +37,18 @@ func (q *Queue) enter(r Request, ctx context.Context) (w *waiter) {
 		w = &waiter{}
 	}
 	w.q, w.r, w.ctx, w.known = q, r, ctx, -1
-	q.list(w)
+	if r.Group == nil {
+		w.call = Call{Name: r.Name, Of: r.Of, Began: r.Began, Until: r.Until, Ctx: ctx, waiter: w, each: r.Each}
+		q.list(&w.call)
+	} else {
+		r.Group.asker = w
+		if r.Call == nil {
+			w.toldToWait = true // the calls were
+		} else {
+			r.Call.group = r.Group
+			q.list(r.Call)
+		}
+	}
 	if r.Alone {
 		return w
 	}
@@ -64,8 +71,11 @@ func (q *Queue) enter(r Request, ctx context.Context) (w *waiter) {
 		l.crowd = &crowd{}
 	}
 	l.members++
-	l.each = r.Each
+	l.each, l.grouped = r.Each, r.Group != nil
 	w.line = l
+	if r.Group == nil {
+		w.call.group = &l.Group
+	}
 	return w
 }
 
@@ -74,7 +84,16 @@ func (w *waiter) exit() {
 	q, l, r := w.q, w.line, w.r
 	unsettled, after := false, time.Time{}
 	q.mu.Lock()
-	q.unlist(w)
+	if r.Group == nil {
+		q.unlist(&w.call)
+	} else {
+		if r.Group.asker == w {
+			r.Group.asker = nil
+		}
+		if r.Call != nil && r.Call.listed {
+			q.unlist(r.Call)
+		}
+	}
 	if w.granted && w.named {
 		q.handOvers++
 	}
@@ -84,12 +103,12 @@ func (w *waiter) exit() {
 	}
 	if l != nil {
 		after, unsettled = w.settled(w.granted)
-		if w.head && !r.Each {
+		if w.head && w.queues() {
 			l.pushed = false
 			l.front.Release(1)
 		}
-		if w.refused {
-			l.waiting--
+		if w.refused && r.Group == nil {
+			l.refused--
 		}
 		if r.Paced && l.pace != nil {
 			l.pace.leaves(w)
@@ -153,7 +172,6 @@ func (q *Queue) Wake(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for l := q.lines[key]; l != nil; l = l.next {
-		l.heldSince = time.Time{}
 		if c := l.crowd; c != nil {
 			if !c.hears || c.placeless {
 				q.sweep(c)
@@ -186,12 +204,14 @@ func (q *Queue) WakeAll(key string) {
 	}
 }
 
-// Members returns how many requests stand in the lines of a key, with the contenders.
+// Members returns how many requests stand in the lines of a key, with the contenders, but for those with a Group.
 func (q *Queue) Members(key string) (n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for l := q.lines[key]; l != nil; l = l.next {
-		n += l.members
+		if !l.grouped {
+			n += l.members
+		}
 	}
 	return n
 }
@@ -201,27 +221,11 @@ func (q *Queue) waiting(key string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for l := q.lines[key]; l != nil; l = l.next {
-		if l.waiting > 0 {
+		if l.refused > 0 {
 			return true
 		}
 	}
 	return false
-}
-
-// Count returns how many requests wait: those in lines of which a member was refused what it waits for, that member and those that
-// came after it. handOvers is how many waits have ended because a release named the waiter, since the queue was made. It looks at
-// every line.
-func (q *Queue) Count() (waiting int, handOvers int64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, l := range q.lines {
-		for ; l != nil; l = l.next {
-			if l.waiting > 0 {
-				waiting += l.members
-			}
-		}
-	}
-	return waiting, q.handOvers
 }
 
 // Census is what a Queue keeps, in numbers: nothing while nothing waits.
@@ -238,7 +242,7 @@ func (q *Queue) Census() Census {
 	n := Census{Lines: len(q.lines), Shared: len(q.shared)}
 	for _, l := range q.lines {
 		for ; l != nil; l = l.next {
-			if l.waiting > 0 {
+			if l.refused > 0 {
 				n.Waiting++
 				break
 			}

@@ -10,13 +10,6 @@ import (
 
 // contend asks until it is granted, or there is a reason to stop.
 func (w *waiter) contend() error {
-	if err := w.prepare(); err != nil {
-		return err
-	}
-	w.standBack()
-	if w.r.Paced && !w.pace() {
-		return w.gaveUp()
-	}
 	for n := 0; ; n++ {
 		if w.standing != nil {
 			if used, _ := w.taken(); used {
@@ -43,7 +36,7 @@ func (w *waiter) contend() error {
 		} else {
 			w.q.Silence.failed(&w.r, began, err)
 		}
-		if !w.pause(n, answer.Foreign) {
+		if !w.pause(n, answer) {
 			return w.gaveUp()
 		}
 	}
@@ -66,18 +59,16 @@ func (w *waiter) taker() Taker {
 }
 
 // prepare does what comes before the first try.
-func (w *waiter) prepare() error {
+func (w *waiter) prepare() {
 	switch {
 	case w.r.Backoff != nil:
 	case w.taker() == nil:
 		// Where the process is subscribed already this costs nothing, and saves the try after the subscription.
 		w.attach(w.q.inner.TrySubscribe(w.r.Channel))
-	case !w.r.Each && !w.r.Unnamed:
-		return w.awaitLocal()
 	case w.q.hearsGrants(w.r.Grants):
 		w.stand(true)
 	}
-	return nil
+	w.standBack()
 }
 
 // ask makes the n-th try, from 0. An error after which asking again may help is noted, and counted in failures.
@@ -123,9 +114,8 @@ func (w *waiter) ask(n int) (answer Answer, err error) {
 	return answer, err
 }
 
-// pause waits after the n-th try for a reason to ask again; false: out of patience. foreign: the holder's release is only
-// published on Request.Channel.
-func (w *waiter) pause(n int, foreign bool) bool {
+// pause waits after the n-th try for a reason to ask again; false: out of patience.
+func (w *waiter) pause(n int, a Answer) bool {
 	hands := w.taker() != nil
 	switch {
 	case w.failures > 0:
@@ -134,12 +124,15 @@ func (w *waiter) pause(n int, foreign bool) bool {
 		return w.sleep(min(w.r.Backoff(n), w.q.pollCap))
 	case hands && !w.hears() && w.listenForGrants():
 		return true // the next try asks for a place in the queue, if grants are heard by now
-	case (!hands || foreign) && w.sub == nil && w.subscribe():
+	case (!hands || a.Foreign) && w.sub == nil && w.subscribe():
 		return true // try again at once: see the package comment
 	}
 	d := w.sleepTime()
 	if w.refusals > 0 {
 		d = min(d, script.Backoff(w.refusals))
+	}
+	if a.Soon > 0 {
+		d = min(d, a.Soon)
 	}
 	return w.sleep(d)
 }

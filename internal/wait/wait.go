@@ -37,7 +37,7 @@ type Queue struct {
 	guesses   guesses
 	handOvers int64 // waits that a release has ended
 
-	oldest, newest *waiter // of all calls of Wait under way: see waiter.older
+	oldest, newest *Call // of all calls that wait
 
 	// What most waits need for a moment only: kept for the next.
 	freeLines   []*line
@@ -104,8 +104,10 @@ type Request struct {
 	Reach time.Duration
 	// Paced, with Each: where callers give up few of them ask at once: see pace.
 	Paced bool
-	// Unnamed, with a Taker: no release of this process names the waiter, so it asks for a place in the server's queue at once.
-	Unnamed bool
+	// Group, if set, is that of the calls for which this request waits, which are listed ([Queue.List]) in place of the request. Such a
+	// request stands behind no other. Call, if set, is the one that waits by it, and is listed with it.
+	Group *Group
+	Call  *Call
 	// Grants is where the grants for this process are published.
 	Grants string
 	// Backoff, if set, is how long to sleep after the n-th try in a row, from 0: the waiter polls, without any
@@ -122,6 +124,8 @@ type Answer struct {
 	// Contenders is how many processes hear of the next release, this one included; 0: not known.
 	Contenders int
 	Sent       time.Time // when the call that was answered was sent; zero: when Try was called
+	// Soon: ask again after that, because an earlier try may yet be granted; 0: there is no reason.
+	Soon time.Duration
 
 	// Of a Taker's call:
 	Foreign bool  // the holder's release is only published on Request.Channel
@@ -151,19 +155,76 @@ func (q *Queue) Wait(ctx context.Context, r Request) error {
 		w.granted = err == nil
 		return err
 	}
-	if !r.Alone && !r.Each {
-		if !w.line.front.TryAcquire(1) {
-			w.waits()
-			if err := w.line.front.Acquire(w.patience(), 1); err != nil {
-				return w.gaveUp()
-			}
+	err := w.stepForward()
+	if err == nil {
+		if r.Paced && !w.pace() {
+			err = w.gaveUp()
+		} else {
+			err = w.contend()
 		}
 	}
-	w.head = !r.Alone
-	err := w.contend()
 	w.granted = err == nil
 	return err
 }
+
+// stepForward has the waiter contend, when those before it in the line have left.
+func (w *waiter) stepForward() error {
+	if w.queues() && !w.line.front.TryAcquire(1) {
+		w.waits()
+		if err := w.line.front.Acquire(w.patience(), 1); err != nil {
+			return w.gaveUp()
+		}
+	}
+	w.head = !w.r.Alone
+	w.prepare()
+	return nil
+}
+
+// queues reports whether the waiter stands behind others of its line.
+func (w *waiter) queues() bool { return !w.r.Alone && !w.r.Each && w.r.Group == nil }
+
+// Resumable is a wait that several goroutines carry on, one after the other. It is used by one at a time.
+type Resumable struct {
+	w       *waiter
+	forward bool // it has stepped forward
+}
+
+// Resume makes x a wait, which begins with the first call of its Wait. Its End must be called.
+func (q *Queue) Resume(x *Resumable, r Request) { x.w = q.enter(r, q.ctx) }
+
+// Empty reports whether x was never made a wait, or has ended.
+func (x *Resumable) Empty() bool { return x.w == nil }
+
+// Wait is Queue.Wait, with until for Request.Until. After a *GaveUp it may be called again, and goes on: what was found out is kept, and
+// so is the place in the server's queue.
+func (x *Resumable) Wait(ctx context.Context, until time.Time) (err error) {
+	w := x.w
+	w.hush()
+	w.ctx, w.r.Until = ctx, until
+	if err = w.q.ended(ctx); err != nil {
+		return &GaveUp{Left: w.known, Failure: w.failure, Cause: err}
+	}
+	if !x.forward {
+		if err = w.stepForward(); err != nil {
+			return err
+		}
+		x.forward = true
+	}
+	err = w.contend()
+	w.granted = err == nil
+	return err
+}
+
+// End ends the wait, if there is one.
+func (x *Resumable) End() {
+	if x.w != nil {
+		x.w.leave()
+		x.w = nil
+	}
+}
+
+// Ended returns why a wait under ctx is over: the queue is closed, or ctx has ended; nil: it is not.
+func (q *Queue) Ended(ctx context.Context) error { return q.ended(ctx) }
 
 func (q *Queue) ended(ctx context.Context) error {
 	if q.ctx.Err() != nil {

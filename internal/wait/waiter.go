@@ -19,8 +19,7 @@ type waiter struct {
 	stop []func()
 	line *line
 	head bool
-	// Of all calls of Wait under way, in the order in which they came. Guarded by Queue.mu.
-	older, newer *waiter
+	call Call // for those who look
 
 	sub *pubsub.Subscription
 	// With Request.Told:
@@ -31,7 +30,7 @@ type waiter struct {
 	failure  error         // why the last try failed; nil if it was answered
 	failures int           // tries in a row that failed
 	heard    bool          // some try was answered
-	refused  bool          // some try was refused: the waiter counts in line.waiting
+	refused  bool          // some try was refused: the waiter counts in Group.refused
 	refusals int           // refusals in a row of a subscription that may soon be granted
 	granted  bool
 	// toldToWait: Queue.waits was called
@@ -50,10 +49,8 @@ type waiter struct {
 	grant    *Grant
 	ticket   int64     // the place that the newest answer named
 	held     time.Time // when the call was sent that got this answer
-	offered  time.Time // a release names this waiter until then
 	queued   bool      // a call was sent that may have put this waiter into the server's queue
-	byLocal  bool      // granted inside the process
-	named    bool      // a release has made it the holder, or said so
+	named    bool      // a release has made it the holder
 
 	// In a line of Batchers. Guarded by Queue.mu:
 	before, behind *waiter  // of those that joined the crowd
@@ -88,21 +85,28 @@ func (w *waiter) gaveUp() error {
 	g := &GaveUp{Left: w.known, Failure: w.failure, Cause: w.q.ended(w.ctx)}
 	if w.line != nil {
 		w.q.mu.Lock()
-		if !w.line.freeBy.IsZero() {
-			g.Left = max(0, time.Until(w.line.freeBy))
+		all := w.group()
+		if !all.freeBy.IsZero() {
+			g.Left = max(0, time.Until(all.freeBy))
 		}
 		if !w.head { // it never asked itself: only the contender knows anything
-			g.Failure = w.line.failure
+			g.Failure = all.failure
 		}
 		w.q.mu.Unlock()
 	}
 	return g
 }
 
-func (w *waiter) leave() {
+// hush ends the contexts that were made for the waiter's patience.
+func (w *waiter) hush() {
 	for _, stop := range w.stop {
 		stop()
 	}
+	w.stop, w.slow = w.stop[:0], nil
+}
+
+func (w *waiter) leave() {
+	w.hush()
 	switch {
 	case w.sub == nil:
 	case w.r.Own:
@@ -126,17 +130,26 @@ func (w *waiter) note(left time.Duration, failure error) {
 	}
 	w.q.mu.Lock()
 	defer w.q.mu.Unlock()
-	w.line.failure = failure
+	g := w.group()
+	g.failure = failure
 	if failure == nil {
 		if !w.refused {
 			w.refused = true
-			w.line.waiting++
+			g.refused++
 		}
-		w.line.freeBy = time.Time{}
+		g.freeBy = time.Time{}
 		if left >= 0 {
-			w.line.freeBy = time.Now().Add(left)
+			g.freeBy = time.Now().Add(left)
 		}
 	}
+}
+
+// group is what the waiter shares with others of its line, or with the calls for which it waits.
+func (w *waiter) group() *Group {
+	if w.r.Group != nil {
+		return w.r.Group
+	}
+	return &w.line.Group
 }
 
 // move leaves the old channel of a waiter whose owner is another one now.

@@ -5,7 +5,31 @@ import (
 	"time"
 )
 
-// Waiting is one call of Wait that is under way, as it was at one moment.
+// Group is what is known to all calls of this process that wait for one thing in one manner. Its zero value knows nothing.
+type Group struct { // guarded by Queue.mu
+	refused int       // requests that were refused what they wait for
+	freeBy  time.Time // when the holder's lease ends, by the last answer; zero if unknown
+	failure error     // why the server could not be asked, when that was last tried; nil if it answered
+	asker   *waiter   // of a group of calls, one waits for all
+}
+
+// Call is one call that waits, for those who look. The exported fields are set before it is listed.
+type Call struct {
+	Name  string
+	Of    any // what is waited for
+	Began time.Time
+	// Until is when it gives up; zero: when its Ctx is cancelled, if at all.
+	Until time.Time
+	Ctx   context.Context
+
+	group        *Group  // nil: it stands beside all others
+	each         bool    // the calls of its group stand beside each other
+	waiter       *waiter // its own; nil: that of its group
+	listed       bool
+	older, newer *Call // in the order in which they came
+}
+
+// Waiting is a Call as it was at one moment.
 type Waiting struct {
 	Name  string
 	Of    any
@@ -24,57 +48,99 @@ type Waiting struct {
 	Failure error
 }
 
-// list and unlist keep the calls of Wait in the order in which they came. Called with mu held.
-func (q *Queue) list(w *waiter) {
-	if w.older = q.newest; w.older == nil {
-		q.oldest = w
-	} else {
-		w.older.newer = w
+// List adds a call of a group for which a request with that Group waits, or will. by, if it is not zero, is until when this process itself
+// holds what it waits for.
+func (q *Queue) List(c *Call, g *Group, by time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c.group = g
+	if !by.IsZero() {
+		g.refused, g.freeBy, g.failure = max(g.refused, 1), by, nil
 	}
-	q.newest = w
+	q.list(c)
 }
 
-func (q *Queue) unlist(w *waiter) {
-	if w.older == nil {
-		q.oldest = w.newer
-	} else {
-		w.older.newer = w.newer
+// Unlist takes out a call that is listed.
+func (q *Queue) Unlist(c *Call) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if c.listed {
+		q.unlist(c)
 	}
-	if w.newer == nil {
-		q.newest = w.older
-	} else {
-		w.newer.older = w.older
-	}
-	w.older, w.newer = nil, nil
 }
 
-// Waits returns the first most calls of Wait under way whose names match, those that came first, and how many there are that match.
+// GaveUp is the error of a call of the group that ends without a grant.
+func (q *Queue) GaveUp(ctx context.Context, g *Group) *GaveUp {
+	e := &GaveUp{Left: -1, Cause: q.ended(ctx)}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e.Failure = g.failure; !g.freeBy.IsZero() {
+		e.Left = max(0, time.Until(g.freeBy))
+	}
+	return e
+}
+
+// Context ends with the queue, with cause errs.ErrClosed.
+func (q *Queue) Context() context.Context { return q.ctx }
+
+func (q *Queue) list(c *Call) {
+	c.listed = true
+	if c.older = q.newest; c.older == nil {
+		q.oldest = c
+	} else {
+		c.older.newer = c
+	}
+	q.newest = c
+}
+
+func (q *Queue) unlist(c *Call) {
+	if c.older == nil {
+		q.oldest = c.newer
+	} else {
+		c.older.newer = c.newer
+	}
+	if c.newer == nil {
+		q.newest = c.older
+	} else {
+		c.newer.older = c.older
+	}
+	c.listed, c.older, c.newer = false, nil, nil
+}
+
+// Waits returns the first most calls that wait whose names match, those that came first, and how many there are that match.
 // It is for people who look: it goes through all of them, and keeps the queue from others meanwhile. match must
 // not call the queue.
 func (q *Queue) Waits(most int, match func(name string) bool) (first []Waiting, all int) {
-	before := map[*line]int{}
+	before := map[*Group]int{}
 	var contexts []context.Context
 	q.mu.Lock()
-	for w := q.oldest; w != nil; w = w.newer {
-		n := 0
-		if l := w.line; l != nil && all < most {
-			n = before[l]
-			before[l]++
+	for c := q.oldest; c != nil; c = c.newer {
+		n, g := 0, c.group
+		if g != nil && all < most {
+			n = before[g]
+			before[g]++
 		}
-		if !match(w.r.Name) {
+		if !match(c.Name) {
 			continue
 		}
 		if all++; all > most {
 			continue
 		}
-		x := Waiting{Name: w.r.Name, Of: w.r.Of, Began: w.r.Began, Until: w.r.Until, Ticket: w.ticket, Before: n}
-		if w.line != nil {
-			x.Refused, x.Failure = w.line.waiting > 0, w.line.failure
+		x := Waiting{Name: c.Name, Of: c.Of, Began: c.Began, Until: c.Until, Before: n}
+		w := c.waiter
+		if g != nil {
+			x.Refused, x.Failure = g.refused > 0, g.failure
+			if w == nil {
+				w = g.asker
+			}
 		}
-		if w.r.Each {
+		if w != nil {
+			x.Ticket = w.ticket
+		}
+		if c.each {
 			x.Before = 0
 		}
-		first, contexts = append(first, x), append(contexts, w.ctx)
+		first, contexts = append(first, x), append(contexts, c.Ctx)
 	}
 	q.mu.Unlock()
 	for i, ctx := range contexts { // without mu: it may be anybody's code
@@ -83,4 +149,17 @@ func (q *Queue) Waits(most int, match func(name string) bool) (first []Waiting, 
 		}
 	}
 	return first, all
+}
+
+// Count returns how many calls wait: those of groups of which one was refused what it waits for. handOvers is how many waits have
+// ended because a release named the waiter, since the queue was made. It looks at every call.
+func (q *Queue) Count() (waiting int, handOvers int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for c := q.oldest; c != nil; c = c.newer {
+		if c.group != nil && c.group.refused > 0 {
+			waiting++
+		}
+	}
+	return waiting, q.handOvers
 }

@@ -3,10 +3,10 @@
 -- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) nothing is handed over
 -- ARGV[1] owner  ARGV[2] remaining count  ARGV[3] channel  ARGV[4] PUBLISH or SPUBLISH
 -- ARGV[5] grant channels, without the connection id  ARGV[6] entry of this owner that may be in the queue, or ''
--- A waiter of the same process may be named: ARGV[7] owner  ARGV[8] its entry  ARGV[9] lease, ms  ARGV[10] not after,
---   server ms  ARGV[11] 1: it goes before all others, 0: it stands in line with them
--- Reply: 1 still held by this owner; 2 released; 0 the owner held nothing. Where a waiter is named {that, 1 it holds
---   the lock now, 2 it is in the queue, 0 neither, ticket}
+-- The owner of the same process's next tenure may be named: ARGV[7] owner  ARGV[8] its entry  ARGV[9] lease, ms
+--   ARGV[10] not after, server ms  ARGV[11] how many callers had this one, one after the other
+-- Reply: 1 still held by this owner; 2 released; 0 the owner held nothing. Where another is named {that, 1 it holds the lock
+--   now, 2 it is in the queue, 0 neither, its ticket, or 1 if it holds the lock and others queue}
 -- Twice: the remaining count is set, not subtracted; a second removal finds nothing and says 0, and names nobody. An
 --   owner is never used again, so a late second run cannot find a newer hold.
 local queue, grants, leave, named, entry = KEYS[2], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
@@ -14,7 +14,7 @@ local key, owner, remaining, channel, publish = KEYS[1], ARGV[1], tonumber(ARGV[
 if owner == '' or not (remaining and remaining >= 0 and remaining % 1 == 0) then -- see unfit; the common case makes no function
   return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
 end
--- The common case: no waiter is to be named, no other owner is left, and nobody queues.
+-- The common case: no other owner is to be named, no other owner is left, and nobody queues.
 local gone = remaining == 0 and not named and redis.call('HDEL', key, owner, owner .. '!')
 local there -- as which has it; asked once, for a lock that is handed over is the common case, too
 if gone == 1 and leave == '' then
@@ -31,7 +31,7 @@ end
 -- libraries
 
 if named and not fit(named, 1, tonumber(ARGV[9])) then
-  return redis.error_reply('ERR the waiter named or its lease is nothing that can be asked for')
+  return redis.error_reply('ERR the owner named or its lease is nothing that can be asked for')
 end
 local status
 if gone then
@@ -70,15 +70,14 @@ if there and there < 2 and (there == 1 or named) then
   end
 
   local now, us = clock()
-  -- Only the holder's own release may name a waiter, and only while that waiter believes in it. Its deadline counts from when
+  -- Only the holder's own release may name another, and only while that is waited for. Its deadline counts from when
   -- this call was first sent; a second run, which finds the holder gone, would grant a lease that is trusted for too long
   -- (TestReleaseScriptWithAQueue).
   local naming = named and status == 2 and not expired(ARGV[10], now)
-  -- A waiter that is named outside a local hand-over is in line like the others, even as the only one: Redisson's waiters
-  -- could not get past a single process that names a waiter each time.
-  -- Redisson's waiters race for what is published. Where any of them listens, one release in eight is theirs to race for.
-  local open = (there == 1 or naming) and not (naming and ARGV[11] == '1') and queue and us % 8 == 0 and java_waits(publish, channel)
-  if naming and (there == 1 or open) and ARGV[11] ~= '1' then
+  -- Redisson's waiters race for what is published. Where any of them listens, one release in eight is theirs to race for. What several
+  -- callers had counts as often, or it would be Redisson's turn the less often the more callers a process has.
+  local open = (there == 1 or naming) and queue and us % 8 < tonumber(ARGV[11] or 1) and java_waits(publish, channel)
+  if naming and (there == 1 or open) then
     ticket = enter(queue, entry, now, us)
     outcome = 2
   end
@@ -98,7 +97,7 @@ if there and there < 2 and (there == 1 or named) then
     if there == 1 then
       redis.call('ZREM', queue, entry, '!' .. named)
     end
-    return {status, 1, 0}
+    return {status, 1, there}
   end
 end
 -- The key is gone with its last owner. Waiters are told also when it went otherwise (expiry, DEL, failover), because

@@ -1,0 +1,597 @@
+package rlock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/wait"
+)
+
+// The process is the party on the server, and its callers share what it has there (lock cohorting: Dice, Marathe and Shavit, PPoPP 2012).
+// For each lock whose waiters queue, a client has one tenure at a time: one owner, one lease, one place in the server's queue. Callers
+// wait for their turns in one line inside the process, and come and go there without a word to the server.
+//
+//	                 refused: waits in the server's queue
+//	                  +-----+
+//	                  |     v         granted
+//	first caller --> asking ---------------------> held: turns follow each other, without a call
+//	                  |  ^                          |        |
+//	   last one leaves|  |   bound, and callers wait|        | last turn ends
+//	                  v  +--------------------------+        v
+//	             withdrawn    one call releases, and       released
+//	                          queues the next tenure
+//
+//	caller A            caller B            server
+//	asks  -------------------------------->  granted: the process's owner is X
+//	works, as X
+//	                    waits here
+//	Unlock: its turn
+//	is over; no call
+//	                    works, as X
+//	                    Unlock  ---------->  X is released
+//
+// The rules:
+//
+//  1. A turn is one caller's. Contexts and handles carry it, not only the owner: what a goroutine kept of an earlier turn re-enters
+//     nothing, and is told ErrLost, though the owner still holds the lock.
+//  2. The one who takes a turn looks at the clock, not only the one who gives it. If its context has ended, if less than a quarter of the
+//     lease is trusted, or if turns may begin no more, the tenure ends and another is asked for.
+//  3. Turns follow each other for 20 ms from the grant on. If others waited on the server then, or that is not known, as many follow as
+//     callers waited here, and 32 at most. Nobody has to say that another process waits, so no message is needed that could be lost: when a
+//     bound is reached the tenure ends by one call, which releases it and puts the next into the server's queue, behind those that wait. If
+//     none does, that call grants the lock anew.
+//  4. An owner that is known elsewhere is not passed on: after Owner, Extend and UnlockAfter, with a label or a lease of the caller's own,
+//     with MaxHold, for a Fenced lock, for a part of a Multi. Such a tenure has one turn.
+//  5. Whatever ends a tenure ends the turn that runs. Callers that wait stay, and another tenure is asked for.
+//  6. The last caller that leaves withdraws the request. The goroutine that asks reads the reply to its end, so what is granted
+//     meanwhile is released as soon as that is known.
+//  7. The call that names the next tenure is a request of that tenure: until its answer, or its not-after, no answer to a release of that
+//     owner is final.
+//
+// A loss (DEL, FLUSHALL) is seen by tracking, by a renewal, or at the end of the tenure, so turns may begin for 20 ms after it.
+
+const (
+	// tenureTime and mostTurns bound how long a lock stays within a process.
+	tenureTime = 20 * time.Millisecond
+	mostTurns  = 32
+	// spareTenancies bounds how many are kept for the next locks.
+	spareTenancies = 64
+)
+
+// tenancies are those of a client.
+type tenancies struct {
+	mu     sync.Mutex
+	base   time.Time
+	of     map[tenancyKey]*tenancy // of locks that callers wait for
+	free   []*tenancy              // for the next: most locks are held for a moment
+	passed int64                   // turns that followed another without a call
+}
+
+type tenancyKey struct {
+	key  string
+	kind *kind // Reentrant and Fenced locks of one name have each their own, and wait for each other on the server
+}
+
+// tenancy is what a client has of one lock that callers wait for: it holds it (own), or it asks (asks). Guarded by tenancies.mu. A lock that
+// is held, and that nobody here waits for, has none: it must cost little, and the watchdog's map finds its owner (attach).
+type tenancy struct {
+	l           *single
+	first, last *caller // those that wait for their turns
+	n           int32
+	turns       int32         // how many may follow the one that runs; negative: any number
+	until       time.Duration // after tenancies.base; none begins later
+	own         *owner
+	asks        *asking
+	known       *known
+}
+
+// known is what those learn that give up, and those that look.
+type known struct {
+	group wait.Group
+	seen  seen
+}
+
+func (y *tenancy) key() tenancyKey { return tenancyKey{y.l.key, y.l.kind} }
+
+// caller is one call that waits for its turn. Guarded by tenancies.mu from join on.
+type caller struct {
+	l            *single
+	y            *tenancy
+	known        *known
+	terms        terms
+	auto, part   bool
+	call         wait.Call
+	next, before *caller
+	came         chan struct{} // receives when own or err is there; nil: it has not waited yet
+	own          *owner        // it has the turn
+	by           time.Duration // and takes it by then; 0: it is the first of the tenure
+	err          error
+}
+
+// personal reports whether a tenure for this caller can be no other's.
+func (x *caller) personal() bool { return x.part || x.terms.lease != 0 || x.terms.label != "" }
+
+// asking is one request for a tenure.
+type asking struct {
+	a      acquisition
+	asks   asks
+	w      wait.Resumable
+	known  known              // the tenancy's, unless it had one before
+	x      *caller            // for whom, if for that one only
+	cancel context.CancelFunc // of the goroutine that asks; nil: the first caller does
+}
+
+// handOn is the release of a tenure that is made with the request for the next.
+type handOn struct {
+	own  *owner
+	done chan handedOn
+}
+
+type handedOn struct {
+	status releaseStatus
+	err    error
+	unsent bool
+}
+
+// acquire waits for a turn, and makes its hold. room is for the request of the first caller, to be one piece of memory with it.
+func (s *tenancies) acquire(x *caller, room *asking) (h *Hold, last seen, err error) {
+	at := tenancyKey{x.l.key, x.l.kind}
+	s.mu.Lock()
+	for front := false; ; front = true {
+		y := s.of[at]
+		if y == nil {
+			y = s.attach(x.l)
+		}
+		if y == nil {
+			y = s.open(x.l)
+			q := y.begin(x, room)
+			y.join(x, false)
+			s.mu.Unlock()
+			s.askHere(x, q)
+		} else {
+			y.join(x, front)
+			var by time.Time
+			if y.own != nil {
+				by = x.l.c.engine.Until(&y.own.Lease)
+			}
+			s.mu.Unlock()
+			x.l.c.queue.List(&x.call, &x.known.group, by)
+			if !x.l.c.clustered { // in a Cluster a channel serves one key
+				x.l.c.queue.Listen(x.l.grantsHere())
+			}
+		}
+		if err = s.await(x); err == nil {
+			if h, err = s.take(x); h != nil {
+				return h, seen{}, nil
+			}
+		}
+		s.mu.Lock()
+		if err != nil {
+			last = x.known.seen
+			s.mu.Unlock()
+			return nil, last, err
+		}
+		room = nil
+	}
+}
+
+// open makes the tenancy of a lock. Called with mu held.
+func (s *tenancies) open(l *single) (y *tenancy) {
+	if n := len(s.free); n > 0 {
+		y, s.free = s.free[n-1], s.free[:n-1]
+	} else {
+		y = &tenancy{}
+	}
+	if s.of == nil {
+		s.of = map[tenancyKey]*tenancy{}
+	}
+	y.l = l
+	s.of[y.key()] = y
+	return y
+}
+
+// attach makes the tenancy of a lock that this process holds, and nobody waits for; nil: it does not hold it. Called with mu held.
+//
+// An owner that is on its way out is either found, and tells the tenancy when it is (release, Gone), or is not found any more: the session
+// takes it out of the watchdog before it sends the release, and ends a holding before it calls Gone, which waits for mu.
+func (s *tenancies) attach(l *single) *tenancy {
+	held, began := l.c.engine.First(l.key, func(e *lease.Lease) bool {
+		own, ok := e.Of.(*owner)
+		return ok && own.Follows() && own.lock.kind == l.kind
+	})
+	if held == nil || !held.Of.(*owner).Lasts() {
+		return nil
+	}
+	y := s.open(l)
+	y.known = &known{}
+	y.has(held.Of.(*owner), -1, began.Sub(s.base)+tenureTime)
+	return y
+}
+
+// has says that own is that of the tenure. Called with mu held.
+func (y *tenancy) has(own *owner, turns int32, until time.Duration) {
+	y.asks, y.own, y.turns, y.until = nil, own, turns, until
+	own.tenancy = y
+}
+
+// drop ends a tenancy that nobody waits by. Called with mu held.
+func (s *tenancies) drop(y *tenancy) {
+	if own := y.own; own != nil {
+		own.tenancy = nil
+		if y.turns >= 0 { // others wait on the server, and whoever comes here later does so behind them
+			own.BarNext()
+		}
+	}
+	delete(s.of, y.key())
+	*y = tenancy{}
+	if len(s.free) < spareTenancies {
+		s.free = append(s.free, y)
+	}
+}
+
+// join puts a caller into the line.
+func (y *tenancy) join(x *caller, front bool) {
+	x.y, x.known, x.own, x.err = y, y.known, nil, nil
+	y.n++
+	switch {
+	case y.first == nil:
+		x.before, x.next = nil, nil
+		y.first, y.last = x, x
+	case front: // it had its turn, and could not use it
+		x.before, x.next = nil, y.first
+		y.first.before, y.first = x, x
+	default:
+		x.before, x.next = y.last, nil
+		y.last.next, y.last = x, x
+	}
+}
+
+// part takes a caller out of the line.
+func (y *tenancy) part(x *caller) {
+	if x.before != nil {
+		x.before.next = x.next
+	} else {
+		y.first = x.next
+	}
+	if x.next != nil {
+		x.next.before = x.before
+	} else {
+		y.last = x.before
+	}
+	x.before, x.next = nil, nil
+	y.n--
+}
+
+// begin makes the request for the first in the line. It asks when run, or askHere, is called.
+func (y *tenancy) begin(x *caller, q *asking) *asking {
+	c := x.l.c
+	if q == nil {
+		q = &asking{}
+	}
+	if y.known == nil {
+		y.known = &q.known
+	}
+	y.known.seen = seen{}
+	if x.personal() {
+		q.x = x
+	}
+	q.asks = asks{of: y, known: y.known}
+	q.a = acquisition{l: x.l, ctx: x.call.Ctx, began: time.Now(), auto: x.auto, lease: x.terms.lease, label: x.terms.label, want: 1, patient: true, asks: &q.asks}
+	if q.a.lease == 0 {
+		q.a.lease = c.opts.WatchdogTimeout
+	}
+	q.a.once = q.x != nil || x.l.kind.fenced || c.opts.MaxHold > 0
+	q.a.own = q.a.newOwner()
+	y.asks = q
+	return q
+}
+
+// request is that of the wait.
+func (q *asking) request(call *wait.Call) wait.Request {
+	l := q.a.l
+	return wait.Request{Name: l.name, Of: l, Began: q.a.began, Line: l.key, Manner: l.kind.title, Channel: l.channel,
+		Group: &q.a.known.group, Call: call, Taker: &q.a, Grants: l.grantsHere()}
+}
+
+// askHere has the first caller ask, on its own goroutine, until it leaves. Then another one goes on for those that are left.
+func (s *tenancies) askHere(x *caller, q *asking) {
+	c, y := x.l.c, q.a.of
+	c.queue.Resume(&q.w, q.request(&x.call))
+	err := q.w.Wait(x.call.Ctx, x.call.Until)
+	if _, gaveUp := err.(*wait.GaveUp); gaveUp {
+		c.queue.Unlist(&x.call)
+		s.mu.Lock()
+		y.part(x)
+		x.err = err
+		if y.first != nil && q.x == nil {
+			s.run(q)
+			s.mu.Unlock()
+			return
+		}
+		y.asks = nil
+		s.next(y)
+		s.mu.Unlock()
+		q.end(err)
+		return
+	}
+	s.finish(q, err)
+}
+
+// run has a goroutine ask. Called with mu held.
+func (s *tenancies) run(q *asking) {
+	var ctx context.Context
+	ctx, q.cancel = context.WithCancel(context.WithoutCancel(q.a.ctx))
+	q.a.unattended = true
+	c := q.a.l.c
+	c.session.Finish(func() {
+		if q.w.Empty() {
+			c.queue.Resume(&q.w, q.request(nil))
+		}
+		s.finish(q, q.w.Wait(ctx, time.Time{}))
+		q.cancel()
+	})
+}
+
+// next asks for the next tenure, if anybody waits for it. Called with mu held.
+func (s *tenancies) next(y *tenancy) {
+	if y.own != nil {
+		y.own.tenancy, y.own = nil, nil
+	}
+	if y.first != nil {
+		s.run(y.begin(y.first, nil))
+	} else {
+		s.drop(y)
+	}
+}
+
+// end ends a request that came to nothing, or was withdrawn.
+func (q *asking) end(err error) {
+	q.w.End()
+	if h := q.a.after; h != nil {
+		q.a.after = nil
+		h.done <- handedOn{unsent: true}
+	}
+	if err == nil { // granted, and nobody wants it
+		q.a.own.Abandon(time.Now(), q.a.entry)
+		return
+	}
+	q.a.failed(err)
+}
+
+// finish takes in how the wait of a request has ended.
+func (s *tenancies) finish(q *asking, err error) {
+	y := q.a.of
+	s.mu.Lock()
+	if y.asks != q { // withdrawn
+		s.mu.Unlock()
+		q.end(err)
+		return
+	}
+	if err != nil {
+		if _, gaveUp := err.(*wait.GaveUp); gaveUp { // the client is closed, and so those that wait learn by themselves
+			err = errs.ErrClosed
+		}
+		y.asks = nil
+		for x := y.first; x != nil; x = y.first {
+			y.part(x)
+			x.err = err
+			x.wake()
+		}
+		s.next(y)
+		s.mu.Unlock()
+		q.end(err)
+		return
+	}
+	s.mu.Unlock()
+	q.w.End()
+	err = q.a.keep()
+	own, x := q.a.own, q.x
+	s.mu.Lock()
+	if x == nil {
+		for x = y.first; x != nil && x.personal(); x = x.next {
+		}
+	}
+	switch {
+	case y.asks == q && err == nil && x != nil:
+		turns := int32(-1)
+		if q.a.crowded {
+			turns = min(y.n-1, mostTurns)
+		}
+		y.has(own, turns, s.now()+tenureTime)
+		s.give(y, x, 0)
+		s.mu.Unlock()
+		return
+	case y.asks == q: // not to be used, or all that wait now have terms of their own
+		y.asks = nil
+		s.next(y)
+	}
+	s.mu.Unlock()
+	if err == nil {
+		own.Decline()
+	}
+}
+
+// give gives a caller its turn. Called with mu held.
+func (s *tenancies) give(y *tenancy, x *caller, by time.Duration) {
+	y.part(x)
+	x.own, x.by = y.own, by
+	x.wake()
+	if y.first == nil {
+		s.drop(y)
+	}
+}
+
+func (x *caller) wake() {
+	if x.came != nil {
+		select {
+		case x.came <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// await waits until the caller has its turn, or an error, or is out of patience.
+func (s *tenancies) await(x *caller) error {
+	c := x.l.c
+	s.mu.Lock()
+	if x.own != nil || x.err != nil {
+		s.mu.Unlock()
+		return x.err
+	}
+	if x.came == nil {
+		x.came = make(chan struct{}, 1)
+	}
+	s.mu.Unlock()
+	defer c.queue.Unlist(&x.call)
+	c.observe(x.call.Ctx, Event{Kind: EventWaiting, Name: x.l.name})
+	var late <-chan time.Time
+	if !x.call.Until.IsZero() {
+		t := time.NewTimer(time.Until(x.call.Until))
+		defer t.Stop()
+		late = t.C
+	}
+	var gaveUp error
+	for came := true; came; {
+		select {
+		case <-x.came: // perhaps that of an earlier turn, which was seen without it
+		case <-late:
+			came = false
+		case <-x.call.Ctx.Done():
+			came = false
+		case <-c.queue.Context().Done():
+			came = false
+		}
+		if !came {
+			gaveUp = c.queue.GaveUp(x.call.Ctx, &x.known.group)
+		}
+		s.mu.Lock()
+		if x.own != nil || x.err != nil {
+			s.mu.Unlock()
+			return x.err
+		}
+		if came {
+			s.mu.Unlock()
+		}
+	}
+	defer s.mu.Unlock()
+	y := x.y
+	y.part(x)
+	switch q := y.asks; {
+	case q != nil && (y.first == nil || q.x == x): // the first caller, while it asks for itself, is in the line
+		q.cancel()
+		y.asks = nil
+		s.next(y)
+	case y.first == nil:
+		s.drop(y)
+	}
+	return gaveUp
+}
+
+// take makes the hold of a caller that has its turn. It returns neither if the turn cannot be used: the caller waits on, as the first.
+//
+//	A                               B                        server
+//	Unlock: gives B its turn
+//	                                (the machine is paused)
+//	                                                         the lease ends; another process holds the lock
+//	                                wakes: takes its turn
+//
+// So B looks at the clock by itself (rule 2).
+func (s *tenancies) take(x *caller) (*Hold, error) {
+	c, own := x.l.c, x.own
+	if err := c.queue.Ended(x.call.Ctx); err != nil {
+		own.Decline()
+		return nil, &wait.GaveUp{Left: -1, Cause: err}
+	}
+	if x.by != 0 {
+		if s.now() >= x.by || !c.engine.Lasting(&own.Lease) {
+			own.Decline()
+			return nil, nil
+		}
+		c.engine.Under(&own.Lease, x.call.Ctx)
+	}
+	h, err := own.Take(x.auto)
+	if err != nil {
+		own.Decline()
+		return nil, nil
+	}
+	return newHold(h), nil
+}
+
+// Next implements session.Follower: a turn has ended, and another caller has the tenure if it may.
+func (o *owner) Next() bool {
+	c := o.lock.c
+	s := &c.tenancies
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	y := o.tenancy
+	if y == nil || y.first.personal() || y.turns == 0 || s.now() >= y.until || !c.engine.Lasting(&o.Lease) {
+		return false
+	}
+	y.turns--
+	s.passed++
+	s.give(y, y.first, y.until)
+	return true
+}
+
+// Gone implements session.Follower.
+func (o *owner) Gone() {
+	s := &o.lock.c.tenancies
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if y := o.tenancy; y != nil {
+		s.next(y)
+	}
+}
+
+// release ends a tenure on the server. If callers wait, the call asks for the next tenure, too.
+func (s *tenancies) release(ctx context.Context, o *owner) (releaseStatus, error) {
+	l := o.lock
+	s.mu.Lock()
+	y := o.tenancy
+	if y == nil {
+		s.mu.Unlock()
+		return l.runRelease(ctx, o.Lease.Owner, 0, o.Entry())
+	}
+	o.tenancy, y.own = nil, nil
+	q := y.begin(y.first, nil)
+	h := &handOn{own: o, done: make(chan handedOn, 1)}
+	q.a.after = h
+	s.run(q)
+	s.mu.Unlock()
+	select {
+	case r := <-h.done:
+		if r.unsent {
+			return l.runRelease(ctx, o.Lease.Owner, 0, o.Entry())
+		}
+		return r.status, r.err
+	case <-ctx.Done():
+		return 0, fmt.Errorf("%w: release of %q: %w", ErrUnknownOutcome, l.name, errs.Cut(errs.Ended(ctx)))
+	}
+}
+
+// now is after base, and never 0.
+func (s *tenancies) now() time.Duration { return time.Since(s.base) + 1 }
+
+// count returns how many turns followed another without a call.
+func (s *tenancies) count() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.passed
+}
+
+// waiting returns how many calls of this process wait for a key.
+func (c *Client) waiting(key string) int {
+	n, s := c.queue.Members(key), &c.tenancies
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range []*kind{reentrant, nonReentrant, fencing} {
+		if y := s.of[tenancyKey{key, k}]; y != nil {
+			n += int(y.n)
+		}
+	}
+	return n
+}

@@ -1,0 +1,385 @@
+package rlock_test
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	miniserver "github.com/alicebob/miniredis/v2/server"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// owners are those that the server knows of a lock.
+func (r *rig) owners(t testing.TB, name string) (all []rlock.Owner) {
+	t.Helper()
+	for owner := range r.hash(t, name) {
+		all = append(all, rlock.Owner(owner))
+	}
+	return all
+}
+
+// next has a caller of the same process wait for the lock, and returns its hold once it has it.
+func next(t testing.TB, l *rlock.Lock, ctx context.Context) <-chan *rlock.Hold {
+	t.Helper()
+	had := make(chan *rlock.Hold, 1)
+	go func() {
+		h, err := l.Lock(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		had <- h
+	}()
+	return had
+}
+
+// waits returns when so many calls of the process wait for the name.
+func (r *rig) waits(t testing.TB, name string, n int) {
+	t.Helper()
+	redistest.Eventually(t, 20*time.Second, "they wait", func() bool { return r.locks.Waiting(name) == n })
+}
+
+func TestCallersOfOneProcessFollowEachOtherWithoutACall(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.Start(t), rlock.Options{})
+	l := r.locks.Reentrant("l")
+	lock(t, l, within(t)).Unlock(within(t))
+	h := lock(t, l, within(t))
+	const callers = 100
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			if err := l.Do(within(t), func(context.Context) error { return nil }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	r.waits(t, "l", callers)
+	before := redistest.CommandCalls(t, r.redis)["evalsha"]
+	require.NoError(t, h.Unlock(within(t)))
+	wg.Wait()
+	// One tenure is over after 20 ms; a machine that is busy gets fewer turns into it.
+	require.Less(t, redistest.CommandCalls(t, r.redis)["evalsha"]-before, callers/2)
+	require.Empty(t, r.hash(t, "l"))
+	require.Greater(t, r.locks.Stats().HandOvers, int64(callers/2))
+}
+
+// What a goroutine kept of a turn that is over lets it in nowhere, though the process's owner has the lock.
+func TestAContextOfAnEarlierTurnReentersNothing(t *testing.T) {
+	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+		r := rigs[0]
+		l := r.locks.Reentrant("l")
+		ctx := context.Background()
+		a := lock(t, l, ctx)
+		kept := context.WithoutCancel(a.Context(ctx))
+		had := next(t, l, ctx)
+		synctest.Wait()
+		owner := r.owners(t, "l")
+		require.NoError(t, a.Unlock(ctx))
+		b := <-had
+		require.Equal(t, owner, r.owners(t, "l"), "one owner for both")
+		_, err := l.Lock(kept)
+		require.ErrorIs(t, err, rlock.ErrLost)
+		require.NoError(t, a.Unlock(ctx), "the first one's result")
+		require.NoError(t, b.Err())
+		again := lock(t, l, b.Context(ctx))
+		require.NoError(t, again.Unlock(ctx))
+		require.Equal(t, owner, r.owners(t, "l"))
+		require.NotEqual(t, owner[0], a.Owner(), "it joins nothing")
+		require.Equal(t, a.Owner(), a.Owner())
+		_, err = l.Lock(l.WithOwner(ctx, a.Owner()))
+		require.ErrorIs(t, err, rlock.ErrLost)
+		require.Equal(t, owner[0], b.Owner())
+		require.NoError(t, b.Unlock(ctx))
+		require.Empty(t, r.owners(t, "l"))
+	})
+}
+
+// late is a context of which a caller is told only after a while that it goes on, once it is armed: its goroutine got no processor.
+type late struct {
+	context.Context
+	by    time.Duration
+	armed atomic.Bool
+}
+
+func (x *late) Err() error {
+	if x.armed.CompareAndSwap(true, false) {
+		time.Sleep(x.by)
+	}
+	return x.Context.Err()
+}
+
+func TestWhoTakesATurnLooksAtTheClock(t *testing.T) {
+	const lease = 3 * time.Second
+	for name, c := range map[string]struct {
+		by   time.Duration
+		same bool
+	}{
+		"in time":                          {by: time.Millisecond, same: true},
+		"after the time of the tenure":     {by: 25 * time.Millisecond},
+		"after the lease, which is others": {by: 2 * lease},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 2, rlock.Options{WatchdogTimeout: lease}, func(t *testing.T, s *redistest.Server, rigs []*rig) {
+				r, other := rigs[0], rigs[1]
+				l := r.locks.Reentrant("l")
+				ctx := context.Background()
+				a := lock(t, l, ctx)
+				owner := r.owners(t, "l")
+				x := &late{Context: ctx, by: c.by}
+				had := next(t, l, x)
+				synctest.Wait()
+				var inside, most atomic.Int32
+				work := func(h *rlock.Hold) {
+					most.Store(max(most.Load(), inside.Add(1)))
+					time.Sleep(10 * time.Millisecond)
+					inside.Add(-1)
+					require.NoError(t, h.Unlock(ctx))
+				}
+				x.armed.Store(true)
+				if c.by > lease { // nothing renews it: the machine stands still for all but another process
+					s.Embedded.Del("l")
+					go func() { work(lock(t, other.locks.Reentrant("l"), ctx)) }()
+				}
+				require.NoError(t, a.Unlock(ctx))
+				b := <-had
+				if c.same {
+					require.Equal(t, owner, r.owners(t, "l"))
+				} else {
+					require.NotEqual(t, owner, r.owners(t, "l"), "it has asked")
+				}
+				work(b)
+				require.EqualValues(t, 1, most.Load())
+			})
+		})
+	}
+}
+
+// A context that ended between the gift of a turn and its taking lets nobody in, and the turn is the next one's.
+func TestACallerWhoseContextHasEndedTakesNoTurn(t *testing.T) {
+	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+		r := rigs[0]
+		l := r.locks.Reentrant("l")
+		ctx := context.Background()
+		a := lock(t, l, ctx)
+		leaving, cancel := context.WithCancel(ctx)
+		x := &late{Context: leaving, by: time.Millisecond}
+		failed := make(chan error, 1)
+		go func() {
+			_, err := l.Lock(x)
+			failed <- err
+		}()
+		synctest.Wait()
+		had := next(t, l, ctx)
+		synctest.Wait()
+		x.armed.Store(true)
+		require.NoError(t, a.Unlock(ctx))
+		synctest.Wait() // it has its turn, and is about to take it
+		cancel()
+		err := <-failed
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, context.Canceled)
+		began := time.Now()
+		b := <-had
+		require.Less(t, time.Since(began), 100*time.Millisecond)
+		require.NoError(t, b.Unlock(ctx))
+		synctest.Wait()
+		require.Empty(t, r.owners(t, "l"))
+	})
+}
+
+// What is known of an owner elsewhere is not the next caller's.
+func TestAnOwnerThatIsKnownElsewhereHasOneTurn(t *testing.T) {
+	plainly := func(l *rlock.Lock) *rlock.Lock { return l }
+	for name, c := range map[string]struct {
+		o     rlock.Options
+		of    func(c *rlock.Client) *rlock.Lock
+		a, b  func(l *rlock.Lock) *rlock.Lock // the first caller's, and the next one's
+		do    func(t *testing.T, h *rlock.Hold)
+		again bool
+	}{
+		"nothing is known": {again: true},
+		"NonReentrant":     {of: func(c *rlock.Client) *rlock.Lock { return c.NonReentrant("l") }, again: true},
+		"Owner":            {do: func(_ *testing.T, h *rlock.Hold) { h.Owner() }},
+		"Extend":           {do: func(t *testing.T, h *rlock.Hold) { require.NoError(t, h.Extend(context.Background(), time.Minute)) }},
+		"a label":          {a: func(l *rlock.Lock) *rlock.Lock { return l.WithLabel("job") }},
+		"the next one's":   {b: func(l *rlock.Lock) *rlock.Lock { return l.WithLabel("job") }},
+		"a lease":          {a: func(l *rlock.Lock) *rlock.Lock { return l.WithLease(time.Minute) }},
+		"MaxHold":          {o: rlock.Options{MaxHold: time.Minute}},
+		"Fenced":           {of: func(c *rlock.Client) *rlock.Lock { return c.Fenced("l") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 1, c.o, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+				r, ctx := rigs[0], context.Background()
+				of := c.of
+				if of == nil {
+					of = func(c *rlock.Client) *rlock.Lock { return c.Reentrant("l") }
+				}
+				a, b := c.a, c.b
+				if a == nil {
+					a = plainly
+				}
+				if b == nil {
+					b = plainly
+				}
+				h := lock(t, a(of(r.locks)), ctx)
+				had := next(t, b(of(r.locks)), ctx)
+				synctest.Wait()
+				if c.do != nil {
+					c.do(t, h)
+				}
+				owner := r.owners(t, "l")
+				require.NoError(t, h.Unlock(ctx))
+				after := <-had
+				if c.again {
+					require.Equal(t, owner, r.owners(t, "l"))
+				} else {
+					require.NotEqual(t, owner, r.owners(t, "l"))
+				}
+				require.NoError(t, after.Unlock(ctx))
+				synctest.Wait()
+				require.Empty(t, r.owners(t, "l"))
+			})
+		})
+	}
+}
+
+// A process whose callers come for ever lets another one have the lock.
+func TestATenureEndsThoughCallersWait(t *testing.T) {
+	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+		ctx, stop := context.WithCancel(context.Background())
+		var turns atomic.Int64
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					rigs[0].locks.Reentrant("l").Do(ctx, func(context.Context) error {
+						turns.Add(1)
+						time.Sleep(100 * time.Microsecond)
+						return nil
+					})
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		for range 10 {
+			before, began := turns.Load(), time.Now()
+			h := lock(t, rigs[1].locks.Reentrant("l"), context.Background())
+			// the tenure that runs, which met nobody, and one of as many turns as there are callers
+			require.LessOrEqual(t, time.Since(began), 50*time.Millisecond)
+			require.LessOrEqual(t, turns.Load()-before, int64(400))
+			require.NoError(t, h.Unlock(context.Background()))
+		}
+		stop()
+		wg.Wait()
+	})
+}
+
+// Whatever ends a tenure ends the turn that runs; those that wait have another.
+func TestTheLossOfATenureEndsOneTurn(t *testing.T) {
+	const lease = 300 * time.Millisecond
+	for name, end := range map[string]func(t *testing.T, r *rig, h *rlock.Hold){
+		"DEL": func(t *testing.T, r *rig, h *rlock.Hold) { r.server.Embedded.Del("l") },
+		"ForceUnlock": func(t *testing.T, r *rig, h *rlock.Hold) {
+			ok, err := r.locks.Reentrant("l").ForceUnlock(context.Background())
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.ErrorIs(t, h.Err(), rlock.ErrLost, "at once")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 1, rlock.Options{WatchdogTimeout: lease}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+				r, ctx := rigs[0], context.Background()
+				l := r.locks.Reentrant("l")
+				a := lock(t, l, ctx)
+				first := next(t, l, ctx)
+				synctest.Wait()
+				second := next(t, l, ctx)
+				synctest.Wait()
+				owner := r.owners(t, "l")
+				end(t, r, a)
+				b := <-first
+				if b == nil {
+					t.FailNow()
+				}
+				require.ErrorIs(t, a.Err(), rlock.ErrLost)
+				require.ErrorIs(t, a.Unlock(ctx), rlock.ErrLost)
+				require.NoError(t, b.Err())
+				require.NotEqual(t, owner, r.owners(t, "l"))
+				require.NoError(t, b.Unlock(ctx))
+				require.NoError(t, (<-second).Unlock(ctx))
+				require.Empty(t, r.owners(t, "l"))
+			})
+		})
+	}
+}
+
+// A hold that the program has dropped is renewed no more, and callers of its process do not wait for its end in vain.
+func TestCallersBehindADroppedHoldAreServedWhenItsLeaseIsOver(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.Start(t), rlock.Options{WatchdogTimeout: 300 * time.Millisecond})
+	l := r.locks.Reentrant("l")
+	func() { lock(t, l, within(t)) }()
+	had := next(t, l, within(t))
+	r.waits(t, "l", 1)
+	redistest.Eventually(t, 20*time.Second, "it is served", func() bool {
+		runtime.GC()
+		select {
+		case h := <-had:
+			return h.Unlock(within(t)) == nil
+		default:
+			return false
+		}
+	})
+}
+
+// Callers that leave cost the server nothing while others of their process wait, and the last one takes the request back.
+func TestOnlyTheLastCallerThatLeavesWithdrawsTheRequest(t *testing.T) {
+	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+		ctx := context.Background()
+		h := lock(t, rigs[1].locks.Reentrant("l"), ctx)
+		r := rigs[0]
+		l := r.locks.Reentrant("l")
+		queued := func() int {
+			state, err := l.Inspect(ctx)
+			require.NoError(t, err)
+			return len(state.Waiters)
+		}
+		patient, leave := context.WithCancel(ctx)
+		failed := make(chan error, 101)
+		wait := func(ctx context.Context) {
+			_, err := l.Lock(ctx)
+			failed <- err
+		}
+		go wait(patient)
+		time.Sleep(20 * time.Millisecond)
+		require.Equal(t, 1, queued())
+		var asked atomic.Int64
+		r.server.Embedded.Server().SetPreHook(func(*miniserver.Peer, string, ...string) bool {
+			asked.Add(1)
+			return false
+		})
+		for i := range 100 {
+			c, cancel := context.WithTimeout(ctx, time.Duration(i%5)*time.Millisecond)
+			defer cancel()
+			go wait(c)
+		}
+		time.Sleep(50 * time.Millisecond)
+		require.Len(t, failed, 100)
+		require.Less(t, asked.Load(), int64(50), "the server is not told of them")
+		r.server.Embedded.Server().SetPreHook(nil)
+		require.Equal(t, 1, queued())
+		leave()
+		synctest.Wait()
+		time.Sleep(50 * time.Millisecond)
+		require.Zero(t, queued())
+		require.NoError(t, h.Unlock(ctx))
+		require.Empty(t, r.owners(t, "l"))
+	})
+}
