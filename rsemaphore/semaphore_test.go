@@ -625,8 +625,10 @@ func javaAcquire(t *testing.T, r *rig, id string, lease time.Duration) {
 
 func javaRelease(t *testing.T, r *rig, id string) {
 	t.Helper()
-	require.EqualValues(t, 1, r.number(t, "ZREM", "{s}:timeout", id))
-	r.must(t, "PUBLISH", "redisson_sc:{s}", strconv.FormatInt(r.number(t, "INCRBY", "s", "1"), 10))
+	require.EqualValues(t, 1, r.number(t, "EVAL", `
+if redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then return 0 end
+redis.call('PUBLISH', ARGV[2], redis.call('INCRBY', KEYS[2], 1))
+return 1`, "2", "{s}:timeout", "s", id, "redisson_sc:{s}"))
 }
 
 // javaSetPermits and javaAddPermits are Redisson's: the total becomes n, or what is available more by n.
