@@ -352,13 +352,18 @@ func TestOnlyTheLastCallerThatLeavesWithdrawsTheRequest(t *testing.T) {
 			return len(state.Waiters)
 		}
 		patient, leave := context.WithCancel(ctx)
-		failed := make(chan error, 101)
+		failed := make(chan error, 102)
 		wait := func(ctx context.Context) {
 			_, err := l.Lock(ctx)
 			failed <- err
 		}
+		first, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+		defer cancel()
+		go wait(first) // who asks, until it leaves
+		time.Sleep(time.Millisecond)
 		go wait(patient)
 		time.Sleep(20 * time.Millisecond)
+		require.Error(t, <-failed)
 		require.Equal(t, 1, queued())
 		var asked atomic.Int64
 		r.server.Embedded.Server().SetPreHook(func(*miniserver.Peer, string, ...string) bool {

@@ -54,7 +54,7 @@ type Follower interface {
 	// Next is called when the last handle ends. It reports whether another caller has the holding from now on, for which that caller
 	// calls Holding.Take; nothing is sent then. The session holds no mutex.
 	Next() bool
-	// Gone is called when no caller can have it next, because it is over, or was dropped: maybe more than once, and also after a Send.
+	// Gone is called when no caller can have it next, because it is over: maybe more than once, and also after a Send.
 	Gone()
 }
 
@@ -461,9 +461,6 @@ func (h *Handle) Dropped() {
 	o.dropped = o.count == 0
 	o.mu.Unlock()
 	h.uncount() // Close need not wait for a release that cannot come
-	if o.dropped {
-		o.gone()
-	}
 	if !renewed {
 		return
 	}
