@@ -156,7 +156,7 @@ func (w *workerProcess) giveUp(ctx context.Context, o order) (answer, error) {
 			if err == nil || run.Err() != nil {
 				return release, err
 			}
-			if time.Since(asked) < wait && !errors.Is(err, rlock.ErrNotAcquired) {
+			if time.Since(asked) < wait && !errors.Is(err, rlock.ErrNotAcquired) && !errors.Is(err, context.DeadlineExceeded) {
 				return nil, err // it has not given up: it failed
 			}
 			if shared.phase() == measuring {

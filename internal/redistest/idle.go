@@ -130,10 +130,23 @@ func (i *Idle) Stop() (longest, total time.Duration, taken int) {
 	return i.longest, i.total, i.taken
 }
 
-// Hurry has 16 callers of each of some processes take a thing for 100 µs, half to one and a half of patience each, and then again at once,
-// in that way, until they have had it often enough. look is called every 5 ms. It fails the test if that takes a minute.
-func Hurry(t testing.TB, patience time.Duration, way string, enough int, look func(), processes ...Take) {
+// Hurry has 16 callers of each of some processes take a thing for 100 µs, and give up, in that way, when they have waited for ten times as
+// long as it takes when nobody else wants it, half to one and a half of that; and then again at once, until they have had it often
+// enough. look is called every 5 ms. It fails the test if that takes a minute.
+func Hurry(t testing.TB, way string, enough int, look func(), processes ...Take) {
 	t.Helper()
+	var alone []time.Duration
+	for n := range 21 {
+		began := time.Now()
+		release, err := processes[n%len(processes)](context.Background(), time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		alone = append(alone, time.Since(began))
+		release()
+	}
+	slices.Sort(alone)
+	patience := max(2*time.Millisecond, 10*alone[len(alone)/2])
 	var taken, gaveUp atomic.Int64
 	var wg sync.WaitGroup
 	began, over := time.Now(), make(chan struct{})
@@ -165,7 +178,7 @@ func Hurry(t testing.TB, patience time.Duration, way string, enough int, look fu
 	}
 	close(over)
 	wg.Wait()
-	if t.Logf("taken %d times, %d calls gave up, in %v", taken.Load(), gaveUp.Load(), time.Since(began)); taken.Load() < int64(enough) {
+	if t.Logf("taken %d times, %d calls gave up after %v, in %v", taken.Load(), gaveUp.Load(), patience, time.Since(began)); taken.Load() < int64(enough) {
 		t.Errorf("taken %d times in %v", taken.Load(), time.Since(began))
 	}
 }

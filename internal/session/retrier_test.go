@@ -467,3 +467,19 @@ func TestAwaitReturnsWithTheFirstTryOrInTime(t *testing.T) {
 		r.Stop()
 	})
 }
+
+// The release that is under way may have run before the grant, and would be the last.
+func TestWhatIsGrantedDuringTheLastReleaseIsReleasedToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := session.NewRetrier()
+		defer r.Stop()
+		d := &releases{slow: time.Second}
+		r.Add(&session.Pending{Owner: "a", Release: d.release, Until: time.Now().Add(time.Hour)})
+		synctest.Wait()
+		r.Kick("a")
+		require.Zero(t, r.Settle(context.Background()))
+		require.Len(t, d.tries(), 2)
+		require.Equal(t, 1, d.most(), "and not at the same time")
+		r.Stop()
+	})
+}

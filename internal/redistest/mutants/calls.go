@@ -140,7 +140,7 @@ var ofCalls = []mutant{
 	{
 		name: "a grant that comes while the release is under way", file: "internal/session/retrier.go", pkg: "internal/session",
 		old: "\t\tp.again = true\n", new: "",
-		breaks: "what a caller that left is granted is released at once", tests: "TestTheReleaseOfAnOwnerThatIsGrantedSomethingIsSentAtOnce",
+		breaks: "what a caller that left is granted is released at once", tests: "TestWhatIsGrantedDuringTheLastReleaseIsReleasedToo",
 	},
 	{
 		name: "a read that is recycled while it is being written", file: "internal/script/run.go", pkg: "internal/script",
