@@ -459,7 +459,7 @@ func TestHistoriesOfEveryKindUnderFaultsAreLinearizable(t *testing.T) {
 							var h *rlock.Hold
 							got := ask(log, op, historyTimeout, func(cancelled *bool) history.Outcome {
 								var err error
-								if take := asking(k.lock(r.locks, op.Lock), &h, cancelled); rnd.IntN(2) == 0 {
+								if take := asking(k.lock(r.locks, op.Lock), &h, cancelled); rnd.IntN(3) == 0 {
 									_, err = redistest.Impatient(rnd, take)
 								} else {
 									_, err = take(context.Background(), time.Duration(1+rnd.IntN(30))*time.Millisecond)

@@ -882,7 +882,7 @@ func TestMultiHistoriesUnderMixedFaultsAreLinearizable(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(5, uint64(w)))
 		wg.Go(func() {
 			for enough.Err() == nil {
-				if ops.Add(int64(useSeveral(r.locks, rnd, log, w))) >= most {
+				if ops.Add(int64(useSeveral(r.locks, rnd, log, w))) >= most && log.Count(history.Acquire, history.OK) > most/20 {
 					stop()
 				}
 			}

@@ -51,7 +51,8 @@ func recordReadWrite(t *testing.T, seed uint64) {
 			rnd := rand.New(rand.NewPCG(seed, uint64(500+c*workers+w)))
 			users.Go(func() {
 				for enough.Err() == nil {
-					if book.useOnce(r.locks, rnd, c*workers+w) >= enoughOps {
+					if book.useOnce(r.locks, rnd, c*workers+w) >= enoughOps && book.log.Count(history.Acquire, history.OK) > enoughOps/200 &&
+						book.log.Count(history.AcquireRead, history.OK) > enoughOps/60 && book.nested() > 5 {
 						stop()
 					}
 				}
@@ -102,6 +103,13 @@ type rwBook struct {
 	mu  sync.Mutex
 	// under which writer a reader reads
 	under map[int]int
+}
+
+// nested is how many readers have read, or wanted to, under their own write hold.
+func (b *rwBook) nested() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.under)
 }
 
 // useOnce reads or writes some lock for some time, or writes it and goes on reading. It returns how many operations

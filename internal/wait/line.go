@@ -112,6 +112,7 @@ func (w *waiter) exit() {
 		}
 		if r.Paced && l.pace != nil {
 			l.pace.leaves(w)
+			q.guesses.of(r.Line).paced = l.pace.bound
 		}
 		if l.crowd != nil {
 			q.parts(l.crowd, w)

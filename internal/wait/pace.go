@@ -14,6 +14,8 @@ import "time"
 // wait, never meet the bound. It is never below two: a lock is handed over once in a round trip at most, so two questions in each round
 // trip keep its queue filled. Who gives up before its turn has asked nothing, and leaves nothing behind. A question whose caller has
 // left counts for as long as answers took of late: the server has yet to run it.
+//
+// The number outlives the line, as a guess of the process: all callers may leave at once, and be back a moment later.
 type pace struct {
 	bound  int           // asking at once
 	asking int           // for the first time
@@ -32,6 +34,9 @@ func (w *waiter) pace() bool {
 	q.mu.Lock()
 	if l.pace == nil {
 		l.pace = &pace{bound: mostPaced}
+		if b := q.guesses.of(w.r.Line).paced; b > 0 {
+			l.pace.bound = b
+		}
 	}
 	p := l.pace
 	if p.asking < p.bound && len(p.turns) == 0 {

@@ -57,6 +57,7 @@ type guess struct {
 	contenders float64
 	trip       time.Duration
 	released   time.Time // by this process, while it guessed that others wait
+	paced      int       // pace.bound, when the last line was left; 0: not known
 }
 
 // comeback is how long after a release the process that made it stands back: all turns are over then.

@@ -13,6 +13,11 @@ var ofPermits = []mutant{
 		breaks: "who has left holds nothing", tests: "TestAQueueOfPermitsDoesWhatItsTableSays",
 	},
 	{
+		name: "a release that breaks off beside notes of another type", file: "rsemaphore/lua/lib/permits.lua", pkg: "rsemaphore",
+		old: "redis.pcall('HDEL', notes, unpack(ids))", new: "redis.call('HDEL', notes, unpack(ids))",
+		breaks: "no permit is lost where a key beside the semaphore has another type", tests: "TestAPermitBesideAKeyOfAnotherTypeIsNotLost",
+	},
+	{
 		name: "a release of permits that serves nobody", file: "rsemaphore/lua/release.lua", pkg: "rsemaphore",
 		old:    "local left, own, look, head, longest = serve(q, available, available + redis.call('ZCARD', permits), dealing(permits, notes, now))",
 		new:    "local left, own, look, head, longest = available, {}, -1, nil, 0",
