@@ -69,7 +69,8 @@
 //   - Failover: a lock that was not yet replicated is free on the promoted replica. Options.MinReplicas makes that less likely,
 //     not impossible.
 //   - The server's clock steps forward: leases end early. If it steps back, they last longer, and nobody is let in early.
-//   - FLUSHALL, DEL, [Lock.ForceUnlock], and a restart without the data.
+//   - FLUSHALL, DEL, [Lock.ForceUnlock], and a restart without the data. Callers of the process that held the lock may still follow each other
+//     for 20 ms.
 //   - Eviction: set maxmemory-policy to noeviction. Options.Strict insists on it.
 //   - A machine is suspended while Go's monotonic clock stands still. Its holders learn of it when it goes on.
 //   - A process is paused for longer than its lease and acts before its timers have run. Check Hold.Until directly before an act
@@ -90,8 +91,10 @@
 //
 // All of them return the same Hold and keep the same promises. Waiters of one process on a name are served first come, first
 // served. A Fair lock serves the waiters of all processes in that order. Of a read-write lock writers are served in order, and waiting
-// readers together, in turn with the writers. Reentrant, NonReentrant and Fenced locks serve the waiting processes in the order in which they came. A
-// process that is served keeps the lock for as many of its own waiters as it had then, for at most 32 of them and 20 ms.
+// readers together, in turn with the writers. Reentrant, NonReentrant and Fenced locks serve the waiting processes in the order in which they came. The
+// callers of a process share what it has: they hold the lock one after the other, without a call, for 20 ms at most, and if others
+// may wait for as many of them as waited when the process got it, 32 at most. Then the next process gets it. Only a Fair lock is in the order
+// of all callers.
 //
 // # Crashed holders
 //
@@ -129,7 +132,7 @@
 // The ctx of [Lock.Lock] bounds the waiting, not the hold: a function that acquires under its own timeout returns a healthy
 // hold. When a context ends, the lock stays held until Unlock, because nothing releases a lock under running work.
 //
-// Re-entry is decided by contexts, since goroutines have no identity. Every acquisition is a new owner, except under
+// Re-entry is decided by contexts, since goroutines have no identity. Every acquisition is a turn of its own, except under
 // [Hold.Context] of a hold of the same lock. Such an acquisition re-enters that hold, at once, and the lock is free after the
 // last Unlock. A hold's context carries nothing for other names, so goroutines that work under one hold exclude each other on
 // those. [Detach] takes the owner out of a context. [Lock.WithOwner] joins a hold of another process.
@@ -163,7 +166,8 @@
 //
 // An owner is "<connectionID>:<n>", with ":<label>" if [Lock.WithLabel] set one. The connection id is a random UUID of version
 // 8 (Redisson's are of version 4). Twelve of its bits say for how long the process is trusted after a heartbeat, in units of
-// 10 ms; 0 stands for ever. n counts the acquisitions of the process. No owner is used again.
+// 10 ms; 0 stands for ever. n counts what the process has asked for. Callers of one process that follow each other may hold the lock as one owner.
+// No owner is used again once it was released.
 //
 // # Cost
 //
@@ -171,9 +175,10 @@
 // renewed every third of its lease, many holds in one call. If keys are tracked, it is also looked at once, after 50 ms, so
 // that the server tells when its key changes.
 //
-// Under contention a release is one call and hands the lock over: to a waiter of its own process, which then needs no call
-// of its own, or to the first process in the queue, whose waiter has needed one. An acquisition is then 7 to 17 commands on
-// the server, with one waiter or with hundreds; commands inside scripts are counted. A Fenced lock takes one call more. A Fair
+// Under contention the next caller of the same process needs no call, and its predecessor's Unlock none either. When it is another process's
+// turn, one call releases the lock, hands it to the first process in the queue, and queues this one if callers wait in it. So the more
+// callers a process has, the less an acquisition costs the server: some 10 commands with two, one with thirty; commands inside scripts are
+// counted. What has an owner of its own (Fenced, WithLabel, WithLease, Options.MaxHold) takes one call, a Fenced lock two. A Fair
 // lock takes 2 calls, and one more for each waiter and Options.PollCap. A Plain lock takes 3 calls, which are some 20 commands.
 //
 // The readers of one process share one hold on the server. A reader needs no call while another of its process holds the lock and

@@ -7,7 +7,7 @@ type Stats struct {
 	PendingReleases int // releases that the server has not confirmed, and that go on in the background
 
 	// Since the client was made:
-	HandOvers      int64 // acquisitions whose waiting ended because a release named them as the next holder
+	HandOvers      int64 // acquisitions whose waiting ended because a release, of this process or another, made them the next holder
 	SharedCalls    int64 // calls that several acquisitions and releases of free locks could share
 	SharedRequests int64 // acquisitions and releases in those
 }

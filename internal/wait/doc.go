@@ -16,10 +16,10 @@
 //
 //  1. A waiter enters the line of its key and its manner of waiting (queue, spin, plain, write, ...) in this process. The first
 //     in the line contends on the server. The others stand behind its semaphore without asking the server, first come first
-//     served. Re-entries, joins, waits of no time and waiters of fair and shared locks never stand behind another.
+//     served. Re-entries, joins, waits of no time, waiters of fair and shared locks, and requests that wait for a group of calls
+//     ([Request.Group]) never stand behind another.
 //  2. The contender tries. With a Taker, if grants are listened for already, the try asks for a place in the server's queue at
-//     once. If the process itself holds the lock the contender first waits for 5 ms to be named by its release. Without a
-//     Taker the waiter shares the subscription to the channel if the process has one.
+//     once. Without a Taker the waiter shares the subscription to the channel if the process has one.
 //  3. It subscribes, to grants or to the channel, and tries again at once. Subscribing lasts no longer than the sleep in whose
 //     place it is, and ends by the same wake-ups. If the user has no right to this kind of channel, the waiters of the client
 //     poll, and do not ask again for 30 s. After any other refusal they ask again with growing pauses.
@@ -52,14 +52,7 @@
 //  2. A grant is trusted by the ticket that the last "held" answer named, and its lease counts from the send of that call: the
 //     grant was written after the call ran. A grant of which half of the lease is gone, one after a gap in the messages, and
 //     one for which replicas or a token are wanted, is confirmed: the waiter asks, and finds its own field.
-//  3. A release names the contender of its own process, if there is one ([Queue.Offer]), and the script makes that one the
-//     holder with its lease in full: one call for a release and an acquisition. Its deadline counts from the send of the
-//     release. A process has as many of these local hand-overs as it had waiters when it was given the lock, 32 and 20 ms at
-//     most. Then the same call puts the contender into the queue and serves the first in it. With nobody in the queue local
-//     hand-overs do not end.
-//  4. A second run of a release names nobody. The waiter's deadline counts from the first send; a later run that granted would
-//     be trusted for too long. After a reply that is lost the waiter asks for itself.
-//  5. In a slot that is being migrated a script with two keys is refused. It is sent again without the queue, and waiters
+//  3. In a slot that is being migrated a script with two keys is refused. It is sent again without the queue, and waiters
 //     poll, twenty times in a PollCap.
 //
 // # Crowds
@@ -86,7 +79,7 @@
 //
 // What must be free between two holders, such as a Plain lock, has a queue on the server, too, but no grants: a release publishes a
 // grant of ticket 0 to the first in it, which asks. The script leaves what is free to the one that was told, for a moment (told.lua
-// of package rlock). Such a waiter is a [Taker] with [Request.Unnamed].
+// of package rlock). Such a waiter is a [Taker], too.
 //
 // # Turns
 //
@@ -97,8 +90,14 @@
 // # Each for itself
 //
 // Where the order is that of all waiters of all processes ([Request].Each), the first request of a waiter is its place. So it must
-// stand behind nobody, and no release names it. Each waiter asks for itself; the rest is as for a contender. Where callers give up, few
+// stand behind nobody. Each waiter asks for itself; the rest is as for a contender. Where callers give up, few
 // ask at once (pace.go).
+//
+// # One for many
+//
+// Where the callers of a process share what it has, one request waits for all of them ([Resumable]): the first caller carries it on, on
+// its own goroutine, until it leaves, and then another goroutine does. Callers come and go without it. They are listed for those who
+// look ([Call]), and share what the request has found out ([Group]). See tenancy.go of package rlock.
 //
 // The server's side of the queue is in the Lua of package rlock (lib/handover.lua, lib/fair.lua).
 package wait
