@@ -194,7 +194,7 @@ func TestAFairLockIsHadByCallersWithLessPatienceThanItsLineIsLong(t *testing.T) 
 				processes = append(processes, taking(newRig(t, s, usual).locks.Fair("x")))
 			}
 			longest := 0
-			redistest.Hurry(t, way, redistest.Sized(10, 30, 300), func() {
+			redistest.Hurry(t, way, redistest.Sized(10, 10, 300), func() {
 				n, err := strconv.Atoi(s.Ask(t, "LLEN", "redisson_lock_queue:{x}"))
 				require.NoError(t, err)
 				longest = max(longest, n)

@@ -101,7 +101,7 @@ func TestAPermitIsHadByCallersWithLessPatienceThanItsQueueIsLong(t *testing.T) {
 					processes = append(processes, of(newRig(t, s, rsemaphore.Options{CallTimeout: 500 * time.Millisecond}).c))
 				}
 				longest := 0
-				redistest.Hurry(t, way, redistest.Sized(10, 30, 300), func() {
+				redistest.Hurry(t, way, redistest.Sized(10, 10, 300), func() {
 					n, err := strconv.Atoi(s.Ask(t, "ZCARD", "redlatch_queue:{x}"))
 					require.NoError(t, err)
 					longest = max(longest, n)

@@ -131,7 +131,7 @@ func (i *Idle) Stop() (longest, total time.Duration, taken int) {
 }
 
 // Hurry has 16 callers of each of some processes take a thing for 100 µs, and give up, in that way, when they have waited for ten times as
-// long as it takes when nobody else wants it, half to one and a half of that; and then again at once, until they have had it often
+// long as it takes when nobody else wants it (thirty times, if they cancel), half to one and a half of that; and then again at once, until they have had it often
 // enough. look is called every 5 ms. It fails the test if that takes a minute.
 func Hurry(t testing.TB, way string, enough int, look func(), processes ...Take) {
 	t.Helper()
@@ -147,6 +147,9 @@ func Hurry(t testing.TB, way string, enough int, look func(), processes ...Take)
 	}
 	slices.Sort(alone)
 	patience := max(2*time.Millisecond, 10*alone[len(alone)/2])
+	if way == "cancels" { // nobody knows of that before, so what is handed to one that leaves costs a round trip each time
+		patience *= 3
+	}
 	var taken, gaveUp atomic.Int64
 	var wg sync.WaitGroup
 	began, over := time.Now(), make(chan struct{})
