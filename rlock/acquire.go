@@ -73,7 +73,7 @@ type seen struct {
 func (l *single) acquired(ctx context.Context, began time.Time, t terms, auto, part bool) (*Hold, seen, error) {
 	c := l.c
 	own, turn, id := ownerIn(ctx, l)
-	if own == nil && id == "" && l.kind.place == handed && t.wait != 0 {
+	if own == nil && id == "" && l.kind.turns && t.wait != 0 {
 		if err := c.queue.Ended(ctx); err != nil {
 			return nil, seen{}, &wait.GaveUp{Left: -1, Cause: err}
 		}
@@ -181,15 +181,12 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owne
 	if d, ok := ctx.Deadline(); ok && (a.leaves.IsZero() || d.Before(a.leaves)) {
 		a.leaves = d
 	}
-	defer func() {
-		if a.watched {
-			l.c.monitor.unwatch(l)
-		}
-		if a.waits {
-			l.c.sharing.writers(l.key, -1)
-		}
-	}()
-	own, a.under, err = l.resolve(own)
+	defer a.waited()
+	again, under, err := l.resolve(own, turn)
+	if a.under = under; again != nil && again != own {
+		turn = again.Turn()
+	}
+	own = again
 	switch {
 	case err != nil:
 		return nil, err
@@ -284,6 +281,17 @@ func (l *single) joinable(id Owner) error {
 		return fmt.Errorf("%w: owner is %q, of another process: only Reentrant locks can be joined", ErrInvalidOption, id)
 	}
 	return nil
+}
+
+// waited undoes what an acquisition is known for while it waits.
+func (a *acquisition) waited() {
+	if a.watched {
+		a.l.c.monitor.unwatch(a.l)
+	}
+	if a.waits {
+		a.l.c.sharing.writers(a.l.key, -1)
+	}
+	a.watched, a.waits = false, false
 }
 
 // failed ends an acquisition whose wait ended with err.

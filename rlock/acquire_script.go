@@ -62,7 +62,7 @@ type acquireReply struct {
 	foreign bool          // the holder is not one of ours
 	token   int64         // fencing token of a new hold; 0: none
 	run     int64         // of a Quorum's member: which run of the server it is, of its run_id; 0: not said
-	clear   bool          // of a reader that was granted: no writer waits
+	clear   bool          // of a reader that was granted: no writer waits; of a writer: nobody does
 	alone   bool          // granted, and nobody queued
 	// listeners are how many connections hear of the holder's release; 0: not said.
 	listeners int

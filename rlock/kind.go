@@ -17,7 +17,8 @@ import (
 //	Fair          as Reentrant, Redisson's list and sorted set of  queue, each for itself, and are   2
 //	              waiters, and those that can be handed the lock   handed the lock
 //	ReadWrite     hash with its mode, a string for each reader,    one reader and one writer of      2, for all readers of a
-//	              and when each hold ends                          each process queue                process together
+//	              and when each hold ends                          each process queue                process together, or for
+//	                                                                                                 writers that take turns
 //	Plain         a string, its owner                              one of each process queues, and   3
 //	                                                               is told to ask
 type kind struct {
@@ -47,6 +48,7 @@ type kind struct {
 	place  place
 	entry  entry
 	side   side // of a read-write lock
+	turns  bool // callers of a process that wait share its tenure: see tenancy.go
 	fenced bool // every new hold has a token
 	votes  bool // it is a member of a Quorum
 	shares bool // acquires and releases of free locks may share calls: see lane
@@ -61,7 +63,7 @@ const (
 	// fairQueue is an entry in Redisson's queue, from which releases hand the lock over; beside Redisson's waiters also a channel of
 	// its own, on which it is told that it is next.
 	fairQueue
-	// lined is an entry in a queue that releases serve, too, but in which they name no waiter of their process.
+	// lined is an entry in a queue that releases serve, too, but in which they put nobody of their process.
 	lined
 	// told is an entry in a queue of which a release tells the first that the lock is free. It asks like anybody else.
 	told
@@ -93,6 +95,7 @@ var reentrant = &kind{
 	manner:  "queue",
 	place:   handed,
 	entry:   entryAnywhere,
+	turns:   true,
 	shares:  true,
 }
 
@@ -111,7 +114,7 @@ var (
 
 	// spinning is Redisson's RSpinLock, but for its release, which wakes the others' waiters.
 	spinning = reentrant.like(func(k *kind) {
-		k.title, k.manner, k.place, k.entry, k.shares = "Spin", "spin", nowhere, entryInside, false
+		k.title, k.manner, k.place, k.entry, k.turns, k.shares = "Spin", "spin", nowhere, entryInside, false, false
 	})
 
 	// fencing is Redisson's RFencedLock: an RLock, and a counter beside it.

@@ -76,6 +76,7 @@ var rwWrite = &kind{
 	manner:  "write",
 	place:   lined,
 	entry:   entryInside,
+	turns:   true,
 	side:    writer,
 }
 
@@ -155,13 +156,21 @@ func (l *single) field(owner string) string {
 }
 
 // resolve decides, for an acquisition of l under a context that carries own, whether it is a re-entry (again is its owner)
-// or a new hold under a write hold of the same lock (under is the owner of that).
-func (l *single) resolve(own *owner) (again, under *owner, err error) {
+// or a new hold under a write hold of the same lock (under is the owner of that). turn is that in which ctx carries it.
+//
+// What reads under a write hold may outlive that hold, so no other writer of the process may have it next:
+//
+//	A holds for writing             B waits for writing
+//	reads under that
+//	unlocks the write hold: were it
+//	B's turn now, B would write
+//	while A reads
+func (l *single) resolve(own *owner, turn int32) (again, under *owner, err error) {
 	switch {
 	case own == nil || own.lock.kind.side == l.kind.side:
 		return own, nil, nil
 	case l.kind.side == reader:
-		if !own.Lasts() {
+		if !own.Lasts() || !own.Bar(turn) {
 			return nil, nil, fmt.Errorf("read %q under its write hold: %w", l.name, ErrLost)
 		}
 		return nil, own, nil

@@ -134,7 +134,7 @@ func TestReadersOfOneProcessAreOneHolder(t *testing.T) {
 func TestReadersThatWaitAreLetInTogether(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	a, b := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{PollCap: 10 * time.Second})
+	a, b, c := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{PollCap: 10 * time.Second}), newRig(t, s, rlock.Options{})
 	w := lock(t, a.locks.ReadWrite("l").Write(), within(t))
 	rw := b.locks.ReadWrite("l")
 	const many = 50
@@ -153,7 +153,7 @@ func TestReadersThatWaitAreLetInTogether(t *testing.T) {
 		}()
 	}
 	redistest.Eventually(t, 30*time.Second, "the readers wait", func() bool { return a.inLine(t, "l") == 1 && b.locks.Waiting("l") == many })
-	writer := acquiring(t, a.locks.ReadWrite("l").Write())
+	writer := acquiring(t, c.locks.ReadWrite("l").Write())
 	redistest.Eventually(t, 30*time.Second, "and a writer", func() bool { return a.inLine(t, "l") == 2 })
 	before := redistest.CommandCalls(t, a.redis)["evalsha"]
 	a.spendBudget(t, "l")

@@ -45,7 +45,7 @@ import (
 //     bound is reached the tenure ends by one call, which releases it and puts the next into the server's queue, behind those that wait. If
 //     none does, that call grants the lock anew.
 //  4. An owner that is known elsewhere is not passed on: after Owner, Extend and UnlockAfter, with a label or a lease of the caller's own,
-//     with MaxHold, for a Fenced lock, for a part of a Multi. Such a tenure has one turn.
+//     with MaxHold, for a Fenced lock, for a part of a Multi, and where somebody reads under a write hold. Such a tenure has one turn.
 //  5. Whatever ends a tenure ends the turn that runs. Callers that wait stay, and another tenure is asked for.
 //  6. The last caller that leaves withdraws the request. The goroutine that asks reads the reply to its end, so what is granted
 //     meanwhile is released as soon as that is known.
@@ -351,6 +351,7 @@ func (s *tenancies) next(y *tenancy) {
 // end ends a request that came to nothing, or was withdrawn.
 func (q *asking) end(err error) {
 	q.w.End()
+	q.a.waited()
 	if h := q.a.after; h != nil {
 		q.a.after = nil
 		h.done <- handedOn{unsent: true}
@@ -388,6 +389,7 @@ func (s *tenancies) finish(q *asking, err error) {
 	}
 	s.mu.Unlock()
 	q.w.End()
+	q.a.waited()
 	err = q.a.keep()
 	own, x := q.a.own, q.x
 	s.mu.Lock()
@@ -588,7 +590,7 @@ func (c *Client) waiting(key string) int {
 	n, s := c.queue.Members(key), &c.tenancies
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, k := range []*kind{reentrant, nonReentrant, fencing} {
+	for _, k := range []*kind{reentrant, nonReentrant, fencing, rwWrite} {
 		if y := s.of[tenancyKey{key, k}]; y != nil {
 			n += int(y.n)
 		}

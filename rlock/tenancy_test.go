@@ -388,3 +388,33 @@ func TestOnlyTheLastCallerThatLeavesWithdrawsTheRequest(t *testing.T) {
 		require.Empty(t, r.owners(t, "l"))
 	})
 }
+
+// Writers of a process take turns, too, but not while somebody reads under the write hold of an earlier one.
+func TestNoWriterHasItsTurnWhileAReadUnderTheLastOneLasts(t *testing.T) {
+	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+		r, ctx := rigs[0], context.Background()
+		l := r.locks.ReadWrite("l")
+		a := lock(t, l.Write(), ctx)
+		kept := context.WithoutCancel(a.Context(ctx))
+		had := next(t, l.Write(), ctx)
+		synctest.Wait()
+		owner := r.hash(t, "l")
+		require.NoError(t, a.Unlock(ctx))
+		b := <-had
+		require.Equal(t, owner, r.hash(t, "l"), "one owner for both")
+		_, err := l.Read().Lock(kept)
+		require.ErrorIs(t, err, rlock.ErrLost, "it is another one's turn")
+
+		had = next(t, l.Write(), ctx)
+		synctest.Wait()
+		read := lock(t, l.Read(), b.Context(ctx))
+		again := lock(t, l.Write(), read.Context(ctx))
+		require.NoError(t, again.Unlock(ctx))
+		require.NoError(t, b.Unlock(ctx))
+		time.Sleep(time.Second)
+		require.Empty(t, had)
+		require.NoError(t, read.Unlock(ctx))
+		require.NoError(t, (<-had).Unlock(ctx))
+		require.Empty(t, r.hash(t, "l"))
+	})
+}

@@ -138,7 +138,7 @@ func (a *acquisition) ask(ctx context.Context, standing *wait.Standing) (wait.An
 		answer, err := a.granted(received)
 		if err == nil {
 			a.handed, a.token, a.inQueue = false, r.token, standing != nil && placeless
-			a.meets(!r.alone)
+			a.meets(!r.alone && !r.clear)
 			a.window(r.clear, received)
 		}
 		return answer, err
@@ -242,15 +242,15 @@ func (a *acquisition) soon(now time.Time) time.Duration {
 }
 
 // askAfter is the first Ask of a request that follows a tenure: one call releases that, and names this owner, which is granted the lock or
-// put into the queue. Where that cannot be, because the process hears no grants yet, or does not know the server's time, these are two
-// calls.
+// put into the queue. Where that cannot be, because the process hears no grants yet, or does not know the server's time, and for writers,
+// whose turn among readers the release decides, these are two calls.
 func (a *acquisition) askAfter(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
 	h, l := a.after, a.l
 	a.after = nil
 	from, sent := h.own, time.Now()
 	end := sent.Add(l.c.opts.CallTimeout)
 	notAfter := l.c.runner.Clock.At(l.key, end)
-	if standing == nil || notAfter == 0 {
+	if standing == nil || notAfter == 0 || l.kind.place != handed {
 		status, err := l.runRelease(ctx, from.Lease.Owner, 0, from.Entry())
 		h.done <- handedOn{status: status, err: err}
 		return a.ask(ctx, standing)

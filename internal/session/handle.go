@@ -224,11 +224,13 @@ func (o *Holding) gone() {
 
 // Bar has no other caller have the holding after h, of whose turn something is to be known elsewhere. It reports false if that turn is
 // over, and another may have begun.
-func (h *Handle) Bar() bool {
-	o := h.Holding
+func (h *Handle) Bar() bool { return h.Holding.Bar(h.turn) }
+
+// Bar is Handle.Bar for a handle of that turn.
+func (o *Holding) Bar(turn int32) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if h.turn != o.turn {
+	if turn != o.turn {
 		return false
 	}
 	o.barred = true

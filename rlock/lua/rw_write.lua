@@ -5,7 +5,7 @@
 -- ARGV[1] owner  ARGV[2] wanted count  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
 -- ARGV[5] channel  ARGV[6] PUBLISH or SPUBLISH
 -- ARGV[7] grant channels, without the connection id  ARGV[8] entry to queue with, or ''
--- Reply {status, ms, server ms, …}: 1 granted; 0 held by others, or others come first, ms left (-1 without end), ticket in
+-- Reply {status, ms, server ms, …}: 1 granted, 1 if nobody queues; 0 held by others, or others come first, ms left (-1 without end), ticket in
 --   the queue (0: none), 1 if a holder is not one of ours; 2 too late, nothing done; 3 lost: the owner to be re-entered
 --   holds nothing
 -- Twice: the count is set to what is wanted, never added to; leases are only ever raised, and never add up; an owner in
@@ -91,4 +91,4 @@ if lined then
     step_out(queue, entry)
   end
 end
-return {1, lease, now, 0, 0}
+return {1, lease, now, lined and 0 or 1, 0}

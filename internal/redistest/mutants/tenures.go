@@ -57,4 +57,9 @@ var ofTenures = []mutant{
 		old: "case q != nil && (y.first == nil || q.x == x):", new: "case q != nil:",
 		breaks: "callers come and go without a word to the server", tests: "TestOnlyTheLastCallerThatLeavesWithdrawsTheRequest",
 	},
+	{
+		name: "a writer's turn while somebody reads under the last one", file: "rlock/readwrite.go", pkg: "rlock",
+		old: "if !own.Lasts() || !own.Bar(turn) {", new: "if !own.Lasts() {",
+		breaks: "nobody writes while somebody reads", tests: "TestNoWriterHasItsTurnWhileAReadUnderTheLastOneLasts",
+	},
 }
