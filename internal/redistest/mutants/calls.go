@@ -4,7 +4,7 @@ package main
 var ofCalls = []mutant{
 	{
 		name: "a name that is another object's key", file: "internal/keyname/keyname.go", pkg: "internal/keyname",
-		old: "if p := derived(key); p != \"\" {", new: "if p := derived(key); p == \"?\" {",
+		old: "if why := derived(key); why != \"\" {", new: "if why := derived(key); why == \"?\" {",
 		breaks: "no object's name is another's key", tests: "TestAKeyThatAnotherObjectHasBesideItsOwnIsRefused",
 	},
 	{
