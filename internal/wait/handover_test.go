@@ -14,21 +14,6 @@ import (
 	"github.com/redlatch/redlatch/internal/wait"
 )
 
-// asker is a Taker whose every call is answered by a grant.
-type asker struct{ owner string }
-
-func (a *asker) Stand() wait.Standing {
-	return wait.Standing{Owner: a.owner, Entry: a.owner, Lease: time.Second}
-}
-
-func (a *asker) Ask(context.Context, *wait.Standing) (wait.Answer, error) {
-	time.Sleep(time.Millisecond)
-	return wait.Answer{Granted: true, Sent: time.Now()}, nil
-}
-
-func (a *asker) Taken(wait.Grant) bool  { return true }
-func (a *asker) ReleaseLater(time.Time) {}
-
 // desk is a lock with a queue, as the scripts of rlock keep one, in variables: who is in the queue is handed the lock and
 // told on channel "g".
 type desk struct {
