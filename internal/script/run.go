@@ -329,11 +329,15 @@ func (r *Runner) exec(ctx context.Context, c Call) (rueidis.RedisResult, error) 
 		return r.client.DoCache(ctx, c.Cached, c.CachedFor), nil
 	}
 	if c.Command != nil {
-		// Pinned, so that rueidis (1.0.79) does not recycle it. A command that only reads is sent again by rueidis itself, on another
+		// A command that only reads is pinned, so that rueidis (1.0.79) does not recycle it: it is sent again by rueidis itself, on another
 		// connection, when its own ends. It is recycled when that one answers, while the writer of the connection that has ended may
 		// still be reading its words: they would be those of the next command that is built, in part
-		// (TestAReadThatRueidisRepeatsIsNotRecycledUnderItsFirstWriter). Scripts are never sent again so.
-		return r.client.Do(ctx, c.Command(r.client.B()).Pin()), nil
+		// (TestAReadThatRueidisRepeatsIsNotRecycledUnderItsFirstWriter). Other commands and scripts are never sent again so.
+		cmd := c.Command(r.client.B())
+		if cmd.IsReadOnly() {
+			cmd = cmd.Pin()
+		}
+		return r.client.Do(ctx, cmd), nil
 	}
 	// EVALSHA, and the text itself only after the one error that proves that nothing ran: an EVAL after any other would be a
 	// second run (TestTheTextIsSentOnlyWhereTheServerDoesNotKnowTheScript).
