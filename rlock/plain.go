@@ -47,6 +47,7 @@ var plain = &kind{
 	title:  "Plain",
 	manner: "plain",
 	place:  told,
+	turns:  true,
 	shares: true,
 }
 
@@ -60,9 +61,10 @@ func plainLine(key string) string {
 //
 // It cannot be re-entered (ErrReentry). Waiters of one process stand in line, and so do the processes of this library that wait, on
 // the server beside the lock. A release deletes the key and tells the first process in line, which asks. The lock is not handed
-// from waiter to waiter as other kinds are: it would never be free for the other programs, which only poll. So
+// from process to process as other kinds are: it would never be free for the other programs, which only poll. For the same reason the callers
+// of one process follow each other without a call for two round trips only, about as long as the lock is free afterwards. So
 //
-//   - an acquisition takes 3 calls and one message, however many processes wait;
+//   - an acquisition takes 3 calls and one message at most, however many processes wait;
 //   - the free lock is left to the first in line for two round trips, at least 5 ms and at most 200 ms. Nobody else of this library
 //     gets it meanwhile, so that no process starves; a TryLock with a waitTime of 0 fails. If the first in line does not come, because
 //     its process is stopped or the message was lost, whoever asks next gets the lock, and the one after it in line is told. If nobody

@@ -194,6 +194,15 @@ func (s *tenancies) open(l *single) (y *tenancy) {
 	return y
 }
 
+// tenure is how long the callers of this process follow each other. A Plain lock is to be free for other programs, which only poll: a tenure
+// that lasts for two round trips beyond its first hold leaves it free for about half of the time for which it would be without turns.
+func (l *single) tenure() time.Duration {
+	if l.kind.place == told {
+		return min(2*l.c.runner.Clock.Trip(l.key), tenureTime)
+	}
+	return tenureTime
+}
+
 // attach makes the tenancy of a lock that this process holds, and nobody waits for; nil: it does not hold it. Called with mu held.
 //
 // An owner that is on its way out is either found, and tells the tenancy when it is (release, Gone), or is not found any more: the session
@@ -208,7 +217,7 @@ func (s *tenancies) attach(l *single) *tenancy {
 	}
 	y := s.open(l)
 	y.known = &known{}
-	y.has(held.Of.(*owner), -1, began.Sub(s.base)+tenureTime)
+	y.has(held.Of.(*owner), -1, began.Sub(s.base)+l.tenure())
 	return y
 }
 
@@ -403,7 +412,7 @@ func (s *tenancies) finish(q *asking, err error) {
 		if q.a.crowded {
 			turns = min(y.n-1, mostTurns)
 		}
-		y.has(own, turns, s.now()+tenureTime)
+		y.has(own, turns, s.now()+q.a.l.tenure())
 		s.give(y, x, 0)
 		s.mu.Unlock()
 		return
@@ -590,7 +599,7 @@ func (c *Client) waiting(key string) int {
 	n, s := c.queue.Members(key), &c.tenancies
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, k := range []*kind{reentrant, nonReentrant, fencing, rwWrite} {
+	for _, k := range []*kind{reentrant, nonReentrant, fencing, rwWrite, plain} {
 		if y := s.of[tenancyKey{key, k}]; y != nil {
 			n += int(y.n)
 		}

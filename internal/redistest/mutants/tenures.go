@@ -34,7 +34,7 @@ var ofTenures = []mutant{
 	},
 	{
 		name: "a tenure without an end", file: "rlock/tenancy.go", pkg: "rlock",
-		old: "y.has(own, turns, s.now()+tenureTime)", new: "y.has(own, min(turns, -1), s.now()+time.Hour)",
+		old: "y.has(own, turns, s.now()+q.a.l.tenure())", new: "y.has(own, min(turns, -1), s.now()+time.Hour)",
 		breaks: "a process keeps a lock for 20 ms at most", tests: "TestATenureEndsThoughCallersWait",
 	},
 	{
