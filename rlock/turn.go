@@ -1,0 +1,171 @@
+package rlock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/wait"
+)
+
+// How a caller waits for its turn, takes it, and gives it to the next: see tenancy.go.
+
+// give gives a caller its turn. Called with mu held.
+func (s *tenancies) give(y *tenancy, x *caller, by time.Duration) {
+	y.part(x)
+	x.own, x.by = y.own, by
+	x.wake()
+	if y.first == nil {
+		s.drop(y)
+	}
+}
+
+func (x *caller) wake() {
+	if x.came != nil {
+		select {
+		case x.came <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// await waits until the caller has its turn, or an error, or is out of patience.
+func (s *tenancies) await(x *caller) error {
+	c := x.l.c
+	s.mu.Lock()
+	if x.own != nil || x.err != nil {
+		s.mu.Unlock()
+		return x.err
+	}
+	if x.came == nil {
+		x.came = make(chan struct{}, 1)
+	}
+	s.mu.Unlock()
+	defer c.queue.Unlist(&x.call)
+	c.observe(x.call.Ctx, Event{Kind: EventWaiting, Name: x.l.name})
+	var late <-chan time.Time
+	if !x.call.Until.IsZero() {
+		t := time.NewTimer(time.Until(x.call.Until))
+		defer t.Stop()
+		late = t.C
+	}
+	var gaveUp error
+	for came := true; came; {
+		select {
+		case <-x.came: // perhaps that of an earlier turn, which was seen without it
+		case <-late:
+			came = false
+		case <-x.call.Ctx.Done():
+			came = false
+		case <-c.queue.Context().Done():
+			came = false
+		}
+		if !came {
+			gaveUp = c.queue.GaveUp(x.call.Ctx, &x.known.group)
+		}
+		s.mu.Lock()
+		if x.own != nil || x.err != nil {
+			s.mu.Unlock()
+			c.observe(x.call.Ctx, Event{Kind: EventWoken, Name: x.l.name, ByMessage: true})
+			return x.err
+		}
+		if came {
+			s.mu.Unlock()
+		}
+	}
+	defer s.mu.Unlock()
+	y := x.y
+	y.part(x)
+	switch q := y.asks; {
+	case q != nil && (y.first == nil || q.x == x): // the first caller, while it asks for itself, is in the line
+		q.cancel()
+		y.asks = nil
+		s.next(y)
+	case y.first == nil:
+		s.drop(y)
+	}
+	return gaveUp
+}
+
+// take makes the hold of a caller that has its turn. It returns neither if the turn cannot be used: the caller waits on, as the first.
+//
+//	A                               B                        server
+//	Unlock: gives B its turn
+//	                                (the machine is paused)
+//	                                                         the lease ends; another process holds the lock
+//	                                wakes: takes its turn
+//
+// So B looks at the clock by itself (rule 2).
+func (s *tenancies) take(x *caller) (*Hold, error) {
+	c, own := x.l.c, x.own
+	if err := c.queue.Ended(x.call.Ctx); err != nil {
+		own.Decline()
+		return nil, &wait.GaveUp{Left: -1, Cause: err}
+	}
+	if x.by != 0 {
+		if s.now() >= x.by || !c.engine.Lasting(&own.Lease) {
+			own.Decline()
+			return nil, nil
+		}
+		c.engine.Under(&own.Lease, x.call.Ctx)
+	}
+	h, err := own.Take(x.auto)
+	if err != nil {
+		own.Decline()
+		return nil, nil
+	}
+	return newHold(h), nil
+}
+
+// Next implements session.Follower: a turn has ended, and another caller has the tenure if it may.
+func (o *owner) Next() bool {
+	c := o.lock.c
+	s := &c.tenancies
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	y := o.tenancy
+	if y == nil || y.first.personal() || y.turns == 0 || s.now() >= y.until || !c.engine.Lasting(&o.Lease) {
+		return false
+	}
+	y.turns--
+	s.passed++
+	s.give(y, y.first, y.until)
+	return true
+}
+
+// Gone implements session.Follower.
+func (o *owner) Gone() {
+	s := &o.lock.c.tenancies
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if y := o.tenancy; y != nil {
+		s.next(y)
+	}
+}
+
+// release ends a tenure on the server. If callers wait, the call asks for the next tenure, too.
+func (s *tenancies) release(ctx context.Context, o *owner) (releaseStatus, error) {
+	l := o.lock
+	s.mu.Lock()
+	y := o.tenancy
+	if y == nil {
+		s.mu.Unlock()
+		return l.runRelease(ctx, o.Lease.Owner, 0, o.Entry())
+	}
+	o.tenancy, y.own = nil, nil
+	q := y.begin(y.first, nil)
+	h := &handOn{own: o, done: make(chan handedOn, 1)}
+	q.a.after = h
+	s.run(q)
+	s.mu.Unlock()
+	select {
+	case r := <-h.done:
+		if r.unsent {
+			return l.runRelease(ctx, o.Lease.Owner, 0, o.Entry())
+		}
+		return r.status, r.err
+	case <-ctx.Done():
+		return 0, fmt.Errorf("%w: release of %q: %w", ErrUnknownOutcome, l.name, errs.Cut(errs.Ended(ctx)))
+	}
+}
