@@ -276,7 +276,7 @@ func TestRetryTimeoutIsThePatienceThatNoContextGives(t *testing.T) {
 		all := unwaiting(t, red, connect(patient))
 		repeated := verbs{} // those whose requests may run twice
 		for _, verb := range []string{"Lock.IsLocked of Reentrant", "Election.Leader", "Hold.Extend of Reentrant", "Semaphore.Available", "CountDownLatch.Inspect",
-			"Counter.Get", "Counter.AddOnce", "Limiter.Allow", "Packet.Grab", "Stock.Inspect", "Stock.Claim", "Stock.Reserve"} {
+			"Counter.Get", "Counter.AddOnce", "Limiter.Reserve", "Limiter.Inspect", "Packet.Grab", "Stock.Inspect", "Stock.Claim", "Stock.Reserve"} {
 			require.NotNil(t, all[verb], verb)
 			repeated[verb] = all[verb]
 		}
@@ -322,7 +322,7 @@ func TestEveryCallIsMeasuredInAnOutageOrNamedHere(t *testing.T) {
 	for _, v := range []any{
 		&redlatch.Client{}, &pubsub.Hub{}, &pubsub.Subscription{}, &rlock.Lock{}, &rlock.Hold{}, &election.Election{}, &election.Leadership{},
 		&rsemaphore.Semaphore{}, &rsemaphore.WeightedSemaphore{}, &rsemaphore.CountingSemaphore{}, &rsemaphore.CountDownLatch{}, &rsemaphore.CyclicBarrier{},
-		&rsemaphore.Permit{}, &rsemaphore.WeightedPermit{}, &rcounter.Counter{}, &ratelimit.Limiter{}, &redpacket.Packet{}, &stock.Stock{}, &stock.Group{},
+		&rsemaphore.Permit{}, &rsemaphore.WeightedPermit{}, &rcounter.Counter{}, &ratelimit.Client{}, &ratelimit.Limiter{}, &ratelimit.Reservation{}, &redpacket.Packet{}, &stock.Stock{}, &stock.Group{},
 	} {
 		typ := reflect.TypeOf(v)
 		for i := range typ.NumMethod() {

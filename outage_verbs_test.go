@@ -38,6 +38,7 @@ func unwaiting(t *testing.T, red, other *redlatch.Client) verbs {
 	ofPermits(t, red, all)
 	ofParties(red, all)
 	ofCounters(red, all)
+	ofLimits(t, red, all)
 	ofPackets(t, red, other, all)
 	ofClaims(t, red, other, all)
 	ofSales(t, red, other, all)
@@ -130,9 +131,26 @@ func ofCounters(red *redlatch.Client, all verbs) {
 	all["Counter.CompareAndSet"] = func(ctx context.Context) error { return err1(k.CompareAndSet(ctx, 1, 2)) }
 	all["Counter.AddOnce"] = func(ctx context.Context) error { return err2(k.AddOnce(ctx, "payment", 2)) }
 	all["Counter.Cached"] = func(ctx context.Context) error { return err1(k.Cached(ctx, time.Minute)) }
-	l := red.Limiters().Limiter("limiter", ratelimit.LimiterOptions{Rate: 10, Burst: 10})
+}
+
+func ofLimits(t *testing.T, red *redlatch.Client, all verbs) {
+	c, o := red.Limiters(), ratelimit.LimiterOptions{Rate: 1000}
+	l, together, kept := c.Limiter("limiter", o), c.Limiter("together", o), c.Limiter("kept", o)
+	reserved, err := l.Reserve(t.Context(), "canceled", 1)
+	require.NoError(t, err)
+	all["Client.AllowAll"] = func(ctx context.Context) error {
+		return err1(c.AllowAll(ctx, ratelimit.Take{Limiter: l, Key: "all", N: 1}, ratelimit.Take{Limiter: together, Key: "all", N: 1}))
+	}
 	all["Limiter.Allow"] = func(ctx context.Context) error { return err1(l.Allow(ctx, "", 1)) }
-	all["Limiter.Wait"] = func(ctx context.Context) error { return err1(l.Wait(ctx, "", 1)) } // it waits for units, after the answer
+	all["Limiter.AllowAtMost"] = func(ctx context.Context) error { return err1(l.AllowAtMost(ctx, "at most", 2)) }
+	all["Limiter.Peek"] = func(ctx context.Context) error { return err1(l.Peek(ctx, "peeked")) }
+	all["Limiter.Reset"] = func(ctx context.Context) error { return l.Reset(ctx, "reset") }
+	all["Limiter.Reserve"] = func(ctx context.Context) error { return err1(l.Reserve(ctx, "reserved", 1)) }
+	all["Limiter.Wait"] = func(ctx context.Context) error { return err1(l.Wait(ctx, "waited", 1)) } // it waits for units, after the answer
+	all["Limiter.Set"] = func(ctx context.Context) error { return kept.Set(ctx, "ann") }
+	all["Limiter.Unset"] = func(ctx context.Context) error { return c.Limiter("unset", o).Unset(ctx) }
+	all["Limiter.Inspect"] = func(ctx context.Context) error { return err1(kept.Inspect(ctx)) }
+	all["Reservation.Cancel"] = func(ctx context.Context) error { return err1(reserved.Cancel(ctx)) }
 }
 
 func ofPackets(t *testing.T, red, other *redlatch.Client, all verbs) {

@@ -243,7 +243,7 @@ func TestAnObserverThatPanicsIsLoggedAndChangesNothingInAnyPackage(t *testing.T)
 		given := make(chan error, 1)
 		go func() { _, err := slow.Wait(ctx, "", 1); given <- err }()
 		redistest.Eventually(t, 20*time.Second, "it waits", func() bool {
-			a, err := slow.Allow(t.Context(), "", 0)
+			a, err := slow.Peek(t.Context(), "")
 			return err == nil && a.ResetAfter > 90*time.Minute
 		})
 		server.Embedded.SetError("ERR out of order")

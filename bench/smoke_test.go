@@ -24,7 +24,7 @@ func TestEveryBenchmarkRunsAndReports(t *testing.T) {
 	*heldFlag, *leaseFlag = 10, 3*time.Second
 
 	for group, all := range map[string][]workload{
-		"uncontended": uncontended, "contended": contended, "handover": handovers, "crash": crashes, "renewal": renewals, "claims": claims, "queues": queues,
+		"uncontended": uncontended, "contended": contended, "handover": handovers, "crash": crashes, "renewal": renewals, "claims": claims, "queues": queues, "shared": shared,
 		"permits": permitCycles, "reservations": reservations,
 	} {
 		for _, o := range all {
@@ -37,7 +37,7 @@ func TestEveryBenchmarkRunsAndReports(t *testing.T) {
 				require.Positive(t, r.N, "it failed")
 				var want []string
 				switch group {
-				case "uncontended", "permits", "handover", "claims", "reservations":
+				case "uncontended", "permits", "handover", "claims", "reservations", "shared":
 					want = []string{"p50-us", "p99-us"}
 				case "queues":
 					want = []string{"p50-us", "p99-us", "longest-us", "worst-window", "jain"}

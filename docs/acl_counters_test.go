@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 )
 
@@ -33,4 +34,28 @@ func useOfPackets(ctx context.Context, packets *redpacket.Client, must func(what
 		time.Sleep(time.Millisecond)
 	}
 	must("refund", e)
+}
+
+// useOfLimits uses all of a rate limiter, with a line in which somebody leaves.
+func useOfLimits(ctx context.Context, limiters *ratelimit.Client, must func(what string, e error)) {
+	l := limiters.Limiter("calls", ratelimit.LimiterOptions{Rate: 1, Per: 500 * time.Millisecond, Stored: true})
+	_, e := l.Allow(ctx, "ann", 1)
+	must("allow", e)
+	first, e := l.Reserve(ctx, "ann", 1)
+	must("reserve", e)
+	last, e := l.Reserve(ctx, "ann", 1)
+	must("reserve", e)
+	for _, r := range []*ratelimit.Reservation{first, last} {
+		if r != nil {
+			_, e = r.Cancel(ctx)
+			must("cancel", e)
+		}
+	}
+	_, e = limiters.AllowAll(ctx, ratelimit.Take{Limiter: l, Key: "ann", N: 1}, ratelimit.Take{Limiter: limiters.Limiter("a day", ratelimit.LimiterOptions{Rate: 5, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day}), Key: "ann", N: 1})
+	must("allow all", e)
+	must("set", l.Set(ctx, "ann"))
+	_, e = l.Inspect(ctx)
+	must("inspect", e)
+	must("unset", l.Unset(ctx))
+	must("reset", l.Reset(ctx, "ann"))
 }

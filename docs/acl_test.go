@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
@@ -74,6 +75,10 @@ func everything(o rueidis.ClientOption, prefix string, brief bool) (err error) {
 		return err
 	}
 	packets, err := redpacket.New(hub, redpacket.Options{KeyPrefix: prefix})
+	if err != nil {
+		return err
+	}
+	limiters, err := ratelimit.New(hub, ratelimit.Options{KeyPrefix: prefix, AllowTimeout: 10 * time.Second})
 	if err != nil {
 		return err
 	}
@@ -171,6 +176,7 @@ func everything(o rueidis.ClientOption, prefix string, brief bool) (err error) {
 	liveness(ctx, hub, prefix, must)
 	elections(ctx, hub, prefix, must)
 	useOfPackets(ctx, packets, must)
+	useOfLimits(ctx, limiters, must)
 	useOfStocks(ctx, stocks, must)
 	semaphores(ctx, hub, prefix, must)
 	return err

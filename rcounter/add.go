@@ -39,12 +39,20 @@ func (c *Client) adding(ctx context.Context, call script.Call) (addReply, error)
 		return addReply{}, err
 	}
 	code, raw, ok := codeAndText(m)
-	r := addReply{code: code, raw: raw}
-	if ok && code != addNotInteger {
+	if !ok {
+		return addReply{}, malformed("add", call.Keys[0])
+	}
+	return newAddReply(code, raw, call.Keys[0])
+}
+
+// newAddReply reads the two values of which a reply of add.lua consists.
+func newAddReply(code int64, raw, key string) (addReply, error) {
+	r, ok := addReply{code: code, raw: raw}, true
+	if code != addNotInteger {
 		r.value, ok = integer(raw)
 	}
 	if !ok {
-		return addReply{}, malformed("add", call.Keys[0])
+		return addReply{}, malformed("add", key)
 	}
 	return r, nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"embed"
 
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/inside"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
@@ -14,6 +16,8 @@ import (
 type Client struct {
 	calls    *session.Session
 	observer Observer
+	adds     *batch.Slots[addition, int64]
+	tally    batch.Tally
 }
 
 func init() { inside.Reveal(func(c *Client) *session.Session { return c.calls }) }
@@ -26,11 +30,13 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{calls, o.Observer}, nil
+	c := &Client{calls: calls, observer: o.Observer}
+	c.adds = batch.NewSlots(h.Client().Mode() == rueidis.ClientModeCluster, shareSlots, c.newAdds)
+	return c, nil
 }
 
 // Close makes every later call on c and its counters fail with ErrClosed. Calls under way end as they would have. Close waits for
-// a look at the server's settings that may go on in the background. Later calls wait for the first until their own
+// what goes on in the background: shared calls whose callers have left, and a look at the server's settings. Later calls wait for the first until their own
 // ctx ends, and return its result.
 func (c *Client) Close(ctx context.Context) error { return c.calls.Close(ctx) }
 

@@ -138,7 +138,8 @@ func (k *Counter) Incr(ctx context.Context) (int64, error) { return k.Add(ctx, 1
 // Decr is Add(ctx, -1).
 func (k *Counter) Decr(ctx context.Context) (int64, error) { return k.Add(ctx, -1) }
 
-// Add adds d, which may be negative or 0, and returns the new value. One round trip.
+// Add adds d, which may be negative or 0, and returns the new value. One round trip, which calls on the counters of this client share
+// once four are under way: see "Shared calls" in the package comment.
 //
 // If the sum would rise above Max or fall below Min, nothing is written: the error is ErrOutOfRange, and the value returned with
 // it is where the counter stands. A counter that is already beyond a bound (set by another program, or under other options) can
@@ -151,18 +152,22 @@ func (k *Counter) Add(ctx context.Context, d int64) (v int64, err error) {
 		return 0, err
 	}
 	err = k.write(ctx, func() (err error) {
-		if k.plain {
-			v, err = k.incrby(ctx, d)
-			return err
-		}
-		r, err := k.add(ctx, d)
-		if err != nil {
-			return err
-		}
-		v, err = k.added(d, r)
+		v, err = k.c.adds.Of(k.key).Do(ctx, addition{k, d})
 		return err
 	})
 	return v, err
+}
+
+// addAlone is Add in a call of its own.
+func (k *Counter) addAlone(ctx context.Context, d int64) (int64, error) {
+	if k.plain {
+		return k.incrby(ctx, d)
+	}
+	r, err := k.add(ctx, d)
+	if err != nil {
+		return 0, err
+	}
+	return k.added(d, r)
 }
 
 // added is what add.lua's reply says of adding d.
@@ -198,9 +203,9 @@ func (k *Counter) limit(d int64) string {
 	case d == 0:
 		return ""
 	case bound == nil && d > 0:
-		bound = Bound(math.MaxInt64)
+		return strconv.FormatInt(math.MaxInt64-d, 10)
 	case bound == nil:
-		bound = Bound(math.MinInt64)
+		return strconv.FormatInt(math.MinInt64-d, 10)
 	}
 	return new(big.Int).Sub(big.NewInt(*bound), big.NewInt(d)).String()
 }

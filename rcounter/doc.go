@@ -44,6 +44,13 @@
 // expiry of its own, which hash fields have from Redis 7.4 on only. There are 64 pairs of hashes, by a checksum of the id, so
 // that the server never frees many ids at once.
 //
+// # Shared calls
+//
+// Where four and more calls of Add, Incr and Decr are under way in a client, those of one counter become one INCRBY of their sum, or one
+// script, and each caller is told its own value, as if the calls had run one after the other. In a Cluster that is so for each slot. Each
+// caller keeps its own patience: one that leaves a call that was sent gets ErrUnknownOutcome, and the others their values. A lost reply is
+// unknown to all in the call. A shared call carries the trace of its first caller.
+//
 // Cached reads go through the client-side cache of rueidis, where an entry lasts for as long as the caller that read it
 // wanted. The name of an entry is its command with all arguments. Therefore each maxStale reads a range of the value with an end
 // of its own, beyond all digits.
@@ -58,6 +65,6 @@
 //
 // # Cost
 //
-// Every verb is one round trip: INCR, DECR, INCRBY or GET for a Counter without options, one EVALSHA otherwise. Cached takes
-// none while the value is cached.
+// Every verb is one round trip: INCR, DECR, INCRBY or GET for a Counter without options, one EVALSHA otherwise. In a crowd it is a part of
+// one. Cached takes none while the value is cached.
 package rcounter

@@ -2,7 +2,38 @@ package rcounter
 
 import (
 	"context"
+
+	"github.com/redlatch/redlatch/internal/batch"
 )
+
+// Added is how one Add of several in a call was answered.
+type Added struct {
+	Value int64
+	Err   error
+}
+
+// Adding is one Add in a call of several.
+type Adding struct {
+	K *Counter
+	D int64
+}
+
+// AddTogether makes the Adds in one call.
+func (c *Client) AddTogether(ctx context.Context, adds ...Adding) []Added {
+	requests := make([]*batch.Request[addition, int64], len(adds))
+	for i, a := range adds {
+		requests[i] = &batch.Request[addition, int64]{Ctx: ctx, Ask: addition{a.K, a.D}}
+	}
+	c.addAll(ctx, requests)
+	answers := make([]Added, len(adds))
+	for i, r := range requests {
+		answers[i] = Added{r.Answer, r.Err}
+	}
+	return answers
+}
+
+// Shared is how many calls were shared, and how many Adds were in them.
+func (c *Client) Shared() (calls, adds int64) { return c.tally.Counts() }
 
 func (k *Counter) IDKeys(id string) (first, second string) {
 	keys := k.idKeys(id)

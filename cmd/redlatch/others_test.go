@@ -142,6 +142,20 @@ func TestALimitSaysByItsExitCodeWhetherUnitsMayPass(t *testing.T) {
 	require.Zero(t, here(s, "", "limit", "mails", "--rate", "1", "--per", "24h", "--key", "other").code)
 	require.Zero(t, here(s, "", "limit", "fast", "--rate", "5", "--wait", "1m").code)
 	require.Zero(t, here(s, "", "limit", "fast", "--rate", "5", "--wait", "1m").code)
+
+	r = here(s, "", "limit", "mails", "--rate", "1", "--per", "24h", "--peek")
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.out, "0 could pass now; all of them in 86")
+	require.Zero(t, here(s, "", "limit", "mails", "--rate", "3", "--per", "24h", "--set", "ann: incident 7").code)
+	r = here(s, "", "limit", "mails", "--rate", "1", "--per", "24h", "--stored", "--peek")
+	require.Contains(t, r.out, "2 could pass now")
+	require.Contains(t, r.out, `on the server: 3 in 24h0m0s, set by "ann: incident 7"`)
+	require.Zero(t, here(s, "", "limit", "mails", "--rate", "1", "--per", "24h", "--stored").code)
+	require.Zero(t, here(s, "", "limit", "mails", "--unset").code)
+	require.Equal(t, 1, here(s, "", "limit", "mails", "--rate", "1", "--per", "24h", "--stored").code)
+	require.Zero(t, here(s, "", "limit", "mails", "--rate", "1", "--per", "24h", "--reset").code)
+	require.Zero(t, here(s, "", "limit", "mails", "--rate", "1", "--per", "24h").code)
+	require.Equal(t, 64, here(s, "", "limit", "mails", "--rate", "1", "--peek", "--reset").code)
 }
 
 func TestBenchAndTopWithoutATerminal(t *testing.T) {

@@ -60,7 +60,7 @@ func TestFlagsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		{[]string{"stock", "status"}, 64, "names"},
 		{[]string{"stock", "restore", "a", "--from", "./no-such-file"}, 64, `--from "./no-such-file"`},
 		{[]string{"limit", "a"}, 64, "--rate 0"},
-		{[]string{"limit", "a", "--rate", "5", "-n", "2"}, 64, "-n 2"},
+		{[]string{"limit", "a", "--rate", "5", "-n", "6"}, 64, "-n 6"},
 		{[]string{"bench", "--for", "1ms"}, 64, "--for 1ms"},
 		{[]string{"nothing"}, 64, `"nothing"`},
 		{[]string{"run", "--lock", "a", "--", "true"}, 75, "redis://***@127.0.0.1:1"},

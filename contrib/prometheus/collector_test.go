@@ -257,6 +257,8 @@ func everything() *redlatchprom.Collector {
 	c.RedPackets()(ctx, redpacket.Event{Kind: redpacket.EventClaimed, Name: "p", Outcome: redpacket.Granted, Cents: 1, Took: 1})
 	c.Counters()(ctx, rcounter.Event{Kind: rcounter.EventWritten, Name: "c", Took: 1})
 	c.Limiters()(ctx, ratelimit.Event{Kind: ratelimit.EventBackgroundFailed, Name: "r", Err: err})
+	c.Limiters()(ctx, ratelimit.Event{Kind: ratelimit.EventAdmitted, Name: "r", Allowed: true, Took: time.Second})
+	c.Limiters()(ctx, ratelimit.Event{Kind: ratelimit.EventDegraded, Name: "r", Policy: ratelimit.Open, Err: err})
 	hub(pubsub.Event{Kind: pubsub.EventSubscribed, Channel: "c", Again: true})
 	hub(pubsub.Event{Kind: pubsub.EventRefused, Channel: "c", Err: err})
 	hub(pubsub.Event{Kind: pubsub.EventLost, Node: "n", Err: err})

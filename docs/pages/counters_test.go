@@ -40,12 +40,12 @@ func Spend(ctx context.Context, counters *rcounter.Client, user string, n int64)
 
 // Limited lets each user through ten times a second, in all processes together, with bursts of up to 20.
 func Limited(limiters *ratelimit.Client, next http.Handler) http.Handler {
-	api := limiters.Limiter("api", ratelimit.LimiterOptions{Rate: 10, Per: time.Second, Burst: 20})
+	api := limiters.Limiter("api", ratelimit.LimiterOptions{Rate: 10, Burst: 20})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		admission, err := api.Allow(r.Context(), r.Header.Get("X-User"), 1)
 		switch {
 		case err != nil:
-			http.Error(w, "try again", http.StatusServiceUnavailable) // or let it pass: without Redis there is no limit
+			http.Error(w, "try again", http.StatusServiceUnavailable) // or let it pass: WhenDown
 		case !admission.Allowed:
 			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(admission.RetryAfter.Seconds()))))
 			http.Error(w, "too many requests", http.StatusTooManyRequests)
@@ -57,13 +57,35 @@ func Limited(limiters *ratelimit.Client, next http.Handler) http.Handler {
 
 // Mail sends a mail when its turn has come: 100 a minute, in all processes together.
 func Mail(ctx context.Context, limiters *ratelimit.Client, send func(context.Context) error) error {
-	mails := limiters.Limiter("mails", ratelimit.LimiterOptions{Rate: 100, Per: time.Minute})
+	mails := limiters.Limiter("mails", ratelimit.LimiterOptions{Rate: 100, Per: time.Minute, Burst: 1})
 	if _, err := mails.Wait(ctx, "", 1); err != nil {
 		return err
 	}
 	return send(ctx)
 }
 
+// Enter admits a request of a tenant's user: 10 a second and 1,000 a day for the user, and 500 a minute for the tenant, all or none. In a Cluster
+// the keys are together because of the {tag}.
+func Enter(ctx context.Context, limiters *ratelimit.Client, tenant, user string) (refusedBy string, retry time.Duration, err error) {
+	names := []string{"a second", "a day", "the tenant"}
+	d, err := limiters.AllowAll(ctx,
+		ratelimit.Take{N: 1, Key: "{" + tenant + "}" + user, Limiter: limiters.Limiter("second", ratelimit.LimiterOptions{Rate: 10})},
+		ratelimit.Take{N: 1, Key: "{" + tenant + "}" + user, Limiter: limiters.Limiter("day", ratelimit.LimiterOptions{Rate: 1000, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day})},
+		ratelimit.Take{N: 1, Key: tenant, Limiter: limiters.Limiter("tenant", ratelimit.LimiterOptions{Rate: 500, Per: time.Minute})},
+	)
+	for i, one := range d.Each {
+		if !one.Allowed {
+			refusedBy = names[i]
+		}
+	}
+	return refusedBy, d.RetryAfter, err
+}
+
+// Throttle lets a name's programs send only so many a second from now on, and notes who wanted that. They are made with
+// LimiterOptions{Rate: 1000, Stored: true}, and learn of it within a second.
+func Throttle(ctx context.Context, limiters *ratelimit.Client, name string, rate int64, who string) error {
+	return limiters.Limiter(name, ratelimit.LimiterOptions{Rate: rate}).Set(ctx, who)
+}
 func TestAnOrderIsCreditedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := redlatchtest.New(t)
@@ -116,5 +138,42 @@ func TestMailsAreSpacedOut(t *testing.T) {
 			require.NoError(t, Mail(t.Context(), limiters, nothing))
 		}
 		require.InDelta(t, 6, time.Since(began).Seconds(), 1) // the bubble's time
+	})
+}
+
+func TestARequestIsRefusedByTheLimitThatIsUsedUpAndCostsTheOthersNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiters := redlatchtest.New(t).Open().Limiters()
+		for range 10 {
+			by, _, err := Enter(t.Context(), limiters, "acme", "ann")
+			require.NoError(t, err)
+			require.Empty(t, by)
+		}
+		by, retry, err := Enter(t.Context(), limiters, "acme", "ann")
+		require.NoError(t, err)
+		require.Equal(t, "a second", by)
+		require.Positive(t, retry)
+		time.Sleep(retry)
+		by, _, err = Enter(t.Context(), limiters, "acme", "ann")
+		require.NoError(t, err)
+		require.Empty(t, by)
+		by, _, err = Enter(t.Context(), limiters, "acme", "bob")
+		require.NoError(t, err)
+		require.Empty(t, by)
+	})
+}
+
+func TestAThrottledNameIsThrottledInRunningPrograms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := redlatchtest.New(t)
+		program := srv.Open().Limiters().Limiter("mails", ratelimit.LimiterOptions{Rate: 1000, Stored: true})
+		a, err := program.Peek(t.Context(), "")
+		require.NoError(t, err)
+		require.EqualValues(t, 1000, a.Remaining)
+		require.NoError(t, Throttle(t.Context(), srv.Open().Limiters(), "mails", 3, "ann"))
+		time.Sleep(1100 * time.Millisecond)
+		a, err = program.Peek(t.Context(), "")
+		require.NoError(t, err)
+		require.EqualValues(t, 3, a.Remaining)
 	})
 }

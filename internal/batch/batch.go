@@ -80,9 +80,15 @@ type Batcher[Q, A any] struct {
 	// From is how many requests must be under way, sent or waiting, before they share calls. With fewer each is sent alone, at once,
 	// side by side: then waiting for a call to end costs more than a shared one saves. 0: they share from the second on.
 	From int64
+	// Alone answers a request that is sent by itself, at once, and makes nothing that lives longer; nil: Run does. It looks itself
+	// whether ctx has ended.
+	Alone func(ctx context.Context, ask Q) (A, error)
 	// Calls is how many calls are useful at the moment, at least 1; nil: Options.MaxCalls, which is the most in any case. It must not
 	// block.
 	Calls func() int
+	// Near, if Calls is nil, is how long a call takes for which two are useful, while one is answered and the other on its way. One more is
+	// useful for each Near that calls take. 0: Options.MaxCalls are.
+	Near time.Duration
 	// Window is how long the first request of a call waits for more; nil: Options.Window. It must not block.
 	Window func() time.Duration
 	// Halves, if From is set: the open batch is also sent when it has half of what is under way. One half is answered while the other
@@ -95,6 +101,7 @@ type Batcher[Q, A any] struct {
 	What, Key string
 
 	under atomic.Int64 // requests under way, if From is set
+	trip  atomic.Int64 // ns that a call takes, if Near is set
 
 	mu    sync.Mutex
 	open  *batch[Q, A]
@@ -160,7 +167,11 @@ func (l *Batcher[Q, A]) Do(ctx context.Context, ask Q) (A, error) {
 		return l.do(ctx, ask, true)
 	}
 	defer l.leave()
-	return l.do(ctx, ask, l.enter())
+	crowd := l.enter()
+	if l.Alone != nil && (!crowd || l.Options.MaxBatch < 0) {
+		return l.Alone(ctx, ask)
+	}
+	return l.do(ctx, ask, crowd)
 }
 
 // enter counts a request in, and reports whether so many are under way that they share calls. leave counts it out.
@@ -226,8 +237,24 @@ func (l *Batcher[Q, A]) alone(ctx context.Context, mine *Request[Q, A]) (A, erro
 			l.Spawn(func() { l.work(b) })
 		}
 	}()
-	l.Run(ctx, []*Request[Q, A]{mine})
+	l.run(ctx, []*Request[Q, A]{mine})
 	return mine.Answer, mine.Err
+}
+
+// run makes a call, and learns how long one takes: a quicker one counts at once, a slower one little, because it may have waited for the
+// processor.
+func (l *Batcher[Q, A]) run(ctx context.Context, requests []*Request[Q, A]) {
+	if l.Near == 0 {
+		l.Run(ctx, requests)
+		return
+	}
+	began := time.Now()
+	l.Run(ctx, requests)
+	d, t := int64(time.Since(began)), l.trip.Load()
+	if t > 0 && d > t {
+		d = t + (d-t)/128
+	}
+	l.trip.Store(d)
 }
 
 // work makes the call of b, and then those of the batches that take its place: a goroutine for each would grow its stack each time.
@@ -297,10 +324,13 @@ func (l *Batcher[Q, A]) expire(b *batch[Q, A]) {
 
 // most is how many calls may be under way. Called with mu held.
 func (l *Batcher[Q, A]) most() int {
-	if l.Calls == nil {
-		return l.Options.MaxCalls
+	switch {
+	case l.Calls != nil:
+		return min(l.Calls(), l.Options.MaxCalls)
+	case l.Near > 0:
+		return min(2+int(l.trip.Load()/int64(l.Near)), l.Options.MaxCalls)
 	}
-	return min(l.Calls(), l.Options.MaxCalls)
+	return l.Options.MaxCalls
 }
 
 // close closes the open batch to more requests. Called with mu held.
@@ -358,7 +388,7 @@ func (l *Batcher[Q, A]) send(b *batch[Q, A]) {
 	if len(wanted) > 0 {
 		l.Tally.calls.Add(1)
 		l.Tally.requests.Add(int64(len(wanted)))
-		l.Run(ctx, wanted)
+		l.run(ctx, wanted)
 	}
 
 	l.mu.Lock()

@@ -58,6 +58,11 @@ func (o *Observers) begin(kind, class string) {
 	case Stock, Limiter:
 		o.sink.Add(ctx, BackgroundFailures, 0, kind, class)
 	}
+	if kind == Limiter {
+		for _, by := range []ratelimit.Policy{ratelimit.Closed, ratelimit.Open, ratelimit.Local} {
+			o.sink.Add(ctx, PolicyChanges, 0, class, by.String(), "true")
+		}
+	}
 	if kind == Lock || kind == Election {
 		o.sink.Add(ctx, Takeovers, 0, class)
 	}
@@ -157,8 +162,18 @@ func (o *Observers) RedPackets() redpacket.Observer {
 // Limiters returns the Observer for ratelimit.Options.
 func (o *Observers) Limiters() ratelimit.Observer {
 	return func(ctx context.Context, e ratelimit.Event) {
-		if e.Kind == ratelimit.EventBackgroundFailed {
+		switch e.Kind {
+		case ratelimit.EventBackgroundFailed:
 			o.gaveUp(ctx, Limiter, e.Name)
+		case ratelimit.EventAdmitted:
+			class, result := o.Class(Limiter, e.Name), "refused"
+			if e.Allowed {
+				result = "allowed"
+			}
+			o.sink.Add(ctx, Admissions, 1, class, Result(e.Err, result))
+			o.sink.Record(ctx, AdmitTime, e.Took.Seconds(), class)
+		case ratelimit.EventDegraded:
+			o.sink.Add(ctx, PolicyChanges, 1, o.Class(Limiter, e.Name), e.Policy.String(), strconv.FormatBool(e.Err != nil))
 		}
 	}
 }

@@ -1,8 +1,19 @@
 package redistest
 
-// What a program would write by itself in place of a stock: idempotent, without a limit for a claimant, and nothing ends what is held.
+// What a program would write by itself in place of a stock: idempotent, without a limit for a claimant, and nothing ends what is held; and in
+// place of a rate limiter.
 // Benchmarks compare with them.
 const (
+	// PlainLimit is a rate limit by the generic cell rate algorithm, as its textbook has it. KEYS: the limit, the theoretical arrival time in µs.
+	// ARGV: µs between two units, the burst.
+	PlainLimit = `
+local t = redis.call('TIME')
+local now, spacing = t[1] * 1000000 + t[2], tonumber(ARGV[1])
+local at = math.max(now, tonumber(redis.call('GET', KEYS[1]) or 0)) + spacing
+local wait = at - now - spacing * ARGV[2]
+if wait > 0 then return {0, wait} end
+redis.call('SET', KEYS[1], string.format('%.0f', at), 'PX', math.ceil((at - now) / 1000))
+return {1, 0}`
 	// PlainClaim grants one unit to a claimant, and says so again when asked again. KEYS: the stock, a hash with its limit; the
 	// claimants. ARGV: the claimant.
 	PlainClaim = `

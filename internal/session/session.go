@@ -67,14 +67,21 @@ func New(h *pubsub.Hub, pkg, keeps string, o Options) (*Session, error) {
 	if inner.Context().Err() != nil {
 		return nil, errs.Edge(pkg, fmt.Errorf("hub: %w", errs.ErrClosed))
 	}
-	s := &Session{Options: o, Hub: h, Inner: inner, Runner: script.NewRunner(h.Client(), o.CallTimeout), Base: time.Now(), pkg: pkg, keeps: keeps}
-	if dials := inner.Dials(); dials != nil {
-		s.Runner.HeedDials(dials)
-	}
+	s := &Session{Options: o, Hub: h, Inner: inner, Base: time.Now(), pkg: pkg, keeps: keeps}
+	s.Runner = s.NewRunner(o.CallTimeout)
 	s.complaints.last = map[string]complaint{}
 	s.Inflight.hub = inner.Context()
 	s.ctx, s.cancel = context.WithCancel(inner.Context())
 	return s, nil
+}
+
+// NewRunner makes a runner for calls of which one request lasts at most so long; those of the session's own last for CallTimeout.
+func (s *Session) NewRunner(callTimeout time.Duration) *script.Runner {
+	r := script.NewRunner(s.Hub.Client(), callTimeout)
+	if dials := s.Inner.Dials(); dials != nil {
+		r.HeedDials(dials)
+	}
+	return r
 }
 
 // Start gives the session what clients need that hold something for a time, or wait. It fills in what is missing in o. woken

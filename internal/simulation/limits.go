@@ -3,24 +3,34 @@ package simulation
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
 
 const (
-	allow what = "allow"
-	queue what = "wait"
+	allow    what = "allow"
+	allowFew what = "allow-at-most"
+	allowAll what = "allow-all"
+	queue    what = "wait"
+	turn     what = "reserve-turn"
 )
 
-// limited is a unit every two milliseconds, or five at once after a pause.
-var limited = ratelimit.LimiterOptions{Rate: 500, Burst: 5, MaxWait: 50 * time.Millisecond}
+// limited is a unit every two milliseconds, or five at once after a pause; beside it is another, which is taken from in the same step.
+var (
+	limited = ratelimit.LimiterOptions{Rate: 500, Burst: 5, MaxWait: 50 * time.Millisecond}
+	beside  = ratelimit.LimiterOptions{Rate: 250, Burst: 3}
+)
 
 func limits() *kind {
 	return &kind{
 		name: "limit", crowds: true, only: true,
 		make: func(*world, *object) {}, open: func(*world, *object) {}, act: actOnLimit, verdict: auditLimit,
-		plan: func(r *rand.Rand, s *Step) { s.What, s.N = []what{allow, queue, queue}[r.IntN(3)], 1+r.IntN(2) },
+		plan: func(r *rand.Rand, s *Step) {
+			s.What, s.N = []what{allow, queue, queue, turn, allowFew, allowAll}[r.IntN(6)], 1+r.IntN(2)
+			s.Wait = upTo(r, 10*time.Millisecond, 200*time.Millisecond)
+		},
 	}
 }
 
@@ -28,43 +38,97 @@ func actOnLimit(w *world, o *object, c *client, s Step) {
 	ctx, stop := w.during(s, s.Wait)
 	defer stop()
 	l := c.red.Limiters().Limiter(o.name, limited)
-	e := o.book.begin(s, s.What, "", int64(s.N))
-	if s.What == allow {
-		a, err := l.Allow(ctx, "", e.n)
-		if err == nil && !a.Allowed {
-			err = ratelimit.ErrLimited
+	e := o.book.begin(s, s.What, "k", int64(s.N))
+	var a ratelimit.Admission
+	var err error
+	switch s.What {
+	case allow:
+		a, err = l.Allow(ctx, "k", e.n)
+	case allowFew:
+		if a, err = l.AllowAtMost(ctx, "k", e.n); err == nil && a.Allowed {
+			e.n = a.N
 		}
-		w.told(o, c, s, e, err, ratelimit.ErrLimited)
-		return
+	case allowAll:
+		var d ratelimit.Decision
+		d, err = c.red.Limiters().AllowAll(ctx, ratelimit.Take{Limiter: l, Key: "k", N: e.n}, ratelimit.Take{Limiter: c.red.Limiters().Limiter(o.name+" beside", beside), Key: "k", N: 1})
+		a.Allowed = d.Allowed
+	case queue:
+		_, err = l.Wait(ctx, "k", e.n)
+		a.Allowed = true
+	case turn:
+		a.Allowed, err = useTurn(ctx, w, l, s, e.n)
 	}
-	_, err := l.Wait(ctx, "", e.n)
+	if err == nil && !a.Allowed {
+		err = ratelimit.ErrLimited
+	}
 	w.told(o, c, s, e, err, ratelimit.ErrLimited)
 }
 
-// auditLimit: in no interval do more units pass than were promised; and callers that leave close the limiter for MaxWait at most.
-func auditLimit(w *world, o *object) {
-	var passed []*entry
-	for _, e := range o.book.all() {
-		if e.err == nil && !e.done.IsZero() {
-			passed = append(passed, e)
-		}
+// useTurn reserves units, and uses them when their turn comes, or gives them back.
+func useTurn(ctx context.Context, w *world, l *ratelimit.Limiter, s Step, n int64) (used bool, err error) {
+	r, err := l.Reserve(ctx, "k", n)
+	if err != nil {
+		return false, err
 	}
-	// The server let an entry pass when it was asked, or at the most as long before its answer came as the answer took.
-	for i := range passed {
+	if s.Number%2 == 0 || r.Delay() > 20*time.Millisecond {
+		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), calls)
+		defer stop()
+		if _, err := r.Cancel(ctx); err != nil {
+			w.note("a turn is not given back: %v", err)
+		}
+		return false, nil
+	}
+	time.Sleep(r.Delay())
+	return true, nil
+}
+
+// auditLimit: in no interval do more units pass than were promised; and callers that leave close no limiter.
+func auditLimit(w *world, o *object) {
+	setback := len(w.of(w.nodes[0])) > 0 // the server lost what it had counted, or its clock was stepped
+	if !setback {
+		auditPassed(w, o, limited, o.book.all())
+		auditPassed(w, o, beside, slices.DeleteFunc(o.book.all(), func(e *entry) bool { return e.what != allowAll }))
+	}
+	// Turns whose callers could not give them back, because something was wrong, are over after MaxWait.
+	wait := time.Duration(limited.Burst)*time.Second/time.Duration(limited.Rate) + 2*w.plan.Longest + time.Millisecond
+	if !w.plan.calm() {
+		wait += limited.MaxWait + calls
+	}
+	time.Sleep(wait)
+	l := w.clients[0].red.Limiters().Limiter(o.name, limited)
+	a, err := l.Allow(context.Background(), "k", limited.Burst)
+	for range 20 { // a connection that was cut is noticed by a call, whose time is short
+		if err == nil {
+			break
+		}
+		time.Sleep(calls / 2)
+		a, err = l.Allow(context.Background(), "k", limited.Burst)
+	}
+	if err != nil || !a.Allowed {
+		w.violated("%s: everybody has left, and it is closed: %+v, %v", o.name, a, err)
+	}
+}
+
+// auditPassed is the plain model: whatever began and was answered within an interval passed in it, by the server's clock, which may run a
+// little faster than ours.
+func auditPassed(w *world, o *object, limit ratelimit.LimiterOptions, list []*entry) {
+	passed := slices.DeleteFunc(list, func(e *entry) bool { return e.err != nil || e.done.IsZero() })
+	for _, first := range passed {
 		units := int64(0)
-		for _, e := range passed[i:] {
-			units += e.n
-			span := e.done.Sub(passed[i].done) + w.plan.Longest + time.Millisecond
-			if most := limited.Burst + int64(span*time.Duration(limited.Rate)/time.Second) + 1; units > most {
+		for _, e := range passed { // in the order of their answers
+			if e.began.Before(first.began) {
+				continue
+			}
+			if limit == beside {
+				units++
+			} else {
+				units += e.n
+			}
+			span := e.done.Sub(first.began)
+			if most := limit.Burst + int64((span+span/100)*time.Duration(limit.Rate)/time.Second) + 1; units > most {
 				w.violated("%s: %d units passed in %v, %d at most were promised", o.name, units, span, most)
 				return
 			}
 		}
-	}
-	ctx, stop := context.WithTimeout(context.Background(), calls)
-	defer stop()
-	time.Sleep(limited.MaxWait + time.Duration(limited.Burst)*time.Second/time.Duration(limited.Rate))
-	if a, err := w.clients[0].red.Limiters().Limiter(o.name, limited).Allow(ctx, "", limited.Burst); err != nil || !a.Allowed {
-		w.violated("%s: everybody has left, and it is closed: %+v, %v", o.name, a, err)
 	}
 }

@@ -80,6 +80,20 @@ func TestACrowdThatKeepsOrHearsNothingHasItsOwnBound(t *testing.T) {
 	}
 }
 
+// Rate limits under every fault: what was answered is held against a plain model.
+func TestLimitsKeepTheirPromiseWhateverGoesWrong(t *testing.T) {
+	var total simulation.Figures
+	for _, seed := range redistest.Seeds(t, redistest.Sized(2, 6, 200)) {
+		r := simulation.Run(t, simulation.NewPlan(seed, "limit", "limit", "limit"), nil)
+		total.Add(r.Figures)
+		if len(r.Violations) > 0 {
+			t.Errorf("seed %d: %s\ngo run ./bench/simulate -kinds limit,limit,limit -seeds %d -v", seed, r.Violations[0], seed)
+		}
+	}
+	t.Log(total)
+	require.Positive(t, total.Answers)
+}
+
 // What the simulation is worth. By default those faults are planted that one of the first seeds finds.
 func TestTheSimulationFindsPlantedFaults(t *testing.T) {
 	quick := []string{

@@ -12,4 +12,4 @@
 --          {2, value}    the value is not an integer: not added
 --
 -- Not safe to run twice: it adds twice. The caller sends it once.
-return add(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4])
+return add(KEYS[1], redis.call('GET', KEYS[1]), ARGV[1], ARGV[2], ARGV[3], ARGV[4])

@@ -35,7 +35,7 @@ if record then
   return {by == call and 0 or 3, sum}
 end
 
-local r = add(key, ARGV[1], ARGV[2], ARGV[3], ARGV[4])
+local r = add(key, redis.call('GET', key), ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 if r[1] ~= 0 then return r end
 
 local now = clock()

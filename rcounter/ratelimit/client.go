@@ -1,12 +1,17 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"log/slog"
+	"sync"
 	"time"
 
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/inside"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/session"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -20,18 +25,34 @@ type Options struct {
 	// RetryTimeout bounds a call that does not wait for others: for so long it is repeated while the server does not answer or refuses,
 	// as during a failover. The context may end it sooner, and never later. At least CallTimeout. Defaults to CallTimeout.
 	RetryTimeout time.Duration
+	// AllowTimeout bounds what one Allow, AllowAtMost, AllowAll or Peek takes, because it stands in every request: however patient its
+	// context is, and whatever CallTimeout and RetryTimeout are. At least 1 ms. Defaults to 50 ms.
+	AllowTimeout time.Duration
+	// RefusalTrust is how long this process refuses a key by itself after the server has: for as long as the server said, and no longer than
+	// this, because units may be given back, or a limit Reset, meanwhile. At least 1 ms. Defaults to a second. Negative: every request asks
+	// the server.
+	RefusalTrust time.Duration
 	// Observer is called with what happens, for metrics. Defaults to none.
 	Observer Observer
-	// Logger gets a line when something in the background fails for good, at most one in 10 s, and one
-	// if the server evicts keys when its memory is full. Defaults to slog.Default().
+	// Logger gets a line when something in the background fails for good, at most one in 10 s; one when a limiter's policy begins to
+	// answer in place of the server, and one when it ends; and one if the server evicts keys when its memory is full. Defaults to
+	// slog.Default().
 	Logger *slog.Logger
 }
 
 // Client makes rate limiters on one server, Sentinel group or Cluster. It is safe for concurrent use. It holds no
 // connection and no goroutine of its own, and nothing for a name that is not used.
 type Client struct {
-	calls    *session.Session
-	observer Observer
+	calls        *session.Session
+	observer     Observer
+	allowTimeout time.Duration
+	allows       *script.Runner // of what lasts for allowTimeout
+	asks         *batch.Slots[request, answers]
+	tally        batch.Tally
+	refusals     refusals
+	known        sync.Map // key of a stored limit -> *storedLimit
+	down         outage
+	local        func() *localLimits // made when first needed
 }
 
 func init() { inside.Reveal(func(c *Client) *session.Session { return c.calls }) }
@@ -44,7 +65,24 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{calls, o.Observer}, nil
+	if o.RefusalTrust >= 0 {
+		err = session.Check(session.Duration{Name: "RefusalTrust", Value: &o.RefusalTrust, Least: time.Millisecond, Most: session.MaxDuration, Default: time.Second})
+	}
+	err = cmp.Or(err, session.Check(session.Duration{Name: "AllowTimeout", Value: &o.AllowTimeout, Least: session.MinCallTimeout, Most: session.MaxDuration, Default: 50 * time.Millisecond}))
+	if edge(&err); err != nil {
+		return nil, err
+	}
+	cluster := h.Client().Mode() == rueidis.ClientModeCluster
+	c := &Client{
+		calls: calls, observer: o.Observer, allowTimeout: o.AllowTimeout, allows: calls.NewRunner(o.AllowTimeout),
+		refusals: refusals{trust: o.RefusalTrust, base: time.Now()},
+		local:    sync.OnceValue(func() *localLimits { return &localLimits{base: time.Now(), keys: map[string]*localLimit{}} }),
+	}
+	c.asks = batch.NewSlots(cluster, 1, c.newAsks)
+	if !cluster {
+		c.down.pause = o.AllowTimeout
+	}
+	return c, nil
 }
 
 // Close makes every later call on c and its limiters fail with ErrClosed. Calls under way end as they would have. Close waits
@@ -52,13 +90,13 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 // goes on. Later calls wait for the first until their own ctx ends, and return its result.
 func (c *Client) Close(ctx context.Context) error { return c.calls.Close(ctx) }
 
-const notGivenBack = "units of a rate limiter could not be given back, and too few pass"
+const unreturned = "units of a rate limiter could not be given back, and too few pass"
 
-// failed tells of units that could not be given back.
-func (c *Client) failed(ctx context.Context, name string, err error) {
+// notGivenBack tells of units that could not be given back.
+func (c *Client) notGivenBack(ctx context.Context, name string, err error) {
 	edge(&err)
 	session.Tell(ctx, c.calls, c.observer, Event{Kind: EventBackgroundFailed, Name: name, Err: err})
-	c.calls.Complain(notGivenBack, name, err)
+	c.calls.Complain(unreturned, name, err)
 }
 
 //go:embed lua

@@ -32,7 +32,7 @@ func demo() (h *pubsub.Hub, end func()) {
 // demoClient is a client on an embedded server, which may take its time on a busy machine.
 func demoClient() (c *ratelimit.Client, end func()) {
 	hub, end := demo()
-	c, err := ratelimit.New(hub, ratelimit.Options{CallTimeout: 10 * time.Second})
+	c, err := ratelimit.New(hub, ratelimit.Options{CallTimeout: 10 * time.Second, AllowTimeout: 10 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func ExampleLimiter_Wait() {
 	c, end := demoClient()
 	defer end()
 
-	calls := c.Limiter("supplier", ratelimit.LimiterOptions{Rate: 10, Per: time.Hour})
+	calls := c.Limiter("supplier", ratelimit.LimiterOptions{Rate: 10, Per: time.Hour, Burst: 1})
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	for range 2 {
@@ -83,7 +83,7 @@ func ExampleLimiter_Wait() {
 func Example() {
 	hub, end := demo()
 	defer end()
-	limiters, err := ratelimit.New(hub, ratelimit.Options{KeyPrefix: "api:", CallTimeout: 10 * time.Second})
+	limiters, err := ratelimit.New(hub, ratelimit.Options{KeyPrefix: "api:", CallTimeout: 10 * time.Second, AllowTimeout: 10 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -131,4 +131,141 @@ func ExampleClient_observer() {
 	fmt.Println(errors.Is(err, context.Canceled), events[ratelimit.EventBackgroundFailed])
 	// Output:
 	// true 0
+}
+
+// A user's request is admitted by two limits at once. The one that refuses it costs the other nothing.
+func ExampleClient_AllowAll() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+
+	names := []string{"an hour", "a day"}
+	hour := c.Limiter("hour", ratelimit.LimiterOptions{Rate: 3, Per: time.Hour})
+	day := c.Limiter("day", ratelimit.LimiterOptions{Rate: 2, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Year, Zone: time.UTC})
+	var d ratelimit.Decision
+	var err error
+	for range 3 {
+		d, err = c.AllowAll(ctx, ratelimit.Take{Limiter: hour, Key: "ann", N: 1}, ratelimit.Take{Limiter: day, Key: "ann", N: 1})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(d.Allowed)
+		for i, a := range d.Each {
+			if !a.Allowed {
+				fmt.Println("refused by the limit of", names[i])
+			}
+		}
+	}
+	a, err := hour.Peek(ctx, "ann")
+	fmt.Println(a.Remaining, err)
+	n, window := day.Quota()
+	fmt.Println(day.Name(), n, "in", window)
+	// Output:
+	// true
+	// true
+	// false
+	// refused by the limit of a day
+	// 1 <nil>
+	// day 2 in 8760h0m0s
+}
+
+// A batch job takes as many units as there are, and an operator lets it start again.
+func ExampleLimiter_AllowAtMost() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+
+	rows := c.Limiter("rows", ratelimit.LimiterOptions{Rate: 100, Per: time.Hour, Algorithm: ratelimit.SlidingWindow})
+	for range 3 {
+		a, err := rows.AllowAtMost(ctx, "", 60)
+		fmt.Println(a.Allowed, a.N, err)
+	}
+	fmt.Println(rows.Reset(ctx, ""))
+	a, err := rows.AllowAtMost(ctx, "", 60)
+	fmt.Println(a.Allowed, a.N, err)
+	// Output:
+	// true 60 <nil>
+	// true 40 <nil>
+	// false 0 <nil>
+	// <nil>
+	// true 60 <nil>
+}
+
+// A turn is taken, looked at, and given back: the next that reserves gets it.
+func ExampleLimiter_Reserve() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+
+	calls := c.Limiter("supplier", ratelimit.LimiterOptions{Rate: 1, Per: time.Hour})
+	var r *ratelimit.Reservation
+	var err error
+	for range 3 {
+		r, err = calls.Reserve(ctx, "", 1)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(r.N(), "in", r.Delay().Round(time.Hour))
+		if r.Delay() > 90*time.Minute { // too late
+			back, err := r.Cancel(ctx)
+			fmt.Println("given back:", back, err)
+		}
+	}
+	r, err = calls.Reserve(ctx, "", 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(r.N(), "in", r.Delay().Round(time.Hour))
+	// Output:
+	// 1 in 0s
+	// 1 in 1h0m0s
+	// 1 in 2h0m0s
+	// given back: true <nil>
+	// 1 in 2h0m0s
+}
+
+// An operator lowers a limit during an incident, in all processes, and says why.
+func ExampleLimiter_Set() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+
+	program := ratelimit.LimiterOptions{Rate: 100, Stored: true}
+	lower := c.Limiter("api", ratelimit.LimiterOptions{Rate: 10})
+	if err := lower.Set(ctx, "ann: incident 7"); err != nil {
+		log.Fatal(err)
+	}
+	a, err := c.Limiter("api", program).Allow(ctx, "bob", 1)
+	fmt.Println(a.Remaining, err)
+
+	var s ratelimit.LimitState
+	s, err = lower.Inspect(ctx)
+	fmt.Println(s.Rate, s.Per, "by", s.By, err)
+	fmt.Println(lower.Unset(ctx))
+	// Output:
+	// 9 <nil>
+	// 10 1s by ann: incident 7 <nil>
+	// <nil>
+}
+
+// While Redis is down, each of four processes lets a quarter of the rate pass by itself.
+func ExamplePolicy() {
+	hub, end := demo()
+	defer end()
+	limiters, err := ratelimit.New(hub, ratelimit.Options{CallTimeout: 10 * time.Second, AllowTimeout: 10 * time.Second, Observer: func(_ context.Context, e ratelimit.Event) {
+		if e.Kind == ratelimit.EventDegraded {
+			fmt.Println(e.Name, e.Policy, e.Err)
+		}
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer limiters.Close(context.Background())
+	api := limiters.Limiter("api", ratelimit.LimiterOptions{Rate: 100, WhenDown: ratelimit.Local, Share: .25})
+	a, err := api.Allow(context.Background(), "ann", 1)
+	fmt.Println(a.Allowed, a.Remaining, a.Down, err)
+	fmt.Println(ratelimit.GCRA, ratelimit.Day, ratelimit.Local)
+	// Output:
+	// true 99 <nil> <nil>
+	// GCRA Day Local
 }

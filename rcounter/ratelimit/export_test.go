@@ -3,17 +3,118 @@ package ratelimit
 import (
 	"context"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/batch"
 )
 
-// LocalKeys is how many keys a limiter of the process remembers.
-func (l *Limiter) LocalKeys() int {
-	l.local.mu.Lock()
-	defer l.local.mu.Unlock()
-	return len(l.local.keys)
+// LocalKeys is how many keys the limits of the process remember.
+func (c *Client) LocalKeys() int {
+	l := c.local()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.keys)
 }
 
-// TakeAs is the script, or the same here, with the call's id given.
-func (l *Limiter) TakeAs(ctx context.Context, id, key string, n int64) (passed bool, empty time.Duration, err error) {
-	r, err := l.take(ctx, id, key, n, time.Hour)
-	return r.passed, r.empty, err
+// Turn is the answer of a reservation or a cancelling, under an id that the test gives.
+type Turn struct {
+	Done        bool
+	Wait, Empty time.Duration
+	Free        int64
 }
+
+func turned(r reply, err error) (Turn, error) {
+	return Turn{r.taken == 1, r.wait, r.empty, r.free}, err
+}
+
+// ReserveAs reserves units that pass within most; place is for CancelAs.
+func (l *Limiter) ReserveAs(ctx context.Context, id, key string, n int64, most time.Duration) (t Turn, place string, err error) {
+	r := &Reservation{l: l, t: l.terms, key: l.key(key), id: id, n: n}
+	t, err = turned(l.turn(ctx, r, most))
+	return t, r.place, err
+}
+
+// CancelAs gives them back; place may be "": not known.
+func (l *Limiter) CancelAs(ctx context.Context, id, key string, n int64, place string) (Turn, error) {
+	return turned(l.cancel(ctx, &Reservation{l: l, t: l.terms, key: l.key(key), id: id, n: n, place: place}))
+}
+
+// Wanted is units that are wanted in a call of several requests: of one limit, or all or none of several.
+type Wanted struct {
+	Takes []Take
+	UpTo  bool
+}
+
+// TakeTogether makes the requests in one call, and returns how each was answered of each limit.
+func (c *Client) TakeTogether(ctx context.Context, wanted ...Wanted) ([][]Admission, error) {
+	requests := make([]*batch.Request[request, answers], len(wanted))
+	for i, w := range wanted {
+		r := request{upTo: w.UpTo}
+		for _, t := range w.Takes {
+			p, err := t.Limiter.part(ctx, t.Key, t.N, 0)
+			if err != nil {
+				return nil, err
+			}
+			r.all = append(r.all, p)
+		}
+		if r.part = r.all[0]; len(r.all) == 1 {
+			r.all = nil
+		}
+		requests[i] = &batch.Request[request, answers]{Ctx: ctx, Ask: r}
+	}
+	c.askAll(ctx, requests)
+	all := make([][]Admission, len(wanted))
+	for i, r := range requests {
+		if r.Err != nil {
+			return nil, r.Err
+		}
+		list := r.Answer.all
+		if list == nil {
+			list = []reply{r.Answer.reply}
+		}
+		for _, one := range list {
+			all[i] = append(all[i], one.admission(r.Ask.upTo))
+		}
+	}
+	return all, nil
+}
+
+// Model is the limit of one key in this process, at times that the test gives: us.
+type Model struct {
+	k localLimit
+	t *terms
+}
+
+// NewModel is a limit that nothing was taken of.
+func (l *Limiter) NewModel() *Model { return &Model{t: l.terms} }
+
+// Take takes n units, or as many as there are of them.
+func (m *Model) Take(now, n int64, upTo bool) Admission {
+	m.k.pass(m.t, now)
+	return m.k.take(m.t, n, upTo, now).admission(upTo)
+}
+
+// Reserve reserves units that pass within most us.
+func (m *Model) Reserve(now int64, id string, n, most int64) Turn {
+	m.k.pass(m.t, now)
+	r, _ := turned(m.k.reserve(id, n, most, now), nil)
+	return r
+}
+
+// Cancel gives them back.
+func (m *Model) Cancel(now int64, id string, n int64) Turn {
+	m.k.pass(m.t, now)
+	r, _ := turned(m.k.cancel(id, n, now), nil)
+	return r
+}
+
+// Key is the Redis key of a limit.
+func (l *Limiter) Key(key string) string { return l.key(key) }
+
+// Shared is how many calls were shared, and how many requests were in them.
+func (c *Client) Shared() (calls, requests int64) { return c.tally.Counts() }
+
+// ZoneTable is what is sent of a time zone.
+func (l *Limiter) ZoneTable() string { return l.terms.zoneTable() }
+
+// PerProcess is the option.
+func (l *Limiter) PerProcess() bool { return l.o.PerProcess }

@@ -13,15 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A thousand callers wait without a deadline and leave, as clients do that disconnect. The limiter is closed for MaxWait at most, and not
-// for the minutes that so many units take.
-func TestWaitersThatLeaveCloseALimiterForMaxWaitAtMost(t *testing.T) {
+// A thousand callers wait without a deadline and leave, as clients do that disconnect. Those that wait do so for MaxWait at most; and when they
+// have left, the limiter is where it was.
+func TestWaitersThatLeaveCloseNoLimiter(t *testing.T) {
 	t.Parallel()
 	const callers, burst, rate, waiting = 1000, 10, 10, 20
 	srv := redistest.Embedded(t)
 	srv.Embedded.SetTime(time.Now()) // and there it stands
 	for _, perProcess := range []bool{false, true} {
-		o := ratelimit.LimiterOptions{Rate: rate, Burst: burst, MaxWait: waiting * time.Second / rate, PerProcess: perProcess}
+		o := ratelimit.LimiterOptions{Rate: rate, Per: time.Hour, Burst: burst, MaxWait: waiting * time.Hour / rate, PerProcess: perProcess}
 		l := on(t, srv.Client(t), patient).Limiter("l", o)
 		r := context.WithoutCancel(ctx)
 		leaving, leave := context.WithCancel(r)
@@ -49,18 +49,20 @@ func TestWaitersThatLeaveCloseALimiterForMaxWaitAtMost(t *testing.T) {
 		}
 		wg.Wait()
 		require.Positive(t, refused.Load())
-		a, err := l.Allow(r, "", 1)
-		require.NoError(t, err)
-		require.LessOrEqual(t, a.RetryAfter, o.MaxWait+time.Second/rate)
+		redistest.Eventually(t, 20*time.Second, "their turns are given back", func() bool {
+			a, err := l.Peek(r, "")
+			require.NoError(t, err)
+			return a.ResetAfter <= burst*time.Hour/rate
+		})
 	}
 	l := on(t, srv.Client(t), patient).Limiter("one", ratelimit.LimiterOptions{Rate: 1, Per: time.Minute, MaxWait: time.Second})
 	require.NoError(t, only(l.Wait(ctx, "", 1)))
-	before, err := l.Allow(ctx, "", 0)
+	before, err := l.Peek(ctx, "")
 	require.NoError(t, err)
 	err = only(l.Wait(ctx, "", 1))
 	require.ErrorIs(t, err, ratelimit.ErrLimited)
 	require.ErrorContains(t, err, "longer than MaxWait, 1s")
-	after, err := l.Allow(ctx, "", 0)
+	after, err := l.Peek(ctx, "")
 	require.NoError(t, err)
 	require.Equal(t, before, after, "nothing was taken")
 	for _, d := range []time.Duration{-1, time.Microsecond, 25 * time.Hour} {

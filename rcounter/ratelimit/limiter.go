@@ -2,12 +2,12 @@ package ratelimit
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/bits"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
@@ -17,241 +17,243 @@ import (
 // maxWait is the default and the bound of LimiterOptions.MaxWait.
 const maxWait = 24 * time.Hour
 
-// LimiterOptions describe a Limiter. They are not stored on the server: all users of a name must
-// pass the same ones. If they change, the units that passed before still count.
+// LimiterOptions describe a Limiter. Without Stored they are not on the server: all users of a name must
+// pass the same ones. If they change, the units that passed before still count. A limit of another Algorithm or Unit starts anew.
 type LimiterOptions struct {
-	// Rate is how many units pass in every Per, 1 to 1,000,000,000. Required.
+	// Rate is how many units pass in every Per, or in every Unit, 1 to 1,000,000,000. Required.
 	Rate int64
-	// Per is the period, whole microseconds up to 366 days. Defaults to a second.
+	// Per is the period, whole microseconds up to 366 days. Defaults to a second. Not with FixedWindow.
 	Per time.Duration
 	// Burst is how many units may pass at once after a pause, at least 1; Burst times Per in microseconds is at most
-	// 2^52. Defaults to 1: units pass evenly spaced, Per / Rate apart.
+	// 2^52. With 1 units pass evenly spaced, Per / Rate apart. Only with GCRA. Defaults to Rate.
 	Burst int64
-	// MaxWait is the longest time for which Wait waits, 1 ms to 24 hours. Units of a Wait whose caller leaves are given back only if no
-	// call came after it, and else count until their turn: many callers that leave close the limiter for so long. So set it where
-	// callers may leave, as with the context of an HTTP request, to the longest time for which a caller stays. Defaults to 24 hours.
+	// Algorithm is how units are counted. Defaults to GCRA.
+	Algorithm Algorithm
+	// Unit is the unit of the calendar with which a FixedWindow ends: Minute, Hour, Day, Week, Month or Year. Required there, and only
+	// there.
+	Unit Unit
+	// Zone is the time zone of that calendar. Where clocks are put forward a day has 23 hours, and where they are put back it has 25; an hour
+	// that comes twice is one. Servers know no zones: the offset comes from the process's table, for the server's time. Only with
+	// FixedWindow. Defaults to UTC.
+	Zone *time.Location
+	// MaxWait is the longest time for which Wait waits, and until the turn of a Reservation, 1 ms to 24 hours. Defaults to 24 hours.
 	MaxWait time.Duration
-	// PerProcess limits each process by itself: nothing is sent, and nothing is shared. It bounds what one process may do to
-	// its server. Defaults to false: all processes together.
+	// PerProcess limits each process by itself: nothing is sent, and nothing is shared with other processes. It bounds what one process may
+	// do to its server. Defaults to false: all processes together.
 	PerProcess bool
+	// Stored has the server's limit count, if one was Set under this name; until one is, and while it is not known, Rate, Per, Burst,
+	// Algorithm, Unit and Zone do. See Limiter.Set. Defaults to false: those of the program, always.
+	Stored bool
+	// WhenDown is what Allow, AllowAtMost and AllowAll answer while the server does not: see Policy. Defaults to Fail.
+	WhenDown Policy
+	// Share is the part of the rate that this process lets pass by itself under Local, above 0 and up to 1: with ten processes .1 is as much
+	// as the server would let pass. At least a unit passes at once, or in a window. Required with Local, and only there.
+	Share float64
 }
 
-// maxPer is the longest period of a rate limiter.
-const maxPer = 366 * 24 * time.Hour
-
+// check checks what terms do not have.
 func (o *LimiterOptions) check() error {
-	if o.Per == 0 {
-		o.Per = time.Second
-	}
-	if o.Burst == 0 {
-		o.Burst = 1
-	}
 	if o.MaxWait == 0 {
 		o.MaxWait = maxWait
 	}
 	switch {
-	case o.Rate < 1 || o.Rate > 1_000_000_000:
-		return errs.InvalidOption("Rate", o.Rate, "between 1 and 1000000000")
-	case o.Per < time.Microsecond || o.Per > maxPer || o.Per%time.Microsecond != 0:
-		return errs.InvalidOption("Per", o.Per, fmt.Sprintf("whole microseconds between 1µs and %v, or 0 for a second", maxPer))
 	case o.MaxWait < time.Millisecond || o.MaxWait > maxWait:
 		return errs.InvalidOption("MaxWait", o.MaxWait, fmt.Sprintf("between 1ms and %v, or 0 for that", maxWait))
-	case o.Burst < 1:
-		return errs.InvalidOption("Burst", o.Burst, "at least 1, or 0 for 1")
-	}
-	if high, low := bits.Mul64(uint64(o.Burst), uint64(o.Per.Microseconds())); high > 0 || low > 1<<52 {
-		return errs.InvalidOption("Burst", o.Burst, fmt.Sprintf("at most %d with Per %v", int64(1<<52)/o.Per.Microseconds(), o.Per))
+	case o.WhenDown > Local:
+		return errs.InvalidOption("WhenDown", o.WhenDown, "Fail, Closed, Open or Local")
+	case o.WhenDown == Local && !(o.Share > 0 && o.Share <= 1):
+		return errs.InvalidOption("Share", o.Share, "above 0 and at most 1 with Local")
+	case o.WhenDown != Local && o.Share != 0:
+		return errs.InvalidOption("Share", o.Share, fmt.Sprintf("0 with %v", o.WhenDown))
+	case o.PerProcess && o.Stored:
+		return errs.InvalidOption("Stored", o.Stored, "false with PerProcess, which asks no server")
+	case o.PerProcess && o.WhenDown != Fail:
+		return errs.InvalidOption("WhenDown", o.WhenDown, "Fail with PerProcess, which needs no server")
 	}
 	return nil
 }
 
 // Limiter lets units pass at a rate, such as the requests in front of a sale. Every key (a user, an address; "" for all
-// together) has a limit of its own. A Limiter is an immutable description, safe for concurrent use.
+// together) has a limit of its own. A Limiter is an immutable description, safe for concurrent use, and costs nothing until used: make
+// one for each request, or one for all.
 //
 // In any interval of length T at most Burst + T * Rate / Per units pass, from all processes together, measured by the server's
-// clock. The algorithm is the generic cell rate algorithm in whole numbers, so nothing drifts. A request whose reply is
+// clock. The algorithm is the generic cell rate algorithm in whole numbers, so nothing drifts; others are SlidingWindow, at most Rate in any
+// Per, and FixedWindow, at most Rate in each unit of the calendar. A request whose reply is
 // lost is sent again and may count its units twice: too few units pass then, never too many. A limiter admits; it does not
 // allocate: for what must not be given out twice, use a Stock.
 //
-// A key costs the server about 150 bytes while its units still count, and nothing afterwards. If a key is lost (evicted,
+// A key costs the server about 200 bytes while its units still count, and nothing afterwards. If a key is lost (evicted,
 // deleted, a failover), its limit starts again as if no unit had passed: up to Burst units too many pass. If the server's clock
 // is set forward, as many units pass as the step is worth, at most Burst. If it is set back, the limiter stands still until the
-// next call, no longer.
+// next call, no longer; a FixedWindow stays until its end.
 //
 // The layout is not that of Redisson's RRateLimiter.
 type Limiter struct {
 	c       *Client
 	name    string
 	refused error // what is wrong with name or options
-
-	o     LimiterOptions
-	args  []string // rate, per, burst
-	local *localLimits
+	o       LimiterOptions
+	terms   *terms
 }
 
 // Limiter describes the rate limiter called name. It sends nothing. If the name or the options cannot be used,
-// every verb of the result fails with ErrInvalidName or ErrInvalidOption. With PerProcess, the results of two calls share
-// nothing.
+// every verb of the result fails with ErrInvalidName or ErrInvalidOption.
 func (c *Client) Limiter(name string, o LimiterOptions) *Limiter {
 	l := &Limiter{c: c, name: name}
 	_, refused := keyname.Braced(c.calls.KeyPrefix, name, "a rate limiter")
 	if refused == nil {
 		refused = o.check()
 	}
-	edge(&refused)
-	l.refused = refused
-	l.o = o
-	l.args = []string{strconv.FormatInt(o.Rate, 10), strconv.FormatInt(o.Per.Microseconds(), 10), strconv.FormatInt(o.Burst, 10)}
-	if o.PerProcess {
-		l.local = &localLimits{base: time.Now(), keys: map[string]localLevel{}}
+	if refused == nil {
+		l.terms, refused = newTerms(&o)
 	}
+	edge(&refused)
+	l.refused, l.o = refused, o
 	return l
 }
 
-// Admission is the answer of Allow and Wait.
+// Admission is the answer of a Limiter.
 type Admission struct {
 	// Allowed reports whether the units may pass, and then they have been taken.
 	Allowed bool
-	// RetryAfter is how long until as many units could pass, if not Allowed and nobody else comes. An HTTP handler sends it as
-	// Retry-After, with status 429.
+	// N is how many units were taken: those asked for, or fewer by AllowAtMost, or none.
+	N int64
+	// RetryAfter is how long until as many units could pass, if not Allowed and nobody else comes; of AllowAtMost until one could. An HTTP
+	// handler sends it as Retry-After, with status 429.
 	RetryAfter time.Duration
 	// Remaining is how many more units could pass at once.
 	Remaining int64
 	// ResetAfter is how long until the whole burst could pass again.
 	ResetAfter time.Duration
+	// Down is why the server did not answer, where LimiterOptions.WhenDown did in its place; else nil.
+	Down error
 }
 
-// Allow takes n units from key's limit if they may pass now. If not, it takes none and says how long to wait. n is 0 to Burst;
-// with 0 it only looks. One round trip, repeated until answered; none with PerProcess.
+// Allow takes n units from key's limit if they may pass now. If not, it takes none and says how long to wait. n is 1 to Burst.
+// It is answered within Options.AllowTimeout. One round trip, which calls in a crowd share; none with PerProcess, or where the server has
+// just refused as many (Options.RefusalTrust).
 //
-// Errors: ErrInvalidName for the key, ErrInvalidOption for n, ErrWrongType, ErrDenied, ErrUnavailable, and ErrUnknownOutcome,
-// after which the units may have been taken.
+// Errors: ErrInvalidName for the key, ErrInvalidOption for n, ErrWrongType, ErrDenied; and under the policy Fail ErrUnavailable, and
+// ErrUnknownOutcome, after which the units may have been taken.
 func (l *Limiter) Allow(ctx context.Context, key string, n int64) (_ Admission, err error) {
 	defer edge(&err)
-	if err := l.check(key, n, 0); err != nil {
-		return Admission{}, err
-	}
-	r, err := l.take(ctx, session.CallID(), key, n, 0)
+	p, err := l.part(ctx, key, n, 1)
 	if err != nil {
 		return Admission{}, err
 	}
-	return r.admission(), nil
+	return l.c.admit(ctx, request{part: p})
 }
 
-// Wait takes n units, 1 to Burst, from key's limit and returns when they may pass. It takes them at once, in the
-// order in which the server runs the calls, and sleeps until they may pass; it does not ask
-// again. The Admission is the server's, of before the sleep. One round trip; none with PerProcess.
-//
-// If the units could only pass after ctx's deadline, or after LimiterOptions.MaxWait, Wait takes nothing and returns ErrLimited at once,
-// with an Admission that says how long. If ctx ends while Wait sleeps, it returns ctx's error at once. The units are
-// then given back in the background, if no other call has come since, because later calls were told their times already,
-// and if the server answers within a call timeout. The same is tried if ctx ends before the reply comes: ErrUnknownOutcome.
-//
-// The other errors are those of Allow.
-func (l *Limiter) Wait(ctx context.Context, key string, n int64) (_ Admission, err error) {
+// AllowAtMost takes n units from key's limit, or as many as may pass now: Admission.N. Allowed reports whether there was one. Otherwise it
+// is as Allow.
+func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (_ Admission, err error) {
 	defer edge(&err)
-	if err := l.check(key, n, 1); err != nil {
+	p, err := l.part(ctx, key, n, 1)
+	if err != nil {
 		return Admission{}, err
 	}
-	most := l.o.MaxWait
-	if d, ok := ctx.Deadline(); ok {
-		most = max(0, min(most, time.Until(d)))
-	}
-	id := session.CallID()
-	r, err := l.take(ctx, id, key, n, most)
-	switch {
-	case errors.Is(err, ErrUnknownOutcome): // the units may have been taken for a caller that no longer waits
-		l.giveBack(ctx, id, key, n)
-		return Admission{}, err
-	case err != nil:
-		return Admission{}, err
-	case !r.passed && r.wait > l.o.MaxWait:
-		return r.admission(), fmt.Errorf("%w: %q of %q, for another %v, longer than MaxWait, %v", ErrLimited, key, l.name, r.wait, l.o.MaxWait)
-	case !r.passed:
-		return r.admission(), fmt.Errorf("%w: %q of %q, for another %v", ErrLimited, key, l.name, r.wait)
-	case r.wait == 0:
-		return r.admission(), nil
-	}
-	// From here on it is counted from the reply: the units pass no earlier than the server said.
-	if script.Pause(ctx, r.wait) {
-		return r.admission(), nil
-	}
-	l.giveBack(ctx, id, key, n)
-	return Admission{}, errs.Ended(ctx)
+	return l.c.admit(ctx, request{part: p, upTo: true})
 }
 
-// giveBack undoes what take did under id, if no other call has come since. It runs in the background, because ctx has ended, for
-// a call timeout at most. If it fails, too few units pass.
-func (l *Limiter) giveBack(ctx context.Context, id, key string, n int64) {
-	undo := func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.c.calls.CallTimeout)
-		defer cancel()
-		if _, err := l.take(ctx, id, key, -n, 0); err != nil {
-			l.c.failed(ctx, l.name, err)
+// Peek says where key's limit stands, and takes nothing: Allowed reports whether a unit could pass. LimiterOptions.WhenDown does not apply.
+// Otherwise it is as Allow.
+func (l *Limiter) Peek(ctx context.Context, key string) (_ Admission, err error) {
+	defer edge(&err)
+	p, err := l.part(ctx, key, 0, 0)
+	if err != nil {
+		return Admission{}, err
+	}
+	r, err := l.c.ask(ctx, request{part: p})
+	if err != nil {
+		return Admission{}, err
+	}
+	a := r.admission(false)
+	a.Allowed = a.Remaining > 0
+	return a, nil
+}
+
+// Name is the name of the limiter.
+func (l *Limiter) Name() string { return l.name }
+
+// Quota is what the limiter lets pass, for headers and pages: n units in a window. With GCRA that is the burst and the time in which it is there
+// again after it was used up; with FixedWindow the window is the nominal length of the unit. With LimiterOptions.Stored it is what this
+// process last knew. It sends nothing. If the options cannot be used, it is 0.
+func (l *Limiter) Quota() (n int64, window time.Duration) {
+	t := l.terms
+	if t == nil {
+		return 0, 0
+	}
+	if known, ok := l.c.known.Load(l.storedKey()); ok && l.o.Stored {
+		if s := known.(*storedLimit).terms.Load(); s != nil {
+			t = s
 		}
 	}
-	if l.local != nil {
-		undo()
-		return
+	switch t.algorithm {
+	case GCRA:
+		return t.burst, script.Micros(ceilDiv(t.burst*t.per, t.rate))
+	case SlidingWindow:
+		return t.rate, script.Micros(t.per)
 	}
-	l.c.calls.Finish(undo)
+	day := 24 * time.Hour
+	return t.rate, [...]time.Duration{Minute: time.Minute, Hour: time.Hour, Day: day, Week: 7 * day, Month: 30 * day, Year: 365 * day}[t.unit]
 }
 
-func (l *Limiter) check(key string, n, least int64) error {
-	if err := l.c.calls.Usable(l.refused, keyname.Text("key", key)); err != nil {
+// Reset lets key's limit start again, as if no unit had passed. Reservations keep their turns. One round trip, repeated until answered.
+func (l *Limiter) Reset(ctx context.Context, key string) (err error) {
+	defer edge(&err)
+	if err := l.usable(key); err != nil {
 		return err
 	}
-	if n < least || n > l.o.Burst {
-		return errs.InvalidOption("n", n, fmt.Sprintf("between %d and Burst, which is %d", least, l.o.Burst))
+	k := l.key(key)
+	if l.o.PerProcess {
+		l.c.local().reset(k)
+		return nil
 	}
-	return nil
+	_, err = l.c.calls.Do(ctx, script.Call{Script: resetScript, Keys: []string{k}, Command: func(b rueidis.Builder) rueidis.Completed { return b.Del().Key(k).Build() }})
+	l.c.refusals.forget(k)
+	return err
 }
 
-// key is the Redis key of a limit. The hash tag is the name and the key, so that the keys of one limiter are spread
-// over a Cluster; the length of the name says where it ends, so that "a", "b:c" and "a:b", "c" are two.
+var resetScript = script.Plain("del")
+
+func (l *Limiter) usable(key string) error {
+	return l.c.calls.Usable(l.refused, keyname.Text("key", key))
+}
+
+// part is n units of key's limit, at least so many, under the terms that count now.
+func (l *Limiter) part(ctx context.Context, key string, n, least int64) (part, error) {
+	if err := l.usable(key); err != nil {
+		return part{}, err
+	}
+	t := l.terms
+	if l.o.Stored {
+		t = l.stored(ctx)
+	}
+	if n < least || n > t.burst {
+		most := "Burst"
+		if t.algorithm != GCRA {
+			most = "Rate"
+		}
+		return part{}, errs.InvalidOption("n", n, fmt.Sprintf("between %d and %s, which is %d", least, most, t.burst))
+	}
+	return part{l, t, l.key(key), n}, nil
+}
+
+// key is the Redis key of a limit. Its hash tag is the caller's key, or that key's own tag, so that the keys of one limiter are spread
+// over a Cluster, and the limits of one key in several limiters are together. The length of the limiter's name says where it ends, so
+// that "a", "b:c" and "a:b", "c" are two; and the letter before it, whether the braces are the key's own.
 func (l *Limiter) key(key string) string {
 	full := l.c.calls.KeyPrefix + l.name
-	suffix := ":q" + strconv.Itoa(len(full))
+	size := strconv.Itoa(len(full))
 	if key == "" {
-		return keyname.Prefix("rc", full) + suffix
+		return keyname.Prefix("rc", full) + ":q" + size
 	}
-	return "rc:{" + full + ":" + key + "}" + suffix
+	if open := strings.IndexByte(key, '{'); open >= 0 && strings.IndexByte(key[open:], '}') > 1 {
+		return "rc:" + full + ":" + key + ":t" + size
+	}
+	return "rc:" + full + ":{" + key + "}:k" + size
 }
 
-type rateReply struct {
-	passed      bool
-	wait, empty time.Duration
-	free        int64
-}
-
-// admission is what the caller is told.
-func (r rateReply) admission() Admission {
-	a := Admission{Allowed: r.passed, Remaining: r.free, ResetAfter: r.empty}
-	if !r.passed {
-		a.RetryAfter = r.wait
-	}
-	return a
-}
-
-var rateScript = script.Load("take", files, "take")
-
-// take runs take.lua, or does the same in this process.
-func (l *Limiter) take(ctx context.Context, id, key string, n int64, most time.Duration) (rateReply, error) {
-	if l.local != nil {
-		if ctx.Err() != nil {
-			return rateReply{}, fmt.Errorf("%w: rate limit of %q: %w", ErrUnavailable, l.key(key), errs.Ended(ctx))
-		}
-		return l.local.take(l.o, id, key, n, most), nil
-	}
-	k := l.key(key)
-	m, err := l.c.calls.Do(ctx, script.Call{Script: rateScript, Keys: []string{k}, Args: append([]string{id}, append(l.args[:3:3],
-		strconv.FormatInt(n, 10), strconv.FormatInt(most.Microseconds(), 10))...)})
-	if err != nil {
-		return rateReply{}, err
-	}
-	v, err := m.AsIntSlice()
-	if err != nil || len(v) != 4 {
-		return rateReply{}, fmt.Errorf("unexpected reply to take on %q", k)
-	}
-	return rateReply{passed: v[0] == 1, wait: script.Micros(v[1]), free: v[2], empty: script.Micros(v[3])}, nil
-}
+// callID names a call: see session.CallID.
+func callID() string { return session.CallID() }

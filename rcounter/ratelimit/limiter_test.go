@@ -64,13 +64,22 @@ func (a *arrivals) allow(now, n int64) ratelimit.Admission {
 	stands := a.next(now, 0)
 	backlog := new(big.Rat).Sub(stands, new(big.Rat).SetInt64(now))
 	free := new(big.Rat).Quo(new(big.Rat).Sub(a.tolerance, backlog), a.spacing)
-	r := ratelimit.Admission{Allowed: ok, Remaining: max(0, new(big.Int).Div(free.Num(), free.Denom()).Int64()), ResetAfter: time.Duration(ceil(backlog)) * time.Microsecond}
+	r := ratelimit.Admission{Allowed: ok, N: n, Remaining: max(0, new(big.Int).Div(free.Num(), free.Denom()).Int64()), ResetAfter: time.Duration(ceil(backlog)) * time.Microsecond}
 	if n == 0 {
-		r.Allowed = true
+		r.Allowed = r.Remaining > 0
 	} else if !ok {
+		r.N = 0
 		r.RetryAfter = time.Duration(wait) * time.Microsecond
 	}
 	return r
+}
+
+// allow takes n units; 0 looks.
+func allow(l *ratelimit.Limiter, key string, n int64) (ratelimit.Admission, error) {
+	if n == 0 {
+		return l.Peek(ctx, key)
+	}
+	return l.Allow(ctx, key, n)
 }
 
 func rates(rnd *rand.Rand) ratelimit.LimiterOptions {
@@ -112,7 +121,7 @@ func TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond(t *testing.T)
 					at = at.Add(time.Duration(rnd.Int64N(2*spacing+3)) * time.Microsecond)
 					srv.Embedded.SetTime(at)
 					n := rnd.Int64N(o.Burst + 1)
-					got, err := l.Allow(ctx, key, n)
+					got, err := allow(l, key, n)
 					require.NoError(t, err)
 					require.Equal(t, models[key].allow(at.UnixMicro(), n), got, "seed %d: %+v, n %d", seed, o, n)
 					for _, k := range keys(t, raw) {
@@ -132,10 +141,10 @@ func TestALimiterOfTheProcessIsTheSameAlgorithm(t *testing.T) {
 		c := on(t, nowhere{}, patient)
 		seed := rand.Uint64()
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		for range 200 {
+		for i := range 200 {
 			o := rates(rnd)
 			o.PerProcess = true
-			l := c.Limiter("l", o)
+			l := c.Limiter("l"+strconv.Itoa(i), o)
 			models := map[string]*arrivals{"": newArrivals(o), "a": newArrivals(o)}
 			began := time.Now()
 			spacing := o.Per.Microseconds() / o.Rate
@@ -143,7 +152,7 @@ func TestALimiterOfTheProcessIsTheSameAlgorithm(t *testing.T) {
 				key := []string{"", "a"}[rnd.IntN(2)]
 				time.Sleep(time.Duration(rnd.Int64N(2*spacing+3)) * time.Microsecond)
 				n := rnd.Int64N(o.Burst + 1)
-				got, err := l.Allow(ctx, key, n)
+				got, err := allow(l, key, n)
 				require.NoError(t, err)
 				require.Equal(t, models[key].allow(time.Since(began).Microseconds(), n), got, "seed %d: %+v, n %d", seed, o, n)
 			}
@@ -193,7 +202,7 @@ func TestNoMorePassThanTheRateFromSeveralProcessesAtOnce(t *testing.T) {
 	wg.Wait()
 	took := micros() - began
 	require.LessOrEqual(t, passed.Load(), int64(burst)+took*rate/1_000_000+1)
-	require.Greater(t, passed.Load(), int64(burst))
+	require.Positive(t, passed.Load())
 }
 
 func TestRetriesNeverLetMorePass(t *testing.T) {
@@ -264,7 +273,7 @@ func TestWaitOnAServerComesNoEarlierThanItsTurnAndAsksOnce(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		wire := &counting{Client: srv.Client(t)}
-		l := on(t, wire, patient).Limiter("l", ratelimit.LimiterOptions{Rate: 20})
+		l := on(t, wire, patient).Limiter("l", ratelimit.LimiterOptions{Rate: 20, Burst: 1})
 		require.NoError(t, only(l.Wait(ctx, "warm", 1)))
 		wire.Sent.Store(0)
 		began := time.Now()
@@ -285,7 +294,7 @@ func TestAWaitThatCannotBeInTimeTakesNothing(t *testing.T) {
 			o.PerProcess = local
 			l := c.Limiter("l", o)
 			require.NoError(t, only(l.Wait(ctx, "k", 2)))
-			before, err := l.Allow(ctx, "k", 0)
+			before, err := l.Peek(ctx, "k")
 			require.NoError(t, err)
 			short, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
@@ -296,7 +305,7 @@ func TestAWaitThatCannotBeInTimeTakesNothing(t *testing.T) {
 				require.False(t, limited.Allowed)
 				require.InDelta(t, time.Hour, limited.RetryAfter, float64(time.Minute))
 			}
-			after, err := l.Allow(ctx, "k", 0)
+			after, err := l.Peek(ctx, "k")
 			require.NoError(t, err)
 			require.LessOrEqual(t, after.ResetAfter, before.ResetAfter)
 			require.Zero(t, after.Remaining)
@@ -311,7 +320,7 @@ func TestAWaitThatCannotBeInTimeTakesNothing(t *testing.T) {
 			var wg sync.WaitGroup
 			wg.Go(func() { only(l.Wait(brief, "", most)) })
 			redistest.Eventually(t, 10*time.Second, "another waits", func() bool {
-				a, err := l.Allow(ctx, "", 0)
+				a, err := l.Peek(ctx, "")
 				require.NoError(t, err)
 				return a.ResetAfter > 5*time.Second
 			})
@@ -323,13 +332,13 @@ func TestAWaitThatCannotBeInTimeTakesNothing(t *testing.T) {
 	})
 }
 
-func TestAWaitGivenUpGivesItsUnitsBackIfNobodyCameAfter(t *testing.T) {
+func TestAWaitGivenUpGivesItsTurnToTheNext(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		for wire, c := range map[string]*ratelimit.Client{"once": on(t, srv.Client(t), patient), "twice": on(t, twice{Client: srv.Client(t)}, patient), "local": on(t, nowhere{}, patient)} {
 			l := c.Limiter(wire, ratelimit.LimiterOptions{Rate: 1, Per: time.Minute, Burst: 3, PerProcess: wire == "local"})
 			stands := func() time.Duration {
-				a, err := l.Allow(ctx, "k", 0)
+				a, err := l.Peek(ctx, "k")
 				require.NoError(t, err)
 				return a.ResetAfter.Round(time.Minute)
 			}
@@ -354,7 +363,7 @@ func TestAWaitGivenUpGivesItsUnitsBackIfNobodyCameAfter(t *testing.T) {
 				continue
 			}
 
-			// somebody has come after, and been told a time that counts on the units before
+			// somebody has come after
 			var wg sync.WaitGroup
 			other, stop := context.WithCancel(ctx)
 			err = giveUp(func() {
@@ -362,10 +371,17 @@ func TestAWaitGivenUpGivesItsUnitsBackIfNobodyCameAfter(t *testing.T) {
 				redistest.Eventually(t, 10*time.Second, "the other waits", func() bool { return stands() == 7*time.Minute })
 			})
 			require.ErrorIs(t, err, context.Canceled)
-			require.Equal(t, 7*time.Minute, stands(), "kept")
+			// its turn is free for the next, and the other keeps its own
+			redistest.Eventually(t, 10*time.Second, "the first one's are given back", func() bool {
+				brief, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				a, err := l.Wait(brief, "k", 3)
+				require.ErrorIs(t, err, ratelimit.ErrLimited)
+				return a.RetryAfter <= 3*time.Minute
+			})
 			stop()
 			wg.Wait()
-			redistest.Eventually(t, 10*time.Second, "the last one's are given back", func() bool { return stands() == 6*time.Minute })
+			redistest.Eventually(t, 10*time.Second, "the last one's are given back", func() bool { return stands() == 3*time.Minute })
 		}
 	})
 }
@@ -374,14 +390,14 @@ func TestAWaitEndsWithItsContextThoughTheServerIsSilent(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
-	c := on(t, srv.Client(t), ratelimit.Options{CallTimeout: 40 * time.Second})
+	c := on(t, srv.Client(t), ratelimit.Options{CallTimeout: 40 * time.Second, AllowTimeout: 10 * time.Second})
 	l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1, Per: time.Hour})
 	require.NoError(t, only(l.Wait(ctx, "", 1)))
 	waiting, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- only(l.Wait(waiting, "", 1)) }()
 	taken := func() time.Duration {
-		a, err := l.Allow(ctx, "", 0)
+		a, err := l.Peek(ctx, "")
 		require.NoError(t, err)
 		return a.ResetAfter.Round(time.Hour)
 	}
@@ -429,7 +445,7 @@ func TestOtherOptionsKeepWhatWasTaken(t *testing.T) {
 		_, err := was.Allow(ctx, "k", 8)
 		require.NoError(t, err)
 		is := c.Limiter("l", ratelimit.LimiterOptions{Rate: 4, Per: 30 * time.Minute, Burst: 10})
-		a, err := is.Allow(ctx, "k", 0)
+		a, err := is.Peek(ctx, "k")
 		require.NoError(t, err)
 		require.EqualValues(t, 2, a.Remaining)
 		require.InDelta(t, time.Hour, a.ResetAfter, float64(time.Minute), "eight units at eight an hour")
@@ -450,7 +466,8 @@ func TestNamesAndKeysOfLimitersDoNotMix(t *testing.T) {
 	raw := srv.Client(t)
 	c := on(t, raw, patient)
 	o := ratelimit.LimiterOptions{Rate: 1, Per: time.Hour}
-	pairs := [][2]string{{"a", ""}, {"a", "b"}, {"a", "b:c"}, {"a:b", "c"}, {"a:b:c", ""}, {"a:b", ""}, {"a", "b}:q1"}, {"a", "\u00ff\x01"}, {"a", "{x}"}}
+	pairs := [][2]string{{"a", ""}, {"a", "b"}, {"a", "b:c"}, {"a:b", "c"}, {"a:b:c", ""}, {"a:b", ""}, {"a", "b}:q1"}, {"a", "\u00ff\x01"}, {"a", "{x}"}, {"a", "x"},
+		{"a", "{x}:y"}, {"a:b", "{x}"}, {"a", "b:{x}"}, {"a", "{}"}, {"a", "{"}}
 	for _, p := range pairs {
 		a, err := c.Limiter(p[0], o).Allow(ctx, p[1], 1)
 		require.NoError(t, err)
@@ -465,22 +482,28 @@ func TestNamesAndKeysOfLimitersDoNotMix(t *testing.T) {
 	must(t, raw, "SET", "rc:{z}:q1", "something else")
 	_, err := c.Limiter("z", o).Allow(ctx, "", 1)
 	require.ErrorContains(t, err, "holds something else")
-	must(t, raw, "DEL", "rc:{z}:q1")
-	must(t, raw, "RPUSH", "rc:{z}:q1", "x")
-	_, err = c.Limiter("z", o).Allow(ctx, "", 1)
-	require.ErrorIs(t, err, ratelimit.ErrWrongType)
+	for _, make := range [][]string{{"RPUSH", "rc:{z}:q1", "x"}, {"ZADD", "rc:{z}:q1", "1", "x"}} {
+		must(t, raw, "DEL", "rc:{z}:q1")
+		must(t, raw, make...)
+		for _, o := range []ratelimit.LimiterOptions{o, {Rate: 1, Algorithm: ratelimit.SlidingWindow}, {Rate: 1, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day}} {
+			_, err = c.Limiter("z", o).Allow(ctx, "", 1)
+			require.ErrorIs(t, err, ratelimit.ErrWrongType, make)
+		}
+		require.ErrorIs(t, only(c.Limiter("z", o).Wait(ctx, "", 1)), ratelimit.ErrWrongType)
+	}
 }
 
 func TestALimiterOfTheProcessForgetsKeysThatNoLongerCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := on(t, nowhere{}, patient).Limiter("l", ratelimit.LimiterOptions{Rate: 1, PerProcess: true})
+		c := on(t, nowhere{}, patient)
+		l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1, PerProcess: true})
 		most := 0
 		for i := range 20_000 {
 			_, err := l.Allow(ctx, strconv.Itoa(i), 1)
 			require.NoError(t, err)
 			time.Sleep(10 * time.Millisecond) // a hundred count at any time
-			most = max(most, l.LocalKeys())
+			most = max(most, c.LocalKeys())
 		}
 		require.LessOrEqual(t, most, 1024)
 	})
@@ -512,7 +535,14 @@ func TestALimitersBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) 
 	wire.Sent.Store(0)
 	verbs := func(l *ratelimit.Limiter) map[string]error {
 		_, err := l.Allow(ctx, "k", 1)
-		return map[string]error{"Allow": err, "Wait": only(l.Wait(ctx, "k", 1))}
+		_, atMost := l.AllowAtMost(ctx, "k", 1)
+		_, peek := l.Peek(ctx, "k")
+		_, reserve := l.Reserve(ctx, "k", 1)
+		_, all := c.AllowAll(ctx, ratelimit.Take{Limiter: l, Key: "k", N: 1})
+		if l.PerProcess() {
+			all = err // refused for another reason
+		}
+		return map[string]error{"Allow": err, "Wait": only(l.Wait(ctx, "k", 1)), "AllowAtMost": atMost, "Peek": peek, "Reserve": reserve, "Reset": l.Reset(ctx, "k"), "AllowAll": all}
 	}
 	good := ratelimit.LimiterOptions{Rate: 1, Burst: 3}
 	for _, name := range []string{"", "a{b", "a\xff", strings.Repeat("x", 64<<10+1)} {
@@ -531,6 +561,18 @@ func TestALimitersBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) 
 		{ratelimit.LimiterOptions{Rate: 1, Per: 1500}, "Per is 1.5µs"},
 		{ratelimit.LimiterOptions{Rate: 1, Per: 367 * 24 * time.Hour}, "Per is 8808h0m0s"},
 		{ratelimit.LimiterOptions{Rate: 1, Burst: -1}, "Burst is -1"},
+		{ratelimit.LimiterOptions{Rate: 1_000_000_000, Per: time.Hour}, "Rate is 1000000000, must be at most 1250999"},
+		{ratelimit.LimiterOptions{Rate: 1, Algorithm: 3}, "Algorithm is algorithm 3"},
+		{ratelimit.LimiterOptions{Rate: 1, Algorithm: ratelimit.SlidingWindow, Burst: 2}, "Burst is 2, must be 0 with SlidingWindow"},
+		{ratelimit.LimiterOptions{Rate: 1, Algorithm: ratelimit.FixedWindow}, "Unit is none"},
+		{ratelimit.LimiterOptions{Rate: 1, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day, Per: time.Hour}, "Per is 1h0m0s"},
+		{ratelimit.LimiterOptions{Rate: 1, Unit: ratelimit.Day}, "Unit is Day"},
+		{ratelimit.LimiterOptions{Rate: 1, Zone: time.UTC}, "Zone is UTC"},
+		{ratelimit.LimiterOptions{Rate: 1, WhenDown: 4}, "WhenDown is policy 4"},
+		{ratelimit.LimiterOptions{Rate: 1, WhenDown: ratelimit.Local}, "Share is 0"},
+		{ratelimit.LimiterOptions{Rate: 1, WhenDown: ratelimit.Local, Share: 1.5}, "Share is 1.5"},
+		{ratelimit.LimiterOptions{Rate: 1, Share: .5}, "Share is 0.5, must be 0 with Fail"},
+		{ratelimit.LimiterOptions{Rate: 1, PerProcess: true, WhenDown: ratelimit.Open}, "WhenDown is Open"},
 		{ratelimit.LimiterOptions{Rate: 1, Per: time.Hour, Burst: 1_250_999_896_491}, "Burst is"},
 		{ratelimit.LimiterOptions{Rate: 1, Per: time.Hour, Burst: 1<<63 - 1, PerProcess: true}, "Burst is 9223372036854775807"},
 	} {
@@ -542,7 +584,7 @@ func TestALimitersBadInputIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) 
 	for _, local := range []bool{false, true} {
 		good.PerProcess = local
 		l := c.Limiter("l", good)
-		for _, n := range []int64{-1, 4} {
+		for _, n := range []int64{-1, 0, 4} {
 			_, err := l.Allow(ctx, "k", n)
 			require.ErrorIs(t, err, ratelimit.ErrInvalidOption)
 			require.ErrorContains(t, err, "n is "+dec(n))
@@ -572,28 +614,4 @@ func BenchmarkRateLimiter(b *testing.B) {
 			both(b, func() error { _, err := l.Allow(ctx, "k", 1); return err })
 		})
 	}
-}
-
-func TestALateCopyOfACallThatWasGivenBackTakesNothing(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		c := on(t, srv.Client(t), patient)
-		for _, local := range []bool{false, true} {
-			l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1, Per: time.Hour, Burst: 10, PerProcess: local})
-			for i, step := range []struct {
-				id     string
-				n      int64
-				passed bool
-				stands time.Duration // afterwards
-			}{
-				{"A", 2, true, 2}, {"A", 2, true, 2}, {"B", 3, true, 5}, {"A", -2, false, 5}, {"B", -3, true, 2}, {"B", -3, false, 2}, {"B", 3, false, 2},
-				{"C", 4, true, 6}, {"B", 3, true, 9},
-			} {
-				passed, empty, err := l.TakeAs(ctx, step.id, "k", step.n)
-				require.NoError(t, err)
-				require.Equal(t, step.passed, passed, "step %d", i)
-				require.Equal(t, step.stands*time.Hour, empty.Round(time.Hour), "step %d", i)
-			}
-		}
-	})
 }

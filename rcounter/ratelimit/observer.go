@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"context"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/session"
 )
@@ -17,18 +18,33 @@ type Event struct {
 	Kind EventKind
 	// Name is the limiter's, as the caller gave it.
 	Name string
-	// Err is what failed; never nil. Of EventBackgroundFailed.
+	// Allowed is that of the Admission. Of EventAdmitted.
+	Allowed bool
+	// Took is how long the answer took. Of EventAdmitted.
+	Took time.Duration
+	// Policy is what answers in place of the server, or did. Of EventDegraded.
+	Policy Policy
+	// Err is why there is no answer, or what failed. Of EventAdmitted, of EventDegraded, where nil says that the server answers again, and of
+	// EventBackgroundFailed, where it is never nil.
 	Err error
 }
 
 // EventKind is what an Event tells of.
 type EventKind uint8
 
-// EventBackgroundFailed: units that were taken for a call whose caller has left could not be given back, and that is not tried again: too
-// few units pass (Err).
-const EventBackgroundFailed EventKind = 1
+const (
+	// EventBackgroundFailed: units that were taken for a call whose caller has left could not be given back, and that is not tried again:
+	// too few units pass (Err).
+	EventBackgroundFailed EventKind = iota + 1
+	// EventAdmitted: an Allow, AllowAtMost or AllowAll was answered, by the server, by this process or by a policy, or was not (Allowed,
+	// Took, Err). Of an AllowAll each limit is told. What is refused before anything is sent is no event.
+	EventAdmitted
+	// EventDegraded: the server does not answer, and from now on LimiterOptions.WhenDown does in its place; or it answers again, and Err is
+	// nil (Policy, Err). It is told of the first request and of the last, not of each.
+	EventDegraded
+)
 
-var eventNames = [...]string{EventBackgroundFailed: "background failed"}
+var eventNames = [...]string{EventBackgroundFailed: "background failed", EventAdmitted: "admitted", EventDegraded: "degraded"}
 
 // String is the kind in words: "background failed".
 func (k EventKind) String() string { return session.KindName(eventNames[:], k) }

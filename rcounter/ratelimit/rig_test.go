@@ -30,7 +30,7 @@ type (
 )
 
 // patient are options for tests that are not about time: a busy machine may take its while.
-var patient = ratelimit.Options{CallTimeout: 10 * time.Second}
+var patient = ratelimit.Options{CallTimeout: 10 * time.Second, AllowTimeout: 10 * time.Second, RefusalTrust: -1}
 
 // only is the error of a Wait.
 func only(_ ratelimit.Admission, err error) error { return err }

@@ -28,6 +28,21 @@ var ofCounters = []mutant{
 		breaks: "a counter keeps its TTL", tests: "TestSetAndCompareAndSetTable TestTTLIsSetOnceAndRepaired",
 	},
 	{
+		name: "callers of one INCRBY with one value", file: "rcounter/share.go", pkg: "rcounter",
+		old: "			v -= r.Ask.d\n", new: "",
+		breaks: "each caller of Incr has a value of its own", tests: "TestAddsInOneCallAreAnsweredAsOneAfterTheOther TestSharedIncrsCountEachCallerOnce",
+	},
+	{
+		name: "one refusal for all of a call", file: "rcounter/share.go", pkg: "rcounter",
+		old: "		if k.passes(stands, d) {\n", new: "		if k.passes(stands, d) && d < 0 {\n",
+		breaks: "an Add is refused only if it would pass a bound itself", tests: "TestAddsInOneCallAreAnsweredAsOneAfterTheOther TestSharedIncrsCountEachCallerOnce",
+	},
+	{
+		name: "a key of another type that ends the call of others", file: "rcounter/lua/addmany.lua", pkg: "rcounter",
+		old: "redis.pcall('GET', KEYS[i])", new: "redis.call('GET', KEYS[i])",
+		breaks: "one counter's key of another type is nothing to others", tests: "TestAddsInOneCallAreAnsweredAsOneAfterTheOther",
+	},
+	{
 		name: "a user with two shares", file: "rcounter/redpacket/lua/grab.lua", pkg: "rcounter/redpacket",
 		old: "  elseif old[i] then\n", new: "  elseif old[i] and over then\n",
 		breaks: "a user has one share of a packet", tests: "TestGrabTable",
@@ -64,27 +79,67 @@ var ofCounters = []mutant{
 	},
 	{
 		name: "a rate that is not counted", file: "rcounter/ratelimit/lua/take.lua", pkg: "rcounter/ratelimit",
-		old: "  level = level + n * per\nend", new: "end",
+		old: "    level = level + takes * per\n", new: "",
 		breaks: "no more pass than the rate", tests: "TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond",
 	},
 	{
-		name: "a wait without a bound", file: "rcounter/ratelimit/limiter.go", pkg: "rcounter/ratelimit",
+		name: "a wait without a bound", file: "rcounter/ratelimit/reserve.go", pkg: "rcounter/ratelimit",
 		old: "	most := l.o.MaxWait\n", new: "	most := maxWait\n",
-		breaks: "callers that leave close a limiter for MaxWait at most", tests: "TestWaitersThatLeaveCloseALimiterForMaxWaitAtMost",
+		breaks: "nobody waits for longer than MaxWait", tests: "TestWaitersThatLeaveCloseNoLimiter",
 	},
 	{
 		name: "a take that counts twice", file: "rcounter/ratelimit/lua/take.lua", pkg: "rcounter/ratelimit",
-		old: "local mine = last == id\n", new: "local mine = n < 0 and last == id\n",
-		breaks: "a repeated call takes once", tests: "TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond",
+		old: "if l.by and l.by:sub(1, #id + 1) == id .. '+' then", new: "if l.by == '?' then",
+		breaks: "a repeated call takes once", tests: "TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond TestRequestsInOneCallAreAnsweredAsOneAfterTheOther",
 	},
 	{
-		name: "a late copy of a take that was given back", file: "rcounter/ratelimit/lua/take.lua", pkg: "rcounter/ratelimit",
-		old: "elseif last == '!' .. id then\n", new: "elseif last == '?' then\n",
+		name: "a late copy of a reservation that was given back", file: "rcounter/ratelimit/lua/reserve.lua", pkg: "rcounter/ratelimit",
+		old: "if l.by == '!' .. id then return answer(0, 0, 0) end\n", new: "",
 		breaks: "a late copy of a call that was given back takes nothing", tests: "TestALateCopyOfACallThatWasGivenBackTakesNothing",
 	},
 	{
-		name: "a limiter that a step of the clock closes", file: "rcounter/ratelimit/lua/take.lua", pkg: "rcounter/ratelimit",
-		old: "if back then store(last) end\n", new: "",
+		name: "a limiter that a step of the clock closes", file: "rcounter/ratelimit/lua/lib/limit.lua", pkg: "rcounter/ratelimit",
+		old: "* l.rate), by, past < 0\n", new: "* l.rate), by, false\n",
 		breaks: "a step of the clock back does not close a limiter", tests: "TestAClockSetBackDoesNotCloseTheLimiter",
+	},
+	{
+		name: "a level that is lowered for who leaves", file: "rcounter/ratelimit/lua/cancel.lua", pkg: "rcounter/ratelimit",
+		old: "      l.level = l.full + position_of(l, last[1], last[2])\n", new: "      l.level = l.level - n * l.per\n",
+		breaks: "no more pass than the rate, whoever leaves", tests: "TestReservationsOfCallersThatLeaveKeepThePromise TestATurnThatWasGivenBackGoesToTheNextThatReserves",
+	},
+	{
+		name: "more credit than the bucket was empty", file: "rcounter/ratelimit/lua/lib/limit.lua", pkg: "rcounter/ratelimit",
+		old: "  if #passed > 0 then l.credit = math.min(l.credit, math.max(0, l.full - l.most)) end\n", new: "",
+		breaks: "no more pass than the rate, whoever leaves", tests: "TestReservationsOfCallersThatLeaveKeepThePromise",
+	},
+	{
+		name: "a turn that is given to two", file: "rcounter/ratelimit/lua/lib/limit.lua", pkg: "rcounter/ratelimit",
+		old: "if before + need - credit <= at - amount then", new: "if before + need - credit <= at then",
+		breaks: "no more pass than the rate, whoever leaves", tests: "TestReservationsOfCallersThatLeaveKeepThePromise TestATurnThatWasGivenBackGoesToTheNextThatReserves",
+	},
+	{
+		name: "some of all or none", file: "rcounter/ratelimit/lua/take.lua", pkg: "rcounter/ratelimit",
+		old: "local takes = passes and math.min(n, math.max(0, l.room)) or 0", new: "local takes = (passes or n <= l.room) and math.min(n, math.max(0, l.room)) or 0",
+		breaks: "AllowAll takes all or none", tests: "TestAllowAllTakesAllOrNoneAndSaysWhichLimitRefused TestRequestsInOneCallAreAnsweredAsOneAfterTheOther",
+	},
+	{
+		name: "a slice that ends too soon", file: "rcounter/ratelimit/lua/lib/limit.lua", pkg: "rcounter/ratelimit",
+		old: "l.at + math.max(1, math.ceil(l.per / 32)), 0", new: "l.at - math.ceil(l.per / 32), 0",
+		breaks: "at most the rate passes in any period", tests: "TestASlidingWindowLetsAtMostItsRatePassInAnyPeriod",
+	},
+	{
+		name: "a window without the clocks' change", file: "rcounter/ratelimit/lua/lib/limit.lua", pkg: "rcounter/ratelimit",
+		old: "  if later ~= offset then", new: "  if false then",
+		breaks: "a window ends with its unit of the calendar", tests: "TestAFixedWindowEndsWithTheUnitOfTheCalendar",
+	},
+	{
+		name: "a limit of the server that nobody learns", file: "rcounter/ratelimit/stored.go", pkg: "rcounter/ratelimit",
+		old: "	s.text = text\n	s.terms.Store(t)\n", new: "	s.text = text\n	_ = t\n",
+		breaks: "a limit that is Set counts in all processes", tests: "TestALimitThatIsSetOnTheServerCountsInAllProcessesWithoutADeploy",
+	},
+	{
+		name: "a refusal that outlives a reset", file: "rcounter/ratelimit/refusals.go", pkg: "rcounter/ratelimit",
+		old: "	delete(f.keys, key)\n	f.mu.Unlock()\n", new: "	f.mu.Unlock()\n",
+		breaks: "units that this process gave back pass at once", tests: "TestAKeyThatWasRefusedIsRefusedInTheProcess",
 	},
 }

@@ -20,15 +20,14 @@ local function less(a, b)
   return tonumber(a:sub(-10)) < tonumber(b:sub(-10))
 end
 
--- add is add.lua, which says what its arguments and replies are.
-local function add(key, delta, initial, limit, ttl)
+-- add is add.lua, which says what its arguments and replies are. value is what the key holds, false if it is missing.
+local function add(key, value, delta, initial, limit, ttl)
   -- repair gives a key without an end its TTL. A counter that stands at its bound needs it too: without one it would
   -- refuse everybody for ever.
   local function repair()
     if ttl ~= '0' and redis.call('PTTL', key) == -1 then redis.call('PEXPIRE', key, ttl) end
   end
 
-  local value = redis.call('GET', key)
   local missing = not value
   if missing then
     value = initial
@@ -44,7 +43,8 @@ local function add(key, delta, initial, limit, ttl)
   end
 
   if missing and initial ~= '0' then redis.call('SET', key, initial) end
-  redis.call('INCRBY', key, delta)
+  local sum = redis.call('INCRBY', key, delta)
   repair()
+  if sum < 9007199254740992 and sum > -9007199254740992 then return {0, string.format('%.0f', sum)} end -- exact, also as a double
   return {0, redis.call('GET', key)}
 end

@@ -1,0 +1,180 @@
+package redlatchhttp_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/contrib/http"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
+	"github.com/redlatch/redlatch/redlatchtest"
+)
+
+var served = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("hello")) })
+
+// limited is a handler behind the middleware, and what asks it.
+func limited(t *testing.T, c *ratelimit.Client, next http.Handler, o redlatchhttp.Options) func(user string, more ...string) *http.Response {
+	t.Helper()
+	wrap, err := redlatchhttp.New(c, o)
+	require.NoError(t, err)
+	handler := wrap(next)
+	return func(user string, more ...string) *http.Response {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("X-User", user)
+		for i := 0; i < len(more); i += 2 {
+			r.Header.Set(more[i], more[i+1])
+		}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		return w.Result()
+	}
+}
+
+func TestARequestTakesOfAllLimitsAndIsToldWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := redlatchtest.New(t).Open().Limiters()
+		user := redlatchhttp.ByHeader("X-User")
+		ask := limited(t, c, served, redlatchhttp.Options{Limits: []redlatchhttp.Limit{
+			{Limiter: c.Limiter("second", ratelimit.LimiterOptions{Rate: 2, Burst: 4}), Key: user},
+			{Limiter: c.Limiter("day", ratelimit.LimiterOptions{Rate: 3, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day}), Key: user, Name: "a day"},
+		}})
+		r := ask("ann")
+		require.Equal(t, http.StatusOK, r.StatusCode)
+		require.Equal(t, `"second";q=4;w=2, "a day";q=3;w=86400`, r.Header.Get("RateLimit-Policy"))
+		require.Regexp(t, `^"second";r=3;t=1, "a day";r=2;t=\d+$`, r.Header.Get("RateLimit"))
+		require.Empty(t, r.Header.Get("Retry-After"))
+		for range 2 {
+			require.Equal(t, http.StatusOK, ask("ann").StatusCode)
+		}
+		r = ask("ann")
+		require.Equal(t, http.StatusTooManyRequests, r.StatusCode)
+		require.Regexp(t, `^"second";r=1;t=2, "a day";r=0;t=\d+$`, r.Header.Get("RateLimit"), "the other limit paid nothing")
+		wait, err := strconv.Atoi(r.Header.Get("Retry-After"))
+		require.NoError(t, err)
+		require.Positive(t, wait)
+		require.LessOrEqual(t, wait, 86400)
+		require.Equal(t, http.StatusOK, ask("bob").StatusCode)
+		time.Sleep(time.Duration(wait) * time.Second)
+		require.Equal(t, http.StatusOK, ask("ann").StatusCode)
+	})
+}
+
+func TestCostsAndAnswersAreTheOptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := redlatchtest.New(t).Open().Limiters()
+		ask := limited(t, c, served, redlatchhttp.Options{
+			Limits: []redlatchhttp.Limit{{
+				Limiter: c.Limiter("api", ratelimit.LimiterOptions{Rate: 10, Per: time.Hour}),
+				Cost:    func(r *http.Request) int64 { n, _ := strconv.ParseInt(r.Header.Get("X-Cost"), 10, 64); return n },
+			}},
+			Refused:   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }),
+			NoHeaders: true,
+		})
+		require.Equal(t, http.StatusOK, ask("", "X-Cost", "8").StatusCode)
+		require.Equal(t, http.StatusOK, ask("", "X-Cost", "0").StatusCode, "nothing is taken")
+		r := ask("", "X-Cost", "3")
+		require.Equal(t, http.StatusTeapot, r.StatusCode)
+		require.Empty(t, r.Header.Get("RateLimit"))
+		require.NotEmpty(t, r.Header.Get("Retry-After"))
+		require.Equal(t, http.StatusOK, ask("", "X-Cost", "2").StatusCode)
+	})
+}
+
+func TestAServerThatIsDownIsAsThePolicySays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := redlatchtest.New(t)
+		c := srv.Open().Limiters()
+		var failures []error
+		asks := map[ratelimit.Policy]func(string, ...string) *http.Response{}
+		for _, p := range []ratelimit.Policy{ratelimit.Fail, ratelimit.Closed, ratelimit.Open} {
+			asks[p] = limited(t, c, served, redlatchhttp.Options{
+				Limits: []redlatchhttp.Limit{{Limiter: c.Limiter(p.String(), ratelimit.LimiterOptions{Rate: 10, WhenDown: p})}},
+				Failed: func(_ *http.Request, err error) { failures = append(failures, err) },
+			})
+			require.Equal(t, http.StatusOK, asks[p]("").StatusCode)
+		}
+		srv.Break(redlatchtest.Fault{Kind: redlatchtest.Unavailable})
+		r := asks[ratelimit.Fail]("")
+		require.Equal(t, http.StatusServiceUnavailable, r.StatusCode)
+		require.Equal(t, "1", r.Header.Get("Retry-After"))
+		require.Len(t, failures, 1)
+		require.ErrorIs(t, failures[0], ratelimit.ErrUnavailable)
+		require.Equal(t, http.StatusTooManyRequests, asks[ratelimit.Closed]("").StatusCode)
+		r = asks[ratelimit.Open]("")
+		require.Equal(t, http.StatusOK, r.StatusCode)
+		require.Empty(t, r.Header.Get("RateLimit"), "nobody knows")
+	})
+}
+
+func TestPermitsBoundWhatIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		red := redlatchtest.New(t).Open()
+		begun, end := make(chan bool), make(chan bool)
+		slow := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { begun <- true; <-end })
+		ask := limited(t, red.Limiters(), slow, redlatchhttp.Options{Permits: red.Semaphores().Semaphore("requests", 2)})
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() { ask("") })
+			<-begun
+		}
+		r := ask("")
+		require.Equal(t, http.StatusServiceUnavailable, r.StatusCode)
+		require.Equal(t, "1", r.Header.Get("Retry-After"))
+		close(end)
+		wg.Wait()
+		wg.Go(func() { require.Equal(t, http.StatusOK, ask("").StatusCode) })
+		<-begun
+		wg.Wait()
+	})
+}
+
+func TestWhatClientsSendIsAKeyOrStandsForOne(t *testing.T) {
+	by := func(value string) string {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header["X-User"] = []string{value}
+		return redlatchhttp.ByHeader("X-User")(r)
+	}
+	require.Equal(t, "ann", by("ann"))
+	require.Empty(t, by(""))
+	seen := map[string]bool{}
+	for _, odd := range []string{"{tag}x", "a}b", "a\x00b", "\xff", strings.Repeat("x", 129), strings.Repeat("x", 130)} {
+		k := by(odd)
+		require.Regexp(t, `^sha256:[0-9a-f]{64}$`, k)
+		require.False(t, seen[k])
+		seen[k] = true
+	}
+	for addr, want := range map[string]string{
+		"192.0.2.7:1234": "192.0.2.7", "[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64", "[::ffff:192.0.2.7]:80": "192.0.2.7", "[fe80::1%eth0]:80": "fe80::/64", "@": "@",
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = addr
+		require.Equal(t, want, redlatchhttp.ByIP(r))
+	}
+}
+
+func TestWhatNewRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := redlatchtest.New(t).Open().Limiters()
+		l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1})
+		for says, o := range map[string]redlatchhttp.Options{
+			"Limits is 0":            {},
+			"Limits is 17":           {Limits: make([]redlatchhttp.Limit, 17)},
+			"Limits[0].Limiter":      {Limits: make([]redlatchhttp.Limit, 1)},
+			`Limits[0].Name is "\""`: {Limits: []redlatchhttp.Limit{{Limiter: l, Name: `"`}}},
+			"PermitWait is -1ns":     {Limits: []redlatchhttp.Limit{{Limiter: l}}, PermitWait: -1},
+		} {
+			_, err := redlatchhttp.New(c, o)
+			require.ErrorIs(t, err, ratelimit.ErrInvalidOption)
+			require.ErrorContains(t, err, says)
+		}
+		_, err := redlatchhttp.New(nil, redlatchhttp.Options{})
+		require.ErrorIs(t, err, ratelimit.ErrInvalidOption)
+	})
+}

@@ -1,0 +1,159 @@
+package ratelimit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keyname"
+)
+
+// Take is N units of Limiter's limit for Key.
+type Take struct {
+	Limiter *Limiter
+	Key     string
+	// N is 1 to the limiter's Burst, or 0 to look.
+	N int64
+}
+
+// Decision is the answer of AllowAll.
+type Decision struct {
+	// Allowed reports whether all may pass, and then all have been taken.
+	Allowed bool
+	// RetryAfter is how long until all could pass, if not Allowed and nobody else comes: the longest of Each.
+	RetryAfter time.Duration
+	// Each is the answer of each limit, in the order of the Takes. If not Allowed, its Allowed says whether that limit would have let its units
+	// pass, and N is 0.
+	Each []Admission
+}
+
+// mostTakes is how many limits one AllowAll has at most.
+const mostTakes = 16
+
+// AllowAll takes units of several limits, up to 16, such as 10 a second and 1,000 a day for a user: all if all may pass now, and none
+// otherwise. It is one step on the server, and one round trip, which calls in a crowd share.
+//
+// In a Cluster the keys must be in one slot: those that are the same are, and those with the same {tag} in them, as "{acme}" and
+// "{acme}:ann". Otherwise nothing is sent, and the error is ErrInvalidName. (A limit with the key "" is in a slot of its own.)
+//
+// While the server does not answer, the strictest of the limiters' policies decides about all: Fail, Closed, Local and Open, in this
+// order. Where it is Local, each of those limits decides by itself in this process, and all or none are taken there, too.
+//
+// Errors: those of Allow; ErrInvalidOption for no limit, more than 16, one that comes twice, and for limiters of another client or with
+// PerProcess.
+func (c *Client) AllowAll(ctx context.Context, takes ...Take) (_ Decision, err error) {
+	defer edge(&err)
+	r, err := c.together(ctx, takes)
+	if err != nil {
+		return Decision{}, err
+	}
+	began := time.Now()
+	d, err := c.judgeAll(ctx, r)
+	for i, p := range r.all {
+		a := Admission{}
+		if err == nil {
+			a = d.Each[i]
+		}
+		c.told(ctx, p.l, a, began, err)
+	}
+	return d, err
+}
+
+// judgeAll answers a request of several limits, by the server or as the strictest policy says.
+func (c *Client) judgeAll(ctx context.Context, r request) (Decision, error) {
+	strictest := r.all[0].l
+	for _, p := range r.all[1:] {
+		if p.l.o.WhenDown.severity() > strictest.o.WhenDown.severity() {
+			strictest = p.l
+		}
+	}
+	if strictest.o.WhenDown != Fail && !c.down.asks(c.calls.Now()) {
+		c.unanswered(ctx, strictest, errSilent)
+		return c.insteadOfAll(errSilent, strictest.o.WhenDown, r.all), nil
+	}
+	a, err := c.ask(ctx, r)
+	if err == nil {
+		c.answered(ctx, strictest)
+		return decide(a.all), nil
+	}
+	if !c.failed(ctx, strictest, err) {
+		return Decision{}, err
+	}
+	return c.insteadOfAll(err, strictest.o.WhenDown, r.all), nil
+}
+
+// together is the request for units of several limits.
+func (c *Client) together(ctx context.Context, takes []Take) (request, error) {
+	if err := c.calls.Usable(nil); err != nil {
+		return request{}, err
+	}
+	if len(takes) == 0 || len(takes) > mostTakes {
+		return request{}, errs.InvalidOption("the number of limits", len(takes), fmt.Sprintf("1 to %d", mostTakes))
+	}
+	parts := make([]part, len(takes))
+	for i, t := range takes {
+		switch {
+		case t.Limiter == nil || t.Limiter.c != c:
+			return request{}, errs.InvalidOption("Limiter", "nil, or of another client", "made by this client")
+		case t.Limiter.o.PerProcess:
+			return request{}, errs.InvalidOption("PerProcess", true, "false in AllowAll")
+		}
+		var err error
+		if parts[i], err = t.Limiter.part(ctx, t.Key, t.N, 0); err != nil {
+			return request{}, fmt.Errorf("limit %d, %q: %w", i, t.Limiter.name, err)
+		}
+		for _, p := range parts[:i] {
+			if p.key == parts[i].key {
+				return request{}, errs.InvalidOption("Key", fmt.Sprintf("%q of %q, twice", t.Key, t.Limiter.name), "of another limit each time")
+			}
+		}
+		if c.calls.Hub.Client().Mode() == rueidis.ClientModeCluster && keyname.Slot(parts[i].key) != keyname.Slot(parts[0].key) {
+			return request{}, fmt.Errorf("%w: the limits of %q and %q are in different slots of the Cluster: give both the same key, or keys with the same {tag}", ErrInvalidName, takes[0].Key, t.Key)
+		}
+	}
+	return request{part: parts[0], all: parts}, nil
+}
+
+// decide is what the caller is told.
+func decide(all []reply) Decision {
+	d := Decision{Allowed: true, Each: make([]Admission, len(all))}
+	for i, r := range all {
+		d.Each[i] = r.admission(false)
+		d.Allowed = d.Allowed && d.Each[i].Allowed
+		d.RetryAfter = max(d.RetryAfter, d.Each[i].RetryAfter)
+	}
+	if !d.Allowed {
+		for i := range d.Each {
+			d.Each[i].N = 0
+		}
+	}
+	return d
+}
+
+// severity orders the policies.
+func (p Policy) severity() int { return [...]int{Fail: 3, Closed: 2, Local: 1, Open: 0}[p] }
+
+// insteadOfAll is what policies answer of which the strictest is Closed, Local or Open.
+func (c *Client) insteadOfAll(err error, strictest Policy, parts []part) Decision {
+	edge(&err)
+	d := Decision{Allowed: strictest != Closed, Each: make([]Admission, len(parts))}
+	if strictest == Local {
+		d = decide(c.local().takeAll(parts))
+	}
+	for i, p := range parts {
+		if strictest != Local {
+			d.Each[i] = Admission{Allowed: d.Allowed, RetryAfter: c.allowTimeout, Remaining: p.t.burst, N: p.n}
+		}
+		if !d.Allowed {
+			d.Each[i].N = 0
+		}
+		if d.Each[i].Allowed {
+			d.Each[i].RetryAfter = 0
+		}
+		d.Each[i].Down = err
+		d.RetryAfter = max(d.RetryAfter, d.Each[i].RetryAfter)
+	}
+	return d
+}

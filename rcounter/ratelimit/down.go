@@ -1,0 +1,175 @@
+package ratelimit
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
+)
+
+// Policy is what a limiter answers while the server does not: it is down, cannot be reached, or too slow for Options.AllowTimeout. An answer
+// that a policy gives has Admission.Down.
+//
+// The server is asked again every AllowTimeout: by one caller, who waits, while the others are answered at once. In a Cluster, where
+// others of its nodes may answer, each caller asks.
+type Policy uint8
+
+const (
+	// Fail returns the error: ErrUnavailable or ErrUnknownOutcome.
+	Fail Policy = iota
+	// Closed lets nothing pass. RetryAfter is Options.AllowTimeout.
+	Closed
+	// Open lets everything pass, without any limit.
+	Open
+	// Local lets pass what a limiter of this process does at LimiterOptions.Share of the rate. It knows nothing of what passed before, so up
+	// to Share * Burst units more pass in each process than the server would have let pass; and all processes together pass as much as the
+	// sum of their shares.
+	Local
+)
+
+// String returns the name of the policy.
+func (p Policy) String() string { return session.Word(p, "policy", "Fail", "Closed", "Open", "Local") }
+
+// outage is what a client knows of a server that does not answer.
+type outage struct {
+	pause time.Duration // between questions; 0: every caller asks, in a Cluster
+	next  atomic.Int64  // ns after the client's base: until then nobody asks; 0: the server answers
+	names atomic.Int64  // limiters in the map
+
+	mu       sync.Mutex
+	limiters map[string]time.Duration // answered by their policies: when that was last so
+}
+
+// calm is for how long a limiter must not have been without an answer before it is one that is answered again: a slow server answers now
+// and then, and of a Cluster some nodes do all the time.
+const calm = time.Second
+
+// asks reports whether the server is to be asked now.
+func (o *outage) asks(now int64) bool {
+	next := o.next.Load()
+	return next == 0 || o.pause == 0 || now >= next && o.next.CompareAndSwap(next, now+int64(o.pause))
+}
+
+// admit is judge, of which the observer is told.
+func (c *Client) admit(ctx context.Context, r request) (Admission, error) {
+	if c.observer == nil { // no clock is read for nobody
+		return c.judge(ctx, r)
+	}
+	began := time.Now()
+	a, err := c.judge(ctx, r)
+	c.told(ctx, r.l, a, began, err)
+	return a, err
+}
+
+// told tells the observer, if there is one.
+func (c *Client) told(ctx context.Context, l *Limiter, a Admission, began time.Time, err error) {
+	edge(&err)
+	session.Tell(ctx, c.calls, c.observer, Event{Kind: EventAdmitted, Name: l.name, Allowed: a.Allowed, Took: time.Since(began), Err: err})
+}
+
+// judge answers a request, by the server or as its limiter's policy says.
+func (c *Client) judge(ctx context.Context, r request) (Admission, error) {
+	if a, known := c.refusals.find(&r); known {
+		if ctx.Err() != nil {
+			return Admission{}, unasked(ctx, r.key)
+		}
+		return a.admission(r.upTo), nil
+	}
+	if r.l.o.WhenDown != Fail && !c.down.asks(c.calls.Now()) {
+		c.unanswered(ctx, r.l, errSilent)
+		return c.insteadOf(errSilent, &r), nil
+	}
+	sent := time.Now()
+	a, err := c.ask(ctx, r)
+	if err == nil {
+		c.answered(ctx, r.l)
+		if a.taken == tookNone || r.upTo && a.taken == 0 {
+			c.refusals.learn(&r, a.reply, sent)
+		}
+		return a.admission(r.upTo), nil
+	}
+	if !c.failed(ctx, r.l, err) {
+		return Admission{}, err
+	}
+	return c.insteadOf(err, &r), nil
+}
+
+var errSilent = fmt.Errorf("%w: it did not answer a moment ago", ErrUnavailable)
+
+// unasked is the error of a caller whose context had ended.
+func unasked(ctx context.Context, key string) error {
+	return fmt.Errorf("%w: rate limit of %q: %w", ErrUnavailable, key, errs.Cut(errs.Ended(ctx)))
+}
+
+// failed notes that the server did not answer, and reports whether a policy does. A caller that has left knows nothing of the server.
+func (c *Client) failed(ctx context.Context, l *Limiter, err error) bool {
+	if l.o.WhenDown == Fail || !script.NotAnswered(err) || ctx.Err() != nil {
+		return false
+	}
+	c.down.next.Store(c.calls.Now() + int64(c.allowTimeout))
+	c.unanswered(ctx, l, err)
+	return true
+}
+
+// unanswered notes that a limiter's policy answers, and tells of the first time.
+func (c *Client) unanswered(ctx context.Context, l *Limiter, err error) {
+	now := c.calls.Now()
+	c.down.mu.Lock()
+	_, known := c.down.limiters[l.name]
+	if !known && c.down.limiters == nil {
+		c.down.limiters = map[string]time.Duration{}
+	}
+	c.down.limiters[l.name] = time.Duration(now)
+	c.down.names.Store(int64(len(c.down.limiters)))
+	c.down.mu.Unlock()
+	if !known {
+		edge(&err)
+		c.calls.Logger.Warn("redlatch: the server does not answer, and a rate limiter's policy does", "name", l.name, "policy", l.o.WhenDown.String(), "error", err)
+		session.Tell(ctx, c.calls, c.observer, Event{Kind: EventDegraded, Name: l.name, Policy: l.o.WhenDown, Err: err})
+	}
+}
+
+// answered notes that the server answered.
+func (c *Client) answered(ctx context.Context, l *Limiter) {
+	if c.down.names.Load() == 0 {
+		return
+	}
+	c.down.next.Store(0)
+	now := time.Duration(c.calls.Now())
+	c.down.mu.Lock()
+	last, known := c.down.limiters[l.name]
+	over := known && now-last >= calm
+	if over {
+		delete(c.down.limiters, l.name)
+		c.down.names.Store(int64(len(c.down.limiters)))
+	}
+	c.down.mu.Unlock()
+	if over {
+		c.calls.Logger.Info("redlatch: the server answers again, and no rate limiter's policy", "name", l.name, "policy", l.o.WhenDown.String())
+		session.Tell(ctx, c.calls, c.observer, Event{Kind: EventDegraded, Name: l.name, Policy: l.o.WhenDown})
+	}
+}
+
+// insteadOf is what a policy answers.
+func (c *Client) insteadOf(err error, r *request) Admission {
+	edge(&err)
+	a := Admission{Down: err}
+	switch r.l.o.WhenDown {
+	case Closed:
+		a.RetryAfter = c.allowTimeout
+	case Open:
+		a.Allowed, a.N, a.Remaining = true, r.n, r.t.burst
+	case Local:
+		t := r.t.share(r.l.o.Share)
+		a = c.local().take(t, "down:"+r.key, min(r.n, t.burst), r.upTo).admission(r.upTo)
+		if a.Down = err; a.Allowed && !r.upTo {
+			a.N = r.n
+		}
+	}
+	return a
+}

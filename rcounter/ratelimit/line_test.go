@@ -1,0 +1,248 @@
+package ratelimit_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
+)
+
+func TestALateCopyOfACallThatWasGivenBackTakesNothing(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		l := on(t, srv.Client(t), patient).Limiter("l", ratelimit.LimiterOptions{Rate: 1, Per: time.Hour, Burst: 10})
+		for i, step := range []struct {
+			id     string
+			n      int64 // negative: given back
+			done   bool
+			stands time.Duration // afterwards
+		}{
+			{"A", 2, true, 2}, {"A", 2, true, 2}, {"B", 3, true, 5}, {"A", -2, false, 5}, {"B", -3, true, 2}, {"B", -3, false, 2}, {"B", 3, false, 2},
+			{"C", 4, true, 6}, {"B", 3, true, 9},
+			{"D", 4, true, 13}, {"D", 4, true, 13}, {"E", 1, true, 14}, {"D", -4, true, 14}, {"D", -4, false, 14}, {"D", 4, false, 14},
+			{"F", 4, true, 14}, {"D", -4, false, 14}, {"F", -4, true, 14}, {"E", -1, true, 9}, {"E", 1, false, 9},
+		} {
+			var r ratelimit.Turn
+			var err error
+			if step.n > 0 {
+				r, _, err = l.ReserveAs(ctx, step.id, "k", step.n, 24*time.Hour)
+			} else {
+				r, err = l.CancelAs(ctx, step.id, "k", -step.n, "")
+			}
+			require.NoError(t, err)
+			require.Equal(t, step.done, r.Done, "step %d", i)
+			require.Equal(t, step.stands*time.Hour, r.Empty.Round(time.Hour), "step %d", i)
+		}
+	})
+}
+
+// A line of four waiters, 1 s apart, of whom some leave.
+func TestATurnThatWasGivenBackGoesToTheNextThatReserves(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	at := time.Now().Truncate(time.Second)
+	l := on(t, srv.Client(t), patient).Limiter("l", ratelimit.LimiterOptions{Rate: 1, Burst: 2})
+	key := 0
+	line := func(t *testing.T) (k string, reserve func(id string, n int64) float64, cancel func(id string, n int64) bool, pass func(seconds float64), free func() int64) {
+		key++
+		k = strconv.Itoa(key)
+		srv.Embedded.SetTime(at)
+		now := at
+		reserve = func(id string, n int64) float64 {
+			r, _, err := l.ReserveAs(ctx, id, k, n, time.Hour)
+			require.NoError(t, err)
+			require.True(t, r.Done)
+			return r.Wait.Seconds()
+		}
+		cancel = func(id string, n int64) bool {
+			r, err := l.CancelAs(ctx, id, k, n, "")
+			require.NoError(t, err)
+			return r.Done
+		}
+		pass = func(seconds float64) {
+			now = now.Add(time.Duration(seconds * float64(time.Second)))
+			srv.Embedded.SetTime(now)
+		}
+		free = func() int64 {
+			a, err := l.Peek(ctx, k)
+			require.NoError(t, err)
+			return a.Remaining
+		}
+		require.Zero(t, reserve("0", 2))
+		for i := 1; i <= 4; i++ {
+			require.EqualValues(t, i, reserve(strconv.Itoa(i), 1))
+		}
+		return
+	}
+	t.Run("the last: the line is shorter", func(t *testing.T) {
+		_, reserve, cancel, _, _ := line(t)
+		require.True(t, cancel("4", 1))
+		require.EqualValues(t, 4, reserve("5", 1))
+	})
+	t.Run("in the middle: its turn", func(t *testing.T) {
+		_, reserve, cancel, _, _ := line(t)
+		require.True(t, cancel("2", 1))
+		require.EqualValues(t, 2, reserve("5", 1))
+		require.EqualValues(t, 5, reserve("6", 1))
+	})
+	t.Run("two in the middle: the first of them", func(t *testing.T) {
+		_, reserve, cancel, _, free := line(t)
+		require.True(t, cancel("2", 1))
+		require.True(t, cancel("3", 1))
+		require.EqualValues(t, 2, reserve("5", 1))
+		require.EqualValues(t, 6, reserve("6", 2), "two do not fit into what is left")
+		require.EqualValues(t, 3, reserve("7", 1))
+		require.Zero(t, free())
+	})
+	t.Run("all: there is no line", func(t *testing.T) {
+		_, reserve, cancel, _, free := line(t)
+		for _, id := range []string{"2", "4", "1", "3"} {
+			require.True(t, cancel(id, 1))
+		}
+		require.EqualValues(t, 1, reserve("5", 1))
+		require.Zero(t, free())
+	})
+	t.Run("a hole that has passed is credit", func(t *testing.T) {
+		k, _, cancel, pass, free := line(t)
+		require.True(t, cancel("1", 1))
+		require.True(t, cancel("2", 1))
+		pass(2.5)
+		require.EqualValues(t, 1, free(), "of 2, as the bucket is full but for a unit and a half")
+		a, err := l.Allow(ctx, k, 1)
+		require.NoError(t, err)
+		require.True(t, a.Allowed)
+		pass(5)
+		require.EqualValues(t, 2, free())
+	})
+	t.Run("a turn that has come is not given back", func(t *testing.T) {
+		_, _, cancel, pass, _ := line(t)
+		pass(2)
+		require.False(t, cancel("2", 1))
+		require.True(t, cancel("3", 1))
+	})
+}
+
+// passing is units that passed at an instant, us.
+type passing struct{ at, n int64 }
+
+// requireKept fails if in some stretch of time more units passed than were promised. Of two instants that are both in whole us, the first may
+// have been up to one earlier.
+func requireKept(t *testing.T, all []passing, o ratelimit.LimiterOptions, seed uint64) {
+	t.Helper()
+	slices.SortStableFunc(all, func(a, b passing) int { return int(a.at - b.at) })
+	for i := range all {
+		units := int64(0)
+		for _, p := range all[i:] {
+			units += p.n
+			span := p.at - all[i].at + 1
+			if most := o.Burst + span*o.Rate/o.Per.Microseconds() + 1; units > most {
+				t.Fatalf("seed %d, %+v: %d units passed in %d us, %d were promised", seed, o, units, span, most)
+			}
+		}
+	}
+}
+
+// Callers come, wait, and leave at random. The server and the process answer alike; the promise is kept to the us, whoever leaves; and
+// when everybody has left, the limiter is not closed.
+func TestReservationsOfCallersThatLeaveKeepThePromise(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Embedded(t)
+	c := on(t, srv.Client(t), patient)
+	rounds := redistest.Sized(10, 40, 1000)
+	seed := rand.Uint64()
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	at := time.Now().Truncate(time.Millisecond)
+	turns, holes := 0, 0
+	for round := range rounds {
+		o := rates(rnd)
+		o.Burst += rnd.Int64N(3) * 5
+		l := c.Limiter("l"+strconv.Itoa(round), o)
+		m := l.NewModel()
+		spacing := o.Per.Microseconds()/o.Rate + 1
+		type waiter struct {
+			id    string
+			n     int64
+			turn  int64
+			place string
+		}
+		var waiting []waiter
+		var passed []passing
+		last := int64(0)
+		for i := range 120 {
+			at = at.Add(time.Duration(rnd.Int64N(2*spacing)) * time.Microsecond / time.Duration(1+rnd.IntN(3)))
+			srv.Embedded.SetTime(at)
+			now := at.UnixMicro()
+			for len(waiting) > 0 && waiting[0].turn <= now {
+				passed = append(passed, passing{waiting[0].turn, waiting[0].n})
+				waiting = waiting[1:]
+			}
+			n := 1 + rnd.Int64N(o.Burst)
+			if rnd.IntN(3) > 0 {
+				n = 1
+			}
+			switch what := rnd.IntN(10); {
+			case what < 4:
+				id := strconv.Itoa(i)
+				want := m.Reserve(now, id, n, 40*spacing)
+				got, place, err := l.ReserveAs(ctx, id, "", n, time.Duration(40*spacing)*time.Microsecond)
+				require.NoError(t, err)
+				require.Equal(t, want, got, "seed %d, round %d, step %d: reserve %d of %+v", seed, round, i, n, o)
+				if got.Done {
+					turn := now + got.Wait.Microseconds()
+					if turn < last {
+						holes++
+					}
+					last = max(last, turn)
+					if got.Wait > 0 {
+						turns++
+					}
+					waiting = append(waiting, waiter{id, n, turn, []string{place, ""}[rnd.IntN(2)]})
+					slices.SortStableFunc(waiting, func(a, b waiter) int { return int(a.turn - b.turn) })
+				}
+			case what < 8 && len(waiting) > 0:
+				j := rnd.IntN(len(waiting))
+				w := waiting[j]
+				want := m.Cancel(now, w.id, w.n)
+				got, err := l.CancelAs(ctx, w.id, "", w.n, w.place)
+				require.NoError(t, err)
+				require.Equal(t, want, got, "seed %d, round %d, step %d: cancel %d of %+v", seed, round, i, w.n, o)
+				require.True(t, got.Done, "its turn had not come")
+				waiting = slices.Delete(waiting, j, j+1)
+			default:
+				upTo := rnd.IntN(3) == 0
+				want := m.Take(now, n, upTo)
+				var got ratelimit.Admission
+				var err error
+				if upTo {
+					got, err = l.AllowAtMost(ctx, "", n)
+				} else {
+					got, err = l.Allow(ctx, "", n)
+				}
+				require.NoError(t, err)
+				require.Equal(t, want, got, "seed %d, round %d, step %d: take %d of %+v", seed, round, i, n, o)
+				if got.N > 0 {
+					passed = append(passed, passing{now, got.N})
+				}
+			}
+		}
+		for _, w := range waiting {
+			_, err := l.CancelAs(ctx, w.id, "", w.n, w.place)
+			require.NoError(t, err)
+			m.Cancel(at.UnixMicro(), w.id, w.n)
+		}
+		requireKept(t, passed, o, seed)
+		a, err := l.Peek(ctx, "")
+		require.NoError(t, err)
+		require.LessOrEqual(t, a.ResetAfter.Microseconds(), (o.Burst*o.Per.Microseconds()-1)/o.Rate+2, "everybody has left, and the limiter is not closed for longer than after a burst")
+		at = at.Add(time.Hour)
+	}
+	require.Positive(t, turns)
+	require.Positive(t, holes, "some got the turn of one that had left")
+	t.Logf("%d turns, %d of them of those that had left", turns, holes)
+}

@@ -1,0 +1,318 @@
+-- What the scripts of rate limits share: how a limit is kept under its one key, and what it lets pass.
+-- uses: clock
+--
+-- A limit is read into a table, l:
+--   key, kind      of the key: 'none', 'string', 'zset'
+--   algorithm      'g', 's', 'f', see below
+--   by             which call took last: its id, '+' and how many units it took; '!' and the id if it gave them back; ''
+--   room           units that may pass now
+--   bad            why the key cannot be used: -2, another type; -3, a string that is something else
+--
+-- 'g', the generic cell rate algorithm in its form with a level (ITU-T I.371, the "continuous-state leaky bucket", which is the same as the
+-- virtual scheduling of arrival times): a unit adds per, every µs takes rate off, and units pass while the level stays within full, which
+-- is burst * per. All of it is in whole numbers up to 2^53, so nothing is rounded, whatever the rate; and because only the time since the
+-- last call counts, a clock that is set back costs that time and no more, where a stored arrival time would close the limiter for as long
+-- as the step.
+--
+--   string  'g;at;level;per;by'
+--
+-- While units are reserved whose turn is yet to come, the key is a sorted set in place of that string:
+--
+--   'at;age;level;rate;per;full;freed;credit;most;sum;by'  -1    the state
+--   'within;id;amount'                                     turn  a reservation: its call, and n * per
+--
+-- There the level is that of all turns that were given out, so it is above full, and what is above full is the line: the turns tile it
+-- without a hole, each in a stretch as long as its amount takes to drain, with its turn at the end of it. age is a clock in µs that stands
+-- still when the server's is set back; turns are instants of age, rounded up. within, of ten digits, is how far into the last µs before it
+-- the turn is, so a position in the line, (turn - 1 - age) * rate + within, is exact, and turns of one µs are in their order.
+--
+-- A reservation that is cancelled in the middle leaves a hole. Its instant has not gone: it is still in the line. The next that reserves
+-- gets the first hole that is long enough, at the turn that was freed, so no more units pass at any time than were promised. To lower the
+-- level instead would give out the end of the line, where others pass already:
+--
+--   turns  1 2 3 4 … 50 | 51 … 100      the first 50 are cancelled, and the level is lowered by 50
+--          . . . .  … . | 51 … 100      50 others get the turns 51 to 100, too: twice the rate, after a pause
+--
+-- As time passes over a hole it becomes credit: by so much is the bucket emptier than the line says. With credit units pass at once. A
+-- bucket cannot be emptier than empty. So credit is at most full; it is at most full less the amount of a turn that passed, as the bucket
+-- was that full just before it; and at most full less what has passed of the stretch of the next turn. That the largest amount of the line
+-- is taken for that of the turns that passed is on the safe side.
+--
+-- A hole at the end of the line is no hole: the line ends with the last turn that is left. So when all have left, there is no line.
+--
+-- 's', a sliding window: at most limit units in any per µs. Units are counted in slices of a 32nd of per, and count until per after the
+-- end of their slice: up to a 32nd too long, never too short.
+--
+--   string  's;at;by;end=units,end=units,…'     ends in µs, oldest first
+--
+-- 'f', a fixed window that ends with a unit of the calendar in a time zone, see window.
+--
+--   string  'f;window;units;by'
+
+local most = 9007199254740991
+
+-- Returns the position of a reservation in a line, and its amount. (Without the base some Lua takes digits after a 0 for octal ones.)
+local function position_of(l, member, turn)
+  return (turn - 1 - l.age) * l.rate + tonumber(member:sub(1, 10), 10), tonumber(member:match('%d+$'))
+end
+
+-- Writes a reservation at a position in a line, and returns its turn.
+local function reserve(l, id, amount, position)
+  local wait = math.ceil(position / l.rate)
+  redis.call('ZADD', l.key, digits(l.age + wait), string.format('%010.0f;%s;%.0f', position - (wait - 1) * l.rate, id, amount))
+  return l.age + wait
+end
+
+-- Returns the part of a line that is reserved: sum, less what has passed of the stretch of the next turn; and that part.
+local function reserved_of(l)
+  local first = redis.call('ZRANGEBYSCORE', l.key, '(' .. digits(l.age), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  if #first == 0 then return 0, 0 end
+  local at, amount = position_of(l, first[1], first[2])
+  local gone = math.max(0, amount - at)
+  return l.sum - gone, gone
+end
+
+-- Reads a line, and has time pass.
+local function line(l, now)
+  local at, age, level, rate, per, full, freed, credit, amount, sum, by = (redis.call('ZRANGE', l.key, 0, 0)[1]):match(
+    '^(%d+);(%d+);(%d+);(%d+);(%d+);(%d+);(%d+);(%d+);(%d+);(%d+);(.*)$')
+  if not at then l.bad = -2 return end
+  at, age, level, freed, credit = tonumber(at), tonumber(age), tonumber(level), tonumber(freed), tonumber(credit)
+  l.most, l.sum, l.by, l.line = tonumber(amount), tonumber(sum), by, true
+  local past = math.max(0, now - at)
+  l.age = age + past
+  if tonumber(rate) ~= l.rate or tonumber(per) ~= l.per or tonumber(full) ~= l.full then
+    -- Opened under other numbers: the same units, and turns that can no longer be given back.
+    level = math.max(0, level - past * tonumber(rate))
+    l.level, l.line, l.changed = math.min(most, math.ceil(level / tonumber(per) * l.per)), false, true
+    return
+  end
+  local passed = redis.call('ZRANGEBYSCORE', l.key, 0, digits(l.age))
+  for _, one in ipairs(passed) do l.sum = l.sum - one:match('%d+$') end
+  l.changed = #passed > 0
+  l.level = math.max(0, level - past * l.rate)
+  local left, gone = 0, 0
+  l.freed = 0
+  if l.level > l.full then
+    left, gone = reserved_of(l)
+    l.freed = math.max(0, l.level - l.full - left)
+  end
+  l.credit = math.max(0, math.min(credit + freed - l.freed, l.full - gone))
+  if #passed > 0 then l.credit = math.min(l.credit, math.max(0, l.full - l.most)) end
+  if l.level <= l.full then -- the line has ended
+    l.level, l.line = math.max(0, l.level - l.credit), false
+  end
+end
+
+-- Returns the units that pass at once.
+local function spare(l)
+  if l.line then return math.floor(l.credit / l.per) end
+  return math.max(0, math.floor((l.full - l.level) / l.per))
+end
+
+-- Reads a limit of the generic cell rate algorithm.
+local function bucket(l, rate, per, burst, now)
+  l.rate, l.per, l.full = tonumber(rate), tonumber(per), burst * per
+  l.level, l.at, l.by = 0, now, ''
+  if l.kind == 'zset' then
+    line(l, now)
+  elseif l.kind == 'string' then
+    local value = redis.call('GET', l.key)
+    local at, level, p, by = value:match('^g;(%d+);(%d+);(%d+);(.*)$')
+    if at then
+      level, p = tonumber(level), tonumber(p)
+      if p ~= l.per then level = math.min(most, math.ceil(level / p * l.per)) end -- another period: the same number of units
+      local past = now - at
+      l.level, l.by, l.changed = math.max(0, level - math.max(0, past) * l.rate), by, past < 0
+    elseif not value:find('^[sf];') then
+      l.bad = -3
+    end
+  end
+  if not l.bad then l.room = spare(l) end
+end
+
+-- Reads a sliding window.
+local function sliding(l, limit, per, now)
+  l.limit, l.per, l.at, l.by, l.ends, l.units = tonumber(limit), tonumber(per), now, '', {}, {}
+  local sum = 0
+  if l.kind == 'string' then
+    local value = redis.call('GET', l.key)
+    local at, by, list = value:match('^s;(%d+);([^;]*);(.*)$')
+    if at then
+      local back = math.max(0, at - now) -- the clock was set back: what is counted moves with it
+      l.by, l.changed = by, back > 0
+      for e, n in list:gmatch('(%d+)=(%d+)') do
+        local last = e - back
+        if not begun(last + l.per, now) then
+          l.ends[#l.ends + 1], l.units[#l.units + 1] = last, tonumber(n)
+          sum = sum + n
+        end
+      end
+    elseif not value:find('^[gf];') then
+      l.bad = -3
+    end
+  elseif l.kind == 'zset' and redis.call('ZCOUNT', l.key, -1, -1) == 0 then
+    l.bad = -2
+  end
+  l.room = l.limit - sum
+end
+
+-- Returns days since 1970 of the first day of a month, which counts from year 0 on, 0 being January.
+local function monthday(month)
+  local y, m = math.floor(month / 12), month % 12 + 1
+  if m <= 2 then y = y - 1 end
+  local era = math.floor(y / 400)
+  local yoe, mp = y - era * 400, (m + 9) % 12
+  return era * 146097 + yoe * 365 + math.floor(yoe / 4) - math.floor(yoe / 100) + math.floor((153 * mp + 2) / 5) - 719468
+end
+
+-- Returns the month of a day since 1970, as monthday counts them.
+local function monthof(day)
+  local z = day + 719468
+  local era = math.floor(z / 146097)
+  local doe = z - era * 146097
+  local yoe = math.floor((doe - math.floor(doe / 1460) + math.floor(doe / 36524) - math.floor(doe / 146096)) / 365)
+  local doy = doe - (365 * yoe + math.floor(yoe / 4) - math.floor(yoe / 100))
+  local mp = math.floor((5 * doy + 2) / 153)
+  local m = mp < 10 and mp + 3 or mp - 9
+  return (yoe + era * 400 + (m <= 2 and 1 or 0)) * 12 + m - 1
+end
+
+-- Returns the number of the calendar's unit that lasts at an instant, s, and when it ends. A zone is three offsets from UTC in s, and the
+-- two instants between them: 'offset,instant,offset,instant,offset'. They are data of the calendar: what counts is the server's time.
+--
+-- A unit is told by its local name, the date or the hour. Where clocks are put forward a day has 23 hours, and where they are put back 25,
+-- and an hour that comes twice is one unit.
+local function window(unit, zone, now)
+  local o0, t1, o1, t2, o2 = zone:match('^(-?%d+),(%d+),(-?%d+),(%d+),(-?%d+)$')
+  o0, t1, o1, t2, o2 = tonumber(o0), tonumber(t1), tonumber(o1), tonumber(t2), tonumber(o2)
+  local offset = not begun(t1, now) and o0 or not begun(t2, now) and o1 or o2
+  local here = now + offset
+  local number, ends
+  local day = math.floor(here / 86400)
+  if unit == 'm' then number = math.floor(here / 60) ends = (number + 1) * 60
+  elseif unit == 'h' then number = math.floor(here / 3600) ends = (number + 1) * 3600
+  elseif unit == 'd' then number = day ends = (day + 1) * 86400
+  elseif unit == 'w' then number = math.floor((day + 3) / 7) ends = (number * 7 + 4) * 86400 -- 1970 began on a Thursday
+  elseif unit == 'M' then number = monthof(day) ends = monthday(number + 1) * 86400
+  else number = math.floor(monthof(day) / 12) ends = monthday((number + 1) * 12) * 86400 end
+  local last = ends - offset
+  local later = last < t1 and o0 or last < t2 and o1 or o2
+  if later ~= offset then -- there is a change of the clocks before the end, at the end itself, or beyond it
+    local change = last >= t2 and not begun(t2, now) and t2 or t1
+    last = math.max(change, ends - later)
+  end
+  return number, last
+end
+
+-- Reads a fixed window.
+local function fixed(l, limit, unit, zone, now)
+  local number, ends = window(unit, zone, math.floor(now / 1000000))
+  l.limit, l.by, l.number, l.units, l.left, l.unit = tonumber(limit), '', number, 0, ends * 1000000 - now, unit
+  if l.kind == 'string' then
+    local value = redis.call('GET', l.key)
+    local u, n, units, by = value:match('^f;(%a)(%d+);(%d+);(.*)$')
+    if not u then
+      if not value:find('^[gs];') then l.bad = -3 end
+    elseif u == unit and tonumber(n) >= number then -- later: the clock was set back, or the unit's name comes twice
+      l.number, l.units, l.by = tonumber(n), tonumber(units), by
+    end
+  elseif l.kind == 'zset' and redis.call('ZCOUNT', l.key, -1, -1) == 0 then
+    l.bad = -2
+  end
+  l.room = math.max(0, l.limit - l.units)
+end
+
+-- Reads a limit, from four arguments:
+--   'g', rate, per in µs, burst      's', limit, per in µs, ''      'f', limit, unit, zone
+local function read_limit(key, algorithm, a, b, c, now)
+  local l = {key = key, algorithm = algorithm, kind = redis.call('TYPE', key).ok, taken = 0, room = 0}
+  if l.kind ~= 'none' and l.kind ~= 'string' and l.kind ~= 'zset' then
+    l.bad = -2
+  elseif algorithm == 'g' then
+    bucket(l, a, b, c, now)
+  elseif algorithm == 's' then
+    sliding(l, a, b, now)
+  else
+    fixed(l, a, b, c, now)
+  end
+  return l
+end
+
+-- Takes n units, of which there is room for so many.
+local function take(l, n)
+  l.room, l.taken = l.room - n, l.taken + n
+  if l.line then
+    l.credit = l.credit - n * l.per
+  elseif l.algorithm == 'g' then
+    l.level = l.level + n * l.per
+  elseif l.algorithm == 'f' then
+    l.units = l.units + n
+  else
+    if #l.ends == 0 or l.ends[#l.ends] <= l.at then
+      l.ends[#l.ends + 1], l.units[#l.units + 1] = l.at + math.max(1, math.ceil(l.per / 32)), 0
+    end
+    l.units[#l.units] = l.units[#l.units] + n
+  end
+end
+
+-- Returns the position in a line at which the next n units pass; how much of a hole that takes, nil at the end of the line; and whether it is
+-- the hole in which the present is, which takes the credit, too. Of a long line the first 64 turns are looked at: what lies behind them
+-- comes nearer.
+local function next_turn(l, n)
+  local need, credit = n * l.per, l.credit
+  if l.freed >= need - credit then
+    local all = redis.call('ZRANGEBYSCORE', l.key, '(' .. digits(l.age), '+inf', 'WITHSCORES', 'LIMIT', 0, 64)
+    local before = 0
+    for i = 1, #all, 2 do
+      local at, amount = position_of(l, all[i], all[i + 1])
+      if before + need - credit <= at - amount then return before + need - credit, need - credit, i == 1 end
+      before, credit = at, 0
+    end
+  end
+  return l.level + need - l.full
+end
+
+-- Returns how many µs it is until n units could pass if nobody else came.
+local function waits(l, n)
+  if n <= l.room then return 0 end
+  if l.line then return math.ceil((next_turn(l, n)) / l.rate) end
+  if l.algorithm == 'g' then return math.max(0, math.ceil((l.level + n * l.per - l.full) / l.rate)) end
+  if l.algorithm == 'f' then return l.left end
+  local room = l.room
+  for i = 1, #l.ends do
+    room = room + l.units[i]
+    if room >= n then return l.ends[i] + l.per - l.at end
+  end
+  return l.per
+end
+
+-- Returns how many µs it is until nothing that was taken counts any more.
+local function empty(l)
+  if l.algorithm == 'g' then return math.ceil(l.level / l.rate) end
+  if l.algorithm == 's' then return #l.ends > 0 and l.ends[#l.ends] + l.per - l.at or 0 end
+  return l.units > 0 and l.left or 0
+end
+
+-- Writes a limit. Its key ends when nothing counts any more, which is what its absence says.
+local function store(l)
+  if l.line then
+    redis.call('ZREMRANGEBYSCORE', l.key, '-inf', digits(l.age)) -- the old state, and turns that have passed
+    redis.call('ZADD', l.key, -1, string.format('%.0f;%.0f;%.0f;%.0f;%.0f;%.0f;%.0f;%.0f;%.0f;%.0f;', l.at, l.age, l.level, l.rate, l.per,
+      l.full, l.freed, l.credit, l.most, l.sum) .. l.by)
+    redis.call('PEXPIRE', l.key, digits(math.ceil(l.level / l.rate / 1000) + 1))
+    return
+  end
+  local value, ttl
+  if l.algorithm == 'g' then
+    value, ttl = string.format('g;%.0f;%.0f;%.0f;', l.at, l.level, l.per) .. l.by, empty(l)
+  elseif l.algorithm == 's' then
+    local list = {}
+    for i = 1, #l.ends do list[i] = string.format('%.0f=%.0f', l.ends[i], l.units[i]) end
+    value, ttl = 's;' .. digits(l.at) .. ';' .. l.by .. ';' .. table.concat(list, ','), empty(l)
+  else
+    -- It stays for up to an hour longer, should a client's table of its time zone be an old one.
+    value, ttl = string.format('f;%s%.0f;%.0f;', l.unit, l.number, l.units) .. l.by, l.left + (l.unit == 'm' and 60000000 or 3600000000)
+  end
+  redis.call('SET', l.key, value, 'PX', digits(math.max(1, math.ceil(ttl / 1000))))
+end

@@ -1,0 +1,188 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"strconv"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Reservation is units that were taken for a turn that may be yet to come. It is safe for concurrent use.
+type Reservation struct {
+	l       *Limiter
+	t       *terms
+	key, id string
+	n       int64
+	place   string // on the server: see cancel.lua
+	turn    time.Time
+
+	mu       sync.Mutex
+	canceled bool
+}
+
+// Delay is how long until the units may pass; 0: they may now.
+func (r *Reservation) Delay() time.Duration { return max(0, time.Until(r.turn)) }
+
+// N is how many units are reserved.
+func (r *Reservation) N() int64 { return r.n }
+
+// Cancel gives the units back, because they are not used. Their turn is given to the next that reserves; or the line ends before it, if
+// nobody stands behind it. Units whose turn has come are given back only if nothing was taken since, because later callers may have been
+// refused on their account; Cancel reports whether any were. It may be called again after an error; after a success it does nothing.
+// One round trip.
+func (r *Reservation) Cancel(ctx context.Context) (back bool, err error) {
+	defer edge(&err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.canceled {
+		return false, nil
+	}
+	a, err := r.l.cancel(ctx, r)
+	r.canceled = err == nil
+	return a.taken == 1, err
+}
+
+// Reserve takes n units, 1 to Burst, of key's limit for the first time at which they may pass, and says how long that is from now. Who does
+// not use them calls Cancel. Those that reserve have turns in the order in which the server runs their calls, except for turns that were given
+// back, which the next gets. Only with GCRA. One round trip, repeated until answered; none with PerProcess.
+//
+// If that time is longer than LimiterOptions.MaxWait, or after ctx's deadline, Reserve takes nothing and returns ErrLimited, with nil. The
+// other errors are those of Allow, whatever LimiterOptions.WhenDown is.
+func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (_ *Reservation, err error) {
+	defer edge(&err)
+	r, _, err := l.reserve(ctx, key, n)
+	return r, err
+}
+
+// Wait takes n units, 1 to Burst, from key's limit and returns when they may pass. It takes them at once, in the
+// order in which the server runs the calls, and sleeps until they may pass; it does not ask
+// again. The Admission is the server's, of before the sleep. Only with GCRA. One round trip; none with PerProcess.
+//
+// If the units could only pass after ctx's deadline, or after LimiterOptions.MaxWait, Wait takes nothing and returns ErrLimited at once,
+// with an Admission that says how long. If ctx ends while Wait sleeps, it returns ctx's error at once. The units are
+// then given back in the background, if the server answers within a call timeout: their turn goes to the next that waits. The same is
+// tried if ctx ends before the reply comes: ErrUnknownOutcome.
+//
+// The other errors are those of Allow, whatever LimiterOptions.WhenDown is.
+func (l *Limiter) Wait(ctx context.Context, key string, n int64) (_ Admission, err error) {
+	defer edge(&err)
+	r, a, err := l.reserve(ctx, key, n)
+	if err != nil {
+		return a, err
+	}
+	if d := r.Delay(); d == 0 || script.Pause(ctx, d) {
+		return a, nil
+	}
+	l.giveBack(ctx, r)
+	return Admission{}, errs.Ended(ctx)
+}
+
+func (l *Limiter) reserve(ctx context.Context, key string, n int64) (*Reservation, Admission, error) {
+	p, err := l.part(ctx, key, n, 1)
+	if err != nil {
+		return nil, Admission{}, err
+	}
+	if p.t.algorithm != GCRA {
+		return nil, Admission{}, errs.InvalidOption("Algorithm", p.t.algorithm, "GCRA for Wait and Reserve: windows know no turns")
+	}
+	most := l.o.MaxWait
+	if d, ok := ctx.Deadline(); ok {
+		most = max(0, min(most, time.Until(d)))
+	}
+	r := &Reservation{l: l, t: p.t, key: p.key, id: callID(), n: n}
+	a, err := l.turn(ctx, r, most)
+	if err == nil {
+		err = a.refused(r.key)
+	}
+	switch {
+	case errors.Is(err, ErrUnknownOutcome): // the units may have been taken for a caller that no longer waits
+		l.giveBack(ctx, r)
+		return nil, Admission{}, err
+	case err != nil:
+		return nil, Admission{}, err
+	case a.taken == 0:
+		a.taken = tookNone
+		return nil, a.admission(false), l.limited(key, a.wait)
+	}
+	// It is counted from the reply: the units pass no earlier than the server said.
+	r.turn = time.Now().Add(a.wait)
+	a.taken = n
+	return r, a.admission(false), nil
+}
+
+func (l *Limiter) limited(key string, wait time.Duration) error {
+	if wait > l.o.MaxWait {
+		return fmt.Errorf("%w: %q of %q, for another %v, longer than MaxWait, %v", ErrLimited, key, l.name, wait, l.o.MaxWait)
+	}
+	return fmt.Errorf("%w: %q of %q, for another %v", ErrLimited, key, l.name, wait)
+}
+
+// giveBack cancels a reservation in the background, because ctx has ended, for
+// a call timeout at most. If it fails, too few units pass.
+func (l *Limiter) giveBack(ctx context.Context, r *Reservation) {
+	undo := func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.c.calls.CallTimeout)
+		defer cancel()
+		if _, err := l.cancel(ctx, r); err != nil {
+			l.c.notGivenBack(ctx, l.name, err)
+		}
+	}
+	if l.o.PerProcess {
+		undo()
+		return
+	}
+	l.c.calls.Finish(undo)
+}
+
+var (
+	reserveScript = script.Load("reserve", files, "reserve")
+	cancelScript  = script.Load("cancel", files, "cancel")
+)
+
+// turn runs reserve.lua, or does the same in this process.
+func (l *Limiter) turn(ctx context.Context, r *Reservation, most time.Duration) (reply, error) {
+	if l.o.PerProcess {
+		if ctx.Err() != nil {
+			return reply{}, unasked(ctx, r.key)
+		}
+		return l.c.local().reserve(r.t, r.id, r.key, r.n, most.Microseconds()), nil
+	}
+	a, place, err := l.line(ctx, reserveScript, r, strconv.FormatInt(most.Microseconds(), 10))
+	if err == nil {
+		r.place = strconv.FormatInt(place, 10)
+	}
+	return a, err
+}
+
+// cancel runs cancel.lua, or does the same in this process.
+func (l *Limiter) cancel(ctx context.Context, r *Reservation) (reply, error) {
+	l.c.refusals.forget(r.key)
+	if l.o.PerProcess {
+		return l.c.local().cancel(r.t, r.id, r.key, r.n), nil
+	}
+	a, _, err := l.line(ctx, cancelScript, r, r.place)
+	if err == nil {
+		err = a.refused(r.key)
+	}
+	return a, err
+}
+
+func (l *Limiter) line(ctx context.Context, s *script.Script, r *Reservation, last string) (a reply, place int64, err error) {
+	t := r.t
+	m, err := l.c.calls.Do(ctx, script.Call{Script: s, Keys: []string{r.key},
+		Args: []string{r.id, t.numbers[0], t.numbers[1], t.numbers[2], strconv.FormatInt(r.n, 10), last}})
+	if err != nil {
+		return reply{}, 0, err
+	}
+	v, err := m.AsIntSlice()
+	if err != nil || len(v) != 5 {
+		return reply{}, 0, fmt.Errorf("unexpected reply to a reservation on %q", r.key)
+	}
+	return newReply(v), v[4], nil
+}

@@ -1,0 +1,257 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/redlatch/redlatch/internal/keyname"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
+)
+
+// LimitState is what Inspect returns: the limit that counts now, and who has set it.
+type LimitState struct {
+	// Stored reports whether a limit is kept on the server under the name. If not, the others are those of the program.
+	Stored    bool
+	Rate      int64
+	Per       time.Duration // 0 with FixedWindow
+	Burst     int64         // with GCRA
+	Algorithm Algorithm
+	Unit      Unit   // of FixedWindow
+	Zone      string // of FixedWindow: its name
+	// By is who has set it, and Age how long ago, by the server's clock.
+	By  string
+	Age time.Duration
+}
+
+// Set keeps l's Rate, Per, Burst, Algorithm, Unit and Zone on the server under its name, for all limiters of that name with
+// LimiterOptions.Stored, in all processes: a limit is changed without a deploy. by is who does so, or why, up to 256 bytes; Inspect tells it.
+// What was taken still counts, as if the options of a program had changed.
+//
+// Processes learn of it by client-side caching, within milliseconds as a rule and within about a second in any case. Until then they go
+// by what they knew, so for that time some of the requests may be judged by one limit and some by the other. A process that has just started, and does not
+// get an answer within Options.AllowTimeout, goes by its program's options until it does.
+//
+// A time zone must have a name that all processes know. Set is sent once: after ErrUnknownOutcome look with Inspect.
+func (l *Limiter) Set(ctx context.Context, by string) (err error) {
+	defer edge(&err)
+	if err := l.c.calls.Usable(l.refused, session.CheckLabel("by", by)); err != nil {
+		return err
+	}
+	if l.terms.algorithm == FixedWindow {
+		if _, err := time.LoadLocation(l.terms.zone.String()); err != nil {
+			return fmt.Errorf("%w: Zone is %q, which has no name that others know: %w", ErrInvalidOption, l.terms.zone, err)
+		}
+	}
+	return l.set(ctx, l.terms.text(), by)
+}
+
+// Unset removes the limit that is kept on the server: the programs' options count again. It is sent once.
+func (l *Limiter) Unset(ctx context.Context) (err error) {
+	defer edge(&err)
+	if err := l.c.calls.Usable(l.refused); err != nil {
+		return err
+	}
+	return l.set(ctx, "", "")
+}
+
+var (
+	setScript     = script.Load("set", files, "set")
+	inspectScript = script.Load("inspect", files, "inspect")
+	storedScript  = script.Plain("get")
+)
+
+func (l *Limiter) set(ctx context.Context, terms, by string) error {
+	_, err := l.c.calls.Do(ctx, script.Call{Script: setScript, Keys: []string{l.storedKey()}, Args: []string{terms, by}, Once: true})
+	if s, ok := l.c.known.Load(l.storedKey()); ok {
+		s.(*storedLimit).next.Store(0)
+	}
+	return err
+}
+
+// Inspect asks the server for the limit that is kept under the name. One round trip, repeated until answered.
+func (l *Limiter) Inspect(ctx context.Context) (_ LimitState, err error) {
+	return session.Ask(ctx, l.c.calls, l.refused, func(ctx context.Context) (s LimitState, err error) {
+		t := l.terms
+		m, err := l.c.calls.Do(ctx, script.Call{Script: inspectScript, Keys: []string{l.storedKey()}})
+		if err != nil {
+			return s, err
+		}
+		v, err := m.AsStrSlice()
+		if err != nil || len(v) != 2 {
+			return s, fmt.Errorf("unexpected reply to inspect on %q", l.storedKey())
+		}
+		if v[0] != "" {
+			text, at, by, ok := storedParts(v[0])
+			if t, err = readTerms(text); !ok || err != nil {
+				return s, l.unreadable(v[0])
+			}
+			set, err := strconv.ParseInt(at, 10, 64)
+			now, err2 := strconv.ParseInt(v[1], 10, 64)
+			if err != nil || err2 != nil {
+				return s, l.unreadable(v[0])
+			}
+			s.Stored, s.By, s.Age = true, by, script.Duration(max(0, now-set))
+		}
+		s.Rate, s.Algorithm, s.Per = t.rate, t.algorithm, script.Micros(t.per)
+		switch t.algorithm {
+		case GCRA:
+			s.Burst = t.burst
+		case FixedWindow:
+			s.Unit, s.Zone = t.unit, t.zone.String()
+		}
+		return s, nil
+	})
+}
+
+func (l *Limiter) unreadable(text string) error {
+	return fmt.Errorf("%w: the limit at %q is %.64q", ErrWrongType, l.storedKey(), text)
+}
+
+// storedKey is the key of the limit that is kept under the name.
+func (l *Limiter) storedKey() string {
+	full := l.c.calls.KeyPrefix + l.name
+	return keyname.Prefix("rc", full) + ":l" + strconv.Itoa(len(full))
+}
+
+// text is how terms are kept.
+func (t *terms) text() string {
+	if t.algorithm == FixedWindow {
+		return strings.Join([]string{"f", t.numbers[0], t.numbers[1], t.zone.String()}, ",")
+	}
+	return strings.Join([]string{map[Algorithm]string{GCRA: "g", SlidingWindow: "s"}[t.algorithm], t.numbers[0], t.numbers[1], t.numbers[2]}, ",")
+}
+
+// storedParts splits what is kept: terms;at;by.
+func storedParts(text string) (terms, at, by string, ok bool) {
+	terms, rest, ok := strings.Cut(text, ";")
+	at, by, ok2 := strings.Cut(rest, ";")
+	return terms, at, by, ok && ok2
+}
+
+// readTerms reads what text wrote.
+func readTerms(text string) (*terms, error) {
+	fields := strings.Split(text, ",")
+	if len(fields) != 4 {
+		return nil, ErrWrongType
+	}
+	rate, err := strconv.ParseInt(fields[1], 10, 64)
+	o := LimiterOptions{Rate: rate}
+	var err2, err3 error
+	switch fields[0] {
+	case "g":
+		var us int64
+		us, err2 = strconv.ParseInt(fields[2], 10, 64)
+		o.Per = script.Micros(us)
+		o.Burst, err3 = strconv.ParseInt(fields[3], 10, 64)
+	case "s":
+		var us int64
+		us, err2 = strconv.ParseInt(fields[2], 10, 64)
+		o.Per, o.Algorithm = script.Micros(us), SlidingWindow
+	case "f":
+		o.Algorithm, o.Unit = FixedWindow, Unit(max(0, strings.Index(letters, fields[2])))
+		o.Zone, err2 = time.LoadLocation(fields[3])
+	default:
+		err = ErrWrongType
+	}
+	if err := errors.Join(err, err2, err3); err != nil {
+		return nil, err
+	}
+	return newTerms(&o)
+}
+
+const (
+	// storedFor is for how long what is kept stays in the client-side cache if the server says nothing.
+	storedFor = 10 * time.Minute
+	// A process looks into that cache every storedLook. A server that answers each time has no such cache, or something has changed: it
+	// is asked again after storedAsk.
+	storedLook = 20 * time.Millisecond
+	storedAsk  = time.Second
+)
+
+// storedLimit is what a process knows of a limit that is kept.
+type storedLimit struct {
+	read  rueidis.Cacheable
+	next  atomic.Int64 // ns after the client's base: then it is looked at again
+	terms atomic.Pointer[terms]
+
+	mu     sync.Mutex // one looks, others go by what was known
+	text   string
+	looked atomic.Bool // at least once
+}
+
+// stored are the terms that count now: the server's if they are known, otherwise the program's.
+func (l *Limiter) stored(ctx context.Context) *terms {
+	key := l.storedKey()
+	v, ok := l.c.known.Load(key)
+	if !ok {
+		v, _ = l.c.known.LoadOrStore(key, &storedLimit{read: l.c.calls.Hub.Client().B().Get().Key(key).Cache().Pin()})
+	}
+	s := v.(*storedLimit)
+	if l.c.calls.Now() >= s.next.Load() {
+		if !s.looked.Load() {
+			s.mu.Lock() // the first requests of a process wait for the answer
+			s.look(ctx, l)
+			s.mu.Unlock()
+		} else if s.mu.TryLock() {
+			s.look(ctx, l)
+			s.mu.Unlock()
+		}
+	}
+	if t := s.terms.Load(); t != nil {
+		return t
+	}
+	return l.terms
+}
+
+// look reads what is kept. Called with mu held.
+func (s *storedLimit) look(ctx context.Context, l *Limiter) {
+	if l.c.calls.Now() < s.next.Load() { // another has looked meanwhile
+		return
+	}
+	m, err := l.c.allows.Attempt(context.WithoutCancel(ctx), script.Call{Script: storedScript, Keys: []string{l.storedKey()}, Cached: s.read, CachedFor: storedFor})
+	now := l.c.calls.Now()
+	text := ""
+	switch {
+	case errors.Is(err, rueidis.Nil):
+	case err == nil:
+		text, err = m.ToString()
+	}
+	if err != nil && !errors.Is(err, rueidis.Nil) {
+		s.next.Store(now + int64(l.c.allowTimeout))
+		if !script.NotAnswered(err) {
+			l.c.calls.Complain(notRead, l.name, err)
+		}
+		return
+	}
+	s.looked.Store(true)
+	s.next.Store(now + int64(storedAsk))
+	if m.IsCacheHit() {
+		s.next.Store(now + int64(storedLook))
+	}
+	if text == s.text {
+		return
+	}
+	if text == "" {
+		s.text = text
+		s.terms.Store(nil)
+		return
+	}
+	terms, _, _, _ := storedParts(text)
+	t, err := readTerms(terms)
+	if err != nil { // what is known goes on
+		l.c.calls.Complain(notRead, l.name, l.unreadable(text))
+		return
+	}
+	s.text = text
+	s.terms.Store(t)
+}
+
+const notRead = "the limit that is kept on the server cannot be read, and the one that was known counts"

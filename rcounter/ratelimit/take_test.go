@@ -1,0 +1,344 @@
+package ratelimit_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
+)
+
+// kinds are limits of every algorithm.
+func kinds(rnd *rand.Rand) ratelimit.LimiterOptions {
+	o := rates(rnd)
+	switch rnd.IntN(4) {
+	case 0:
+		return ratelimit.LimiterOptions{Rate: 1 + o.Burst, Per: o.Per, Algorithm: ratelimit.SlidingWindow}
+	case 1:
+		return ratelimit.LimiterOptions{Rate: 1 + o.Burst, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Minute}
+	}
+	return o
+}
+
+// most is how many units pass at once.
+func most(o ratelimit.LimiterOptions) int64 {
+	return max(o.Burst, 0) + map[bool]int64{true: o.Rate}[o.Burst == 0]
+}
+
+// Requests in one call are answered as one after the other, whatever their limits, and a second run of the call answers the same.
+func TestRequestsInOneCallAreAnsweredAsOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	for wire, wrap := range map[string]func(c rueidis.Client) rueidis.Client{
+		"once":  func(c rueidis.Client) rueidis.Client { return c },
+		"twice": func(c rueidis.Client) rueidis.Client { return twice{Client: c} },
+	} {
+		t.Run(wire, func(t *testing.T) {
+			t.Parallel()
+			srv := redistest.Embedded(t)
+			c := on(t, wrap(srv.Client(t)), patient)
+			seed := rand.Uint64()
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			at := time.Now().Truncate(time.Minute)
+			for round := range redistest.Sized(10, 60, 2000) {
+				var limiters []*ratelimit.Limiter
+				var models []*ratelimit.Model
+				var options []ratelimit.LimiterOptions
+				for i := range 3 {
+					o := kinds(rnd)
+					l := c.Limiter("l"+strconv.Itoa(round)+"-"+strconv.Itoa(i), o)
+					limiters, models, options = append(limiters, l), append(models, l.NewModel()), append(options, o)
+				}
+				for range 12 {
+					at = at.Add(time.Duration(rnd.Int64N(2_000_000)) * time.Microsecond)
+					srv.Embedded.SetTime(at)
+					var wanted []ratelimit.Wanted
+					var want [][]ratelimit.Admission
+					for range 1 + rnd.IntN(6) {
+						w := ratelimit.Wanted{UpTo: rnd.IntN(3) == 0}
+						order := rnd.Perm(3)
+						if w.UpTo {
+							order = order[:1]
+						} else {
+							order = order[:1+rnd.IntN(3)]
+						}
+						passes := true
+						for _, i := range order {
+							n := rnd.Int64N(most(options[i]) + 1)
+							if w.UpTo {
+								n = max(1, n)
+							}
+							w.Takes = append(w.Takes, ratelimit.Take{Limiter: limiters[i], Key: "k", N: n})
+							passes = passes && (w.UpTo || models[i].Take(at.UnixMicro(), 0, false).Remaining >= n)
+						}
+						var answers []ratelimit.Admission
+						for j, i := range order {
+							n := w.Takes[j].N
+							a := models[i].Take(at.UnixMicro(), 0, false)
+							switch {
+							case passes:
+								a = models[i].Take(at.UnixMicro(), n, w.UpTo)
+							case n > a.Remaining:
+								a = models[i].Take(at.UnixMicro(), n, false)
+							}
+							answers = append(answers, a)
+						}
+						wanted, want = append(wanted, w), append(want, answers)
+					}
+					got, err := c.TakeTogether(ctx, wanted...)
+					require.NoError(t, err)
+					if wire == "once" {
+						require.Equal(t, want, got, "seed %d, %+v", seed, options)
+						continue
+					}
+					for i := range want {
+						// what remains is said as of the end of the call, and so is which limit refused
+						wants, gets := true, true
+						for j := range want[i] {
+							wants, gets = wants && want[i][j].Allowed, gets && got[i][j].Allowed
+							require.Equal(t, want[i][j].N, got[i][j].N, "seed %d, %+v", seed, options)
+						}
+						require.Equal(t, wants, gets, "seed %d, %+v", seed, options)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestRequestsOfACrowdShareCallsAndTakeNoUnitTwice(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		const burst, callers, each = 400, 32, 40
+		var rnd atomic.Uint64
+		for wire, client := range map[string]rueidis.Client{
+			"calm":  srv.Client(t),
+			"twice": twice{Client: srv.Client(t)},
+			"lossy": newLossy(t, srv, func() bool { return rnd.Add(1)%5 == 0 }),
+		} {
+			c := on(t, client, patient)
+			o := ratelimit.LimiterOptions{Rate: 1, Per: time.Hour, Burst: burst}
+			var passed atomic.Int64
+			var wg sync.WaitGroup
+			for range callers {
+				wg.Go(func() {
+					for i := range each {
+						a, err := c.Limiter(wire, o).Allow(ctx, []string{"all", strconv.Itoa(i)}[i%2], 1)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if i%2 == 0 && a.Allowed {
+							passed.Add(1)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			require.LessOrEqual(t, passed.Load(), int64(burst), wire)
+			require.Positive(t, passed.Load(), wire)
+			if wire == "calm" {
+				require.EqualValues(t, burst, passed.Load())
+			}
+			calls, requests := c.Shared()
+			require.Greater(t, requests, 2*calls, wire)
+		}
+	})
+}
+
+// A caller leaves a shared call when it likes, and nobody waits for longer than AllowTimeout.
+func TestACallerOfASharedAllowLeavesInItsOwnTime(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	c := on(t, srv.Client(t), ratelimit.Options{CallTimeout: time.Minute, AllowTimeout: 300 * time.Millisecond})
+	l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 1000})
+	redistest.Eventually(t, 20*time.Second, "the server is known", func() bool { _, err := l.Allow(ctx, "", 1); return err == nil })
+	srv.Stop(t)
+	defer srv.Resume(t)
+	var wg sync.WaitGroup
+	for i := range 24 {
+		wg.Go(func() {
+			within := ctx
+			if i%3 > 0 {
+				var cancel context.CancelFunc
+				within, cancel = context.WithTimeout(ctx, []time.Duration{0, 30 * time.Millisecond, time.Hour}[i%3])
+				defer cancel()
+			}
+			began := time.Now()
+			_, err := l.Allow(within, "", 1)
+			if err == nil {
+				t.Error("an answer of a stopped server")
+			}
+			if took := time.Since(began); took > 20*time.Second { // of the hour that it would wait for
+				t.Errorf("%d took %v", i, took)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestAllowAtMostTakesWhatThereIs(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		c := on(t, srv.Client(t), patient)
+		for name, o := range map[string]ratelimit.LimiterOptions{
+			"gcra":    {Rate: 5, Per: time.Hour},
+			"sliding": {Rate: 5, Per: time.Hour, Algorithm: ratelimit.SlidingWindow},
+			"fixed":   {Rate: 5, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Year},
+			"process": {Rate: 5, Per: time.Hour, PerProcess: true},
+		} {
+			l := c.Limiter(name, o)
+			a, err := l.AllowAtMost(ctx, "k", 3)
+			require.NoError(t, err)
+			require.True(t, a.Allowed)
+			require.EqualValues(t, 3, a.N)
+			require.Zero(t, a.RetryAfter)
+			a, err = l.AllowAtMost(ctx, "k", 3)
+			require.NoError(t, err)
+			require.True(t, a.Allowed)
+			require.EqualValues(t, 2, a.N, name)
+			a, err = l.AllowAtMost(ctx, "k", 3)
+			require.NoError(t, err)
+			require.False(t, a.Allowed)
+			require.Zero(t, a.N)
+			require.Positive(t, a.RetryAfter, name)
+			a, err = l.Peek(ctx, "k")
+			require.NoError(t, err)
+			require.False(t, a.Allowed)
+			require.Positive(t, a.ResetAfter)
+			require.NoError(t, l.Reset(ctx, "k"))
+			a, err = l.Peek(ctx, "k")
+			require.NoError(t, err)
+			require.True(t, a.Allowed)
+			require.EqualValues(t, 5, a.Remaining, name)
+		}
+	})
+}
+
+func TestAllowAllTakesAllOrNoneAndSaysWhichLimitRefused(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		c := on(t, srv.Client(t), patient)
+		second := c.Limiter("a second", ratelimit.LimiterOptions{Rate: 10, Per: time.Hour})
+		day := c.Limiter("a day", ratelimit.LimiterOptions{Rate: 4, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Year})
+		tenant := c.Limiter("endpoint", ratelimit.LimiterOptions{Rate: 7, Per: time.Hour, Algorithm: ratelimit.SlidingWindow})
+		take := func(n int64) ratelimit.Decision {
+			d, err := c.AllowAll(ctx, ratelimit.Take{Limiter: second, Key: "{acme}:ann", N: n}, ratelimit.Take{Limiter: day, Key: "acme", N: n}, ratelimit.Take{Limiter: tenant, Key: "{acme}/orders", N: 1})
+			require.NoError(t, err)
+			return d
+		}
+		d := take(3)
+		require.True(t, d.Allowed)
+		require.Zero(t, d.RetryAfter)
+		require.EqualValues(t, 7, d.Each[0].Remaining)
+		require.EqualValues(t, 1, d.Each[1].Remaining)
+		require.EqualValues(t, 6, d.Each[2].Remaining)
+		require.EqualValues(t, 3, d.Each[0].N)
+		d = take(2)
+		require.False(t, d.Allowed)
+		require.True(t, d.Each[0].Allowed, "it would have let them pass")
+		require.False(t, d.Each[1].Allowed, "this one refused")
+		require.Equal(t, d.Each[1].RetryAfter, d.RetryAfter)
+		require.Zero(t, d.Each[0].N)
+		d = take(1)
+		require.True(t, d.Allowed, "the refused call took nothing")
+		require.EqualValues(t, 6, d.Each[0].Remaining)
+		require.EqualValues(t, 5, d.Each[2].Remaining)
+	})
+}
+
+func TestAllowAllRefusesWhatCannotBeOneStepAndSendsNothing(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Cluster(t)
+	wire := &counting{Client: srv.Client(t)}
+	c, other := on(t, wire, patient), on(t, wire, patient)
+	l := func(c *ratelimit.Client, name string) *ratelimit.Limiter {
+		return c.Limiter(name, ratelimit.LimiterOptions{Rate: 10})
+	}
+	a, b := l(c, "a"), l(c, "b")
+	wire.Sent.Store(0)
+	many := make([]ratelimit.Take, 17)
+	for name, tc := range map[string]struct {
+		takes []ratelimit.Take
+		is    error
+		says  string
+	}{
+		"none":           {nil, ratelimit.ErrInvalidOption, "the number of limits is 0"},
+		"too many":       {many, ratelimit.ErrInvalidOption, "the number of limits is 17"},
+		"no limiter":     {[]ratelimit.Take{{Key: "x", N: 1}}, ratelimit.ErrInvalidOption, "Limiter is nil"},
+		"another client": {[]ratelimit.Take{{Limiter: l(other, "a"), N: 1}}, ratelimit.ErrInvalidOption, "of another client"},
+		"twice":          {[]ratelimit.Take{{a, "x", 1}, {a, "x", 1}}, ratelimit.ErrInvalidOption, `"x" of "a", twice`},
+		"too much":       {[]ratelimit.Take{{a, "x", 1}, {b, "x", 11}}, ratelimit.ErrInvalidOption, `limit 1, "b": invalid option: n is 11`},
+		"of the process": {[]ratelimit.Take{{c.Limiter("p", ratelimit.LimiterOptions{Rate: 1, PerProcess: true}), "x", 1}}, ratelimit.ErrInvalidOption, "PerProcess"},
+		"two slots":      {[]ratelimit.Take{{a, "x", 1}, {b, "y", 1}}, ratelimit.ErrInvalidName, `the limits of "x" and "y" are in different slots`},
+	} {
+		_, err := c.AllowAll(ctx, tc.takes...)
+		require.ErrorIs(t, err, tc.is, name)
+		require.ErrorContains(t, err, tc.says, name)
+	}
+	require.Zero(t, wire.Sent.Load())
+	for _, keys := range [][2]string{{"x", "x"}, {"{x}", "{x}:y"}, {"x", "{x}:y"}, {"a}b", "a}b"}} {
+		d, err := c.AllowAll(ctx, ratelimit.Take{Limiter: a, Key: keys[0], N: 1}, ratelimit.Take{Limiter: b, Key: keys[1], N: 1})
+		require.NoError(t, err, keys)
+		require.True(t, d.Allowed)
+	}
+}
+
+// A refusal is not asked for again until it ends, or is trusted no longer; and what gives units back in this process ends it.
+func TestAKeyThatWasRefusedIsRefusedInTheProcess(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		wire := &counting{Client: srv.Client(t)}
+		o := patient
+		o.RefusalTrust = time.Hour
+		c := on(t, wire, o)
+		l := c.Limiter("l", ratelimit.LimiterOptions{Rate: 2, Per: time.Hour})
+		for range 2 {
+			_, err := l.Allow(ctx, "k", 1)
+			require.NoError(t, err)
+		}
+		first, err := l.Allow(ctx, "k", 1)
+		require.NoError(t, err)
+		require.False(t, first.Allowed)
+		wire.Sent.Store(0)
+		for range 100 {
+			a, err := c.Limiter("l", ratelimit.LimiterOptions{Rate: 2, Per: time.Hour}).Allow(ctx, "k", 1)
+			require.NoError(t, err)
+			require.False(t, a.Allowed)
+			require.LessOrEqual(t, a.RetryAfter, first.RetryAfter)
+			require.InDelta(t, first.RetryAfter, a.RetryAfter, float64(time.Minute))
+			require.InDelta(t, first.ResetAfter, a.ResetAfter, float64(time.Minute))
+		}
+		require.Zero(t, wire.Sent.Load())
+		_, err = l.Allow(ctx, "k", 2)
+		require.NoError(t, err)
+		_, err = c.Limiter("l", ratelimit.LimiterOptions{Rate: 3, Per: time.Hour}).Allow(ctx, "k", 2)
+		require.NoError(t, err)
+		require.Positive(t, wire.Sent.Load(), "another number, other options")
+		_, err = l.Allow(ctx, "k", 2)
+		require.NoError(t, err)
+		require.NoError(t, l.Reset(ctx, "k"))
+		a, err := l.Allow(ctx, "k", 2)
+		require.NoError(t, err)
+		require.True(t, a.Allowed)
+
+		brief := patient
+		brief.RefusalTrust = time.Millisecond
+		l = on(t, srv.Client(t), brief).Limiter("l", ratelimit.LimiterOptions{Rate: 2, Per: time.Hour})
+		_, err = l.Allow(ctx, "k", 2)
+		require.NoError(t, err)
+		must(t, srv.Client(t), "DEL", l.Key("k"))
+		redistest.Eventually(t, 10*time.Second, "the server is asked again", func() bool {
+			a, err := l.Allow(ctx, "k", 2)
+			require.NoError(t, err)
+			return a.Allowed
+		})
+	})
+}
