@@ -15,7 +15,17 @@ func (c *Client) ID() string { return c.session.ID }
 func (c *Client) Waiting(name string) int { return c.waiting(c.opts.KeyPrefix + name) }
 
 // Lines is how many names somebody waits for.
-func (c *Client) Lines() int { return c.queue.Census().Lines }
+func (c *Client) Lines() int {
+	n, s := c.queue.Census().Lines, &c.tenancies
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, y := range s.of {
+		if y.asks == nil { // otherwise it has a line
+			n++
+		}
+	}
+	return n
+}
 
 // Owed is how many releases are still owed in the background.
 func (c *Client) Owed() int {

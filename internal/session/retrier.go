@@ -102,8 +102,9 @@ const (
 	mostTogether = 256 // releases that are made together
 )
 
-// soonAgain is how often a release whose answer is not final is sent again soon: after 2, 8, 32 and 128 ms.
-const soonAgain = 4
+// soonAgain is when a release whose answer is not final is sent again first. Each pause is four times as long as the one before, so what was
+// granted to a caller that had left is given back when it has been there for three times as long as its request was under way at most.
+const soonAgain = 2 * time.Millisecond
 
 // NewRetrier returns an idle retrier.
 func NewRetrier() *Retrier {
@@ -353,7 +354,7 @@ func (r *Retrier) settle(p *Pending, sent, now time.Time, err error) {
 	if err == nil {
 		// What is on its way arrives in a moment, mostly. Of what does not, the last moment is known.
 		p.next, p.tries = p.After, 0
-		if soon := now.Add(script.Backoff(2 * p.answers)); p.answers < soonAgain && soon.Before(p.After) {
+		if soon := now.Add(soonAgain << min(2*p.answers, 30)); soon.Before(p.After) {
 			p.next = soon
 		}
 		p.answers++

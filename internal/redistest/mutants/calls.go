@@ -134,7 +134,7 @@ var ofCalls = []mutant{
 	},
 	{
 		name: "a release that is not sent again soon", file: "internal/session/retrier.go", pkg: "internal/session",
-		old: "p.answers < soonAgain && soon", new: "p.answers < 0 && soon",
+		old: "); soon.Before(p.After) {", new: "); p.answers < 0 && soon.Before(p.After) {",
 		breaks: "a cancelled call leaves what is free taken for a moment at most", tests: "TestAnAnswerBeforeAfterIsNotFinal",
 	},
 	{
