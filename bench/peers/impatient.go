@@ -156,8 +156,9 @@ func (w *workerProcess) giveUp(ctx context.Context, o order) (answer, error) {
 			if err == nil || run.Err() != nil {
 				return release, err
 			}
-			if time.Since(asked) < wait && !errors.Is(err, rlock.ErrNotAcquired) && !errors.Is(err, context.DeadlineExceeded) {
-				return nil, err // it has not given up: it failed
+			gave := errors.Is(err, rlock.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+			if time.Since(asked) < wait && !gave {
+				return nil, err // it failed
 			}
 			if shared.phase() == measuring {
 				gaveUp.Add(1)
