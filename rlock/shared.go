@@ -19,7 +19,7 @@ import (
 //	another type, no right          0, nothing is done               a call of its own, which says what is wrong
 //
 // Not shared: re-entries, joins and reads, of which a first look at the lock says nothing; fenced locks, which have a key more;
-// waiters that have a place in the queue, and releases that name a waiter; clients that ask for replicas; clients of a Cluster,
+// waiters that have a place in the queue, and releases that ask for the next tenure; clients that ask for replicas; clients of a Cluster,
 // where the keys of a call must be of one slot.
 
 // freeRequest is one lock's part of a shared call.

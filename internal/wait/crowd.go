@@ -71,7 +71,7 @@ func (w *waiter) contendAmong(b Batcher) error {
 			return nil
 		case err != nil && !script.NotAnswered(err):
 			return err
-		case q.ended(w.ctx) != nil || w.late():
+		case q.Ended(w.ctx) != nil || w.late():
 			return w.gaveUp()
 		}
 		if err != nil {

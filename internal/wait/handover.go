@@ -93,7 +93,8 @@ func (w *waiter) learn(a Answer, err error) {
 // stand makes the waiter known, before anything is sent that may be answered by a grant: the grant can overtake the reply which
 // says that the waiter is in the queue (TestAGrantThatOvertakesItsPlaceIsUsed).
 //
-// One that hears no grants asks for no place in the server's queue. It polls, and goes on trying to hear. A place in the queue would be served in silence, and the lock be idle until the next poll:
+// One that hears no grants asks for no place in the server's queue. It polls, and goes on trying to hear. A place in the queue would be
+// served in silence, and the lock be idle until the next poll:
 //
 //	waiter                                   another process
 //	asks: held, and queued as one that       (holds the lock)

@@ -28,7 +28,7 @@ func (w *waiter) contend() error {
 			return nil
 		case err != nil && !script.NotAnswered(err):
 			return err
-		case w.q.ended(w.ctx) != nil || w.late():
+		case w.q.Ended(w.ctx) != nil || w.late():
 			return w.gaveUp()
 		}
 		if err == nil {

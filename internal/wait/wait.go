@@ -139,7 +139,7 @@ type Answer struct {
 // Wait returns nil when a try was granted, *GaveUp when ctx, Until or the queue ended first, or the first error of Try for which
 // asking again is of no use.
 func (q *Queue) Wait(ctx context.Context, r Request) error {
-	if err := q.ended(ctx); err != nil {
+	if err := q.Ended(ctx); err != nil {
 		return &GaveUp{Left: -1, Cause: err}
 	}
 	if r.Line == "" {
@@ -201,7 +201,7 @@ func (x *Resumable) Wait(ctx context.Context, until time.Time) (err error) {
 	w := x.w
 	w.hush()
 	w.ctx, w.r.Until = ctx, until
-	if err = w.q.ended(ctx); err != nil {
+	if err = w.q.Ended(ctx); err != nil {
 		return &GaveUp{Left: w.known, Failure: w.failure, Cause: err}
 	}
 	if !x.forward {
@@ -224,9 +224,7 @@ func (x *Resumable) End() {
 }
 
 // Ended returns why a wait under ctx is over: the queue is closed, or ctx has ended; nil: it is not.
-func (q *Queue) Ended(ctx context.Context) error { return q.ended(ctx) }
-
-func (q *Queue) ended(ctx context.Context) error {
+func (q *Queue) Ended(ctx context.Context) error {
 	if q.ctx.Err() != nil {
 		return errs.ErrClosed
 	}

@@ -82,7 +82,7 @@ func (w *waiter) patience() context.Context {
 var errTimeUp = errors.New("waitTime is over")
 
 func (w *waiter) gaveUp() error {
-	g := &GaveUp{Left: w.known, Failure: w.failure, Cause: w.q.ended(w.ctx)}
+	g := &GaveUp{Left: w.known, Failure: w.failure, Cause: w.q.Ended(w.ctx)}
 	if w.line != nil {
 		w.q.mu.Lock()
 		all := w.group()

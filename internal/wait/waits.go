@@ -71,7 +71,7 @@ func (q *Queue) Unlist(c *Call) {
 
 // GaveUp is the error of a call of the group that ends without a grant.
 func (q *Queue) GaveUp(ctx context.Context, g *Group) *GaveUp {
-	e := &GaveUp{Left: -1, Cause: q.ended(ctx)}
+	e := &GaveUp{Left: -1, Cause: q.Ended(ctx)}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if e.Failure = g.failure; !g.freeBy.IsZero() {

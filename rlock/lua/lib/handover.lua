@@ -23,10 +23,8 @@
 -- * A grant that comes too late is not given back on sight: the waiter that gave up has a release pending for it. Otherwise a
 --   late message would take the lock from a waiter that had found its grant by asking and was already unlocking: its unlock
 --   would find nothing and report a loss.
--- * Local hand-overs: a release names a waiter of its own process, which becomes the holder with its full lease in the same
---   call. Its deadline counts from when the release was sent. A process has as many as it had waiters when it was given the
---   lock, 32 and 20 ms at most; then its waiter is queued in the same call, and the first in the queue served. If nobody
---   queues, they do not end.
+-- * A release can name the owner of its process's next tenure (tenancy.go), which it makes the holder with its full lease if nobody else
+--   queues, and otherwise puts into the queue before it serves the first there. The deadline counts from when the release was sent.
 -- * Redisson's waiters race for what is published: see theirs in release.lua.
 -- * While the slot is being migrated, a script with two keys is refused. It is sent again without the queue, and waiters poll.
 -- uses: clock, listeners
