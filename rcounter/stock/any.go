@@ -20,7 +20,7 @@ func (s *Stock) ClaimAny(ctx context.Context, n int64) (_ Grant, err error) {
 	if err := cmp.Or(s.usable(), checkN(n)); err != nil {
 		return Grant{}, err
 	}
-	return s.obtain(ctx, true, func() (Grant, error) { return s.shared().anys.Do(ctx, n) })
+	return s.obtain(ctx, true, func(ctx context.Context) (Grant, error) { return s.shared().anys.Do(ctx, n) })
 }
 
 var anyScript = script.Load("claim any", files, "any")

@@ -58,11 +58,12 @@ func newCache(c *Client, keys []string) cache {
 //
 // It asks the cache only while the flag should be in there. If it is not, the flag has changed a moment ago, and this takes a round trip
 // to a server that answered then; or the connection is lost, and dialling gets no more time than a call. While another dials it does not
-// ask: it would wait for that as long as the other does.
-func (m *cache) soldOut(ctx context.Context) (epoch int64, yes bool) {
+// ask: it would wait for that as long as the other does. If it was not answered, until is when the patience of its caller ends, which has
+// begun with it, and for whom the server is asked next; otherwise it is zero.
+func (m *cache) soldOut(ctx context.Context) (epoch int64, yes bool, until time.Time) {
 	now := m.c.calls.Now()
 	if now >= m.there.Load() || m.dials.Load() != m.c.calls.Runner.Dials() {
-		return 0, false
+		return 0, false, until
 	}
 	ctx, done := context.WithDeadline(ctx, m.c.calls.At(now).Add(m.c.calls.CallTimeout))
 	defer done()
@@ -70,7 +71,10 @@ func (m *cache) soldOut(ctx context.Context) (epoch int64, yes bool) {
 	if epoch = flagged(r); !r.IsCacheHit() || epoch <= 0 {
 		m.there.Store(0)
 	}
-	return epoch, epoch > 0
+	if r.NonRedisError() != nil {
+		until = m.c.calls.At(now).Add(m.c.calls.Bound())
+	}
+	return epoch, epoch > 0, until
 }
 
 // flagged is the epoch that the flag tells, or 0.

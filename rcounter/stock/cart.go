@@ -75,8 +75,14 @@ func (g *Group) Reserve(ctx context.Context, id, claimant string, lines []Line, 
 	if err != nil {
 		return Cart{}, err
 	}
-	if c, sold := t.soldOut(ctx); sold {
+	c, sold, until := t.soldOut(ctx)
+	if sold {
 		return c, nil
+	}
+	if !until.IsZero() {
+		var done context.CancelFunc
+		ctx, done = context.WithDeadlineCause(ctx, until, session.ErrPatience)
+		defer done()
 	}
 	args := []string{claimant, script.Millis(ttl)}
 	for _, l := range lines {
@@ -86,7 +92,7 @@ func (g *Group) Reserve(ctx context.Context, id, claimant string, lines []Line, 
 	for i, s := range t.stocks {
 		turns[i] = s.shared().cache.turns.Load()
 	}
-	c, err := t.grants(ctx, actReserve, args...)
+	c, err = t.grants(ctx, actReserve, args...)
 	for i, s := range t.stocks {
 		var l LineGrant
 		if c.Lines != nil {
@@ -306,14 +312,18 @@ func (t *cartStocks) grants(ctx context.Context, v verb, args ...string) (Cart, 
 	return c, failed
 }
 
-// soldOut is the answer that this process can give by itself under Fresh: a stock has nothing left.
-func (t *cartStocks) soldOut(ctx context.Context) (Cart, bool) {
-	c := Cart{Outcome: SoldOut}
+// soldOut is the answer that this process can give by itself under Fresh: a stock has nothing left. until is that of cache.soldOut.
+func (t *cartStocks) soldOut(ctx context.Context) (c Cart, yes bool, until time.Time) {
+	c.Outcome = SoldOut
 	if !isFresh(ctx) {
-		return c, false
+		return c, false, until
 	}
 	for i, s := range t.stocks {
-		if epoch, yes := s.shared().cache.soldOut(ctx); yes {
+		epoch, yes, until := s.shared().cache.soldOut(ctx)
+		if !until.IsZero() {
+			return c, false, until
+		}
+		if yes {
 			if c.Lines == nil {
 				c.Lines = t.lines()
 			}
@@ -321,7 +331,7 @@ func (t *cartStocks) soldOut(ctx context.Context) (Cart, bool) {
 			s.c.observe(ctx, Event{Kind: EventAnsweredLocally, Name: s.name, Outcome: SoldOut})
 		}
 	}
-	return c, c.Lines != nil
+	return c, c.Lines != nil, until
 }
 
 // checkLines refuses the lines of a cart, or returns them in the order of their stocks' names.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/keyname"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/session"
 )
 
 // Claim claims one unit for claimant: any text that names one participant of this sale, such as a user id or an order id. One
@@ -25,20 +26,26 @@ func (s *Stock) Claim(ctx context.Context, claimant string) (_ Grant, err error)
 	if err := cmp.Or(s.usable(), keyname.Required("claimant", claimant)); err != nil {
 		return Grant{}, err
 	}
-	return s.obtain(ctx, isFresh(ctx), func() (Grant, error) { return s.shared().claims.Do(ctx, claimant) })
+	return s.obtain(ctx, isFresh(ctx), func(ctx context.Context) (Grant, error) { return s.shared().claims.Do(ctx, claimant) })
 }
 
 // obtain answers a claim: SoldOut by the process itself if it may say so and knows it, otherwise as the server answers (ask).
-func (s *Stock) obtain(ctx context.Context, may bool, ask func() (Grant, error)) (Grant, error) {
+func (s *Stock) obtain(ctx context.Context, may bool, ask func(context.Context) (Grant, error)) (Grant, error) {
 	m := &s.shared().cache
 	if may {
-		if epoch, yes := m.soldOut(ctx); yes {
+		epoch, yes, until := m.soldOut(ctx)
+		if yes {
 			s.c.observe(ctx, Event{Kind: EventAnsweredLocally, Name: s.name, Outcome: SoldOut})
 			return Grant{Outcome: SoldOut, Epoch: epoch}, nil
 		}
+		if !until.IsZero() {
+			var done context.CancelFunc
+			ctx, done = context.WithDeadlineCause(ctx, until, session.ErrPatience)
+			defer done()
+		}
 	}
 	turns, began := m.turns.Load(), s.c.began()
-	g, err := ask()
+	g, err := ask(ctx)
 	m.heard(g, turns)
 	s.c.claimed(ctx, s.name, began, g, err)
 	return g, err

@@ -33,5 +33,5 @@ func (s *Stock) claimOnce(ctx context.Context, a act) (Grant, error) {
 	if err := cmp.Or(s.usable(), checkRequest(a.id, a.claimant, a.n)); err != nil {
 		return Grant{}, err
 	}
-	return s.obtain(ctx, isFresh(ctx), func() (Grant, error) { return s.granted(ctx, a) })
+	return s.obtain(ctx, isFresh(ctx), func(ctx context.Context) (Grant, error) { return s.granted(ctx, a) })
 }

@@ -40,7 +40,7 @@ func (s *Stock) reserve(ctx context.Context, a act) (Grant, error) {
 	if err := cmp.Or(s.usable(), checkRequest(a.id, a.claimant, a.n), checkTTL(a.ttl)); err != nil {
 		return Grant{}, err
 	}
-	return s.obtain(ctx, isFresh(ctx), func() (Grant, error) { return s.granted(ctx, a) })
+	return s.obtain(ctx, isFresh(ctx), func(ctx context.Context) (Grant, error) { return s.granted(ctx, a) })
 }
 
 // Cancel gives back the units of a reservation, and reports whether this call did so. It is false if the reservation was confirmed (and
