@@ -332,7 +332,10 @@ func TestCallersBehindADroppedHoldAreServedWhenItsLeaseIsOver(t *testing.T) {
 		runtime.GC()
 		select {
 		case h := <-had:
-			return h.Unlock(within(t)) == nil
+			if err := h.Unlock(within(t)); err != nil {
+				require.ErrorIs(t, err, rlock.ErrLost) // a lease of 300 ms that a busy machine could not renew
+			}
+			return true
 		default:
 			return false
 		}
