@@ -73,7 +73,11 @@ type seen struct {
 func (l *single) acquired(ctx context.Context, began time.Time, t terms, auto, part bool) (*Hold, seen, error) {
 	c := l.c
 	own, turn, id := ownerIn(ctx, l)
-	if own == nil && id == "" && l.kind.turns && t.wait != 0 {
+	turns := l.kind.turns && t.wait != 0
+	if l.kind.side == reader {
+		turns = t.lease == 0 && t.label == "" && c.opts.MaxHold == 0
+	}
+	if own == nil && id == "" && turns {
 		if err := c.queue.Ended(ctx); err != nil {
 			return nil, seen{}, &wait.GaveUp{Left: -1, Cause: err}
 		}
@@ -84,14 +88,13 @@ func (l *single) acquired(ctx context.Context, began time.Time, t terms, auto, p
 		if t.wait != forever {
 			one.call.Until = began.Add(t.wait)
 		}
-		return c.tenancies.acquire(&one.caller, &one.asking)
+		if h, last, err := c.tenancies.acquire(&one.caller, &one.asking); err != errAsked {
+			return h, last, err
+		}
 	}
 	a := acquisition{l: l, ctx: ctx, began: began, auto: auto, lease: t.lease, label: t.label}
 	if t.lease == 0 {
 		a.lease = c.opts.WatchdogTimeout
-		if a.shares = l.kind.side == reader && auto && t.label == "" && c.opts.MaxHold == 0; a.shares {
-			a.reading = &reading{}
-		}
 	}
 	hold, err := a.run(ctx, t.wait, own, turn, id)
 	a.seen.unsure = !a.unanswered.IsZero()
@@ -127,27 +130,16 @@ type acquisition struct {
 	token      int64         // fencing token
 	leaves     time.Time     // when its caller gives up; zero: not known
 	seen       seen
-	*reading   // of one that may share a read hold of this process
 	*asks      // of a request for a tenure
 
-	want, sends int32 // the count asked for; tries that were sent
-	auto        bool  // it is renewed
-	handed      bool  // by the server, from its queue
-	inQueue     bool  // granted by a call that could not take it out of the queue
-	patient     bool  // it waits
-	shares      bool  // it may share a read hold of this process
-	waits       bool  // it is counted as a writer that waits
-	watched     bool  // the holder's heartbeats are looked at
+	sends   int32 // tries that were sent
+	auto    bool  // it is renewed
+	handed  bool  // by the server, from its queue
+	inQueue bool  // granted by a call that could not take it out of the queue
+	patient bool  // it waits
+	watched bool  // the holder's heartbeats are looked at
 
 	room [6]string // for the arguments of the first try, here to be one piece of memory
-}
-
-// reading is what an acquisition has that may share a read hold.
-type reading struct {
-	joined   *owner    // whose hold it shares
-	admit    time.Time // until when others may share its hold unasked
-	hold     *Hold     // made before those behind it go on
-	unusable error     // or why there is none
 }
 
 // asks is what a request for a tenure has besides.
@@ -159,6 +151,9 @@ type asks struct {
 	once       bool     // it has one turn
 	unattended bool     // no caller waits for the reply, so it is read to its end
 	crowded    bool     // others may have waited when it was granted
+	// Of readers:
+	joined *owner        // the tenure that does for this one: it asked under it
+	admit  time.Duration // after tenancies.base: until when others may join what was granted
 }
 
 func (a *acquisition) newOwner() *owner {
@@ -191,19 +186,14 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owne
 	case err != nil:
 		return nil, err
 	case own != nil:
-		return a.reenter(ctx, r, own, turn)
+		return l.reenter(ctx, own, turn, a.auto, a.lease)
 	case id != "" && a.under == nil:
 		if err := l.joinable(id); err != nil {
 			return nil, err
 		}
 		a.join = id
 	}
-	a.shares = a.shares && a.under == nil
-	if a.shares && a.share(l.c.sharing.find(l.key, a.began)) {
-		return newHold(a.joined.Handle(true)), nil
-	}
-	a.own, a.want, r.Alone = a.newOwner(), 1, waitTime == 0 || a.join != "" || a.under != nil || l.kind.manner == ""
-	a.own.Shared = a.shares
+	a.own, r.Alone = a.newOwner(), waitTime == 0 || a.join != "" || a.under != nil || l.kind.manner == ""
 	a.entry = a.place()
 	if l.backoff != nil {
 		r.Backoff = l.backoff.after
@@ -211,7 +201,7 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owne
 	if l.kind.place == fairQueue {
 		r.Channel, r.Own, r.Each, r.Paced = l.kind.channel(l.key, a.own.Lease.Owner), true, true, !r.Alone
 	}
-	if l.kind.side == reader && !a.shares { // it stands behind nobody, and nobody behind it: see sharing.go
+	if l.kind.side == reader { // it stands behind nobody, and nobody behind it: readers do not keep each other out
 		r.Manner, r.Each = "read each", true
 	}
 	if !l.hands() {
@@ -219,57 +209,44 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owne
 	} else if !r.Alone {
 		r.Grants = l.grantsHere()
 	}
-	if a.shares && !r.Alone {
-		l.c.sharing.enlist(a)
-	}
-	err = l.c.queue.Wait(ctx, r)
-	if a.shares && l.c.sharing.leave(a) {
-		a.own.Abandon(a.unanswered, a.entry)
-		return newHold(a.joined.Handle(true)), nil
-	}
-	switch {
-	case err != nil:
+	if err = l.c.queue.Wait(ctx, r); err != nil {
 		return nil, a.failed(err)
-	case a.shares:
-		return a.hold, a.unusable
 	}
 	return a.register()
 }
 
-// reenter acquires for an owner that holds the lock.
-func (a *acquisition) reenter(ctx context.Context, r wait.Request, own *owner, turn int32) (*Hold, error) {
-	l := a.l
+// reenter acquires for an owner that holds the lock. The server counts it once, however often it is re-entered, so a re-entry is a count in
+// this process. Only one with a lease of its own asks: the server is to confirm that lease. It waits for nobody, because its own owner has
+// what others wait for (TestAReentryIsNotBehindALocalWaiter).
+func (l *single) reenter(ctx context.Context, own *owner, turn int32, auto bool, d time.Duration) (*Hold, error) {
 	if l.kind.entry == entryNever {
 		return nil, fmt.Errorf("%w: %q", ErrReentry, l.name)
 	}
-	want, err := own.Enter(turn)
-	if err != nil {
+	if err := own.Enter(turn); err != nil {
 		return nil, fmt.Errorf("re-enter %q: %w", l.name, err)
 	}
-	if own.Shared && a.auto {
-		// The server has one reader for all of this process, so there is no count to raise.
-		if l.c.engine.Over(&own.Lease) != nil || !l.c.engine.Auto(&own.Lease, a.lease) {
-			own.Retreat(time.Time{})
-			return nil, fmt.Errorf("re-enter %q: %w", l.name, own.Why())
+	e := l.c.engine
+	why := e.Over(&own.Lease)
+	switch {
+	case why != nil:
+	case auto && e.Auto(&own.Lease, d):
+	case auto:
+		why = own.Why()
+	default:
+		own.Bar(turn) // who is next was promised nothing of d
+		ctx, cancel := l.c.session.Bounded(ctx)
+		defer cancel()
+		var confirmed bool
+		if confirmed, why = e.Extend(ctx, &own.Lease, d); !confirmed && why == nil {
+			why = own.Why()
 		}
-		return newHold(own.Handle(true)), nil
 	}
-	// It stands in no line: the lock that those in the line wait for is held by its own owner
-	// (TestAReentryIsNotBehindALocalWaiter).
-	a.own, a.want, a.shares, r.Alone = own, int32(want), false, true
-	l.c.engine.Longest(&own.Lease, a.lease)
-	if err := l.c.queue.Wait(ctx, r); err != nil {
-		err = l.lost(&own.Lease, err)
-		// It may be the last one there: it was counted in, its request was lost, and the outer hold was unlocked meanwhile,
-		// which kept the lock for it. So it has to release.
-		own.Retreat(a.unanswered)
-		return nil, err
+	if why != nil {
+		// It may be the last one there: the outer hold was unlocked meanwhile, which kept the lock for it. So it has to release.
+		own.Retreat(time.Time{})
+		return nil, fmt.Errorf("re-enter %q: %w", l.name, why)
 	}
-	if a.auto && !l.c.engine.Auto(&own.Lease, a.lease) || !l.c.engine.Confirmed(&own.Lease, a.sent, a.lease) {
-		own.Retreat(a.unanswered)
-		return nil, fmt.Errorf("re-enter %q: %w", l.name, own.Why())
-	}
-	return newHold(own.Handle(a.auto)), nil
+	return newHold(own.Handle(auto)), nil
 }
 
 // joinable says why an owner of another process cannot be joined, if so.
@@ -288,10 +265,7 @@ func (a *acquisition) waited() {
 	if a.watched {
 		a.l.c.monitor.unwatch(a.l)
 	}
-	if a.waits {
-		a.l.c.sharing.writers(a.l.key, -1)
-	}
-	a.watched, a.waits = false, false
+	a.watched = false
 }
 
 // failed ends an acquisition whose wait ended with err.
@@ -317,9 +291,6 @@ func (a *acquisition) failed(err error) error {
 func (a *acquisition) register() (*Hold, error) {
 	if err := a.keep(); err != nil {
 		return nil, err
-	}
-	if a.own.Shared {
-		a.l.c.sharing.open(a.l.key, a.own, a.admit)
 	}
 	return newHold(a.own.Handle(a.auto)), nil
 }

@@ -20,10 +20,7 @@ var (
 
 // acquireRequest is one try.
 type acquireRequest struct {
-	owner string
-	// want is the count that is set, never 1 to be added: if the reply is lost and the request is sent again, two counts would
-	// stand for one hold, and the lock would never be free again (TestALostAcquireReplyCountsOnce).
-	want     int
+	owner    string
 	lease    time.Duration
 	ms       string   // the lease, as an argument
 	notAfter int64    // server ms; 0: any time
@@ -40,7 +37,7 @@ func (r acquireRequest) asked(more int) []string {
 	if cap(args) < 4+more {
 		args = make([]string, 0, 4+more)
 	}
-	return append(args, r.owner, strconv.Itoa(r.want), r.ms, strconv.FormatInt(r.notAfter, 10))
+	return append(args, r.owner, "1", r.ms, strconv.FormatInt(r.notAfter, 10))
 }
 
 type acquireStatus int64

@@ -37,7 +37,6 @@ type Client struct {
 	hashOver       int
 	heartbeat      time.Duration // 0: Liveness is off
 	monitor        *monitor      // nil: likewise
-	sharing        sharing       // read holds that are shared
 	tenancies      tenancies
 	observer       Observer
 	run            atomic.Int64 // of a Quorum's member: the run of the server, by its last answer

@@ -38,7 +38,7 @@ func TestAMissingRightIsDeniedByEveryVerbAndNamed(t *testing.T) {
 	}{
 		{"-evalsha", "+evalsha", "lacks +evalsha", func() error { _, err := r.locks.Reentrant("other").Lock(within(t)); return err }},
 		{"-hset", "+hset", "lacks +hset", func() error { _, err := r.locks.Reentrant("other").Lock(within(t)); return err }},
-		{"-hset", "+hset", "lacks +hset", func() error { _, err := l.Lock(h.Context(within(t))); return err }},
+		{"-pexpire", "+pexpire", "lacks +pexpire", func() error { _, err := l.WithLease(time.Hour).Lock(h.Context(within(t))); return err }},
 		{"-pexpire", "+pexpire", "lacks +pexpire", func() error { return h.Extend(within(t), time.Hour) }},
 		{"-hgetall", "+hgetall", "lacks ", func() error { _, err := l.Inspect(within(t)); return err }},
 		{"-hlen", "+hlen", "lacks ", func() error { _, err := l.IsLocked(within(t)); return err }},

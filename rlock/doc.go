@@ -21,7 +21,7 @@
 //     hold is released.
 //   - A call that fails holds nothing. If a request was not answered, the library releases in the background what it may have
 //     acquired.
-//   - A failed attempt never changes the holder's lease. A re-entry or a partial unlock never shortens it. No operation leaves
+//   - A failed attempt never changes the holder's lease. A re-entry never shortens it. No operation leaves
 //     a key without an expiry.
 //   - A lost message costs a waiter at most Options.PollCap. A hold begins with the answer of a script, or with a grant that a
 //     release published after it had written it. A grant is trusted only for as long as the server surely keeps it.
@@ -133,8 +133,9 @@
 // hold. When a context ends, the lock stays held until Unlock, because nothing releases a lock under running work.
 //
 // Re-entry is decided by contexts, since goroutines have no identity. Every acquisition is a turn of its own, except under
-// [Hold.Context] of a hold of the same lock. Such an acquisition re-enters that hold, at once, and the lock is free after the
-// last Unlock. A hold's context carries nothing for other names, so goroutines that work under one hold exclude each other on
+// [Hold.Context] of a hold of the same lock. Such an acquisition re-enters that hold, at once and without a call, unless it has a
+// lease of its own, and the lock is free after the last Unlock. A loss that nobody has told the process of yet is found by the last
+// Unlock, the watchdog or Extend, and by no re-entry. A hold's context carries nothing for other names, so goroutines that work under one hold exclude each other on
 // those. [Detach] takes the owner out of a context. [Lock.WithOwner] joins a hold of another process.
 //
 // # Keys

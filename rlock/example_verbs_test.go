@@ -92,13 +92,13 @@ func ExampleLock_WithOwner() {
 		log.Fatal(err)
 	}
 	state, err := order.Inspect(ctx)
-	fmt.Println(sent.Label(), "is joined, holds:", state.Holders[0].Count, err)
+	fmt.Println(sent.Label(), "is joined, owners:", len(state.Holders), err)
 	shop.Unlock(ctx)
 	locked, err := order.IsLocked(ctx)
 	fmt.Println("locked until both are done:", locked, err)
 	fmt.Println(hold.Unlock(ctx))
 	// Output:
-	// shop is joined, holds: 2 <nil>
+	// shop is joined, owners: 1 <nil>
 	// locked until both are done: true <nil>
 	// <nil>
 }

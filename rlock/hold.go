@@ -129,12 +129,12 @@ func (x *Hold) Extend(ctx context.Context, d time.Duration) error {
 	return x.h.Extend(ctx, d)
 }
 
-// Unlock ends the hold and releases the lock, or lowers its count if other holds of the same owner last. It may be called
+// Unlock ends the hold and releases the lock, unless other holds of the same owner last: then it asks nobody. It may be called
 // from any goroutine, and with a ctx that has ended: the release then has a second. A ctx that comes from this hold's
 // Context, which Unlock ends, has a second, too.
 //
-// nil: the lock was released, and the server has confirmed it; or another caller of this process has it next, without a word to the
-// server, and by this process's clock it was held until then. ErrLost: the hold was over before, and somebody else may have
+// nil: the lock was released, and the server has confirmed it; or other holds of its owner last, or another caller of this process has it
+// next, without a word to the server, and by this process's clock it was held until then. ErrLost: the hold was over before, and somebody else may have
 // held the lock since. ErrUnavailable or ErrUnknownOutcome: the release was not confirmed while ctx lasted; it goes on in
 // the background until the lease is over. Any other refusal of the server, such as ErrDenied, is returned at once, and the
 // release goes on likewise.

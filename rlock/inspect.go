@@ -35,7 +35,7 @@ type State struct {
 // Holder is one owner of a lock. There is more than one if the first hold was joined, or if there are several readers.
 type Holder struct {
 	Owner Owner
-	Count int // how often it holds the lock
+	Count int // how often it holds the lock, by the server's word: an owner of this library once, however often it is re-entered
 	// Process is Options.Process of the holder's client. It is "" if that client has Liveness off, has held anything for less
 	// than a heartbeat, or has sent no heartbeat for long.
 	Process string

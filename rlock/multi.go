@@ -433,7 +433,7 @@ func (t *together) takeBack(ctx context.Context) {
 		own.End(ErrNotAcquired)
 		wg.Go(func() {
 			until := t.unanswered
-			if _, err := own.lock.runRelease(ctx, own.Lease.Owner, 0, ""); err != nil && until.IsZero() {
+			if _, err := own.lock.runRelease(ctx, own.Lease.Owner, ""); err != nil && until.IsZero() {
 				until = time.Now()
 			}
 			own.Abandon(until, "")

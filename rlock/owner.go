@@ -115,21 +115,15 @@ func (o *owner) Object() any { return o.lock }
 //   - The first time the release of a tenure asks for the next one, if callers wait (tenancy.go). A later try may be the second run of
 //     the first: the lease of the next tenure counts from the first send, so a grant by a later run would be trusted for too long. It
 //     names nobody.
-//   - Otherwise it removes the owner, or lowers its count. The script hands the lock over, or publishes the release.
+//   - Otherwise it removes the owner. The script hands the lock over, or publishes the release.
 //
 // After that a waiter of this process is woken, unless it hears of the release anyway. Before Send, session.Handle has ended the
 // hold's contexts, so that nobody works under it, and has taken the owner out of the watchdog.
-func (o *owner) Send(ctx context.Context, remaining int, again bool) (gone bool, err error) {
+func (o *owner) Send(ctx context.Context, again bool) (gone bool, err error) {
 	l, c := o.lock, o.lock.c
 	var status releaseStatus
-	if o.Shared && remaining > 0 {
-		return false, nil
-	}
-	if o.Shared {
-		c.sharing.drop(l.key, o)
-	}
 	rest := time.Duration(0)
-	if k := o.keep.Load(); k != 0 && remaining == 0 {
+	if k := o.keep.Load(); k != 0 {
 		rest = time.Duration(k) - time.Since(c.session.Base)
 	}
 	switch {
@@ -139,12 +133,12 @@ func (o *owner) Send(ctx context.Context, remaining int, again bool) (gone bool,
 		if err == nil && status == releaseDone {
 			l.runLook(ctx)
 		}
-	case !again && remaining == 0 && o.Follows():
+	case !again && o.Follows():
 		status, err = c.tenancies.release(ctx, o)
 	default:
-		status, err = l.runRelease(ctx, o.Lease.Owner, remaining, o.Entry())
+		status, err = l.runRelease(ctx, o.Lease.Owner, o.Entry())
 	}
-	if err == nil && remaining == 0 {
+	if err == nil {
 		if !l.hands() {
 			c.queue.StandBack(l.key)
 		}

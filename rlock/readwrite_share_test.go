@@ -2,10 +2,12 @@ package rlock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -254,4 +256,80 @@ func TestAGrantedReaderHasItsTimeoutKey(t *testing.T) {
 		require.NoError(t, err)
 		requireRW(t, g, "l", rwState{})
 	})
+}
+
+// A writer that queues is passed by those only that come within the window of the last answer which said that none does.
+func TestReadersDoNotPassAWriterThatWaits(t *testing.T) {
+	bubble(t, 2, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+		ctx := context.Background()
+		rw, theirs := rigs[0].locks.ReadWrite("l"), rigs[1].locks.ReadWrite("l")
+		first := lock(t, rw.Read(), ctx)
+		written := next(t, theirs.Write(), ctx)
+		synctest.Wait()
+		time.Sleep(15 * time.Millisecond)
+		_, err := rw.Read().TryLock(ctx, 0, 0)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		_, err = rw.Read().TryLock(ctx, 5*time.Millisecond, 0)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		read := next(t, rw.Read(), ctx)
+		synctest.Wait()
+		require.NoError(t, first.Unlock(ctx))
+		require.NoError(t, (<-written).Unlock(ctx))
+		require.NoError(t, (<-read).Unlock(ctx))
+		require.Empty(t, keys(t, rigs[0].redis))
+	})
+}
+
+func TestAReaderDoesNotPassAWriterOfItsProcess(t *testing.T) {
+	bubble(t, 1, rlock.Options{}, func(t *testing.T, _ *redistest.Server, rigs []*rig) {
+		ctx := context.Background()
+		rw := rigs[0].locks.ReadWrite("l")
+		first := lock(t, rw.Read(), ctx)
+		second, err := rw.Read().TryLock(ctx, 0, 0)
+		require.NoError(t, err, "nobody waits")
+		require.Equal(t, first.Owner(), second.Owner())
+		written := next(t, rw.Write(), ctx)
+		synctest.Wait()
+		_, err = rw.Read().TryLock(ctx, 0, 0) // within the window: no time has passed
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.NoError(t, first.Unlock(ctx))
+		require.NoError(t, second.Unlock(ctx))
+		require.NoError(t, (<-written).Unlock(ctx))
+		require.Empty(t, keys(t, rigs[0].redis))
+	})
+}
+
+// Readers that ask at the same time, and do not wait, ask for themselves: each is told what the server says.
+func TestReadersThatDoNotWaitAreAnsweredByTheServer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	r, other := newRig(t, s, rlock.Options{}), newRig(t, s, rlock.Options{})
+	rw := r.locks.ReadWrite("l")
+	for _, taken := range []bool{false, true} {
+		var hold *rlock.Hold
+		if taken {
+			hold = lock(t, other.locks.ReadWrite("l").Write(), within(t))
+		}
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				h, err := rw.Read().TryLock(within(t), 0, 0)
+				switch {
+				case taken && !errors.Is(err, rlock.ErrNotAcquired):
+					t.Errorf("of a lock that is taken: %v", err)
+				case !taken && err != nil:
+					t.Error(err)
+				case !taken:
+					if err := h.Unlock(within(t)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if taken {
+			require.NoError(t, hold.Unlock(within(t)))
+		}
+	}
+	redistest.Eventually(t, 30*time.Second, "nothing is left", func() bool { return len(keys(t, r.redis)) == 0 })
 }

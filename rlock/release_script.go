@@ -15,13 +15,12 @@ var releaseScript = load("release", "release")
 
 // releaseRequest is one release.
 type releaseRequest struct {
-	owner     string
-	remaining int            // the count
-	entry     string         // of this owner, if it may still be in the queue
-	others    []string       // of a Fair lock: those that leave with it
-	next      *wait.Standing // of the next tenure of this process; nil: none
-	notAfter  int64          // server ms until which that is asked for
-	turns     int32          // so many callers had it
+	owner    string
+	entry    string         // of this owner, if it may still be in the queue
+	others   []string       // of a Fair lock: those that leave with it
+	next     *wait.Standing // of the next tenure of this process; nil: none
+	notAfter int64          // server ms until which that is asked for
+	turns    int32          // so many callers had it
 }
 
 type releaseStatus int64
@@ -39,7 +38,7 @@ type releaseReply struct {
 }
 
 func releaseCall(l *single, r releaseRequest) script.Call {
-	args := []string{r.owner, strconv.Itoa(r.remaining), l.channel, l.c.publish, l.grants, r.entry}
+	args := []string{r.owner, "0", l.channel, l.c.publish, l.grants, r.entry}
 	if n := r.next; n != nil {
 		args = append(args, n.Owner, n.Entry, script.Millis(n.Lease), strconv.FormatInt(r.notAfter, 10), strconv.Itoa(int(r.turns)))
 	}
@@ -67,9 +66,9 @@ func (l *single) sendRelease(ctx context.Context, r releaseRequest) (releaseRepl
 	return decodeRelease(m, r.next != nil)
 }
 
-// runRelease lowers the count, or ends the hold; entry: of this owner, if it may still be in the queue.
-func (l *single) runRelease(ctx context.Context, owner string, remaining int, entry string) (releaseStatus, error) {
-	if remaining == 0 && entry == "" {
+// runRelease ends the hold; entry: of this owner, if it may still be in the queue.
+func (l *single) runRelease(ctx context.Context, owner, entry string) (releaseStatus, error) {
+	if entry == "" {
 		shares := l.c.enterLane(l.kind)
 		defer l.c.leaveLane(l.kind)
 		if shares {
@@ -78,6 +77,6 @@ func (l *single) runRelease(ctx context.Context, owner string, remaining int, en
 			}
 		}
 	}
-	r, err := l.sendRelease(ctx, releaseRequest{owner: owner, remaining: remaining, entry: entry})
+	r, err := l.sendRelease(ctx, releaseRequest{owner: owner, entry: entry})
 	return r.status, err
 }

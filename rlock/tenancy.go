@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -75,14 +76,15 @@ type tenancyKey struct {
 	kind *kind // Reentrant and Fenced locks of one name have each their own, and wait for each other on the server
 }
 
-// tenancy is what a client has of one lock that callers wait for: it holds it (own), or it asks (asks). Guarded by tenancies.mu. A lock that
-// is held, and that nobody here waits for, has none: it must cost little, and the watchdog's map finds its owner (attach).
+// tenancy is what a client has of one lock that callers wait for: it holds it (own), or it asks (asks); for reading, it may ask while it
+// holds. Guarded by tenancies.mu. A lock that is held, and that nobody here waits for, has none, unless it is for reading: it must cost
+// little, and the watchdog's map finds its owner (attach).
 type tenancy struct {
 	l           *single
 	first, last *caller // those that wait for their turns
 	n           int32
 	turns       int32         // how many may follow the one that runs; negative: any number
-	until       time.Duration // after tenancies.base; none begins later
+	until       time.Duration // after tenancies.base; none begins later, or none joins those that read
 	own         *owner
 	asks        *asking
 	known       *known
@@ -121,6 +123,7 @@ type asking struct {
 	w      wait.Resumable
 	known  known              // the tenancy's, unless it had one before
 	x      *caller            // for whom, if for that one only
+	once   bool               // it is one try, for a caller that does not wait
 	cancel context.CancelFunc // of the goroutine that asks; nil: the first caller does
 }
 
@@ -147,14 +150,23 @@ func (s *tenancies) acquire(x *caller, room *asking) (h *Hold, last seen, err er
 		}
 		if y == nil {
 			y = s.open(x.l)
+		}
+		switch {
+		case y.asks == nil && x.l.kind.side == reader && s.joins(y):
+			x.own, x.by, x.err = y.own, 0, nil
+			s.mu.Unlock()
+		case y.asks == nil && (y.own == nil || x.l.kind.side == reader):
 			q := y.begin(x, room)
 			y.join(x, false)
 			s.mu.Unlock()
 			s.askHere(x, q)
-		} else {
+		case x.terms.wait == 0:
+			s.mu.Unlock()
+			return nil, seen{}, errAsked
+		default:
 			y.join(x, front)
 			var by time.Time
-			if y.own != nil {
+			if y.own != nil && x.l.kind.side != reader {
 				by = x.l.c.engine.Until(&y.own.Lease)
 			}
 			s.mu.Unlock()
@@ -177,6 +189,9 @@ func (s *tenancies) acquire(x *caller, room *asking) (h *Hold, last seen, err er
 		room = nil
 	}
 }
+
+// errAsked: another caller asks at this moment, so one that does not wait asks for itself.
+var errAsked = errors.New("another caller asks")
 
 // open makes the tenancy of a lock. Called with mu held.
 func (s *tenancies) open(l *single) (y *tenancy) {
@@ -207,6 +222,9 @@ func (l *single) tenure() time.Duration {
 // An owner that is on its way out is either found, and tells the tenancy when it is (release, Gone), or is not found any more: the session
 // takes it out of the watchdog before it sends the release, and ends a holding before it calls Gone, which waits for mu.
 func (s *tenancies) attach(l *single) *tenancy {
+	if l.kind.side == reader {
+		return nil
+	}
 	held, began := l.c.engine.First(l.key, func(e *lease.Lease) bool {
 		own, ok := e.Of.(*owner)
 		return ok && own.Follows() && own.lock.kind == l.kind
@@ -222,6 +240,9 @@ func (s *tenancies) attach(l *single) *tenancy {
 
 // has says that own is that of the tenure. Called with mu held.
 func (y *tenancy) has(own *owner, turns int32, until time.Duration) {
+	if y.own != nil { // for reading: those that have it keep it
+		y.own.tenancy = nil
+	}
 	y.asks, y.own, y.turns, y.until = nil, own, turns, until
 	own.tenancy = y
 }
@@ -287,12 +308,13 @@ func (y *tenancy) begin(x *caller, q *asking) *asking {
 	if x.personal() {
 		q.x = x
 	}
+	q.once = x.terms.wait == 0
 	q.asks = asks{of: y, known: y.known}
-	q.a = acquisition{l: x.l, ctx: x.call.Ctx, began: time.Now(), auto: x.auto, lease: x.terms.lease, label: x.terms.label, want: 1, patient: true, asks: &q.asks}
+	q.a = acquisition{l: x.l, ctx: x.call.Ctx, began: time.Now(), auto: x.auto, lease: x.terms.lease, label: x.terms.label, patient: !q.once, asks: &q.asks}
 	if q.a.lease == 0 {
 		q.a.lease = c.opts.WatchdogTimeout
 	}
-	q.a.once = q.x != nil || x.l.kind.fenced || c.opts.MaxHold > 0
+	q.a.once = q.x != nil || x.l.kind.fenced || x.l.kind.side == reader || c.opts.MaxHold > 0
 	q.a.own = q.a.newOwner()
 	y.asks = q
 	return q
@@ -302,7 +324,7 @@ func (y *tenancy) begin(x *caller, q *asking) *asking {
 func (q *asking) request(call *wait.Call) wait.Request {
 	l := q.a.l
 	return wait.Request{Name: l.name, Of: l, Began: q.a.began, Line: l.key, Manner: l.kind.title, Channel: l.channel,
-		Group: &q.a.known.group, Call: call, Taker: &q.a, Grants: l.grantsHere()}
+		Group: &q.a.known.group, Call: call, Taker: &q.a, Alone: q.once, Grants: l.grantsHere()}
 }
 
 // askHere has the first caller ask, on its own goroutine, until it leaves. Then another one goes on for those that are left.
@@ -315,7 +337,7 @@ func (s *tenancies) askHere(x *caller, q *asking) {
 		s.mu.Lock()
 		y.part(x)
 		x.err = err
-		if y.first != nil && q.x == nil {
+		if y.first != nil && q.x == nil && !q.once {
 			s.run(q)
 			s.mu.Unlock()
 			return
@@ -346,12 +368,10 @@ func (s *tenancies) run(q *asking) {
 
 // next asks for the next tenure, if anybody waits for it. Called with mu held.
 func (s *tenancies) next(y *tenancy) {
-	if y.own != nil {
-		y.own.tenancy, y.own = nil, nil
-	}
-	if y.first != nil {
+	switch {
+	case y.first != nil:
 		s.run(y.begin(y.first, nil))
-	} else {
+	case y.own == nil:
 		s.drop(y)
 	}
 }
@@ -363,6 +383,11 @@ func (q *asking) end(err error) {
 	if h := q.a.after; h != nil {
 		q.a.after = nil
 		h.done <- handedOn{unsent: true}
+	}
+	if err == nil && q.a.joined != nil {
+		q.a.joined.Decline()
+		q.a.own.Abandon(q.a.unanswered, q.a.entry)
+		return
 	}
 	if err == nil { // granted, and nobody wants it
 		q.a.own.Abandon(time.Now(), q.a.entry)
@@ -398,8 +423,13 @@ func (s *tenancies) finish(q *asking, err error) {
 	s.mu.Unlock()
 	q.w.End()
 	q.a.waited()
-	err = q.a.keep()
 	own, x := q.a.own, q.x
+	if q.a.joined != nil {
+		own = q.a.joined
+		q.a.own.Abandon(q.a.unanswered, q.a.entry)
+	} else {
+		err = q.a.keep()
+	}
 	s.mu.Lock()
 	if x == nil {
 		for x = y.first; x != nil && x.personal(); x = x.next {
@@ -407,12 +437,16 @@ func (s *tenancies) finish(q *asking, err error) {
 	}
 	switch {
 	case y.asks == q && err == nil && x != nil:
-		turns := int32(-1)
-		if q.a.crowded {
+		turns, until := int32(-1), s.now()+q.a.l.tenure()
+		switch {
+		case q.a.l.kind.side == reader:
+			until = q.a.admit
+		case q.a.crowded:
 			turns = min(y.n-1, mostTurns)
 		}
-		y.has(own, turns, s.now()+q.a.l.tenure())
+		y.has(own, turns, until)
 		s.give(y, x, 0)
+		s.giveAll(y)
 		s.mu.Unlock()
 		return
 	case y.asks == q: // not to be used, or all that wait now have terms of their own
@@ -440,7 +474,7 @@ func (c *Client) waiting(key string) int {
 	n, s := c.queue.Members(key), &c.tenancies
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, k := range []*kind{reentrant, nonReentrant, fencing, rwWrite, plain} {
+	for _, k := range []*kind{reentrant, nonReentrant, fencing, rwRead, rwWrite, plain} {
 		if y := s.of[tenancyKey{key, k}]; y != nil {
 			n += int(y.n)
 		}

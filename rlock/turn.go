@@ -16,7 +16,7 @@ func (s *tenancies) give(y *tenancy, x *caller, by time.Duration) {
 	y.part(x)
 	x.own, x.by = y.own, by
 	x.wake()
-	if y.first == nil {
+	if y.first == nil && y.l.kind.side != reader {
 		s.drop(y)
 	}
 }
@@ -139,8 +139,16 @@ func (o *owner) Gone() {
 	s := &o.lock.c.tenancies
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.gone(o)
+}
+
+// gone is Gone, called with mu held.
+func (s *tenancies) gone(o *owner) {
 	if y := o.tenancy; y != nil {
-		s.next(y)
+		o.tenancy, y.own = nil, nil
+		if y.asks == nil {
+			s.next(y)
+		}
 	}
 }
 
@@ -149,9 +157,13 @@ func (s *tenancies) release(ctx context.Context, o *owner) (releaseStatus, error
 	l := o.lock
 	s.mu.Lock()
 	y := o.tenancy
+	if y != nil && l.kind.side == reader {
+		s.gone(o)
+		y = nil
+	}
 	if y == nil {
 		s.mu.Unlock()
-		return l.runRelease(ctx, o.Lease.Owner, 0, o.Entry())
+		return l.runRelease(ctx, o.Lease.Owner, o.Entry())
 	}
 	o.tenancy, y.own = nil, nil
 	q := y.begin(y.first, nil)
@@ -162,7 +174,7 @@ func (s *tenancies) release(ctx context.Context, o *owner) (releaseStatus, error
 	select {
 	case r := <-h.done:
 		if r.unsent {
-			return l.runRelease(ctx, o.Lease.Owner, 0, o.Entry())
+			return l.runRelease(ctx, o.Lease.Owner, o.Entry())
 		}
 		return r.status, r.err
 	case <-ctx.Done():

@@ -54,9 +54,6 @@ func (a *acquisition) Taken(g wait.Grant) bool {
 	}
 	a.sent, a.written, a.handed = g.Sent, g.Lease, g.Ticket > 0
 	a.meets(true)
-	if a.shares {
-		a.hold, a.unusable = a.register()
-	}
 	return true
 }
 
@@ -84,22 +81,16 @@ func (a *acquisition) Ask(ctx context.Context, standing *wait.Standing) (wait.An
 	if a.asks != nil && a.after != nil {
 		return a.askAfter(ctx, standing)
 	}
-	if !a.shares {
-		return a.ask(ctx, standing)
-	}
-	if a.sent.IsZero() && (a.l.c.sharing.leave(a) || a.share(a.l.c.sharing.find(a.l.key, a.began))) {
-		return wait.Answer{Granted: true, Unasked: true}, nil
-	}
-	answer, err := a.ask(ctx, standing)
-	if answer.Granted && a.joined == nil {
-		a.hold, a.unusable = a.register()
-	}
-	return answer, err
+	return a.askUnder(ctx, standing, a.l.c.tenancies.under(a))
 }
 
 func (a *acquisition) ask(ctx context.Context, standing *wait.Standing) (wait.Answer, error) {
+	return a.askUnder(ctx, standing, nil)
+}
+
+// askUnder is ask, for a reader whose process may have a tenure already: it asks whether that does for this one, too.
+func (a *acquisition) askUnder(ctx context.Context, standing *wait.Standing, beside *owner) (wait.Answer, error) {
 	c, placeless := a.l.c, false
-	beside := a.beside()
 	timed := script.Timed[acquireReply]{
 		Key: a.l.key,
 		Send: func(ctx context.Context, sent time.Time, notAfter int64) (rueidis.RedisMessage, error) {
@@ -143,7 +134,12 @@ func (a *acquisition) ask(ctx context.Context, standing *wait.Standing) (wait.An
 		}
 		return answer, err
 	case acquireShared:
-		return a.shared(ctx, standing, beside, received)
+		if !c.tenancies.enter(beside) { // its last reader has left meanwhile
+			return a.ask(ctx, standing)
+		}
+		a.joined = beside
+		a.window(true, received)
+		return wait.Answer{Granted: true}, nil
 	case acquireLost:
 		if a.join != "" {
 			return wait.Answer{}, fmt.Errorf("join %s on %q: %w", a.join, a.l.name, ErrLost)
@@ -159,7 +155,7 @@ func (a *acquisition) ask(ctx context.Context, standing *wait.Standing) (wait.An
 // free, alone.
 func (a *acquisition) try(ctx context.Context, standing *wait.Standing, alone *script.Timed[acquireReply]) (acquireReply, error) {
 	c := a.l.c
-	if standing == nil && a.want == 1 && a.join == "" && a.under == nil {
+	if standing == nil && a.join == "" && a.under == nil {
 		shares := c.enterLane(a.l.kind)
 		defer c.leaveLane(a.l.kind)
 		if shares && c.waiting(a.l.key) <= 1 { // where others wait it is not free
@@ -177,7 +173,6 @@ func (a *acquisition) try(ctx context.Context, standing *wait.Standing, alone *s
 func (a *acquisition) granted(received time.Time) (wait.Answer, error) {
 	l := a.l
 	switch {
-	case a.want > 1:
 	case !received.Before(a.sent.Add(a.lease - lease.Margin(a.lease))):
 		// A reply slower than the lease is worthless.
 		return a.renamed(received), fmt.Errorf("%w: %q: the grant took longer than its lease of %v", ErrUnavailable, l.name, a.lease)
@@ -197,7 +192,6 @@ func (a *acquisition) refused(r acquireReply, received time.Time) (wait.Answer, 
 		return a.renamed(received), fmt.Errorf("%w: %q: no answer for longer than heartbeats are trusted", ErrUnavailable, l.name)
 	}
 	a.since = a.sent
-	a.keptOut()
 	a.sees(seen{foreign: r.foreign, noEnd: r.left < 0, listeners: r.listeners})
 	if l.c.monitor != nil && a.patient && !a.watched {
 		a.watched = true
@@ -217,6 +211,9 @@ func (a *acquisition) sees(now seen) {
 	defer s.mu.Unlock()
 	now.unsure = a.known.seen.unsure
 	a.known.seen = now
+	if y := a.of; a.l.kind.side == reader && y.asks != nil && &y.asks.a == a {
+		y.until = 0 // somebody comes first
+	}
 }
 
 // meets notes whether others may wait on the server for what was granted.
@@ -251,7 +248,7 @@ func (a *acquisition) askAfter(ctx context.Context, standing *wait.Standing) (wa
 	end := sent.Add(l.c.opts.CallTimeout)
 	notAfter := l.c.runner.Clock.At(l.key, end)
 	if standing == nil || notAfter == 0 || l.kind.place != handed {
-		status, err := l.runRelease(ctx, from.Lease.Owner, 0, from.Entry())
+		status, err := l.runRelease(ctx, from.Lease.Owner, from.Entry())
 		h.done <- handedOn{status: status, err: err}
 		return a.ask(ctx, standing)
 	}
@@ -305,10 +302,8 @@ func (a *acquisition) place() string {
 // takeBack releases a grant that too few replicas have, and returns err.
 func (a *acquisition) takeBack(ctx context.Context, err error) error {
 	l := a.l
-	if a.want == 1 {
-		if _, e := l.runRelease(ctx, a.own.Lease.Owner, 0, a.entry); e != nil {
-			a.unanswered = time.Now() // Abandon goes on with it
-		}
+	if _, e := l.runRelease(ctx, a.own.Lease.Owner, a.entry); e != nil {
+		a.unanswered = time.Now() // Abandon goes on with it
 	}
 	return err
 }
@@ -330,7 +325,7 @@ func (a *acquisition) call(notAfter int64, standing *wait.Standing, beside *owne
 	if a.under != nil {
 		under = a.under.Lease.Owner
 	}
-	r := acquireRequest{owner: a.own.Lease.Owner, want: int(a.want), lease: a.lease, ms: a.l.c.millis(a.lease), notAfter: notAfter, entry: entry, under: under}
+	r := acquireRequest{owner: a.own.Lease.Owner, lease: a.lease, ms: a.l.c.millis(a.lease), notAfter: notAfter, entry: entry, under: under}
 	if a.sends++; a.sends == 1 { // a try that is given up may still read its own
 		r.room = a.room[:0]
 	}
@@ -348,9 +343,6 @@ func (a *acquisition) call(notAfter int64, standing *wait.Standing, beside *owne
 // late gives back what a try got after the acquisition had given up on it: the lock, or a place in its queue. The retrier does so,
 // too, but it may have asked before the server ran the request.
 func (a *acquisition) late(standing *wait.Standing) func(rueidis.RedisResult) {
-	if a.want > 1 {
-		return nil // the owner is ours and is released with its hold
-	}
 	own, places, q := a.own, standing != nil || a.entry != "", a.l.c.queue
 	return func(res rueidis.RedisResult) {
 		m, err := res.ToMessage()

@@ -77,9 +77,14 @@ func TestAHoldBesideAKeyOfAnotherTypeChangesNothing(t *testing.T) {
 						ctx = hold.Context(ctx)
 					}
 					_, err := r.locks.ReadWrite(name).Read().TryLock(ctx, 0, time.Minute)
-					if first == "Read" || under {
+					switch {
+					case first == "Read" && under: // the lease of its own hold is raised, by a script that uses no queue
+						if prefix == "redlatch_rw" {
+							require.ErrorIs(t, err, rlock.ErrWrongType, name)
+						}
+					case first == "Read" || under:
 						require.ErrorIs(t, err, rlock.ErrWrongType, name)
-					} else { // refused because of the writer, whatever is beside it
+					default: // refused because of the writer, whatever is beside it
 						require.Error(t, err, name)
 					}
 					require.Equal(t, before, r.hash(t, name), name)
@@ -157,8 +162,7 @@ func TestAQuorumBesideAKeyOfAnotherTypeIsNotLeftTaken(t *testing.T) {
 					}
 					spoil := func() {
 						for _, s := range five[:spoiled] {
-							s.Ask(t, "DEL", key)
-							s.Ask(t, command, key, "a")
+							s.Ask(t, "EVAL", "redis.call('DEL', KEYS[1]) redis.call(ARGV[1], KEYS[1], 'a') return 1", "1", key, command)
 						}
 					}
 					if !held {

@@ -77,7 +77,7 @@ func (p *permit) Object() any    { return p.s.described() }
 func (p *permit) Permits() int64 { return p.weight.Load() }
 
 // Send implements session.Resource.
-func (p *permit) Send(ctx context.Context, _ int, _ bool) (gone bool, err error) {
+func (p *permit) Send(ctx context.Context, _ bool) (gone bool, err error) {
 	held, err := p.release(ctx, p.Entry())
 	if err != nil {
 		p.unheard.Store(true)

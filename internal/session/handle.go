@@ -30,11 +30,11 @@ type Handles struct {
 
 // Resource is what a primitive knows of a Holding of its own: it is the Of of the holding's lease.
 type Resource interface {
-	// Send sends the release once. remaining is how many handles stay; 0: all is released. again: it is not the first try,
-	// so an earlier one may have run, or may still. gone: the server did not have all that was to be released.
+	// Send sends the release once. again: it is not the first try, so an earlier one may have run, or may still. gone: the server did
+	// not have all that was to be released.
 	//
 	// It wakes the waiters of this process that can have what was released.
-	Send(ctx context.Context, remaining int, again bool) (gone bool, err error)
+	Send(ctx context.Context, again bool) (gone bool, err error)
 	// Label is what the user calls the holder, "" without one.
 	Label() string
 }
@@ -44,7 +44,7 @@ type Several interface {
 	Resource
 	// Beside is the same for all that one call can release; nil: this one is released alone. It can be compared.
 	Beside() any
-	// SendAll sends the releases of all, as Send with remaining 0 does of a try that is not the first.
+	// SendAll sends the releases of all, as Send does of a try that is not the first.
 	SendAll(ctx context.Context, all []*Holding) error
 }
 
@@ -74,18 +74,15 @@ type Holding struct {
 	unanswered *unanswered // set before the first handle is made; nil: all requests were answered
 
 	mu        sync.Mutex
-	count     int32 // handles that may be released, and acquisitions and re-entries under way
-	turn      int32 // of a Follower: how many callers have had it before
-	follows   bool  // it is a Follower's
-	barred    bool  // no caller has it next
-	releasing bool  // the last release is under way
-	again     bool  // and was overtaken by the reply of a request that had been given up
-	// Shared is set before the first request: the resource counts once, however many handles there are, so only the last
-	// release is sent.
-	Shared  bool
-	dropped bool    // the last handle was dropped: it is left to its lease
-	handles *Handle // chained
-	ended   error   // why it is over
+	count     int32   // handles that may be released, and acquisitions and re-entries under way
+	turn      int32   // of a Follower: how many callers have had it before
+	follows   bool    // it is a Follower's
+	barred    bool    // no caller has it next
+	releasing bool    // the last release is under way
+	again     bool    // and was overtaken by the reply of a request that had been given up
+	dropped   bool    // the last handle was dropped: it is left to its lease
+	handles   *Handle // chained
+	ended     error   // why it is over
 
 	// the outermost acquisition's, which is mostly the only one: kept here to be one piece of memory
 	first Handle
@@ -268,27 +265,25 @@ func (o *Holding) First(auto bool, until time.Time, entry string) *Handle {
 	return o.Handle(auto)
 }
 
-// Enter counts a re-entry in, in that turn. It returns the new count, or why there is nothing to re-enter. The caller calls Handle or Retreat
-// next.
-func (o *Holding) Enter(turn int32) (want int, err error) {
+// Enter counts a re-entry in, in that turn, or says why there is nothing to re-enter. The caller calls Handle or Retreat next.
+func (o *Holding) Enter(turn int32) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if errors.Is(o.ended, errs.ErrLost) {
-		return 0, o.ended // with ErrWrongType, if its key was overwritten
+		return o.ended // with ErrWrongType, if its key was overwritten
 	}
 	if o.ended != nil || o.count == 0 || turn != o.turn {
-		return 0, errs.ErrLost
+		return errs.ErrLost
 	}
 	o.count++
-	return int(o.count), nil
+	return nil
 }
 
-// Retreat counts out a failed re-entry whose requests may run until until. The count on the server may be one too high
-// afterwards, until it is next set. If every hold that was there when it was tried has been released meanwhile, each left the
-// lock to the re-entry:
+// Retreat counts out a failed re-entry, or one that has the holding and cannot use it; requests of its acquisition may run until until. If
+// every handle that was there has been released meanwhile, each left the lock to it:
 //
-//	re-entry: counted in, request lost      Unlock of the outer hold: one is left, so the lock is kept
-//	re-entry: given up                      nobody is left to release it
+//	re-entry: counted in                    Unlock of the outer hold: one is left, so the lock is kept
+//	re-entry: refused                       nobody is left to release it
 func (o *Holding) Retreat(until time.Time) {
 	o.mu.Lock()
 	o.count--

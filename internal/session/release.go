@@ -87,9 +87,10 @@ func (c *Handles) Release(ctx context.Context, name string, life *Life, once *On
 	return err
 }
 
-// Release ends the handle and, if it is its holding's last, gives that back; otherwise it lowers the count on the server.
+// Release ends the handle and, if it is its holding's last, gives that back; otherwise nothing is sent, because the server counts a holding
+// once.
 //
-// nil: confirmed by the server. ErrLost: it was over before, or this is how that was found out. ErrUnavailable and
+// nil: confirmed by the server, or others stay. ErrLost: it was over before, or this is how that was found out. ErrUnavailable and
 // ErrUnknownOutcome: not confirmed while ctx lasted, see Handles.Release; any other refusal of the server comes at once. After
 // these the release of the last handle goes on in the background until the lease is over. Later calls return the first
 // one's result. The caller first stops the cleanup that would call Dropped. acquired is the context of the handle's acquisition, for
@@ -117,15 +118,12 @@ func (h *Handle) release(ctx context.Context) error {
 	if o.pass(h) {
 		return nil
 	}
-	r := release{Holding: o, why: h.Err(), remaining: o.leave(h), until: o.Until()}
-	var over error
-	if r.remaining > 0 {
-		over = c.Engine.Over(&o.Lease)
-		h.Manual()
-	} else {
-		over = c.Engine.Remove(&o.Lease) // before the release is sent: see package lease
+	r := release{Holding: o, why: h.Err(), until: o.Until()}
+	if !o.leave(h) {
+		return r.stays(h)
 	}
-	if over == errs.ErrMaxHold { // the server still has it, only renewal and trust have ended
+	over := c.Engine.Remove(&o.Lease) // before the release is sent: see package lease
+	if over == errs.ErrMaxHold {      // the server still has it, only renewal and trust have ended
 		over, r.why, r.until = nil, errs.ErrMaxHold, time.Now().Add(o.Longest())
 	}
 	// A request of the acquisition may still be on its way, on another connection, and would acquire anew for an owner that
@@ -147,14 +145,25 @@ func (h *Handle) release(ctx context.Context) error {
 		confirmed, err = r.lost()
 		o.gone()
 	}
-	if r.remaining == 0 && (o.finish() || !confirmed || !final) {
+	if o.finish() || !confirmed || !final {
 		o.releaseLater(after)
 	}
 	return err
 }
 
-// leave counts out a handle whose release begins, and returns how many stay. If none does, the caller calls finish later.
-func (o *Holding) leave(h *Handle) (remaining int) {
+// stays is the release of a handle beside which others stay.
+func (r *release) stays(h *Handle) error {
+	over := r.of.Engine.Over(&r.Lease)
+	h.Manual()
+	if over == nil || over == errs.ErrMaxHold || r.released() { // the release of the last handle says whether it was lost
+		return nil
+	}
+	_, err := r.lost()
+	return err
+}
+
+// leave counts out a handle whose release begins, and reports whether it is the last. Then the caller calls finish later.
+func (o *Holding) leave(h *Handle) (last bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.unlink(h)
@@ -164,7 +173,7 @@ func (o *Holding) leave(h *Handle) (remaining int) {
 			o.ended = errs.ErrReleased
 		}
 	}
-	return int(o.count)
+	return o.count == 0
 }
 
 // unlink is called with mu held.
@@ -195,7 +204,7 @@ func (o *Holding) finish() (again bool) {
 // releaseLater has it released in the background until its lease is over. The answer to what was sent before after is not final.
 func (o *Holding) releaseLater(after time.Time) {
 	p := Pending{Name: o.Lease.Name, Owner: cmp.Or(o.Granted, o.Lease.Owner), Of: o, Release: func(ctx context.Context) error {
-		_, err := o.Lease.Of.(Resource).Send(ctx, 0, true)
+		_, err := o.Lease.Of.(Resource).Send(ctx, true)
 		return final(err)
 	}}
 	if several, ok := o.Lease.Of.(Several); ok {
@@ -252,18 +261,14 @@ func final(err error) error {
 // release is one release under way.
 type release struct {
 	*Holding
-	why       error     // the handle is over
-	remaining int       // handles that stay
-	until     time.Time // nobody else can have it before
-	unsure    bool      // a try was sent and not answered
+	why    error     // the handle is over
+	until  time.Time // nobody else can have it before
+	unsure bool      // a try was sent and not answered
 }
 
 // lost is the outcome of a release of what is over by the local clock. The caller does not wait for the server. The server may
 // still have it for as long as the margin, so it is released in the background.
 func (r *release) lost() (confirmed bool, err error) {
-	if r.remaining > 0 && r.released() {
-		return true, nil // the last handle is being released, or was: that release says whether it was lost
-	}
 	why := r.why
 	if !errors.Is(why, errs.ErrLost) {
 		why = errs.ErrLost
@@ -280,12 +285,11 @@ func (r *release) run(ctx context.Context) (confirmed bool, err error) {
 			ctx, cancel = context.WithDeadline(ctx, r.until)
 			defer cancel()
 		}
-		gone, err := resource.Send(ctx, r.remaining, n > 0)
+		gone, err := resource.Send(ctx, n > 0)
 		switch {
 		case err == nil:
 			return true, r.answered(gone)
 		case errors.Is(err, errs.ErrWrongType): // what the watchdog would have found out, too
-			r.tell(errs.ErrOverwritten)
 			return true, r.of.failed(r.Lease.Name, fmt.Errorf("%w: %w", errs.ErrLost, err))
 		case !script.NotAnswered(err):
 			return false, r.pending(err)
@@ -308,27 +312,15 @@ func (r *release) run(ctx context.Context) (confirmed bool, err error) {
 // has released it: nobody else could have it before until.
 func (r *release) answered(gone bool) error {
 	switch {
-	case !gone, r.unsure, r.remaining > 0 && r.released():
+	case !gone, r.unsure:
 		return nil
 	case r.why == errs.ErrMaxHold:
 		return r.of.failed(r.Lease.Name, fmt.Errorf("%w: %w", errs.ErrLost, r.why))
 	}
-	r.tell(errs.ErrLost)
 	return r.of.failed(r.Lease.Name, errs.ErrLost)
 }
 
-// tell tells the handles that stay of a loss.
-func (r *release) tell(why error) {
-	if r.remaining > 0 {
-		r.of.Engine.Lost(&r.Lease, why)
-	}
-}
-
-// pending is the result of a release that was not confirmed. That of the last handle goes on in the background. If other
-// handles stay, the count on the server only informs, and nothing is repeated.
+// pending is the result of a release that was not confirmed. It goes on in the background.
 func (r *release) pending(err error) error {
-	if r.remaining > 0 {
-		return r.of.Error(err)
-	}
 	return r.of.Error(fmt.Errorf("the release goes on in the background: %w", err))
 }

@@ -184,22 +184,22 @@ var ofCalls = []mutant{
 	},
 	{
 		name: "a release of unknown outcome that is a loss", file: "internal/session/release.go", pkg: "internal/session",
-		old: "case !gone, r.unsure, r.remaining > 0", new: "case !gone, r.remaining > 0",
+		old: "case !gone, r.unsure:", new: "case !gone:",
 		breaks: "an Unlock whose reply is lost is an Unlock", tests: "TestHoldsAndPermitsAreReleasedAlike",
 	},
 	{
 		name: "a release that is not confirmed and forgotten", file: "internal/session/release.go", pkg: "internal/session",
-		old: "if r.remaining == 0 && (o.finish() || !confirmed || !final) {", new: "if r.remaining == 0 && (o.finish() || confirmed && !final) {",
+		old: "if o.finish() || !confirmed || !final {", new: "if o.finish() || confirmed && !final {",
 		breaks: "a release that is not confirmed goes on in the background", tests: "TestHoldsAndPermitsAreReleasedAlike",
 	},
 	{
 		name: "a release that outruns a request of its own", file: "internal/session/release.go", pkg: "rsemaphore",
-		old: "if r.remaining == 0 && (o.finish() || !confirmed || !final) {", new: "if r.remaining == 0 && (o.finish() || !confirmed || !final && after.IsZero()) {",
+		old: "if o.finish() || !confirmed || !final {", new: "if o.finish() || !confirmed || !final && after.IsZero() {",
 		breaks: "a request that runs after its release is taken back", tests: "TestARequestThatRunsAfterItsReleaseBeforeTheServersTimeIsKnownIsTakenBack",
 	},
 	{
 		name: "a loss that an Unlock does not tell", file: "internal/session/release.go", pkg: "internal/session",
-		old: "\tr.tell(errs.ErrLost)\n\treturn r.of.failed(r.Lease.Name, errs.ErrLost)\n", new: "\treturn nil\n",
+		old: "\t}\n\treturn r.of.failed(r.Lease.Name, errs.ErrLost)\n", new: "\t}\n\treturn nil\n",
 		breaks: "an Unlock of what was lost says so", tests: "TestHoldsAndPermitsAreReleasedAlike",
 	},
 	{

@@ -34,12 +34,12 @@ var ofTenures = []mutant{
 	},
 	{
 		name: "a tenure without an end", file: "rlock/tenancy.go", pkg: "rlock",
-		old: "y.has(own, turns, s.now()+q.a.l.tenure())", new: "y.has(own, min(turns, -1), s.now()+time.Hour)",
+		old: "turns, until := int32(-1), s.now()+q.a.l.tenure()", new: "turns, until := int32(-1), s.now()+time.Hour",
 		breaks: "a process keeps a lock for 20 ms at most", tests: "TestATenureEndsThoughCallersWait",
 	},
 	{
 		name: "callers behind a tenure that was lost", file: "rlock/turn.go", pkg: "rlock",
-		old: "\tif y := o.tenancy; y != nil {\n\t\ts.next(y)\n\t}", new: "",
+		old: "\t\tif y.asks == nil {\n\t\t\ts.next(y)\n\t\t}\n", new: "",
 		breaks: "whatever ends a tenure, those that wait have another", tests: "TestTheLossOfATenureEndsOneTurn",
 	},
 	{
@@ -61,5 +61,25 @@ var ofTenures = []mutant{
 		name: "a writer's turn while somebody reads under the last one", file: "rlock/readwrite.go", pkg: "rlock",
 		old: "if !own.Lasts() || !own.Bar(turn) {", new: "if !own.Lasts() {",
 		breaks: "nobody writes while somebody reads", tests: "TestNoWriterHasItsTurnWhileAReadUnderTheLastOneLasts",
+	},
+	{
+		name: "readers that join a tenure for as long as they like", file: "rlock/reading.go", pkg: "rlock",
+		old: "if y.own == nil || s.now() >= y.until {", new: "if y.own == nil {",
+		breaks: "a writer that queues is passed for 10 ms at most", tests: "TestReadersDoNotPassAWriterThatWaits",
+	},
+	{
+		name: "readers that join although a writer of their process asks", file: "rlock/reading.go", pkg: "rlock",
+		old: "w != nil && w.asks != nil {", new: "w != nil && w.asks == nil {",
+		breaks: "a reader does not pass a writer of its process", tests: "TestAReaderDoesNotPassAWriterOfItsProcess",
+	},
+	{
+		name: "readers in line that ask one after the other", file: "rlock/reading.go", pkg: "rlock",
+		old: "for y.first != nil && s.enter(y.own) {", new: "for false {",
+		breaks: "readers that wait are let in together", tests: "TestReadersThatWaitAreLetInTogether",
+	},
+	{
+		name: "a reader that joins what is being given back", file: "internal/session/handle.go", pkg: "rlock",
+		old: "o.ended != nil || o.count == 0 || turn != o.turn {", new: "turn != o.turn {",
+		breaks: "nobody joins a tenure whose last reader has left", tests: "TestAReaderThatComesWhileTheLastOneLeavesHoldsTheLock TestAContextOfAnEarlierTurnReentersNothing",
 	},
 }
