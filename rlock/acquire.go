@@ -77,6 +77,11 @@ func (l *single) acquired(ctx context.Context, began time.Time, t terms, auto, p
 	if l.kind.side == reader {
 		turns = t.lease == 0 && t.label == "" && c.opts.MaxHold == 0
 	}
+	if own == nil && id == "" && l.kind.turns && c.tenancies.linger.used.Load() {
+		if h, err := c.tenancies.resume(ctx, l, t, auto, part); h != nil || err != nil {
+			return h, seen{}, err
+		}
+	}
 	if own == nil && id == "" && turns {
 		if err := c.queue.Ended(ctx); err != nil {
 			return nil, seen{}, &wait.GaveUp{Left: -1, Cause: err}

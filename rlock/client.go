@@ -134,4 +134,7 @@ func (c *Client) Fenced(name string) *Lock { return c.lock(name, fencing) }
 // renewing what is left, whose leases run out. Its error names the holds that were not unlocked and the releases that were
 // not confirmed. It does not close the hub. Later calls wait for the first until their own ctx ends, and return
 // its result.
-func (c *Client) Close(ctx context.Context) error { return c.session.Close(ctx) }
+func (c *Client) Close(ctx context.Context) error {
+	c.tenancies.closes()
+	return c.session.Close(ctx)
+}

@@ -68,7 +68,7 @@ func (l *Lock) DoOnce(ctx context.Context, period time.Duration, fn func(ctx con
 func (l *Lock) acquireOnce(ctx context.Context) (hold *Hold, begun bool, err error) {
 	for n := 0; ; n++ {
 		asked := time.Now()
-		hold, err = l.acquire(Detach(ctx), terms{0, l.terms.lease, l.terms.label})
+		hold, err = l.acquire(Detach(ctx), terms{lease: l.terms.lease, label: l.terms.label})
 		var refused *NotAcquiredError
 		if !errors.As(err, &refused) || ctx.Err() != nil {
 			return hold, false, err

@@ -159,7 +159,7 @@ func (e *election) ask(ctx context.Context, p *parts) tally {
 		go func() {
 			own, cancel := context.WithTimeout(ctx, e.limit(m))
 			defer cancel()
-			x, err := m.take(own, terms{0, e.lease, m.label}, e.lease == 0, true)
+			x, err := m.take(own, terms{lease: e.lease, label: m.label}, e.lease == 0, true)
 			if err != nil {
 				e.refuse(round, i)
 			}

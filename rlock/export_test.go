@@ -20,7 +20,7 @@ func (c *Client) Lines() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, y := range s.of {
-		if y.asks == nil { // otherwise it has a line
+		if y.asks == nil && y.first != nil { // one that asks has a line
 			n++
 		}
 	}

@@ -146,7 +146,7 @@ func (t *together) assemble(ctx context.Context, left func() time.Duration) (p *
 	defer cancel()
 	wctx := p.b.life.Context(all) // ends the waiting when a member is lost
 	for i, m := range t.members {
-		x, e := m.take(wctx, terms{left(), t.lease, m.label}, true, true)
+		x, e := m.take(wctx, terms{wait: left(), lease: t.lease, label: m.label}, true, true)
 		if e == nil {
 			p.add(i, x)
 		}

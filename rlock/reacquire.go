@@ -68,7 +68,7 @@ func (p *parts) reacquire(members []member) {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(m.c.session.Context(), e.limit(m))
 			defer cancel()
-			x, err := m.take(ctx, terms{0, 0, m.label}, true, true)
+			x, err := m.take(ctx, terms{label: m.label}, true, true)
 			if err != nil {
 				return
 			}

@@ -69,6 +69,7 @@ type tenancies struct {
 	of     map[tenancyKey]*tenancy // of locks that callers wait for
 	free   []*tenancy              // for the next: most locks are held for a moment
 	passed int64                   // turns that followed another without a call
+	linger lingering
 }
 
 type tenancyKey struct {
@@ -88,6 +89,9 @@ type tenancy struct {
 	own         *owner
 	asks        *asking
 	known       *known
+	idle        time.Duration // since when nobody has a turn, after tenancies.base; 0: somebody has
+	linger      time.Duration // for how long it may be idle
+	armed       bool          // a timer is to end that
 }
 
 // known is what those learn that give up, and those that look.
@@ -151,7 +155,14 @@ func (s *tenancies) acquire(x *caller, room *asking) (h *Hold, last seen, err er
 		if y == nil {
 			y = s.open(x.l)
 		}
+		if y.idle != 0 && x.personal() {
+			s.surrender(y)
+			y = s.open(x.l)
+		}
 		switch {
+		case y.idle != 0:
+			s.wakeUp(y, x)
+			s.mu.Unlock()
 		case y.asks == nil && x.l.kind.side == reader && s.joins(y):
 			x.own, x.by, x.err = y.own, 0, nil
 			s.mu.Unlock()

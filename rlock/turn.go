@@ -16,7 +16,10 @@ func (s *tenancies) give(y *tenancy, x *caller, by time.Duration) {
 	y.part(x)
 	x.own, x.by = y.own, by
 	x.wake()
-	if y.first == nil && y.l.kind.side != reader {
+	if y.linger = x.terms.linger; y.turns >= 0 || x.personal() || y.own.Barred() {
+		y.linger = 0
+	}
+	if y.first == nil && y.linger == 0 && y.l.kind.side != reader {
 		s.drop(y)
 	}
 }
@@ -125,7 +128,13 @@ func (o *owner) Next() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	y := o.tenancy
-	if y == nil || y.first.personal() || y.turns == 0 || s.now() >= y.until || !c.engine.Lasting(&o.Lease) {
+	if y == nil || !c.engine.Lasting(&o.Lease) {
+		return false
+	}
+	if y.first == nil {
+		return s.lingers(y)
+	}
+	if y.first.personal() || y.turns == 0 || s.now() >= y.until {
 		return false
 	}
 	y.turns--
@@ -157,7 +166,7 @@ func (s *tenancies) release(ctx context.Context, o *owner) (releaseStatus, error
 	l := o.lock
 	s.mu.Lock()
 	y := o.tenancy
-	if y != nil && l.kind.side == reader {
+	if y != nil && (y.first == nil || l.kind.side == reader) { // it could linger; readers have asked already
 		s.gone(o)
 		y = nil
 	}

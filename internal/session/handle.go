@@ -237,6 +237,13 @@ func (o *Holding) Bar(turn int32) bool {
 // Follows reports whether another caller may have the holding next, as far as it is known.
 func (o *Holding) Follows() bool { return o.follows }
 
+// Barred reports whether no other caller has the holding next.
+func (o *Holding) Barred() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.barred
+}
+
 // BarNext has no other caller have the holding next.
 func (o *Holding) BarNext() {
 	o.mu.Lock()

@@ -29,7 +29,7 @@ var ofTenures = []mutant{
 	},
 	{
 		name: "a turn for one with terms of its own", file: "rlock/turn.go", pkg: "rlock",
-		old: "if y == nil || y.first.personal() || y.turns", new: "if y == nil || y.turns",
+		old: "if y.first.personal() || y.turns == 0", new: "if y.turns == 0",
 		breaks: "an owner that is known elsewhere has one turn", tests: "TestAnOwnerThatIsKnownElsewhereHasOneTurn",
 	},
 	{
@@ -81,5 +81,20 @@ var ofTenures = []mutant{
 		name: "a reader that joins what is being given back", file: "internal/session/handle.go", pkg: "rlock",
 		old: "o.ended != nil || o.count == 0 || turn != o.turn {", new: "turn != o.turn {",
 		breaks: "nobody joins a tenure whose last reader has left", tests: "TestAReaderThatComesWhileTheLastOneLeavesHoldsTheLock TestAContextOfAnEarlierTurnReentersNothing",
+	},
+	{
+		name: "a lock that lingers though others wait for it", file: "rlock/turn.go", pkg: "rlock",
+		old: "y.turns >= 0 || x.personal() || y.own.Barred() {", new: "x.personal() || y.own.Barred() {",
+		breaks: "where processes contend a lock does not linger", tests: "TestALockThatOthersWaitForDoesNotLinger",
+	},
+	{
+		name: "a lock that lingers for ever", file: "rlock/linger.go", pkg: "rlock",
+		old: "case s.now() >= min(y.idle+y.linger, y.until):", new: "case s.now() >= y.idle+time.Hour:",
+		breaks: "what lingers ends in time", tests: "TestWhatLingersEndsInTime",
+	},
+	{
+		name: "a closed client that leaves what lingers", file: "rlock/client.go", pkg: "rlock",
+		old: "\tc.tenancies.closes()\n", new: "",
+		breaks: "Close releases what lingers", tests: "TestWhateverEndsWhatLingersIsHeeded",
 	},
 }
