@@ -114,37 +114,50 @@ func ending(name string, waited time.Duration, unsure bool) wait.Ending {
 	}}
 }
 
-// acquisition is one call of Lock.
+// acquisition asks for one lock, for a call of Lock or for a tenure.
 type acquisition struct {
 	l     *single
 	ctx   context.Context // the caller's
 	began time.Time
 	lease time.Duration
 	label string
+	auto  bool // it is renewed
 
 	own   *owner
-	join  Owner     // of another process, to be joined
-	under *owner    // of the write hold under which it reads
-	sent  time.Time // of the try that was granted
+	join  Owner  // of another process, to be joined
+	under *owner // of the write hold under which it reads
+	tries
+	won
+	patience
+	*asks // of a request for a tenure
+}
+
+// tries are what it has sent.
+type tries struct {
+	sent  time.Time // of the try that was granted, or the last
 	since time.Time // the owner may hold the lock from here on: before that the server said that it does not
 	runs  time.Time // until when the last try may run, if it was not answered
 	// unanswered: some try was sent and not answered, and may take the lock up to this instant
 	unanswered time.Time
-	written    time.Duration // the lease that the server wrote when it handed the lock over
-	entry      string        // in the queue on the server, once it was asked for
-	token      int64         // fencing token
-	leaves     time.Time     // when its caller gives up; zero: not known
-	seen       seen
-	*asks      // of a request for a tenure
+	sends      int32     // how many
+	room       [6]string // for the arguments of the first, here to be one piece of memory
+}
 
-	sends   int32 // tries that were sent
-	auto    bool  // it is renewed
-	handed  bool  // by the server, from its queue
-	inQueue bool  // granted by a call that could not take it out of the queue
-	patient bool  // it waits
-	watched bool  // the holder's heartbeats are looked at
+// won is what it was granted.
+type won struct {
+	written time.Duration // the lease that the server wrote when it handed the lock over
+	token   int64         // fencing token
+	handed  bool          // by the server, from its queue
+	inQueue bool          // by a call that could not take it out of the queue
+}
 
-	room [6]string // for the arguments of the first try, here to be one piece of memory
+// patience is what it has while it waits.
+type patience struct {
+	entry   string    // in the queue on the server, once it was asked for
+	leaves  time.Time // when its caller gives up; zero: not known
+	seen    seen
+	patient bool // it waits
+	watched bool // the holder's heartbeats are looked at
 }
 
 // asks is what a request for a tenure has besides.
@@ -198,20 +211,24 @@ func (a *acquisition) run(ctx context.Context, waitTime time.Duration, own *owne
 		}
 		a.join = id
 	}
-	a.own, r.Alone = a.newOwner(), waitTime == 0 || a.join != "" || a.under != nil || l.kind.manner == ""
+	a.own = a.newOwner()
+	alone := waitTime == 0 || a.join != "" || a.under != nil || l.kind.manner == ""
 	a.entry = a.place()
 	if l.backoff != nil {
 		r.Backoff = l.backoff.after
 	}
 	if l.kind.place == fairQueue {
-		r.Channel, r.Own, r.Each, r.Paced = l.kind.channel(l.key, a.own.Lease.Owner), true, true, !r.Alone
+		r.Channel, r.Own, r.Place = l.kind.channel(l.key, a.own.Lease.Owner), true, wait.Paced
 	}
 	if l.kind.side == reader { // it stands behind nobody, and nobody behind it: readers do not keep each other out
-		r.Manner, r.Each = "read each", true
+		r.Manner, r.Place = "read each", wait.Beside
+	}
+	if alone {
+		r.Place = wait.Alone
 	}
 	if !l.hands() {
 		r.Taker, r.Try = nil, func(ctx context.Context) (wait.Answer, error) { return a.Ask(ctx, nil) }
-	} else if !r.Alone {
+	} else if !alone {
 		r.Grants = l.grantsHere()
 	}
 	if err = l.c.queue.Wait(ctx, r); err != nil {

@@ -322,7 +322,7 @@ func (t *together) context(ctx context.Context, i int) context.Context {
 func (t *together) ask(ctx context.Context, waitTime time.Duration) (*Hold, error) {
 	c := t.c
 	t.renew(ctx)
-	r := wait.Request{Name: t.q.name, Of: t.q, Began: t.began, Alone: true, Try: t.try, Backoff: script.Backoff}
+	r := wait.Request{Name: t.q.name, Of: t.q, Began: t.began, Place: wait.Alone, Try: t.try, Backoff: script.Backoff}
 	if waitTime != forever {
 		r.Until = t.began.Add(waitTime)
 	}

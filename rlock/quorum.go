@@ -121,12 +121,14 @@ func (q *composite) elect(ctx context.Context, t terms) (*Hold, error) {
 	e := &election{q: q, members: q.labelled(t.label), began: time.Now(), lease: t.lease, asking: true}
 	e.refused, e.freed = make([]bool, len(e.members)), make([]int, len(e.members))
 	first := q.members[0].c
-	r := wait.Request{Name: q.name, Of: q, Began: e.began, Line: q.line, Manner: "votes", Alone: waitTime == 0 || e.under(ctx), Crowded: true, Several: true, Try: e.try, Backoff: e.pause}
+	r := wait.Request{Name: q.name, Of: q, Began: e.began, Line: q.line, Manner: "votes", Crowded: true, Several: true, Try: e.try, Backoff: e.pause}
 	if waitTime != forever {
 		r.Until = e.began.Add(waitTime)
 	}
 	e.until = r.Until
-	if !r.Alone {
+	if waitTime == 0 || e.under(ctx) {
+		r.Place = wait.Alone
+	} else {
 		defer e.stopListening()
 		e.first = first.queue
 	}

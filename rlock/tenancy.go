@@ -193,7 +193,9 @@ func (s *tenancies) acquire(x *caller, room *asking) (h *Hold, last seen, err er
 		}
 		s.mu.Lock()
 		if err != nil {
-			last = x.known.seen
+			if x.known != nil { // it has been in line
+				last = x.known.seen
+			}
 			s.mu.Unlock()
 			return nil, last, err
 		}
@@ -321,7 +323,8 @@ func (y *tenancy) begin(x *caller, q *asking) *asking {
 	}
 	q.once = x.terms.wait == 0
 	q.asks = asks{of: y, known: y.known}
-	q.a = acquisition{l: x.l, ctx: x.call.Ctx, began: time.Now(), auto: x.auto, lease: x.terms.lease, label: x.terms.label, patient: !q.once, asks: &q.asks}
+	q.a = acquisition{l: x.l, ctx: x.call.Ctx, began: time.Now(), auto: x.auto, lease: x.terms.lease, label: x.terms.label, asks: &q.asks}
+	q.a.patient = !q.once
 	if q.a.lease == 0 {
 		q.a.lease = c.opts.WatchdogTimeout
 	}
@@ -334,8 +337,12 @@ func (y *tenancy) begin(x *caller, q *asking) *asking {
 // request is that of the wait.
 func (q *asking) request(call *wait.Call) wait.Request {
 	l := q.a.l
-	return wait.Request{Name: l.name, Of: l, Began: q.a.began, Line: l.key, Manner: l.kind.title, Channel: l.channel,
-		Group: &q.a.known.group, Call: call, Taker: &q.a, Alone: q.once, Grants: l.grantsHere()}
+	r := wait.Request{Name: l.name, Of: l, Began: q.a.began, Line: l.key, Manner: l.kind.title, Channel: l.channel,
+		Group: &q.a.known.group, Call: call, Taker: &q.a, Grants: l.grantsHere()}
+	if q.once {
+		r.Place = wait.Alone
+	}
+	return r
 }
 
 // askHere has the first caller ask, on its own goroutine, until it leaves. Then another one goes on for those that are left.

@@ -55,7 +55,10 @@ func (a *acquisition) explain(err error, waited time.Duration) error {
 
 func (a *acquisition) run(ctx context.Context, waitTime time.Duration) (*Permit, error) {
 	s, c := a.s, a.s.c
-	r := wait.Request{Name: s.name, Of: a, Began: a.began, Line: s.made.line, Manner: s.made.manner, Channel: s.channel, Grants: s.made.heard, Taker: a, Alone: !a.waits, Yield: !a.waits, Reach: c.opts.CallTimeout}
+	r := wait.Request{Name: s.name, Of: a, Began: a.began, Line: s.made.line, Manner: s.made.manner, Channel: s.channel, Grants: s.made.heard, Taker: a, Reach: c.opts.CallTimeout}
+	if !a.waits {
+		r.Place = wait.Yielding
+	}
 	if waitTime != unlimited {
 		r.Until = a.began.Add(waitTime)
 	}

@@ -39,7 +39,7 @@ func (s *CountingSemaphore) acquire(ctx context.Context, n int, until time.Time,
 	var err error
 	if !refused {
 		alone := r
-		alone.Alone, alone.Until, alone.Told = true, began, nil
+		alone.Place, alone.Until, alone.Told = wait.Alone, began, nil
 		err = s.c.queue.Wait(ctx, alone)
 		if g := (*wait.GaveUp)(nil); !once && errors.As(err, &g) {
 			if ended := context.Cause(ctx); ended != nil { // it ended after the refusal, and the caller is to hear of both

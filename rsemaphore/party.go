@@ -141,7 +141,7 @@ func (p *party) broken(cause error) (Arrival, error) {
 // arrive tries until the party has arrived.
 func (p *party) arrive(ctx context.Context) error {
 	b := p.b
-	err := b.c.queue.Wait(ctx, wait.Request{Name: b.name, Of: b, Began: p.began, Channel: b.channel, Alone: true, Try: p.tryArrive})
+	err := b.c.queue.Wait(ctx, wait.Request{Name: b.name, Of: b, Began: p.began, Channel: b.channel, Place: wait.Alone, Try: p.tryArrive})
 	if err == nil {
 		return nil
 	}

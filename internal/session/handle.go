@@ -73,20 +73,42 @@ type Holding struct {
 	of         *Handles
 	unanswered *unanswered // set before the first handle is made; nil: all requests were answered
 
-	mu        sync.Mutex
-	count     int32   // handles that may be released, and acquisitions and re-entries under way
-	turn      int32   // of a Follower: how many callers have had it before
-	follows   bool    // it is a Follower's
-	barred    bool    // no caller has it next
-	releasing bool    // the last release is under way
-	again     bool    // and was overtaken by the reply of a request that had been given up
-	dropped   bool    // the last handle was dropped: it is left to its lease
-	handles   *Handle // chained
-	ended     error   // why it is over
+	mu      sync.Mutex
+	count   int32 // handles that may be released, and acquisitions and re-entries under way
+	turn    int32 // of a Follower: how many callers have had it before
+	next    succession
+	phase   phase
+	handles *Handle // chained
+	ended   error   // why it is over
 
 	// the outermost acquisition's, which is mostly the only one: kept here to be one piece of memory
 	first Handle
 }
+
+// succession says whether another caller may have a holding after its last handle.
+type succession uint8
+
+const (
+	single succession = iota // it is no Follower's
+	open
+	barred // it is, but something of it is known elsewhere
+)
+
+// phase is how far the end of a holding has come.
+//
+//	kept --the last release begins--> releasing --answered, or given up--> kept, with a count of 0
+//	                                     |  a request that had been given up is answered
+//	                                     v
+//	                                  overtaken --likewise--> kept, and one more release follows
+//	kept --the last handle is dropped--> dropped
+type phase uint8
+
+const (
+	kept phase = iota
+	releasing
+	overtaken
+	dropped // it is left to its lease
+)
 
 // unanswered is what requests of an acquisition may leave behind on the server if they were never answered, also after the
 // release.
@@ -102,7 +124,12 @@ func (o *Holding) Begin(of *Handles, r Resource) {
 }
 
 // Follow says that the holding is a Follower's. once: no caller has it next all the same, because of what is known of it elsewhere.
-func (o *Holding) Follow(once bool) { o.follows, o.barred = true, once }
+func (o *Holding) Follow(once bool) {
+	o.next = open
+	if once {
+		o.next = barred
+	}
+}
 
 // Entry is the place in a queue that a request may have left behind.
 func (o *Holding) Entry() string { return o.left().entry }
@@ -198,11 +225,8 @@ func (o *Holding) Decline() { o.Retreat(o.left().until) }
 //
 // The count of the handle that ends becomes that of the next, so nobody else can be the last meanwhile.
 func (o *Holding) pass(h *Handle) bool {
-	if !o.follows {
-		return false
-	}
 	o.mu.Lock()
-	if o.count != 1 || o.barred || o.ended != nil {
+	if o.count != 1 || o.next != open || o.ended != nil {
 		o.mu.Unlock()
 		return false
 	}
@@ -214,7 +238,7 @@ func (o *Holding) pass(h *Handle) bool {
 
 // gone tells a Follower that no caller can have the holding next.
 func (o *Holding) gone() {
-	if o.follows {
+	if o.Follows() {
 		o.Lease.Of.(Follower).Gone()
 	}
 }
@@ -230,25 +254,36 @@ func (o *Holding) Bar(turn int32) bool {
 	if turn != o.turn {
 		return false
 	}
-	o.barred = true
+	o.bar()
 	return true
 }
 
 // Follows reports whether another caller may have the holding next, as far as it is known.
-func (o *Holding) Follows() bool { return o.follows }
+func (o *Holding) Follows() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.next != single
+}
+
+// bar is called with mu held.
+func (o *Holding) bar() {
+	if o.next == open {
+		o.next = barred
+	}
+}
 
 // Barred reports whether no other caller has the holding next.
 func (o *Holding) Barred() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.barred
+	return o.next == barred
 }
 
 // BarNext has no other caller have the holding next.
 func (o *Holding) BarNext() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.barred = true
+	o.bar()
 }
 
 // Turn is which of the callers that follow each other has the handle, or had it.
@@ -325,8 +360,10 @@ func (o *Holding) Abandon(until time.Time, entry string) {
 // it is made afterwards (TestALateReplyDoesNotTakePermitsFromUnderTheirRelease).
 func (o *Holding) Late() {
 	o.mu.Lock()
-	o.again = o.again || o.releasing
-	unwanted := !o.releasing && (o.count == 0 && !o.dropped || errors.Is(o.ended, errs.ErrLost))
+	if o.phase == releasing {
+		o.phase = overtaken
+	}
+	unwanted := o.phase != overtaken && (o.count == 0 && o.phase != dropped || errors.Is(o.ended, errs.ErrLost))
 	o.mu.Unlock()
 	if unwanted {
 		o.releaseLater(time.Time{})
@@ -462,7 +499,9 @@ func (h *Handle) Dropped() {
 	h.Manual()
 	o.mu.Lock()
 	o.count--
-	o.dropped = o.count == 0
+	if o.count == 0 {
+		o.phase = dropped
+	}
 	o.mu.Unlock()
 	h.uncount() // Close need not wait for a release that cannot come
 	if !renewed {

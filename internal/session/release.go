@@ -168,7 +168,7 @@ func (o *Holding) leave(h *Handle) (last bool) {
 	defer o.mu.Unlock()
 	o.unlink(h)
 	if o.count--; o.count == 0 {
-		o.releasing = true
+		o.phase = releasing
 		if o.ended == nil {
 			o.ended = errs.ErrReleased
 		}
@@ -197,8 +197,9 @@ func (o *Holding) released() bool {
 func (o *Holding) finish() (again bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.releasing = false
-	return o.again
+	again = o.phase == overtaken
+	o.phase = kept
+	return again
 }
 
 // releaseLater has it released in the background until its lease is over. The answer to what was sent before after is not final.

@@ -124,14 +124,16 @@ func (w *waiter) seeThrough(b Batcher) bool {
 	defer t.Stop()
 	for {
 		w.q.mu.Lock()
-		o, flying := w.outcome, w.flying
-		w.outcome, w.busy = nil, true // no other call asks for it
+		o, asked := w.outcome, w.does == flying
+		if w.outcome = nil; !asked {
+			w.does = busy // no other call asks for it
+		}
 		w.q.mu.Unlock()
 		if o != nil {
 			answer, err := w.told(b, o)
 			return err == nil && answer.Granted
 		}
-		if !flying {
+		if !asked {
 			return false
 		}
 		select {
@@ -147,7 +149,9 @@ func (w *waiter) takeOutcome() *outcome {
 	w.q.mu.Lock()
 	defer w.q.mu.Unlock()
 	o := w.outcome
-	w.outcome, w.busy = nil, o != nil
+	if w.outcome = nil; o != nil {
+		w.does = busy
+	}
 	return o
 }
 
@@ -213,7 +217,7 @@ func (w *waiter) join(a Answer, err error) {
 }
 
 func (q *Queue) joins(c *crowd, w *waiter) {
-	w.joined, w.before = true, c.last
+	w.is, w.before = among, c.last
 	if c.last != nil {
 		c.last.behind = w
 	} else {
@@ -226,8 +230,8 @@ func (q *Queue) joins(c *crowd, w *waiter) {
 
 // parts takes a waiter out that leaves.
 func (q *Queue) parts(c *crowd, w *waiter) {
-	w.left = true
-	if !w.joined {
+	joined := w.is == among
+	if w.is = gone; !joined {
 		return
 	}
 	if w.before != nil {
@@ -266,7 +270,7 @@ func (c *crowd) still() {
 
 // wants puts a waiter among those to ask for.
 func (q *Queue) wants(c *crowd, w *waiter) {
-	if !w.wanted && !w.left {
+	if !w.wanted && w.is != gone {
 		w.wanted = true
 		c.asking = append(c.asking, w)
 	}
@@ -278,8 +282,10 @@ func (w *waiter) idle(doubt bool) {
 	q, c := w.q, w.line.crowd
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	w.busy = false
-	if doubt && (w.grant == nil || w.grant != w.doubted) && !w.flying {
+	if w.does == busy {
+		w.does = idle
+	}
+	if doubt && (w.grant == nil || w.grant != w.doubted) && w.does != flying {
 		w.doubted = w.grant
 		q.wants(c, w)
 	}
@@ -364,7 +370,7 @@ func (q *Queue) batch(c *crowd) (batch []*waiter, all []Standing, place bool) {
 }
 
 // ready reports whether a batch may ask for the waiter, which has taken in all that it was told.
-func (w *waiter) ready() bool { return w.outcome == nil && !w.busy && w.standing != nil }
+func (w *waiter) ready() bool { return w.outcome == nil && w.does == idle && w.standing != nil }
 
 // take takes those to ask for next, in the order in which they came to be asked for.
 func (c *crowd) take() (batch []*waiter) {
@@ -375,11 +381,11 @@ func (c *crowd) take() (batch []*waiter) {
 			break
 		}
 		switch {
-		case w.left:
+		case w.is == gone:
 		case !w.ready():
 			rest = append(rest, w)
 		default:
-			w.wanted, w.flying = false, true
+			w.wanted, w.does = false, flying
 			batch = append(batch, w)
 		}
 	}
@@ -399,7 +405,7 @@ func (q *Queue) takeFirst(c *crowd) (batch []*waiter) {
 			q.wants(c, w)
 			break
 		}
-		w.flying = true
+		w.does = flying
 		batch = append(batch, w)
 	}
 	return batch
@@ -418,8 +424,8 @@ func (q *Queue) answered(c *crowd, batch []*waiter, all []Standing, replies []an
 	}
 	var retry []*waiter
 	for i, w := range batch {
-		w.flying = false
-		if w.left {
+		w.does = idle
+		if w.is == gone {
 			q.unclaimed(all[i].Owner) // it may have a place now, or what it asked for
 			continue
 		}
@@ -519,7 +525,7 @@ func (q *Queue) look(w *waiter, in time.Duration) {
 	c := w.line.crowd
 	if in > 0 {
 		q.alarmBy(c, time.Now().Add(script.Expiry(in)))
-	} else if w.joined {
+	} else if w.is == among {
 		q.wants(c, w)
 		q.drive(c)
 	}

@@ -89,7 +89,7 @@
 //
 // # Each for itself
 //
-// Where the order is that of all waiters of all processes ([Request].Each), the first request of a waiter is its place. So it must
+// Where the order is that of all waiters of all processes ([Beside]), the first request of a waiter is its place. So it must
 // stand behind nobody. Each waiter asks for itself; the rest is as for a contender. Where callers give up, few
 // ask at once (pace.go).
 //

@@ -46,7 +46,7 @@ func (w *waiter) subscribeToGrants() (hears, over bool) {
 // anything: each is told that it is free, and it is left to each until it has asked (TestCallersTooImpatientForAnAnswerAreHandedTheLock).
 func (w *waiter) leftUnheard() {
 	q, r := w.q, &w.r
-	if !r.Each || w.granted || r.Taker == nil || w.line == nil || w.q.hearsGrants(r.Grants) {
+	if !r.Place.each() || w.granted || r.Taker == nil || w.line == nil || w.q.hearsGrants(r.Grants) {
 		return
 	}
 	q.mu.Lock()

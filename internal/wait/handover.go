@@ -63,12 +63,9 @@ func (w *waiter) asking() *Standing {
 	if !w.hears() {
 		return nil
 	}
-	if !w.asked {
-		w.asked = true
-		w.q.mu.Lock()
-		w.queued = true
-		w.q.mu.Unlock()
-	}
+	w.q.mu.Lock()
+	defer w.q.mu.Unlock()
+	w.queued = true
 	return w.standing
 }
 
@@ -118,7 +115,7 @@ func (w *waiter) stand(hears bool) {
 			w.wakeup = make(chan struct{}, 1)
 		}
 		q.standing[s.Owner] = w
-		if w.line.crowd == nil && !w.r.Each {
+		if w.line.crowd == nil && !w.r.Place.each() {
 			w.line.contender = w
 		}
 	}
@@ -176,13 +173,13 @@ func (w *waiter) taken() (used, doubt bool) {
 	q := w.q
 	q.mu.Lock()
 	g := w.grant
-	use := g != nil && !w.flying && (g.Ticket == 0 || g.Ticket == w.ticket && w.held.After(q.gap))
+	use := g != nil && w.does != flying && (g.Ticket == 0 || g.Ticket == w.ticket && w.held.After(q.gap))
 	doubt = g != nil && g.Ticket >= w.ticket
-	if g != nil && !w.flying && (g.Ticket == 0 || g.Ticket <= w.ticket) {
+	if g != nil && w.does != flying && (g.Ticket == 0 || g.Ticket <= w.ticket) {
 		w.grant = nil
 	}
 	if use {
-		w.busy, w.named = true, true
+		w.does, w.named = busy, true
 		if g.Ticket != 0 {
 			g.Sent = w.held
 		}
@@ -202,7 +199,7 @@ func (w *waiter) settled(granted bool) (after time.Time, unsettled bool) {
 		l.contender = nil
 	}
 	unsettled = w.queued || w.grant != nil
-	if w.flying { // a batch asks for it, and may yet be granted what it asks for
+	if w.does == flying { // a batch asks for it, and may yet be granted what it asks for
 		after, unsettled = time.Now().Add(w.r.Reach), true
 	}
 	w.unstand()

@@ -292,7 +292,7 @@ func TestCallersTooImpatientForAnAnswerAreHandedTheLock(t *testing.T) {
 		leaves := func(owner string) {
 			ctx, cancel := context.WithTimeout(context.Background(), trip/4)
 			defer cancel()
-			require.Error(t, r.Wait(ctx, wait.Request{Name: "n", Channel: "c", Grants: "g", Each: true, Taker: &stander{d, owner}}))
+			require.Error(t, r.Wait(ctx, wait.Request{Name: "n", Channel: "c", Grants: "g", Place: wait.Beside, Taker: &stander{d, owner}}))
 		}
 		for n := range 200 {
 			leaves(fmt.Sprint(n))

@@ -82,7 +82,7 @@ func (w *waiter) overhear(foreign bool) {
 	q, c := w.q, w.line.crowd
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if c.overheard != nil || w.left || !foreign && w.standing != nil && w.standing.hears || w.r.Channel == "" {
+	if c.overheard != nil || w.is == gone || !foreign && w.standing != nil && w.standing.hears || w.r.Channel == "" {
 		return
 	}
 	ctx, cancel := context.WithCancel(q.ctx)

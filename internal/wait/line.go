@@ -38,7 +38,7 @@ func (q *Queue) enter(r Request, ctx context.Context) (w *waiter) {
 	}
 	w.q, w.r, w.ctx, w.known = q, r, ctx, -1
 	if r.Group == nil {
-		w.call = Call{Name: r.Name, Of: r.Of, Began: r.Began, Until: r.Until, Ctx: ctx, waiter: w, each: r.Each}
+		w.call = Call{Name: r.Name, Of: r.Of, Began: r.Began, Until: r.Until, Ctx: ctx, waiter: w, each: r.Place.each()}
 		q.list(&w.call)
 	} else {
 		r.Group.asker = w
@@ -49,7 +49,7 @@ func (q *Queue) enter(r Request, ctx context.Context) (w *waiter) {
 			q.list(r.Call)
 		}
 	}
-	if r.Alone {
+	if r.Place.alone() {
 		return w
 	}
 	l := q.lines[r.Line]
@@ -71,7 +71,7 @@ func (q *Queue) enter(r Request, ctx context.Context) (w *waiter) {
 		l.crowd = &crowd{}
 	}
 	l.members++
-	l.each, l.grouped = r.Each, r.Group != nil
+	l.each, l.grouped = r.Place.each(), r.Group != nil
 	w.line = l
 	if r.Group == nil {
 		w.call.group = &l.Group
@@ -84,6 +84,7 @@ func (w *waiter) exit() {
 	q, l, r := w.q, w.line, w.r
 	unsettled, after := false, time.Time{}
 	q.mu.Lock()
+	joined := w.is == among
 	if r.Group == nil {
 		q.unlist(&w.call)
 	} else {
@@ -110,7 +111,7 @@ func (w *waiter) exit() {
 		if w.refused && r.Group == nil {
 			l.refused--
 		}
-		if r.Paced && l.pace != nil {
+		if r.Place == Paced && l.pace != nil {
 			l.pace.leaves(w)
 			q.guesses.of(r.Line).paced = l.pace.bound
 		}
@@ -133,7 +134,7 @@ func (w *waiter) exit() {
 			}
 		}
 	}
-	if len(q.freeWaiters) < spare && !w.joined { // a crowd may still refer to one that joined it
+	if len(q.freeWaiters) < spare && !joined { // a crowd may still refer to one that joined it
 		drain(w.wakeup)
 		*w = waiter{wakeup: w.wakeup}
 		q.freeWaiters = append(q.freeWaiters, w)

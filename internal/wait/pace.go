@@ -3,7 +3,7 @@ package wait
 import "time"
 
 // pace bounds how many waiters of a line ask for the first time at once, where each has a place of its own in the server's queue
-// (Request.Paced). Nothing else does: whoever gives up does not wait for the server, and the next caller asks at once.
+// (Paced). Nothing else does: whoever gives up does not wait for the server, and the next caller asks at once.
 //
 //	64 callers, patience 2 ms               server, 20,000 requests a second
 //	ask, give up, ask, …: 30,000 a second ----> runs each, also those whose callers have left: it cannot know
@@ -21,6 +21,12 @@ type pace struct {
 	asking int           // for the first time
 	trip   time.Duration // how long an answer took, the last that came
 	turns  []*waiter     // that wait for their turn, first come first
+}
+
+// pacing is a waiter's part in it. Guarded by Queue.mu.
+type pacing struct {
+	turn chan struct{} // closed when it is to ask
+	asks bool          // it counts in pace.asking
 }
 
 const (
@@ -58,7 +64,7 @@ func (w *waiter) pace() bool {
 
 // paced says that the waiter's question, which was sent at sent, was answered, or that it does not wait for the answer any more.
 func (w *waiter) paced(sent time.Time, answered bool) {
-	if !w.r.Paced {
+	if w.r.Place != Paced {
 		return
 	}
 	w.q.mu.Lock()

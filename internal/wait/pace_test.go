@@ -59,7 +59,7 @@ func (s *slowServer) look() (asked, most, worst int) {
 func paced(r *room, s *slowServer, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	return r.Wait(ctx, wait.Request{Name: "n", Channel: "c", Each: true, Paced: true, Try: s.ask})
+	return r.Wait(ctx, wait.Request{Name: "n", Channel: "c", Place: wait.Paced, Try: s.ask})
 }
 
 // 100 callers ask again and again, faster than the server can answer.

@@ -40,7 +40,7 @@ func (w *waiter) attach(sub *pubsub.Subscription, ok bool) {
 	if w.r.Told != nil {
 		w.incoming = inside.Of[inside.Subscription](sub).Ready() // once: each call drops the messages that have come
 	}
-	if w.line != nil && !w.r.Each {
+	if w.line != nil && !w.r.Place.each() {
 		w.q.mu.Lock()
 		w.line.pushed = true
 		w.q.mu.Unlock()
@@ -143,7 +143,7 @@ func (w *waiter) pushes() <-chan struct{} {
 
 // lineWakeup returns the channel that wakes the contender of the line, nil for a waiter that stands in none, or beside others.
 func (w *waiter) lineWakeup() <-chan struct{} {
-	if w.line == nil || w.r.Each {
+	if w.line == nil || w.r.Place.each() {
 		return nil
 	}
 	return w.line.wakeup

@@ -49,7 +49,7 @@ const (
 	doubling = 6   // how often the time between turns doubles
 	more     = 1.5 // a request at once was refused
 	fewer    = 0.7 // ... granted
-	gone     = 0.4 // a later one was granted
+	much     = 0.4 // a later one was granted
 )
 
 // guess is what a process has learned of a key's contenders.
@@ -121,7 +121,7 @@ func (t *turns) learned(granted bool) float64 {
 	case t.stage == 0:
 		t.guess *= fewer
 	default:
-		t.guess *= gone
+		t.guess *= much
 	}
 	return t.guess
 }

@@ -76,16 +76,7 @@ type Request struct {
 	Manner  string // of waiting
 	Channel string // where releases are published
 	Own     bool   // Channel is this waiter's alone: it is not kept subscribed afterwards, and MaxPoll bounds its sleep
-	// Alone: the request does not stand in the process's line. It is for what must never wait for another waiter: a re-entry
-	// in the line would be a deadlock, because its own owner holds the lock for which the waiters in the line wait
-	// (TestWhoAsksAloneIsNotInTheLine).
-	Alone bool
-	// Each: the waiters of the line do not stand behind each other. Each asks for itself, and has a place of its own in the server's
-	// queue, because the order that is kept there is that of all waiters. Releases of this process name none of them.
-	Each bool
-	// Yield, with Alone: the request gives up unasked while a waiter in the line of that key waits for what it was refused.
-	// Otherwise requests that are repeated overtake that waiter for as long as they are made.
-	Yield bool
+	Place   Place
 	// Until bounds the waiting; zero: only ctx does. If it has passed after the first try, that was the only one.
 	Until time.Time
 	// Try asks once. ctx ends with the caller's patience, but Until does not cut the first try short.
@@ -102,8 +93,6 @@ type Request struct {
 	Several bool
 	// Reach, with a Batcher, is how long after it was sent a call of AskAll may still run on the server.
 	Reach time.Duration
-	// Paced, with Each: where callers give up few of them ask at once: see pace.
-	Paced bool
 	// Group, if set, is that of the calls for which this request waits, which are listed ([Queue.List]) in place of the request. Such a
 	// request stands behind no other. Call, if set, is the one that waits by it, and is listed with it.
 	Group *Group
@@ -114,6 +103,28 @@ type Request struct {
 	// subscription.
 	Backoff func(n int) time.Duration
 }
+
+// Place is where a request stands among those of this process.
+type Place uint8
+
+const (
+	// InLine: behind those of its Line and Manner that came before it.
+	InLine Place = iota
+	// Beside: in the line, but not behind another. Each asks for itself, and has a place of its own in the server's queue, because the
+	// order that is kept there is that of all waiters.
+	Beside
+	// Paced is Beside, and where callers give up few of them ask at once: see pace.
+	Paced
+	// Alone: in no line. It is for what must never wait for another waiter: an acquisition under a hold in the line would be a deadlock,
+	// because that hold has what the waiters in the line wait for (TestWhoAsksAloneIsNotInTheLine).
+	Alone
+	// Yielding is Alone, and the request gives up unasked while a waiter in the line of its key waits for what it was refused. Otherwise
+	// requests that are repeated overtake that waiter for as long as they are made.
+	Yielding
+)
+
+func (p Place) each() bool  { return p == Beside || p == Paced }
+func (p Place) alone() bool { return p >= Alone }
 
 // Answer is what a try was told.
 type Answer struct {
@@ -145,19 +156,19 @@ func (q *Queue) Wait(ctx context.Context, r Request) error {
 	if r.Line == "" {
 		r.Line = r.Name
 	}
-	if r.Yield && q.waiting(r.Line) {
+	if r.Place == Yielding && q.waiting(r.Line) {
 		return &GaveUp{Left: -1}
 	}
 	w := q.enter(r, ctx)
 	defer w.leave()
-	if b, ok := r.Taker.(Batcher); ok && !r.Alone {
+	if b, ok := r.Taker.(Batcher); ok && !r.Place.alone() {
 		err := w.contendAmong(b)
 		w.granted = err == nil
 		return err
 	}
 	err := w.stepForward()
 	if err == nil {
-		if r.Paced && !w.pace() {
+		if r.Place == Paced && !w.pace() {
 			err = w.gaveUp()
 		} else {
 			err = w.contend()
@@ -175,13 +186,13 @@ func (w *waiter) stepForward() error {
 			return w.gaveUp()
 		}
 	}
-	w.head = !w.r.Alone
+	w.head = !w.r.Place.alone()
 	w.prepare()
 	return nil
 }
 
 // queues reports whether the waiter stands behind others of its line.
-func (w *waiter) queues() bool { return !w.r.Alone && !w.r.Each && w.r.Group == nil }
+func (w *waiter) queues() bool { return w.r.Place == InLine && w.r.Group == nil }
 
 // Resumable is a wait that several goroutines carry on, one after the other. It is used by one at a time.
 type Resumable struct {

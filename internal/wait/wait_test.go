@@ -185,7 +185,7 @@ func TestAWaiterWithAChannelOfItsOwnLooksAtLeastEveryMaxPoll(t *testing.T) {
 	inRoomOf(t, time.Hour, func(t *testing.T, r *room) {
 		r.taken.Store(true)
 		q := r.request()
-		q.Own, q.Alone = true, true
+		q.Own, q.Place = true, wait.Alone
 		got := make(chan error)
 		go func() { got <- r.Wait(t.Context(), q) }()
 		time.Sleep(10*wait.MaxPoll + wait.MaxPoll/3)
@@ -199,7 +199,7 @@ func TestAWaiterWhoseChannelChangesLeavesTheOldOneAndHearsTheNew(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		r.taken.Store(true)
 		q := r.request()
-		q.Own, q.Alone = true, true
+		q.Own, q.Place = true, wait.Alone
 		q.Try = func(ctx context.Context) (wait.Answer, error) {
 			if r.tries.Load() == 3 {
 				r.tries.Add(1)
@@ -275,7 +275,7 @@ func TestWhoAsksAloneIsNotInTheLine(t *testing.T) {
 		go func() { got <- r.Wait(t.Context(), r.request()) }()
 		synctest.Wait()
 		alone := r.request()
-		alone.Alone = true
+		alone.Place = wait.Alone
 		alone.Try = func(context.Context) (wait.Answer, error) { return wait.Answer{Granted: true}, nil }
 		require.NoError(t, r.Wait(t.Context(), alone))
 		r.release(true)
@@ -286,7 +286,7 @@ func TestWhoAsksAloneIsNotInTheLine(t *testing.T) {
 func TestARequestThatYieldsDoesNotAskWhileOthersWaitForWhatTheyWereRefused(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		yields := r.request()
-		yields.Alone, yields.Yield, yields.Until, yields.Line = true, true, time.Now(), "k"
+		yields.Place, yields.Until, yields.Line = wait.Yielding, time.Now(), "k"
 		r.taken.Store(true)
 		var g *wait.GaveUp
 		require.ErrorAs(t, r.Wait(t.Context(), yields), &g)
@@ -365,7 +365,7 @@ func TestAnUntilThatHasPassedIsOneTry(t *testing.T) {
 	inRoom(t, func(t *testing.T, r *room) {
 		r.taken.Store(true)
 		q := r.request()
-		q.Until, q.Alone = time.Now(), true
+		q.Until, q.Place = time.Now(), wait.Alone
 		var g *wait.GaveUp
 		require.ErrorAs(t, r.Wait(t.Context(), q), &g)
 		require.EqualValues(t, 1, r.tries.Load())

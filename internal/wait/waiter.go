@@ -10,58 +10,97 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// waiter is one call of Wait.
+// waiter is one call of Wait. What only some ways to wait need is in types of its own.
 type waiter struct {
 	q    *Queue
 	r    Request
+	line *line
+	call Call // for those who look
+	endurance
+	findings
+	listener
+	place
+	member
+	pacing
+	wakeup     chan struct{}
+	head       bool // it contends, and is not alone
+	granted    bool
+	toldToWait bool // Queue.waits was called
+}
+
+// endurance is for how long it waits.
+type endurance struct {
 	ctx  context.Context // the caller's
 	slow context.Context // ctx, Until and the queue's end together; made when first needed
 	stop []func()
-	line *line
-	head bool
-	call Call // for those who look
+}
 
-	sub *pubsub.Subscription
-	// With Request.Told:
-	incoming <-chan struct{} // receives a value when messages have come
-	answered bool            // one of them has ended the wait
-
+// findings are what its tries have found.
+type findings struct {
 	known    time.Duration // what was left of the holder's lease by the last answer; negative: unknown
 	failure  error         // why the last try failed; nil if it was answered
 	failures int           // tries in a row that failed
 	heard    bool          // some try was answered
 	refused  bool          // some try was refused: the waiter counts in Group.refused
-	refusals int           // refusals in a row of a subscription that may soon be granted
-	granted  bool
-	// toldToWait: Queue.waits was called
-	toldToWait bool
-	turns      turns
-	asked      bool          // what queued says, for the waiter itself
-	turn       chan struct{} // closed when it is to ask; see pace
-	asks       bool          // it counts in pace.asking; guarded by Queue.mu
-	placeless  bool          // the last answer named no place in the server's queue
+}
 
-	// Of the hand-over. Guarded by Queue.mu from stand on:
+// listener is how it hears of releases, where these name nobody.
+type listener struct {
+	sub      *pubsub.Subscription
+	refusals int // refusals in a row of a subscription that may soon be granted
+	turns    turns
+	// With Request.Told:
+	incoming <-chan struct{} // receives a value when messages have come
+	answered bool            // one of them has ended the wait
+}
+
+// place is its place in the server's queue, from which releases hand over. Guarded by Queue.mu from stand on.
+type place struct {
 	standing *Standing // nil, or room
 	room     Standing
-	wakeup   chan struct{}
 	grantSub *grantSubscription
 	grant    *Grant
-	ticket   int64     // the place that the newest answer named
+	ticket   int64     // that the newest answer named
 	held     time.Time // when the call was sent that got this answer
 	queued   bool      // a call was sent that may have put this waiter into the server's queue
 	named    bool      // a release has made it the holder
-
-	// In a line of Batchers. Guarded by Queue.mu:
-	before, behind *waiter  // of those that joined the crowd
-	joined         bool     // it is one of them
-	left           bool     // it has left
-	wanted         bool     // it is among those to ask for
-	flying         bool     // a call asks for it
-	busy           bool     // the waiter takes in what it was told
-	doubted        *Grant   // the grant about which the server was asked
-	outcome        *outcome // of the last such call, which the waiter has yet to take in
+	// placeless: the last answer named no place. It is the waiter's own, and guarded by nothing.
+	placeless bool
 }
+
+// member is what it is in a crowd, the line of Batchers. Guarded by Queue.mu.
+//
+//	outside --refused, or others wait--> among --its wait ends--> gone
+//	   |                                                            ^
+//	   +------------------------------------------------------------+
+type member struct {
+	before, behind *waiter // of those among the crowd
+	is             membership
+	does           activity
+	wanted         bool     // it is among those to ask for
+	doubted        *Grant   // the grant about which the server was asked
+	outcome        *outcome // of the last call that asked for it, which the waiter has yet to take in
+}
+
+type membership uint8
+
+const (
+	outside membership = iota // it asks for itself
+	among                     // it waits with the others, and calls ask for several
+	gone                      // its wait has ended
+)
+
+// activity says what may be done for a member: while it takes something in, or a call asks for it, no other call does.
+//
+//	idle --a batch asks for it--> flying --answered--> idle
+//	idle --it takes in an outcome, or a grant--> busy --it waits on--> idle
+type activity uint8
+
+const (
+	idle activity = iota
+	flying
+	busy
+)
 
 // patience returns the context that ends as soon as there is any reason to stop waiting.
 func (w *waiter) patience() context.Context {

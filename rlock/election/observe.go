@@ -66,7 +66,7 @@ func (e *Election) observe(ctx context.Context, last Leader, told chan Leader) {
 // again, and sleep until a message or PollCap.
 func (e *Election) change(ctx context.Context, last Leader) (now Leader, err error) {
 	err = e.c.queue.Wait(ctx, wait.Request{
-		Name: e.name, Channel: e.announced, Alone: true,
+		Name: e.name, Channel: e.announced, Place: wait.Alone,
 		Try: func(ctx context.Context) (wait.Answer, error) {
 			ctx, cancel := context.WithTimeout(ctx, e.c.session.Bound())
 			defer cancel()

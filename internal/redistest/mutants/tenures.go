@@ -24,7 +24,7 @@ var ofTenures = []mutant{
 	},
 	{
 		name: "an owner that is known elsewhere and passed on", file: "internal/session/handle.go", pkg: "rlock",
-		old: "if o.count != 1 || o.barred || o.ended != nil {", new: "if o.count != 1 || o.ended != nil {",
+		old: "if o.count != 1 || o.next != open || o.ended != nil {", new: "if o.count != 1 || o.next == single || o.ended != nil {",
 		breaks: "an owner that is known elsewhere has one turn", tests: "TestAnOwnerThatIsKnownElsewhereHasOneTurn",
 	},
 	{

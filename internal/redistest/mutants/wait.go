@@ -44,7 +44,7 @@ var ofWait = []mutant{
 	},
 	{
 		name: "a grant that is used while its waiter asks", file: "internal/wait/handover.go", pkg: "internal/wait",
-		old: "use := g != nil && !w.flying && (", new: "use := g != nil && (",
+		old: "use := g != nil && w.does != flying && (", new: "use := g != nil && (",
 		breaks: "no grant is used while a request for the waiter is under way", tests: "TestAGrantIsNotUsedWhileItsWaiterIsAskedFor",
 	},
 	{
@@ -54,7 +54,7 @@ var ofWait = []mutant{
 	},
 	{
 		name: "a place in silence", file: "internal/wait/handover.go", pkg: "internal/wait",
-		old: "\tif !w.hears() {\n\t\treturn nil\n\t}\n\tif !w.asked {", new: "\tif !w.hears() {\n\t\treturn w.standing\n\t}\n\tif !w.asked {",
+		old: "\tif !w.hears() {\n\t\treturn nil\n\t}\n\tw.q.mu.Lock()\n\tdefer w.q.mu.Unlock()\n\tw.queued = true", new: "\tif !w.hears() {\n\t\treturn w.standing\n\t}\n\tif !w.asked {",
 		breaks: "who hears no grants stands in no queue", tests: "TestWhoMayNotListenStandsInNoQueue TestAReleaseDuringTheFirstSubscribeLeavesNoLockIdle",
 	},
 	{
