@@ -180,6 +180,47 @@ func TestNoFileAndNoFunctionIsTooLong(t *testing.T) {
 	only(t, "too long", found, tooLong)
 }
 
+// The core is what waits and leases. A struct there has at most 15 fields and 3 flags, so that one can hold it in the head: what only some
+// ways need is in a type of its own, and what excludes each other is an enum. Excepted are options, tables and parameters.
+var wide = strings.Fields(`
+	rlock/options.go:Options
+	rlock/kind.go:kind
+	rlock/errors.go:NotAcquiredError
+	internal/wait/wait.go:Request
+	internal/wait/wait.go:Answer
+`)
+
+func TestNoStructOfTheCoreIsWide(t *testing.T) {
+	_, all := house(t)
+	var found []string
+	for _, s := range all {
+		if s.test() || s.file == nil || !slices.Contains([]string{"rlock", "internal/wait", "internal/session", "internal/lease"}, s.dir()) {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			if st, ok := spec.Type.(*ast.StructType); ok {
+				fields, flags := 0, 0
+				for _, f := range st.Fields.List {
+					n := max(1, len(f.Names))
+					fields += n
+					if id, ok := f.Type.(*ast.Ident); ok && id.Name == "bool" {
+						flags += n
+					}
+				}
+				if fields > 15 || flags > 3 {
+					found = append(found, s.path+":"+spec.Name.Name)
+				}
+			}
+			return true
+		})
+	}
+	only(t, "wide", found, wide)
+}
+
 func TestEveryPackageImportsOnlyWhatIsBelowIt(t *testing.T) {
 	_, all := house(t)
 	for _, s := range library(all) {

@@ -21,17 +21,9 @@ import (
 type Client struct {
 	session *session.Session
 	handles session.Handles // what holds have in common
-	// What the session has, and is asked for all the time.
-	opts   session.Options
-	runner *script.Runner
-	engine *lease.Engine
-	queue  *wait.Queue
-	lane   *batch.Lane[freeRequest] // nil: calls are not shared
-	// Texts that every acquisition sends, made once.
-	watchdogMillis string // Options.WatchdogTimeout
-	grantsHere     string // the channel of this process's grants, where one server serves all keys
+	asked
+	texts
 
-	publish        string // PUBLISH or SPUBLISH
 	clustered      bool
 	tokenRetention time.Duration
 	hashOver       int
@@ -39,8 +31,29 @@ type Client struct {
 	monitor        *monitor      // nil: likewise
 	tenancies      tenancies
 	observer       Observer
-	run            atomic.Int64 // of a Quorum's member: the run of the server, by its last answer
-	metOnce        atomic.Bool  // likewise: the server was given time once to say which it is
+	voter
+}
+
+// asked are parts of the session, which are asked for all the time.
+type asked struct {
+	opts   session.Options
+	runner *script.Runner
+	engine *lease.Engine
+	queue  *wait.Queue
+	lane   *batch.Lane[freeRequest] // nil: calls are not shared
+}
+
+// texts are sent with every acquisition, and made once.
+type texts struct {
+	watchdogMillis string // Options.WatchdogTimeout
+	grantsHere     string // the channel of this process's grants, where one server serves all keys
+	publish        string // PUBLISH or SPUBLISH
+}
+
+// voter is what is known of the server of a Quorum's member.
+type voter struct {
+	run     atomic.Int64 // its run, by its last answer
+	metOnce atomic.Bool  // it was given time once to say which that is
 }
 
 func init() { inside.Reveal(func(c *Client) *session.Session { return c.session }) }
@@ -55,7 +68,7 @@ func New(h *pubsub.Hub, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{session: s, publish: s.Inner.PublishCommand(), clustered: h.Client().Mode() == rueidis.ClientModeCluster, tokenRetention: o.TokenRetention, hashOver: o.HashOver}
+	c := &Client{session: s, texts: texts{publish: s.Inner.PublishCommand()}, clustered: h.Client().Mode() == rueidis.ClientModeCluster, tokenRetention: o.TokenRetention, hashOver: o.HashOver}
 	c.observer = o.Observer
 	beats := lease.Heartbeats{Key: func(group int) string { return c.aliveKey(group, s.ID) }}
 	if o.Liveness {

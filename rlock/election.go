@@ -45,18 +45,31 @@ type election struct {
 	won     *parts
 	unsure  bool // a vote may have been given that no reply told of
 
-	rounds int
-	split  int       // rounds in a row that got some votes
-	ended  time.Time // the last of them
-	known  time.Duration
+	rounds
+	mu sync.Mutex
+	round
+	ears
+}
 
-	mu      sync.Mutex
-	round   int    // that is under way, or the last
+// rounds are those so far.
+type rounds struct {
+	made  int
+	split int       // in a row that got some votes
+	ended time.Time // the last of them
+	known time.Duration
+}
+
+// round is the one that is under way, or the last. Guarded by election.mu.
+type round struct {
+	number  int
 	asking  bool   // it is under way, or none was yet
 	refused []bool // by member: it did not vote for us in this round
 	freed   []int  // by member: how often it may have been released since the round began
 	looked  int    // how often a majority may have been, when the line was woken
+}
 
+// ears are how an election hears of releases.
+type ears struct {
 	first     *wait.Queue  // of the line in which we stand
 	listening atomic.Int32 // to how many channels
 	watching  bool         // the holder's heartbeats are looked at
@@ -93,9 +106,9 @@ func (e *election) try(ctx context.Context) (wait.Answer, error) {
 	if e.split > 0 && !script.Pause(ctx, rand.N(4*time.Millisecond<<min(e.split, 6))) {
 		return wait.Answer{}, fmt.Errorf("%w: %q: %w", ErrUnavailable, e.q.name, errs.Cut(errs.Ended(ctx)))
 	}
-	if e.rounds++; e.rounds == 1 {
+	if e.made++; e.made == 1 {
 		e.overhear(ctx)
-	} else if e.rounds == 2 {
+	} else if e.made == 2 {
 		e.listen(ctx)
 	}
 	for _, m := range e.members {
@@ -193,17 +206,17 @@ const splitOver = 500 * time.Millisecond
 func (e *election) begin() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.round++
+	e.number++
 	e.asking = true
 	e.refused, e.freed, e.looked = make([]bool, len(e.members)), make([]int, len(e.members)), 0
-	return e.round
+	return e.number
 }
 
 // refuse notes that a member did not vote for us, which may become known after the round.
 func (e *election) refuse(round, i int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if round == e.round {
+	if round == e.number {
 		e.refused[i] = true
 	}
 }
@@ -355,7 +368,7 @@ func (e *election) count(t tally) (wait.Answer, error) {
 func (e *election) pause(int) time.Duration {
 	d := wait.MaxPoll // and PollCap, if that is less
 	if e.listening.Load() == 0 {
-		d = 4 * script.Backoff(e.rounds)
+		d = 4 * script.Backoff(e.made)
 	}
 	if e.known >= 0 {
 		d = min(d, wait.AfterLease(e.known))

@@ -118,7 +118,7 @@ func (e *youngError) Unwrap() error { return ErrUnavailable }
 // elect acquires a majority of the members of a Quorum.
 func (q *composite) elect(ctx context.Context, t terms) (*Hold, error) {
 	waitTime := t.wait
-	e := &election{q: q, members: q.labelled(t.label), began: time.Now(), lease: t.lease, asking: true}
+	e := &election{q: q, members: q.labelled(t.label), began: time.Now(), lease: t.lease, round: round{asking: true}}
 	e.refused, e.freed = make([]bool, len(e.members)), make([]int, len(e.members))
 	first := q.members[0].c
 	r := wait.Request{Name: q.name, Of: q, Began: e.began, Line: q.line, Manner: "votes", Crowded: true, Several: true, Try: e.try, Backoff: e.pause}

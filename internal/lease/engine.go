@@ -44,33 +44,45 @@ const (
 // Engine is the watchdog of one client.
 type Engine struct {
 	connection unique.Handle[string] // its id
+	base       time.Time             // what instants count from
+	log        *slog.Logger
+	renewed    func(ctx context.Context, name string, err error) // observer
+	heart      *heart                                            // nil: no heartbeats
+	server
+	loop
 
-	base    time.Time // what instants count from
-	runner  *script.Runner
-	cluster bool
-	log     *slog.Logger
-	renewed func(ctx context.Context, name string, err error) // observer
+	mu      sync.Mutex
+	started bool
+	entries map[entry]*Lease // the watchdog map: the owners here, chained
+	due     leases
+	queue   queue // what waits for a call
+	sleep
+}
 
-	ctx     context.Context
-	cancel  context.CancelFunc
-	kick    chan struct{}
-	wg      sync.WaitGroup
-	flight  chan struct{} // places of calls under way
-	aside   chan struct{} // Cluster: places of those that have been under way for long
-	tracker *tracker      // nil in a Cluster
-	client  rueidis.Client
-	watched bool // Cluster: the client's own invalidations are observed
-	unwatch func()
-
+// server is how an engine asks.
+type server struct {
+	runner       *script.Runner
+	client       rueidis.Client
+	cluster      bool
 	replicas     int
 	replicasWait time.Duration
-	heart        *heart // nil: no heartbeats
+	tracker      *tracker // nil in a Cluster
+	watched      bool     // Cluster: the client's own invalidations are observed
+	unwatch      func()
+}
 
-	mu       sync.Mutex
-	started  bool
-	entries  map[entry]*Lease // the watchdog map: the owners here, chained
-	due      leases
-	queue    queue   // what waits for a call
+// loop is its goroutine, and those of calls.
+type loop struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	kick   chan struct{}
+	wg     sync.WaitGroup
+	flight chan struct{} // places of calls under way
+	aside  chan struct{} // Cluster: places of those that have been under way for long
+}
+
+// sleep is when the goroutine looks next, and whether the machine has slept. Guarded by Engine.mu.
+type sleep struct {
 	wakeAt   instant // when the goroutine will look next; zero while it is looking
 	asked    instant // what the last kick was for; zero if there was none since it looked
 	wall     func() time.Time
@@ -111,11 +123,13 @@ type Config struct {
 // New makes an engine. Its goroutine starts with the first lease.
 func New(o Config) *Engine {
 	e := &Engine{
-		base:   time.Now().Add(-time.Hour), // no instant is zero
-		client: o.Client, runner: o.Runner, cluster: o.Client.Mode() == rueidis.ClientModeCluster, log: o.Log, renewed: o.Renewed,
-		kick: make(chan struct{}, 1), flight: make(chan struct{}, maxFlights), aside: make(chan struct{}, maxAside), entries: map[entry]*Lease{}, wall: time.Now,
+		connection: unique.Make(o.ConnectionID),
+		base:       time.Now().Add(-time.Hour), // no instant is zero
+		log:        o.Log, renewed: o.Renewed, entries: map[entry]*Lease{},
+		server: server{client: o.Client, runner: o.Runner, cluster: o.Client.Mode() == rueidis.ClientModeCluster, replicas: o.Replicas, replicasWait: o.ReplicasWait},
+		loop:   loop{kick: make(chan struct{}, 1), flight: make(chan struct{}, maxFlights), aside: make(chan struct{}, maxAside)},
+		sleep:  sleep{wall: time.Now},
 	}
-	e.connection, e.replicas, e.replicasWait = unique.Make(o.ConnectionID), o.Replicas, o.ReplicasWait
 	if e.renewed == nil {
 		e.renewed = func(context.Context, string, error) {}
 	}

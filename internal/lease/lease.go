@@ -27,7 +27,6 @@ type Lease struct {
 	Drift bool
 	// Soon: a lease that was handed over short is raised at once (see raiseSoon), and not only when a third of it is over.
 	Soon bool
-	told atomic.Bool // here, where it takes no room: a held lock must cost little
 	// Ended is called when the lease is over without having been removed: once with errs.ErrLost, errs.ErrOverwritten or
 	// errs.ErrMaxHold; and with errs.ErrClosed by Stop, and by EndAll, which may come before. It must not block.
 	Ended func(why error)
@@ -43,25 +42,41 @@ type Lease struct {
 	// Once the lease is in use, only Engine.Longest reads and changes it.
 	Longest time.Duration
 
-	beside   *Lease        // the next lease of the same key
+	trusted
+	renewals
+	registration
+}
+
+// trusted is for how long acting is safe, and what that was learned from.
+type trusted struct {
+	deadline instant // acting is safe until then, as far as the lease goes
+	sure     instant // the same, even if the machine was asleep; before deadline while the server has not answered since
+	heard    instant // when the last confirmation was taken in
+	looked   instant // when the last look was that found less than was confirmed
+	asked    instant // before the first request was sent that may have been granted
+	maxAt    instant // MaxHold, zero: none
+}
+
+// renewals are when the lease is renewed and looked at.
+type renewals struct {
 	length   time.Duration // of the renewals
-	deadline instant       // acting is safe until then, as far as the lease goes
-	sure     instant       // the same, even if the machine was asleep; before deadline while the server has not answered since
-	heard    instant       // when the last confirmation was taken in
-	looked   instant       // when the last look was that found less than was confirmed
-	asked    instant       // before the first request was sent that may have been granted
-	maxAt    instant       // MaxHold, zero: none
-	start    instant       // the renewal schedule is start + n*length/3
+	start    instant       // the renewals are due at start + n*length/3
 	renewAt  instant
 	checkAt  instant       // when to look whether it is still held; zero: there is no reason to
 	short    time.Duration // the lease that the server has, if a hand-over wrote a shorter one: one renewal is due in any case
+	next     instant       // next event: renewal, deadline or MaxHold
 	auto     int32         // how many handles want it renewed
 	retrying bool          // the last renewal failed; renewAt is the end of a pause, not a point of the schedule
 	inFlight bool          // a renewal is under way; the next event is its answer, or the deadline
-	state    state
-	group    uint8   // see Heartbeats
-	next     instant // next event: renewal, deadline or MaxHold
-	index    int     // in the heap
+}
+
+// registration is its place in the engine.
+type registration struct {
+	beside *Lease // the next lease of the same key
+	index  int    // in the heap
+	told   atomic.Bool
+	state  state
+	group  uint8 // see Heartbeats
 }
 
 // instant is a time on the monotonic clock, after an engine's base: a third of a time.Time in size, and a lease has many. The zero

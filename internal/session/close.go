@@ -44,11 +44,11 @@ func (s *Session) end(ctx context.Context) error {
 		s.Engine.EndAll(errs.ErrClosed)
 	}
 	s.cancel()
-	defer s.background.Wait()
+	defer s.running.Wait()
 	if s.Engine != nil && s.Engine.Unrenewed() {
 		// What is never renewed may have been left to its lease on purpose, and is then in nobody's hands. Only the collector finds
 		// that out, which in a short or an idle process has not run since (TestCloseDoesNotWaitForWhatIsLeftToItsLeaseTime).
-		s.background.Go(runtime.GC)
+		s.running.Go(runtime.GC)
 	}
 	if s.eviction != nil {
 		defer func() {

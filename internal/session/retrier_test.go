@@ -172,7 +172,7 @@ func TestAnOwnerHasOnePendingReleaseThatGoesOnForAsLongAsAnyWould(t *testing.T) 
 // and answered, may have come before such a request.
 func TestAReleaseIsFinalOnceTheLastMillisecondOfWhatItIsForIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &session.Session{Retrier: session.NewRetrier()}
+		s := &session.Session{Keeper: session.Keeper{Retrier: session.NewRetrier()}}
 		defer s.Retrier.Stop()
 		d := &releases{}
 		notAfter := time.Now()

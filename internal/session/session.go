@@ -33,24 +33,31 @@ type Session struct {
 	Inner   inside.Hub[*pubsub.Subscription] // of Hub
 	Runner  *script.Runner
 	Base    time.Time // when it was made
+	Keeper            // its zero value without Start
 
-	// Nil without Start.
+	pkg, keeps string
+	complaints complaints
+	troubles   inside.Troubles
+	background
+}
+
+// Keeper is what a session has that keeps leases and waits.
+type Keeper struct {
 	Engine  *lease.Engine
 	Queue   *wait.Queue
 	Retrier *Retrier
-	ID      string   // the connection id: the first half of every owner
-	Seed    [16]byte // the same as it is
+	ID      string       // the connection id: the first half of every owner
+	Seed    [16]byte     // the same as it is
+	owners  atomic.Int64 // the second half of the last owner
+}
 
-	pkg, keeps string
-	owners     atomic.Int64 // the second half of the last owner
-	complaints complaints
-	troubles   inside.Troubles
-
-	closing    Once
-	ctx        context.Context // of what runs in the background; ends at Close
-	cancel     context.CancelFunc
-	background sync.WaitGroup
-	eviction   chan struct{} // closed when the question about eviction has ended; nil until it is asked; guarded by Inflight.mu
+// background is what runs beside the calls of a session, until it is closed.
+type background struct {
+	closing  Once
+	ctx      context.Context // of what runs there; ends at Close
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+	eviction chan struct{} // closed when the question about eviction has ended; nil until it is asked; guarded by Inflight.mu
 }
 
 // New makes a session on a hub, which stays the caller's. It sends nothing. pkg is the name of the public package, which
@@ -143,7 +150,7 @@ func (s *Session) Context() context.Context { return s.ctx }
 // Background runs fn on a goroutine, unless Close has begun. ctx ends at Close, which waits for fn.
 func (s *Session) Background(fn func(ctx context.Context)) bool {
 	return s.IfOpen(func() { // Close may be waiting for the background already
-		s.background.Go(func() { fn(s.ctx) })
+		s.running.Go(func() { fn(s.ctx) })
 	})
 }
 

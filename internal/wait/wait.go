@@ -15,8 +15,7 @@ type Queue struct {
 	hub     *pubsub.Hub
 	inner   inside.Hub[*pubsub.Subscription] // of hub
 	pollCap time.Duration
-	woken   func(ctx context.Context, name string, byMessage bool)
-	waits   func(ctx context.Context, name string)
+	tells
 	// Unclaimed, if set, is told of the owner of a grant, or of a place in the server's queue, for which no waiter is there: it has left,
 	// and what it has left behind is to be released now. (Or it holds what was granted.) It is set before the first wait, and must not
 	// block, nor call the Queue.
@@ -26,14 +25,10 @@ type Queue struct {
 	ctx     context.Context // ends with the client or the hub, with cause errs.ErrClosed
 	cancel  context.CancelCauseFunc
 
-	mu        sync.Mutex
-	lines     map[string]*line              // by key; see line.next
-	denied    map[string]time.Time          // by kind of channel to which the user has no right: no new SUBSCRIBE before this
-	standing  map[string]*waiter            // by owner: the waiters that may be granted unasked
-	shared    map[string]*Shared            // by key, as long as anything waits for the result
-	grantSubs map[string]*grantSubscription // by channel
-	listens   map[string]*listening         // by channel: SUBSCRIBEs to grants for waiters that do not crowd
-	gap       time.Time                     // when grants were last missed
+	mu     sync.Mutex
+	lines  map[string]*line   // by key; see line.next
+	shared map[string]*Shared // by key, as long as anything waits for the result
+	hearings
 	guesses   guesses
 	handOvers int64 // waits that a release has ended
 
@@ -44,6 +39,21 @@ type Queue struct {
 	freeWaiters []*waiter
 }
 
+// tells are what the observer is told.
+type tells struct {
+	woken func(ctx context.Context, name string, byMessage bool)
+	waits func(ctx context.Context, name string)
+}
+
+// hearings are how a process hears of grants, and who may get one. Guarded by Queue.mu.
+type hearings struct {
+	standing  map[string]*waiter            // by owner: the waiters that may be granted unasked
+	grantSubs map[string]*grantSubscription // by channel
+	listens   map[string]*listening         // by channel: SUBSCRIBEs to grants for waiters that do not crowd
+	denied    map[string]time.Time          // by kind of channel to which the user has no right: no new SUBSCRIBE before this
+	gap       time.Time                     // when grants were last missed
+}
+
 // spare bounds how many of each are kept.
 const spare = 64
 
@@ -51,7 +61,8 @@ const spare = 64
 // wait for others; both may be nil.
 func NewQueue(hub *pubsub.Hub, pollCap time.Duration, woken func(ctx context.Context, name string, byMessage bool), waits func(ctx context.Context, name string)) *Queue {
 	inner := inside.Of[inside.Hub[*pubsub.Subscription]](hub)
-	q := &Queue{hub: hub, inner: inner, pollCap: pollCap, woken: woken, waits: waits, lines: map[string]*line{}, denied: map[string]time.Time{}, standing: map[string]*waiter{}, shared: map[string]*Shared{}, grantSubs: map[string]*grantSubscription{}, listens: map[string]*listening{}}
+	q := &Queue{hub: hub, inner: inner, pollCap: pollCap, tells: tells{woken, waits}, lines: map[string]*line{}, shared: map[string]*Shared{}}
+	q.hearings = hearings{standing: map[string]*waiter{}, grantSubs: map[string]*grantSubscription{}, listens: map[string]*listening{}, denied: map[string]time.Time{}}
 	if q.woken == nil {
 		q.woken = func(context.Context, string, bool) {}
 	}
