@@ -55,6 +55,11 @@ type Pending struct {
 	// Until is when the lease is over in any case. Then nothing needs a release any more.
 	Until time.Time
 
+	trying
+}
+
+// trying is how far a pending release has come. Guarded by Retrier.mu.
+type trying struct {
 	next    time.Time
 	tries   int           // in a row that failed
 	answers int           // that were not final

@@ -12,8 +12,7 @@ import (
 
 // Queue holds all that wait in one client. It is safe for concurrent use.
 type Queue struct {
-	hub     *pubsub.Hub
-	inner   inside.Hub[*pubsub.Subscription] // of hub
+	hubs
 	pollCap time.Duration
 	tells
 	// Unclaimed, if set, is told of the owner of a grant, or of a place in the server's queue, for which no waiter is there: it has left,
@@ -32,11 +31,22 @@ type Queue struct {
 	guesses   guesses
 	handOvers int64 // waits that a release has ended
 
-	oldest, newest *Call // of all calls that wait
+	calls
+	spares
+}
 
-	// What most waits need for a moment only: kept for the next.
+// calls are all that wait, in the order in which they came. Guarded by Queue.mu.
+type calls struct{ oldest, newest *Call }
+
+// spares are what most waits need for a moment only, kept for the next. Guarded by Queue.mu.
+type spares struct {
 	freeLines   []*line
 	freeWaiters []*waiter
+}
+
+type hubs struct {
+	hub   *pubsub.Hub
+	inner inside.Hub[*pubsub.Subscription] // of hub
 }
 
 // tells are what the observer is told.
@@ -61,7 +71,7 @@ const spare = 64
 // wait for others; both may be nil.
 func NewQueue(hub *pubsub.Hub, pollCap time.Duration, woken func(ctx context.Context, name string, byMessage bool), waits func(ctx context.Context, name string)) *Queue {
 	inner := inside.Of[inside.Hub[*pubsub.Subscription]](hub)
-	q := &Queue{hub: hub, inner: inner, pollCap: pollCap, tells: tells{woken, waits}, lines: map[string]*line{}, shared: map[string]*Shared{}}
+	q := &Queue{hubs: hubs{hub, inner}, pollCap: pollCap, tells: tells{woken, waits}, lines: map[string]*line{}, shared: map[string]*Shared{}}
 	q.hearings = hearings{standing: map[string]*waiter{}, grantSubs: map[string]*grantSubscription{}, listens: map[string]*listening{}, denied: map[string]time.Time{}}
 	if q.woken == nil {
 		q.woken = func(context.Context, string, bool) {}
