@@ -84,7 +84,7 @@ func (p *page) goals() {
 	}
 	p.table([]string{"goal", "wanted", "measured", "the floor's", "reached"}, rows)
 	p.say("Where the floor's own ratio is below what is wanted, the two calls themselves are the limit: what one script does more than a peer's, for order among waiters, for leases that Java reads and for the refusal of late requests. " +
-		"From 24 calls under way on, redlatch sends those of free locks and permits together. So with many goroutines it can be above its floor. " +
+		"From 14 calls under way on, redlatch sends those of free locks and permits together. So with many goroutines it can be above its floor. " +
 		"With many workers the end of the measurement cuts off the waits of the slowest peers, so their p99 looks better than it is.")
 	if s.onOne == nil {
 		return

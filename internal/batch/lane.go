@@ -60,7 +60,7 @@ type LaneConfig[Q any] struct {
 
 const (
 	// shareFrom is how many calls must be under way: with fewer, waiting for others to share with costs more than it saves.
-	shareFrom = 24
+	shareFrom = 14
 	// shareCalls is how many shared calls are under way at most. With more, the same requests are spread over smaller calls, which
 	// costs both sides more for each; with one alone, a server a millisecond away would be idle most of the time. So there are two,
 	// and one more for each tripPerCall that a call takes.
