@@ -14,9 +14,9 @@ import (
 // How a lock on one key is acquired:
 //
 //  1. take counts the acquisition in (Session.Enter), so that Close waits for it.
-//  2. If ctx carries an owner of this very lock, its re-entry is counted in, and the new count is asked for. Otherwise the
-//     acquisition gets a new owner and asks for count 1.
-//  3. Ask sends the kind's script: owner, wanted count, lease, and the instant in the server's time until which the reply is
+//  2. If ctx carries an owner of this very lock, it is a re-entry, which is a count in this process (reenter). Otherwise the
+//     acquisition gets a new owner.
+//  3. Ask sends the kind's script: owner, lease, and the instant in the server's time until which the reply is
 //     wanted. The reply is granted, held (and what is left of the lease), late or lost, and always has the server's clock. After
 //     a late reply the clock is learned anew and the try is repeated once (script.Timed).
 //  4. Refused: package wait has the caller wait, and calls Ask again. A release may also grant without another call (Taken).

@@ -34,10 +34,10 @@ type acquireRequest struct {
 // asked are the arguments with which the scripts that acquire begin, with room for more.
 func (r acquireRequest) asked(more int) []string {
 	args := r.room
-	if cap(args) < 4+more {
-		args = make([]string, 0, 4+more)
+	if cap(args) < 3+more {
+		args = make([]string, 0, 3+more)
 	}
-	return append(args, r.owner, "1", r.ms, strconv.FormatInt(r.notAfter, 10))
+	return append(args, r.owner, r.ms, strconv.FormatInt(r.notAfter, 10))
 }
 
 type acquireStatus int64
@@ -46,7 +46,7 @@ const (
 	acquireHeld acquireStatus = iota
 	acquireGranted
 	acquireLate
-	acquireLost
+	acquireLost   // what is joined, or read under, is not held; or the owner is done with the lock
 	acquireYoung  // of a Quorum's member: the server has been up for too short a time
 	acquireShared // of a reader: the hold of another owner of this process will do
 )
@@ -71,7 +71,7 @@ func (r acquireReply) Clock() (server int64, late bool) { return r.server, r.sta
 func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
 	if m.IsInt64() { // it was free
 		server, err := m.AsInt64()
-		return acquireReply{status: acquireGranted, server: server, alone: true}, err
+		return acquireReply{status: acquireGranted, server: server, alone: true, clear: true}, err
 	}
 	v, err := m.AsIntSlice()
 	if err != nil || len(v) < 3 {

@@ -52,10 +52,10 @@ func BenchmarkSameScripts(b *testing.B) {
 	const owner = "0e5d0d5e-1111-8000-8000-000000000000:1"
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := c.Do(ctx, c.B().Evalsha().Sha1(take).Numkeys(2).Key("bench", "redlatch_queue:{bench}").Arg(owner, "1", "30000", "0", "PUBLISH", "redlatch_grant:").Build()).Error(); err != nil {
+		if err := c.Do(ctx, c.B().Evalsha().Sha1(take).Numkeys(2).Key("bench", "redlatch_queue:{bench}").Arg(owner, "30000", "0", "PUBLISH", "redlatch_grant:").Build()).Error(); err != nil {
 			b.Fatal(err)
 		}
-		if err := c.Do(ctx, c.B().Evalsha().Sha1(drop).Numkeys(2).Key("bench", "redlatch_queue:{bench}").Arg(owner, "0", "redisson_lock__channel:{bench}", "PUBLISH", "redlatch_grant:", "").Build()).Error(); err != nil {
+		if err := c.Do(ctx, c.B().Evalsha().Sha1(drop).Numkeys(2).Key("bench", "redlatch_queue:{bench}").Arg(owner, "redisson_lock__channel:{bench}", "PUBLISH", "redlatch_grant:", "").Build()).Error(); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -56,7 +56,7 @@ func PlantNoUptimeRule(l *Lock) *Lock {
 			acquire := k.acquire
 			k.acquire = func(l *single, r acquireRequest) script.Call {
 				call := acquire(l, r)
-				call.Args[6] = "-5000"
+				call.Args[5] = "-5000"
 				return call
 			}
 		})

@@ -37,7 +37,7 @@ var fair = &kind{
 		return script.Call{Script: fairAcquireScript, Keys: l.keys, Args: args}
 	},
 	release: func(l *single, r releaseRequest) script.Call {
-		return script.Call{Script: fairReleaseScript, Keys: l.keys, Args: append([]string{r.owner, "0", l.channel, l.c.publish, r.entry, l.grants}, r.others...)}
+		return script.Call{Script: fairReleaseScript, Keys: l.keys, Args: append([]string{r.owner, l.channel, l.c.publish, r.entry, l.grants}, r.others...)}
 	},
 	renew:  renewScript,
 	keep:   keepScript,

@@ -62,10 +62,10 @@ func TestFairScriptsHandTheLockOver(t *testing.T) {
 	const dave = "3c4d5e6f-5a1e-8c61-9d0a-6f4f3a2b1c0d:4"
 	const asked, silent, far = fairPatience, fairPatience / 4, 600_000 // of one that asked just now; for more than half its patience not
 	acquire := func(owner, patience, first string) []string {
-		return []string{owner, "1", "300000", "0", "PUBLISH", "CHANNEL", patience, "grants:", first}
+		return []string{owner, "300000", "0", "PUBLISH", "CHANNEL", patience, "grants:", first}
 	}
 	waits := acquire(alice, "3000", "4000")
-	release := []string{alice, "0", "CHANNEL", "PUBLISH", "", "grants:"}
+	release := []string{alice, "CHANNEL", "PUBLISH", "", "grants:"}
 	granted := func(owner string, ticket int64) string {
 		return fmt.Sprintf("grants:%s %d %d %s", owner[:36], ticket, fairFirst, owner)
 	}
@@ -91,17 +91,16 @@ func TestFairScriptsHandTheLockOver(t *testing.T) {
 		{name: "free, Redisson is first", script: "fair_acquire", line: []fairPlace{{java, far, 0}, {carol, far, 70}}, args: waits, reply: []int64{0, -1, 1}, order: []string{java, carol, alice}, places: []string{alice, carol}, told: []string{"CHANNEL:" + java + " 0"}, later: []string{"CHANNEL:" + java + " 0"}},
 		{name: "free, who is first is dead", script: "fair_acquire", line: []fairPlace{{bob, -1, 69}, {carol, asked, 70}}, args: waits, reply: []int64{0, -1, 0}, after: one(carol), order: []string{alice}, places: []string{alice}, told: []string{granted(carol, 70)}},
 
-		{name: "to the first", script: "fair_release", before: one(alice), line: []fairPlace{{carol, asked, 70}, {bob, asked, 71}}, args: release, reply: []int64{2}, again: []int64{0}, after: one(carol), order: []string{bob}, places: []string{bob}, told: []string{granted(carol, 70)}},
-		{name: "to the only one", script: "fair_release", before: one(alice), line: []fairPlace{{carol, asked, 70}}, args: release, reply: []int64{2}, again: []int64{0}, after: one(carol), told: []string{granted(carol, 70)}},
-		{name: "Redisson is first, and nobody is served past it", script: "fair_release", before: one(alice), line: []fairPlace{{java, far, 0}, {bob, far, 71}}, args: release, reply: []int64{2}, again: []int64{0}, order: []string{java, bob}, places: []string{bob}, told: []string{"CHANNEL:" + java + " 0"}, later: []string{"CHANNEL:" + java + " 0"}},
-		{name: "the first hears no grants", script: "fair_release", before: one(alice), line: []fairPlace{{carol, asked, 0}, {bob, asked, 71}}, args: release, reply: []int64{2}, again: []int64{0}, order: []string{carol, bob}, places: []string{bob}, told: []string{"CHANNEL:" + carol + " 0"}, later: []string{"CHANNEL:" + carol + " 0"}},
-		{name: "whose process is gone is passed over", script: "fair_release", before: one(alice), line: []fairPlace{{dave, silent, 69}, {dave + "1", silent, 70}, {bob, asked, 71}}, args: release, reply: []int64{2}, again: []int64{0}, after: one(bob), told: []string{granted(bob, 71)}},
-		{name: "whose process has lost its subscription keeps its place", script: "fair_release", before: one(alice), line: []fairPlace{{dave, asked, 69}, {bob, asked, 71}}, args: release, reply: []int64{2}, again: []int64{0}, order: []string{dave, bob}, places: []string{dave, bob}},
-		{name: "lowered", script: "fair_release", before: map[string]string{alice: "2"}, line: []fairPlace{{carol, asked, 70}}, args: []string{alice, "1", "CHANNEL", "PUBLISH", "", "grants:"}, reply: []int64{1}, after: one(alice), order: []string{carol}, places: []string{carol}},
-		{name: "who gave up leaves with its place", script: "fair_release", before: one(bob), line: []fairPlace{{carol, asked, 70}, {alice, asked, 71}}, args: []string{alice, "0", "CHANNEL", "PUBLISH", "3000", "grants:"}, reply: []int64{0}, after: one(bob), order: []string{carol}, places: []string{carol}},
-		{name: "who gave up and had been handed it passes it on", script: "fair_release", before: one(alice), line: []fairPlace{{carol, asked, 70}}, args: []string{alice, "0", "CHANNEL", "PUBLISH", "3000", "grants:"}, reply: []int64{2}, again: []int64{0}, after: one(carol), told: []string{granted(carol, 70)}},
-		{name: "several that gave up leave together, and one of them had been handed it", script: "fair_release", before: one(alice), line: []fairPlace{{alice + "1", asked, 69}, {alice + "2", asked, 70}, {carol, asked, 71}, {bob, asked, 72}, {alice + "3", asked, 73}}, args: []string{alice + "2", "0", "CHANNEL", "PUBLISH", "3000", "grants:", alice + "1", alice, alice + "3"}, reply: []int64{2}, again: []int64{0}, after: one(carol), order: []string{bob}, places: []string{bob}, told: []string{granted(carol, 71)}},
-		{name: "several that gave up leave together, and another holds it", script: "fair_release", before: one(bob), line: []fairPlace{{alice + "1", asked, 69}, {carol, asked, 71}}, args: []string{alice, "0", "CHANNEL", "PUBLISH", "", "grants:", alice + "1"}, reply: []int64{0}, after: one(bob), order: []string{carol}, places: []string{carol}},
+		{name: "to the first", script: "fair_release", before: one(alice), line: []fairPlace{{carol, asked, 70}, {bob, asked, 71}}, args: release, reply: []int64{1}, again: []int64{0}, after: one(carol), order: []string{bob}, places: []string{bob}, told: []string{granted(carol, 70)}},
+		{name: "to the only one", script: "fair_release", before: one(alice), line: []fairPlace{{carol, asked, 70}}, args: release, reply: []int64{1}, again: []int64{0}, after: one(carol), told: []string{granted(carol, 70)}},
+		{name: "Redisson is first, and nobody is served past it", script: "fair_release", before: one(alice), line: []fairPlace{{java, far, 0}, {bob, far, 71}}, args: release, reply: []int64{1}, again: []int64{0}, order: []string{java, bob}, places: []string{bob}, told: []string{"CHANNEL:" + java + " 0"}, later: []string{"CHANNEL:" + java + " 0"}},
+		{name: "the first hears no grants", script: "fair_release", before: one(alice), line: []fairPlace{{carol, asked, 0}, {bob, asked, 71}}, args: release, reply: []int64{1}, again: []int64{0}, order: []string{carol, bob}, places: []string{bob}, told: []string{"CHANNEL:" + carol + " 0"}, later: []string{"CHANNEL:" + carol + " 0"}},
+		{name: "whose process is gone is passed over", script: "fair_release", before: one(alice), line: []fairPlace{{dave, silent, 69}, {dave + "1", silent, 70}, {bob, asked, 71}}, args: release, reply: []int64{1}, again: []int64{0}, after: one(bob), told: []string{granted(bob, 71)}},
+		{name: "whose process has lost its subscription keeps its place", script: "fair_release", before: one(alice), line: []fairPlace{{dave, asked, 69}, {bob, asked, 71}}, args: release, reply: []int64{1}, again: []int64{0}, order: []string{dave, bob}, places: []string{dave, bob}},
+		{name: "who gave up leaves with its place", script: "fair_release", before: one(bob), line: []fairPlace{{carol, asked, 70}, {alice, asked, 71}}, args: []string{alice, "CHANNEL", "PUBLISH", "3000", "grants:"}, reply: []int64{0}, after: one(bob), order: []string{carol}, places: []string{carol}},
+		{name: "who gave up and had been handed it passes it on", script: "fair_release", before: one(alice), line: []fairPlace{{carol, asked, 70}}, args: []string{alice, "CHANNEL", "PUBLISH", "3000", "grants:"}, reply: []int64{1}, again: []int64{0}, after: one(carol), told: []string{granted(carol, 70)}},
+		{name: "several that gave up leave together, and one of them had been handed it", script: "fair_release", before: one(alice), line: []fairPlace{{alice + "1", asked, 69}, {alice + "2", asked, 70}, {carol, asked, 71}, {bob, asked, 72}, {alice + "3", asked, 73}}, args: []string{alice + "2", "CHANNEL", "PUBLISH", "3000", "grants:", alice + "1", alice, alice + "3"}, reply: []int64{1}, again: []int64{0}, after: one(carol), order: []string{bob}, places: []string{bob}, told: []string{granted(carol, 71)}},
+		{name: "several that gave up leave together, and another holds it", script: "fair_release", before: one(bob), line: []fairPlace{{alice + "1", asked, 69}, {carol, asked, 71}}, args: []string{alice, "CHANNEL", "PUBLISH", "", "grants:", alice + "1"}, reply: []int64{0}, after: one(bob), order: []string{carol}, places: []string{carol}},
 
 		{name: "to the first", script: "fair_force", before: one(java), line: []fairPlace{{carol, asked, 70}}, args: []string{"CHANNEL", "PUBLISH", "grants:", java}, reply: []int64{1}, again: []int64{0}, after: one(carol), told: []string{granted(carol, 70)}},
 	} {
@@ -156,7 +155,7 @@ func TestFairScriptsPassOverThoseThatAreAboutToLeave(t *testing.T) {
 		heard, _ := overhear(t, g.c, []string{"grants:" + alice[:36], "grants:" + bob[:36], "grants:" + carol[:36]}, "CHANNEL:*")
 		waits := func(keys []string, owner string, leaves ...string) {
 			t.Helper()
-			_, err := eval(t, g.c, source(t, "fair_acquire"), keys, append([]string{owner, "1", "300000", "0", "PUBLISH", "CHANNEL", "28000", "grants:", "40000"}, leaves...)...)
+			_, err := eval(t, g.c, source(t, "fair_acquire"), keys, append([]string{owner, "300000", "0", "PUBLISH", "CHANNEL", "28000", "grants:", "40000"}, leaves...)...)
 			require.NoError(t, err)
 		}
 		ms := func(in int64) string { return strconv.FormatInt(g.now(t)+in, 10) }
@@ -182,9 +181,9 @@ func TestFairScriptsPassOverThoseThatAreAboutToLeave(t *testing.T) {
 				keys := fairKeys(fmt.Sprint("leaving", i))
 				g.must(t, "HSET", keys[0], java, "1")
 				c.line(keys)
-				got, err := eval(t, g.c, source(t, "fair_release"), keys, java, "0", "CHANNEL", "PUBLISH", "", "grants:")
+				got, err := eval(t, g.c, source(t, "fair_release"), keys, java, "CHANNEL", "PUBLISH", "", "grants:")
 				require.NoError(t, err)
-				require.Equal(t, []int64{2}, got)
+				require.Equal(t, []int64{1}, got)
 				told := heard()
 				if c.first == "" {
 					require.Empty(t, told)
@@ -216,8 +215,8 @@ func TestAFairGrantThatMayNotBePublishedIsUndone(t *testing.T) {
 	keys := fairKeys("l")
 	g.must(t, "HSET", keys[0], alice, "1")
 	g.fairLine(t, keys, fairPlace{carol, fairPatience, 70}, fairPlace{bob, fairPatience, 71})
-	for _, want := range []int64{2, 0} {
-		got, err := eval(t, c, source(t, "fair_release"), keys, alice, "0", "redisson_lock__channel:{l}", "PUBLISH", "", "grants:")
+	for _, want := range []int64{1, 0} {
+		got, err := eval(t, c, source(t, "fair_release"), keys, alice, "redisson_lock__channel:{l}", "PUBLISH", "", "grants:")
 		require.NoError(t, err)
 		require.Equal(t, []int64{want}, got)
 		requireTTL(t, gone, snapshot{}, g.look(t, keys[0]))
@@ -226,7 +225,7 @@ func TestAFairGrantThatMayNotBePublishedIsUndone(t *testing.T) {
 		require.Len(t, places, 2)
 		require.Empty(t, heard())
 	}
-	got, err := eval(t, c, source(t, "fair_acquire"), keys, carol, "1", "300000", "0", "PUBLISH", "redisson_lock__channel:{l}", "3000", "grants:", "4000")
+	got, err := eval(t, c, source(t, "fair_acquire"), keys, carol, "300000", "0", "PUBLISH", "redisson_lock__channel:{l}", "3000", "grants:", "4000")
 	require.NoError(t, err)
 	require.EqualValues(t, 1, got[0])
 }
@@ -241,7 +240,7 @@ func TestFairPlacesThatRedissonHasDroppedDoNotPileUp(t *testing.T) {
 		most := int64(0)
 		for n := range 200 {
 			owner := fmt.Sprint(alice, n)
-			_, err := eval(t, g.c, src, keys, owner, "1", "300000", "0", "PUBLISH", "c", "3000", "grants:", "4000")
+			_, err := eval(t, g.c, src, keys, owner, "300000", "0", "PUBLISH", "c", "3000", "grants:", "4000")
 			require.NoError(t, err)
 			g.must(t, "LREM", keys[1], "1", owner) // as Redisson does
 			g.must(t, "ZREM", keys[2], owner)

@@ -211,9 +211,7 @@ func runLineTable(t *testing.T, g *scriptRig, script string, rows []lineRow, gis
 				before, line := g.look(t, key), g.queue(t, queue)
 				got, err := eval(t, g.c, src, keys, args...)
 				require.NoError(t, err)
-				if script == "acquire" {
-					got = inFull(t, got, args[2])
-				}
+				got = inFull(t, script, got, args)
 				require.Equal(t, want.reply, gist(got), "run %d", n+1)
 				after, now := g.look(t, key), g.queue(t, queue)
 				require.Equal(t, want.hash, after.hash, "run %d", n+1)
@@ -253,9 +251,9 @@ func TestAcquireScriptWithAQueue(t *testing.T) {
 	const lease = "300000"
 	one := func(owner string) map[string]string { return map[string]string{owner: "1"} }
 	ask := func(owner string) []string {
-		return []string{owner, "1", lease, "0", "PUBLISH", "GRANTS", entryOf(owner)}
+		return []string{owner, lease, "0", "PUBLISH", "GRANTS", entryOf(owner)}
 	}
-	once := func(owner string) []string { return ask(owner)[:6] }
+	once := func(owner string) []string { return ask(owner)[:5] }
 	held, inLine := []int64{0, 0, 0}, []int64{0, 1, 0} // status, place, foreign
 	granted := []int64{1}
 	both := func(r lineRun) [2]lineRun { return [2]lineRun{r, r} }
@@ -302,10 +300,8 @@ func TestAcquireScriptWithAQueue(t *testing.T) {
 			runs: both(lineRun{reply: granted, hash: one(alice), left: 300_000, line: []string{carol}})},
 		{name: "its own field confirms a grant and makes the lease full", held: one(alice), ttl: 30_000, line: []waiting{{owner: carol, ago: 4000}}, args: ask(alice),
 			runs: both(lineRun{reply: granted, hash: one(alice), left: 300_000, line: []string{carol}})},
-		{name: "too late, nothing is done", line: []waiting{{owner: bob, ago: 5000}}, args: []string{alice, "1", lease, "1", "PUBLISH", "GRANTS", entryOf(alice)},
+		{name: "too late, nothing is done", line: []waiting{{owner: bob, ago: 5000}}, args: []string{alice, lease, "1", "PUBLISH", "GRANTS", entryOf(alice)},
 			runs: both(lineRun{reply: []int64{2}, left: gone, line: []string{bob}})},
-		{name: "a re-entry of what is gone is lost, and nobody is served by it", line: []waiting{{owner: bob, ago: 5000}}, args: []string{alice, "2", lease, "0", "PUBLISH", "GRANTS"},
-			runs: both(lineRun{reply: []int64{3}, left: gone, line: []string{bob}})},
 		{name: "without the queue's key a free lock is taken", alone: true, line: []waiting{{owner: bob, ago: 5000}}, args: ask(alice),
 			runs: both(lineRun{reply: granted, hash: one(alice), left: 300_000, line: []string{bob}})},
 		{name: "without the queue's key there is no place", alone: true, held: one(bob), ttl: 90_000, args: ask(alice),
@@ -339,7 +335,7 @@ func TestReleaseScriptWithAQueue(t *testing.T) {
 	one := func(owner string) map[string]string { return map[string]string{owner: "1"} }
 	far := strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMilli(), 10)
 	let := func(owner, leave string) []string {
-		return []string{owner, "0", "CHANNEL", "PUBLISH", "GRANTS", leave}
+		return []string{owner, "CHANNEL", "PUBLISH", "GRANTS", leave}
 	}
 	const anyTime = "99999999999999"
 	name := func(notAfter, turn string) []string {
@@ -356,19 +352,17 @@ func TestReleaseScriptWithAQueue(t *testing.T) {
 	}
 	rows := []lineRow{
 		{name: "the first in line gets it with the lease in its entry", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}, {owner: carol, ago: 4000}}, args: let(alice, ""),
-			runs: over(lineRun{reply: []int64{2}, hash: one(bob), left: first, line: []string{carol}, granted: []string{bob}}, 0)},
+			runs: over(lineRun{reply: []int64{1}, hash: one(bob), left: first, line: []string{carol}, granted: []string{bob}}, 0)},
 		{name: "the only one", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}}, args: let(alice, ""),
-			runs: over(lineRun{reply: []int64{2}, hash: one(bob), left: first, granted: []string{bob}}, 0)},
+			runs: over(lineRun{reply: []int64{1}, hash: one(bob), left: first, granted: []string{bob}}, 0)},
 		{name: "a lock without end does not stay one", held: one(alice), line: []waiting{{owner: bob, ago: 5000}}, args: let(alice, ""),
-			runs: over(lineRun{reply: []int64{2}, hash: one(bob), left: first, granted: []string{bob}}, 0)},
+			runs: over(lineRun{reply: []int64{1}, hash: one(bob), left: first, granted: []string{bob}}, 0)},
 		{name: "whose process is gone is dropped", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}, {owner: carol, ago: 4000}}, deaf: []string{bob}, args: let(alice, ""),
-			runs: over(lineRun{reply: []int64{2}, hash: one(carol), left: first, granted: []string{carol}}, 0)},
+			runs: over(lineRun{reply: []int64{1}, hash: one(carol), left: first, granted: []string{carol}}, 0)},
 		{name: "if all are gone Redisson's message is published and no key is left", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}, {owner: carol, ago: 4000, stamped: 1000}}, deaf: []string{bob, carol}, args: let(alice, ""),
-			runs: over(lineRun{reply: []int64{2}, left: gone, told: 1}, 0)},
+			runs: over(lineRun{reply: []int64{1}, left: gone, told: 1}, 0)},
 		{name: "who has not looked for long is passed over", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 4 * stale, stamped: 2 * stale}, {owner: carol, ago: 4000}}, args: let(alice, ""),
-			runs: over(lineRun{reply: []int64{2}, hash: one(carol), left: first, granted: []string{carol}}, 0)},
-		{name: "a partial release serves nobody", held: map[string]string{alice: "2"}, ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}}, args: []string{alice, "1", "CHANNEL", "PUBLISH", "GRANTS", ""},
-			runs: over(lineRun{reply: []int64{1}, hash: one(alice), left: untouched, line: []string{bob}}, 1)},
+			runs: over(lineRun{reply: []int64{1}, hash: one(carol), left: first, granted: []string{carol}}, 0)},
 		{name: "another's lock is not touched", held: one(bob), ttl: 90_000, line: []waiting{{owner: carol, ago: 5000}}, args: let(alice, ""),
 			runs: over(lineRun{reply: []int64{0}, hash: one(bob), left: untouched, line: []string{carol}}, 0)},
 		{name: "a lock that is gone is handed over, too", line: []waiting{{owner: bob, ago: 5000}}, args: let(alice, ""),
@@ -376,30 +370,30 @@ func TestReleaseScriptWithAQueue(t *testing.T) {
 		{name: "who gives up leaves the line", held: one(bob), ttl: 90_000, line: []waiting{{owner: alice, ago: 5000, stamped: 3000}, {owner: carol, ago: 4000}}, args: let(alice, entryOf(alice)),
 			runs: over(lineRun{reply: []int64{0}, hash: one(bob), left: untouched, line: []string{carol}}, 0)},
 		{name: "and passes on what it was granted meanwhile", held: one(alice), ttl: 30_000, line: []waiting{{owner: carol, ago: 4000}}, args: let(alice, entryOf(alice)),
-			runs: over(lineRun{reply: []int64{2}, hash: one(carol), left: first, granted: []string{carol}}, 0)},
+			runs: over(lineRun{reply: []int64{1}, hash: one(carol), left: first, granted: []string{carol}}, 0)},
 		{name: "the last to give up leaves no key", held: one(bob), ttl: 90_000, line: []waiting{{owner: alice, ago: 5000, stamped: 3000}}, args: let(alice, entryOf(alice)),
 			runs: over(lineRun{reply: []int64{0}, hash: one(bob), left: untouched}, 0)},
 		{name: "what is left of a queue of nobody goes", held: one(alice), ttl: 90_000, open: -60_000, args: let(alice, ""),
-			runs: over(lineRun{reply: []int64{2}, left: gone, told: 1}, 0)},
+			runs: over(lineRun{reply: []int64{1}, left: gone, told: 1}, 0)},
 		{name: "an entry that the releaser left behind is nobody's", held: one(alice), ttl: 90_000, line: []waiting{{owner: alice, ago: 6000, stamped: 3000}, {owner: bob, ago: 5000}}, args: let(alice, ""),
-			runs: over(lineRun{reply: []int64{2}, hash: one(bob), left: first, granted: []string{bob}}, 0)},
+			runs: over(lineRun{reply: []int64{1}, hash: one(bob), left: first, granted: []string{bob}}, 0)},
 		{name: "also if nobody else is in line", held: one(alice), ttl: 90_000, line: []waiting{{owner: alice, ago: 6000}}, args: let(alice, ""),
-			runs: over(lineRun{reply: []int64{2}, left: gone, told: 1}, 0)},
+			runs: over(lineRun{reply: []int64{1}, left: gone, told: 1}, 0)},
 		{name: "without the queue's key the release is open", alone: true, held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}}, args: let(alice, ""),
-			runs: over(lineRun{reply: []int64{2}, left: gone, line: []string{bob}, told: 1}, 0)},
+			runs: over(lineRun{reply: []int64{1}, left: gone, line: []string{bob}, told: 1}, 0)},
 
 		{name: "named in line: behind the others", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}}, args: name(anyTime, "0"),
-			runs: over(lineRun{reply: []int64{2, 2, 1}, hash: one(bob), left: first, line: []string{carol}, granted: []string{bob}}, 0, 0, 0)},
+			runs: over(lineRun{reply: []int64{1, 2, 1}, hash: one(bob), left: first, line: []string{carol}, granted: []string{bob}}, 0, 0, 0)},
 		{name: "named in line: its place counts", held: one(alice), ttl: 90_000, line: []waiting{{owner: carol, ago: 5000}, {owner: bob, ago: 4000}}, args: name(anyTime, "0"),
-			runs: over(lineRun{reply: []int64{2, 1, 1}, hash: one(carol), left: 300_000, line: []string{bob}}, 0, 0, 0)},
+			runs: over(lineRun{reply: []int64{1, 1, 1}, hash: one(carol), left: 300_000, line: []string{bob}}, 0, 0, 0)},
 		{name: "named in line: the others are gone", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}}, deaf: []string{bob}, args: name(anyTime, "0"),
-			runs: over(lineRun{reply: []int64{2, 1, 1}, hash: one(carol), left: 300_000}, 0, 0, 0)},
+			runs: over(lineRun{reply: []int64{1, 1, 1}, hash: one(carol), left: 300_000}, 0, 0, 0)},
 		{name: "named in line: nobody else is there", held: one(alice), ttl: 90_000, args: name(anyTime, "0"),
-			runs: over(lineRun{reply: []int64{2, 1, 0}, hash: one(carol), left: 300_000}, 0, 0, 0)},
+			runs: over(lineRun{reply: []int64{1, 1, 0}, hash: one(carol), left: 300_000}, 0, 0, 0)},
 		{name: "named too late: the first in line gets it", held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}}, args: name("1", "1"),
-			runs: over(lineRun{reply: []int64{2, 0, 0}, hash: one(bob), left: first, granted: []string{bob}}, 0, 0, 0)},
+			runs: over(lineRun{reply: []int64{1, 0, 0}, hash: one(bob), left: first, granted: []string{bob}}, 0, 0, 0)},
 		{name: "named too late: nobody gets it", held: one(alice), ttl: 90_000, args: name("1", "1"),
-			runs: over(lineRun{reply: []int64{2, 0, 0}, left: gone, told: 1}, 0, 0, 0)},
+			runs: over(lineRun{reply: []int64{1, 0, 0}, left: gone, told: 1}, 0, 0, 0)},
 		{name: "named by one who holds nothing any more: nothing", line: []waiting{{owner: bob, ago: 5000}}, args: name(anyTime, "1"),
 			runs: over(lineRun{reply: []int64{0, 0, 0}, hash: one(bob), left: first, granted: []string{bob}}, 0, 0, 0)},
 		{name: "named by one who holds nothing any more, and nobody is there", args: name(anyTime, "1"),
@@ -407,9 +401,9 @@ func TestReleaseScriptWithAQueue(t *testing.T) {
 		{name: "named while another has it: nothing", held: one(bob), ttl: 90_000, args: name(anyTime, "1"),
 			runs: over(lineRun{reply: []int64{0, 0, 0}, hash: one(bob), left: untouched}, 0, 0, 0)},
 		{name: "named while joined owners are left: nothing", held: map[string]string{alice: "1", alice + "!": far, bob: "1", bob + "!": far}, ttl: 90_000, args: name(anyTime, "1"),
-			runs: over(lineRun{reply: []int64{2, 0, 0}, hash: map[string]string{bob: "1", bob + "!": far}, left: 24 * 3600_000}, 0, 0, 0)},
+			runs: over(lineRun{reply: []int64{1, 0, 0}, hash: map[string]string{bob: "1", bob + "!": far}, left: 24 * 3600_000}, 0, 0, 0)},
 		{name: "named without the queue's key", alone: true, held: one(alice), ttl: 90_000, line: []waiting{{owner: bob, ago: 5000}}, args: name(anyTime, "0"),
-			runs: over(lineRun{reply: []int64{2, 1, 0}, hash: one(carol), left: 300_000, line: []string{bob}}, 0, 0, 0)},
+			runs: over(lineRun{reply: []int64{1, 1, 0}, hash: one(carol), left: 300_000, line: []string{bob}}, 0, 0, 0)},
 	}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		runLineTable(t, newScriptRig(t, s), "release", rows, func(r []int64) []int64 { return ranks(2, r) })
@@ -458,7 +452,7 @@ func TestNobodyHearsOfAGrantThatDoesNotStand(t *testing.T) {
 		heard, _ := overhear(t, replica.Client(t), []string{"grants:" + bob[:36]}, "CHANNEL*")
 		g.line(t, queue, waiting{owner: bob, ago: 5000})
 		g.must(t, "HSET", key, alice, "1")
-		_, err := eval(t, c, g.src["release"], []string{key, queue}, alice, "0", "CHANNEL", "PUBLISH", "grants:", "")
+		_, err := eval(t, c, g.src["release"], []string{key, queue}, alice, "CHANNEL", "PUBLISH", "grants:", "")
 		require.NoError(t, err)
 		g.must(t, "PUBLISH", "CHANNEL", "last") // comes after whatever the script published
 		var messages []string
@@ -496,8 +490,8 @@ func TestAGrantThatMayNotBePublishedIsUndone(t *testing.T) {
 		g.line(t, queue, places...)
 		before := g.queue(t, queue)
 		g.must(t, "HSET", key, alice, "1")
-		for _, want := range []int64{2, 0} {
-			got, err := eval(t, c, g.src["release"], []string{key, queue}, alice, "0", "redisson_lock__channel:{l}", "PUBLISH", "grants:", "")
+		for _, want := range []int64{1, 0} {
+			got, err := eval(t, c, g.src["release"], []string{key, queue}, alice, "redisson_lock__channel:{l}", "PUBLISH", "grants:", "")
 			require.NoError(t, err)
 			require.Equal(t, []int64{want}, got)
 			requireTTL(t, gone, snapshot{}, g.look(t, key))
@@ -507,7 +501,7 @@ func TestAGrantThatMayNotBePublishedIsUndone(t *testing.T) {
 			require.Contains(t, after.stamps, bob, "and who was alive in it still is")
 			require.Equal(t, []string{"redisson_lock__channel:{l} 0"}, heard(), "the release is open")
 		}
-		got, err := g.run(t, "release", []string{key, queue}, alice, "0", "redisson_lock__channel:{l}", "PUBLISH", "grants:", "")
+		got, err := g.run(t, "release", []string{key, queue}, alice, "redisson_lock__channel:{l}", "PUBLISH", "grants:", "")
 		require.NoError(t, err)
 		require.Equal(t, []int64{0}, got)
 		require.Equal(t, map[string]string{bob: "1"}, g.look(t, key).hash, "somebody with the right to finds the first in line")
@@ -516,7 +510,7 @@ func TestAGrantThatMayNotBePublishedIsUndone(t *testing.T) {
 	// the only one: its queue was gone for a moment, and has an end like any other
 	g.line(t, "alone", waiting{owner: bob, ago: 5000})
 	g.must(t, "HSET", "l", alice, "1")
-	_, err = eval(t, c, g.src["release"], []string{"l", "alone"}, alice, "0", "redisson_lock__channel:{l}", "PUBLISH", "grants:", "")
+	_, err = eval(t, c, g.src["release"], []string{"l", "alone"}, alice, "redisson_lock__channel:{l}", "PUBLISH", "grants:", "")
 	require.NoError(t, err)
 	left, err := g.c.Do(within(t), g.c.B().Pttl().Key("alone").Build()).AsInt64()
 	require.NoError(t, err)
@@ -530,7 +524,7 @@ func TestSomeReleasesAreOpenWhileRedissonListens(t *testing.T) {
 		g := newScriptRig(t, s)
 		const key, queue, channel, grants = "l", "q", "redisson_lock__channel:{l}", "grants:"
 		release := func(args ...string) []int64 {
-			got, err := g.run(t, "release", []string{key, queue}, append([]string{alice, "0", channel, "PUBLISH", grants, ""}, args...)...)
+			got, err := g.run(t, "release", []string{key, queue}, append([]string{alice, channel, "PUBLISH", grants, ""}, args...)...)
 			require.NoError(t, err)
 			return got
 		}
@@ -543,7 +537,7 @@ func TestSomeReleasesAreOpenWhileRedissonListens(t *testing.T) {
 			ticket := g.queue(t, queue).tickets[bob]
 			before := g.now(t)
 			got := release(args...)
-			require.EqualValues(t, 2, got[0])
+			require.EqualValues(t, 1, got[0])
 			after := g.queue(t, queue)
 			if after.open == 0 {
 				require.Equal(t, map[string]string{bob: "1"}, g.look(t, key).hash)
@@ -598,7 +592,7 @@ func TestSomeReleasesAreOpenWhileRedissonListens(t *testing.T) {
 				continue
 			}
 			after := g.queue(t, queue)
-			require.Equal(t, []int64{2, 2, after.tickets[bob]}, got)
+			require.Equal(t, []int64{1, 2, after.tickets[bob]}, got)
 			require.Positive(t, after.open)
 			requireTTL(t, gone, snapshot{}, g.look(t, key))
 			require.Equal(t, []string{channel + " 0"}, java())
@@ -609,13 +603,13 @@ func TestSomeReleasesAreOpenWhileRedissonListens(t *testing.T) {
 			g.must(t, "DEL", key, queue)
 			g.must(t, "HSET", key, alice, "1")
 			got := release(bob, entryOf(bob), "300000", "99999999999999", "8")
-			require.Equal(t, []int64{2, 2, g.queue(t, queue).tickets[bob]}, got)
+			require.Equal(t, []int64{1, 2, g.queue(t, queue).tickets[bob]}, got)
 			require.Equal(t, []string{channel + " 0"}, java())
 			heard()
 		}
 		g.must(t, "DEL", key, queue)
 		g.must(t, "HSET", key, alice, "1")
-		require.Equal(t, []int64{2}, release())
+		require.Equal(t, []int64{1}, release())
 		require.Equal(t, []string{channel + " 0"}, java(), "with nobody in line every release is open, and without a marker")
 		require.EqualValues(t, -2, g.queue(t, queue).left)
 	})
@@ -630,7 +624,7 @@ func TestTheQueueLastsForAsLongAsSomebodyEntersIt(t *testing.T) {
 		const ttl = 60_000
 		for i := range 40 {
 			owner := fmt.Sprintf("%s%d", bob, i)
-			_, err := g.run(t, "acquire", []string{"l", "q"}, owner, "1", "300000", "0", "PUBLISH", "GRANTS", entryOf(owner))
+			_, err := g.run(t, "acquire", []string{"l", "q"}, owner, "300000", "0", "PUBLISH", "GRANTS", entryOf(owner))
 			require.NoError(t, err)
 			if i == 0 { // from now on its end has to be moved on
 				g.must(t, "PEXPIRE", "q", strconv.Itoa(ttl/2))

@@ -41,10 +41,7 @@ func (l *single) runKeep(ctx context.Context, owner string, lease time.Duration)
 		return 0, err
 	}
 	v, err := m.AsInt64()
-	if v == 1 {
-		return releaseDone, err
-	}
-	return releaseGone, err
+	return releaseStatus(v), err
 }
 
 // runBegin has the lock of an owner that goes on last for at least as long from now, whatever becomes of its process.

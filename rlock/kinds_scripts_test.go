@@ -61,7 +61,7 @@ func TestPlainScriptTable(t *testing.T) {
 			{name: "held without end", script: "plain_acquire", before: bob, args: []string{alice, "300000", "0", "c", "PUBLISH"}, reply: []int64{0, -1, 0, 0}, after: bob, ttlAfter: endless},
 			{name: "its own is raised", script: "plain_acquire", before: alice, ttl: 100_000, args: []string{alice, "300000", "0", "c", "PUBLISH"}, reply: []int64{1, left}, after: alice, ttlAfter: 300_000},
 			{name: "its own is never shortened", script: "plain_acquire", before: alice, ttl: 900_000, args: []string{alice, "300000", "0", "c", "PUBLISH"}, reply: []int64{1, left}, after: alice, ttlAfter: 900_000},
-			{name: "released", script: "plain_release", before: alice, ttl: 100_000, args: []string{alice, "CHANNEL", "PUBLISH"}, reply: []int64{2}, again: []int64{0}, ttlAfter: gone, told: true},
+			{name: "released", script: "plain_release", before: alice, ttl: 100_000, args: []string{alice, "CHANNEL", "PUBLISH"}, reply: []int64{1}, again: []int64{0}, ttlAfter: gone, told: true},
 			{name: "gone before", script: "plain_release", args: []string{alice, "CHANNEL", "PUBLISH"}, reply: []int64{0}, ttlAfter: gone, told: true},
 			{name: "another's is not released", script: "plain_release", before: bob, ttl: 100_000, args: []string{alice, "CHANNEL", "PUBLISH"}, reply: []int64{0}, after: bob, ttlAfter: 100_000},
 			{name: "renewed", script: "plain_renew", before: alice, ttl: 100_000, args: []string{alice, "300000"}, reply: []int64{1}, after: alice, ttlAfter: 300_000},
@@ -100,7 +100,7 @@ func TestPlainScriptTable(t *testing.T) {
 					told := g.published(t, channel, func() { got, err = eval(t, g.c, src[c.script], []string{key}, args...) })
 					require.NoError(t, err)
 					if c.script == "plain_acquire" {
-						got = inFull(t, got, args[1])
+						got = inFull(t, c.script, got, args)
 						require.InDelta(t, g.now(t), got[2], 30_000)
 						got = append(got[:2:2], got[3:]...)
 					}
@@ -138,22 +138,19 @@ func TestFencedAcquireScriptTable(t *testing.T) {
 			ttl      int64
 			last     string // token
 			lastTTL  int64  // 0: none
-			want     string
-			alone    bool // no key but the lock's
+			alone    bool   // no key but the lock's
 			status   int64
 			token    int64 // 0: none, -1: the server's µs
 			kept     int64 // what becomes of the token's TTL
 			after    map[string]string
 			afterTTL int64
 		}{
-			{name: "free, no token before", want: "1", status: 1, token: -1, kept: 900_000, after: h(alice, "1"), afterTTL: 300_000},
-			{name: "free, a token before", last: "41", lastTTL: 100_000, want: "1", status: 1, token: -1, kept: 900_000, after: h(alice, "1"), afterTTL: 300_000},
-			{name: "free, a token before that the clock is behind", last: strconv.FormatInt(far, 10), lastTTL: 100_000, want: "1", status: 1, token: far + 1, kept: 900_000, after: h(alice, "1"), afterTTL: 300_000},
-			{name: "Redisson's token has no end", last: strconv.FormatInt(far, 10), want: "1", status: 1, token: far + 1, kept: endless, after: h(alice, "1"), afterTTL: 300_000},
-			{name: "while a slot is being migrated", want: "1", alone: true, status: 1, token: -1, kept: gone, after: h(alice, "1"), afterTTL: 300_000},
-			{name: "held by another", before: h(bob, "1"), ttl: 100_000, want: "1", kept: gone, after: h(bob, "1"), afterTTL: 100_000},
-			{name: "re-entry has the token it had", before: h(alice, "1"), ttl: 100_000, last: "41", lastTTL: 100_000, want: "2", status: 1, kept: 100_000, after: h(alice, "2"), afterTTL: 300_000},
-			{name: "re-entry of what is lost", want: "2", status: 3, kept: gone, afterTTL: gone},
+			{name: "free, no token before", status: 1, token: -1, kept: 900_000, after: h(alice, "1"), afterTTL: 300_000},
+			{name: "free, a token before", last: "41", lastTTL: 100_000, status: 1, token: -1, kept: 900_000, after: h(alice, "1"), afterTTL: 300_000},
+			{name: "free, a token before that the clock is behind", last: strconv.FormatInt(far, 10), lastTTL: 100_000, status: 1, token: far + 1, kept: 900_000, after: h(alice, "1"), afterTTL: 300_000},
+			{name: "Redisson's token has no end", last: strconv.FormatInt(far, 10), status: 1, token: far + 1, kept: endless, after: h(alice, "1"), afterTTL: 300_000},
+			{name: "while a slot is being migrated", alone: true, status: 1, token: -1, kept: gone, after: h(alice, "1"), afterTTL: 300_000},
+			{name: "held by another", before: h(bob, "1"), ttl: 100_000, kept: gone, after: h(bob, "1"), afterTTL: 100_000},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				key := fmt.Sprint("f", i)
@@ -168,7 +165,7 @@ func TestFencedAcquireScriptTable(t *testing.T) {
 				token := c.token
 				for range 2 {
 					before, us := g.look(t, key), g.nowMicros(t)
-					got, err := eval(t, g.c, src, keys[:map[bool]int{true: 1, false: 3}[c.alone]], alice, c.want, "300000", "0", "PUBLISH", "g:", "", "900000")
+					got, err := eval(t, g.c, src, keys[:map[bool]int{true: 1, false: 3}[c.alone]], alice, "300000", "0", "PUBLISH", "g:", "", "900000")
 					require.NoError(t, err)
 					require.Equal(t, c.status, got[0])
 					if token == 0 {
@@ -199,11 +196,11 @@ func TestFairScriptTable(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newScriptRig(t, s)
 		src := sources(t, "fair_acquire", "fair_release", "fair_force")
-		acquire := func(owner, want, patience string) []string {
-			return []string{owner, want, "300000", "0", "PUBLISH", "CHANNEL", patience, "g:", ""}
+		acquire := func(owner, patience string) []string {
+			return []string{owner, "300000", "0", "PUBLISH", "CHANNEL", patience, "g:", ""}
 		}
-		release := func(owner, remaining, leave string) []string {
-			return []string{owner, remaining, "CHANNEL", "PUBLISH", leave, "g:"}
+		release := func(owner, leave string) []string {
+			return []string{owner, "CHANNEL", "PUBLISH", leave, "g:"}
 		}
 		for i, c := range []struct {
 			name, script string
@@ -216,32 +213,30 @@ func TestFairScriptTable(t *testing.T) {
 			order        []string // who stands in line afterwards
 			told         string   // who is told that the lock is free, at every run
 		}{
-			{name: "free and nobody waits", script: "fair_acquire", args: acquire(alice, "1", "3000"), reply: []int64{1, 300_000}, after: one(alice, "1")},
-			{name: "held: stands in line", script: "fair_acquire", before: one(bob, "1"), ttl: 100_000, args: acquire(alice, "1", "3000"), reply: []int64{0}, after: one(bob, "1"), order: []string{alice}},
-			{name: "held: behind those who were first", script: "fair_acquire", before: one(bob, "1"), ttl: 100_000, line: line{{java, far}, {carol, far}}, args: acquire(alice, "1", "3000"), reply: []int64{0}, after: one(bob, "1"), order: []string{java, carol, alice}},
-			{name: "held: keeps its place", script: "fair_acquire", before: one(bob, "1"), ttl: 100_000, line: line{{alice, far}, {carol, far}}, args: acquire(alice, "1", "3000"), reply: []int64{0}, after: one(bob, "1"), order: []string{alice, carol}},
-			{name: "held: asks once", script: "fair_acquire", before: one(bob, "1"), ttl: 100_000, args: acquire(alice, "1", ""), reply: []int64{0}, after: one(bob, "1")},
-			{name: "free, another is first: stands in line and tells it", script: "fair_acquire", line: line{{carol, far}}, args: acquire(alice, "1", "3000"), reply: []int64{0}, order: []string{carol, alice}, told: carol},
-			{name: "free, another is first: asks once", script: "fair_acquire", line: line{{carol, far}}, args: acquire(alice, "1", ""), reply: []int64{0}, order: []string{carol}, told: carol},
-			{name: "free and first: takes it", script: "fair_acquire", line: line{{alice, far}, {carol, far}}, args: acquire(alice, "1", "3000"), reply: []int64{1, 300_000}, after: one(alice, "1"), order: []string{carol}},
-			{name: "free, the first are dead", script: "fair_acquire", line: line{{bob, -1000}, {java, -1}, {alice, far}}, args: acquire(alice, "1", "3000"), reply: []int64{1, 300_000}, after: one(alice, "1")},
-			{name: "free, a dead one behind a living one is left", script: "fair_acquire", line: line{{carol, far}, {bob, -1000}}, args: acquire(alice, "1", ""), reply: []int64{0}, order: []string{carol, bob}, told: carol},
-			{name: "re-entry", script: "fair_acquire", before: one(alice, "1"), ttl: 100_000, line: line{{carol, far}}, args: acquire(alice, "2", "3000"), reply: []int64{1, 300_000}, after: one(alice, "2"), order: []string{carol}},
-			{name: "re-entry of what is gone", script: "fair_acquire", line: line{{carol, far}}, args: acquire(alice, "2", "3000"), reply: []int64{3, 0}, order: []string{carol}},
-			{name: "a retry", script: "fair_acquire", before: one(alice, "1"), ttl: 300_000, args: acquire(alice, "1", "3000"), reply: []int64{1, 300_000}, after: one(alice, "1")},
-			{name: "a late acquisition of an owner that is through", script: "fair_acquire", before: h(alice, "1", alice+"!", "-"+farFuture), ttl: 100_000, args: acquire(alice, "1", "3000"), reply: []int64{3, 0}, after: h(alice, "1", alice+"!", "-"+farFuture)},
-			{name: "re-entry of an owner whose own lease is over", script: "fair_acquire", before: h(alice, "1", alice+"!", longAgo, bob, "1", bob+"!", farFuture), ttl: 100_000, args: acquire(alice, "2", "3000"), reply: []int64{3, 0}, after: h(alice, "1", alice+"!", longAgo, bob, "1", bob+"!", farFuture)},
-			{name: "re-entry of a joined owner never shortens its own lease", script: "fair_acquire", before: h(alice, "1", alice+"!", farFuture, bob, "1", bob+"!", farFuture), ttl: 100_000, args: acquire(alice, "2", "3000"), reply: []int64{1, 300_000}, after: h(alice, "2", alice+"!", farFuture, bob, "1", bob+"!", farFuture)},
+			{name: "free and nobody waits", script: "fair_acquire", args: acquire(alice, "3000"), reply: []int64{1, 300_000}, after: one(alice, "1")},
+			{name: "held: stands in line", script: "fair_acquire", before: one(bob, "1"), ttl: 100_000, args: acquire(alice, "3000"), reply: []int64{0}, after: one(bob, "1"), order: []string{alice}},
+			{name: "held: behind those who were first", script: "fair_acquire", before: one(bob, "1"), ttl: 100_000, line: line{{java, far}, {carol, far}}, args: acquire(alice, "3000"), reply: []int64{0}, after: one(bob, "1"), order: []string{java, carol, alice}},
+			{name: "held: keeps its place", script: "fair_acquire", before: one(bob, "1"), ttl: 100_000, line: line{{alice, far}, {carol, far}}, args: acquire(alice, "3000"), reply: []int64{0}, after: one(bob, "1"), order: []string{alice, carol}},
+			{name: "held: asks once", script: "fair_acquire", before: one(bob, "1"), ttl: 100_000, args: acquire(alice, ""), reply: []int64{0}, after: one(bob, "1")},
+			{name: "free, another is first: stands in line and tells it", script: "fair_acquire", line: line{{carol, far}}, args: acquire(alice, "3000"), reply: []int64{0}, order: []string{carol, alice}, told: carol},
+			{name: "free, another is first: asks once", script: "fair_acquire", line: line{{carol, far}}, args: acquire(alice, ""), reply: []int64{0}, order: []string{carol}, told: carol},
+			{name: "free and first: takes it", script: "fair_acquire", line: line{{alice, far}, {carol, far}}, args: acquire(alice, "3000"), reply: []int64{1, 300_000}, after: one(alice, "1"), order: []string{carol}},
+			{name: "free, the first are dead", script: "fair_acquire", line: line{{bob, -1000}, {java, -1}, {alice, far}}, args: acquire(alice, "3000"), reply: []int64{1, 300_000}, after: one(alice, "1")},
+			{name: "free, a dead one behind a living one is left", script: "fair_acquire", line: line{{carol, far}, {bob, -1000}}, args: acquire(alice, ""), reply: []int64{0}, order: []string{carol, bob}, told: carol},
+			{name: "a second run raises the lease", script: "fair_acquire", before: one(alice, "1"), ttl: 100_000, line: line{{carol, far}}, args: acquire(alice, "3000"), reply: []int64{1, 300_000}, after: one(alice, "1"), order: []string{carol}},
+			{name: "a retry", script: "fair_acquire", before: one(alice, "1"), ttl: 300_000, args: acquire(alice, "3000"), reply: []int64{1, 300_000}, after: one(alice, "1")},
+			{name: "a late acquisition of an owner that is through", script: "fair_acquire", before: h(alice, "1", alice+"!", "-"+farFuture), ttl: 100_000, args: acquire(alice, "3000"), reply: []int64{3, 0}, after: h(alice, "1", alice+"!", "-"+farFuture)},
+			{name: "a late acquisition of an owner whose own lease is over", script: "fair_acquire", before: h(alice, "1", alice+"!", longAgo, bob, "1", bob+"!", farFuture), ttl: 100_000, args: acquire(alice, "3000"), reply: []int64{3, 0}, after: h(alice, "1", alice+"!", longAgo, bob, "1", bob+"!", farFuture)},
+			{name: "a second run never shortens a joined owner's own lease", script: "fair_acquire", before: h(alice, "1", alice+"!", farFuture, bob, "1", bob+"!", farFuture), ttl: 100_000, args: acquire(alice, "3000"), reply: []int64{1, 300_000}, after: h(alice, "1", alice+"!", farFuture, bob, "1", bob+"!", farFuture)},
 
-			{name: "released to nobody", script: "fair_release", before: one(alice, "1"), ttl: 100_000, args: release(alice, "0", ""), reply: []int64{2}, again: []int64{0}},
-			{name: "released: the first is told", script: "fair_release", before: one(alice, "1"), ttl: 100_000, line: line{{carol, far}, {bob, far}}, args: release(alice, "0", ""), reply: []int64{2}, again: []int64{0}, order: []string{carol, bob}, told: carol},
-			{name: "released: the first that is alive", script: "fair_release", before: one(alice, "1"), ttl: 100_000, line: line{{carol, -1}, {java, far}}, args: release(alice, "0", ""), reply: []int64{2}, again: []int64{0}, order: []string{java}, told: java},
-			{name: "not held any more: the first is told", script: "fair_release", line: line{{carol, far}}, args: release(alice, "0", ""), reply: []int64{0}, order: []string{carol}, told: carol},
-			{name: "lowered", script: "fair_release", before: one(alice, "2"), ttl: 100_000, line: line{{carol, far}}, args: release(alice, "1", ""), reply: []int64{1}, after: one(alice, "1"), order: []string{carol}},
-			{name: "another's", script: "fair_release", before: one(bob, "1"), ttl: 100_000, line: line{{carol, far}}, args: release(alice, "0", ""), reply: []int64{0}, after: one(bob, "1"), order: []string{carol}},
-			{name: "released with its end, and the other stays", script: "fair_release", before: h(alice, "1", alice+"!", farFuture, bob, "1", bob+"!", farFuture), ttl: 100_000, line: line{{carol, far}}, args: release(alice, "0", ""), reply: []int64{2}, again: []int64{0}, after: h(bob, "1", bob+"!", farFuture), order: []string{carol}},
-			{name: "released, and the dead go with it", script: "fair_release", before: h(alice, "1", alice+"!", farFuture, bob, "1", bob+"!", longAgo), ttl: 100_000, line: line{{carol, far}}, args: release(alice, "0", ""), reply: []int64{2}, again: []int64{0}, order: []string{carol}, told: carol},
-			{name: "leaves the line", script: "fair_release", before: one(bob, "1"), ttl: 100_000, line: line{{carol, far}, {alice, far}}, args: release(alice, "0", "3000"), reply: []int64{0}, after: one(bob, "1"), order: []string{carol}},
+			{name: "released to nobody", script: "fair_release", before: one(alice, "1"), ttl: 100_000, args: release(alice, ""), reply: []int64{1}, again: []int64{0}},
+			{name: "released: the first is told", script: "fair_release", before: one(alice, "1"), ttl: 100_000, line: line{{carol, far}, {bob, far}}, args: release(alice, ""), reply: []int64{1}, again: []int64{0}, order: []string{carol, bob}, told: carol},
+			{name: "released: the first that is alive", script: "fair_release", before: one(alice, "1"), ttl: 100_000, line: line{{carol, -1}, {java, far}}, args: release(alice, ""), reply: []int64{1}, again: []int64{0}, order: []string{java}, told: java},
+			{name: "not held any more: the first is told", script: "fair_release", line: line{{carol, far}}, args: release(alice, ""), reply: []int64{0}, order: []string{carol}, told: carol},
+			{name: "another's", script: "fair_release", before: one(bob, "1"), ttl: 100_000, line: line{{carol, far}}, args: release(alice, ""), reply: []int64{0}, after: one(bob, "1"), order: []string{carol}},
+			{name: "released with its end, and the other stays", script: "fair_release", before: h(alice, "1", alice+"!", farFuture, bob, "1", bob+"!", farFuture), ttl: 100_000, line: line{{carol, far}}, args: release(alice, ""), reply: []int64{1}, again: []int64{0}, after: h(bob, "1", bob+"!", farFuture), order: []string{carol}},
+			{name: "released, and the dead go with it", script: "fair_release", before: h(alice, "1", alice+"!", farFuture, bob, "1", bob+"!", longAgo), ttl: 100_000, line: line{{carol, far}}, args: release(alice, ""), reply: []int64{1}, again: []int64{0}, order: []string{carol}, told: carol},
+			{name: "leaves the line", script: "fair_release", before: one(bob, "1"), ttl: 100_000, line: line{{carol, far}, {alice, far}}, args: release(alice, "3000"), reply: []int64{0}, after: one(bob, "1"), order: []string{carol}},
 
 			{name: "forced", script: "fair_force", before: one(java, "2"), ttl: 100_000, line: line{{carol, far}}, args: []string{"CHANNEL", "PUBLISH", "", java}, reply: []int64{1}, again: []int64{0}, order: []string{carol}, told: carol},
 			{name: "forced with their ends", script: "fair_force", before: h(alice, "1", alice+"!", farFuture, bob, "1", bob+"!", "-"+farFuture), ttl: 100_000, line: line{{carol, far}}, args: []string{"CHANNEL", "PUBLISH", "", alice, bob}, reply: []int64{2}, again: []int64{0}, order: []string{carol}, told: carol},
@@ -326,7 +321,7 @@ func TestAPollOfAFairWaiterCostsTheSameHoweverManyWait(t *testing.T) {
 		g.must(t, "COPY", "holder", key)
 		g.must(t, "PEXPIRE", key, "1000000")
 		fairQueue(t, g, key, n, time.Hour)
-		poll := slices.Concat([]string{"EVALSHA", sha, "4"}, fairKeys(key), []string{alice, "1", "300000", "0", "PUBLISH", "c", "3000", "g:", "4000"})
+		poll := slices.Concat([]string{"EVALSHA", sha, "4"}, fairKeys(key), []string{alice, "300000", "0", "PUBLISH", "c", "3000", "g:", "4000"})
 		g.must(t, poll...) // comes
 		least := 0
 		for range 5 { // of the time the least counts: the machine is busy
@@ -364,7 +359,7 @@ func TestManyDeadFairWaitersAreDroppedByAFewCalls(t *testing.T) {
 		keys := fairKeys("l")
 		fairQueue(t, g, "l", 1000, -time.Second)
 		for before := int64(1001); ; {
-			got, err := eval(t, g.c, src, keys, alice, "1", "300000", "0", "PUBLISH", "c", "3000", "g:", "")
+			got, err := eval(t, g.c, src, keys, alice, "300000", "0", "PUBLISH", "c", "3000", "g:", "")
 			require.NoError(t, err)
 			if got[0] == 1 {
 				break
@@ -399,7 +394,7 @@ func TestHalfAFairQueueKeepsNobodyOut(t *testing.T) {
 				}
 				for range 2 {
 					for _, owner := range []string{bob, alice, carol} {
-						_, err := eval(t, g.c, src, keys, owner, "1", "300000", "0", "PUBLISH", "c", "3000", "g:", "")
+						_, err := eval(t, g.c, src, keys, owner, "300000", "0", "PUBLISH", "c", "3000", "g:", "")
 						require.NoError(t, err)
 					}
 				}
@@ -426,7 +421,7 @@ func TestAFairWaiterOfOursThatIsFirstDiesInThirtySeconds(t *testing.T) {
 			g.must(t, "RPUSH", keys[1], w)
 			g.must(t, "ZADD", keys[2], strconv.FormatInt(now+3_600_000, 10), w)
 		}
-		got, err := eval(t, g.c, src, keys, alice, "1", "300000", "0", "PUBLISH", "c", "3000", "g:", "")
+		got, err := eval(t, g.c, src, keys, alice, "300000", "0", "PUBLISH", "c", "3000", "g:", "")
 		require.NoError(t, err)
 		require.Equal(t, int64(0), got[0])
 		require.LessOrEqual(t, got[1], int64(30_000))
@@ -464,7 +459,7 @@ func TestFairScoresOutlastRedissonsSubtractions(t *testing.T) {
 			return int64(v)
 		}
 		for _, owner := range []string{alice, "2b3c4d5e-5a1e-8c61-9d0a-6f4f3a2b1c0d:9"} {
-			_, err := eval(t, g.c, src["fair_acquire"], []string{key, queue, timeouts}, owner, "1", "300000", "0", "PUBLISH", "c", "3000", "g:", "")
+			_, err := eval(t, g.c, src["fair_acquire"], []string{key, queue, timeouts}, owner, "300000", "0", "PUBLISH", "c", "3000", "g:", "")
 			require.NoError(t, err)
 			require.InDelta(t, now+100_000+2*300_000+3000, score(owner), 30_000, "after both of Java's, not after each other")
 		}
@@ -517,7 +512,7 @@ func TestWhoIsOursIsToldByTheWholeShape(t *testing.T) {
 			g.must(t, "FLUSHALL")
 			g.must(t, "HSET", "l", foreign, "1")
 			g.must(t, "PEXPIRE", "l", "100000")
-			got, err := g.run(t, "acquire", []string{"l", "redlatch_queue:{l}"}, alice, "1", "300000", "0", "PUBLISH", "c")
+			got, err := g.run(t, "acquire", []string{"l", "redlatch_queue:{l}"}, alice, "300000", "0", "PUBLISH", "c")
 			require.NoError(t, err)
 			require.Equal(t, []int64{0, 1}, []int64{got[0], got[4]}, "its release has to be listened for")
 
@@ -530,7 +525,7 @@ func TestWhoIsOursIsToldByTheWholeShape(t *testing.T) {
 			g.must(t, "RPUSH", "redisson_lock_queue:{l}", foreign)
 			g.must(t, "ZADD", "redisson_lock_timeout:{l}", strconv.FormatInt(now+400_000, 10), foreign)
 			_, err = eval(t, g.c, source(t, "fair_acquire"), []string{"l", "redisson_lock_queue:{l}", "redisson_lock_timeout:{l}"},
-				alice, "1", "300000", "0", "PUBLISH", "c", "3000", "g:", "")
+				alice, "300000", "0", "PUBLISH", "c", "3000", "g:", "")
 			require.NoError(t, err)
 			score, err := g.do(t, "ZSCORE", "redisson_lock_timeout:{l}", alice).AsFloat64()
 			require.NoError(t, err)
@@ -545,7 +540,7 @@ func TestWhoIsOursIsToldByTheWholeShape(t *testing.T) {
 			}
 			rwState{hash: h("mode", "read", alice, "1", foreign, "1"), ttl: 900_000, ends: map[string]int64{alice: 900_000}, timeouts: map[string]int64{alice: 900_000}}.write(t, g, "rw")
 			g.must(t, "SET", "{rw}:"+foreign+":rwlock_timeout:1", "1", "PX", "50000")
-			_, err = g.run(t, "rw_release", []string{"rw", "redlatch_rw:{rw}", "redlatch_rwq:{rw}", rwTimeout("rw", alice)}, alice, "0", "c", "PUBLISH", "0", "g:", "")
+			_, err = g.run(t, "rw_release", []string{"rw", "redlatch_rw:{rw}", "redlatch_rwq:{rw}", rwTimeout("rw", alice)}, alice, "c", "PUBLISH", "0", "g:", "")
 			require.NoError(t, err)
 			left, err := g.do(t, "PTTL", "rw").AsInt64()
 			require.NoError(t, err)

@@ -129,19 +129,17 @@ func TestQuorumAcquireScriptTable(t *testing.T) {
 			after  map[string]string
 			left   int64
 		}{
-			{"free", nil, 0, []string{alice, "1", "300000", "0", old}, []int64{1, 300_000}, map[string]string{alice: "1"}, 300_000},
-			{"free, but the server is young", nil, 0, []string{alice, "1", "300000", "0", young}, []int64{4, -1}, nil, gone},
-			{"held", map[string]string{bob: "1"}, 100_000, []string{alice, "1", "300000", "0", old}, []int64{0, 100_000}, map[string]string{bob: "1"}, untouched},
-			{"held, and the server is young", map[string]string{bob: "1"}, 100_000, []string{alice, "1", "300000", "0", young}, []int64{4, -1}, map[string]string{bob: "1"}, untouched},
-			{"re-entry on a young server", map[string]string{alice: "1"}, 100_000, []string{alice, "2", "300000", "0", young}, []int64{1, 300_000}, map[string]string{alice: "2"}, 300_000},
-			{"re-entry of what is forgotten", nil, 0, []string{alice, "2", "300000", "0", old}, []int64{3, 0}, nil, gone},
-			{"too late", nil, 0, []string{alice, "1", "300000", "1", old}, []int64{2, 0}, nil, gone},
+			{"free", nil, 0, []string{alice, "300000", "0", old}, []int64{1, 300_000}, map[string]string{alice: "1"}, 300_000},
+			{"free, but the server is young", nil, 0, []string{alice, "300000", "0", young}, []int64{4, -1}, nil, gone},
+			{"held", map[string]string{bob: "1"}, 100_000, []string{alice, "300000", "0", old}, []int64{0, 100_000}, map[string]string{bob: "1"}, untouched},
+			{"held, and the server is young", map[string]string{bob: "1"}, 100_000, []string{alice, "300000", "0", young}, []int64{4, -1}, map[string]string{bob: "1"}, untouched},
+			{"too late", nil, 0, []string{alice, "300000", "1", old}, []int64{2, 0}, nil, gone},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				key := fmt.Sprint("v", i)
 				row{before: c.before, ttl: c.ttl}.prepare(t, g, key)
 				before := g.look(t, key)
-				args := append(append(c.args[:4:4], "PUBLISH", "redlatch_grant:"), c.args[4], "redisson_lock__channel:{"+key+"}")
+				args := append(append(c.args[:3:3], "PUBLISH", "redlatch_grant:"), c.args[3], "redisson_lock__channel:{"+key+"}")
 				for again := range 2 {
 					got, err := eval(t, g.c, src, []string{key, "redlatch_queue:{" + key + "}"}, args...)
 					require.NoError(t, err)

@@ -34,7 +34,7 @@ func TestPlainScriptsTellTheFirstInLine(t *testing.T) {
 		dave     = "3c4d5e6f-5a1e-8c61-9d0a-6f4f3a2b1c0d:4"
 		far      = "600000" // a reservation longer than any test
 		deaf     = dave     // its process is gone
-		released = 2
+		released = 1
 		left     = -7 // any number above 0
 	)
 	inLine, granted := []int64{0, left, left, 1, 0}, []int64{left}

@@ -54,7 +54,7 @@ var rwRead = &kind{
 
 // rwReleaseCall ends a hold of either side: "0" of a reader, "1" of the writer.
 func rwReleaseCall(l *single, keys []string, r releaseRequest, side string) script.Call {
-	args := []string{l.field(r.owner), "0", l.channel, l.c.publish, side, l.grants, r.entry}
+	args := []string{l.field(r.owner), l.channel, l.c.publish, side, l.grants, r.entry}
 	return script.Call{Script: rwReleaseScript, Keys: keys, Args: args}
 }
 

@@ -165,7 +165,7 @@ func runRWTable(t *testing.T, rows []rwRow) {
 					if !strings.HasSuffix(args[0], ":write") {
 						keys = append(keys, rwTimeout(key, args[0]))
 					}
-					args = append(append(args[:2:2], channel, "PUBLISH"), args[2], "grants:", "")
+					args = append(append(args[:1:1], channel, "PUBLISH"), args[1], "grants:", "")
 				case "rw_read_renew":
 					keys = []string{rwTimeout(key, args[0]), keys[0], keys[1]}
 				case "rw_write_renew":
@@ -231,44 +231,40 @@ const (
 
 func TestReadAcquireScriptTable(t *testing.T) {
 	t.Parallel()
-	read := func(owner, want, notAfter, under string) []string {
-		return []string{owner, want, rwLease, notAfter, under}
+	read := func(owner, notAfter, under string) []string {
+		return []string{owner, rwLease, notAfter, under}
 	}
 	one := rwState{hash: h("mode", "read", alice, "1"), ttl: 300_000, ends: e(alice, 300_000), timeouts: e(alice, 300_000)}
 	bobReads := rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000), timeouts: e(bob, 100_000)}
 	bobWrites := rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}
 	both := rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 300_000, ends: e(alice, 300_000, bob, 100_000), timeouts: e(alice, 300_000, bob, 100_000)}
 	rows := []rwRow{
-		{name: "a free lock is granted for the lease", args: read(alice, "1", "0", ""), reply: 1, after: one},
-		{name: "in time is granted", args: read(alice, "1", farFuture, ""), reply: 1, after: one},
-		{name: "too late does nothing", args: read(alice, "1", longAgo, ""), reply: 2},
-		{name: "too late does nothing for the holder either", before: bobReads, args: read(bob, "2", longAgo, ""), reply: 2, after: bobReads},
-		{name: "beside another reader, whose end stays", before: bobReads, args: read(alice, "1", "0", ""), reply: 1, after: both},
-		{name: "a shorter lease beside a longer one leaves that", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000, ends: e(bob, 900_000)}, args: read(alice, "1", "0", ""), reply: 1,
+		{name: "a free lock is granted for the lease", args: read(alice, "0", ""), reply: 1, after: one},
+		{name: "in time is granted", args: read(alice, farFuture, ""), reply: 1, after: one},
+		{name: "too late does nothing", args: read(alice, longAgo, ""), reply: 2},
+		{name: "too late does nothing for the holder either", before: bobReads, args: read(bob, longAgo, ""), reply: 2, after: bobReads},
+		{name: "beside another reader, whose end stays", before: bobReads, args: read(alice, "0", ""), reply: 1, after: both},
+		{name: "a shorter lease beside a longer one leaves that", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000, ends: e(bob, 900_000)}, args: read(alice, "0", ""), reply: 1,
 			after: rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 900_000, ends: e(alice, 300_000, bob, 900_000), timeouts: e(alice, 300_000)}},
-		{name: "beside a reader of Java's", before: rwState{hash: h("mode", "read", java, "2"), ttl: 100_000, timeouts: e(java+":1", 50_000, java+":2", 100_000)}, args: read(alice, "1", "0", ""), reply: 1,
+		{name: "beside a reader of Java's", before: rwState{hash: h("mode", "read", java, "2"), ttl: 100_000, timeouts: e(java+":1", 50_000, java+":2", 100_000)}, args: read(alice, "0", ""), reply: 1,
 			after: rwState{hash: h("mode", "read", java, "2", alice, "1"), ttl: 300_000, ends: e(alice, 300_000), timeouts: e(java+":1", 50_000, java+":2", 100_000, alice, 300_000)}},
-		{name: "a writer keeps readers out", before: bobWrites, args: read(alice, "1", "0", ""), reply: 0, after: bobWrites},
-		{name: "a writer of Java's too", before: rwState{hash: h("mode", "write", javaW, "1"), ttl: 100_000}, args: read(alice, "1", "0", ""), reply: 0, after: rwState{hash: h("mode", "write", javaW, "1"), ttl: 100_000}},
-		{name: "another kind of lock too", before: rwState{hash: h(bob, "1"), ttl: 100_000}, args: read(alice, "1", "0", ""), reply: 0, after: rwState{hash: h(bob, "1"), ttl: 100_000}},
-		{name: "re-entry raises the count and the lease", before: bobReads, args: []string{bob, "2", rwLease, "0", ""}, reply: 1,
-			after: rwState{hash: h("mode", "read", bob, "2"), ttl: 300_000, ends: e(bob, 300_000), timeouts: e(bob, 300_000)}},
-		{name: "re-entry never shortens", before: bobReads, args: []string{bob, "2", "50000", "0", ""}, reply: 1,
-			after: rwState{hash: h("mode", "read", bob, "2"), ttl: 100_000, ends: e(bob, 100_000), timeouts: e(bob, 100_000)}},
-		{name: "a wanted count below the real one lowers nothing", before: rwState{hash: h("mode", "read", bob, "3"), ttl: 300_000, ends: e(bob, 300_000)}, args: read(bob, "2", "0", ""), reply: 1,
+		{name: "a writer keeps readers out", before: bobWrites, args: read(alice, "0", ""), reply: 0, after: bobWrites},
+		{name: "a writer of Java's too", before: rwState{hash: h("mode", "write", javaW, "1"), ttl: 100_000}, args: read(alice, "0", ""), reply: 0, after: rwState{hash: h("mode", "write", javaW, "1"), ttl: 100_000}},
+		{name: "another kind of lock too", before: rwState{hash: h(bob, "1"), ttl: 100_000}, args: read(alice, "0", ""), reply: 0, after: rwState{hash: h(bob, "1"), ttl: 100_000}},
+		{name: "a second run raises the lease", before: bobReads, args: read(bob, "0", ""), reply: 1,
+			after: rwState{hash: h("mode", "read", bob, "1"), ttl: 300_000, ends: e(bob, 300_000), timeouts: e(bob, 300_000)}},
+		{name: "a second run never shortens", before: bobReads, args: []string{bob, "50000", "0", ""}, reply: 1,
+			after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000), timeouts: e(bob, 100_000)}},
+		{name: "a second run leaves the count as it is", before: rwState{hash: h("mode", "read", bob, "3"), ttl: 300_000, ends: e(bob, 300_000)}, args: read(bob, "0", ""), reply: 1,
 			after: rwState{hash: h("mode", "read", bob, "3"), ttl: 300_000, ends: e(bob, 300_000), timeouts: e(bob, 300_000)}},
-		{name: "re-entry of what is gone is lost", args: read(alice, "2", "0", ""), reply: 3},
-		{name: "re-entry of what others have is lost", before: bobReads, args: read(alice, "2", "0", ""), reply: 3, after: bobReads},
-		{name: "re-entry after the own end is lost though others keep the lock", before: rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 900_000, ends: e(alice, -5000, bob, 900_000)}, args: read(alice, "2", "0", ""), reply: 3,
-			after: rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 900_000, ends: e(alice, -5000, bob, 900_000)}},
-		{name: "the writer reads, and keeps its own end", before: bobWrites, args: read(alice, "1", "0", bob), reply: 1,
+		{name: "the writer reads, and keeps its own end", before: bobWrites, args: read(alice, "0", bob), reply: 1,
 			after: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 300_000, ends: e(bobW, 100_000, alice, 300_000), timeouts: e(alice, 300_000)}},
-		{name: "reading under a write hold that is over is lost", before: bobReads, args: read(alice, "1", "0", carol), reply: 3, after: bobReads},
-		{name: "reading under a write hold whose own end has passed is lost", before: rwState{hash: h("mode", "write", bobW, "1", carol, "1"), ttl: 900_000, ends: e(bobW, -5000, carol, 900_000)}, args: read(alice, "1", "0", bob), reply: 3,
+		{name: "reading under a write hold that is over is lost", before: bobReads, args: read(alice, "0", carol), reply: 3, after: bobReads},
+		{name: "reading under a write hold whose own end has passed is lost", before: rwState{hash: h("mode", "write", bobW, "1", carol, "1"), ttl: 900_000, ends: e(bobW, -5000, carol, 900_000)}, args: read(alice, "0", bob), reply: 3,
 			after: rwState{hash: h("mode", "write", bobW, "1", carol, "1"), ttl: 900_000, ends: e(bobW, -5000, carol, 900_000)}},
-		{name: "a writer whose own end has passed keeps nobody out", before: rwState{hash: h("mode", "write", bobW, "1", carol, "1"), ttl: 900_000, ends: e(bobW, -5000, carol, 900_000)}, args: read(alice, "1", "0", ""), reply: 1, told: "1", once: true,
+		{name: "a writer whose own end has passed keeps nobody out", before: rwState{hash: h("mode", "write", bobW, "1", carol, "1"), ttl: 900_000, ends: e(bobW, -5000, carol, 900_000)}, args: read(alice, "0", ""), reply: 1, told: "1", once: true,
 			after: rwState{hash: h("mode", "read", alice, "1", carol, "1"), ttl: 900_000, ends: e(alice, 300_000, carol, 900_000), timeouts: e(alice, 300_000)}},
-		{name: "what a deleted lock left of its ends is gone with the next", before: rwState{ends: e(bob, 900_000, carol+":write", 900_000)}, args: read(alice, "1", "0", ""), reply: 1, after: one},
+		{name: "what a deleted lock left of its ends is gone with the next", before: rwState{ends: e(bob, 900_000, carol+":write", 900_000)}, args: read(alice, "0", ""), reply: 1, after: one},
 	}
 	for i := range rows {
 		rows[i].script = "rw_read"
@@ -278,31 +274,27 @@ func TestReadAcquireScriptTable(t *testing.T) {
 
 func TestWriteAcquireScriptTable(t *testing.T) {
 	t.Parallel()
-	write := func(owner, want, notAfter string) []string {
-		return []string{owner, want, rwLease, notAfter}
+	write := func(owner, notAfter string) []string {
+		return []string{owner, rwLease, notAfter}
 	}
 	one := rwState{hash: h("mode", "write", aliceW, "1"), ttl: 300_000}
 	reads := rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000), timeouts: e(bob, 100_000)}
 	writes := rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}
 	rows := []rwRow{
-		{name: "a free lock is granted for the lease", args: write(alice, "1", "0"), reply: 1, after: one},
-		{name: "readers keep a writer out", before: reads, args: write(alice, "1", "0"), reply: 0, after: reads},
-		{name: "a reader keeps itself out", before: reads, args: write(bob, "1", "0"), reply: 0, after: reads},
-		{name: "a reader of Java's keeps a writer out", before: rwState{hash: h("mode", "read", java, "1"), ttl: 100_000}, args: write(alice, "1", "0"), reply: 0, after: rwState{hash: h("mode", "read", java, "1"), ttl: 100_000}},
-		{name: "another writer does", before: writes, args: write(alice, "1", "0"), reply: 0, after: writes},
-		{name: "another kind of lock does", before: rwState{hash: h(bob, "1"), ttl: 100_000}, args: write(alice, "1", "0"), reply: 0, after: rwState{hash: h(bob, "1"), ttl: 100_000}},
-		{name: "re-entry raises the count and the lease, which do not add up", before: writes, args: write(bob, "2", "0"), reply: 1, after: rwState{hash: h("mode", "write", bobW, "2"), ttl: 300_000}},
-		{name: "re-entry never shortens", before: rwState{hash: writes.hash, ttl: 900_000}, args: write(bob, "2", "0"), reply: 1, after: rwState{hash: h("mode", "write", bobW, "2"), ttl: 900_000}},
-		{name: "re-entry of one that reads too raises its own end", before: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 900_000, ends: e(bobW, 100_000, alice, 900_000)}, args: write(bob, "2", "0"), reply: 1,
-			after: rwState{hash: h("mode", "write", bobW, "2", alice, "1"), ttl: 900_000, ends: e(bobW, 300_000, alice, 900_000)}},
-		{name: "re-entry of what is gone is lost", args: write(alice, "2", "0"), reply: 3},
-		{name: "re-entry of what others have is lost", before: reads, args: write(alice, "2", "0"), reply: 3, after: reads},
-		{name: "re-entry after the own end is lost though a read keeps the lock", before: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 900_000, ends: e(bobW, -5000, alice, 900_000)}, args: write(bob, "2", "0"), reply: 3,
-			after: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 900_000, ends: e(bobW, -5000, alice, 900_000)}},
-		{name: "a dead reader keeps nobody out", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000, ends: e(bob, -5000)}, args: write(alice, "1", "0"), reply: 1, told: "1", once: true, after: one},
-		{name: "a dead reader is forgotten beside a living one", before: rwState{hash: h("mode", "read", bob, "1", carol, "2"), ttl: 900_000, ends: e(bob, -5000, carol, 900_000)}, args: write(alice, "1", "0"), reply: 0,
+		{name: "a free lock is granted for the lease", args: write(alice, "0"), reply: 1, after: one},
+		{name: "readers keep a writer out", before: reads, args: write(alice, "0"), reply: 0, after: reads},
+		{name: "a reader keeps itself out", before: reads, args: write(bob, "0"), reply: 0, after: reads},
+		{name: "a reader of Java's keeps a writer out", before: rwState{hash: h("mode", "read", java, "1"), ttl: 100_000}, args: write(alice, "0"), reply: 0, after: rwState{hash: h("mode", "read", java, "1"), ttl: 100_000}},
+		{name: "another writer does", before: writes, args: write(alice, "0"), reply: 0, after: writes},
+		{name: "another kind of lock does", before: rwState{hash: h(bob, "1"), ttl: 100_000}, args: write(alice, "0"), reply: 0, after: rwState{hash: h(bob, "1"), ttl: 100_000}},
+		{name: "a second run raises the lease, and the two do not add up", before: writes, args: write(bob, "0"), reply: 1, after: rwState{hash: h("mode", "write", bobW, "1"), ttl: 300_000}},
+		{name: "a second run never shortens", before: rwState{hash: writes.hash, ttl: 900_000}, args: write(bob, "0"), reply: 1, after: rwState{hash: h("mode", "write", bobW, "1"), ttl: 900_000}},
+		{name: "a second run of one that reads too raises its own end", before: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 900_000, ends: e(bobW, 100_000, alice, 900_000)}, args: write(bob, "0"), reply: 1,
+			after: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 900_000, ends: e(bobW, 300_000, alice, 900_000)}},
+		{name: "a dead reader keeps nobody out", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000, ends: e(bob, -5000)}, args: write(alice, "0"), reply: 1, told: "1", once: true, after: one},
+		{name: "a dead reader is forgotten beside a living one", before: rwState{hash: h("mode", "read", bob, "1", carol, "2"), ttl: 900_000, ends: e(bob, -5000, carol, 900_000)}, args: write(alice, "0"), reply: 0,
 			after: rwState{hash: h("mode", "read", carol, "2"), ttl: 900_000, ends: e(carol, 900_000)}},
-		{name: "a reader whose end is not known lives as long as the lock", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000}, args: write(alice, "1", "0"), reply: 0, after: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000}},
+		{name: "a reader whose end is not known lives as long as the lock", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000}, args: write(alice, "0"), reply: 0, after: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000}},
 	}
 	for i := range rows {
 		rows[i].script = "rw_write"
@@ -312,36 +304,33 @@ func TestWriteAcquireScriptTable(t *testing.T) {
 
 func TestReadWriteReleaseScriptTable(t *testing.T) {
 	t.Parallel()
-	readOut := func(owner, remaining string) []string { return []string{owner, remaining, "0"} }
-	writeOut := func(owner, remaining string) []string { return []string{owner + ":write", remaining, "1"} }
+	readOut := func(owner string) []string { return []string{owner, "0"} }
+	writeOut := func(owner string) []string { return []string{owner + ":write", "1"} }
 	rows := []rwRow{
 		{name: "the last reader frees the lock and says so as Redisson does", before: rwState{hash: h("mode", "read", alice, "5"), ttl: 100_000, ends: e(alice, 100_000), timeouts: e(alice, 100_000)},
-			args: readOut(alice, "0"), reply: 2, again: no, told: "0"},
-		{name: "a partial release leaves the lease", before: rwState{hash: h("mode", "read", alice, "2"), ttl: 100_000, ends: e(alice, 100_000), timeouts: e(alice, 100_000)}, args: readOut(alice, "1"), reply: 1,
-			after: rwState{hash: h("mode", "read", alice, "1"), ttl: 100_000, ends: e(alice, 100_000), timeouts: e(alice, 100_000)}},
+			args: readOut(alice), reply: 1, again: no, told: "0"},
 		{name: "one of two readers leaves the other its end, in both directions: shorter", before: rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 900_000, ends: e(alice, 900_000, bob, 100_000), timeouts: e(alice, 900_000, bob, 100_000)},
-			args: readOut(alice, "0"), reply: 2, again: no, after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000), timeouts: e(bob, 100_000)}},
+			args: readOut(alice), reply: 1, again: no, after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000), timeouts: e(bob, 100_000)}},
 		{name: "and longer", before: rwState{hash: h("mode", "read", alice, "1", bob, "1"), ttl: 900_000, ends: e(alice, 100_000, bob, 900_000), timeouts: e(alice, 100_000, bob, 900_000)},
-			args: readOut(alice, "0"), reply: 2, again: no, after: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000, ends: e(bob, 900_000), timeouts: e(bob, 900_000)}},
+			args: readOut(alice), reply: 1, again: no, after: rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000, ends: e(bob, 900_000), timeouts: e(bob, 900_000)}},
 		{name: "with none but the dead left the lock is free", before: rwState{hash: h("mode", "read", alice, "1", bob, "3"), ttl: 900_000, ends: e(alice, 900_000, bob, -5000)},
-			args: readOut(alice, "0"), reply: 2, again: no, told: "0"},
+			args: readOut(alice), reply: 1, again: no, told: "0"},
 		{name: "a reader whose end is not known is not shortened", before: rwState{hash: h("mode", "read", alice, "1", bob, "1", carol, "1"), ttl: 900_000, ends: e(alice, 900_000, bob, 100_000)},
-			args: readOut(alice, "0"), reply: 2, again: no, after: rwState{hash: h("mode", "read", bob, "1", carol, "1"), ttl: 900_000, ends: e(bob, 100_000)}},
+			args: readOut(alice), reply: 1, again: no, after: rwState{hash: h("mode", "read", bob, "1", carol, "1"), ttl: 900_000, ends: e(bob, 100_000)}},
 		{name: "a reader of Java's keeps its end", before: rwState{hash: h("mode", "read", alice, "1", java, "2"), ttl: 900_000, ends: e(alice, 900_000), timeouts: e(alice, 900_000, java+":1", 50_000, java+":2", 400_000)},
-			args: readOut(alice, "0"), reply: 2, again: no, after: rwState{hash: h("mode", "read", java, "2"), ttl: 400_000, timeouts: e(java+":1", 50_000, java+":2", 400_000)}},
+			args: readOut(alice), reply: 1, again: no, after: rwState{hash: h("mode", "read", java, "2"), ttl: 400_000, timeouts: e(java+":1", 50_000, java+":2", 400_000)}},
 		{name: "a dead reader of Java's keeps nobody out", before: rwState{hash: h("mode", "read", alice, "1", java, "2"), ttl: 900_000, ends: e(alice, 900_000), timeouts: e(alice, 900_000)},
-			args: readOut(alice, "0"), reply: 2, again: no, told: "0"},
+			args: readOut(alice), reply: 1, again: no, told: "0"},
 		{name: "what the writer read goes, and the lock has the writer's end again", before: rwState{hash: h("mode", "write", bobW, "1", alice, "1"), ttl: 900_000, ends: e(bobW, 100_000, alice, 900_000), timeouts: e(alice, 900_000)},
-			args: readOut(alice, "0"), reply: 2, again: no, after: rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000, ends: e(bobW, 100_000)}},
-		{name: "a reader that holds nothing releases nothing", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000)}, args: readOut(alice, "0"), reply: 0,
+			args: readOut(alice), reply: 1, again: no, after: rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000, ends: e(bobW, 100_000)}},
+		{name: "a reader that holds nothing releases nothing", before: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000)}, args: readOut(alice), reply: 0,
 			after: rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000)}},
-		{name: "of a lock that went otherwise somebody has to tell", args: readOut(alice, "0"), reply: 0, told: "0"},
+		{name: "of a lock that went otherwise somebody has to tell", args: readOut(alice), reply: 0, told: "0"},
 
-		{name: "the writer frees the lock and says so as Redisson does", before: rwState{hash: h("mode", "write", aliceW, "3"), ttl: 100_000}, args: writeOut(alice, "0"), reply: 2, again: no, told: "1"},
-		{name: "a partial release of the writer leaves the lease", before: rwState{hash: h("mode", "write", aliceW, "2"), ttl: 100_000}, args: writeOut(alice, "1"), reply: 1, after: rwState{hash: h("mode", "write", aliceW, "1"), ttl: 100_000}},
+		{name: "the writer frees the lock and says so as Redisson does", before: rwState{hash: h("mode", "write", aliceW, "3"), ttl: 100_000}, args: writeOut(alice), reply: 1, again: no, told: "1"},
 		{name: "a writer that reads leaves the lock to readers, and they are told", before: rwState{hash: h("mode", "write", aliceW, "1", carol, "1"), ttl: 900_000, ends: e(aliceW, 900_000, carol, 100_000), timeouts: e(carol, 100_000)},
-			args: writeOut(alice, "0"), reply: 2, again: no, told: "1", once: true, after: rwState{hash: h("mode", "read", carol, "1"), ttl: 100_000, ends: e(carol, 100_000), timeouts: e(carol, 100_000)}},
-		{name: "a writer that holds nothing releases nothing", before: rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}, args: writeOut(alice, "0"), reply: 0, after: rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}},
+			args: writeOut(alice), reply: 1, again: no, told: "1", once: true, after: rwState{hash: h("mode", "read", carol, "1"), ttl: 100_000, ends: e(carol, 100_000), timeouts: e(carol, 100_000)}},
+		{name: "a writer that holds nothing releases nothing", before: rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}, args: writeOut(alice), reply: 0, after: rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}},
 	}
 	for i := range rows {
 		rows[i].script = "rw_release"
@@ -605,24 +594,24 @@ func TestWhileASlotMovesReadsWaitAndWritersAndReleasesDoWithTheLockAlone(t *test
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newRWRig(t, s)
-		_, err := g.run(t, "rw_read", []string{"l"}, alice, "1", rwLease, "0", "", "c", "PUBLISH")
+		_, err := g.run(t, "rw_read", []string{"l"}, alice, rwLease, "0", "", "c", "PUBLISH")
 		require.ErrorContains(t, err, "TRYAGAIN")
 		requireRW(t, g, "l", rwState{})
-		got, err := g.run(t, "rw_write", []string{"l"}, alice, "1", rwLease, "0", "c", "PUBLISH")
+		got, err := g.run(t, "rw_write", []string{"l"}, alice, rwLease, "0", "c", "PUBLISH")
 		require.NoError(t, err)
 		require.EqualValues(t, 1, got[0])
-		got, err = g.run(t, "rw_write", []string{"l"}, bob, "1", rwLease, "0", "c", "PUBLISH")
+		got, err = g.run(t, "rw_write", []string{"l"}, bob, rwLease, "0", "c", "PUBLISH")
 		require.NoError(t, err)
 		require.EqualValues(t, 0, got[0])
 		requireRW(t, g, "l", rwState{hash: h("mode", "write", aliceW, "1"), ttl: 300_000})
-		got, err = g.run(t, "rw_release", []string{"l"}, aliceW, "0", "c", "PUBLISH", "1", bob)
+		got, err = g.run(t, "rw_release", []string{"l"}, aliceW, "c", "PUBLISH", "1", bob)
 		require.NoError(t, err)
-		require.EqualValues(t, 2, got[0])
+		require.EqualValues(t, 1, got[0])
 		requireRW(t, g, "l", rwState{})
 		rwState{hash: h("mode", "read", alice, "1"), ttl: 100_000, ends: e(alice, 100_000)}.write(t, g, "l")
-		got, err = g.run(t, "rw_release", []string{"l"}, alice, "0", "c", "PUBLISH", "0", "")
+		got, err = g.run(t, "rw_release", []string{"l"}, alice, "c", "PUBLISH", "0", "")
 		require.NoError(t, err)
-		require.EqualValues(t, 2, got[0])
+		require.EqualValues(t, 1, got[0])
 		requireRW(t, g, "l", rwState{ends: e(alice, 100_000)})
 	})
 }
@@ -650,9 +639,8 @@ func TestAFullServerStillRenewsAndReleasesReadersAndWriters(t *testing.T) {
 		{"rw_read_renew", []string{ends("r")}, []string{alice, "310000", "3"}, 1},
 		{"rw_write_renew", []string{"w"}, []string{alice, "310000", "1"}, 1},
 		{"rw_write_renew", []string{ends("w")}, []string{alice, "310000", "2"}, 1},
-		{"rw_release", []string{"r", ends("r"), line("r"), rwTimeout("r", alice)}, []string{alice, "1", "c", "PUBLISH", "0", "g:", ""}, 1},
-		{"rw_release", []string{"r", ends("r"), line("r"), rwTimeout("r", alice)}, []string{alice, "0", "c", "PUBLISH", "0", "g:", ""}, 2},
-		{"rw_release", []string{"w", ends("w"), line("w")}, []string{aliceW, "0", "c", "PUBLISH", "1", "g:", ""}, 2},
+		{"rw_release", []string{"r", ends("r"), line("r"), rwTimeout("r", alice)}, []string{alice, "c", "PUBLISH", "0", "g:", ""}, 1},
+		{"rw_release", []string{"w", ends("w"), line("w")}, []string{aliceW, "c", "PUBLISH", "1", "g:", ""}, 1},
 	} {
 		got, err := g.run(t, c.script, c.keys, c.args...)
 		require.NoError(t, err, c.script)
@@ -661,7 +649,7 @@ func TestAFullServerStillRenewsAndReleasesReadersAndWriters(t *testing.T) {
 	requireRW(t, g, "r", rwState{hash: h("mode", "read", bob, "1"), ttl: 200_000, ends: e(bob, 200_000), timeouts: e(bob, 200_000)})
 	requireRW(t, g, "w", rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000, ends: e(bob, 900_000)})
 	for script, args := range map[string][]string{"rw_read": {"", "c", "PUBLISH", "g:", "", ""}, "rw_write": {"c", "PUBLISH", "g:", ""}} {
-		_, err := g.run(t, script, []string{"new", ends("new"), line("new"), "{new}:t"}, append([]string{carol, "1", rwLease, "0"}, args...)...)
+		_, err := g.run(t, script, []string{"new", ends("new"), line("new"), "{new}:t"}, append([]string{carol, rwLease, "0"}, args...)...)
 		require.ErrorContains(t, err, "OOM")
 		requireRW(t, g, "new", rwState{})
 	}

@@ -27,7 +27,6 @@ type releaseStatus int64
 
 const (
 	releaseGone releaseStatus = iota
-	releaseKept
 	releaseDone
 )
 
@@ -38,7 +37,7 @@ type releaseReply struct {
 }
 
 func releaseCall(l *single, r releaseRequest) script.Call {
-	args := []string{r.owner, "0", l.channel, l.c.publish, l.grants, r.entry}
+	args := []string{r.owner, l.channel, l.c.publish, l.grants, r.entry}
 	if n := r.next; n != nil {
 		args = append(args, n.Owner, n.Entry, script.Millis(n.Lease), strconv.FormatInt(r.notAfter, 10), strconv.Itoa(int(r.turns)))
 	}

@@ -163,7 +163,7 @@ func TestEveryConfirmationIsAWrite(t *testing.T) {
 	g := newScriptRig(t, s)
 	src := map[string]string{"acquire": g.src["acquire"], "fair_acquire": source(t, "fair_acquire"), "plain_acquire": source(t, "plain_acquire")}
 	for name, keys := range map[string][]string{"acquire": {"a"}, "fair_acquire": {"b", "bq", "bt"}, "plain_acquire": {"c"}} {
-		args := []string{alice, "1", "60000", "0", "PUBLISH", "GRANTS", "", "g:", ""}
+		args := []string{alice, "60000", "0", "PUBLISH", "GRANTS", "", "g:", ""}
 		if name == "plain_acquire" {
 			args = []string{alice, "60000", "0"}
 		}

@@ -312,6 +312,8 @@ func TestADeclarationThatIsWrongIsFound(t *testing.T) {
 var byThemselves = map[string]int{
 	"rlock/lua/acquire.lua":        1,
 	"rlock/lua/plain_acquire.lua":  1,
+	"rlock/lua/rw_read.lua":        1,
+	"rlock/lua/rw_write.lua":       1,
 	"rlock/lua/lib/rwqueue.lua":    1,
 	"rsemaphore/lua/acquire.lua":   1,
 	"rcounter/stock/lua/acts.lua":  4,

@@ -1,19 +1,19 @@
--- Take the lock, or raise the count of its owner. Reentrant lock on Redisson's layout: a hash, owner -> count.
+-- Take the lock. Redisson's layout: a hash, owner -> count. That of an owner of ours is 1: its process counts re-entries.
 -- uses: acquire
 -- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) nobody queues, nothing is handed over
--- ARGV[1] owner  ARGV[2] wanted count  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
--- ARGV[5] PUBLISH or SPUBLISH  ARGV[6] grant channels, without the connection id  ARGV[7] entry to queue with, or '' or none
+-- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
+-- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] grant channels, without the connection id  ARGV[6] entry to queue with, or '' or none
 -- Reply: server ms, one integer: it was free, and is granted with the lease in full. Otherwise {status, ms, server ms, …}:
 --   1 granted, ms left of the lease; 0 held by another, ms left (-1 without end), ticket in the queue (0: none), 1 if the
---   holder is not one of ours; 2 too late, nothing done; 3 lost, the owner to be re-entered holds nothing
--- Twice: the count is set to what is wanted, never added to, the lease is only ever raised, and an owner in the
---   queue keeps its ticket.
+--   holder is not one of ours; 2 too late, nothing done; 3 the owner's own lease (see join) is over, or it
+--   is done with the lock (see keep): nothing is raised
+-- Twice: an owner that has the lock is granted it again, its lease is only ever raised, and an owner in the queue keeps its
+--   ticket.
 local key, queue = KEYS[1], KEYS[2]
-local owner, want, lease, notafter = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local owner, lease, notafter = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 -- The common case makes no function, so it says itself what fit, clock and late say.
-if not (owner and owner ~= '' and want and want >= 1 and want % 1 == 0 and
-    lease and lease >= 1 and lease <= 4503599627370496 and lease % 1 == 0) then
-  return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
+if not (owner and owner ~= '' and lease and lease >= 1 and lease <= 4503599627370496 and lease % 1 == 0) then
+  return redis.error_reply('ERR owner or lease is nothing that can be asked for')
 end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -26,11 +26,11 @@ if queue then
 else
   there = redis.call('EXISTS', key, key)
 end
-if there == 0 and want == 1 then -- free, and nobody waits: the common case
+if there == 0 then -- free, and nobody waits: the common case
   redis.call('HSET', key, owner, '1')
-  redis.call('PEXPIRE', key, ARGV[3]) -- as text: the server formats a number first
+  redis.call('PEXPIRE', key, ARGV[2]) -- as text: the server formats a number first
   return now
 end
 -- libraries
-local entry = ARGV[7] ~= '' and ARGV[7] or nil
-return acquire(key, queue, owner, want, lease, now, time[1] * 1000000 + time[2], there, entry, ARGV[5], ARGV[6])
+local entry = ARGV[6] ~= '' and ARGV[6] or nil
+return acquire(key, queue, owner, lease, now, time[1] * 1000000 + time[2], there, entry, ARGV[4], ARGV[5])

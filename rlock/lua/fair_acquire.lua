@@ -1,34 +1,31 @@
--- Take a fair lock, or raise the count of its owner: see acquire.
+-- Take a fair lock: see acquire.
 -- uses: owners, acquire, fair, clock
 -- KEYS[1] the lock  KEYS[2] Redisson's queue  KEYS[3] its timeouts; without both (a slot is being migrated) nobody
 --   queues and the first to ask is the next  KEYS[4] places of those that can be handed the lock; without it nobody is
--- ARGV[1] owner  ARGV[2] wanted count  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
--- ARGV[5] PUBLISH or SPUBLISH  ARGV[6] channel, without ":" and the owner  ARGV[7] patience, ms: stand in line, and be
---   taken for dead after so long without asking; '': do not stand in line  ARGV[8] grant channels, without the connection id
--- ARGV[9] first lease of a hand-over, ms, of a waiter that hears grants; ''  ARGV[10] server ms from which on it is handed nothing,
+-- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
+-- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] channel, without ":" and the owner  ARGV[6] patience, ms: stand in line, and be
+--   taken for dead after so long without asking; '': do not stand in line  ARGV[7] grant channels, without the connection id
+-- ARGV[8] first lease of a hand-over, ms, of a waiter that hears grants; ''  ARGV[9] server ms from which on it is handed nothing,
 --   because it gives up; '' or none: not known
 -- Reply {status, ms, server ms, …}, as acquire. Where others are first, ms is until the first of them counts as dead. After
 --   the ticket: 1 if the waiter may be told on its own channel that it is next: it has no place, or the holder, the
 --   first in line or the one before it is Redisson's
 -- Twice: as acquire; an owner in line keeps its place and its ticket.
 local key, queue, timeouts, places = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local owner, want, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local no, now, us = refuse(owner, want, lease, ARGV[4])
+local owner, lease = ARGV[1], tonumber(ARGV[2])
+local no, now, us = refuse(owner, lease, ARGV[3])
 if no then
   return no
 end
 local left = redis.call('PTTL', key)
 if left ~= -2 then
   local held = redis.call('HMGET', key, owner, owner .. '!')
-  local count, till = held[1] and tonumber(held[1]), held[2] and tonumber(held[2])
-  if count and till and expired(till, now) then -- joined, or done with it: see acquire
+  local till = held[2] and tonumber(held[2])
+  if held[1] and till and expired(till, now) then -- joined, or done with it: see acquire
     return {3, 0, now}
-  elseif count then
-    return grant(key, owner, want, lease, now, left, count, till)
+  elseif held[1] then
+    return grant(key, owner, lease, now, left, till)
   end
-end
-if want > 1 then
-  return {3, 0, now}
 end
 local head, till, served
 if left ~= -2 then
@@ -37,19 +34,19 @@ if left ~= -2 then
   end
 else
   if queue then
-    served, head, till = pass(key, queue, timeouts, places, ARGV[5], ARGV[6], ARGV[8], now, owner)
+    served, head, till = pass(key, queue, timeouts, places, ARGV[4], ARGV[5], ARGV[7], now, owner)
   end
   if not served and (not head or head == owner) then
     if head then
       leave(queue, timeouts, places, owner)
     end
-    return grant(key, owner, want, lease, now)
+    return grant(key, owner, lease, now)
   end
   left = served and redis.call('PTTL', key) or math.ceil(till - now)
 end
 local ticket, foreign = 0, false
-if queue and ARGV[7] ~= '' then
-  ticket, foreign = line_up(queue, timeouts, places, owner, tonumber(ARGV[7]), ARGV[9], ARGV[10] or '', now, us)
+if queue and ARGV[6] ~= '' then
+  ticket, foreign = line_up(queue, timeouts, places, owner, tonumber(ARGV[6]), ARGV[8], ARGV[9] or '', now, us)
   foreign = foreign or ticket == 0 or head and not ours(head)
   local all = foreign and {} or redis.call('HGETALL', key)
   for i = 1, #all, 2 do

@@ -1,23 +1,23 @@
--- Take a fenced lock, or raise the count of its owner: see acquire.
+-- Take a fenced lock: see acquire.
 -- uses: owners, handover, acquire, clock
 -- KEYS[1] the lock  KEYS[2] its queue  KEYS[3] the last token; the lock alone will do (a slot is being migrated)
--- ARGV[1…7] as of acquire  ARGV[8] how long the last token is kept, ms
--- Reply as of acquire; a grant that is no re-entry is {1, ms, server ms, 0, 0, token}
+-- ARGV[1…6] as of acquire  ARGV[7] how long the last token is kept, ms
+-- Reply as of acquire; a grant is {1, ms, server ms, 0, 0, token}
 -- Twice: as acquire. A second run makes a second token, which no holder has. Both are above all earlier and below all later tokens.
 local key, queue, last = KEYS[1], KEYS[2], KEYS[3]
-local owner, want, lease, publish, grants = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[5], ARGV[6]
-local entry, kept = ARGV[7] ~= '' and ARGV[7] or nil, ARGV[8]
-local no, now, us = refuse(owner, want, lease, ARGV[4])
+local owner, lease, publish, grants = ARGV[1], tonumber(ARGV[2]), ARGV[4], ARGV[5]
+local entry, kept = ARGV[6] ~= '' and ARGV[6] or nil, ARGV[7]
+local no, now, us = refuse(owner, lease, ARGV[3])
 if no then
   return no
 end
 -- Read before the lock is taken: what is no token has to refuse the script while nothing has changed.
-local before = last and want == 1 and redis.call('GET', last) or 0
+local before = last and redis.call('GET', last) or 0
 if not tonumber(before) then
   return redis.error_reply('WRONGTYPE the last token is no number')
 end
-local reply = acquire(key, queue, owner, want, lease, now, us, which(key, queue), entry, publish, grants)
-if reply[1] ~= 1 or want > 1 then
+local reply = acquire(key, queue, owner, lease, now, us, which(key, queue), entry, publish, grants)
+if reply[1] ~= 1 then
   return reply
 end
 -- A token is more than any before: one more than the last, which is kept for long, and at least the server's µs, so that

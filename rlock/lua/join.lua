@@ -5,9 +5,9 @@
 -- KEYS[1] the lock
 -- ARGV[1] owner joined  ARGV[2] joiner  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
 -- Reply {status, ms, server ms}, as acquire: 1 joined; 2 too late, nothing done; 3 the owner joined holds nothing
--- Twice: the joiner's count is 1 whatever it was, its lease is only ever raised.
+-- Twice: the joiner's lease is only ever raised.
 local key, parent, joiner, lease = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
-local no, now = refuse(parent ~= '' and joiner or nil, 1, lease, ARGV[4])
+local no, now = refuse(parent ~= '' and joiner or nil, lease, ARGV[4])
 if no then
   return no
 end

@@ -8,7 +8,7 @@
 -- From here on the owner has an end of its own ("owner!"), with a minus: it holds the lock, but is done with it. So no other owner
 -- joins it any more (TestWhatIsKeptIsNotJoined). A late renewal or acquisition by this owner finds the hold over.
 local key, owner, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local bad = unfit(owner, 1, lease)
+local bad = unfit(owner, lease)
 if bad then
   return bad
 end

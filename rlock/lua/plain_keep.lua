@@ -5,7 +5,7 @@
 -- Reply: 1 done; 0 the owner does not have it
 -- Twice: the lease is set, not added to.
 local owner, lease = ARGV[1], tonumber(ARGV[2])
-local bad = unfit(owner, 1, lease)
+local bad = unfit(owner, lease)
 if bad then
   return bad
 end

@@ -3,17 +3,17 @@
 -- KEYS[1] the lock  KEYS[2] its line; without it (see plain_acquire) the release is published
 -- ARGV[1] owner  ARGV[2] channel  ARGV[3] PUBLISH or SPUBLISH  ARGV[4] grant channels, without the connection id
 -- ARGV[5] entry of this owner that may be in line, or '' or none
--- Reply: 2 released; 0 the owner held nothing
+-- Reply: 1 released; 0 the owner held nothing
 -- Twice: a second run finds nothing, or another's, and says 0. An owner is never used again. Who was told is not told again.
 if ARGV[1] == '' then -- see unfit, a function; this script makes none
-  return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
+  return redis.error_reply('ERR owner or lease is nothing that can be asked for')
 end
 local line = KEYS[2]
 local held = redis.call('GET', KEYS[1])
 local status = 0
 if held == ARGV[1] then
   redis.call('DEL', KEYS[1])
-  status = 2
+  status = 1
 end
 if line and ARGV[5] and ARGV[5] ~= '' then
   redis.call('ZREM', line, ARGV[5])

@@ -5,7 +5,7 @@
 -- Reply: 1 done; 0 the owner holds nothing
 -- Twice: the end is set, not added to.
 local lock, ends, timeout, field, lease = KEYS[1], KEYS[2], KEYS[3], ARGV[1], tonumber(ARGV[2])
-local bad = unfit(field, 1, lease)
+local bad = unfit(field, lease)
 if bad then
   return bad
 end

@@ -1,29 +1,44 @@
--- Become a reader, or raise a reader's count, or stand in line: see rwqueue.
--- uses: owners, raise, rw, rwqueue, handover, clock
+-- Become a reader, or stand in line: see rwqueue.
+-- uses: raise, rw, rwqueue, handover, clock
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue  KEYS[4] this owner's timeout key
--- ARGV[1] owner  ARGV[2] wanted count  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
--- ARGV[5] the owner of a write hold under which it reads, or ''  ARGV[6] channel  ARGV[7] PUBLISH or SPUBLISH
--- ARGV[8] grant channels, without the connection id  ARGV[9] entry to queue with, or ''
--- ARGV[10] an owner of the same process that reads, whose hold would do as well, or ''
--- Reply {status, ms, server ms, …}: 1 granted, or 5 the other owner's hold does and this owner has nothing, each with 1 if
---   no writer waits; 0 there is a writer, or others come first, ms left of that (-1 without end), ticket in the queue (0:
---   none), 1 if a holder is not one of ours; 2 too late, nothing done; 3 lost: the owner, or the one under which it reads,
---   holds nothing
--- Twice: the count is set to what is wanted, never added to, ends are only ever raised, and an owner in line keeps its
---   ticket.
+-- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
+-- ARGV[4] the owner of a write hold under which it reads, or ''  ARGV[5] channel  ARGV[6] PUBLISH or SPUBLISH
+-- ARGV[7] grant channels, without the connection id  ARGV[8] entry to queue with, or ''
+-- ARGV[9] an owner of the same process that reads, whose hold would do as well, or ''
+-- Reply: server ms, one integer: it was free, nobody queues, and it is granted with the lease in full. Otherwise
+--   {status, ms, server ms, …}:
+--   1 granted, or 5 the other owner's hold does and this owner has nothing, each with 1 if no writer waits; 0 there is a
+--   writer, or others come first, ms left of that (-1 without end), ticket in the queue (0: none), 1 if a holder is not one
+--   of ours; 2 too late, nothing done; 3 the owner under which it reads holds nothing
+-- Twice: an owner that reads is granted that again, ends are only ever raised, and an owner in line keeps its ticket.
 local lock, ends, queue, timeout = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local owner, want, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local writer = ARGV[5] ~= '' and ARGV[5] .. ':write'
-local channel, publish, grants = ARGV[6], ARGV[7], ARGV[8]
-local entry = ARGV[9] ~= '' and ARGV[9] or nil
-local beside = ARGV[10] ~= '' and ARGV[10] or nil
-local no, now, us = refuse(owner, want, lease, ARGV[4])
-if no then
-  return no
+local owner, lease, notafter = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+-- The common case makes no function: see acquire.
+if not (owner and owner ~= '' and lease and lease >= 1 and lease <= 4503599627370496 and lease % 1 == 0) then
+  return redis.error_reply('ERR owner or lease is nothing that can be asked for')
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if notafter > 0 and now > notafter then
+  return {2, 0, now}
 end
 if not ends then
   return redis.error_reply('TRYAGAIN a read hold is more than one key, and their slot is being migrated')
 end
+if ARGV[4] == '' and redis.call('EXISTS', lock, ends, queue) == 0 then -- free, and nobody waits: the common case
+  redis.call('HSET', lock, 'mode', 'read', owner, '1')
+  redis.call('PEXPIRE', lock, ARGV[2])
+  redis.call('ZADD', ends, string.format('%.0f', now + lease), owner)
+  redis.call('PEXPIRE', ends, ARGV[2])
+  redis.call('SET', timeout, '1', 'PX', ARGV[2])
+  return now
+end
+-- libraries
+local us = time[1] * 1000000 + time[2]
+local writer = ARGV[4] ~= '' and ARGV[4] .. ':write'
+local channel, publish, grants = ARGV[5], ARGV[6], ARGV[7]
+local entry = ARGV[8] ~= '' and ARGV[8] or nil
+local beside = ARGV[9] ~= '' and ARGV[9] or nil
 
 -- Have the end that Redisson looks for be so many ms from now at least.
 local function outlast(ms)
@@ -77,15 +92,8 @@ local function kept_out(mode)
 end
 
 local held = redis.call('HMGET', lock, 'mode', owner, writer or '')
-local mode, count = held[1], held[2] and tonumber(held[2])
-if count then
-  local till = redis.call('ZSCORE', ends, owner)
-  if till and expired(till, now) and want > 1 then
-    return {3, 0, now}
-  end
-elseif want > 1 then
-  return {3, 0, now}
-elseif writer then
+local mode, has = held[1], held[2]
+if writer and not has then
   local till = redis.call('ZSCORE', ends, writer)
   if not held[3] or till and expired(till, now) then
     return {3, 0, now}
@@ -94,7 +102,7 @@ elseif writer then
   if not till and left >= 0 then -- until now the writer's end was the lock's
     last_until(ends, writer, now + left, now)
   end
-else
+elseif not has then
   local reply = kept_out(mode)
   if reply then
     return reply
@@ -106,15 +114,15 @@ end
 local lined = redis.call('ZCARD', queue) > 0
 redis.call('ZCARD', ends)
 if not mode then
-  redis.call('HSET', lock, 'mode', 'read', owner, want)
+  redis.call('HSET', lock, 'mode', 'read', owner, '1')
   redis.call('PEXPIRE', lock, lease)
   redis.call('ZREMRANGEBYSCORE', ends, 0, '+inf') -- of a lock that was deleted
   if lined then -- the last phase may have ended without a word: Java's reader was the last, or a lease has ended
     say(queue, 'readfrom', now)
   end
 else
-  if not count or count < want then
-    redis.call('HSET', lock, owner, want)
+  if not has then
+    redis.call('HSET', lock, owner, '1')
   end
   raise(lock, lease)
 end

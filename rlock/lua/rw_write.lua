@@ -1,34 +1,41 @@
--- Become the writer, or raise its count, or stand in line: see rwqueue.
--- uses: owners, raise, rw, rwqueue, handover, clock
+-- Become the writer, or stand in line: see rwqueue.
+-- uses: raise, rw, rwqueue, handover
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue; the lock alone (a slot is being migrated) does: then the dead are
 --   not told from the living, and nobody queues
--- ARGV[1] owner  ARGV[2] wanted count  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
--- ARGV[5] channel  ARGV[6] PUBLISH or SPUBLISH
--- ARGV[7] grant channels, without the connection id  ARGV[8] entry to queue with, or ''
--- Reply {status, ms, server ms, …}: 1 granted, 1 if nobody queues; 0 held by others, or others come first, ms left (-1 without end), ticket in
---   the queue (0: none), 1 if a holder is not one of ours; 2 too late, nothing done; 3 lost: the owner to be re-entered
---   holds nothing
--- Twice: the count is set to what is wanted, never added to; leases are only ever raised, and never add up; an owner in
---   line keeps its ticket.
+-- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
+-- ARGV[4] channel  ARGV[5] PUBLISH or SPUBLISH
+-- ARGV[6] grant channels, without the connection id  ARGV[7] entry to queue with, or ''
+-- Reply: server ms, one integer: it was free, nobody queues, and it is granted with the lease in full. Otherwise
+--   {status, ms, server ms, …}:
+--   1 granted, 1 if nobody queues; 0 held by others, or others come first, ms left (-1 without end), ticket in the queue (0:
+--   none), 1 if a holder is not one of ours; 2 too late, nothing done
+-- Twice: an owner that writes is granted that again; leases are only ever raised, and never add up; an owner in line keeps
+--   its ticket.
 local lock, ends, queue = KEYS[1], KEYS[2], KEYS[3]
-local owner, want, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local channel, publish, grants = ARGV[5], ARGV[6], ARGV[7]
-local entry = queue and ARGV[8] ~= '' and ARGV[8] or nil
-local field = owner .. ':write'
-local no, now, us = refuse(owner, want, lease, ARGV[4])
-if no then
-  return no
+local owner, lease, notafter = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+-- The common case makes no function: see acquire.
+if not (owner and owner ~= '' and lease and lease >= 1 and lease <= 4503599627370496 and lease % 1 == 0) then
+  return redis.error_reply('ERR owner or lease is nothing that can be asked for')
 end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if notafter > 0 and now > notafter then
+  return {2, 0, now}
+end
+local field = owner .. ':write'
+if ends and redis.call('EXISTS', lock, ends, queue) == 0 then -- free, and nobody waits: the common case
+  redis.call('HSET', lock, 'mode', 'write', field, '1')
+  redis.call('PEXPIRE', lock, ARGV[2])
+  return now
+end
+-- libraries
+local us = time[1] * 1000000 + time[2]
+local channel, publish, grants = ARGV[4], ARGV[5], ARGV[6]
+local entry = queue and ARGV[7] ~= '' and ARGV[7] or nil
 
 -- Raise a hold that is there, or was given just now with its short lease.
-local function hold_on(count)
+local function hold_on()
   local till = ends and redis.call('ZSCORE', ends, field)
-  if till and expired(till, now) and want > 1 then
-    return {3, 0, now}
-  end
-  if count < want then
-    redis.call('HSET', lock, field, want)
-  end
   raise(lock, lease)
   if till then
     last_until(ends, field, now + lease, now)
@@ -40,12 +47,9 @@ local function hold_on(count)
 end
 
 local held = redis.call('HMGET', lock, 'mode', field)
-local mode, count = held[1], held[2] and tonumber(held[2])
-if count then
-  return hold_on(count)
-end
-if want > 1 then
-  return {3, 0, now}
+local mode = held[1]
+if held[2] then
+  return hold_on()
 end
 if mode and ends then
   if forget(lock, ends, now) then
@@ -66,7 +70,7 @@ if not free or rest or lined and others_wait(queue, entry) then
     mute = serve(lock, ends, queue, publish, channel, grants, now, entry)
   end
   if redis.call('HEXISTS', lock, field) == 1 then
-    return hold_on(1)
+    return hold_on()
   end
   mode = redis.call('HGET', lock, 'mode')
   if rest or redis.call('EXISTS', lock) == 1 or not mute and others_wait(queue, entry) then
@@ -76,7 +80,7 @@ end
 if ends then
   redis.call('ZCARD', ends) -- a key of another type has to refuse the script while nothing has changed
 end
-redis.call('HSET', lock, 'mode', 'write', field, want) -- the first write, which memory that is full refuses
+redis.call('HSET', lock, 'mode', 'write', field, '1') -- the first write, which memory that is full refuses
 redis.call('PEXPIRE', lock, lease)
 if ends then
   redis.call('ZREMRANGEBYSCORE', ends, 0, '+inf') -- of a lock that was deleted

@@ -5,16 +5,15 @@
 -- ARGV[3] PUBLISH or SPUBLISH  ARGV[4…] for each lock: owner, grant channels without the connection id
 -- Reply {status, ms, server ms, which}: 1 granted, ms left of the leases; 0 nothing is taken, ms left (-1 without end) of
 --   the first that is not to be had, and which that is, from 1; 2 too late, nothing done
--- Twice: owners are never used again, so a second run finds its own fields, sets them to what they are and only ever raises
---   their leases. If the first has lost one of them meanwhile, what is left of it is for its caller to give back.
+-- Twice: owners are never used again, so a second run finds its own fields, and only ever raises their leases. If the first has lost one of them meanwhile, what is left of it is for its caller to give back.
 local lease, publish = tonumber(ARGV[1]), ARGV[3]
 for i = 6, #ARGV, 2 do
-  local bad = unfit(ARGV[i], 1, lease)
+  local bad = unfit(ARGV[i], lease)
   if bad then
     return bad
   end
 end
-local no, now, us = refuse(ARGV[4], 1, lease, ARGV[2])
+local no, now, us = refuse(ARGV[4], lease, ARGV[2])
 if no then
   no[4] = 0
   return no
@@ -28,15 +27,15 @@ for free = 0, 1 do
       states[i] = which(key, queue)
     end
     if (states[i] < 2) == (free == 1) then
-      local blocking, left, count, till = blocked(key, queue, owner, 1, now, us, states[i], nil, publish, ARGV[3 + 2 * i])
+      local blocking, left, till = blocked(key, queue, owner, now, us, states[i], nil, publish, ARGV[3 + 2 * i])
       if blocking then -- another's, or its owner is done with it: see acquire
         return {0, blocking[1] == 0 and blocking[2] or redis.call('PTTL', key), now, i}
       end
-      mine[i] = {left, count, till}
+      mine[i] = {left, till}
     end
   end
 end
 for i = 1, n do
-  grant(KEYS[2 * i - 1], ARGV[2 + 2 * i], 1, lease, now, unpack(mine[i], 1, 3))
+  grant(KEYS[2 * i - 1], ARGV[2 + 2 * i], lease, now, unpack(mine[i], 1, 2))
 end
 return {1, lease, now, 0}

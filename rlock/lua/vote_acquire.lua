@@ -2,29 +2,29 @@
 -- and which run of the server it is.
 -- uses: owners, handover, acquire, listeners
 -- KEYS as of acquire
--- ARGV[1] owner  ARGV[2] wanted count  ARGV[3] lease, ms  ARGV[4] not after, server ms (0: any time)
--- ARGV[5] PUBLISH or SPUBLISH  ARGV[6] grant channels, without the connection id  ARGV[7] how long the server must have been
---   up, ms  ARGV[8] the channel of releases
+-- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
+-- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] grant channels, without the connection id  ARGV[6] how long the server must have been
+--   up, ms  ARGV[7] the channel of releases
 -- Reply as of acquire, and which run (of the run_id, 52 bits) as the 7th; or {4, ms until it votes, server ms, 0, 0, 0,
---   run}, nothing done. A re-entry needs no vote anew. Where another has the vote, how many listen for its release as the 8th.
+--   run}, nothing done. Where another has the vote, how many listen for its release as the 8th.
 -- Twice: as acquire.
 -- The age is asked in the script that grants. Asked before, on another connection, the server may restart in between: old enough
 -- by the answer, and it has forgotten every vote (TestServersThatAreJustUpGiveNoVote, TestAVoteThatWasForgottenIsNotGivenTwice).
 local key, queue = KEYS[1], KEYS[2]
-local owner, want, lease, publish, grants = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[5], ARGV[6]
+local owner, lease, publish, grants = ARGV[1], tonumber(ARGV[2]), ARGV[4], ARGV[5]
 local info = redis.pcall('INFO', 'server')
 if type(info) ~= 'string' then
   return redis.error_reply('ERR no vote without INFO server: ' .. info.err)
 end
-local reply, now, us = refuse(owner, want, lease, ARGV[4])
+local reply, now, us = refuse(owner, lease, ARGV[3])
 if now then
   -- In whole seconds on both ends, so it may have been up for one less.
   local up = (tonumber(string.match(info, 'uptime_in_seconds:(%d+)')) - 1) * 1000
-  local young = tonumber(ARGV[7]) - up
-  if want == 1 and young > 0 then
+  local young = tonumber(ARGV[6]) - up
+  if young > 0 then
     reply = {4, young, now}
   else
-    reply = acquire(key, queue, owner, want, lease, now, us, which(key, queue), nil, publish, grants)
+    reply = acquire(key, queue, owner, lease, now, us, which(key, queue), nil, publish, grants)
   end
 elseif reply.err then
   return reply
@@ -33,7 +33,7 @@ for i = #reply + 1, 6 do
   reply[i] = 0
 end
 reply[7] = tonumber(string.sub(string.match(info, 'run_id:(%x+)'), 1, 13), 16)
-if reply[1] == 0 and ARGV[8] then
-  reply[8] = listeners(publish, ARGV[8]) or 0
+if reply[1] == 0 and ARGV[7] then
+  reply[8] = listeners(publish, ARGV[7]) or 0
 end
 return reply

@@ -19,7 +19,7 @@ var ofFair = []mutant{
 	},
 	{
 		name: "one of those that leave a fair line together stays", file: "rlock/lua/fair_release.lua", pkg: "rlock",
-		old: "for i = 7, #ARGV do\n", new: "for i = 8, #ARGV do\n",
+		old: "for i = 6, #ARGV do\n", new: "for i = 7, #ARGV do\n",
 		breaks: "who has left does not stand in line", tests: "TestFairScriptsHandTheLockOver",
 	},
 	{

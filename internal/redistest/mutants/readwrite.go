@@ -9,7 +9,7 @@ var ofReadWrite = []mutant{
 	},
 	{
 		name: "a write without a lease", file: "rlock/lua/rw_write.lua", pkg: "rlock",
-		old: "want) -- the first write, which memory that is full refuses\nredis.call('PEXPIRE', lock, lease)\n", new: "want)\n",
+		old: "'1')\n  redis.call('PEXPIRE', lock, ARGV[2])\n", new: "'1')\n",
 		breaks: "no key is left without an end", tests: "TestWriteAcquireScriptTable",
 	},
 	{
@@ -24,13 +24,33 @@ var ofReadWrite = []mutant{
 	},
 	{
 		name: "a token that is looked at when the lock is taken", file: "rlock/lua/fenced_acquire.lua", pkg: "rlock",
-		old: "-- Read before the lock is taken:", new: "acquire(key, queue, owner, want, lease, now, us, which(key, queue), entry, publish, grants)\n-- Read before the lock is taken:",
+		old: "-- Read before the lock is taken:", new: "acquire(key, queue, owner, lease, now, us, which(key, queue), entry, publish, grants)\n-- Read before the lock is taken:",
 		breaks: "a key of another type leaves no lock taken", tests: "TestALockBesideAKeyOfAnotherTypeIsNotLeftTaken",
 	},
 	{
 		name: "a job that shortens a reader's lease when it begins", file: "rlock/lua/rw_keep.lua", pkg: "rlock",
 		old: "lease = math.max(lease, till and", new: "lease = math.min(lease, till and",
 		breaks: "a hold that goes on lasts as long as it did", tests: "TestReadWriteKeepScriptTable",
+	},
+	{
+		name: "a read of a free lock that goes past the queue", file: "rlock/lua/rw_read.lua", pkg: "rlock",
+		old: "redis.call('EXISTS', lock, ends, queue) == 0 then", new: "redis.call('EXISTS', lock, ends) == 0 then",
+		breaks: "who comes goes past nobody that queues", tests: "TestReadWriteScriptsWithAQueue",
+	},
+	{
+		name: "a write of a free lock that goes past the queue", file: "rlock/lua/rw_write.lua", pkg: "rlock",
+		old: "redis.call('EXISTS', lock, ends, queue) == 0 then", new: "redis.call('EXISTS', lock, ends) == 0 then",
+		breaks: "who comes goes past nobody that queues", tests: "TestReadWriteScriptsWithAQueue",
+	},
+	{
+		name: "a read of a free lock without an end", file: "rlock/lua/rw_read.lua", pkg: "rlock",
+		old: "  redis.call('ZADD', ends, string.format('%.0f', now + lease), owner)\n", new: "",
+		breaks: "every reader has a lease of its own", tests: "TestReadAcquireScriptTable",
+	},
+	{
+		name: "a release that takes Redisson's readers along", file: "rlock/lua/rw_release.lua", pkg: "rlock",
+		old: "redis.pcall('HLEN', lock) == 1 and", new: "redis.pcall('HLEN', lock) ~= 0 and",
+		breaks: "a release takes its own owner out, and no other", tests: "TestReadWriteReleaseScriptTable",
 	},
 	{
 		name: "a reader beside a writer", file: "rlock/lua/rw_read.lua", pkg: "rlock",

@@ -13,26 +13,25 @@ local function ours(owner)
   return label ~= nil and not string.find(owner, '^[^:]*%u') and (label == '' or string.find(label, '^:[^!{}]*$') ~= nil)
 end
 
--- Whether an owner, a count and a lease in ms are what a client may send. None sends another; one that came all the same
+-- Whether an owner and a lease in ms are what a client may send. None sends another; one that came all the same
 -- would leave a lock without an end (a lease that PEXPIRE refuses after HSET), or one that nobody can release. So a script
 -- refuses it before it does anything. LONGEST: a double still counts single ms there, also after the clock's ms.
 local LONGEST = 4503599627370496
-local function fit(owner, count, lease)
-  return owner ~= nil and owner ~= '' and count ~= nil and count >= 1 and count % 1 == 0 and
-    lease ~= nil and lease >= 1 and lease <= LONGEST and lease % 1 == 0
+local function fit(owner, lease)
+  return owner ~= nil and owner ~= '' and lease ~= nil and lease >= 1 and lease <= LONGEST and lease % 1 == 0
 end
 
 -- The reply to a request that no client may send; nil: this one may be sent.
-local function unfit(owner, count, lease)
-  if not fit(owner, count, lease) then
-    return redis.error_reply('ERR owner, count or lease is nothing that can be asked for')
+local function unfit(owner, lease)
+  if not fit(owner, lease) then
+    return redis.error_reply('ERR owner or lease is nothing that can be asked for')
   end
 end
 
 -- The reply to a request to acquire that no client may send, or that comes too late; nil: go on. Then the server's time in
 -- ms and in µs.
-local function refuse(owner, count, lease, notafter)
-  local bad = unfit(owner, count, lease)
+local function refuse(owner, lease, notafter)
+  local bad = unfit(owner, lease)
   if bad then
     return bad
   end
@@ -85,21 +84,4 @@ local function remove(key, list, first, last, others)
     end
   end
   return removed
-end
-
--- Lower the count of an owner, or take it out: its remaining count is set, not subtracted. Returns 1 if it still holds the
--- lock, 2 if it is released, 0 if it held nothing; or the reply to a request that no client may send.
-local function lower(key, owner, remaining)
-  local bad = unfit(owner, remaining and remaining + 1, 1)
-  if bad then
-    return bad
-  elseif remaining == 0 then
-    return remove(key, {owner}, 1, 1) > 0 and 2 or 0
-  elseif redis.call('HEXISTS', key, owner) == 0 then
-    return 0
-  end
-  -- HSET is refused when memory is full. The count only informs, and a release must work then, so that is no reason to fail
-  -- (TestAFullServerStillRenewsAndReleasesAndRefusesToAcquire).
-  redis.pcall('HSET', key, owner, remaining)
-  return 1
 end
