@@ -333,3 +333,37 @@ func TestReadersThatDoNotWaitAreAnsweredByTheServer(t *testing.T) {
 	}
 	redistest.Eventually(t, 30*time.Second, "nothing is left", func() bool { return len(keys(t, r.redis)) == 0 })
 }
+
+// endsAfter is a context that ends when it has been looked at so many times. Nobody who waits hears of that.
+type endsAfter struct {
+	context.Context
+	looks int
+}
+
+func (c *endsAfter) Err() error {
+	if c.looks--; c.looks < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestAReaderWhoseContextEndsAsItJoinsHasNothing(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		read := newRig(t, s, rlock.Options{}).locks.ReadWrite("l").Read()
+		for looks, held := 0, false; !held; looks++ {
+			first, err := read.Lock(within(t)) // and others may join it for a moment
+			require.NoError(t, err)
+			h, err := read.Lock(&endsAfter{context.Background(), looks})
+			if held = err == nil; held {
+				require.NoError(t, h.Unlock(within(t)))
+			} else {
+				require.ErrorIs(t, err, context.Canceled)
+			}
+			require.NoError(t, first.Unlock(within(t)))
+			locked, err := read.IsLocked(within(t))
+			require.NoError(t, err)
+			require.False(t, locked, "after %d looks", looks)
+			require.Less(t, looks, 50)
+		}
+	})
+}

@@ -164,7 +164,7 @@ func (s *tenancies) acquire(x *caller, room *asking) (h *Hold, last seen, err er
 			s.wakeUp(y, x)
 			s.mu.Unlock()
 		case y.asks == nil && x.l.kind.side == reader && s.joins(y):
-			x.own, x.by, x.err = y.own, 0, nil
+			x.own, x.known, x.by, x.err = y.own, y.known, 0, nil
 			s.mu.Unlock()
 		case y.asks == nil && (y.own == nil || x.l.kind.side == reader):
 			q := y.begin(x, room)
