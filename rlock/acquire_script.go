@@ -98,15 +98,20 @@ func decodeAcquire(m rueidis.RedisMessage) (acquireReply, error) {
 
 // acquireCall asks for the lock; with an entry also for a place in the queue.
 func acquireCall(l *single, r acquireRequest) script.Call {
-	more := 2
-	if r.entry != "" {
+	more := 0
+	if r.entry != "" || l.c.clustered {
 		more = 3
 	}
-	args := append(r.asked(more), l.c.publish, l.grants)
-	if r.entry != "" {
-		args = append(args, r.entry)
+	return script.Call{Script: acquireScript, Keys: l.keys, Args: l.publishing(r.asked(more), r.entry)}
+}
+
+// publishing are the arguments of a script, and behind them where it publishes and with which entry an owner queues. Most calls publish no
+// grant, and have no entry: outside a Cluster the script knows the rest by itself, and what is not sent costs nothing.
+func (l *single) publishing(args []string, entry string) []string {
+	if entry == "" && !l.c.clustered {
+		return args
 	}
-	return script.Call{Script: acquireScript, Keys: l.keys, Args: args}
+	return append(args, l.c.publish, l.grants, entry)
 }
 
 // fencedCall asks for a fenced lock.

@@ -636,3 +636,36 @@ func TestTheQueueLastsForAsLongAsSomebodyEntersIt(t *testing.T) {
 		require.Greater(t, left, int64(ttl*3/4))
 	})
 }
+
+// What publishes a grant is mostly sent without where to: the scripts know that by themselves, but in a Cluster.
+func TestScriptsKnowWhereGrantsArePublished(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := newRWRig(t, s)
+		heard, _ := overhear(t, g.c, []string{"redlatch_grant:" + bob[:36]}, "")
+		queue, rw := []string{"l", "q"}, []string{"l", "ends", "q"}
+		for _, c := range []struct {
+			script string
+			held   []string // the command that takes the lock
+			entry  string
+			band   int64
+			keys   []string
+			args   []string
+		}{
+			{"acquire", nil, entryOf(bob), 0, queue, []string{alice, rwLease, "0"}},
+			{"release", []string{"HSET", "l", alice, "1"}, entryOf(bob), 0, queue, []string{alice, "c"}},
+			{"plain_release", []string{"SET", "l", alice}, bob + " 200", 0, queue, []string{alice, "c"}},
+			{"rw_read", nil, entryOf(bob), rwWriter, append(rw[:3:3], "t"), []string{alice, rwLease, "0", "c", "", ""}},
+			{"rw_write", nil, entryOf(bob), rwReader, rw, []string{alice, rwLease, "0", "c"}},
+			{"rw_release", []string{"HSET", "l", "mode", "write", aliceW, "1"}, entryOf(bob), rwReader, rw, []string{aliceW, "c", "1"}},
+		} {
+			g.must(t, "FLUSHALL")
+			if c.held != nil {
+				g.must(t, c.held...)
+			}
+			g.must(t, "ZADD", "q", strconv.FormatInt(c.band*rwBand+g.nowMicros(t), 10), c.entry)
+			_, err := eval(t, g.c, source(t, c.script), c.keys, c.args...)
+			require.NoError(t, err, c.script)
+			require.Len(t, heard(), 1, c.script)
+		}
+	})
+}

@@ -34,11 +34,7 @@ var plain = &kind{
 		return script.Call{Script: plainAcquireScript, Keys: l.keys, Args: args}
 	},
 	release: func(l *single, r releaseRequest) script.Call {
-		args := []string{r.owner, l.channel, l.c.publish, l.grants}
-		if r.entry != "" {
-			args = append(args, r.entry)
-		}
-		return script.Call{Script: plainReleaseScript, Keys: l.keys, Args: args}
+		return script.Call{Script: plainReleaseScript, Keys: l.keys, Args: l.publishing([]string{r.owner, l.channel}, r.entry)}
 	},
 	renew:  load("plain renew", "plain_renew"),
 	keep:   load("plain keep", "plain_keep"),

@@ -34,7 +34,7 @@ var rwRead = &kind{
 	keys:    rwKeys,
 	channel: rwChannel,
 	acquire: func(l *single, r acquireRequest) script.Call {
-		args := append(r.asked(6), r.under, l.channel, l.c.publish, l.grants, r.entry, r.beside)
+		args := l.publishing(append(r.asked(6), l.channel, r.under, r.beside), r.entry)
 		return script.Call{Script: rwReadScript, Keys: l.readKeys(r.owner), Args: args}
 	},
 	release: func(l *single, r releaseRequest) script.Call { return rwReleaseCall(l, l.readKeys(r.owner), r, "0") },
@@ -54,7 +54,7 @@ var rwRead = &kind{
 
 // rwReleaseCall ends a hold of either side: "0" of a reader, "1" of the writer.
 func rwReleaseCall(l *single, keys []string, r releaseRequest, side string) script.Call {
-	args := []string{l.field(r.owner), l.channel, l.c.publish, side, l.grants, r.entry}
+	args := l.publishing([]string{l.field(r.owner), l.channel, side}, r.entry)
 	return script.Call{Script: rwReleaseScript, Keys: keys, Args: args}
 }
 
@@ -63,7 +63,7 @@ var rwWrite = &kind{
 	keys:    rwKeys,
 	channel: rwChannel,
 	acquire: func(l *single, r acquireRequest) script.Call {
-		args := append(r.asked(4), l.channel, l.c.publish, l.grants, r.entry)
+		args := l.publishing(append(r.asked(4), l.channel), r.entry)
 		return script.Call{Script: rwWriteScript, Keys: l.keys, Args: args}
 	},
 	release: func(l *single, r releaseRequest) script.Call { return rwReleaseCall(l, l.keys, r, "1") },

@@ -171,19 +171,19 @@ func runRWLineTable(t *testing.T, rows []rwLineRow) {
 func TestReadWriteScriptsWithAQueue(t *testing.T) {
 	t.Parallel()
 	read := func(owner string, session ...string) []string {
-		return append([]string{owner, rwLease, "0", "", "CHANNEL", "PUBLISH", "GRANTS", "ENTRY"}, append(session, "")[0])
+		return []string{owner, rwLease, "0", "CHANNEL", "", append(session, "")[0], "PUBLISH", "GRANTS", "ENTRY"}
 	}
 	once := func(owner string) []string {
-		return []string{owner, rwLease, "0", "", "CHANNEL", "PUBLISH", "GRANTS", "", ""}
+		return []string{owner, rwLease, "0", "CHANNEL", "", "", "PUBLISH", "GRANTS", ""}
 	}
 	write := func(owner string) []string {
 		return []string{owner, rwLease, "0", "CHANNEL", "PUBLISH", "GRANTS", "ENTRY"}
 	}
 	readOut := func(owner, entry string) []string {
-		return []string{owner, "CHANNEL", "PUBLISH", "0", "GRANTS", entry}
+		return []string{owner, "CHANNEL", "0", "PUBLISH", "GRANTS", entry}
 	}
 	writeOut := func(owner string) []string {
-		return []string{owner + ":write", "CHANNEL", "PUBLISH", "1", "GRANTS", ""}
+		return []string{owner + ":write", "CHANNEL", "1", "PUBLISH", "GRANTS", ""}
 	}
 	bobReads := rwState{hash: h("mode", "read", bob, "1"), ttl: 100_000, ends: e(bob, 100_000), timeouts: e(bob, 100_000)}
 	bobWrites := rwState{hash: h("mode", "write", bobW, "1"), ttl: 100_000}
@@ -235,7 +235,7 @@ func TestReadWriteScriptsWithAQueue(t *testing.T) {
 		{name: "and the lock is left to them when the last one goes", before: bobReads, line: []rwPlace{{owner: alice, ago: 100}}, words: map[string]int64{"readfrom": 300}, java: true, script: "rw_release", args: readOut(bob, ""), reply: []int64{1}, again: []int64{0}, after: []string{alice}, asked: []string{alice}, told: []string{"1"}, held: true},
 		{name: "a writer that goes on as a reader lets the readers in", before: rwState{hash: h("mode", "write", bobW, "1", bob, "1"), ttl: 100_000, ends: e(bobW, 100_000, bob, 100_000), timeouts: e(bob, 100_000)}, line: []rwPlace{{owner: alice, ago: 100}, {owner: carol, band: rwWriter, ago: 500}}, script: "rw_release", args: writeOut(bob), reply: []int64{1}, again: []int64{0},
 			hash: reads(alice, bob), after: []string{carol}, given: []string{alice}, told: []string{"1"}},
-		{name: "the writer that gives up lets readers in", before: bobReads, line: []rwPlace{{owner: alice, ago: 100}, {owner: carol, band: rwWriter, ago: 500}}, script: "rw_release", args: []string{carol + ":write", "CHANNEL", "PUBLISH", "1", "GRANTS", entryOf(carol)}, reply: []int64{0},
+		{name: "the writer that gives up lets readers in", before: bobReads, line: []rwPlace{{owner: alice, ago: 100}, {owner: carol, band: rwWriter, ago: 500}}, script: "rw_release", args: []string{carol + ":write", "CHANNEL", "1", "PUBLISH", "GRANTS", entryOf(carol)}, reply: []int64{0},
 			hash: reads(alice, bob), given: []string{alice}},
 		{name: "a reader that gives up leaves the line", before: bobWrites, line: []rwPlace{{owner: alice, ago: 100}}, script: "rw_release", args: readOut(alice, entryOf(alice)), reply: []int64{0}, hash: bobWrites.hash},
 

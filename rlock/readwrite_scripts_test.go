@@ -158,14 +158,14 @@ func runRWTable(t *testing.T, rows []rwRow) {
 				switch r.script {
 				case "rw_read":
 					keys = append(keys, rwTimeout(key, args[0]))
-					args = append(args, channel, "PUBLISH", "grants:", "", "")
+					args = append(args[:3:3], channel, args[3], "", "PUBLISH", "grants:", "")
 				case "rw_write":
 					args = append(args, channel, "PUBLISH", "grants:", "")
 				case "rw_release":
 					if !strings.HasSuffix(args[0], ":write") {
 						keys = append(keys, rwTimeout(key, args[0]))
 					}
-					args = append(append(args[:1:1], channel, "PUBLISH"), args[1], "grants:", "")
+					args = append(args[:1:1], channel, args[1], "PUBLISH", "grants:", "")
 				case "rw_read_renew":
 					keys = []string{rwTimeout(key, args[0]), keys[0], keys[1]}
 				case "rw_write_renew":
@@ -594,7 +594,7 @@ func TestWhileASlotMovesReadsWaitAndWritersAndReleasesDoWithTheLockAlone(t *test
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := newRWRig(t, s)
-		_, err := g.run(t, "rw_read", []string{"l"}, alice, rwLease, "0", "", "c", "PUBLISH")
+		_, err := g.run(t, "rw_read", []string{"l"}, alice, rwLease, "0", "c", "", "")
 		require.ErrorContains(t, err, "TRYAGAIN")
 		requireRW(t, g, "l", rwState{})
 		got, err := g.run(t, "rw_write", []string{"l"}, alice, rwLease, "0", "c", "PUBLISH")
@@ -604,12 +604,12 @@ func TestWhileASlotMovesReadsWaitAndWritersAndReleasesDoWithTheLockAlone(t *test
 		require.NoError(t, err)
 		require.EqualValues(t, 0, got[0])
 		requireRW(t, g, "l", rwState{hash: h("mode", "write", aliceW, "1"), ttl: 300_000})
-		got, err = g.run(t, "rw_release", []string{"l"}, aliceW, "c", "PUBLISH", "1", bob)
+		got, err = g.run(t, "rw_release", []string{"l"}, aliceW, "c", "1")
 		require.NoError(t, err)
 		require.EqualValues(t, 1, got[0])
 		requireRW(t, g, "l", rwState{})
 		rwState{hash: h("mode", "read", alice, "1"), ttl: 100_000, ends: e(alice, 100_000)}.write(t, g, "l")
-		got, err = g.run(t, "rw_release", []string{"l"}, alice, "c", "PUBLISH", "0", "")
+		got, err = g.run(t, "rw_release", []string{"l"}, alice, "c", "0")
 		require.NoError(t, err)
 		require.EqualValues(t, 1, got[0])
 		requireRW(t, g, "l", rwState{ends: e(alice, 100_000)})
@@ -639,8 +639,8 @@ func TestAFullServerStillRenewsAndReleasesReadersAndWriters(t *testing.T) {
 		{"rw_read_renew", []string{ends("r")}, []string{alice, "310000", "3"}, 1},
 		{"rw_write_renew", []string{"w"}, []string{alice, "310000", "1"}, 1},
 		{"rw_write_renew", []string{ends("w")}, []string{alice, "310000", "2"}, 1},
-		{"rw_release", []string{"r", ends("r"), line("r"), rwTimeout("r", alice)}, []string{alice, "c", "PUBLISH", "0", "g:", ""}, 1},
-		{"rw_release", []string{"w", ends("w"), line("w")}, []string{aliceW, "c", "PUBLISH", "1", "g:", ""}, 1},
+		{"rw_release", []string{"r", ends("r"), line("r"), rwTimeout("r", alice)}, []string{alice, "c", "0", "PUBLISH", "g:", ""}, 1},
+		{"rw_release", []string{"w", ends("w"), line("w")}, []string{aliceW, "c", "1", "PUBLISH", "g:", ""}, 1},
 	} {
 		got, err := g.run(t, c.script, c.keys, c.args...)
 		require.NoError(t, err, c.script)
@@ -648,7 +648,7 @@ func TestAFullServerStillRenewsAndReleasesReadersAndWriters(t *testing.T) {
 	}
 	requireRW(t, g, "r", rwState{hash: h("mode", "read", bob, "1"), ttl: 200_000, ends: e(bob, 200_000), timeouts: e(bob, 200_000)})
 	requireRW(t, g, "w", rwState{hash: h("mode", "read", bob, "1"), ttl: 900_000, ends: e(bob, 900_000)})
-	for script, args := range map[string][]string{"rw_read": {"", "c", "PUBLISH", "g:", "", ""}, "rw_write": {"c", "PUBLISH", "g:", ""}} {
+	for script, args := range map[string][]string{"rw_read": {"c", "", "", "PUBLISH", "g:", ""}, "rw_write": {"c", "PUBLISH", "g:", ""}} {
 		_, err := g.run(t, script, []string{"new", ends("new"), line("new"), "{new}:t"}, append([]string{carol, rwLease, "0"}, args...)...)
 		require.ErrorContains(t, err, "OOM")
 		requireRW(t, g, "new", rwState{})

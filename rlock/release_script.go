@@ -37,9 +37,11 @@ type releaseReply struct {
 }
 
 func releaseCall(l *single, r releaseRequest) script.Call {
-	args := []string{r.owner, l.channel, l.c.publish, l.grants, r.entry}
-	if n := r.next; n != nil {
-		args = append(args, n.Owner, n.Entry, script.Millis(n.Lease), strconv.FormatInt(r.notAfter, 10), strconv.Itoa(int(r.turns)))
+	args := []string{r.owner, l.channel}
+	if n := r.next; n == nil {
+		args = l.publishing(args, r.entry)
+	} else {
+		args = append(args, l.c.publish, l.grants, r.entry, n.Owner, n.Entry, script.Millis(n.Lease), strconv.FormatInt(r.notAfter, 10), strconv.Itoa(int(r.turns)))
 	}
 	return script.Call{Script: releaseScript, Keys: l.keys, Args: args}
 }

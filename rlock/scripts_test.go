@@ -422,9 +422,9 @@ func TestScriptsRefuseWhatNoClientSends(t *testing.T) {
 			{"plain_acquire", []string{"p"}, []string{alice, "300000", "0", "c", "PUBLISH"}, []int{0}, []int{1}},
 			{"plain_release", []string{"p"}, []string{alice, "c", "PUBLISH"}, []int{0}, nil},
 			{"plain_keep", []string{"p"}, []string{alice, "300000"}, []int{0}, []int{1}},
-			{"rw_read", []string{"r", ends, "{r}:t"}, []string{alice, "300000", "0", "", "c", "PUBLISH"}, []int{0}, []int{1}},
+			{"rw_read", []string{"r", ends, "{r}:t"}, []string{alice, "300000", "0", "c", "", ""}, []int{0}, []int{1}},
 			{"rw_write", []string{"r", ends}, []string{alice, "300000", "0", "c", "PUBLISH"}, []int{0}, []int{1}},
-			{"rw_release", []string{"r", ends, "{r}:t"}, []string{alice, "c", "PUBLISH", "0", ""}, []int{0}, nil},
+			{"rw_release", []string{"r", ends, "{r}:t"}, []string{alice, "c", "0"}, []int{0}, nil},
 			{"rw_keep", []string{"r", ends, "{r}:t"}, []string{alice, "300000"}, []int{0}, []int{1}},
 		} {
 			for _, held := range []bool{false, true} {

@@ -3,6 +3,7 @@
 -- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) nobody queues, nothing is handed over
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
 -- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] grant channels, without the connection id  ARGV[6] entry to queue with, or '' or none
+--   Outside a Cluster these three are not sent without an entry: most calls make no use of them
 -- Reply: server ms, one integer: it was free, and is granted with the lease in full. Otherwise {status, ms, server ms, …}:
 --   1 granted, ms left of the lease; 0 held by another, ms left (-1 without end), ticket in the queue (0: none), 1 if the
 --   holder is not one of ours; 2 too late, nothing done; 3 the owner's own lease (see join) is over, or it
@@ -32,5 +33,5 @@ if there == 0 then -- free, and nobody waits: the common case
   return now
 end
 -- libraries
-local entry = ARGV[6] ~= '' and ARGV[6] or nil
-return acquire(key, queue, owner, lease, now, time[1] * 1000000 + time[2], there, entry, ARGV[4], ARGV[5])
+local entry, publish, grants = ARGV[6] ~= '' and ARGV[6] or nil, ARGV[4] or 'PUBLISH', ARGV[5] or 'redlatch_grant:'
+return acquire(key, queue, owner, lease, now, time[1] * 1000000 + time[2], there, entry, publish, grants)

@@ -2,13 +2,13 @@
 -- uses: told
 -- KEYS[1] the lock  KEYS[2] its line; without it (see plain_acquire) the release is published
 -- ARGV[1] owner  ARGV[2] channel  ARGV[3] PUBLISH or SPUBLISH  ARGV[4] grant channels, without the connection id
--- ARGV[5] entry of this owner that may be in line, or '' or none
+-- ARGV[5] entry of this owner that may be in line, or '' or none. The last three may not be sent: see acquire
 -- Reply: 1 released; 0 the owner held nothing
 -- Twice: a second run finds nothing, or another's, and says 0. An owner is never used again. Who was told is not told again.
 if ARGV[1] == '' then -- see unfit, a function; this script makes none
   return redis.error_reply('ERR owner or lease is nothing that can be asked for')
 end
-local line = KEYS[2]
+local line, publish, grants = KEYS[2], ARGV[3] or 'PUBLISH', ARGV[4] or 'redlatch_grant:'
 local held = redis.call('GET', KEYS[1])
 local status = 0
 if held == ARGV[1] then
@@ -22,7 +22,7 @@ if status == 0 and held then
   return status
 end
 if not line then
-  redis.pcall(ARGV[3], ARGV[2], '0')
+  redis.pcall(publish, ARGV[2], '0')
   return status
 end
 if redis.pcall('EXISTS', line) ~= 1 then -- see emptied
@@ -30,5 +30,5 @@ if redis.pcall('EXISTS', line) ~= 1 then -- see emptied
 end
 -- libraries
 local time = redis.call('TIME')
-tell(line, ARGV[3], ARGV[4], time[1] * 1000 + math.floor(time[2] / 1000))
+tell(line, publish, grants, time[1] * 1000 + math.floor(time[2] / 1000))
 return status

@@ -2,15 +2,16 @@
 -- uses: owners, handover, clock, listeners
 -- KEYS[1] the lock  KEYS[2] its queue; without it (a slot is being migrated) nothing is handed over
 -- ARGV[1] owner  ARGV[2] channel  ARGV[3] PUBLISH or SPUBLISH
--- ARGV[4] grant channels, without the connection id  ARGV[5] entry of this owner that may be in the queue, or ''
+-- ARGV[4] grant channels, without the connection id  ARGV[5] entry of this owner that may be in the queue, or '' or none
+--   The last three may not be sent: see acquire
 -- The owner of the same process's next tenure may be named: ARGV[6] owner  ARGV[7] its entry  ARGV[8] lease, ms
 --   ARGV[9] not after, server ms  ARGV[10] how many callers had this one, one after the other
 -- Reply: 1 released; 0 the owner held nothing. Where another is named {that, 1 it holds the lock now, 2 it is in the queue, 0
 --   neither, its ticket, or 1 if it holds the lock and others queue}
 -- Twice: a second removal finds nothing and says 0, and names nobody. An owner is never used again, so a late second run
 --   cannot find a newer hold.
-local key, queue, owner, channel, publish = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
-local grants, leave, named, entry = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local key, queue, owner, channel, publish = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3] or 'PUBLISH'
+local grants, leave, named, entry = ARGV[4] or 'redlatch_grant:', ARGV[5] or '', ARGV[6], ARGV[7]
 if owner == '' then -- see unfit; the common case makes no function
   return redis.error_reply('ERR owner or lease is nothing that can be asked for')
 end
@@ -40,7 +41,7 @@ if gone == 2 then -- of a hold that was joined, or is a join, others may be left
   remove(key, ARGV, 1, 0, true)
 end
 local released = gone > 0 and 1 or 0
-if leave and leave ~= '' and queue then
+if leave ~= '' and queue then
   redis.call('ZREM', queue, leave, '!' .. owner)
 end
 if not there then

@@ -2,9 +2,10 @@
 -- uses: raise, rw, rwqueue, handover, clock
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue  KEYS[4] this owner's timeout key
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
--- ARGV[4] the owner of a write hold under which it reads, or ''  ARGV[5] channel  ARGV[6] PUBLISH or SPUBLISH
--- ARGV[7] grant channels, without the connection id  ARGV[8] entry to queue with, or ''
--- ARGV[9] an owner of the same process that reads, whose hold would do as well, or ''
+-- ARGV[4] channel  ARGV[5] the owner of a write hold under which it reads, or ''
+-- ARGV[6] an owner of the same process that reads, whose hold would do as well, or ''
+-- ARGV[7] PUBLISH or SPUBLISH  ARGV[8] grant channels, without the connection id  ARGV[9] entry to queue with, or '' or none
+--   The last three may not be sent: see acquire
 -- Reply: server ms, one integer: it was free, nobody queues, and it is granted with the lease in full. Otherwise
 --   {status, ms, server ms, …}:
 --   1 granted, or 5 the other owner's hold does and this owner has nothing, each with 1 if no writer waits; 0 there is a
@@ -25,7 +26,7 @@ end
 if not ends then
   return redis.error_reply('TRYAGAIN a read hold is more than one key, and their slot is being migrated')
 end
-if ARGV[4] == '' and redis.call('EXISTS', lock, ends, queue) == 0 then -- free, and nobody waits: the common case
+if ARGV[5] == '' and redis.call('EXISTS', lock, ends, queue) == 0 then -- free, and nobody waits: the common case
   redis.call('HSET', lock, 'mode', 'read', owner, '1')
   redis.call('PEXPIRE', lock, ARGV[2])
   redis.call('ZADD', ends, string.format('%.0f', now + lease), owner)
@@ -35,10 +36,10 @@ if ARGV[4] == '' and redis.call('EXISTS', lock, ends, queue) == 0 then -- free, 
 end
 -- libraries
 local us = time[1] * 1000000 + time[2]
-local writer = ARGV[4] ~= '' and ARGV[4] .. ':write'
-local channel, publish, grants = ARGV[5], ARGV[6], ARGV[7]
-local entry = ARGV[8] ~= '' and ARGV[8] or nil
-local beside = ARGV[9] ~= '' and ARGV[9] or nil
+local writer = ARGV[5] ~= '' and ARGV[5] .. ':write'
+local beside = ARGV[6] ~= '' and ARGV[6] or nil
+local channel, publish, grants = ARGV[4], ARGV[7] or 'PUBLISH', ARGV[8] or 'redlatch_grant:'
+local entry = ARGV[9] ~= '' and ARGV[9] or nil
 
 -- Have the end that Redisson looks for be so many ms from now at least.
 local function outlast(ms)

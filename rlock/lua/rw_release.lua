@@ -2,14 +2,14 @@
 -- uses: owners, rw, rwqueue, clock
 -- KEYS[1] the lock  KEYS[2] its ends  KEYS[3] its queue  KEYS[4] a reader's timeout key; the lock alone (a slot is being
 --   migrated) does: the others are left to their expiry, and nobody is served
--- ARGV[1] field  ARGV[2] channel  ARGV[3] PUBLISH or SPUBLISH
--- ARGV[4] 1: it is the writer's, 0: a reader's, which is Redisson's message too
--- ARGV[5] grant channels, without the connection id  ARGV[6] entry of this owner that may be in line, or ''
+-- ARGV[1] field  ARGV[2] channel  ARGV[3] 1: it is the writer's, 0: a reader's, which is Redisson's message too
+-- ARGV[4] PUBLISH or SPUBLISH  ARGV[5] grant channels, without the connection id  ARGV[6] entry of this owner that may be in line,
+--   or '' or none. The last three may not be sent: see acquire
 -- Reply: 1 released; 0 the owner held nothing
 -- Twice: a second removal finds nothing and says 0. An owner is never used again, so a late second run cannot find a newer
 --   hold.
 local lock, ends, queue, timeout = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local field, channel, publish, side, entry = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[6]
+local field, channel, side, publish = ARGV[1], ARGV[2], ARGV[3], ARGV[4] or 'PUBLISH'
 if field == '' then -- see unfit; the common case makes no function
   return redis.error_reply('ERR owner or lease is nothing that can be asked for')
 end
@@ -29,6 +29,7 @@ if timeout then
 elseif ends then
   redis.pcall('ZREM', ends, field)
 end
+local grants, entry = ARGV[5] or 'redlatch_grant:', ARGV[6] or ''
 if ends and entry ~= '' then
   redis.pcall('ZREM', queue, entry, '!' .. string.match(entry, '^%S+'))
 end
@@ -44,7 +45,7 @@ if released == 1 then
 elseif emptied(lock) then
   tell = true -- it ended otherwise (expiry, DEL, failover), and no message was sent
 end
-if ends and not pass_on(lock, ends, queue, publish, channel, ARGV[5], now, us, released == 1, downgraded) then
+if ends and not pass_on(lock, ends, queue, publish, channel, grants, now, us, released == 1, downgraded) then
   tell = downgraded -- a lock that is handed on is not free, but Redisson's readers can come in
 end
 -- A user without rights on the channel can still release: waiters then poll.

@@ -4,7 +4,8 @@
 --   not told from the living, and nobody queues
 -- ARGV[1] owner  ARGV[2] lease, ms  ARGV[3] not after, server ms (0: any time)
 -- ARGV[4] channel  ARGV[5] PUBLISH or SPUBLISH
--- ARGV[6] grant channels, without the connection id  ARGV[7] entry to queue with, or ''
+-- ARGV[6] grant channels, without the connection id  ARGV[7] entry to queue with, or '' or none
+--   The last three may not be sent: see acquire
 -- Reply: server ms, one integer: it was free, nobody queues, and it is granted with the lease in full. Otherwise
 --   {status, ms, server ms, …}:
 --   1 granted, 1 if nobody queues; 0 held by others, or others come first, ms left (-1 without end), ticket in the queue (0:
@@ -30,7 +31,7 @@ if ends and redis.call('EXISTS', lock, ends, queue) == 0 then -- free, and nobod
 end
 -- libraries
 local us = time[1] * 1000000 + time[2]
-local channel, publish, grants = ARGV[4], ARGV[5], ARGV[6]
+local channel, publish, grants = ARGV[4], ARGV[5] or 'PUBLISH', ARGV[6] or 'redlatch_grant:'
 local entry = queue and ARGV[7] ~= '' and ARGV[7] or nil
 
 -- Raise a hold that is there, or was given just now with its short lease.
