@@ -48,12 +48,10 @@ local function outlast(ms)
   end
 end
 
--- The reply to one that cannot read now; nil: it can, or does.
+-- The reply to one that cannot read now; or nil, it can or does, and the mode.
 local function kept_out(mode)
-  if mode then
-    if forget(lock, ends, now) then
-      redis.pcall(publish, channel, '1')
-    end
+  if mode and forget(lock, ends, now) then
+    redis.pcall(publish, channel, '1')
     mode = redis.call('HGET', lock, 'mode')
   end
   if not mode and redis.call('EXISTS', lock) == 1 then -- it is another kind's
@@ -71,7 +69,7 @@ local function kept_out(mode)
   end
   local rest = lined and reserved(queue, now)
   if mode ~= 'write' and not first and not shut and not rest and not (lined and others_wait(queue, entry)) then
-    return nil
+    return nil, mode
   end
   local ticket, mute = 0, false
   if entry then
@@ -83,13 +81,14 @@ local function kept_out(mode)
   if lined then
     mute = serve(lock, ends, queue, publish, channel, grants, now, entry)
   end
-  if redis.call('HEXISTS', lock, owner) == 1 then
-    return nil
-  end
   mode = redis.call('HGET', lock, 'mode')
+  if redis.call('HEXISTS', lock, owner) == 1 then
+    return nil, mode
+  end
   if mode == 'write' or shut or rest or not mute and others_wait(queue, entry) then
     return {0, rest or redis.call('PTTL', lock), now, ticket, mode and foreign(lock, ends, mode, now) or 0}
   end
+  return nil, mode
 end
 
 local held = redis.call('HMGET', lock, 'mode', owner, writer or '')
@@ -104,11 +103,11 @@ if writer and not has then
     last_until(ends, writer, now + left, now)
   end
 elseif not has then
-  local reply = kept_out(mode)
+  local reply
+  reply, mode = kept_out(mode)
   if reply then
     return reply
   end
-  mode = redis.call('HGET', lock, 'mode')
 end
 -- A key of another type has to refuse the script while nothing has changed. HSET is the first write, which memory that is full
 -- refuses.

@@ -39,8 +39,9 @@ if released == 1 then
   tell = settle(lock, ends, writer)
   downgraded = writer and not emptied(lock)
   if ends and not emptied(lock) then
-    tell = forget(lock, ends, now) or tell
-    tell = not emptied(lock) and trim(lock, ends, now) or tell
+    local forgot = forget(lock, ends, now)
+    tell = forgot or tell
+    tell = not (forgot and emptied(lock)) and trim(lock, ends, now) or tell
   end
 elseif emptied(lock) then
   tell = true -- it ended otherwise (expiry, DEL, failover), and no message was sent

@@ -52,10 +52,8 @@ local mode = held[1]
 if held[2] then
   return hold_on()
 end
-if mode and ends then
-  if forget(lock, ends, now) then
-    redis.pcall(publish, channel, '1')
-  end
+if mode and ends and forget(lock, ends, now) then
+  redis.pcall(publish, channel, '1')
   mode = redis.call('HGET', lock, 'mode')
 end
 local free = not mode and redis.call('EXISTS', lock) == 0 -- or it is another kind's
