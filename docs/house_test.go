@@ -67,7 +67,7 @@ var onTop = map[string][]string{
 	"":               {"rlock", "rlock/election", "rsemaphore", "rcounter", "rcounter/stock", "rcounter/redpacket", "rcounter/ratelimit"},
 	"rlock/locker":   {"rlock"},
 	"rlock/election": {"rlock"},
-	"redlatchdebug":  {"", "rlock", "rsemaphore"},
+	"redlatchdebug":  {"", "rlock", "rsemaphore", "rcounter/ratelimit"},
 }
 
 // withoutExample are the types, functions and methods that no Example of their package names yet. Nothing is added here.

@@ -5,7 +5,8 @@
 //	go http.ListenAndServe("127.0.0.1:6060", internal)
 //
 // The page has no secrets by which anybody could unlock, join or log in: no password, and of each owner and permit only the first
-// characters. But it shows the names and labels of locks, the server's address and error texts. So mount it where pprof is mounted,
+// characters. But it shows the names and labels of locks, the keys of rate limits, the server's address and error texts: a service that limits
+// by API tokens gives the limiter a hash of each. So mount it where pprof is mounted,
 // on a listener that only the operators reach, and not on that of the public.
 //
 // It is a package of its own, and not a method of redlatch.Client, so that a program which does not want it links neither net/http nor
@@ -15,7 +16,10 @@
 //
 //   - What this client waits for: since when, until when, whether the server has refused it, who stands before it.
 //   - What it holds: since when, for how long it is still safe to act, whether it is renewed and when that was last confirmed.
-//   - For these, what the server says: holders and queue, with the processes and labels. The server is asked for the first 16 objects
+//   - Rate limits that refused a request of this process lately: of which key, how many units, and when so many could pass. The
+//     others that it uses are not remembered; with Options.RefusalTrust off none is. And which limiters have a policy answer, because
+//     the server does not.
+//   - For these, what the server says: holders and queue, with the processes and labels; how many units may pass. The server is asked for the first 16 objects
 //     that are shown, the waited-for first, all at the same time, for one CallTimeout in all. If it does not answer, the page says so
 //     and shows the rest.
 //   - The watchdog of each client: renewals that fail, tracking, heartbeats, the estimate of the server's clock; its options; releases
@@ -29,7 +33,7 @@
 // GET and HEAD; all else is 405. Nothing can be changed through it. The parameters are
 //
 //	format=json   the same as JSON; html is the default
-//	name=order    only what has this in its name, as it is written
+//	name=order    only what has this in its name, or a limit's key, as it is written
 //	n=100         how many holds, waits and pending releases at most, 1 to 10,000; the oldest are shown. Defaults to 100
 //	server=no     do not ask the server
 //	refresh=5     the page loads itself again, 1 to 3600 s
@@ -43,13 +47,15 @@
 //
 //	at, process, open_ms, closed                 when, host:pid, since when, whether Close was called
 //	mode, nodes                                  standalone, sentinel or cluster; addresses
-//	waits, holds, pending_releases               each {total, shown: [...]}: total is how many match, shown the first n of them
+//	waits, holds, pending_releases, limits       each {total, shown: [...]}: total is how many match, shown the first n of them
 //	  waits:   client, kind, name, waiting_ms, gives_up_ms, refused, before, ticket, permits, error
 //	  holds:   client, kind, name, owner, label, permits, handles, held_ms, safe_ms, lease_ms, renewed, confirmed_ms, failing,
 //	           max_hold_ms, forgotten
 //	  pending: client, name, given_up_ms
+//	  limits:  client, kind, name, key, units, burst, refused_ms, passes_ms
+//	policies                                     name, policy, last_ms
 //	server                                       answered, asked, error, objects, omitted
-//	  objects: client, kind, name, error, held, lease_left_ms, capacity, free, holders, waiters
+//	  objects: client, kind, name, key, error, held, lease_left_ms, capacity, free, holders, waiters
 //	  holders: owner, label, process, here, lease_left_ms, count
 //	  waiters: owner, label, process, here, waiting_ms
 //	clients                                      client, closed, held, renewed, failing, waiting, calls, tracking, hand_overs,
@@ -59,8 +65,9 @@
 //	errors                                       client, at, what, name, reason, error, count
 //
 // safe_ms is how long the holder may still act, as Hold.Until has it: what is left of the lease, or of the trust in heartbeats if that
-// is less. client is locks, elections, semaphores, counters, stocks, red_packets, limiters or hub. kind is the kind of the lock, as Fair, or the
-// type in rsemaphore. ahead_ms is how far the server's clock is ahead of this machine's; no lease depends on it. reason is that of
+// is less. client is locks, elections, semaphores, counters, stocks, red_packets, limiters or hub. kind is the kind of the lock, as Fair, the
+// type in rsemaphore, or the algorithm of a limit. Of a limit capacity is what can pass at once after a pause, free what may pass now, and
+// lease_left_ms the time until all may. ahead_ms is how far the server's clock is ahead of this machine's; no lease depends on it. reason is that of
 // redlatch.Reason.
 //
 // # Costs

@@ -63,7 +63,20 @@ type page struct {
 		}
 	}
 	Pending struct{ Total int } `json:"pending_releases"`
-	Server  *struct {
+	Limits  struct {
+		Total int
+		Shown []struct {
+			Client, Kind, Name, Key string
+			Units, Burst            int64
+			RefusedMs               float64 `json:"refused_ms"`
+			PassesMs                float64 `json:"passes_ms"`
+		}
+	}
+	Policies []struct {
+		Name, Policy string
+		LastMs       float64 `json:"last_ms"`
+	}
+	Server *struct {
 		Answered       bool
 		Asked, Omitted int
 		Error          string
@@ -85,10 +98,11 @@ type page struct {
 }
 
 type object struct {
-	Client, Kind, Name, Error string
-	Held                      bool
-	Capacity, Free            *int64
-	Holders, Waiters          struct {
+	Client, Kind, Name, Key, Error string
+	Held                           bool
+	Capacity, Free                 *int64
+	LeaseLeftMs                    *float64 `json:"lease_left_ms"`
+	Holders, Waiters               struct {
 		Total int
 		Shown []struct {
 			Owner, Label string

@@ -31,6 +31,8 @@ type page struct {
 	Waits         list[waiting] `json:"waits"`
 	Holds         list[hold]    `json:"holds"`
 	Pending       list[pending] `json:"pending_releases"`
+	Limits        list[limit]   `json:"limits"`
+	Policies      []policy      `json:"policies"`
 	Server        *answer       `json:"server"`
 	Clients       []clientState `json:"clients"`
 	Subscriptions subscriptions `json:"subscriptions"`
@@ -85,6 +87,25 @@ type pending struct {
 	Client  string `json:"client"`
 	Name    string `json:"name"`
 	GivenUp millis `json:"given_up_ms"`
+}
+
+// limit is one that the server refused lately.
+type limit struct {
+	Client  string `json:"client"`
+	Kind    string `json:"kind"`
+	Name    string `json:"name"`
+	Key     string `json:"key"`
+	Units   int64  `json:"units"`
+	Burst   int64  `json:"burst"`
+	Refused millis `json:"refused_ms"`
+	Passes  millis `json:"passes_ms"`
+}
+
+// policy is what answers for a rate limiter in place of the server.
+type policy struct {
+	Name   string `json:"name"`
+	Policy string `json:"policy"`
+	Last   millis `json:"last_ms"`
 }
 
 type clientState struct {
@@ -154,17 +175,18 @@ type trouble struct {
 type client struct {
 	name string
 	*session.Session
+	limits inside.Limits // of rate limits; else nil
 }
 
 func clientsOf(red *redlatch.Client) []*client {
 	return []*client{
-		{"locks", inside.Of[*session.Session](red.Locks())},
-		{"elections", inside.Of[*session.Session](red.Elections())},
-		{"semaphores", inside.Of[*session.Session](red.Semaphores())},
-		{"counters", inside.Of[*session.Session](red.Counters())},
-		{"stocks", inside.Of[*session.Session](red.Stocks())},
-		{"red_packets", inside.Of[*session.Session](red.RedPackets())},
-		{"limiters", inside.Of[*session.Session](red.Limiters())},
+		{name: "locks", Session: inside.Of[*session.Session](red.Locks())},
+		{name: "elections", Session: inside.Of[*session.Session](red.Elections())},
+		{name: "semaphores", Session: inside.Of[*session.Session](red.Semaphores())},
+		{name: "counters", Session: inside.Of[*session.Session](red.Counters())},
+		{name: "stocks", Session: inside.Of[*session.Session](red.Stocks())},
+		{name: "red_packets", Session: inside.Of[*session.Session](red.RedPackets())},
+		{"limiters", inside.Of[*session.Session](red.Limiters()), inside.Of[inside.Limits](red.Limiters())},
 	}
 }
 
@@ -176,7 +198,8 @@ func (h *handler) page(ctx context.Context, q query) *page {
 	}
 	locks, hub := h.clients[0], h.red.Hub()
 	p := &page{query: q, At: time.Now(), Process: host + ":" + strconv.Itoa(os.Getpid()), Open: since(locks.Base), Closed: locks.Closed(),
-		Waits: list[waiting]{Shown: []waiting{}}, Holds: list[hold]{Shown: []hold{}}, Pending: list[pending]{Shown: []pending{}}, Errors: []trouble{}}
+		Waits: list[waiting]{Shown: []waiting{}}, Holds: list[hold]{Shown: []hold{}}, Pending: list[pending]{Shown: []pending{}},
+		Limits: list[limit]{Shown: []limit{}}, Policies: []policy{}, Errors: []trouble{}}
 	p.Mode = modes[hub.Client().Mode()]
 	for address := range hub.Client().Nodes() {
 		p.Nodes = append(p.Nodes, address)
@@ -185,6 +208,7 @@ func (h *handler) page(ctx context.Context, q query) *page {
 	match := func(name string) bool { return strings.Contains(name, q.Name) }
 	p.waits(h.clients, match)
 	p.holds(h.clients, match)
+	p.limits(h.clients, match)
 	for _, c := range h.clients {
 		p.Clients = append(p.Clients, c.state())
 		p.Failing += p.Clients[len(p.Clients)-1].Failing
@@ -269,6 +293,26 @@ func (p *page) holds(clients []*client, match func(string) bool) {
 		}
 	}
 	oldest(p, &p.Holds, all)
+}
+
+// limits shows the limits that were refused last.
+func (p *page) limits(clients []*client, match func(string) bool) {
+	for _, c := range clients {
+		if c.limits == nil {
+			continue
+		}
+		for _, r := range c.limits.Refused(match) {
+			if len(p.Limits.Shown) < p.N {
+				p.asked = append(p.asked, c.limit(r))
+			}
+			p.Limits.add(limit{c.name, r.Algorithm, r.Name, r.Key, r.N, r.Burst, since(r.At), max(0, until(r.Passes))}, p.N)
+		}
+		for _, a := range c.limits.Answering() {
+			if match(a.Name) {
+				p.Policies = append(p.Policies, policy{a.Name, a.Policy, since(a.Last)})
+			}
+		}
+	}
 }
 
 func holdOf(c *client, l *lease.Lease, v lease.View, o *object) hold {

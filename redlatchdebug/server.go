@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/inside"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -27,11 +29,12 @@ type answer struct {
 	Omitted  int       `json:"omitted"`
 }
 
-// object is a lock, semaphore, latch or barrier on the server.
+// object is a lock, semaphore, latch, barrier or limit on the server.
 type object struct {
 	Client   string       `json:"client"`
 	Kind     string       `json:"kind"`
 	Name     string       `json:"name"`
+	Key      string       `json:"key,omitempty"` // of a limit
 	Error    string       `json:"error,omitempty"`
 	Held     bool         `json:"held"`
 	Left     *millis      `json:"lease_left_ms"`
@@ -88,6 +91,20 @@ func (c *client) object(of any, name string) *object {
 	return o
 }
 
+// limit is one that was refused.
+func (c *client) limit(r inside.Refused) *object {
+	o := &object{Client: c.name, Kind: r.Algorithm, Name: r.Name, Key: r.Key, of: c, Holders: list[person]{Shown: []person{}}, Waiters: list[person]{Shown: []person{}}}
+	o.look = func(ctx context.Context, o *object) error {
+		a, err := r.Limiter.(*ratelimit.Limiter).Peek(ctx, r.Key)
+		if err == nil {
+			o.room(r.Burst, a.Remaining)
+			o.Left = left(a.ResetAfter)
+		}
+		return err
+	}
+	return o
+}
+
 // looked has take take in what inspect returns.
 func looked[S any](inspect func(context.Context) (S, error), take func(*object, S)) func(context.Context, *object) error {
 	return func(ctx context.Context, o *object) error {
@@ -108,7 +125,7 @@ func (p *page) ask(ctx context.Context, clients []*client) {
 	p.Server = &answer{Objects: []*object{}}
 	seen := map[string]bool{}
 	for _, o := range p.asked {
-		k := o.Client + " " + o.Kind + " " + o.Name
+		k := o.Client + " " + o.Kind + " " + o.Name + " " + o.Key
 		if o.look == nil || seen[k] {
 			continue
 		}
@@ -220,6 +237,8 @@ func (o *object) Room() string {
 	switch {
 	case o.Kind == "CyclicBarrier" && o.Free != nil:
 		return fmt.Sprintf("%d of %d have arrived", *o.Capacity-*o.Free, *o.Capacity)
+	case o.of != nil && o.of.limits != nil && o.Free != nil:
+		return fmt.Sprintf("%d of %d may pass now, all in %v", *o.Free, *o.Capacity, *o.Left)
 	case o.Capacity != nil && o.Free != nil:
 		return fmt.Sprintf("%d of %d free", *o.Free, *o.Capacity)
 	case o.Free != nil:

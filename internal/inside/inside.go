@@ -13,15 +13,18 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-var looks = map[reflect.Type]func(any) any{}
+// look is a way to look into a type.
+type look struct{ of, as reflect.Type }
 
-// Reveal says how a C is looked into. It is called by init functions only.
-func Reveal[C, I any](look func(C) I) {
-	looks[reflect.TypeFor[C]()] = func(c any) any { return look(c.(C)) }
+var looks = map[look]func(any) any{}
+
+// Reveal says how a C is looked into as an I. It is called by init functions only.
+func Reveal[C, I any](into func(C) I) {
+	looks[look{reflect.TypeFor[C](), reflect.TypeFor[I]()}] = func(c any) any { return into(c.(C)) }
 }
 
-// Of is what is inside of c, a client whose package has called Reveal.
-func Of[I, C any](c C) I { return looks[reflect.TypeFor[C]()](c).(I) }
+// Of is c as an I, where the package of C has called Reveal for both.
+func Of[I, C any](c C) I { return looks[look{reflect.TypeFor[C](), reflect.TypeFor[I]()}](c).(I) }
 
 // Troubles are the last things that went wrong in one client, for people to look at. The zero value is empty, and takes no memory
 // until something goes wrong. It is safe for concurrent use.

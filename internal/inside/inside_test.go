@@ -16,7 +16,9 @@ import (
 func TestAClientIsLookedIntoAsItsPackageSays(t *testing.T) {
 	type client struct{ kept string }
 	inside.Reveal(func(c *client) *string { return &c.kept })
+	inside.Reveal(func(c *client) int { return len(c.kept) })
 	require.Equal(t, "x", *inside.Of[*string](&client{"x"}))
+	require.Equal(t, 1, inside.Of[int](&client{"x"}), "in several ways")
 }
 
 func names(t *inside.Troubles) (all []string) {

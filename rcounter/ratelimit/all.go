@@ -73,9 +73,15 @@ func (c *Client) judgeAll(ctx context.Context, r request) (Decision, error) {
 		c.unanswered(ctx, strictest, errSilent)
 		return c.insteadOfAll(errSilent, strictest.o.WhenDown, r.all), nil
 	}
+	sent := time.Now()
 	a, err := c.ask(ctx, r)
 	if err == nil {
 		c.answered(ctx, strictest)
+		for i, p := range r.all {
+			if a.all[i].taken == tookNone { // an Allow of as many would be refused, too
+				c.refusals.learn(&request{part: p}, a.all[i], sent)
+			}
+		}
 		return decide(a.all), nil
 	}
 	if !c.failed(ctx, strictest, err) {

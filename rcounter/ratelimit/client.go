@@ -55,7 +55,10 @@ type Client struct {
 	local        func() *localLimits // made when first needed
 }
 
-func init() { inside.Reveal(func(c *Client) *session.Session { return c.calls }) }
+func init() {
+	inside.Reveal(func(c *Client) *session.Session { return c.calls })
+	inside.Reveal(func(c *Client) inside.Limits { return (*inner)(c) })
+}
 
 // New makes a client on the hub's connection. The hub stays the caller's: Close does not close it. New sends nothing. The
 // error is ErrInvalidOption for a nil hub, a hub without a client, or an option out of its bounds, and ErrClosed for a closed

@@ -42,7 +42,13 @@ type outage struct {
 	names atomic.Int64  // limiters in the map
 
 	mu       sync.Mutex
-	limiters map[string]time.Duration // answered by their policies: when that was last so
+	limiters map[string]policed // answered by their policies
+}
+
+// policed is a limiter whose policy answers.
+type policed struct {
+	policy Policy
+	last   time.Duration // after the client's base
 }
 
 // calm is for how long a limiter must not have been without an answer before it is one that is answered again: a slow server answers now
@@ -122,9 +128,9 @@ func (c *Client) unanswered(ctx context.Context, l *Limiter, err error) {
 	c.down.mu.Lock()
 	_, known := c.down.limiters[l.name]
 	if !known && c.down.limiters == nil {
-		c.down.limiters = map[string]time.Duration{}
+		c.down.limiters = map[string]policed{}
 	}
-	c.down.limiters[l.name] = time.Duration(now)
+	c.down.limiters[l.name] = policed{l.o.WhenDown, time.Duration(now)}
 	c.down.names.Store(int64(len(c.down.limiters)))
 	c.down.mu.Unlock()
 	if !known {
@@ -142,8 +148,8 @@ func (c *Client) answered(ctx context.Context, l *Limiter) {
 	c.down.next.Store(0)
 	now := time.Duration(c.calls.Now())
 	c.down.mu.Lock()
-	last, known := c.down.limiters[l.name]
-	over := known && now-last >= calm
+	was, known := c.down.limiters[l.name]
+	over := known && now-was.last >= calm
 	if over {
 		delete(c.down.limiters, l.name)
 		c.down.names.Store(int64(len(c.down.limiters)))

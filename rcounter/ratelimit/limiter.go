@@ -255,5 +255,18 @@ func (l *Limiter) key(key string) string {
 	return "rc:" + full + ":{" + key + "}:k" + size
 }
 
+// callersKey is the key of which l.key made key.
+func (l *Limiter) callersKey(key string) string {
+	rest, ok := strings.CutPrefix(key, "rc:"+l.c.calls.KeyPrefix+l.name+":")
+	if !ok { // the limit without a key: its name is in braces
+		return ""
+	}
+	end := strings.LastIndexByte(rest, ':')
+	if rest[end+1] == 'k' {
+		return rest[1 : end-1]
+	}
+	return rest[:end]
+}
+
 // callID names a call: see session.CallID.
 func callID() string { return session.CallID() }

@@ -18,9 +18,11 @@ type refusals struct {
 
 // refusal is one of them; times are after base.
 type refusal struct {
+	l              *Limiter
 	t              *terms
 	n, free        int64
 	upTo           bool
+	at             time.Duration // it was asked for
 	until          time.Duration // it is trusted
 	passes, resets time.Duration // when n units could pass, and when all would have drained
 }
@@ -69,7 +71,7 @@ func (f *refusals) learn(r *request, a reply, sent time.Time) {
 		}
 	}
 	// The server said so after the request was sent: what lasts for a.wait from then on lasts until sent + a.wait at least.
-	f.keys[r.key] = refusal{r.t, r.n, a.free, r.upTo, at + min(a.wait, f.trust), at + a.wait, at + a.empty}
+	f.keys[r.key] = refusal{r.l, r.t, r.n, a.free, r.upTo, at, at + min(a.wait, f.trust), at + a.wait, at + a.empty}
 }
 
 // forget forgets what is known of a key.
