@@ -15,7 +15,8 @@ import (
 // while the value is cached, one otherwise. Use it for numbers that are shown and read far more often than they change: the
 // server tells every process that reads a counter this way of every change.
 //
-// Without client-side caching, and while the counter is missing, Cached is Get.
+// Without client-side caching, and while the counter is missing, Cached is Get, with its errors. ErrInvalidOption says that maxStale is
+// too short, and nothing is sent.
 func (k *Counter) Cached(ctx context.Context, maxStale time.Duration) (_ int64, err error) {
 	defer edge(&err)
 	if err := k.c.calls.Usable(k.refused); err != nil {

@@ -51,8 +51,9 @@ func Bound(v int64) *int64 { return &v }
 // All writing verbs except AddOnce are sent once. If the reply is lost, the error is ErrUnknownOutcome and the value may
 // or may not have changed. Only AddOnce can safely be called again then, and CompareAndSet where values do not recur.
 //
-// If the value is not a 64-bit integer by INCR's rules, or the key has another type, the error is ErrWrongType, and the key stays as
-// it is.
+// Every verb may return the errors that say that the request did not run: ErrInvalidName, ErrInvalidOption, ErrClosed, ErrUnavailable.
+// The server's refusals are ErrDenied and ErrWrongType: the value is not a 64-bit integer by INCR's rules, or the key has another type, and it
+// stays as it is. The verbs name the errors that are their own.
 type Counter struct {
 	c       *Client
 	name    string
@@ -132,20 +133,20 @@ func (k *Counter) within(v int64) error {
 	return nil
 }
 
-// Incr is Add(ctx, 1).
+// Incr adds 1 and returns the new value: it is Add(ctx, 1), with its errors.
 func (k *Counter) Incr(ctx context.Context) (int64, error) { return k.Add(ctx, 1) }
 
-// Decr is Add(ctx, -1).
+// Decr takes 1 off and returns the new value: it is Add(ctx, -1), with its errors.
 func (k *Counter) Decr(ctx context.Context) (int64, error) { return k.Add(ctx, -1) }
 
-// Add adds d, which may be negative or 0, and returns the new value. One round trip, which calls on the counters of this client share
+// Add adds d, any 64-bit integer, and returns the new value. One round trip, which calls on the counters of this client share
 // once four are under way: see "Shared calls" in the package comment.
 //
 // If the sum would rise above Max or fall below Min, nothing is written: the error is ErrOutOfRange, and the value returned with
 // it is where the counter stands. A counter that is already beyond a bound (set by another program, or under other options) can
 // always move back towards it. If the sum does not fit into 64 bits, nothing is written, and the error is ErrOverflow.
 //
-// Add is sent once: after ErrUnknownOutcome, d may have been added or may still be added.
+// Add is sent once: after ErrUnknownOutcome, d may have been added or may still be added. It creates a missing key, with TTL.
 func (k *Counter) Add(ctx context.Context, d int64) (v int64, err error) {
 	defer edge(&err)
 	if err := k.c.calls.Usable(k.refused); err != nil {
@@ -250,8 +251,11 @@ func numeric(err error) error {
 	return err
 }
 
-// Get returns the value, or Initial if the key is missing. One round trip, repeated until answered. If the rueidis
-// client sends reads to replicas, it is a replica's value.
+// Get returns the value, or Initial if the key is missing, which it does not create. One round trip, repeated until answered. If the
+// rueidis client sends reads to replicas, it is a replica's value.
+//
+// It is the value at an instant of the call. Others may change it before the caller looks: to write what depends on it, use
+// CompareAndSet.
 func (k *Counter) Get(ctx context.Context) (_ int64, err error) {
 	defer edge(&err)
 	if err := k.c.calls.Usable(k.refused); err != nil {
@@ -283,8 +287,11 @@ func integer(s string) (int64, bool) {
 	return v, err == nil && strconv.FormatInt(v, 10) == s
 }
 
-// Set makes v the value, whatever the value was, also if it was a string that is no number. It keeps the expiry of an existing key.
-// If v is beyond Min or Max, nothing is sent, and the error is ErrOutOfRange. Set is sent once. One round trip.
+// Set makes v the value, whatever the value was, also if it was a string that is no number. It keeps the expiry of an existing key, and
+// gives one without an expiry TTL. If v is beyond Min or Max, nothing is sent, and the error is ErrOutOfRange. One round trip.
+//
+// Set is sent once: after ErrUnknownOutcome it may have run or may still run, also after a Set that followed it. Ids that AddOnce
+// remembers stay.
 func (k *Counter) Set(ctx context.Context, v int64) (err error) {
 	defer edge(&err)
 	if err := k.c.calls.Usable(k.refused, k.within(v)); err != nil {
@@ -293,9 +300,18 @@ func (k *Counter) Set(ctx context.Context, v int64) (err error) {
 	return k.write(ctx, func() error { return k.c.set(ctx, k.key, v, k.ttl) })
 }
 
-// CompareAndSet makes next the value if it is old, and reports whether it was. A missing key counts as Initial. It keeps the
-// expiry of an existing key. If next is beyond Min or Max, nothing is sent, and the error is ErrOutOfRange. CompareAndSet is sent
-// once: sent again, a call that had succeeded would answer false. One round trip.
+// CompareAndSet makes next the value if the value is old, and reports whether it did. A missing key counts as Initial: if that is old, the
+// key is created. It keeps the expiry of an existing key, and gives one without an expiry TTL. If next is beyond Min or Max, nothing is
+// sent, and the error is ErrOutOfRange; old may be beyond them. One round trip.
+//
+//   - true, nil: the value was old and was made next, in one step.
+//   - false, nil: the value was another, and nothing was written.
+//   - false and ErrWrongType: the value is not an integer, and nothing was written.
+//   - false and ErrUnknownOutcome: it may have run or may still run. CompareAndSet is sent once, because a second run would answer
+//     false after the first had answered true. If each value comes only once, as a version does, call Get: next or a later value says
+//     that it ran, and while it is old the same call may be made again.
+//
+// It compares values, and not whether anybody wrote meanwhile: a value that went away and came back is the same.
 func (k *Counter) CompareAndSet(ctx context.Context, old, next int64) (set bool, err error) {
 	defer edge(&err)
 	if err := k.c.calls.Usable(k.refused, k.within(next)); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"sync"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -133,6 +134,91 @@ func ExampleCounter_Add() {
 	// Output:
 	// 0 true
 	// rcounter: out of range: "seats" stands at 0, adding 5 would pass 3
+}
+
+// A version that grows by one with each change: who comes with an old one has to read again.
+func ExampleCounter_CompareAndSet() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+
+	version := c.Counter("document:7", rcounter.CounterOptions{Initial: 1})
+	seen, err := version.Get(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, editor := range []string{"ann", "bob"} {
+		set, err := version.CompareAndSet(ctx, seen, seen+1)
+		switch {
+		case errors.Is(err, rcounter.ErrUnknownOutcome):
+			fmt.Println(editor, "has to look whether it is", seen+1)
+		case err != nil:
+			log.Fatal(err)
+		case set:
+			fmt.Println(editor, "writes version", seen+1)
+		default:
+			fmt.Println(editor, "reads again")
+		}
+	}
+	// Output:
+	// ann writes version 2
+	// bob reads again
+}
+
+// What must not happen: an id with another amount, and a write beyond the bounds.
+func ExampleCounter_AddOnce_refused() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+
+	points := c.Counter("points:ann", rcounter.CounterOptions{Min: rcounter.Bound(0), Max: rcounter.Bound(100)})
+	for _, order := range []struct {
+		id string
+		d  int64
+	}{{"order-1", 90}, {"order-1", 80}, {"order-2", 20}} {
+		v, _, err := points.AddOnce(ctx, order.id, order.d)
+		switch {
+		case errors.Is(err, rcounter.ErrMismatch):
+			fmt.Println(order.id, "was used for another amount")
+		case errors.Is(err, rcounter.ErrOutOfRange):
+			fmt.Println(order.id, "is refused at", v)
+		case err != nil:
+			log.Fatal(err) // ErrUnknownOutcome included: asking again is safe
+		default:
+			fmt.Println(order.id, v)
+		}
+	}
+	fmt.Println(errors.Is(points.Set(ctx, 101), rcounter.ErrOutOfRange))
+	// Output:
+	// order-1 90
+	// order-1 was used for another amount
+	// order-2 is refused at 90
+	// true
+}
+
+// A crowd of a process shares calls, and each caller has a value of its own.
+func ExampleClient_Stats() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+
+	hits := c.Counter("hits", rcounter.CounterOptions{})
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			if _, err := hits.Incr(ctx); err != nil {
+				log.Fatal(err)
+			}
+		})
+	}
+	all.Wait()
+	v, err := hits.Get(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var here rcounter.Stats = c.Stats()
+	fmt.Println(v, here.SharedCalls <= here.SharedRequests, here.SharedRequests <= 50)
+	// Output: 50 true true
 }
 
 // A counter of its own client: set, and changed if nobody else has changed it.

@@ -32,9 +32,6 @@ func (c *Client) AddTogether(ctx context.Context, adds ...Adding) []Added {
 	return answers
 }
 
-// Shared is how many calls were shared, and how many Adds were in them.
-func (c *Client) Shared() (calls, adds int64) { return c.tally.Counts() }
-
 func (k *Counter) IDKeys(id string) (first, second string) {
 	keys := k.idKeys(id)
 	return keys[1], keys[2]

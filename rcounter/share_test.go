@@ -129,7 +129,7 @@ func TestSharedIncrsCountEachCallerOnce(t *testing.T) {
 				require.Equal(t, 100, refused)
 			}
 		}
-		calls, adds := clients[0].Shared()
+		calls, adds := clients[0].Stats().SharedCalls, clients[0].Stats().SharedRequests
 		require.Positive(t, calls)
 		require.Greater(t, adds, 2*calls, "shared")
 	})
@@ -210,7 +210,7 @@ func TestCountersOfAClusterShareCallsInTheirSlots(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, v, name)
 	}
-	calls, _ := c.Shared()
+	calls := c.Stats().SharedCalls
 	require.Positive(t, calls)
 }
 

@@ -131,11 +131,13 @@ func ExampleTelemetry_Locks() {
 		log.Fatal(err)
 	}
 	defer counters.Close(ctx)
+	t.WatchCounters(counters)
 	limiters, err := ratelimit.New(hub, ratelimit.Options{Observer: t.Limiters()})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer limiters.Close(ctx)
+	t.WatchLimiters(limiters)
 	fmt.Println(locks.Reentrant("l").Do(ctx, func(context.Context) error { return nil }))
 	// Output: <nil>
 }

@@ -122,9 +122,11 @@ func (t *Telemetry) Watch(red *redlatch.Client) {
 	t.WatchSemaphores(red.Semaphores())
 	t.WatchStocks(red.Stocks())
 	t.WatchRedPackets(red.RedPackets())
+	t.WatchCounters(red.Counters())
+	t.WatchLimiters(red.Limiters())
 }
 
-// WatchLocks is Watch for a program that uses the packages alone, and so are the next four.
+// WatchLocks is Watch for a program that uses the packages alone, and so are the next six.
 func (t *Telemetry) WatchLocks(l *rlock.Client) {
 	t.watched.AddLocks(l)
 	t.mu.Lock()
@@ -145,6 +147,12 @@ func (t *Telemetry) WatchStocks(s *stock.Client) { t.watched.AddStocks(s) }
 
 // WatchRedPackets is Watch for one client.
 func (t *Telemetry) WatchRedPackets(p *redpacket.Client) { t.watched.AddRedPackets(p) }
+
+// WatchCounters is Watch for one client.
+func (t *Telemetry) WatchCounters(c *rcounter.Client) { t.watched.AddCounters(c) }
+
+// WatchLimiters is Watch for one client.
+func (t *Telemetry) WatchLimiters(l *ratelimit.Client) { t.watched.AddLimiters(l) }
 
 // WatchHub is Watch for a hub.
 func (t *Telemetry) WatchHub(h *pubsub.Hub) { t.watched.AddHub(h) }

@@ -8,6 +8,8 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/measure"
 	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
@@ -120,7 +122,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 // what a closed client has counted does not go. Several clients are added up.
 func (c *Collector) Watch(red *redlatch.Client) { c.watched.Add(red) }
 
-// WatchLocks is Watch for a program that uses the packages alone, and so are the next four.
+// WatchLocks is Watch for a program that uses the packages alone, and so are the next six.
 func (c *Collector) WatchLocks(l *rlock.Client) { c.watched.AddLocks(l) }
 
 // WatchSemaphores is Watch for one client.
@@ -131,6 +133,12 @@ func (c *Collector) WatchStocks(s *stock.Client) { c.watched.AddStocks(s) }
 
 // WatchRedPackets is Watch for one client.
 func (c *Collector) WatchRedPackets(p *redpacket.Client) { c.watched.AddRedPackets(p) }
+
+// WatchCounters is Watch for one client.
+func (c *Collector) WatchCounters(k *rcounter.Client) { c.watched.AddCounters(k) }
+
+// WatchLimiters is Watch for one client.
+func (c *Collector) WatchLimiters(l *ratelimit.Client) { c.watched.AddLimiters(l) }
 
 // WatchHub is Watch for a hub.
 func (c *Collector) WatchHub(h *pubsub.Hub) { c.watched.AddHub(h) }

@@ -105,11 +105,13 @@ func ExampleCollector_Locks() {
 		log.Fatal(err)
 	}
 	defer counters.Close(ctx)
+	c.WatchCounters(counters)
 	limiters, err := ratelimit.New(hub, ratelimit.Options{Observer: c.Limiters()})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer limiters.Close(ctx)
+	c.WatchLimiters(limiters)
 	fmt.Println(prometheus.Register(c))
 	// Output: <nil>
 }

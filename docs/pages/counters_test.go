@@ -2,10 +2,12 @@ package pages_test
 
 import (
 	"context"
+	"errors"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,6 +38,21 @@ func Credit(ctx context.Context, counters *rcounter.Client, user, order string, 
 // Spend takes points off, and never below zero: then the error is rcounter.ErrOutOfRange.
 func Spend(ctx context.Context, counters *rcounter.Client, user string, n int64) (left int64, err error) {
 	return points(counters, user).Add(ctx, -n)
+}
+
+// Record keeps the best score: it is written over a lower one only, whoever comes in between.
+func Record(ctx context.Context, counters *rcounter.Client, score int64) error {
+	best := counters.Counter("best", rcounter.CounterOptions{})
+	for {
+		v, err := best.Get(ctx)
+		if err != nil || v >= score {
+			return err
+		}
+		set, err := best.CompareAndSet(ctx, v, score)
+		if set || err != nil && !errors.Is(err, rcounter.ErrUnknownOutcome) {
+			return err
+		} // another came first, or the answer was lost: scores only rise, so to look again is safe
+	}
 }
 
 // Limited lets each user through ten times a second, in all processes together, with bursts of up to 20.
@@ -104,6 +121,26 @@ func TestAnOrderIsCreditedOnce(t *testing.T) {
 		require.EqualValues(t, 20, left)
 		_, err = Spend(t.Context(), counters, "ann", 30)
 		require.ErrorIs(t, err, rcounter.ErrOutOfRange)
+	})
+}
+
+func TestTheBestScoreIsKeptWhateverIsLostAndWhoeverComesBetween(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := redlatchtest.New(t)
+		counters := srv.Open().Counters()
+		lost := srv.Break(redlatchtest.Fault{Kind: redlatchtest.LostReply, Name: "best", Times: 3})
+		defer lost.Heal()
+		var all sync.WaitGroup
+		for score := range int64(16) {
+			all.Go(func() {
+				for Record(t.Context(), counters, score) != nil { // Get had no answer: the caller asks again
+				}
+			})
+		}
+		all.Wait()
+		best, err := counters.Counter("best", rcounter.CounterOptions{}).Get(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 15, best)
 	})
 }
 

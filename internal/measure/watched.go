@@ -5,6 +5,8 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/pubsub"
+	"github.com/redlatch/redlatch/rcounter"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
 	"github.com/redlatch/redlatch/rcounter/redpacket"
 	"github.com/redlatch/redlatch/rcounter/stock"
 	"github.com/redlatch/redlatch/rlock"
@@ -18,6 +20,8 @@ type Watched struct {
 	semaphores []*rsemaphore.Client
 	stocks     []*stock.Client
 	packets    []*redpacket.Client
+	counters   []*rcounter.Client
+	limiters   []*ratelimit.Client
 	hubs       []*pubsub.Hub
 }
 
@@ -28,9 +32,11 @@ func (w *Watched) Add(red *redlatch.Client) {
 	w.AddSemaphores(red.Semaphores())
 	w.AddStocks(red.Stocks())
 	w.AddRedPackets(red.RedPackets())
+	w.AddCounters(red.Counters())
+	w.AddLimiters(red.Limiters())
 }
 
-// AddLocks adds one client, and so do the next four.
+// AddLocks adds one client, and so do the next six.
 func (w *Watched) AddLocks(l *rlock.Client) { add(w, &w.locks, l) }
 
 // AddSemaphores adds one client.
@@ -41,6 +47,12 @@ func (w *Watched) AddStocks(s *stock.Client) { add(w, &w.stocks, s) }
 
 // AddRedPackets adds one client.
 func (w *Watched) AddRedPackets(p *redpacket.Client) { add(w, &w.packets, p) }
+
+// AddCounters adds one client.
+func (w *Watched) AddCounters(c *rcounter.Client) { add(w, &w.counters, c) }
+
+// AddLimiters adds one client.
+func (w *Watched) AddLimiters(l *ratelimit.Client) { add(w, &w.limiters, l) }
 
 // AddHub adds a hub.
 func (w *Watched) AddHub(h *pubsub.Hub) { add(w, &w.hubs, h) }
@@ -75,6 +87,14 @@ func (w *Watched) Each(f func(i *Instrument, v int64, labels ...string)) {
 	}))
 	shared(RedPacket, sum(w.packets, func(p *redpacket.Client) rlock.Stats {
 		n := p.Stats()
+		return rlock.Stats{SharedCalls: n.SharedCalls, SharedRequests: n.SharedRequests}
+	}))
+	shared(CounterOf, sum(w.counters, func(c *rcounter.Client) rlock.Stats {
+		n := c.Stats()
+		return rlock.Stats{SharedCalls: n.SharedCalls, SharedRequests: n.SharedRequests}
+	}))
+	shared(Limiter, sum(w.limiters, func(l *ratelimit.Client) rlock.Stats {
+		n := l.Stats()
 		return rlock.Stats{SharedCalls: n.SharedCalls, SharedRequests: n.SharedRequests}
 	}))
 	var hubs pubsub.Stats

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -246,6 +248,30 @@ func ExampleLimiter_Set() {
 	// 9 <nil>
 	// 10 1s by ann: incident 7 <nil>
 	// <nil>
+}
+
+// A crowd of a process shares calls, and each caller has an answer of its own.
+func ExampleClient_Stats() {
+	c, end := demoClient()
+	defer end()
+	ctx := context.Background()
+
+	api := c.Limiter("api", ratelimit.LimiterOptions{Rate: 20, Per: time.Hour})
+	var passed atomic.Int64
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			a, err := api.Allow(ctx, "ann", 1)
+			if err != nil {
+				log.Fatal(err)
+			}
+			passed.Add(a.N)
+		})
+	}
+	all.Wait()
+	var here ratelimit.Stats = c.Stats()
+	fmt.Println(passed.Load(), here.SharedCalls <= here.SharedRequests, here.SharedRequests <= 50)
+	// Output: 20 true true
 }
 
 // While Redis is down, each of four processes lets a quarter of the rate pass by itself.

@@ -110,9 +110,6 @@ func (m *Model) Cancel(now int64, id string, n int64) Turn {
 // Key is the Redis key of a limit.
 func (l *Limiter) Key(key string) string { return l.key(key) }
 
-// Shared is how many calls were shared, and how many requests were in them.
-func (c *Client) Shared() (calls, requests int64) { return c.tally.Counts() }
-
 // ZoneTable is what is sent of a time zone.
 func (l *Limiter) ZoneTable() string { return l.terms.zoneTable() }
 

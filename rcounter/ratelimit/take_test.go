@@ -147,7 +147,7 @@ func TestRequestsOfACrowdShareCallsAndTakeNoUnitTwice(t *testing.T) {
 			if wire == "calm" {
 				require.EqualValues(t, burst, passed.Load())
 			}
-			calls, requests := c.Shared()
+			calls, requests := c.Stats().SharedCalls, c.Stats().SharedRequests
 			require.Greater(t, requests, 2*calls, wire)
 		}
 	})

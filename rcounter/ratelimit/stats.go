@@ -1,0 +1,13 @@
+package ratelimit
+
+// Stats are counts of one client since it was made: what this process does, not what others do.
+type Stats struct {
+	SharedCalls    int64 // calls that several requests could share: those that were sent where four and more were under way
+	SharedRequests int64 // Allow, AllowAtMost, AllowAll and Peek in such calls
+}
+
+// Stats returns the counts of now. It asks nobody, and works on a closed client.
+func (c *Client) Stats() (s Stats) {
+	s.SharedCalls, s.SharedRequests = c.tally.Counts()
+	return s
+}
