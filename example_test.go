@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/rcounter/ratelimit"
 )
 
 // option is that of your server; here of one inside the process.
@@ -44,4 +45,34 @@ func Example() {
 	// Output:
 	// one process at a time gets here
 	// released
+}
+
+// Admit admits a request of a user: ten a second and a thousand a day, in all processes together; all of them while Redis is down.
+func Admit(ctx context.Context, limits *ratelimit.Client, user string) (allowed bool, retryAfter time.Duration, err error) {
+	second := limits.Limiter("second", ratelimit.LimiterOptions{Rate: 10, WhenDown: ratelimit.Open})
+	day := limits.Limiter("day", ratelimit.LimiterOptions{Rate: 1000, Algorithm: ratelimit.FixedWindow, Unit: ratelimit.Day, WhenDown: ratelimit.Open})
+	d, err := limits.AllowAll(ctx, ratelimit.Take{Limiter: second, Key: user, N: 1}, ratelimit.Take{Limiter: day, Key: user, N: 1})
+	return d.Allowed, d.RetryAfter, err // not allowed: status 429, with Retry-After
+}
+
+func Example_limits() {
+	defer serve()()
+
+	slow := ratelimit.Options{AllowTimeout: 10 * time.Second} // a busy machine
+	red, err := redlatch.Open(option, redlatch.Options{CallTimeout: 10 * time.Second, Limiters: slow})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer red.Close(context.Background())
+	for n := 0; ; n++ {
+		allowed, retryAfter, err := Admit(context.Background(), red.Limiters(), "ann")
+		if err != nil {
+			log.Fatal(err)
+		}
+		if !allowed {
+			fmt.Println("ten passed, or more:", n >= 10, "and later again:", retryAfter > 0)
+			return
+		}
+	}
+	// Output: ten passed, or more: true and later again: true
 }

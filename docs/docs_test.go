@@ -59,6 +59,9 @@ func TestTheCodeOfTheREADMEIsTheExample(t *testing.T) {
 	require.True(t, ok)
 	example, _, _ = strings.Cut(example, "\t// Output:")
 	require.Equal(t, strings.Trim(example, "\n"), strings.Trim(body(t, block, "main"), "\n"))
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(t, "../README.md"), -1)
+	require.Len(t, blocks, 2)
+	require.Contains(t, read(t, "../example_test.go"), "\n"+blocks[1][1], "the second is a function of its own")
 }
 
 func TestTheCodeOfTheTestingPageIsTested(t *testing.T) {
