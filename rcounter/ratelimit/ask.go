@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -122,96 +121,6 @@ func (c *Client) ask(ctx context.Context, r request) (answers, error) {
 		}
 	}
 	return a, nil
-}
-
-// askAlone makes a call for one request.
-func (c *Client) askAlone(ctx context.Context, r request) (answers, error) {
-	requests := [1]*batch.Request[request, answers]{{Ask: r}}
-	c.take(ctx, requests[:])
-	return requests[0].Answer, requests[0].Err
-}
-
-// askAll makes the calls for several requests: one, unless a key comes under terms that differ.
-func (c *Client) askAll(ctx context.Context, requests []*batch.Request[request, answers]) {
-	if len(requests) == 1 && !requests[0].Until.IsZero() { // the call may be meant for others too, who left before it was sent
-		var stop context.CancelFunc
-		ctx, stop = context.WithDeadline(ctx, requests[0].Until)
-		defer stop()
-	}
-	for rest := requests; len(rest) > 0; {
-		requests, rest = rest, nil
-		known := map[string]*terms{}
-		now := requests[:0:0]
-		for _, r := range requests {
-			fits := true
-			for _, p := range r.Ask.parts() {
-				t := known[p.key]
-				fits = fits && (t == nil || t.same(p.t))
-			}
-			if !fits {
-				rest = append(rest, r)
-				continue
-			}
-			for _, p := range r.Ask.parts() {
-				known[p.key] = p.t
-			}
-			now = append(now, r)
-		}
-		c.take(ctx, now)
-	}
-}
-
-var takeScript = script.Load("take", files, "take")
-
-// take runs take.lua for requests that have the same terms for each key.
-func (c *Client) take(ctx context.Context, requests []*batch.Request[request, answers]) {
-	call := script.Call{Script: takeScript, Keys: make([]string, 0, len(requests)), Args: make([]string, 1, 1+8*len(requests))}
-	call.Args[0] = callID()
-	asked := make([]string, 0, 4*len(requests))
-	index, n := map[string]string(nil), 0
-	if len(requests) > 1 || requests[0].Ask.all != nil {
-		index = make(map[string]string, len(requests))
-	}
-	for _, r := range requests {
-		parts := r.Ask.parts()
-		if r.Ask.upTo {
-			asked = append(asked, "0")
-		} else {
-			asked = append(asked, strconv.Itoa(len(parts)))
-		}
-		for _, p := range parts {
-			at, known := index[p.key]
-			if !known {
-				call.Keys = append(call.Keys, p.key)
-				call.Args = p.t.args(call.Args)
-				if at = strconv.Itoa(len(call.Keys)); index != nil {
-					index[p.key] = at
-				}
-			}
-			asked = append(asked, at, strconv.FormatInt(p.n, 10))
-		}
-		n += len(parts)
-	}
-	call.Args = append(call.Args, asked...)
-	m, err := c.within(ctx, call)
-	var v []int64
-	if err == nil {
-		if v, err = m.AsIntSlice(); err != nil || len(v) != 4*n {
-			err = fmt.Errorf("unexpected reply to take on %q", call.Keys[0])
-		}
-	}
-	for _, r := range requests {
-		if r.Err = err; err != nil {
-			continue
-		}
-		if r.Ask.all == nil {
-			r.Answer.reply, v = newReply(v), v[4:]
-			continue
-		}
-		for range r.Ask.all {
-			r.Answer.all, v = append(r.Answer.all, newReply(v)), v[4:]
-		}
-	}
 }
 
 func newReply(v []int64) reply {

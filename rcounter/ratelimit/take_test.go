@@ -61,10 +61,15 @@ func TestRequestsInOneCallAreAnsweredAsOneAfterTheOther(t *testing.T) {
 					srv.Embedded.SetTime(at)
 					var wanted []ratelimit.Wanted
 					var want [][]ratelimit.Admission
-					for range 1 + rnd.IntN(6) {
+					single := rnd.IntN(2) == 0 // each of one limit, often several alike
+					var order []int
+					var same int64
+					for range 1 + rnd.IntN(8) {
+						again := order != nil && single && rnd.IntN(3) > 0
 						w := ratelimit.Wanted{UpTo: rnd.IntN(3) == 0}
-						order := rnd.Perm(3)
-						if w.UpTo {
+						if again {
+							w.UpTo = wanted[len(wanted)-1].UpTo != (rnd.IntN(6) == 0)
+						} else if order = rnd.Perm(3); w.UpTo || single {
 							order = order[:1]
 						} else {
 							order = order[:1+rnd.IntN(3)]
@@ -72,6 +77,12 @@ func TestRequestsInOneCallAreAnsweredAsOneAfterTheOther(t *testing.T) {
 						passes := true
 						for _, i := range order {
 							n := rnd.Int64N(most(options[i]) + 1)
+							if small := rnd.Int64N(3); single && !again && small <= n {
+								n = small // several such pass
+							} else if again {
+								n = same
+							}
+							same = n
 							if w.UpTo {
 								n = max(1, n)
 							}

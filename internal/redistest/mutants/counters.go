@@ -79,7 +79,7 @@ var ofCounters = []mutant{
 	},
 	{
 		name: "a rate that is not counted", file: "rcounter/ratelimit/lua/take.lua", pkg: "rcounter/ratelimit",
-		old: "    level = level + takes * per\n", new: "",
+		old: "level, room, taken = level + units * per, room - units", new: "level, room, taken = level, room - units",
 		breaks: "no more pass than the rate", tests: "TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond",
 	},
 	{
@@ -91,6 +91,16 @@ var ofCounters = []mutant{
 		name: "a take that counts twice", file: "rcounter/ratelimit/lua/take.lua", pkg: "rcounter/ratelimit",
 		old: "if l.by and l.by:sub(1, #id + 1) == id .. '+' then", new: "if l.by == '?' then",
 		breaks: "a repeated call takes once", tests: "TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond TestRequestsInOneCallAreAnsweredAsOneAfterTheOther",
+	},
+	{
+		name: "a shared take that counts twice", file: "rcounter/ratelimit/lua/take.lua", pkg: "rcounter/ratelimit",
+		old: "      if last then again = number(value:sub(last + 1)) end\n", new: "",
+		breaks: "a repeated call takes once", tests: "TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond TestRequestsInOneCallAreAnsweredAsOneAfterTheOther",
+	},
+	{
+		name: "a run that takes more than there is", file: "rcounter/ratelimit/lua/take.lua", pkg: "rcounter/ratelimit",
+		old: "    if short then units = k < 0 and left or left - left % n end\n", new: "",
+		breaks: "no more pass than the rate", tests: "TestRequestsInOneCallAreAnsweredAsOneAfterTheOther TestARateLimiterIsTheGenericCellRateAlgorithmToTheMicrosecond",
 	},
 	{
 		name: "a late copy of a reservation that was given back", file: "rcounter/ratelimit/lua/reserve.lua", pkg: "rcounter/ratelimit",
@@ -119,7 +129,7 @@ var ofCounters = []mutant{
 	},
 	{
 		name: "some of all or none", file: "rcounter/ratelimit/lua/take.lua", pkg: "rcounter/ratelimit",
-		old: "local takes = passes and math.min(n, math.max(0, l.room)) or 0", new: "local takes = (passes or n <= l.room) and math.min(n, math.max(0, l.room)) or 0",
+		old: "local took = passes and math.min(n, math.max(0, l.room)) or 0", new: "local took = (passes or n <= l.room) and math.min(n, math.max(0, l.room)) or 0",
 		breaks: "AllowAll takes all or none", tests: "TestAllowAllTakesAllOrNoneAndSaysWhichLimitRefused TestRequestsInOneCallAreAnsweredAsOneAfterTheOther",
 	},
 	{

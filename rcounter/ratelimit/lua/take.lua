@@ -3,88 +3,136 @@
 --
 -- KEYS     the limits, each once: see the library
 -- ARGV[1]  id of this call
--- ARGV     for each of KEYS: algorithm and its three numbers
--- ARGV     for each request: of how many limits it takes units, all or none, or '0' for as many as there are of one; and for each of
---          these the index in KEYS, and n, which may be 0 to look
+-- ARGV     for each of KEYS: algorithm and its three numbers, and runs of requests that are alike. Of each run: how many requests, negative if
+--          each takes as many units as there are, up to n; and n, which may be 0 to look
+-- ARGV     '&', if there are requests of several limits; and for each request: of how many limits it takes units, all or none, or '0' for as
+--          many as there are of one; and for each of these the index in KEYS, and n. Then no key has runs
 --
--- Replies  {taken, wait, free, empty} for each n, in one list
---          taken    units that were taken; -1: these could not pass, so the request took none; -2: the key holds another type; -3: or something
---                   else; then the request took none either
---          wait     us until n units could pass if nobody else comes
---          free     units that could pass at once now, after this request
---          empty    us until no unit that was taken counts any more
+-- Replies  {taken, wait, free, state} for each run and for each n after '&', in one list
+--          taken    units that were taken, by all requests of the run; -1, after '&': these could not pass, so the request took none; -2: the
+--                   key holds another type; -3: or something else; then the request took none either
+--          wait     us until n units could pass if nobody else comes, for those that took none
+--          free     units that could pass at once now, after this run
+--          state    what is left of the units that were taken. Not negative: the level, of which each unit is per and rate drains in a us, so
+--                   that the caller knows it after each request of the run. Negative: -1, less the us until none counts any more
 --
 -- Safe to run twice: a limit whose last call was this one knows how many units it took, and the second run gives out those again, to the
 -- same requests: one that was refused was for more than were left, so for more than those that came after it took together. If another
 -- call came in between, the second run takes the units again: too few pass then, never too many.
 --
 -- What nearly all calls are, requests for units of one limit each, by the generic cell rate algorithm, with no line and no news, is done
--- first, without the library's functions, which take longer to make than all that. The rest is left to them: nothing was written then.
+-- first, without the library's functions, which take longer to make than all that: limit after limit, and each run of alike requests at
+-- once. At the first limit that is something else it ends, and that one and the others are left to the library. GET is refused of a line; TYPE
+-- would say so too, and would take an eighth of each call's time.
 local id, time, replies = ARGV[1], redis.call('TIME'), {}
-local now = time[1] * 1000000 + time[2]
-local max, floor, ceil = math.max, math.floor, math.ceil
-local a, plain, all = 2, true, {}
+local args, number = ARGV, tonumber
+local now, a, o, done = time[1] * 1000000 + time[2], 2, 0, 0
 for i = 1, #KEYS do
-  local rate, per, level, by = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), 0, ''
-  local kind = redis.call('TYPE', KEYS[i]).ok
-  if ARGV[a] ~= 'g' then
-    plain = false
-  elseif kind == 'string' then
-    local at, was, p, last = redis.call('GET', KEYS[i]):match('^g;(%d+);(%d+);(%d+);(.*)$')
-    local past = at and now - at or -1
-    plain = past >= 0 and tonumber(p) == per
-    if plain then level, by = max(0, was - past * rate), last end
-  else
-    plain = kind == 'none'
-  end
-  if not plain then break end
-  local full = ARGV[a + 3] * per
-  local l = {level, max(0, floor((full - level) / per)), rate, per, full, 0}
-  if by ~= '' and by:sub(1, #id + 1) == id .. '+' then l[7] = tonumber(by:sub(#id + 2)) end
-  all[i] = l
-  a = a + 4
-end
-local o = 0
-while plain and ARGV[a] do
-  local upto = ARGV[a] == '0'
-  if not upto and ARGV[a] ~= '1' then plain = false break end
-  local l, n = all[tonumber(ARGV[a + 1])], tonumber(ARGV[a + 2])
-  local level, per, takes, wait = l[1], l[4], n, 0
-  local room = l[7] or l[2]
-  if n > room then
-    takes = upto and room or -1
-    if takes < 1 then wait = max(0, ceil((level + (upto and 1 or n) * per - l[5]) / l[3])) end
-  end
-  if takes > 0 and l[7] then
-    l[7] = room - takes
-  elseif takes > 0 then
-    level = level + takes * per
-    l[1], l[2], l[6] = level, room - takes, l[6] + takes
-  end
-  replies[o + 1], replies[o + 2], replies[o + 3], replies[o + 4] = takes, wait, l[2], ceil(level / l[3])
-  o, a = o + 4, a + 3
-end
-if plain then
-  for i = 1, #all do
-    local l = all[i]
-    if l[6] > 0 then
-      redis.call('SET', KEYS[i], string.format('g;%.0f;%.0f;%.0f;%s+%.0f', now, l[1], l[4], id, l[6]), 'PX', string.format('%.0f', max(1, ceil(l[1] / l[3] / 1000))))
+  local k = number(args[a + 4])
+  if args[a] ~= 'g' or not k then break end
+  local value = redis.pcall('GET', KEYS[i])
+  local p, level, again = args[a + 2], 0, nil
+  local rate, per = number(args[a + 1]), number(p)
+  if value then
+    if value.err then break end
+    local at, was, of = value:match('^g;(%d+);(%d+);(%d+);')
+    local past = at and of == p and now - at or -1
+    if past < 0 then break end
+    level = was - past * rate
+    if level < 0 then level = 0 end
+    if value:find(id, 1, true) then
+      local _, last = value:find(';' .. id .. '+', 1, true)
+      if last then again = number(value:sub(last + 1)) end
     end
   end
-  return replies
+  local full = args[a + 3] * per
+  local room, taken = math.floor((full - level) / per), 0
+  if room < 0 then room = 0 end
+  local left, text = again or room, args[a + 5]
+  a = a + 4
+  repeat
+    local n, wait = number(args[a + 1]), 0
+    local units, least = k * n, n
+    if k < 0 then units, least = -units, 1 end
+    local short = units > left
+    if short then units = k < 0 and left or left - left % n end
+    left = left - units
+    local state
+    if again then
+      state = -1 - math.ceil(level / rate)
+    else
+      level, room, taken = level + units * per, room - units, taken + units
+      state = level
+    end
+    if short then
+      wait = math.ceil((level + least * per - full) / rate)
+      if wait < 0 then wait = 0 end
+    end
+    if o == 0 then
+      replies = {units, wait, room, state}
+    else
+      replies[o + 1], replies[o + 2], replies[o + 3], replies[o + 4] = units, wait, room, state
+    end
+    o, a = o + 4, a + 2
+    k = number(args[a])
+  until not k
+  if taken > 0 then
+    local ttl = math.ceil(level / rate / 1000)
+    if taken ~= number(text) then text = string.format('%.0f', taken) end
+    redis.call('SET', KEYS[i], string.format('g;%.0f;%.0f;%s;%s+%s', now, level, p, id, text), 'PX', ttl > 1 and ttl or 1)
+  end
+  done = i
 end
-replies, a = {}, 2
+if done == #KEYS then return replies end
 
 -- libraries
 
+-- Takes units of a limit for one request, if it passes; upto: as many as there are. Returns how many, and whether there were too few.
+local function serve(l, n, upto, passes)
+  if l.bad then return l.bad end
+  local took = passes and math.min(n, math.max(0, l.room)) or 0
+  if took > 0 and l.again then
+    l.room = l.room - took
+  elseif took > 0 then
+    take(l, took)
+  end
+  if upto then return took, took == 0 and n > 0 end
+  return took, not passes and n > 0 and n > l.room
+end
+
+-- Replies for a run, or for one limit of a request.
+local function reply(l, took, n, upto, short)
+  if l.bad then
+    replies[o + 1], replies[o + 2], replies[o + 3], replies[o + 4] = l.bad, 0, 0, 0
+  else
+    local wait = short and waits(l, upto and 1 or n) or 0
+    local state = l.algorithm == 'g' and not l.line and not l.again and l.level or -1 - empty(l)
+    replies[o + 1], replies[o + 2], replies[o + 3], replies[o + 4] = took, wait, math.max(0, l.again and l.spare or l.room), state
+  end
+  o = o + 4
+end
+
 local limits = {}
-for i = 1, #KEYS do
+for i = done + 1, #KEYS do
   local l = read_limit(KEYS[i], ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], now)
   if l.by and l.by:sub(1, #id + 1) == id .. '+' then l.again, l.spare, l.room = true, l.room, tonumber(l.by:sub(#id + 2)) end
   limits[i] = l
   a = a + 4
+  local k = tonumber(ARGV[a])
+  while k do
+    local n, upto, sum, short = tonumber(ARGV[a + 1]), k < 0, 0, false
+    for _ = 1, math.abs(k) do
+      local took, lacks = serve(l, n, upto, upto or n <= l.room)
+      if lacks or l.bad then short = true break end -- and so do those that follow
+      sum = sum + took
+    end
+    reply(l, sum, n, upto, short)
+    a = a + 2
+    k = tonumber(ARGV[a])
+  end
 end
 
+a = a + 1
 while ARGV[a] do
   local parts = tonumber(ARGV[a])
   local upto = parts == 0
@@ -96,28 +144,13 @@ while ARGV[a] do
   end
   for p = 1, parts do
     local l, n = limits[tonumber(ARGV[a + 2 * p - 1])], tonumber(ARGV[a + 2 * p])
-    if l.bad then
-      for _, v in ipairs({l.bad, 0, 0, 0}) do replies[#replies + 1] = v end
-    else
-      local takes = passes and math.min(n, math.max(0, l.room)) or 0
-      local fails = not passes and n > 0 and n > l.room
-      local wait = 0
-      if fails or upto and takes == 0 and n > 0 then wait = waits(l, upto and 1 or n) end
-      if takes > 0 and l.again then
-        l.room = l.room - takes
-      elseif takes > 0 then
-        take(l, takes)
-      end
-      replies[#replies + 1] = fails and -1 or takes
-      replies[#replies + 1] = wait
-      replies[#replies + 1] = math.max(0, l.again and l.spare or l.room)
-      replies[#replies + 1] = empty(l)
-    end
+    local took, short = serve(l, n, upto, passes)
+    reply(l, short and not upto and -1 or took, n, upto, short)
   end
   a = a + 1 + 2 * parts
 end
 
-for i = 1, #limits do
+for i = done + 1, #KEYS do
   local l = limits[i]
   if not l.bad and not l.again and (l.taken > 0 or l.changed) then
     if l.line then
