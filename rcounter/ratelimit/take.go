@@ -15,6 +15,19 @@ var takeScript = script.Load("take", files, "take")
 
 // askAlone makes a call for one request.
 func (c *Client) askAlone(ctx context.Context, r request) (answers, error) {
+	if r.all == nil { // as the rest of the function would, and makes less that has to be collected
+		args := r.t.args(append(make([]string, 0, 7), callID()))
+		m, err := c.within(ctx, script.Call{Script: takeScript, Keys: []string{r.key}, Args: append(args, r.many(1), strconv.FormatInt(r.n, 10))})
+		if err != nil {
+			return answers{}, err
+		}
+		v, err := m.AsIntSlice()
+		if err != nil || len(v) != 4 {
+			return answers{}, unexpected(r.key)
+		}
+		a := takeReply(v, r.t)
+		return answers{reply: r.told(a, a.taken)}, nil
+	}
 	t := takeCall{requests: []*asked{{Ask: r}}}
 	c.take(ctx, &t)
 	return t.requests[0].Answer, t.requests[0].Err
@@ -76,11 +89,7 @@ type takeCall struct {
 }
 
 // run is requests for one limit that want the same, one after the other.
-type run struct {
-	requests []*asked
-	n        int64
-	upTo     bool
-}
+type run []*asked
 
 // take makes a call for requests that have the same terms for each key.
 func (c *Client) take(ctx context.Context, t *takeCall) {
@@ -91,7 +100,7 @@ func (c *Client) take(ctx context.Context, t *takeCall) {
 	var v []int64
 	if err == nil {
 		if v, err = m.AsIntSlice(); err != nil || len(v) != 4*t.replies {
-			err = fmt.Errorf("unexpected reply to take on %q", t.call.Keys[0])
+			err = unexpected(t.call.Keys[0])
 		}
 	}
 	if err != nil {
@@ -101,6 +110,31 @@ func (c *Client) take(ctx context.Context, t *takeCall) {
 		return
 	}
 	t.read(v)
+}
+
+func unexpected(key string) error { return fmt.Errorf("unexpected reply to take on %q", key) }
+
+// many is how the script is told of k requests like r.
+func (r *request) many(k int) string {
+	if r.upTo {
+		k = -k
+	}
+	return strconv.Itoa(k)
+}
+
+// told is what r is told, which is the last of a run, or comes before the last: a is the answer of the last, and left is how many units those
+// from r on have taken. They took them one after the other, each n or, as soon as there were too few, none; with upTo what was left.
+func (r *request) told(a reply, left int64) reply {
+	if a.taken < 0 { // the key cannot be used
+		return a
+	}
+	switch a.taken = min(r.n, left); {
+	case r.upTo && a.taken > 0, a.taken == r.n:
+		a.wait = 0
+	case !r.upTo:
+		a.taken = tookNone
+	}
+	return a
 }
 
 // write writes the arguments.
@@ -148,12 +182,8 @@ func (t *takeCall) writeRuns(requests []*asked) {
 		for k < len(requests) && requests[k].Ask.n == a.n && requests[k].Ask.upTo == a.upTo {
 			k++
 		}
-		many := k
-		if a.upTo {
-			many = -k
-		}
-		t.call.Args = append(t.call.Args, strconv.Itoa(many), strconv.FormatInt(a.n, 10))
-		t.runs = append(t.runs, run{requests[:k], a.n, a.upTo})
+		t.call.Args = append(t.call.Args, a.many(k), strconv.FormatInt(a.n, 10))
+		t.runs = append(t.runs, requests[:k])
 		requests = requests[k:]
 	}
 	t.replies = len(t.runs)
@@ -215,22 +245,15 @@ func takeReply(v []int64, t *terms) reply {
 	return r
 }
 
-// read gives each request of a run its answer. The reply is that of the last, and says how many units all have taken. They took them one
-// after the other, each n or, as soon as there were too few, none; with upTo what was left. So what was free after each, and the level, are
-// known, too.
+// read gives each request of a run its answer. The reply is that of the last, and says how many units all have taken: so what was free
+// after each of them, and the level, are known, too.
 func (r run) read(v []int64) {
-	t, last := r.requests[0].Ask.t, takeReply(v, r.requests[0].Ask.t)
+	t := r[0].Ask.t
+	last := takeReply(v, t)
 	left := last.taken // by this request and those after it
-	for _, q := range r.requests {
-		a := last
+	for _, q := range r {
+		a := q.Ask.told(last, left)
 		if last.taken >= 0 {
-			switch a.taken = min(r.n, left); {
-			case r.n == 0:
-			case r.upTo && a.taken > 0, a.taken == r.n:
-				a.wait = 0
-			case !r.upTo:
-				a.taken = tookNone
-			}
 			left -= max(0, a.taken)
 			a.free = min(last.free+left, t.burst)
 			if v[3] >= 0 {
