@@ -152,11 +152,16 @@ func (k *Counter) Add(ctx context.Context, d int64) (v int64, err error) {
 	if err := k.c.calls.Usable(k.refused); err != nil {
 		return 0, err
 	}
+	adds := k.c.adds.Of(k.key)
+	if k.c.observer == nil { // no closure is made for nobody
+		return adds.Do(ctx, addition{k, d})
+	}
+	var sum int64
 	err = k.write(ctx, func() (err error) {
-		v, err = k.c.adds.Of(k.key).Do(ctx, addition{k, d})
+		sum, err = adds.Do(ctx, addition{k, d})
 		return err
 	})
-	return v, err
+	return sum, err
 }
 
 // addAlone is Add in a call of its own.
