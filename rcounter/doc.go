@@ -47,8 +47,8 @@
 // # Shared calls
 //
 // Where four and more calls of Add, Incr and Decr are under way in a client, those of one counter become one INCRBY of their sum, or one
-// script, and each caller is told its own value, as if the calls had run one after the other. In a Cluster that is so for each slot. Each
-// caller keeps its own patience: one that leaves a call that was sent gets ErrUnknownOutcome, and the others their values. A lost reply is
+// script, and each caller is told its own value, as if the calls had run one after the other. In a Cluster that is so for each slot. Where
+// calls of a counter carry fewer than two requests on the average, the next 256 are sent alone. Each caller keeps its own patience: one that leaves a call that was sent gets ErrUnknownOutcome, and the others their values. A lost reply is
 // unknown to all in the call. A shared call carries the trace of its first caller.
 //
 // Cached reads go through the client-side cache of rueidis, where an entry lasts for as long as the caller that read it

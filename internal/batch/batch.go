@@ -80,6 +80,9 @@ type Batcher[Q, A any] struct {
 	// From is how many requests must be under way, sent or waiting, before they share calls. With fewer each is sent alone, at once,
 	// side by side: then waiting for a call to end costs more than a shared one saves. 0: they share from the second on.
 	From int64
+	// Pays, if From is set, is how many requests a call must carry on the average for sharing to pay. If it is fewer, as where each of many
+	// objects has few requests, the next aloneFor are sent alone. 0: it pays always.
+	Pays int64
 	// Alone answers a request that is sent by itself, at once, and makes nothing that lives longer; nil: Run does. It looks itself
 	// whether ctx has ended.
 	Alone func(ctx context.Context, ask Q) (A, error)
@@ -102,6 +105,8 @@ type Batcher[Q, A any] struct {
 
 	under atomic.Int64 // requests under way, if From is set
 	trip  atomic.Int64 // ns that a call takes, if Near is set
+	mean  atomic.Int64 // 256 times the requests in a call, if Pays is set; 0: not known
+	lone  atomic.Int64 // requests that are to be sent alone
 
 	mu    sync.Mutex
 	open  *batch[Q, A]
@@ -168,6 +173,10 @@ func (l *Batcher[Q, A]) Do(ctx context.Context, ask Q) (A, error) {
 	}
 	defer l.leave()
 	crowd := l.enter()
+	if crowd && l.lone.Load() > 0 {
+		l.lone.Add(-1)
+		crowd = false
+	}
 	if l.Alone != nil && (!crowd || l.Options.MaxBatch < 0) {
 		return l.Alone(ctx, ask)
 	}
@@ -241,9 +250,25 @@ func (l *Batcher[Q, A]) alone(ctx context.Context, mine *Request[Q, A]) (A, erro
 	return mine.Answer, mine.Err
 }
 
+// aloneFor is how many requests are sent alone when sharing has not paid.
+const aloneFor = 256
+
+// carried learns how many requests calls carry. Two calls that end at once may lose one of the notes.
+func (l *Batcher[Q, A]) carried(n int64) {
+	mean := cmp.Or(l.mean.Load(), l.From<<8)
+	if mean += (n<<8 - mean) / 4; mean < l.Pays<<8 {
+		l.lone.Store(aloneFor)
+		mean = 0
+	}
+	l.mean.Store(mean)
+}
+
 // run makes a call, and learns how long one takes: a quicker one counts at once, a slower one little, because it may have waited for the
 // processor.
 func (l *Batcher[Q, A]) run(ctx context.Context, requests []*Request[Q, A]) {
+	if l.Pays > 0 {
+		l.carried(int64(len(requests)))
+	}
 	if l.Near == 0 {
 		l.Run(ctx, requests)
 		return

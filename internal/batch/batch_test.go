@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -149,4 +150,36 @@ func TestALaneHasMoreCallsUnderWayWhereTheyTakeLonger(t *testing.T) {
 		l.took(int64(5 * time.Millisecond))
 	}
 	require.Equal(t, shareCalls, l.calls.most(), "it is far away now")
+}
+
+// Four callers have calls of one or two, which cost more than they save: then each asks alone. A crowd goes on sharing, and so do the four once
+// they are a crowd.
+func TestRequestsThatHardlyShareCallsAreSentAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := doubler(t, Options{MaxCalls: 4}, func(int) time.Duration { return time.Millisecond })
+		b.From, b.Pays, b.Halves, b.Near = 4, 3, true, time.Hour
+		crowd := func(callers, each int) (calls, requests int64) {
+			c, r := b.Tally.Counts()
+			var all sync.WaitGroup
+			for n := range callers {
+				all.Go(func() {
+					for range each {
+						if answer, err := b.Do(t.Context(), n); err != nil || answer != 2*n {
+							t.Errorf("%d, %v of %d", answer, err, n)
+						}
+					}
+				})
+			}
+			all.Wait()
+			calls, requests = b.Tally.Counts()
+			return calls - c, requests - r
+		}
+		_, few := crowd(4, 500)
+		require.Less(t, few, int64(100), "of 2000")
+		calls, many := crowd(64, 500)
+		require.Greater(t, many, int64(28_000), "of 32000, of which 256 at most were to be alone")
+		require.Greater(t, many, 16*calls)
+		_, few = crowd(4, 500)
+		require.Less(t, few, int64(100), "again")
+	})
 }

@@ -78,6 +78,8 @@ func (r reply) admission(upTo bool) Admission {
 const (
 	// shareFrom is how many requests must be under way before they share calls; with fewer, each is as fast alone.
 	shareFrom = 4
+	// sharePays is how many must be in a call on the average; in a Cluster each slot has calls of its own.
+	sharePays = 2
 	// shareCalls is how many shared calls are under way at most; nearCall is a call for which two are enough.
 	shareCalls = 4
 	nearCall   = 200 * time.Microsecond
@@ -94,7 +96,7 @@ var shareOptions = func() *batch.Options {
 // newAsks makes the batcher of requests.
 func (c *Client) newAsks() *batch.Batcher[request, answers] {
 	return &batch.Batcher[request, answers]{
-		Options: shareOptions, From: shareFrom, Halves: true, Near: nearCall, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.allowTimeout, Patience: errAllowTimeout,
+		Options: shareOptions, From: shareFrom, Pays: sharePays, Halves: true, Near: nearCall, Tally: &c.tally, Spawn: c.calls.Finish, Bound: c.allowTimeout, Patience: errAllowTimeout,
 		What: "take", Key: "several limits", Run: c.askAll, Alone: c.askAlone,
 	}
 }

@@ -56,7 +56,8 @@
 // # Shared calls
 //
 // Where four and more requests are under way in a client, they share calls of one script, in a Cluster those of one slot. They are answered as
-// one after the other; each caller keeps its own patience. A key that the server has refused is refused in the process for as long as
+// one after the other; each caller keeps its own patience. Requests for as many units of one limit cost the server no more than one of
+// them. A key that the server has refused is refused in the process for as long as
 // the server said, for Options.RefusalTrust at most.
 //
 // # Keys
