@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"github.com/ulule/limiter/v3"
 	ulule "github.com/ulule/limiter/v3/drivers/store/redis"
 
+	"github.com/redlatch/redlatch/internal/interop"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 	"github.com/redlatch/redlatch/rcounter/ratelimit"
@@ -27,19 +29,21 @@ type limit func(ctx context.Context, key string) (allowed bool, err error)
 
 const limitRate = 1_000_000_000 // nothing is refused, unless a benchmark wants it
 
-// limitPeers are rate limiters, each on a server of its own.
+// limitPeers are rate limiters, each on a server of its own. crowd, if set, makes n requests by itself, where limit would measure the way to
+// the peer.
 var limitPeers = []struct {
-	name string
-	make func(b *testing.B, s *redistest.Server, rate int64) limit
+	name  string
+	make  func(b *testing.B, s *redistest.Server, rate int64) limit
+	crowd func(b *testing.B, s *redistest.Server, rate, keys int64, goroutines, n int)
 }{
-	{"floor", func(b *testing.B, s *redistest.Server, rate int64) limit {
+	{name: "floor", make: func(b *testing.B, s *redistest.Server, rate int64) limit {
 		c, script := s.Client(b), rueidis.NewLuaScript(redistest.PlainLimit)
 		return func(ctx context.Context, key string) (bool, error) {
 			v, err := script.Exec(ctx, c, []string{key}, []string{fmt.Sprint(max(1, 1_000_000/rate)), fmt.Sprint(rate)}).AsIntSlice()
 			return err == nil && v[0] == 1, err
 		}
 	}},
-	{"redlatch", func(b *testing.B, s *redistest.Server, rate int64) limit {
+	{name: "redlatch", make: func(b *testing.B, s *redistest.Server, rate int64) limit {
 		hub, err := pubsub.Dial(s.Option(), pubsub.Options{})
 		require.NoError(b, err)
 		b.Cleanup(func() { hub.Close(context.Background()) })
@@ -51,14 +55,14 @@ var limitPeers = []struct {
 			return a.Allowed, err
 		}
 	}},
-	{"redis_rate", func(b *testing.B, s *redistest.Server, rate int64) limit {
+	{name: "redis_rate", make: func(b *testing.B, s *redistest.Server, rate int64) limit {
 		l := redis_rate.NewLimiter(dialGoRedis(b, s))
 		return func(ctx context.Context, key string) (bool, error) {
 			r, err := l.Allow(ctx, key, redis_rate.PerSecond(int(rate)))
 			return err == nil && r.Allowed > 0, err
 		}
 	}},
-	{"throttled", func(b *testing.B, s *redistest.Server, rate int64) limit {
+	{name: "throttled", make: func(b *testing.B, s *redistest.Server, rate int64) limit {
 		store, err := goredisstore.NewCtx(dialGoRedis(b, s), "throttled:")
 		require.NoError(b, err)
 		l, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerSec(int(rate)), MaxBurst: int(rate)})
@@ -68,7 +72,7 @@ var limitPeers = []struct {
 			return !limited, err
 		}
 	}},
-	{"ulule", func(b *testing.B, s *redistest.Server, rate int64) limit {
+	{name: "ulule", make: func(b *testing.B, s *redistest.Server, rate int64) limit {
 		store, err := ulule.NewStore(dialGoRedis(b, s))
 		require.NoError(b, err)
 		l := limiter.New(store, limiter.Rate{Period: time.Second, Limit: rate})
@@ -77,6 +81,7 @@ var limitPeers = []struct {
 			return !x.Reached, err
 		}
 	}},
+	{name: "redisson", make: redissonLimit, crowd: redissonCrowd},
 }
 
 func dialGoRedis(b *testing.B, s *redistest.Server) *redis.Client {
@@ -97,6 +102,10 @@ func BenchmarkLimits(b *testing.B) {
 		for _, goroutines := range []int{1, 64, 256} {
 			for _, p := range limitPeers {
 				b.Run(fmt.Sprintf("%s/%d/%s", of.name, goroutines, p.name), func(b *testing.B) {
+					if p.crowd != nil {
+						p.crowd(b, redistest.Start(b), of.rate, of.keys, goroutines, b.N)
+						return
+					}
 					ask := p.make(b, redistest.Start(b), of.rate)
 					_, err := ask(context.Background(), "0") // scripts, connections
 					require.NoError(b, err)
@@ -132,6 +141,11 @@ func crowd(b *testing.B, goroutines int, keys int64, ask limit) {
 func TestLimitPeersLimit(t *testing.T) {
 	for _, p := range limitPeers {
 		t.Run(p.name, func(t *testing.T) {
+			if p.crowd != nil {
+				if _, err := theJVM(); errors.Is(err, interop.ErrNoJava) {
+					t.Skip(err)
+				}
+			}
 			r := testing.Benchmark(func(b *testing.B) {
 				ask := p.make(b, redistest.Start(b), 5)
 				allowed := 0

@@ -30,7 +30,7 @@ func (p *page) scale() {
 	p.besideFacts(s)
 	q := &page{s: s}
 	var rows [][]string
-	var sales [][]string
+	var sales, limits [][]string
 	for _, r := range s.file.Rows {
 		k := setting{r.Workload, r.Processes, r.Workers}
 		if r.Peer == "stock" {
@@ -39,6 +39,14 @@ func (p *page) scale() {
 				row = append(row, q.cell(k, r.Peer, extra(key), whole))
 			}
 			sales = append(sales, append(row, q.cell(k, r.Peer, extra("ping_idle_ms"), figure), q.cell(k, r.Peer, extra("ping_end_ms"), figure)))
+			continue
+		}
+		if r.Peer == "limits" {
+			row := []string{whole(float64(r.Workers)), q.cell(k, r.Peer, rate, perSecond), q.cell(k, r.Peer, extra("server_bytes"), whole)}
+			for _, key := range []string{"idle", "fill", "end"} {
+				row = append(row, q.cell(k, r.Peer, extra("ping_"+key+"_ms"), figure), q.cell(k, r.Peer, extra("ping_"+key+"_p99_ms"), figure))
+			}
+			limits = append(limits, row)
 			continue
 		}
 		what := s.file.Fact("scale " + r.Peer)
@@ -53,6 +61,10 @@ func (p *page) scale() {
 		p.say("What a reservation takes of the server, in bytes, with an id of 14 bytes and a claimant of 13: held; sold; cancelled or over; forgotten, a minute (`Spec.Remember`) after that. " +
 			"And how long, at worst, another client waits for the answer to PING, in ms: for 3 s before, and while the stock with all of them ends and is removed.")
 		p.table([]string{"reservations", "held", "sold", "ended", "forgotten", "worst PING", "while it ends"}, sales)
+	}
+	if limits != nil {
+		p.say("Keys of a rate limit, of each of which a unit is taken, and which all end at one time. How long another client waits for the answer to PING, in ms: at worst, and in the 99th percentile.")
+		p.table([]string{"keys", "rate", "server bytes each", "worst PING, idle", "p99", "while they are asked for", "p99", "while they end", "p99"}, limits)
 	}
 }
 

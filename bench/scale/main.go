@@ -19,6 +19,7 @@ import (
 	"os/signal"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -59,13 +60,14 @@ var kinds = []kind{
 	{"processes", "names, each waited for in four processes of forty", 10_000, 40, inProcesses},
 	{"clients", "clients of one server", 1_000, 1, clients},
 	{"stock", "reservations of one stock", 5_000_000, 1, reservations},
+	{"limits", "keys of a rate limit", 10_000_000, 1, limits},
 }
 
 func command(ctx context.Context, args []string, out, progress io.Writer) error {
 	flags := flag.NewFlagSet("scale", flag.ContinueOnError)
 	flags.SetOutput(progress)
 	scale := flags.Float64("scale", 0.1, "how much of everything, 0.001 to 1")
-	only := flags.String("only", "", "some of: names, held, waiters, processes, clients, stock")
+	only := flags.String("only", "", "some of: names, held, waiters, processes, clients, stock, limits")
 	watch := flags.Duration("watch", 10*time.Second, "how long is watched what is only held, or waits")
 	file := flags.String("out", "", "the CSV to write")
 	if err := flags.Parse(args); err != nil {
@@ -130,7 +132,8 @@ func (k kind) run(ctx context.Context, n int, watch time.Duration, progress io.W
 // columns are the figures of a row's Extra, as the table names them.
 var columns = []struct{ key, title string }{
 	{"bytes", "bytes each"}, {"goroutines", "goroutines more"}, {"server_bytes", "server bytes each"}, {"commands_per_s", "commands/s meanwhile"},
-	{"held", "held bytes"}, {"sold", "sold bytes"}, {"ended", "ended bytes"}, {"forgotten", "forgotten bytes"}, {"ping_idle_ms", "worst PING, ms"}, {"ping_end_ms", "at the end"},
+	{"held", "held bytes"}, {"sold", "sold bytes"}, {"ended", "ended bytes"}, {"forgotten", "forgotten bytes"}, {"ping_idle_ms", "worst PING, ms"}, {"ping_fill_ms", "meanwhile"}, {"ping_end_ms", "at the end"},
+	{"ping_idle_p99_ms", "p99 PING, ms"}, {"ping_fill_p99_ms", "meanwhile"}, {"ping_end_p99_ms", "at the end"},
 	{"left_bytes", "bytes left"}, {"left_goroutines", "goroutines left"}, {"left_keys", "keys left"}, {"left_connections", "connections left"},
 }
 
@@ -145,7 +148,7 @@ func write(out io.Writer, f *results.File) error {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%.0f\t%.2f\t%.2f\t%d\t", r.Peer, r.Processes, r.Workers, r.OpsPerSec, r.Commands, r.Scripts, r.Conns)
 		for _, c := range columns {
 			if v, ok := r.Value(c.key); ok {
-				fmt.Fprintf(w, "%.0f\t", v)
+				fmt.Fprintf(w, "%s\t", strconv.FormatFloat(v, 'f', map[bool]int{true: 2}[strings.HasPrefix(c.key, "ping_")], 64))
 			} else {
 				fmt.Fprint(w, "-\t")
 			}

@@ -181,6 +181,81 @@ func TestLocalLimitersLetTheSumOfTheirSharesPass(t *testing.T) {
 	t.Logf("%d passed in %v, where the server would have let %d pass", passed.Load(), took, int64(burst)+int64(took.Seconds()*rate))
 }
 
+// An outage lets two bursts more pass under Local with shares that add up to one: one when it begins, because the limits of the processes are full
+// then, and one when it ends, because the server's has become so. Under Open all that is asked while it lasts passes.
+func TestWhatAnOutageLetsPassUnderOpenAndLocal(t *testing.T) {
+	t.Parallel()
+	const processes, rate, burst, phase = 4, 400, 40, 700 * time.Millisecond
+	for policy, share := range map[ratelimit.Policy]float64{ratelimit.Local: 1. / processes, ratelimit.Open: 0} {
+		t.Run(policy.String(), func(t *testing.T) {
+			t.Parallel()
+			srv := redistest.Start(t)
+			var asked, passed [2]atomic.Int64 // of the server, and of the policy
+			var wg sync.WaitGroup
+			var away atomic.Bool
+			var stray atomic.Int64 // answers of the policy while the server was up, but slow: the two let pass side by side then
+			over := make(chan struct{})
+			began := time.Now()
+			for range processes {
+				l := on(t, srv.Client(t), ratelimit.Options{AllowTimeout: 20 * time.Millisecond, RefusalTrust: -1}).
+					Limiter("l", ratelimit.LimiterOptions{Rate: rate, Burst: burst, WhenDown: policy, Share: share})
+				wg.Go(func() {
+					for {
+						a, err := l.Allow(ctx, "", 1)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						by := 0
+						if a.Down != nil {
+							by = 1
+							if !away.Load() {
+								stray.Add(1)
+							}
+						}
+						asked[by].Add(1)
+						passed[by].Add(a.N)
+						select {
+						case <-over:
+							return
+						case <-time.After(200 * time.Microsecond):
+						}
+					}
+				})
+			}
+			// each phase lasts until it has had requests, too: a busy machine may have taken its time
+			reach := func(by int) {
+				from := asked[by].Load()
+				time.Sleep(phase)
+				redistest.Eventually(t, 20*time.Second, "requests", func() bool { return asked[by].Load() > from })
+			}
+			reach(0)
+			away.Store(true)
+			srv.Stop(t)
+			reach(1)
+			srv.Resume(t)
+			reach(0)
+			away.Store(false)
+			reach(0)
+			close(over)
+			wg.Wait()
+			all := passed[0].Load() + passed[1].Load()
+			promised := burst + int64(time.Since(began).Seconds()*rate)
+			t.Logf("%v: of %d requests %d passed, %d of them by the policy; the server alone would have let %d pass", policy, asked[0].Load()+asked[1].Load(), all, passed[1].Load(), promised)
+			require.LessOrEqual(t, passed[0].Load(), promised, "what the server let pass is as promised")
+			if policy == ratelimit.Open {
+				require.Equal(t, asked[1].Load(), passed[1].Load(), "everything")
+				return
+			}
+			require.LessOrEqual(t, passed[1].Load(), promised+processes, "what the policy let pass is the sum of the shares")
+			require.Greater(t, passed[1].Load(), int64(burst/2))
+			if stray.Load() == 0 {
+				require.LessOrEqual(t, all, promised+2*burst+processes)
+			}
+		})
+	}
+}
+
 func TestTheObserverIsToldOfEachAdmission(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Embedded(t)

@@ -9,7 +9,9 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import org.redisson.Redisson;
 import org.redisson.api.RAtomicLong;
 import org.redisson.api.RBucket;
@@ -17,7 +19,10 @@ import org.redisson.api.RCountDownLatch;
 import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
+import org.redisson.api.RRateLimiter;
 import org.redisson.api.RSemaphore;
+import org.redisson.api.RateIntervalUnit;
+import org.redisson.api.RateType;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
@@ -31,7 +36,7 @@ import org.redisson.config.Config;
  *
  * and answers each with one line on standard output, "ID ok VALUE" or "ID err CLASS MESSAGE". A lane is a thread: its
  * commands run one after the other, those of different lanes at the same time, and what one thread locked is re-entered in
- * its lane only. A client is a RedissonClient, made by the verb "open"; two of them are two processes to Redisson. The
+ * its lane only. A client is a RedissonClient, made by the verb "open" and ended by "close"; two of them are two processes to Redisson. The
  * process ends with its input, without releasing anything.
  *
  * <p>Times are milliseconds; a lease of -1 is renewed by the watchdog.
@@ -81,6 +86,10 @@ public final class Driver {
             RedissonClient c = clients.get(words[2]);
             if (c == null) {
                 throw new IllegalArgumentException("no client " + words[2]);
+            }
+            if (verb.equals("close")) {
+                clients.remove(words[2]).shutdown();
+                return "ok ";
             }
             return "ok " + act(c, verb, a);
         } catch (Throwable e) {
@@ -184,6 +193,8 @@ public final class Driver {
                 return latch(c.getCountDownLatch(a[0]), what, a);
             case "long":
                 return number(c.getAtomicLong(a[0]), what, a);
+            case "rate":
+                return rate(c, what, a);
             default:
                 throw new IllegalArgumentException("no verb " + verb);
         }
@@ -278,6 +289,50 @@ public final class Driver {
             default:
                 throw new IllegalArgumentException("no verb long." + what);
         }
+    }
+
+    /**
+     * rate.set NAME RATE: so many a second, of all clients together, and once for each name. rate.try NAME: whether one may pass now.
+     * rate.run NAME KEYS THREADS N: N times rate.try, of the limits NAME0, NAME1, ... in turns, by THREADS threads; how many passed.
+     */
+    private static String rate(RedissonClient c, String what, String[] a) throws Exception {
+        switch (what) {
+            case "set":
+                return "" + c.getRateLimiter(a[0]).trySetRate(RateType.OVERALL, Long.parseLong(a[1]), 1, RateIntervalUnit.SECONDS);
+            case "try":
+                return "" + c.getRateLimiter(a[0]).tryAcquire();
+            case "run":
+                break;
+            default:
+                throw new IllegalArgumentException("no verb rate." + what);
+        }
+        RRateLimiter[] limits = new RRateLimiter[Integer.parseInt(a[1])];
+        for (int i = 0; i < limits.length; i++) {
+            limits[i] = c.getRateLimiter(a[0] + i);
+        }
+        int threads = Integer.parseInt(a[2]);
+        long n = Long.parseLong(a[3]);
+        AtomicLong next = new AtomicLong();
+        AtomicLong passed = new AtomicLong();
+        ExecutorService pool = Executors.newFixedThreadPool(threads);
+        Future<?>[] all = new Future<?>[threads];
+        for (int t = 0; t < threads; t++) {
+            all[t] = pool.submit(() -> {
+                for (long i = next.getAndIncrement(); i < n; i = next.getAndIncrement()) {
+                    if (limits[(int) (i % limits.length)].tryAcquire()) {
+                        passed.incrementAndGet();
+                    }
+                }
+            });
+        }
+        try {
+            for (Future<?> f : all) {
+                f.get();
+            }
+        } finally {
+            pool.shutdownNow();
+        }
+        return "" + passed.get();
     }
 
     /**
