@@ -216,7 +216,7 @@ func ExampleClient_Stats() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	var here rcounter.Stats = c.Stats()
+	here := c.Stats()
 	fmt.Println(v, here.SharedCalls <= here.SharedRequests, here.SharedRequests <= 50)
 	// Output: 50 true true
 }

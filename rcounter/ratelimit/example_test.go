@@ -269,7 +269,7 @@ func ExampleClient_Stats() {
 		})
 	}
 	all.Wait()
-	var here ratelimit.Stats = c.Stats()
+	here := c.Stats()
 	fmt.Println(passed.Load(), here.SharedCalls <= here.SharedRequests, here.SharedRequests <= 50)
 	// Output: 20 true true
 }

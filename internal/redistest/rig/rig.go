@@ -118,22 +118,26 @@ func (c Twice) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResul
 type Lossy struct {
 	rueidis.Client
 	lost rueidis.RedisResult // the error of a connection that was closed
+
+	mu   sync.Mutex // an attempt that was given up may end beside the next
 	lose func() bool
 }
 
-// NewLossy is one on s.
+// NewLossy is one on s. lose is called by one call at a time.
 func NewLossy(t testing.TB, s *redistest.Server, lose func() bool) *Lossy {
 	dead, err := rueidis.NewClient(s.Option())
 	require.NoError(t, err)
 	dead.Close()
 	lost := dead.Do(ctx, dead.B().Ping().Build())
 	require.Error(t, lost.Error()) // asked once: one that is asked by many at a time connects again
-	return &Lossy{s.Client(t), lost, lose}
+	return &Lossy{Client: s.Client(t), lost: lost, lose: lose}
 }
 
 // Do sends cmd, and may lose its reply.
 func (c *Lossy) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	r := c.Client.Do(ctx, cmd)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.lose() {
 		return c.lost
 	}
