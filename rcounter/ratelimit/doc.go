@@ -71,6 +71,7 @@
 //	rc:{S}:lN      string: the terms of the name, if Limiter.Set keeps them on the server: terms;at;by. It has no end.
 //
 // A limit is a string, or with GCRA while there are turns to come a sorted set; lua/lib/limit.lua says what is in it.
+// While it is a sorted set, each Allow of it counts as a WRONGTYPE in INFO errorstats, because GET is tried first.
 //
 // # Cost
 //
