@@ -53,6 +53,7 @@ var layers = map[string][]string{
 	"internal/redistest/servers": {"internal/redistest", "internal/redistest/reach"},
 	"internal/simulation":        {"", "pubsub", "rcounter/stock", "rcounter/ratelimit", "rlock", "rlock/election", "rsemaphore", "internal/redistest", "internal/errs", "internal/inside", "internal/session"},
 	"internal/history":           {},
+	"internal/tenuremodel":       {},
 	"internal/interop":           {},
 }
 

@@ -1,0 +1,147 @@
+package tenuremodel
+
+// Violation is a property that does not hold.
+type Violation uint8
+
+const (
+	// None: all holds.
+	None Violation = iota
+	// TwoInside is that two callers act at once, and both trust their lease.
+	TwoInside
+	// EndedContextEnters is that a context of a turn that is over lets somebody in.
+	EndedContextEnters
+	// KnownOwnerPassed is that an owner which somebody was told is another caller's.
+	KnownOwnerPassed
+	// TurnLongAfterALoss is that a turn follows another when the lock has been lost for longer than a tenure lasts.
+	TurnLongAfterALoss
+	// UnlockToldLost is that an Unlock in time, where nothing goes wrong, finds nothing to release.
+	UnlockToldLost
+	// PassedWhileOthersStarve is that a turn is passed on while another process has queued for longer than a tenure lasts.
+	PassedWhileOthersStarve
+	// PassedTooOften is that more turns follow than callers waited when the lock was granted, and another process was queued then.
+	PassedTooOften
+	// Orphan is that the server has a holder that no tenure will release.
+	Orphan
+	// NoProgress is that nothing goes wrong any more, and yet somebody waits for ever, or the lock stays taken.
+	NoProgress
+	violations
+)
+
+func (v Violation) String() string {
+	return [violations]string{"nothing", "two callers work at once, and both trust their lease", "a context of an ended turn enters",
+		"an owner that is known elsewhere is another caller's", "a turn begins later after a loss than the bound allows",
+		"an Unlock in time, without a fault, finds nothing", "a turn is passed on while another process has queued for longer than a tenure lasts",
+		"more turns follow than callers waited, and another process waits", "the server has a holder that nobody will release",
+		"nothing goes wrong any more, and somebody waits for ever, or the lock stays taken"}[v]
+}
+
+// check returns what does not hold in s.
+func (w *world) check(s *state) Violation {
+	if s.found != None {
+		return s.found
+	}
+	n := 0
+	for pi := range s.proc {
+		for ti := range s.proc[pi].tenures {
+			n += s.proc[pi].tenures[ti].acting()
+		}
+	}
+	if n > 1 {
+		return TwoInside
+	}
+	o := s.holder
+	if o == 0 || s.proc[o.process()].crashed || o == s.twice && !w.strict {
+		return None
+	}
+	if t := s.of(o); t == nil || t.is == held && t.caller == nobody {
+		return Orphan
+	}
+	return None
+}
+
+// acting counts the callers that work by a tenure, and may believe that they alone do.
+func (t *tenure) acting() (n int) {
+	if t.is == nothing || t.has(forgiven) {
+		return 0
+	}
+	if (t.caller == inside || t.caller == astray) && (t.trust > 0 || t.has(overdue)) {
+		n++
+	}
+	if t.has(strayed) && t.trust > 0 {
+		n++
+	}
+	return n
+}
+
+// calm has everything go well from s on: nobody comes or gives up, nothing is lost or late, and whoever works unlocks. It reports whether all
+// have been served and the lock is free in the end.
+func (w *world) calm(s state) bool {
+	s.left = Faults{}
+	for pi := range s.proc {
+		p := &s.proc[pi]
+		p.arrivals, p.paused, p.asleep = 0, false, false
+		w.settle(&s, pi)
+	}
+	out := w.overflows
+	for range calmTime {
+		for n := 0; w.calmly(&s); n++ {
+			if n > 200 {
+				return false
+			}
+		}
+		s.pass()
+		w.tidy(&s)
+	}
+	if w.overflows > out { // the model's end, not the protocol's
+		return true
+	}
+	for pi := range s.proc {
+		if s.proc[pi].waiting > 0 {
+			return false
+		}
+	}
+	return s.holder == 0
+}
+
+// calmly does one thing; false: there is nothing to do in this tick.
+func (w *world) calmly(s *state) bool {
+	defer w.tidy(s)
+	if w.deliver(s) {
+		return true
+	}
+	for pi := range s.proc {
+		p := &s.proc[pi]
+		for ti := range p.tenures {
+			t := &p.tenures[ti]
+			switch a := w.due(s, p, t); {
+			case t.is == held && t.caller == given:
+				w.takeTurn(s, pi, t)
+			case t.caller == inside, t.caller == stopped:
+				w.unlock(s, pi, t)
+			case a != quiet:
+				w.ring(s, pi, t, a)
+			default:
+				continue
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// deliver has the first message arrive; false: there is none.
+func (w *world) deliver(s *state) bool {
+	for i, m := range s.net {
+		if m.kind == noMessage {
+			continue
+		}
+		s.net[i] = message{}
+		if m.kind.request() {
+			w.run(s, m)
+		} else {
+			w.hear(s, m.own.process(), m)
+		}
+		return true
+	}
+	return false
+}

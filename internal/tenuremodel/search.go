@@ -1,0 +1,164 @@
+package tenuremodel
+
+import (
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strings"
+)
+
+// Config is what happens.
+type Config struct {
+	Arrivals  [processes]uint8 // callers that come, for each process
+	Contended bool             // it begins when a caller of the first process works, and one of the second is queued
+	Faults    Faults
+	Strict    bool   // a holder that the second run of a doubled request has made is an orphan, too
+	Off       string // the name of a rule that is off; empty: none
+	Calm      uint64 // progress is looked at from about one of so many states; 0: from none
+	Limit     int    // no search goes on beyond so many states; 0: none ends
+}
+
+// Result is what a search has found.
+type Result struct {
+	States    int
+	Depth     int // events of the longest shortest trace
+	Exhausted bool
+	Overflows int // messages, tenures and places in the queue that there was no room for: they were lost, or had to wait
+	Violation Violation
+	Trace     []string
+}
+
+// world is a search: the rule that is off, and what did not fit.
+type world struct {
+	off       int // 1 + the rule that is off
+	overflows int
+	strict    bool
+}
+
+func (w *world) on(r rule) bool { return w.off != int(r)+1 }
+
+// step is how a state was reached: the n-th event of that state.
+type step struct {
+	from uint32
+	n    uint16
+}
+
+// Search looks at every state that can be reached, nearest first. It ends at the first that violates a property.
+func Search(c Config) Result {
+	w := &world{strict: c.Strict}
+	if c.Off != "" {
+		i := slices.IndexFunc(Rules, func(r Rule) bool { return r.Name == c.Off })
+		if i < 0 {
+			panic("tenuremodel: no such rule: " + c.Off)
+		}
+		w.off = i + 1
+	}
+	first := w.start(c)
+	seed := maphash.MakeSeed()
+	seen := map[uint64]struct{}{maphash.Comparable(seed, first): {}}
+	steps := []step{{}}
+	level, base := []state{first}, 0
+	r := Result{}
+	for ; len(level) > 0 && r.Violation == None && (c.Limit == 0 || len(steps) <= c.Limit); r.Depth++ {
+		var coming []state
+		begins := len(steps)
+		for i := range level {
+			n := uint16(0)
+			w.follow(&level[i], func(s *state, _ event) {
+				at := step{uint32(base + i), n}
+				n++
+				key := maphash.Comparable(seed, *s)
+				if _, ok := seen[key]; ok || r.Violation != None {
+					return
+				}
+				seen[key] = struct{}{}
+				steps = append(steps, at)
+				coming = append(coming, *s)
+				r.Violation = w.check(s)
+				if r.Violation == None && c.Calm > 0 && key%c.Calm == 0 && !w.calm(*s) {
+					r.Violation = NoProgress
+				}
+			})
+			if r.Violation != None {
+				r.Trace = w.trace(first, steps)
+				break
+			}
+		}
+		level, base = coming, begins
+	}
+	r.Exhausted = len(level) == 0
+	r.States, r.Overflows = len(steps), w.overflows
+	return r
+}
+
+// start is the first state.
+func (w *world) start(c Config) (s state) {
+	s.left = c.Faults
+	for pi := range s.proc {
+		s.proc[pi].arrivals = c.Arrivals[pi]
+	}
+	if !c.Contended {
+		return s
+	}
+	for pi := range 2 {
+		w.arrive(&s, pi)
+		for w.deliver(&s) {
+			w.tidy(&s)
+		}
+	}
+	w.takeTurn(&s, 0, s.proc[0].head())
+	w.tidy(&s)
+	return s
+}
+
+// trace plays the events again that lead to the last state.
+func (w *world) trace(s state, steps []step) (lines []string) {
+	var way []uint16
+	for at := uint32(len(steps) - 1); at != 0; at = steps[at].from {
+		way = append(way, steps[at].n)
+	}
+	slices.Reverse(way)
+	for _, want := range way {
+		var next state
+		n := uint16(0)
+		w.follow(&s, func(other *state, e event) {
+			if n == want {
+				next = *other
+				lines = append(lines, fmt.Sprintf("%-58s %v", e, other))
+			}
+			n++
+		})
+		s = next
+	}
+	return lines
+}
+
+func (s *state) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "server: %v", s.holder)
+	if s.holder != 0 {
+		fmt.Fprintf(&b, " for %d", s.lease)
+	}
+	for _, o := range s.queue {
+		if o != 0 {
+			fmt.Fprintf(&b, ", queued %v", o)
+		}
+	}
+	for pi := range s.proc {
+		p := &s.proc[pi]
+		if p.waiting > 0 {
+			fmt.Fprintf(&b, "; %c: %d wait", 'A'+pi, p.waiting)
+		}
+		for i := range p.tenures {
+			t := &p.tenures[i]
+			if t.is == nothing {
+				continue
+			}
+			fmt.Fprintf(&b, "; %v %v", t.own, t.is)
+			if t.caller != nobody {
+				fmt.Fprintf(&b, ", %v, trusted for %d", t.caller, t.trust)
+			}
+		}
+	}
+	return b.String()
+}
