@@ -30,6 +30,8 @@ type network struct {
 	longest  time.Duration
 	hosts    []*host
 	note     func(format string, args ...any)
+	wired    bool   // what is seen on the wire is kept
+	wire     []Wire // guarded by mu
 }
 
 // host is one client's place in the network. Its fields are guarded by network.mu.
@@ -60,6 +62,7 @@ type fate struct {
 	drop  bool
 	reset bool
 	delay time.Duration
+	asks  *asked
 }
 
 // parcel is one request, reply or message under way.
@@ -69,6 +72,8 @@ type parcel struct {
 	fate *fate     // of the reply to a request; nil: it has none
 	end  bool      // the stream ends here
 	free bool      // it does not wait for the one before it
+	asks *asked    // of a reply: to what
+	says bool      // it is a message
 }
 
 // lane is one direction of a link.
@@ -249,6 +254,9 @@ func (l *link) request(frame []byte) {
 	p := parcel{data: frame}
 	if len(words) > 0 && !strings.HasSuffix(strings.ToUpper(words[0]), "SUBSCRIBE") {
 		p.fate = &fate{}
+		if h.net.wired {
+			p.fate.asks = l.node.header(words)
+		}
 	}
 	if !script || len(h.traps) == 0 {
 		l.send(&l.up, p, travel)
@@ -310,6 +318,7 @@ func (l *link) answer(frame []byte, message bool) {
 		f, l.fates = l.fates[0], l.fates[1:]
 	}
 	l.note(now, "down", []string{strconv.Itoa(len(frame))})
+	l.seen(f.asks, frame, false)
 	switch {
 	case l.closed != nil:
 	case h.holes[l.node].After(now):
@@ -318,7 +327,7 @@ func (l *link) answer(frame []byte, message bool) {
 	case f.reset:
 		l.reset(false)
 	default:
-		l.send(&l.down, parcel{data: frame}, l.travel(&l.down, 1)+f.delay)
+		l.send(&l.down, parcel{data: frame, asks: f.asks, says: message}, l.travel(&l.down, 1)+f.delay)
 	}
 }
 
@@ -381,6 +390,10 @@ func (l *link) take(d *lane) {
 		return
 	}
 	d.rest = p.data
+	l.seen(p.asks, p.data, true)
+	if p.says {
+		l.heard(p.data)
+	}
 	if d == &l.up && p.fate != nil {
 		l.fates = append(l.fates, *p.fate)
 	}

@@ -132,6 +132,7 @@ type Plan struct {
 	Crowd    bool // nothing goes wrong, and many callers give up soon
 	Keeping  bool // half of the releases of a crowd are UnlockAfter
 	Mute     bool // nobody may subscribe
+	Wired    bool // Result.Wire is kept
 	Shortest time.Duration
 	Longest  time.Duration
 	Drift    []float64 // of the servers' clocks

@@ -87,13 +87,14 @@ type Result struct {
 	Figures    Figures
 	Log        []string // what happened
 	Struck     bool     // the mutant was met
+	Wire       []Wire   // if the plan has it kept
 }
 
 // Run runs a plan in a bubble of its own, with a fault planted if there is a mutant.
 func Run(t *testing.T, p Plan, m *Mutant) (r Result) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{plan: p, came: map[int]string{}, oracle: &oracle{began: time.Now()}}
-		w.net = &network{seed: p.Seed, shortest: p.Shortest, longest: p.Longest, note: w.note}
+		w.net = &network{seed: p.Seed, shortest: p.Shortest, longest: p.Longest, note: w.note, wired: p.Wired}
 		w.build(m)
 		w.run()
 		w.end()
@@ -410,7 +411,7 @@ func (w *world) end() {
 var lasting = []string{"redisson_lock_token:", "rc:{", ":latch", ":barrier"}
 
 func (w *world) result() Result {
-	r := Result{Violations: w.violations, Figures: w.figures, Log: w.log}
+	r := Result{Violations: w.violations, Figures: w.figures, Log: w.log, Wire: w.net.wire}
 	for step, what := range w.came {
 		r.Outcomes += mix(uint64(step), hash(what))
 	}

@@ -12,6 +12,7 @@
 //	rules      what the library does for safety and progress, each with the code that does it; any can be off
 //	check      the properties
 //	search     the search, and traces
+//	follow     what was seen of a client of the library, followed step by step
 //
 // A tenure is in one of these conditions; the table is becomes in state.go, and the model panics at any other change:
 //
