@@ -64,6 +64,11 @@ var large = []size{
 	{"2, 1; a crash", config{Arrivals: arrivals{2, 1}, Faults: faults{Crashes: 1}}},
 }
 
+// slow reports whether a search takes too long with the race detector, which has nothing to find: there is one goroutine.
+func slow(c config) bool {
+	return redistest.RaceEnabled && (c.Contended || c.Faults != faults{} || c.Arrivals[0]+c.Arrivals[1]+c.Arrivals[2] > 2)
+}
+
 // In full, tens of millions of states are looked at, and progress from one in sixteen.
 func TestNoStateOfTheModelBreaksAPromise(t *testing.T) {
 	sizes := small
@@ -72,6 +77,9 @@ func TestNoStateOfTheModelBreaksAPromise(t *testing.T) {
 	}
 	total := 0
 	for _, s := range sizes {
+		if slow(s.config) {
+			continue
+		}
 		s.config.Calm = 16
 		r := tenuremodel.Search(s.config)
 		total += r.States
@@ -128,6 +136,9 @@ func TestWithoutARuleTheSearchFindsWhatItPrevents(t *testing.T) {
 	met := map[string]bool{}
 	for _, c := range rulesOff {
 		met[c.rule] = true
+		if slow(c.config) {
+			continue
+		}
 		t.Run(c.rule, func(t *testing.T) {
 			c.config.Off = c.rule
 			if c.finds == tenuremodel.NoProgress || c.finds == tenuremodel.None {
