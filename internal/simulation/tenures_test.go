@@ -23,7 +23,7 @@ func TestWhatALockDoesOnTheWireTheModelOfTenuresCanDo(t *testing.T) {
 	case redistest.RaceEnabled: // the following, which takes most of the time, is done by one goroutine
 		seeds = []uint64{8}
 	case seeds == nil:
-		seeds = redistest.Seeds(t, 60)
+		seeds = redistest.Seeds(t, 30)
 	}
 	for _, seed := range seeds {
 		p, all := seen(t, seed)
